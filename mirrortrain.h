@@ -643,6 +643,7 @@ typedef struct mirt_data {
    mirt_arrays is the short form for one input and at most one array of labels. */
 MIRT_API mirt_dataset *mirt_arrays(mirt_array x, mirt_array y);
 MIRT_API mirt_dataset *mirt_arrays_of(const mirt_data *data);
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* IDX files, plain or gzipped (recognized by content), images as [n, h, w, 1] uint8 and labels as
    [n] uint8. Errors: MIRT_E_NOT_FOUND, MIRT_E_FORMAT with the offset, MIRT_E_IO. */
 MIRT_API mirt_dataset *mirt_idx(const char *images_path, const char *labels_path);
@@ -651,6 +652,7 @@ MIRT_API mirt_dataset *mirt_mnist(const char *directory, mirt_split split);
 /* Digits this library draws itself: strokes, a random affine distortion, noise; [28, 28, 1] uint8.
    The same (count, seed, split) gives the same pixels everywhere; splits do not overlap. */
 MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_split split);
+#endif
 /* Writes sample `index` of this pass: out[i] is the memory of its inputs, labels and weight (1 so far), in this order, dense.
    MIRT_END_OF_DATA: there is none, the pass is over; any other code but 0 is an error of the run (MIRT_E_CALLBACK), which names it. */
 typedef int (*mirt_generator_fn)(void *const *out, int64_t index, void *user);
@@ -670,9 +672,11 @@ typedef struct mirt_generator_desc {
 } mirt_generator_desc;
 /* Samples of one's own source. Copies desc. tf.data: Dataset.from_generator. */
 MIRT_API mirt_dataset *mirt_dataset_from_generator(const mirt_generator_desc *desc);
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* Keeps every sample in memory, all made when the first epoch begins. Comes before mirt_batch.
    tf.data: cache. */
 MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset);
+#endif
 typedef struct mirt_cache_desc {
     uint64_t budget_bytes; /* samples that take more are refused (MIRT_E_NOMEM); 0: no limit */
     const char *file;      /* keeps them in this file, from which every epoch reads them, and the next run too if they are as many,
@@ -680,8 +684,10 @@ typedef struct mirt_cache_desc {
                               if its head is damaged or its length wrong, it is written anew. Maps and generators are
                               known by their names too, arrays by nothing. */
 } mirt_cache_desc;
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* desc NULL: mirt_cache. Samples are checked when they are read: MIRT_E_FORMAT, MIRT_E_IO. */
 MIRT_API mirt_dataset *mirt_cache_with(mirt_dataset *dataset, const mirt_cache_desc *desc);
+#endif
 /* A new order every epoch, keyed by (strategy seed, epoch). Where the stage before has random
    access (arrays, images, cache, a part or a map of these) it is a full permutation whatever `buffer`; otherwise a
    buffer of that many samples. Comes before mirt_batch. tf.data: shuffle. */
@@ -730,6 +736,7 @@ MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth);
 MIRT_API int64_t mirt_dataset_size(const mirt_dataset *dataset);
 MIRT_API int64_t mirt_dataset_batches(const mirt_dataset *dataset);
 
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* Copies all samples into arrays, in the order of the pass that mirt_dataset_read reads without a description: inputs,
    labels and weights of the data set's own types, of shape [samples, ...]. Batches are joined; images that
    MIRT_CORRUPT_SKIP leaves out are missing. The arrays belong to the caller: mirt_data_free. They may go to
@@ -737,11 +744,13 @@ MIRT_API int64_t mirt_dataset_batches(const mirt_dataset *dataset);
    stream); mirt_take gives one. Other errors as of mirt_dataset_read. Keras: datasets.mnist.load_data() is this of
    mirt_mnist. */
 MIRT_API mirt_status mirt_dataset_arrays(mirt_dataset *dataset, mirt_data *out);
+#endif
 /* Which pass of a data set is read. Zero: the first of a strategy with the default seed. */
 typedef struct mirt_read_desc {
     int64_t epoch; /* from 0; mirt_fit counts on from fit to fit. Validation data are always read as of epoch 0 */
     uint64_t seed; /* of the strategy (mirt_strategy_desc) */
 } mirt_read_desc;
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* Copies element `index` of a pass into arrays: a batch, or where there is no mirt_batch one sample, as [rows, ...].
    It is the element that mirt_fit trains on in that pass, bit for bit: shuffled, mapped and augmented. The call makes
    a pass of its own from the first stage on and is the first epoch for mirt_cache and mirt_dataset_workers; passes
@@ -761,6 +770,7 @@ MIRT_API void mirt_array_free(mirt_array *array);
    largest label plus 1. MIRT_E_INVALID: a label that is none of the classes, with its sample; MIRT_E_SHAPE,
    MIRT_E_NOMEM. Any thread at any time. Keras: utils.to_categorical. */
 MIRT_API mirt_status mirt_to_categorical(mirt_array labels, int64_t classes, mirt_array *out);
+#endif
 
 /* Names of the classes 0, 1, ...: copied, and kept by all stages behind this one. MNIST's and the
    drawn digits' are "0" to "9". */
@@ -870,6 +880,7 @@ typedef struct mirt_image_directory_desc {
     void *log_user;
 } mirt_image_directory_desc;
 
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* Images below a directory, [height, width, channels], with labels from its subdirectories, whose names become those of the
    classes: files that end in .bmp .gif .jpeg .jpg .png, in the order of Keras. With a batch size it is shuffled and batched.
    `desc` NULL: all defaults; it is copied. A directory that is already split (see below) is refused with MIRT_E_INVALID
@@ -894,14 +905,18 @@ MIRT_API mirt_status mirt_image_directory_part(const char *directory, const mirt
 /* Images named in a text file of lines "path,label", paths relative to it; a path with a comma stands in double quotes. A first
    line that begins with "path", or names no file and no image, is a header. Labels are class names, sorted; or with class_names, those. */
 MIRT_API mirt_dataset *mirt_image_dataset_from_csv(const char *csv, const mirt_image_directory_desc *desc);
+#endif
 /* Reads one file as a data set of this description does, so that a model sees the same pixels, bit for bit: [height, width,
    channels] of desc->dtype into `out`. `desc` NULL: all defaults. Errors as mirt_read_image. Keras: load_img, img_to_array. */
 MIRT_API mirt_status mirt_load_image(const char *path, const mirt_image_directory_desc *desc, void *out);
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* The file of the sample with this index in the first stage's data (Keras: file_paths), or NULL. */
 MIRT_API const char *mirt_dataset_file(const mirt_dataset *dataset, int64_t index);
+#endif
 
 /* Told of one image that cannot be used, and why, in a sentence that names the file. */
 typedef void (*mirt_corrupt_fn)(const char *path, const char *reason, void *user);
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* How many images of the data set were found corrupt so far (under MIRT_CORRUPT_SKIP or _ZERO); fn, if not NULL, is told of each. */
 MIRT_API int64_t mirt_corrupt_images(const mirt_dataset *dataset, mirt_corrupt_fn fn, void *user);
 /* Decodes every image below a directory, links followed, calls fn for each that is corrupt, and counts; NULL: not wanted.
@@ -911,6 +926,7 @@ MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode
 /* Drawn pictures of two kinds of animals, "cats" and "dogs", [height, width, 3] uint8, with labels as MIRT_LABELS_BINARY: to try
    programs without photographs; half of them dogs. The same (count, size, seed, split) gives the same pixels everywhere. */
 MIRT_API mirt_dataset *mirt_drawn_photos(int64_t count, int height, int width, uint64_t seed, mirt_split split);
+#endif
 #endif /* MIRRORTRAIN_NO_IMAGES */
 
 MIRT__END_C
@@ -1468,6 +1484,7 @@ MIRT_API mirt_tensor *mirt_resizing(mirt_tensor *x, const mirt_augmentation *des
 /* The layer of desc->kind. */
 MIRT_API mirt_tensor *mirt_augmentation_layer(mirt_tensor *x, const mirt_augmentation *desc);
 
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* The same for the samples of a data set: x[0], (height, width, channels) of float32 or uint8, which stays uint8, rounded. What an image gets
    depends on (seed, epoch, index of the sample). Comes before mirt_batch; behind mirt_cache, or every epoch would see the same
    images. tf.data: map. */
@@ -1488,6 +1505,7 @@ MIRT_API mirt_status mirt_write_png(const char *path, mirt_array images, int col
 /* The same of the first rows * columns samples, or batches' samples, of a data set, which is begun, not consumed: 3, 4 for twelve. Of one image
    twelve times, mirt_repeat before mirt_augment. */
 MIRT_API mirt_status mirt_save_grid(const char *path, mirt_dataset *dataset, int rows, int columns);
+#endif
 
 MIRT__END_C
 
@@ -1530,6 +1548,7 @@ typedef struct mirt_schedule {
     float value[MIRT_MAX_BOUNDARIES + 1];
 } mirt_schedule;
 
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* PiecewiseConstantDecay: `count` boundaries and count + 1 values, copied. More than MIRT_MAX_BOUNDARIES, or NULL, are an error of
    mirt_compile. */
 MIRT_API mirt_schedule mirt_piecewise_constant(const int64_t *boundaries, const float *values, int count);
@@ -1545,6 +1564,7 @@ MIRT_API mirt_schedule mirt_cosine_decay(float initial, int64_t steps, float alp
 MIRT_API mirt_schedule mirt_cosine_restarts(float initial, int64_t first_steps, float t_mul, float m_mul, float alpha);
 /* The learning rate at 0-based `step`, in double precision; NAN when there is none. */
 MIRT_API double mirt_schedule_at(const mirt_schedule *schedule, int64_t step);
+#endif
 
 /* Ramp up, sustain, decay, by epochs: from `start` to `max` in ramp_epochs, `max` for sustain_epochs, then towards `min` by the factor
    `decay` an epoch. `max` is usually scaled by the replicas. */
@@ -1553,10 +1573,12 @@ typedef struct mirt_lr_ramp_desc {
     int ramp_epochs, sustain_epochs;
     float decay;
 } mirt_lr_ramp_desc;
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* For mirt_fit_desc.learning_rate, with a mirt_lr_ramp_desc as learning_rate_user. */
 MIRT_API float mirt_lr_ramp(int epoch, float learning_rate, void *desc);
 /* `rate` times the replicas of `strategy`: linear scaling, as the global batch grows with them. Goyal et al. 2017. `rate` for NULL. */
 MIRT_API float mirt_scale_learning_rate(const mirt_strategy *strategy, float rate);
+#endif
 
 /* All optimizers: the constant, Keras's name, and the kernel that updates the weights. The first one is the default. */
 #define MIRT_OPTIMIZER_LIST(X) \
@@ -1595,6 +1617,7 @@ typedef struct mirt_optimizer {
     int64_t ema_overwrite_frequency; /* the weights become their averages after every so many steps, too */
 } mirt_optimizer;
 
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* Keras Adam: beta_1 0.9, beta_2 0.999, epsilon 1e-7. Kingma & Ba 2015. */
 MIRT_API mirt_optimizer mirt_adam(float learning_rate);
 /* Keras AdamW: Adam with a weight decay of 0.004. */
@@ -1607,6 +1630,7 @@ MIRT_API mirt_optimizer mirt_rmsprop(float learning_rate);
 /* With use_ema: the weights become their averages, on every device. mirt_fit does it at its end, loops of one's own when they want
    to. Nothing before the first step. Keras: finalize_variable_values. MIRT_E_STATE: compiled without use_ema. */
 MIRT_API mirt_status mirt_apply_averages(mirt_model *model);
+#endif
 
 /* All losses: the constant, Keras's name, the kind of labels, and the activation that from_logits leaves to the loss
    (MIRT_LINEAR: none). Labels of SPARSE are one class number for each sample, labels of CATEGORICAL one number for each
@@ -1673,6 +1697,7 @@ typedef struct mirt_custom_metric {
     mirt_mode direction;
 } mirt_custom_metric;
 
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* Makes them known to mirt_load, by name, as mirt_compile does too. Copied. MIRT_E_INVALID, MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_register_loss(mirt_strategy *strategy, const mirt_custom_loss *loss);
 MIRT_API mirt_status mirt_register_metric(mirt_strategy *strategy, const mirt_custom_metric *metric);
@@ -1685,6 +1710,7 @@ MIRT_API mirt_status mirt_confusion_matrix(mirt_model *model, mirt_dataset *data
    (mirt_model_class_names), may be NULL. Up to 4096 classes. MIRT_E_INVALID (also for a negative count, or a row of
    more than 2^53 samples), MIRT_E_IO, MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_save_confusion_png(const char *path, const int64_t *counts, int classes, const char *const *names);
+#endif
 
 MIRT__END_C
 
@@ -1717,6 +1743,7 @@ typedef struct mirt_compile_desc {
     mirt_metric_options metric_options[MIRT_MAX_METRICS];          /* of metrics[i] */
 } mirt_compile_desc;
 
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* Checks the recorded model, creates its weights and fixes optimizer, loss and metrics; desc NULL: all
    defaults, which is enough to predict. A second call keeps the weights, and starts optimizer state
    and step count anew. Returns the first error of the model's recording, if any; MIRT_E_STATE,
@@ -1725,6 +1752,7 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
 /* Gives a compiled model other metrics, at most MIRT_MAX_METRICS; `options` may be NULL. Optimizer and custom metrics stay. What Keras
    does with another compile. Errors as mirt_compile, after which the metrics are as they were; MIRT_E_STATE while it is being trained. */
 MIRT_API mirt_status mirt_set_metrics(mirt_model *model, const mirt_metric *metrics, const mirt_metric_options *options, int count);
+#endif
 
 MIRT__END_C
 
@@ -1793,10 +1821,12 @@ typedef struct mirt_callback {
 } mirt_callback;
 #define MIRT_MAX_CALLBACKS 16
 
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* Frees a ready-made callback, or calls destroy of another; no fit may be using it. NULL is allowed. Ready-made ones below are made
    for one fit after the other; descriptions are copied, all zeros (or NULL) mean Keras's defaults; NULL on errors: MIRT_E_INVALID,
    MIRT_E_NOMEM. What they can only know in a fit, as whether there is a log of that name, is an error of the fit. */
 MIRT_API void mirt_callback_destroy(mirt_callback *callback);
+#endif
 
 /* What happens to a step that has, or would write, a NaN or infinite value. Every step is checked for its loss, for
    gradients (without clipping those above 1e17 count as well, or 1.8e19 divided by the replicas if that is less: the squares of sums of smaller ones are finite) and for new
@@ -1806,10 +1836,12 @@ MIRT_API void mirt_callback_destroy(mirt_callback *callback);
    weights or data. Stop: the step is not applied, so weights and optimizer state are those before it, and training
    ends. Warn: it is applied, and the log says so once. */
 typedef enum mirt_nan_policy { MIRT_NAN_STOP = 0, MIRT_NAN_WARN, MIRT_NAN_OFF } mirt_nan_policy;
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* Writes into `path`, which holds `capacity` bytes, the newest checkpoint in a directory (not below it) that is whole, whatever its name:
    all checksums are verified. Damaged ones are named in the log of `strategy` (NULL: of nobody) and passed over. Keras:
    tf.train.latest_checkpoint. MIRT_E_NOT_FOUND: there is none, MIRT_E_IO, MIRT_E_SHAPE: too little room. Thread: the strategy's. */
 MIRT_API mirt_status mirt_latest_checkpoint(const mirt_strategy *strategy, const char *directory, char *path, size_t capacity);
+#endif
 
 /* The learning rate of 0-based `epoch`, given the rate in force. Keras: LearningRateScheduler. */
 typedef float (*mirt_epoch_schedule_fn)(int epoch, float learning_rate, void *user);
@@ -1979,6 +2011,7 @@ typedef struct mirt_history {
     bool stopped;         /* before its last epoch was complete, by mirt_request_stop or by a callback */
 } mirt_history;
 
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* Keras: Model.fit. Trains on `dataset` (borrowed; callbacks leave it alone); allocates only before
    the first step. NULL on error (MIRT_E_STATE before mirt_compile or from a callback of fit,
    MIRT_E_SHAPE, MIRT_E_INVALID: labels, MIRT_E_NOMEM, and what the dataset's files may give). desc
@@ -2000,6 +2033,7 @@ MIRT_API double mirt_history_last(const mirt_history *history, const char *name)
    device or replica count. Errors as mirt_fit. */
 MIRT_API mirt_status mirt_evaluate(mirt_model *model, mirt_dataset *dataset, mirt_logs *out);
 MIRT_API mirt_status mirt_evaluate_arrays(mirt_model *model, mirt_array x, mirt_array y, mirt_logs *out);
+#endif
 /* Keras: Model.predict. Writes one output per sample, in the data set's order, to `out`, which
    holds `capacity` floats; too few are MIRT_E_SHAPE. Needs no labels, and no mirt_compile
    either: once weights are made, no layer can be added. */
@@ -2009,12 +2043,15 @@ MIRT_API mirt_status mirt_predict_arrays(mirt_model *model, mirt_array x, float 
 /* Keras: train_on_batch, test_on_batch, predict_on_batch: one global batch, borrowed during the call. `out` (may be
    NULL) receives the loss (before the update) and metrics of the batch. out[i] holds capacity[i] floats for the
    model's i-th output. Errors as mirt_fit; the model is then unchanged. */
+#ifndef MIRRORTRAIN_NO_TRAIN
 MIRT_API mirt_status mirt_train_on_batch(mirt_model *model, const mirt_data *batch, mirt_logs *out);
 MIRT_API mirt_status mirt_test_on_batch(mirt_model *model, const mirt_data *batch, mirt_logs *out);
+#endif
 MIRT_API mirt_status mirt_predict_on_batch(mirt_model *model, const mirt_data *batch, float *const *out, const size_t *capacity);
 /* mirt_predict for models of several outputs. */
 MIRT_API mirt_status mirt_predict_outputs(mirt_model *model, mirt_dataset *dataset, float *const *out, const size_t *capacity);
 
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* One training step on one global batch of arrays (borrowed during the call); *loss, if asked
    for, is the exact mean over the batch (with MIRT_SUM its sum), before the update. Errors as
    mirt_fit; the model is then unchanged. */
@@ -2038,6 +2075,7 @@ MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate);
 MIRT_API mirt_status mirt_set_schedule(mirt_model *model, const mirt_schedule *schedule);
 /* Steps applied so far; 0 for NULL. */
 MIRT_API int64_t mirt_step(const mirt_model *model);
+#endif
 
 MIRT__END_C
 
@@ -2065,15 +2103,18 @@ typedef struct mirt_global_batch {
     const mirt_dataset *dataset;
 } mirt_global_batch;
 
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* Deals a batched data set (which it takes over) to a strategy's replicas: the last stage. When
    the strategy is gone it can only be destroyed. Keras: experimental_distribute_dataset. */
 MIRT_API mirt_dataset *mirt_distribute(mirt_strategy *strategy, mirt_dataset *dataset);
 /* The next batch of a distributed data set; after the end of an epoch, or an error, the next call begins the next one,
    in its own order. MIRT_E_STATE: not distributed, or another call reads it; and what the data's files may give. */
 MIRT_API mirt_status mirt_dataset_next(mirt_dataset *dataset, mirt_global_batch *out);
+#endif
 
 /* Records the step; returns false when it failed (an error inside the library needs no return value). */
 typedef bool (*mirt_body_fn)(mirt_function *function, void *user);
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* Calls `body` once to record it. `dataset`, distributed to the model's strategy, says what batches look like;
    NULL: a step without data, of one row a replica. Lives as long as its model, or until it is destroyed. A
    later mirt_compile that changes which weights are trained makes it invalid. NULL: the first error of recording, MIRT_E_NOMEM. */
@@ -2116,10 +2157,13 @@ MIRT_API mirt_status mirt_gradients(mirt_tensor *loss, mirt_tensor *const *x, in
    mirt_trainable), one for each weight; NULL gradients are left out, all of them NULL is an error. They are summed over
    all replicas. */
 MIRT_API mirt_status mirt_apply_gradients(mirt_function *function, mirt_tensor *const *variables, mirt_tensor *const *gradients, int count);
+#endif
 typedef enum mirt_reduce_op { MIRT_REDUCE_SUM = 0, MIRT_REDUCE_MEAN } mirt_reduce_op;
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* In the body: the sum over all replicas, or the mean weighted by their rows, of an unbatched float32 tensor.
    tf.distribute: all_reduce in a replica's context. */
 MIRT_API mirt_tensor *mirt_replica_all_reduce(mirt_tensor *x, mirt_reduce_op op);
+#endif
 /* How a variable's new values on the replicas become one. tf.VariableAggregation. */
 typedef enum mirt_aggregation {
     MIRT_AGGREGATE_NONE = 0, /* replicas must not write it */
@@ -2127,6 +2171,7 @@ typedef enum mirt_aggregation {
     MIRT_AGGREGATE_SUM,
     MIRT_AGGREGATE_FIRST     /* of the first replica */
 } mirt_aggregation;
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* In the body: `variable`, not trainable, becomes `value` on all devices when the step is over. MIRT_AGGREGATE_NONE is
    an error, as in TensorFlow. */
 MIRT_API mirt_status mirt_assign(mirt_function *function, mirt_tensor *variable, mirt_tensor *value, mirt_aggregation aggregation);
@@ -2146,6 +2191,7 @@ MIRT_API mirt_status mirt_reduce(mirt_function *function, const char *name, mirt
    elements fit into out; *written (may be NULL) are there then. MIRT_E_NOT_FOUND, MIRT_E_SHAPE, MIRT_E_STATE: not run yet. */
 MIRT_API mirt_status mirt_gather_result(mirt_function *function, const char *name, float *out, size_t capacity, size_t *written);
 MIRT_API mirt_status mirt_local_result(mirt_function *function, const char *name, int replica, float *out, size_t capacity, size_t *written);
+#endif
 
 MIRT__END_C
 
@@ -2176,7 +2222,9 @@ MIRT_API mirt_status mirt_weight(const mirt_model *model, int index, mirt_weight
    MIRT_E_STATE: no gradients now. Before mirt_compile, get and set create the initial weights, after
    which no layer can be added. */
 MIRT_API mirt_status mirt_get_weight(mirt_model *model, const char *name, int device, float *out, size_t count);
+#ifndef MIRRORTRAIN_NO_TRAIN
 MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int device, float *out, size_t count);
+#endif
 /* Sets a weight on every device. */
 MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const float *values, size_t count);
 /* Whether the weights of a layer (or a model called as one), by the name or the prefix of names, are trained: "conv2d" is
@@ -2199,10 +2247,12 @@ MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy
 typedef enum mirt_scores {
     MIRT_SCORES_OTHER = 0, MIRT_SCORES_PROBABILITIES, MIRT_SCORES_SIGMOID_LOGITS, MIRT_SCORES_SOFTMAX_LOGITS
 } mirt_scores;
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* Never guessed from values. A model that ends in a sigmoid or softmax gives probabilities. Otherwise a compiled model gives
    what its loss expects: logits with from_logits; without it, probabilities if the loss is a cross-entropy. All else is
    MIRT_SCORES_OTHER. Saved files hold both activations and from_logits, those of version 0.1 too. */
 MIRT_API mirt_scores mirt_output_scores(const mirt_model *model, int output);
+#endif
 
 /* Names of the classes 0, 1, ... that a model tells apart: mirt_fit takes those of its data (mirt_class_names), if they are as many as
    its output has; they are saved and loaded with the model. UTF-8, copied. */
@@ -2211,6 +2261,7 @@ MIRT_API mirt_status mirt_set_model_class_names(mirt_model *model, const char *c
 MIRT_API const char *const *mirt_model_class_names(const mirt_model *model, int *count);
 
 typedef enum mirt_save_flags { MIRT_SAVE_ALL = 0, MIRT_SAVE_WEIGHTS_ONLY = 1 } mirt_save_flags;
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* One .safetensors file: weights under their Keras names, optimizer slots, architecture (layers, models inside of
    the model, operations outside of layers, constants among them), compile settings and names of classes as JSON in its metadata. The same model
    gives the same bytes. Replaces `path` atomically. Code is not saved: of a schedule the rate in force is, and ops, layers,
@@ -2221,6 +2272,7 @@ MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_fl
    another format do, such as .keras, .h5, .onnx and .pt, and the error names the converter if there is one. Any
    thread at any time. */
 MIRT_API mirt_status mirt_save_check(const char *path);
+#endif
 /* Rebuilds a saved model under any strategy, which knows what of it is your own (mirt_register_op, ..._layer, ..._loss,
    ..._metric); ready to evaluate, predict and train on. NULL: MIRT_E_NOT_FOUND, MIRT_E_IO, MIRT_E_FORMAT or MIRT_E_SHAPE
    with file and tensor, MIRT_E_NOMEM. */
@@ -2273,6 +2325,7 @@ typedef struct mirt_memory {
     size_t total;       /* devices * (weights + gradients + activations + scratch) + slots + host; central storage
                            has the weights once */
 } mirt_memory;
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* NULL is an error: MIRT_E_STATE before mirt_compile, MIRT_E_INVALID, MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_plan_memory(mirt_model *model, int64_t batch, mirt_memory *out);
 
@@ -2296,6 +2349,7 @@ MIRT_API const char *mirt_summary(mirt_model *model, int64_t batch);
 /* The training step as text, before and after mirroring. Owned by the model, valid until the
    next call. Errors as mirt_summary; MIRT_E_STATE without a loss too. */
 MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch);
+#endif
 
 MIRT__END_C
 
@@ -2336,6 +2390,7 @@ typedef enum mirt_phase {
 /* Its name above. Thread safe. */
 MIRT_API const char *mirt_phase_name(mirt_phase phase);
 
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* Traces what the strategy's devices do from now on, until mirt_trace_end writes `path` as trace-event JSON, for ui.perfetto.dev or
    chrome://tracing: a row a device, on it phases, and in these a slice for each operation, by its layer. `most_slices` bounds the memory
    (40 bytes each, at once; 0: 200,000): when they are used up the rest is left out, and the file and the log say how many. MIRT_E_STATE,
@@ -2343,6 +2398,7 @@ MIRT_API const char *mirt_phase_name(mirt_phase phase);
 MIRT_API mirt_status mirt_trace_begin(mirt_strategy *strategy, const char *path, int64_t most_slices);
 /* What was at `path` stays unless all is written. The trace is over even so. Destroying the strategy ends it without a file. */
 MIRT_API mirt_status mirt_trace_end(mirt_strategy *strategy);
+#endif
 
 /* What holds a fit up most. */
 typedef enum mirt_bottleneck {
@@ -2389,11 +2445,13 @@ typedef struct mirt_timing {
     char verdict[320];    /* in words; of fewer than 5 steps there is none but that */
 } mirt_timing;
 
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* The seconds of the last fit of this model, or of the one under way, of which a callback may ask. MIRT_E_STATE: there is none, or its
    strategy has trained another model since. */
 MIRT_API mirt_status mirt_fit_timing(mirt_model *model, mirt_timing *out);
 /* The same as a table, with the verdict as its last line. Owned by the model, valid until the next call. NULL: MIRT_E_STATE, MIRT_E_NOMEM. */
 MIRT_API const char *mirt_timing_text(mirt_model *model);
+#endif
 
 MIRT__END_C
 
@@ -2426,6 +2484,7 @@ typedef struct mirt_machine_info {
    mirt_devices. */
 MIRT_API mirt_status mirt_machine(mirt_machine_info *out);
 
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* The largest global batch on which a training step (without a loss: predicting) takes no more than `bytes_per_device` times the
    devices, by mirt_plan_memory: one sample more takes more. 0: what mirt_machine says is available. Data sets' own memory is not in
    the plan. At most 2^30. Returns 0 on errors: MIRT_E_NOMEM when not one sample fits; and those of mirt_plan_memory. */
@@ -2436,6 +2495,7 @@ MIRT_API int64_t mirt_largest_batch(mirt_model *model, uint64_t bytes_per_device
    Memory that failed, or code that wrote where it should not. mirt_fit asks by itself (mirt_fit_desc.check_drift_every).
    MIRT_E_STATE. */
 MIRT_API mirt_status mirt_check_drift(mirt_model *model);
+#endif
 
 MIRT__END_C
 
@@ -4965,7 +5025,7 @@ static mirt_status mirt__file_read_all(const char *path, int fd, size_t expected
 }
 
 MIRT__LIB mirt_status mirt__file_read(const char *path, size_t limit, unsigned char **data, size_t *size) {
-    uint64_t expected;
+    uint64_t expected = 0;
     int fd;
     *data = NULL;
     *size = 0;
@@ -21437,7 +21497,7 @@ typedef struct mirt__safetensors_content {
 } mirt__safetensors_content;
 
 /* Replaces `path` atomically. The same content gives the same bytes. */
-MIRT__LIB mirt_status mirt__safetensors_write(const char *path, const mirt__safetensors_content *content);
+MIRT__ABSENT_LIB mirt_status mirt__safetensors_write(const char *path, const mirt__safetensors_content *content);
 
 #endif
 
@@ -21447,7 +21507,7 @@ MIRT__LIB mirt_status mirt__safetensors_write(const char *path, const mirt__safe
 #define MIRT__PNG_H
 
 /* Makes the file of mirt_write_png in memory, to be freed by mirt__aligned_free. MIRT_E_SHAPE, MIRT_E_NOMEM. */
-MIRT__LIB mirt_status mirt__png_of(const mirt_array *images, int columns, unsigned char **out, size_t *size);
+MIRT__ABSENT_LIB mirt_status mirt__png_of(const mirt_array *images, int columns, unsigned char **out, size_t *size);
 
 #endif
 
@@ -21888,7 +21948,7 @@ MIRT__LIB void mirt__json_write_string(mirt__text *text, const char *value) {
     mirt__text_add_bytes(text, "\"", 1);
 }
 
-MIRT__LIB void mirt__json_write_number(mirt__text *text, double value) {
+MIRT__TRAINING_LIB void mirt__json_write_number(mirt__text *text, double value) {
     char digits[64], point[16];
     if (!isfinite(value)) {
         mirt__text_add(text, "null");
@@ -22220,6 +22280,8 @@ MIRT__LIB const char *mirt__safetensors_metadata(const mirt__safetensors *file, 
     const mirt__json *value = file->metadata ? mirt__json_member(file->metadata, key) : NULL;
     return value ? value->string : NULL;
 }
+
+#ifndef MIRRORTRAIN_NO_TRAIN
 
 /* >>section formats/safetensors_write.c */
 
@@ -22678,6 +22740,8 @@ MIRT_API mirt_status mirt_save_confusion_png(const char *path, const int64_t *co
     mirt__free(p.pixel);
     return status;
 }
+
+#endif /* MIRRORTRAIN_NO_TRAIN */
 
 #ifndef MIRRORTRAIN_NO_CALLBACKS
 
@@ -25237,10 +25301,10 @@ MIRT__LIB mirt_status mirt__dataset_next(mirt_dataset *dataset, mirt__batch *out
 /* Whether a cache that is not filled yet would keep samples that differ from epoch to epoch. */
 MIRT__LIB bool mirt__dataset_keeps(const mirt_dataset *dataset);
 /* MIRT_E_STATE while another call is in the middle of a pass. */
-MIRT__LIB mirt_status mirt__dataset_idle(const char *caller, const mirt_dataset *dataset);
+MIRT__ABSENT_LIB mirt_status mirt__dataset_idle(const char *caller, const mirt_dataset *dataset);
 /* Copies the next samples of the pass, at most `count`, into the arrays of `out` that have memory; *rows: their
    number. */
-MIRT__LIB mirt_status mirt__dataset_pull(mirt_dataset *dataset, int64_t count, mirt_data *out, int64_t *rows);
+MIRT__ABSENT_LIB mirt_status mirt__dataset_pull(mirt_dataset *dataset, int64_t count, mirt_data *out, int64_t *rows);
 /* Adds a batch stage, and before it a shuffle stage if `shuffle`, to a borrowed data set without one; adds a prefetch
    stage if its samples are expensive. */
 MIRT__LIB mirt_dataset *mirt__dataset_batch_view(mirt_dataset *dataset, int64_t batch, bool shuffle);
@@ -25449,18 +25513,18 @@ typedef struct mirt__bytes {
     size_t at, size; /* data[at, size) has not been read yet */
     unsigned char data[16384];
 } mirt__bytes;
-MIRT__LIB void mirt__bytes_rewind(mirt__bytes *bytes);
+MIRT__ABSENT_LIB void mirt__bytes_rewind(mirt__bytes *bytes);
 /* Refills the buffer once it is used up; size is 0 at the end of the file. */
-MIRT__LIB mirt_status mirt__bytes_fill(mirt__bytes *bytes);
+MIRT__ABSENT_LIB mirt_status mirt__bytes_fill(mirt__bytes *bytes);
 
 /* The unpacked content of a gzip file. */
 typedef struct mirt__gunzip mirt__gunzip;
-MIRT__LIB mirt__gunzip *mirt__gunzip_create(mirt__bytes *bytes);
+MIRT__ABSENT_LIB mirt__gunzip *mirt__gunzip_create(mirt__bytes *bytes);
 /* Starts at the gzip header, to which `bytes` has been rewound. */
-MIRT__LIB mirt_status mirt__gunzip_begin(mirt__gunzip *gunzip);
+MIRT__ABSENT_LIB mirt_status mirt__gunzip_begin(mirt__gunzip *gunzip);
 /* Returns fewer than `size` bytes only at the end, after its checksum and length have been verified. */
-MIRT__LIB mirt_status mirt__gunzip_read(mirt__gunzip *gunzip, unsigned char *out, size_t size, size_t *got);
-MIRT__LIB void mirt__gunzip_destroy(mirt__gunzip *gunzip);
+MIRT__ABSENT_LIB mirt_status mirt__gunzip_read(mirt__gunzip *gunzip, unsigned char *out, size_t size, size_t *got);
+MIRT__ABSENT_LIB void mirt__gunzip_destroy(mirt__gunzip *gunzip);
 
 #endif
 
@@ -25614,7 +25678,7 @@ MIRT__LIB void mirt__dataset_lose(mirt_dataset *dataset) {
     mirt__stages_lock(false);
 }
 
-MIRT__LIB void mirt__dataset_leave(mirt_dataset *dataset) {
+MIRT__TRAINING_LIB void mirt__dataset_leave(mirt_dataset *dataset) {
     mirt_dataset *source = dataset->source;
     mirt__worker_pool *pool = dataset->worker_pool;
     mirt__stages_lock(true);
@@ -25935,7 +25999,7 @@ MIRT__LIB mirt_status mirt__workers_finish(mirt__worker_pool *pool, bool gaps, i
     return MIRT_OK;
 }
 
-MIRT__LIB int mirt__workers_numbers(mirt__worker_pool *pool, double *seconds) {
+MIRT__TRAINING_LIB int mirt__workers_numbers(mirt__worker_pool *pool, double *seconds) {
     MIRT__WORKERS_CALL(pthread_mutex_lock(&pool->mutex));
     const int threads = pool->threads;
     *seconds = mirt__workers_pace(pool);
@@ -25943,7 +26007,7 @@ MIRT__LIB int mirt__workers_numbers(mirt__worker_pool *pool, double *seconds) {
     return threads;
 }
 
-MIRT__LIB void mirt__dataset_cost(const mirt_dataset *dataset, mirt__data_cost *out) {
+MIRT__TRAINING_LIB void mirt__dataset_cost(const mirt_dataset *dataset, mirt__data_cost *out) {
     memset(out, 0, sizeof *out);
     out->workers = 1;
     for (const mirt_dataset *d = dataset; d; d = d->kept ? NULL : d->source) {
@@ -25979,14 +26043,14 @@ MIRT__LIB mirt_status mirt__dataset_begin(mirt_dataset *dataset, uint64_t seed, 
     return status;
 }
 
-MIRT__LIB bool mirt__dataset_keeps(const mirt_dataset *dataset) {
+MIRT__TRAINING_LIB bool mirt__dataset_keeps(const mirt_dataset *dataset) {
     bool keeps = false;
     for (; dataset; dataset = dataset->source)
         keeps = keeps || (dataset->kept && dataset->source && (dataset->shuffles || dataset->source->varies));
     return keeps;
 }
 
-MIRT__LIB bool mirt__dataset_pass_over(mirt_dataset *dataset, int64_t batches) {
+MIRT__TRAINING_LIB bool mirt__dataset_pass_over(mirt_dataset *dataset, int64_t batches) {
     const int64_t most = INT64_MAX / INT32_MAX; /* a batch has at most INT32_MAX samples */
     for (; dataset->joins > 0 && batches <= most / dataset->joins; dataset = dataset->source) batches *= dataset->joins;
     /* Skipped samples are known only when they are made; a number from a file may be arbitrary. */
@@ -26115,7 +26179,7 @@ MIRT_API const char *const *mirt_class_names(const mirt_dataset *dataset, int *c
     return named ? (const char *const *)named->names : NULL;
 }
 
-MIRT__LIB mirt_dataset *mirt__dataset_name_digits(mirt_dataset *dataset) {
+MIRT__TRAINING_LIB mirt_dataset *mirt__dataset_name_digits(mirt_dataset *dataset) {
     static const char *const names[] = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
     if (dataset && mirt_set_class_names(dataset, names, MIRT__COUNT(names)) != MIRT_OK)
         return mirt__dataset_give_up(dataset, false);
@@ -26338,7 +26402,7 @@ MIRT__LIB mirt_status mirt__block_at(mirt_dataset *dataset, int64_t i, mirt__sam
     return MIRT_OK;
 }
 
-MIRT__LIB void mirt__block_from_slot(mirt__block_dataset *block) {
+MIRT__TRAINING_LIB void mirt__block_from_slot(mirt__block_dataset *block) {
     for (int f = 0; f < block->base.spec.num_fields; f++) block->field[f] = block->base.slot.field[f];
 }
 
@@ -26451,6 +26515,8 @@ MIRT_API mirt_dataset *mirt_arrays(mirt_array x, mirt_array y) {
 #pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
 #endif
 #endif
+
+#ifndef MIRRORTRAIN_NO_TRAIN
 
 /* >>section data/cache.c */
 
@@ -26744,6 +26810,8 @@ MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset) {
     MIRT__ENTER;
     return mirt_cache_with(dataset, NULL);
 }
+
+#endif /* MIRRORTRAIN_NO_TRAIN */
 
 /* >>section data/generator.c */
 
@@ -27638,6 +27706,8 @@ MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches) {
     return stage;
 }
 
+#ifndef MIRRORTRAIN_NO_TRAIN
+
 /* >>section data/augment_stage.c */
 
 /* Random image transforms as a stage, transforms described by text, and statistics for normalization. */
@@ -27932,6 +28002,8 @@ MIRT_API mirt_status mirt_adapt(mirt_normalization_desc *desc, mirt_dataset *dat
     return MIRT_OK;
 }
 
+#endif /* MIRRORTRAIN_NO_TRAIN */
+
 /* >>section data/prefetch.c */
 
 /* Prepares batches in a worker thread before they are used. */
@@ -28188,6 +28260,8 @@ MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth) {
 }
 
 #endif
+
+#ifndef MIRRORTRAIN_NO_TRAIN
 
 /* >>section data/inflate.c */
 
@@ -28865,6 +28939,8 @@ MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_spli
 #undef MIRT__DIGIT_PIXELS
 #undef MIRT__DIGIT_ONE
 
+#endif /* MIRRORTRAIN_NO_TRAIN */
+
 /* >>section base/once_begin.inc */
 
 /* Begins code that runs once: recording models, reading and writing files. gcc compiles it in half the time without
@@ -28877,6 +28953,8 @@ MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_spli
 #pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
 #endif
 #endif
+
+#ifndef MIRRORTRAIN_NO_TRAIN
 
 /* >>section data/idx.c */
 
@@ -29174,6 +29252,8 @@ MIRT_API mirt_dataset *mirt_mnist(const char *directory, mirt_split split) {
     return dataset;
 }
 
+#endif /* MIRRORTRAIN_NO_TRAIN */
+
 #ifndef MIRRORTRAIN_NO_IMAGES
 
 /* >>section data/image_files.h */
@@ -29192,15 +29272,15 @@ typedef struct mirt__image_list {
 } mirt__image_list;
 
 /* Whether a name has the suffix of an image file. */
-MIRT__LIB bool mirt__image_name(const char *name);
-MIRT__LIB void mirt__image_list_free(mirt__image_list *list);
+MIRT__ABSENT_LIB bool mirt__image_name(const char *name);
+MIRT__ABSENT_LIB void mirt__image_list_free(mirt__image_list *list);
 /* The path must be in the list's pool, so that it lives as long as the list. NULL: out of memory. */
-MIRT__LIB mirt_status mirt__image_list_add(mirt__image_list *list, const char *path, int32_t label);
-MIRT__LIB mirt_status mirt__image_list_set_classes(mirt__image_list *list, const char *const *names, int count);
+MIRT__ABSENT_LIB mirt_status mirt__image_list_add(mirt__image_list *list, const char *path, int32_t label);
+MIRT__ABSENT_LIB mirt_status mirt__image_list_set_classes(mirt__image_list *list, const char *const *names, int count);
 /* Fill an empty list, which is freed on failure. Errors name the file. */
-MIRT__LIB mirt_status mirt__image_list_directory(mirt__image_list *list, const char *directory,
+MIRT__ABSENT_LIB mirt_status mirt__image_list_directory(mirt__image_list *list, const char *directory,
                                                  const mirt_image_directory_desc *desc);
-MIRT__LIB mirt_status mirt__image_list_csv(mirt__image_list *list, const char *csv,
+MIRT__ABSENT_LIB mirt_status mirt__image_list_csv(mirt__image_list *list, const char *csv,
                                            const mirt_image_directory_desc *desc);
 /* The parts of a directory that is already split: paths in the pool, both NULL if it is not split. */
 typedef struct mirt__image_parts {
@@ -29209,13 +29289,13 @@ typedef struct mirt__image_parts {
 } mirt__image_parts;
 /* Fills uninitialized parts, which the caller frees in any case. MIRT_E_INVALID: split, but ambiguous which part is for
    validation; the error says what to do. Other errors as in mirt_image_dataset_from_directory. */
-MIRT__LIB mirt_status mirt__image_parts_find(mirt__image_parts *parts, const char *directory,
+MIRT__ABSENT_LIB mirt_status mirt__image_parts_find(mirt__image_parts *parts, const char *directory,
                                              const mirt_image_directory_desc *desc);
-MIRT__LIB void mirt__image_parts_free(mirt__image_parts *parts);
+MIRT__ABSENT_LIB void mirt__image_parts_free(mirt__image_parts *parts);
 /* numpy's RandomState(seed).shuffle. */
-MIRT__LIB void mirt__image_list_shuffle(mirt__image_list *list, uint32_t seed);
+MIRT__ABSENT_LIB void mirt__image_list_shuffle(mirt__image_list *list, uint32_t seed);
 /* Copies files [first, first + count) into an empty list, which is freed on failure. */
-MIRT__LIB mirt_status mirt__image_list_part(const mirt__image_list *list, int64_t first, int64_t count,
+MIRT__ABSENT_LIB mirt_status mirt__image_list_part(const mirt__image_list *list, int64_t first, int64_t count,
                                             mirt__image_list *out);
 
 /* The first stage of image files. */
@@ -29226,14 +29306,166 @@ typedef struct mirt__image_dataset {
     char **reason;                  /* [count] the reason that a file is corrupt, once known */
 } mirt__image_dataset;
 /* The image stage at the start of the chain, or NULL if the chain starts with another stage. */
-MIRT__LIB const mirt__image_dataset *mirt__images_of(const mirt_dataset *dataset);
+MIRT__ABSENT_LIB const mirt__image_dataset *mirt__images_of(const mirt_dataset *dataset);
 
 /* Computes how a data set of this description places an image: which part of it fills which part of the output, at
    `offset` elements. */
 MIRT__LIB void mirt__images_fit(const mirt_image_directory_desc *desc, const mirt_image *image, mirt__pixmap *resize,
                                 size_t *offset);
+/* The one way from a file to the pixels that a model sees. `images` with the thread's `work`, whose room is used; or
+   both NULL: memory for this one image. */
+MIRT__LIB mirt_status mirt__images_load(const mirt_image_directory_desc *desc, const char *path,
+                                        mirt__image_dataset *images, mirt__work *work, void *out);
+/* A copy of `given`, which may be NULL, with defaults; whether it makes sense. */
+MIRT__LIB void mirt__images_defaults(const mirt_image_directory_desc *given, mirt_image_directory_desc *out);
+MIRT__LIB mirt_status mirt__images_check(const char *caller, const mirt_image_directory_desc *desc);
+MIRT__LIB mirt_status mirt__images_check_names(const char *caller, const mirt_image_directory_desc *desc);
 
 #endif
+
+/* >>section data/load_image.c */
+
+/* Loads one image as data sets of images do. */
+
+MIRT__LIB void mirt__images_fit(const mirt_image_directory_desc *desc, const mirt_image *image, mirt__pixmap *resize,
+                                size_t *offset) {
+    int channels = image->channels, height = desc->height, width = desc->width, top = 0, left = 0;
+    memset(resize, 0, sizeof *resize);
+    *offset = 0;
+    resize->height = image->height;
+    resize->width = image->width;
+    resize->stride = (size_t)image->width * (size_t)channels;
+    resize->pixels = image->pixels;
+    if (desc->crop_to_aspect_ratio) {
+        /* Keras: smart_resize, in float32 */
+        int rows = (int)((float)((int64_t)image->width * height) / (float)width),
+            columns = (int)((float)((int64_t)image->height * width) / (float)height);
+        resize->height = rows < 1 ? 1 : rows < image->height ? rows : image->height;
+        resize->width = columns < 1 ? 1 : columns < image->width ? columns : image->width;
+        resize->pixels += (size_t)((image->height - resize->height) / 2) * resize->stride +
+                          (size_t)((image->width - resize->width) / 2) * (size_t)channels;
+    } else if (desc->pad_to_aspect_ratio) {
+        /* tf.image.resize_with_pad, in float32 */
+        float down = (float)image->height / (float)height, across = (float)image->width / (float)width,
+              ratio = down > across ? down : across;
+        float rows = (float)image->height / ratio, columns = (float)image->width / ratio;
+        top = (int)(((float)height - rows) / 2);
+        left = (int)(((float)width - columns) / 2);
+        height = rows < 1 ? 1 : rows < (float)height ? (int)rows : height;
+        width = columns < 1 ? 1 : columns < (float)width ? (int)columns : width;
+    }
+    resize->out_height = height;
+    resize->out_width = width;
+    resize->out_stride = (size_t)desc->width * (size_t)channels;
+    resize->channels = channels;
+    resize->interpolation = desc->interpolation;
+    resize->antialias = desc->antialias;
+    resize->dtype = desc->dtype;
+    *offset = (size_t)top * resize->out_stride + (size_t)left * (size_t)channels;
+}
+
+/* Uses buffers of the thread's `work` for `images`; if both are NULL, allocates memory for this image. */
+static mirt_status mirt__images_resize(const mirt_image_directory_desc *desc, const mirt_image *image,
+                                       mirt__image_dataset *images, mirt__work *work, void *out) {
+    mirt__pixmap resize;
+    size_t offset;
+    mirt__images_fit(desc, image, &resize, &offset);
+    size_t bytes = mirt__pixmap_memory(&resize), size = mirt__dtype_size(desc->dtype);
+    if (!bytes) return mirt__no_memory(SIZE_MAX), MIRT_E_NOMEM;
+    void *memory = images ? mirt__work_room(work, &images->base, bytes) : mirt__aligned_alloc(bytes);
+    if (!memory) return MIRT_E_NOMEM;
+    if (resize.out_height < desc->height || resize.out_width < desc->width)
+        memset(out, 0, (size_t)desc->height * (size_t)desc->width * (size_t)image->channels * size);
+    mirt__pixmap_run(&resize, memory, (char *)out + offset * size);
+    if (!images) mirt__aligned_free(memory);
+    return MIRT_OK;
+}
+
+/* All files are turned into pixels for models by this function. */
+MIRT__LIB mirt_status mirt__images_load(const mirt_image_directory_desc *desc, const char *path,
+                                        mirt__image_dataset *images, mirt__work *work, void *out) {
+    mirt_image image;
+    mirt_status status = mirt_read_image(path, desc->color_mode, &desc->decode, &image);
+    if (status != MIRT_OK) return status;
+    status = mirt__images_resize(desc, &image, images, work, out);
+    mirt_image_free(&image);
+    return status;
+}
+
+MIRT__LIB mirt_status mirt__images_check_names(const char *caller, const mirt_image_directory_desc *desc) {
+    if (desc->class_names && desc->num_class_names < 1)
+        return mirt__fail(MIRT_E_INVALID, "%s: class_names needs num_class_names", caller);
+    for (int i = 0; desc->class_names && i < desc->num_class_names; i++) {
+        for (int k = 0; k < i || !desc->class_names[i]; k++) {
+            if (!desc->class_names[i] || strcmp(desc->class_names[i], desc->class_names[k]) == 0)
+                return mirt__fail(MIRT_E_INVALID, "%s: class %d has no name, or the name of another class", caller, i);
+        }
+    }
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__images_check(const char *caller, const mirt_image_directory_desc *desc) {
+    const double split = desc->validation_split;
+    if (desc->height < 1 || desc->width < 1)
+        return mirt__fail(MIRT_E_INVALID, "%s: images of %d x %d pixels: both must be positive", caller, desc->height,
+                          desc->width);
+    if (!mirt__mode_known(desc->color_mode))
+        return mirt__fail(MIRT_E_INVALID, "%s: invalid color mode (%d)", caller, (int)desc->color_mode);
+    if ((int)desc->interpolation < 0 || desc->interpolation >= MIRT__INTERPOLATION_COUNT)
+        return mirt__fail(MIRT_E_INVALID, "%s: invalid interpolation (%d)", caller, (int)desc->interpolation);
+    if ((int)desc->label_mode < 0 || desc->label_mode > MIRT_LABELS_NONE)
+        return mirt__fail(MIRT_E_INVALID, "%s: invalid label mode (%d)", caller, (int)desc->label_mode);
+    if ((int)desc->corrupt < 0 || desc->corrupt > MIRT_CORRUPT_ZERO)
+        return mirt__fail(MIRT_E_INVALID, "%s: invalid policy for corrupt images (%d)", caller, (int)desc->corrupt);
+    if (desc->dtype != MIRT_FLOAT32 && desc->dtype != MIRT_UINT8)
+        return mirt__fail(MIRT_E_INVALID, "%s: pixels must be MIRT_FLOAT32 or MIRT_UINT8", caller);
+    if (desc->batch_size < MIRT_NO_BATCH)
+        return mirt__fail(MIRT_E_INVALID, "%s: invalid batch size (%lld)", caller, (long long)desc->batch_size);
+    if (desc->crop_to_aspect_ratio && desc->pad_to_aspect_ratio)
+        return mirt__fail(MIRT_E_INVALID, "%s: crop_to_aspect_ratio and pad_to_aspect_ratio exclude each other",
+                          caller);
+    if (mirt__images_check_names(caller, desc) != MIRT_OK) return MIRT_E_INVALID;
+    if (desc->class_names && (desc->labels || desc->label_mode == MIRT_LABELS_NONE))
+        return mirt__fail(MIRT_E_INVALID, "%s: class_names are for labels by subdirectories", caller);
+    if (!(split >= 0 && split < 1))
+        return mirt__fail(MIRT_E_INVALID, "%s: a validation_split of %g: it must be above 0 and below 1", caller,
+                          split);
+    if ((int)desc->subset < 0 || desc->subset > MIRT_SUBSET_VALIDATION)
+        return mirt__fail(MIRT_E_INVALID, "%s: invalid subset (%d)", caller, (int)desc->subset);
+    if ((split > 0) != (desc->subset != MIRT_SUBSET_ALL))
+        return mirt__fail(MIRT_E_INVALID, "%s: validation_split and subset must be set together", caller);
+    if (split > 0 && !desc->no_shuffle && !desc->has_seed)
+        return mirt__fail(MIRT_E_INVALID,
+                          "%s: splitting shuffled files needs a seed, so that both subsets use the same order",
+                          caller);
+    return MIRT_OK;
+}
+
+MIRT__LIB void mirt__images_defaults(const mirt_image_directory_desc *given, mirt_image_directory_desc *desc) {
+    if (given) *desc = *given;
+    else memset(desc, 0, sizeof *desc);
+    if (!desc->height) desc->height = 256;
+    if (!desc->width) desc->width = 256;
+    if (!desc->batch_size) desc->batch_size = 32;
+    if (desc->reduced_scale && !desc->decode.least_height) {
+        desc->decode.least_height = desc->height;
+        desc->decode.least_width = desc->width;
+    }
+}
+
+MIRT_API mirt_status mirt_load_image(const char *path, const mirt_image_directory_desc *given, void *out) {
+    MIRT__ENTER;
+    static const char caller[] = "mirt_load_image";
+    mirt_image_directory_desc desc;
+    if (!path || !out) return mirt__fail_missing(caller, path ? "image to fill" : "path");
+    mirt__images_defaults(given, &desc);
+    if (mirt__images_check(caller, &desc) != MIRT_OK) return mirt_last_status();
+    return mirt__images_load(&desc, path, NULL, NULL, out);
+}
+
+#endif /* MIRRORTRAIN_NO_IMAGES */
+
+#ifndef MIRT__NO_IMAGE_DATASETS
 
 /* >>section data/image_files.c */
 
@@ -29870,73 +30102,6 @@ MIRT__LIB mirt_status mirt__image_list_csv(mirt__image_list *list, const char *p
 
 /* Data sets of image files, which are read, decoded and resized on demand. */
 
-/* >>one image */
-
-MIRT__LIB void mirt__images_fit(const mirt_image_directory_desc *desc, const mirt_image *image, mirt__pixmap *resize,
-                                size_t *offset) {
-    int channels = image->channels, height = desc->height, width = desc->width, top = 0, left = 0;
-    memset(resize, 0, sizeof *resize);
-    *offset = 0;
-    resize->height = image->height;
-    resize->width = image->width;
-    resize->stride = (size_t)image->width * (size_t)channels;
-    resize->pixels = image->pixels;
-    if (desc->crop_to_aspect_ratio) {
-        /* Keras: smart_resize, in float32 */
-        int rows = (int)((float)((int64_t)image->width * height) / (float)width),
-            columns = (int)((float)((int64_t)image->height * width) / (float)height);
-        resize->height = rows < 1 ? 1 : rows < image->height ? rows : image->height;
-        resize->width = columns < 1 ? 1 : columns < image->width ? columns : image->width;
-        resize->pixels += (size_t)((image->height - resize->height) / 2) * resize->stride +
-                          (size_t)((image->width - resize->width) / 2) * (size_t)channels;
-    } else if (desc->pad_to_aspect_ratio) {
-        /* tf.image.resize_with_pad, in float32 */
-        float down = (float)image->height / (float)height, across = (float)image->width / (float)width,
-              ratio = down > across ? down : across;
-        float rows = (float)image->height / ratio, columns = (float)image->width / ratio;
-        top = (int)(((float)height - rows) / 2);
-        left = (int)(((float)width - columns) / 2);
-        height = rows < 1 ? 1 : rows < (float)height ? (int)rows : height;
-        width = columns < 1 ? 1 : columns < (float)width ? (int)columns : width;
-    }
-    resize->out_height = height;
-    resize->out_width = width;
-    resize->out_stride = (size_t)desc->width * (size_t)channels;
-    resize->channels = channels;
-    resize->interpolation = desc->interpolation;
-    resize->antialias = desc->antialias;
-    resize->dtype = desc->dtype;
-    *offset = (size_t)top * resize->out_stride + (size_t)left * (size_t)channels;
-}
-
-/* Uses buffers of the thread's `work` for `images`; if both are NULL, allocates memory for this image. */
-static mirt_status mirt__images_resize(const mirt_image_directory_desc *desc, const mirt_image *image,
-                                       mirt__image_dataset *images, mirt__work *work, void *out) {
-    mirt__pixmap resize;
-    size_t offset;
-    mirt__images_fit(desc, image, &resize, &offset);
-    size_t bytes = mirt__pixmap_memory(&resize), size = mirt__dtype_size(desc->dtype);
-    if (!bytes) return mirt__no_memory(SIZE_MAX), MIRT_E_NOMEM;
-    void *memory = images ? mirt__work_room(work, &images->base, bytes) : mirt__aligned_alloc(bytes);
-    if (!memory) return MIRT_E_NOMEM;
-    if (resize.out_height < desc->height || resize.out_width < desc->width)
-        memset(out, 0, (size_t)desc->height * (size_t)desc->width * (size_t)image->channels * size);
-    mirt__pixmap_run(&resize, memory, (char *)out + offset * size);
-    if (!images) mirt__aligned_free(memory);
-    return MIRT_OK;
-}
-
-/* All files are turned into pixels for models by this function. */
-static mirt_status mirt__images_load(const mirt_image_directory_desc *desc, const char *path,
-                                     mirt__image_dataset *images, mirt__work *work, void *out) {
-    mirt_image image;
-    mirt_status status = mirt_read_image(path, desc->color_mode, &desc->decode, &image);
-    if (status != MIRT_OK) return status;
-    status = mirt__images_resize(desc, &image, images, work, out);
-    mirt_image_free(&image);
-    return status;
-}
-
 static bool mirt__images_is_corrupt(mirt_status status) {
     return status == MIRT_E_FORMAT || status == MIRT_E_IO || status == MIRT_E_NOT_FOUND || status == MIRT_E_CALLBACK;
 }
@@ -30025,55 +30190,6 @@ MIRT_API int64_t mirt_corrupt_images(const mirt_dataset *dataset, mirt_corrupt_f
 }
 
 /* >>making data sets */
-
-static mirt_status mirt__images_check_names(const char *caller, const mirt_image_directory_desc *desc) {
-    if (desc->class_names && desc->num_class_names < 1)
-        return mirt__fail(MIRT_E_INVALID, "%s: class_names needs num_class_names", caller);
-    for (int i = 0; desc->class_names && i < desc->num_class_names; i++) {
-        for (int k = 0; k < i || !desc->class_names[i]; k++) {
-            if (!desc->class_names[i] || strcmp(desc->class_names[i], desc->class_names[k]) == 0)
-                return mirt__fail(MIRT_E_INVALID, "%s: class %d has no name, or the name of another class", caller, i);
-        }
-    }
-    return MIRT_OK;
-}
-
-static mirt_status mirt__images_check(const char *caller, const mirt_image_directory_desc *desc) {
-    const double split = desc->validation_split;
-    if (desc->height < 1 || desc->width < 1)
-        return mirt__fail(MIRT_E_INVALID, "%s: images of %d x %d pixels: both must be positive", caller, desc->height,
-                          desc->width);
-    if (!mirt__mode_known(desc->color_mode))
-        return mirt__fail(MIRT_E_INVALID, "%s: invalid color mode (%d)", caller, (int)desc->color_mode);
-    if ((int)desc->interpolation < 0 || desc->interpolation >= MIRT__INTERPOLATION_COUNT)
-        return mirt__fail(MIRT_E_INVALID, "%s: invalid interpolation (%d)", caller, (int)desc->interpolation);
-    if ((int)desc->label_mode < 0 || desc->label_mode > MIRT_LABELS_NONE)
-        return mirt__fail(MIRT_E_INVALID, "%s: invalid label mode (%d)", caller, (int)desc->label_mode);
-    if ((int)desc->corrupt < 0 || desc->corrupt > MIRT_CORRUPT_ZERO)
-        return mirt__fail(MIRT_E_INVALID, "%s: invalid policy for corrupt images (%d)", caller, (int)desc->corrupt);
-    if (desc->dtype != MIRT_FLOAT32 && desc->dtype != MIRT_UINT8)
-        return mirt__fail(MIRT_E_INVALID, "%s: pixels must be MIRT_FLOAT32 or MIRT_UINT8", caller);
-    if (desc->batch_size < MIRT_NO_BATCH)
-        return mirt__fail(MIRT_E_INVALID, "%s: invalid batch size (%lld)", caller, (long long)desc->batch_size);
-    if (desc->crop_to_aspect_ratio && desc->pad_to_aspect_ratio)
-        return mirt__fail(MIRT_E_INVALID, "%s: crop_to_aspect_ratio and pad_to_aspect_ratio exclude each other",
-                          caller);
-    if (mirt__images_check_names(caller, desc) != MIRT_OK) return MIRT_E_INVALID;
-    if (desc->class_names && (desc->labels || desc->label_mode == MIRT_LABELS_NONE))
-        return mirt__fail(MIRT_E_INVALID, "%s: class_names are for labels by subdirectories", caller);
-    if (!(split >= 0 && split < 1))
-        return mirt__fail(MIRT_E_INVALID, "%s: a validation_split of %g: it must be above 0 and below 1", caller,
-                          split);
-    if ((int)desc->subset < 0 || desc->subset > MIRT_SUBSET_VALIDATION)
-        return mirt__fail(MIRT_E_INVALID, "%s: invalid subset (%d)", caller, (int)desc->subset);
-    if ((split > 0) != (desc->subset != MIRT_SUBSET_ALL))
-        return mirt__fail(MIRT_E_INVALID, "%s: validation_split and subset must be set together", caller);
-    if (split > 0 && !desc->no_shuffle && !desc->has_seed)
-        return mirt__fail(MIRT_E_INVALID,
-                          "%s: splitting shuffled files needs a seed, so that both subsets use the same order",
-                          caller);
-    return MIRT_OK;
-}
 
 static void mirt__images_say(const mirt_image_directory_desc *desc, mirt_log_level level, const char *format, ...)
     MIRT__PRINTF(3, 4);
@@ -30214,18 +30330,6 @@ static mirt_dataset *mirt__images_build(const char *path, const mirt__image_list
     if (desc->batch_size == MIRT_NO_BATCH) return dataset;
     if (shuffle) dataset = mirt_shuffle(dataset, files);
     return mirt_prefetch(mirt_batch(dataset, desc->batch_size), MIRT_AUTOTUNE);
-}
-
-static void mirt__images_defaults(const mirt_image_directory_desc *given, mirt_image_directory_desc *desc) {
-    if (given) *desc = *given;
-    else memset(desc, 0, sizeof *desc);
-    if (!desc->height) desc->height = 256;
-    if (!desc->width) desc->width = 256;
-    if (!desc->batch_size) desc->batch_size = 32;
-    if (desc->reduced_scale && !desc->decode.least_height) {
-        desc->decode.least_height = desc->height;
-        desc->decode.least_width = desc->width;
-    }
 }
 
 /* The parts would become classes. */
@@ -30369,16 +30473,6 @@ MIRT_API mirt_status mirt_image_directory_part(const char *directory, const mirt
     return status;
 }
 
-MIRT_API mirt_status mirt_load_image(const char *path, const mirt_image_directory_desc *given, void *out) {
-    MIRT__ENTER;
-    static const char caller[] = "mirt_load_image";
-    mirt_image_directory_desc desc;
-    if (!path || !out) return mirt__fail_missing(caller, path ? "image to fill" : "path");
-    mirt__images_defaults(given, &desc);
-    if (mirt__images_check(caller, &desc) != MIRT_OK) return mirt_last_status();
-    return mirt__images_load(&desc, path, NULL, NULL, out);
-}
-
 /* >>verifying */
 
 typedef struct mirt__verify {
@@ -30436,7 +30530,9 @@ MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode
     return status;
 }
 
-#endif /* MIRRORTRAIN_NO_IMAGES */
+#endif /* MIRT__NO_IMAGE_DATASETS */
+
+#ifndef MIRRORTRAIN_NO_TRAIN
 
 /* >>section data/arrays.c */
 
@@ -30678,6 +30774,8 @@ MIRT_API mirt_status mirt_save_grid(const char *path, mirt_dataset *dataset, int
     return status;
 }
 
+#endif /* MIRRORTRAIN_NO_TRAIN */
+
 /* >>section base/cold_end.inc */
 
 /* Ends cold_begin.inc. */
@@ -30685,7 +30783,7 @@ MIRT_API mirt_status mirt_save_grid(const char *path, mirt_dataset *dataset, int
 #pragma GCC pop_options
 #endif
 
-#ifndef MIRRORTRAIN_NO_IMAGES
+#ifndef MIRT__NO_IMAGE_DATASETS
 
 /* >>section data/photos.c */
 
@@ -30931,7 +31029,7 @@ MIRT_API mirt_dataset *mirt_drawn_photos(int64_t count, int height, int width, u
 #undef MIRT__PHOTO_ROUND
 #undef MIRT__PHOTO_GRID
 
-#endif /* MIRRORTRAIN_NO_IMAGES */
+#endif /* MIRT__NO_IMAGE_DATASETS */
 
 /* >>section graph/graph.h */
 
@@ -32021,7 +32119,7 @@ static void mirt__binary_call(const mirt__call *call, mirt__binary_kind kind) {
 
 static void mirt__binary_run(const mirt__call *call) { mirt__binary_call(call, (mirt__binary_kind)call->node->a.kind); }
 
-MIRT__LIB mirt_tensor *mirt__unbroadcast(mirt_tensor *dy, const mirt_tensor *x) {
+MIRT__TRAINING_LIB mirt_tensor *mirt__unbroadcast(mirt_tensor *dy, const mirt_tensor *x) {
     if (!dy || mirt__shape_equal(&dy->shape, &x->shape)) return dy;
     unsigned axes = 0;
     int extra = dy->shape.rank - x->shape.rank;
@@ -32096,7 +32194,7 @@ MIRT__OP_ROW(broadcast,
     MIRT__SET(shape, mirt__broadcast_to_shape) MIRT__SET(run, mirt__broadcast_run) MIRT__SET(row_wise, true)
     MIRT__SET(extent, mirt__extent_kept) MIRT__SET(shape_only, MIRT__INPUT(1)))
 
-MIRT__LIB mirt_tensor *mirt__broadcast_op(mirt_tensor *x, mirt_tensor *like, bool mean) {
+MIRT__TRAINING_LIB mirt_tensor *mirt__broadcast_op(mirt_tensor *x, mirt_tensor *like, bool mean) {
     if (!x || !like) return NULL;
     mirt__attrs a = mirt__attrs_of(MIRT__OP_broadcast);
     a.kind = mean ? MIRT__REDUCE_MEAN : MIRT__REDUCE_SUM;
@@ -32161,7 +32259,7 @@ MIRT__LIB mirt_tensor *mirt__activation_op(mirt_activation_kind kind, mirt_tenso
     return NULL;
 }
 
-MIRT__LIB mirt_tensor *mirt__activation_grad_op(mirt_activation_kind kind, mirt_tensor *dy, mirt_tensor *y) {
+MIRT__TRAINING_LIB mirt_tensor *mirt__activation_grad_op(mirt_activation_kind kind, mirt_tensor *dy, mirt_tensor *y) {
     const mirt__activation_class *activation = mirt__activation_get(kind);
     return activation && activation->fused ? mirt__binary_op(activation->grad, dy, y) : dy;
 }
@@ -32234,7 +32332,7 @@ static void mirt__logic_run(const mirt__call *call) {
     call->kernels->logic(&l, &call->where);
 }
 
-MIRT__LIB bool mirt__where_gradient(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b, mirt_tensor *dy,
+MIRT__TRAINING_LIB bool mirt__where_gradient(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b, mirt_tensor *dy,
                                     mirt_tensor **dx) {
     if (!condition || !dy) return false;
     mirt_tensor *zero = mirt__scalar_op(dy->node->graph, 0);
@@ -34024,7 +34122,7 @@ MIRT__TRAINING_ROW(loss_grad, MIRT__SET(shape, mirt__loss_grad_shape) MIRT__SET(
 MIRT__TRAINING_ROW(accuracy,
     MIRT__SET(shape, mirt__per_sample_shape) MIRT__SET(run, mirt__accuracy_run) MIRT__SET(row_wise, true))
 
-MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels) {
+MIRT__TRAINING_LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels) {
     if (!x || !labels) return NULL;
     mirt__attrs a = mirt__attrs_of(MIRT__OP_loss);
     a.kind = (int)kind;
@@ -34033,7 +34131,7 @@ MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tens
     return mirt__record(x->node->graph, MIRT__OP_loss, &a, in, 2);
 }
 
-MIRT__LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *x, mirt_tensor *labels) {
+MIRT__TRAINING_LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *x, mirt_tensor *labels) {
     if (!x || !labels) return NULL;
     mirt__attrs a = mirt__attrs_of(MIRT__OP_accuracy);
     a.kind = (int)kind;
@@ -34209,8 +34307,9 @@ static mirt_tensor *mirt__augment_lower(mirt__graph *graph, const mirt__node *no
 
 MIRT__OP_ROW(augment,
              MIRT__SET(shape, mirt__augment_shape) MIRT__SET(run, MIRT__TRAINING_ENTRY(mirt__augment_run))
-                 MIRT__SET(workspace, MIRT__TRAINING_ENTRY(mirt__augment_workspace)) MIRT__SET(lower, mirt__augment_lower)
-                     MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true))
+                 MIRT__SET(workspace, MIRT__TRAINING_ENTRY(mirt__augment_workspace))
+                 MIRT__SET(lower, mirt__augment_lower)
+                 MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true))
 
 MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t) {
     mirt__graph *graph = x->node->graph;
@@ -35240,7 +35339,7 @@ MIRT__LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(
     }
 }
 
-MIRT__LIB void mirt__graph_need_gradient(mirt__graph *graph, mirt_tensor *x) {
+MIRT__TRAINING_LIB void mirt__graph_need_gradient(mirt__graph *graph, mirt_tensor *x) {
     x->needs_grad = x->dtype == MIRT_FLOAT32;
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
@@ -36217,7 +36316,7 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
 }
 
 /* What is computed while it is read. */
-static void mirt__lazy_text(const mirt_tensor *t, mirt__text *out) {
+MIRT__TRAINING void mirt__lazy_text(const mirt_tensor *t, mirt__text *out) {
     if (!t->lazy) return;
     const mirt__node *node = t->node;
     char shown[MIRT__SHOWN];
@@ -36228,7 +36327,7 @@ static void mirt__lazy_text(const mirt_tensor *t, mirt__text *out) {
     if (node->op->lazy == MIRT__LAZY_GATE) mirt__lazy_text(node->in[0], out);
 }
 
-MIRT__LIB void mirt__node_notes(const mirt__node *node, mirt__text *out) {
+MIRT__TRAINING_LIB void mirt__node_notes(const mirt__node *node, mirt__text *out) {
     static const char *const sums[] = {"", "moments", "sums", "means"};
     const mirt__attrs_window *w = node->a.family == MIRT__FAMILY_window ? MIRT__OF(&node->a, window) : NULL;
     for (int k = 0; k < node->num_in && !node->out[0]->lazy; k++) mirt__lazy_text(node->in[k], out);
@@ -36243,7 +36342,7 @@ MIRT__LIB void mirt__node_notes(const mirt__node *node, mirt__text *out) {
     if (w && w->both) mirt__text_add(out, "  +weight gradient");
 }
 
-static void mirt__node_text(const mirt__node *node, mirt__text *out) {
+MIRT__TRAINING void mirt__node_text(const mirt__node *node, mirt__text *out) {
     static const char *const space[] = {"-", "arena", "replica", "weight", "gradient", "state", "io"};
     char shape[96], name[MIRT__SHOWN], op[MIRT__SHOWN];
     mirt__text_add(out, "  %-24s %-14s", mirt__shown(node->op->name, op),
@@ -36260,7 +36359,7 @@ static void mirt__node_text(const mirt__node *node, mirt__text *out) {
     mirt__text_add(out, "\n");
 }
 
-MIRT__LIB void mirt__program_text(const mirt__program *program, mirt__text *out) {
+MIRT__TRAINING_LIB void mirt__program_text(const mirt__program *program, mirt__text *out) {
     for (int i = 0; i < program->graph.count; i++) {
         if (program->graph.node[i]->op->run) mirt__node_text(program->graph.node[i], out);
     }
@@ -37292,7 +37391,7 @@ static void mirt__log_stderr(mirt_log_level level, const char *text, void *user)
     fprintf(stderr, level == MIRT_LOG_PROGRESS && text[0] == '\r' ? "%s" : "%s\n", text);
 }
 
-MIRT__LIB int mirt__log_columns(const mirt_strategy *strategy) {
+MIRT__TRAINING_LIB int mirt__log_columns(const mirt_strategy *strategy) {
     enum { USUAL = 80 };
     if (strategy->log != mirt__log_stderr || !isatty(2)) return 0;
 #ifdef TIOCGWINSZ
@@ -38531,7 +38630,8 @@ MIRT__LIB void mirt__step_gather_states(const mirt__step *step, int device) {
 }
 
 /* The device's own sum: the later parts are added to the earlier as the tree does. */
-MIRT__LIB mirt_status mirt__device_gradient(mirt__step *step, int device, int64_t at, int64_t count, float *out) {
+MIRT__TRAINING_LIB mirt_status mirt__device_gradient(mirt__step *step, int device, int64_t at, int64_t count,
+                                                     float *out) {
     const mirt_strategy *s = step->strategy;
     mirt__exchange x;
     bool any = false, good = true;
@@ -38814,7 +38914,7 @@ static bool mirt__run_replicas(mirt__step *step, int device) {
     return true;
 }
 
-MIRT__LIB void mirt__step_replicas(void *arg, int device) {
+MIRT__TRAINING_LIB void mirt__step_replicas(void *arg, int device) {
     mirt__step *step = (mirt__step *)arg;
     if (mirt__run_replicas(step, device)) mirt__step_finish(step, device);
 }
@@ -38860,7 +38960,7 @@ static void mirt__reduce_all(const mirt__step *step, int device) {
     s->backend->reduced(s->device[device].remote);
 }
 
-MIRT__LIB void mirt__step_all_reduce(void *arg, int device) {
+MIRT__TRAINING_LIB void mirt__step_all_reduce(void *arg, int device) {
     mirt__step *step = (mirt__step *)arg;
     mirt__reduce_all(step, device);
     mirt__step_finish(step, device);
@@ -39321,89 +39421,91 @@ MIRT__LIB mirt_status mirt__initializer_check(const mirt_initializer *initialize
 
 /* --- schedules.c --- */
 /* NULL when there is no such schedule. */
-MIRT__LIB const mirt__schedule_class *mirt__schedule_class_get(mirt_schedule_kind kind);
+MIRT__ABSENT_LIB const mirt__schedule_class *mirt__schedule_class_get(mirt_schedule_kind kind);
 /* None is fine. */
-MIRT__LIB mirt_status mirt__schedule_check(const mirt_schedule *schedule);
+MIRT__ABSENT_LIB mirt_status mirt__schedule_check(const mirt_schedule *schedule);
 /* Of one that was checked. */
-MIRT__LIB double mirt__schedule_rate(const mirt_schedule *schedule, int64_t step);
+MIRT__ABSENT_LIB double mirt__schedule_rate(const mirt_schedule *schedule, int64_t step);
 
 /* --- optimizers.c --- */
+/* The learning rate of the coming step; only a schedule can give a wrong one. */
+MIRT__ABSENT_LIB mirt_status mirt__coming_rate(const mirt_model *model, double *rate);
 /* The decimal number that was meant: 0.999f is 0.99900001287, which would leave 1 - beta off by 1.3e-5. */
-MIRT__LIB double mirt__as_written(float x);
-MIRT__LIB const mirt__optimizer_class *mirt__optimizer_class_get(mirt_optimizer_kind kind);
+MIRT__ABSENT_LIB double mirt__as_written(float x);
+MIRT__ABSENT_LIB const mirt__optimizer_class *mirt__optimizer_class_get(mirt_optimizer_kind kind);
 /* Fields that every optimizer has; old files do not have them. */
-MIRT__LIB const mirt__field *mirt__optimizer_common(int *count);
-MIRT__LIB int mirt__optimizer_slots(const mirt_optimizer *optimizer);
+MIRT__ABSENT_LIB const mirt__field *mirt__optimizer_common(int *count);
+MIRT__ABSENT_LIB int mirt__optimizer_slots(const mirt_optimizer *optimizer);
 /* The same, with their names. */
-MIRT__LIB int mirt__optimizer_slot_names(const mirt_optimizer *optimizer, const char *name[MIRT__MAX_SLOTS]);
+MIRT__ABSENT_LIB int mirt__optimizer_slot_names(const mirt_optimizer *optimizer, const char *name[MIRT__MAX_SLOTS]);
 /* Sets Keras's numbers if none of those that are not 0 in Keras is set. SGD stays as it is: its defaults are zeros. */
-MIRT__LIB void mirt__optimizer_defaults(mirt_optimizer *optimizer);
-MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *optimizer);
+MIRT__ABSENT_LIB void mirt__optimizer_defaults(mirt_optimizer *optimizer);
+MIRT__ABSENT_LIB mirt_status mirt__optimizer_check(const mirt_optimizer *optimizer);
 /* Whether it needs the squares of gradients summed up, and numbers of its own for each variable. */
-MIRT__LIB bool mirt__optimizer_norms(const mirt_optimizer *optimizer);
-MIRT__LIB bool mirt__optimizer_by_variable(const mirt_optimizer *optimizer);
+MIRT__ABSENT_LIB bool mirt__optimizer_norms(const mirt_optimizer *optimizer);
+MIRT__ABSENT_LIB bool mirt__optimizer_by_variable(const mirt_optimizer *optimizer);
 /* Fills kind, slots (blocks of optimizer state) and numbers of `update` for the model's next step at this rate. */
-MIRT__LIB void mirt__optimizer_update(const mirt_model *model, char *const *slots, double rate, mirt__update *update);
+MIRT__ABSENT_LIB void mirt__optimizer_update(const mirt_model *model, char *const *slots, double rate, mirt__update *update);
 /* What is done to gradients of which all squares add up to this; then, by variable, of which its own do. */
-MIRT__LIB void mirt__optimizer_extras(const mirt_model *model, double squares, mirt__update *update);
-MIRT__LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__variable *variable, double squares, double rate, mirt__update *update);
+MIRT__ABSENT_LIB void mirt__optimizer_extras(const mirt_model *model, double squares, mirt__update *update);
+MIRT__ABSENT_LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__variable *variable, double squares, double rate, mirt__update *update);
 
 /* --- losses.c --- */
 /* NULL when there is no such loss. */
-MIRT__LIB const mirt__loss_class *mirt__loss_class_get(mirt_loss loss);
-MIRT__LIB const char *mirt__loss_name(mirt_loss loss);
+MIRT__ABSENT_LIB const mirt__loss_class *mirt__loss_class_get(mirt_loss loss);
+MIRT__ABSENT_LIB const char *mirt__loss_name(mirt_loss loss);
 /* Checks the losses of the model's outputs and takes over those of the user. */
 /* The layer that made the output, or the model: for messages. */
-MIRT__LIB const char *mirt__output_name(const mirt_model *model, int output);
-MIRT__LIB mirt_status mirt__losses_check(mirt_model *model);
-MIRT__LIB void mirt__losses_warn(const mirt_model *model);
+MIRT__ABSENT_LIB const char *mirt__output_name(const mirt_model *model, int output);
+MIRT__ABSENT_LIB mirt_status mirt__losses_check(mirt_model *model);
+MIRT__ABSENT_LIB void mirt__losses_warn(const mirt_model *model);
 /* The row of an output's loss; NULL: the user's own. */
-MIRT__LIB const mirt__loss_class *mirt__output_loss(const mirt_model *model, int output);
-MIRT__LIB const char *mirt__output_loss_name(const mirt_model *model, int output);
+MIRT__ABSENT_LIB const mirt__loss_class *mirt__output_loss(const mirt_model *model, int output);
+MIRT__ABSENT_LIB const char *mirt__output_loss_name(const mirt_model *model, int output);
 /* What a function of the user recorded, if it fits; otherwise NULL, with the graph marked. `kind`: loss, metric. */
-MIRT__LIB mirt_tensor *mirt__custom_result(const char *kind, const char *name, const mirt_tensor *output, mirt_tensor *value, bool fits, const char *want);
-MIRT__LIB bool mirt__output_has_loss(const mirt_model *model, int output);
+MIRT__ABSENT_LIB mirt_tensor *mirt__custom_result(const char *kind, const char *name, const mirt_tensor *output, mirt_tensor *value, bool fits, const char *want);
+MIRT__ABSENT_LIB bool mirt__output_has_loss(const mirt_model *model, int output);
 /* Labels the compiled model takes; those of `output` are number mirt__label_number. */
-MIRT__LIB int mirt__num_labels(const mirt_model *model);
-MIRT__LIB int mirt__label_number(const mirt_model *model, int output);
+MIRT__ABSENT_LIB int mirt__num_labels(const mirt_model *model);
+MIRT__ABSENT_LIB int mirt__label_number(const mirt_model *model, int output);
 /* Elements of a sample's label; -1: any. */
-MIRT__LIB int64_t mirt__label_count(const mirt_model *model, int output);
+MIRT__ABSENT_LIB int64_t mirt__label_count(const mirt_model *model, int output);
 /* The loss of each sample. `labels` as they are in the data. */
-MIRT__LIB mirt_tensor *mirt__loss_of(mirt_loss loss, bool from_logits, mirt_tensor *output, mirt_tensor *labels);
-MIRT__LIB mirt_tensor *mirt__loss_record(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels);
+MIRT__ABSENT_LIB mirt_tensor *mirt__loss_of(mirt_loss loss, bool from_logits, mirt_tensor *output, mirt_tensor *labels);
+MIRT__ABSENT_LIB mirt_tensor *mirt__loss_record(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels);
 /* Labels in the form a loss of this row wants: class numbers, or float32 of the output's shape. */
-MIRT__LIB mirt_tensor *mirt__labels_form(const mirt__loss_class *cls, mirt_tensor *labels, const mirt_tensor *output);
+MIRT__ABSENT_LIB mirt_tensor *mirt__labels_form(const mirt__loss_class *cls, mirt_tensor *labels, const mirt_tensor *output);
 
 /* Whether a loss or metric of the user has a name that files can hold. */
-MIRT__LIB bool mirt__custom_named(const char *name);
+MIRT__ABSENT_LIB bool mirt__custom_named(const char *name);
 /* Registered ones; NULL when there is none of this name. */
-MIRT__LIB const mirt_custom_loss *mirt__custom_loss_by_name(const mirt_strategy *strategy, const char *name);
-MIRT__LIB const mirt_custom_metric *mirt__custom_metric_by_name(const mirt_strategy *strategy, const char *name);
+MIRT__ABSENT_LIB const mirt_custom_loss *mirt__custom_loss_by_name(const mirt_strategy *strategy, const char *name);
+MIRT__ABSENT_LIB const mirt_custom_metric *mirt__custom_metric_by_name(const mirt_strategy *strategy, const char *name);
 /* The strategy's copy, made if there is none like it; NULL with the error set. */
-MIRT__LIB const mirt_custom_loss *mirt__custom_loss_of(mirt_strategy *strategy, const mirt_custom_loss *loss);
-MIRT__LIB const mirt_custom_metric *mirt__custom_metric_of(mirt_strategy *strategy, const mirt_custom_metric *metric);
+MIRT__ABSENT_LIB const mirt_custom_loss *mirt__custom_loss_of(mirt_strategy *strategy, const mirt_custom_loss *loss);
+MIRT__ABSENT_LIB const mirt_custom_metric *mirt__custom_metric_of(mirt_strategy *strategy, const mirt_custom_metric *metric);
 
 /* --- metrics_table.c --- */
 /* NULL when there is no such metric. */
-MIRT__LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric metric);
+MIRT__ABSENT_LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric metric);
 /* As its class or its user declares; AUTO: not declared. */
-MIRT__LIB mirt_mode mirt__metric_direction(const mirt__metric_use *use);
+MIRT__ABSENT_LIB mirt_mode mirt__metric_direction(const mirt__metric_use *use);
 /* How many sums it counts; 0: it is recorded. */
-MIRT__LIB int mirt__metric_sums(const mirt__metric_use *use);
+MIRT__ABSENT_LIB int mirt__metric_sums(const mirt__metric_use *use);
 /* Whether it takes an output above 0.5 for a one. */
-MIRT__LIB bool mirt__metric_compares(const mirt_model *model, const mirt__metric_use *use);
+MIRT__ABSENT_LIB bool mirt__metric_compares(const mirt_model *model, const mirt__metric_use *use);
 
 /* --- metrics.c --- */
 /* Makes the list of the compiled model's metrics, and the names for logs. */
-MIRT__LIB mirt_status mirt__metrics_collect(mirt_model *model);
+MIRT__ABSENT_LIB mirt_status mirt__metrics_collect(mirt_model *model);
 /* Warns, once per model, of a metric that compares logits, or sums without an activation, with a threshold. */
-MIRT__LIB void mirt__metrics_warn(mirt_model *model);
+MIRT__ABSENT_LIB void mirt__metrics_warn(mirt_model *model);
 /* Its value for each sample, or what it counts. */
-MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output, mirt_tensor *labels);
+MIRT__ABSENT_LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output, mirt_tensor *labels);
 /* Whether two count the same predictions. */
-MIRT__LIB bool mirt__metric_shares(const mirt__metric_use *a, const mirt__metric_use *b);
+MIRT__ABSENT_LIB bool mirt__metric_shares(const mirt__metric_use *a, const mirt__metric_use *b);
 /* Fields of mirt_metric_options in files, beside curve and name. */
-MIRT__LIB const mirt__field *mirt__metric_fields(int *count);
+MIRT__ABSENT_LIB const mirt__field *mirt__metric_fields(int *count);
 
 /* --- custom_op.c --- */
 /* NULL when none of this name is registered. */
@@ -39429,6 +39531,8 @@ MIRT__LIB mirt_model *mirt__layer_part(const mirt__layer *layer, mirt_training *
 MIRT__LIB bool mirt__call_named(mirt_model *model, mirt_model *part, mirt_tensor *const *x, int count, mirt_training training, const char *name);
 
 #endif
+
+#ifndef MIRRORTRAIN_NO_TRAIN
 
 /* >>section nn/optimizers.c */
 
@@ -39781,6 +39885,15 @@ MIRT_API double mirt_get_learning_rate(const mirt_model *model) {
     return rate;
 }
 
+MIRT__LIB mirt_status mirt__coming_rate(const mirt_model *model, double *rate) {
+    *rate = mirt_get_learning_rate(model);
+    if (*rate >= 0 && *rate <= (double)FLT_MAX) return MIRT_OK;
+    return mirt__fail(
+        MIRT_E_INVALID,
+        "the learning-rate schedule gave %g for step %lld; it must be a finite number and not negative", *rate,
+        (long long)model->step);
+}
+
 MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate) {
     MIRT__USE_MODEL(model, mirt_last_status());
     if (!model) return mirt__fail(MIRT_E_INVALID, "mirt_set_learning_rate: no model");
@@ -40061,6 +40174,8 @@ MIRT__LIB bool mirt__metric_compares(const mirt_model *model, const mirt__metric
            !use->options.from_logits && use->options.threshold == 0.5f && !(loss && loss->undo == MIRT_SOFTMAX);
 }
 
+#endif /* MIRRORTRAIN_NO_TRAIN */
+
 /* >>section base/cold_end.inc */
 
 /* Ends cold_begin.inc. */
@@ -40188,6 +40303,8 @@ MIRT__LIB void mirt__initialize(const mirt__variable *variable, uint64_t seed, m
 #pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
 #endif
 #endif
+
+#ifndef MIRRORTRAIN_NO_TRAIN
 
 /* >>section nn/schedules.c */
 
@@ -40836,6 +40953,8 @@ MIRT__LIB void mirt__metrics_warn(mirt_model *model) {
                   logits ? " and leave out from_logits" : "");
     }
 }
+
+#endif /* MIRRORTRAIN_NO_TRAIN */
 
 /* >>section nn/layers.h */
 
@@ -42448,7 +42567,29 @@ MIRT_API mirt_tensor *mirt_output_of(const mirt_model *model, int index) {
     return model && index >= 0 && index < model->num_outputs ? model->output[index] : NULL;
 }
 
-/* >>compile */
+MIRT__LIB void mirt__trainer_drop(mirt_model *model) {
+    if (model->trainer) model->free_trainer(model);
+}
+
+MIRT__LIB void mirt__compile_forget(mirt_model *model) {
+    mirt__trainer_drop(model);
+    mirt__device_slots_free(model);
+    for (int i = 0; i < MIRT__MAX_SLOTS; i++) {
+        mirt__aligned_free(model->slot[i]);
+        model->slot[i] = NULL;
+    }
+    mirt__free(model->piece);
+    model->piece = NULL;
+    model->num_pieces = 0;
+    model->compiled = false;
+}
+
+
+#ifndef MIRRORTRAIN_NO_TRAIN
+
+/* >>section nn/compile.c */
+
+/* mirt_compile: fixes optimizer, loss and metrics of a model, and creates its state. */
 
 static mirt_status mirt__compile_check(mirt_model *model, const mirt_compile_desc *desc) {
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
@@ -42513,23 +42654,6 @@ static bool mirt__optimizer_own(mirt_model *model, mirt_optimizer *optimizer) {
     return (optimizer->exclude_from_weight_decay = mirt__pool_strdup(&model->graph.pool, optimizer->exclude_from_weight_decay)) != NULL;
 }
 
-MIRT__LIB void mirt__trainer_drop(mirt_model *model) {
-    if (model->trainer) model->free_trainer(model);
-}
-
-MIRT__LIB void mirt__compile_forget(mirt_model *model) {
-    mirt__trainer_drop(model);
-    mirt__device_slots_free(model);
-    for (int i = 0; i < MIRT__MAX_SLOTS; i++) {
-        mirt__aligned_free(model->slot[i]);
-        model->slot[i] = NULL;
-    }
-    mirt__free(model->piece);
-    model->piece = NULL;
-    model->num_pieces = 0;
-    model->compiled = false;
-}
-
 MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *desc) {
     MIRT__USE_MODEL(model, mirt_last_status());
     if (!model) return mirt__fail_missing("mirt_compile", "model");
@@ -42571,6 +42695,8 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
     return MIRT_OK;
 }
 
+#endif /* MIRRORTRAIN_NO_TRAIN */
+
 /* >>section nn/weights.c */
 
 /* Weights: where variables lie, who owns them, reading and setting them.
@@ -42602,7 +42728,7 @@ MIRT__LIB mirt_model *mirt__root(const mirt_model *model, int *first) {
 static size_t mirt__variable_bytes(const mirt__variable *v) { return mirt__align_up((size_t)v->count * sizeof(mirt__real)); }
 
 /* Whether the variables lie as their flags want it. */
-static bool mirt__variables_fit(const mirt_model *model) {
+MIRT__TRAINING bool mirt__variables_fit(const mirt_model *model) {
     for (int i = 0; i < model->num_variables; i++) {
         if (model->variable[i].freeze != model->variable[i].frozen) return false;
     }
@@ -42793,7 +42919,7 @@ MIRT__LIB bool mirt__model_extend(mirt_model *model, const char *what) {
 }
 
 /* The variables in a new order, their values kept. Whatever knew the old places starts anew. */
-MIRT__LIB mirt_status mirt__model_arrange(mirt_model *model) {
+MIRT__TRAINING_LIB mirt_status mirt__model_arrange(mirt_model *model) {
     mirt_model *root = mirt__root(model, NULL);
     if (mirt__variables_fit(root)) return MIRT_OK;
     if (mirt__check_movable(root) != MIRT_OK) return mirt_last_status();
@@ -42952,7 +43078,9 @@ MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy
     return MIRT_OK;
 }
 
-MIRT__LIB const char *mirt__dtype_policy(const mirt_model *model) { return model->scaled ? "mixed_float16" : model->half ? "mixed_bfloat16" : "float32"; }
+MIRT__TRAINING_LIB const char *mirt__dtype_policy(const mirt_model *model) {
+    return model->scaled ? "mixed_float16" : model->half ? "mixed_bfloat16" : "float32";
+}
 
 MIRT__LIB void mirt__set_half(mirt_model *model, bool half, bool scaled) {
     const mirt__kernels *k = model->strategy->kernels;
@@ -42963,7 +43091,7 @@ MIRT__LIB void mirt__set_half(mirt_model *model, bool half, bool scaled) {
     if (model->scaled && model->loss_scale == 0) model->loss_scale = MIRT__LOSS_SCALE;
 }
 
-MIRT__LIB void mirt__loss_scale_set(mirt_model *root, double scale, int64_t steps) {
+MIRT__TRAINING_LIB void mirt__loss_scale_set(mirt_model *root, double scale, int64_t steps) {
     if (!(scale > 0 && scale <= DBL_MAX) || steps < 0 || steps >= 2000) return;
     root->loss_scale = scale;
     root->scale_steps = steps;
@@ -43223,7 +43351,7 @@ MIRT__LIB void mirt__slots_here(mirt_model *model) {
 
 MIRT__LIB void mirt__slots_changed(mirt_model *model) { model->slots_newer = MIRT__NEWER_HOST; }
 
-MIRT__LIB size_t mirt__device_free(const mirt_model *model) {
+MIRT__TRAINING_LIB size_t mirt__device_free(const mirt_model *model) {
     const mirt_strategy *s = model->strategy;
     const mirt_model *root = mirt__root(model, NULL);
     size_t least = SIZE_MAX, block = 0;
@@ -44583,8 +44711,6 @@ MIRT__LIB mirt_status mirt__architecture_write(mirt_model *model, mirt__text *ou
     return mirt__write_model(model, out) && !out->failed ? MIRT_OK : mirt_last_status();
 }
 
-#endif /* MIRRORTRAIN_NO_TRAIN */
-
 /* >>section nn/custom_loss.c */
 
 /* Registers user-defined losses and metrics by name, for files. */
@@ -44664,6 +44790,8 @@ MIRT_API mirt_status mirt_register_metric(mirt_strategy *strategy, const mirt_cu
     if (!strategy) return mirt__fail_missing("mirt_register_metric", "strategy");
     return mirt__custom_metric_of(strategy, metric) ? MIRT_OK : mirt_last_status();
 }
+
+#endif /* MIRRORTRAIN_NO_TRAIN */
 
 /* >>section nn/custom_op.c */
 
@@ -44846,7 +44974,7 @@ static bool mirt__call_all(mirt__graph *graph, mirt_model *model, mirt_tensor *c
     return mirt__call_copy(graph, model, &from, x, training, prefix, salt, &to, out);
 }
 
-MIRT__LIB bool mirt__call_stretch(mirt__graph *graph, mirt_model *model, const mirt__stretch *from,
+MIRT__TRAINING_LIB bool mirt__call_stretch(mirt__graph *graph, mirt_model *model, const mirt__stretch *from,
                                   mirt_tensor *const *x, const mirt__stretch *to, mirt_tensor **out) {
     return mirt__call_copy(graph, model, from, x, MIRT_TRAINING_AUTO, NULL, 0, to, out);
 }
@@ -44880,7 +45008,7 @@ static const mirt__layer_class mirt__functional_layer = {
     "Functional",           "functional", 1,   MIRT_MAX_INPUTS, NULL, 0, sizeof(mirt__functional_desc),
     mirt__functional_build, NULL,         NULL};
 
-MIRT__LIB mirt_model *mirt__layer_part(const mirt__layer *layer, mirt_training *training) {
+MIRT__TRAINING_LIB mirt_model *mirt__layer_part(const mirt__layer *layer, mirt_training *training) {
     const mirt__functional_desc *d = (const mirt__functional_desc *)(const void *)layer->desc;
     if (layer->cls != &mirt__functional_layer) return NULL;
     *training = d->training;
@@ -45122,7 +45250,7 @@ MIRT__LIB mirt_tensor *mirt__field_as(mirt_function *function, int field, mirt_d
 
 /* --- function.c --- */
 /* MIRT_E_INVALID: the data set, or one it reads, is distributed to another strategy than the model's. */
-MIRT__LIB mirt_status mirt__check_distributed(const mirt_model *model, const mirt_dataset *dataset, const char *caller);
+MIRT__ABSENT_LIB mirt_status mirt__check_distributed(const mirt_model *model, const mirt_dataset *dataset, const char *caller);
 
 /* --- run.c --- */
 /* Makes a batch the one under way: memory is there, class numbers are checked. */
@@ -45141,12 +45269,12 @@ MIRT__LIB mirt_status mirt__function_update(mirt_function *function);
 
 /* --- rule.c --- */
 /* How the function's gradients become weights. */
-MIRT__LIB void mirt__rule_set(mirt_function *function);
+MIRT__ABSENT_LIB void mirt__rule_set(mirt_function *function);
 
 /* --- profile.c --- */
 /* Before a step: the function has clocks when its model is profiled, otherwise none. */
-MIRT__LIB mirt_status mirt__clocks_ready(mirt_function *function);
-MIRT__LIB void mirt__clocks_free(mirt_function *function);
+MIRT__ABSENT_LIB mirt_status mirt__clocks_ready(mirt_function *function);
+MIRT__ABSENT_LIB void mirt__clocks_free(mirt_function *function);
 
 #endif
 
@@ -45202,6 +45330,10 @@ MIRT__LIB mirt_function *mirt__trainer_record(mirt_model *model, const mirt__dat
 /* The same without class weights, for plans and pictures; free with mirt__function_free. */
 MIRT__LIB mirt_function *mirt__trainer_dry(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most);
 
+/* --- record_losses.c --- */
+/* Losses and metrics of the outputs of f's model. */
+MIRT__ABSENT_LIB bool mirt__record_losses(mirt_function *f, mirt__fit_body *body, mirt_tensor **output);
+
 /* --- trainer.c --- */
 /* The model's, made if there is none; NULL with the error set. */
 MIRT__LIB mirt__trainer *mirt__trainer_of(mirt_model *model);
@@ -45223,30 +45355,32 @@ MIRT__LIB void mirt__copy_predictions(const mirt_function *function, int64_t don
 
 /* --- inspect.c --- */
 /* The training step without memory, or of a model without a loss the one that predicts; free with mirt__function_free. */
-MIRT__LIB mirt_function *mirt__inspect_plan(mirt_model *model, int64_t batch);
-MIRT__LIB void mirt__memory_of(const mirt_model *model, const mirt_function *function, mirt_memory *out);
+MIRT__ABSENT_LIB mirt_function *mirt__inspect_plan(mirt_model *model, int64_t batch);
+/* There is no memory for batches of `batch`: the error says which there is memory for. */
+MIRT__ABSENT_LIB void mirt__say_what_fits(mirt_model *model, const mirt__data_spec *spec, int64_t batch);
+MIRT__ABSENT_LIB void mirt__memory_of(const mirt_model *model, const mirt_function *function, mirt_memory *out);
 /* "1.40 MB", "812 bytes" into `out`, which is also returned. */
-MIRT__LIB const char *mirt__bytes_text(double bytes, char out[96]);
+MIRT__ABSENT_LIB const char *mirt__bytes_text(double bytes, char out[96]);
 
 /* --- traps.c --- */
 /* Told once: what fit is about to do on data like these with this function, */
-MIRT__LIB void mirt__traps_before(mirt_model *model, const mirt__data_spec *spec, const mirt_function *function);
+MIRT__ABSENT_LIB void mirt__traps_before(mirt_model *model, const mirt__data_spec *spec, const mirt_function *function);
 /* Warns once per model of frozen weights that are still the initializers' random numbers. */
-MIRT__LIB void mirt__trap_random(const mirt_model *model);
+MIRT__ABSENT_LIB void mirt__trap_random(const mirt_model *model);
 /* and what is wrong with its first batch. */
-MIRT__LIB void mirt__traps_in_batch(const mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch);
+MIRT__ABSENT_LIB void mirt__traps_in_batch(const mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch);
 
 /* --- features.c --- */
 /* What the frozen layers at the beginning of a model make of the samples of a data set, kept while mirt_fit goes over them again. */
 typedef struct mirt__features mirt__features;
 /* *out NULL: the model has no such layers, or they cannot be kept (which the log says). *budget: bytes, of which it takes its
    share; 0 or less: nothing is kept. */
-MIRT__LIB mirt_status mirt__features_open(mirt_model *model, mirt_dataset *dataset, int64_t *budget, const char *what, mirt__features **out);
-MIRT__LIB void mirt__features_close(mirt__features *features);
+MIRT__ABSENT_LIB mirt_status mirt__features_open(mirt_model *model, mirt_dataset *dataset, int64_t *budget, const char *what, mirt__features **out);
+MIRT__ABSENT_LIB void mirt__features_close(mirt__features *features);
 /* As those of the data set, whose place they take; the batches are of features, as this says. */
-MIRT__LIB const mirt__data_spec *mirt__features_spec(const mirt__features *features);
-MIRT__LIB mirt_status mirt__features_begin(mirt__features *features, uint64_t seed, int64_t epoch);
-MIRT__LIB mirt_status mirt__features_next(mirt__features *features, mirt__batch *out);
+MIRT__ABSENT_LIB const mirt__data_spec *mirt__features_spec(const mirt__features *features);
+MIRT__ABSENT_LIB mirt_status mirt__features_begin(mirt__features *features, uint64_t seed, int64_t epoch);
+MIRT__ABSENT_LIB mirt_status mirt__features_next(mirt__features *features, mirt__batch *out);
 
 /* --- feed.c --- */
 /* Batches for a loop over steps: the data set's, or instead the features', with an eye on the time they take. While devices with memory of their own
@@ -45269,14 +45403,33 @@ MIRT__LIB mirt_status mirt__feed_next(mirt__feed *feed, mirt__batch *out);
 /* mirt__function_step on the batch that came last; `more`: another one will be asked for. */
 MIRT__LIB mirt_status mirt__feed_step(mirt__feed *feed, mirt_function *function, bool more);
 
-/* --- evaluate.c --- */
+/* --- prediction.c --- */
+/* A pass over a data set. */
+typedef struct mirt__pass {
+    mirt_model *model;
+    mirt_dataset *dataset;
+    mirt__features *features;
+    int64_t steps;
+    mirt__sums *sums;
+    float *const *out;
+} mirt__pass;
 /* Runs fn(arg), which goes through `dataset`, watched from the caller's thread; what a dead strategy leaves behind is marked. */
 MIRT__LIB mirt_status mirt__watched_pass(const mirt_model *model, mirt_dataset *dataset, mirt_status (*fn)(void *arg), void *arg);
 /* `dataset` itself when it is batched, otherwise a batching view of it (batch 0: of 32), also put into
    *view, to be destroyed after use. */
 MIRT__LIB mirt_dataset *mirt__batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view);
+/* A batched form of `dataset`, ready for `kind` and marked as being read until mirt__unready; *view is its own. */
+MIRT__LIB mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt__program_kind kind,
+                                    mirt_dataset **view);
+/* After mirt__ready, whose result was `ready`, of the data set `given`. */
+MIRT__LIB void mirt__unready(mirt_dataset *given, const mirt_dataset *ready, mirt_dataset *view);
+/* The function of `kind`, with `data` as the current batch; NULL with the error set. */
+MIRT__LIB mirt_function *mirt__begin_arrays(mirt_model *model, const mirt_data *data, mirt__program_kind kind,
+                                            const char *caller);
+
+/* --- evaluate.c --- */
 /* One pass over `dataset`, already batched and prepared for, or over its features (otherwise NULL); steps 0: all of it. */
-MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, mirt__features *features, int64_t steps, mirt__sums *sums);
+MIRT__ABSENT_LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, mirt__features *features, int64_t steps, mirt__sums *sums);
 
 /* --- progress.c --- */
 typedef struct mirt__progress {
@@ -45284,9 +45437,9 @@ typedef struct mirt__progress {
     int columns; /* of the line that a shorter one overwrites */
     double last; /* when the line was last written */
 } mirt__progress;
-MIRT__LIB void mirt__progress_epoch(mirt__progress *progress, const mirt_model *model, int epoch, int epochs);
+MIRT__ABSENT_LIB void mirt__progress_epoch(mirt__progress *progress, const mirt_model *model, int epoch, int epochs);
 /* `done`: the epoch's last line, with validation. */
-MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *model, const mirt_event *event, bool done);
+MIRT__ABSENT_LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *model, const mirt_event *event, bool done);
 
 #endif
 
@@ -45312,17 +45465,17 @@ MIRT__LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase);
 /* Seconds of the fit so far in a phase, the mean over devices; 0 where another model's seconds are counted. */
 MIRT__LIB double mirt__timing_seconds(const mirt_model *model, mirt_phase phase);
 /* What samples cost, before the data set goes. */
-MIRT__LIB void mirt__timing_input(mirt_model *model, const mirt_dataset *dataset);
+MIRT__ABSENT_LIB void mirt__timing_input(mirt_model *model, const mirt_dataset *dataset);
 
 /* --- trace.c --- */
 /* Gives the function's operations names, if there is a trace that has none for them yet. */
-MIRT__LIB mirt_status mirt__trace_ready(mirt_function *function);
+MIRT__ABSENT_LIB mirt_status mirt__trace_ready(mirt_function *function);
 /* The function is about to run while there is a trace. */
-MIRT__LIB void mirt__trace_function(const mirt_function *function);
+MIRT__ABSENT_LIB void mirt__trace_function(const mirt_function *function);
 
 /* --- verdict.c --- */
 /* Fills the bottleneck, and what belongs to it, of the numbers above. */
-MIRT__LIB void mirt__verdict(mirt_timing *timing);
+MIRT__ABSENT_LIB void mirt__verdict(mirt_timing *timing);
 
 #endif
 
@@ -45341,17 +45494,17 @@ typedef struct mirt__finder {
     const mirt_tensor *tensor;
 } mirt__finder;
 /* What it does when a node has run; `finder`: one. */
-MIRT__LIB void mirt__finder_look(void *finder, const mirt__call *call, int number);
+MIRT__ABSENT_LIB void mirt__finder_look(void *finder, const mirt__call *call, int number);
 /* When the device's replicas have run: their losses, and what the update would read: gradients on this device and new
    states. Steps whose gradients stay below a bound far from overflow write finite weights and optimizer state, if these
    were finite before. */
-MIRT__LIB int mirt__device_not_finite(void *function, int device);
+MIRT__ABSENT_LIB int mirt__device_not_finite(void *function, int device);
 /* Gradients that are known by their squares alone, on devices with memory of their own. */
-MIRT__LIB bool mirt__squares_finite(const mirt_function *function);
+MIRT__ABSENT_LIB bool mirt__squares_finite(const mirt_function *function);
 /* Before the first step: the weights and the optimizer's state. */
-MIRT__LIB int mirt__model_not_finite(const mirt_function *function);
+MIRT__ABSENT_LIB int mirt__model_not_finite(const mirt_function *function);
 /* One sentence for whatever is not finite, by what the devices' finders found. */
-MIRT__LIB void mirt__describe_not_finite(const mirt_function *function, int what, const mirt__finder *finder,
+MIRT__ABSENT_LIB void mirt__describe_not_finite(const mirt_function *function, int what, const mirt__finder *finder,
                                          int devices, char *out, size_t size);
 
 #endif
@@ -45368,6 +45521,8 @@ MIRT__LIB void mirt__describe_not_finite(const mirt_function *function, int what
 #pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
 #endif
 #endif
+
+#ifndef MIRRORTRAIN_NO_TRAIN
 
 /* >>section train/trace.c */
 
@@ -46261,6 +46416,8 @@ MIRT__LIB void mirt__describe_not_finite(const mirt_function *f, int what, const
              mirt__dtype_name(t->dtype), mirt__shape_text(&t->shape, shape));
 }
 
+#endif /* MIRRORTRAIN_NO_TRAIN */
+
 /* >>section train/record.c */
 
 /* >>fields and results */
@@ -46305,7 +46462,7 @@ MIRT__LIB bool mirt__spec_same(const mirt__data_spec *a, const mirt__data_spec *
 }
 
 /* Recording is over, or the tensor is not of this function: says so. */
-MIRT__LIB mirt_status mirt__need_recording(const mirt_function *f, const mirt_tensor *t, const char *caller) {
+MIRT__TRAINING_LIB mirt_status mirt__need_recording(const mirt_function *f, const mirt_tensor *t, const char *caller) {
     if (!f) return mirt__fail_missing(caller, "function");
     if (!f->recording)
         return mirt__fail(MIRT_E_STATE, "%s: the function is recorded already; it is called in its body", caller);
@@ -46364,7 +46521,7 @@ static mirt__weight_kind mirt__term_weight(const mirt_tensor *term) {
     return mirt__is_batched(&term->shape) ? MIRT__WEIGHT_SAMPLE : weight[mirt__number_extent(term)];
 }
 
-static void mirt__warn_of_mean(const mirt_function *f, const mirt_tensor *term) {
+MIRT__TRAINING void mirt__warn_of_mean(const mirt_function *f, const mirt_tensor *term) {
     if (mirt__term_weight(term) != MIRT__WEIGHT_SHARE) return;
     mirt__log(f->model->strategy, MIRT_LOG_WARNING,
               "%s: a loss was handed in as a mean over a replica's rows; it is weighted by their number. Hand in one "
@@ -46372,13 +46529,13 @@ static void mirt__warn_of_mean(const mirt_function *f, const mirt_tensor *term) 
               f->model->name);
 }
 
-MIRT__LIB mirt_tensor *mirt__sample_value(const mirt_model *model, mirt_tensor *values) {
+MIRT__TRAINING_LIB mirt_tensor *mirt__sample_value(const mirt_model *model, mirt_tensor *values) {
     if (!values || values->shape.rank < 2) return values;
     return model->config.reduction == MIRT_SUM ? mirt_reduce_sum(values, 0, false) : mirt_reduce_mean(values, 0, false);
 }
 
 /* One value per sample, or one number. */
-static mirt_tensor *mirt__term_shape(const mirt_model *model, mirt_tensor *term) {
+MIRT__TRAINING mirt_tensor *mirt__term_shape(const mirt_model *model, mirt_tensor *term) {
     char text[96];
     bool batched = mirt__is_batched(&term->shape);
     if (term->dtype != MIRT_FLOAT32 || (!batched && mirt__shape_count(&term->shape) != 1)) {
@@ -46390,7 +46547,7 @@ static mirt_tensor *mirt__term_shape(const mirt_model *model, mirt_tensor *term)
     return batched ? mirt__sample_value(model, term) : term;
 }
 
-MIRT__LIB mirt_tensor *mirt__term_value(mirt_function *f, mirt_tensor *term) {
+MIRT__TRAINING_LIB mirt_tensor *mirt__term_value(mirt_function *f, mirt_tensor *term) {
     if (!term || !(term = mirt__term_shape(f->model, term)) || mirt__is_batched(&term->shape)) return term;
     mirt_tensor *weight = mirt__loss_weight_op(&f->step.program.graph, mirt__term_weight(term));
     return mirt__binary_op(MIRT__MULTIPLY, term, mirt__reshape_op(weight, &term->shape));
@@ -46400,7 +46557,7 @@ MIRT__LIB mirt_tensor *mirt__term_value(mirt_function *f, mirt_tensor *term) {
 
 /* A sum of numbers that weigh differently is taken apart: the loss of rows plus that of weights. Returns how many
    there are; 0 with the error set. */
-static int mirt__term_summands(mirt_function *f, mirt_tensor *term, mirt_tensor **part) {
+MIRT__TRAINING int mirt__term_summands(mirt_function *f, mirt_tensor *term, mirt_tensor **part) {
     int n = 1;
     if (!(part[0] = mirt__term_shape(f->model, term))) return 0;
     for (int i = 0; i < n;) {
@@ -46419,7 +46576,7 @@ static int mirt__term_summands(mirt_function *f, mirt_tensor *term, mirt_tensor 
     return n;
 }
 
-MIRT__LIB mirt_status mirt__minimize(mirt_function *f, mirt_tensor *term) {
+MIRT__TRAINING_LIB mirt_status mirt__minimize(mirt_function *f, mirt_tensor *term) {
     mirt_tensor *part[MIRT__MAX_SUMMANDS];
     int n = mirt__term_summands(f, term, part);
     for (int i = 0; i < n; i++) {
@@ -46462,7 +46619,8 @@ MIRT__LIB mirt_status mirt__apply_gradient(mirt_function *f, int variable, mirt_
     return MIRT_OK;
 }
 
-MIRT__LIB mirt_status mirt__record_gradients(mirt_function *f, mirt_tensor *loss, mirt_tensor *const *x, int count) {
+MIRT__TRAINING_LIB mirt_status mirt__record_gradients(mirt_function *f, mirt_tensor *loss, mirt_tensor *const *x,
+                                                      int count) {
     mirt__graph *graph = &f->step.program.graph;
     mirt_tensor *part[MIRT__MAX_SUMMANDS];
     int n = mirt__term_summands(f, loss, part);
@@ -46759,7 +46917,7 @@ MIRT__LIB void mirt__function_free(mirt_function *f) {
     mirt__free(f->result);
     mirt__free(f->applied);
     mirt__aligned_free(f->host);
-    mirt__clocks_free(f);
+    if (MIRT__TRAINS) mirt__clocks_free(f);
     mirt__free(f);
 }
 
@@ -46778,7 +46936,7 @@ MIRT__LIB void mirt__lanes_begin(mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     const bool counted = mirt__lanes_counted(f), timed = counted || f->step.clocks || s->trace;
     const double now = timed && !counted ? mirt__now() : 0;
-    if (s->trace) mirt__trace_function(f);
+    if (MIRT__TRAINS && s->trace) mirt__trace_function(f);
     for (int d = 0; d < s->num_devices; d++) {
         mirt__lane *lane = &s->lane[d];
         __atomic_store_n(&lane->step, f->model->step, __ATOMIC_RELAXED);
@@ -46799,7 +46957,7 @@ MIRT__LIB void mirt__lanes_ahead(const mirt_function *f) {
 }
 
 /* Of the pass that adds up gradients and updates, the all-reduce is the bytes that it has because of other parts and copies. */
-static double mirt__reduce_share(const mirt_function *f) {
+MIRT__TRAINING double mirt__reduce_share(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
     mirt__exchange x;
     mirt__exchange_plan(s, f->step.replicas, f->step.rows < f->step.replicas ? (int)f->step.rows : f->step.replicas, f->step.program.num_cuts > 0, 0, &x);
@@ -46811,7 +46969,7 @@ static double mirt__reduce_share(const mirt_function *f) {
    that is imbalance: the last one began late, as a wake-up may cost more than the pass. */
 static void mirt__lanes_deal(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
-    const double share = f->step.num_ranges ? mirt__reduce_share(f) : 0;
+    const double share = MIRT__TRAINS && f->step.num_ranges ? mirt__reduce_share(f) : 0;
     const mirt__lane *last = &s->lane[0];
     for (int d = 0; d < s->num_devices; d++) {
         double *lap = s->lane[d].lap;
@@ -46884,7 +47042,7 @@ MIRT__LIB void mirt__lanes_end(mirt_function *f) {
 
 /* >>a fit */
 
-MIRT__LIB void mirt__timing_reset(mirt_model *model) {
+MIRT__TRAINING_LIB void mirt__timing_reset(mirt_model *model) {
     mirt_strategy *s = model->strategy;
     s->timed = model;
     s->timed_wall = 0;
@@ -46898,7 +47056,7 @@ MIRT__LIB void mirt__timing_reset(mirt_model *model) {
     }
 }
 
-MIRT__LIB void mirt__timing_start(mirt_model *model) {
+MIRT__TRAINING_LIB void mirt__timing_start(mirt_model *model) {
     mirt_strategy *s = model->strategy;
     s->timing = s->timed = model;
     s->timed_since = mirt__now();
@@ -46908,7 +47066,7 @@ MIRT__LIB void mirt__timing_start(mirt_model *model) {
     }
 }
 
-MIRT__LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase) {
+MIRT__TRAINING_LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase) {
     mirt_strategy *s = model->strategy;
     if (s->timing != model) return;
     const double now = mirt__now();
@@ -46920,7 +47078,7 @@ MIRT__LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase) {
     }
 }
 
-MIRT__LIB double mirt__timing_seconds(const mirt_model *model, mirt_phase phase) {
+MIRT__TRAINING_LIB double mirt__timing_seconds(const mirt_model *model, mirt_phase phase) {
     const mirt_strategy *s = model->strategy;
     double seconds = 0;
     if (s->timing != model) return 0;
@@ -46928,7 +47086,7 @@ MIRT__LIB double mirt__timing_seconds(const mirt_model *model, mirt_phase phase)
     return seconds / s->num_devices;
 }
 
-MIRT__LIB void mirt__timing_stop(mirt_model *model) {
+MIRT__TRAINING_LIB void mirt__timing_stop(mirt_model *model) {
     mirt_strategy *s = model->strategy;
     if (s->death) return;
     mirt__timing_phase(model, MIRT_PHASE_LAUNCH);
@@ -46936,6 +47094,8 @@ MIRT__LIB void mirt__timing_stop(mirt_model *model) {
     s->timing = NULL;
     for (int d = 0; d < s->num_devices; d++) mirt__lane_flush(&s->lane[d]);
 }
+
+#ifndef MIRRORTRAIN_NO_TRAIN
 
 /* >>section train/rule.c */
 
@@ -47016,6 +47176,8 @@ MIRT__LIB void mirt__rule_set(mirt_function *f) {
     rule->update = mirt__rule_update;
 }
 
+#endif /* MIRRORTRAIN_NO_TRAIN */
+
 /* >>section train/run.c */
 
 /* Runs a function's step from the caller's thread: batch, rate, rounds of the devices, failures. */
@@ -47068,7 +47230,7 @@ MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *
     step->rows = batch->rows;
     if (mirt__step_reserve(step) != MIRT_OK || mirt__weights_ready(f) != MIRT_OK) return mirt_last_status();
     mirt__step_take_memory(step);
-    mirt__rule_set(f);
+    if (MIRT__TRAINS) mirt__rule_set(f);
     step->failed = NULL;
     step->overlaps = step->reduced = f->finite_only = f->overflow = false;
     step->not_finite = 0;
@@ -47080,15 +47242,6 @@ static mirt_status mirt__check_failed(const mirt_function *f) {
     if (!failed) return MIRT_OK;
     return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d in a step of %s, which changed nothing", failed,
                       f->step.failed_code, f->model->name);
-}
-
-/* The rate of the coming step; only a schedule can give a wrong one. */
-static mirt_status mirt__take_rate(mirt_function *f) {
-    double rate = f->rate = mirt_get_learning_rate(f->model);
-    if (rate >= 0 && rate <= (double)FLT_MAX) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID,
-                      "the learning-rate schedule gave %g for step %lld; it must be a finite number and not negative",
-                      rate, (long long)f->model->step);
 }
 
 /* Ops of the user run on the devices: they cannot run models of this strategy, nor destroy this one. */
@@ -47114,7 +47267,7 @@ static void mirt__info_set(mirt_function *f) {
     info->failed = &f->step.failed;
     info->failed_code = &f->step.failed_code;
     f->step.captures = !model->profiled;
-    f->step.check = f->finite_only ? mirt__device_not_finite : NULL;
+    f->step.check = MIRT__TRAINS && f->finite_only ? mirt__device_not_finite : NULL;
 }
 
 /* In one round or, with `next`, in two, between which it is called. */
@@ -47152,7 +47305,7 @@ static void mirt__devices_changed(mirt_function *f) {
 }
 
 /* Runs the step again without its update, and looks at every tensor. */
-static mirt_status mirt__find_not_finite(mirt_function *f, int what, mirt__finder *finder) {
+MIRT__TRAINING mirt_status mirt__find_not_finite(mirt_function *f, int what, mirt__finder *finder) {
     mirt_strategy *s = f->model->strategy;
     for (int d = 0; d < s->num_devices; d++) finder[d].node = -1;
     f->step.look = mirt__finder_look;
@@ -47168,7 +47321,7 @@ static mirt_status mirt__find_not_finite(mirt_function *f, int what, mirt__finde
 }
 
 /* The step was not applied. The caller is told why; then a warning takes it after all. */
-static mirt_status mirt__step_not_finite(mirt_function *f) {
+MIRT__TRAINING mirt_status mirt__step_not_finite(mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     const int what = f->step.not_finite;
     mirt__finder *finder = (mirt__finder *)mirt__calloc((size_t)s->num_devices, sizeof *finder);
@@ -47193,11 +47346,11 @@ static bool mirt__can_overlap(const mirt_function *f) {
 MIRT__LIB mirt_status mirt__function_step(mirt_function *f) { return mirt__function_step_ahead(f, NULL, NULL); }
 
 MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn next, void *arg) {
-    if ((f->num_applied && mirt__take_rate(f) != MIRT_OK) || mirt__clocks_ready(f) != MIRT_OK ||
-        mirt__trace_ready(f) != MIRT_OK)
+    if (MIRT__TRAINS && f->num_applied && mirt__coming_rate(f->model, &f->rate) != MIRT_OK) return mirt_last_status();
+    if (MIRT__TRAINS && (mirt__clocks_ready(f) != MIRT_OK || mirt__trace_ready(f) != MIRT_OK))
         return mirt_last_status();
     const double begin = f->step.clocks ? mirt__now() : 0;
-    if (f->finite_only && f->model->nan_first) {
+    if (MIRT__TRAINS && f->finite_only && f->model->nan_first) {
         f->step.not_finite = mirt__model_not_finite(f);
         f->model->nan_first = false;
     }
@@ -47213,7 +47366,7 @@ MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn 
         f->step.clocks->rows += f->step.rows;
     }
     if (mirt__check_failed(f) != MIRT_OK) return mirt_last_status();
-    if (f->step.not_finite) {
+    if (MIRT__TRAINS && f->step.not_finite) {
         if (mirt__step_not_finite(f) != MIRT_OK) return mirt_last_status();
         if (f->model->nan_watch == 2) return MIRT_OK;
     }
@@ -47222,7 +47375,7 @@ MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn 
     return MIRT_OK;
 }
 
-MIRT__LIB mirt_status mirt__function_replicas(mirt_function *f) {
+MIRT__TRAINING_LIB mirt_status mirt__function_replicas(mirt_function *f) {
     if (mirt__trace_ready(f) != MIRT_OK) return mirt_last_status();
     if (mirt__run_devices(f, mirt__step_replicas, NULL, NULL) != MIRT_OK || mirt__check_failed(f) != MIRT_OK)
         return mirt_last_status();
@@ -47230,7 +47383,7 @@ MIRT__LIB mirt_status mirt__function_replicas(mirt_function *f) {
     return MIRT_OK;
 }
 
-MIRT__LIB mirt_status mirt__function_all_reduce(mirt_function *f) {
+MIRT__TRAINING_LIB mirt_status mirt__function_all_reduce(mirt_function *f) {
     f->model->strategy->program = NULL;
     if (mirt__on_devices(f->model->strategy, mirt__step_all_reduce, &f->step) != MIRT_OK ||
         mirt__step_failure(&f->step) != MIRT_OK)
@@ -47240,8 +47393,8 @@ MIRT__LIB mirt_status mirt__function_all_reduce(mirt_function *f) {
     return MIRT_OK;
 }
 
-MIRT__LIB mirt_status mirt__function_update(mirt_function *f) {
-    if (mirt__take_rate(f) != MIRT_OK) return mirt_last_status();
+MIRT__TRAINING_LIB mirt_status mirt__function_update(mirt_function *f) {
+    if (mirt__coming_rate(f->model, &f->rate) != MIRT_OK) return mirt_last_status();
     if (mirt__on_devices(f->model->strategy, mirt__step_update, &f->step) != MIRT_OK ||
         mirt__step_failure(&f->step) != MIRT_OK)
         return mirt_last_status();
@@ -47263,6 +47416,8 @@ MIRT__LIB mirt_status mirt__function_update(mirt_function *f) {
 #pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
 #endif
 #endif
+
+#ifndef MIRRORTRAIN_NO_TRAIN
 
 /* >>section train/function.c */
 
@@ -47757,6 +47912,8 @@ MIRT_API mirt_status mirt_local_result(mirt_function *f, const char *name, int r
     return r->batched ? mirt__copy_result(r, first, rows, out, capacity, written) : mirt__copy_result(r, replica, rows > 0, out, capacity, written);
 }
 
+#endif /* MIRRORTRAIN_NO_TRAIN */
+
 /* >>section base/cold_end.inc */
 
 /* Ends cold_begin.inc. */
@@ -47764,108 +47921,16 @@ MIRT_API mirt_status mirt_local_result(mirt_function *f, const char *name, int r
 #pragma GCC pop_options
 #endif
 
-/* >>section train/fit_program.c */
+#ifndef MIRRORTRAIN_NO_TRAIN
 
-/* Records the programs of fit, evaluate and predict. */
+/* >>section train/record_losses.c */
 
-MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller) {
-    if (model && mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
-    if (!model) return mirt__fail_missing(caller, "model");
-    if (model->compiled) return MIRT_OK;
-    if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
-    if (model->failed != MIRT_OK) return mirt__fail(model->failed, "%s", model->failure);
-    return mirt__fail(MIRT_E_STATE, "%s: %s is not compiled; call mirt_compile first", caller, model->name);
-}
+/* Records the losses and metrics of fit and evaluate. */
 
-MIRT__LIB mirt_status mirt__need_recorded(const mirt_model *model, const char *caller) {
-    if (model && mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
-    if (!model) return mirt__fail_missing(caller, "model");
-    if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
-    if (!model->num_inputs) return mirt__fail(MIRT_E_STATE, "%s: %s has no input: begin with mirt_input", caller, model->name);
-    if (!model->num_outputs) return mirt__fail(MIRT_E_STATE, "%s: %s has no output: end with mirt_model_output", caller, model->name);
-    return MIRT_OK;
-}
-
-/* >>data */
-
-static mirt_status mirt__check_labels(const mirt_model *model, const mirt__data_spec *spec, int output) {
-    const mirt__loss_class *cls = mirt__output_loss(model, output);
-    int64_t want = mirt__label_count(model, output), have = mirt__shape_count(&spec->field[spec->num_x + mirt__label_number(model, output)].shape);
-    if (want < 0 || have == want) return MIRT_OK;
-    return mirt__fail(MIRT_E_SHAPE, "labels have %lld value%s a sample, %s of %s takes %lld%s", (long long)have, have == 1 ? "" : "s",
-                      cls->name, model->num_outputs == 1 ? model->name : mirt__output_name(model, output), (long long)want,
-                      cls->sparse ? " (the class number)" : cls->classes && have == 1 ? " (one-hot); sparse_categorical_crossentropy takes class numbers" : "");
-}
-
-MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data_spec *spec, bool labels) {
-    char a[96], b[96];
-    if (spec->num_x != model->num_inputs) {
-        return mirt__fail(MIRT_E_SHAPE, "the data have %d input%s a sample, %s takes %d", spec->num_x, spec->num_x == 1 ? "" : "s", model->name, model->num_inputs);
-    }
-    for (int i = 0; i < model->num_inputs; i++) {
-        mirt_shape want = model->input[i]->shape;
-        for (int k = 1; k < want.rank; k++) want.dim[k - 1] = want.dim[k];
-        want.dim[--want.rank] = 0;
-        if (mirt__shape_equal(&want, &spec->field[i].shape)) continue;
-        mirt__fail(MIRT_E_SHAPE, "samples are %s, %s takes %s", mirt__shape_text(&spec->field[i].shape, a), model->name, mirt__shape_text(&want, b));
-        return model->num_inputs > 1 ? mirt__fail_at("input %d", i) : mirt_last_status();
-    }
-    if (!labels) return MIRT_OK;
-    if (!mirt__num_labels(model)) return mirt__fail(MIRT_E_STATE, "%s is compiled without a loss", model->name);
-    if (!spec->num_y) return mirt__fail(MIRT_E_INVALID, "the data set has no labels");
-    if (spec->num_y != mirt__num_labels(model)) {
-        return mirt__fail(MIRT_E_INVALID, "the data have %d label%s a sample, %s takes %d", spec->num_y, spec->num_y == 1 ? "" : "s", model->name, mirt__num_labels(model));
-    }
-    for (int i = 0; i < model->num_outputs; i++) {
-        if (mirt__output_has_loss(model, i) && mirt__check_labels(model, spec, i) != MIRT_OK) return mirt_last_status();
-    }
-    return MIRT_OK;
-}
-
-/* The batch becomes the one under way, if its weights are numbers. */
-MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *f, const mirt__batch *batch) {
-    int at = f->spec.num_x + f->spec.num_y;
-    for (int64_t i = 0; f->spec.has_weights && i < batch->rows; i++) {
-        double weight = (double)((const float *)batch->field[at])[i];
-        if (isfinite(weight)) continue;
-        return mirt__fail(MIRT_E_INVALID, "the weight of sample %lld is %g", (long long)(batch->index ? batch->index[i] : i), weight);
-    }
-    return mirt__function_begin(f, batch);
-}
-
-/* >>what fit records */
-
-/* The outputs of the model called on the batch, or on features. */
-static bool mirt__record_outputs(mirt_function *f, mirt_tensor **output) {
-    mirt_tensor *x[MIRT_MAX_INPUTS];
-    const mirt__stretch to = {f->model->output, f->model->num_outputs};
-    if (f->spec.features) return mirt__call_stretch(&f->step.program.graph, f->model, &f->model->trainer->features, f->field, &to, output);
-    if (!f->model->num_inputs) return mirt__fail(MIRT_E_STATE, "%s has no input and no output", f->model->name), false;
-    for (int i = 0; i < f->model->num_inputs; i++) x[i] = mirt__field_as(f, i, MIRT_FLOAT32);
-    return mirt_call_many(f->model, x, f->model->num_inputs, MIRT_TRAINING_AUTO, output) != NULL;
-}
-
-static bool mirt__record_predict(mirt_function *f) {
-    mirt_tensor *output[MIRT_MAX_OUTPUTS];
-    if (!mirt__record_outputs(f, output)) return false;
-    for (int i = 0; i < f->model->num_outputs; i++) {
-        if (mirt__result_add(f, "output", output[i]) != MIRT_OK) return false;
-    }
-    return true;
-}
-
-static bool mirt__record_features(mirt_function *f) {
-    mirt_tensor *x[MIRT_MAX_INPUTS], *out[MIRT_MAX_INPUTS];
-    const mirt__stretch *features = &f->model->trainer->features, from = {f->model->input, f->model->num_inputs};
-    for (int i = 0; i < from.count; i++) {
-        if (!(x[i] = mirt__field_as(f, i, MIRT_FLOAT32))) return false;
-    }
-    if (!mirt__call_stretch(&f->step.program.graph, f->model, &from, x, features, out)) return false;
-    for (int i = 0; i < features->count; i++) {
-        if (mirt__result_add(f, "features", out[i]) != MIRT_OK) return false;
-    }
-    return true;
-}
+/* What is to be minimized, and what of it is told: a sum for each sample, a sum of numbers. */
+typedef struct mirt__loss_total {
+    mirt_tensor *samples, *numbers;
+} mirt__loss_total;
 
 /* A weight for every sample by its class number, or by its one-hot labels. */
 static mirt_tensor *mirt__class_weight(mirt_function *f, const mirt__fit_body *body, mirt_tensor *labels) {
@@ -47909,11 +47974,6 @@ static mirt_tensor *mirt__weighted_loss(mirt_function *f, const mirt__fit_body *
     return loss;
 }
 
-/* What is to be minimized, and what of it is told: a sum for each sample, a sum of numbers. */
-typedef struct mirt__loss_total {
-    mirt_tensor *samples, *numbers;
-} mirt__loss_total;
-
 static bool mirt__loss_total_add(mirt_function *f, const mirt__fit_body *body, mirt__loss_total *total, mirt_tensor *term) {
     if (!term) return false;
     if (mirt__is_batched(&term->shape)) {
@@ -47928,7 +47988,7 @@ static bool mirt__loss_total_add(mirt_function *f, const mirt__fit_body *body, m
     return total->numbers != NULL;
 }
 
-static bool mirt__record_losses(mirt_function *f, mirt__fit_body *body, mirt_tensor **output) {
+MIRT__LIB bool mirt__record_losses(mirt_function *f, mirt__fit_body *body, mirt_tensor **output) {
     const mirt_model *model = f->model;
     mirt_tensor *labels[MIRT_MAX_OUTPUTS], *own[MIRT_MAX_OUTPUTS];
     mirt__loss_total total = {NULL, NULL};
@@ -47963,10 +48023,116 @@ static bool mirt__record_losses(mirt_function *f, mirt__fit_body *body, mirt_ten
     return body->terms_result < 0 || mirt__result_add(f, "terms", total.numbers) == MIRT_OK;
 }
 
+#endif /* MIRRORTRAIN_NO_TRAIN */
+
+/* >>section train/fit_program.c */
+
+/* Records the programs of fit, evaluate and predict. */
+
+MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller) {
+    if (model && mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
+    if (!model) return mirt__fail_missing(caller, "model");
+    if (model->compiled) return MIRT_OK;
+    if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
+    if (model->failed != MIRT_OK) return mirt__fail(model->failed, "%s", model->failure);
+    return mirt__fail(MIRT_E_STATE, "%s: %s is not compiled; call mirt_compile first", caller, model->name);
+}
+
+MIRT__LIB mirt_status mirt__need_recorded(const mirt_model *model, const char *caller) {
+    if (model && mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
+    if (!model) return mirt__fail_missing(caller, "model");
+    if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
+    if (!model->num_inputs) return mirt__fail(MIRT_E_STATE, "%s: %s has no input: begin with mirt_input", caller, model->name);
+    if (!model->num_outputs) return mirt__fail(MIRT_E_STATE, "%s: %s has no output: end with mirt_model_output", caller, model->name);
+    return MIRT_OK;
+}
+
+/* >>data */
+
+MIRT__TRAINING mirt_status mirt__check_labels(const mirt_model *model, const mirt__data_spec *spec, int output) {
+    const mirt__loss_class *cls = mirt__output_loss(model, output);
+    int64_t want = mirt__label_count(model, output), have = mirt__shape_count(&spec->field[spec->num_x + mirt__label_number(model, output)].shape);
+    if (want < 0 || have == want) return MIRT_OK;
+    return mirt__fail(MIRT_E_SHAPE, "labels have %lld value%s a sample, %s of %s takes %lld%s", (long long)have, have == 1 ? "" : "s",
+                      cls->name, model->num_outputs == 1 ? model->name : mirt__output_name(model, output), (long long)want,
+                      cls->sparse ? " (the class number)" : cls->classes && have == 1 ? " (one-hot); sparse_categorical_crossentropy takes class numbers" : "");
+}
+
+MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data_spec *spec, bool labels) {
+    char a[96], b[96];
+    if (spec->num_x != model->num_inputs) {
+        return mirt__fail(MIRT_E_SHAPE, "the data have %d input%s a sample, %s takes %d", spec->num_x, spec->num_x == 1 ? "" : "s", model->name, model->num_inputs);
+    }
+    for (int i = 0; i < model->num_inputs; i++) {
+        mirt_shape want = model->input[i]->shape;
+        for (int k = 1; k < want.rank; k++) want.dim[k - 1] = want.dim[k];
+        want.dim[--want.rank] = 0;
+        if (mirt__shape_equal(&want, &spec->field[i].shape)) continue;
+        mirt__fail(MIRT_E_SHAPE, "samples are %s, %s takes %s", mirt__shape_text(&spec->field[i].shape, a), model->name, mirt__shape_text(&want, b));
+        return model->num_inputs > 1 ? mirt__fail_at("input %d", i) : mirt_last_status();
+    }
+    if (!MIRT__TRAINS || !labels) return MIRT_OK;
+    if (!mirt__num_labels(model)) return mirt__fail(MIRT_E_STATE, "%s is compiled without a loss", model->name);
+    if (!spec->num_y) return mirt__fail(MIRT_E_INVALID, "the data set has no labels");
+    if (spec->num_y != mirt__num_labels(model)) {
+        return mirt__fail(MIRT_E_INVALID, "the data have %d label%s a sample, %s takes %d", spec->num_y, spec->num_y == 1 ? "" : "s", model->name, mirt__num_labels(model));
+    }
+    for (int i = 0; i < model->num_outputs; i++) {
+        if (mirt__output_has_loss(model, i) && mirt__check_labels(model, spec, i) != MIRT_OK) return mirt_last_status();
+    }
+    return MIRT_OK;
+}
+
+/* The batch becomes the one under way, if its weights are numbers. */
+MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *f, const mirt__batch *batch) {
+    int at = f->spec.num_x + f->spec.num_y;
+    for (int64_t i = 0; f->spec.has_weights && i < batch->rows; i++) {
+        double weight = (double)((const float *)batch->field[at])[i];
+        if (isfinite(weight)) continue;
+        return mirt__fail(MIRT_E_INVALID, "the weight of sample %lld is %g", (long long)(batch->index ? batch->index[i] : i), weight);
+    }
+    return mirt__function_begin(f, batch);
+}
+
+/* The outputs of the model called on the batch, or on features. */
+static bool mirt__record_outputs(mirt_function *f, mirt_tensor **output) {
+    mirt_tensor *x[MIRT_MAX_INPUTS];
+    const mirt__stretch to = {f->model->output, f->model->num_outputs};
+    if (MIRT__TRAINS && f->spec.features) {
+        const mirt__stretch *from = &f->model->trainer->features;
+        return mirt__call_stretch(&f->step.program.graph, f->model, from, f->field, &to, output);
+    }
+    if (!f->model->num_inputs) return mirt__fail(MIRT_E_STATE, "%s has no input and no output", f->model->name), false;
+    for (int i = 0; i < f->model->num_inputs; i++) x[i] = mirt__field_as(f, i, MIRT_FLOAT32);
+    return mirt_call_many(f->model, x, f->model->num_inputs, MIRT_TRAINING_AUTO, output) != NULL;
+}
+
+static bool mirt__record_predict(mirt_function *f) {
+    mirt_tensor *output[MIRT_MAX_OUTPUTS];
+    if (!mirt__record_outputs(f, output)) return false;
+    for (int i = 0; i < f->model->num_outputs; i++) {
+        if (mirt__result_add(f, "output", output[i]) != MIRT_OK) return false;
+    }
+    return true;
+}
+
+MIRT__TRAINING bool mirt__record_features(mirt_function *f) {
+    mirt_tensor *x[MIRT_MAX_INPUTS], *out[MIRT_MAX_INPUTS];
+    const mirt__stretch *features = &f->model->trainer->features, from = {f->model->input, f->model->num_inputs};
+    for (int i = 0; i < from.count; i++) {
+        if (!(x[i] = mirt__field_as(f, i, MIRT_FLOAT32))) return false;
+    }
+    if (!mirt__call_stretch(&f->step.program.graph, f->model, &from, x, features, out)) return false;
+    for (int i = 0; i < features->count; i++) {
+        if (mirt__result_add(f, "features", out[i]) != MIRT_OK) return false;
+    }
+    return true;
+}
+
 static bool mirt__record_fit(mirt_function *f, void *user) {
     mirt__fit_body *body = (mirt__fit_body *)user;
     mirt_tensor *output[MIRT_MAX_OUTPUTS];
-    if (body->kind == MIRT__PREDICT) return mirt__record_predict(f);
+    if (!MIRT__TRAINS || body->kind == MIRT__PREDICT) return mirt__record_predict(f);
     if (body->kind == MIRT__FEATURES) return mirt__record_features(f);
     return mirt__record_outputs(f, output) && mirt__record_losses(f, body, output);
 }
@@ -47995,7 +48161,8 @@ MIRT__LIB void mirt__fit_body_set(mirt__fit_body *body, mirt__program_kind kind,
     body->num_class_weights = fit->class_weights ? fit->num_class_weights : 0;
 }
 
-MIRT__LIB mirt_function *mirt__trainer_dry(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most) {
+MIRT__TRAINING_LIB mirt_function *mirt__trainer_dry(mirt_model *model, mirt__program_kind kind,
+                                                    const mirt__data_spec *spec, int64_t most) {
     mirt__fit_body body;
     mirt__fit_body_set(&body, kind, NULL);
     return mirt__trainer_record(model, spec, most, &body);
@@ -48014,6 +48181,8 @@ MIRT__LIB mirt_function *mirt__trainer_dry(mirt_model *model, mirt__program_kind
 #endif
 #endif
 
+#ifndef MIRRORTRAIN_NO_TRAIN
+
 /* >>section train/inspect.c */
 
 /* Looking inside a model: its memory, its layers, its program before and after mirroring. */
@@ -48023,7 +48192,9 @@ static void mirt__inspect_spec(const mirt_model *model, mirt__program_kind kind,
     const mirt_function *seen = model->trainer ? model->trainer->function[kind] : NULL;
     memset(spec, 0, sizeof *spec);
     spec->accumulate = 1;
-    const mirt__data_spec *known = seen ? &seen->spec : model->trainer && kind == MIRT__TRAIN ? model->trainer->asked : NULL;
+    const mirt__data_spec *known = seen                                    ? &seen->spec
+                                   : model->trainer && kind == MIRT__TRAIN ? model->trainer->asked
+                                                                           : NULL;
     if (known) {
         *spec = *known;
         return;
@@ -48049,14 +48220,17 @@ static void mirt__inspect_spec(const mirt_model *model, mirt__program_kind kind,
 MIRT__LIB mirt_function *mirt__inspect_plan(mirt_model *model, int64_t batch) {
     mirt__data_spec spec;
     mirt__program_kind kind = mirt__num_labels(model) ? MIRT__TRAIN : MIRT__PREDICT;
-    if (batch < 1) return mirt__fail(MIRT_E_INVALID, "a global batch of %lld: it must be positive", (long long)batch), (mirt_function *)NULL;
+    if (batch < 1)
+        return mirt__fail(MIRT_E_INVALID, "a global batch of %lld: it must be positive", (long long)batch),
+               (mirt_function *)NULL;
     mirt__inspect_spec(model, kind, &spec);
     return mirt__trainer_dry(model, kind, &spec, batch);
 }
 
 MIRT__LIB void mirt__memory_of(const mirt_model *model, const mirt_function *f, mirt_memory *out) {
     const mirt__layout *l = &f->step.needs;
-    size_t devices = (size_t)model->strategy->num_devices, copies = (size_t)mirt__device_copies(model->strategy), block = 0;
+    size_t devices = (size_t)model->strategy->num_devices, copies = (size_t)mirt__device_copies(model->strategy),
+           block = 0;
     mirt__layout_bytes(l, &block);
     out->weights = f->root->weight_bytes;
     out->gradients = l->gradients;
@@ -48114,13 +48288,14 @@ static bool mirt__fitting_try(mirt_model *model, int64_t batch, mirt__fitting *s
     return true;
 }
 
-/* Plans grow almost evenly with the batch, so that a straight line between what is known says where to look; every third
-   time it is the middle, lest the line mislead. */
+/* Plans grow almost evenly with the batch, so that a straight line between what is known says where to look; every
+   third time it is the middle, lest the line mislead. */
 static int64_t mirt__fitting_next(const mirt__fitting *s, int tries) {
     const double slope = (s->fails_bytes - s->fits_bytes) / (double)(s->fails - s->fits);
     const int64_t least = s->fits + 1, most = s->fails - 1;
     double at = (double)s->fits + (s->limit - s->fits_bytes) / slope;
-    if (tries % 3 == 2 || !(at >= (double)least)) at = tries % 3 == 2 ? (double)s->fits + (double)(s->fails - s->fits) / 2 : (double)least;
+    if (tries % 3 == 2 || !(at >= (double)least))
+        at = tries % 3 == 2 ? (double)s->fits + (double)(s->fails - s->fits) / 2 : (double)least;
     return at >= (double)most ? most : (int64_t)at < least ? least : (int64_t)at;
 }
 
@@ -48135,8 +48310,8 @@ MIRT_API int64_t mirt_largest_batch(mirt_model *model, uint64_t bytes_per_device
     s.limit = (double)bytes_per_device * model->strategy->num_devices;
     if (!mirt__fitting_try(model, 1, &s)) return 0;
     if (s.fails) {
-        mirt__fail(MIRT_E_NOMEM, "not one sample fits: a step of %s takes %s, and %s are there", model->name, mirt__bytes_text(s.fails_bytes, needs),
-                   mirt__bytes_text(s.limit, has));
+        mirt__fail(MIRT_E_NOMEM, "not one sample fits: a step of %s takes %s, and %s are there", model->name,
+                   mirt__bytes_text(s.fails_bytes, needs), mirt__bytes_text(s.limit, has));
         return 0;
     }
     for (int64_t batch = 16; !s.fails && s.fits < most; batch = batch > most / 8 ? most : batch * 8) {
@@ -48194,7 +48369,8 @@ static void mirt__summary_layers(const mirt_model *model, mirt__text *out) {
         int wide = (int)(mirt_printable(model->layer[i]->name, NULL, 0) + strlen(model->layer[i]->cls->class_name)) + 3;
         if (wide > width && wide < 128) width = wide;
     }
-    mirt__text_add(out, "Model: \"%s\"\n%-*s %-24s %12s %14s\n", mirt__shown(model->name, shown), width, "Layer (type)", "Output shape", "Parameters", "MACs/sample");
+    mirt__text_add(out, "Model: \"%s\"\n%-*s %-24s %12s %14s\n", mirt__shown(model->name, shown), width, "Layer (type)",
+                   "Output shape", "Parameters", "MACs/sample");
     for (int i = 0; i < model->num_layers; i++) {
         const mirt__layer *layer = model->layer[i];
         mirt__shown(layer->name, shown);
@@ -48207,21 +48383,28 @@ static void mirt__summary_layers(const mirt_model *model, mirt__text *out) {
         parameters += model->variable[i].count;
         trained += mirt__is_trained(&model->variable[i]) ? model->variable[i].count : 0;
     }
-    mirt__text_add(out, "Total parameters: %lld (%s), %.*f million multiply-accumulates a sample\n", (long long)parameters,
-                   mirt__bytes_text((double)parameters * sizeof(mirt__real), shape), macs < 1e9 ? 3 : 0, macs / 1e6);
-    if (trained != parameters) mirt__text_add(out, "Trainable: %lld, not trainable: %lld\n", (long long)trained, (long long)(parameters - trained));
+    mirt__text_add(out, "Total parameters: %lld (%s), %.*f million multiply-accumulates a sample\n",
+                   (long long)parameters, mirt__bytes_text((double)parameters * sizeof(mirt__real), shape),
+                   macs < 1e9 ? 3 : 0, macs / 1e6);
+    if (trained != parameters)
+        mirt__text_add(out, "Trainable: %lld, not trainable: %lld\n", (long long)trained,
+                       (long long)(parameters - trained));
 }
 
 static void mirt__summary_memory(const mirt_model *model, const mirt_function *t, int64_t batch, mirt__text *out) {
     mirt_memory m;
     memset(&m, 0, sizeof m);
     mirt__memory_of(model, t, &m);
-    mirt__text_add(out, "%s with a global batch of %lld on %d device%s, %d replica%s:\n", mirt__num_labels(model) ? "Training" : "Predicting", (long long)batch, model->strategy->num_devices,
-                   model->strategy->num_devices == 1 ? "" : "s", model->strategy->num_replicas, model->strategy->num_replicas == 1 ? "" : "s");
+    mirt__text_add(out, "%s with a global batch of %lld on %d device%s, %d replica%s:\n",
+                   mirt__num_labels(model) ? "Training" : "Predicting", (long long)batch, model->strategy->num_devices,
+                   model->strategy->num_devices == 1 ? "" : "s", model->strategy->num_replicas,
+                   model->strategy->num_replicas == 1 ? "" : "s");
     char text[4][96];
-    mirt__text_add(out, "  per device  weights %s, gradients %s, activations %s, scratch %s\n", mirt__bytes_text((double)m.weights, text[0]),
-                   mirt__bytes_text((double)m.gradients, text[1]), mirt__bytes_text((double)m.activations, text[2]), mirt__bytes_text((double)m.scratch, text[3]));
-    mirt__text_add(out, "  in all      %s, of which optimizer slots %s\n", mirt__bytes_text((double)m.total, text[0]), mirt__bytes_text((double)m.slots, text[1]));
+    mirt__text_add(out, "  per device  weights %s, gradients %s, activations %s, scratch %s\n",
+                   mirt__bytes_text((double)m.weights, text[0]), mirt__bytes_text((double)m.gradients, text[1]),
+                   mirt__bytes_text((double)m.activations, text[2]), mirt__bytes_text((double)m.scratch, text[3]));
+    mirt__text_add(out, "  in all      %s, of which optimizer slots %s\n", mirt__bytes_text((double)m.total, text[0]),
+                   mirt__bytes_text((double)m.slots, text[1]));
 }
 
 MIRT_API const char *mirt_summary(mirt_model *model, int64_t batch) {
@@ -48234,6 +48417,18 @@ MIRT_API const char *mirt_summary(mirt_model *model, int64_t batch) {
     mirt__summary_memory(model, t, batch, &model->summary);
     mirt__function_free(t);
     return model->summary.failed ? NULL : model->summary.data;
+}
+
+MIRT__LIB void mirt__say_what_fits(mirt_model *model, const mirt__data_spec *spec, int64_t batch) {
+    mirt__error error;
+    mirt__error_get(&error);
+    model->trainer->asked = spec;
+    const int64_t fits = mirt_largest_batch(model, 0);
+    model->trainer->asked = NULL;
+    if (fits > 0 && fits < batch)
+        mirt__fail(MIRT_E_NOMEM, "%.300s; batches of %lld do not fit, of %lld would", error.text, (long long)batch,
+                   (long long)fits);
+    else mirt__error_set(&error);
 }
 
 /* >>section train/graph_text.c */
@@ -48326,6 +48521,8 @@ MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch) {
     return out->failed ? NULL : out->data;
 }
 
+#endif /* MIRRORTRAIN_NO_TRAIN */
+
 /* >>section base/cold_end.inc */
 
 /* Ends cold_begin.inc. */
@@ -48338,7 +48535,7 @@ MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch) {
 /* Keeps the programs of fit, evaluate and predict, and adds up their results. */
 
 /* How many sums a metric keeps. */
-static int mirt__sums_of(const mirt_function *f, int metric) {
+MIRT__TRAINING int mirt__sums_of(const mirt_function *f, int metric) {
     const int counted = mirt__metric_sums(&f->model->metric[metric]);
     return counted ? counted : (int)f->result[f->metric_result[metric]].count;
 }
@@ -48346,7 +48543,7 @@ static int mirt__sums_of(const mirt_function *f, int metric) {
 /* Sums for what the function's metrics leave. */
 static mirt_status mirt__trainer_sums(mirt__trainer *t, const mirt_function *f, mirt__program_kind kind) {
     int count = 1;
-    if (kind >= MIRT__PREDICT) return MIRT_OK;
+    if (!MIRT__TRAINS || kind >= MIRT__PREDICT) return MIRT_OK;
     for (int i = 0; i < f->model->num_metrics; i++) count += mirt__sums_of(f, i);
     double *sums = (double *)mirt__calloc((size_t)count, sizeof *sums);
     if (!sums) return mirt_last_status();
@@ -48365,17 +48562,6 @@ static mirt_status mirt__trainer_class_weights(mirt__trainer *t, const mirt__fit
     t->class_weights = copy;
     t->num_class_weights = body->num_class_weights;
     return MIRT_OK;
-}
-
-/* There is no memory for batches of `batch`: the error says which there is memory for. */
-static void mirt__say_what_fits(mirt_model *model, const mirt__data_spec *spec, int64_t batch) {
-    mirt__error error;
-    mirt__error_get(&error);
-    model->trainer->asked = spec;
-    const int64_t fits = mirt_largest_batch(model, 0);
-    model->trainer->asked = NULL;
-    if (fits > 0 && fits < batch) mirt__fail(MIRT_E_NOMEM, "%.300s; batches of %lld do not fit, of %lld would", error.text, (long long)batch, (long long)fits);
-    else mirt__error_set(&error);
 }
 
 static void mirt__trainer_free(mirt_model *model) {
@@ -48417,7 +48603,8 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
     if (!f) return NULL;
     if (mirt__function_allocate(f) != MIRT_OK) {
         mirt__function_free(f);
-        if (mirt_last_status() == MIRT_E_NOMEM && kind == MIRT__TRAIN) mirt__say_what_fits(model, spec, most);
+        if (MIRT__TRAINS && mirt_last_status() == MIRT_E_NOMEM && kind == MIRT__TRAIN)
+            mirt__say_what_fits(model, spec, most);
         return NULL;
     }
     f->terms_result = body.terms_result;
@@ -48433,7 +48620,7 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
 
 /* >>results */
 
-MIRT__LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt__sums *sums) {
+MIRT__TRAINING_LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt__sums *sums) {
     const mirt_function *f = model->trainer->function[kind];
     memset(sums, 0, sizeof *sums);
     sums->kind = kind;
@@ -48443,7 +48630,7 @@ MIRT__LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt
 }
 
 /* Adds a result's rows, column by column. */
-static void mirt__add_rows(const mirt__result *r, int64_t rows, double *out) {
+MIRT__TRAINING void mirt__add_rows(const mirt__result *r, int64_t rows, double *out) {
     const mirt__real *value = (const mirt__real *)(const void *)r->data;
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t j = 0; j < r->count; j++) out[j] += (double)value[i * r->count + j];
@@ -48451,7 +48638,8 @@ static void mirt__add_rows(const mirt__result *r, int64_t rows, double *out) {
 }
 
 /* What a metric counts in the batch, whose labels are still there. */
-static void mirt__add_counts(const mirt_function *f, const mirt__metric_use *use, const mirt__result *r, double *out) {
+MIRT__TRAINING void mirt__add_counts(const mirt_function *f, const mirt__metric_use *use, const mirt__result *r,
+                                     double *out) {
     const int field = f->spec.num_x + mirt__label_number(f->model, use->output);
     mirt__counted c;
     c.rows = f->step.rows;
@@ -48465,7 +48653,7 @@ static void mirt__add_counts(const mirt_function *f, const mirt__metric_use *use
 
 /* Adds a loss to a sum over samples; returns the batch's own. What is one number for the batch (a sum over it, or terms
    of weights) counts once a sample, as in Keras. */
-static double mirt__add_loss(const mirt_function *f, const mirt__result *r, double *sum) {
+MIRT__TRAINING double mirt__add_loss(const mirt_function *f, const mirt__result *r, double *sum) {
     const mirt__real *value = (const mirt__real *)(const void *)r->data;
     bool number = !r->batched || f->model->config.reduction == MIRT_SUM;
     int64_t n = r->batched ? f->step.rows : f->step.by_replicas ? mirt__active_replicas(&f->step) : mirt__result_places(&f->step);
@@ -48479,7 +48667,7 @@ static double mirt__add_loss(const mirt_function *f, const mirt__result *r, doub
 }
 
 /* Results: the loss, the outputs' losses when there are several, the metrics, the terms. */
-MIRT__LIB double mirt__add_results(const mirt_function *f, mirt__sums *sums) {
+MIRT__TRAINING_LIB double mirt__add_results(const mirt_function *f, mirt__sums *sums) {
     const mirt_model *model = f->model;
     double loss = mirt__add_loss(f, &f->result[0], &sums->loss);
     if (f->terms_result >= 0) loss += mirt__add_loss(f, &f->result[f->terms_result], &sums->loss);
@@ -48498,13 +48686,14 @@ MIRT__LIB double mirt__add_results(const mirt_function *f, mirt__sums *sums) {
     return loss;
 }
 
-MIRT__LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value) {
+MIRT__TRAINING_LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value) {
     if (logs->count == MIRT_MAX_LOGS) return;
     logs->name[logs->count] = name;
     logs->value[logs->count++] = value == value ? value : (double)NAN; /* of one sign, for those who print it */
 }
 
-MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, bool validation, mirt_logs *logs) {
+MIRT__TRAINING_LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, bool validation,
+                                           mirt_logs *logs) {
     const mirt_function *f = model->trainer->function[sums->kind];
     double count = sums->count ? (double)sums->count : 1;
     const double *metric = sums->metric;
@@ -48531,7 +48720,7 @@ MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sum
     }
 }
 
-MIRT__LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]) {
+MIRT__TRAINING_LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]) {
     int count = 0;
     for (int v = 0; v < 1 + validation; v++) {
         names[count++] = v ? "val_loss" : "loss";
@@ -48614,15 +48803,15 @@ typedef struct mirt__fit {
 
 /* --- fit.c --- */
 /* What the user's schedule says of `epoch`. */
-MIRT__LIB float mirt__scheduled_rate(mirt_epoch_schedule_fn schedule, int epoch, const mirt_model *model, void *user);
+MIRT__ABSENT_LIB float mirt__scheduled_rate(mirt_epoch_schedule_fn schedule, int epoch, const mirt_model *model, void *user);
 
 /* --- fit_position.c --- */
 /* Begins the next pass over the data. */
-MIRT__LIB mirt_status mirt__fit_begin(mirt__fit *fit);
+MIRT__ABSENT_LIB mirt_status mirt__fit_begin(mirt__fit *fit);
 /* Begins the pass over the data that run.pass is the key of, behind its first run.passed batches. */
-MIRT__LIB mirt_status mirt__fit_reopen(mirt__fit *fit);
+MIRT__ABSENT_LIB mirt_status mirt__fit_reopen(mirt__fit *fit);
 /* Room for the logs of `need` epochs: for a usual number of epochs all of it at the beginning. */
-MIRT__LIB mirt_status mirt__history_reserve(mirt__fit *fit, int need);
+MIRT__ABSENT_LIB mirt_status mirt__history_reserve(mirt__fit *fit, int need);
 
 /* --- weight_file.c --- */
 /* "adam/conv2d_kernel_momentum", as Keras names it. */
@@ -48637,6 +48826,13 @@ MIRT__LIB const mirt__safetensor *mirt__load_find(const mirt__safetensors *file,
 /* Finds every tensor of the weights and of `slots` slots, and takes all of them over if `take` and all are there;
    otherwise nothing changes. */
 MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *model, int slots, bool take);
+/* Whatever is wrong with `part` of what a file describes is wrong with the file. */
+MIRT__LIB mirt_status mirt__load_bad(const mirt__safetensors *file, const char *part);
+
+/* --- load_training.c --- */
+/* Compiles a model that has just been recorded, and loads its weights and the state of training. */
+MIRT__ABSENT_LIB mirt_status mirt__load_compiled(mirt_model *model, const mirt__safetensors *file, const mirt__json *compile,
+                                          const mirt__json *training);
 
 /* --- run_state.c --- */
 #define MIRT__STATE_FIELDS 8     /* most members of a ready-made callback that checkpoints keep */
@@ -48681,41 +48877,41 @@ typedef struct mirt__run_state {
 /* Parses and checks the whole state of a run, and changes nothing but *state, which is freed after a failure too.
    Checksums are not its business: `file` may come from mirt__safetensors_open_memory. MIRT_E_FORMAT: no run writes
    this; MIRT_E_STATE: it is of another run. */
-MIRT__LIB mirt_status mirt__run_parse(mirt__run_state *state, mirt__fit *fit, const mirt__safetensors *file);
-MIRT__LIB void mirt__run_state_free(mirt__run_state *state);
+MIRT__ABSENT_LIB mirt_status mirt__run_parse(mirt__run_state *state, mirt__fit *fit, const mirt__safetensors *file);
+MIRT__ABSENT_LIB void mirt__run_state_free(mirt__run_state *state);
 /* Sets the members that have to be the same when a run is resumed. */
-MIRT__LIB void mirt__run_describe(const mirt__fit *fit, mirt__position *run);
-MIRT__LIB void mirt__run_write_numbers(mirt__position *run, mirt__text *out);
-MIRT__LIB int mirt__num_callbacks(const mirt__fit *fit);
+MIRT__ABSENT_LIB void mirt__run_describe(const mirt__fit *fit, mirt__position *run);
+MIRT__ABSENT_LIB void mirt__run_write_numbers(mirt__position *run, mirt__text *out);
+MIRT__ABSENT_LIB int mirt__num_callbacks(const mirt__fit *fit);
 /* "early_stopping", and for the next one of that name "early_stopping_1". */
-MIRT__LIB const char *mirt__callback_label(const mirt__fit *fit, int index, char out[MIRT__CALLBACK_LABEL]);
+MIRT__ABSENT_LIB const char *mirt__callback_label(const mirt__fit *fit, int index, char out[MIRT__CALLBACK_LABEL]);
 /* "callbacks/early_stopping/conv2d/kernel", or NULL. */
-MIRT__LIB const char *mirt__kept_name(mirt__pool *pool, const char *label, const mirt__variable *v);
+MIRT__ABSENT_LIB const char *mirt__kept_name(mirt__pool *pool, const char *label, const mirt__variable *v);
 
 /* --- run_write.c --- */
 /* What a checkpoint holds beside the model: a member "run" of the metadata "training", and tensors, of which there are at most
    mirt__run_most_tensors, appended to tensor[*count]. */
-MIRT__LIB int mirt__run_most_tensors(const mirt__fit *fit);
-MIRT__LIB mirt_status mirt__run_write(mirt__fit *fit, mirt__pool *pool, mirt__text *out, mirt__safetensor *tensor, int *count);
+MIRT__ABSENT_LIB int mirt__run_most_tensors(const mirt__fit *fit);
+MIRT__ABSENT_LIB mirt_status mirt__run_write(mirt__fit *fit, mirt__pool *pool, mirt__text *out, mirt__safetensor *tensor, int *count);
 /* A time for a file, later than all before. */
-MIRT__LIB int64_t mirt__run_saved(mirt__fit *fit);
+MIRT__ABSENT_LIB int64_t mirt__run_saved(mirt__fit *fit);
 
 /* --- resume.c --- */
 /* Goes on from an open checkpoint: parses all of it (mirt__run_parse), then applies it. */
-MIRT__LIB mirt_status mirt__fit_resume_file(mirt__fit *fit, const mirt__safetensors *file);
+MIRT__ABSENT_LIB mirt_status mirt__fit_resume_file(mirt__fit *fit, const mirt__safetensors *file);
 /* Goes on from the checkpoint that the fit was asked to, if it was and there is one. Nothing is changed after a failure: of callbacks
    whose states cannot be told apart, too. */
-MIRT__LIB mirt_status mirt__fit_resume(mirt__fit *fit);
+MIRT__ABSENT_LIB mirt_status mirt__fit_resume(mirt__fit *fit);
 
 /* --- checkpoint.c --- */
 /* Opens a file that is whole: as mirt__safetensors_open, and MIRT_E_FORMAT for one without checksums, of which nothing
    tells that. */
-MIRT__LIB mirt_status mirt__checkpoint_open(mirt__safetensors *file, const char *path);
+MIRT__ABSENT_LIB mirt_status mirt__checkpoint_open(mirt__safetensors *file, const char *path);
 /* When the newest of a directory was written, whole or not; 0: there is none that can be read. MIRT_E_NOMEM */
-MIRT__LIB mirt_status mirt__checkpoint_newest(const char *directory, int64_t *saved);
+MIRT__ABSENT_LIB mirt_status mirt__checkpoint_newest(const char *directory, int64_t *saved);
 /* Opens the newest valid checkpoint in a directory, and says which: *found false: there is none. `runs`: of those that a fit can go on from;
    where all of these were refused it fails, naming the newest. */
-MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, const char *directory, bool runs, mirt__safetensors *file, bool *found);
+MIRT__ABSENT_LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, const char *directory, bool runs, mirt__safetensors *file, bool *found);
 
 #endif
 
@@ -48763,25 +48959,25 @@ typedef struct mirt__readymade {
 } mirt__readymade;
 
 /* `size` bytes that begin with mirt__readymade, zeroed, under a name that stays. NULL with the error set. */
-MIRT__LIB mirt__readymade *mirt__ready_new(size_t size, const char *name, const mirt__state_field *fields, int num_fields);
+MIRT__ABSENT_LIB mirt__readymade *mirt__ready_new(size_t size, const char *name, const mirt__state_field *fields, int num_fields);
 /* The ready-made callback behind a row of functions, or NULL. */
-MIRT__LIB mirt__readymade *mirt__ready_of(const mirt_callback *callback);
+MIRT__ABSENT_LIB mirt__readymade *mirt__ready_of(const mirt_callback *callback);
 /* A state as mirt__ready_new's callbacks save it: every field is there, of its type and in its range, and the callback
    accepts it. Freed after a failure too. */
-MIRT__LIB mirt_status mirt__ready_parse(const mirt__readymade *self, const char *text, mirt__ready_state *out);
+MIRT__ABSENT_LIB mirt_status mirt__ready_parse(const mirt__readymade *self, const char *text, mirt__ready_state *out);
 /* Takes over a parsed state. */
-MIRT__LIB void mirt__ready_take(mirt__readymade *self, mirt__ready_state *state);
-MIRT__LIB void mirt__ready_state_free(mirt__ready_state *state);
+MIRT__ABSENT_LIB void mirt__ready_take(mirt__readymade *self, mirt__ready_state *state);
+MIRT__ABSENT_LIB void mirt__ready_state_free(mirt__ready_state *state);
 /* A log of lines that is resumed after its first `length` bytes: a line ends there, unless the file is shorter.
    MIRT_E_STATE: it is not that run's, and would be damaged. */
-MIRT__LIB mirt_status mirt__log_check_cut(const char *path, int64_t length);
+MIRT__ABSENT_LIB mirt_status mirt__log_check_cut(const char *path, int64_t length);
 /* Room for a copy of the model's weights. */
-MIRT__LIB mirt_status mirt__ready_reserve(mirt__readymade *self, const mirt_model *model);
-MIRT__LIB void mirt__ready_keep(mirt__readymade *self, const mirt_model *model);
+MIRT__ABSENT_LIB mirt_status mirt__ready_reserve(mirt__readymade *self, const mirt_model *model);
+MIRT__ABSENT_LIB void mirt__ready_keep(mirt__readymade *self, const mirt_model *model);
 /* The model's weights become those kept, on every device. */
-MIRT__LIB void mirt__ready_restore(const mirt__readymade *self, mirt_model *model);
+MIRT__ABSENT_LIB void mirt__ready_restore(const mirt__readymade *self, mirt_model *model);
 /* Sets the thread's error unless `status` has (it is not MIRT_OK: it did); returns MIRT_CALLBACK_FAILED, or 0 for MIRT_OK. */
-MIRT__LIB int mirt__callback_result(mirt_status status);
+MIRT__ABSENT_LIB int mirt__callback_result(mirt_status status);
 
 #endif
 
@@ -48798,159 +48994,7 @@ MIRT__LIB int mirt__callback_result(mirt_status status);
 #endif
 #endif
 
-/* >>section train/on_batch.c */
-
-/* Training, testing and predicting on one batch of arrays, at once or by the four stages of a mirrored step. */
-
-static mirt_status mirt__batch_of(const mirt_data *data, bool labels, mirt__data_spec *spec, mirt__batch *batch) {
-    memset(batch, 0, sizeof *batch);
-    if (!data->x[0].data || data->x[0].shape.rank < 1 || data->x[0].shape.dim[0] < 1) return mirt__fail(MIRT_E_INVALID, "the batch has no samples");
-    if (labels && (!data->y[0].data || data->y[0].shape.rank < 1)) return mirt__fail(MIRT_E_INVALID, "the batch has no labels");
-    if (mirt__arrays_spec(data, spec, batch->field) != MIRT_OK) return mirt_last_status();
-    spec->batch = batch->rows = spec->samples;
-    return MIRT_OK;
-}
-
-/* The function of `kind`, with `data` as the batch under way; NULL with the error set. */
-static mirt_function *mirt__begin_arrays(mirt_model *model, const mirt_data *data, mirt__program_kind kind, const char *caller) {
-    mirt__data_spec spec;
-    mirt__batch batch;
-    if ((kind == MIRT__PREDICT ? mirt__need_recorded(model, caller) : mirt__need_compiled(model, caller)) != MIRT_OK) return NULL;
-    if (!data) return mirt__fail_missing(caller, "batch"), (mirt_function *)NULL;
-    if (model->busy && kind == MIRT__TRAIN) return mirt__fail(MIRT_E_STATE, "%s: %s is being trained or recorded", caller, model->name), (mirt_function *)NULL;
-    if (mirt__batch_of(data, kind != MIRT__PREDICT, &spec, &batch) != MIRT_OK || mirt__check_data(model, &spec, kind != MIRT__PREDICT) != MIRT_OK) return NULL;
-    mirt_function *f = mirt__trainer_prepare(model, kind, &spec, batch.rows, NULL);
-    return f && mirt__trainer_begin(f, &batch) == MIRT_OK ? f : NULL;
-}
-
-static mirt_status mirt__results_to(mirt_function *f, mirt__program_kind kind, mirt_logs *out) {
-    mirt__sums sums;
-    mirt__sums_start(f->model, kind, &sums);
-    mirt__add_results(f, &sums);
-    if (!out) return MIRT_OK;
-    memset(out, 0, sizeof *out);
-    mirt__sums_to_logs(f->model, &sums, false, out);
-    return MIRT_OK;
-}
-
-static mirt_status mirt__on_batch(mirt_model *model, const mirt_data *data, mirt__program_kind kind, mirt_logs *out, const char *caller) {
-    mirt_function *f = mirt__begin_arrays(model, data, kind, caller);
-    return f && mirt__function_step(f) == MIRT_OK ? mirt__results_to(f, kind, out) : mirt_last_status();
-}
-
-MIRT_API mirt_status mirt_train_on_batch(mirt_model *model, const mirt_data *batch, mirt_logs *out) {
-    MIRT__USE_MODEL(model, mirt_last_status());
-    return mirt__on_batch(model, batch, MIRT__TRAIN, out, "mirt_train_on_batch");
-}
-
-MIRT_API mirt_status mirt_test_on_batch(mirt_model *model, const mirt_data *batch, mirt_logs *out) {
-    MIRT__USE_MODEL(model, mirt_last_status());
-    return mirt__on_batch(model, batch, MIRT__EVALUATE, out, "mirt_test_on_batch");
-}
-
-MIRT_API mirt_status mirt_predict_on_batch(mirt_model *model, const mirt_data *batch, float *const *out, const size_t *capacity) {
-    MIRT__USE_MODEL(model, mirt_last_status());
-    if (!out || !capacity) return mirt__fail(MIRT_E_INVALID, "mirt_predict_on_batch: no place for the predictions");
-    mirt_function *f = mirt__begin_arrays(model, batch, MIRT__PREDICT, "mirt_predict_on_batch");
-    if (!f || mirt__check_room(f, f->step.rows, out, capacity) != MIRT_OK || mirt__function_step(f) != MIRT_OK) return mirt_last_status();
-    mirt__copy_predictions(f, 0, out);
-    return MIRT_OK;
-}
-
-/* >>the four stages */
-
-static mirt_data mirt__data_of(mirt_array x, mirt_array y) {
-    mirt_data data;
-    memset(&data, 0, sizeof data);
-    data.x[0] = x;
-    data.y[0] = y;
-    return data;
-}
-
-static mirt_function *mirt__need_stage(const mirt_model *model, mirt__step_stage stage, const char *caller, const char *before) {
-    if (!model) return mirt__fail_missing(caller, "model"), (mirt_function *)NULL;
-    if (mirt__usable(model->strategy) != MIRT_OK) return NULL;
-    mirt_function *f = model->trainer ? model->trainer->function[MIRT__TRAIN] : NULL;
-    if (f && f->stage == stage && model->strategy->in_memory == f && !model->strategy->running) return f;
-    return mirt__fail(MIRT_E_STATE, "%s: call %s first", caller, before), (mirt_function *)NULL;
-}
-
-static double mirt__batch_loss(mirt_function *f) {
-    mirt__sums sums;
-    mirt__sums_start(f->model, MIRT__TRAIN, &sums);
-    return mirt__add_results(f, &sums);
-}
-
-MIRT_API mirt_status mirt_scatter(mirt_model *model, mirt_array x, mirt_array y) {
-    MIRT__USE_MODEL(model, mirt_last_status());
-    mirt_data data = mirt__data_of(x, y);
-    mirt_function *f = mirt__begin_arrays(model, &data, MIRT__TRAIN, "mirt_scatter");
-    if (!f) return mirt_last_status();
-    f->stage = MIRT__SCATTERED;
-    return MIRT_OK;
-}
-
-MIRT_API mirt_status mirt_grad(mirt_model *model, double *loss) {
-    MIRT__USE_MODEL(model, mirt_last_status());
-    mirt_function *f = mirt__need_stage(model, MIRT__SCATTERED, "mirt_grad", "mirt_scatter");
-    if (!f || mirt__function_replicas(f) != MIRT_OK) return mirt_last_status();
-    double mean = mirt__batch_loss(f);
-    if (loss) *loss = mean;
-    return MIRT_OK;
-}
-
-MIRT_API mirt_status mirt_all_reduce(mirt_model *model) {
-    MIRT__USE_MODEL(model, mirt_last_status());
-    mirt_function *f = mirt__need_stage(model, MIRT__GRADIENTS, "mirt_all_reduce", "mirt_grad");
-    return f ? mirt__function_all_reduce(f) : mirt_last_status();
-}
-
-MIRT_API mirt_status mirt_apply(mirt_model *model) {
-    MIRT__USE_MODEL(model, mirt_last_status());
-    mirt_function *f = mirt__need_stage(model, MIRT__REDUCED, "mirt_apply", "mirt_all_reduce");
-    return f ? mirt__function_update(f) : mirt_last_status();
-}
-
-MIRT_API mirt_status mirt_train_step(mirt_model *model, mirt_array x, mirt_array y, double *loss) {
-    MIRT__USE_MODEL(model, mirt_last_status());
-    mirt_data data = mirt__data_of(x, y);
-    mirt_function *f = mirt__begin_arrays(model, &data, MIRT__TRAIN, "mirt_train_step");
-    if (!f || mirt__function_step(f) != MIRT_OK) return mirt_last_status();
-    double mean = mirt__batch_loss(f);
-    if (loss) *loss = mean;
-    return MIRT_OK;
-}
-
-MIRT_API int64_t mirt_replica_rows(const mirt_model *model, int replica, int64_t *first) {
-    const mirt_function *f = model && model->trainer ? model->trainer->function[MIRT__TRAIN] : NULL;
-    int64_t at = 0, rows = 0;
-    if (f && replica >= 0 && replica < f->step.replicas) rows = mirt__replica_share(&f->step, replica, &at);
-    if (first) *first = at;
-    return rows;
-}
-
-MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int device, float *out, size_t count) {
-    MIRT__USE_MODEL(model, mirt_last_status());
-    if (model && mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
-    mirt_function *f = model && model->trainer ? model->trainer->function[MIRT__TRAIN] : NULL;
-    bool reduced = f && f->stage == MIRT__REDUCED;
-    if (!f || model->strategy->in_memory != f || (f->stage != MIRT__GRADIENTS && !reduced)) {
-        return mirt__fail(MIRT_E_STATE, "mirt_get_gradient: call mirt_grad first");
-    }
-    if (!name || !out) return mirt__fail(MIRT_E_INVALID, "mirt_get_gradient: no weight name or no place for the values");
-    int index = mirt__variable_find(model, name), first;
-    if (index < 0) return mirt_last_status();
-    if (device < 0 || device >= model->strategy->num_devices) {
-        return mirt__fail(MIRT_E_DEVICE, "there is no device %d; the strategy has %d", device, model->strategy->num_devices);
-    }
-    const mirt_model *root = mirt__root(model, &first);
-    const mirt__variable *v = &root->variable[first + index];
-    if ((int64_t)count != v->count) {
-        return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, not %llu", name, (long long)v->count, (unsigned long long)count);
-    }
-    if (!mirt__is_trained(v)) return mirt__fail(MIRT_E_INVALID, "%s is not trained: it has no gradient", name);
-    return mirt__device_gradient(&f->step, device, (int64_t)(v->offset / sizeof(mirt__real)), v->count, out);
-}
+#ifndef MIRRORTRAIN_NO_TRAIN
 
 /* >>section train/features.c */
 
@@ -49244,6 +49288,8 @@ MIRT__LIB mirt_status mirt__features_open(mirt_model *model, mirt_dataset *datas
     return MIRT_OK;
 }
 
+#endif /* MIRRORTRAIN_NO_TRAIN */
+
 /* >>section train/feed.c */
 
 /* Batches for loops, one ahead of the devices where that can be. */
@@ -49268,7 +49314,8 @@ MIRT__LIB mirt_status mirt__feed_begin(mirt__feed *feed, int64_t epoch) {
     mirt_dataset *dataset = feed->dataset;
     mirt__features *features = feed->features;
     mirt__section before = mirt__watch_input(s, dataset);
-    mirt_status status = features ? mirt__features_begin(features, s->seed, epoch) : mirt__dataset_begin(dataset, s->seed, epoch);
+    mirt_status status = MIRT__TRAINS && features ? mirt__features_begin(features, s->seed, epoch)
+                                                  : mirt__dataset_begin(dataset, s->seed, epoch);
     return mirt__watch_leave(s, before) ? status : MIRT_E_TIMEOUT;
 }
 
@@ -49279,7 +49326,8 @@ static mirt_status mirt__feed_read(const mirt__feed *feed, mirt__batch *out) {
     mirt__batch batch;
     memset(&batch, 0, sizeof batch);
     mirt__section before = mirt__watch_input(s, dataset);
-    mirt_status status = features ? mirt__features_next(features, &batch) : mirt__dataset_next(dataset, &batch);
+    mirt_status status = MIRT__TRAINS && features ? mirt__features_next(features, &batch)
+                                                  : mirt__dataset_next(dataset, &batch);
     if (!mirt__watch_leave(s, before)) return MIRT_E_TIMEOUT;
     *out = batch;
     return status;
@@ -49324,7 +49372,9 @@ MIRT__LIB mirt_status mirt__feed_step(mirt__feed *feed, mirt_function *f, bool m
     return status;
 }
 
-/* >>section train/evaluate.c */
+/* >>section train/prediction.c */
+
+/* Predicts on data sets, arrays and batches. */
 
 MIRT__LIB mirt_status mirt__watched_pass(const mirt_model *model, mirt_dataset *dataset, mirt_status (*fn)(void *arg), void *arg) {
     mirt_status status = mirt__watched(model->strategy, fn, arg);
@@ -49332,61 +49382,23 @@ MIRT__LIB mirt_status mirt__watched_pass(const mirt_model *model, mirt_dataset *
     return status;
 }
 
-typedef struct mirt__pass {
-    mirt_model *model;
-    mirt_dataset *dataset;
-    mirt__features *features;
-    int64_t steps;
-    mirt__sums *sums;
-    float *const *out;
-} mirt__pass;
-
-static mirt_status mirt__evaluate_batches(void *arg) {
-    const mirt__pass *pass = (const mirt__pass *)arg;
-    mirt_model *model = pass->model;
-    mirt_function *f = model->trainer->function[MIRT__EVALUATE];
-    mirt__sums *sums = pass->sums;
-    mirt__batch batch;
-    mirt__feed feed;
-    mirt__hold(model);
-    mirt__feed_open(&feed, model, pass->dataset, pass->features, true);
-    mirt_status status = mirt__feed_begin(&feed, 0);
-    for (int64_t i = 0; status == MIRT_OK && (pass->steps == 0 || i < pass->steps); i++) {
-        status = mirt__feed_next(&feed, &batch);
-        if (status != MIRT_OK || batch.rows == 0) break;
-        if ((status = mirt__trainer_begin(f, &batch)) != MIRT_OK || (status = mirt__feed_step(&feed, f, i + 1 != pass->steps)) != MIRT_OK) break;
-        mirt__add_results(f, sums);
-    }
-    mirt__let_go(model);
-    return status;
-}
-
-MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, mirt__features *features, int64_t steps, mirt__sums *sums) {
-    mirt__pass pass;
-    memset(&pass, 0, sizeof pass);
-    pass.model = model;
-    pass.dataset = dataset;
-    pass.features = features;
-    pass.steps = steps;
-    pass.sums = sums;
-    return mirt__watched_pass(model, dataset, mirt__evaluate_batches, &pass);
-}
-
 MIRT__LIB mirt_dataset *mirt__batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view) {
     if (mirt__dataset_spec(dataset)->batch) return dataset;
     return *view = mirt__dataset_batch_view(dataset, batch > 0 ? batch : 32, shuffle);
 }
 
-/* A batched form of `dataset`, made ready for `kind` and marked as being read until mirt__unready; *view is its own. */
-static mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt__program_kind kind, mirt_dataset **view) {
+MIRT__LIB mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt__program_kind kind,
+                                    mirt_dataset **view) {
     mirt_dataset *const given = dataset;
     if (!dataset) {
         mirt__fail_missing(kind == MIRT__EVALUATE ? "mirt_evaluate" : "mirt_predict", "data set");
         return NULL;
     }
     if (mirt__watch_mine(model->strategy) != MIRT_OK) return NULL;
-    if (mirt__check_distributed(model, dataset, kind == MIRT__EVALUATE ? "mirt_evaluate" : "mirt_predict") != MIRT_OK)
+    if (MIRT__TRAINS &&
+        mirt__check_distributed(model, dataset, kind == MIRT__EVALUATE ? "mirt_evaluate" : "mirt_predict") != MIRT_OK) {
         return NULL;
+    }
     if (dataset->busy) {
         mirt__fail(MIRT_E_STATE, "another call is reading this data set, such as mirt_fit; give the callback one of its "
                                   "own");
@@ -49403,35 +49415,9 @@ static mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt_
     return given->busy = true, dataset;
 }
 
-/* After mirt__ready, whose result was `ready`, of the data set `given`. */
-static void mirt__unready(mirt_dataset *given, const mirt_dataset *ready, mirt_dataset *view) {
+MIRT__LIB void mirt__unready(mirt_dataset *given, const mirt_dataset *ready, mirt_dataset *view) {
     if (ready) given->busy = false;
     mirt_dataset_destroy(view);
-}
-
-MIRT_API mirt_status mirt_evaluate(mirt_model *model, mirt_dataset *dataset, mirt_logs *out) {
-    MIRT__USE_MODEL(model, mirt_last_status());
-    mirt_dataset *view = NULL;
-    mirt__sums sums;
-    if (mirt__need_compiled(model, "mirt_evaluate") != MIRT_OK) return mirt_last_status();
-    mirt_dataset *const given = dataset;
-    dataset = mirt__ready(model, dataset, MIRT__EVALUATE, &view);
-    if (dataset) mirt__sums_start(model, MIRT__EVALUATE, &sums);
-    mirt_status status = dataset ? mirt__evaluate_pass(model, dataset, NULL, 0, &sums) : mirt_last_status();
-    mirt__unready(given, dataset, view);
-    if (status == MIRT_OK && out) {
-        memset(out, 0, sizeof *out);
-        mirt__sums_to_logs(model, &sums, false, out);
-    }
-    return status;
-}
-
-MIRT_API mirt_status mirt_evaluate_arrays(mirt_model *model, mirt_array x, mirt_array y, mirt_logs *out) {
-    MIRT__USE_MODEL(model, mirt_last_status());
-    mirt_dataset *dataset = mirt_arrays(x, y);
-    mirt_status status = dataset ? mirt_evaluate(model, dataset, out) : mirt_last_status();
-    mirt_dataset_destroy(dataset);
-    return status;
 }
 
 static mirt_status mirt__predict_batches(void *arg) {
@@ -49503,7 +49489,221 @@ MIRT_API mirt_status mirt_predict_arrays(mirt_model *model, mirt_array x, float 
     return status;
 }
 
-/* >>confusion */
+static mirt_status mirt__batch_of(const mirt_data *data, bool labels, mirt__data_spec *spec, mirt__batch *batch) {
+    memset(batch, 0, sizeof *batch);
+    if (!data->x[0].data || data->x[0].shape.rank < 1 || data->x[0].shape.dim[0] < 1) return mirt__fail(MIRT_E_INVALID, "the batch has no samples");
+    if (labels && (!data->y[0].data || data->y[0].shape.rank < 1)) return mirt__fail(MIRT_E_INVALID, "the batch has no labels");
+    if (mirt__arrays_spec(data, spec, batch->field) != MIRT_OK) return mirt_last_status();
+    spec->batch = batch->rows = spec->samples;
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_function *mirt__begin_arrays(mirt_model *model, const mirt_data *data, mirt__program_kind kind,
+                                            const char *caller) {
+    mirt__data_spec spec;
+    mirt__batch batch;
+    if ((kind == MIRT__PREDICT ? mirt__need_recorded(model, caller) : mirt__need_compiled(model, caller)) != MIRT_OK) return NULL;
+    if (!data) return mirt__fail_missing(caller, "batch"), (mirt_function *)NULL;
+    if (model->busy && kind == MIRT__TRAIN) return mirt__fail(MIRT_E_STATE, "%s: %s is being trained or recorded", caller, model->name), (mirt_function *)NULL;
+    if (mirt__batch_of(data, kind != MIRT__PREDICT, &spec, &batch) != MIRT_OK || mirt__check_data(model, &spec, kind != MIRT__PREDICT) != MIRT_OK) return NULL;
+    mirt_function *f = mirt__trainer_prepare(model, kind, &spec, batch.rows, NULL);
+    return f && mirt__trainer_begin(f, &batch) == MIRT_OK ? f : NULL;
+}
+
+MIRT_API mirt_status mirt_predict_on_batch(mirt_model *model, const mirt_data *batch, float *const *out, const size_t *capacity) {
+    MIRT__USE_MODEL(model, mirt_last_status());
+    if (!out || !capacity) return mirt__fail(MIRT_E_INVALID, "mirt_predict_on_batch: no place for the predictions");
+    mirt_function *f = mirt__begin_arrays(model, batch, MIRT__PREDICT, "mirt_predict_on_batch");
+    if (!f || mirt__check_room(f, f->step.rows, out, capacity) != MIRT_OK || mirt__function_step(f) != MIRT_OK) return mirt_last_status();
+    mirt__copy_predictions(f, 0, out);
+    return MIRT_OK;
+}
+
+#ifndef MIRRORTRAIN_NO_TRAIN
+
+/* >>section train/on_batch.c */
+
+/* Training, testing and predicting on one batch of arrays, at once or by the four stages of a mirrored step. */
+
+static mirt_status mirt__results_to(mirt_function *f, mirt__program_kind kind, mirt_logs *out) {
+    mirt__sums sums;
+    mirt__sums_start(f->model, kind, &sums);
+    mirt__add_results(f, &sums);
+    if (!out) return MIRT_OK;
+    memset(out, 0, sizeof *out);
+    mirt__sums_to_logs(f->model, &sums, false, out);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__on_batch(mirt_model *model, const mirt_data *data, mirt__program_kind kind, mirt_logs *out, const char *caller) {
+    mirt_function *f = mirt__begin_arrays(model, data, kind, caller);
+    return f && mirt__function_step(f) == MIRT_OK ? mirt__results_to(f, kind, out) : mirt_last_status();
+}
+
+MIRT_API mirt_status mirt_train_on_batch(mirt_model *model, const mirt_data *batch, mirt_logs *out) {
+    MIRT__USE_MODEL(model, mirt_last_status());
+    return mirt__on_batch(model, batch, MIRT__TRAIN, out, "mirt_train_on_batch");
+}
+
+MIRT_API mirt_status mirt_test_on_batch(mirt_model *model, const mirt_data *batch, mirt_logs *out) {
+    MIRT__USE_MODEL(model, mirt_last_status());
+    return mirt__on_batch(model, batch, MIRT__EVALUATE, out, "mirt_test_on_batch");
+}
+
+/* >>the four stages */
+
+static mirt_data mirt__data_of(mirt_array x, mirt_array y) {
+    mirt_data data;
+    memset(&data, 0, sizeof data);
+    data.x[0] = x;
+    data.y[0] = y;
+    return data;
+}
+
+static mirt_function *mirt__need_stage(const mirt_model *model, mirt__step_stage stage, const char *caller, const char *before) {
+    if (!model) return mirt__fail_missing(caller, "model"), (mirt_function *)NULL;
+    if (mirt__usable(model->strategy) != MIRT_OK) return NULL;
+    mirt_function *f = model->trainer ? model->trainer->function[MIRT__TRAIN] : NULL;
+    if (f && f->stage == stage && model->strategy->in_memory == f && !model->strategy->running) return f;
+    return mirt__fail(MIRT_E_STATE, "%s: call %s first", caller, before), (mirt_function *)NULL;
+}
+
+static double mirt__batch_loss(mirt_function *f) {
+    mirt__sums sums;
+    mirt__sums_start(f->model, MIRT__TRAIN, &sums);
+    return mirt__add_results(f, &sums);
+}
+
+MIRT_API mirt_status mirt_scatter(mirt_model *model, mirt_array x, mirt_array y) {
+    MIRT__USE_MODEL(model, mirt_last_status());
+    mirt_data data = mirt__data_of(x, y);
+    mirt_function *f = mirt__begin_arrays(model, &data, MIRT__TRAIN, "mirt_scatter");
+    if (!f) return mirt_last_status();
+    f->stage = MIRT__SCATTERED;
+    return MIRT_OK;
+}
+
+MIRT_API mirt_status mirt_grad(mirt_model *model, double *loss) {
+    MIRT__USE_MODEL(model, mirt_last_status());
+    mirt_function *f = mirt__need_stage(model, MIRT__SCATTERED, "mirt_grad", "mirt_scatter");
+    if (!f || mirt__function_replicas(f) != MIRT_OK) return mirt_last_status();
+    double mean = mirt__batch_loss(f);
+    if (loss) *loss = mean;
+    return MIRT_OK;
+}
+
+MIRT_API mirt_status mirt_all_reduce(mirt_model *model) {
+    MIRT__USE_MODEL(model, mirt_last_status());
+    mirt_function *f = mirt__need_stage(model, MIRT__GRADIENTS, "mirt_all_reduce", "mirt_grad");
+    return f ? mirt__function_all_reduce(f) : mirt_last_status();
+}
+
+MIRT_API mirt_status mirt_apply(mirt_model *model) {
+    MIRT__USE_MODEL(model, mirt_last_status());
+    mirt_function *f = mirt__need_stage(model, MIRT__REDUCED, "mirt_apply", "mirt_all_reduce");
+    return f ? mirt__function_update(f) : mirt_last_status();
+}
+
+MIRT_API mirt_status mirt_train_step(mirt_model *model, mirt_array x, mirt_array y, double *loss) {
+    MIRT__USE_MODEL(model, mirt_last_status());
+    mirt_data data = mirt__data_of(x, y);
+    mirt_function *f = mirt__begin_arrays(model, &data, MIRT__TRAIN, "mirt_train_step");
+    if (!f || mirt__function_step(f) != MIRT_OK) return mirt_last_status();
+    double mean = mirt__batch_loss(f);
+    if (loss) *loss = mean;
+    return MIRT_OK;
+}
+
+MIRT_API int64_t mirt_replica_rows(const mirt_model *model, int replica, int64_t *first) {
+    const mirt_function *f = model && model->trainer ? model->trainer->function[MIRT__TRAIN] : NULL;
+    int64_t at = 0, rows = 0;
+    if (f && replica >= 0 && replica < f->step.replicas) rows = mirt__replica_share(&f->step, replica, &at);
+    if (first) *first = at;
+    return rows;
+}
+
+MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int device, float *out, size_t count) {
+    MIRT__USE_MODEL(model, mirt_last_status());
+    if (model && mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
+    mirt_function *f = model && model->trainer ? model->trainer->function[MIRT__TRAIN] : NULL;
+    bool reduced = f && f->stage == MIRT__REDUCED;
+    if (!f || model->strategy->in_memory != f || (f->stage != MIRT__GRADIENTS && !reduced)) {
+        return mirt__fail(MIRT_E_STATE, "mirt_get_gradient: call mirt_grad first");
+    }
+    if (!name || !out) return mirt__fail(MIRT_E_INVALID, "mirt_get_gradient: no weight name or no place for the values");
+    int index = mirt__variable_find(model, name), first;
+    if (index < 0) return mirt_last_status();
+    if (device < 0 || device >= model->strategy->num_devices) {
+        return mirt__fail(MIRT_E_DEVICE, "there is no device %d; the strategy has %d", device, model->strategy->num_devices);
+    }
+    const mirt_model *root = mirt__root(model, &first);
+    const mirt__variable *v = &root->variable[first + index];
+    if ((int64_t)count != v->count) {
+        return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, not %llu", name, (long long)v->count, (unsigned long long)count);
+    }
+    if (!mirt__is_trained(v)) return mirt__fail(MIRT_E_INVALID, "%s is not trained: it has no gradient", name);
+    return mirt__device_gradient(&f->step, device, (int64_t)(v->offset / sizeof(mirt__real)), v->count, out);
+}
+
+/* >>section train/evaluate.c */
+
+/* Evaluates models, and counts their predictions in confusion matrices. */
+
+static mirt_status mirt__evaluate_batches(void *arg) {
+    const mirt__pass *pass = (const mirt__pass *)arg;
+    mirt_model *model = pass->model;
+    mirt_function *f = model->trainer->function[MIRT__EVALUATE];
+    mirt__sums *sums = pass->sums;
+    mirt__batch batch;
+    mirt__feed feed;
+    mirt__hold(model);
+    mirt__feed_open(&feed, model, pass->dataset, pass->features, true);
+    mirt_status status = mirt__feed_begin(&feed, 0);
+    for (int64_t i = 0; status == MIRT_OK && (pass->steps == 0 || i < pass->steps); i++) {
+        status = mirt__feed_next(&feed, &batch);
+        if (status != MIRT_OK || batch.rows == 0) break;
+        if ((status = mirt__trainer_begin(f, &batch)) != MIRT_OK || (status = mirt__feed_step(&feed, f, i + 1 != pass->steps)) != MIRT_OK) break;
+        mirt__add_results(f, sums);
+    }
+    mirt__let_go(model);
+    return status;
+}
+
+MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, mirt__features *features, int64_t steps, mirt__sums *sums) {
+    mirt__pass pass;
+    memset(&pass, 0, sizeof pass);
+    pass.model = model;
+    pass.dataset = dataset;
+    pass.features = features;
+    pass.steps = steps;
+    pass.sums = sums;
+    return mirt__watched_pass(model, dataset, mirt__evaluate_batches, &pass);
+}
+
+MIRT_API mirt_status mirt_evaluate(mirt_model *model, mirt_dataset *dataset, mirt_logs *out) {
+    MIRT__USE_MODEL(model, mirt_last_status());
+    mirt_dataset *view = NULL;
+    mirt__sums sums;
+    if (mirt__need_compiled(model, "mirt_evaluate") != MIRT_OK) return mirt_last_status();
+    mirt_dataset *const given = dataset;
+    dataset = mirt__ready(model, dataset, MIRT__EVALUATE, &view);
+    if (dataset) mirt__sums_start(model, MIRT__EVALUATE, &sums);
+    mirt_status status = dataset ? mirt__evaluate_pass(model, dataset, NULL, 0, &sums) : mirt_last_status();
+    mirt__unready(given, dataset, view);
+    if (status == MIRT_OK && out) {
+        memset(out, 0, sizeof *out);
+        mirt__sums_to_logs(model, &sums, false, out);
+    }
+    return status;
+}
+
+MIRT_API mirt_status mirt_evaluate_arrays(mirt_model *model, mirt_array x, mirt_array y, mirt_logs *out) {
+    MIRT__USE_MODEL(model, mirt_last_status());
+    mirt_dataset *dataset = mirt_arrays(x, y);
+    mirt_status status = dataset ? mirt_evaluate(model, dataset, out) : mirt_last_status();
+    mirt_dataset_destroy(dataset);
+    return status;
+}
 
 /* The class that a row of `n` numbers says, or of one number whether it is above `middle`. */
 static int64_t mirt__said_class(const mirt__real *x, int64_t n, double middle) {
@@ -49990,6 +50190,8 @@ MIRT_API mirt_status mirt_check_drift(mirt_model *model) {
     return status;
 }
 
+#endif /* MIRRORTRAIN_NO_TRAIN */
+
 /* >>section base/once_begin.inc */
 
 /* Begins code that runs once: recording models, reading and writing files. gcc compiles it in half the time without
@@ -50002,6 +50204,8 @@ MIRT_API mirt_status mirt_check_drift(mirt_model *model) {
 #pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
 #endif
 #endif
+
+#ifndef MIRRORTRAIN_NO_TRAIN
 
 /* >>section train/traps.c */
 
@@ -50179,12 +50383,16 @@ MIRT__LIB void mirt__traps_in_batch(const mirt_model *model, const mirt__data_sp
               "the replicas by itself", model->strategy->num_replicas, (long long)(batch->rows / model->strategy->num_replicas));
 }
 
+#endif /* MIRRORTRAIN_NO_TRAIN */
+
 /* >>section base/cold_end.inc */
 
 /* Ends cold_begin.inc. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
+
+#ifndef MIRRORTRAIN_NO_TRAIN
 
 /* >>section train/verdict.c */
 
@@ -50682,11 +50890,14 @@ MIRT_API mirt_status mirt_latest_checkpoint(const mirt_strategy *strategy, const
     return status;
 }
 
+#endif /* MIRRORTRAIN_NO_TRAIN */
+
 /* >>section train/weight_file.c */
 
 /* Weights and optimizer state as tensors of a file. */
 
-MIRT__LIB const char *mirt__slot_name(mirt__pool *pool, const mirt_model *model, int slot, const mirt__variable *v) {
+MIRT__TRAINING_LIB const char *mirt__slot_name(mirt__pool *pool, const mirt_model *model, int slot,
+                                               const mirt__variable *v) {
     const mirt__optimizer_class *cls = mirt__optimizer_class_get(model->config.optimizer.kind);
     const char *slot_name[MIRT__MAX_SLOTS];
     mirt__optimizer_slot_names(&model->config.optimizer, slot_name);
@@ -50700,7 +50911,8 @@ MIRT__LIB const char *mirt__slot_name(mirt__pool *pool, const mirt_model *model,
     return name;
 }
 
-MIRT__LIB void mirt__tensor_of(const mirt__variable *v, const char *name, const mirt__real *values, mirt__safetensor *out) {
+MIRT__TRAINING_LIB void mirt__tensor_of(const mirt__variable *v, const char *name, const mirt__real *values,
+                                        mirt__safetensor *out) {
     memset(out, 0, sizeof *out);
     out->name = name;
     out->dtype = MIRT__ST_F32;
@@ -50744,7 +50956,7 @@ MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_mode
         const mirt__variable *v = &model->variable[k % variables];
         found[k] = NULL;
         if (block && !mirt__is_trained(v)) continue;
-        const char *name = block ? mirt__slot_name(&pool, model, block - 1, v) : v->name;
+        const char *name = MIRT__TRAINS && block ? mirt__slot_name(&pool, model, block - 1, v) : v->name;
         found[k] = name ? mirt__load_find(file, name, v) : NULL;
         if (!found[k]) status = mirt_last_status();
     }
@@ -50754,6 +50966,248 @@ MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_mode
     mirt__pool_free(&pool);
     return status;
 }
+
+MIRT__LIB mirt_status mirt__load_bad(const mirt__safetensors *file, const char *part) {
+    mirt_status status = mirt_last_status();
+    bool described = status == MIRT_E_INVALID || status == MIRT_E_SHAPE || status == MIRT_E_STATE;
+    mirt__fail(described ? MIRT_E_FORMAT : status, "%s: %s: %s", file->origin, part, mirt_last_error());
+    return mirt_last_status();
+}
+
+#ifndef MIRRORTRAIN_NO_TRAIN
+
+/* >>section train/load_training.c */
+
+/* Loads the settings of mirt_compile and the state of training. */
+
+static mirt_status mirt__load_training(mirt_model *model, const mirt__json *training) {
+    const int64_t most = (int64_t)1 << 53; /* counts stay exact in double precision */
+    int64_t step, epoch, steps = 0;
+    if (training->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "the training state is not an object");
+    if (mirt__json_get_int(training, "iterations", 0, most, &step) != MIRT_OK ||
+        mirt__json_get_int(training, "epoch", 0, most, &epoch) != MIRT_OK) {
+        return mirt_last_status();
+    }
+    const mirt__json *scale = mirt__json_member(training, "loss_scale");
+    if (scale && mirt__json_get_int(training, "scale_steps", 0, most, &steps) != MIRT_OK) return mirt_last_status();
+    if (scale && scale->type == MIRT__JSON_NUMBER) mirt__loss_scale_set(mirt__root(model, NULL), scale->number, steps);
+    model->step = step;
+    model->epoch = epoch;
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__load_compiled(mirt_model *model, const mirt__safetensors *file, const mirt__json *compile,
+                                          const mirt__json *training) {
+    mirt_compile_desc config;
+    if (mirt__compile_read(model->strategy, compile, &config) != MIRT_OK) return mirt__load_bad(file, "compile");
+    model->config.optimizer = config.optimizer; /* names the slots to look for */
+    if (mirt__optimizer_check(&config.optimizer) != MIRT_OK) return mirt__load_bad(file, "compile");
+    int slots = mirt__optimizer_slots(&config.optimizer);
+    if (mirt__load_blocks(file, model, slots, false) != MIRT_OK) return mirt_last_status();
+    if (mirt_compile(model, &config) != MIRT_OK) return mirt__load_bad(file, "compile");
+    if (mirt__load_blocks(file, model, slots, true) != MIRT_OK) return mirt_last_status();
+    return mirt__load_training(model, training) == MIRT_OK ? MIRT_OK : mirt__load_bad(file, "training");
+}
+
+#endif /* MIRRORTRAIN_NO_TRAIN */
+
+/* >>section train/load.c */
+
+/* Loads models and weights from files. */
+
+MIRT_API mirt_status mirt_set_model_class_names(mirt_model *model, const char *const *names, int count) {
+    MIRT__USE_MODEL(model, mirt_last_status());
+    if (!model) return mirt__fail_missing("mirt_set_model_class_names", "model");
+    for (int i = 0; names && i < count; i++) {
+        if (names[i] && !mirt__utf8_valid(names[i], strlen(names[i]))) return mirt__fail(MIRT_E_INVALID, "%s: the name of class %d is not valid UTF-8", model->name, i);
+    }
+    char **copy = mirt__names_copy("mirt_set_model_class_names", names, count);
+    if (!copy) return mirt_last_status();
+    mirt__free(model->class_names);
+    model->class_names = copy;
+    model->num_class_names = count;
+    return MIRT_OK;
+}
+
+MIRT_API const char *const *mirt_model_class_names(const mirt_model *model, int *count) {
+    if (count) *count = model ? model->num_class_names : 0;
+    return model ? (const char *const *)model->class_names : NULL;
+}
+
+static const mirt__json *mirt__load_metadata(const mirt__safetensors *file, mirt__pool *pool, const char *key) {
+    const char *text = mirt__safetensors_metadata(file, key);
+    if (!text) {
+        mirt__fail(MIRT_E_FORMAT, "%s holds no %s: it is not a whole saved model; mirt_load_weights reads weights alone", file->origin, key);
+        return NULL;
+    }
+    const mirt__json *json = mirt__json_parse(pool, text, strlen(text));
+    if (!json) mirt__fail_at("%s: %s", file->origin, key);
+    return json;
+}
+
+static mirt_status mirt__load_classes(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool) {
+    if (!mirt__safetensors_metadata(file, "classes")) return MIRT_OK;
+    const mirt__json *list = mirt__load_metadata(file, pool, "classes");
+    const char **names = list && list->type == MIRT__JSON_ARRAY ? (const char **)mirt__pool_alloc(pool, (list->count + 1) * sizeof *names) : NULL;
+    if (!list) return mirt_last_status();
+    if (list->type != MIRT__JSON_ARRAY || !list->count || list->count > INT_MAX) return mirt__fail(MIRT_E_FORMAT, "%s: classes: is no list of names", file->origin);
+    if (!names) return mirt_last_status();
+    for (size_t i = 0; i < list->count; i++) {
+        if (list->item[i]->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "%s: classes: is no list of names", file->origin);
+        names[i] = list->item[i]->string;
+    }
+    return mirt_set_model_class_names(model, names, (int)list->count);
+}
+
+/* All weights, or none if one is missing or does not fit. */
+static mirt_status mirt__load_all_weights(mirt_model *model, const mirt__safetensors *file) {
+    mirt_status status = mirt__load_blocks(file, model, 0, false);
+    if (status == MIRT_OK) status = mirt__model_materialize(model);
+    return status == MIRT_OK ? mirt__load_blocks(file, model, 0, true) : status;
+}
+
+static mirt_status mirt__load_into(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool) {
+    const mirt__json *architecture = mirt__load_metadata(file, pool, "architecture"), *compile, *training;
+    if (!architecture || !(compile = mirt__load_metadata(file, pool, "compile")) ||
+        !(training = mirt__load_metadata(file, pool, "training"))) {
+        return mirt_last_status();
+    }
+    if (mirt__architecture_read(model, architecture) != MIRT_OK) return mirt__load_bad(file, "architecture");
+    mirt_status status = MIRT__TRAINS ? mirt__load_compiled(model, file, compile, training)
+                                      : mirt__load_all_weights(model, file);
+    return status == MIRT_OK ? mirt__load_classes(model, file, pool) : status;
+}
+
+/* Closes `file`. */
+static mirt_model *mirt__load_open(mirt_strategy *strategy, mirt__safetensors *file) {
+    mirt__pool pool;
+    memset(&pool, 0, sizeof pool);
+    mirt_model *model = mirt_model_create(strategy, NULL);
+    if (model && mirt__load_into(model, file, &pool) != MIRT_OK) {
+        mirt_model_destroy(model);
+        model = NULL;
+    }
+    mirt__pool_free(&pool);
+    mirt__safetensors_close(file);
+    return model;
+}
+
+MIRT_API mirt_model *mirt_load(mirt_strategy *strategy, const char *path) {
+    MIRT__USE(strategy, NULL);
+    mirt__safetensors file;
+    if (!strategy) return mirt__fail_missing("mirt_load", "strategy"), (mirt_model *)NULL;
+    if (!path) return mirt__fail(MIRT_E_INVALID, "mirt_load: no path"), (mirt_model *)NULL;
+    return mirt__safetensors_open(&file, path) == MIRT_OK ? mirt__load_open(strategy, &file) : NULL;
+}
+
+MIRT_API mirt_model *mirt_load_memory(mirt_strategy *strategy, const void *data, size_t size) {
+    MIRT__USE(strategy, NULL);
+    mirt__safetensors file;
+    if (!strategy) return mirt__fail_missing("mirt_load_memory", "strategy"), (mirt_model *)NULL;
+    if (!data) return mirt__fail(MIRT_E_INVALID, "mirt_load_memory: no data"), (mirt_model *)NULL;
+    return mirt__safetensors_open_memory(&file, data, size) == MIRT_OK ? mirt__load_open(strategy, &file) : NULL;
+}
+
+MIRT_API mirt_status mirt_load_weights(mirt_model *model, const char *path) {
+    MIRT__USE_MODEL(model, mirt_last_status());
+    mirt__safetensors file;
+    if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_load_weights: no model or no path");
+    if (mirt__model_materialize(model) != MIRT_OK || mirt__safetensors_open(&file, path) != MIRT_OK) return mirt_last_status();
+    mirt_status status = mirt__load_all_weights(model, &file);
+    mirt__safetensors_close(&file);
+    return status;
+}
+
+/* The variable's name in the file, or NULL: it is none of those asked for, or (*ok false) memory ran out. */
+static const char *mirt__load_name(mirt__pool *pool, const mirt__variable *v, const mirt_load_desc *desc, bool *ok) {
+    const char *name = v->name;
+    if (!mirt__matches(name, desc->prefix)) return NULL;
+    const size_t cut = desc->prefix ? strlen(desc->prefix) : 0;
+    if (cut && desc->prefix[cut - 1] != '*' && name[cut]) name += cut + 1;
+    if (!desc->file_prefix || !*desc->file_prefix) return name;
+    const size_t size = strlen(desc->file_prefix) + strlen(name) + 2;
+    char *whole = (char *)mirt__pool_alloc(pool, size);
+    *ok = whole != NULL;
+    if (whole) snprintf(whole, size, "%s/%s", desc->file_prefix, name);
+    return whole;
+}
+
+/* Tensors that are nobody's: not those of an optimizer or a run, which whole models have. */
+static void mirt__load_extras(const mirt__safetensors *file, const bool *used, mirt__text *text, mirt_load_report *report) {
+    char shape[MIRT__ST_SHAPE_TEXT], shown[MIRT__SHOWN];
+    const bool whole = mirt__safetensors_metadata(file, "compile") != NULL;
+#define MIRT__OPTIMIZER_NAME(kind, name, kernel) #name,
+    static const char *const optimizer[] = {MIRT_OPTIMIZER_LIST(MIRT__OPTIMIZER_NAME)};
+#undef MIRT__OPTIMIZER_NAME
+    for (int i = 0; i < file->count; i++) {
+        const mirt__safetensor *t = &file->tensor[i];
+        bool slot = false;
+        for (int k = 0; whole && k < MIRT__COUNT(optimizer); k++) {
+            const size_t size = strlen(optimizer[k]);
+            slot = slot || (strncmp(t->name, optimizer[k], size) == 0 && t->name[size] == '/');
+        }
+        slot = slot || (whole && (strncmp(t->name, "run/", 4) == 0 || strncmp(t->name, "callbacks/", 10) == 0));
+        if (used[i] || slot) continue;
+        report->extra++;
+        mirt__text_add(text, "extra: %s %s\n", mirt__shown(t->name, shown), mirt__st_shape_text(t, shape));
+    }
+}
+
+static mirt_status mirt__load_some(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool, const mirt_load_desc *desc, mirt_load_report *report) {
+    mirt__text *text = &model->load_text;
+    char have[MIRT__ST_SHAPE_TEXT], want[96], shown[MIRT__SHOWN];
+    int asked = 0;
+    bool ok = true, *used = (bool *)mirt__pool_alloc(pool, (size_t)file->count + 1);
+    if (!used) return mirt_last_status();
+    memset(used, 0, (size_t)file->count);
+    for (int i = 0; i < model->num_variables; i++) {
+        const mirt__variable *v = &model->variable[i];
+        const char *name = mirt__load_name(pool, v, desc, &ok);
+        if (!ok) return mirt_last_status();
+        if (!name) continue;
+        asked++;
+        const mirt__safetensor *t = mirt__safetensors_find(file, name);
+        if (t) used[t - file->tensor] = true;
+        if (t && mirt__load_fits(t, v)) {
+            mirt__load_take(t, model, 0, i);
+            report->loaded++;
+        } else if (t) {
+            report->mismatched++;
+            mirt__text_add(text, "mismatched: %s is %s, in the file %s %s\n", mirt__shown(v->name, shown), mirt__shape_text(&v->shape, want), mirt__st_dtype_name(t->dtype), mirt__st_shape_text(t, have));
+        } else {
+            report->missing++;
+            mirt__text_add(text, "missing: %s %s\n", mirt__shown(v->name, shown), mirt__shape_text(&v->shape, want));
+        }
+    }
+    mirt__load_extras(file, used, text, report);
+    report->text = text->data ? text->data : "";
+    if (text->failed) return mirt_last_status();
+    if (report->loaded) return MIRT_OK;
+    if (!asked && desc->prefix && mirt__layer_find(model, desc->prefix) < 0) return mirt_last_status();
+    return mirt__fail(MIRT_E_NOT_FOUND, "%s: none of its %d tensors fits one of the %d weights of %s by name and shape", file->origin, file->count, asked, model->name);
+}
+
+MIRT_API mirt_status mirt_load_weights_partial(mirt_model *model, const char *path, const mirt_load_desc *desc, mirt_load_report *report) {
+    MIRT__USE_MODEL(model, mirt_last_status());
+    mirt__safetensors file;
+    mirt__pool pool;
+    mirt_load_desc all;
+    mirt_load_report own;
+    memset(&pool, 0, sizeof pool);
+    memset(&all, 0, sizeof all);
+    memset(&own, 0, sizeof own);
+    if (report) *report = own;
+    if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_load_weights_partial: no model or no path");
+    mirt__text_clear(&model->load_text);
+    if (mirt__model_materialize(model) != MIRT_OK || mirt__safetensors_open(&file, path) != MIRT_OK) return mirt_last_status();
+    mirt_status status = mirt__load_some(model, &file, &pool, desc ? desc : &all, &own);
+    if (report) *report = own;
+    mirt__pool_free(&pool);
+    mirt__safetensors_close(&file);
+    return status;
+}
+
+#ifndef MIRRORTRAIN_NO_TRAIN
 
 /* >>section train/run_state.c */
 
@@ -51374,28 +51828,7 @@ MIRT__LIB mirt_status mirt__run_write(mirt__fit *fit, mirt__pool *pool, mirt__te
 
 /* >>section train/save.c */
 
-/* >>names of classes */
-
-MIRT_API mirt_status mirt_set_model_class_names(mirt_model *model, const char *const *names, int count) {
-    MIRT__USE_MODEL(model, mirt_last_status());
-    if (!model) return mirt__fail_missing("mirt_set_model_class_names", "model");
-    for (int i = 0; names && i < count; i++) {
-        if (names[i] && !mirt__utf8_valid(names[i], strlen(names[i]))) return mirt__fail(MIRT_E_INVALID, "%s: the name of class %d is not valid UTF-8", model->name, i);
-    }
-    char **copy = mirt__names_copy("mirt_set_model_class_names", names, count);
-    if (!copy) return mirt_last_status();
-    mirt__free(model->class_names);
-    model->class_names = copy;
-    model->num_class_names = count;
-    return MIRT_OK;
-}
-
-MIRT_API const char *const *mirt_model_class_names(const mirt_model *model, int *count) {
-    if (count) *count = model ? model->num_class_names : 0;
-    return model ? (const char *const *)model->class_names : NULL;
-}
-
-/* >>saving */
+/* Saves models and weights. */
 
 static mirt_status mirt__save_tensors(mirt__pool *pool, mirt_model *model, bool slots, mirt__safetensors_content *content, mirt__safetensor **tensors) {
     int blocks = 1 + (slots ? mirt__optimizer_slots(&model->config.optimizer) : 0);
@@ -51516,204 +51949,6 @@ MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_fl
     return status;
 }
 
-/* >>loading */
-
-static const mirt__json *mirt__load_metadata(const mirt__safetensors *file, mirt__pool *pool, const char *key) {
-    const char *text = mirt__safetensors_metadata(file, key);
-    if (!text) {
-        mirt__fail(MIRT_E_FORMAT, "%s holds no %s: it is not a whole saved model; mirt_load_weights reads weights alone", file->origin, key);
-        return NULL;
-    }
-    const mirt__json *json = mirt__json_parse(pool, text, strlen(text));
-    if (!json) mirt__fail_at("%s: %s", file->origin, key);
-    return json;
-}
-
-static mirt_status mirt__load_training(mirt_model *model, const mirt__json *training) {
-    const int64_t most = (int64_t)1 << 53; /* counts stay exact in double precision */
-    int64_t step, epoch, steps = 0;
-    if (training->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "the training state is not an object");
-    if (mirt__json_get_int(training, "iterations", 0, most, &step) != MIRT_OK ||
-        mirt__json_get_int(training, "epoch", 0, most, &epoch) != MIRT_OK) {
-        return mirt_last_status();
-    }
-    const mirt__json *scale = mirt__json_member(training, "loss_scale");
-    if (scale && mirt__json_get_int(training, "scale_steps", 0, most, &steps) != MIRT_OK) return mirt_last_status();
-    if (scale && scale->type == MIRT__JSON_NUMBER) mirt__loss_scale_set(mirt__root(model, NULL), scale->number, steps);
-    model->step = step;
-    model->epoch = epoch;
-    return MIRT_OK;
-}
-
-static mirt_status mirt__load_classes(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool) {
-    if (!mirt__safetensors_metadata(file, "classes")) return MIRT_OK;
-    const mirt__json *list = mirt__load_metadata(file, pool, "classes");
-    const char **names = list && list->type == MIRT__JSON_ARRAY ? (const char **)mirt__pool_alloc(pool, (list->count + 1) * sizeof *names) : NULL;
-    if (!list) return mirt_last_status();
-    if (list->type != MIRT__JSON_ARRAY || !list->count || list->count > INT_MAX) return mirt__fail(MIRT_E_FORMAT, "%s: classes: is no list of names", file->origin);
-    if (!names) return mirt_last_status();
-    for (size_t i = 0; i < list->count; i++) {
-        if (list->item[i]->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "%s: classes: is no list of names", file->origin);
-        names[i] = list->item[i]->string;
-    }
-    return mirt_set_model_class_names(model, names, (int)list->count);
-}
-
-/* Whatever is wrong with what a file describes is wrong with the file. */
-static mirt_status mirt__load_bad(const mirt__safetensors *file, const char *part) {
-    mirt_status status = mirt_last_status();
-    bool described = status == MIRT_E_INVALID || status == MIRT_E_SHAPE || status == MIRT_E_STATE;
-    mirt__fail(described ? MIRT_E_FORMAT : status, "%s: %s: %s", file->origin, part, mirt_last_error());
-    return mirt_last_status();
-}
-
-static mirt_status mirt__load_into(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool) {
-    mirt_compile_desc config;
-    const mirt__json *architecture = mirt__load_metadata(file, pool, "architecture"), *compile, *training;
-    if (!architecture || !(compile = mirt__load_metadata(file, pool, "compile")) ||
-        !(training = mirt__load_metadata(file, pool, "training"))) {
-        return mirt_last_status();
-    }
-    if (mirt__architecture_read(model, architecture) != MIRT_OK) return mirt__load_bad(file, "architecture");
-    if (mirt__compile_read(model->strategy, compile, &config) != MIRT_OK) return mirt__load_bad(file, "compile");
-    model->config.optimizer = config.optimizer; /* names the slots to look for */
-    if (mirt__optimizer_check(&config.optimizer) != MIRT_OK) return mirt__load_bad(file, "compile");
-    int slots = mirt__optimizer_slots(&config.optimizer);
-    if (mirt__load_blocks(file, model, slots, false) != MIRT_OK) return mirt_last_status();
-    if (mirt_compile(model, &config) != MIRT_OK) return mirt__load_bad(file, "compile");
-    if (mirt__load_blocks(file, model, slots, true) != MIRT_OK) return mirt_last_status();
-    if (mirt__load_training(model, training) != MIRT_OK) return mirt__load_bad(file, "training");
-    return mirt__load_classes(model, file, pool);
-}
-
-/* Closes `file`. */
-static mirt_model *mirt__load_open(mirt_strategy *strategy, mirt__safetensors *file) {
-    mirt__pool pool;
-    memset(&pool, 0, sizeof pool);
-    mirt_model *model = mirt_model_create(strategy, NULL);
-    if (model && mirt__load_into(model, file, &pool) != MIRT_OK) {
-        mirt_model_destroy(model);
-        model = NULL;
-    }
-    mirt__pool_free(&pool);
-    mirt__safetensors_close(file);
-    return model;
-}
-
-MIRT_API mirt_model *mirt_load(mirt_strategy *strategy, const char *path) {
-    MIRT__USE(strategy, NULL);
-    mirt__safetensors file;
-    if (!strategy) return mirt__fail_missing("mirt_load", "strategy"), (mirt_model *)NULL;
-    if (!path) return mirt__fail(MIRT_E_INVALID, "mirt_load: no path"), (mirt_model *)NULL;
-    return mirt__safetensors_open(&file, path) == MIRT_OK ? mirt__load_open(strategy, &file) : NULL;
-}
-
-MIRT_API mirt_model *mirt_load_memory(mirt_strategy *strategy, const void *data, size_t size) {
-    MIRT__USE(strategy, NULL);
-    mirt__safetensors file;
-    if (!strategy) return mirt__fail_missing("mirt_load_memory", "strategy"), (mirt_model *)NULL;
-    if (!data) return mirt__fail(MIRT_E_INVALID, "mirt_load_memory: no data"), (mirt_model *)NULL;
-    return mirt__safetensors_open_memory(&file, data, size) == MIRT_OK ? mirt__load_open(strategy, &file) : NULL;
-}
-
-MIRT_API mirt_status mirt_load_weights(mirt_model *model, const char *path) {
-    MIRT__USE_MODEL(model, mirt_last_status());
-    mirt__safetensors file;
-    if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_load_weights: no model or no path");
-    if (mirt__model_materialize(model) != MIRT_OK || mirt__safetensors_open(&file, path) != MIRT_OK) return mirt_last_status();
-    mirt_status status = mirt__load_blocks(&file, model, 0, false);
-    if (status == MIRT_OK) status = mirt__load_blocks(&file, model, 0, true);
-    mirt__safetensors_close(&file);
-    return status;
-}
-
-/* >>loading a part */
-
-/* The variable's name in the file, or NULL: it is none of those asked for, or (*ok false) memory ran out. */
-static const char *mirt__load_name(mirt__pool *pool, const mirt__variable *v, const mirt_load_desc *desc, bool *ok) {
-    const char *name = v->name;
-    if (!mirt__matches(name, desc->prefix)) return NULL;
-    const size_t cut = desc->prefix ? strlen(desc->prefix) : 0;
-    if (cut && desc->prefix[cut - 1] != '*' && name[cut]) name += cut + 1;
-    if (!desc->file_prefix || !*desc->file_prefix) return name;
-    const size_t size = strlen(desc->file_prefix) + strlen(name) + 2;
-    char *whole = (char *)mirt__pool_alloc(pool, size);
-    *ok = whole != NULL;
-    if (whole) snprintf(whole, size, "%s/%s", desc->file_prefix, name);
-    return whole;
-}
-
-/* Tensors that are nobody's: not those of an optimizer or a run, which whole models have. */
-static void mirt__load_extras(const mirt__safetensors *file, const bool *used, mirt__text *text, mirt_load_report *report) {
-    char shape[MIRT__ST_SHAPE_TEXT], shown[MIRT__SHOWN];
-    const bool whole = mirt__safetensors_metadata(file, "compile") != NULL;
-    for (int i = 0; i < file->count; i++) {
-        const mirt__safetensor *t = &file->tensor[i];
-        bool slot = false;
-        for (int k = 0; whole && k < (int)MIRT__OPTIMIZER_COUNT; k++) {
-            const char *name = mirt__optimizer_class_get((mirt_optimizer_kind)k)->name;
-            slot = slot || (strncmp(t->name, name, strlen(name)) == 0 && t->name[strlen(name)] == '/');
-        }
-        slot = slot || (whole && (strncmp(t->name, "run/", 4) == 0 || strncmp(t->name, "callbacks/", 10) == 0));
-        if (used[i] || slot) continue;
-        report->extra++;
-        mirt__text_add(text, "extra: %s %s\n", mirt__shown(t->name, shown), mirt__st_shape_text(t, shape));
-    }
-}
-
-static mirt_status mirt__load_some(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool, const mirt_load_desc *desc, mirt_load_report *report) {
-    mirt__text *text = &model->load_text;
-    char have[MIRT__ST_SHAPE_TEXT], want[96], shown[MIRT__SHOWN];
-    int asked = 0;
-    bool ok = true, *used = (bool *)mirt__pool_alloc(pool, (size_t)file->count + 1);
-    if (!used) return mirt_last_status();
-    memset(used, 0, (size_t)file->count);
-    for (int i = 0; i < model->num_variables; i++) {
-        const mirt__variable *v = &model->variable[i];
-        const char *name = mirt__load_name(pool, v, desc, &ok);
-        if (!ok) return mirt_last_status();
-        if (!name) continue;
-        asked++;
-        const mirt__safetensor *t = mirt__safetensors_find(file, name);
-        if (t) used[t - file->tensor] = true;
-        if (t && mirt__load_fits(t, v)) {
-            mirt__load_take(t, model, 0, i);
-            report->loaded++;
-        } else if (t) {
-            report->mismatched++;
-            mirt__text_add(text, "mismatched: %s is %s, in the file %s %s\n", mirt__shown(v->name, shown), mirt__shape_text(&v->shape, want), mirt__st_dtype_name(t->dtype), mirt__st_shape_text(t, have));
-        } else {
-            report->missing++;
-            mirt__text_add(text, "missing: %s %s\n", mirt__shown(v->name, shown), mirt__shape_text(&v->shape, want));
-        }
-    }
-    mirt__load_extras(file, used, text, report);
-    report->text = text->data ? text->data : "";
-    if (text->failed) return mirt_last_status();
-    if (report->loaded) return MIRT_OK;
-    if (!asked && desc->prefix && mirt__layer_find(model, desc->prefix) < 0) return mirt_last_status();
-    return mirt__fail(MIRT_E_NOT_FOUND, "%s: none of its %d tensors fits one of the %d weights of %s by name and shape", file->origin, file->count, asked, model->name);
-}
-
-MIRT_API mirt_status mirt_load_weights_partial(mirt_model *model, const char *path, const mirt_load_desc *desc, mirt_load_report *report) {
-    MIRT__USE_MODEL(model, mirt_last_status());
-    mirt__safetensors file;
-    mirt__pool pool;
-    mirt_load_desc all;
-    mirt_load_report own;
-    memset(&pool, 0, sizeof pool);
-    memset(&all, 0, sizeof all);
-    memset(&own, 0, sizeof own);
-    if (report) *report = own;
-    if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_load_weights_partial: no model or no path");
-    mirt__text_clear(&model->load_text);
-    if (mirt__model_materialize(model) != MIRT_OK || mirt__safetensors_open(&file, path) != MIRT_OK) return mirt_last_status();
-    mirt_status status = mirt__load_some(model, &file, &pool, desc ? desc : &all, &own);
-    if (report) *report = own;
-    mirt__pool_free(&pool);
-    mirt__safetensors_close(&file);
-    return status;
-}
 
 /* >>section train/fit_position.c */
 
@@ -52409,6 +52644,8 @@ MIRT_API double mirt_history_last(const mirt_history *history, const char *name)
     return mirt_logs_value(history && history->epochs ? &history->epoch[history->epochs - 1] : NULL, name);
 }
 
+#endif /* MIRRORTRAIN_NO_TRAIN */
+
 /* >>section callbacks/callbacks.h */
 
 #ifndef MIRT__CALLBACKS_H
@@ -52430,23 +52667,25 @@ typedef struct mirt__monitor {
         "best", MIRT__STATE_DOUBLE, offsetof(type, member.best), 0, 0, NULL \
     }
 /* Copies the name; NULL means "val_loss". `who` is for messages, such as "early stopping". */
-MIRT__LIB mirt_status mirt__monitor_create(mirt__monitor *monitor, const char *who, const char *name, mirt_mode mode,
+MIRT__ABSENT_LIB mirt_status mirt__monitor_create(mirt__monitor *monitor, const char *who, const char *name, mirt_mode mode,
                                            double min_delta);
 /* In train_begin: checks that the log will exist and that its direction is known. */
-MIRT__LIB mirt_status mirt__monitor_begin(mirt__monitor *monitor, const char *who, const mirt_event *event);
+MIRT__ABSENT_LIB mirt_status mirt__monitor_begin(mirt__monitor *monitor, const char *who, const mirt_event *event);
 /* Whether `value` is better than `than` by more than min_delta; NaN never is. */
-MIRT__LIB bool mirt__monitor_better(const mirt__monitor *monitor, double value, double than);
+MIRT__ABSENT_LIB bool mirt__monitor_better(const mirt__monitor *monitor, double value, double than);
 /* Whether `value` is the best so far; if so, stores it. */
-MIRT__LIB bool mirt__monitor_improved(mirt__monitor *monitor, double value);
+MIRT__ABSENT_LIB bool mirt__monitor_improved(mirt__monitor *monitor, double value);
 
 /* --- monitor.c --- */
 /* Whether small or large values of a log of this model are better; AUTO: not declared. */
-MIRT__LIB mirt_mode mirt__log_direction(const mirt_model *model, const char *name);
-MIRT__LIB bool mirt__log_there(const mirt_logs *logs, const char *name);
+MIRT__ABSENT_LIB mirt_mode mirt__log_direction(const mirt_model *model, const char *name);
+MIRT__ABSENT_LIB bool mirt__log_there(const mirt_logs *logs, const char *name);
 /* Whether there will be a log of this name; otherwise sets an error that names the most similar one. */
-MIRT__LIB mirt_status mirt__log_check(const char *who, const char *name, const mirt_event *event);
+MIRT__ABSENT_LIB mirt_status mirt__log_check(const char *who, const char *name, const mirt_event *event);
 
 #endif
+
+#ifndef MIRRORTRAIN_NO_TRAIN
 
 /* >>section callbacks/monitor.c */
 
@@ -52538,6 +52777,8 @@ MIRT__LIB bool mirt__monitor_improved(mirt__monitor *monitor, double value) {
     monitor->best = value;
     return true;
 }
+
+#endif /* MIRRORTRAIN_NO_TRAIN */
 
 #ifndef MIRRORTRAIN_NO_CALLBACKS
 

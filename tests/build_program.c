@@ -1,4 +1,5 @@
-/* Trains and saves a small model, or loads one and predicts: build_program train|predict FILE.
+/* Trains and saves a small model, or loads one and predicts: build_program train|predict FILE. Without training in the
+   library it only predicts.
    Prints a digest of the predictions, which is the same in all builds if the predictions are bit-identical. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
@@ -14,6 +15,13 @@ static int fail(mirt_strategy *strategy) {
     return 1;
 }
 
+#ifdef MIRRORTRAIN_NO_TRAIN
+static mirt_model *train(mirt_strategy *strategy, const char *path) {
+    (void)strategy;
+    (void)path;
+    return NULL;
+}
+#else
 static mirt_model *train(mirt_strategy *strategy, const char *path) {
     mirt_model *model = mirt_model_create(strategy, "small");
     mirt_conv2d_desc conv;
@@ -45,9 +53,12 @@ static mirt_model *train(mirt_strategy *strategy, const char *path) {
     mirt_dataset_destroy(digits);
     return trained ? model : NULL;
 }
+#endif
 
 int main(int argc, char **argv) {
-    static float image[IMAGES * SIDE * SIDE], score[IMAGES * CLASSES];
+    static float image[IMAGES * SIDE * SIDE], score[IMAGES * CLASSES], score_again[IMAGES * CLASSES];
+    static mirt_data batch;
+    static mirt_array none;
     unsigned char bytes[sizeof score];
     unsigned long long digest = 14695981039346656037ull; /* FNV-1a */
     if (argc != 3) return 2;
@@ -61,6 +72,17 @@ int main(int argc, char **argv) {
     for (int i = 0; i < IMAGES * SIDE * SIDE; i++) image[i] = (float)(i * 37 % 256);
     const mirt_array x = mirt_make_array(image, MIRT_FLOAT32, mirt_make_shape(IMAGES, SIDE, SIDE, 1, 0, 0));
     if (mirt_predict_arrays(model, x, score, IMAGES * CLASSES) != MIRT_OK) return fail(strategy);
+    /* A data set in batches, and one batch, give the same. */
+    float *again = score_again;
+    const size_t capacity = IMAGES * CLASSES;
+    mirt_dataset *images = mirt_batch(mirt_arrays(x, none), 2);
+    const bool predicted = images && mirt_predict(model, images, again, capacity) == MIRT_OK;
+    mirt_dataset_destroy(images);
+    if (!predicted || memcmp(again, score, sizeof score) != 0) return fail(strategy);
+    memset(score_again, 0, sizeof score_again);
+    batch.x[0] = x;
+    if (mirt_predict_on_batch(model, &batch, &again, &capacity) != MIRT_OK) return fail(strategy);
+    if (memcmp(again, score, sizeof score) != 0) return fail(strategy);
     memcpy(bytes, score, sizeof score);
     for (size_t i = 0; i < sizeof score; i++) digest = (digest ^ bytes[i]) * 1099511628211ull;
     printf("%016llx\n", digest);

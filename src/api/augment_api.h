@@ -62,6 +62,7 @@ MIRT_API mirt_tensor *mirt_resizing(mirt_tensor *x, const mirt_augmentation *des
 /* The layer of desc->kind. */
 MIRT_API mirt_tensor *mirt_augmentation_layer(mirt_tensor *x, const mirt_augmentation *desc);
 
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* The same for the samples of a data set: x[0], (height, width, channels) of float32 or uint8, which stays uint8, rounded. What an image gets
    depends on (seed, epoch, index of the sample). Comes before mirt_batch; behind mirt_cache, or every epoch would see the same
    images. tf.data: map. */
@@ -82,6 +83,7 @@ MIRT_API mirt_status mirt_write_png(const char *path, mirt_array images, int col
 /* The same of the first rows * columns samples, or batches' samples, of a data set, which is begun, not consumed: 3, 4 for twelve. Of one image
    twelve times, mirt_repeat before mirt_augment. */
 MIRT_API mirt_status mirt_save_grid(const char *path, mirt_dataset *dataset, int rows, int columns);
+#endif
 
 MIRT__END_C
 

@@ -63,10 +63,12 @@ typedef struct mirt_callback {
 } mirt_callback;
 #define MIRT_MAX_CALLBACKS 16
 
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* Frees a ready-made callback, or calls destroy of another; no fit may be using it. NULL is allowed. Ready-made ones below are made
    for one fit after the other; descriptions are copied, all zeros (or NULL) mean Keras's defaults; NULL on errors: MIRT_E_INVALID,
    MIRT_E_NOMEM. What they can only know in a fit, as whether there is a log of that name, is an error of the fit. */
 MIRT_API void mirt_callback_destroy(mirt_callback *callback);
+#endif
 
 /* What happens to a step that has, or would write, a NaN or infinite value. Every step is checked for its loss, for
    gradients (without clipping those above 1e17 count as well, or 1.8e19 divided by the replicas if that is less: the squares of sums of smaller ones are finite) and for new
@@ -76,10 +78,12 @@ MIRT_API void mirt_callback_destroy(mirt_callback *callback);
    weights or data. Stop: the step is not applied, so weights and optimizer state are those before it, and training
    ends. Warn: it is applied, and the log says so once. */
 typedef enum mirt_nan_policy { MIRT_NAN_STOP = 0, MIRT_NAN_WARN, MIRT_NAN_OFF } mirt_nan_policy;
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* Writes into `path`, which holds `capacity` bytes, the newest checkpoint in a directory (not below it) that is whole, whatever its name:
    all checksums are verified. Damaged ones are named in the log of `strategy` (NULL: of nobody) and passed over. Keras:
    tf.train.latest_checkpoint. MIRT_E_NOT_FOUND: there is none, MIRT_E_IO, MIRT_E_SHAPE: too little room. Thread: the strategy's. */
 MIRT_API mirt_status mirt_latest_checkpoint(const mirt_strategy *strategy, const char *directory, char *path, size_t capacity);
+#endif
 
 /* The learning rate of 0-based `epoch`, given the rate in force. Keras: LearningRateScheduler. */
 typedef float (*mirt_epoch_schedule_fn)(int epoch, float learning_rate, void *user);

@@ -27,6 +27,7 @@ typedef struct mirt_machine_info {
    mirt_devices. */
 MIRT_API mirt_status mirt_machine(mirt_machine_info *out);
 
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* The largest global batch on which a training step (without a loss: predicting) takes no more than `bytes_per_device` times the
    devices, by mirt_plan_memory: one sample more takes more. 0: what mirt_machine says is available. Data sets' own memory is not in
    the plan. At most 2^30. Returns 0 on errors: MIRT_E_NOMEM when not one sample fits; and those of mirt_plan_memory. */
@@ -37,6 +38,7 @@ MIRT_API int64_t mirt_largest_batch(mirt_model *model, uint64_t bytes_per_device
    Memory that failed, or code that wrote where it should not. mirt_fit asks by itself (mirt_fit_desc.check_drift_every).
    MIRT_E_STATE. */
 MIRT_API mirt_status mirt_check_drift(mirt_model *model);
+#endif
 
 MIRT__END_C
 

@@ -27,6 +27,7 @@ typedef struct mirt_compile_desc {
     mirt_metric_options metric_options[MIRT_MAX_METRICS];          /* of metrics[i] */
 } mirt_compile_desc;
 
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* Checks the recorded model, creates its weights and fixes optimizer, loss and metrics; desc NULL: all
    defaults, which is enough to predict. A second call keeps the weights, and starts optimizer state
    and step count anew. Returns the first error of the model's recording, if any; MIRT_E_STATE,
@@ -35,6 +36,7 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
 /* Gives a compiled model other metrics, at most MIRT_MAX_METRICS; `options` may be NULL. Optimizer and custom metrics stay. What Keras
    does with another compile. Errors as mirt_compile, after which the metrics are as they were; MIRT_E_STATE while it is being trained. */
 MIRT_API mirt_status mirt_set_metrics(mirt_model *model, const mirt_metric *metrics, const mirt_metric_options *options, int count);
+#endif
 
 MIRT__END_C
 

@@ -30,6 +30,7 @@ typedef struct mirt_data {
    mirt_arrays is the short form for one input and at most one array of labels. */
 MIRT_API mirt_dataset *mirt_arrays(mirt_array x, mirt_array y);
 MIRT_API mirt_dataset *mirt_arrays_of(const mirt_data *data);
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* IDX files, plain or gzipped (recognized by content), images as [n, h, w, 1] uint8 and labels as
    [n] uint8. Errors: MIRT_E_NOT_FOUND, MIRT_E_FORMAT with the offset, MIRT_E_IO. */
 MIRT_API mirt_dataset *mirt_idx(const char *images_path, const char *labels_path);
@@ -38,6 +39,7 @@ MIRT_API mirt_dataset *mirt_mnist(const char *directory, mirt_split split);
 /* Digits this library draws itself: strokes, a random affine distortion, noise; [28, 28, 1] uint8.
    The same (count, seed, split) gives the same pixels everywhere; splits do not overlap. */
 MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_split split);
+#endif
 /* Writes sample `index` of this pass: out[i] is the memory of its inputs, labels and weight (1 so far), in this order, dense.
    MIRT_END_OF_DATA: there is none, the pass is over; any other code but 0 is an error of the run (MIRT_E_CALLBACK), which names it. */
 typedef int (*mirt_generator_fn)(void *const *out, int64_t index, void *user);
@@ -57,9 +59,11 @@ typedef struct mirt_generator_desc {
 } mirt_generator_desc;
 /* Samples of one's own source. Copies desc. tf.data: Dataset.from_generator. */
 MIRT_API mirt_dataset *mirt_dataset_from_generator(const mirt_generator_desc *desc);
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* Keeps every sample in memory, all made when the first epoch begins. Comes before mirt_batch.
    tf.data: cache. */
 MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset);
+#endif
 typedef struct mirt_cache_desc {
     uint64_t budget_bytes; /* samples that take more are refused (MIRT_E_NOMEM); 0: no limit */
     const char *file;      /* keeps them in this file, from which every epoch reads them, and the next run too if they are as many,
@@ -67,8 +71,10 @@ typedef struct mirt_cache_desc {
                               if its head is damaged or its length wrong, it is written anew. Maps and generators are
                               known by their names too, arrays by nothing. */
 } mirt_cache_desc;
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* desc NULL: mirt_cache. Samples are checked when they are read: MIRT_E_FORMAT, MIRT_E_IO. */
 MIRT_API mirt_dataset *mirt_cache_with(mirt_dataset *dataset, const mirt_cache_desc *desc);
+#endif
 /* A new order every epoch, keyed by (strategy seed, epoch). Where the stage before has random
    access (arrays, images, cache, a part or a map of these) it is a full permutation whatever `buffer`; otherwise a
    buffer of that many samples. Comes before mirt_batch. tf.data: shuffle. */
@@ -117,6 +123,7 @@ MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth);
 MIRT_API int64_t mirt_dataset_size(const mirt_dataset *dataset);
 MIRT_API int64_t mirt_dataset_batches(const mirt_dataset *dataset);
 
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* Copies all samples into arrays, in the order of the pass that mirt_dataset_read reads without a description: inputs,
    labels and weights of the data set's own types, of shape [samples, ...]. Batches are joined; images that
    MIRT_CORRUPT_SKIP leaves out are missing. The arrays belong to the caller: mirt_data_free. They may go to
@@ -124,11 +131,13 @@ MIRT_API int64_t mirt_dataset_batches(const mirt_dataset *dataset);
    stream); mirt_take gives one. Other errors as of mirt_dataset_read. Keras: datasets.mnist.load_data() is this of
    mirt_mnist. */
 MIRT_API mirt_status mirt_dataset_arrays(mirt_dataset *dataset, mirt_data *out);
+#endif
 /* Which pass of a data set is read. Zero: the first of a strategy with the default seed. */
 typedef struct mirt_read_desc {
     int64_t epoch; /* from 0; mirt_fit counts on from fit to fit. Validation data are always read as of epoch 0 */
     uint64_t seed; /* of the strategy (mirt_strategy_desc) */
 } mirt_read_desc;
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* Copies element `index` of a pass into arrays: a batch, or where there is no mirt_batch one sample, as [rows, ...].
    It is the element that mirt_fit trains on in that pass, bit for bit: shuffled, mapped and augmented. The call makes
    a pass of its own from the first stage on and is the first epoch for mirt_cache and mirt_dataset_workers; passes
@@ -148,6 +157,7 @@ MIRT_API void mirt_array_free(mirt_array *array);
    largest label plus 1. MIRT_E_INVALID: a label that is none of the classes, with its sample; MIRT_E_SHAPE,
    MIRT_E_NOMEM. Any thread at any time. Keras: utils.to_categorical. */
 MIRT_API mirt_status mirt_to_categorical(mirt_array labels, int64_t classes, mirt_array *out);
+#endif
 
 /* Names of the classes 0, 1, ...: copied, and kept by all stages behind this one. MNIST's and the
    drawn digits' are "0" to "9". */

@@ -25,7 +25,9 @@ MIRT_API mirt_status mirt_weight(const mirt_model *model, int index, mirt_weight
    MIRT_E_STATE: no gradients now. Before mirt_compile, get and set create the initial weights, after
    which no layer can be added. */
 MIRT_API mirt_status mirt_get_weight(mirt_model *model, const char *name, int device, float *out, size_t count);
+#ifndef MIRRORTRAIN_NO_TRAIN
 MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int device, float *out, size_t count);
+#endif
 /* Sets a weight on every device. */
 MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const float *values, size_t count);
 /* Whether the weights of a layer (or a model called as one), by the name or the prefix of names, are trained: "conv2d" is
@@ -48,10 +50,12 @@ MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy
 typedef enum mirt_scores {
     MIRT_SCORES_OTHER = 0, MIRT_SCORES_PROBABILITIES, MIRT_SCORES_SIGMOID_LOGITS, MIRT_SCORES_SOFTMAX_LOGITS
 } mirt_scores;
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* Never guessed from values. A model that ends in a sigmoid or softmax gives probabilities. Otherwise a compiled model gives
    what its loss expects: logits with from_logits; without it, probabilities if the loss is a cross-entropy. All else is
    MIRT_SCORES_OTHER. Saved files hold both activations and from_logits, those of version 0.1 too. */
 MIRT_API mirt_scores mirt_output_scores(const mirt_model *model, int output);
+#endif
 
 /* Names of the classes 0, 1, ... that a model tells apart: mirt_fit takes those of its data (mirt_class_names), if they are as many as
    its output has; they are saved and loaded with the model. UTF-8, copied. */
@@ -60,6 +64,7 @@ MIRT_API mirt_status mirt_set_model_class_names(mirt_model *model, const char *c
 MIRT_API const char *const *mirt_model_class_names(const mirt_model *model, int *count);
 
 typedef enum mirt_save_flags { MIRT_SAVE_ALL = 0, MIRT_SAVE_WEIGHTS_ONLY = 1 } mirt_save_flags;
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* One .safetensors file: weights under their Keras names, optimizer slots, architecture (layers, models inside of
    the model, operations outside of layers, constants among them), compile settings and names of classes as JSON in its metadata. The same model
    gives the same bytes. Replaces `path` atomically. Code is not saved: of a schedule the rate in force is, and ops, layers,
@@ -70,6 +75,7 @@ MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_fl
    another format do, such as .keras, .h5, .onnx and .pt, and the error names the converter if there is one. Any
    thread at any time. */
 MIRT_API mirt_status mirt_save_check(const char *path);
+#endif
 /* Rebuilds a saved model under any strategy, which knows what of it is your own (mirt_register_op, ..._layer, ..._loss,
    ..._metric); ready to evaluate, predict and train on. NULL: MIRT_E_NOT_FOUND, MIRT_E_IO, MIRT_E_FORMAT or MIRT_E_SHAPE
    with file and tensor, MIRT_E_NOMEM. */

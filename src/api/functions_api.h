@@ -22,15 +22,18 @@ typedef struct mirt_global_batch {
     const mirt_dataset *dataset;
 } mirt_global_batch;
 
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* Deals a batched data set (which it takes over) to a strategy's replicas: the last stage. When
    the strategy is gone it can only be destroyed. Keras: experimental_distribute_dataset. */
 MIRT_API mirt_dataset *mirt_distribute(mirt_strategy *strategy, mirt_dataset *dataset);
 /* The next batch of a distributed data set; after the end of an epoch, or an error, the next call begins the next one,
    in its own order. MIRT_E_STATE: not distributed, or another call reads it; and what the data's files may give. */
 MIRT_API mirt_status mirt_dataset_next(mirt_dataset *dataset, mirt_global_batch *out);
+#endif
 
 /* Records the step; returns false when it failed (an error inside the library needs no return value). */
 typedef bool (*mirt_body_fn)(mirt_function *function, void *user);
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* Calls `body` once to record it. `dataset`, distributed to the model's strategy, says what batches look like;
    NULL: a step without data, of one row a replica. Lives as long as its model, or until it is destroyed. A
    later mirt_compile that changes which weights are trained makes it invalid. NULL: the first error of recording, MIRT_E_NOMEM. */
@@ -73,10 +76,13 @@ MIRT_API mirt_status mirt_gradients(mirt_tensor *loss, mirt_tensor *const *x, in
    mirt_trainable), one for each weight; NULL gradients are left out, all of them NULL is an error. They are summed over
    all replicas. */
 MIRT_API mirt_status mirt_apply_gradients(mirt_function *function, mirt_tensor *const *variables, mirt_tensor *const *gradients, int count);
+#endif
 typedef enum mirt_reduce_op { MIRT_REDUCE_SUM = 0, MIRT_REDUCE_MEAN } mirt_reduce_op;
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* In the body: the sum over all replicas, or the mean weighted by their rows, of an unbatched float32 tensor.
    tf.distribute: all_reduce in a replica's context. */
 MIRT_API mirt_tensor *mirt_replica_all_reduce(mirt_tensor *x, mirt_reduce_op op);
+#endif
 /* How a variable's new values on the replicas become one. tf.VariableAggregation. */
 typedef enum mirt_aggregation {
     MIRT_AGGREGATE_NONE = 0, /* replicas must not write it */
@@ -84,6 +90,7 @@ typedef enum mirt_aggregation {
     MIRT_AGGREGATE_SUM,
     MIRT_AGGREGATE_FIRST     /* of the first replica */
 } mirt_aggregation;
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* In the body: `variable`, not trainable, becomes `value` on all devices when the step is over. MIRT_AGGREGATE_NONE is
    an error, as in TensorFlow. */
 MIRT_API mirt_status mirt_assign(mirt_function *function, mirt_tensor *variable, mirt_tensor *value, mirt_aggregation aggregation);
@@ -103,6 +110,7 @@ MIRT_API mirt_status mirt_reduce(mirt_function *function, const char *name, mirt
    elements fit into out; *written (may be NULL) are there then. MIRT_E_NOT_FOUND, MIRT_E_SHAPE, MIRT_E_STATE: not run yet. */
 MIRT_API mirt_status mirt_gather_result(mirt_function *function, const char *name, float *out, size_t capacity, size_t *written);
 MIRT_API mirt_status mirt_local_result(mirt_function *function, const char *name, int replica, float *out, size_t capacity, size_t *written);
+#endif
 
 MIRT__END_C
 

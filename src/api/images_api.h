@@ -96,6 +96,7 @@ typedef struct mirt_image_directory_desc {
     void *log_user;
 } mirt_image_directory_desc;
 
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* Images below a directory, [height, width, channels], with labels from its subdirectories, whose names become those of the
    classes: files that end in .bmp .gif .jpeg .jpg .png, in the order of Keras. With a batch size it is shuffled and batched.
    `desc` NULL: all defaults; it is copied. A directory that is already split (see below) is refused with MIRT_E_INVALID
@@ -120,14 +121,18 @@ MIRT_API mirt_status mirt_image_directory_part(const char *directory, const mirt
 /* Images named in a text file of lines "path,label", paths relative to it; a path with a comma stands in double quotes. A first
    line that begins with "path", or names no file and no image, is a header. Labels are class names, sorted; or with class_names, those. */
 MIRT_API mirt_dataset *mirt_image_dataset_from_csv(const char *csv, const mirt_image_directory_desc *desc);
+#endif
 /* Reads one file as a data set of this description does, so that a model sees the same pixels, bit for bit: [height, width,
    channels] of desc->dtype into `out`. `desc` NULL: all defaults. Errors as mirt_read_image. Keras: load_img, img_to_array. */
 MIRT_API mirt_status mirt_load_image(const char *path, const mirt_image_directory_desc *desc, void *out);
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* The file of the sample with this index in the first stage's data (Keras: file_paths), or NULL. */
 MIRT_API const char *mirt_dataset_file(const mirt_dataset *dataset, int64_t index);
+#endif
 
 /* Told of one image that cannot be used, and why, in a sentence that names the file. */
 typedef void (*mirt_corrupt_fn)(const char *path, const char *reason, void *user);
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* How many images of the data set were found corrupt so far (under MIRT_CORRUPT_SKIP or _ZERO); fn, if not NULL, is told of each. */
 MIRT_API int64_t mirt_corrupt_images(const mirt_dataset *dataset, mirt_corrupt_fn fn, void *user);
 /* Decodes every image below a directory, links followed, calls fn for each that is corrupt, and counts; NULL: not wanted.
@@ -137,6 +142,7 @@ MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode
 /* Drawn pictures of two kinds of animals, "cats" and "dogs", [height, width, 3] uint8, with labels as MIRT_LABELS_BINARY: to try
    programs without photographs; half of them dogs. The same (count, size, seed, split) gives the same pixels everywhere. */
 MIRT_API mirt_dataset *mirt_drawn_photos(int64_t count, int height, int width, uint64_t seed, mirt_split split);
+#endif
 #endif /* MIRRORTRAIN_NO_IMAGES */
 
 MIRT__END_C

@@ -21,6 +21,7 @@ typedef struct mirt_memory {
     size_t total;       /* devices * (weights + gradients + activations + scratch) + slots + host; central storage
                            has the weights once */
 } mirt_memory;
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* NULL is an error: MIRT_E_STATE before mirt_compile, MIRT_E_INVALID, MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_plan_memory(mirt_model *model, int64_t batch, mirt_memory *out);
 
@@ -44,6 +45,7 @@ MIRT_API const char *mirt_summary(mirt_model *model, int64_t batch);
 /* The training step as text, before and after mirroring. Owned by the model, valid until the
    next call. Errors as mirt_summary; MIRT_E_STATE without a loss too. */
 MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch);
+#endif
 
 MIRT__END_C
 

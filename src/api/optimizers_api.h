@@ -38,6 +38,7 @@ typedef struct mirt_schedule {
     float value[MIRT_MAX_BOUNDARIES + 1];
 } mirt_schedule;
 
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* PiecewiseConstantDecay: `count` boundaries and count + 1 values, copied. More than MIRT_MAX_BOUNDARIES, or NULL, are an error of
    mirt_compile. */
 MIRT_API mirt_schedule mirt_piecewise_constant(const int64_t *boundaries, const float *values, int count);
@@ -53,6 +54,7 @@ MIRT_API mirt_schedule mirt_cosine_decay(float initial, int64_t steps, float alp
 MIRT_API mirt_schedule mirt_cosine_restarts(float initial, int64_t first_steps, float t_mul, float m_mul, float alpha);
 /* The learning rate at 0-based `step`, in double precision; NAN when there is none. */
 MIRT_API double mirt_schedule_at(const mirt_schedule *schedule, int64_t step);
+#endif
 
 /* Ramp up, sustain, decay, by epochs: from `start` to `max` in ramp_epochs, `max` for sustain_epochs, then towards `min` by the factor
    `decay` an epoch. `max` is usually scaled by the replicas. */
@@ -61,10 +63,12 @@ typedef struct mirt_lr_ramp_desc {
     int ramp_epochs, sustain_epochs;
     float decay;
 } mirt_lr_ramp_desc;
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* For mirt_fit_desc.learning_rate, with a mirt_lr_ramp_desc as learning_rate_user. */
 MIRT_API float mirt_lr_ramp(int epoch, float learning_rate, void *desc);
 /* `rate` times the replicas of `strategy`: linear scaling, as the global batch grows with them. Goyal et al. 2017. `rate` for NULL. */
 MIRT_API float mirt_scale_learning_rate(const mirt_strategy *strategy, float rate);
+#endif
 
 /* All optimizers: the constant, Keras's name, and the kernel that updates the weights. The first one is the default. */
 #define MIRT_OPTIMIZER_LIST(X) \
@@ -103,6 +107,7 @@ typedef struct mirt_optimizer {
     int64_t ema_overwrite_frequency; /* the weights become their averages after every so many steps, too */
 } mirt_optimizer;
 
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* Keras Adam: beta_1 0.9, beta_2 0.999, epsilon 1e-7. Kingma & Ba 2015. */
 MIRT_API mirt_optimizer mirt_adam(float learning_rate);
 /* Keras AdamW: Adam with a weight decay of 0.004. */
@@ -115,6 +120,7 @@ MIRT_API mirt_optimizer mirt_rmsprop(float learning_rate);
 /* With use_ema: the weights become their averages, on every device. mirt_fit does it at its end, loops of one's own when they want
    to. Nothing before the first step. Keras: finalize_variable_values. MIRT_E_STATE: compiled without use_ema. */
 MIRT_API mirt_status mirt_apply_averages(mirt_model *model);
+#endif
 
 /* All losses: the constant, Keras's name, the kind of labels, and the activation that from_logits leaves to the loss
    (MIRT_LINEAR: none). Labels of SPARSE are one class number for each sample, labels of CATEGORICAL one number for each
@@ -181,6 +187,7 @@ typedef struct mirt_custom_metric {
     mirt_mode direction;
 } mirt_custom_metric;
 
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* Makes them known to mirt_load, by name, as mirt_compile does too. Copied. MIRT_E_INVALID, MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_register_loss(mirt_strategy *strategy, const mirt_custom_loss *loss);
 MIRT_API mirt_status mirt_register_metric(mirt_strategy *strategy, const mirt_custom_metric *metric);
@@ -193,6 +200,7 @@ MIRT_API mirt_status mirt_confusion_matrix(mirt_model *model, mirt_dataset *data
    (mirt_model_class_names), may be NULL. Up to 4096 classes. MIRT_E_INVALID (also for a negative count, or a row of
    more than 2^53 samples), MIRT_E_IO, MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_save_confusion_png(const char *path, const int64_t *counts, int classes, const char *const *names);
+#endif
 
 MIRT__END_C
 

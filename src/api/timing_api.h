@@ -35,6 +35,7 @@ typedef enum mirt_phase {
 /* Its name above. Thread safe. */
 MIRT_API const char *mirt_phase_name(mirt_phase phase);
 
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* Traces what the strategy's devices do from now on, until mirt_trace_end writes `path` as trace-event JSON, for ui.perfetto.dev or
    chrome://tracing: a row a device, on it phases, and in these a slice for each operation, by its layer. `most_slices` bounds the memory
    (40 bytes each, at once; 0: 200,000): when they are used up the rest is left out, and the file and the log say how many. MIRT_E_STATE,
@@ -42,6 +43,7 @@ MIRT_API const char *mirt_phase_name(mirt_phase phase);
 MIRT_API mirt_status mirt_trace_begin(mirt_strategy *strategy, const char *path, int64_t most_slices);
 /* What was at `path` stays unless all is written. The trace is over even so. Destroying the strategy ends it without a file. */
 MIRT_API mirt_status mirt_trace_end(mirt_strategy *strategy);
+#endif
 
 /* What holds a fit up most. */
 typedef enum mirt_bottleneck {
@@ -88,11 +90,13 @@ typedef struct mirt_timing {
     char verdict[320];    /* in words; of fewer than 5 steps there is none but that */
 } mirt_timing;
 
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* The seconds of the last fit of this model, or of the one under way, of which a callback may ask. MIRT_E_STATE: there is none, or its
    strategy has trained another model since. */
 MIRT_API mirt_status mirt_fit_timing(mirt_model *model, mirt_timing *out);
 /* The same as a table, with the verdict as its last line. Owned by the model, valid until the next call. NULL: MIRT_E_STATE, MIRT_E_NOMEM. */
 MIRT_API const char *mirt_timing_text(mirt_model *model);
+#endif
 
 MIRT__END_C
 

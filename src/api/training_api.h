@@ -50,6 +50,7 @@ typedef struct mirt_history {
     bool stopped;         /* before its last epoch was complete, by mirt_request_stop or by a callback */
 } mirt_history;
 
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* Keras: Model.fit. Trains on `dataset` (borrowed; callbacks leave it alone); allocates only before
    the first step. NULL on error (MIRT_E_STATE before mirt_compile or from a callback of fit,
    MIRT_E_SHAPE, MIRT_E_INVALID: labels, MIRT_E_NOMEM, and what the dataset's files may give). desc
@@ -71,6 +72,7 @@ MIRT_API double mirt_history_last(const mirt_history *history, const char *name)
    device or replica count. Errors as mirt_fit. */
 MIRT_API mirt_status mirt_evaluate(mirt_model *model, mirt_dataset *dataset, mirt_logs *out);
 MIRT_API mirt_status mirt_evaluate_arrays(mirt_model *model, mirt_array x, mirt_array y, mirt_logs *out);
+#endif
 /* Keras: Model.predict. Writes one output per sample, in the data set's order, to `out`, which
    holds `capacity` floats; too few are MIRT_E_SHAPE. Needs no labels, and no mirt_compile
    either: once weights are made, no layer can be added. */
@@ -80,12 +82,15 @@ MIRT_API mirt_status mirt_predict_arrays(mirt_model *model, mirt_array x, float 
 /* Keras: train_on_batch, test_on_batch, predict_on_batch: one global batch, borrowed during the call. `out` (may be
    NULL) receives the loss (before the update) and metrics of the batch. out[i] holds capacity[i] floats for the
    model's i-th output. Errors as mirt_fit; the model is then unchanged. */
+#ifndef MIRRORTRAIN_NO_TRAIN
 MIRT_API mirt_status mirt_train_on_batch(mirt_model *model, const mirt_data *batch, mirt_logs *out);
 MIRT_API mirt_status mirt_test_on_batch(mirt_model *model, const mirt_data *batch, mirt_logs *out);
+#endif
 MIRT_API mirt_status mirt_predict_on_batch(mirt_model *model, const mirt_data *batch, float *const *out, const size_t *capacity);
 /* mirt_predict for models of several outputs. */
 MIRT_API mirt_status mirt_predict_outputs(mirt_model *model, mirt_dataset *dataset, float *const *out, const size_t *capacity);
 
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* One training step on one global batch of arrays (borrowed during the call); *loss, if asked
    for, is the exact mean over the batch (with MIRT_SUM its sum), before the update. Errors as
    mirt_fit; the model is then unchanged. */
@@ -109,6 +114,7 @@ MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate);
 MIRT_API mirt_status mirt_set_schedule(mirt_model *model, const mirt_schedule *schedule);
 /* Steps applied so far; 0 for NULL. */
 MIRT_API int64_t mirt_step(const mirt_model *model);
+#endif
 
 MIRT__END_C
 

@@ -161,7 +161,7 @@ static mirt_status mirt__file_read_all(const char *path, int fd, size_t expected
 }
 
 MIRT__LIB mirt_status mirt__file_read(const char *path, size_t limit, unsigned char **data, size_t *size) {
-    uint64_t expected;
+    uint64_t expected = 0;
     int fd;
     *data = NULL;
     *size = 0;

@@ -18,14 +18,14 @@ MIRT__LIB mirt_status mirt__dataset_begin(mirt_dataset *dataset, uint64_t seed, 
     return status;
 }
 
-MIRT__LIB bool mirt__dataset_keeps(const mirt_dataset *dataset) {
+MIRT__TRAINING_LIB bool mirt__dataset_keeps(const mirt_dataset *dataset) {
     bool keeps = false;
     for (; dataset; dataset = dataset->source)
         keeps = keeps || (dataset->kept && dataset->source && (dataset->shuffles || dataset->source->varies));
     return keeps;
 }
 
-MIRT__LIB bool mirt__dataset_pass_over(mirt_dataset *dataset, int64_t batches) {
+MIRT__TRAINING_LIB bool mirt__dataset_pass_over(mirt_dataset *dataset, int64_t batches) {
     const int64_t most = INT64_MAX / INT32_MAX; /* a batch has at most INT32_MAX samples */
     for (; dataset->joins > 0 && batches <= most / dataset->joins; dataset = dataset->source) batches *= dataset->joins;
     /* Skipped samples are known only when they are made; a number from a file may be arbitrary. */
@@ -154,7 +154,7 @@ MIRT_API const char *const *mirt_class_names(const mirt_dataset *dataset, int *c
     return named ? (const char *const *)named->names : NULL;
 }
 
-MIRT__LIB mirt_dataset *mirt__dataset_name_digits(mirt_dataset *dataset) {
+MIRT__TRAINING_LIB mirt_dataset *mirt__dataset_name_digits(mirt_dataset *dataset) {
     static const char *const names[] = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
     if (dataset && mirt_set_class_names(dataset, names, MIRT__COUNT(names)) != MIRT_OK)
         return mirt__dataset_give_up(dataset, false);
@@ -377,7 +377,7 @@ MIRT__LIB mirt_status mirt__block_at(mirt_dataset *dataset, int64_t i, mirt__sam
     return MIRT_OK;
 }
 
-MIRT__LIB void mirt__block_from_slot(mirt__block_dataset *block) {
+MIRT__TRAINING_LIB void mirt__block_from_slot(mirt__block_dataset *block) {
     for (int f = 0; f < block->base.spec.num_fields; f++) block->field[f] = block->base.slot.field[f];
 }
 

@@ -55,5 +55,13 @@ MIRT__LIB const mirt__image_dataset *mirt__images_of(const mirt_dataset *dataset
    `offset` elements. */
 MIRT__LIB void mirt__images_fit(const mirt_image_directory_desc *desc, const mirt_image *image, mirt__pixmap *resize,
                                 size_t *offset);
+/* The one way from a file to the pixels that a model sees. `images` with the thread's `work`, whose room is used; or
+   both NULL: memory for this one image. */
+MIRT__LIB mirt_status mirt__images_load(const mirt_image_directory_desc *desc, const char *path,
+                                        mirt__image_dataset *images, mirt__work *work, void *out);
+/* A copy of `given`, which may be NULL, with defaults; whether it makes sense. */
+MIRT__LIB void mirt__images_defaults(const mirt_image_directory_desc *given, mirt_image_directory_desc *out);
+MIRT__LIB mirt_status mirt__images_check(const char *caller, const mirt_image_directory_desc *desc);
+MIRT__LIB mirt_status mirt__images_check_names(const char *caller, const mirt_image_directory_desc *desc);
 
 #endif

@@ -120,7 +120,7 @@ MIRT__LIB void mirt__dataset_lose(mirt_dataset *dataset) {
     mirt__stages_lock(false);
 }
 
-MIRT__LIB void mirt__dataset_leave(mirt_dataset *dataset) {
+MIRT__TRAINING_LIB void mirt__dataset_leave(mirt_dataset *dataset) {
     mirt_dataset *source = dataset->source;
     mirt__worker_pool *pool = dataset->worker_pool;
     mirt__stages_lock(true);
@@ -441,7 +441,7 @@ MIRT__LIB mirt_status mirt__workers_finish(mirt__worker_pool *pool, bool gaps, i
     return MIRT_OK;
 }
 
-MIRT__LIB int mirt__workers_numbers(mirt__worker_pool *pool, double *seconds) {
+MIRT__TRAINING_LIB int mirt__workers_numbers(mirt__worker_pool *pool, double *seconds) {
     MIRT__WORKERS_CALL(pthread_mutex_lock(&pool->mutex));
     const int threads = pool->threads;
     *seconds = mirt__workers_pace(pool);
@@ -449,7 +449,7 @@ MIRT__LIB int mirt__workers_numbers(mirt__worker_pool *pool, double *seconds) {
     return threads;
 }
 
-MIRT__LIB void mirt__dataset_cost(const mirt_dataset *dataset, mirt__data_cost *out) {
+MIRT__TRAINING_LIB void mirt__dataset_cost(const mirt_dataset *dataset, mirt__data_cost *out) {
     memset(out, 0, sizeof *out);
     out->workers = 1;
     for (const mirt_dataset *d = dataset; d; d = d->kept ? NULL : d->source) {

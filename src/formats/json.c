@@ -375,7 +375,7 @@ MIRT__LIB void mirt__json_write_string(mirt__text *text, const char *value) {
     mirt__text_add_bytes(text, "\"", 1);
 }
 
-MIRT__LIB void mirt__json_write_number(mirt__text *text, double value) {
+MIRT__TRAINING_LIB void mirt__json_write_number(mirt__text *text, double value) {
     char digits[64], point[16];
     if (!isfinite(value)) {
         mirt__text_add(text, "null");

@@ -301,7 +301,7 @@ MIRT__LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(
     }
 }
 
-MIRT__LIB void mirt__graph_need_gradient(mirt__graph *graph, mirt_tensor *x) {
+MIRT__TRAINING_LIB void mirt__graph_need_gradient(mirt__graph *graph, mirt_tensor *x) {
     x->needs_grad = x->dtype == MIRT_FLOAT32;
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];

@@ -61,7 +61,7 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
 }
 
 /* What is computed while it is read. */
-static void mirt__lazy_text(const mirt_tensor *t, mirt__text *out) {
+MIRT__TRAINING void mirt__lazy_text(const mirt_tensor *t, mirt__text *out) {
     if (!t->lazy) return;
     const mirt__node *node = t->node;
     char shown[MIRT__SHOWN];
@@ -72,7 +72,7 @@ static void mirt__lazy_text(const mirt_tensor *t, mirt__text *out) {
     if (node->op->lazy == MIRT__LAZY_GATE) mirt__lazy_text(node->in[0], out);
 }
 
-MIRT__LIB void mirt__node_notes(const mirt__node *node, mirt__text *out) {
+MIRT__TRAINING_LIB void mirt__node_notes(const mirt__node *node, mirt__text *out) {
     static const char *const sums[] = {"", "moments", "sums", "means"};
     const mirt__attrs_window *w = node->a.family == MIRT__FAMILY_window ? MIRT__OF(&node->a, window) : NULL;
     for (int k = 0; k < node->num_in && !node->out[0]->lazy; k++) mirt__lazy_text(node->in[k], out);
@@ -87,7 +87,7 @@ MIRT__LIB void mirt__node_notes(const mirt__node *node, mirt__text *out) {
     if (w && w->both) mirt__text_add(out, "  +weight gradient");
 }
 
-static void mirt__node_text(const mirt__node *node, mirt__text *out) {
+MIRT__TRAINING void mirt__node_text(const mirt__node *node, mirt__text *out) {
     static const char *const space[] = {"-", "arena", "replica", "weight", "gradient", "state", "io"};
     char shape[96], name[MIRT__SHOWN], op[MIRT__SHOWN];
     mirt__text_add(out, "  %-24s %-14s", mirt__shown(node->op->name, op),
@@ -104,7 +104,7 @@ static void mirt__node_text(const mirt__node *node, mirt__text *out) {
     mirt__text_add(out, "\n");
 }
 
-MIRT__LIB void mirt__program_text(const mirt__program *program, mirt__text *out) {
+MIRT__TRAINING_LIB void mirt__program_text(const mirt__program *program, mirt__text *out) {
     for (int i = 0; i < program->graph.count; i++) {
         if (program->graph.node[i]->op->run) mirt__node_text(program->graph.node[i], out);
     }

@@ -141,7 +141,8 @@ MIRT__LIB void mirt__step_gather_states(const mirt__step *step, int device) {
 }
 
 /* The device's own sum: the later parts are added to the earlier as the tree does. */
-MIRT__LIB mirt_status mirt__device_gradient(mirt__step *step, int device, int64_t at, int64_t count, float *out) {
+MIRT__TRAINING_LIB mirt_status mirt__device_gradient(mirt__step *step, int device, int64_t at, int64_t count,
+                                                     float *out) {
     const mirt_strategy *s = step->strategy;
     mirt__exchange x;
     bool any = false, good = true;

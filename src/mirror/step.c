@@ -89,7 +89,7 @@ static bool mirt__run_replicas(mirt__step *step, int device) {
     return true;
 }
 
-MIRT__LIB void mirt__step_replicas(void *arg, int device) {
+MIRT__TRAINING_LIB void mirt__step_replicas(void *arg, int device) {
     mirt__step *step = (mirt__step *)arg;
     if (mirt__run_replicas(step, device)) mirt__step_finish(step, device);
 }
@@ -135,7 +135,7 @@ static void mirt__reduce_all(const mirt__step *step, int device) {
     s->backend->reduced(s->device[device].remote);
 }
 
-MIRT__LIB void mirt__step_all_reduce(void *arg, int device) {
+MIRT__TRAINING_LIB void mirt__step_all_reduce(void *arg, int device) {
     mirt__step *step = (mirt__step *)arg;
     mirt__reduce_all(step, device);
     mirt__step_finish(step, device);

@@ -89,7 +89,7 @@ static bool mirt__call_all(mirt__graph *graph, mirt_model *model, mirt_tensor *c
     return mirt__call_copy(graph, model, &from, x, training, prefix, salt, &to, out);
 }
 
-MIRT__LIB bool mirt__call_stretch(mirt__graph *graph, mirt_model *model, const mirt__stretch *from,
+MIRT__TRAINING_LIB bool mirt__call_stretch(mirt__graph *graph, mirt_model *model, const mirt__stretch *from,
                                   mirt_tensor *const *x, const mirt__stretch *to, mirt_tensor **out) {
     return mirt__call_copy(graph, model, from, x, MIRT_TRAINING_AUTO, NULL, 0, to, out);
 }
@@ -123,7 +123,7 @@ static const mirt__layer_class mirt__functional_layer = {
     "Functional",           "functional", 1,   MIRT_MAX_INPUTS, NULL, 0, sizeof(mirt__functional_desc),
     mirt__functional_build, NULL,         NULL};
 
-MIRT__LIB mirt_model *mirt__layer_part(const mirt__layer *layer, mirt_training *training) {
+MIRT__TRAINING_LIB mirt_model *mirt__layer_part(const mirt__layer *layer, mirt_training *training) {
     const mirt__functional_desc *d = (const mirt__functional_desc *)(const void *)layer->desc;
     if (layer->cls != &mirt__functional_layer) return NULL;
     *training = d->training;

@@ -315,6 +315,8 @@ MIRT__LIB mirt_status mirt__schedule_check(const mirt_schedule *schedule);
 MIRT__LIB double mirt__schedule_rate(const mirt_schedule *schedule, int64_t step);
 
 /* --- optimizers.c --- */
+/* The learning rate of the coming step; only a schedule can give a wrong one. */
+MIRT__LIB mirt_status mirt__coming_rate(const mirt_model *model, double *rate);
 /* The decimal number that was meant: 0.999f is 0.99900001287, which would leave 1 - beta off by 1.3e-5. */
 MIRT__LIB double mirt__as_written(float x);
 MIRT__LIB const mirt__optimizer_class *mirt__optimizer_class_get(mirt_optimizer_kind kind);

@@ -350,6 +350,15 @@ MIRT_API double mirt_get_learning_rate(const mirt_model *model) {
     return rate;
 }
 
+MIRT__LIB mirt_status mirt__coming_rate(const mirt_model *model, double *rate) {
+    *rate = mirt_get_learning_rate(model);
+    if (*rate >= 0 && *rate <= (double)FLT_MAX) return MIRT_OK;
+    return mirt__fail(
+        MIRT_E_INVALID,
+        "the learning-rate schedule gave %g for step %lld; it must be a finite number and not negative", *rate,
+        (long long)model->step);
+}
+
 MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate) {
     MIRT__USE_MODEL(model, mirt_last_status());
     if (!model) return mirt__fail(MIRT_E_INVALID, "mirt_set_learning_rate: no model");

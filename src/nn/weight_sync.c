@@ -129,7 +129,7 @@ MIRT__LIB void mirt__slots_here(mirt_model *model) {
 
 MIRT__LIB void mirt__slots_changed(mirt_model *model) { model->slots_newer = MIRT__NEWER_HOST; }
 
-MIRT__LIB size_t mirt__device_free(const mirt_model *model) {
+MIRT__TRAINING_LIB size_t mirt__device_free(const mirt_model *model) {
     const mirt_strategy *s = model->strategy;
     const mirt_model *root = mirt__root(model, NULL);
     size_t least = SIZE_MAX, block = 0;

@@ -30,7 +30,7 @@ MIRT__LIB mirt_model *mirt__root(const mirt_model *model, int *first) {
 static size_t mirt__variable_bytes(const mirt__variable *v) { return mirt__align_up((size_t)v->count * sizeof(mirt__real)); }
 
 /* Whether the variables lie as their flags want it. */
-static bool mirt__variables_fit(const mirt_model *model) {
+MIRT__TRAINING bool mirt__variables_fit(const mirt_model *model) {
     for (int i = 0; i < model->num_variables; i++) {
         if (model->variable[i].freeze != model->variable[i].frozen) return false;
     }
@@ -221,7 +221,7 @@ MIRT__LIB bool mirt__model_extend(mirt_model *model, const char *what) {
 }
 
 /* The variables in a new order, their values kept. Whatever knew the old places starts anew. */
-MIRT__LIB mirt_status mirt__model_arrange(mirt_model *model) {
+MIRT__TRAINING_LIB mirt_status mirt__model_arrange(mirt_model *model) {
     mirt_model *root = mirt__root(model, NULL);
     if (mirt__variables_fit(root)) return MIRT_OK;
     if (mirt__check_movable(root) != MIRT_OK) return mirt_last_status();
@@ -380,7 +380,9 @@ MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy
     return MIRT_OK;
 }
 
-MIRT__LIB const char *mirt__dtype_policy(const mirt_model *model) { return model->scaled ? "mixed_float16" : model->half ? "mixed_bfloat16" : "float32"; }
+MIRT__TRAINING_LIB const char *mirt__dtype_policy(const mirt_model *model) {
+    return model->scaled ? "mixed_float16" : model->half ? "mixed_bfloat16" : "float32";
+}
 
 MIRT__LIB void mirt__set_half(mirt_model *model, bool half, bool scaled) {
     const mirt__kernels *k = model->strategy->kernels;
@@ -391,7 +393,7 @@ MIRT__LIB void mirt__set_half(mirt_model *model, bool half, bool scaled) {
     if (model->scaled && model->loss_scale == 0) model->loss_scale = MIRT__LOSS_SCALE;
 }
 
-MIRT__LIB void mirt__loss_scale_set(mirt_model *root, double scale, int64_t steps) {
+MIRT__TRAINING_LIB void mirt__loss_scale_set(mirt_model *root, double scale, int64_t steps) {
     if (!(scale > 0 && scale <= DBL_MAX) || steps < 0 || steps >= 2000) return;
     root->loss_scale = scale;
     root->scale_steps = steps;

@@ -72,8 +72,9 @@ static mirt_tensor *mirt__augment_lower(mirt__graph *graph, const mirt__node *no
 
 MIRT__OP_ROW(augment,
              MIRT__SET(shape, mirt__augment_shape) MIRT__SET(run, MIRT__TRAINING_ENTRY(mirt__augment_run))
-                 MIRT__SET(workspace, MIRT__TRAINING_ENTRY(mirt__augment_workspace)) MIRT__SET(lower, mirt__augment_lower)
-                     MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true))
+                 MIRT__SET(workspace, MIRT__TRAINING_ENTRY(mirt__augment_workspace))
+                 MIRT__SET(lower, mirt__augment_lower)
+                 MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true))
 
 MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t) {
     mirt__graph *graph = x->node->graph;

@@ -149,7 +149,7 @@ static void mirt__binary_call(const mirt__call *call, mirt__binary_kind kind) {
 
 static void mirt__binary_run(const mirt__call *call) { mirt__binary_call(call, (mirt__binary_kind)call->node->a.kind); }
 
-MIRT__LIB mirt_tensor *mirt__unbroadcast(mirt_tensor *dy, const mirt_tensor *x) {
+MIRT__TRAINING_LIB mirt_tensor *mirt__unbroadcast(mirt_tensor *dy, const mirt_tensor *x) {
     if (!dy || mirt__shape_equal(&dy->shape, &x->shape)) return dy;
     unsigned axes = 0;
     int extra = dy->shape.rank - x->shape.rank;
@@ -224,7 +224,7 @@ MIRT__OP_ROW(broadcast,
     MIRT__SET(shape, mirt__broadcast_to_shape) MIRT__SET(run, mirt__broadcast_run) MIRT__SET(row_wise, true)
     MIRT__SET(extent, mirt__extent_kept) MIRT__SET(shape_only, MIRT__INPUT(1)))
 
-MIRT__LIB mirt_tensor *mirt__broadcast_op(mirt_tensor *x, mirt_tensor *like, bool mean) {
+MIRT__TRAINING_LIB mirt_tensor *mirt__broadcast_op(mirt_tensor *x, mirt_tensor *like, bool mean) {
     if (!x || !like) return NULL;
     mirt__attrs a = mirt__attrs_of(MIRT__OP_broadcast);
     a.kind = mean ? MIRT__REDUCE_MEAN : MIRT__REDUCE_SUM;
@@ -289,7 +289,7 @@ MIRT__LIB mirt_tensor *mirt__activation_op(mirt_activation_kind kind, mirt_tenso
     return NULL;
 }
 
-MIRT__LIB mirt_tensor *mirt__activation_grad_op(mirt_activation_kind kind, mirt_tensor *dy, mirt_tensor *y) {
+MIRT__TRAINING_LIB mirt_tensor *mirt__activation_grad_op(mirt_activation_kind kind, mirt_tensor *dy, mirt_tensor *y) {
     const mirt__activation_class *activation = mirt__activation_get(kind);
     return activation && activation->fused ? mirt__binary_op(activation->grad, dy, y) : dy;
 }

@@ -43,7 +43,7 @@ static void mirt__logic_run(const mirt__call *call) {
     call->kernels->logic(&l, &call->where);
 }
 
-MIRT__LIB bool mirt__where_gradient(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b, mirt_tensor *dy,
+MIRT__TRAINING_LIB bool mirt__where_gradient(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b, mirt_tensor *dy,
                                     mirt_tensor **dx) {
     if (!condition || !dy) return false;
     mirt_tensor *zero = mirt__scalar_op(dy->node->graph, 0);

@@ -127,7 +127,7 @@ MIRT__TRAINING_ROW(loss_grad, MIRT__SET(shape, mirt__loss_grad_shape) MIRT__SET(
 MIRT__TRAINING_ROW(accuracy,
     MIRT__SET(shape, mirt__per_sample_shape) MIRT__SET(run, mirt__accuracy_run) MIRT__SET(row_wise, true))
 
-MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels) {
+MIRT__TRAINING_LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels) {
     if (!x || !labels) return NULL;
     mirt__attrs a = mirt__attrs_of(MIRT__OP_loss);
     a.kind = (int)kind;
@@ -136,7 +136,7 @@ MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tens
     return mirt__record(x->node->graph, MIRT__OP_loss, &a, in, 2);
 }
 
-MIRT__LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *x, mirt_tensor *labels) {
+MIRT__TRAINING_LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *x, mirt_tensor *labels) {
     if (!x || !labels) return NULL;
     mirt__attrs a = mirt__attrs_of(MIRT__OP_accuracy);
     a.kind = (int)kind;

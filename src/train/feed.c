@@ -22,7 +22,8 @@ MIRT__LIB mirt_status mirt__feed_begin(mirt__feed *feed, int64_t epoch) {
     mirt_dataset *dataset = feed->dataset;
     mirt__features *features = feed->features;
     mirt__section before = mirt__watch_input(s, dataset);
-    mirt_status status = features ? mirt__features_begin(features, s->seed, epoch) : mirt__dataset_begin(dataset, s->seed, epoch);
+    mirt_status status = MIRT__TRAINS && features ? mirt__features_begin(features, s->seed, epoch)
+                                                  : mirt__dataset_begin(dataset, s->seed, epoch);
     return mirt__watch_leave(s, before) ? status : MIRT_E_TIMEOUT;
 }
 
@@ -33,7 +34,8 @@ static mirt_status mirt__feed_read(const mirt__feed *feed, mirt__batch *out) {
     mirt__batch batch;
     memset(&batch, 0, sizeof batch);
     mirt__section before = mirt__watch_input(s, dataset);
-    mirt_status status = features ? mirt__features_next(features, &batch) : mirt__dataset_next(dataset, &batch);
+    mirt_status status = MIRT__TRAINS && features ? mirt__features_next(features, &batch)
+                                                  : mirt__dataset_next(dataset, &batch);
     if (!mirt__watch_leave(s, before)) return MIRT_E_TIMEOUT;
     *out = batch;
     return status;

@@ -72,6 +72,13 @@ MIRT__LIB const mirt__safetensor *mirt__load_find(const mirt__safetensors *file,
 /* Finds every tensor of the weights and of `slots` slots, and takes all of them over if `take` and all are there;
    otherwise nothing changes. */
 MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *model, int slots, bool take);
+/* Whatever is wrong with `part` of what a file describes is wrong with the file. */
+MIRT__LIB mirt_status mirt__load_bad(const mirt__safetensors *file, const char *part);
+
+/* --- load_training.c --- */
+/* Compiles a model that has just been recorded, and loads its weights and the state of training. */
+MIRT__LIB mirt_status mirt__load_compiled(mirt_model *model, const mirt__safetensors *file, const mirt__json *compile,
+                                          const mirt__json *training);
 
 /* --- run_state.c --- */
 #define MIRT__STATE_FIELDS 8     /* most members of a ready-made callback that checkpoints keep */

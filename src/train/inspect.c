@@ -6,7 +6,9 @@ static void mirt__inspect_spec(const mirt_model *model, mirt__program_kind kind,
     const mirt_function *seen = model->trainer ? model->trainer->function[kind] : NULL;
     memset(spec, 0, sizeof *spec);
     spec->accumulate = 1;
-    const mirt__data_spec *known = seen ? &seen->spec : model->trainer && kind == MIRT__TRAIN ? model->trainer->asked : NULL;
+    const mirt__data_spec *known = seen                                    ? &seen->spec
+                                   : model->trainer && kind == MIRT__TRAIN ? model->trainer->asked
+                                                                           : NULL;
     if (known) {
         *spec = *known;
         return;
@@ -32,14 +34,17 @@ static void mirt__inspect_spec(const mirt_model *model, mirt__program_kind kind,
 MIRT__LIB mirt_function *mirt__inspect_plan(mirt_model *model, int64_t batch) {
     mirt__data_spec spec;
     mirt__program_kind kind = mirt__num_labels(model) ? MIRT__TRAIN : MIRT__PREDICT;
-    if (batch < 1) return mirt__fail(MIRT_E_INVALID, "a global batch of %lld: it must be positive", (long long)batch), (mirt_function *)NULL;
+    if (batch < 1)
+        return mirt__fail(MIRT_E_INVALID, "a global batch of %lld: it must be positive", (long long)batch),
+               (mirt_function *)NULL;
     mirt__inspect_spec(model, kind, &spec);
     return mirt__trainer_dry(model, kind, &spec, batch);
 }
 
 MIRT__LIB void mirt__memory_of(const mirt_model *model, const mirt_function *f, mirt_memory *out) {
     const mirt__layout *l = &f->step.needs;
-    size_t devices = (size_t)model->strategy->num_devices, copies = (size_t)mirt__device_copies(model->strategy), block = 0;
+    size_t devices = (size_t)model->strategy->num_devices, copies = (size_t)mirt__device_copies(model->strategy),
+           block = 0;
     mirt__layout_bytes(l, &block);
     out->weights = f->root->weight_bytes;
     out->gradients = l->gradients;
@@ -97,13 +102,14 @@ static bool mirt__fitting_try(mirt_model *model, int64_t batch, mirt__fitting *s
     return true;
 }
 
-/* Plans grow almost evenly with the batch, so that a straight line between what is known says where to look; every third
-   time it is the middle, lest the line mislead. */
+/* Plans grow almost evenly with the batch, so that a straight line between what is known says where to look; every
+   third time it is the middle, lest the line mislead. */
 static int64_t mirt__fitting_next(const mirt__fitting *s, int tries) {
     const double slope = (s->fails_bytes - s->fits_bytes) / (double)(s->fails - s->fits);
     const int64_t least = s->fits + 1, most = s->fails - 1;
     double at = (double)s->fits + (s->limit - s->fits_bytes) / slope;
-    if (tries % 3 == 2 || !(at >= (double)least)) at = tries % 3 == 2 ? (double)s->fits + (double)(s->fails - s->fits) / 2 : (double)least;
+    if (tries % 3 == 2 || !(at >= (double)least))
+        at = tries % 3 == 2 ? (double)s->fits + (double)(s->fails - s->fits) / 2 : (double)least;
     return at >= (double)most ? most : (int64_t)at < least ? least : (int64_t)at;
 }
 
@@ -118,8 +124,8 @@ MIRT_API int64_t mirt_largest_batch(mirt_model *model, uint64_t bytes_per_device
     s.limit = (double)bytes_per_device * model->strategy->num_devices;
     if (!mirt__fitting_try(model, 1, &s)) return 0;
     if (s.fails) {
-        mirt__fail(MIRT_E_NOMEM, "not one sample fits: a step of %s takes %s, and %s are there", model->name, mirt__bytes_text(s.fails_bytes, needs),
-                   mirt__bytes_text(s.limit, has));
+        mirt__fail(MIRT_E_NOMEM, "not one sample fits: a step of %s takes %s, and %s are there", model->name,
+                   mirt__bytes_text(s.fails_bytes, needs), mirt__bytes_text(s.limit, has));
         return 0;
     }
     for (int64_t batch = 16; !s.fails && s.fits < most; batch = batch > most / 8 ? most : batch * 8) {
@@ -177,7 +183,8 @@ static void mirt__summary_layers(const mirt_model *model, mirt__text *out) {
         int wide = (int)(mirt_printable(model->layer[i]->name, NULL, 0) + strlen(model->layer[i]->cls->class_name)) + 3;
         if (wide > width && wide < 128) width = wide;
     }
-    mirt__text_add(out, "Model: \"%s\"\n%-*s %-24s %12s %14s\n", mirt__shown(model->name, shown), width, "Layer (type)", "Output shape", "Parameters", "MACs/sample");
+    mirt__text_add(out, "Model: \"%s\"\n%-*s %-24s %12s %14s\n", mirt__shown(model->name, shown), width, "Layer (type)",
+                   "Output shape", "Parameters", "MACs/sample");
     for (int i = 0; i < model->num_layers; i++) {
         const mirt__layer *layer = model->layer[i];
         mirt__shown(layer->name, shown);
@@ -190,21 +197,28 @@ static void mirt__summary_layers(const mirt_model *model, mirt__text *out) {
         parameters += model->variable[i].count;
         trained += mirt__is_trained(&model->variable[i]) ? model->variable[i].count : 0;
     }
-    mirt__text_add(out, "Total parameters: %lld (%s), %.*f million multiply-accumulates a sample\n", (long long)parameters,
-                   mirt__bytes_text((double)parameters * sizeof(mirt__real), shape), macs < 1e9 ? 3 : 0, macs / 1e6);
-    if (trained != parameters) mirt__text_add(out, "Trainable: %lld, not trainable: %lld\n", (long long)trained, (long long)(parameters - trained));
+    mirt__text_add(out, "Total parameters: %lld (%s), %.*f million multiply-accumulates a sample\n",
+                   (long long)parameters, mirt__bytes_text((double)parameters * sizeof(mirt__real), shape),
+                   macs < 1e9 ? 3 : 0, macs / 1e6);
+    if (trained != parameters)
+        mirt__text_add(out, "Trainable: %lld, not trainable: %lld\n", (long long)trained,
+                       (long long)(parameters - trained));
 }
 
 static void mirt__summary_memory(const mirt_model *model, const mirt_function *t, int64_t batch, mirt__text *out) {
     mirt_memory m;
     memset(&m, 0, sizeof m);
     mirt__memory_of(model, t, &m);
-    mirt__text_add(out, "%s with a global batch of %lld on %d device%s, %d replica%s:\n", mirt__num_labels(model) ? "Training" : "Predicting", (long long)batch, model->strategy->num_devices,
-                   model->strategy->num_devices == 1 ? "" : "s", model->strategy->num_replicas, model->strategy->num_replicas == 1 ? "" : "s");
+    mirt__text_add(out, "%s with a global batch of %lld on %d device%s, %d replica%s:\n",
+                   mirt__num_labels(model) ? "Training" : "Predicting", (long long)batch, model->strategy->num_devices,
+                   model->strategy->num_devices == 1 ? "" : "s", model->strategy->num_replicas,
+                   model->strategy->num_replicas == 1 ? "" : "s");
     char text[4][96];
-    mirt__text_add(out, "  per device  weights %s, gradients %s, activations %s, scratch %s\n", mirt__bytes_text((double)m.weights, text[0]),
-                   mirt__bytes_text((double)m.gradients, text[1]), mirt__bytes_text((double)m.activations, text[2]), mirt__bytes_text((double)m.scratch, text[3]));
-    mirt__text_add(out, "  in all      %s, of which optimizer slots %s\n", mirt__bytes_text((double)m.total, text[0]), mirt__bytes_text((double)m.slots, text[1]));
+    mirt__text_add(out, "  per device  weights %s, gradients %s, activations %s, scratch %s\n",
+                   mirt__bytes_text((double)m.weights, text[0]), mirt__bytes_text((double)m.gradients, text[1]),
+                   mirt__bytes_text((double)m.activations, text[2]), mirt__bytes_text((double)m.scratch, text[3]));
+    mirt__text_add(out, "  in all      %s, of which optimizer slots %s\n", mirt__bytes_text((double)m.total, text[0]),
+                   mirt__bytes_text((double)m.slots, text[1]));
 }
 
 MIRT_API const char *mirt_summary(mirt_model *model, int64_t batch) {
@@ -217,4 +231,16 @@ MIRT_API const char *mirt_summary(mirt_model *model, int64_t batch) {
     mirt__summary_memory(model, t, batch, &model->summary);
     mirt__function_free(t);
     return model->summary.failed ? NULL : model->summary.data;
+}
+
+MIRT__LIB void mirt__say_what_fits(mirt_model *model, const mirt__data_spec *spec, int64_t batch) {
+    mirt__error error;
+    mirt__error_get(&error);
+    model->trainer->asked = spec;
+    const int64_t fits = mirt_largest_batch(model, 0);
+    model->trainer->asked = NULL;
+    if (fits > 0 && fits < batch)
+        mirt__fail(MIRT_E_NOMEM, "%.300s; batches of %lld do not fit, of %lld would", error.text, (long long)batch,
+                   (long long)fits);
+    else mirt__error_set(&error);
 }

@@ -1,27 +1,6 @@
 #include "trainer.h"
 /* Training, testing and predicting on one batch of arrays, at once or by the four stages of a mirrored step. */
 
-static mirt_status mirt__batch_of(const mirt_data *data, bool labels, mirt__data_spec *spec, mirt__batch *batch) {
-    memset(batch, 0, sizeof *batch);
-    if (!data->x[0].data || data->x[0].shape.rank < 1 || data->x[0].shape.dim[0] < 1) return mirt__fail(MIRT_E_INVALID, "the batch has no samples");
-    if (labels && (!data->y[0].data || data->y[0].shape.rank < 1)) return mirt__fail(MIRT_E_INVALID, "the batch has no labels");
-    if (mirt__arrays_spec(data, spec, batch->field) != MIRT_OK) return mirt_last_status();
-    spec->batch = batch->rows = spec->samples;
-    return MIRT_OK;
-}
-
-/* The function of `kind`, with `data` as the batch under way; NULL with the error set. */
-static mirt_function *mirt__begin_arrays(mirt_model *model, const mirt_data *data, mirt__program_kind kind, const char *caller) {
-    mirt__data_spec spec;
-    mirt__batch batch;
-    if ((kind == MIRT__PREDICT ? mirt__need_recorded(model, caller) : mirt__need_compiled(model, caller)) != MIRT_OK) return NULL;
-    if (!data) return mirt__fail_missing(caller, "batch"), (mirt_function *)NULL;
-    if (model->busy && kind == MIRT__TRAIN) return mirt__fail(MIRT_E_STATE, "%s: %s is being trained or recorded", caller, model->name), (mirt_function *)NULL;
-    if (mirt__batch_of(data, kind != MIRT__PREDICT, &spec, &batch) != MIRT_OK || mirt__check_data(model, &spec, kind != MIRT__PREDICT) != MIRT_OK) return NULL;
-    mirt_function *f = mirt__trainer_prepare(model, kind, &spec, batch.rows, NULL);
-    return f && mirt__trainer_begin(f, &batch) == MIRT_OK ? f : NULL;
-}
-
 static mirt_status mirt__results_to(mirt_function *f, mirt__program_kind kind, mirt_logs *out) {
     mirt__sums sums;
     mirt__sums_start(f->model, kind, &sums);
@@ -45,15 +24,6 @@ MIRT_API mirt_status mirt_train_on_batch(mirt_model *model, const mirt_data *bat
 MIRT_API mirt_status mirt_test_on_batch(mirt_model *model, const mirt_data *batch, mirt_logs *out) {
     MIRT__USE_MODEL(model, mirt_last_status());
     return mirt__on_batch(model, batch, MIRT__EVALUATE, out, "mirt_test_on_batch");
-}
-
-MIRT_API mirt_status mirt_predict_on_batch(mirt_model *model, const mirt_data *batch, float *const *out, const size_t *capacity) {
-    MIRT__USE_MODEL(model, mirt_last_status());
-    if (!out || !capacity) return mirt__fail(MIRT_E_INVALID, "mirt_predict_on_batch: no place for the predictions");
-    mirt_function *f = mirt__begin_arrays(model, batch, MIRT__PREDICT, "mirt_predict_on_batch");
-    if (!f || mirt__check_room(f, f->step.rows, out, capacity) != MIRT_OK || mirt__function_step(f) != MIRT_OK) return mirt_last_status();
-    mirt__copy_predictions(f, 0, out);
-    return MIRT_OK;
 }
 
 /* >>the four stages */

@@ -47,7 +47,7 @@ MIRT__LIB bool mirt__spec_same(const mirt__data_spec *a, const mirt__data_spec *
 }
 
 /* Recording is over, or the tensor is not of this function: says so. */
-MIRT__LIB mirt_status mirt__need_recording(const mirt_function *f, const mirt_tensor *t, const char *caller) {
+MIRT__TRAINING_LIB mirt_status mirt__need_recording(const mirt_function *f, const mirt_tensor *t, const char *caller) {
     if (!f) return mirt__fail_missing(caller, "function");
     if (!f->recording)
         return mirt__fail(MIRT_E_STATE, "%s: the function is recorded already; it is called in its body", caller);
@@ -106,7 +106,7 @@ static mirt__weight_kind mirt__term_weight(const mirt_tensor *term) {
     return mirt__is_batched(&term->shape) ? MIRT__WEIGHT_SAMPLE : weight[mirt__number_extent(term)];
 }
 
-static void mirt__warn_of_mean(const mirt_function *f, const mirt_tensor *term) {
+MIRT__TRAINING void mirt__warn_of_mean(const mirt_function *f, const mirt_tensor *term) {
     if (mirt__term_weight(term) != MIRT__WEIGHT_SHARE) return;
     mirt__log(f->model->strategy, MIRT_LOG_WARNING,
               "%s: a loss was handed in as a mean over a replica's rows; it is weighted by their number. Hand in one "
@@ -114,13 +114,13 @@ static void mirt__warn_of_mean(const mirt_function *f, const mirt_tensor *term) 
               f->model->name);
 }
 
-MIRT__LIB mirt_tensor *mirt__sample_value(const mirt_model *model, mirt_tensor *values) {
+MIRT__TRAINING_LIB mirt_tensor *mirt__sample_value(const mirt_model *model, mirt_tensor *values) {
     if (!values || values->shape.rank < 2) return values;
     return model->config.reduction == MIRT_SUM ? mirt_reduce_sum(values, 0, false) : mirt_reduce_mean(values, 0, false);
 }
 
 /* One value per sample, or one number. */
-static mirt_tensor *mirt__term_shape(const mirt_model *model, mirt_tensor *term) {
+MIRT__TRAINING mirt_tensor *mirt__term_shape(const mirt_model *model, mirt_tensor *term) {
     char text[96];
     bool batched = mirt__is_batched(&term->shape);
     if (term->dtype != MIRT_FLOAT32 || (!batched && mirt__shape_count(&term->shape) != 1)) {
@@ -132,7 +132,7 @@ static mirt_tensor *mirt__term_shape(const mirt_model *model, mirt_tensor *term)
     return batched ? mirt__sample_value(model, term) : term;
 }
 
-MIRT__LIB mirt_tensor *mirt__term_value(mirt_function *f, mirt_tensor *term) {
+MIRT__TRAINING_LIB mirt_tensor *mirt__term_value(mirt_function *f, mirt_tensor *term) {
     if (!term || !(term = mirt__term_shape(f->model, term)) || mirt__is_batched(&term->shape)) return term;
     mirt_tensor *weight = mirt__loss_weight_op(&f->step.program.graph, mirt__term_weight(term));
     return mirt__binary_op(MIRT__MULTIPLY, term, mirt__reshape_op(weight, &term->shape));
@@ -142,7 +142,7 @@ MIRT__LIB mirt_tensor *mirt__term_value(mirt_function *f, mirt_tensor *term) {
 
 /* A sum of numbers that weigh differently is taken apart: the loss of rows plus that of weights. Returns how many
    there are; 0 with the error set. */
-static int mirt__term_summands(mirt_function *f, mirt_tensor *term, mirt_tensor **part) {
+MIRT__TRAINING int mirt__term_summands(mirt_function *f, mirt_tensor *term, mirt_tensor **part) {
     int n = 1;
     if (!(part[0] = mirt__term_shape(f->model, term))) return 0;
     for (int i = 0; i < n;) {
@@ -161,7 +161,7 @@ static int mirt__term_summands(mirt_function *f, mirt_tensor *term, mirt_tensor 
     return n;
 }
 
-MIRT__LIB mirt_status mirt__minimize(mirt_function *f, mirt_tensor *term) {
+MIRT__TRAINING_LIB mirt_status mirt__minimize(mirt_function *f, mirt_tensor *term) {
     mirt_tensor *part[MIRT__MAX_SUMMANDS];
     int n = mirt__term_summands(f, term, part);
     for (int i = 0; i < n; i++) {
@@ -204,7 +204,8 @@ MIRT__LIB mirt_status mirt__apply_gradient(mirt_function *f, int variable, mirt_
     return MIRT_OK;
 }
 
-MIRT__LIB mirt_status mirt__record_gradients(mirt_function *f, mirt_tensor *loss, mirt_tensor *const *x, int count) {
+MIRT__TRAINING_LIB mirt_status mirt__record_gradients(mirt_function *f, mirt_tensor *loss, mirt_tensor *const *x,
+                                                      int count) {
     mirt__graph *graph = &f->step.program.graph;
     mirt_tensor *part[MIRT__MAX_SUMMANDS];
     int n = mirt__term_summands(f, loss, part);
@@ -501,6 +502,6 @@ MIRT__LIB void mirt__function_free(mirt_function *f) {
     mirt__free(f->result);
     mirt__free(f->applied);
     mirt__aligned_free(f->host);
-    mirt__clocks_free(f);
+    if (MIRT__TRAINS) mirt__clocks_free(f);
     mirt__free(f);
 }

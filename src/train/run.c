@@ -50,7 +50,7 @@ MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *
     step->rows = batch->rows;
     if (mirt__step_reserve(step) != MIRT_OK || mirt__weights_ready(f) != MIRT_OK) return mirt_last_status();
     mirt__step_take_memory(step);
-    mirt__rule_set(f);
+    if (MIRT__TRAINS) mirt__rule_set(f);
     step->failed = NULL;
     step->overlaps = step->reduced = f->finite_only = f->overflow = false;
     step->not_finite = 0;
@@ -62,15 +62,6 @@ static mirt_status mirt__check_failed(const mirt_function *f) {
     if (!failed) return MIRT_OK;
     return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d in a step of %s, which changed nothing", failed,
                       f->step.failed_code, f->model->name);
-}
-
-/* The rate of the coming step; only a schedule can give a wrong one. */
-static mirt_status mirt__take_rate(mirt_function *f) {
-    double rate = f->rate = mirt_get_learning_rate(f->model);
-    if (rate >= 0 && rate <= (double)FLT_MAX) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID,
-                      "the learning-rate schedule gave %g for step %lld; it must be a finite number and not negative",
-                      rate, (long long)f->model->step);
 }
 
 /* Ops of the user run on the devices: they cannot run models of this strategy, nor destroy this one. */
@@ -96,7 +87,7 @@ static void mirt__info_set(mirt_function *f) {
     info->failed = &f->step.failed;
     info->failed_code = &f->step.failed_code;
     f->step.captures = !model->profiled;
-    f->step.check = f->finite_only ? mirt__device_not_finite : NULL;
+    f->step.check = MIRT__TRAINS && f->finite_only ? mirt__device_not_finite : NULL;
 }
 
 /* In one round or, with `next`, in two, between which it is called. */
@@ -134,7 +125,7 @@ static void mirt__devices_changed(mirt_function *f) {
 }
 
 /* Runs the step again without its update, and looks at every tensor. */
-static mirt_status mirt__find_not_finite(mirt_function *f, int what, mirt__finder *finder) {
+MIRT__TRAINING mirt_status mirt__find_not_finite(mirt_function *f, int what, mirt__finder *finder) {
     mirt_strategy *s = f->model->strategy;
     for (int d = 0; d < s->num_devices; d++) finder[d].node = -1;
     f->step.look = mirt__finder_look;
@@ -150,7 +141,7 @@ static mirt_status mirt__find_not_finite(mirt_function *f, int what, mirt__finde
 }
 
 /* The step was not applied. The caller is told why; then a warning takes it after all. */
-static mirt_status mirt__step_not_finite(mirt_function *f) {
+MIRT__TRAINING mirt_status mirt__step_not_finite(mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     const int what = f->step.not_finite;
     mirt__finder *finder = (mirt__finder *)mirt__calloc((size_t)s->num_devices, sizeof *finder);
@@ -175,11 +166,11 @@ static bool mirt__can_overlap(const mirt_function *f) {
 MIRT__LIB mirt_status mirt__function_step(mirt_function *f) { return mirt__function_step_ahead(f, NULL, NULL); }
 
 MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn next, void *arg) {
-    if ((f->num_applied && mirt__take_rate(f) != MIRT_OK) || mirt__clocks_ready(f) != MIRT_OK ||
-        mirt__trace_ready(f) != MIRT_OK)
+    if (MIRT__TRAINS && f->num_applied && mirt__coming_rate(f->model, &f->rate) != MIRT_OK) return mirt_last_status();
+    if (MIRT__TRAINS && (mirt__clocks_ready(f) != MIRT_OK || mirt__trace_ready(f) != MIRT_OK))
         return mirt_last_status();
     const double begin = f->step.clocks ? mirt__now() : 0;
-    if (f->finite_only && f->model->nan_first) {
+    if (MIRT__TRAINS && f->finite_only && f->model->nan_first) {
         f->step.not_finite = mirt__model_not_finite(f);
         f->model->nan_first = false;
     }
@@ -195,7 +186,7 @@ MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn 
         f->step.clocks->rows += f->step.rows;
     }
     if (mirt__check_failed(f) != MIRT_OK) return mirt_last_status();
-    if (f->step.not_finite) {
+    if (MIRT__TRAINS && f->step.not_finite) {
         if (mirt__step_not_finite(f) != MIRT_OK) return mirt_last_status();
         if (f->model->nan_watch == 2) return MIRT_OK;
     }
@@ -204,7 +195,7 @@ MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn 
     return MIRT_OK;
 }
 
-MIRT__LIB mirt_status mirt__function_replicas(mirt_function *f) {
+MIRT__TRAINING_LIB mirt_status mirt__function_replicas(mirt_function *f) {
     if (mirt__trace_ready(f) != MIRT_OK) return mirt_last_status();
     if (mirt__run_devices(f, mirt__step_replicas, NULL, NULL) != MIRT_OK || mirt__check_failed(f) != MIRT_OK)
         return mirt_last_status();
@@ -212,7 +203,7 @@ MIRT__LIB mirt_status mirt__function_replicas(mirt_function *f) {
     return MIRT_OK;
 }
 
-MIRT__LIB mirt_status mirt__function_all_reduce(mirt_function *f) {
+MIRT__TRAINING_LIB mirt_status mirt__function_all_reduce(mirt_function *f) {
     f->model->strategy->program = NULL;
     if (mirt__on_devices(f->model->strategy, mirt__step_all_reduce, &f->step) != MIRT_OK ||
         mirt__step_failure(&f->step) != MIRT_OK)
@@ -222,8 +213,8 @@ MIRT__LIB mirt_status mirt__function_all_reduce(mirt_function *f) {
     return MIRT_OK;
 }
 
-MIRT__LIB mirt_status mirt__function_update(mirt_function *f) {
-    if (mirt__take_rate(f) != MIRT_OK) return mirt_last_status();
+MIRT__TRAINING_LIB mirt_status mirt__function_update(mirt_function *f) {
+    if (mirt__coming_rate(f->model, &f->rate) != MIRT_OK) return mirt_last_status();
     if (mirt__on_devices(f->model->strategy, mirt__step_update, &f->step) != MIRT_OK ||
         mirt__step_failure(&f->step) != MIRT_OK)
         return mirt_last_status();

@@ -6,7 +6,7 @@ MIRT__LIB void mirt__lanes_begin(mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     const bool counted = mirt__lanes_counted(f), timed = counted || f->step.clocks || s->trace;
     const double now = timed && !counted ? mirt__now() : 0;
-    if (s->trace) mirt__trace_function(f);
+    if (MIRT__TRAINS && s->trace) mirt__trace_function(f);
     for (int d = 0; d < s->num_devices; d++) {
         mirt__lane *lane = &s->lane[d];
         __atomic_store_n(&lane->step, f->model->step, __ATOMIC_RELAXED);
@@ -27,7 +27,7 @@ MIRT__LIB void mirt__lanes_ahead(const mirt_function *f) {
 }
 
 /* Of the pass that adds up gradients and updates, the all-reduce is the bytes that it has because of other parts and copies. */
-static double mirt__reduce_share(const mirt_function *f) {
+MIRT__TRAINING double mirt__reduce_share(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
     mirt__exchange x;
     mirt__exchange_plan(s, f->step.replicas, f->step.rows < f->step.replicas ? (int)f->step.rows : f->step.replicas, f->step.program.num_cuts > 0, 0, &x);
@@ -39,7 +39,7 @@ static double mirt__reduce_share(const mirt_function *f) {
    that is imbalance: the last one began late, as a wake-up may cost more than the pass. */
 static void mirt__lanes_deal(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
-    const double share = f->step.num_ranges ? mirt__reduce_share(f) : 0;
+    const double share = MIRT__TRAINS && f->step.num_ranges ? mirt__reduce_share(f) : 0;
     const mirt__lane *last = &s->lane[0];
     for (int d = 0; d < s->num_devices; d++) {
         double *lap = s->lane[d].lap;
@@ -112,7 +112,7 @@ MIRT__LIB void mirt__lanes_end(mirt_function *f) {
 
 /* >>a fit */
 
-MIRT__LIB void mirt__timing_reset(mirt_model *model) {
+MIRT__TRAINING_LIB void mirt__timing_reset(mirt_model *model) {
     mirt_strategy *s = model->strategy;
     s->timed = model;
     s->timed_wall = 0;
@@ -126,7 +126,7 @@ MIRT__LIB void mirt__timing_reset(mirt_model *model) {
     }
 }
 
-MIRT__LIB void mirt__timing_start(mirt_model *model) {
+MIRT__TRAINING_LIB void mirt__timing_start(mirt_model *model) {
     mirt_strategy *s = model->strategy;
     s->timing = s->timed = model;
     s->timed_since = mirt__now();
@@ -136,7 +136,7 @@ MIRT__LIB void mirt__timing_start(mirt_model *model) {
     }
 }
 
-MIRT__LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase) {
+MIRT__TRAINING_LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase) {
     mirt_strategy *s = model->strategy;
     if (s->timing != model) return;
     const double now = mirt__now();
@@ -148,7 +148,7 @@ MIRT__LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase) {
     }
 }
 
-MIRT__LIB double mirt__timing_seconds(const mirt_model *model, mirt_phase phase) {
+MIRT__TRAINING_LIB double mirt__timing_seconds(const mirt_model *model, mirt_phase phase) {
     const mirt_strategy *s = model->strategy;
     double seconds = 0;
     if (s->timing != model) return 0;
@@ -156,7 +156,7 @@ MIRT__LIB double mirt__timing_seconds(const mirt_model *model, mirt_phase phase)
     return seconds / s->num_devices;
 }
 
-MIRT__LIB void mirt__timing_stop(mirt_model *model) {
+MIRT__TRAINING_LIB void mirt__timing_stop(mirt_model *model) {
     mirt_strategy *s = model->strategy;
     if (s->death) return;
     mirt__timing_phase(model, MIRT_PHASE_LAUNCH);

@@ -2,7 +2,7 @@
 #include "trainer.h"
 
 /* How many sums a metric keeps. */
-static int mirt__sums_of(const mirt_function *f, int metric) {
+MIRT__TRAINING int mirt__sums_of(const mirt_function *f, int metric) {
     const int counted = mirt__metric_sums(&f->model->metric[metric]);
     return counted ? counted : (int)f->result[f->metric_result[metric]].count;
 }
@@ -10,7 +10,7 @@ static int mirt__sums_of(const mirt_function *f, int metric) {
 /* Sums for what the function's metrics leave. */
 static mirt_status mirt__trainer_sums(mirt__trainer *t, const mirt_function *f, mirt__program_kind kind) {
     int count = 1;
-    if (kind >= MIRT__PREDICT) return MIRT_OK;
+    if (!MIRT__TRAINS || kind >= MIRT__PREDICT) return MIRT_OK;
     for (int i = 0; i < f->model->num_metrics; i++) count += mirt__sums_of(f, i);
     double *sums = (double *)mirt__calloc((size_t)count, sizeof *sums);
     if (!sums) return mirt_last_status();
@@ -29,17 +29,6 @@ static mirt_status mirt__trainer_class_weights(mirt__trainer *t, const mirt__fit
     t->class_weights = copy;
     t->num_class_weights = body->num_class_weights;
     return MIRT_OK;
-}
-
-/* There is no memory for batches of `batch`: the error says which there is memory for. */
-static void mirt__say_what_fits(mirt_model *model, const mirt__data_spec *spec, int64_t batch) {
-    mirt__error error;
-    mirt__error_get(&error);
-    model->trainer->asked = spec;
-    const int64_t fits = mirt_largest_batch(model, 0);
-    model->trainer->asked = NULL;
-    if (fits > 0 && fits < batch) mirt__fail(MIRT_E_NOMEM, "%.300s; batches of %lld do not fit, of %lld would", error.text, (long long)batch, (long long)fits);
-    else mirt__error_set(&error);
 }
 
 static void mirt__trainer_free(mirt_model *model) {
@@ -81,7 +70,8 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
     if (!f) return NULL;
     if (mirt__function_allocate(f) != MIRT_OK) {
         mirt__function_free(f);
-        if (mirt_last_status() == MIRT_E_NOMEM && kind == MIRT__TRAIN) mirt__say_what_fits(model, spec, most);
+        if (MIRT__TRAINS && mirt_last_status() == MIRT_E_NOMEM && kind == MIRT__TRAIN)
+            mirt__say_what_fits(model, spec, most);
         return NULL;
     }
     f->terms_result = body.terms_result;
@@ -97,7 +87,7 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
 
 /* >>results */
 
-MIRT__LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt__sums *sums) {
+MIRT__TRAINING_LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt__sums *sums) {
     const mirt_function *f = model->trainer->function[kind];
     memset(sums, 0, sizeof *sums);
     sums->kind = kind;
@@ -107,7 +97,7 @@ MIRT__LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt
 }
 
 /* Adds a result's rows, column by column. */
-static void mirt__add_rows(const mirt__result *r, int64_t rows, double *out) {
+MIRT__TRAINING void mirt__add_rows(const mirt__result *r, int64_t rows, double *out) {
     const mirt__real *value = (const mirt__real *)(const void *)r->data;
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t j = 0; j < r->count; j++) out[j] += (double)value[i * r->count + j];
@@ -115,7 +105,8 @@ static void mirt__add_rows(const mirt__result *r, int64_t rows, double *out) {
 }
 
 /* What a metric counts in the batch, whose labels are still there. */
-static void mirt__add_counts(const mirt_function *f, const mirt__metric_use *use, const mirt__result *r, double *out) {
+MIRT__TRAINING void mirt__add_counts(const mirt_function *f, const mirt__metric_use *use, const mirt__result *r,
+                                     double *out) {
     const int field = f->spec.num_x + mirt__label_number(f->model, use->output);
     mirt__counted c;
     c.rows = f->step.rows;
@@ -129,7 +120,7 @@ static void mirt__add_counts(const mirt_function *f, const mirt__metric_use *use
 
 /* Adds a loss to a sum over samples; returns the batch's own. What is one number for the batch (a sum over it, or terms
    of weights) counts once a sample, as in Keras. */
-static double mirt__add_loss(const mirt_function *f, const mirt__result *r, double *sum) {
+MIRT__TRAINING double mirt__add_loss(const mirt_function *f, const mirt__result *r, double *sum) {
     const mirt__real *value = (const mirt__real *)(const void *)r->data;
     bool number = !r->batched || f->model->config.reduction == MIRT_SUM;
     int64_t n = r->batched ? f->step.rows : f->step.by_replicas ? mirt__active_replicas(&f->step) : mirt__result_places(&f->step);
@@ -143,7 +134,7 @@ static double mirt__add_loss(const mirt_function *f, const mirt__result *r, doub
 }
 
 /* Results: the loss, the outputs' losses when there are several, the metrics, the terms. */
-MIRT__LIB double mirt__add_results(const mirt_function *f, mirt__sums *sums) {
+MIRT__TRAINING_LIB double mirt__add_results(const mirt_function *f, mirt__sums *sums) {
     const mirt_model *model = f->model;
     double loss = mirt__add_loss(f, &f->result[0], &sums->loss);
     if (f->terms_result >= 0) loss += mirt__add_loss(f, &f->result[f->terms_result], &sums->loss);
@@ -162,13 +153,14 @@ MIRT__LIB double mirt__add_results(const mirt_function *f, mirt__sums *sums) {
     return loss;
 }
 
-MIRT__LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value) {
+MIRT__TRAINING_LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value) {
     if (logs->count == MIRT_MAX_LOGS) return;
     logs->name[logs->count] = name;
     logs->value[logs->count++] = value == value ? value : (double)NAN; /* of one sign, for those who print it */
 }
 
-MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, bool validation, mirt_logs *logs) {
+MIRT__TRAINING_LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, bool validation,
+                                           mirt_logs *logs) {
     const mirt_function *f = model->trainer->function[sums->kind];
     double count = sums->count ? (double)sums->count : 1;
     const double *metric = sums->metric;
@@ -195,7 +187,7 @@ MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sum
     }
 }
 
-MIRT__LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]) {
+MIRT__TRAINING_LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]) {
     int count = 0;
     for (int v = 0; v < 1 + validation; v++) {
         names[count++] = v ? "val_loss" : "loss";

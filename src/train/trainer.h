@@ -49,6 +49,10 @@ MIRT__LIB mirt_function *mirt__trainer_record(mirt_model *model, const mirt__dat
 /* The same without class weights, for plans and pictures; free with mirt__function_free. */
 MIRT__LIB mirt_function *mirt__trainer_dry(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most);
 
+/* --- record_losses.c --- */
+/* Losses and metrics of the outputs of f's model. */
+MIRT__LIB bool mirt__record_losses(mirt_function *f, mirt__fit_body *body, mirt_tensor **output);
+
 /* --- trainer.c --- */
 /* The model's, made if there is none; NULL with the error set. */
 MIRT__LIB mirt__trainer *mirt__trainer_of(mirt_model *model);
@@ -71,6 +75,8 @@ MIRT__LIB void mirt__copy_predictions(const mirt_function *function, int64_t don
 /* --- inspect.c --- */
 /* The training step without memory, or of a model without a loss the one that predicts; free with mirt__function_free. */
 MIRT__LIB mirt_function *mirt__inspect_plan(mirt_model *model, int64_t batch);
+/* There is no memory for batches of `batch`: the error says which there is memory for. */
+MIRT__LIB void mirt__say_what_fits(mirt_model *model, const mirt__data_spec *spec, int64_t batch);
 MIRT__LIB void mirt__memory_of(const mirt_model *model, const mirt_function *function, mirt_memory *out);
 /* "1.40 MB", "812 bytes" into `out`, which is also returned. */
 MIRT__LIB const char *mirt__bytes_text(double bytes, char out[96]);
@@ -116,12 +122,31 @@ MIRT__LIB mirt_status mirt__feed_next(mirt__feed *feed, mirt__batch *out);
 /* mirt__function_step on the batch that came last; `more`: another one will be asked for. */
 MIRT__LIB mirt_status mirt__feed_step(mirt__feed *feed, mirt_function *function, bool more);
 
-/* --- evaluate.c --- */
+/* --- prediction.c --- */
+/* A pass over a data set. */
+typedef struct mirt__pass {
+    mirt_model *model;
+    mirt_dataset *dataset;
+    mirt__features *features;
+    int64_t steps;
+    mirt__sums *sums;
+    float *const *out;
+} mirt__pass;
 /* Runs fn(arg), which goes through `dataset`, watched from the caller's thread; what a dead strategy leaves behind is marked. */
 MIRT__LIB mirt_status mirt__watched_pass(const mirt_model *model, mirt_dataset *dataset, mirt_status (*fn)(void *arg), void *arg);
 /* `dataset` itself when it is batched, otherwise a batching view of it (batch 0: of 32), also put into
    *view, to be destroyed after use. */
 MIRT__LIB mirt_dataset *mirt__batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view);
+/* A batched form of `dataset`, ready for `kind` and marked as being read until mirt__unready; *view is its own. */
+MIRT__LIB mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt__program_kind kind,
+                                    mirt_dataset **view);
+/* After mirt__ready, whose result was `ready`, of the data set `given`. */
+MIRT__LIB void mirt__unready(mirt_dataset *given, const mirt_dataset *ready, mirt_dataset *view);
+/* The function of `kind`, with `data` as the current batch; NULL with the error set. */
+MIRT__LIB mirt_function *mirt__begin_arrays(mirt_model *model, const mirt_data *data, mirt__program_kind kind,
+                                            const char *caller);
+
+/* --- evaluate.c --- */
 /* One pass over `dataset`, already batched and prepared for, or over its features (otherwise NULL); steps 0: all of it. */
 MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, mirt__features *features, int64_t steps, mirt__sums *sums);
 

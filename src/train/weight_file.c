@@ -2,7 +2,8 @@
 #include "../formats/safetensors.h"
 #include "fit.h"
 
-MIRT__LIB const char *mirt__slot_name(mirt__pool *pool, const mirt_model *model, int slot, const mirt__variable *v) {
+MIRT__TRAINING_LIB const char *mirt__slot_name(mirt__pool *pool, const mirt_model *model, int slot,
+                                               const mirt__variable *v) {
     const mirt__optimizer_class *cls = mirt__optimizer_class_get(model->config.optimizer.kind);
     const char *slot_name[MIRT__MAX_SLOTS];
     mirt__optimizer_slot_names(&model->config.optimizer, slot_name);
@@ -16,7 +17,8 @@ MIRT__LIB const char *mirt__slot_name(mirt__pool *pool, const mirt_model *model,
     return name;
 }
 
-MIRT__LIB void mirt__tensor_of(const mirt__variable *v, const char *name, const mirt__real *values, mirt__safetensor *out) {
+MIRT__TRAINING_LIB void mirt__tensor_of(const mirt__variable *v, const char *name, const mirt__real *values,
+                                        mirt__safetensor *out) {
     memset(out, 0, sizeof *out);
     out->name = name;
     out->dtype = MIRT__ST_F32;
@@ -60,7 +62,7 @@ MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_mode
         const mirt__variable *v = &model->variable[k % variables];
         found[k] = NULL;
         if (block && !mirt__is_trained(v)) continue;
-        const char *name = block ? mirt__slot_name(&pool, model, block - 1, v) : v->name;
+        const char *name = MIRT__TRAINS && block ? mirt__slot_name(&pool, model, block - 1, v) : v->name;
         found[k] = name ? mirt__load_find(file, name, v) : NULL;
         if (!found[k]) status = mirt_last_status();
     }
@@ -69,4 +71,11 @@ MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_mode
     }
     mirt__pool_free(&pool);
     return status;
+}
+
+MIRT__LIB mirt_status mirt__load_bad(const mirt__safetensors *file, const char *part) {
+    mirt_status status = mirt_last_status();
+    bool described = status == MIRT_E_INVALID || status == MIRT_E_SHAPE || status == MIRT_E_STATE;
+    mirt__fail(described ? MIRT_E_FORMAT : status, "%s: %s: %s", file->origin, part, mirt_last_error());
+    return mirt_last_status();
 }

@@ -1,0 +1,99 @@
+/* Records the losses and metrics of fit and evaluate. */
+#include "../ops/ops.h"
+#include "trainer.h"
+
+/* What is to be minimized, and what of it is told: a sum for each sample, a sum of numbers. */
+typedef struct mirt__loss_total {
+    mirt_tensor *samples, *numbers;
+} mirt__loss_total;
+
+/* A weight for every sample by its class number, or by its one-hot labels. */
+static mirt_tensor *mirt__class_weight(mirt_function *f, const mirt__fit_body *body, mirt_tensor *labels) {
+    int n = body->num_class_weights;
+    mirt_shape shape = mirt_make_shape(1, n, 0, 0, 0, 0), rows = mirt_make_shape(1, 0, 0, 0, 0, 0);
+    mirt_tensor *table = mirt_function_constant(f, mirt_make_array(body->class_weights, MIRT_FLOAT32, mirt_make_shape(n, 0, 0, 0, 0, 0)));
+    shape.dim[0] = rows.dim[0] = MIRT_ROWS;
+    bool one_hot = mirt__shape_count(&labels->shape) == n;
+    if (!one_hot && mirt__shape_count(&labels->shape) != 1) {
+        return mirt__fail(MIRT_E_SHAPE, "class weights need class numbers or one-hot labels, not %lld values a sample", (long long)mirt__shape_count(&labels->shape)), (mirt_tensor *)NULL;
+    }
+    if (!one_hot) labels = mirt_one_hot(mirt__reshape_op(mirt_cast(labels, MIRT_INT32), &rows), n);
+    labels = mirt__reshape_op(mirt_cast(labels, MIRT_FLOAT32), &shape);
+    return mirt_reduce_sum(mirt__binary_op(MIRT__MULTIPLY, labels, table), 2, false);
+}
+
+/* A built-in loss is the mean over a sample's positions (height and width, say); MIRT_SUM wants their sum. */
+static mirt_tensor *mirt__sum_of_positions(const mirt_model *model, const mirt_tensor *output, mirt_tensor *loss) {
+    const int64_t positions = mirt__shape_count(&output->shape) / mirt__last_dim(output);
+    if (model->config.reduction != MIRT_SUM || output->shape.rank < 3 || positions < 2) return loss;
+    return mirt__unary_op(MIRT__AFFINE, loss, (float)positions, 0);
+}
+
+/* The loss of each sample, weighted by sample and class. */
+static mirt_tensor *mirt__weighted_loss(mirt_function *f, const mirt__fit_body *body, int number, mirt_tensor *output, mirt_tensor *labels) {
+    const mirt__loss_class *cls = mirt__output_loss(f->model, number);
+    int y = f->spec.num_x + mirt__label_number(f->model, number);
+    if (cls && cls->sparse) f->classes[y] = (int)mirt__last_dim(output);
+    mirt_tensor *loss = mirt__loss_record(f->model, number, output, labels);
+    if (!loss) return NULL;
+    if (!mirt__is_batched(&loss->shape)) {
+        if (!body->num_class_weights && !f->spec.has_weights) return loss;
+        return mirt__fail(MIRT_E_SHAPE, "weights of samples or classes need a loss for each sample; %s is one number for all", mirt__output_loss_name(f->model, number)), (mirt_tensor *)NULL;
+    }
+    loss = mirt__sample_value(f->model, cls ? mirt__sum_of_positions(f->model, output, loss) : loss);
+    if (body->num_class_weights) loss = mirt__binary_op(MIRT__MULTIPLY, loss, mirt__class_weight(f, body, labels));
+    if (f->spec.has_weights) {
+        mirt_tensor *weight = mirt__field_as(f, f->spec.num_x + f->spec.num_y, MIRT_FLOAT32);
+        loss = mirt__binary_op(MIRT__MULTIPLY, loss, loss ? mirt__reshape_op(weight, &loss->shape) : NULL);
+    }
+    return loss;
+}
+
+static bool mirt__loss_total_add(mirt_function *f, const mirt__fit_body *body, mirt__loss_total *total, mirt_tensor *term) {
+    if (!term) return false;
+    if (mirt__is_batched(&term->shape)) {
+        if (!(term = mirt__sample_value(f->model, term))) return false;
+        total->samples = total->samples ? mirt__binary_op(MIRT__ADD, total->samples, term) : term;
+        return total->samples != NULL;
+    }
+    if (body->kind == MIRT__TRAIN && mirt__minimize(f, term) != MIRT_OK) return false;
+    mirt_shape number = mirt_make_shape(0, 0, 0, 0, 0, 0);
+    mirt_tensor *value = mirt__reshape_op(mirt__term_value(f, term), &number);
+    total->numbers = total->numbers ? mirt__binary_op(MIRT__ADD, total->numbers, value) : value;
+    return total->numbers != NULL;
+}
+
+MIRT__LIB bool mirt__record_losses(mirt_function *f, mirt__fit_body *body, mirt_tensor **output) {
+    const mirt_model *model = f->model;
+    mirt_tensor *labels[MIRT_MAX_OUTPUTS], *own[MIRT_MAX_OUTPUTS];
+    mirt__loss_total total = {NULL, NULL};
+    for (int i = 0; i < model->num_outputs; i++) {
+        own[i] = NULL;
+        if (!mirt__output_has_loss(model, i)) continue;
+        labels[i] = f->field[f->spec.num_x + mirt__label_number(model, i)];
+        if (!(own[i] = mirt__weighted_loss(f, body, i, output[i], labels[i]))) return false;
+        float weight = model->config.loss_weights[i];
+        mirt_tensor *term = weight != 0 && weight != 1 ? mirt__unary_op(MIRT__AFFINE, own[i], weight, 0) : own[i];
+        if (!mirt__loss_total_add(f, body, &total, term)) return false;
+    }
+    for (int i = 0; i < f->step.program.graph.num_terms; i++) {
+        if (!mirt__loss_total_add(f, body, &total, f->step.program.graph.term[i])) return false;
+    }
+    if (total.samples && body->kind == MIRT__TRAIN && mirt__minimize(f, total.samples) != MIRT_OK) return false;
+    if (mirt__result_add(f, "loss", total.samples ? total.samples : total.numbers) != MIRT_OK) return false;
+    for (int i = 0; i < model->num_outputs && mirt__num_labels(model) > 1; i++) {
+        mirt_tensor *value = own[i] ? mirt__term_value(f, own[i]) : NULL;
+        if (own[i] && (!value || mirt__result_add(f, model->loss_name[i], value) != MIRT_OK)) return false;
+    }
+    for (int i = 0; i < model->num_metrics; i++) {
+        const mirt__metric_use *use = &model->metric[i];
+        int same = 0;
+        while (same < i && !mirt__metric_shares(&model->metric[same], use)) same++;
+        mirt_tensor *value = mirt__metric_record(model, use, output[use->output], labels[use->output]);
+        if (!value) return false;
+        body->metric_result[i] = same < i ? body->metric_result[same] : f->num_results;
+        if (same == i && mirt__result_add(f, use->name, value) != MIRT_OK) return false;
+    }
+    body->terms_result = total.samples && total.numbers ? f->num_results : -1;
+    return body->terms_result < 0 || mirt__result_add(f, "terms", total.numbers) == MIRT_OK;
+}
