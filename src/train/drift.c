@@ -26,7 +26,7 @@ static void mirt__drift_hash(void *arg, int device) {
     for (int i = 0; i < root->num_variables; i++) {
         const size_t begin = root->variable[i].offset / sizeof *chunk, count = (size_t)root->variable[i].count;
         for (size_t at = 0, part; at < count; at += part) {
-            part = count - at < MIRT__DRIFT_CHUNK ? count - at : MIRT__DRIFT_CHUNK;
+            part = count - at < (size_t)MIRT__DRIFT_CHUNK ? count - at : (size_t)MIRT__DRIFT_CHUNK;
             const mirt_status status = mirt__drift_fetch(root, device, begin + at, part, chunk);
             if (status != MIRT_OK && __atomic_compare_exchange_n(&drift->status, &none, (int)status, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
                 mirt__error_get(&drift->error);
