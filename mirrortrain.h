@@ -2349,6 +2349,12 @@ MIRT_API const char *mirt_summary(mirt_model *model, int64_t batch);
 /* The training step as text, before and after mirroring. Owned by the model, valid until the
    next call. Errors as mirt_summary; MIRT_E_STATE without a loss too. */
 MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch);
+/* The tensors of such a step, or without a loss of predicting, for the rows of one replica, one line each: the operation
+   and the layer that compute it, whether it is stored, lazy (computed by its readers while they read) or computed twice
+   (once more in the backward pass), its bytes, estimated microseconds to compute and store it, and to recompute it
+   instead ("-": it must be stored). The choice is the cheaper one. Owned by the model, valid until the next call of this
+   function or mirt_graph_text. Errors as mirt_summary. */
+MIRT_API const char *mirt_graph_costs(mirt_model *model, int64_t batch);
 #endif
 
 MIRT__END_C
@@ -3447,6 +3453,13 @@ MIRT__ELEMENT float mirt__mean_squared_error_grad(bool logits, float x, float t,
 
 typedef struct mirt__remote mirt__remote; /* an opened device */
 
+/* Nanoseconds on a device for each byte ... */
+typedef struct mirt__storage_costs {
+    double pass; /* that a node of its own reads or writes */
+    double lazy; /* that a reader of a lazy tensor reads in its place */
+    double held; /* that is kept between the forward and the backward pass */
+} mirt__storage_costs;
+
 /* What the devices of a strategy can do; set by `join`. The abilities do not depend on each other. */
 typedef struct mirt__abilities {
     bool in_place; /* kernels work on the host's memory: batches, results and weights need no copy, user code can run */
@@ -3454,6 +3467,7 @@ typedef struct mirt__abilities {
     bool shards;   /* each device updates its share of the weights in all copies, and adds up partial sums as it does */
     bool queues;   /* work is enqueued: the host can read the next batch meanwhile */
     bool float16;  /* products of float16 with scaled gradients */
+    mirt__storage_costs costs;
 } mirt__abilities;
 
 /* What the library does for a backend. */
@@ -21063,6 +21077,9 @@ static bool mirt__core_join(mirt__remote_join *join) {
         return false;
     }
     join->able.in_place = join->able.direct = join->able.shards = true;
+    /* 10 GB/s per pass. Convolutions are bound by arithmetic, which hides what they read, and memory is not scarce:
+       every tensor that can be lazy is, and none is computed twice. */
+    join->able.costs.pass = 0.1;
     return true;
 }
 
@@ -31232,22 +31249,37 @@ typedef enum mirt__extent {
     MIRT__EXTENT_OTHER
 } mirt__extent;
 
+/* Of lazy operands, and of what is fused with them. */
+typedef struct mirt__tiled_tensor {
+    int first_reader;        /* its position */
+    int x_readers;           /* convolutions that can read it lazily as their image, */
+    int dy_readers;          /* and as that image's gradient */
+    bool held;               /* convolutions of the backward pass read it, and it is of the forward pass */
+    mirt_tensor *input_grad; /* the gradient of a convolution's or normalization's input made from it, or NULL */
+} mirt__tiled_tensor;
+
+/* half.c */
+typedef struct mirt__half_tensor {
+    bool possible;     /* it can be stored in 16 bits */
+    int readers;       /* those that can read it so */
+    mirt_tensor *cast; /* its copy in 16 bits, or NULL */
+} mirt__half_tensor;
+
+/* storage.c */
+typedef struct mirt__stored_tensor {
+    int first_backward, last_backward; /* positions of the backward nodes that read it; none: the last is -1 */
+    bool plain;         /* only nodes that run read its bytes */
+    mirt_tensor *again; /* computed a second time, or NULL */
+} mirt__stored_tensor;
+
 /* What a pass over a graph stores in each tensor while it runs; a pass sets its member before it reads it. */
 typedef union mirt__tensor_pass {
     mirt_tensor *copy;   /* mirt__graph_copy: the tensor in the target graph */
     mirt__extent extent; /* how it depends on rows */
     int index;           /* saving: of its node */
-    struct mirt__tiled_tensor {
-        int first_reader;        /* its position */
-        int x_readers;           /* convolutions that can read it lazily as their image, */
-        int dy_readers;          /* and as that image's gradient */
-        mirt_tensor *input_grad; /* the gradient of a convolution's or normalization's input made from it, or NULL */
-    } tiled;
-    struct mirt__half_tensor {
-        bool possible;     /* it can be stored in 16 bits */
-        int readers;       /* those that can read it so */
-        mirt_tensor *cast; /* its copy in 16 bits, or NULL */
-    } half;
+    mirt__tiled_tensor tiled;
+    mirt__half_tensor half;
+    mirt__stored_tensor stored;
 } mirt__tensor_pass;
 
 struct mirt_tensor {
@@ -31256,7 +31288,9 @@ struct mirt_tensor {
     mirt_dtype dtype;
     mirt_shape shape;
     bool needs_grad;
-    bool lazy;         /* never stored: its readers compute it from its node's inputs, strip by strip */
+    bool lazy;         /* never stored: its readers compute it from its node's inputs while they read */
+    int lazy_readers;  /* if all its readers can do so: how many there are; otherwise 0 */
+    bool repeatable;   /* its node could run once more in the backward pass */
     mirt_tensor *grad; /* recorded by mirt__gradients */
     int uses;          /* counted by mirt__graph_count_uses */
     /* Set by the plan: */
@@ -31280,6 +31314,7 @@ struct mirt__node {
     mirt__graph *graph;
     bool live;
     bool backward; /* of a gradient */
+    const mirt__node *repeats; /* of the forward pass, whose output it computes once more, or NULL */
     bool steady;   /* determined by inputs and frozen weights row by row, while features are looked for */
 };
 
@@ -31581,8 +31616,8 @@ MIRT__LIB bool mirt__plan(mirt__program *program, mirt__output *outputs, int num
                           const size_t *variable_offset, int64_t max_rows);
 MIRT__LIB void mirt__program_free(mirt__program *program);
 /* Replays segment `segment` of program->num_cuts + 1; rows <= max_rows; rows 0 does nothing. */
-MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, const mirt__kernels *kernels, const mirt__step_info *run,
-                                 const mirt__bases *bases, int64_t rows);
+MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, const mirt__kernels *kernels,
+                                 const mirt__step_info *run, const mirt__bases *bases, int64_t rows);
 /* Whether a node has work of its own in a replay. */
 MIRT__LIB bool mirt__node_runs(const mirt__node *node);
 MIRT__LIB void *mirt__address(const mirt__bases *bases, const mirt_tensor *tensor);
@@ -31590,6 +31625,42 @@ MIRT__LIB void *mirt__address(const mirt__bases *bases, const mirt_tensor *tenso
 MIRT__LIB void mirt__node_notes(const mirt__node *node, mirt__text *out);
 /* One line a node. */
 MIRT__LIB void mirt__program_text(const mirt__program *program, mirt__text *out);
+
+#endif
+
+/* >>section graph/storage.h */
+
+#ifndef MIRT__STORAGE_H
+#define MIRT__STORAGE_H
+/* Decides by costs which tensors are stored, lazy or computed twice.
+
+   A tensor that is stored costs a pass over memory, which computes it, and space until its last reader. A tensor whose
+   readers can all compute it while they read (convolutions can) may be lazy: it is never stored, and each reader
+   reads what its node would have read. A tensor that the backward pass reads may be computed a second time there, so
+   that it occupies no memory between the passes. Decisions depend on the graph and on the costs, never on the number
+   of rows. */
+
+typedef enum mirt__storage { MIRT__STORED, MIRT__LAZY, MIRT__TWICE } mirt__storage;
+
+/* What a tensor costs by each choice, for `rows` rows; a choice that the graph does not have costs HUGE_VAL. */
+typedef struct mirt__choice {
+    double store, lazy, twice;
+} mirt__choice;
+
+/* The cheapest; of equal ones lazy before stored, and stored before twice. */
+MIRT__LIB mirt__storage mirt__choose(const mirt__choice *choice);
+/* Makes `t` lazy if that is cheaper than storing it. All its `readers` readers can compute it; `held`: some of them are
+   of the backward pass, and `t` is of the forward pass. */
+MIRT__LIB bool mirt__storage_lazy(mirt_tensor *t, int readers, bool held, const mirt__storage_costs *costs);
+/* Whether a copy of `t` in 16 bits pays for `readers` normalizations that read it in its place. */
+MIRT__LIB bool mirt__storage_copy(const mirt_tensor *t, int readers, const mirt__storage_costs *costs);
+/* Records the nodes whose tensors are computed twice once more, before the first backward node that reads them. To be
+   called before mirt__fuse_half. On an error the graph is marked. */
+MIRT__LIB void mirt__storage_twice(mirt__graph *graph, const mirt__storage_costs *costs, mirt_tensor *const *keep,
+                                   int count);
+/* One line per tensor of a planned program, for its largest number of rows: the choice, bytes, microseconds to store it
+   and to compute it while it is read or twice ("-": neither is possible). */
+MIRT__LIB void mirt__storage_text(mirt__program *program, const mirt__storage_costs *costs, mirt__text *out);
 
 #endif
 
@@ -31628,9 +31699,10 @@ MIRT__LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep,
      both gradients of a depthwise convolution, or of
      one of single pixels and few weights        -> one node
    What is left of normalize, norm_grad_input and multiplications by a gate a channel, and is read by convolutions only,
-   becomes lazy: it is never stored, its readers compute it. */
+   can be lazy: storage.h decides whether it is stored or its readers compute it. */
 
-MIRT__LIB void mirt__fuse_strips(mirt__graph *graph, mirt_tensor *const *keep, int count);
+MIRT__LIB void mirt__fuse_strips(mirt__graph *graph, const mirt__storage_costs *costs, mirt_tensor *const *keep,
+                                 int count);
 
 #endif
 
@@ -31638,12 +31710,13 @@ MIRT__LIB void mirt__fuse_strips(mirt__graph *graph, mirt_tensor *const *keep, i
 
 #ifndef MIRT__HALF_H
 #define MIRT__HALF_H
-/* The policy mixed_bfloat16 (or mixed_float16, `half` says which), for kernels that read and write by strips: products of convolutions are of numbers rounded to
-   bfloat16, added up in float32; images that are written and read by nodes that can are stored as bfloat16. Weights,
-   statistics, sums, gradients of weights and what is kept are float32. A gradient made in float32 that normalizations read is
-   copied. After strips.c. On an error the graph is marked. */
+/* The policy mixed_bfloat16 (or mixed_float16, `half` says which), for kernels that read and write by strips: products
+   of convolutions are of numbers rounded to bfloat16, added up in float32; images that are written and read by nodes
+   that can are stored as bfloat16. Weights, statistics, sums, gradients of weights and what is kept are float32. A
+   gradient made in float32 that normalizations read is copied. After strips.c. On an error the graph is marked. */
 
-MIRT__LIB void mirt__fuse_half(mirt__graph *graph, mirt_dtype half, mirt_tensor *const *keep, int count);
+MIRT__LIB void mirt__fuse_half(mirt__graph *graph, const mirt__storage_costs *costs, mirt_dtype half,
+                               mirt_tensor *const *keep, int count);
 
 #endif
 
@@ -35561,6 +35634,205 @@ MIRT__LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep,
     mirt__graph_prune(graph, keep, count);
 }
 
+/* >>section graph/storage.c */
+
+/* Reads of a 16-bit copy by each normalization: its own, and those of both gradients of the convolution that compute
+   its input's gradient lazily. */
+#define MIRT__COPY_READS 3
+
+MIRT__LIB mirt__storage mirt__choose(const mirt__choice *choice) {
+    if (choice->lazy <= choice->store && choice->lazy <= choice->twice && choice->lazy < HUGE_VAL) return MIRT__LAZY;
+    return choice->twice < choice->store ? MIRT__TWICE : MIRT__STORED;
+}
+
+/* Bytes read to compute the node's outputs; in the place of a lazy tensor those that its node reads. Weights and
+   statistics do not count beside images, so that the cheaper choice is the same for every number of rows. */
+static double mirt__storage_inputs(const mirt__node *node, int64_t rows) {
+    const bool batched = mirt__is_batched(&node->out[0]->shape);
+    double bytes = 0;
+    for (int k = 0; k < node->num_in; k++) {
+        const mirt_tensor *t = node->in[k];
+        if ((node->op->shape_only >> k & 1) || (batched && !mirt__is_batched(&t->shape))) continue;
+        bytes += t->lazy ? mirt__storage_inputs(t->node, rows) : (double)mirt__tensor_bytes(t, rows);
+    }
+    return bytes;
+}
+
+/* A node reads all inputs once, however many outputs it has: its first one pays for them. */
+static double mirt__storage_pass(const mirt_tensor *t, int64_t rows) {
+    return (t->slot ? 0 : mirt__storage_inputs(t->node, rows)) + (double)mirt__tensor_bytes(t, rows);
+}
+
+/* `held`: between the passes, if it is stored. */
+static mirt__choice mirt__storage_choice(const mirt_tensor *t, const mirt__storage_costs *costs, int64_t rows,
+                                         bool held) {
+    mirt__choice choice = {0, HUGE_VAL, HUGE_VAL};
+    const double pass = costs->pass * mirt__storage_pass(t, rows);
+    choice.store = pass + (held ? costs->held * (double)mirt__tensor_bytes(t, rows) : 0);
+    if (t->lazy_readers) choice.lazy = costs->lazy * t->lazy_readers * mirt__storage_inputs(t->node, rows);
+    if (t->repeatable) choice.twice = 2 * pass;
+    return choice;
+}
+
+MIRT__LIB bool mirt__storage_lazy(mirt_tensor *t, int readers, bool held, const mirt__storage_costs *costs) {
+    t->lazy_readers = readers;
+    const mirt__choice choice = mirt__storage_choice(t, costs, 1, held);
+    t->lazy = mirt__choose(&choice) == MIRT__LAZY;
+    return t->lazy;
+}
+
+MIRT__LIB bool mirt__storage_copy(const mirt_tensor *t, int readers, const mirt__storage_costs *costs) {
+    const double bytes = (double)mirt__tensor_bytes(t, 1), copied = bytes / 2;
+    return readers > 0 && costs->pass * (bytes + copied) <= costs->pass * MIRT__COPY_READS * readers * (bytes - copied);
+}
+
+/* Finds which tensors backward nodes read. What an alias or a lazy tensor is read by reads its inputs. */
+static void mirt__storage_find(mirt__graph *graph) {
+    for (int i = 0; i < graph->count; i++) {
+        mirt__node *node = graph->node[i];
+        node->position = i;
+        for (int k = 0; k < node->num_out; k++) {
+            mirt__stored_tensor *s = &node->out[k]->pass.stored;
+            s->first_backward = graph->count;
+            s->last_backward = -1;
+            s->plain = true;
+            s->again = NULL;
+        }
+    }
+    for (int i = graph->count - 1; i >= 0; i--) {
+        const mirt__node *node = graph->node[i];
+        const bool passes = node->op->alias || node->out[0]->lazy;
+        for (int k = 0; k < node->num_in; k++) {
+            mirt__stored_tensor *s = &node->in[k]->pass.stored;
+            if (node->op->shape_only >> k & 1) continue;
+            const mirt__stored_tensor *by = &node->out[0]->pass.stored;
+            const int first = passes ? by->first_backward : node->backward ? i : graph->count;
+            const int last = passes ? by->last_backward : node->backward ? i : -1;
+            if (first < s->first_backward) s->first_backward = first;
+            if (last > s->last_backward) s->last_backward = last;
+            if (passes) s->plain = false;
+        }
+    }
+}
+
+static bool mirt__storage_held(const mirt_tensor *t) { return !t->node->backward && t->pass.stored.last_backward >= 0; }
+
+/* Whether the node can run a second time: it is one pass that draws and exchanges nothing, and its inputs are still in
+   memory where the backward pass first reads its output. */
+static bool mirt__storage_again(const mirt_tensor *t) {
+    const mirt__node *node = t->node;
+    const mirt__op *op = node->op;
+    if (!mirt__storage_held(t) || t->lazy || !t->pass.stored.plain || node->num_out != 1 || !node->num_in) return false;
+    if (!op->run || op->macs || op->alias || op->meets || op->user_code || !op->row_wise) return false;
+    for (int k = 0; k < node->num_in; k++) {
+        const mirt_tensor *in = node->in[k];
+        const mirt__stored_tensor *s = &in->pass.stored;
+        const bool leaf = in->node->op->space != MIRT__SPACE_NONE;
+        const bool there = s->last_backward >= t->pass.stored.first_backward && !s->again && !in->node->op->alias;
+        if (in->lazy || (!leaf && !there)) return false;
+    }
+    return true;
+}
+
+/* The node once more, as the last one. */
+static mirt_tensor *mirt__storage_repeat(mirt__graph *graph, const mirt_tensor *t) {
+    const mirt__node *node = t->node;
+    graph->scope = node->name;
+    graph->backward = true;
+    mirt_tensor *again = mirt__record(graph, node->id, &node->a, node->in, node->num_in);
+    graph->backward = false;
+    graph->scope = NULL;
+    if (again) again->node->repeats = node;
+    return again;
+}
+
+/* Nodes from number `count` on go to the places that their `position` says, before the node there. */
+static void mirt__storage_place(mirt__graph *graph, int count) {
+    const int added = graph->count - count;
+    int *before = (int *)mirt__calloc((size_t)count + 1, sizeof *before); /* how many go before node i */
+    mirt__node **node = (mirt__node **)mirt__calloc((size_t)graph->count + 1, sizeof *node);
+    if (before && node) {
+        for (int i = 0; i < added; i++) before[graph->node[count + i]->position]++;
+        for (int i = 1; i < count; i++) before[i] += before[i - 1];
+        for (int i = 0; i < count; i++) node[i + before[i]] = graph->node[i];
+        for (int i = added - 1; i >= 0; i--) {
+            mirt__node *more = graph->node[count + i];
+            node[more->position + --before[more->position]] = more;
+        }
+        memcpy(graph->node, node, (size_t)graph->count * sizeof *node);
+    } else {
+        mirt__graph_poison(graph);
+    }
+    mirt__free(before);
+    mirt__free(node);
+}
+
+MIRT__LIB void mirt__storage_twice(mirt__graph *graph, const mirt__storage_costs *costs, mirt_tensor *const *keep,
+                                   int count) {
+    const int nodes = graph->count;
+    mirt__storage_find(graph);
+    for (int i = 0; i < count; i++) {
+        if (keep[i]) keep[i]->pass.stored.plain = false;
+    }
+    for (int i = 0; i < nodes; i++) {
+        mirt_tensor *t = graph->node[i]->num_out ? graph->node[i]->out[0] : NULL;
+        if (!t) continue;
+        t->repeatable = mirt__storage_again(t);
+        const mirt__choice choice = mirt__storage_choice(t, costs, 1, mirt__storage_held(t));
+        if (mirt__choose(&choice) != MIRT__TWICE) continue;
+        mirt_tensor *again = mirt__storage_repeat(graph, t);
+        if (!again) return;
+        again->node->position = t->pass.stored.first_backward;
+        t->pass.stored.again = again;
+    }
+    for (int i = 0; i < nodes; i++) {
+        mirt__node *node = graph->node[i];
+        for (int k = 0; node->backward && k < node->num_in; k++) {
+            mirt_tensor *again = node->in[k]->pass.stored.again;
+            if (again) node->in[k] = again;
+        }
+    }
+    if (graph->count > nodes) mirt__storage_place(graph, nodes);
+}
+
+static void mirt__cost_text(double cost, mirt__text *out) {
+    if (cost < HUGE_VAL) mirt__text_add(out, " %12.3f", cost * 1e-3);
+    else mirt__text_add(out, " %12s", "-");
+}
+
+static void mirt__storage_line(const mirt_tensor *t, const mirt__storage_costs *costs, int64_t rows, mirt__text *out) {
+    const mirt__node *node = t->node;
+    const bool twice = t->pass.stored.again != NULL; /* then nothing of the backward pass reads it any more */
+    const mirt__choice choice = mirt__storage_choice(t, costs, rows, mirt__storage_held(t) || twice);
+    char shape[96], name[MIRT__SHOWN], op[MIRT__SHOWN];
+    mirt__text_add(out, "  %-24s %-28s %-6s %14.0f", mirt__shown(node->op->name, op),
+                   node->name ? mirt__shown(node->name, name) : "", t->lazy ? "lazy" : twice ? "twice" : "stored",
+                   (double)mirt__tensor_bytes(t, rows));
+    mirt__cost_text(choice.store, out);
+    mirt__cost_text(t->lazy ? choice.lazy : twice ? choice.twice : fmin(choice.lazy, choice.twice), out);
+    mirt__text_add(out, "  %s %s\n", mirt__dtype_name(t->dtype), mirt__shape_text(&t->shape, shape));
+}
+
+MIRT__LIB void mirt__storage_text(mirt__program *program, const mirt__storage_costs *costs, mirt__text *out) {
+    mirt__graph *graph = &program->graph;
+    mirt__storage_find(graph);
+    for (int i = 0; i < graph->count; i++) {
+        const mirt__node *repeats = graph->node[i]->repeats;
+        if (repeats) repeats->out[0]->pass.stored.again = graph->node[i]->out[0];
+    }
+    mirt__text_add(out, "  %-24s %-28s %-6s %14s %12s %12s\n", "operation", "layer", "choice", "bytes", "store us",
+                   "recompute us");
+    for (int i = 0; i < graph->count; i++) {
+        const mirt__node *node = graph->node[i];
+        for (int k = 0; node->op->run && k < node->num_out; k++) {
+            const mirt_tensor *t = node->out[k];
+            if (t->space != MIRT__SPACE_NONE || t->lazy) mirt__storage_line(t, costs, program->max_rows, out);
+        }
+    }
+}
+
+#undef MIRT__COPY_READS
+
 /* >>section graph/strips.c */
 
 /* Removes what is of no use; counts the readers of every tensor and finds the first one. */
@@ -35832,7 +36104,9 @@ static void mirt__strips_both(mirt__node *weights) {
 static void mirt__strips_count_convs(const mirt__graph *graph) {
     for (int i = 0; i < graph->count; i++) {
         for (int k = 0; k < graph->node[i]->num_out; k++) {
-            graph->node[i]->out[k]->pass.tiled.x_readers = graph->node[i]->out[k]->pass.tiled.dy_readers = 0;
+            mirt__tiled_tensor *t = &graph->node[i]->out[k]->pass.tiled;
+            t->x_readers = t->dy_readers = 0;
+            t->held = false;
         }
     }
     for (int i = 0; i < graph->count; i++) {
@@ -35842,8 +36116,10 @@ static void mirt__strips_count_convs(const mirt__graph *graph) {
         for (int k = 0; k < node->num_in; k++) {
             const bool last = k == node->num_in - 1; /* x of `both` */
             const bool image = (node->op->lazy_x >> k & 1) && !node->a.affine;
-            node->in[k]->pass.tiled.x_readers += image || (last && both);
-            node->in[k]->pass.tiled.dy_readers += (int)(node->op->lazy_dy >> k & 1);
+            mirt__tiled_tensor *t = &node->in[k]->pass.tiled;
+            t->x_readers += image || (last && both);
+            t->dy_readers += (int)(node->op->lazy_dy >> k & 1);
+            t->held = t->held || (node->backward && !node->in[k]->node->backward);
         }
     }
 }
@@ -35865,25 +36141,29 @@ static bool mirt__strips_gates(mirt__node *node) {
     return false;
 }
 
-static void mirt__strips_lazy(const mirt__graph *graph) {
+static void mirt__strips_lazy(const mirt__graph *graph, const mirt__storage_costs *costs) {
     mirt__strips_count_convs(graph);
     for (int i = 0; i < graph->count; i++) {
         mirt_tensor *t = graph->node[i]->out[0];
         if (t->uses == 0 || t->pass.tiled.x_readers != t->uses || !mirt__strips_gates(graph->node[i])) continue;
-        t->lazy = true;
-        graph->node[i]->in[0]->pass.tiled.x_readers++;
+        if (!mirt__storage_lazy(t, t->uses, t->pass.tiled.held, costs)) continue;
+        mirt__tiled_tensor *x = &graph->node[i]->in[0]->pass.tiled;
+        x->x_readers++;
+        x->held = x->held || t->pass.tiled.held;
     }
     for (int i = 0; i < graph->count; i++) {
         const mirt__node *node = graph->node[i];
         mirt_tensor *t = node->out[0];
         if (t->uses == 0 || t->shape.rank != 4) continue;
         if (node->a.family != MIRT__FAMILY_norm || MIRT__OF(&node->a, norm)->last_axes) continue;
-        if (node->op->lazy == MIRT__LAZY_X) t->lazy = t->pass.tiled.x_readers == t->uses && !node->a.residual;
-        if (node->op->lazy == MIRT__LAZY_DY) t->lazy = t->pass.tiled.dy_readers == t->uses;
+        const bool x = node->op->lazy == MIRT__LAZY_X && t->pass.tiled.x_readers == t->uses && !node->a.residual;
+        const bool dy = node->op->lazy == MIRT__LAZY_DY && t->pass.tiled.dy_readers == t->uses;
+        if (x || dy) mirt__storage_lazy(t, t->uses, t->pass.tiled.held, costs);
     }
 }
 
-MIRT__LIB void mirt__fuse_strips(mirt__graph *graph, mirt_tensor *const *keep, int count) {
+MIRT__LIB void mirt__fuse_strips(mirt__graph *graph, const mirt__storage_costs *costs, mirt_tensor *const *keep,
+                                 int count) {
     mirt__strips_count(graph, keep, count);
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
@@ -35899,7 +36179,7 @@ MIRT__LIB void mirt__fuse_strips(mirt__graph *graph, mirt_tensor *const *keep, i
         if (graph->node[i]->id == MIRT__OP_conv2d_weight_grad) mirt__strips_both(graph->node[i]);
     }
     mirt__strips_count(graph, keep, count);
-    mirt__strips_lazy(graph);
+    mirt__strips_lazy(graph, costs);
 }
 
 /* >>section graph/half.c */
@@ -35935,19 +36215,19 @@ static bool mirt__half_ties(const mirt__node *node) {
     return node->op->half_tied && mirt__half_tie(tied, node->op->half_tied(node, tied));
 }
 
-/* Whether a gradient that is made in float32 is worth a copy of half the size: normalizations read it several times,
-   and nothing else wants it as it is. */
-static bool mirt__half_worth(const mirt__graph *graph, int at, const bool *normalized) {
+/* Whether a gradient made in float32 is worth a copy of half the size for the `readers` normalizations that read it
+   several times, while nothing needs it as it is. */
+static bool mirt__half_worth(const mirt__graph *graph, int at, int readers, const mirt__storage_costs *costs) {
     const mirt__node *node = graph->node[at];
     const mirt_tensor *t = node->num_out ? node->out[0] : NULL;
-    return t && normalized[at] && !t->lazy && t->shape.rank == 4 && t->dtype == MIRT_FLOAT32 && node->op->run &&
-           !mirt__half_makes(node) && t->pass.half.readers == t->uses;
+    return t && !t->lazy && t->shape.rank == 4 && t->dtype == MIRT_FLOAT32 && node->op->run &&
+           !mirt__half_makes(node) && t->pass.half.readers == t->uses && mirt__storage_copy(t, readers, costs);
 }
 
 /* Puts those copies behind what they copy. */
-static bool mirt__half_cast(mirt__graph *graph) {
+static bool mirt__half_cast(mirt__graph *graph, const mirt__storage_costs *costs) {
     const int n = graph->count;
-    bool *normalized = (bool *)mirt__calloc((size_t)n + 1, sizeof *normalized);
+    int *normalized = (int *)mirt__calloc((size_t)n + 1, sizeof *normalized); /* readers that profit, by position */
     if (!normalized) mirt__graph_poison(graph);
     for (int i = 0; normalized && i < n; i++) {
         graph->node[i]->position = i;
@@ -35959,12 +36239,12 @@ static bool mirt__half_cast(mirt__graph *graph) {
     for (int i = 0; normalized && i < n; i++) {
         const mirt__node *node = graph->node[i];
         for (int k = 0; k < node->num_in; k++) node->in[k]->pass.half.readers += mirt__half_reads(node, k);
-        if (node->op->half_copied) normalized[node->in[0]->node->position] = true;
+        if (node->op->half_copied) normalized[node->in[0]->node->position]++;
     }
     for (int i = 0; normalized && i < n; i++) {
         mirt_tensor *t = graph->node[i]->out[0];
         mirt__attrs a = mirt__attrs_of(MIRT__OP_cast);
-        if (!mirt__half_worth(graph, i, normalized)) continue;
+        if (!mirt__half_worth(graph, i, normalized[i], costs)) continue;
         a.dtype = MIRT_FLOAT32;
         a.half = true;
         graph->scope = t->node->name;
@@ -35987,8 +36267,9 @@ static bool mirt__half_cast(mirt__graph *graph) {
     return true;
 }
 
-MIRT__LIB void mirt__fuse_half(mirt__graph *graph, mirt_dtype half, mirt_tensor *const *keep, int count) {
-    if (!mirt__half_cast(graph)) return;
+MIRT__LIB void mirt__fuse_half(mirt__graph *graph, const mirt__storage_costs *costs, mirt_dtype half,
+                               mirt_tensor *const *keep, int count) {
+    if (!mirt__half_cast(graph, costs)) return;
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
         for (int k = 0; k < node->num_out; k++) {
@@ -36030,7 +36311,8 @@ static void mirt__plan_port(mirt__program *program, const mirt_tensor *t) {
     program->io[t->port].batched = mirt__is_batched(&t->shape);
 }
 
-/* Outputs need a place of their own: copies those that are leaves or already placed, and aliases as results, whose bytes have another shape. */
+/* Outputs need a place of their own: copies those that are leaves or already placed, and aliases as results, whose
+ * bytes have another shape. */
 static bool mirt__plan_outputs(mirt__program *program, mirt__output *outputs, int count) {
     for (int i = 0; i < count; i++) {
         mirt_tensor *t = outputs[i].tensor;
@@ -36085,7 +36367,8 @@ static void mirt__plan_lifetimes(mirt__graph *graph) {
 
 static bool mirt__plan_needs_place(const mirt__node *node, int slot) {
     const mirt_tensor *t = node->out[slot];
-    return mirt__node_runs(node) && t->space == MIRT__SPACE_NONE && !t->lazy && !(t->uses == 0 && (node->op->optional_outputs >> slot & 1));
+    return mirt__node_runs(node) && t->space == MIRT__SPACE_NONE && !t->lazy &&
+           !(t->uses == 0 && (node->op->optional_outputs >> slot & 1));
 }
 
 static bool mirt__plan_crosses(const mirt__program *program, const mirt_tensor *t) {
@@ -36163,8 +36446,8 @@ static int mirt__plan_order(const void *a, const void *b) {
     return x->first != y->first ? (x->first < y->first ? -1 : 1) : x->tensor->slot - y->tensor->slot;
 }
 
-/* `s` goes to the lowest place where it meets none of the `count` stays that are alive with it; they are sorted by where they
-   begin, and it joins them. */
+/* `s` goes to the lowest place where it meets none of the `count` stays that are alive with it; they are sorted by
+   where they begin, and it joins them. */
 static void mirt__plan_lowest(mirt__stay *stay, int count, mirt__stay s) {
     size_t at = 0;
     int i;
@@ -36355,6 +36638,7 @@ MIRT__TRAINING void mirt__node_text(const mirt__node *node, mirt__text *out) {
         else mirt__text_add(out, " @%s+%zu", space[t->space], t->offset);
     }
     if (node->out[0]->lazy) mirt__text_add(out, " never stored");
+    if (node->repeats) mirt__text_add(out, " once more");
     mirt__node_notes(node, out);
     mirt__text_add(out, "\n");
 }
@@ -46787,6 +47071,7 @@ static mirt_status mirt__finish(mirt_function *f) {
     mirt__output *outputs = (mirt__output *)mirt__pool_alloc(pool, most * sizeof *outputs);
     size_t *offset = (size_t *)mirt__pool_alloc(pool, most * sizeof *offset);
     if (!keep || !outputs || !offset) return mirt_last_status();
+    const mirt__storage_costs *costs = &f->model->strategy->able.costs;
     mirt__graph_mark_gradients(graph, mirt__root_trained, f->root);
     int kept = mirt__collect_kept(f, keep);
     for (int i = 0; i < f->num_minimized; i++) keep[kept + i] = f->minimized[i];
@@ -46794,11 +47079,13 @@ static mirt_status mirt__finish(mirt_function *f) {
     if (mirt__collect_gradients(f) != MIRT_OK) return mirt_last_status();
     kept = mirt__collect_kept(f, keep);
     mirt__fuse_backward(graph, keep, kept);
-    if (f->model->strategy->kernels->strips) {
-        mirt__fuse_strips(graph, keep, kept);
-        if (f->half)
-            mirt__fuse_half(graph, f->step.float16 ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16, keep,
-                            kept);
+    const mirt_dtype half = f->step.float16 ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16;
+    const bool tiled = f->model->strategy->kernels->strips;
+    if (tiled) mirt__fuse_strips(graph, costs, keep, kept);
+    mirt__storage_twice(graph, costs, keep, kept);
+    if (graph->status != MIRT_OK) return graph->status;
+    if (tiled) {
+        if (f->half) mirt__fuse_half(graph, costs, half, keep, kept);
         if (graph->status != MIRT_OK) return graph->status;
         for (int i = 0; i < graph->count; i++) graph->node[i]->a.winograd = f->model->strategy->winograd;
     }
@@ -48517,6 +48804,20 @@ MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch) {
     mirt__text_add(out, "training step of one replica, as recorded, differentiated and fused:\n");
     mirt__program_text(&f->step.program, out);
     mirt__mirrored_text(f, batch, out);
+    mirt__function_free(f);
+    return out->failed ? NULL : out->data;
+}
+
+MIRT_API const char *mirt_graph_costs(mirt_model *model, int64_t batch) {
+    MIRT__USE_MODEL(model, NULL);
+    if (mirt__need_compiled(model, "mirt_graph_costs") != MIRT_OK) return NULL;
+    mirt_function *f = mirt__inspect_plan(model, batch);
+    if (!f) return NULL;
+    mirt__text *out = &model->graph_text;
+    mirt__text_clear(out);
+    mirt__text_add(out, "tensors of %s of one replica, %lld rows:\n",
+                   mirt__num_labels(model) ? "a training step" : "predicting", (long long)f->step.program.max_rows);
+    mirt__storage_text(&f->step.program, &model->strategy->able.costs, out);
     mirt__function_free(f);
     return out->failed ? NULL : out->data;
 }

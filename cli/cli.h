@@ -55,6 +55,7 @@ typedef struct options {
     batches device_counts; /* of scaling; none: powers of two */
     const char *point;     /* of a child process of scaling: what to measure */
     const char *svg;       /* of graph */
+    bool costs;            /* of graph: show what is stored, and what it costs */
     float price;           /* per hour */
     int64_t steps, seconds; /* of bench; 0: its default */
     uint64_t memory; /* of summary: bytes per device; 0: all free memory */

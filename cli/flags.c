@@ -146,6 +146,10 @@ static const flag flags[] = {
      "write the trained model to FILE, as .safetensors; without --run also after Ctrl-C"},
     {"forward", NULL, FLAG_SWITCH, 0, AT(forward), CMD_BENCH, "measure predicting instead of training steps with Adam"},
     {"svg", "FILE", FLAG_TEXT, 0, AT(svg), CMD_GRAPH, "draw the graph as a picture in FILE instead"},
+    {"costs", NULL, FLAG_SWITCH, 0, AT(costs), CMD_GRAPH,
+     "list the tensors instead: stored, lazy (computed while they are read) or computed twice, their bytes, and the "
+     "cost "
+     "of each choice"},
     {"trace", "FILE", FLAG_TEXT, 0, AT(trace), CMD_FIT,
      "write a trace of what each device does, one row per device, for ui.perfetto.dev"},
     {"profile", NULL, FLAG_SWITCH, 0, AT(profile), CMD_BENCH | CMD_FIT,

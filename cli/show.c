@@ -48,7 +48,11 @@ int run_summary(const options *o) {
 }
 
 int run_graph(const options *o) {
-    if (!o->svg) return show(o, mirt_graph_text);
+    if (o->svg && o->costs) {
+        complain("--svg and --costs: one of them");
+        return EXIT_USAGE;
+    }
+    if (!o->svg) return show(o, o->costs ? mirt_graph_costs : mirt_graph_text);
     int status = EXIT_FAILED;
     mirt_strategy *strategy = open_strategy(o, true, &status);
     mirt_model *model = strategy ? open_model(strategy, o, &status) : NULL;

@@ -343,6 +343,8 @@ static mirt_status do_load_memory(world *w) {
 static mirt_status do_summary(world *w) { return mirt_summary(w->model, 16) ? MIRT_OK : mirt_last_status(); }
 static mirt_status do_graph_text(world *w) { return mirt_graph_text(w->model, 16) ? MIRT_OK : mirt_last_status(); }
 
+static mirt_status do_graph_costs(world *w) { return mirt_graph_costs(w->model, 16) ? MIRT_OK : mirt_last_status(); }
+
 static mirt_status do_plan(world *w) {
     mirt_memory memory;
     return mirt_plan_memory(w->model, 16, &memory);
@@ -433,6 +435,7 @@ static const fault_case cases[] = {
     {"mirt_load_weights_partial", {make_strategy, make_more, NULL, NULL}, do_load_partial, compile_adam},
     {"mirt_summary", {make_strategy, make_model, compile_adam, do_summary}, do_summary, do_step},
     {"mirt_graph_text", {make_strategy, make_model, compile_adam, NULL}, do_graph_text, do_step},
+    {"mirt_graph_costs", {make_strategy, make_model, compile_adam, NULL}, do_graph_costs, do_step},
     {"mirt_plan_memory", {make_strategy, make_model, compile_adam, NULL}, do_plan, do_step},
     {"mirt_plan_macs", {make_strategy, make_model, compile_adam, NULL}, do_macs, do_step},
     {"a profile", {make_strategy, make_model, compile_adam, do_step}, do_profile, do_step},

@@ -142,6 +142,7 @@ static bool train(mirt_strategy *s, program p, char out[MIRT__SHA256_HEX]) {
 static void check_program(program p, int devices, int replicas, bool central, bool direct, bool shards, bool queues) {
     char cores[MIRT__SHA256_HEX] = "", others[MIRT__SHA256_HEX] = "";
     memset(&separate_able, 0, sizeof separate_able);
+    separate_able.costs.pass = 0.1;
     separate_able.direct = direct;
     separate_able.shards = shards;
     separate_able.queues = queues;
@@ -178,6 +179,7 @@ static void swap_nodes(mirt__program *p, int a, int b) {
 static void check_nodes(void) {
     double loss;
     memset(&separate_able, 0, sizeof separate_able);
+    separate_able.costs.pass = 0.1;
     separate_able.direct = true;
     mirt_strategy *s = strategy_on("test", 2, 2, false);
     mirt_model *m = s ? large_model(s) : NULL;

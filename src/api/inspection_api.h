@@ -45,6 +45,12 @@ MIRT_API const char *mirt_summary(mirt_model *model, int64_t batch);
 /* The training step as text, before and after mirroring. Owned by the model, valid until the
    next call. Errors as mirt_summary; MIRT_E_STATE without a loss too. */
 MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch);
+/* The tensors of such a step, or without a loss of predicting, for the rows of one replica, one line each: the operation
+   and the layer that compute it, whether it is stored, lazy (computed by its readers while they read) or computed twice
+   (once more in the backward pass), its bytes, estimated microseconds to compute and store it, and to recompute it
+   instead ("-": it must be stored). The choice is the cheaper one. Owned by the model, valid until the next call of this
+   function or mirt_graph_text. Errors as mirt_summary. */
+MIRT_API const char *mirt_graph_costs(mirt_model *model, int64_t batch);
 #endif
 
 MIRT__END_C

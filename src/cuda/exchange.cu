@@ -692,6 +692,7 @@ static bool mirt__cu_join(mirt__remote_join *join) {
     join->able.direct = true;
     for (int d = 0; d < join->count; d++) join->remote[d]->limit = join->limit;
     join->able.queues = join->able.float16 = true;
+    join->able.costs.pass = 0.1; /* as on cores: every tensor that can be lazy is */
     join->how[0] = 0;
     if (join->count < 2) return true;
     const mirt__host *host = join->remote[0]->host;

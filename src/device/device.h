@@ -15,6 +15,13 @@
 
 typedef struct mirt__remote mirt__remote; /* an opened device */
 
+/* Nanoseconds on a device for each byte ... */
+typedef struct mirt__storage_costs {
+    double pass; /* that a node of its own reads or writes */
+    double lazy; /* that a reader of a lazy tensor reads in its place */
+    double held; /* that is kept between the forward and the backward pass */
+} mirt__storage_costs;
+
 /* What the devices of a strategy can do; set by `join`. The abilities do not depend on each other. */
 typedef struct mirt__abilities {
     bool in_place; /* kernels work on the host's memory: batches, results and weights need no copy, user code can run */
@@ -22,6 +29,7 @@ typedef struct mirt__abilities {
     bool shards;   /* each device updates its share of the weights in all copies, and adds up partial sums as it does */
     bool queues;   /* work is enqueued: the host can read the next batch meanwhile */
     bool float16;  /* products of float16 with scaled gradients */
+    mirt__storage_costs costs;
 } mirt__abilities;
 
 /* What the library does for a backend. */

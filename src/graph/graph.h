@@ -200,22 +200,37 @@ typedef enum mirt__extent {
     MIRT__EXTENT_OTHER
 } mirt__extent;
 
+/* Of lazy operands, and of what is fused with them. */
+typedef struct mirt__tiled_tensor {
+    int first_reader;        /* its position */
+    int x_readers;           /* convolutions that can read it lazily as their image, */
+    int dy_readers;          /* and as that image's gradient */
+    bool held;               /* convolutions of the backward pass read it, and it is of the forward pass */
+    mirt_tensor *input_grad; /* the gradient of a convolution's or normalization's input made from it, or NULL */
+} mirt__tiled_tensor;
+
+/* half.c */
+typedef struct mirt__half_tensor {
+    bool possible;     /* it can be stored in 16 bits */
+    int readers;       /* those that can read it so */
+    mirt_tensor *cast; /* its copy in 16 bits, or NULL */
+} mirt__half_tensor;
+
+/* storage.c */
+typedef struct mirt__stored_tensor {
+    int first_backward, last_backward; /* positions of the backward nodes that read it; none: the last is -1 */
+    bool plain;         /* only nodes that run read its bytes */
+    mirt_tensor *again; /* computed a second time, or NULL */
+} mirt__stored_tensor;
+
 /* What a pass over a graph stores in each tensor while it runs; a pass sets its member before it reads it. */
 typedef union mirt__tensor_pass {
     mirt_tensor *copy;   /* mirt__graph_copy: the tensor in the target graph */
     mirt__extent extent; /* how it depends on rows */
     int index;           /* saving: of its node */
-    struct mirt__tiled_tensor {
-        int first_reader;        /* its position */
-        int x_readers;           /* convolutions that can read it lazily as their image, */
-        int dy_readers;          /* and as that image's gradient */
-        mirt_tensor *input_grad; /* the gradient of a convolution's or normalization's input made from it, or NULL */
-    } tiled;
-    struct mirt__half_tensor {
-        bool possible;     /* it can be stored in 16 bits */
-        int readers;       /* those that can read it so */
-        mirt_tensor *cast; /* its copy in 16 bits, or NULL */
-    } half;
+    mirt__tiled_tensor tiled;
+    mirt__half_tensor half;
+    mirt__stored_tensor stored;
 } mirt__tensor_pass;
 
 struct mirt_tensor {
@@ -224,7 +239,9 @@ struct mirt_tensor {
     mirt_dtype dtype;
     mirt_shape shape;
     bool needs_grad;
-    bool lazy;         /* never stored: its readers compute it from its node's inputs, strip by strip */
+    bool lazy;         /* never stored: its readers compute it from its node's inputs while they read */
+    int lazy_readers;  /* if all its readers can do so: how many there are; otherwise 0 */
+    bool repeatable;   /* its node could run once more in the backward pass */
     mirt_tensor *grad; /* recorded by mirt__gradients */
     int uses;          /* counted by mirt__graph_count_uses */
     /* Set by the plan: */
@@ -248,6 +265,7 @@ struct mirt__node {
     mirt__graph *graph;
     bool live;
     bool backward; /* of a gradient */
+    const mirt__node *repeats; /* of the forward pass, whose output it computes once more, or NULL */
     bool steady;   /* determined by inputs and frozen weights row by row, while features are looked for */
 };
 

@@ -32,19 +32,19 @@ static bool mirt__half_ties(const mirt__node *node) {
     return node->op->half_tied && mirt__half_tie(tied, node->op->half_tied(node, tied));
 }
 
-/* Whether a gradient that is made in float32 is worth a copy of half the size: normalizations read it several times,
-   and nothing else wants it as it is. */
-static bool mirt__half_worth(const mirt__graph *graph, int at, const bool *normalized) {
+/* Whether a gradient made in float32 is worth a copy of half the size for the `readers` normalizations that read it
+   several times, while nothing needs it as it is. */
+static bool mirt__half_worth(const mirt__graph *graph, int at, int readers, const mirt__storage_costs *costs) {
     const mirt__node *node = graph->node[at];
     const mirt_tensor *t = node->num_out ? node->out[0] : NULL;
-    return t && normalized[at] && !t->lazy && t->shape.rank == 4 && t->dtype == MIRT_FLOAT32 && node->op->run &&
-           !mirt__half_makes(node) && t->pass.half.readers == t->uses;
+    return t && !t->lazy && t->shape.rank == 4 && t->dtype == MIRT_FLOAT32 && node->op->run &&
+           !mirt__half_makes(node) && t->pass.half.readers == t->uses && mirt__storage_copy(t, readers, costs);
 }
 
 /* Puts those copies behind what they copy. */
-static bool mirt__half_cast(mirt__graph *graph) {
+static bool mirt__half_cast(mirt__graph *graph, const mirt__storage_costs *costs) {
     const int n = graph->count;
-    bool *normalized = (bool *)mirt__calloc((size_t)n + 1, sizeof *normalized);
+    int *normalized = (int *)mirt__calloc((size_t)n + 1, sizeof *normalized); /* readers that profit, by position */
     if (!normalized) mirt__graph_poison(graph);
     for (int i = 0; normalized && i < n; i++) {
         graph->node[i]->position = i;
@@ -56,12 +56,12 @@ static bool mirt__half_cast(mirt__graph *graph) {
     for (int i = 0; normalized && i < n; i++) {
         const mirt__node *node = graph->node[i];
         for (int k = 0; k < node->num_in; k++) node->in[k]->pass.half.readers += mirt__half_reads(node, k);
-        if (node->op->half_copied) normalized[node->in[0]->node->position] = true;
+        if (node->op->half_copied) normalized[node->in[0]->node->position]++;
     }
     for (int i = 0; normalized && i < n; i++) {
         mirt_tensor *t = graph->node[i]->out[0];
         mirt__attrs a = mirt__attrs_of(MIRT__OP_cast);
-        if (!mirt__half_worth(graph, i, normalized)) continue;
+        if (!mirt__half_worth(graph, i, normalized[i], costs)) continue;
         a.dtype = MIRT_FLOAT32;
         a.half = true;
         graph->scope = t->node->name;
@@ -84,8 +84,9 @@ static bool mirt__half_cast(mirt__graph *graph) {
     return true;
 }
 
-MIRT__LIB void mirt__fuse_half(mirt__graph *graph, mirt_dtype half, mirt_tensor *const *keep, int count) {
-    if (!mirt__half_cast(graph)) return;
+MIRT__LIB void mirt__fuse_half(mirt__graph *graph, const mirt__storage_costs *costs, mirt_dtype half,
+                               mirt_tensor *const *keep, int count) {
+    if (!mirt__half_cast(graph, costs)) return;
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
         for (int k = 0; k < node->num_out; k++) {

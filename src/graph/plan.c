@@ -12,7 +12,8 @@ static void mirt__plan_port(mirt__program *program, const mirt_tensor *t) {
     program->io[t->port].batched = mirt__is_batched(&t->shape);
 }
 
-/* Outputs need a place of their own: copies those that are leaves or already placed, and aliases as results, whose bytes have another shape. */
+/* Outputs need a place of their own: copies those that are leaves or already placed, and aliases as results, whose
+ * bytes have another shape. */
 static bool mirt__plan_outputs(mirt__program *program, mirt__output *outputs, int count) {
     for (int i = 0; i < count; i++) {
         mirt_tensor *t = outputs[i].tensor;
@@ -67,7 +68,8 @@ static void mirt__plan_lifetimes(mirt__graph *graph) {
 
 static bool mirt__plan_needs_place(const mirt__node *node, int slot) {
     const mirt_tensor *t = node->out[slot];
-    return mirt__node_runs(node) && t->space == MIRT__SPACE_NONE && !t->lazy && !(t->uses == 0 && (node->op->optional_outputs >> slot & 1));
+    return mirt__node_runs(node) && t->space == MIRT__SPACE_NONE && !t->lazy &&
+           !(t->uses == 0 && (node->op->optional_outputs >> slot & 1));
 }
 
 static bool mirt__plan_crosses(const mirt__program *program, const mirt_tensor *t) {
@@ -145,8 +147,8 @@ static int mirt__plan_order(const void *a, const void *b) {
     return x->first != y->first ? (x->first < y->first ? -1 : 1) : x->tensor->slot - y->tensor->slot;
 }
 
-/* `s` goes to the lowest place where it meets none of the `count` stays that are alive with it; they are sorted by where they
-   begin, and it joins them. */
+/* `s` goes to the lowest place where it meets none of the `count` stays that are alive with it; they are sorted by
+   where they begin, and it joins them. */
 static void mirt__plan_lowest(mirt__stay *stay, int count, mirt__stay s) {
     size_t at = 0;
     int i;

@@ -100,6 +100,7 @@ MIRT__TRAINING void mirt__node_text(const mirt__node *node, mirt__text *out) {
         else mirt__text_add(out, " @%s+%zu", space[t->space], t->offset);
     }
     if (node->out[0]->lazy) mirt__text_add(out, " never stored");
+    if (node->repeats) mirt__text_add(out, " once more");
     mirt__node_notes(node, out);
     mirt__text_add(out, "\n");
 }

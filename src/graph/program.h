@@ -57,8 +57,8 @@ MIRT__LIB bool mirt__plan(mirt__program *program, mirt__output *outputs, int num
                           const size_t *variable_offset, int64_t max_rows);
 MIRT__LIB void mirt__program_free(mirt__program *program);
 /* Replays segment `segment` of program->num_cuts + 1; rows <= max_rows; rows 0 does nothing. */
-MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, const mirt__kernels *kernels, const mirt__step_info *run,
-                                 const mirt__bases *bases, int64_t rows);
+MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, const mirt__kernels *kernels,
+                                 const mirt__step_info *run, const mirt__bases *bases, int64_t rows);
 /* Whether a node has work of its own in a replay. */
 MIRT__LIB bool mirt__node_runs(const mirt__node *node);
 MIRT__LIB void *mirt__address(const mirt__bases *bases, const mirt_tensor *tensor);

@@ -271,7 +271,9 @@ static void mirt__strips_both(mirt__node *weights) {
 static void mirt__strips_count_convs(const mirt__graph *graph) {
     for (int i = 0; i < graph->count; i++) {
         for (int k = 0; k < graph->node[i]->num_out; k++) {
-            graph->node[i]->out[k]->pass.tiled.x_readers = graph->node[i]->out[k]->pass.tiled.dy_readers = 0;
+            mirt__tiled_tensor *t = &graph->node[i]->out[k]->pass.tiled;
+            t->x_readers = t->dy_readers = 0;
+            t->held = false;
         }
     }
     for (int i = 0; i < graph->count; i++) {
@@ -281,8 +283,10 @@ static void mirt__strips_count_convs(const mirt__graph *graph) {
         for (int k = 0; k < node->num_in; k++) {
             const bool last = k == node->num_in - 1; /* x of `both` */
             const bool image = (node->op->lazy_x >> k & 1) && !node->a.affine;
-            node->in[k]->pass.tiled.x_readers += image || (last && both);
-            node->in[k]->pass.tiled.dy_readers += (int)(node->op->lazy_dy >> k & 1);
+            mirt__tiled_tensor *t = &node->in[k]->pass.tiled;
+            t->x_readers += image || (last && both);
+            t->dy_readers += (int)(node->op->lazy_dy >> k & 1);
+            t->held = t->held || (node->backward && !node->in[k]->node->backward);
         }
     }
 }
@@ -304,25 +308,29 @@ static bool mirt__strips_gates(mirt__node *node) {
     return false;
 }
 
-static void mirt__strips_lazy(const mirt__graph *graph) {
+static void mirt__strips_lazy(const mirt__graph *graph, const mirt__storage_costs *costs) {
     mirt__strips_count_convs(graph);
     for (int i = 0; i < graph->count; i++) {
         mirt_tensor *t = graph->node[i]->out[0];
         if (t->uses == 0 || t->pass.tiled.x_readers != t->uses || !mirt__strips_gates(graph->node[i])) continue;
-        t->lazy = true;
-        graph->node[i]->in[0]->pass.tiled.x_readers++;
+        if (!mirt__storage_lazy(t, t->uses, t->pass.tiled.held, costs)) continue;
+        mirt__tiled_tensor *x = &graph->node[i]->in[0]->pass.tiled;
+        x->x_readers++;
+        x->held = x->held || t->pass.tiled.held;
     }
     for (int i = 0; i < graph->count; i++) {
         const mirt__node *node = graph->node[i];
         mirt_tensor *t = node->out[0];
         if (t->uses == 0 || t->shape.rank != 4) continue;
         if (node->a.family != MIRT__FAMILY_norm || MIRT__OF(&node->a, norm)->last_axes) continue;
-        if (node->op->lazy == MIRT__LAZY_X) t->lazy = t->pass.tiled.x_readers == t->uses && !node->a.residual;
-        if (node->op->lazy == MIRT__LAZY_DY) t->lazy = t->pass.tiled.dy_readers == t->uses;
+        const bool x = node->op->lazy == MIRT__LAZY_X && t->pass.tiled.x_readers == t->uses && !node->a.residual;
+        const bool dy = node->op->lazy == MIRT__LAZY_DY && t->pass.tiled.dy_readers == t->uses;
+        if (x || dy) mirt__storage_lazy(t, t->uses, t->pass.tiled.held, costs);
     }
 }
 
-MIRT__LIB void mirt__fuse_strips(mirt__graph *graph, mirt_tensor *const *keep, int count) {
+MIRT__LIB void mirt__fuse_strips(mirt__graph *graph, const mirt__storage_costs *costs, mirt_tensor *const *keep,
+                                 int count) {
     mirt__strips_count(graph, keep, count);
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
@@ -338,5 +346,5 @@ MIRT__LIB void mirt__fuse_strips(mirt__graph *graph, mirt_tensor *const *keep, i
         if (graph->node[i]->id == MIRT__OP_conv2d_weight_grad) mirt__strips_both(graph->node[i]);
     }
     mirt__strips_count(graph, keep, count);
-    mirt__strips_lazy(graph);
+    mirt__strips_lazy(graph, costs);
 }

@@ -11,9 +11,10 @@
      both gradients of a depthwise convolution, or of
      one of single pixels and few weights        -> one node
    What is left of normalize, norm_grad_input and multiplications by a gate a channel, and is read by convolutions only,
-   becomes lazy: it is never stored, its readers compute it. */
-#include "graph.h"
+   can be lazy: storage.h decides whether it is stored or its readers compute it. */
+#include "storage.h"
 
-MIRT__LIB void mirt__fuse_strips(mirt__graph *graph, mirt_tensor *const *keep, int count);
+MIRT__LIB void mirt__fuse_strips(mirt__graph *graph, const mirt__storage_costs *costs, mirt_tensor *const *keep,
+                                 int count);
 
 #endif

@@ -1,3 +1,4 @@
+#include "../graph/storage.h"
 #include "../ops/ops.h"
 #include "trainer.h"
 /* Prints the training step of a model before and after mirroring. */
@@ -84,6 +85,20 @@ MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch) {
     mirt__text_add(out, "training step of one replica, as recorded, differentiated and fused:\n");
     mirt__program_text(&f->step.program, out);
     mirt__mirrored_text(f, batch, out);
+    mirt__function_free(f);
+    return out->failed ? NULL : out->data;
+}
+
+MIRT_API const char *mirt_graph_costs(mirt_model *model, int64_t batch) {
+    MIRT__USE_MODEL(model, NULL);
+    if (mirt__need_compiled(model, "mirt_graph_costs") != MIRT_OK) return NULL;
+    mirt_function *f = mirt__inspect_plan(model, batch);
+    if (!f) return NULL;
+    mirt__text *out = &model->graph_text;
+    mirt__text_clear(out);
+    mirt__text_add(out, "tensors of %s of one replica, %lld rows:\n",
+                   mirt__num_labels(model) ? "a training step" : "predicting", (long long)f->step.program.max_rows);
+    mirt__storage_text(&f->step.program, &model->strategy->able.costs, out);
     mirt__function_free(f);
     return out->failed ? NULL : out->data;
 }

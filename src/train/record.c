@@ -372,6 +372,7 @@ static mirt_status mirt__finish(mirt_function *f) {
     mirt__output *outputs = (mirt__output *)mirt__pool_alloc(pool, most * sizeof *outputs);
     size_t *offset = (size_t *)mirt__pool_alloc(pool, most * sizeof *offset);
     if (!keep || !outputs || !offset) return mirt_last_status();
+    const mirt__storage_costs *costs = &f->model->strategy->able.costs;
     mirt__graph_mark_gradients(graph, mirt__root_trained, f->root);
     int kept = mirt__collect_kept(f, keep);
     for (int i = 0; i < f->num_minimized; i++) keep[kept + i] = f->minimized[i];
@@ -379,11 +380,13 @@ static mirt_status mirt__finish(mirt_function *f) {
     if (mirt__collect_gradients(f) != MIRT_OK) return mirt_last_status();
     kept = mirt__collect_kept(f, keep);
     mirt__fuse_backward(graph, keep, kept);
-    if (f->model->strategy->kernels->strips) {
-        mirt__fuse_strips(graph, keep, kept);
-        if (f->half)
-            mirt__fuse_half(graph, f->step.float16 ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16, keep,
-                            kept);
+    const mirt_dtype half = f->step.float16 ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16;
+    const bool tiled = f->model->strategy->kernels->strips;
+    if (tiled) mirt__fuse_strips(graph, costs, keep, kept);
+    mirt__storage_twice(graph, costs, keep, kept);
+    if (graph->status != MIRT_OK) return graph->status;
+    if (tiled) {
+        if (f->half) mirt__fuse_half(graph, costs, half, keep, kept);
         if (graph->status != MIRT_OK) return graph->status;
         for (int i = 0; i < graph->count; i++) graph->node[i]->a.winograd = f->model->strategy->winograd;
     }
