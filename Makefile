@@ -235,8 +235,8 @@ tsan:
 	@MIRT_TEST_SMALL=1 TSAN_OPTIONS=halt_on_error=1 tests/run -t 400 $(TSAN_TESTS:%=build/tsan/%)
 
 # Scripts that run the command-line program that the environment variable MIRRORTRAIN names.
-COVERAGE_SCRIPTS = test_cli.sh test_doctor.sh test_runs.sh test_graph_svg.py test_planted.py test_predict.py test_report.py \
-	test_signals.py test_trace.py
+COVERAGE_SCRIPTS = fuzz_seeds.sh test_cli.sh test_doctor.sh test_runs.sh test_graph_svg.py test_planted.py \
+	test_predict.py test_report.py test_signals.py test_trace.py
 # With NVIDIA's headers (tests/sim/sim.mk), what runs GPUs' side of src/ without being about single kernels.
 COVERAGE_SIMULATED = $(if $(SIM_SEEN),$(addprefix sim/,test_float16 test_not_finite test_training test_ahead test_corners \
 	test_services test_gpu_faults))

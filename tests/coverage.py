@@ -21,8 +21,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 GCOV = os.environ.get("GCOV", "gcov")
 JOBS = os.environ.get("JOBS", "2")
 # Threads count at the same time, so counters are atomic. Without expensive optimizations functions leave vector
-# registers in use, which test_entry finds.
-FLAGS = "-O0 -fexpensive-optimizations -ffp-contract=off -w --coverage -fprofile-update=atomic"
+# registers in use, which test_entry finds. A child process of a test writes its counts only in exit.
+FLAGS = "-O0 -fexpensive-optimizations -ffp-contract=off -w --coverage -fprofile-update=atomic -D_exit=exit"
 TIME_LIMIT = 1200
 
 
@@ -84,23 +84,32 @@ def run(command, **more):
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **more)
 
 
-def program_of(name):
-    """What make builds for a test; scripts run the command-line program, sim/NAME runs on simulated GPUs."""
+FUZZ = "model image resume cache csv gzip log".split()
+
+
+def programs_of(name):
+    """What make builds for a test; scripts run the command-line program, sim/NAME runs on simulated GPUs, and
+    fuzz_seeds.sh replays the corpora of the fuzz targets."""
     if name.startswith("sim/"):
-        return "build/sim-cover/" + name[4:]
-    return "build/cover/" + ("mirrortrain" if name.endswith((".sh", ".py")) else name)
+        return ["build/sim-cover/" + name[4:]]
+    if name == "fuzz_seeds.sh":
+        return ["build/cover/fuzz_" + target for target in FUZZ]
+    return ["build/cover/" + ("mirrortrain" if name.endswith((".sh", ".py")) else name)]
 
 
 def build(tree, names):
     """Returns what the compiler says; programs that it cannot make are absent afterwards."""
-    made = run(["make", "-k", "-j" + JOBS, "COVER_FLAGS=" + FLAGS] + sorted({program_of(n) for n in names}), cwd=tree)
+    programs = sorted({program for name in names for program in programs_of(name)})
+    made = run(["make", "-k", "-j" + JOBS, "COVER_FLAGS=" + FLAGS] + programs, cwd=tree)
     return made.stdout if made.returncode else ""
 
 
 def run_test(tree, name):
     """Returns (name, what went wrong or "")."""
-    program = os.path.join(tree, program_of(name))
+    program = os.path.join(tree, programs_of(name)[0])
     environment = dict(os.environ, MIRRORTRAIN=program)
+    if name == "fuzz_seeds.sh":
+        environment["FUZZ_BUILD"] = os.path.relpath(os.path.dirname(program), os.path.join(ROOT, "build"))
     if name.startswith("sim/"):
         environment.update(MIRT_SIM_SEED="1", MIRT_SIM_DEVICES="4", MIRT_TEST_ALIGNED="1", MIRT_TEST_SMALL="1")
     if not os.path.exists(program):

@@ -8,8 +8,8 @@
 
 #include <unistd.h>
 
-enum { TEXTS = 3 };
-static const char *const text_key[TEXTS] = {"architecture", "compile", "training"};
+enum { TEXTS = 4 };
+static const char *const text_key[TEXTS] = {"architecture", "compile", "training", "classes"};
 static const char *const substitutes[] = {
     "null", "true", "7", "-1", "2.5", "1e39", "99999999999", "\"x\"", "[]", "[[1,-1],[2,2.5]]", "[7,\"x\"]",
     "[7,7,7,7,7,7,7,7,7,7]", "{\"class_name\":\"x\"}", "{\"class_name\":7,\"config\":[]}"};
@@ -40,8 +40,9 @@ static mirt_model *save(mirt_model *model, const mirt_compile_desc *desc) {
     return NULL;
 }
 
-/* Layers with descriptions that the gallery's models lack. */
+/* Layers with descriptions that the gallery's models lack, and names of classes. */
 static mirt_model *described(void) {
+    static const char *const classes[2] = {"cat", "d\xc3\xb6g"};
     mirt_augmentation list[8];
     mirt_dropout_desc dropout;
     mirt_normalization_desc normalization;
@@ -64,6 +65,7 @@ static mirt_model *described(void) {
     mirt_model_output(model, mirt_dense(mirt_leaky_relu_layer(mirt_flatten(x), 0.5f), &dense));
     mirt_set_dtype_policy(model, "mixed_bfloat16");
     mirt_set_trainable(model, "dense/bias", false);
+    mirt_set_model_class_names(model, classes, 2);
     return save(model, NULL);
 }
 
@@ -132,6 +134,7 @@ static unsigned char *build(size_t *size) {
     memset(&out, 0, sizeof out);
     mirt__text_add(&out, "LLLLLLLL{\"__metadata__\":{\"format\":\"mirrortrain\"");
     for (int i = 0; i < TEXTS; i++) {
+        if (!text[i]) continue;
         mirt__text_add(&out, ",\"%s\":", text_key[i]);
         mirt__json_write_string(&out, text[i]);
     }
@@ -282,6 +285,7 @@ static void check_file(const char *name, mirt_model *model) {
         mirt__pool pool;
         memset(&pool, 0, sizeof pool);
         run.original = text[run.number];
+        if (!run.original) continue; /* classes may have no names */
         walk(mirt__json_parse(&pool, run.original, strlen(run.original)), text_key[run.number]);
         mirt__pool_free(&pool);
     }
