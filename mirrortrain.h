@@ -51704,7 +51704,10 @@ static const char *mirt__json_item_text(const char *text, const mirt__json *list
             if (text[end] == '\\' && quoted) end++;
             else if (text[end] == '"') quoted = !quoted;
             else if (!quoted && text[end] == '{') depth++;
-            else if (!quoted && text[end] == '}' && --depth == 0) break;
+            else if (!quoted && text[end] == '}' && --depth == 0) {
+                end++;
+                break;
+            }
         }
     }
     while (end > begin && text[end - 1] != '}') end--;
