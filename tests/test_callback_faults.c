@@ -19,6 +19,7 @@ int hook_fsync(int fd) {
 
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
+#include "gallery.h"
 #include "mirror_util.h"
 #include "tap.h"
 
@@ -609,6 +610,111 @@ static void check_board(mirt_strategy *s) {
     mirt_model_destroy(m);
 }
 
+/* Whether an event file below the directory holds the text. */
+static bool board_holds(const char *directory, const char *text) {
+    char command[900];
+    snprintf(command, sizeof command, "grep -raqF '%s' '%s'", text, directory);
+    return system(command) == 0;
+}
+
+/* The graph of a model of models, of layers with several inputs and of operations; and every allocation on the way. */
+static void check_graph(mirt_strategy *s) {
+    char directory[400];
+    int wrong = 0, met = 0, spared = 0;
+    bool reached = true;
+    snprintf(directory, sizeof directory, "%s", in_work("graphs"));
+    gallery_register(s);
+    for (int i = 0; i < GALLERY; i++) {
+        mirt_model *m = gallery_model(s, i);
+        static float images[2 * 36];
+        static const uint8_t classes[2] = {0, 1};
+        static const float distances[2 * 3];
+        mirt_compile_desc compile;
+        mirt_data data;
+        mirt_fit_desc d;
+        memset(&data, 0, sizeof data);
+        memset(&d, 0, sizeof d);
+        data.x[0] = mirt_make_array(images, MIRT_FLOAT32, i ? MIRT_SHAPE(2, 3) : MIRT_SHAPE(2, 6, 6, 1));
+        data.y[0] = mirt_make_array(classes, MIRT_UINT8, MIRT_SHAPE(2));
+        memset(&compile, 0, sizeof compile);
+        compile.loss = MIRT_MEAN_SQUARED_ERROR;
+        for (int k = 0; i == 2 && k < 2; k++)
+            data.y[k] = mirt_make_array(distances, MIRT_FLOAT32, MIRT_SHAPE(2, 3 - k));
+        if (i == 2) mirt_compile(m, &compile);
+        mirt_dataset *train = mirt_batch(mirt_arrays_of(&data), 2);
+        mirt_callback *c = board(directory, 1, i == 2, false);
+        d.callbacks[0] = c;
+        d.no_progress = true;
+        ok(m && mirt_fit(m, train, &d), "TensorBoard's graph of gallery model %d: %s", i, mirt_last_error());
+        for (long number = 1; i == 2 && reached && wrong < 4; number++) {
+            allocations = 0;
+            fails = number;
+            const bool done = mirt_fit(m, train, &d) != NULL;
+            fails = 0;
+            reached = allocations >= number;
+            met += reached;
+            spared += reached && done; /* the words of a verdict */
+            if (reached && (done ? spared > 3 : mirt_last_status() != MIRT_E_NOMEM))
+                wrong++, printf("# allocation %ld: %s\n", number, done ? "unnoticed" : mirt_last_error());
+        }
+        mirt_callback_destroy(c);
+        mirt_dataset_destroy(train);
+        mirt_model_destroy(m);
+    }
+    ok(!wrong && met > 50, "%d failed allocations of fits with TensorBoard, each reported", met);
+    ok(board_holds(directory, "outer/inner/dense") && board_holds(directory, "of_mine") &&
+           board_holds(directory, "inner:1"),
+       "it names layers of parts by their paths, and the outputs of layers that have several");
+}
+
+/* Whether the callback keeps a file that its state lists when a fit begins. */
+static void c_state(mirt_callback *c, const char *file, mirt_model *m, bool own) {
+    char out[1200], state[1200], full[600];
+    snprintf(full, sizeof full, "%s/%s\\n", work_directory(), file);
+    snprintf(state, sizeof state,
+             "{\"best\":0,\"has_best\":false,\"files\":\"%s\",\"last_step\":-1,\"last_whole\":false}", full);
+    const bool loaded = c->load_state(state, c->user) == 0;
+    ok(loaded && fit(m, 1, 0, c, NULL), "a state with %s: %s", file, loaded ? "" : mirt_last_error());
+    c->save_state(out, sizeof out, c->user);
+    ok((strstr(out, full) != NULL) == own, "%s is %s", file, own ? "kept" : "not ours");
+}
+
+/* Of the files that a checkpoint lists, those that the pattern gives are the run's. */
+static void check_listed(mirt_strategy *s) {
+    static const struct {
+        const char *file;
+        bool own;
+    } files[] = {{"list/e1/s2.safetensors", true},     {"list/e1/s.safetensors", true},
+                 {"list/e1/x.safetensors", false},     {"list/e./s2.safetensors", true},
+                 {"list/e1/s2.safetensorsx", false},   {"list/e1", false},
+                 {"other/e1/s2.safetensors", false},   {"list/e1/../s2.safetensors", false},
+                 {"list/e1/s2/s3.safetensors", false}, {"", false}};
+    char pattern[500], state[1200], out[1200];
+    mirt_model *m = model_of(s, 1, NULL);
+    snprintf(pattern, sizeof pattern, "%s/list/e{epoch}/s{step}.safetensors", work_directory());
+    for (int i = 0; i < MIRT__COUNT(files); i++) {
+        mirt_callback *c = checkpoint(pattern, 0, 9, MIRT_MODE_AUTO);
+        c->save_state(out, sizeof out, c->user);
+        char *at = strstr(out, "\"files\":\"\"");
+        if (!at) break;
+        snprintf(state, sizeof state, "%.*s\"files\":\"%s/%s\\n\"%s", (int)(at - out), out, work_directory(),
+                 files[i].file, at + 10);
+        const bool taken = c->load_state(state, c->user) == 0 && fit(m, 1, 0, c, NULL);
+        c->save_state(out, sizeof out, c->user);
+        char full[600];
+        snprintf(full, sizeof full, "%s/%s\\n", work_directory(), files[i].file);
+        ok(taken && (strstr(out, full) != NULL) == files[i].own, "a list with %s: %s", files[i].file,
+           files[i].own ? "kept" : "not ours");
+        mirt_callback_destroy(c);
+    }
+    mirt_callback *dots = checkpoint(in_work("dots/{epoch}/x"), 0, 9, MIRT_MODE_AUTO);
+    c_state(dots, "dots/./x", m, false);
+    c_state(dots, "dots/../x", m, false);
+    c_state(dots, "dots/7/x", m, true);
+    mirt_callback_destroy(dots);
+    mirt_model_destroy(m);
+}
+
 int main(void) {
     char command[400];
     mirt_strategy *s = strategy_of(1, 1, 1);
@@ -623,6 +729,8 @@ int main(void) {
     check_states();
     check_writer();
     check_board(s);
+    check_graph(s);
+    check_listed(s);
     mirt_strategy_destroy(s);
     ok(live_blocks == 0, "%ld blocks are left", live_blocks);
     snprintf(command, sizeof command, "rm -rf '%s'", work_directory());
