@@ -11897,13 +11897,10 @@ static void MIRT__K(taps_row)(const mirt__taps_row *row) {
     const float *x##t = row->x[first + (taps > t ? t : 0)] + j; \
     float *k##t = row->dk[first + (taps > t ? t : 0)] + j; \
     MIRT__VEC s##t = whole ? MIRT__K(load)(k##t) : MIRT__K(load_some)(k##t, n);
-/* One tap at least; a part of a vector is for one tap alone. */
-#define MIRT__TAP(t) \
-    if (t < 1 || taps > t) \
-        s##t = MIRT__K(fma)(t > 0 || whole ? MIRT__K(load)(x##t + at) : MIRT__K(load_some)(x##t + at, n), g, s##t);
+#define MIRT__TAP(t) if (taps > t) s##t = MIRT__K(fma)(whole ? MIRT__K(load)(x##t + at) : MIRT__K(load_some)(x##t + at, n), g, s##t);
 #define MIRT__TAP_STORE(t) \
-    if (t < 1 || taps > t) { \
-        if (t > 0 || whole) MIRT__K(store)(k##t, s##t); \
+    if (taps > t) { \
+        if (whole) MIRT__K(store)(k##t, s##t); \
         else MIRT__K(store_some)(k##t, s##t, n); \
     }
 MIRT__INLINE void MIRT__K(taps_grad_of)(const mirt__taps_row *row, int first, int64_t j, int64_t n, const int taps, const bool whole) {
@@ -14297,13 +14294,10 @@ static void MIRT__K(taps_row)(const mirt__taps_row *row) {
     const float *x##t = row->x[first + (taps > t ? t : 0)] + j; \
     float *k##t = row->dk[first + (taps > t ? t : 0)] + j; \
     MIRT__VEC s##t = whole ? MIRT__K(load)(k##t) : MIRT__K(load_some)(k##t, n);
-/* One tap at least; a part of a vector is for one tap alone. */
-#define MIRT__TAP(t) \
-    if (t < 1 || taps > t) \
-        s##t = MIRT__K(fma)(t > 0 || whole ? MIRT__K(load)(x##t + at) : MIRT__K(load_some)(x##t + at, n), g, s##t);
+#define MIRT__TAP(t) if (taps > t) s##t = MIRT__K(fma)(whole ? MIRT__K(load)(x##t + at) : MIRT__K(load_some)(x##t + at, n), g, s##t);
 #define MIRT__TAP_STORE(t) \
-    if (t < 1 || taps > t) { \
-        if (t > 0 || whole) MIRT__K(store)(k##t, s##t); \
+    if (taps > t) { \
+        if (whole) MIRT__K(store)(k##t, s##t); \
         else MIRT__K(store_some)(k##t, s##t, n); \
     }
 MIRT__INLINE void MIRT__K(taps_grad_of)(const mirt__taps_row *row, int first, int64_t j, int64_t n, const int taps, const bool whole) {
@@ -16000,13 +15994,10 @@ static void MIRT__K(taps_row)(const mirt__taps_row *row) {
     const float *x##t = row->x[first + (taps > t ? t : 0)] + j; \
     float *k##t = row->dk[first + (taps > t ? t : 0)] + j; \
     MIRT__VEC s##t = whole ? MIRT__K(load)(k##t) : MIRT__K(load_some)(k##t, n);
-/* One tap at least; a part of a vector is for one tap alone. */
-#define MIRT__TAP(t) \
-    if (t < 1 || taps > t) \
-        s##t = MIRT__K(fma)(t > 0 || whole ? MIRT__K(load)(x##t + at) : MIRT__K(load_some)(x##t + at, n), g, s##t);
+#define MIRT__TAP(t) if (taps > t) s##t = MIRT__K(fma)(whole ? MIRT__K(load)(x##t + at) : MIRT__K(load_some)(x##t + at, n), g, s##t);
 #define MIRT__TAP_STORE(t) \
-    if (t < 1 || taps > t) { \
-        if (t > 0 || whole) MIRT__K(store)(k##t, s##t); \
+    if (taps > t) { \
+        if (whole) MIRT__K(store)(k##t, s##t); \
         else MIRT__K(store_some)(k##t, s##t, n); \
     }
 MIRT__INLINE void MIRT__K(taps_grad_of)(const mirt__taps_row *row, int first, int64_t j, int64_t n, const int taps, const bool whole) {
@@ -17713,13 +17704,10 @@ static void MIRT__K(taps_row)(const mirt__taps_row *row) {
     const float *x##t = row->x[first + (taps > t ? t : 0)] + j; \
     float *k##t = row->dk[first + (taps > t ? t : 0)] + j; \
     MIRT__VEC s##t = whole ? MIRT__K(load)(k##t) : MIRT__K(load_some)(k##t, n);
-/* One tap at least; a part of a vector is for one tap alone. */
-#define MIRT__TAP(t) \
-    if (t < 1 || taps > t) \
-        s##t = MIRT__K(fma)(t > 0 || whole ? MIRT__K(load)(x##t + at) : MIRT__K(load_some)(x##t + at, n), g, s##t);
+#define MIRT__TAP(t) if (taps > t) s##t = MIRT__K(fma)(whole ? MIRT__K(load)(x##t + at) : MIRT__K(load_some)(x##t + at, n), g, s##t);
 #define MIRT__TAP_STORE(t) \
-    if (t < 1 || taps > t) { \
-        if (t > 0 || whole) MIRT__K(store)(k##t, s##t); \
+    if (taps > t) { \
+        if (whole) MIRT__K(store)(k##t, s##t); \
         else MIRT__K(store_some)(k##t, s##t, n); \
     }
 MIRT__INLINE void MIRT__K(taps_grad_of)(const mirt__taps_row *row, int first, int64_t j, int64_t n, const int taps, const bool whole) {
