@@ -20571,7 +20571,8 @@ MIRT__LIB void mirt__fast_conv_both(const mirt__simd *simd, const mirt__conv_inp
 
 /* >>section kernels/fast_conv_pool.c */
 
-/* Convolutions with 2x2 max pooling, one window at a time, without storing discarded pixels. */
+/* Convolutions with 2x2 max pooling: window by window, so that what is pooled away is never stored. They have neither
+   padding nor strides nor dilation, as mirt__fuse_pool makes no others. */
 
 #ifndef MIRT__REAL_DOUBLE
 
@@ -20625,40 +20626,15 @@ static mirt__pool_scratch mirt__pool_scratch_of(const mirt__pool_job *job, int m
     return scratch;
 }
 
-/* Copies rows [row, row + rows) and columns [column, column + columns) of an image of h x w x c numbers, zero outside
-   of it. */
-static void mirt__pool_read_strip(const mirt__simd *simd, const mirt__reader *reader, int64_t image, int64_t h, int64_t w,
-                                  int64_t c, int64_t row, int64_t rows, int64_t column, int64_t columns, float *to) {
-    const int64_t from = column > 0 ? column : 0, end = column + columns < w ? column + columns : w;
-    const mirt__source source = mirt__source_of(reader, NULL);
-    if (from == column && end == column + columns && columns == w && row >= 0 && row + rows <= h) {
-        simd->read(to, &source, (image * h + row) * w * c, rows * w * c);
-        return;
-    }
-    for (int64_t y = row; y < row + rows; y++, to += columns * c) {
-        if (y < 0 || y >= h || from >= end) {
-            memset(to, 0, (size_t)(columns * c) * sizeof(float));
-            continue;
-        }
-        const int64_t before = from - column, inside = end - from, after = columns - before - inside;
-        if (before > 0) memset(to, 0, (size_t)(before * c) * sizeof(float));
-        simd->read(to + before * c, &source, ((image * h + y) * w + from) * c, inside * c);
-        if (after > 0) memset(to + (before + inside) * c, 0, (size_t)(after * c) * sizeof(float));
-    }
-}
-
-/* The input of rows [y, y + rows) of the output; *pitch: floats between its rows. */
+/* The input that rows [y, y + rows) of the output see; *pitch: floats between its rows. */
 static const float *mirt__pool_input(const mirt__pool_job *job, int64_t image, int64_t y, int64_t rows, float *strip,
                                      int64_t *pitch) {
     const mirt__conv *s = job->s;
-    if (job->direct) {
-        *pitch = s->w * s->ci;
-        return (const float *)job->x.data + (image * s->h + y * s->stride_h) * s->w * s->ci;
-    }
-    *pitch = job->blocks.forward_cols * s->ci;
-    mirt__pool_read_strip(job->simd, &job->x, image, s->h, s->w, s->ci, y * s->stride_h - s->pad_top,
-                          (rows - 1) * s->stride_h + (int64_t)(s->kh - 1) * s->dilation_h + 1, -s->pad_left,
-                          job->blocks.forward_cols, strip);
+    const int64_t first = (image * s->h + y) * s->w * s->ci;
+    const mirt__source source = mirt__source_of(&job->x, NULL);
+    *pitch = s->w * s->ci;
+    if (job->direct) return (const float *)job->x.data + first;
+    job->simd->read(strip, &source, first, (rows + s->kh - 1) * s->w * s->ci);
     return strip;
 }
 
@@ -20670,11 +20646,8 @@ static void mirt__pool_job_init(mirt__pool_job *job, const mirt__simd *simd, con
     job->where = where;
     job->blocks = mirt__conv_block_sizes(s);
     job->blocks_per_image = (s->oh + job->blocks.forward_rows - 1) / job->blocks.forward_rows;
-    if (!x) return;
     job->x = *x;
-    const int64_t rows = (s->oh - 1) * s->stride_h + (int64_t)(s->kh - 1) * s->dilation_h + 1;
-    job->direct = x->dtype == MIRT_FLOAT32 && !x->affine && s->pad_top == 0 && s->pad_left == 0 && rows <= s->h &&
-                  job->blocks.forward_cols <= s->w;
+    job->direct = x->dtype == MIRT_FLOAT32 && !x->affine;
 }
 
 /* The partial sums of a chunk; the outputs themselves if there is only one chunk. */

@@ -235,6 +235,13 @@ CASE(conv_pool) { /* uint8 data through rescale, convolution, relu and pooling: 
     mirt__attrs pool = window(2, 2, 2, 2, 1, 1, 1, MIRT_VALID);
     return mirt__max_pool2d_op(h, &pool);
 }
+CASE(conv_pool_unbiased) {
+    UNUSED;
+    mirt_tensor *h = mirt__unary_op(MIRT__AFFINE, mirt_cast(x, MIRT_FLOAT32), 1.0f / 128, -1);
+    mirt__attrs pool = window(2, 2, 2, 2, 1, 1, 1, MIRT_VALID);
+    h = mirt_relu(conv(h, v[0], window(0, 0, 1, 1, 1, 1, 1, MIRT_VALID)));
+    return mirt__max_pool2d_op(h, &pool);
+}
 /* Chains that look like those the fusions know, and must stay as they are or be fused in part only. */
 static mirt_tensor *data(mirt_tensor *x) {
     return mirt__unary_op(MIRT__AFFINE, mirt_cast(x, MIRT_FLOAT32), 1.0f / 128, -1);
@@ -632,6 +639,7 @@ static const op_case op_cases[] = {
     {ROW(conv_chain), 4, {{4, 5, 2}, {3, 3, 2, 3}, {3}, {2, 2, 3, 2}}, {4, 5, 2}, MIRT_FLOAT32, -1.0, 1.0},
     {ROW(conv_pool), 2, {{3, 3, 1, 5}, {5}}, {8, 9, 1}, MIRT_UINT8, -1.0, 1.0},
     {"conv_pool channels", case_conv_pool, 2, {{2, 3, 3, 18}, {18}}, {6, 7, 3}, MIRT_UINT8, -1.0, 1.0},
+    {ROW(conv_pool_unbiased), 1, {{2, 3, 3, 18}}, {6, 7, 3}, MIRT_UINT8, -1.0, 1.0},
     {ROW(two_activations), 2, {{9}, {9, 18}}, {9}, MIRT_FLOAT32, WIDE},
     {ROW(bias_after_relu), 3, {{9}, {9, 18}, {18}}, {9}, MIRT_FLOAT32, WIDE},
     {ROW(two_biases), 4, {{9}, {9, 18}, {18}, {18}}, {9}, MIRT_FLOAT32, WIDE},

@@ -112,10 +112,10 @@ static void check(const network *net, const mirt__kernels *kernels, bool half) {
 /* Each allocation fails once while a plan is made in which nodes run twice. */
 static void check_no_memory(const network *net, const mirt__kernels *kernels) {
     const how h = {false, false, false};
-    pass_cost = 0.1;
-    lazy_cost = 1000;
-    held_cost = 100;
     mirt_strategy *s = strategy_of(1, 1, 1);
+    s->able.costs.pass = 0.1;
+    s->able.costs.lazy = 1000;
+    s->able.costs.held = 100;
     s->kernels = kernels;
     mirt_model *m = build(s, net, &h);
     const char *text = m ? mirt_graph_costs(m, SAMPLES) : NULL;

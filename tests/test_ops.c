@@ -32,6 +32,7 @@ static const op_case large_cases[] = {
      -0.125,
      0.125},
     {"large conv_pool", case_conv_pool, 2, {{3, 3, 1, 32}, {32}}, {28, 28, 1}, MIRT_UINT8, -1.0, 1.0},
+    {"large conv_pool_unbiased", case_conv_pool_unbiased, 1, {{3, 3, 1, 32}}, {28, 28, 1}, MIRT_UINT8, -1.0, 1.0},
     {"large reduce_sum_rows", case_reduce_sum_rows, 1, {{1, 70}}, {70}, MIRT_FLOAT32, -2.0, 2.0},
     {"large normalize", case_normalize, 3, {{20, 28, 70}, {70}, {70}}, {0}, MIRT_FLOAT32, -2.0, 2.0},
     {"large layer_norm", case_layer_norm, 3, {{9, 300}, {300}, {300}}, {9, 300}, MIRT_FLOAT32, -2.0, 2.0},
