@@ -20571,8 +20571,8 @@ MIRT__LIB void mirt__fast_conv_both(const mirt__simd *simd, const mirt__conv_inp
 
 /* >>section kernels/fast_conv_pool.c */
 
-/* Convolutions with 2x2 max pooling: window by window, so that what is pooled away is never stored. They have neither
-   padding nor strides nor dilation, as mirt__fuse_pool makes no others. */
+/* Convolutions with 2x2 max pooling, window by window: the convolution itself is never stored. There is no padding,
+   stride or dilation, as mirt__fuse_pool accepts none. */
 
 #ifndef MIRT__REAL_DOUBLE
 

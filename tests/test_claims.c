@@ -1,4 +1,4 @@
-/* Every call on a strategy, a model or a function: refused while another thread is in one, and without any of them. */
+/* Calls while another thread uses the strategy, and calls on nothing, are refused. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 #define MIRRORTRAIN_IMPLEMENTATION

@@ -1,4 +1,4 @@
-/* Data sets while calls of the system and allocations fail one by one: reported, without leaks or lasting harm. */
+/* Data sets while system calls and allocations fail, one at a time. */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* Files while each call to the system fails in turn, and what the library reads about the machine. */
+/* Files while system calls fail, and what the library reads about the machine. */
 #define _POSIX_C_SOURCE 200809L
 #include "failing_malloc.h"
 #include <errno.h>

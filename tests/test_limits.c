@@ -1,4 +1,4 @@
-/* Data sets, images, files and strategies asked for what cannot be: refused with a sentence that says why. */
+/* Requests of data sets, images, files and strategies beyond their limits. */
 #define _POSIX_C_SOURCE 200809L
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"

@@ -1,4 +1,4 @@
-/* Passes over data that end early, fail or do not fit, in fit, evaluate, predict and confusion matrices. */
+/* Passes over data that end early, fail or do not fit the model. */
 #define _POSIX_C_SOURCE 200809L
 #include "failing_malloc.h"
 #define MIRRORTRAIN_IMPLEMENTATION

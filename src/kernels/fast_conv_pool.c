@@ -1,5 +1,5 @@
-/* Convolutions with 2x2 max pooling: window by window, so that what is pooled away is never stored. They have neither
-   padding nor strides nor dilation, as mirt__fuse_pool makes no others. */
+/* Convolutions with 2x2 max pooling, window by window: the convolution itself is never stored. There is no padding,
+   stride or dilation, as mirt__fuse_pool accepts none. */
 
 #include "fast.h"
 
