@@ -109,6 +109,23 @@ CASE(logical) {
         MIRT_FLOAT32);
 }
 CASE(stop_gradient) { UNUSED; return mirt_multiply(v[0], mirt_stop_gradient(mirt_floor(v[0]))); }
+CASE(compare) { /* every comparison of every type, of numbers that are equal at times */
+    UNUSED;
+    mirt_tensor *i = mirt_cast(x, MIRT_INT32), *u = mirt_cast(mirt_cast(x, MIRT_INT32), MIRT_UINT8), *y = NULL;
+    mirt_tensor *j = mirt_cast(mirt_floor(mirt_scale(x, 0.5f, 1)), MIRT_INT32), *t = mirt_cast(j, MIRT_UINT8);
+    mirt_tensor *p = mirt_cast(i, MIRT_FLOAT32), *q = mirt_cast(j, MIRT_FLOAT32);
+    mirt_tensor *pair[3][2] = {{p, q}, {i, j}, {u, t}};
+    for (int k = 0; k < 3; k++) {
+        mirt_tensor *a = pair[k][0], *b = pair[k][1];
+        mirt_tensor *truth[4] = {mirt_equal(a, b), mirt_not_equal(a, b), mirt_less(a, b), mirt_less_equal(a, b)};
+        for (int n = 0; n < 4; n++) {
+            mirt_tensor *bit = mirt_scale(mirt_cast(truth[n], MIRT_FLOAT32), (float)(1 << (4 * k + n)), 0);
+            y = y ? mirt_add(y, bit) : bit;
+        }
+        y = mirt_add(y, mirt_cast(mirt_where(truth[2], a, b), MIRT_FLOAT32));
+    }
+    return mirt_multiply(y, v[0]);
+}
 CASE(one_hot_of_bools) { UNUSED; return mirt_multiply(v[0], mirt_one_hot(mirt_less(x, v[0]), 2)); }
 CASE(reduce_min) { UNUSED; return mirt_reduce_min(v[0], 5, true); }
 CASE(reduce_min_ties) { UNUSED; return mirt_reduce_min(mirt_relu(batch(x, v[0])), 4, false); }
@@ -576,6 +593,7 @@ static const op_case op_cases[] = {
     {ROW(where_integers), 1, {{5}}, {3, 5}, MIRT_FLOAT32, 0.0, 5.0},
     {ROW(comparisons), 1, {{5}}, {3, 5}, MIRT_FLOAT32, 0.0, 5.0},
     {ROW(logical), 1, {{3, 1}}, {3, 5}, MIRT_FLOAT32, 0.0, 5.0},
+    {ROW(compare), 1, {{3, 5}}, {3, 5}, MIRT_FLOAT32, 0.0, 5.0},
     {ROW(stop_gradient), 1, {{3, 7}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(one_hot_of_bools), 1, {{5, 1}}, {5, 1}, MIRT_FLOAT32, 0.0, 5.0},
     {ROW(reduce_min), 1, {{3, 4, 5}}, {0}, MIRT_FLOAT32, WIDE},
