@@ -43685,8 +43685,6 @@ static const char *const mirt__initializer_b[MIRT__INIT_COUNT] = {NULL,     NULL
 
 /* Writes and reads settings of layers, optimizers and metrics as JSON. */
 
-/* Reads fields of objects from JSON. */
-
 MIRT__LIB mirt_status mirt__read_name(const mirt__json *object, const char *key, const char *const *names, int count,
                                       int *out) {
     const mirt__json *value = mirt__json_get(object, key, MIRT__JSON_STRING);

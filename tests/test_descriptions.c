@@ -58,23 +58,27 @@ static void check_layers(void) {
     LAYER(CONV(.filters = 3, .kernel = {1}, .kernel_regularizer = {.l1 = inf}), "inf");
     LAYER(CONV(.filters = 3, .kernel = {1}, .kernel_regularizer = {.l2 = nan_}), "nan");
     LAYER(CONV(.filters = 3, .kernel = {1}, .bias_regularizer = {.l2 = inf}), "inf");
-    LAYER(CONV(.filters = 3, .kernel = {1}, .kernel_initializer = {(mirt_initializer_kind)-1}),
+    LAYER(CONV(.filters = 3, .kernel = {1}, .kernel_initializer = {.kind = (mirt_initializer_kind)-1}),
           "invalid initializer (-1)");
-    LAYER(CONV(.filters = 3, .kernel = {1}, .kernel_initializer = {(mirt_initializer_kind)99}),
+    LAYER(CONV(.filters = 3, .kernel = {1}, .kernel_initializer = {.kind = (mirt_initializer_kind)99}),
           "invalid initializer (99)");
-    LAYER(CONV(.filters = 3, .kernel = {1}, .kernel_initializer = {MIRT_INIT_VARIANCE_SCALING, 1, 0, (mirt_fan)-1}),
+    LAYER(CONV(.filters = 3, .kernel = {1},
+               .kernel_initializer = {.kind = MIRT_INIT_VARIANCE_SCALING, .a = 1, .mode = (mirt_fan)-1}),
           "invalid fan mode (-1)");
-    LAYER(CONV(.filters = 3, .kernel = {1}, .kernel_initializer = {MIRT_INIT_VARIANCE_SCALING, 1, 0, (mirt_fan)9}),
+    LAYER(CONV(.filters = 3, .kernel = {1},
+               .kernel_initializer = {.kind = MIRT_INIT_VARIANCE_SCALING, .a = 1, .mode = (mirt_fan)9}),
           "invalid fan mode (9)");
-    LAYER(CONV(.filters = 3, .kernel = {1},
-               .kernel_initializer = {MIRT_INIT_VARIANCE_SCALING, 1, 0, MIRT_FAN_IN, (mirt_distribution)9}),
-          "invalid distribution (9)");
-    LAYER(CONV(.filters = 3, .kernel = {1},
-               .kernel_initializer = {MIRT_INIT_VARIANCE_SCALING, 1, 0, MIRT_FAN_IN, (mirt_distribution)-1}),
-          "invalid distribution (-1)");
+    LAYER(
+        CONV(.filters = 3, .kernel = {1},
+             .kernel_initializer = {.kind = MIRT_INIT_VARIANCE_SCALING, .a = 1, .distribution = (mirt_distribution)9}),
+        "invalid distribution (9)");
+    LAYER(
+        CONV(.filters = 3, .kernel = {1},
+             .kernel_initializer = {.kind = MIRT_INIT_VARIANCE_SCALING, .a = 1, .distribution = (mirt_distribution)-1}),
+        "invalid distribution (-1)");
     LAYER(DENSE(.units = 0), "units is 0");
     LAYER(mirt_dense(v, NULL), "description");
-    LAYER(DENSE(.units = 3, .kernel_initializer = {MIRT_INIT_CONSTANT, nan_}), "nan");
+    LAYER(DENSE(.units = 3, .kernel_initializer = {.kind = MIRT_INIT_CONSTANT, .a = nan_}), "nan");
     LAYER(mirt_separable_conv2d(x, NULL), "description");
     LAYER(mirt_dropout_layer(x, NULL), "description");
     LAYER(mirt_dropout(x, -0.5f), "rate is -0.5");

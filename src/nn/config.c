@@ -2,8 +2,6 @@
 
 #include "config.h"
 #include "config_names.h"
-/* Reads fields of objects from JSON. */
-
 #include "../ops/ops.h"
 
 MIRT__LIB mirt_status mirt__read_name(const mirt__json *object, const char *key, const char *const *names, int count,
