@@ -24,25 +24,25 @@
    - models with several inputs and outputs, models as parts of models, weights
      frozen by name, intermediate outputs
    - losses, metrics, optimizers, schedules and callbacks of Keras: see below
-   - layers, losses, metrics, ops and callbacks of your own
+   - custom layers, losses, metrics, ops and callbacks
    - strategies: mirrored, central storage, one device: any number of replicas on
      any number of devices; a CPU device is a set of cores with its own threads
    - GPUs: one more file on nvcc's command line, mirrortrain_cuda.cu
    - mixed precision in bfloat16, on GPUs also in float16 with a scaled loss
-   - photographs from directories (JPEG, PNG, BMP, GIF by stb_image, where it
-     is), verified (mirt_verify_images), augmented as layers or as a stage, laid
+   - photographs from directories (JPEG, PNG, BMP, GIF by stb_image, if
+     installed), verified (mirt_verify_images), augmented as layers or as a stage, laid
      out on sheets (mirt_save_grid); weights from files, in whole or in part;
      features of frozen layers are computed once. Whole programs: the examples
      cats_vs_dogs.c, ai_or_not.c and resnet50_directory.c
    - data from arrays, from IDX files (MNIST, plain or .gz), or drawn by the
      library: several inputs, several labels, sample weights; cache, shuffle,
      take, skip, repeat, map, batch, accumulate, prefetch
-   - fit, evaluate, predict, callbacks, history; steps of your own, recorded once
+   - fit, evaluate, predict, callbacks, history; custom steps, recorded once
      and replayed by every replica, as fast as fit
-   - one .safetensors file a model, with its architecture: loading needs no model
+   - one .safetensors file per model, with its architecture: loading needs no model
      code
 
-   Trained weights are the same bits for 1, 2, 3 ... devices and any number of
+   Trained weights are bit-identical for 1, 2, 3 ... devices and any number of
    threads, as long as the number of replicas stays the same. The gradient is the
    sum over the global batch divided by its true size, whatever the remainder.
 
@@ -85,13 +85,13 @@
    - float64; weights, or whole models, in float16 or bfloat16: mixed precision
      keeps weights, optimizer state and losses in float32
    - second derivatives: gradients are not differentiated again
-   - change the program behind your back: no files but those you name (and what
-     Linux says of free memory, in /proc and /sys), no network, no signal
-     handlers, no output but through the log, and never exit or abort
+   - side effects: it accesses no files but those you name (and /proc and /sys,
+     for free memory), no network, sets no signal handlers, prints only through
+     the log, and never calls exit or abort
 
    STEP BY STEP
    ============
-   A whole program. It is also the shape of most others:
+   A complete program, which has the structure of most others:
 
        begin example
        #define MIRRORTRAIN_IMPLEMENTATION
@@ -103,7 +103,7 @@
            mirt_strategy *strategy = mirt_mirrored("2");
            int batch = 32 * mirt_num_replicas(strategy); // a batch is always the global batch
 
-           // 2. Data: stages, each owning the one before. MNIST: mirt_mnist("data/mnist", MIRT_TRAIN).
+           // 2. Data: stages, each owning the previous one. MNIST: mirt_mnist("data/mnist", MIRT_TRAIN).
            mirt_dataset *train = mirt_drawn_digits(2000, 0, MIRT_TRAIN);
            mirt_dataset *test = mirt_drawn_digits(500, 0, MIRT_TEST);
            train = mirt_prefetch(mirt_batch(mirt_shuffle(mirt_cache(train), 2000), batch), MIRT_AUTOTUNE);
@@ -123,7 +123,7 @@
            mirt_compile(model, &(mirt_compile_desc){.optimizer = mirt_adam(1e-3f),
                .loss = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, .from_logits = true, .metrics = {MIRT_ACCURACY}});
 
-           // 5. Train. Errors of all calls above were handed on to here.
+           // 5. Train. It also reports the errors of all calls above.
            mirt_history *history = mirt_fit(model, train, &(mirt_fit_desc){.epochs = 2, .validation = test});
            if (!history) {
                fprintf(stderr, "%s\n", mirt_last_error());
@@ -135,7 +135,8 @@
            mirt_logs logs;
            mirt_strategy *other = mirt_mirrored(NULL);
            mirt_model *loaded = NULL;
-           if (mirt_save(model, "digits.safetensors", MIRT_SAVE_ALL) == MIRT_OK) loaded = mirt_load(other, "digits.safetensors");
+           if (mirt_save(model, "digits.safetensors", MIRT_SAVE_ALL) == MIRT_OK)
+               loaded = mirt_load(other, "digits.safetensors");
            if (!loaded || mirt_evaluate(loaded, test, &logs) != MIRT_OK) {
                fprintf(stderr, "%s\n", mirt_last_error());
                return 1;
@@ -172,7 +173,8 @@
            mirt_strategy *strategy = mirt_mirrored(NULL);
            mirt_model *model = mirt_model_create(strategy, "plane");
            mirt_model_output(model, mirt_dense(mirt_input(model, MIRT_SHAPE(2)), &(mirt_dense_desc){.units = 1}));
-           mirt_compile(model, &(mirt_compile_desc){.optimizer = mirt_sgd(0.3f, 0.9f, false), .loss = MIRT_MEAN_SQUARED_ERROR});
+           mirt_compile(model, &(mirt_compile_desc){.optimizer = mirt_sgd(0.3f, 0.9f, false),
+               .loss = MIRT_MEAN_SQUARED_ERROR});
 
            double loss = 0;
            for (int step = 0; step < 200; step++) {
@@ -217,7 +219,8 @@
            mirt_compile(model, &(mirt_compile_desc){.optimizer = mirt_sgd(0.05f, 0, false)});
            mirt_function *step = mirt_function_create(model, NULL, body, NULL);
            for (int i = 0; i < 100; i++) {
-               if (mirt_function_run(step, NULL) != MIRT_OK || mirt_reduce(step, "w", MIRT_REDUCE_MEAN, &w, 1) != MIRT_OK) {
+               if (mirt_function_run(step, NULL) != MIRT_OK ||
+                   mirt_reduce(step, "w", MIRT_REDUCE_MEAN, &w, 1) != MIRT_OK) {
                    fprintf(stderr, "%s\n", mirt_last_error());
                    return 1;
                }
@@ -233,25 +236,24 @@
 
    ERRORS
    ======
-   Functions return a mirt_status, or a pointer that is NULL when they failed;
-   mirt_last_error() then says what went wrong in one sentence that names the
-   culprit, and mirt_last_status() gives the code. Both belong to the calling
-   thread. Recording and data stages are sticky: a call that is given NULL
-   returns NULL, so that a chain is checked once, at mirt_compile or mirt_fit.
-   A call that failed has changed nothing; a fit that failed keeps the weights
-   of its last whole step.
+   Functions return a mirt_status, or a pointer that is NULL after a failure;
+   mirt_last_error() then returns a message that names the cause, and
+   mirt_last_status() the code. Both belong to the calling thread. Recording and
+   data stages pass errors on: a call that gets NULL returns NULL, so that a
+   chain is checked once, at mirt_compile or mirt_fit. A failed call changes
+   nothing; a failed fit keeps the weights of its last complete step.
 
    THREADS
    =======
-   A strategy, and all that was created from it, belongs to one thread at a time;
-   so does a dataset. Different strategies may be used by different threads at
-   once: there is no global state but the error text of each thread and what was
-   found out about the processor. A strategy starts its threads when it is
-   created: they sleep between steps, or spin for microseconds where cores are
-   free. Callbacks, bodies of functions and the log run in the thread that
-   called the library; ops of your own and mirt_map's functions are called by
-   several threads at once. Your code must not end the thread that called the
-   library (pthread_exit): its strategy would stay claimed. A call on a strategy that another thread is using
+   A strategy, and everything created from it, belongs to one thread at a time;
+   so does a dataset. Different threads may use different strategies at once:
+   the only global state is the error text of each thread and the detected
+   processor. A strategy starts its threads when it is created: they sleep
+   between steps, or spin for microseconds if cores are free. Callbacks, bodies
+   of functions and the log run in the thread that called the library; custom ops
+   and the functions of mirt_map are called by several threads at once. Your code
+   must not end the thread that called the library (pthread_exit), because its
+   strategy would stay in use. A call on a strategy that another thread is using
    returns MIRT_E_STATE, and the message names both calls; only mirt_request_stop
    may be called from any thread at any time, and from signal handlers.
 
@@ -273,12 +275,12 @@
 
    MEMORY
    ======
-   What a strategy creates dies with it, and so do its models; a dataset owns the
-   stages it was made from. Arrays are borrowed. mirt_fit, mirt_evaluate and
-   mirt_predict allocate before their first step and in no step; the same sizes
-   are not asked for twice. mirt_plan_memory and mirt_summary say how many bytes
-   that is. Weights, gradients and optimizer slots are one block each, and
-   activations share one by their lifetimes.
+   A strategy destroys everything created from it, including models; a dataset
+   owns the stages it was made from. Arrays are borrowed. mirt_fit, mirt_evaluate
+   and mirt_predict allocate before their first step and never in a step; memory
+   is reused for the same sizes. mirt_plan_memory and mirt_summary report the
+   bytes. Weights, gradients and optimizer slots are one block each, and
+   activations share one according to their lifetimes.
 
    CONFIGURATION
    =============
@@ -290,9 +292,9 @@
    MIRRORTRAIN_STATIC           make all functions static: a private copy for this
                                 file; several files may have one each
    MIRRORTRAIN_MALLOC(size), MIRRORTRAIN_FREE(pointer)
-                                both or none; instead of malloc and free. All
-                                memory comes from there, but for the stacks of
-                                threads; several threads may ask at once
+                                both or none; instead of malloc and free. They
+                                provide all memory except the stacks of threads;
+                                several threads may call them at once
    MIRRORTRAIN_OPEN(path, flags, mode), MIRRORTRAIN_CLOSE(fd),
    MIRRORTRAIN_STAT(path, info), MIRRORTRAIN_FSTAT(fd, info),
    MIRRORTRAIN_PREAD(fd, data, size, offset),
@@ -300,19 +302,19 @@
    MIRRORTRAIN_RENAME(from, to), MIRRORTRAIN_UNLINK(path),
    MIRRORTRAIN_OPENDIR(path), MIRRORTRAIN_MKDIR(path, mode),
    MIRRORTRAIN_FTRUNCATE(fd, size)
-                                instead of POSIX's functions of these names, which
-                                they behave like; no file is touched by any other
-                                way. For a file system of your own define all of
-                                them: reading asks of info st_mode (S_IFREG) and
-                                st_size alone; a directory is only opened to be
-                                synced after a file in it was replaced, which
-                                errno = EACCES skips; OPENDIR may give NULL where
+                                instead of the POSIX functions of these names,
+                                with the same behavior; all file access uses them.
+                                For a custom file system define all of them:
+                                reading uses only st_mode (S_IFREG) and st_size of
+                                info; directories are opened only for syncing
+                                after a file in them was replaced, which
+                                errno = EACCES skips; OPENDIR may return NULL if
                                 there are no directories of images
    MIRRORTRAIN_NO_SIMD          plain C kernels only
-   MIRRORTRAIN_NO_STB_IMAGE     no decoder of images but your own; otherwise
-                                stb_image.h is compiled in where it is found,
-                                privately: the program may include its own, in
-                                any order and with any configuration
+   MIRRORTRAIN_NO_STB_IMAGE     without the built-in image decoder; otherwise
+                                stb_image.h is compiled in privately, if installed:
+                                the program may include its own, in any order and
+                                with any configuration
    MIRRORTRAIN_TURBOJPEG        JPEGs by TurboJPEG: link with -lturbojpeg
    MIRRORTRAIN_NO_THREADS       no threads: one device of one thread
    MIRRORTRAIN_NO_CALLBACKS     without the ready-made callbacks and event files;
@@ -327,10 +329,10 @@
 
    The implementation sets _POSIX_C_SOURCE, so include it before any system
    header. With gcc it optimizes its kernels itself; with clang compile it at -O2
-   or above. -march is never needed: the processor is asked at run time.
+   or above. -march is never needed: the processor is detected at run time.
 
    Two environment variables are for tests: MIRT_CPU (plain, neon, avx2, avx512,
-   avx512bf16, reference) picks the kernels, MIRT_CORES the number of cores to pretend.
+   avx512bf16, reference) selects the kernels, MIRT_CORES emulates a number of cores.
 */
 #if defined(__SIZEOF_POINTER__) && __SIZEOF_POINTER__ < 8 && !defined(__wasm__)
 #error "mirrortrain.h: addresses of 64 bits are required; compile without -m32"

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Compares training in bfloat16 with float32: accuracy.py build/tests/accuracy_networks; prints TAP.
 
-The MNIST network on MIRT_MNIST_DIR, and MobileNetV2 0.35, fine-tuned from its ImageNet weights (MIRT_WEIGHTS_DIR) on photographs
-(MIRT_CATSDOGS_DIR): the median accuracy of three seeds within 0.5 points. What is missing is skipped. 400 photographs train, all
+The MNIST network on MIRT_MNIST_DIR, and MobileNetV2 0.35, fine-tuned from its ImageNet weights (MIRT_WEIGHTS_DIR) on
+photographs
+(MIRT_CATSDOGS_DIR): the median accuracy of three seeds within 0.5 points. What is missing is skipped. 400 photographs
+train, all
 others test."""
 import glob
 import os
@@ -15,7 +17,9 @@ import tempfile
 os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
 MNIST = os.environ.get("MIRT_MNIST_DIR", "data/mnist")
 PHOTOS = os.environ.get("MIRT_CATSDOGS_DIR", "data/cats-vs-dogs")
-WEIGHTS = os.path.join(os.environ.get("MIRT_WEIGHTS_DIR", "data/weights"), "mobilenet_v2_0.35_224_imagenet_notop.safetensors")
+WEIGHTS = os.path.join(
+    os.environ.get("MIRT_WEIGHTS_DIR", "data/weights"), "mobilenet_v2_0.35_224_imagenet_notop.safetensors"
+)
 SIZE, TRAINED, SEEDS = 128, 400, (0, 1, 2)
 
 
@@ -53,7 +57,9 @@ def accuracy(command, policy):
 def compare(number, name, command):
     single, half = accuracy(command, "float32"), accuracy(command, "mixed_bfloat16")
     good = single is not None and half is not None and half >= single - 0.005
-    print("%sok %d - %s: %s in float32, %s in bfloat16" % ("" if good else "not ", number, name, single, half), flush=True)
+    print(
+        "%sok %d - %s: %s in float32, %s in bfloat16" % ("" if good else "not ", number, name, single, half), flush=True
+    )
     return good
 
 

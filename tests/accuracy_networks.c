@@ -1,7 +1,7 @@
-/* What a policy's training comes to: accuracy_networks mnist DIR | photographs DIR WEIGHTS, then the policy and the
-   seed. Prints the accuracy on samples that were not trained on. DIR of photographs: train.u8, train_labels.u8, test.u8
-   and test_labels.u8, of 128 x 128 pixels; MobileNetV2 0.35 is trained from WEIGHTS, all of its layers but batch
-   normalization, whose moving statistics would not follow in so few steps. */
+/* Trains a network with a dtype policy and prints its accuracy. Usage: accuracy_networks mnist DIR | photographs DIR
+   WEIGHTS, then the policy and the seed. Prints the accuracy on samples that were not trained on. DIR of photographs:
+   train.u8, train_labels.u8, test.u8 and test_labels.u8, of 128 x 128 pixels; MobileNetV2 0.35 is trained from WEIGHTS,
+   all of its layers but batch normalization, whose moving statistics would not follow in so few steps. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 

@@ -1,8 +1,6 @@
 #ifndef ARCHIVE_H
 #define ARCHIVE_H
-/* What wrote the files of tests/archive and what reads them share: data, models and runs, by public calls alone, as
-   both an old version of the library and this one have to compile it. Never changes for a version whose files are
-   there. */
+/* Data, models and runs shared by writers and readers of tests/archive. It uses public calls only, because both an old version of the library and this one compile it. Never changes for a version whose files exist. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 #ifndef AUGMENT_UTIL_H
 #define AUGMENT_UTIL_H
-/* Lists of transforms applied to one image, and a data set of images drawn at random. Include after mirrortrain.h. */
+/* Applies transforms to one image, and makes a data set of random images. Include after mirrortrain.h. */
 #include "golden/formula.h"
 #include "tap.h"
 

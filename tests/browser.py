@@ -12,7 +12,14 @@ import time
 
 def find():
     """The path of a browser, or None."""
-    names = [os.environ.get("MIRT_BROWSER"), "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"]
+    names = [
+        os.environ.get("MIRT_BROWSER"),
+        "chromium",
+        "chromium-browser",
+        "google-chrome",
+        "google-chrome-stable",
+        "chrome",
+    ]
     return next((shutil.which(name) for name in names if name and shutil.which(name)), None)
 
 
@@ -27,9 +34,26 @@ class Browser:
             os.dup2(high[0], 3)
             os.dup2(high[1], 4)
         self.process = subprocess.Popen(
-            [path, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-extensions", "--disable-background-networking",
-             "--remote-debugging-pipe", "--user-data-dir=" + self.home.name, "about:blank"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, close_fds=False, preexec_fn=place, env=dict(os.environ, HOME=self.home.name))
+            [
+                path,
+                "--headless=new",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--disable-dev-shm-usage",
+                "--no-first-run",
+                "--disable-extensions",
+                "--disable-background-networking",
+                "--remote-debugging-pipe",
+                "--user-data-dir=" + self.home.name,
+                "about:blank",
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            close_fds=False,
+            preexec_fn=place,
+            env=dict(os.environ, HOME=self.home.name),
+        )
         for fd in high + [theirs_in, theirs_out]:
             os.close(fd)
         self.buffer, self.number, self.events = b"", 0, []
@@ -67,25 +91,48 @@ class Browser:
 
     def open(self, url, width, dark=False, height=900):
         """Loads a page; what it complained of and what it asked for beside itself."""
-        self.call("Emulation.setDeviceMetricsOverride", {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600})
-        self.call("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]})
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600},
+        )
+        self.call(
+            "Emulation.setEmulatedMedia",
+            {"features": [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]},
+        )
         self.events = []
         self.call("Page.navigate", {"url": url})
         until = time.time() + 60
         while not any(e.get("method") == "Page.loadEventFired" for e in self.events):
             self.events.append(self.read(until))
         self.evaluate("new Promise(done => setTimeout(done, 150))")
-        complaints = [json.dumps(e["params"])[:300] for e in self.events if e.get("method") in ("Runtime.exceptionThrown", "Log.entryAdded")
-                      or (e.get("method") == "Runtime.consoleAPICalled" and e["params"]["type"] in ("error", "warning", "assert"))]
+        complaints = [
+            json.dumps(e["params"])[:300]
+            for e in self.events
+            if e.get("method") in ("Runtime.exceptionThrown", "Log.entryAdded")
+            or (e.get("method") == "Runtime.consoleAPICalled" and e["params"]["type"] in ("error", "warning", "assert"))
+        ]
         asked = [e["params"]["request"]["url"] for e in self.events if e.get("method") == "Network.requestWillBeSent"]
         return complaints, [u for u in asked if u != url and not u.startswith("data:")]
 
     def evaluate(self, expression):
-        return self.call("Runtime.evaluate", {"expression": expression, "returnByValue": True, "awaitPromise": True})["result"].get("value")
+        return self.call("Runtime.evaluate", {"expression": expression, "returnByValue": True, "awaitPromise": True})[
+            "result"
+        ].get("value")
 
     def picture(self, path):
-        data = self.call("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": dict(x=0, y=0, scale=1, width=self.evaluate("document.documentElement.clientWidth"),
-                                                                                              height=self.evaluate("document.documentElement.scrollHeight"))})["data"]
+        data = self.call(
+            "Page.captureScreenshot",
+            {
+                "captureBeyondViewport": True,
+                "clip": dict(
+                    x=0,
+                    y=0,
+                    scale=1,
+                    width=self.evaluate("document.documentElement.clientWidth"),
+                    height=self.evaluate("document.documentElement.scrollHeight"),
+                ),
+            },
+        )["data"]
         with open(path, "wb") as f:
             f.write(base64.b64decode(data))
 

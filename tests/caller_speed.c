@@ -1,4 +1,4 @@
-/* How fast the caller's SSE code runs after calls into the library, and in its callbacks. */
+/* Measures the caller's SSE code after calls into the library, and in callbacks. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "tap.h"

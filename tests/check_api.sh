@@ -1,7 +1,6 @@
 #!/bin/sh
-# Checks the headers of the public API.
-# Every public function has a comment above it, or above the type that stands before it; and a statement about threads:
-# one of its own, or the "Threads:" of its section. Each header compiles alone, and the list of headers is complete.
+# Checks the comments of public functions. Each has a comment above it, or above the type before it, and a statement
+# about threads: its own, or the "Threads:" of its section.
 cd "$(dirname "$0")/.." || exit 2
 . tests/tap.sh
 

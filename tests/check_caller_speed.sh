@@ -1,5 +1,5 @@
 #!/bin/sh
-# The caller's SSE code runs as fast after calls into the library as before, whichever compiler made both.
+# Checks that calls into the library do not slow down the caller's SSE code.
 cd "$(dirname "$0")/.." || exit 2
 . tests/tap.sh
 

@@ -33,7 +33,10 @@ def has(package):
 
 
 if not has("numpy") or not has("safetensors") or not (has("keras") or has("torchvision")):
-    print("1..0 # SKIP make convert-test PEER_PYTHON=/path/to/python:/another with safetensors, and keras or torch, torchvision and timm")
+    print(
+        "1..0 # SKIP make convert-test PEER_PYTHON=/path/to/python:/another with safetensors, and keras or torch,"
+        " torchvision and timm"
+    )
     sys.exit(0)
 import numpy as np
 
@@ -74,29 +77,60 @@ def compare(name, have, true, limit):
 def check_keras():
     import keras
     A = keras.applications
-    cases = [("mobilenet_v2", A.MobileNetV2, 0.35, 96, 10), ("mobilenet_v2", A.MobileNetV2, 1.3, 64, 0), ("resnet50", A.ResNet50, 1, 64, 10),
-             ("efficientnet_v2_b0", A.EfficientNetV2B0, 1, 64, 10), ("efficientnet_v2_s", A.EfficientNetV2S, 1, 64, 0)]
+    cases = [
+        ("mobilenet_v2", A.MobileNetV2, 0.35, 96, 10),
+        ("mobilenet_v2", A.MobileNetV2, 1.3, 64, 0),
+        ("resnet50", A.ResNet50, 1, 64, 10),
+        ("efficientnet_v2_b0", A.EfficientNetV2B0, 1, 64, 10),
+        ("efficientnet_v2_s", A.EfficientNetV2S, 1, 64, 0),
+    ]
     for name, build, alpha, size, classes in cases:
         keras.utils.set_random_seed(3)
         options = {"alpha": alpha} if name == "mobilenet_v2" else {}
-        options.update({"include_top": True, "classes": classes} if classes else {"include_top": False, "pooling": "avg"})
+        options.update(
+            {"include_top": True, "classes": classes} if classes else {"include_top": False, "pooling": "avg"}
+        )
         make = lambda: build(weights=None, input_shape=(size, size, 3), **options)
         model, text = make(), "%s %g" % (name, alpha)
-        # Branches of EfficientNetV2 that add little: deep networks of random weights multiply rounding, by as much in Keras.
+        # Branches of EfficientNetV2 that add little: deep networks of random weights multiply rounding, by as much in
+        # Keras.
         for v in model.weights:
             if len(v.shape) == 1 and "moving" not in v.name and not v.path.startswith("normalization"):
-                v.assign(random.uniform(0.5, 1.5, v.shape) * (0.2 if "project_bn" in v.path else 1) if v.name == "gamma" else random.normal(0, 0.1, v.shape))
+                v.assign(
+                    random.uniform(0.5, 1.5, v.shape) * (0.2 if "project_bn" in v.path else 1)
+                    if v.name == "gamma"
+                    else random.normal(0, 0.1, v.shape)
+                )
             if v.name.startswith("moving"):
-                v.assign(random.uniform(0.5, 1.5, v.shape) if v.name == "moving_variance" else random.normal(0, 0.1, v.shape))
-        images = random.uniform(0, 255, (4, size, size, 3)) if name.startswith("eff") else random.uniform(-1, 1, (4, size, size, 3))
+                v.assign(
+                    random.uniform(0.5, 1.5, v.shape) if v.name == "moving_variance" else random.normal(0, 0.1, v.shape)
+                )
+        images = (
+            random.uniform(0, 255, (4, size, size, 3))
+            if name.startswith("eff")
+            else random.uniform(-1, 1, (4, size, size, 3))
+        )
         true = model.predict(images, verbose=0)
         for suffix in (".weights.h5", ".keras", ".h5") if alpha == 0.35 else (".keras",):
             model.save_weights("in" + suffix) if suffix == ".weights.h5" else model.save("in" + suffix)
             good = convert("in" + suffix, "in.safetensors")
             if good:
-                compare("%s from %s" % (text, suffix), predict("in.safetensors", images, name, alpha, size, classes, "whole.safetensors"), true, 1e-5)
-        compare("%s, its whole model as .keras" % text, keras.saving.load_model("back.keras").predict(images, verbose=0), true, 1e-5) if convert(
-            "whole.safetensors", "back.keras") else ok(False, text + ": not converted")
+                compare(
+                    "%s from %s" % (text, suffix),
+                    predict("in.safetensors", images, name, alpha, size, classes, "whole.safetensors"),
+                    true,
+                    1e-5,
+                )
+        (
+            compare(
+                "%s, its whole model as .keras" % text,
+                keras.saving.load_model("back.keras").predict(images, verbose=0),
+                true,
+                1e-5,
+            )
+            if convert("whole.safetensors", "back.keras")
+            else ok(False, text + ": not converted")
+        )
         again = make()
         if convert("in.safetensors", "back.weights.h5", "--size", size):
             again.load_weights("back.weights.h5")

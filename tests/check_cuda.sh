@@ -1,7 +1,7 @@
 #!/bin/sh
-# The GPU backend with NVIDIA's compiler: mirrortrain_cuda.cu without a warning for old and new GPUs, in the time a user has patience for;
-# the hot kernels keep their numbers in registers; every example compiles and links by one command, and the program without a GPU
-# trains on the CPUs. Skipped with a word where there is no nvcc.
+# Compiles the GPU backend and the examples with NVIDIA's compiler. mirrortrain_cuda.cu compiles without a warning for
+# old and new GPUs, in limited time; hot kernels do not spill registers; every example compiles and links with one
+# command, and the program trains on CPUs without a GPU. Skipped with a message without nvcc.
 #
 #   tests/check_cuda.sh [ARCHITECTURE...]     as 75 90; without any: 75, 80, 90 and the newest that nvcc knows
 #
@@ -60,15 +60,18 @@ for a in $architectures; do
             }' "$log" >"$tmp/registers"
         status=$?
         grep '^#' "$tmp/registers" | tail -40
-        if [ $status -eq 0 ]; then tap_ok "sm_$a: hot kernels spill nothing"; else tap_not_ok "sm_$a: hot kernels spill nothing"; fi
+        if [ $status -eq 0 ]; then tap_ok "sm_$a: hot kernels spill nothing"; else tap_not_ok \
+            "sm_$a: hot kernels spill nothing"; fi
     else
         tap_not_ok "sm_$a: compiles without a warning" "$log"
     fi
 done
 
 # One command each, as the README has it; the object of the backend is made once for all of them but the first.
-[ -n "${QUICK-}" ] || nvcc -Werror all-warnings examples/mnist.c mirrortrain_cuda.cu $link -o "$tmp/mnist" >"$tmp/out" 2>&1
-if [ -x "$tmp/mnist" ]; then tap_ok "examples/mnist.c compiles and links by one command"; else tap_not_ok "examples/mnist.c compiles and links by one command" "$tmp/out"; fi
+[ -n "${QUICK-}" ] || nvcc -Werror all-warnings examples/mnist.c mirrortrain_cuda.cu $link -o "$tmp/mnist" >"$tmp/out" \
+    2>&1
+if [ -x "$tmp/mnist" ]; then tap_ok "examples/mnist.c compiles and links by one command"; else tap_not_ok \
+    "examples/mnist.c compiles and links by one command" "$tmp/out"; fi
 for a in $architectures; do
     [ ! -e "$tmp/sm_$a.o" ] || mv "$tmp/sm_$a.o" "$tmp/cuda.o"
 done
@@ -78,11 +81,13 @@ for file in examples/*.c examples/*.cpp; do
     [ -z "${QUICK-}" ] || [ "$name" = checklist ] || continue
     units=$file
     [ ! -f "examples/${name}_other.c" ] || units="$file examples/${name}_other.c"
-    tap_check "$file compiles and links without a warning" nvcc -Werror all-warnings $units "$tmp/cuda.o" $link -o "$tmp/$name"
+    tap_check "$file compiles and links without a warning" nvcc -Werror all-warnings $units "$tmp/cuda.o" $link -o \
+        "$tmp/$name"
 done
 if [ -e /dev/nvidia0 ]; then
     tap_skip "there is a GPU: training without one is another machine's test"
 else
-    tap_check "without a GPU the program trains on the CPUs" sh -c "cd '$tmp' && LD_LIBRARY_PATH=\$(dirname \$(dirname \$(command -v nvcc)))/lib64:\$LD_LIBRARY_PATH ./checklist"
+    tap_check "without a GPU the program trains on the CPUs" sh -c \
+        "cd '$tmp' && LD_LIBRARY_PATH=\$(dirname \$(dirname \$(command -v nvcc)))/lib64:\$LD_LIBRARY_PATH ./checklist"
 fi
 tap_done

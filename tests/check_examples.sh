@@ -1,6 +1,6 @@
 #!/bin/sh
-# Compiles each example by its own first line, with the compiler it names, runs it in an empty directory, and checks
-# what it prints. NAME_other.c belongs to NAME.c. With nvcc they are compiled by check_cuda.sh.
+# Compiles and runs each example, and checks its output. The first line of an example is the command; it runs in an
+# empty directory. NAME_other.c belongs to NAME.c. With nvcc they are compiled by check_cuda.sh.
 cd "$(dirname "$0")/.." || exit 2
 . tests/tap.sh
 mkdir "$tmp/run"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Every compiler that is here takes the header without a warning, and the object holds what it
-# should: all public functions, nothing else exported, no writable globals beyond those listed.
+# Compiles the header with every installed compiler and checks the object. There are no warnings, all public functions
+# and nothing else are exported, and no writable globals exist but those listed.
 cd "$(dirname "$0")/.." || exit 2
 . tests/tap.sh
 
@@ -52,8 +52,10 @@ for cc in gcc clang; do
     compile "$cc: the program" $cc -std=c11 $warnings -fsyntax-only cli/*.c
     compile "$cc as C11" $cc -std=c11 $warnings -O2 -I. -c mirrortrain.c -o "$tmp/$cc-c.o"
     compile "$cxx as C++17" $cxx -x c++ -std=c++17 $warnings -O1 -I. -c mirrortrain.c -o "$tmp/$cc-cxx.o"
-    compile "$cc with MIRRORTRAIN_NO_SIMD" $cc -std=c11 $warnings -DMIRRORTRAIN_NO_SIMD -O0 -I. -c mirrortrain.c -o "$tmp/x.o"
-    compile "$cc with MIRRORTRAIN_NO_THREADS" $cc -std=c11 $warnings -DMIRRORTRAIN_NO_THREADS -O0 -I. -c mirrortrain.c -o "$tmp/x.o"
+    compile "$cc with MIRRORTRAIN_NO_SIMD" $cc -std=c11 $warnings -DMIRRORTRAIN_NO_SIMD -O0 -I. -c mirrortrain.c -o \
+        "$tmp/x.o"
+    compile "$cc with MIRRORTRAIN_NO_THREADS" $cc -std=c11 $warnings -DMIRRORTRAIN_NO_THREADS -O0 -I. -c mirrortrain.c \
+        -o "$tmp/x.o"
     for language in "$cc -std=c11" "$cxx -x c++ -std=c++17"; do
         compile "$language with -Wconversion" $language $warnings -Wconversion -Wsign-conversion -fsyntax-only -I. \
             mirrortrain.c "$tmp/uses.c"
@@ -65,20 +67,24 @@ for cc in gcc clang; do
             '-Dmin(a,b)=((a)<(b)?(a):(b))' '-Dmax(a,b)=((a)>(b)?(a):(b))' -fsyntax-only -I. "$tmp/macros.c"
     done
     compile "$cc declares, then implements, in one unit" $cc -std=c11 $warnings -fsyntax-only -I. "$tmp/twice.c"
-    compile "$cc with MIRRORTRAIN_STATIC" $cc -std=c11 $warnings -O0 -I. "$tmp/static.c" -o "$tmp/$cc-static" -lm -lpthread
+    compile "$cc with MIRRORTRAIN_STATIC" $cc -std=c11 $warnings -O0 -I. "$tmp/static.c" -o "$tmp/$cc-static" -lm \
+        -lpthread
     for language in c cxx; do
         case $language in
         c) compiler=$cc flags="-std=c11" ;;
         *) compiler=$cxx flags="-x c++ -std=c++17" ;;
         esac
-        compile "$compiler: another unit that only declares" $compiler $flags $warnings -I. -c "$tmp/uses.c" -o "$tmp/$cc-uses-$language.o"
+        compile "$compiler: another unit that only declares" $compiler $flags $warnings -I. -c "$tmp/uses.c" -o \
+            "$tmp/$cc-uses-$language.o"
         compile "$compiler: its main" $compiler $flags -c "$tmp/main.c" -o "$tmp/$cc-main-$language.o"
-        compile "$compiler: both units link" $compiler "$tmp/$cc-main-$language.o" "$tmp/$cc-uses-$language.o" "$tmp/$cc-$language.o" \
+        compile "$compiler: both units link" $compiler "$tmp/$cc-main-$language.o" "$tmp/$cc-uses-$language.o" \
+            "$tmp/$cc-$language.o" \
             -o "$tmp/$cc-linked" -lm -lpthread
         compile "$compiler: and run" "$tmp/$cc-linked"
     done
 done
-compile "C++ calls what C compiled" g++ "$tmp/gcc-main-cxx.o" "$tmp/gcc-uses-cxx.o" "$tmp/gcc-c.o" -o "$tmp/mixed" -lm -lpthread
+compile "C++ calls what C compiled" g++ "$tmp/gcc-main-cxx.o" "$tmp/gcc-uses-cxx.o" "$tmp/gcc-c.o" -o "$tmp/mixed" -lm \
+    -lpthread
 
 # Two private copies in one program: each has its own error text.
 for unit in first second; do
@@ -102,11 +108,13 @@ int main(void) {
     return alone && strstr(second_error(1), "second") && strstr(first_error(0), "first") ? 0 : 1;
 }
 E
-compile "two units with a private copy each" gcc -std=c11 $warnings -O0 -I. "$tmp/both.c" "$tmp/first.c" "$tmp/second.c" -o "$tmp/both" -lm -lpthread
+compile "two units with a private copy each" gcc -std=c11 $warnings -O0 -I. "$tmp/both.c" "$tmp/first.c" \
+    "$tmp/second.c" -o "$tmp/both" -lm -lpthread
 compile "and run" "$tmp/both"
 
 # Without threads no library of threads is needed.
-compile "a program without threads" gcc -O1 -DMIRRORTRAIN_NO_THREADS examples/embed.c examples/embed_other.c -o "$tmp/alone" -lm
+compile "a program without threads" gcc -O1 -DMIRRORTRAIN_NO_THREADS examples/embed.c examples/embed_other.c -o \
+    "$tmp/alone" -lm
 tap_check "and runs" sh -c "cd '$tmp' && ./alone"
 
 # What an object asks for: hooks replace all of what they are for, and a build without threads needs none.
@@ -139,9 +147,11 @@ int my_call(const char *path, int fd);
 E
 compile "with hooks and without threads" gcc -std=c11 $warnings -O2 -I. -c "$tmp/hooks.c" -o "$tmp/hooks.o"
 nm -u "$tmp/hooks.o" | awk '{ print $2 }' >"$tmp/asked"
-grep -E '^([mc]alloc|realloc|free|aligned_alloc|posix_memalign|strn?dup|asprintf|open_memstream|mmap|munmap)$' "$tmp/asked" >"$tmp/unexpected"
+grep -E '^([mc]alloc|realloc|free|aligned_alloc|posix_memalign|strn?dup|asprintf|open_memstream|mmap|munmap)$' \
+    "$tmp/asked" >"$tmp/unexpected"
 grep -E '^(f?open|fdopen|openat|creat|close|p?read|p?write|lseek|[fl]?stat|access|fsync|f?truncate|rename|remove|unlink|mkdir|opendir)(64)?$' "$tmp/asked" >>"$tmp/unexpected"
-grep -E '^(pthread_.*|thrd_.*|mtx_.*|cnd_.*|sem_.*|clone|fork|popen|system|sig.*|_?exit|abort|v?printf|puts)$' "$tmp/asked" >>"$tmp/unexpected"
+grep -E '^(pthread_.*|thrd_.*|mtx_.*|cnd_.*|sem_.*|clone|fork|popen|system|sig.*|_?exit|abort|v?printf|puts)$' \
+    "$tmp/asked" >>"$tmp/unexpected"
 if [ ! -s "$tmp/unexpected" ] && grep -q my_malloc "$tmp/asked" && grep -q my_call "$tmp/asked"; then
     tap_ok "then the object asks for no other memory, no other file and no thread"
 else
@@ -155,13 +165,17 @@ compile "gcc for arm64" aarch64-linux-gnu-gcc -std=c11 $warnings -O2 -I. -c mirr
 # SSE code of the caller is up to 50 times slower after a function that leaves upper halves of registers in use.
 if [ "$(uname -m)" = x86_64 ] && has objdump; then
     compile "gcc without optimization" gcc -std=c11 $warnings -O0 -I. -c mirrortrain.c -o "$tmp/gcc-o0.o"
-    compile "gcc for processors with AVX2" gcc -std=c11 $warnings -O3 -march=haswell -I. -c mirrortrain.c -o "$tmp/gcc-haswell.o"
+    compile "gcc for processors with AVX2" gcc -std=c11 $warnings -O3 -march=haswell -I. -c mirrortrain.c -o \
+        "$tmp/gcc-haswell.o"
     for object in gcc-c gcc-cxx clang-c clang-cxx gcc-o0 gcc-haswell nvcc nvcc-cu; do
-        [ ! -e "$tmp/$object.o" ] || tap_check "$object.o leaves no upper halves of vector registers in use" tests/check_vectors.py "$tmp/$object.o"
+        [ ! -e "$tmp/$object.o" ] || tap_check "$object.o leaves no upper halves of vector registers in use" \
+            tests/check_vectors.py "$tmp/$object.o"
     done
-    printf 'typedef float v __attribute__((vector_size(32)));\nvoid f(float *p) { *(v *)p += *(v *)(p + 8); }\n' >"$tmp/dirty.c"
+    printf 'typedef float v __attribute__((vector_size(32)));\nvoid f(float *p) { *(v *)p += *(v *)(p + 8); }\n' \
+        >"$tmp/dirty.c"
     gcc -O1 -mavx -mno-vzeroupper -c "$tmp/dirty.c" -o "$tmp/dirty.o"
-    if tests/check_vectors.py "$tmp/dirty.o" >"$tmp/out" 2>&1; then tap_not_ok "a function that does is found" "$tmp/out"; else tap_ok "a function that does is found"; fi
+    if tests/check_vectors.py "$tmp/dirty.o" >"$tmp/out" 2>&1; then tap_not_ok "a function that does is found" \
+        "$tmp/out"; else tap_ok "a function that does is found"; fi
 else
     tap_skip "upper halves of vector registers: not x86-64, or no objdump"
 fi
@@ -172,7 +186,8 @@ if has gcc; then
     : >"$tmp/split.log"
     for file in $(grep '\.c$' src/FILES); do
         object=$tmp/$(echo "$file" | tr / _).o
-        gcc -std=c11 $warnings -D_POSIX_C_SOURCE=200809L -DMIRRORTRAIN_SPLIT_BUILD -O0 -c "src/$file" -o "$object" 2>>"$tmp/split.log"
+        gcc -std=c11 $warnings -D_POSIX_C_SOURCE=200809L -DMIRRORTRAIN_SPLIT_BUILD -O0 -c "src/$file" -o "$object" \
+            2>>"$tmp/split.log"
         split="$split $object"
     done
     if [ -s "$tmp/split.log" ]; then

@@ -1,5 +1,6 @@
 #!/bin/sh
-# What the header costs: CPU seconds to compile it, best of three; size of a program; time of one prediction.
+# Measures the cost of the header: compile time, program size and prediction time. The compile time is the best of
+# three, in CPU seconds.
 cd "$(dirname "$0")/.." || exit 2
 . tests/tap.sh
 

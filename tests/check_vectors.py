@@ -3,9 +3,12 @@
 
     check_vectors.py OBJECT...
 
-The caller's SSE code, such as that of the C library, runs up to 50 times slower while the upper halves of ymm or zmm registers are in use. In
-an x86-64 object, every path from an instruction that writes ymm or zmm to a return, or to a jump into a function that does not write
-them, must pass a vzeroupper. A function that returns a vector is a part of the function that calls it. Prints a line for each function that breaks the rule; exit status 1 if there is any."""
+The caller's SSE code, such as that of the C library, runs up to 50 times slower while the upper halves of ymm or zmm
+registers are in use. In
+an x86-64 object, every path from an instruction that writes ymm or zmm to a return, or to a jump into a function that
+does not write
+them, must pass a vzeroupper. A function that returns a vector is a part of the function that calls it. Prints a line
+for each function that breaks the rule; exit status 1 if there is any."""
 import re
 import subprocess
 import sys
@@ -32,7 +35,9 @@ class Function:
 
 
 def functions(path):
-    text = subprocess.run(["objdump", "-d", "-r", "--no-show-raw-insn", "--wide", path], capture_output=True, text=True, check=True).stdout
+    text = subprocess.run(
+        ["objdump", "-d", "-r", "--no-show-raw-insn", "--wide", path], capture_output=True, text=True, check=True
+    ).stdout
     found, current, relocation = [], None, re.compile(r"^\s*[0-9a-f]+: R_X86_64_\S+\s+(\S+?)([-+]0x[0-9a-f]+)?$")
     for line in text.splitlines():
         match = FUNCTION.match(line)
@@ -128,7 +133,10 @@ def main(paths):
                 print("%s: %s leaves upper halves in use at %x" % (path, f.name, address))
                 bad += 1
         failed = failed or bad > 0
-        print("%s: %d functions use wide vectors, %d return one, %d leave upper halves in use" % (path, len(wide), len(exempt), bad))
+        print(
+            "%s: %d functions use wide vectors, %d return one, %d leave upper halves in use"
+            % (path, len(wide), len(exempt), bad)
+        )
     return 1 if failed else 0
 
 

@@ -1,7 +1,7 @@
 #ifndef CONV_CALLS_H
 #define CONV_CALLS_H
-/* Calls of convolutions' kernels: shapes, readers and epilogues, their results in plain double arithmetic, and whether
-   every fast table and team, and an image in any place, gives the same bits. */
+/* Calls of convolution kernels, and their results in plain double arithmetic. Covers shapes, readers and epilogues, and
+   checks that every fast table and team, and an image in any place, gives the same bits. */
 #include "bfloat16.h"
 #include "lawful.h"
 

@@ -1,7 +1,6 @@
 #ifndef CONV_NETWORKS_H
 #define CONV_NETWORKS_H
-/* Small networks of convolutions and batch normalization, with what is fused in them and what cannot be. After
-   mirror_util.h. */
+/* Small networks of convolutions and batch normalization, with and without fusion. Include after mirror_util.h. */
 
 enum { SIDE = 12, SAMPLES = 14, CLASSES = 4, MAX_WEIGHTS = 200000 };
 static uint8_t data_x[SAMPLES][SIDE * SIDE * 3];

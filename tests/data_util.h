@@ -1,7 +1,6 @@
 #ifndef DATA_UTIL_H
 #define DATA_UTIL_H
-/* IDX files of images and labels in a temporary directory, and an epoch of a data set as one number. Include after
-   mirrortrain.h. */
+/* Temporary IDX files, and an epoch of a data set as one number. Include after mirrortrain.h. */
 #include "tap.h"
 
 #define MNIST_INK 264923200u /* the sum of all pixels of the test set, whose mean pixel is 33.7912 */

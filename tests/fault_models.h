@@ -1,6 +1,6 @@
 #ifndef FAULT_MODELS_H
 #define FAULT_MODELS_H
-/* What test_faults.c makes while memory fails: strategies, and models that between them have every layer and operation.
+/* Strategies, and models with every layer and operation, for test_faults.c.
    Each step returns MIRT_OK or the error. */
 #include "mirror_util.h"
 

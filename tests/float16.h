@@ -1,6 +1,6 @@
 #ifndef FLOAT16_H
 #define FLOAT16_H
-/* Numbers of IEEE's binary16, by arithmetic alone: a sign, 5 bits of exponent, 10 of fraction. */
+/* IEEE binary16 numbers by arithmetic: a sign, 5 exponent bits, 10 fraction bits. */
 #include <math.h>
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The fuzz targets named in FUZZ, one after the other:
+# Runs the fuzz targets named in FUZZ, one after the other.
 #   fuzz.sh run SECONDS [RUNS]  fuzzes each for SECONDS (0: without end) or RUNS; what is found is in build/fuzz
 #   fuzz.sh planted [SECONDS]   each has to find the fault planted in build/planted, beginning with its corpus
 #   fuzz.sh merge               adds what was found to tests/corpus, as few files as reach the same

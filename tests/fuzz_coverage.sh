@@ -1,6 +1,7 @@
 #!/bin/sh
-# Lines of the parsers that the fuzz targets' corpora and these tests reach, with gcc and gcov: fuzz_coverage.sh TEST...
-# Prints a line for each parser; fails if one is below 95 %. Lines that nothing reached are in build/cover/FILE.gcov.
+# Measures the coverage of parsers by the fuzz targets' corpora and these tests. It uses gcc and gcov: fuzz_coverage.sh
+# TEST... Prints a line for each parser; fails if one is below 95 %. Lines that nothing reached are in
+# build/cover/FILE.gcov.
 cd "$(dirname "$0")/.." || exit 2
 parsers="src/formats/json.c src/formats/safetensors.c src/nn/config.c src/nn/architecture.c
     src/train/resume.c src/train/run_state.c src/train/run_write.c

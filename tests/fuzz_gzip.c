@@ -1,4 +1,4 @@
-/* Fuzzes gzip files: the first byte chooses whether checksum and length at the end are made right, and whether the
+/* Fuzzes gzip files. The first byte chooses whether checksum and length at the end are corrected, and whether the
    content is bytes or an IDX file; the rest is the file. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"

@@ -1,5 +1,5 @@
-/* libFuzzer: the first two bytes choose what is made of the file in the rest: color mode, kind and size of what it is
-   resized to, and whether it is decoded at a part of its size. Start from `test_images --seeds DIRECTORY`. */
+/* Fuzzes image decoding and resizing. The first two bytes choose color mode, kind and size of resizing, and whether the
+   file, which is the rest, is decoded at a part of its size. Start from `test_images --seeds DIRECTORY`. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdbool.h>
 static bool any_sum;

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Replays the fuzz targets' corpora and generated seeds under the sanitizers of build/asan, or of build/FUZZ_BUILD.
+# Replays the fuzz targets' corpora and generated seeds under sanitizers. They are those of build/asan, or of
+# build/FUZZ_BUILD.
 cd "$(dirname "$0")/.." || exit 2
 . tests/tap.sh
 build=build/${FUZZ_BUILD:-asan}

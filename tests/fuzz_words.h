@@ -1,7 +1,7 @@
 #ifndef FUZZ_WORDS_H
 #define FUZZ_WORDS_H
-/* For libFuzzer: exchanges words of JSON, or of anything else whose words stand between commas, colons, brackets and
- * line ends. */
+/* For libFuzzer: exchanges words of JSON and similar texts. Words are separated by commas, colons, brackets and line
+   ends. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 #ifndef HOOKS_H
 #define HOOKS_H
-/* The library that tests are linked with (build/NAME/parts.a) calls these functions in place of the system's. A test
+/* Functions that the tests' library calls instead of the system's. The library is build/NAME/parts.a. A test
    that defines one replaces it; the others call the system (hooks.c). */
 #include <pthread.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 #ifndef KERNEL_CASES_H
 #define KERNEL_CASES_H
-/* One row a kernel: what its buffers are, how it is called, the shapes it is tried on. To add a
+/* One row per kernel: its buffers, its call, and the shapes to test. To add a
    kernel, add a plan, a run, a list of shapes and a row in kernel_cases[] at the end. Those of
    products and images are in kernel_cases_images.h. */
 #include "kernel_cases_images.h"

@@ -1,6 +1,6 @@
 #ifndef KERNEL_CASES_IMAGES_H
 #define KERNEL_CASES_IMAGES_H
-/* The plans, runs and shapes of products, convolutions, pooling, resizing and normalization; their rows are in
+/* Plans, runs and shapes of products, convolutions, pooling, resizing and normalization. Their rows are in
    kernel_cases.h. */
 #include "kernel_job.h"
 
@@ -47,7 +47,7 @@ static const int32_t gemm_shapes[][MAX_NUMBERS] = {
     {9, 37, 40, AB, 0, 1, MIRT_RELU6, 0, 0, 1},
     {7, 66, 10, A_BT, 0, 0, 0, MIRT_RELU6, 0, 1},
     {SHAPE_LARGE},
-    {130, 21, 1100, AB, 1, 1, MIRT_RELU, 0, 0, 0}, /* several strips of rows of a */
+    {130, 21, 1100, AB, 1, 1, MIRT_RELU, 0, 0, 0}, /* several tiles of rows of a */
     {200, 70, 600, AT_B, 0, 0, 0, 0, 1, 0},
     {SHAPE_END}};
 
@@ -128,7 +128,7 @@ static const int32_t conv_shapes[][MAX_NUMBERS] = {
     {0, 6, 6, 3, 5, 3, 3, 1, 1, 1, 1, 1, 0, 0, 1, MIRT_RELU, MIRT_RELU, 1},
     {1, 9, 10, 1, 3, 9, 9, 1, 1, 1, 1, 1, 1, 0, 1, 0, 0, 0}, /* more taps than a block of runs */
     {SHAPE_LARGE},
-    {2, 40, 30, 64, 4, 3, 3, 1, 1, 1, 1, 1, 1, 0, 1, MIRT_RELU, MIRT_RELU, 0}, /* several strips of an image */
+    {2, 40, 30, 64, 4, 3, 3, 1, 1, 1, 1, 1, 1, 0, 1, MIRT_RELU, MIRT_RELU, 0}, /* several tiles of an image */
     {2, 40, 30, 4, 64, 3, 3, 1, 1, 1, 1, 1, 1, 0, 1, 0, MIRT_RELU, 0},
     {1, 33, 61, 48, 4, 3, 3, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0, 0},
     {5, 1, 1, 1024, 520, 1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 0, 0, 0}, /* a kernel so large that all images are one chunk */
@@ -256,7 +256,7 @@ static const int32_t conv_pool_shapes[][MAX_NUMBERS] = {
     {SHAPE_LARGE},
     {5, 28, 28, 1, 32, 3, 3, 1, 1, 1, 1, 1, 0, 1, 1, 0, 0, 0},
     {2, 24, 24, 8, 9, 5, 5, 1, 1, 1, 1, 1, 0, 0, 1, 0, 0, 1}, /* several blocks of windows */
-    {1, 40, 30, 64, 4, 3, 3, 1, 1, 1, 1, 1, 0, 0, 1, 0, 0, 0}, /* several strips of an image */
+    {1, 40, 30, 64, 4, 3, 3, 1, 1, 1, 1, 1, 0, 0, 1, 0, 0, 0}, /* several tiles of an image */
     {SHAPE_END}};
 
 static void conv_pool_plan(job *j) {

@@ -1,7 +1,7 @@
 #ifndef KERNEL_JOB_H
 #define KERNEL_JOB_H
-/* One call of one kernel, in a form that is the same for all kernels: a list of buffers with what
-   they hold before the call and what is demanded of them after it.
+/* One call of a kernel, in a uniform description. It is a list of buffers with their contents before the call and the
+   requirements after it.
 
    A tolerance is a number of roundings, each of at most eps = 2^-23 times the largest magnitude in
    the output (at least 1); 0 demands equal values. Inputs lie in [-1, 1]; a sum of k products makes

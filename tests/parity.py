@@ -52,14 +52,20 @@ def photographs(number, size):
     kinds = [sorted(glob.glob(os.path.join(PHOTOS, "train", kind, "*.jpg"))) for kind in ("cats", "dogs")]
     if min(map(len, kinds)) * 2 < number:
         return None
-    images = [tf.image.resize(tf.io.decode_jpeg(tf.io.read_file(kinds[i % 2][i // 2]), channels=3), (size, size)) for i in range(number)]
+    images = [
+        tf.image.resize(tf.io.decode_jpeg(tf.io.read_file(kinds[i % 2][i // 2]), channels=3), (size, size))
+        for i in range(number)
+    ]
     return np.stack([np.clip(np.rint(image.numpy()), 0, 255).astype(np.uint8) for image in images])
 
 
 def drawn(number, size):
     """Smooth noise."""
     random = np.random.default_rng(5)
-    image = sum(np.asarray(tf.image.resize(random.normal(size=(number, 2 ** k, 2 ** k, 3)), (size, size), "bicubic")) for k in range(1, 6))
+    image = sum(
+        np.asarray(tf.image.resize(random.normal(size=(number, 2**k, 2**k, 3)), (size, size), "bicubic"))
+        for k in range(1, 6)
+    )
     return np.clip(128 + 40 * image, 0, 255).astype(np.uint8)
 
 
@@ -88,7 +94,9 @@ class Network:
         @tf.function
         def step(x, y):
             with tf.GradientTape() as tape:
-                loss = keras.ops.mean(keras.losses.sparse_categorical_crossentropy(y, self.model(x, training=True), from_logits=True))
+                loss = keras.ops.mean(
+                    keras.losses.sparse_categorical_crossentropy(y, self.model(x, training=True), from_logits=True)
+                )
             return loss, tape.gradient(loss, [self.variables[name].value for name in self.trained])
         self.step_function = step
 
@@ -114,7 +122,9 @@ def ours(program, name, alpha, rows, steps, values, images, labels, weights=None
         write_safetensors(at("weights.safetensors"), values)
         images.tofile(at("images.u8"))
         labels.tofile(at("labels.u8"))
-        command = [program, name, str(alpha), str(images.shape[1]), str(rows), str(steps), str(RATE), directory] + ([weights] if weights else [])
+        command = [program, name, str(alpha), str(images.shape[1]), str(rows), str(steps), str(RATE), directory] + (
+            [weights] if weights else []
+        )
         if subprocess.run(command).returncode != 0:
             return None, None
         gradients, first, flat = {}, 0, np.fromfile(at("gradients.f32"), np.float32).astype(np.float64)
@@ -130,13 +140,25 @@ def distance(a, b):
 
 
 def compare_gradients(name, have, true, single):
-    """Each a list over batches. The median over batches counts: a relu whose input is zero but for rounding may go either way in
-    one, which changes gradients by a thousandth of their norm, or more. `single`: those of float32 Keras, twice whose distance is
+    """Each a list over batches. The median over batches counts: a relu whose input is zero but for rounding may go
+    either way in
+    one, which changes gradients by a thousandth of their norm, or more. `single`: those of float32 Keras, twice whose
+    distance is
     allowed, or twice its median over variables (two numbers may be near by chance); None: 2e-3 of the norm is."""
     largest = max(np.linalg.norm(g) for g in true[0].values())
     zeros, worst_zero, bad, rows = 0, 0, [], []
-    usual = np.median([distance(s[key], t[key]) / np.linalg.norm(t[key]) for s, t in zip(single or [], true) for key in t
-                       if np.linalg.norm(t[key]) > 1e-9 * largest]) if single else 1e-3
+    usual = (
+        np.median(
+            [
+                distance(s[key], t[key]) / np.linalg.norm(t[key])
+                for s, t in zip(single or [], true)
+                for key in t
+                if np.linalg.norm(t[key]) > 1e-9 * largest
+            ]
+        )
+        if single
+        else 1e-3
+    )
     for key in true[0]:
         norm = np.median([np.linalg.norm(t[key]) for t in true])
         far = np.median([distance(h[key], t[key]) for h, t in zip(have, true)])
@@ -153,8 +175,11 @@ def compare_gradients(name, have, true, single):
     text = "median %.1g, worst %.1g of the norm" % (np.median(rows[:, 0]), rows[:, 0].max())
     if single:
         text += "; float32 Keras %.1g, %.1g" % (np.median(rows[:, 1]), rows[:, 1].max())
-    ok(not bad and set(have[0]) == set(true[0]), "%s: gradients of %d variables, %d batches: %s; worst %.2f of what is allowed; %d true zeros within %.0g of the largest"
-       % (name, len(rows), len(true), text, rows[:, 2].max(), zeros, worst_zero))
+    ok(
+        not bad and set(have[0]) == set(true[0]),
+        "%s: gradients of %d variables, %d batches: %s; worst %.2f of what is allowed; %d true zeros within %.0g of the"
+        " largest" % (name, len(rows), len(true), text, rows[:, 2].max(), zeros, worst_zero),
+    )
 
 
 def run(program, case):
@@ -162,7 +187,9 @@ def run(program, case):
     weights = os.path.join(WEIGHTS, IMAGENET) if pretrained else None
     images = photographs(rows * max(steps, batches), size)
     if pretrained and (images is None or not os.path.exists(weights)):
-        return skip("%s: no photographs in MIRT_CATSDOGS_DIR=%s, or no weights in MIRT_WEIGHTS_DIR=%s" % (name, PHOTOS, WEIGHTS))
+        return skip(
+            "%s: no photographs in MIRT_CATSDOGS_DIR=%s, or no weights in MIRT_WEIGHTS_DIR=%s" % (name, PHOTOS, WEIGHTS)
+        )
     if images is None:
         images = drawn(rows * max(steps, batches), size)
     labels = (np.arange(len(images)) % 2).astype(np.uint8)
@@ -172,7 +199,9 @@ def run(program, case):
     if pretrained:
         values.update({"base/" + key: v for key, v in read_safetensors(weights).items()})
     losses, gradients = ours(program, name, alpha, rows, steps, values, images, labels, weights)
-    have = [gradients] + [ours(program, name, alpha, rows, 1, values, images[p], labels[p])[1] for p in parts[1:batches]]
+    have = [gradients] + [
+        ours(program, name, alpha, rows, 1, values, images[p], labels[p])[1] for p in parts[1:batches]
+    ]
     if not all(have):
         return ok(False, "%s: parity_networks failed" % name)
     network.assign(values)
@@ -181,7 +210,10 @@ def run(program, case):
         true.append(network.gradients(images[p], labels[p]))
         network.assign(values)
     off = [abs(loss / network.step(images[p], labels[p]) - 1) for loss, p in zip(losses, parts)]
-    ok(max(off) <= 1e-4, "%s: %d losses, %.6f to %.6f, within %.1e of float64's" % (name, steps, losses[0], losses[-1], max(off)))
+    ok(
+        max(off) <= 1e-4,
+        "%s: %d losses, %.6f to %.6f, within %.1e of float64's" % (name, steps, losses[0], losses[-1], max(off)),
+    )
     single = None
     if not pretrained:
         network, single = Network("float32", build, preprocess, alpha, size), []

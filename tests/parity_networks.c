@@ -1,5 +1,5 @@
-/* One network's half of `make parity`, run by parity.py: NETWORK ALPHA SIZE ROWS STEPS RATE DIR [WEIGHTS]. The network,
-   without its top, averaged, and with two classes on top, is trained on DIR/images.u8 and labels.u8, from
+/* Trains one network for `make parity`, run by parity.py. Arguments: NETWORK ALPHA SIZE ROWS STEPS RATE DIR [WEIGHTS].
+   The network, without its top, averaged, and with two classes on top, is trained on DIR/images.u8 and labels.u8, from
    DIR/weights.safetensors. Writes DIR/losses.txt, one per step, and the first step's gradients: gradients.f32 and their
    names and sizes in gradients.txt. WEIGHTS: a file that the network alone must load, every weight of it. */
 #define MIRRORTRAIN_IMPLEMENTATION

@@ -1,5 +1,5 @@
-/* Predicts arrays: predict_file FILE INPUT.f32 OUTPUT.f32 [SAVED | NETWORK ALPHA SIZE CLASSES SAVED] FILE holds a whole
-   model, or the weights of NETWORK, without its top if CLASSES is 0. SAVED: the whole model is saved there. */
+/* Predicts arrays. Usage: predict_file FILE INPUT.f32 OUTPUT.f32 [SAVED | NETWORK ALPHA SIZE CLASSES SAVED] FILE holds
+   a whole model, or the weights of NETWORK, without its top if CLASSES is 0. SAVED: the whole model is saved there. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 

@@ -13,7 +13,8 @@ for row in $rows; do
     case " $done_here " in *" $row "*) continue ;; esac
     tap_check "$row: $(sed -n "s/^[a-zA-Z]* *$row  //p" checks)" grep -q "^ok *$row " checks
 done
-tap_check "all of them are in the document" sh -c "! sed -n 's/^[okFAILED]* *\([BEFP][0-9]\)  .*/\1/p' checks | grep -qvxE '$(echo $rows | tr ' ' '|')'"
+tap_check "all of them are in the document" sh -c \
+    "! sed -n 's/^[okFAILED]* *\([BEFP][0-9]\)  .*/\1/p' checks | grep -qvxE '$(echo $rows | tr ' ' '|')'"
 tap_check "exit status 0" test $status -eq 0
 tap_check "the environment is there" grep -q '^{"mirrortrain": ".*}$' checks
 tap_check "no file is left" test -z "$(find . -name '*.safetensors*')"

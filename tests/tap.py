@@ -19,7 +19,8 @@ def skip(text):
 
 
 def tame(data):
-    """Whether a terminal shows these lines as they are: all that mirt_printable escapes but the ends of lines is absent."""
+    """Whether a terminal shows these lines as they are: all that mirt_printable escapes but the ends of lines is
+    absent."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:

@@ -1,6 +1,6 @@
-/* Random calls of the public interface in random order, with random and wrong arguments: none crashes, every failure
-   says why, and the same calls on one and on two devices have bit-identical results.
-   `test_api_fuzz SEQUENCES SEED` does more of them. */
+/* Random calls of the public interface with random and wrong arguments. None crashes, every failure has a message, and
+   the same calls on one and on two devices have bit-identical results. `test_api_fuzz SEQUENCES SEED` does more of
+   them. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdlib.h>
 

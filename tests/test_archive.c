@@ -1,4 +1,4 @@
-/* Files that version 0.1 wrote are read by every later version: models, weights, a checkpoint with the states of
+/* Files written by version 0.1 can be read. They are models, weights, a checkpoint with the states of
    callbacks and their logs, and a cache. tests/archive/write.c wrote them; expected.txt says what it found in them. */
 #define _POSIX_C_SOURCE 200809L
 #define MIRRORTRAIN_IMPLEMENTATION

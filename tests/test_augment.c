@@ -1,5 +1,5 @@
-/* Augmentation: every transform against Keras (golden/augment.h), several as one warp against their matrices' product,
-   what is drawn and by what it is keyed, and lists as text. */
+/* Tests augmentation: every transform against Keras (golden/augment.h), and lists as text. Also several transforms as
+   one warp against the product of their matrices, random numbers and their keys. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "augment_util.h"

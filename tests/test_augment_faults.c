@@ -1,5 +1,5 @@
-/* Every allocation made to fail, one at a time, while images are augmented in a data set and by layers, adapted to, and
-   written as PNG: reported as MIRT_E_NOMEM, and nothing leaks. */
+/* Each allocation fails once while images are augmented and written as PNG. They are augmented in a data set and by
+   layers, and used by mirt_adapt; failures are reported as MIRT_E_NOMEM, and nothing leaks. */
 #define _POSIX_C_SOURCE 200809L
 #include "failing_malloc.h"
 #define MIRRORTRAIN_IMPLEMENTATION

@@ -1,5 +1,4 @@
-/* Augmentation as layers of a model and as a stage of a data set, what either says when it is misused, and statistics
-   for normalization. */
+/* Tests augmentation as layers and as a stage, their errors, and normalization statistics. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "augment_util.h"

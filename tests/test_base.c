@@ -1,5 +1,4 @@
-/* What everything stands on: every status code reached through the public API, errors, texts, shapes,
-   memory, random numbers, threads that cannot be had. */
+/* Tests the base: status codes, errors, texts, shapes, memory, random numbers, threads. */
 #ifndef _POSIX_C_SOURCE
 #define _POSIX_C_SOURCE 200809L
 #endif

@@ -1,5 +1,5 @@
-/* Batch normalization over replicas, in training, in inference, frozen and synchronized: against double-precision
-   arithmetic and Keras, with remainders and replicas without rows; moving statistics are those of all replicas. */
+/* Tests batch normalization over replicas against double-precision arithmetic and Keras. Covers training, inference,
+   frozen and synchronized layers, remainders and replicas without rows; moving statistics are those of all replicas. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "golden/batch_norm.h"

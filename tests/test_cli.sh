@@ -1,5 +1,5 @@
 #!/bin/sh
-# The program as its users meet it: good runs, and bad input with what is said about it.
+# Tests the program: successful runs, and error messages for bad input.
 cd "$(dirname "$0")/.." || exit 2
 . tests/tap.sh
 program=${MIRRORTRAIN:-$PWD/build/mirrortrain}
@@ -57,7 +57,8 @@ make_data() {
     awk 'BEGIN { for (i = 0; i < 100; i++) for (p = 0; p < 784; p++) printf "%c", (p * (i % 10 + 1) % 23) + 64 }' \
         >>"$1/train-images-idx3-ubyte"
     printf '\000\000\010\001\000\000\000\144' >"$1/train-labels-idx1-ubyte"
-    for i in 1 2 3 4 5 6 7 8 9 10; do printf '\000\001\002\003\004\005\006\007\010\011' >>"$1/train-labels-idx1-ubyte"; done
+    for i in 1 2 3 4 5 6 7 8 9 10; do printf '\000\001\002\003\004\005\006\007\010\011' \
+        >>"$1/train-labels-idx1-ubyte"; done
     cp "$1/train-images-idx3-ubyte" "$1/t10k-images-idx3-ubyte"
     cp "$1/train-labels-idx1-ubyte" "$1/t10k-labels-idx1-ubyte"
 }
@@ -85,7 +86,9 @@ for flag in model batch devices threads replicas forward profile steps seconds; 
     is "bench --help names --$flag" "$(grep -c -- "^  --$flag " out)" 1
 done
 run fit --help
-for flag in model data epochs batch replicas devices threads seed init no-shuffle max-steps log-steps optimizer weight-decay clip-norm ema metrics lr save strategy collective accumulate winograd validation validation-split weights freeze head augment corrupt no-cache; do
+for flag in model data epochs batch replicas devices threads seed init no-shuffle max-steps log-steps optimizer \
+    weight-decay clip-norm ema metrics lr save strategy collective accumulate winograd validation validation-split \
+    weights freeze head augment corrupt no-cache; do
     is "fit --help names --$flag" "$(grep -c -- "^  --$flag " out)" 1
 done
 cp out fit.help
@@ -113,7 +116,8 @@ refuses "graph as a picture and as costs" 2 "--svg and --costs: one of them"
 line='^bench: model=mnist batch=[0-9]* dtype=float32 images_per_second=[0-9.]* ms_per_step=[0-9.]* peak_mb=[0-9.]* gflops=[0-9.]* planned_mb=[0-9.]*'
 run bench --batch 8,16 --steps 5 --devices 2 --threads 1
 gives "bench" 0 "mode=train size=28 devices=2 threads=1 steps=5"
-is "bench: a line for each batch" "$(grep -c "$line" out) $(sed 's/.* batch=\([0-9]*\) .*/\1/' out | tr '\n' ' ')" "2 8 16 "
+is "bench: a line for each batch" "$(grep -c "$line" out) $(sed 's/.* batch=\([0-9]*\) .*/\1/' out | tr '\n' ' ')" \
+    "2 8 16 "
 (trap '' CHLD; exec "$program" bench --batch 8,16 --steps 5 --threads 1) >out 2>err </dev/null
 is "bench where SIGCHLD is ignored" "$? $(grep -c "$line" out)" "0 2"
 run bench --forward --profile --batch 4 --steps 5
@@ -139,9 +143,12 @@ run bench --model resnet50 --size 32 --batch 2 --steps 5 --winograd
 gives "and with Winograd's convolutions" 0 "model=resnet50 batch=2 dtype=float32"
 is "and says so" "$(grep -c ' winograd=on$' out)" 1
 run bench --dtype bf16 --batch 2 --steps 1 --winograd
-is "in bfloat16 they have no effect" "$status $(grep -c '^winograd: no effect' err) $(grep -c 'winograd=on' out)" "0 1 0"
+is "in bfloat16 they have no effect" "$status $(grep -c '^winograd: no effect' err) $(grep -c 'winograd=on' out)" \
+    "0 1 0"
 run bench --batch 4,2147483647,8 --steps 1
-is "bench continues after a batch that is too large" "$status $(grep -c '^bench: ' out) $(grep -c '^mirrortrain: out of memory for a batch of 2147483647 images' err)" "1 2 1"
+is "bench continues after a batch that is too large" \
+    "$status $(grep -c '^bench: ' out) $(grep -c '^mirrortrain: out of memory for a batch of 2147483647 images' err)" \
+    "1 2 1"
 run summary --model mobilenet_v2 --alpha 0.35 --size 96 --no-top
 gives "its summary" 0 "Total parameters: 410208"
 run summary --model mobilenet_v2 --alpha 0.35 --size 96 --no-top --pooling none
@@ -162,7 +169,8 @@ is "under another strategy as well" "$(cat out)" "$wanted"
 
 run fit --data good --batch 16 --max-steps 9 --log-steps --replicas 4 --devices 1 --save one.safetensors
 losses >one
-is "--max-steps 9 --log-steps: nine numbered lines" "$(awk '/^step [0-9]+ loss [0-9]+\.[0-9][0-9][0-9][0-9][0-9][0-9]$/ && $2 == n + 1 { n++ } END { print n }' one)" 9
+is "--max-steps 9 --log-steps: nine numbered lines" \
+    "$(awk '/^step [0-9]+ loss [0-9]+\.[0-9][0-9][0-9][0-9][0-9][0-9]$/ && $2 == n + 1 { n++ } END { print n }' one)" 9
 run fit --data good --batch 16 --max-steps 9 --log-steps --replicas 4 --devices 3 --threads 2 --save three.safetensors
 losses >three
 tap_check "three devices: the same losses as one" cmp one three
@@ -177,7 +185,8 @@ first=$(losses | head -n 1)
 second=$(losses | tail -n 1)
 run fit --data good --batch 16 --max-steps 2 --log-steps --no-shuffle --init one.safetensors --seed 9
 is "--init replaces what --seed draws; --flag=value works" "$(losses | head -n 1)" "$first"
-run fit --data good --batch 16 --max-steps 2 --log-steps --no-shuffle --init one.safetensors --strategy central-storage --collective ring --devices 2
+run fit --data good --batch 16 --max-steps 2 --log-steps --no-shuffle --init one.safetensors --strategy \
+    central-storage --collective ring --devices 2
 is "--strategy and --collective change nothing in the first loss" "$(losses | head -n 1)" "$first"
 run fit --data good --batch 8 --accumulate 2 --replicas 1 --max-steps 2 --log-steps --no-shuffle --init one.safetensors
 is "two batches of 8 accumulated begin as one of 16" "$(losses | head -n 1)" "$first"
@@ -196,21 +205,25 @@ differ "and not the fourth" "$(losses | tail -n 1)" "$(cat staircase.end)"
 run fit --data good --batch 50 --epochs 3 --lr 0.002 --save constant.safetensors
 run fit --data good --batch 50 --epochs 3 --lr 0.002,3:0.0002 --save staircase.safetensors
 tap_check "the fourth epoch is epoch 3" cmp staircase.safetensors constant.safetensors
-run fit --data good --batch 50 --epochs 4 --lr cosine:0.002,warmup:2,alpha:0.1 --optimizer adamw --weight-decay 0.01 --clip-norm 1 --ema 0.9 --metrics top3,precision,auc --save planned.safetensors
+run fit --data good --batch 50 --epochs 4 --lr cosine:0.002,warmup:2,alpha:0.1 --optimizer adamw --weight-decay 0.01 \
+    --clip-norm 1 --ema 0.9 --metrics top3,precision,auc --save planned.safetensors
 gives "a cosine, AdamW, clipping, averages and metrics" 0 "val_top3="
-is "metrics come before the final line" "$(grep -c '^metrics: top3=[0-9.]* precision=[0-9.]* auc=[0-9.]* val_top3=[0-9.]* val_precision=[0-9.]* val_auc=[0-9.]*$' out) $(tail -n 1 out | grep -c "$final")" "1 1"
+is "metrics come before the final line" \
+    "$(grep -c '^metrics: top3=[0-9.]* precision=[0-9.]* auc=[0-9.]* val_top3=[0-9.]* val_precision=[0-9.]* val_auc=[0-9.]*$' out) $(tail -n 1 out | grep -c "$final")" "1 1"
 is "what the model says of itself" "$(grep -c 'adamw.*global_clipnorm.*use_ema.*CosineDecay' planned.safetensors)" 1
 run evaluate --data good --load planned.safetensors --metrics top1,pr_auc --confusion confusion.png
 gives "evaluate --confusion" 0 "confusion: confusion.png"
 is "the picture is a PNG" "$(dd if=confusion.png bs=1 skip=1 count=3 2>/dev/null)" PNG
 is "evaluate --metrics" "$(grep -c '^evaluate: loss=[0-9.]* accuracy=\([0-9.]*\) top1=\1 pr_auc=[0-9.]*$' out)" 1
-for plan in exponential:0.01,rate:0.5,steps:2,staircase:1 polynomial:0.01,power:2 restarts:0.01,steps:2 ramp:0.01,epochs:2; do
+for plan in exponential:0.01,rate:0.5,steps:2,staircase:1 polynomial:0.01,power:2 restarts:0.01,steps:2 \
+    ramp:0.01,epochs:2; do
     run fit --data good --batch 50 --epochs 3 --lr $plan --optimizer rmsprop
     gives "--lr $plan" 0 "final: "
 done
 
 run fit --data good --batch 50 --max-steps 6 --log-steps --optimizer sgd --lr 1e30
-is "a NaN loss is printed as nan, never -nan" "$(grep -c -e -nan out) $(grep -c 'loss nan' out | sed 's/[1-9]/some/')" "0 some"
+is "a NaN loss is printed as nan, never -nan" "$(grep -c -e -nan out) $(grep -c 'loss nan' out | sed 's/[1-9]/some/')" \
+    "0 some"
 if has gzip; then
     cp -r good zipped
     gzip zipped/*
@@ -272,12 +285,15 @@ case $(cat out err) in
     is "is a PNG" "$(head -c 4 sheet.png | tail -c 3)" PNG
     run augment photos --out beside.png --augment flip:horizontal --originals --size 16
     gives "a sheet with originals" 0 "saved: beside.png"
-    is "of the same size" "$(wc -c <beside.png)" "$(run augment photos --out same.png --augment flip:horizontal --size 16; wc -c <same.png)"
+    is "of the same size" "$(wc -c <beside.png)" \
+        "$(run augment photos --out same.png --augment flip:horizontal --size 16; wc -c <same.png)"
     run augment photos --out beside.png --augment crop:10 --originals --size 16
     refuses "originals of another size" 1 "samples are (10, 10, 3), the sheet with originals takes (16, 16, 3)"
-    run fit $net --data photos --epochs 2 --head 8,dropout:0.2 --augment flip,rotation:0.1 --save photos.safetensors --replicas 2
+    run fit $net --data photos --epochs 2 --head 8,dropout:0.2 --augment flip,rotation:0.1 --save photos.safetensors \
+        --replicas 2
     gives "fit on photographs" 0 "saved: photos.safetensors"
-    is "tells how many there are" "$(grep -c 'Found 12 files belonging to 2 classes\|Found 6 files belonging to 2 classes' err)" 2
+    is "tells how many there are" \
+        "$(grep -c 'Found 12 files belonging to 2 classes\|Found 6 files belonging to 2 classes' err)" 2
     wanted="evaluate: $(val_of)"
     run evaluate --load photos.safetensors --data photos
     is "evaluate gives what fit's validation gave" "$(cat out)" "$wanted"
@@ -288,17 +304,23 @@ case $(cat out err) in
     wanted="evaluate: $(val_of)"
     run evaluate --load held.safetensors --data photos/train --validation-split 0.4 --seed 5
     is "evaluate on the share that fit held out" "$(cat out)" "$wanted"
-    is "says so" "$(grep -c '^evaluating the photographs of photos/train that fit holds out with --validation-split 0.4 and --seed 5$' err)" 1
+    is "says so" \
+        "$(grep -c '^evaluating the photographs of photos/train that fit holds out with --validation-split 0.4 and --seed 5$' err)" 1
     run evaluate --load held.safetensors --data photos/train
-    is "evaluate on all says what that means" "$status $(grep -c '^evaluating all 12 photographs of photos/train.* --validation-split 0.2' err)" "0 1"
+    is "evaluate on all says what that means" \
+        "$status $(grep -c '^evaluating all 12 photographs of photos/train.* --validation-split 0.2' err)" "0 1"
     run evaluate --load held.safetensors --data photos --validation-split 0.4
-    refuses "evaluate on a share of a directory that is split" 1 "--validation-split: photos is already split into parts..."
+    refuses "evaluate on a share of a directory that is split" 1 \
+        "--validation-split: photos is already split into parts..."
     run fit --data photos/train
-    refuses "photographs for the digits' network" 1 "photos/train contains directories, like a data set of photographs; --model mnist, the default, takes the four files of MNIST: give --model mobilenet_v2..."
+    refuses "photographs for the digits' network" 1 \
+        "photos/train contains directories, like a data set of photographs; --model mnist, the default, takes the four files of MNIST: give --model mobilenet_v2..."
     run evaluate --load a.safetensors --data photos/train
-    refuses "photographs for a model of digits" 1 "photos/train contains directories, like a data set of photographs; a.safetensors takes the four files of MNIST"
+    refuses "photographs for a model of digits" 1 \
+        "photos/train contains directories, like a data set of photographs; a.safetensors takes the four files of MNIST"
     run fit $net --data photos --metrics top5
-    refuses "top5 of two classes" 2 "--metrics top5: with two classes the network has a single output; top5 needs at least three classes"
+    refuses "top5 of two classes" 2 \
+        "--metrics top5: with two classes the network has a single output; top5 needs at least three classes"
     run evaluate --load photos.safetensors --data photos --metrics top5
     refuses "top5 of two classes, evaluated" 2 "--metrics top5: with two classes..."
     mkdir -p wider/drei
@@ -310,11 +332,13 @@ case $(cat out err) in
     cp -r photos outer/inner
     bitmap outer/other/1.bmp 3
     run fit $net --data outer
-    refuses "a class that is split itself" 1 "outer/inner would be a class, but is split into train/ and validation/ itself: pass outer/inner..."
+    refuses "a class that is split itself" 1 \
+        "outer/inner would be a class, but is split into train/ and validation/ itself: pass outer/inner..."
     run fit $net --data photos --freeze base --epochs 1
     is "--freeze without --weights names the flag" "$(grep -c '^--freeze without --weights: .*--weights FILE' err)" 1
     run predict --load photos.safetensors photos/train/eins/1.bmp "photos/train/zwei drei/1.bmp"
-    is "predict names classes with probabilities" "$(grep -cE '^photos/train/(eins|zwei drei)/1.bmp: (eins|zwei drei) [01]\.[0-9]{4}$' out)" 2
+    is "predict names classes with probabilities" \
+        "$(grep -cE '^photos/train/(eins|zwei drei)/1.bmp: (eins|zwei drei) [01]\.[0-9]{4}$' out)" 2
     run fit $net --data photos/train --validation photos/validation --epochs 1 --log-steps --seed 3
     losses >split.losses
     run fit $net --data photos --epochs 1 --log-steps --seed 3
@@ -342,10 +366,12 @@ case $(cat out err) in
     run fit $net --data photos/train --validation-split 0.25 --epochs 1
     is "--validation-split" "$(grep -c 'Using 9 files for training' err)" 1
     run fit $net --data photos/train --validation-split 0.0001
-    refuses "the share is kept in double precision" 1 "photos/train: a validation_split of 0.0001 of 12 files leaves none for validation: at least 10000 are needed"
+    refuses "the share is kept in double precision" 1 \
+        "photos/train: a validation_split of 0.0001 of 12 files leaves none for validation: at least 10000 are needed"
     run fit $net --data photos --epochs 3 --freeze base --head dropout:0.5 --log-steps
     losses >kept.losses
-    run fit $net --data photos --epochs 3 --freeze base --head dropout:0.5 --log-steps --no-cache --devices 2 --replicas 2
+    run fit $net --data photos --epochs 3 --freeze base --head dropout:0.5 --log-steps --no-cache --devices 2 \
+        --replicas 2
     is "features kept on two devices" "$(grep -c 'computed once' err)" 2
     is "as many steps" "$(losses | wc -l)" "$(wc -l <kept.losses)"
     mkdir -p triple/a triple/b triple/c
@@ -360,7 +386,8 @@ case $(cat out err) in
     is "and names it" "$(grep -c '^photos/train/eins/x.jpg: ' out)" 1
     run fit $net --data photos --epochs 1
     refuses "fit names it too" 1 "photos/train/eins/x.jpg: ..."
-    is "and what can be done" "$(grep -c 'x.jpg: .*; --corrupt skip leaves it out, `mirrortrain verify photos` lists all damaged ones$' err)" 1
+    is "and what can be done" \
+        "$(grep -c 'x.jpg: .*; --corrupt skip leaves it out, `mirrortrain verify photos` lists all damaged ones$' err)" 1
     run fit $net --data photos --epochs 2 --corrupt zero
     is "--corrupt zero" "$status $(grep -c '^corrupt: 1 photograph replaced by black images$' err)" "0 1"
     run fit $net --data photos --epochs 3 --corrupt skip --freeze base --log-steps
@@ -371,7 +398,8 @@ case $(cat out err) in
     if ln -s "$PWD/photos/train/zwei drei" void/link 2>/dev/null; then
         cp photos/train/eins/1.bmp void/ein
         run fit $net --data void --epochs 1
-        is "a class without a picture is named, links are followed" "$status $(grep -c '^Found 7 files belonging to 3 classes' err) $(grep -c '^void: no image of the class "leer"$' err)" "0 1 1"
+        is "a class without a picture is named, links are followed" \
+            "$status $(grep -c '^Found 7 files belonging to 3 classes' err) $(grep -c '^void: no image of the class "leer"$' err)" "0 1 1"
         run verify void
         gives "verify follows them too" 0 "verify: images=7 corrupt=0"
     else
@@ -416,7 +444,8 @@ refuses "no rotation" 2 "augmentation rotation: invalid value \"x\"; write rotat
 run fit $net --augment zoom:1
 refuses "too much zoom" 2 "augmentation zoom: 1 leaves nothing of the image when zooming in; it must be less than 1"
 run fit $net --augment crop:24
-refuses "crops of another size" 2 "--augment crop:24 produces images of size 24: give --size 24, or end it with resizing:32"
+refuses "crops of another size" 2 \
+    "--augment crop:24 produces images of size 24: give --size 24, or end it with resizing:32"
 run fit $net --validation photos
 refuses "nothing to train on" 2 "--validation also needs --data DIR, the photographs to train on"
 run fit $net --data photos --validation photos --validation-split 0.5
@@ -428,18 +457,22 @@ refuses "a head without an end" 2 "--head has 256 characters; at most 255 are al
 run fit $net --no-top
 refuses "fit has a head" 2 "--no-top is a flag of summary, not of fit"
 run fit --weights x
-refuses "a flag of photographs" 2 "--weights is for networks of photographs, such as --model mobilenet_v2, not for mnist"
+refuses "a flag of photographs" 2 \
+    "--weights is for networks of photographs, such as --model mobilenet_v2, not for mnist"
 run fit $net --classes 3
-refuses "classes are the photographs'" 2 "--classes does not apply to fit with photographs: the names of their directories are the classes"
+refuses "classes are the photographs'" 2 \
+    "--classes does not apply to fit with photographs: the names of their directories are the classes"
 for head in 12,dropot:0.1 0 -1 dropout: dropout:1 12x 99999999; do
     run fit $net --head $head
-    refuses "--head $head" 2 "--head is \"$head\"; it must list units of dense layers and dropout:RATE, such as 512,dropout:0.5, not ..."
+    refuses "--head $head" 2 \
+        "--head is \"$head\"; it must list units of dense layers and dropout:RATE, such as 512,dropout:0.5, not ..."
 done
 run fit $net --freeze bass
 refuses "no such layer" 2 "mobilenetv2_0.35_32 has no layer \"bass\"..."
 for share in 0 1 20% abc; do
     run fit $net --data photos --validation-split $share
-    refuses "--validation-split $share" 2 "--validation-split is \"$share\"; it must be a share between 0 and 1, such as 0.2"
+    refuses "--validation-split $share" 2 \
+        "--validation-split is \"$share\"; it must be a share between 0 and 1, such as 0.2"
 done
 run fit $net --corrupt ignore
 refuses "unknown policy" 2 "there is no corrupt \"ignore\"; choose one of fail|skip|zero"
@@ -471,9 +504,11 @@ for value in 0 -1 1e-3x; do
 done
 for value in nan inf cosine ramp; do
     run fit --lr $value
-    refuses "--lr $value names the schedules" 2 "--lr is \"$value\"; it must be a number above 0, such as 0.001, or one of cosine, exponential, polynomial, restarts, ramp with a number: cosine:0.001"
+    refuses "--lr $value names the schedules" 2 \
+        "--lr is \"$value\"; it must be a number above 0, such as 0.001, or one of cosine, exponential, polynomial, restarts, ramp with a number: cosine:0.001"
 done
-for value in 0.1, 0.1,0.2 0.1,0:0.2 0.1,3:0.2,3:0.1 0.1,3:0 0.1,-1:0.2 0.1,3.5:0.2 0.1,3: 3:0.1 ,3:0.1 "0.1, 3:0.2" 0.1,3:0.2x; do
+for value in 0.1, 0.1,0.2 0.1,0:0.2 0.1,3:0.2,3:0.1 0.1,3:0 0.1,-1:0.2 0.1,3.5:0.2 0.1,3: 3:0.1 ,3:0.1 "0.1, 3:0.2" \
+    0.1,3:0.2x; do
     run fit --lr "$value"
     refuses "--lr $value" 2 "--lr is \"$value\"; it must be a rate, followed by EPOCH:RATE up to 15 times..."
 done
@@ -487,7 +522,8 @@ run summary --model foo
 refuses "unlike any model" 2 "there is no model \"foo\"; there are mobilenet_v2..."
 for batch in 8,,16 8, ,8 0 8,-1 8:16 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17; do
     run bench --batch "$batch"
-    refuses "bench --batch $batch" 2 "--batch is \"$batch\"; it must be up to 16 whole numbers from 1 to 2147483647: 8,16,32"
+    refuses "bench --batch $batch" 2 \
+        "--batch is \"$batch\"; it must be up to 16 whole numbers from 1 to 2147483647: 8,16,32"
 done
 run bench --model mnits --batch 1,2
 refuses "bench of an unknown model" 2 "there is no model \"mnits\"; did you mean \"mnist\"?"
@@ -510,7 +546,8 @@ refuses "unknown dtype" 2 "there is no dtype \"bf61\"; choose one of float32|bf1
 run bench --model mobilenet_v2 --size 32 --classes 2147483647
 refuses "too many classes" 1 "predictions: a tensor of shape (1280, 2147483647) has too many elements"
 run bench --model mobilenet_v2 --size 32 --no-top --pooling none
-refuses "features are not scores" 1 "bench trains classifiers; mobilenet_v2 does not output class scores, so use --forward"
+refuses "features are not scores" 1 \
+    "bench trains classifiers; mobilenet_v2 does not output class scores, so use --forward"
 run bench --dtype bfloat16
 refuses "a dtype's long name" 2 "there is no dtype \"bfloat16\"; choose one of float32|bf16"
 run bench --model mobilenet_v2 --size 32 --pooling max
@@ -519,11 +556,13 @@ for command in bench devices; do
     export MIRT_CPU=avx513
     run $command
     unset MIRT_CPU
-    refuses "$command: kernels that no machine has" 2 "the environment variable MIRT_CPU is \"avx513\"; this machine has ..."
+    refuses "$command: kernels that no machine has" 2 \
+        "the environment variable MIRT_CPU is \"avx513\"; this machine has ..."
     export MIRT_CORES=nonsense
     run $command
     unset MIRT_CORES
-    refuses "$command: no number of cores" 2 "the environment variable MIRT_CORES is \"nonsense\"; it must be a number of cores from 1 to 4096"
+    refuses "$command: no number of cores" 2 \
+        "the environment variable MIRT_CORES is \"nonsense\"; it must be a number of cores from 1 to 4096"
 done
 run bench --foward
 refuses "bench, a flag misspelt" 2 "bench has no flag --foward; did you mean --forward?"
@@ -548,9 +587,11 @@ refuses "unknown collective" 2 "there is no collective \"rin\"; did you mean rin
 run fit --strategy parameter-server
 refuses "unknown strategy" 2 "there is no strategy \"parameter-server\"; choose one of mirrored|central-storage"
 run fit --lr cosine:0.1,power:2
-refuses "--lr cosine:0.1,power:2" 2 "--lr is \"cosine:0.1,power:2\"; after a comma, cosine takes NAME:NUMBER with one of these names: steps, alpha, warmup"
+refuses "--lr cosine:0.1,power:2" 2 \
+    "--lr is \"cosine:0.1,power:2\"; after a comma, cosine takes NAME:NUMBER with one of these names: steps, alpha, warmup"
 run fit --metrics top5,presision
-refuses "--metrics presision" 2 "--metrics: there is no \"presision\"; did you mean precision?; there are topK (top5), precision, recall, f1, auc, pr_auc"
+refuses "--metrics presision" 2 \
+    "--metrics: there is no \"presision\"; did you mean precision?; there are topK (top5), precision, recall, f1, auc, pr_auc"
 run fit --optimizer adma
 refuses "unknown optimizer" 2 "there is no optimizer \"adma\"; did you mean adam?"
 run evaluate

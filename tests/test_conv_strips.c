@@ -1,6 +1,6 @@
-/* Convolutions of every fast table: what is read into strips, every epilogue, both gradients, groups, float32 and
-   bfloat16, products in bfloat16, against plain double arithmetic; the same bits from AVX2 and AVX-512 and from any
-   team, and for an image in any place. */
+/* Tests convolutions of every fast table against plain double arithmetic. Covers tiled reads of lazy operands, every
+   epilogue, both gradients, groups, float32 and bfloat16, products in bfloat16; the same bits from AVX2 and AVX-512 and
+   from any team, and for an image in any place. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "tap.h"

@@ -1,5 +1,5 @@
-/* Custom layers and ops: what a class may say, what is refused with which sentence, configs that are
-   copied and saved, names made of class names. */
+/* Tests custom layers and ops. Covers valid classes, error messages, configs that are copied and saved, names made from
+   class names. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 

@@ -1,6 +1,6 @@
-/* Depthwise convolutions of every fast table: what is read, every epilogue, both gradients alone and in one pass,
-   float32 and bfloat16, against plain double arithmetic; the same bits from AVX2 and AVX-512 and from any team, and for
-   an image in any place; the means of images. */
+/* Tests depthwise convolutions of every fast table against plain double arithmetic. Covers readers, every epilogue,
+   both gradients alone and in one pass, float32 and bfloat16; the same bits from AVX2 and AVX-512 and from any team,
+   and for an image in any place; the means of images. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "tap.h"

@@ -1,5 +1,4 @@
-/* Data sets of photographs: files found as Keras finds them, labels, splits, damaged files, lists of files; drawn
-   ones. */
+/* Tests data sets of photographs: Keras's files, labels and splits, damaged files, lists. Also drawn photographs. */
 #define _POSIX_C_SOURCE 200809L
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# mirrortrain doctor, on this machine and where something is wrong; the largest batch of a summary.
+# Tests mirrortrain doctor with and without faults, and the largest batch of summary.
 cd "$(dirname "$0")/.." || exit 2
 . tests/tap.sh
 program=${MIRRORTRAIN:-$PWD/build/mirrortrain}
@@ -12,17 +12,20 @@ says() {
     shift 3
     "$@" >said 2>&1 </dev/null
     status=$?
-    if [ $status -eq "$wanted" ] && grep -q -- "$pattern" said; then tap_ok "$what: $(grep -- "$pattern" said | head -n 1)"; else tap_not_ok "$what: status $status" said; fi
+    if [ $status -eq "$wanted" ] && grep -q -- "$pattern" said; then tap_ok \
+        "$what: $(grep -- "$pattern" said | head -n 1)"; else tap_not_ok "$what: status $status" said; fi
 }
 doctor() { says "$1" "$2" "$3" "$program" doctor "$tmp"; }
 
 doctor "a sound machine" 0 '^doctor: [0-9]* ok, [0-9]* warnings*, 0 failed$'
-if grep -vqE '^(ok|warning|FAILED) +[a-z-]+ +[^ ]|^doctor: ' said; then tap_not_ok "each line has a verdict" said; else tap_ok "each line has a verdict"; fi
+if grep -vqE '^(ok|warning|FAILED) +[a-z-]+ +[^ ]|^doctor: ' said; then tap_not_ok "each line has a verdict" said; \
+    else tap_ok "each line has a verdict"; fi
 for what in program system processor kernels gpu memory disk clock threads all-reduce images variables; do
     tap_check "it looks at: $what" grep -qE "^(ok|warning) +$what " said
 done
 tap_check "it leaves no file" test -z "$(find . -name '.mirrortrain*')"
-says "a directory that is not there" 1 '^FAILED *disk .*/no/such: cannot create a file there: No such' "$program" doctor /no/such
+says "a directory that is not there" 1 '^FAILED *disk .*/no/such: cannot create a file there: No such' "$program" \
+    doctor /no/such
 says "a disk that is full" 1 '^FAILED *disk .*cannot write' sh -c "ulimit -f 64; '$program' doctor '$tmp'"
 tap_check "what was begun there is gone" test -z "$(find . -name '.mirrortrain*')"
 says "two directories" 2 'checks one directory, not 2' "$program" doctor a b
@@ -57,8 +60,10 @@ else
     tap_skip "GPUs: no shared libraries here"
 fi
 
-says "the largest batch of what is free" 0 'a global batch of [0-9]* fits into [0-9.]* GB of free memory$' "$program" summary
-says "the largest batch of a device's memory" 0 'a global batch of [0-9]* fits into 2.00 GB$' "$program" summary --devices 2 --memory 1G
+says "the largest batch of what is free" 0 'a global batch of [0-9]* fits into [0-9.]* GB of free memory$' "$program" \
+    summary
+says "the largest batch of a device's memory" 0 'a global batch of [0-9]* fits into 2.00 GB$' "$program" summary \
+    --devices 2 --memory 1G
 says "too little memory" 0 'not one sample fits' "$program" summary --memory 100K
 says "no number of bytes" 2 'must be a number of bytes, such as 800M or 8G$' "$program" summary --memory 1Q
 tap_done

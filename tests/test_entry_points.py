@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every public function that computes or calls code of the user sets the library's floating-point control."""
+"""Public functions that compute or call user code set the library's floating-point control."""
 import glob
 import os
 import re

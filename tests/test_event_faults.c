@@ -1,5 +1,5 @@
-/* Logs and event files while memory, opening, writing and closing fail, one call after the other: fit ends with an
-   error that names the file, nothing leaks, and what was written before is whole. */
+/* Tests logs and event files while memory, opening, writing and closing fail. One call fails at a time: fit ends with
+   an error that names the file, nothing leaks, and what was written before is whole. */
 #define _POSIX_C_SOURCE 200809L
 #include "failing_malloc.h"
 #include <sys/types.h>

@@ -1,6 +1,5 @@
-/* Every allocation made to fail, one at a time and all from one on, in everything the library
-   does; and every thread. A call then fails with MIRT_E_NOMEM (or MIRT_E_THREAD), loses nothing,
-   and works when it is made again. */
+/* Each allocation and each thread fails, in everything the library does. One fails at a time, or all from one on. A
+   call then fails with MIRT_E_NOMEM (or MIRT_E_THREAD), loses nothing, and works when it is made again. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The picture of what mirroring inserts: well-formed, every replica with its rows and its device, nothing outside of the picture."""
+"""Tests the picture of what mirroring inserts. It is well-formed, shows every replica with its rows and device, and
+nothing is outside."""
 import os
 import re
 import subprocess
@@ -9,7 +10,9 @@ import xml.etree.ElementTree as tree
 
 from tap import done, ok
 
-PROGRAM = os.environ.get("MIRRORTRAIN", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "build", "mirrortrain"))
+PROGRAM = os.environ.get(
+    "MIRRORTRAIN", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "build", "mirrortrain")
+)
 NAME = "{http://www.w3.org/2000/svg}"
 
 
@@ -30,11 +33,20 @@ def check(path, devices, replicas, batch, *flags):
     root = tree.parse(path).getroot()
     wide, high = number(root, "width"), number(root, "height")
     boxes = list(root.iter(NAME + "rect"))
-    inside = all(number(b, "x") >= 0 and number(b, "y") >= 0 and number(b, "x") + number(b, "width") <= wide and number(b, "y") + number(b, "height") <= high for b in boxes)
+    inside = all(
+        number(b, "x") >= 0
+        and number(b, "y") >= 0
+        and number(b, "x") + number(b, "width") <= wide
+        and number(b, "y") + number(b, "height") <= high
+        for b in boxes
+    )
     texts = [t.text or "" for t in root.iter(NAME + "text")]
     ok(inside and len(boxes) > 10, f"its {len(boxes)} boxes lie inside of {wide:.0f} x {high:.0f}")
     shown = min(replicas, 8)
-    ok(texts.count("gradients") == shown + 1 and texts.count("input_layer") == shown + 1, f"the model once before and {shown} times after")
+    ok(
+        texts.count("gradients") == shown + 1 and texts.count("input_layer") == shown + 1,
+        f"the model once before and {shown} times after",
+    )
     rows, first = [], 0
     for replica in range(replicas):
         count = batch // replicas + (replica < batch % replicas)
@@ -46,10 +58,16 @@ def check(path, devices, replicas, batch, *flags):
     of = [d for d in range(devices) for _ in range(replicas // devices + (d < replicas % devices))][:shown]
     ok(len(frames) == len(set(of)), f"{len(frames)} devices around them")
     optimizers = [t for t in texts if re.fullmatch(r"cpu:\d+: adam", t)]
-    ok(len(optimizers) == (1 if "one-device" in flags else min(devices, shown)) and "adam" in texts, f"updates: {', '.join(optimizers)}")
+    ok(
+        len(optimizers) == (1 if "one-device" in flags else min(devices, shown)) and "adam" in texts,
+        f"updates: {', '.join(optimizers)}",
+    )
     sums = [t for t in texts if "+=" in t]
     ok(bool(sums) == (devices > 1), f"sums: {', '.join(sums)}")
-    ok((f"and {replicas - shown} more replicas like these" in texts) == (replicas > shown), "and it says how many are not drawn")
+    ok(
+        (f"and {replicas - shown} more replicas like these" in texts) == (replicas > shown),
+        "and it says how many are not drawn",
+    )
 
 
 with tempfile.TemporaryDirectory() as folder:

@@ -81,7 +81,7 @@ static void check_panels(const mirt__words *words) {
 
 /* All heights and widths, two runs, from zero and on top of what is there. */
 static void check_tiles(const mirt__words *words) {
-    static float a[14 * 300], b[150 * 64], c[14 * 64], strip[14 * 150], panel[150 * MIRT__PANEL];
+    static float a[14 * 300], b[150 * 64], c[14 * 64], packed[14 * 150], panel[150 * MIRT__PANEL];
     double worst = 0.0;
     for (int kind = 0; kind < 3; kind++) {
         for (int rows = 1; rows <= MIRT__TILE_ROWS && words->tile[kind][rows - 1]; rows++) {
@@ -98,12 +98,12 @@ static void check_tiles(const mirt__words *words) {
                 memset(&reader, 0, sizeof reader);
                 reader.data = a;
                 const mirt__source source = mirt__source_of(&reader, NULL);
-                for (int i = 0; i < 14; i++) words->read_words(strip + i * 150, &source, i * 300, 300, 1);
+                for (int i = 0; i < 14; i++) words->read_words(packed + i * 150, &source, i * 300, 300, 1);
                 words->copy_rows(panel, b, 64, 150, 64);
                 const float *a_rows[14];
                 float *c_rows[14];
                 for (int i = 0; i < rows; i++) {
-                    a_rows[i] = strip + i * 150;
+                    a_rows[i] = packed + i * 150;
                     c_rows[i] = c + i * 64;
                 }
                 tile.a = a_rows;
@@ -136,7 +136,7 @@ static void check_tiles(const mirt__words *words) {
 
 static void check_reads(const mirt__words *words) {
     static const int64_t channels[] = {1, 2, 3, 5, 8, 11, 15, 16, 24, 31, 33, 96, 1023, 1024, 1026, 1500, 1501};
-    static float x[40000], strip[20100];
+    static float x[40000], packed[20100];
     static uint16_t half[40000];
     int wrong[2] = {0, 0};
     fill(x, MIRT__COUNT(x));
@@ -152,29 +152,29 @@ static void check_reads(const mirt__words *words) {
         const mirt__source source = mirt__source_of(&reader, NULL);
         for (int i = 0; i < MIRT__COUNT(channels); i++) {
             const int64_t n = channels[i], wide = (n + 1) / 2, pixels = n > 200 ? 7 : 43, first = 2 * n;
-            memset(strip, 0xff, sizeof strip);
-            words->read_words(strip, &source, first, n, pixels);
+            memset(packed, 0xff, sizeof packed);
+            words->read_words(packed, &source, first, n, pixels);
             for (int64_t p = 0; p < pixels; p++) {
                 for (int64_t c = 0; c < 2 * wide; c++) {
                     const float from = c < n ? x[first + p * n + c] : 0.0f;
                     const float want = c < n ? rounded(dtype == 2 ? fmaf(from, 0.5f, 0.25f) : from) : 0.0f;
-                    wrong[0] += half_to_float(half_of(strip, p * 2 * wide + c)) != want;
+                    wrong[0] += half_to_float(half_of(packed, p * 2 * wide + c)) != want;
                 }
             }
-            wrong[0] += half_of(strip, pixels * 2 * wide) != 0xffff;
+            wrong[0] += half_of(packed, pixels * 2 * wide) != 0xffff;
             for (int lonely = 0; lonely < 2; lonely++) {
                 for (int part = 0; part < 2; part++) {
                     const int64_t skip = part ? n / 3 : 0, count = part ? n - n / 3 : n * pixels,
                                   each = part ? count : n, next = lonely ? -1 : 9 * n + skip;
-                    memset(strip, 0xff, sizeof strip);
-                    words->read_pairs(strip, &source, first + skip, next, n, each, count / each);
+                    memset(packed, 0xff, sizeof packed);
+                    words->read_pairs(packed, &source, first + skip, next, n, each, count / each);
                     for (int64_t j = 0; j < 2 * count; j++) {
                         const float from = j % 2 == 0 ? x[first + skip + j / 2] : lonely ? 0.0f : x[next + j / 2];
                         const float want =
                             j % 2 && lonely ? 0.0f : rounded(dtype == 2 ? fmaf(from, 0.5f, 0.25f) : from);
-                        wrong[1] += half_to_float(half_of(strip, j)) != want;
+                        wrong[1] += half_to_float(half_of(packed, j)) != want;
                     }
-                    wrong[1] += half_of(strip, 2 * count) != 0xffff;
+                    wrong[1] += half_of(packed, 2 * count) != 0xffff;
                 }
             }
         }

@@ -1,5 +1,5 @@
-/* Saved models that lie: every one is refused with one sentence that names the culprit, at once
-   and without taking memory for what it claims; and random damage does no harm. */
+/* Tests hostile saved models. Each is refused at once with a message that names the fault, without allocating the
+   memory that it claims to need; random damage is harmless. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdlib.h>
 

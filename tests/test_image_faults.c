@@ -1,5 +1,4 @@
-/* Every allocation that photographs need fails once: the call says so, nothing leaks, and no image is called
-   corrupt. */
+/* Each allocation for photographs fails once. The call reports it, nothing leaks, and no image counts as corrupt. */
 #define _POSIX_C_SOURCE 200809L
 #define MIRRORTRAIN_NO_THREADS
 #include "failing_malloc.h"

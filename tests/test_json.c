@@ -1,4 +1,4 @@
-/* JSON, the names it is asked to show, and checksums: right answers, hostile bytes, no block lost. */
+/* Tests JSON, printable names and checksums: correct results, hostile bytes, no leaks. */
 #define _POSIX_C_SOURCE 200809L
 #include <locale.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* Every kernel of every table: the reference's values, the numerical law (the same bits from AVX2
-   and AVX-512, from any team, for a row in any place), nothing written outside its outputs, and
-   nothing read that was not written. The kernels and shapes are in kernel_cases.h. */
+/* Tests every kernel of every table against the reference and the numerical law. The law demands the same bits from
+   AVX2 and AVX-512, from any team, and for a row in any place; nothing is written outside of outputs, and nothing
+   uninitialized is read. The kernels and shapes are in kernel_cases.h. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 

@@ -1,5 +1,5 @@
-/* Every allocation made to fail, one at a time, while a model of all layers, operations, own layers and parts is
-   recorded, compiled, saved and loaded: reported as MIRT_E_NOMEM, and nothing leaks. */
+/* Each allocation fails once while a model is recorded, compiled, saved and loaded. The model has all layers,
+   operations, custom layers and parts. Failures are reported as MIRT_E_NOMEM, and nothing leaks. */
 #define _POSIX_C_SOURCE 200809L
 #include "failing_malloc.h"
 #define MIRRORTRAIN_IMPLEMENTATION

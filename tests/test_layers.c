@@ -1,5 +1,5 @@
-/* Every layer: what it computes, its gradients, weights and names against float64 Keras (golden/layers.h), saved and
-   loaded again, and what it says when it is misused; regularizers, custom layers, and files of any graph. */
+/* Tests every layer: outputs, gradients, weights and names against float64 Keras (golden/layers.h). Layers are saved
+   and loaded again, and misused; also regularizers, custom layers, and files of any graph. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "golden/layers.h"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Lists of what there is, in the manual and docs/from-keras.md, are those of the tables in src/.
+"""Lists in the manual and docs/from-keras.md match the tables in src/.
 
 test_lists.py --write writes them."""
 

@@ -1,4 +1,4 @@
-/* Calls at the wrong time and with the wrong arguments: refused with a sentence, harmless to what is there. */
+/* Tests calls at the wrong time or with wrong arguments. They are refused with a message and change nothing. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdlib.h>
 #define MIRRORTRAIN_IMPLEMENTATION

@@ -1,5 +1,5 @@
-/* The first 100 steps of the MNIST tutorial against float64 Keras (golden/mnist_losses.h), on one
-   replica and on two. The files of MNIST are looked for in MIRT_MNIST_DIR. */
+/* Compares the first 100 steps of the MNIST tutorial with float64 Keras. Its losses are in golden/mnist_losses.h; runs
+   on one replica and on two. The files of MNIST are looked for in MIRT_MNIST_DIR. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "golden/mnist_losses.h"

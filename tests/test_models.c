@@ -1,5 +1,5 @@
-/* Ready-made networks: layers, weights and sizes of every one against keras.applications; what small ones compute
-   against float64 Keras (golden/networks.h); stochastic depth; what is refused; saving, freezing, replicas. */
+/* Tests ready-made networks: layers, weights and sizes of each against keras.applications. Also results of small ones
+   against float64 Keras (golden/networks.h), stochastic depth, errors, saving, freezing, replicas. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "golden/networks.h"

@@ -1,5 +1,5 @@
-/* Normalization, transposed and depthwise convolution and upsampling against float64 Keras
-   (golden/norm.h) on every kernel table; and the statistics of numbers far from zero against double. */
+/* Compares normalization, transposed and depthwise convolution and upsampling with float64 Keras. The results are in
+   golden/norm.h; all kernel tables are tested, and statistics of numbers far from zero against double. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "golden/norm.h"

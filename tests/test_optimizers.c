@@ -1,5 +1,5 @@
-/* Optimizers and learning-rate schedules against Keras in float64, saved and loaded, and what is wrong with bad
-   ones. */
+/* Compares optimizers and learning-rate schedules with float64 Keras. They are saved and loaded; invalid ones are
+   refused. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "golden/optimizers.h"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`mirrortrain predict` and `evaluate` say the same of the same images, and know logits from probabilities."""
+"""`mirrortrain predict` and `evaluate` agree on images, and distinguish logits from probabilities."""
 import math
 import os
 import random
@@ -12,17 +12,29 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import model_file
 import tap
 
-PROGRAM = os.environ.get("MIRRORTRAIN") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "../build/mirrortrain")
+PROGRAM = os.environ.get("MIRRORTRAIN") or os.path.join(
+    os.path.dirname(os.path.abspath(__file__)), "../build/mirrortrain"
+)
 
 
 def run(*args):
-    return subprocess.run([PROGRAM] + list(args), stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, universal_newlines=True)
+    return subprocess.run(
+        [PROGRAM] + list(args),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        universal_newlines=True,
+    )
 
 
 def predict(model, *images):
     """[(class, probability as it is printed)]"""
     made = run("predict", "--load", model, *images)
-    return [tuple(line.rsplit(": ", 1)[1].split(" ")) for line in made.stdout.split("\n") if line] if made.returncode == 0 else made.stderr
+    return (
+        [tuple(line.rsplit(": ", 1)[1].split(" ")) for line in made.stdout.split("\n") if line]
+        if made.returncode == 0
+        else made.stderr
+    )
 
 
 def evaluate(model, data, *flags):
@@ -44,19 +56,44 @@ def check_scores(home):
     one, many = ("cats", "dogs"), ("cats", "dogs", "owls")
     soft = [math.exp(x) / sum(math.exp(y) for y in (0.3, 0.9, 0.1)) for x in (0.3, 0.9, 0.1)]
     bce, cce, mse = "binary_crossentropy", "sparse_categorical_crossentropy", "mean_squared_error"
-    cases = (("a logit between 0 and 0.5", [0.3], one, "linear", bce, True, "dogs", sigmoid(0.3)), ("a negative logit", [-0.3], one, "linear", bce, True, "cats", sigmoid(0.3)),
-             ("a logit between 0.5 and 1", [0.7], one, "linear", bce, True, "dogs", sigmoid(0.7)), ("a large logit", [3.0], one, "linear", bce, True, "dogs", sigmoid(3)),
-             ("a sigmoid", [0.3], one, "sigmoid", bce, False, "dogs", sigmoid(0.3)), ("a sigmoid, negative", [-2.0], one, "sigmoid", bce, False, "cats", sigmoid(2)),
-             ("a sigmoid without a loss", [0.3], one, "sigmoid", "none", False, "dogs", sigmoid(0.3)), ("a sigmoid that from_logits denies", [-0.3], one, "sigmoid", bce, True, "cats", sigmoid(0.3)),
-             ("a logit without a loss", [0.3], one, "linear", "none", True, "dogs", sigmoid(0.3)), ("what the loss takes for a probability", [0.3], one, "linear", bce, False, "cats", 0.7),
-             ("a number", [0.3], one, "linear", mse, False, "cats", 0.3), ("logits that could be probabilities", [0.3, 0.9, 0.1], many, "linear", cce, True, "dogs", soft[1]),
-             ("logits that sum to 1", [0.2, 0.5, 0.3], many, "linear", cce, True, "dogs", math.exp(0.5) / (math.exp(0.2) + math.exp(0.5) + math.exp(0.3))),
-             ("a softmax", [0.3, 0.9, 0.1], many, "softmax", cce, False, "dogs", soft[1]), ("logits of several labels", [-1.0, 0.4, 0.1], many, "linear", bce, True, "dogs", sigmoid(0.4)),
-             ("numbers", [0.3, 0.9, 0.1], many, "linear", "none", False, "dogs", 0.9))
+    cases = (
+        ("a logit between 0 and 0.5", [0.3], one, "linear", bce, True, "dogs", sigmoid(0.3)),
+        ("a negative logit", [-0.3], one, "linear", bce, True, "cats", sigmoid(0.3)),
+        ("a logit between 0.5 and 1", [0.7], one, "linear", bce, True, "dogs", sigmoid(0.7)),
+        ("a large logit", [3.0], one, "linear", bce, True, "dogs", sigmoid(3)),
+        ("a sigmoid", [0.3], one, "sigmoid", bce, False, "dogs", sigmoid(0.3)),
+        ("a sigmoid, negative", [-2.0], one, "sigmoid", bce, False, "cats", sigmoid(2)),
+        ("a sigmoid without a loss", [0.3], one, "sigmoid", "none", False, "dogs", sigmoid(0.3)),
+        ("a sigmoid that from_logits denies", [-0.3], one, "sigmoid", bce, True, "cats", sigmoid(0.3)),
+        ("a logit without a loss", [0.3], one, "linear", "none", True, "dogs", sigmoid(0.3)),
+        ("what the loss takes for a probability", [0.3], one, "linear", bce, False, "cats", 0.7),
+        ("a number", [0.3], one, "linear", mse, False, "cats", 0.3),
+        ("logits that could be probabilities", [0.3, 0.9, 0.1], many, "linear", cce, True, "dogs", soft[1]),
+        (
+            "logits that sum to 1",
+            [0.2, 0.5, 0.3],
+            many,
+            "linear",
+            cce,
+            True,
+            "dogs",
+            math.exp(0.5) / (math.exp(0.2) + math.exp(0.5) + math.exp(0.3)),
+        ),
+        ("a softmax", [0.3, 0.9, 0.1], many, "softmax", cce, False, "dogs", soft[1]),
+        ("logits of several labels", [-1.0, 0.4, 0.1], many, "linear", bce, True, "dogs", sigmoid(0.4)),
+        ("numbers", [0.3, 0.9, 0.1], many, "linear", "none", False, "dogs", 0.9),
+    )
     for name, scores, classes, activation, loss, logits, want, p in cases:
         model_file.flat_model(model, scores, classes=classes, activation=activation, loss=loss, from_logits=logits)
         said = predict(model, image)
-        tap.ok(said == [(want, "%.4f" % p)], "%s: %s, not %s" % (name, said, (want, "%.4f" % p)) if said != [(want, "%.4f" % p)] else "%s: %s %.4f" % (name, want, p))
+        tap.ok(
+            said == [(want, "%.4f" % p)],
+            (
+                "%s: %s, not %s" % (name, said, (want, "%.4f" % p))
+                if said != [(want, "%.4f" % p)]
+                else "%s: %s %.4f" % (name, want, p)
+            ),
+        )
         if loss == bce and len(scores) == 1:
             measured = evaluate(model, data)
             loss_of, right = measured if isinstance(measured, tuple) else (math.nan, math.nan)
@@ -64,7 +101,8 @@ def check_scores(home):
 
 
 def check_pixels(home):
-    """A kernel so steep that pixels rounded otherwise give other probabilities, on images of other sizes than the model's."""
+    """A kernel so steep that pixels rounded otherwise give other probabilities, on images of other sizes than the
+    model's."""
     draw = random.Random(7)
     side, model, data = model_file.SIDE, home + "/steep.safetensors", home + "/photos"
     kernel = [draw.choice((-1, 1)) * (1.0 + draw.random()) for _ in range(side * side * 3)]
@@ -77,7 +115,10 @@ def check_pixels(home):
     tap.ok(len(said) == 60 and len({c for c, _ in said}) == 2, "60 images are %s" % sorted({c for c, _ in said}))
     right = sum(c == path.split("/")[-2] for (c, _), path in zip(said, images))
     measured = evaluate(model, data)
-    tap.ok(isinstance(measured, tuple) and abs(measured[1] * 60 - right) < 1e-3, "predict gets %d of 60 right, evaluate %s" % (right, measured))
+    tap.ok(
+        isinstance(measured, tuple) and abs(measured[1] * 60 - right) < 1e-3,
+        "predict gets %d of 60 right, evaluate %s" % (right, measured),
+    )
     for batch, devices in (("1", "1"), ("7", "2")):
         other = evaluate(model, data, "--batch", batch, "--devices", devices)
         tap.ok(other == measured, "in batches of %s on %s devices too: %s" % (batch, devices, other))
@@ -109,7 +150,11 @@ def check_probabilities(home):
         between += 0.1 < p < 0.9
         wrong += not isinstance(measured, tuple) or abs(math.exp(-measured[0]) - p) > 0.6e-4
         shown.append((p, math.exp(-measured[0]) if isinstance(measured, tuple) else measured))
-    tap.ok(between == 12 and wrong == 0, "the probabilities of 12 images that are resized are those evaluate computes with: %s" % (shown if wrong or between < 12 else shown[:3]))
+    tap.ok(
+        between == 12 and wrong == 0,
+        "the probabilities of 12 images that are resized are those evaluate computes with: %s"
+        % (shown if wrong or between < 12 else shown[:3]),
+    )
 
 
 def main():

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`mirrortrain report` on logs of all kinds: the page as a parser reads it, and where there is a browser (or MIRT_BROWSER names one)
-as it shows it."""
+"""Tests `mirrortrain report` on all kinds of logs, with a parser and a browser. Without a browser (MIRT_BROWSER may
+name one) that part is skipped."""
 import html.parser
 import json
 import os
@@ -17,7 +17,9 @@ import browser
 import report_log
 import tap
 
-PROGRAM = os.path.abspath(os.environ.get("MIRRORTRAIN", os.path.join(os.path.dirname(os.path.abspath(__file__)), "../build/mirrortrain")))
+PROGRAM = os.path.abspath(
+    os.environ.get("MIRRORTRAIN", os.path.join(os.path.dirname(os.path.abspath(__file__)), "../build/mirrortrain"))
+)
 HOSTILE = "<script>alert('x')</script>\"'><img src=http://example.com/x onerror=alert(1)>&amp;\\"
 VOID = {"meta", "link", "img", "br", "input", "hr"}
 
@@ -39,9 +41,15 @@ class Page(html.parser.HTMLParser):
         if len(names) != len(set(names)):
             self.wrong.append("<%s> has an attribute twice" % tag)
         for name, value in attrs:
-            if name.startswith("on") or (name in ("src", "href", "action", "xlink:href") and not (value or "").startswith("data:")):
+            if name.startswith("on") or (
+                name in ("src", "href", "action", "xlink:href") and not (value or "").startswith("data:")
+            ):
                 self.wrong.append("<%s %s=%s>" % (tag, name, value))
-            if tag in ("path", "rect", "circle", "text", "svg") and re.search(r"\b(nan|inf)\b", value or "", re.I) and name != "aria-label":
+            if (
+                tag in ("path", "rect", "circle", "text", "svg")
+                and re.search(r"\b(nan|inf)\b", value or "", re.I)
+                and name != "aria-label"
+            ):
                 self.wrong.append("<%s %s=%s>" % (tag, name, value))
         if tag in ("script", "iframe", "object", "embed", "base", "form"):
             self.wrong.append("<%s>" % tag)
@@ -73,35 +81,72 @@ def damaged(path):
     with open(path, "wb") as f:
         for line in lines[:40]:
             f.write(json.dumps(line).encode() + b"\n")
-        f.write(b"not json\n{\"event\":\"epoch\",\"epoch\":0,\"loss\":null,\"accuracy\":\"high\"}\n{\"event\":\"begin\",\"model\":\"\xff\xfe\x01\",\"time\":1e300,\"epochs\":-1}\n")
-        f.write(b"{\"event\":\"confusion\",\"classes\":3,\"matrix\":[[1,2],[3]]}\n{\"event\":\"samples\",\"items\":[{\"png\":\"\\\"><b>\",\"predicted\":0}, 7]}\n" + b"[" * 3000 + b"\n")
-        f.write(b"{\"event\":\"timing\",\"phases\":{\"a\":-1,\"b\":null},\"devices\":[{}]}\n\xed\xa0\x80\n{\"event\":\"epoch\",\"epoch\":1,\"lo")
+        f.write(
+            b"not json\n{\"event\":\"epoch\",\"epoch\":0,\"loss\":null,\"accuracy\":\"high\"}\n{\"event\":\"begin\",\"model\":\"\xff\xfe\x01\",\"time\":1e300,\"epochs\":-1}\n"
+        )
+        f.write(
+            b"{\"event\":\"confusion\",\"classes\":3,\"matrix\":[[1,2],[3]]}\n{\"event\":\"samples\",\"items\":[{\"png\":\"\\\"><b>\",\"predicted\":0},"
+            b" 7]}\n" + b"[" * 3000 + b"\n"
+        )
+        f.write(
+            b"{\"event\":\"timing\",\"phases\":{\"a\":-1,\"b\":null},\"devices\":[{}]}\n\xed\xa0\x80\n{\"event\":\"epoch\",\"epoch\":1,\"lo"
+        )
 
 
 def hostile(path):
     """Names that are markup, endless, empty, turned around, alike, not valid UTF-8 or not text at all."""
-    names = [HOSTILE, "x" * 5000, "", "\u202e\u2066\u200f\u061c\u2028txt.exe", "line\nbreak\ttab\0nothing\x1b[31m", "</title></style></script><svg onload=alert(1)>", "x" * 5000, "javascript:alert(1)",
-             "\u00e9" * 2000, "\U0001f468\u200d\U0001f469\u200d\U0001f467", "a\u0301" * 800, "{{7*7}} ${x} `id` %s%n", "BROKEN", "LONE"]
+    names = [
+        HOSTILE,
+        "x" * 5000,
+        "",
+        "\u202e\u2066\u200f\u061c\u2028txt.exe",
+        "line\nbreak\ttab\0nothing\x1b[31m",
+        "</title></style></script><svg onload=alert(1)>",
+        "x" * 5000,
+        "javascript:alert(1)",
+        "\u00e9" * 2000,
+        "\U0001f468\u200d\U0001f469\u200d\U0001f467",
+        "a\u0301" * 800,
+        "{{7*7}} ${x} `id` %s%n",
+        "BROKEN",
+        "LONE",
+    ]
     with open(path, "wb") as f:
         for line in report_log.lines(names=names, model="BROKEN" + HOSTILE + "y" * 3000):
             if line["event"] == "begin":
-                line["environment"].update({HOSTILE: HOSTILE, "kernels": "z" * 3000, "w" * 3000: ["LONE", {}], "processor": "\u202eBROKEN"})
+                line["environment"].update(
+                    {HOSTILE: HOSTILE, "kernels": "z" * 3000, "w" * 3000: ["LONE", {}], "processor": "\u202eBROKEN"}
+                )
             if line["event"] == "epoch":
                 line.update({HOSTILE: 0.5, "v" * 3000: line["epoch"], "val_" + HOSTILE: 0.25, "": 1})
             if line["event"] == "timing":
                 line["phases"].update({HOSTILE: 1, "u" * 3000: 2})
-                line["devices"][0]["name"], line["devices"][1]["name"], line["verdict"] = HOSTILE, "t" * 3000, HOSTILE + "s" * 3000
+                line["devices"][0]["name"], line["devices"][1]["name"], line["verdict"] = (
+                    HOSTILE,
+                    "t" * 3000,
+                    HOSTILE + "s" * 3000,
+                )
             if line["event"] == "end":
                 line["status"], line["error"] = HOSTILE, "r" * 3000 + "BROKEN"
-            f.write(json.dumps(line).encode().replace(b"BROKEN", b"\xff\xfe\xc3(\xed\xa0\x80\xf8<u>").replace(b"LONE", b"\\ud800<i>\\udc00") + b"\n")
+            f.write(
+                json.dumps(line)
+                .encode()
+                .replace(b"BROKEN", b"\xff\xfe\xc3(\xed\xa0\x80\xf8<u>")
+                .replace(b"LONE", b"\\ud800<i>\\udc00")
+                + b"\n"
+            )
 
 
 def cases(home):
     """(name, directory) of logs."""
     photos = ["cats", "dogs", "a rather long name of a class that does not fit", "\u6f22\u5b57 \u2615", HOSTILE]
     kinds = {
-        "a run": dict(), "one epoch": dict(epochs=1, per_epoch=3), "a long run": dict(epochs=150, per_epoch=4), "names": dict(names=photos, model=HOSTILE),
-        "forty classes": dict(names=["class %d" % i for i in range(40)]), "no predictions, not ended": dict(predictions=False, timing=False, ended=False),
+        "a run": dict(),
+        "one epoch": dict(epochs=1, per_epoch=3),
+        "a long run": dict(epochs=150, per_epoch=4),
+        "names": dict(names=photos, model=HOSTILE),
+        "forty classes": dict(names=["class %d" % i for i in range(40)]),
+        "no predictions, not ended": dict(predictions=False, timing=False, ended=False),
     }
     for name, how in kinds.items():
         directory = os.path.join(home, name)
@@ -116,7 +161,9 @@ def cases(home):
 
 
 def report(*args):
-    return subprocess.run([PROGRAM, "report"] + list(args), stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    return subprocess.run(
+        [PROGRAM, "report"] + list(args), stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
+    )
 
 
 def check_page(name, directory):
@@ -129,16 +176,39 @@ def check_page(name, directory):
     with open(path, "rb") as f:
         text = f.read().decode("utf-8")  # an error if it is not
     page = Page(text)
-    tap.ok(not page.wrong, "%s: a page without faults, of %d bytes%s" % (name, len(text), "" if not page.wrong else ": %s" % page.wrong[:4]))
+    tap.ok(
+        not page.wrong,
+        "%s: a page without faults, of %d bytes%s"
+        % (name, len(text), "" if not page.wrong else ": %s" % page.wrong[:4]),
+    )
     if name == "names":
-        tap.ok(HOSTILE in page.text and "\u6f22\u5b57 \u2615" in page.text and "<script" not in text, "names mean nothing but themselves")
+        tap.ok(
+            HOSTILE in page.text and "\u6f22\u5b57 \u2615" in page.text and "<script" not in text,
+            "names mean nothing but themselves",
+        )
     if name == "a run":
-        tap.ok(page.count.get("svg", 0) == 5 and page.count.get("table", 0) >= 5 and page.count.get("img") == 16, "curves, bar, matrix, tables, images")
-        tap.ok("98.90" in page.text and "98.43" in page.text and "AMD EPYC" in page.text and "balanced: 75" in page.text, "with the numbers of the log")
+        tap.ok(
+            page.count.get("svg", 0) == 5 and page.count.get("table", 0) >= 5 and page.count.get("img") == 16,
+            "curves, bar, matrix, tables, images",
+        )
+        tap.ok(
+            "98.90" in page.text and "98.43" in page.text and "AMD EPYC" in page.text and "balanced: 75" in page.text,
+            "with the numbers of the log",
+        )
         tap.ok("6 of 6 epochs" in page.text and "taken up" not in page.text, "that has ended")
     if name == "hostile":
-        tap.ok(HOSTILE in page.text and "<script" not in text and "<svg onload" not in text and "<u>" not in text and "<i>" not in text, "names of all kinds mean nothing but themselves")
-        tap.ok(not any(c in text for c in tap.TURNS) and "y" * 200 not in text and "(no name)" in page.text, "nor do they turn what stands around them, or fill the page")
+        tap.ok(
+            HOSTILE in page.text
+            and "<script" not in text
+            and "<svg onload" not in text
+            and "<u>" not in text
+            and "<i>" not in text,
+            "names of all kinds mean nothing but themselves",
+        )
+        tap.ok(
+            not any(c in text for c in tap.TURNS) and "y" * 200 not in text and "(no name)" in page.text,
+            "nor do they turn what stands around them, or fill the page",
+        )
     if name == "damaged":
         tap.ok("4 lines of the log could not be read" in page.text, "lines that cannot be read are counted")
     if name.endswith("not ended"):
@@ -157,12 +227,21 @@ def check_in_browser(shown, name, directory):
             wide = shown.evaluate("document.documentElement.scrollWidth")
             grounds.add(shown.evaluate("getComputedStyle(document.body).backgroundColor"))
             good = not complaints and not asked and wide <= width
-            tap.ok(good, "%s at %d pixels, %s: %d wide, %s" % (name, width, "dark" if dark else "light", wide, (complaints + asked) or "nothing to complain of"))
+            tap.ok(
+                good,
+                "%s at %d pixels, %s: %d wide, %s"
+                % (name, width, "dark" if dark else "light", wide, (complaints + asked) or "nothing to complain of"),
+            )
     tap.ok(len(grounds) == 2, "%s: light and dark differ" % name)
 
 
 def fit(*args):
-    return subprocess.run([PROGRAM, "fit", "--log-steps"] + list(args), stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    return subprocess.run(
+        [PROGRAM, "fit", "--log-steps"] + list(args),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+    )
 
 
 def check_fit(home):
@@ -171,16 +250,29 @@ def check_fit(home):
     how = ["--run", directory, "--batch", "500", "--epochs", "2", "--max-steps", "30"]
     made = fit(*how, "--report", "--tensorboard")
     said = made.stdout.decode().split("\n")
-    tap.ok(made.returncode == 0 and said[-3] == "report: %s/report.html" % directory and said[-2].startswith("final: "), "fit --report: " + (said[-3] if made.returncode == 0 else made.stderr.decode()[-300:].replace("\n", " | ")))
-    tap.ok(sorted(os.listdir(directory + "/tensorboard"))[1:] == ["train", "validation"], "fit --tensorboard: event files")
+    tap.ok(
+        made.returncode == 0 and said[-3] == "report: %s/report.html" % directory and said[-2].startswith("final: "),
+        "fit --report: " + (said[-3] if made.returncode == 0 else made.stderr.decode()[-300:].replace("\n", " | ")),
+    )
+    tap.ok(
+        sorted(os.listdir(directory + "/tensorboard"))[1:] == ["train", "validation"], "fit --tensorboard: event files"
+    )
     with open(directory + "/report.html") as f:
         text = f.read()
     page = Page(text)
-    tap.ok(not page.wrong and page.count.get("svg", 0) == 5 and page.count.get("img") == 24, "the page of a run: curves, time, matrix, images %s" % page.wrong[:3])
+    tap.ok(
+        not page.wrong and page.count.get("svg", 0) == 5 and page.count.get("img") == 24,
+        "the page of a run: curves, time, matrix, images %s" % page.wrong[:3],
+    )
     with open(directory + "/log.jsonl") as f:
         log = f.read()
     events = [json.loads(line)["event"] for line in log.strip().split("\n")]
-    tap.ok([e for e in events if e != "step"] == ["begin", "epoch", "epoch", "timing", "end", "confusion", "samples"] and '"status":"stopped"' in log and events.count("step") == 3, "its log: " + " ".join(events))
+    tap.ok(
+        [e for e in events if e != "step"] == ["begin", "epoch", "epoch", "timing", "end", "confusion", "samples"]
+        and '"status":"stopped"' in log
+        and events.count("step") == 3,
+        "its log: " + " ".join(events),
+    )
     matrix = next(json.loads(line)["matrix"] for line in log.split("\n") if '"confusion"' in line)
     right, whole = sum(matrix[i][i] for i in range(10)), sum(map(sum, matrix))
     shown = json.loads(log.strip().split("\n")[-1])["items"]
@@ -193,40 +285,91 @@ def check_fit(home):
     more = fit(*how[:-1], "40", "--resume", "--report")
     with open(directory + "/log.jsonl") as f:
         events = [json.loads(line)["event"] for line in f]
-    tap.ok(more.returncode == 0 and [e for e in events if e != "step"] == ["begin", "epoch", "resume", "epoch", "timing", "end", "confusion", "samples"] and events.count("step") == 4, "one that resumes continues it: " + " ".join(events))
+    tap.ok(
+        more.returncode == 0
+        and [e for e in events if e != "step"]
+        == ["begin", "epoch", "resume", "epoch", "timing", "end", "confusion", "samples"]
+        and events.count("step") == 4,
+        "one that resumes continues it: " + " ".join(events),
+    )
     with open(directory + "/report.html") as f:
         text = Page(f.read()).text
-    tap.ok("resumed at step 30" in text and "This covers the 10 steps since the run was resumed" in text, "and the page says so")
+    tap.ok(
+        "resumed at step 30" in text and "This covers the 10 steps since the run was resumed" in text,
+        "and the page says so",
+    )
     tap.ok("in epoch 2 of 2" in text and "of 2 epochs" not in text, "and that its last epoch was cut short")
     for flag in ("--report", "--tensorboard"):
         refused = fit(flag, "--epochs", "1")
-        tap.ok(refused.returncode == 2 and "--run DIR" in refused.stderr.decode(), "%s alone: %s" % (flag, refused.stderr.decode().strip()))
+        tap.ok(
+            refused.returncode == 2 and "--run DIR" in refused.stderr.decode(),
+            "%s alone: %s" % (flag, refused.stderr.decode().strip()),
+        )
     return directory
 
 
 def bitmap(path, shade):
     with open(path, "wb") as f:
-        f.write(b"BM" + struct.pack("<IHHIIIIHHIIIIII", 54 + 8 * 24, 0, 0, 54, 40, 8, 8, 1, 24, 0, 8 * 24, 0, 0, 0, 0) + bytes((shade + 7 * i) % 256 for i in range(8 * 24)))
+        f.write(
+            b"BM"
+            + struct.pack("<IHHIIIIHHIIIIII", 54 + 8 * 24, 0, 0, 54, 40, 8, 8, 1, 24, 0, 8 * 24, 0, 0, 0, 0)
+            + bytes((shade + 7 * i) % 256 for i in range(8 * 24))
+        )
 
 
 def check_photos(home):
     """A run on directories of such names; its own, if there is a decoder."""
     photos, directory = os.path.join(home, "photos"), os.path.join(home, "run of <u>photos")
-    names = [HOSTILE.replace("/", "|").encode(), b"x" * 250, "\u202etxt.exe".encode(), b"line\nbreak", b"\xff\xfe\xc3(<u>"]
+    names = [
+        HOSTILE.replace("/", "|").encode(),
+        b"x" * 250,
+        "\u202etxt.exe".encode(),
+        b"line\nbreak",
+        b"\xff\xfe\xc3(<u>",
+    ]
     for broken in (False, True):
         for i, name in enumerate(names[: 5 if broken else 4]):
             os.makedirs(os.path.join(photos.encode(), name), exist_ok=True)
             for k in range(4):
                 bitmap(os.path.join(photos.encode(), name, b"%d.bmp" % k), 40 * i + k)
-        made = fit("--model", "mobilenet_v2", "--alpha", "0.35", "--size", "32", "--batch", "8", "--data", photos, "--validation-split", "0.4", "--epochs", "1", "--run", directory, "--report", "--overwrite")
+        made = fit(
+            "--model",
+            "mobilenet_v2",
+            "--alpha",
+            "0.35",
+            "--size",
+            "32",
+            "--batch",
+            "8",
+            "--data",
+            photos,
+            "--validation-split",
+            "0.4",
+            "--epochs",
+            "1",
+            "--run",
+            directory,
+            "--report",
+            "--overwrite",
+        )
         if b"no decoder" in made.stderr:
             return tap.skip("compiled without an image decoder")
         good = made.returncode == 0
         with open(directory + "/report.html" if good else os.devnull, "rb") as f:
             text = f.read().decode("utf-8")
         page = Page(text)
-        tap.ok(good and not page.wrong and "<u>" not in text and "<script" not in text and (broken or HOSTILE[:18] in page.text), "classes whose directories have such names%s: %s"
-               % (", one of them not UTF-8" if broken else "", page.wrong or made.stderr.decode(errors="replace").strip().split("\n")[-1][-200:]))
+        tap.ok(
+            good
+            and not page.wrong
+            and "<u>" not in text
+            and "<script" not in text
+            and (broken or HOSTILE[:18] in page.text),
+            "classes whose directories have such names%s: %s"
+            % (
+                ", one of them not UTF-8" if broken else "",
+                page.wrong or made.stderr.decode(errors="replace").strip().split("\n")[-1][-200:],
+            ),
+        )
     return directory
 
 
@@ -319,22 +462,36 @@ def check_best(home):
 
 
 def check_errors(home):
-    for args, status, words in ((["/nowhere/run"], 1, "/nowhere/run/log.jsonl"), ([], 2, "report DIR"), ([home, home], 2, "one run"), ([home], 1, "log.jsonl")):
+    for args, status, words in (
+        (["/nowhere/run"], 1, "/nowhere/run/log.jsonl"),
+        ([], 2, "report DIR"),
+        ([home, home], 2, "one run"),
+        ([home], 1, "log.jsonl"),
+    ):
         made = report(*args)
         tap.ok(made.returncode == status and words in made.stderr.decode(), "refused: " + made.stderr.decode().strip())
     empty = os.path.join(home, "empty")
     os.mkdir(empty)
     open(empty + "/log.jsonl", "w").close()
     made = report(empty)
-    tap.ok(made.returncode == 1 and "log.jsonl" in made.stderr.decode(), "an empty log: " + made.stderr.decode().strip())
+    tap.ok(
+        made.returncode == 1 and "log.jsonl" in made.stderr.decode(), "an empty log: " + made.stderr.decode().strip()
+    )
     report_log.write(empty + "/log.jsonl")
     os.mkdir(empty + "/report.html")
     made = report(empty)
-    tap.ok(made.returncode == 1 and "report.html: is not a regular file" in made.stderr.decode() and os.listdir(empty + "/report.html") == [] and len(os.listdir(empty)) == 2, "a page that cannot be written: " + made.stderr.decode().strip())
+    tap.ok(
+        made.returncode == 1
+        and "report.html: is not a regular file" in made.stderr.decode()
+        and os.listdir(empty + "/report.html") == []
+        and len(os.listdir(empty)) == 2,
+        "a page that cannot be written: " + made.stderr.decode().strip(),
+    )
 
 
 def wide(directory, order, names):
-    """The log of many epochs with thousands of metrics, in the order of the first epoch, in the reverse one or in another for each."""
+    """The log of many epochs with thousands of metrics, in the order of the first epoch, in the reverse one or in
+    another for each."""
     epochs = 400
     with open(os.path.join(directory, "log.jsonl"), "w") as f:
         f.write('{"event":"begin","model":"wide","epochs":%d}\n' % epochs)
@@ -342,16 +499,25 @@ def wide(directory, order, names):
             keys = ["%s%s_metric_%d" % ("common_prefix_of_", "val" if i % 2 else "", i) for i in range(names)]
             if order == "reversed" and e % 2:
                 keys.reverse()
-            f.write('{"event":"epoch",%s,"epoch":%d,"seconds":1}\n' % (",".join('"%s":%d.5' % (key, e % 7) for key in keys), e))
+            f.write(
+                '{"event":"epoch",%s,"epoch":%d,"seconds":1}\n'
+                % (",".join('"%s":%d.5' % (key, e % 7) for key in keys), e)
+            )
 
 
 def processor_seconds(directory):
-    """Seconds of the processor that a report takes, the lesser of two, and what it said; the limit ends one that hangs."""
+    """Seconds of the processor that a report takes, the lesser of two, and what it said; the limit ends one that
+    hangs."""
     least = float("inf")
     for _ in range(2):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        made = subprocess.run([PROGRAM, "report", directory], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
-                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (300, 300)))
+        made = subprocess.run(
+            [PROGRAM, "report", directory],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (300, 300)),
+        )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         least = min(least, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
         if made.returncode != 0:
@@ -360,7 +526,8 @@ def processor_seconds(directory):
 
 
 def check_work(home):
-    """Twice the names take twice the time of the processor, which other programs do not use up; for a quadratic report four times."""
+    """Twice the names take twice the time of the processor, which other programs do not use up; for a quadratic report
+    four times."""
     for order in ("sorted", "reversed"):
         seconds = []
         for names in (2000, 4000):
@@ -370,9 +537,16 @@ def check_work(home):
             took, made = processor_seconds(directory)
             seconds.append(took)
             size = os.path.getsize(directory + "/report.html") if made.returncode == 0 else -1
-            tap.ok(0 < size < 5 << 20, "400 epochs of %d metrics, %s: status %d, a page of %d bytes %s" % (names, order, made.returncode, size, made.stderr.decode()[-200:]))
+            tap.ok(
+                0 < size < 5 << 20,
+                "400 epochs of %d metrics, %s: status %d, a page of %d bytes %s"
+                % (names, order, made.returncode, size, made.stderr.decode()[-200:]),
+            )
             os.remove(directory + "/log.jsonl")
-        tap.ok(seconds[1] < 3 * max(seconds[0], 0.05), "%s: %.2f s, and %.2f s for twice the metrics" % (order, seconds[0], seconds[1]))
+        tap.ok(
+            seconds[1] < 3 * max(seconds[0], 0.05),
+            "%s: %.2f s, and %.2f s for twice the metrics" % (order, seconds[0], seconds[1]),
+        )
     long = os.path.join(home, "long")
     os.mkdir(long)
     with open(long + "/log.jsonl", "w") as f:
@@ -383,7 +557,10 @@ def check_work(home):
     with open(long + "/report.html") as f:
         text = f.read()
     page = Page(text)
-    tap.ok(made.returncode == 0 and not page.wrong and len(text) < 2 << 20 and '<th scope="row">100000</th>' in text, "100000 epochs: a page of %d bytes, with the last one" % len(text))
+    tap.ok(
+        made.returncode == 0 and not page.wrong and len(text) < 2 << 20 and '<th scope="row">100000</th>' in text,
+        "100000 epochs: a page of %d bytes, with the last one" % len(text),
+    )
 
 
 def check_places(home):
@@ -399,8 +576,17 @@ def check_places(home):
         else:
             os.symlink("/dev/zero" if kind == "device" else path, path)
         try:
-            made = subprocess.run([PROGRAM, "report", directory], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=60)
-            tap.ok(made.returncode == 1 and os.listdir(directory) == ["log.jsonl"] and path in made.stderr.decode(), "a log that is a %s: %s" % (kind, made.stderr.decode().strip()))
+            made = subprocess.run(
+                [PROGRAM, "report", directory],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                stdin=subprocess.DEVNULL,
+                timeout=60,
+            )
+            tap.ok(
+                made.returncode == 1 and os.listdir(directory) == ["log.jsonl"] and path in made.stderr.decode(),
+                "a log that is a %s: %s" % (kind, made.stderr.decode().strip()),
+            )
         except subprocess.TimeoutExpired:
             tap.ok(False, "a log that is a %s holds the program" % kind)
 

@@ -17,13 +17,16 @@ says() { # DESCRIPTION FILE WORDS...
     if grep -q -- "$*" "$file"; then tap_ok "$name"; else tap_not_ok "$name" "$file"; fi
 }
 
-fit whole --max-steps 50 --checkpoint-every 20 --save whole.st && losses >whole.losses && grep ^final out.txt | cut -d' ' -f2-5 >whole.final
-tap_check "checkpoints every 20 steps, and at the end" test "$(echo $(ls whole | grep ckpt))" = "ckpt_00000020.safetensors ckpt_00000040.safetensors ckpt_00000050.safetensors"
+fit whole --max-steps 50 --checkpoint-every 20 --save whole.st && losses >whole.losses && grep ^final out.txt |
+    cut -d' ' -f2-5 >whole.final
+tap_check "checkpoints every 20 steps, and at the end" test "$(echo $(ls whole | grep ckpt))" = \
+    "ckpt_00000020.safetensors ckpt_00000040.safetensors ckpt_00000050.safetensors"
 tap_check "and a log" test -s whole/log.jsonl
 
 fit parts --max-steps 33 --checkpoint-every 20 --resume && losses >parts.losses
 says "without a checkpoint it begins anew and says so" err.txt "training begins anew"
-fit parts --max-steps 50 --checkpoint-every 20 --resume --devices 1 --replicas 2 --save parts.st && losses >>parts.losses
+fit parts --max-steps 50 --checkpoint-every 20 --resume --devices 1 --replicas 2 --save parts.st &&
+    losses >>parts.losses
 says "it resumes from step 33" err.txt "ckpt_00000033.safetensors: step 33"
 tap_check "in two pieces, the second on one device: the same losses" cmp whole.losses parts.losses
 tap_check "and the same model" cmp whole.st parts.st
@@ -54,12 +57,14 @@ echo "an earlier run's" >parts/report.html
 before=$(ls parts)
 fit parts --max-steps 3
 tap_check "without --resume a directory with checkpoints is refused" test $? -eq 1
-says "and both ways out are named" err.txt "ckpt_00000054.safetensors belongs to an earlier run: --resume continues that run, --overwrite removes it"
+says "and both ways out are named" err.txt \
+    "ckpt_00000054.safetensors belongs to an earlier run: --resume continues that run, --overwrite removes it"
 tap_check "and left as it is" test "$(ls parts)" = "$before"
 fit parts --max-steps 3 --overwrite --resume
 tap_check "--overwrite and --resume are a wrong command line" test $? -eq 2
 tap_check "--overwrite begins anew" fit parts --max-steps 3 --overwrite
-tap_check "and leaves nothing of the earlier run" test "$(echo $(ls parts | grep ckpt))" = "ckpt_00000003.safetensors" -a ! -e parts/report.html
+tap_check "and leaves nothing of the earlier run" test "$(echo $(ls parts | grep ckpt))" = "ckpt_00000003.safetensors" \
+    -a ! -e parts/report.html
 fit parts --max-steps 4 --resume
 says "so that resuming continues the new one" err.txt "ckpt_00000003.safetensors: step 3"
 
@@ -82,12 +87,14 @@ tap_check "one that was killed is at work no more" fit busy --max-steps 3 --over
 tap_check "and nothing of the lock is left" test ! -e busy/.lock
 "$program" fit --threads 1 --batch 8 --max-steps 400 --log-steps --run closed <&- >&- 2>&-
 tap_check "without standard streams: status 1, as nothing can be printed" test $? -eq 1
-tap_check "and no file gets what would be printed" sh -c "grep -q '\"end\"' closed/log.jsonl && ! grep -v '^{.*}\$' closed/log.jsonl"
+tap_check "and no file gets what would be printed" sh -c \
+    "grep -q '\"end\"' closed/log.jsonl && ! grep -v '^{.*}\$' closed/log.jsonl"
 if (trap '' XFSZ && ulimit -f 100) 2>/dev/null; then
     fit full --max-steps 12 --checkpoint-every 5
     (trap '' XFSZ && ulimit -f 100 && fit full --max-steps 30 --checkpoint-every 5 --resume)
     says "no room for a checkpoint: the file is named" err.txt "full/ckpt_00000015.safetensors"
-    tap_check "nothing half written stays, and what was there" test "$(echo $(ls full | grep ckpt))" = "ckpt_00000005.safetensors ckpt_00000010.safetensors ckpt_00000012.safetensors"
+    tap_check "nothing half written stays, and what was there" test "$(echo $(ls full | grep ckpt))" = \
+        "ckpt_00000005.safetensors ckpt_00000010.safetensors ckpt_00000012.safetensors"
 else
     tap_skip "no limit on files here"
 fi
@@ -95,7 +102,8 @@ fit early --early-stopping 1 --lr 0.5
 tap_check "--early-stopping" grep -q ^final out.txt
 
 fit nan --max-steps 40 --lr 1e30 --on-nan stop
-says "--on-nan stop names the step and the layer" err.txt "loss of step 2 is not finite; the first number that is not is in replica 0, in what layer"
+says "--on-nan stop names the step and the layer" err.txt \
+    "loss of step 2 is not finite; the first number that is not is in replica 0, in what layer"
 tap_check "and ends training there" test "$(echo nan/ckpt_*)" = "nan/ckpt_00000001.safetensors"
 fit slow --max-steps 20 --timeout 1000
 tap_check "--timeout" grep -q ^final out.txt
@@ -104,6 +112,7 @@ found=
 for python in python3 ${PEER_PYTHON:-}; do
     if "$python" -c 'import numpy, safetensors' 2>/dev/null; then found=$python; fi
 done
-if [ "$found" ]; then tap_check "Python's safetensors reads a checkpoint" "$found" "$check" --expect-mnist whole/ckpt_00000050.safetensors
+if [ "$found" ]; then tap_check "Python's safetensors reads a checkpoint" "$found" "$check" --expect-mnist \
+    whole/ckpt_00000050.safetensors
 else tap_skip "no Python with safetensors"; fi
 tap_done

@@ -1,5 +1,5 @@
-/* Saving and loading: the same bits, under any strategy, and training that continues as if nothing
-   had happened. What damaged and hostile files do is in test_formats.c. */
+/* Tests saving and loading: bit-identical under any strategy, also when training continues. Damaged and hostile files
+   are tested in test_formats.c. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "mirror_util.h"

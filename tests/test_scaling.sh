@@ -1,5 +1,5 @@
 #!/bin/sh
-# mirrortrain scaling: a row for each point, and refusals that say why; its child processes, and those of bench.
+# Tests mirrortrain scaling: rows, errors, and child processes, also those of bench.
 cd "$(dirname "$0")/.." || exit 2
 . tests/tap.sh
 program=${MIRRORTRAIN:-build/mirrortrain}
@@ -10,7 +10,8 @@ refuses() {
     what=$1 status=$2 like=$3
     shift 3
     "$program" scaling "$@" >"$tmp/out" 2>&1
-    if [ $? -eq "$status" ] && grep -q -- "$like" "$tmp/out"; then tap_ok "$what: $(tail -1 "$tmp/out")"; else tap_not_ok "$what" "$tmp/out"; fi
+    if [ $? -eq "$status" ] && grep -q -- "$like" "$tmp/out"; then tap_ok "$what: $(tail -1 "$tmp/out")"; else \
+        tap_not_ok "$what" "$tmp/out"; fi
 }
 
 if "$program" scaling --device-counts 1,2 --batch 16,32 --seconds 1 --price 3.6 >"$tmp/table" 2>"$tmp/err"; then
@@ -55,11 +56,13 @@ else
 fi
 rows=$(grep -cE '^ +[12] +(8|16|32) +[0-9.]+ ' "$tmp/table")
 if [ "$rows" -eq 8 ]; then tap_ok "eight points"; else tap_not_ok "eight points, not $rows" "$tmp/table"; fi
-for title in "strong scaling" "weak scaling" "with and without prefetching" "sweet spot: a batch of" "2 devices, batch 16: "; do
+for title in "strong scaling" "weak scaling" "with and without prefetching" "sweet spot: a batch of" \
+    "2 devices, batch 16: "; do
     if grep -q "$title" "$tmp/table"; then tap_ok "$title"; else tap_not_ok "$title" "$tmp/table"; fi
 done
 # Images per second times the step is the batch; 60000 images at that rate are the epoch; at 3.6 an hour it costs a
-# thousandth per second. Each number may be half a unit of its last digit away, and a step on a fast machine has few digits.
+# thousandth per second. Each number may be half a unit of its last digit away, and a step on a fast machine has few
+# digits.
 awk '
 # Whether a * b can be c, where a is da away at most and b db.
 function wrong(a, da, b, db, c) { return (a - da) * (b - db) > 1.001 * c || (a + da) * (b + db) < 0.999 * c }
@@ -69,7 +72,8 @@ function wrong(a, da, b, db, c) { return (a - da) * (b - db) > 1.001 * c || (a +
     if (wrong($3, 0.05, $4, 0.005, 1000 * $2) || wrong($3, 0.05, epoch, 0.05, 60000)) print
     else if (cost < 0.001 * (epoch - 0.05) - 6e-5 || cost > 0.001 * (epoch + 0.05) + 6e-5) print
 }' "$tmp/table" >"$tmp/wrong"
-if [ -s "$tmp/wrong" ]; then tap_not_ok "rates, times and costs agree" "$tmp/wrong"; else tap_ok "rates, times and costs agree"; fi
+if [ -s "$tmp/wrong" ]; then tap_not_ok "rates, times and costs agree" "$tmp/wrong"; else tap_ok \
+    "rates, times and costs agree"; fi
 refuses "more devices than cores" 2 "4 threads would share the 2 cores of this machine, which" --device-counts 1,4
 refuses "more threads than cores" 2 "use fewer --threads" --device-counts 1 --threads 3
 refuses "counts that fall" 2 "the numbers must increase" --device-counts 2,1

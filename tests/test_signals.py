@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ctrl-C, SIGTERM and SIGHUP in a fit: its step ends, checkpoint and report are written, and the printed command
+"""Tests Ctrl-C, SIGTERM and SIGHUP in a fit. Its step ends, checkpoint and report are written, and the printed command
 resumes it bit-identically."""
 
 import html

@@ -1,5 +1,5 @@
-/* Directories that are already split into train/ and validation/: recognized where both are requested, refused
-   elsewhere. */
+/* Tests directories that are already split into train/ and validation/. They are recognized by calls for both parts,
+   and refused by others. */
 #define _POSIX_C_SOURCE 200809L
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"

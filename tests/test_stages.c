@@ -1,4 +1,4 @@
-/* The stages of data sets: random chains of all of them against a model of the stream in plain C. */
+/* Compares random chains of data set stages with a model in plain C. */
 #define _POSIX_C_SOURCE 200809L
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"

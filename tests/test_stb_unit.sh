@@ -1,7 +1,8 @@
 #!/bin/sh
-# Programs that use stb_image and mirrortrain, in one unit in every order, and in several units: both decode, each as it
-# does without the other, whatever stb_image is configured with. STB_COMPILERS (make matrix): these compilers; STB_ALL=1
-# (make test-long): all of them with all configurations. STB_FLAGS are for the compilers, such as -I for another stb_image.
+# Tests programs that use both stb_image and mirrortrain. They are in one unit in every order, or in several units: both
+# decode as without the other, with every configuration of stb_image. STB_COMPILERS (make matrix): these compilers;
+# STB_ALL=1 (make test-long): all of them with all configurations. STB_FLAGS are for the compilers, such as -I for
+# another stb_image.
 cd "$(dirname "$0")/.." || exit 2
 . tests/tap.sh
 flags="-Wall -Wextra -Wpedantic -Wshadow -Werror -O0 -D_POSIX_C_SOURCE=200809L ${STB_FLAGS-}"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Event files read back: by tfevents.py, which knows the formats alone, and by the tensorboard package where there is one (in this
-Python, or in the one MIRT_TENSORBOARD_PYTHON names)."""
+"""Reads event files with tfevents.py and with the tensorboard package, if installed. The package may be in this Python,
+or in the one that MIRT_TENSORBOARD_PYTHON names."""
 import glob
 import json
 import math
@@ -40,7 +40,9 @@ def expected(log):
 
 
 def same(found, wanted):
-    return found.keys() == wanted.keys() and all(found[t].keys() == wanted[t].keys() and all(found[t][s] == f32(wanted[t][s]) for s in wanted[t]) for t in wanted)
+    return found.keys() == wanted.keys() and all(
+        found[t].keys() == wanted[t].keys() and all(found[t][s] == f32(wanted[t][s]) for s in wanted[t]) for t in wanted
+    )
 
 
 def weights(path):
@@ -67,8 +69,15 @@ def histogram(values):
 
 def near(rows, wanted):
     """The same edges; a number at an edge may be counted on either side."""
-    edges = all(math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12) for r, w in zip(rows, wanted) for a, b in zip(r[:2], w[:2]))
-    return len(rows) == 30 and edges and sum(abs(r[2] - w[2]) for r, w in zip(rows, wanted)) <= 2 and sum(r[2] for r in rows) == sum(w[2] for w in wanted)
+    edges = all(
+        math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12) for r, w in zip(rows, wanted) for a, b in zip(r[:2], w[:2])
+    )
+    return (
+        len(rows) == 30
+        and edges
+        and sum(abs(r[2] - w[2]) for r, w in zip(rows, wanted)) <= 2
+        and sum(r[2] for r in rows) == sum(w[2] for w in wanted)
+    )
 
 
 def png_pixels(data):
@@ -96,28 +105,55 @@ def check(home):
         files += len(paths) == 1
         for path in paths:
             events = list(tfevents.events(path))
-            tap.ok(events[0].get("version") == "brain.Event:2" and abs(events[0]["time"] - os.stat(path).st_mtime) < 120, "%s: %d events, whose checksums are right" % (directory or "the directory", len(events)))
+            tap.ok(
+                events[0].get("version") == "brain.Event:2" and abs(events[0]["time"] - os.stat(path).st_mtime) < 120,
+                "%s: %d events, whose checksums are right" % (directory or "the directory", len(events)),
+            )
             for e in events:
                 if e.get("plugin") == "scalars":
                     found.setdefault(directory, {}).setdefault(e["tag"], {})[e["step"]] = e["values"][0]
                 else:
                     others.setdefault(directory, []).append(e)
     tap.ok(files == 3, "a file in each directory")
-    tap.ok(same(found.get("train", {}), wanted["train"]), "train: the tags, steps and values of the log: " + ", ".join(sorted(found.get("train", {}))))
-    tap.ok(same(found.get("validation", {}), wanted["validation"]), "validation: " + ", ".join(sorted(found.get("validation", {}))))
+    tap.ok(
+        same(found.get("train", {}), wanted["train"]),
+        "train: the tags, steps and values of the log: " + ", ".join(sorted(found.get("train", {}))),
+    )
+    tap.ok(
+        same(found.get("validation", {}), wanted["validation"]),
+        "validation: " + ", ".join(sorted(found.get("validation", {}))),
+    )
     graph = [e["graph"] for e in others["train"] if "graph" in e]
     names = [n["name"] for n in graph[0]] if graph else []
-    tap.ok(len(graph) == 1 and "conv2d" in names and all(i in names[:k] for k, n in enumerate(graph[0]) for i in n["input"]), "the graph, inputs before what reads them: " + ", ".join(names))
+    tap.ok(
+        len(graph) == 1
+        and "conv2d" in names
+        and all(i in names[:k] for k, n in enumerate(graph[0]) for i in n["input"]),
+        "the graph, inputs before what reads them: " + ", ".join(names),
+    )
     w = weights(home + "/model.safetensors")
     last = {e["tag"]: e for e in others["train"] if e["step"] == 2 and "tag" in e}
-    good = [name for name in w if near([last[name + "/histogram"]["values"][3 * i:3 * i + 3] for i in range(30)], histogram(w[name][1]))]
+    good = [
+        name
+        for name in w
+        if near([last[name + "/histogram"]["values"][3 * i : 3 * i + 3] for i in range(30)], histogram(w[name][1]))
+    ]
     tap.ok(good == list(w) and len(good) == 4, "histograms are of the weights: " + ", ".join(good))
     image = last["dense/kernel/image"]
     width, height, lines = png_pixels(image["values"][2])
     shape, values = w["dense/kernel"]
     least, most = min(values), max(values)
-    exact = all(abs(lines[y][x] - 255 * (values[x * shape[1] + y] - least) / (most - least)) < 0.51 for y in range(height) for x in range(width))
-    tap.ok((width, height) == (shape[0], shape[1]) and image["values"][:2] == [str(width).encode(), str(height).encode()] and exact, "a picture of a dense kernel, lying, black to white")
+    exact = all(
+        abs(lines[y][x] - 255 * (values[x * shape[1] + y] - least) / (most - least)) < 0.51
+        for y in range(height)
+        for x in range(width)
+    )
+    tap.ok(
+        (width, height) == (shape[0], shape[1])
+        and image["values"][:2] == [str(width).encode(), str(height).encode()]
+        and exact,
+        "a picture of a dense kernel, lying, black to white",
+    )
     kernels = png_pixels(last["conv2d/kernel/image"]["values"][2])
     tap.ok(kernels[:2] == (4 * 3 + 3 * 4, 3), "a sheet of the convolution's kernels")
     root = {e["tag"]: e for e in others[""] if "tag" in e}
@@ -127,16 +163,36 @@ def check(home):
         e = tfevents.fields(entry)
         value = tfevents.fields(e[2][0])
         hparams[e[1][0].decode()] = value[2][0] if 2 in value else value[3][0].decode()
-    tap.ok(hparams.get("batch_size") == 50 and hparams.get("optimizer") == "adam" and abs(hparams.get("learning_rate", 0) - 1e-3) < 1e-9, "hyper-parameters: %s" % hparams)
+    tap.ok(
+        hparams.get("batch_size") == 50
+        and hparams.get("optimizer") == "adam"
+        and abs(hparams.get("learning_rate", 0) - 1e-3) < 1e-9,
+        "hyper-parameters: %s" % hparams,
+    )
     tap.ok(json.loads(root["environment"]["values"][0]) == log[0]["environment"], "the environment as text")
     own = list(tfevents.events(glob.glob(home + "/own/events*")[0]))[1:]
     loss = [e for e in own if e["tag"] == "loss"]
     rest = {e["tag"]: e for e in own}
-    tap.ok([e["step"] for e in loss] == [1, 3000000000] and loss[0]["values"] == [0.25] and math.isnan(loss[1]["values"][0]) and rest["note"]["values"] == ["na\u00efve".encode()], "a custom writer: numbers and text")
+    tap.ok(
+        [e["step"] for e in loss] == [1, 3000000000]
+        and loss[0]["values"] == [0.25]
+        and math.isnan(loss[1]["values"][0])
+        and rest["note"]["values"] == ["na\u00efve".encode()],
+        "a custom writer: numbers and text",
+    )
     rows = {t: [rest[t]["values"][3 * i:3 * i + 3] for i in range(30)] for t in ("values", "none", "one")}
-    tap.ok(near(rows["values"], histogram(list(range(99)))) and all(r == [0, 0, 0] for r in rows["none"]) and rows["one"][29] == [7, 7, 1] and sum(r[2] for r in rows["one"]) == 1,
-           "its histograms: NaN is left out, of nothing, of one number")
-    tap.ok(png_pixels(rest["picture"]["values"][2])[2][:3] == [bytes(10 * (4 * y + x) for x in range(4)) for y in range(3)], "its picture, dot for dot")
+    tap.ok(
+        near(rows["values"], histogram(list(range(99))))
+        and all(r == [0, 0, 0] for r in rows["none"])
+        and rows["one"][29] == [7, 7, 1]
+        and sum(r[2] for r in rows["one"]) == 1,
+        "its histograms: NaN is left out, of nothing, of one number",
+    )
+    tap.ok(
+        png_pixels(rest["picture"]["values"][2])[2][:3]
+        == [bytes(10 * (4 * y + x) for x in range(4)) for y in range(3)],
+        "its picture, dot for dot",
+    )
     path = glob.glob(home + "/tensorboard/train/events*")[0]
     with open(path, "r+b") as f:
         f.seek(200)
@@ -155,29 +211,56 @@ def check_real(home):
     from tensorboard.util import tensor_util
     with open(home + "/log.jsonl") as f:
         wanted = expected([json.loads(line) for line in f])
-    board = plugin_event_multiplexer.EventMultiplexer(tensor_size_guidance={k: 0 for k in ("scalars", "images", "histograms", "text", "hparams")}).AddRunsFromDirectory(home + "/tensorboard")
+    board = plugin_event_multiplexer.EventMultiplexer(
+        tensor_size_guidance={k: 0 for k in ("scalars", "images", "histograms", "text", "hparams")}
+    ).AddRunsFromDirectory(home + "/tensorboard")
     board.Reload()
     runs, about = board.Runs(), board.AllSummaryMetadata()
     tap.ok(set(runs) == {".", "train", "validation"}, "tensorboard finds the runs: %s" % sorted(runs))
     for run in ("train", "validation"):
         tags = {t for t, m in about.get(run, {}).items() if m.plugin_data.plugin_name == "scalars"}
-        found = {t: {e.step: float(tensor_util.make_ndarray(e.tensor_proto)) for e in board.Tensors(run, t)} for t in tags}
+        found = {
+            t: {e.step: float(tensor_util.make_ndarray(e.tensor_proto)) for e in board.Tensors(run, t)} for t in tags
+        }
         tap.ok(same(found, wanted[run]), "tensorboard reads every scalar of %s: %s" % (run, ", ".join(sorted(found))))
     kinds = {}
     for tag, m in about["train"].items():
-        kinds.setdefault(m.plugin_data.plugin_name, []).append((tag, tensor_util.make_ndarray(board.Tensors("train", tag)[0].tensor_proto)))
-    tap.ok(len(kinds.get("histograms", [])) == 4 and all(a.shape == (30, 3) for _, a in kinds["histograms"]), "its histograms")
+        kinds.setdefault(m.plugin_data.plugin_name, []).append(
+            (tag, tensor_util.make_ndarray(board.Tensors("train", tag)[0].tensor_proto))
+        )
+    tap.ok(
+        len(kinds.get("histograms", [])) == 4 and all(a.shape == (30, 3) for _, a in kinds["histograms"]),
+        "its histograms",
+    )
     tap.ok(len(kinds.get("images", [])) == 4 and all(a[2][:4] == b"\x89PNG" for _, a in kinds["images"]), "its images")
-    tap.ok(board.Graph("train") is not None and len(board.Graph("train").node) >= 6, "its graph: " + ", ".join(n.op for n in board.Graph("train").node))
-    session = metadata.parse_session_start_info_plugin_data(about["."]["_hparams_/session_start_info"].plugin_data.content)
+    tap.ok(
+        board.Graph("train") is not None and len(board.Graph("train").node) >= 6,
+        "its graph: " + ", ".join(n.op for n in board.Graph("train").node),
+    )
+    session = metadata.parse_session_start_info_plugin_data(
+        about["."]["_hparams_/session_start_info"].plugin_data.content
+    )
     experiment = metadata.parse_experiment_plugin_data(about["."]["_hparams_/experiment"].plugin_data.content)
-    tap.ok(session.hparams["batch_size"].number_value == 50 and session.hparams["model"].string_value == "digits" and len(experiment.hparam_infos) == len(session.hparams)
-           and [m.name.tag for m in experiment.metric_infos] == ["epoch_loss", "epoch_accuracy"], "its hyper-parameters: " + ", ".join(sorted(session.hparams)))
+    tap.ok(
+        session.hparams["batch_size"].number_value == 50
+        and session.hparams["model"].string_value == "digits"
+        and len(experiment.hparam_infos) == len(session.hparams)
+        and [m.name.tag for m in experiment.metric_infos] == ["epoch_loss", "epoch_accuracy"],
+        "its hyper-parameters: " + ", ".join(sorted(session.hparams)),
+    )
 
 
 def python_with_tensorboard():
     for python in (os.environ.get("MIRT_TENSORBOARD_PYTHON"), sys.executable):
-        if python and subprocess.run([python, "-c", "import tensorboard.backend.event_processing.plugin_event_multiplexer"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0:
+        if (
+            python
+            and subprocess.run(
+                [python, "-c", "import tensorboard.backend.event_processing.plugin_event_multiplexer"],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            ).returncode
+            == 0
+        ):
             return python
     return None
 
@@ -191,10 +274,17 @@ def main():
     program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../build/tests/test_events")
     with tempfile.TemporaryDirectory(prefix="mirt_tensorboard.") as home:
         made = subprocess.run([os.environ.get("MIRT_TEST_EVENTS", program), home], stderr=subprocess.PIPE)
-        tap.ok(made.returncode == 0 and os.path.exists(home + "/model.safetensors"), "a run: " + made.stderr.decode().strip().split("\n")[-1])
+        tap.ok(
+            made.returncode == 0 and os.path.exists(home + "/model.safetensors"),
+            "a run: " + made.stderr.decode().strip().split("\n")[-1],
+        )
         python = python_with_tensorboard()
         if python:
-            read = subprocess.run([python, os.path.abspath(__file__), home, str(tap.count)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            read = subprocess.run(
+                [python, os.path.abspath(__file__), home, str(tap.count)],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
             lines = read.stdout.decode().strip().split("\n")
             end = lines[-1].split()
             print("\n".join(lines[:-1]), flush=True)

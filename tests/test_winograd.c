@@ -1,7 +1,7 @@
-/* F(2x2, 3x3) in place of plain convolutions and gradients of inputs: every reader and epilogue against plain double
-   arithmetic, the same bits from any team, AVX2 and AVX-512, and for an image in any place; errors within the bound
-   that follows from the transforms; direct results where it does not apply. A network trains to the same losses with
-   and without. */
+/* Tests convolutions and input gradients by Winograd's F(2x2, 3x3). Every reader and epilogue is compared with plain
+   double arithmetic; there are the same bits from any team, AVX2 and AVX-512, and for an image in any place; errors
+   within the bound that follows from the transforms; direct results where it does not apply. A network trains to the
+   same losses with and without. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "tap.h"

@@ -1,5 +1,5 @@
-/* Every allocation and every thread of the stages that make samples fails once: a call then says so, or does with fewer
-   threads; nothing leaks, and the same data set works when memory is back. */
+/* Each allocation and each thread of the stages that make samples fails once. A call then reports it, or uses fewer
+   threads; nothing leaks, and the same data set works when memory is available again. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Threads that make samples: whatever their number, the same samples in the same order; and whatever goes wrong. */
+/* Tests worker threads: any number makes the same samples in order. Also their errors. */
 #define _POSIX_C_SOURCE 200809L
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"

@@ -1,4 +1,4 @@
-"""TensorBoard's event files, read with nothing but Python: TFRecord frames, then protocol buffers by their field numbers."""
+"""Reads TensorBoard's event files: TFRecord frames, then protocol buffers by field numbers."""
 import struct
 
 TABLE = []
@@ -84,7 +84,10 @@ def events(path):
         if 3 in e:
             out["version"] = e[3][0].decode()
         if 4 in e:
-            out["graph"] = [{"name": n[1][0].decode(), "op": n[2][0].decode(), "input": [i.decode() for i in n.get(3, [])]} for n in map(fields, fields(e[4][0]).get(1, []))]
+            out["graph"] = [
+                {"name": n[1][0].decode(), "op": n[2][0].decode(), "input": [i.decode() for i in n.get(3, [])]}
+                for n in map(fields, fields(e[4][0]).get(1, []))
+            ]
         if 5 in e:
             value = fields(fields(e[5][0])[1][0])
             plugin = fields(fields(value[9][0])[1][0])

@@ -33,7 +33,8 @@ cats-vs-dogs)
     [ ! -e "$directory/cats" ] && [ ! -e "$directory/dogs" ] || fail "$directory has cats or dogs already"
     mkdir -p "$directory" || exit 1
     get "$url/kagglecatsanddogs_5340.zip" "$directory/photographs.zip"
-    unzip -q "$directory/photographs.zip" 'PetImages/*' -d "$directory" || fail "$directory/photographs.zip is damaged; remove it and try again"
+    unzip -q "$directory/photographs.zip" 'PetImages/*' -d "$directory" ||
+        fail "$directory/photographs.zip is damaged; remove it and try again"
     mv "$directory/PetImages/Cat" "$directory/cats" && mv "$directory/PetImages/Dog" "$directory/dogs" || exit 1
     rm -r "$directory/PetImages" "$directory/photographs.zip"
     echo "some of them are no images: mirrortrain verify $directory names them, fit --corrupt skip leaves them out"

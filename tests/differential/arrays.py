@@ -1,4 +1,4 @@
-"""Draws a model's weights and data in float32, and writes weights as the library reads them."""
+"""Draws a model's weights and data in float32, and writes the library's files."""
 
 import json
 import struct

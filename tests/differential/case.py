@@ -1,4 +1,4 @@
-"""A drawn comparison: what the C runner is given, and what is wrong with its results."""
+"""A drawn comparison: the C runner's input, and the check of its results."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Compares data sets of directories: which files, in which order and split, with which labels and pixels."""
+"""Compares data sets of directories: files, order, split, labels and pixels."""
 
 import contextlib
 import io

@@ -1,5 +1,4 @@
-"""Keras layers that tell how near their inputs are to points where a derivative jumps, and layers that Keras lacks on
-one device.
+"""Keras layers that report inputs near points where a derivative jumps. Also layers that Keras lacks on one device.
 
 Rounding may move a number to the other side of such a point, and then a gradient changes by far more than rounding
 does. Models whose data come that near in float64 are drawn anew."""

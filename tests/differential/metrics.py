@@ -1,5 +1,4 @@
-"""Compares metrics: predictions, with ties among them, are the inputs of a model without weights, which evaluates
-them."""
+"""Compares metrics of predictions with ties. They are the inputs of a model without weights, which evaluates them."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""Compares a drawn model in C with float64 Keras: outputs, losses of its steps, weights and metrics.
+"""Compares outputs, losses, weights and metrics of a drawn model with float64 Keras.
 
 The limit of a tensor is FACTOR times the error that float32 Keras makes on the same model: the largest distance from
 float64 Keras over two float32 runs, the second on inputs and weights moved by a rounding; at least FACTOR times the

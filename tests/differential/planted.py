@@ -1,5 +1,4 @@
-"""Plants one small error at a time in a copy of a source file of the library; some case must fail that passes without
-it."""
+"""Plants one small error at a time in a copy of a source file. Some case must fail that passes without the error."""
 
 import os
 import subprocess

@@ -1,5 +1,5 @@
-/* The C side of `make differential`: `runner DIR` runs the case that DIR/spec.txt describes, by the public API alone,
-   and writes DIR/results.txt (name and number of values, by line) and DIR/results.f64. */
+/* The C side of `make differential`. `runner DIR` runs the case that DIR/spec.txt describes, with the public API only,
+   and writes DIR/results.txt (name and number of values per line) and DIR/results.f64. */
 #include "runner.h"
 
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-"""A drawn model as text: the single description that the Keras side and the C runner both build from."""
+"""A drawn model as text, from which Keras and the C runner are built."""
 
 
 def text_of(value):

@@ -1,4 +1,4 @@
-"""The numbers that the goldens start from; formula.h is the same in C, bit for bit.
+"""The pseudorandom inputs of the goldens; formula.h computes the same in C.
 
 Murmur3's finalizer makes a 32-bit word from (seed, index); a word becomes a float32 by exact
 arithmetic only, so that C and Python agree on every bit.

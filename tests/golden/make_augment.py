@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes augment.h: what float64 Keras layers make of images when what they draw is fixed, and what one affine warp by the product of
-several matrices makes of them."""
+"""Writes augment.h: augmented images by float64 Keras layers with fixed random numbers. Also the images of one affine
+warp by the product of several matrices."""
 import os
 
 os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
@@ -11,7 +11,8 @@ from keras import layers as L
 
 from formula import uniform
 
-keras.config.set_dtype_policy("float64") # of pixels; matrices are float32 in Keras, and RandomRotation knows no other floatx
+# of pixels; matrices are float32 in Keras, and RandomRotation knows no other floatx
+keras.config.set_dtype_policy("float64")
 
 PROJECTIONS, FIRST = 4, 6
 HEAD = """#ifndef GOLDEN_AUGMENT_H
@@ -42,9 +43,35 @@ def pair(v):
     return "{%s, %s}" % tuple(("%.9gf" % x if "." in "%.9g" % x or "e" in "%.9g" % x else "%.9g.0f" % x) for x in v)
 
 
-def entry(kind, factor=(0, 0), height=(0, 0), width=(0, 0), fill="reflect", interpolation="bilinear", value=0, size=(0, 0), crop=False, value_range=(0, 0)):
-    return "{MIRT_%s, MIRT_FLIP_HORIZONTAL_AND_VERTICAL, %s, %s, %s, MIRT_FILL_%s, MIRT_%s, %.9g, %d, %d, %s, %s, NULL, false}" % (
-        kind.upper(), pair(factor), pair(height), pair(width), fill.upper(), interpolation.upper(), value, size[0], size[1], str(crop).lower(), pair(value_range))
+def entry(
+    kind,
+    factor=(0, 0),
+    height=(0, 0),
+    width=(0, 0),
+    fill="reflect",
+    interpolation="bilinear",
+    value=0,
+    size=(0, 0),
+    crop=False,
+    value_range=(0, 0),
+):
+    return (
+        "{MIRT_%s, MIRT_FLIP_HORIZONTAL_AND_VERTICAL, %s, %s, %s, MIRT_FILL_%s, MIRT_%s, %.9g, %d, %d, %s, %s, NULL,"
+        " false}"
+        % (
+            kind.upper(),
+            pair(factor),
+            pair(height),
+            pair(width),
+            fill.upper(),
+            interpolation.upper(),
+            value,
+            size[0],
+            size[1],
+            str(crop).lower(),
+            pair(value_range),
+        )
+    )
 
 
 # Each: the description in C, the layer, and which input pixel an output pixel is: a matrix of homogeneous x, y.
@@ -67,7 +94,11 @@ def zoom(high, wide, **kw):
 def translation(down, right, **kw):
     def matrix(h, w):
         return np.array([[1, 0, -right * w], [0, 1, -down * h], [0, 0, 1]]), (h, w)
-    return entry("random_translation", height=(down, down), width=(right, right), **kw), L.RandomTranslation((down, down), (right, right), **keras_of(kw)), matrix
+    return (
+        entry("random_translation", height=(down, down), width=(right, right), **kw),
+        L.RandomTranslation((down, down), (right, right), **keras_of(kw)),
+        matrix,
+    )
 
 
 def center_crop(high, wide):
@@ -92,7 +123,11 @@ def contrast(factor, value_range):
 
 
 def brightness(factor, value_range):
-    return entry("random_brightness", (factor, factor), value_range=value_range), L.RandomBrightness((factor, factor), value_range=value_range), None
+    return (
+        entry("random_brightness", (factor, factor), value_range=value_range),
+        L.RandomBrightness((factor, factor), value_range=value_range),
+        None,
+    )
 
 
 def keras_of(kw):
@@ -104,14 +139,28 @@ CASES = []
 for i, fill in enumerate(FILLS):
     for j, interpolation in enumerate(["bilinear", "nearest"]):
         kw = dict(fill=fill, interpolation=interpolation, value=0.75 if fill == "constant" else 0)
-        for k, one in enumerate([rotation(0.07, **kw), rotation(-0.29, **kw), zoom(0.6, -0.45, **kw), zoom(-0.3, None, **kw), zoom(0.95, None, **kw), translation(0.31, -0.83, **kw)]):
+        for k, one in enumerate(
+            [
+                rotation(0.07, **kw),
+                rotation(-0.29, **kw),
+                zoom(0.6, -0.45, **kw),
+                zoom(-0.3, None, **kw),
+                zoom(0.95, None, **kw),
+                translation(0.31, -0.83, **kw),
+            ]
+        ):
             CASES.append(([one], SHAPES[(3 * i + 2 * j + k) % len(SHAPES)]))
 for shape in SHAPES[:5]:
     CASES.append(([rotation(-0.11)], shape))
     CASES.append(([brightness(0.25, (0, 1))], shape))
     CASES.append(([brightness(-0.5, (-0.25, 1.25))], shape))
 for size in [(4, 6), (9, 10), (2, 3), (7, 3)]:
-    CASES += [([resizing(*size)], (5, 7, 3)), ([resizing(*size, "nearest")], (6, 5, 1)), ([resizing(*size, crop=True)], (7, 4, 4)), ([center_crop(*size)], (5, 7, 3))]
+    CASES += [
+        ([resizing(*size)], (5, 7, 3)),
+        ([resizing(*size, "nearest")], (6, 5, 1)),
+        ([resizing(*size, crop=True)], (7, 4, 4)),
+        ([center_crop(*size)], (5, 7, 3)),
+    ]
 CASES += [
     ([rotation(0.05), zoom(0.2, -0.1)], (9, 140, 3)),
     ([zoom(-0.2, None), rotation(-0.17), translation(0.1, 0.2)], (6, 5, 1)),
@@ -131,9 +180,17 @@ def one_warp(entries, x):
     for _, _, matrix in entries:
         m, (h, w) = matrix(h, w)
         total = total @ m
-    filling = [layer for _, layer, _ in entries if hasattr(layer, "fill_value") and not isinstance(layer, L.Resizing)][0]
-    return tf.raw_ops.ImageProjectiveTransformV3(images=tf.constant(x[None]), transforms=tf.constant(total.ravel()[None, :8].astype(np.float32)), output_shape=[h, w],
-                                                 fill_value=filling.fill_value, interpolation="BILINEAR", fill_mode=filling.fill_mode.upper())[0]
+    filling = [layer for _, layer, _ in entries if hasattr(layer, "fill_value") and not isinstance(layer, L.Resizing)][
+        0
+    ]
+    return tf.raw_ops.ImageProjectiveTransformV3(
+        images=tf.constant(x[None]),
+        transforms=tf.constant(total.ravel()[None, :8].astype(np.float32)),
+        output_shape=[h, w],
+        fill_value=filling.fill_value,
+        interpolation="BILINEAR",
+        fill_mode=filling.fill_mode.upper(),
+    )[0]
 
 
 text = [HEAD % (tf.__version__, keras.__version__, PROJECTIONS, FIRST)]
@@ -143,13 +200,26 @@ for number, (entries, shape) in enumerate(CASES):
     y = np.asarray(entries[0][1](tf.constant(x[None]), training=True)[0] if len(entries) == 1 else one_warp(entries, x))
     flat = y.ravel()
     shapes = ["{3, {%d, %d, %d}}" % s for s in (shape, y.shape)]
-    text.append('    {"%s %d", %s, %s, %d, %d,\n     {%s},\n     %.12g, {%s}, {%s}},\n' % (
-        entries[0][0][6:].split(",")[0].lower(), number, *shapes, seed, len(entries), ",\n      ".join(e[0] for e in entries), np.sqrt(np.sum(flat * flat)),
-        ", ".join("%.12g" % np.dot(flat, uniform(1000 + k, flat.shape).astype(np.float64)) for k in range(PROJECTIONS)),
-        ", ".join("%.12g" % v for v in list(flat[:FIRST]) + [0] * (FIRST - min(FIRST, len(flat))))))
+    text.append(
+        '    {"%s %d", %s, %s, %d, %d,\n     {%s},\n     %.12g, {%s}, {%s}},\n'
+        % (
+            entries[0][0][6:].split(",")[0].lower(),
+            number,
+            *shapes,
+            seed,
+            len(entries),
+            ",\n      ".join(e[0] for e in entries),
+            np.sqrt(np.sum(flat * flat)),
+            ", ".join(
+                "%.12g" % np.dot(flat, uniform(1000 + k, flat.shape).astype(np.float64)) for k in range(PROJECTIONS)
+            ),
+            ", ".join("%.12g" % v for v in list(flat[:FIRST]) + [0] * (FIRST - min(FIRST, len(flat)))),
+        )
+    )
 text.append("};\n\n")
 
-text.append("""/* RandomContrast by a factor, clipped to a range; of the shape, the seed and with the numbers as above. */
+text.append(
+    """/* RandomContrast by a factor, clipped to a range; of the shape, the seed and with the numbers as above. */
 typedef struct golden_contrast {
     mirt_shape shape;
     unsigned seed;
@@ -159,13 +229,27 @@ typedef struct golden_contrast {
 } golden_contrast;
 
 static const golden_contrast golden_contrasts[] = {
-""")
-for number, (factor, value_range, shape) in enumerate([(0.5, (0, 1), (6, 5, 1)), (-0.25, (0, 1), (5, 7, 3)), (1.0, (-1, 2), (4, 6, 5)), (-1.0, (0, 255), (9, 140, 3))]):
+"""
+)
+for number, (factor, value_range, shape) in enumerate(
+    [(0.5, (0, 1), (6, 5, 1)), (-0.25, (0, 1), (5, 7, 3)), (1.0, (-1, 2), (4, 6, 5)), (-1.0, (0, 255), (9, 140, 3))]
+):
     seed = 30000 + number
     x = uniform(seed, shape).astype(np.float64) / 2 + 0.5
     flat = np.asarray(contrast(factor, value_range)[1](tf.constant(x[None]), True)[0]).ravel()
-    text.append('    {{3, {%d, %d, %d}}, %d, %.12g, %d, %d, %.12g, {%s}},\n' % (*shape, seed, 1 + factor, *value_range, np.sqrt(np.sum(flat * flat)),
-                ", ".join("%.12g" % np.dot(flat, uniform(1000 + k, flat.shape).astype(np.float64)) for k in range(PROJECTIONS))))
+    text.append(
+        '    {{3, {%d, %d, %d}}, %d, %.12g, %d, %d, %.12g, {%s}},\n'
+        % (
+            *shape,
+            seed,
+            1 + factor,
+            *value_range,
+            np.sqrt(np.sum(flat * flat)),
+            ", ".join(
+                "%.12g" % np.dot(flat, uniform(1000 + k, flat.shape).astype(np.float64)) for k in range(PROJECTIONS)
+            ),
+        )
+    )
 text.append("};\n\n#endif\n")
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "augment.h"), "w") as f:
     f.write("".join(text))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes batch_norm.h: eight steps of Adam through BatchNormalization in float64 Keras, and what inference then says."""
+"""Writes batch_norm.h: eight Adam steps with BatchNormalization in float64 Keras, then inference."""
 import os
 
 os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
@@ -39,7 +39,9 @@ def start(seed, shape, plus=0.0):
 def run(frozen):
     x, labels = tf.constant(start(900, (13, 7))), tf.constant([(i * 5 + 1) % 4 for i in range(13)])
     norm = keras.layers.BatchNormalization(momentum=0.9)
-    model = keras.Sequential([keras.Input((7,)), keras.layers.Dense(9, use_bias=False), norm, keras.layers.ReLU(), keras.layers.Dense(4)])
+    model = keras.Sequential(
+        [keras.Input((7,)), keras.layers.Dense(9, use_bias=False), norm, keras.layers.ReLU(), keras.layers.Dense(4)]
+    )
     first, last = model.layers[0], model.layers[-1]
     order = [first.kernel, norm.gamma, norm.beta, norm.moving_mean, norm.moving_variance, last.kernel, last.bias]
     for i, v in enumerate(order):
@@ -63,6 +65,9 @@ rows = []
 for frozen in (0, 1):
     losses, evaluated, weights = run(frozen)
     text.append(c_array("double", "golden_adam_norm_%d" % frozen, weights, form="%.12g"))
-    rows.append("    {%d, {%s}, %.12g, golden_adam_norm_%d}" % (frozen, ", ".join("%.12g" % v for v in losses), evaluated, frozen))
+    rows.append(
+        "    {%d, {%s}, %.12g, golden_adam_norm_%d}"
+        % (frozen, ", ".join("%.12g" % v for v in losses), evaluated, frozen)
+    )
 text.append("\nstatic const golden_adam_norm golden_adam_norm_cases[] = {\n%s\n};\n\n#endif\n" % ",\n".join(rows))
 open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "batch_norm.h"), "w").write("".join(text))

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What Keras's EarlyStopping and ReduceLROnPlateau do with drawn logs: writes callbacks.h. Run with a Python that has keras 3."""
+"""What Keras's EarlyStopping and ReduceLROnPlateau do with drawn logs: writes callbacks.h. Run with a Python that has
+keras 3."""
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -66,13 +67,28 @@ def plateau(seed, mode, **more):
 early_cases, plateau_cases = [], []
 for seed in range(1, 7):
     for mode in ("min", "max"):
-        for patience, delta, baseline, start in ((0, 0, None, 0), (1, 0.02, None, 0), (2, 0, 0.8, 0), (3, 0.001, None, 4)):
+        for patience, delta, baseline, start in (
+            (0, 0, None, 0),
+            (1, 0.02, None, 0),
+            (2, 0, 0.8, 0),
+            (3, 0.001, None, 4),
+        ):
             more = dict(patience=patience, min_delta=delta, baseline=baseline, start_from_epoch=start)
             early_cases.append((seed, mode, patience, delta, baseline, start) + early(seed, mode, **more))
 for seed in range(1, 4):
     for mode in ("min", "max"):
         for patience, factor, cooldown, least in ((1, 0.5, 0, 0), (2, 0.1, 2, 1e-4), (3, 0.3, 1, 2e-3)):
-            plateau_cases.append((seed, mode, patience, factor, cooldown, least, plateau(seed, mode, patience=patience, factor=factor, cooldown=cooldown, min_lr=least)))
+            plateau_cases.append(
+                (
+                    seed,
+                    mode,
+                    patience,
+                    factor,
+                    cooldown,
+                    least,
+                    plateau(seed, mode, patience=patience, factor=factor, cooldown=cooldown, min_lr=least),
+                )
+            )
 
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "callbacks.h"), "w") as out:
     out.write("/* By make_callbacks.py from Keras %s. */\n" % keras.__version__)
@@ -80,12 +96,42 @@ with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "callbacks.h"
     out.write("static const double golden_logs[][GOLDEN_EPOCHS] = { /* of seeds 1, 2, ... */\n")
     for seed in range(1, 7):
         out.write("    {%s},\n" % ", ".join("%.4f" % v for v in drawn(seed)))
-    out.write("};\ntypedef struct golden_early {\n    int seed;\n    mirt_mode mode;\n    int patience;\n    double min_delta;\n    bool has_baseline;\n"
-              "    double baseline;\n    int start, last, restored; /* epochs, 0-based */\n} golden_early;\nstatic const golden_early golden_stops[] = {\n")
+    out.write(
+        "};\ntypedef struct golden_early {\n    int seed;\n    mirt_mode mode;\n    int patience;\n    double"
+        " min_delta;\n    bool has_baseline;\n    double baseline;\n    int start, last, restored; /* epochs, 0-based"
+        " */\n} golden_early;\nstatic const golden_early golden_stops[] = {\n"
+    )
     for seed, mode, patience, delta, baseline, start, last, restored in early_cases:
-        out.write("    {%d, MIRT_MODE_%s, %d, %g, %s, %g, %d, %d, %d},\n" % (seed, mode.upper(), patience, delta, "false" if baseline is None else "true", baseline or 0, start, last, restored))
-    out.write("};\ntypedef struct golden_plateau {\n    int seed;\n    mirt_mode mode;\n    int patience;\n    double factor;\n    int cooldown;\n    double least;\n"
-              "    float rate[GOLDEN_EPOCHS];\n} golden_plateau;\nstatic const golden_plateau golden_rates[] = {\n")
+        out.write(
+            "    {%d, MIRT_MODE_%s, %d, %g, %s, %g, %d, %d, %d},\n"
+            % (
+                seed,
+                mode.upper(),
+                patience,
+                delta,
+                "false" if baseline is None else "true",
+                baseline or 0,
+                start,
+                last,
+                restored,
+            )
+        )
+    out.write(
+        "};\ntypedef struct golden_plateau {\n    int seed;\n    mirt_mode mode;\n    int patience;\n    double"
+        " factor;\n    int cooldown;\n    double least;\n    float rate[GOLDEN_EPOCHS];\n} golden_plateau;\nstatic"
+        " const golden_plateau golden_rates[] = {\n"
+    )
     for seed, mode, patience, factor, cooldown, least, rates in plateau_cases:
-        out.write("    {%d, MIRT_MODE_%s, %d, %g, %d, %g, {%s}},\n" % (seed, mode.upper(), patience, factor, cooldown, least, ", ".join("%.9gf" % r if "." in "%.9g" % r or "e" in "%.9g" % r else "%.9g.0f" % r for r in rates)))
+        out.write(
+            "    {%d, MIRT_MODE_%s, %d, %g, %d, %g, {%s}},\n"
+            % (
+                seed,
+                mode.upper(),
+                patience,
+                factor,
+                cooldown,
+                least,
+                ", ".join("%.9gf" % r if "." in "%.9g" % r or "e" in "%.9g" % r else "%.9g.0f" % r for r in rates),
+            )
+        )
     out.write("};\n")

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes images.h: small image files and what TensorFlow makes of them, and the lists of files that Keras finds. Needs Pillow, too."""
+"""Writes images.h: image files, TensorFlow's pixels of them, and Keras's lists of files. Needs
+Pillow, too."""
 import io
 import os
 import tempfile
@@ -51,9 +52,13 @@ typedef struct golden_list {
 
 def picture(height, width, channels, seed):
     """Smooth, with some noise: like a photograph to a JPEG."""
-    small = words(seed, (height // 4 + 2) * (width // 4 + 2) * channels).reshape(height // 4 + 2, width // 4 + 2, channels) >> np.uint32(24)
+    small = words(seed, (height // 4 + 2) * (width // 4 + 2) * channels).reshape(
+        height // 4 + 2, width // 4 + 2, channels
+    ) >> np.uint32(24)
     large = tf.image.resize(small.astype(np.float32), (height, width), "bicubic").numpy()
-    noise = (words(seed + 1, height * width * channels).reshape(height, width, channels) >> np.uint32(28)).astype(np.float32)
+    noise = (words(seed + 1, height * width * channels).reshape(height, width, channels) >> np.uint32(28)).astype(
+        np.float32
+    )
     return np.clip(large + noise - 8, 0, 255).astype(np.uint8)
 
 
@@ -65,7 +70,9 @@ def files():
 
     rgb, odd = Image.fromarray(picture(16, 16, 3, 1)), Image.fromarray(picture(9, 19, 3, 3))
     gray, rgba = Image.fromarray(picture(9, 11, 1, 5)[..., 0]), Image.fromarray(picture(9, 11, 4, 7))
-    cmyk, noisy = Image.fromarray(picture(9, 11, 4, 9), "CMYK"), Image.fromarray((words(11, 9 * 11) >> np.uint32(16)).astype(np.uint16).reshape(9, 11))
+    cmyk, noisy = Image.fromarray(picture(9, 11, 4, 9), "CMYK"), Image.fromarray(
+        (words(11, 9 * 11) >> np.uint32(16)).astype(np.uint16).reshape(9, 11)
+    )
     ink, adobe = made(cmyk, "JPEG", quality=85, subsampling=2), b"\xff\xee\0\x0eAdobe"
     at = ink.index(adobe)
     exif = Image.Exif()
@@ -82,7 +89,9 @@ def files():
     yield "jpeg, CMYK, 4:2:0", 3, ink
     yield "jpeg, CMYK not of Adobe", 3, ink[:at] + ink[at + 16 :]
     yield "jpeg, YCCK", 3, ink[: at + 15] + b"\2" + ink[at + 16 :]
-    yield "jpeg, YCCK, 4:2:2", 3, made(cmyk, "JPEG", quality=85, subsampling=1).replace(adobe + b"\0\x64\0\0\0\0\0", adobe + b"\0\x64\0\0\0\0\2")
+    yield "jpeg, YCCK, 4:2:2", 3, made(cmyk, "JPEG", quality=85, subsampling=1).replace(
+        adobe + b"\0\x64\0\0\0\0\0", adobe + b"\0\x64\0\0\0\0\2"
+    )
     yield "jpeg, of an orientation in EXIF", 3, made(odd, "JPEG", quality=85, exif=exif)
     yield "png", 3, made(odd, "PNG")
     yield "png, colors as gray", 1, made(odd, "PNG")
@@ -99,7 +108,9 @@ def files():
     yield "bmp, 32 bits", 3, made(rgba, "BMP")
     yield "gif", 3, made(small, "GIF")
     yield "gif, transparent", 3, made(small, "GIF", transparency=5, background=7)
-    yield "gif, the first of three frames", 3, made(small, "GIF", save_all=True, append_images=[rgb.resize((19, 9)).quantize(8), small])
+    yield "gif, the first of three frames", 3, made(
+        small, "GIF", save_all=True, append_images=[rgb.resize((19, 9)).quantize(8), small]
+    )
 
 
 def write_files(out):
@@ -122,19 +133,33 @@ def write_resizes(out):
 
     def add(method, antialias, fit, height, width, pixels):
         pixels = np.asarray(pixels, np.float32).ravel()
-        values = "\n    ".join(", ".join("%.4ff" % v for v in pixels[i : i + 12]) + "," for i in range(0, len(pixels), 12))
+        values = "\n    ".join(
+            ", ".join("%.4ff" % v for v in pixels[i : i + 12]) + "," for i in range(0, len(pixels), 12)
+        )
         out.append("static const float golden_resized_%d[] = {\n    %s};" % (len(rows), values))
-        rows.append("    {MIRT_%s, %d, %s, %d, %d, golden_resized_%d}," % (method.upper(), antialias, fit, height, width, len(rows)))
+        rows.append(
+            "    {MIRT_%s, %d, %s, %d, %d, golden_resized_%d},"
+            % (method.upper(), antialias, fit, height, width, len(rows))
+        )
 
     for method in methods:
         for antialias in (False, True) if method not in ("nearest", "area") else (False,):
             for height, width in ((3, 4), (4, 9)):
-                add(method, antialias, "GOLDEN_RESIZE", height, width, tf.image.resize(image, (height, width), method, antialias=antialias))
+                add(
+                    method,
+                    antialias,
+                    "GOLDEN_RESIZE",
+                    height,
+                    width,
+                    tf.image.resize(image, (height, width), method, antialias=antialias),
+                )
     for height, width in ((4, 4), (3, 8), (9, 2)):
         from keras.src.backend import tensorflow as backend
 
-        cropped = tf.function(lambda x: image_utils.smart_resize(x, (height, width), "bilinear", backend_module=backend),
-                              input_signature=[tf.TensorSpec((None, None, 3), tf.uint8)])(image)
+        cropped = tf.function(
+            lambda x: image_utils.smart_resize(x, (height, width), "bilinear", backend_module=backend),
+            input_signature=[tf.TensorSpec((None, None, 3), tf.uint8)],
+        )(image)
         add("bilinear", False, "GOLDEN_CROP", height, width, cropped)
         add("bilinear", False, "GOLDEN_PAD", height, width, tf.image.resize_with_pad(image, height, width))
     out.append("static const golden_resize golden_resizes[] = {\n%s\n};\n" % "\n".join(rows))
@@ -164,15 +189,37 @@ def write_lists(out):
         os.mkdir(root)
         make_tree(root)
         for shuffle, seed, labels, follow, names, split in (
-            (False, 0, True, False, None, 0), (True, 0, True, False, None, 0), (True, 123, True, False, None, 0.3), (True, 4294967295, True, True, None, 0.2),
-            (False, 0, True, True, ["b", "a"], 0), (False, 0, False, False, None, 0), (True, 5, False, False, None, 0.5)):
-            paths, found, classes = dataset_utils.index_directory(root, "inferred" if labels else None, (".bmp", ".gif", ".jpeg", ".jpg", ".png"),
-                                                                  class_names=names, shuffle=shuffle, seed=seed, follow_links=follow, verbose=False)
+            (False, 0, True, False, None, 0),
+            (True, 0, True, False, None, 0),
+            (True, 123, True, False, None, 0.3),
+            (True, 4294967295, True, True, None, 0.2),
+            (False, 0, True, True, ["b", "a"], 0),
+            (False, 0, False, False, None, 0),
+            (True, 5, False, False, None, 0.5),
+        ):
+            paths, found, classes = dataset_utils.index_directory(
+                root,
+                "inferred" if labels else None,
+                (".bmp", ".gif", ".jpeg", ".jpg", ".png"),
+                class_names=names,
+                shuffle=shuffle,
+                seed=seed,
+                follow_links=follow,
+                verbose=False,
+            )
             n, i = int(split * len(paths)), len(rows)
-            out.append("static const char *const golden_paths_%d[] = {%s};" % (i, ", ".join(quote(os.path.relpath(p, root)) for p in paths)))
-            out.append("static const int golden_labels_%d[] = {%s};" % (i, ", ".join(str(int(v)) for v in found) if labels else "0"))
-            rows.append("    {%d, %du, %d, %d, %s, %d, %d, golden_paths_%d, golden_labels_%d},"
-                        % (shuffle, seed, labels, follow, '"%s"' % " ".join(names) if names else "NULL", n, len(paths), i, i))
+            out.append(
+                "static const char *const golden_paths_%d[] = {%s};"
+                % (i, ", ".join(quote(os.path.relpath(p, root)) for p in paths))
+            )
+            out.append(
+                "static const int golden_labels_%d[] = {%s};"
+                % (i, ", ".join(str(int(v)) for v in found) if labels else "0")
+            )
+            rows.append(
+                "    {%d, %du, %d, %d, %s, %d, %d, golden_paths_%d, golden_labels_%d},"
+                % (shuffle, seed, labels, follow, '"%s"' % " ".join(names) if names else "NULL", n, len(paths), i, i)
+            )
     out.append("static const golden_list golden_lists[] = {\n%s\n};\n" % "\n".join(rows))
 
 

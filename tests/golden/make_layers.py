@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes layers.h: what float64 Keras layers make of a batch, their gradients, their weights and names."""
+"""Writes layers.h: outputs, gradients, weights and names of float64 Keras layers."""
 import os
 
 os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
@@ -81,9 +81,15 @@ CASES = {
     "conv2d_transpose strides": (L.Conv2DTranspose(4, (3, 2), strides=2, padding="same", activation="relu"), IMAGE),
     "conv2d_transpose far": (L.Conv2DTranspose(2, 2, strides=3, use_bias=False), IMAGE),
     "depthwise_conv2d": (L.DepthwiseConv2D(3), IMAGE),
-    "depthwise_conv2d multiplier": (L.DepthwiseConv2D((2, 3), strides=2, padding="same", depth_multiplier=2, activation="silu"), IMAGE),
+    "depthwise_conv2d multiplier": (
+        L.DepthwiseConv2D((2, 3), strides=2, padding="same", depth_multiplier=2, activation="silu"),
+        IMAGE,
+    ),
     "separable_conv2d": (L.SeparableConv2D(5, 3), IMAGE),
-    "separable_conv2d multiplier": (L.SeparableConv2D(2, 2, padding="same", depth_multiplier=2, use_bias=False, activation="relu6"), IMAGE),
+    "separable_conv2d multiplier": (
+        L.SeparableConv2D(2, 2, padding="same", depth_multiplier=2, use_bias=False, activation="relu6"),
+        IMAGE,
+    ),
     "max_pooling2d": (L.MaxPooling2D(), IMAGE),
     "max_pooling2d same": (L.MaxPooling2D((3, 2), strides=(2, 1), padding="same"), IMAGE),
     "average_pooling2d": (L.AveragePooling2D((2, 2)), IMAGE),
@@ -109,7 +115,21 @@ CASES = {
     "p_re_lu shared": (L.PReLU(shared_axes=[1, 2]), IMAGE),
     "softmax": (L.Softmax(), IMAGE),
 }
-for name in ("linear", "relu", "sigmoid", "tanh", "softmax", "relu6", "leaky_relu", "elu", "gelu", "silu", "hard_sigmoid", "hard_silu", "softplus"):
+for name in (
+    "linear",
+    "relu",
+    "sigmoid",
+    "tanh",
+    "softmax",
+    "relu6",
+    "leaky_relu",
+    "elu",
+    "gelu",
+    "silu",
+    "hard_sigmoid",
+    "hard_silu",
+    "softplus",
+):
     function = (lambda x: keras.activations.gelu(x, approximate=False)) if name == "gelu" else name
     CASES["activation " + name] = (L.Activation(function), (7,))
 CASES.update({
@@ -137,7 +157,9 @@ CASES.update({
 
 def summary(name, array, trainable=True):
     flat = np.asarray(array, np.float64).ravel()
-    products = ", ".join("%.12g" % np.dot(flat, uniform(1000 + k, flat.shape).astype(np.float64)) for k in range(PROJECTIONS))
+    products = ", ".join(
+        "%.12g" % np.dot(flat, uniform(1000 + k, flat.shape).astype(np.float64)) for k in range(PROJECTIONS)
+    )
     return '{"%s", %d, %d, %.12g, {%s}}' % (name, flat.size, trainable, np.sqrt(np.sum(flat * flat)), products)
 
 
@@ -162,17 +184,27 @@ def case(number, label, call, shape):
         out = call(x + shift, training=True) if stateful else call(x + shift)
         loss = tf.reduce_mean(tf.square(out - t))
     gradients = tape.gradient(loss, [shift] + [w.value for w in layer.trainable_weights])
-    gradients = [g if g is not None else tf.zeros_like(v) for g, v in zip(gradients, [shift] + [w.value for w in layer.trainable_weights])]
+    gradients = [
+        g if g is not None else tf.zeros_like(v)
+        for g, v in zip(gradients, [shift] + [w.value for w in layer.trainable_weights])
+    ]
     rows = []
     for weight in layer.weights:
-        value = gradients[1 + [id(w) for w in layer.trainable_weights].index(id(weight))] if weight.trainable else weight.value
+        value = (
+            gradients[1 + [id(w) for w in layer.trainable_weights].index(id(weight))]
+            if weight.trainable
+            else weight.value
+        )
         rows.append(summary(weight.path.split("/")[-1], value, weight.trainable))
     return '    {"%s", %s, %s, %d,\n     %s,\n     %s,\n     %d, {%s}},\n' % (
         label, shape_text(shape), shape_text(tuple(y.shape[1:])), seed, summary("y", y), summary("shift", gradients[0]),
         len(rows), ",\n      ".join(rows) if rows else '{NULL, 0, 0, 0, {0}}')
 
 
-text = [HEAD % (tf.__version__, keras.__version__, PROJECTIONS, ROWS), "static const golden_layer golden_layers[] = {\n"]
+text = [
+    HEAD % (tf.__version__, keras.__version__, PROJECTIONS, ROWS),
+    "static const golden_layer golden_layers[] = {\n",
+]
 for number, (label, (call, shape)) in enumerate(CASES.items()):
     text.append(case(number, label, call, shape))
 text.append("};\n\n#endif\n")

@@ -73,6 +73,9 @@ for seed, (name, n, sparse, k, threshold, thresholds, curve, make) in enumerate(
     for at in range(0, ROWS, 50):
         labels = np.argmax(y[at:at + 50], axis=1) if sparse and "sparse" in name else y[at:at + 50]
         metric.update_state(labels, p[at:at + 50])
-    text.append('    {"%s", %d, %d, %d, %.9g, %d, "%s", %d, %.9g},\n' % (name, n, sparse, k, threshold, thresholds, curve, seed, float(np.asarray(metric.result()))))
+    text.append(
+        '    {"%s", %d, %d, %d, %.9g, %d, "%s", %d, %.9g},\n'
+        % (name, n, sparse, k, threshold, thresholds, curve, seed, float(np.asarray(metric.result())))
+    )
 text.append("};\n\n#endif\n")
 open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "metrics.h"), "w").write("".join(text))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes models.h: what float64 Keras makes of training models with several inputs and outputs, models as
+"""Writes models.h: results of training models in float64 Keras. They have several inputs and outputs, models as
 custom layers, losses and metrics, weights of samples and classes, and regularizers."""
 import os
 
@@ -66,8 +66,18 @@ def fit(name, model, names, data, validation, compile, batch=5, validation_batch
         variable.assign(uniform(100 + i, variable.shape).astype(np.float64) / 2 + shift)
     model.compile(optimizer=keras.optimizers.SGD(0.1, momentum=0.9), **compile)
     weights = {"sample_weight": data[2]} if len(data) > 2 else {}
-    history = model.fit(data[0], data[1], batch_size=batch, epochs=EPOCHS, shuffle=False, verbose=0, validation_data=validation,
-                        validation_batch_size=validation_batch, **weights, **options).history
+    history = model.fit(
+        data[0],
+        data[1],
+        batch_size=batch,
+        epochs=EPOCHS,
+        shuffle=False,
+        verbose=0,
+        validation_data=validation,
+        validation_batch_size=validation_batch,
+        **weights,
+        **options,
+    ).history
     logs = sorted(k for k in history if not k.endswith("_loss") or k == "val_loss" or batch == 4)
     strings("golden_%s_logs" % name, logs)
     strings("golden_%s_weights" % name, [ours for ours, _ in names])
@@ -88,11 +98,16 @@ def two(name, options, weighted=False, l1=0.0, l2=0.0, **batches):
     da = layers.Dense(5, activation="relu", name="da", kernel_regularizer=keras.regularizers.L2(l2) if l2 else None)
     db = layers.Dense(3, activation="tanh", name="db", kernel_regularizer=keras.regularizers.L1(l1) if l1 else None,
                       bias_regularizer=keras.regularizers.L1L2(l1, l2) if l1 else None)
-    digit, side = layers.Dense(4, activation="softmax", name="digit"), layers.Dense(1, activation="sigmoid", name="side")
+    digit, side = layers.Dense(4, activation="softmax", name="digit"), layers.Dense(
+        1, activation="sigmoid", name="side"
+    )
     both = layers.Concatenate()([da(a), db(b)])
     model = keras.Model([a, b], [digit(both), side(both)])
     names = sum([dense_names(layer) for layer in (da, db, digit, side)], [])
-    data = [([x(0, 6, v), x(1, 4, v)], [classes(0, 4, v), classes(1, 2, v).reshape(-1, 1).astype(np.float64)]) for v in (False, True)]
+    data = [
+        ([x(0, 6, v), x(1, 4, v)], [classes(0, 4, v), classes(1, 2, v).reshape(-1, 1).astype(np.float64)])
+        for v in (False, True)
+    ]
     if weighted:
         data = [(d[0], d[1], [sample_weights(v)] * 2) for d, v in zip(data, (False, True))]
     fit(name, model, names, data[0], data[1], options, **batches)
@@ -107,8 +122,16 @@ two("two", two_options())
 two("two_even", two_options(), weighted=True, batch=4, validation_batch=7)
 two("two_weighted", two_options(), weighted=True)
 two("two_regularized", two_options(), l1=0.01, l2=0.02)
-two("two_sum", dict(loss=[losses.SparseCategoricalCrossentropy(reduction="sum"), losses.BinaryCrossentropy(reduction="sum")],
-                    loss_weights=[0.25, 0.5]), l2=0.02, batch=4, validation_batch=7)
+two(
+    "two_sum",
+    dict(
+        loss=[losses.SparseCategoricalCrossentropy(reduction="sum"), losses.BinaryCrossentropy(reduction="sum")],
+        loss_weights=[0.25, 0.5],
+    ),
+    l2=0.02,
+    batch=4,
+    validation_batch=7,
+)
 two("two_one_loss", dict(loss=["sparse_categorical_crossentropy", None], metrics=[["accuracy"], []]))
 
 
@@ -150,7 +173,9 @@ def transfer(name, inference, trainable):
     p = keras.Input((6,))
     head = layers.Dense(3, activation="softmax", name="head")
     top = keras.Model(p, head(layers.ReLU()((Inference(base) if inference else base)(p))))
-    names = dense_names(d, "base/") + [("base/bn/" + v.name, v) for v in (bn.gamma, bn.beta, bn.moving_mean, bn.moving_variance)]
+    names = dense_names(d, "base/") + [
+        ("base/bn/" + v.name, v) for v in (bn.gamma, bn.beta, bn.moving_mean, bn.moving_variance)
+    ]
     names += dense_names(head)
     data = [(x(0, 6, v), classes(0, 3, v)) for v in (False, True)]
     fit(name, top, names, data[0], data[1], dict(loss="sparse_categorical_crossentropy", metrics=["accuracy"]))
@@ -163,7 +188,9 @@ transfer("frozen", False, False)
 # Custom losses and metrics, weights of samples and classes.
 def one(name, units, activation, size, labels, compile, weighted=False, **options):
     i = keras.Input((size,))
-    hidden, out = layers.Dense(5, activation="relu", name="hidden"), layers.Dense(units, activation=activation, name="out")
+    hidden, out = layers.Dense(5, activation="relu", name="hidden"), layers.Dense(
+        units, activation=activation, name="out"
+    )
     model = keras.Model(i, out(hidden(i)))
     data = [(x(0, size, v), labels(v)) for v in (False, True)]
     if weighted:
@@ -184,17 +211,66 @@ def real(v):
 
 
 one("huber", 2, None, 4, real, dict(loss=losses.Huber(0.5), metrics=["mae"]))
-one("focal", 1, "sigmoid", 4, binary, dict(loss=losses.BinaryFocalCrossentropy(gamma=2.0), metrics=[keras.metrics.Precision(name="precision"), keras.metrics.Recall(name="recall")]))
+one(
+    "focal",
+    1,
+    "sigmoid",
+    4,
+    binary,
+    dict(
+        loss=losses.BinaryFocalCrossentropy(gamma=2.0),
+        metrics=[keras.metrics.Precision(name="precision"), keras.metrics.Recall(name="recall")],
+    ),
+)
 one("mean_loss", 2, None, 4, real, dict(loss=lambda t, y: ops.mean(ops.square(t - y))))
-one("sparse_weighted", 3, "softmax", 6, lambda v: classes(0, 3, v), dict(loss="sparse_categorical_crossentropy", metrics=["accuracy"]), True)
-one("one_hot_weighted", 3, None, 6, one_hot, dict(loss=losses.CategoricalCrossentropy(from_logits=True), metrics=["accuracy"]), True)
+one(
+    "sparse_weighted",
+    3,
+    "softmax",
+    6,
+    lambda v: classes(0, 3, v),
+    dict(loss="sparse_categorical_crossentropy", metrics=["accuracy"]),
+    True,
+)
+one(
+    "one_hot_weighted",
+    3,
+    None,
+    6,
+    one_hot,
+    dict(loss=losses.CategoricalCrossentropy(from_logits=True), metrics=["accuracy"]),
+    True,
+)
 one("mse_weighted", 2, None, 6, real, dict(loss="mse"), True)
 one("sum_weighted", 2, None, 6, real, dict(loss=losses.MeanSquaredError(reduction="sum")), True)
 weights = {0: 0.5, 1: 2.0, 2: 1.25}
-one("sparse_classes", 3, "softmax", 6, lambda v: classes(0, 3, v), dict(loss="sparse_categorical_crossentropy", metrics=["accuracy"]), class_weight=weights)
-one("one_hot_classes", 3, "softmax", 6, one_hot, dict(loss="categorical_crossentropy", metrics=["accuracy"]), class_weight=weights)
-one("binary_classes", 1, "sigmoid", 6, binary, dict(loss="binary_crossentropy", metrics=["accuracy"]), class_weight={0: 0.5, 1: 2.0})
-
+one(
+    "sparse_classes",
+    3,
+    "softmax",
+    6,
+    lambda v: classes(0, 3, v),
+    dict(loss="sparse_categorical_crossentropy", metrics=["accuracy"]),
+    class_weight=weights,
+)
+one(
+    "one_hot_classes",
+    3,
+    "softmax",
+    6,
+    one_hot,
+    dict(loss="categorical_crossentropy", metrics=["accuracy"]),
+    class_weight=weights,
+)
+one(
+    "binary_classes",
+    1,
+    "sigmoid",
+    6,
+    binary,
+    dict(loss="binary_crossentropy", metrics=["accuracy"]),
+    class_weight={0: 0.5, 1: 2.0},
+)
 
 
 # Outputs with positions: reduction "sum" adds their losses up. Keras wants a weight for each position.

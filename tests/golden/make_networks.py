@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes networks.h: layers, variables and sizes of keras.applications' networks, and what float64 Keras makes of
+"""Writes networks.h: layers, variables and sizes of keras.applications' networks. Also results of float64 Keras for
 small ones of each family."""
 import os
 
@@ -111,8 +111,20 @@ def structure(name, size=None, classes=1000, pooling=None, no_top=False, alpha=1
     total, trained = count(v for _, v in pairs(model)), count(model.trainable_variables)
     print(model.name, size, alpha, no_top, total, trained, len(lines))
     return '    {"%s", %d, %d, %d, %d, %.9g, "%s", %d, %d, %d, %d, 0x%016xu, 0x%016xu},\n' % (
-        name, size or 0, classes, ["avg", "max"].index(pooling) + 1 if pooling else 0, no_top, alpha, model.name, total, trained,
-        len(lines), len(weights), fnv(lines), fnv(weights))
+        name,
+        size or 0,
+        classes,
+        ["avg", "max"].index(pooling) + 1 if pooling else 0,
+        no_top,
+        alpha,
+        model.name,
+        total,
+        trained,
+        len(lines),
+        len(weights),
+        fnv(lines),
+        fnv(weights),
+    )
 
 
 def weight_value(k, name, shape, gain):

@@ -96,9 +96,16 @@ def run(layer, x, dy, **options):
 
 def batch_norms():
     rows = []
-    for number, (training, n, h, w, c, scale, center) in enumerate([
-            (1, 3, 2, 3, 5, 1, 1), (0, 3, 2, 3, 5, 1, 1), (1, 7, 1, 1, 3, 1, 0), (1, 5, 2, 1, 2, 0, 1), (0, 5, 1, 2, 2, 0, 0),
-            (1, 4, 1, 3, 2, 0, 0)]):
+    for number, (training, n, h, w, c, scale, center) in enumerate(
+        [
+            (1, 3, 2, 3, 5, 1, 1),
+            (0, 3, 2, 3, 5, 1, 1),
+            (1, 7, 1, 1, 3, 1, 0),
+            (1, 5, 2, 1, 2, 0, 1),
+            (0, 5, 1, 2, 2, 0, 0),
+            (1, 4, 1, 3, 2, 0, 0),
+        ]
+    ):
         seed = 500 + 6 * number
         layer = keras.layers.BatchNormalization(scale=bool(scale), center=bool(center))
         layer.build((None, h, w, c))
@@ -108,7 +115,9 @@ def batch_norms():
             layer.beta.assign(uniform(seed + 2, (c,)))
         layer.moving_mean.assign(uniform(seed + 4, (c,)))
         layer.moving_variance.assign(uniform(seed + 5, (c,)) + np.float32(1.5))
-        y, dx, grads = run(layer, uniform(seed, (n, h, w, c)) * np.float32(2), lambda s: uniform(seed + 3, s), training=bool(training))
+        y, dx, grads = run(
+            layer, uniform(seed, (n, h, w, c)) * np.float32(2), lambda s: uniform(seed + 3, s), training=bool(training)
+        )
         gamma, beta = grads[0] if scale else None, grads[scale] if center else None
         moving = (layer.moving_mean.numpy(), layer.moving_variance.numpy()) if training else (None, None)
         rows.append((training, n, h, w, c, scale, center, seed, *map(array, (y, dx, gamma, beta) + moving)))
@@ -123,23 +132,66 @@ def layers():
         layer.build((None,) + shape[1:])
         for i, v in enumerate(layer.trainable_variables):
             v.assign(fill(seed + 1 + i, v.shape) + np.float32(1.5 if kind == "LAYER_NORM" and i == 0 else 0))
-        y, dx, grads = run(layer, fill(seed, shape) * np.float32(2 if kind == "LAYER_NORM" else 1), lambda s: fill(seed + 3, s))
-        rows.append(("GOLDEN_" + kind, *shape, *attributes, "MIRT_" + padding.upper(), *y.shape[1:], seed, array(y), array(dx),
-                     array(grads[0]), array(grads[1])))
+        y, dx, grads = run(
+            layer, fill(seed, shape) * np.float32(2 if kind == "LAYER_NORM" else 1), lambda s: fill(seed + 3, s)
+        )
+        rows.append(
+            (
+                "GOLDEN_" + kind,
+                *shape,
+                *attributes,
+                "MIRT_" + padding.upper(),
+                *y.shape[1:],
+                seed,
+                array(y),
+                array(dx),
+                array(grads[0]),
+                array(grads[1]),
+            )
+        )
 
     for axes, shape in ((1, (2, 2, 1, 7)), (2, (2, 2, 3, 3)), (3, (2, 2, 2, 3))):
-        add("LAYER_NORM", keras.layers.LayerNormalization(axis=list(range(-axes, 0))), shape, uniform, (axes, 0, 0, 1, 1, 1))
+        add(
+            "LAYER_NORM",
+            keras.layers.LayerNormalization(axis=list(range(-axes, 0))),
+            shape,
+            uniform,
+            (axes, 0, 0, 1, 1, 1),
+        )
     for n, h, w, c, kh, kw, co, sh, sw, dilation, padding in (
-            (1, 3, 2, 2, 3, 3, 1, 1, 1, 1, "valid"), (2, 3, 2, 1, 3, 3, 2, 1, 1, 1, "same"), (1, 2, 3, 2, 3, 2, 1, 2, 2, 1, "valid"),
-            (1, 2, 3, 1, 3, 3, 2, 2, 2, 1, "same"), (1, 2, 2, 2, 1, 1, 2, 3, 3, 1, "valid"), (1, 2, 2, 1, 1, 2, 2, 3, 2, 1, "same"),
-            (1, 2, 3, 1, 5, 4, 2, 2, 3, 1, "same"), (1, 2, 2, 2, 5, 5, 1, 3, 2, 1, "valid"), (1, 3, 2, 2, 3, 2, 1, 1, 1, 2, "same"),
-            (1, 3, 2, 2, 2, 3, 1, 1, 1, 2, "valid")):
-        add("TRANSPOSE", keras.layers.Conv2DTranspose(co, (kh, kw), (sh, sw), padding, dilation_rate=dilation, use_bias=False),
-            (n, h, w, c), grid, (kh, kw, co, sh, sw, dilation), padding)
+        (1, 3, 2, 2, 3, 3, 1, 1, 1, 1, "valid"),
+        (2, 3, 2, 1, 3, 3, 2, 1, 1, 1, "same"),
+        (1, 2, 3, 2, 3, 2, 1, 2, 2, 1, "valid"),
+        (1, 2, 3, 1, 3, 3, 2, 2, 2, 1, "same"),
+        (1, 2, 2, 2, 1, 1, 2, 3, 3, 1, "valid"),
+        (1, 2, 2, 1, 1, 2, 2, 3, 2, 1, "same"),
+        (1, 2, 3, 1, 5, 4, 2, 2, 3, 1, "same"),
+        (1, 2, 2, 2, 5, 5, 1, 3, 2, 1, "valid"),
+        (1, 3, 2, 2, 3, 2, 1, 1, 1, 2, "same"),
+        (1, 3, 2, 2, 2, 3, 1, 1, 1, 2, "valid"),
+    ):
+        add(
+            "TRANSPOSE",
+            keras.layers.Conv2DTranspose(co, (kh, kw), (sh, sw), padding, dilation_rate=dilation, use_bias=False),
+            (n, h, w, c),
+            grid,
+            (kh, kw, co, sh, sw, dilation),
+            padding,
+        )
     for n, h, w, c, kh, kw, multiplier, stride, padding in (
-            (1, 4, 5, 2, 3, 3, 1, 1, "same"), (2, 4, 3, 3, 3, 2, 2, 1, "valid"), (1, 5, 4, 2, 3, 3, 3, 2, "same"), (1, 3, 3, 1, 2, 2, 2, 1, "same")):
-        add("DEPTHWISE", keras.layers.DepthwiseConv2D((kh, kw), stride, padding, depth_multiplier=multiplier, use_bias=False),
-            (n, h, w, c), grid, (kh, kw, multiplier, stride, stride, 1), padding)
+        (1, 4, 5, 2, 3, 3, 1, 1, "same"),
+        (2, 4, 3, 3, 3, 2, 2, 1, "valid"),
+        (1, 5, 4, 2, 3, 3, 3, 2, "same"),
+        (1, 3, 3, 1, 2, 2, 2, 1, "same"),
+    ):
+        add(
+            "DEPTHWISE",
+            keras.layers.DepthwiseConv2D((kh, kw), stride, padding, depth_multiplier=multiplier, use_bias=False),
+            (n, h, w, c),
+            grid,
+            (kh, kw, multiplier, stride, stride, 1),
+            padding,
+        )
     for kind in ("nearest", "bilinear"):
         for shape, size in (((1, 3, 2, 2), (2, 3)), ((2, 1, 4, 1), (3, 2)), ((1, 2, 3, 1), (4, 5))):
             add(kind.upper(), keras.layers.UpSampling2D(size, interpolation=kind), shape, grid, (0, 0, 0, *size, 1))
@@ -152,8 +204,16 @@ def trainings():
     loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="sum")
     for parts in ([slice(0, 7)], [slice(0, 4), slice(4, 7)]):
         norm = keras.layers.BatchNormalization(momentum=0.9)
-        model = keras.Sequential([keras.Input((4, 3, 2)), keras.layers.Conv2D(3, 3, padding="same", use_bias=False), norm,
-                                  keras.layers.ReLU(), keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(3)])
+        model = keras.Sequential(
+            [
+                keras.Input((4, 3, 2)),
+                keras.layers.Conv2D(3, 3, padding="same", use_bias=False),
+                norm,
+                keras.layers.ReLU(),
+                keras.layers.GlobalAveragePooling2D(),
+                keras.layers.Dense(3),
+            ]
+        )
         kernel, gamma, beta, dense, bias = variables = model.trainable_variables
         moving = [norm.moving_mean, norm.moving_variance]
         for i, v in enumerate((kernel, gamma, beta, dense)):
@@ -175,7 +235,14 @@ def trainings():
                 v.assign(value)
             losses.append("%.12g" % total.numpy())
         evaluated = loss_of(labels, model(x, training=False)).numpy() / 7
-        rows.append((len(parts), "{%s}" % ", ".join(losses), "%.12g" % evaluated, *(array(v.numpy()) for v in [kernel, gamma, beta] + moving)))
+        rows.append(
+            (
+                len(parts),
+                "{%s}" % ", ".join(losses),
+                "%.12g" % evaluated,
+                *(array(v.numpy()) for v in [kernel, gamma, beta] + moving),
+            )
+        )
     table("training", rows)
 
 

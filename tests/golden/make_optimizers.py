@@ -50,7 +50,9 @@ UPDATES = {
     "sgd global_clipnorm": lambda: opt.SGD(0.05, global_clipnorm=1.0),
     "sgd clipvalue": lambda: opt.SGD(0.05, momentum=0.875, clipvalue=0.75),
     "sgd ema": lambda: opt.SGD(0.05, use_ema=True),
-    "sgd ema overwritten": lambda: opt.SGD(0.05, momentum=0.5, use_ema=True, ema_momentum=0.75, ema_overwrite_frequency=3),
+    "sgd ema overwritten": lambda: opt.SGD(
+        0.05, momentum=0.5, use_ema=True, ema_momentum=0.75, ema_overwrite_frequency=3
+    ),
     "sgd cosine": lambda: opt.SGD(S.CosineDecay(f64(0.01), 15, alpha=0.1, warmup_target=f64(0.05), warmup_steps=4)),
     "rmsprop": lambda: opt.RMSprop(0.01),
     "rmsprop momentum": lambda: opt.RMSprop(0.01, rho=0.8, momentum=0.5),
@@ -72,7 +74,11 @@ def update(number, name):
     flat = lambda variables: np.concatenate([np.ravel(v.numpy()) for v in variables])
     text.append(c_array("double", f"optimizer_{number}_weight", flat(weights), "%.17g"))
     kinds = {}
-    for v in optimizer.variables[2:] if not isinstance(optimizer._learning_rate, S.LearningRateSchedule) else optimizer.variables[1:]:
+    for v in (
+        optimizer.variables[2:]
+        if not isinstance(optimizer._learning_rate, S.LearningRateSchedule)
+        else optimizer.variables[1:]
+    ):
         kinds.setdefault(v.name.split("_", 1)[1], []).append(v)
     # Keras makes the averages first; the library keeps them last.
     names = sorted(kinds, key=lambda n: n == "average")
@@ -109,9 +115,13 @@ text.append("enum { SCHEDULE_STEPS = %d };" % len(STEPS))
 text.append(c_array("int", "golden_schedule_step", STEPS, "%d"))
 rows = []
 for i, (name, schedule) in enumerate(SCHEDULES.items()):
-    rates = [float(np.asarray(schedule(tf.constant(step, tf.float64) if name != "piecewise" else step))) for step in STEPS]
+    rates = [
+        float(np.asarray(schedule(tf.constant(step, tf.float64) if name != "piecewise" else step))) for step in STEPS
+    ]
     text.append(c_array("double", f"schedule_{i}", rates, "%.17g"))
     rows.append(f'    {{"{name}", schedule_{i}}},')
 text.append("static const golden_schedule golden_schedules[] = {\n%s\n};\n" % "\n".join(rows))
 
-open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "optimizers.h"), "w").write("\n".join(text) + "\n#endif\n")
+open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "optimizers.h"), "w").write(
+    "\n".join(text) + "\n#endif\n"
+)

@@ -52,8 +52,21 @@ def add(name, function, *shapes, make=uniform, scale=2.0, offset=0.0):
         dx[:len(shapes)] = [array(tf.convert_to_tensor(g)) for g in gradients]
     padded = [list(s) + [0] * (4 - len(s)) for s in shapes] + [[0] * 4] * (3 - len(shapes))
     shape = "{%s}" % ", ".join("{%s}" % ", ".join(map(str, s)) for s in padded)
-    rows.append('    {"%s", %d, %d, %sf, %sf, %d, %s, %d, %s, {%s}}' % (
-        name, make is grid, seed, float(scale), float(offset), len(shapes), shape, int(np.prod(y.shape)), array(y), ", ".join(dx)))
+    rows.append(
+        '    {"%s", %d, %d, %sf, %sf, %d, %s, %d, %s, {%s}}'
+        % (
+            name,
+            make is grid,
+            seed,
+            float(scale),
+            float(offset),
+            len(shapes),
+            shape,
+            int(np.prod(y.shape)),
+            array(y),
+            ", ".join(dx),
+        )
+    )
 
 
 flat = (3, 7)
