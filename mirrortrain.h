@@ -2827,7 +2827,9 @@ typedef struct mirt__reader {
 /* The column sums to compute of an output: its mean and (biased) variance; or for a gradient dy the sums of dy and of
    dy * hat, with hat = (slope_x - mean) / sqrt(variance + epsilon) of `slope`; or the mean per image, in forward
    depthwise convolutions. They use values before rounding to bfloat16. */
-typedef enum mirt__column_sums { MIRT__SUMS_NONE, MIRT__SUMS_MOMENTS, MIRT__SUMS_GRADIENT, MIRT__SUMS_IMAGES } mirt__column_sums;
+typedef enum mirt__column_sums {
+    MIRT__SUMS_NONE, MIRT__SUMS_MOMENTS, MIRT__SUMS_GRADIENT, MIRT__SUMS_IMAGES
+} mirt__column_sums;
 
 /* Operations on an output before it is stored, in this order: + bias[column]; normalization; + add; activation
    (elementwise); times the derivative of `mask_activation` given that activation's output `mask`; times the slope of
@@ -3044,7 +3046,9 @@ typedef struct mirt__loss {
     mirt__real *dx;
 } mirt__loss;
 
-typedef enum mirt__accuracy_kind { MIRT__ACCURACY_SPARSE, MIRT__ACCURACY_CATEGORICAL, MIRT__ACCURACY_BINARY } mirt__accuracy_kind;
+typedef enum mirt__accuracy_kind {
+    MIRT__ACCURACY_SPARSE, MIRT__ACCURACY_CATEGORICAL, MIRT__ACCURACY_BINARY
+} mirt__accuracy_kind;
 /* 1 or 0 per sample (binary: the fraction of n that agree at threshold 0.5, strictly greater). First of equal
    maxima. */
 typedef struct mirt__accuracy {
@@ -3222,9 +3226,11 @@ typedef struct mirt__kernels {
 MIRT__BOTH bool mirt__transform_moves(mirt_augmentation_kind kind) { return kind < MIRT_RANDOM_CONTRAST; }
 
 /* Four numbers in [0, 1) for transform `t` of image `row` at time `step`. */
-MIRT__BOTH void mirt__transform_draw(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step, double out[4]) {
+MIRT__BOTH void mirt__transform_draw(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step,
+                                     double out[4]) {
     const uint64_t mixed = t->key ^ seed ^ (step >> 32 << 32);
-    const uint32_t counter[4] = {0, (uint32_t)row, (uint32_t)(row >> 32), (uint32_t)step}, key[2] = {(uint32_t)mixed, (uint32_t)(mixed >> 32)};
+    const uint32_t counter[4] = {0, (uint32_t)row, (uint32_t)(row >> 32), (uint32_t)step},
+                   key[2] = {(uint32_t)mixed, (uint32_t)(mixed >> 32)};
     uint32_t word[4];
     mirt__philox(counter, key, word);
     for (int i = 0; i < 4; i++) out[i] = (double)(word[i] >> 8) / 16777216.0;
@@ -3236,7 +3242,8 @@ MIRT__BOTH double mirt__transform_between(const mirt__transform *t, int axis, do
 
 /* Whether only the central part, the window, is resized. */
 MIRT__BOTH bool mirt__transform_fits(const mirt__transform *t) {
-    return (t->kind == MIRT_RESIZING && t->crop) || ((t->kind == MIRT_RANDOM_CROP || t->kind == MIRT_CENTER_CROP) && (t->h < t->oh || t->w < t->ow));
+    return (t->kind == MIRT_RESIZING && t->crop) ||
+           ((t->kind == MIRT_RANDOM_CROP || t->kind == MIRT_CENTER_CROP) && (t->h < t->oh || t->w < t->ow));
 }
 
 MIRT__BOTH void mirt__transform_window(const mirt__transform *t, int64_t begin[2], int64_t size[2]) {
@@ -3321,12 +3328,17 @@ typedef struct mirt__transform_pass {
 
 /* Whether `t` can be part of the same warp; if so, applies its settings. */
 MIRT__BOTH bool mirt__transform_joins(mirt__transform_pass *p, const mirt__transform *t) {
-    const bool fills = t->kind == MIRT_RANDOM_ROTATION || t->kind == MIRT_RANDOM_ZOOM || t->kind == MIRT_RANDOM_TRANSLATION, sized = t->kind == MIRT_RESIZING;
+    const bool fills =
+                   t->kind == MIRT_RANDOM_ROTATION || t->kind == MIRT_RANDOM_ZOOM || t->kind == MIRT_RANDOM_TRANSLATION,
+               sized = t->kind == MIRT_RESIZING;
     if ((fills || sized) && p->chosen && p->nearest != t->nearest) return false;
-    if (fills && p->filled && (p->fill != t->fill || (t->fill == MIRT_FILL_CONSTANT && (p->value < t->value || p->value > t->value)))) return false;
+    if (fills && p->filled &&
+        (p->fill != t->fill || (t->fill == MIRT_FILL_CONSTANT && (p->value < t->value || p->value > t->value))))
+        return false;
     /* A resized image repeats its edges. */
     const mirt_fill_mode fill = fills ? t->fill : p->fill;
-    if ((sized || p->sized) && (fills || p->filled) && (fill == MIRT_FILL_CONSTANT || fill == MIRT_FILL_WRAP)) return false;
+    if ((sized || p->sized) && (fills || p->filled) && (fill == MIRT_FILL_CONSTANT || fill == MIRT_FILL_WRAP))
+        return false;
     if (fills) {
         p->filled = true;
         p->fill = t->fill;
@@ -3351,7 +3363,9 @@ MIRT__BOTH mirt__transform_pass mirt__transform_pass_of(const mirt__transform *t
     while (p.end < count && mirt__transform_moves(t[p.end].kind) == p.moves && !p.moves);
     if (!p.moves) return p;
     mirt__transform_joins(&p, &t[first]);
-    while (p.end < count && mirt__transform_moves(t[p.end].kind) && !mirt__transform_fits(&t[p.end]) && mirt__transform_joins(&p, &t[p.end])) p.end++;
+    while (p.end < count && mirt__transform_moves(t[p.end].kind) && !mirt__transform_fits(&t[p.end]) &&
+           mirt__transform_joins(&p, &t[p.end]))
+        p.end++;
     return p;
 }
 
@@ -6309,7 +6323,8 @@ typedef struct mirt__common_curved {
 /* Runs fn(args, begin, end, scratch) over [0, count) in pieces of `step`, shared by the team;
    `scratch` is the running thread's. */
 typedef void (*mirt__common_fn)(const void *args, int64_t begin, int64_t end, void *scratch);
-MIRT__LIB void mirt__common_range(const mirt__where *where, int64_t count, int64_t step, mirt__common_fn fn, const void *args);
+MIRT__LIB void mirt__common_range(const mirt__where *where, int64_t count, int64_t step, mirt__common_fn fn,
+                                  const void *args);
 /* The number of items of `size` elements in one piece. */
 MIRT__LIB int64_t mirt__common_step(int64_t size);
 
@@ -6321,7 +6336,8 @@ typedef struct mirt__common_walk {
     int rank, operands;
     int64_t count, dim[MIRT_MAX_RANK], stride[3][MIRT_MAX_RANK];
 } mirt__common_walk;
-MIRT__LIB mirt__common_walk mirt__common_walk_of(const void *args, int rank, const int64_t *dim, int operands, const int64_t *const *stride);
+MIRT__LIB mirt__common_walk mirt__common_walk_of(const void *args, int rank, const int64_t *dim, int operands,
+                                                 const int64_t *const *stride);
 /* The number of elements, at most `most`, in one line from element `at` on, which is at place[i] of operand i. */
 MIRT__LIB int64_t mirt__common_walk_line(const mirt__common_walk *walk, int64_t at, int64_t most, int64_t *place);
 
@@ -6338,7 +6354,8 @@ MIRT__LIB void mirt__common_gather(const mirt__gather *args, const mirt__where *
 MIRT__LIB void mirt__common_gather_grad(const mirt__gather *args, const mirt__where *where);
 /* x = activation(x), and u = dy * the activation's slope at u, of `count` numbers. */
 MIRT__LIB void mirt__common_activate(const mirt__curves *curves, mirt_activation_kind kind, float *x, int64_t count);
-MIRT__LIB void mirt__common_slope(const mirt__curves *curves, mirt_activation_kind kind, const float *dy, float *u, int64_t count);
+MIRT__LIB void mirt__common_slope(const mirt__curves *curves, mirt_activation_kind kind, const float *dy, float *u,
+                                  int64_t count);
 MIRT__LIB void mirt__common_softmax(const mirt__softmax *args, const mirt__where *where, const mirt__curves *curves);
 MIRT__LIB void mirt__common_softmax_grad(const mirt__softmax *args, const mirt__where *where);
 MIRT__LIB void mirt__common_loss(const mirt__loss *args, const mirt__where *where, const mirt__curves *curves);
@@ -6357,8 +6374,10 @@ MIRT__LIB void mirt__common_resize_grad(const mirt__resize *args, const mirt__wh
 /* By row. */
 MIRT__LIB void mirt__common_norm_stats(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves);
 MIRT__LIB void mirt__common_normalize(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves);
-MIRT__LIB void mirt__common_norm_grad_sums(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves);
-MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves);
+MIRT__LIB void mirt__common_norm_grad_sums(const mirt__norm *args, const mirt__where *where,
+                                           const mirt__curves *curves);
+MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__where *where,
+                                            const mirt__curves *curves);
 
 #endif
 #endif
@@ -6464,7 +6483,8 @@ MIRT__LIB size_t mirt__source_floats(const mirt__reader *reader);
 MIRT__LIB mirt__source mirt__source_of(const mirt__reader *reader, float *floats);
 /* The same for all columns of an output y with an epilogue; the caller sets `sum` and its fields. */
 MIRT__LIB size_t mirt__finishing_floats(const mirt__epilogue *epilogue, int64_t columns);
-MIRT__LIB mirt__finishing mirt__finishing_of(const mirt__epilogue *epilogue, int64_t columns, void *y, mirt_dtype dtype, float *floats);
+MIRT__LIB mirt__finishing mirt__finishing_of(const mirt__epilogue *epilogue, int64_t columns, void *y, mirt_dtype dtype,
+                                             float *floats);
 /* Whether the source consists of floats that can be read in place. */
 MIRT__LIB bool mirt__reader_plain(const mirt__reader *reader);
 /* Whether the epilogue does more than store floats. */
@@ -6482,12 +6502,14 @@ typedef struct mirt__chunk_sums {
     int64_t chunks, chunk_floats, sum_row, period, rows, last_rows;
     const int32_t *counts; /* or NULL; the rows of each chunk, instead of the last three: 0 means no sums */
 } mirt__chunk_sums;
-MIRT__LIB void mirt__column_sums_finish(const mirt__epilogue *epilogue, const mirt__chunk_sums *sums, int64_t begin, int64_t end);
+MIRT__LIB void mirt__column_sums_finish(const mirt__epilogue *epilogue, const mirt__chunk_sums *sums, int64_t begin,
+                                        int64_t end);
 /* All columns, shared by the team. */
-MIRT__LIB void mirt__column_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const mirt__chunk_sums *sums, int64_t columns);
+MIRT__LIB void mirt__column_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const mirt__chunk_sums *sums,
+                                     int64_t columns);
 /* All columns of chunks of counts[i] rows each. */
-MIRT__LIB void mirt__counted_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const float *part, const int32_t *counts, int64_t chunks,
-                                      int64_t columns);
+MIRT__LIB void mirt__counted_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const float *part,
+                                      const int32_t *counts, int64_t chunks, int64_t columns);
 
 /* The primitives of products in words. A word has 4 bytes: two numbers rounded to bfloat16 (the first one in the low
    half) that are multiplied with those of another word and added up. Input tiles and panels are then arrays of words;
@@ -6501,7 +6523,8 @@ typedef struct mirt__words {
     void (*read_words)(float *to, const mirt__source *source, int64_t at, int64_t channels, int64_t pixels);
     /* `columns` words of each of some pixels: word j of pixel p has the elements at + p * channels + j and next + p *
        channels + j; `next` below 0: 0. */
-    void (*read_pairs)(float *to, const mirt__source *source, int64_t at, int64_t next, int64_t channels, int64_t columns, int64_t pixels);
+    void (*read_pairs)(float *to, const mirt__source *source, int64_t at, int64_t next, int64_t channels,
+                       int64_t columns, int64_t pixels);
     /* As in mirt__simd, for all numbers in b's words, ascending. */
     void (*column_sum)(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh);
 } mirt__words;
@@ -6523,12 +6546,14 @@ typedef struct mirt__simd {
                    int64_t rows, int64_t columns);
     /* The epilogue: row i of `columns` numbers c[i] becomes the elements of finishing->y from element at[i] on (c[i]
        may be in place), and is added to the sums. */
-    void (*finish_rows)(const mirt__finishing *finishing, float *const *c, const int64_t *at, int64_t rows, int64_t columns);
+    void (*finish_rows)(const mirt__finishing *finishing, float *const *c, const int64_t *at, int64_t rows,
+                        int64_t columns);
     /* sum[j] (+)= the chain over p of b[p * b_row + j] */
     void (*column_sum)(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh);
     void (*pool_row)(const mirt__pool_row *row);
     /* For each window and k the values at the window's four positions, adjacent to each other. */
-    void (*lay_windows)(float *block, const float *x, int64_t pitch, int64_t ci, int64_t windows, int64_t k, const int32_t *offset);
+    void (*lay_windows)(float *block, const float *x, int64_t pitch, int64_t ci, int64_t windows, int64_t k,
+                        const int32_t *offset);
     void (*pool_windows)(const mirt__pool_windows *windows);
     /* y = the chain over the taps of x times k, in each channel */
     void (*taps_row)(const mirt__taps_row *row);
@@ -6551,17 +6576,25 @@ typedef struct mirt__simd {
 
 /* The drivers, which use the primitives of one instruction set. */
 MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, const mirt__where *where);
-MIRT__LIB void mirt__fast_conv_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where);
+MIRT__LIB void mirt__fast_conv_forward(const mirt__simd *simd, const mirt__conv_forward *args,
+                                       const mirt__where *where);
 /* With args->x computes both gradients, in one pass if mirt__both_applies. */
-MIRT__LIB void mirt__fast_conv_both(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where);
+MIRT__LIB void mirt__fast_conv_both(const mirt__simd *simd, const mirt__conv_input_grad *args,
+                                    const mirt__where *where);
 /* Either of the two if mirt__winograd_applies. */
-MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, bool back, const mirt__reader *x, const float *kernel,
-                                   const mirt__epilogue *epilogue, void *y, mirt_dtype dtype, const mirt__where *where);
-MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where);
-MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args, const mirt__where *where);
-MIRT__LIB void mirt__fast_depthwise_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where);
-MIRT__LIB void mirt__fast_depthwise_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where);
-MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args, const mirt__where *where);
+MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, bool back, const mirt__reader *x,
+                                   const float *kernel, const mirt__epilogue *epilogue, void *y, mirt_dtype dtype,
+                                   const mirt__where *where);
+MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args,
+                                          const mirt__where *where);
+MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args,
+                                           const mirt__where *where);
+MIRT__LIB void mirt__fast_depthwise_forward(const mirt__simd *simd, const mirt__conv_forward *args,
+                                            const mirt__where *where);
+MIRT__LIB void mirt__fast_depthwise_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args,
+                                               const mirt__where *where);
+MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args,
+                                                const mirt__where *where);
 MIRT__LIB void mirt__fast_conv_pool(const mirt__simd *simd, const mirt__conv_pool *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_conv_pool_weight_grad(const mirt__simd *simd, const mirt__conv_pool_weight_grad *args,
                                                 const mirt__where *where);
@@ -6578,7 +6611,8 @@ MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *a
 
 /* The tables made by simd.c. In the single header they are defined before select.c. */
 #ifdef MIRRORTRAIN_SPLIT_BUILD
-extern const mirt__kernels mirt__kernels_avx512bf16, mirt__kernels_avx512, mirt__kernels_avx2, mirt__kernels_neon, mirt__kernels_plain;
+extern const mirt__kernels mirt__kernels_avx512bf16, mirt__kernels_avx512, mirt__kernels_avx2, mirt__kernels_neon,
+    mirt__kernels_plain;
 #endif
 
 /* c = a b, with any regular layout of rows and columns of c: the core of all drivers above. */
@@ -6612,7 +6646,8 @@ typedef struct mirt__strip {
     int64_t column_step, row_step, pixel;  /* distance in the source, of rows too; floats (or words) of a pixel */
 } mirt__strip;
 /* Tiles with all channels and all rows and columns. */
-MIRT__LIB mirt__strip mirt__strip_of(const mirt__simd *simd, const mirt__source *source, int64_t h, int64_t w, int64_t c, int64_t left, int64_t columns);
+MIRT__LIB mirt__strip mirt__strip_of(const mirt__simd *simd, const mirt__source *source, int64_t h, int64_t w,
+                                     int64_t c, int64_t left, int64_t columns);
 MIRT__LIB void mirt__strip_rows(const mirt__strip *strip, int64_t image, int64_t row, int64_t rows, float *to);
 /* The number of parts into which the panels of a block are split, so that each thread has about `each` tasks. */
 MIRT__LIB int64_t mirt__sweep_splits(const mirt__where *where, int64_t blocks, int64_t panels, int64_t each);
@@ -6629,7 +6664,8 @@ MIRT__LIB void mirt__ahead_add(mirt__ahead *ahead, const void *data, mirt_dtype 
 /* The weight gradient that is computed along with an input gradient: the part of block `number`, whose tile of dy is at
    `strip`; and an estimate of the memory of x that it reads. */
 typedef struct mirt__grad_job mirt__grad_job;
-MIRT__LIB void mirt__conv_run_beside(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__grad_job *beside, const mirt__where *where);
+MIRT__LIB void mirt__conv_run_beside(const mirt__simd *simd, const mirt__conv_input_grad *args,
+                                     const mirt__grad_job *beside, const mirt__where *where);
 MIRT__LIB void mirt__grad_beside_run(const mirt__grad_job *job, int64_t number, float *strip, mirt__ahead *ahead);
 MIRT__LIB void mirt__grad_beside_ahead(const mirt__grad_job *job, int64_t number, mirt__ahead *ahead);
 
@@ -6661,7 +6697,8 @@ typedef struct mirt__sweep {
 } mirt__sweep;
 MIRT__LIB void mirt__sweep_run(const mirt__sweep *sweep);
 /* Adds `length` steps of k, `step` apart in a, to the runs, which have *k; `a` as in mirt__run. */
-MIRT__LIB void mirt__sweep_run_add(mirt__run *runs, int64_t *count, int64_t *k, int64_t a, int64_t length, int64_t step);
+MIRT__LIB void mirt__sweep_run_add(mirt__run *runs, int64_t *count, int64_t *k, int64_t a, int64_t length,
+                                   int64_t step);
 
 #endif
 
@@ -6766,7 +6803,8 @@ typedef struct mirt__augment {
 MIRT__LIB void mirt__augment_image(const mirt__augment *args);
 /* For the tables of kernels. */
 MIRT__LIB void mirt__augment_batch(const mirt__augment_rows *args, const mirt__where *where);
-MIRT__LIB size_t mirt__augment_room(const mirt__transform *transform, int count, mirt_dtype x_dtype, mirt_dtype y_dtype);
+MIRT__LIB size_t mirt__augment_room(const mirt__transform *transform, int count, mirt_dtype x_dtype,
+                                    mirt_dtype y_dtype);
 
 #endif
 
@@ -6876,7 +6914,8 @@ MIRT__LIB mirt__conv_view mirt__conv_view_of(const mirt__conv *shape, bool back)
     v.s = *shape;
     mirt__conv *s = &v.s;
     const int64_t taps = (int64_t)s->kh * s->kw;
-    if (taps == 1 && s->stride_h == 1 && s->stride_w == 1 && s->oh == s->h && s->ow == s->w && s->pad_top == 0 && s->pad_left == 0) {
+    if (taps == 1 && s->stride_h == 1 && s->stride_w == 1 && s->oh == s->h && s->ow == s->w && s->pad_top == 0 &&
+        s->pad_left == 0) {
         s->h = s->oh = s->rows * s->h * s->w;
         s->rows = s->w = s->ow = 1;
     }
@@ -6936,8 +6975,8 @@ MIRT__LIB mirt__conv_places mirt__conv_places_of(const mirt__conv_view *v) {
 /* Whether it is faster: with enough channels for the transforms, and images that fill most of their tiles. */
 MIRT__LIB bool mirt__winograd_applies(const mirt__conv *s, bool back) {
     const int64_t h = back ? s->h : s->oh, w = back ? s->w : s->ow, tiles = ((h + 1) / 2) * ((w + 1) / 2);
-    return s->kh == 3 && s->kw == 3 && s->stride_h == 1 && s->stride_w == 1 && s->dilation_h == 1 && s->dilation_w == 1 &&
-           s->groups == 1 && s->ci * s->co >= 10 * (s->ci + s->co) && h * w * 27 >= tiles * 64;
+    return s->kh == 3 && s->kw == 3 && s->stride_h == 1 && s->stride_w == 1 && s->dilation_h == 1 &&
+           s->dilation_w == 1 && s->groups == 1 && s->ci * s->co >= 10 * (s->ci + s->co) && h * w * 27 >= tiles * 64;
 }
 #define MIRT__WINOGRAD_FLOATS 163840 /* approximate floats in the planes of a block, which stay in L2, */
 #define MIRT__WINOGRAD_TILES 32      /* but at least this many tiles, to amortize reading large weights */
@@ -6956,7 +6995,8 @@ MIRT__LIB mirt__winograd_view mirt__winograd_view_of(const mirt__conv *s, bool b
     v.before_w = back ? 2 - s->pad_left : s->pad_left;
     v.down = (v.target_h + 1) / 2;
     v.across = (v.target_w + 1) / 2;
-    const int64_t most = mirt__shapes_max(MIRT__WINOGRAD_FLOATS / (16 * (v.c + MIRT__PANEL)), MIRT__WINOGRAD_TILES), image = mirt__shapes_max(v.down * v.across, 1);
+    const int64_t most = mirt__shapes_max(MIRT__WINOGRAD_FLOATS / (16 * (v.c + MIRT__PANEL)), MIRT__WINOGRAD_TILES),
+                  image = mirt__shapes_max(v.down * v.across, 1);
     v.images = mirt__shapes_max(mirt__shapes_min(most / image, v.rows), 1);
     v.lines = mirt__shapes_max(mirt__shapes_min(most / mirt__shapes_max(v.across, 1), v.down), 1);
     v.lines = mirt__shapes_max(mirt__shapes_parts(v.down, mirt__shapes_parts(mirt__shapes_max(v.down, 1), v.lines)), 1);
@@ -6969,12 +7009,14 @@ MIRT__LIB mirt__winograd_view mirt__winograd_view_of(const mirt__conv *s, bool b
     v.source_plane = tiles * v.c + MIRT__VECTOR;
     v.product_plane = tiles * MIRT__PANEL + MIRT__VECTOR;
     v.shared_floats = mirt__shapes_max(v.images * (2 * v.lines + 2) * v.strip_columns * v.c, 16 * v.product_plane);
-    const int64_t floats = v.shared_floats + 16 * v.source_plane + MIRT__TILE_GROUP * MIRT__PANEL, pack = 9 * MIRT__WINOGRAD_STEPS * MIRT__PANEL;
+    const int64_t floats = v.shared_floats + 16 * v.source_plane + MIRT__TILE_GROUP * MIRT__PANEL,
+                  pack = 9 * MIRT__WINOGRAD_STEPS * MIRT__PANEL;
     v.scratch = mirt__align_up((size_t)mirt__shapes_max(floats, pack) * sizeof(mirt__real));
     mirt__conv_places *p = &v.places;
     p->source = mirt__shapes_place(&p->end, 5 * v.c, sizeof(mirt__real));
     p->finishing = mirt__shapes_place(&p->end, 6 * v.target_c, sizeof(mirt__real));
-    p->packed = mirt__shapes_place(&p->end, 16 * v.c * mirt__shapes_parts(v.target_c, MIRT__PANEL) * MIRT__PANEL, sizeof(mirt__real));
+    p->packed = mirt__shapes_place(&p->end, 16 * v.c * mirt__shapes_parts(v.target_c, MIRT__PANEL) * MIRT__PANEL,
+                                   sizeof(mirt__real));
     p->sums = mirt__shapes_place(&p->end, v.blocks * v.chunks * 3 * v.target_c, sizeof(mirt__real));
     p->counts = mirt__shapes_place(&p->end, v.blocks * v.chunks, sizeof(int32_t));
     p->runs = mirt__shapes_place(&p->end, v.c / MIRT__BLOCK_K + 1, sizeof(mirt__run));
@@ -6987,8 +7029,10 @@ MIRT__LIB bool mirt__is_depthwise(const mirt__conv *s) {
 
 /* Few images are divided into blocks of 8 rows or more, so that there are some 16 units. */
 MIRT__LIB mirt__depth_cut mirt__depth_cut_of(const mirt__conv *s) {
-    const int64_t reach_h = (int64_t)(s->kh - 1) * s->dilation_h, reach_w = (int64_t)(s->kw - 1) * s->dilation_w, c = s->ci;
-    const int64_t low = mirt__floor_div(s->pad_left - reach_w, s->stride_w), high = mirt__floor_div(s->w - 1 + s->pad_left, s->stride_w);
+    const int64_t reach_h = (int64_t)(s->kh - 1) * s->dilation_h, reach_w = (int64_t)(s->kw - 1) * s->dilation_w,
+                  c = s->ci;
+    const int64_t low = mirt__floor_div(s->pad_left - reach_w, s->stride_w),
+                  high = mirt__floor_div(s->w - 1 + s->pad_left, s->stride_w);
     const int64_t rows = mirt__shapes_max(s->rows, 1), height = mirt__shapes_max(s->oh, 1);
     mirt__depth_cut cut;
     cut.sum_pixels = MIRT__REDUCE_CHUNK;
@@ -6999,7 +7043,10 @@ MIRT__LIB mirt__depth_cut mirt__depth_cut_of(const mirt__conv *s) {
     cut.blocks = mirt__shapes_min(mirt__shapes_max(16 / rows, 1), (height + 7) / 8);
     cut.block_rows = ((height + cut.blocks - 1) / cut.blocks + cut.sum_rows - 1) / cut.sum_rows * cut.sum_rows;
     cut.blocks = (height + cut.block_rows - 1) / cut.block_rows;
-    const int64_t most = cut.blocks == 1 ? s->h : mirt__shapes_max(cut.block_rows * s->stride_h, s->h - ((cut.blocks - 1) * cut.block_rows * s->stride_h - s->pad_top));
+    const int64_t most = cut.blocks == 1
+                             ? s->h
+                             : mirt__shapes_max(cut.block_rows * s->stride_h,
+                                                s->h - ((cut.blocks - 1) * cut.block_rows * s->stride_h - s->pad_top));
     cut.grad_sums = (most + cut.grad_rows - 1) / cut.grad_rows * cut.grad_pieces;
     cut.x_rows = reach_h + 1;
     cut.x_before = s->pad_left;
@@ -7011,9 +7058,12 @@ MIRT__LIB mirt__depth_cut mirt__depth_cut_of(const mirt__conv *s) {
     cut.parts = cut.images > 1 ? (rows + cut.images - 1) / cut.images : rows * cut.blocks;
     /* Also enough for fewer rows. */
     const int64_t parts = rows > 64 ? 64 : mirt__shapes_max(rows, 16);
-    const int64_t sums = (height + cut.sum_rows - 1) / cut.sum_rows * cut.sum_pieces, grad_sums = (s->h + cut.grad_rows - 1) / cut.grad_rows * cut.grad_pieces;
-    cut.scratch_floats = (cut.x_rows * cut.x_columns + cut.dy_rows * cut.dy_columns + mirt__shapes_max(s->w, s->ow)) * c;
-    cut.shared_floats = parts * mirt__conv_partial_floats(s) + (mirt__shapes_max(rows * sums * 3, mirt__shapes_max(rows, 16) * grad_sums * 2) + 16) * c;
+    const int64_t sums = (height + cut.sum_rows - 1) / cut.sum_rows * cut.sum_pieces,
+                  grad_sums = (s->h + cut.grad_rows - 1) / cut.grad_rows * cut.grad_pieces;
+    cut.scratch_floats =
+        (cut.x_rows * cut.x_columns + cut.dy_rows * cut.dy_columns + mirt__shapes_max(s->w, s->ow)) * c;
+    cut.shared_floats = parts * mirt__conv_partial_floats(s) +
+                        (mirt__shapes_max(rows * sums * 3, mirt__shapes_max(rows, 16) * grad_sums * 2) + 16) * c;
     return cut;
 }
 
@@ -7046,10 +7096,13 @@ MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape) 
     g.chunk = mirt__shapes_parts(mirt__shapes_max(g.rows, 1), mirt__shapes_max(chunks, 1));
     g.chunks = mirt__shapes_parts(mirt__shapes_max(g.rows, 1), g.chunk);
     /* Channels that leave space for some 200 pixels: the sums of a block pass through memory once. */
-    const int64_t width = mirt__shapes_max(s->ow, 1), lines = mirt__shapes_max(mirt__shapes_min(s->oh, MIRT__GRAD_PIXELS / width), 1);
-    const int64_t step = s->kh == 1 ? 1 : s->stride_h, images = mirt__shapes_max(MIRT__GRAD_PIXELS / (lines * width), 1);
+    const int64_t width = mirt__shapes_max(s->ow, 1),
+                  lines = mirt__shapes_max(mirt__shapes_min(s->oh, MIRT__GRAD_PIXELS / width), 1);
+    const int64_t step = s->kh == 1 ? 1 : s->stride_h,
+                  images = mirt__shapes_max(MIRT__GRAD_PIXELS / (lines * width), 1);
     const int64_t floats = images * ((lines - 1) * step + reach + 1) * g.v.strip_columns; /* of a channel */
-    const int64_t fit = mirt__shapes_max(mirt__shapes_min((MIRT__STRIP + MIRT__STRIP / 4) / floats, MIRT__GRAD_CHANNELS), 12);
+    const int64_t fit =
+        mirt__shapes_max(mirt__shapes_min((MIRT__STRIP + MIRT__STRIP / 4) / floats, MIRT__GRAD_CHANNELS), 12);
     const int64_t most = g.k > ci ? MIRT__GRAD_CHANNELS / 2 : MIRT__GRAD_CHANNELS;
     g.channels = mirt__shapes_parts(mirt__shapes_parts(ci, mirt__shapes_parts(ci, fit)), 12) * 12;
     g.channels = mirt__shapes_min(g.channels, ci);
@@ -7065,8 +7118,9 @@ MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape) 
 #define MIRT__BOTH_FLOATS 32768
 #define MIRT__BOTH_CHUNKS 64
 MIRT__LIB bool mirt__both_applies(const mirt__conv *s) {
-    return s->groups == 1 && s->kh == 1 && s->kw == 1 && s->stride_h == 1 && s->stride_w == 1 && s->oh == s->h && s->ow == s->w &&
-           s->pad_top == 0 && s->pad_left == 0 && s->ci * s->co <= MIRT__BOTH_FLOATS && s->ci <= 512 && s->co <= 512;
+    return s->groups == 1 && s->kh == 1 && s->kw == 1 && s->stride_h == 1 && s->stride_w == 1 && s->oh == s->h &&
+           s->ow == s->w && s->pad_top == 0 && s->pad_left == 0 && s->ci * s->co <= MIRT__BOTH_FLOATS && s->ci <= 512 &&
+           s->co <= 512;
 }
 MIRT__LIB mirt__both_view mirt__both_view_of(const mirt__conv *s) {
     const mirt__conv_view v = mirt__conv_view_of(s, true);
@@ -7076,9 +7130,12 @@ MIRT__LIB mirt__both_view mirt__both_view_of(const mirt__conv *s) {
     b.strip = (v.strip + MIRT__PANEL + MIRT__VECTOR - 1) / MIRT__VECTOR * MIRT__VECTOR;
     b.blocks = mirt__shapes_max(mirt__shapes_parts(v.blocks, MIRT__BOTH_CHUNKS), 4);
     b.chunks = mirt__shapes_parts(v.blocks, b.blocks);
-    b.scratch = (size_t)(MIRT__TILE_GROUP * MIRT__PANEL + b.strip + v.lines * (s->ci + s->co) + 2 * MIRT__PANEL) * sizeof(mirt__real);
+    b.scratch = (size_t)(MIRT__TILE_GROUP * MIRT__PANEL + b.strip + v.lines * (s->ci + s->co) + 2 * MIRT__PANEL) *
+                sizeof(mirt__real);
     b.sums = mirt__conv_places_of(&v).end;
-    b.shared = b.sums + (size_t)(5 * s->ci + b.chunks * (s->ci + 1) * mirt__shapes_parts(s->co, MIRT__VECTOR) * MIRT__VECTOR) * sizeof(mirt__real);
+    b.shared =
+        b.sums + (size_t)(5 * s->ci + b.chunks * (s->ci + 1) * mirt__shapes_parts(s->co, MIRT__VECTOR) * MIRT__VECTOR) *
+                     sizeof(mirt__real);
     return b;
 }
 #undef MIRT__VECTOR
@@ -7089,12 +7146,14 @@ MIRT__LIB size_t mirt__conv_shared(const mirt__conv *s) {
     if (mirt__is_depthwise(s)) return mirt__align_up((size_t)mirt__depth_cut_of(s).shared_floats * sizeof(mirt__real));
     const mirt__conv_view forward = mirt__conv_view_of(s, false), back = mirt__conv_view_of(s, true);
     const mirt__conv_grad_view g = mirt__conv_grad_view_of(s);
-    const int64_t sources = 5 * (s->ci + s->co), chunk = mirt__conv_chunk_rows(s), parts = mirt__shapes_parts(s->rows, chunk);
+    const int64_t sources = 5 * (s->ci + s->co), chunk = mirt__conv_chunk_rows(s),
+                  parts = mirt__shapes_parts(s->rows, chunk);
     const int64_t pool = parts < 2 ? 0 : parts * mirt__conv_partial_floats(s); /* for conv_pool and single channels */
     size_t most = mirt__align_up((size_t)mirt__shapes_max(sources + g.chunks_most * g.sum, pool) * sizeof(mirt__real));
     if (mirt__conv_places_of(&forward).end > most) most = mirt__conv_places_of(&forward).end;
     if (mirt__conv_places_of(&back).end > most) most = mirt__conv_places_of(&back).end;
-    if (mirt__both_applies(s) && mirt__both_view_of(s).shared > most) most = mirt__align_up(mirt__both_view_of(s).shared);
+    if (mirt__both_applies(s) && mirt__both_view_of(s).shared > most)
+        most = mirt__align_up(mirt__both_view_of(s).shared);
     return most;
 }
 
@@ -7105,12 +7164,17 @@ MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *s) {
     /* conv_pool keeps all of k for the last columns, and an offset per k. */
     const int64_t pool = mirt__shapes_max(k * 33, blocks.window_floats + k);
     const int64_t strip = mirt__shapes_max(mirt__conv_view_of(s, false).strip, mirt__conv_view_of(s, true).strip);
-    int64_t floats = mirt__shapes_max(MIRT__PANEL_FLOATS, pool) + mirt__shapes_max(blocks.forward_floats, blocks.grad_floats);
+    int64_t floats =
+        mirt__shapes_max(MIRT__PANEL_FLOATS, pool) + mirt__shapes_max(blocks.forward_floats, blocks.grad_floats);
     const mirt__conv_grad_view g = mirt__conv_grad_view_of(s);
     floats = mirt__shapes_max(floats, strip + MIRT__TILE_GROUP * MIRT__PANEL);
-    floats = mirt__shapes_max(floats, g.x_floats + g.dy_floats + mirt__shapes_parts(g.runs * (int64_t)sizeof(mirt__run), (int64_t)sizeof(mirt__real)));
-    size_t most = mirt__align_up((size_t)blocks.run_count * sizeof(mirt__run)) + mirt__align_up((size_t)floats * sizeof(mirt__real));
-    if (mirt__both_applies(s) && mirt__both_view_of(s).scratch > most) most = mirt__align_up(mirt__both_view_of(s).scratch);
+    floats = mirt__shapes_max(floats,
+                              g.x_floats + g.dy_floats +
+                                  mirt__shapes_parts(g.runs * (int64_t)sizeof(mirt__run), (int64_t)sizeof(mirt__real)));
+    size_t most = mirt__align_up((size_t)blocks.run_count * sizeof(mirt__run)) +
+                  mirt__align_up((size_t)floats * sizeof(mirt__real));
+    if (mirt__both_applies(s) && mirt__both_view_of(s).scratch > most)
+        most = mirt__align_up(mirt__both_view_of(s).scratch);
     return most;
 }
 
@@ -7155,7 +7219,9 @@ MIRT__LIB size_t mirt__norm_shared(const mirt__norm *args) {
     return mirt__align_up((size_t)((chunks * 3 + 5) * args->n) * sizeof(mirt__real));
 }
 
-MIRT__LIB int64_t mirt__norm_piece(int64_t n) { return n < MIRT__NORM_PIECE / 8 ? MIRT__NORM_PIECE / (n > 0 ? n : 1) : 8; }
+MIRT__LIB int64_t mirt__norm_piece(int64_t n) {
+    return n < MIRT__NORM_PIECE / 8 ? MIRT__NORM_PIECE / (n > 0 ? n : 1) : 8;
+}
 
 MIRT__LIB size_t mirt__norm_scratch(const mirt__norm *args) {
     return mirt__align_up((size_t)(2 * mirt__norm_piece(args->n) * args->n) * sizeof(mirt__real));
@@ -7326,7 +7392,8 @@ static double mirt__ref_number(const void *x, mirt_dtype dtype, int64_t at) {
 
 static void mirt__ref_logic_at(const mirt__logic *l, const int64_t *in, int64_t at) {
     const bool where = l->kind == MIRT__WHERE;
-    const double a = mirt__ref_number(l->in[where], l->dtype, in[where]), b = mirt__ref_number(l->in[where + 1], l->dtype, in[where + 1]);
+    const double a = mirt__ref_number(l->in[where], l->dtype, in[where]),
+                 b = mirt__ref_number(l->in[where + 1], l->dtype, in[where + 1]);
     uint8_t *y = (uint8_t *)l->y;
     const size_t size = mirt__dtype_size(l->dtype);
     const int from = where && ((const uint8_t *)l->in[0])[in[0]] ? 1 : 2;
@@ -7656,7 +7723,8 @@ MIRT__LIB void mirt__ref_gemm(const mirt__gemm *g, const mirt__where *where) {
 }
 
 /* x[row, iy, ix, c], or zero in the padding around it. */
-static double mirt__ref_pixel(const mirt__conv *s, const mirt__reader *x, int64_t row, int64_t iy, int64_t ix, int64_t c) {
+static double mirt__ref_pixel(const mirt__conv *s, const mirt__reader *x, int64_t row, int64_t iy, int64_t ix,
+                              int64_t c) {
     if (iy < 0 || iy >= s->h || ix < 0 || ix >= s->w) return 0;
     return mirt__ref_read(x, ((row * s->h + iy) * s->w + ix) * s->ci + c);
 }
@@ -7672,7 +7740,8 @@ static mirt__real mirt__ref_conv_sum(const mirt__conv *s, const mirt__reader *x,
             int64_t iy = oy * s->stride_h + ky * s->dilation_h - s->pad_top;
             int64_t ix = ox * s->stride_w + kx * s->dilation_w - s->pad_left;
             for (int64_t c = 0; c < channels; c++) {
-                sum += mirt__ref_pixel(s, x, row, iy, ix, first + c) * kernel[((ky * s->kw + kx) * channels + c) * s->co + o];
+                sum += mirt__ref_pixel(s, x, row, iy, ix, first + c) *
+                       kernel[((ky * s->kw + kx) * channels + c) * s->co + o];
             }
         }
     }
@@ -7703,7 +7772,8 @@ static int64_t mirt__ref_reader_of(int64_t in, int64_t k, int dilation, int stri
 }
 
 /* The sum over all outputs that read x[row, iy, ix, c], each times the kernel value it used. */
-static mirt__real mirt__ref_input_grad_sum(const mirt__conv_input_grad *g, int64_t row, int64_t iy, int64_t ix, int64_t c) {
+static mirt__real mirt__ref_input_grad_sum(const mirt__conv_input_grad *g, int64_t row, int64_t iy, int64_t ix,
+                                           int64_t c) {
     const mirt__conv *s = &g->s;
     int64_t channels = s->ci / s->groups, filters = s->co / s->groups, group = c / channels;
     double sum = 0;
@@ -7728,7 +7798,8 @@ MIRT__LIB void mirt__ref_conv_input_grad(const mirt__conv_input_grad *g, const m
         for (int64_t iy = 0; iy < s->h; iy++) {
             for (int64_t ix = 0; ix < s->w; ix++) {
                 for (int64_t c = 0; c < s->ci; c++, at++) {
-                    ((mirt__real *)g->dx)[at] = mirt__ref_finish(&g->epilogue, mirt__ref_input_grad_sum(g, row, iy, ix, c), at, c);
+                    ((mirt__real *)g->dx)[at] =
+                        mirt__ref_finish(&g->epilogue, mirt__ref_input_grad_sum(g, row, iy, ix, c), at, c);
                 }
             }
         }
@@ -7736,7 +7807,8 @@ MIRT__LIB void mirt__ref_conv_input_grad(const mirt__conv_input_grad *g, const m
 }
 
 /* The sum over all outputs of channel o, each times the input that kernel[ky, kx, c, o] was multiplied with. */
-static mirt__real mirt__ref_weight_grad_sum(const mirt__conv_weight_grad *g, int64_t ky, int64_t kx, int64_t c, int64_t o) {
+static mirt__real mirt__ref_weight_grad_sum(const mirt__conv_weight_grad *g, int64_t ky, int64_t kx, int64_t c,
+                                            int64_t o) {
     const mirt__conv *s = &g->s;
     int64_t first = o / (s->co / s->groups) * (s->ci / s->groups);
     double sum = 0;
@@ -7783,7 +7855,8 @@ MIRT__LIB void mirt__ref_conv_pool(const mirt__conv_pool *p, const mirt__where *
                     int best_place = 0;
                     for (int place = 0; place < 4; place++) {
                         int64_t oy = 2 * wy + place / 2, ox = 2 * wx + place % 2;
-                        mirt__real y = mirt__ref_conv_sum(s, &p->x, p->kernel, row, oy, ox, o) + (p->bias ? p->bias[o] : 0);
+                        mirt__real y =
+                            mirt__ref_conv_sum(s, &p->x, p->kernel, row, oy, ox, o) + (p->bias ? p->bias[o] : 0);
                         if (place == 0 || y > best) {
                             best = y;
                             best_place = place;
@@ -7798,8 +7871,8 @@ MIRT__LIB void mirt__ref_conv_pool(const mirt__conv_pool *p, const mirt__where *
 }
 
 /* Like mirt__ref_weight_grad_sum; of the four outputs in a window only the maximum has a gradient. */
-static mirt__real mirt__ref_pool_weight_grad_sum(const mirt__conv_pool_weight_grad *g, int64_t ky, int64_t kx, int64_t c,
-                                                 int64_t o) {
+static mirt__real mirt__ref_pool_weight_grad_sum(const mirt__conv_pool_weight_grad *g, int64_t ky, int64_t kx,
+                                                 int64_t c, int64_t o) {
     const mirt__conv *s = &g->s;
     double sum = 0;
     for (int64_t row = 0; row < s->rows; row++) {
@@ -7823,7 +7896,8 @@ MIRT__LIB void mirt__ref_conv_pool_weight_grad(const mirt__conv_pool_weight_grad
     for (int64_t ky = 0; ky < s->kh; ky++) {
         for (int64_t kx = 0; kx < s->kw; kx++) {
             for (int64_t c = 0; c < s->ci; c++) {
-                for (int64_t o = 0; o < s->co; o++, at++) g->dkernel[at] = mirt__ref_pool_weight_grad_sum(g, ky, kx, c, o);
+                for (int64_t o = 0; o < s->co; o++, at++)
+                    g->dkernel[at] = mirt__ref_pool_weight_grad_sum(g, ky, kx, c, o);
             }
         }
     }
@@ -7890,7 +7964,8 @@ static void mirt__ref_max_of(const mirt__pool2d *p, const mirt__ref_window *w, i
 }
 
 static void mirt__ref_max_back(const mirt__pool2d *p, const mirt__ref_window *w, int64_t at, int64_t base) {
-    const int32_t place = mirt__pool_wide((int64_t)p->kh * p->kw) ? ((const int32_t *)p->which)[at] : ((const uint8_t *)p->which)[at];
+    const int32_t place =
+        mirt__pool_wide((int64_t)p->kh * p->kw) ? ((const int32_t *)p->which)[at] : ((const uint8_t *)p->which)[at];
     const int64_t y = w->top + place / p->kw, x = w->left + place % p->kw;
     ((mirt__real *)p->y)[base + (y * p->w + x) * p->c] += ((const mirt__real *)p->x)[at];
 }
@@ -8160,7 +8235,8 @@ static mirt__real mirt__ref_norm_inverse(const mirt__norm *s, int64_t row, int64
 }
 
 static mirt__real mirt__ref_norm_hat(const mirt__norm *s, int64_t row, int64_t j) {
-    return (((const mirt__real *)s->x)[row * s->n + j] - s->mean[mirt__ref_norm_of(s, row, j)]) * mirt__ref_norm_inverse(s, row, j);
+    return (((const mirt__real *)s->x)[row * s->n + j] - s->mean[mirt__ref_norm_of(s, row, j)]) *
+           mirt__ref_norm_inverse(s, row, j);
 }
 
 static mirt__real mirt__ref_norm_u(const mirt__norm *s, int64_t row, int64_t j) {
@@ -8230,7 +8306,9 @@ static void mirt__ref_norm_back_row(const mirt__norm *s, int64_t row) {
     }
     const mirt__real mean = (mirt__real)(sum / (double)s->n), part = (mirt__real)(product / (double)s->n);
     for (int64_t j = 0; j < s->n; j++) {
-        ((mirt__real *)s->y)[row * s->n + j] = (mirt__ref_norm_dhat(s, row, j) - mean - mirt__ref_norm_hat(s, row, j) * part) * mirt__ref_norm_inverse(s, row, j);
+        ((mirt__real *)s->y)[row * s->n + j] =
+            (mirt__ref_norm_dhat(s, row, j) - mean - mirt__ref_norm_hat(s, row, j) * part) *
+            mirt__ref_norm_inverse(s, row, j);
     }
 }
 
@@ -8244,7 +8322,8 @@ MIRT__LIB void mirt__ref_norm_grad_input(const mirt__norm *s, const mirt__where 
         for (int64_t j = 0; j < s->n; j++) {
             mirt__real dhat = mirt__ref_norm_dhat(s, row, j);
             if (s->sum[0]) {
-                const mirt__real away = (mirt__real)((s->sum[0][j] + mirt__ref_norm_hat(s, row, j) * s->sum[1][j]) / s->count);
+                const mirt__real away =
+                    (mirt__real)((s->sum[0][j] + mirt__ref_norm_hat(s, row, j) * s->sum[1][j]) / s->count);
                 dhat -= s->gamma ? away * s->gamma[j] : away;
             }
             ((mirt__real *)s->y)[row * s->n + j] = dhat * mirt__ref_norm_inverse(s, row, j);
@@ -8257,8 +8336,10 @@ MIRT__LIB void mirt__ref_norm_grad_input(const mirt__norm *s, const mirt__where 
 /* Reference: resizing of images. */
 
 /* The four inputs that output (oy, ox) reads: their offsets in an image, and their weights. */
-static void mirt__ref_resize_corners(const mirt__resize *r, int64_t oy, int64_t ox, int64_t place[4], mirt__real weight[4]) {
-    const mirt__between v = mirt__resize_at(oy, r->h, r->oh, r->bilinear), u = mirt__resize_at(ox, r->w, r->ow, r->bilinear);
+static void mirt__ref_resize_corners(const mirt__resize *r, int64_t oy, int64_t ox, int64_t place[4],
+                                     mirt__real weight[4]) {
+    const mirt__between v = mirt__resize_at(oy, r->h, r->oh, r->bilinear),
+                        u = mirt__resize_at(ox, r->w, r->ow, r->bilinear);
     for (int i = 0; i < 4; i++) {
         place[i] = (i & 2 ? v.high : v.low) * r->w + (i & 1 ? u.high : u.low);
         weight[i] = (i & 2 ? v.part : 1 - v.part) * (i & 1 ? u.part : 1 - u.part);
@@ -8339,7 +8420,8 @@ static void mirt__common_piece(void *arg, int64_t task, int member) {
     pieces->fn(pieces->args, begin, end < pieces->count ? end : pieces->count, scratch);
 }
 
-MIRT__LIB void mirt__common_range(const mirt__where *where, int64_t count, int64_t step, mirt__common_fn fn, const void *args) {
+MIRT__LIB void mirt__common_range(const mirt__where *where, int64_t count, int64_t step, mirt__common_fn fn,
+                                  const void *args) {
     mirt__common_pieces pieces;
     pieces.where = where;
     pieces.count = count;
@@ -8390,7 +8472,8 @@ MIRT__LIB void mirt__common_unary(const mirt__unary *args, const mirt__where *wh
     mirt__common_range(where, args->count, MIRT__GRAIN, mirt__common_unary_range, &curved);
 }
 
-MIRT__LIB mirt__common_walk mirt__common_walk_of(const void *args, int rank, const int64_t *dim, int operands, const int64_t *const *stride) {
+MIRT__LIB mirt__common_walk mirt__common_walk_of(const void *args, int rank, const int64_t *dim, int operands,
+                                                 const int64_t *const *stride) {
     mirt__common_walk w;
     memset(&w, 0, sizeof w);
     w.args = args;
@@ -8439,7 +8522,8 @@ MIRT__LIB int64_t mirt__common_walk_line(const mirt__common_walk *w, int64_t at,
         } \
         break;
 
-static void mirt__common_binary_dense(const mirt__binary *args, const mirt__curves *curves, const float *pa, const float *pb, float *y, int64_t count) {
+static void mirt__common_binary_dense(const mirt__binary *args, const mirt__curves *curves, const float *pa,
+                                      const float *pb, float *y, int64_t count) {
     const float scale = args->scale, offset = args->offset;
     switch (args->kind) { MIRT__BINARY_LIST(MIRT__BINARY_CASE) }
 }
@@ -8458,7 +8542,8 @@ MIRT__LIB void mirt__common_activate(const mirt__curves *curves, mirt_activation
     mirt__common_unary_range(&curved, 0, count, NULL);
 }
 
-MIRT__LIB void mirt__common_slope(const mirt__curves *curves, mirt_activation_kind kind, const float *dy, float *u, int64_t count) {
+MIRT__LIB void mirt__common_slope(const mirt__curves *curves, mirt_activation_kind kind, const float *dy, float *u,
+                                  int64_t count) {
     mirt__binary b;
     memset(&b, 0, sizeof b);
     b.kind = mirt__activation_get(kind)->grad;
@@ -8483,9 +8568,11 @@ static void mirt__common_binary_range(const void *args, int64_t begin, int64_t e
     float piece[2][MIRT__BINARY_PIECE];
     (void)scratch;
     for (int64_t at = begin, count, place[3]; at < end; at += count) {
-        count = mirt__common_walk_line(walk, at, dense || end - at < MIRT__BINARY_PIECE ? end - at : MIRT__BINARY_PIECE, place);
-        mirt__common_binary_dense(b, curved->curves, mirt__common_gather_line(b->a + place[0], *step[0], piece[0], count),
-                                  mirt__common_gather_line(b->b + place[1], *step[1], piece[1], count), b->y + at, count);
+        count = mirt__common_walk_line(walk, at, dense || end - at < MIRT__BINARY_PIECE ? end - at : MIRT__BINARY_PIECE,
+                                       place);
+        mirt__common_binary_dense(
+            b, curved->curves, mirt__common_gather_line(b->a + place[0], *step[0], piece[0], count),
+            mirt__common_gather_line(b->b + place[1], *step[1], piece[1], count), b->y + at, count);
     }
 }
 
@@ -8692,8 +8779,8 @@ MIRT__GATHER(uint8_t, u8)
         const int last = walk->rank - 1, first = l->kind == MIRT__WHERE; \
         type pieces[2][MIRT__LOGIC_PIECE], *y = (type *)l->y + at; \
         uint8_t conditions[MIRT__LOGIC_PIECE], *truth = (uint8_t *)l->y + at; \
-        const type *pa = mirt__common_gather_##name((const type *)l->in[first] + place[first], walk->stride[first][last], \
-                                                    pieces[0], count); \
+        const type *pa = mirt__common_gather_##name((const type *)l->in[first] + place[first], \
+                                                    walk->stride[first][last], pieces[0], count); \
         const type *pb = mirt__common_gather_##name((const type *)l->in[first + 1] + place[first + 1], \
                                                     walk->stride[first + 1][last], pieces[1], count); \
         const uint8_t *c = NULL; \
@@ -8722,7 +8809,8 @@ static void mirt__common_logic_range(const void *args, int64_t begin, int64_t en
 
 MIRT__LIB void mirt__common_logic(const mirt__logic *args, const mirt__where *where) {
     const int64_t *const stride[3] = {args->stride[0], args->stride[1], args->stride[2]};
-    const mirt__common_walk walk = mirt__common_walk_of(args, args->rank, args->dim, args->kind == MIRT__WHERE ? 3 : 2, stride);
+    const mirt__common_walk walk =
+        mirt__common_walk_of(args, args->rank, args->dim, args->kind == MIRT__WHERE ? 3 : 2, stride);
     mirt__common_range(where, walk.count, MIRT__GRAIN, mirt__common_logic_range, &walk);
 }
 
@@ -8857,7 +8945,8 @@ static void mirt__common_scan_blocks(const void *args, int64_t begin, int64_t en
     (void)scratch;
     for (int64_t b = begin; b < end; b++) {
         const int64_t outer = b / blocks, column = b % blocks * MIRT__REDUCE_COLUMNS, left = s->inner - column;
-        mirt__common_scan_block(s, outer * s->n * s->inner + column, outer, column, left < MIRT__REDUCE_COLUMNS ? left : MIRT__REDUCE_COLUMNS);
+        mirt__common_scan_block(s, outer * s->n * s->inner + column, outer, column,
+                                left < MIRT__REDUCE_COLUMNS ? left : MIRT__REDUCE_COLUMNS);
     }
 }
 
@@ -9007,7 +9096,8 @@ static const float *mirt__common_floats(const mirt__common_reduction *s, int64_t
     return piece;
 }
 
-static void mirt__common_sum_stretch(const mirt__common_reduction *s, int64_t at, const mirt__common_stretch *run, int64_t width, float *sum) {
+static void mirt__common_sum_stretch(const mirt__common_reduction *s, int64_t at, const mirt__common_stretch *run,
+                                     int64_t width, float *sum) {
     float piece[MIRT__REDUCE_WIDE];
     if (width == 1 && !s->half) {
         float one = sum[0];
@@ -9050,7 +9140,8 @@ static void mirt__common_sum_block(const mirt__common_reduction *s, const mirt__
     const int64_t count = s->gone.count;
     memset(sum, 0, sizeof sum);
     for (int64_t at = 0; at < count;) {
-        const mirt__common_stretch run = mirt__common_stretch_of(&s->gone, at, MIRT__REDUCE_CHUNK - at % MIRT__REDUCE_CHUNK);
+        const mirt__common_stretch run =
+            mirt__common_stretch_of(&s->gone, at, MIRT__REDUCE_CHUNK - at % MIRT__REDUCE_CHUNK);
         mirt__common_sum_stretch(s, b->x + run.place, &run, b->width, sum);
         at += run.count;
         if (at % MIRT__REDUCE_CHUNK == 0 || at == count) {
@@ -9065,7 +9156,8 @@ static void mirt__common_sum_block(const mirt__common_reduction *s, const mirt__
 
 static void mirt__common_max_block(const mirt__common_reduction *s, const mirt__common_block *b) {
     float best[MIRT__REDUCE_COLUMNS];
-    for (int64_t j = 0; j < b->width; j++) best[j] = s->gone.count > 0 ? s->x[b->x + j] : s->kind == MIRT__REDUCE_MIN ? INFINITY : -INFINITY;
+    for (int64_t j = 0; j < b->width; j++)
+        best[j] = s->gone.count > 0 ? s->x[b->x + j] : s->kind == MIRT__REDUCE_MIN ? INFINITY : -INFINITY;
     for (int64_t at = 0; at < s->gone.count;) {
         const mirt__common_stretch run = mirt__common_stretch_of(&s->gone, at, s->gone.count - at);
         const float *x = s->x + b->x + run.place;
@@ -9093,7 +9185,8 @@ static void mirt__common_reduce_blocks(const void *args, int64_t begin, int64_t 
 MIRT__LIB void mirt__common_reduce(const mirt__reduce *args, const mirt__where *where) {
     const mirt__common_reduction s = mirt__common_reduction_of(args);
     const int64_t width = s.columns < s.wide ? s.columns : s.wide;
-    mirt__common_range(where, s.kept.count * s.blocks, mirt__common_step(s.gone.count * width), mirt__common_reduce_blocks, &s);
+    mirt__common_range(where, s.kept.count * s.blocks, mirt__common_step(s.gone.count * width),
+                       mirt__common_reduce_blocks, &s);
 }
 
 static void mirt__common_reduce_max_back(const void *args, int64_t begin, int64_t end, void *scratch) {
@@ -9110,7 +9203,8 @@ static void mirt__common_reduce_max_back(const void *args, int64_t begin, int64_
         }
         for (int64_t at = 0; at < s->gone.count; at++) {
             const int64_t place = b.x + mirt__common_stretch_of(&s->gone, at, 1).place;
-            for (int64_t j = 0; j < b.width; j++) s->dx[place + j] = s->x[place + j] == y[j] ? dy[j] / (float)equal[j] : 0;
+            for (int64_t j = 0; j < b.width; j++)
+                s->dx[place + j] = s->x[place + j] == y[j] ? dy[j] / (float)equal[j] : 0;
         }
     }
 }
@@ -9120,7 +9214,8 @@ MIRT__LIB void mirt__common_reduce_max_grad(const mirt__reduce_max_grad *args, c
     const int64_t width = s.columns < s.wide ? s.columns : s.wide;
     s.dy = args->dy;
     s.dx = args->dx;
-    mirt__common_range(where, s.kept.count * s.blocks, mirt__common_step(s.gone.count * width), mirt__common_reduce_max_back, &s);
+    mirt__common_range(where, s.kept.count * s.blocks, mirt__common_step(s.gone.count * width),
+                       mirt__common_reduce_max_back, &s);
 }
 
 /* Ends optimize_begin.inc. */
@@ -9203,7 +9298,8 @@ static void mirt__common_average_pool_rows(const void *args, int64_t begin, int6
 }
 
 /* Adds one window's gradient in equal shares to its pixels. */
-static void mirt__common_average_back(const mirt__pool2d *p, const mirt__common_window *w, const float *dy, float *image) {
+static void mirt__common_average_back(const mirt__pool2d *p, const mirt__common_window *w, const float *dy,
+                                      float *image) {
     const float count = (float)((w->ky1 - w->ky) * (w->kx1 - w->kx));
     for (int64_t ky = w->ky; ky < w->ky1; ky++) {
         for (int64_t kx = w->kx; kx < w->kx1; kx++) {
@@ -9315,7 +9411,8 @@ static void mirt__common_softmax_rows(const void *args, int64_t begin, int64_t e
         const float *x = s->x + r * s->n;
         float *y = s->y + r * s->n;
         if (s->log) {
-            const float largest = mirt__common_max(x, s->n), log_sum = mirt__common_log_sum(curved->curves, x, s->n, largest);
+            const float largest = mirt__common_max(x, s->n),
+                        log_sum = mirt__common_log_sum(curved->curves, x, s->n, largest);
             for (int64_t j = 0; j < s->n; j++) y[j] = x[j] - largest - log_sum;
         } else {
             mirt__common_softmax_row(curved->curves, x, y, s->n);
@@ -9550,7 +9647,8 @@ typedef struct mirt__common_norm {
 
 static float mirt__common_inverse(const mirt__norm *s, int64_t i) { return 1 / sqrtf(s->variance[i] + s->epsilon); }
 
-static mirt__common_norm mirt__common_norm_of(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves) {
+static mirt__common_norm mirt__common_norm_of(const mirt__norm *args, const mirt__where *where,
+                                              const mirt__curves *curves) {
     mirt__common_norm c;
     c.s = *args;
     c.curves = curves;
@@ -9686,9 +9784,11 @@ static void mirt__common_norm_sums_finish(const void *args, int64_t begin, int64
     }
 }
 
-MIRT__LIB void mirt__common_norm_grad_sums(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves) {
+MIRT__LIB void mirt__common_norm_grad_sums(const mirt__norm *args, const mirt__where *where,
+                                           const mirt__curves *curves) {
     const mirt__common_norm c = mirt__common_norm_of(args, where, curves);
-    mirt__common_range(where, c.chunks, mirt__common_step(args->n * MIRT__REDUCE_CHUNK), mirt__common_norm_sums_chunks, &c);
+    mirt__common_range(where, c.chunks, mirt__common_step(args->n * MIRT__REDUCE_CHUNK), mirt__common_norm_sums_chunks,
+                       &c);
     mirt__common_range(where, args->n, MIRT__REDUCE_COLUMNS, mirt__common_norm_sums_finish, &c);
 }
 
@@ -9717,7 +9817,8 @@ static void mirt__common_norm_back_rows(const void *args, int64_t begin, int64_t
     }
 }
 
-MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves) {
+MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__where *where,
+                                            const mirt__curves *curves) {
     const mirt__common_norm c = mirt__common_norm_of(args, where, curves);
     mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_norm_back_rows, &c);
 }
@@ -9759,7 +9860,8 @@ static void mirt__common_resize_line(const mirt__resize *r, int64_t row, int64_t
     const float *above = r->x + (row * r->h + v.low) * r->w * r->c, *below = r->x + (row * r->h + v.high) * r->w * r->c;
     for (int64_t ox = 0; ox < r->ow; ox++, y += r->c) {
         const mirt__between u = mirt__resize_at(ox, r->w, r->ow, r->bilinear);
-        const float *a = above + u.low * r->c, *b = above + u.high * r->c, *c = below + u.low * r->c, *d = below + u.high * r->c;
+        const float *a = above + u.low * r->c, *b = above + u.high * r->c, *c = below + u.low * r->c,
+                    *d = below + u.high * r->c;
         if (!r->bilinear) {
             memcpy(y, a, (size_t)r->c * sizeof(float));
             continue;
@@ -9779,7 +9881,8 @@ static void mirt__common_resize_lines(const void *args, int64_t begin, int64_t e
 }
 
 MIRT__LIB void mirt__common_resize(const mirt__resize *args, const mirt__where *where) {
-    mirt__common_range(where, args->rows * args->oh, mirt__common_step(args->ow * args->c), mirt__common_resize_lines, args);
+    mirt__common_range(where, args->rows * args->oh, mirt__common_step(args->ow * args->c), mirt__common_resize_lines,
+                       args);
 }
 
 /* Adds `part` of an output line to the input line `dx`; both input lines of a pixel may be the same. */
@@ -9810,7 +9913,8 @@ static void mirt__common_resize_images(const void *args, int64_t begin, int64_t 
 }
 
 MIRT__LIB void mirt__common_resize_grad(const mirt__resize *args, const mirt__where *where) {
-    mirt__common_range(where, args->rows, mirt__common_step(args->oh * args->ow * args->c), mirt__common_resize_images, args);
+    mirt__common_range(where, args->rows, mirt__common_step(args->oh * args->ow * args->c), mirt__common_resize_images,
+                       args);
 }
 
 /* Ends optimize_begin.inc. */
@@ -9875,7 +9979,10 @@ static bool mirt__transform_factor(const mirt_augmentation *d, const float facto
         low = factor[1];
         high = factor[0];
     }
-    if (d->kind == MIRT_RANDOM_ZOOM && low <= -1) return mirt__fail(MIRT_E_INVALID, "%g leaves nothing of the image when zooming in; it must be less than 1", (double)factor[0]), false;
+    if (d->kind == MIRT_RANDOM_ZOOM && low <= -1)
+        return mirt__fail(MIRT_E_INVALID, "%g leaves nothing of the image when zooming in; it must be less than 1",
+                          (double)factor[0]),
+               false;
     out->low[axis] = low;
     out->high[axis] = high;
     return true;
@@ -9883,7 +9990,8 @@ static bool mirt__transform_factor(const mirt_augmentation *d, const float facto
 
 MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t w, int64_t c, mirt__transform *out) {
     memset(out, 0, sizeof *out);
-    if ((int)d->kind < 0 || d->kind >= MIRT__AUGMENTATION_COUNT) return mirt__fail(MIRT_E_INVALID, "invalid augmentation (%d)", (int)d->kind), false;
+    if ((int)d->kind < 0 || d->kind >= MIRT__AUGMENTATION_COUNT)
+        return mirt__fail(MIRT_E_INVALID, "invalid augmentation (%d)", (int)d->kind), false;
     const int reads = mirt__transform_table[d->kind].reads;
     out->kind = d->kind;
     out->mode = d->mode;
@@ -9893,35 +10001,47 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
     out->h = out->oh = h;
     out->w = out->ow = w;
     out->c = c;
-    if ((int)d->mode < 0 || d->mode >= MIRT__FLIP_COUNT) return mirt__fail(MIRT_E_INVALID, "invalid flip mode (%d)", (int)d->mode), false;
+    if ((int)d->mode < 0 || d->mode >= MIRT__FLIP_COUNT)
+        return mirt__fail(MIRT_E_INVALID, "invalid flip mode (%d)", (int)d->mode), false;
     if ((int)d->fill_mode < 0 || d->fill_mode >= MIRT__FILL_COUNT || !isfinite(d->fill_value)) {
-        return mirt__fail(MIRT_E_INVALID, "fill mode %d with %g: invalid mode, or the value is not finite", (int)d->fill_mode, (double)d->fill_value), false;
+        return mirt__fail(MIRT_E_INVALID, "fill mode %d with %g: invalid mode, or the value is not finite",
+                          (int)d->fill_mode, (double)d->fill_value),
+               false;
     }
     /* the layer mirt_resizing handles other interpolations */
     if (d->interpolation != MIRT_BILINEAR && d->interpolation != MIRT_NEAREST) {
-        return mirt__fail(MIRT_E_INVALID, "interpolation %d: augmentation supports MIRT_BILINEAR and MIRT_NEAREST", (int)d->interpolation), false;
+        return mirt__fail(MIRT_E_INVALID, "interpolation %d: augmentation supports MIRT_BILINEAR and MIRT_NEAREST",
+                          (int)d->interpolation),
+               false;
     }
     if ((reads & MIRT__READS_FACTOR) && !mirt__transform_factor(d, d->factor, 0, out)) return false;
     if (reads & MIRT__READS_FACTORS) {
         out->paired = d->kind == MIRT_RANDOM_ZOOM && d->width_factor[0] == 0 && d->width_factor[1] == 0;
-        if (!mirt__transform_factor(d, d->height_factor, 0, out) || !mirt__transform_factor(d, d->width_factor, 1, out)) return false;
+        if (!mirt__transform_factor(d, d->height_factor, 0, out) || !mirt__transform_factor(d, d->width_factor, 1, out))
+            return false;
     }
     if (reads & MIRT__READS_SIZE) {
         out->oh = d->height;
         out->ow = d->width ? d->width : d->height;
         out->crop = d->kind != MIRT_RESIZING || d->crop_to_aspect_ratio;
-        if (out->oh < 1 || out->ow < 1) return mirt__fail(MIRT_E_INVALID, "height %d and width %d must be positive", d->height, d->width), false;
+        if (out->oh < 1 || out->ow < 1)
+            return mirt__fail(MIRT_E_INVALID, "height %d and width %d must be positive", d->height, d->width), false;
     }
     if (reads & MIRT__READS_RANGE) {
         const bool given = d->value_range[0] != 0 || d->value_range[1] != 0;
         out->range[0] = given ? d->value_range[0] : 0;
         out->range[1] = given ? d->value_range[1] : 255;
         if (!(out->range[0] < out->range[1]) || !isfinite(out->range[0]) || !isfinite(out->range[1])) {
-            return mirt__fail(MIRT_E_INVALID, "value_range is %g to %g; it must be finite and the first less than the second", (double)out->range[0], (double)out->range[1]), false;
+            return mirt__fail(MIRT_E_INVALID,
+                              "value_range is %g to %g; it must be finite and the first less than the second",
+                              (double)out->range[0], (double)out->range[1]),
+                   false;
         }
     }
-    if (d->kind == MIRT_RANDOM_CONTRAST && c > MIRT__AUGMENT_CHANNELS) return mirt__fail(MIRT_E_SHAPE, "takes at most %d channels", MIRT__AUGMENT_CHANNELS), false;
-    if (h > INT32_MAX / c / w || out->oh > INT32_MAX / c / out->ow) return mirt__fail(MIRT_E_SHAPE, "images of 2^31 elements or more"), false;
+    if (d->kind == MIRT_RANDOM_CONTRAST && c > MIRT__AUGMENT_CHANNELS)
+        return mirt__fail(MIRT_E_SHAPE, "takes at most %d channels", MIRT__AUGMENT_CHANNELS), false;
+    if (h > INT32_MAX / c / w || out->oh > INT32_MAX / c / out->ow)
+        return mirt__fail(MIRT_E_SHAPE, "images of 2^31 elements or more"), false;
     return true;
 }
 
@@ -9971,20 +10091,31 @@ static mirt__real mirt__warp_read(const mirt__warp *a, int64_t y, int64_t x, int
     return a->x_dtype == MIRT_UINT8 ? (mirt__real)((const unsigned char *)a->x)[at] : ((const mirt__real *)a->x)[at];
 }
 
-static unsigned char mirt__warp_byte(mirt__real v) { return (unsigned char)(v < 0 ? 0 : v > 255 ? 255 : v + (mirt__real)0.5); }
+static unsigned char mirt__warp_byte(mirt__real v) {
+    return (unsigned char)(v < 0 ? 0 : v > 255 ? 255 : v + (mirt__real)0.5);
+}
 
 /* Rounds half away from zero, like std::round; positions left of the image stay there. */
-static int64_t mirt__warp_nearest(float at) { return at <= -0.5f ? -1 : (int64_t)at + (at - (float)(int64_t)at >= 0.5f); }
+static int64_t mirt__warp_nearest(float at) {
+    return at <= -0.5f ? -1 : (int64_t)at + (at - (float)(int64_t)at >= 0.5f);
+}
 
 /* Pixel number `to` of y. */
 static void mirt__warp_pixel(const mirt__warp *a, float x, float y, int64_t to) {
     const bool outside = !(x > -1 && y > -1 && x < (float)a->w && y < (float)a->h);
-    const int64_t x0 = outside ? -2 : a->nearest ? mirt__warp_nearest(x) : (int64_t)floorf(x), y0 = outside ? -2 : a->nearest ? mirt__warp_nearest(y) : (int64_t)floorf(y);
-    const mirt__real fx = (mirt__real)(x - (float)x0), fy = (mirt__real)(y - (float)y0), gx = (mirt__real)((float)x0 + 1 - x), gy = (mirt__real)((float)y0 + 1 - y);
+    const int64_t x0 = outside      ? -2
+                       : a->nearest ? mirt__warp_nearest(x)
+                                    : (int64_t)floorf(x),
+                  y0 = outside      ? -2
+                       : a->nearest ? mirt__warp_nearest(y)
+                                    : (int64_t)floorf(y);
+    const mirt__real fx = (mirt__real)(x - (float)x0), fy = (mirt__real)(y - (float)y0),
+                     gx = (mirt__real)((float)x0 + 1 - x), gy = (mirt__real)((float)y0 + 1 - y);
     for (int64_t j = 0; j < a->c; j++) {
         mirt__real v = mirt__warp_read(a, y0, x0, j);
         if (!a->nearest && !outside) {
-            v = gy * (gx * v + fx * mirt__warp_read(a, y0, x0 + 1, j)) + fy * (gx * mirt__warp_read(a, y0 + 1, x0, j) + fx * mirt__warp_read(a, y0 + 1, x0 + 1, j));
+            v = gy * (gx * v + fx * mirt__warp_read(a, y0, x0 + 1, j)) +
+                fy * (gx * mirt__warp_read(a, y0 + 1, x0, j) + fx * mirt__warp_read(a, y0 + 1, x0 + 1, j));
         }
         if (a->y_dtype == MIRT_UINT8) ((unsigned char *)a->y)[to * a->c + j] = mirt__warp_byte(v);
         else ((mirt__real *)a->y)[to * a->c + j] = v;
@@ -10012,8 +10143,10 @@ static void mirt__warp_return(const mirt__warp *a, mirt__warp_piece *p, int64_t 
 
 /* Computes where `n` pixels of row oy from ox on are read. Pixels inside of the image are adjacent, so the search for
    the others runs from both ends: they are outside of [*low, *high). */
-static void mirt__warp_places(const mirt__warp *a, int64_t oy, int64_t ox, int64_t n, mirt__warp_piece *p, int64_t *begin, int64_t *end) {
-    const float last_x = (float)(a->w - 1), last_y = (float)(a->h - 1), m0 = a->m[0], m2 = a->m[2], m3 = a->m[3], m5 = a->m[5];
+static void mirt__warp_places(const mirt__warp *a, int64_t oy, int64_t ox, int64_t n, mirt__warp_piece *p,
+                              int64_t *begin, int64_t *end) {
+    const float last_x = (float)(a->w - 1), last_y = (float)(a->h - 1), m0 = a->m[0], m2 = a->m[2], m3 = a->m[3],
+                m5 = a->m[5];
     const float x_y = a->m[1] * (float)oy, y_y = a->m[4] * (float)oy;
     int64_t low = 0, high = n;
     MIRT__INDEPENDENT
@@ -10090,7 +10223,8 @@ static inline mirt__lanes mirt__lanes_bytes(const unsigned char *at) {
 
 /* Between the pixels at `a` and `b`, times 2^14. */
 static inline mirt__lanes mirt__lanes_mix(const unsigned char *a, const unsigned char *b, int32_t both) {
-    const __m128i pairs = _mm_unpacklo_epi8(_mm_unpacklo_epi8(mirt__lanes_load(a), mirt__lanes_load(b)), _mm_setzero_si128());
+    const __m128i pairs =
+        _mm_unpacklo_epi8(_mm_unpacklo_epi8(mirt__lanes_load(a), mirt__lanes_load(b)), _mm_setzero_si128());
     return (mirt__lanes)_mm_cvtepi32_ps(_mm_madd_epi16(pairs, _mm_set1_epi32(both)));
 }
 
@@ -10124,7 +10258,8 @@ static inline int32_t mirt__lanes_cut(mirt__lanes v) {
 /* `n` pixels that become numbers `to` and on of y: OUT is the vector, of type TO, from the pixel `at` and the one
    below. */
 #define MIRT__WARP_ROW(name, TX, TY, TO, OUT) \
-    static void mirt__warp_row_##name(const mirt__warp *a, const mirt__warp_piece *p, int64_t n, int64_t to, uint32_t safe) { \
+    static void mirt__warp_row_##name(const mirt__warp *a, const mirt__warp_piece *p, int64_t n, int64_t to, \
+                                      uint32_t safe) { \
         const int64_t c = a->c, line = a->line; \
         const TX *const x = (const TX *)a->x; \
         TY *y = (TY *)a->y + to * c, *const last = y + n * c - 4; \
@@ -10141,11 +10276,13 @@ static inline int32_t mirt__lanes_cut(mirt__lanes v) {
         } \
     }
 #define MIRT__WARP_BETWEEN(read) \
-    p->gy[i] * (p->gx[i] * read(at) + p->fx[i] * read(at + c)) + p->fy[i] * (p->gx[i] * read(at + line) + p->fx[i] * read(at + line + c))
+    p->gy[i] * (p->gx[i] * read(at) + p->fx[i] * read(at + c)) + \
+        p->fy[i] * (p->gx[i] * read(at + line) + p->fx[i] * read(at + line + c))
 MIRT__WARP_ROW(float, float, float, mirt__lanes, MIRT__WARP_BETWEEN(mirt__lanes_of))
 MIRT__WARP_ROW(mixed, unsigned char, float, mirt__lanes, MIRT__WARP_BETWEEN(mirt__lanes_bytes))
-MIRT__WARP_ROW(bytes, unsigned char, unsigned char, int32_t, mirt__lanes_cut(p->gy[i] * mirt__lanes_mix(at, at + c, p->both[i]) +
-                                                                            p->fy[i] * mirt__lanes_mix(at + line, at + line + c, p->both[i]) + 0.5f))
+MIRT__WARP_ROW(bytes, unsigned char, unsigned char, int32_t,
+               mirt__lanes_cut(p->gy[i] * mirt__lanes_mix(at, at + c, p->both[i]) +
+                               p->fy[i] * mirt__lanes_mix(at + line, at + line + c, p->both[i]) + 0.5f))
 MIRT__WARP_ROW(float_nearest, float, float, mirt__lanes, mirt__lanes_of(at))
 MIRT__WARP_ROW(mixed_nearest, unsigned char, float, mirt__lanes, mirt__lanes_bytes(at))
 MIRT__WARP_ROW(bytes_nearest, unsigned char, unsigned char, int32_t, mirt__lanes_word(at))
@@ -10154,7 +10291,8 @@ MIRT__WARP_ROW(bytes_nearest, unsigned char, unsigned char, int32_t, mirt__lanes
 
 static void mirt__warp_row(const mirt__warp *a, const mirt__warp_piece *p, int64_t n, int64_t to, uint32_t safe) {
     static void (*const row[2][3])(const mirt__warp *, const mirt__warp_piece *, int64_t, int64_t, uint32_t) = {
-        {mirt__warp_row_float, mirt__warp_row_mixed, mirt__warp_row_bytes}, {mirt__warp_row_float_nearest, mirt__warp_row_mixed_nearest, mirt__warp_row_bytes_nearest}};
+        {mirt__warp_row_float, mirt__warp_row_mixed, mirt__warp_row_bytes},
+        {mirt__warp_row_float_nearest, mirt__warp_row_mixed_nearest, mirt__warp_row_bytes_nearest}};
     row[a->nearest][(a->x_dtype == MIRT_UINT8) + (a->y_dtype == MIRT_UINT8)](a, p, n, to, safe);
 }
 #endif
@@ -10162,7 +10300,8 @@ static void mirt__warp_row(const mirt__warp *a, const mirt__warp_piece *p, int64
 /* Reads an image in memory sequentially, which the hardware prefetches, unlike the order in which its pixels are
    used. */
 static void mirt__warp_foresee(const mirt__warp *a) {
-    const int64_t bytes = ((a->h - 1) * a->line + a->w * a->c) * (int64_t)(a->x_dtype == MIRT_UINT8 ? 1 : sizeof(mirt__real));
+    const int64_t bytes =
+        ((a->h - 1) * a->line + a->w * a->c) * (int64_t)(a->x_dtype == MIRT_UINT8 ? 1 : sizeof(mirt__real));
     const volatile char *const x = (const volatile char *)a->x;
     if (bytes > 1 << 20 || a->oh * a->ow < a->h * a->w / 4) return;
     for (int64_t i = 0; i < bytes; i += 64) (void)x[i];
@@ -10216,7 +10355,8 @@ static void mirt__augment_means(const mirt__real *x, int64_t count, int64_t c, m
 
 /* x * factor + part, by channel, clipped. */
 static void mirt__augment_values(const mirt__transform *t, const double drawn[4], mirt__real *x) {
-    const int64_t c = t->kind == MIRT_RANDOM_CONTRAST ? t->c : 1, count = t->h * t->w * t->c, side = mirt__augment_side(c);
+    const int64_t c = t->kind == MIRT_RANDOM_CONTRAST ? t->c : 1, count = t->h * t->w * t->c,
+                  side = mirt__augment_side(c);
     const double between = mirt__transform_between(t, 0, drawn[0]);
     const mirt__real low = (mirt__real)t->range[0], high = (mirt__real)t->range[1];
     mirt__real mean[MIRT__AUGMENT_CHANNELS], factor = 1, shift = 0;
@@ -10269,7 +10409,8 @@ static void mirt__augment_to_bytes(const mirt__real *x, unsigned char *y, int64_
 /* Elements of the largest intermediate image, including the last one if several transforms produce it. */
 MIRT__LIB size_t mirt__augment_room(const mirt__transform *t, int count, mirt_dtype x_dtype, mirt_dtype y_dtype) {
     int64_t most = 0;
-    const bool direct = mirt__transform_pass_of(t, count, 0).end == count && mirt__transform_moves(t[0].kind) && (x_dtype == MIRT_UINT8 || y_dtype != MIRT_UINT8);
+    const bool direct = mirt__transform_pass_of(t, count, 0).end == count && mirt__transform_moves(t[0].kind) &&
+                        (x_dtype == MIRT_UINT8 || y_dtype != MIRT_UINT8);
     for (int i = 0; i < count && !direct; i = mirt__transform_pass_of(t, count, i).end) {
         const mirt__transform *last = &t[mirt__transform_pass_of(t, count, i).end - 1];
         if (last->oh * last->ow * last->c > most) most = last->oh * last->ow * last->c;
@@ -10278,7 +10419,8 @@ MIRT__LIB size_t mirt__augment_room(const mirt__transform *t, int count, mirt_dt
 }
 
 /* Runs the pass of transforms [first, pass->end) from x to y, which is uint8 only if it is the last image. */
-static void mirt__augment_warp(const mirt__augment *a, int first, const mirt__transform_pass *pass, const void *x, mirt_dtype dtype, void *y) {
+static void mirt__augment_warp(const mirt__augment *a, int first, const mirt__transform_pass *pass, const void *x,
+                               mirt_dtype dtype, void *y) {
     const mirt__transform *const t = &a->transform[first], *const last = &a->transform[pass->end - 1];
     mirt__warp w;
     double m[6], next[6], drawn[4];
@@ -10303,7 +10445,8 @@ static void mirt__augment_warp(const mirt__augment *a, int first, const mirt__tr
     w.value = pass->value;
     w.x_dtype = dtype;
     w.y_dtype = y == a->y ? a->y_dtype : MIRT_FLOAT32;
-    w.x = (const char *)x + (size_t)(begin[0] * w.line + begin[1] * w.c) * (dtype == MIRT_UINT8 ? 1 : sizeof(mirt__real));
+    w.x =
+        (const char *)x + (size_t)(begin[0] * w.line + begin[1] * w.c) * (dtype == MIRT_UINT8 ? 1 : sizeof(mirt__real));
     w.y = y;
     mirt__warp_image(&w);
 }
@@ -10332,7 +10475,8 @@ MIRT__LIB void mirt__augment_image(const mirt__augment *a) {
             mirt__augment_values(&t[k], drawn, real);
         }
     }
-    if (half && a->y_dtype == MIRT_UINT8) mirt__augment_to_bytes(real, (unsigned char *)a->y, last->oh * last->ow * last->c);
+    if (half && a->y_dtype == MIRT_UINT8)
+        mirt__augment_to_bytes(real, (unsigned char *)a->y, last->oh * last->ow * last->c);
 }
 
 typedef struct mirt__augment_job {
@@ -10427,7 +10571,8 @@ MIRT__LIB size_t mirt__finishing_floats(const mirt__epilogue *epilogue, int64_t 
     return (size_t)columns * 3 * ((size_t)(epilogue->norm != NULL) + (size_t)(epilogue->slope != NULL));
 }
 
-MIRT__LIB mirt__finishing mirt__finishing_of(const mirt__epilogue *epilogue, int64_t columns, void *y, mirt_dtype dtype, float *floats) {
+MIRT__LIB mirt__finishing mirt__finishing_of(const mirt__epilogue *epilogue, int64_t columns, void *y, mirt_dtype dtype,
+                                             float *floats) {
     mirt__finishing f;
     memset(&f, 0, sizeof f);
     f.epilogue = epilogue;
@@ -10455,7 +10600,8 @@ MIRT__LIB bool mirt__reader_plain(const mirt__reader *x) {
 }
 
 MIRT__LIB bool mirt__epilogue_works(const mirt__epilogue *e, mirt_dtype dtype) {
-    return dtype != MIRT_FLOAT32 || e->bias || e->norm || e->add || e->activation != MIRT_LINEAR || e->mask || e->slope || e->sums != MIRT__SUMS_NONE;
+    return dtype != MIRT_FLOAT32 || e->bias || e->norm || e->add || e->activation != MIRT_LINEAR || e->mask ||
+           e->slope || e->sums != MIRT__SUMS_NONE;
 }
 
 MIRT__LIB int64_t mirt__sum_floats(const mirt__epilogue *epilogue, int64_t columns) {
@@ -10491,7 +10637,8 @@ static void mirt__source_moments(const mirt__epilogue *e, const mirt__chunk_sums
     for (int64_t chunk = 0; chunk < s->chunks; chunk++) {
         const double rows = mirt__source_rows(s, chunk);
         if (rows == 0) continue;
-        const float *shift = s->part + chunk * s->chunk_floats + begin, *sum = shift + s->sum_row, *square = sum + s->sum_row;
+        const float *shift = s->part + chunk * s->chunk_floats + begin, *sum = shift + s->sum_row,
+                    *square = sum + s->sum_row;
         const double share = 1 / rows, part = rows / (count + rows), both = count * part;
         for (int64_t j = 0; j < n; j++) {
             const double average = (double)sum[j] * share, delta = (double)shift[j] + average - mean[j];
@@ -10519,11 +10666,13 @@ static void mirt__source_gradients(const mirt__epilogue *e, const mirt__chunk_su
     }
     for (int64_t j = 0; j < n; j++) {
         e->sum[0][begin + j] = (float)sum[j];
-        e->sum[1][begin + j] = (float)(product[j] / sqrt((double)e->slope->variance[begin + j] + (double)e->slope->epsilon));
+        e->sum[1][begin + j] =
+            (float)(product[j] / sqrt((double)e->slope->variance[begin + j] + (double)e->slope->epsilon));
     }
 }
 
-MIRT__LIB void mirt__column_sums_finish(const mirt__epilogue *e, const mirt__chunk_sums *s, int64_t begin, int64_t end) {
+MIRT__LIB void mirt__column_sums_finish(const mirt__epilogue *e, const mirt__chunk_sums *s, int64_t begin,
+                                        int64_t end) {
     for (int64_t n; begin < end; begin += n) {
         n = end - begin < MIRT__SOURCE_COLUMNS ? end - begin : MIRT__SOURCE_COLUMNS;
         if (e->sums == MIRT__SUMS_MOMENTS) mirt__source_moments(e, s, begin, n);
@@ -10540,9 +10689,11 @@ static void mirt__source_sums_task(void *arg, int64_t task, int member) {
     const mirt__source_job *job = (const mirt__source_job *)arg;
     const int64_t begin = task * MIRT__SOURCE_COLUMNS, left = job->columns - begin;
     (void)member;
-    mirt__column_sums_finish(job->epilogue, job->sums, begin, begin + (left < MIRT__SOURCE_COLUMNS ? left : MIRT__SOURCE_COLUMNS));
+    mirt__column_sums_finish(job->epilogue, job->sums, begin,
+                             begin + (left < MIRT__SOURCE_COLUMNS ? left : MIRT__SOURCE_COLUMNS));
 }
-MIRT__LIB void mirt__column_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const mirt__chunk_sums *sums, int64_t columns) {
+MIRT__LIB void mirt__column_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const mirt__chunk_sums *sums,
+                                     int64_t columns) {
     mirt__source_job job;
     job.epilogue = epilogue;
     job.sums = sums;
@@ -10550,8 +10701,8 @@ MIRT__LIB void mirt__column_sums_run(mirt__team *team, const mirt__epilogue *epi
     mirt__team_for(team, (columns + MIRT__SOURCE_COLUMNS - 1) / MIRT__SOURCE_COLUMNS, mirt__source_sums_task, &job);
 }
 
-MIRT__LIB void mirt__counted_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const float *part, const int32_t *counts, int64_t chunks,
-                                      int64_t columns) {
+MIRT__LIB void mirt__counted_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const float *part,
+                                      const int32_t *counts, int64_t chunks, int64_t columns) {
     mirt__chunk_sums sums;
     memset(&sums, 0, sizeof sums);
     sums.part = part;
@@ -10595,7 +10746,8 @@ MIRT__LIB void mirt__counted_sums_run(mirt__team *team, const mirt__epilogue *ep
 #endif
 #if !defined(__clang__) && defined(__GNUC__) && !defined(MIRRORTRAIN_DEBUG)
 /* Vectors are explicit and loops unrolled: more passes only increase compile time. */
-#pragma GCC optimize("O1,expensive-optimizations,no-tree-loop-vectorize,schedule-insns2,no-tree-dominator-opts,no-tree-ccp")
+#pragma GCC optimize( \
+    "O1,expensive-optimizations,no-tree-loop-vectorize,schedule-insns2,no-tree-dominator-opts,no-tree-ccp")
 #endif
 
 #if !defined(MIRRORTRAIN_NO_SIMD) && defined(__x86_64__)
@@ -10608,7 +10760,8 @@ MIRT__LIB void mirt__counted_sums_run(mirt__team *team, const mirt__epilogue *ep
 #include <immintrin.h>
 
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma"))), \
+                             apply_to = function)
 #else
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")
@@ -10647,7 +10800,8 @@ MIRT__INLINE void mirt__store_some_avx512(float *p, __m512 x, int64_t count) {
 }
 MIRT__INLINE __m512 mirt__fma_avx512(__m512 a, __m512 b, __m512 c) { return _mm512_fmadd_ps(a, b, c); }
 #define MIRT__HALF_PRODUCT(x, b, sum) \
-    _mm512_castps256_ps512(_mm256_fmadd_ps(_mm512_castps512_ps256(x), _mm512_castps512_ps256(b), _mm512_castps512_ps256(sum)))
+    _mm512_castps256_ps512( \
+        _mm256_fmadd_ps(_mm512_castps512_ps256(x), _mm512_castps512_ps256(b), _mm512_castps512_ps256(sum)))
 #define MIRT__HALF_WHOLE(x) _mm512_zextps256_ps512(_mm512_castps512_ps256(x))
 MIRT__INLINE __m512 mirt__add_avx512(__m512 a, __m512 b) { return _mm512_add_ps(a, b); }
 MIRT__INLINE __m512 mirt__sub_avx512(__m512 a, __m512 b) { return _mm512_sub_ps(a, b); }
@@ -10675,14 +10829,18 @@ MIRT__INLINE __m512 mirt__raise_avx512(__m512 x, __m512 n) {
     return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(x), _mm512_slli_epi32(_mm512_castps_si512(n), 23)));
 }
 /* Loads numbers of bfloat16, and rounds x to the nearest bfloat16 (ties to even). */
-MIRT__INLINE __m512 mirt__widen_avx512(__m256i x) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16)); }
+MIRT__INLINE __m512 mirt__widen_avx512(__m256i x) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
+}
 MIRT__INLINE __m512i mirt__rounded_avx512(__m512 x) {
     const __m512i bits = _mm512_castps_si512(x), next = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF));
     const __mmask16 odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000));
     const __m512i up = _mm512_mask_add_epi32(next, odd, next, _mm512_set1_epi32(1));
     return _mm512_mask_or_epi32(up, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), bits, _mm512_set1_epi32(0x400000));
 }
-MIRT__INLINE __m512 mirt__load_half_avx512(const uint16_t *p) { return mirt__widen_avx512(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
+MIRT__INLINE __m512 mirt__load_half_avx512(const uint16_t *p) {
+    return mirt__widen_avx512(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
 MIRT__INLINE __m512 mirt__load_half_some_avx512(const uint16_t *p, int64_t count) {
     return mirt__widen_avx512(_mm256_maskz_loadu_epi16(mirt__first_avx512(count), p));
 }
@@ -10690,11 +10848,13 @@ MIRT__INLINE void mirt__store_half_avx512(uint16_t *p, __m512 x) {
     _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(mirt__rounded_avx512(x), 16)));
 }
 MIRT__INLINE void mirt__store_half_some_avx512(uint16_t *p, __m512 x, int64_t count) {
-    _mm256_mask_storeu_epi16(p, mirt__first_avx512(count), _mm512_cvtepi32_epi16(_mm512_srli_epi32(mirt__rounded_avx512(x), 16)));
+    _mm256_mask_storeu_epi16(p, mirt__first_avx512(count),
+                             _mm512_cvtepi32_epi16(_mm512_srli_epi32(mirt__rounded_avx512(x), 16)));
 }
 /* Stores adjacent bfloat16, bypassing the cache if `stream`; they are then a whole line. */
 MIRT__INLINE void mirt__store_halves_avx512(uint16_t *p, __m512 x, __m512 y, bool stream) {
-    const __m512i odd = _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+    const __m512i odd = _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27, 25,
+                                         23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
     const __m512i both = _mm512_permutex2var_epi16(mirt__rounded_avx512(x), odd, mirt__rounded_avx512(y));
     if (stream) _mm512_stream_si512((__m512i *)(void *)p, both);
     else _mm512_storeu_si512((void *)p, both);
@@ -10736,8 +10896,10 @@ MIRT__INLINE void mirt__wide_avx512(__m512i x, __m512i m, __m512i *high, __m512i
 
 static void mirt__draw_avx512(uint32_t block, const uint32_t counter[3], uint64_t key, uint32_t *word) {
     const __m512i m0 = _mm512_set1_epi32((int)0xD2511F53u), m1 = _mm512_set1_epi32((int)0xCD9E8D57u);
-    __m512i x0 = _mm512_add_epi32(_mm512_set1_epi32((int)block), _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0));
-    __m512i x1 = _mm512_set1_epi32((int)counter[0]), x2 = _mm512_set1_epi32((int)counter[1]), x3 = _mm512_set1_epi32((int)counter[2]);
+    __m512i x0 = _mm512_add_epi32(_mm512_set1_epi32((int)block),
+                                  _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0));
+    __m512i x1 = _mm512_set1_epi32((int)counter[0]), x2 = _mm512_set1_epi32((int)counter[1]),
+            x3 = _mm512_set1_epi32((int)counter[2]);
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
     for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
         __m512i h0, l0, h1, l1;
@@ -10748,8 +10910,10 @@ static void mirt__draw_avx512(uint32_t block, const uint32_t counter[3], uint64_
         x1 = l1;
         x3 = l0;
     }
-    const __m512i a = _mm512_unpacklo_epi32(x0, x1), b = _mm512_unpackhi_epi32(x0, x1), c = _mm512_unpacklo_epi32(x2, x3), d = _mm512_unpackhi_epi32(x2, x3);
-    const __m512i out[4] = {_mm512_unpacklo_epi64(a, c), _mm512_unpackhi_epi64(a, c), _mm512_unpacklo_epi64(b, d), _mm512_unpackhi_epi64(b, d)};
+    const __m512i a = _mm512_unpacklo_epi32(x0, x1), b = _mm512_unpackhi_epi32(x0, x1),
+                  c = _mm512_unpacklo_epi32(x2, x3), d = _mm512_unpackhi_epi32(x2, x3);
+    const __m512i out[4] = {_mm512_unpacklo_epi64(a, c), _mm512_unpackhi_epi64(a, c), _mm512_unpacklo_epi64(b, d),
+                            _mm512_unpackhi_epi64(b, d)};
     for (int i = 0; i < 4; i++) { /* blocks i, 4 + i, 8 + i, 12 + i */
         __m128i *to = (__m128i *)(void *)word + i;
         _mm_storeu_si128(to, _mm512_castsi512_si128(out[i]));
@@ -10766,7 +10930,8 @@ MIRT__INLINE __m256 MIRT__K(two_rows)(const float *from, int64_t from_row) {
 }
 MIRT__INLINE void MIRT__K(transpose_half)(float *to, const float *from, int64_t from_row) {
     const __m256 a0 = MIRT__K(two_rows)(from, from_row), a1 = MIRT__K(two_rows)(from + from_row, from_row);
-    const __m256 a2 = MIRT__K(two_rows)(from + 2 * from_row, from_row), a3 = MIRT__K(two_rows)(from + 3 * from_row, from_row);
+    const __m256 a2 = MIRT__K(two_rows)(from + 2 * from_row, from_row),
+                 a3 = MIRT__K(two_rows)(from + 3 * from_row, from_row);
     const __m256 b0 = _mm256_unpacklo_ps(a0, a1), b1 = _mm256_unpackhi_ps(a0, a1);
     const __m256 b2 = _mm256_unpacklo_ps(a2, a3), b3 = _mm256_unpackhi_ps(a2, a3);
     _mm256_storeu_ps(to, _mm256_shuffle_ps(b0, b2, 0x44));
@@ -10873,7 +11038,9 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
 }
 
 #define MIRT__TILE(rows, vectors) \
-    static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, vectors, false); }
+    static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { \
+        MIRT__P(tile_of)(tile, rows, vectors, false); \
+    }
 #define MIRT__TILES(vectors) MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) MIRT__TILE(4, vectors)
 #define MIRT__TILE_NAMES(vectors) \
     MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors)
@@ -10903,7 +11070,8 @@ MIRT__TILES(4) MIRT__MORE_TILES(4)
     static void MIRT__P(tile_##rows##_half)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, 2, true); }
 MIRT__HALF_TILE(1) MIRT__HALF_TILE(2) MIRT__HALF_TILE(3) MIRT__HALF_TILE(4) MIRT__HALF_TILE(5) MIRT__HALF_TILE(6)
 #define MIRT__HALF_NAMES \
-    MIRT__P(tile_1_half), MIRT__P(tile_2_half), MIRT__P(tile_3_half), MIRT__P(tile_4_half), MIRT__P(tile_5_half), MIRT__P(tile_6_half)
+    MIRT__P(tile_1_half), MIRT__P(tile_2_half), MIRT__P(tile_3_half), MIRT__P(tile_4_half), MIRT__P(tile_5_half), \
+        MIRT__P(tile_6_half)
 #else
 #define MIRT__HALF_NAMES NULL
 #endif
@@ -11013,13 +11181,15 @@ MIRT__INLINE MIRT__VEC MIRT__K(exp)(MIRT__VEC x) {
 /* exp(x) - 1, precise near 0, for x up to 80. */
 MIRT__INLINE MIRT__VEC MIRT__K(expm1)(MIRT__VEC x) {
     MIRT__VEC n;
-    const MIRT__VEC one = MIRT__K(set)(1.0f), q = MIRT__K(exp_parts)(MIRT__K(max)(MIRT__K(set)(-30.0f), x), &n), s = MIRT__K(raise)(one, n);
+    const MIRT__VEC one = MIRT__K(set)(1.0f), q = MIRT__K(exp_parts)(MIRT__K(max)(MIRT__K(set)(-30.0f), x), &n),
+                    s = MIRT__K(raise)(one, n);
     return MIRT__K(fma)(s, q, MIRT__K(sub)(s, one));
 }
 MIRT__INLINE MIRT__VEC MIRT__K(abs)(MIRT__VEC x) { return MIRT__K(max)(x, MIRT__K(sub)(MIRT__K(zero)(), x)); }
 /* 1 + exp(-x), where x is at least -88: 1 + 2^n exp(-r), with one part of log(2), which is off by 2e-9. */
 MIRT__INLINE MIRT__VEC MIRT__K(sigmoid_below)(MIRT__VEC x) {
-    const MIRT__VEC one = MIRT__K(set)(1.0f), middle = MIRT__K(set)(12582912.0f), most = MIRT__K(min)(MIRT__K(set)(87.0f), x);
+    const MIRT__VEC one = MIRT__K(set)(1.0f), middle = MIRT__K(set)(12582912.0f),
+                    most = MIRT__K(min)(MIRT__K(set)(87.0f), x);
     const MIRT__VEC n = MIRT__K(fma)(most, MIRT__K(set)(-1.44269504088896341f), middle);
     const MIRT__VEC r = MIRT__K(fma)(MIRT__K(sub)(n, middle), MIRT__K(set)(0.69314718055994531f), most);
     MIRT__VEC y = MIRT__K(fma)(r, MIRT__K(set)(1.3814602280e-3f), MIRT__K(set)(-8.3687156439e-3f));
@@ -11057,9 +11227,11 @@ MIRT__INLINE MIRT__VEC MIRT__K(softplus)(MIRT__VEC x) {
 /* The standard normal distribution's probability of less than x, and *bell = exp(-x^2 / 2). The tail beyond a is
    exp(-a^2 / 2) times a polynomial in (a - 3) / (a + 3). */
 MIRT__INLINE MIRT__VEC MIRT__K(normal)(MIRT__VEC x, MIRT__VEC *bell) {
-    const MIRT__VEC a = MIRT__K(min)(MIRT__K(set)(15.0f), MIRT__K(abs)(x)), half = MIRT__K(set)(-0.5f), three = MIRT__K(set)(3.0f);
+    const MIRT__VEC a = MIRT__K(min)(MIRT__K(set)(15.0f), MIRT__K(abs)(x)), half = MIRT__K(set)(-0.5f),
+                    three = MIRT__K(set)(3.0f);
     const MIRT__VEC square = MIRT__K(mul)(a, a), rest = MIRT__K(fma)(a, a, MIRT__K(sub)(MIRT__K(zero)(), square));
-    const MIRT__VEC e = MIRT__K(exp)(MIRT__K(mul)(half, square)), u = MIRT__K(div)(MIRT__K(sub)(a, three), MIRT__K(add)(a, three));
+    const MIRT__VEC e = MIRT__K(exp)(MIRT__K(mul)(half, square)),
+                    u = MIRT__K(div)(MIRT__K(sub)(a, three), MIRT__K(add)(a, three));
     *bell = MIRT__K(fma)(e, MIRT__K(mul)(half, rest), e);
     MIRT__VEC y = MIRT__K(fma)(u, MIRT__K(set)(5.3161413e-5f), MIRT__K(set)(1.1501417e-4f));
     y = MIRT__K(fma)(y, u, MIRT__K(set)(-3.3901236e-4f));
@@ -11073,7 +11245,8 @@ MIRT__INLINE MIRT__VEC MIRT__K(normal)(MIRT__VEC x, MIRT__VEC *bell) {
     return MIRT__K(select)(MIRT__K(greater)(x, MIRT__K(zero)()), MIRT__K(sub)(MIRT__K(set)(1.0f), y), y);
 }
 MIRT__INLINE MIRT__VEC MIRT__K(hard_sigmoid)(MIRT__VEC x) {
-    return MIRT__K(div)(MIRT__K(min)(MIRT__K(set)(6.0f), MIRT__K(relu)(MIRT__K(add)(x, MIRT__K(set)(3.0f)))), MIRT__K(set)(6.0f));
+    return MIRT__K(div)(MIRT__K(min)(MIRT__K(set)(6.0f), MIRT__K(relu)(MIRT__K(add)(x, MIRT__K(set)(3.0f)))),
+                        MIRT__K(set)(6.0f));
 }
 
 /* A curved activation; `scale` is the slope of leaky relu below zero, or elu's factor. Callers clip by MIRT__K(bend). */
@@ -11098,7 +11271,8 @@ MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_k
 }
 /* g times the activation's derivative at its input u. */
 MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_activation_kind kind, MIRT__VEC scale) {
-    const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f), three = MIRT__K(set)(3.0f), six = MIRT__K(set)(6.0f);
+    const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f), three = MIRT__K(set)(3.0f),
+                    six = MIRT__K(set)(6.0f);
     MIRT__VEC s, bell;
     switch (kind) {
     case MIRT_SIGMOID:
@@ -11111,7 +11285,8 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_ac
         s = MIRT__K(sigmoid)(u);
         return MIRT__K(mul)(g, MIRT__K(mul)(s, MIRT__K(add)(one, MIRT__K(mul)(u, MIRT__K(sub)(one, s)))));
     case MIRT_LEAKY_RELU: return MIRT__K(select)(MIRT__K(greater)(u, zero), g, MIRT__K(mul)(g, scale));
-    case MIRT_ELU: return MIRT__K(select)(MIRT__K(greater)(u, zero), g, MIRT__K(mul)(g, MIRT__K(mul)(MIRT__K(exp)(u), scale)));
+    case MIRT_ELU:
+        return MIRT__K(select)(MIRT__K(greater)(u, zero), g, MIRT__K(mul)(g, MIRT__K(mul)(MIRT__K(exp)(u), scale)));
     case MIRT_GELU:
         s = MIRT__K(normal)(u, &bell);
         /* 1 / sqrt(2 pi) */
@@ -11157,18 +11332,22 @@ MIRT__INLINE MIRT__K(bend) MIRT__K(bend_of)(mirt_activation_kind kind) {
 static __attribute__((noinline)) MIRT__VEC MIRT__K(activate_any)(MIRT__VEC x, mirt_activation_kind kind, float scale) {
     return MIRT__K(activate_by)(x, kind, MIRT__K(set)(scale));
 }
-static __attribute__((noinline)) MIRT__VEC MIRT__K(slope_any)(MIRT__VEC g, MIRT__VEC u, mirt_activation_kind kind, float scale) {
+static __attribute__((noinline)) MIRT__VEC MIRT__K(slope_any)(MIRT__VEC g, MIRT__VEC u, mirt_activation_kind kind,
+                                                              float scale) {
     return MIRT__K(slope_by)(g, u, kind, MIRT__K(set)(scale));
 }
 MIRT__INLINE MIRT__VEC MIRT__K(activate)(MIRT__VEC x, const MIRT__K(bend) *b, const MIRT__K(how) how) {
     if (how == MIRT__K(by_silu)) return MIRT__K(activate_by)(x, MIRT_SILU, x);
     x = MIRT__K(min)(b->high, MIRT__K(max)(b->low, x));
-    return how == MIRT__K(by_clipping) || b->how == MIRT__K(by_clipping) ? x : MIRT__K(activate_any)(x, b->kind, MIRT__LAYER_SCALE(b->kind));
+    return how == MIRT__K(by_clipping) || b->how == MIRT__K(by_clipping)
+               ? x
+               : MIRT__K(activate_any)(x, b->kind, MIRT__LAYER_SCALE(b->kind));
 }
 /* g times the slope at u; for activations other than clipping only if `how` is general. */
 MIRT__INLINE MIRT__VEC MIRT__K(slope)(MIRT__VEC g, MIRT__VEC u, const MIRT__K(bend) *b, const MIRT__K(how) how) {
     const MIRT__VEC zero = MIRT__K(zero)();
-    if (how != MIRT__K(by_clipping) && b->how != MIRT__K(by_clipping)) return MIRT__K(slope_any)(g, u, b->kind, MIRT__LAYER_SCALE(b->kind));
+    if (how != MIRT__K(by_clipping) && b->how != MIRT__K(by_clipping))
+        return MIRT__K(slope_any)(g, u, b->kind, MIRT__LAYER_SCALE(b->kind));
     if (b->kind == MIRT_LINEAR) return g;
     return MIRT__K(select)(MIRT__K(greater)(u, b->low), MIRT__K(select)(MIRT__K(greater)(u, b->below), zero, g), zero);
 }
@@ -11185,8 +11364,10 @@ static void MIRT__K(activate_range)(mirt_activation_kind kind, float scale, cons
     else if (!MIRT__COMPACT && kind == MIRT_SIGMOID) MIRT__CURVE(MIRT__K(sigmoid)(u))
     else MIRT__CURVE(MIRT__K(activate_any)(u, kind, scale))
 }
-static void MIRT__K(slope_range)(mirt_activation_kind kind, float scale, const float *dy, const float *x, float *to, int64_t count) {
-    if (!MIRT__COMPACT && kind == MIRT_SILU) MIRT__CURVE(MIRT__K(slope_by)(MIRT__K(load_up_to)(dy + i, count - i), u, MIRT_SILU, u))
+static void MIRT__K(slope_range)(mirt_activation_kind kind, float scale, const float *dy, const float *x, float *to,
+                                 int64_t count) {
+    if (!MIRT__COMPACT && kind == MIRT_SILU)
+        MIRT__CURVE(MIRT__K(slope_by)(MIRT__K(load_up_to)(dy + i, count - i), u, MIRT_SILU, u))
     else MIRT__CURVE(MIRT__K(slope_any)(MIRT__K(load_up_to)(dy + i, count - i), u, kind, scale))
 }
 #define MIRT__SIMD_COPY
@@ -11237,7 +11418,8 @@ MIRT__INLINE void MIRT__K(store_as)(void *p, int64_t at, MIRT__VEC x, bool half,
 typedef struct MIRT__K(norm) {
     MIRT__VEC mean, factor, offset;
 } MIRT__K(norm);
-MIRT__INLINE MIRT__K(norm) MIRT__K(norm_of)(const float *mean, const float *factor, const float *offset, int64_t n, const bool whole) {
+MIRT__INLINE MIRT__K(norm)
+    MIRT__K(norm_of)(const float *mean, const float *factor, const float *offset, int64_t n, const bool whole) {
     MIRT__K(norm) u;
     u.mean = MIRT__K(load_part)(mean, n, whole);
     u.factor = MIRT__K(load_part)(factor, n, whole);
@@ -11289,7 +11471,8 @@ typedef struct MIRT__K(strip) {
 /* The hardware prefetcher does not read far enough ahead. */
 #define MIRT__AHEAD_OF(p) __builtin_prefetch((const char *)p + (at + j + 1024) * size);
 /* Columns [j, end), whole vectors or the last one, pixel by pixel, because sequential access is fastest. */
-MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, const int64_t first, const int64_t end, const MIRT__K(how) how, const bool whole) {
+MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) * s, const int64_t first, const int64_t end,
+                                     const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
     const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.norm->activation);
     const float *mean = from->mean, *factor = from->factor, *offset = from->offset;
@@ -11307,10 +11490,12 @@ MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, const int64_t firs
         }
     }
 }
-MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) *s, const int64_t first, const int64_t end, const MIRT__K(how) how, const bool whole) {
+MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) * s, const int64_t first, const int64_t end,
+                                     const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
     const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.back->norm.activation);
-    const float *mean = from->mean, *factor = from->factor, *offset = from->offset, *less = from->less, *part = from->part;
+    const float *mean = from->mean, *factor = from->factor, *offset = from->offset, *less = from->less,
+                *part = from->part;
     const void *dy = from->from.data, *z = from->from.back->z;
     const bool half = from->from.dtype == MIRT__BFLOAT16;
     const int64_t row = s->row, pixels = s->pixels, n = end - first, size = half ? 2 : 4;
@@ -11323,8 +11508,11 @@ MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) *s, const int64_t firs
             MIRT__AHEAD_OF(dy)
             const MIRT__VEC d = MIRT__K(sub)(MIRT__K(load_as)(z, at + j, half, n, whole), norm.mean);
             MIRT__VEC g = MIRT__K(load_as)(dy, at + j, half, n, whole);
-            if (bend.kind != MIRT_LINEAR) g = MIRT__K(slope)(g, MIRT__K(add)(MIRT__K(mul)(d, norm.factor), norm.offset), &bend, how);
-            if (less) g = MIRT__K(sub)(MIRT__K(sub)(g, MIRT__K(load_part)(less + j, n, whole)), MIRT__K(mul)(d, MIRT__K(load_part)(part + j, n, whole)));
+            if (bend.kind != MIRT_LINEAR)
+                g = MIRT__K(slope)(g, MIRT__K(add)(MIRT__K(mul)(d, norm.factor), norm.offset), &bend, how);
+            if (less)
+                g = MIRT__K(sub)(MIRT__K(sub)(g, MIRT__K(load_part)(less + j, n, whole)),
+                                 MIRT__K(mul)(d, MIRT__K(load_part)(part + j, n, whole)));
             MIRT__K(store_part)(to + j, MIRT__K(mul)(g, norm.factor), n, whole);
         }
     }
@@ -11356,7 +11544,8 @@ static void MIRT__K(read_gate)(const MIRT__K(strip) *s, int64_t pixel, int64_t c
     for (int64_t p = 0; p < s->pixels; p++, to += s->row) {
         for (int64_t j = 0; j < s->columns; j += MIRT__LANES) {
             const int64_t n = s->columns - j;
-            MIRT__K(store_up_to)(to + j, MIRT__K(mul)(MIRT__K(load_up_to)(to + j, n), MIRT__K(load_up_to)(gate + j, n)), n);
+            MIRT__K(store_up_to)
+            (to + j, MIRT__K(mul)(MIRT__K(load_up_to)(to + j, n), MIRT__K(load_up_to)(gate + j, n)), n);
         }
         if (--left == 0) {
             left = reader->gate_pixels;
@@ -11404,7 +11593,9 @@ MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activat
     const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f), six = MIRT__K(set)(6.0f);
     switch (kind) {
     case MIRT_RELU: return MIRT__K(select)(MIRT__K(greater)(mask, zero), x, zero);
-    case MIRT_RELU6: return MIRT__K(select)(MIRT__K(greater)(mask, zero), MIRT__K(select)(MIRT__K(greater)(six, mask), x, zero), zero);
+    case MIRT_RELU6:
+        return MIRT__K(select)(MIRT__K(greater)(mask, zero), MIRT__K(select)(MIRT__K(greater)(six, mask), x, zero),
+                               zero);
     case MIRT_SIGMOID: return MIRT__K(mul)(x, MIRT__K(mul)(mask, MIRT__K(sub)(one, mask)));
     case MIRT_TANH: return MIRT__K(mul)(x, MIRT__K(sub)(one, MIRT__K(mul)(mask, mask)));
     default: return x;
@@ -11421,8 +11612,8 @@ typedef struct MIRT__K(duty) {
 } MIRT__K(duty);
 /* Without `forward` there is neither bias, norm nor activation, without `backward` neither mask nor slope; `frozen` are
    floats that are normalized, without bias, and before silu without `add`. */
-MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bool forward, const bool backward, const mirt__column_sums sums,
-                                              const MIRT__K(how) how, const bool frozen) {
+MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bool forward, const bool backward,
+                                              const mirt__column_sums sums, const MIRT__K(how) how, const bool frozen) {
     const mirt__epilogue *e = f->epilogue;
     MIRT__K(duty) d;
     d.add = frozen && how == MIRT__K(by_silu) ? NULL : e->add;
@@ -11449,7 +11640,8 @@ typedef struct MIRT__K(column) {
     MIRT__VEC beta, shift, first, second;
     MIRT__K(norm) u, v;
 } MIRT__K(column);
-MIRT__INLINE MIRT__K(column) MIRT__K(column_of)(const mirt__finishing *f, const MIRT__K(duty) *d, int64_t j, int64_t n, const bool whole) {
+MIRT__INLINE MIRT__K(column)
+    MIRT__K(column_of)(const mirt__finishing *f, const MIRT__K(duty) * d, int64_t j, int64_t n, const bool whole) {
     const MIRT__VEC zero = MIRT__K(zero)();
     MIRT__K(column) k = {zero, zero, zero, zero, {zero, zero, zero}, {zero, zero, zero}};
     if (d->bias) k.beta = MIRT__K(load_part)(f->bias + j, n, whole);
@@ -11461,16 +11653,17 @@ MIRT__INLINE MIRT__K(column) MIRT__K(column_of)(const mirt__finishing *f, const 
     if (!d->images) k.second = MIRT__K(load_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, n, whole);
     return k;
 }
-MIRT__INLINE void MIRT__K(column_sums)(const mirt__finishing *f, const MIRT__K(duty) *d, const MIRT__K(column) *k, int64_t j, int64_t n,
-                                       const bool whole) {
+MIRT__INLINE void MIRT__K(column_sums)(const mirt__finishing *f, const MIRT__K(duty) * d, const MIRT__K(column) * k,
+                                       int64_t j, int64_t n, const bool whole) {
     if (d->moments) MIRT__K(store_part)(f->sum + j, k->shift, n, whole);
     if (!d->moments && !d->gradient && !d->images) return;
     MIRT__K(store_part)(f->sum + (d->moments ? f->sum_row : 0) + j, k->first, n, whole);
     if (!d->images) MIRT__K(store_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, k->second, n, whole);
 }
 /* x, of element `place`, as it is stored; *z is the argument of the slope. */
-MIRT__INLINE MIRT__VEC MIRT__K(column_value)(const MIRT__K(duty) *d, const MIRT__K(column) *k, MIRT__VEC x, int64_t place, MIRT__VEC *z,
-                                             int64_t n, const MIRT__K(how) how, const bool whole) {
+MIRT__INLINE MIRT__VEC MIRT__K(column_value)(const MIRT__K(duty) * d, const MIRT__K(column) * k, MIRT__VEC x,
+                                             int64_t place, MIRT__VEC *z, int64_t n, const MIRT__K(how) how,
+                                             const bool whole) {
     if (d->bias) x = MIRT__K(add)(x, k->beta);
     if (d->norm) x = MIRT__K(normed)(x, &k->u);
     if (d->add) x = MIRT__K(add)(x, MIRT__K(load_as)(d->add, place, d->half, n, whole));
@@ -11478,7 +11671,9 @@ MIRT__INLINE MIRT__VEC MIRT__K(column_value)(const MIRT__K(duty) *d, const MIRT_
     if (d->mask) {
         const MIRT__VEC mask = MIRT__K(load_as)(d->mask, place, d->half, n, whole), zero = MIRT__K(zero)();
         if (how != MIRT__K(by_clipping)) x = MIRT__K(masked)(x, mask, d->mask_activation);
-        else x = MIRT__K(select)(MIRT__K(greater)(mask, zero), MIRT__K(select)(MIRT__K(greater)(d->mask_end, mask), x, zero), zero);
+        else
+            x = MIRT__K(select)(MIRT__K(greater)(mask, zero),
+                                MIRT__K(select)(MIRT__K(greater)(d->mask_end, mask), x, zero), zero);
     }
     if (d->z) *z = MIRT__K(load_as)(d->slope_x, place, d->half, n, whole);
     return d->slope ? MIRT__K(slope)(x, MIRT__K(normed)(*z, &k->v), &d->slope_bend, how) : x;
@@ -11497,9 +11692,9 @@ MIRT__INLINE void MIRT__K(column_add)(const MIRT__K(duty) *d, MIRT__K(column) *k
 }
 
 /* Two vectors of columns of all rows, or one, or a part of one. Only whole lines, of two vectors, are streamed. */
-MIRT__INLINE void MIRT__K(finish_two)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, const bool stream,
-                                      const bool forward, const bool backward, const mirt__column_sums sums, const MIRT__K(how) how,
-                                      const bool frozen) {
+MIRT__INLINE void MIRT__K(finish_two)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows,
+                                      int64_t j, const bool stream, const bool forward, const bool backward,
+                                      const mirt__column_sums sums, const MIRT__K(how) how, const bool frozen) {
     const MIRT__K(duty) d = MIRT__K(finish_of)(f, forward, backward, sums, how, frozen);
     const int64_t n = MIRT__LANES;
     MIRT__K(column) a = MIRT__K(column_of)(f, &d, j, n, true), b = MIRT__K(column_of)(f, &d, j + n, n, true);
@@ -11530,14 +11725,17 @@ MIRT__INLINE void MIRT__K(finish_two)(const mirt__finishing *f, float *const *c,
     MIRT__K(column_sums)(f, &d, &a, j, n, true);
     MIRT__K(column_sums)(f, &d, &b, j + n, n, true);
 }
-MIRT__INLINE void MIRT__K(finish_one)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, int64_t n, const bool whole,
-                                      const MIRT__K(how) how, const bool frozen) {
-    const MIRT__K(duty) d = MIRT__K(finish_of)(f, true, !frozen, frozen ? MIRT__SUMS_NONE : f->epilogue->sums, how, frozen);
+MIRT__INLINE void MIRT__K(finish_one)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows,
+                                      int64_t j, int64_t n, const bool whole, const MIRT__K(how) how,
+                                      const bool frozen) {
+    const MIRT__K(duty) d =
+        MIRT__K(finish_of)(f, true, !frozen, frozen ? MIRT__SUMS_NONE : f->epilogue->sums, how, frozen);
     MIRT__K(column) k = MIRT__K(column_of)(f, &d, j, n, whole);
     MIRT__VEC z = k.beta;
     for (int64_t i = 0; i < rows; i++) {
         const int64_t place = at[i] + j;
-        const MIRT__VEC x = MIRT__K(column_value)(&d, &k, MIRT__K(load_part)(c[i] + j, n, whole), place, &z, n, how, whole);
+        const MIRT__VEC x =
+            MIRT__K(column_value)(&d, &k, MIRT__K(load_part)(c[i] + j, n, whole), place, &z, n, how, whole);
         if (!frozen && i == 0 && f->fresh) k.shift = x;
         MIRT__K(column_add)(&d, &k, x, z);
         MIRT__K(store_as)(f->y, place, x, d.half, n, whole);
@@ -11549,9 +11747,11 @@ MIRT__INLINE void MIRT__K(finish_one)(const mirt__finishing *f, float *const *c,
     for (; j + 2 * MIRT__LANES <= columns; j += 2 * MIRT__LANES) { \
         MIRT__K(finish_two)(f, c, at, rows, j, stream, forward, backward, sums, how, frozen); \
     }
-static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns) {
+static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows,
+                                 int64_t columns) {
     const mirt__epilogue *e = f->epilogue;
-    const MIRT__K(how) how = MIRT__K(how_of)(e->activation), slope_how = MIRT__K(how_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
+    const MIRT__K(how) how = MIRT__K(how_of)(e->activation),
+                       slope_how = MIRT__K(how_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
     const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
     const bool backward = MIRT__TRAINS && (e->mask || (e->slope && e->slope->activation != MIRT_LINEAR));
     const bool frozen = f->mean && !f->bias && f->dtype == MIRT_FLOAT32;
@@ -11577,27 +11777,30 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
         if (frozen && !e->add) {
             MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu), true)
             for (; j < columns; j += MIRT__LANES) {
-                MIRT__K(finish_one)(f, c, at, rows, j, columns - j < MIRT__LANES ? columns - j : MIRT__LANES, false, MIRT__K(by_silu), true);
+                MIRT__K(finish_one)
+                (f, c, at, rows, j, columns - j < MIRT__LANES ? columns - j : MIRT__LANES, false, MIRT__K(by_silu),
+                 true);
             }
             return;
         }
         MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu), false)
     }
-    for (; j + MIRT__LANES <= columns; j += MIRT__LANES) MIRT__K(finish_one)(f, c, at, rows, j, MIRT__LANES, true, MIRT__K(by_any), false);
+    for (; j + MIRT__LANES <= columns; j += MIRT__LANES)
+        MIRT__K(finish_one)(f, c, at, rows, j, MIRT__LANES, true, MIRT__K(by_any), false);
     if (j < columns) MIRT__K(finish_one)(f, c, at, rows, j, columns - j, false, MIRT__K(by_any), false);
 }
 #undef MIRT__FINISH_COLUMNS
 
-MIRT__INLINE MIRT__VEC MIRT__K(finish_vector)(MIRT__VEC x, MIRT__VEC bias, MIRT__VEC mask, const mirt__epilogue *epilogue,
-                                              bool with_bias, bool with_mask) {
+MIRT__INLINE MIRT__VEC MIRT__K(finish_vector)(MIRT__VEC x, MIRT__VEC bias, MIRT__VEC mask,
+                                              const mirt__epilogue *epilogue, bool with_bias, bool with_mask) {
     if (with_bias) x = MIRT__K(add)(x, bias);
     if (epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6) x = MIRT__K(relu)(x);
     if (epilogue->activation == MIRT_RELU6) x = MIRT__K(min)(MIRT__K(set)(6.0f), x);
     return with_mask ? MIRT__K(masked)(x, mask, epilogue->mask_activation) : x;
 }
 
-static void MIRT__K(finish)(const mirt__epilogue *epilogue, const float *bias, float *const *c, const float *const *mask,
-                            int64_t rows, int64_t columns) {
+static void MIRT__K(finish)(const mirt__epilogue *epilogue, const float *bias, float *const *c,
+                            const float *const *mask, int64_t rows, int64_t columns) {
     const bool with_mask = epilogue->mask != NULL;
     for (int64_t j = 0; j < columns; j += MIRT__LANES) {
         int64_t n = columns - j;
@@ -11619,7 +11822,8 @@ static void MIRT__K(finish)(const mirt__epilogue *epilogue, const float *bias, f
             }
         }
     }
-    if (epilogue->activation == MIRT_LINEAR || epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6) return;
+    if (epilogue->activation == MIRT_LINEAR || epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6)
+        return;
     for (int64_t i = 0; i < rows; i++) MIRT__K(activate_range)(epilogue->activation, 0, c[i], c[i], columns);
 }
 
@@ -11799,7 +12003,8 @@ MIRT__INLINE void MIRT__K(fetch)(mirt__soon *soon, int64_t lines) {
         else MIRT__K(store_some)(y, s##i, n); \
         y += row->y_step; \
     }
-MIRT__INLINE void MIRT__K(taps_places)(const mirt__taps_row *row, int64_t at, int64_t j, int64_t n, const int places, const bool whole) {
+MIRT__INLINE void MIRT__K(taps_places)(const mirt__taps_row *row, int64_t at, int64_t j, int64_t n, const int places,
+                                       const bool whole) {
     const int64_t step = row->x_step, from = at * step + j;
     float *y = row->y + at * row->y_step + j;
     MIRT__EACH_PLACE(MIRT__PLACE_CLEAR)
@@ -11818,13 +12023,17 @@ MIRT__INLINE void MIRT__K(taps_places)(const mirt__taps_row *row, int64_t at, in
 #if MIRT__MANY_REGISTERS
 /* A sliding window of three by three consecutive taps of x (or each row from back to front): every vector of x is
    loaded once. */
-MIRT__INLINE void MIRT__K(taps_slide)(const mirt__taps_row *row, int64_t at, int64_t j, int64_t count, const bool back) {
+MIRT__INLINE void MIRT__K(taps_slide)(const mirt__taps_row *row, int64_t at, int64_t j, int64_t count,
+                                      const bool back) {
     const int64_t step = row->x_step, from = at * step + j;
     const float *a = row->x[back ? 2 : 0] + from, *b = row->x[back ? 5 : 3] + from, *c = row->x[back ? 8 : 6] + from;
     float *y = row->y + at * row->y_step + j;
-    const MIRT__VEC k0 = MIRT__K(load)(row->k[0] + j), k1 = MIRT__K(load)(row->k[1] + j), k2 = MIRT__K(load)(row->k[2] + j);
-    const MIRT__VEC k3 = MIRT__K(load)(row->k[3] + j), k4 = MIRT__K(load)(row->k[4] + j), k5 = MIRT__K(load)(row->k[5] + j);
-    const MIRT__VEC k6 = MIRT__K(load)(row->k[6] + j), k7 = MIRT__K(load)(row->k[7] + j), k8 = MIRT__K(load)(row->k[8] + j);
+    const MIRT__VEC k0 = MIRT__K(load)(row->k[0] + j), k1 = MIRT__K(load)(row->k[1] + j),
+                    k2 = MIRT__K(load)(row->k[2] + j);
+    const MIRT__VEC k3 = MIRT__K(load)(row->k[3] + j), k4 = MIRT__K(load)(row->k[4] + j),
+                    k5 = MIRT__K(load)(row->k[5] + j);
+    const MIRT__VEC k6 = MIRT__K(load)(row->k[6] + j), k7 = MIRT__K(load)(row->k[7] + j),
+                    k8 = MIRT__K(load)(row->k[8] + j);
     MIRT__VEC a0 = MIRT__K(load)(a), a1 = MIRT__K(load)(a + step), b0 = MIRT__K(load)(b), b1 = MIRT__K(load)(b + step);
     MIRT__VEC c0 = MIRT__K(load)(c), c1 = MIRT__K(load)(c + step);
     a += 2 * step;
@@ -11899,13 +12108,15 @@ static void MIRT__K(taps_row)(const mirt__taps_row *row) {
     const float *x##t = row->x[first + (taps > t ? t : 0)] + j; \
     float *k##t = row->dk[first + (taps > t ? t : 0)] + j; \
     MIRT__VEC s##t = whole ? MIRT__K(load)(k##t) : MIRT__K(load_some)(k##t, n);
-#define MIRT__TAP(t) if (taps > t) s##t = MIRT__K(fma)(whole ? MIRT__K(load)(x##t + at) : MIRT__K(load_some)(x##t + at, n), g, s##t);
+#define MIRT__TAP(t) \
+    if (taps > t) s##t = MIRT__K(fma)(whole ? MIRT__K(load)(x##t + at) : MIRT__K(load_some)(x##t + at, n), g, s##t);
 #define MIRT__TAP_STORE(t) \
     if (taps > t) { \
         if (whole) MIRT__K(store)(k##t, s##t); \
         else MIRT__K(store_some)(k##t, s##t, n); \
     }
-MIRT__INLINE void MIRT__K(taps_grad_of)(const mirt__taps_row *row, int first, int64_t j, int64_t n, const int taps, const bool whole) {
+MIRT__INLINE void MIRT__K(taps_grad_of)(const mirt__taps_row *row, int first, int64_t j, int64_t n, const int taps,
+                                        const bool whole) {
     const float *y = row->y + j;
     int64_t at = 0;
     MIRT__EACH_TAP(MIRT__TAP_LOAD)
@@ -11972,7 +12183,8 @@ static void MIRT__K(max_window)(const mirt__windows *w) {
         MIRT__VEC most = MIRT__K(load_as)(w->x, j, w->half, n, whole), place = MIRT__K(set)((float)w->first);
         for (int64_t y = 0; y < w->rows; y++) {
             for (int64_t x = 0; x < w->columns; x++) {
-                const MIRT__VEC value = MIRT__K(load_as)(w->x, y * w->row_step + x * w->column_step + j, w->half, n, whole);
+                const MIRT__VEC value =
+                    MIRT__K(load_as)(w->x, y * w->row_step + x * w->column_step + j, w->half, n, whole);
                 const MIRT__K(mask) more = MIRT__K(greater)(value, most);
                 most = MIRT__K(select)(more, value, most);
                 place = MIRT__K(select)(more, MIRT__K(set)((float)(w->first + y * w->down + x * w->right)), place);
@@ -12007,22 +12219,28 @@ static void MIRT__K(max_back)(const mirt__windows *w) {
 
 /* Transforms four numbers of a column or row. */
 #define MIRT__FROM_SOURCE(y, a, b, c, d) \
-    const MIRT__VEC y##0 = MIRT__K(sub)(a, c), y##1 = MIRT__K(add)(b, c), y##2 = MIRT__K(sub)(c, b), y##3 = MIRT__K(sub)(b, d);
-#define MIRT__SOURCE(q, y) { \
-        const float *at = from + (q) * pixel + j; \
+    const MIRT__VEC y##0 = MIRT__K(sub)(a, c), y##1 = MIRT__K(add)(b, c), y##2 = MIRT__K(sub)(c, b), \
+                    y##3 = MIRT__K(sub)(b, d);
+#define MIRT__SOURCE(q, y) \
+    { \
+        const float *at = from + (q)*pixel + j; \
         const MIRT__VEC a = MIRT__K(load_part)(at, n, whole), b = MIRT__K(load_part)(at + pitch, n, whole); \
-        const MIRT__VEC c = MIRT__K(load_part)(at + 2 * pitch, n, whole), d = MIRT__K(load_part)(at + 3 * pitch, n, whole); \
+        const MIRT__VEC c = MIRT__K(load_part)(at + 2 * pitch, n, whole), \
+                        d = MIRT__K(load_part)(at + 3 * pitch, n, whole); \
         MIRT__FROM_SOURCE(t, a, b, c, d) \
         y##0 = t0, y##1 = t1, y##2 = t2, y##3 = t3; \
     }
 #define MIRT__TO_PLANE(i, x) MIRT__K(store_part)(put + (i) * plane, x, n, whole);
-#define MIRT__TO_PLANES(i) { \
+#define MIRT__TO_PLANES(i) \
+    { \
         MIRT__FROM_SOURCE(u, a##i, b##i, c##i, d##i) \
-        MIRT__TO_PLANE(4 * i, u0) MIRT__TO_PLANE(4 * i + 1, u1) MIRT__TO_PLANE(4 * i + 2, u2) MIRT__TO_PLANE(4 * i + 3, u3) \
-        a##i = c##i, b##i = d##i; /* the next tile begins two columns later */ \
+        MIRT__TO_PLANE(4 * i, u0) \
+        MIRT__TO_PLANE(4 * i + 1, u1) MIRT__TO_PLANE(4 * i + 2, u2) MIRT__TO_PLANE(4 * i + 3, u3) \
+            a##i = c##i, \
+            b##i = d##i; /* the next tile begins two columns later */ \
     }
-MIRT__INLINE void MIRT__K(winograd_source_of)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel, int64_t tiles,
-                                              int64_t j, int64_t n, const bool whole) {
+MIRT__INLINE void MIRT__K(winograd_source_of)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel,
+                                              int64_t tiles, int64_t j, int64_t n, const bool whole) {
     MIRT__VEC a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3;
     MIRT__SOURCE(0, a)
     MIRT__SOURCE(1, b)
@@ -12036,7 +12254,8 @@ MIRT__INLINE void MIRT__K(winograd_source_of)(float *to, int64_t plane, const fl
         MIRT__TO_PLANES(3)
     }
 }
-static void MIRT__K(winograd_source)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel, int64_t tiles) {
+static void MIRT__K(winograd_source)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel,
+                                     int64_t tiles) {
     int64_t j = 0;
     for (; j + MIRT__LANES <= pixel; j += MIRT__LANES) {
         MIRT__K(winograd_source_of)(to, plane, from, pitch, pixel, tiles, j, MIRT__LANES, true);
@@ -12050,7 +12269,8 @@ static void MIRT__K(winograd_source)(float *to, int64_t plane, const float *from
 
 #define MIRT__FROM_TAPS(y, a, b, c) \
     const MIRT__VEC y##_ends = MIRT__K(add)(a, c), y##0 = a, y##3 = c; \
-    const MIRT__VEC y##1 = MIRT__K(mul)(MIRT__K(add)(y##_ends, b), half), y##2 = MIRT__K(mul)(MIRT__K(sub)(y##_ends, b), half);
+    const MIRT__VEC y##1 = MIRT__K(mul)(MIRT__K(add)(y##_ends, b), half), \
+                    y##2 = MIRT__K(mul)(MIRT__K(sub)(y##_ends, b), half);
 #define MIRT__TAP(i) MIRT__K(load)(from + (i) * from_plane + at)
 #define MIRT__TO_PLANES(i) { \
         MIRT__FROM_TAPS(u, a##i, b##i, c##i) \
@@ -12060,7 +12280,8 @@ static void MIRT__K(winograd_source)(float *to, int64_t plane, const float *from
         MIRT__K(store)(put + 2 * plane, u2); \
         MIRT__K(store)(put + 3 * plane, u3); \
     }
-static void MIRT__K(winograd_taps)(float *to, int64_t plane, const float *from, int64_t from_plane, int64_t k, int64_t columns) {
+static void MIRT__K(winograd_taps)(float *to, int64_t plane, const float *from, int64_t from_plane, int64_t k,
+                                   int64_t columns) {
     const MIRT__VEC half = MIRT__K(set)(0.5f);
     for (int64_t i = 0; i < k * MIRT__PANEL; i += MIRT__PANEL) {
         for (int64_t at = i; at < i + columns; at += MIRT__LANES) {
@@ -12128,13 +12349,15 @@ static __attribute__((noinline)) MIRT__VEC MIRT__K(shaped)(const mirt__update *a
     return args->clip == 0 ? g : MIRT__K(min)(clip, MIRT__K(max)(MIRT__K(sub)(MIRT__K(zero)(), clip), g));
 }
 /* One part, or the sum of two, which is the most frequent case; more are summed by sum_parts. */
-MIRT__INLINE MIRT__VEC MIRT__K(gradient)(const mirt__update *args, const float *into, const float *from, bool shaped, int64_t i, int64_t n) {
+MIRT__INLINE MIRT__VEC MIRT__K(gradient)(const mirt__update *args, const float *into, const float *from, bool shaped,
+                                         int64_t i, int64_t n) {
     MIRT__VEC g = args->parts > 2 ? MIRT__K(sum_parts)(args, i, n) : MIRT__K(load_up_to)(into + i, n);
     if (from) g = MIRT__K(add)(g, MIRT__K(load_up_to)(from + i, n));
     return shaped ? MIRT__K(shaped)(args, g) : g;
 }
 /* Updates the average of the weights; returns the new weights. */
-static __attribute__((noinline)) MIRT__VEC MIRT__K(averaged)(const mirt__update *args, MIRT__VEC weight, int64_t i, int64_t n) {
+static __attribute__((noinline)) MIRT__VEC MIRT__K(averaged)(const mirt__update *args, MIRT__VEC weight, int64_t i,
+                                                             int64_t n) {
     const MIRT__VEC old = MIRT__K(mul)(MIRT__K(set)(args->keep), MIRT__K(load_up_to)(args->average + i, n));
     const MIRT__VEC average = MIRT__K(add)(old, MIRT__K(mul)(MIRT__K(set)(args->fresh), weight));
     MIRT__K(store_up_to)(args->average + i, average, n);
@@ -12146,7 +12369,8 @@ static __attribute__((noinline)) MIRT__VEC MIRT__K(averaged)(const mirt__update 
     const float *into = args->part[args->parts == 2 ? args->tree[0].into : 0]; \
     const float *from = args->parts == 2 ? args->part[args->tree[0].from] : NULL; \
     float *weights = args->weight[0]; \
-    const bool shaped = extras && args->shaped, decays = extras && args->decay != 0, averages = extras && args->average; \
+    const bool shaped = extras && args->shaped, decays = extras && args->decay != 0, \
+               averages = extras && args->average; \
     const MIRT__VEC decay = MIRT__K(set)(args->decay); \
     const int copies = args->copies;
 #define MIRT__UPDATE_WEIGHT \
@@ -12202,7 +12426,9 @@ MIRT__INLINE void MIRT__K(adam_loop)(const mirt__update *args, int64_t begin, in
     }
 }
 
-static bool MIRT__K(has_extras)(const mirt__update *args) { return args->shaped || args->decay != 0 || args->average || args->slot[2]; }
+static bool MIRT__K(has_extras)(const mirt__update *args) {
+    return args->shaped || args->decay != 0 || args->average || args->slot[2];
+}
 static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t end) {
     if (MIRT__K(has_extras)(args)) MIRT__K(sgd_loop)(args, begin, end, true);
     else MIRT__K(sgd_loop)(args, begin, end, false);
@@ -12272,7 +12498,9 @@ static void MIRT__T(conv_pool)(const mirt__conv_pool *args, const mirt__where *w
 static void MIRT__T(conv_pool_weight_grad)(const mirt__conv_pool_weight_grad *args, const mirt__where *where) {
     mirt__fast_conv_pool_weight_grad(&MIRT__T(simd), args, where);
 }
-static void MIRT__T(max_pool)(const mirt__pool2d *args, const mirt__where *where) { mirt__fast_max_pool(&MIRT__T(simd), args, where); }
+static void MIRT__T(max_pool)(const mirt__pool2d *args, const mirt__where *where) {
+    mirt__fast_max_pool(&MIRT__T(simd), args, where);
+}
 static void MIRT__T(max_pool_grad)(const mirt__pool2d *args, const mirt__where *where) {
     mirt__fast_max_pool_grad(&MIRT__T(simd), args, where);
 }
@@ -12289,7 +12517,9 @@ static void MIRT__T(update)(const mirt__update *args, const mirt__where *where) 
 #undef MIRT__UPDATE_CASE
 
 #define MIRT__CURVED(name, arguments) \
-    static void MIRT__T(name)(const arguments *args, const mirt__where *where) { mirt__common_##name(args, where, &MIRT__K(curves)); }
+    static void MIRT__T(name)(const arguments *args, const mirt__where *where) { \
+        mirt__common_##name(args, where, &MIRT__K(curves)); \
+    }
 MIRT__CURVED(unary, mirt__unary)
 MIRT__CURVED(binary, mirt__binary)
 MIRT__CURVED(softmax, mirt__softmax)
@@ -12307,7 +12537,9 @@ MIRT__NORM(norm_grad_sums)
 MIRT__NORM(norm_grad_input)
 #undef MIRT__NORM
 
-static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
+static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where) {
+    mirt__common_dropout(args, where, MIRT__DRAW);
+}
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__NAME, true, MIRT__HALF,
@@ -12329,7 +12561,8 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__FINISH
 #if defined(__clang__)
 #pragma clang attribute pop
-#pragma clang attribute push(__attribute__((target("avx512bf16,avx512f,avx512bw,avx512vl,avx512dq,avx2,fma"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx512bf16,avx512f,avx512bw,avx512vl,avx512dq,avx2,fma"))), \
+                             apply_to = function)
 #else
 #pragma GCC pop_options
 #pragma GCC push_options
@@ -12338,7 +12571,8 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 /* Products of words of bfloat16 by the instructions of AVX512_BF16, beside the wrappers of AVX-512. */
 #define MIRT__TALL
 #define MIRT__P(name) mirt__word_##name
-#define MIRT__PRODUCT(x, b, sum) _mm512_dpbf16_ps(sum, (__m512bh)_mm512_castps_si512(x), (__m512bh)_mm512_castps_si512(b))
+#define MIRT__PRODUCT(x, b, sum) \
+    _mm512_dpbf16_ps(sum, (__m512bh)_mm512_castps_si512(x), (__m512bh)_mm512_castps_si512(b))
 /* The tiles of an instruction set, named MIRT__P(name). They use its wrappers and MIRT__PRODUCT(x, b, sum), which is
    sum + x * b. If MIRT__HALF_PRODUCT exists, for the lower half alone (MIRT__HALF_WHOLE extends it with zeros), the
    second of two vectors may be a half. */
@@ -12429,7 +12663,9 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
 }
 
 #define MIRT__TILE(rows, vectors) \
-    static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, vectors, false); }
+    static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { \
+        MIRT__P(tile_of)(tile, rows, vectors, false); \
+    }
 #define MIRT__TILES(vectors) MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) MIRT__TILE(4, vectors)
 #define MIRT__TILE_NAMES(vectors) \
     MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors)
@@ -12459,7 +12695,8 @@ MIRT__TILES(4) MIRT__MORE_TILES(4)
     static void MIRT__P(tile_##rows##_half)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, 2, true); }
 MIRT__HALF_TILE(1) MIRT__HALF_TILE(2) MIRT__HALF_TILE(3) MIRT__HALF_TILE(4) MIRT__HALF_TILE(5) MIRT__HALF_TILE(6)
 #define MIRT__HALF_NAMES \
-    MIRT__P(tile_1_half), MIRT__P(tile_2_half), MIRT__P(tile_3_half), MIRT__P(tile_4_half), MIRT__P(tile_5_half), MIRT__P(tile_6_half)
+    MIRT__P(tile_1_half), MIRT__P(tile_2_half), MIRT__P(tile_3_half), MIRT__P(tile_4_half), MIRT__P(tile_5_half), \
+        MIRT__P(tile_6_half)
 #else
 #define MIRT__HALF_NAMES NULL
 #endif
@@ -12509,18 +12746,21 @@ static const mirt__tile_fn MIRT__P(tiles)[MIRT__HALF_KIND + 1][MIRT__TILE_ROWS] 
 MIRT__INLINE __m512i mirt__word_neighbours(__m512 a, __m512 b) { return (__m512i)_mm512_cvtne2ps_pbh(b, a); }
 /* (a[0], b[0]), (a[1], b[1]) .. */
 MIRT__INLINE __m512i mirt__word_merge(__m512 a, __m512 b) {
-    const __m512i order = _mm512_set_epi32(0x1f000f, 0x1e000e, 0x1d000d, 0x1c000c, 0x1b000b, 0x1a000a, 0x190009, 0x180008,
-                                           0x170007, 0x160006, 0x150005, 0x140004, 0x130003, 0x120002, 0x110001, 0x100000);
+    const __m512i order =
+        _mm512_set_epi32(0x1f000f, 0x1e000e, 0x1d000d, 0x1c000c, 0x1b000b, 0x1a000a, 0x190009, 0x180008, 0x170007,
+                         0x160006, 0x150005, 0x140004, 0x130003, 0x120002, 0x110001, 0x100000);
     return _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(b, a));
 }
 static void mirt__word_round(float *to, const float *from, int64_t count) {
     int64_t i = 0;
     for (; i + 32 <= count; i += 32) {
-        _mm512_storeu_si512(to + i / 2, mirt__word_neighbours(_mm512_loadu_ps(from + i), _mm512_loadu_ps(from + i + 16)));
+        _mm512_storeu_si512(to + i / 2,
+                            mirt__word_neighbours(_mm512_loadu_ps(from + i), _mm512_loadu_ps(from + i + 16)));
     }
     const int64_t left = count - i;
     if (left == 0) return;
-    const __m512 a = mirt__load_up_to_avx512(from + i, left), b = left > 16 ? mirt__load_some_avx512(from + i + 16, left - 16) : _mm512_setzero_ps();
+    const __m512 a = mirt__load_up_to_avx512(from + i, left),
+                 b = left > 16 ? mirt__load_some_avx512(from + i + 16, left - 16) : _mm512_setzero_ps();
     _mm512_mask_storeu_epi32(to + i / 2, mirt__first_avx512((left + 1) / 2), mirt__word_neighbours(a, b));
 }
 
@@ -12569,7 +12809,9 @@ MIRT__INLINE bool mirt__word_ready(const mirt__reader *reader) {
 }
 /* The most frequent conversions of bfloat16 tensors to words use registers: a normalization, linear or with relu or
    relu6, or the gradient of one. */
-typedef enum mirt__word_mode { MIRT__WORD_OTHER, MIRT__WORD_LINEAR, MIRT__WORD_RELU, MIRT__WORD_RELU6, MIRT__WORD_BACK } mirt__word_mode;
+typedef enum mirt__word_mode {
+    MIRT__WORD_OTHER, MIRT__WORD_LINEAR, MIRT__WORD_RELU, MIRT__WORD_RELU6, MIRT__WORD_BACK
+} mirt__word_mode;
 static mirt__word_mode mirt__word_mode_of(const mirt__source *source) {
     const mirt__reader *reader = &source->from;
     if (reader->dtype != MIRT__BFLOAT16 || reader->affine || reader->gate) return MIRT__WORD_OTHER;
@@ -12593,7 +12835,8 @@ MIRT__INLINE __m512 mirt__word_load(const uint16_t *p, const __mmask16 some) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(some, p)), 16));
 }
 /* A vector of channels from channel j on of the pixel that begins at `at`. */
-MIRT__INLINE __m512 mirt__word_value(const mirt__word_strip s, const int64_t at, const int64_t j, const __mmask16 some, const mirt__word_mode mode) {
+MIRT__INLINE __m512 mirt__word_value(const mirt__word_strip s, const int64_t at, const int64_t j, const __mmask16 some,
+                                     const mirt__word_mode mode) {
     const __m512 mean = _mm512_maskz_loadu_ps(some, s.mean + j), factor = _mm512_maskz_loadu_ps(some, s.factor + j);
     __m512 x = mirt__word_load(s.x + at + j, some);
     if (mode == MIRT__WORD_BACK) {
@@ -12609,7 +12852,8 @@ MIRT__INLINE void mirt__word_strip_words(mirt__word_strip s, const mirt__word_mo
     for (int64_t p = 0; p < s.pixels; p++, s.at += s.row, s.to += s.columns / 2) {
         int64_t j = 0;
         for (; j + 32 <= s.columns; j += 32) {
-            const __m512 a = mirt__word_value(s, s.at, j, 0xffff, mode), b = mirt__word_value(s, s.at, j + 16, 0xffff, mode);
+            const __m512 a = mirt__word_value(s, s.at, j, 0xffff, mode),
+                         b = mirt__word_value(s, s.at, j + 16, 0xffff, mode);
             _mm512_storeu_si512(s.to + j / 2, mirt__word_neighbours(a, b));
         }
         if (j + 16 <= s.columns) {
@@ -12631,7 +12875,8 @@ MIRT__INLINE void mirt__word_strip_pairs(mirt__word_strip s, const mirt__word_mo
     for (int64_t p = 0; p < s.pixels; p++, s.at += s.row, s.next += s.row, s.to += s.columns) {
         int64_t j = 0;
         for (; j + 16 <= s.columns; j += 16) {
-            const __m512 a = mirt__word_value(s, s.at, j, 0xffff, mode), b = mirt__word_value(s, s.next, j, 0xffff, mode);
+            const __m512 a = mirt__word_value(s, s.at, j, 0xffff, mode),
+                         b = mirt__word_value(s, s.next, j, 0xffff, mode);
             _mm512_storeu_si512(s.to + j, mirt__word_merge(a, lonely ? _mm512_setzero_ps() : b));
         }
         if (j == s.columns) continue;
@@ -12650,8 +12895,8 @@ MIRT__INLINE void mirt__word_strip_pairs(mirt__word_strip s, const mirt__word_mo
 MIRT__WORD_STRIP(words)
 MIRT__WORD_STRIP(pairs)
 #undef MIRT__WORD_STRIP
-static mirt__word_strip mirt__word_strip_of(float *to, const mirt__source *source, int64_t at, int64_t next, int64_t channels, int64_t columns,
-                                            int64_t pixels) {
+static mirt__word_strip mirt__word_strip_of(float *to, const mirt__source *source, int64_t at, int64_t next,
+                                            int64_t channels, int64_t columns, int64_t pixels) {
     const int64_t channel = at % channels;
     mirt__word_strip s;
     memset(&s, 0, sizeof s);
@@ -12714,8 +12959,8 @@ static void mirt__word_read_words(float *to, const mirt__source *source, int64_t
         }
     }
 }
-static void mirt__word_read_pairs(float *to, const mirt__source *source, int64_t at, int64_t next, int64_t channels, int64_t columns,
-                                  int64_t pixels) {
+static void mirt__word_read_pairs(float *to, const mirt__source *source, int64_t at, int64_t next, int64_t channels,
+                                  int64_t columns, int64_t pixels) {
     const uint16_t *data = (const uint16_t *)source->from.data;
     const mirt__word_mode mode = mirt__word_mode_of(source);
     const bool ready = mirt__word_ready(&source->from);
@@ -12777,8 +13022,8 @@ typedef struct mirt__word_way {
 typedef struct mirt__word_column {
     __m512 bias, mean, factor, offset, shift, first, second;
 } mirt__word_column;
-MIRT__INLINE void mirt__word_column_begin(mirt__word_column *v, const mirt__finishing *f, const float *c, int64_t j, const __mmask16 some,
-                                          const mirt__word_way way) {
+MIRT__INLINE void mirt__word_column_begin(mirt__word_column *v, const mirt__finishing *f, const float *c, int64_t j,
+                                          const __mmask16 some, const mirt__word_way way) {
     const float *sum = f->sum + j + (way.gradient ? 0 : f->sum_row);
     v->bias = way.bias ? _mm512_maskz_loadu_ps(some, f->bias + j) : _mm512_setzero_ps();
     v->first = v->second = _mm512_setzero_ps();
@@ -12795,8 +13040,8 @@ MIRT__INLINE void mirt__word_column_begin(mirt__word_column *v, const mirt__fini
     v->first = _mm512_maskz_loadu_ps(some, sum);
     v->second = _mm512_maskz_loadu_ps(some, sum + f->sum_row);
 }
-MIRT__INLINE void mirt__word_column_end(const mirt__word_column *v, const mirt__finishing *f, int64_t j, const __mmask16 some,
-                                        const mirt__word_way way) {
+MIRT__INLINE void mirt__word_column_end(const mirt__word_column *v, const mirt__finishing *f, int64_t j,
+                                        const __mmask16 some, const mirt__word_way way) {
     float *sum = f->sum + j + (way.gradient ? 0 : f->sum_row);
     if (way.moments) _mm512_mask_storeu_ps(f->sum + j, some, v->shift);
     if (!way.moments && !way.gradient) return;
@@ -12808,8 +13053,9 @@ MIRT__INLINE __m512 mirt__word_clip(__m512 x, __m512 by, __m512 below) {
     const __mmask16 above = _mm512_cmp_ps_mask(by, _mm512_setzero_ps(), _CMP_GT_OQ);
     return _mm512_maskz_mov_ps(_mm512_mask_cmp_ps_mask(above, by, below, _CMP_NGT_UQ), x);
 }
-MIRT__INLINE __m512 mirt__word_finish(mirt__word_column *v, const float *c, const uint16_t *add, const uint16_t *mask, const uint16_t *z,
-                                      const __mmask16 some, const mirt__word_way way, const __m512 below) {
+MIRT__INLINE __m512 mirt__word_finish(mirt__word_column *v, const float *c, const uint16_t *add, const uint16_t *mask,
+                                      const uint16_t *z, const __mmask16 some, const mirt__word_way way,
+                                      const __m512 below) {
     __m512 x = _mm512_maskz_loadu_ps(some, c);
     if (way.bias) x = _mm512_add_ps(x, v->bias);
     if (way.add) x = _mm512_add_ps(x, mirt__word_load(add, some));
@@ -12829,14 +13075,17 @@ MIRT__INLINE __m512 mirt__word_finish(mirt__word_column *v, const float *c, cons
     return x;
 }
 /* Two vectors of columns, or the remainder of one. */
-MIRT__INLINE void mirt__word_finish_columns(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, const int64_t j,
-                                            const int64_t columns, const mirt__word_way way, const bool stream) {
+MIRT__INLINE void mirt__word_finish_columns(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows,
+                                            const int64_t j, const int64_t columns, const mirt__word_way way,
+                                            const bool stream) {
     const mirt__epilogue *e = f->epilogue;
-    const bool six = (way.slope && e->slope->activation == MIRT_RELU6) || (way.mask && e->mask_activation == MIRT_RELU6);
+    const bool six =
+        (way.slope && e->slope->activation == MIRT_RELU6) || (way.mask && e->mask_activation == MIRT_RELU6);
     const __m512 below = _mm512_set1_ps(six ? 5.9999995f : INFINITY); /* the largest number below 6 */
     const __mmask16 some = columns == 32 ? (__mmask16)0xffff : mirt__first_avx512(columns);
     uint16_t *y = (uint16_t *)f->y + j;
-    const uint16_t *add = way.add ? (const uint16_t *)e->add + j : y, *mask = way.mask ? (const uint16_t *)e->mask + j : y;
+    const uint16_t *add = way.add ? (const uint16_t *)e->add + j : y,
+                   *mask = way.mask ? (const uint16_t *)e->mask + j : y;
     const uint16_t *z = way.gradient ? (const uint16_t *)e->slope_x + j : y;
     mirt__word_column a, b;
     mirt__word_column_begin(&a, f, c[0], j, some, way);
@@ -12845,7 +13094,8 @@ MIRT__INLINE void mirt__word_finish_columns(const mirt__finishing *f, float *con
         const int64_t place = at[i], next = place + 16;
         const __m512 low = mirt__word_finish(&a, c[i] + j, add + place, mask + place, z + place, some, way, below);
         if (columns == 32) {
-            const __m512 high = mirt__word_finish(&b, c[i] + j + 16, add + next, mask + next, z + next, some, way, below);
+            const __m512 high =
+                mirt__word_finish(&b, c[i] + j + 16, add + next, mask + next, z + next, some, way, below);
             if (stream) _mm512_stream_si512((__m512i *)(void *)(y + place), mirt__word_neighbours(low, high));
             else _mm512_storeu_si512(y + place, mirt__word_neighbours(low, high));
         } else {
@@ -12862,27 +13112,35 @@ MIRT__INLINE void mirt__word_finish_columns(const mirt__finishing *f, float *con
     X(false, true, false, false, false, true, false) X(false, true, false, true, false, true, false) \
     X(false, true, false, false, false, false, true) X(false, true, false, true, false, false, true) \
     X(false, false, false, false, false, false, false) X(false, false, false, true, true, false, false)
-#define MIRT__WORD_FINISH(moments, gradient, bias, add, relu, slope, mask) { \
+#define MIRT__WORD_FINISH(moments, gradient, bias, add, relu, slope, mask) \
+    { \
         const mirt__word_way to = {moments, gradient, bias, add, relu, slope, mask}; \
         const bool trains = (moments) || (gradient) || (slope) || (mask); \
         if ((MIRT__TRAINS || !trains) && memcmp(&to, &way, sizeof way) == 0) { \
             int64_t j = 0; \
             for (; stream && j + 32 <= columns; j += 32) mirt__word_finish_columns(f, c, at, rows, j, 32, to, true); \
             for (; j + 32 <= columns; j += 32) mirt__word_finish_columns(f, c, at, rows, j, 32, to, false); \
-            for (; j < columns; j += 16) mirt__word_finish_columns(f, c, at, rows, j, columns - j < 16 ? columns - j : 16, to, false); \
+            for (; j < columns; j += 16) \
+                mirt__word_finish_columns(f, c, at, rows, j, columns - j < 16 ? columns - j : 16, to, false); \
             return; \
         } \
     }
 static bool mirt__word_clips(mirt_activation_kind kind) { return kind == MIRT_RELU || kind == MIRT_RELU6; }
-static void mirt__word_finish_rows(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns) {
+static void mirt__word_finish_rows(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows,
+                                   int64_t columns) {
     const mirt__epilogue *e = f->epilogue;
     const mirt_activation_kind kind = e->slope ? e->slope->activation : MIRT_LINEAR;
-    const mirt__word_way way = {e->sums == MIRT__SUMS_MOMENTS, e->sums == MIRT__SUMS_GRADIENT, f->bias != NULL, e->add != NULL,
-                                e->activation == MIRT_RELU, mirt__word_clips(kind), e->mask && mirt__word_clips(e->mask_activation)};
+    const mirt__word_way way = {e->sums == MIRT__SUMS_MOMENTS,
+                                e->sums == MIRT__SUMS_GRADIENT,
+                                f->bias != NULL,
+                                e->add != NULL,
+                                e->activation == MIRT_RELU,
+                                mirt__word_clips(kind),
+                                e->mask && mirt__word_clips(e->mask_activation)};
     /* Streams whole lines, unless rows have so few that the cache is as fast. */
     const bool stream = f->stream && (uintptr_t)f->y % 64 == 0 && (f->sum_row | at[0]) % 32 == 0 && f->sum_row > 64;
-    if (f->dtype == MIRT__BFLOAT16 && rows > 0 && !f->mean && (way.mask || !e->mask) && (way.relu || e->activation == MIRT_LINEAR) &&
-        (way.slope || kind == MIRT_LINEAR)) {
+    if (f->dtype == MIRT__BFLOAT16 && rows > 0 && !f->mean && (way.mask || !e->mask) &&
+        (way.relu || e->activation == MIRT_LINEAR) && (way.slope || kind == MIRT_LINEAR)) {
         MIRT__WORD_WAYS(MIRT__WORD_FINISH)
     }
     mirt__finish_rows_avx512(f, c, at, rows, columns);
@@ -12927,7 +13185,9 @@ static void MIRT__T(conv_pool)(const mirt__conv_pool *args, const mirt__where *w
 static void MIRT__T(conv_pool_weight_grad)(const mirt__conv_pool_weight_grad *args, const mirt__where *where) {
     mirt__fast_conv_pool_weight_grad(&MIRT__T(simd), args, where);
 }
-static void MIRT__T(max_pool)(const mirt__pool2d *args, const mirt__where *where) { mirt__fast_max_pool(&MIRT__T(simd), args, where); }
+static void MIRT__T(max_pool)(const mirt__pool2d *args, const mirt__where *where) {
+    mirt__fast_max_pool(&MIRT__T(simd), args, where);
+}
 static void MIRT__T(max_pool_grad)(const mirt__pool2d *args, const mirt__where *where) {
     mirt__fast_max_pool_grad(&MIRT__T(simd), args, where);
 }
@@ -12944,7 +13204,9 @@ static void MIRT__T(update)(const mirt__update *args, const mirt__where *where) 
 #undef MIRT__UPDATE_CASE
 
 #define MIRT__CURVED(name, arguments) \
-    static void MIRT__T(name)(const arguments *args, const mirt__where *where) { mirt__common_##name(args, where, &MIRT__K(curves)); }
+    static void MIRT__T(name)(const arguments *args, const mirt__where *where) { \
+        mirt__common_##name(args, where, &MIRT__K(curves)); \
+    }
 MIRT__CURVED(unary, mirt__unary)
 MIRT__CURVED(binary, mirt__binary)
 MIRT__CURVED(softmax, mirt__softmax)
@@ -12962,7 +13224,9 @@ MIRT__NORM(norm_grad_sums)
 MIRT__NORM(norm_grad_input)
 #undef MIRT__NORM
 
-static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
+static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where) {
+    mirt__common_dropout(args, where, MIRT__DRAW);
+}
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__NAME, true, MIRT__HALF,
@@ -13062,23 +13326,28 @@ MIRT__INLINE __m256 mirt__raise_avx2(__m256 x, __m256 n) {
     return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(x), _mm256_slli_epi32(_mm256_castps_si256(n), 23)));
 }
 MIRT__INLINE __m256i mirt__rounded_avx2(__m256 x) {
-    const __m256i bits = _mm256_castps_si256(x), odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i bits = _mm256_castps_si256(x),
+                  odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
     const __m256i up = _mm256_add_epi32(_mm256_add_epi32(bits, odd), _mm256_set1_epi32(0x7FFF));
-    return _mm256_blendv_epi8(up, _mm256_or_si256(bits, _mm256_set1_epi32(0x400000)), _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
+    return _mm256_blendv_epi8(up, _mm256_or_si256(bits, _mm256_set1_epi32(0x400000)),
+                              _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
 }
 MIRT__INLINE __m128i mirt__narrow_avx2(__m256 x) {
     const __m256i high = _mm256_srli_epi32(mirt__rounded_avx2(x), 16);
     return _mm_packus_epi32(_mm256_castsi256_si128(high), _mm256_extracti128_si256(high, 1));
 }
 MIRT__INLINE __m256 mirt__load_half_avx2(const uint16_t *p) {
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)), 16));
+    return _mm256_castsi256_ps(
+        _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)), 16));
 }
 MIRT__INLINE __m256 mirt__load_half_some_avx2(const uint16_t *p, int64_t count) {
     uint16_t eight[8] = {0};
     memcpy(eight, p, (size_t)count * sizeof *p);
     return mirt__load_half_avx2(eight);
 }
-MIRT__INLINE void mirt__store_half_avx2(uint16_t *p, __m256 x) { _mm_storeu_si128((__m128i *)(void *)p, mirt__narrow_avx2(x)); }
+MIRT__INLINE void mirt__store_half_avx2(uint16_t *p, __m256 x) {
+    _mm_storeu_si128((__m128i *)(void *)p, mirt__narrow_avx2(x));
+}
 MIRT__INLINE void mirt__store_half_some_avx2(uint16_t *p, __m256 x, int64_t count) {
     uint16_t eight[8];
     mirt__store_half_avx2(eight, x);
@@ -13092,7 +13361,8 @@ MIRT__INLINE void mirt__store_halves_avx2(uint16_t *p, __m256 x, __m256 y, bool 
     mirt__store_half_avx2(p + MIRT__LANES, y);
 }
 #define MIRT__STREAMS 0
-MIRT__INLINE void mirt__store_place_avx2(uint8_t *p, __m256 right, __m256 right_below, __m256 below, __m256 live, int64_t count) {
+MIRT__INLINE void mirt__store_place_avx2(uint8_t *p, __m256 right, __m256 right_below, __m256 below, __m256 live,
+                                         int64_t count) {
     __m256i above = _mm256_srli_epi32(_mm256_castps_si256(right), 31);
     __m256i place = _mm256_sub_epi32(_mm256_set1_epi32(2), _mm256_castps_si256(right_below));
     place = _mm256_blendv_epi8(above, place, _mm256_castps_si256(below));
@@ -13134,8 +13404,10 @@ MIRT__INLINE void mirt__wide_avx2(__m256i x, __m256i m, __m256i *high, __m256i *
 static void mirt__draw_avx2(uint32_t block, const uint32_t counter[3], uint64_t key, uint32_t *word) {
     const __m256i m0 = _mm256_set1_epi32((int)0xD2511F53u), m1 = _mm256_set1_epi32((int)0xCD9E8D57u);
     for (int part = 0; part < MIRT__DRAWS; part += 8) {
-        __m256i x0 = _mm256_add_epi32(_mm256_set1_epi32((int)(block + (uint32_t)part)), _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0));
-        __m256i x1 = _mm256_set1_epi32((int)counter[0]), x2 = _mm256_set1_epi32((int)counter[1]), x3 = _mm256_set1_epi32((int)counter[2]);
+        __m256i x0 = _mm256_add_epi32(_mm256_set1_epi32((int)(block + (uint32_t)part)),
+                                      _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0));
+        __m256i x1 = _mm256_set1_epi32((int)counter[0]), x2 = _mm256_set1_epi32((int)counter[1]),
+                x3 = _mm256_set1_epi32((int)counter[2]);
         uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
         for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
             __m256i h0, l0, h1, l1;
@@ -13146,8 +13418,10 @@ static void mirt__draw_avx2(uint32_t block, const uint32_t counter[3], uint64_t 
             x1 = l1;
             x3 = l0;
         }
-        const __m256i a = _mm256_unpacklo_epi32(x0, x1), b = _mm256_unpackhi_epi32(x0, x1), c = _mm256_unpacklo_epi32(x2, x3), d = _mm256_unpackhi_epi32(x2, x3);
-        const __m256i out[4] = {_mm256_unpacklo_epi64(a, c), _mm256_unpackhi_epi64(a, c), _mm256_unpacklo_epi64(b, d), _mm256_unpackhi_epi64(b, d)};
+        const __m256i a = _mm256_unpacklo_epi32(x0, x1), b = _mm256_unpackhi_epi32(x0, x1),
+                      c = _mm256_unpacklo_epi32(x2, x3), d = _mm256_unpackhi_epi32(x2, x3);
+        const __m256i out[4] = {_mm256_unpacklo_epi64(a, c), _mm256_unpackhi_epi64(a, c), _mm256_unpacklo_epi64(b, d),
+                                _mm256_unpackhi_epi64(b, d)};
         for (int i = 0; i < 4; i++) { /* blocks i and 4 + i of these eight */
             __m128i *to = (__m128i *)(void *)word + part + i;
             _mm_storeu_si128(to, _mm256_castsi256_si128(out[i]));
@@ -13163,7 +13437,8 @@ MIRT__INLINE __m256 MIRT__K(two_rows)(const float *from, int64_t from_row) {
 }
 MIRT__INLINE void MIRT__K(transpose_half)(float *to, const float *from, int64_t from_row) {
     const __m256 a0 = MIRT__K(two_rows)(from, from_row), a1 = MIRT__K(two_rows)(from + from_row, from_row);
-    const __m256 a2 = MIRT__K(two_rows)(from + 2 * from_row, from_row), a3 = MIRT__K(two_rows)(from + 3 * from_row, from_row);
+    const __m256 a2 = MIRT__K(two_rows)(from + 2 * from_row, from_row),
+                 a3 = MIRT__K(two_rows)(from + 3 * from_row, from_row);
     const __m256 b0 = _mm256_unpacklo_ps(a0, a1), b1 = _mm256_unpackhi_ps(a0, a1);
     const __m256 b2 = _mm256_unpacklo_ps(a2, a3), b3 = _mm256_unpackhi_ps(a2, a3);
     _mm256_storeu_ps(to, _mm256_shuffle_ps(b0, b2, 0x44));
@@ -13270,7 +13545,9 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
 }
 
 #define MIRT__TILE(rows, vectors) \
-    static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, vectors, false); }
+    static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { \
+        MIRT__P(tile_of)(tile, rows, vectors, false); \
+    }
 #define MIRT__TILES(vectors) MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) MIRT__TILE(4, vectors)
 #define MIRT__TILE_NAMES(vectors) \
     MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors)
@@ -13300,7 +13577,8 @@ MIRT__TILES(4) MIRT__MORE_TILES(4)
     static void MIRT__P(tile_##rows##_half)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, 2, true); }
 MIRT__HALF_TILE(1) MIRT__HALF_TILE(2) MIRT__HALF_TILE(3) MIRT__HALF_TILE(4) MIRT__HALF_TILE(5) MIRT__HALF_TILE(6)
 #define MIRT__HALF_NAMES \
-    MIRT__P(tile_1_half), MIRT__P(tile_2_half), MIRT__P(tile_3_half), MIRT__P(tile_4_half), MIRT__P(tile_5_half), MIRT__P(tile_6_half)
+    MIRT__P(tile_1_half), MIRT__P(tile_2_half), MIRT__P(tile_3_half), MIRT__P(tile_4_half), MIRT__P(tile_5_half), \
+        MIRT__P(tile_6_half)
 #else
 #define MIRT__HALF_NAMES NULL
 #endif
@@ -13410,13 +13688,15 @@ MIRT__INLINE MIRT__VEC MIRT__K(exp)(MIRT__VEC x) {
 /* exp(x) - 1, precise near 0, for x up to 80. */
 MIRT__INLINE MIRT__VEC MIRT__K(expm1)(MIRT__VEC x) {
     MIRT__VEC n;
-    const MIRT__VEC one = MIRT__K(set)(1.0f), q = MIRT__K(exp_parts)(MIRT__K(max)(MIRT__K(set)(-30.0f), x), &n), s = MIRT__K(raise)(one, n);
+    const MIRT__VEC one = MIRT__K(set)(1.0f), q = MIRT__K(exp_parts)(MIRT__K(max)(MIRT__K(set)(-30.0f), x), &n),
+                    s = MIRT__K(raise)(one, n);
     return MIRT__K(fma)(s, q, MIRT__K(sub)(s, one));
 }
 MIRT__INLINE MIRT__VEC MIRT__K(abs)(MIRT__VEC x) { return MIRT__K(max)(x, MIRT__K(sub)(MIRT__K(zero)(), x)); }
 /* 1 + exp(-x), where x is at least -88: 1 + 2^n exp(-r), with one part of log(2), which is off by 2e-9. */
 MIRT__INLINE MIRT__VEC MIRT__K(sigmoid_below)(MIRT__VEC x) {
-    const MIRT__VEC one = MIRT__K(set)(1.0f), middle = MIRT__K(set)(12582912.0f), most = MIRT__K(min)(MIRT__K(set)(87.0f), x);
+    const MIRT__VEC one = MIRT__K(set)(1.0f), middle = MIRT__K(set)(12582912.0f),
+                    most = MIRT__K(min)(MIRT__K(set)(87.0f), x);
     const MIRT__VEC n = MIRT__K(fma)(most, MIRT__K(set)(-1.44269504088896341f), middle);
     const MIRT__VEC r = MIRT__K(fma)(MIRT__K(sub)(n, middle), MIRT__K(set)(0.69314718055994531f), most);
     MIRT__VEC y = MIRT__K(fma)(r, MIRT__K(set)(1.3814602280e-3f), MIRT__K(set)(-8.3687156439e-3f));
@@ -13454,9 +13734,11 @@ MIRT__INLINE MIRT__VEC MIRT__K(softplus)(MIRT__VEC x) {
 /* The standard normal distribution's probability of less than x, and *bell = exp(-x^2 / 2). The tail beyond a is
    exp(-a^2 / 2) times a polynomial in (a - 3) / (a + 3). */
 MIRT__INLINE MIRT__VEC MIRT__K(normal)(MIRT__VEC x, MIRT__VEC *bell) {
-    const MIRT__VEC a = MIRT__K(min)(MIRT__K(set)(15.0f), MIRT__K(abs)(x)), half = MIRT__K(set)(-0.5f), three = MIRT__K(set)(3.0f);
+    const MIRT__VEC a = MIRT__K(min)(MIRT__K(set)(15.0f), MIRT__K(abs)(x)), half = MIRT__K(set)(-0.5f),
+                    three = MIRT__K(set)(3.0f);
     const MIRT__VEC square = MIRT__K(mul)(a, a), rest = MIRT__K(fma)(a, a, MIRT__K(sub)(MIRT__K(zero)(), square));
-    const MIRT__VEC e = MIRT__K(exp)(MIRT__K(mul)(half, square)), u = MIRT__K(div)(MIRT__K(sub)(a, three), MIRT__K(add)(a, three));
+    const MIRT__VEC e = MIRT__K(exp)(MIRT__K(mul)(half, square)),
+                    u = MIRT__K(div)(MIRT__K(sub)(a, three), MIRT__K(add)(a, three));
     *bell = MIRT__K(fma)(e, MIRT__K(mul)(half, rest), e);
     MIRT__VEC y = MIRT__K(fma)(u, MIRT__K(set)(5.3161413e-5f), MIRT__K(set)(1.1501417e-4f));
     y = MIRT__K(fma)(y, u, MIRT__K(set)(-3.3901236e-4f));
@@ -13470,7 +13752,8 @@ MIRT__INLINE MIRT__VEC MIRT__K(normal)(MIRT__VEC x, MIRT__VEC *bell) {
     return MIRT__K(select)(MIRT__K(greater)(x, MIRT__K(zero)()), MIRT__K(sub)(MIRT__K(set)(1.0f), y), y);
 }
 MIRT__INLINE MIRT__VEC MIRT__K(hard_sigmoid)(MIRT__VEC x) {
-    return MIRT__K(div)(MIRT__K(min)(MIRT__K(set)(6.0f), MIRT__K(relu)(MIRT__K(add)(x, MIRT__K(set)(3.0f)))), MIRT__K(set)(6.0f));
+    return MIRT__K(div)(MIRT__K(min)(MIRT__K(set)(6.0f), MIRT__K(relu)(MIRT__K(add)(x, MIRT__K(set)(3.0f)))),
+                        MIRT__K(set)(6.0f));
 }
 
 /* A curved activation; `scale` is the slope of leaky relu below zero, or elu's factor. Callers clip by MIRT__K(bend). */
@@ -13495,7 +13778,8 @@ MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_k
 }
 /* g times the activation's derivative at its input u. */
 MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_activation_kind kind, MIRT__VEC scale) {
-    const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f), three = MIRT__K(set)(3.0f), six = MIRT__K(set)(6.0f);
+    const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f), three = MIRT__K(set)(3.0f),
+                    six = MIRT__K(set)(6.0f);
     MIRT__VEC s, bell;
     switch (kind) {
     case MIRT_SIGMOID:
@@ -13508,7 +13792,8 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_ac
         s = MIRT__K(sigmoid)(u);
         return MIRT__K(mul)(g, MIRT__K(mul)(s, MIRT__K(add)(one, MIRT__K(mul)(u, MIRT__K(sub)(one, s)))));
     case MIRT_LEAKY_RELU: return MIRT__K(select)(MIRT__K(greater)(u, zero), g, MIRT__K(mul)(g, scale));
-    case MIRT_ELU: return MIRT__K(select)(MIRT__K(greater)(u, zero), g, MIRT__K(mul)(g, MIRT__K(mul)(MIRT__K(exp)(u), scale)));
+    case MIRT_ELU:
+        return MIRT__K(select)(MIRT__K(greater)(u, zero), g, MIRT__K(mul)(g, MIRT__K(mul)(MIRT__K(exp)(u), scale)));
     case MIRT_GELU:
         s = MIRT__K(normal)(u, &bell);
         /* 1 / sqrt(2 pi) */
@@ -13554,18 +13839,22 @@ MIRT__INLINE MIRT__K(bend) MIRT__K(bend_of)(mirt_activation_kind kind) {
 static __attribute__((noinline)) MIRT__VEC MIRT__K(activate_any)(MIRT__VEC x, mirt_activation_kind kind, float scale) {
     return MIRT__K(activate_by)(x, kind, MIRT__K(set)(scale));
 }
-static __attribute__((noinline)) MIRT__VEC MIRT__K(slope_any)(MIRT__VEC g, MIRT__VEC u, mirt_activation_kind kind, float scale) {
+static __attribute__((noinline)) MIRT__VEC MIRT__K(slope_any)(MIRT__VEC g, MIRT__VEC u, mirt_activation_kind kind,
+                                                              float scale) {
     return MIRT__K(slope_by)(g, u, kind, MIRT__K(set)(scale));
 }
 MIRT__INLINE MIRT__VEC MIRT__K(activate)(MIRT__VEC x, const MIRT__K(bend) *b, const MIRT__K(how) how) {
     if (how == MIRT__K(by_silu)) return MIRT__K(activate_by)(x, MIRT_SILU, x);
     x = MIRT__K(min)(b->high, MIRT__K(max)(b->low, x));
-    return how == MIRT__K(by_clipping) || b->how == MIRT__K(by_clipping) ? x : MIRT__K(activate_any)(x, b->kind, MIRT__LAYER_SCALE(b->kind));
+    return how == MIRT__K(by_clipping) || b->how == MIRT__K(by_clipping)
+               ? x
+               : MIRT__K(activate_any)(x, b->kind, MIRT__LAYER_SCALE(b->kind));
 }
 /* g times the slope at u; for activations other than clipping only if `how` is general. */
 MIRT__INLINE MIRT__VEC MIRT__K(slope)(MIRT__VEC g, MIRT__VEC u, const MIRT__K(bend) *b, const MIRT__K(how) how) {
     const MIRT__VEC zero = MIRT__K(zero)();
-    if (how != MIRT__K(by_clipping) && b->how != MIRT__K(by_clipping)) return MIRT__K(slope_any)(g, u, b->kind, MIRT__LAYER_SCALE(b->kind));
+    if (how != MIRT__K(by_clipping) && b->how != MIRT__K(by_clipping))
+        return MIRT__K(slope_any)(g, u, b->kind, MIRT__LAYER_SCALE(b->kind));
     if (b->kind == MIRT_LINEAR) return g;
     return MIRT__K(select)(MIRT__K(greater)(u, b->low), MIRT__K(select)(MIRT__K(greater)(u, b->below), zero, g), zero);
 }
@@ -13582,8 +13871,10 @@ static void MIRT__K(activate_range)(mirt_activation_kind kind, float scale, cons
     else if (!MIRT__COMPACT && kind == MIRT_SIGMOID) MIRT__CURVE(MIRT__K(sigmoid)(u))
     else MIRT__CURVE(MIRT__K(activate_any)(u, kind, scale))
 }
-static void MIRT__K(slope_range)(mirt_activation_kind kind, float scale, const float *dy, const float *x, float *to, int64_t count) {
-    if (!MIRT__COMPACT && kind == MIRT_SILU) MIRT__CURVE(MIRT__K(slope_by)(MIRT__K(load_up_to)(dy + i, count - i), u, MIRT_SILU, u))
+static void MIRT__K(slope_range)(mirt_activation_kind kind, float scale, const float *dy, const float *x, float *to,
+                                 int64_t count) {
+    if (!MIRT__COMPACT && kind == MIRT_SILU)
+        MIRT__CURVE(MIRT__K(slope_by)(MIRT__K(load_up_to)(dy + i, count - i), u, MIRT_SILU, u))
     else MIRT__CURVE(MIRT__K(slope_any)(MIRT__K(load_up_to)(dy + i, count - i), u, kind, scale))
 }
 #define MIRT__SIMD_COPY
@@ -13634,7 +13925,8 @@ MIRT__INLINE void MIRT__K(store_as)(void *p, int64_t at, MIRT__VEC x, bool half,
 typedef struct MIRT__K(norm) {
     MIRT__VEC mean, factor, offset;
 } MIRT__K(norm);
-MIRT__INLINE MIRT__K(norm) MIRT__K(norm_of)(const float *mean, const float *factor, const float *offset, int64_t n, const bool whole) {
+MIRT__INLINE MIRT__K(norm)
+    MIRT__K(norm_of)(const float *mean, const float *factor, const float *offset, int64_t n, const bool whole) {
     MIRT__K(norm) u;
     u.mean = MIRT__K(load_part)(mean, n, whole);
     u.factor = MIRT__K(load_part)(factor, n, whole);
@@ -13686,7 +13978,8 @@ typedef struct MIRT__K(strip) {
 /* The hardware prefetcher does not read far enough ahead. */
 #define MIRT__AHEAD_OF(p) __builtin_prefetch((const char *)p + (at + j + 1024) * size);
 /* Columns [j, end), whole vectors or the last one, pixel by pixel, because sequential access is fastest. */
-MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, const int64_t first, const int64_t end, const MIRT__K(how) how, const bool whole) {
+MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) * s, const int64_t first, const int64_t end,
+                                     const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
     const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.norm->activation);
     const float *mean = from->mean, *factor = from->factor, *offset = from->offset;
@@ -13704,10 +13997,12 @@ MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, const int64_t firs
         }
     }
 }
-MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) *s, const int64_t first, const int64_t end, const MIRT__K(how) how, const bool whole) {
+MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) * s, const int64_t first, const int64_t end,
+                                     const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
     const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.back->norm.activation);
-    const float *mean = from->mean, *factor = from->factor, *offset = from->offset, *less = from->less, *part = from->part;
+    const float *mean = from->mean, *factor = from->factor, *offset = from->offset, *less = from->less,
+                *part = from->part;
     const void *dy = from->from.data, *z = from->from.back->z;
     const bool half = from->from.dtype == MIRT__BFLOAT16;
     const int64_t row = s->row, pixels = s->pixels, n = end - first, size = half ? 2 : 4;
@@ -13720,8 +14015,11 @@ MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) *s, const int64_t firs
             MIRT__AHEAD_OF(dy)
             const MIRT__VEC d = MIRT__K(sub)(MIRT__K(load_as)(z, at + j, half, n, whole), norm.mean);
             MIRT__VEC g = MIRT__K(load_as)(dy, at + j, half, n, whole);
-            if (bend.kind != MIRT_LINEAR) g = MIRT__K(slope)(g, MIRT__K(add)(MIRT__K(mul)(d, norm.factor), norm.offset), &bend, how);
-            if (less) g = MIRT__K(sub)(MIRT__K(sub)(g, MIRT__K(load_part)(less + j, n, whole)), MIRT__K(mul)(d, MIRT__K(load_part)(part + j, n, whole)));
+            if (bend.kind != MIRT_LINEAR)
+                g = MIRT__K(slope)(g, MIRT__K(add)(MIRT__K(mul)(d, norm.factor), norm.offset), &bend, how);
+            if (less)
+                g = MIRT__K(sub)(MIRT__K(sub)(g, MIRT__K(load_part)(less + j, n, whole)),
+                                 MIRT__K(mul)(d, MIRT__K(load_part)(part + j, n, whole)));
             MIRT__K(store_part)(to + j, MIRT__K(mul)(g, norm.factor), n, whole);
         }
     }
@@ -13753,7 +14051,8 @@ static void MIRT__K(read_gate)(const MIRT__K(strip) *s, int64_t pixel, int64_t c
     for (int64_t p = 0; p < s->pixels; p++, to += s->row) {
         for (int64_t j = 0; j < s->columns; j += MIRT__LANES) {
             const int64_t n = s->columns - j;
-            MIRT__K(store_up_to)(to + j, MIRT__K(mul)(MIRT__K(load_up_to)(to + j, n), MIRT__K(load_up_to)(gate + j, n)), n);
+            MIRT__K(store_up_to)
+            (to + j, MIRT__K(mul)(MIRT__K(load_up_to)(to + j, n), MIRT__K(load_up_to)(gate + j, n)), n);
         }
         if (--left == 0) {
             left = reader->gate_pixels;
@@ -13801,7 +14100,9 @@ MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activat
     const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f), six = MIRT__K(set)(6.0f);
     switch (kind) {
     case MIRT_RELU: return MIRT__K(select)(MIRT__K(greater)(mask, zero), x, zero);
-    case MIRT_RELU6: return MIRT__K(select)(MIRT__K(greater)(mask, zero), MIRT__K(select)(MIRT__K(greater)(six, mask), x, zero), zero);
+    case MIRT_RELU6:
+        return MIRT__K(select)(MIRT__K(greater)(mask, zero), MIRT__K(select)(MIRT__K(greater)(six, mask), x, zero),
+                               zero);
     case MIRT_SIGMOID: return MIRT__K(mul)(x, MIRT__K(mul)(mask, MIRT__K(sub)(one, mask)));
     case MIRT_TANH: return MIRT__K(mul)(x, MIRT__K(sub)(one, MIRT__K(mul)(mask, mask)));
     default: return x;
@@ -13818,8 +14119,8 @@ typedef struct MIRT__K(duty) {
 } MIRT__K(duty);
 /* Without `forward` there is neither bias, norm nor activation, without `backward` neither mask nor slope; `frozen` are
    floats that are normalized, without bias, and before silu without `add`. */
-MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bool forward, const bool backward, const mirt__column_sums sums,
-                                              const MIRT__K(how) how, const bool frozen) {
+MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bool forward, const bool backward,
+                                              const mirt__column_sums sums, const MIRT__K(how) how, const bool frozen) {
     const mirt__epilogue *e = f->epilogue;
     MIRT__K(duty) d;
     d.add = frozen && how == MIRT__K(by_silu) ? NULL : e->add;
@@ -13846,7 +14147,8 @@ typedef struct MIRT__K(column) {
     MIRT__VEC beta, shift, first, second;
     MIRT__K(norm) u, v;
 } MIRT__K(column);
-MIRT__INLINE MIRT__K(column) MIRT__K(column_of)(const mirt__finishing *f, const MIRT__K(duty) *d, int64_t j, int64_t n, const bool whole) {
+MIRT__INLINE MIRT__K(column)
+    MIRT__K(column_of)(const mirt__finishing *f, const MIRT__K(duty) * d, int64_t j, int64_t n, const bool whole) {
     const MIRT__VEC zero = MIRT__K(zero)();
     MIRT__K(column) k = {zero, zero, zero, zero, {zero, zero, zero}, {zero, zero, zero}};
     if (d->bias) k.beta = MIRT__K(load_part)(f->bias + j, n, whole);
@@ -13858,16 +14160,17 @@ MIRT__INLINE MIRT__K(column) MIRT__K(column_of)(const mirt__finishing *f, const 
     if (!d->images) k.second = MIRT__K(load_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, n, whole);
     return k;
 }
-MIRT__INLINE void MIRT__K(column_sums)(const mirt__finishing *f, const MIRT__K(duty) *d, const MIRT__K(column) *k, int64_t j, int64_t n,
-                                       const bool whole) {
+MIRT__INLINE void MIRT__K(column_sums)(const mirt__finishing *f, const MIRT__K(duty) * d, const MIRT__K(column) * k,
+                                       int64_t j, int64_t n, const bool whole) {
     if (d->moments) MIRT__K(store_part)(f->sum + j, k->shift, n, whole);
     if (!d->moments && !d->gradient && !d->images) return;
     MIRT__K(store_part)(f->sum + (d->moments ? f->sum_row : 0) + j, k->first, n, whole);
     if (!d->images) MIRT__K(store_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, k->second, n, whole);
 }
 /* x, of element `place`, as it is stored; *z is the argument of the slope. */
-MIRT__INLINE MIRT__VEC MIRT__K(column_value)(const MIRT__K(duty) *d, const MIRT__K(column) *k, MIRT__VEC x, int64_t place, MIRT__VEC *z,
-                                             int64_t n, const MIRT__K(how) how, const bool whole) {
+MIRT__INLINE MIRT__VEC MIRT__K(column_value)(const MIRT__K(duty) * d, const MIRT__K(column) * k, MIRT__VEC x,
+                                             int64_t place, MIRT__VEC *z, int64_t n, const MIRT__K(how) how,
+                                             const bool whole) {
     if (d->bias) x = MIRT__K(add)(x, k->beta);
     if (d->norm) x = MIRT__K(normed)(x, &k->u);
     if (d->add) x = MIRT__K(add)(x, MIRT__K(load_as)(d->add, place, d->half, n, whole));
@@ -13875,7 +14178,9 @@ MIRT__INLINE MIRT__VEC MIRT__K(column_value)(const MIRT__K(duty) *d, const MIRT_
     if (d->mask) {
         const MIRT__VEC mask = MIRT__K(load_as)(d->mask, place, d->half, n, whole), zero = MIRT__K(zero)();
         if (how != MIRT__K(by_clipping)) x = MIRT__K(masked)(x, mask, d->mask_activation);
-        else x = MIRT__K(select)(MIRT__K(greater)(mask, zero), MIRT__K(select)(MIRT__K(greater)(d->mask_end, mask), x, zero), zero);
+        else
+            x = MIRT__K(select)(MIRT__K(greater)(mask, zero),
+                                MIRT__K(select)(MIRT__K(greater)(d->mask_end, mask), x, zero), zero);
     }
     if (d->z) *z = MIRT__K(load_as)(d->slope_x, place, d->half, n, whole);
     return d->slope ? MIRT__K(slope)(x, MIRT__K(normed)(*z, &k->v), &d->slope_bend, how) : x;
@@ -13894,9 +14199,9 @@ MIRT__INLINE void MIRT__K(column_add)(const MIRT__K(duty) *d, MIRT__K(column) *k
 }
 
 /* Two vectors of columns of all rows, or one, or a part of one. Only whole lines, of two vectors, are streamed. */
-MIRT__INLINE void MIRT__K(finish_two)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, const bool stream,
-                                      const bool forward, const bool backward, const mirt__column_sums sums, const MIRT__K(how) how,
-                                      const bool frozen) {
+MIRT__INLINE void MIRT__K(finish_two)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows,
+                                      int64_t j, const bool stream, const bool forward, const bool backward,
+                                      const mirt__column_sums sums, const MIRT__K(how) how, const bool frozen) {
     const MIRT__K(duty) d = MIRT__K(finish_of)(f, forward, backward, sums, how, frozen);
     const int64_t n = MIRT__LANES;
     MIRT__K(column) a = MIRT__K(column_of)(f, &d, j, n, true), b = MIRT__K(column_of)(f, &d, j + n, n, true);
@@ -13927,14 +14232,17 @@ MIRT__INLINE void MIRT__K(finish_two)(const mirt__finishing *f, float *const *c,
     MIRT__K(column_sums)(f, &d, &a, j, n, true);
     MIRT__K(column_sums)(f, &d, &b, j + n, n, true);
 }
-MIRT__INLINE void MIRT__K(finish_one)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, int64_t n, const bool whole,
-                                      const MIRT__K(how) how, const bool frozen) {
-    const MIRT__K(duty) d = MIRT__K(finish_of)(f, true, !frozen, frozen ? MIRT__SUMS_NONE : f->epilogue->sums, how, frozen);
+MIRT__INLINE void MIRT__K(finish_one)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows,
+                                      int64_t j, int64_t n, const bool whole, const MIRT__K(how) how,
+                                      const bool frozen) {
+    const MIRT__K(duty) d =
+        MIRT__K(finish_of)(f, true, !frozen, frozen ? MIRT__SUMS_NONE : f->epilogue->sums, how, frozen);
     MIRT__K(column) k = MIRT__K(column_of)(f, &d, j, n, whole);
     MIRT__VEC z = k.beta;
     for (int64_t i = 0; i < rows; i++) {
         const int64_t place = at[i] + j;
-        const MIRT__VEC x = MIRT__K(column_value)(&d, &k, MIRT__K(load_part)(c[i] + j, n, whole), place, &z, n, how, whole);
+        const MIRT__VEC x =
+            MIRT__K(column_value)(&d, &k, MIRT__K(load_part)(c[i] + j, n, whole), place, &z, n, how, whole);
         if (!frozen && i == 0 && f->fresh) k.shift = x;
         MIRT__K(column_add)(&d, &k, x, z);
         MIRT__K(store_as)(f->y, place, x, d.half, n, whole);
@@ -13946,9 +14254,11 @@ MIRT__INLINE void MIRT__K(finish_one)(const mirt__finishing *f, float *const *c,
     for (; j + 2 * MIRT__LANES <= columns; j += 2 * MIRT__LANES) { \
         MIRT__K(finish_two)(f, c, at, rows, j, stream, forward, backward, sums, how, frozen); \
     }
-static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns) {
+static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows,
+                                 int64_t columns) {
     const mirt__epilogue *e = f->epilogue;
-    const MIRT__K(how) how = MIRT__K(how_of)(e->activation), slope_how = MIRT__K(how_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
+    const MIRT__K(how) how = MIRT__K(how_of)(e->activation),
+                       slope_how = MIRT__K(how_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
     const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
     const bool backward = MIRT__TRAINS && (e->mask || (e->slope && e->slope->activation != MIRT_LINEAR));
     const bool frozen = f->mean && !f->bias && f->dtype == MIRT_FLOAT32;
@@ -13974,27 +14284,30 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
         if (frozen && !e->add) {
             MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu), true)
             for (; j < columns; j += MIRT__LANES) {
-                MIRT__K(finish_one)(f, c, at, rows, j, columns - j < MIRT__LANES ? columns - j : MIRT__LANES, false, MIRT__K(by_silu), true);
+                MIRT__K(finish_one)
+                (f, c, at, rows, j, columns - j < MIRT__LANES ? columns - j : MIRT__LANES, false, MIRT__K(by_silu),
+                 true);
             }
             return;
         }
         MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu), false)
     }
-    for (; j + MIRT__LANES <= columns; j += MIRT__LANES) MIRT__K(finish_one)(f, c, at, rows, j, MIRT__LANES, true, MIRT__K(by_any), false);
+    for (; j + MIRT__LANES <= columns; j += MIRT__LANES)
+        MIRT__K(finish_one)(f, c, at, rows, j, MIRT__LANES, true, MIRT__K(by_any), false);
     if (j < columns) MIRT__K(finish_one)(f, c, at, rows, j, columns - j, false, MIRT__K(by_any), false);
 }
 #undef MIRT__FINISH_COLUMNS
 
-MIRT__INLINE MIRT__VEC MIRT__K(finish_vector)(MIRT__VEC x, MIRT__VEC bias, MIRT__VEC mask, const mirt__epilogue *epilogue,
-                                              bool with_bias, bool with_mask) {
+MIRT__INLINE MIRT__VEC MIRT__K(finish_vector)(MIRT__VEC x, MIRT__VEC bias, MIRT__VEC mask,
+                                              const mirt__epilogue *epilogue, bool with_bias, bool with_mask) {
     if (with_bias) x = MIRT__K(add)(x, bias);
     if (epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6) x = MIRT__K(relu)(x);
     if (epilogue->activation == MIRT_RELU6) x = MIRT__K(min)(MIRT__K(set)(6.0f), x);
     return with_mask ? MIRT__K(masked)(x, mask, epilogue->mask_activation) : x;
 }
 
-static void MIRT__K(finish)(const mirt__epilogue *epilogue, const float *bias, float *const *c, const float *const *mask,
-                            int64_t rows, int64_t columns) {
+static void MIRT__K(finish)(const mirt__epilogue *epilogue, const float *bias, float *const *c,
+                            const float *const *mask, int64_t rows, int64_t columns) {
     const bool with_mask = epilogue->mask != NULL;
     for (int64_t j = 0; j < columns; j += MIRT__LANES) {
         int64_t n = columns - j;
@@ -14016,7 +14329,8 @@ static void MIRT__K(finish)(const mirt__epilogue *epilogue, const float *bias, f
             }
         }
     }
-    if (epilogue->activation == MIRT_LINEAR || epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6) return;
+    if (epilogue->activation == MIRT_LINEAR || epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6)
+        return;
     for (int64_t i = 0; i < rows; i++) MIRT__K(activate_range)(epilogue->activation, 0, c[i], c[i], columns);
 }
 
@@ -14196,7 +14510,8 @@ MIRT__INLINE void MIRT__K(fetch)(mirt__soon *soon, int64_t lines) {
         else MIRT__K(store_some)(y, s##i, n); \
         y += row->y_step; \
     }
-MIRT__INLINE void MIRT__K(taps_places)(const mirt__taps_row *row, int64_t at, int64_t j, int64_t n, const int places, const bool whole) {
+MIRT__INLINE void MIRT__K(taps_places)(const mirt__taps_row *row, int64_t at, int64_t j, int64_t n, const int places,
+                                       const bool whole) {
     const int64_t step = row->x_step, from = at * step + j;
     float *y = row->y + at * row->y_step + j;
     MIRT__EACH_PLACE(MIRT__PLACE_CLEAR)
@@ -14215,13 +14530,17 @@ MIRT__INLINE void MIRT__K(taps_places)(const mirt__taps_row *row, int64_t at, in
 #if MIRT__MANY_REGISTERS
 /* A sliding window of three by three consecutive taps of x (or each row from back to front): every vector of x is
    loaded once. */
-MIRT__INLINE void MIRT__K(taps_slide)(const mirt__taps_row *row, int64_t at, int64_t j, int64_t count, const bool back) {
+MIRT__INLINE void MIRT__K(taps_slide)(const mirt__taps_row *row, int64_t at, int64_t j, int64_t count,
+                                      const bool back) {
     const int64_t step = row->x_step, from = at * step + j;
     const float *a = row->x[back ? 2 : 0] + from, *b = row->x[back ? 5 : 3] + from, *c = row->x[back ? 8 : 6] + from;
     float *y = row->y + at * row->y_step + j;
-    const MIRT__VEC k0 = MIRT__K(load)(row->k[0] + j), k1 = MIRT__K(load)(row->k[1] + j), k2 = MIRT__K(load)(row->k[2] + j);
-    const MIRT__VEC k3 = MIRT__K(load)(row->k[3] + j), k4 = MIRT__K(load)(row->k[4] + j), k5 = MIRT__K(load)(row->k[5] + j);
-    const MIRT__VEC k6 = MIRT__K(load)(row->k[6] + j), k7 = MIRT__K(load)(row->k[7] + j), k8 = MIRT__K(load)(row->k[8] + j);
+    const MIRT__VEC k0 = MIRT__K(load)(row->k[0] + j), k1 = MIRT__K(load)(row->k[1] + j),
+                    k2 = MIRT__K(load)(row->k[2] + j);
+    const MIRT__VEC k3 = MIRT__K(load)(row->k[3] + j), k4 = MIRT__K(load)(row->k[4] + j),
+                    k5 = MIRT__K(load)(row->k[5] + j);
+    const MIRT__VEC k6 = MIRT__K(load)(row->k[6] + j), k7 = MIRT__K(load)(row->k[7] + j),
+                    k8 = MIRT__K(load)(row->k[8] + j);
     MIRT__VEC a0 = MIRT__K(load)(a), a1 = MIRT__K(load)(a + step), b0 = MIRT__K(load)(b), b1 = MIRT__K(load)(b + step);
     MIRT__VEC c0 = MIRT__K(load)(c), c1 = MIRT__K(load)(c + step);
     a += 2 * step;
@@ -14296,13 +14615,15 @@ static void MIRT__K(taps_row)(const mirt__taps_row *row) {
     const float *x##t = row->x[first + (taps > t ? t : 0)] + j; \
     float *k##t = row->dk[first + (taps > t ? t : 0)] + j; \
     MIRT__VEC s##t = whole ? MIRT__K(load)(k##t) : MIRT__K(load_some)(k##t, n);
-#define MIRT__TAP(t) if (taps > t) s##t = MIRT__K(fma)(whole ? MIRT__K(load)(x##t + at) : MIRT__K(load_some)(x##t + at, n), g, s##t);
+#define MIRT__TAP(t) \
+    if (taps > t) s##t = MIRT__K(fma)(whole ? MIRT__K(load)(x##t + at) : MIRT__K(load_some)(x##t + at, n), g, s##t);
 #define MIRT__TAP_STORE(t) \
     if (taps > t) { \
         if (whole) MIRT__K(store)(k##t, s##t); \
         else MIRT__K(store_some)(k##t, s##t, n); \
     }
-MIRT__INLINE void MIRT__K(taps_grad_of)(const mirt__taps_row *row, int first, int64_t j, int64_t n, const int taps, const bool whole) {
+MIRT__INLINE void MIRT__K(taps_grad_of)(const mirt__taps_row *row, int first, int64_t j, int64_t n, const int taps,
+                                        const bool whole) {
     const float *y = row->y + j;
     int64_t at = 0;
     MIRT__EACH_TAP(MIRT__TAP_LOAD)
@@ -14369,7 +14690,8 @@ static void MIRT__K(max_window)(const mirt__windows *w) {
         MIRT__VEC most = MIRT__K(load_as)(w->x, j, w->half, n, whole), place = MIRT__K(set)((float)w->first);
         for (int64_t y = 0; y < w->rows; y++) {
             for (int64_t x = 0; x < w->columns; x++) {
-                const MIRT__VEC value = MIRT__K(load_as)(w->x, y * w->row_step + x * w->column_step + j, w->half, n, whole);
+                const MIRT__VEC value =
+                    MIRT__K(load_as)(w->x, y * w->row_step + x * w->column_step + j, w->half, n, whole);
                 const MIRT__K(mask) more = MIRT__K(greater)(value, most);
                 most = MIRT__K(select)(more, value, most);
                 place = MIRT__K(select)(more, MIRT__K(set)((float)(w->first + y * w->down + x * w->right)), place);
@@ -14404,22 +14726,28 @@ static void MIRT__K(max_back)(const mirt__windows *w) {
 
 /* Transforms four numbers of a column or row. */
 #define MIRT__FROM_SOURCE(y, a, b, c, d) \
-    const MIRT__VEC y##0 = MIRT__K(sub)(a, c), y##1 = MIRT__K(add)(b, c), y##2 = MIRT__K(sub)(c, b), y##3 = MIRT__K(sub)(b, d);
-#define MIRT__SOURCE(q, y) { \
-        const float *at = from + (q) * pixel + j; \
+    const MIRT__VEC y##0 = MIRT__K(sub)(a, c), y##1 = MIRT__K(add)(b, c), y##2 = MIRT__K(sub)(c, b), \
+                    y##3 = MIRT__K(sub)(b, d);
+#define MIRT__SOURCE(q, y) \
+    { \
+        const float *at = from + (q)*pixel + j; \
         const MIRT__VEC a = MIRT__K(load_part)(at, n, whole), b = MIRT__K(load_part)(at + pitch, n, whole); \
-        const MIRT__VEC c = MIRT__K(load_part)(at + 2 * pitch, n, whole), d = MIRT__K(load_part)(at + 3 * pitch, n, whole); \
+        const MIRT__VEC c = MIRT__K(load_part)(at + 2 * pitch, n, whole), \
+                        d = MIRT__K(load_part)(at + 3 * pitch, n, whole); \
         MIRT__FROM_SOURCE(t, a, b, c, d) \
         y##0 = t0, y##1 = t1, y##2 = t2, y##3 = t3; \
     }
 #define MIRT__TO_PLANE(i, x) MIRT__K(store_part)(put + (i) * plane, x, n, whole);
-#define MIRT__TO_PLANES(i) { \
+#define MIRT__TO_PLANES(i) \
+    { \
         MIRT__FROM_SOURCE(u, a##i, b##i, c##i, d##i) \
-        MIRT__TO_PLANE(4 * i, u0) MIRT__TO_PLANE(4 * i + 1, u1) MIRT__TO_PLANE(4 * i + 2, u2) MIRT__TO_PLANE(4 * i + 3, u3) \
-        a##i = c##i, b##i = d##i; /* the next tile begins two columns later */ \
+        MIRT__TO_PLANE(4 * i, u0) \
+        MIRT__TO_PLANE(4 * i + 1, u1) MIRT__TO_PLANE(4 * i + 2, u2) MIRT__TO_PLANE(4 * i + 3, u3) \
+            a##i = c##i, \
+            b##i = d##i; /* the next tile begins two columns later */ \
     }
-MIRT__INLINE void MIRT__K(winograd_source_of)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel, int64_t tiles,
-                                              int64_t j, int64_t n, const bool whole) {
+MIRT__INLINE void MIRT__K(winograd_source_of)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel,
+                                              int64_t tiles, int64_t j, int64_t n, const bool whole) {
     MIRT__VEC a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3;
     MIRT__SOURCE(0, a)
     MIRT__SOURCE(1, b)
@@ -14433,7 +14761,8 @@ MIRT__INLINE void MIRT__K(winograd_source_of)(float *to, int64_t plane, const fl
         MIRT__TO_PLANES(3)
     }
 }
-static void MIRT__K(winograd_source)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel, int64_t tiles) {
+static void MIRT__K(winograd_source)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel,
+                                     int64_t tiles) {
     int64_t j = 0;
     for (; j + MIRT__LANES <= pixel; j += MIRT__LANES) {
         MIRT__K(winograd_source_of)(to, plane, from, pitch, pixel, tiles, j, MIRT__LANES, true);
@@ -14447,7 +14776,8 @@ static void MIRT__K(winograd_source)(float *to, int64_t plane, const float *from
 
 #define MIRT__FROM_TAPS(y, a, b, c) \
     const MIRT__VEC y##_ends = MIRT__K(add)(a, c), y##0 = a, y##3 = c; \
-    const MIRT__VEC y##1 = MIRT__K(mul)(MIRT__K(add)(y##_ends, b), half), y##2 = MIRT__K(mul)(MIRT__K(sub)(y##_ends, b), half);
+    const MIRT__VEC y##1 = MIRT__K(mul)(MIRT__K(add)(y##_ends, b), half), \
+                    y##2 = MIRT__K(mul)(MIRT__K(sub)(y##_ends, b), half);
 #define MIRT__TAP(i) MIRT__K(load)(from + (i) * from_plane + at)
 #define MIRT__TO_PLANES(i) { \
         MIRT__FROM_TAPS(u, a##i, b##i, c##i) \
@@ -14457,7 +14787,8 @@ static void MIRT__K(winograd_source)(float *to, int64_t plane, const float *from
         MIRT__K(store)(put + 2 * plane, u2); \
         MIRT__K(store)(put + 3 * plane, u3); \
     }
-static void MIRT__K(winograd_taps)(float *to, int64_t plane, const float *from, int64_t from_plane, int64_t k, int64_t columns) {
+static void MIRT__K(winograd_taps)(float *to, int64_t plane, const float *from, int64_t from_plane, int64_t k,
+                                   int64_t columns) {
     const MIRT__VEC half = MIRT__K(set)(0.5f);
     for (int64_t i = 0; i < k * MIRT__PANEL; i += MIRT__PANEL) {
         for (int64_t at = i; at < i + columns; at += MIRT__LANES) {
@@ -14525,13 +14856,15 @@ static __attribute__((noinline)) MIRT__VEC MIRT__K(shaped)(const mirt__update *a
     return args->clip == 0 ? g : MIRT__K(min)(clip, MIRT__K(max)(MIRT__K(sub)(MIRT__K(zero)(), clip), g));
 }
 /* One part, or the sum of two, which is the most frequent case; more are summed by sum_parts. */
-MIRT__INLINE MIRT__VEC MIRT__K(gradient)(const mirt__update *args, const float *into, const float *from, bool shaped, int64_t i, int64_t n) {
+MIRT__INLINE MIRT__VEC MIRT__K(gradient)(const mirt__update *args, const float *into, const float *from, bool shaped,
+                                         int64_t i, int64_t n) {
     MIRT__VEC g = args->parts > 2 ? MIRT__K(sum_parts)(args, i, n) : MIRT__K(load_up_to)(into + i, n);
     if (from) g = MIRT__K(add)(g, MIRT__K(load_up_to)(from + i, n));
     return shaped ? MIRT__K(shaped)(args, g) : g;
 }
 /* Updates the average of the weights; returns the new weights. */
-static __attribute__((noinline)) MIRT__VEC MIRT__K(averaged)(const mirt__update *args, MIRT__VEC weight, int64_t i, int64_t n) {
+static __attribute__((noinline)) MIRT__VEC MIRT__K(averaged)(const mirt__update *args, MIRT__VEC weight, int64_t i,
+                                                             int64_t n) {
     const MIRT__VEC old = MIRT__K(mul)(MIRT__K(set)(args->keep), MIRT__K(load_up_to)(args->average + i, n));
     const MIRT__VEC average = MIRT__K(add)(old, MIRT__K(mul)(MIRT__K(set)(args->fresh), weight));
     MIRT__K(store_up_to)(args->average + i, average, n);
@@ -14543,7 +14876,8 @@ static __attribute__((noinline)) MIRT__VEC MIRT__K(averaged)(const mirt__update 
     const float *into = args->part[args->parts == 2 ? args->tree[0].into : 0]; \
     const float *from = args->parts == 2 ? args->part[args->tree[0].from] : NULL; \
     float *weights = args->weight[0]; \
-    const bool shaped = extras && args->shaped, decays = extras && args->decay != 0, averages = extras && args->average; \
+    const bool shaped = extras && args->shaped, decays = extras && args->decay != 0, \
+               averages = extras && args->average; \
     const MIRT__VEC decay = MIRT__K(set)(args->decay); \
     const int copies = args->copies;
 #define MIRT__UPDATE_WEIGHT \
@@ -14599,7 +14933,9 @@ MIRT__INLINE void MIRT__K(adam_loop)(const mirt__update *args, int64_t begin, in
     }
 }
 
-static bool MIRT__K(has_extras)(const mirt__update *args) { return args->shaped || args->decay != 0 || args->average || args->slot[2]; }
+static bool MIRT__K(has_extras)(const mirt__update *args) {
+    return args->shaped || args->decay != 0 || args->average || args->slot[2];
+}
 static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t end) {
     if (MIRT__K(has_extras)(args)) MIRT__K(sgd_loop)(args, begin, end, true);
     else MIRT__K(sgd_loop)(args, begin, end, false);
@@ -14669,7 +15005,9 @@ static void MIRT__T(conv_pool)(const mirt__conv_pool *args, const mirt__where *w
 static void MIRT__T(conv_pool_weight_grad)(const mirt__conv_pool_weight_grad *args, const mirt__where *where) {
     mirt__fast_conv_pool_weight_grad(&MIRT__T(simd), args, where);
 }
-static void MIRT__T(max_pool)(const mirt__pool2d *args, const mirt__where *where) { mirt__fast_max_pool(&MIRT__T(simd), args, where); }
+static void MIRT__T(max_pool)(const mirt__pool2d *args, const mirt__where *where) {
+    mirt__fast_max_pool(&MIRT__T(simd), args, where);
+}
 static void MIRT__T(max_pool_grad)(const mirt__pool2d *args, const mirt__where *where) {
     mirt__fast_max_pool_grad(&MIRT__T(simd), args, where);
 }
@@ -14686,7 +15024,9 @@ static void MIRT__T(update)(const mirt__update *args, const mirt__where *where) 
 #undef MIRT__UPDATE_CASE
 
 #define MIRT__CURVED(name, arguments) \
-    static void MIRT__T(name)(const arguments *args, const mirt__where *where) { mirt__common_##name(args, where, &MIRT__K(curves)); }
+    static void MIRT__T(name)(const arguments *args, const mirt__where *where) { \
+        mirt__common_##name(args, where, &MIRT__K(curves)); \
+    }
 MIRT__CURVED(unary, mirt__unary)
 MIRT__CURVED(binary, mirt__binary)
 MIRT__CURVED(softmax, mirt__softmax)
@@ -14704,7 +15044,9 @@ MIRT__NORM(norm_grad_sums)
 MIRT__NORM(norm_grad_input)
 #undef MIRT__NORM
 
-static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
+static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where) {
+    mirt__common_dropout(args, where, MIRT__DRAW);
+}
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__NAME, true, MIRT__HALF,
@@ -14814,15 +15156,20 @@ MIRT__INLINE float32x4_t mirt__raise_neon(float32x4_t x, float32x4_t n) {
 }
 MIRT__INLINE uint32x4_t mirt__rounded_neon(float32x4_t x) {
     const uint32x4_t bits = vreinterpretq_u32_f32(x), odd = vandq_u32(vshrq_n_u32(bits, 16), vdupq_n_u32(1));
-    return vbslq_u32(vceqq_f32(x, x), vaddq_u32(vaddq_u32(bits, odd), vdupq_n_u32(0x7FFF)), vorrq_u32(bits, vdupq_n_u32(0x400000)));
+    return vbslq_u32(vceqq_f32(x, x), vaddq_u32(vaddq_u32(bits, odd), vdupq_n_u32(0x7FFF)),
+                     vorrq_u32(bits, vdupq_n_u32(0x400000)));
 }
-MIRT__INLINE float32x4_t mirt__load_half_neon(const uint16_t *p) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16)); }
+MIRT__INLINE float32x4_t mirt__load_half_neon(const uint16_t *p) {
+    return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16));
+}
 MIRT__INLINE float32x4_t mirt__load_half_some_neon(const uint16_t *p, int64_t count) {
     uint16_t four[4] = {0};
     memcpy(four, p, (size_t)count * sizeof *p);
     return mirt__load_half_neon(four);
 }
-MIRT__INLINE void mirt__store_half_neon(uint16_t *p, float32x4_t x) { vst1_u16(p, vshrn_n_u32(mirt__rounded_neon(x), 16)); }
+MIRT__INLINE void mirt__store_half_neon(uint16_t *p, float32x4_t x) {
+    vst1_u16(p, vshrn_n_u32(mirt__rounded_neon(x), 16));
+}
 MIRT__INLINE void mirt__store_half_some_neon(uint16_t *p, float32x4_t x, int64_t count) {
     uint16_t four[4];
     mirt__store_half_neon(four, x);
@@ -14970,7 +15317,9 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
 }
 
 #define MIRT__TILE(rows, vectors) \
-    static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, vectors, false); }
+    static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { \
+        MIRT__P(tile_of)(tile, rows, vectors, false); \
+    }
 #define MIRT__TILES(vectors) MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) MIRT__TILE(4, vectors)
 #define MIRT__TILE_NAMES(vectors) \
     MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors)
@@ -15000,7 +15349,8 @@ MIRT__TILES(4) MIRT__MORE_TILES(4)
     static void MIRT__P(tile_##rows##_half)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, 2, true); }
 MIRT__HALF_TILE(1) MIRT__HALF_TILE(2) MIRT__HALF_TILE(3) MIRT__HALF_TILE(4) MIRT__HALF_TILE(5) MIRT__HALF_TILE(6)
 #define MIRT__HALF_NAMES \
-    MIRT__P(tile_1_half), MIRT__P(tile_2_half), MIRT__P(tile_3_half), MIRT__P(tile_4_half), MIRT__P(tile_5_half), MIRT__P(tile_6_half)
+    MIRT__P(tile_1_half), MIRT__P(tile_2_half), MIRT__P(tile_3_half), MIRT__P(tile_4_half), MIRT__P(tile_5_half), \
+        MIRT__P(tile_6_half)
 #else
 #define MIRT__HALF_NAMES NULL
 #endif
@@ -15110,13 +15460,15 @@ MIRT__INLINE MIRT__VEC MIRT__K(exp)(MIRT__VEC x) {
 /* exp(x) - 1, precise near 0, for x up to 80. */
 MIRT__INLINE MIRT__VEC MIRT__K(expm1)(MIRT__VEC x) {
     MIRT__VEC n;
-    const MIRT__VEC one = MIRT__K(set)(1.0f), q = MIRT__K(exp_parts)(MIRT__K(max)(MIRT__K(set)(-30.0f), x), &n), s = MIRT__K(raise)(one, n);
+    const MIRT__VEC one = MIRT__K(set)(1.0f), q = MIRT__K(exp_parts)(MIRT__K(max)(MIRT__K(set)(-30.0f), x), &n),
+                    s = MIRT__K(raise)(one, n);
     return MIRT__K(fma)(s, q, MIRT__K(sub)(s, one));
 }
 MIRT__INLINE MIRT__VEC MIRT__K(abs)(MIRT__VEC x) { return MIRT__K(max)(x, MIRT__K(sub)(MIRT__K(zero)(), x)); }
 /* 1 + exp(-x), where x is at least -88: 1 + 2^n exp(-r), with one part of log(2), which is off by 2e-9. */
 MIRT__INLINE MIRT__VEC MIRT__K(sigmoid_below)(MIRT__VEC x) {
-    const MIRT__VEC one = MIRT__K(set)(1.0f), middle = MIRT__K(set)(12582912.0f), most = MIRT__K(min)(MIRT__K(set)(87.0f), x);
+    const MIRT__VEC one = MIRT__K(set)(1.0f), middle = MIRT__K(set)(12582912.0f),
+                    most = MIRT__K(min)(MIRT__K(set)(87.0f), x);
     const MIRT__VEC n = MIRT__K(fma)(most, MIRT__K(set)(-1.44269504088896341f), middle);
     const MIRT__VEC r = MIRT__K(fma)(MIRT__K(sub)(n, middle), MIRT__K(set)(0.69314718055994531f), most);
     MIRT__VEC y = MIRT__K(fma)(r, MIRT__K(set)(1.3814602280e-3f), MIRT__K(set)(-8.3687156439e-3f));
@@ -15154,9 +15506,11 @@ MIRT__INLINE MIRT__VEC MIRT__K(softplus)(MIRT__VEC x) {
 /* The standard normal distribution's probability of less than x, and *bell = exp(-x^2 / 2). The tail beyond a is
    exp(-a^2 / 2) times a polynomial in (a - 3) / (a + 3). */
 MIRT__INLINE MIRT__VEC MIRT__K(normal)(MIRT__VEC x, MIRT__VEC *bell) {
-    const MIRT__VEC a = MIRT__K(min)(MIRT__K(set)(15.0f), MIRT__K(abs)(x)), half = MIRT__K(set)(-0.5f), three = MIRT__K(set)(3.0f);
+    const MIRT__VEC a = MIRT__K(min)(MIRT__K(set)(15.0f), MIRT__K(abs)(x)), half = MIRT__K(set)(-0.5f),
+                    three = MIRT__K(set)(3.0f);
     const MIRT__VEC square = MIRT__K(mul)(a, a), rest = MIRT__K(fma)(a, a, MIRT__K(sub)(MIRT__K(zero)(), square));
-    const MIRT__VEC e = MIRT__K(exp)(MIRT__K(mul)(half, square)), u = MIRT__K(div)(MIRT__K(sub)(a, three), MIRT__K(add)(a, three));
+    const MIRT__VEC e = MIRT__K(exp)(MIRT__K(mul)(half, square)),
+                    u = MIRT__K(div)(MIRT__K(sub)(a, three), MIRT__K(add)(a, three));
     *bell = MIRT__K(fma)(e, MIRT__K(mul)(half, rest), e);
     MIRT__VEC y = MIRT__K(fma)(u, MIRT__K(set)(5.3161413e-5f), MIRT__K(set)(1.1501417e-4f));
     y = MIRT__K(fma)(y, u, MIRT__K(set)(-3.3901236e-4f));
@@ -15170,7 +15524,8 @@ MIRT__INLINE MIRT__VEC MIRT__K(normal)(MIRT__VEC x, MIRT__VEC *bell) {
     return MIRT__K(select)(MIRT__K(greater)(x, MIRT__K(zero)()), MIRT__K(sub)(MIRT__K(set)(1.0f), y), y);
 }
 MIRT__INLINE MIRT__VEC MIRT__K(hard_sigmoid)(MIRT__VEC x) {
-    return MIRT__K(div)(MIRT__K(min)(MIRT__K(set)(6.0f), MIRT__K(relu)(MIRT__K(add)(x, MIRT__K(set)(3.0f)))), MIRT__K(set)(6.0f));
+    return MIRT__K(div)(MIRT__K(min)(MIRT__K(set)(6.0f), MIRT__K(relu)(MIRT__K(add)(x, MIRT__K(set)(3.0f)))),
+                        MIRT__K(set)(6.0f));
 }
 
 /* A curved activation; `scale` is the slope of leaky relu below zero, or elu's factor. Callers clip by MIRT__K(bend). */
@@ -15195,7 +15550,8 @@ MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_k
 }
 /* g times the activation's derivative at its input u. */
 MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_activation_kind kind, MIRT__VEC scale) {
-    const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f), three = MIRT__K(set)(3.0f), six = MIRT__K(set)(6.0f);
+    const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f), three = MIRT__K(set)(3.0f),
+                    six = MIRT__K(set)(6.0f);
     MIRT__VEC s, bell;
     switch (kind) {
     case MIRT_SIGMOID:
@@ -15208,7 +15564,8 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_ac
         s = MIRT__K(sigmoid)(u);
         return MIRT__K(mul)(g, MIRT__K(mul)(s, MIRT__K(add)(one, MIRT__K(mul)(u, MIRT__K(sub)(one, s)))));
     case MIRT_LEAKY_RELU: return MIRT__K(select)(MIRT__K(greater)(u, zero), g, MIRT__K(mul)(g, scale));
-    case MIRT_ELU: return MIRT__K(select)(MIRT__K(greater)(u, zero), g, MIRT__K(mul)(g, MIRT__K(mul)(MIRT__K(exp)(u), scale)));
+    case MIRT_ELU:
+        return MIRT__K(select)(MIRT__K(greater)(u, zero), g, MIRT__K(mul)(g, MIRT__K(mul)(MIRT__K(exp)(u), scale)));
     case MIRT_GELU:
         s = MIRT__K(normal)(u, &bell);
         /* 1 / sqrt(2 pi) */
@@ -15254,18 +15611,22 @@ MIRT__INLINE MIRT__K(bend) MIRT__K(bend_of)(mirt_activation_kind kind) {
 static __attribute__((noinline)) MIRT__VEC MIRT__K(activate_any)(MIRT__VEC x, mirt_activation_kind kind, float scale) {
     return MIRT__K(activate_by)(x, kind, MIRT__K(set)(scale));
 }
-static __attribute__((noinline)) MIRT__VEC MIRT__K(slope_any)(MIRT__VEC g, MIRT__VEC u, mirt_activation_kind kind, float scale) {
+static __attribute__((noinline)) MIRT__VEC MIRT__K(slope_any)(MIRT__VEC g, MIRT__VEC u, mirt_activation_kind kind,
+                                                              float scale) {
     return MIRT__K(slope_by)(g, u, kind, MIRT__K(set)(scale));
 }
 MIRT__INLINE MIRT__VEC MIRT__K(activate)(MIRT__VEC x, const MIRT__K(bend) *b, const MIRT__K(how) how) {
     if (how == MIRT__K(by_silu)) return MIRT__K(activate_by)(x, MIRT_SILU, x);
     x = MIRT__K(min)(b->high, MIRT__K(max)(b->low, x));
-    return how == MIRT__K(by_clipping) || b->how == MIRT__K(by_clipping) ? x : MIRT__K(activate_any)(x, b->kind, MIRT__LAYER_SCALE(b->kind));
+    return how == MIRT__K(by_clipping) || b->how == MIRT__K(by_clipping)
+               ? x
+               : MIRT__K(activate_any)(x, b->kind, MIRT__LAYER_SCALE(b->kind));
 }
 /* g times the slope at u; for activations other than clipping only if `how` is general. */
 MIRT__INLINE MIRT__VEC MIRT__K(slope)(MIRT__VEC g, MIRT__VEC u, const MIRT__K(bend) *b, const MIRT__K(how) how) {
     const MIRT__VEC zero = MIRT__K(zero)();
-    if (how != MIRT__K(by_clipping) && b->how != MIRT__K(by_clipping)) return MIRT__K(slope_any)(g, u, b->kind, MIRT__LAYER_SCALE(b->kind));
+    if (how != MIRT__K(by_clipping) && b->how != MIRT__K(by_clipping))
+        return MIRT__K(slope_any)(g, u, b->kind, MIRT__LAYER_SCALE(b->kind));
     if (b->kind == MIRT_LINEAR) return g;
     return MIRT__K(select)(MIRT__K(greater)(u, b->low), MIRT__K(select)(MIRT__K(greater)(u, b->below), zero, g), zero);
 }
@@ -15282,8 +15643,10 @@ static void MIRT__K(activate_range)(mirt_activation_kind kind, float scale, cons
     else if (!MIRT__COMPACT && kind == MIRT_SIGMOID) MIRT__CURVE(MIRT__K(sigmoid)(u))
     else MIRT__CURVE(MIRT__K(activate_any)(u, kind, scale))
 }
-static void MIRT__K(slope_range)(mirt_activation_kind kind, float scale, const float *dy, const float *x, float *to, int64_t count) {
-    if (!MIRT__COMPACT && kind == MIRT_SILU) MIRT__CURVE(MIRT__K(slope_by)(MIRT__K(load_up_to)(dy + i, count - i), u, MIRT_SILU, u))
+static void MIRT__K(slope_range)(mirt_activation_kind kind, float scale, const float *dy, const float *x, float *to,
+                                 int64_t count) {
+    if (!MIRT__COMPACT && kind == MIRT_SILU)
+        MIRT__CURVE(MIRT__K(slope_by)(MIRT__K(load_up_to)(dy + i, count - i), u, MIRT_SILU, u))
     else MIRT__CURVE(MIRT__K(slope_any)(MIRT__K(load_up_to)(dy + i, count - i), u, kind, scale))
 }
 #define MIRT__SIMD_COPY
@@ -15334,7 +15697,8 @@ MIRT__INLINE void MIRT__K(store_as)(void *p, int64_t at, MIRT__VEC x, bool half,
 typedef struct MIRT__K(norm) {
     MIRT__VEC mean, factor, offset;
 } MIRT__K(norm);
-MIRT__INLINE MIRT__K(norm) MIRT__K(norm_of)(const float *mean, const float *factor, const float *offset, int64_t n, const bool whole) {
+MIRT__INLINE MIRT__K(norm)
+    MIRT__K(norm_of)(const float *mean, const float *factor, const float *offset, int64_t n, const bool whole) {
     MIRT__K(norm) u;
     u.mean = MIRT__K(load_part)(mean, n, whole);
     u.factor = MIRT__K(load_part)(factor, n, whole);
@@ -15386,7 +15750,8 @@ typedef struct MIRT__K(strip) {
 /* The hardware prefetcher does not read far enough ahead. */
 #define MIRT__AHEAD_OF(p) __builtin_prefetch((const char *)p + (at + j + 1024) * size);
 /* Columns [j, end), whole vectors or the last one, pixel by pixel, because sequential access is fastest. */
-MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, const int64_t first, const int64_t end, const MIRT__K(how) how, const bool whole) {
+MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) * s, const int64_t first, const int64_t end,
+                                     const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
     const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.norm->activation);
     const float *mean = from->mean, *factor = from->factor, *offset = from->offset;
@@ -15404,10 +15769,12 @@ MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, const int64_t firs
         }
     }
 }
-MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) *s, const int64_t first, const int64_t end, const MIRT__K(how) how, const bool whole) {
+MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) * s, const int64_t first, const int64_t end,
+                                     const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
     const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.back->norm.activation);
-    const float *mean = from->mean, *factor = from->factor, *offset = from->offset, *less = from->less, *part = from->part;
+    const float *mean = from->mean, *factor = from->factor, *offset = from->offset, *less = from->less,
+                *part = from->part;
     const void *dy = from->from.data, *z = from->from.back->z;
     const bool half = from->from.dtype == MIRT__BFLOAT16;
     const int64_t row = s->row, pixels = s->pixels, n = end - first, size = half ? 2 : 4;
@@ -15420,8 +15787,11 @@ MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) *s, const int64_t firs
             MIRT__AHEAD_OF(dy)
             const MIRT__VEC d = MIRT__K(sub)(MIRT__K(load_as)(z, at + j, half, n, whole), norm.mean);
             MIRT__VEC g = MIRT__K(load_as)(dy, at + j, half, n, whole);
-            if (bend.kind != MIRT_LINEAR) g = MIRT__K(slope)(g, MIRT__K(add)(MIRT__K(mul)(d, norm.factor), norm.offset), &bend, how);
-            if (less) g = MIRT__K(sub)(MIRT__K(sub)(g, MIRT__K(load_part)(less + j, n, whole)), MIRT__K(mul)(d, MIRT__K(load_part)(part + j, n, whole)));
+            if (bend.kind != MIRT_LINEAR)
+                g = MIRT__K(slope)(g, MIRT__K(add)(MIRT__K(mul)(d, norm.factor), norm.offset), &bend, how);
+            if (less)
+                g = MIRT__K(sub)(MIRT__K(sub)(g, MIRT__K(load_part)(less + j, n, whole)),
+                                 MIRT__K(mul)(d, MIRT__K(load_part)(part + j, n, whole)));
             MIRT__K(store_part)(to + j, MIRT__K(mul)(g, norm.factor), n, whole);
         }
     }
@@ -15453,7 +15823,8 @@ static void MIRT__K(read_gate)(const MIRT__K(strip) *s, int64_t pixel, int64_t c
     for (int64_t p = 0; p < s->pixels; p++, to += s->row) {
         for (int64_t j = 0; j < s->columns; j += MIRT__LANES) {
             const int64_t n = s->columns - j;
-            MIRT__K(store_up_to)(to + j, MIRT__K(mul)(MIRT__K(load_up_to)(to + j, n), MIRT__K(load_up_to)(gate + j, n)), n);
+            MIRT__K(store_up_to)
+            (to + j, MIRT__K(mul)(MIRT__K(load_up_to)(to + j, n), MIRT__K(load_up_to)(gate + j, n)), n);
         }
         if (--left == 0) {
             left = reader->gate_pixels;
@@ -15501,7 +15872,9 @@ MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activat
     const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f), six = MIRT__K(set)(6.0f);
     switch (kind) {
     case MIRT_RELU: return MIRT__K(select)(MIRT__K(greater)(mask, zero), x, zero);
-    case MIRT_RELU6: return MIRT__K(select)(MIRT__K(greater)(mask, zero), MIRT__K(select)(MIRT__K(greater)(six, mask), x, zero), zero);
+    case MIRT_RELU6:
+        return MIRT__K(select)(MIRT__K(greater)(mask, zero), MIRT__K(select)(MIRT__K(greater)(six, mask), x, zero),
+                               zero);
     case MIRT_SIGMOID: return MIRT__K(mul)(x, MIRT__K(mul)(mask, MIRT__K(sub)(one, mask)));
     case MIRT_TANH: return MIRT__K(mul)(x, MIRT__K(sub)(one, MIRT__K(mul)(mask, mask)));
     default: return x;
@@ -15518,8 +15891,8 @@ typedef struct MIRT__K(duty) {
 } MIRT__K(duty);
 /* Without `forward` there is neither bias, norm nor activation, without `backward` neither mask nor slope; `frozen` are
    floats that are normalized, without bias, and before silu without `add`. */
-MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bool forward, const bool backward, const mirt__column_sums sums,
-                                              const MIRT__K(how) how, const bool frozen) {
+MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bool forward, const bool backward,
+                                              const mirt__column_sums sums, const MIRT__K(how) how, const bool frozen) {
     const mirt__epilogue *e = f->epilogue;
     MIRT__K(duty) d;
     d.add = frozen && how == MIRT__K(by_silu) ? NULL : e->add;
@@ -15546,7 +15919,8 @@ typedef struct MIRT__K(column) {
     MIRT__VEC beta, shift, first, second;
     MIRT__K(norm) u, v;
 } MIRT__K(column);
-MIRT__INLINE MIRT__K(column) MIRT__K(column_of)(const mirt__finishing *f, const MIRT__K(duty) *d, int64_t j, int64_t n, const bool whole) {
+MIRT__INLINE MIRT__K(column)
+    MIRT__K(column_of)(const mirt__finishing *f, const MIRT__K(duty) * d, int64_t j, int64_t n, const bool whole) {
     const MIRT__VEC zero = MIRT__K(zero)();
     MIRT__K(column) k = {zero, zero, zero, zero, {zero, zero, zero}, {zero, zero, zero}};
     if (d->bias) k.beta = MIRT__K(load_part)(f->bias + j, n, whole);
@@ -15558,16 +15932,17 @@ MIRT__INLINE MIRT__K(column) MIRT__K(column_of)(const mirt__finishing *f, const 
     if (!d->images) k.second = MIRT__K(load_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, n, whole);
     return k;
 }
-MIRT__INLINE void MIRT__K(column_sums)(const mirt__finishing *f, const MIRT__K(duty) *d, const MIRT__K(column) *k, int64_t j, int64_t n,
-                                       const bool whole) {
+MIRT__INLINE void MIRT__K(column_sums)(const mirt__finishing *f, const MIRT__K(duty) * d, const MIRT__K(column) * k,
+                                       int64_t j, int64_t n, const bool whole) {
     if (d->moments) MIRT__K(store_part)(f->sum + j, k->shift, n, whole);
     if (!d->moments && !d->gradient && !d->images) return;
     MIRT__K(store_part)(f->sum + (d->moments ? f->sum_row : 0) + j, k->first, n, whole);
     if (!d->images) MIRT__K(store_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, k->second, n, whole);
 }
 /* x, of element `place`, as it is stored; *z is the argument of the slope. */
-MIRT__INLINE MIRT__VEC MIRT__K(column_value)(const MIRT__K(duty) *d, const MIRT__K(column) *k, MIRT__VEC x, int64_t place, MIRT__VEC *z,
-                                             int64_t n, const MIRT__K(how) how, const bool whole) {
+MIRT__INLINE MIRT__VEC MIRT__K(column_value)(const MIRT__K(duty) * d, const MIRT__K(column) * k, MIRT__VEC x,
+                                             int64_t place, MIRT__VEC *z, int64_t n, const MIRT__K(how) how,
+                                             const bool whole) {
     if (d->bias) x = MIRT__K(add)(x, k->beta);
     if (d->norm) x = MIRT__K(normed)(x, &k->u);
     if (d->add) x = MIRT__K(add)(x, MIRT__K(load_as)(d->add, place, d->half, n, whole));
@@ -15575,7 +15950,9 @@ MIRT__INLINE MIRT__VEC MIRT__K(column_value)(const MIRT__K(duty) *d, const MIRT_
     if (d->mask) {
         const MIRT__VEC mask = MIRT__K(load_as)(d->mask, place, d->half, n, whole), zero = MIRT__K(zero)();
         if (how != MIRT__K(by_clipping)) x = MIRT__K(masked)(x, mask, d->mask_activation);
-        else x = MIRT__K(select)(MIRT__K(greater)(mask, zero), MIRT__K(select)(MIRT__K(greater)(d->mask_end, mask), x, zero), zero);
+        else
+            x = MIRT__K(select)(MIRT__K(greater)(mask, zero),
+                                MIRT__K(select)(MIRT__K(greater)(d->mask_end, mask), x, zero), zero);
     }
     if (d->z) *z = MIRT__K(load_as)(d->slope_x, place, d->half, n, whole);
     return d->slope ? MIRT__K(slope)(x, MIRT__K(normed)(*z, &k->v), &d->slope_bend, how) : x;
@@ -15594,9 +15971,9 @@ MIRT__INLINE void MIRT__K(column_add)(const MIRT__K(duty) *d, MIRT__K(column) *k
 }
 
 /* Two vectors of columns of all rows, or one, or a part of one. Only whole lines, of two vectors, are streamed. */
-MIRT__INLINE void MIRT__K(finish_two)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, const bool stream,
-                                      const bool forward, const bool backward, const mirt__column_sums sums, const MIRT__K(how) how,
-                                      const bool frozen) {
+MIRT__INLINE void MIRT__K(finish_two)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows,
+                                      int64_t j, const bool stream, const bool forward, const bool backward,
+                                      const mirt__column_sums sums, const MIRT__K(how) how, const bool frozen) {
     const MIRT__K(duty) d = MIRT__K(finish_of)(f, forward, backward, sums, how, frozen);
     const int64_t n = MIRT__LANES;
     MIRT__K(column) a = MIRT__K(column_of)(f, &d, j, n, true), b = MIRT__K(column_of)(f, &d, j + n, n, true);
@@ -15627,14 +16004,17 @@ MIRT__INLINE void MIRT__K(finish_two)(const mirt__finishing *f, float *const *c,
     MIRT__K(column_sums)(f, &d, &a, j, n, true);
     MIRT__K(column_sums)(f, &d, &b, j + n, n, true);
 }
-MIRT__INLINE void MIRT__K(finish_one)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, int64_t n, const bool whole,
-                                      const MIRT__K(how) how, const bool frozen) {
-    const MIRT__K(duty) d = MIRT__K(finish_of)(f, true, !frozen, frozen ? MIRT__SUMS_NONE : f->epilogue->sums, how, frozen);
+MIRT__INLINE void MIRT__K(finish_one)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows,
+                                      int64_t j, int64_t n, const bool whole, const MIRT__K(how) how,
+                                      const bool frozen) {
+    const MIRT__K(duty) d =
+        MIRT__K(finish_of)(f, true, !frozen, frozen ? MIRT__SUMS_NONE : f->epilogue->sums, how, frozen);
     MIRT__K(column) k = MIRT__K(column_of)(f, &d, j, n, whole);
     MIRT__VEC z = k.beta;
     for (int64_t i = 0; i < rows; i++) {
         const int64_t place = at[i] + j;
-        const MIRT__VEC x = MIRT__K(column_value)(&d, &k, MIRT__K(load_part)(c[i] + j, n, whole), place, &z, n, how, whole);
+        const MIRT__VEC x =
+            MIRT__K(column_value)(&d, &k, MIRT__K(load_part)(c[i] + j, n, whole), place, &z, n, how, whole);
         if (!frozen && i == 0 && f->fresh) k.shift = x;
         MIRT__K(column_add)(&d, &k, x, z);
         MIRT__K(store_as)(f->y, place, x, d.half, n, whole);
@@ -15646,9 +16026,11 @@ MIRT__INLINE void MIRT__K(finish_one)(const mirt__finishing *f, float *const *c,
     for (; j + 2 * MIRT__LANES <= columns; j += 2 * MIRT__LANES) { \
         MIRT__K(finish_two)(f, c, at, rows, j, stream, forward, backward, sums, how, frozen); \
     }
-static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns) {
+static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows,
+                                 int64_t columns) {
     const mirt__epilogue *e = f->epilogue;
-    const MIRT__K(how) how = MIRT__K(how_of)(e->activation), slope_how = MIRT__K(how_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
+    const MIRT__K(how) how = MIRT__K(how_of)(e->activation),
+                       slope_how = MIRT__K(how_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
     const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
     const bool backward = MIRT__TRAINS && (e->mask || (e->slope && e->slope->activation != MIRT_LINEAR));
     const bool frozen = f->mean && !f->bias && f->dtype == MIRT_FLOAT32;
@@ -15674,27 +16056,30 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
         if (frozen && !e->add) {
             MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu), true)
             for (; j < columns; j += MIRT__LANES) {
-                MIRT__K(finish_one)(f, c, at, rows, j, columns - j < MIRT__LANES ? columns - j : MIRT__LANES, false, MIRT__K(by_silu), true);
+                MIRT__K(finish_one)
+                (f, c, at, rows, j, columns - j < MIRT__LANES ? columns - j : MIRT__LANES, false, MIRT__K(by_silu),
+                 true);
             }
             return;
         }
         MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu), false)
     }
-    for (; j + MIRT__LANES <= columns; j += MIRT__LANES) MIRT__K(finish_one)(f, c, at, rows, j, MIRT__LANES, true, MIRT__K(by_any), false);
+    for (; j + MIRT__LANES <= columns; j += MIRT__LANES)
+        MIRT__K(finish_one)(f, c, at, rows, j, MIRT__LANES, true, MIRT__K(by_any), false);
     if (j < columns) MIRT__K(finish_one)(f, c, at, rows, j, columns - j, false, MIRT__K(by_any), false);
 }
 #undef MIRT__FINISH_COLUMNS
 
-MIRT__INLINE MIRT__VEC MIRT__K(finish_vector)(MIRT__VEC x, MIRT__VEC bias, MIRT__VEC mask, const mirt__epilogue *epilogue,
-                                              bool with_bias, bool with_mask) {
+MIRT__INLINE MIRT__VEC MIRT__K(finish_vector)(MIRT__VEC x, MIRT__VEC bias, MIRT__VEC mask,
+                                              const mirt__epilogue *epilogue, bool with_bias, bool with_mask) {
     if (with_bias) x = MIRT__K(add)(x, bias);
     if (epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6) x = MIRT__K(relu)(x);
     if (epilogue->activation == MIRT_RELU6) x = MIRT__K(min)(MIRT__K(set)(6.0f), x);
     return with_mask ? MIRT__K(masked)(x, mask, epilogue->mask_activation) : x;
 }
 
-static void MIRT__K(finish)(const mirt__epilogue *epilogue, const float *bias, float *const *c, const float *const *mask,
-                            int64_t rows, int64_t columns) {
+static void MIRT__K(finish)(const mirt__epilogue *epilogue, const float *bias, float *const *c,
+                            const float *const *mask, int64_t rows, int64_t columns) {
     const bool with_mask = epilogue->mask != NULL;
     for (int64_t j = 0; j < columns; j += MIRT__LANES) {
         int64_t n = columns - j;
@@ -15716,7 +16101,8 @@ static void MIRT__K(finish)(const mirt__epilogue *epilogue, const float *bias, f
             }
         }
     }
-    if (epilogue->activation == MIRT_LINEAR || epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6) return;
+    if (epilogue->activation == MIRT_LINEAR || epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6)
+        return;
     for (int64_t i = 0; i < rows; i++) MIRT__K(activate_range)(epilogue->activation, 0, c[i], c[i], columns);
 }
 
@@ -15896,7 +16282,8 @@ MIRT__INLINE void MIRT__K(fetch)(mirt__soon *soon, int64_t lines) {
         else MIRT__K(store_some)(y, s##i, n); \
         y += row->y_step; \
     }
-MIRT__INLINE void MIRT__K(taps_places)(const mirt__taps_row *row, int64_t at, int64_t j, int64_t n, const int places, const bool whole) {
+MIRT__INLINE void MIRT__K(taps_places)(const mirt__taps_row *row, int64_t at, int64_t j, int64_t n, const int places,
+                                       const bool whole) {
     const int64_t step = row->x_step, from = at * step + j;
     float *y = row->y + at * row->y_step + j;
     MIRT__EACH_PLACE(MIRT__PLACE_CLEAR)
@@ -15915,13 +16302,17 @@ MIRT__INLINE void MIRT__K(taps_places)(const mirt__taps_row *row, int64_t at, in
 #if MIRT__MANY_REGISTERS
 /* A sliding window of three by three consecutive taps of x (or each row from back to front): every vector of x is
    loaded once. */
-MIRT__INLINE void MIRT__K(taps_slide)(const mirt__taps_row *row, int64_t at, int64_t j, int64_t count, const bool back) {
+MIRT__INLINE void MIRT__K(taps_slide)(const mirt__taps_row *row, int64_t at, int64_t j, int64_t count,
+                                      const bool back) {
     const int64_t step = row->x_step, from = at * step + j;
     const float *a = row->x[back ? 2 : 0] + from, *b = row->x[back ? 5 : 3] + from, *c = row->x[back ? 8 : 6] + from;
     float *y = row->y + at * row->y_step + j;
-    const MIRT__VEC k0 = MIRT__K(load)(row->k[0] + j), k1 = MIRT__K(load)(row->k[1] + j), k2 = MIRT__K(load)(row->k[2] + j);
-    const MIRT__VEC k3 = MIRT__K(load)(row->k[3] + j), k4 = MIRT__K(load)(row->k[4] + j), k5 = MIRT__K(load)(row->k[5] + j);
-    const MIRT__VEC k6 = MIRT__K(load)(row->k[6] + j), k7 = MIRT__K(load)(row->k[7] + j), k8 = MIRT__K(load)(row->k[8] + j);
+    const MIRT__VEC k0 = MIRT__K(load)(row->k[0] + j), k1 = MIRT__K(load)(row->k[1] + j),
+                    k2 = MIRT__K(load)(row->k[2] + j);
+    const MIRT__VEC k3 = MIRT__K(load)(row->k[3] + j), k4 = MIRT__K(load)(row->k[4] + j),
+                    k5 = MIRT__K(load)(row->k[5] + j);
+    const MIRT__VEC k6 = MIRT__K(load)(row->k[6] + j), k7 = MIRT__K(load)(row->k[7] + j),
+                    k8 = MIRT__K(load)(row->k[8] + j);
     MIRT__VEC a0 = MIRT__K(load)(a), a1 = MIRT__K(load)(a + step), b0 = MIRT__K(load)(b), b1 = MIRT__K(load)(b + step);
     MIRT__VEC c0 = MIRT__K(load)(c), c1 = MIRT__K(load)(c + step);
     a += 2 * step;
@@ -15996,13 +16387,15 @@ static void MIRT__K(taps_row)(const mirt__taps_row *row) {
     const float *x##t = row->x[first + (taps > t ? t : 0)] + j; \
     float *k##t = row->dk[first + (taps > t ? t : 0)] + j; \
     MIRT__VEC s##t = whole ? MIRT__K(load)(k##t) : MIRT__K(load_some)(k##t, n);
-#define MIRT__TAP(t) if (taps > t) s##t = MIRT__K(fma)(whole ? MIRT__K(load)(x##t + at) : MIRT__K(load_some)(x##t + at, n), g, s##t);
+#define MIRT__TAP(t) \
+    if (taps > t) s##t = MIRT__K(fma)(whole ? MIRT__K(load)(x##t + at) : MIRT__K(load_some)(x##t + at, n), g, s##t);
 #define MIRT__TAP_STORE(t) \
     if (taps > t) { \
         if (whole) MIRT__K(store)(k##t, s##t); \
         else MIRT__K(store_some)(k##t, s##t, n); \
     }
-MIRT__INLINE void MIRT__K(taps_grad_of)(const mirt__taps_row *row, int first, int64_t j, int64_t n, const int taps, const bool whole) {
+MIRT__INLINE void MIRT__K(taps_grad_of)(const mirt__taps_row *row, int first, int64_t j, int64_t n, const int taps,
+                                        const bool whole) {
     const float *y = row->y + j;
     int64_t at = 0;
     MIRT__EACH_TAP(MIRT__TAP_LOAD)
@@ -16069,7 +16462,8 @@ static void MIRT__K(max_window)(const mirt__windows *w) {
         MIRT__VEC most = MIRT__K(load_as)(w->x, j, w->half, n, whole), place = MIRT__K(set)((float)w->first);
         for (int64_t y = 0; y < w->rows; y++) {
             for (int64_t x = 0; x < w->columns; x++) {
-                const MIRT__VEC value = MIRT__K(load_as)(w->x, y * w->row_step + x * w->column_step + j, w->half, n, whole);
+                const MIRT__VEC value =
+                    MIRT__K(load_as)(w->x, y * w->row_step + x * w->column_step + j, w->half, n, whole);
                 const MIRT__K(mask) more = MIRT__K(greater)(value, most);
                 most = MIRT__K(select)(more, value, most);
                 place = MIRT__K(select)(more, MIRT__K(set)((float)(w->first + y * w->down + x * w->right)), place);
@@ -16104,22 +16498,28 @@ static void MIRT__K(max_back)(const mirt__windows *w) {
 
 /* Transforms four numbers of a column or row. */
 #define MIRT__FROM_SOURCE(y, a, b, c, d) \
-    const MIRT__VEC y##0 = MIRT__K(sub)(a, c), y##1 = MIRT__K(add)(b, c), y##2 = MIRT__K(sub)(c, b), y##3 = MIRT__K(sub)(b, d);
-#define MIRT__SOURCE(q, y) { \
-        const float *at = from + (q) * pixel + j; \
+    const MIRT__VEC y##0 = MIRT__K(sub)(a, c), y##1 = MIRT__K(add)(b, c), y##2 = MIRT__K(sub)(c, b), \
+                    y##3 = MIRT__K(sub)(b, d);
+#define MIRT__SOURCE(q, y) \
+    { \
+        const float *at = from + (q)*pixel + j; \
         const MIRT__VEC a = MIRT__K(load_part)(at, n, whole), b = MIRT__K(load_part)(at + pitch, n, whole); \
-        const MIRT__VEC c = MIRT__K(load_part)(at + 2 * pitch, n, whole), d = MIRT__K(load_part)(at + 3 * pitch, n, whole); \
+        const MIRT__VEC c = MIRT__K(load_part)(at + 2 * pitch, n, whole), \
+                        d = MIRT__K(load_part)(at + 3 * pitch, n, whole); \
         MIRT__FROM_SOURCE(t, a, b, c, d) \
         y##0 = t0, y##1 = t1, y##2 = t2, y##3 = t3; \
     }
 #define MIRT__TO_PLANE(i, x) MIRT__K(store_part)(put + (i) * plane, x, n, whole);
-#define MIRT__TO_PLANES(i) { \
+#define MIRT__TO_PLANES(i) \
+    { \
         MIRT__FROM_SOURCE(u, a##i, b##i, c##i, d##i) \
-        MIRT__TO_PLANE(4 * i, u0) MIRT__TO_PLANE(4 * i + 1, u1) MIRT__TO_PLANE(4 * i + 2, u2) MIRT__TO_PLANE(4 * i + 3, u3) \
-        a##i = c##i, b##i = d##i; /* the next tile begins two columns later */ \
+        MIRT__TO_PLANE(4 * i, u0) \
+        MIRT__TO_PLANE(4 * i + 1, u1) MIRT__TO_PLANE(4 * i + 2, u2) MIRT__TO_PLANE(4 * i + 3, u3) \
+            a##i = c##i, \
+            b##i = d##i; /* the next tile begins two columns later */ \
     }
-MIRT__INLINE void MIRT__K(winograd_source_of)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel, int64_t tiles,
-                                              int64_t j, int64_t n, const bool whole) {
+MIRT__INLINE void MIRT__K(winograd_source_of)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel,
+                                              int64_t tiles, int64_t j, int64_t n, const bool whole) {
     MIRT__VEC a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3;
     MIRT__SOURCE(0, a)
     MIRT__SOURCE(1, b)
@@ -16133,7 +16533,8 @@ MIRT__INLINE void MIRT__K(winograd_source_of)(float *to, int64_t plane, const fl
         MIRT__TO_PLANES(3)
     }
 }
-static void MIRT__K(winograd_source)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel, int64_t tiles) {
+static void MIRT__K(winograd_source)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel,
+                                     int64_t tiles) {
     int64_t j = 0;
     for (; j + MIRT__LANES <= pixel; j += MIRT__LANES) {
         MIRT__K(winograd_source_of)(to, plane, from, pitch, pixel, tiles, j, MIRT__LANES, true);
@@ -16147,7 +16548,8 @@ static void MIRT__K(winograd_source)(float *to, int64_t plane, const float *from
 
 #define MIRT__FROM_TAPS(y, a, b, c) \
     const MIRT__VEC y##_ends = MIRT__K(add)(a, c), y##0 = a, y##3 = c; \
-    const MIRT__VEC y##1 = MIRT__K(mul)(MIRT__K(add)(y##_ends, b), half), y##2 = MIRT__K(mul)(MIRT__K(sub)(y##_ends, b), half);
+    const MIRT__VEC y##1 = MIRT__K(mul)(MIRT__K(add)(y##_ends, b), half), \
+                    y##2 = MIRT__K(mul)(MIRT__K(sub)(y##_ends, b), half);
 #define MIRT__TAP(i) MIRT__K(load)(from + (i) * from_plane + at)
 #define MIRT__TO_PLANES(i) { \
         MIRT__FROM_TAPS(u, a##i, b##i, c##i) \
@@ -16157,7 +16559,8 @@ static void MIRT__K(winograd_source)(float *to, int64_t plane, const float *from
         MIRT__K(store)(put + 2 * plane, u2); \
         MIRT__K(store)(put + 3 * plane, u3); \
     }
-static void MIRT__K(winograd_taps)(float *to, int64_t plane, const float *from, int64_t from_plane, int64_t k, int64_t columns) {
+static void MIRT__K(winograd_taps)(float *to, int64_t plane, const float *from, int64_t from_plane, int64_t k,
+                                   int64_t columns) {
     const MIRT__VEC half = MIRT__K(set)(0.5f);
     for (int64_t i = 0; i < k * MIRT__PANEL; i += MIRT__PANEL) {
         for (int64_t at = i; at < i + columns; at += MIRT__LANES) {
@@ -16225,13 +16628,15 @@ static __attribute__((noinline)) MIRT__VEC MIRT__K(shaped)(const mirt__update *a
     return args->clip == 0 ? g : MIRT__K(min)(clip, MIRT__K(max)(MIRT__K(sub)(MIRT__K(zero)(), clip), g));
 }
 /* One part, or the sum of two, which is the most frequent case; more are summed by sum_parts. */
-MIRT__INLINE MIRT__VEC MIRT__K(gradient)(const mirt__update *args, const float *into, const float *from, bool shaped, int64_t i, int64_t n) {
+MIRT__INLINE MIRT__VEC MIRT__K(gradient)(const mirt__update *args, const float *into, const float *from, bool shaped,
+                                         int64_t i, int64_t n) {
     MIRT__VEC g = args->parts > 2 ? MIRT__K(sum_parts)(args, i, n) : MIRT__K(load_up_to)(into + i, n);
     if (from) g = MIRT__K(add)(g, MIRT__K(load_up_to)(from + i, n));
     return shaped ? MIRT__K(shaped)(args, g) : g;
 }
 /* Updates the average of the weights; returns the new weights. */
-static __attribute__((noinline)) MIRT__VEC MIRT__K(averaged)(const mirt__update *args, MIRT__VEC weight, int64_t i, int64_t n) {
+static __attribute__((noinline)) MIRT__VEC MIRT__K(averaged)(const mirt__update *args, MIRT__VEC weight, int64_t i,
+                                                             int64_t n) {
     const MIRT__VEC old = MIRT__K(mul)(MIRT__K(set)(args->keep), MIRT__K(load_up_to)(args->average + i, n));
     const MIRT__VEC average = MIRT__K(add)(old, MIRT__K(mul)(MIRT__K(set)(args->fresh), weight));
     MIRT__K(store_up_to)(args->average + i, average, n);
@@ -16243,7 +16648,8 @@ static __attribute__((noinline)) MIRT__VEC MIRT__K(averaged)(const mirt__update 
     const float *into = args->part[args->parts == 2 ? args->tree[0].into : 0]; \
     const float *from = args->parts == 2 ? args->part[args->tree[0].from] : NULL; \
     float *weights = args->weight[0]; \
-    const bool shaped = extras && args->shaped, decays = extras && args->decay != 0, averages = extras && args->average; \
+    const bool shaped = extras && args->shaped, decays = extras && args->decay != 0, \
+               averages = extras && args->average; \
     const MIRT__VEC decay = MIRT__K(set)(args->decay); \
     const int copies = args->copies;
 #define MIRT__UPDATE_WEIGHT \
@@ -16299,7 +16705,9 @@ MIRT__INLINE void MIRT__K(adam_loop)(const mirt__update *args, int64_t begin, in
     }
 }
 
-static bool MIRT__K(has_extras)(const mirt__update *args) { return args->shaped || args->decay != 0 || args->average || args->slot[2]; }
+static bool MIRT__K(has_extras)(const mirt__update *args) {
+    return args->shaped || args->decay != 0 || args->average || args->slot[2];
+}
 static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t end) {
     if (MIRT__K(has_extras)(args)) MIRT__K(sgd_loop)(args, begin, end, true);
     else MIRT__K(sgd_loop)(args, begin, end, false);
@@ -16369,7 +16777,9 @@ static void MIRT__T(conv_pool)(const mirt__conv_pool *args, const mirt__where *w
 static void MIRT__T(conv_pool_weight_grad)(const mirt__conv_pool_weight_grad *args, const mirt__where *where) {
     mirt__fast_conv_pool_weight_grad(&MIRT__T(simd), args, where);
 }
-static void MIRT__T(max_pool)(const mirt__pool2d *args, const mirt__where *where) { mirt__fast_max_pool(&MIRT__T(simd), args, where); }
+static void MIRT__T(max_pool)(const mirt__pool2d *args, const mirt__where *where) {
+    mirt__fast_max_pool(&MIRT__T(simd), args, where);
+}
 static void MIRT__T(max_pool_grad)(const mirt__pool2d *args, const mirt__where *where) {
     mirt__fast_max_pool_grad(&MIRT__T(simd), args, where);
 }
@@ -16386,7 +16796,9 @@ static void MIRT__T(update)(const mirt__update *args, const mirt__where *where) 
 #undef MIRT__UPDATE_CASE
 
 #define MIRT__CURVED(name, arguments) \
-    static void MIRT__T(name)(const arguments *args, const mirt__where *where) { mirt__common_##name(args, where, &MIRT__K(curves)); }
+    static void MIRT__T(name)(const arguments *args, const mirt__where *where) { \
+        mirt__common_##name(args, where, &MIRT__K(curves)); \
+    }
 MIRT__CURVED(unary, mirt__unary)
 MIRT__CURVED(binary, mirt__binary)
 MIRT__CURVED(softmax, mirt__softmax)
@@ -16404,7 +16816,9 @@ MIRT__NORM(norm_grad_sums)
 MIRT__NORM(norm_grad_input)
 #undef MIRT__NORM
 
-static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
+static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where) {
+    mirt__common_dropout(args, where, MIRT__DRAW);
+}
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__NAME, true, MIRT__HALF,
@@ -16480,7 +16894,8 @@ MIRT__INLINE void mirt__store_some_plain(float *p, mirt__vector_plain x, int64_t
 }
 MIRT__INLINE mirt__vector_plain mirt__fma_plain(mirt__vector_plain a, mirt__vector_plain b, mirt__vector_plain c) {
 #ifdef FP_FAST_FMAF
-    const mirt__vector_plain y = {fmaf(a[0], b[0], c[0]), fmaf(a[1], b[1], c[1]), fmaf(a[2], b[2], c[2]), fmaf(a[3], b[3], c[3])};
+    const mirt__vector_plain y = {fmaf(a[0], b[0], c[0]), fmaf(a[1], b[1], c[1]), fmaf(a[2], b[2], c[2]),
+                                  fmaf(a[3], b[3], c[3])};
     return y;
 #else
     return a * b + c;
@@ -16497,7 +16912,8 @@ MIRT__INLINE mirt__vector_plain mirt__sqrt_plain(mirt__vector_plain a) {
 MIRT__INLINE mirt__mask_plain mirt__greater_plain(mirt__vector_plain a, mirt__vector_plain b) {
     return (mirt__mask_plain)(a > b);
 }
-MIRT__INLINE mirt__vector_plain mirt__select_plain(mirt__mask_plain mask, mirt__vector_plain yes, mirt__vector_plain no) {
+MIRT__INLINE mirt__vector_plain mirt__select_plain(mirt__mask_plain mask, mirt__vector_plain yes,
+                                                   mirt__vector_plain no) {
     return (mirt__vector_plain)((mask & (mirt__mask_plain)yes) | (~mask & (mirt__mask_plain)no));
 }
 MIRT__INLINE mirt__vector_plain mirt__max_plain(mirt__vector_plain a, mirt__vector_plain b) {
@@ -16525,7 +16941,8 @@ MIRT__INLINE mirt__vector_plain mirt__raise_plain(mirt__vector_plain x, mirt__ve
     return (mirt__vector_plain)((mirt__bits_plain)x + ((mirt__bits_plain)n << 23));
 }
 MIRT__INLINE mirt__bits_plain mirt__rounded_plain(mirt__vector_plain x) {
-    const mirt__bits_plain bits = (mirt__bits_plain)x, up = bits + (bits >> 16 & 1) + 0x7FFF, none = (mirt__bits_plain)(x != x);
+    const mirt__bits_plain bits = (mirt__bits_plain)x, up = bits + (bits >> 16 & 1) + 0x7FFF,
+                           none = (mirt__bits_plain)(x != x);
     return (none & (bits | 0x400000)) | (~none & up);
 }
 MIRT__INLINE mirt__vector_plain mirt__load_half_some_plain(const uint16_t *p, int64_t count) {
@@ -16680,7 +17097,9 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
 }
 
 #define MIRT__TILE(rows, vectors) \
-    static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, vectors, false); }
+    static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { \
+        MIRT__P(tile_of)(tile, rows, vectors, false); \
+    }
 #define MIRT__TILES(vectors) MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) MIRT__TILE(4, vectors)
 #define MIRT__TILE_NAMES(vectors) \
     MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors)
@@ -16710,7 +17129,8 @@ MIRT__TILES(4) MIRT__MORE_TILES(4)
     static void MIRT__P(tile_##rows##_half)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, 2, true); }
 MIRT__HALF_TILE(1) MIRT__HALF_TILE(2) MIRT__HALF_TILE(3) MIRT__HALF_TILE(4) MIRT__HALF_TILE(5) MIRT__HALF_TILE(6)
 #define MIRT__HALF_NAMES \
-    MIRT__P(tile_1_half), MIRT__P(tile_2_half), MIRT__P(tile_3_half), MIRT__P(tile_4_half), MIRT__P(tile_5_half), MIRT__P(tile_6_half)
+    MIRT__P(tile_1_half), MIRT__P(tile_2_half), MIRT__P(tile_3_half), MIRT__P(tile_4_half), MIRT__P(tile_5_half), \
+        MIRT__P(tile_6_half)
 #else
 #define MIRT__HALF_NAMES NULL
 #endif
@@ -16820,13 +17240,15 @@ MIRT__INLINE MIRT__VEC MIRT__K(exp)(MIRT__VEC x) {
 /* exp(x) - 1, precise near 0, for x up to 80. */
 MIRT__INLINE MIRT__VEC MIRT__K(expm1)(MIRT__VEC x) {
     MIRT__VEC n;
-    const MIRT__VEC one = MIRT__K(set)(1.0f), q = MIRT__K(exp_parts)(MIRT__K(max)(MIRT__K(set)(-30.0f), x), &n), s = MIRT__K(raise)(one, n);
+    const MIRT__VEC one = MIRT__K(set)(1.0f), q = MIRT__K(exp_parts)(MIRT__K(max)(MIRT__K(set)(-30.0f), x), &n),
+                    s = MIRT__K(raise)(one, n);
     return MIRT__K(fma)(s, q, MIRT__K(sub)(s, one));
 }
 MIRT__INLINE MIRT__VEC MIRT__K(abs)(MIRT__VEC x) { return MIRT__K(max)(x, MIRT__K(sub)(MIRT__K(zero)(), x)); }
 /* 1 + exp(-x), where x is at least -88: 1 + 2^n exp(-r), with one part of log(2), which is off by 2e-9. */
 MIRT__INLINE MIRT__VEC MIRT__K(sigmoid_below)(MIRT__VEC x) {
-    const MIRT__VEC one = MIRT__K(set)(1.0f), middle = MIRT__K(set)(12582912.0f), most = MIRT__K(min)(MIRT__K(set)(87.0f), x);
+    const MIRT__VEC one = MIRT__K(set)(1.0f), middle = MIRT__K(set)(12582912.0f),
+                    most = MIRT__K(min)(MIRT__K(set)(87.0f), x);
     const MIRT__VEC n = MIRT__K(fma)(most, MIRT__K(set)(-1.44269504088896341f), middle);
     const MIRT__VEC r = MIRT__K(fma)(MIRT__K(sub)(n, middle), MIRT__K(set)(0.69314718055994531f), most);
     MIRT__VEC y = MIRT__K(fma)(r, MIRT__K(set)(1.3814602280e-3f), MIRT__K(set)(-8.3687156439e-3f));
@@ -16864,9 +17286,11 @@ MIRT__INLINE MIRT__VEC MIRT__K(softplus)(MIRT__VEC x) {
 /* The standard normal distribution's probability of less than x, and *bell = exp(-x^2 / 2). The tail beyond a is
    exp(-a^2 / 2) times a polynomial in (a - 3) / (a + 3). */
 MIRT__INLINE MIRT__VEC MIRT__K(normal)(MIRT__VEC x, MIRT__VEC *bell) {
-    const MIRT__VEC a = MIRT__K(min)(MIRT__K(set)(15.0f), MIRT__K(abs)(x)), half = MIRT__K(set)(-0.5f), three = MIRT__K(set)(3.0f);
+    const MIRT__VEC a = MIRT__K(min)(MIRT__K(set)(15.0f), MIRT__K(abs)(x)), half = MIRT__K(set)(-0.5f),
+                    three = MIRT__K(set)(3.0f);
     const MIRT__VEC square = MIRT__K(mul)(a, a), rest = MIRT__K(fma)(a, a, MIRT__K(sub)(MIRT__K(zero)(), square));
-    const MIRT__VEC e = MIRT__K(exp)(MIRT__K(mul)(half, square)), u = MIRT__K(div)(MIRT__K(sub)(a, three), MIRT__K(add)(a, three));
+    const MIRT__VEC e = MIRT__K(exp)(MIRT__K(mul)(half, square)),
+                    u = MIRT__K(div)(MIRT__K(sub)(a, three), MIRT__K(add)(a, three));
     *bell = MIRT__K(fma)(e, MIRT__K(mul)(half, rest), e);
     MIRT__VEC y = MIRT__K(fma)(u, MIRT__K(set)(5.3161413e-5f), MIRT__K(set)(1.1501417e-4f));
     y = MIRT__K(fma)(y, u, MIRT__K(set)(-3.3901236e-4f));
@@ -16880,7 +17304,8 @@ MIRT__INLINE MIRT__VEC MIRT__K(normal)(MIRT__VEC x, MIRT__VEC *bell) {
     return MIRT__K(select)(MIRT__K(greater)(x, MIRT__K(zero)()), MIRT__K(sub)(MIRT__K(set)(1.0f), y), y);
 }
 MIRT__INLINE MIRT__VEC MIRT__K(hard_sigmoid)(MIRT__VEC x) {
-    return MIRT__K(div)(MIRT__K(min)(MIRT__K(set)(6.0f), MIRT__K(relu)(MIRT__K(add)(x, MIRT__K(set)(3.0f)))), MIRT__K(set)(6.0f));
+    return MIRT__K(div)(MIRT__K(min)(MIRT__K(set)(6.0f), MIRT__K(relu)(MIRT__K(add)(x, MIRT__K(set)(3.0f)))),
+                        MIRT__K(set)(6.0f));
 }
 
 /* A curved activation; `scale` is the slope of leaky relu below zero, or elu's factor. Callers clip by MIRT__K(bend). */
@@ -16905,7 +17330,8 @@ MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_k
 }
 /* g times the activation's derivative at its input u. */
 MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_activation_kind kind, MIRT__VEC scale) {
-    const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f), three = MIRT__K(set)(3.0f), six = MIRT__K(set)(6.0f);
+    const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f), three = MIRT__K(set)(3.0f),
+                    six = MIRT__K(set)(6.0f);
     MIRT__VEC s, bell;
     switch (kind) {
     case MIRT_SIGMOID:
@@ -16918,7 +17344,8 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_ac
         s = MIRT__K(sigmoid)(u);
         return MIRT__K(mul)(g, MIRT__K(mul)(s, MIRT__K(add)(one, MIRT__K(mul)(u, MIRT__K(sub)(one, s)))));
     case MIRT_LEAKY_RELU: return MIRT__K(select)(MIRT__K(greater)(u, zero), g, MIRT__K(mul)(g, scale));
-    case MIRT_ELU: return MIRT__K(select)(MIRT__K(greater)(u, zero), g, MIRT__K(mul)(g, MIRT__K(mul)(MIRT__K(exp)(u), scale)));
+    case MIRT_ELU:
+        return MIRT__K(select)(MIRT__K(greater)(u, zero), g, MIRT__K(mul)(g, MIRT__K(mul)(MIRT__K(exp)(u), scale)));
     case MIRT_GELU:
         s = MIRT__K(normal)(u, &bell);
         /* 1 / sqrt(2 pi) */
@@ -16964,18 +17391,22 @@ MIRT__INLINE MIRT__K(bend) MIRT__K(bend_of)(mirt_activation_kind kind) {
 static __attribute__((noinline)) MIRT__VEC MIRT__K(activate_any)(MIRT__VEC x, mirt_activation_kind kind, float scale) {
     return MIRT__K(activate_by)(x, kind, MIRT__K(set)(scale));
 }
-static __attribute__((noinline)) MIRT__VEC MIRT__K(slope_any)(MIRT__VEC g, MIRT__VEC u, mirt_activation_kind kind, float scale) {
+static __attribute__((noinline)) MIRT__VEC MIRT__K(slope_any)(MIRT__VEC g, MIRT__VEC u, mirt_activation_kind kind,
+                                                              float scale) {
     return MIRT__K(slope_by)(g, u, kind, MIRT__K(set)(scale));
 }
 MIRT__INLINE MIRT__VEC MIRT__K(activate)(MIRT__VEC x, const MIRT__K(bend) *b, const MIRT__K(how) how) {
     if (how == MIRT__K(by_silu)) return MIRT__K(activate_by)(x, MIRT_SILU, x);
     x = MIRT__K(min)(b->high, MIRT__K(max)(b->low, x));
-    return how == MIRT__K(by_clipping) || b->how == MIRT__K(by_clipping) ? x : MIRT__K(activate_any)(x, b->kind, MIRT__LAYER_SCALE(b->kind));
+    return how == MIRT__K(by_clipping) || b->how == MIRT__K(by_clipping)
+               ? x
+               : MIRT__K(activate_any)(x, b->kind, MIRT__LAYER_SCALE(b->kind));
 }
 /* g times the slope at u; for activations other than clipping only if `how` is general. */
 MIRT__INLINE MIRT__VEC MIRT__K(slope)(MIRT__VEC g, MIRT__VEC u, const MIRT__K(bend) *b, const MIRT__K(how) how) {
     const MIRT__VEC zero = MIRT__K(zero)();
-    if (how != MIRT__K(by_clipping) && b->how != MIRT__K(by_clipping)) return MIRT__K(slope_any)(g, u, b->kind, MIRT__LAYER_SCALE(b->kind));
+    if (how != MIRT__K(by_clipping) && b->how != MIRT__K(by_clipping))
+        return MIRT__K(slope_any)(g, u, b->kind, MIRT__LAYER_SCALE(b->kind));
     if (b->kind == MIRT_LINEAR) return g;
     return MIRT__K(select)(MIRT__K(greater)(u, b->low), MIRT__K(select)(MIRT__K(greater)(u, b->below), zero, g), zero);
 }
@@ -16992,8 +17423,10 @@ static void MIRT__K(activate_range)(mirt_activation_kind kind, float scale, cons
     else if (!MIRT__COMPACT && kind == MIRT_SIGMOID) MIRT__CURVE(MIRT__K(sigmoid)(u))
     else MIRT__CURVE(MIRT__K(activate_any)(u, kind, scale))
 }
-static void MIRT__K(slope_range)(mirt_activation_kind kind, float scale, const float *dy, const float *x, float *to, int64_t count) {
-    if (!MIRT__COMPACT && kind == MIRT_SILU) MIRT__CURVE(MIRT__K(slope_by)(MIRT__K(load_up_to)(dy + i, count - i), u, MIRT_SILU, u))
+static void MIRT__K(slope_range)(mirt_activation_kind kind, float scale, const float *dy, const float *x, float *to,
+                                 int64_t count) {
+    if (!MIRT__COMPACT && kind == MIRT_SILU)
+        MIRT__CURVE(MIRT__K(slope_by)(MIRT__K(load_up_to)(dy + i, count - i), u, MIRT_SILU, u))
     else MIRT__CURVE(MIRT__K(slope_any)(MIRT__K(load_up_to)(dy + i, count - i), u, kind, scale))
 }
 #define MIRT__SIMD_COPY
@@ -17044,7 +17477,8 @@ MIRT__INLINE void MIRT__K(store_as)(void *p, int64_t at, MIRT__VEC x, bool half,
 typedef struct MIRT__K(norm) {
     MIRT__VEC mean, factor, offset;
 } MIRT__K(norm);
-MIRT__INLINE MIRT__K(norm) MIRT__K(norm_of)(const float *mean, const float *factor, const float *offset, int64_t n, const bool whole) {
+MIRT__INLINE MIRT__K(norm)
+    MIRT__K(norm_of)(const float *mean, const float *factor, const float *offset, int64_t n, const bool whole) {
     MIRT__K(norm) u;
     u.mean = MIRT__K(load_part)(mean, n, whole);
     u.factor = MIRT__K(load_part)(factor, n, whole);
@@ -17096,7 +17530,8 @@ typedef struct MIRT__K(strip) {
 /* The hardware prefetcher does not read far enough ahead. */
 #define MIRT__AHEAD_OF(p) __builtin_prefetch((const char *)p + (at + j + 1024) * size);
 /* Columns [j, end), whole vectors or the last one, pixel by pixel, because sequential access is fastest. */
-MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, const int64_t first, const int64_t end, const MIRT__K(how) how, const bool whole) {
+MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) * s, const int64_t first, const int64_t end,
+                                     const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
     const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.norm->activation);
     const float *mean = from->mean, *factor = from->factor, *offset = from->offset;
@@ -17114,10 +17549,12 @@ MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, const int64_t firs
         }
     }
 }
-MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) *s, const int64_t first, const int64_t end, const MIRT__K(how) how, const bool whole) {
+MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) * s, const int64_t first, const int64_t end,
+                                     const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
     const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.back->norm.activation);
-    const float *mean = from->mean, *factor = from->factor, *offset = from->offset, *less = from->less, *part = from->part;
+    const float *mean = from->mean, *factor = from->factor, *offset = from->offset, *less = from->less,
+                *part = from->part;
     const void *dy = from->from.data, *z = from->from.back->z;
     const bool half = from->from.dtype == MIRT__BFLOAT16;
     const int64_t row = s->row, pixels = s->pixels, n = end - first, size = half ? 2 : 4;
@@ -17130,8 +17567,11 @@ MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) *s, const int64_t firs
             MIRT__AHEAD_OF(dy)
             const MIRT__VEC d = MIRT__K(sub)(MIRT__K(load_as)(z, at + j, half, n, whole), norm.mean);
             MIRT__VEC g = MIRT__K(load_as)(dy, at + j, half, n, whole);
-            if (bend.kind != MIRT_LINEAR) g = MIRT__K(slope)(g, MIRT__K(add)(MIRT__K(mul)(d, norm.factor), norm.offset), &bend, how);
-            if (less) g = MIRT__K(sub)(MIRT__K(sub)(g, MIRT__K(load_part)(less + j, n, whole)), MIRT__K(mul)(d, MIRT__K(load_part)(part + j, n, whole)));
+            if (bend.kind != MIRT_LINEAR)
+                g = MIRT__K(slope)(g, MIRT__K(add)(MIRT__K(mul)(d, norm.factor), norm.offset), &bend, how);
+            if (less)
+                g = MIRT__K(sub)(MIRT__K(sub)(g, MIRT__K(load_part)(less + j, n, whole)),
+                                 MIRT__K(mul)(d, MIRT__K(load_part)(part + j, n, whole)));
             MIRT__K(store_part)(to + j, MIRT__K(mul)(g, norm.factor), n, whole);
         }
     }
@@ -17163,7 +17603,8 @@ static void MIRT__K(read_gate)(const MIRT__K(strip) *s, int64_t pixel, int64_t c
     for (int64_t p = 0; p < s->pixels; p++, to += s->row) {
         for (int64_t j = 0; j < s->columns; j += MIRT__LANES) {
             const int64_t n = s->columns - j;
-            MIRT__K(store_up_to)(to + j, MIRT__K(mul)(MIRT__K(load_up_to)(to + j, n), MIRT__K(load_up_to)(gate + j, n)), n);
+            MIRT__K(store_up_to)
+            (to + j, MIRT__K(mul)(MIRT__K(load_up_to)(to + j, n), MIRT__K(load_up_to)(gate + j, n)), n);
         }
         if (--left == 0) {
             left = reader->gate_pixels;
@@ -17211,7 +17652,9 @@ MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activat
     const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f), six = MIRT__K(set)(6.0f);
     switch (kind) {
     case MIRT_RELU: return MIRT__K(select)(MIRT__K(greater)(mask, zero), x, zero);
-    case MIRT_RELU6: return MIRT__K(select)(MIRT__K(greater)(mask, zero), MIRT__K(select)(MIRT__K(greater)(six, mask), x, zero), zero);
+    case MIRT_RELU6:
+        return MIRT__K(select)(MIRT__K(greater)(mask, zero), MIRT__K(select)(MIRT__K(greater)(six, mask), x, zero),
+                               zero);
     case MIRT_SIGMOID: return MIRT__K(mul)(x, MIRT__K(mul)(mask, MIRT__K(sub)(one, mask)));
     case MIRT_TANH: return MIRT__K(mul)(x, MIRT__K(sub)(one, MIRT__K(mul)(mask, mask)));
     default: return x;
@@ -17228,8 +17671,8 @@ typedef struct MIRT__K(duty) {
 } MIRT__K(duty);
 /* Without `forward` there is neither bias, norm nor activation, without `backward` neither mask nor slope; `frozen` are
    floats that are normalized, without bias, and before silu without `add`. */
-MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bool forward, const bool backward, const mirt__column_sums sums,
-                                              const MIRT__K(how) how, const bool frozen) {
+MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bool forward, const bool backward,
+                                              const mirt__column_sums sums, const MIRT__K(how) how, const bool frozen) {
     const mirt__epilogue *e = f->epilogue;
     MIRT__K(duty) d;
     d.add = frozen && how == MIRT__K(by_silu) ? NULL : e->add;
@@ -17256,7 +17699,8 @@ typedef struct MIRT__K(column) {
     MIRT__VEC beta, shift, first, second;
     MIRT__K(norm) u, v;
 } MIRT__K(column);
-MIRT__INLINE MIRT__K(column) MIRT__K(column_of)(const mirt__finishing *f, const MIRT__K(duty) *d, int64_t j, int64_t n, const bool whole) {
+MIRT__INLINE MIRT__K(column)
+    MIRT__K(column_of)(const mirt__finishing *f, const MIRT__K(duty) * d, int64_t j, int64_t n, const bool whole) {
     const MIRT__VEC zero = MIRT__K(zero)();
     MIRT__K(column) k = {zero, zero, zero, zero, {zero, zero, zero}, {zero, zero, zero}};
     if (d->bias) k.beta = MIRT__K(load_part)(f->bias + j, n, whole);
@@ -17268,16 +17712,17 @@ MIRT__INLINE MIRT__K(column) MIRT__K(column_of)(const mirt__finishing *f, const 
     if (!d->images) k.second = MIRT__K(load_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, n, whole);
     return k;
 }
-MIRT__INLINE void MIRT__K(column_sums)(const mirt__finishing *f, const MIRT__K(duty) *d, const MIRT__K(column) *k, int64_t j, int64_t n,
-                                       const bool whole) {
+MIRT__INLINE void MIRT__K(column_sums)(const mirt__finishing *f, const MIRT__K(duty) * d, const MIRT__K(column) * k,
+                                       int64_t j, int64_t n, const bool whole) {
     if (d->moments) MIRT__K(store_part)(f->sum + j, k->shift, n, whole);
     if (!d->moments && !d->gradient && !d->images) return;
     MIRT__K(store_part)(f->sum + (d->moments ? f->sum_row : 0) + j, k->first, n, whole);
     if (!d->images) MIRT__K(store_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, k->second, n, whole);
 }
 /* x, of element `place`, as it is stored; *z is the argument of the slope. */
-MIRT__INLINE MIRT__VEC MIRT__K(column_value)(const MIRT__K(duty) *d, const MIRT__K(column) *k, MIRT__VEC x, int64_t place, MIRT__VEC *z,
-                                             int64_t n, const MIRT__K(how) how, const bool whole) {
+MIRT__INLINE MIRT__VEC MIRT__K(column_value)(const MIRT__K(duty) * d, const MIRT__K(column) * k, MIRT__VEC x,
+                                             int64_t place, MIRT__VEC *z, int64_t n, const MIRT__K(how) how,
+                                             const bool whole) {
     if (d->bias) x = MIRT__K(add)(x, k->beta);
     if (d->norm) x = MIRT__K(normed)(x, &k->u);
     if (d->add) x = MIRT__K(add)(x, MIRT__K(load_as)(d->add, place, d->half, n, whole));
@@ -17285,7 +17730,9 @@ MIRT__INLINE MIRT__VEC MIRT__K(column_value)(const MIRT__K(duty) *d, const MIRT_
     if (d->mask) {
         const MIRT__VEC mask = MIRT__K(load_as)(d->mask, place, d->half, n, whole), zero = MIRT__K(zero)();
         if (how != MIRT__K(by_clipping)) x = MIRT__K(masked)(x, mask, d->mask_activation);
-        else x = MIRT__K(select)(MIRT__K(greater)(mask, zero), MIRT__K(select)(MIRT__K(greater)(d->mask_end, mask), x, zero), zero);
+        else
+            x = MIRT__K(select)(MIRT__K(greater)(mask, zero),
+                                MIRT__K(select)(MIRT__K(greater)(d->mask_end, mask), x, zero), zero);
     }
     if (d->z) *z = MIRT__K(load_as)(d->slope_x, place, d->half, n, whole);
     return d->slope ? MIRT__K(slope)(x, MIRT__K(normed)(*z, &k->v), &d->slope_bend, how) : x;
@@ -17304,9 +17751,9 @@ MIRT__INLINE void MIRT__K(column_add)(const MIRT__K(duty) *d, MIRT__K(column) *k
 }
 
 /* Two vectors of columns of all rows, or one, or a part of one. Only whole lines, of two vectors, are streamed. */
-MIRT__INLINE void MIRT__K(finish_two)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, const bool stream,
-                                      const bool forward, const bool backward, const mirt__column_sums sums, const MIRT__K(how) how,
-                                      const bool frozen) {
+MIRT__INLINE void MIRT__K(finish_two)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows,
+                                      int64_t j, const bool stream, const bool forward, const bool backward,
+                                      const mirt__column_sums sums, const MIRT__K(how) how, const bool frozen) {
     const MIRT__K(duty) d = MIRT__K(finish_of)(f, forward, backward, sums, how, frozen);
     const int64_t n = MIRT__LANES;
     MIRT__K(column) a = MIRT__K(column_of)(f, &d, j, n, true), b = MIRT__K(column_of)(f, &d, j + n, n, true);
@@ -17337,14 +17784,17 @@ MIRT__INLINE void MIRT__K(finish_two)(const mirt__finishing *f, float *const *c,
     MIRT__K(column_sums)(f, &d, &a, j, n, true);
     MIRT__K(column_sums)(f, &d, &b, j + n, n, true);
 }
-MIRT__INLINE void MIRT__K(finish_one)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, int64_t n, const bool whole,
-                                      const MIRT__K(how) how, const bool frozen) {
-    const MIRT__K(duty) d = MIRT__K(finish_of)(f, true, !frozen, frozen ? MIRT__SUMS_NONE : f->epilogue->sums, how, frozen);
+MIRT__INLINE void MIRT__K(finish_one)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows,
+                                      int64_t j, int64_t n, const bool whole, const MIRT__K(how) how,
+                                      const bool frozen) {
+    const MIRT__K(duty) d =
+        MIRT__K(finish_of)(f, true, !frozen, frozen ? MIRT__SUMS_NONE : f->epilogue->sums, how, frozen);
     MIRT__K(column) k = MIRT__K(column_of)(f, &d, j, n, whole);
     MIRT__VEC z = k.beta;
     for (int64_t i = 0; i < rows; i++) {
         const int64_t place = at[i] + j;
-        const MIRT__VEC x = MIRT__K(column_value)(&d, &k, MIRT__K(load_part)(c[i] + j, n, whole), place, &z, n, how, whole);
+        const MIRT__VEC x =
+            MIRT__K(column_value)(&d, &k, MIRT__K(load_part)(c[i] + j, n, whole), place, &z, n, how, whole);
         if (!frozen && i == 0 && f->fresh) k.shift = x;
         MIRT__K(column_add)(&d, &k, x, z);
         MIRT__K(store_as)(f->y, place, x, d.half, n, whole);
@@ -17356,9 +17806,11 @@ MIRT__INLINE void MIRT__K(finish_one)(const mirt__finishing *f, float *const *c,
     for (; j + 2 * MIRT__LANES <= columns; j += 2 * MIRT__LANES) { \
         MIRT__K(finish_two)(f, c, at, rows, j, stream, forward, backward, sums, how, frozen); \
     }
-static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns) {
+static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows,
+                                 int64_t columns) {
     const mirt__epilogue *e = f->epilogue;
-    const MIRT__K(how) how = MIRT__K(how_of)(e->activation), slope_how = MIRT__K(how_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
+    const MIRT__K(how) how = MIRT__K(how_of)(e->activation),
+                       slope_how = MIRT__K(how_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
     const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
     const bool backward = MIRT__TRAINS && (e->mask || (e->slope && e->slope->activation != MIRT_LINEAR));
     const bool frozen = f->mean && !f->bias && f->dtype == MIRT_FLOAT32;
@@ -17384,27 +17836,30 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
         if (frozen && !e->add) {
             MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu), true)
             for (; j < columns; j += MIRT__LANES) {
-                MIRT__K(finish_one)(f, c, at, rows, j, columns - j < MIRT__LANES ? columns - j : MIRT__LANES, false, MIRT__K(by_silu), true);
+                MIRT__K(finish_one)
+                (f, c, at, rows, j, columns - j < MIRT__LANES ? columns - j : MIRT__LANES, false, MIRT__K(by_silu),
+                 true);
             }
             return;
         }
         MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu), false)
     }
-    for (; j + MIRT__LANES <= columns; j += MIRT__LANES) MIRT__K(finish_one)(f, c, at, rows, j, MIRT__LANES, true, MIRT__K(by_any), false);
+    for (; j + MIRT__LANES <= columns; j += MIRT__LANES)
+        MIRT__K(finish_one)(f, c, at, rows, j, MIRT__LANES, true, MIRT__K(by_any), false);
     if (j < columns) MIRT__K(finish_one)(f, c, at, rows, j, columns - j, false, MIRT__K(by_any), false);
 }
 #undef MIRT__FINISH_COLUMNS
 
-MIRT__INLINE MIRT__VEC MIRT__K(finish_vector)(MIRT__VEC x, MIRT__VEC bias, MIRT__VEC mask, const mirt__epilogue *epilogue,
-                                              bool with_bias, bool with_mask) {
+MIRT__INLINE MIRT__VEC MIRT__K(finish_vector)(MIRT__VEC x, MIRT__VEC bias, MIRT__VEC mask,
+                                              const mirt__epilogue *epilogue, bool with_bias, bool with_mask) {
     if (with_bias) x = MIRT__K(add)(x, bias);
     if (epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6) x = MIRT__K(relu)(x);
     if (epilogue->activation == MIRT_RELU6) x = MIRT__K(min)(MIRT__K(set)(6.0f), x);
     return with_mask ? MIRT__K(masked)(x, mask, epilogue->mask_activation) : x;
 }
 
-static void MIRT__K(finish)(const mirt__epilogue *epilogue, const float *bias, float *const *c, const float *const *mask,
-                            int64_t rows, int64_t columns) {
+static void MIRT__K(finish)(const mirt__epilogue *epilogue, const float *bias, float *const *c,
+                            const float *const *mask, int64_t rows, int64_t columns) {
     const bool with_mask = epilogue->mask != NULL;
     for (int64_t j = 0; j < columns; j += MIRT__LANES) {
         int64_t n = columns - j;
@@ -17426,7 +17881,8 @@ static void MIRT__K(finish)(const mirt__epilogue *epilogue, const float *bias, f
             }
         }
     }
-    if (epilogue->activation == MIRT_LINEAR || epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6) return;
+    if (epilogue->activation == MIRT_LINEAR || epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6)
+        return;
     for (int64_t i = 0; i < rows; i++) MIRT__K(activate_range)(epilogue->activation, 0, c[i], c[i], columns);
 }
 
@@ -17606,7 +18062,8 @@ MIRT__INLINE void MIRT__K(fetch)(mirt__soon *soon, int64_t lines) {
         else MIRT__K(store_some)(y, s##i, n); \
         y += row->y_step; \
     }
-MIRT__INLINE void MIRT__K(taps_places)(const mirt__taps_row *row, int64_t at, int64_t j, int64_t n, const int places, const bool whole) {
+MIRT__INLINE void MIRT__K(taps_places)(const mirt__taps_row *row, int64_t at, int64_t j, int64_t n, const int places,
+                                       const bool whole) {
     const int64_t step = row->x_step, from = at * step + j;
     float *y = row->y + at * row->y_step + j;
     MIRT__EACH_PLACE(MIRT__PLACE_CLEAR)
@@ -17625,13 +18082,17 @@ MIRT__INLINE void MIRT__K(taps_places)(const mirt__taps_row *row, int64_t at, in
 #if MIRT__MANY_REGISTERS
 /* A sliding window of three by three consecutive taps of x (or each row from back to front): every vector of x is
    loaded once. */
-MIRT__INLINE void MIRT__K(taps_slide)(const mirt__taps_row *row, int64_t at, int64_t j, int64_t count, const bool back) {
+MIRT__INLINE void MIRT__K(taps_slide)(const mirt__taps_row *row, int64_t at, int64_t j, int64_t count,
+                                      const bool back) {
     const int64_t step = row->x_step, from = at * step + j;
     const float *a = row->x[back ? 2 : 0] + from, *b = row->x[back ? 5 : 3] + from, *c = row->x[back ? 8 : 6] + from;
     float *y = row->y + at * row->y_step + j;
-    const MIRT__VEC k0 = MIRT__K(load)(row->k[0] + j), k1 = MIRT__K(load)(row->k[1] + j), k2 = MIRT__K(load)(row->k[2] + j);
-    const MIRT__VEC k3 = MIRT__K(load)(row->k[3] + j), k4 = MIRT__K(load)(row->k[4] + j), k5 = MIRT__K(load)(row->k[5] + j);
-    const MIRT__VEC k6 = MIRT__K(load)(row->k[6] + j), k7 = MIRT__K(load)(row->k[7] + j), k8 = MIRT__K(load)(row->k[8] + j);
+    const MIRT__VEC k0 = MIRT__K(load)(row->k[0] + j), k1 = MIRT__K(load)(row->k[1] + j),
+                    k2 = MIRT__K(load)(row->k[2] + j);
+    const MIRT__VEC k3 = MIRT__K(load)(row->k[3] + j), k4 = MIRT__K(load)(row->k[4] + j),
+                    k5 = MIRT__K(load)(row->k[5] + j);
+    const MIRT__VEC k6 = MIRT__K(load)(row->k[6] + j), k7 = MIRT__K(load)(row->k[7] + j),
+                    k8 = MIRT__K(load)(row->k[8] + j);
     MIRT__VEC a0 = MIRT__K(load)(a), a1 = MIRT__K(load)(a + step), b0 = MIRT__K(load)(b), b1 = MIRT__K(load)(b + step);
     MIRT__VEC c0 = MIRT__K(load)(c), c1 = MIRT__K(load)(c + step);
     a += 2 * step;
@@ -17706,13 +18167,15 @@ static void MIRT__K(taps_row)(const mirt__taps_row *row) {
     const float *x##t = row->x[first + (taps > t ? t : 0)] + j; \
     float *k##t = row->dk[first + (taps > t ? t : 0)] + j; \
     MIRT__VEC s##t = whole ? MIRT__K(load)(k##t) : MIRT__K(load_some)(k##t, n);
-#define MIRT__TAP(t) if (taps > t) s##t = MIRT__K(fma)(whole ? MIRT__K(load)(x##t + at) : MIRT__K(load_some)(x##t + at, n), g, s##t);
+#define MIRT__TAP(t) \
+    if (taps > t) s##t = MIRT__K(fma)(whole ? MIRT__K(load)(x##t + at) : MIRT__K(load_some)(x##t + at, n), g, s##t);
 #define MIRT__TAP_STORE(t) \
     if (taps > t) { \
         if (whole) MIRT__K(store)(k##t, s##t); \
         else MIRT__K(store_some)(k##t, s##t, n); \
     }
-MIRT__INLINE void MIRT__K(taps_grad_of)(const mirt__taps_row *row, int first, int64_t j, int64_t n, const int taps, const bool whole) {
+MIRT__INLINE void MIRT__K(taps_grad_of)(const mirt__taps_row *row, int first, int64_t j, int64_t n, const int taps,
+                                        const bool whole) {
     const float *y = row->y + j;
     int64_t at = 0;
     MIRT__EACH_TAP(MIRT__TAP_LOAD)
@@ -17779,7 +18242,8 @@ static void MIRT__K(max_window)(const mirt__windows *w) {
         MIRT__VEC most = MIRT__K(load_as)(w->x, j, w->half, n, whole), place = MIRT__K(set)((float)w->first);
         for (int64_t y = 0; y < w->rows; y++) {
             for (int64_t x = 0; x < w->columns; x++) {
-                const MIRT__VEC value = MIRT__K(load_as)(w->x, y * w->row_step + x * w->column_step + j, w->half, n, whole);
+                const MIRT__VEC value =
+                    MIRT__K(load_as)(w->x, y * w->row_step + x * w->column_step + j, w->half, n, whole);
                 const MIRT__K(mask) more = MIRT__K(greater)(value, most);
                 most = MIRT__K(select)(more, value, most);
                 place = MIRT__K(select)(more, MIRT__K(set)((float)(w->first + y * w->down + x * w->right)), place);
@@ -17814,22 +18278,28 @@ static void MIRT__K(max_back)(const mirt__windows *w) {
 
 /* Transforms four numbers of a column or row. */
 #define MIRT__FROM_SOURCE(y, a, b, c, d) \
-    const MIRT__VEC y##0 = MIRT__K(sub)(a, c), y##1 = MIRT__K(add)(b, c), y##2 = MIRT__K(sub)(c, b), y##3 = MIRT__K(sub)(b, d);
-#define MIRT__SOURCE(q, y) { \
-        const float *at = from + (q) * pixel + j; \
+    const MIRT__VEC y##0 = MIRT__K(sub)(a, c), y##1 = MIRT__K(add)(b, c), y##2 = MIRT__K(sub)(c, b), \
+                    y##3 = MIRT__K(sub)(b, d);
+#define MIRT__SOURCE(q, y) \
+    { \
+        const float *at = from + (q)*pixel + j; \
         const MIRT__VEC a = MIRT__K(load_part)(at, n, whole), b = MIRT__K(load_part)(at + pitch, n, whole); \
-        const MIRT__VEC c = MIRT__K(load_part)(at + 2 * pitch, n, whole), d = MIRT__K(load_part)(at + 3 * pitch, n, whole); \
+        const MIRT__VEC c = MIRT__K(load_part)(at + 2 * pitch, n, whole), \
+                        d = MIRT__K(load_part)(at + 3 * pitch, n, whole); \
         MIRT__FROM_SOURCE(t, a, b, c, d) \
         y##0 = t0, y##1 = t1, y##2 = t2, y##3 = t3; \
     }
 #define MIRT__TO_PLANE(i, x) MIRT__K(store_part)(put + (i) * plane, x, n, whole);
-#define MIRT__TO_PLANES(i) { \
+#define MIRT__TO_PLANES(i) \
+    { \
         MIRT__FROM_SOURCE(u, a##i, b##i, c##i, d##i) \
-        MIRT__TO_PLANE(4 * i, u0) MIRT__TO_PLANE(4 * i + 1, u1) MIRT__TO_PLANE(4 * i + 2, u2) MIRT__TO_PLANE(4 * i + 3, u3) \
-        a##i = c##i, b##i = d##i; /* the next tile begins two columns later */ \
+        MIRT__TO_PLANE(4 * i, u0) \
+        MIRT__TO_PLANE(4 * i + 1, u1) MIRT__TO_PLANE(4 * i + 2, u2) MIRT__TO_PLANE(4 * i + 3, u3) \
+            a##i = c##i, \
+            b##i = d##i; /* the next tile begins two columns later */ \
     }
-MIRT__INLINE void MIRT__K(winograd_source_of)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel, int64_t tiles,
-                                              int64_t j, int64_t n, const bool whole) {
+MIRT__INLINE void MIRT__K(winograd_source_of)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel,
+                                              int64_t tiles, int64_t j, int64_t n, const bool whole) {
     MIRT__VEC a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3;
     MIRT__SOURCE(0, a)
     MIRT__SOURCE(1, b)
@@ -17843,7 +18313,8 @@ MIRT__INLINE void MIRT__K(winograd_source_of)(float *to, int64_t plane, const fl
         MIRT__TO_PLANES(3)
     }
 }
-static void MIRT__K(winograd_source)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel, int64_t tiles) {
+static void MIRT__K(winograd_source)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel,
+                                     int64_t tiles) {
     int64_t j = 0;
     for (; j + MIRT__LANES <= pixel; j += MIRT__LANES) {
         MIRT__K(winograd_source_of)(to, plane, from, pitch, pixel, tiles, j, MIRT__LANES, true);
@@ -17857,7 +18328,8 @@ static void MIRT__K(winograd_source)(float *to, int64_t plane, const float *from
 
 #define MIRT__FROM_TAPS(y, a, b, c) \
     const MIRT__VEC y##_ends = MIRT__K(add)(a, c), y##0 = a, y##3 = c; \
-    const MIRT__VEC y##1 = MIRT__K(mul)(MIRT__K(add)(y##_ends, b), half), y##2 = MIRT__K(mul)(MIRT__K(sub)(y##_ends, b), half);
+    const MIRT__VEC y##1 = MIRT__K(mul)(MIRT__K(add)(y##_ends, b), half), \
+                    y##2 = MIRT__K(mul)(MIRT__K(sub)(y##_ends, b), half);
 #define MIRT__TAP(i) MIRT__K(load)(from + (i) * from_plane + at)
 #define MIRT__TO_PLANES(i) { \
         MIRT__FROM_TAPS(u, a##i, b##i, c##i) \
@@ -17867,7 +18339,8 @@ static void MIRT__K(winograd_source)(float *to, int64_t plane, const float *from
         MIRT__K(store)(put + 2 * plane, u2); \
         MIRT__K(store)(put + 3 * plane, u3); \
     }
-static void MIRT__K(winograd_taps)(float *to, int64_t plane, const float *from, int64_t from_plane, int64_t k, int64_t columns) {
+static void MIRT__K(winograd_taps)(float *to, int64_t plane, const float *from, int64_t from_plane, int64_t k,
+                                   int64_t columns) {
     const MIRT__VEC half = MIRT__K(set)(0.5f);
     for (int64_t i = 0; i < k * MIRT__PANEL; i += MIRT__PANEL) {
         for (int64_t at = i; at < i + columns; at += MIRT__LANES) {
@@ -17935,13 +18408,15 @@ static __attribute__((noinline)) MIRT__VEC MIRT__K(shaped)(const mirt__update *a
     return args->clip == 0 ? g : MIRT__K(min)(clip, MIRT__K(max)(MIRT__K(sub)(MIRT__K(zero)(), clip), g));
 }
 /* One part, or the sum of two, which is the most frequent case; more are summed by sum_parts. */
-MIRT__INLINE MIRT__VEC MIRT__K(gradient)(const mirt__update *args, const float *into, const float *from, bool shaped, int64_t i, int64_t n) {
+MIRT__INLINE MIRT__VEC MIRT__K(gradient)(const mirt__update *args, const float *into, const float *from, bool shaped,
+                                         int64_t i, int64_t n) {
     MIRT__VEC g = args->parts > 2 ? MIRT__K(sum_parts)(args, i, n) : MIRT__K(load_up_to)(into + i, n);
     if (from) g = MIRT__K(add)(g, MIRT__K(load_up_to)(from + i, n));
     return shaped ? MIRT__K(shaped)(args, g) : g;
 }
 /* Updates the average of the weights; returns the new weights. */
-static __attribute__((noinline)) MIRT__VEC MIRT__K(averaged)(const mirt__update *args, MIRT__VEC weight, int64_t i, int64_t n) {
+static __attribute__((noinline)) MIRT__VEC MIRT__K(averaged)(const mirt__update *args, MIRT__VEC weight, int64_t i,
+                                                             int64_t n) {
     const MIRT__VEC old = MIRT__K(mul)(MIRT__K(set)(args->keep), MIRT__K(load_up_to)(args->average + i, n));
     const MIRT__VEC average = MIRT__K(add)(old, MIRT__K(mul)(MIRT__K(set)(args->fresh), weight));
     MIRT__K(store_up_to)(args->average + i, average, n);
@@ -17953,7 +18428,8 @@ static __attribute__((noinline)) MIRT__VEC MIRT__K(averaged)(const mirt__update 
     const float *into = args->part[args->parts == 2 ? args->tree[0].into : 0]; \
     const float *from = args->parts == 2 ? args->part[args->tree[0].from] : NULL; \
     float *weights = args->weight[0]; \
-    const bool shaped = extras && args->shaped, decays = extras && args->decay != 0, averages = extras && args->average; \
+    const bool shaped = extras && args->shaped, decays = extras && args->decay != 0, \
+               averages = extras && args->average; \
     const MIRT__VEC decay = MIRT__K(set)(args->decay); \
     const int copies = args->copies;
 #define MIRT__UPDATE_WEIGHT \
@@ -18009,7 +18485,9 @@ MIRT__INLINE void MIRT__K(adam_loop)(const mirt__update *args, int64_t begin, in
     }
 }
 
-static bool MIRT__K(has_extras)(const mirt__update *args) { return args->shaped || args->decay != 0 || args->average || args->slot[2]; }
+static bool MIRT__K(has_extras)(const mirt__update *args) {
+    return args->shaped || args->decay != 0 || args->average || args->slot[2];
+}
 static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t end) {
     if (MIRT__K(has_extras)(args)) MIRT__K(sgd_loop)(args, begin, end, true);
     else MIRT__K(sgd_loop)(args, begin, end, false);
@@ -18079,7 +18557,9 @@ static void MIRT__T(conv_pool)(const mirt__conv_pool *args, const mirt__where *w
 static void MIRT__T(conv_pool_weight_grad)(const mirt__conv_pool_weight_grad *args, const mirt__where *where) {
     mirt__fast_conv_pool_weight_grad(&MIRT__T(simd), args, where);
 }
-static void MIRT__T(max_pool)(const mirt__pool2d *args, const mirt__where *where) { mirt__fast_max_pool(&MIRT__T(simd), args, where); }
+static void MIRT__T(max_pool)(const mirt__pool2d *args, const mirt__where *where) {
+    mirt__fast_max_pool(&MIRT__T(simd), args, where);
+}
 static void MIRT__T(max_pool_grad)(const mirt__pool2d *args, const mirt__where *where) {
     mirt__fast_max_pool_grad(&MIRT__T(simd), args, where);
 }
@@ -18096,7 +18576,9 @@ static void MIRT__T(update)(const mirt__update *args, const mirt__where *where) 
 #undef MIRT__UPDATE_CASE
 
 #define MIRT__CURVED(name, arguments) \
-    static void MIRT__T(name)(const arguments *args, const mirt__where *where) { mirt__common_##name(args, where, &MIRT__K(curves)); }
+    static void MIRT__T(name)(const arguments *args, const mirt__where *where) { \
+        mirt__common_##name(args, where, &MIRT__K(curves)); \
+    }
 MIRT__CURVED(unary, mirt__unary)
 MIRT__CURVED(binary, mirt__binary)
 MIRT__CURVED(softmax, mirt__softmax)
@@ -18114,7 +18596,9 @@ MIRT__NORM(norm_grad_sums)
 MIRT__NORM(norm_grad_input)
 #undef MIRT__NORM
 
-static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
+static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where) {
+    mirt__common_dropout(args, where, MIRT__DRAW);
+}
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__NAME, true, MIRT__HALF,
@@ -18250,7 +18734,8 @@ static void mirt__fast_pack(const mirt__simd *simd, const mirt__product *p, cons
 }
 
 /* The columns of a tile that do not fill their vectors, through scratch memory. */
-static void mirt__fast_tile_edge(const mirt__simd *simd, const mirt__tile *tile, int64_t rows, int kind, int64_t columns, float *spare) {
+static void mirt__fast_tile_edge(const mirt__simd *simd, const mirt__tile *tile, int64_t rows, int kind,
+                                 int64_t columns, float *spare) {
     mirt__tile edge = *tile;
     float *c[MIRT__TILE_ROWS];
     edge.c = c;
@@ -18285,8 +18770,8 @@ static void mirt__fast_tile(const mirt__simd *simd, mirt__tile *tile, int64_t ro
 }
 
 /* All rows of c, `columns` from j on, one block of k. */
-static void mirt__fast_rows(const mirt__simd *simd, const mirt__product *p, const mirt__tile *block, int64_t j, int64_t columns,
-                            bool last) {
+static void mirt__fast_rows(const mirt__simd *simd, const mirt__product *p, const mirt__tile *block, int64_t j,
+                            int64_t columns, bool last) {
     const float *a[MIRT__TILE_ROWS], *mask[MIRT__TILE_ROWS];
     float *c[MIRT__TILE_ROWS];
     float *spare = p->panel + MIRT__BLOCK_K * MIRT__PANEL;
@@ -18429,7 +18914,8 @@ static void mirt__gemm_task(void *arg, int64_t task, int member) {
 }
 
 MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, const mirt__where *where) {
-    if (args->m < 1 && args->column_sum) simd->column_sum(args->column_sum, args->b, args->b_row, args->k, args->n, true);
+    if (args->m < 1 && args->column_sum)
+        simd->column_sum(args->column_sum, args->b, args->b_row, args->k, args->n, true);
     if (args->m < 1 || args->n < 1) return;
     const int64_t threads = mirt__team_size(where->team);
     mirt__gemm_job job;
@@ -18591,9 +19077,11 @@ static void mirt__depth_read(const mirt__simd *simd, mirt__depth_ring *ring, int
 }
 
 /* Prefetches the next `rows` rows of a ring buffer. */
-static void mirt__depth_ask(const mirt__depth_job *job, mirt__soon *soon, const mirt__depth_ring *ring, int64_t image, int64_t rows) {
+static void mirt__depth_ask(const mirt__depth_job *job, mirt__soon *soon, const mirt__depth_ring *ring, int64_t image,
+                            int64_t rows) {
     const mirt__reader *from = &ring->source->from;
-    const int64_t size = ring->w * ring->c * (int64_t)mirt__dtype_size(from->dtype), first = image * ring->h + ring->next;
+    const int64_t size = ring->w * ring->c * (int64_t)mirt__dtype_size(from->dtype),
+                  first = image * ring->h + ring->next;
     const int64_t last = first + rows < job->s->rows * ring->h ? first + rows : job->s->rows * ring->h;
     for (int i = 0; i < (from->back ? 2 : 1); i++, soon->next++) {
         soon->at[soon->next] = (const char *)(i ? from->back->z : from->data) + first * size;
@@ -18603,7 +19091,8 @@ static void mirt__depth_ask(const mirt__depth_job *job, mirt__soon *soon, const 
 
 /* `pixels` pixels of a row, number `at` of the whole output on, in `row`, which has channels [first, first + n); sum:
    of their chunk. */
-static void mirt__depth_finish(const mirt__depth_job *job, float *row, int64_t at, int64_t pixels, int64_t first, int64_t n, float *sum, bool fresh) {
+static void mirt__depth_finish(const mirt__depth_job *job, float *row, int64_t at, int64_t pixels, int64_t first,
+                               int64_t n, float *sum, bool fresh) {
     const int64_t c = job->s->co, step = mirt__depth_piece(n);
     mirt__finishing f = mirt__finishing_at(&job->out, first);
     float *from[MIRT__DEPTH_PIECE];
@@ -18621,12 +19110,14 @@ static void mirt__depth_finish(const mirt__depth_job *job, float *row, int64_t a
 }
 
 /* Row `line` of what `sum` begins with the sums of, in pieces; a chunk of sums has sum_rows lines. */
-static void mirt__depth_finish_row(const mirt__depth_job *job, float *row, int64_t at, int64_t width, int64_t first, int64_t n, int64_t line,
-                                   int64_t sum_rows, int64_t pieces, float *sum) {
-    const int64_t floats = mirt__sum_floats(job->out.epilogue, job->s->co), most = pieces > 1 ? job->cut.sum_pixels : width;
+static void mirt__depth_finish_row(const mirt__depth_job *job, float *row, int64_t at, int64_t width, int64_t first,
+                                   int64_t n, int64_t line, int64_t sum_rows, int64_t pieces, float *sum) {
+    const int64_t floats = mirt__sum_floats(job->out.epilogue, job->s->co),
+                  most = pieces > 1 ? job->cut.sum_pixels : width;
     for (int64_t piece = 0; piece < pieces; piece++) {
         const int64_t x = piece * most, pixels = width - x < most ? width - x : most;
-        mirt__depth_finish(job, row + x * n, at + x, pixels, first, n, sum ? sum + (line / sum_rows * pieces + piece) * floats + first : NULL,
+        mirt__depth_finish(job, row + x * n, at + x, pixels, first, n,
+                           sum ? sum + (line / sum_rows * pieces + piece) * floats + first : NULL,
                            line % sum_rows == 0);
     }
 }
@@ -18650,8 +19141,8 @@ static void mirt__depth_taps(const mirt__depth_job *job, const mirt__depth_ring 
 }
 
 /* Computes channels [first, first + n) of output row oy, with pixels `step` apart. */
-static void mirt__depth_ring_row(const mirt__depth_job *job, const mirt__depth_ring *x, int64_t oy, int64_t first, int64_t n, float *y, int64_t step,
-                                 mirt__soon *soon) {
+static void mirt__depth_ring_row(const mirt__depth_job *job, const mirt__depth_ring *x, int64_t oy, int64_t first,
+                                 int64_t n, float *y, int64_t step, mirt__soon *soon) {
     mirt__taps_row row;
     mirt__depth_taps(job, x, oy, &row);
     for (int t = 0; t < row.taps; t++) {
@@ -18667,7 +19158,8 @@ static void mirt__depth_ring_row(const mirt__depth_job *job, const mirt__depth_r
 
 /* The same directly from x: outputs inside all columns of the kernel together, the others separately with their
    columns. */
-static void mirt__depth_direct_row(const mirt__depth_job *job, int64_t image, int64_t oy, int64_t first, int64_t n, float *y, int64_t step, mirt__soon *soon) {
+static void mirt__depth_direct_row(const mirt__depth_job *job, int64_t image, int64_t oy, int64_t first, int64_t n,
+                                   float *y, int64_t step, mirt__soon *soon) {
     const mirt__conv *s = job->s;
     mirt__taps_row row;
     row.n = n;
@@ -18675,8 +19167,11 @@ static void mirt__depth_direct_row(const mirt__depth_job *job, int64_t image, in
     row.y_step = step;
     row.soon = soon;
     for (int64_t ox = 0; ox < s->ow; ox += row.count) {
-        const int64_t left = ox * s->stride_w - s->pad_left, all = (s->w - 1 - (int64_t)(s->kw - 1) * s->dilation_w - left) / s->stride_w + 1;
-        row.count = left < 0 || left + (int64_t)(s->kw - 1) * s->dilation_w >= s->w ? 1 : all < s->ow - ox ? all : s->ow - ox;
+        const int64_t left = ox * s->stride_w - s->pad_left,
+                      all = (s->w - 1 - (int64_t)(s->kw - 1) * s->dilation_w - left) / s->stride_w + 1;
+        row.count = left < 0 || left + (int64_t)(s->kw - 1) * s->dilation_w >= s->w ? 1
+                    : all < s->ow - ox                                              ? all
+                                                                                    : s->ow - ox;
         row.y = y + ox * step;
         row.taps = 0;
         for (int ky = 0; ky < s->kh; ky++) {
@@ -18684,7 +19179,8 @@ static void mirt__depth_direct_row(const mirt__depth_job *job, int64_t image, in
             for (int kx = 0; line >= 0 && line < s->h && kx < s->kw; kx++) {
                 const int64_t column = left + (int64_t)kx * s->dilation_w;
                 if (column < 0 || column >= s->w) continue;
-                row.x[row.taps] = (const float *)job->x.from.data + ((image * s->h + line) * s->w + column) * s->ci + first;
+                row.x[row.taps] =
+                    (const float *)job->x.from.data + ((image * s->h + line) * s->w + column) * s->ci + first;
                 row.k[row.taps++] = job->kernel + ((int64_t)ky * s->kw + kx) * s->ci + first;
             }
         }
@@ -18699,7 +19195,8 @@ static float *mirt__depth_scratch(const mirt__depth_job *job, int member, mirt__
     float *floats = (float *)(void *)((char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread);
     const mirt__depth_ring of_x = {&job->x, floats, s->h, s->w, s->ci, cut->x_rows, cut->x_before, cut->x_columns, 0};
     floats += cut->x_rows * cut->x_columns * s->ci;
-    const mirt__depth_ring of_dy = {&job->dy, floats, s->oh, s->ow, s->ci, cut->dy_rows, cut->dy_before, cut->dy_columns, 0};
+    const mirt__depth_ring of_dy = {&job->dy,     floats,         s->oh,           s->ow, s->ci,
+                                    cut->dy_rows, cut->dy_before, cut->dy_columns, 0};
     *x = of_x;
     *dy = of_dy;
     return floats + cut->dy_rows * cut->dy_columns * s->ci;
@@ -18715,8 +19212,12 @@ static void mirt__depth_forward_unit(const mirt__depth_job *job, int64_t unit, i
     const mirt__depth_cut *cut = &job->cut;
     const int64_t image = unit / cut->blocks, first = unit % cut->blocks * cut->block_rows;
     const int64_t end = s->oh - first < cut->block_rows ? s->oh : first + cut->block_rows;
-    const int64_t sums = (s->oh + cut->sum_rows - 1) / cut->sum_rows * cut->sum_pieces * mirt__sum_floats(job->out.epilogue, job->s->co);
-    const int64_t c = s->co, channels = MIRT__DEPTH_BLOCK / (s->ow * 32) * 32, block = !job->finish || channels > c ? c : channels < 32 ? 32 : channels;
+    const int64_t sums =
+        (s->oh + cut->sum_rows - 1) / cut->sum_rows * cut->sum_pieces * mirt__sum_floats(job->out.epilogue, job->s->co);
+    const int64_t c = s->co, channels = MIRT__DEPTH_BLOCK / (s->ow * 32) * 32,
+                  block = !job->finish || channels > c ? c
+                          : channels < 32              ? 32
+                                                       : channels;
     mirt__depth_ring x, dy;
     mirt__soon soon;
     float *spare = mirt__depth_scratch(job, member, &x, &dy);
@@ -18732,7 +19233,9 @@ static void mirt__depth_forward_unit(const mirt__depth_job *job, int64_t unit, i
             float *to = job->finish ? spare : (float *)job->out.y + at * c;
             if (job->direct) mirt__depth_direct_row(job, image, y, j, n, to, step, &soon);
             else mirt__depth_ring_row(job, &x, y, j, n, to, step, &soon);
-            if (job->finish) mirt__depth_finish_row(job, to, at, s->ow, j, n, y, cut->sum_rows, cut->sum_pieces, job->sums ? job->sums + image * sums : NULL);
+            if (job->finish)
+                mirt__depth_finish_row(job, to, at, s->ow, j, n, y, cut->sum_rows, cut->sum_pieces,
+                                       job->sums ? job->sums + image * sums : NULL);
         }
     }
     mirt__depth_settle(job);
@@ -18751,7 +19254,8 @@ static int64_t mirt__depth_reached(int64_t at, int64_t pad, int tap, int dilatio
 }
 
 /* Row y of dx, in phases of the stride: columns of a phase have the same taps. */
-static void mirt__depth_back_row(const mirt__depth_job *job, const mirt__depth_ring *dy, int64_t y, float *dx, mirt__soon *soon) {
+static void mirt__depth_back_row(const mirt__depth_job *job, const mirt__depth_ring *dy, int64_t y, float *dx,
+                                 mirt__soon *soon) {
     const mirt__conv *s = job->s;
     const int64_t c = s->ci;
     mirt__taps_row row;
@@ -18765,7 +19269,8 @@ static void mirt__depth_back_row(const mirt__depth_job *job, const mirt__depth_r
         for (int ky = 0; ky < s->kh; ky++) {
             const int64_t oy = mirt__depth_reached(y, s->pad_top, ky, s->dilation_h, s->stride_h, s->oh);
             for (int kx = 0; oy >= 0 && kx < s->kw; kx++) {
-                const int64_t distance = phase + s->pad_left - (int64_t)kx * s->dilation_w, ox = mirt__floor_div(distance, s->stride_w);
+                const int64_t distance = phase + s->pad_left - (int64_t)kx * s->dilation_w,
+                              ox = mirt__floor_div(distance, s->stride_w);
                 if (ox * s->stride_w != distance) continue;
                 row.x[row.taps] = mirt__depth_row(dy, oy) + (dy->before + ox) * c;
                 row.k[row.taps++] = job->kernel + ((int64_t)ky * s->kw + kx) * c;
@@ -18776,8 +19281,8 @@ static void mirt__depth_back_row(const mirt__depth_job *job, const mirt__depth_r
 }
 
 /* Adds row `oy` to a partial sum. */
-static void mirt__depth_weights_row(const mirt__depth_job *job, const mirt__depth_ring *x, const mirt__depth_ring *dy, int64_t oy, float *part, bool fresh,
-                                    mirt__soon *soon) {
+static void mirt__depth_weights_row(const mirt__depth_job *job, const mirt__depth_ring *x, const mirt__depth_ring *dy,
+                                    int64_t oy, float *part, bool fresh, mirt__soon *soon) {
     const int64_t c = job->s->ci;
     mirt__taps_row row;
     mirt__depth_taps(job, x, oy, &row);
@@ -18794,10 +19299,12 @@ static void mirt__depth_back_unit(const mirt__depth_job *job, int64_t unit, int 
     const int64_t image = unit / cut->blocks, block = unit % cut->blocks, first = block * cut->block_rows;
     const bool last = block + 1 == cut->blocks;
     const int64_t end = last ? s->oh : first + cut->block_rows, reach = (int64_t)(s->kh - 1) * s->dilation_h;
-    const int64_t begin_x = block ? first * s->stride_h - s->pad_top : 0, end_x = last ? s->h : end * s->stride_h - s->pad_top;
+    const int64_t begin_x = block ? first * s->stride_h - s->pad_top : 0,
+                  end_x = last ? s->h : end * s->stride_h - s->pad_top;
     const int64_t behind = mirt__floor_div(begin_x + s->pad_top - reach + s->stride_h - 1, s->stride_h);
     mirt__depth_ring x, dy;
-    float *spare = mirt__depth_scratch(job, member, &x, &dy), *sums = job->sums ? job->sums + unit * cut->grad_sums * 2 * s->ci : NULL;
+    float *spare = mirt__depth_scratch(job, member, &x, &dy),
+          *sums = job->sums ? job->sums + unit * cut->grad_sums * 2 * s->ci : NULL;
     mirt__soon soon;
     int64_t line = begin_x > 0 ? begin_x : 0;
     const int64_t top_line = line;
@@ -18819,7 +19326,9 @@ static void mirt__depth_back_unit(const mirt__depth_job *job, int64_t unit, int 
             const int64_t at = (image * s->h + line) * s->w;
             float *dx = job->finish ? spare : (float *)job->out.y + at * s->ci;
             mirt__depth_back_row(job, &dy, line, dx, &soon);
-            if (job->finish) mirt__depth_finish_row(job, dx, at, s->w, 0, s->ci, line - top_line, cut->grad_rows, cut->grad_pieces, sums);
+            if (job->finish)
+                mirt__depth_finish_row(job, dx, at, s->w, 0, s->ci, line - top_line, cut->grad_rows, cut->grad_pieces,
+                                       sums);
         }
     }
 }
@@ -18829,13 +19338,15 @@ static void mirt__depth_back_task(void *arg, int64_t task, int member) {
     const mirt__depth_job *job = (const mirt__depth_job *)arg;
     const int64_t floats = mirt__conv_partial_floats(job->s), units = job->s->rows * job->cut.blocks;
     float *part = job->parts + task * floats;
-    const int64_t first = task * job->cut.images, end = units - first < job->cut.images ? units : first + job->cut.images;
+    const int64_t first = task * job->cut.images,
+                  end = units - first < job->cut.images ? units : first + job->cut.images;
     if (job->dkernel) memset(part, 0, (size_t)floats * sizeof(float));
     for (int64_t unit = first; unit < end; unit++) mirt__depth_back_unit(job, unit, member, part, unit == first);
     mirt__depth_settle(job);
 }
 
-static void mirt__depth_start(mirt__depth_job *job, const mirt__simd *simd, const mirt__conv *s, const mirt__where *where) {
+static void mirt__depth_start(mirt__depth_job *job, const mirt__simd *simd, const mirt__conv *s,
+                              const mirt__where *where) {
     memset(job, 0, sizeof *job);
     job->simd = simd;
     job->s = s;
@@ -18850,7 +19361,8 @@ static mirt__source mirt__depth_source(mirt__depth_job *job, const mirt__reader 
     return source;
 }
 
-static void mirt__depth_output(mirt__depth_job *job, const mirt__epilogue *e, void *y, mirt_dtype dtype, int64_t pixels) {
+static void mirt__depth_output(mirt__depth_job *job, const mirt__epilogue *e, void *y, mirt_dtype dtype,
+                               int64_t pixels) {
     job->out = mirt__finishing_of(e, job->s->co, y, dtype, job->columns);
     job->columns += mirt__finishing_floats(e, job->s->co);
     job->finish = mirt__epilogue_works(e, dtype);
@@ -18886,11 +19398,13 @@ static void mirt__depth_sums(mirt__depth_job *job) {
     sums.chunks = moments ? s->rows * lines * cut->sum_pieces : s->rows * cut->blocks * cut->grad_sums;
     sums.period = wide ? cut->sum_pieces : lines;
     sums.rows = wide ? cut->sum_pixels : cut->sum_rows * s->ow;
-    sums.last_rows = wide ? s->ow - (cut->sum_pieces - 1) * cut->sum_pixels : (s->oh - (lines - 1) * cut->sum_rows) * s->ow;
+    sums.last_rows =
+        wide ? s->ow - (cut->sum_pieces - 1) * cut->sum_pixels : (s->oh - (lines - 1) * cut->sum_rows) * s->ow;
     mirt__column_sums_run(job->where->team, job->out.epilogue, &sums, s->co);
 }
 
-MIRT__LIB void mirt__fast_depthwise_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where) {
+MIRT__LIB void mirt__fast_depthwise_forward(const mirt__simd *simd, const mirt__conv_forward *args,
+                                            const mirt__where *where) {
     mirt__depth_job job;
     mirt__depth_start(&job, simd, &args->s, where);
     job.x = mirt__depth_source(&job, &args->x);
@@ -18914,7 +19428,8 @@ static void mirt__depth_tree_task(void *arg, int64_t task, int member) {
 /* Computes dx and, if x is given, dkernel and db. */
 static void mirt__depth_back(mirt__depth_job *job) {
     const mirt__conv *s = job->s;
-    const int64_t floats = mirt__conv_partial_floats(s), units = s->rows * job->cut.blocks, parts = (units + job->cut.images - 1) / job->cut.images;
+    const int64_t floats = mirt__conv_partial_floats(s), units = s->rows * job->cut.blocks,
+                  parts = (units + job->cut.images - 1) / job->cut.images;
     if (job->dkernel) {
         job->parts = job->columns;
         if (job->sums) job->sums += job->cut.parts * floats;
@@ -18929,7 +19444,8 @@ static void mirt__depth_back(mirt__depth_job *job) {
     if (job->db) memcpy(job->db, job->parts + floats - s->co, (size_t)s->co * sizeof(float));
 }
 
-MIRT__LIB void mirt__fast_depthwise_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where) {
+MIRT__LIB void mirt__fast_depthwise_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args,
+                                               const mirt__where *where) {
     mirt__depth_job job;
     mirt__depth_start(&job, simd, &args->s, where);
     job.dy = mirt__depth_source(&job, &args->dy);
@@ -18943,7 +19459,8 @@ MIRT__LIB void mirt__fast_depthwise_input_grad(const mirt__simd *simd, const mir
     mirt__depth_back(&job);
 }
 
-MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args, const mirt__where *where) {
+MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args,
+                                                const mirt__where *where) {
     mirt__depth_job job;
     mirt__depth_start(&job, simd, &args->s, where);
     job.x = mirt__depth_source(&job, &args->x);
@@ -19039,7 +19556,8 @@ static void mirt__norm_start(mirt__norm_job *job, const mirt__simd *simd, const 
 }
 
 /* Stores rows of floats as rows of f->y from row `at` on. */
-static void mirt__norm_finish(const mirt__norm_job *job, const mirt__finishing *f, float *from, int64_t at, int64_t rows) {
+static void mirt__norm_finish(const mirt__norm_job *job, const mirt__finishing *f, float *from, int64_t at,
+                              int64_t rows) {
     float *c[MIRT__NORM_PIECE];
     int64_t place[MIRT__NORM_PIECE];
     for (int64_t i = 0; i < rows; i++) {
@@ -19049,7 +19567,8 @@ static void mirt__norm_finish(const mirt__norm_job *job, const mirt__finishing *
     job->simd->finish_rows(f, c, place, rows, job->s->n);
 }
 
-static float *mirt__norm_read(const mirt__norm_job *job, const mirt__source *source, int64_t at, int64_t rows, float *to) {
+static float *mirt__norm_read(const mirt__norm_job *job, const mirt__source *source, int64_t at, int64_t rows,
+                              float *to) {
     job->simd->read(to, source, at * job->s->n, rows * job->s->n);
     return to;
 }
@@ -19068,7 +19587,8 @@ static float *mirt__norm_mixed(const mirt__norm_job *job, int64_t at, int64_t ro
 static void mirt__norm_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__norm_job *job = (const mirt__norm_job *)args;
     const mirt__norm *s = job->s;
-    const bool mixed = job->made.from.back && s->x_dtype != s->dy_dtype, converts = s->add && s->add_dtype != s->y_dtype;
+    const bool mixed = job->made.from.back && s->x_dtype != s->dy_dtype,
+               converts = s->add && s->add_dtype != s->y_dtype;
     float *first = (float *)scratch, *second = first + job->piece * s->n;
     for (int64_t at = begin, rows; at < end; at += rows) {
         rows = end - at < job->piece ? end - at : job->piece;
@@ -19102,7 +19622,8 @@ static void mirt__norm_sums_chunks(const void *args, int64_t begin, int64_t end,
     f.epilogue = &e;
     f.y = first;
     for (int64_t chunk = begin; chunk < end; chunk++) {
-        const int64_t start = chunk * MIRT__REDUCE_CHUNK, last = s->rows - start < MIRT__REDUCE_CHUNK ? s->rows : start + MIRT__REDUCE_CHUNK;
+        const int64_t start = chunk * MIRT__REDUCE_CHUNK,
+                      last = s->rows - start < MIRT__REDUCE_CHUNK ? s->rows : start + MIRT__REDUCE_CHUNK;
         f.sum = job->sums + chunk * mirt__sum_floats(&e, s->n);
         for (int64_t at = start, rows; at < last; at += rows) {
             rows = last - at < job->piece ? last - at : job->piece;
@@ -19135,7 +19656,8 @@ static void mirt__norm_sums(mirt__norm_job *job, mirt__column_sums sums, const m
     if (sums == MIRT__SUMS_GRADIENT) job->epilogue.slope = &job->scaling;
     job->out = mirt__finishing_of(&job->epilogue, s->n, NULL, MIRT_FLOAT32, floats);
     job->sums = floats + mirt__finishing_floats(&job->epilogue, s->n);
-    mirt__common_range(where, (s->rows + MIRT__REDUCE_CHUNK - 1) / MIRT__REDUCE_CHUNK, mirt__common_step(s->n * MIRT__REDUCE_CHUNK), mirt__norm_sums_chunks, job);
+    mirt__common_range(where, (s->rows + MIRT__REDUCE_CHUNK - 1) / MIRT__REDUCE_CHUNK,
+                       mirt__common_step(s->n * MIRT__REDUCE_CHUNK), mirt__norm_sums_chunks, job);
     mirt__common_range(where, s->n, MIRT__REDUCE_COLUMNS, mirt__norm_sums_columns, job);
 }
 
@@ -19257,7 +19779,8 @@ static void mirt__max_rows(const void *args, int64_t begin, int64_t end, void *s
         int64_t ky, kx;
         const int64_t y = i % p->oh * p->stride_h - p->pad_top, ky_end = mirt__max_inside(y, p->kh, p->h, &ky);
         for (int64_t ox = 0; ox < p->ow; ox++) {
-            const int64_t x = ox * p->stride_w - p->pad_left, kx_end = mirt__max_inside(x, p->kw, p->w, &kx), at = (i * p->ow + ox) * p->c;
+            const int64_t x = ox * p->stride_w - p->pad_left, kx_end = mirt__max_inside(x, p->kw, p->w, &kx),
+                          at = (i * p->ow + ox) * p->c;
             w.rows = ky_end - ky;
             w.columns = kx_end - kx;
             w.first = ky * p->kw + kx;
@@ -19301,7 +19824,8 @@ static void mirt__max_back_rows(const void *args, int64_t begin, int64_t end, vo
 
 MIRT__LIB void mirt__fast_max_pool(const mirt__simd *simd, const mirt__pool2d *args, const mirt__where *where) {
     const mirt__max_job job = mirt__max_start(simd, args, false);
-    mirt__common_range(where, args->rows * args->oh, mirt__common_step(args->ow * args->kh * args->kw * args->c), mirt__max_rows, &job);
+    mirt__common_range(where, args->rows * args->oh, mirt__common_step(args->ow * args->kh * args->kw * args->c),
+                       mirt__max_rows, &job);
 }
 
 MIRT__LIB void mirt__fast_max_pool_grad(const mirt__simd *simd, const mirt__pool2d *args, const mirt__where *where) {
@@ -19361,9 +19885,14 @@ static void mirt__strip_soon(const mirt__strip *s, int64_t first, int64_t count)
 /* Consecutive pixels from pixel `at` on. */
 static void mirt__strip_read(const mirt__strip *s, float *to, int64_t at, int64_t pixels) {
     if (s->pair > 0) {
-        const int64_t left = s->pixels - s->pair - at, paired = left < 0 ? 0 : left < pixels ? left : pixels, from = at * s->c + s->first;
+        const int64_t left = s->pixels - s->pair - at,
+                      paired = left < 0        ? 0
+                               : left < pixels ? left
+                                               : pixels,
+                      from = at * s->c + s->first;
         s->words->read_pairs(to, s->source, from, from + s->pair * s->c, s->c, s->channels, paired);
-        s->words->read_pairs(to + paired * s->pixel, s->source, from + paired * s->c, -1, s->c, s->channels, pixels - paired);
+        s->words->read_pairs(to + paired * s->pixel, s->source, from + paired * s->c, -1, s->c, s->channels,
+                             pixels - paired);
         return;
     }
     if (s->words) {
@@ -19379,7 +19908,8 @@ static void mirt__strip_read(const mirt__strip *s, float *to, int64_t at, int64_
 }
 
 /* `rows` rows of an image from `row` on, zero outside of the image. */
-MIRT__LIB mirt__strip mirt__strip_of(const mirt__simd *simd, const mirt__source *source, int64_t h, int64_t w, int64_t c, int64_t left, int64_t columns) {
+MIRT__LIB mirt__strip mirt__strip_of(const mirt__simd *simd, const mirt__source *source, int64_t h, int64_t w,
+                                     int64_t c, int64_t left, int64_t columns) {
     mirt__strip s;
     memset(&s, 0, sizeof s);
     s.simd = simd;
@@ -19394,7 +19924,8 @@ MIRT__LIB mirt__strip mirt__strip_of(const mirt__simd *simd, const mirt__source 
 }
 
 MIRT__LIB int64_t mirt__sweep_splits(const mirt__where *where, int64_t blocks, int64_t panels, int64_t each) {
-    const int64_t threads = mirt__team_size(where->team), wanted = each * threads, splits = threads > 1 && blocks < wanted ? (wanted + blocks - 1) / blocks : 1;
+    const int64_t threads = mirt__team_size(where->team), wanted = each * threads,
+                  splits = threads > 1 && blocks < wanted ? (wanted + blocks - 1) / blocks : 1;
     return splits < panels ? splits : panels;
 }
 
@@ -19423,7 +19954,8 @@ MIRT__LIB void mirt__strip_rows(const mirt__strip *s, int64_t image, int64_t row
 }
 
 /* A run's `b` is the number of its block of k: all blocks but the last have MIRT__BLOCK_K steps. */
-MIRT__LIB void mirt__sweep_run_add(mirt__run *runs, int64_t *count, int64_t *k, int64_t a, int64_t length, int64_t step) {
+MIRT__LIB void mirt__sweep_run_add(mirt__run *runs, int64_t *count, int64_t *k, int64_t a, int64_t length,
+                                   int64_t step) {
     while (length > 0) {
         const int64_t room = MIRT__BLOCK_K - *k % MIRT__BLOCK_K, take = length < room ? length : room;
         runs[*count].a = a;
@@ -19469,7 +20001,8 @@ MIRT__LIB void mirt__ahead_add(mirt__ahead *ahead, const void *data, mirt_dtype 
 }
 
 /* Prefetches the operands of the epilogue of these rows. */
-static void mirt__sweep_beside(const mirt__finishing *f, const int64_t *at, int64_t rows, int64_t column, int64_t columns) {
+static void mirt__sweep_beside(const mirt__finishing *f, const int64_t *at, int64_t rows, int64_t column,
+                               int64_t columns) {
     const int64_t size = f->dtype == MIRT__BFLOAT16 ? 2 : 4, bytes = columns * size;
     const mirt__epilogue *e = f->epilogue;
     if (!e->slope_x && !e->add && !e->mask) return;
@@ -19484,8 +20017,8 @@ static void mirt__sweep_beside(const mirt__finishing *f, const int64_t *at, int6
 }
 
 /* Rows of one group of tiles, one block of k, one or more vectors of columns. */
-static void mirt__sweep_tiles(const mirt__sweep *s, mirt__tile *tile, int kind, int64_t rows, const float *const *a, float *const *c,
-                              const int64_t *at, int64_t columns) {
+static void mirt__sweep_tiles(const mirt__sweep *s, mirt__tile *tile, int kind, int64_t rows, const float *const *a,
+                              float *const *c, const int64_t *at, int64_t columns) {
     int64_t most = MIRT__TILE_ROWS;
     while (!s->tile[kind][most - 1]) most--;
     const int64_t tiles = (rows + most - 1) / most;
@@ -19517,8 +20050,8 @@ static void mirt__sweep_tiles(const mirt__sweep *s, mirt__tile *tile, int kind, 
 }
 
 /* A group of rows and one panel. */
-static void mirt__sweep_group(const mirt__sweep *s, const float *b, int64_t columns, int64_t rows, const float *const *a, float *const *c,
-                              const int64_t *at) {
+static void mirt__sweep_group(const mirt__sweep *s, const float *b, int64_t columns, int64_t rows,
+                              const float *const *a, float *const *c, const int64_t *at) {
     mirt__tile tile;
     tile.a_step = s->a_step;
     tile.b_row = s->b_row;
@@ -19642,7 +20175,8 @@ static void mirt__winograd_pack_task(void *arg, int64_t task, int member) {
     const mirt__winograd_view *v = &job->v;
     const int64_t panel = task % job->panels, j = panel * MIRT__PANEL, p = task / job->panels * MIRT__WINOGRAD_STEPS;
     const int64_t columns = v->target_c - j < MIRT__PANEL ? v->target_c - j : MIRT__PANEL;
-    const int64_t k = v->c - p < MIRT__WINOGRAD_STEPS ? v->c - p : MIRT__WINOGRAD_STEPS, rest = -columns & (job->simd->lanes - 1);
+    const int64_t k = v->c - p < MIRT__WINOGRAD_STEPS ? v->c - p : MIRT__WINOGRAD_STEPS,
+                  rest = -columns & (job->simd->lanes - 1);
     float *taps = (float *)(void *)((char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread);
     const int64_t plane = MIRT__WINOGRAD_STEPS * MIRT__PANEL;
     for (int64_t tap = 0; tap < 9; tap++) {
@@ -19650,7 +20184,8 @@ static void mirt__winograd_pack_task(void *arg, int64_t task, int member) {
         /* In the backward pass the kernel is rotated by 180 degrees. */
         if (v->back) job->simd->transpose(to, job->kernel + ((8 - tap) * v->target_c + j) * v->c + p, v->c, k, columns);
         else job->simd->copy_rows(to, job->kernel + (tap * v->c + p) * v->target_c + j, v->target_c, k, columns);
-        for (int64_t i = 0; rest > 0 && i < k; i++) memset(to + i * MIRT__PANEL + columns, 0, (size_t)rest * sizeof(float));
+        for (int64_t i = 0; rest > 0 && i < k; i++)
+            memset(to + i * MIRT__PANEL + columns, 0, (size_t)rest * sizeof(float));
     }
     float *to = job->packed + (panel * v->c + p) * MIRT__PANEL;
     job->simd->winograd_taps(to, job->panels * v->c * MIRT__PANEL, taps, plane, k, columns + rest);
@@ -19671,7 +20206,8 @@ static mirt__winograd_block mirt__winograd_block_of(const mirt__winograd_view *v
     return b;
 }
 
-static void mirt__winograd_read(const mirt__winograd_job *job, const mirt__winograd_block *b, float *strip, float *planes) {
+static void mirt__winograd_read(const mirt__winograd_job *job, const mirt__winograd_block *b, float *strip,
+                                float *planes) {
     const mirt__winograd_view *v = &job->v;
     const int64_t pitch = v->strip_columns * v->c, rows = 2 * b->lines + 2;
     for (int64_t i = 0; i < b->images; i++) {
@@ -19684,8 +20220,8 @@ static void mirt__winograd_read(const mirt__winograd_job *job, const mirt__winog
 
 /* The positions of the target's pixels of tiles [first, first + count) and their offsets in `spare`; returns their
    number: a tile at the edge may have less than four. */
-static int64_t mirt__winograd_places(const mirt__winograd_view *v, const mirt__winograd_block *b, int64_t first, int64_t count,
-                                     float *spare, float **c, int64_t *at) {
+static int64_t mirt__winograd_places(const mirt__winograd_view *v, const mirt__winograd_block *b, int64_t first,
+                                     int64_t count, float *spare, float **c, int64_t *at) {
     int64_t x = first % v->across, line = first / v->across, pixels = 0;
     for (int64_t t = 0; t < count; t++) {
         const int64_t image = b->image + line / b->lines, y = 2 * (b->y + line % b->lines);
@@ -19704,8 +20240,8 @@ static int64_t mirt__winograd_places(const mirt__winograd_view *v, const mirt__w
 }
 
 /* Transforms the products of a panel to pixels. */
-static void mirt__winograd_finish(const mirt__winograd_job *job, const mirt__winograd_block *b, const float *products, float *sums,
-                                  int32_t *counts, int64_t j, int64_t columns, float *spare) {
+static void mirt__winograd_finish(const mirt__winograd_job *job, const mirt__winograd_block *b, const float *products,
+                                  float *sums, int32_t *counts, int64_t j, int64_t columns, float *spare) {
     const mirt__winograd_view *v = &job->v;
     mirt__finishing f = mirt__finishing_at(&job->finishing, j);
     float *c[4 * MIRT__FINISHED_TILES];
@@ -19764,8 +20300,9 @@ static void mirt__winograd_task(void *arg, int64_t task, int member) {
     }
 }
 
-MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, bool back, const mirt__reader *x, const float *kernel,
-                                   const mirt__epilogue *epilogue, void *y, mirt_dtype dtype, const mirt__where *where) {
+MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, bool back, const mirt__reader *x,
+                                   const float *kernel, const mirt__epilogue *epilogue, void *y, mirt_dtype dtype,
+                                   const mirt__where *where) {
     mirt__winograd_job job;
     memset(&job, 0, sizeof job);
     job.simd = simd;
@@ -19775,7 +20312,8 @@ MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, 
     const mirt__winograd_view *v = &job.v;
     char *shared = (char *)where->shared;
     job.x = mirt__source_of(x, (float *)(void *)(shared + v->places.source));
-    job.finishing = mirt__finishing_of(epilogue, v->target_c, y, dtype, (float *)(void *)(shared + v->places.finishing));
+    job.finishing =
+        mirt__finishing_of(epilogue, v->target_c, y, dtype, (float *)(void *)(shared + v->places.finishing));
     job.strip = mirt__strip_of(simd, &job.x, v->h, v->w, v->c, -v->before_w, v->strip_columns);
     job.packed = (float *)(void *)(shared + v->places.packed);
     if (epilogue->sums != MIRT__SUMS_NONE) job.sums = (float *)(void *)(shared + v->places.sums);
@@ -19787,10 +20325,12 @@ MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, 
     job.sum_floats = mirt__sum_floats(epilogue, v->target_c);
     if (v->blocks > 0) {
         job.splits = mirt__sweep_splits(where, v->blocks, job.panels, 3);
-        mirt__team_for(where->team, (v->c + MIRT__WINOGRAD_STEPS - 1) / MIRT__WINOGRAD_STEPS * job.panels, mirt__winograd_pack_task, &job);
+        mirt__team_for(where->team, (v->c + MIRT__WINOGRAD_STEPS - 1) / MIRT__WINOGRAD_STEPS * job.panels,
+                       mirt__winograd_pack_task, &job);
         mirt__team_for(where->team, v->blocks * job.splits, mirt__winograd_task, &job);
     }
-    if (job.sums) mirt__counted_sums_run(where->team, epilogue, job.sums, job.counts, v->blocks * v->chunks, v->target_c);
+    if (job.sums)
+        mirt__counted_sums_run(where->team, epilogue, job.sums, job.counts, v->blocks * v->chunks, v->target_c);
 }
 #undef MIRT__FINISHED_TILES
 
@@ -19897,7 +20437,8 @@ static void mirt__conv_set_taps(mirt__conv_job *job, mirt__conv_set *set, int64_
             tap->set = set - job->sets;
             tap->at = rows;
             rows += job->k;
-            if (!joined) mirt__sweep_run_add(job->runs, runs, &set->k, by_y * job->pitch + by_x * job->pixel, job->k, 1);
+            if (!joined)
+                mirt__sweep_run_add(job->runs, runs, &set->k, by_y * job->pitch + by_x * job->pixel, job->k, 1);
         }
         if (joined) mirt__sweep_run_add(job->runs, runs, &set->k, by_y * job->pitch, s->kw * job->k, 1);
     }
@@ -19923,7 +20464,8 @@ static void mirt__conv_pack_task(void *arg, int64_t task, int member) {
     const mirt__conv_tap *tap = &job->taps[task / job->panels];
     const mirt__conv_set *set = &job->sets[tap->set];
     const int64_t panel = task % job->panels, per_group = job->panels / v->s.groups, g = panel / per_group;
-    const int64_t j = panel % per_group * MIRT__PANEL, columns = v->n - j < MIRT__PANEL ? v->n - j : MIRT__PANEL, co = v->s.co;
+    const int64_t j = panel % per_group * MIRT__PANEL, columns = v->n - j < MIRT__PANEL ? v->n - j : MIRT__PANEL,
+                  co = v->s.co;
     float *to = job->packed + set->packed + (panel * set->k + tap->at) * MIRT__PANEL;
     (void)member;
     if (job->back) {
@@ -19934,7 +20476,8 @@ static void mirt__conv_pack_task(void *arg, int64_t task, int member) {
         (job->words ? job->words->copy_rows : job->simd->copy_rows)(to, from, co, v->k, columns);
     }
     const int64_t rest = columns % job->simd->lanes ? job->simd->lanes - columns % job->simd->lanes : 0;
-    for (int64_t p = 0; rest > 0 && p < job->k; p++) memset(to + p * MIRT__PANEL + columns, 0, (size_t)rest * sizeof(float));
+    for (int64_t p = 0; rest > 0 && p < job->k; p++)
+        memset(to + p * MIRT__PANEL + columns, 0, (size_t)rest * sizeof(float));
     for (int64_t p = 0; job->round && p < job->k; p++) job->simd->round(to + p * MIRT__PANEL, columns);
 }
 
@@ -19976,7 +20519,8 @@ static mirt__conv_block mirt__conv_block_of(const mirt__conv_job *job, int64_t n
     }
     b.x = strip;
     b.image_floats = v->strip_rows * job->pitch;
-    for (int64_t i = 0; i < b.images; i++) mirt__strip_rows(&job->strip, b.image + i, b.top, b.rows, strip + i * b.image_floats);
+    for (int64_t i = 0; i < b.images; i++)
+        mirt__strip_rows(&job->strip, b.image + i, b.top, b.rows, strip + i * b.image_floats);
     return b;
 }
 
@@ -19998,8 +20542,8 @@ static void mirt__conv_ahead(const mirt__conv_job *job, int64_t number, mirt__ah
 }
 
 /* The positions of a block that have the same taps. */
-static void mirt__conv_set_run(const mirt__conv_job *job, mirt__sweep *sweep, const mirt__conv_block *b, int64_t number, mirt__finishing *f,
-                               int32_t *counts) {
+static void mirt__conv_set_run(const mirt__conv_job *job, mirt__sweep *sweep, const mirt__conv_block *b, int64_t number,
+                               mirt__finishing *f, int32_t *counts) {
     const mirt__conv_view *v = &job->v;
     const mirt__conv *s = &v->s;
     const mirt__conv_set *set = &job->sets[number];
@@ -20073,7 +20617,8 @@ static void mirt__conv_block_run(const mirt__conv_job *job, int64_t block, int64
     sweep.sum_chunk = job->sum_floats;
     f.fresh = true;
     if (job->sums) f.sum = job->sums + block * v->chunks * job->sum_floats;
-    for (int64_t i = 0; i < v->sets; i++) mirt__conv_set_run(job, &sweep, &b, i, &f, split == 0 ? job->counts + block * v->chunks : NULL);
+    for (int64_t i = 0; i < v->sets; i++)
+        mirt__conv_set_run(job, &sweep, &b, i, &f, split == 0 ? job->counts + block * v->chunks : NULL);
     if (f.stream) __atomic_thread_fence(__ATOMIC_SEQ_CST);
     if (job->beside) mirt__grad_beside_run(job->beside, block, scratch + MIRT__TILE_GROUP * MIRT__PANEL, &ahead);
 }
@@ -20099,15 +20644,16 @@ static bool mirt__conv_is_direct(const mirt__conv_job *job) {
     if (x->affine || x->norm || x->gate || x->back || job->round) return false;
     if (job->words ? x->dtype != MIRT__BFLOAT16 || v->c % 2 : x->dtype != MIRT_FLOAT32) return false;
     if (s->pad_top != 0 || s->pad_left != 0) return false;
-    if (job->back) return s->kh == 1 && v->strip_left == 0 && v->strip_columns == v->w && (s->h - 1) / s->stride_h < v->h;
+    if (job->back)
+        return s->kh == 1 && v->strip_left == 0 && v->strip_columns == v->w && (s->h - 1) / s->stride_h < v->h;
     return (s->oh - 1) * s->stride_h + (int64_t)(s->kh - 1) * s->dilation_h < v->h &&
            (s->ow - 1) * s->stride_w + (int64_t)(s->kw - 1) * s->dilation_w < v->w;
 }
 
 /* Sets up everything but the data of the two directions. */
-static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool back, const mirt__reader *x, const float *kernel,
-                           const mirt__epilogue *epilogue, void *y, mirt_dtype dtype, bool half, const mirt__grad_job *beside,
-                           const mirt__where *where) {
+static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool back, const mirt__reader *x,
+                           const float *kernel, const mirt__epilogue *epilogue, void *y, mirt_dtype dtype, bool half,
+                           const mirt__grad_job *beside, const mirt__where *where) {
     mirt__conv_job job;
     memset(&job, 0, sizeof job);
     job.simd = simd;
@@ -20159,25 +20705,31 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
         mirt__team_for(where->team, job.tap_count * job.panels, mirt__conv_pack_task, &job);
         mirt__team_for(where->team, tasks, mirt__conv_task, &job);
     }
-    if (job.sums) mirt__counted_sums_run(where->team, epilogue, job.sums, job.counts, v->blocks * v->chunks, v->target_c);
+    if (job.sums)
+        mirt__counted_sums_run(where->team, epilogue, job.sums, job.counts, v->blocks * v->chunks, v->target_c);
 }
 
-MIRT__LIB void mirt__fast_conv_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where) {
+MIRT__LIB void mirt__fast_conv_forward(const mirt__simd *simd, const mirt__conv_forward *args,
+                                       const mirt__where *where) {
     const mirt__conv *s = &args->s;
     if (mirt__is_depthwise(s)) {
         mirt__fast_depthwise_forward(simd, args, where);
     } else if (args->winograd && !args->half && mirt__winograd_applies(s, false)) {
         mirt__fast_winograd(simd, s, false, &args->x, args->kernel, &args->epilogue, args->y, args->y_dtype, where);
     } else {
-        mirt__conv_run(simd, s, false, &args->x, args->kernel, &args->epilogue, args->y, args->y_dtype, args->half, NULL, where);
+        mirt__conv_run(simd, s, false, &args->x, args->kernel, &args->epilogue, args->y, args->y_dtype, args->half,
+                       NULL, where);
     }
 }
 
-MIRT__LIB void mirt__conv_run_beside(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__grad_job *beside, const mirt__where *where) {
-    mirt__conv_run(simd, &args->s, true, &args->dy, args->kernel, &args->epilogue, args->dx, args->dx_dtype, args->half, beside, where);
+MIRT__LIB void mirt__conv_run_beside(const mirt__simd *simd, const mirt__conv_input_grad *args,
+                                     const mirt__grad_job *beside, const mirt__where *where) {
+    mirt__conv_run(simd, &args->s, true, &args->dy, args->kernel, &args->epilogue, args->dx, args->dx_dtype, args->half,
+                   beside, where);
 }
 
-MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where) {
+MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args,
+                                          const mirt__where *where) {
     const mirt__conv *s = &args->s;
     if (MIRT__TRAINS && mirt__is_depthwise(s)) { /* a transposed convolution has no groups */
         mirt__fast_depthwise_input_grad(simd, args, where);
@@ -20250,7 +20802,7 @@ typedef struct mirt__grad_block {
     int64_t run_count, pixels;
 } mirt__grad_block;
 
-/* Reads rows [*row, end) of dy with their inputs of x, as many as fit. */
+/* Reads rows [*row, end) of dy with their inputs of x, up to the capacity. */
 static void mirt__grad_read(const mirt__grad_job *job, mirt__grad_block *b, int64_t *row, int64_t end) {
     const mirt__conv *s = &job->g.v.s;
     const mirt__strip *x = &b->x_strip, *dy = &b->dy_strip;
@@ -20266,7 +20818,8 @@ static void mirt__grad_read(const mirt__grad_job *job, mirt__grad_block *b, int6
         const int64_t image = *row / s->oh, y = *row % s->oh;
         int64_t rows = s->oh - y < end - *row ? s->oh - y : end - *row;
         /* The number that fits: at least one in an empty tile. */
-        const int64_t x_room = (job->g.x_floats - x_used) / pitch - reach - 1, dy_room = (job->g.dy_floats - MIRT__PANEL) / dy->pixel - b->pixels;
+        const int64_t x_room = (job->g.x_floats - x_used) / pitch - reach - 1,
+                      dy_room = (job->g.dy_floats - MIRT__PANEL) / dy->pixel - b->pixels;
         int64_t fit = x_room < 0 ? 0 : x_room / step + 1;
         if (fit > dy_room / s->ow) fit = dy_room / s->ow;
         if (fit > (most - b->pixels) / s->ow) fit = (most - b->pixels) / s->ow;
@@ -20294,7 +20847,8 @@ static void mirt__grad_read(const mirt__grad_job *job, mirt__grad_block *b, int6
 }
 
 /* Estimates the memory that the next block reads. */
-static void mirt__grad_ahead(const mirt__grad_job *job, const mirt__grad_block *b, int64_t row, int64_t rows, mirt__ahead *ahead) {
+static void mirt__grad_ahead(const mirt__grad_job *job, const mirt__grad_block *b, int64_t row, int64_t rows,
+                             mirt__ahead *ahead) {
     const mirt__conv *s = &job->g.v.s;
     const mirt__reader *x = &job->x.from, *dy = &job->dy.from;
     memset(ahead, 0, sizeof *ahead);
@@ -20313,7 +20867,8 @@ static void mirt__grad_task(void *arg, int64_t task, int member) {
     const mirt__conv_grad_view *g = &job->g;
     const mirt__conv *s = &g->v.s;
     const int64_t ci = g->v.k, co = g->v.n, padded = g->row / s->groups;
-    const int64_t j = task % job->column_parts * job->columns, c = task / job->column_parts % job->channel_parts * job->channels;
+    const int64_t j = task % job->column_parts * job->columns,
+                  c = task / job->column_parts % job->channel_parts * job->channels;
     const int64_t group = task / (job->column_parts * job->channel_parts) % s->groups;
     const int64_t chunk = task / (job->column_parts * job->channel_parts * s->groups);
     const int64_t end = g->rows - chunk * g->chunk < g->chunk ? g->rows : (chunk + 1) * g->chunk;
@@ -20362,7 +20917,8 @@ static void mirt__grad_task(void *arg, int64_t task, int member) {
         mirt__sweep_run(&sweep);
         if (job->db_sums && c == 0) {
             float *db = job->db_sums + chunk * g->sum + group * padded + j;
-            (job->words ? job->words->column_sum : job->simd->column_sum)(db, b.dy, b.dy_strip.pixel, b.pixels, sweep.n, sweep.fresh);
+            (job->words ? job->words->column_sum : job->simd->column_sum)(db, b.dy, b.dy_strip.pixel, b.pixels, sweep.n,
+                                                                          sweep.fresh);
         }
     }
 }
@@ -20388,7 +20944,8 @@ static void mirt__grad_rows_task(void *arg, int64_t task, int member) {
     for (int64_t row = first; row < first + rows; row++) {
         float *to = row < g->k ? job->args->dkernel + row * g->v.s.co : job->args->db;
         const float *from = job->sums + row * g->row;
-        for (int64_t i = 0; i < groups; i++) memcpy(to + i * g->v.n, from + i * (g->row / groups), (size_t)g->v.n * sizeof(float));
+        for (int64_t i = 0; i < groups; i++)
+            memcpy(to + i * g->v.n, from + i * (g->row / groups), (size_t)g->v.n * sizeof(float));
     }
 }
 
@@ -20407,13 +20964,15 @@ static void mirt__grad_parts(mirt__grad_job *job) {
         job->channel_parts = (g->v.k + job->channels - 1) / job->channels;
         job->column_parts = (g->v.n + job->columns - 1) / job->columns;
         if (g->chunks * g->v.s.groups * job->channel_parts * job->column_parts >= wanted) return;
-        if (job->columns > MIRT__PANEL && job->columns >= job->channels) job->columns = (job->columns / 2 + MIRT__PANEL - 1) / MIRT__PANEL * MIRT__PANEL;
+        if (job->columns > MIRT__PANEL && job->columns >= job->channels)
+            job->columns = (job->columns / 2 + MIRT__PANEL - 1) / MIRT__PANEL * MIRT__PANEL;
         else if (job->channels > 24) job->channels = (job->channels / 2 + 11) / 12 * 12;
         else return;
     }
 }
 
-static mirt__strip mirt__grad_strip(const mirt__grad_job *job, const mirt__source *source, int64_t h, int64_t w, int64_t c, int64_t pixels) {
+static mirt__strip mirt__grad_strip(const mirt__grad_job *job, const mirt__source *source, int64_t h, int64_t w,
+                                    int64_t c, int64_t pixels) {
     mirt__strip strip = mirt__strip_of(job->simd, source, h, w, c, 0, w);
     strip.words = job->words;
     strip.round = job->args->half && !job->words;
@@ -20422,7 +20981,8 @@ static mirt__strip mirt__grad_strip(const mirt__grad_job *job, const mirt__sourc
     return strip;
 }
 
-MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args, const mirt__where *where) {
+MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args,
+                                           const mirt__where *where) {
     const mirt__conv *s = &args->s;
     if (mirt__is_depthwise(s)) {
         mirt__fast_depthwise_weight_grad(simd, args, where);
@@ -20470,7 +21030,8 @@ MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__c
 MIRT__LIB void mirt__grad_beside_ahead(const mirt__grad_job *job, int64_t number, mirt__ahead *ahead) {
     const mirt__reader *x = &job->x.from;
     const int64_t ci = job->g.v.k, first = number * job->both.lines, left = job->g.rows - first;
-    if (left > 0) mirt__ahead_add(ahead, x->data, x->dtype, first * ci, (left < job->both.lines ? left : job->both.lines) * ci);
+    if (left > 0)
+        mirt__ahead_add(ahead, x->data, x->dtype, first * ci, (left < job->both.lines ? left : job->both.lines) * ci);
 }
 
 /* A word combines two pixels of a block, half a block apart. */
@@ -20524,7 +21085,8 @@ MIRT__LIB void mirt__grad_beside_run(const mirt__grad_job *job, int64_t number, 
     }
 }
 
-MIRT__LIB void mirt__fast_conv_both(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where) {
+MIRT__LIB void mirt__fast_conv_both(const mirt__simd *simd, const mirt__conv_input_grad *args,
+                                    const mirt__where *where) {
     const mirt__conv *s = &args->s;
     mirt__conv_weight_grad weights;
     memset(&weights, 0, sizeof weights);
@@ -20621,7 +21183,8 @@ typedef struct mirt__pool_scratch {
 static mirt__pool_scratch mirt__pool_scratch_of(const mirt__pool_job *job, int member) {
     char *base = (char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread;
     mirt__pool_scratch scratch;
-    const int64_t strip = job->blocks.forward_floats > job->blocks.grad_floats ? job->blocks.forward_floats : job->blocks.grad_floats;
+    const int64_t strip =
+        job->blocks.forward_floats > job->blocks.grad_floats ? job->blocks.forward_floats : job->blocks.grad_floats;
     scratch.runs = (mirt__run *)(void *)base;
     scratch.strip = (float *)(void *)(base + mirt__align_up((size_t)job->blocks.run_count * sizeof(mirt__run)));
     scratch.panel = scratch.strip + strip;
@@ -20676,7 +21239,8 @@ static void mirt__pool_tree_task(void *arg, int64_t task, int member) {
     const mirt__pool_job *job = (const mirt__pool_job *)arg;
     const int64_t begin = task * MIRT__TREE_RANGE, left = job->partial_stride - begin;
     (void)member;
-    mirt__tree(job->partial + begin, job->parts, job->partial_stride, left < MIRT__TREE_RANGE ? left : MIRT__TREE_RANGE);
+    mirt__tree(job->partial + begin, job->parts, job->partial_stride,
+               left < MIRT__TREE_RANGE ? left : MIRT__TREE_RANGE);
 }
 
 static void mirt__pool_chunks_finish(mirt__pool_job *job, float *dkernel, float *db) {
@@ -20686,7 +21250,8 @@ static void mirt__pool_chunks_finish(mirt__pool_job *job, float *dkernel, float 
     for (int64_t part = 1; part < job->parts && !db; part++) {
         memset(job->partial + part * job->partial_stride + kernel, 0, (size_t)bias * sizeof(float));
     }
-    mirt__team_for(job->where->team, (job->partial_stride + MIRT__TREE_RANGE - 1) / MIRT__TREE_RANGE, mirt__pool_tree_task, job);
+    mirt__team_for(job->where->team, (job->partial_stride + MIRT__TREE_RANGE - 1) / MIRT__TREE_RANGE,
+                   mirt__pool_tree_task, job);
     memcpy(dkernel, job->partial, (size_t)kernel * sizeof(float));
     if (db) memcpy(db, job->partial + kernel, (size_t)bias * sizeof(float));
 }
@@ -20706,7 +21271,8 @@ static void mirt__pool_task(void *arg, int64_t task, int member) {
     const mirt__simd *simd = job->simd;
     const mirt__pool_scratch scratch = mirt__pool_scratch_of(job, member);
     const int64_t image = task / job->blocks_per_image, y = task % job->blocks_per_image * job->blocks.forward_rows;
-    const int64_t pooled = s->oh / 2 * 2, rows = pooled - y < job->blocks.forward_rows ? pooled - y : job->blocks.forward_rows;
+    const int64_t pooled = s->oh / 2 * 2,
+                  rows = pooled - y < job->blocks.forward_rows ? pooled - y : job->blocks.forward_rows;
     const int64_t k = (int64_t)s->kh * s->kw * s->ci, group = (int64_t)simd->pool_vectors * simd->lanes;
     int32_t *offset = (int32_t *)(void *)scratch.panel;
     float *panel = scratch.panel + k;
@@ -20725,7 +21291,8 @@ static void mirt__pool_task(void *arg, int64_t task, int member) {
         row.b_row = s->co;
         if (row.columns % simd->lanes != 0) {
             memset(panel, 0, (size_t)(k * group) * sizeof(float));
-            for (int64_t p = 0; p < k; p++) memcpy(panel + p * group, row.b + p * s->co, (size_t)row.columns * sizeof(float));
+            for (int64_t p = 0; p < k; p++)
+                memcpy(panel + p * group, row.b + p * s->co, (size_t)row.columns * sizeof(float));
             row.b = panel;
             row.b_row = group;
         }
@@ -20856,7 +21423,9 @@ MIRT__LIB const mirt__kernels *mirt__kernels_best(void) {
         if (strcmp(name, tables[i]->name) == 0) return tables[i];
         snprintf(names + used, sizeof names - used, "%s%s", !i ? "" : i + 1 < count ? ", " : " and ", tables[i]->name);
     }
-    return mirt__fail(MIRT_E_DEVICE, "the environment variable MIRT_CPU is \"%s\"; this machine has %s kernels", name, names), (const mirt__kernels *)NULL;
+    return mirt__fail(MIRT_E_DEVICE, "the environment variable MIRT_CPU is \"%s\"; this machine has %s kernels", name,
+                      names),
+           (const mirt__kernels *)NULL;
 }
 
 #undef MIRT__TABLES_X86

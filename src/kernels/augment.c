@@ -52,7 +52,10 @@ static bool mirt__transform_factor(const mirt_augmentation *d, const float facto
         low = factor[1];
         high = factor[0];
     }
-    if (d->kind == MIRT_RANDOM_ZOOM && low <= -1) return mirt__fail(MIRT_E_INVALID, "%g leaves nothing of the image when zooming in; it must be less than 1", (double)factor[0]), false;
+    if (d->kind == MIRT_RANDOM_ZOOM && low <= -1)
+        return mirt__fail(MIRT_E_INVALID, "%g leaves nothing of the image when zooming in; it must be less than 1",
+                          (double)factor[0]),
+               false;
     out->low[axis] = low;
     out->high[axis] = high;
     return true;
@@ -60,7 +63,8 @@ static bool mirt__transform_factor(const mirt_augmentation *d, const float facto
 
 MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t w, int64_t c, mirt__transform *out) {
     memset(out, 0, sizeof *out);
-    if ((int)d->kind < 0 || d->kind >= MIRT__AUGMENTATION_COUNT) return mirt__fail(MIRT_E_INVALID, "invalid augmentation (%d)", (int)d->kind), false;
+    if ((int)d->kind < 0 || d->kind >= MIRT__AUGMENTATION_COUNT)
+        return mirt__fail(MIRT_E_INVALID, "invalid augmentation (%d)", (int)d->kind), false;
     const int reads = mirt__transform_table[d->kind].reads;
     out->kind = d->kind;
     out->mode = d->mode;
@@ -70,35 +74,47 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
     out->h = out->oh = h;
     out->w = out->ow = w;
     out->c = c;
-    if ((int)d->mode < 0 || d->mode >= MIRT__FLIP_COUNT) return mirt__fail(MIRT_E_INVALID, "invalid flip mode (%d)", (int)d->mode), false;
+    if ((int)d->mode < 0 || d->mode >= MIRT__FLIP_COUNT)
+        return mirt__fail(MIRT_E_INVALID, "invalid flip mode (%d)", (int)d->mode), false;
     if ((int)d->fill_mode < 0 || d->fill_mode >= MIRT__FILL_COUNT || !isfinite(d->fill_value)) {
-        return mirt__fail(MIRT_E_INVALID, "fill mode %d with %g: invalid mode, or the value is not finite", (int)d->fill_mode, (double)d->fill_value), false;
+        return mirt__fail(MIRT_E_INVALID, "fill mode %d with %g: invalid mode, or the value is not finite",
+                          (int)d->fill_mode, (double)d->fill_value),
+               false;
     }
     /* the layer mirt_resizing handles other interpolations */
     if (d->interpolation != MIRT_BILINEAR && d->interpolation != MIRT_NEAREST) {
-        return mirt__fail(MIRT_E_INVALID, "interpolation %d: augmentation supports MIRT_BILINEAR and MIRT_NEAREST", (int)d->interpolation), false;
+        return mirt__fail(MIRT_E_INVALID, "interpolation %d: augmentation supports MIRT_BILINEAR and MIRT_NEAREST",
+                          (int)d->interpolation),
+               false;
     }
     if ((reads & MIRT__READS_FACTOR) && !mirt__transform_factor(d, d->factor, 0, out)) return false;
     if (reads & MIRT__READS_FACTORS) {
         out->paired = d->kind == MIRT_RANDOM_ZOOM && d->width_factor[0] == 0 && d->width_factor[1] == 0;
-        if (!mirt__transform_factor(d, d->height_factor, 0, out) || !mirt__transform_factor(d, d->width_factor, 1, out)) return false;
+        if (!mirt__transform_factor(d, d->height_factor, 0, out) || !mirt__transform_factor(d, d->width_factor, 1, out))
+            return false;
     }
     if (reads & MIRT__READS_SIZE) {
         out->oh = d->height;
         out->ow = d->width ? d->width : d->height;
         out->crop = d->kind != MIRT_RESIZING || d->crop_to_aspect_ratio;
-        if (out->oh < 1 || out->ow < 1) return mirt__fail(MIRT_E_INVALID, "height %d and width %d must be positive", d->height, d->width), false;
+        if (out->oh < 1 || out->ow < 1)
+            return mirt__fail(MIRT_E_INVALID, "height %d and width %d must be positive", d->height, d->width), false;
     }
     if (reads & MIRT__READS_RANGE) {
         const bool given = d->value_range[0] != 0 || d->value_range[1] != 0;
         out->range[0] = given ? d->value_range[0] : 0;
         out->range[1] = given ? d->value_range[1] : 255;
         if (!(out->range[0] < out->range[1]) || !isfinite(out->range[0]) || !isfinite(out->range[1])) {
-            return mirt__fail(MIRT_E_INVALID, "value_range is %g to %g; it must be finite and the first less than the second", (double)out->range[0], (double)out->range[1]), false;
+            return mirt__fail(MIRT_E_INVALID,
+                              "value_range is %g to %g; it must be finite and the first less than the second",
+                              (double)out->range[0], (double)out->range[1]),
+                   false;
         }
     }
-    if (d->kind == MIRT_RANDOM_CONTRAST && c > MIRT__AUGMENT_CHANNELS) return mirt__fail(MIRT_E_SHAPE, "takes at most %d channels", MIRT__AUGMENT_CHANNELS), false;
-    if (h > INT32_MAX / c / w || out->oh > INT32_MAX / c / out->ow) return mirt__fail(MIRT_E_SHAPE, "images of 2^31 elements or more"), false;
+    if (d->kind == MIRT_RANDOM_CONTRAST && c > MIRT__AUGMENT_CHANNELS)
+        return mirt__fail(MIRT_E_SHAPE, "takes at most %d channels", MIRT__AUGMENT_CHANNELS), false;
+    if (h > INT32_MAX / c / w || out->oh > INT32_MAX / c / out->ow)
+        return mirt__fail(MIRT_E_SHAPE, "images of 2^31 elements or more"), false;
     return true;
 }
 
@@ -134,20 +150,31 @@ static mirt__real mirt__warp_read(const mirt__warp *a, int64_t y, int64_t x, int
     return a->x_dtype == MIRT_UINT8 ? (mirt__real)((const unsigned char *)a->x)[at] : ((const mirt__real *)a->x)[at];
 }
 
-static unsigned char mirt__warp_byte(mirt__real v) { return (unsigned char)(v < 0 ? 0 : v > 255 ? 255 : v + (mirt__real)0.5); }
+static unsigned char mirt__warp_byte(mirt__real v) {
+    return (unsigned char)(v < 0 ? 0 : v > 255 ? 255 : v + (mirt__real)0.5);
+}
 
 /* Rounds half away from zero, like std::round; positions left of the image stay there. */
-static int64_t mirt__warp_nearest(float at) { return at <= -0.5f ? -1 : (int64_t)at + (at - (float)(int64_t)at >= 0.5f); }
+static int64_t mirt__warp_nearest(float at) {
+    return at <= -0.5f ? -1 : (int64_t)at + (at - (float)(int64_t)at >= 0.5f);
+}
 
 /* Pixel number `to` of y. */
 static void mirt__warp_pixel(const mirt__warp *a, float x, float y, int64_t to) {
     const bool outside = !(x > -1 && y > -1 && x < (float)a->w && y < (float)a->h);
-    const int64_t x0 = outside ? -2 : a->nearest ? mirt__warp_nearest(x) : (int64_t)floorf(x), y0 = outside ? -2 : a->nearest ? mirt__warp_nearest(y) : (int64_t)floorf(y);
-    const mirt__real fx = (mirt__real)(x - (float)x0), fy = (mirt__real)(y - (float)y0), gx = (mirt__real)((float)x0 + 1 - x), gy = (mirt__real)((float)y0 + 1 - y);
+    const int64_t x0 = outside      ? -2
+                       : a->nearest ? mirt__warp_nearest(x)
+                                    : (int64_t)floorf(x),
+                  y0 = outside      ? -2
+                       : a->nearest ? mirt__warp_nearest(y)
+                                    : (int64_t)floorf(y);
+    const mirt__real fx = (mirt__real)(x - (float)x0), fy = (mirt__real)(y - (float)y0),
+                     gx = (mirt__real)((float)x0 + 1 - x), gy = (mirt__real)((float)y0 + 1 - y);
     for (int64_t j = 0; j < a->c; j++) {
         mirt__real v = mirt__warp_read(a, y0, x0, j);
         if (!a->nearest && !outside) {
-            v = gy * (gx * v + fx * mirt__warp_read(a, y0, x0 + 1, j)) + fy * (gx * mirt__warp_read(a, y0 + 1, x0, j) + fx * mirt__warp_read(a, y0 + 1, x0 + 1, j));
+            v = gy * (gx * v + fx * mirt__warp_read(a, y0, x0 + 1, j)) +
+                fy * (gx * mirt__warp_read(a, y0 + 1, x0, j) + fx * mirt__warp_read(a, y0 + 1, x0 + 1, j));
         }
         if (a->y_dtype == MIRT_UINT8) ((unsigned char *)a->y)[to * a->c + j] = mirt__warp_byte(v);
         else ((mirt__real *)a->y)[to * a->c + j] = v;
@@ -175,8 +202,10 @@ static void mirt__warp_return(const mirt__warp *a, mirt__warp_piece *p, int64_t 
 
 /* Computes where `n` pixels of row oy from ox on are read. Pixels inside of the image are adjacent, so the search for
    the others runs from both ends: they are outside of [*low, *high). */
-static void mirt__warp_places(const mirt__warp *a, int64_t oy, int64_t ox, int64_t n, mirt__warp_piece *p, int64_t *begin, int64_t *end) {
-    const float last_x = (float)(a->w - 1), last_y = (float)(a->h - 1), m0 = a->m[0], m2 = a->m[2], m3 = a->m[3], m5 = a->m[5];
+static void mirt__warp_places(const mirt__warp *a, int64_t oy, int64_t ox, int64_t n, mirt__warp_piece *p,
+                              int64_t *begin, int64_t *end) {
+    const float last_x = (float)(a->w - 1), last_y = (float)(a->h - 1), m0 = a->m[0], m2 = a->m[2], m3 = a->m[3],
+                m5 = a->m[5];
     const float x_y = a->m[1] * (float)oy, y_y = a->m[4] * (float)oy;
     int64_t low = 0, high = n;
     MIRT__INDEPENDENT
@@ -253,7 +282,8 @@ static inline mirt__lanes mirt__lanes_bytes(const unsigned char *at) {
 
 /* Between the pixels at `a` and `b`, times 2^14. */
 static inline mirt__lanes mirt__lanes_mix(const unsigned char *a, const unsigned char *b, int32_t both) {
-    const __m128i pairs = _mm_unpacklo_epi8(_mm_unpacklo_epi8(mirt__lanes_load(a), mirt__lanes_load(b)), _mm_setzero_si128());
+    const __m128i pairs =
+        _mm_unpacklo_epi8(_mm_unpacklo_epi8(mirt__lanes_load(a), mirt__lanes_load(b)), _mm_setzero_si128());
     return (mirt__lanes)_mm_cvtepi32_ps(_mm_madd_epi16(pairs, _mm_set1_epi32(both)));
 }
 
@@ -287,7 +317,8 @@ static inline int32_t mirt__lanes_cut(mirt__lanes v) {
 /* `n` pixels that become numbers `to` and on of y: OUT is the vector, of type TO, from the pixel `at` and the one
    below. */
 #define MIRT__WARP_ROW(name, TX, TY, TO, OUT) \
-    static void mirt__warp_row_##name(const mirt__warp *a, const mirt__warp_piece *p, int64_t n, int64_t to, uint32_t safe) { \
+    static void mirt__warp_row_##name(const mirt__warp *a, const mirt__warp_piece *p, int64_t n, int64_t to, \
+                                      uint32_t safe) { \
         const int64_t c = a->c, line = a->line; \
         const TX *const x = (const TX *)a->x; \
         TY *y = (TY *)a->y + to * c, *const last = y + n * c - 4; \
@@ -304,11 +335,13 @@ static inline int32_t mirt__lanes_cut(mirt__lanes v) {
         } \
     }
 #define MIRT__WARP_BETWEEN(read) \
-    p->gy[i] * (p->gx[i] * read(at) + p->fx[i] * read(at + c)) + p->fy[i] * (p->gx[i] * read(at + line) + p->fx[i] * read(at + line + c))
+    p->gy[i] * (p->gx[i] * read(at) + p->fx[i] * read(at + c)) + \
+        p->fy[i] * (p->gx[i] * read(at + line) + p->fx[i] * read(at + line + c))
 MIRT__WARP_ROW(float, float, float, mirt__lanes, MIRT__WARP_BETWEEN(mirt__lanes_of))
 MIRT__WARP_ROW(mixed, unsigned char, float, mirt__lanes, MIRT__WARP_BETWEEN(mirt__lanes_bytes))
-MIRT__WARP_ROW(bytes, unsigned char, unsigned char, int32_t, mirt__lanes_cut(p->gy[i] * mirt__lanes_mix(at, at + c, p->both[i]) +
-                                                                            p->fy[i] * mirt__lanes_mix(at + line, at + line + c, p->both[i]) + 0.5f))
+MIRT__WARP_ROW(bytes, unsigned char, unsigned char, int32_t,
+               mirt__lanes_cut(p->gy[i] * mirt__lanes_mix(at, at + c, p->both[i]) +
+                               p->fy[i] * mirt__lanes_mix(at + line, at + line + c, p->both[i]) + 0.5f))
 MIRT__WARP_ROW(float_nearest, float, float, mirt__lanes, mirt__lanes_of(at))
 MIRT__WARP_ROW(mixed_nearest, unsigned char, float, mirt__lanes, mirt__lanes_bytes(at))
 MIRT__WARP_ROW(bytes_nearest, unsigned char, unsigned char, int32_t, mirt__lanes_word(at))
@@ -317,7 +350,8 @@ MIRT__WARP_ROW(bytes_nearest, unsigned char, unsigned char, int32_t, mirt__lanes
 
 static void mirt__warp_row(const mirt__warp *a, const mirt__warp_piece *p, int64_t n, int64_t to, uint32_t safe) {
     static void (*const row[2][3])(const mirt__warp *, const mirt__warp_piece *, int64_t, int64_t, uint32_t) = {
-        {mirt__warp_row_float, mirt__warp_row_mixed, mirt__warp_row_bytes}, {mirt__warp_row_float_nearest, mirt__warp_row_mixed_nearest, mirt__warp_row_bytes_nearest}};
+        {mirt__warp_row_float, mirt__warp_row_mixed, mirt__warp_row_bytes},
+        {mirt__warp_row_float_nearest, mirt__warp_row_mixed_nearest, mirt__warp_row_bytes_nearest}};
     row[a->nearest][(a->x_dtype == MIRT_UINT8) + (a->y_dtype == MIRT_UINT8)](a, p, n, to, safe);
 }
 #endif
@@ -325,7 +359,8 @@ static void mirt__warp_row(const mirt__warp *a, const mirt__warp_piece *p, int64
 /* Reads an image in memory sequentially, which the hardware prefetches, unlike the order in which its pixels are
    used. */
 static void mirt__warp_foresee(const mirt__warp *a) {
-    const int64_t bytes = ((a->h - 1) * a->line + a->w * a->c) * (int64_t)(a->x_dtype == MIRT_UINT8 ? 1 : sizeof(mirt__real));
+    const int64_t bytes =
+        ((a->h - 1) * a->line + a->w * a->c) * (int64_t)(a->x_dtype == MIRT_UINT8 ? 1 : sizeof(mirt__real));
     const volatile char *const x = (const volatile char *)a->x;
     if (bytes > 1 << 20 || a->oh * a->ow < a->h * a->w / 4) return;
     for (int64_t i = 0; i < bytes; i += 64) (void)x[i];
@@ -379,7 +414,8 @@ static void mirt__augment_means(const mirt__real *x, int64_t count, int64_t c, m
 
 /* x * factor + part, by channel, clipped. */
 static void mirt__augment_values(const mirt__transform *t, const double drawn[4], mirt__real *x) {
-    const int64_t c = t->kind == MIRT_RANDOM_CONTRAST ? t->c : 1, count = t->h * t->w * t->c, side = mirt__augment_side(c);
+    const int64_t c = t->kind == MIRT_RANDOM_CONTRAST ? t->c : 1, count = t->h * t->w * t->c,
+                  side = mirt__augment_side(c);
     const double between = mirt__transform_between(t, 0, drawn[0]);
     const mirt__real low = (mirt__real)t->range[0], high = (mirt__real)t->range[1];
     mirt__real mean[MIRT__AUGMENT_CHANNELS], factor = 1, shift = 0;
@@ -426,7 +462,8 @@ static void mirt__augment_to_bytes(const mirt__real *x, unsigned char *y, int64_
 /* Elements of the largest intermediate image, including the last one if several transforms produce it. */
 MIRT__LIB size_t mirt__augment_room(const mirt__transform *t, int count, mirt_dtype x_dtype, mirt_dtype y_dtype) {
     int64_t most = 0;
-    const bool direct = mirt__transform_pass_of(t, count, 0).end == count && mirt__transform_moves(t[0].kind) && (x_dtype == MIRT_UINT8 || y_dtype != MIRT_UINT8);
+    const bool direct = mirt__transform_pass_of(t, count, 0).end == count && mirt__transform_moves(t[0].kind) &&
+                        (x_dtype == MIRT_UINT8 || y_dtype != MIRT_UINT8);
     for (int i = 0; i < count && !direct; i = mirt__transform_pass_of(t, count, i).end) {
         const mirt__transform *last = &t[mirt__transform_pass_of(t, count, i).end - 1];
         if (last->oh * last->ow * last->c > most) most = last->oh * last->ow * last->c;
@@ -435,7 +472,8 @@ MIRT__LIB size_t mirt__augment_room(const mirt__transform *t, int count, mirt_dt
 }
 
 /* Runs the pass of transforms [first, pass->end) from x to y, which is uint8 only if it is the last image. */
-static void mirt__augment_warp(const mirt__augment *a, int first, const mirt__transform_pass *pass, const void *x, mirt_dtype dtype, void *y) {
+static void mirt__augment_warp(const mirt__augment *a, int first, const mirt__transform_pass *pass, const void *x,
+                               mirt_dtype dtype, void *y) {
     const mirt__transform *const t = &a->transform[first], *const last = &a->transform[pass->end - 1];
     mirt__warp w;
     double m[6], next[6], drawn[4];
@@ -460,7 +498,8 @@ static void mirt__augment_warp(const mirt__augment *a, int first, const mirt__tr
     w.value = pass->value;
     w.x_dtype = dtype;
     w.y_dtype = y == a->y ? a->y_dtype : MIRT_FLOAT32;
-    w.x = (const char *)x + (size_t)(begin[0] * w.line + begin[1] * w.c) * (dtype == MIRT_UINT8 ? 1 : sizeof(mirt__real));
+    w.x =
+        (const char *)x + (size_t)(begin[0] * w.line + begin[1] * w.c) * (dtype == MIRT_UINT8 ? 1 : sizeof(mirt__real));
     w.y = y;
     mirt__warp_image(&w);
 }
@@ -489,7 +528,8 @@ MIRT__LIB void mirt__augment_image(const mirt__augment *a) {
             mirt__augment_values(&t[k], drawn, real);
         }
     }
-    if (half && a->y_dtype == MIRT_UINT8) mirt__augment_to_bytes(real, (unsigned char *)a->y, last->oh * last->ow * last->c);
+    if (half && a->y_dtype == MIRT_UINT8)
+        mirt__augment_to_bytes(real, (unsigned char *)a->y, last->oh * last->ow * last->c);
 }
 
 typedef struct mirt__augment_job {

@@ -38,6 +38,7 @@ typedef struct mirt__augment {
 MIRT__LIB void mirt__augment_image(const mirt__augment *args);
 /* For the tables of kernels. */
 MIRT__LIB void mirt__augment_batch(const mirt__augment_rows *args, const mirt__where *where);
-MIRT__LIB size_t mirt__augment_room(const mirt__transform *transform, int count, mirt_dtype x_dtype, mirt_dtype y_dtype);
+MIRT__LIB size_t mirt__augment_room(const mirt__transform *transform, int count, mirt_dtype x_dtype,
+                                    mirt_dtype y_dtype);
 
 #endif

@@ -36,7 +36,8 @@ typedef struct mirt__common_curved {
 /* Runs fn(args, begin, end, scratch) over [0, count) in pieces of `step`, shared by the team;
    `scratch` is the running thread's. */
 typedef void (*mirt__common_fn)(const void *args, int64_t begin, int64_t end, void *scratch);
-MIRT__LIB void mirt__common_range(const mirt__where *where, int64_t count, int64_t step, mirt__common_fn fn, const void *args);
+MIRT__LIB void mirt__common_range(const mirt__where *where, int64_t count, int64_t step, mirt__common_fn fn,
+                                  const void *args);
 /* The number of items of `size` elements in one piece. */
 MIRT__LIB int64_t mirt__common_step(int64_t size);
 
@@ -48,7 +49,8 @@ typedef struct mirt__common_walk {
     int rank, operands;
     int64_t count, dim[MIRT_MAX_RANK], stride[3][MIRT_MAX_RANK];
 } mirt__common_walk;
-MIRT__LIB mirt__common_walk mirt__common_walk_of(const void *args, int rank, const int64_t *dim, int operands, const int64_t *const *stride);
+MIRT__LIB mirt__common_walk mirt__common_walk_of(const void *args, int rank, const int64_t *dim, int operands,
+                                                 const int64_t *const *stride);
 /* The number of elements, at most `most`, in one line from element `at` on, which is at place[i] of operand i. */
 MIRT__LIB int64_t mirt__common_walk_line(const mirt__common_walk *walk, int64_t at, int64_t most, int64_t *place);
 
@@ -65,7 +67,8 @@ MIRT__LIB void mirt__common_gather(const mirt__gather *args, const mirt__where *
 MIRT__LIB void mirt__common_gather_grad(const mirt__gather *args, const mirt__where *where);
 /* x = activation(x), and u = dy * the activation's slope at u, of `count` numbers. */
 MIRT__LIB void mirt__common_activate(const mirt__curves *curves, mirt_activation_kind kind, float *x, int64_t count);
-MIRT__LIB void mirt__common_slope(const mirt__curves *curves, mirt_activation_kind kind, const float *dy, float *u, int64_t count);
+MIRT__LIB void mirt__common_slope(const mirt__curves *curves, mirt_activation_kind kind, const float *dy, float *u,
+                                  int64_t count);
 MIRT__LIB void mirt__common_softmax(const mirt__softmax *args, const mirt__where *where, const mirt__curves *curves);
 MIRT__LIB void mirt__common_softmax_grad(const mirt__softmax *args, const mirt__where *where);
 MIRT__LIB void mirt__common_loss(const mirt__loss *args, const mirt__where *where, const mirt__curves *curves);
@@ -84,8 +87,10 @@ MIRT__LIB void mirt__common_resize_grad(const mirt__resize *args, const mirt__wh
 /* By row. */
 MIRT__LIB void mirt__common_norm_stats(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves);
 MIRT__LIB void mirt__common_normalize(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves);
-MIRT__LIB void mirt__common_norm_grad_sums(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves);
-MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves);
+MIRT__LIB void mirt__common_norm_grad_sums(const mirt__norm *args, const mirt__where *where,
+                                           const mirt__curves *curves);
+MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__where *where,
+                                            const mirt__curves *curves);
 
 #endif
 #endif

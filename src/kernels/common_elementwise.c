@@ -20,7 +20,8 @@ static void mirt__common_piece(void *arg, int64_t task, int member) {
     pieces->fn(pieces->args, begin, end < pieces->count ? end : pieces->count, scratch);
 }
 
-MIRT__LIB void mirt__common_range(const mirt__where *where, int64_t count, int64_t step, mirt__common_fn fn, const void *args) {
+MIRT__LIB void mirt__common_range(const mirt__where *where, int64_t count, int64_t step, mirt__common_fn fn,
+                                  const void *args) {
     mirt__common_pieces pieces;
     pieces.where = where;
     pieces.count = count;
@@ -72,7 +73,8 @@ MIRT__LIB void mirt__common_unary(const mirt__unary *args, const mirt__where *wh
     mirt__common_range(where, args->count, MIRT__GRAIN, mirt__common_unary_range, &curved);
 }
 
-MIRT__LIB mirt__common_walk mirt__common_walk_of(const void *args, int rank, const int64_t *dim, int operands, const int64_t *const *stride) {
+MIRT__LIB mirt__common_walk mirt__common_walk_of(const void *args, int rank, const int64_t *dim, int operands,
+                                                 const int64_t *const *stride) {
     mirt__common_walk w;
     memset(&w, 0, sizeof w);
     w.args = args;
@@ -121,7 +123,8 @@ MIRT__LIB int64_t mirt__common_walk_line(const mirt__common_walk *w, int64_t at,
         } \
         break;
 
-static void mirt__common_binary_dense(const mirt__binary *args, const mirt__curves *curves, const float *pa, const float *pb, float *y, int64_t count) {
+static void mirt__common_binary_dense(const mirt__binary *args, const mirt__curves *curves, const float *pa,
+                                      const float *pb, float *y, int64_t count) {
     const float scale = args->scale, offset = args->offset;
     switch (args->kind) { MIRT__BINARY_LIST(MIRT__BINARY_CASE) }
 }
@@ -140,7 +143,8 @@ MIRT__LIB void mirt__common_activate(const mirt__curves *curves, mirt_activation
     mirt__common_unary_range(&curved, 0, count, NULL);
 }
 
-MIRT__LIB void mirt__common_slope(const mirt__curves *curves, mirt_activation_kind kind, const float *dy, float *u, int64_t count) {
+MIRT__LIB void mirt__common_slope(const mirt__curves *curves, mirt_activation_kind kind, const float *dy, float *u,
+                                  int64_t count) {
     mirt__binary b;
     memset(&b, 0, sizeof b);
     b.kind = mirt__activation_get(kind)->grad;
@@ -165,9 +169,11 @@ static void mirt__common_binary_range(const void *args, int64_t begin, int64_t e
     float piece[2][MIRT__BINARY_PIECE];
     (void)scratch;
     for (int64_t at = begin, count, place[3]; at < end; at += count) {
-        count = mirt__common_walk_line(walk, at, dense || end - at < MIRT__BINARY_PIECE ? end - at : MIRT__BINARY_PIECE, place);
-        mirt__common_binary_dense(b, curved->curves, mirt__common_gather_line(b->a + place[0], *step[0], piece[0], count),
-                                  mirt__common_gather_line(b->b + place[1], *step[1], piece[1], count), b->y + at, count);
+        count = mirt__common_walk_line(walk, at, dense || end - at < MIRT__BINARY_PIECE ? end - at : MIRT__BINARY_PIECE,
+                                       place);
+        mirt__common_binary_dense(
+            b, curved->curves, mirt__common_gather_line(b->a + place[0], *step[0], piece[0], count),
+            mirt__common_gather_line(b->b + place[1], *step[1], piece[1], count), b->y + at, count);
     }
 }
 

@@ -45,8 +45,8 @@ MIRT__GATHER(uint8_t, u8)
         const int last = walk->rank - 1, first = l->kind == MIRT__WHERE; \
         type pieces[2][MIRT__LOGIC_PIECE], *y = (type *)l->y + at; \
         uint8_t conditions[MIRT__LOGIC_PIECE], *truth = (uint8_t *)l->y + at; \
-        const type *pa = mirt__common_gather_##name((const type *)l->in[first] + place[first], walk->stride[first][last], \
-                                                    pieces[0], count); \
+        const type *pa = mirt__common_gather_##name((const type *)l->in[first] + place[first], \
+                                                    walk->stride[first][last], pieces[0], count); \
         const type *pb = mirt__common_gather_##name((const type *)l->in[first + 1] + place[first + 1], \
                                                     walk->stride[first + 1][last], pieces[1], count); \
         const uint8_t *c = NULL; \
@@ -75,7 +75,8 @@ static void mirt__common_logic_range(const void *args, int64_t begin, int64_t en
 
 MIRT__LIB void mirt__common_logic(const mirt__logic *args, const mirt__where *where) {
     const int64_t *const stride[3] = {args->stride[0], args->stride[1], args->stride[2]};
-    const mirt__common_walk walk = mirt__common_walk_of(args, args->rank, args->dim, args->kind == MIRT__WHERE ? 3 : 2, stride);
+    const mirt__common_walk walk =
+        mirt__common_walk_of(args, args->rank, args->dim, args->kind == MIRT__WHERE ? 3 : 2, stride);
     mirt__common_range(where, walk.count, MIRT__GRAIN, mirt__common_logic_range, &walk);
 }
 

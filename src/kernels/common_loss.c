@@ -51,7 +51,8 @@ static void mirt__common_softmax_rows(const void *args, int64_t begin, int64_t e
         const float *x = s->x + r * s->n;
         float *y = s->y + r * s->n;
         if (s->log) {
-            const float largest = mirt__common_max(x, s->n), log_sum = mirt__common_log_sum(curved->curves, x, s->n, largest);
+            const float largest = mirt__common_max(x, s->n),
+                        log_sum = mirt__common_log_sum(curved->curves, x, s->n, largest);
             for (int64_t j = 0; j < s->n; j++) y[j] = x[j] - largest - log_sum;
         } else {
             mirt__common_softmax_row(curved->curves, x, y, s->n);

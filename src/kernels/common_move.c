@@ -107,7 +107,8 @@ static void mirt__common_scan_blocks(const void *args, int64_t begin, int64_t en
     (void)scratch;
     for (int64_t b = begin; b < end; b++) {
         const int64_t outer = b / blocks, column = b % blocks * MIRT__REDUCE_COLUMNS, left = s->inner - column;
-        mirt__common_scan_block(s, outer * s->n * s->inner + column, outer, column, left < MIRT__REDUCE_COLUMNS ? left : MIRT__REDUCE_COLUMNS);
+        mirt__common_scan_block(s, outer * s->n * s->inner + column, outer, column,
+                                left < MIRT__REDUCE_COLUMNS ? left : MIRT__REDUCE_COLUMNS);
     }
 }
 

@@ -21,7 +21,8 @@ typedef struct mirt__common_norm {
 
 static float mirt__common_inverse(const mirt__norm *s, int64_t i) { return 1 / sqrtf(s->variance[i] + s->epsilon); }
 
-static mirt__common_norm mirt__common_norm_of(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves) {
+static mirt__common_norm mirt__common_norm_of(const mirt__norm *args, const mirt__where *where,
+                                              const mirt__curves *curves) {
     mirt__common_norm c;
     c.s = *args;
     c.curves = curves;
@@ -157,9 +158,11 @@ static void mirt__common_norm_sums_finish(const void *args, int64_t begin, int64
     }
 }
 
-MIRT__LIB void mirt__common_norm_grad_sums(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves) {
+MIRT__LIB void mirt__common_norm_grad_sums(const mirt__norm *args, const mirt__where *where,
+                                           const mirt__curves *curves) {
     const mirt__common_norm c = mirt__common_norm_of(args, where, curves);
-    mirt__common_range(where, c.chunks, mirt__common_step(args->n * MIRT__REDUCE_CHUNK), mirt__common_norm_sums_chunks, &c);
+    mirt__common_range(where, c.chunks, mirt__common_step(args->n * MIRT__REDUCE_CHUNK), mirt__common_norm_sums_chunks,
+                       &c);
     mirt__common_range(where, args->n, MIRT__REDUCE_COLUMNS, mirt__common_norm_sums_finish, &c);
 }
 
@@ -188,7 +191,8 @@ static void mirt__common_norm_back_rows(const void *args, int64_t begin, int64_t
     }
 }
 
-MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves) {
+MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__where *where,
+                                            const mirt__curves *curves) {
     const mirt__common_norm c = mirt__common_norm_of(args, where, curves);
     mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_norm_back_rows, &c);
 }

@@ -55,7 +55,8 @@ static void mirt__common_average_pool_rows(const void *args, int64_t begin, int6
 }
 
 /* Adds one window's gradient in equal shares to its pixels. */
-static void mirt__common_average_back(const mirt__pool2d *p, const mirt__common_window *w, const float *dy, float *image) {
+static void mirt__common_average_back(const mirt__pool2d *p, const mirt__common_window *w, const float *dy,
+                                      float *image) {
     const float count = (float)((w->ky1 - w->ky) * (w->kx1 - w->kx));
     for (int64_t ky = w->ky; ky < w->ky1; ky++) {
         for (int64_t kx = w->kx; kx < w->kx1; kx++) {

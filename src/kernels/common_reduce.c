@@ -116,7 +116,8 @@ static const float *mirt__common_floats(const mirt__common_reduction *s, int64_t
     return piece;
 }
 
-static void mirt__common_sum_stretch(const mirt__common_reduction *s, int64_t at, const mirt__common_stretch *run, int64_t width, float *sum) {
+static void mirt__common_sum_stretch(const mirt__common_reduction *s, int64_t at, const mirt__common_stretch *run,
+                                     int64_t width, float *sum) {
     float piece[MIRT__REDUCE_WIDE];
     if (width == 1 && !s->half) {
         float one = sum[0];
@@ -159,7 +160,8 @@ static void mirt__common_sum_block(const mirt__common_reduction *s, const mirt__
     const int64_t count = s->gone.count;
     memset(sum, 0, sizeof sum);
     for (int64_t at = 0; at < count;) {
-        const mirt__common_stretch run = mirt__common_stretch_of(&s->gone, at, MIRT__REDUCE_CHUNK - at % MIRT__REDUCE_CHUNK);
+        const mirt__common_stretch run =
+            mirt__common_stretch_of(&s->gone, at, MIRT__REDUCE_CHUNK - at % MIRT__REDUCE_CHUNK);
         mirt__common_sum_stretch(s, b->x + run.place, &run, b->width, sum);
         at += run.count;
         if (at % MIRT__REDUCE_CHUNK == 0 || at == count) {
@@ -174,7 +176,8 @@ static void mirt__common_sum_block(const mirt__common_reduction *s, const mirt__
 
 static void mirt__common_max_block(const mirt__common_reduction *s, const mirt__common_block *b) {
     float best[MIRT__REDUCE_COLUMNS];
-    for (int64_t j = 0; j < b->width; j++) best[j] = s->gone.count > 0 ? s->x[b->x + j] : s->kind == MIRT__REDUCE_MIN ? INFINITY : -INFINITY;
+    for (int64_t j = 0; j < b->width; j++)
+        best[j] = s->gone.count > 0 ? s->x[b->x + j] : s->kind == MIRT__REDUCE_MIN ? INFINITY : -INFINITY;
     for (int64_t at = 0; at < s->gone.count;) {
         const mirt__common_stretch run = mirt__common_stretch_of(&s->gone, at, s->gone.count - at);
         const float *x = s->x + b->x + run.place;
@@ -202,7 +205,8 @@ static void mirt__common_reduce_blocks(const void *args, int64_t begin, int64_t 
 MIRT__LIB void mirt__common_reduce(const mirt__reduce *args, const mirt__where *where) {
     const mirt__common_reduction s = mirt__common_reduction_of(args);
     const int64_t width = s.columns < s.wide ? s.columns : s.wide;
-    mirt__common_range(where, s.kept.count * s.blocks, mirt__common_step(s.gone.count * width), mirt__common_reduce_blocks, &s);
+    mirt__common_range(where, s.kept.count * s.blocks, mirt__common_step(s.gone.count * width),
+                       mirt__common_reduce_blocks, &s);
 }
 
 static void mirt__common_reduce_max_back(const void *args, int64_t begin, int64_t end, void *scratch) {
@@ -219,7 +223,8 @@ static void mirt__common_reduce_max_back(const void *args, int64_t begin, int64_
         }
         for (int64_t at = 0; at < s->gone.count; at++) {
             const int64_t place = b.x + mirt__common_stretch_of(&s->gone, at, 1).place;
-            for (int64_t j = 0; j < b.width; j++) s->dx[place + j] = s->x[place + j] == y[j] ? dy[j] / (float)equal[j] : 0;
+            for (int64_t j = 0; j < b.width; j++)
+                s->dx[place + j] = s->x[place + j] == y[j] ? dy[j] / (float)equal[j] : 0;
         }
     }
 }
@@ -229,7 +234,8 @@ MIRT__LIB void mirt__common_reduce_max_grad(const mirt__reduce_max_grad *args, c
     const int64_t width = s.columns < s.wide ? s.columns : s.wide;
     s.dy = args->dy;
     s.dx = args->dx;
-    mirt__common_range(where, s.kept.count * s.blocks, mirt__common_step(s.gone.count * width), mirt__common_reduce_max_back, &s);
+    mirt__common_range(where, s.kept.count * s.blocks, mirt__common_step(s.gone.count * width),
+                       mirt__common_reduce_max_back, &s);
 }
 
 #include "optimize_end.inc"

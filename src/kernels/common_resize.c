@@ -11,7 +11,8 @@ static void mirt__common_resize_line(const mirt__resize *r, int64_t row, int64_t
     const float *above = r->x + (row * r->h + v.low) * r->w * r->c, *below = r->x + (row * r->h + v.high) * r->w * r->c;
     for (int64_t ox = 0; ox < r->ow; ox++, y += r->c) {
         const mirt__between u = mirt__resize_at(ox, r->w, r->ow, r->bilinear);
-        const float *a = above + u.low * r->c, *b = above + u.high * r->c, *c = below + u.low * r->c, *d = below + u.high * r->c;
+        const float *a = above + u.low * r->c, *b = above + u.high * r->c, *c = below + u.low * r->c,
+                    *d = below + u.high * r->c;
         if (!r->bilinear) {
             memcpy(y, a, (size_t)r->c * sizeof(float));
             continue;
@@ -31,7 +32,8 @@ static void mirt__common_resize_lines(const void *args, int64_t begin, int64_t e
 }
 
 MIRT__LIB void mirt__common_resize(const mirt__resize *args, const mirt__where *where) {
-    mirt__common_range(where, args->rows * args->oh, mirt__common_step(args->ow * args->c), mirt__common_resize_lines, args);
+    mirt__common_range(where, args->rows * args->oh, mirt__common_step(args->ow * args->c), mirt__common_resize_lines,
+                       args);
 }
 
 /* Adds `part` of an output line to the input line `dx`; both input lines of a pixel may be the same. */
@@ -62,7 +64,8 @@ static void mirt__common_resize_images(const void *args, int64_t begin, int64_t 
 }
 
 MIRT__LIB void mirt__common_resize_grad(const mirt__resize *args, const mirt__where *where) {
-    mirt__common_range(where, args->rows, mirt__common_step(args->oh * args->ow * args->c), mirt__common_resize_images, args);
+    mirt__common_range(where, args->rows, mirt__common_step(args->oh * args->ow * args->c), mirt__common_resize_images,
+                       args);
 }
 
 #include "optimize_end.inc"

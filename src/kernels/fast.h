@@ -99,7 +99,8 @@ MIRT__LIB size_t mirt__source_floats(const mirt__reader *reader);
 MIRT__LIB mirt__source mirt__source_of(const mirt__reader *reader, float *floats);
 /* The same for all columns of an output y with an epilogue; the caller sets `sum` and its fields. */
 MIRT__LIB size_t mirt__finishing_floats(const mirt__epilogue *epilogue, int64_t columns);
-MIRT__LIB mirt__finishing mirt__finishing_of(const mirt__epilogue *epilogue, int64_t columns, void *y, mirt_dtype dtype, float *floats);
+MIRT__LIB mirt__finishing mirt__finishing_of(const mirt__epilogue *epilogue, int64_t columns, void *y, mirt_dtype dtype,
+                                             float *floats);
 /* Whether the source consists of floats that can be read in place. */
 MIRT__LIB bool mirt__reader_plain(const mirt__reader *reader);
 /* Whether the epilogue does more than store floats. */
@@ -117,12 +118,14 @@ typedef struct mirt__chunk_sums {
     int64_t chunks, chunk_floats, sum_row, period, rows, last_rows;
     const int32_t *counts; /* or NULL; the rows of each chunk, instead of the last three: 0 means no sums */
 } mirt__chunk_sums;
-MIRT__LIB void mirt__column_sums_finish(const mirt__epilogue *epilogue, const mirt__chunk_sums *sums, int64_t begin, int64_t end);
+MIRT__LIB void mirt__column_sums_finish(const mirt__epilogue *epilogue, const mirt__chunk_sums *sums, int64_t begin,
+                                        int64_t end);
 /* All columns, shared by the team. */
-MIRT__LIB void mirt__column_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const mirt__chunk_sums *sums, int64_t columns);
+MIRT__LIB void mirt__column_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const mirt__chunk_sums *sums,
+                                     int64_t columns);
 /* All columns of chunks of counts[i] rows each. */
-MIRT__LIB void mirt__counted_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const float *part, const int32_t *counts, int64_t chunks,
-                                      int64_t columns);
+MIRT__LIB void mirt__counted_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const float *part,
+                                      const int32_t *counts, int64_t chunks, int64_t columns);
 
 /* The primitives of products in words. A word has 4 bytes: two numbers rounded to bfloat16 (the first one in the low
    half) that are multiplied with those of another word and added up. Input tiles and panels are then arrays of words;
@@ -136,7 +139,8 @@ typedef struct mirt__words {
     void (*read_words)(float *to, const mirt__source *source, int64_t at, int64_t channels, int64_t pixels);
     /* `columns` words of each of some pixels: word j of pixel p has the elements at + p * channels + j and next + p *
        channels + j; `next` below 0: 0. */
-    void (*read_pairs)(float *to, const mirt__source *source, int64_t at, int64_t next, int64_t channels, int64_t columns, int64_t pixels);
+    void (*read_pairs)(float *to, const mirt__source *source, int64_t at, int64_t next, int64_t channels,
+                       int64_t columns, int64_t pixels);
     /* As in mirt__simd, for all numbers in b's words, ascending. */
     void (*column_sum)(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh);
 } mirt__words;
@@ -158,12 +162,14 @@ typedef struct mirt__simd {
                    int64_t rows, int64_t columns);
     /* The epilogue: row i of `columns` numbers c[i] becomes the elements of finishing->y from element at[i] on (c[i]
        may be in place), and is added to the sums. */
-    void (*finish_rows)(const mirt__finishing *finishing, float *const *c, const int64_t *at, int64_t rows, int64_t columns);
+    void (*finish_rows)(const mirt__finishing *finishing, float *const *c, const int64_t *at, int64_t rows,
+                        int64_t columns);
     /* sum[j] (+)= the chain over p of b[p * b_row + j] */
     void (*column_sum)(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh);
     void (*pool_row)(const mirt__pool_row *row);
     /* For each window and k the values at the window's four positions, adjacent to each other. */
-    void (*lay_windows)(float *block, const float *x, int64_t pitch, int64_t ci, int64_t windows, int64_t k, const int32_t *offset);
+    void (*lay_windows)(float *block, const float *x, int64_t pitch, int64_t ci, int64_t windows, int64_t k,
+                        const int32_t *offset);
     void (*pool_windows)(const mirt__pool_windows *windows);
     /* y = the chain over the taps of x times k, in each channel */
     void (*taps_row)(const mirt__taps_row *row);
@@ -186,17 +192,25 @@ typedef struct mirt__simd {
 
 /* The drivers, which use the primitives of one instruction set. */
 MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, const mirt__where *where);
-MIRT__LIB void mirt__fast_conv_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where);
+MIRT__LIB void mirt__fast_conv_forward(const mirt__simd *simd, const mirt__conv_forward *args,
+                                       const mirt__where *where);
 /* With args->x computes both gradients, in one pass if mirt__both_applies. */
-MIRT__LIB void mirt__fast_conv_both(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where);
+MIRT__LIB void mirt__fast_conv_both(const mirt__simd *simd, const mirt__conv_input_grad *args,
+                                    const mirt__where *where);
 /* Either of the two if mirt__winograd_applies. */
-MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, bool back, const mirt__reader *x, const float *kernel,
-                                   const mirt__epilogue *epilogue, void *y, mirt_dtype dtype, const mirt__where *where);
-MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where);
-MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args, const mirt__where *where);
-MIRT__LIB void mirt__fast_depthwise_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where);
-MIRT__LIB void mirt__fast_depthwise_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where);
-MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args, const mirt__where *where);
+MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, bool back, const mirt__reader *x,
+                                   const float *kernel, const mirt__epilogue *epilogue, void *y, mirt_dtype dtype,
+                                   const mirt__where *where);
+MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args,
+                                          const mirt__where *where);
+MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args,
+                                           const mirt__where *where);
+MIRT__LIB void mirt__fast_depthwise_forward(const mirt__simd *simd, const mirt__conv_forward *args,
+                                            const mirt__where *where);
+MIRT__LIB void mirt__fast_depthwise_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args,
+                                               const mirt__where *where);
+MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args,
+                                                const mirt__where *where);
 MIRT__LIB void mirt__fast_conv_pool(const mirt__simd *simd, const mirt__conv_pool *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_conv_pool_weight_grad(const mirt__simd *simd, const mirt__conv_pool_weight_grad *args,
                                                 const mirt__where *where);
@@ -213,7 +227,8 @@ MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *a
 
 /* The tables made by simd.c. In the single header they are defined before select.c. */
 #ifdef MIRRORTRAIN_SPLIT_BUILD
-extern const mirt__kernels mirt__kernels_avx512bf16, mirt__kernels_avx512, mirt__kernels_avx2, mirt__kernels_neon, mirt__kernels_plain;
+extern const mirt__kernels mirt__kernels_avx512bf16, mirt__kernels_avx512, mirt__kernels_avx2, mirt__kernels_neon,
+    mirt__kernels_plain;
 #endif
 
 /* c = a b, with any regular layout of rows and columns of c: the core of all drivers above. */
@@ -247,7 +262,8 @@ typedef struct mirt__strip {
     int64_t column_step, row_step, pixel;  /* distance in the source, of rows too; floats (or words) of a pixel */
 } mirt__strip;
 /* Tiles with all channels and all rows and columns. */
-MIRT__LIB mirt__strip mirt__strip_of(const mirt__simd *simd, const mirt__source *source, int64_t h, int64_t w, int64_t c, int64_t left, int64_t columns);
+MIRT__LIB mirt__strip mirt__strip_of(const mirt__simd *simd, const mirt__source *source, int64_t h, int64_t w,
+                                     int64_t c, int64_t left, int64_t columns);
 MIRT__LIB void mirt__strip_rows(const mirt__strip *strip, int64_t image, int64_t row, int64_t rows, float *to);
 /* The number of parts into which the panels of a block are split, so that each thread has about `each` tasks. */
 MIRT__LIB int64_t mirt__sweep_splits(const mirt__where *where, int64_t blocks, int64_t panels, int64_t each);
@@ -264,7 +280,8 @@ MIRT__LIB void mirt__ahead_add(mirt__ahead *ahead, const void *data, mirt_dtype 
 /* The weight gradient that is computed along with an input gradient: the part of block `number`, whose tile of dy is at
    `strip`; and an estimate of the memory of x that it reads. */
 typedef struct mirt__grad_job mirt__grad_job;
-MIRT__LIB void mirt__conv_run_beside(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__grad_job *beside, const mirt__where *where);
+MIRT__LIB void mirt__conv_run_beside(const mirt__simd *simd, const mirt__conv_input_grad *args,
+                                     const mirt__grad_job *beside, const mirt__where *where);
 MIRT__LIB void mirt__grad_beside_run(const mirt__grad_job *job, int64_t number, float *strip, mirt__ahead *ahead);
 MIRT__LIB void mirt__grad_beside_ahead(const mirt__grad_job *job, int64_t number, mirt__ahead *ahead);
 
@@ -296,6 +313,7 @@ typedef struct mirt__sweep {
 } mirt__sweep;
 MIRT__LIB void mirt__sweep_run(const mirt__sweep *sweep);
 /* Adds `length` steps of k, `step` apart in a, to the runs, which have *k; `a` as in mirt__run. */
-MIRT__LIB void mirt__sweep_run_add(mirt__run *runs, int64_t *count, int64_t *k, int64_t a, int64_t length, int64_t step);
+MIRT__LIB void mirt__sweep_run_add(mirt__run *runs, int64_t *count, int64_t *k, int64_t a, int64_t length,
+                                   int64_t step);
 
 #endif

@@ -73,7 +73,8 @@ static void mirt__conv_set_taps(mirt__conv_job *job, mirt__conv_set *set, int64_
             tap->set = set - job->sets;
             tap->at = rows;
             rows += job->k;
-            if (!joined) mirt__sweep_run_add(job->runs, runs, &set->k, by_y * job->pitch + by_x * job->pixel, job->k, 1);
+            if (!joined)
+                mirt__sweep_run_add(job->runs, runs, &set->k, by_y * job->pitch + by_x * job->pixel, job->k, 1);
         }
         if (joined) mirt__sweep_run_add(job->runs, runs, &set->k, by_y * job->pitch, s->kw * job->k, 1);
     }
@@ -99,7 +100,8 @@ static void mirt__conv_pack_task(void *arg, int64_t task, int member) {
     const mirt__conv_tap *tap = &job->taps[task / job->panels];
     const mirt__conv_set *set = &job->sets[tap->set];
     const int64_t panel = task % job->panels, per_group = job->panels / v->s.groups, g = panel / per_group;
-    const int64_t j = panel % per_group * MIRT__PANEL, columns = v->n - j < MIRT__PANEL ? v->n - j : MIRT__PANEL, co = v->s.co;
+    const int64_t j = panel % per_group * MIRT__PANEL, columns = v->n - j < MIRT__PANEL ? v->n - j : MIRT__PANEL,
+                  co = v->s.co;
     float *to = job->packed + set->packed + (panel * set->k + tap->at) * MIRT__PANEL;
     (void)member;
     if (job->back) {
@@ -110,7 +112,8 @@ static void mirt__conv_pack_task(void *arg, int64_t task, int member) {
         (job->words ? job->words->copy_rows : job->simd->copy_rows)(to, from, co, v->k, columns);
     }
     const int64_t rest = columns % job->simd->lanes ? job->simd->lanes - columns % job->simd->lanes : 0;
-    for (int64_t p = 0; rest > 0 && p < job->k; p++) memset(to + p * MIRT__PANEL + columns, 0, (size_t)rest * sizeof(float));
+    for (int64_t p = 0; rest > 0 && p < job->k; p++)
+        memset(to + p * MIRT__PANEL + columns, 0, (size_t)rest * sizeof(float));
     for (int64_t p = 0; job->round && p < job->k; p++) job->simd->round(to + p * MIRT__PANEL, columns);
 }
 
@@ -152,7 +155,8 @@ static mirt__conv_block mirt__conv_block_of(const mirt__conv_job *job, int64_t n
     }
     b.x = strip;
     b.image_floats = v->strip_rows * job->pitch;
-    for (int64_t i = 0; i < b.images; i++) mirt__strip_rows(&job->strip, b.image + i, b.top, b.rows, strip + i * b.image_floats);
+    for (int64_t i = 0; i < b.images; i++)
+        mirt__strip_rows(&job->strip, b.image + i, b.top, b.rows, strip + i * b.image_floats);
     return b;
 }
 
@@ -174,8 +178,8 @@ static void mirt__conv_ahead(const mirt__conv_job *job, int64_t number, mirt__ah
 }
 
 /* The positions of a block that have the same taps. */
-static void mirt__conv_set_run(const mirt__conv_job *job, mirt__sweep *sweep, const mirt__conv_block *b, int64_t number, mirt__finishing *f,
-                               int32_t *counts) {
+static void mirt__conv_set_run(const mirt__conv_job *job, mirt__sweep *sweep, const mirt__conv_block *b, int64_t number,
+                               mirt__finishing *f, int32_t *counts) {
     const mirt__conv_view *v = &job->v;
     const mirt__conv *s = &v->s;
     const mirt__conv_set *set = &job->sets[number];
@@ -249,7 +253,8 @@ static void mirt__conv_block_run(const mirt__conv_job *job, int64_t block, int64
     sweep.sum_chunk = job->sum_floats;
     f.fresh = true;
     if (job->sums) f.sum = job->sums + block * v->chunks * job->sum_floats;
-    for (int64_t i = 0; i < v->sets; i++) mirt__conv_set_run(job, &sweep, &b, i, &f, split == 0 ? job->counts + block * v->chunks : NULL);
+    for (int64_t i = 0; i < v->sets; i++)
+        mirt__conv_set_run(job, &sweep, &b, i, &f, split == 0 ? job->counts + block * v->chunks : NULL);
     if (f.stream) __atomic_thread_fence(__ATOMIC_SEQ_CST);
     if (job->beside) mirt__grad_beside_run(job->beside, block, scratch + MIRT__TILE_GROUP * MIRT__PANEL, &ahead);
 }
@@ -275,15 +280,16 @@ static bool mirt__conv_is_direct(const mirt__conv_job *job) {
     if (x->affine || x->norm || x->gate || x->back || job->round) return false;
     if (job->words ? x->dtype != MIRT__BFLOAT16 || v->c % 2 : x->dtype != MIRT_FLOAT32) return false;
     if (s->pad_top != 0 || s->pad_left != 0) return false;
-    if (job->back) return s->kh == 1 && v->strip_left == 0 && v->strip_columns == v->w && (s->h - 1) / s->stride_h < v->h;
+    if (job->back)
+        return s->kh == 1 && v->strip_left == 0 && v->strip_columns == v->w && (s->h - 1) / s->stride_h < v->h;
     return (s->oh - 1) * s->stride_h + (int64_t)(s->kh - 1) * s->dilation_h < v->h &&
            (s->ow - 1) * s->stride_w + (int64_t)(s->kw - 1) * s->dilation_w < v->w;
 }
 
 /* Sets up everything but the data of the two directions. */
-static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool back, const mirt__reader *x, const float *kernel,
-                           const mirt__epilogue *epilogue, void *y, mirt_dtype dtype, bool half, const mirt__grad_job *beside,
-                           const mirt__where *where) {
+static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool back, const mirt__reader *x,
+                           const float *kernel, const mirt__epilogue *epilogue, void *y, mirt_dtype dtype, bool half,
+                           const mirt__grad_job *beside, const mirt__where *where) {
     mirt__conv_job job;
     memset(&job, 0, sizeof job);
     job.simd = simd;
@@ -335,25 +341,31 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
         mirt__team_for(where->team, job.tap_count * job.panels, mirt__conv_pack_task, &job);
         mirt__team_for(where->team, tasks, mirt__conv_task, &job);
     }
-    if (job.sums) mirt__counted_sums_run(where->team, epilogue, job.sums, job.counts, v->blocks * v->chunks, v->target_c);
+    if (job.sums)
+        mirt__counted_sums_run(where->team, epilogue, job.sums, job.counts, v->blocks * v->chunks, v->target_c);
 }
 
-MIRT__LIB void mirt__fast_conv_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where) {
+MIRT__LIB void mirt__fast_conv_forward(const mirt__simd *simd, const mirt__conv_forward *args,
+                                       const mirt__where *where) {
     const mirt__conv *s = &args->s;
     if (mirt__is_depthwise(s)) {
         mirt__fast_depthwise_forward(simd, args, where);
     } else if (args->winograd && !args->half && mirt__winograd_applies(s, false)) {
         mirt__fast_winograd(simd, s, false, &args->x, args->kernel, &args->epilogue, args->y, args->y_dtype, where);
     } else {
-        mirt__conv_run(simd, s, false, &args->x, args->kernel, &args->epilogue, args->y, args->y_dtype, args->half, NULL, where);
+        mirt__conv_run(simd, s, false, &args->x, args->kernel, &args->epilogue, args->y, args->y_dtype, args->half,
+                       NULL, where);
     }
 }
 
-MIRT__LIB void mirt__conv_run_beside(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__grad_job *beside, const mirt__where *where) {
-    mirt__conv_run(simd, &args->s, true, &args->dy, args->kernel, &args->epilogue, args->dx, args->dx_dtype, args->half, beside, where);
+MIRT__LIB void mirt__conv_run_beside(const mirt__simd *simd, const mirt__conv_input_grad *args,
+                                     const mirt__grad_job *beside, const mirt__where *where) {
+    mirt__conv_run(simd, &args->s, true, &args->dy, args->kernel, &args->epilogue, args->dx, args->dx_dtype, args->half,
+                   beside, where);
 }
 
-MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where) {
+MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args,
+                                          const mirt__where *where) {
     const mirt__conv *s = &args->s;
     if (MIRT__TRAINS && mirt__is_depthwise(s)) { /* a transposed convolution has no groups */
         mirt__fast_depthwise_input_grad(simd, args, where);

@@ -30,7 +30,7 @@ typedef struct mirt__grad_block {
     int64_t run_count, pixels;
 } mirt__grad_block;
 
-/* Reads rows [*row, end) of dy with their inputs of x, as many as fit. */
+/* Reads rows [*row, end) of dy with their inputs of x, up to the capacity. */
 static void mirt__grad_read(const mirt__grad_job *job, mirt__grad_block *b, int64_t *row, int64_t end) {
     const mirt__conv *s = &job->g.v.s;
     const mirt__strip *x = &b->x_strip, *dy = &b->dy_strip;
@@ -46,7 +46,8 @@ static void mirt__grad_read(const mirt__grad_job *job, mirt__grad_block *b, int6
         const int64_t image = *row / s->oh, y = *row % s->oh;
         int64_t rows = s->oh - y < end - *row ? s->oh - y : end - *row;
         /* The number that fits: at least one in an empty tile. */
-        const int64_t x_room = (job->g.x_floats - x_used) / pitch - reach - 1, dy_room = (job->g.dy_floats - MIRT__PANEL) / dy->pixel - b->pixels;
+        const int64_t x_room = (job->g.x_floats - x_used) / pitch - reach - 1,
+                      dy_room = (job->g.dy_floats - MIRT__PANEL) / dy->pixel - b->pixels;
         int64_t fit = x_room < 0 ? 0 : x_room / step + 1;
         if (fit > dy_room / s->ow) fit = dy_room / s->ow;
         if (fit > (most - b->pixels) / s->ow) fit = (most - b->pixels) / s->ow;
@@ -74,7 +75,8 @@ static void mirt__grad_read(const mirt__grad_job *job, mirt__grad_block *b, int6
 }
 
 /* Estimates the memory that the next block reads. */
-static void mirt__grad_ahead(const mirt__grad_job *job, const mirt__grad_block *b, int64_t row, int64_t rows, mirt__ahead *ahead) {
+static void mirt__grad_ahead(const mirt__grad_job *job, const mirt__grad_block *b, int64_t row, int64_t rows,
+                             mirt__ahead *ahead) {
     const mirt__conv *s = &job->g.v.s;
     const mirt__reader *x = &job->x.from, *dy = &job->dy.from;
     memset(ahead, 0, sizeof *ahead);
@@ -93,7 +95,8 @@ static void mirt__grad_task(void *arg, int64_t task, int member) {
     const mirt__conv_grad_view *g = &job->g;
     const mirt__conv *s = &g->v.s;
     const int64_t ci = g->v.k, co = g->v.n, padded = g->row / s->groups;
-    const int64_t j = task % job->column_parts * job->columns, c = task / job->column_parts % job->channel_parts * job->channels;
+    const int64_t j = task % job->column_parts * job->columns,
+                  c = task / job->column_parts % job->channel_parts * job->channels;
     const int64_t group = task / (job->column_parts * job->channel_parts) % s->groups;
     const int64_t chunk = task / (job->column_parts * job->channel_parts * s->groups);
     const int64_t end = g->rows - chunk * g->chunk < g->chunk ? g->rows : (chunk + 1) * g->chunk;
@@ -142,7 +145,8 @@ static void mirt__grad_task(void *arg, int64_t task, int member) {
         mirt__sweep_run(&sweep);
         if (job->db_sums && c == 0) {
             float *db = job->db_sums + chunk * g->sum + group * padded + j;
-            (job->words ? job->words->column_sum : job->simd->column_sum)(db, b.dy, b.dy_strip.pixel, b.pixels, sweep.n, sweep.fresh);
+            (job->words ? job->words->column_sum : job->simd->column_sum)(db, b.dy, b.dy_strip.pixel, b.pixels, sweep.n,
+                                                                          sweep.fresh);
         }
     }
 }
@@ -168,7 +172,8 @@ static void mirt__grad_rows_task(void *arg, int64_t task, int member) {
     for (int64_t row = first; row < first + rows; row++) {
         float *to = row < g->k ? job->args->dkernel + row * g->v.s.co : job->args->db;
         const float *from = job->sums + row * g->row;
-        for (int64_t i = 0; i < groups; i++) memcpy(to + i * g->v.n, from + i * (g->row / groups), (size_t)g->v.n * sizeof(float));
+        for (int64_t i = 0; i < groups; i++)
+            memcpy(to + i * g->v.n, from + i * (g->row / groups), (size_t)g->v.n * sizeof(float));
     }
 }
 
@@ -187,13 +192,15 @@ static void mirt__grad_parts(mirt__grad_job *job) {
         job->channel_parts = (g->v.k + job->channels - 1) / job->channels;
         job->column_parts = (g->v.n + job->columns - 1) / job->columns;
         if (g->chunks * g->v.s.groups * job->channel_parts * job->column_parts >= wanted) return;
-        if (job->columns > MIRT__PANEL && job->columns >= job->channels) job->columns = (job->columns / 2 + MIRT__PANEL - 1) / MIRT__PANEL * MIRT__PANEL;
+        if (job->columns > MIRT__PANEL && job->columns >= job->channels)
+            job->columns = (job->columns / 2 + MIRT__PANEL - 1) / MIRT__PANEL * MIRT__PANEL;
         else if (job->channels > 24) job->channels = (job->channels / 2 + 11) / 12 * 12;
         else return;
     }
 }
 
-static mirt__strip mirt__grad_strip(const mirt__grad_job *job, const mirt__source *source, int64_t h, int64_t w, int64_t c, int64_t pixels) {
+static mirt__strip mirt__grad_strip(const mirt__grad_job *job, const mirt__source *source, int64_t h, int64_t w,
+                                    int64_t c, int64_t pixels) {
     mirt__strip strip = mirt__strip_of(job->simd, source, h, w, c, 0, w);
     strip.words = job->words;
     strip.round = job->args->half && !job->words;
@@ -202,7 +209,8 @@ static mirt__strip mirt__grad_strip(const mirt__grad_job *job, const mirt__sourc
     return strip;
 }
 
-MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args, const mirt__where *where) {
+MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args,
+                                           const mirt__where *where) {
     const mirt__conv *s = &args->s;
     if (mirt__is_depthwise(s)) {
         mirt__fast_depthwise_weight_grad(simd, args, where);
@@ -250,7 +258,8 @@ MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__c
 MIRT__LIB void mirt__grad_beside_ahead(const mirt__grad_job *job, int64_t number, mirt__ahead *ahead) {
     const mirt__reader *x = &job->x.from;
     const int64_t ci = job->g.v.k, first = number * job->both.lines, left = job->g.rows - first;
-    if (left > 0) mirt__ahead_add(ahead, x->data, x->dtype, first * ci, (left < job->both.lines ? left : job->both.lines) * ci);
+    if (left > 0)
+        mirt__ahead_add(ahead, x->data, x->dtype, first * ci, (left < job->both.lines ? left : job->both.lines) * ci);
 }
 
 /* A word combines two pixels of a block, half a block apart. */
@@ -304,7 +313,8 @@ MIRT__LIB void mirt__grad_beside_run(const mirt__grad_job *job, int64_t number, 
     }
 }
 
-MIRT__LIB void mirt__fast_conv_both(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where) {
+MIRT__LIB void mirt__fast_conv_both(const mirt__simd *simd, const mirt__conv_input_grad *args,
+                                    const mirt__where *where) {
     const mirt__conv *s = &args->s;
     mirt__conv_weight_grad weights;
     memset(&weights, 0, sizeof weights);

@@ -30,7 +30,8 @@ typedef struct mirt__pool_scratch {
 static mirt__pool_scratch mirt__pool_scratch_of(const mirt__pool_job *job, int member) {
     char *base = (char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread;
     mirt__pool_scratch scratch;
-    const int64_t strip = job->blocks.forward_floats > job->blocks.grad_floats ? job->blocks.forward_floats : job->blocks.grad_floats;
+    const int64_t strip =
+        job->blocks.forward_floats > job->blocks.grad_floats ? job->blocks.forward_floats : job->blocks.grad_floats;
     scratch.runs = (mirt__run *)(void *)base;
     scratch.strip = (float *)(void *)(base + mirt__align_up((size_t)job->blocks.run_count * sizeof(mirt__run)));
     scratch.panel = scratch.strip + strip;
@@ -85,7 +86,8 @@ static void mirt__pool_tree_task(void *arg, int64_t task, int member) {
     const mirt__pool_job *job = (const mirt__pool_job *)arg;
     const int64_t begin = task * MIRT__TREE_RANGE, left = job->partial_stride - begin;
     (void)member;
-    mirt__tree(job->partial + begin, job->parts, job->partial_stride, left < MIRT__TREE_RANGE ? left : MIRT__TREE_RANGE);
+    mirt__tree(job->partial + begin, job->parts, job->partial_stride,
+               left < MIRT__TREE_RANGE ? left : MIRT__TREE_RANGE);
 }
 
 static void mirt__pool_chunks_finish(mirt__pool_job *job, float *dkernel, float *db) {
@@ -95,7 +97,8 @@ static void mirt__pool_chunks_finish(mirt__pool_job *job, float *dkernel, float 
     for (int64_t part = 1; part < job->parts && !db; part++) {
         memset(job->partial + part * job->partial_stride + kernel, 0, (size_t)bias * sizeof(float));
     }
-    mirt__team_for(job->where->team, (job->partial_stride + MIRT__TREE_RANGE - 1) / MIRT__TREE_RANGE, mirt__pool_tree_task, job);
+    mirt__team_for(job->where->team, (job->partial_stride + MIRT__TREE_RANGE - 1) / MIRT__TREE_RANGE,
+                   mirt__pool_tree_task, job);
     memcpy(dkernel, job->partial, (size_t)kernel * sizeof(float));
     if (db) memcpy(db, job->partial + kernel, (size_t)bias * sizeof(float));
 }
@@ -115,7 +118,8 @@ static void mirt__pool_task(void *arg, int64_t task, int member) {
     const mirt__simd *simd = job->simd;
     const mirt__pool_scratch scratch = mirt__pool_scratch_of(job, member);
     const int64_t image = task / job->blocks_per_image, y = task % job->blocks_per_image * job->blocks.forward_rows;
-    const int64_t pooled = s->oh / 2 * 2, rows = pooled - y < job->blocks.forward_rows ? pooled - y : job->blocks.forward_rows;
+    const int64_t pooled = s->oh / 2 * 2,
+                  rows = pooled - y < job->blocks.forward_rows ? pooled - y : job->blocks.forward_rows;
     const int64_t k = (int64_t)s->kh * s->kw * s->ci, group = (int64_t)simd->pool_vectors * simd->lanes;
     int32_t *offset = (int32_t *)(void *)scratch.panel;
     float *panel = scratch.panel + k;
@@ -134,7 +138,8 @@ static void mirt__pool_task(void *arg, int64_t task, int member) {
         row.b_row = s->co;
         if (row.columns % simd->lanes != 0) {
             memset(panel, 0, (size_t)(k * group) * sizeof(float));
-            for (int64_t p = 0; p < k; p++) memcpy(panel + p * group, row.b + p * s->co, (size_t)row.columns * sizeof(float));
+            for (int64_t p = 0; p < k; p++)
+                memcpy(panel + p * group, row.b + p * s->co, (size_t)row.columns * sizeof(float));
             row.b = panel;
             row.b_row = group;
         }

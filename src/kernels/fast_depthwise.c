@@ -64,9 +64,11 @@ static void mirt__depth_read(const mirt__simd *simd, mirt__depth_ring *ring, int
 }
 
 /* Prefetches the next `rows` rows of a ring buffer. */
-static void mirt__depth_ask(const mirt__depth_job *job, mirt__soon *soon, const mirt__depth_ring *ring, int64_t image, int64_t rows) {
+static void mirt__depth_ask(const mirt__depth_job *job, mirt__soon *soon, const mirt__depth_ring *ring, int64_t image,
+                            int64_t rows) {
     const mirt__reader *from = &ring->source->from;
-    const int64_t size = ring->w * ring->c * (int64_t)mirt__dtype_size(from->dtype), first = image * ring->h + ring->next;
+    const int64_t size = ring->w * ring->c * (int64_t)mirt__dtype_size(from->dtype),
+                  first = image * ring->h + ring->next;
     const int64_t last = first + rows < job->s->rows * ring->h ? first + rows : job->s->rows * ring->h;
     for (int i = 0; i < (from->back ? 2 : 1); i++, soon->next++) {
         soon->at[soon->next] = (const char *)(i ? from->back->z : from->data) + first * size;
@@ -76,7 +78,8 @@ static void mirt__depth_ask(const mirt__depth_job *job, mirt__soon *soon, const 
 
 /* `pixels` pixels of a row, number `at` of the whole output on, in `row`, which has channels [first, first + n); sum:
    of their chunk. */
-static void mirt__depth_finish(const mirt__depth_job *job, float *row, int64_t at, int64_t pixels, int64_t first, int64_t n, float *sum, bool fresh) {
+static void mirt__depth_finish(const mirt__depth_job *job, float *row, int64_t at, int64_t pixels, int64_t first,
+                               int64_t n, float *sum, bool fresh) {
     const int64_t c = job->s->co, step = mirt__depth_piece(n);
     mirt__finishing f = mirt__finishing_at(&job->out, first);
     float *from[MIRT__DEPTH_PIECE];
@@ -94,12 +97,14 @@ static void mirt__depth_finish(const mirt__depth_job *job, float *row, int64_t a
 }
 
 /* Row `line` of what `sum` begins with the sums of, in pieces; a chunk of sums has sum_rows lines. */
-static void mirt__depth_finish_row(const mirt__depth_job *job, float *row, int64_t at, int64_t width, int64_t first, int64_t n, int64_t line,
-                                   int64_t sum_rows, int64_t pieces, float *sum) {
-    const int64_t floats = mirt__sum_floats(job->out.epilogue, job->s->co), most = pieces > 1 ? job->cut.sum_pixels : width;
+static void mirt__depth_finish_row(const mirt__depth_job *job, float *row, int64_t at, int64_t width, int64_t first,
+                                   int64_t n, int64_t line, int64_t sum_rows, int64_t pieces, float *sum) {
+    const int64_t floats = mirt__sum_floats(job->out.epilogue, job->s->co),
+                  most = pieces > 1 ? job->cut.sum_pixels : width;
     for (int64_t piece = 0; piece < pieces; piece++) {
         const int64_t x = piece * most, pixels = width - x < most ? width - x : most;
-        mirt__depth_finish(job, row + x * n, at + x, pixels, first, n, sum ? sum + (line / sum_rows * pieces + piece) * floats + first : NULL,
+        mirt__depth_finish(job, row + x * n, at + x, pixels, first, n,
+                           sum ? sum + (line / sum_rows * pieces + piece) * floats + first : NULL,
                            line % sum_rows == 0);
     }
 }
@@ -123,8 +128,8 @@ static void mirt__depth_taps(const mirt__depth_job *job, const mirt__depth_ring 
 }
 
 /* Computes channels [first, first + n) of output row oy, with pixels `step` apart. */
-static void mirt__depth_ring_row(const mirt__depth_job *job, const mirt__depth_ring *x, int64_t oy, int64_t first, int64_t n, float *y, int64_t step,
-                                 mirt__soon *soon) {
+static void mirt__depth_ring_row(const mirt__depth_job *job, const mirt__depth_ring *x, int64_t oy, int64_t first,
+                                 int64_t n, float *y, int64_t step, mirt__soon *soon) {
     mirt__taps_row row;
     mirt__depth_taps(job, x, oy, &row);
     for (int t = 0; t < row.taps; t++) {
@@ -140,7 +145,8 @@ static void mirt__depth_ring_row(const mirt__depth_job *job, const mirt__depth_r
 
 /* The same directly from x: outputs inside all columns of the kernel together, the others separately with their
    columns. */
-static void mirt__depth_direct_row(const mirt__depth_job *job, int64_t image, int64_t oy, int64_t first, int64_t n, float *y, int64_t step, mirt__soon *soon) {
+static void mirt__depth_direct_row(const mirt__depth_job *job, int64_t image, int64_t oy, int64_t first, int64_t n,
+                                   float *y, int64_t step, mirt__soon *soon) {
     const mirt__conv *s = job->s;
     mirt__taps_row row;
     row.n = n;
@@ -148,8 +154,11 @@ static void mirt__depth_direct_row(const mirt__depth_job *job, int64_t image, in
     row.y_step = step;
     row.soon = soon;
     for (int64_t ox = 0; ox < s->ow; ox += row.count) {
-        const int64_t left = ox * s->stride_w - s->pad_left, all = (s->w - 1 - (int64_t)(s->kw - 1) * s->dilation_w - left) / s->stride_w + 1;
-        row.count = left < 0 || left + (int64_t)(s->kw - 1) * s->dilation_w >= s->w ? 1 : all < s->ow - ox ? all : s->ow - ox;
+        const int64_t left = ox * s->stride_w - s->pad_left,
+                      all = (s->w - 1 - (int64_t)(s->kw - 1) * s->dilation_w - left) / s->stride_w + 1;
+        row.count = left < 0 || left + (int64_t)(s->kw - 1) * s->dilation_w >= s->w ? 1
+                    : all < s->ow - ox                                              ? all
+                                                                                    : s->ow - ox;
         row.y = y + ox * step;
         row.taps = 0;
         for (int ky = 0; ky < s->kh; ky++) {
@@ -157,7 +166,8 @@ static void mirt__depth_direct_row(const mirt__depth_job *job, int64_t image, in
             for (int kx = 0; line >= 0 && line < s->h && kx < s->kw; kx++) {
                 const int64_t column = left + (int64_t)kx * s->dilation_w;
                 if (column < 0 || column >= s->w) continue;
-                row.x[row.taps] = (const float *)job->x.from.data + ((image * s->h + line) * s->w + column) * s->ci + first;
+                row.x[row.taps] =
+                    (const float *)job->x.from.data + ((image * s->h + line) * s->w + column) * s->ci + first;
                 row.k[row.taps++] = job->kernel + ((int64_t)ky * s->kw + kx) * s->ci + first;
             }
         }
@@ -172,7 +182,8 @@ static float *mirt__depth_scratch(const mirt__depth_job *job, int member, mirt__
     float *floats = (float *)(void *)((char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread);
     const mirt__depth_ring of_x = {&job->x, floats, s->h, s->w, s->ci, cut->x_rows, cut->x_before, cut->x_columns, 0};
     floats += cut->x_rows * cut->x_columns * s->ci;
-    const mirt__depth_ring of_dy = {&job->dy, floats, s->oh, s->ow, s->ci, cut->dy_rows, cut->dy_before, cut->dy_columns, 0};
+    const mirt__depth_ring of_dy = {&job->dy,     floats,         s->oh,           s->ow, s->ci,
+                                    cut->dy_rows, cut->dy_before, cut->dy_columns, 0};
     *x = of_x;
     *dy = of_dy;
     return floats + cut->dy_rows * cut->dy_columns * s->ci;
@@ -188,8 +199,12 @@ static void mirt__depth_forward_unit(const mirt__depth_job *job, int64_t unit, i
     const mirt__depth_cut *cut = &job->cut;
     const int64_t image = unit / cut->blocks, first = unit % cut->blocks * cut->block_rows;
     const int64_t end = s->oh - first < cut->block_rows ? s->oh : first + cut->block_rows;
-    const int64_t sums = (s->oh + cut->sum_rows - 1) / cut->sum_rows * cut->sum_pieces * mirt__sum_floats(job->out.epilogue, job->s->co);
-    const int64_t c = s->co, channels = MIRT__DEPTH_BLOCK / (s->ow * 32) * 32, block = !job->finish || channels > c ? c : channels < 32 ? 32 : channels;
+    const int64_t sums =
+        (s->oh + cut->sum_rows - 1) / cut->sum_rows * cut->sum_pieces * mirt__sum_floats(job->out.epilogue, job->s->co);
+    const int64_t c = s->co, channels = MIRT__DEPTH_BLOCK / (s->ow * 32) * 32,
+                  block = !job->finish || channels > c ? c
+                          : channels < 32              ? 32
+                                                       : channels;
     mirt__depth_ring x, dy;
     mirt__soon soon;
     float *spare = mirt__depth_scratch(job, member, &x, &dy);
@@ -205,7 +220,9 @@ static void mirt__depth_forward_unit(const mirt__depth_job *job, int64_t unit, i
             float *to = job->finish ? spare : (float *)job->out.y + at * c;
             if (job->direct) mirt__depth_direct_row(job, image, y, j, n, to, step, &soon);
             else mirt__depth_ring_row(job, &x, y, j, n, to, step, &soon);
-            if (job->finish) mirt__depth_finish_row(job, to, at, s->ow, j, n, y, cut->sum_rows, cut->sum_pieces, job->sums ? job->sums + image * sums : NULL);
+            if (job->finish)
+                mirt__depth_finish_row(job, to, at, s->ow, j, n, y, cut->sum_rows, cut->sum_pieces,
+                                       job->sums ? job->sums + image * sums : NULL);
         }
     }
     mirt__depth_settle(job);
@@ -224,7 +241,8 @@ static int64_t mirt__depth_reached(int64_t at, int64_t pad, int tap, int dilatio
 }
 
 /* Row y of dx, in phases of the stride: columns of a phase have the same taps. */
-static void mirt__depth_back_row(const mirt__depth_job *job, const mirt__depth_ring *dy, int64_t y, float *dx, mirt__soon *soon) {
+static void mirt__depth_back_row(const mirt__depth_job *job, const mirt__depth_ring *dy, int64_t y, float *dx,
+                                 mirt__soon *soon) {
     const mirt__conv *s = job->s;
     const int64_t c = s->ci;
     mirt__taps_row row;
@@ -238,7 +256,8 @@ static void mirt__depth_back_row(const mirt__depth_job *job, const mirt__depth_r
         for (int ky = 0; ky < s->kh; ky++) {
             const int64_t oy = mirt__depth_reached(y, s->pad_top, ky, s->dilation_h, s->stride_h, s->oh);
             for (int kx = 0; oy >= 0 && kx < s->kw; kx++) {
-                const int64_t distance = phase + s->pad_left - (int64_t)kx * s->dilation_w, ox = mirt__floor_div(distance, s->stride_w);
+                const int64_t distance = phase + s->pad_left - (int64_t)kx * s->dilation_w,
+                              ox = mirt__floor_div(distance, s->stride_w);
                 if (ox * s->stride_w != distance) continue;
                 row.x[row.taps] = mirt__depth_row(dy, oy) + (dy->before + ox) * c;
                 row.k[row.taps++] = job->kernel + ((int64_t)ky * s->kw + kx) * c;
@@ -249,8 +268,8 @@ static void mirt__depth_back_row(const mirt__depth_job *job, const mirt__depth_r
 }
 
 /* Adds row `oy` to a partial sum. */
-static void mirt__depth_weights_row(const mirt__depth_job *job, const mirt__depth_ring *x, const mirt__depth_ring *dy, int64_t oy, float *part, bool fresh,
-                                    mirt__soon *soon) {
+static void mirt__depth_weights_row(const mirt__depth_job *job, const mirt__depth_ring *x, const mirt__depth_ring *dy,
+                                    int64_t oy, float *part, bool fresh, mirt__soon *soon) {
     const int64_t c = job->s->ci;
     mirt__taps_row row;
     mirt__depth_taps(job, x, oy, &row);
@@ -267,10 +286,12 @@ static void mirt__depth_back_unit(const mirt__depth_job *job, int64_t unit, int 
     const int64_t image = unit / cut->blocks, block = unit % cut->blocks, first = block * cut->block_rows;
     const bool last = block + 1 == cut->blocks;
     const int64_t end = last ? s->oh : first + cut->block_rows, reach = (int64_t)(s->kh - 1) * s->dilation_h;
-    const int64_t begin_x = block ? first * s->stride_h - s->pad_top : 0, end_x = last ? s->h : end * s->stride_h - s->pad_top;
+    const int64_t begin_x = block ? first * s->stride_h - s->pad_top : 0,
+                  end_x = last ? s->h : end * s->stride_h - s->pad_top;
     const int64_t behind = mirt__floor_div(begin_x + s->pad_top - reach + s->stride_h - 1, s->stride_h);
     mirt__depth_ring x, dy;
-    float *spare = mirt__depth_scratch(job, member, &x, &dy), *sums = job->sums ? job->sums + unit * cut->grad_sums * 2 * s->ci : NULL;
+    float *spare = mirt__depth_scratch(job, member, &x, &dy),
+          *sums = job->sums ? job->sums + unit * cut->grad_sums * 2 * s->ci : NULL;
     mirt__soon soon;
     int64_t line = begin_x > 0 ? begin_x : 0;
     const int64_t top_line = line;
@@ -292,7 +313,9 @@ static void mirt__depth_back_unit(const mirt__depth_job *job, int64_t unit, int 
             const int64_t at = (image * s->h + line) * s->w;
             float *dx = job->finish ? spare : (float *)job->out.y + at * s->ci;
             mirt__depth_back_row(job, &dy, line, dx, &soon);
-            if (job->finish) mirt__depth_finish_row(job, dx, at, s->w, 0, s->ci, line - top_line, cut->grad_rows, cut->grad_pieces, sums);
+            if (job->finish)
+                mirt__depth_finish_row(job, dx, at, s->w, 0, s->ci, line - top_line, cut->grad_rows, cut->grad_pieces,
+                                       sums);
         }
     }
 }
@@ -302,13 +325,15 @@ static void mirt__depth_back_task(void *arg, int64_t task, int member) {
     const mirt__depth_job *job = (const mirt__depth_job *)arg;
     const int64_t floats = mirt__conv_partial_floats(job->s), units = job->s->rows * job->cut.blocks;
     float *part = job->parts + task * floats;
-    const int64_t first = task * job->cut.images, end = units - first < job->cut.images ? units : first + job->cut.images;
+    const int64_t first = task * job->cut.images,
+                  end = units - first < job->cut.images ? units : first + job->cut.images;
     if (job->dkernel) memset(part, 0, (size_t)floats * sizeof(float));
     for (int64_t unit = first; unit < end; unit++) mirt__depth_back_unit(job, unit, member, part, unit == first);
     mirt__depth_settle(job);
 }
 
-static void mirt__depth_start(mirt__depth_job *job, const mirt__simd *simd, const mirt__conv *s, const mirt__where *where) {
+static void mirt__depth_start(mirt__depth_job *job, const mirt__simd *simd, const mirt__conv *s,
+                              const mirt__where *where) {
     memset(job, 0, sizeof *job);
     job->simd = simd;
     job->s = s;
@@ -323,7 +348,8 @@ static mirt__source mirt__depth_source(mirt__depth_job *job, const mirt__reader 
     return source;
 }
 
-static void mirt__depth_output(mirt__depth_job *job, const mirt__epilogue *e, void *y, mirt_dtype dtype, int64_t pixels) {
+static void mirt__depth_output(mirt__depth_job *job, const mirt__epilogue *e, void *y, mirt_dtype dtype,
+                               int64_t pixels) {
     job->out = mirt__finishing_of(e, job->s->co, y, dtype, job->columns);
     job->columns += mirt__finishing_floats(e, job->s->co);
     job->finish = mirt__epilogue_works(e, dtype);
@@ -359,11 +385,13 @@ static void mirt__depth_sums(mirt__depth_job *job) {
     sums.chunks = moments ? s->rows * lines * cut->sum_pieces : s->rows * cut->blocks * cut->grad_sums;
     sums.period = wide ? cut->sum_pieces : lines;
     sums.rows = wide ? cut->sum_pixels : cut->sum_rows * s->ow;
-    sums.last_rows = wide ? s->ow - (cut->sum_pieces - 1) * cut->sum_pixels : (s->oh - (lines - 1) * cut->sum_rows) * s->ow;
+    sums.last_rows =
+        wide ? s->ow - (cut->sum_pieces - 1) * cut->sum_pixels : (s->oh - (lines - 1) * cut->sum_rows) * s->ow;
     mirt__column_sums_run(job->where->team, job->out.epilogue, &sums, s->co);
 }
 
-MIRT__LIB void mirt__fast_depthwise_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where) {
+MIRT__LIB void mirt__fast_depthwise_forward(const mirt__simd *simd, const mirt__conv_forward *args,
+                                            const mirt__where *where) {
     mirt__depth_job job;
     mirt__depth_start(&job, simd, &args->s, where);
     job.x = mirt__depth_source(&job, &args->x);
@@ -387,7 +415,8 @@ static void mirt__depth_tree_task(void *arg, int64_t task, int member) {
 /* Computes dx and, if x is given, dkernel and db. */
 static void mirt__depth_back(mirt__depth_job *job) {
     const mirt__conv *s = job->s;
-    const int64_t floats = mirt__conv_partial_floats(s), units = s->rows * job->cut.blocks, parts = (units + job->cut.images - 1) / job->cut.images;
+    const int64_t floats = mirt__conv_partial_floats(s), units = s->rows * job->cut.blocks,
+                  parts = (units + job->cut.images - 1) / job->cut.images;
     if (job->dkernel) {
         job->parts = job->columns;
         if (job->sums) job->sums += job->cut.parts * floats;
@@ -402,7 +431,8 @@ static void mirt__depth_back(mirt__depth_job *job) {
     if (job->db) memcpy(job->db, job->parts + floats - s->co, (size_t)s->co * sizeof(float));
 }
 
-MIRT__LIB void mirt__fast_depthwise_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where) {
+MIRT__LIB void mirt__fast_depthwise_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args,
+                                               const mirt__where *where) {
     mirt__depth_job job;
     mirt__depth_start(&job, simd, &args->s, where);
     job.dy = mirt__depth_source(&job, &args->dy);
@@ -416,7 +446,8 @@ MIRT__LIB void mirt__fast_depthwise_input_grad(const mirt__simd *simd, const mir
     mirt__depth_back(&job);
 }
 
-MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args, const mirt__where *where) {
+MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args,
+                                                const mirt__where *where) {
     mirt__depth_job job;
     mirt__depth_start(&job, simd, &args->s, where);
     job.x = mirt__depth_source(&job, &args->x);

@@ -59,7 +59,8 @@ static void mirt__fast_pack(const mirt__simd *simd, const mirt__product *p, cons
 }
 
 /* The columns of a tile that do not fill their vectors, through scratch memory. */
-static void mirt__fast_tile_edge(const mirt__simd *simd, const mirt__tile *tile, int64_t rows, int kind, int64_t columns, float *spare) {
+static void mirt__fast_tile_edge(const mirt__simd *simd, const mirt__tile *tile, int64_t rows, int kind,
+                                 int64_t columns, float *spare) {
     mirt__tile edge = *tile;
     float *c[MIRT__TILE_ROWS];
     edge.c = c;
@@ -94,8 +95,8 @@ static void mirt__fast_tile(const mirt__simd *simd, mirt__tile *tile, int64_t ro
 }
 
 /* All rows of c, `columns` from j on, one block of k. */
-static void mirt__fast_rows(const mirt__simd *simd, const mirt__product *p, const mirt__tile *block, int64_t j, int64_t columns,
-                            bool last) {
+static void mirt__fast_rows(const mirt__simd *simd, const mirt__product *p, const mirt__tile *block, int64_t j,
+                            int64_t columns, bool last) {
     const float *a[MIRT__TILE_ROWS], *mask[MIRT__TILE_ROWS];
     float *c[MIRT__TILE_ROWS];
     float *spare = p->panel + MIRT__BLOCK_K * MIRT__PANEL;
@@ -238,7 +239,8 @@ static void mirt__gemm_task(void *arg, int64_t task, int member) {
 }
 
 MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, const mirt__where *where) {
-    if (args->m < 1 && args->column_sum) simd->column_sum(args->column_sum, args->b, args->b_row, args->k, args->n, true);
+    if (args->m < 1 && args->column_sum)
+        simd->column_sum(args->column_sum, args->b, args->b_row, args->k, args->n, true);
     if (args->m < 1 || args->n < 1) return;
     const int64_t threads = mirt__team_size(where->team);
     mirt__gemm_job job;

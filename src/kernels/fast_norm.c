@@ -52,7 +52,8 @@ static void mirt__norm_start(mirt__norm_job *job, const mirt__simd *simd, const 
 }
 
 /* Stores rows of floats as rows of f->y from row `at` on. */
-static void mirt__norm_finish(const mirt__norm_job *job, const mirt__finishing *f, float *from, int64_t at, int64_t rows) {
+static void mirt__norm_finish(const mirt__norm_job *job, const mirt__finishing *f, float *from, int64_t at,
+                              int64_t rows) {
     float *c[MIRT__NORM_PIECE];
     int64_t place[MIRT__NORM_PIECE];
     for (int64_t i = 0; i < rows; i++) {
@@ -62,7 +63,8 @@ static void mirt__norm_finish(const mirt__norm_job *job, const mirt__finishing *
     job->simd->finish_rows(f, c, place, rows, job->s->n);
 }
 
-static float *mirt__norm_read(const mirt__norm_job *job, const mirt__source *source, int64_t at, int64_t rows, float *to) {
+static float *mirt__norm_read(const mirt__norm_job *job, const mirt__source *source, int64_t at, int64_t rows,
+                              float *to) {
     job->simd->read(to, source, at * job->s->n, rows * job->s->n);
     return to;
 }
@@ -81,7 +83,8 @@ static float *mirt__norm_mixed(const mirt__norm_job *job, int64_t at, int64_t ro
 static void mirt__norm_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__norm_job *job = (const mirt__norm_job *)args;
     const mirt__norm *s = job->s;
-    const bool mixed = job->made.from.back && s->x_dtype != s->dy_dtype, converts = s->add && s->add_dtype != s->y_dtype;
+    const bool mixed = job->made.from.back && s->x_dtype != s->dy_dtype,
+               converts = s->add && s->add_dtype != s->y_dtype;
     float *first = (float *)scratch, *second = first + job->piece * s->n;
     for (int64_t at = begin, rows; at < end; at += rows) {
         rows = end - at < job->piece ? end - at : job->piece;
@@ -115,7 +118,8 @@ static void mirt__norm_sums_chunks(const void *args, int64_t begin, int64_t end,
     f.epilogue = &e;
     f.y = first;
     for (int64_t chunk = begin; chunk < end; chunk++) {
-        const int64_t start = chunk * MIRT__REDUCE_CHUNK, last = s->rows - start < MIRT__REDUCE_CHUNK ? s->rows : start + MIRT__REDUCE_CHUNK;
+        const int64_t start = chunk * MIRT__REDUCE_CHUNK,
+                      last = s->rows - start < MIRT__REDUCE_CHUNK ? s->rows : start + MIRT__REDUCE_CHUNK;
         f.sum = job->sums + chunk * mirt__sum_floats(&e, s->n);
         for (int64_t at = start, rows; at < last; at += rows) {
             rows = last - at < job->piece ? last - at : job->piece;
@@ -148,7 +152,8 @@ static void mirt__norm_sums(mirt__norm_job *job, mirt__column_sums sums, const m
     if (sums == MIRT__SUMS_GRADIENT) job->epilogue.slope = &job->scaling;
     job->out = mirt__finishing_of(&job->epilogue, s->n, NULL, MIRT_FLOAT32, floats);
     job->sums = floats + mirt__finishing_floats(&job->epilogue, s->n);
-    mirt__common_range(where, (s->rows + MIRT__REDUCE_CHUNK - 1) / MIRT__REDUCE_CHUNK, mirt__common_step(s->n * MIRT__REDUCE_CHUNK), mirt__norm_sums_chunks, job);
+    mirt__common_range(where, (s->rows + MIRT__REDUCE_CHUNK - 1) / MIRT__REDUCE_CHUNK,
+                       mirt__common_step(s->n * MIRT__REDUCE_CHUNK), mirt__norm_sums_chunks, job);
     mirt__common_range(where, s->n, MIRT__REDUCE_COLUMNS, mirt__norm_sums_columns, job);
 }
 

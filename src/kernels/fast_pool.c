@@ -48,7 +48,8 @@ static void mirt__max_rows(const void *args, int64_t begin, int64_t end, void *s
         int64_t ky, kx;
         const int64_t y = i % p->oh * p->stride_h - p->pad_top, ky_end = mirt__max_inside(y, p->kh, p->h, &ky);
         for (int64_t ox = 0; ox < p->ow; ox++) {
-            const int64_t x = ox * p->stride_w - p->pad_left, kx_end = mirt__max_inside(x, p->kw, p->w, &kx), at = (i * p->ow + ox) * p->c;
+            const int64_t x = ox * p->stride_w - p->pad_left, kx_end = mirt__max_inside(x, p->kw, p->w, &kx),
+                          at = (i * p->ow + ox) * p->c;
             w.rows = ky_end - ky;
             w.columns = kx_end - kx;
             w.first = ky * p->kw + kx;
@@ -92,7 +93,8 @@ static void mirt__max_back_rows(const void *args, int64_t begin, int64_t end, vo
 
 MIRT__LIB void mirt__fast_max_pool(const mirt__simd *simd, const mirt__pool2d *args, const mirt__where *where) {
     const mirt__max_job job = mirt__max_start(simd, args, false);
-    mirt__common_range(where, args->rows * args->oh, mirt__common_step(args->ow * args->kh * args->kw * args->c), mirt__max_rows, &job);
+    mirt__common_range(where, args->rows * args->oh, mirt__common_step(args->ow * args->kh * args->kw * args->c),
+                       mirt__max_rows, &job);
 }
 
 MIRT__LIB void mirt__fast_max_pool_grad(const mirt__simd *simd, const mirt__pool2d *args, const mirt__where *where) {

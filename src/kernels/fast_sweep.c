@@ -22,9 +22,14 @@ static void mirt__strip_soon(const mirt__strip *s, int64_t first, int64_t count)
 /* Consecutive pixels from pixel `at` on. */
 static void mirt__strip_read(const mirt__strip *s, float *to, int64_t at, int64_t pixels) {
     if (s->pair > 0) {
-        const int64_t left = s->pixels - s->pair - at, paired = left < 0 ? 0 : left < pixels ? left : pixels, from = at * s->c + s->first;
+        const int64_t left = s->pixels - s->pair - at,
+                      paired = left < 0        ? 0
+                               : left < pixels ? left
+                                               : pixels,
+                      from = at * s->c + s->first;
         s->words->read_pairs(to, s->source, from, from + s->pair * s->c, s->c, s->channels, paired);
-        s->words->read_pairs(to + paired * s->pixel, s->source, from + paired * s->c, -1, s->c, s->channels, pixels - paired);
+        s->words->read_pairs(to + paired * s->pixel, s->source, from + paired * s->c, -1, s->c, s->channels,
+                             pixels - paired);
         return;
     }
     if (s->words) {
@@ -40,7 +45,8 @@ static void mirt__strip_read(const mirt__strip *s, float *to, int64_t at, int64_
 }
 
 /* `rows` rows of an image from `row` on, zero outside of the image. */
-MIRT__LIB mirt__strip mirt__strip_of(const mirt__simd *simd, const mirt__source *source, int64_t h, int64_t w, int64_t c, int64_t left, int64_t columns) {
+MIRT__LIB mirt__strip mirt__strip_of(const mirt__simd *simd, const mirt__source *source, int64_t h, int64_t w,
+                                     int64_t c, int64_t left, int64_t columns) {
     mirt__strip s;
     memset(&s, 0, sizeof s);
     s.simd = simd;
@@ -55,7 +61,8 @@ MIRT__LIB mirt__strip mirt__strip_of(const mirt__simd *simd, const mirt__source 
 }
 
 MIRT__LIB int64_t mirt__sweep_splits(const mirt__where *where, int64_t blocks, int64_t panels, int64_t each) {
-    const int64_t threads = mirt__team_size(where->team), wanted = each * threads, splits = threads > 1 && blocks < wanted ? (wanted + blocks - 1) / blocks : 1;
+    const int64_t threads = mirt__team_size(where->team), wanted = each * threads,
+                  splits = threads > 1 && blocks < wanted ? (wanted + blocks - 1) / blocks : 1;
     return splits < panels ? splits : panels;
 }
 
@@ -84,7 +91,8 @@ MIRT__LIB void mirt__strip_rows(const mirt__strip *s, int64_t image, int64_t row
 }
 
 /* A run's `b` is the number of its block of k: all blocks but the last have MIRT__BLOCK_K steps. */
-MIRT__LIB void mirt__sweep_run_add(mirt__run *runs, int64_t *count, int64_t *k, int64_t a, int64_t length, int64_t step) {
+MIRT__LIB void mirt__sweep_run_add(mirt__run *runs, int64_t *count, int64_t *k, int64_t a, int64_t length,
+                                   int64_t step) {
     while (length > 0) {
         const int64_t room = MIRT__BLOCK_K - *k % MIRT__BLOCK_K, take = length < room ? length : room;
         runs[*count].a = a;
@@ -130,7 +138,8 @@ MIRT__LIB void mirt__ahead_add(mirt__ahead *ahead, const void *data, mirt_dtype 
 }
 
 /* Prefetches the operands of the epilogue of these rows. */
-static void mirt__sweep_beside(const mirt__finishing *f, const int64_t *at, int64_t rows, int64_t column, int64_t columns) {
+static void mirt__sweep_beside(const mirt__finishing *f, const int64_t *at, int64_t rows, int64_t column,
+                               int64_t columns) {
     const int64_t size = f->dtype == MIRT__BFLOAT16 ? 2 : 4, bytes = columns * size;
     const mirt__epilogue *e = f->epilogue;
     if (!e->slope_x && !e->add && !e->mask) return;
@@ -145,8 +154,8 @@ static void mirt__sweep_beside(const mirt__finishing *f, const int64_t *at, int6
 }
 
 /* Rows of one group of tiles, one block of k, one or more vectors of columns. */
-static void mirt__sweep_tiles(const mirt__sweep *s, mirt__tile *tile, int kind, int64_t rows, const float *const *a, float *const *c,
-                              const int64_t *at, int64_t columns) {
+static void mirt__sweep_tiles(const mirt__sweep *s, mirt__tile *tile, int kind, int64_t rows, const float *const *a,
+                              float *const *c, const int64_t *at, int64_t columns) {
     int64_t most = MIRT__TILE_ROWS;
     while (!s->tile[kind][most - 1]) most--;
     const int64_t tiles = (rows + most - 1) / most;
@@ -178,8 +187,8 @@ static void mirt__sweep_tiles(const mirt__sweep *s, mirt__tile *tile, int kind, 
 }
 
 /* A group of rows and one panel. */
-static void mirt__sweep_group(const mirt__sweep *s, const float *b, int64_t columns, int64_t rows, const float *const *a, float *const *c,
-                              const int64_t *at) {
+static void mirt__sweep_group(const mirt__sweep *s, const float *b, int64_t columns, int64_t rows,
+                              const float *const *a, float *const *c, const int64_t *at) {
     mirt__tile tile;
     tile.a_step = s->a_step;
     tile.b_row = s->b_row;

@@ -31,7 +31,8 @@ static void mirt__winograd_pack_task(void *arg, int64_t task, int member) {
     const mirt__winograd_view *v = &job->v;
     const int64_t panel = task % job->panels, j = panel * MIRT__PANEL, p = task / job->panels * MIRT__WINOGRAD_STEPS;
     const int64_t columns = v->target_c - j < MIRT__PANEL ? v->target_c - j : MIRT__PANEL;
-    const int64_t k = v->c - p < MIRT__WINOGRAD_STEPS ? v->c - p : MIRT__WINOGRAD_STEPS, rest = -columns & (job->simd->lanes - 1);
+    const int64_t k = v->c - p < MIRT__WINOGRAD_STEPS ? v->c - p : MIRT__WINOGRAD_STEPS,
+                  rest = -columns & (job->simd->lanes - 1);
     float *taps = (float *)(void *)((char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread);
     const int64_t plane = MIRT__WINOGRAD_STEPS * MIRT__PANEL;
     for (int64_t tap = 0; tap < 9; tap++) {
@@ -39,7 +40,8 @@ static void mirt__winograd_pack_task(void *arg, int64_t task, int member) {
         /* In the backward pass the kernel is rotated by 180 degrees. */
         if (v->back) job->simd->transpose(to, job->kernel + ((8 - tap) * v->target_c + j) * v->c + p, v->c, k, columns);
         else job->simd->copy_rows(to, job->kernel + (tap * v->c + p) * v->target_c + j, v->target_c, k, columns);
-        for (int64_t i = 0; rest > 0 && i < k; i++) memset(to + i * MIRT__PANEL + columns, 0, (size_t)rest * sizeof(float));
+        for (int64_t i = 0; rest > 0 && i < k; i++)
+            memset(to + i * MIRT__PANEL + columns, 0, (size_t)rest * sizeof(float));
     }
     float *to = job->packed + (panel * v->c + p) * MIRT__PANEL;
     job->simd->winograd_taps(to, job->panels * v->c * MIRT__PANEL, taps, plane, k, columns + rest);
@@ -60,7 +62,8 @@ static mirt__winograd_block mirt__winograd_block_of(const mirt__winograd_view *v
     return b;
 }
 
-static void mirt__winograd_read(const mirt__winograd_job *job, const mirt__winograd_block *b, float *strip, float *planes) {
+static void mirt__winograd_read(const mirt__winograd_job *job, const mirt__winograd_block *b, float *strip,
+                                float *planes) {
     const mirt__winograd_view *v = &job->v;
     const int64_t pitch = v->strip_columns * v->c, rows = 2 * b->lines + 2;
     for (int64_t i = 0; i < b->images; i++) {
@@ -73,8 +76,8 @@ static void mirt__winograd_read(const mirt__winograd_job *job, const mirt__winog
 
 /* The positions of the target's pixels of tiles [first, first + count) and their offsets in `spare`; returns their
    number: a tile at the edge may have less than four. */
-static int64_t mirt__winograd_places(const mirt__winograd_view *v, const mirt__winograd_block *b, int64_t first, int64_t count,
-                                     float *spare, float **c, int64_t *at) {
+static int64_t mirt__winograd_places(const mirt__winograd_view *v, const mirt__winograd_block *b, int64_t first,
+                                     int64_t count, float *spare, float **c, int64_t *at) {
     int64_t x = first % v->across, line = first / v->across, pixels = 0;
     for (int64_t t = 0; t < count; t++) {
         const int64_t image = b->image + line / b->lines, y = 2 * (b->y + line % b->lines);
@@ -93,8 +96,8 @@ static int64_t mirt__winograd_places(const mirt__winograd_view *v, const mirt__w
 }
 
 /* Transforms the products of a panel to pixels. */
-static void mirt__winograd_finish(const mirt__winograd_job *job, const mirt__winograd_block *b, const float *products, float *sums,
-                                  int32_t *counts, int64_t j, int64_t columns, float *spare) {
+static void mirt__winograd_finish(const mirt__winograd_job *job, const mirt__winograd_block *b, const float *products,
+                                  float *sums, int32_t *counts, int64_t j, int64_t columns, float *spare) {
     const mirt__winograd_view *v = &job->v;
     mirt__finishing f = mirt__finishing_at(&job->finishing, j);
     float *c[4 * MIRT__FINISHED_TILES];
@@ -153,8 +156,9 @@ static void mirt__winograd_task(void *arg, int64_t task, int member) {
     }
 }
 
-MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, bool back, const mirt__reader *x, const float *kernel,
-                                   const mirt__epilogue *epilogue, void *y, mirt_dtype dtype, const mirt__where *where) {
+MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, bool back, const mirt__reader *x,
+                                   const float *kernel, const mirt__epilogue *epilogue, void *y, mirt_dtype dtype,
+                                   const mirt__where *where) {
     mirt__winograd_job job;
     memset(&job, 0, sizeof job);
     job.simd = simd;
@@ -164,7 +168,8 @@ MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, 
     const mirt__winograd_view *v = &job.v;
     char *shared = (char *)where->shared;
     job.x = mirt__source_of(x, (float *)(void *)(shared + v->places.source));
-    job.finishing = mirt__finishing_of(epilogue, v->target_c, y, dtype, (float *)(void *)(shared + v->places.finishing));
+    job.finishing =
+        mirt__finishing_of(epilogue, v->target_c, y, dtype, (float *)(void *)(shared + v->places.finishing));
     job.strip = mirt__strip_of(simd, &job.x, v->h, v->w, v->c, -v->before_w, v->strip_columns);
     job.packed = (float *)(void *)(shared + v->places.packed);
     if (epilogue->sums != MIRT__SUMS_NONE) job.sums = (float *)(void *)(shared + v->places.sums);
@@ -176,10 +181,12 @@ MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, 
     job.sum_floats = mirt__sum_floats(epilogue, v->target_c);
     if (v->blocks > 0) {
         job.splits = mirt__sweep_splits(where, v->blocks, job.panels, 3);
-        mirt__team_for(where->team, (v->c + MIRT__WINOGRAD_STEPS - 1) / MIRT__WINOGRAD_STEPS * job.panels, mirt__winograd_pack_task, &job);
+        mirt__team_for(where->team, (v->c + MIRT__WINOGRAD_STEPS - 1) / MIRT__WINOGRAD_STEPS * job.panels,
+                       mirt__winograd_pack_task, &job);
         mirt__team_for(where->team, v->blocks * job.splits, mirt__winograd_task, &job);
     }
-    if (job.sums) mirt__counted_sums_run(where->team, epilogue, job.sums, job.counts, v->blocks * v->chunks, v->target_c);
+    if (job.sums)
+        mirt__counted_sums_run(where->team, epilogue, job.sums, job.counts, v->blocks * v->chunks, v->target_c);
 }
 #undef MIRT__FINISHED_TILES
 

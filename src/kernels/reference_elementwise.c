@@ -93,7 +93,8 @@ static double mirt__ref_number(const void *x, mirt_dtype dtype, int64_t at) {
 
 static void mirt__ref_logic_at(const mirt__logic *l, const int64_t *in, int64_t at) {
     const bool where = l->kind == MIRT__WHERE;
-    const double a = mirt__ref_number(l->in[where], l->dtype, in[where]), b = mirt__ref_number(l->in[where + 1], l->dtype, in[where + 1]);
+    const double a = mirt__ref_number(l->in[where], l->dtype, in[where]),
+                 b = mirt__ref_number(l->in[where + 1], l->dtype, in[where + 1]);
     uint8_t *y = (uint8_t *)l->y;
     const size_t size = mirt__dtype_size(l->dtype);
     const int from = where && ((const uint8_t *)l->in[0])[in[0]] ? 1 : 2;

@@ -43,7 +43,8 @@ MIRT__LIB void mirt__ref_gemm(const mirt__gemm *g, const mirt__where *where) {
 }
 
 /* x[row, iy, ix, c], or zero in the padding around it. */
-static double mirt__ref_pixel(const mirt__conv *s, const mirt__reader *x, int64_t row, int64_t iy, int64_t ix, int64_t c) {
+static double mirt__ref_pixel(const mirt__conv *s, const mirt__reader *x, int64_t row, int64_t iy, int64_t ix,
+                              int64_t c) {
     if (iy < 0 || iy >= s->h || ix < 0 || ix >= s->w) return 0;
     return mirt__ref_read(x, ((row * s->h + iy) * s->w + ix) * s->ci + c);
 }
@@ -59,7 +60,8 @@ static mirt__real mirt__ref_conv_sum(const mirt__conv *s, const mirt__reader *x,
             int64_t iy = oy * s->stride_h + ky * s->dilation_h - s->pad_top;
             int64_t ix = ox * s->stride_w + kx * s->dilation_w - s->pad_left;
             for (int64_t c = 0; c < channels; c++) {
-                sum += mirt__ref_pixel(s, x, row, iy, ix, first + c) * kernel[((ky * s->kw + kx) * channels + c) * s->co + o];
+                sum += mirt__ref_pixel(s, x, row, iy, ix, first + c) *
+                       kernel[((ky * s->kw + kx) * channels + c) * s->co + o];
             }
         }
     }
@@ -90,7 +92,8 @@ static int64_t mirt__ref_reader_of(int64_t in, int64_t k, int dilation, int stri
 }
 
 /* The sum over all outputs that read x[row, iy, ix, c], each times the kernel value it used. */
-static mirt__real mirt__ref_input_grad_sum(const mirt__conv_input_grad *g, int64_t row, int64_t iy, int64_t ix, int64_t c) {
+static mirt__real mirt__ref_input_grad_sum(const mirt__conv_input_grad *g, int64_t row, int64_t iy, int64_t ix,
+                                           int64_t c) {
     const mirt__conv *s = &g->s;
     int64_t channels = s->ci / s->groups, filters = s->co / s->groups, group = c / channels;
     double sum = 0;
@@ -115,7 +118,8 @@ MIRT__LIB void mirt__ref_conv_input_grad(const mirt__conv_input_grad *g, const m
         for (int64_t iy = 0; iy < s->h; iy++) {
             for (int64_t ix = 0; ix < s->w; ix++) {
                 for (int64_t c = 0; c < s->ci; c++, at++) {
-                    ((mirt__real *)g->dx)[at] = mirt__ref_finish(&g->epilogue, mirt__ref_input_grad_sum(g, row, iy, ix, c), at, c);
+                    ((mirt__real *)g->dx)[at] =
+                        mirt__ref_finish(&g->epilogue, mirt__ref_input_grad_sum(g, row, iy, ix, c), at, c);
                 }
             }
         }
@@ -123,7 +127,8 @@ MIRT__LIB void mirt__ref_conv_input_grad(const mirt__conv_input_grad *g, const m
 }
 
 /* The sum over all outputs of channel o, each times the input that kernel[ky, kx, c, o] was multiplied with. */
-static mirt__real mirt__ref_weight_grad_sum(const mirt__conv_weight_grad *g, int64_t ky, int64_t kx, int64_t c, int64_t o) {
+static mirt__real mirt__ref_weight_grad_sum(const mirt__conv_weight_grad *g, int64_t ky, int64_t kx, int64_t c,
+                                            int64_t o) {
     const mirt__conv *s = &g->s;
     int64_t first = o / (s->co / s->groups) * (s->ci / s->groups);
     double sum = 0;
@@ -170,7 +175,8 @@ MIRT__LIB void mirt__ref_conv_pool(const mirt__conv_pool *p, const mirt__where *
                     int best_place = 0;
                     for (int place = 0; place < 4; place++) {
                         int64_t oy = 2 * wy + place / 2, ox = 2 * wx + place % 2;
-                        mirt__real y = mirt__ref_conv_sum(s, &p->x, p->kernel, row, oy, ox, o) + (p->bias ? p->bias[o] : 0);
+                        mirt__real y =
+                            mirt__ref_conv_sum(s, &p->x, p->kernel, row, oy, ox, o) + (p->bias ? p->bias[o] : 0);
                         if (place == 0 || y > best) {
                             best = y;
                             best_place = place;
@@ -185,8 +191,8 @@ MIRT__LIB void mirt__ref_conv_pool(const mirt__conv_pool *p, const mirt__where *
 }
 
 /* Like mirt__ref_weight_grad_sum; of the four outputs in a window only the maximum has a gradient. */
-static mirt__real mirt__ref_pool_weight_grad_sum(const mirt__conv_pool_weight_grad *g, int64_t ky, int64_t kx, int64_t c,
-                                                 int64_t o) {
+static mirt__real mirt__ref_pool_weight_grad_sum(const mirt__conv_pool_weight_grad *g, int64_t ky, int64_t kx,
+                                                 int64_t c, int64_t o) {
     const mirt__conv *s = &g->s;
     double sum = 0;
     for (int64_t row = 0; row < s->rows; row++) {
@@ -210,7 +216,8 @@ MIRT__LIB void mirt__ref_conv_pool_weight_grad(const mirt__conv_pool_weight_grad
     for (int64_t ky = 0; ky < s->kh; ky++) {
         for (int64_t kx = 0; kx < s->kw; kx++) {
             for (int64_t c = 0; c < s->ci; c++) {
-                for (int64_t o = 0; o < s->co; o++, at++) g->dkernel[at] = mirt__ref_pool_weight_grad_sum(g, ky, kx, c, o);
+                for (int64_t o = 0; o < s->co; o++, at++)
+                    g->dkernel[at] = mirt__ref_pool_weight_grad_sum(g, ky, kx, c, o);
             }
         }
     }

@@ -9,7 +9,8 @@ static mirt__real mirt__ref_norm_inverse(const mirt__norm *s, int64_t row, int64
 }
 
 static mirt__real mirt__ref_norm_hat(const mirt__norm *s, int64_t row, int64_t j) {
-    return (((const mirt__real *)s->x)[row * s->n + j] - s->mean[mirt__ref_norm_of(s, row, j)]) * mirt__ref_norm_inverse(s, row, j);
+    return (((const mirt__real *)s->x)[row * s->n + j] - s->mean[mirt__ref_norm_of(s, row, j)]) *
+           mirt__ref_norm_inverse(s, row, j);
 }
 
 static mirt__real mirt__ref_norm_u(const mirt__norm *s, int64_t row, int64_t j) {
@@ -79,7 +80,9 @@ static void mirt__ref_norm_back_row(const mirt__norm *s, int64_t row) {
     }
     const mirt__real mean = (mirt__real)(sum / (double)s->n), part = (mirt__real)(product / (double)s->n);
     for (int64_t j = 0; j < s->n; j++) {
-        ((mirt__real *)s->y)[row * s->n + j] = (mirt__ref_norm_dhat(s, row, j) - mean - mirt__ref_norm_hat(s, row, j) * part) * mirt__ref_norm_inverse(s, row, j);
+        ((mirt__real *)s->y)[row * s->n + j] =
+            (mirt__ref_norm_dhat(s, row, j) - mean - mirt__ref_norm_hat(s, row, j) * part) *
+            mirt__ref_norm_inverse(s, row, j);
     }
 }
 
@@ -93,7 +96,8 @@ MIRT__LIB void mirt__ref_norm_grad_input(const mirt__norm *s, const mirt__where 
         for (int64_t j = 0; j < s->n; j++) {
             mirt__real dhat = mirt__ref_norm_dhat(s, row, j);
             if (s->sum[0]) {
-                const mirt__real away = (mirt__real)((s->sum[0][j] + mirt__ref_norm_hat(s, row, j) * s->sum[1][j]) / s->count);
+                const mirt__real away =
+                    (mirt__real)((s->sum[0][j] + mirt__ref_norm_hat(s, row, j) * s->sum[1][j]) / s->count);
                 dhat -= s->gamma ? away * s->gamma[j] : away;
             }
             ((mirt__real *)s->y)[row * s->n + j] = dhat * mirt__ref_norm_inverse(s, row, j);

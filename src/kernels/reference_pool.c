@@ -52,7 +52,8 @@ static void mirt__ref_max_of(const mirt__pool2d *p, const mirt__ref_window *w, i
 }
 
 static void mirt__ref_max_back(const mirt__pool2d *p, const mirt__ref_window *w, int64_t at, int64_t base) {
-    const int32_t place = mirt__pool_wide((int64_t)p->kh * p->kw) ? ((const int32_t *)p->which)[at] : ((const uint8_t *)p->which)[at];
+    const int32_t place =
+        mirt__pool_wide((int64_t)p->kh * p->kw) ? ((const int32_t *)p->which)[at] : ((const uint8_t *)p->which)[at];
     const int64_t y = w->top + place / p->kw, x = w->left + place % p->kw;
     ((mirt__real *)p->y)[base + (y * p->w + x) * p->c] += ((const mirt__real *)p->x)[at];
 }

@@ -4,8 +4,10 @@
 #include "shapes.h"
 
 /* The four inputs that output (oy, ox) reads: their offsets in an image, and their weights. */
-static void mirt__ref_resize_corners(const mirt__resize *r, int64_t oy, int64_t ox, int64_t place[4], mirt__real weight[4]) {
-    const mirt__between v = mirt__resize_at(oy, r->h, r->oh, r->bilinear), u = mirt__resize_at(ox, r->w, r->ow, r->bilinear);
+static void mirt__ref_resize_corners(const mirt__resize *r, int64_t oy, int64_t ox, int64_t place[4],
+                                     mirt__real weight[4]) {
+    const mirt__between v = mirt__resize_at(oy, r->h, r->oh, r->bilinear),
+                        u = mirt__resize_at(ox, r->w, r->ow, r->bilinear);
     for (int i = 0; i < 4; i++) {
         place[i] = (i & 2 ? v.high : v.low) * r->w + (i & 1 ? u.high : u.low);
         weight[i] = (i & 2 ? v.part : 1 - v.part) * (i & 1 ? u.part : 1 - u.part);

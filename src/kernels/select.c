@@ -47,7 +47,9 @@ MIRT__LIB const mirt__kernels *mirt__kernels_best(void) {
         if (strcmp(name, tables[i]->name) == 0) return tables[i];
         snprintf(names + used, sizeof names - used, "%s%s", !i ? "" : i + 1 < count ? ", " : " and ", tables[i]->name);
     }
-    return mirt__fail(MIRT_E_DEVICE, "the environment variable MIRT_CPU is \"%s\"; this machine has %s kernels", name, names), (const mirt__kernels *)NULL;
+    return mirt__fail(MIRT_E_DEVICE, "the environment variable MIRT_CPU is \"%s\"; this machine has %s kernels", name,
+                      names),
+           (const mirt__kernels *)NULL;
 }
 
 #undef MIRT__TABLES_X86

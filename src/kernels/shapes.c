@@ -91,7 +91,8 @@ MIRT__LIB mirt__conv_view mirt__conv_view_of(const mirt__conv *shape, bool back)
     v.s = *shape;
     mirt__conv *s = &v.s;
     const int64_t taps = (int64_t)s->kh * s->kw;
-    if (taps == 1 && s->stride_h == 1 && s->stride_w == 1 && s->oh == s->h && s->ow == s->w && s->pad_top == 0 && s->pad_left == 0) {
+    if (taps == 1 && s->stride_h == 1 && s->stride_w == 1 && s->oh == s->h && s->ow == s->w && s->pad_top == 0 &&
+        s->pad_left == 0) {
         s->h = s->oh = s->rows * s->h * s->w;
         s->rows = s->w = s->ow = 1;
     }
@@ -151,8 +152,8 @@ MIRT__LIB mirt__conv_places mirt__conv_places_of(const mirt__conv_view *v) {
 /* Whether it is faster: with enough channels for the transforms, and images that fill most of their tiles. */
 MIRT__LIB bool mirt__winograd_applies(const mirt__conv *s, bool back) {
     const int64_t h = back ? s->h : s->oh, w = back ? s->w : s->ow, tiles = ((h + 1) / 2) * ((w + 1) / 2);
-    return s->kh == 3 && s->kw == 3 && s->stride_h == 1 && s->stride_w == 1 && s->dilation_h == 1 && s->dilation_w == 1 &&
-           s->groups == 1 && s->ci * s->co >= 10 * (s->ci + s->co) && h * w * 27 >= tiles * 64;
+    return s->kh == 3 && s->kw == 3 && s->stride_h == 1 && s->stride_w == 1 && s->dilation_h == 1 &&
+           s->dilation_w == 1 && s->groups == 1 && s->ci * s->co >= 10 * (s->ci + s->co) && h * w * 27 >= tiles * 64;
 }
 #define MIRT__WINOGRAD_FLOATS 163840 /* approximate floats in the planes of a block, which stay in L2, */
 #define MIRT__WINOGRAD_TILES 32      /* but at least this many tiles, to amortize reading large weights */
@@ -171,7 +172,8 @@ MIRT__LIB mirt__winograd_view mirt__winograd_view_of(const mirt__conv *s, bool b
     v.before_w = back ? 2 - s->pad_left : s->pad_left;
     v.down = (v.target_h + 1) / 2;
     v.across = (v.target_w + 1) / 2;
-    const int64_t most = mirt__shapes_max(MIRT__WINOGRAD_FLOATS / (16 * (v.c + MIRT__PANEL)), MIRT__WINOGRAD_TILES), image = mirt__shapes_max(v.down * v.across, 1);
+    const int64_t most = mirt__shapes_max(MIRT__WINOGRAD_FLOATS / (16 * (v.c + MIRT__PANEL)), MIRT__WINOGRAD_TILES),
+                  image = mirt__shapes_max(v.down * v.across, 1);
     v.images = mirt__shapes_max(mirt__shapes_min(most / image, v.rows), 1);
     v.lines = mirt__shapes_max(mirt__shapes_min(most / mirt__shapes_max(v.across, 1), v.down), 1);
     v.lines = mirt__shapes_max(mirt__shapes_parts(v.down, mirt__shapes_parts(mirt__shapes_max(v.down, 1), v.lines)), 1);
@@ -184,12 +186,14 @@ MIRT__LIB mirt__winograd_view mirt__winograd_view_of(const mirt__conv *s, bool b
     v.source_plane = tiles * v.c + MIRT__VECTOR;
     v.product_plane = tiles * MIRT__PANEL + MIRT__VECTOR;
     v.shared_floats = mirt__shapes_max(v.images * (2 * v.lines + 2) * v.strip_columns * v.c, 16 * v.product_plane);
-    const int64_t floats = v.shared_floats + 16 * v.source_plane + MIRT__TILE_GROUP * MIRT__PANEL, pack = 9 * MIRT__WINOGRAD_STEPS * MIRT__PANEL;
+    const int64_t floats = v.shared_floats + 16 * v.source_plane + MIRT__TILE_GROUP * MIRT__PANEL,
+                  pack = 9 * MIRT__WINOGRAD_STEPS * MIRT__PANEL;
     v.scratch = mirt__align_up((size_t)mirt__shapes_max(floats, pack) * sizeof(mirt__real));
     mirt__conv_places *p = &v.places;
     p->source = mirt__shapes_place(&p->end, 5 * v.c, sizeof(mirt__real));
     p->finishing = mirt__shapes_place(&p->end, 6 * v.target_c, sizeof(mirt__real));
-    p->packed = mirt__shapes_place(&p->end, 16 * v.c * mirt__shapes_parts(v.target_c, MIRT__PANEL) * MIRT__PANEL, sizeof(mirt__real));
+    p->packed = mirt__shapes_place(&p->end, 16 * v.c * mirt__shapes_parts(v.target_c, MIRT__PANEL) * MIRT__PANEL,
+                                   sizeof(mirt__real));
     p->sums = mirt__shapes_place(&p->end, v.blocks * v.chunks * 3 * v.target_c, sizeof(mirt__real));
     p->counts = mirt__shapes_place(&p->end, v.blocks * v.chunks, sizeof(int32_t));
     p->runs = mirt__shapes_place(&p->end, v.c / MIRT__BLOCK_K + 1, sizeof(mirt__run));
@@ -202,8 +206,10 @@ MIRT__LIB bool mirt__is_depthwise(const mirt__conv *s) {
 
 /* Few images are divided into blocks of 8 rows or more, so that there are some 16 units. */
 MIRT__LIB mirt__depth_cut mirt__depth_cut_of(const mirt__conv *s) {
-    const int64_t reach_h = (int64_t)(s->kh - 1) * s->dilation_h, reach_w = (int64_t)(s->kw - 1) * s->dilation_w, c = s->ci;
-    const int64_t low = mirt__floor_div(s->pad_left - reach_w, s->stride_w), high = mirt__floor_div(s->w - 1 + s->pad_left, s->stride_w);
+    const int64_t reach_h = (int64_t)(s->kh - 1) * s->dilation_h, reach_w = (int64_t)(s->kw - 1) * s->dilation_w,
+                  c = s->ci;
+    const int64_t low = mirt__floor_div(s->pad_left - reach_w, s->stride_w),
+                  high = mirt__floor_div(s->w - 1 + s->pad_left, s->stride_w);
     const int64_t rows = mirt__shapes_max(s->rows, 1), height = mirt__shapes_max(s->oh, 1);
     mirt__depth_cut cut;
     cut.sum_pixels = MIRT__REDUCE_CHUNK;
@@ -214,7 +220,10 @@ MIRT__LIB mirt__depth_cut mirt__depth_cut_of(const mirt__conv *s) {
     cut.blocks = mirt__shapes_min(mirt__shapes_max(16 / rows, 1), (height + 7) / 8);
     cut.block_rows = ((height + cut.blocks - 1) / cut.blocks + cut.sum_rows - 1) / cut.sum_rows * cut.sum_rows;
     cut.blocks = (height + cut.block_rows - 1) / cut.block_rows;
-    const int64_t most = cut.blocks == 1 ? s->h : mirt__shapes_max(cut.block_rows * s->stride_h, s->h - ((cut.blocks - 1) * cut.block_rows * s->stride_h - s->pad_top));
+    const int64_t most = cut.blocks == 1
+                             ? s->h
+                             : mirt__shapes_max(cut.block_rows * s->stride_h,
+                                                s->h - ((cut.blocks - 1) * cut.block_rows * s->stride_h - s->pad_top));
     cut.grad_sums = (most + cut.grad_rows - 1) / cut.grad_rows * cut.grad_pieces;
     cut.x_rows = reach_h + 1;
     cut.x_before = s->pad_left;
@@ -226,9 +235,12 @@ MIRT__LIB mirt__depth_cut mirt__depth_cut_of(const mirt__conv *s) {
     cut.parts = cut.images > 1 ? (rows + cut.images - 1) / cut.images : rows * cut.blocks;
     /* Also enough for fewer rows. */
     const int64_t parts = rows > 64 ? 64 : mirt__shapes_max(rows, 16);
-    const int64_t sums = (height + cut.sum_rows - 1) / cut.sum_rows * cut.sum_pieces, grad_sums = (s->h + cut.grad_rows - 1) / cut.grad_rows * cut.grad_pieces;
-    cut.scratch_floats = (cut.x_rows * cut.x_columns + cut.dy_rows * cut.dy_columns + mirt__shapes_max(s->w, s->ow)) * c;
-    cut.shared_floats = parts * mirt__conv_partial_floats(s) + (mirt__shapes_max(rows * sums * 3, mirt__shapes_max(rows, 16) * grad_sums * 2) + 16) * c;
+    const int64_t sums = (height + cut.sum_rows - 1) / cut.sum_rows * cut.sum_pieces,
+                  grad_sums = (s->h + cut.grad_rows - 1) / cut.grad_rows * cut.grad_pieces;
+    cut.scratch_floats =
+        (cut.x_rows * cut.x_columns + cut.dy_rows * cut.dy_columns + mirt__shapes_max(s->w, s->ow)) * c;
+    cut.shared_floats = parts * mirt__conv_partial_floats(s) +
+                        (mirt__shapes_max(rows * sums * 3, mirt__shapes_max(rows, 16) * grad_sums * 2) + 16) * c;
     return cut;
 }
 
@@ -261,10 +273,13 @@ MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape) 
     g.chunk = mirt__shapes_parts(mirt__shapes_max(g.rows, 1), mirt__shapes_max(chunks, 1));
     g.chunks = mirt__shapes_parts(mirt__shapes_max(g.rows, 1), g.chunk);
     /* Channels that leave space for some 200 pixels: the sums of a block pass through memory once. */
-    const int64_t width = mirt__shapes_max(s->ow, 1), lines = mirt__shapes_max(mirt__shapes_min(s->oh, MIRT__GRAD_PIXELS / width), 1);
-    const int64_t step = s->kh == 1 ? 1 : s->stride_h, images = mirt__shapes_max(MIRT__GRAD_PIXELS / (lines * width), 1);
+    const int64_t width = mirt__shapes_max(s->ow, 1),
+                  lines = mirt__shapes_max(mirt__shapes_min(s->oh, MIRT__GRAD_PIXELS / width), 1);
+    const int64_t step = s->kh == 1 ? 1 : s->stride_h,
+                  images = mirt__shapes_max(MIRT__GRAD_PIXELS / (lines * width), 1);
     const int64_t floats = images * ((lines - 1) * step + reach + 1) * g.v.strip_columns; /* of a channel */
-    const int64_t fit = mirt__shapes_max(mirt__shapes_min((MIRT__STRIP + MIRT__STRIP / 4) / floats, MIRT__GRAD_CHANNELS), 12);
+    const int64_t fit =
+        mirt__shapes_max(mirt__shapes_min((MIRT__STRIP + MIRT__STRIP / 4) / floats, MIRT__GRAD_CHANNELS), 12);
     const int64_t most = g.k > ci ? MIRT__GRAD_CHANNELS / 2 : MIRT__GRAD_CHANNELS;
     g.channels = mirt__shapes_parts(mirt__shapes_parts(ci, mirt__shapes_parts(ci, fit)), 12) * 12;
     g.channels = mirt__shapes_min(g.channels, ci);
@@ -280,8 +295,9 @@ MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape) 
 #define MIRT__BOTH_FLOATS 32768
 #define MIRT__BOTH_CHUNKS 64
 MIRT__LIB bool mirt__both_applies(const mirt__conv *s) {
-    return s->groups == 1 && s->kh == 1 && s->kw == 1 && s->stride_h == 1 && s->stride_w == 1 && s->oh == s->h && s->ow == s->w &&
-           s->pad_top == 0 && s->pad_left == 0 && s->ci * s->co <= MIRT__BOTH_FLOATS && s->ci <= 512 && s->co <= 512;
+    return s->groups == 1 && s->kh == 1 && s->kw == 1 && s->stride_h == 1 && s->stride_w == 1 && s->oh == s->h &&
+           s->ow == s->w && s->pad_top == 0 && s->pad_left == 0 && s->ci * s->co <= MIRT__BOTH_FLOATS && s->ci <= 512 &&
+           s->co <= 512;
 }
 MIRT__LIB mirt__both_view mirt__both_view_of(const mirt__conv *s) {
     const mirt__conv_view v = mirt__conv_view_of(s, true);
@@ -291,9 +307,12 @@ MIRT__LIB mirt__both_view mirt__both_view_of(const mirt__conv *s) {
     b.strip = (v.strip + MIRT__PANEL + MIRT__VECTOR - 1) / MIRT__VECTOR * MIRT__VECTOR;
     b.blocks = mirt__shapes_max(mirt__shapes_parts(v.blocks, MIRT__BOTH_CHUNKS), 4);
     b.chunks = mirt__shapes_parts(v.blocks, b.blocks);
-    b.scratch = (size_t)(MIRT__TILE_GROUP * MIRT__PANEL + b.strip + v.lines * (s->ci + s->co) + 2 * MIRT__PANEL) * sizeof(mirt__real);
+    b.scratch = (size_t)(MIRT__TILE_GROUP * MIRT__PANEL + b.strip + v.lines * (s->ci + s->co) + 2 * MIRT__PANEL) *
+                sizeof(mirt__real);
     b.sums = mirt__conv_places_of(&v).end;
-    b.shared = b.sums + (size_t)(5 * s->ci + b.chunks * (s->ci + 1) * mirt__shapes_parts(s->co, MIRT__VECTOR) * MIRT__VECTOR) * sizeof(mirt__real);
+    b.shared =
+        b.sums + (size_t)(5 * s->ci + b.chunks * (s->ci + 1) * mirt__shapes_parts(s->co, MIRT__VECTOR) * MIRT__VECTOR) *
+                     sizeof(mirt__real);
     return b;
 }
 #undef MIRT__VECTOR
@@ -304,12 +323,14 @@ MIRT__LIB size_t mirt__conv_shared(const mirt__conv *s) {
     if (mirt__is_depthwise(s)) return mirt__align_up((size_t)mirt__depth_cut_of(s).shared_floats * sizeof(mirt__real));
     const mirt__conv_view forward = mirt__conv_view_of(s, false), back = mirt__conv_view_of(s, true);
     const mirt__conv_grad_view g = mirt__conv_grad_view_of(s);
-    const int64_t sources = 5 * (s->ci + s->co), chunk = mirt__conv_chunk_rows(s), parts = mirt__shapes_parts(s->rows, chunk);
+    const int64_t sources = 5 * (s->ci + s->co), chunk = mirt__conv_chunk_rows(s),
+                  parts = mirt__shapes_parts(s->rows, chunk);
     const int64_t pool = parts < 2 ? 0 : parts * mirt__conv_partial_floats(s); /* for conv_pool and single channels */
     size_t most = mirt__align_up((size_t)mirt__shapes_max(sources + g.chunks_most * g.sum, pool) * sizeof(mirt__real));
     if (mirt__conv_places_of(&forward).end > most) most = mirt__conv_places_of(&forward).end;
     if (mirt__conv_places_of(&back).end > most) most = mirt__conv_places_of(&back).end;
-    if (mirt__both_applies(s) && mirt__both_view_of(s).shared > most) most = mirt__align_up(mirt__both_view_of(s).shared);
+    if (mirt__both_applies(s) && mirt__both_view_of(s).shared > most)
+        most = mirt__align_up(mirt__both_view_of(s).shared);
     return most;
 }
 
@@ -320,12 +341,17 @@ MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *s) {
     /* conv_pool keeps all of k for the last columns, and an offset per k. */
     const int64_t pool = mirt__shapes_max(k * 33, blocks.window_floats + k);
     const int64_t strip = mirt__shapes_max(mirt__conv_view_of(s, false).strip, mirt__conv_view_of(s, true).strip);
-    int64_t floats = mirt__shapes_max(MIRT__PANEL_FLOATS, pool) + mirt__shapes_max(blocks.forward_floats, blocks.grad_floats);
+    int64_t floats =
+        mirt__shapes_max(MIRT__PANEL_FLOATS, pool) + mirt__shapes_max(blocks.forward_floats, blocks.grad_floats);
     const mirt__conv_grad_view g = mirt__conv_grad_view_of(s);
     floats = mirt__shapes_max(floats, strip + MIRT__TILE_GROUP * MIRT__PANEL);
-    floats = mirt__shapes_max(floats, g.x_floats + g.dy_floats + mirt__shapes_parts(g.runs * (int64_t)sizeof(mirt__run), (int64_t)sizeof(mirt__real)));
-    size_t most = mirt__align_up((size_t)blocks.run_count * sizeof(mirt__run)) + mirt__align_up((size_t)floats * sizeof(mirt__real));
-    if (mirt__both_applies(s) && mirt__both_view_of(s).scratch > most) most = mirt__align_up(mirt__both_view_of(s).scratch);
+    floats = mirt__shapes_max(floats,
+                              g.x_floats + g.dy_floats +
+                                  mirt__shapes_parts(g.runs * (int64_t)sizeof(mirt__run), (int64_t)sizeof(mirt__real)));
+    size_t most = mirt__align_up((size_t)blocks.run_count * sizeof(mirt__run)) +
+                  mirt__align_up((size_t)floats * sizeof(mirt__real));
+    if (mirt__both_applies(s) && mirt__both_view_of(s).scratch > most)
+        most = mirt__align_up(mirt__both_view_of(s).scratch);
     return most;
 }
 
@@ -370,7 +396,9 @@ MIRT__LIB size_t mirt__norm_shared(const mirt__norm *args) {
     return mirt__align_up((size_t)((chunks * 3 + 5) * args->n) * sizeof(mirt__real));
 }
 
-MIRT__LIB int64_t mirt__norm_piece(int64_t n) { return n < MIRT__NORM_PIECE / 8 ? MIRT__NORM_PIECE / (n > 0 ? n : 1) : 8; }
+MIRT__LIB int64_t mirt__norm_piece(int64_t n) {
+    return n < MIRT__NORM_PIECE / 8 ? MIRT__NORM_PIECE / (n > 0 ? n : 1) : 8;
+}
 
 MIRT__LIB size_t mirt__norm_scratch(const mirt__norm *args) {
     return mirt__align_up((size_t)(2 * mirt__norm_piece(args->n) * args->n) * sizeof(mirt__real));

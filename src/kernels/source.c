@@ -46,7 +46,8 @@ MIRT__LIB size_t mirt__finishing_floats(const mirt__epilogue *epilogue, int64_t 
     return (size_t)columns * 3 * ((size_t)(epilogue->norm != NULL) + (size_t)(epilogue->slope != NULL));
 }
 
-MIRT__LIB mirt__finishing mirt__finishing_of(const mirt__epilogue *epilogue, int64_t columns, void *y, mirt_dtype dtype, float *floats) {
+MIRT__LIB mirt__finishing mirt__finishing_of(const mirt__epilogue *epilogue, int64_t columns, void *y, mirt_dtype dtype,
+                                             float *floats) {
     mirt__finishing f;
     memset(&f, 0, sizeof f);
     f.epilogue = epilogue;
@@ -74,7 +75,8 @@ MIRT__LIB bool mirt__reader_plain(const mirt__reader *x) {
 }
 
 MIRT__LIB bool mirt__epilogue_works(const mirt__epilogue *e, mirt_dtype dtype) {
-    return dtype != MIRT_FLOAT32 || e->bias || e->norm || e->add || e->activation != MIRT_LINEAR || e->mask || e->slope || e->sums != MIRT__SUMS_NONE;
+    return dtype != MIRT_FLOAT32 || e->bias || e->norm || e->add || e->activation != MIRT_LINEAR || e->mask ||
+           e->slope || e->sums != MIRT__SUMS_NONE;
 }
 
 MIRT__LIB int64_t mirt__sum_floats(const mirt__epilogue *epilogue, int64_t columns) {
@@ -110,7 +112,8 @@ static void mirt__source_moments(const mirt__epilogue *e, const mirt__chunk_sums
     for (int64_t chunk = 0; chunk < s->chunks; chunk++) {
         const double rows = mirt__source_rows(s, chunk);
         if (rows == 0) continue;
-        const float *shift = s->part + chunk * s->chunk_floats + begin, *sum = shift + s->sum_row, *square = sum + s->sum_row;
+        const float *shift = s->part + chunk * s->chunk_floats + begin, *sum = shift + s->sum_row,
+                    *square = sum + s->sum_row;
         const double share = 1 / rows, part = rows / (count + rows), both = count * part;
         for (int64_t j = 0; j < n; j++) {
             const double average = (double)sum[j] * share, delta = (double)shift[j] + average - mean[j];
@@ -138,11 +141,13 @@ static void mirt__source_gradients(const mirt__epilogue *e, const mirt__chunk_su
     }
     for (int64_t j = 0; j < n; j++) {
         e->sum[0][begin + j] = (float)sum[j];
-        e->sum[1][begin + j] = (float)(product[j] / sqrt((double)e->slope->variance[begin + j] + (double)e->slope->epsilon));
+        e->sum[1][begin + j] =
+            (float)(product[j] / sqrt((double)e->slope->variance[begin + j] + (double)e->slope->epsilon));
     }
 }
 
-MIRT__LIB void mirt__column_sums_finish(const mirt__epilogue *e, const mirt__chunk_sums *s, int64_t begin, int64_t end) {
+MIRT__LIB void mirt__column_sums_finish(const mirt__epilogue *e, const mirt__chunk_sums *s, int64_t begin,
+                                        int64_t end) {
     for (int64_t n; begin < end; begin += n) {
         n = end - begin < MIRT__SOURCE_COLUMNS ? end - begin : MIRT__SOURCE_COLUMNS;
         if (e->sums == MIRT__SUMS_MOMENTS) mirt__source_moments(e, s, begin, n);
@@ -159,9 +164,11 @@ static void mirt__source_sums_task(void *arg, int64_t task, int member) {
     const mirt__source_job *job = (const mirt__source_job *)arg;
     const int64_t begin = task * MIRT__SOURCE_COLUMNS, left = job->columns - begin;
     (void)member;
-    mirt__column_sums_finish(job->epilogue, job->sums, begin, begin + (left < MIRT__SOURCE_COLUMNS ? left : MIRT__SOURCE_COLUMNS));
+    mirt__column_sums_finish(job->epilogue, job->sums, begin,
+                             begin + (left < MIRT__SOURCE_COLUMNS ? left : MIRT__SOURCE_COLUMNS));
 }
-MIRT__LIB void mirt__column_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const mirt__chunk_sums *sums, int64_t columns) {
+MIRT__LIB void mirt__column_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const mirt__chunk_sums *sums,
+                                     int64_t columns) {
     mirt__source_job job;
     job.epilogue = epilogue;
     job.sums = sums;
@@ -169,8 +176,8 @@ MIRT__LIB void mirt__column_sums_run(mirt__team *team, const mirt__epilogue *epi
     mirt__team_for(team, (columns + MIRT__SOURCE_COLUMNS - 1) / MIRT__SOURCE_COLUMNS, mirt__source_sums_task, &job);
 }
 
-MIRT__LIB void mirt__counted_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const float *part, const int32_t *counts, int64_t chunks,
-                                      int64_t columns) {
+MIRT__LIB void mirt__counted_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const float *part,
+                                      const int32_t *counts, int64_t chunks, int64_t columns) {
     mirt__chunk_sums sums;
     memset(&sums, 0, sizeof sums);
     sums.part = part;

@@ -67,7 +67,9 @@ typedef struct mirt__reader {
 /* The column sums to compute of an output: its mean and (biased) variance; or for a gradient dy the sums of dy and of
    dy * hat, with hat = (slope_x - mean) / sqrt(variance + epsilon) of `slope`; or the mean per image, in forward
    depthwise convolutions. They use values before rounding to bfloat16. */
-typedef enum mirt__column_sums { MIRT__SUMS_NONE, MIRT__SUMS_MOMENTS, MIRT__SUMS_GRADIENT, MIRT__SUMS_IMAGES } mirt__column_sums;
+typedef enum mirt__column_sums {
+    MIRT__SUMS_NONE, MIRT__SUMS_MOMENTS, MIRT__SUMS_GRADIENT, MIRT__SUMS_IMAGES
+} mirt__column_sums;
 
 /* Operations on an output before it is stored, in this order: + bias[column]; normalization; + add; activation
    (elementwise); times the derivative of `mask_activation` given that activation's output `mask`; times the slope of
@@ -284,7 +286,9 @@ typedef struct mirt__loss {
     mirt__real *dx;
 } mirt__loss;
 
-typedef enum mirt__accuracy_kind { MIRT__ACCURACY_SPARSE, MIRT__ACCURACY_CATEGORICAL, MIRT__ACCURACY_BINARY } mirt__accuracy_kind;
+typedef enum mirt__accuracy_kind {
+    MIRT__ACCURACY_SPARSE, MIRT__ACCURACY_CATEGORICAL, MIRT__ACCURACY_BINARY
+} mirt__accuracy_kind;
 /* 1 or 0 per sample (binary: the fraction of n that agree at threshold 0.5, strictly greater). First of equal
    maxima. */
 typedef struct mirt__accuracy {

@@ -11,9 +11,11 @@
 MIRT__BOTH bool mirt__transform_moves(mirt_augmentation_kind kind) { return kind < MIRT_RANDOM_CONTRAST; }
 
 /* Four numbers in [0, 1) for transform `t` of image `row` at time `step`. */
-MIRT__BOTH void mirt__transform_draw(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step, double out[4]) {
+MIRT__BOTH void mirt__transform_draw(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step,
+                                     double out[4]) {
     const uint64_t mixed = t->key ^ seed ^ (step >> 32 << 32);
-    const uint32_t counter[4] = {0, (uint32_t)row, (uint32_t)(row >> 32), (uint32_t)step}, key[2] = {(uint32_t)mixed, (uint32_t)(mixed >> 32)};
+    const uint32_t counter[4] = {0, (uint32_t)row, (uint32_t)(row >> 32), (uint32_t)step},
+                   key[2] = {(uint32_t)mixed, (uint32_t)(mixed >> 32)};
     uint32_t word[4];
     mirt__philox(counter, key, word);
     for (int i = 0; i < 4; i++) out[i] = (double)(word[i] >> 8) / 16777216.0;
@@ -25,7 +27,8 @@ MIRT__BOTH double mirt__transform_between(const mirt__transform *t, int axis, do
 
 /* Whether only the central part, the window, is resized. */
 MIRT__BOTH bool mirt__transform_fits(const mirt__transform *t) {
-    return (t->kind == MIRT_RESIZING && t->crop) || ((t->kind == MIRT_RANDOM_CROP || t->kind == MIRT_CENTER_CROP) && (t->h < t->oh || t->w < t->ow));
+    return (t->kind == MIRT_RESIZING && t->crop) ||
+           ((t->kind == MIRT_RANDOM_CROP || t->kind == MIRT_CENTER_CROP) && (t->h < t->oh || t->w < t->ow));
 }
 
 MIRT__BOTH void mirt__transform_window(const mirt__transform *t, int64_t begin[2], int64_t size[2]) {
@@ -110,12 +113,17 @@ typedef struct mirt__transform_pass {
 
 /* Whether `t` can be part of the same warp; if so, applies its settings. */
 MIRT__BOTH bool mirt__transform_joins(mirt__transform_pass *p, const mirt__transform *t) {
-    const bool fills = t->kind == MIRT_RANDOM_ROTATION || t->kind == MIRT_RANDOM_ZOOM || t->kind == MIRT_RANDOM_TRANSLATION, sized = t->kind == MIRT_RESIZING;
+    const bool fills =
+                   t->kind == MIRT_RANDOM_ROTATION || t->kind == MIRT_RANDOM_ZOOM || t->kind == MIRT_RANDOM_TRANSLATION,
+               sized = t->kind == MIRT_RESIZING;
     if ((fills || sized) && p->chosen && p->nearest != t->nearest) return false;
-    if (fills && p->filled && (p->fill != t->fill || (t->fill == MIRT_FILL_CONSTANT && (p->value < t->value || p->value > t->value)))) return false;
+    if (fills && p->filled &&
+        (p->fill != t->fill || (t->fill == MIRT_FILL_CONSTANT && (p->value < t->value || p->value > t->value))))
+        return false;
     /* A resized image repeats its edges. */
     const mirt_fill_mode fill = fills ? t->fill : p->fill;
-    if ((sized || p->sized) && (fills || p->filled) && (fill == MIRT_FILL_CONSTANT || fill == MIRT_FILL_WRAP)) return false;
+    if ((sized || p->sized) && (fills || p->filled) && (fill == MIRT_FILL_CONSTANT || fill == MIRT_FILL_WRAP))
+        return false;
     if (fills) {
         p->filled = true;
         p->fill = t->fill;
@@ -140,7 +148,9 @@ MIRT__BOTH mirt__transform_pass mirt__transform_pass_of(const mirt__transform *t
     while (p.end < count && mirt__transform_moves(t[p.end].kind) == p.moves && !p.moves);
     if (!p.moves) return p;
     mirt__transform_joins(&p, &t[first]);
-    while (p.end < count && mirt__transform_moves(t[p.end].kind) && !mirt__transform_fits(&t[p.end]) && mirt__transform_joins(&p, &t[p.end])) p.end++;
+    while (p.end < count && mirt__transform_moves(t[p.end].kind) && !mirt__transform_fits(&t[p.end]) &&
+           mirt__transform_joins(&p, &t[p.end]))
+        p.end++;
     return p;
 }
 
