@@ -117,9 +117,9 @@ static const flag flags[] = {
      "with --run: remove the checkpoints of an earlier run and start over"},
     {"early-stopping", "N", FLAG_COUNT, INT32_MAX, AT(early_stopping), CMD_FIT,
      "stop when val_loss has not improved for N epochs, and restore the weights of the best epoch"},
-    {"on-nan", "go-on|warn|stop", FLAG_NAME, 0, AT(on_nan), CMD_FIT,
-     "when a loss is not finite: ignore it (go-on, the default), name the layer and continue (warn), or stop before "
-     "the weights change"},
+    {"on-nan", "ignore|warn|stop", FLAG_NAME, 0, AT(on_nan), CMD_FIT,
+     "when a loss is not finite: ignore it (default), name the layer and continue (warn), or stop before the weights "
+     "change (stop)"},
     {"timeout", "SECONDS", FLAG_NUMBER, 0, AT(timeout), CMD_FIT,
      "stop when a device or the input makes no progress for this long; default 60"},
     {"log-steps", NULL, FLAG_SWITCH, 0, AT(log_steps), CMD_FIT,
@@ -319,6 +319,7 @@ static bool parse_name(const flag *f, const char *text, const char **out) {
     char list[128];
     const char *names[8];
     int count = 0;
+    if (strcmp(f->name, "on-nan") == 0 && strcmp(text, "go-on") == 0) text = "ignore"; /* deprecated, until 1.0 */
     snprintf(list, sizeof list, "%s", f->value);
     for (char *at = list; at; count++) {
         names[count] = at;

@@ -171,6 +171,10 @@ run fit --data good --batch 16 --max-steps 9 --log-steps --replicas 4 --devices 
 losses >one
 is "--max-steps 9 --log-steps: nine numbered lines" \
     "$(awk '/^step [0-9]+ loss [0-9]+\.[0-9][0-9][0-9][0-9][0-9][0-9]$/ && $2 == n + 1 { n++ } END { print n }' one)" 9
+for policy in ignore go-on warn; do
+    run fit --data good --batch 16 --max-steps 1 --on-nan $policy
+    is "--on-nan $policy" "$status" 0
+done
 run fit --data good --batch 16 --max-steps 9 --log-steps --replicas 4 --devices 3 --threads 2 --save three.safetensors
 losses >three
 tap_check "three devices: the same losses as one" cmp one three
