@@ -285,8 +285,9 @@
    CONFIGURATION
    =============
    Define these before the implementation. MIRRORTRAIN_NO_CALLBACKS, _NO_IMAGES,
-   _NO_MODELS and MIRRORTRAIN_SHARED also change the declarations: define them for
-   all files, as with -D. The others change nothing that other files see.
+   _NO_MODELS, _NO_TRAIN and MIRRORTRAIN_SHARED also change the declarations:
+   define them for all files, as with -D. The others change nothing that other
+   files see.
 
    MIRRORTRAIN_IMPLEMENTATION   create the implementation here
    MIRRORTRAIN_STATIC           make all functions static: a private copy for this
@@ -321,6 +322,17 @@
                                 callbacks of the program work
    MIRRORTRAIN_NO_IMAGES        without decoding images and data sets of images
    MIRRORTRAIN_NO_MODELS        without the ready-made networks
+   MIRRORTRAIN_NO_TRAIN         predict only: loads and builds models, loads weights,
+                                predicts (mirt_load, mirt_load_weights,
+                                mirt_predict, mirt_predict_on_batch ...), with data
+                                sets of arrays and generators, mirt_map, mirt_batch
+                                and mirt_prefetch, and single images
+                                (mirt_load_image). All that trains, evaluates,
+                                saves, augments, measures or reads data sets from
+                                files is not declared; neither are ready-made
+                                callbacks. Compile settings in files are ignored.
+                                Predictions are bit-identical to those of the
+                                whole library
    MIRRORTRAIN_SHARED           for a shared library and its users: marks the API as
                                 exported; compile with -fvisibility=hidden
    MIRRORTRAIN_DEBUG            for debuggers, with -O0: plain C kernels, optimized

@@ -30,6 +30,8 @@ cat >"$tmp/absent" <<'A'
 MIRRORTRAIN_NO_CALLBACKS mirt_early_stopping mirt_tensorboard mirt_write_scalar
 MIRRORTRAIN_NO_IMAGES mirt_decode_image mirt_image_dataset_from_directory mirt_drawn_photos
 MIRRORTRAIN_NO_MODELS mirt_mobilenet_v2 mirt_model_by_name
+MIRRORTRAIN_NO_TRAIN mirt_fit mirt_compile mirt_evaluate mirt_save mirt_function_create mirt_adam mirt_augment
+MIRRORTRAIN_NO_TRAIN mirt_tensorboard mirt_summary mirt_profile_begin mirt_check_drift mirt_latest_checkpoint
 A
 while read -r switch functions; do
     declared -D"$switch" >"$tmp/declared"
@@ -44,16 +46,18 @@ done <"$tmp/absent"
 
 for compiler in "gcc -std=c11" "clang -std=c11" "g++ -x c++ -std=c++17" "clang++ -x c++ -std=c++17"; do
     if ! has "${compiler%% *}"; then tap_skip "no ${compiler%% *}"; continue; fi
-    for switch in CALLBACKS IMAGES MODELS; do
+    for switch in CALLBACKS IMAGES MODELS TRAIN; do
         tap_check "$compiler without $switch" $compiler $warnings -DMIRRORTRAIN_NO_$switch -fsyntax-only -I. \
             mirrortrain.c
     done
+    tap_check "$compiler: predict only, without images and models" $compiler $warnings -DMIRRORTRAIN_NO_TRAIN $small \
+        -fsyntax-only -I. mirrortrain.c
     tap_check "$compiler without all three" $compiler $warnings $small -fsyntax-only -I. mirrortrain.c
     tap_check "$compiler: MIRRORTRAIN_DEBUG" $compiler $warnings -DMIRRORTRAIN_DEBUG -fsyntax-only -I. mirrortrain.c
 done
 for cc in gcc clang; do
     has $cc || continue
-    for flags in "" -DMIRRORTRAIN_SHARED "$small"; do
+    for flags in "" -DMIRRORTRAIN_SHARED -DMIRRORTRAIN_NO_TRAIN "$small"; do
         tap_check "$cc declares in C99 $flags" $cc -std=c99 $warnings $flags -fsyntax-only -I. "$tmp/declarations.c"
     done
 done
@@ -82,6 +86,10 @@ for switch in CALLBACKS IMAGES MODELS; do
 done
 build small $small
 equal "without all three the predictions are bit-identical" "$full" "$(run small predict "$tmp/model.safetensors")"
+build predict -DMIRRORTRAIN_NO_TRAIN
+equal "without training the predictions are bit-identical" "$full" "$(run predict predict "$tmp/model.safetensors")"
+equal "and so they are with plain kernels" "$(MIRT_CPU=plain run full predict "$tmp/model.safetensors")" \
+    "$(MIRT_CPU=plain run predict predict "$tmp/model.safetensors")"
 plain=$(MIRT_CPU=plain run full train "$tmp/plain.safetensors")
 build debug -DMIRRORTRAIN_DEBUG
 equal "MIRRORTRAIN_DEBUG trains and predicts as MIRT_CPU=plain" "$plain" "$(run debug train "$tmp/debug.safetensors")"
@@ -95,6 +103,25 @@ if [ ! -s "$tmp/out" ]; then
     tap_ok "MIRRORTRAIN_DEBUG has no pragma that optimizes"
 else
     tap_not_ok "MIRRORTRAIN_DEBUG has no pragma that optimizes" "$tmp/out"
+fi
+
+# Predict only: nothing of training is in the object, and it is small.
+tap_check "predict only: an object" gcc -std=c11 -O2 -DMIRRORTRAIN_NO_TRAIN -I. -c mirrortrain.c -o "$tmp/predict.o"
+same_functions "predict only" "$tmp/predict.o" -DMIRRORTRAIN_NO_TRAIN
+nm -u "$tmp/predict.o" | grep mirt__ | grep -v mirt__cuda_backend >"$tmp/out"
+nm "$tmp/predict.o" | grep -E ' mirt__(gradients|node_gradient|optimizer|loss_|metric_|checkpoint|run_write|profile|fast_update|ref_)|_(gradient|grad_run)$' \
+    | grep -Ev 'mirt__ref_(fill|constant)$' >>"$tmp/out"
+if [ -s "$tmp/out" ]; then
+    tap_not_ok "predict only: it has nothing of training" "$tmp/out"
+else
+    tap_ok "predict only: it has nothing of training"
+fi
+echo 'int main(void) { return mirt_fit(NULL, NULL, NULL) != NULL; }' | cat "$tmp/declarations.c" - >"$tmp/fit.c"
+if gcc -std=c11 -Werror -DMIRRORTRAIN_NO_TRAIN -I. -fsyntax-only "$tmp/fit.c" >"$tmp/out" 2>&1 ||
+    ! grep -q 'error: .*mirt_fit' "$tmp/out"; then
+    tap_not_ok "predict only: a call of mirt_fit does not compile" "$tmp/out"
+else
+    tap_ok "predict only: a call of mirt_fit does not compile"
 fi
 
 tap_check "without all three: an object" gcc -std=c11 -O0 $small -I. -c mirrortrain.c -o "$tmp/small.o"
