@@ -1,7 +1,6 @@
 // cc -O2 examples/custom_op.c -o custom_op -lm -lpthread
-/* A custom op, layer, loss, metric and callback. The op is plain C with its gradient, the layer has weights, loss and
-   metric are made of operations. Like built-in ones they are mirrored over replicas, saved under their names and loaded
-   again. */
+/* A custom op, layer, loss, metric and callback. The op is plain C with its gradient; loss and metric are made of
+   operations. Like built-in ones they are mirrored over replicas, saved under their names and loaded again. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 
@@ -39,15 +38,14 @@ static const mirt_op_class mish = {.name = "mish", .forward = mish_forward, .bac
 
 /* A layer: squeeze and excitation, Hu et al. 2018: the means of an image's channels gate the channels. */
 typedef struct excite_config { int units; } excite_config;
-static mirt_tensor *excite_build(mirt_layer *layer, mirt_tensor *const *in, int num_in, const void *config,
-                                 void *user) {
+static mirt_tensor *excite_build(mirt_layer *layer, mirt_tensor *const *in, int n, const void *config, void *user) {
     int channels = (int)mirt_tensor_shape(in[0]).dim[3];
     mirt_tensor *x = mirt_reduce_mean(in[0], 1u << 1 | 1u << 2, false); /* over height and width */
     x = mirt_dense(x, &(mirt_dense_desc){
                           .units = ((const excite_config *)config)->units, .activation = MIRT_RELU, .name = "squeeze"});
     x = mirt_dense(x, &(mirt_dense_desc){.units = channels, .name = "gate"});
     x = mirt_sigmoid(mirt_multiply(x, mirt_layer_variable(layer, "strength", MIRT_SHAPE(channels), mirt_ones(), true)));
-    return (void)num_in, (void)user, mirt_multiply(in[0], mirt_reshape(x, MIRT_SHAPE(1, 1, channels)));
+    return (void)n, (void)user, mirt_multiply(in[0], mirt_reshape(x, MIRT_SHAPE(1, 1, channels)));
 }
 static const mirt_field excite_fields[] = {{"units", MIRT_FIELD_INT, offsetof(excite_config, units)}};
 static const mirt_layer_class excite = {.class_name = "Excite", .config_size = sizeof(excite_config),
@@ -61,8 +59,7 @@ static mirt_tensor *smoothed_record(mirt_tensor *labels, mirt_tensor *logits, vo
 }
 static const mirt_custom_loss smoothed = {.name = "smoothed_crossentropy", .record = smoothed_record};
 
-/* A metric: the mean of the classes' recalls. Each sample has 20 numbers that are summed: a hit and a one for its
-   class. */
+/* A metric: the mean of the classes' recalls, from 20 sums over samples: a hit and a one for its class. */
 static mirt_tensor *recall_record(mirt_tensor *labels, mirt_tensor *logits, void *user) {
     mirt_tensor *label = mirt_cast(labels, MIRT_INT32), *in_class = mirt_one_hot(label, CLASSES);
     mirt_tensor *right = mirt_cast(mirt_equal(mirt_argmax(logits, 1), label), MIRT_FLOAT32);
@@ -104,9 +101,8 @@ int main(void) {
     mirt_register_layer(other, &excite);
     mirt_register_loss(other, &smoothed);
     mirt_register_metric(other, &recall);
-    mirt_model *loaded = NULL;
-    if (history && mirt_save(model, "own.safetensors", MIRT_SAVE_ALL) == MIRT_OK)
-        loaded = mirt_load(other, "own.safetensors");
+    const bool saved = history && mirt_save(model, "own.safetensors", MIRT_SAVE_ALL) == MIRT_OK;
+    mirt_model *loaded = saved ? mirt_load(other, "own.safetensors") : NULL;
     remove("own.safetensors");
     if (!loaded || mirt_evaluate(model, test, &logs[0]) != MIRT_OK ||
         mirt_evaluate(loaded, test, &logs[1]) != MIRT_OK) {

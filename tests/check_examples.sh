@@ -111,7 +111,7 @@ says_replicas ai_or_not "" "" "" 2
 prints cats_vs_dogs "replicas: 1, 96 images, 12 steps of 8 per epoch" \
     "replicas: 2, 96 images, 6 steps of 16 per epoch" "Epoch 1: learning rate 1e-05" \
     "Epoch 6: learning rate 5e-05" "Epoch 6: learning rate 0\.0001" \
-    "Epoch 10: learning rate 2\.6384e-05" "12/12 .*val_accuracy: .*" "No DIR: the pictures are drawn.*" \
+    "Epoch 10: learning rate 2\.6384e-05" "12/12 .*val_accuracy: .*" "No DIR: the pictures are small drawings.*" \
     "No WEIGHTS: the network begins with random weights\..*"
 says_replicas resnet50_directory "" 1 2
 prints resnet50_directory "class 0: cats" "class 1: dogs"
