@@ -70,7 +70,29 @@ static bool read_layers(const char *text, picture *p) {
     return true;
 }
 
-/* The lines after "after mirroring"; of the buckets the first. */
+/* "cpu:0: adam on elements 0 to 319, written to ..."; of each device the first. */
+static bool read_update(const char *at, picture *p) {
+    const char *colon = strstr(at, ": ");
+    for (int i = 0; colon && i < p->updates; i++) {
+        const char *device = p->update[i].device;
+        if (strlen(device) == (size_t)(colon - at) && strncmp(at, device, strlen(device)) == 0) return true;
+    }
+    update_line *u = (update_line *)one_more((void **)&p->update, p->updates, sizeof *u);
+    if (!u) return false;
+    p->updates++;
+    if (!colon) return true;
+    snprintf(u->device, sizeof u->device, "%.*s", (int)(colon - at), at);
+    rest_of_line(colon + 2, u->what, sizeof u->what);
+    return true;
+}
+
+static int by_device(const void *a, const void *b) {
+    const update_line *x = (const update_line *)a, *y = (const update_line *)b;
+    const size_t lx = strlen(x->device), ly = strlen(y->device);
+    return lx != ly ? (lx < ly ? -1 : 1) : strcmp(x->device, y->device);
+}
+
+/* The lines after "after mirroring": additions of the first bucket, the first update of each device. */
 static bool read_step(const char *text, picture *p) {
     const char *line = strstr(text, "\nafter mirroring");
     bool first = false;
@@ -93,17 +115,11 @@ static bool read_step(const char *text, picture *p) {
             if (!sum) return false;
             p->sums++;
             rest_of_line(at + 4, *sum, sizeof *sum);
-        } else if (first && strncmp(at, "on ", 3) == 0) {
-            update_line *u = (update_line *)one_more((void **)&p->update, p->updates, sizeof *u);
-            if (!u) return false;
-            p->updates++;
-            at += 3 + strspn(at + 3, " ");
-            const char *colon = strstr(at, ": ");
-            if (!colon) continue;
-            snprintf(u->device, sizeof u->device, "%.*s", (int)(colon - at), at);
-            rest_of_line(colon + 2, u->what, sizeof u->what);
+        } else if (strncmp(at, "on ", 3) == 0 && !read_update(at + 3 + strspn(at + 3, " "), p)) {
+            return false;
         }
     }
+    qsort(p->update, (size_t)p->updates, sizeof *p->update, by_device);
     return true;
 }
 

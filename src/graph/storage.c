@@ -65,11 +65,11 @@ static void mirt__storage_find(mirt__graph *graph) {
     }
     for (int i = graph->count - 1; i >= 0; i--) {
         const mirt__node *node = graph->node[i];
-        const bool passes = node->op->alias || node->out[0]->lazy;
+        const bool passes = node->op->alias || (node->num_out && node->out[0]->lazy);
         for (int k = 0; k < node->num_in; k++) {
             mirt__stored_tensor *s = &node->in[k]->pass.stored;
             if (node->op->shape_only >> k & 1) continue;
-            const mirt__stored_tensor *by = &node->out[0]->pass.stored;
+            const mirt__stored_tensor *by = &node->out[0]->pass.stored; /* nodes with inputs have outputs */
             const int first = passes ? by->first_backward : node->backward ? i : graph->count;
             const int last = passes ? by->last_backward : node->backward ? i : -1;
             if (first < s->first_backward) s->first_backward = first;
