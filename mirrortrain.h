@@ -32490,7 +32490,7 @@ MIRT__LIB mirt_tensor *mirt__variable_op(mirt__graph *graph, int index, const mi
     return mirt__leaf(graph, MIRT__OP_variable, index, MIRT_FLOAT32, shape);
 }
 
-MIRT__LIB mirt_tensor *mirt__loss_weight_op(mirt__graph *graph, mirt__weight_kind kind) {
+MIRT__TRAINING_LIB mirt_tensor *mirt__loss_weight_op(mirt__graph *graph, mirt__weight_kind kind) {
     mirt_shape shape = mirt_make_shape(kind == MIRT__WEIGHT_SAMPLE, 0, 0, 0, 0, 0);
     mirt__attrs a = mirt__attrs_of(MIRT__OP_loss_weight);
     if (shape.rank) shape.dim[0] = MIRT_ROWS;
@@ -35968,12 +35968,12 @@ MIRT__TRAINING_LIB void mirt__graph_need_gradient(mirt__graph *graph, mirt_tenso
 }
 
 /* Adds dx to the gradient of x. */
-static bool mirt__gradient_add(mirt_tensor *x, mirt_tensor *dx) {
+MIRT__TRAINING bool mirt__gradient_add(mirt_tensor *x, mirt_tensor *dx) {
     x->grad = x->grad ? mirt__binary_op(MIRT__ADD, x->grad, dx) : dx;
     return x->grad != NULL;
 }
 
-static bool mirt__node_gradient(mirt__graph *graph, mirt__node *node) {
+MIRT__TRAINING bool mirt__node_gradient(mirt__graph *graph, mirt__node *node) {
     mirt_tensor *dy[MIRT__MAX_OUT], *dx[MIRT__MAX_IN];
     memset(dy, 0, sizeof dy);
     memset(dx, 0, sizeof dx);
@@ -36001,7 +36001,7 @@ static bool mirt__node_gradient(mirt__graph *graph, mirt__node *node) {
     return true;
 }
 
-MIRT__LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *const *y, mirt_tensor *const *dy, int count) {
+MIRT__TRAINING_LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *const *y, mirt_tensor *const *dy, int count) {
     int nodes = graph->count;
     for (int i = 0; i < nodes; i++) {
         for (int k = 0; k < graph->node[i]->num_out; k++) graph->node[i]->out[k]->grad = NULL;
@@ -43925,7 +43925,7 @@ MIRT__TRAINING_LIB void mirt__loss_scale_set(mirt_model *root, double scale, int
     root->scale_steps = steps;
 }
 
-MIRT__LIB void mirt__loss_scale_step(mirt_model *root, bool overflow) {
+MIRT__TRAINING_LIB void mirt__loss_scale_step(mirt_model *root, bool overflow) {
     root->scale_steps = overflow ? 0 : root->scale_steps + 1;
     if (overflow) {
         root->loss_scale = root->loss_scale > 1 ? root->loss_scale / 2 : 1;
@@ -47317,7 +47317,7 @@ MIRT__LIB mirt_status mirt__result_add(mirt_function *f, const char *name, mirt_
 
 /* >>terms of the loss */
 
-static mirt__extent mirt__node_extent(const mirt__node *node) {
+MIRT__TRAINING mirt__extent mirt__node_extent(const mirt__node *node) {
     mirt__extent in[2] = {MIRT__EXTENT_NONE, MIRT__EXTENT_NONE}, most = MIRT__EXTENT_NONE;
     for (int k = 0; k < node->num_out; k++) {
         if (mirt__is_batched(&node->out[k]->shape)) return MIRT__EXTENT_OTHER;
@@ -47332,7 +47332,7 @@ static mirt__extent mirt__node_extent(const mirt__node *node) {
     return node->num_in ? MIRT__EXTENT_OTHER : MIRT__EXTENT_NONE;
 }
 
-static mirt__extent mirt__number_extent(const mirt_tensor *t) {
+MIRT__TRAINING mirt__extent mirt__number_extent(const mirt_tensor *t) {
     const mirt__graph *graph = t->node->graph;
     for (int i = 0; i < graph->count; i++) {
         mirt__extent extent = mirt__node_extent(graph->node[i]);
@@ -47342,7 +47342,7 @@ static mirt__extent mirt__number_extent(const mirt_tensor *t) {
 }
 
 /* What the term weighs. A mean over a replica's rows counts by the share of these rows, which makes it exact. */
-static mirt__weight_kind mirt__term_weight(const mirt_tensor *term) {
+MIRT__TRAINING mirt__weight_kind mirt__term_weight(const mirt_tensor *term) {
     static const mirt__weight_kind weight[] = {MIRT__WEIGHT_ONCE, MIRT__WEIGHT_ONE, MIRT__WEIGHT_SHARE};
     return mirt__is_batched(&term->shape) ? MIRT__WEIGHT_SAMPLE : weight[mirt__number_extent(term)];
 }
@@ -47414,7 +47414,7 @@ MIRT__TRAINING_LIB mirt_status mirt__minimize(mirt_function *f, mirt_tensor *ter
 }
 
 /* The gradient of each term's value: its weight. */
-static bool mirt__term_gradients(mirt_function *f, mirt_tensor *const *term, int count) {
+MIRT__TRAINING bool mirt__term_gradients(mirt_function *f, mirt_tensor *const *term, int count) {
     mirt__graph *graph = &f->step.program.graph;
     mirt_tensor **seed = (mirt_tensor **)mirt__pool_alloc(&graph->pool, (size_t)count * sizeof *seed + 1);
     if (!seed) return false;
@@ -47432,7 +47432,7 @@ static bool mirt__root_trained(const void *arg, int variable) {
     return mirt__is_trained(&((const mirt_model *)arg)->variable[variable]);
 }
 
-MIRT__LIB mirt_status mirt__apply_gradient(mirt_function *f, int variable, mirt_tensor *gradient) {
+MIRT__TRAINING_LIB mirt_status mirt__apply_gradient(mirt_function *f, int variable, mirt_tensor *gradient) {
     for (int i = 0; i < f->num_applied; i++) {
         if (f->applied[i].variable != variable) continue;
         return mirt__fail(MIRT_E_INVALID, "%s has a gradient already; a step takes one for each weight: add them",
@@ -47461,7 +47461,7 @@ MIRT__TRAINING_LIB mirt_status mirt__record_gradients(mirt_function *f, mirt_ten
 /* >>what comes after recording */
 
 /* Variables without a gradient are named once; none at all is an error. */
-static mirt_status mirt__check_reached(const mirt_function *f) {
+MIRT__TRAINING mirt_status mirt__check_reached(const mirt_function *f) {
     mirt__text text;
     int missing = 0, wanted = 0, first;
     memset(&text, 0, sizeof text);
@@ -47489,7 +47489,7 @@ static mirt_status mirt__check_reached(const mirt_function *f) {
     return wanted && !f->num_applied ? mirt_last_status() : MIRT_OK;
 }
 
-static mirt_status mirt__collect_gradients(mirt_function *f) {
+MIRT__TRAINING mirt_status mirt__collect_gradients(mirt_function *f) {
     mirt__graph *graph = &f->step.program.graph;
     int forward = graph->count;
     if (!f->num_minimized) return MIRT_OK;
@@ -47618,7 +47618,7 @@ static mirt_status mirt__finish(mirt_function *f) {
     int kept = mirt__collect_kept(f, keep);
     for (int i = 0; i < f->num_minimized; i++) keep[kept + i] = f->minimized[i];
     mirt__fuse_forward(graph, keep, kept + f->num_minimized);
-    if (mirt__collect_gradients(f) != MIRT_OK) return mirt_last_status();
+    if (MIRT__TRAINS && mirt__collect_gradients(f) != MIRT_OK) return mirt_last_status();
     kept = mirt__collect_kept(f, keep);
     mirt__fuse_backward(graph, keep, kept);
     const mirt_dtype half = f->step.float16 ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16;
@@ -48128,7 +48128,7 @@ static void mirt__devices_changed(mirt_function *f) {
     const mirt__step *step = &f->step;
     for (int i = 0; i < step->num_states && !f->overflow; i++)
         f->root->edits += f->root->variable[step->state[i].variable].frozen;
-    if (step->float16 && step->num_ranges) mirt__loss_scale_step(f->root, f->overflow);
+    if (MIRT__TRAINS && step->float16 && step->num_ranges) mirt__loss_scale_step(f->root, f->overflow);
     if (step->num_ranges) f->model->slots_newer = MIRT__NEWER_DEVICES;
     if (mirt__step_updates(step)) f->root->weights_newer = MIRT__NEWER_DEVICES;
 }

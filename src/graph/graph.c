@@ -313,12 +313,12 @@ MIRT__TRAINING_LIB void mirt__graph_need_gradient(mirt__graph *graph, mirt_tenso
 }
 
 /* Adds dx to the gradient of x. */
-static bool mirt__gradient_add(mirt_tensor *x, mirt_tensor *dx) {
+MIRT__TRAINING bool mirt__gradient_add(mirt_tensor *x, mirt_tensor *dx) {
     x->grad = x->grad ? mirt__binary_op(MIRT__ADD, x->grad, dx) : dx;
     return x->grad != NULL;
 }
 
-static bool mirt__node_gradient(mirt__graph *graph, mirt__node *node) {
+MIRT__TRAINING bool mirt__node_gradient(mirt__graph *graph, mirt__node *node) {
     mirt_tensor *dy[MIRT__MAX_OUT], *dx[MIRT__MAX_IN];
     memset(dy, 0, sizeof dy);
     memset(dx, 0, sizeof dx);
@@ -346,7 +346,7 @@ static bool mirt__node_gradient(mirt__graph *graph, mirt__node *node) {
     return true;
 }
 
-MIRT__LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *const *y, mirt_tensor *const *dy, int count) {
+MIRT__TRAINING_LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *const *y, mirt_tensor *const *dy, int count) {
     int nodes = graph->count;
     for (int i = 0; i < nodes; i++) {
         for (int k = 0; k < graph->node[i]->num_out; k++) graph->node[i]->out[k]->grad = NULL;

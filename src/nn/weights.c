@@ -399,7 +399,7 @@ MIRT__TRAINING_LIB void mirt__loss_scale_set(mirt_model *root, double scale, int
     root->scale_steps = steps;
 }
 
-MIRT__LIB void mirt__loss_scale_step(mirt_model *root, bool overflow) {
+MIRT__TRAINING_LIB void mirt__loss_scale_step(mirt_model *root, bool overflow) {
     root->scale_steps = overflow ? 0 : root->scale_steps + 1;
     if (overflow) {
         root->loss_scale = root->loss_scale > 1 ? root->loss_scale / 2 : 1;

@@ -51,7 +51,7 @@ MIRT__LIB mirt_tensor *mirt__variable_op(mirt__graph *graph, int index, const mi
     return mirt__leaf(graph, MIRT__OP_variable, index, MIRT_FLOAT32, shape);
 }
 
-MIRT__LIB mirt_tensor *mirt__loss_weight_op(mirt__graph *graph, mirt__weight_kind kind) {
+MIRT__TRAINING_LIB mirt_tensor *mirt__loss_weight_op(mirt__graph *graph, mirt__weight_kind kind) {
     mirt_shape shape = mirt_make_shape(kind == MIRT__WEIGHT_SAMPLE, 0, 0, 0, 0, 0);
     mirt__attrs a = mirt__attrs_of(MIRT__OP_loss_weight);
     if (shape.rank) shape.dim[0] = MIRT_ROWS;

@@ -76,7 +76,7 @@ MIRT__LIB mirt_status mirt__result_add(mirt_function *f, const char *name, mirt_
 
 /* >>terms of the loss */
 
-static mirt__extent mirt__node_extent(const mirt__node *node) {
+MIRT__TRAINING mirt__extent mirt__node_extent(const mirt__node *node) {
     mirt__extent in[2] = {MIRT__EXTENT_NONE, MIRT__EXTENT_NONE}, most = MIRT__EXTENT_NONE;
     for (int k = 0; k < node->num_out; k++) {
         if (mirt__is_batched(&node->out[k]->shape)) return MIRT__EXTENT_OTHER;
@@ -91,7 +91,7 @@ static mirt__extent mirt__node_extent(const mirt__node *node) {
     return node->num_in ? MIRT__EXTENT_OTHER : MIRT__EXTENT_NONE;
 }
 
-static mirt__extent mirt__number_extent(const mirt_tensor *t) {
+MIRT__TRAINING mirt__extent mirt__number_extent(const mirt_tensor *t) {
     const mirt__graph *graph = t->node->graph;
     for (int i = 0; i < graph->count; i++) {
         mirt__extent extent = mirt__node_extent(graph->node[i]);
@@ -101,7 +101,7 @@ static mirt__extent mirt__number_extent(const mirt_tensor *t) {
 }
 
 /* What the term weighs. A mean over a replica's rows counts by the share of these rows, which makes it exact. */
-static mirt__weight_kind mirt__term_weight(const mirt_tensor *term) {
+MIRT__TRAINING mirt__weight_kind mirt__term_weight(const mirt_tensor *term) {
     static const mirt__weight_kind weight[] = {MIRT__WEIGHT_ONCE, MIRT__WEIGHT_ONE, MIRT__WEIGHT_SHARE};
     return mirt__is_batched(&term->shape) ? MIRT__WEIGHT_SAMPLE : weight[mirt__number_extent(term)];
 }
@@ -173,7 +173,7 @@ MIRT__TRAINING_LIB mirt_status mirt__minimize(mirt_function *f, mirt_tensor *ter
 }
 
 /* The gradient of each term's value: its weight. */
-static bool mirt__term_gradients(mirt_function *f, mirt_tensor *const *term, int count) {
+MIRT__TRAINING bool mirt__term_gradients(mirt_function *f, mirt_tensor *const *term, int count) {
     mirt__graph *graph = &f->step.program.graph;
     mirt_tensor **seed = (mirt_tensor **)mirt__pool_alloc(&graph->pool, (size_t)count * sizeof *seed + 1);
     if (!seed) return false;
@@ -191,7 +191,7 @@ static bool mirt__root_trained(const void *arg, int variable) {
     return mirt__is_trained(&((const mirt_model *)arg)->variable[variable]);
 }
 
-MIRT__LIB mirt_status mirt__apply_gradient(mirt_function *f, int variable, mirt_tensor *gradient) {
+MIRT__TRAINING_LIB mirt_status mirt__apply_gradient(mirt_function *f, int variable, mirt_tensor *gradient) {
     for (int i = 0; i < f->num_applied; i++) {
         if (f->applied[i].variable != variable) continue;
         return mirt__fail(MIRT_E_INVALID, "%s has a gradient already; a step takes one for each weight: add them",
@@ -220,7 +220,7 @@ MIRT__TRAINING_LIB mirt_status mirt__record_gradients(mirt_function *f, mirt_ten
 /* >>what comes after recording */
 
 /* Variables without a gradient are named once; none at all is an error. */
-static mirt_status mirt__check_reached(const mirt_function *f) {
+MIRT__TRAINING mirt_status mirt__check_reached(const mirt_function *f) {
     mirt__text text;
     int missing = 0, wanted = 0, first;
     memset(&text, 0, sizeof text);
@@ -248,7 +248,7 @@ static mirt_status mirt__check_reached(const mirt_function *f) {
     return wanted && !f->num_applied ? mirt_last_status() : MIRT_OK;
 }
 
-static mirt_status mirt__collect_gradients(mirt_function *f) {
+MIRT__TRAINING mirt_status mirt__collect_gradients(mirt_function *f) {
     mirt__graph *graph = &f->step.program.graph;
     int forward = graph->count;
     if (!f->num_minimized) return MIRT_OK;
@@ -377,7 +377,7 @@ static mirt_status mirt__finish(mirt_function *f) {
     int kept = mirt__collect_kept(f, keep);
     for (int i = 0; i < f->num_minimized; i++) keep[kept + i] = f->minimized[i];
     mirt__fuse_forward(graph, keep, kept + f->num_minimized);
-    if (mirt__collect_gradients(f) != MIRT_OK) return mirt_last_status();
+    if (MIRT__TRAINS && mirt__collect_gradients(f) != MIRT_OK) return mirt_last_status();
     kept = mirt__collect_kept(f, keep);
     mirt__fuse_backward(graph, keep, kept);
     const mirt_dtype half = f->step.float16 ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16;

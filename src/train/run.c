@@ -119,7 +119,7 @@ static void mirt__devices_changed(mirt_function *f) {
     const mirt__step *step = &f->step;
     for (int i = 0; i < step->num_states && !f->overflow; i++)
         f->root->edits += f->root->variable[step->state[i].variable].frozen;
-    if (step->float16 && step->num_ranges) mirt__loss_scale_step(f->root, f->overflow);
+    if (MIRT__TRAINS && step->float16 && step->num_ranges) mirt__loss_scale_step(f->root, f->overflow);
     if (step->num_ranges) f->model->slots_newer = MIRT__NEWER_DEVICES;
     if (mirt__step_updates(step)) f->root->weights_newer = MIRT__NEWER_DEVICES;
 }
