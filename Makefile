@@ -70,7 +70,7 @@ ARM64_RUN = qemu-aarch64 -L /usr/aarch64-linux-gnu
 TESTS = $(patsubst tests/%.c,%,$(wildcard tests/test_*.c))
 LONG_TESTS = $(patsubst tests/%.c,%,$(wildcard tests/long_*.c))
 # What runs on several threads; the others would only take longer.
-TSAN_TESTS = $(filter-out test_base test_interrupt test_checkpoints test_crafted test_power_loss test_archive test_half test_strips test_models test_profile test_memory test_conv_strips test_depthwise test_winograd test_storage test_custom test_callback_faults test_events test_event_faults test_files test_faults test_formats test_function_faults test_function_misuse test_golden test_gradients \
+TSAN_TESTS = $(filter-out test_base test_interrupt test_checkpoints test_crafted test_power_loss test_archive test_half test_tiled_reads test_models test_profile test_memory test_conv_tiles test_depthwise test_winograd test_storage test_custom test_callback_faults test_events test_event_faults test_files test_faults test_formats test_function_faults test_function_misuse test_golden test_gradients \
 	test_graphs test_hooks test_hostile test_hostile_members test_images test_image_faults test_augment_faults test_json test_augment \
 	test_augment_layers test_png test_functional test_kernels test_layer_faults test_layers test_limits test_descriptions test_recording test_passes test_full test_resume_models test_no_threads test_misuse test_mnist_parity \
 	test_model test_models test_norm test_save test_tensors test_transfer,$(TESTS))
@@ -121,7 +121,7 @@ test:
 
 # Tests of other numbers in place of floats, of how the header is set up, or that look into a file of src/ are compiled with all of the
 # header; the others with src/ compiled file by file, once, so that a test may put functions of its own in place of the system's.
-WHOLE = test_half test_models test_profile test_strips $(patsubst tests/%.c,%,$(shell grep -lE '^.define (MIRRORTRAIN_(MALLOC|OPEN|STATIC|NO_THREADS)|MIRT__TEST_[A-Z]|MIRT__REAL_DOUBLE)' tests/*.c))
+WHOLE = test_half test_models test_profile test_tiled_reads $(patsubst tests/%.c,%,$(shell grep -lE '^.define (MIRRORTRAIN_(MALLOC|OPEN|STATIC|NO_THREADS)|MIRT__TEST_[A-Z]|MIRT__REAL_DOUBLE)' tests/*.c))
 SOURCES = $(shell sed -n 's|^\([a-z].*\)\.c$$|\1|p' src/FILES)
 PARTS = -std=c11 -D_POSIX_C_SOURCE=200809L -DMIRRORTRAIN_SPLIT_BUILD
 # Tests of the whole header wait for conditions through hooks too, which MIRT_TEST_WAKE_DELAY delays (tests/hooks.h).
@@ -167,11 +167,11 @@ FUZZ_FLAGS = -O2 -g -DFUZZER -DMIRRORTRAIN_NO_SIMD -Wno-pass-failed -fsanitize=f
 MSAN_FLAGS = -O1 -g -DMIRRORTRAIN_NO_SIMD -Wno-pass-failed -fsanitize=memory -fno-omit-frame-pointer -fno-sanitize-recover=all
 COVER_FLAGS = -O0 -g -DMIRRORTRAIN_NO_SIMD --coverage -fprofile-update=atomic
 
-$(eval $(call TEST_RULES,tests,$(CC),$(CFLAGS) -g $(TEST_WARNINGS),test_half test_strips test_models test_profile))
-$(eval $(call TEST_RULES,asan,$(SANITIZE_CC),$(ASAN_FLAGS),test_half test_strips))
-$(eval $(call TEST_RULES,tsan,$(SANITIZE_CC),-O1 -g -fsanitize=thread,test_half test_strips))
+$(eval $(call TEST_RULES,tests,$(CC),$(CFLAGS) -g $(TEST_WARNINGS),test_half test_tiled_reads test_models test_profile))
+$(eval $(call TEST_RULES,asan,$(SANITIZE_CC),$(ASAN_FLAGS),test_half test_tiled_reads))
+$(eval $(call TEST_RULES,tsan,$(SANITIZE_CC),-O1 -g -fsanitize=thread,test_half test_tiled_reads))
 $(eval $(call TEST_RULES,msan,$(FUZZ_CC),$(MSAN_FLAGS),))
-$(eval $(call TEST_RULES,cover,gcc,$(COVER_FLAGS),test_half test_strips test_models test_profile))
+$(eval $(call TEST_RULES,cover,gcc,$(COVER_FLAGS),test_half test_tiled_reads test_models test_profile))
 # tests/mutants.py links one changed object of src/ before parts.a. Fewer vectors compile faster; their text is the same.
 MUTANT_FLAGS = -O2 -DMIRRORTRAIN_NO_SIMD -w
 $(eval $(call TEST_RULES,mutants,$(CC),$(MUTANT_FLAGS),))

@@ -471,30 +471,38 @@ MIRT_API const char *mirt_status_text(mirt_status status);
 MIRT_API const char *mirt_last_error(void);
 MIRT_API mirt_status mirt_last_status(void);
 
-/* Where a failure comes from, and so who can do something about it: data and files that are read; the machine and what surrounds the
-   program; what was asked for, which does not go together; memory, disk or threads that ran out; a mistake in the program, or in
-   code that it gave to the library, or in the library. */
+/* Where a failure comes from, and so who can do something about it: data and files that are read; the machine and what
+   surrounds the program; what was asked for, which does not go together; memory, disk or threads that ran out; a
+   mistake in the program, or in code that it gave to the library, or in the library. */
 typedef enum mirt_cause {
-    MIRT_CAUSE_NONE = 0, MIRT_CAUSE_INPUT, MIRT_CAUSE_ENVIRONMENT, MIRT_CAUSE_CONFIGURATION, MIRT_CAUSE_RESOURCES, MIRT_CAUSE_BUG, MIRT__CAUSE_COUNT
+    MIRT_CAUSE_NONE = 0,
+    MIRT_CAUSE_INPUT,
+    MIRT_CAUSE_ENVIRONMENT,
+    MIRT_CAUSE_CONFIGURATION,
+    MIRT_CAUSE_RESOURCES,
+    MIRT_CAUSE_BUG,
+    MIRT__CAUSE_COUNT
 } mirt_cause;
 /* Of the calling thread's last failed call; MIRT_CAUSE_NONE before the first. */
 MIRT_API mirt_cause mirt_last_cause(void);
 /* "input", "environment", "configuration", "resources", "bug"; "none". */
 MIRT_API const char *mirt_cause_text(mirt_cause cause);
 
-/* Makes text safe to print on a terminal: control characters (C0, DEL, C1), characters that reorder the text around them and
-   bytes that are not UTF-8 become \xNN, byte by byte; all else is copied. For names that come from files: of classes, layers,
-   files. Writes at most `size` bytes including the final 0 and cuts between characters; `out` may be NULL if size is 0. Returns
-   the length of the whole text, as snprintf does. The library's own messages, log lines and texts are printable already. */
+/* Makes text safe to print on a terminal: control characters (C0, DEL, C1), characters that reorder the text around
+   them and bytes that are not UTF-8 become \xNN, byte by byte; all else is copied. For names that come from files: of
+   classes, layers, files. Writes at most `size` bytes including the final 0 and cuts between characters; `out` may be
+   NULL if size is 0. Returns the length of the whole text, as snprintf does. The library's own messages, log lines and
+   texts are printable already. */
 MIRT_API size_t mirt_printable(const char *text, char *out, size_t size);
 
-/* Replaces the file at `path` as a whole, or creates it: after a crash or a power failure it holds the old bytes or the new
-   ones. A symbolic link at `path` is itself replaced. MIRT_E_NOT_FOUND (no such directory), MIRT_E_IO, MIRT_E_NOMEM. */
+/* Replaces the file at `path` as a whole, or creates it: after a crash or a power failure it holds the old bytes or the
+   new ones. A symbolic link at `path` is itself replaced. MIRT_E_NOT_FOUND (no such directory), MIRT_E_IO,
+   MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_write_file(const char *path, const void *data, size_t size);
-/* Creates an empty, private file beside `path` under a name that did not exist before; no link is followed. Returns a descriptor
-   for writing, which the caller closes before removing or renaming the file; -1 on failure, and errno says why. `name`, of at
-   least strlen(path) + 48 bytes, receives the name. Those of the library itself are made so too, but with the mode
-   of the file that they replace, or for a new one the mode that the umask leaves. */
+/* Creates an empty, private file beside `path` under a name that did not exist before; no link is followed. Returns a
+   descriptor for writing, which the caller closes before removing or renaming the file; -1 on failure, and errno says
+   why. `name`, of at least strlen(path) + 48 bytes, receives the name. Those of the library itself are made so too, but
+   with the mode of the file that they replace, or for a new one the mode that the umask leaves. */
 MIRT_API int mirt_create_temporary(const char *path, char *name, size_t size);
 
 /* Element types. Pixels stay MIRT_UINT8 until a kernel reads them; a MIRT_BOOL is one byte, 0 or 1. */
@@ -539,9 +547,10 @@ MIRT__END_C
 MIRT__BEGIN_C
 
 /* >>strategy ------------------------------------------------------------------------------ */
-/* Threads: a strategy, and everything created from it, is for one thread at a time, not always the same one;
-   different strategies may be used by different threads at once. Any thread may create one at any time. A call while another thread
-   uses the strategy, or in a child of the process that created it, returns MIRT_E_STATE; destroying then does nothing. */
+/* Threads: a strategy, and everything created from it, is for one thread at a time, not always the same one; different
+   strategies may be used by different threads at once. Any thread may create one at any time. A call while another
+   thread uses the strategy, or in a child of the process that created it, returns MIRT_E_STATE; destroying then does
+   nothing. */
 
 typedef struct mirt_strategy mirt_strategy;
 
@@ -570,37 +579,44 @@ typedef enum mirt_collective {
 
 /* Zero means default. */
 typedef struct mirt_strategy_desc {
-    const char *devices; /* NULL: every GPU, or where there is none (or the program is built without mirrortrain_cuda.cu) every core as
-                            one device; "cpu": every core as one device; "2": two equal shares of the cores; "cpu:0,cpu:1": two
-                            devices of one core each, so that strategies can have cores of their own; "gpu": every GPU;
-                            "gpu:0,gpu:2": these. Where the environment's MIRT_DEVICES is "cpu", NULL means cores whatever there is; where
-                            it is "gpu", numbers mean so many GPUs, and no GPU is an error */
+    /* NULL: every GPU, or where there is none (or the program is built without mirrortrain_cuda.cu) every core as one
+       device; "cpu": every core as one device; "2": two equal shares of the cores; "cpu:0,cpu:1": two devices of one
+       core each, so that strategies can have cores of their own; "gpu": every GPU; "gpu:0,gpu:2": these. Where the
+       environment's MIRT_DEVICES is "cpu", NULL means cores whatever there is; where it is "gpu", numbers mean so many
+       GPUs, and no GPU is an error */
+    const char *devices;
     int replicas;        /* logical replicas V; 0: one a device */
-    int threads;         /* threads per device, if it is of cores; 0: the device's cores. The system places them on cores */
+    int threads;         /* threads per device, if it is of cores; 0: the device's cores. The system places them on
+                            cores */
     uint64_t seed;       /* of initial weights, dropout and shuffling */
     mirt_collective collective;
     mirt_log_fn log;     /* NULL: stderr */
     void *log_user;
     bool silent;         /* no log at all */
     mirt_strategy_kind kind;
-    double timeout_seconds; /* a device, or a wait for samples, that gets on with nothing for so long is given up: the call returns
-                            MIRT_E_TIMEOUT, which names it, the log has what it did last, and the strategy is of no use any more: every
-                            call says so at once, its threads and memory, lent memory too, are left to themselves, and destroying
-                            it, its models and the data sets in use returns at once and frees nothing. Other strategies live on. 0: 60, of
-                            single steps (mirt_train_step and the like) only for devices behind the first, as the caller is that one;
-                            a number: exactly; negative: none. While the process is suspended (SIGSTOP, a debugger,
-                            a snapshot of a virtual machine) no time counts: afterwards the limit starts again */
-    bool winograd;       /* 3x3 convolutions of stride 1 and the gradients of their inputs by Winograd's F(2x2, 3x3), where that is
-                            faster (it takes up to half the time): float32, with other roundings. CPUs alone do so */
-    bool repeat_devices; /* a GPU may be named several times, and is as many devices: for tests of mirroring on one GPU */
-    bool tf32;           /* GPUs multiply float32 numbers of 10 bits behind the point (TF32): faster, with other roundings */
+    /* a device, or a wait for samples, that gets on with nothing for so long is given up: the call returns
+       MIRT_E_TIMEOUT, which names it, the log has what it did last, and the strategy is of no use any more: every call
+       says so at once, its threads and memory, lent memory too, are left to themselves, and destroying it, its models
+       and the data sets in use returns at once and frees nothing. Other strategies live on. 0: 60, of single steps
+       (mirt_train_step and the like) only for devices behind the first, as the caller is that one; a number: exactly;
+       negative: none. While the process is suspended (SIGSTOP, a debugger, a snapshot of a virtual machine) no time
+       counts: afterwards the limit starts again */
+    double timeout_seconds;
+    bool winograd;       /* 3x3 convolutions of stride 1 and the gradients of their inputs by Winograd's F(2x2, 3x3),
+                            where that is faster (it takes up to half the time): float32, with other roundings. CPUs
+                            alone do so */
+    bool repeat_devices; /* a GPU may be named several times, and is as many devices: for tests of mirroring on one
+                            GPU */
+    bool tf32;           /* GPUs multiply float32 numbers of 10 bits behind the point (TF32): faster, with other
+                            roundings */
 } mirt_strategy_desc;
 
 /* Keras: tf.distribute.MirroredStrategy(devices). `devices` as in mirt_strategy_desc; desc NULL: all
    defaults. Owns its threads. Returns NULL (MIRT_E_DEVICE, MIRT_E_INVALID: numbers that do not go
    together, MIRT_E_NOMEM, MIRT_E_THREAD). */
 MIRT_API mirt_strategy *mirt_mirrored(const char *devices);
-/* `device` as "cpu:1" or "gpu:0"; NULL: the first GPU, or where there is none every core as one device. MIRT_E_INVALID: several. */
+/* `device` as "cpu:1" or "gpu:0"; NULL: the first GPU, or where there is none every core as one device. MIRT_E_INVALID:
+   several. */
 MIRT_API mirt_strategy *mirt_one_device(const char *device);
 MIRT_API mirt_strategy *mirt_central_storage(const char *devices);
 MIRT_API mirt_strategy *mirt_strategy_create(const mirt_strategy_desc *desc);
@@ -619,8 +635,8 @@ typedef struct mirt_device_info {
     int cores;            /* 1; of a GPU 0 */
     uint64_t memory;      /* bytes of a GPU's own; 0: it is the machine's */
 } mirt_device_info;
-/* Fills up to `capacity` entries with what this machine has, cores first; returns how many there are, 0 (MIRT_E_DEVICE) where an
-   environment variable asks for what it has not. Thread safe: any thread at any time. */
+/* Fills up to `capacity` entries with what this machine has, cores first; returns how many there are, 0 (MIRT_E_DEVICE)
+   where an environment variable asks for what it has not. Thread safe: any thread at any time. */
 MIRT_API int mirt_devices(mirt_device_info *out, int capacity);
 
 MIRT__END_C
@@ -637,9 +653,10 @@ MIRT__BEGIN_C
 /* Threads: a dataset, with the stages it owns, is for one thread at a time; during fit, evaluate and predict it
    is the model's. Different datasets may be used, and any created, by different threads at once. */
 
-/* A stream of samples (inputs, labels, weight) built from stages. A stage takes ownership of the stage it is given
-   and hands NULL through, so a chain is checked once, at its end: a stage that fails destroys the
-   stages it was given and returns NULL. Destroying the last stage destroys them all. Errors of all stages: MIRT_E_INVALID, MIRT_E_SHAPE, MIRT_E_NOMEM. */
+/* A stream of samples (inputs, labels, weight) built from stages. A stage takes ownership of the stage it is given and
+   hands NULL through, so a chain is checked once, at its end: a stage that fails destroys the stages it was given and
+   returns NULL. Destroying the last stage destroys them all. Errors of all stages: MIRT_E_INVALID, MIRT_E_SHAPE,
+   MIRT_E_NOMEM. */
 typedef struct mirt_dataset mirt_dataset;
 
 typedef enum mirt_split { MIRT_TRAIN = 0, MIRT_TEST } mirt_split;
@@ -667,8 +684,9 @@ MIRT_API mirt_dataset *mirt_mnist(const char *directory, mirt_split split);
    The same (count, seed, split) gives the same pixels everywhere; splits do not overlap. */
 MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_split split);
 #endif
-/* Writes sample `index` of this pass: out[i] is the memory of its inputs, labels and weight (1 so far), in this order, dense.
-   MIRT_END_OF_DATA: there is none, the pass is over; any other code but 0 is an error of the run (MIRT_E_CALLBACK), which names it. */
+/* Writes sample `index` of this pass: out[i] is the memory of its inputs, labels and weight (1 so far), in this order,
+   dense. MIRT_END_OF_DATA: there is none, the pass is over; any other code but 0 is an error of the run
+   (MIRT_E_CALLBACK), which names it. */
 typedef int (*mirt_generator_fn)(void *const *out, int64_t index, void *user);
 #define MIRT_END_OF_DATA (-1)
 typedef struct mirt_generator_desc {
@@ -680,8 +698,8 @@ typedef struct mirt_generator_desc {
     int num_x, num_y;
     bool weights;         /* samples have a float32 weight */
     int64_t samples;      /* in a pass; 0: a stream, whose length nobody knows */
-    bool any_order;       /* fn is thread safe and may be called with any index below `samples` at any time: shuffles are full, and
-                             worker threads call it */
+    bool any_order;       /* fn is thread safe and may be called with any index below `samples` at any time: shuffles
+                             are full, and worker threads call it */
     const char *name;     /* for errors; default "the generator" */
 } mirt_generator_desc;
 /* Samples of one's own source. Copies desc. tf.data: Dataset.from_generator. */
@@ -693,10 +711,10 @@ MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset);
 #endif
 typedef struct mirt_cache_desc {
     uint64_t budget_bytes; /* samples that take more are refused (MIRT_E_NOMEM); 0: no limit */
-    const char *file;      /* keeps them in this file, from which every epoch reads them, and the next run too if they are as many,
-                              of the same shapes, from the same stages and files, which are known by their names; otherwise, or
-                              if its head is damaged or its length wrong, it is written anew. Maps and generators are
-                              known by their names too, arrays by nothing. */
+    /* keeps them in this file, from which every epoch reads them, and the next run too if they are as many, of the same
+       shapes, from the same stages and files, which are known by their names; otherwise, or if its head is damaged or
+       its length wrong, it is written anew. Maps and generators are known by their names too, arrays by nothing. */
+    const char *file;
 } mirt_cache_desc;
 #ifndef MIRRORTRAIN_NO_TRAIN
 /* desc NULL: mirt_cache. Samples are checked when they are read: MIRT_E_FORMAT, MIRT_E_IO. */
@@ -736,8 +754,8 @@ MIRT_API mirt_dataset *mirt_batch(mirt_dataset *dataset, int64_t batch);
 /* The same without a last batch that is not full. tf.data: batch(drop_remainder=True). */
 MIRT_API mirt_dataset *mirt_batch_drop_remainder(mirt_dataset *dataset, int64_t batch);
 /* Threads that make the samples of costly stages (images, maps) for each batch and cache stage of this data set: 1 to
-   256, or MIRT_AUTOTUNE, the default: what the time lost in waiting asks for, at most a thread a core. No number changes
-   a sample or its place. Comes before the first epoch (MIRT_E_STATE). tf.data: num_parallel_calls. */
+   256, or MIRT_AUTOTUNE, the default: what the time lost in waiting asks for, at most a thread a core. No number
+   changes a sample or its place. Comes before the first epoch (MIRT_E_STATE). tf.data: num_parallel_calls. */
 MIRT_API mirt_status mirt_dataset_workers(mirt_dataset *dataset, int workers);
 /* Joins `batches` batches into one step: equal in bits to one batch that many times as large with that
    many times the replicas. Comes after mirt_batch. Keras: gradient_accumulation_steps. */
@@ -818,11 +836,12 @@ MIRT_API mirt_status mirt_image_create(mirt_image *image, int width, int height,
 /* Frees the pixels, and empties *image; NULL and empty images are allowed. */
 MIRT_API void mirt_image_free(mirt_image *image);
 
-/* Keras: color_mode. Grey becomes RGB of three equal bytes, alpha is dropped, not blended, and 255 where it is missing. */
+/* Keras: color_mode. Grey becomes RGB of three equal bytes, alpha is dropped, not blended, and 255 where it is
+   missing. */
 typedef enum mirt_color_mode { MIRT_RGB = 0, MIRT_GRAYSCALE, MIRT_RGBA } mirt_color_mode;
 
-/* A decoder of the caller's: makes *out by mirt_image_create, and returns 0; MIRT_OTHER_DECODER leaves a file to the library's
-   own; anything else is an error. Must be thread safe. */
+/* A decoder of the caller's: makes *out by mirt_image_create, and returns 0; MIRT_OTHER_DECODER leaves a file to the
+   library's own; anything else is an error. Must be thread safe. */
 typedef int (*mirt_decoder_fn)(const unsigned char *bytes, size_t size, mirt_image *out, void *user);
 #define MIRT_OTHER_DECODER (-1)
 
@@ -831,38 +850,53 @@ typedef struct mirt_decode_desc {
     int max_side;           /* default 16384 */
     int64_t max_pixels;     /* default 1 << 26 */
     int64_t max_bytes;      /* of a file; default 1 << 26 */
-    int least_height;       /* not 0: JPEGs may be decoded at 1/2, 1/4 or 1/8 of their size, the smallest not below these two. */
+    int least_height;       /* not 0: JPEGs may be decoded at 1/2, 1/4 or 1/8 of their size, the smallest not below
+                               these two. */
     int least_width;        /* TurboJPEG then does less; stb_image does not: blocks of pixels are averaged */
     mirt_decoder_fn decoder;
     void *decoder_user;
 } mirt_decode_desc;
 
-/* Decodes a JPEG, PNG, BMP or GIF (the first frame), recognized by content, into *out. 16 bits become 8; orientation in EXIF
-   is ignored. stb_image is used where <stb/stb_image.h> or <stb_image.h> is found and MIRRORTRAIN_NO_STB_IMAGE is not defined;
-   for JPEGs TurboJPEG, if MIRRORTRAIN_TURBOJPEG is (link with -lturbojpeg). Both transform JPEGs as TensorFlow does (libjpeg's IFAST):
-   TurboJPEG to the same pixels, stb_image to nine in ten of them, the others a level or two away. desc NULL: all defaults.
-   MIRT_E_FORMAT: damaged, cut short, above a limit, or of another format; MIRT_E_NOT_FOUND: no decoder was built in;
-   MIRT_E_CALLBACK, MIRT_E_INVALID, MIRT_E_NOMEM. Keras: tf.io.decode_image. */
-MIRT_API mirt_status mirt_decode_image(const void *bytes, size_t size, mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out);
+/* Decodes a JPEG, PNG, BMP or GIF (the first frame), recognized by content, into *out. 16 bits become 8; orientation in
+   EXIF is ignored. stb_image is used where <stb/stb_image.h> or <stb_image.h> is found and MIRRORTRAIN_NO_STB_IMAGE is
+   not defined; for JPEGs TurboJPEG, if MIRRORTRAIN_TURBOJPEG is (link with -lturbojpeg). Both transform JPEGs as
+   TensorFlow does (libjpeg's IFAST): TurboJPEG to the same pixels, stb_image to nine in ten of them, the others a level
+   or two away. desc NULL: all defaults. MIRT_E_FORMAT: damaged, cut short, above a limit, or of another format;
+   MIRT_E_NOT_FOUND: no decoder was built in; MIRT_E_CALLBACK, MIRT_E_INVALID, MIRT_E_NOMEM. Keras:
+   tf.io.decode_image. */
+MIRT_API mirt_status mirt_decode_image(const void *bytes, size_t size, mirt_color_mode mode,
+                                       const mirt_decode_desc *desc, mirt_image *out);
 /* The same for a file, which the error names. Also MIRT_E_IO; here MIRT_E_NOT_FOUND may mean the file. */
-MIRT_API mirt_status mirt_read_image(const char *path, mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out);
+MIRT_API mirt_status mirt_read_image(const char *path, mirt_color_mode mode, const mirt_decode_desc *desc,
+                                     mirt_image *out);
 #endif /* MIRRORTRAIN_NO_IMAGES */
 
 /* Keras: interpolation, in tf.image.resize's numbers. */
 typedef enum mirt_interpolation {
-    MIRT_BILINEAR = 0, MIRT_NEAREST, MIRT_BICUBIC, MIRT_AREA, MIRT_LANCZOS3, MIRT_LANCZOS5, MIRT_GAUSSIAN, MIRT_MITCHELLCUBIC,
+    MIRT_BILINEAR = 0,
+    MIRT_NEAREST,
+    MIRT_BICUBIC,
+    MIRT_AREA,
+    MIRT_LANCZOS3,
+    MIRT_LANCZOS5,
+    MIRT_GAUSSIAN,
+    MIRT_MITCHELLCUBIC,
     MIRT__INTERPOLATION_COUNT
 } mirt_interpolation;
-/* Resizes to [height, width, channels] floats, 0 to 255 (bicubic and Lanczos may overshoot). `antialias` widens the filter where
-   the image shrinks (nearest and area know no difference). Keras: tf.image.resize. MIRT_E_INVALID, MIRT_E_NOMEM. */
-MIRT_API mirt_status mirt_resize_image(const mirt_image *image, int height, int width, mirt_interpolation interpolation, bool antialias,
-                                       float *out);
+/* Resizes to [height, width, channels] floats, 0 to 255 (bicubic and Lanczos may overshoot). `antialias` widens the
+   filter where the image shrinks (nearest and area know no difference). Keras: tf.image.resize. MIRT_E_INVALID,
+   MIRT_E_NOMEM. */
+MIRT_API mirt_status mirt_resize_image(const mirt_image *image, int height, int width, mirt_interpolation interpolation,
+                                       bool antialias, float *out);
 
 #ifndef MIRRORTRAIN_NO_IMAGES
 /* What labels are (Keras: label_mode): int32 [], float32 [1] of exactly two classes, float32 [classes], none. */
-typedef enum mirt_label_mode { MIRT_LABELS_INT = 0, MIRT_LABELS_BINARY, MIRT_LABELS_CATEGORICAL, MIRT_LABELS_NONE } mirt_label_mode;
+typedef enum mirt_label_mode {
+    MIRT_LABELS_INT = 0, MIRT_LABELS_BINARY, MIRT_LABELS_CATEGORICAL, MIRT_LABELS_NONE
+} mirt_label_mode;
 typedef enum mirt_subset { MIRT_SUBSET_ALL = 0, MIRT_SUBSET_TRAINING, MIRT_SUBSET_VALIDATION } mirt_subset;
-/* What becomes of a file that cannot be read or decoded: an error of the run, left out, or all zeros under its label. */
+/* What becomes of a file that cannot be read or decoded: an error of the run, left out, or all zeros under its
+   label. */
 typedef enum mirt_corrupt { MIRT_CORRUPT_FAIL = 0, MIRT_CORRUPT_SKIP, MIRT_CORRUPT_ZERO } mirt_corrupt;
 #define MIRT_NO_BATCH (-1)
 
@@ -873,10 +907,12 @@ typedef struct mirt_image_directory_desc {
     mirt_label_mode label_mode;
     const char *const *class_names; /* subdirectories, in the order of their labels; NULL: all, sorted */
     int num_class_names;
-    const int32_t *labels;   /* one a file, for files in sorted order anywhere below the directory; NULL: by subdirectories */
+    const int32_t *labels;   /* one a file, for files in sorted order anywhere below the directory; NULL: by
+                                subdirectories */
     int64_t num_labels;
     int64_t batch_size;      /* 0: 32. MIRT_NO_BATCH: samples, for stages that come before mirt_batch */
-    bool no_shuffle;         /* files stay in sorted order; otherwise they are shuffled once by the seed, and again every epoch */
+    bool no_shuffle;         /* files stay in sorted order; otherwise they are shuffled once by the seed, and again
+                                every epoch */
     bool has_seed;
     uint32_t seed;           /* the files' order is that of Keras for the same seed */
     double validation_split; /* this share of the files, from the end of their order, is for validation; */
@@ -895,12 +931,12 @@ typedef struct mirt_image_directory_desc {
 } mirt_image_directory_desc;
 
 #ifndef MIRRORTRAIN_NO_TRAIN
-/* Images below a directory, [height, width, channels], with labels from its subdirectories, whose names become those of the
-   classes: files that end in .bmp .gif .jpeg .jpg .png, in the order of Keras. With a batch size it is shuffled and batched.
-   `desc` NULL: all defaults; it is copied. A directory that is already split (see below) is refused with MIRT_E_INVALID
-   where its parts would become classes, unless class_names lists them; so is one with a subdirectory that is split into
-   parts with subdirectories itself. Also MIRT_E_NOT_FOUND, MIRT_E_IO.
-   Keras: image_dataset_from_directory. */
+/* Images below a directory, [height, width, channels], with labels from its subdirectories, whose names become those of
+   the classes: files that end in .bmp .gif .jpeg .jpg .png, in the order of Keras. With a batch size it is shuffled and
+   batched. `desc` NULL: all defaults; it is copied. A directory that is already split (see below) is refused with
+   MIRT_E_INVALID where its parts would become classes, unless class_names lists them; so is one with a subdirectory
+   that is split into parts with subdirectories itself. Also MIRT_E_NOT_FOUND, MIRT_E_IO. Keras:
+   image_dataset_from_directory. */
 MIRT_API mirt_dataset *mirt_image_dataset_from_directory(const char *directory, const mirt_image_directory_desc *desc);
 /* Training and validation data; the validation data keep their order. On failure both are NULL. A directory is already
    split if it has train/ and validation/ (or val/, valid/), and either no other subdirectory but test/, or
@@ -916,12 +952,14 @@ MIRT_API mirt_status mirt_image_datasets_from_directory(const char *directory, c
    MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_image_directory_part(const char *directory, const mirt_image_directory_desc *desc,
                                                mirt_subset part, char *path, size_t size);
-/* Images named in a text file of lines "path,label", paths relative to it; a path with a comma stands in double quotes. A first
-   line that begins with "path", or names no file and no image, is a header. Labels are class names, sorted; or with class_names, those. */
+/* Images named in a text file of lines "path,label", paths relative to it; a path with a comma stands in double quotes.
+   A first line that begins with "path", or names no file and no image, is a header. Labels are class names, sorted; or
+   with class_names, those. */
 MIRT_API mirt_dataset *mirt_image_dataset_from_csv(const char *csv, const mirt_image_directory_desc *desc);
 #endif
-/* Reads one file as a data set of this description does, so that a model sees the same pixels, bit for bit: [height, width,
-   channels] of desc->dtype into `out`. `desc` NULL: all defaults. Errors as mirt_read_image. Keras: load_img, img_to_array. */
+/* Reads one file as a data set of this description does, so that a model sees the same pixels, bit for bit: [height,
+   width, channels] of desc->dtype into `out`. `desc` NULL: all defaults. Errors as mirt_read_image. Keras: load_img,
+   img_to_array. */
 MIRT_API mirt_status mirt_load_image(const char *path, const mirt_image_directory_desc *desc, void *out);
 #ifndef MIRRORTRAIN_NO_TRAIN
 /* The file of the sample with this index in the first stage's data (Keras: file_paths), or NULL. */
@@ -931,14 +969,16 @@ MIRT_API const char *mirt_dataset_file(const mirt_dataset *dataset, int64_t inde
 /* Told of one image that cannot be used, and why, in a sentence that names the file. */
 typedef void (*mirt_corrupt_fn)(const char *path, const char *reason, void *user);
 #ifndef MIRRORTRAIN_NO_TRAIN
-/* How many images of the data set were found corrupt so far (under MIRT_CORRUPT_SKIP or _ZERO); fn, if not NULL, is told of each. */
+/* How many images of the data set were found corrupt so far (under MIRT_CORRUPT_SKIP or _ZERO); fn, if not NULL, is
+   told of each. */
 MIRT_API int64_t mirt_corrupt_images(const mirt_dataset *dataset, mirt_corrupt_fn fn, void *user);
-/* Decodes every image below a directory, links followed, calls fn for each that is corrupt, and counts; NULL: not wanted.
-   `desc` as above, NULL: defaults. MIRT_OK whatever is found; else as mirt_image_dataset_from_directory. */
-MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode_desc *desc, mirt_corrupt_fn fn, void *user,
-                                        int64_t *images, int64_t *corrupt);
-/* Drawn pictures of two kinds of animals, "cats" and "dogs", [height, width, 3] uint8, with labels as MIRT_LABELS_BINARY: to try
-   programs without photographs; half of them dogs. The same (count, size, seed, split) gives the same pixels everywhere. */
+/* Decodes every image below a directory, links followed, calls fn for each that is corrupt, and counts; NULL: not
+   wanted. `desc` as above, NULL: defaults. MIRT_OK whatever is found; else as mirt_image_dataset_from_directory. */
+MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode_desc *desc, mirt_corrupt_fn fn,
+                                        void *user, int64_t *images, int64_t *corrupt);
+/* Drawn pictures of two kinds of animals, "cats" and "dogs", [height, width, 3] uint8, with labels as
+   MIRT_LABELS_BINARY: to try programs without photographs; half of them dogs. The same (count, size, seed, split) gives
+   the same pixels everywhere. */
 MIRT_API mirt_dataset *mirt_drawn_photos(int64_t count, int height, int width, uint64_t seed, mirt_split split);
 #endif
 #endif /* MIRRORTRAIN_NO_IMAGES */
@@ -969,8 +1009,20 @@ typedef enum mirt_training { MIRT_TRAINING_AUTO = 0, MIRT_TRAINING_ON, MIRT_TRAI
 
 typedef enum mirt_padding { MIRT_VALID = 0, MIRT_SAME } mirt_padding;
 typedef enum mirt_activation_kind {
-    MIRT_LINEAR = 0, MIRT_RELU, MIRT_SIGMOID, MIRT_TANH, MIRT_SOFTMAX, MIRT_RELU6, MIRT_LEAKY_RELU /* slope 0.2 */, MIRT_ELU,
-    MIRT_GELU, MIRT_SILU, MIRT_HARD_SIGMOID, MIRT_HARD_SWISH, MIRT_SOFTPLUS, MIRT__ACTIVATION_COUNT
+    MIRT_LINEAR = 0,
+    MIRT_RELU,
+    MIRT_SIGMOID,
+    MIRT_TANH,
+    MIRT_SOFTMAX,
+    MIRT_RELU6,
+    MIRT_LEAKY_RELU /* slope 0.2 */,
+    MIRT_ELU,
+    MIRT_GELU,
+    MIRT_SILU,
+    MIRT_HARD_SIGMOID,
+    MIRT_HARD_SWISH,
+    MIRT_SOFTPLUS,
+    MIRT__ACTIVATION_COUNT
 } mirt_activation_kind;
 
 /* With MIRT_ROWS in front where it is batched; rank 0 and MIRT_FLOAT32 for NULL. */
@@ -1081,9 +1133,9 @@ typedef struct mirt_op_call {
     const void *config;
     int64_t first_row;          /* of these rows in the global batch */
 } mirt_op_call;
-/* Functions return 0, or a code of failure, which ends the step with MIRT_E_CALLBACK and changes nothing. They are called
-   by several threads at once, each for the rows of a replica: they must be thread safe, and a row's result
-   must not depend on the other rows if it is not to depend on the number of replicas. */
+/* Functions return 0, or a code of failure, which ends the step with MIRT_E_CALLBACK and changes nothing. They are
+   called by several threads at once, each for the rows of a replica: they must be thread safe, and a row's result must
+   not depend on the other rows if it is not to depend on the number of replicas. */
 typedef struct mirt_op_class {
     const char *name;
     size_t config_size; /* bytes of numbers without pointers, copied, and saved as they are */
@@ -1093,7 +1145,8 @@ typedef struct mirt_op_class {
     int (*backward)(const mirt_op_call *call, void *user); /* NULL: not differentiable */
     void *user;
 } mirt_op_class;
-/* Records it, in a model or in the body of a function, on 1 to 6 tensors; the class is copied. The output is float32. */
+/* Records it, in a model or in the body of a function, on 1 to 6 tensors; the class is copied. The output is
+   float32. */
 MIRT_API mirt_tensor *mirt_custom_op(const mirt_op_class *op, mirt_tensor *const *in, int num_in, const void *config);
 /* Makes the class known to mirt_load. MIRT_E_INVALID, MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_register_op(mirt_strategy *strategy, const mirt_op_class *op);
@@ -1107,7 +1160,9 @@ typedef enum mirt_initializer_kind {
     MIRT_INIT_NORMAL, MIRT_INIT_TRUNCATED_NORMAL, MIRT_INIT_VARIANCE_SCALING, MIRT__INIT_COUNT
 } mirt_initializer_kind;
 typedef enum mirt_fan { MIRT_FAN_IN = 0, MIRT_FAN_OUT, MIRT_FAN_AVG } mirt_fan;
-typedef enum mirt_distribution { MIRT_DIST_TRUNCATED_NORMAL = 0, MIRT_DIST_UNTRUNCATED_NORMAL, MIRT_DIST_UNIFORM } mirt_distribution;
+typedef enum mirt_distribution {
+    MIRT_DIST_TRUNCATED_NORMAL = 0, MIRT_DIST_UNTRUNCATED_NORMAL, MIRT_DIST_UNIFORM
+} mirt_distribution;
 
 /* Values by the functions below; all zeros: the layer's default. */
 typedef struct mirt_initializer {
@@ -1226,8 +1281,9 @@ typedef struct mirt_layer_norm_desc {
 
 typedef struct mirt_dropout_desc {
     float rate;
-    mirt_shape noise_shape; /* of one sample: 1 where one draw is for all elements along an axis, otherwise x's dimension.
-                               MIRT_SHAPE(1, 1, 1): whole images, which is stochastic depth. Default: a draw an element */
+    mirt_shape noise_shape; /* of one sample: 1 where one draw is for all elements along an axis, otherwise x's
+                               dimension. MIRT_SHAPE(1, 1, 1): whole images, which is stochastic depth. Default: a draw
+                               an element */
     const char *name;
 } mirt_dropout_desc;
 
@@ -1255,7 +1311,8 @@ typedef struct mirt_prelu_desc {
 /* A model lives in its strategy and may be destroyed before it. Copies `name`, NULL being "model".
    Returns NULL (MIRT_E_INVALID, MIRT_E_NOMEM). */
 MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name);
-/* NULL is allowed. A part of another model lives on as its layer; the weights of parts and views go with their owner. */
+/* NULL is allowed. A part of another model lives on as its layer; the weights of parts and views go with their
+   owner. */
 MIRT_API void mirt_model_destroy(mirt_model *model);
 /* `shape` is that of one sample: MIRT_SHAPE(28, 28, 1). Keras: Input. Data of another dtype is
    cast when it is read. */
@@ -1353,11 +1410,13 @@ typedef struct mirt_layer_class {
 } mirt_layer_class;
 /* Adds a layer to the model of its tensors; `config` (NULL only if config_size is 0) is copied, name NULL: the
    default. Registers the class too. */
-MIRT_API mirt_tensor *mirt_custom_layer(const mirt_layer_class *layer_class, mirt_tensor *const *in, int num_in, const void *config, const char *name);
+MIRT_API mirt_tensor *mirt_custom_layer(const mirt_layer_class *layer_class, mirt_tensor *const *in, int num_in,
+                                        const void *config, const char *name);
 /* Copies the class, so that mirt_load finds it; the latest of a name holds. MIRT_E_INVALID, MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_register_layer(mirt_strategy *strategy, const mirt_layer_class *layer_class);
 /* In build: a weight "layer/name"; an initializer of all zeros is glorot_uniform. Keras: add_weight. */
-MIRT_API mirt_tensor *mirt_layer_variable(mirt_layer *layer, const char *name, mirt_shape shape, mirt_initializer initializer, bool trainable);
+MIRT_API mirt_tensor *mirt_layer_variable(mirt_layer *layer, const char *name, mirt_shape shape,
+                                          mirt_initializer initializer, bool trainable);
 /* In build: adds a number made of weights alone, or one a sample, to the model's loss. Keras: add_loss. */
 MIRT_API void mirt_layer_add_loss(mirt_layer *layer, mirt_tensor *loss);
 /* Declares the model's output or outputs, batched float32; the last call before mirt_compile holds. A NULL tensor
@@ -1373,25 +1432,26 @@ MIRT_API mirt_tensor *mirt_input_of(const mirt_model *model, int index);
 MIRT_API mirt_tensor *mirt_output_of(const mirt_model *model, int index);
 
 /* A weight of one's own, for operations outside of layers; its name has no '/'. NULL as for layers. */
-MIRT_API mirt_tensor *mirt_variable(mirt_model *model, const char *name, mirt_shape shape, mirt_initializer initializer, bool trainable);
+MIRT_API mirt_tensor *mirt_variable(mirt_model *model, const char *name, mirt_shape shape, mirt_initializer initializer,
+                                    bool trainable);
 /* A number or a value a sample that is added to the loss of whatever trains this model. Keras: add_loss. A
    number that depends on weights alone counts once, whatever the number of replicas and of calls of the model.
    MIRT_E_STATE: compiled, or a part of another model already. */
 MIRT_API mirt_status mirt_add_loss(mirt_model *model, mirt_tensor *loss);
 
-/* Calls a model on a tensor. Recording another model, `model` becomes a part of that one: its weights are
-   from then on those of the model around it, under names that begin with its own; it may be called
-   several times there, sharing them, but be a part of one model only. In the body of a function,
-   `model` is the function's or a part of it. Its outputs: the first is returned, all of them go to `out`
-   (may be NULL), which holds MIRT_MAX_OUTPUTS. Tensors of another dtype are cast. Keras: model(x, training=...). Errors mark
-   what is recorded. */
+/* Calls a model on a tensor. Recording another model, `model` becomes a part of that one: its weights are from then on
+   those of the model around it, under names that begin with its own; it may be called several times there, sharing
+   them, but be a part of one model only. In the body of a function, `model` is the function's or a part of it. Its
+   outputs: the first is returned, all of them go to `out` (may be NULL), which holds MIRT_MAX_OUTPUTS. Tensors of
+   another dtype are cast. Keras: model(x, training=...). Errors mark what is recorded. */
 MIRT_API mirt_tensor *mirt_call(mirt_model *model, mirt_tensor *x, mirt_training training);
-MIRT_API mirt_tensor *mirt_call_many(mirt_model *model, mirt_tensor *const *x, int count, mirt_training training, mirt_tensor **out);
+MIRT_API mirt_tensor *mirt_call_many(mirt_model *model, mirt_tensor *const *x, int count, mirt_training training,
+                                     mirt_tensor **out);
 /* The (first) output of a layer, to be made an output or to build upon. Keras: get_layer(name).output.
    NULL: MIRT_E_NOT_FOUND with the nearest right name. */
 MIRT_API mirt_tensor *mirt_layer_output(mirt_model *model, const char *layer);
-/* A model from `model`'s inputs to other tensors of it, sharing its weights: intermediate outputs. It predicts as it is, and
-   cannot be a part of another model. */
+/* A model from `model`'s inputs to other tensors of it, sharing its weights: intermediate outputs. It predicts as it
+   is, and cannot be a part of another model. */
 MIRT_API mirt_model *mirt_model_view(mirt_model *model, mirt_tensor *const *outputs, int count);
 
 #ifndef MIRRORTRAIN_NO_MODELS
@@ -1399,9 +1459,11 @@ MIRT_API mirt_model *mirt_model_view(mirt_model *model, mirt_tensor *const *outp
 /* Threads: a model is for the one thread at a time that has its strategy. */
 
 typedef enum mirt_pooling { MIRT_POOLING_NONE = 0, MIRT_POOLING_AVG, MIRT_POOLING_MAX } mirt_pooling;
-/* Whether the network takes pixels from 0 to 255, as its first layers then make of them what its family is used to. As in
-   Keras EfficientNetV2 does by default, and MobileNetV2 and ResNet50 want it done for them (preprocess_input). */
-typedef enum mirt_preprocessing { MIRT_PREPROCESSING_DEFAULT = 0, MIRT_PREPROCESSING_ON, MIRT_PREPROCESSING_OFF } mirt_preprocessing;
+/* Whether the network takes pixels from 0 to 255, as its first layers then make of them what its family is used to. As
+   in Keras EfficientNetV2 does by default, and MobileNetV2 and ResNet50 want it done for them (preprocess_input). */
+typedef enum mirt_preprocessing {
+    MIRT_PREPROCESSING_DEFAULT = 0, MIRT_PREPROCESSING_ON, MIRT_PREPROCESSING_OFF
+} mirt_preprocessing;
 typedef enum mirt_efficientnet_v2_variant {
     MIRT_EFFICIENTNET_V2_B0 = 0, MIRT_EFFICIENTNET_V2_B1, MIRT_EFFICIENTNET_V2_B2, MIRT_EFFICIENTNET_V2_B3,
     MIRT_EFFICIENTNET_V2_S, MIRT_EFFICIENTNET_V2_M, MIRT_EFFICIENTNET_V2_L
@@ -1409,27 +1471,30 @@ typedef enum mirt_efficientnet_v2_variant {
 
 /* All zeros: Keras's defaults, without weights. */
 typedef struct mirt_application_desc {
-    int size;             /* height and width of the images, at least 32; default 224; B1 240, B2 260, B3 300, S 384, M and L 480 */
+    int size;             /* height and width of the images, at least 32; default 224; B1 240, B2 260, B3 300, S 384, M
+                             and L 480 */
     float alpha;          /* width of MobileNetV2; default 1 */
     bool no_top;          /* include_top=False: the features (rows, h, w, c), or after pooling (rows, c) */
     int classes;          /* of the top; default 1000 */
     mirt_pooling pooling; /* of a network without its top */
     bool logits;          /* classifier_activation=None; otherwise the top ends with a softmax */
     mirt_preprocessing preprocessing;
-    float dropout_rate, drop_connect_rate; /* EfficientNetV2: before the top, and stochastic depth; default 0.2; negative: none */
+    float dropout_rate, drop_connect_rate; /* EfficientNetV2: before the top, and stochastic depth; default 0.2;
+                                              negative: none */
     const char *name;     /* of the model; default Keras's: "mobilenetv2_1.00_224", "resnet50", "efficientnetv2-b0" */
     const char *weights;  /* a .safetensors file, as mirt_load_weights; NULL: random ones. Keras: weights=path */
 } mirt_application_desc;
 
-/* Networks for images of three channels, recorded and not yet compiled; layers and weights have Keras's names and order.
-   desc NULL: all defaults. NULL (MIRT_E_INVALID, MIRT_E_SHAPE: images too small, MIRT_E_NOMEM; errors of mirt_load_weights).
-   Sandler et al. 2018; He et al. 2016; Tan & Le 2021. */
+/* Networks for images of three channels, recorded and not yet compiled; layers and weights have Keras's names and
+   order. desc NULL: all defaults. NULL (MIRT_E_INVALID, MIRT_E_SHAPE: images too small, MIRT_E_NOMEM; errors of
+   mirt_load_weights). Sandler et al. 2018; He et al. 2016; Tan & Le 2021. */
 MIRT_API mirt_model *mirt_mobilenet_v2(mirt_strategy *strategy, const mirt_application_desc *desc);
 MIRT_API mirt_model *mirt_resnet50(mirt_strategy *strategy, const mirt_application_desc *desc);
-MIRT_API mirt_model *mirt_efficientnet_v2(mirt_strategy *strategy, mirt_efficientnet_v2_variant variant, const mirt_application_desc *desc);
-/* The same by name: "mobilenet_v2", "resnet50", "efficientnet_v2_b0" to "..._b3", "..._s", "..._m", "..._l"; and "mnist", the
-   small network of 28x28 images in the tutorials, which divides them by 255 unless it is told not to, and has 10 classes, as
-   logits. MIRT_E_NOT_FOUND with the nearest right name. */
+MIRT_API mirt_model *mirt_efficientnet_v2(mirt_strategy *strategy, mirt_efficientnet_v2_variant variant,
+                                          const mirt_application_desc *desc);
+/* The same by name: "mobilenet_v2", "resnet50", "efficientnet_v2_b0" to "..._b3", "..._s", "..._m", "..._l"; and
+   "mnist", the small network of 28x28 images in the tutorials, which divides them by 255 unless it is told not to, and
+   has 10 classes, as logits. MIRT_E_NOT_FOUND with the nearest right name. */
 MIRT_API mirt_model *mirt_application(mirt_strategy *strategy, const char *name, const mirt_application_desc *desc);
 MIRT_API mirt_model *mirt_model_by_name(mirt_strategy *strategy, const char *name);
 #endif /* MIRRORTRAIN_NO_MODELS */
@@ -1448,25 +1513,41 @@ MIRT__BEGIN_C
 /* Threads: as models and as datasets; functions without one: any thread at any time. */
 
 typedef enum mirt_augmentation_kind {
-    MIRT_RANDOM_FLIP = 0, MIRT_RANDOM_ROTATION, MIRT_RANDOM_ZOOM, MIRT_RANDOM_TRANSLATION, MIRT_RANDOM_CROP, MIRT_CENTER_CROP, MIRT_RESIZING,
-    MIRT_RANDOM_CONTRAST, MIRT_RANDOM_BRIGHTNESS, MIRT__AUGMENTATION_COUNT
+    MIRT_RANDOM_FLIP = 0,
+    MIRT_RANDOM_ROTATION,
+    MIRT_RANDOM_ZOOM,
+    MIRT_RANDOM_TRANSLATION,
+    MIRT_RANDOM_CROP,
+    MIRT_CENTER_CROP,
+    MIRT_RESIZING,
+    MIRT_RANDOM_CONTRAST,
+    MIRT_RANDOM_BRIGHTNESS,
+    MIRT__AUGMENTATION_COUNT
 } mirt_augmentation_kind;
-/* Where a pixel from outside of the image is taken from: (dcba|abcd|dcba), one value, (abcd|abcd|abcd), (aaaa|abcd|dddd). */
-typedef enum mirt_fill_mode { MIRT_FILL_REFLECT = 0, MIRT_FILL_CONSTANT, MIRT_FILL_WRAP, MIRT_FILL_NEAREST, MIRT__FILL_COUNT } mirt_fill_mode;
-typedef enum mirt_flip_mode { MIRT_FLIP_HORIZONTAL_AND_VERTICAL = 0, MIRT_FLIP_HORIZONTAL, MIRT_FLIP_VERTICAL, MIRT__FLIP_COUNT } mirt_flip_mode;
+/* Where a pixel from outside of the image is taken from: (dcba|abcd|dcba), one value, (abcd|abcd|abcd),
+   (aaaa|abcd|dddd). */
+typedef enum mirt_fill_mode {
+    MIRT_FILL_REFLECT = 0, MIRT_FILL_CONSTANT, MIRT_FILL_WRAP, MIRT_FILL_NEAREST, MIRT__FILL_COUNT
+} mirt_fill_mode;
+typedef enum mirt_flip_mode {
+    MIRT_FLIP_HORIZONTAL_AND_VERTICAL = 0, MIRT_FLIP_HORIZONTAL, MIRT_FLIP_VERTICAL, MIRT__FLIP_COUNT
+} mirt_flip_mode;
 
-/* A transform of images, as a layer or in a data set; each kind reads what is said to be its own. A range is {lower, upper};
-   {f, 0} with f above 0 is {-f, f}, and {-f, 0} is the range from -f to 0. The range from 0 to f is {0, f}. */
+/* A transform of images, as a layer or in a data set; each kind reads what is said to be its own. A range is {lower,
+   upper}; {f, 0} with f above 0 is {-f, f}, and {-f, 0} is the range from -f to 0. The range from 0 to f is {0, f}. */
 typedef struct mirt_augmentation {
     mirt_augmentation_kind kind; /* layers of their own name need none */
     mirt_flip_mode mode;         /* of flips */
-    float factor[2];             /* rotation: in turns, counter-clockwise, within [-1, 1]; brightness: of the value range, within
-                                    [-1, 1]; contrast: {l, u}, within [0, 1], is 1 - l to 1 + u times the contrast, and {f, 0} is {f, f} */
-    float height_factor[2], width_factor[2]; /* zoom, above -1 to 1: how much larger the part of the image that is shown becomes, so that
-                                    more than 0 zooms out; no width_factor: it keeps the aspect ratio. Translation, within [-1, 1]: in
-                                    heights and widths, down and to the right */
+    float factor[2];             /* rotation: in turns, counter-clockwise, within [-1, 1]; brightness: of the value
+                                    range, within [-1, 1]; contrast: {l, u}, within [0, 1], is 1 - l to 1 + u times the
+                                    contrast, and {f, 0} is {f, f} */
+    /* zoom, above -1 to 1: how much larger the part of the image that is shown becomes, so that more than 0 zooms out;
+       no width_factor: it keeps the aspect ratio. Translation, within [-1, 1]: in heights and widths, down and to the
+       right */
+    float height_factor[2], width_factor[2];
     mirt_fill_mode fill_mode;    /* rotation, zoom, translation */
-    mirt_interpolation interpolation; /* these, and resizing: bilinear or nearest; the layer mirt_resizing any but area */
+    mirt_interpolation interpolation; /* these, and resizing: bilinear or nearest; the layer mirt_resizing any but
+                                         area */
     float fill_value;            /* of MIRT_FILL_CONSTANT */
     int height, width;           /* of what crops and resizing make; {n, 0} is {n, n} */
     bool crop_to_aspect_ratio;   /* resizing: of the largest part in the middle that has the new shape */
@@ -1475,23 +1556,25 @@ typedef struct mirt_augmentation {
     bool antialias;              /* of the layer mirt_resizing, as in mirt_resize_image */
 } mirt_augmentation;
 
-/* Layers on (rows, height, width, channels). Random ones are active in training only, and leave nothing in programs that predict; what an
-   image gets depends on (seed, step, layer, row in the global batch), as in mirt_dropout. Neighbours that move pixels are one
-   affine warp: every pixel is interpolated once, and only what is outside of the first one's image is filled. They stand in front of what is
-   trained: no gradient passes through them. Errors of these: MIRT_E_INVALID, MIRT_E_SHAPE. Keras: RandomFlip; here the two directions of
-   HORIZONTAL_AND_VERTICAL are drawn each for itself. NULL desc: all defaults. */
+/* Layers on (rows, height, width, channels). Random ones are active in training only, and leave nothing in programs
+   that predict; what an image gets depends on (seed, step, layer, row in the global batch), as in mirt_dropout.
+   Neighbours that move pixels are one affine warp: every pixel is interpolated once, and only what is outside of the
+   first one's image is filled. They stand in front of what is trained: no gradient passes through them. Errors of
+   these: MIRT_E_INVALID, MIRT_E_SHAPE. Keras: RandomFlip; here the two directions of HORIZONTAL_AND_VERTICAL are drawn
+   each for itself. NULL desc: all defaults. */
 MIRT_API mirt_tensor *mirt_random_flip(mirt_tensor *x, const mirt_augmentation *desc);
 /* Around the center of the image. */
 MIRT_API mirt_tensor *mirt_random_rotation(mirt_tensor *x, const mirt_augmentation *desc);
 MIRT_API mirt_tensor *mirt_random_zoom(mirt_tensor *x, const mirt_augmentation *desc);
 MIRT_API mirt_tensor *mirt_random_translation(mirt_tensor *x, const mirt_augmentation *desc);
-/* A part of height x width pixels, another of each image. Images that are smaller, and all outside of training: the largest part in the middle
-   that has this shape, resized. */
+/* A part of height x width pixels, another of each image. Images that are smaller, and all outside of training: the
+   largest part in the middle that has this shape, resized. */
 MIRT_API mirt_tensor *mirt_random_crop(mirt_tensor *x, const mirt_augmentation *desc);
 /* (x - mean of the channel) * factor + mean. */
 MIRT_API mirt_tensor *mirt_random_contrast(mirt_tensor *x, const mirt_augmentation *desc);
 MIRT_API mirt_tensor *mirt_random_brightness(mirt_tensor *x, const mirt_augmentation *desc);
-/* These two are always active, and gradients pass. The part in the middle; of smaller images what mirt_random_crop takes. */
+/* These two are always active, and gradients pass. The part in the middle; of smaller images what mirt_random_crop
+   takes. */
 MIRT_API mirt_tensor *mirt_center_crop(mirt_tensor *x, const mirt_augmentation *desc);
 /* Pixels lie at the centers of their squares. Keras: Resizing. */
 MIRT_API mirt_tensor *mirt_resizing(mirt_tensor *x, const mirt_augmentation *desc);
@@ -1499,25 +1582,26 @@ MIRT_API mirt_tensor *mirt_resizing(mirt_tensor *x, const mirt_augmentation *des
 MIRT_API mirt_tensor *mirt_augmentation_layer(mirt_tensor *x, const mirt_augmentation *desc);
 
 #ifndef MIRRORTRAIN_NO_TRAIN
-/* The same for the samples of a data set: x[0], (height, width, channels) of float32 or uint8, which stays uint8, rounded. What an image gets
-   depends on (seed, epoch, index of the sample). Comes before mirt_batch; behind mirt_cache, or every epoch would see the same
-   images. tf.data: map. */
+/* The same for the samples of a data set: x[0], (height, width, channels) of float32 or uint8, which stays uint8,
+   rounded. What an image gets depends on (seed, epoch, index of the sample). Comes before mirt_batch; behind
+   mirt_cache, or every epoch would see the same images. tf.data: map. */
 MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentation *list, int count);
-/* Reads "flip,rotation:0.1,zoom:0.1" into at most `most` entries of list; how many there are, or -1 with the error set. Names as the
-   layers without "random_"; numbers behind ':', two being height and width: flip:horizontal, rotation:0.1, zoom:0.1:0.2,
-   translation:0.1:0.1, crop:200:180, center_crop:200, resizing:224, contrast:0.2, brightness:0.1; and constant, wrap, nearest:
-   rotation:0.1:constant. */
+/* Reads "flip,rotation:0.1,zoom:0.1" into at most `most` entries of list; how many there are, or -1 with the error set.
+   Names as the layers without "random_"; numbers behind ':', two being height and width: flip:horizontal, rotation:0.1,
+   zoom:0.1:0.2, translation:0.1:0.1, crop:200:180, center_crop:200, resizing:224, contrast:0.2, brightness:0.1; and
+   constant, wrap, nearest: rotation:0.1:constant. */
 MIRT_API int mirt_parse_augmentation(const char *text, mirt_augmentation *list, int most);
 
-/* Mean and variance of the channels of x[0], over an epoch, into desc: what mirt_normalization then takes off. The data set
-   is begun, not consumed. MIRT_E_SHAPE: more than 4 channels. Keras: Normalization.adapt. */
+/* Mean and variance of the channels of x[0], over an epoch, into desc: what mirt_normalization then takes off. The data
+   set is begun, not consumed. MIRT_E_SHAPE: more than 4 channels. Keras: Normalization.adapt. */
 MIRT_API mirt_status mirt_adapt(mirt_normalization_desc *desc, mirt_dataset *dataset);
 
-/* Writes one image, (height, width, channels) of 1 to 4 channels, as a PNG; several, (n, height, width, channels), `columns` side by side, a
-   few pixels apart. uint8, or float32 from 0 to 255, which is rounded. Errors: MIRT_E_SHAPE, MIRT_E_IO, MIRT_E_NOMEM. */
+/* Writes one image, (height, width, channels) of 1 to 4 channels, as a PNG; several, (n, height, width, channels),
+   `columns` side by side, a few pixels apart. uint8, or float32 from 0 to 255, which is rounded. Errors: MIRT_E_SHAPE,
+   MIRT_E_IO, MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_write_png(const char *path, mirt_array images, int columns);
-/* The same of the first rows * columns samples, or batches' samples, of a data set, which is begun, not consumed: 3, 4 for twelve. Of one image
-   twelve times, mirt_repeat before mirt_augment. */
+/* The same of the first rows * columns samples, or batches' samples, of a data set, which is begun, not consumed: 3, 4
+   for twelve. Of one image twelve times, mirt_repeat before mirt_augment. */
 MIRT_API mirt_status mirt_save_grid(const char *path, mirt_dataset *dataset, int rows, int columns);
 #endif
 
@@ -1532,19 +1616,25 @@ MIRT__END_C
 MIRT__BEGIN_C
 
 /* >>optimizers, losses, metrics ----------------------------------------------------------- */
-/* Threads: what makes an optimizer, a schedule or a loss by value: any thread at any time; what takes a strategy or a model: the
-   one thread at a time that has it. */
+/* Threads: what makes an optimizer, a schedule or a loss by value: any thread at any time; what takes a strategy or a
+   model: the one thread at a time that has it. */
 
 /* The learning rate for 0-based `step`; must depend on its arguments alone. */
 typedef float (*mirt_schedule_fn)(int64_t step, void *user);
 
 typedef enum mirt_schedule_kind {
-    MIRT_SCHEDULE_NONE = 0, MIRT_PIECEWISE_CONSTANT, MIRT_EXPONENTIAL_DECAY, MIRT_POLYNOMIAL_DECAY, MIRT_INVERSE_TIME_DECAY,
-    MIRT_COSINE_DECAY, MIRT_COSINE_RESTARTS, MIRT__SCHEDULE_COUNT
+    MIRT_SCHEDULE_NONE = 0,
+    MIRT_PIECEWISE_CONSTANT,
+    MIRT_EXPONENTIAL_DECAY,
+    MIRT_POLYNOMIAL_DECAY,
+    MIRT_INVERSE_TIME_DECAY,
+    MIRT_COSINE_DECAY,
+    MIRT_COSINE_RESTARTS,
+    MIRT__SCHEDULE_COUNT
 } mirt_schedule_kind;
 #define MIRT_MAX_BOUNDARIES 16
-/* A learning rate as a function of the step, by value: saved and loaded with the model. Those below make one; their formulas are
-   those of keras.optimizers.schedules, and steps count from 0. */
+/* A learning rate as a function of the step, by value: saved and loaded with the model. Those below make one; their
+   formulas are those of keras.optimizers.schedules, and steps count from 0. */
 typedef struct mirt_schedule {
     mirt_schedule_kind kind;
     float initial;          /* learning rate */
@@ -1563,8 +1653,8 @@ typedef struct mirt_schedule {
 } mirt_schedule;
 
 #ifndef MIRRORTRAIN_NO_TRAIN
-/* PiecewiseConstantDecay: `count` boundaries and count + 1 values, copied. More than MIRT_MAX_BOUNDARIES, or NULL, are an error of
-   mirt_compile. */
+/* PiecewiseConstantDecay: `count` boundaries and count + 1 values, copied. More than MIRT_MAX_BOUNDARIES, or NULL, are
+   an error of mirt_compile. */
 MIRT_API mirt_schedule mirt_piecewise_constant(const int64_t *boundaries, const float *values, int count);
 /* ExponentialDecay: initial * rate^(step / steps). */
 MIRT_API mirt_schedule mirt_exponential_decay(float initial, int64_t steps, float rate, bool staircase);
@@ -1572,7 +1662,8 @@ MIRT_API mirt_schedule mirt_exponential_decay(float initial, int64_t steps, floa
 MIRT_API mirt_schedule mirt_polynomial_decay(float initial, int64_t steps, float end, float power, bool cycle);
 /* InverseTimeDecay: initial / (1 + rate * step / steps). */
 MIRT_API mirt_schedule mirt_inverse_time_decay(float initial, int64_t steps, float rate, bool staircase);
-/* CosineDecay, without warm-up: initial * ((1 - alpha) * (1 + cos(pi * step / steps)) / 2 + alpha). Loshchilov & Hutter 2017. */
+/* CosineDecay, without warm-up: initial * ((1 - alpha) * (1 + cos(pi * step / steps)) / 2 + alpha). Loshchilov & Hutter
+   2017. */
 MIRT_API mirt_schedule mirt_cosine_decay(float initial, int64_t steps, float alpha);
 /* CosineDecayRestarts; Keras's defaults: t_mul 2, m_mul 1, alpha 0. */
 MIRT_API mirt_schedule mirt_cosine_restarts(float initial, int64_t first_steps, float t_mul, float m_mul, float alpha);
@@ -1580,8 +1671,8 @@ MIRT_API mirt_schedule mirt_cosine_restarts(float initial, int64_t first_steps, 
 MIRT_API double mirt_schedule_at(const mirt_schedule *schedule, int64_t step);
 #endif
 
-/* Ramp up, sustain, decay, by epochs: from `start` to `max` in ramp_epochs, `max` for sustain_epochs, then towards `min` by the factor
-   `decay` an epoch. `max` is usually scaled by the replicas. */
+/* Ramp up, sustain, decay, by epochs: from `start` to `max` in ramp_epochs, `max` for sustain_epochs, then towards
+   `min` by the factor `decay` an epoch. `max` is usually scaled by the replicas. */
 typedef struct mirt_lr_ramp_desc {
     float start, max, min;
     int ramp_epochs, sustain_epochs;
@@ -1590,7 +1681,8 @@ typedef struct mirt_lr_ramp_desc {
 #ifndef MIRRORTRAIN_NO_TRAIN
 /* For mirt_fit_desc.learning_rate, with a mirt_lr_ramp_desc as learning_rate_user. */
 MIRT_API float mirt_lr_ramp(int epoch, float learning_rate, void *desc);
-/* `rate` times the replicas of `strategy`: linear scaling, as the global batch grows with them. Goyal et al. 2017. `rate` for NULL. */
+/* `rate` times the replicas of `strategy`: linear scaling, as the global batch grows with them. Goyal et al. 2017.
+   `rate` for NULL. */
 MIRT_API float mirt_scale_learning_rate(const mirt_strategy *strategy, float rate);
 #endif
 
@@ -1605,8 +1697,8 @@ typedef enum mirt_optimizer_kind {
     MIRT_OPTIMIZER_LIST(MIRT__OPTIMIZER_VALUE) MIRT__OPTIMIZER_COUNT
 } mirt_optimizer_kind;
 #undef MIRT__OPTIMIZER_VALUE
-/* Fields that are zero are not used, unless something else is said. Norms are those of the gradient of the mean loss over the global
-   batch, summed over all replicas: the same on any number of devices. */
+/* Fields that are zero are not used, unless something else is said. Norms are those of the gradient of the mean loss
+   over the global batch, summed over all replicas: the same on any number of devices. */
 typedef struct mirt_optimizer {
     mirt_optimizer_kind kind;
     float learning_rate;           /* SGD: 0 is 0 */
@@ -1619,14 +1711,16 @@ typedef struct mirt_optimizer {
     bool amsgrad;                  /* Adam, AdamW: Reddi et al. 2018 */
     float rho;                     /* RMSprop */
     bool centered;                 /* RMSprop: divided by the standard deviation of gradients */
-    float weight_decay;            /* decoupled: weight -= weight * weight_decay * rate before the update. Loshchilov & Hutter 2019 */
+    float weight_decay;            /* decoupled: weight -= weight * weight_decay * rate before the update. Loshchilov &
+                                      Hutter 2019 */
     /* Words separated by commas: "bias,gamma,beta". A weight whose own name (that after the last '/') contains one of
        them does not decay. Copied by mirt_compile. */
     const char *exclude_from_weight_decay;
     float clipnorm;                /* the gradient of each weight is scaled down to this norm, */
     float global_clipnorm;         /* or all of them together to this, */
     float clipvalue;               /* or its elements are cut off at this: one of the three */
-    bool use_ema;                  /* keeps averages of the weights, which they become when mirt_fit ends: mirt_apply_averages */
+    bool use_ema;                  /* keeps averages of the weights, which they become when mirt_fit ends:
+                                      mirt_apply_averages */
     float ema_momentum;            /* default 0.99 */
     int64_t ema_overwrite_frequency; /* the weights become their averages after every so many steps, too */
 } mirt_optimizer;
@@ -1641,8 +1735,9 @@ MIRT_API mirt_optimizer mirt_sgd(float learning_rate, float momentum, bool neste
 /* Keras RMSprop: rho 0.9, no momentum, epsilon 1e-7; its usual rate is 1e-3. Hinton 2012. */
 MIRT_API mirt_optimizer mirt_rmsprop(float learning_rate);
 
-/* With use_ema: the weights become their averages, on every device. mirt_fit does it at its end, loops of one's own when they want
-   to. Nothing before the first step. Keras: finalize_variable_values. MIRT_E_STATE: compiled without use_ema. */
+/* With use_ema: the weights become their averages, on every device. mirt_fit does it at its end, loops of one's own
+   when they want to. Nothing before the first step. Keras: finalize_variable_values. MIRT_E_STATE: compiled without
+   use_ema. */
 MIRT_API mirt_status mirt_apply_averages(mirt_model *model);
 #endif
 
@@ -1661,15 +1756,16 @@ typedef enum mirt_loss { MIRT_LOSS_NONE = 0, MIRT_LOSS_LIST(MIRT__LOSS_VALUE) MI
    MIRT_SUM adds up both; a loss over several batches then is, as in Keras, the mean of their sums, weighted by their
    sizes. */
 typedef enum mirt_reduction { MIRT_SUM_OVER_BATCH_SIZE = 0, MIRT_SUM } mirt_reduction;
-/* Each is a ratio of sums over all samples: the same on any number of replicas and for any batch size; weights of samples and classes
-   do not count. Names in logs are Keras's ("sparse_top_k_categorical_accuracy", "f1_score"). */
+/* Each is a ratio of sums over all samples: the same on any number of replicas and for any batch size; weights of
+   samples and classes do not count. Names in logs are Keras's ("sparse_top_k_categorical_accuracy", "f1_score"). */
 typedef enum mirt_metric {
     MIRT_METRIC_NONE = 0,
-    MIRT_ACCURACY, /* binary, sparse categorical or categorical accuracy by loss and shape, as in Keras; but for the binary one the
-                      output has to be (rows, classes) */
+    MIRT_ACCURACY, /* binary, sparse categorical or categorical accuracy by loss and shape, as in Keras; but for the
+                      binary one the output has to be (rows, classes) */
     MIRT_BINARY_ACCURACY, MIRT_CATEGORICAL_ACCURACY, MIRT_SPARSE_CATEGORICAL_ACCURACY,
     MIRT_TOP_K_CATEGORICAL_ACCURACY, MIRT_SPARSE_TOP_K_CATEGORICAL_ACCURACY,
-    MIRT_PRECISION, MIRT_RECALL, MIRT_F1_SCORE, MIRT_AUC, /* over all outputs of all samples together; class numbers count as one-hot labels */
+    MIRT_PRECISION, MIRT_RECALL, MIRT_F1_SCORE, MIRT_AUC, /* over all outputs of all samples together; class numbers
+                                                             count as one-hot labels */
     MIRT_MAE, MIRT_MSE, MIRT__METRIC_COUNT
 } mirt_metric;
 #define MIRT_MAX_METRICS 8
@@ -1686,8 +1782,9 @@ typedef struct mirt_metric_options {
     float threshold;    /* binary accuracy, precision, recall, F1: what is above counts as 1; default 0.5 */
     int num_thresholds; /* AUC: default 200 */
     mirt_curve curve;   /* AUC: of true against false positives, or of precision against recall */
-    bool from_logits;   /* outputs that mirt_compile's from_logits calls logits go through a sigmoid first (a softmax where the loss
-                           undoes one), as threshold and AUC are of probabilities; without, they are taken as they are */
+    bool from_logits;   /* outputs that mirt_compile's from_logits calls logits go through a sigmoid first (a softmax
+                           where the loss undoes one), as threshold and AUC are of probabilities; without, they are
+                           taken as they are */
     const char *name;   /* in logs; copied. Default: Keras's, and "_1", "_2" behind it where it is taken */
     bool has_threshold; /* the threshold is as given, 0 too (of logits, say) */
 } mirt_metric_options;
@@ -1716,14 +1813,15 @@ typedef struct mirt_custom_metric {
 MIRT_API mirt_status mirt_register_loss(mirt_strategy *strategy, const mirt_custom_loss *loss);
 MIRT_API mirt_status mirt_register_metric(mirt_strategy *strategy, const mirt_custom_metric *metric);
 
-/* How often samples of class i were taken for class j, over one pass of a data set with labels: counts[i * classes + j]. `classes` is as
-   many as the model's output has, or 2 where that is one number (above 0.5, or of logits (mirt_output_scores) above 0, is class 1). Needs no
-   mirt_compile. Errors as mirt_predict. */
+/* How often samples of class i were taken for class j, over one pass of a data set with labels: counts[i * classes +
+   j]. `classes` is as many as the model's output has, or 2 where that is one number (above 0.5, or of logits
+   (mirt_output_scores) above 0, is class 1). Needs no mirt_compile. Errors as mirt_predict. */
 MIRT_API mirt_status mirt_confusion_matrix(mirt_model *model, mirt_dataset *dataset, int64_t *counts, int classes);
-/* A picture of it, true classes down and predicted ones across, each cell as deep as its share of the row. `names`, of the classes
-   (mirt_model_class_names), may be NULL. Up to 4096 classes. MIRT_E_INVALID (also for a negative count, or a row of
-   more than 2^53 samples), MIRT_E_IO, MIRT_E_NOMEM. */
-MIRT_API mirt_status mirt_save_confusion_png(const char *path, const int64_t *counts, int classes, const char *const *names);
+/* A picture of it, true classes down and predicted ones across, each cell as deep as its share of the row. `names`, of
+   the classes (mirt_model_class_names), may be NULL. Up to 4096 classes. MIRT_E_INVALID (also for a negative count, or
+   a row of more than 2^53 samples), MIRT_E_IO, MIRT_E_NOMEM. */
+MIRT_API mirt_status mirt_save_confusion_png(const char *path, const int64_t *counts, int classes,
+                                             const char *const *names);
 #endif
 
 MIRT__END_C
@@ -1753,7 +1851,8 @@ typedef struct mirt_compile_desc {
     mirt_loss losses[MIRT_MAX_OUTPUTS];
     float loss_weights[MIRT_MAX_OUTPUTS];  /* 0: 1 */
     const mirt_custom_loss *custom_losses[MIRT_MAX_OUTPUTS];       /* copied */
-    const mirt_custom_metric *custom_metrics[MIRT_MAX_METRICS];    /* of every output with a loss; copied; ends at the first NULL */
+    const mirt_custom_metric *custom_metrics[MIRT_MAX_METRICS];    /* of every output with a loss; copied; ends at the
+                                                                      first NULL */
     mirt_metric_options metric_options[MIRT_MAX_METRICS];          /* of metrics[i] */
 } mirt_compile_desc;
 
@@ -1763,9 +1862,11 @@ typedef struct mirt_compile_desc {
    and step count anew. Returns the first error of the model's recording, if any; MIRT_E_STATE,
    MIRT_E_SHAPE, MIRT_E_INVALID, MIRT_E_NOMEM. Warns where from_logits and an output's activation do not go together. */
 MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *desc);
-/* Gives a compiled model other metrics, at most MIRT_MAX_METRICS; `options` may be NULL. Optimizer and custom metrics stay. What Keras
-   does with another compile. Errors as mirt_compile, after which the metrics are as they were; MIRT_E_STATE while it is being trained. */
-MIRT_API mirt_status mirt_set_metrics(mirt_model *model, const mirt_metric *metrics, const mirt_metric_options *options, int count);
+/* Gives a compiled model other metrics, at most MIRT_MAX_METRICS; `options` may be NULL. Optimizer and custom metrics
+   stay. What Keras does with another compile. Errors as mirt_compile, after which the metrics are as they were;
+   MIRT_E_STATE while it is being trained. */
+MIRT_API mirt_status mirt_set_metrics(mirt_model *model, const mirt_metric *metrics, const mirt_metric_options *options,
+                                      int count);
 #endif
 
 MIRT__END_C
@@ -1808,12 +1909,12 @@ typedef struct mirt_event {
     const char *failure;   /* train end: what went wrong, if fit is going to return NULL; otherwise NULL */
 } mirt_event;
 
-/* What a function of a callback returns when the callback itself failed, such as on a full disk: fit then returns NULL with the
-   error that it has left; with one that names the callback (MIRT_E_CALLBACK) if it has left none. */
+/* What a function of a callback returns when the callback itself failed, such as on a full disk: fit then returns NULL
+   with the error that it has left; with one that names the callback (MIRT_E_CALLBACK) if it has left none. */
 #define MIRT_CALLBACK_FAILED (-2147483647 - 1)
 
-/* A row of functions, each may be NULL; a non-zero return ends training cleanly, after which fit
-   returns what it has. Called from the thread that called fit, in the order of the list. Keras: Callback, LambdaCallback. */
+/* A row of functions, each may be NULL; a non-zero return ends training cleanly, after which fit returns what it has.
+   Called from the thread that called fit, in the order of the list. Keras: Callback, LambdaCallback. */
 typedef struct mirt_callback {
     void *user;
     int (*train_begin)(const mirt_event *event, void *user);
@@ -1824,10 +1925,11 @@ typedef struct mirt_callback {
     int (*batch_end)(const mirt_event *event, void *user);
     int (*test_begin)(const mirt_event *event, void *user); /* around validation */
     int (*test_end)(const mirt_event *event, void *user);
-    /* What a checkpoint keeps of it, under its name: save_state writes at most `capacity` bytes of UTF-8 text with its final 0 and
-       returns how many characters there are, as snprintf does; load_state is given that text before train_begin of a fit that
-       goes on from the checkpoint (not 0: it is of no use, which is an error). NULL: it has no state. Names have at most 80 bytes of UTF-8; of
-       several with one name the second is called NAME_1 in the file, and so on. */
+    /* What a checkpoint keeps of it, under its name: save_state writes at most `capacity` bytes of UTF-8 text with its
+       final 0 and returns how many characters there are, as snprintf does; load_state is given that text before
+       train_begin of a fit that goes on from the checkpoint (not 0: it is of no use, which is an error). NULL: it has
+       no state. Names have at most 80 bytes of UTF-8; of several with one name the second is called NAME_1 in the file,
+       and so on. */
     const char *name;
     size_t (*save_state)(char *text, size_t capacity, void *user);
     int (*load_state)(const char *text, void *user);
@@ -1836,25 +1938,28 @@ typedef struct mirt_callback {
 #define MIRT_MAX_CALLBACKS 16
 
 #ifndef MIRRORTRAIN_NO_TRAIN
-/* Frees a ready-made callback, or calls destroy of another; no fit may be using it. NULL is allowed. Ready-made ones below are made
-   for one fit after the other; descriptions are copied, all zeros (or NULL) mean Keras's defaults; NULL on errors: MIRT_E_INVALID,
-   MIRT_E_NOMEM. What they can only know in a fit, as whether there is a log of that name, is an error of the fit. */
+/* Frees a ready-made callback, or calls destroy of another; no fit may be using it. NULL is allowed. Ready-made ones
+   below are made for one fit after the other; descriptions are copied, all zeros (or NULL) mean Keras's defaults; NULL
+   on errors: MIRT_E_INVALID, MIRT_E_NOMEM. What they can only know in a fit, as whether there is a log of that name, is
+   an error of the fit. */
 MIRT_API void mirt_callback_destroy(mirt_callback *callback);
 #endif
 
 /* What happens to a step that has, or would write, a NaN or infinite value. Every step is checked for its loss, for
-   gradients (without clipping those above 1e17 count as well, or 1.8e19 divided by the replicas if that is less: the squares of sums of smaller ones are finite) and for new
-   values of weights that are not trained, such as moving statistics; the first step also for the weights and the
-   optimizer's state. This reads each gradient and new value once more. With mixed_float16 the loss scale takes care of
-   gradients. The step is run once more to find where the first such value comes from: the log names replica and layer,
-   weights or data. Stop: the step is not applied, so weights and optimizer state are those before it, and training
-   ends. Warn: it is applied, and the log says so once. */
+   gradients (without clipping those above 1e17 count as well, or 1.8e19 divided by the replicas if that is less: the
+   squares of sums of smaller ones are finite) and for new values of weights that are not trained, such as moving
+   statistics; the first step also for the weights and the optimizer's state. This reads each gradient and new value
+   once more. With mixed_float16 the loss scale takes care of gradients. The step is run once more to find where the
+   first such value comes from: the log names replica and layer, weights or data. Stop: the step is not applied, so
+   weights and optimizer state are those before it, and training ends. Warn: it is applied, and the log says so once. */
 typedef enum mirt_nan_policy { MIRT_NAN_STOP = 0, MIRT_NAN_WARN, MIRT_NAN_OFF } mirt_nan_policy;
 #ifndef MIRRORTRAIN_NO_TRAIN
-/* Writes into `path`, which holds `capacity` bytes, the newest checkpoint in a directory (not below it) that is whole, whatever its name:
-   all checksums are verified. Damaged ones are named in the log of `strategy` (NULL: of nobody) and passed over. Keras:
-   tf.train.latest_checkpoint. MIRT_E_NOT_FOUND: there is none, MIRT_E_IO, MIRT_E_SHAPE: too little room. Thread: the strategy's. */
-MIRT_API mirt_status mirt_latest_checkpoint(const mirt_strategy *strategy, const char *directory, char *path, size_t capacity);
+/* Writes into `path`, which holds `capacity` bytes, the newest checkpoint in a directory (not below it) that is whole,
+   whatever its name: all checksums are verified. Damaged ones are named in the log of `strategy` (NULL: of nobody) and
+   passed over. Keras: tf.train.latest_checkpoint. MIRT_E_NOT_FOUND: there is none, MIRT_E_IO, MIRT_E_SHAPE: too little
+   room. Thread: the strategy's. */
+MIRT_API mirt_status mirt_latest_checkpoint(const mirt_strategy *strategy, const char *directory, char *path,
+                                            size_t capacity);
 #endif
 
 /* The learning rate of 0-based `epoch`, given the rate in force. Keras: LearningRateScheduler. */
@@ -1879,11 +1984,11 @@ MIRT_API mirt_callback *mirt_early_stopping(const mirt_early_stopping_desc *desc
 /* Keras: TerminateOnNaN. */
 MIRT_API mirt_callback *mirt_terminate_on_nan(mirt_nan_policy policy);
 
-/* Writes checkpoints: files as mirt_save writes them and what a fit needs to go on from there (mirt_fit_desc.resume), each atomically and
-   when all callbacks have seen the moment. Keras: ModelCheckpoint. */
+/* Writes checkpoints: files as mirt_save writes them and what a fit needs to go on from there (mirt_fit_desc.resume),
+   each atomically and when all callbacks have seen the moment. Keras: ModelCheckpoint. */
 typedef struct mirt_model_checkpoint_desc {
-    /* "ckpt_{epoch}", "run/{step:08d}-{val_loss:.2f}.safetensors": epoch counts from 1, step the training steps done; any log; printf's
-       widths and precisions with d, f, e or g; "{{" is a brace. Directories are made. */
+    /* "ckpt_{epoch}", "run/{step:08d}-{val_loss:.2f}.safetensors": epoch counts from 1, step the training steps done;
+       any log; printf's widths and precisions with d, f, e or g; "{{" is a brace. Directories are made. */
     const char *path;
     const char *monitor;   /* of best_only; default "val_loss" */
     mirt_mode mode;
@@ -1891,13 +1996,14 @@ typedef struct mirt_model_checkpoint_desc {
     bool weights_only;     /* weights alone, which no fit can go on from */
     int64_t every_steps;   /* after every n-th step of training; 0: after every epoch. Keras: save_freq */
     int keep;              /* so many files written by it; those before are removed. 0: all */
-    bool at_end;           /* with every_steps, or where training ends in the middle of an epoch: also a last one, so that nothing is lost; what
-                              goes on from it finishes that epoch. Without, the checkpoint of an epoch cut short takes it for a whole one */
+    bool at_end;           /* with every_steps, or where training ends in the middle of an epoch: also a last one, so
+                              that nothing is lost; what goes on from it finishes that epoch. Without, the checkpoint of
+                              an epoch cut short takes it for a whole one */
 } mirt_model_checkpoint_desc;
 MIRT_API mirt_callback *mirt_model_checkpoint(const mirt_model_checkpoint_desc *desc);
 
-/* Fits that are broken off go on where they were: keeps one checkpoint in `directory`, from which the next fit with this callback resumes;
-   removes it when a fit ends without an error. Keras: BackupAndRestore. */
+/* Fits that are broken off go on where they were: keeps one checkpoint in `directory`, from which the next fit with
+   this callback resumes; removes it when a fit ends without an error. Keras: BackupAndRestore. */
 typedef struct mirt_backup_desc {
     const char *directory;
     int64_t every_steps;   /* 0: after every epoch */
@@ -1905,7 +2011,8 @@ typedef struct mirt_backup_desc {
 } mirt_backup_desc;
 MIRT_API mirt_callback *mirt_backup_and_restore(const mirt_backup_desc *desc);
 
-/* Multiplies the learning rate by `factor` when a log has not become better for `patience` epochs. Keras: ReduceLROnPlateau. */
+/* Multiplies the learning rate by `factor` when a log has not become better for `patience` epochs. Keras:
+   ReduceLROnPlateau. */
 typedef struct mirt_reduce_lr_desc {
     const char *monitor;   /* default "val_loss" */
     mirt_mode mode;
@@ -1920,12 +2027,13 @@ MIRT_API mirt_callback *mirt_reduce_lr_on_plateau(const mirt_reduce_lr_desc *des
 /* Asks `schedule` at the beginning of every epoch; mirt_fit_desc.learning_rate is the short form. */
 MIRT_API mirt_callback *mirt_learning_rate_scheduler(mirt_epoch_schedule_fn schedule, void *user);
 
-/* The line of progress that fit shows in any case, unless told no_progress; of one in its list it shows that alone, whose numbers are those of
-   its place in the list. Keras: ProgbarLogger. */
+/* The line of progress that fit shows in any case, unless told no_progress; of one in its list it shows that alone,
+   whose numbers are those of its place in the list. Keras: ProgbarLogger. */
 MIRT_API mirt_callback *mirt_progbar_logger(void);
 
-/* Ready-made callbacks that write files, in directories that they make. What cannot be written ends fit with an error that names the file. A run that goes on from a
-   checkpoint goes on with its files as they were at the checkpoint: the lines behind it are taken off. */
+/* Ready-made callbacks that write files, in directories that they make. What cannot be written ends fit with an error
+   that names the file. A run that goes on from a checkpoint goes on with its files as they were at the checkpoint: the
+   lines behind it are taken off. */
 
 /* A line of numbers after every epoch: "epoch", 0-based, and the logs in the order of their names. Keras: CSVLogger. */
 typedef struct mirt_csv_logger_desc {
@@ -1946,27 +2054,31 @@ typedef struct mirt_json_logger_desc {
 } mirt_json_logger_desc;
 MIRT_API mirt_callback *mirt_json_logger(const mirt_json_logger_desc *desc);
 
-/* Event files for TensorBoard, below log_dir: train/ with "epoch_loss", "epoch_learning_rate" and the like, and the model as a graph;
-   validation/ with "epoch_loss" and, over steps, "evaluation_loss_vs_iterations"; in log_dir itself the hyper-parameters. Keras: TensorBoard. */
+/* Event files for TensorBoard, below log_dir: train/ with "epoch_loss", "epoch_learning_rate" and the like, and the
+   model as a graph; validation/ with "epoch_loss" and, over steps, "evaluation_loss_vs_iterations"; in log_dir itself
+   the hyper-parameters. Keras: TensorBoard. */
 typedef struct mirt_tensorboard_desc {
     const char *log_dir; /* default "logs" */
-    int64_t update_freq; /* besides epochs, every n-th step: "batch_loss" (so far in the epoch, as Keras has it) and the other logs; 0: epochs alone */
+    int64_t update_freq; /* besides epochs, every n-th step: "batch_loss" (so far in the epoch, as Keras has it) and the
+                            other logs; 0: epochs alone */
     int histogram_freq;  /* of the weights, after every n-th epoch; 0: none */
     bool write_images;   /* and pictures of them: least is black, largest white; of convolutions a sheet of kernels */
     bool no_graph;
 } mirt_tensorboard_desc;
 MIRT_API mirt_callback *mirt_tensorboard(const mirt_tensorboard_desc *desc);
 
-/* Event files of one's own, as a loop of one's own writes them. Keras and TensorFlow: tf.summary.create_file_writer, scalar, text,
-   histogram, image. Threads: one at a time a writer. Everything is in the file when a call returns; errors name it (MIRT_E_IO and
-   the like, MIRT_E_INVALID: nothing to write). */
+/* Event files of one's own, as a loop of one's own writes them. Keras and TensorFlow: tf.summary.create_file_writer,
+   scalar, text, histogram, image. Threads: one at a time a writer. Everything is in the file when a call returns;
+   errors name it (MIRT_E_IO and the like, MIRT_E_INVALID: nothing to write). */
 typedef struct mirt_event_writer mirt_event_writer;
 MIRT_API mirt_event_writer *mirt_event_writer_create(const char *log_dir);
 MIRT_API mirt_status mirt_write_scalar(mirt_event_writer *writer, const char *tag, double value, int64_t step);
 MIRT_API mirt_status mirt_write_text(mirt_event_writer *writer, const char *tag, const char *text, int64_t step);
-MIRT_API mirt_status mirt_write_histogram(mirt_event_writer *writer, const char *tag, const float *values, int64_t count, int64_t step);
+MIRT_API mirt_status mirt_write_histogram(mirt_event_writer *writer, const char *tag, const float *values,
+                                          int64_t count, int64_t step);
 /* Images as of mirt_write_png; several are a sheet in `columns`. */
-MIRT_API mirt_status mirt_write_images(mirt_event_writer *writer, const char *tag, mirt_array images, int columns, int64_t step);
+MIRT_API mirt_status mirt_write_images(mirt_event_writer *writer, const char *tag, mirt_array images, int columns,
+                                       int64_t step);
 /* NULL is allowed. */
 MIRT_API void mirt_event_writer_destroy(mirt_event_writer *writer);
 #endif /* MIRRORTRAIN_NO_CALLBACKS */
@@ -1987,7 +2099,8 @@ MIRT__BEGIN_C
 
 typedef struct mirt_fit_desc {
     int epochs;                /* default 1 */
-    int64_t batch;             /* global batch of a dataset without a batch stage; default 32. With one: 0, or the same */
+    int64_t batch;             /* global batch of a dataset without a batch stage; default 32. With one: 0, or the
+                                  same */
     mirt_dataset *validation;  /* borrowed */
     const mirt_callback *callbacks[MIRT_MAX_CALLBACKS]; /* borrowed; ends at the first NULL */
     mirt_epoch_schedule_fn learning_rate; /* asked at the beginning of every epoch */
@@ -1995,23 +2108,28 @@ typedef struct mirt_fit_desc {
     int64_t max_steps;         /* of this fit; 0: no limit */
     bool no_progress;          /* leave the progress line out; mirt_progbar_logger is one */
     int initial_epoch;         /* 0-based: `epochs` is where fit ends, as in Keras */
-    int64_t steps_per_epoch;   /* 0: all of the data; otherwise the data go on where the last epoch left them, over and over */
+    int64_t steps_per_epoch;   /* 0: all of the data; otherwise the data go on where the last epoch left them, over and
+                                  over */
     int64_t validation_steps;  /* 0: all of the validation data */
     int validation_freq;       /* validates after every n-th epoch; default 1 */
-    const float *class_weights; /* [num_class_weights], of class numbers or one-hot labels: what each sample's loss is multiplied with */
+    const float *class_weights; /* [num_class_weights], of class numbers or one-hot labels: what each sample's loss is
+                                   multiplied with */
     int num_class_weights;
-    /* What the frozen layers at the beginning of a model make of each sample is computed once and kept, if it takes no more memory
-       than this and cannot change: nothing random or of your own code among these layers or, without mirt_cache behind it, among
-       the data's stages. The log says what is kept, and otherwise why not. 0: 1 GiB; negative: never. */
+    /* What the frozen layers at the beginning of a model make of each sample is computed once and kept, if it takes no
+       more memory than this and cannot change: nothing random or of your own code among these layers or, without
+       mirt_cache behind it, among the data's stages. The log says what is kept, and otherwise why not. 0: 1 GiB;
+       negative: never. */
     int64_t feature_cache_bytes;
-    /* A checkpoint (a file that mirt_model_checkpoint or, in a callback of a fit, mirt_save wrote), or a directory whose newest valid one
-       is taken; fit then goes on where that fit was, in the middle of an epoch too, and comes to its weights, logs and history in
-       the same bits, on any number of devices. Model, data, this description but for `epochs` and `max_steps`, seed, replicas and global batch
-       have to be the same: otherwise an error, and nothing is changed. Files that are damaged or without the
-       library's checksums are refused; in a directory they are named in the log and passed over, and if nothing else is there fit fails
-       (MIRT_E_FORMAT). Where the directory holds no checkpoint, or is not there, fit begins anew and says so. */
+    /* A checkpoint (a file that mirt_model_checkpoint or, in a callback of a fit, mirt_save wrote), or a directory
+       whose newest valid one is taken; fit then goes on where that fit was, in the middle of an epoch too, and comes to
+       its weights, logs and history in the same bits, on any number of devices. Model, data, this description but for
+       `epochs` and `max_steps`, seed, replicas and global batch have to be the same: otherwise an error, and nothing is
+       changed. Files that are damaged or without the library's checksums are refused; in a directory they are named in
+       the log and passed over, and if nothing else is there fit fails (MIRT_E_FORMAT). Where the directory holds no
+       checkpoint, or is not there, fit begins anew and says so. */
     const char *resume;
-    int64_t check_drift_every; /* steps after which mirt_check_drift looks; 0: at the end of every epoch; negative: never */
+    int64_t check_drift_every; /* steps after which mirt_check_drift looks; 0: at the end of every epoch; negative:
+                                  never */
 } mirt_fit_desc;
 
 /* What fit returns; owned by the model, valid until its next fit. */
@@ -2031,9 +2149,10 @@ typedef struct mirt_history {
    MIRT_E_SHAPE, MIRT_E_INVALID: labels, MIRT_E_NOMEM, and what the dataset's files may give). desc
    NULL: all defaults. */
 MIRT_API mirt_history *mirt_fit(mirt_model *model, mirt_dataset *dataset, const mirt_fit_desc *desc);
-/* Ends the fit of `model` that is running after its current step: fit then returns its history with `stopped` set, without a last
-   validation, though one that is running is finished; checkpoints with at_end are written. Without a running fit, it ends the next one before its first step. Thread safe,
-   and safe in signal handlers; the library installs none. NULL is allowed. Keras: Model.stop_training. */
+/* Ends the fit of `model` that is running after its current step: fit then returns its history with `stopped` set,
+   without a last validation, though one that is running is finished; checkpoints with at_end are written. Without a
+   running fit, it ends the next one before its first step. Thread safe, and safe in signal handlers; the library
+   installs none. NULL is allowed. Keras: Model.stop_training. */
 MIRT_API void mirt_request_stop(mirt_model *model);
 /* The same on arrays, shuffled every epoch as Keras does. */
 MIRT_API mirt_history *mirt_fit_arrays(mirt_model *model, mirt_array x, mirt_array y, const mirt_fit_desc *desc);
@@ -2061,9 +2180,11 @@ MIRT_API mirt_status mirt_predict_arrays(mirt_model *model, mirt_array x, float 
 MIRT_API mirt_status mirt_train_on_batch(mirt_model *model, const mirt_data *batch, mirt_logs *out);
 MIRT_API mirt_status mirt_test_on_batch(mirt_model *model, const mirt_data *batch, mirt_logs *out);
 #endif
-MIRT_API mirt_status mirt_predict_on_batch(mirt_model *model, const mirt_data *batch, float *const *out, const size_t *capacity);
+MIRT_API mirt_status mirt_predict_on_batch(mirt_model *model, const mirt_data *batch, float *const *out,
+                                           const size_t *capacity);
 /* mirt_predict for models of several outputs. */
-MIRT_API mirt_status mirt_predict_outputs(mirt_model *model, mirt_dataset *dataset, float *const *out, const size_t *capacity);
+MIRT_API mirt_status mirt_predict_outputs(mirt_model *model, mirt_dataset *dataset, float *const *out,
+                                          const size_t *capacity);
 
 #ifndef MIRRORTRAIN_NO_TRAIN
 /* One training step on one global batch of arrays (borrowed during the call); *loss, if asked
@@ -2084,8 +2205,8 @@ MIRT_API int64_t mirt_replica_rows(const mirt_model *model, int replica, int64_t
    a number, or negative). */
 MIRT_API double mirt_get_learning_rate(const mirt_model *model);
 MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate);
-/* Gives a compiled model a schedule, in the place of its learning rate or of another schedule, from the next step on; one of kind
-   MIRT_SCHEDULE_NONE leaves the rate in force for good. MIRT_E_INVALID. */
+/* Gives a compiled model a schedule, in the place of its learning rate or of another schedule, from the next step on;
+   one of kind MIRT_SCHEDULE_NONE leaves the rate in force for good. MIRT_E_INVALID. */
 MIRT_API mirt_status mirt_set_schedule(mirt_model *model, const mirt_schedule *schedule);
 /* Steps applied so far; 0 for NULL. */
 MIRT_API int64_t mirt_step(const mirt_model *model);
@@ -2102,7 +2223,8 @@ MIRT__END_C
 MIRT__BEGIN_C
 
 /* >>functions ----------------------------------------------------------------------------- */
-/* Threads: a function, its tensors and its distributed data set are for the one thread at a time that has their strategy. */
+/* Threads: a function, its tensors and its distributed data set are for the one thread at a time that has their
+   strategy. */
 
 /* A step of one's own, recorded once and replayed by every replica on its share of a global batch. Keras
    and TensorFlow: tf.function and strategy.run. */
@@ -2129,9 +2251,9 @@ MIRT_API mirt_status mirt_dataset_next(mirt_dataset *dataset, mirt_global_batch 
 /* Records the step; returns false when it failed (an error inside the library needs no return value). */
 typedef bool (*mirt_body_fn)(mirt_function *function, void *user);
 #ifndef MIRRORTRAIN_NO_TRAIN
-/* Calls `body` once to record it. `dataset`, distributed to the model's strategy, says what batches look like;
-   NULL: a step without data, of one row a replica. Lives as long as its model, or until it is destroyed. A
-   later mirt_compile that changes which weights are trained makes it invalid. NULL: the first error of recording, MIRT_E_NOMEM. */
+/* Calls `body` once to record it. `dataset`, distributed to the model's strategy, says what batches look like; NULL: a
+   step without data, of one row a replica. Lives as long as its model, or until it is destroyed. A later mirt_compile
+   that changes which weights are trained makes it invalid. NULL: the first error of recording, MIRT_E_NOMEM. */
 MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *dataset, mirt_body_fn body, void *user);
 /* NULL is allowed. */
 MIRT_API void mirt_function_destroy(mirt_function *function);
@@ -2163,14 +2285,15 @@ MIRT_API mirt_tensor *mirt_function_loss_term(mirt_function *function, int index
    numbers is taken apart. Trainable weights without a gradient are left alone, with one warning; none at all with one
    is an error. The compiled optimizer applies the gradients' sum over all replicas when the step is over. */
 MIRT_API mirt_status mirt_minimize(mirt_function *function, mirt_tensor *loss);
-/* In the body, by hand: out[i] is the gradient of `loss` (weighted as above) with respect to x[i], of this replica alone;
-   NULL, with one warning, where loss does not depend on x[i]; on none of them: MIRT_E_INVALID. Few gradients can be
-   differentiated again. */
+/* In the body, by hand: out[i] is the gradient of `loss` (weighted as above) with respect to x[i], of this replica
+   alone; NULL, with one warning, where loss does not depend on x[i]; on none of them: MIRT_E_INVALID. Few gradients can
+   be differentiated again. */
 MIRT_API mirt_status mirt_gradients(mirt_tensor *loss, mirt_tensor *const *x, int count, mirt_tensor **out);
 /* In the body: gives the optimizer gradients[i] for variables[i] (from mirt_function_variable or
    mirt_trainable), one for each weight; NULL gradients are left out, all of them NULL is an error. They are summed over
    all replicas. */
-MIRT_API mirt_status mirt_apply_gradients(mirt_function *function, mirt_tensor *const *variables, mirt_tensor *const *gradients, int count);
+MIRT_API mirt_status mirt_apply_gradients(mirt_function *function, mirt_tensor *const *variables,
+                                          mirt_tensor *const *gradients, int count);
 #endif
 typedef enum mirt_reduce_op { MIRT_REDUCE_SUM = 0, MIRT_REDUCE_MEAN } mirt_reduce_op;
 #ifndef MIRRORTRAIN_NO_TRAIN
@@ -2188,7 +2311,8 @@ typedef enum mirt_aggregation {
 #ifndef MIRRORTRAIN_NO_TRAIN
 /* In the body: `variable`, not trainable, becomes `value` on all devices when the step is over. MIRT_AGGREGATE_NONE is
    an error, as in TensorFlow. */
-MIRT_API mirt_status mirt_assign(mirt_function *function, mirt_tensor *variable, mirt_tensor *value, mirt_aggregation aggregation);
+MIRT_API mirt_status mirt_assign(mirt_function *function, mirt_tensor *variable, mirt_tensor *value,
+                                 mirt_aggregation aggregation);
 /* In the body: keeps a tensor, to be read after a run under `name`: for every row, or (unbatched) for every
    replica. */
 MIRT_API mirt_status mirt_function_result(mirt_function *function, const char *name, mirt_tensor *value);
@@ -2199,12 +2323,16 @@ MIRT_API mirt_status mirt_function_run(mirt_function *function, const mirt_globa
 /* A result of the last run over all replicas: the sum or mean of all rows (batched), or of the replicas' values, the
    mean weighted by their rows; `count` doubles, a row's or a value's elements. tf.distribute: strategy.reduce.
    MIRT_E_NOT_FOUND with the nearest right name, MIRT_E_SHAPE: another count, MIRT_E_STATE: not run yet. */
-MIRT_API mirt_status mirt_reduce(mirt_function *function, const char *name, mirt_reduce_op op, double *out, size_t count);
+MIRT_API mirt_status mirt_reduce(mirt_function *function, const char *name, mirt_reduce_op op, double *out,
+                                 size_t count);
 /* All rows in the order of the batch, or the values of all replicas that had rows, one after the other, as float32
-   (strategy.gather); or those of replica `replica` alone (experimental_local_results), none where it had no rows. `capacity`
-   elements fit into out; *written (may be NULL) are there then. MIRT_E_NOT_FOUND, MIRT_E_SHAPE, MIRT_E_STATE: not run yet. */
-MIRT_API mirt_status mirt_gather_result(mirt_function *function, const char *name, float *out, size_t capacity, size_t *written);
-MIRT_API mirt_status mirt_local_result(mirt_function *function, const char *name, int replica, float *out, size_t capacity, size_t *written);
+   (strategy.gather); or those of replica `replica` alone (experimental_local_results), none where it had no rows.
+   `capacity` elements fit into out; *written (may be NULL) are there then. MIRT_E_NOT_FOUND, MIRT_E_SHAPE,
+   MIRT_E_STATE: not run yet. */
+MIRT_API mirt_status mirt_gather_result(mirt_function *function, const char *name, float *out, size_t capacity,
+                                        size_t *written);
+MIRT_API mirt_status mirt_local_result(mirt_function *function, const char *name, int replica, float *out,
+                                       size_t capacity, size_t *written);
 #endif
 
 MIRT__END_C
@@ -2241,18 +2369,19 @@ MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int 
 #endif
 /* Sets a weight on every device. */
 MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const float *values, size_t count);
-/* Whether the weights of a layer (or a model called as one), by the name or the prefix of names, are trained: "conv2d" is
-   that layer alone, "block1*" all whose names begin so, NULL all. Takes effect with the next mirt_compile; a frozen
+/* Whether the weights of a layer (or a model called as one), by the name or the prefix of names, are trained: "conv2d"
+   is that layer alone, "block1*" all whose names begin so, NULL all. Takes effect with the next mirt_compile; a frozen
    batch normalization then uses its moving statistics. Keras: layer.trainable. MIRT_E_NOT_FOUND. */
 MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, bool trainable);
 
 /* "float32", as models begin, or "mixed_bfloat16": convolutions and products of matrices round what they multiply to
-   bfloat16 and add up in float32; images between layers are stored as bfloat16, in half the memory. Weights, statistics of
-   batches, losses, outputs, gradients of weights and optimizer state stay float32. A part and its model have one policy, the
-   model's. It may be set before or after mirt_compile; training, evaluating and predicting have it from the next call on,
-   functions already created keep theirs. Saved with the model. Warns where it is emulated. "mixed_float16", for GPUs without
-   bfloat16: what is rounded and stored is float16, and the loss is scaled so that gradients keep to its range (Keras:
-   LossScaleOptimizer): a step whose gradients leave it changes and counts nothing but halves the scale, 32768 at first, which doubles after 2000 that did not. Keras: dtype_policy,
+   bfloat16 and add up in float32; images between layers are stored as bfloat16, in half the memory. Weights, statistics
+   of batches, losses, outputs, gradients of weights and optimizer state stay float32. A part and its model have one
+   policy, the model's. It may be set before or after mirt_compile; training, evaluating and predicting have it from the
+   next call on, functions already created keep theirs. Saved with the model. Warns where it is emulated.
+   "mixed_float16", for GPUs without bfloat16: what is rounded and stored is float16, and the loss is scaled so that
+   gradients keep to its range (Keras: LossScaleOptimizer): a step whose gradients leave it changes and counts nothing
+   but halves the scale, 32768 at first, which doubles after 2000 that did not. Keras: dtype_policy,
    keras.mixed_precision. MIRT_E_NOT_FOUND with the nearest right name, MIRT_E_INVALID, MIRT_E_STATE. */
 MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy);
 
@@ -2262,25 +2391,26 @@ typedef enum mirt_scores {
     MIRT_SCORES_OTHER = 0, MIRT_SCORES_PROBABILITIES, MIRT_SCORES_SIGMOID_LOGITS, MIRT_SCORES_SOFTMAX_LOGITS
 } mirt_scores;
 #ifndef MIRRORTRAIN_NO_TRAIN
-/* Never guessed from values. A model that ends in a sigmoid or softmax gives probabilities. Otherwise a compiled model gives
-   what its loss expects: logits with from_logits; without it, probabilities if the loss is a cross-entropy. All else is
-   MIRT_SCORES_OTHER. Saved files hold both activations and from_logits, those of version 0.1 too. */
+/* Never guessed from values. A model that ends in a sigmoid or softmax gives probabilities. Otherwise a compiled model
+   gives what its loss expects: logits with from_logits; without it, probabilities if the loss is a cross-entropy. All
+   else is MIRT_SCORES_OTHER. Saved files hold both activations and from_logits, those of version 0.1 too. */
 MIRT_API mirt_scores mirt_output_scores(const mirt_model *model, int output);
 #endif
 
-/* Names of the classes 0, 1, ... that a model tells apart: mirt_fit takes those of its data (mirt_class_names), if they are as many as
-   its output has; they are saved and loaded with the model. UTF-8, copied. */
+/* Names of the classes 0, 1, ... that a model tells apart: mirt_fit takes those of its data (mirt_class_names), if they
+   are as many as its output has; they are saved and loaded with the model. UTF-8, copied. */
 MIRT_API mirt_status mirt_set_model_class_names(mirt_model *model, const char *const *names, int count);
 /* NULL and a count of 0 without names. Valid until names are set again, or mirt_fit sets them. */
 MIRT_API const char *const *mirt_model_class_names(const mirt_model *model, int *count);
 
 typedef enum mirt_save_flags { MIRT_SAVE_ALL = 0, MIRT_SAVE_WEIGHTS_ONLY = 1 } mirt_save_flags;
 #ifndef MIRRORTRAIN_NO_TRAIN
-/* One .safetensors file: weights under their Keras names, optimizer slots, architecture (layers, models inside of
-   the model, operations outside of layers, constants among them), compile settings and names of classes as JSON in its metadata. The same model
-   gives the same bytes. Replaces `path` atomically. Code is not saved: of a schedule the rate in force is, and ops, layers,
-   losses and metrics of your own are by their names. MIRT_E_STATE: not compiled, or a view (both fine with
-   MIRT_SAVE_WEIGHTS_ONLY); MIRT_E_INVALID: the name is that of another format (mirt_save_check); MIRT_E_IO. */
+/* One .safetensors file: weights under their Keras names, optimizer slots, architecture (layers, models inside of the
+   model, operations outside of layers, constants among them), compile settings and names of classes as JSON in its
+   metadata. The same model gives the same bytes. Replaces `path` atomically. Code is not saved: of a schedule the rate
+   in force is, and ops, layers, losses and metrics of your own are by their names. MIRT_E_STATE: not compiled, or a
+   view (both fine with MIRT_SAVE_WEIGHTS_ONLY); MIRT_E_INVALID: the name is that of another format (mirt_save_check);
+   MIRT_E_IO. */
 MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_flags flags);
 /* Whether mirt_save accepts the name, before anything is trained: MIRT_E_INVALID for those that end as files of
    another format do, such as .keras, .h5, .onnx and .pt, and the error names the converter if there is one. Any
@@ -2288,8 +2418,8 @@ MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_fl
 MIRT_API mirt_status mirt_save_check(const char *path);
 #endif
 /* Rebuilds a saved model under any strategy, which knows what of it is your own (mirt_register_op, ..._layer, ..._loss,
-   ..._metric); ready to evaluate, predict and train on. NULL: MIRT_E_NOT_FOUND, MIRT_E_IO, MIRT_E_FORMAT or MIRT_E_SHAPE
-   with file and tensor, MIRT_E_NOMEM. */
+   ..._metric); ready to evaluate, predict and train on. NULL: MIRT_E_NOT_FOUND, MIRT_E_IO, MIRT_E_FORMAT or
+   MIRT_E_SHAPE with file and tensor, MIRT_E_NOMEM. */
 MIRT_API mirt_model *mirt_load(mirt_strategy *strategy, const char *path);
 /* `data` is borrowed during the call. */
 MIRT_API mirt_model *mirt_load_memory(mirt_strategy *strategy, const void *data, size_t size);
@@ -2299,8 +2429,8 @@ MIRT_API mirt_status mirt_load_weights(mirt_model *model, const char *path);
 
 /* Which weights, and what they are called in the file; all zeros: all, by their own names. */
 typedef struct mirt_load_desc {
-    const char *prefix;      /* of a layer, or a model called as one: its weights alone, by names without it; "block_1*": those
-                                whose names begin so, by their whole names */
+    const char *prefix;      /* of a layer, or a model called as one: its weights alone, by names without it;
+                                "block_1*": those whose names begin so, by their whole names */
     const char *file_prefix; /* what their names in the file begin with, before a '/' */
 } mirt_load_desc;
 typedef struct mirt_load_report {
@@ -2308,11 +2438,13 @@ typedef struct mirt_load_report {
     int missing;      /* weights that it does not hold, */
     int mismatched;   /* and those that it holds in another shape or dtype: both are as they were before */
     int extra;        /* tensors of the file (optimizer state apart) that are no weight's */
-    const char *text; /* a line for each of the last three, "missing: head/kernel (1280, 1)"; the model's, valid until its next load */
+    const char *text; /* a line for each of the last three, "missing: head/kernel (1280, 1)"; the model's, valid until
+                         its next load */
 } mirt_load_report;
-/* Takes what fits by name and leaves the rest alone; `report` may be NULL, desc too. Keras: load_weights(skip_mismatch=True).
-   Errors as mirt_load; MIRT_E_NOT_FOUND also where nothing fits at all. */
-MIRT_API mirt_status mirt_load_weights_partial(mirt_model *model, const char *path, const mirt_load_desc *desc, mirt_load_report *report);
+/* Takes what fits by name and leaves the rest alone; `report` may be NULL, desc too. Keras:
+   load_weights(skip_mismatch=True). Errors as mirt_load; MIRT_E_NOT_FOUND also where nothing fits at all. */
+MIRT_API mirt_status mirt_load_weights_partial(mirt_model *model, const char *path, const mirt_load_desc *desc,
+                                               mirt_load_report *report);
 
 MIRT__END_C
 
@@ -2333,7 +2465,8 @@ typedef struct mirt_memory {
     size_t weights;     /* of a copy of all variables */
     size_t gradients;   /* per device */
     size_t activations; /* per device: tensors of the step, by liveness */
-    size_t scratch;     /* per device: threads' scratch and partial sums; on GPUs the batch and the next one, and results, too */
+    size_t scratch;     /* per device: threads' scratch and partial sums; on GPUs the batch and the next one, and
+                           results, too */
     size_t slots;       /* optimizer state, once for all devices that share memory */
     size_t host;        /* losses, metrics and new values of one global batch */
     size_t total;       /* devices * (weights + gradients + activations + scratch) + slots + host; central storage
@@ -2343,11 +2476,12 @@ typedef struct mirt_memory {
 /* NULL is an error: MIRT_E_STATE before mirt_compile, MIRT_E_INVALID, MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_plan_memory(mirt_model *model, int64_t batch, mirt_memory *out);
 
-/* Multiply-accumulates of one such step on a batch; their doubles over a second are FLOP/s. Errors as mirt_plan_memory. */
+/* Multiply-accumulates of one such step on a batch; their doubles over a second are FLOP/s. Errors as
+   mirt_plan_memory. */
 MIRT_API mirt_status mirt_plan_macs(mirt_model *model, int64_t batch, double *out);
 
-/* Measures the first device's ceilings (a fraction of a second, 128 MB), then clocks each operation of the model's steps
-   there: training, testing, predicting, functions. A second call starts over. MIRT_E_NOMEM, MIRT_E_INVALID. */
+/* Measures the first device's ceilings (a fraction of a second, 128 MB), then clocks each operation of the model's
+   steps there: training, testing, predicting, functions. A second call starts over. MIRT_E_NOMEM, MIRT_E_INVALID. */
 MIRT_API mirt_status mirt_profile_begin(mirt_model *model);
 /* Ends it. */
 MIRT_API void mirt_profile_end(mirt_model *model);
@@ -2363,11 +2497,11 @@ MIRT_API const char *mirt_summary(mirt_model *model, int64_t batch);
 /* The training step as text, before and after mirroring. Owned by the model, valid until the
    next call. Errors as mirt_summary; MIRT_E_STATE without a loss too. */
 MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch);
-/* The tensors of such a step, or without a loss of predicting, for the rows of one replica, one line each: the operation
-   and the layer that compute it, whether it is stored, lazy (computed by its readers while they read) or computed twice
-   (once more in the backward pass), its bytes, estimated microseconds to compute and store it, and to recompute it
-   instead ("-": it must be stored). The choice is the cheaper one. Owned by the model, valid until the next call of this
-   function or mirt_graph_text. Errors as mirt_summary. */
+/* The tensors of such a step, or without a loss of predicting, for the rows of one replica, one line each: the
+   operation and the layer that compute it, whether it is stored, lazy (computed by its readers while they read) or
+   computed twice (once more in the backward pass), its bytes, estimated microseconds to compute and store it, and to
+   recompute it instead ("-": it must be stored). The choice is the cheaper one. Owned by the model, valid until the
+   next call of this function or mirt_graph_text. Errors as mirt_summary. */
 MIRT_API const char *mirt_graph_costs(mirt_model *model, int64_t batch);
 #endif
 
@@ -2384,10 +2518,11 @@ MIRT__BEGIN_C
 /* >>where the time goes ------------------------------------------------------------------- */
 /* Threads: one at a time, that has the model's strategy. */
 
-/* What a device is at, each moment of a fit's epochs one of these (validation is not counted).
-   Input wait: for the next batch. Scatter: checking it and dealing it out. Hidden all-reduce: a device adds up the gradients of its own
-   replicas, before it meets the others; exposed: devices add up what all are left with, and wait for each other's additions.
-   Update: the optimizer. Imbalance: waiting for devices that are still at their gradients. Launch overhead: starting and ending steps. */
+/* What a device is at, each moment of a fit's epochs one of these (validation is not counted). Input wait: for the next
+   batch. Scatter: checking it and dealing it out. Hidden all-reduce: a device adds up the gradients of its own
+   replicas, before it meets the others; exposed: devices add up what all are left with, and wait for each other's
+   additions. Update: the optimizer. Imbalance: waiting for devices that are still at their gradients. Launch overhead:
+   starting and ending steps. */
 #define MIRT_PHASE_LIST(X) \
     X(MIRT_PHASE_INPUT, "input wait") \
     X(MIRT_PHASE_SCATTER, "scatter") \
@@ -2411,12 +2546,13 @@ typedef enum mirt_phase {
 MIRT_API const char *mirt_phase_name(mirt_phase phase);
 
 #ifndef MIRRORTRAIN_NO_TRAIN
-/* Traces what the strategy's devices do from now on, until mirt_trace_end writes `path` as trace-event JSON, for ui.perfetto.dev or
-   chrome://tracing: a row a device, on it phases, and in these a slice for each operation, by its layer. `most_slices` bounds the memory
-   (40 bytes each, at once; 0: 200,000): when they are used up the rest is left out, and the file and the log say how many. MIRT_E_STATE,
-   MIRT_E_INVALID, MIRT_E_IO, MIRT_E_NOMEM. */
+/* Traces what the strategy's devices do from now on, until mirt_trace_end writes `path` as trace-event JSON, for
+   ui.perfetto.dev or chrome://tracing: a row a device, on it phases, and in these a slice for each operation, by its
+   layer. `most_slices` bounds the memory (40 bytes each, at once; 0: 200,000): when they are used up the rest is left
+   out, and the file and the log say how many. MIRT_E_STATE, MIRT_E_INVALID, MIRT_E_IO, MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_trace_begin(mirt_strategy *strategy, const char *path, int64_t most_slices);
-/* What was at `path` stays unless all is written. The trace is over even so. Destroying the strategy ends it without a file. */
+/* What was at `path` stays unless all is written. The trace is over even so. Destroying the strategy ends it without a
+   file. */
 MIRT_API mirt_status mirt_trace_end(mirt_strategy *strategy);
 #endif
 
@@ -2466,10 +2602,11 @@ typedef struct mirt_timing {
 } mirt_timing;
 
 #ifndef MIRRORTRAIN_NO_TRAIN
-/* The seconds of the last fit of this model, or of the one under way, of which a callback may ask. MIRT_E_STATE: there is none, or its
-   strategy has trained another model since. */
+/* The seconds of the last fit of this model, or of the one under way, of which a callback may ask. MIRT_E_STATE: there
+   is none, or its strategy has trained another model since. */
 MIRT_API mirt_status mirt_fit_timing(mirt_model *model, mirt_timing *out);
-/* The same as a table, with the verdict as its last line. Owned by the model, valid until the next call. NULL: MIRT_E_STATE, MIRT_E_NOMEM. */
+/* The same as a table, with the verdict as its last line. Owned by the model, valid until the next call. NULL:
+   MIRT_E_STATE, MIRT_E_NOMEM. */
 MIRT_API const char *mirt_timing_text(mirt_model *model);
 #endif
 
@@ -2486,10 +2623,11 @@ MIRT__BEGIN_C
 /* >>checks -------------------------------------------------------------------------------- */
 /* Threads: one at a time, that has the strategy. */
 
-/* What this program, this machine and this strategy are, as one line of JSON: versions of library, compiler and C library, how the library
-   was compiled and what is compiled in, the processor, its vector instructions and which kernels run, devices, replicas and threads,
-   and those environment variables that change what runs. The same call in the same process gives the same text. Owned by
-   the strategy, valid until the next call. NULL: MIRT_E_INVALID without a strategy, MIRT_E_NOMEM. */
+/* What this program, this machine and this strategy are, as one line of JSON: versions of library, compiler and C
+   library, how the library was compiled and what is compiled in, the processor, its vector instructions and which
+   kernels run, devices, replicas and threads, and those environment variables that change what runs. The same call in
+   the same process gives the same text. Owned by the strategy, valid until the next call. NULL: MIRT_E_INVALID without
+   a strategy, MIRT_E_NOMEM. */
 MIRT_API const char *mirt_environment(mirt_strategy *strategy);
 
 /* What this machine has for this process. Zero: unknown, or no such limit. */
@@ -2500,20 +2638,21 @@ typedef struct mirt_machine_info {
     uint64_t memory_limit;     /* of the container, where that is less, */
     uint64_t memory_available; /* and of both what can be had now */
 } mirt_machine_info;
-/* Thread safe: any thread at any time. Reads what Linux says in /proc and /sys; elsewhere what sysconf says. MIRT_E_INVALID; MIRT_E_DEVICE as
-   mirt_devices. */
+/* Thread safe: any thread at any time. Reads what Linux says in /proc and /sys; elsewhere what sysconf says.
+   MIRT_E_INVALID; MIRT_E_DEVICE as mirt_devices. */
 MIRT_API mirt_status mirt_machine(mirt_machine_info *out);
 
 #ifndef MIRRORTRAIN_NO_TRAIN
-/* The largest global batch on which a training step (without a loss: predicting) takes no more than `bytes_per_device` times the
-   devices, by mirt_plan_memory: one sample more takes more. 0: what mirt_machine says is available. Data sets' own memory is not in
-   the plan. At most 2^30. Returns 0 on errors: MIRT_E_NOMEM when not one sample fits; and those of mirt_plan_memory. */
+/* The largest global batch on which a training step (without a loss: predicting) takes no more than `bytes_per_device`
+   times the devices, by mirt_plan_memory: one sample more takes more. 0: what mirt_machine says is available. Data
+   sets' own memory is not in the plan. At most 2^30. Returns 0 on errors: MIRT_E_NOMEM when not one sample fits; and
+   those of mirt_plan_memory. */
 MIRT_API int64_t mirt_largest_batch(mirt_model *model, uint64_t bytes_per_device);
 
-/* Whether all devices' copies of the weights are the same in every bit, by a 64-bit hash of each, at the speed of memory: MIRT_E_DRIFT
-   names the device and its replicas (of two copies the second, otherwise one unlike most), the first weight that differs, and both values.
-   Memory that failed, or code that wrote where it should not. mirt_fit asks by itself (mirt_fit_desc.check_drift_every).
-   MIRT_E_STATE. */
+/* Whether all devices' copies of the weights are the same in every bit, by a 64-bit hash of each, at the speed of
+   memory: MIRT_E_DRIFT names the device and its replicas (of two copies the second, otherwise one unlike most), the
+   first weight that differs, and both values. Memory that failed, or code that wrote where it should not. mirt_fit asks
+   by itself (mirt_fit_desc.check_drift_every). MIRT_E_STATE. */
 MIRT_API mirt_status mirt_check_drift(mirt_model *model);
 #endif
 
@@ -2823,7 +2962,8 @@ typedef struct mirt__norm_back {
 } mirt__norm_back;
 
 /* An input that is read as float: float32 or MIRT__BFLOAT16, or converted uint8/int32, then x * scale + offset (one
-   FMA) if `affine`; or one of the following lazy operands, which only tables with `strips` (tiled reads) support: */
+   FMA) if `affine`; or one of the following lazy operands, which only tables with `tiled_reads` (tiled reads)
+   support: */
 typedef struct mirt__reader {
     const void *data;
     mirt_dtype dtype;
@@ -2845,8 +2985,8 @@ typedef enum mirt__column_sums {
 
 /* Operations on an output before it is stored, in this order: + bias[column]; normalization; + add; activation
    (elementwise); times the derivative of `mask_activation` given that activation's output `mask`; times the slope of
-   slope->activation at u(slope_x). add, mask and slope_x have the output's shape and dtype. Tables without `strips`
-   (tiled reads) support only bias, activation and mask. */
+   slope->activation at u(slope_x). add, mask and slope_x have the output's shape and dtype. Tables without
+   `tiled_reads` (tiled reads) support only bias, activation and mask. */
 typedef struct mirt__epilogue {
     const mirt__real *bias;
     const mirt__scaling *norm; /* without its activation */
@@ -2939,7 +3079,7 @@ typedef struct mirt__pool2d {
     int64_t rows, h, w, c, oh, ow;
     int kh, kw, stride_h, stride_w;
     int64_t pad_top, pad_left;
-    mirt_dtype dtype; /* of x and y: float32; for max also MIRT__BFLOAT16, if the table has `strips` */
+    mirt_dtype dtype; /* of x and y: float32; for max also MIRT__BFLOAT16, if the table has `tiled_reads` */
     const void *x;    /* forward; dy for the gradients */
     void *y;          /* forward; dx for the gradients */
     void *which;      /* max: position of the first maximum in its window, ky * kw + kx: uint8, or int32 if
@@ -2993,7 +3133,7 @@ typedef struct mirt__reduce {
     unsigned axes;
     int64_t dim[MIRT_MAX_RANK];
     const void *x;
-    mirt_dtype x_dtype; /* float32, or MIRT__BFLOAT16 for sums and means if the table has `strips` */
+    mirt_dtype x_dtype; /* float32, or MIRT__BFLOAT16 for sums and means if the table has `tiled_reads` */
     mirt__real *y;
 } mirt__reduce;
 /* The gradient of MIRT__REDUCE_MAX and MIN: dy shared evenly by all equal maxima, as TensorFlow. */
@@ -3088,8 +3228,8 @@ typedef struct mirt__cast {
     mirt_dtype from, to;
     int64_t count;
     const void *x;
-    void *y; /* to bfloat16 from float32 only, if the table has `strips`; to uint8 and int32: truncated toward zero,
-                saturated, NaN becomes 0; to bool: whether it is not 0 */
+    void *y; /* to bfloat16 from float32 only, if the table has `tiled_reads`; to uint8 and int32: truncated toward
+                zero, saturated, NaN becomes 0; to bool: whether it is not 0 */
 } mirt__cast;
 
 typedef struct mirt__one_hot {
@@ -3115,7 +3255,8 @@ typedef struct mirt__resize {
    (layer normalization); variances are divided by the count. gamma and beta are [n] or NULL. Sums
    over rows go in chunks of MIRT__REDUCE_CHUNK rows, whose partials are combined in double in
    ascending order. In gradients dy counts times the activation's slope at u (without `add`). x, add, y,
-   dy and dx (y) are of one dtype each:    float32, or MIRT__BFLOAT16 where the table has `strips` and not by_row. y may
+   dy and dx (y) are of one dtype each:    float32, or MIRT__BFLOAT16 where the table has `tiled_reads` and not by_row.
+   y may
    be add, dx may be dy. */
 typedef struct mirt__norm {
     int64_t rows, n;
@@ -3207,7 +3348,7 @@ typedef struct mirt__augment_rows {
 
 typedef struct mirt__kernels {
     const char *name; /* "avx512bf16", "avx512", "avx2", "neon", "plain", "reference" */
-    bool strips;      /* supports lazy operands with tiled reads, more epilogues and dtypes */
+    bool tiled_reads;      /* supports lazy operands with tiled reads, more epilogues and dtypes */
     bool half;        /* has instructions for products of bfloat16; otherwise these are emulated */
 #define MIRT__KERNEL_MEMBER(name, arguments, fast, use) \
     void (*name)(const mirt__##arguments *args, const mirt__where *where);
@@ -4002,13 +4143,13 @@ enum { MIRT__POINT_STEP, MIRT__POINT_REPLAY, MIRT__POINT_BARRIER, MIRT__POINT_CO
 #define MIRT__TEST_POINT(kind, device, number) ((void)0)
 #endif
 
-#define MIRT__LANE_EVENTS 32
+#define MIRT__TIMELINE_EVENTS 32
 
-typedef struct mirt__lane_event {
+typedef struct mirt__timeline_event {
     double time; /* mirt__now() */
     int64_t step;
     int phase, replica, node; /* -1: none */
-} mirt__lane_event;
+} mirt__timeline_event;
 
 typedef struct mirt__trace_slice {
     double begin, end;
@@ -4019,12 +4160,12 @@ typedef struct mirt__trace_slice {
 
 /* The timeline of a device. Only its thread writes, or between steps the caller's; any thread may read atomic
    fields. */
-typedef struct mirt__lane {
+typedef struct mirt__device_timeline {
     int phase, replica, node; /* atomic: current position; node: index in the program of the running function */
     int64_t step;             /* atomic: step of training */
-    uint32_t events;          /* atomic: number of events so far; event i is at i modulo MIRT__LANE_EVENTS; all
+    uint32_t events;          /* atomic: number of events so far; event i is at i modulo MIRT__TIMELINE_EVENTS; all
                                  atomic */
-    mirt__lane_event event[MIRT__LANE_EVENTS];
+    mirt__timeline_event event[MIRT__TIMELINE_EVENTS];
     bool timed;               /* phases add up seconds */
     int open, held_open;      /* the current phase, */
     double since, held_since; /* its start; and the values before an interval that is not counted */
@@ -4038,17 +4179,18 @@ typedef struct mirt__lane {
     int64_t slices, most_slices, left_out;
     const char *const *names;        /* names of the nodes of the running function; NULL: no slices for nodes */
     const char *sum_name;            /* name of its pass that reduces gradients and updates, or NULL */
-} __attribute__((aligned(MIRT__ALIGN))) mirt__lane;
+} __attribute__((aligned(MIRT__ALIGN))) mirt__device_timeline;
 
-MIRT__LIB void mirt__lane_reset(mirt__lane *lane);
+MIRT__LIB void mirt__timeline_reset(mirt__device_timeline *timeline);
 /* The device enters a phase, working for `replica` (-1: none), at node `node` (-1: none). */
-MIRT__LIB void mirt__lane_mark(mirt__lane *lane, int phase, int replica, int node);
+MIRT__LIB void mirt__timeline_mark(mirt__device_timeline *timeline, int phase, int replica, int node);
 /* Seconds count as `phase` from `now` on; no event is recorded. */
-MIRT__LIB void mirt__lane_lap(mirt__lane *lane, int phase, double now);
+MIRT__LIB void mirt__timeline_lap(mirt__device_timeline *timeline, int phase, double now);
 /* Adds this step's seconds to the fit's; seconds of internal phases have been distributed. */
-MIRT__LIB void mirt__lane_flush(mirt__lane *lane);
+MIRT__LIB void mirt__timeline_flush(mirt__device_timeline *timeline);
 /* Adds a slice to the trace, which must exist. */
-MIRT__LIB void mirt__lane_slice(mirt__lane *lane, const char *name, double begin, double end, int replica);
+MIRT__LIB void mirt__timeline_slice(mirt__device_timeline *timeline, const char *name, double begin, double end,
+                                    int replica);
 
 #endif
 
@@ -5471,54 +5613,57 @@ MIRT_API const char *mirt_phase_name(mirt_phase phase) {
     return (int)phase >= 0 && (int)phase < MIRT__PHASES ? mirt__phase_names[phase] : "no phase";
 }
 
-MIRT__LIB void mirt__lane_reset(mirt__lane *lane) {
-    memset(lane, 0, sizeof *lane);
-    lane->phase = lane->open = MIRT_PHASE_LAUNCH;
-    lane->replica = lane->node = -1;
+MIRT__LIB void mirt__timeline_reset(mirt__device_timeline *timeline) {
+    memset(timeline, 0, sizeof *timeline);
+    timeline->phase = timeline->open = MIRT_PHASE_LAUNCH;
+    timeline->replica = timeline->node = -1;
 }
 
-MIRT__LIB void mirt__lane_flush(mirt__lane *lane) {
-    for (int i = 0; i < MIRT_PHASE_COUNT; i++) lane->total[i] += lane->lap[i];
-    memset(lane->lap, 0, sizeof lane->lap);
+MIRT__LIB void mirt__timeline_flush(mirt__device_timeline *timeline) {
+    for (int i = 0; i < MIRT_PHASE_COUNT; i++) timeline->total[i] += timeline->lap[i];
+    memset(timeline->lap, 0, sizeof timeline->lap);
 }
 
-MIRT__LIB void mirt__lane_slice(mirt__lane *lane, const char *name, double begin, double end, int replica) {
-    if (lane->slices == lane->most_slices) {
-        lane->left_out++;
+MIRT__LIB void mirt__timeline_slice(mirt__device_timeline *timeline, const char *name, double begin, double end,
+                                    int replica) {
+    if (timeline->slices == timeline->most_slices) {
+        timeline->left_out++;
         return;
     }
-    mirt__trace_slice *slice = &lane->slice[lane->slices++];
+    mirt__trace_slice *slice = &timeline->slice[timeline->slices++];
     slice->begin = begin;
     slice->end = end;
     slice->name = name;
-    slice->step = lane->step;
+    slice->step = timeline->step;
     slice->replica = replica;
 }
 
-MIRT__LIB void mirt__lane_lap(mirt__lane *lane, int phase, double now) {
-    lane->lap[lane->open] += now - lane->since;
-    if (lane->slice)
-        mirt__lane_slice(
-            lane, lane->open == MIRT__PHASE_FUSED && lane->sum_name ? lane->sum_name : mirt__phase_names[lane->open],
-            lane->since, now, lane->replica);
-    lane->since = now;
-    lane->open = phase;
+MIRT__LIB void mirt__timeline_lap(mirt__device_timeline *timeline, int phase, double now) {
+    timeline->lap[timeline->open] += now - timeline->since;
+    if (timeline->slice)
+        mirt__timeline_slice(timeline,
+                             timeline->open == MIRT__PHASE_FUSED && timeline->sum_name
+                                 ? timeline->sum_name
+                                 : mirt__phase_names[timeline->open],
+                             timeline->since, now, timeline->replica);
+    timeline->since = now;
+    timeline->open = phase;
 }
 
-MIRT__LIB void mirt__lane_mark(mirt__lane *lane, int phase, int replica, int node) {
+MIRT__LIB void mirt__timeline_mark(mirt__device_timeline *timeline, int phase, int replica, int node) {
     double now = mirt__now(); /* not const, as clang requires below */
-    if (lane->timed) mirt__lane_lap(lane, phase, now);
-    const uint32_t number = __atomic_load_n(&lane->events, __ATOMIC_RELAXED);
-    mirt__lane_event *event = &lane->event[number % MIRT__LANE_EVENTS];
+    if (timeline->timed) mirt__timeline_lap(timeline, phase, now);
+    const uint32_t number = __atomic_load_n(&timeline->events, __ATOMIC_RELAXED);
+    mirt__timeline_event *event = &timeline->event[number % MIRT__TIMELINE_EVENTS];
     __atomic_store(&event->time, &now, __ATOMIC_RELAXED);
-    __atomic_store_n(&event->step, lane->step, __ATOMIC_RELAXED);
+    __atomic_store_n(&event->step, timeline->step, __ATOMIC_RELAXED);
     __atomic_store_n(&event->phase, phase, __ATOMIC_RELAXED);
     __atomic_store_n(&event->replica, replica, __ATOMIC_RELAXED);
     __atomic_store_n(&event->node, node, __ATOMIC_RELAXED);
-    __atomic_store_n(&lane->events, number + 1, __ATOMIC_RELEASE);
-    __atomic_store_n(&lane->replica, replica, __ATOMIC_RELAXED);
-    __atomic_store_n(&lane->node, node, __ATOMIC_RELAXED);
-    __atomic_store_n(&lane->phase, phase, __ATOMIC_RELEASE);
+    __atomic_store_n(&timeline->events, number + 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&timeline->replica, replica, __ATOMIC_RELAXED);
+    __atomic_store_n(&timeline->node, node, __ATOMIC_RELAXED);
+    __atomic_store_n(&timeline->phase, phase, __ATOMIC_RELEASE);
 }
 
 /* >>section base/random.c */
@@ -6161,7 +6306,7 @@ MIRT__LIB void mirt__tree(mirt__real *part, int64_t parts, int64_t stride, int64
 #define MIRT__PANEL_LINE 16  /* floats in a line of the cache */
 #define MIRT__STREAM (2 << 20) /* outputs with at least this many floats bypass the caches */
 #define MIRT__BLOCK_PIXELS 1008 /* pixels in a block of a convolution, at most */
-#define MIRT__STRIP 65536    /* floats of input copied to scratch memory at a time, if that is enough */
+#define MIRT__INPUT_TILE 65536    /* floats of input copied to scratch memory at a time, if that is enough */
 #define MIRT__GRAD_CHANNELS 640 /* approximate floats of x or dy in a block of a weight gradient */
 #define MIRT__GRAD_PIXELS 147   /* rows in such a block, at least */
 #define MIRT__GRAD_COLUMNS 96 /* columns of a copied at a time for a weight gradient */
@@ -6177,7 +6322,7 @@ typedef struct mirt__run {
 } mirt__run;
 
 /* Rows of a that are read into scratch memory at a time. */
-MIRT__LIB int64_t mirt__gemm_strip_rows(int64_t m, int64_t k);
+MIRT__LIB int64_t mirt__gemm_tile_rows(int64_t m, int64_t k);
 
 /* Rows of n numbers that a normalization processes at a time, so that they stay in L1. */
 #define MIRT__NORM_PIECE 2048
@@ -6203,8 +6348,8 @@ typedef struct mirt__conv_view {
     int64_t parts, blocks;          /* blocks of an image, of all images */
     int64_t chunks;                 /* of column sums in a block */
     int64_t row_step, column_step;  /* between the source's pixels that are read */
-    int64_t strip_rows, strip_columns, strip_left; /* of an image in a tile: most rows; columns; first column */
-    int64_t strip;                  /* floats */
+    int64_t tile_rows, tile_columns, tile_left; /* of an image in a tile: most rows; columns; first column */
+    int64_t input_tile;                  /* floats */
     int64_t sets;                   /* sets of taps that reach the same pixels of the target: one, or one per phase of
                                        the strides */
     int64_t sets_across, phase_y, phase_x; /* sets in a row; phase of the first one: not 0 if strides are longer than
@@ -6234,14 +6379,14 @@ typedef struct mirt__conv_grad_view {
     int64_t k, row;                   /* rows of dkernel; floats of one in a sum, with groups padded to whole vectors */
     int64_t sum;                      /* floats of a chunk's sums: dkernel's, then a row of db's */
     int64_t channels, columns;        /* in a block, at most, of a group */
-    int64_t x_floats, dy_floats;      /* strips */
+    int64_t x_floats, dy_floats;      /* tiled_reads */
     int64_t runs;
 } mirt__conv_grad_view;
 MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape);
 /* Both gradients of a 1x1 convolution in one pass, if that is faster: pixels in a block of the input gradient, number
    of such blocks per chunk of the weight gradient's sums, chunks; floats of a tile of dy. */
 typedef struct mirt__both_view {
-    int64_t lines, blocks, chunks, strip;
+    int64_t lines, blocks, chunks, input_tile;
     size_t scratch, shared, sums;         /* bytes in all; offsets in `shared` of x's columns and the sums */
 } mirt__both_view;
 MIRT__LIB bool mirt__both_applies(const mirt__conv *shape);
@@ -6259,7 +6404,7 @@ typedef struct mirt__winograd_view {
     int64_t down, across;                 /* tiles of an image */
     int64_t lines, images;                /* rows of tiles in a block; images in a block if it has all rows */
     int64_t parts, blocks, chunks;        /* blocks of an image, of all images; chunks of column sums in a block */
-    int64_t strip_columns;
+    int64_t tile_columns;
     int64_t source_plane, product_plane;  /* floats of one of the sixteen planes, at most; of products: a panel of
                                              columns */
     int64_t shared_floats;                /* for the input tile, then the products */
@@ -6646,7 +6791,7 @@ typedef struct mirt__product {
 MIRT__LIB void mirt__product_run(const mirt__simd *simd, const mirt__product *product);
 
 /* Pixels of a source as floats (or words), with zeros around its images. */
-typedef struct mirt__strip {
+typedef struct mirt__input_tile {
     const mirt__simd *simd;
     const mirt__words *words; /* NULL: floats, */
     bool round;               /* rounded to bfloat16 */
@@ -6656,11 +6801,12 @@ typedef struct mirt__strip {
     int64_t first, channels;               /* that are read */
     int64_t left, columns;                 /* of a row of a tile: first column, number of columns; */
     int64_t column_step, row_step, pixel;  /* distance in the source, of rows too; floats (or words) of a pixel */
-} mirt__strip;
+} mirt__input_tile;
 /* Tiles with all channels and all rows and columns. */
-MIRT__LIB mirt__strip mirt__strip_of(const mirt__simd *simd, const mirt__source *source, int64_t h, int64_t w,
+MIRT__LIB mirt__input_tile mirt__input_tile_of(const mirt__simd *simd, const mirt__source *source, int64_t h, int64_t w,
                                      int64_t c, int64_t left, int64_t columns);
-MIRT__LIB void mirt__strip_rows(const mirt__strip *strip, int64_t image, int64_t row, int64_t rows, float *to);
+MIRT__LIB void mirt__input_tile_rows(const mirt__input_tile *input_tile, int64_t image, int64_t row, int64_t rows,
+                                     float *to);
 /* The number of parts into which the panels of a block are split, so that each thread has about `each` tasks. */
 MIRT__LIB int64_t mirt__sweep_splits(const mirt__where *where, int64_t blocks, int64_t panels, int64_t each);
 
@@ -6674,11 +6820,11 @@ typedef struct mirt__ahead {
 MIRT__LIB void mirt__ahead_add(mirt__ahead *ahead, const void *data, mirt_dtype dtype, int64_t first, int64_t count);
 
 /* The weight gradient that is computed along with an input gradient: the part of block `number`, whose tile of dy is at
-   `strip`; and an estimate of the memory of x that it reads. */
+   `input_tile`; and an estimate of the memory of x that it reads. */
 typedef struct mirt__grad_job mirt__grad_job;
 MIRT__LIB void mirt__conv_run_beside(const mirt__simd *simd, const mirt__conv_input_grad *args,
                                      const mirt__grad_job *beside, const mirt__where *where);
-MIRT__LIB void mirt__grad_beside_run(const mirt__grad_job *job, int64_t number, float *strip, mirt__ahead *ahead);
+MIRT__LIB void mirt__grad_beside_run(const mirt__grad_job *job, int64_t number, float *input_tile, mirt__ahead *ahead);
 MIRT__LIB void mirt__grad_beside_ahead(const mirt__grad_job *job, int64_t number, mirt__ahead *ahead);
 
 /* A block of rows of c = a b, in panels of MIRT__PANEL columns; groups of tiles are finished while they are in the
@@ -6848,14 +6994,14 @@ static int64_t mirt__shapes_min(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-MIRT__LIB int64_t mirt__gemm_strip_rows(int64_t m, int64_t k) {
-    int64_t rows = MIRT__STRIP / (k > 0 ? k : 1) / 12 * 12; /* whole tiles of any instruction set */
+MIRT__LIB int64_t mirt__gemm_tile_rows(int64_t m, int64_t k) {
+    int64_t rows = MIRT__INPUT_TILE / (k > 0 ? k : 1) / 12 * 12; /* whole tiles of any instruction set */
     return mirt__shapes_min(mirt__shapes_max(rows, 12), mirt__shapes_max(m, 1));
 }
 
 MIRT__LIB size_t mirt__gemm_scratch(const mirt__gemm *args) {
     int64_t floats = MIRT__PANEL_FLOATS;
-    if (args->a_col == 1) floats += mirt__gemm_strip_rows(args->m, args->k) * args->k;
+    if (args->a_col == 1) floats += mirt__gemm_tile_rows(args->m, args->k) * args->k;
     else floats += MIRT__BLOCK_K * MIRT__GRAD_COLUMNS;
     return mirt__align_up((size_t)floats * sizeof(mirt__real));
 }
@@ -6866,14 +7012,14 @@ MIRT__LIB mirt__conv_blocks mirt__conv_block_sizes(const mirt__conv *s) {
     const int64_t window = (int64_t)s->kh * s->kw * s->ci * 4 * mirt__shapes_max(s->ow / 2, 1);
 
     blocks.forward_cols = (s->ow - 1) * s->stride_w + reach_w + 1;
-    int64_t rows = (MIRT__STRIP / (blocks.forward_cols * s->ci) - reach_h - 1) / s->stride_h + 1;
+    int64_t rows = (MIRT__INPUT_TILE / (blocks.forward_cols * s->ci) - reach_h - 1) / s->stride_h + 1;
     blocks.forward_rows = mirt__shapes_min(mirt__shapes_max(rows / 2 * 2, 2), mirt__shapes_max((s->oh + 1) / 2 * 2, 2));
     rows = mirt__shapes_min(blocks.forward_rows, mirt__shapes_max(s->oh, 1));
     blocks.forward_floats = ((rows - 1) * s->stride_h + reach_h + 1) * blocks.forward_cols * s->ci;
 
     blocks.grad_cols = mirt__floor_div(s->w - 1 + s->pad_left, s->stride_w) -
                        mirt__floor_div(s->pad_left - reach_w, s->stride_w) + 1;
-    rows = (MIRT__STRIP / (blocks.grad_cols * s->co) - 2) * s->stride_h - reach_h;
+    rows = (MIRT__INPUT_TILE / (blocks.grad_cols * s->co) - 2) * s->stride_h - reach_h;
     blocks.grad_rows = mirt__shapes_min(mirt__shapes_max(rows, 1), mirt__shapes_max(s->h, 1));
     blocks.grad_floats = ((blocks.grad_rows - 1 + reach_h) / s->stride_h + 2) * blocks.grad_cols * s->co;
 
@@ -6896,15 +7042,15 @@ static int64_t mirt__view_rows(const mirt__conv_view *v, bool back, int64_t line
 
 static void mirt__view_blocks(mirt__conv_view *v, bool back) {
     const int64_t width = mirt__shapes_max(v->target_w, 1), height = mirt__shapes_max(v->target_h, 1);
-    const int64_t line = mirt__shapes_max(v->strip_columns * v->c, 1), step = back ? v->s.stride_h : 1;
+    const int64_t line = mirt__shapes_max(v->tile_columns * v->c, 1), step = back ? v->s.stride_h : 1;
     const int64_t flat = width == 1 ? 2 : 1; /* rows without neighbors are divided into small blocks of many channels */
     int64_t most = flat > 1 ? MIRT__SUM_CHUNK : mirt__shapes_max(MIRT__BLOCK_PIXELS / width, 1);
-    while (most > 1 && mirt__view_rows(v, back, most) * line > flat * MIRT__STRIP) most--;
+    while (most > 1 && mirt__view_rows(v, back, most) * line > flat * MIRT__INPUT_TILE) most--;
     v->images = 1;
     if (most >= height) {
         const int64_t image = mirt__view_rows(v, back, height) * line;
         v->lines = height;
-        v->images = mirt__shapes_min(MIRT__SUM_CHUNK / (height * width), 2 * MIRT__STRIP / image);
+        v->images = mirt__shapes_min(MIRT__SUM_CHUNK / (height * width), 2 * MIRT__INPUT_TILE / image);
         v->images = mirt__shapes_max(mirt__shapes_min(v->images, v->s.rows), 1);
     } else if (flat > 1 && most >= MIRT__TILE_GROUP) {
         v->lines = most - most % MIRT__TILE_GROUP;
@@ -6914,8 +7060,8 @@ static void mirt__view_blocks(mirt__conv_view *v, bool back) {
     }
     v->parts = mirt__shapes_parts(v->target_h, v->lines);
     v->blocks = v->images > 1 ? mirt__shapes_parts(v->s.rows, v->images) : v->s.rows * v->parts;
-    v->strip_rows = mirt__view_rows(v, back, v->lines);
-    v->strip = v->images * v->strip_rows * v->strip_columns * v->c;
+    v->tile_rows = mirt__view_rows(v, back, v->lines);
+    v->input_tile = v->images * v->tile_rows * v->tile_columns * v->c;
     const int64_t phase = mirt__shapes_parts(v->lines, step) * mirt__shapes_parts(width, back ? v->s.stride_w : 1);
     v->chunks = v->sets * mirt__shapes_parts(v->images * phase, MIRT__SUM_CHUNK);
 }
@@ -6951,13 +7097,13 @@ MIRT__LIB mirt__conv_view mirt__conv_view_of(const mirt__conv *shape, bool back)
     v.runs = taps + taps * v.k / MIRT__BLOCK_K + v.sets;
     v.row_step = v.column_step = 1;
     if (back) {
-        v.strip_left = mirt__floor_div(s->pad_left - reach_w, s->stride_w);
-        v.strip_columns = mirt__floor_div(s->w - 1 + s->pad_left, s->stride_w) - v.strip_left + 1;
+        v.tile_left = mirt__floor_div(s->pad_left - reach_w, s->stride_w);
+        v.tile_columns = mirt__floor_div(s->w - 1 + s->pad_left, s->stride_w) - v.tile_left + 1;
     } else {
         if (s->kh == 1) v.row_step = s->stride_h;
         if (s->kw == 1) v.column_step = s->stride_w;
-        v.strip_left = -s->pad_left;
-        v.strip_columns = s->kw == 1 ? s->ow : (s->ow - 1) * s->stride_w + reach_w + 1;
+        v.tile_left = -s->pad_left;
+        v.tile_columns = s->kw == 1 ? s->ow : (s->ow - 1) * s->stride_w + reach_w + 1;
     }
     mirt__view_blocks(&v, back);
     return v;
@@ -7016,11 +7162,11 @@ MIRT__LIB mirt__winograd_view mirt__winograd_view_of(const mirt__conv *s, bool b
     v.blocks = v.images > 1 ? mirt__shapes_parts(v.rows, v.images) : v.rows * v.parts;
     const int64_t tiles = v.images * v.lines * v.across;
     v.chunks = mirt__shapes_parts(tiles, MIRT__WINOGRAD_CHUNK);
-    v.strip_columns = 2 * v.across + 2;
+    v.tile_columns = 2 * v.across + 2;
     /* Planes that are a multiple of 4 KB apart compete for too few cache sets. */
     v.source_plane = tiles * v.c + MIRT__VECTOR;
     v.product_plane = tiles * MIRT__PANEL + MIRT__VECTOR;
-    v.shared_floats = mirt__shapes_max(v.images * (2 * v.lines + 2) * v.strip_columns * v.c, 16 * v.product_plane);
+    v.shared_floats = mirt__shapes_max(v.images * (2 * v.lines + 2) * v.tile_columns * v.c, 16 * v.product_plane);
     const int64_t floats = v.shared_floats + 16 * v.source_plane + MIRT__TILE_GROUP * MIRT__PANEL,
                   pack = 9 * MIRT__WINOGRAD_STEPS * MIRT__PANEL;
     v.scratch = mirt__align_up((size_t)mirt__shapes_max(floats, pack) * sizeof(mirt__real));
@@ -7112,16 +7258,16 @@ MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape) 
                   lines = mirt__shapes_max(mirt__shapes_min(s->oh, MIRT__GRAD_PIXELS / width), 1);
     const int64_t step = s->kh == 1 ? 1 : s->stride_h,
                   images = mirt__shapes_max(MIRT__GRAD_PIXELS / (lines * width), 1);
-    const int64_t floats = images * ((lines - 1) * step + reach + 1) * g.v.strip_columns; /* of a channel */
+    const int64_t floats = images * ((lines - 1) * step + reach + 1) * g.v.tile_columns; /* of a channel */
     const int64_t fit =
-        mirt__shapes_max(mirt__shapes_min((MIRT__STRIP + MIRT__STRIP / 4) / floats, MIRT__GRAD_CHANNELS), 12);
+        mirt__shapes_max(mirt__shapes_min((MIRT__INPUT_TILE + MIRT__INPUT_TILE / 4) / floats, MIRT__GRAD_CHANNELS), 12);
     const int64_t most = g.k > ci ? MIRT__GRAD_CHANNELS / 2 : MIRT__GRAD_CHANNELS;
     g.channels = mirt__shapes_parts(mirt__shapes_parts(ci, mirt__shapes_parts(ci, fit)), 12) * 12;
     g.channels = mirt__shapes_min(g.channels, ci);
     g.columns = mirt__shapes_parts(mirt__shapes_parts(co, mirt__shapes_parts(co, most)), MIRT__PANEL) * MIRT__PANEL;
     g.columns = mirt__shapes_min(g.columns, co);
-    g.x_floats = mirt__shapes_max((reach + 1) * g.v.strip_columns * g.channels, MIRT__STRIP + MIRT__STRIP / 4);
-    g.dy_floats = mirt__shapes_max(s->ow * g.columns, MIRT__STRIP) + MIRT__PANEL;
+    g.x_floats = mirt__shapes_max((reach + 1) * g.v.tile_columns * g.channels, MIRT__INPUT_TILE + MIRT__INPUT_TILE / 4);
+    g.dy_floats = mirt__shapes_max(s->ow * g.columns, MIRT__INPUT_TILE) + MIRT__PANEL;
     g.runs = (MIRT__BLOCK_PIXELS + s->ow / MIRT__BLOCK_K + 4 + 7) / 8 * 8; /* whole cache lines */
     return g;
 }
@@ -7139,10 +7285,10 @@ MIRT__LIB mirt__both_view mirt__both_view_of(const mirt__conv *s) {
     mirt__both_view b;
     memset(&b, 0, sizeof b);
     b.lines = v.lines;
-    b.strip = (v.strip + MIRT__PANEL + MIRT__VECTOR - 1) / MIRT__VECTOR * MIRT__VECTOR;
+    b.input_tile = (v.input_tile + MIRT__PANEL + MIRT__VECTOR - 1) / MIRT__VECTOR * MIRT__VECTOR;
     b.blocks = mirt__shapes_max(mirt__shapes_parts(v.blocks, MIRT__BOTH_CHUNKS), 4);
     b.chunks = mirt__shapes_parts(v.blocks, b.blocks);
-    b.scratch = (size_t)(MIRT__TILE_GROUP * MIRT__PANEL + b.strip + v.lines * (s->ci + s->co) + 2 * MIRT__PANEL) *
+    b.scratch = (size_t)(MIRT__TILE_GROUP * MIRT__PANEL + b.input_tile + v.lines * (s->ci + s->co) + 2 * MIRT__PANEL) *
                 sizeof(mirt__real);
     b.sums = mirt__conv_places_of(&v).end;
     b.shared =
@@ -7175,11 +7321,12 @@ MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *s) {
     const int64_t k = (int64_t)s->kh * s->kw * s->ci;
     /* conv_pool keeps all of k for the last columns, and an offset per k. */
     const int64_t pool = mirt__shapes_max(k * 33, blocks.window_floats + k);
-    const int64_t strip = mirt__shapes_max(mirt__conv_view_of(s, false).strip, mirt__conv_view_of(s, true).strip);
+    const int64_t input_tile =
+        mirt__shapes_max(mirt__conv_view_of(s, false).input_tile, mirt__conv_view_of(s, true).input_tile);
     int64_t floats =
         mirt__shapes_max(MIRT__PANEL_FLOATS, pool) + mirt__shapes_max(blocks.forward_floats, blocks.grad_floats);
     const mirt__conv_grad_view g = mirt__conv_grad_view_of(s);
-    floats = mirt__shapes_max(floats, strip + MIRT__TILE_GROUP * MIRT__PANEL);
+    floats = mirt__shapes_max(floats, input_tile + MIRT__TILE_GROUP * MIRT__PANEL);
     floats = mirt__shapes_max(floats,
                               g.x_floats + g.dy_floats +
                                   mirt__shapes_parts(g.runs * (int64_t)sizeof(mirt__run), (int64_t)sizeof(mirt__real)));
@@ -11474,16 +11621,16 @@ static void MIRT__K(read_plain)(float *to, const mirt__reader *reader, int64_t a
 
 /* `columns` channels of some pixels, `row` apart in source and target; `at` is the first element, of the source's first
    column. */
-typedef struct MIRT__K(strip) {
+typedef struct MIRT__K(input_tile) {
     const mirt__source *source;
     float *to;
     int64_t at, row, pixels, columns;
-} MIRT__K(strip);
+} MIRT__K(input_tile);
 
 /* The hardware prefetcher does not read far enough ahead. */
 #define MIRT__AHEAD_OF(p) __builtin_prefetch((const char *)p + (at + j + 1024) * size);
 /* Columns [j, end), whole vectors or the last one, pixel by pixel, because sequential access is fastest. */
-MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) * s, const int64_t first, const int64_t end,
+MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(input_tile) * s, const int64_t first, const int64_t end,
                                      const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
     const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.norm->activation);
@@ -11502,7 +11649,7 @@ MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) * s, const int64_t fir
         }
     }
 }
-MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) * s, const int64_t first, const int64_t end,
+MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(input_tile) * s, const int64_t first, const int64_t end,
                                      const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
     const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.back->norm.activation);
@@ -11530,7 +11677,7 @@ MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) * s, const int64_t fir
     }
 }
 #undef MIRT__AHEAD_OF
-static void MIRT__K(read_columns)(const MIRT__K(strip) *s) {
+static void MIRT__K(read_columns)(const MIRT__K(input_tile) *s) {
     const mirt__reader *reader = &s->source->from;
     const MIRT__K(how) how = MIRT__K(how_of)(reader->back ? reader->back->norm.activation : reader->norm->activation);
     const int64_t whole = s->columns - s->columns % MIRT__LANES;
@@ -11547,7 +11694,7 @@ static void MIRT__K(read_columns)(const MIRT__K(strip) *s) {
 }
 
 /* Columns [channel, channel + columns) of pixels from `pixel` on, times the gates of their images. */
-static void MIRT__K(read_gate)(const MIRT__K(strip) *s, int64_t pixel, int64_t channel) {
+static void MIRT__K(read_gate)(const MIRT__K(input_tile) *s, int64_t pixel, int64_t channel) {
     const mirt__reader *reader = &s->source->from;
     const int64_t image = pixel / reader->gate_pixels;
     int64_t left = (image + 1) * reader->gate_pixels - pixel;
@@ -11575,7 +11722,7 @@ static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int
     const int64_t c = reader->channels, channel = at % c, most = 8 + 1024 / c; /* pixels whose lines stay in L1 */
     const bool pixels = channel == 0 && count % c == 0;
     mirt__source moved = *source;
-    MIRT__K(strip) s;
+    MIRT__K(input_tile) s;
     s.source = &moved;
     s.row = c;
     s.columns = pixels ? c : count;
@@ -12755,7 +12902,7 @@ static const mirt__tile_fn MIRT__P(tiles)[MIRT__HALF_KIND + 1][MIRT__TILE_ROWS] 
 #define MIRT__WORD_BUFFER 1024 /* floats read at a time */
 
 /* (a[0], a[1]), (a[2], a[3]) .. (b[14], b[15]) */
-MIRT__INLINE __m512i mirt__word_neighbours(__m512 a, __m512 b) { return (__m512i)_mm512_cvtne2ps_pbh(b, a); }
+MIRT__INLINE __m512i mirt__word_neighbors(__m512 a, __m512 b) { return (__m512i)_mm512_cvtne2ps_pbh(b, a); }
 /* (a[0], b[0]), (a[1], b[1]) .. */
 MIRT__INLINE __m512i mirt__word_merge(__m512 a, __m512 b) {
     const __m512i order =
@@ -12767,13 +12914,13 @@ static void mirt__word_round(float *to, const float *from, int64_t count) {
     int64_t i = 0;
     for (; i + 32 <= count; i += 32) {
         _mm512_storeu_si512(to + i / 2,
-                            mirt__word_neighbours(_mm512_loadu_ps(from + i), _mm512_loadu_ps(from + i + 16)));
+                            mirt__word_neighbors(_mm512_loadu_ps(from + i), _mm512_loadu_ps(from + i + 16)));
     }
     const int64_t left = count - i;
     if (left == 0) return;
     const __m512 a = mirt__load_up_to_avx512(from + i, left),
                  b = left > 16 ? mirt__load_some_avx512(from + i + 16, left - 16) : _mm512_setzero_ps();
-    _mm512_mask_storeu_epi32(to + i / 2, mirt__first_avx512((left + 1) / 2), mirt__word_neighbours(a, b));
+    _mm512_mask_storeu_epi32(to + i / 2, mirt__first_avx512((left + 1) / 2), mirt__word_neighbors(a, b));
 }
 
 /* Pixels with few channels, an odd number: several are spread at a time. */
@@ -12791,7 +12938,7 @@ static void mirt__word_round_odd(float *to, const float *from, int64_t channels,
         const int64_t floats = count * channels;
         const __m512 a = mirt__load_up_to_avx512(from, floats);
         const __m512 b = floats > 16 ? mirt__load_some_avx512(from + 16, floats - 16) : _mm512_setzero_ps();
-        const __m512i spread = _mm512_maskz_permutexvar_epi16(full, order, mirt__word_neighbours(a, b));
+        const __m512i spread = _mm512_maskz_permutexvar_epi16(full, order, mirt__word_neighbors(a, b));
         if (count * words == 16) _mm512_storeu_si512(to, spread);
         else _mm512_mask_storeu_epi32(to, mirt__first_avx512(count * words), spread);
     }
@@ -12836,18 +12983,18 @@ static mirt__word_mode mirt__word_mode_of(const mirt__source *source) {
     default: return MIRT__WORD_OTHER;
     }
 }
-typedef struct mirt__word_strip {
+typedef struct mirt__word_input_tile {
     float *to;
     const uint16_t *x, *z;
     const float *mean, *factor, *offset, *less, *part; /* from the first of the columns */
     int64_t at, next, row, columns, pixels; /* `pixels` of `columns` channels, `row` apart, from two places: the second
                                                is below 0 for zeros */
-} mirt__word_strip;
+} mirt__word_input_tile;
 MIRT__INLINE __m512 mirt__word_load(const uint16_t *p, const __mmask16 some) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(some, p)), 16));
 }
 /* A vector of channels from channel j on of the pixel that begins at `at`. */
-MIRT__INLINE __m512 mirt__word_value(const mirt__word_strip s, const int64_t at, const int64_t j, const __mmask16 some,
+MIRT__INLINE __m512 mirt__word_value(const mirt__word_input_tile s, const int64_t at, const int64_t j, const __mmask16 some,
                                      const mirt__word_mode mode) {
     const __m512 mean = _mm512_maskz_loadu_ps(some, s.mean + j), factor = _mm512_maskz_loadu_ps(some, s.factor + j);
     __m512 x = mirt__word_load(s.x + at + j, some);
@@ -12860,13 +13007,13 @@ MIRT__INLINE __m512 mirt__word_value(const mirt__word_strip s, const int64_t at,
     if (mode >= MIRT__WORD_RELU) x = mirt__relu_avx512(x);
     return mode == MIRT__WORD_RELU6 ? _mm512_min_ps(_mm512_set1_ps(6.0f), x) : x;
 }
-MIRT__INLINE void mirt__word_strip_words(mirt__word_strip s, const mirt__word_mode mode) {
+MIRT__INLINE void mirt__word_input_tile_words(mirt__word_input_tile s, const mirt__word_mode mode) {
     for (int64_t p = 0; p < s.pixels; p++, s.at += s.row, s.to += s.columns / 2) {
         int64_t j = 0;
         for (; j + 32 <= s.columns; j += 32) {
             const __m512 a = mirt__word_value(s, s.at, j, 0xffff, mode),
                          b = mirt__word_value(s, s.at, j + 16, 0xffff, mode);
-            _mm512_storeu_si512(s.to + j / 2, mirt__word_neighbours(a, b));
+            _mm512_storeu_si512(s.to + j / 2, mirt__word_neighbors(a, b));
         }
         if (j + 16 <= s.columns) {
             const __m256bh x = _mm512_cvtneps_pbh(mirt__word_value(s, s.at, j, 0xffff, mode));
@@ -12881,7 +13028,7 @@ MIRT__INLINE void mirt__word_strip_words(mirt__word_strip s, const mirt__word_mo
         else _mm256_mask_storeu_epi32(s.to + j / 2, (__mmask8)((1u << (s.columns - j) / 2) - 1u), x);
     }
 }
-MIRT__INLINE void mirt__word_strip_pairs(mirt__word_strip s, const mirt__word_mode mode) {
+MIRT__INLINE void mirt__word_input_tile_pairs(mirt__word_input_tile s, const mirt__word_mode mode) {
     const bool lonely = s.next < 0;
     if (lonely) s.next = s.at;
     for (int64_t p = 0; p < s.pixels; p++, s.at += s.row, s.next += s.row, s.to += s.columns) {
@@ -12897,20 +13044,20 @@ MIRT__INLINE void mirt__word_strip_pairs(mirt__word_strip s, const mirt__word_mo
         _mm512_mask_storeu_epi32(s.to + j, some, mirt__word_merge(a, lonely ? _mm512_setzero_ps() : b));
     }
 }
-#define MIRT__WORD_STRIP(what) \
-    static void mirt__word_##what(const mirt__word_strip *s, mirt__word_mode mode) { \
-        if (mode == MIRT__WORD_LINEAR) mirt__word_strip_##what(*s, MIRT__WORD_LINEAR); \
-        else if (mode == MIRT__WORD_RELU) mirt__word_strip_##what(*s, MIRT__WORD_RELU); \
-        else if (mode == MIRT__WORD_RELU6) mirt__word_strip_##what(*s, MIRT__WORD_RELU6); \
-        else if (MIRT__TRAINS) mirt__word_strip_##what(*s, MIRT__WORD_BACK); \
+#define MIRT__WORD_INPUT_TILE(what) \
+    static void mirt__word_##what(const mirt__word_input_tile *s, mirt__word_mode mode) { \
+        if (mode == MIRT__WORD_LINEAR) mirt__word_input_tile_##what(*s, MIRT__WORD_LINEAR); \
+        else if (mode == MIRT__WORD_RELU) mirt__word_input_tile_##what(*s, MIRT__WORD_RELU); \
+        else if (mode == MIRT__WORD_RELU6) mirt__word_input_tile_##what(*s, MIRT__WORD_RELU6); \
+        else if (MIRT__TRAINS) mirt__word_input_tile_##what(*s, MIRT__WORD_BACK); \
     }
-MIRT__WORD_STRIP(words)
-MIRT__WORD_STRIP(pairs)
-#undef MIRT__WORD_STRIP
-static mirt__word_strip mirt__word_strip_of(float *to, const mirt__source *source, int64_t at, int64_t next,
+MIRT__WORD_INPUT_TILE(words)
+MIRT__WORD_INPUT_TILE(pairs)
+#undef MIRT__WORD_INPUT_TILE
+static mirt__word_input_tile mirt__word_input_tile_of(float *to, const mirt__source *source, int64_t at, int64_t next,
                                             int64_t channels, int64_t columns, int64_t pixels) {
     const int64_t channel = at % channels;
-    mirt__word_strip s;
+    mirt__word_input_tile s;
     memset(&s, 0, sizeof s);
     s.to = to;
     s.x = (const uint16_t *)source->from.data;
@@ -12943,7 +13090,7 @@ static void mirt__word_read_words(float *to, const mirt__source *source, int64_t
     const mirt__word_mode mode = odd ? MIRT__WORD_OTHER : mirt__word_mode_of(source);
     float buffer[MIRT__WORD_BUFFER];
     if (mode != MIRT__WORD_OTHER) {
-        const mirt__word_strip s = mirt__word_strip_of(to, source, at, -1, channels, channels, pixels);
+        const mirt__word_input_tile s = mirt__word_input_tile_of(to, source, at, -1, channels, channels, pixels);
         mirt__word_words(&s, mode);
         return;
     }
@@ -12978,7 +13125,7 @@ static void mirt__word_read_pairs(float *to, const mirt__source *source, int64_t
     const bool ready = mirt__word_ready(&source->from);
     float buffer[2][MIRT__WORD_BUFFER];
     if (mode != MIRT__WORD_OTHER) {
-        const mirt__word_strip s = mirt__word_strip_of(to, source, at, next, channels, columns, pixels);
+        const mirt__word_input_tile s = mirt__word_input_tile_of(to, source, at, next, channels, columns, pixels);
         mirt__word_pairs(&s, mode);
         return;
     }
@@ -13108,8 +13255,8 @@ MIRT__INLINE void mirt__word_finish_columns(const mirt__finishing *f, float *con
         if (columns == 32) {
             const __m512 high =
                 mirt__word_finish(&b, c[i] + j + 16, add + next, mask + next, z + next, some, way, below);
-            if (stream) _mm512_stream_si512((__m512i *)(void *)(y + place), mirt__word_neighbours(low, high));
-            else _mm512_storeu_si512(y + place, mirt__word_neighbours(low, high));
+            if (stream) _mm512_stream_si512((__m512i *)(void *)(y + place), mirt__word_neighbors(low, high));
+            else _mm512_storeu_si512(y + place, mirt__word_neighbors(low, high));
         } else {
             _mm256_mask_storeu_epi16(y + place, some, (__m256i)_mm512_cvtneps_pbh(low));
         }
@@ -13981,16 +14128,16 @@ static void MIRT__K(read_plain)(float *to, const mirt__reader *reader, int64_t a
 
 /* `columns` channels of some pixels, `row` apart in source and target; `at` is the first element, of the source's first
    column. */
-typedef struct MIRT__K(strip) {
+typedef struct MIRT__K(input_tile) {
     const mirt__source *source;
     float *to;
     int64_t at, row, pixels, columns;
-} MIRT__K(strip);
+} MIRT__K(input_tile);
 
 /* The hardware prefetcher does not read far enough ahead. */
 #define MIRT__AHEAD_OF(p) __builtin_prefetch((const char *)p + (at + j + 1024) * size);
 /* Columns [j, end), whole vectors or the last one, pixel by pixel, because sequential access is fastest. */
-MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) * s, const int64_t first, const int64_t end,
+MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(input_tile) * s, const int64_t first, const int64_t end,
                                      const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
     const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.norm->activation);
@@ -14009,7 +14156,7 @@ MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) * s, const int64_t fir
         }
     }
 }
-MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) * s, const int64_t first, const int64_t end,
+MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(input_tile) * s, const int64_t first, const int64_t end,
                                      const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
     const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.back->norm.activation);
@@ -14037,7 +14184,7 @@ MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) * s, const int64_t fir
     }
 }
 #undef MIRT__AHEAD_OF
-static void MIRT__K(read_columns)(const MIRT__K(strip) *s) {
+static void MIRT__K(read_columns)(const MIRT__K(input_tile) *s) {
     const mirt__reader *reader = &s->source->from;
     const MIRT__K(how) how = MIRT__K(how_of)(reader->back ? reader->back->norm.activation : reader->norm->activation);
     const int64_t whole = s->columns - s->columns % MIRT__LANES;
@@ -14054,7 +14201,7 @@ static void MIRT__K(read_columns)(const MIRT__K(strip) *s) {
 }
 
 /* Columns [channel, channel + columns) of pixels from `pixel` on, times the gates of their images. */
-static void MIRT__K(read_gate)(const MIRT__K(strip) *s, int64_t pixel, int64_t channel) {
+static void MIRT__K(read_gate)(const MIRT__K(input_tile) *s, int64_t pixel, int64_t channel) {
     const mirt__reader *reader = &s->source->from;
     const int64_t image = pixel / reader->gate_pixels;
     int64_t left = (image + 1) * reader->gate_pixels - pixel;
@@ -14082,7 +14229,7 @@ static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int
     const int64_t c = reader->channels, channel = at % c, most = 8 + 1024 / c; /* pixels whose lines stay in L1 */
     const bool pixels = channel == 0 && count % c == 0;
     mirt__source moved = *source;
-    MIRT__K(strip) s;
+    MIRT__K(input_tile) s;
     s.source = &moved;
     s.row = c;
     s.columns = pixels ? c : count;
@@ -15753,16 +15900,16 @@ static void MIRT__K(read_plain)(float *to, const mirt__reader *reader, int64_t a
 
 /* `columns` channels of some pixels, `row` apart in source and target; `at` is the first element, of the source's first
    column. */
-typedef struct MIRT__K(strip) {
+typedef struct MIRT__K(input_tile) {
     const mirt__source *source;
     float *to;
     int64_t at, row, pixels, columns;
-} MIRT__K(strip);
+} MIRT__K(input_tile);
 
 /* The hardware prefetcher does not read far enough ahead. */
 #define MIRT__AHEAD_OF(p) __builtin_prefetch((const char *)p + (at + j + 1024) * size);
 /* Columns [j, end), whole vectors or the last one, pixel by pixel, because sequential access is fastest. */
-MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) * s, const int64_t first, const int64_t end,
+MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(input_tile) * s, const int64_t first, const int64_t end,
                                      const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
     const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.norm->activation);
@@ -15781,7 +15928,7 @@ MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) * s, const int64_t fir
         }
     }
 }
-MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) * s, const int64_t first, const int64_t end,
+MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(input_tile) * s, const int64_t first, const int64_t end,
                                      const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
     const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.back->norm.activation);
@@ -15809,7 +15956,7 @@ MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) * s, const int64_t fir
     }
 }
 #undef MIRT__AHEAD_OF
-static void MIRT__K(read_columns)(const MIRT__K(strip) *s) {
+static void MIRT__K(read_columns)(const MIRT__K(input_tile) *s) {
     const mirt__reader *reader = &s->source->from;
     const MIRT__K(how) how = MIRT__K(how_of)(reader->back ? reader->back->norm.activation : reader->norm->activation);
     const int64_t whole = s->columns - s->columns % MIRT__LANES;
@@ -15826,7 +15973,7 @@ static void MIRT__K(read_columns)(const MIRT__K(strip) *s) {
 }
 
 /* Columns [channel, channel + columns) of pixels from `pixel` on, times the gates of their images. */
-static void MIRT__K(read_gate)(const MIRT__K(strip) *s, int64_t pixel, int64_t channel) {
+static void MIRT__K(read_gate)(const MIRT__K(input_tile) *s, int64_t pixel, int64_t channel) {
     const mirt__reader *reader = &s->source->from;
     const int64_t image = pixel / reader->gate_pixels;
     int64_t left = (image + 1) * reader->gate_pixels - pixel;
@@ -15854,7 +16001,7 @@ static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int
     const int64_t c = reader->channels, channel = at % c, most = 8 + 1024 / c; /* pixels whose lines stay in L1 */
     const bool pixels = channel == 0 && count % c == 0;
     mirt__source moved = *source;
-    MIRT__K(strip) s;
+    MIRT__K(input_tile) s;
     s.source = &moved;
     s.row = c;
     s.columns = pixels ? c : count;
@@ -17533,16 +17680,16 @@ static void MIRT__K(read_plain)(float *to, const mirt__reader *reader, int64_t a
 
 /* `columns` channels of some pixels, `row` apart in source and target; `at` is the first element, of the source's first
    column. */
-typedef struct MIRT__K(strip) {
+typedef struct MIRT__K(input_tile) {
     const mirt__source *source;
     float *to;
     int64_t at, row, pixels, columns;
-} MIRT__K(strip);
+} MIRT__K(input_tile);
 
 /* The hardware prefetcher does not read far enough ahead. */
 #define MIRT__AHEAD_OF(p) __builtin_prefetch((const char *)p + (at + j + 1024) * size);
 /* Columns [j, end), whole vectors or the last one, pixel by pixel, because sequential access is fastest. */
-MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) * s, const int64_t first, const int64_t end,
+MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(input_tile) * s, const int64_t first, const int64_t end,
                                      const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
     const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.norm->activation);
@@ -17561,7 +17708,7 @@ MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) * s, const int64_t fir
         }
     }
 }
-MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) * s, const int64_t first, const int64_t end,
+MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(input_tile) * s, const int64_t first, const int64_t end,
                                      const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
     const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.back->norm.activation);
@@ -17589,7 +17736,7 @@ MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) * s, const int64_t fir
     }
 }
 #undef MIRT__AHEAD_OF
-static void MIRT__K(read_columns)(const MIRT__K(strip) *s) {
+static void MIRT__K(read_columns)(const MIRT__K(input_tile) *s) {
     const mirt__reader *reader = &s->source->from;
     const MIRT__K(how) how = MIRT__K(how_of)(reader->back ? reader->back->norm.activation : reader->norm->activation);
     const int64_t whole = s->columns - s->columns % MIRT__LANES;
@@ -17606,7 +17753,7 @@ static void MIRT__K(read_columns)(const MIRT__K(strip) *s) {
 }
 
 /* Columns [channel, channel + columns) of pixels from `pixel` on, times the gates of their images. */
-static void MIRT__K(read_gate)(const MIRT__K(strip) *s, int64_t pixel, int64_t channel) {
+static void MIRT__K(read_gate)(const MIRT__K(input_tile) *s, int64_t pixel, int64_t channel) {
     const mirt__reader *reader = &s->source->from;
     const int64_t image = pixel / reader->gate_pixels;
     int64_t left = (image + 1) * reader->gate_pixels - pixel;
@@ -17634,7 +17781,7 @@ static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int
     const int64_t c = reader->channels, channel = at % c, most = 8 + 1024 / c; /* pixels whose lines stay in L1 */
     const bool pixels = channel == 0 && count % c == 0;
     mirt__source moved = *source;
-    MIRT__K(strip) s;
+    MIRT__K(input_tile) s;
     s.source = &moved;
     s.row = c;
     s.columns = pixels ? c : count;
@@ -18843,7 +18990,7 @@ typedef struct mirt__gemm_job {
     const mirt__gemm *args;
     const mirt__where *where;
     int64_t rows, columns, column_tasks; /* of c in a task */
-    bool strip;                          /* a is read into scratch */
+    bool input_tile;                          /* a is read into scratch */
 } mirt__gemm_job;
 
 static bool mirt__gemm_needs_read(const mirt__reader *reader) {
@@ -18851,7 +18998,7 @@ static bool mirt__gemm_needs_read(const mirt__reader *reader) {
 }
 
 /* Some columns of c for a weight gradient whose a must be converted: k in blocks. */
-static void mirt__gemm_read_columns(const mirt__gemm_job *job, mirt__product *p, int64_t i, float *strip) {
+static void mirt__gemm_read_columns(const mirt__gemm_job *job, mirt__product *p, int64_t i, float *input_tile) {
     const mirt__gemm *args = job->args;
     const mirt__source source = mirt__source_of(&args->a, NULL);
     const int64_t m = p->m;
@@ -18859,7 +19006,7 @@ static void mirt__gemm_read_columns(const mirt__gemm_job *job, mirt__product *p,
     const float *const b = p->b, *const mask = p->mask;
     mirt__run run = {0, 0, 0};
     p->runs = &run;
-    p->a = strip;
+    p->a = input_tile;
     p->a_step = MIRT__GRAD_COLUMNS;
     for (int64_t ci = 0; ci < m; ci += MIRT__GRAD_COLUMNS) {
         p->m = p->width = mirt__fast_min(MIRT__GRAD_COLUMNS, m - ci);
@@ -18869,7 +19016,7 @@ static void mirt__gemm_read_columns(const mirt__gemm_job *job, mirt__product *p,
         do {
             run.length = mirt__fast_min(MIRT__BLOCK_K, args->k - k);
             for (int64_t q = 0; q < run.length; q++) {
-                job->simd->read(strip + q * MIRT__GRAD_COLUMNS, &source, (k + q) * args->a_col + i + ci, p->m);
+                job->simd->read(input_tile + q * MIRT__GRAD_COLUMNS, &source, (k + q) * args->a_col + i + ci, p->m);
             }
             p->b = b + k * args->b_row;
             p->fresh = k == 0;
@@ -18906,22 +19053,23 @@ static void mirt__gemm_task(void *arg, int64_t task, int member) {
     if (args->column_sum && i == 0) {
         job->simd->column_sum(args->column_sum + j, args->b + j, args->b_row, args->k, p.n, true);
     }
-    float *strip = scratch + MIRT__PANEL_FLOATS;
-    if (!job->strip) {
+    float *input_tile = scratch + MIRT__PANEL_FLOATS;
+    if (!job->input_tile) {
         p.a = (const float *)args->a.data + i * args->a_row;
         p.a_x = args->a_row;
         p.a_step = args->a_col;
         mirt__product_run(job->simd, &p);
     } else if (args->a_col == 1) {
         const mirt__source source = mirt__source_of(&args->a, NULL);
-        for (int64_t r = 0; r < p.m; r++) job->simd->read(strip + r * args->k, &source, (i + r) * args->a_row, args->k);
-        p.a = strip;
+        for (int64_t r = 0; r < p.m; r++)
+            job->simd->read(input_tile + r * args->k, &source, (i + r) * args->a_row, args->k);
+        p.a = input_tile;
         p.a_x = args->k;
         p.a_step = 1;
         mirt__product_run(job->simd, &p);
     } else {
         p.a_x = 1;
-        mirt__gemm_read_columns(job, &p, i, strip);
+        mirt__gemm_read_columns(job, &p, i, input_tile);
     }
 }
 
@@ -18935,13 +19083,13 @@ MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, c
     job.args = args;
     job.where = where;
     /* Rows of a weight gradient's a that are a multiple of 1 KB apart compete for too few cache sets. */
-    job.strip = mirt__gemm_needs_read(&args->a) || (args->a_col != 1 && args->a_col % 256 == 0 && args->k > 8);
+    job.input_tile = mirt__gemm_needs_read(&args->a) || (args->a_col != 1 && args->a_col % 256 == 0 && args->k > 8);
     job.columns = MIRT__PANEL;
     if (args->a_col == 1) {
-        job.rows = job.strip ? mirt__gemm_strip_rows(args->m, args->k) : args->m;
-        if (job.strip && threads == 1) job.columns = args->n;
+        job.rows = job.input_tile ? mirt__gemm_tile_rows(args->m, args->k) : args->m;
+        if (job.input_tile && threads == 1) job.columns = args->n;
     } else {
-        job.rows = threads == 1 && !job.strip ? args->m : 8 * MIRT__GRAD_COLUMNS;
+        job.rows = threads == 1 && !job.input_tile ? args->m : 8 * MIRT__GRAD_COLUMNS;
     }
     job.rows = mirt__fast_min(job.rows, args->m);
     job.column_tasks = (args->n + job.columns - 1) / job.columns;
@@ -19884,7 +20032,7 @@ MIRT__LIB void mirt__fast_max_pool_grad(const mirt__simd *simd, const mirt__pool
 #define MIRT__LINE 64 /* bytes */
 #define MIRT__SOON 4  /* pixels */
 /* The hardware cannot predict the addresses of parts of pixels. */
-static void mirt__strip_soon(const mirt__strip *s, int64_t first, int64_t count) {
+static void mirt__input_tile_soon(const mirt__input_tile *s, int64_t first, int64_t count) {
     const mirt__reader *x = &s->source->from;
     const int64_t size = (int64_t)mirt__dtype_size(x->dtype), end = (first + count) * size;
     if (count * size < 4 * MIRT__LINE) return;
@@ -19895,7 +20043,7 @@ static void mirt__strip_soon(const mirt__strip *s, int64_t first, int64_t count)
 }
 
 /* Consecutive pixels from pixel `at` on. */
-static void mirt__strip_read(const mirt__strip *s, float *to, int64_t at, int64_t pixels) {
+static void mirt__input_tile_read(const mirt__input_tile *s, float *to, int64_t at, int64_t pixels) {
     if (s->pair > 0) {
         const int64_t left = s->pixels - s->pair - at,
                       paired = left < 0        ? 0
@@ -19913,16 +20061,16 @@ static void mirt__strip_read(const mirt__strip *s, float *to, int64_t at, int64_
     }
     if (s->channels == s->c) s->simd->read(to, s->source, at * s->c, pixels * s->c);
     for (int64_t i = 0; s->channels < s->c && i < pixels; i++) {
-        mirt__strip_soon(s, (at + i + MIRT__SOON) * s->c + s->first, s->channels);
+        mirt__input_tile_soon(s, (at + i + MIRT__SOON) * s->c + s->first, s->channels);
         s->simd->read(to + i * s->pixel, s->source, (at + i) * s->c + s->first, s->channels);
     }
     if (s->round) s->simd->round(to, pixels * s->channels);
 }
 
 /* `rows` rows of an image from `row` on, zero outside of the image. */
-MIRT__LIB mirt__strip mirt__strip_of(const mirt__simd *simd, const mirt__source *source, int64_t h, int64_t w,
+MIRT__LIB mirt__input_tile mirt__input_tile_of(const mirt__simd *simd, const mirt__source *source, int64_t h, int64_t w,
                                      int64_t c, int64_t left, int64_t columns) {
-    mirt__strip s;
+    mirt__input_tile s;
     memset(&s, 0, sizeof s);
     s.simd = simd;
     s.source = source;
@@ -19941,14 +20089,14 @@ MIRT__LIB int64_t mirt__sweep_splits(const mirt__where *where, int64_t blocks, i
     return splits < panels ? splits : panels;
 }
 
-MIRT__LIB void mirt__strip_rows(const mirt__strip *s, int64_t image, int64_t row, int64_t rows, float *to) {
+MIRT__LIB void mirt__input_tile_rows(const mirt__input_tile *s, int64_t image, int64_t row, int64_t rows, float *to) {
     const int64_t step = s->column_step, columns = s->columns, pixel = s->pixel;
     int64_t from = s->left < 0 ? mirt__floor_div(step - 1 - s->left, step) : 0; /* columns inside: [from, end) */
     int64_t end = s->left < s->w ? (s->w - 1 - s->left) / step + 1 : 0;
     if (end > columns) end = columns;
     if (from > end) from = end;
     if (s->left == 0 && step == 1 && columns == s->w && s->row_step == 1 && row >= 0 && row + rows <= s->h) {
-        mirt__strip_read(s, to, (image * s->h + row) * s->w, rows * s->w);
+        mirt__input_tile_read(s, to, (image * s->h + row) * s->w, rows * s->w);
         return;
     }
     for (int64_t r = 0; r < rows; r++, to += columns * pixel) {
@@ -19959,8 +20107,8 @@ MIRT__LIB void mirt__strip_rows(const mirt__strip *s, int64_t image, int64_t row
         }
         const int64_t at = (image * s->h + y) * s->w + s->left;
         if (from > 0) memset(to, 0, (size_t)(from * pixel) * sizeof(float));
-        if (step == 1) mirt__strip_read(s, to + from * pixel, at + from, end - from);
-        for (int64_t i = from; step > 1 && i < end; i++) mirt__strip_read(s, to + i * pixel, at + i * step, 1);
+        if (step == 1) mirt__input_tile_read(s, to + from * pixel, at + from, end - from);
+        for (int64_t i = from; step > 1 && i < end; i++) mirt__input_tile_read(s, to + i * pixel, at + i * step, 1);
         if (end < columns) memset(to + end * pixel, 0, (size_t)((columns - end) * pixel) * sizeof(float));
     }
 }
@@ -20172,7 +20320,7 @@ typedef struct mirt__winograd_job {
     mirt__winograd_view v;
     const float *kernel;
     mirt__source x;
-    mirt__strip strip;
+    mirt__input_tile input_tile;
     mirt__finishing finishing;
     float *packed, *sums;
     int32_t *counts;
@@ -20218,14 +20366,14 @@ static mirt__winograd_block mirt__winograd_block_of(const mirt__winograd_view *v
     return b;
 }
 
-static void mirt__winograd_read(const mirt__winograd_job *job, const mirt__winograd_block *b, float *strip,
+static void mirt__winograd_read(const mirt__winograd_job *job, const mirt__winograd_block *b, float *input_tile,
                                 float *planes) {
     const mirt__winograd_view *v = &job->v;
-    const int64_t pitch = v->strip_columns * v->c, rows = 2 * b->lines + 2;
+    const int64_t pitch = v->tile_columns * v->c, rows = 2 * b->lines + 2;
     for (int64_t i = 0; i < b->images; i++) {
-        mirt__strip_rows(&job->strip, b->image + i, 2 * b->y - v->before_h, rows, strip);
+        mirt__input_tile_rows(&job->input_tile, b->image + i, 2 * b->y - v->before_h, rows, input_tile);
         for (int64_t line = 0; line < b->lines; line++, planes += v->across * v->c) {
-            job->simd->winograd_source(planes, v->source_plane, strip + 2 * line * pitch, pitch, v->c, v->across);
+            job->simd->winograd_source(planes, v->source_plane, input_tile + 2 * line * pitch, pitch, v->c, v->across);
         }
     }
 }
@@ -20326,7 +20474,7 @@ MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, 
     job.x = mirt__source_of(x, (float *)(void *)(shared + v->places.source));
     job.finishing =
         mirt__finishing_of(epilogue, v->target_c, y, dtype, (float *)(void *)(shared + v->places.finishing));
-    job.strip = mirt__strip_of(simd, &job.x, v->h, v->w, v->c, -v->before_w, v->strip_columns);
+    job.input_tile = mirt__input_tile_of(simd, &job.x, v->h, v->w, v->c, -v->before_w, v->tile_columns);
     job.packed = (float *)(void *)(shared + v->places.packed);
     if (epilogue->sums != MIRT__SUMS_NONE) job.sums = (float *)(void *)(shared + v->places.sums);
     job.counts = (int32_t *)(void *)(shared + v->places.counts);
@@ -20391,7 +20539,7 @@ typedef struct mirt__conv_job {
     bool back, direct;     /* direct: reads without tiles */
     bool round;            /* multiplies numbers rounded to bfloat16 as floats */
     const mirt__words *words; /* or as words; NULL: floats */
-    mirt__strip strip;
+    mirt__input_tile input_tile;
     const float *kernel;
     mirt__source x;
     mirt__finishing finishing;
@@ -20497,7 +20645,7 @@ static void mirt__conv_pack_task(void *arg, int64_t task, int member) {
 typedef struct mirt__conv_block {
     int64_t image, images, y, lines;
     int64_t top, rows;         /* rows of the source, in each image */
-    const float *x;            /* its pixel in row `top`, column strip_left */
+    const float *x;            /* its pixel in row `top`, column tile_left */
     int64_t image_floats;      /* distance of images there */
 } mirt__conv_block;
 
@@ -20521,7 +20669,7 @@ static mirt__conv_block mirt__conv_block_place(const mirt__conv_job *job, int64_
     return b;
 }
 
-static mirt__conv_block mirt__conv_block_of(const mirt__conv_job *job, int64_t number, float *strip) {
+static mirt__conv_block mirt__conv_block_of(const mirt__conv_job *job, int64_t number, float *input_tile) {
     const mirt__conv_view *v = &job->v;
     mirt__conv_block b = mirt__conv_block_place(job, number);
     if (job->direct) {
@@ -20529,10 +20677,10 @@ static mirt__conv_block mirt__conv_block_of(const mirt__conv_job *job, int64_t n
         b.image_floats = v->h * v->w * job->pixel;
         return b;
     }
-    b.x = strip;
-    b.image_floats = v->strip_rows * job->pitch;
+    b.x = input_tile;
+    b.image_floats = v->tile_rows * job->pitch;
     for (int64_t i = 0; i < b.images; i++)
-        mirt__strip_rows(&job->strip, b.image + i, b.top, b.rows, strip + i * b.image_floats);
+        mirt__input_tile_rows(&job->input_tile, b.image + i, b.top, b.rows, input_tile + i * b.image_floats);
     return b;
 }
 
@@ -20548,7 +20696,7 @@ static void mirt__conv_ahead(const mirt__conv_job *job, int64_t number, mirt__ah
     if (b.images > 1) end = b.images * v->h;
     if (from >= end) return;
     const int64_t first = (b.image * v->h + from) * v->w * v->c, count = (end - from) * v->w * v->c;
-    if (count > MIRT__STRIP * 5 / 4) return; /* it would not fit into the cache */
+    if (count > MIRT__INPUT_TILE * 5 / 4) return; /* it would not fit into the cache */
     mirt__ahead_add(ahead, x->data, x->dtype, first, count);
     if (x->back) mirt__ahead_add(ahead, x->back->z, x->dtype, first, count);
 }
@@ -20563,7 +20711,7 @@ static void mirt__conv_set_run(const mirt__conv_job *job, mirt__sweep *sweep, co
     if (job->back) {
         py = mirt__conv_phase_of(b->y, b->lines, s->pad_top, s->stride_h, set->phase_y);
         px = mirt__conv_phase_of(0, v->target_w, s->pad_left, s->stride_w, set->phase_x);
-        sweep->a = b->x + (py.output - b->top) * job->pitch + (px.output - v->strip_left) * job->pixel;
+        sweep->a = b->x + (py.output - b->top) * job->pitch + (px.output - v->tile_left) * job->pixel;
     } else {
         sweep->a = b->x;
     }
@@ -20657,7 +20805,7 @@ static bool mirt__conv_is_direct(const mirt__conv_job *job) {
     if (job->words ? x->dtype != MIRT__BFLOAT16 || v->c % 2 : x->dtype != MIRT_FLOAT32) return false;
     if (s->pad_top != 0 || s->pad_left != 0) return false;
     if (job->back)
-        return s->kh == 1 && v->strip_left == 0 && v->strip_columns == v->w && (s->h - 1) / s->stride_h < v->h;
+        return s->kh == 1 && v->tile_left == 0 && v->tile_columns == v->w && (s->h - 1) / s->stride_h < v->h;
     return (s->oh - 1) * s->stride_h + (int64_t)(s->kh - 1) * s->dilation_h < v->h &&
            (s->ow - 1) * s->stride_w + (int64_t)(s->kw - 1) * s->dilation_w < v->w;
 }
@@ -20688,13 +20836,13 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
                            v->blocks * v->images * v->lines * v->target_w * v->target_c >= MIRT__STREAM;
     job.beside = beside;
     job.direct = !beside && mirt__conv_is_direct(&job);
-    job.pitch = (job.direct ? v->w : v->strip_columns) * job.pixel;
-    job.strip = mirt__strip_of(simd, &job.x, v->h, v->w, v->c, v->strip_left, v->strip_columns);
-    job.strip.words = job.words;
-    job.strip.round = job.round;
-    job.strip.row_step = v->row_step;
-    job.strip.column_step = v->column_step;
-    job.strip.pixel = job.pixel;
+    job.pitch = (job.direct ? v->w : v->tile_columns) * job.pixel;
+    job.input_tile = mirt__input_tile_of(simd, &job.x, v->h, v->w, v->c, v->tile_left, v->tile_columns);
+    job.input_tile.words = job.words;
+    job.input_tile.round = job.round;
+    job.input_tile.row_step = v->row_step;
+    job.input_tile.column_step = v->column_step;
+    job.input_tile.pixel = job.pixel;
     job.packed = (float *)(void *)(shared + places.packed);
     if (epilogue->sums != MIRT__SUMS_NONE) job.sums = (float *)(void *)(shared + places.sums);
     job.counts = (int32_t *)(void *)(shared + places.counts);
@@ -20797,17 +20945,17 @@ struct mirt__grad_job {
     const mirt__conv_weight_grad *args;
     mirt__conv_grad_view g;
     mirt__source x, dy;
-    mirt__strip x_strip, dy_strip;
+    mirt__input_tile x_tile, dy_tile;
     bool dy_direct;                 /* it is read in place */
     float *sums, *db_sums;          /* of the first chunk; db: NULL if there is none */
     int64_t channel_parts, column_parts; /* blocks of a group */
     int64_t channels, columns;           /* in one */
-    mirt__both_view both;                /* of a gradient that is computed along with dx; x_strip is then complete */
+    mirt__both_view both;                /* of a gradient that is computed along with dx; x_tile is then complete */
 };
 
 /* The tiles of one block, and the position of a task in its chunk. */
 typedef struct mirt__grad_block {
-    mirt__strip x_strip, dy_strip;
+    mirt__input_tile x_tile, dy_tile;
     float *x, *room;
     const float *dy; /* in `room`, or in place */
     mirt__run *runs;
@@ -20817,7 +20965,7 @@ typedef struct mirt__grad_block {
 /* Reads rows [*row, end) of dy with their inputs of x, up to the capacity. */
 static void mirt__grad_read(const mirt__grad_job *job, mirt__grad_block *b, int64_t *row, int64_t end) {
     const mirt__conv *s = &job->g.v.s;
-    const mirt__strip *x = &b->x_strip, *dy = &b->dy_strip;
+    const mirt__input_tile *x = &b->x_tile, *dy = &b->dy_tile;
     const int64_t reach = (int64_t)(s->kh - 1) * s->dilation_h, pitch = x->columns * x->pixel;
     const int64_t step = x->row_step > 1 ? 1 : s->stride_h, a_step = (x->column_step > 1 ? 1 : s->stride_w) * x->pixel;
     /* If no rows are read twice, the next block should fit into the cache, too. */
@@ -20839,8 +20987,8 @@ static void mirt__grad_read(const mirt__grad_job *job, mirt__grad_block *b, int6
         if (fit < 1 || (fit < rows && fit * s->ow * 2 < b->pixels)) break; /* avoids a small remainder */
         if (rows > fit) rows = fit;
         const int64_t x_rows = (rows - 1) * step + reach + 1;
-        mirt__strip_rows(x, image, y * s->stride_h - s->pad_top, x_rows, b->x + x_used);
-        if (b->dy == b->room) mirt__strip_rows(dy, image, y, rows, b->room + b->pixels * dy->pixel);
+        mirt__input_tile_rows(x, image, y * s->stride_h - s->pad_top, x_rows, b->x + x_used);
+        if (b->dy == b->room) mirt__input_tile_rows(dy, image, y, rows, b->room + b->pixels * dy->pixel);
         for (int64_t r = 0; r < rows; r++) {
             const int64_t at = x_used + r * step * pitch;
             if (all.length > 0 && all.a + all.length * a_step == at) {
@@ -20864,7 +21012,7 @@ static void mirt__grad_ahead(const mirt__grad_job *job, const mirt__grad_block *
     const mirt__conv *s = &job->g.v.s;
     const mirt__reader *x = &job->x.from, *dy = &job->dy.from;
     memset(ahead, 0, sizeof *ahead);
-    if (b->x_strip.channels < s->ci || b->dy_strip.channels < s->co) return;
+    if (b->x_tile.channels < s->ci || b->dy_tile.channels < s->co) return;
     for (int half = 0; half < (job->words ? 2 : 1); half++) {
         const int64_t y = row + half * job->g.rows, top = (y / s->oh * s->h + y % s->oh * s->stride_h) * s->w * s->ci;
         mirt__ahead_add(ahead, x->data, x->dtype, top, rows * s->stride_h * s->w * s->ci);
@@ -20886,12 +21034,12 @@ static void mirt__grad_task(void *arg, int64_t task, int member) {
     const int64_t end = g->rows - chunk * g->chunk < g->chunk ? g->rows : (chunk + 1) * g->chunk;
     char *scratch = (char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread;
     mirt__grad_block b;
-    b.x_strip = job->x_strip;
-    b.dy_strip = job->dy_strip;
-    b.x_strip.first = group * ci + c;
-    b.x_strip.channels = b.x_strip.pixel = ci - c < job->channels ? ci - c : job->channels;
-    b.dy_strip.first = group * co + j;
-    b.dy_strip.channels = b.dy_strip.pixel = co - j < job->columns ? co - j : job->columns;
+    b.x_tile = job->x_tile;
+    b.dy_tile = job->dy_tile;
+    b.x_tile.first = group * ci + c;
+    b.x_tile.channels = b.x_tile.pixel = ci - c < job->channels ? ci - c : job->channels;
+    b.dy_tile.first = group * co + j;
+    b.dy_tile.channels = b.dy_tile.pixel = co - j < job->columns ? co - j : job->columns;
     b.runs = (mirt__run *)(void *)scratch;
     b.x = (float *)(void *)(scratch + (size_t)g->runs * sizeof(mirt__run));
     b.room = b.x + g->x_floats;
@@ -20899,18 +21047,18 @@ static void mirt__grad_task(void *arg, int64_t task, int member) {
     memset(&sweep, 0, sizeof sweep);
     sweep.simd = job->simd;
     sweep.tile = job->words ? job->words->tile : job->simd->tile;
-    sweep.m = (int64_t)s->kh * s->kw * b.x_strip.channels;
-    sweep.width = b.x_strip.channels;
+    sweep.m = (int64_t)s->kh * s->kw * b.x_tile.channels;
+    sweep.width = b.x_tile.channels;
     sweep.lines = s->kw;
     sweep.a = b.x;
     sweep.a_x = 1;
-    sweep.a_y = s->dilation_w * b.x_strip.pixel;
-    sweep.a_z = s->dilation_h * b.x_strip.columns * b.x_strip.pixel;
-    sweep.a_step = (b.x_strip.column_step > 1 ? 1 : s->stride_w) * b.x_strip.pixel;
+    sweep.a_y = s->dilation_w * b.x_tile.pixel;
+    sweep.a_z = s->dilation_h * b.x_tile.columns * b.x_tile.pixel;
+    sweep.a_step = (b.x_tile.column_step > 1 ? 1 : s->stride_w) * b.x_tile.pixel;
     sweep.runs = b.runs;
-    sweep.b_row = b.dy_strip.pixel;
+    sweep.b_row = b.dy_tile.pixel;
     sweep.b_panel = MIRT__PANEL;
-    sweep.n = b.dy_strip.channels;
+    sweep.n = b.dy_tile.channels;
     sweep.end = (sweep.n + MIRT__PANEL - 1) / MIRT__PANEL;
     sweep.c = job->sums + chunk * g->sum;
     sweep.c_at = c * g->row + group * padded + j;
@@ -20929,7 +21077,7 @@ static void mirt__grad_task(void *arg, int64_t task, int member) {
         mirt__sweep_run(&sweep);
         if (job->db_sums && c == 0) {
             float *db = job->db_sums + chunk * g->sum + group * padded + j;
-            (job->words ? job->words->column_sum : job->simd->column_sum)(db, b.dy, b.dy_strip.pixel, b.pixels, sweep.n,
+            (job->words ? job->words->column_sum : job->simd->column_sum)(db, b.dy, b.dy_tile.pixel, b.pixels, sweep.n,
                                                                           sweep.fresh);
         }
     }
@@ -20983,14 +21131,14 @@ static void mirt__grad_parts(mirt__grad_job *job) {
     }
 }
 
-static mirt__strip mirt__grad_strip(const mirt__grad_job *job, const mirt__source *source, int64_t h, int64_t w,
+static mirt__input_tile mirt__grad_tiles(const mirt__grad_job *job, const mirt__source *source, int64_t h, int64_t w,
                                     int64_t c, int64_t pixels) {
-    mirt__strip strip = mirt__strip_of(job->simd, source, h, w, c, 0, w);
-    strip.words = job->words;
-    strip.round = job->args->half && !job->words;
-    strip.pair = job->words ? job->g.v.s.rows * h * w : 0;
-    strip.pixels = pixels;
-    return strip;
+    mirt__input_tile input_tile = mirt__input_tile_of(job->simd, source, h, w, c, 0, w);
+    input_tile.words = job->words;
+    input_tile.round = job->args->half && !job->words;
+    input_tile.pair = job->words ? job->g.v.s.rows * h * w : 0;
+    input_tile.pixels = pixels;
+    return input_tile;
 }
 
 MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args,
@@ -21020,12 +21168,12 @@ MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__c
     float *shared = (float *)where->shared;
     job.x = mirt__source_of(&args->x, shared);
     job.dy = mirt__source_of(&args->dy, shared + 5 * s->ci);
-    job.x_strip = mirt__grad_strip(&job, &job.x, v->s.h, v->s.w, s->ci, s->rows * s->h * s->w);
-    job.x_strip.left = v->strip_left;
-    job.x_strip.columns = v->strip_columns;
-    job.x_strip.row_step = v->row_step;
-    job.x_strip.column_step = v->column_step;
-    job.dy_strip = mirt__grad_strip(&job, &job.dy, v->s.oh, v->s.ow, s->co, s->rows * s->oh * s->ow);
+    job.x_tile = mirt__grad_tiles(&job, &job.x, v->s.h, v->s.w, s->ci, s->rows * s->h * s->w);
+    job.x_tile.left = v->tile_left;
+    job.x_tile.columns = v->tile_columns;
+    job.x_tile.row_step = v->row_step;
+    job.x_tile.column_step = v->column_step;
+    job.dy_tile = mirt__grad_tiles(&job, &job.dy, v->s.oh, v->s.ow, s->co, s->rows * s->oh * s->ow);
     job.dy_direct = mirt__reader_plain(&args->dy) && !args->half && s->co % MIRT__PANEL_LINE == 0;
     /* A single chunk is added up in place. */
     const bool place = job.g.chunks == 1 && job.g.row == s->co;
@@ -21047,26 +21195,26 @@ MIRT__LIB void mirt__grad_beside_ahead(const mirt__grad_job *job, int64_t number
 }
 
 /* A word combines two pixels of a block, half a block apart. */
-MIRT__LIB void mirt__grad_beside_run(const mirt__grad_job *job, int64_t number, float *strip, mirt__ahead *ahead) {
+MIRT__LIB void mirt__grad_beside_run(const mirt__grad_job *job, int64_t number, float *input_tile, mirt__ahead *ahead) {
     const mirt__both_view *both = &job->both;
     const int64_t ci = job->g.v.k, co = job->g.v.n, first = number * both->lines, left = job->g.rows - first;
     const int64_t pixels = left < both->lines ? left : both->lines, k = job->words ? (pixels + 1) / 2 : pixels;
-    float *x = strip + both->strip, *dy = strip;
-    mirt__strip from = job->x_strip;
+    float *x = input_tile + both->input_tile, *dy = input_tile;
+    mirt__input_tile from = job->x_tile;
     from.pair = job->words ? k : 0;
     from.pixels = first + pixels;
-    mirt__strip_rows(&from, 0, first, k, x);
+    mirt__input_tile_rows(&from, 0, first, k, x);
     if (job->words) {
         mirt__source words;
         memset(&words, 0, sizeof words);
-        words.from.data = strip;
+        words.from.data = input_tile;
         words.from.dtype = (mirt_dtype)MIRT__BFLOAT16;
         words.from.channels = from.c = co + co % 2;
         from.source = &words;
         from.channels = from.pixel = co;
         from.pixels = pixels;
         dy = x + both->lines * ci;
-        mirt__strip_rows(&from, 0, 0, k, dy);
+        mirt__input_tile_rows(&from, 0, 0, k, dy);
     }
     const mirt__run run = {0, 0, k};
     mirt__sweep sweep;
@@ -21126,8 +21274,8 @@ MIRT__LIB void mirt__fast_conv_both(const mirt__simd *simd, const mirt__conv_inp
     job.g.chunks = job.both.chunks;
     float *columns = (float *)(void *)((char *)where->shared + job.both.sums);
     job.x = mirt__source_of(&weights.x, columns);
-    job.x_strip = mirt__grad_strip(&job, &job.x, job.g.v.s.h, 1, s->ci, 0);
-    job.x_strip.channels = job.x_strip.pixel = s->ci;
+    job.x_tile = mirt__grad_tiles(&job, &job.x, job.g.v.s.h, 1, s->ci, 0);
+    job.x_tile.channels = job.x_tile.pixel = s->ci;
     job.sums = columns + 5 * s->ci;
     if (args->db) job.db_sums = job.sums + job.g.k * job.g.row;
     mirt__conv_run_beside(simd, args, &job, where);
@@ -21189,30 +21337,30 @@ typedef struct mirt__pool_job {
 /* The scratch memory of a thread. */
 typedef struct mirt__pool_scratch {
     mirt__run *runs;
-    float *strip, *panel;
+    float *input_tile, *panel;
 } mirt__pool_scratch;
 
 static mirt__pool_scratch mirt__pool_scratch_of(const mirt__pool_job *job, int member) {
     char *base = (char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread;
     mirt__pool_scratch scratch;
-    const int64_t strip =
+    const int64_t input_tile =
         job->blocks.forward_floats > job->blocks.grad_floats ? job->blocks.forward_floats : job->blocks.grad_floats;
     scratch.runs = (mirt__run *)(void *)base;
-    scratch.strip = (float *)(void *)(base + mirt__align_up((size_t)job->blocks.run_count * sizeof(mirt__run)));
-    scratch.panel = scratch.strip + strip;
+    scratch.input_tile = (float *)(void *)(base + mirt__align_up((size_t)job->blocks.run_count * sizeof(mirt__run)));
+    scratch.panel = scratch.input_tile + input_tile;
     return scratch;
 }
 
 /* The input that rows [y, y + rows) of the output see; *pitch: floats between its rows. */
-static const float *mirt__pool_input(const mirt__pool_job *job, int64_t image, int64_t y, int64_t rows, float *strip,
-                                     int64_t *pitch) {
+static const float *mirt__pool_input(const mirt__pool_job *job, int64_t image, int64_t y, int64_t rows,
+                                     float *input_tile, int64_t *pitch) {
     const mirt__conv *s = job->s;
     const int64_t first = (image * s->h + y) * s->w * s->ci;
     const mirt__source source = mirt__source_of(&job->x, NULL);
     *pitch = s->w * s->ci;
     if (job->direct) return (const float *)job->x.data + first;
-    job->simd->read(strip, &source, first, (rows + s->kh - 1) * s->w * s->ci);
-    return strip;
+    job->simd->read(input_tile, &source, first, (rows + s->kh - 1) * s->w * s->ci);
+    return input_tile;
 }
 
 static void mirt__pool_job_init(mirt__pool_job *job, const mirt__simd *simd, const mirt__conv *s, const mirt__reader *x,
@@ -21290,7 +21438,7 @@ static void mirt__pool_task(void *arg, int64_t task, int member) {
     float *panel = scratch.panel + k;
     mirt__pool_row row;
     memset(&row, 0, sizeof row);
-    const float *x = mirt__pool_input(job, image, y, rows, scratch.strip, &row.pitch);
+    const float *x = mirt__pool_input(job, image, y, rows, scratch.input_tile, &row.pitch);
     mirt__pool_offsets(s, row.pitch, offset);
     row.ci = s->ci;
     row.windows = s->ow / 2;
@@ -21349,7 +21497,7 @@ static void mirt__pool_grad_task(void *arg, int64_t chunk, int member) {
         for (int64_t y = 0; y < down * 2; y += job->blocks.forward_rows) {
             const int64_t rows = down * 2 - y < job->blocks.forward_rows ? down * 2 - y : job->blocks.forward_rows;
             int64_t pitch;
-            const float *x = mirt__pool_input(job, image, y, rows, scratch.strip, &pitch);
+            const float *x = mirt__pool_input(job, image, y, rows, scratch.input_tile, &pitch);
             mirt__pool_offsets(s, pitch, offset);
             for (int64_t r = 0; r < rows / 2; r += job->blocks.window_rows) {
                 const int64_t lines = rows / 2 - r < job->blocks.window_rows ? rows / 2 - r : job->blocks.window_rows;
@@ -31670,7 +31818,7 @@ typedef struct mirt__attrs_window {
     int kernel[2]; /* of a pooling */
     int strides[2], dilation[2], groups;
     mirt_padding padding;
-    /* Fused by strips.c: */
+    /* Fused by tiled_reads.c: */
     int64_t pad[2], size[2]; /* padded: zeros before the input's axes, and the output's size; padding is not read */
     bool padded;
     bool norm;               /* the output is normalized */
@@ -31907,7 +32055,7 @@ typedef struct mirt__step_info {
     double *clock;       /* NULL, or takes the seconds each node runs, added up */
     void (*look)(void *user, const mirt__call *call, int node); /* NULL, or told of every node that has run */
     void *look_user;
-    mirt__lane *lane;    /* NULL, or told where the replay is */
+    mirt__device_timeline *timeline;    /* NULL, or told where the replay is */
 } mirt__step_info;
 
 struct mirt__call {
@@ -31941,7 +32089,7 @@ enum {
     MIRT__TAKES_ADDEND = 1 << 2,     /* add a tensor of the output's shape */
     MIRT__TAKES_ACTIVATION = 1 << 3, /* apply an activation last */
     MIRT__TAKES_MASK = 1 << 4,       /* multiply by the slope of an activation */
-    /* strips.c, where `strips` allows it: */
+    /* tiled_reads.c, where `tiled_reads` allows it: */
     MIRT__TAKES_PADDING = 1 << 5,    /* pad the input with zeros */
     MIRT__TAKES_SLICE = 1 << 6,      /* leave out the gradient of such zeros */
     MIRT__TAKES_GRADIENT = 1 << 7,   /* add another gradient of the same tensor */
@@ -31998,8 +32146,8 @@ struct mirt__op {
     unsigned takes;      /* MIRT__TAKES_...: what its kernel can do in the same pass */
     bool slope_of_input; /* its gradient computes the slope of a fused activation from the input */
     mirt__lazy lazy;     /* how readers can compute its output, so that it need not be stored */
-    bool (*strips)(const mirt__node *node); /* whether its kernel implements what strips.c fuses; NULL: never */
-    unsigned lazy_x, lazy_dy; /* with strips: inputs that may be lazy, read as an image or as its gradient */
+    bool (*tiled_reads)(const mirt__node *node); /* whether its kernel implements what tiled_reads.c fuses; NULL: never */
+    unsigned lazy_x, lazy_dy; /* with tiled_reads: inputs that may be lazy, read as an image or as its gradient */
 
     /* Images stored in 16 bits (half.c). */
     bool (*half)(const mirt__node *node); /* whether its kernel supports them; NULL: never */
@@ -32092,8 +32240,8 @@ MIRT__LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *const *y, mirt_t
 
 MIRT__LIB bool mirt__is_input(const mirt__node *node);
 MIRT__LIB bool mirt__is_variable(const mirt__node *node);
-/* Whether the node's kernel implements what strips.c fuses. */
-MIRT__LIB bool mirt__by_strips(const mirt__node *node);
+/* Whether the node's kernel implements what tiled_reads.c fuses. */
+MIRT__LIB bool mirt__by_tiles(const mirt__node *node);
 MIRT__LIB bool mirt__is_batched(const mirt_shape *shape);
 /* Elements at `rows` rows. */
 MIRT__LIB int64_t mirt__elements(const mirt_tensor *tensor, int64_t rows);
@@ -32228,11 +32376,11 @@ MIRT__LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep,
 
 #endif
 
-/* >>section graph/strips.h */
+/* >>section graph/tiled_reads.h */
 
-#ifndef MIRT__STRIPS_H
-#define MIRT__STRIPS_H
-/* For kernels that read and write by strips: what stands between convolutions is computed by the convolutions
+#ifndef MIRT__TILED_READS_H
+#define MIRT__TILED_READS_H
+/* For kernels that read and write by tiled_reads: what stands between convolutions is computed by the convolutions
    themselves. Rewrites of a graph that is complete with its gradients; they depend on the graph alone.
 
      conv2d(pad(x)), max_pool2d(pad(relu(x)))    -> with that padding, and their gradients
@@ -32245,7 +32393,7 @@ MIRT__LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep,
    What is left of normalize, norm_grad_input and multiplications by a gate a channel, and is read by convolutions only,
    can be lazy: storage.h decides whether it is stored or its readers compute it. */
 
-MIRT__LIB void mirt__fuse_strips(mirt__graph *graph, const mirt__storage_costs *costs, mirt_tensor *const *keep,
+MIRT__LIB void mirt__fuse_tiled(mirt__graph *graph, const mirt__storage_costs *costs, mirt_tensor *const *keep,
                                  int count);
 
 #endif
@@ -32254,10 +32402,11 @@ MIRT__LIB void mirt__fuse_strips(mirt__graph *graph, const mirt__storage_costs *
 
 #ifndef MIRT__HALF_H
 #define MIRT__HALF_H
-/* The policy mixed_bfloat16 (or mixed_float16, `half` says which), for kernels that read and write by strips: products
-   of convolutions are of numbers rounded to bfloat16, added up in float32; images that are written and read by nodes
-   that can are stored as bfloat16. Weights, statistics, sums, gradients of weights and what is kept are float32. A
-   gradient made in float32 that normalizations read is copied. After strips.c. On an error the graph is marked. */
+/* The policy mixed_bfloat16 (or mixed_float16, `half` says which), for kernels that read and write by tiled_reads:
+   products of convolutions are of numbers rounded to bfloat16, added up in float32; images that are written and read by
+   nodes that can are stored as bfloat16. Weights, statistics, sums, gradients of weights and what is kept are float32.
+   A gradient made in float32 that normalizations read is copied. After tiled_reads.c. On an error the graph is
+   marked. */
 
 MIRT__LIB void mirt__fuse_half(mirt__graph *graph, const mirt__storage_costs *costs, mirt_dtype half,
                                mirt_tensor *const *keep, int count);
@@ -33979,7 +34128,7 @@ MIRT_API mirt_tensor *mirt_matmul(mirt_tensor *a, mirt_tensor *b, bool transpose
    gradient of a convolution as an op of its own, kernel [kh, kw, filters, channels]; a.shape is that
    of its output.
 
-   What strips.c gives conv2d and its gradients beside (padded, norm, a.residual, slope, sums, both) comes with
+   What tiled_reads.c gives conv2d and its gradients beside (padded, norm, a.residual, slope, sums, both) comes with
    inputs after the two operands, in this order: [bias], [mean, variance, [gamma], [beta]] of norm, [what a.residual
    adds], [mask], [x, mean, variance, [gamma], [beta]] of slope, [x of both]; and with outputs after the first: two sums
    (or the means), the weight gradient, its bias's. */
@@ -34068,13 +34217,13 @@ static bool mirt__conv2d_check(const mirt__node *node) {
     return true;
 }
 
-/* Kernels copy padded strips of an image and count their elements: those have to stay countable. */
+/* Kernels copy padded tiled_reads of an image and count their elements: those have to stay countable. */
 static bool mirt__conv_countable(const mirt__conv *s) {
     double h = (double)s->h + (double)s->kh * s->dilation_h + 2.0 * s->stride_h,
            w = (double)s->w + (double)s->kw * s->dilation_w + 2.0 * s->stride_w;
-    double strip = h * w * (double)(s->ci + s->co),
+    double input_tile = h * w * (double)(s->ci + s->co),
            windows = (double)s->kh * s->kw * (double)s->ci * (33.0 + 2.0 * (double)s->ow);
-    if (strip < (double)MIRT__MAX_BYTES && windows < (double)MIRT__MAX_BYTES) return true;
+    if (input_tile < (double)MIRT__MAX_BYTES && windows < (double)MIRT__MAX_BYTES) return true;
     return mirt__fail(MIRT_E_SHAPE, "a kernel of %dx%d, dilated by %dx%d, on %lldx%lldx%lld is too large", s->kh, s->kw,
                       s->dilation_h, s->dilation_w, (long long)s->h, (long long)s->w, (long long)s->ci),
            false;
@@ -34261,15 +34410,15 @@ MIRT__TRAINING bool mirt__conv2d_gradient(mirt__node *node, mirt_tensor *const *
 }
 
 /* Dense or depthwise, between images `a` and `b`. */
-static bool mirt__strips_between(const mirt__node *node, const mirt_tensor *a, const mirt_tensor *b) {
+static bool mirt__tiled_between(const mirt__node *node, const mirt_tensor *a, const mirt_tensor *b) {
     const int groups = MIRT__OF(&node->a, window)->groups;
     return groups == 1 || (groups == mirt__last_dim(a) && mirt__last_dim(a) == mirt__last_dim(b));
 }
-static bool mirt__conv2d_strips(const mirt__node *node) {
-    return mirt__strips_between(node, node->in[0], node->out[0]);
+static bool mirt__conv2d_tiled(const mirt__node *node) {
+    return mirt__tiled_between(node, node->in[0], node->out[0]);
 }
-MIRT__TRAINING bool mirt__conv2d_weight_grad_strips(const mirt__node *node) {
-    return mirt__strips_between(node, node->in[0], node->in[1]);
+MIRT__TRAINING bool mirt__conv2d_weight_grad_tiled(const mirt__node *node) {
+    return mirt__tiled_between(node, node->in[0], node->in[1]);
 }
 
 static bool mirt__conv2d_half_products(const mirt__node *node) { return MIRT__OF(&node->a, window)->groups == 1; }
@@ -34278,7 +34427,7 @@ static bool mirt__conv2d_half_products(const mirt__node *node) { return MIRT__OF
 static int mirt__conv2d_half_tied(const mirt__node *node, mirt_tensor **tied) {
     const mirt__attrs_window *w = MIRT__OF(&node->a, window);
     int n = 0;
-    if (!mirt__conv2d_strips(node)) return 0;
+    if (!mirt__conv2d_tiled(node)) return 0;
     tied[n++] = node->out[0];
     for (int k = 2; k < node->num_in - w->both; k++) {
         if (node->in[k]->shape.rank == 4) tied[n++] = node->in[k];
@@ -34292,7 +34441,7 @@ MIRT__OP_ROW(conv2d,
     MIRT__SET(multiplies, true) MIRT__SET(weighted_sum, true)
     MIRT__SET(takes, MIRT__TAKES_READER | MIRT__TAKES_BIAS | MIRT__TAKES_ACTIVATION | MIRT__TAKES_PADDING |
                      MIRT__TAKES_NORM | MIRT__TAKES_MOMENTS | MIRT__TAKES_MEANS)
-    MIRT__SET(strips, mirt__conv2d_strips) MIRT__SET(lazy_x, MIRT__INPUT(0)) MIRT__SET(half, mirt__conv2d_strips)
+    MIRT__SET(tiled_reads, mirt__conv2d_tiled) MIRT__SET(lazy_x, MIRT__INPUT(0)) MIRT__SET(half, mirt__conv2d_tiled)
     MIRT__SET(half_in, ~MIRT__INPUT(1)) MIRT__SET(half_out, true) MIRT__SET(half_tied, mirt__conv2d_half_tied)
     MIRT__SET(half_products, mirt__conv2d_half_products))
 
@@ -34334,7 +34483,7 @@ MIRT__TRAINING_ROW(conv2d_input_grad,
     MIRT__SET(shape, mirt__conv_grad_shape) MIRT__SET(run, mirt__conv2d_input_grad_run)
     MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs)
     MIRT__SET(takes, MIRT__TAKES_MASK | MIRT__TAKES_GRADIENT | MIRT__TAKES_SLICE | MIRT__TAKES_NORM_SUMS)
-    MIRT__SET(strips, mirt__conv2d_strips) MIRT__SET(lazy_dy, MIRT__INPUT(0)) MIRT__SET(half, mirt__conv2d_strips)
+    MIRT__SET(tiled_reads, mirt__conv2d_tiled) MIRT__SET(lazy_dy, MIRT__INPUT(0)) MIRT__SET(half, mirt__conv2d_tiled)
     MIRT__SET(half_in, ~MIRT__INPUT(1)) MIRT__SET(half_out, true) MIRT__SET(half_tied, mirt__conv2d_half_tied)
     MIRT__SET(half_products, mirt__conv2d_half_products))
 
@@ -34354,8 +34503,8 @@ MIRT__TRAINING void mirt__conv2d_weight_grad_run(const mirt__call *call) {
 MIRT__TRAINING_ROW(conv2d_weight_grad,
     MIRT__SET(shape, mirt__conv_grad_shape) MIRT__SET(run, mirt__conv2d_weight_grad_run)
     MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs) MIRT__SET(takes, MIRT__TAKES_PADDING)
-    MIRT__SET(strips, mirt__conv2d_weight_grad_strips) MIRT__SET(lazy_x, MIRT__INPUT(0))
-    MIRT__SET(lazy_dy, MIRT__INPUT(1)) MIRT__SET(half, mirt__conv2d_weight_grad_strips)
+    MIRT__SET(tiled_reads, mirt__conv2d_weight_grad_tiled) MIRT__SET(lazy_x, MIRT__INPUT(0))
+    MIRT__SET(lazy_dy, MIRT__INPUT(1)) MIRT__SET(half, mirt__conv2d_weight_grad_tiled)
     MIRT__SET(half_in, MIRT__INPUTS_ALL) MIRT__SET(half_products, mirt__conv2d_half_products))
 
 /* The largest output whose convolution has x's size, as Keras without output padding. */
@@ -35745,7 +35894,7 @@ static mirt__node *mirt__graph_new_node(mirt__graph *graph, mirt__op_id id, cons
 
 MIRT__LIB bool mirt__is_input(const mirt__node *node) { return node->op->space == MIRT__SPACE_IO; }
 MIRT__LIB bool mirt__is_variable(const mirt__node *node) { return node->op->space == MIRT__SPACE_WEIGHT; }
-MIRT__LIB bool mirt__by_strips(const mirt__node *node) { return node->op->strips && node->op->strips(node); }
+MIRT__LIB bool mirt__by_tiles(const mirt__node *node) { return node->op->tiled_reads && node->op->tiled_reads(node); }
 
 static bool mirt__passes_gradients(const mirt_tensor *t) {
     return t->dtype == MIRT_FLOAT32 && !t->node->op->stops_gradient;
@@ -36377,10 +36526,10 @@ MIRT__LIB void mirt__storage_text(mirt__program *program, const mirt__storage_co
 
 #undef MIRT__COPY_READS
 
-/* >>section graph/strips.c */
+/* >>section graph/tiled_reads.c */
 
 /* Removes what is of no use; counts the readers of every tensor and finds the first one. */
-static void mirt__strips_count(mirt__graph *graph, mirt_tensor *const *keep, int count) {
+static void mirt__tiled_count(mirt__graph *graph, mirt_tensor *const *keep, int count) {
     mirt__graph_prune(graph, keep, count);
     mirt__graph_count_uses(graph, keep, count);
     for (int i = 0; i < graph->count; i++) {
@@ -36399,9 +36548,9 @@ static void mirt__strips_count(mirt__graph *graph, mirt_tensor *const *keep, int
 
 /* The node that computes `t`, if its kernel can do `what` too and has no epilogue yet but a.bias and a.activation; else
    NULL. */
-static mirt__node *mirt__strips_maker(const mirt_tensor *t, unsigned what) {
+static mirt__node *mirt__tiled_maker(const mirt_tensor *t, unsigned what) {
     const mirt__attrs *a = &t->node->a;
-    if (t->slot || !(t->node->op->takes & what) || !mirt__by_strips(t->node)) return NULL;
+    if (t->slot || !(t->node->op->takes & what) || !mirt__by_tiles(t->node)) return NULL;
     if (a->family != MIRT__FAMILY_window) return NULL;
     const mirt__attrs_window *w = MIRT__OF(a, window);
     return !w->norm && !w->slope && !w->sums ? t->node : NULL;
@@ -36409,7 +36558,7 @@ static mirt__node *mirt__strips_maker(const mirt_tensor *t, unsigned what) {
 
 /* Whether `by` can stand where all inputs of `node` are there and none of its own readers has come yet; it then does.
  */
-static bool mirt__strips_place(mirt__graph *graph, mirt__node *by, mirt__node *node) {
+static bool mirt__tiled_place(mirt__graph *graph, mirt__node *by, mirt__node *node) {
     const int from = by->position, to = node->position;
     bool there = true;
     for (int k = 0; k < node->num_in; k++) there = there && node->in[k]->node->position <= from;
@@ -36424,13 +36573,13 @@ static bool mirt__strips_place(mirt__graph *graph, mirt__node *by, mirt__node *n
     return true;
 }
 
-static void mirt__strips_add_in(mirt__node *node, mirt_tensor *t) {
+static void mirt__tiled_add_in(mirt__node *node, mirt_tensor *t) {
     node->in[node->num_in++] = t;
     if (node->position < t->pass.tiled.first_reader) t->pass.tiled.first_reader = node->position;
 }
 
 /* All outputs of `from`, which has nothing left to do, become further ones of `node`. The next pruning removes it. */
-static void mirt__strips_add_outs(mirt__node *node, mirt__node *from) {
+static void mirt__tiled_add_outs(mirt__node *node, mirt__node *from) {
     for (int k = 0; k < from->num_out; k++) {
         from->out[k]->node = node;
         from->out[k]->slot = node->num_out;
@@ -36440,7 +36589,7 @@ static void mirt__strips_add_outs(mirt__node *node, mirt__node *from) {
 }
 
 /* The output of `node`, which has nothing left to do, becomes that of `by`. */
-static void mirt__strips_take(mirt__node *by, mirt__node *node) {
+static void mirt__tiled_take(mirt__node *by, mirt__node *node) {
     by->out[0] = node->out[0];
     by->out[0]->node = by;
     node->num_out = 0;
@@ -36448,11 +36597,11 @@ static void mirt__strips_take(mirt__node *by, mirt__node *node) {
 
 /* >>padding */
 
-static bool mirt__strips_spatial(const mirt_shape *shape, const int64_t *begin) {
+static bool mirt__tiled_spatial(const mirt_shape *shape, const int64_t *begin) {
     return shape->rank == 4 && begin[0] == 0 && begin[3] == 0;
 }
 
-static void mirt__strips_set_padding(mirt__node *node, const int64_t *begin, const mirt_shape *y) {
+static void mirt__tiled_set_padding(mirt__node *node, const int64_t *begin, const mirt_shape *y) {
     mirt__attrs_window *w = MIRT__OF(&node->a, window);
     w->padded = true;
     for (int i = 0; i < 2; i++) {
@@ -36463,14 +36612,14 @@ static void mirt__strips_set_padding(mirt__node *node, const int64_t *begin, con
 
 /* Whether what `t` holds is nowhere below zero: the greatest number of a window that has zeros beside is the same
    without, and where it is zero no gradient flows on. */
-static bool mirt__strips_rectified(const mirt_tensor *t) {
+static bool mirt__tiled_rectified(const mirt_tensor *t) {
     const bool fused = (t->node->op->takes & MIRT__TAKES_ACTIVATION) != 0;
     const mirt_activation_kind kind = fused ? t->node->a.activation : mirt__activation_of(t->node);
     return kind == MIRT_RELU || kind == MIRT_RELU6;
 }
 
 /* Whether every window of the pooling sees something of what is padded. */
-static bool mirt__strips_sees(const mirt__node *pool, const mirt__node *pad) {
+static bool mirt__tiled_sees(const mirt__node *pool, const mirt__node *pad) {
     const int *kernel = MIRT__OF(&pool->a, window)->kernel;
     const int64_t *before = MIRT__OF(&pad->a, move)->begin, *after = pad->a.shape.dim;
     bool sees = true;
@@ -36478,158 +36627,158 @@ static bool mirt__strips_sees(const mirt__node *pool, const mirt__node *pad) {
     return sees;
 }
 
-static void mirt__strips_pad(mirt__node *node) {
+static void mirt__tiled_pad(mirt__node *node) {
     const mirt__node *p = node->in[0]->node;
     const mirt__attrs_window *w = MIRT__OF(&node->a, window);
     if (p->id != MIRT__OP_pad || w->padding != MIRT_VALID || w->padded || node->a.affine || p->a.scale != 0) return;
     const int64_t *before = MIRT__OF(&p->a, move)->begin;
-    if (!mirt__strips_spatial(&p->out[0]->shape, before) || p->a.shape.dim[3] != 0) return;
-    if (node->id == MIRT__OP_max_pool2d && (!mirt__strips_rectified(p->in[0]) || !mirt__strips_sees(node, p))) return;
+    if (!mirt__tiled_spatial(&p->out[0]->shape, before) || p->a.shape.dim[3] != 0) return;
+    if (node->id == MIRT__OP_max_pool2d && (!mirt__tiled_rectified(p->in[0]) || !mirt__tiled_sees(node, p))) return;
     const bool weights = node->id == MIRT__OP_conv2d_weight_grad;
-    mirt__strips_set_padding(node, before, weights ? &node->in[1]->shape : &node->out[0]->shape);
+    mirt__tiled_set_padding(node, before, weights ? &node->in[1]->shape : &node->out[0]->shape);
     node->in[0]->uses--;
     node->in[0] = p->in[0];
     node->in[0]->uses++;
 }
 
 /* The gradient of a padded input is a slice. */
-static void mirt__strips_slice(mirt__node *node) {
+static void mirt__tiled_slice(mirt__node *node) {
     mirt__node *p = node->in[0]->node;
     const mirt_shape *y = &node->out[0]->shape;
     const int64_t *begin = MIRT__OF(&node->a, move)->begin;
     const mirt__node *forward = p->id == MIRT__OP_max_pool2d_grad ? p->in[1]->node : NULL;
     const mirt__attrs_window *pool = forward ? MIRT__OF(&forward->a, window) : NULL;
-    if (pool ? !pool->padded : !mirt__strips_maker(node->in[0], MIRT__TAKES_SLICE)) return;
+    if (pool ? !pool->padded : !mirt__tiled_maker(node->in[0], MIRT__TAKES_SLICE)) return;
     const mirt__attrs_window *w = MIRT__OF(&p->a, window);
     if (node->in[0]->uses != 1 || w->padding != MIRT_VALID || w->padded) return;
     if (p->a.mask_activation || p->a.residual) return;
-    if (!mirt__strips_spatial(y, begin) || y->dim[3] != p->out[0]->shape.dim[3]) return;
+    if (!mirt__tiled_spatial(y, begin) || y->dim[3] != p->out[0]->shape.dim[3]) return;
     if (pool && (pool->pad[0] != begin[1] || pool->pad[1] != begin[2])) return;
     if (pool && !mirt__shape_equal(y, &forward->in[0]->shape)) return;
-    mirt__strips_set_padding(p, begin, &p->in[0]->shape);
+    mirt__tiled_set_padding(p, begin, &p->in[0]->shape);
     p->a.shape = *y;
-    mirt__strips_take(p, node);
+    mirt__tiled_take(p, node);
 }
 
 /* >>epilogues */
 
 /* Two gradients of one tensor: the later convolution adds the other one to its own. */
-static void mirt__strips_sum(mirt__graph *graph, mirt__node *node) {
+static void mirt__tiled_sum(mirt__graph *graph, mirt__node *node) {
     if (node->a.kind != MIRT__ADD) return;
     for (int k = 1; k >= 0; k--) {
         mirt_tensor *other = node->in[1 - k];
-        mirt__node *p = mirt__strips_maker(node->in[k], MIRT__TAKES_GRADIENT);
+        mirt__node *p = mirt__tiled_maker(node->in[k], MIRT__TAKES_GRADIENT);
         if (!p || node->in[k]->uses != 1 || p->a.residual || p->a.mask_activation ||
             !mirt__shape_equal(&node->in[k]->shape, &other->shape))
             continue;
-        if (!mirt__strips_place(graph, p, node)) continue;
+        if (!mirt__tiled_place(graph, p, node)) continue;
         p->a.residual = true;
-        mirt__strips_add_in(p, other);
-        mirt__strips_take(p, node);
+        mirt__tiled_add_in(p, other);
+        mirt__tiled_take(p, node);
         return;
     }
 }
 
-static void mirt__strips_mask(mirt__graph *graph, mirt__node *node) {
+static void mirt__tiled_mask(mirt__graph *graph, mirt__node *node) {
     const mirt_activation_kind kind = mirt__activation_grad_of(node);
-    mirt__node *p = kind != MIRT_LINEAR ? mirt__strips_maker(node->in[0], MIRT__TAKES_MASK) : NULL;
+    mirt__node *p = kind != MIRT_LINEAR ? mirt__tiled_maker(node->in[0], MIRT__TAKES_MASK) : NULL;
     if (!p || node->in[0]->uses != 1 || p->a.mask_activation ||
         !mirt__shape_equal(&node->in[0]->shape, &node->in[1]->shape))
         return;
-    if (!mirt__strips_place(graph, p, node)) return;
+    if (!mirt__tiled_place(graph, p, node)) return;
     p->a.mask_activation = kind;
-    mirt__strips_add_in(p, node->in[1]);
-    mirt__strips_take(p, node);
+    mirt__tiled_add_in(p, node->in[1]);
+    mirt__tiled_take(p, node);
 }
 
-static void mirt__strips_moments(mirt__node *node) {
-    mirt__node *p = mirt__strips_maker(node->in[0], MIRT__TAKES_MOMENTS);
+static void mirt__tiled_moments(mirt__node *node) {
+    mirt__node *p = mirt__tiled_maker(node->in[0], MIRT__TAKES_MOMENTS);
     if (!p || MIRT__OF(&node->a, norm)->last_axes) return;
     MIRT__OF(&p->a, window)->sums = MIRT__SUMS_MOMENTS;
-    mirt__strips_add_outs(p, node);
+    mirt__tiled_add_outs(p, node);
 }
 
 /* Squeeze and excite: the mean of every image. */
-static void mirt__strips_means(mirt__node *node) {
+static void mirt__tiled_means(mirt__node *node) {
     const mirt_tensor *t = node->in[0];
     mirt__node *p = t->node;
     if (!(p->op->takes & MIRT__TAKES_MEANS) || t->slot != 0 || p->a.family != MIRT__FAMILY_window) return;
     if (node->a.kind != MIRT__REDUCE_MEAN || MIRT__OF(&node->a, reduce)->axes != 6) return;
     mirt__attrs_window *w = MIRT__OF(&p->a, window);
-    if (w->groups == 1 || !mirt__by_strips(p) || w->sums) return;
+    if (w->groups == 1 || !mirt__by_tiles(p) || w->sums) return;
     if (p->in[1]->shape.dim[0] * p->in[1]->shape.dim[1] > MIRT__MAX_TAPS || t->shape.dim[1] * t->shape.dim[2] == 0)
         return;
     w->sums = MIRT__SUMS_IMAGES;
-    mirt__strips_add_outs(p, node);
+    mirt__tiled_add_outs(p, node);
 }
 
 /* The sums of dy and dy * hat. With an activation what is written is dy times its slope, which only this
    normalization's own gradients may read. */
-static void mirt__strips_sums(mirt__graph *graph, mirt__node *node) {
+static void mirt__tiled_sums(mirt__graph *graph, mirt__node *node) {
     mirt_tensor *dy = node->in[0];
     const mirt_activation_kind kind = node->a.mask_activation;
-    mirt__node *p = mirt__strips_maker(dy, MIRT__TAKES_NORM_SUMS);
+    mirt__node *p = mirt__tiled_maker(dy, MIRT__TAKES_NORM_SUMS);
     mirt__node *input = dy->pass.tiled.input_grad ? dy->pass.tiled.input_grad->node : NULL;
     const mirt__attrs_norm *norm = MIRT__OF(&node->a, norm);
     if (!p || norm->last_axes) return;
     if (input && input->a.of != node->a.of) input = NULL;
     if (kind != MIRT_LINEAR && dy->uses != 1 + (input != NULL)) return;
-    if (!mirt__strips_place(graph, p, node)) return;
+    if (!mirt__tiled_place(graph, p, node)) return;
     mirt__attrs_window *w = MIRT__OF(&p->a, window);
     w->slope = true;
     w->slope_activation = kind;
     w->scaling = norm->scaling;
     w->sums = MIRT__SUMS_GRADIENT;
-    for (int k = 1; k < node->num_in; k++) mirt__strips_add_in(p, node->in[k]);
-    mirt__strips_add_outs(p, node);
+    for (int k = 1; k < node->num_in; k++) mirt__tiled_add_in(p, node->in[k]);
+    mirt__tiled_add_outs(p, node);
     if (kind != MIRT_LINEAR && input) input->a.mask_activation = MIRT_LINEAR;
 }
 
 /* What comes after a convolution and is all that is made of it. */
-static void mirt__strips_normalize(mirt__graph *graph, mirt__node *node) {
-    mirt__node *p = mirt__strips_maker(node->in[0], MIRT__TAKES_NORM);
+static void mirt__tiled_normalize(mirt__graph *graph, mirt__node *node) {
+    mirt__node *p = mirt__tiled_maker(node->in[0], MIRT__TAKES_NORM);
     const mirt__attrs_norm *norm = MIRT__OF(&node->a, norm);
     if (!p || node->in[0]->uses != 1 || p->a.activation || p->a.residual) return;
-    if (norm->last_axes || norm->batch_statistics || !mirt__strips_place(graph, p, node)) return;
+    if (norm->last_axes || norm->batch_statistics || !mirt__tiled_place(graph, p, node)) return;
     MIRT__OF(&p->a, window)->norm = true;
     MIRT__OF(&p->a, window)->scaling = norm->scaling;
     p->a.residual = node->a.residual;
     p->a.activation = node->a.activation;
-    for (int k = 1; k < node->num_in; k++) mirt__strips_add_in(p, node->in[k]);
-    mirt__strips_take(p, node);
+    for (int k = 1; k < node->num_in; k++) mirt__tiled_add_in(p, node->in[k]);
+    mirt__tiled_take(p, node);
 }
 
-static void mirt__strips_activation(mirt__node *node) {
+static void mirt__tiled_activation(mirt__node *node) {
     const mirt_activation_kind kind = mirt__activation_of(node);
-    mirt__node *p = kind != MIRT_LINEAR ? mirt__strips_maker(node->in[0], MIRT__TAKES_ACTIVATION) : NULL;
+    mirt__node *p = kind != MIRT_LINEAR ? mirt__tiled_maker(node->in[0], MIRT__TAKES_ACTIVATION) : NULL;
     if (!p || node->in[0]->uses != 1 || p->a.activation) return;
     p->a.activation = kind;
-    mirt__strips_take(p, node);
+    mirt__tiled_take(p, node);
 }
 
-static void mirt__strips_rewrite(mirt__graph *graph, mirt__node *node) {
-    if (node->op->takes & MIRT__TAKES_PADDING) mirt__strips_pad(node);
+static void mirt__tiled_rewrite(mirt__graph *graph, mirt__node *node) {
+    if (node->op->takes & MIRT__TAKES_PADDING) mirt__tiled_pad(node);
     switch ((int)node->id) {
-    case MIRT__OP_slice: mirt__strips_slice(node); break;
-    case MIRT__OP_unary: mirt__strips_activation(node); break;
+    case MIRT__OP_slice: mirt__tiled_slice(node); break;
+    case MIRT__OP_unary: mirt__tiled_activation(node); break;
     case MIRT__OP_binary:
-        mirt__strips_sum(graph, node);
-        if (node->num_out) mirt__strips_mask(graph, node);
+        mirt__tiled_sum(graph, node);
+        if (node->num_out) mirt__tiled_mask(graph, node);
         break;
-    case MIRT__OP_reduce: mirt__strips_means(node); break;
-    case MIRT__OP_norm_stats: mirt__strips_moments(node); break;
-    case MIRT__OP_norm_grad_sums: mirt__strips_sums(graph, node); break;
-    case MIRT__OP_normalize: mirt__strips_normalize(graph, node); break;
+    case MIRT__OP_reduce: mirt__tiled_means(node); break;
+    case MIRT__OP_norm_stats: mirt__tiled_moments(node); break;
+    case MIRT__OP_norm_grad_sums: mirt__tiled_sums(graph, node); break;
+    case MIRT__OP_normalize: mirt__tiled_normalize(graph, node); break;
     default: break;
     }
 }
 
 /* >>both gradients of a depthwise convolution, or one of single pixels */
 
-static void mirt__strips_both(mirt__node *weights) {
+static void mirt__tiled_both(mirt__node *weights) {
     const mirt_tensor *dx = weights->in[1]->pass.tiled.input_grad;
     mirt__node *p = dx ? dx->node : NULL;
-    if (!mirt__by_strips(weights) || !mirt__conv_both_pays(weights)) return;
+    if (!mirt__by_tiles(weights) || !mirt__conv_both_pays(weights)) return;
     if (!p || p->a.of != weights->a.of) return;
     mirt__attrs_window *w = MIRT__OF(&p->a, window);
     if (w->both || w->padded != MIRT__OF(&weights->a, window)->padded) return;
@@ -36639,13 +36788,13 @@ static void mirt__strips_both(mirt__node *weights) {
     }
     w->both = true;
     p->a.column_sum = weights->a.column_sum;
-    mirt__strips_add_in(p, weights->in[0]);
-    mirt__strips_add_outs(p, weights);
+    mirt__tiled_add_in(p, weights->in[0]);
+    mirt__tiled_add_outs(p, weights);
 }
 
 /* >>lazy tensors */
 
-static void mirt__strips_count_convs(const mirt__graph *graph) {
+static void mirt__tiled_count_convs(const mirt__graph *graph) {
     for (int i = 0; i < graph->count; i++) {
         for (int k = 0; k < graph->node[i]->num_out; k++) {
             mirt__tiled_tensor *t = &graph->node[i]->out[k]->pass.tiled;
@@ -36655,7 +36804,7 @@ static void mirt__strips_count_convs(const mirt__graph *graph) {
     }
     for (int i = 0; i < graph->count; i++) {
         const mirt__node *node = graph->node[i];
-        if (!mirt__by_strips(node)) continue;
+        if (!mirt__by_tiles(node)) continue;
         const bool both = node->a.family == MIRT__FAMILY_window && MIRT__OF(&node->a, window)->both;
         for (int k = 0; k < node->num_in; k++) {
             const bool last = k == node->num_in - 1; /* x of `both` */
@@ -36669,7 +36818,7 @@ static void mirt__strips_count_convs(const mirt__graph *graph) {
 }
 
 /* x [rows, h, w, c] times [rows, 1, 1, c], in either order. */
-static bool mirt__strips_gates(mirt__node *node) {
+static bool mirt__tiled_gates(mirt__node *node) {
     if (node->op->lazy != MIRT__LAZY_GATE || node->a.kind != MIRT__MULTIPLY) return false;
     if (node->out[0]->shape.rank != 4) return false;
     for (int k = 1; k >= 0; k--) {
@@ -36685,11 +36834,11 @@ static bool mirt__strips_gates(mirt__node *node) {
     return false;
 }
 
-static void mirt__strips_lazy(const mirt__graph *graph, const mirt__storage_costs *costs) {
-    mirt__strips_count_convs(graph);
+static void mirt__tiled_lazy(const mirt__graph *graph, const mirt__storage_costs *costs) {
+    mirt__tiled_count_convs(graph);
     for (int i = 0; i < graph->count; i++) {
         mirt_tensor *t = graph->node[i]->out[0];
-        if (t->uses == 0 || t->pass.tiled.x_readers != t->uses || !mirt__strips_gates(graph->node[i])) continue;
+        if (t->uses == 0 || t->pass.tiled.x_readers != t->uses || !mirt__tiled_gates(graph->node[i])) continue;
         if (!mirt__storage_lazy(t, t->uses, t->pass.tiled.held, costs)) continue;
         mirt__tiled_tensor *x = &graph->node[i]->in[0]->pass.tiled;
         x->x_readers++;
@@ -36706,24 +36855,24 @@ static void mirt__strips_lazy(const mirt__graph *graph, const mirt__storage_cost
     }
 }
 
-MIRT__LIB void mirt__fuse_strips(mirt__graph *graph, const mirt__storage_costs *costs, mirt_tensor *const *keep,
+MIRT__LIB void mirt__fuse_tiled(mirt__graph *graph, const mirt__storage_costs *costs, mirt_tensor *const *keep,
                                  int count) {
-    mirt__strips_count(graph, keep, count);
+    mirt__tiled_count(graph, keep, count);
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
         if (node->id == MIRT__OP_norm_grad_input) node->in[0]->pass.tiled.input_grad = node->out[0];
     }
-    for (int i = 0; i < graph->count; i++) mirt__strips_rewrite(graph, graph->node[i]);
-    mirt__strips_count(graph, keep, count);
+    for (int i = 0; i < graph->count; i++) mirt__tiled_rewrite(graph, graph->node[i]);
+    mirt__tiled_count(graph, keep, count);
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
         if (node->id == MIRT__OP_conv2d_input_grad) node->in[0]->pass.tiled.input_grad = node->out[0];
     }
     for (int i = 0; i < graph->count; i++) {
-        if (graph->node[i]->id == MIRT__OP_conv2d_weight_grad) mirt__strips_both(graph->node[i]);
+        if (graph->node[i]->id == MIRT__OP_conv2d_weight_grad) mirt__tiled_both(graph->node[i]);
     }
-    mirt__strips_count(graph, keep, count);
-    mirt__strips_lazy(graph, costs);
+    mirt__tiled_count(graph, keep, count);
+    mirt__tiled_lazy(graph, costs);
 }
 
 /* >>section graph/half.c */
@@ -37117,17 +37266,17 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
     call.where.float16 = bases->float16;
     int begin = segment ? program->cut[segment - 1] + 1 : 0;
     int end = segment < program->num_cuts ? program->cut[segment] : program->graph.count;
-    mirt__lane *lane = run->lane;
-    const bool slices = lane && lane->names, clocked = run->clock || slices;
+    mirt__device_timeline *timeline = run->timeline;
+    const bool slices = timeline && timeline->names, clocked = run->clock || slices;
     double last = clocked ? mirt__now() : 0;
     for (int i = begin; rows > 0 && i < end; i++) {
         const mirt__node *node = program->graph.node[i];
         if (!mirt__node_runs(node)) continue;
-        if (lane && i == program->first_gradient) {
-            mirt__lane_mark(lane, MIRT_PHASE_BACKWARD, run->replica, i);
+        if (timeline && i == program->first_gradient) {
+            mirt__timeline_mark(timeline, MIRT_PHASE_BACKWARD, run->replica, i);
             if (slices) last = mirt__now();
         }
-        if (lane) __atomic_store_n(&lane->node, i, __ATOMIC_RELAXED);
+        if (timeline) __atomic_store_n(&timeline->node, i, __ATOMIC_RELAXED);
         call.node = node;
         for (int k = 0; k < node->num_in; k++) call.in[k] = mirt__address(bases, node->in[k]);
         for (int k = 0; k < node->num_out; k++) call.out[k] = mirt__address(bases, node->out[k]);
@@ -37137,7 +37286,7 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
         bases->backend->wait(bases->remote);
         double now = mirt__now();
         if (run->clock) run->clock[i] += now - last;
-        if (slices) mirt__lane_slice(lane, lane->names[i], last, now, run->replica);
+        if (slices) mirt__timeline_slice(timeline, timeline->names[i], last, now, run->replica);
         last = now;
     }
 }
@@ -37244,7 +37393,7 @@ struct mirt_strategy {
     mirt__layout layout;
     const void *in_memory;          /* whose gradients lie in it, */
     const void *prefetched;             /* and whose next batch, where it was sent ahead, or NULL */
-    mirt__lane *lane;               /* [num_devices] */
+    mirt__device_timeline *timeline;               /* [num_devices] */
     const mirt_model *timing;       /* being trained by a fit that counts seconds */
     mirt__watch *watch;      /* NULL: there is no time limit */
     bool limit_asked;               /* it is not the usual one */
@@ -37264,23 +37413,26 @@ struct mirt_strategy {
     struct mirt__layer_class *layer_classes; /* user-defined, a list, the latest first */
 };
 
-MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, const char *format, ...) MIRT__PRINTF(3, 4);
+MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, const char *format, ...)
+    MIRT__PRINTF(3, 4);
 /* Width of the terminal that the default log writes to, asked for anew by every call: a line can be overwritten there
    as long as it is no wider. 0: the log goes elsewhere. */
 MIRT__LIB int mirt__log_columns(const mirt_strategy *strategy);
 
 /* --- watch.c --- */
-/* Runs fn for every device, each on its own thread, and returns when all are done. MIRT_E_TIMEOUT: they were given up. */
+/* Runs fn for every device, each on its own thread, and returns when all are done. MIRT_E_TIMEOUT: they were given
+   up. */
 MIRT__LIB mirt_status mirt__on_devices(mirt_strategy *strategy, void (*fn)(void *arg, int device), void *arg);
-/* Inside mirt__on_devices: waits for the other devices; false: they were given up, and this one is to return at once. */
+/* Inside mirt__on_devices: waits for the other devices; false: they were given up, and this one is to return at
+   once. */
 MIRT__LIB bool mirt__devices_barrier(mirt_strategy *strategy, int device);
 /* MIRT_E_TIMEOUT: the strategy is dead. */
 MIRT__LIB mirt_status mirt__usable(const mirt_strategy *strategy);
 /* Inside mirt__on_devices: a device that was given up never comes back from here, unless it is the caller. */
 MIRT__LIB void mirt__park_if_given_up(const mirt_strategy *strategy, int device);
 /* --- owner.c --- */
-/* Until the end of the block: the calling thread uses the strategy, and MIRT__ENTER is in force. Leaves the function with `failed`
-   where another thread uses it, or in a child of its process (MIRT_E_STATE). NULL is allowed. */
+/* Until the end of the block: the calling thread uses the strategy, and MIRT__ENTER is in force. Leaves the function
+   with `failed` where another thread uses it, or in a child of its process (MIRT_E_STATE). NULL is allowed. */
 #define MIRT__USE(strategy, failed) \
     MIRT__ENTER; \
     MIRT__CLAIM(strategy, __func__, failed)
@@ -37290,13 +37442,14 @@ MIRT__LIB void mirt__park_if_given_up(const mirt_strategy *strategy, int device)
     if (!mirt__use_begin(&mirt__used, call)) return failed
 MIRT__LIB bool mirt__use_begin(mirt_strategy **strategy, const char *call);
 MIRT__LIB void mirt__use_end(mirt_strategy **strategy);
-/* Whether what belongs to it can be destroyed now: not while another thread uses it, which is logged, nor in a child of its process,
-   nor when it timed out, as its threads may still run. */
+/* Whether what belongs to it can be destroyed now: not while another thread uses it, which is logged, nor in a child of
+   its process, nor when it timed out, as its threads may still run. */
 MIRT__LIB bool mirt__may_destroy(const mirt_strategy *strategy, const char *call);
 /* --- strategy.c --- */
 
 /* Opens and closes the devices. `about`: what the first is; `how`: how they meet; sentences. */
-MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *strategy, const mirt_strategy_desc *desc, char about[256], char how[256]);
+MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *strategy, const mirt_strategy_desc *desc, char about[256],
+                                         char how[256]);
 MIRT__LIB void mirt__devices_close(mirt_strategy *strategy);
 /* Copies of the weights that devices read: one per device, or one for all. */
 MIRT__LIB int mirt__device_copies(const mirt_strategy *strategy);
@@ -37338,11 +37491,14 @@ typedef struct mirt__exchange {
 } mirt__exchange;
 /* `device`'s additions when the replicas [0, active) have rows. A partial sum lies in the slot of its
    depth in its device's binary counter or, with slot_per_replica, in that of its first replica. */
-MIRT__LIB void mirt__exchange_plan(const mirt_strategy *strategy, int replicas, int active, bool slot_per_replica, int device, mirt__exchange *out);
+MIRT__LIB void mirt__exchange_plan(const mirt_strategy *strategy, int replicas, int active, bool slot_per_replica,
+                                   int device, mirt__exchange *out);
 /* The elements of a block of `elements` that `device` sums: whole vectors, perhaps none. */
-MIRT__LIB void mirt__exchange_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin, int64_t *end);
+MIRT__LIB void mirt__exchange_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin,
+                                    int64_t *end);
 /* Those that it updates: the same or, with a copy in memory of its own, all. */
-MIRT__LIB void mirt__update_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin, int64_t *end);
+MIRT__LIB void mirt__update_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin,
+                                  int64_t *end);
 /* NULL when there is no such collective; the reasons to take it in *why. */
 MIRT__LIB const char *mirt__collective_name(mirt_collective collective, const char **why);
 
@@ -37567,7 +37723,7 @@ typedef struct mirt__collective_row {
 
 static const mirt__collective_row mirt__collectives[] = {
     {"tree", "the same bits on any number of devices", mirt__plan_tree, false},
-    {"ring", "every device adds its share in the order of its neighbours", mirt__plan_ring, false},
+    {"ring", "every device adds its share in the order of its neighbors", mirt__plan_ring, false},
     {"one device", "the first device adds and updates everything", mirt__plan_one_device, true},
     {"NCCL", "its own all-reduce, of which order it likes", mirt__plan_tree, false}
 };
@@ -37860,11 +38016,11 @@ static int mirt__look_at_devices(mirt_strategy *s, bool fresh, double now) {
         if (!__atomic_load_n(&w->device[d].done, __ATOMIC_RELAXED) && meetings < least) least = meetings;
     }
     for (int d = 0; d < s->num_devices; d++) {
-        const mirt__lane *lane = &s->lane[d];
+        const mirt__device_timeline *timeline = &s->timeline[d];
         uint32_t meetings = __atomic_load_n(&w->device[d].meetings, __ATOMIC_RELAXED);
         bool waits = __atomic_load_n(&w->device[d].done, __ATOMIC_RELAXED) || meetings != least;
-        uint64_t at = ((uint64_t)__atomic_load_n(&lane->events, __ATOMIC_RELAXED) << 32 | meetings) ^
-                      (uint64_t)__atomic_load_n(&lane->node, __ATOMIC_RELAXED) << 16;
+        uint64_t at = ((uint64_t)__atomic_load_n(&timeline->events, __ATOMIC_RELAXED) << 32 | meetings) ^
+                      (uint64_t)__atomic_load_n(&timeline->node, __ATOMIC_RELAXED) << 16;
         bool slow = mirt__seen_too_long(w, &w->seen[d], at, fresh || waits, now);
         if (waits || !(slow || mirt__device_ended(s, d))) continue;
         if (worst < 0 || w->seen[d].since < w->seen[worst].since || mirt__device_ended(s, d)) worst = d;
@@ -37884,10 +38040,10 @@ static const char *mirt__node_label(const mirt_strategy *s, int number, char out
 }
 
 static void mirt__describe_device(const mirt_strategy *s, int device, double waited, char *out, size_t size) {
-    const mirt__lane *lane = &s->lane[device];
+    const mirt__device_timeline *timeline = &s->timeline[device];
     const mirt__device *own = &s->device[device];
     char node[96], replica[48], limit[64] = "its thread has ended";
-    int at = __atomic_load_n(&lane->replica, __ATOMIC_RELAXED);
+    int at = __atomic_load_n(&timeline->replica, __ATOMIC_RELAXED);
     if (at >= 0 || own->num_replicas == 1)
         snprintf(replica, sizeof replica, "replica %d", at >= 0 ? at : own->first_replica);
     else
@@ -37895,9 +38051,9 @@ static void mirt__describe_device(const mirt_strategy *s, int device, double wai
                  own->first_replica + own->num_replicas - 1);
     if (!mirt__device_ended(s, device)) snprintf(limit, sizeof limit, "made no progress for %.3g s", waited);
     snprintf(out, size, "device %s (%s) %s in step %lld: %s%s", own->name, replica, limit,
-             (long long)__atomic_load_n(&lane->step, __ATOMIC_RELAXED) + 1,
-             mirt_phase_name((mirt_phase)__atomic_load_n(&lane->phase, __ATOMIC_RELAXED)),
-             mirt__node_label(s, __atomic_load_n(&lane->node, __ATOMIC_RELAXED), node));
+             (long long)__atomic_load_n(&timeline->step, __ATOMIC_RELAXED) + 1,
+             mirt_phase_name((mirt_phase)__atomic_load_n(&timeline->phase, __ATOMIC_RELAXED)),
+             mirt__node_label(s, __atomic_load_n(&timeline->node, __ATOMIC_RELAXED), node));
 }
 
 static void mirt__describe_input(const mirt_dataset *data, double waited, char *out, size_t size) {
@@ -37909,11 +38065,11 @@ static void mirt__describe_input(const mirt_dataset *data, double waited, char *
 
 /* What the device did last, the newest event at the end. */
 static void mirt__log_events(const mirt_strategy *s, int device, double now) {
-    const mirt__lane *lane = &s->lane[device];
-    const uint32_t end = __atomic_load_n(&lane->events, __ATOMIC_ACQUIRE);
+    const mirt__device_timeline *timeline = &s->timeline[device];
+    const uint32_t end = __atomic_load_n(&timeline->events, __ATOMIC_ACQUIRE);
     mirt__log(s, MIRT_LOG_ERROR, "the last events of %s:", s->device[device].name);
-    for (uint32_t i = end > MIRT__LANE_EVENTS ? end - MIRT__LANE_EVENTS : 0; i != end; i++) {
-        const mirt__lane_event *e = &lane->event[i % MIRT__LANE_EVENTS];
+    for (uint32_t i = end > MIRT__TIMELINE_EVENTS ? end - MIRT__TIMELINE_EVENTS : 0; i != end; i++) {
+        const mirt__timeline_event *e = &timeline->event[i % MIRT__TIMELINE_EVENTS];
         char node[96], replica[32] = "";
         double time;
         int of = __atomic_load_n(&e->replica, __ATOMIC_RELAXED);
@@ -38425,10 +38581,10 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     if (mirt__check_strategy(s) != MIRT_OK || mirt__watch_create(s, desc->timeout_seconds) != MIRT_OK ||
         mirt__start_threads(s, cores) != MIRT_OK)
         return mirt_last_status();
-    const size_t lanes = (size_t)s->num_devices * sizeof *s->lane;
-    if (!(s->lane = (mirt__lane *)mirt__aligned_alloc(lanes))) return mirt_last_status();
-    memset(s->lane, 0, lanes);
-    for (int d = 0; d < s->num_devices; d++) mirt__lane_reset(&s->lane[d]);
+    const size_t timelines = (size_t)s->num_devices * sizeof *s->timeline;
+    if (!(s->timeline = (mirt__device_timeline *)mirt__aligned_alloc(timelines))) return mirt_last_status();
+    memset(s->timeline, 0, timelines);
+    for (int d = 0; d < s->num_devices; d++) mirt__timeline_reset(&s->timeline[d]);
     if (mirt__devices_open(s, desc, about, joined) != MIRT_OK) return mirt_last_status();
     mirt__introduce(s, &found, about, joined);
     if (s->able.in_place) mirt__introduce_cores(s, found.named || desc->threads, cores);
@@ -38476,7 +38632,7 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
     mirt__devices_close(strategy);
     for (int d = 0; d < strategy->num_devices; d++) mirt__team_destroy(strategy->device[d].team);
     mirt__team_destroy(strategy->leaders);
-    mirt__aligned_free(strategy->lane);
+    mirt__aligned_free(strategy->timeline);
     mirt__text_free(&strategy->environment);
     mirt__pool_free(&strategy->pool);
     mirt__free(strategy);
@@ -39487,14 +39643,14 @@ MIRT__TRAINING_LIB mirt_status mirt__device_gradient(mirt__step *step, int devic
 enum { MIRT__TIMING_EVENT = 4 }; /* the first of the signals that tell stages of a step apart */
 
 MIRT__LIB void mirt__step_mark(const mirt__step *step, int device, int phase, int replica, int node) {
-    mirt__lane_mark(&step->strategy->lane[device], phase, replica, node);
+    mirt__timeline_mark(&step->strategy->timeline[device], phase, replica, node);
 }
 
 /* >>captured work */
 
 static bool mirt__step_captured(const mirt__step *step, int device) {
     return step->captures && step->program.num_cuts == 0 && !step->clocks && !step->look &&
-           !step->strategy->lane[device].names;
+           !step->strategy->timeline[device].names;
 }
 
 MIRT__LIB void mirt__step_begin(const mirt__step *step, int device, int part) {
@@ -39516,9 +39672,9 @@ MIRT__LIB bool mirt__step_end(const mirt__step *step, int device) {
 
 MIRT__LIB void mirt__step_clock(const mirt__step *step, int device, int stage) {
     const mirt_strategy *s = step->strategy;
-    mirt__lane *lane = &s->lane[device];
-    if (!lane->timed) return;
-    if (stage == 0) lane->begun = mirt__now();
+    mirt__device_timeline *timeline = &s->timeline[device];
+    if (!timeline->timed) return;
+    if (stage == 0) timeline->begun = mirt__now();
     s->backend->signal(s->device[device].remote, MIRT__TIMING_EVENT + stage);
 }
 
@@ -39543,21 +39699,21 @@ static double mirt__stage_seconds(const mirt__step *step, int device, double sec
    the next batch in which the device was still at work. */
 static void mirt__stages_count(const mirt__step *step, int device, double from, double to) {
     static const int phase[] = {MIRT_PHASE_FORWARD, MIRT_PHASE_BACKWARD, MIRT_PHASE_REDUCE, MIRT_PHASE_UPDATE};
-    mirt__lane *lane = &step->strategy->lane[device];
+    mirt__device_timeline *timeline = &step->strategy->timeline[device];
     double seconds[4], at = from;
     const double sum = mirt__stage_seconds(step, device, seconds);
     if (!(sum > 0)) return;
     for (int i = 0; i < 4; i++) {
         if (!(seconds[i] > 0)) continue;
-        mirt__lane_lap(lane, phase[i], at);
+        mirt__timeline_lap(timeline, phase[i], at);
         at += (to - from) * seconds[i] / sum;
     }
-    const double ahead = lane->lap[MIRT__PHASE_AHEAD], work = lane->begun + sum - (from - ahead),
+    const double ahead = timeline->lap[MIRT__PHASE_AHEAD], work = timeline->begun + sum - (from - ahead),
                  hidden = work > ahead ? ahead
                           : work > 0   ? work
                                        : 0;
-    for (int i = 0; i < 4; i++) lane->lap[phase[i]] += hidden * seconds[i] / sum;
-    lane->lap[MIRT__PHASE_AHEAD] -= hidden;
+    for (int i = 0; i < 4; i++) timeline->lap[phase[i]] += hidden * seconds[i] / sum;
+    timeline->lap[MIRT__PHASE_AHEAD] -= hidden;
     mirt__step_mark(step, device, MIRT__PHASE_JOIN, -1, -1);
 }
 
@@ -39565,7 +39721,7 @@ static void mirt__stages_count(const mirt__step *step, int device, double from, 
 
 MIRT__LIB bool mirt__step_finish(mirt__step *step, int device) {
     const mirt_strategy *s = step->strategy;
-    const bool timed = s->lane[device].timed;
+    const bool timed = s->timeline[device].timed;
     const double from = timed ? mirt__now() : 0;
     int none = MIRT_OK;
     const mirt_status status = s->backend->wait(s->device[device].remote);
@@ -39677,7 +39833,7 @@ static void mirt__replay(mirt__step *step, int segment, int device, const mirt__
     run.clock = device == 0 && step->clocks ? step->clocks->node : NULL;
     run.look = step->look ? step->look : sending ? mirt__send_ready : NULL;
     run.look_user = step->look ? (void *)(step->look_user + (size_t)device * step->look_bytes) : (void *)sending;
-    run.lane = &step->strategy->lane[device];
+    run.timeline = &step->strategy->timeline[device];
     const int at = step->program.first_gradient, begin = segment ? step->program.cut[segment - 1] : 0;
     mirt__step_mark(step, device, at >= 0 && begin > at ? MIRT_PHASE_BACKWARD : MIRT_PHASE_FORWARD, replica, -1);
     MIRT__TEST_POINT(MIRT__POINT_REPLAY, device, replica);
@@ -40006,7 +40162,8 @@ struct mirt_layer {
     int first_node, num_nodes; /* of the model's graph */
     int first_term, num_terms;
     char *desc;                /* cls->desc_size bytes, owned by the graph */
-    mirt__layer *parent;       /* the layer whose build made this one, or NULL; only layers without stand in model->layer */
+    mirt__layer *parent;       /* the layer whose build made this one, or NULL; only layers without stand in
+                                  model->layer */
     mirt__layer *children, *sibling;
 };
 
@@ -40053,7 +40210,8 @@ typedef struct mirt__counted {
 typedef struct mirt__metric_use mirt__metric_use;
 typedef struct mirt__metric_class {
     const char *name;
-    mirt_status (*check)(const mirt_model *model, const mirt__metric_use *use); /* whether an output of the compiled model can have it */
+    /* whether an output of the compiled model can have it */
+    mirt_status (*check)(const mirt_model *model, const mirt__metric_use *use);
     /* Either records a value for each sample, [rows], whose mean is the metric, */
     mirt_tensor *(*record)(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels);
     /* or counts: `sums` (0: two a threshold) numbers, what a batch adds to them, and what they come to. */
@@ -40107,9 +40265,11 @@ struct mirt_model {
     mirt_status failed; /* what the last mirt_compile came to, and, if it failed, why */
     char failure[512];
     char refusal[512];  /* of outputs, when it was compiled already; the next mirt_compile returns it */
-    int busy; /* calls under way (fit, a step, recording) that run code of the user, which must not change what they work on */
+    int busy; /* calls under way (fit, a step, recording) that run code of the user, which must not change what they
+                 work on */
     mirt_compile_desc config;
-    const char *loss_name[MIRT_MAX_OUTPUTS], *val_loss_name[MIRT_MAX_OUTPUTS]; /* in logs, of models with several outputs */
+    /* in logs, of models with several outputs */
+    const char *loss_name[MIRT_MAX_OUTPUTS], *val_loss_name[MIRT_MAX_OUTPUTS];
     mirt__metric_use metric[MIRT__MAX_METRIC_USES];
     int num_metrics;
     size_t weight_bytes;      /* of one copy of all variables */
@@ -40175,9 +40335,11 @@ MIRT__LIB size_t mirt__device_free(const mirt_model *model);
 /* --- layers.c, model.c --- */
 /* Adds a layer of class `cls` on the `num_in` tensors of `in` to `model` (NULL: theirs): `desc` is cls->desc_size
    bytes (NULL: zeros), `name` NULL for the default. NULL with the model marked on errors. */
-MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_class *cls, mirt_tensor *const *in, int num_in, const void *desc, const char *name);
+MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_class *cls, mirt_tensor *const *in,
+                                       int num_in, const void *desc, const char *name);
 /* A variable of the layer being built: "layer/name". Fans are Keras's, by shape. */
-MIRT__LIB mirt_tensor *mirt__variable_add(mirt__layer *layer, const char *name, const mirt_shape *shape, const mirt_initializer *initializer, bool trainable);
+MIRT__LIB mirt_tensor *mirt__variable_add(mirt__layer *layer, const char *name, const mirt_shape *shape,
+                                          const mirt_initializer *initializer, bool trainable);
 /* A term of the model's loss: a number that depends on weights alone, or a value a sample. */
 MIRT__LIB bool mirt__term_add(mirt_model *model, mirt_tensor *term);
 /* Of the library, or registered with the strategy; NULL when there is none. */
@@ -40276,7 +40438,8 @@ MIRT__ABSENT_LIB bool mirt__optimizer_by_variable(const mirt_optimizer *optimize
 MIRT__ABSENT_LIB void mirt__optimizer_update(const mirt_model *model, char *const *slots, double rate, mirt__update *update);
 /* What is done to gradients of which all squares add up to this; then, by variable, of which its own do. */
 MIRT__ABSENT_LIB void mirt__optimizer_extras(const mirt_model *model, double squares, mirt__update *update);
-MIRT__ABSENT_LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__variable *variable, double squares, double rate, mirt__update *update);
+MIRT__ABSENT_LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__variable *variable, double squares,
+                                        double rate, mirt__update *update);
 
 /* --- losses.c --- */
 /* NULL when there is no such loss. */
@@ -40291,7 +40454,8 @@ MIRT__ABSENT_LIB void mirt__losses_warn(const mirt_model *model);
 MIRT__ABSENT_LIB const mirt__loss_class *mirt__output_loss(const mirt_model *model, int output);
 MIRT__ABSENT_LIB const char *mirt__output_loss_name(const mirt_model *model, int output);
 /* What a function of the user recorded, if it fits; otherwise NULL, with the graph marked. `kind`: loss, metric. */
-MIRT__ABSENT_LIB mirt_tensor *mirt__custom_result(const char *kind, const char *name, const mirt_tensor *output, mirt_tensor *value, bool fits, const char *want);
+MIRT__ABSENT_LIB mirt_tensor *mirt__custom_result(const char *kind, const char *name, const mirt_tensor *output,
+                                           mirt_tensor *value, bool fits, const char *want);
 MIRT__ABSENT_LIB bool mirt__output_has_loss(const mirt_model *model, int output);
 /* Labels the compiled model takes; those of `output` are number mirt__label_number. */
 MIRT__ABSENT_LIB int mirt__num_labels(const mirt_model *model);
@@ -40329,7 +40493,8 @@ MIRT__ABSENT_LIB mirt_status mirt__metrics_collect(mirt_model *model);
 /* Warns, once per model, of a metric that compares logits, or sums without an activation, with a threshold. */
 MIRT__ABSENT_LIB void mirt__metrics_warn(mirt_model *model);
 /* Its value for each sample, or what it counts. */
-MIRT__ABSENT_LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output, mirt_tensor *labels);
+MIRT__ABSENT_LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output,
+                                           mirt_tensor *labels);
 /* Whether two count the same predictions. */
 MIRT__ABSENT_LIB bool mirt__metric_shares(const mirt__metric_use *a, const mirt__metric_use *b);
 /* Fields of mirt_metric_options in files, beside curve and name. */
@@ -40339,7 +40504,8 @@ MIRT__ABSENT_LIB const mirt__field *mirt__metric_fields(int *count);
 /* NULL when none of this name is registered. */
 MIRT__LIB const mirt_op_class *mirt__op_class_by_name(const mirt_strategy *strategy, const char *name);
 /* Records the strategy's op `op`; config: op->config_size bytes. */
-MIRT__LIB mirt_tensor *mirt__user_op(mirt__graph *graph, const mirt_op_class *op, mirt_tensor *const *in, int num_in, const void *config);
+MIRT__LIB mirt_tensor *mirt__user_op(mirt__graph *graph, const mirt_op_class *op, mirt_tensor *const *in, int num_in,
+                                     const void *config);
 
 /* --- call.c --- */
 /* Tensors of a model at one place of its way from inputs to outputs. */
@@ -40347,16 +40513,18 @@ typedef struct mirt__stretch {
     mirt_tensor **tensor;
     int count;
 } mirt__stretch;
-/* Records into a function's graph what lies between two places of the model, `from` being x there; with the terms of its
-   loss where `to` is its outputs. The copies of `to` go to `out`. False with the error set. */
-MIRT__LIB bool mirt__call_stretch(mirt__graph *graph, mirt_model *model, const mirt__stretch *from, mirt_tensor *const *x, const mirt__stretch *to, mirt_tensor **out);
+/* Records into a function's graph what lies between two places of the model, `from` being x there; with the terms of
+   its loss where `to` is its outputs. The copies of `to` go to `out`. False with the error set. */
+MIRT__LIB bool mirt__call_stretch(mirt__graph *graph, mirt_model *model, const mirt__stretch *from,
+                                  mirt_tensor *const *x, const mirt__stretch *to, mirt_tensor **out);
 /* The index of the model's first variable among those of the graph's model; -1 with the error set where it is not a
    part of that model. */
 MIRT__LIB int mirt__call_variables(const mirt__graph *graph, const mirt_model *model);
 /* The model that was called as this layer, or NULL. */
 MIRT__LIB mirt_model *mirt__layer_part(const mirt__layer *layer, mirt_training *training);
 /* mirt_call_many as the layer `name` of `model`; NULL: the default name. False with the error set. */
-MIRT__LIB bool mirt__call_named(mirt_model *model, mirt_model *part, mirt_tensor *const *x, int count, mirt_training training, const char *name);
+MIRT__LIB bool mirt__call_named(mirt_model *model, mirt_model *part, mirt_tensor *const *x, int count,
+                                mirt_training training, const char *name);
 
 #endif
 
@@ -43233,7 +43401,8 @@ MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name
         return NULL;
     }
     if (mirt__usable(strategy) != MIRT_OK) return NULL;
-    if (name && !mirt__utf8_valid(name, strlen(name))) return mirt__fail(MIRT_E_INVALID, "a model's name is not valid UTF-8"), (mirt_model *)NULL;
+    if (name && !mirt__utf8_valid(name, strlen(name)))
+        return mirt__fail(MIRT_E_INVALID, "a model's name is not valid UTF-8"), (mirt_model *)NULL;
     mirt_model *model = (mirt_model *)mirt__calloc(1, sizeof *model);
     if (!model) return NULL;
     mirt__model_graph_init(&model->graph, model);
@@ -43275,7 +43444,8 @@ MIRT__LIB void mirt__let_go(mirt_model *model) {
 static void mirt__weights_gone(mirt_model *model, const char *owner) {
     if (model->graph.status == MIRT_OK) { /* destroying is no error, so the thread's last one stays */
         model->graph.status = MIRT_E_STATE;
-        snprintf(model->graph.error, sizeof model->graph.error, "the weights of %s went with %s, of which it was a part", model->name, owner);
+        snprintf(model->graph.error, sizeof model->graph.error,
+                 "the weights of %s went with %s, of which it was a part", model->name, owner);
     }
     mirt__compile_forget(model);
     if (model->functions) model->disown_functions(model);
@@ -43304,7 +43474,9 @@ MIRT_API void mirt_model_destroy(mirt_model *model) {
     if (!model || !mirt__may_destroy(model->strategy, "mirt_model_destroy")) return;
     const mirt_model *busy = mirt__family_busy(model);
     if (busy) {
-        mirt__log(model->strategy, MIRT_LOG_ERROR, "%s is being trained or recorded; %s cannot be destroyed before that call returns", busy->name, model == busy ? "it" : model->name);
+        mirt__log(model->strategy, MIRT_LOG_ERROR,
+                  "%s is being trained or recorded; %s cannot be destroyed before that call returns", busy->name,
+                  model == busy ? "it" : model->name);
         return;
     }
     if (model->owner && !model->is_view) { /* it is a layer of its owner, and lives as long */
@@ -43339,7 +43511,8 @@ MIRT__LIB mirt_tensor *mirt__model_poison(mirt_model *model) {
 }
 
 static mirt_status mirt__check_output(const mirt_model *model, const mirt_tensor *output) {
-    if (output->node->graph != &model->graph) return mirt__fail(MIRT_E_INVALID, "%s: the output is a tensor of another model", model->name);
+    if (output->node->graph != &model->graph)
+        return mirt__fail(MIRT_E_INVALID, "%s: the output is a tensor of another model", model->name);
     if (mirt__is_batched(&output->shape) && output->dtype == MIRT_FLOAT32) return MIRT_OK;
     return mirt__fail(MIRT_E_SHAPE, "%s: the output must be a float32 batch", model->name);
 }
@@ -43374,7 +43547,8 @@ MIRT_API void mirt_model_outputs(mirt_model *model, mirt_tensor *const *outputs,
         return;
     }
     for (int i = 0; i < count; i++) {
-        if (model->graph.status != MIRT_OK && (!outputs || !outputs[i])) return; /* it has failed: the first error stays */
+        /* it has failed: the first error stays */
+        if (model->graph.status != MIRT_OK && (!outputs || !outputs[i])) return;
         if (!outputs || !outputs[i]) mirt__fail_missing("mirt_model_output", "tensor");
         else if (mirt__check_output(model, outputs[i]) == MIRT_OK) continue;
         mirt__model_poison(model);
@@ -43426,10 +43600,14 @@ static mirt_status mirt__compile_check(mirt_model *model, const mirt_compile_des
         model->refusal[0] = 0;
         return MIRT_E_STATE;
     }
-    bool bare = !model->num_inputs && !model->num_outputs && !model->num_layers && model->num_variables; /* weights for functions */
-    if (!bare && !model->num_inputs) return mirt__fail(MIRT_E_STATE, "%s has no input: begin with mirt_input", model->name);
-    if (!bare && !model->num_outputs) return mirt__fail(MIRT_E_STATE, "%s has no output: end with mirt_model_output", model->name);
-    if ((int)desc->reduction < 0 || desc->reduction > MIRT_SUM) return mirt__fail(MIRT_E_INVALID, "there is no reduction number %d", (int)desc->reduction);
+    /* weights for functions */
+    bool bare = !model->num_inputs && !model->num_outputs && !model->num_layers && model->num_variables;
+    if (!bare && !model->num_inputs)
+        return mirt__fail(MIRT_E_STATE, "%s has no input: begin with mirt_input", model->name);
+    if (!bare && !model->num_outputs)
+        return mirt__fail(MIRT_E_STATE, "%s has no output: end with mirt_model_output", model->name);
+    if ((int)desc->reduction < 0 || desc->reduction > MIRT_SUM)
+        return mirt__fail(MIRT_E_INVALID, "there is no reduction number %d", (int)desc->reduction);
     if (mirt__optimizer_check(&desc->optimizer) != MIRT_OK) return mirt_last_status();
     for (int i = model->num_outputs; i < MIRT_MAX_OUTPUTS; i++) {
         if (!desc->losses[i] && !desc->custom_losses[i] && desc->loss_weights[i] == 0) continue;
@@ -43455,14 +43633,17 @@ static bool mirt__slots_create(const mirt_model *model, const mirt_optimizer *op
 }
 
 /* The pieces of all gradients, if the optimizer wants norms; false with the error set. */
-static bool mirt__pieces_create(const mirt_model *model, const mirt_optimizer *optimizer, mirt__piece **out, int *count) {
+static bool mirt__pieces_create(const mirt_model *model, const mirt_optimizer *optimizer, mirt__piece **out,
+                                int *count) {
     const int64_t most = 8192;
     const mirt_model *root = mirt__root(model, NULL);
     size_t pieces = 0;
     *out = NULL;
     *count = 0;
-    if (!mirt__optimizer_norms(optimizer) && model->strategy->able.in_place) return true; /* float16, or a search for NaN, may need them */
-    for (int i = 0; i < root->num_variables; i++) pieces += mirt__is_trained(&root->variable[i]) ? (size_t)((root->variable[i].count + most - 1) / most) : 0;
+    /* float16, or a search for NaN, may need them */
+    if (!mirt__optimizer_norms(optimizer) && model->strategy->able.in_place) return true;
+    for (int i = 0; i < root->num_variables; i++)
+        pieces += mirt__is_trained(&root->variable[i]) ? (size_t)((root->variable[i].count + most - 1) / most) : 0;
     if (!(*out = (mirt__piece *)mirt__calloc(pieces + 1, sizeof **out))) return false;
     for (int i = 0; i < root->num_variables; i++) {
         const mirt__variable *v = &root->variable[i];
@@ -43479,7 +43660,8 @@ static bool mirt__pieces_create(const mirt_model *model, const mirt_optimizer *o
 /* The model's own copy of what the optimizer only points to. */
 static bool mirt__optimizer_own(mirt_model *model, mirt_optimizer *optimizer) {
     if (!optimizer->exclude_from_weight_decay) return true;
-    return (optimizer->exclude_from_weight_decay = mirt__pool_strdup(&model->graph.pool, optimizer->exclude_from_weight_decay)) != NULL;
+    return (optimizer->exclude_from_weight_decay =
+                mirt__pool_strdup(&model->graph.pool, optimizer->exclude_from_weight_decay)) != NULL;
 }
 
 MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *desc) {
@@ -43490,7 +43672,10 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
     memset(&d, 0, sizeof d);
     if (desc) d = *desc;
     mirt__optimizer_defaults(&d.optimizer);
-    if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; mirt_compile has to wait until that call returns", model->name);
+    if (model->busy)
+        return mirt__fail(MIRT_E_STATE,
+                          "%s is being trained or recorded; mirt_compile has to wait until that call returns",
+                          model->name);
     mirt_compile_desc before = model->config;
     mirt__variables_trained(model); /* the count of steps begins anew */
     mirt__metric_use metric[MIRT__MAX_METRIC_USES];
@@ -43499,9 +43684,9 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
     mirt__piece *piece = NULL;
     int pieces = 0;
     memcpy(metric, model->metric, sizeof metric);
-    if (mirt__compile_check(model, &d) != MIRT_OK || mirt__model_materialize(model) != MIRT_OK || mirt__model_arrange(model) != MIRT_OK ||
-        !mirt__optimizer_own(model, &model->config.optimizer) || !mirt__pieces_create(model, &d.optimizer, &piece, &pieces) ||
-        !mirt__slots_create(model, &d.optimizer, slot)) {
+    if (mirt__compile_check(model, &d) != MIRT_OK || mirt__model_materialize(model) != MIRT_OK ||
+        mirt__model_arrange(model) != MIRT_OK || !mirt__optimizer_own(model, &model->config.optimizer) ||
+        !mirt__pieces_create(model, &d.optimizer, &piece, &pieces) || !mirt__slots_create(model, &d.optimizer, slot)) {
         mirt__free(piece);
         model->config = before;
         memcpy(model->metric, metric, sizeof metric);
@@ -43553,7 +43738,9 @@ MIRT__LIB mirt_model *mirt__root(const mirt_model *model, int *first) {
     return (mirt_model *)root;
 }
 
-static size_t mirt__variable_bytes(const mirt__variable *v) { return mirt__align_up((size_t)v->count * sizeof(mirt__real)); }
+static size_t mirt__variable_bytes(const mirt__variable *v) {
+    return mirt__align_up((size_t)v->count * sizeof(mirt__real));
+}
 
 /* Whether the variables lie as their flags want it. */
 MIRT__TRAINING bool mirt__variables_fit(const mirt_model *model) {
@@ -43652,7 +43839,9 @@ static void mirt__take_parts(mirt_model *owner, mirt_model *part, int first) {
     mirt__take_kept(owner, part, first);
     if (part->weight) {
         mirt__weights_here(part);
-        for (int i = 0; i < part->num_variables; i++) mirt__write_weight(owner, first + i, (const mirt__real *)(const void *)(part->weight + part->variable[i].offset));
+        for (int i = 0; i < part->num_variables; i++)
+            mirt__write_weight(owner, first + i,
+                               (const mirt__real *)(const void *)(part->weight + part->variable[i].offset));
         mirt__weights_free(part);
     }
     for (mirt_model *m = part->strategy->models; m; m = m->next) {
@@ -43674,7 +43863,11 @@ MIRT__LIB mirt_model *mirt__family_busy(mirt_model *model) {
 /* The weights of a model cannot be moved while it, or one that shares them, is being trained. */
 static mirt_status mirt__check_movable(mirt_model *model) {
     const mirt_model *busy = mirt__family_busy(model);
-    return busy ? mirt__fail(MIRT_E_STATE, "%s is being trained; the weights it shares with %s stay where they are until mirt_fit returns", busy->name, model->name) : MIRT_OK;
+    return busy ? mirt__fail(
+                      MIRT_E_STATE,
+                      "%s is being trained; the weights it shares with %s stay where they are until mirt_fit returns",
+                      busy->name, model->name)
+                : MIRT_OK;
 }
 
 static void mirt__draw_variable(void *arg, int64_t variable, int member) {
@@ -43779,13 +43972,15 @@ MIRT__TRAINING_LIB mirt_status mirt__model_arrange(mirt_model *model) {
 /* A further variable of `count` elements, zeroed otherwise. */
 static mirt__variable *mirt__variable_new(mirt_model *model, int64_t count) {
     size_t bytes;
-    if (count < 0 || !mirt__mul_size((size_t)count, sizeof(mirt__real), &bytes) || !mirt__add_size(bytes, MIRT__ALIGN, &bytes) ||
-        !mirt__add_size(bytes, model->weight_bytes, &bytes)) {
+    if (count < 0 || !mirt__mul_size((size_t)count, sizeof(mirt__real), &bytes) ||
+        !mirt__add_size(bytes, MIRT__ALIGN, &bytes) || !mirt__add_size(bytes, model->weight_bytes, &bytes)) {
         return mirt__fail(MIRT_E_SHAPE, "too many elements"), (mirt__variable *)NULL;
     }
     if (model->num_variables == model->variable_capacity) {
         int capacity = model->variable_capacity ? 2 * model->variable_capacity : 16;
-        if (!mirt__grow((void **)&model->variable, (size_t)model->num_variables, (size_t)capacity, sizeof *model->variable)) return NULL;
+        if (!mirt__grow((void **)&model->variable, (size_t)model->num_variables, (size_t)capacity,
+                        sizeof *model->variable))
+            return NULL;
         model->variable_capacity = capacity;
     }
     mirt__variable *v = &model->variable[model->num_variables++];
@@ -43825,16 +44020,21 @@ MIRT__LIB mirt_status mirt__adopt(mirt_model *owner, mirt_model *part, const cha
     for (const mirt_model *m = owner; m; m = m->owner) {
         if (m == part) return mirt__fail(MIRT_E_INVALID, "cannot be a part of itself");
     }
-    if (part->strategy != owner->strategy) return mirt__fail(MIRT_E_INVALID, "is of another strategy than %s", owner->name);
+    if (part->strategy != owner->strategy)
+        return mirt__fail(MIRT_E_INVALID, "is of another strategy than %s", owner->name);
     if (part->is_view) {
-        return mirt__fail(MIRT_E_STATE, "a view shares the weights of the model that it looks into, and cannot be a part of another; "
+        return mirt__fail(MIRT_E_STATE,
+                          "a view shares the weights of the model that it looks into, and cannot be a part of another; "
                           "record that part as a model of its own");
     }
     if (part->owner == owner) return MIRT_OK;
     if (part->owner) {
-        return mirt__fail(MIRT_E_STATE, "is a part of %s already; a model can be a part of one other only", part->owner->name);
+        return mirt__fail(MIRT_E_STATE, "is a part of %s already; a model can be a part of one other only",
+                          part->owner->name);
     }
-    if (mirt__family_busy(part)) return mirt__fail(MIRT_E_STATE, "is being trained; it can be a part of %s when mirt_fit has returned", owner->name);
+    if (mirt__family_busy(part))
+        return mirt__fail(MIRT_E_STATE, "is being trained; it can be a part of %s when mirt_fit has returned",
+                          owner->name);
     int first = owner->num_variables;
     mirt__variables_trained(part);
     for (int i = 0; i < part->num_variables; i++) {
@@ -43868,7 +44068,10 @@ MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, b
     MIRT__USE_MODEL(model, mirt_last_status());
     int found = 0;
     if (!model) return mirt__fail_missing("mirt_set_trainable", "model");
-    if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; mirt_set_trainable has to wait until that call returns", model->name);
+    if (model->busy)
+        return mirt__fail(MIRT_E_STATE,
+                          "%s is being trained or recorded; mirt_set_trainable has to wait until that call returns",
+                          model->name);
     for (int i = 0; i < model->num_variables; i++) {
         if (!mirt__matches(model->variable[i].name, prefix)) continue;
         found++;
@@ -43893,15 +44096,27 @@ MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy
     if (!policy) return mirt__fail(MIRT_E_INVALID, "mirt_set_dtype_policy: no policy");
     while (index < MIRT__COUNT(names) && strcmp(policy, names[index]) != 0) index++;
     if ((index == 2 || strcmp(policy, "float16") == 0) && !model->strategy->able.float16) {
-        return mirt__fail(MIRT_E_INVALID, "the policy %s is for GPUs, whose float16 needs a scaled loss; mixed_bfloat16 is as fast and needs none", policy);
+        return mirt__fail(
+            MIRT_E_INVALID,
+            "the policy %s is for GPUs, whose float16 needs a scaled loss; mixed_bfloat16 is as fast and needs none",
+            policy);
     }
     if (index == MIRT__COUNT(names)) {
-        const char *nearest = strncmp(policy, "bf", 2) == 0 ? names[1] : strcmp(policy, "float16") == 0 ? names[2] : mirt__nearest(policy, names, MIRT__COUNT(names));
-        if (!nearest) return mirt__fail(MIRT_E_NOT_FOUND, "there is no dtype policy \"%s\"; there are \"float32\", \"mixed_bfloat16\" and, for GPUs, \"mixed_float16\"", policy);
+        const char *nearest = strncmp(policy, "bf", 2) == 0    ? names[1]
+                              : strcmp(policy, "float16") == 0 ? names[2]
+                                                               : mirt__nearest(policy, names, MIRT__COUNT(names));
+        if (!nearest)
+            return mirt__fail(MIRT_E_NOT_FOUND,
+                              "there is no dtype policy \"%s\"; there are \"float32\", \"mixed_bfloat16\" and, for "
+                              "GPUs, \"mixed_float16\"",
+                              policy);
         return mirt__fail(MIRT_E_NOT_FOUND, "there is no dtype policy \"%s\"; did you mean \"%s\"?", policy, nearest);
     }
     model = mirt__root(model, NULL);
-    if (mirt__family_busy(model)) return mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; mirt_set_dtype_policy has to wait until that call returns", model->name);
+    if (mirt__family_busy(model))
+        return mirt__fail(MIRT_E_STATE,
+                          "%s is being trained or recorded; mirt_set_dtype_policy has to wait until that call returns",
+                          model->name);
     mirt__set_half(model, index > 0, index == 2);
     return MIRT_OK;
 }
@@ -43912,10 +44127,16 @@ MIRT__TRAINING_LIB const char *mirt__dtype_policy(const mirt_model *model) {
 
 MIRT__LIB void mirt__set_half(mirt_model *model, bool half, bool scaled) {
     const mirt__kernels *k = model->strategy->kernels;
-    if (half && !k->strips) mirt__log(model->strategy, MIRT_LOG_WARNING, "the %s kernels know no bfloat16: %s is computed in float32", k->name, model->name);
-    else if (half && !scaled && !k->half) mirt__log(model->strategy, MIRT_LOG_WARNING, "products of bfloat16 are emulated on this machine: %s needs less memory, not less time", model->name);
+    if (half && !k->tiled_reads)
+        mirt__log(model->strategy, MIRT_LOG_WARNING, "the %s kernels know no bfloat16: %s is computed in float32",
+                  k->name, model->name);
+    else if (half && !scaled && !k->half)
+        mirt__log(model->strategy, MIRT_LOG_WARNING,
+                  "products of bfloat16 are emulated on this machine: %s needs less memory, not less time",
+                  model->name);
     model->half = half;
-    model->scaled = scaled && model->strategy->able.float16; /* cores take a model that was trained so for one of bfloat16 */
+    model->scaled = scaled && model->strategy->able.float16; /* cores take a model that was trained so for one of
+                                                                bfloat16 */
     if (model->scaled && model->loss_scale == 0) model->loss_scale = MIRT__LOSS_SCALE;
 }
 
@@ -43929,7 +44150,9 @@ MIRT__TRAINING_LIB void mirt__loss_scale_step(mirt_model *root, bool overflow) {
     root->scale_steps = overflow ? 0 : root->scale_steps + 1;
     if (overflow) {
         root->loss_scale = root->loss_scale > 1 ? root->loss_scale / 2 : 1;
-        mirt__log(root->strategy, MIRT_LOG_INFO, "%s: gradients left the range of float16; the step changed nothing, and the loss's scale is %g now", root->name, root->loss_scale);
+        mirt__log(root->strategy, MIRT_LOG_INFO,
+                  "%s: gradients left the range of float16; the step changed nothing, and the loss's scale is %g now",
+                  root->name, root->loss_scale);
     } else if (root->scale_steps == 2000) {
         root->scale_steps = 0;
         root->loss_scale *= 2;
@@ -43938,7 +44161,8 @@ MIRT__TRAINING_LIB void mirt__loss_scale_step(mirt_model *root, bool overflow) {
 
 /* >>reading and setting */
 
-MIRT_API mirt_tensor *mirt_variable(mirt_model *model, const char *name, mirt_shape shape, mirt_initializer initializer, bool trainable) {
+MIRT_API mirt_tensor *mirt_variable(mirt_model *model, const char *name, mirt_shape shape, mirt_initializer initializer,
+                                    bool trainable) {
     MIRT__USE_MODEL(model, NULL);
     mirt__variable like;
     char text[96];
@@ -43955,9 +44179,13 @@ MIRT_API mirt_tensor *mirt_variable(mirt_model *model, const char *name, mirt_sh
     if (mirt__usable(model->strategy) != MIRT_OK || !mirt__model_extend(model, "weights of its own")) return NULL;
     bool taken = false;
     for (int i = 0; name && i < model->num_variables; i++) taken = taken || strcmp(model->variable[i].name, name) == 0;
-    if (!name || !*name || taken) mirt__fail(MIRT_E_INVALID, "%s: a weight needs a name of its own%s%s", model->name, taken ? ", not " : "", taken ? name : "");
-    else if (strchr(name, '/') || !mirt__utf8_valid(name, strlen(name))) mirt__fail(MIRT_E_INVALID, "%s: a weight's name is UTF-8 without a '/'", model->name);
-    else if (like.count < 1 || mirt__is_batched(&shape)) mirt__fail(MIRT_E_SHAPE, "%s: %s cannot be its shape", name, shaped ? mirt__shape_text(&shape, text) : "that");
+    if (!name || !*name || taken)
+        mirt__fail(MIRT_E_INVALID, "%s: a weight needs a name of its own%s%s", model->name, taken ? ", not " : "",
+                   taken ? name : "");
+    else if (strchr(name, '/') || !mirt__utf8_valid(name, strlen(name)))
+        mirt__fail(MIRT_E_INVALID, "%s: a weight's name is UTF-8 without a '/'", model->name);
+    else if (like.count < 1 || mirt__is_batched(&shape))
+        mirt__fail(MIRT_E_SHAPE, "%s: %s cannot be its shape", name, shaped ? mirt__shape_text(&shape, text) : "that");
     else if (mirt__initializer_check(&like.initializer) == MIRT_OK && mirt__variable_copy(model, &like)) {
         return mirt__variable_op(&model->graph, model->num_variables - 1, &shape);
     }
@@ -43971,9 +44199,14 @@ MIRT_API mirt_status mirt_add_loss(mirt_model *model, mirt_tensor *loss) {
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
     if (!loss) return mirt__fail_missing("mirt_add_loss", "tensor");
     bool fits = loss->dtype == MIRT_FLOAT32 && (mirt__is_batched(&loss->shape) || mirt__shape_count(&loss->shape) == 1);
-    if (model->compiled || model->owner) return mirt__fail(MIRT_E_STATE, "%s is %s; mirt_add_loss comes before that", model->name, model->owner ? "a part of another model" : "compiled");
-    if (loss->node->graph != &model->graph) mirt__fail(MIRT_E_INVALID, "%s: the loss is a tensor of another model", model->name);
-    else if (!fits) mirt__fail(MIRT_E_SHAPE, "%s: a loss is a float32 value a sample or one number, not %s", model->name, mirt__shape_text(&loss->shape, text));
+    if (model->compiled || model->owner)
+        return mirt__fail(MIRT_E_STATE, "%s is %s; mirt_add_loss comes before that", model->name,
+                          model->owner ? "a part of another model" : "compiled");
+    if (loss->node->graph != &model->graph)
+        mirt__fail(MIRT_E_INVALID, "%s: the loss is a tensor of another model", model->name);
+    else if (!fits)
+        mirt__fail(MIRT_E_SHAPE, "%s: a loss is a float32 value a sample or one number, not %s", model->name,
+                   mirt__shape_text(&loss->shape, text));
     else if (mirt__term_add(model, loss)) return MIRT_OK;
     mirt__model_poison(model);
     return mirt_last_status();
@@ -43984,7 +44217,8 @@ MIRT_API int mirt_num_weights(const mirt_model *model) { return model ? model->n
 MIRT_API mirt_status mirt_weight(const mirt_model *model, int index, mirt_weight_info *out) {
     if (!model || !out) return mirt__fail(MIRT_E_INVALID, "mirt_weight: no model or no place for the answer");
     if (index < 0 || index >= model->num_variables) {
-        return mirt__fail(MIRT_E_NOT_FOUND, "there is no weight %d; %s has %d", index, model->name, model->num_variables);
+        return mirt__fail(MIRT_E_NOT_FOUND, "there is no weight %d; %s has %d", index, model->name,
+                          model->num_variables);
     }
     const mirt__variable *v = &model->variable[index];
     out->name = v->name;
@@ -44002,11 +44236,14 @@ static int mirt__name_find(const mirt_model *model, const char *name, bool layer
         if (strcmp(layers ? model->layer[i]->name : model->variable[i].name, name) == 0) return i;
     }
     for (int i = 0; i < count; i++) mirt__guess(&guess, layers ? model->layer[i]->name : model->variable[i].name);
-    mirt__fail(MIRT_E_NOT_FOUND, "%s has no %s \"%s\"%s", model->name, layers ? "layer" : "weight", name, mirt__did_you_mean(&guess));
+    mirt__fail(MIRT_E_NOT_FOUND, "%s has no %s \"%s\"%s", model->name, layers ? "layer" : "weight", name,
+               mirt__did_you_mean(&guess));
     return -1;
 }
 
-MIRT__LIB int mirt__variable_find(const mirt_model *model, const char *name) { return mirt__name_find(model, name, false); }
+MIRT__LIB int mirt__variable_find(const mirt_model *model, const char *name) {
+    return mirt__name_find(model, name, false);
+}
 MIRT__LIB int mirt__layer_find(const mirt_model *model, const char *name) { return mirt__name_find(model, name, true); }
 
 /* The index of a weight whose values can be read or set, or -1 with the error set. */
@@ -44017,10 +44254,14 @@ static int mirt__variable_checked(mirt_model *model, const char *name, int devic
     int index = mirt__variable_find(model, name);
     if (index < 0) return -1;
     if (device < 0 || device >= model->strategy->num_devices) {
-        return mirt__fail(MIRT_E_DEVICE, "there is no device %d; the strategy has %d", device, model->strategy->num_devices), -1;
+        return mirt__fail(MIRT_E_DEVICE, "there is no device %d; the strategy has %d", device,
+                          model->strategy->num_devices),
+               -1;
     }
     if ((int64_t)count != model->variable[index].count) {
-        return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, not %llu", name, (long long)model->variable[index].count, (unsigned long long)count), -1;
+        return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, not %llu", name, (long long)model->variable[index].count,
+                          (unsigned long long)count),
+               -1;
     }
     return mirt__model_materialize(model) == MIRT_OK ? index : -1;
 }
@@ -44061,7 +44302,8 @@ static mirt_status mirt__weights_lost(mirt_strategy *s) {
     return mirt_last_status();
 }
 
-/* A device's memory for a block of the host: that block itself where the device works in place; NULL with the error set. */
+/* A device's memory for a block of the host: that block itself where the device works in place; NULL with the error
+   set. */
 static char *mirt__device_block(const mirt_strategy *s, int device, char *host, size_t bytes) {
     return s->able.in_place && host ? host : (char *)s->backend->alloc(s->device[device].remote, bytes);
 }
@@ -44126,7 +44368,8 @@ MIRT__LIB mirt_status mirt__device_weight_get(mirt_model *model, int device, int
     const mirt__variable *v = &root->variable[first + variable];
     if (device >= mirt__device_copies(s)) device = 0; /* all read one copy */
     if (mirt__usable(s) != MIRT_OK || mirt__weights_there(root) != MIRT_OK) return mirt_last_status();
-    s->backend->copy_out(s->device[device].remote, out, root->device_weight[device] + v->offset, (size_t)v->count * sizeof *out);
+    s->backend->copy_out(s->device[device].remote, out, root->device_weight[device] + v->offset,
+                         (size_t)v->count * sizeof *out);
     return s->backend->wait(s->device[device].remote) == MIRT_OK ? MIRT_OK : mirt__weights_lost(s);
 }
 
@@ -44148,7 +44391,9 @@ MIRT__LIB mirt_status mirt__slots_there(mirt_model *model) {
     if (model->slots_newer != MIRT__NEWER_HOST) return MIRT_OK;
     for (int d = 0; d < s->num_devices; d++) {
         for (int i = 0; i < MIRT__MAX_SLOTS && model->slot[i]; i++) {
-            if (!model->device_slot[d][i] && !(model->device_slot[d][i] = mirt__device_block(s, d, model->slot[i], bytes))) return mirt_last_status();
+            if (!model->device_slot[d][i] &&
+                !(model->device_slot[d][i] = mirt__device_block(s, d, model->slot[i], bytes)))
+                return mirt_last_status();
             s->backend->copy_in(s->device[d].remote, model->device_slot[d][i], model->slot[i], bytes, false);
         }
         if (s->backend->wait(s->device[d].remote) != MIRT_OK) return mirt__weights_lost(s);
@@ -46053,7 +46298,8 @@ typedef struct mirt__function_desc {
     bool training; /* how called models are run unless they are told */
     bool sends_ahead; /* for loops: devices with memory of their own get the next batch while they are at work */
 } mirt__function_desc;
-MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__function_desc *desc, mirt__body body, void *user);
+MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__function_desc *desc, mirt__body body,
+                                            void *user);
 MIRT__LIB void mirt__function_free(mirt_function *function);
 /* Gives a recorded function its results' memory, and the devices what it needs of them. */
 MIRT__LIB mirt_status mirt__function_allocate(mirt_function *function);
@@ -46064,11 +46310,13 @@ MIRT__LIB mirt_tensor *mirt__sample_value(const mirt_model *model, mirt_tensor *
 /* A term of the loss as a value: per sample, or the replica's part of a number. */
 MIRT__LIB mirt_tensor *mirt__term_value(mirt_function *function, mirt_tensor *term);
 /* Whether recording is under way, and the tensor of this function. */
-MIRT__LIB mirt_status mirt__need_recording(const mirt_function *function, const mirt_tensor *tensor, const char *caller);
+MIRT__LIB mirt_status mirt__need_recording(const mirt_function *function, const mirt_tensor *tensor,
+                                           const char *caller);
 /* The optimizer shall take `gradient` for the variable. */
 MIRT__LIB mirt_status mirt__apply_gradient(mirt_function *function, int variable, mirt_tensor *gradient);
 /* Afterwards x[i]->grad is the gradient of x[i], or NULL. */
-MIRT__LIB mirt_status mirt__record_gradients(mirt_function *function, mirt_tensor *loss, mirt_tensor *const *x, int count);
+MIRT__LIB mirt_status mirt__record_gradients(mirt_function *function, mirt_tensor *loss, mirt_tensor *const *x,
+                                             int count);
 MIRT__LIB mirt_status mirt__minimize(mirt_function *function, mirt_tensor *term);
 MIRT__LIB mirt_status mirt__result_add(mirt_function *function, const char *name, mirt_tensor *tensor);
 /* Labels or weights of the batch as a float tensor or as class numbers, cast where they are not. */
@@ -46083,9 +46331,9 @@ MIRT__ABSENT_LIB mirt_status mirt__check_distributed(const mirt_model *model, co
 MIRT__LIB mirt_status mirt__function_begin(mirt_function *function, const mirt__batch *batch);
 /* Forward and, where there are gradients, backward, exchange and update. */
 MIRT__LIB mirt_status mirt__function_step(mirt_function *function);
-/* The same; of a function that sends ahead, `next` is called while the devices are at work, if that can be. It gives the next batch, or NULL:
-   it is there, or cannot be had now. Of the batch under way only labels and weights are still there then. The strategy's `prefetched` tells
-   whether it lies on the devices. */
+/* The same; of a function that sends ahead, `next` is called while the devices are at work, if that can be. It gives
+   the next batch, or NULL: it is there, or cannot be had now. Of the batch under way only labels and weights are still
+   there then. The strategy's `prefetched` tells whether it lies on the devices. */
 typedef const mirt__batch *(*mirt__next_fn)(void *arg);
 MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *function, mirt__next_fn next, void *arg);
 /* The parts of it. */
@@ -46110,7 +46358,9 @@ MIRT__ABSENT_LIB void mirt__clocks_free(mirt_function *function);
 #define MIRT__TRAINER_H
 /* What fit, evaluate and predict run: functions recorded for the data at hand. */
 
-typedef enum mirt__program_kind { MIRT__TRAIN, MIRT__EVALUATE, MIRT__PREDICT, MIRT__FEATURES, MIRT__PROGRAM_KINDS } mirt__program_kind;
+typedef enum mirt__program_kind {
+    MIRT__TRAIN, MIRT__EVALUATE, MIRT__PREDICT, MIRT__FEATURES, MIRT__PROGRAM_KINDS
+} mirt__program_kind;
 
 /* Sums over samples in their order. */
 typedef struct mirt__sums {
@@ -46154,7 +46404,8 @@ MIRT__LIB void mirt__fit_body_set(mirt__fit_body *body, mirt__program_kind kind,
 MIRT__LIB mirt_function *mirt__trainer_record(mirt_model *model, const mirt__data_spec *spec, int64_t most,
                                               mirt__fit_body *body);
 /* The same without class weights, for plans and pictures; free with mirt__function_free. */
-MIRT__LIB mirt_function *mirt__trainer_dry(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most);
+MIRT__LIB mirt_function *mirt__trainer_dry(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec,
+                                           int64_t most);
 
 /* --- record_losses.c --- */
 /* Losses and metrics of the outputs of f's model. */
@@ -46165,7 +46416,8 @@ MIRT__ABSENT_LIB bool mirt__record_losses(mirt_function *f, mirt__fit_body *body
 MIRT__LIB mirt__trainer *mirt__trainer_of(mirt_model *model);
 /* The function of `kind` for data like `spec` with batches of up to `most` samples, recorded unless it is
    there. `fit`: for its class weights, or NULL. */
-MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most, const mirt_fit_desc *fit);
+MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec,
+                                               int64_t most, const mirt_fit_desc *fit);
 MIRT__LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt__sums *sums);
 /* Adds the results of the batch under way to `sums`; returns the batch's own loss. */
 MIRT__LIB double mirt__add_results(const mirt_function *function, mirt__sums *sums);
@@ -46175,12 +46427,14 @@ MIRT__LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value);
 MIRT__LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]);
 
 /* Whether `rows` predictions fit into the caller's memory, capacity[i] floats for output i. */
-MIRT__LIB mirt_status mirt__check_room(const mirt_function *function, int64_t rows, float *const *out, const size_t *capacity);
+MIRT__LIB mirt_status mirt__check_room(const mirt_function *function, int64_t rows, float *const *out,
+                                       const size_t *capacity);
 /* Copies the predictions of the batch under way behind the `done` samples before it. */
 MIRT__LIB void mirt__copy_predictions(const mirt_function *function, int64_t done, float *const *out);
 
 /* --- inspect.c --- */
-/* The training step without memory, or of a model without a loss the one that predicts; free with mirt__function_free. */
+/* The training step without memory, or of a model without a loss the one that predicts; free with
+   mirt__function_free. */
 MIRT__ABSENT_LIB mirt_function *mirt__inspect_plan(mirt_model *model, int64_t batch);
 /* There is no memory for batches of `batch`: the error says which there is memory for. */
 MIRT__ABSENT_LIB void mirt__say_what_fits(mirt_model *model, const mirt__data_spec *spec, int64_t batch);
@@ -46197,11 +46451,13 @@ MIRT__ABSENT_LIB void mirt__trap_random(const mirt_model *model);
 MIRT__ABSENT_LIB void mirt__traps_in_batch(const mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch);
 
 /* --- features.c --- */
-/* What the frozen layers at the beginning of a model make of the samples of a data set, kept while mirt_fit goes over them again. */
+/* What the frozen layers at the beginning of a model make of the samples of a data set, kept while mirt_fit goes over
+   them again. */
 typedef struct mirt__features mirt__features;
-/* *out NULL: the model has no such layers, or they cannot be kept (which the log says). *budget: bytes, of which it takes its
-   share; 0 or less: nothing is kept. */
-MIRT__ABSENT_LIB mirt_status mirt__features_open(mirt_model *model, mirt_dataset *dataset, int64_t *budget, const char *what, mirt__features **out);
+/* *out NULL: the model has no such layers, or they cannot be kept (which the log says). *budget: bytes, of which it
+   takes its share; 0 or less: nothing is kept. */
+MIRT__ABSENT_LIB mirt_status mirt__features_open(mirt_model *model, mirt_dataset *dataset, int64_t *budget, const char *what,
+                                          mirt__features **out);
 MIRT__ABSENT_LIB void mirt__features_close(mirt__features *features);
 /* As those of the data set, whose place they take; the batches are of features, as this says. */
 MIRT__ABSENT_LIB const mirt__data_spec *mirt__features_spec(const mirt__features *features);
@@ -46209,8 +46465,8 @@ MIRT__ABSENT_LIB mirt_status mirt__features_begin(mirt__features *features, uint
 MIRT__ABSENT_LIB mirt_status mirt__features_next(mirt__features *features, mirt__batch *out);
 
 /* --- feed.c --- */
-/* Batches for a loop over steps: the data set's, or instead the features', with an eye on the time they take. While devices with memory of their own
-   are at work on a step, the next batch is read and sent to them. */
+/* Batches for a loop over steps: the data set's, or instead the features', with an eye on the time they take. While
+   devices with memory of their own are at work on a step, the next batch is read and sent to them. */
 typedef struct mirt__feed {
     mirt_model *model;
     mirt_dataset *dataset;
@@ -46223,7 +46479,8 @@ typedef struct mirt__feed {
     mirt__batch batch;
 } mirt__feed;
 /* `ahead`: nobody minds that the data are one batch further than the steps. */
-MIRT__LIB void mirt__feed_open(mirt__feed *feed, mirt_model *model, mirt_dataset *dataset, mirt__features *features, bool ahead);
+MIRT__LIB void mirt__feed_open(mirt__feed *feed, mirt_model *model, mirt_dataset *dataset, mirt__features *features,
+                               bool ahead);
 MIRT__LIB mirt_status mirt__feed_begin(mirt__feed *feed, int64_t epoch);
 MIRT__LIB mirt_status mirt__feed_next(mirt__feed *feed, mirt__batch *out);
 /* mirt__function_step on the batch that came last; `more`: another one will be asked for. */
@@ -46239,8 +46496,10 @@ typedef struct mirt__pass {
     mirt__sums *sums;
     float *const *out;
 } mirt__pass;
-/* Runs fn(arg), which goes through `dataset`, watched from the caller's thread; what a dead strategy leaves behind is marked. */
-MIRT__LIB mirt_status mirt__watched_pass(const mirt_model *model, mirt_dataset *dataset, mirt_status (*fn)(void *arg), void *arg);
+/* Runs fn(arg), which goes through `dataset`, watched from the caller's thread; what a dead strategy leaves behind is
+   marked. */
+MIRT__LIB mirt_status mirt__watched_pass(const mirt_model *model, mirt_dataset *dataset, mirt_status (*fn)(void *arg),
+                                         void *arg);
 /* `dataset` itself when it is batched, otherwise a batching view of it (batch 0: of 32), also put into
    *view, to be destroyed after use. */
 MIRT__LIB mirt_dataset *mirt__batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view);
@@ -46254,8 +46513,10 @@ MIRT__LIB mirt_function *mirt__begin_arrays(mirt_model *model, const mirt_data *
                                             const char *caller);
 
 /* --- evaluate.c --- */
-/* One pass over `dataset`, already batched and prepared for, or over its features (otherwise NULL); steps 0: all of it. */
-MIRT__ABSENT_LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, mirt__features *features, int64_t steps, mirt__sums *sums);
+/* One pass over `dataset`, already batched and prepared for, or over its features (otherwise NULL); steps 0: all of
+   it. */
+MIRT__ABSENT_LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, mirt__features *features,
+                                          int64_t steps, mirt__sums *sums);
 
 /* --- progress.c --- */
 typedef struct mirt__progress {
@@ -46265,7 +46526,8 @@ typedef struct mirt__progress {
 } mirt__progress;
 MIRT__ABSENT_LIB void mirt__progress_epoch(mirt__progress *progress, const mirt_model *model, int epoch, int epochs);
 /* `done`: the epoch's last line, with validation. */
-MIRT__ABSENT_LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *model, const mirt_event *event, bool done);
+MIRT__ABSENT_LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *model, const mirt_event *event,
+                                   bool done);
 
 #endif
 
@@ -46276,10 +46538,10 @@ MIRT__ABSENT_LIB void mirt__progress_line(mirt__progress *progress, const mirt_m
 /* The seconds of a fit, by device and phase. */
 
 /* Around a run of the function on the devices, by the caller. */
-MIRT__LIB void mirt__lanes_begin(mirt_function *function);
-MIRT__LIB void mirt__lanes_end(mirt_function *function);
+MIRT__LIB void mirt__timelines_begin(mirt_function *function);
+MIRT__LIB void mirt__timelines_end(mirt_function *function);
 /* In between: the caller reads the next batch, while they are at work. */
-MIRT__LIB void mirt__lanes_ahead(const mirt_function *function);
+MIRT__LIB void mirt__timelines_ahead(const mirt_function *function);
 
 /* A fit begins: no seconds yet. */
 MIRT__LIB void mirt__timing_reset(mirt_model *model);
@@ -46363,12 +46625,12 @@ struct mirt__trace {
 
 static void mirt__trace_free(mirt_strategy *s) {
     for (int d = 0; d < s->num_devices; d++) {
-        mirt__lane *lane = &s->lane[d];
-        mirt__free(lane->slice);
-        lane->slice = NULL;
-        lane->names = NULL;
-        lane->sum_name = NULL;
-        lane->slices = lane->most_slices = lane->left_out = 0;
+        mirt__device_timeline *timeline = &s->timeline[d];
+        mirt__free(timeline->slice);
+        timeline->slice = NULL;
+        timeline->names = NULL;
+        timeline->sum_name = NULL;
+        timeline->slices = timeline->most_slices = timeline->left_out = 0;
     }
     mirt__file_abort(&s->trace->file);
     mirt__pool_free(&s->trace->pool);
@@ -46381,9 +46643,12 @@ MIRT_API mirt_status mirt_trace_begin(mirt_strategy *s, const char *path, int64_
     const int64_t usual = 200000, most = (int64_t)1 << 30;
     if (!s) return mirt__fail_missing("mirt_trace_begin", "strategy");
     if (!path || !*path) return mirt__fail(MIRT_E_INVALID, "mirt_trace_begin: no file");
-    if (most_slices < 0 || most_slices > most) return mirt__fail(MIRT_E_INVALID, "mirt_trace_begin: %lld slices; 0 to %lld are possible", (long long)most_slices, (long long)most);
+    if (most_slices < 0 || most_slices > most)
+        return mirt__fail(MIRT_E_INVALID, "mirt_trace_begin: %lld slices; 0 to %lld are possible",
+                          (long long)most_slices, (long long)most);
     if (s->running) return mirt__fail(MIRT_E_STATE, "mirt_trace_begin: a step is under way");
-    if (s->trace) return mirt__fail(MIRT_E_STATE, "mirt_trace_begin: this strategy is being traced into %s", s->trace->file.path);
+    if (s->trace)
+        return mirt__fail(MIRT_E_STATE, "mirt_trace_begin: this strategy is being traced into %s", s->trace->file.path);
     if (!(s->trace = (struct mirt__trace *)mirt__calloc(1, sizeof *s->trace))) return mirt_last_status();
     s->drop_trace = mirt__trace_free;
     s->trace->file.fd = -1;
@@ -46391,8 +46656,9 @@ MIRT_API mirt_status mirt_trace_begin(mirt_strategy *s, const char *path, int64_
     mirt_status status = mirt__file_begin(&s->trace->file, path);
     const int64_t each = (most_slices ? most_slices : usual) / s->num_devices;
     for (int d = 0; d < s->num_devices && status == MIRT_OK; d++) {
-        s->lane[d].most_slices = each;
-        if (!(s->lane[d].slice = (mirt__trace_slice *)mirt__calloc((size_t)each + 1, sizeof(mirt__trace_slice)))) status = mirt_last_status();
+        s->timeline[d].most_slices = each;
+        if (!(s->timeline[d].slice = (mirt__trace_slice *)mirt__calloc((size_t)each + 1, sizeof(mirt__trace_slice))))
+            status = mirt_last_status();
     }
     s->trace->began = mirt__now();
     if (status != MIRT_OK) mirt__trace_free(s);
@@ -46412,17 +46678,20 @@ static const char *mirt__trace_sum_name(const mirt_function *f, int device) {
     const mirt_strategy *s = f->model->strategy;
     char text[192] = "all-reduce (";
     mirt__exchange x;
-    mirt__exchange_plan(s, f->step.replicas, f->step.rows < f->step.replicas ? (int)f->step.rows : f->step.replicas, f->step.program.num_cuts > 0, device, &x);
+    mirt__exchange_plan(s, f->step.replicas, f->step.rows < f->step.replicas ? (int)f->step.rows : f->step.replicas,
+                        f->step.program.num_cuts > 0, device, &x);
     for (int i = 0; i + 1 < x.parts; i++) {
         const size_t used = strlen(text);
         if (used > 100) {
             snprintf(text + used, sizeof text - used, ", ...");
             break;
         }
-        snprintf(text + used, sizeof text - used, "%s%s += %s", i ? ", " : "", s->device[x.device[x.add[i].into]].name, s->device[x.device[x.add[i].from]].name);
+        snprintf(text + used, sizeof text - used, "%s%s += %s", i ? ", " : "", s->device[x.device[x.add[i].into]].name,
+                 s->device[x.device[x.add[i].from]].name);
     }
     const size_t used = strlen(text);
-    snprintf(text + used, sizeof text - used, ") and %s", mirt__optimizer_class_get(f->model->config.optimizer.kind)->name);
+    snprintf(text + used, sizeof text - used, ") and %s",
+             mirt__optimizer_class_get(f->model->config.optimizer.kind)->name);
     return mirt__pool_strdup(&s->trace->pool, text);
 }
 
@@ -46430,7 +46699,8 @@ MIRT__LIB mirt_status mirt__trace_ready(mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     const int count = f->step.program.graph.count;
     if (!s->trace || f->trace_serial == s->trace->serial) return MIRT_OK;
-    const char **name = (const char **)mirt__pool_alloc(&s->trace->pool, ((size_t)count + (size_t)s->num_devices) * sizeof *name);
+    const char **name =
+        (const char **)mirt__pool_alloc(&s->trace->pool, ((size_t)count + (size_t)s->num_devices) * sizeof *name);
     if (!name) return mirt_last_status();
     for (int i = 0; i < count; i++) {
         if (!(name[i] = mirt__trace_node_name(s->trace, f->step.program.graph.node[i]))) return mirt_last_status();
@@ -46447,8 +46717,8 @@ MIRT__LIB void mirt__trace_function(const mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     const bool named = f->trace_serial == s->trace->serial;
     for (int d = 0; d < s->num_devices; d++) {
-        s->lane[d].names = named ? f->trace_name : NULL;
-        s->lane[d].sum_name = named ? f->trace_name[f->step.program.graph.count + d] : NULL;
+        s->timeline[d].names = named ? f->trace_name : NULL;
+        s->timeline[d].sum_name = named ? f->trace_name[f->step.program.graph.count + d] : NULL;
     }
 }
 
@@ -46488,20 +46758,22 @@ static mirt_status mirt__trace_flush(struct mirt__trace *trace, mirt__text *text
 static mirt_status mirt__trace_write(mirt_strategy *s, mirt__text *text) {
     mirt_status status = MIRT_OK;
     int64_t left_out = 0;
-    for (int d = 0; d < s->num_devices; d++) left_out += s->lane[d].left_out;
-    mirt__text_add(text, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"version\":\"%s\",\"left_out\":%lld},\"traceEvents\":[\n", mirt_version(), (long long)left_out);
+    for (int d = 0; d < s->num_devices; d++) left_out += s->timeline[d].left_out;
+    mirt__text_add(text, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"version\":\"%s\",\"left_out\":%lld}"
+                         ",\"traceEvents\":[\n", mirt_version(), (long long)left_out);
     mirt__text_add(text, "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"mirrortrain\"}}");
     for (int d = 0; d < s->num_devices && status == MIRT_OK; d++) {
-        const mirt__lane *lane = &s->lane[d];
+        const mirt__device_timeline *timeline = &s->timeline[d];
         mirt__trace_row(text, "thread_name", d, "name", s->device[d].name);
-        for (int64_t i = 0; i < lane->slices && status == MIRT_OK; i++) {
-            mirt__trace_slice_text(text, &lane->slice[i], d, s->trace->began);
+        for (int64_t i = 0; i < timeline->slices && status == MIRT_OK; i++) {
+            mirt__trace_slice_text(text, &timeline->slice[i], d, s->trace->began);
             if (text->failed || text->size > 60000) status = mirt__trace_flush(s->trace, text);
         }
     }
     mirt__text_add(text, "\n]}\n");
     if (status == MIRT_OK) status = mirt__trace_flush(s->trace, text);
-    if (left_out) mirt__log(s, MIRT_LOG_WARNING, "the trace is full: it leaves the last %lld slices out", (long long)left_out);
+    if (left_out)
+        mirt__log(s, MIRT_LOG_WARNING, "the trace is full: it leaves the last %lld slices out", (long long)left_out);
     return status == MIRT_OK ? mirt__file_commit(&s->trace->file) : status;
 }
 
@@ -46510,7 +46782,9 @@ MIRT_API mirt_status mirt_trace_end(mirt_strategy *s) {
     mirt__text text;
     memset(&text, 0, sizeof text);
     if (!s) return mirt__fail_missing("mirt_trace_end", "strategy");
-    if (!s->trace || s->running) return mirt__fail(MIRT_E_STATE, s->trace ? "mirt_trace_end: a step is under way" : "mirt_trace_end: no trace was begun");
+    if (!s->trace || s->running)
+        return mirt__fail(MIRT_E_STATE,
+                          s->trace ? "mirt_trace_end: a step is under way" : "mirt_trace_end: no trace was begun");
     mirt_status status = mirt__trace_write(s, &text);
     mirt__text_free(&text);
     mirt__trace_free(s);
@@ -46527,10 +46801,10 @@ MIRT_API mirt_status mirt_trace_end(mirt_strategy *s) {
 #define MIRT__PEAK_CHAINS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
 #define MIRT__PEAK_START(i) v##i = start;
 #define MIRT__PEAK_NEXT(i) v##i = MIRT__PEAK_FMA(v##i, factor, start);
-#define MIRT__PEAK_SUM(i) memcpy(lane, &v##i, sizeof v##i), sum += lane[0];
+#define MIRT__PEAK_SUM(i) memcpy(timeline, &v##i, sizeof v##i), sum += timeline[0];
 #define MIRT__PEAK_TEXT(vector, first, second) \
     vector v0, v1, v2, v3, v4, v5, v6, v7, v8, v9, v10, v11, start = first, factor = second; \
-    float lane[16], sum = 0; \
+    float timeline[16], sum = 0; \
     MIRT__PEAK_CHAINS(MIRT__PEAK_START) \
     for (int64_t i = 0; i < count; i++) { MIRT__PEAK_CHAINS(MIRT__PEAK_NEXT) } \
     MIRT__PEAK_CHAINS(MIRT__PEAK_SUM) \
@@ -46601,8 +46875,8 @@ static float mirt__peak_plain(int64_t count) {
 typedef struct mirt__peak {
     const char *kernels; /* the table these instructions are of */
     float (*chains)(int64_t count);
-    int lanes;
-    float (*half)(int64_t count); /* with twice the lanes, of bfloat16; NULL: that is emulated */
+    int timelines;
+    float (*half)(int64_t count); /* with twice the timelines, of bfloat16; NULL: that is emulated */
 } mirt__peak;
 
 static const mirt__peak mirt__peaks[] = {
@@ -46639,7 +46913,7 @@ static const mirt__peak *mirt__peak_of(const mirt_strategy *s) {
 }
 
 /* Multiply-adds in registers, as FLOP/s of the device's threads: the best of several tries. */
-static double mirt__peak_flops(const mirt_strategy *s, float (*chains)(int64_t count), int lanes) {
+static double mirt__peak_flops(const mirt_strategy *s, float (*chains)(int64_t count), int timelines) {
     mirt__team *team = s->device[0].team;
     mirt__peak_run run;
     double best = 0;
@@ -46647,7 +46921,7 @@ static double mirt__peak_flops(const mirt_strategy *s, float (*chains)(int64_t c
     for (int i = 0; i < MIRT__PEAK_TRIES; i++) {
         double begin = mirt__now();
         mirt__team_run(team, mirt__peak_member, &run);
-        double rate = 2.0 * 12 * lanes * (int)MIRT__PEAK_ROUNDS * mirt__team_size(team) / (mirt__now() - begin);
+        double rate = 2.0 * 12 * timelines * (int)MIRT__PEAK_ROUNDS * mirt__team_size(team) / (mirt__now() - begin);
         if (rate > best) best = rate;
     }
     return best;
@@ -46723,8 +46997,9 @@ MIRT_API mirt_status mirt_profile_begin(mirt_model *model) {
     mirt__profile_clear(model);
     model->peak_bytes = bytes;
     const mirt__peak *peak = mirt__peak_of(model->strategy);
-    model->peak_flops = mirt__peak_flops(model->strategy, peak->chains, peak->lanes);
-    model->peak_half = peak->half ? mirt__peak_flops(model->strategy, peak->half, 2 * peak->lanes) : model->peak_flops;
+    model->peak_flops = mirt__peak_flops(model->strategy, peak->chains, peak->timelines);
+    model->peak_half =
+        peak->half ? mirt__peak_flops(model->strategy, peak->half, 2 * peak->timelines) : model->peak_flops;
     model->profiled = true;
     return MIRT_OK;
 }
@@ -46997,7 +47272,9 @@ static bool mirt__device_losses_finite(const mirt_function *f, int device) {
         const mirt__result *r = &f->result[k ? f->terms_result : 0];
         int64_t from = r->batched ? begin : first, to = r->batched ? end : first + count;
         if (!r->batched && to > mirt__active_replicas(&f->step)) to = mirt__active_replicas(&f->step);
-        if (from < to && !mirt__all_finite((const mirt__real *)(const void *)r->data + from * r->count, MIRT_FLOAT32, (to - from) * r->count)) return false;
+        if (from < to && !mirt__all_finite((const mirt__real *)(const void *)r->data + from * r->count, MIRT_FLOAT32,
+                                           (to - from) * r->count))
+            return false;
     }
     return true;
 }
@@ -47102,7 +47379,8 @@ MIRT__LIB int mirt__device_not_finite(void *function, int device) {
     const mirt_function *f = (const mirt_function *)function;
     int what = mirt__device_losses_finite(f, device) ? 0 : MIRT__LOSS_BAD;
     if (!mirt__device_states_finite(f, device)) what |= MIRT__STATE_BAD;
-    if (!f->step.float16 && f->model->strategy->able.in_place && !mirt__device_gradients_finite(f, device, 0, INT64_MAX))
+    if (!f->step.float16 && f->model->strategy->able.in_place &&
+        !mirt__device_gradients_finite(f, device, 0, INT64_MAX))
         what |= MIRT__GRADIENT_BAD;
     return what;
 }
@@ -47169,7 +47447,8 @@ static bool mirt__tensor_finite(const mirt__call *call, const mirt_tensor *t) {
     void *copy = mirt__calloc(1, bytes);
     if (!copy) return true;
     b->backend->copy_out(b->remote, copy, data, bytes);
-    const bool finite = b->backend->wait(b->remote) != MIRT_OK || mirt__all_finite(copy, t->dtype, mirt__elements(t, call->rows));
+    const bool finite =
+        b->backend->wait(b->remote) != MIRT_OK || mirt__all_finite(copy, t->dtype, mirt__elements(t, call->rows));
     mirt__free(copy);
     return finite;
 }
@@ -47179,7 +47458,8 @@ static const mirt_tensor *mirt__given_not_finite(const mirt__call *call, const m
     for (int k = 0; k < node->num_in; k++) {
         const mirt_tensor *t = node->in[k], *found = NULL;
         if (t->lazy) found = mirt__given_not_finite(call, t->node);
-        else if ((t->space == MIRT__SPACE_WEIGHT || t->space == MIRT__SPACE_IO) && !mirt__tensor_finite(call, t)) found = t;
+        else if ((t->space == MIRT__SPACE_WEIGHT || t->space == MIRT__SPACE_IO) && !mirt__tensor_finite(call, t))
+            found = t;
         if (found) return found;
     }
     return NULL;
@@ -47226,10 +47506,12 @@ MIRT__LIB void mirt__describe_not_finite(const mirt_function *f, int what, const
     }
     const mirt__node *node = f->step.program.graph.node[first->node];
     const mirt_tensor *t = first->tensor;
-    used += (size_t)snprintf(out + used, size - used, "the first number that is not is in replica %d, ", first->replica);
+    used +=
+        (size_t)snprintf(out + used, size - used, "the first number that is not is in replica %d, ", first->replica);
     for (int i = 0; t->space == MIRT__SPACE_WEIGHT && i < f->root->num_variables; i++) {
         if (f->root->variable[i].offset != t->offset) continue;
-        snprintf(out + used, size - used, "in the weights %.200s, which an update before made so, or whoever set them", f->root->variable[i].name);
+        snprintf(out + used, size - used, "in the weights %.200s, which an update before made so, or whoever set them",
+                 f->root->variable[i].name);
         return;
     }
     if (t->space == MIRT__SPACE_IO && t->port < MIRT__MAX_FIELDS && t->node != node) {
@@ -47238,8 +47520,9 @@ MIRT__LIB void mirt__describe_not_finite(const mirt_function *f, int what, const
                  input ? t->port : t->port - f->spec.num_x);
         return;
     }
-    snprintf(out + used, size - used, "in what layer %.100s (%.40s) makes of finite numbers: %s %.90s", node->name ? node->name : "without a name", node->op->name,
-             mirt__dtype_name(t->dtype), mirt__shape_text(&t->shape, shape));
+    snprintf(out + used, size - used, "in what layer %.100s (%.40s) makes of finite numbers: %s %.90s",
+             node->name ? node->name : "without a name", node->op->name, mirt__dtype_name(t->dtype),
+             mirt__shape_text(&t->shape, shape));
 }
 
 #endif /* MIRRORTRAIN_NO_TRAIN */
@@ -47539,7 +47822,7 @@ static int mirt__by_offset(const void *a, const void *b) {
     return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-/* What the gradients that exist cover of the weight block, neighbours joined. */
+/* What the gradients that exist cover of the weight block, neighbors joined. */
 static mirt_status mirt__collect_ranges(mirt_function *f) {
     const int64_t vector = MIRT__ALIGN / (int64_t)sizeof(mirt__real);
     if (!f->num_applied) return MIRT_OK;
@@ -47622,8 +47905,8 @@ static mirt_status mirt__finish(mirt_function *f) {
     kept = mirt__collect_kept(f, keep);
     mirt__fuse_backward(graph, keep, kept);
     const mirt_dtype half = f->step.float16 ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16;
-    const bool tiled = f->model->strategy->kernels->strips;
-    if (tiled) mirt__fuse_strips(graph, costs, keep, kept);
+    const bool tiled = f->model->strategy->kernels->tiled_reads;
+    if (tiled) mirt__fuse_tiled(graph, costs, keep, kept);
     mirt__storage_twice(graph, costs, keep, kept);
     if (graph->status != MIRT_OK) return graph->status;
     if (tiled) {
@@ -47759,56 +48042,62 @@ MIRT__LIB void mirt__function_free(mirt_function *f) {
 
 /* >>section train/timeline.c */
 
-static bool mirt__lanes_counted(const mirt_function *f) { return f->counted && f->model->strategy->timing == f->model; }
+static bool mirt__timelines_counted(const mirt_function *f) {
+    return f->counted && f->model->strategy->timing == f->model;
+}
 
-MIRT__LIB void mirt__lanes_begin(mirt_function *f) {
+MIRT__LIB void mirt__timelines_begin(mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
-    const bool counted = mirt__lanes_counted(f), timed = counted || f->step.clocks || s->trace;
+    const bool counted = mirt__timelines_counted(f), timed = counted || f->step.clocks || s->trace;
     const double now = timed && !counted ? mirt__now() : 0;
     if (MIRT__TRAINS && s->trace) mirt__trace_function(f);
     for (int d = 0; d < s->num_devices; d++) {
-        mirt__lane *lane = &s->lane[d];
-        __atomic_store_n(&lane->step, f->model->step, __ATOMIC_RELAXED);
-        lane->timed = timed;
+        mirt__device_timeline *timeline = &s->timeline[d];
+        __atomic_store_n(&timeline->step, f->model->step, __ATOMIC_RELAXED);
+        timeline->timed = timed;
         if (counted || !timed) continue;
-        mirt__lane_flush(lane);
-        lane->held_since = lane->since;
-        lane->held_open = lane->open;
-        lane->since = now;
-        lane->open = MIRT_PHASE_LAUNCH;
+        mirt__timeline_flush(timeline);
+        timeline->held_since = timeline->since;
+        timeline->held_open = timeline->open;
+        timeline->since = now;
+        timeline->open = MIRT_PHASE_LAUNCH;
     }
 }
 
-MIRT__LIB void mirt__lanes_ahead(const mirt_function *f) {
+MIRT__LIB void mirt__timelines_ahead(const mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     const double now = mirt__now();
-    for (int d = 0; d < s->num_devices && s->lane[0].timed; d++) mirt__lane_lap(&s->lane[d], MIRT__PHASE_AHEAD, now);
+    for (int d = 0; d < s->num_devices && s->timeline[0].timed; d++)
+        mirt__timeline_lap(&s->timeline[d], MIRT__PHASE_AHEAD, now);
 }
 
-/* Of the pass that adds up gradients and updates, the all-reduce is the bytes that it has because of other parts and copies. */
+/* Of the pass that adds up gradients and updates, the all-reduce is the bytes that it has because of other parts and
+   copies. */
 MIRT__TRAINING double mirt__reduce_share(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
     mirt__exchange x;
-    mirt__exchange_plan(s, f->step.replicas, f->step.rows < f->step.replicas ? (int)f->step.rows : f->step.replicas, f->step.program.num_cuts > 0, 0, &x);
+    mirt__exchange_plan(s, f->step.replicas, f->step.rows < f->step.replicas ? (int)f->step.rows : f->step.replicas,
+                        f->step.program.num_cuts > 0, 0, &x);
     const double more = x.parts - 1 + mirt__written_copies(s) - 1;
-    return more / (more + 3 + 2 * mirt__optimizer_slots(&f->model->config.optimizer)); /* gradient and weight read, weight written */
+    /* gradient and weight read, weight written */
+    return more / (more + 3 + 2 * mirt__optimizer_slots(&f->model->config.optimizer));
 }
 
-/* A device that waited after its update did so for the last device, which was adding up or updating; what it waited beyond
-   that is imbalance: the last one began late, as a wake-up may cost more than the pass. */
-static void mirt__lanes_deal(const mirt_function *f) {
+/* A device that waited after its update did so for the last device, which was adding up or updating; what it waited
+   beyond that is imbalance: the last one began late, as a wake-up may cost more than the pass. */
+static void mirt__timelines_deal(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
     const double share = MIRT__TRAINS && f->step.num_ranges ? mirt__reduce_share(f) : 0;
-    const mirt__lane *last = &s->lane[0];
+    const mirt__device_timeline *last = &s->timeline[0];
     for (int d = 0; d < s->num_devices; d++) {
-        double *lap = s->lane[d].lap;
+        double *lap = s->timeline[d].lap;
         lap[MIRT_PHASE_REDUCE] += share * lap[MIRT__PHASE_FUSED];
         lap[MIRT_PHASE_UPDATE] += (1 - share) * lap[MIRT__PHASE_FUSED];
-        if (lap[MIRT__PHASE_JOIN] < last->lap[MIRT__PHASE_JOIN]) last = &s->lane[d];
+        if (lap[MIRT__PHASE_JOIN] < last->lap[MIRT__PHASE_JOIN]) last = &s->timeline[d];
     }
     const double reduce = last->lap[MIRT_PHASE_REDUCE], update = last->lap[MIRT_PHASE_UPDATE], both = reduce + update;
     for (int d = 0; d < s->num_devices; d++) {
-        double *lap = s->lane[d].lap, wait = lap[MIRT__PHASE_JOIN];
+        double *lap = s->timeline[d].lap, wait = lap[MIRT__PHASE_JOIN];
         if (both > 0) {
             const double part = wait < both ? wait / both : 1;
             lap[MIRT_PHASE_REDUCE] += part * reduce;
@@ -47826,46 +48115,46 @@ static void mirt__least(double *least, double value) {
 }
 
 /* A step of the fit is over. */
-static void mirt__lanes_count(const mirt_function *f) {
+static void mirt__timelines_count(const mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     double longest = 0;
     int slowest = 0;
     s->timed_steps++;
     for (int d = 0; d < s->num_devices; d++) {
-        mirt__lane *lane = &s->lane[d];
+        mirt__device_timeline *timeline = &s->timeline[d];
         int64_t begin, end;
         int first, count = mirt__device_replicas(s, f->step.replicas, d, &first);
-        const double seconds = lane->lap[MIRT_PHASE_FORWARD] + lane->lap[MIRT_PHASE_BACKWARD];
+        const double seconds = timeline->lap[MIRT_PHASE_FORWARD] + timeline->lap[MIRT_PHASE_BACKWARD];
         mirt__share(f->step.rows, f->step.replicas, first, &begin);
         mirt__share(f->step.rows, f->step.replicas, first + count, &end);
-        lane->samples += end - begin;
-        if (end > begin) mirt__least(&lane->least[0], seconds / (double)(end - begin));
-        mirt__least(&lane->least[1], lane->lap[MIRT_PHASE_UPDATE]);
-        mirt__least(&lane->least[2], lane->lap[MIRT_PHASE_REDUCE]);
+        timeline->samples += end - begin;
+        if (end > begin) mirt__least(&timeline->least[0], seconds / (double)(end - begin));
+        mirt__least(&timeline->least[1], timeline->lap[MIRT_PHASE_UPDATE]);
+        mirt__least(&timeline->least[2], timeline->lap[MIRT_PHASE_REDUCE]);
         if (seconds > longest) longest = seconds, slowest = d;
     }
-    s->lane[slowest].slowest++;
+    s->timeline[slowest].slowest++;
 }
 
-MIRT__LIB void mirt__lanes_end(mirt_function *f) {
+MIRT__LIB void mirt__timelines_end(mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
-    const bool counted = mirt__lanes_counted(f), timed = s->lane[0].timed;
+    const bool counted = mirt__timelines_counted(f), timed = s->timeline[0].timed;
     for (int d = 0; d < s->num_devices; d++) {
-        mirt__lane_mark(&s->lane[d], MIRT_PHASE_LAUNCH, -1, -1);
-        s->lane[d].timed = false;
+        mirt__timeline_mark(&s->timeline[d], MIRT_PHASE_LAUNCH, -1, -1);
+        s->timeline[d].timed = false;
     }
     if (!timed) return;
-    mirt__lanes_deal(f);
+    mirt__timelines_deal(f);
     if (f->step.clocks) {
-        f->step.clocks->wait += s->lane[0].lap[MIRT_PHASE_IMBALANCE];
-        f->step.clocks->update += s->lane[0].lap[MIRT_PHASE_UPDATE] + s->lane[0].lap[MIRT_PHASE_REDUCE];
+        f->step.clocks->wait += s->timeline[0].lap[MIRT_PHASE_IMBALANCE];
+        f->step.clocks->update += s->timeline[0].lap[MIRT_PHASE_UPDATE] + s->timeline[0].lap[MIRT_PHASE_REDUCE];
     }
-    if (counted) mirt__lanes_count(f);
+    if (counted) mirt__timelines_count(f);
     for (int d = 0; d < s->num_devices && !counted; d++) {
-        mirt__lane *lane = &s->lane[d];
-        memset(lane->lap, 0, sizeof lane->lap);
-        lane->since = lane->held_since;
-        lane->open = lane->held_open;
+        mirt__device_timeline *timeline = &s->timeline[d];
+        memset(timeline->lap, 0, sizeof timeline->lap);
+        timeline->since = timeline->held_since;
+        timeline->open = timeline->held_open;
     }
 }
 
@@ -47877,11 +48166,11 @@ MIRT__TRAINING_LIB void mirt__timing_reset(mirt_model *model) {
     s->timed_wall = 0;
     s->timed_steps = 0;
     for (int d = 0; d < s->num_devices; d++) {
-        mirt__lane *lane = &s->lane[d];
-        memset(lane->total, 0, sizeof lane->total);
-        memset(lane->lap, 0, sizeof lane->lap);
-        memset(lane->least, 0, sizeof lane->least);
-        lane->samples = lane->slowest = 0;
+        mirt__device_timeline *timeline = &s->timeline[d];
+        memset(timeline->total, 0, sizeof timeline->total);
+        memset(timeline->lap, 0, sizeof timeline->lap);
+        memset(timeline->least, 0, sizeof timeline->least);
+        timeline->samples = timeline->slowest = 0;
     }
 }
 
@@ -47890,8 +48179,8 @@ MIRT__TRAINING_LIB void mirt__timing_start(mirt_model *model) {
     s->timing = s->timed = model;
     s->timed_since = mirt__now();
     for (int d = 0; d < s->num_devices; d++) {
-        s->lane[d].since = s->timed_since;
-        s->lane[d].open = MIRT_PHASE_LAUNCH;
+        s->timeline[d].since = s->timed_since;
+        s->timeline[d].open = MIRT_PHASE_LAUNCH;
     }
 }
 
@@ -47900,10 +48189,10 @@ MIRT__TRAINING_LIB void mirt__timing_phase(const mirt_model *model, mirt_phase p
     if (s->timing != model) return;
     const double now = mirt__now();
     for (int d = 0; d < s->num_devices; d++) {
-        mirt__lane_lap(&s->lane[d], (int)phase, now);
+        mirt__timeline_lap(&s->timeline[d], (int)phase, now);
         if (phase != MIRT_PHASE_INPUT) continue;
-        mirt__lane_flush(&s->lane[d]); /* a step begins */
-        __atomic_store_n(&s->lane[d].step, model->step, __ATOMIC_RELAXED);
+        mirt__timeline_flush(&s->timeline[d]); /* a step begins */
+        __atomic_store_n(&s->timeline[d].step, model->step, __ATOMIC_RELAXED);
     }
 }
 
@@ -47911,7 +48200,7 @@ MIRT__TRAINING_LIB double mirt__timing_seconds(const mirt_model *model, mirt_pha
     const mirt_strategy *s = model->strategy;
     double seconds = 0;
     if (s->timing != model) return 0;
-    for (int d = 0; d < s->num_devices; d++) seconds += s->lane[d].total[phase] + s->lane[d].lap[phase];
+    for (int d = 0; d < s->num_devices; d++) seconds += s->timeline[d].total[phase] + s->timeline[d].lap[phase];
     return seconds / s->num_devices;
 }
 
@@ -47921,7 +48210,7 @@ MIRT__TRAINING_LIB void mirt__timing_stop(mirt_model *model) {
     mirt__timing_phase(model, MIRT_PHASE_LAUNCH);
     s->timed_wall += mirt__now() - s->timed_since;
     s->timing = NULL;
-    for (int d = 0; d < s->num_devices; d++) mirt__lane_flush(&s->lane[d]);
+    for (int d = 0; d < s->num_devices; d++) mirt__timeline_flush(&s->timeline[d]);
 }
 
 #ifndef MIRRORTRAIN_NO_TRAIN
@@ -48106,11 +48395,11 @@ static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int
     mirt__step *step = &f->step;
     mirt__info_set(f);
     mirt__hold(f->model);
-    mirt__lanes_begin(f);
+    mirt__timelines_begin(f);
     step->holds = next != NULL;
     mirt_status status = mirt__run_round(f, fn);
     if (next && status == MIRT_OK) {
-        mirt__lanes_ahead(f);
+        mirt__timelines_ahead(f);
         step->holds = false;
         const mirt__batch *ahead = step->device_status == MIRT_OK ? next(arg) : NULL;
         step->ahead = ahead ? ahead->field : NULL;
@@ -48118,7 +48407,7 @@ static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int
         status = mirt__run_round(f, mirt__step_run_held);
         s->prefetched = status == MIRT_OK && ahead ? f : NULL;
     }
-    if (status == MIRT_OK) mirt__lanes_end(f);
+    if (status == MIRT_OK) mirt__timelines_end(f);
     mirt__let_go(f->model);
     return status == MIRT_OK ? mirt__step_failure(step) : status;
 }
@@ -48267,9 +48556,12 @@ static mirt_status mirt__distributed_begin(mirt_dataset *dataset, uint64_t seed,
     return mirt__dataset_begin(dataset->source, seed, epoch);
 }
 
-static mirt_status mirt__distributed_read(mirt_dataset *dataset, mirt__batch *out) { return mirt__dataset_next(dataset->source, out); }
+static mirt_status mirt__distributed_read(mirt_dataset *dataset, mirt__batch *out) {
+    return mirt__dataset_next(dataset->source, out);
+}
 
-static const mirt__stage mirt__distributed_stage = {mirt__distributed_begin, mirt__distributed_read, NULL, NULL, NULL, NULL, NULL};
+static const mirt__stage mirt__distributed_stage = {
+    mirt__distributed_begin, mirt__distributed_read, NULL, NULL, NULL, NULL, NULL};
 
 static const char *mirt__strategy_about(const mirt_strategy *s, char out[96]) {
     snprintf(out, 96, "%d replica%s on %d device%s from %s", s->num_replicas, s->num_replicas == 1 ? "" : "s",
@@ -48321,7 +48613,8 @@ MIRT_API mirt_status mirt_dataset_next(mirt_dataset *dataset, mirt_global_batch 
     if (!dataset) return mirt__fail_missing("mirt_dataset_next", "data set");
     if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_dataset_next: no place for the batch");
     memset(out, 0, sizeof *out);
-    if (!mirt__distributed(dataset)) return mirt__fail(MIRT_E_STATE, "mirt_dataset_next reads distributed data sets: mirt_distribute makes one");
+    if (!mirt__distributed(dataset))
+        return mirt__fail(MIRT_E_STATE, "mirt_dataset_next reads distributed data sets: mirt_distribute makes one");
     if (mirt__own_process(dataset->process, "mirt_dataset_next", "data set") != MIRT_OK) return MIRT_E_STATE;
     if (dataset->busy)
         return mirt__fail(MIRT_E_STATE, "mirt_dataset_next: another call is reading this data set, such as mirt_fit");
@@ -48355,7 +48648,8 @@ static bool mirt__run_user_body(mirt_function *f, void *user) {
         recorded = body->fn(f, body->user);
     }
     if (recorded) return true;
-    if (f->step.program.graph.status == MIRT_OK) mirt__fail(MIRT_E_CALLBACK, "the body of a function of %s said that it failed", f->model->name);
+    if (f->step.program.graph.status == MIRT_OK)
+        mirt__fail(MIRT_E_CALLBACK, "the body of a function of %s said that it failed", f->model->name);
     return false;
 }
 
@@ -48380,10 +48674,14 @@ MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *da
     b.user = user;
     if (!model) return mirt__fail_missing("mirt_function_create", "model"), (mirt_function *)NULL;
     if (!body) return mirt__fail_missing("mirt_function_create", "body"), (mirt_function *)NULL;
-    if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error), (mirt_function *)NULL;
+    if (model->graph.status != MIRT_OK)
+        return mirt__fail(model->graph.status, "%s", model->graph.error), (mirt_function *)NULL;
     if (dataset && mirt__check_distributed(model, dataset, "mirt_function_create") != MIRT_OK) return NULL;
     if (dataset && !mirt__distributed(dataset)) {
-        mirt__fail(MIRT_E_INVALID, "mirt_function_create: the data set is not distributed to the strategy of %s: mirt_distribute does that", model->name);
+        mirt__fail(
+            MIRT_E_INVALID,
+            "mirt_function_create: the data set is not distributed to the strategy of %s: mirt_distribute does that",
+            model->name);
         return NULL;
     }
     memset(&none, 0, sizeof none);
@@ -48409,7 +48707,8 @@ MIRT_API void mirt_function_destroy(mirt_function *function) {
     MIRT__ENTER;
     if (!function || !mirt__may_destroy(function->model->strategy, "mirt_function_destroy")) return;
     if (function->recording) {
-        mirt__log(function->model->strategy, MIRT_LOG_ERROR, "a function of %s is being recorded; its body cannot destroy it", function->model->name);
+        mirt__log(function->model->strategy, MIRT_LOG_ERROR,
+                  "a function of %s is being recorded; its body cannot destroy it", function->model->name);
         return;
     }
     mirt_function **at = &function->model->functions;
@@ -48452,7 +48751,8 @@ MIRT_API mirt_tensor *mirt_function_variable(mirt_function *f, const char *name)
     if (index < 0) return mirt__function_poison(f);
     mirt__root(f->model, &first);
     mirt_tensor *there = mirt__graph_variable(&f->step.program.graph, first + index);
-    return there ? there : mirt__variable_op(&f->step.program.graph, first + index, &f->root->variable[first + index].shape);
+    return there ? there
+                 : mirt__variable_op(&f->step.program.graph, first + index, &f->root->variable[first + index].shape);
 }
 
 /* The tensors of `model`'s trainable variables in the graph, in their order; NULL with the error set. In the body of a
@@ -48506,7 +48806,8 @@ MIRT_API mirt_tensor *mirt_function_loss_term(mirt_function *f, int index) {
 
 /* Whether the call can be made now; marks the function if not. */
 static mirt_status mirt__recording(mirt_function *f, const mirt_tensor *t, const char *caller) {
-    if (f && f->step.program.graph.status != MIRT_OK) return mirt__fail(f->step.program.graph.status, "%s", f->step.program.graph.error);
+    if (f && f->step.program.graph.status != MIRT_OK)
+        return mirt__fail(f->step.program.graph.status, "%s", f->step.program.graph.error);
     if (mirt__need_recording(f, t, caller) == MIRT_OK) return MIRT_OK;
     if (f && f->recording) mirt__function_poison(f);
     return mirt_last_status();
@@ -48514,7 +48815,8 @@ static mirt_status mirt__recording(mirt_function *f, const mirt_tensor *t, const
 
 static mirt_status mirt__need_optimizer(mirt_function *f, const char *caller) {
     if (f->model->compiled) return MIRT_OK;
-    mirt__fail(MIRT_E_STATE, "%s: %s has no optimizer; call mirt_compile before the function is recorded", caller, f->model->name);
+    mirt__fail(MIRT_E_STATE, "%s: %s has no optimizer; call mirt_compile before the function is recorded", caller,
+               f->model->name);
     mirt__function_poison(f);
     return mirt_last_status();
 }
@@ -48542,7 +48844,8 @@ MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_te
 
 MIRT_API mirt_status mirt_minimize(mirt_function *f, mirt_tensor *loss) {
     MIRT__ENTER;
-    if (mirt__recording(f, loss, "mirt_minimize") != MIRT_OK || mirt__need_optimizer(f, "mirt_minimize") != MIRT_OK) return mirt_last_status();
+    if (mirt__recording(f, loss, "mirt_minimize") != MIRT_OK || mirt__need_optimizer(f, "mirt_minimize") != MIRT_OK)
+        return mirt_last_status();
     if (mirt__minimize(f, loss) == MIRT_OK) return MIRT_OK;
     mirt__function_poison(f);
     return mirt_last_status();
@@ -48558,7 +48861,9 @@ MIRT_API mirt_status mirt_gradients(mirt_tensor *loss, mirt_tensor *const *x, in
         return mirt_last_status();
     }
     for (int i = 0; i < count; i++) out[i] = NULL;
-    if (!f) return mirt__fail(MIRT_E_STATE, "mirt_gradients: the loss is of a model; gradients are taken in the body of a function");
+    if (!f)
+        return mirt__fail(MIRT_E_STATE,
+                          "mirt_gradients: the loss is of a model; gradients are taken in the body of a function");
     if (mirt__recording(f, loss, "mirt_gradients") != MIRT_OK) return mirt_last_status();
     for (int i = 0; i < count; i++) {
         if (mirt__recording(f, x[i], "mirt_gradients") != MIRT_OK) return mirt_last_status();
@@ -48574,12 +48879,14 @@ MIRT_API mirt_status mirt_gradients(mirt_tensor *loss, mirt_tensor *const *x, in
         return mirt_last_status();
     }
     if (missing) {
-        mirt__log(f->model->strategy, MIRT_LOG_WARNING, "gradients do not exist for %d of the %d tensors: the loss does not depend on them", missing, count);
+        mirt__log(f->model->strategy, MIRT_LOG_WARNING,
+                  "gradients do not exist for %d of the %d tensors: the loss does not depend on them", missing, count);
     }
     return MIRT_OK;
 }
 
-MIRT_API mirt_status mirt_apply_gradients(mirt_function *f, mirt_tensor *const *variables, mirt_tensor *const *gradients, int count) {
+MIRT_API mirt_status mirt_apply_gradients(mirt_function *f, mirt_tensor *const *variables,
+                                          mirt_tensor *const *gradients, int count) {
     MIRT__ENTER;
     char a[96], b[96];
     int given = 0;
@@ -48588,17 +48895,23 @@ MIRT_API mirt_status mirt_apply_gradients(mirt_function *f, mirt_tensor *const *
         if (f && f->recording) mirt__function_poison(f);
         return mirt_last_status();
     }
-    if (mirt__recording(f, variables[0], "mirt_apply_gradients") != MIRT_OK || mirt__need_optimizer(f, "mirt_apply_gradients") != MIRT_OK) return mirt_last_status();
+    if (mirt__recording(f, variables[0], "mirt_apply_gradients") != MIRT_OK ||
+        mirt__need_optimizer(f, "mirt_apply_gradients") != MIRT_OK)
+        return mirt_last_status();
     for (int i = 0; i < count; i++) {
         const mirt_tensor *v = variables[i], *g = gradients[i];
         if (!g) continue;
         given++;
-        if (mirt__recording(f, v, "mirt_apply_gradients") != MIRT_OK || mirt__recording(f, g, "mirt_apply_gradients") != MIRT_OK) return mirt_last_status();
+        if (mirt__recording(f, v, "mirt_apply_gradients") != MIRT_OK ||
+            mirt__recording(f, g, "mirt_apply_gradients") != MIRT_OK)
+            return mirt_last_status();
         bool variable = mirt__is_variable(v->node) && mirt__is_trained(&f->root->variable[v->node->a.index]);
-        if (!variable) mirt__fail(MIRT_E_INVALID, "mirt_apply_gradients: tensor number %d is not a trainable weight", i + 1);
+        if (!variable)
+            mirt__fail(MIRT_E_INVALID, "mirt_apply_gradients: tensor number %d is not a trainable weight", i + 1);
         else if (g->dtype != MIRT_FLOAT32 || !mirt__shape_equal(&v->shape, &g->shape)) {
-            mirt__fail(MIRT_E_SHAPE, "mirt_apply_gradients: the gradient of %s is %s, not %s", f->root->variable[v->node->a.index].name,
-                       mirt__shape_text(&g->shape, a), mirt__shape_text(&v->shape, b));
+            mirt__fail(MIRT_E_SHAPE, "mirt_apply_gradients: the gradient of %s is %s, not %s",
+                       f->root->variable[v->node->a.index].name, mirt__shape_text(&g->shape, a),
+                       mirt__shape_text(&v->shape, b));
         } else if (mirt__apply_gradient(f, v->node->a.index, gradients[i]) == MIRT_OK) {
             continue;
         }
@@ -48621,16 +48934,21 @@ MIRT_API mirt_tensor *mirt_replica_all_reduce(mirt_tensor *x, mirt_reduce_op op)
     return mirt__all_reduce_op(&x, 1, op == MIRT_REDUCE_MEAN ? MIRT__ALL_REDUCE_MEAN : MIRT__ALL_REDUCE_SUM);
 }
 
-MIRT_API mirt_status mirt_assign(mirt_function *f, mirt_tensor *variable, mirt_tensor *value, mirt_aggregation aggregation) {
+MIRT_API mirt_status mirt_assign(mirt_function *f, mirt_tensor *variable, mirt_tensor *value,
+                                 mirt_aggregation aggregation) {
     char a[96], b[96];
-    if (mirt__recording(f, variable, "mirt_assign") != MIRT_OK || mirt__recording(f, value, "mirt_assign") != MIRT_OK) return mirt_last_status();
+    if (mirt__recording(f, variable, "mirt_assign") != MIRT_OK || mirt__recording(f, value, "mirt_assign") != MIRT_OK)
+        return mirt_last_status();
     const mirt__variable *v = mirt__is_variable(variable->node) ? &f->root->variable[variable->node->a.index] : NULL;
     if (!v) mirt__fail(MIRT_E_INVALID, "mirt_assign: what is to be written is not a weight");
-    else if (mirt__is_trained(v)) mirt__fail(MIRT_E_INVALID, "mirt_assign: %s is trained: the optimizer writes it", v->name);
+    else if (mirt__is_trained(v))
+        mirt__fail(MIRT_E_INVALID, "mirt_assign: %s is trained: the optimizer writes it", v->name);
     else if ((int)aggregation <= MIRT_AGGREGATE_NONE || aggregation > MIRT_AGGREGATE_FIRST) {
-        mirt__fail(MIRT_E_INVALID, "mirt_assign: %s is written by every replica; an aggregation has to say which value holds", v->name);
+        mirt__fail(MIRT_E_INVALID,
+                   "mirt_assign: %s is written by every replica; an aggregation has to say which value holds", v->name);
     } else if (value->dtype != MIRT_FLOAT32 || !mirt__shape_equal(&variable->shape, &value->shape)) {
-        mirt__fail(MIRT_E_SHAPE, "mirt_assign: %s is %s, its new value %s", v->name, mirt__shape_text(&variable->shape, a), mirt__shape_text(&value->shape, b));
+        mirt__fail(MIRT_E_SHAPE, "mirt_assign: %s is %s, its new value %s", v->name,
+                   mirt__shape_text(&variable->shape, a), mirt__shape_text(&value->shape, b));
     } else if (mirt__graph_assign(&f->step.program.graph, variable->node->a.index, value, aggregation, 0)) {
         return MIRT_OK;
     }
@@ -48642,7 +48960,9 @@ MIRT_API mirt_status mirt_function_result(mirt_function *f, const char *name, mi
     if (mirt__recording(f, value, "mirt_function_result") != MIRT_OK) return mirt_last_status();
     bool taken = false;
     for (int i = 0; name && i < f->num_results; i++) taken = taken || strcmp(f->result[i].name, name) == 0;
-    if (!name || taken) mirt__fail(MIRT_E_INVALID, "mirt_function_result: %s%s", name ? name : "no name", taken ? " is a result already" : "");
+    if (!name || taken)
+        mirt__fail(MIRT_E_INVALID, "mirt_function_result: %s%s", name ? name : "no name",
+                   taken ? " is a result already" : "");
     else if (mirt__result_add(f, name, value) == MIRT_OK) return MIRT_OK;
     mirt__function_poison(f);
     return mirt_last_status();
@@ -48655,18 +48975,27 @@ MIRT_API mirt_status mirt_function_run(mirt_function *f, const mirt_global_batch
     mirt__batch b;
     if (!f) return mirt__fail_missing("mirt_function_run", "function");
     memset(&b, 0, sizeof b);
-    if (f->recording) return mirt__fail(MIRT_E_STATE, "mirt_function_run: the function is being recorded; it runs when mirt_function_create has returned it");
-    if (f->model->busy) return mirt__fail(MIRT_E_STATE, "mirt_function_run: %s is being trained or recorded", f->model->name);
+    if (f->recording)
+        return mirt__fail(
+            MIRT_E_STATE,
+            "mirt_function_run: the function is being recorded; it runs when mirt_function_create has returned it");
+    if (f->model->busy)
+        return mirt__fail(MIRT_E_STATE, "mirt_function_run: %s is being trained or recorded", f->model->name);
     if (f->spec.num_fields == 0) {
-        if (batch) return mirt__fail(MIRT_E_INVALID, "mirt_function_run: this function was made without data; every replica would compute the same");
+        if (batch)
+            return mirt__fail(
+                MIRT_E_INVALID,
+                "mirt_function_run: this function was made without data; every replica would compute the same");
         b.rows = f->model->strategy->num_replicas;
     } else if (!batch || !batch->dataset || batch->rows < 1) {
-        return mirt__fail(MIRT_E_INVALID, "mirt_function_run: takes a batch with rows, which mirt_dataset_next has made");
+        return mirt__fail(MIRT_E_INVALID,
+                          "mirt_function_run: takes a batch with rows, which mirt_dataset_next has made");
     } else if (mirt__check_distributed(f->model, batch->dataset, "mirt_function_run") != MIRT_OK) {
         return mirt_last_status();
     } else if (!mirt__distributed(batch->dataset) ||
                !mirt__spec_same(mirt__dataset_spec(batch->dataset), &f->spec)) {
-        return mirt__fail(MIRT_E_SHAPE, "mirt_function_run: the batch is of a data set unlike the one the function was made for");
+        return mirt__fail(MIRT_E_SHAPE,
+                          "mirt_function_run: the batch is of a data set unlike the one the function was made for");
     } else {
         b.rows = batch->rows;
         memcpy(b.field, batch->field, sizeof b.field);
@@ -48678,7 +49007,8 @@ MIRT_API mirt_status mirt_function_run(mirt_function *f, const mirt_global_batch
 
 static const mirt__result *mirt__find_result(const mirt_function *f, const char *name, const char *caller) {
     mirt__suggestion guess = {name, NULL, ""};
-    if (!f || !name) return mirt__fail(MIRT_E_INVALID, "%s: no function or no name", caller), (const mirt__result *)NULL;
+    if (!f || !name)
+        return mirt__fail(MIRT_E_INVALID, "%s: no function or no name", caller), (const mirt__result *)NULL;
     for (int i = 0; i < f->num_results; i++) {
         mirt__guess(&guess, f->result[i].name);
         if (strcmp(f->result[i].name, name) != 0) continue;
@@ -48703,12 +49033,16 @@ MIRT_API mirt_status mirt_reduce(mirt_function *f, const char *name, mirt_reduce
     const mirt__result *r = mirt__find_result(f, name, "mirt_reduce");
     int64_t first;
     if (!r) return mirt_last_status();
-    if (!out || (int64_t)count != r->count) return mirt__fail(MIRT_E_SHAPE, "mirt_reduce: %s has %lld elements, not %llu", name, (long long)r->count, (unsigned long long)count);
-    if (op != MIRT_REDUCE_SUM && op != MIRT_REDUCE_MEAN) return mirt__fail(MIRT_E_INVALID, "mirt_reduce: there is no operation number %d", (int)op);
+    if (!out || (int64_t)count != r->count)
+        return mirt__fail(MIRT_E_SHAPE, "mirt_reduce: %s has %lld elements, not %llu", name, (long long)r->count,
+                          (unsigned long long)count);
+    if (op != MIRT_REDUCE_SUM && op != MIRT_REDUCE_MEAN)
+        return mirt__fail(MIRT_E_INVALID, "mirt_reduce: there is no operation number %d", (int)op);
     int64_t parts = r->batched ? f->step.rows : mirt__active_replicas(&f->step);
     for (size_t k = 0; k < count; k++) out[k] = 0;
     for (int64_t i = 0; i < parts; i++) {
-        double weight = op == MIRT_REDUCE_MEAN && !r->batched ? (double)mirt__replica_share(&f->step, (int)i, &first) : 1;
+        double weight =
+            op == MIRT_REDUCE_MEAN && !r->batched ? (double)mirt__replica_share(&f->step, (int)i, &first) : 1;
         for (int64_t k = 0; k < r->count; k++) out[k] += weight * mirt__result_value(r, i * r->count + k);
     }
     for (size_t k = 0; k < count && op == MIRT_REDUCE_MEAN; k++) out[k] /= (double)f->step.rows;
@@ -48716,29 +49050,38 @@ MIRT_API mirt_status mirt_reduce(mirt_function *f, const char *name, mirt_reduce
 }
 
 /* `parts` rows or replicas' values from `first`. */
-static mirt_status mirt__copy_result(const mirt__result *r, int64_t first, int64_t parts, float *out, size_t capacity, size_t *written) {
+static mirt_status mirt__copy_result(const mirt__result *r, int64_t first, int64_t parts, float *out, size_t capacity,
+                                     size_t *written) {
     if (!out || (int64_t)capacity / (r->count ? r->count : 1) < parts) {
-        return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, there is room for %llu", r->name, (long long)(parts * r->count), (unsigned long long)capacity);
+        return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, there is room for %llu", r->name,
+                          (long long)(parts * r->count), (unsigned long long)capacity);
     }
     for (int64_t i = 0; i < parts * r->count; i++) out[i] = (float)mirt__result_value(r, first * r->count + i);
     if (written) *written = (size_t)(parts * r->count);
     return MIRT_OK;
 }
 
-MIRT_API mirt_status mirt_gather_result(mirt_function *f, const char *name, float *out, size_t capacity, size_t *written) {
+MIRT_API mirt_status mirt_gather_result(mirt_function *f, const char *name, float *out, size_t capacity,
+                                        size_t *written) {
     MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
     const mirt__result *r = mirt__find_result(f, name, "mirt_gather_result");
-    return r ? mirt__copy_result(r, 0, r->batched ? f->step.rows : mirt__active_replicas(&f->step), out, capacity, written) : mirt_last_status();
+    return r ? mirt__copy_result(r, 0, r->batched ? f->step.rows : mirt__active_replicas(&f->step), out, capacity,
+                                 written)
+             : mirt_last_status();
 }
 
-MIRT_API mirt_status mirt_local_result(mirt_function *f, const char *name, int replica, float *out, size_t capacity, size_t *written) {
+MIRT_API mirt_status mirt_local_result(mirt_function *f, const char *name, int replica, float *out, size_t capacity,
+                                       size_t *written) {
     MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
     const mirt__result *r = mirt__find_result(f, name, "mirt_local_result");
     int64_t first;
     if (!r) return mirt_last_status();
-    if (replica < 0 || replica >= f->step.replicas) return mirt__fail(MIRT_E_NOT_FOUND, "mirt_local_result: there is no replica %d of %d", replica, f->step.replicas);
+    if (replica < 0 || replica >= f->step.replicas)
+        return mirt__fail(MIRT_E_NOT_FOUND, "mirt_local_result: there is no replica %d of %d", replica,
+                          f->step.replicas);
     int64_t rows = mirt__replica_share(&f->step, replica, &first);
-    return r->batched ? mirt__copy_result(r, first, rows, out, capacity, written) : mirt__copy_result(r, replica, rows > 0, out, capacity, written);
+    return r->batched ? mirt__copy_result(r, first, rows, out, capacity, written)
+                      : mirt__copy_result(r, replica, rows > 0, out, capacity, written);
 }
 
 #endif /* MIRRORTRAIN_NO_TRAIN */
@@ -48765,11 +49108,14 @@ typedef struct mirt__loss_total {
 static mirt_tensor *mirt__class_weight(mirt_function *f, const mirt__fit_body *body, mirt_tensor *labels) {
     int n = body->num_class_weights;
     mirt_shape shape = mirt_make_shape(1, n, 0, 0, 0, 0), rows = mirt_make_shape(1, 0, 0, 0, 0, 0);
-    mirt_tensor *table = mirt_function_constant(f, mirt_make_array(body->class_weights, MIRT_FLOAT32, mirt_make_shape(n, 0, 0, 0, 0, 0)));
+    mirt_tensor *table = mirt_function_constant(
+        f, mirt_make_array(body->class_weights, MIRT_FLOAT32, mirt_make_shape(n, 0, 0, 0, 0, 0)));
     shape.dim[0] = rows.dim[0] = MIRT_ROWS;
     bool one_hot = mirt__shape_count(&labels->shape) == n;
     if (!one_hot && mirt__shape_count(&labels->shape) != 1) {
-        return mirt__fail(MIRT_E_SHAPE, "class weights need class numbers or one-hot labels, not %lld values a sample", (long long)mirt__shape_count(&labels->shape)), (mirt_tensor *)NULL;
+        return mirt__fail(MIRT_E_SHAPE, "class weights need class numbers or one-hot labels, not %lld values a sample",
+                          (long long)mirt__shape_count(&labels->shape)),
+               (mirt_tensor *)NULL;
     }
     if (!one_hot) labels = mirt_one_hot(mirt__reshape_op(mirt_cast(labels, MIRT_INT32), &rows), n);
     labels = mirt__reshape_op(mirt_cast(labels, MIRT_FLOAT32), &shape);
@@ -48784,7 +49130,8 @@ static mirt_tensor *mirt__sum_of_positions(const mirt_model *model, const mirt_t
 }
 
 /* The loss of each sample, weighted by sample and class. */
-static mirt_tensor *mirt__weighted_loss(mirt_function *f, const mirt__fit_body *body, int number, mirt_tensor *output, mirt_tensor *labels) {
+static mirt_tensor *mirt__weighted_loss(mirt_function *f, const mirt__fit_body *body, int number, mirt_tensor *output,
+                                        mirt_tensor *labels) {
     const mirt__loss_class *cls = mirt__output_loss(f->model, number);
     int y = f->spec.num_x + mirt__label_number(f->model, number);
     if (cls && cls->sparse) f->classes[y] = (int)mirt__last_dim(output);
@@ -48792,7 +49139,10 @@ static mirt_tensor *mirt__weighted_loss(mirt_function *f, const mirt__fit_body *
     if (!loss) return NULL;
     if (!mirt__is_batched(&loss->shape)) {
         if (!body->num_class_weights && !f->spec.has_weights) return loss;
-        return mirt__fail(MIRT_E_SHAPE, "weights of samples or classes need a loss for each sample; %s is one number for all", mirt__output_loss_name(f->model, number)), (mirt_tensor *)NULL;
+        return mirt__fail(MIRT_E_SHAPE,
+                          "weights of samples or classes need a loss for each sample; %s is one number for all",
+                          mirt__output_loss_name(f->model, number)),
+               (mirt_tensor *)NULL;
     }
     loss = mirt__sample_value(f->model, cls ? mirt__sum_of_positions(f->model, output, loss) : loss);
     if (body->num_class_weights) loss = mirt__binary_op(MIRT__MULTIPLY, loss, mirt__class_weight(f, body, labels));
@@ -48803,7 +49153,8 @@ static mirt_tensor *mirt__weighted_loss(mirt_function *f, const mirt__fit_body *
     return loss;
 }
 
-static bool mirt__loss_total_add(mirt_function *f, const mirt__fit_body *body, mirt__loss_total *total, mirt_tensor *term) {
+static bool mirt__loss_total_add(mirt_function *f, const mirt__fit_body *body, mirt__loss_total *total,
+                                 mirt_tensor *term) {
     if (!term) return false;
     if (mirt__is_batched(&term->shape)) {
         if (!(term = mirt__sample_value(f->model, term))) return false;
@@ -48871,8 +49222,10 @@ MIRT__LIB mirt_status mirt__need_recorded(const mirt_model *model, const char *c
     if (model && mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
     if (!model) return mirt__fail_missing(caller, "model");
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
-    if (!model->num_inputs) return mirt__fail(MIRT_E_STATE, "%s: %s has no input: begin with mirt_input", caller, model->name);
-    if (!model->num_outputs) return mirt__fail(MIRT_E_STATE, "%s: %s has no output: end with mirt_model_output", caller, model->name);
+    if (!model->num_inputs)
+        return mirt__fail(MIRT_E_STATE, "%s: %s has no input: begin with mirt_input", caller, model->name);
+    if (!model->num_outputs)
+        return mirt__fail(MIRT_E_STATE, "%s: %s has no output: end with mirt_model_output", caller, model->name);
     return MIRT_OK;
 }
 
@@ -48880,31 +49233,38 @@ MIRT__LIB mirt_status mirt__need_recorded(const mirt_model *model, const char *c
 
 MIRT__TRAINING mirt_status mirt__check_labels(const mirt_model *model, const mirt__data_spec *spec, int output) {
     const mirt__loss_class *cls = mirt__output_loss(model, output);
-    int64_t want = mirt__label_count(model, output), have = mirt__shape_count(&spec->field[spec->num_x + mirt__label_number(model, output)].shape);
+    int64_t want = mirt__label_count(model, output),
+            have = mirt__shape_count(&spec->field[spec->num_x + mirt__label_number(model, output)].shape);
     if (want < 0 || have == want) return MIRT_OK;
-    return mirt__fail(MIRT_E_SHAPE, "labels have %lld value%s a sample, %s of %s takes %lld%s", (long long)have, have == 1 ? "" : "s",
-                      cls->name, model->num_outputs == 1 ? model->name : mirt__output_name(model, output), (long long)want,
-                      cls->sparse ? " (the class number)" : cls->classes && have == 1 ? " (one-hot); sparse_categorical_crossentropy takes class numbers" : "");
+    return mirt__fail(MIRT_E_SHAPE, "labels have %lld value%s a sample, %s of %s takes %lld%s", (long long)have,
+                      have == 1 ? "" : "s", cls->name,
+                      model->num_outputs == 1 ? model->name : mirt__output_name(model, output), (long long)want,
+                      cls->sparse                 ? " (the class number)"
+                      : cls->classes && have == 1 ? " (one-hot); sparse_categorical_crossentropy takes class numbers"
+                                                  : "");
 }
 
 MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data_spec *spec, bool labels) {
     char a[96], b[96];
     if (spec->num_x != model->num_inputs) {
-        return mirt__fail(MIRT_E_SHAPE, "the data have %d input%s a sample, %s takes %d", spec->num_x, spec->num_x == 1 ? "" : "s", model->name, model->num_inputs);
+        return mirt__fail(MIRT_E_SHAPE, "the data have %d input%s a sample, %s takes %d", spec->num_x,
+                          spec->num_x == 1 ? "" : "s", model->name, model->num_inputs);
     }
     for (int i = 0; i < model->num_inputs; i++) {
         mirt_shape want = model->input[i]->shape;
         for (int k = 1; k < want.rank; k++) want.dim[k - 1] = want.dim[k];
         want.dim[--want.rank] = 0;
         if (mirt__shape_equal(&want, &spec->field[i].shape)) continue;
-        mirt__fail(MIRT_E_SHAPE, "samples are %s, %s takes %s", mirt__shape_text(&spec->field[i].shape, a), model->name, mirt__shape_text(&want, b));
+        mirt__fail(MIRT_E_SHAPE, "samples are %s, %s takes %s", mirt__shape_text(&spec->field[i].shape, a), model->name,
+                   mirt__shape_text(&want, b));
         return model->num_inputs > 1 ? mirt__fail_at("input %d", i) : mirt_last_status();
     }
     if (!MIRT__TRAINS || !labels) return MIRT_OK;
     if (!mirt__num_labels(model)) return mirt__fail(MIRT_E_STATE, "%s is compiled without a loss", model->name);
     if (!spec->num_y) return mirt__fail(MIRT_E_INVALID, "the data set has no labels");
     if (spec->num_y != mirt__num_labels(model)) {
-        return mirt__fail(MIRT_E_INVALID, "the data have %d label%s a sample, %s takes %d", spec->num_y, spec->num_y == 1 ? "" : "s", model->name, mirt__num_labels(model));
+        return mirt__fail(MIRT_E_INVALID, "the data have %d label%s a sample, %s takes %d", spec->num_y,
+                          spec->num_y == 1 ? "" : "s", model->name, mirt__num_labels(model));
     }
     for (int i = 0; i < model->num_outputs; i++) {
         if (mirt__output_has_loss(model, i) && mirt__check_labels(model, spec, i) != MIRT_OK) return mirt_last_status();
@@ -48918,7 +49278,8 @@ MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *f, const mirt__batch *b
     for (int64_t i = 0; f->spec.has_weights && i < batch->rows; i++) {
         double weight = (double)((const float *)batch->field[at])[i];
         if (isfinite(weight)) continue;
-        return mirt__fail(MIRT_E_INVALID, "the weight of sample %lld is %g", (long long)(batch->index ? batch->index[i] : i), weight);
+        return mirt__fail(MIRT_E_INVALID, "the weight of sample %lld is %g",
+                          (long long)(batch->index ? batch->index[i] : i), weight);
     }
     return mirt__function_begin(f, batch);
 }
@@ -48966,7 +49327,8 @@ static bool mirt__record_fit(mirt_function *f, void *user) {
     return mirt__record_outputs(f, output) && mirt__record_losses(f, body, output);
 }
 
-MIRT__LIB mirt_function *mirt__trainer_record(mirt_model *model, const mirt__data_spec *spec, int64_t most, mirt__fit_body *body) {
+MIRT__LIB mirt_function *mirt__trainer_record(mirt_model *model, const mirt__data_spec *spec, int64_t most,
+                                              mirt__fit_body *body) {
     mirt__function_desc desc;
     mirt__data_spec own = *spec;
     if (body->kind >= MIRT__PREDICT) { /* of inputs alone */
@@ -49423,17 +49785,23 @@ MIRT__LIB mirt__trainer *mirt__trainer_of(mirt_model *model) {
     return model->trainer = (mirt__trainer *)mirt__calloc(1, sizeof *model->trainer);
 }
 
-static bool mirt__trainer_has(const mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most, const mirt__fit_body *body) {
+static bool mirt__trainer_has(const mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec,
+                              int64_t most, const mirt__fit_body *body) {
     const mirt__trainer *t = model->trainer;
     const mirt_function *f = t ? t->function[kind] : NULL;
-    if (!f || most > f->step.max_rows || f->layout != mirt__root(model, NULL)->layout || f->root != mirt__root(model, NULL) || f->half != f->root->half || f->step.float16 != f->root->scaled) return false;
+    if (!f || most > f->step.max_rows || f->layout != mirt__root(model, NULL)->layout ||
+        f->root != mirt__root(model, NULL) || f->half != f->root->half || f->step.float16 != f->root->scaled)
+        return false;
     if (kind >= MIRT__PREDICT) return mirt__fields_same(&f->spec, spec, spec->num_x);
-    bool weights = kind != MIRT__TRAIN || (t->num_class_weights == body->num_class_weights &&
-                   (!body->num_class_weights || memcmp(t->class_weights, body->class_weights, (size_t)body->num_class_weights * sizeof(float)) == 0));
+    bool weights = kind != MIRT__TRAIN ||
+                   (t->num_class_weights == body->num_class_weights &&
+                    (!body->num_class_weights || memcmp(t->class_weights, body->class_weights,
+                                                        (size_t)body->num_class_weights * sizeof(float)) == 0));
     return weights && mirt__spec_same(&f->spec, spec);
 }
 
-MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most, const mirt_fit_desc *fit) {
+MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec,
+                                               int64_t most, const mirt_fit_desc *fit) {
     mirt__fit_body body;
     mirt__fit_body_set(&body, kind, fit);
     if (mirt__model_materialize(model) != MIRT_OK) return NULL; /* trainers of those that share new weights are freed */
@@ -49499,7 +49867,9 @@ MIRT__TRAINING void mirt__add_counts(const mirt_function *f, const mirt__metric_
 MIRT__TRAINING double mirt__add_loss(const mirt_function *f, const mirt__result *r, double *sum) {
     const mirt__real *value = (const mirt__real *)(const void *)r->data;
     bool number = !r->batched || f->model->config.reduction == MIRT_SUM;
-    int64_t n = r->batched ? f->step.rows : f->step.by_replicas ? mirt__active_replicas(&f->step) : mirt__result_places(&f->step);
+    int64_t n = r->batched            ? f->step.rows
+                : f->step.by_replicas ? mirt__active_replicas(&f->step)
+                                      : mirt__result_places(&f->step);
     double own = 0;
     for (int64_t i = 0; i < n; i++) {
         own += (double)value[i];
@@ -49570,19 +49940,21 @@ MIRT__TRAINING_LIB int mirt__log_names(const mirt_model *model, bool validation,
         for (int i = 0; i < model->num_outputs && mirt__num_labels(model) > 1 && count < MIRT_MAX_LOGS; i++) {
             if (mirt__output_has_loss(model, i)) names[count++] = v ? model->val_loss_name[i] : model->loss_name[i];
         }
-        for (int m = 0; m < model->num_metrics && count < MIRT_MAX_LOGS; m++) names[count++] = v ? model->metric[m].val_name : model->metric[m].name;
+        for (int m = 0; m < model->num_metrics && count < MIRT_MAX_LOGS; m++)
+            names[count++] = v ? model->metric[m].val_name : model->metric[m].name;
         if (!v && count < MIRT_MAX_LOGS) names[count++] = "learning_rate";
     }
     return count;
 }
 
-MIRT__LIB mirt_status mirt__check_room(const mirt_function *f, int64_t rows, float *const *out, const size_t *capacity) {
+MIRT__LIB mirt_status mirt__check_room(const mirt_function *f, int64_t rows, float *const *out,
+                                       const size_t *capacity) {
     for (int i = 0; i < f->num_results; i++) {
         size_t each = (size_t)f->result[i].count;
         if (!out[i]) return mirt__fail(MIRT_E_INVALID, "no place for the predictions");
         if (capacity[i] / (each ? each : 1) >= (size_t)rows) continue;
-        return mirt__fail(MIRT_E_SHAPE, "predictions of %lld samples need %llu floats, there is room for %llu", (long long)rows,
-                          (unsigned long long)(each * (size_t)rows), (unsigned long long)capacity[i]);
+        return mirt__fail(MIRT_E_SHAPE, "predictions of %lld samples need %llu floats, there is room for %llu",
+                          (long long)rows, (unsigned long long)(each * (size_t)rows), (unsigned long long)capacity[i]);
     }
     return MIRT_OK;
 }
@@ -49602,13 +49974,21 @@ MIRT__LIB void mirt__copy_predictions(const mirt_function *f, int64_t done, floa
 /* One fit: what it was asked for and where it is. */
 
 typedef enum mirt__moment {
-    MIRT__TRAIN_BEGIN, MIRT__TRAIN_END, MIRT__EPOCH_BEGIN, MIRT__EPOCH_END, MIRT__BATCH_BEGIN, MIRT__BATCH_END, MIRT__TEST_BEGIN, MIRT__TEST_END,
+    MIRT__TRAIN_BEGIN,
+    MIRT__TRAIN_END,
+    MIRT__EPOCH_BEGIN,
+    MIRT__EPOCH_END,
+    MIRT__BATCH_BEGIN,
+    MIRT__BATCH_END,
+    MIRT__TEST_BEGIN,
+    MIRT__TEST_END,
     MIRT__INTERRUPTED /* training ends in the middle of an epoch: for ready-made callbacks */
 } mirt__moment;
 
 /* Where a fit is, and what it is of: all of it is in its checkpoints. */
 typedef struct mirt__position {
-    int64_t replicas, batch, joined, samples, steps_per_epoch; /* what makes it the same run; joined: by mirt_accumulate */
+    int64_t replicas, batch, joined, samples, steps_per_epoch; /* what makes it the same run; joined: by
+                                                                  mirt_accumulate */
     int64_t epoch;   /* under way, or the next one */
     int64_t opened;  /* 1: epoch_begin has been told of it, */
     int64_t done;    /* and so many of its batches are trained on */
@@ -49659,13 +50039,15 @@ MIRT__ABSENT_LIB mirt_status mirt__history_reserve(mirt__fit *fit, int need);
 /* --- weight_file.c --- */
 /* "adam/conv2d_kernel_momentum", as Keras names it. */
 MIRT__LIB const char *mirt__slot_name(mirt__pool *pool, const mirt_model *model, int slot, const mirt__variable *v);
-MIRT__LIB void mirt__tensor_of(const mirt__variable *v, const char *name, const mirt__real *values, mirt__safetensor *out);
+MIRT__LIB void mirt__tensor_of(const mirt__variable *v, const char *name, const mirt__real *values,
+                               mirt__safetensor *out);
 /* Whether the tensor has the variable's shape. */
 MIRT__LIB bool mirt__load_fits(const mirt__safetensor *t, const mirt__variable *v);
 /* Block 0 is the weights, on every device; the others are optimizer slots. */
 MIRT__LIB void mirt__load_take(const mirt__safetensor *t, mirt_model *model, int block, int variable);
 /* The tensor `name` with the variable's shape, or NULL with the error set. */
-MIRT__LIB const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, const char *name, const mirt__variable *v);
+MIRT__LIB const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, const char *name,
+                                                  const mirt__variable *v);
 /* Finds every tensor of the weights and of `slots` slots, and takes all of them over if `take` and all are there;
    otherwise nothing changes. */
 MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *model, int slots, bool take);
@@ -49732,18 +50114,19 @@ MIRT__ABSENT_LIB const char *mirt__callback_label(const mirt__fit *fit, int inde
 MIRT__ABSENT_LIB const char *mirt__kept_name(mirt__pool *pool, const char *label, const mirt__variable *v);
 
 /* --- run_write.c --- */
-/* What a checkpoint holds beside the model: a member "run" of the metadata "training", and tensors, of which there are at most
-   mirt__run_most_tensors, appended to tensor[*count]. */
+/* What a checkpoint holds beside the model: a member "run" of the metadata "training", and tensors, of which there are
+   at most mirt__run_most_tensors, appended to tensor[*count]. */
 MIRT__ABSENT_LIB int mirt__run_most_tensors(const mirt__fit *fit);
-MIRT__ABSENT_LIB mirt_status mirt__run_write(mirt__fit *fit, mirt__pool *pool, mirt__text *out, mirt__safetensor *tensor, int *count);
+MIRT__ABSENT_LIB mirt_status mirt__run_write(mirt__fit *fit, mirt__pool *pool, mirt__text *out, mirt__safetensor *tensor,
+                                      int *count);
 /* A time for a file, later than all before. */
 MIRT__ABSENT_LIB int64_t mirt__run_saved(mirt__fit *fit);
 
 /* --- resume.c --- */
 /* Goes on from an open checkpoint: parses all of it (mirt__run_parse), then applies it. */
 MIRT__ABSENT_LIB mirt_status mirt__fit_resume_file(mirt__fit *fit, const mirt__safetensors *file);
-/* Goes on from the checkpoint that the fit was asked to, if it was and there is one. Nothing is changed after a failure: of callbacks
-   whose states cannot be told apart, too. */
+/* Goes on from the checkpoint that the fit was asked to, if it was and there is one. Nothing is changed after a
+   failure: of callbacks whose states cannot be told apart, too. */
 MIRT__ABSENT_LIB mirt_status mirt__fit_resume(mirt__fit *fit);
 
 /* --- checkpoint.c --- */
@@ -49752,9 +50135,10 @@ MIRT__ABSENT_LIB mirt_status mirt__fit_resume(mirt__fit *fit);
 MIRT__ABSENT_LIB mirt_status mirt__checkpoint_open(mirt__safetensors *file, const char *path);
 /* When the newest of a directory was written, whole or not; 0: there is none that can be read. MIRT_E_NOMEM */
 MIRT__ABSENT_LIB mirt_status mirt__checkpoint_newest(const char *directory, int64_t *saved);
-/* Opens the newest valid checkpoint in a directory, and says which: *found false: there is none. `runs`: of those that a fit can go on from;
-   where all of these were refused it fails, naming the newest. */
-MIRT__ABSENT_LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, const char *directory, bool runs, mirt__safetensors *file, bool *found);
+/* Opens the newest valid checkpoint in a directory, and says which: *found false: there is none. `runs`: of those that
+   a fit can go on from; where all of these were refused it fails, naming the newest. */
+MIRT__ABSENT_LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, const char *directory, bool runs,
+                                              mirt__safetensors *file, bool *found);
 
 #endif
 
@@ -49802,7 +50186,8 @@ typedef struct mirt__readymade {
 } mirt__readymade;
 
 /* `size` bytes that begin with mirt__readymade, zeroed, under a name that stays. NULL with the error set. */
-MIRT__ABSENT_LIB mirt__readymade *mirt__ready_new(size_t size, const char *name, const mirt__state_field *fields, int num_fields);
+MIRT__ABSENT_LIB mirt__readymade *mirt__ready_new(size_t size, const char *name, const mirt__state_field *fields,
+                                           int num_fields);
 /* The ready-made callback behind a row of functions, or NULL. */
 MIRT__ABSENT_LIB mirt__readymade *mirt__ready_of(const mirt_callback *callback);
 /* A state as mirt__ready_new's callbacks save it: every field is there, of its type and in its range, and the callback
@@ -49819,7 +50204,8 @@ MIRT__ABSENT_LIB mirt_status mirt__ready_reserve(mirt__readymade *self, const mi
 MIRT__ABSENT_LIB void mirt__ready_keep(mirt__readymade *self, const mirt_model *model);
 /* The model's weights become those kept, on every device. */
 MIRT__ABSENT_LIB void mirt__ready_restore(const mirt__readymade *self, mirt_model *model);
-/* Sets the thread's error unless `status` has (it is not MIRT_OK: it did); returns MIRT_CALLBACK_FAILED, or 0 for MIRT_OK. */
+/* Sets the thread's error unless `status` has (it is not MIRT_OK: it did); returns MIRT_CALLBACK_FAILED, or 0 for
+   MIRT_OK. */
 MIRT__ABSENT_LIB int mirt__callback_result(mirt_status status);
 
 #endif
@@ -49843,10 +50229,14 @@ MIRT__ABSENT_LIB int mirt__callback_result(mirt_status status);
 
 /* Features of frozen layers.
 
-   A tensor of the model is steady when inputs, constants and weights that are not trained determine it, row by row, in training as
-   otherwise. Steady tensors that others read are the features: mirt_fit trains a function of these, and another one makes them
-   of the data. In the first pass the data set gives its batches as ever; each sample's features, labels and weight go into
-   the store under the sample's index. In later passes the stage below its batches is only asked in which order the indices
+   A tensor of the model is steady when inputs, constants and weights that are not trained determine it, row by row, in
+   training as
+   otherwise. Steady tensors that others read are the features: mirt_fit trains a function of these, and another one
+   makes them
+   of the data. In the first pass the data set gives its batches as ever; each sample's features, labels and weight go
+   into
+   the store under the sample's index. In later passes the stage below its batches is only asked in which order the
+   indices
    come, and the batches are put together out of the store. */
 
 struct mirt__features {
@@ -49879,7 +50269,8 @@ static bool mirt__node_steady(const mirt_model *model, const mirt__node *node) {
         rows = rows || mirt__is_batched(&node->in[k]->shape);
     }
     if (!node->op->row_wise || (rows && !mirt__is_batched(&node->out[0]->shape))) return false;
-    if (!node->op->lower || !mirt__in_training(node, &training)) return true; /* what is random is so in training, and lowered */
+    /* what is random is so in training, and lowered */
+    if (!node->op->lower || !mirt__in_training(node, &training)) return true;
     return node->op->steady && node->op->steady(node, &training);
 }
 
@@ -49959,7 +50350,8 @@ static mirt_status mirt__features_put(mirt__features *f, int64_t index, int64_t 
     if (index >= f->places) {
         int64_t more = f->places ? 2 * f->places : f->room;
         if (more <= index) more = index + 1;
-        if (!mirt__grow((void **)&f->place, (size_t)f->places, (size_t)more, sizeof *f->place)) return mirt_last_status();
+        if (!mirt__grow((void **)&f->place, (size_t)f->places, (size_t)more, sizeof *f->place))
+            return mirt_last_status();
         for (; f->places < more; f->places++) f->place[f->places] = mirt__place_none;
     }
     f->place[index] = place;
@@ -49980,7 +50372,8 @@ static mirt_status mirt__features_make(mirt__features *f, const mirt__batch *in,
     const mirt__data_spec *data = mirt__dataset_spec(f->dataset);
     mirt_function *function = mirt__trainer_prepare(f->model, MIRT__FEATURES, data, mirt__data_most_rows(data), NULL);
     mirt__timing_phase(f->model, MIRT_PHASE_FORWARD); /* what it waits for is no input */
-    if (!function || mirt__function_begin(function, in) != MIRT_OK || mirt__function_step(function) != MIRT_OK) return mirt_last_status();
+    if (!function || mirt__function_begin(function, in) != MIRT_OK || mirt__function_step(function) != MIRT_OK)
+        return mirt_last_status();
     mirt__timing_phase(f->model, MIRT_PHASE_INPUT);
     memset(out, 0, sizeof *out);
     out->rows = in->rows;
@@ -49990,8 +50383,10 @@ static mirt_status mirt__features_make(mirt__features *f, const mirt__batch *in,
     for (int64_t r = 0; r < in->rows; r++) {
         const void *from[MIRT__MAX_FIELDS];
         if (mirt__features_place(f, in->index[r]) >= 0) continue;
-        if (f->rows == f->room) return mirt__fail(MIRT_E_STATE, "the data set has more samples than the %lld it said", (long long)f->room);
-        for (int i = 0; i < f->spec.num_fields; i++) from[i] = (const char *)out->field[i] + (size_t)r * f->spec.field[i].bytes;
+        if (f->rows == f->room)
+            return mirt__fail(MIRT_E_STATE, "the data set has more samples than the %lld it said", (long long)f->room);
+        for (int i = 0; i < f->spec.num_fields; i++)
+            from[i] = (const char *)out->field[i] + (size_t)r * f->spec.field[i].bytes;
         mirt__slot_put(&f->store, &f->spec, f->rows, from, &in->index[r], 1);
         if (mirt__features_put(f, in->index[r], f->rows++) != MIRT_OK) return mirt_last_status();
     }
@@ -50000,7 +50395,8 @@ static mirt_status mirt__features_make(mirt__features *f, const mirt__batch *in,
 
 /* >>passes over the store */
 
-/* The index of sample i of this pass, whose features are not there yet: a shuffle before mirt_take, say, brings new ones. */
+/* The index of sample i of this pass, whose features are not there yet: a shuffle before mirt_take, say, brings new
+   ones. */
 static mirt_status mirt__features_catch_up(mirt__features *f, int64_t i) {
     mirt__sample sample;
     mirt__batch one, out;
@@ -50032,7 +50428,8 @@ static mirt_status mirt__features_take(mirt__features *f, int64_t i) {
     }
     const int64_t place = status == MIRT_OK ? mirt__features_place(f, index) : mirt__place_skipped;
     if (place < 0) return status;
-    for (int k = 0; k < f->spec.num_fields; k++) from[k] = (const char *)f->store.field[k] + (size_t)place * f->spec.field[k].bytes;
+    for (int k = 0; k < f->spec.num_fields; k++)
+        from[k] = (const char *)f->store.field[k] + (size_t)place * f->spec.field[k].bytes;
     mirt__slot_put(&f->batch, &f->spec, f->batch.rows++, from, &index, 1);
     return MIRT_OK;
 }
@@ -50084,7 +50481,8 @@ MIRT__LIB void mirt__features_close(mirt__features *f) {
 /* Why the features of this data set are not kept, or NULL. */
 static const char *mirt__features_obstacle(const mirt__features *f) {
     if (f->samples && f->samples->varies) return "its samples may change from epoch to epoch";
-    if (!f->samples || !mirt__reachable(f->samples) || f->dataset->batches < 0) return "its samples cannot be reached in any order";
+    if (!f->samples || !mirt__reachable(f->samples) || f->dataset->batches < 0)
+        return "its samples cannot be reached in any order";
     return NULL;
 }
 
@@ -50094,7 +50492,8 @@ static mirt_status mirt__features_allocate(mirt__features *f) {
     return status == MIRT_OK ? mirt__slot_create(&f->store, &f->spec, f->room, true) : status;
 }
 
-MIRT__LIB mirt_status mirt__features_open(mirt_model *model, mirt_dataset *dataset, int64_t *budget, const char *what, mirt__features **out) {
+MIRT__LIB mirt_status mirt__features_open(mirt_model *model, mirt_dataset *dataset, int64_t *budget, const char *what,
+                                          mirt__features **out) {
     *out = NULL;
     if (!mirt__trainer_of(model)) return mirt_last_status();
     mirt__stretch *cut = &model->trainer->features;
@@ -50111,9 +50510,14 @@ MIRT__LIB mirt_status mirt__features_open(mirt_model *model, mirt_dataset *datas
     f->room = why ? 0 : mirt__features_most(f);
     const double bytes = mirt__features_bytes(f, (double)f->room);
     if (why) {
-        mirt__log(model->strategy, MIRT_LOG_INFO, "%s: the features of its frozen layers are computed anew in every epoch: of the %s, %s (mirt_cache would keep them)", model->name, what, why);
+        mirt__log(model->strategy, MIRT_LOG_INFO,
+                  "%s: the features of its frozen layers are computed anew in every epoch: of the %s, %s (mirt_cache "
+                  "would keep them)",
+                  model->name, what, why);
     } else if (bytes > (double)*budget) {
-        mirt__log(model->strategy, MIRT_LOG_INFO, "%s: the features of its frozen layers are computed anew in every epoch: those of the %s need %.1f MB, and %.1f MB are allowed (feature_cache_bytes)",
+        mirt__log(model->strategy, MIRT_LOG_INFO,
+                  "%s: the features of its frozen layers are computed anew in every epoch: those of the %s need %.1f "
+                  "MB, and %.1f MB are allowed (feature_cache_bytes)",
                   model->name, what, bytes * 1e-6, (double)*budget * 1e-6);
     } else {
         mirt_status status = mirt__features_allocate(f);
@@ -50121,8 +50525,10 @@ MIRT__LIB mirt_status mirt__features_open(mirt_model *model, mirt_dataset *datas
             mirt__features_close(f);
             return status;
         }
-        mirt__log(model->strategy, MIRT_LOG_INFO, "%s: the features of its frozen layers are computed once for each of %lld samples of the %s, and kept: %.1f MB", model->name,
-                  (long long)f->room, what, bytes * 1e-6);
+        mirt__log(model->strategy, MIRT_LOG_INFO,
+                  "%s: the features of its frozen layers are computed once for each of %lld samples of the %s, and "
+                  "kept: %.1f MB",
+                  model->name, (long long)f->room, what, bytes * 1e-6);
         *budget -= (int64_t)bytes;
         *out = f;
         return MIRT_OK;
@@ -50137,18 +50543,21 @@ MIRT__LIB mirt_status mirt__features_open(mirt_model *model, mirt_dataset *datas
 
 /* Batches for loops, one ahead of the devices where that can be. */
 
-/* Code of the user runs on the thread of the loop: it may look at the model, or run one. Behind mirt_prefetch it runs on another one anyway. */
+/* Code of the user runs on the thread of the loop: it may look at the model, or run one. Behind mirt_prefetch it runs
+   on another one anyway. */
 static bool mirt__feed_foreign(const mirt_dataset *d) {
     while (d && !d->foreign && !d->ahead) d = d->source;
     return d && !d->ahead;
 }
 
-MIRT__LIB void mirt__feed_open(mirt__feed *feed, mirt_model *model, mirt_dataset *dataset, mirt__features *features, bool ahead) {
+MIRT__LIB void mirt__feed_open(mirt__feed *feed, mirt_model *model, mirt_dataset *dataset, mirt__features *features,
+                               bool ahead) {
     memset(feed, 0, sizeof *feed);
     feed->model = model;
     feed->dataset = dataset;
     feed->features = features;
-    feed->ahead = ahead && model->strategy->able.queues && !features && !mirt__feed_foreign(dataset); /* features are made on the devices */
+    /* features are made on the devices */
+    feed->ahead = ahead && model->strategy->able.queues && !features && !mirt__feed_foreign(dataset);
 }
 
 /* A feed is not touched inside of a section: who gives up a wait for samples takes the loop's memory away with it. */
@@ -50200,7 +50609,9 @@ static const mirt__batch *mirt__feed_ahead(void *arg) {
     feed->status = mirt__feed_read(feed, &feed->batch);
     feed->held = true;
     if (feed->status != MIRT_OK) mirt__error_get(&feed->error);
-    return feed->status == MIRT_OK && feed->batch.rows > 0 && feed->batch.rows <= feed->step->step.max_rows ? &feed->batch : NULL;
+    return feed->status == MIRT_OK && feed->batch.rows > 0 && feed->batch.rows <= feed->step->step.max_rows
+               ? &feed->batch
+               : NULL;
 }
 
 MIRT__LIB mirt_status mirt__feed_step(mirt__feed *feed, mirt_function *f, bool more) {
@@ -50219,7 +50630,8 @@ MIRT__LIB mirt_status mirt__feed_step(mirt__feed *feed, mirt_function *f, bool m
 
 /* Predicts on data sets, arrays and batches. */
 
-MIRT__LIB mirt_status mirt__watched_pass(const mirt_model *model, mirt_dataset *dataset, mirt_status (*fn)(void *arg), void *arg) {
+MIRT__LIB mirt_status mirt__watched_pass(const mirt_model *model, mirt_dataset *dataset, mirt_status (*fn)(void *arg),
+                                         void *arg) {
     mirt_status status = mirt__watched(model->strategy, fn, arg);
     if (model->strategy->death) mirt__dataset_lose(dataset);
     return status;
@@ -50243,8 +50655,9 @@ MIRT__LIB mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mi
         return NULL;
     }
     if (dataset->busy) {
-        mirt__fail(MIRT_E_STATE, "another call is reading this data set, such as mirt_fit; give the callback one of its "
-                                  "own");
+        mirt__fail(MIRT_E_STATE,
+                   "another call is reading this data set, such as mirt_fit; give the callback one of its "
+                   "own");
         return NULL;
     }
     if (mirt__dataset_spec(dataset)->samples < 0) {
@@ -50276,7 +50689,9 @@ static mirt_status mirt__predict_batches(void *arg) {
     while (status == MIRT_OK) {
         status = mirt__feed_next(&feed, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
-        if ((status = mirt__function_begin(f, &batch)) != MIRT_OK || (status = mirt__feed_step(&feed, f, true)) != MIRT_OK) break;
+        if ((status = mirt__function_begin(f, &batch)) != MIRT_OK ||
+            (status = mirt__feed_step(&feed, f, true)) != MIRT_OK)
+            break;
         mirt__copy_predictions(f, done, pass->out);
         done += batch.rows;
     }
@@ -50284,9 +50699,12 @@ static mirt_status mirt__predict_batches(void *arg) {
     return status;
 }
 
-static mirt_status mirt__predict_pass(mirt_model *model, mirt_dataset *dataset, float *const *out, const size_t *capacity) {
+static mirt_status mirt__predict_pass(mirt_model *model, mirt_dataset *dataset, float *const *out,
+                                      const size_t *capacity) {
     mirt__pass pass;
-    if (mirt__check_room(model->trainer->function[MIRT__PREDICT], mirt__dataset_spec(dataset)->samples, out, capacity) != MIRT_OK) return mirt_last_status();
+    if (mirt__check_room(model->trainer->function[MIRT__PREDICT], mirt__dataset_spec(dataset)->samples, out,
+                         capacity) != MIRT_OK)
+        return mirt_last_status();
     memset(&pass, 0, sizeof pass);
     pass.model = model;
     pass.dataset = dataset;
@@ -50294,7 +50712,8 @@ static mirt_status mirt__predict_pass(mirt_model *model, mirt_dataset *dataset, 
     return mirt__watched_pass(model, dataset, mirt__predict_batches, &pass);
 }
 
-MIRT_API mirt_status mirt_predict_outputs(mirt_model *model, mirt_dataset *dataset, float *const *out, const size_t *capacity) {
+MIRT_API mirt_status mirt_predict_outputs(mirt_model *model, mirt_dataset *dataset, float *const *out,
+                                          const size_t *capacity) {
     MIRT__USE_MODEL(model, mirt_last_status());
     mirt_dataset *view = NULL;
     if (mirt__need_recorded(model, "mirt_predict") != MIRT_OK) return mirt_last_status();
@@ -50308,7 +50727,8 @@ MIRT_API mirt_status mirt_predict_outputs(mirt_model *model, mirt_dataset *datas
 
 static mirt_status mirt__need_one_output(const mirt_model *model) {
     if (!model || model->num_outputs < 2) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "%s has %d outputs; mirt_predict_outputs takes a place for each", model->name, model->num_outputs);
+    return mirt__fail(MIRT_E_INVALID, "%s has %d outputs; mirt_predict_outputs takes a place for each", model->name,
+                      model->num_outputs);
 }
 
 MIRT_API mirt_status mirt_predict(mirt_model *model, mirt_dataset *dataset, float *out, size_t capacity) {
@@ -50325,7 +50745,8 @@ MIRT_API mirt_status mirt_predict_arrays(mirt_model *model, mirt_array x, float 
     data.x[0] = x;
     if (mirt__need_one_output(model) != MIRT_OK) return mirt_last_status();
     if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_predict: no place for the predictions");
-    if (x.data && x.shape.rank > 0 && x.shape.dim[0] > 0 && x.shape.dim[0] <= 32) return mirt_predict_on_batch(model, &data, &out, &capacity);
+    if (x.data && x.shape.rank > 0 && x.shape.dim[0] > 0 && x.shape.dim[0] <= 32)
+        return mirt_predict_on_batch(model, &data, &out, &capacity);
     mirt_dataset *dataset = mirt_arrays_of(&data);
     mirt_status status = dataset ? mirt_predict(model, dataset, out, capacity) : mirt_last_status();
     mirt_dataset_destroy(dataset);
@@ -50334,8 +50755,10 @@ MIRT_API mirt_status mirt_predict_arrays(mirt_model *model, mirt_array x, float 
 
 static mirt_status mirt__batch_of(const mirt_data *data, bool labels, mirt__data_spec *spec, mirt__batch *batch) {
     memset(batch, 0, sizeof *batch);
-    if (!data->x[0].data || data->x[0].shape.rank < 1 || data->x[0].shape.dim[0] < 1) return mirt__fail(MIRT_E_INVALID, "the batch has no samples");
-    if (labels && (!data->y[0].data || data->y[0].shape.rank < 1)) return mirt__fail(MIRT_E_INVALID, "the batch has no labels");
+    if (!data->x[0].data || data->x[0].shape.rank < 1 || data->x[0].shape.dim[0] < 1)
+        return mirt__fail(MIRT_E_INVALID, "the batch has no samples");
+    if (labels && (!data->y[0].data || data->y[0].shape.rank < 1))
+        return mirt__fail(MIRT_E_INVALID, "the batch has no labels");
     if (mirt__arrays_spec(data, spec, batch->field) != MIRT_OK) return mirt_last_status();
     spec->batch = batch->rows = spec->samples;
     return MIRT_OK;
@@ -50345,19 +50768,26 @@ MIRT__LIB mirt_function *mirt__begin_arrays(mirt_model *model, const mirt_data *
                                             const char *caller) {
     mirt__data_spec spec;
     mirt__batch batch;
-    if ((kind == MIRT__PREDICT ? mirt__need_recorded(model, caller) : mirt__need_compiled(model, caller)) != MIRT_OK) return NULL;
+    if ((kind == MIRT__PREDICT ? mirt__need_recorded(model, caller) : mirt__need_compiled(model, caller)) != MIRT_OK)
+        return NULL;
     if (!data) return mirt__fail_missing(caller, "batch"), (mirt_function *)NULL;
-    if (model->busy && kind == MIRT__TRAIN) return mirt__fail(MIRT_E_STATE, "%s: %s is being trained or recorded", caller, model->name), (mirt_function *)NULL;
-    if (mirt__batch_of(data, kind != MIRT__PREDICT, &spec, &batch) != MIRT_OK || mirt__check_data(model, &spec, kind != MIRT__PREDICT) != MIRT_OK) return NULL;
+    if (model->busy && kind == MIRT__TRAIN)
+        return mirt__fail(MIRT_E_STATE, "%s: %s is being trained or recorded", caller, model->name),
+               (mirt_function *)NULL;
+    if (mirt__batch_of(data, kind != MIRT__PREDICT, &spec, &batch) != MIRT_OK ||
+        mirt__check_data(model, &spec, kind != MIRT__PREDICT) != MIRT_OK)
+        return NULL;
     mirt_function *f = mirt__trainer_prepare(model, kind, &spec, batch.rows, NULL);
     return f && mirt__trainer_begin(f, &batch) == MIRT_OK ? f : NULL;
 }
 
-MIRT_API mirt_status mirt_predict_on_batch(mirt_model *model, const mirt_data *batch, float *const *out, const size_t *capacity) {
+MIRT_API mirt_status mirt_predict_on_batch(mirt_model *model, const mirt_data *batch, float *const *out,
+                                           const size_t *capacity) {
     MIRT__USE_MODEL(model, mirt_last_status());
     if (!out || !capacity) return mirt__fail(MIRT_E_INVALID, "mirt_predict_on_batch: no place for the predictions");
     mirt_function *f = mirt__begin_arrays(model, batch, MIRT__PREDICT, "mirt_predict_on_batch");
-    if (!f || mirt__check_room(f, f->step.rows, out, capacity) != MIRT_OK || mirt__function_step(f) != MIRT_OK) return mirt_last_status();
+    if (!f || mirt__check_room(f, f->step.rows, out, capacity) != MIRT_OK || mirt__function_step(f) != MIRT_OK)
+        return mirt_last_status();
     mirt__copy_predictions(f, 0, out);
     return MIRT_OK;
 }
@@ -50378,7 +50808,8 @@ static mirt_status mirt__results_to(mirt_function *f, mirt__program_kind kind, m
     return MIRT_OK;
 }
 
-static mirt_status mirt__on_batch(mirt_model *model, const mirt_data *data, mirt__program_kind kind, mirt_logs *out, const char *caller) {
+static mirt_status mirt__on_batch(mirt_model *model, const mirt_data *data, mirt__program_kind kind, mirt_logs *out,
+                                  const char *caller) {
     mirt_function *f = mirt__begin_arrays(model, data, kind, caller);
     return f && mirt__function_step(f) == MIRT_OK ? mirt__results_to(f, kind, out) : mirt_last_status();
 }
@@ -50403,7 +50834,8 @@ static mirt_data mirt__data_of(mirt_array x, mirt_array y) {
     return data;
 }
 
-static mirt_function *mirt__need_stage(const mirt_model *model, mirt__step_stage stage, const char *caller, const char *before) {
+static mirt_function *mirt__need_stage(const mirt_model *model, mirt__step_stage stage, const char *caller,
+                                       const char *before) {
     if (!model) return mirt__fail_missing(caller, "model"), (mirt_function *)NULL;
     if (mirt__usable(model->strategy) != MIRT_OK) return NULL;
     mirt_function *f = model->trainer ? model->trainer->function[MIRT__TRAIN] : NULL;
@@ -50473,16 +50905,19 @@ MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int 
     if (!f || model->strategy->in_memory != f || (f->stage != MIRT__GRADIENTS && !reduced)) {
         return mirt__fail(MIRT_E_STATE, "mirt_get_gradient: call mirt_grad first");
     }
-    if (!name || !out) return mirt__fail(MIRT_E_INVALID, "mirt_get_gradient: no weight name or no place for the values");
+    if (!name || !out)
+        return mirt__fail(MIRT_E_INVALID, "mirt_get_gradient: no weight name or no place for the values");
     int index = mirt__variable_find(model, name), first;
     if (index < 0) return mirt_last_status();
     if (device < 0 || device >= model->strategy->num_devices) {
-        return mirt__fail(MIRT_E_DEVICE, "there is no device %d; the strategy has %d", device, model->strategy->num_devices);
+        return mirt__fail(MIRT_E_DEVICE, "there is no device %d; the strategy has %d", device,
+                          model->strategy->num_devices);
     }
     const mirt_model *root = mirt__root(model, &first);
     const mirt__variable *v = &root->variable[first + index];
     if ((int64_t)count != v->count) {
-        return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, not %llu", name, (long long)v->count, (unsigned long long)count);
+        return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, not %llu", name, (long long)v->count,
+                          (unsigned long long)count);
     }
     if (!mirt__is_trained(v)) return mirt__fail(MIRT_E_INVALID, "%s is not trained: it has no gradient", name);
     return mirt__device_gradient(&f->step, device, (int64_t)(v->offset / sizeof(mirt__real)), v->count, out);
@@ -50505,14 +50940,17 @@ static mirt_status mirt__evaluate_batches(void *arg) {
     for (int64_t i = 0; status == MIRT_OK && (pass->steps == 0 || i < pass->steps); i++) {
         status = mirt__feed_next(&feed, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
-        if ((status = mirt__trainer_begin(f, &batch)) != MIRT_OK || (status = mirt__feed_step(&feed, f, i + 1 != pass->steps)) != MIRT_OK) break;
+        if ((status = mirt__trainer_begin(f, &batch)) != MIRT_OK ||
+            (status = mirt__feed_step(&feed, f, i + 1 != pass->steps)) != MIRT_OK)
+            break;
         mirt__add_results(f, sums);
     }
     mirt__let_go(model);
     return status;
 }
 
-MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, mirt__features *features, int64_t steps, mirt__sums *sums) {
+MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, mirt__features *features,
+                                          int64_t steps, mirt__sums *sums) {
     mirt__pass pass;
     memset(&pass, 0, sizeof pass);
     pass.model = model;
@@ -50558,7 +50996,8 @@ static int64_t mirt__said_class(const mirt__real *x, int64_t n, double middle) {
 /* The class of a label: of `n` numbers, or one; -1: there is none such. */
 static int64_t mirt__label_class(const void *data, mirt_dtype dtype, int64_t row, int64_t n, int classes) {
     int64_t best = 0;
-    for (int64_t j = 1; j < n; j++) best = mirt__element(data, dtype, row * n + j) > mirt__element(data, dtype, row * n + best) ? j : best;
+    for (int64_t j = 1; j < n; j++)
+        best = mirt__element(data, dtype, row * n + j) > mirt__element(data, dtype, row * n + best) ? j : best;
     const double label = n > 1 ? (double)best : mirt__element(data, dtype, row);
     return label >= 0 && label < classes && label == floor(label) ? (int64_t)label : -1;
 }
@@ -50575,11 +51014,14 @@ static mirt_status mirt__confusion_pass(mirt_model *model, mirt_dataset *dataset
     while (status == MIRT_OK) {
         status = mirt__dataset_next(dataset, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
-        if ((status = mirt__function_begin(f, &batch)) != MIRT_OK || (status = mirt__function_step(f)) != MIRT_OK) break;
+        if ((status = mirt__function_begin(f, &batch)) != MIRT_OK || (status = mirt__function_step(f)) != MIRT_OK)
+            break;
         const mirt__real *x = (const mirt__real *)(const void *)f->result[0].data;
         for (int64_t r = 0; status == MIRT_OK && r < batch.rows; r++) {
             const int64_t is = mirt__label_class(batch.field[spec->num_x], y->dtype, r, width, classes);
-            if (is < 0) status = mirt__fail(MIRT_E_INVALID, "the label of sample %lld is not one of the classes 0 to %d", (long long)(batch.index ? batch.index[r] : r), classes - 1);
+            if (is < 0)
+                status = mirt__fail(MIRT_E_INVALID, "the label of sample %lld is not one of the classes 0 to %d",
+                                    (long long)(batch.index ? batch.index[r] : r), classes - 1);
             else counts[is * classes + mirt__said_class(x + r * n, n, middle)]++;
         }
     }
@@ -50593,15 +51035,24 @@ MIRT_API mirt_status mirt_confusion_matrix(mirt_model *model, mirt_dataset *data
     if (mirt__need_recorded(model, "mirt_confusion_matrix") != MIRT_OK) return mirt_last_status();
     if (!counts) return mirt__fail_missing("mirt_confusion_matrix", "place for the counts");
     const int64_t n = mirt__shape_count(&model->output[0]->shape), want = n == 1 ? 2 : n;
-    if (model->num_outputs != 1) return mirt__fail(MIRT_E_INVALID, "mirt_confusion_matrix is for models with one output; %s has %d", model->name, model->num_outputs);
-    if (classes != want) return mirt__fail(MIRT_E_SHAPE, "mirt_confusion_matrix: %s tells %lld classes apart, not %d", model->name, (long long)want, classes);
+    if (model->num_outputs != 1)
+        return mirt__fail(MIRT_E_INVALID, "mirt_confusion_matrix is for models with one output; %s has %d", model->name,
+                          model->num_outputs);
+    if (classes != want)
+        return mirt__fail(MIRT_E_SHAPE, "mirt_confusion_matrix: %s tells %lld classes apart, not %d", model->name,
+                          (long long)want, classes);
     mirt_dataset *const given = dataset;
     if (!(dataset = mirt__ready(model, dataset, MIRT__PREDICT, &view))) return mirt_last_status();
     const mirt__data_spec *spec = mirt__dataset_spec(dataset);
     const int64_t width = spec->num_y == 1 ? mirt__shape_count(&spec->field[spec->num_x].shape) : 0;
     memset(counts, 0, (size_t)classes * (size_t)classes * sizeof *counts);
-    mirt_status status = width == 1 || width == n ? mirt__confusion_pass(model, dataset, counts, classes)
-                         : mirt__fail(MIRT_E_SHAPE, "mirt_confusion_matrix needs one label a sample: a class number, or as many values as %s has outputs", model->name);
+    mirt_status status =
+        width == 1 || width == n
+            ? mirt__confusion_pass(model, dataset, counts, classes)
+            : mirt__fail(
+                  MIRT_E_SHAPE,
+                  "mirt_confusion_matrix needs one label a sample: a class number, or as many values as %s has outputs",
+                  model->name);
     mirt__unready(given, dataset, view);
     return status;
 }
@@ -50672,10 +51123,12 @@ static bool mirt__line_take(mirt__line_room *room, const char *text) {
     return true;
 }
 
-MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *model, const mirt_event *event, bool done) {
+MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *model, const mirt_event *event,
+                                   bool done) {
     char line[MIRT__PROGRESS_LINE] = "", count[64] = "", time[64] = "", wait[64] = "", log[MIRT__SHOWN + 32];
     bool shown[MIRT_MAX_LOGS] = {false};
-    const int width = progress->terminal ? mirt__log_columns(model->strategy) - 1 : INT_MAX; /* some terminals wrap at the last column */
+    /* some terminals wrap at the last column */
+    const int width = progress->terminal ? mirt__log_columns(model->strategy) - 1 : INT_MAX;
     double now = mirt__now();
     if (!done && (!progress->terminal || now - progress->last < 0.1)) return;
     progress->last = now;
@@ -50711,7 +51164,8 @@ MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *m
     }
     if (left >= MIRT__BAR && mirt__line_take(&room, wait)) mirt__line_add(line, sizeof line, "%s", wait);
     if (progress->terminal) {
-        const int columns = mirt__columns(line + 1), rest = (progress->columns < width ? progress->columns : width) - columns;
+        const int columns = mirt__columns(line + 1),
+                  rest = (progress->columns < width ? progress->columns : width) - columns;
         progress->columns = columns;
         if (rest > 0) mirt__line_add(line, sizeof line - 1, "%*s", rest, ""); /* over what the last line had there */
         if (done) mirt__line_add(line, sizeof line, "\n");
@@ -50727,7 +51181,8 @@ static void mirt__ready_destroy(void *user) {
     mirt__readymade *self = (mirt__readymade *)user;
     if (self->release) self->release(self);
     for (int i = 0; i < self->num_fields; i++) {
-        if (self->fields[i].kind == MIRT__STATE_TEXT) mirt__free(*(char **)(void *)((char *)self + self->fields[i].offset));
+        if (self->fields[i].kind == MIRT__STATE_TEXT)
+            mirt__free(*(char **)(void *)((char *)self + self->fields[i].offset));
     }
     mirt__free(self->weights);
     mirt__free(self);
@@ -50875,7 +51330,8 @@ MIRT__LIB mirt_status mirt__log_check_cut(const char *path, int64_t length) {
                       path, (long long)length);
 }
 
-MIRT__LIB mirt__readymade *mirt__ready_new(size_t size, const char *name, const mirt__state_field *fields, int num_fields) {
+MIRT__LIB mirt__readymade *mirt__ready_new(size_t size, const char *name, const mirt__state_field *fields,
+                                           int num_fields) {
     mirt__readymade *self = (mirt__readymade *)mirt__calloc(1, size);
     if (!self) return NULL;
     self->base.user = self;
@@ -50934,7 +51390,8 @@ MIRT__LIB int mirt__callback_result(mirt_status status) { return status == MIRT_
 /* Elements [at, at + count) of a device's copy come to `out`, once it has been waited for. */
 static mirt_status mirt__drift_fetch(const mirt_model *root, int device, size_t at, size_t count, mirt__real *out) {
     const mirt_strategy *s = root->strategy;
-    s->backend->copy_out(s->device[device].remote, out, root->device_weight[device] + at * sizeof *out, count * sizeof *out);
+    s->backend->copy_out(s->device[device].remote, out, root->device_weight[device] + at * sizeof *out,
+                         count * sizeof *out);
     return s->backend->wait(s->device[device].remote);
 }
 
@@ -50957,7 +51414,8 @@ static void mirt__drift_hash(void *arg, int device) {
         for (size_t at = 0, part; at < count; at += part) {
             part = count - at < (size_t)MIRT__DRIFT_CHUNK ? count - at : (size_t)MIRT__DRIFT_CHUNK;
             const mirt_status status = mirt__drift_fetch(root, device, begin + at, part, chunk);
-            if (status != MIRT_OK && __atomic_compare_exchange_n(&drift->status, &none, (int)status, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+            if (status != MIRT_OK && __atomic_compare_exchange_n(&drift->status, &none, (int)status, false,
+                                                                 __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
                 mirt__error_get(&drift->error);
             if (status != MIRT_OK) return;
             hash = mirt__hash_bytes(hash, chunk, part * sizeof *chunk);
@@ -50981,12 +51439,14 @@ static int mirt__drift_majority(const uint64_t *hash, int devices) {
 }
 
 /* The first element in which two copies of a variable differ, with both values; -1: none, or with the error set. */
-static int64_t mirt__drift_element(const mirt_model *root, int variable, int device, int right, mirt__real *have, mirt__real *want) {
+static int64_t mirt__drift_element(const mirt_model *root, int variable, int device, int right, mirt__real *have,
+                                   mirt__real *want) {
     const size_t begin = root->variable[variable].offset / sizeof *have, count = (size_t)root->variable[variable].count;
     mirt__real *both = (mirt__real *)mirt__calloc(2 * count + 1, sizeof *both);
     int64_t found = -1;
     if (!both) return -1;
-    if (mirt__drift_fetch(root, device, begin, count, both) == MIRT_OK && mirt__drift_fetch(root, right, begin, count, both + count) == MIRT_OK) {
+    if (mirt__drift_fetch(root, device, begin, count, both) == MIRT_OK &&
+        mirt__drift_fetch(root, right, begin, count, both + count) == MIRT_OK) {
         for (size_t i = 0; i < count && found < 0; i++) {
             if (memcmp(&both[i], &both[count + i], sizeof *both) == 0) continue;
             found = (int64_t)i;
@@ -51004,13 +51464,19 @@ static mirt_status mirt__drift_fail(const mirt_model *root, int device, int righ
     mirt__real have = 0, want = 0;
     int64_t at = -1;
     int i = -1;
-    mirt__fail(MIRT_E_DRIFT, "the weights of device %s differ from those of %s", own->name, root->strategy->device[right].name);
+    mirt__fail(MIRT_E_DRIFT, "the weights of device %s differ from those of %s", own->name,
+               root->strategy->device[right].name);
     while (at < 0 && ++i < root->num_variables) at = mirt__drift_element(root, i, device, right, &have, &want);
     if (at < 0) return mirt_last_status();
     if (own->num_replicas == 1) snprintf(replicas, sizeof replicas, "replica %d", own->first_replica);
-    else snprintf(replicas, sizeof replicas, "replicas %d to %d", own->first_replica, own->first_replica + own->num_replicas - 1);
-    return mirt__fail(MIRT_E_DRIFT, "after step %lld the weights of device %s (%s) differ from those of %s, first in %s at element %lld: %.9g and %.9g",
-                      (long long)root->step, own->name, replicas, root->strategy->device[right].name, root->variable[i].name, (long long)at, (double)have, (double)want);
+    else
+        snprintf(replicas, sizeof replicas, "replicas %d to %d", own->first_replica,
+                 own->first_replica + own->num_replicas - 1);
+    return mirt__fail(MIRT_E_DRIFT,
+                      "after step %lld the weights of device %s (%s) differ from those of %s, first in %s at element "
+                      "%lld: %.9g and %.9g",
+                      (long long)root->step, own->name, replicas, root->strategy->device[right].name,
+                      root->variable[i].name, (long long)at, (double)have, (double)want);
 }
 
 MIRT_API mirt_status mirt_check_drift(mirt_model *model) {
@@ -51079,12 +51545,15 @@ static void mirt__trap_shares(const mirt_model *model, int64_t batch) {
     char rest[64] = "";
     if (replicas == 1) return;
     if (more) snprintf(rest, sizeof rest, " + %lld x %lld", (long long)(replicas - more), (long long)least);
-    mirt__log(s, MIRT_LOG_INFO, "global batch %lld = %lld x %lld%s (replicas x samples)", (long long)batch, (long long)(more ? more : replicas),
-              (long long)(more ? least + 1 : least), rest);
+    mirt__log(s, MIRT_LOG_INFO, "global batch %lld = %lld x %lld%s (replicas x samples)", (long long)batch,
+              (long long)(more ? more : replicas), (long long)(more ? least + 1 : least), rest);
     if (least >= 8 || !mirt__trap_first(model, MIRT__TRAP_SHARES)) return;
     mirt__log(s, MIRT_LOG_WARNING,
-              "a batch is the global batch: %lld samples on %lld replicas are %lld each%s, of which a device makes little use; if %lld were meant for each, "
-              "a batch is %lld", (long long)batch, (long long)replicas, (long long)least, least ? "" : " or none at all", (long long)batch, (long long)(batch * replicas));
+              "a batch is the global batch: %lld samples on %lld replicas are %lld each%s, of which a device makes "
+              "little use; if %lld were meant for each, "
+              "a batch is %lld",
+              (long long)batch, (long long)replicas, (long long)least, least ? "" : " or none at all", (long long)batch,
+              (long long)(batch * replicas));
 }
 
 /* Two digits of it. */
@@ -51101,14 +51570,22 @@ static void mirt__trap_memory(mirt_model *model, const mirt_function *f, int64_t
     if (mirt_machine(&machine) != MIRT_OK || !machine.memory_available) return;
     mirt__memory_of(model, f, &m);
     /* Weights stay as large as they are, all else grows with the batch. */
-    const double devices = model->strategy->num_devices, fixed = (double)(m.weights + m.gradients) * devices + (double)m.slots;
-    const double available = (double)machine.memory_available, about = (available - fixed) / ((double)m.total - fixed) * (double)batch;
-    mirt__log(model->strategy, MIRT_LOG_INFO, "memory: %s planned, a device weights %s, gradients %s, activations %s, scratch %s; %s are free, enough for batches of about %lld",
-              mirt__bytes_text((double)m.total, text[0]), mirt__bytes_text((double)m.weights, text[1]), mirt__bytes_text((double)m.gradients, text[2]),
-              mirt__bytes_text((double)m.activations, text[3]), mirt__bytes_text((double)m.scratch, text[4]), mirt__bytes_text(available, text[5]), (long long)mirt__trap_rounded(about));
+    const double devices = model->strategy->num_devices,
+                 fixed = (double)(m.weights + m.gradients) * devices + (double)m.slots;
+    const double available = (double)machine.memory_available,
+                 about = (available - fixed) / ((double)m.total - fixed) * (double)batch;
+    mirt__log(model->strategy, MIRT_LOG_INFO,
+              "memory: %s planned, a device weights %s, gradients %s, activations %s, scratch %s; %s are free, enough "
+              "for batches of about %lld",
+              mirt__bytes_text((double)m.total, text[0]), mirt__bytes_text((double)m.weights, text[1]),
+              mirt__bytes_text((double)m.gradients, text[2]), mirt__bytes_text((double)m.activations, text[3]),
+              mirt__bytes_text((double)m.scratch, text[4]), mirt__bytes_text(available, text[5]),
+              (long long)mirt__trap_rounded(about));
     if ((double)m.total <= available || !mirt__trap_first(model, MIRT__TRAP_MEMORY)) return;
     const int64_t largest = mirt_largest_batch(model, 0);
-    mirt__log(model->strategy, MIRT_LOG_WARNING, "%s takes %s to train on batches of %lld, and %s are free: the system may end the program; a batch of %lld fits",
+    mirt__log(model->strategy, MIRT_LOG_WARNING,
+              "%s takes %s to train on batches of %lld, and %s are free: the system may end the program; a batch of "
+              "%lld fits",
               model->name, text[0], (long long)batch, text[5], (long long)largest);
 }
 
@@ -51166,7 +51643,8 @@ MIRT__LIB void mirt__traps_before(mirt_model *model, const mirt__data_spec *spec
 
 /* >>the first batch */
 
-/* The layer that multiplies input number `input` as it comes with weights; NULL: none does, as it is scaled, normalized or looked up first. */
+/* The layer that multiplies input number `input` as it comes with weights; NULL: none does, as it is scaled, normalized
+   or looked up first. */
 static const mirt__node *mirt__trap_reader(const mirt_model *model, int input) {
     for (int i = 0; i < model->graph.count; i++) {
         const mirt__node *node = model->graph.node[i];
@@ -51184,8 +51662,10 @@ static double mirt__trap_magnitude(const mirt__data_field *field, const void *da
     const int64_t count = rows * mirt__shape_count(&field->shape), stride = count / 16384 + 1;
     double most = 0;
     for (int64_t i = 0; i < count; i += stride) {
-        double value = field->dtype == MIRT_UINT8 ? (double)((const uint8_t *)data)[i]
-                       : field->dtype == MIRT_INT32 ? (double)((const int32_t *)data)[i] : field->dtype == MIRT_FLOAT32 ? (double)((const float *)data)[i] : 0;
+        double value = field->dtype == MIRT_UINT8     ? (double)((const uint8_t *)data)[i]
+                       : field->dtype == MIRT_INT32   ? (double)((const int32_t *)data)[i]
+                       : field->dtype == MIRT_FLOAT32 ? (double)((const float *)data)[i]
+                                                      : 0;
         value = value < 0 ? -value : value;
         if (value > most) most = value;
     }
@@ -51198,13 +51678,17 @@ static void mirt__trap_scale(const mirt_model *model, const mirt__data_spec *spe
         const mirt__node *reader = most > 20 ? mirt__trap_reader(model, i) : NULL;
         if (!reader || !mirt__trap_first(model, MIRT__TRAP_SCALE)) continue;
         mirt__log(model->strategy, MIRT_LOG_WARNING,
-                  "the inputs reach %.4g, and %s of %s takes them as they are: training is slow or diverges then; scale them to about 1, by %s", most,
-                  reader->name ? reader->name : "a layer", model->name,
-                  spec->field[i].dtype == MIRT_UINT8 || most <= 255 ? "mirt_rescale(x, 1.0f / 255, 0) behind mirt_input" : "mirt_rescale or mirt_batch_norm behind mirt_input");
+                  "the inputs reach %.4g, and %s of %s takes them as they are: training is slow or diverges then; "
+                  "scale them to about 1, by %s",
+                  most, reader->name ? reader->name : "a layer", model->name,
+                  spec->field[i].dtype == MIRT_UINT8 || most <= 255
+                      ? "mirt_rescale(x, 1.0f / 255, 0) behind mirt_input"
+                      : "mirt_rescale or mirt_batch_norm behind mirt_input");
     }
 }
 
-/* Every replica with the first one's samples: the program dealt the batch itself, and the library deals what it gave. */
+/* Every replica with the first one's samples: the program dealt the batch itself, and the library deals what it
+   gave. */
 static bool mirt__trap_equal_shares(const mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch) {
     const int64_t replicas = model->strategy->num_replicas, each = batch->rows / replicas;
     bool varied = false; /* constant data say nothing */
@@ -51222,8 +51706,10 @@ MIRT__LIB void mirt__traps_in_batch(const mirt_model *model, const mirt__data_sp
     if (!spec->features) mirt__trap_scale(model, spec, batch);
     if (!mirt__trap_equal_shares(model, spec, batch) || !mirt__trap_first(model, MIRT__TRAP_SAME)) return;
     mirt__log(model->strategy, MIRT_LOG_WARNING,
-              "all %d replicas get the same %lld samples in the first batch: they do one replica's work. Hand in different ones: the library deals a global batch to "
-              "the replicas by itself", model->strategy->num_replicas, (long long)(batch->rows / model->strategy->num_replicas));
+              "all %d replicas get the same %lld samples in the first batch: they do one replica's work. Hand in "
+              "different ones: the library deals a global batch to "
+              "the replicas by itself",
+              model->strategy->num_replicas, (long long)(batch->rows / model->strategy->num_replicas));
 }
 
 #endif /* MIRRORTRAIN_NO_TRAIN */
@@ -51247,7 +51733,8 @@ enum { MIRT__LEAST_STEPS = 5 };
 typedef struct mirt__costs {
     double wall, compute, input, update, reduce, meet, other; /* meet: starting, and waiting for each other */
     double rows;                                              /* of a replica */
-    double least, least_sample, fixed;                        /* in the best step: computing, a sample of it; update and all-reduce */
+    double least, least_sample, fixed;                        /* in the best step: computing, a sample of it; update and
+                                                                 all-reduce */
 } mirt__costs;
 
 static double mirt__timing_compute(const double *seconds) {
@@ -51268,7 +51755,8 @@ static void mirt__costs_of(const mirt_timing *t, mirt__costs *c) {
     c->least_sample = DBL_MAX;
     for (int d = 0; d < t->num_devices; d++) {
         const mirt_device_timing *own = &t->device[d];
-        const double work = own->least_sample * (double)own->samples / steps, fixed = own->least_update + own->least_reduce;
+        const double work = own->least_sample * (double)own->samples / steps,
+                     fixed = own->least_update + own->least_reduce;
         if (work > c->least) c->least = work;
         if (own->samples && own->least_sample < c->least_sample) c->least_sample = own->least_sample;
         if (fixed > c->fixed) c->fixed = fixed;
@@ -51292,7 +51780,8 @@ static void mirt__blame(mirt_timing *t, mirt_bottleneck kind, double lost, doubl
     t->speedup = lost < wall ? 1 / (1 - t->share) : 1;
 }
 
-/* Seconds of a step that others wait for device `d`: because a sample takes it longer (`slow`), or because it has more of them. */
+/* Seconds of a step that others wait for device `d`: because a sample takes it longer (`slow`), or because it has more
+   of them. */
 static double mirt__held_up(const mirt_timing *t, int d, bool *slow, double *times) {
     double others = 0, samples = 0, own = mirt__timing_compute(t->device[d].seconds);
     for (int k = 0; k < t->num_devices; k++) {
@@ -51324,12 +51813,14 @@ static void mirt__blame_devices(mirt_timing *t, const mirt__costs *c) {
 
 /* What a step costs whatever its batch; in part of the best step's seconds, which a busy machine does not change. */
 static void mirt__blame_size(mirt_timing *t, const mirt__costs *c) {
-    const double large = 256, brief = 300e-6, nothing = 60e-6; /* rows a replica; seconds beside which meeting is nothing, and which are */
+    const double large = 256, brief = 300e-6, nothing = 60e-6; /* rows a replica; seconds beside which meeting is
+                                                                  nothing, and which are */
     const double lost = c->wall - c->compute - c->input - c->other;
     const bool small_model = c->least_sample * large < brief;
     if (lost < 0.2 * c->wall && !(small_model && c->least < nothing && t->num_devices > 1)) return;
     if (small_model && t->num_devices > 1) mirt__blame(t, MIRT_SMALL_MODEL, lost, c->wall);
-    else if (small_model || (c->rows <= large / 2 && c->fixed > 0.25 * (c->fixed + c->least))) mirt__blame(t, MIRT_SMALL_BATCH, lost, c->wall);
+    else if (small_model || (c->rows <= large / 2 && c->fixed > 0.25 * (c->fixed + c->least)))
+        mirt__blame(t, MIRT_SMALL_BATCH, lost, c->wall);
     else if (c->rows <= 16 && c->least < 1e-3 && lost > 0.3 * c->wall) mirt__blame(t, MIRT_SMALL_BATCH, lost, c->wall);
 }
 
@@ -51346,24 +51837,36 @@ static void mirt__verdict_input(mirt_timing *t, const mirt__costs *c) {
     const int needed = left > 0 && t->sample_seconds > 0 ? (int)ceil(t->sample_seconds * rows / left) : 0;
     mirt__say(t, "input-bound: %.0f %% of the step waits for %s; ", 100 * t->share, t->input);
     if (!t->ahead) mirt__say(t, "nothing is made ahead: mirt_prefetch behind mirt_batch");
-    else if (!t->parallel) mirt__say(
-        t, "one thread makes the samples, as a stream must: keep them in memory (mirt_cache), or take samples that can be reached in any order");
-    else if (needed <= t->workers) mirt__say(t, "%d worker%s, which wait for something themselves: keep what they make in memory (mirt_cache)", t->workers, t->workers == 1 ? "" : "s");
-    else if (needed > t->cores) mirt__say(t, "%d worker%s, %d would do, but there %s %d core%s: keep what is made in memory (mirt_cache)", t->workers, t->workers == 1 ? "" : "s", needed, t->cores == 1 ? "is" : "are", t->cores, t->cores == 1 ? "" : "s");
+    else if (!t->parallel)
+        mirt__say(t, "one thread makes the samples, as a stream must: keep them in memory (mirt_cache), or take "
+                     "samples that can be reached in any order");
+    else if (needed <= t->workers)
+        mirt__say(t, "%d worker%s, which wait for something themselves: keep what they make in memory (mirt_cache)",
+                  t->workers, t->workers == 1 ? "" : "s");
+    else if (needed > t->cores)
+        mirt__say(t, "%d worker%s, %d would do, but there %s %d core%s: keep what is made in memory (mirt_cache)",
+                  t->workers, t->workers == 1 ? "" : "s", needed, t->cores == 1 ? "is" : "are", t->cores,
+                  t->cores == 1 ? "" : "s");
     else mirt__say(t, "%d worker%s, %d would do", t->workers, t->workers == 1 ? "" : "s", needed);
 }
 
 static void mirt__verdict_batch(mirt_timing *t, const mirt__costs *c) {
     const double lost = t->share * c->wall, rows = mirt__better_rows(c, lost);
     t->speedup = c->wall / (lost * c->rows / rows + c->compute + c->input + c->other);
-    mirt__say(t, "batch %.3g per replica is too small: %.0f %% of the step takes as long for any batch (update, all-reduce, starting and waiting); %.0f per replica would spread it", c->rows, 100 * t->share, rows);
+    mirt__say(t,
+              "batch %.3g per replica is too small: %.0f %% of the step takes as long for any batch (update, "
+              "all-reduce, starting and waiting); %.0f per replica would spread it",
+              c->rows, 100 * t->share, rows);
 }
 
 static void mirt__verdict_model(mirt_timing *t, const mirt__costs *c) {
     const double start = 10e-6, one = c->compute * t->num_devices + c->update + c->input + c->other + start;
     t->speedup = c->wall > one ? c->wall / one : 1;
-    mirt__say(t, "model too small for %d devices: each computes for %.3g ms of a step of %.3g ms, the rest is updating, starting and waiting for each other; %s", t->num_devices, 1e3 * c->compute, 1e3 * c->wall,
-                   t->speedup > 1.1 ? "one device would do" : "a larger batch gives them more to do");
+    mirt__say(t,
+              "model too small for %d devices: each computes for %.3g ms of a step of %.3g ms, the rest is updating, "
+              "starting and waiting for each other; %s",
+              t->num_devices, 1e3 * c->compute, 1e3 * c->wall,
+              t->speedup > 1.1 ? "one device would do" : "a larger batch gives them more to do");
 }
 
 static void mirt__verdict_device(mirt_timing *t, const mirt__costs *c) {
@@ -51371,15 +51874,22 @@ static void mirt__verdict_device(mirt_timing *t, const mirt__costs *c) {
     double times = 1;
     (void)c;
     mirt__held_up(t, t->culprit, &slow, &times);
-    mirt__say(t, "device %s is slow: it takes %.1f times as long for a sample as the others, which wait for it %.0f %% of the step", t->device[t->culprit].name, times, 100 * t->share);
+    mirt__say(t,
+              "device %s is slow: it takes %.1f times as long for a sample as the others, which wait for it %.0f %% of "
+              "the step",
+              t->device[t->culprit].name, times, 100 * t->share);
 }
 
 static void mirt__verdict_uneven(mirt_timing *t) {
     int most = 0;
     for (int d = 1; d < t->num_devices; d++) most = t->device[d].samples > t->device[most].samples ? d : most;
-    mirt__say(t, "uneven: %d replicas on %d devices leave %s with %.0f %% of the samples, and the others wait for it %.0f %% of the step; %s", t->replicas, t->num_devices,
-                   t->device[most].name, 100.0 * (double)t->device[most].samples / (double)t->samples, 100 * t->share,
-                   t->replicas % t->num_devices ? "replicas should be a multiple of the devices" : "the batch should be a multiple of the replicas");
+    mirt__say(t,
+              "uneven: %d replicas on %d devices leave %s with %.0f %% of the samples, and the others wait for it %.0f "
+              "%% of the step; %s",
+              t->replicas, t->num_devices, t->device[most].name,
+              100.0 * (double)t->device[most].samples / (double)t->samples, 100 * t->share,
+              t->replicas % t->num_devices ? "replicas should be a multiple of the devices"
+                                           : "the batch should be a multiple of the replicas");
 }
 
 static void mirt__verdict_words(mirt_timing *t, const mirt__costs *c) {
@@ -51390,15 +51900,27 @@ static void mirt__verdict_words(mirt_timing *t, const mirt__costs *c) {
     case MIRT_SMALL_MODEL: mirt__verdict_model(t, c); break;
     case MIRT_SLOW_DEVICE: mirt__verdict_device(t, c); break;
     case MIRT_UNEVEN_SHARES: mirt__verdict_uneven(t); break;
-    case MIRT_SLOW_REDUCE: mirt__say(t, "all-reduce: %.0f %% of the step adds up gradients over devices; a larger batch needs it less often", 100 * t->share); break;
-    case MIRT_SLOW_CALLBACKS: mirt__say(t, "callbacks: %.0f %% of the step is spent in callbacks", 100 * t->share); break;
+    case MIRT_SLOW_REDUCE:
+        mirt__say(t,
+                  "all-reduce: %.0f %% of the step adds up gradients over devices; a larger batch needs it less often",
+                  100 * t->share);
+        break;
+    case MIRT_SLOW_CALLBACKS:
+        mirt__say(t, "callbacks: %.0f %% of the step is spent in callbacks", 100 * t->share);
+        break;
     case MIRT_SHARED_CORES:
         if (crowded) {
             t->speedup = 1; /* cores cannot be had for the asking */
-            mirt__say(t, "shared cores: %d devices of %d thread%s take turns on %d core%s, and wait for each other %.0f %% of the step", t->num_devices, t->threads,
-                           t->threads == 1 ? "" : "s", t->cores, t->cores == 1 ? "" : "s", 100 * t->share);
-        }
-        else mirt__say(t, "shared cores: the devices wait for each other %.0f %% of the step, now for one, now for another: other programs run on their cores", 100 * t->share);
+            mirt__say(t,
+                      "shared cores: %d devices of %d thread%s take turns on %d core%s, and wait for each other %.0f "
+                      "%% of the step",
+                      t->num_devices, t->threads, t->threads == 1 ? "" : "s", t->cores, t->cores == 1 ? "" : "s",
+                      100 * t->share);
+        } else
+            mirt__say(t,
+                      "shared cores: the devices wait for each other %.0f %% of the step, now for one, now for "
+                      "another: other programs run on their cores",
+                      100 * t->share);
         break;
     default: mirt__say(t, "balanced: %.0f %% of the step is forward and backward", 100 * c->compute / c->wall); return;
     }
@@ -51422,9 +51944,11 @@ MIRT__LIB void mirt__verdict(mirt_timing *t) {
     if (c.input > 0.12 * c.wall && c.input > 50e-6) mirt__blame(t, MIRT_SLOW_INPUT, c.input, c.wall);
     if (c.other > 0.1 * c.wall) mirt__blame(t, MIRT_SLOW_CALLBACKS, c.other, c.wall);
     mirt__blame_devices(t, &c);
-    if (t->num_devices > 1 && c.reduce > 0.12 * c.wall && c.reduce > 2.5 * c.update) mirt__blame(t, MIRT_SLOW_REDUCE, c.reduce, c.wall);
+    if (t->num_devices > 1 && c.reduce > 0.12 * c.wall && c.reduce > 2.5 * c.update)
+        mirt__blame(t, MIRT_SLOW_REDUCE, c.reduce, c.wall);
     else mirt__blame_size(t, &c);
-    if (t->bottleneck == MIRT_BALANCED && t->num_devices > 1 && c.meet > 0.2 * c.wall) mirt__blame(t, MIRT_SHARED_CORES, c.meet, c.wall);
+    if (t->bottleneck == MIRT_BALANCED && t->num_devices > 1 && c.meet > 0.2 * c.wall)
+        mirt__blame(t, MIRT_SHARED_CORES, c.meet, c.wall);
     mirt__verdict_words(t, &c);
 }
 
@@ -51447,24 +51971,24 @@ static size_t mirt__peak_memory(void) {
 
 static void mirt__timing_device(const mirt_model *model, int d, mirt_device_timing *out) {
     const mirt_strategy *s = model->strategy;
-    const mirt__lane *lane = &s->lane[d];
+    const mirt__device_timeline *timeline = &s->timeline[d];
     double busy = 0, wall = 0;
     size_t block = 0;
     snprintf(out->name, sizeof out->name, "%s", s->device[d].name);
     for (int i = 0; i < MIRT_PHASE_COUNT; i++) {
-        out->seconds[i] = lane->total[i] + lane->lap[i];
+        out->seconds[i] = timeline->total[i] + timeline->lap[i];
         wall += out->seconds[i];
         if (i >= MIRT_PHASE_FORWARD && i <= MIRT_PHASE_UPDATE) busy += out->seconds[i];
     }
     out->replicas = s->device[d].num_replicas;
-    out->samples = lane->samples;
+    out->samples = timeline->samples;
     out->busy = wall > 0 ? busy / wall : 0;
     mirt__layout_bytes(&s->layout, &block);
     out->memory = block + (d < mirt__device_copies(s) ? mirt__root(model, NULL)->weight_bytes : 0);
-    out->least_sample = lane->least[0];
-    out->least_update = lane->least[1];
-    out->least_reduce = lane->least[2];
-    out->slowest = lane->slowest;
+    out->least_sample = timeline->least[0];
+    out->least_update = timeline->least[1];
+    out->least_reduce = timeline->least[2];
+    out->slowest = timeline->slowest;
 }
 
 MIRT_API mirt_status mirt_fit_timing(mirt_model *model, mirt_timing *out) {
@@ -51472,9 +51996,12 @@ MIRT_API mirt_status mirt_fit_timing(mirt_model *model, mirt_timing *out) {
     if (!model) return mirt__fail_missing("mirt_fit_timing", "model");
     if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_fit_timing: no place for the answer");
     mirt_strategy *s = model->strategy;
-    if (s->timed != model || !s->timed_steps) return mirt__fail(MIRT_E_STATE, "mirt_fit_timing: %s was not trained by mirt_fit yet, or another model was since", model->name);
+    if (s->timed != model || !s->timed_steps)
+        return mirt__fail(MIRT_E_STATE,
+                          "mirt_fit_timing: %s was not trained by mirt_fit yet, or another model was since",
+                          model->name);
     memset(out, 0, sizeof *out);
-    out->wall = s->timed_wall + (s->timing == model ? s->lane[0].since - s->timed_since : 0);
+    out->wall = s->timed_wall + (s->timing == model ? s->timeline[0].since - s->timed_since : 0);
     out->steps = s->timed_steps;
     out->num_devices = s->num_devices;
     out->replicas = s->num_replicas;
@@ -51507,7 +52034,8 @@ static void mirt__timing_phases(const mirt_timing *t, int columns, mirt__text *o
     for (int d = 0; d < columns; d++) mirt__text_add(out, " %9s", t->device[d].name);
     for (int i = 0; i < MIRT_PHASE_COUNT; i++) {
         if (i == MIRT_PHASE_CALLBACKS && t->seconds[i] < 0.0005 * t->wall) continue;
-        mirt__text_add(out, "\n  %-20s %9.3f %6.1f%%", mirt_phase_name((mirt_phase)i), t->seconds[i] * ms, 100 * t->seconds[i] / t->wall);
+        mirt__text_add(out, "\n  %-20s %9.3f %6.1f%%", mirt_phase_name((mirt_phase)i), t->seconds[i] * ms,
+                       100 * t->seconds[i] / t->wall);
         for (int d = 0; d < columns; d++) mirt__text_add(out, " %9.3f", t->device[d].seconds[i] * ms);
     }
     mirt__text_add(out, "\n");
@@ -51517,9 +52045,11 @@ static void mirt__timing_devices(const mirt_timing *t, mirt__text *out) {
     mirt__text_add(out, "%-22s %9s %8s %9s %7s\n", "devices", "replicas", "samples", "memory", "busy");
     for (int d = 0; d < t->num_devices; d++) {
         const mirt_device_timing *own = &t->device[d];
-        mirt__text_add(out, "  %-20s %9d %8lld %6.1f MB %6.1f%%\n", own->name, own->replicas, (long long)own->samples, (double)own->memory * 1e-6, 100 * own->busy);
+        mirt__text_add(out, "  %-20s %9d %8lld %6.1f MB %6.1f%%\n", own->name, own->replicas, (long long)own->samples,
+                       (double)own->memory * 1e-6, 100 * own->busy);
     }
-    if (t->peak_memory) mirt__text_add(out, "  %-20s %9s %8s %6.1f MB\n", "process, at most", "", "", (double)t->peak_memory * 1e-6);
+    if (t->peak_memory)
+        mirt__text_add(out, "  %-20s %9s %8s %6.1f MB\n", "process, at most", "", "", (double)t->peak_memory * 1e-6);
 }
 
 MIRT_API const char *mirt_timing_text(mirt_model *model) {
@@ -51529,10 +52059,13 @@ MIRT_API const char *mirt_timing_text(mirt_model *model) {
     if (mirt_fit_timing(model, &t) != MIRT_OK) return NULL;
     mirt__text *out = &model->timing_text;
     mirt__text_clear(out);
-    mirt__text_add(out, "%s: %lld step%s of %.4g samples on %d device%s of %d thread%s, %.3f ms each, %.0f samples a second\n", mirt__shown(model->name, shown), (long long)t.steps, t.steps == 1 ? "" : "s",
-                   (double)t.samples / (double)t.steps, t.num_devices, t.num_devices == 1 ? "" : "s", t.threads, t.threads == 1 ? "" : "s",
-                   1e3 * t.wall / (double)t.steps, (double)t.samples / t.wall);
-    mirt__timing_phases(&t, t.num_devices > 1 ? t.num_devices < MIRT__TIMING_COLUMNS ? t.num_devices : MIRT__TIMING_COLUMNS : 0, out);
+    mirt__text_add(
+        out, "%s: %lld step%s of %.4g samples on %d device%s of %d thread%s, %.3f ms each, %.0f samples a second\n",
+        mirt__shown(model->name, shown), (long long)t.steps, t.steps == 1 ? "" : "s",
+        (double)t.samples / (double)t.steps, t.num_devices, t.num_devices == 1 ? "" : "s", t.threads,
+        t.threads == 1 ? "" : "s", 1e3 * t.wall / (double)t.steps, (double)t.samples / t.wall);
+    mirt__timing_phases(
+        &t, t.num_devices > 1 ? t.num_devices < MIRT__TIMING_COLUMNS ? t.num_devices : MIRT__TIMING_COLUMNS : 0, out);
     mirt__timing_devices(&t, out);
     mirt__text_add(out, "%s\n", t.verdict);
     return out->failed ? NULL : out->data;
@@ -51589,7 +52122,8 @@ static bool mirt__candidate_look(const char *path, mirt__candidate *out, bool *m
     mirt__pool pool = {NULL};
     const mirt__json *header = mirt__checkpoint_header(&pool, path, memory);
     const mirt__json *metadata = header ? mirt__json_member(header, "__metadata__") : NULL;
-    const mirt__json *text = metadata && metadata->type == MIRT__JSON_OBJECT ? mirt__json_member(metadata, "training") : NULL;
+    const mirt__json *text =
+        metadata && metadata->type == MIRT__JSON_OBJECT ? mirt__json_member(metadata, "training") : NULL;
     bool ours = text && text->type == MIRT__JSON_STRING;
     const mirt__json *training = ours ? mirt__json_parse(&pool, text->string, strlen(text->string)) : NULL;
     const mirt__json *run = training && training->type == MIRT__JSON_OBJECT ? mirt__json_member(training, "run") : NULL;
@@ -51610,7 +52144,8 @@ static void mirt__checkpoint_damaged(const mirt_strategy *strategy, const char *
     if (strategy) mirt__log(strategy, MIRT_LOG_WARNING, "%s is damaged and passed over: %s", path, mirt_last_error());
 }
 
-static mirt_status mirt__candidate_add(mirt__candidates *c, const mirt_strategy *strategy, const char *directory, const char *name) {
+static mirt_status mirt__candidate_add(mirt__candidates *c, const mirt_strategy *strategy, const char *directory,
+                                       const char *name) {
     mirt__candidate found;
     const size_t size = strlen(directory) + strlen(name) + 2;
     if (name[0] == '.' || mirt__ends_in(name, ".tmp")) return MIRT_OK;
@@ -51649,11 +52184,14 @@ static int mirt__candidate_compare(const void *a, const void *b) {
 static mirt_status mirt__candidates_read(mirt__candidates *c, const mirt_strategy *strategy, const char *directory) {
     mirt_status status = MIRT_OK;
     DIR *stream = MIRRORTRAIN_OPENDIR(directory);
-    if (!stream) return mirt__fail(errno == ENOENT ? MIRT_E_NOT_FOUND : MIRT_E_IO, "%s: cannot open the directory: %s", directory, strerror(errno));
+    if (!stream)
+        return mirt__fail(errno == ENOENT ? MIRT_E_NOT_FOUND : MIRT_E_IO, "%s: cannot open the directory: %s",
+                          directory, strerror(errno));
     while (status == MIRT_OK) {
         errno = 0;
         const struct dirent *entry = readdir(stream);
-        if (!entry && errno) status = mirt__fail(MIRT_E_IO, "%s: cannot read the directory: %s", directory, strerror(errno));
+        if (!entry && errno)
+            status = mirt__fail(MIRT_E_IO, "%s: cannot read the directory: %s", directory, strerror(errno));
         if (!entry) break;
         status = mirt__candidate_add(c, strategy, directory, entry->d_name);
     }
@@ -51677,14 +52215,17 @@ MIRT__LIB mirt_status mirt__checkpoint_open(mirt__safetensors *file, const char 
     return status;
 }
 
-/* A run that is lost is not begun anew unasked: `path` was refused, and nothing else in the directory can be gone on with. */
-static mirt_status mirt__checkpoint_lost(const char *directory, const char *path, mirt__safetensors *file, bool *found) {
+/* A run that is lost is not begun anew unasked: `path` was refused, and nothing else in the directory can be gone on
+   with. */
+static mirt_status mirt__checkpoint_lost(const char *directory, const char *path, mirt__safetensors *file,
+                                         bool *found) {
     *found = mirt__checkpoint_open(file, path) == MIRT_OK; /* says once more what is wrong */
     if (*found) return MIRT_OK;
     return mirt__fail_at("mirt_fit: no checkpoint in %s can be used; move them away to begin anew", directory);
 }
 
-MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, const char *directory, bool runs, mirt__safetensors *file, bool *found) {
+MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, const char *directory, bool runs,
+                                              mirt__safetensors *file, bool *found) {
     const char *refused = NULL; /* the newest one */
     mirt__candidates c;
     memset(&c, 0, sizeof c);
@@ -51700,7 +52241,8 @@ MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, con
         if (!*found && !refused) refused = c.list[i].path;
     }
     if (!refused) refused = c.refused;
-    if (runs && status == MIRT_OK && !*found && refused) status = mirt__checkpoint_lost(directory, refused, file, found);
+    if (runs && status == MIRT_OK && !*found && refused)
+        status = mirt__checkpoint_lost(directory, refused, file, found);
     mirt__free(c.list);
     mirt__pool_free(&c.pool);
     return status;
@@ -51717,18 +52259,22 @@ MIRT__LIB mirt_status mirt__checkpoint_newest(const char *directory, int64_t *sa
     return memory ? MIRT_OK : mirt_last_status();
 }
 
-MIRT_API mirt_status mirt_latest_checkpoint(const mirt_strategy *strategy, const char *directory, char *path, size_t capacity) {
+MIRT_API mirt_status mirt_latest_checkpoint(const mirt_strategy *strategy, const char *directory, char *path,
+                                            size_t capacity) {
     MIRT__ENTER;
     mirt__safetensors file;
     bool found;
-    if (!directory || !path || !capacity) return mirt__fail(MIRT_E_INVALID, "mirt_latest_checkpoint: no directory, or no place for the path");
+    if (!directory || !path || !capacity)
+        return mirt__fail(MIRT_E_INVALID, "mirt_latest_checkpoint: no directory, or no place for the path");
     path[0] = 0;
     mirt_status status = mirt__checkpoint_latest(strategy, directory, false, &file, &found);
     if (status != MIRT_OK) return status;
     if (!found) return mirt__fail(MIRT_E_NOT_FOUND, "%s: there is no checkpoint in this directory", directory);
     const size_t size = strlen(file.origin) + 1;
     if (size <= capacity) memcpy(path, file.origin, size);
-    else status = mirt__fail(MIRT_E_SHAPE, "mirt_latest_checkpoint: the path %s takes %d bytes, there is room for %d", file.origin, (int)size, (int)capacity);
+    else
+        status = mirt__fail(MIRT_E_SHAPE, "mirt_latest_checkpoint: the path %s takes %d bytes, there is room for %d",
+                            file.origin, (int)size, (int)capacity);
     mirt__safetensors_close(&file);
     return status;
 }
@@ -51770,13 +52316,16 @@ MIRT__LIB bool mirt__load_fits(const mirt__safetensor *t, const mirt__variable *
     return same;
 }
 
-MIRT__LIB const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, const char *name, const mirt__variable *v) {
+MIRT__LIB const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, const char *name,
+                                                  const mirt__variable *v) {
     const mirt__safetensor *t = mirt__safetensors_find(file, name);
     char have[MIRT__ST_SHAPE_TEXT], want[96];
-    if (!t) return mirt__fail(MIRT_E_NOT_FOUND, "%s: there is no tensor \"%s\"", file->origin, name), (const mirt__safetensor *)NULL;
+    if (!t)
+        return mirt__fail(MIRT_E_NOT_FOUND, "%s: there is no tensor \"%s\"", file->origin, name),
+               (const mirt__safetensor *)NULL;
     if (mirt__load_fits(t, v)) return t;
-    mirt__fail(MIRT_E_SHAPE, "%s: %s is %s %s, the model needs F32 %s", file->origin, name, mirt__st_dtype_name(t->dtype),
-               mirt__st_shape_text(t, have), mirt__shape_text(&v->shape, want));
+    mirt__fail(MIRT_E_SHAPE, "%s: %s is %s %s, the model needs F32 %s", file->origin, name,
+               mirt__st_dtype_name(t->dtype), mirt__st_shape_text(t, have), mirt__shape_text(&v->shape, want));
     return NULL;
 }
 
@@ -51862,7 +52411,8 @@ MIRT_API mirt_status mirt_set_model_class_names(mirt_model *model, const char *c
     MIRT__USE_MODEL(model, mirt_last_status());
     if (!model) return mirt__fail_missing("mirt_set_model_class_names", "model");
     for (int i = 0; names && i < count; i++) {
-        if (names[i] && !mirt__utf8_valid(names[i], strlen(names[i]))) return mirt__fail(MIRT_E_INVALID, "%s: the name of class %d is not valid UTF-8", model->name, i);
+        if (names[i] && !mirt__utf8_valid(names[i], strlen(names[i])))
+            return mirt__fail(MIRT_E_INVALID, "%s: the name of class %d is not valid UTF-8", model->name, i);
     }
     char **copy = mirt__names_copy("mirt_set_model_class_names", names, count);
     if (!copy) return mirt_last_status();
@@ -51880,7 +52430,9 @@ MIRT_API const char *const *mirt_model_class_names(const mirt_model *model, int 
 static const mirt__json *mirt__load_metadata(const mirt__safetensors *file, mirt__pool *pool, const char *key) {
     const char *text = mirt__safetensors_metadata(file, key);
     if (!text) {
-        mirt__fail(MIRT_E_FORMAT, "%s holds no %s: it is not a whole saved model; mirt_load_weights reads weights alone", file->origin, key);
+        mirt__fail(MIRT_E_FORMAT,
+                   "%s holds no %s: it is not a whole saved model; mirt_load_weights reads weights alone", file->origin,
+                   key);
         return NULL;
     }
     const mirt__json *json = mirt__json_parse(pool, text, strlen(text));
@@ -51891,12 +52443,16 @@ static const mirt__json *mirt__load_metadata(const mirt__safetensors *file, mirt
 static mirt_status mirt__load_classes(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool) {
     if (!mirt__safetensors_metadata(file, "classes")) return MIRT_OK;
     const mirt__json *list = mirt__load_metadata(file, pool, "classes");
-    const char **names = list && list->type == MIRT__JSON_ARRAY ? (const char **)mirt__pool_alloc(pool, (list->count + 1) * sizeof *names) : NULL;
+    const char **names = list && list->type == MIRT__JSON_ARRAY
+                             ? (const char **)mirt__pool_alloc(pool, (list->count + 1) * sizeof *names)
+                             : NULL;
     if (!list) return mirt_last_status();
-    if (list->type != MIRT__JSON_ARRAY || !list->count || list->count > INT_MAX) return mirt__fail(MIRT_E_FORMAT, "%s: classes: is no list of names", file->origin);
+    if (list->type != MIRT__JSON_ARRAY || !list->count || list->count > INT_MAX)
+        return mirt__fail(MIRT_E_FORMAT, "%s: classes: is no list of names", file->origin);
     if (!names) return mirt_last_status();
     for (size_t i = 0; i < list->count; i++) {
-        if (list->item[i]->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "%s: classes: is no list of names", file->origin);
+        if (list->item[i]->type != MIRT__JSON_STRING)
+            return mirt__fail(MIRT_E_FORMAT, "%s: classes: is no list of names", file->origin);
         names[i] = list->item[i]->string;
     }
     return mirt_set_model_class_names(model, names, (int)list->count);
@@ -51955,7 +52511,8 @@ MIRT_API mirt_status mirt_load_weights(mirt_model *model, const char *path) {
     MIRT__USE_MODEL(model, mirt_last_status());
     mirt__safetensors file;
     if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_load_weights: no model or no path");
-    if (mirt__model_materialize(model) != MIRT_OK || mirt__safetensors_open(&file, path) != MIRT_OK) return mirt_last_status();
+    if (mirt__model_materialize(model) != MIRT_OK || mirt__safetensors_open(&file, path) != MIRT_OK)
+        return mirt_last_status();
     mirt_status status = mirt__load_all_weights(model, &file);
     mirt__safetensors_close(&file);
     return status;
@@ -51976,7 +52533,8 @@ static const char *mirt__load_name(mirt__pool *pool, const mirt__variable *v, co
 }
 
 /* Tensors that are nobody's: not those of an optimizer or a run, which whole models have. */
-static void mirt__load_extras(const mirt__safetensors *file, const bool *used, mirt__text *text, mirt_load_report *report) {
+static void mirt__load_extras(const mirt__safetensors *file, const bool *used, mirt__text *text,
+                              mirt_load_report *report) {
     char shape[MIRT__ST_SHAPE_TEXT], shown[MIRT__SHOWN];
     const bool whole = mirt__safetensors_metadata(file, "compile") != NULL;
 #define MIRT__OPTIMIZER_NAME(kind, name, kernel) #name,
@@ -51996,7 +52554,8 @@ static void mirt__load_extras(const mirt__safetensors *file, const bool *used, m
     }
 }
 
-static mirt_status mirt__load_some(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool, const mirt_load_desc *desc, mirt_load_report *report) {
+static mirt_status mirt__load_some(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool,
+                                   const mirt_load_desc *desc, mirt_load_report *report) {
     mirt__text *text = &model->load_text;
     char have[MIRT__ST_SHAPE_TEXT], want[96], shown[MIRT__SHOWN];
     int asked = 0;
@@ -52016,7 +52575,9 @@ static mirt_status mirt__load_some(mirt_model *model, const mirt__safetensors *f
             report->loaded++;
         } else if (t) {
             report->mismatched++;
-            mirt__text_add(text, "mismatched: %s is %s, in the file %s %s\n", mirt__shown(v->name, shown), mirt__shape_text(&v->shape, want), mirt__st_dtype_name(t->dtype), mirt__st_shape_text(t, have));
+            mirt__text_add(text, "mismatched: %s is %s, in the file %s %s\n", mirt__shown(v->name, shown),
+                           mirt__shape_text(&v->shape, want), mirt__st_dtype_name(t->dtype),
+                           mirt__st_shape_text(t, have));
         } else {
             report->missing++;
             mirt__text_add(text, "missing: %s %s\n", mirt__shown(v->name, shown), mirt__shape_text(&v->shape, want));
@@ -52027,10 +52588,12 @@ static mirt_status mirt__load_some(mirt_model *model, const mirt__safetensors *f
     if (text->failed) return mirt_last_status();
     if (report->loaded) return MIRT_OK;
     if (!asked && desc->prefix && mirt__layer_find(model, desc->prefix) < 0) return mirt_last_status();
-    return mirt__fail(MIRT_E_NOT_FOUND, "%s: none of its %d tensors fits one of the %d weights of %s by name and shape", file->origin, file->count, asked, model->name);
+    return mirt__fail(MIRT_E_NOT_FOUND, "%s: none of its %d tensors fits one of the %d weights of %s by name and shape",
+                      file->origin, file->count, asked, model->name);
 }
 
-MIRT_API mirt_status mirt_load_weights_partial(mirt_model *model, const char *path, const mirt_load_desc *desc, mirt_load_report *report) {
+MIRT_API mirt_status mirt_load_weights_partial(mirt_model *model, const char *path, const mirt_load_desc *desc,
+                                               mirt_load_report *report) {
     MIRT__USE_MODEL(model, mirt_last_status());
     mirt__safetensors file;
     mirt__pool pool;
@@ -52042,7 +52605,8 @@ MIRT_API mirt_status mirt_load_weights_partial(mirt_model *model, const char *pa
     if (report) *report = own;
     if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_load_weights_partial: no model or no path");
     mirt__text_clear(&model->load_text);
-    if (mirt__model_materialize(model) != MIRT_OK || mirt__safetensors_open(&file, path) != MIRT_OK) return mirt_last_status();
+    if (mirt__model_materialize(model) != MIRT_OK || mirt__safetensors_open(&file, path) != MIRT_OK)
+        return mirt_last_status();
     mirt_status status = mirt__load_some(model, &file, &pool, desc ? desc : &all, &own);
     if (report) *report = own;
     mirt__pool_free(&pool);
@@ -52061,7 +52625,8 @@ MIRT_API mirt_status mirt_load_weights_partial(mirt_model *model, const char *pa
 MIRT__LIB const char *mirt__callback_label(const mirt__fit *fit, int index, char out[MIRT__CALLBACK_LABEL]) {
     const char *name = fit->desc->callbacks[index]->name;
     int same = 0;
-    for (int i = 0; i < index; i++) same += fit->desc->callbacks[i]->name && strcmp(fit->desc->callbacks[i]->name, name) == 0;
+    for (int i = 0; i < index; i++)
+        same += fit->desc->callbacks[i]->name && strcmp(fit->desc->callbacks[i]->name, name) == 0;
     if (same) snprintf(out, MIRT__CALLBACK_LABEL, "%.80s_%d", name, same);
     else snprintf(out, MIRT__CALLBACK_LABEL, "%.80s", name);
     return out;
@@ -52089,7 +52654,8 @@ typedef struct mirt__run_int_field {
     const char *name;
     size_t offset;
     int64_t least, most;
-    const char *before, *unit, *plural, *after; /* a message's words for what must be the same; unit NULL: it need not */
+    const char *before, *unit, *plural, *after; /* a message's words for what must be the same; unit NULL: it need
+                                                   not */
 } mirt__run_int_field;
 
 typedef struct mirt__run_double_field {
@@ -52118,8 +52684,9 @@ static const mirt__run_int_field mirt__run_ints[] = {
 #undef MIRT__RUN_FREE
 /* Differences of times may be a rounding below 0. */
 static const mirt__run_double_field mirt__run_doubles[] = {
-    {MIRT__RUN(rate), 0, (double)FLT_MAX}, {MIRT__RUN(seconds), -1, 1e15}, {MIRT__RUN(input_seconds), -1, 1e15},
-    {MIRT__RUN(epoch_seconds), -1, 1e15}, {MIRT__RUN(epoch_input_seconds), -1, 1e15}, {MIRT__RUN(loss_scale), 0, DBL_MAX},
+    {MIRT__RUN(rate), 0, (double)FLT_MAX},      {MIRT__RUN(seconds), -1, 1e15},
+    {MIRT__RUN(input_seconds), -1, 1e15},       {MIRT__RUN(epoch_seconds), -1, 1e15},
+    {MIRT__RUN(epoch_input_seconds), -1, 1e15}, {MIRT__RUN(loss_scale), 0, DBL_MAX},
 };
 #undef MIRT__RUN
 
@@ -52556,7 +53123,9 @@ static mirt_status mirt__run_write_callbacks(const mirt__fit *fit, mirt__text *o
         mirt__readymade *ready = mirt__ready_of(callback);
         if (ready && ready->sync && ready->sync(ready) != MIRT_OK) return mirt_last_status();
         size_t size = mirt__state_of(fit, callback, NULL, 0);
-        if (size == SIZE_MAX) return mirt__ready_of(callback) ? mirt_last_status() : mirt__fail(MIRT_E_CALLBACK, "callback %d has no state to save", i);
+        if (size == SIZE_MAX)
+            return mirt__ready_of(callback) ? mirt_last_status()
+                                            : mirt__fail(MIRT_E_CALLBACK, "callback %d has no state to save", i);
         char *text = (char *)mirt__calloc(size + 1, 1);
         if (!text) return mirt_last_status();
         const bool whole = mirt__state_of(fit, callback, text, size + 1) == size;
@@ -52567,15 +53136,20 @@ static mirt_status mirt__run_write_callbacks(const mirt__fit *fit, mirt__text *o
         mirt__json_write_string(out, text);
         mirt__free(text);
         if (!whole && mirt__ready_of(callback)) return mirt_last_status(); /* memory ran out */
-        if (!good || !whole) return mirt__fail(MIRT_E_CALLBACK, "the state of callback %d is another one at a second look, or not valid UTF-8", i);
+        if (!good || !whole)
+            return mirt__fail(MIRT_E_CALLBACK,
+                              "the state of callback %d is another one at a second look, or not valid UTF-8", i);
         first = false;
     }
     return MIRT_OK;
 }
 
-MIRT__LIB int mirt__run_most_tensors(const mirt__fit *fit) { return 2 + mirt__num_callbacks(fit) * fit->model->num_variables; }
+MIRT__LIB int mirt__run_most_tensors(const mirt__fit *fit) {
+    return 2 + mirt__num_callbacks(fit) * fit->model->num_variables;
+}
 
-static mirt__safetensor *mirt__run_tensor(mirt__safetensor *tensor, int *count, const char *name, int64_t rows, int64_t columns, const double *data) {
+static mirt__safetensor *mirt__run_tensor(mirt__safetensor *tensor, int *count, const char *name, int64_t rows,
+                                          int64_t columns, const double *data) {
     mirt__safetensor *t = &tensor[(*count)++];
     memset(t, 0, sizeof *t);
     t->name = name;
@@ -52588,7 +53162,8 @@ static mirt__safetensor *mirt__run_tensor(mirt__safetensor *tensor, int *count, 
 }
 
 /* A row an epoch: how many logs it has, and their values; `names` gets all names. */
-static mirt_status mirt__run_write_history(const mirt_model *model, mirt__pool *pool, mirt__text *out, mirt__safetensor *tensor, int *count) {
+static mirt_status mirt__run_write_history(const mirt_model *model, mirt__pool *pool, mirt__text *out,
+                                           mirt__safetensor *tensor, int *count) {
     const mirt_logs *longest = NULL;
     const int epochs = model->history.epochs;
     for (int e = 0; e < epochs; e++) {
@@ -52620,7 +53195,8 @@ static mirt_status mirt__run_write_sums(const mirt__fit *fit, mirt__pool *pool, 
     if (!values) return mirt_last_status();
     values[0] = sums->loss;
     memcpy(values + 1, sums->output_loss, sizeof sums->output_loss);
-    if (sums->num_metric) memcpy(values + 1 + MIRT_MAX_OUTPUTS, sums->metric, (size_t)sums->num_metric * sizeof *values);
+    if (sums->num_metric)
+        memcpy(values + 1 + MIRT_MAX_OUTPUTS, sums->metric, (size_t)sums->num_metric * sizeof *values);
     mirt__run_tensor(tensor, count, "run/sums", all, 0, values);
     return MIRT_OK;
 }
@@ -52641,7 +53217,8 @@ static mirt_status mirt__run_write_kept(const mirt__fit *fit, mirt__pool *pool, 
     return MIRT_OK;
 }
 
-MIRT__LIB mirt_status mirt__run_write(mirt__fit *fit, mirt__pool *pool, mirt__text *out, mirt__safetensor *tensor, int *count) {
+MIRT__LIB mirt_status mirt__run_write(mirt__fit *fit, mirt__pool *pool, mirt__text *out, mirt__safetensor *tensor,
+                                      int *count) {
     mirt_model *model = fit->model;
     mirt__run_saved(fit);
     mirt__position run = fit->run;
@@ -52676,9 +53253,11 @@ MIRT__LIB mirt_status mirt__run_write(mirt__fit *fit, mirt__pool *pool, mirt__te
 
 /* Saves models and weights. */
 
-static mirt_status mirt__save_tensors(mirt__pool *pool, mirt_model *model, bool slots, mirt__safetensors_content *content, mirt__safetensor **tensors) {
+static mirt_status mirt__save_tensors(mirt__pool *pool, mirt_model *model, bool slots,
+                                      mirt__safetensors_content *content, mirt__safetensor **tensors) {
     int blocks = 1 + (slots ? mirt__optimizer_slots(&model->config.optimizer) : 0);
-    size_t most = (size_t)blocks * (size_t)model->num_variables + (slots && model->fit ? (size_t)mirt__run_most_tensors(model->fit) : 0);
+    size_t most = (size_t)blocks * (size_t)model->num_variables +
+                  (slots && model->fit ? (size_t)mirt__run_most_tensors(model->fit) : 0);
     mirt__safetensor *tensor = (mirt__safetensor *)mirt__pool_alloc(pool, most * sizeof *tensor + 1);
     if (!tensor) return mirt_last_status();
     content->tensor = *tensors = tensor;
@@ -52688,7 +53267,8 @@ static mirt_status mirt__save_tensors(mirt__pool *pool, mirt_model *model, bool 
             if (b && !mirt__is_trained(v)) continue;
             const char *name = b ? mirt__slot_name(pool, model, b - 1, v) : v->name;
             if (!name) return mirt_last_status();
-            mirt__tensor_of(v, name, b ? mirt__slot_at(model, b - 1, i) : mirt__weight_at(model, i), &tensor[content->count++]);
+            mirt__tensor_of(v, name, b ? mirt__slot_at(model, b - 1, i) : mirt__weight_at(model, i),
+                            &tensor[content->count++]);
         }
     }
     return MIRT_OK;
@@ -52707,12 +53287,16 @@ static void mirt__save_pair(mirt__save_texts *m, const char *key, const char *va
 }
 
 /* Where training is, and in a fit all that it needs to go on from there. */
-static mirt_status mirt__save_training(mirt_model *model, bool whole, mirt__pool *pool, mirt__safetensor *tensor, int *count, mirt__save_texts *m) {
-    mirt__text_add(&m->training, "{\"iterations\":%lld,\"epoch\":%lld", (long long)model->step, (long long)model->epoch);
+static mirt_status mirt__save_training(mirt_model *model, bool whole, mirt__pool *pool, mirt__safetensor *tensor,
+                                       int *count, mirt__save_texts *m) {
+    mirt__text_add(&m->training, "{\"iterations\":%lld,\"epoch\":%lld", (long long)model->step,
+                   (long long)model->epoch);
     if (mirt__root(model, NULL)->scaled) {
-        mirt__text_add(&m->training, ",\"scale_steps\":%lld,\"loss_scale\":%.0f", (long long)mirt__root(model, NULL)->scale_steps, mirt__root(model, NULL)->loss_scale);
+        mirt__text_add(&m->training, ",\"scale_steps\":%lld,\"loss_scale\":%.0f",
+                       (long long)mirt__root(model, NULL)->scale_steps, mirt__root(model, NULL)->loss_scale);
     }
-    if (model->fit && whole && mirt__run_write(model->fit, pool, &m->training, tensor, count) != MIRT_OK) return mirt_last_status();
+    if (model->fit && whole && mirt__run_write(model->fit, pool, &m->training, tensor, count) != MIRT_OK)
+        return mirt_last_status();
     if (model->fit && !whole) mirt__text_add(&m->training, ",\"saved\":%lld", (long long)mirt__run_saved(model->fit));
     mirt__text_add(&m->training, "}");
     if (m->training.failed) return mirt_last_status();
@@ -52720,7 +53304,8 @@ static mirt_status mirt__save_training(mirt_model *model, bool whole, mirt__pool
     return MIRT_OK;
 }
 
-static mirt_status mirt__save_whole(mirt_model *model, mirt__pool *pool, mirt__safetensor *tensor, int *count, mirt__save_texts *m) {
+static mirt_status mirt__save_whole(mirt_model *model, mirt__pool *pool, mirt__safetensor *tensor, int *count,
+                                    mirt__save_texts *m) {
     if (mirt__architecture_write(model, &m->architecture) != MIRT_OK) return mirt_last_status();
     mirt__compile_write(model, &m->compile);
     for (int i = 0; i < model->num_class_names; i++) {
@@ -52742,13 +53327,15 @@ static mirt_status mirt__save_whole(mirt_model *model, mirt__pool *pool, mirt__s
     return MIRT_OK;
 }
 
-static mirt_status mirt__save_any(mirt_model *model, const char *path, bool whole, mirt__pool *pool, mirt__save_texts *m) {
+static mirt_status mirt__save_any(mirt_model *model, const char *path, bool whole, mirt__pool *pool,
+                                  mirt__save_texts *m) {
     mirt__safetensors_content content;
     mirt__safetensor *tensor = NULL;
     memset(&content, 0, sizeof content);
     if (mirt__save_tensors(pool, model, whole, &content, &tensor) != MIRT_OK) return mirt_last_status();
     mirt_status status = whole ? mirt__save_whole(model, pool, tensor, &content.count, m) : MIRT_OK;
-    if (status == MIRT_OK && !whole && model->fit) status = mirt__save_training(model, false, pool, tensor, &content.count, m);
+    if (status == MIRT_OK && !whole && model->fit)
+        status = mirt__save_training(model, false, pool, tensor, &content.count, m);
     if (status != MIRT_OK) return status;
     content.metadata = m->pair;
     content.metadata_count = m->pairs;
@@ -52757,18 +53344,19 @@ static mirt_status mirt__save_any(mirt_model *model, const char *path, bool whol
 
 MIRT_API mirt_status mirt_save_check(const char *path) {
     MIRT__ENTER;
-    static const struct { const char *suffix; bool converted; } other[] = {
-        {".keras", true}, {".h5", true}, {".hdf5", true}, {".pt", true}, {".pth", true}, {".onnx", false}, {".tf", false}, {".pb", false},
-        {".tflite", false}};
+    static const struct { const char *suffix; bool converted;
+    } other[] = {{".keras", true}, {".h5", true},  {".hdf5", true}, {".pt", true},     {".pth", true},
+                 {".onnx", false}, {".tf", false}, {".pb", false},  {".tflite", false}};
     const size_t length = path ? strlen(path) : 0;
     if (!length) return mirt__fail(MIRT_E_INVALID, "mirt_save: no path");
     for (int i = 0; i < MIRT__COUNT(other); i++) {
         const size_t size = strlen(other[i].suffix), at = length > size ? length - size : 0;
         bool same = at > 0;
-        for (size_t k = 0; same && k < size; k++) same = (path[at + k] | (path[at + k] >= 'A' && path[at + k] <= 'Z' ? 0x20 : 0)) == other[i].suffix[k];
+        for (size_t k = 0; same && k < size; k++)
+            same = (path[at + k] | (path[at + k] >= 'A' && path[at + k] <= 'Z' ? 0x20 : 0)) == other[i].suffix[k];
         if (!same) continue;
-        return mirt__fail(MIRT_E_INVALID, "%s: models are saved as .safetensors, not as %s; name the file so%s", path, other[i].suffix,
-                          other[i].converted ? ", then convert it: tools/convert_weights.py" : "");
+        return mirt__fail(MIRT_E_INVALID, "%s: models are saved as .safetensors, not as %s; name the file so%s", path,
+                          other[i].suffix, other[i].converted ? ", then convert it: tools/convert_weights.py" : "");
     }
     return MIRT_OK;
 }
@@ -52784,7 +53372,9 @@ MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_fl
     if (mirt_save_check(path) != MIRT_OK) return mirt_last_status();
     if (whole && mirt__need_compiled(model, "mirt_save") != MIRT_OK) return mirt_last_status();
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
-    if (whole && model->is_view) return mirt__fail(MIRT_E_STATE, "mirt_save: a view of %s is saved as weights alone; save %s itself", model->name, model->name);
+    if (whole && model->is_view)
+        return mirt__fail(MIRT_E_STATE, "mirt_save: a view of %s is saved as weights alone; save %s itself",
+                          model->name, model->name);
     mirt_status status = mirt__model_materialize(model);
     if (status == MIRT_OK) status = mirt__save_any(model, path, whole, &pool, &texts);
     mirt__text_free(&texts.architecture);
@@ -52823,10 +53413,14 @@ MIRT__LIB mirt_status mirt__fit_reopen(mirt__fit *fit) {
     if (!fit->run.begun && (!fit->run.done || fit->desc->steps_per_epoch > 0)) return MIRT_OK;
     fit->run.begun = 1; /* behind the last batch of an epoch that is still open, too: its pass has no more of them */
     int64_t left = mirt__dataset_pass_over(fit->train, fit->run.passed) ? 0 : fit->run.passed;
-    mirt_status status = fit->features[0] ? mirt__features_begin(fit->features[0], seed, fit->run.pass) : mirt__dataset_begin(fit->train, seed, fit->run.pass);
+    mirt_status status = fit->features[0] ? mirt__features_begin(fit->features[0], seed, fit->run.pass)
+                                          : mirt__dataset_begin(fit->train, seed, fit->run.pass);
     for (; left > 0 && status == MIRT_OK; left--) {
         status = mirt__dataset_next(fit->train, &batch);
-        if (status == MIRT_OK && !batch.rows) return mirt__fail(MIRT_E_INVALID, "the data end before the %lld batches that the checkpoint has gone through", (long long)fit->run.passed);
+        if (status == MIRT_OK && !batch.rows)
+            return mirt__fail(MIRT_E_INVALID,
+                              "the data end before the %lld batches that the checkpoint has gone through",
+                              (long long)fit->run.passed);
     }
     return status;
 }
@@ -52838,8 +53432,10 @@ MIRT__LIB mirt_status mirt__history_reserve(mirt__fit *fit, int need) {
     if (need <= model->history_capacity) return MIRT_OK;
     int capacity = need < usual ? usual : need > INT_MAX / 2 ? INT_MAX : 2 * need;
     if (capacity > epochs) capacity = epochs < need ? need : epochs;
-    if (!mirt__grow((void **)&model->history_logs, (size_t)used, (size_t)capacity, sizeof *model->history_logs)) return mirt_last_status();
-    memset(model->history_logs + used, 0, (size_t)(capacity - used) * sizeof *model->history_logs); /* memory is taken now, not by and by */
+    if (!mirt__grow((void **)&model->history_logs, (size_t)used, (size_t)capacity, sizeof *model->history_logs))
+        return mirt_last_status();
+    /* memory is taken now, not by and by */
+    memset(model->history_logs + used, 0, (size_t)(capacity - used) * sizeof *model->history_logs);
     model->history_capacity = capacity;
     model->history.epoch = model->history_logs;
     return MIRT_OK;
@@ -53002,13 +53598,18 @@ static mirt_status mirt__run_check_names(const mirt__fit *fit) {
         label[i][0] = 0;
         if (!callback->name || !callback->save_state) continue;
         if (strlen(callback->name) > 80 || !mirt__utf8_valid(callback->name, strlen(callback->name))) {
-            return mirt__fail(MIRT_E_INVALID, "mirt_fit: callback %d keeps a state under a name of more than 80 bytes, or not valid UTF-8", i);
+            return mirt__fail(
+                MIRT_E_INVALID,
+                "mirt_fit: callback %d keeps a state under a name of more than 80 bytes, or not valid UTF-8", i);
         }
         mirt__callback_label(fit, i, label[i]);
         for (int k = 0; k < i; k++) {
             const mirt_callback *other = fit->desc->callbacks[k];
             if (other->name && other->save_state && strcmp(label[i], label[k]) == 0) {
-                return mirt__fail(MIRT_E_INVALID, "mirt_fit: the callbacks %d and %d keep their states under one name, \"%s\"; give one of them another", k, i, label[i]);
+                return mirt__fail(MIRT_E_INVALID,
+                                  "mirt_fit: the callbacks %d and %d keep their states under one name, \"%s\"; give "
+                                  "one of them another",
+                                  k, i, label[i]);
             }
         }
     }
@@ -53063,7 +53664,9 @@ static void mirt__take_answer(mirt__fit *fit, const mirt_callback *callback, uin
     fit->stop = true;
     if (code != MIRT_CALLBACK_FAILED) return;
     mirt_status status = mirt_last_status();
-    if (status == MIRT_OK || mirt__error_number() == before) status = mirt__fail(MIRT_E_CALLBACK, "the callback %s failed", callback->name ? callback->name : "of the caller");
+    if (status == MIRT_OK || mirt__error_number() == before)
+        status =
+            mirt__fail(MIRT_E_CALLBACK, "the callback %s failed", callback->name ? callback->name : "of the caller");
     mirt__fit_keep_error(fit, status);
 }
 
@@ -53111,36 +53714,45 @@ static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
     for (int i = 0; i < fit->told && fit->status == MIRT_OK; i++) {
         mirt__readymade *ready = mirt__ready_of(fit->desc->callbacks[i]);
         const uint32_t before = mirt__error_number();
-        if (ready && ready->after) mirt__take_answer(fit, &ready->base, before, ready->after(ready, &fit->event, moment));
+        if (ready && ready->after)
+            mirt__take_answer(fit, &ready->base, before, ready->after(ready, &fit->event, moment));
     }
     mirt__timing_phase(fit->model, MIRT_PHASE_LAUNCH);
 }
 
 /* The training function is kept through the callbacks, which may evaluate other data. */
 static mirt_function *mirt__fit_function(mirt__fit *fit) {
-    const mirt__data_spec *spec = fit->features[0] ? mirt__features_spec(fit->features[0]) : mirt__dataset_spec(fit->train);
+    const mirt__data_spec *spec =
+        fit->features[0] ? mirt__features_spec(fit->features[0]) : mirt__dataset_spec(fit->train);
     return mirt__trainer_prepare(fit->model, MIRT__TRAIN, spec, mirt__data_most_rows(spec), fit->desc);
 }
 
 static mirt_status mirt__fit_prepare_validation(mirt__fit *fit) {
-    const mirt__data_spec *spec = fit->features[1] ? mirt__features_spec(fit->features[1]) : mirt__dataset_spec(fit->validation);
-    return mirt__trainer_prepare(fit->model, MIRT__EVALUATE, spec, mirt__data_most_rows(spec), NULL) ? MIRT_OK : mirt_last_status();
+    const mirt__data_spec *spec =
+        fit->features[1] ? mirt__features_spec(fit->features[1]) : mirt__dataset_spec(fit->validation);
+    return mirt__trainer_prepare(fit->model, MIRT__EVALUATE, spec, mirt__data_most_rows(spec), NULL)
+               ? MIRT_OK
+               : mirt_last_status();
 }
 
 static mirt_status mirt__check_class_weights(const mirt__fit *fit) {
     const mirt_fit_desc *d = fit->desc;
     const mirt_model *model = fit->model;
     if (!d->class_weights) return MIRT_OK;
-    if (mirt__num_labels(model) != 1) return mirt__fail(MIRT_E_INVALID, "class weights are for models with one label; %s takes %d", model->name, mirt__num_labels(model));
+    if (mirt__num_labels(model) != 1)
+        return mirt__fail(MIRT_E_INVALID, "class weights are for models with one label; %s takes %d", model->name,
+                          mirt__num_labels(model));
     int output = 0;
     while (!mirt__output_has_loss(model, output)) output++;
     int64_t classes = mirt__last_dim(model->output[output]) > 1 ? mirt__last_dim(model->output[output]) : 2;
     if (d->num_class_weights != classes) {
-        return mirt__fail(MIRT_E_SHAPE, "num_class_weights is %d, but %s has %lld classes: each needs a weight", d->num_class_weights, model->name, (long long)classes);
+        return mirt__fail(MIRT_E_SHAPE, "num_class_weights is %d, but %s has %lld classes: each needs a weight",
+                          d->num_class_weights, model->name, (long long)classes);
     }
     for (int i = 0; i < d->num_class_weights; i++) {
         if (!(d->class_weights[i] >= 0 && d->class_weights[i] <= FLT_MAX)) {
-            return mirt__fail(MIRT_E_INVALID, "the weight of class %d is %g; it must be a number and not negative", i, (double)d->class_weights[i]);
+            return mirt__fail(MIRT_E_INVALID, "the weight of class %d is %g; it must be a number and not negative", i,
+                              (double)d->class_weights[i]);
         }
     }
     return MIRT_OK;
@@ -53162,8 +53774,10 @@ static mirt_status mirt__fit_prepare(mirt__fit *fit) {
     if (spec->samples < 0 && fit->desc->steps_per_epoch < 1 && fit->desc->max_steps < 1) {
         return mirt__fail(MIRT_E_INVALID, "the data set has no end: steps_per_epoch says where an epoch ends");
     }
-    if (mirt__check_data(fit->model, spec, true) != MIRT_OK || mirt__check_class_weights(fit) != MIRT_OK) return mirt_last_status();
-    if (fit->validation && mirt__check_data(fit->model, mirt__dataset_spec(fit->validation), true) != MIRT_OK) return mirt__fail_at("validation");
+    if (mirt__check_data(fit->model, spec, true) != MIRT_OK || mirt__check_class_weights(fit) != MIRT_OK)
+        return mirt_last_status();
+    if (fit->validation && mirt__check_data(fit->model, mirt__dataset_spec(fit->validation), true) != MIRT_OK)
+        return mirt__fail_at("validation");
     if (fit->validation && mirt__dataset_spec(fit->validation)->samples < 0 && fit->desc->validation_steps < 1) {
         return mirt__fail(MIRT_E_INVALID, "the validation data have no end: validation_steps says how much is used");
     }
@@ -53187,7 +53801,8 @@ static bool mirt__max_steps_reached(const mirt__fit *fit) {
 static void mirt__warn_of_nan(mirt__fit *fit, double loss) {
     if (loss == loss || fit->warned) return;
     fit->warned = true;
-    mirt__log(fit->model->strategy, MIRT_LOG_WARNING, "the loss is not a number since step %lld: a lower learning rate may help, or the data holds NaN",
+    mirt__log(fit->model->strategy, MIRT_LOG_WARNING,
+              "the loss is not a number since step %lld: a lower learning rate may help, or the data holds NaN",
               (long long)fit->event.step + 1);
 }
 
@@ -53220,7 +53835,8 @@ static mirt_status mirt__fit_next(mirt__fit *fit, mirt__batch *batch) {
 /* Whether another batch is asked for behind the one under way, if nobody stops. */
 static bool mirt__fit_goes_on(const mirt__fit *fit) {
     const mirt_fit_desc *d = fit->desc;
-    return (d->steps_per_epoch < 1 || fit->event.batch + 1 < d->steps_per_epoch) && (d->max_steps < 1 || fit->model->history.steps + 1 < d->max_steps);
+    return (d->steps_per_epoch < 1 || fit->event.batch + 1 < d->steps_per_epoch) &&
+           (d->max_steps < 1 || fit->model->history.steps + 1 < d->max_steps);
 }
 
 static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, double *loss) {
@@ -53285,7 +53901,8 @@ static mirt_status mirt__train_batches(void *arg) {
     const int64_t first = fit->event.batch;
     mirt__timing_start(model);
     /* A request is looked for after steps and at the end of an epoch, so that whatever it ends has a checkpoint. */
-    while (status == MIRT_OK && !(fit->event.batch > first ? mirt__fit_stops(fit) : fit->stop) && !mirt__max_steps_reached(fit)) {
+    while (status == MIRT_OK && !(fit->event.batch > first ? mirt__fit_stops(fit) : fit->stop) &&
+           !mirt__max_steps_reached(fit)) {
         status = mirt__fit_next(fit, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
         fit->event.seconds = mirt__now() - began;
@@ -53303,7 +53920,8 @@ static mirt_status mirt__train_batches(void *arg) {
         fit->event.batch++;
         if (fit->shows) mirt__progress_line(&fit->progress, model, &fit->event, false);
     }
-    if (status == MIRT_OK && fit->event.batch && (fit->stop || mirt__max_steps_reached(fit))) mirt__tell(fit, MIRT__INTERRUPTED);
+    if (status == MIRT_OK && fit->event.batch && (fit->stop || mirt__max_steps_reached(fit)))
+        mirt__tell(fit, MIRT__INTERRUPTED);
     mirt__timing_stop(model);
     mirt__timing_input(model, fit->train);
     fit->event.seconds = mirt__now() - began;
@@ -53314,9 +53932,12 @@ static mirt_status mirt__train_batches(void *arg) {
     return status;
 }
 
-/* Watched from the caller's thread; but where only the usual time limit is to be kept, not at the cost of going back there twice a batch. */
+/* Watched from the caller's thread; but where only the usual time limit is to be kept, not at the cost of going back
+   there twice a batch. */
 static mirt_status mirt__train_epoch(mirt__fit *fit) {
-    return mirt__fit_tells_batches(fit) && !fit->model->strategy->limit_asked ? mirt__train_batches(fit) : mirt__watched_pass(fit->model, fit->train, mirt__train_batches, fit);
+    return mirt__fit_tells_batches(fit) && !fit->model->strategy->limit_asked
+               ? mirt__train_batches(fit)
+               : mirt__watched_pass(fit->model, fit->train, mirt__train_batches, fit);
 }
 
 static mirt_status mirt__fit_validate(mirt__fit *fit) {
@@ -53325,7 +53946,9 @@ static mirt_status mirt__fit_validate(mirt__fit *fit) {
     if (fit->status != MIRT_OK) return MIRT_OK;
     if (mirt__fit_prepare_validation(fit) != MIRT_OK) return mirt_last_status();
     mirt__sums_start(fit->model, MIRT__EVALUATE, &sums);
-    if (mirt__evaluate_pass(fit->model, fit->validation, fit->features[1], fit->desc->validation_steps, &sums) != MIRT_OK) return mirt_last_status();
+    if (mirt__evaluate_pass(fit->model, fit->validation, fit->features[1], fit->desc->validation_steps, &sums) !=
+        MIRT_OK)
+        return mirt_last_status();
     mirt__sums_to_logs(fit->model, &sums, true, &fit->logs);
     mirt__tell(fit, MIRT__TEST_END);
     return MIRT_OK;
@@ -53351,7 +53974,8 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
     if (fit->sums.count == 0 || fit->status != MIRT_OK) return fit->run.opened = 0, MIRT_OK;
     mirt__set_logs(fit, false, 0);
     int every = fit->desc->validation_freq > 0 ? fit->desc->validation_freq : 1;
-    if (fit->validation && !fit->asked && (epoch + 1) % every == 0 && mirt__fit_validate(fit) != MIRT_OK) return mirt_last_status();
+    if (fit->validation && !fit->asked && (epoch + 1) % every == 0 && mirt__fit_validate(fit) != MIRT_OK)
+        return mirt_last_status();
     if (fit->status != MIRT_OK) return MIRT_OK;
     if (mirt__history_reserve(fit, model->history.epochs + 1) != MIRT_OK) return mirt_last_status();
     model->history_logs[model->history.epochs++] = fit->logs;
@@ -53380,14 +54004,17 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     mirt__trap_random(fit->model);
     mirt__tell(fit, MIRT__TRAIN_BEGIN);
     mirt__fit_stops(fit);
-    for (int epoch = (int)fit->run.epoch; epoch < fit->event.epochs && status == MIRT_OK && !fit->stop && (fit->run.opened || !mirt__max_steps_reached(fit)); epoch++) {
+    for (int epoch = (int)fit->run.epoch; epoch < fit->event.epochs && status == MIRT_OK && !fit->stop &&
+                                          (fit->run.opened || !mirt__max_steps_reached(fit));
+         epoch++) {
         status = mirt__fit_epoch(fit, epoch);
     }
     if (status == MIRT_OK && fit->model->config.optimizer.use_ema) status = mirt_apply_averages(fit->model);
     mirt__fit_keep_error(fit, status);
     fit->model->history.stopped = fit->asked || (fit->stop && fit->run.epoch < fit->event.epochs);
     if (fit->status != MIRT_OK) fit->event.failure = fit->failure.text;
-    if (fit->model->history.seconds > 0) fit->model->history.images_per_second = (double)fit->run.images / fit->model->history.seconds;
+    if (fit->model->history.seconds > 0)
+        fit->model->history.images_per_second = (double)fit->run.images / fit->model->history.seconds;
     mirt__tell(fit, MIRT__TRAIN_END);
     if (fit->status != MIRT_OK) mirt__error_set(&fit->failure);
     return fit->status;
@@ -53421,18 +54048,30 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
         const mirt__readymade *ready = mirt__ready_of(d->callbacks[i]);
         fit.shows = fit.shows && !(ready && ready->shows_progress);
     }
-    if (d->epochs < 0 || d->batch < 0 || d->max_steps < 0 || d->initial_epoch < 0 || d->steps_per_epoch < 0 || d->validation_steps < 0 || d->validation_freq < 0) {
-        return mirt__fail(MIRT_E_INVALID, "mirt_fit: epochs, batch and the numbers of steps cannot be negative"), (mirt_history *)NULL;
+    if (d->epochs < 0 || d->batch < 0 || d->max_steps < 0 || d->initial_epoch < 0 || d->steps_per_epoch < 0 ||
+        d->validation_steps < 0 || d->validation_freq < 0) {
+        return mirt__fail(MIRT_E_INVALID, "mirt_fit: epochs, batch and the numbers of steps cannot be negative"),
+               (mirt_history *)NULL;
     }
-    if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained already: mirt_fit was called from its own callback", model->name), (mirt_history *)NULL;
-    if (dataset->busy) return mirt__fail(MIRT_E_STATE, "mirt_fit: this data set is being trained on already"), (mirt_history *)NULL;
-    if (d->validation && d->validation != dataset && d->validation->busy) return mirt__fail(MIRT_E_STATE, "mirt_fit: the validation data are being trained on"), (mirt_history *)NULL;
+    if (model->busy)
+        return mirt__fail(MIRT_E_STATE, "%s is being trained already: mirt_fit was called from its own callback",
+                          model->name),
+               (mirt_history *)NULL;
+    if (dataset->busy)
+        return mirt__fail(MIRT_E_STATE, "mirt_fit: this data set is being trained on already"), (mirt_history *)NULL;
+    if (d->validation && d->validation != dataset && d->validation->busy)
+        return mirt__fail(MIRT_E_STATE, "mirt_fit: the validation data are being trained on"), (mirt_history *)NULL;
     if (d->validation == dataset && d->steps_per_epoch) {
-        return mirt__fail(MIRT_E_INVALID, "mirt_fit: with steps_per_epoch the validation data need a data set of their own"), (mirt_history *)NULL;
+        return mirt__fail(MIRT_E_INVALID,
+                          "mirt_fit: with steps_per_epoch the validation data need a data set of their own"),
+               (mirt_history *)NULL;
     }
     const int64_t batches_of = mirt__dataset_spec(dataset)->batch;
     if (d->batch && batches_of && d->batch != batches_of) {
-        return mirt__fail(MIRT_E_INVALID, "mirt_fit: batch is %lld, but the data set is in batches of %lld already: leave batch 0", (long long)d->batch, (long long)batches_of), (mirt_history *)NULL;
+        return mirt__fail(MIRT_E_INVALID,
+                          "mirt_fit: batch is %lld, but the data set is in batches of %lld already: leave batch 0",
+                          (long long)d->batch, (long long)batches_of),
+               (mirt_history *)NULL;
     }
     dataset->busy = true;
     mirt__hold(model);
@@ -53443,9 +54082,11 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     mirt__timing_reset(model);
     mirt_status status = mirt__history_reserve(&fit, 1);
     if (status == MIRT_OK) status = mirt__fit_class_names(model, dataset);
-    if (status == MIRT_OK && !(fit.train = mirt__batched(dataset, fit.desc->batch, shuffle, &view[0]))) status = mirt_last_status();
+    if (status == MIRT_OK && !(fit.train = mirt__batched(dataset, fit.desc->batch, shuffle, &view[0])))
+        status = mirt_last_status();
     if (status == MIRT_OK && fit.desc->validation &&
-        !(fit.validation = mirt__batched(fit.desc->validation, mirt__dataset_spec(fit.train)->batch, false, &view[1]))) {
+        !(fit.validation =
+              mirt__batched(fit.desc->validation, mirt__dataset_spec(fit.train)->batch, false, &view[1]))) {
         status = mirt_last_status();
     }
     model->fit = &fit;

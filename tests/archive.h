@@ -1,6 +1,7 @@
 #ifndef ARCHIVE_H
 #define ARCHIVE_H
-/* Data, models and runs shared by writers and readers of tests/archive. It uses public calls only, because both an old version of the library and this one compile it. Never changes for a version whose files exist. */
+/* Data, models and runs shared by writers and readers of tests/archive. It uses public calls only, because both an old
+   version of the library and this one compile it. Never changes for a version whose files exist. */
 #include <stdio.h>
 #include <string.h>
 

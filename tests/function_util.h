@@ -32,13 +32,15 @@ TAP_UNUSED static void draw_rows(void) {
     for (int i = 0; i < ROW_COUNT; i++) {
         row_y[i] = (int32_t)mirt__random_below(&random, ROW_CLASSES);
         for (int k = 0; k < ROW_IN; k++) {
-            row_x[i][k] = (float)((double)mirt__random_below(&random, 2001) / 1000.0 - 1.0) + (k % ROW_CLASSES == row_y[i] ? 1.0f : 0.0f);
+            row_x[i][k] = (float)((double)mirt__random_below(&random, 2001) / 1000.0 - 1.0) +
+                          (k % ROW_CLASSES == row_y[i] ? 1.0f : 0.0f);
         }
     }
 }
 
 TAP_UNUSED static mirt_dataset *rows_of(int64_t count) {
-    return mirt_arrays(mirt_make_array(row_x, MIRT_FLOAT32, MIRT_SHAPE(count, ROW_IN)), mirt_make_array(row_y, MIRT_INT32, MIRT_SHAPE(count)));
+    return mirt_arrays(mirt_make_array(row_x, MIRT_FLOAT32, MIRT_SHAPE(count, ROW_IN)),
+                       mirt_make_array(row_y, MIRT_INT32, MIRT_SHAPE(count)));
 }
 
 typedef struct net_kind {
@@ -120,7 +122,8 @@ TAP_UNUSED static bool run_epochs(mirt_function *f, mirt_dataset *data, int epoc
     mirt_global_batch batch;
     for (int e = 0; f && e < epochs; e++) {
         do {
-            if (mirt_dataset_next(data, &batch) != MIRT_OK || (batch.rows && mirt_function_run(f, &batch) != MIRT_OK)) return false;
+            if (mirt_dataset_next(data, &batch) != MIRT_OK || (batch.rows && mirt_function_run(f, &batch) != MIRT_OK))
+                return false;
         } while (batch.rows);
     }
     return f != NULL;
@@ -130,10 +133,12 @@ TAP_UNUSED static bool run_epochs(mirt_function *f, mirt_dataset *data, int epoc
 TAP_UNUSED static void digest_state(mirt_model *m, char out[MIRT__SHA256_HEX]) {
     mirt__sha256 sha;
     mirt__sha256_begin(&sha);
-    for (int i = 0; i < m->num_variables; i++) mirt__sha256_add(&sha, mirt__weight_at(m, i), (size_t)m->variable[i].count * sizeof(float));
+    for (int i = 0; i < m->num_variables; i++)
+        mirt__sha256_add(&sha, mirt__weight_at(m, i), (size_t)m->variable[i].count * sizeof(float));
     for (int k = 0; k < 2 && m->slot[k]; k++) {
         for (int i = 0; i < m->num_variables; i++) {
-            if (mirt__is_trained(&m->variable[i])) mirt__sha256_add(&sha, mirt__slot_at(m, k, i), (size_t)m->variable[i].count * sizeof(float));
+            if (mirt__is_trained(&m->variable[i]))
+                mirt__sha256_add(&sha, mirt__slot_at(m, k, i), (size_t)m->variable[i].count * sizeof(float));
         }
     }
     mirt__sha256_add(&sha, &m->step, sizeof m->step);
@@ -145,7 +150,8 @@ TAP_UNUSED static bool copies_equal(mirt_model *m) {
         for (int i = 0; i < m->num_variables; i++) {
             const size_t count = (size_t)m->variable[i].count;
             float *copy = (float *)malloc(count * sizeof *copy + 1);
-            const bool same = copy && mirt_get_weight(m, m->variable[i].name, d, copy, count) == MIRT_OK && memcmp(mirt__weight_at(m, i), copy, count * sizeof *copy) == 0;
+            const bool same = copy && mirt_get_weight(m, m->variable[i].name, d, copy, count) == MIRT_OK &&
+                              memcmp(mirt__weight_at(m, i), copy, count * sizeof *copy) == 0;
             free(copy);
             if (!same) return false;
         }
@@ -170,7 +176,8 @@ TAP_UNUSED static mirt_model *bare_model(mirt_strategy *s, mirt_optimizer optimi
 TAP_UNUSED static bool record_count(mirt_function *f, void *user) {
     mirt_tensor *state = mirt_function_variable(f, "state");
     (void)user;
-    return mirt_function_result(f, "before", state) == MIRT_OK && mirt_assign(f, state, mirt_scale(state, 2, 0), MIRT_AGGREGATE_SUM) == MIRT_OK &&
+    return mirt_function_result(f, "before", state) == MIRT_OK &&
+           mirt_assign(f, state, mirt_scale(state, 2, 0), MIRT_AGGREGATE_SUM) == MIRT_OK &&
            mirt_assign(f, state, mirt_scale(state, 1, 1), MIRT_AGGREGATE_FIRST) == MIRT_OK;
 }
 

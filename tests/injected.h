@@ -39,7 +39,8 @@ void hook_point(int point, int device, int number) {
         simulated_sleep(injected.seconds);
         return;
     }
-    if (__atomic_add_fetch(&injected.visits, 1, __ATOMIC_RELAXED) != __atomic_load_n(&injected.wait, __ATOMIC_RELAXED)) return;
+    if (__atomic_add_fetch(&injected.visits, 1, __ATOMIC_RELAXED) != __atomic_load_n(&injected.wait, __ATOMIC_RELAXED))
+        return;
     if (fault == DIE) pthread_exit(NULL);
     if (fault == FREEZE) simulated_freeze();
     simulated_sleep(injected.seconds);

@@ -52,9 +52,11 @@ static void test_epochs(const char *directory, const char *devices, double allow
     const mirt_history *history = mirt_fit(model, data, &fit);
     int64_t zeros = 0;
     ok(history != NULL, "twelve epochs on %s devices: %s", devices, mirt_last_error());
-    ok(denormal_weights(model) == 0 && denormal_slots(model, &zeros) == 0, "no denormal weight or slot; %lld are zero", (long long)zeros);
+    ok(denormal_weights(model) == 0 && denormal_slots(model, &zeros) == 0, "no denormal weight or slot; %lld are zero",
+       (long long)zeros);
     const double first = least_of(t.seconds, 3), last = least_of(t.seconds + EPOCHS - 3, 3);
-    ok(last <= allowed * first, "the last epochs take %.2f of the first ones' time, at most %.2f (%.3f s and %.3f s)", last / first, allowed, last, first);
+    ok(last <= allowed * first, "the last epochs take %.2f of the first ones' time, at most %.2f (%.3f s and %.3f s)",
+       last / first, allowed, last, first);
     mirt_dataset_destroy(data);
     mirt_strategy_destroy(strategy);
 }

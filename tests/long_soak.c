@@ -45,7 +45,8 @@ int main(void) {
     watch.epoch_end = on_epoch;
     mirt_strategy *s = strategy_of(2, 2, 1);
     mirt_model *m = image_model(s, mirt_adam(1e-3f), 0.3f);
-    mirt_dataset *train = mirt_prefetch(mirt_batch(mirt_shuffle(mirt_arrays(images_x(0, 40), images_y(0, 40)), 40), 16), MIRT_AUTOTUNE);
+    mirt_dataset *train =
+        mirt_prefetch(mirt_batch(mirt_shuffle(mirt_arrays(images_x(0, 40), images_y(0, 40)), 40), 16), MIRT_AUTOTUNE);
     fit.epochs = EPOCHS;
     fit.no_progress = true;
     fit.validation = mirt_batch(mirt_arrays(images_x(40, 20), images_y(40, 20)), 16);
@@ -53,7 +54,8 @@ int main(void) {
     fit.callbacks[1] = mirt_json_logger(&l);
     fit.callbacks[2] = &watch;
     const mirt_history *h = mirt_fit(m, train, &fit);
-    ok(h && h->epochs == EPOCHS, "%d epochs with a checkpoint and a line of the log after each%s%s", EPOCHS, h ? "" : ": ", h ? "" : mirt_last_error());
+    ok(h && h->epochs == EPOCHS, "%d epochs with a checkpoint and a line of the log after each%s%s", EPOCHS,
+       h ? "" : ": ", h ? "" : mirt_last_error());
     if (first > 0) ok(most < 1024, "resident memory grows by %ld kB after epoch %d", most, FIRST);
     else skip("this system does not tell");
     mirt_callback_destroy((mirt_callback *)fit.callbacks[0]);

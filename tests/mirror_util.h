@@ -143,7 +143,8 @@ TAP_UNUSED static char *file_bytes(const char *path, size_t *size) {
     return data;
 }
 
-TAP_UNUSED static mirt_tensor *named_dense(mirt_tensor *x, const char *name, int units, mirt_activation_kind activation) {
+TAP_UNUSED static mirt_tensor *named_dense(mirt_tensor *x, const char *name, int units,
+                                           mirt_activation_kind activation) {
     mirt_dense_desc d;
     memset(&d, 0, sizeof d);
     d.units = units;

@@ -21,13 +21,16 @@ typedef struct property {
 } property;
 
 enum { PROPERTY_ROWS = 128, PROPERTY_IN = 18, PROPERTY_OUT = 3 };
-static float property_x[PROPERTY_ROWS][PROPERTY_IN], property_y[PROPERTY_ROWS][PROPERTY_OUT], property_weight[PROPERTY_ROWS];
+static float property_x[PROPERTY_ROWS][PROPERTY_IN], property_y[PROPERTY_ROWS][PROPERTY_OUT],
+    property_weight[PROPERTY_ROWS];
 static int32_t property_class[PROPERTY_ROWS];
 static uint8_t property_bits[PROPERTY_ROWS][PROPERTY_OUT];
 static float property_one_hot[PROPERTY_ROWS][PROPERTY_OUT];
 
 static int property_below(mirt__random *random, int n) { return (int)mirt__random_below(random, (uint32_t)n); }
-static float property_float(mirt__random *random) { return (float)((double)mirt__random_below(random, 20001) / 10000.0 - 1.0); }
+static float property_float(mirt__random *random) {
+    return (float)((double)mirt__random_below(random, 20001) / 10000.0 - 1.0);
+}
 
 static void property_data(uint64_t seed) {
     mirt__random random = mirt__random_stream(seed, 0);
@@ -45,8 +48,10 @@ static void property_data(uint64_t seed) {
 
 /* Activations are smooth here but for relu: where a kink lies between two roundings, gradients differ by more. */
 static property property_draw(uint64_t seed, int64_t number) {
-    static const mirt_activation_kind activations[] = {MIRT_TANH, MIRT_SIGMOID, MIRT_SOFTPLUS, MIRT_GELU, MIRT_SILU, MIRT_LINEAR, MIRT_RELU};
-    static const mirt_loss losses[] = {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, MIRT_MEAN_SQUARED_ERROR, MIRT_BINARY_CROSSENTROPY, MIRT_CATEGORICAL_CROSSENTROPY};
+    static const mirt_activation_kind activations[] = {MIRT_TANH, MIRT_SIGMOID, MIRT_SOFTPLUS, MIRT_GELU,
+                                                       MIRT_SILU, MIRT_LINEAR,  MIRT_RELU};
+    static const mirt_loss losses[] = {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, MIRT_MEAN_SQUARED_ERROR,
+                                       MIRT_BINARY_CROSSENTROPY, MIRT_CATEGORICAL_CROSSENTROPY};
     mirt__random random = mirt__random_stream(seed, (uint64_t)number + 1);
     property p;
     memset(&p, 0, sizeof p);
@@ -97,19 +102,24 @@ static property property_draw(uint64_t seed, int64_t number) {
 }
 
 static void property_print(const property *p, uint64_t seed) {
-    printf("# seed %llu case %lld: V %d, P %d of %d threads, %s, %lld rows, batch %lld x %d, %s, hidden %d (%d %d, %d %d), dropout %g, l1 %g, l2 %g, norm %d (two %d) sync %d frozen %d "
+    printf("# seed %llu case %lld: V %d, P %d of %d threads, %s, %lld rows, batch %lld x %d, %s, hidden %d (%d %d, %d "
+           "%d), dropout %g, l1 %g, l2 %g, norm %d (two %d) sync %d frozen %d "
            "layer norm %d pool %d, loss %d, reduction %d, optimizer %d (%g), shuffle %d, weights %d, function %d\n",
-           (unsigned long long)seed, (long long)p->number, p->replicas, p->devices, p->threads, p->kind == MIRT_MIRRORED ? "mirrored" : "central", (long long)p->rows,
-           (long long)p->batch, p->joined, p->image ? "image" : "vector", p->hidden, p->units[0], (int)p->activation[0], p->units[1], (int)p->activation[1], (double)p->dropout,
-           (double)p->l1, (double)p->l2, p->norm, p->two_norms, p->synchronized, p->frozen, p->layer_norm, p->pool, (int)p->loss, (int)p->reduction, (int)p->optimizer.kind,
+           (unsigned long long)seed, (long long)p->number, p->replicas, p->devices, p->threads,
+           p->kind == MIRT_MIRRORED ? "mirrored" : "central", (long long)p->rows, (long long)p->batch, p->joined,
+           p->image ? "image" : "vector", p->hidden, p->units[0], (int)p->activation[0], p->units[1],
+           (int)p->activation[1], (double)p->dropout, (double)p->l1, (double)p->l2, p->norm, p->two_norms,
+           p->synchronized, p->frozen, p->layer_norm, p->pool, (int)p->loss, (int)p->reduction, (int)p->optimizer.kind,
            (double)p->optimizer.momentum, p->shuffle, p->sample_weights, p->by_function);
 }
 
 static mirt_dataset *property_dataset(const property *p, int64_t batch, int joined) {
     mirt_data d;
-    const mirt_shape out = mirt_make_shape(p->rows, PROPERTY_OUT, 0, 0, 0, 0), each = mirt_make_shape(p->rows, 0, 0, 0, 0, 0);
+    const mirt_shape out = mirt_make_shape(p->rows, PROPERTY_OUT, 0, 0, 0, 0),
+                     each = mirt_make_shape(p->rows, 0, 0, 0, 0, 0);
     memset(&d, 0, sizeof d);
-    d.x[0] = mirt_make_array(property_x, MIRT_FLOAT32, p->image ? MIRT_SHAPE(p->rows, 3, 3, 2) : MIRT_SHAPE(p->rows, PROPERTY_IN));
+    d.x[0] = mirt_make_array(property_x, MIRT_FLOAT32,
+                             p->image ? MIRT_SHAPE(p->rows, 3, 3, 2) : MIRT_SHAPE(p->rows, PROPERTY_IN));
     switch (p->loss) {
     case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY: d.y[0] = mirt_make_array(property_class, MIRT_INT32, each); break;
     case MIRT_BINARY_CROSSENTROPY: d.y[0] = mirt_make_array(property_bits, MIRT_UINT8, out); break;
@@ -169,7 +179,8 @@ static mirt_model *property_model(const property *p, mirt_strategy *s) {
     c.loss = p->loss;
     c.from_logits = p->loss != MIRT_CATEGORICAL_CROSSENTROPY;
     c.reduction = p->reduction;
-    if (p->norm && p->frozen && p->hidden && mirt_set_trainable(m, "batch_normalization*", false) != MIRT_OK) return NULL;
+    if (p->norm && p->frozen && p->hidden && mirt_set_trainable(m, "batch_normalization*", false) != MIRT_OK)
+        return NULL;
     return mirt_compile(m, &c) == MIRT_OK ? m : NULL;
 }
 
@@ -247,11 +258,14 @@ static const char *property_check(const property *p, double *distance) {
     const bool own = p->norm && !p->synchronized && !p->frozen && p->hidden; /* statistics of a replica's own rows */
     property_way one = {1, 1, 1, 1, p->batch * p->joined, MIRT_MIRRORED, false, MIRT_TREE};
     property_way mirrored = {1, p->replicas, 1, p->joined, p->batch, MIRT_MIRRORED, false, MIRT_TREE};
-    property_way spread = {p->devices, p->replicas, p->threads, p->joined, p->batch, p->kind, p->by_function, MIRT_COLLECTIVE_AUTO};
-    property_way whole = {1, p->replicas * p->joined, 1, 1, p->batch * p->joined, MIRT_MIRRORED, !p->by_function, MIRT_TREE};
+    property_way spread = {p->devices, p->replicas, p->threads,     p->joined,
+                           p->batch,   p->kind,     p->by_function, MIRT_COLLECTIVE_AUTO};
+    property_way whole = {1,        p->replicas * p->joined, 1, 1, p->batch * p->joined, MIRT_MIRRORED, !p->by_function,
+                          MIRT_TREE};
     property_way other = spread;
     char digest[5][MIRT__SHA256_HEX];
-    /* A few values that are nearly equal, normalized, are their roundings times up to 1 / sqrt(epsilon), for each layer. */
+    /* A few values that are nearly equal, normalized, are their roundings times up to 1 / sqrt(epsilon), for each
+       layer. */
     const double most = own ? 1e-3 : p->norm || p->layer_norm ? 2e-4 : 2e-5;
     const char *wrong = NULL;
     size_t count = 0;
@@ -263,14 +277,16 @@ static const char *property_check(const property *p, double *distance) {
     w[3] = p->joined > 1 ? property_train(p, &whole, &count, digest[3]) : NULL;
     w[4] = property_train(p, &other, &count, digest[4]);
     *distance = 0;
-    if (!w[0] || !w[1] || !w[2] || !w[4] || (p->joined > 1 && !w[3])) wrong = mirt_last_error()[0] ? mirt_last_error() : "the copies of the devices differ";
+    if (!w[0] || !w[1] || !w[2] || !w[4] || (p->joined > 1 && !w[3]))
+        wrong = mirt_last_error()[0] ? mirt_last_error() : "the copies of the devices differ";
     else if (strcmp(digest[1], digest[2]) != 0) wrong = "other devices give other bits";
     else if (w[3] && strcmp(digest[1], digest[3]) != 0) wrong = "joined batches are not the whole one in bits";
     if (!wrong) {
         double far = property_distance(w[0], w[1], count);
         if (!own) *distance = far;
         if (!(far < (own ? 1e30 : most))) wrong = own ? "not a number" : "far from one device";
-        else if (!((far = property_distance(w[4], w[1], count)) < most)) *distance = far, wrong = "another collective is far off";
+        else if (!((far = property_distance(w[4], w[1], count)) < most))
+            *distance = far, wrong = "another collective is far off";
     }
     for (int i = 0; i < 5; i++) free(w[i]);
     return wrong;
@@ -291,10 +307,13 @@ static void property_run(uint64_t seed, int64_t first, int64_t count) {
             if (!wrong) continue;
             failed++;
             property_print(&p, seed);
-            printf("# %s, off by %.1e; to repeat it: this program %llu %lld 1\n", wrong, distance, (unsigned long long)seed, (long long)i);
+            printf("# %s, off by %.1e; to repeat it: this program %llu %lld 1\n", wrong, distance,
+                   (unsigned long long)seed, (long long)i);
         }
-        ok(!failed, "seed %llu, cases %lld to %lld: mirrored is one device to rounding, at most %.0e so far, bit-identical on all devices", (unsigned long long)seed,
-           (long long)from, (long long)end - 1, worst);
+        ok(!failed,
+           "seed %llu, cases %lld to %lld: mirrored is one device to rounding, at most %.0e so far, bit-identical on "
+           "all devices",
+           (unsigned long long)seed, (long long)from, (long long)end - 1, worst);
     }
 }
 

@@ -1,7 +1,8 @@
 #ifndef REPLAY_H
 #define REPLAY_H
 /* A program replayed by one replica that is alone: at its cuts everything is its own sum. */
-static void replay_alone(const mirt__program *program, const mirt__kernels *kernels, const mirt__step_info *run, const mirt__bases *bases, int64_t rows) {
+static void replay_alone(const mirt__program *program, const mirt__kernels *kernels, const mirt__step_info *run,
+                         const mirt__bases *bases, int64_t rows) {
     mirt__bases b = *bases;
     b.replica = (char *)mirt__aligned_alloc(program->replica + 1);
     for (int segment = 0; b.replica && segment <= program->num_cuts; segment++) {

@@ -25,7 +25,8 @@ static void check_schedules(int count) {
         __atomic_store_n(&injected.fault, (int)RANDOM, __ATOMIC_RELEASE);
         mirt_strategy *s = mirt_strategy_create(&d);
         mirt_model *m = s ? image_model(s, mirt_adam(1e-3f), 0.2f) : NULL;
-        mirt_dataset *data = mirt_batch(mirt_shuffle(mirt_arrays(images_x(0, IMAGES), images_y(0, IMAGES)), IMAGES), 37);
+        mirt_dataset *data =
+            mirt_batch(mirt_shuffle(mirt_arrays(images_x(0, IMAGES), images_y(0, IMAGES)), IMAGES), 37);
         if (i % 2) data = mirt_prefetch(data, 2);
         bool good = m && mirt_fit(m, data, &fit) && mirt_step(m) == 6;
         __atomic_store_n(&injected.fault, (int)NO_FAULT, __ATOMIC_RELEASE);
@@ -36,7 +37,8 @@ static void check_schedules(int count) {
         mirt_dataset_destroy(data);
         mirt_strategy_destroy(s);
     }
-    ok(done == count && same == count, "%d random schedules: %d came to their end, %d in the same bits", count, done, same);
+    ok(done == count && same == count, "%d random schedules: %d came to their end, %d in the same bits", count, done,
+       same);
 }
 
 #endif

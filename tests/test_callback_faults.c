@@ -544,8 +544,9 @@ static void check_writer(void) {
     ok(mirt_write_text(w, "a", NULL, 0) == MIRT_E_INVALID && strstr(mirt_last_error(), "value"), "no text: %s",
        mirt_last_error());
     ok(mirt_write_histogram(w, "a", NULL, 3, 0) == MIRT_E_INVALID, "no values: %s", mirt_last_error());
-    ok(mirt_write_histogram(w, "a", values, -3, 0) == MIRT_E_INVALID && strstr(mirt_last_error(), "number of values (-3)"), "%s",
-       mirt_last_error());
+    ok(mirt_write_histogram(w, "a", values, -3, 0) == MIRT_E_INVALID &&
+           strstr(mirt_last_error(), "number of values (-3)"),
+       "%s", mirt_last_error());
     ok(mirt_write_images(w, "a", none, 1, 0) == MIRT_E_INVALID, "no image: %s", mirt_last_error());
     int wrong = 0, met = 0;
     for (int what = 0; what < 4; what++) {

@@ -1,4 +1,5 @@
-/* Files of checkpoints: what is written when and under which names, what damage and failing disks do, and what does not go together. */
+/* Files of checkpoints: what is written when and under which names, what damage and failing disks do, and what does not
+   go together. */
 #define _POSIX_C_SOURCE 200809L
 #include "failing_malloc.h"
 #define MIRRORTRAIN_IMPLEMENTATION
@@ -16,7 +17,8 @@
 
 /* >>a disk that fails */
 
-/* Call number `fault_at` of those that write fails, by `fault_errno` (0: it writes a part), and all after it if `fault_stays`. */
+/* Call number `fault_at` of those that write fails, by `fault_errno` (0: it writes a part), and all after it if
+   `fault_stays`. */
 static long calls, fault_at, renames;
 static int fault_errno;
 static bool fault_stays, counting;
@@ -110,7 +112,9 @@ static mirt_fit_desc short_fit(int epochs, const mirt_callback *callback, const 
     return fit;
 }
 
-static mirt_history *fit_small(mirt_model *m, const mirt_fit_desc *fit) { return mirt_fit_arrays(m, images_x(0, SAMPLES), images_y(0, SAMPLES), fit); }
+static mirt_history *fit_small(mirt_model *m, const mirt_fit_desc *fit) {
+    return mirt_fit_arrays(m, images_x(0, SAMPLES), images_y(0, SAMPLES), fit);
+}
 
 /* Names in the work directory, sorted by their first letters, with a blank after each; removes them all if `clean`. */
 static const char *listing(bool clean) {
@@ -163,17 +167,21 @@ static void check_names(void) {
     mirt_history *h = c ? fit_small(m, &fit) : NULL;
     mirt_callback_destroy(c);
     snprintf(want, sizeof want, "a/b/01-%04d-%.3f-{x}", (int)mirt_step(m), mirt_history_last(h, "loss"));
-    ok(h && unlink(in_work(want, path)) == 0, "widths, precisions, logs, braces, and directories that are made: %s", want);
+    ok(h && unlink(in_work(want, path)) == 0, "widths, precisions, logs, braces, and directories that are made: %s",
+       want);
     rmdir(in_work("a/b", path));
     rmdir(in_work("a", path));
 
     static const char *const wrong[][3] = {
-        {"x_{epochs}", "{epochs}", "did you mean \"epoch\""}, {"x_{val_loss}", "{val_loss}", "{accuracy}"}, {"x_{zzz:.2f}", "{zzz}", "{epoch}, {step}, {loss}"},
+        {"x_{epochs}", "{epochs}", "did you mean \"epoch\""},
+        {"x_{val_loss}", "{val_loss}", "{accuracy}"},
+        {"x_{zzz:.2f}", "{zzz}", "{epoch}, {step}, {loss}"},
     };
     for (int i = 0; i < MIRT__COUNT(wrong); i++) {
         int64_t before = mirt_step(m);
         fit.callbacks[0] = c = checkpoint(wrong[i][0], 0, 0, false);
-        ok(c && !fit_small(m, &fit) && strstr(mirt_last_error(), wrong[i][1]) && strstr(mirt_last_error(), wrong[i][2]) && mirt_step(m) == before,
+        ok(c && !fit_small(m, &fit) && strstr(mirt_last_error(), wrong[i][1]) &&
+               strstr(mirt_last_error(), wrong[i][2]) && mirt_step(m) == before,
            "a wrong name, before training: \"%s\"", mirt_last_error());
         mirt_callback_destroy(c);
     }
@@ -186,7 +194,8 @@ static void check_names(void) {
     FILE *f = fopen(in_work("file", path), "w");
     if (f) fclose(f);
     fit.callbacks[0] = c = checkpoint("file/ckpt", 0, 0, false);
-    ok(c && !fit_small(m, &fit) && mirt_last_status() == MIRT_E_IO && strstr(mirt_last_error(), "file"), "a directory that is a file: \"%s\"", mirt_last_error());
+    ok(c && !fit_small(m, &fit) && mirt_last_status() == MIRT_E_IO && strstr(mirt_last_error(), "file"),
+       "a directory that is a file: \"%s\"", mirt_last_error());
     mirt_callback_destroy(c);
     listing(true);
     mirt_strategy_destroy(s);
@@ -215,7 +224,8 @@ static void check_copied(void) {
         mirt_strategy_destroy(s);
         if (!run) good = good && touch("second/ckpt_   3") && touch("second/ckpt_   x");
     }
-    static const char *const left[] = {"first/ckpt_   3", "first/ckpt_   4", "second/ckpt_   3", "second/ckpt_   x", "second/ckpt_   7", "second/ckpt_   8"};
+    static const char *const left[] = {"first/ckpt_   3",  "first/ckpt_   4",  "second/ckpt_   3",
+                                       "second/ckpt_   x", "second/ckpt_   7", "second/ckpt_   8"};
     for (int i = 0; i < MIRT__COUNT(left); i++) good = unlink(in_work(left[i], path)) == 0 && good;
     good = rmdir(in_work("first", path)) == 0 && good;
     good = rmdir(in_work("second", path)) == 0 && good;
@@ -231,7 +241,8 @@ static void check_copied(void) {
         mirt_strategy_destroy(s);
     }
     const char *names = listing(true);
-    ok(good && strncmp(names, "3_", 2) == 0 && strstr(names, "{ 4_"), "and in its own place those from before, too: %s", names);
+    ok(good && strncmp(names, "3_", 2) == 0 && strstr(names, "{ 4_"), "and in its own place those from before, too: %s",
+       names);
 }
 
 typedef struct stateful {
@@ -254,7 +265,8 @@ static int load_text(const char *text, void *user) {
 }
 
 static void check_states(void) {
-    static const char *const cases[][3] = {{"mine", "mine", "other"}, {"mine", "mine_1", "mine"}, {"a", "\xff", "b"}, {"a", "b", NULL}};
+    static const char *const cases[][3] = {
+        {"mine", "mine", "other"}, {"mine", "mine_1", "mine"}, {"a", "\xff", "b"}, {"a", "b", NULL}};
     char many[100];
     memset(many, 'x', sizeof many - 1);
     many[sizeof many - 1] = 0;
@@ -283,8 +295,11 @@ static void check_states(void) {
         }
         bool all = true;
         for (int k = 0; k < 3; k++) all = all && !state[k].strange && !state[k].wrong && state[k].loads == 1;
-        if (i == 0) ok(h && all, "states of callbacks are saved on the caller's thread, and restored to the right callbacks");
-        else ok(!h && mirt_last_status() == MIRT_E_INVALID && !state[0].loads, "states that could not be told apart: \"%s\"", mirt_last_error());
+        if (i == 0)
+            ok(h && all, "states of callbacks are saved on the caller's thread, and restored to the right callbacks");
+        else
+            ok(!h && mirt_last_status() == MIRT_E_INVALID && !state[0].loads,
+               "states that could not be told apart: \"%s\"", mirt_last_error());
         mirt_callback_destroy(c);
         mirt_strategy_destroy(s);
         listing(true);
@@ -330,12 +345,14 @@ static void check_which(void) {
     d.mode = MIRT_MODE_MIN;
     fit.callbacks[1] = c = mirt_model_checkpoint(&d);
     fit.resume = in_work("best_3", third);
-    ok(fit_small(n, &fit) && strcmp(listing(true), "best_1 best_3 best_4 ") == 0, "after resuming, the best so far is known");
+    ok(fit_small(n, &fit) && strcmp(listing(true), "best_1 best_3 best_4 ") == 0,
+       "after resuming, the best so far is known");
     mirt_callback_destroy(c);
     mirt_strategy_destroy(t);
 
     fit = short_fit(2, c = checkpoint("s_{step:02d}", 3, 2, false), NULL);
-    ok(fit_small(m, &fit) && strcmp(listing(true), "s_24 s_27 ") == 0, "every third step, the last two are kept: from step 20 to 28");
+    ok(fit_small(m, &fit) && strcmp(listing(true), "s_24 s_27 ") == 0,
+       "every third step, the last two are kept: from step 20 to 28");
     mirt_callback_destroy(c);
     fit = short_fit(2, c = checkpoint("s_{step:02d}", 3, 2, true), NULL);
     ok(fit_small(m, &fit) && strcmp(listing(true), "s_33 s_36 ") == 0, "at_end: also the last, which was due anyway");
@@ -349,7 +366,8 @@ static void check_which(void) {
     d.weights_only = true;
     fit = short_fit(1, c = mirt_model_checkpoint(&d), NULL);
     char latest[400], before[MIRT__SHA256_HEX], after[MIRT__SHA256_HEX];
-    bool good = fit_small(m, &fit) != NULL && mirt_latest_checkpoint(s, work_directory(), latest, sizeof latest) == MIRT_OK;
+    bool good =
+        fit_small(m, &fit) != NULL && mirt_latest_checkpoint(s, work_directory(), latest, sizeof latest) == MIRT_OK;
     mirt_callback_destroy(c);
     digest_weights(m, 0, before);
     t = strategy_with(1, 5);
@@ -358,14 +376,19 @@ static void check_which(void) {
     digest_weights(n, 0, after);
     ok(good && strcmp(before, after) == 0, "weights alone are found as the latest and loaded");
     fit = short_fit(1, NULL, latest);
-    ok(!fit_small(n, &fit) && mirt_last_status() == MIRT_E_FORMAT, "but they cannot be resumed: \"%s\"", mirt_last_error());
+    ok(!fit_small(n, &fit) && mirt_last_status() == MIRT_E_FORMAT, "but they cannot be resumed: \"%s\"",
+       mirt_last_error());
     fit = short_fit(1, c = checkpoint("anew", 0, 0, false), NULL);
     good = fit_small(n, &fit) && mirt_latest_checkpoint(s, work_directory(), latest, sizeof latest) == MIRT_OK;
-    ok(good && mirt_step(n) < mirt_step(m) && strstr(latest, "/anew"), "a run begun later is newer than one of more steps: %s", latest);
+    ok(good && mirt_step(n) < mirt_step(m) && strstr(latest, "/anew"),
+       "a run begun later is newer than one of more steps: %s", latest);
     mirt_callback_destroy(c);
-    ok(mirt_latest_checkpoint(s, work_directory(), latest, 4) == MIRT_E_SHAPE && mirt_latest_checkpoint(s, "/no/such", latest, 40) == MIRT_E_NOT_FOUND, "no room, no directory: \"%s\"", mirt_last_error());
+    ok(mirt_latest_checkpoint(s, work_directory(), latest, 4) == MIRT_E_SHAPE &&
+           mirt_latest_checkpoint(s, "/no/such", latest, 40) == MIRT_E_NOT_FOUND,
+       "no room, no directory: \"%s\"", mirt_last_error());
     listing(true);
-    ok(mirt_latest_checkpoint(s, work_directory(), latest, sizeof latest) == MIRT_E_NOT_FOUND && !latest[0], "no checkpoint: \"%s\"", mirt_last_error());
+    ok(mirt_latest_checkpoint(s, work_directory(), latest, sizeof latest) == MIRT_E_NOT_FOUND && !latest[0],
+       "no checkpoint: \"%s\"", mirt_last_error());
     mirt_strategy_destroy(t);
     mirt_strategy_destroy(s);
 }
@@ -379,7 +402,10 @@ static int turn_back(const mirt_event *event, void *user) {
 
 /* A clock that is put right, or wrong: what was written last is the newest all the same. */
 static void check_clock(void) {
-    static const char *const names[] = {"before_{epoch}", "behind_{epoch}", "again_{epoch}"}, *const want[] = {"/before_2", "/behind_2", "/again_3"};
+    static const char *const names[] = {"before_{epoch}", "behind_{epoch}", "again_{epoch}"}, *const want[] = {
+                                                                                                  "/before_2",
+                                                                                                  "/behind_2",
+                                                                                                  "/again_3"};
     char latest[400];
     mirt_callback back;
     memset(&back, 0, sizeof back);
@@ -391,8 +417,10 @@ static void check_clock(void) {
         mirt_callback *c = checkpoint(names[k], 0, 0, false);
         mirt_fit_desc fit = short_fit(k == 2 ? 3 : 2, c, k == 2 ? work_directory() : NULL);
         fit.callbacks[1] = &back;
-        const bool good = fit_small(m, &fit) && mirt_latest_checkpoint(s, work_directory(), latest, sizeof latest) == MIRT_OK;
-        ok(good && strstr(latest, want[k]), "the clock is turned back, and %s is the newest: %s", want[k] + 1, good ? latest : mirt_last_error());
+        const bool good =
+            fit_small(m, &fit) && mirt_latest_checkpoint(s, work_directory(), latest, sizeof latest) == MIRT_OK;
+        ok(good && strstr(latest, want[k]), "the clock is turned back, and %s is the newest: %s", want[k] + 1,
+           good ? latest : mirt_last_error());
         mirt_callback_destroy(c);
         mirt_strategy_destroy(s);
         clock_off -= 86400;
@@ -403,12 +431,15 @@ static void check_clock(void) {
 
 /* >>what does not go together */
 
-static void expect_refused(mirt_strategy *s, mirt_model *m, mirt_fit_desc *fit, int64_t samples, const char *was, const char *is) {
+static void expect_refused(mirt_strategy *s, mirt_model *m, mirt_fit_desc *fit, int64_t samples, const char *was,
+                           const char *is) {
     char before[MIRT__SHA256_HEX], after[MIRT__SHA256_HEX];
     digest_weights(m, 0, before);
     mirt_history *h = mirt_fit_arrays(m, images_x(0, samples), images_y(0, samples), fit);
     digest_weights(m, 0, after);
-    ok(!h && strstr(mirt_last_error(), was) && strstr(mirt_last_error(), is) && strcmp(before, after) == 0 && mirt_step(m) == 0, "\"%s\"", mirt_last_error());
+    ok(!h && strstr(mirt_last_error(), was) && strstr(mirt_last_error(), is) && strcmp(before, after) == 0 &&
+           mirt_step(m) == 0,
+       "\"%s\"", mirt_last_error());
     mirt_strategy_destroy(s);
 }
 
@@ -436,7 +467,9 @@ static void check_refused(void) {
     m = mirt_model_create(s, "metrics");
     mirt_compile_desc compile = image_compile(mirt_adam(1e-3f));
     memset(compile.metrics, 0, sizeof compile.metrics);
-    mirt_model_output(m, named_dense(named_dense(mirt_flatten(mirt_input(m, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1))), "hidden", 7, MIRT_RELU), "scores", IMAGE_CLASSES, MIRT_LINEAR));
+    mirt_model_output(m, named_dense(named_dense(mirt_flatten(mirt_input(m, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1))), "hidden",
+                                                 7, MIRT_RELU),
+                                     "scores", IMAGE_CLASSES, MIRT_LINEAR));
     mirt_compile(m, &compile);
     expect_refused(s, m, &fit, SAMPLES, "accuracy", "metrics");
     fit.batch = 4;
@@ -483,7 +516,8 @@ static void check_damage(void) {
     bool good = fit_small(m, &fit) != NULL;
     mirt_callback_destroy(c);
     digest_weights(m, 0, whole);
-    ok(good && mirt_latest_checkpoint(s, work_directory(), latest, sizeof latest) == MIRT_OK && strstr(latest, "c_08"), "the newest of %s", listing(false));
+    ok(good && mirt_latest_checkpoint(s, work_directory(), latest, sizeof latest) == MIRT_OK && strstr(latest, "c_08"),
+       "the newest of %s", listing(false));
     damage("c_08.safetensors", -1, false);  /* the last byte of a tensor */
     damage("c_06.safetensors", 300, false); /* in the header */
     damage("c_04.safetensors", 1000, true);
@@ -492,33 +526,41 @@ static void check_damage(void) {
     if (f) fclose(f);
     logged[0] = 0;
     good = mirt_latest_checkpoint(s, work_directory(), latest, sizeof latest) == MIRT_OK;
-    ok(good && strstr(latest, "c_02"), "with three of them damaged it is %s", good ? strrchr(latest, '/') + 1 : mirt_last_error());
-    ok(strstr(logged, "c_08") && strstr(logged, "c_06") && strstr(logged, "c_04") && !strstr(logged, "log.jsonl"), "the log names them: %.200s", logged);
+    ok(good && strstr(latest, "c_02"), "with three of them damaged it is %s",
+       good ? strrchr(latest, '/') + 1 : mirt_last_error());
+    ok(strstr(logged, "c_08") && strstr(logged, "c_06") && strstr(logged, "c_04") && !strstr(logged, "log.jsonl"),
+       "the log names them: %.200s", logged);
     mirt_strategy *t = strategy_with(2, 11);
     mirt_model *n = small_model(t, 7, mirt_adam(1e-3f));
     fit = short_fit(2, NULL, in_work("c_08.safetensors", path));
-    ok(!fit_small(n, &fit) && mirt_last_status() == MIRT_E_FORMAT && strstr(mirt_last_error(), "c_08"), "resuming from a damaged one: \"%s\"", mirt_last_error());
+    ok(!fit_small(n, &fit) && mirt_last_status() == MIRT_E_FORMAT && strstr(mirt_last_error(), "c_08"),
+       "resuming from a damaged one: \"%s\"", mirt_last_error());
     fit.resume = work_directory();
     logged[0] = 0;
     good = fit_small(n, &fit) != NULL;
     digest_weights(n, 0, part);
-    ok(good && strcmp(whole, part) == 0 && strstr(logged, "c_02.safetensors: step 2"), "resuming from the directory is bit-identical");
+    ok(good && strcmp(whole, part) == 0 && strstr(logged, "c_02.safetensors: step 2"),
+       "resuming from the directory is bit-identical");
     damage("c_02.safetensors", 1000, true);
     n = small_model(t, 7, mirt_adam(1e-3f));
-    ok(!fit_small(n, &fit) && mirt_last_status() == MIRT_E_FORMAT && strstr(mirt_last_error(), "c_08.safetensors") && strstr(mirt_last_error(), "begin anew") && mirt_step(n) == 0,
+    ok(!fit_small(n, &fit) && mirt_last_status() == MIRT_E_FORMAT && strstr(mirt_last_error(), "c_08.safetensors") &&
+           strstr(mirt_last_error(), "begin anew") && mirt_step(n) == 0,
        "where all are damaged nothing begins anew over them: \"%s\"", mirt_last_error());
-    ok(mirt_latest_checkpoint(t, work_directory(), latest, sizeof latest) == MIRT_E_NOT_FOUND, "none of them is the newest: %s", mirt_last_error());
+    ok(mirt_latest_checkpoint(t, work_directory(), latest, sizeof latest) == MIRT_E_NOT_FOUND,
+       "none of them is the newest: %s", mirt_last_error());
     for (int step = 2; step < 8; step += 2) {
         snprintf(latest, sizeof latest, "c_%02d.safetensors", step);
         unlink(in_work(latest, path));
     }
     damage("c_08.safetensors", 300, false);
-    ok(!fit_small(n, &fit) && mirt_last_status() == MIRT_E_FORMAT && strstr(mirt_last_error(), "c_08.safetensors"), "nor over one whose header is damaged: \"%s\"", mirt_last_error());
+    ok(!fit_small(n, &fit) && mirt_last_status() == MIRT_E_FORMAT && strstr(mirt_last_error(), "c_08.safetensors"),
+       "nor over one whose header is damaged: \"%s\"", mirt_last_error());
     char half[400];
     snprintf(latest, sizeof latest, "%s", in_work("c_08.safetensors", path));
     snprintf(half, sizeof half, "%s", in_work("c_08.safetensors.17-4.tmp", path));
     logged[0] = 0;
-    ok(rename(latest, half) == 0 && fit_small(n, &fit) && strstr(logged, "begins anew"), "half a file of a killed run is no checkpoint: \"%s\"", logged);
+    ok(rename(latest, half) == 0 && fit_small(n, &fit) && strstr(logged, "begins anew"),
+       "half a file of a killed run is no checkpoint: \"%s\"", logged);
     listing(true);
     logged[0] = 0;
     fit.resume = in_work("not/there", path);
@@ -527,7 +569,8 @@ static void check_damage(void) {
     digest_weights(n, 0, part);
     ok(good && strcmp(whole, part) == 0 && strstr(logged, "begins anew"), "without any it begins anew and says so");
     fit.resume = in_work("not.safetensors", path);
-    ok(!fit_small(n, &fit) && mirt_last_status() == MIRT_E_NOT_FOUND, "a file that is not there: \"%s\"", mirt_last_error());
+    ok(!fit_small(n, &fit) && mirt_last_status() == MIRT_E_NOT_FOUND, "a file that is not there: \"%s\"",
+       mirt_last_error());
     mirt_strategy_destroy(t);
     mirt_strategy_destroy(s);
 }
@@ -549,7 +592,8 @@ static bool run_faulty(char digest[MIRT__SHA256_HEX], bool resume) {
     return good;
 }
 
-/* Each call that writes fails. Whatever had taken its place before stays valid, and training resumes from it with the same result. */
+/* Each call that writes fails. Whatever had taken its place before stays valid, and training resumes from it with the
+   same result. */
 static void check_faults(int error, bool stays, const char *name) {
     char whole[MIRT__SHA256_HEX], part[MIRT__SHA256_HEX], latest[400];
     static const int written[] = {0, 3, 6, 8};
@@ -566,17 +610,23 @@ static void check_faults(int error, bool stays, const char *name) {
         bool finished = run_faulty(part, false);
         const int least = written[renames > 3 ? 3 : renames];
         told += !finished;
-        bool fine = finished ? strcmp(whole, part) == 0 : mirt_last_status() == MIRT_E_IO && strstr(mirt_last_error(), work_directory());
+        bool fine = finished ? strcmp(whole, part) == 0
+                             : mirt_last_status() == MIRT_E_IO && strstr(mirt_last_error(), work_directory());
         if (!error) fine = fine && finished;
         fine = fine && !strstr(listing(false), ".tmp");
         fault_at = 0;
         bool found = mirt_latest_checkpoint(NULL, work_directory(), latest, sizeof latest) == MIRT_OK;
         fine = fine && found == (least > 0) && (!found || atoi(strstr(latest, "/c_") + 3) == least);
         fine = fine && run_faulty(part, true) && strcmp(whole, part) == 0;
-        if (!fine && !wrong++) printf("# call %ld of %ld: %s, %d, %s: %s\n", k, count, finished ? "finished" : "failed", least, found ? latest : "none", mirt_last_error());
+        if (!fine && !wrong++)
+            printf("# call %ld of %ld: %s, %d, %s: %s\n", k, count, finished ? "finished" : "failed", least,
+                   found ? latest : "none", mirt_last_error());
         listing(true);
     }
-    ok(good && !wrong, "%s%s at each of %ld calls that write (%d fits end with an error): what was there is valid, and training resumes from it", name, stays ? ", for ever," : "", tried, told);
+    ok(good && !wrong,
+       "%s%s at each of %ld calls that write (%d fits end with an error): what was there is valid, and training "
+       "resumes from it",
+       name, stays ? ", for ever," : "", tried, told);
 }
 
 /* Each allocation of a resumed fit fails once. */
@@ -617,10 +667,12 @@ static void check_memory_faults(void) {
         mirt_callback_destroy(c);
         mirt_callback_destroy(writer);
         mirt_strategy_destroy(s);
-        if (live_blocks != before && !wrong++) printf("# allocation %ld: %ld blocks are left\n", k, live_blocks - before);
+        if (live_blocks != before && !wrong++)
+            printf("# allocation %ld: %ld blocks are left\n", k, live_blocks - before);
         before = live_blocks;
     }
-    ok(good && finished && !wrong, "each of %ld allocations of a resumed fit fails once: an error, and nothing leaks", k - 1);
+    ok(good && finished && !wrong, "each of %ld allocations of a resumed fit fails once: an error, and nothing leaks",
+       k - 1);
     listing(true);
 }
 
@@ -667,11 +719,13 @@ static void check_backup(void) {
         logged[0] = 0;
         good = good && fit_small(m, &fit) != NULL;
         digest_weights(m, 0, part);
-        ok(good && strcmp(whole, part) == 0 && strstr(logged, every ? "step 6" : "step 4") && rmdir(path) == 0, "after a crash, a fit with a backup every %s resumes, and removes it", every ? "2 steps" : "epoch");
+        ok(good && strcmp(whole, part) == 0 && strstr(logged, every ? "step 6" : "step 4") && rmdir(path) == 0,
+           "after a crash, a fit with a backup every %s resumes, and removes it", every ? "2 steps" : "epoch");
         mirt_callback_destroy(c);
         mirt_strategy_destroy(s);
     }
-    ok(!mirt_backup_and_restore(NULL) && strstr(mirt_last_error(), "directory"), "no directory: \"%s\"", mirt_last_error());
+    ok(!mirt_backup_and_restore(NULL) && strstr(mirt_last_error(), "directory"), "no directory: \"%s\"",
+       mirt_last_error());
 }
 
 int main(void) {

@@ -20,14 +20,19 @@ static void test_environment(void) {
     const char *text = mirt_environment(strategy);
     char *copy = text ? mirt__strdup(text) : NULL;
     const mirt__json *json = text ? mirt__json_parse(&pool, text, strlen(text)) : NULL;
-    ok(json && json->type == MIRT__JSON_OBJECT && !strchr(text, '\n'), "the environment is one line of JSON: %s", text ? text : mirt_last_error());
+    ok(json && json->type == MIRT__JSON_OBJECT && !strchr(text, '\n'), "the environment is one line of JSON: %s",
+       text ? text : mirt_last_error());
     const mirt__json *version = mirt__json_member(json, "mirrortrain"), *kernels = mirt__json_member(json, "kernels");
     ok(version && strcmp(version->string, mirt_version()) == 0, "it holds the version");
     ok(kernels && strcmp(kernels->string, mirt__kernels_best()->name) == 0, "and the kernels that run");
     int64_t devices = 0, replicas = 0;
-    ok(mirt__json_get_int(json, "devices", 2, 2, &devices) == MIRT_OK && mirt__json_get_int(json, "replicas", 6, 6, &replicas) == MIRT_OK, "and the strategy's numbers");
-    const mirt__json *variables = mirt__json_member(json, "variables"), *preload = variables ? mirt__json_member(variables, "LD_PRELOAD") : NULL;
-    ok(preload && strcmp(preload->string, "a\"b\\??") == 0, "variables that are no UTF-8 are mended: %s", preload ? preload->string : "none");
+    ok(mirt__json_get_int(json, "devices", 2, 2, &devices) == MIRT_OK &&
+           mirt__json_get_int(json, "replicas", 6, 6, &replicas) == MIRT_OK,
+       "and the strategy's numbers");
+    const mirt__json *variables = mirt__json_member(json, "variables"),
+                     *preload = variables ? mirt__json_member(variables, "LD_PRELOAD") : NULL;
+    ok(preload && strcmp(preload->string, "a\"b\\??") == 0, "variables that are no UTF-8 are mended: %s",
+       preload ? preload->string : "none");
     ok(copy && strcmp(mirt_environment(strategy), copy) == 0, "asked again it says the same");
     unsetenv("LD_PRELOAD");
     mirt__free(copy);
@@ -39,9 +44,11 @@ static void test_environment(void) {
 static void test_machine(void) {
     mirt_machine_info m;
     memset(&m, 0, sizeof m);
-    ok(mirt_machine(&m) == MIRT_OK && m.cores == mirt__cpu_cores() && m.core_limit >= 0, "the machine has %d cores, %g for us", m.cores, m.core_limit);
-    ok(m.memory_available > 0 && m.memory_available <= m.memory_total && m.memory_limit <= m.memory_total, "of %.1f GB %.1f are free, the limit is %.1f",
-       (double)m.memory_total * 1e-9, (double)m.memory_available * 1e-9, (double)m.memory_limit * 1e-9);
+    ok(mirt_machine(&m) == MIRT_OK && m.cores == mirt__cpu_cores() && m.core_limit >= 0,
+       "the machine has %d cores, %g for us", m.cores, m.core_limit);
+    ok(m.memory_available > 0 && m.memory_available <= m.memory_total && m.memory_limit <= m.memory_total,
+       "of %.1f GB %.1f are free, the limit is %.1f", (double)m.memory_total * 1e-9, (double)m.memory_available * 1e-9,
+       (double)m.memory_limit * 1e-9);
     ok(mirt_machine(NULL) == MIRT_E_INVALID, "no place: %s", mirt_last_error());
 }
 
@@ -81,21 +88,25 @@ static void test_largest_batch(void) {
             mirt_plan_memory(model, 1, &one);
             int64_t batch = mirt_largest_batch(model, limit);
             if (one.total > limit * (uint64_t)cases[c][0]) {
-                ok(batch == 0 && mirt_last_status() == MIRT_E_NOMEM && strstr(mirt_last_error(), "not one sample fits"), "%s", mirt_last_error());
+                ok(batch == 0 && mirt_last_status() == MIRT_E_NOMEM && strstr(mirt_last_error(), "not one sample fits"),
+                   "%s", mirt_last_error());
                 continue;
             }
             mirt_plan_memory(model, batch, &at);
             mirt_plan_memory(model, batch + 1, &beyond);
             ok(batch > 0 && at.total <= limit * (uint64_t)cases[c][0] && beyond.total > limit * (uint64_t)cases[c][0],
-               "%d devices, %d replicas, %.4g bytes each: %lld fit in %zu, one more takes %zu", cases[c][0], cases[c][1], limits[i], (long long)batch, at.total, beyond.total);
+               "%d devices, %d replicas, %.4g bytes each: %lld fit in %zu, one more takes %zu", cases[c][0],
+               cases[c][1], limits[i], (long long)batch, at.total, beyond.total);
         }
         mirt_strategy_destroy(strategy);
     }
     mirt_strategy *strategy = silent_strategy(NULL, 0);
     mirt_model *model = small_net(strategy, 2);
-    ok(mirt_largest_batch(model, 0) > 1000, "what is there is enough for %lld", (long long)mirt_largest_batch(model, 0));
+    ok(mirt_largest_batch(model, 0) > 1000, "what is there is enough for %lld",
+       (long long)mirt_largest_batch(model, 0));
     ok(mirt_largest_batch(model, (uint64_t)1 << 50) == (int64_t)1 << 30, "there is an end: 2^30");
-    ok(mirt_largest_batch(mirt_model_create(strategy, "raw"), 0) == 0 && mirt_last_status() == MIRT_E_STATE, "not compiled: %s", mirt_last_error());
+    ok(mirt_largest_batch(mirt_model_create(strategy, "raw"), 0) == 0 && mirt_last_status() == MIRT_E_STATE,
+       "not compiled: %s", mirt_last_error());
     ok(mirt_largest_batch(NULL, 0) == 0, "no model: %s", mirt_last_error());
     mirt_strategy_destroy(strategy);
 }
@@ -140,7 +151,8 @@ static mirt_dataset *samples_of(const program *p, int replicas) {
         y[i][0] = (float)(i % 2);
     }
     mirt_array labels = mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(SAMPLES, 1));
-    mirt_array inputs = p->bytes ? mirt_make_array(bytes, MIRT_UINT8, MIRT_SHAPE(SAMPLES, FEATURES)) : mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(SAMPLES, FEATURES));
+    mirt_array inputs = p->bytes ? mirt_make_array(bytes, MIRT_UINT8, MIRT_SHAPE(SAMPLES, FEATURES))
+                                 : mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(SAMPLES, FEATURES));
     return mirt_batch(mirt_arrays(inputs, labels), batch);
 }
 
@@ -158,7 +170,9 @@ static mirt_model *compile_program(const program *p, mirt_strategy *strategy) {
     mirt_tensor *in = mirt_input(model, MIRT_SHAPE(FEATURES));
     if (p->rescaled) in = mirt_rescale(in, 1.0f / 255, 0);
     if (p->normalized) in = mirt_batch_norm(in, NULL);
-    if (p->centered) in = mirt_reshape(mirt_normalization(mirt_reshape(in, MIRT_SHAPE(FEATURES, 1)), &constants), MIRT_SHAPE(FEATURES));
+    if (p->centered)
+        in = mirt_reshape(mirt_normalization(mirt_reshape(in, MIRT_SHAPE(FEATURES, 1)), &constants),
+                          MIRT_SHAPE(FEATURES));
     mirt_model_output(model, mirt_dense(in, &dense));
     compile.optimizer = mirt_sgd(1e-4f, 0, false);
     compile.loss = p->loss ? p->loss : MIRT_BINARY_CROSSENTROPY;
@@ -195,7 +209,8 @@ static bool run_program(const program *p) {
 static void falls_in(const char *what, program p, const char *says) {
     p.fits = 2; /* it is told once all the same */
     bool good = run_program(&p);
-    ok(good && warnings == 1 && strstr(warned, says), "%s: %s", what, good ? warned[0] ? warned : "nothing is said" : mirt_last_error());
+    ok(good && warnings == 1 && strstr(warned, says), "%s: %s", what,
+       good ? warned[0] ? warned : "nothing is said" : mirt_last_error());
 }
 
 static void is_right(const char *what, program p) {
@@ -207,9 +222,12 @@ static void test_traps(void) {
     program p;
     memset(&p, 0, sizeof p);
     is_right("a program without mistakes", p);
-    ok(strstr(told, "global batch 48 = 2 x 24 (replicas x samples)") && strstr(told, "memory: "), "it is told its batch and its memory: %s", told);
+    ok(strstr(told, "global batch 48 = 2 x 24 (replicas x samples)") && strstr(told, "memory: "),
+       "it is told its batch and its memory: %s", told);
     p.replicas = 4, p.batch = 31;
-    falls_in("a batch that was meant for each replica", p, "31 samples on 4 replicas are 7 each, of which a device makes little use; if 31 were meant for each, a batch is 124");
+    falls_in("a batch that was meant for each replica", p,
+             "31 samples on 4 replicas are 7 each, of which a device makes little use; if 31 were meant for each, a "
+             "batch is 124");
     ok(!!strstr(told, "global batch 31 = 3 x 8 + 1 x 7"), "uneven shares: %s", told);
     p.batch = 3;
     falls_in("replicas without samples", p, "0 each or none at all");
@@ -243,7 +261,8 @@ static void test_traps(void) {
     p.accuracy = true;
     is_right("binary accuracy of probabilities", p);
     p.from_logits = true;
-    falls_in("binary accuracy of logits", p, "accuracy counts outputs above 0.5 as ones, but those of dense are logits");
+    falls_in("binary accuracy of logits", p,
+             "accuracy counts outputs above 0.5 as ones, but those of dense are logits");
     p.from_logits = false, p.linear = true, p.loss = MIRT_MEAN_SQUARED_ERROR;
     falls_in("binary accuracy of sums", p, "sums of a layer without an activation: give it MIRT_SIGMOID");
     p.accuracy = false;
@@ -259,9 +278,15 @@ static void hear_cores(mirt_log_level level, const char *text, void *user) {
 }
 
 static void test_idle_cores(void) {
-    static const struct { const char *devices; int threads; const char *warning, *info; } cases[] = {
-        {"3", 0, "2 of 5 cores stay idle: 3 devices get 1 each", ""}, {"5", 0, "", ""}, {NULL, 0, "", ""}, {"1", 0, "", ""},
-        {"2", 1, "", "3 of 5 cores are left to others"}, {"cpu:0,cpu:3", 0, "", "3 of 5 cores are left to others"}, {"2", 3, "same results, but not faster", ""},
+    static const struct { const char *devices; int threads; const char *warning, *info;
+    } cases[] = {
+        {"3", 0, "2 of 5 cores stay idle: 3 devices get 1 each", ""},
+        {"5", 0, "", ""},
+        {NULL, 0, "", ""},
+        {"1", 0, "", ""},
+        {"2", 1, "", "3 of 5 cores are left to others"},
+        {"cpu:0,cpu:3", 0, "", "3 of 5 cores are left to others"},
+        {"2", 3, "same results, but not faster", ""},
     };
     setenv("MIRT_CORES", "5", 1);
     for (int i = 0; i < MIRT__COUNT(cases); i++) {
@@ -272,8 +297,10 @@ static void test_idle_cores(void) {
         desc.log = hear_cores;
         warned[0] = told[0] = 0;
         mirt_strategy *strategy = mirt_strategy_create(&desc);
-        ok(strategy && strstr(warned, cases[i].warning) && !warned[0] == !cases[i].warning[0] && strstr(told, cases[i].info) && !told[0] == !cases[i].info[0],
-           "devices %s, threads %d of 5 cores: %s%s", cases[i].devices ? cases[i].devices : "NULL", cases[i].threads, warned, told);
+        ok(strategy && strstr(warned, cases[i].warning) && !warned[0] == !cases[i].warning[0] &&
+               strstr(told, cases[i].info) && !told[0] == !cases[i].info[0],
+           "devices %s, threads %d of 5 cores: %s%s", cases[i].devices ? cases[i].devices : "NULL", cases[i].threads,
+           warned, told);
         mirt_strategy_destroy(strategy);
     }
     unsetenv("MIRT_CORES");

@@ -7,7 +7,7 @@
 #include "../mirrortrain.h"
 #include "mirror_util.h"
 #include "conv_networks.h"
-#include "strips_emulated.h"
+#include "tiled_reads_emulated.h"
 #include "tap.h"
 
 typedef struct outcome {

@@ -91,15 +91,20 @@ static void check_order(void) {
     const mirt_history *h = fit_recorded(m, &r, 0, 0, 0);
     ok(h && strcmp(r.text, "TEBbBbBbeEBbBbBbet") == 0, "two epochs of three batches call %s", r.text);
     ok(r.values_good, "every call sees the model and its place, and all callbacks are called");
-    ok(r.batch[2] == 0 && r.batch[3] == 0 && r.batch[4] == 1 && r.batch[7] == 2 && r.epoch[7] == 0 && r.epoch[10] == 1 && r.batch[10] == 0,
+    ok(r.batch[2] == 0 && r.batch[3] == 0 && r.batch[4] == 1 && r.batch[7] == 2 && r.epoch[7] == 0 &&
+           r.epoch[10] == 1 && r.batch[10] == 0,
        "batches and epochs count from 0");
-    ok(r.step[0] == 0 && r.step[2] == 0 && r.step[3] == 0 && r.step[4] == 1 && r.step[7] == 2 && r.step[10] == 3 && r.step[15] == 5,
+    ok(r.step[0] == 0 && r.step[2] == 0 && r.step[3] == 0 && r.step[4] == 1 && r.step[7] == 2 && r.step[10] == 3 &&
+           r.step[15] == 5,
        "steps count from 0 through the epochs: a batch's begin and end see the same number");
-    ok(!isfinite(r.loss[2]) && isfinite(r.loss[3]) && isfinite(r.loss[8]) && r.loss[8] == r.loss[7], "logs: nothing yet, a batch's, the epoch's");
-    ok(h->epochs == 2 && h->steps == 6 && h->images_per_second > 0 && h->seconds > 0 && log_value(&h->epoch[0], "loss") == r.loss[8],
+    ok(!isfinite(r.loss[2]) && isfinite(r.loss[3]) && isfinite(r.loss[8]) && r.loss[8] == r.loss[7],
+       "logs: nothing yet, a batch's, the epoch's");
+    ok(h->epochs == 2 && h->steps == 6 && h->images_per_second > 0 && h->seconds > 0 &&
+           log_value(&h->epoch[0], "loss") == r.loss[8],
        "history: 2 epochs, 6 steps, the losses that the callbacks saw");
     ok(fabs(h->images_per_second * h->seconds - 40) < 1e-6, "40 images a fit");
-    ok(mirt_step(m) == 6 && isfinite(mirt_history_last(h, "accuracy")) && isnan(mirt_history_last(h, "val_loss")) && isnan(mirt_history_last(NULL, "loss")),
+    ok(mirt_step(m) == 6 && isfinite(mirt_history_last(h, "accuracy")) && isnan(mirt_history_last(h, "val_loss")) &&
+           isnan(mirt_history_last(NULL, "loss")),
        "the last values by name, NAN where there is none");
     h = fit_recorded(m, &r, 0, 0, 0);
     ok(h && r.step[2] == 6 && h->steps == 6 && mirt_step(m) == 12, "a second fit goes on counting");
@@ -113,7 +118,8 @@ static void check_epochs_differ(void) {
     mirt_model *m = image_model(s, mirt_sgd(0, 0, false), 0);
     bool good = fit_recorded(m, &r, 0, 0, 0) != NULL;
     double first = r.loss[3], second = r.loss[11];
-    ok(good && first != second && fabs(r.loss[8] - r.loss[16]) < 1e-9, "the second epoch has the same samples in another order");
+    ok(good && first != second && fabs(r.loss[8] - r.loss[16]) < 1e-9,
+       "the second epoch has the same samples in another order");
     good = fit_recorded(m, &r, 0, 0, 0) != NULL;
     ok(good && r.loss[3] != first && r.loss[3] != second, "and so has the first of the next fit");
     mirt_strategy_destroy(s);
@@ -134,7 +140,8 @@ static void check_stop(char stop, int countdown, const char *want, int epochs, i
     mirt_model *m = image_model(s, mirt_adam(1e-3f), 0.2f);
     const mirt_history *h = fit_recorded(m, &r, stop, countdown, 0);
     ok(h && strcmp(r.text, want) == 0 && h->epochs == epochs && h->steps == steps && mirt_step(m) == steps,
-       "stopped at %c number %d: %s, %d epochs, %d steps in the history", stop, countdown + 1, r.text, h ? h->epochs : -1, h ? (int)h->steps : -1);
+       "stopped at %c number %d: %s, %d epochs, %d steps in the history", stop, countdown + 1, r.text,
+       h ? h->epochs : -1, h ? (int)h->steps : -1);
     mirt_strategy_destroy(s);
 }
 
@@ -145,7 +152,8 @@ static void check_max_steps(void) {
     const mirt_history *h = fit_recorded(m, &r, 0, 0, 4);
     ok(h && strcmp(r.text, "TEBbBbBbeEBbet") == 0 && h->steps == 4 && h->epochs == 2, "max_steps 4: %s", r.text);
     h = fit_recorded(m, &r, 0, 0, 3);
-    ok(h && strcmp(r.text, "TEBbBbBbet") == 0 && h->steps == 3 && h->epochs == 1, "max_steps at the end of an epoch: %s", r.text);
+    ok(h && strcmp(r.text, "TEBbBbBbet") == 0 && h->steps == 3 && h->epochs == 1,
+       "max_steps at the end of an epoch: %s", r.text);
     mirt_strategy_destroy(s);
 }
 
@@ -182,7 +190,9 @@ static float slope_step(mirt_model *m, mirt_status *status) {
     const float x = 2, y = 0, zero = 0;
     float w = 0;
     *status = mirt_set_weight(m, "dense/kernel", &zero, 1);
-    if (*status == MIRT_OK) *status = mirt_train_step(m, mirt_make_array(&x, MIRT_FLOAT32, MIRT_SHAPE(1, 1)), mirt_make_array(&y, MIRT_FLOAT32, MIRT_SHAPE(1)), NULL);
+    if (*status == MIRT_OK)
+        *status = mirt_train_step(m, mirt_make_array(&x, MIRT_FLOAT32, MIRT_SHAPE(1, 1)),
+                                  mirt_make_array(&y, MIRT_FLOAT32, MIRT_SHAPE(1)), NULL);
     mirt_get_weight(m, "dense/kernel", 0, &w, 1);
     return -w;
 }
@@ -202,8 +212,11 @@ static void check_rates(void) {
         good = mirt_get_learning_rate(m) == (double)rate && slope_step(m, &status) == rate && status == MIRT_OK;
     }
     ok(good, "a schedule gives every step its rate");
-    ok(mirt_set_learning_rate(m, 0.25) == MIRT_OK && mirt_get_learning_rate(m) == 0.25 && slope_step(m, &status) == 0.25f, "a rate that is set overrides the schedule");
-    ok(mirt_set_learning_rate(m, NAN) == MIRT_E_INVALID && mirt_set_learning_rate(m, -1) == MIRT_E_INVALID && mirt_get_learning_rate(m) == 0.25,
+    ok(mirt_set_learning_rate(m, 0.25) == MIRT_OK && mirt_get_learning_rate(m) == 0.25 &&
+           slope_step(m, &status) == 0.25f,
+       "a rate that is set overrides the schedule");
+    ok(mirt_set_learning_rate(m, NAN) == MIRT_E_INVALID && mirt_set_learning_rate(m, -1) == MIRT_E_INVALID &&
+           mirt_get_learning_rate(m) == 0.25,
        "but not one below zero or none at all: \"%s\"", mirt_last_error());
     mirt_compile_desc again = m->config;
     ok(mirt_compile(m, &again) == MIRT_OK && mirt_get_learning_rate(m) == 0.5, "until the model is compiled again");
@@ -215,7 +228,8 @@ static void check_rates(void) {
     fit.learning_rate = tenfold;
     fit.learning_rate_user = seen;
     mirt_history *h = mirt_fit_arrays(images, images_x(0, 20), images_y(0, 20), &fit);
-    ok(h && seen[0] == 1 && seen[1] == 0.1f && seen[2] == 0.1f / 10 && fabs(log_value(&h->epoch[2], "learning_rate") - 1e-3) < 1e-9,
+    ok(h && seen[0] == 1 && seen[1] == 0.1f && seen[2] == 0.1f / 10 &&
+           fabs(log_value(&h->epoch[2], "learning_rate") - 1e-3) < 1e-9,
        "an epoch schedule sees the rate in force and gives the epoch's");
     ok(fabs(r.rate[3] - 0.1) < 1e-8 && fabs(r.rate[15] - 1e-3) < 1e-9, "and the logs say which");
     mirt_strategy_destroy(s);
@@ -232,10 +246,13 @@ static void check_validation(void) {
     fit.validation = held;
     mirt_history *h = mirt_fit_arrays(m, images_x(0, 100), images_y(0, 100), &fit);
     bool good = h && mirt_evaluate(m, held, &logs) == MIRT_OK;
-    ok(good && h->epochs == 3 && mirt_history_last(h, "val_loss") == log_value(&logs, "loss") && mirt_history_last(h, "val_accuracy") == log_value(&logs, "accuracy"),
+    ok(good && h->epochs == 3 && mirt_history_last(h, "val_loss") == log_value(&logs, "loss") &&
+           mirt_history_last(h, "val_accuracy") == log_value(&logs, "accuracy"),
        "validation is what evaluate says, to the bit");
-    ok(good && log_value(&h->epoch[0], "val_loss") != log_value(&h->epoch[2], "val_loss") && mirt_history_last(h, "loss") < log_value(&h->epoch[0], "loss"),
-       "and changes as the model learns: loss %.3f, then %.3f", good ? log_value(&h->epoch[0], "loss") : 0, good ? mirt_history_last(h, "loss") : 0);
+    ok(good && log_value(&h->epoch[0], "val_loss") != log_value(&h->epoch[2], "val_loss") &&
+           mirt_history_last(h, "loss") < log_value(&h->epoch[0], "loss"),
+       "and changes as the model learns: loss %.3f, then %.3f", good ? log_value(&h->epoch[0], "loss") : 0,
+       good ? mirt_history_last(h, "loss") : 0);
     mirt_dataset_destroy(held);
     mirt_strategy_destroy(s);
 }
@@ -258,15 +275,17 @@ static void check_accuracy_of_own_loss(void) {
     memset(&desc, 0, sizeof desc);
     desc.custom_losses[0] = &loss;
     desc.metrics[0] = MIRT_ACCURACY;
-    bool good = mirt_compile(m, &desc) == MIRT_OK && mirt_evaluate_arrays(m, images_x(0, N), images_y(0, N), &logs) == MIRT_OK &&
+    bool good = mirt_compile(m, &desc) == MIRT_OK &&
+                mirt_evaluate_arrays(m, images_x(0, N), images_y(0, N), &logs) == MIRT_OK &&
                 mirt_predict_arrays(m, images_x(0, N), scores, N * IMAGE_CLASSES) == MIRT_OK;
     for (int i = 0; i < N; i++) {
         int best = 0;
-        for (int c = 1; c < IMAGE_CLASSES; c++) best = scores[i * IMAGE_CLASSES + c] > scores[i * IMAGE_CLASSES + best] ? c : best;
+        for (int c = 1; c < IMAGE_CLASSES; c++)
+            best = scores[i * IMAGE_CLASSES + c] > scores[i * IMAGE_CLASSES + best] ? c : best;
         right += best == image_classes[i];
     }
-    ok(good && right > 0 && log_value(&logs, "accuracy") == (double)right / N, "accuracy beside a loss of one's own: %d of %d%s%s", right, N,
-       good ? "" : ": ", good ? "" : mirt_last_error());
+    ok(good && right > 0 && log_value(&logs, "accuracy") == (double)right / N,
+       "accuracy beside a loss of one's own: %d of %d%s%s", right, N, good ? "" : ": ", good ? "" : mirt_last_error());
     mirt_strategy_destroy(s);
 }
 
@@ -277,7 +296,8 @@ static void check_it_learns(void) {
     mirt_fit_desc fit = quiet_fit(30, 25);
     mirt_history *h = mirt_fit_arrays(m, images_x(0, 250), images_y(0, 250), &fit);
     bool good = h && mirt_evaluate_arrays(m, images_x(250, 52), images_y(250, 52), &logs) == MIRT_OK;
-    ok(good && log_value(&logs, "accuracy") > 0.9, "stripes are told apart on images never seen: accuracy %.3f", good ? log_value(&logs, "accuracy") : 0);
+    ok(good && log_value(&logs, "accuracy") > 0.9, "stripes are told apart on images never seen: accuracy %.3f",
+       good ? log_value(&logs, "accuracy") : 0);
     mirt_strategy_destroy(s);
 }
 
@@ -483,8 +503,9 @@ static void check_log(void) {
     d.log = take_line;
     d.log_user = &k;
     mirt_strategy *s = mirt_strategy_create(&d);
-    ok(k.lines >= 1 && k.progress == 0 && strstr(k.text, "1 CPU device") && strstr(k.text, "no GPU") && strstr(k.text, "3 replicas"), "a strategy says what it is: %.*s",
-       (int)strcspn(k.text, "\n"), k.text);
+    ok(k.lines >= 1 && k.progress == 0 && strstr(k.text, "1 CPU device") && strstr(k.text, "no GPU") &&
+           strstr(k.text, "3 replicas"),
+       "a strategy says what it is: %.*s", (int)strcspn(k.text, "\n"), k.text);
     mirt_model *m = image_model(s, mirt_adam(1e-3f), 0.2f);
     mirt_dataset *held = mirt_arrays(images_x(200, 41), images_y(200, 41));
     mirt_fit_desc fit = quiet_fit(2, 16);
@@ -493,11 +514,13 @@ static void check_log(void) {
     memset(&k, 0, sizeof k);
     k.clean = true;
     mirt_history *h = mirt_fit_arrays(m, images_x(0, 50), images_y(0, 50), &fit);
-    ok(h && k.clean && k.progress == 4, "two epochs write two lines each to a log that is no terminal (%d)", k.progress);
+    ok(h && k.clean && k.progress == 4, "two epochs write two lines each to a log that is no terminal (%d)",
+       k.progress);
     char loss[64], value[64];
     snprintf(loss, sizeof loss, " - loss: %.4f", h ? mirt_history_last(h, "loss") : 0);
     snprintf(value, sizeof value, " - val_accuracy: %.4f", h ? mirt_history_last(h, "val_accuracy") : 0);
-    ok(strstr(k.text, "\nEpoch 1/2\n4/4 ") && strstr(k.text, "Epoch 2/2\n4/4 ") && strstr(k.text, "/step - ") && strstr(k.text, loss) && strstr(k.text, value),
+    ok(strstr(k.text, "\nEpoch 1/2\n4/4 ") && strstr(k.text, "Epoch 2/2\n4/4 ") && strstr(k.text, "/step - ") &&
+           strstr(k.text, loss) && strstr(k.text, value),
        "as Keras does, with the values of the history");
     mirt_callback *line = mirt_progbar_logger();
     fit.callbacks[0] = line;
@@ -507,7 +530,8 @@ static void check_log(void) {
         fit.no_progress = quiet == 1;
         h = mirt_fit_arrays(m, images_x(0, 50), images_y(0, 50), &fit);
         snprintf(value, sizeof value, " - val_accuracy: %.4f", h ? mirt_history_last(h, "val_accuracy") : 0);
-        ok(h && k.clean && k.progress == 4 && strstr(k.text, "Epoch 1/2\n4/4 ") && strstr(k.text, "Epoch 2/2\n4/4 ") && strstr(k.text, value),
+        ok(h && k.clean && k.progress == 4 && strstr(k.text, "Epoch 1/2\n4/4 ") && strstr(k.text, "Epoch 2/2\n4/4 ") &&
+               strstr(k.text, value),
            "as a callback it is the same, once%s", quiet ? ", and shown if no other is" : "");
     }
     fit.callbacks[0] = NULL;
@@ -524,7 +548,8 @@ static void check_log(void) {
     event.batches = 5;
     event.seconds = 2;
     mirt__progress_line(&progress, m, &event, true);
-    ok(strncmp(k.text, "4/5 ", 4) == 0 && strstr(k.text, " 2s 500ms/step\n"), "time is that of the epoch and of one step: %.*s", (int)strcspn(k.text, "\n"), k.text);
+    ok(strncmp(k.text, "4/5 ", 4) == 0 && strstr(k.text, " 2s 500ms/step\n"),
+       "time is that of the epoch and of one step: %.*s", (int)strcspn(k.text, "\n"), k.text);
     memset(&k, 0, sizeof k);
     event.model = m;
     event.epochs = 7;
@@ -532,7 +557,8 @@ static void check_log(void) {
     line->batch_end(&event, line->user);
     line->batch_end(&event, line->user);
     line->epoch_end(&event, line->user);
-    ok(strncmp(k.text, "Epoch 1/7\n4/5 ", 14) == 0 && k.lines == 2, "an epoch that it comes into the middle of has a line above, too");
+    ok(strncmp(k.text, "Epoch 1/7\n4/5 ", 14) == 0 && k.lines == 2,
+       "an epoch that it comes into the middle of has a line above, too");
     mirt_callback_destroy(line);
     memset(&k, 0, sizeof k);
     mirt_set_log(s, NULL, NULL);
@@ -549,34 +575,44 @@ static void check_errors(void) {
     mirt_model *m = image_net(s, 0);
     mirt_fit_desc fit = quiet_fit(1, 8);
     for (int i = 0; i < 20; i++) bad[i] = i == 13 ? 5 : 1;
-    ok(!mirt_fit_arrays(m, images_x(0, 20), images_y(0, 20), &fit) && mirt_last_status() == MIRT_E_STATE && strstr(mirt_last_error(), "mirt_compile"),
+    ok(!mirt_fit_arrays(m, images_x(0, 20), images_y(0, 20), &fit) && mirt_last_status() == MIRT_E_STATE &&
+           strstr(mirt_last_error(), "mirt_compile"),
        "fit before compile: \"%s\"", mirt_last_error());
     mirt_compile_desc c = image_compile(mirt_adam(1e-3f));
     ok(mirt_compile(m, &c) == MIRT_OK, "and after it all is well");
     mirt_array labels = mirt_make_array(bad, MIRT_INT32, MIRT_SHAPE(20));
     mirt_dataset *data = mirt_batch(mirt_arrays(images_x(0, 20), labels), 8);
-    ok(!mirt_fit(m, data, &fit) && mirt_last_status() == MIRT_E_INVALID && strstr(mirt_last_error(), "label 5") && strstr(mirt_last_error(), "sample 13") &&
-       strstr(mirt_last_error(), "0 to 4"), "a label that is no class: \"%s\"", mirt_last_error());
+    ok(!mirt_fit(m, data, &fit) && mirt_last_status() == MIRT_E_INVALID && strstr(mirt_last_error(), "label 5") &&
+           strstr(mirt_last_error(), "sample 13") && strstr(mirt_last_error(), "0 to 4"),
+       "a label that is no class: \"%s\"", mirt_last_error());
     mirt_dataset_destroy(data);
-    ok(mirt_train_step(m, images_x(0, 20), labels, NULL) == MIRT_E_INVALID && strstr(mirt_last_error(), "sample 13"), "in a step by hand: \"%s\"", mirt_last_error());
+    ok(mirt_train_step(m, images_x(0, 20), labels, NULL) == MIRT_E_INVALID && strstr(mirt_last_error(), "sample 13"),
+       "in a step by hand: \"%s\"", mirt_last_error());
     bad[13] = -1;
-    ok(!mirt_fit_arrays(m, images_x(0, 20), labels, &fit) && strstr(mirt_last_error(), "label -1") && strstr(mirt_last_error(), "sample 13"),
+    ok(!mirt_fit_arrays(m, images_x(0, 20), labels, &fit) && strstr(mirt_last_error(), "label -1") &&
+           strstr(mirt_last_error(), "sample 13"),
        "shuffled, it still is sample 13: \"%s\"", mirt_last_error());
-    ok(!mirt_fit_arrays(m, images_x(0, 20), images_y(0, 19), &fit) && mirt_last_status() == MIRT_E_SHAPE && strstr(mirt_last_error(), "20") && strstr(mirt_last_error(), "19"),
+    ok(!mirt_fit_arrays(m, images_x(0, 20), images_y(0, 19), &fit) && mirt_last_status() == MIRT_E_SHAPE &&
+           strstr(mirt_last_error(), "20") && strstr(mirt_last_error(), "19"),
        "unequal numbers: \"%s\"", mirt_last_error());
     mirt_array narrow = mirt_make_array(image_pixels, MIRT_UINT8, MIRT_SHAPE(20, 11, 13, 1));
-    ok(!mirt_fit_arrays(m, narrow, images_y(0, 20), &fit) && mirt_last_status() == MIRT_E_SHAPE && strstr(mirt_last_error(), "(11, 13, 1)") &&
-       strstr(mirt_last_error(), "(13, 11, 1)"), "images of another size: \"%s\"", mirt_last_error());
+    ok(!mirt_fit_arrays(m, narrow, images_y(0, 20), &fit) && mirt_last_status() == MIRT_E_SHAPE &&
+           strstr(mirt_last_error(), "(11, 13, 1)") && strstr(mirt_last_error(), "(13, 11, 1)"),
+       "images of another size: \"%s\"", mirt_last_error());
     mirt_array pairs = mirt_make_array(image_classes, MIRT_UINT8, MIRT_SHAPE(20, 2));
-    ok(!mirt_fit_arrays(m, images_x(0, 20), pairs, &fit) && mirt_last_status() == MIRT_E_SHAPE && strstr(mirt_last_error(), "2 values"),
+    ok(!mirt_fit_arrays(m, images_x(0, 20), pairs, &fit) && mirt_last_status() == MIRT_E_SHAPE &&
+           strstr(mirt_last_error(), "2 values"),
        "labels of another shape: \"%s\"", mirt_last_error());
     mirt_array none = images_x(0, 20);
     none.shape.dim[0] = 0;
-    ok(!mirt_fit_arrays(m, none, images_y(0, 20), &fit) && mirt_last_error()[0], "no samples: \"%s\"", mirt_last_error());
+    ok(!mirt_fit_arrays(m, none, images_y(0, 20), &fit) && mirt_last_error()[0], "no samples: \"%s\"",
+       mirt_last_error());
     ok(!mirt_fit(m, NULL, &fit) && mirt_last_error()[0], "no data set: \"%s\"", mirt_last_error());
-    ok(!mirt_fit(m, mirt_batch(NULL, 3), &fit) && mirt_last_error()[0], "a chain that failed: \"%s\"", mirt_last_error());
+    ok(!mirt_fit(m, mirt_batch(NULL, 3), &fit) && mirt_last_error()[0], "a chain that failed: \"%s\"",
+       mirt_last_error());
     int64_t step = mirt_step(m); /* of the batches before the bad label */
-    ok(mirt_fit_arrays(m, images_x(0, 20), images_y(0, 20), &fit) && mirt_step(m) == step + 3, "after all that the model still trains");
+    ok(mirt_fit_arrays(m, images_x(0, 20), images_y(0, 20), &fit) && mirt_step(m) == step + 3,
+       "after all that the model still trains");
     mirt_strategy_destroy(s);
 }
 

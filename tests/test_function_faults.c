@@ -19,14 +19,16 @@ static bool record_all(mirt_function *f, void *user) {
     mirt_tensor *loss = mirt_loss_values(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, true, mirt_function_y(f, 0), out);
     mirt_tensor *total = mirt_replica_all_reduce(mirt_reduce_sum(loss, 1, false), MIRT_REDUCE_SUM);
     if (mirt_gradients(loss, weight, 2, gradient) != MIRT_OK) return false;
-    if (mirt_function_result(f, "norm", mirt_replica_all_reduce(gradient[0], MIRT_REDUCE_MEAN)) != MIRT_OK) return false;
+    if (mirt_function_result(f, "norm", mirt_replica_all_reduce(gradient[0], MIRT_REDUCE_MEAN)) != MIRT_OK)
+        return false;
     for (int i = 0; (term = mirt_function_loss_term(f, i)) != NULL; i++) {
         if (mirt_minimize(f, term) != MIRT_OK) return false;
     }
     mirt_tensor *constant = mirt_function_constant(f, mirt_make_array(table, MIRT_FLOAT32, MIRT_SHAPE(ROW_CLASSES)));
     return mirt_minimize(f, loss) == MIRT_OK && mirt_function_result(f, "total", total) == MIRT_OK &&
            mirt_function_result(f, "classes", mirt_argmax(mirt_multiply(out, constant), 1)) == MIRT_OK &&
-           mirt_assign(f, mirt_function_variable(f, "state"), mirt_reduce_mean(mirt_function_x(f, 0), 1, false), MIRT_AGGREGATE_MEAN) == MIRT_OK;
+           mirt_assign(f, mirt_function_variable(f, "state"), mirt_reduce_mean(mirt_function_x(f, 0), 1, false),
+                       MIRT_AGGREGATE_MEAN) == MIRT_OK;
 }
 
 static mirt_model *model_of(mirt_strategy *s) {
@@ -66,15 +68,18 @@ static void check_faults(void) {
         reached = allocations >= number;
         met += reached;
         const char *text = mirt_last_error();
-        bool right = status == (reached ? MIRT_E_NOMEM : MIRT_OK) && (!reached || strstr(text, "out of memory") || strstr(text, "annot allocate"));
+        bool right = status == (reached ? MIRT_E_NOMEM : MIRT_OK) &&
+                     (!reached || strstr(text, "out of memory") || strstr(text, "annot allocate"));
         if (!right) printf("# allocation %ld: status %d: %s\n", number, (int)status, text);
-        if (right && record_and_run(s, m) != MIRT_OK) right = (printf("# allocation %ld, afterwards: %s\n", number, mirt_last_error()), false);
+        if (right && record_and_run(s, m) != MIRT_OK)
+            right = (printf("# allocation %ld, afterwards: %s\n", number, mirt_last_error()), false);
         mirt_strategy_destroy(s);
         if (live_blocks) right = (printf("# allocation %ld: %ld blocks left\n", number, live_blocks), false);
         problems += !right;
         live_blocks = 0;
     }
-    ok(problems == 0 && met > 100 / (small_tier() ? 13 : 1), "%ld failed allocations, each reported, nothing leaks, and the model goes on", met);
+    ok(problems == 0 && met > 100 / (small_tier() ? 13 : 1),
+       "%ld failed allocations, each reported, nothing leaks, and the model goes on", met);
 }
 
 static void check_steady(void) {
@@ -89,9 +94,11 @@ static void check_steady(void) {
     allocations = 0;
     for (int i = 0; good && i < 20; i++) {
         good = mirt_dataset_next(data, &batch) == MIRT_OK && (!batch.rows || mirt_function_run(f, &batch) == MIRT_OK) &&
-               mirt_reduce(f, "total", MIRT_REDUCE_MEAN, &total, 1) == MIRT_OK && mirt_gather_result(f, "classes", classes, 8, NULL) == MIRT_OK;
+               mirt_reduce(f, "total", MIRT_REDUCE_MEAN, &total, 1) == MIRT_OK &&
+               mirt_gather_result(f, "classes", classes, 8, NULL) == MIRT_OK;
     }
-    ok(good && allocations == 0, "twenty steps of a function allocate %ld times%s%s", allocations, good ? "" : ": ", good ? "" : mirt_last_error());
+    ok(good && allocations == 0, "twenty steps of a function allocate %ld times%s%s", allocations, good ? "" : ": ",
+       good ? "" : mirt_last_error());
     mirt_dataset_destroy(data);
     mirt_strategy_destroy(s);
 }

@@ -5,20 +5,50 @@
 #include "function_util.h"
 #include "tap.h"
 
-static const net_kind plain_net = {0, 0, 0, false, false, false}, regularized_net = {0.3f, 0, 0.01f, false, false, false};
+static const net_kind plain_net = {0, 0, 0, false, false, false},
+                      regularized_net = {0.3f, 0, 0.01f, false, false, false};
 
 static mirt_tensor *stray; /* a tensor of something else */
 static mirt_function *recorded;
 
 typedef enum mistake {
-    WRONG_TENSOR, WRONG_X, WRONG_Y, WRONG_VARIABLE, NO_VARIABLE, NO_RESULT_NAME, SAME_RESULT, MANY_RESULTS, NO_LOSS, LOSS_OF_INTEGERS, BATCHED_REDUCE,
-    WRONG_REDUCE, ASSIGN_TRAINED, ASSIGN_NONE, ASSIGN_SHAPE, ASSIGN_TENSOR, APPLY_TWICE, APPLY_AND_MINIMIZE, APPLY_SHAPE, APPLY_TENSOR, APPLY_STATE, APPLY_NOTHING,
-    NOTHING_GIVEN, NO_GRADIENTS, RUNS_ITSELF, DESTROYS_ITSELF, FAILS, OTHER_MODEL, LOSS_SHAPE,
-    OTHER_TRAINABLE, NO_COUNT, MISTAKES
+    WRONG_TENSOR,
+    WRONG_X,
+    WRONG_Y,
+    WRONG_VARIABLE,
+    NO_VARIABLE,
+    NO_RESULT_NAME,
+    SAME_RESULT,
+    MANY_RESULTS,
+    NO_LOSS,
+    LOSS_OF_INTEGERS,
+    BATCHED_REDUCE,
+    WRONG_REDUCE,
+    ASSIGN_TRAINED,
+    ASSIGN_NONE,
+    ASSIGN_SHAPE,
+    ASSIGN_TENSOR,
+    APPLY_TWICE,
+    APPLY_AND_MINIMIZE,
+    APPLY_SHAPE,
+    APPLY_TENSOR,
+    APPLY_STATE,
+    APPLY_NOTHING,
+    NOTHING_GIVEN,
+    NO_GRADIENTS,
+    RUNS_ITSELF,
+    DESTROYS_ITSELF,
+    FAILS,
+    OTHER_MODEL,
+    LOSS_SHAPE,
+    OTHER_TRAINABLE,
+    NO_COUNT,
+    MISTAKES
 } mistake;
 
 static bool record_mistake(mirt_function *f, void *user) {
-    mirt_tensor *w = mirt_function_variable(f, "w"), *state = mirt_function_variable(f, "state"), *square = mirt_square(w), *none = NULL;
+    mirt_tensor *w = mirt_function_variable(f, "w"), *state = mirt_function_variable(f, "state"),
+                *square = mirt_square(w), *none = NULL;
     int count;
     switch (*(const mistake *)user) {
     case WRONG_TENSOR: mirt_minimize(f, stray); break;
@@ -44,7 +74,10 @@ static bool record_mistake(mirt_function *f, void *user) {
     case ASSIGN_SHAPE: mirt_assign(f, state, mirt_reduce_sum(w, 0, false), MIRT_AGGREGATE_MEAN); break;
     case ASSIGN_TENSOR: mirt_assign(f, square, square, MIRT_AGGREGATE_MEAN); break;
     case APPLY_TWICE: mirt_apply_gradients(f, &w, &square, 1); mirt_apply_gradients(f, &w, &w, 1); break;
-    case APPLY_AND_MINIMIZE: mirt_apply_gradients(f, &w, &square, 1); mirt_minimize(f, mirt_reduce_sum(w, 0, false)); break;
+    case APPLY_AND_MINIMIZE:
+        mirt_apply_gradients(f, &w, &square, 1);
+        mirt_minimize(f, mirt_reduce_sum(w, 0, false));
+        break;
     case APPLY_SHAPE: square = mirt_reduce_sum(w, 0, false); mirt_apply_gradients(f, &w, &square, 1); break;
     case APPLY_TENSOR: mirt_apply_gradients(f, &square, &w, 1); break;
     case APPLY_STATE: mirt_apply_gradients(f, &state, &w, 1); break;
@@ -54,7 +87,9 @@ static bool record_mistake(mirt_function *f, void *user) {
     case NO_GRADIENTS: mirt_gradients(square, &w, 0, &none); return false;
     case DESTROYS_ITSELF: mirt_function_destroy(f); return false;
     case FAILS: return false;
-    case OTHER_MODEL: mirt_call((mirt_model *)stray->node->graph->model, mirt_function_x(f, 0), MIRT_TRAINING_ON); break;
+    case OTHER_MODEL:
+        mirt_call((mirt_model *)stray->node->graph->model, mirt_function_x(f, 0), MIRT_TRAINING_ON);
+        break;
     case LOSS_SHAPE: mirt_minimize(f, w); break;
     case OTHER_TRAINABLE: mirt_trainable(f, (mirt_model *)stray->node->graph->model, &count); break;
     case NO_COUNT: mirt_trainable(f, NULL, NULL); break;
@@ -70,19 +105,43 @@ static bool record_kept(mirt_function *f, void *user) {
 }
 
 static void check_mistakes(void) {
-    static const struct { mirt_status status; const char *text; } want[MISTAKES] = {
-        {MIRT_E_INVALID, "another function"}, {MIRT_E_NOT_FOUND, "no input number 1"}, {MIRT_E_NOT_FOUND, "no label number -1"}, {MIRT_E_NOT_FOUND, "\"state\""},
-        {MIRT_E_INVALID, "name"}, {MIRT_E_INVALID, "no name"}, {MIRT_E_INVALID, "a is a result already"}, {MIRT_E_INVALID, "results"}, {MIRT_E_INVALID, "99"},
-        {MIRT_E_SHAPE, "int32"}, {MIRT_E_SHAPE, "reduce them first"}, {MIRT_E_INVALID, "sums or averages"}, {MIRT_E_INVALID, "w is trained"},
-        {MIRT_E_INVALID, "aggregation"}, {MIRT_E_SHAPE, "state is (3)"}, {MIRT_E_INVALID, "not a weight"}, {MIRT_E_INVALID, "w has a gradient already"},
-        {MIRT_E_INVALID, "w has a gradient already"}, {MIRT_E_SHAPE, "gradient of w"}, {MIRT_E_INVALID, "not a trainable weight"}, {MIRT_E_INVALID, "not a trainable weight"},
-        {MIRT_E_INVALID, "none of the 1"}, {MIRT_E_INVALID, "no variables"}, {MIRT_E_INVALID, "nothing to differentiate"},
-        {MIRT_E_CALLBACK, "said that it failed"}, {MIRT_E_CALLBACK, "said that it failed"}, {MIRT_E_CALLBACK, "said that it failed"}, {MIRT_E_INVALID, "not a part of bare"},
-        {MIRT_E_SHAPE, "one number"}, {MIRT_E_INVALID, "not a part of bare"},
+    static const struct { mirt_status status; const char *text;
+    } want[MISTAKES] = {
+        {MIRT_E_INVALID, "another function"},
+        {MIRT_E_NOT_FOUND, "no input number 1"},
+        {MIRT_E_NOT_FOUND, "no label number -1"},
+        {MIRT_E_NOT_FOUND, "\"state\""},
+        {MIRT_E_INVALID, "name"},
+        {MIRT_E_INVALID, "no name"},
+        {MIRT_E_INVALID, "a is a result already"},
+        {MIRT_E_INVALID, "results"},
+        {MIRT_E_INVALID, "99"},
+        {MIRT_E_SHAPE, "int32"},
+        {MIRT_E_SHAPE, "reduce them first"},
+        {MIRT_E_INVALID, "sums or averages"},
+        {MIRT_E_INVALID, "w is trained"},
+        {MIRT_E_INVALID, "aggregation"},
+        {MIRT_E_SHAPE, "state is (3)"},
+        {MIRT_E_INVALID, "not a weight"},
+        {MIRT_E_INVALID, "w has a gradient already"},
+        {MIRT_E_INVALID, "w has a gradient already"},
+        {MIRT_E_SHAPE, "gradient of w"},
+        {MIRT_E_INVALID, "not a trainable weight"},
+        {MIRT_E_INVALID, "not a trainable weight"},
+        {MIRT_E_INVALID, "none of the 1"},
+        {MIRT_E_INVALID, "no variables"},
+        {MIRT_E_INVALID, "nothing to differentiate"},
+        {MIRT_E_CALLBACK, "said that it failed"},
+        {MIRT_E_CALLBACK, "said that it failed"},
+        {MIRT_E_CALLBACK, "said that it failed"},
+        {MIRT_E_INVALID, "not a part of bare"},
+        {MIRT_E_SHAPE, "one number"},
+        {MIRT_E_INVALID, "not a part of bare"},
         {MIRT_E_INVALID, "no place for the count"},
     };
     mirt_strategy *s = strategy_of(1, 2, 1);
-    mirt_model *m = bare_model(s, mirt_sgd(0.1f, 0, false)), *other = row_model(s, &plain_net, mirt_sgd(0.1f, 0, false));
+    mirt_model *m = bare_model(s, mirt_sgd(0.1f, 0, false)),
+               *other = row_model(s, &plain_net, mirt_sgd(0.1f, 0, false));
     mirt_dataset *data = mirt_distribute(s, mirt_batch(rows_of(9), 4));
     for (int i = 0; i < MISTAKES; i++) {
         mistake which = (mistake)i;
@@ -90,8 +149,9 @@ static void check_mistakes(void) {
         if (which == OTHER_MODEL) stray = mirt_layer_output(other, "dense");
         if (which != NO_VARIABLE) mirt__fail(MIRT_E_IO, "stale");
         mirt_function *f = mirt_function_create(m, data, record_mistake, &which);
-        ok(!f && (which == NO_VARIABLE || mirt_last_status() == want[i].status) && strstr(mirt_last_error(), want[i].text) && !strstr(mirt_last_error(), "stale"), "mistake %d: %s: \"%s\"", i,
-           mirt_status_text(mirt_last_status()), mirt_last_error());
+        ok(!f && (which == NO_VARIABLE || mirt_last_status() == want[i].status) &&
+               strstr(mirt_last_error(), want[i].text) && !strstr(mirt_last_error(), "stale"),
+           "mistake %d: %s: \"%s\"", i, mirt_status_text(mirt_last_status()), mirt_last_error());
     }
     mirt_dataset_destroy(data);
     mirt_strategy_destroy(s);
@@ -100,13 +160,15 @@ static void check_mistakes(void) {
 #define REFUSED(call, want, part) \
     do { \
         bool refused = (call); \
-        ok(refused && mirt_last_status() == (want) && strstr(mirt_last_error(), part), "%s: \"%s\"", #call, mirt_last_error()); \
+        ok(refused &&mirt_last_status() == (want) && strstr(mirt_last_error(), part), "%s: \"%s\"", #call, \
+           mirt_last_error()); \
     } while (0)
 
 /* Two losses of the same labels, of which the first has a class less. */
 static bool record_two_losses(mirt_function *f, void *user) {
     const int64_t from[2] = {0, 0}, size[2] = {-1, ROW_CLASSES - 1};
-    mirt_tensor *out = mirt_call((mirt_model *)user, mirt_function_x(f, 0), MIRT_TRAINING_ON), *labels = mirt_reshape(mirt_function_y(f, 0), MIRT_SHAPE(1));
+    mirt_tensor *out = mirt_call((mirt_model *)user, mirt_function_x(f, 0), MIRT_TRAINING_ON),
+                *labels = mirt_reshape(mirt_function_y(f, 0), MIRT_SHAPE(1));
     mirt_minimize(f, mirt_loss_values(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, true, labels, mirt_slice(out, from, size)));
     return mirt_minimize(f, mirt_loss_values(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, true, labels, out)) == MIRT_OK;
 }
@@ -120,7 +182,8 @@ static int watch(const mirt_event *event, void *user) {
     mirt_global_batch batch;
     float out[5 * ROW_CLASSES];
     if (mirt_function_run(f, NULL) == MIRT_E_STATE && mirt_dataset_next(watched, &batch) == MIRT_E_STATE &&
-        mirt_predict_arrays(event->model, mirt_make_array(row_x, MIRT_FLOAT32, MIRT_SHAPE(5, ROW_IN)), out, 5 * ROW_CLASSES) == MIRT_OK) {
+        mirt_predict_arrays(event->model, mirt_make_array(row_x, MIRT_FLOAT32, MIRT_SHAPE(5, ROW_IN)), out,
+                            5 * ROW_CLASSES) == MIRT_OK) {
         predicted++;
     }
     return 0;
@@ -129,8 +192,10 @@ static int watch(const mirt_event *event, void *user) {
 static void check_misuse(void) {
     mirt_strategy *s = strategy_of(2, 3, 1), *t = strategy_of(1, 1, 1);
     mirt_model *m = row_model(s, &regularized_net, mirt_adam(0.01f)), *loose = row_net(s, &plain_net);
-    mirt_dataset *data = mirt_distribute(s, mirt_batch(rows_of(20), 8)), *plain = mirt_batch(rows_of(9), 4), *elsewhere = mirt_distribute(t, mirt_batch(rows_of(9), 4));
-    mirt_dataset *wide = mirt_distribute(s, mirt_batch(mirt_arrays(images_x(0, 9), images_y(0, 9)), 4)), *larger = mirt_distribute(s, mirt_batch(rows_of(20), 9));
+    mirt_dataset *data = mirt_distribute(s, mirt_batch(rows_of(20), 8)), *plain = mirt_batch(rows_of(9), 4),
+                 *elsewhere = mirt_distribute(t, mirt_batch(rows_of(9), 4));
+    mirt_dataset *wide = mirt_distribute(s, mirt_batch(mirt_arrays(images_x(0, 9), images_y(0, 9)), 4)),
+                 *larger = mirt_distribute(s, mirt_batch(rows_of(20), 9));
     mirt_dataset *joined = mirt_distribute(s, mirt_accumulate(mirt_batch(rows_of(20), 4), 2));
     mirt_global_batch batch;
     double loss;
@@ -170,11 +235,13 @@ static void check_misuse(void) {
     labelled.x[0] = mirt_make_array(pairs, MIRT_FLOAT32, MIRT_SHAPE(4, ROW_IN));
     weighed = labelled;
     labelled.y[0] = weighed.weights = mirt_make_array(seconds, MIRT_FLOAT32, MIRT_SHAPE(4));
-    mirt_dataset *with_labels = mirt_distribute(s, mirt_batch(mirt_arrays_of(&labelled), 4)), *with_weights = mirt_distribute(s, mirt_batch(mirt_arrays_of(&weighed), 4));
+    mirt_dataset *with_labels = mirt_distribute(s, mirt_batch(mirt_arrays_of(&labelled), 4)),
+                 *with_weights = mirt_distribute(s, mirt_batch(mirt_arrays_of(&weighed), 4));
     mirt_function *sums = mirt_function_create(bare_model(s, mirt_sgd(0.1f, 0, false)), with_labels, record_kept, NULL);
     mirt_dataset_next(with_weights, &batch);
     REFUSED(mirt_function_run(sums, &batch) != MIRT_OK, MIRT_E_SHAPE, "unlike");
-    ok(mirt_dataset_next(with_labels, &batch) == MIRT_OK && mirt_function_run(sums, &batch) == MIRT_OK, "labels and weights are told apart");
+    ok(mirt_dataset_next(with_labels, &batch) == MIRT_OK && mirt_function_run(sums, &batch) == MIRT_OK,
+       "labels and weights are told apart");
     mirt_dataset_destroy(with_labels);
     mirt_dataset_destroy(with_weights);
     mirt_dataset_next(joined, &batch);
@@ -198,7 +265,8 @@ static void check_misuse(void) {
     REFUSED(!mirt_trainable(NULL, NULL, &count), mirt_last_status(), "model");
     REFUSED(!mirt_trainable(NULL, m, NULL), MIRT_E_INVALID, "no place for the count");
     ok(mirt_trainable(NULL, m, &count) && count == 4, "outside of a body: %d tensors of the model", count);
-    REFUSED(!mirt_replica_all_reduce(mirt_layer_output(loose, "dense"), MIRT_REDUCE_SUM), MIRT_E_INVALID, "body of a function");
+    REFUSED(!mirt_replica_all_reduce(mirt_layer_output(loose, "dense"), MIRT_REDUCE_SUM), MIRT_E_INVALID,
+            "body of a function");
 
     mirt_function *bare = mirt_function_create(bare_model(s, mirt_sgd(0.1f, 0, false)), NULL, record_count, NULL);
     REFUSED(mirt_function_run(bare, &batch) != MIRT_OK, MIRT_E_INVALID, "without data");
@@ -217,7 +285,8 @@ static void check_misuse(void) {
     for (int i = 8; i < 16; i++) row_y[i] = row_y[i] == ROW_CLASSES - 1 ? 0 : row_y[i];
     ok(mirt_function_run(two, &batch) == MIRT_OK, "two losses of one label%s", mirt_last_error());
     row_y[12] = ROW_CLASSES - 1;
-    REFUSED(mirt_function_run(two, &batch) != MIRT_OK, MIRT_E_INVALID, "label 3 of sample 12 is not one of the 3 classes");
+    REFUSED(mirt_function_run(two, &batch) != MIRT_OK, MIRT_E_INVALID,
+            "label 3 of sample 12 is not one of the 3 classes");
     draw_rows();
 
     /* The end of an epoch is no batch. */
@@ -236,13 +305,16 @@ static void check_misuse(void) {
     fit.no_progress = true;
     watched = data;
     ok(mirt_dataset_next(data, &batch) == MIRT_OK && batch.rows == 8, "in the middle of an epoch");
-    ok(mirt_fit(m, data, &fit) && predicted == 3, "callbacks may predict, but not run functions of the model nor read its data: %d%s", predicted, predicted ? "" : mirt_last_error());
+    ok(mirt_fit(m, data, &fit) && predicted == 3,
+       "callbacks may predict, but not run functions of the model nor read its data: %d%s", predicted,
+       predicted ? "" : mirt_last_error());
     mirt_dataset_next(data, &batch);
     ok(batch.rows == 8 && mirt_function_run(f, &batch) == MIRT_OK, "after fit the data begin anew");
 
     /* Compiled again. */
     mirt_compile_desc c = row_compile(mirt_sgd(0.1f, 0, false));
-    ok(mirt_compile(m, &c) == MIRT_OK && mirt_function_run(f, &batch) == MIRT_OK && mirt_step(m) == 1, "another optimizer is taken as it is");
+    ok(mirt_compile(m, &c) == MIRT_OK && mirt_function_run(f, &batch) == MIRT_OK && mirt_step(m) == 1,
+       "another optimizer is taken as it is");
     mirt_set_trainable(m, "dense", false);
     ok(mirt_compile(m, &c) == MIRT_OK, "compiled with other weights to train");
     REFUSED(mirt_function_run(f, &batch) != MIRT_OK, MIRT_E_STATE, "record it again");

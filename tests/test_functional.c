@@ -33,7 +33,8 @@ static void input(int i, int size) {
 static void sparse_labels(int at, int i, int n) {
     for (int v = 0; v < 2; v++) {
         int rows = v ? NV : N;
-        for (int k = 0; k < rows; k++) s.classes[v][i][k] = (int32_t)(golden_word((uint32_t)(30 + 10 * v + i), (uint32_t)k) % (uint32_t)n);
+        for (int k = 0; k < rows; k++)
+            s.classes[v][i][k] = (int32_t)(golden_word((uint32_t)(30 + 10 * v + i), (uint32_t)k) % (uint32_t)n);
         s.data[v].y[at] = mirt_make_array(s.classes[v][i], MIRT_INT32, MIRT_SHAPE(rows));
     }
 }
@@ -55,7 +56,8 @@ static void float_classes(int at, int i, int n, bool one_hot) {
 static void real_labels(int size, float scale) {
     for (int v = 0; v < 2; v++) {
         int rows = v ? NV : N;
-        for (int k = 0; k < rows * size; k++) s.y[v][0][k] = scale * golden_uniform((uint32_t)(30 + 10 * v), (uint32_t)k);
+        for (int k = 0; k < rows * size; k++)
+            s.y[v][0][k] = scale * golden_uniform((uint32_t)(30 + 10 * v), (uint32_t)k);
         s.data[v].y[0] = mirt_make_array(s.y[v][0], MIRT_FLOAT32, MIRT_SHAPE(rows, size));
     }
 }
@@ -70,7 +72,8 @@ static void sample_weights(void) {
 
 /* >>models */
 
-static mirt_tensor *dense_of(mirt_tensor *x, const char *name, int units, mirt_activation_kind activation, mirt_regularizer kernel, mirt_regularizer bias) {
+static mirt_tensor *dense_of(mirt_tensor *x, const char *name, int units, mirt_activation_kind activation,
+                             mirt_regularizer kernel, mirt_regularizer bias) {
     mirt_dense_desc d;
     memset(&d, 0, sizeof d);
     d.units = units;
@@ -126,9 +129,12 @@ static void make_two_one_loss(void) {
 }
 
 static void make_siamese(void) {
-    mirt_model *base = s.part[0] = mirt_model_create(s.strategy, "base"), *mid = s.part[1] = mirt_model_create(s.strategy, "mid");
-    mirt_model_output(base, dense(dense(mirt_input(base, MIRT_SHAPE(6)), "hidden", 5, MIRT_TANH), "code", 3, MIRT_LINEAR));
-    mirt_model_output(mid, mirt_activation(mirt_call(base, mirt_input(mid, MIRT_SHAPE(6)), MIRT_TRAINING_AUTO), MIRT_TANH));
+    mirt_model *base = s.part[0] = mirt_model_create(s.strategy, "base"),
+               *mid = s.part[1] = mirt_model_create(s.strategy, "mid");
+    mirt_model_output(base,
+                      dense(dense(mirt_input(base, MIRT_SHAPE(6)), "hidden", 5, MIRT_TANH), "code", 3, MIRT_LINEAR));
+    mirt_model_output(mid,
+                      mirt_activation(mirt_call(base, mirt_input(mid, MIRT_SHAPE(6)), MIRT_TRAINING_AUTO), MIRT_TANH));
     mirt_tensor *p = mirt_input(s.model, MIRT_SHAPE(6)), *q = mirt_input(s.model, MIRT_SHAPE(6));
     mirt_tensor *d = mirt_subtract(mirt_call(mid, p, MIRT_TRAINING_AUTO), mirt_call(mid, q, MIRT_TRAINING_AUTO));
     mirt_model_output(s.model, dense(mirt_square(d), "out", 1, MIRT_LINEAR));
@@ -184,9 +190,11 @@ static mirt_tensor *mae(mirt_tensor *labels, mirt_tensor *output, void *user) {
 
 static mirt_tensor *focal(mirt_tensor *labels, mirt_tensor *output, void *user) {
     (void)user;
-    mirt_tensor *p = mirt_clip(output, 1e-7f, 1 - 1e-7f), *q = mirt_scale(p, -1, 1), *not_label = mirt_scale(labels, -1, 1);
+    mirt_tensor *p = mirt_clip(output, 1e-7f, 1 - 1e-7f), *q = mirt_scale(p, -1, 1),
+                *not_label = mirt_scale(labels, -1, 1);
     mirt_tensor *right = mirt_add(mirt_multiply(labels, p), mirt_multiply(not_label, q));
-    mirt_tensor *loss = mirt_negative(mirt_add(mirt_multiply(labels, mirt_log(p)), mirt_multiply(not_label, mirt_log(q))));
+    mirt_tensor *loss =
+        mirt_negative(mirt_add(mirt_multiply(labels, mirt_log(p)), mirt_multiply(not_label, mirt_log(q))));
     return mirt_multiply(mirt_square(mirt_scale(right, -1, 1)), loss); /* (rows, 1) */
 }
 
@@ -211,7 +219,8 @@ static mirt_tensor *mean_loss(mirt_tensor *labels, mirt_tensor *output, void *us
 
 static float huber_delta = 0.5f;
 static int labelled = 1;
-static mirt_custom_loss huber_loss = {"huber", huber, &huber_delta}, focal_loss = {"focal", focal, NULL}, scalar_loss = {"mean", mean_loss, NULL};
+static mirt_custom_loss huber_loss = {"huber", huber, &huber_delta}, focal_loss = {"focal", focal, NULL},
+                        scalar_loss = {"mean", mean_loss, NULL};
 static mirt_custom_metric mae_metric = {"mae", mae, NULL, NULL, MIRT_MODE_MIN},
                           precision_metric = {"precision", positives, ratio, NULL, MIRT_MODE_MAX},
                           recall_metric = {"recall", positives, ratio, &labelled, MIRT_MODE_MAX};
@@ -352,14 +361,31 @@ typedef struct make_case {
 } make_case;
 
 static const make_case makes[] = {
-    {"two", make_two}, {"two_even", make_two_even}, {"two_weighted", make_two_weighted}, {"two_regularized", make_two_regularized}, {"two_sum", make_two_sum},
-    {"two_one_loss", make_two_one_loss}, {"siamese", make_siamese}, {"transfer", make_transfer}, {"frozen", make_frozen},
-    {"huber", make_huber}, {"focal", make_focal}, {"mean_loss", make_mean_loss}, {"sparse_weighted", make_sparse_weighted},
-    {"one_hot_weighted", make_one_hot_weighted}, {"mse_weighted", make_mse_weighted}, {"sum_weighted", make_sum_weighted},
-    {"sparse_classes", make_sparse_classes}, {"one_hot_classes", make_one_hot_classes}, {"binary_classes", make_binary_classes},
-    {"sum_positions", make_sum_positions}, {"sum_positions_weighted", make_sum_positions_weighted},
-    {"softmax_logits", make_softmax_logits}, {"sigmoid_logits", make_sigmoid_logits},
-    {"two_positions", make_two_positions}, {"frozen_regularizer", make_frozen_regularizer},
+    {"two", make_two},
+    {"two_even", make_two_even},
+    {"two_weighted", make_two_weighted},
+    {"two_regularized", make_two_regularized},
+    {"two_sum", make_two_sum},
+    {"two_one_loss", make_two_one_loss},
+    {"siamese", make_siamese},
+    {"transfer", make_transfer},
+    {"frozen", make_frozen},
+    {"huber", make_huber},
+    {"focal", make_focal},
+    {"mean_loss", make_mean_loss},
+    {"sparse_weighted", make_sparse_weighted},
+    {"one_hot_weighted", make_one_hot_weighted},
+    {"mse_weighted", make_mse_weighted},
+    {"sum_weighted", make_sum_weighted},
+    {"sparse_classes", make_sparse_classes},
+    {"one_hot_classes", make_one_hot_classes},
+    {"binary_classes", make_binary_classes},
+    {"sum_positions", make_sum_positions},
+    {"sum_positions_weighted", make_sum_positions_weighted},
+    {"softmax_logits", make_softmax_logits},
+    {"sigmoid_logits", make_sigmoid_logits},
+    {"two_positions", make_two_positions},
+    {"frozen_regularizer", make_frozen_regularizer},
 };
 
 static mirt_strategy *strategy_of(const char *devices, int replicas) {
@@ -392,7 +418,8 @@ static double weights_off(const golden_fit *g, bool begin) {
             double off = fabs((double)value[k] - final[k]);
             worst = worse(worst, off);
         }
-        for (int64_t k = 0; k < info.count && begin; k++) value[k] = golden_uniform((uint32_t)(100 + i), (uint32_t)k) / 2 + shift;
+        for (int64_t k = 0; k < info.count && begin; k++)
+            value[k] = golden_uniform((uint32_t)(100 + i), (uint32_t)k) / 2 + shift;
         if (begin && mirt_set_weight(s.model, info.name, value, (size_t)info.count) != MIRT_OK) return 1e9;
         final += info.count;
     }
@@ -432,7 +459,8 @@ static bool begin(const golden_fit *g, void (*make)(void), const char *devices, 
 
 static void test_golden(const golden_fit *g, void (*make)(void), const char *devices, int replicas) {
     bool good = begin(g, make, devices, replicas);
-    mirt_dataset *train = mirt_arrays_of(&s.data[0]), *validation = mirt_batch(mirt_arrays_of(&s.data[1]), g->validation_batch);
+    mirt_dataset *train = mirt_arrays_of(&s.data[0]),
+                 *validation = mirt_batch(mirt_arrays_of(&s.data[1]), g->validation_batch);
     s.fit.epochs = 4;
     s.fit.batch = g->batch;
     s.fit.validation = validation;
@@ -440,13 +468,15 @@ static void test_golden(const golden_fit *g, void (*make)(void), const char *dev
     if (!h) printf("# %s\n", mirt_last_error());
     bool ran = h && h->epochs == 4 && h->steps == 12 /* of 4 or 5 samples */;
     double logs = ran ? logs_off(g, h) : 1e9, weights = ran ? weights_off(g, false) : 1e9;
-    ok(logs < 1e-5 && weights < 1e-5, "%s, %s device(s), %d replicas: logs within %.1e, weights within %.1e of Keras", g->name, devices, replicas, logs, weights);
+    ok(logs < 1e-5 && weights < 1e-5, "%s, %s device(s), %d replicas: logs within %.1e, weights within %.1e of Keras",
+       g->name, devices, replicas, logs, weights);
     int extra = ran ? h->epoch[0].count - g->num_logs - 1 : -1; /* the learning rate */
     bool several = mirt__num_labels(s.model) > 1 && g->batch == 5;
     ok(extra == (several ? 4 : 0), "and no other names in its logs (%d)", extra);
     if (several && !strstr(g->name, "regularized")) {
         double off = ran ? fabs(last(h, "digit_loss") + 0.5 * last(h, "side_loss") - last(h, "loss")) : NAN;
-        double val_off = ran ? fabs(last(h, "val_digit_loss") + 0.5 * last(h, "val_side_loss") - last(h, "val_loss")) : NAN;
+        double val_off =
+            ran ? fabs(last(h, "val_digit_loss") + 0.5 * last(h, "val_side_loss") - last(h, "val_loss")) : NAN;
         ok(off < 1e-6 && val_off < 1e-6, "the outputs' losses, weighted, make the loss (%.1e, %.1e)", off, val_off);
     }
     mirt_dataset_destroy(train);

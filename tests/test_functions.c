@@ -14,7 +14,8 @@ static mirt_dataset *batches(int64_t rows, int64_t batch, int joined) {
 
 /* >>equal to fit */
 
-static void train_by_fit(mirt_strategy *s, const net_kind *kind, mirt_optimizer optimizer, int64_t batch, int joined, char out[MIRT__SHA256_HEX]) {
+static void train_by_fit(mirt_strategy *s, const net_kind *kind, mirt_optimizer optimizer, int64_t batch, int joined,
+                         char out[MIRT__SHA256_HEX]) {
     mirt_fit_desc fit;
     memset(&fit, 0, sizeof fit);
     fit.epochs = EPOCHS;
@@ -27,8 +28,8 @@ static void train_by_fit(mirt_strategy *s, const net_kind *kind, mirt_optimizer 
     mirt_strategy_destroy(s);
 }
 
-static bool train_by_function(mirt_strategy *s, const net_kind *kind, mirt_optimizer optimizer, int64_t batch, int joined, mirt_body_fn body,
-                              char out[MIRT__SHA256_HEX]) {
+static bool train_by_function(mirt_strategy *s, const net_kind *kind, mirt_optimizer optimizer, int64_t batch,
+                              int joined, mirt_body_fn body, char out[MIRT__SHA256_HEX]) {
     out[0] = 0;
     mirt_model *m = s ? row_model(s, kind, optimizer) : NULL;
     mirt_dataset *data = m ? mirt_distribute(s, batches(ROW_COUNT, batch, joined)) : NULL;
@@ -58,13 +59,15 @@ static void check_equals_fit(void) {
             const int p = mirror[i][0], v = mirror[i][1];
             char fit[MIRT__SHA256_HEX], step[MIRT__SHA256_HEX], hand[MIRT__SHA256_HEX];
             train_by_fit(strategy_of(p, v, 1), &nets[n].kind, optimizer[i % 2], BATCH, 1, fit);
-            bool good = train_by_function(strategy_of(p, v, 1), &nets[n].kind, optimizer[i % 2], BATCH, 1, record_step, step);
-            ok(good && fit[0] && strcmp(fit, step) == 0, "%s, %d replicas on %d devices: a custom loop equals fit%s%s", nets[n].name, v, p,
-               good && fit[0] ? "" : ": ", good && fit[0] ? "" : mirt_last_error());
+            bool good =
+                train_by_function(strategy_of(p, v, 1), &nets[n].kind, optimizer[i % 2], BATCH, 1, record_step, step);
+            ok(good && fit[0] && strcmp(fit, step) == 0, "%s, %d replicas on %d devices: a custom loop equals fit%s%s",
+               nets[n].name, v, p, good && fit[0] ? "" : ": ", good && fit[0] ? "" : mirt_last_error());
             if (nets[n].kind.l1 > 0) continue; /* two terms of one weight: the gradients meet in another order */
-            good = train_by_function(strategy_of(p, v, 1), &nets[n].kind, optimizer[i % 2], BATCH, 1, record_by_hand, hand);
-            ok(good && fit[0] && strcmp(fit, hand) == 0, "%s, %d replicas on %d devices: so do gradients by hand%s%s", nets[n].name, v, p,
-               good ? "" : ": ", good ? "" : mirt_last_error());
+            good = train_by_function(strategy_of(p, v, 1), &nets[n].kind, optimizer[i % 2], BATCH, 1, record_by_hand,
+                                     hand);
+            ok(good && fit[0] && strcmp(fit, hand) == 0, "%s, %d replicas on %d devices: so do gradients by hand%s%s",
+               nets[n].name, v, p, good ? "" : ": ", good ? "" : mirt_last_error());
         }
     }
 }
@@ -73,7 +76,8 @@ static void check_equals_fit(void) {
    and round differently. */
 static bool record_images(mirt_function *f, void *user) {
     mirt_tensor *out = mirt_call((mirt_model *)user, mirt_cast(mirt_function_x(f, 0), MIRT_FLOAT32), MIRT_TRAINING_ON);
-    return mirt_minimize(f, mirt_loss_values(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, true, mirt_function_y(f, 0), out)) == MIRT_OK;
+    return mirt_minimize(f, mirt_loss_values(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, true, mirt_function_y(f, 0), out)) ==
+           MIRT_OK;
 }
 
 static void check_images_equal_fit(void) {
@@ -93,14 +97,16 @@ static void check_images_equal_fit(void) {
                 mirt_fit(m, data, &fit);
             } else {
                 data = mirt_distribute(s, data);
-                if (!run_epochs(mirt_function_create(m, data, how == 1 ? record_images : record_by_hand, m), data, 2)) printf("# %s\n", mirt_last_error());
+                if (!run_epochs(mirt_function_create(m, data, how == 1 ? record_images : record_by_hand, m), data, 2))
+                    printf("# %s\n", mirt_last_error());
             }
             w[how] = all_weights(m, devices - 1, &count);
             mirt_dataset_destroy(data);
             mirt_strategy_destroy(s);
         }
         for (size_t i = 0; i < count; i++) worst = worse(worst, fabs((double)w[0][i] - (double)w[2][i]));
-        ok(memcmp(w[0], w[1], count * sizeof(float)) == 0, "convolutions and bytes, %d devices: a custom loop equals fit", devices);
+        ok(memcmp(w[0], w[1], count * sizeof(float)) == 0,
+           "convolutions and bytes, %d devices: a custom loop equals fit", devices);
         ok(worst < 2e-6, "convolutions and bytes, %d devices: gradients by hand do to rounding, %.1e", devices, worst);
         for (int how = 0; how < 3; how++) free(w[how]);
     }
@@ -109,7 +115,9 @@ static void check_images_equal_fit(void) {
 /* >>accumulation: k batches of B rows on V replicas are one batch of k * B on k * V */
 
 static void check_accumulation(void) {
-    static const struct { int p, v, k, batch; } cases[] = {{1, 1, 2, 7}, {1, 2, 2, 7}, {2, 2, 2, 7}, {1, 2, 3, 5}, {2, 3, 4, 5}, {1, 1, 5, 1}, {3, 4, 2, 9}};
+    static const struct {
+        int p, v, k, batch;
+    } cases[] = {{1, 1, 2, 7}, {1, 2, 2, 7}, {2, 2, 2, 7}, {1, 2, 3, 5}, {2, 3, 4, 5}, {1, 1, 5, 1}, {3, 4, 2, 9}};
     for (int i = 0; i < MIRT__COUNT(cases); i++) {
         for (int n = 0; n < 2; n++) {
             const int p = cases[i].p, v = cases[i].v, k = cases[i].k;
@@ -118,8 +126,9 @@ static void check_accumulation(void) {
             train_by_fit(strategy_of(p, v * k, 1), kind, mirt_adam(0.01f), cases[i].batch * k, 1, whole);
             train_by_fit(strategy_of(p, v, 1), kind, mirt_adam(0.01f), cases[i].batch, k, fit);
             train_by_function(strategy_of(p, v, 1), kind, mirt_adam(0.01f), cases[i].batch, k, record_step, step);
-            ok(whole[0] && strcmp(whole, fit) == 0, "%s: %d batches of %d on %d replicas, %d devices, equal one of %d on %d", nets[n].name, k, cases[i].batch, v, p,
-               cases[i].batch * k, v * k);
+            ok(whole[0] && strcmp(whole, fit) == 0,
+               "%s: %d batches of %d on %d replicas, %d devices, equal one of %d on %d", nets[n].name, k,
+               cases[i].batch, v, p, cases[i].batch * k, v * k);
             ok(whole[0] && strcmp(whole, step) == 0, "the same by a custom loop");
         }
     }
@@ -127,7 +136,8 @@ static void check_accumulation(void) {
     mirt_strategy *s = strategy_of(1, 2, 1);
     mirt_model *m = row_model(s, &nets[0].kind, mirt_adam(0.01f));
     mirt_dataset *data = mirt_distribute(s, batches(ROW_COUNT, 1, 3000));
-    ok(!mirt_function_create(m, data, record_step, m) && mirt_last_status() == MIRT_E_INVALID, "3000 batches on 2 replicas: \"%s\"", mirt_last_error());
+    ok(!mirt_function_create(m, data, record_step, m) && mirt_last_status() == MIRT_E_INVALID,
+       "3000 batches on 2 replicas: \"%s\"", mirt_last_error());
     mirt_dataset_destroy(data);
     mirt_strategy_destroy(s);
 }
@@ -139,11 +149,14 @@ static bool record_results(mirt_function *f, void *user) {
     (void)user;
     two[0] = mirt_reduce_sum(x, 0, false);
     bool good = mirt_function_result(f, "row_sums", two[0]) == MIRT_OK && mirt_function_result(f, "x", x) == MIRT_OK &&
-                mirt_function_result(f, "y", mirt_function_y(f, 0)) == MIRT_OK && mirt_function_result(f, "y again", mirt_function_y(f, 0)) == MIRT_OK &&
-                mirt_function_result(f, "largest", mirt_argmax(x, 1)) == MIRT_OK && mirt_function_result(f, "same largest", mirt_argmax(x, 1)) == MIRT_OK &&
+                mirt_function_result(f, "y", mirt_function_y(f, 0)) == MIRT_OK &&
+                mirt_function_result(f, "y again", mirt_function_y(f, 0)) == MIRT_OK &&
+                mirt_function_result(f, "largest", mirt_argmax(x, 1)) == MIRT_OK &&
+                mirt_function_result(f, "same largest", mirt_argmax(x, 1)) == MIRT_OK &&
                 mirt_function_result(f, "positive", mirt_greater(x, mirt_scale(x, 0, 0))) == MIRT_OK;
     mirt_tensor *mean = mirt_reduce_mean(x, 1, false);
-    return good && mirt_function_result(f, "mean", mean) == MIRT_OK && mirt_function_result(f, "mean twice", mean) == MIRT_OK &&
+    return good && mirt_function_result(f, "mean", mean) == MIRT_OK &&
+           mirt_function_result(f, "mean twice", mean) == MIRT_OK &&
            mirt_function_result(f, "total", mirt_reduce_sum(two[0], 1, false)) == MIRT_OK;
 }
 
@@ -158,8 +171,10 @@ static void check_results_of(int devices, int replicas, int64_t rows) {
     float out[8 * ROW_IN];
     double sums[ROW_IN], means[ROW_IN];
     size_t written;
-    bool good = f && mirt_dataset_next(data, &batch) == MIRT_OK && batch.rows == (rows < 8 ? rows : 8) && mirt_function_run(f, &batch) == MIRT_OK;
-    if (!ok(good, "%d rows, %d replicas, %d devices: runs%s%s", (int)rows, replicas, devices, good ? "" : ": ", good ? "" : mirt_last_error())) {
+    bool good = f && mirt_dataset_next(data, &batch) == MIRT_OK && batch.rows == (rows < 8 ? rows : 8) &&
+                mirt_function_run(f, &batch) == MIRT_OK;
+    if (!ok(good, "%d rows, %d replicas, %d devices: runs%s%s", (int)rows, replicas, devices, good ? "" : ": ",
+            good ? "" : mirt_last_error())) {
         mirt_dataset_destroy(data);
         mirt_strategy_destroy(s);
         return;
@@ -168,7 +183,8 @@ static void check_results_of(int devices, int replicas, int64_t rows) {
     for (int i = 0; i < batch.rows; i++) {
         for (int k = 0; k < ROW_IN; k++) want[k] += (double)row_x[i][k], total += (double)row_x[i][k];
     }
-    good = mirt_gather_result(f, "x", out, 8 * ROW_IN, &written) == MIRT_OK && written == (size_t)batch.rows * ROW_IN && memcmp(out, row_x, written * sizeof(float)) == 0;
+    good = mirt_gather_result(f, "x", out, 8 * ROW_IN, &written) == MIRT_OK && written == (size_t)batch.rows * ROW_IN &&
+           memcmp(out, row_x, written * sizeof(float)) == 0;
     good = good && mirt_gather_result(f, "y", out, 8, &written) == MIRT_OK && written == (size_t)batch.rows;
     for (int i = 0; i < batch.rows; i++) good = good && out[i] == (float)row_y[i];
     good = good && mirt_gather_result(f, "y again", out, 8, &written) == MIRT_OK;
@@ -182,21 +198,26 @@ static void check_results_of(int devices, int replicas, int64_t rows) {
     good = good && mirt_gather_result(f, "positive", out, 8 * ROW_IN, &written) == MIRT_OK;
     for (int i = 0; i < batch.rows * ROW_IN; i++) good = good && out[i] == (float)(((const float *)row_x)[i] > 0);
     ok(good, "rows are gathered in the order of the batch");
-    good = mirt_reduce(f, "x", MIRT_REDUCE_SUM, sums, ROW_IN) == MIRT_OK && mirt_reduce(f, "x", MIRT_REDUCE_MEAN, means, ROW_IN) == MIRT_OK;
-    for (int k = 0; k < ROW_IN; k++) good = good && same(sums[k], want[k]) && same(means[k], want[k] / (double)batch.rows);
+    good = mirt_reduce(f, "x", MIRT_REDUCE_SUM, sums, ROW_IN) == MIRT_OK &&
+           mirt_reduce(f, "x", MIRT_REDUCE_MEAN, means, ROW_IN) == MIRT_OK;
+    for (int k = 0; k < ROW_IN; k++)
+        good = good && same(sums[k], want[k]) && same(means[k], want[k] / (double)batch.rows);
     ok(good, "sums and means over rows");
     good = mirt_reduce(f, "mean", MIRT_REDUCE_MEAN, means, ROW_IN) == MIRT_OK;
     for (int k = 0; k < ROW_IN; k++) good = good && same(means[k], want[k] / (double)batch.rows);
-    good = good && mirt_reduce(f, "mean twice", MIRT_REDUCE_MEAN, sums, ROW_IN) == MIRT_OK && memcmp(sums, means, sizeof sums) == 0;
-    ok(good && mirt_reduce(f, "total", MIRT_REDUCE_SUM, sums, 1) == MIRT_OK && same(sums[0], total), "the replicas' means weigh by their rows, their sums add up");
+    good = good && mirt_reduce(f, "mean twice", MIRT_REDUCE_MEAN, sums, ROW_IN) == MIRT_OK &&
+           memcmp(sums, means, sizeof sums) == 0;
+    ok(good && mirt_reduce(f, "total", MIRT_REDUCE_SUM, sums, 1) == MIRT_OK && same(sums[0], total),
+       "the replicas' means weigh by their rows, their sums add up");
     good = true;
     for (int r = 0; r < replicas; r++) {
         int64_t first, share = mirt__share(batch.rows, replicas, r, &first);
-        good = good && mirt_local_result(f, "x", r, out, 8 * ROW_IN, &written) == MIRT_OK && written == (size_t)share * ROW_IN &&
-               memcmp(out, row_x[first], written * sizeof(float)) == 0;
+        good = good && mirt_local_result(f, "x", r, out, 8 * ROW_IN, &written) == MIRT_OK &&
+               written == (size_t)share * ROW_IN && memcmp(out, row_x[first], written * sizeof(float)) == 0;
         double own = 0;
         for (int64_t i = first; i < first + share; i++) own += (double)row_x[i][2];
-        good = good && mirt_local_result(f, "mean", r, out, ROW_IN, &written) == MIRT_OK && written == (size_t)(share ? ROW_IN : 0);
+        good = good && mirt_local_result(f, "mean", r, out, ROW_IN, &written) == MIRT_OK &&
+               written == (size_t)(share ? ROW_IN : 0);
         if (share) good = good && same((double)out[2], own / (double)share);
     }
     ok(good, "and each replica has its own, one without rows none");
@@ -216,12 +237,17 @@ static void check_results(void) {
     static float five[5] = {0, 1, 2, 3, 4};
     mirt_strategy *s = strategy_of(2, 4, 1);
     mirt_model *m = row_model(s, &nets[0].kind, mirt_sgd(0.1f, 0, false));
-    mirt_dataset *data = mirt_distribute(s, mirt_batch(mirt_arrays(mirt_make_array(five, MIRT_FLOAT32, MIRT_SHAPE(5, 1)), mirt_make_array(five, MIRT_FLOAT32, MIRT_SHAPE(5))), 8));
+    mirt_dataset *data =
+        mirt_distribute(s, mirt_batch(mirt_arrays(mirt_make_array(five, MIRT_FLOAT32, MIRT_SHAPE(5, 1)),
+                                                  mirt_make_array(five, MIRT_FLOAT32, MIRT_SHAPE(5))),
+                                      8));
     mirt_global_batch batch;
     double mean = 0;
     mirt_function *f = mirt_function_create(m, data, record_results, NULL);
-    bool good = f && mirt_dataset_next(data, &batch) == MIRT_OK && mirt_function_run(f, &batch) == MIRT_OK && mirt_reduce(f, "mean", MIRT_REDUCE_MEAN, &mean, 1) == MIRT_OK;
-    ok(good && mean == 2.0, "5 rows over 4 replicas: the mean is %g%s%s", mean, good ? "" : ": ", good ? "" : mirt_last_error());
+    bool good = f && mirt_dataset_next(data, &batch) == MIRT_OK && mirt_function_run(f, &batch) == MIRT_OK &&
+                mirt_reduce(f, "mean", MIRT_REDUCE_MEAN, &mean, 1) == MIRT_OK;
+    ok(good && mean == 2.0, "5 rows over 4 replicas: the mean is %g%s%s", mean, good ? "" : ": ",
+       good ? "" : mirt_last_error());
     mirt_dataset_destroy(data);
     mirt_strategy_destroy(s);
 }
@@ -271,8 +297,8 @@ static void check_reduced(int devices, int replicas, int rows) {
     float before[W], after[W], g = 0, grads[8 * W];
     double wd[W], gd, unused, error = 0, total = 0, norm_error = 0;
     size_t written = 0;
-    bool good = f && mirt_get_weight(m, "w", 0, before, W) == MIRT_OK && mirt_dataset_next(data, &batch) == MIRT_OK && mirt_function_run(f, &batch) == MIRT_OK &&
-                mirt_get_weight(m, "w", devices - 1, after, W) == MIRT_OK;
+    bool good = f && mirt_get_weight(m, "w", 0, before, W) == MIRT_OK && mirt_dataset_next(data, &batch) == MIRT_OK &&
+                mirt_function_run(f, &batch) == MIRT_OK && mirt_get_weight(m, "w", devices - 1, after, W) == MIRT_OK;
     for (int k = 0; k < W; k++) wd[k] = (double)before[k];
     double loss = reduced_loss(wd, rows, &gd);
     for (int k = 0; good && k < W; k++) {
@@ -284,16 +310,20 @@ static void check_reduced(int devices, int replicas, int rows) {
         wd[k] += h;
         error = worse(error, fabs((double)before[k] - (double)after[k] - (up - down) / (2 * h)));
         if (!reduced_loss_by_hand) continue;
-        good = mirt_gather_result(f, "gradient", grads, 8 * W, &written) == MIRT_OK && written == (size_t)(rows < replicas ? rows : replicas) * W;
-        for (size_t r = 0; r < written / W; r++) norm_error = worse(norm_error, fabs((double)grads[r * W + (size_t)k] - (up - down) / (2 * h)));
+        good = mirt_gather_result(f, "gradient", grads, 8 * W, &written) == MIRT_OK &&
+               written == (size_t)(rows < replicas ? rows : replicas) * W;
+        for (size_t r = 0; r < written / W; r++)
+            norm_error = worse(norm_error, fabs((double)grads[r * W + (size_t)k] - (up - down) / (2 * h)));
     }
     for (int r = 0; good && r < replicas && r < rows; r++) {
         good = mirt_local_result(f, "g", r, &g, 1, NULL) == MIRT_OK && fabs((double)g - gd) < 1e-5 * fmax(1, fabs(gd));
     }
-    good = good && mirt_reduce(f, "loss", MIRT_REDUCE_MEAN, &total, 1) == MIRT_OK && fabs(total - loss) < 1e-5 * fmax(1, loss);
-    ok(good && error < 2e-4 && norm_error < 2e-4 && copies_equal(m), "%s%s, %d rows, %d replicas on %d devices: gradients are off by %.0e, %.0e%s%s",
-       reduced_op == MIRT_REDUCE_SUM ? "sum" : "mean", reduced_loss_by_hand ? " by hand" : "", rows, replicas, devices, error, norm_error, good ? "" : ": ",
-       good ? "" : mirt_last_error());
+    good = good && mirt_reduce(f, "loss", MIRT_REDUCE_MEAN, &total, 1) == MIRT_OK &&
+           fabs(total - loss) < 1e-5 * fmax(1, loss);
+    ok(good && error < 2e-4 && norm_error < 2e-4 && copies_equal(m),
+       "%s%s, %d rows, %d replicas on %d devices: gradients are off by %.0e, %.0e%s%s",
+       reduced_op == MIRT_REDUCE_SUM ? "sum" : "mean", reduced_loss_by_hand ? " by hand" : "", rows, replicas, devices,
+       error, norm_error, good ? "" : ": ", good ? "" : mirt_last_error());
     mirt_dataset_destroy(data);
     mirt_strategy_destroy(s);
 }
@@ -313,12 +343,22 @@ static void check_all_reduce(void) {
 /* >>terms of a loss: how a number weighs */
 
 typedef enum term_kind {
-    TERM_SAMPLES, TERM_MEAN, TERM_SUM, TERM_SUM_SCALED, TERM_RATIO, TERM_WEIGHTS, TERM_COMMON, TERM_SUM_AND_WEIGHTS, TERM_LESS_MEAN, TERM_SUM_DIVIDED, TERM_LARGEST,
+    TERM_SAMPLES,
+    TERM_MEAN,
+    TERM_SUM,
+    TERM_SUM_SCALED,
+    TERM_RATIO,
+    TERM_WEIGHTS,
+    TERM_COMMON,
+    TERM_SUM_AND_WEIGHTS,
+    TERM_LESS_MEAN,
+    TERM_SUM_DIVIDED,
+    TERM_LARGEST,
     TERM_KINDS
 } term_kind;
 
-/* Each is, or is made to be, the mean over all samples of t = w . x, but for the sums and what is made of weights; TERM_LARGEST is
-   the largest of W sums, which is none. */
+/* Each is, or is made to be, the mean over all samples of t = w . x, but for the sums and what is made of weights;
+   TERM_LARGEST is the largest of W sums, which is none. */
 static bool record_term(mirt_function *f, void *user) {
     const term_kind kind = *(const term_kind *)user;
     const float scale = 0.0625f;
@@ -330,13 +370,25 @@ static bool record_term(mirt_function *f, void *user) {
     case TERM_SAMPLES: loss = t; break;
     case TERM_MEAN: loss = mirt_reduce_mean(t, 1, false); break;
     case TERM_SUM: loss = mirt_reduce_sum(t, 1, false); break;
-    case TERM_SUM_SCALED: loss = mirt_multiply(number, mirt_negative(mirt_negative(mirt_reduce_sum(t, 1, true)))); break;
-    case TERM_RATIO: loss = mirt_divide(mirt_reduce_sum(t, 1, false), mirt_reduce_sum(mirt_scale(mirt_stop_gradient(t), 0, 1), 1, false)); break;
+    case TERM_SUM_SCALED:
+        loss = mirt_multiply(number, mirt_negative(mirt_negative(mirt_reduce_sum(t, 1, true))));
+        break;
+    case TERM_RATIO:
+        loss = mirt_divide(mirt_reduce_sum(t, 1, false),
+                           mirt_reduce_sum(mirt_scale(mirt_stop_gradient(t), 0, 1), 1, false));
+        break;
     case TERM_WEIGHTS: loss = mirt_scale(mirt_reduce_sum(mirt_square(w), 0, false), 0.5f, 0); break;
     case TERM_COMMON: loss = mirt_replica_all_reduce(mirt_reduce_mean(t, 1, false), MIRT_REDUCE_MEAN); break;
-    case TERM_SUM_AND_WEIGHTS: loss = mirt_add(mirt_reduce_sum(t, 1, false), mirt_scale(mirt_reduce_sum(mirt_square(w), 0, false), 0.5f, 0)); break;
-    case TERM_LESS_MEAN: loss = mirt_subtract(mirt_scale(mirt_reduce_sum(mirt_square(w), 0, false), 0.5f, 0), mirt_reduce_mean(t, 1, true)); break;
-    case TERM_SUM_DIVIDED: loss = mirt_divide(mirt_reshape(mirt_reduce_sum(t, 1, true), MIRT_SHAPE(1, 1)), mirt_scale(number, 0, 16)); break;
+    case TERM_SUM_AND_WEIGHTS:
+        loss = mirt_add(mirt_reduce_sum(t, 1, false), mirt_scale(mirt_reduce_sum(mirt_square(w), 0, false), 0.5f, 0));
+        break;
+    case TERM_LESS_MEAN:
+        loss =
+            mirt_subtract(mirt_scale(mirt_reduce_sum(mirt_square(w), 0, false), 0.5f, 0), mirt_reduce_mean(t, 1, true));
+        break;
+    case TERM_SUM_DIVIDED:
+        loss = mirt_divide(mirt_reshape(mirt_reduce_sum(t, 1, true), MIRT_SHAPE(1, 1)), mirt_scale(number, 0, 16));
+        break;
     case TERM_LARGEST: loss = mirt_reduce_max(mirt_reduce_sum(mirt_multiply(x, w), 1, false), 0, false); break;
     default: break;
     }
@@ -361,8 +413,17 @@ static double largest_gradient(const float *w, int k, int replicas, int rows) {
 }
 
 static void check_term(term_kind kind, int devices, int replicas, int rows) {
-    static const char *const name[] = {"one a sample", "a mean", "a sum", "a scaled sum", "a quotient of sums", "of weights alone", "all-reduced",
-                                      "a sum and one of weights", "of weights less a mean", "a divided sum", "the largest of sums"};
+    static const char *const name[] = {"one a sample",
+                                       "a mean",
+                                       "a sum",
+                                       "a scaled sum",
+                                       "a quotient of sums",
+                                       "of weights alone",
+                                       "all-reduced",
+                                       "a sum and one of weights",
+                                       "of weights less a mean",
+                                       "a divided sum",
+                                       "the largest of sums"};
     heard log;
     mirt_strategy *s = strategy_heard(devices, replicas, 1, &log);
     mirt_model *m = bare_model(s, mirt_sgd(1, 0, false));
@@ -372,12 +433,15 @@ static void check_term(term_kind kind, int devices, int replicas, int rows) {
     float before[W], after[W];
     double error = 0;
     int means = 0;
-    bool good = f && mirt_get_weight(m, "w", 0, before, W) == MIRT_OK && mirt_dataset_next(data, &batch) == MIRT_OK && mirt_function_run(f, &batch) == MIRT_OK &&
-                mirt_get_weight(m, "w", 0, after, W) == MIRT_OK;
+    bool good = f && mirt_get_weight(m, "w", 0, before, W) == MIRT_OK && mirt_dataset_next(data, &batch) == MIRT_OK &&
+                mirt_function_run(f, &batch) == MIRT_OK && mirt_get_weight(m, "w", 0, after, W) == MIRT_OK;
     for (int k = 0; good && k < W; k++) {
         double sum = 0, want;
         for (int i = 0; i < rows; i++) sum += (double)row_x[i][k + 1];
-        want = kind == TERM_SUM ? sum : kind == TERM_SUM_SCALED ? sum / 16 : kind == TERM_WEIGHTS ? (double)before[k] : sum / rows;
+        want = kind == TERM_SUM          ? sum
+               : kind == TERM_SUM_SCALED ? sum / 16
+               : kind == TERM_WEIGHTS    ? (double)before[k]
+                                         : sum / rows;
         if (kind == TERM_SUM_AND_WEIGHTS) want = sum + (double)before[k];
         if (kind == TERM_SUM_DIVIDED) want = sum / 16;
         if (kind == TERM_LARGEST) want = largest_gradient(before, k, replicas, rows);
@@ -385,9 +449,10 @@ static void check_term(term_kind kind, int devices, int replicas, int rows) {
         error = worse(error, fabs((double)before[k] - (double)after[k] - want) / fmax(1, fabs(want)));
     }
     for (int i = 0; i < log.warnings; i++) means += strstr(log.text[i], "handed in as a mean") != NULL;
-    ok(good && error < 1e-5, "a loss that is %s, %d rows, %d replicas: the gradient is off by %.0e%s%s", name[kind], rows, replicas, error, good ? "" : ": ",
-       good ? "" : mirt_last_error());
-    ok(means == (kind == TERM_MEAN || kind == TERM_RATIO || kind == TERM_LESS_MEAN || kind == TERM_LARGEST), "a loss that is %s: %d warnings of a mean", name[kind], means);
+    ok(good && error < 1e-5, "a loss that is %s, %d rows, %d replicas: the gradient is off by %.0e%s%s", name[kind],
+       rows, replicas, error, good ? "" : ": ", good ? "" : mirt_last_error());
+    ok(means == (kind == TERM_MEAN || kind == TERM_RATIO || kind == TERM_LESS_MEAN || kind == TERM_LARGEST),
+       "a loss that is %s: %d warnings of a mean", name[kind], means);
     mirt_dataset_destroy(data);
     mirt_strategy_destroy(s);
 }
@@ -408,7 +473,8 @@ static bool record_assign(mirt_function *f, void *user) {
     const int64_t from[2] = {0, 1}, size[2] = {-1, W};
     mirt_tensor *state = mirt_function_variable(f, "state");
     mirt_tensor *mean = mirt_reduce_mean(mirt_slice(mirt_function_x(f, 0), from, size), 1, false);
-    if (user && mirt_minimize(f, mirt_reduce_sum(mirt_square(mirt_function_variable(f, "w")), 0, false)) != MIRT_OK) return false;
+    if (user && mirt_minimize(f, mirt_reduce_sum(mirt_square(mirt_function_variable(f, "w")), 0, false)) != MIRT_OK)
+        return false;
     return mirt_assign(f, state, mirt_add(state, mean), assigned_as) == MIRT_OK;
 }
 
@@ -441,8 +507,9 @@ static void check_assign_as(mirt_aggregation kind, int devices, int replicas, in
         good = good && mirt_get_weight(m, "state", d, out, W) == MIRT_OK;
         for (int k = 0; k < W; k++) error = worse(error, fabs((double)out[k] - want[k]) / fmax(1, fabs(want[k])));
     }
-    ok(good && error < 1e-5 && copies_equal(m) && mirt_step(m) == (devices > 1 ? 2 : 0), "aggregation %d, strategy %d, %d rows, %d replicas on %d devices: assigned, off by %.0e%s%s",
-       (int)kind, (int)strategy, rows, replicas, devices, error, good ? "" : ": ", good ? "" : mirt_last_error());
+    ok(good && error < 1e-5 && copies_equal(m) && mirt_step(m) == (devices > 1 ? 2 : 0),
+       "aggregation %d, strategy %d, %d rows, %d replicas on %d devices: assigned, off by %.0e%s%s", (int)kind,
+       (int)strategy, rows, replicas, devices, error, good ? "" : ": ", good ? "" : mirt_last_error());
     mirt_dataset_destroy(data);
     mirt_strategy_destroy(s);
 }
@@ -462,9 +529,11 @@ static void check_assign(void) {
     size_t written = 0;
     bool good = f != NULL;
     for (int i = 0; good && i < 5; i++) good = mirt_function_run(f, NULL) == MIRT_OK;
-    good = good && mirt_gather_result(f, "before", out, 3 * W, &written) == MIRT_OK && written == 3 * W && out[0] == 11 && out[3 * W - 1] == 11 &&
-           mirt_reduce(f, "before", MIRT_REDUCE_MEAN, mean, W) == MIRT_OK && mean[0] == 11 && mirt_get_weight(m, "state", 1, out, W) == MIRT_OK && out[0] == 12;
-    ok(good && mirt_step(m) == 0, "a function without data counts; the later of two assignments holds%s%s", good ? "" : ": ", good ? "" : mirt_last_error());
+    good = good && mirt_gather_result(f, "before", out, 3 * W, &written) == MIRT_OK && written == 3 * W &&
+           out[0] == 11 && out[3 * W - 1] == 11 && mirt_reduce(f, "before", MIRT_REDUCE_MEAN, mean, W) == MIRT_OK &&
+           mean[0] == 11 && mirt_get_weight(m, "state", 1, out, W) == MIRT_OK && out[0] == 12;
+    ok(good && mirt_step(m) == 0, "a function without data counts; the later of two assignments holds%s%s",
+       good ? "" : ": ", good ? "" : mirt_last_error());
     mirt_strategy_destroy(s);
 }
 
@@ -487,7 +556,8 @@ static bool record_gradient_of_two(mirt_function *f, void *user) {
 static bool record_gradient_of_none(mirt_function *f, void *user) {
     mirt_tensor *w = mirt_function_variable(f, "w"), *unused = mirt_function_variable(f, "unused"), *gradient;
     (void)user;
-    return mirt_gradients(mirt_reduce_sum(mirt_square(mirt_stop_gradient(w)), 0, false), &unused, 1, &gradient) == MIRT_OK;
+    return mirt_gradients(mirt_reduce_sum(mirt_square(mirt_stop_gradient(w)), 0, false), &unused, 1, &gradient) ==
+           MIRT_OK;
 }
 
 static bool record_stopped(mirt_function *f, void *user) {
@@ -517,16 +587,22 @@ static void check_unused(void) {
     ok(one && log.warnings == 1 && strstr(log.text[0], "unused"), "a weight without a gradient: \"%s\"", log.text[0]);
     mirt_get_weight(m, "unused", 0, before, 5);
     mirt_get_weight(m, "w", 0, w, W);
-    bool good = one && mirt_function_run(one, NULL) == MIRT_OK && mirt_function_run(one, NULL) == MIRT_OK && mirt_get_weight(m, "unused", 1, after, 5) == MIRT_OK &&
+    bool good = one && mirt_function_run(one, NULL) == MIRT_OK && mirt_function_run(one, NULL) == MIRT_OK &&
+                mirt_get_weight(m, "unused", 1, after, 5) == MIRT_OK &&
                 mirt_get_weight(m, "w", 1, w_after, W) == MIRT_OK;
-    ok(good && memcmp(before, after, sizeof after) == 0 && memcmp(w, w_after, sizeof w) != 0 && log.warnings == 1, "it is left alone, also by its momentum");
+    ok(good && memcmp(before, after, sizeof after) == 0 && memcmp(w, w_after, sizeof w) != 0 && log.warnings == 1,
+       "it is left alone, also by its momentum");
     mirt_function *hand = mirt_function_create(m, NULL, record_gradient_of_two, NULL);
     good = hand && mirt_function_run(hand, NULL) == MIRT_OK && mirt_get_weight(m, "unused", 1, after, 5) == MIRT_OK;
-    ok(good && memcmp(before, after, sizeof after) == 0 && log.warnings == 2, "by hand its gradient is NULL: \"%s\"", log.text[1]);
-    ok(!mirt_function_create(m, NULL, record_gradient_of_none, NULL) && mirt_last_status() == MIRT_E_INVALID, "no gradient at all: \"%s\"", mirt_last_error());
+    ok(good && memcmp(before, after, sizeof after) == 0 && log.warnings == 2, "by hand its gradient is NULL: \"%s\"",
+       log.text[1]);
+    ok(!mirt_function_create(m, NULL, record_gradient_of_none, NULL) && mirt_last_status() == MIRT_E_INVALID,
+       "no gradient at all: \"%s\"", mirt_last_error());
     mirt_dataset *data = mirt_distribute(s, mirt_batch(rows_of(9), 4));
-    ok(mirt_function_create(m, data, record_stopped, NULL) != NULL, "where gradients end they are NULL%s%s", mirt_last_status() ? "; last: " : "", mirt_last_error());
-    ok(!mirt_function_create(m, data, record_no_weights, NULL) && mirt_last_status() == MIRT_E_INVALID, "a loss of data alone: \"%s\"", mirt_last_error());
+    ok(mirt_function_create(m, data, record_stopped, NULL) != NULL, "where gradients end they are NULL%s%s",
+       mirt_last_status() ? "; last: " : "", mirt_last_error());
+    ok(!mirt_function_create(m, data, record_no_weights, NULL) && mirt_last_status() == MIRT_E_INVALID,
+       "a loss of data alone: \"%s\"", mirt_last_error());
     mirt_dataset_destroy(data);
     mirt_strategy_destroy(s);
 }
@@ -582,7 +658,8 @@ static void check_turns(int devices, int replicas) {
     char alone[2][MIRT__SHA256_HEX], turns[2][MIRT__SHA256_HEX];
     const mirt_optimizer optimizer = mirt_sgd(0.05f, 0.9f, false);
     const net_kind *kind[2] = {&nets[1].kind, &nets[4].kind};
-    for (int i = 0; i < 2; i++) train_by_function(strategy_of(devices, replicas, 1), kind[i], optimizer, BATCH, 1, record_step, alone[i]);
+    for (int i = 0; i < 2; i++)
+        train_by_function(strategy_of(devices, replicas, 1), kind[i], optimizer, BATCH, 1, record_step, alone[i]);
     mirt_strategy *s = strategy_of(devices, replicas, 1);
     mirt_model *m[2], *conv = image_model(s, mirt_adam(1e-3f), 0.3f);
     mirt_dataset *data[2];
@@ -603,12 +680,14 @@ static void check_turns(int devices, int replicas) {
         if (step % 4 == 1) good = good && mirt_train_step(conv, images_x(0, 20), images_y(0, 20), NULL) == MIRT_OK;
         if (step % 5 == 2) {
             float out[3 * ROW_CLASSES];
-            good = good && mirt_predict_arrays(m[0], mirt_make_array(row_x, MIRT_FLOAT32, MIRT_SHAPE(3, ROW_IN)), out, 3 * ROW_CLASSES) == MIRT_OK;
+            good = good && mirt_predict_arrays(m[0], mirt_make_array(row_x, MIRT_FLOAT32, MIRT_SHAPE(3, ROW_IN)), out,
+                                               3 * ROW_CLASSES) == MIRT_OK;
         }
     }
     for (int i = 0; i < 2; i++) {
         digest_state(m[i], turns[i]);
-        ok(good && strcmp(alone[i], turns[i]) == 0, "%d replicas, %d devices: model %d trains as if alone%s%s", replicas, devices, i, good ? "" : ": ", good ? "" : mirt_last_error());
+        ok(good && strcmp(alone[i], turns[i]) == 0, "%d replicas, %d devices: model %d trains as if alone%s%s",
+           replicas, devices, i, good ? "" : ": ", good ? "" : mirt_last_error());
         mirt_dataset_destroy(data[i]);
     }
     mirt_strategy_destroy(s);
@@ -633,7 +712,8 @@ static void check_fit_and_function(void) {
     m->epoch++; /* the epoch of the data that the function took */
     good = good && mirt_fit(m, data, &fit);
     digest_state(m, have);
-    ok(good && strcmp(want, have) == 0, "fit, a function and fit again: as fit alone%s%s", good ? "" : ": ", good ? "" : mirt_last_error());
+    ok(good && strcmp(want, have) == 0, "fit, a function and fit again: as fit alone%s%s", good ? "" : ": ",
+       good ? "" : mirt_last_error());
     mirt_dataset_destroy(own);
     mirt_dataset_destroy(data);
     mirt_strategy_destroy(s);
@@ -665,7 +745,9 @@ static bool record_op(mirt_function *f, void *user) {
     op.backward = copy_backward;
     out = mirt_custom_op(&op, &out, 1, NULL);
     mirt_tensor *loss = mirt_loss_values(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, true, mirt_function_y(f, 0), out);
-    return mirt_minimize(f, loss) == MIRT_OK && mirt_function_result(f, "total", mirt_replica_all_reduce(mirt_reduce_sum(loss, 1, false), MIRT_REDUCE_SUM)) == MIRT_OK;
+    return mirt_minimize(f, loss) == MIRT_OK &&
+           mirt_function_result(f, "total",
+                                mirt_replica_all_reduce(mirt_reduce_sum(loss, 1, false), MIRT_REDUCE_SUM)) == MIRT_OK;
 }
 
 static void check_failing_op(int devices, int replicas, int net) {
@@ -676,15 +758,18 @@ static void check_failing_op(int devices, int replicas, int net) {
     mirt_global_batch batch;
     char before[MIRT__SHA256_HEX], after[MIRT__SHA256_HEX];
     failing_row = -1;
-    bool good = f && mirt_dataset_next(data, &batch) == MIRT_OK && mirt_function_run(f, &batch) == MIRT_OK, refused = good;
+    bool good = f && mirt_dataset_next(data, &batch) == MIRT_OK && mirt_function_run(f, &batch) == MIRT_OK,
+         refused = good;
     if (good) digest_state(m, before);
     for (int row = 0; refused && row < 13; row += 4) {
         failing_row = row;
-        refused = mirt_function_run(f, &batch) == MIRT_E_CALLBACK && strstr(mirt_last_error(), "sometimes gave the code 3 in a step of");
+        refused = mirt_function_run(f, &batch) == MIRT_E_CALLBACK &&
+                  strstr(mirt_last_error(), "sometimes gave the code 3 in a step of");
         digest_state(m, after);
         refused = refused && strcmp(before, after) == 0 && copies_equal(m);
     }
-    ok(refused, "%s, %d replicas, %d devices: an op that fails on one of them changes nothing: \"%s\"", nets[net].name, replicas, devices, mirt_last_error());
+    ok(refused, "%s, %d replicas, %d devices: an op that fails on one of them changes nothing: \"%s\"", nets[net].name,
+       replicas, devices, mirt_last_error());
     failing_row = -1;
     good = good && mirt_function_run(f, &batch) == MIRT_OK;
     digest_state(m, after);
@@ -699,7 +784,8 @@ static void check_failing_op(int devices, int replicas, int net) {
 static bool record_with_part(mirt_function *f, void *user) {
     mirt_model **both = (mirt_model **)user;
     mirt_tensor *x = mirt_function_x(f, 0);
-    mirt_tensor *loss = mirt_loss_values(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, true, mirt_function_y(f, 0), mirt_call(both[1], x, MIRT_TRAINING_ON));
+    mirt_tensor *loss = mirt_loss_values(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, true, mirt_function_y(f, 0),
+                                         mirt_call(both[1], x, MIRT_TRAINING_ON));
     mirt_tensor *small = mirt_reduce_mean(mirt_square(mirt_call(both[0], x, MIRT_TRAINING_OFF)), 0, false);
     return mirt_minimize(f, mirt_add(loss, mirt_scale(small, 0.5f, 0))) == MIRT_OK;
 }
@@ -720,10 +806,12 @@ static bool part_steps(int devices, int replicas, bool twice, float *out, size_t
     dense.units = ROW_CLASSES;
     both[0] = row_net(s, &kind);
     both[1] = mirt_model_create(s, "whole");
-    mirt_model_output(both[1], mirt_dense(mirt_call(both[0], mirt_input(both[1], MIRT_SHAPE(ROW_IN)), MIRT_TRAINING_AUTO), &dense));
+    mirt_model_output(
+        both[1], mirt_dense(mirt_call(both[0], mirt_input(both[1], MIRT_SHAPE(ROW_IN)), MIRT_TRAINING_AUTO), &dense));
     bool good = mirt_compile(both[1], &c) == MIRT_OK && mirt_compile(both[0], &c) == MIRT_OK;
     mirt_dataset *data = mirt_distribute(s, mirt_batch(rows_of(13), 8));
-    mirt_function *f = good ? mirt_function_create(both[1], data, record_with_part, both) : NULL, *g = f ? mirt_function_create(both[0], data, record_part, both[0]) : NULL;
+    mirt_function *f = good ? mirt_function_create(both[1], data, record_with_part, both) : NULL,
+                  *g = f ? mirt_function_create(both[0], data, record_part, both[0]) : NULL;
     mirt_global_batch batch;
     float head[9 * ROW_CLASSES];
     size_t count = 0;
@@ -733,7 +821,8 @@ static bool part_steps(int devices, int replicas, bool twice, float *out, size_t
         good = mirt_function_run(f, &batch) == MIRT_OK;
         if (twice && mirt_get_weight(both[1], "dense/kernel", 0, head, ROW_CLASSES * ROW_CLASSES) == MIRT_OK) {
             float after[ROW_CLASSES * ROW_CLASSES];
-            good = good && mirt_function_run(g, &batch) == MIRT_OK && mirt_get_weight(both[1], "dense/kernel", 0, after, ROW_CLASSES * ROW_CLASSES) == MIRT_OK &&
+            good = good && mirt_function_run(g, &batch) == MIRT_OK &&
+                   mirt_get_weight(both[1], "dense/kernel", 0, after, ROW_CLASSES * ROW_CLASSES) == MIRT_OK &&
                    memcmp(head, after, sizeof after) == 0;
         }
     }
@@ -750,11 +839,14 @@ static void check_parts(void) {
     enum { COUNT = 7 * 9 + 4 * 9 + 9 * 4 + 4 + 16 + 4 };
     for (int twice = 0; twice < 2; twice++) {
         static float one[COUNT], many[COUNT], again[COUNT];
-        bool good = part_steps(1, 1, twice != 0, one, COUNT) && part_steps(1, 3, twice != 0, many, COUNT) && part_steps(3, 3, twice != 0, again, COUNT);
+        bool good = part_steps(1, 1, twice != 0, one, COUNT) && part_steps(1, 3, twice != 0, many, COUNT) &&
+                    part_steps(3, 3, twice != 0, again, COUNT);
         double worst = 0;
         for (int i = 0; i < COUNT; i++) worst = worse(worst, fabs((double)one[i] - (double)many[i]));
-        ok(good && worst < 1e-5 && memcmp(many, again, sizeof many) == 0, "a function of a model and its part%s: 3 replicas equal one, off by %.0e%s%s",
-           twice ? ", in turn with one of the part alone, which leaves the others" : "", worst, good ? "" : ": ", good ? "" : mirt_last_error());
+        ok(good && worst < 1e-5 && memcmp(many, again, sizeof many) == 0,
+           "a function of a model and its part%s: 3 replicas equal one, off by %.0e%s%s",
+           twice ? ", in turn with one of the part alone, which leaves the others" : "", worst, good ? "" : ": ",
+           good ? "" : mirt_last_error());
     }
 }
 
@@ -769,10 +861,12 @@ static void check_always_training(int devices, int replicas) {
     mirt_dataset *data = mirt_batch(rows_of(13), 8);
     mirt_logs logs;
     float mean[9], before[9];
-    good = good && mirt_get_weight(m, "rows/batch_normalization/moving_mean", 0, before, 9) == MIRT_OK && mirt_evaluate(m, data, &logs) == MIRT_OK &&
+    good = good && mirt_get_weight(m, "rows/batch_normalization/moving_mean", 0, before, 9) == MIRT_OK &&
+           mirt_evaluate(m, data, &logs) == MIRT_OK &&
            mirt_get_weight(m, "rows/batch_normalization/moving_mean", devices - 1, mean, 9) == MIRT_OK;
-    ok(good && logs.value[0] == logs.value[0] && memcmp(mean, before, sizeof mean) != 0 && copies_equal(m), "%d replicas, %d devices: a part called in training mode, evaluated%s%s",
-       replicas, devices, good ? "" : ": ", good ? "" : mirt_last_error());
+    ok(good && logs.value[0] == logs.value[0] && memcmp(mean, before, sizeof mean) != 0 && copies_equal(m),
+       "%d replicas, %d devices: a part called in training mode, evaluated%s%s", replicas, devices, good ? "" : ": ",
+       good ? "" : mirt_last_error());
     mirt_dataset_destroy(data);
     mirt_strategy_destroy(s);
 }

@@ -1,5 +1,5 @@
-/* The numerical law of fused networks, in float32 and in bfloat16: the bits of training belong to the number of replicas,
-   however many devices and threads there are, and those of a prediction to the image alone. */
+/* The numerical law of fused networks, in float32 and in bfloat16: the bits of training belong to the number of
+   replicas, however many devices and threads there are, and those of a prediction to the image alone. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "mirror_util.h"
@@ -16,8 +16,12 @@ static mirt_tensor *wide(mirt_tensor *x, const how *h) {
     return mirt_silu(norm(conv(x, 25, 3, 1, MIRT_VALID, false), h));
 }
 
-static mirt_array samples_x(int first, int rows) { return mirt_make_array(data_x[first], MIRT_UINT8, MIRT_SHAPE(rows, SIDE, SIDE, 3)); }
-static mirt_array samples_y(int first, int rows) { return mirt_make_array(data_y + first, MIRT_UINT8, MIRT_SHAPE(rows)); }
+static mirt_array samples_x(int first, int rows) {
+    return mirt_make_array(data_x[first], MIRT_UINT8, MIRT_SHAPE(rows, SIDE, SIDE, 3));
+}
+static mirt_array samples_y(int first, int rows) {
+    return mirt_make_array(data_y + first, MIRT_UINT8, MIRT_SHAPE(rows));
+}
 
 /* Trained with odd batches, some smaller than there are replicas; `text` is what became of it on all devices. */
 static mirt_model *trained(mirt_strategy *s, const network *net, const how *h, char text[MIRT__SHA256_HEX]) {
@@ -29,10 +33,12 @@ static mirt_model *trained(mirt_strategy *s, const network *net, const how *h, c
     for (int i = 0; good && i < STEPS; i++) {
         double loss = 0;
         const int first = (SAMPLES - batches[i]) / 2;
-        good = mirt_train_step(m, samples_x(first, batches[i]), samples_y(first, batches[i]), &loss) == MIRT_OK && loss > 0 && loss < 100;
+        good = mirt_train_step(m, samples_x(first, batches[i]), samples_y(first, batches[i]), &loss) == MIRT_OK &&
+               loss > 0 && loss < 100;
         mirt__sha256_add(&sha, &loss, sizeof loss);
     }
-    good = good && mirt_predict_arrays(m, samples_x(0, SAMPLES), logits, SAMPLES * CLASSES) == MIRT_OK && copies_agree(m);
+    good =
+        good && mirt_predict_arrays(m, samples_x(0, SAMPLES), logits, SAMPLES * CLASSES) == MIRT_OK && copies_agree(m);
     mirt__sha256_add(&sha, logits, sizeof logits);
     if (good) digest_weights(m, 0, text);
     mirt__sha256_add(&sha, text, MIRT__SHA256_HEX - 1);
@@ -59,8 +65,9 @@ static void check_devices(const network *net, const how *h, int replicas, bool w
             good = false;
         }
     }
-    ok(good, "%s%s%s, %d replicas: the same bits on 1 to %d devices of 1 to 3 threads%s", net->name, h->half ? " in bfloat16" : "", winograd ? " by Winograd's convolutions" : "",
-       replicas, replicas < 3 ? replicas : 3, differ);
+    ok(good, "%s%s%s, %d replicas: the same bits on 1 to %d devices of 1 to 3 threads%s", net->name,
+       h->half ? " in bfloat16" : "", winograd ? " by Winograd's convolutions" : "", replicas,
+       replicas < 3 ? replicas : 3, differ);
 }
 
 /* In float32 products and sums are the same chains on all of them; what has no instructions for products of bfloat16
@@ -77,7 +84,9 @@ static void check_instruction_sets(const network *net, bool winograd) {
         if (s && strcmp(s->kernels->name, simd[i]) == 0) {
             s->winograd = winograd;
             trained(s, net, &plain, first ? have : want);
-            if (first) ok(strcmp(have, want) == 0 && strcmp(want, "failed") != 0, "%s%s: %s trains to the bits of %s", net->name, winograd ? " by Winograd's convolutions" : "", simd[i], first);
+            if (first)
+                ok(strcmp(have, want) == 0 && strcmp(want, "failed") != 0, "%s%s: %s trains to the bits of %s",
+                   net->name, winograd ? " by Winograd's convolutions" : "", simd[i], first);
             compared += first != NULL;
             first = simd[i];
         }
@@ -93,9 +102,12 @@ static void check_places(const network *net, const how *h, bool winograd) {
     mirt_strategy *s = strategy_of(2, 2, 2);
     s->winograd = winograd;
     mirt_model *m = trained(s, net, h, text);
-    bool good = strcmp(text, "failed") != 0 && mirt_predict_arrays(m, samples_x(0, SAMPLES), whole, SAMPLES * CLASSES) == MIRT_OK, differ = false;
+    bool good = strcmp(text, "failed") != 0 &&
+                mirt_predict_arrays(m, samples_x(0, SAMPLES), whole, SAMPLES * CLASSES) == MIRT_OK,
+         differ = false;
     for (int i = 0; good && i < SAMPLES; i++) {
-        good = mirt_predict_arrays(m, samples_x(i, 1), one, CLASSES) == MIRT_OK && memcmp(one, whole + i * CLASSES, sizeof one) == 0;
+        good = mirt_predict_arrays(m, samples_x(i, 1), one, CLASSES) == MIRT_OK &&
+               memcmp(one, whole + i * CLASSES, sizeof one) == 0;
         differ = differ || memcmp(one, whole, sizeof one) != 0;
     }
     for (int first = 1; good && first < 5; first += 3) {
@@ -103,8 +115,8 @@ static void check_places(const network *net, const how *h, bool winograd) {
         good = mirt_predict_arrays(m, samples_x(first, rows), some, (size_t)(rows * CLASSES)) == MIRT_OK &&
                memcmp(some, whole + first * CLASSES, (size_t)(rows * CLASSES) * sizeof(float)) == 0;
     }
-    ok(good && differ, "%s%s%s: an image's prediction is the same alone, in a batch and in another one", net->name, h->half ? " in bfloat16" : "",
-       winograd ? " by Winograd's convolutions" : "");
+    ok(good && differ, "%s%s%s: an image's prediction is the same alone, in a batch and in another one", net->name,
+       h->half ? " in bfloat16" : "", winograd ? " by Winograd's convolutions" : "");
     mirt_strategy_destroy(s);
 }
 
@@ -117,7 +129,8 @@ int main(void) {
         for (int half = 0; half < 2; half++) {
             const how h = {false, false, half == 1}, together = {true, false, half == 1};
             for (int replicas = 1; replicas <= 4; replicas++) {
-                if (!small_tier() || replicas == 1 + n % 2 * 2 || replicas == 4) check_devices(net, replicas == 3 ? &together : &h, replicas, winograd && half == 0);
+                if (!small_tier() || replicas == 1 + n % 2 * 2 || replicas == 4)
+                    check_devices(net, replicas == 3 ? &together : &h, replicas, winograd && half == 0);
             }
             check_places(net, &h, winograd && half == 0);
         }

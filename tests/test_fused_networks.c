@@ -1,11 +1,11 @@
-/* Networks of convolutions and batch normalization with the fusion into strips on and off: losses, gradients, weights and
-   predictions agree to rounding, over replicas and devices, and less memory is needed. Once on kernels that write out
-   what readers and epilogues say, which tests the graph alone, then on the machine's. */
+/* Networks of convolutions and batch normalization with the fusion into strips on and off: losses, gradients, weights
+   and predictions agree to rounding, over replicas and devices, and less memory is needed. Once on kernels that write
+   out what readers and epilogues say, which tests the graph alone, then on the machine's. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "mirror_util.h"
 #include "conv_networks.h"
-#include "strips_emulated.h"
+#include "tiled_reads_emulated.h"
 #include "tap.h"
 
 #include <unistd.h>
@@ -36,14 +36,21 @@ static outcome run(const network *net, const how *h, int replicas, int devices, 
     s->kernels = kernels;
     mirt_model *m = build(s, net, h);
     const mirt_shape all = MIRT_SHAPE(SAMPLES, SIDE, SIDE, 3), fewer = MIRT_SHAPE(SAMPLES - 3, SIDE, SIDE, 3);
-    mirt_array x = mirt_make_array(data_x, MIRT_UINT8, all), y = mirt_make_array(data_y, MIRT_UINT8, MIRT_SHAPE(SAMPLES));
-    mirt_array less_x = mirt_make_array(data_x, MIRT_UINT8, fewer), less_y = mirt_make_array(data_y, MIRT_UINT8, MIRT_SHAPE(SAMPLES - 3));
+    mirt_array x = mirt_make_array(data_x, MIRT_UINT8, all),
+               y = mirt_make_array(data_y, MIRT_UINT8, MIRT_SHAPE(SAMPLES));
+    mirt_array less_x = mirt_make_array(data_x, MIRT_UINT8, fewer),
+               less_y = mirt_make_array(data_y, MIRT_UINT8, MIRT_SHAPE(SAMPLES - 3));
     mirt_weight_info info;
-    if (!m || mirt_train_step(m, x, y, &o.loss[0]) != MIRT_OK || mirt_train_step(m, less_x, less_y, &o.loss[1]) != MIRT_OK) printf("# %s\n", mirt_last_error());
+    if (!m || mirt_train_step(m, x, y, &o.loss[0]) != MIRT_OK ||
+        mirt_train_step(m, less_x, less_y, &o.loss[1]) != MIRT_OK)
+        printf("# %s\n", mirt_last_error());
     o.gradient = (float *)calloc(MAX_WEIGHTS, sizeof(float));
-    if (mirt_scatter(m, x, y) != MIRT_OK || mirt_grad(m, &o.loss[2]) != MIRT_OK || mirt_all_reduce(m) != MIRT_OK) printf("# %s\n", mirt_last_error());
+    if (mirt_scatter(m, x, y) != MIRT_OK || mirt_grad(m, &o.loss[2]) != MIRT_OK || mirt_all_reduce(m) != MIRT_OK)
+        printf("# %s\n", mirt_last_error());
     for (int i = 0; i < mirt_num_weights(m); i++) {
-        if (mirt_weight(m, i, &info) != MIRT_OK || !info.trainable || mirt_get_gradient(m, info.name, 0, o.gradient + o.gradients, (size_t)info.count) != MIRT_OK) continue;
+        if (mirt_weight(m, i, &info) != MIRT_OK || !info.trainable ||
+            mirt_get_gradient(m, info.name, 0, o.gradient + o.gradients, (size_t)info.count) != MIRT_OK)
+            continue;
         o.gradients += (size_t)info.count;
     }
     o.weights = all_weights(m, 0, &o.count);
@@ -67,30 +74,40 @@ static double apart(const float *a, const float *b, size_t count) {
     return distance / most;
 }
 
-static void check(const network *net, const how *h, int replicas, int devices, const mirt__kernels *on, const mirt__kernels *off) {
+static void check(const network *net, const how *h, int replicas, int devices, const mirt__kernels *on,
+                  const mirt__kernels *off) {
     outcome a = run(net, h, replicas, devices, on), b = run(net, h, replicas, devices, off);
     double loss = 0;
     for (int i = 0; i < 3; i++) loss = fmax(loss, fabs(a.loss[i] / b.loss[i] - 1));
-    const double gradient = apart(a.gradient, b.gradient, b.gradients), weights = apart(a.weights, b.weights, b.count), predicted = apart(a.predicted, b.predicted, SAMPLES * CLASSES);
-    ok(loss < 1e-5 && gradient < 3e-4 && weights < 2e-5 && predicted < 5e-5 && a.gradients == b.gradients && b.loss[0] > 0,
-       "%s%s%s, %s, %d replicas on %d devices: as unfused (losses %.0e, gradients %.0e, weights %.0e, predictions %.0e)", net->name, h->synchronized ? " synchronized" : "",
-       h->frozen ? " frozen" : "", on->name, replicas, devices, loss, gradient, weights, predicted);
-    ok(a.memory < b.memory, "%s%s: %zu bytes of tensors, unfused %zu", net->name, h->frozen ? " frozen" : "", a.memory, b.memory);
+    const double gradient = apart(a.gradient, b.gradient, b.gradients), weights = apart(a.weights, b.weights, b.count),
+                 predicted = apart(a.predicted, b.predicted, SAMPLES * CLASSES);
+    ok(loss < 1e-5 && gradient < 3e-4 && weights < 2e-5 && predicted < 5e-5 && a.gradients == b.gradients &&
+           b.loss[0] > 0,
+       "%s%s%s, %s, %d replicas on %d devices: as unfused (losses %.0e, gradients %.0e, weights %.0e, predictions "
+       "%.0e)",
+       net->name, h->synchronized ? " synchronized" : "", h->frozen ? " frozen" : "", on->name, replicas, devices, loss,
+       gradient, weights, predicted);
+    ok(a.memory < b.memory, "%s%s: %zu bytes of tensors, unfused %zu", net->name, h->frozen ? " frozen" : "", a.memory,
+       b.memory);
     if (getenv("SHOW")) printf("%s\n", a.text);
     forget(&a);
     forget(&b);
 }
 
-/* Under mixed_bfloat16 numbers have eight bits: near zero they change what relu lets through, so that only smooth networks
-   keep their gradients. Where kernels have no strips nothing is rounded. */
+/* Under mixed_bfloat16 numbers have eight bits: near zero they change what relu lets through, so that only smooth
+   networks keep their gradients. Where kernels have no strips nothing is rounded. */
 static void check_half(const network *net, const mirt__kernels *on, const mirt__kernels *off) {
     static const how plain = {false, false, false}, half = {false, false, true};
-    outcome a = run(net, &half, 2, 2, on), b = run(net, &plain, 2, 2, on), c = run(net, &half, 2, 2, off), d = run(net, &plain, 2, 2, off);
+    outcome a = run(net, &half, 2, 2, on), b = run(net, &plain, 2, 2, on), c = run(net, &half, 2, 2, off),
+            d = run(net, &plain, 2, 2, off);
     const bool smooth = net->body == squeeze;
-    const double first = fabs(a.loss[0] / b.loss[0] - 1), loss = fabs(a.loss[2] / b.loss[2] - 1), gradient = apart(a.gradient, b.gradient, b.gradients);
+    const double first = fabs(a.loss[0] / b.loss[0] - 1), loss = fabs(a.loss[2] / b.loss[2] - 1),
+                 gradient = apart(a.gradient, b.gradient, b.gradients);
     ok(first < 0.01 && loss < (smooth ? 0.01 : 0.2) && gradient < (smooth ? 0.03 : 3) && gradient > 1e-4,
-       "%s, %s: mixed_bfloat16 is near float32 (losses %.0e and %.0e, gradients %.0e)", net->name, on->name, first, loss, gradient);
-    ok(a.memory < b.memory, "%s: %zu bytes of tensors in mixed_bfloat16, %zu in float32", net->name, a.memory, b.memory);
+       "%s, %s: mixed_bfloat16 is near float32 (losses %.0e and %.0e, gradients %.0e)", net->name, on->name, first,
+       loss, gradient);
+    ok(a.memory < b.memory, "%s: %zu bytes of tensors in mixed_bfloat16, %zu in float32", net->name, a.memory,
+       b.memory);
     ok(apart(c.weights, d.weights, d.count) == 0, "%s: without strips the policy changes nothing", net->name);
     if (getenv("SHOW")) printf("%s\n", a.text);
     forget(&a);
@@ -117,21 +134,28 @@ static void check_policy(void) {
     static const how half = {false, false, true};
     mirt_model *m = build(s, &networks[0], &half), *again;
     snprintf(path, sizeof path, "%s/mirt-policy-%ld.safetensors", tap_tmpdir(), (long)getpid());
-    ok(m && mirt_save(m, path, MIRT_SAVE_ALL) == MIRT_OK && (again = mirt_load(s, path)) != NULL && again->half, "the policy is saved with a model");
-    ok(m && mirt_set_dtype_policy(m, "float32") == MIRT_OK && mirt_save(m, path, MIRT_SAVE_ALL) == MIRT_OK && (again = mirt_load(s, path)) != NULL && !again->half,
+    ok(m && mirt_save(m, path, MIRT_SAVE_ALL) == MIRT_OK && (again = mirt_load(s, path)) != NULL && again->half,
+       "the policy is saved with a model");
+    ok(m && mirt_set_dtype_policy(m, "float32") == MIRT_OK && mirt_save(m, path, MIRT_SAVE_ALL) == MIRT_OK &&
+           (again = mirt_load(s, path)) != NULL && !again->half,
        "and may be taken back");
     remove(path);
-    ok(mirt_set_dtype_policy(m, "mixed_bfloat6") == MIRT_E_NOT_FOUND && strstr(mirt_last_error(), "did you mean \"mixed_bfloat16\"?"), "%s", mirt_last_error());
+    ok(mirt_set_dtype_policy(m, "mixed_bfloat6") == MIRT_E_NOT_FOUND &&
+           strstr(mirt_last_error(), "did you mean \"mixed_bfloat16\"?"),
+       "%s", mirt_last_error());
     ok(mirt_set_dtype_policy(m, "mixed_float16") == MIRT_E_INVALID, "%s", mirt_last_error());
     ok(mirt_set_dtype_policy(m, "float16") == MIRT_E_INVALID, "%s", mirt_last_error());
-    ok(mirt_set_dtype_policy(m, "bfloat16") == MIRT_E_NOT_FOUND && strstr(mirt_last_error(), "did you mean \"mixed_bfloat16\"?"), "%s", mirt_last_error());
+    ok(mirt_set_dtype_policy(m, "bfloat16") == MIRT_E_NOT_FOUND &&
+           strstr(mirt_last_error(), "did you mean \"mixed_bfloat16\"?"),
+       "%s", mirt_last_error());
     ok(mirt_set_dtype_policy(m, "int8") == MIRT_E_NOT_FOUND, "%s", mirt_last_error());
-    ok(mirt_set_dtype_policy(m, NULL) == MIRT_E_INVALID && mirt_set_dtype_policy(NULL, "float32") == MIRT_E_INVALID, "no model, no policy");
+    ok(mirt_set_dtype_policy(m, NULL) == MIRT_E_INVALID && mirt_set_dtype_policy(NULL, "float32") == MIRT_E_INVALID,
+       "no model, no policy");
     mirt_strategy_destroy(s);
 }
 
-/* Images that are given out: what a convolution makes, a view of it, what is read as it is normalized, a sum that the next
-   layers read too, and what nothing else reads. */
+/* Images that are given out: what a convolution makes, a view of it, what is read as it is normalized, a sum that the
+   next layers read too, and what nothing else reads. */
 enum { OUTPUTS = 5, EACH = SIDE * SIDE / 4 * 6 };
 static void outputs_of(float (*made)[SAMPLES * EACH], bool half, const mirt__kernels *kernels) {
     const how h = {false, false, half};
@@ -141,7 +165,10 @@ static void outputs_of(float (*made)[SAMPLES * EACH], bool half, const mirt__ker
     float *to[OUTPUTS];
     size_t capacity[OUTPUTS];
     mirt_data data;
-    mirt_tensor *out[OUTPUTS], *x = mirt_relu(norm(conv(mirt_rescale(mirt_input(m, MIRT_SHAPE(SIDE, SIDE, 3)), 1 / 127.5f, -1), 6, 3, 2, MIRT_SAME, false), &h));
+    mirt_tensor *out[OUTPUTS],
+        *x = mirt_relu(norm(
+            conv(mirt_rescale(mirt_input(m, MIRT_SHAPE(SIDE, SIDE, 3)), 1 / 127.5f, -1), 6, 3, 2, MIRT_SAME, false),
+            &h));
     out[2] = norm(conv(x, 6, 1, 1, MIRT_SAME, true), &h);
     out[3] = mirt_add(x, out[2]);
     out[0] = conv(mirt_relu(norm(conv(out[3], 8, 3, 1, MIRT_SAME, false), &h)), 6, 1, 1, MIRT_SAME, true);
@@ -154,7 +181,9 @@ static void outputs_of(float (*made)[SAMPLES * EACH], bool half, const mirt__ker
         to[i] = made[i];
         capacity[i] = SAMPLES * EACH;
     }
-    if ((half && mirt_set_dtype_policy(m, "mixed_bfloat16") != MIRT_OK) || mirt_predict_on_batch(m, &data, to, capacity) != MIRT_OK) printf("# %s\n", mirt_last_error());
+    if ((half && mirt_set_dtype_policy(m, "mixed_bfloat16") != MIRT_OK) ||
+        mirt_predict_on_batch(m, &data, to, capacity) != MIRT_OK)
+        printf("# %s\n", mirt_last_error());
     mirt_strategy_destroy(s);
 }
 
@@ -168,7 +197,8 @@ static void check_outputs(const mirt__kernels *on, const mirt__kernels *off) {
             if (!(distance <= most[k])) most[k] = distance;
             if (k && distance < least) least = distance;
         }
-        ok(memcmp(made[k + 1][0], made[k + 1][1], sizeof made[0][0]) == 0, "%s: a view of an output has its numbers", on->name);
+        ok(memcmp(made[k + 1][0], made[k + 1][1], sizeof made[0][0]) == 0, "%s: a view of an output has its numbers",
+           on->name);
     }
     ok(most[0] < 1e-5 && made[0][0][0] != 0, "%s: several outputs of images are as unfused (%.0e)", on->name, most[0]);
     ok(most[1] < 0.03 && least > 0, "%s: and are near them in mixed_bfloat16 (%.0e)", on->name, most[1]);
@@ -191,8 +221,10 @@ static void check_dense(void) {
     logits.units = OUT;
     mirt_model_output(m, mirt_dense(mirt_dense(mirt_input(m, MIRT_SHAPE(IN)), &hidden), &logits));
     for (int i = 0; i < ROWS * IN; i++) x[i] = sinf((float)i);
-    ok(mirt_set_dtype_policy(m, "mixed_bfloat16") == MIRT_OK && mirt_predict_arrays(m, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(ROWS, IN)), y, ROWS * OUT) == MIRT_OK &&
-       mirt_get_weight(m, "dense/kernel", 0, w1, IN * HIDDEN) == MIRT_OK && mirt_get_weight(m, "dense_1/kernel", 0, w2, HIDDEN * OUT) == MIRT_OK,
+    ok(mirt_set_dtype_policy(m, "mixed_bfloat16") == MIRT_OK &&
+           mirt_predict_arrays(m, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(ROWS, IN)), y, ROWS * OUT) == MIRT_OK &&
+           mirt_get_weight(m, "dense/kernel", 0, w1, IN * HIDDEN) == MIRT_OK &&
+           mirt_get_weight(m, "dense_1/kernel", 0, w2, HIDDEN * OUT) == MIRT_OK,
        "dense layers predict in mixed_bfloat16");
     for (int r = 0; r < ROWS; r++) {
         for (int o = 0; o < OUT; o++) {
@@ -210,21 +242,22 @@ static void check_dense(void) {
             plain = fmax(plain, fabs((double)y[r * OUT + o] - exact));
         }
     }
-    ok(worst < 1e-5 && plain > 1e-4, "dense layers multiply numbers rounded to bfloat16 (%.0e from that, %.0e from float32)", worst, plain);
+    ok(worst < 1e-5 && plain > 1e-4,
+       "dense layers multiply numbers rounded to bfloat16 (%.0e from that, %.0e from float32)", worst, plain);
     mirt_strategy_destroy(s);
 }
 
 int main(void) {
     const mirt__kernels *best = mirt__kernels_best();
     mirt__kernels off = *best, on = emulated_table(&off), real = *best;
-    real.strips = true;
-    off.strips = false;
+    real.tiled_reads = true;
+    off.tiled_reads = false;
     on.name = "written out";
     draw_data();
     check_all(&on, &off);
     check_outputs(&on, &off);
     check_policy();
-    if (best->strips) {
+    if (best->tiled_reads) {
         check_dense();
         check_all(&real, &off);
         check_outputs(&real, &off);

@@ -168,7 +168,8 @@ int main(void) {
                 }
                 if (r.differentiable) {
                     double error = worst_error(&r, reference);
-                    ok(error < 1e-6, "%s%s, %d rows: relative error %.1e", op_cases[c].name, fuse ? " fused" : "", (int)rows, error);
+                    ok(error < 1e-6, "%s%s, %d rows: relative error %.1e", op_cases[c].name, fuse ? " fused" : "",
+                       (int)rows, error);
                 }
                 op_end(&r);
                 if (!op_cases[c].x_shape[0]) break;

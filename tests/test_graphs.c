@@ -1,5 +1,6 @@
-/* Models of any shape are saved whole: several inputs and outputs, operations and weights outside of layers, terms of the
-   loss, layers of one's own with layers inside. What is loaded predicts, trains and is saved again in the same bits. */
+/* Models of any shape are saved whole: several inputs and outputs, operations and weights outside of layers, terms of
+   the loss, layers of one's own with layers inside. What is loaded predicts, trains and is saved again in the same
+   bits. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "golden/formula.h"
@@ -44,7 +45,8 @@ static mirt_tensor *mine_build(mirt_layer *layer, mirt_tensor *const *in, int nu
 }
 
 static mirt_layer_class mine_class(void) {
-    static const mirt_field fields[] = {{"units", MIRT_FIELD_INT, offsetof(mine, units)}, {"scale", MIRT_FIELD_FLOAT, offsetof(mine, scale)},
+    static const mirt_field fields[] = {{"units", MIRT_FIELD_INT, offsetof(mine, units)},
+                                        {"scale", MIRT_FIELD_FLOAT, offsetof(mine, scale)},
                                         {"shifted", MIRT_FIELD_BOOL, offsetof(mine, shifted)}};
     ZEROED(mirt_layer_class, c);
     c.class_name = "MyDense";
@@ -77,14 +79,21 @@ static mirt_tensor *operations(mirt_tensor *x) {
     mirt_tensor *parts[2], *two[2];
     mirt_tensor *y = mirt_add(mirt_relu6(mirt_elu(x, 0.75f)), mirt_stop_gradient(mirt_tanh(x)));
     y = mirt_maximum(mirt_clip(y, -INFINITY, 2), mirt_minimum(mirt_negative(y), mirt_power(mirt_abs(x), 1.5f)));
-    y = mirt_where(mirt_logical_and(mirt_less(x, y), mirt_logical_not(mirt_equal(x, y))), mirt_divide(y, mirt_scale(mirt_square(x), 1, 2)), mirt_softplus(y));
-    y = mirt_subtract(y, mirt_matmul(mirt_log_softmax(y), mirt_constant_tensor(y, mirt_make_array(table, MIRT_FLOAT32, MIRT_SHAPE(1, 4))), false, true));
-    y = mirt_multiply(mirt_softmax(y), mirt_cast(mirt_constant_tensor(y, mirt_make_array(bytes, MIRT_UINT8, MIRT_SHAPE(4))), MIRT_FLOAT32));
+    y = mirt_where(mirt_logical_and(mirt_less(x, y), mirt_logical_not(mirt_equal(x, y))),
+                   mirt_divide(y, mirt_scale(mirt_square(x), 1, 2)), mirt_softplus(y));
+    y = mirt_subtract(y, mirt_matmul(mirt_log_softmax(y),
+                                     mirt_constant_tensor(y, mirt_make_array(table, MIRT_FLOAT32, MIRT_SHAPE(1, 4))),
+                                     false, true));
+    y = mirt_multiply(
+        mirt_softmax(y),
+        mirt_cast(mirt_constant_tensor(y, mirt_make_array(bytes, MIRT_UINT8, MIRT_SHAPE(4))), MIRT_FLOAT32));
     mirt_tensor *rows = mirt_gather(mirt_constant_tensor(y, mirt_make_array(table, MIRT_FLOAT32, MIRT_SHAPE(3, 2))),
                                     mirt_constant_tensor(y, mirt_make_array(places, MIRT_INT32, MIRT_SHAPE(4))));
     y = mirt_add(y, mirt_reduce_sum(rows, 2u, false));
     y = mirt_add(y, mirt_one_hot(mirt_argmax(x, 1), 4));
-    y = mirt_add(y, mirt_cumsum(mirt_slice(mirt_pad(y, before, before, -1), begin, size), 1) ? mirt_pad(mirt_slice(y, begin, size), before, before, 0.5f) : NULL);
+    y = mirt_add(y, mirt_cumsum(mirt_slice(mirt_pad(y, before, before, -1), begin, size), 1)
+                        ? mirt_pad(mirt_slice(y, begin, size), before, before, 0.5f)
+                        : NULL);
     mirt_split_tensor(y, 2, 1, parts);
     two[0] = parts[1];
     two[1] = mirt_cumsum(parts[0], -1);
@@ -162,30 +171,41 @@ static void test_everything(void) {
     mirt_model *model = everything(strategy, true);
     ok(model != NULL, "a model with everything is recorded: %s", mirt_last_error());
     ok(model && mirt_train_on_batch(model, &data, &logs) == MIRT_OK, "it trains: %s", mirt_last_error());
-    ok(model && predicted(model, before) && mirt_save(model, path, MIRT_SAVE_ALL) == MIRT_OK, "it is saved whole: %s", mirt_last_error());
+    ok(model && predicted(model, before) && mirt_save(model, path, MIRT_SAVE_ALL) == MIRT_OK, "it is saved whole: %s",
+       mirt_last_error());
     mirt_model *none = mirt_load(other, path);
-    ok(!none && mirt_last_status() == MIRT_E_FORMAT && strstr(mirt_last_error(), "layer own: unknown layer class MyDense") && strstr(mirt_last_error(), "mirt_register_layer"),
+    ok(!none && mirt_last_status() == MIRT_E_FORMAT &&
+           strstr(mirt_last_error(), "layer own: unknown layer class MyDense") &&
+           strstr(mirt_last_error(), "mirt_register_layer"),
        "a strategy that does not know the class: %s", mirt_last_error());
     ok(mirt_register_layer(other, &c) == MIRT_OK, "which it learns");
     mirt_model *loaded = mirt_load(other, path);
     ok(loaded != NULL, "then it is loaded: %s", mirt_last_error());
-    ok(loaded && predicted(loaded, after) && memcmp(before, after, sizeof before) == 0, "predictions are the same bits: %s", mirt_last_error());
+    ok(loaded && predicted(loaded, after) && memcmp(before, after, sizeof before) == 0,
+       "predictions are the same bits: %s", mirt_last_error());
     bool names = loaded && mirt_num_weights(loaded) == mirt_num_weights(model);
     for (int i = 0; names && i < mirt_num_weights(model); i++) {
         mirt_weight_info a, b;
-        names = mirt_weight(model, i, &a) == MIRT_OK && mirt_weight(loaded, i, &b) == MIRT_OK && strcmp(a.name, b.name) == 0 && a.trainable == b.trainable;
+        names = mirt_weight(model, i, &a) == MIRT_OK && mirt_weight(loaded, i, &b) == MIRT_OK &&
+                strcmp(a.name, b.name) == 0 && a.trainable == b.trainable;
     }
     ok(names, "weights have the same names");
-    ok(loaded && mirt_save(loaded, path_2, MIRT_SAVE_ALL) == MIRT_OK && tap_same_file(path, path_2), "it is saved again to the same bytes: %s", mirt_last_error());
+    ok(loaded && mirt_save(loaded, path_2, MIRT_SAVE_ALL) == MIRT_OK && tap_same_file(path, path_2),
+       "it is saved again to the same bytes: %s", mirt_last_error());
     mirt_model *twin = mirt_load(strategy, path);
     memset(&loaded_logs, 0, sizeof loaded_logs);
-    bool trained = twin && mirt_train_on_batch(model, &data, &logs) == MIRT_OK && mirt_train_on_batch(twin, &data, &loaded_logs) == MIRT_OK;
-    ok(trained && logs.count == loaded_logs.count && memcmp(logs.value, loaded_logs.value, (size_t)logs.count * sizeof *logs.value) == 0 &&
+    bool trained = twin && mirt_train_on_batch(model, &data, &logs) == MIRT_OK &&
+                   mirt_train_on_batch(twin, &data, &loaded_logs) == MIRT_OK;
+    ok(trained && logs.count == loaded_logs.count &&
+           memcmp(logs.value, loaded_logs.value, (size_t)logs.count * sizeof *logs.value) == 0 &&
            predicted(model, before) && predicted(twin, after) && memcmp(before, after, sizeof before) == 0,
-       "and trains on in the same bits: loss %.6f and %.6f: %s", logs.value[0], loaded_logs.value[0], mirt_last_error());
+       "and trains on in the same bits: loss %.6f and %.6f: %s", logs.value[0], loaded_logs.value[0],
+       mirt_last_error());
     float weight[24];
-    ok(model && mirt_get_weight(model, "own/dense/kernel", 0, weight, 24) == MIRT_OK && mirt_get_weight(model, "my_dense/shift", 0, weight, 2) == MIRT_OK &&
-           mirt_get_weight(model, "mix", 0, weight, 4) == MIRT_OK && mirt_get_weight(model, "my_dense/dense/bias", 0, weight, 2) == MIRT_OK,
+    ok(model && mirt_get_weight(model, "own/dense/kernel", 0, weight, 24) == MIRT_OK &&
+           mirt_get_weight(model, "my_dense/shift", 0, weight, 2) == MIRT_OK &&
+           mirt_get_weight(model, "mix", 0, weight, 4) == MIRT_OK &&
+           mirt_get_weight(model, "my_dense/dense/bias", 0, weight, 2) == MIRT_OK,
        "a layer inside of a layer has its name before its own: %s", mirt_last_error());
     mirt_model_destroy(model);
     mirt_strategy_destroy(other);
@@ -217,7 +237,8 @@ static void test_parts(void) {
     batch(true);
     data.x[0] = mirt_make_array(mores, MIRT_FLOAT32, MIRT_SHAPE(ROWS, 3));
     data.y[0] = mirt_make_array(wants, MIRT_FLOAT32, MIRT_SHAPE(ROWS, 3));
-    mirt_model *base = inner("base", NULL), *middle = inner("middle", base), *model = mirt_model_create(strategy, "outer");
+    mirt_model *base = inner("base", NULL), *middle = inner("middle", base),
+               *model = mirt_model_create(strategy, "outer");
     mirt_tensor *x = mirt_input(model, MIRT_SHAPE(3));
     mirt_call_many(middle, &x, 1, MIRT_TRAINING_AUTO, first);
     mirt_next_name(model, "again");
@@ -225,20 +246,28 @@ static void test_parts(void) {
     mirt_model_output(model, mirt_add(second[1], mirt_negative(first[0])));
     compile.loss = MIRT_MEAN_SQUARED_ERROR;
     compile.optimizer = mirt_sgd(0.5f, 0.9f, false);
-    ok(mirt_set_trainable(model, "middle/base", false) == MIRT_OK && mirt_compile(model, &compile) == MIRT_OK, "a model in a model in a model: %s", mirt_last_error());
-    ok(mirt_train_step(model, data.x[0], data.y[0], NULL) == MIRT_OK && mirt_save(model, path, MIRT_SAVE_ALL) == MIRT_OK, "is trained and saved: %s", mirt_last_error());
+    ok(mirt_set_trainable(model, "middle/base", false) == MIRT_OK && mirt_compile(model, &compile) == MIRT_OK,
+       "a model in a model in a model: %s", mirt_last_error());
+    ok(mirt_train_step(model, data.x[0], data.y[0], NULL) == MIRT_OK &&
+           mirt_save(model, path, MIRT_SAVE_ALL) == MIRT_OK,
+       "is trained and saved: %s", mirt_last_error());
     mirt_model *loaded = mirt_load(strategy, path);
-    ok(loaded && mirt_num_weights(loaded) == mirt_num_weights(model) && mirt_num_weights(model) == 12, "and loaded, each weight once: %s", mirt_last_error());
-    ok(loaded && mirt_save(loaded, path_2, MIRT_SAVE_ALL) == MIRT_OK && tap_same_file(path, path_2), "saving it again gives the same bytes: %s", mirt_last_error());
+    ok(loaded && mirt_num_weights(loaded) == mirt_num_weights(model) && mirt_num_weights(model) == 12,
+       "and loaded, each weight once: %s", mirt_last_error());
+    ok(loaded && mirt_save(loaded, path_2, MIRT_SAVE_ALL) == MIRT_OK && tap_same_file(path, path_2),
+       "saving it again gives the same bytes: %s", mirt_last_error());
     if (loaded) {
         mirt_get_weight(loaded, "middle/base/dense/bias", 0, still, 3);
         mirt_train_step(model, data.x[0], data.y[0], &loss);
         mirt_train_step(loaded, data.x[0], data.y[0], &loaded_loss);
         mirt_get_weight(loaded, "middle/base/dense/bias", 0, moved, 3);
     }
-    ok(loaded && loss == loaded_loss && memcmp(still, moved, sizeof still) == 0, "both train on in the same bits (%g, %g), what was frozen still is", loss, loaded_loss);
-    ok(loaded && mirt_predict_arrays(model, data.x[0], before, ROWS * 3) == MIRT_OK && mirt_predict_arrays(loaded, data.x[0], after, ROWS * 3) == MIRT_OK &&
-           memcmp(before, after, sizeof before) == 0, "and predict the same: %s", mirt_last_error());
+    ok(loaded && loss == loaded_loss && memcmp(still, moved, sizeof still) == 0,
+       "both train on in the same bits (%g, %g), what was frozen still is", loss, loaded_loss);
+    ok(loaded && mirt_predict_arrays(model, data.x[0], before, ROWS * 3) == MIRT_OK &&
+           mirt_predict_arrays(loaded, data.x[0], after, ROWS * 3) == MIRT_OK &&
+           memcmp(before, after, sizeof before) == 0,
+       "and predict the same: %s", mirt_last_error());
     mirt_model_destroy(loaded);
     mirt_model_destroy(model);
 }
@@ -260,15 +289,18 @@ static void test_regularizers(void) {
         compile.loss = MIRT_MEAN_SQUARED_ERROR;
         mirt_model *model = mirt_model_create(s, NULL);
         mirt_model_output(model, mirt_dense(mirt_input(model, MIRT_SHAPE(2)), &d));
-        const mirt_array xs = mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(1, 2)), ys = mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(1, 1));
-        bool good = mirt_compile(model, &compile) == MIRT_OK && mirt_set_weight(model, "dense/kernel", kernel, 2) == MIRT_OK &&
-                    mirt_set_weight(model, "dense/bias", bias, 1) == MIRT_OK && mirt_scatter(model, xs, ys) == MIRT_OK && mirt_grad(model, &loss) == MIRT_OK &&
-                    mirt_all_reduce(model) == MIRT_OK && mirt_get_gradient(model, "dense/kernel", 0, dk, 2) == MIRT_OK &&
-                    mirt_get_gradient(model, "dense/bias", 0, db, 1) == MIRT_OK;
+        const mirt_array xs = mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(1, 2)),
+                         ys = mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(1, 1));
+        bool good =
+            mirt_compile(model, &compile) == MIRT_OK && mirt_set_weight(model, "dense/kernel", kernel, 2) == MIRT_OK &&
+            mirt_set_weight(model, "dense/bias", bias, 1) == MIRT_OK && mirt_scatter(model, xs, ys) == MIRT_OK &&
+            mirt_grad(model, &loss) == MIRT_OK && mirt_all_reduce(model) == MIRT_OK &&
+            mirt_get_gradient(model, "dense/kernel", 0, dk, 2) == MIRT_OK &&
+            mirt_get_gradient(model, "dense/bias", 0, db, 1) == MIRT_OK;
         /* y = 3 - 4 + 0.5 = -0.5: 0.25 + 0.5 * 5 + 0.25 * 13 + 2 * 0.25 */
         ok(good && loss == 6.5 && dk[0] == -1 + 0.5f + 1.5f && dk[1] == -2 - 0.5f - 1 && db[0] == -1 + 2,
-           "%d replica(s): regularizers are in the loss (%g) and the gradients (%g, %g, %g) once: %s", replicas, loss, (double)dk[0], (double)dk[1], (double)db[0],
-           good ? "" : mirt_last_error());
+           "%d replica(s): regularizers are in the loss (%g) and the gradients (%g, %g, %g) once: %s", replicas, loss,
+           (double)dk[0], (double)dk[1], (double)db[0], good ? "" : mirt_last_error());
         mirt_strategy_destroy(s);
     }
 }

@@ -46,7 +46,8 @@ static void check_drift(int devices, int device) {
     mirt_strategy *s = strategy_of(devices, devices, 1);
     mirt_model *m = image_model(s, mirt_adam(1e-3f), 0.2f);
     int found = 0, named = 0;
-    ok(mirt__weights_there(m) == MIRT_OK && mirt_check_drift(m) == MIRT_OK, "%d copies of initial weights agree", devices);
+    ok(mirt__weights_there(m) == MIRT_OK && mirt_check_drift(m) == MIRT_OK, "%d copies of initial weights agree",
+       devices);
     snprintf(name, sizeof name, "device cpu:%d (replica %d)", devices == 2 ? 1 : device, devices == 2 ? 1 : device);
     for (int i = 0; i < m->num_variables; i++) {
         for (int bit = 0; bit < 32; bit += 31) {
@@ -61,8 +62,9 @@ static void check_drift(int devices, int device) {
             flip_bit(m, &f);
         }
     }
-    ok(found == 2 * m->num_variables && named == found, "one bit in the copy of device %d of %d: %d of %d found, %d named: %s", device, devices, found, 2 * m->num_variables,
-       named, mirt_last_error());
+    ok(found == 2 * m->num_variables && named == found,
+       "one bit in the copy of device %d of %d: %d of %d found, %d named: %s", device, devices, found,
+       2 * m->num_variables, named, mirt_last_error());
     ok(mirt_check_drift(m) == MIRT_OK, "and they agree again");
     mirt_strategy_destroy(s);
 }
@@ -83,8 +85,10 @@ static void check_drift_in_fit(int64_t every, bool finds) {
     fit.no_progress = true;
     fit.check_drift_every = every;
     mirt_history *h = mirt_fit(m, data, &fit);
-    ok((h == NULL) == finds && (!finds || (mirt_last_status() == MIRT_E_DRIFT && strstr(mirt_last_error(), "cpu:1 (replicas 2 to 3)") &&
-       strstr(mirt_last_error(), m->variable[2].name))), "check_drift_every %d: %s", (int)every, finds ? mirt_last_error() : "nobody looked");
+    ok((h == NULL) == finds &&
+           (!finds || (mirt_last_status() == MIRT_E_DRIFT && strstr(mirt_last_error(), "cpu:1 (replicas 2 to 3)") &&
+                       strstr(mirt_last_error(), m->variable[2].name))),
+       "check_drift_every %d: %s", (int)every, finds ? mirt_last_error() : "nobody looked");
     mirt_dataset_destroy(data);
     mirt_strategy_destroy(s);
 }
@@ -110,7 +114,8 @@ static mirt_model *tower(mirt_strategy *s) {
     static const char *const names[LAYERS] = {"ground", "first", "second", "roof"};
     mirt_model *m = mirt_model_create(s, "tower");
     mirt_tensor *x = mirt_input(m, MIRT_SHAPE(WIDTH));
-    for (int i = 0; i < LAYERS; i++) x = named_dense(x, names[i], i == LAYERS - 1 ? 3 : WIDTH, i == LAYERS - 1 ? MIRT_LINEAR : MIRT_RELU);
+    for (int i = 0; i < LAYERS; i++)
+        x = named_dense(x, names[i], i == LAYERS - 1 ? 3 : WIDTH, i == LAYERS - 1 ? MIRT_LINEAR : MIRT_RELU);
     mirt_model_output(m, x);
     mirt_compile_desc c = image_compile(mirt_adam(1e-3f));
     return mirt_compile(m, &c) == MIRT_OK ? m : NULL;
@@ -126,7 +131,9 @@ static bool fill(mirt_model *m, const char *name, float value) {
 /* Trains for two epochs of 3 batches of 8; returns the steps that were applied, or -1. */
 static int64_t run(mirt_model *m, mirt_nan_policy policy) {
     mirt_callback *callback = mirt_terminate_on_nan(policy);
-    mirt_dataset *data = mirt_batch(mirt_arrays(mirt_make_array(rows_x, MIRT_FLOAT32, MIRT_SHAPE(ROWS, WIDTH)), mirt_make_array(rows_y, MIRT_UINT8, MIRT_SHAPE(ROWS))), 8);
+    mirt_dataset *data = mirt_batch(mirt_arrays(mirt_make_array(rows_x, MIRT_FLOAT32, MIRT_SHAPE(ROWS, WIDTH)),
+                                                mirt_make_array(rows_y, MIRT_UINT8, MIRT_SHAPE(ROWS))),
+                                    8);
     mirt_fit_desc fit;
     memset(&fit, 0, sizeof fit);
     fit.callbacks[0] = callback;
@@ -147,7 +154,8 @@ static void check_not_finite(int devices) {
         mirt_model *m = tower(s);
         for (int k = 0; k < LAYERS; k++) fill(m, kernels[k], k == i ? 3e38f : 0.125f);
         digest_weights(m, 0, before);
-        ok(run(m, MIRT_NAN_STOP) == 0 && said.lines == 1 && strstr(said.last, layer) && strstr(said.last, "replica 0,"), "too large in %s %d devices: %s", layer, devices, said.last);
+        ok(run(m, MIRT_NAN_STOP) == 0 && said.lines == 1 && strstr(said.last, layer) && strstr(said.last, "replica 0,"),
+           "too large in %s %d devices: %s", layer, devices, said.last);
         digest_weights(m, 0, after);
         ok(strcmp(before, after) == 0, "weights are those before the step");
         mirt_strategy_destroy(s);
@@ -161,13 +169,16 @@ static void check_not_finite(int devices) {
     mirt_strategy *s = hearing(devices, 4);
     mirt_model *m = tower(s);
     rows_x[8 + 5][2] = (float)NAN; /* the second batch, rows 4 and 5: replica 2 */
-    ok(run(m, MIRT_NAN_STOP) == 1 && said.lines == 1 && strstr(said.last, "replica 2,") && strstr(said.last, "input number 0") && strstr(said.last, "step 2 "), "NaN in the data: %s", said.last);
+    ok(run(m, MIRT_NAN_STOP) == 1 && said.lines == 1 && strstr(said.last, "replica 2,") &&
+           strstr(said.last, "input number 0") && strstr(said.last, "step 2 "),
+       "NaN in the data: %s", said.last);
     mirt_strategy_destroy(s);
     s = hearing(devices, 4);
     m = tower(s);
     fill(m, "ground/kernel", 100);
     for (int k = 0; k < WIDTH; k++) rows_x[16 + 7][k] = 1e38f; /* replica 3 alone */
-    ok(run(m, MIRT_NAN_STOP) == 2 && strstr(said.last, "replica 3,") && strstr(said.last, "layer ground"), "too large in one replica: %s", said.last);
+    ok(run(m, MIRT_NAN_STOP) == 2 && strstr(said.last, "replica 3,") && strstr(said.last, "layer ground"),
+       "too large in one replica: %s", said.last);
     mirt_strategy_destroy(s);
 }
 
@@ -181,8 +192,12 @@ static void check_policies(void) {
             int64_t steps = run(m, (mirt_nan_policy)policy);
             digest_weights(m, 1, have);
             if (!bad && policy == MIRT_NAN_STOP) memcpy(plain, have, sizeof plain);
-            if (!bad) ok(steps == 6 && said.lines == 0 && strcmp(plain, have) == 0, "policy %d changes nothing where all is finite", policy);
-            else if (policy != MIRT_NAN_STOP) ok(steps == 6 && (said.lines > 0) == (policy == MIRT_NAN_WARN), "policy %d: %d steps, %d warnings", policy, (int)steps, said.lines);
+            if (!bad)
+                ok(steps == 6 && said.lines == 0 && strcmp(plain, have) == 0,
+                   "policy %d changes nothing where all is finite", policy);
+            else if (policy != MIRT_NAN_STOP)
+                ok(steps == 6 && (said.lines > 0) == (policy == MIRT_NAN_WARN), "policy %d: %d steps, %d warnings",
+                   policy, (int)steps, said.lines);
             mirt_strategy_destroy(s);
         }
     }
@@ -219,7 +234,8 @@ static void check_failing_search(mirt_nan_policy policy) {
     if (good) digest_weights(m, 0, before);
     const int64_t steps = good ? run(m, policy) : 0;
     digest_weights(m, 0, after);
-    ok(steps == -1 && calls == 2 && mirt_last_status() == MIRT_E_CALLBACK && strstr(mirt_last_error(), "once gave the code 5") && strcmp(before, after) == 0,
+    ok(steps == -1 && calls == 2 && mirt_last_status() == MIRT_E_CALLBACK &&
+           strstr(mirt_last_error(), "once gave the code 5") && strcmp(before, after) == 0,
        "policy %d, an op that fails in the search: nothing is changed: %s", policy, mirt_last_error());
     mirt_strategy_destroy(s);
 }

@@ -186,7 +186,7 @@ static void check_reads(const mirt__words *words) {
 /* As the instructions round, which take what is smaller than the normal numbers for 0. */
 static float near(float x) { return fabsf(x) < 1.17549435e-38f ? 0.0f : rounded(x); }
 
-/* Normalizations, gradients of them, and gates: as floats are read, which test_strips checks, then rounded. */
+/* Normalizations, gradients of them, and gates: as floats are read, which test_tiled_reads checks, then rounded. */
 static void check_lazy_reads(const mirt__simd *simd) {
     static const int64_t channels[] = {2, 7, 8, 16, 24, 30, 32, 48, 96, 1030};
     static const mirt_activation_kind kinds[] = {MIRT_LINEAR, MIRT_RELU, MIRT_RELU6, MIRT_SILU};
@@ -261,7 +261,7 @@ static void check_lazy_reads(const mirt__simd *simd) {
     ok(wrong[1] == 0, "words of two pixels of lazy tensors");
 }
 
-/* As AVX-512 finishes them, which test_strips checks: every bit. */
+/* As AVX-512 finishes them, which test_tiled_reads checks: every bit. */
 static void check_finish(const mirt__simd *simd) {
     enum { ROWS = 21, WIDE = 130 };
     static const int64_t columns[] = {64, 32, 33, 16, 15, 1, 50};

@@ -97,7 +97,8 @@ static mirt_dataset *pipeline(int kind) {
     mirt_dataset *d = mirt_arrays(images_x(0, 200), images_y(0, 200));
     if (kind == 0) return mirt_batch(d, 37);
     if (kind == 1) return mirt_batch(mirt_shuffle(d, 64), 37);
-    if (kind == 2) return mirt_prefetch(mirt_batch(mirt_shuffle(mirt_cache(d), 200), 37), 2); /* MIRT_AUTOTUNE adds slots where steps wait */
+    /* MIRT_AUTOTUNE adds slots where steps wait */
+    if (kind == 2) return mirt_prefetch(mirt_batch(mirt_shuffle(mirt_cache(d), 200), 37), 2);
     if (kind == 3) return mirt_prefetch(mirt_batch(d, 37), 3);
     return d; /* batched and shuffled by fit */
 }
@@ -123,8 +124,9 @@ static void check_steps(int kind, int devices, int replicas) {
     fit.batch = 37;
     fit.no_progress = true;
     mirt_history *h = mirt_fit(m, data, &fit);
-    ok(h && w.steps == 24 && w.in_steps == 0, "data pipeline %d on %d devices: %d steps of 4 epochs with validation allocate %ld times", kind, devices, w.steps,
-       w.in_steps);
+    ok(h && w.steps == 24 && w.in_steps == 0,
+       "data pipeline %d on %d devices: %d steps of 4 epochs with validation allocate %ld times", kind, devices,
+       w.steps, w.in_steps);
     mirt_dataset_destroy(data);
     mirt_dataset_destroy(held);
     mirt_strategy_destroy(s);
@@ -139,7 +141,8 @@ static void check_steps_by_hand(void) {
     long before = allocation_count();
     for (int i = 40; good && i > 0; i -= 3) good = mirt_train_step(m, images_x(0, i), images_y(0, i), &loss) == MIRT_OK;
     ok(good && allocation_count() == before, "steps by hand of no more rows than the first allocate nothing");
-    good = mirt_scatter(m, images_x(0, 40), images_y(0, 40)) == MIRT_OK && mirt_grad(m, &loss) == MIRT_OK && mirt_all_reduce(m) == MIRT_OK && mirt_apply(m) == MIRT_OK;
+    good = mirt_scatter(m, images_x(0, 40), images_y(0, 40)) == MIRT_OK && mirt_grad(m, &loss) == MIRT_OK &&
+           mirt_all_reduce(m) == MIRT_OK && mirt_apply(m) == MIRT_OK;
     ok(good && allocation_count() == before, "nor do the four stages");
     mirt_strategy_destroy(s);
 }
@@ -181,13 +184,17 @@ static void check_plan(int devices, int replicas, mirt_optimizer optimizer, bool
     }
     asked += asked_for(m->trainer->function[MIRT__TRAIN]->host);
     blocks++;
-    ok(good && asked == plan.total + blocks * block_extra, "%d devices, %d replicas, %s data: asked for %zu bytes, planned %zu and %zu for %zu blocks", devices,
-       replicas, floats ? "float32" : "uint8", asked, plan.total, blocks * block_extra, blocks);
-    ok(plan.total == (size_t)devices * (plan.weights + plan.gradients + plan.activations + plan.scratch) + plan.slots + plan.host,
+    ok(good && asked == plan.total + blocks * block_extra,
+       "%d devices, %d replicas, %s data: asked for %zu bytes, planned %zu and %zu for %zu blocks", devices, replicas,
+       floats ? "float32" : "uint8", asked, plan.total, blocks * block_extra, blocks);
+    ok(plan.total ==
+           (size_t)devices * (plan.weights + plan.gradients + plan.activations + plan.scratch) + plan.slots + plan.host,
        "the parts of the plan make up its total");
-    size_t fit_blocks = (size_t)devices * (asked_for(m->strategy->block[0])) + asked_for(m->trainer->function[MIRT__TRAIN]->host);
+    size_t fit_blocks =
+        (size_t)devices * (asked_for(m->strategy->block[0])) + asked_for(m->trainer->function[MIRT__TRAIN]->host);
     for (int d = 1; d < devices; d++) fit_blocks += asked_for(m->device_weight[d]);
-    ok(live_bytes - before < fit_blocks + 50000, "beside these, fit keeps %zu bytes of programs and history", live_bytes - before - fit_blocks);
+    ok(live_bytes - before < fit_blocks + 50000, "beside these, fit keeps %zu bytes of programs and history",
+       live_bytes - before - fit_blocks);
     mirt_strategy_destroy(s);
 }
 
@@ -205,10 +212,13 @@ static void check_plan_knows_the_data(void) {
     mirt_model_output(m, mirt_dense(mirt_flatten(mirt_average_pool2d(x, NULL)), &d));
     mirt_compile_desc c = image_compile(mirt_adam(1e-3f));
     bool good = mirt_compile(m, &c) == MIRT_OK && mirt_plan_memory(m, 61, &before) == MIRT_OK &&
-                mirt_train_step(m, float_images(61), images_y(0, 61), NULL) == MIRT_OK && mirt_plan_memory(m, 61, &after) == MIRT_OK;
-    size_t asked = asked_for(m->weight) + asked_for(m->slot[0]) + asked_for(m->slot[1]) + asked_for(m->strategy->block[0]) + asked_for(m->trainer->function[MIRT__TRAIN]->host);
+                mirt_train_step(m, float_images(61), images_y(0, 61), NULL) == MIRT_OK &&
+                mirt_plan_memory(m, 61, &after) == MIRT_OK;
+    size_t asked = asked_for(m->weight) + asked_for(m->slot[0]) + asked_for(m->slot[1]) +
+                   asked_for(m->strategy->block[0]) + asked_for(m->trainer->function[MIRT__TRAIN]->host);
     ok(good && before.total > after.total && asked == after.total + 5 * block_extra,
-       "planned for uint8 data: %zu bytes; once float32 data were seen, %zu, which is what was asked for", before.total, after.total);
+       "planned for uint8 data: %zu bytes; once float32 data were seen, %zu, which is what was asked for", before.total,
+       after.total);
     mirt_strategy_destroy(s);
 }
 
@@ -229,14 +239,18 @@ static void check_long_strides(void) {
         c.padding = w.padding = MIRT_SAME;
         mirt_strategy *s = strategy_of(1, 1, 2);
         mirt_model *m = mirt_model_create(s, "strides");
-        mirt_tensor *x = mirt_batch_norm(mirt_conv2d(mirt_rescale(mirt_input(m, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1)), 1.0f / 255, 0), &c), NULL);
+        mirt_tensor *x = mirt_batch_norm(
+            mirt_conv2d(mirt_rescale(mirt_input(m, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1)), 1.0f / 255, 0), &c), NULL);
         c.strides[0] = w.strides[0] = 30000;
         x = mirt_batch_norm(depthwise ? mirt_depthwise_conv2d(x, &w) : mirt_conv2d(x, &c), NULL);
         mirt_model_output(m, mirt_dense(mirt_flatten(x), &d));
         mirt_compile_desc compile = image_compile(mirt_adam(1e-3f));
-        bool good = mirt_compile(m, &compile) == MIRT_OK && mirt_plan_memory(m, 16, &plan) == MIRT_OK && plan.total < 8u << 20;
-        for (int i = 0; good && i < 2; i++) good = mirt_train_step(m, images_x(0, 16), images_y(0, 16), NULL) == MIRT_OK;
-        ok(good, "%s with strides of 30000 trains: %zu bytes are planned", depthwise ? "a depthwise convolution" : "a convolution", plan.total);
+        bool good =
+            mirt_compile(m, &compile) == MIRT_OK && mirt_plan_memory(m, 16, &plan) == MIRT_OK && plan.total < 8u << 20;
+        for (int i = 0; good && i < 2; i++)
+            good = mirt_train_step(m, images_x(0, 16), images_y(0, 16), NULL) == MIRT_OK;
+        ok(good, "%s with strides of 30000 trains: %zu bytes are planned",
+           depthwise ? "a depthwise convolution" : "a convolution", plan.total);
         mirt_strategy_destroy(s);
     }
 }
@@ -292,7 +306,8 @@ typedef struct grown {
 static grown train_rows(int64_t rows) {
     grown g = {0, 0, 0, 0};
     mirt_memory plan;
-    mirt_array y = mirt_make_array(photo_classes, MIRT_INT32, MIRT_SHAPE(rows)), x = mirt_make_array(photos, MIRT_UINT8, MIRT_SHAPE(rows, SIDE, SIDE, 3));
+    mirt_array y = mirt_make_array(photo_classes, MIRT_INT32, MIRT_SHAPE(rows)),
+               x = mirt_make_array(photos, MIRT_UINT8, MIRT_SHAPE(rows, SIDE, SIDE, 3));
     g.before = peak_memory();
     mirt_strategy *s = strategy_of(1, 1, 2);
     mirt_model *m = conv_net(s);
@@ -300,8 +315,9 @@ static grown train_rows(int64_t rows) {
     for (int i = 0; good && i < 2; i++) good = mirt_train_step(m, x, y, NULL) == MIRT_OK;
     if (good && mirt_plan_memory(m, rows, &plan) == MIRT_OK) {
         g.planned = (double)plan.total;
-        g.asked = (double)(asked_for(m->weight) + asked_for(m->slot[0]) + asked_for(m->slot[1]) + asked_for(m->strategy->block[0]) +
-                           asked_for(m->trainer->function[MIRT__TRAIN]->host) - 5 * block_extra);
+        g.asked = (double)(asked_for(m->weight) + asked_for(m->slot[0]) + asked_for(m->slot[1]) +
+                           asked_for(m->strategy->block[0]) + asked_for(m->trainer->function[MIRT__TRAIN]->host) -
+                           5 * block_extra);
         g.peak = peak_memory();
     }
     mirt_strategy_destroy(s);
@@ -348,18 +364,21 @@ static void check_growth(void) {
     for (int i = 0; i < SIZES; i++) {
         int64_t rows = MOST_ROWS * (i + 1) / SIZES;
         g[i] = train_rows_in_child(rows);
-        ok(g[i].planned > 0 && g[i].asked == g[i].planned, "a convnet on %d rows: planned %.0f bytes and asked for %.0f", (int)rows, g[i].planned, g[i].asked);
+        ok(g[i].planned > 0 && g[i].asked == g[i].planned,
+           "a convnet on %d rows: planned %.0f bytes and asked for %.0f", (int)rows, g[i].planned, g[i].asked);
         if (SANITIZED || g[i].peak == 0) {
             ok(true, "# SKIP the peak of memory is not known here");
             continue;
         }
         double taken = g[i].peak - g[i].before;
-        ok(fabs(taken - g[i].planned) < 0.05 * g[i].planned + 8e6, "the system gave %.1f MB beyond the program's %.1f, planned were %.1f", taken * 1e-6,
-           g[i].before * 1e-6, g[i].planned * 1e-6);
+        ok(fabs(taken - g[i].planned) < 0.05 * g[i].planned + 8e6,
+           "the system gave %.1f MB beyond the program's %.1f, planned were %.1f", taken * 1e-6, g[i].before * 1e-6,
+           g[i].planned * 1e-6);
     }
     for (int i = 2; i < SIZES; i++) {
         double last = g[i - 1].planned - g[i - 2].planned, now = g[i].planned - g[i - 1].planned;
-        ok(last > 0 && fabs(now - last) < 0.01 * last, "as many rows more take as much more: %.0f bytes, then %.0f", last, now);
+        ok(last > 0 && fabs(now - last) < 0.01 * last, "as many rows more take as much more: %.0f bytes, then %.0f",
+           last, now);
     }
 }
 

@@ -33,12 +33,13 @@ static void train(mirt_strategy *s, mirt_optimizer optimizer, int64_t steps, cha
     mirt_strategy_destroy(s);
 }
 
-static void check_same(const char *want, mirt_optimizer optimizer, int64_t steps, int devices, int replicas, int threads) {
+static void check_same(const char *want, mirt_optimizer optimizer, int64_t steps, int devices, int replicas,
+                       int threads) {
     char have[MIRT__SHA256_HEX];
     bool agree;
     train(strategy_of(devices, replicas, threads), optimizer, steps, have, &agree);
-    ok(have[0] && strcmp(have, want) == 0, "%d replicas, %d steps: %d devices of %d threads give the bits of one%s%s", replicas, (int)steps, devices, threads,
-       have[0] ? "" : ": ", have[0] ? "" : mirt_last_error());
+    ok(have[0] && strcmp(have, want) == 0, "%d replicas, %d steps: %d devices of %d threads give the bits of one%s%s",
+       replicas, (int)steps, devices, threads, have[0] ? "" : ": ", have[0] ? "" : mirt_last_error());
     ok(agree, "%d replicas: the copies of %d devices are equal", replicas, devices);
 }
 
@@ -69,8 +70,15 @@ static void check_odd_replicas(void) {
 }
 
 static void check_optimizers(void) {
-    mirt_optimizer optimizer[] = {mirt_sgd(0.05f, 0, false), mirt_sgd(0.05f, 0.9f, false), mirt_sgd(0.05f, 0.9f, true), mirt_adam(2e-3f),
-                                  mirt_adamw(2e-3f), mirt_adamw(2e-3f), mirt_sgd(0.05f, 0.9f, false), mirt_rmsprop(1e-3f), mirt_adam(2e-3f)};
+    mirt_optimizer optimizer[] = {mirt_sgd(0.05f, 0, false),
+                                  mirt_sgd(0.05f, 0.9f, false),
+                                  mirt_sgd(0.05f, 0.9f, true),
+                                  mirt_adam(2e-3f),
+                                  mirt_adamw(2e-3f),
+                                  mirt_adamw(2e-3f),
+                                  mirt_sgd(0.05f, 0.9f, false),
+                                  mirt_rmsprop(1e-3f),
+                                  mirt_adam(2e-3f)};
     optimizer[4].global_clipnorm = 0.5f;
     optimizer[5].clipnorm = 0.25f;
     optimizer[5].exclude_from_weight_decay = "bias";
@@ -123,7 +131,8 @@ static void check_two_against_one(void) {
     for (int v = 0; v < 2; v++) {
         mirt_strategy *s = strategy_of(1, v + 1, 1);
         mirt_model *m = image_model(s, mirt_sgd(0.1f, 0, false), 0.3f);
-        for (int i = 0; i < 10; i++) mirt_train_step(m, images_x(i * 29, 29 - i % 2), images_y(i * 29, 29 - i % 2), NULL);
+        for (int i = 0; i < 10; i++)
+            mirt_train_step(m, images_x(i * 29, 29 - i % 2), images_y(i * 29, 29 - i % 2), NULL);
         w[v] = all_weights(m, 0, &count[v]);
         mirt_strategy_destroy(s);
     }
@@ -131,7 +140,8 @@ static void check_two_against_one(void) {
         worst = worse(worst, fabs((double)w[0][i] - (double)w[1][i]));
         largest = fmax(largest, fabs((double)w[0][i]));
     }
-    ok(count[0] == count[1] && largest > 0.1 && worst < 1e-6 * largest, "2 replicas equal 1 to rounding: off by %.1e of the largest weight", worst / largest);
+    ok(count[0] == count[1] && largest > 0.1 && worst < 1e-6 * largest,
+       "2 replicas equal 1 to rounding: off by %.1e of the largest weight", worst / largest);
     free(w[0]);
     free(w[1]);
 }
@@ -147,7 +157,8 @@ static bool gradients_add_up(mirt_model *m, const float *before, size_t count) {
     }
     for (int d = 1; good && d < mirt_num_devices(m->strategy); d++) {
         float *other = (float *)malloc(count * sizeof(float));
-        good = mirt_get_gradient(m, "dense/kernel", d, other, count) == MIRT_OK && memcmp(other, after, count * sizeof(float)) == 0;
+        good = mirt_get_gradient(m, "dense/kernel", d, other, count) == MIRT_OK &&
+               memcmp(other, after, count * sizeof(float)) == 0;
         free(other);
     }
     free(after);
@@ -174,20 +185,24 @@ static void check_four_stages(int devices, int replicas, mirt_optimizer optimize
     for (int i = 0; good && i < MIRT__COUNT(rows); i++) {
         double loss[2] = {0, -1};
         const size_t count = (size_t)(hand->variable[mirt__variable_find(hand, "dense/kernel")].count);
-        good = mirt_scatter(hand, images_x(i * 40, rows[i]), images_y(i * 40, rows[i])) == MIRT_OK && mirt_grad(hand, &loss[0]) == MIRT_OK;
+        good = mirt_scatter(hand, images_x(i * 40, rows[i]), images_y(i * 40, rows[i])) == MIRT_OK &&
+               mirt_grad(hand, &loss[0]) == MIRT_OK;
         float *own = good ? own_gradients(hand, count) : NULL;
         good = good && mirt_all_reduce(hand) == MIRT_OK;
         sums = sums && good && gradients_add_up(hand, own, count);
-        good = good && mirt_apply(hand) == MIRT_OK && mirt_train_step(whole, images_x(i * 40, rows[i]), images_y(i * 40, rows[i]), &loss[1]) == MIRT_OK;
+        good = good && mirt_apply(hand) == MIRT_OK &&
+               mirt_train_step(whole, images_x(i * 40, rows[i]), images_y(i * 40, rows[i]), &loss[1]) == MIRT_OK;
         losses = losses && loss[0] == loss[1];
         free(own);
     }
     digest_weights(hand, 0, a);
     digest_weights(whole, 0, b);
-    ok(good && strcmp(a, b) == 0 && losses, "%d replicas, %d devices, %s: four stages equal the one step%s%s", replicas, devices, name, good ? "" : ": ",
-       good ? "" : mirt_last_error());
-    ok(sums, "%d replicas, %d devices, %s: the reduced gradient is the sum of the devices', on each of them", replicas, devices, name);
-    ok(copies_agree(hand) && copies_agree(whole), "%d replicas, %d devices, %s: all copies are equal", replicas, devices, name);
+    ok(good && strcmp(a, b) == 0 && losses, "%d replicas, %d devices, %s: four stages equal the one step%s%s", replicas,
+       devices, name, good ? "" : ": ", good ? "" : mirt_last_error());
+    ok(sums, "%d replicas, %d devices, %s: the reduced gradient is the sum of the devices', on each of them", replicas,
+       devices, name);
+    ok(copies_agree(hand) && copies_agree(whole), "%d replicas, %d devices, %s: all copies are equal", replicas,
+       devices, name);
     mirt_strategy_destroy(s);
     mirt_strategy_destroy(t);
 }
@@ -222,12 +237,16 @@ static void check_clipped_step(int devices, int replicas, bool stages) {
 static void check_stage_order(void) {
     mirt_strategy *s = strategy_of(2, 2, 1);
     mirt_model *m = image_model(s, mirt_adam(1e-3f), 0);
-    ok(mirt_grad(m, NULL) == MIRT_E_STATE && strstr(mirt_last_error(), "mirt_scatter"), "grad before scatter: \"%s\"", mirt_last_error());
+    ok(mirt_grad(m, NULL) == MIRT_E_STATE && strstr(mirt_last_error(), "mirt_scatter"), "grad before scatter: \"%s\"",
+       mirt_last_error());
     mirt_scatter(m, images_x(0, 9), images_y(0, 9));
-    ok(mirt_all_reduce(m) == MIRT_E_STATE && strstr(mirt_last_error(), "mirt_grad"), "all_reduce before grad: \"%s\"", mirt_last_error());
+    ok(mirt_all_reduce(m) == MIRT_E_STATE && strstr(mirt_last_error(), "mirt_grad"), "all_reduce before grad: \"%s\"",
+       mirt_last_error());
     mirt_grad(m, NULL);
-    ok(mirt_apply(m) == MIRT_E_STATE && strstr(mirt_last_error(), "mirt_all_reduce"), "apply before all_reduce: \"%s\"", mirt_last_error());
-    ok(mirt_all_reduce(m) == MIRT_OK && mirt_apply(m) == MIRT_OK && mirt_step(m) == 1, "what was refused leaves the step as it was");
+    ok(mirt_apply(m) == MIRT_E_STATE && strstr(mirt_last_error(), "mirt_all_reduce"), "apply before all_reduce: \"%s\"",
+       mirt_last_error());
+    ok(mirt_all_reduce(m) == MIRT_OK && mirt_apply(m) == MIRT_OK && mirt_step(m) == 1,
+       "what was refused leaves the step as it was");
     mirt_strategy_destroy(s);
 }
 

@@ -14,7 +14,8 @@ typedef mirt_tensor *(*recorder_fn)(mirt_model *m, mirt_tensor *x);
 
 /* Records a network on x of (rows, 6, 5, 4) that must fail: NULL from then on, and from compile the
    first error, which says both words. */
-static void check_refused(const char *what, recorder_fn record, mirt_status status, const char *word, const char *word_2) {
+static void check_refused(const char *what, recorder_fn record, mirt_status status, const char *word,
+                          const char *word_2) {
     mirt_model *m = mirt_model_create(strategy, "net");
     mirt_tensor *x = mirt_input(m, MIRT_SHAPE(6, 5, 4)), *y = record(m, x);
     mirt_conv2d_desc later;
@@ -46,20 +47,51 @@ static mirt_tensor *dense_of(mirt_tensor *x, int units, const char *name) {
     return mirt_dense(x, &d);
 }
 
-static mirt_tensor *no_kernel(mirt_model *m, mirt_tensor *x) { mirt_conv2d_desc d = conv_desc(3, 0, 0, 1); (void)m; return mirt_conv2d(x, &d); }
-static mirt_tensor *negative_kernel(mirt_model *m, mirt_tensor *x) { mirt_conv2d_desc d = conv_desc(3, -2, 3, 1); (void)m; return mirt_conv2d(x, &d); }
-static mirt_tensor *large_kernel(mirt_model *m, mirt_tensor *x) { mirt_conv2d_desc d = conv_desc(3, 7, 3, 1); (void)m; return mirt_conv2d(x, &d); }
-static mirt_tensor *no_filters(mirt_model *m, mirt_tensor *x) { mirt_conv2d_desc d = conv_desc(0, 3, 3, 1); (void)m; return mirt_conv2d(x, &d); }
-static mirt_tensor *wrong_groups(mirt_model *m, mirt_tensor *x) { mirt_conv2d_desc d = conv_desc(6, 3, 3, 3); (void)m; return mirt_conv2d(x, &d); }
-static mirt_tensor *odd_filters(mirt_model *m, mirt_tensor *x) { mirt_conv2d_desc d = conv_desc(5, 3, 3, 2); (void)m; return mirt_conv2d(x, &d); }
-static mirt_tensor *flat_conv(mirt_model *m, mirt_tensor *x) { mirt_conv2d_desc d = conv_desc(5, 3, 3, 1); (void)m; return mirt_conv2d(mirt_flatten(x), &d); }
+static mirt_tensor *no_kernel(mirt_model *m, mirt_tensor *x) {
+    mirt_conv2d_desc d = conv_desc(3, 0, 0, 1);
+    (void)m;
+    return mirt_conv2d(x, &d);
+}
+static mirt_tensor *negative_kernel(mirt_model *m, mirt_tensor *x) {
+    mirt_conv2d_desc d = conv_desc(3, -2, 3, 1);
+    (void)m;
+    return mirt_conv2d(x, &d);
+}
+static mirt_tensor *large_kernel(mirt_model *m, mirt_tensor *x) {
+    mirt_conv2d_desc d = conv_desc(3, 7, 3, 1);
+    (void)m;
+    return mirt_conv2d(x, &d);
+}
+static mirt_tensor *no_filters(mirt_model *m, mirt_tensor *x) {
+    mirt_conv2d_desc d = conv_desc(0, 3, 3, 1);
+    (void)m;
+    return mirt_conv2d(x, &d);
+}
+static mirt_tensor *wrong_groups(mirt_model *m, mirt_tensor *x) {
+    mirt_conv2d_desc d = conv_desc(6, 3, 3, 3);
+    (void)m;
+    return mirt_conv2d(x, &d);
+}
+static mirt_tensor *odd_filters(mirt_model *m, mirt_tensor *x) {
+    mirt_conv2d_desc d = conv_desc(5, 3, 3, 2);
+    (void)m;
+    return mirt_conv2d(x, &d);
+}
+static mirt_tensor *flat_conv(mirt_model *m, mirt_tensor *x) {
+    mirt_conv2d_desc d = conv_desc(5, 3, 3, 1);
+    (void)m;
+    return mirt_conv2d(mirt_flatten(x), &d);
+}
 static mirt_tensor *no_desc(mirt_model *m, mirt_tensor *x) { (void)m; return mirt_dense(x, NULL); }
 static mirt_tensor *no_units(mirt_model *m, mirt_tensor *x) { (void)m; return dense_of(x, 0, NULL); }
 static mirt_tensor *many_inputs(mirt_model *m, mirt_tensor *x) {
     for (int i = 0; i < MIRT_MAX_INPUTS; i++) x = mirt_input(m, MIRT_SHAPE(3));
     return x;
 }
-static mirt_tensor *same_name(mirt_model *m, mirt_tensor *x) { (void)m; return dense_of(dense_of(x, 4, "twice"), 4, "twice"); }
+static mirt_tensor *same_name(mirt_model *m, mirt_tensor *x) {
+    (void)m;
+    return dense_of(dense_of(x, 4, "twice"), 4, "twice");
+}
 static mirt_tensor *bad_name(mirt_model *m, mirt_tensor *x) { (void)m; return dense_of(x, 4, "a/b"); }
 static mirt_tensor *large_pool(mirt_model *m, mirt_tensor *x) {
     mirt_pool2d_desc d;
@@ -71,7 +103,10 @@ static mirt_tensor *large_pool(mirt_model *m, mirt_tensor *x) {
 static mirt_tensor *bad_rate(mirt_model *m, mirt_tensor *x) { (void)m; return mirt_dropout(x, 1.5f); }
 static mirt_tensor *bad_sum(mirt_model *m, mirt_tensor *x) { (void)m; return mirt_add(x, dense_of(x, 3, NULL)); }
 static mirt_tensor *bad_reshape(mirt_model *m, mirt_tensor *x) { (void)m; return mirt_reshape(x, MIRT_SHAPE(7, 7)); }
-static mirt_tensor *bad_matmul(mirt_model *m, mirt_tensor *x) { (void)m; return mirt_matmul(mirt_flatten(x), mirt_flatten(x), false, false); }
+static mirt_tensor *bad_matmul(mirt_model *m, mirt_tensor *x) {
+    (void)m;
+    return mirt_matmul(mirt_flatten(x), mirt_flatten(x), false, false);
+}
 static mirt_tensor *strangers(mirt_model *m, mirt_tensor *x) {
     mirt_model *other = mirt_model_create(strategy, "other");
     mirt_tensor *y = mirt_add(x, mirt_input(other, MIRT_SHAPE(6, 5, 4)));
@@ -104,26 +139,34 @@ static void check_errors(void) {
 static void check_compile_errors(void) {
     mirt_compile_desc c = image_compile(mirt_adam(1e-3f));
     mirt_model *m = mirt_model_create(strategy, "bare");
-    ok(mirt_compile(m, &c) == MIRT_E_STATE && strstr(mirt_last_error(), "mirt_input"), "no input: \"%s\"", mirt_last_error());
+    ok(mirt_compile(m, &c) == MIRT_E_STATE && strstr(mirt_last_error(), "mirt_input"), "no input: \"%s\"",
+       mirt_last_error());
     mirt_tensor *x = mirt_input(m, MIRT_SHAPE(7));
-    ok(mirt_compile(m, &c) == MIRT_E_STATE && strstr(mirt_last_error(), "mirt_model_output"), "no output: \"%s\"", mirt_last_error());
+    ok(mirt_compile(m, &c) == MIRT_E_STATE && strstr(mirt_last_error(), "mirt_model_output"), "no output: \"%s\"",
+       mirt_last_error());
     mirt_model_output(m, dense_of(x, 1, NULL));
-    ok(mirt_compile(m, &c) == MIRT_E_SHAPE && strstr(mirt_last_error(), "classes") && strstr(mirt_last_error(), "(rows, 1)"), "one class: \"%s\"", mirt_last_error());
+    ok(mirt_compile(m, &c) == MIRT_E_SHAPE && strstr(mirt_last_error(), "classes") &&
+           strstr(mirt_last_error(), "(rows, 1)"),
+       "one class: \"%s\"", mirt_last_error());
     c.loss = MIRT_BINARY_CROSSENTROPY;
     c.optimizer = mirt_adam(-1);
-    ok(mirt_compile(m, &c) == MIRT_E_INVALID && strstr(mirt_last_error(), "-1"), "a negative learning rate: \"%s\"", mirt_last_error());
+    ok(mirt_compile(m, &c) == MIRT_E_INVALID && strstr(mirt_last_error(), "-1"), "a negative learning rate: \"%s\"",
+       mirt_last_error());
     c.optimizer = mirt_sgd(0.1f, 1, false);
-    ok(mirt_compile(m, &c) == MIRT_E_INVALID && strstr(mirt_last_error(), "momentum is 1"), "a momentum of 1: \"%s\"", mirt_last_error());
+    ok(mirt_compile(m, &c) == MIRT_E_INVALID && strstr(mirt_last_error(), "momentum is 1"), "a momentum of 1: \"%s\"",
+       mirt_last_error());
     c.optimizer = mirt_adam(1e-3f);
     ok(mirt_compile(m, &c) == MIRT_OK, "and with that put right it compiles");
     ok(mirt_compile(NULL, &c) != MIRT_OK && mirt_last_error()[0], "no model: \"%s\"", mirt_last_error());
-    ok(!mirt_model_by_name(strategy, "mnits") && strstr(mirt_last_error(), "\"mnist\""), "a name nearly right: \"%s\"", mirt_last_error());
+    ok(!mirt_model_by_name(strategy, "mnits") && strstr(mirt_last_error(), "\"mnist\""), "a name nearly right: \"%s\"",
+       mirt_last_error());
     mirt_model_destroy(m);
     m = mirt_model_create(strategy, "outputs");
     mirt_model *other = mirt_model_create(strategy, "other");
     mirt_input(m, MIRT_SHAPE(7));
     mirt_model_output(m, mirt_input(other, MIRT_SHAPE(7)));
-    ok(mirt_compile(m, &c) == MIRT_E_INVALID && strstr(mirt_last_error(), "another model"), "another model's output: \"%s\"", mirt_last_error());
+    ok(mirt_compile(m, &c) == MIRT_E_INVALID && strstr(mirt_last_error(), "another model"),
+       "another model's output: \"%s\"", mirt_last_error());
     mirt_model_destroy(m);
     mirt_model_destroy(other);
 }
@@ -132,11 +175,15 @@ static void check_weight_errors(void) {
     float v[28];
     mirt_model *m = mirt_model_create(strategy, "net");
     mirt_model_output(m, dense_of(mirt_input(m, MIRT_SHAPE(7)), 4, NULL));
-    ok(mirt_get_weight(m, "dense/kernal", 0, v, 28) == MIRT_E_NOT_FOUND && strstr(mirt_last_error(), "\"dense/kernel\""), "a name nearly right: \"%s\"", mirt_last_error());
-    ok(mirt_get_weight(m, "dense/kernel", 1, v, 28) == MIRT_E_DEVICE && mirt_get_weight(m, "dense/kernel", -1, v, 28) == MIRT_E_DEVICE, "no such device: \"%s\"",
-       mirt_last_error());
-    ok(mirt_set_weight(m, "dense/kernel", v, 27) == MIRT_E_SHAPE && strstr(mirt_last_error(), "28") && strstr(mirt_last_error(), "27"), "another size: \"%s\"",
-       mirt_last_error());
+    ok(mirt_get_weight(m, "dense/kernal", 0, v, 28) == MIRT_E_NOT_FOUND &&
+           strstr(mirt_last_error(), "\"dense/kernel\""),
+       "a name nearly right: \"%s\"", mirt_last_error());
+    ok(mirt_get_weight(m, "dense/kernel", 1, v, 28) == MIRT_E_DEVICE &&
+           mirt_get_weight(m, "dense/kernel", -1, v, 28) == MIRT_E_DEVICE,
+       "no such device: \"%s\"", mirt_last_error());
+    ok(mirt_set_weight(m, "dense/kernel", v, 27) == MIRT_E_SHAPE && strstr(mirt_last_error(), "28") &&
+           strstr(mirt_last_error(), "27"),
+       "another size: \"%s\"", mirt_last_error());
     ok(mirt_weight(m, 2, NULL) != MIRT_OK && mirt_num_weights(m) == 2, "the weights are numbered 0 and 1");
     mirt_model_destroy(m);
 }
@@ -173,7 +220,8 @@ static moments moments_of(mirt_initializer initializer, bool convolution) {
         s.low = fmin(s.low, (double)v[i]);
         s.high = fmax(s.high, (double)v[i]);
     }
-    for (size_t i = 0; i < s.count; i++) s.variance += ((double)v[i] - s.mean) * ((double)v[i] - s.mean) / (double)s.count;
+    for (size_t i = 0; i < s.count; i++)
+        s.variance += ((double)v[i] - s.mean) * ((double)v[i] - s.mean) / (double)s.count;
     free(v);
     mirt_model_destroy(m);
     return s;
@@ -181,12 +229,14 @@ static moments moments_of(mirt_initializer initializer, bool convolution) {
 
 /* The mean of 60000 numbers is off by less than 5 of its standard deviations, their variance by
    less than 3 %: sqrt(2 / 60000) is 0.6 %. Nothing is beyond the limit, something is near it. */
-static void check_moments(const char *name, mirt_initializer initializer, bool convolution, double mean, double variance, double limit) {
+static void check_moments(const char *name, mirt_initializer initializer, bool convolution, double mean,
+                          double variance, double limit) {
     moments s = moments_of(initializer, convolution);
     double reach = fmax(s.high - mean, mean - s.low);
     bool limited = limit > 0 ? reach <= limit * (1 + 1e-6) && reach > 0.99 * limit : reach > 3.5 * sqrt(variance);
     ok(s.count && fabs(s.mean - mean) < 5 * sqrt(variance / 60000) && fabs(s.variance / variance - 1) < 0.03 && limited,
-       "%s%s: mean %.5f, variance %.4g (%.4g), reach %.4g (%.4g)", name, convolution ? ", convolution" : "", s.mean, s.variance, variance, reach, limit);
+       "%s%s: mean %.5f, variance %.4g (%.4g), reach %.4g (%.4g)", name, convolution ? ", convolution" : "", s.mean,
+       s.variance, variance, reach, limit);
 }
 
 static void check_initializers(void) {
@@ -204,11 +254,16 @@ static void check_initializers(void) {
         check_moments("glorot_normal", mirt_glorot_normal(), k != 0, 0, 1 / average, 2 * sqrt(1 / average) / cut);
         check_moments("he_uniform", mirt_he_uniform(), k != 0, 0, 2 / in, sqrt(6 / in));
         check_moments("he_normal", mirt_he_normal(), k != 0, 0, 2 / in, 2 * sqrt(2 / in) / cut);
-        check_moments("variance_scaling fan_out normal", mirt_variance_scaling(3, MIRT_FAN_OUT, MIRT_DIST_UNTRUNCATED_NORMAL), k != 0, 0, 3 / out, 0);
-        check_moments("variance_scaling fan_out uniform", mirt_variance_scaling(3, MIRT_FAN_OUT, MIRT_DIST_UNIFORM), k != 0, 0, 3 / out, sqrt(9 / out));
+        check_moments("variance_scaling fan_out normal",
+                      mirt_variance_scaling(3, MIRT_FAN_OUT, MIRT_DIST_UNTRUNCATED_NORMAL), k != 0, 0, 3 / out, 0);
+        check_moments("variance_scaling fan_out uniform", mirt_variance_scaling(3, MIRT_FAN_OUT, MIRT_DIST_UNIFORM),
+                      k != 0, 0, 3 / out, sqrt(9 / out));
     }
-    moments zeros = moments_of(mirt_zeros(), false), ones = moments_of(mirt_ones(), false), same = moments_of(mirt_constant(-2.5f), true);
-    ok(zeros.count && zeros.low == 0 && zeros.high == 0 && ones.low == 1 && ones.high == 1 && same.low == -2.5 && same.high == -2.5, "zeros, ones and constant");
+    moments zeros = moments_of(mirt_zeros(), false), ones = moments_of(mirt_ones(), false),
+            same = moments_of(mirt_constant(-2.5f), true);
+    ok(zeros.count && zeros.low == 0 && zeros.high == 0 && ones.low == 1 && ones.high == 1 && same.low == -2.5 &&
+           same.high == -2.5,
+       "zeros, ones and constant");
 }
 
 static void check_seeds(void) {
@@ -233,7 +288,8 @@ static void check_seeds(void) {
         }
         mirt_strategy_destroy(s);
     }
-    ok(strcmp(digest[0], digest[1]) == 0 && strcmp(digest[0], digest[3]) == 0, "a seed gives the same weights on every device of any strategy");
+    ok(strcmp(digest[0], digest[1]) == 0 && strcmp(digest[0], digest[3]) == 0,
+       "a seed gives the same weights on every device of any strategy");
     ok(strcmp(digest[0], digest[2]) != 0, "another seed gives others");
 }
 
@@ -256,13 +312,16 @@ static void check_compile_anew(void) {
     char before[MIRT__SHA256_HEX], after[MIRT__SHA256_HEX];
     mirt_model *m = image_model(strategy, mirt_adam(1e-3f), 0);
     mirt_compile_desc c = image_compile(mirt_adam(1e-3f));
-    bool good = m && mirt_train_step(m, images_x(0, 9), images_y(0, 9), NULL) == MIRT_OK && mirt_step(m) == 1 && mirt_set_learning_rate(m, 0.5) == MIRT_OK;
+    bool good = m && mirt_train_step(m, images_x(0, 9), images_y(0, 9), NULL) == MIRT_OK && mirt_step(m) == 1 &&
+                mirt_set_learning_rate(m, 0.5) == MIRT_OK;
     digest_weights(m, 0, before);
     good = good && mirt_compile(m, &c) == MIRT_OK;
     digest_weights(m, 0, after);
     float largest = 0;
-    for (size_t i = 0; good && i < m->weight_bytes / sizeof(float); i++) largest = fmaxf(largest, fabsf(((const float *)(const void *)m->slot[1])[i]));
-    ok(good && strcmp(before, after) == 0 && mirt_step(m) == 0 && largest == 0 && mirt_get_learning_rate(m) == (double)1e-3f,
+    for (size_t i = 0; good && i < m->weight_bytes / sizeof(float); i++)
+        largest = fmaxf(largest, fabsf(((const float *)(const void *)m->slot[1])[i]));
+    ok(good && strcmp(before, after) == 0 && mirt_step(m) == 0 && largest == 0 &&
+           mirt_get_learning_rate(m) == (double)1e-3f,
        "a second compile keeps the weights and starts steps, slots and rate anew");
     mirt_model_destroy(m);
 }
@@ -404,10 +463,12 @@ static void check_sharers(void) {
     mirt_global_batch batch;
     mirt_dataset_next(data, &batch);
     ok(mirt_function_run(f, &batch) == MIRT_E_STATE, "a function recorded before says so: \"%s\"", mirt_last_error());
-    ok(compile_head(view) == MIRT_OK && mirt_train_step(view, images_x(0, 4), images_y(0, 4), NULL) == MIRT_OK, "the view is trained: %s", mirt_last_error());
-    ok(!dense_of(y, 3, "late") && mirt_last_status() == MIRT_E_STATE && strstr(mirt_last_error(), "is compiled"), "then the whole gets no more layers: \"%s\"",
-       mirt_last_error());
-    ok(mirt_train_step(view, images_x(0, 4), images_y(0, 4), NULL) == MIRT_OK, "and the view's optimizer keeps its state: %s", mirt_last_error());
+    ok(compile_head(view) == MIRT_OK && mirt_train_step(view, images_x(0, 4), images_y(0, 4), NULL) == MIRT_OK,
+       "the view is trained: %s", mirt_last_error());
+    ok(!dense_of(y, 3, "late") && mirt_last_status() == MIRT_E_STATE && strstr(mirt_last_error(), "is compiled"),
+       "then the whole gets no more layers: \"%s\"", mirt_last_error());
+    ok(mirt_train_step(view, images_x(0, 4), images_y(0, 4), NULL) == MIRT_OK,
+       "and the view's optimizer keeps its state: %s", mirt_last_error());
     mirt_dataset_destroy(data);
     mirt_model_destroy(view);
     mirt_model_destroy(m);
@@ -471,11 +532,13 @@ static mirt_shape pooled(int size_h, int size_w, int stride_h, int stride_w) {
 }
 
 static void check_defaults(void) {
-    static const int set[][6] = {{0, 0, 0, 0, 12, 12}, {3, 0, 0, 0, 8, 8}, {3, 2, 0, 0, 8, 12}, {3, 2, 3, 0, 8, 8}, {3, 2, 1, 0, 23, 24}, {3, 2, 2, 5, 12, 5}};
+    static const int set[][6] = {{0, 0, 0, 0, 12, 12}, {3, 0, 0, 0, 8, 8},   {3, 2, 0, 0, 8, 12},
+                                 {3, 2, 3, 0, 8, 8},   {3, 2, 1, 0, 23, 24}, {3, 2, 2, 5, 12, 5}};
     for (int i = 0; i < MIRT__COUNT(set); i++) {
         mirt_shape s = pooled(set[i][0], set[i][1], set[i][2], set[i][3]);
-        ok(s.rank == 4 && s.dim[1] == set[i][4] && s.dim[2] == set[i][5], "pool %d, %d with strides %d, %d makes %d x %d of 25 x 25", set[i][0], set[i][1],
-           set[i][2], set[i][3], (int)s.dim[1], (int)s.dim[2]);
+        ok(s.rank == 4 && s.dim[1] == set[i][4] && s.dim[2] == set[i][5],
+           "pool %d, %d with strides %d, %d makes %d x %d of 25 x 25", set[i][0], set[i][1], set[i][2], set[i][3],
+           (int)s.dim[1], (int)s.dim[2]);
     }
 }
 
@@ -490,8 +553,9 @@ static double loss_behind(mirt_activation_kind kind, mirt_loss loss, float x, co
     c.loss = loss;
     mirt_model *m = mirt_model_create(strategy, "after");
     mirt_model_output(m, mirt_activation(mirt_input(m, MIRT_SHAPE(2)), kind));
-    bool good = mirt_compile(m, &c) == MIRT_OK && mirt_evaluate_arrays(m, mirt_make_array(logits, MIRT_FLOAT32, MIRT_SHAPE(1, 2)),
-                                                                       mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(1, labels)), &logs) == MIRT_OK;
+    bool good = mirt_compile(m, &c) == MIRT_OK &&
+                mirt_evaluate_arrays(m, mirt_make_array(logits, MIRT_FLOAT32, MIRT_SHAPE(1, 2)),
+                                     mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(1, labels)), &logs) == MIRT_OK;
     mirt_model_destroy(m);
     return good ? logs.value[0] : NAN;
 }
@@ -504,15 +568,20 @@ static void check_losses_behind_activations(void) {
     double binary = loss_behind(MIRT_SIGMOID, MIRT_BINARY_CROSSENTROPY, 20, wrong, 2);
     double squared = loss_behind(MIRT_SIGMOID, MIRT_MEAN_SQUARED_ERROR, 20, wrong, 2);
     double other = loss_behind(MIRT_SIGMOID, MIRT_CATEGORICAL_CROSSENTROPY, 20, wrong, 2);
-    ok(fabs(sparse - 40) < 1e-5 && fabs(categorical - 40) < 1e-5, "softmax and its losses: %.4f, %.4f", sparse, categorical);
+    ok(fabs(sparse - 40) < 1e-5 && fabs(categorical - 40) < 1e-5, "softmax and its losses: %.4f, %.4f", sparse,
+       categorical);
     ok(fabs(binary - 20) < 1e-5, "sigmoid and its loss: %.4f", binary);
-    ok(fabs(squared - 1) < 1e-5 && fabs(other - 16.118) < 1e-2, "losses of other activations take what these give: %.4f, %.4f", squared, other);
+    ok(fabs(squared - 1) < 1e-5 && fabs(other - 16.118) < 1e-2,
+       "losses of other activations take what these give: %.4f, %.4f", squared, other);
 }
 
 /* Counted by hand: a convolution of 4 filters of 3x3x2 with biases makes (4, 3, 4) of (6, 5, 2). */
 static void check_summary(void) {
-    static const struct { const char *layer; int64_t parameters, macs; } want[] = {
-        {"conv2d (Conv2D)", 3 * 3 * 2 * 4 + 4, 4 * 3 * 4 * 18}, {"batch_normalization (BatchNormalization)", 16, 0}, {"flatten (Flatten)", 0, 0}, {"dense (Dense)", 48 * 3 + 3, 48 * 3}};
+    static const struct { const char *layer; int64_t parameters, macs;
+    } want[] = {{"conv2d (Conv2D)", 3 * 3 * 2 * 4 + 4, 4 * 3 * 4 * 18},
+                {"batch_normalization (BatchNormalization)", 16, 0},
+                {"flatten (Flatten)", 0, 0},
+                {"dense (Dense)", 48 * 3 + 3, 48 * 3}};
     mirt_model *m = mirt_model_create(strategy, "counted");
     mirt_conv2d_desc conv;
     mirt_dense_desc dense;
@@ -525,14 +594,18 @@ static void check_summary(void) {
     const char *text = mirt_compile(m, NULL) == MIRT_OK ? mirt_summary(m, 4) : NULL;
     if (!ok(text != NULL, "a summary%s", text ? "" : mirt_last_error())) return;
     for (int i = 0; i < MIRT__COUNT(want); i++) {
-        const char *line = strstr(text, want[i].layer), *numbers = line ? strchr(line, ')') : NULL; /* of the class, then of the shape */
+        /* of the class, then of the shape */
+        const char *line = strstr(text, want[i].layer), *numbers = line ? strchr(line, ')') : NULL;
         long long parameters = -1;
         double macs = -1;
         numbers = numbers ? strchr(numbers + 1, ')') : NULL;
-        bool good = numbers && sscanf(numbers + 1, "%lld %lf", &parameters, &macs) == 2 && parameters == want[i].parameters && macs == (double)want[i].macs;
+        bool good = numbers && sscanf(numbers + 1, "%lld %lf", &parameters, &macs) == 2 &&
+                    parameters == want[i].parameters && macs == (double)want[i].macs;
         ok(good, "%s: %lld parameters, %g multiply-accumulates", want[i].layer, parameters, macs);
     }
-    ok(strstr(text, "Total parameters: 239 (956 bytes), 0.001 million") && strstr(text, "Trainable: 231, not trainable: 8\n"), "and in all");
+    ok(strstr(text, "Total parameters: 239 (956 bytes), 0.001 million") &&
+           strstr(text, "Trainable: 231, not trainable: 8\n"),
+       "and in all");
     mirt_model_destroy(m);
 }
 

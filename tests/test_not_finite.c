@@ -45,7 +45,8 @@ static mirt_model *unit(mirt_strategy *s, bool normalized, mirt_optimizer optimi
 /* Another function of the model runs before its first step. */
 static int evaluate_first(const mirt_event *event, void *user) {
     (void)user;
-    mirt_evaluate_arrays(event->model, mirt_make_array(rows_x, MIRT_FLOAT32, MIRT_SHAPE(2, WIDTH)), mirt_make_array(rows_y, MIRT_FLOAT32, MIRT_SHAPE(2, 1)), NULL);
+    mirt_evaluate_arrays(event->model, mirt_make_array(rows_x, MIRT_FLOAT32, MIRT_SHAPE(2, WIDTH)),
+                         mirt_make_array(rows_y, MIRT_FLOAT32, MIRT_SHAPE(2, 1)), NULL);
     return 0;
 }
 
@@ -58,7 +59,8 @@ static int64_t run(mirt_model *m, mirt_nan_policy policy) {
     mirt_fit_desc fit;
     memset(&fit, 0, sizeof fit);
     memset(&said, 0, sizeof said);
-    static const mirt_callback first = {NULL, evaluate_first, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL};
+    static const mirt_callback first = {NULL, evaluate_first, NULL, NULL, NULL, NULL, NULL,
+                                        NULL, NULL,           NULL, NULL, NULL, NULL};
     fit.callbacks[0] = callback;
     fit.callbacks[1] = &first;
     fit.epochs = 1;

@@ -307,10 +307,11 @@ static void check_rows(void) {
            "%s: the row and new attributes are of its family", op->name);
         ok(!(op->saved_attrs & ~saved_by(op->family)), "%s: saves no attributes of another family", op->name);
         const bool leaf = op->space != MIRT__SPACE_NONE;
-        ok(op->run || op->alias || op->lower || leaf || op->reduces || op->updates, "%s: the output is computed or stored elsewhere", op->name);
+        ok(op->run || op->alias || op->lower || leaf || op->reduces || op->updates,
+           "%s: the output is computed or stored elsewhere", op->name);
         ok(!op->alias || (!op->run && !op->overwrites), "%s: an alias has no kernel", op->name);
         ok(!op->steady || op->lower, "%s: only lowered ops differ in training", op->name);
-        ok(!op->strips == !(op->lazy_x | op->lazy_dy), "%s: only convolutions read lazy tensors", op->name);
+        ok(!op->tiled_reads == !(op->lazy_x | op->lazy_dy), "%s: only convolutions read lazy tensors", op->name);
         const bool images = op->half_in || op->half_out || op->half_copied || op->half_tied;
         ok(op->half || !images, "%s: support of 16-bit images has a condition", op->name);
         const bool counted = op->min_in >= 0 && op->min_in <= op->max_in && op->max_in <= MIRT__MAX_IN;

@@ -30,10 +30,12 @@ static mirt_dataset *batches(int64_t count, int prefetch) {
 static float out[64 * IMAGE_CLASSES];
 
 /* In a child: how many of its calls did not end as they should. */
-static int child_of(mirt_strategy *s, mirt_model *model, mirt_function *f, mirt_dataset *data, mirt_dataset *given, mirt_global_batch *batch) {
+static int child_of(mirt_strategy *s, mirt_model *model, mirt_function *f, mirt_dataset *data, mirt_dataset *given,
+                    mirt_global_batch *batch) {
     int wrong = 0;
     const char *named = "must create its own after fork";
-    wrong += mirt_fit(model, data, NULL) != NULL || mirt_last_status() != MIRT_E_STATE || !strstr(mirt_last_error(), named);
+    wrong +=
+        mirt_fit(model, data, NULL) != NULL || mirt_last_status() != MIRT_E_STATE || !strstr(mirt_last_error(), named);
     wrong += mirt_predict_arrays(model, images_x(0, 16), out, sizeof out / sizeof *out) != MIRT_E_STATE;
     wrong += mirt_train_step(model, images_x(0, 16), images_y(0, 16), NULL) != MIRT_E_STATE;
     wrong += mirt_evaluate(model, data, NULL) != MIRT_E_STATE;
@@ -51,7 +53,8 @@ static int child_of(mirt_strategy *s, mirt_model *model, mirt_function *f, mirt_
     mirt_fit_desc desc;
     memset(&desc, 0, sizeof desc);
     desc.no_progress = true;
-    wrong += !fresh || mirt_fit(fresh, data, &desc) != NULL || mirt_last_status() != MIRT_E_STATE; /* the parent's data */
+    /* the parent's data */
+    wrong += !fresh || mirt_fit(fresh, data, &desc) != NULL || mirt_last_status() != MIRT_E_STATE;
     mirt_dataset_destroy(data);
     data = batches(64, 2);
     wrong += !fresh || !mirt_fit(fresh, data, &desc);
@@ -62,7 +65,8 @@ static int child_of(mirt_strategy *s, mirt_model *model, mirt_function *f, mirt_
 
 static bool step_body(mirt_function *f, void *user) {
     mirt_tensor *y = mirt_call((mirt_model *)user, mirt_function_x(f, 0), MIRT_TRAINING_ON);
-    return mirt_minimize(f, mirt_loss_values(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, true, mirt_function_y(f, 0), y)) == MIRT_OK;
+    return mirt_minimize(f, mirt_loss_values(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, true, mirt_function_y(f, 0), y)) ==
+           MIRT_OK;
 }
 
 TAP_UNUSED static void test_fork(int devices, int threads) {
@@ -88,8 +92,11 @@ TAP_UNUSED static void test_fork(int devices, int threads) {
                 _exit(child_of(s, model, f, data, given, &batch));
             }
             if (child < 0 || waitpid(child, &state, 0) != child) state = -1;
-            ok(WIFEXITED(state) && WEXITSTATUS(state) == 0, "a child of %d devices of %d threads: its calls return MIRT_E_STATE, destroying does nothing, "
-               "its own strategy works (%s %d)", devices, threads, WIFEXITED(state) ? "wrong:" : "signal", WIFEXITED(state) ? WEXITSTATUS(state) : WTERMSIG(state));
+            ok(WIFEXITED(state) && WEXITSTATUS(state) == 0,
+               "a child of %d devices of %d threads: its calls return MIRT_E_STATE, destroying does nothing, "
+               "its own strategy works (%s %d)",
+               devices, threads, WIFEXITED(state) ? "wrong:" : "signal",
+               WIFEXITED(state) ? WEXITSTATUS(state) : WTERMSIG(state));
         }
         ok(mirt_fit(model, data, &desc) != NULL, "the parent goes on: %s", mirt_last_error());
         digest_weights(model, 0, bits[forks]);
@@ -138,8 +145,10 @@ static void *other_thread(void *user) {
     mirt_dense_desc dense;
     memset(&dense, 0, sizeof dense);
     dense.units = 2;
-    m->recorded += mirt_dense(mirt_output_of(m->model, 0), &dense) != NULL || mirt_last_status() != MIRT_E_STATE || !strstr(mirt_last_error(), "another thread");
-    m->recorded += mirt_variable(m->model, "late", MIRT_SHAPE(2), mirt_zeros(), true) != NULL || !strstr(mirt_last_error(), "another thread");
+    m->recorded += mirt_dense(mirt_output_of(m->model, 0), &dense) != NULL || mirt_last_status() != MIRT_E_STATE ||
+                   !strstr(mirt_last_error(), "another thread");
+    m->recorded += mirt_variable(m->model, "late", MIRT_SHAPE(2), mirt_zeros(), true) != NULL ||
+                   !strstr(mirt_last_error(), "another thread");
     mirt_model_output(m->model, mirt_output_of(m->model, 0));
     m->recorded += !strstr(mirt_last_error(), "mirt_model_outputs: another thread");
     m->recorded += mirt_layer_output(m->model, "dense") != NULL || !strstr(mirt_last_error(), "another thread");
@@ -181,12 +190,15 @@ static void test_threads(int devices, int threads) {
     }
     mirt_history *history = mirt_fit(m.model, data, &desc);
     pthread_join(thread, NULL);
-    ok(history && history->steps == 4, "%d devices: training is not disturbed by another thread: %s", devices, mirt_last_error());
-    ok(m.predicted == MIRT_E_STATE && strstr(m.said, "mirt_predict_arrays") && strstr(m.said, "mirt_fit"), "its call is refused, and both are named: %s", m.said);
+    ok(history && history->steps == 4, "%d devices: training is not disturbed by another thread: %s", devices,
+       mirt_last_error());
+    ok(m.predicted == MIRT_E_STATE && strstr(m.said, "mirt_predict_arrays") && strstr(m.said, "mirt_fit"),
+       "its call is refused, and both are named: %s", m.said);
     ok(m.trained == MIRT_E_STATE && m.created == MIRT_E_STATE, "so are a step and another model");
     ok(m.recorded == 0, "and a layer, a variable, outputs, an inner output: %d are not", m.recorded);
     ok(m.refused == 2, "and what it wants to destroy stays, which the log says: %d", m.refused);
-    ok(mirt_predict_arrays(m.model, images_x(0, 16), out, sizeof out / sizeof *out) == MIRT_OK, "afterwards the first thread can call");
+    ok(mirt_predict_arrays(m.model, images_x(0, 16), out, sizeof out / sizeof *out) == MIRT_OK,
+       "afterwards the first thread can call");
     mirt_strategy_destroy(s);
     mirt_dataset_destroy(data);
     pthread_cond_destroy(&m.moved);
@@ -203,8 +215,9 @@ static void *call_often(void *arg) {
     caller *c = (caller *)arg;
     float place[4 * IMAGE_CLASSES];
     for (int i = 0; i < (small_tier() ? 60 : 400); i++) {
-        const mirt_status status = i % 8 ? mirt_predict_arrays(c->model, images_x(i % 8, 4), place, sizeof place / sizeof *place)
-                                         : mirt_train_step(c->model, images_x(i % 8, 4), images_y(i % 8, 4), NULL);
+        const mirt_status status =
+            i % 8 ? mirt_predict_arrays(c->model, images_x(i % 8, 4), place, sizeof place / sizeof *place)
+                  : mirt_train_step(c->model, images_x(i % 8, 4), images_y(i % 8, 4), NULL);
         c->works += status == MIRT_OK;
         c->refused += status == MIRT_E_STATE;
         c->other += status != MIRT_OK && status != MIRT_E_STATE;
@@ -230,8 +243,10 @@ static void test_crowd(void) {
         refused += c[i].refused;
         other += c[i].other;
     }
-    ok(started == THREADS && works > 0 && other == 0, "four threads on one model: %d calls work, %d are refused, %d fail otherwise", works, refused, other);
-    ok(mirt_train_step(model, images_x(0, 16), images_y(0, 16), NULL) == MIRT_OK, "the model still trains: %s", mirt_last_error());
+    ok(started == THREADS && works > 0 && other == 0,
+       "four threads on one model: %d calls work, %d are refused, %d fail otherwise", works, refused, other);
+    ok(mirt_train_step(model, images_x(0, 16), images_y(0, 16), NULL) == MIRT_OK, "the model still trains: %s",
+       mirt_last_error());
     mirt_strategy_destroy(s);
 }
 
@@ -256,7 +271,8 @@ static int count_validation(const mirt_event *event, void *user) {
     return 0;
 }
 
-static mirt_history *fit_until(mirt_model *model, mirt_dataset *data, int batch, const char *checkpoint, bool resume, int epochs) {
+static mirt_history *fit_until(mirt_model *model, mirt_dataset *data, int batch, const char *checkpoint, bool resume,
+                               int epochs) {
     static mirt_callback callback;
     mirt_model_checkpoint_desc keep;
     mirt_fit_desc desc;
@@ -297,14 +313,17 @@ static void test_stop(int devices) {
             sigaction(SIGINT, NULL, &before);
             mirt_history *history = fit_until(to_stop, data, 2, checkpoint, false, 2);
             sigaction(SIGINT, NULL, &after);
-            ok(history && history->stopped && history->steps == 3, "a signal handler stops %d devices after the step: %lld", devices, history ? (long long)history->steps : -1);
+            ok(history && history->stopped && history->steps == 3,
+               "a signal handler stops %d devices after the step: %lld", devices,
+               history ? (long long)history->steps : -1);
             ok(validations == 0, "without a validation");
             ok(before.sa_handler == after.sa_handler, "the library installs no handler");
             mirt_model_destroy(to_stop);
             to_stop = compiled_net(s);
         }
         mirt_history *history = fit_until(to_stop, data, -1, checkpoint, stops, 2);
-        ok(history && !history->stopped && history->epochs == 2 && validations == 2, "%s: %s, %d validations", stops ? "resumed" : "in one go", mirt_last_error(), validations);
+        ok(history && !history->stopped && history->epochs == 2 && validations == 2, "%s: %s, %d validations",
+           stops ? "resumed" : "in one go", mirt_last_error(), validations);
         digest_weights(to_stop, 0, bits[stops]);
         mirt_dataset_destroy(data);
         mirt_strategy_destroy(s);
@@ -327,7 +346,8 @@ static void test_requests(void) {
     mirt_request_stop(NULL);
     mirt_request_stop(model);
     mirt_history *history = mirt_fit(model, data, &desc);
-    ok(history && history->stopped && history->steps == 0, "a request before a fit ends it before its first step: %s", mirt_last_error());
+    ok(history && history->stopped && history->steps == 0, "a request before a fit ends it before its first step: %s",
+       mirt_last_error());
     history = mirt_fit(model, data, &desc);
     ok(history && !history->stopped && history->steps == 4, "and the next one is whole");
     callback.epoch_end = stop_training;

@@ -56,11 +56,15 @@ static void check_work(void) {
     good = mirt_plan_macs(trained, ROWS, &macs) == MIRT_OK;
     ok(good && macs == 2 * forward + ROWS * HIDDEN * OUT,
        "training takes as many for the weights' gradients and one more for the hidden layer's, got %g", macs);
-    ok(mirt_plan_macs(trained, 0, &macs) == MIRT_E_INVALID && mirt_plan_macs(trained, 1, NULL) == MIRT_E_INVALID && mirt_plan_macs(NULL, 1, &macs) != MIRT_OK,
+    ok(mirt_plan_macs(trained, 0, &macs) == MIRT_E_INVALID && mirt_plan_macs(trained, 1, NULL) == MIRT_E_INVALID &&
+           mirt_plan_macs(NULL, 1, &macs) != MIRT_OK,
        "an empty batch, no place for the answer, no model: \"%s\"", mirt_last_error());
     mirt_shape in = mirt_tensor_shape(mirt_input_of(trained, 0)), out = mirt_tensor_shape(mirt_output_of(trained, 0));
-    ok(in.rank == 2 && in.dim[0] == MIRT_ROWS && in.dim[1] == IN && out.rank == 2 && out.dim[1] == OUT, "the model's input and output say their shapes");
-    ok(!mirt_input_of(trained, 1) && !mirt_output_of(trained, 1) && !mirt_input_of(trained, -1) && !mirt_output_of(NULL, 0), "and there are no others");
+    ok(in.rank == 2 && in.dim[0] == MIRT_ROWS && in.dim[1] == IN && out.rank == 2 && out.dim[1] == OUT,
+       "the model's input and output say their shapes");
+    ok(!mirt_input_of(trained, 1) && !mirt_output_of(trained, 1) && !mirt_input_of(trained, -1) &&
+           !mirt_output_of(NULL, 0),
+       "and there are no others");
 
     for (int i = 0; i < ROWS; i++) {
         for (int k = 0; k < IN; k++) pixels[i][k] = (float)((i * 5 + k * 3) % 11) / 11;
@@ -71,10 +75,13 @@ static void check_work(void) {
     double bytes = 0;
     for (int i = 0; good && i < f->step.program.graph.count; i++) {
         const mirt__node *node = f->step.program.graph.node[i];
-        if (node->op->run && node->name && strcmp(node->name, "dense") == 0 && node->a.activation == MIRT_RELU) bytes = mirt__node_bytes(node, ROWS);
+        if (node->op->run && node->name && strcmp(node->name, "dense") == 0 && node->a.activation == MIRT_RELU)
+            bytes = mirt__node_bytes(node, ROWS);
     }
-    ok(good && bytes == 4.0 * (ROWS * IN + IN * HIDDEN + HIDDEN + ROWS * HIDDEN), "the hidden layer reads its input, kernel and bias, and writes its output: %g bytes", bytes);
-    ok(mirt__update_bytes(f) == 7.0 * (double)f->root->trained_bytes, "Adam reads four and writes three numbers a weight: %g bytes", mirt__update_bytes(f));
+    ok(good && bytes == 4.0 * (ROWS * IN + IN * HIDDEN + HIDDEN + ROWS * HIDDEN),
+       "the hidden layer reads its input, kernel and bias, and writes its output: %g bytes", bytes);
+    ok(mirt__update_bytes(f) == 7.0 * (double)f->root->trained_bytes,
+       "Adam reads four and writes three numbers a weight: %g bytes", mirt__update_bytes(f));
     mirt_strategy_destroy(s);
 }
 
@@ -82,27 +89,38 @@ static void check_table(int devices, int replicas) {
     mirt_strategy *s = strategy_of(devices, replicas, 1);
     mirt_model *plain = image_model(s, mirt_adam(1e-3f), 0.3f), *clocked = image_model(s, mirt_adam(1e-3f), 0.3f);
     double ms, share, step;
-    ok(!mirt_profile_text(clocked) && mirt_last_status() == MIRT_E_STATE, "before it begins: \"%s\"", mirt_last_error());
+    ok(!mirt_profile_text(clocked) && mirt_last_status() == MIRT_E_STATE, "before it begins: \"%s\"",
+       mirt_last_error());
     bool good = mirt_profile_begin(clocked) == MIRT_OK;
-    ok(good && clocked->peak_flops > 1e8 && clocked->peak_bytes > 1e8, "ceilings: %.1f GFLOP/s, %.1f GB/s", clocked->peak_flops * 1e-9, clocked->peak_bytes * 1e-9);
+    ok(good && clocked->peak_flops > 1e8 && clocked->peak_bytes > 1e8, "ceilings: %.1f GFLOP/s, %.1f GB/s",
+       clocked->peak_flops * 1e-9, clocked->peak_bytes * 1e-9);
     ok(!mirt_profile_text(clocked) && mirt_last_status() == MIRT_E_STATE, "before a step: \"%s\"", mirt_last_error());
     for (int i = 0; good && i < 3; i++) {
         double a = 0, b = 1;
-        good = mirt_train_step(plain, images_x(0, 40), images_y(0, 40), &a) == MIRT_OK && mirt_train_step(clocked, images_x(0, 40), images_y(0, 40), &b) == MIRT_OK && a == b;
+        good = mirt_train_step(plain, images_x(0, 40), images_y(0, 40), &a) == MIRT_OK &&
+               mirt_train_step(clocked, images_x(0, 40), images_y(0, 40), &b) == MIRT_OK && a == b;
     }
     ok(good, "clocks change no loss");
     const char *text = mirt_profile_text(clocked);
     int rows = text ? table_sums(text, &ms, &share, &step) : 0;
-    ok(text && strstr(text, "training: 3 steps of 40 samples") && strstr(text, "by kind:"), "it tells of 3 steps of 40 samples");
-    ok(rows > 5 && fabs(ms - step) < 0.0006 * (rows + 1) && fabs(share - 100) < 0.06 * (rows + 1), "%d rows of %.3f ms and %.1f %% make a step of %.3f ms", rows, ms, share, step);
-    ok(text && strstr(text, "adam") && strstr(text, "conv2d") && strstr(text, "dense"), "with the optimizer and the layers' names");
-    good = mirt_evaluate_arrays(clocked, images_x(0, 30), images_y(0, 30), NULL) == MIRT_OK && (text = mirt_profile_text(clocked)) != NULL;
+    ok(text && strstr(text, "training: 3 steps of 40 samples") && strstr(text, "by kind:"),
+       "it tells of 3 steps of 40 samples");
+    ok(rows > 5 && fabs(ms - step) < 0.0006 * (rows + 1) && fabs(share - 100) < 0.06 * (rows + 1),
+       "%d rows of %.3f ms and %.1f %% make a step of %.3f ms", rows, ms, share, step);
+    ok(text && strstr(text, "adam") && strstr(text, "conv2d") && strstr(text, "dense"),
+       "with the optimizer and the layers' names");
+    good = mirt_evaluate_arrays(clocked, images_x(0, 30), images_y(0, 30), NULL) == MIRT_OK &&
+           (text = mirt_profile_text(clocked)) != NULL;
     ok(good && strstr(text, "testing: ") && strstr(text, "training: "), "testing is clocked by itself");
-    good = mirt_profile_begin(clocked) == MIRT_OK && mirt_train_step(clocked, images_x(0, 8), images_y(0, 8), NULL) == MIRT_OK && (text = mirt_profile_text(clocked)) != NULL;
-    ok(good && strstr(text, "training: 1 step of 8 samples") && !strstr(text, "testing: "), "a second beginning forgets the first");
+    good = mirt_profile_begin(clocked) == MIRT_OK &&
+           mirt_train_step(clocked, images_x(0, 8), images_y(0, 8), NULL) == MIRT_OK &&
+           (text = mirt_profile_text(clocked)) != NULL;
+    ok(good && strstr(text, "training: 1 step of 8 samples") && !strstr(text, "testing: "),
+       "a second beginning forgets the first");
     mirt_profile_end(clocked);
     good = mirt_train_step(clocked, images_x(0, 8), images_y(0, 8), NULL) == MIRT_OK;
-    ok(good && !mirt_profile_text(clocked) && !clocked->trainer->function[MIRT__TRAIN]->step.clocks, "and its end ends it");
+    ok(good && !mirt_profile_text(clocked) && !clocked->trainer->function[MIRT__TRAIN]->step.clocks,
+       "and its end ends it");
     mirt_strategy_destroy(s);
 }
 
@@ -123,9 +141,12 @@ static void check_small_rows(void) {
     }
     mirt__profile_table(m, row, MIRT__COUNT(seconds), 1, &text);
     const char *last = strrchr(text.data, '(');
-    ok(strstr(text.data, "  600.000   60.0%") && strstr(text.data, "row 2") && !strstr(text.data, "row 3") && !strstr(text.data, "row 4"),
+    ok(strstr(text.data, "  600.000   60.0%") && strstr(text.data, "row 2") && !strstr(text.data, "row 3") &&
+           !strstr(text.data, "row 4"),
        "what takes less than one part in two thousand has no row");
-    ok(last && strcmp(last, "(the rest), with 6 operations below 0.05 %\n") == 0 && strstr(text.data, "\n   99.400    9.9% "), "but is in the rest: %s", last);
+    ok(last && strcmp(last, "(the rest), with 6 operations below 0.05 %\n") == 0 &&
+           strstr(text.data, "\n   99.400    9.9% "),
+       "but is in the rest: %s", last);
     mirt__text_free(&text);
     mirt_strategy_destroy(s);
 }

@@ -1,4 +1,5 @@
-/* The first 300 of the random cases of properties.h; long_properties.c takes 5,000. Arguments: seed, first case, count. */
+/* The first 300 of the random cases of properties.h; long_properties.c takes 5,000. Arguments: seed, first case,
+   count. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "mirror_util.h"

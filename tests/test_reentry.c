@@ -56,7 +56,8 @@ static void listen(mirt_log_level level, const char *text, void *user) {
     if (level <= MIRT_LOG_WARNING) snprintf(said, sizeof said, "%s", text);
 }
 
-static mirt_history *fit(mirt_model *model, int (*batch_end)(const mirt_event *event, void *user), int epochs, int64_t steps) {
+static mirt_history *fit(mirt_model *model, int (*batch_end)(const mirt_event *event, void *user), int epochs,
+                         int64_t steps) {
     mirt_callback callback;
     mirt_fit_desc desc;
     memset(&callback, 0, sizeof callback);
@@ -94,7 +95,8 @@ static void test_rates(void) {
     memset(&schedule, 0, sizeof schedule);
     schedule.schedule = sick;
     mirt_model *model = model_of(schedule);
-    ok(!fit(model, NULL, 2, 0) && mirt_step(model) == 3 && strstr(mirt_last_error(), "schedule gave nan for step 3"), "%s", mirt_last_error());
+    ok(!fit(model, NULL, 2, 0) && mirt_step(model) == 3 && strstr(mirt_last_error(), "schedule gave nan for step 3"),
+       "%s", mirt_last_error());
     float kernel[FEATURES];
     mirt_get_weight(model, "dense/kernel", 0, kernel, FEATURES);
     ok(kernel[1] == kernel[1], "an Adam of zeros has Keras's betas and epsilon: a gradient of zero moves nothing");
@@ -102,9 +104,11 @@ static void test_rates(void) {
     warnings = 0;
     mirt_history *history = fit(model_of(mirt_sgd(1e20f, 0, false)), NULL, 4, 0);
     double loss = mirt_history_last(history, "loss");
-    ok(history && loss != loss && strstr(said, "not a number since step") && warnings == 1, "a loss that is lost is told once: %s", said);
+    ok(history && loss != loss && strstr(said, "not a number since step") && warnings == 1,
+       "a loss that is lost is told once: %s", said);
     history = fit(model_of(mirt_adam(0.001f)), NULL, INT_MAX, 7);
-    ok(history && history->steps == 7, "the number of epochs costs nothing before they come: %s", history ? "" : mirt_last_error());
+    ok(history && history->steps == 7, "the number of epochs costs nothing before they come: %s",
+       history ? "" : mirt_last_error());
 }
 
 /* >>code of the user that reaches for what it is part of */
@@ -115,7 +119,8 @@ static bool refused;
 /* Everything that would pull the ground from under a call of `victim` that is under way. */
 static void meddle(void) {
     mirt_logs logs;
-    mirt_array a = mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(2, FEATURES)), b = mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(2, 1));
+    mirt_array a = mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(2, FEATURES)),
+               b = mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(2, 1));
     refused = mirt_compile(victim, NULL) == MIRT_E_STATE && mirt_train_step(victim, a, b, NULL) == MIRT_E_STATE;
     if (kin) { /* shares the weights, which would have to move */
         mirt_set_trainable(kin, "dense", false);
@@ -174,9 +179,11 @@ static int others_run, others_refused;
 static int evaluate_in_map(const void *const *in, void *const *out, int64_t index, void *user) {
     mirt_logs logs;
     (void)in, (void)out, (void)index, (void)user;
-    const mirt_status status = mirt_evaluate_arrays(victim, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(2, FEATURES)), mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(2, 1)), &logs);
+    const mirt_status status = mirt_evaluate_arrays(victim, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(2, FEATURES)),
+                                                    mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(2, 1)), &logs);
     __atomic_add_fetch(&others_run, 1, __ATOMIC_RELAXED);
-    if (status == MIRT_E_STATE && strstr(mirt_last_error(), "another thread")) __atomic_add_fetch(&others_refused, 1, __ATOMIC_RELAXED);
+    if (status == MIRT_E_STATE && strstr(mirt_last_error(), "another thread"))
+        __atomic_add_fetch(&others_refused, 1, __ATOMIC_RELAXED);
     return 0;
 }
 
@@ -184,7 +191,8 @@ static int meddle_in_forward(const mirt_op_call *call, void *user) {
     float out[2];
     (void)user;
     meddle();
-    refused = refused && mirt_predict_arrays(victim, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(2, FEATURES)), out, 2) == MIRT_E_STATE;
+    refused = refused && mirt_predict_arrays(victim, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(2, FEATURES)), out,
+                                             2) == MIRT_E_STATE;
     memcpy(call->out, call->in[0], (size_t)(call->out_shape.dim[0] * call->out_shape.dim[1]) * sizeof(float));
     return 0;
 }
@@ -196,7 +204,8 @@ static int meddle_in_shape(const mirt_shape *in, int num_in, const void *config,
     return 0;
 }
 
-static mirt_tensor *meddle_in_build(mirt_layer *layer, mirt_tensor *const *in, int num_in, const void *config, void *user) {
+static mirt_tensor *meddle_in_build(mirt_layer *layer, mirt_tensor *const *in, int num_in, const void *config,
+                                    void *user) {
     (void)layer, (void)num_in, (void)config, (void)user;
     float w[FEATURES];
     meddle();
@@ -233,7 +242,8 @@ static void test_meddling(void) {
     mirt_compile_desc desc;
     mirt_map_desc map;
     mirt_logs logs;
-    mirt_array a = mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(SAMPLES, FEATURES)), b = mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(SAMPLES, 1));
+    mirt_array a = mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(SAMPLES, FEATURES)),
+               b = mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(SAMPLES, 1));
     victim = model_of(mirt_sgd(0.001f, 0, false));
     kin = mirt_model_view(victim, victim->output, 1);
     fit(victim, meddle_at_batch_end, 1, 0);
@@ -247,7 +257,8 @@ static void test_meddling(void) {
     desc.custom_losses[0] = &loss;
     desc.custom_metrics[0] = &metric;
     desc.optimizer.schedule = meddle_in_schedule;
-    ok(mirt_compile(victim, &desc) == MIRT_OK && mirt_train_step(victim, a, b, NULL) == MIRT_OK, "a step with such a loss, metric and schedule");
+    ok(mirt_compile(victim, &desc) == MIRT_OK && mirt_train_step(victim, a, b, NULL) == MIRT_OK,
+       "a step with such a loss, metric and schedule");
     meddled("a schedule");
     ok(mirt_evaluate_arrays(victim, a, b, &logs) == MIRT_OK, "and an evaluation: %s", mirt_last_error());
     meddled("a metric's result");
@@ -263,11 +274,13 @@ static void test_meddling(void) {
     mirt_dataset_workers(mapped, 3);
     const mirt_status status = mirt_evaluate(victim, mapped, &logs);
     ok(status == MIRT_OK && others_run == SAMPLES && others_refused == SAMPLES,
-       "threads that make samples cannot run the model that waits for them: %d of %d were refused", others_refused, others_run);
+       "threads that make samples cannot run the model that waits for them: %d of %d were refused", others_refused,
+       others_run);
     mirt_dataset_destroy(mapped);
     mirt_compile(odd_model(false, true, false), NULL);
     float out[2];
-    ok(mirt_predict_arrays(victim, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(2, FEATURES)), out, 2) == MIRT_OK, "an op of one's own");
+    ok(mirt_predict_arrays(victim, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(2, FEATURES)), out, 2) == MIRT_OK,
+       "an op of one's own");
     meddled("an op's forward");
     odd_model(false, false, true);
     meddled("a layer's build function");
@@ -291,9 +304,12 @@ static void test_orphans(void) {
     mirt_compile(m[0], NULL);
     refused = false;
     mirt_function *f = mirt_function_create(m[0], NULL, meddle_in_body, NULL);
-    ok(f && mirt_function_run(f, NULL) == MIRT_OK && mirt_get_weight(m[0], "dense/kernel", 0, w, FEATURES) == MIRT_OK, "a part of a part: %s", mirt_last_error());
+    ok(f && mirt_function_run(f, NULL) == MIRT_OK && mirt_get_weight(m[0], "dense/kernel", 0, w, FEATURES) == MIRT_OK,
+       "a part of a part: %s", mirt_last_error());
     mirt_model_destroy(m[2]);
-    ok(mirt_function_run(f, NULL) == MIRT_E_STATE && mirt_compile(m[0], NULL) == MIRT_E_STATE && mirt_compile(m[1], NULL) == MIRT_E_STATE, "its weights went: %s", mirt_last_error());
+    ok(mirt_function_run(f, NULL) == MIRT_E_STATE && mirt_compile(m[0], NULL) == MIRT_E_STATE &&
+           mirt_compile(m[1], NULL) == MIRT_E_STATE,
+       "its weights went: %s", mirt_last_error());
     mirt_model_destroy(m[1]);
     mirt_model_destroy(m[0]);
 }
@@ -377,7 +393,9 @@ static void test_maps(void) {
             entered = 0;
             seen = MIRT_OK;
             mapped = mirt_batch(mirt_map(mirt_arrays(mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(SAMPLES, FEATURES)),
-                                                     mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(SAMPLES, 1))), &desc), 3);
+                                                     mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(SAMPLES, 1))),
+                                         &desc),
+                                3);
             const mirt_status status = read_whole(model, outer);
             ok(seen == MIRT_E_STATE && entered > 1 && (status == MIRT_OK) == !image,
                "%s within %s of the same data set is refused: %s", inners[inner], outers[outer], mirt_last_error());
@@ -392,7 +410,8 @@ static void test_nothing(void) {
     mirt_fit(NULL, NULL, NULL);
     const char *first = strstr(mirt_last_error(), "previous error");
     ok(first && !strstr(first + 1, "previous error"), "what failed before is told once: %s", mirt_last_error());
-    ok(mirt_grad(NULL, NULL) != MIRT_OK && !strncmp(mirt_last_error(), "mirt_grad: no model", 19), "%s", mirt_last_error());
+    ok(mirt_grad(NULL, NULL) != MIRT_OK && !strncmp(mirt_last_error(), "mirt_grad: no model", 19), "%s",
+       mirt_last_error());
 }
 
 int main(void) {
@@ -406,7 +425,8 @@ int main(void) {
     }
     train = mirt_batch(mirt_arrays(mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(SAMPLES, FEATURES)),
                                    mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(SAMPLES, 1))), 2);
-    ok(mirt_fit(NULL, train, NULL) == NULL && !strcmp(mirt_last_error(), "mirt_fit: no model"), "%s", mirt_last_error());
+    ok(mirt_fit(NULL, train, NULL) == NULL && !strcmp(mirt_last_error(), "mirt_fit: no model"), "%s",
+       mirt_last_error());
     test_callbacks();
     test_rates();
     test_meddling();

@@ -1,5 +1,6 @@
-/* Going on from checkpoints: whatever the data, the model and the moment, on any number of devices, a fit that was broken off
-   comes to the bits of the one that was not: weights, optimizer state, history and what callbacks are told. */
+/* Going on from checkpoints: whatever the data, the model and the moment, on any number of devices, a fit that was
+   broken off comes to the bits of the one that was not: weights, optimizer state, history and what callbacks are
+   told. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "mirror_util.h"
@@ -40,10 +41,16 @@ static mirt_dataset *augmented(mirt_dataset *data) {
 
 static mirt_dataset *data_plain(void) { return mirt_batch(arrays(), 8); }
 static mirt_dataset *data_shuffled(void) { return mirt_prefetch(mirt_batch(mirt_shuffle(arrays(), 10), 8), 2); }
-static mirt_dataset *data_accumulated(void) { return mirt_prefetch(mirt_accumulate(mirt_batch_drop_remainder(mirt_shuffle(arrays(), 10), 4), 2), 3); }
-static mirt_dataset *data_made(void) { return mirt_prefetch(mirt_batch(augmented(mirt_shuffle(generated(false), 10)), 8), MIRT_AUTOTUNE); }
+static mirt_dataset *data_accumulated(void) {
+    return mirt_prefetch(mirt_accumulate(mirt_batch_drop_remainder(mirt_shuffle(arrays(), 10), 4), 2), 3);
+}
+static mirt_dataset *data_made(void) {
+    return mirt_prefetch(mirt_batch(augmented(mirt_shuffle(generated(false), 10)), 8), MIRT_AUTOTUNE);
+}
 static mirt_dataset *data_stream(void) { return mirt_batch(mirt_shuffle(generated(true), 13), 8); }
-static mirt_dataset *data_repeated(void) { return mirt_prefetch(mirt_batch(mirt_repeat(mirt_shuffle(arrays(), 10), 0), 8), 2); }
+static mirt_dataset *data_repeated(void) {
+    return mirt_prefetch(mirt_batch(mirt_repeat(mirt_shuffle(arrays(), 10), 0), 8), 2);
+}
 static mirt_dataset *data_repeated_made(void) { return mirt_batch(mirt_repeat(augmented(generated(false)), 2), 8); }
 static mirt_dataset *data_repeated_batches(void) { return mirt_repeat(mirt_batch(mirt_shuffle(arrays(), 10), 8), 2); }
 static mirt_dataset *data_window(void) { return mirt_take(mirt_skip(mirt_batch(mirt_shuffle(arrays(), 10), 8), 1), 5); }
@@ -70,7 +77,8 @@ static const scene scenes[] = {
     {"a part of the batches", data_window, 0, false, false, false, false, false, false, false},
     {"a cache behind a shuffle", data_cached, 0, false, false, false, false, false, false, true},
     {"batched by fit, frozen layers", data_unbatched, 0, false, true, false, true, false, false, false},
-    {"AMSGrad with decay, clipping, averages, a schedule and counted metrics", data_shuffled, 0, false, false, false, true, false, true, false},
+    {"AMSGrad with decay, clipping, averages, a schedule and counted metrics", data_shuffled, 0, false, false, false,
+     true, false, true, false},
 };
 
 /* >>one fit */
@@ -81,7 +89,8 @@ typedef struct seen {
 
 static void note(const mirt_event *e, seen *s, char letter) {
     size_t used = strlen(s->text);
-    snprintf(s->text + used, sizeof s->text - used, "%c%d:%lld:%lld:%.17g ", letter, e->epoch, (long long)e->batch, (long long)e->step, mirt_logs_value(e->logs, "loss"));
+    snprintf(s->text + used, sizeof s->text - used, "%c%d:%lld:%lld:%.17g ", letter, e->epoch, (long long)e->batch,
+             (long long)e->step, mirt_logs_value(e->logs, "loss"));
 }
 static int note_batch(const mirt_event *e, void *user) {
     note(e, (seen *)user, 'b');
@@ -146,7 +155,8 @@ static const char *in_work(const char *name, char out[400]) {
 }
 
 /* Trains the scene on some devices: checkpoints to `pattern` (may be NULL), going on from `resume` (may be NULL). */
-static void run_scene(const scene *c, int devices, const char *pattern, const char *resume, int64_t max_steps, outcome *out) {
+static void run_scene(const scene *c, int devices, const char *pattern, const char *resume, int64_t max_steps,
+                      outcome *out) {
     static const float weight[IMAGE_CLASSES] = {1, 2, 0.5f, 1, 1.5f};
     char path[400];
     mirt_model_checkpoint_desc d;
@@ -204,7 +214,8 @@ static void run_scene(const scene *c, int devices, const char *pattern, const ch
         for (int e = 0; e < h->epochs; e++) {
             for (int i = 0; i < h->epoch[e].count; i++) {
                 size_t used = strlen(out->history);
-                snprintf(out->history + used, sizeof out->history - used, "%s=%.17g ", h->epoch[e].name[i], h->epoch[e].value[i]);
+                snprintf(out->history + used, sizeof out->history - used, "%s=%.17g ", h->epoch[e].name[i],
+                         h->epoch[e].value[i]);
             }
         }
     }
@@ -216,17 +227,20 @@ static void run_scene(const scene *c, int devices, const char *pattern, const ch
 }
 
 static bool same_end(const outcome *a, const outcome *b) {
-    return b->good && strcmp(a->weights, b->weights) == 0 && strcmp(a->file, b->file) == 0 && strcmp(a->history, b->history) == 0 && a->steps == b->steps && a->images == b->images;
+    return b->good && strcmp(a->weights, b->weights) == 0 && strcmp(a->file, b->file) == 0 &&
+           strcmp(a->history, b->history) == 0 && a->steps == b->steps && a->images == b->images;
 }
 
-/* All checkpoints are written by the run that is not broken off; the others begin at one of them, without writing any. */
+/* All checkpoints are written by the run that is not broken off; the others begin at one of them, without writing
+   any. */
 static void check_scene(const scene *c) {
     outcome whole, part;
     char pattern[400], path[400];
     int wrong = 0, tried = 0;
     run_scene(c, 2, in_work("ckpt_{step:04d}.safetensors", pattern), NULL, 0, &whole);
     run_scene(c, 1, NULL, NULL, 0, &part);
-    ok(whole.good && same_end(&whole, &part), "%s: %d steps, the same bits with and without checkpoints%s%s", c->name, (int)whole.steps, whole.good ? "" : ": ", whole.good ? "" : mirt_last_error());
+    ok(whole.good && same_end(&whole, &part), "%s: %d steps, the same bits with and without checkpoints%s%s", c->name,
+       (int)whole.steps, whole.good ? "" : ": ", whole.good ? "" : mirt_last_error());
     for (int64_t step = 1; step <= whole.steps; step += small_tier() ? 4 : 1) {
         char name[64];
         snprintf(name, sizeof name, "ckpt_%04d.safetensors", (int)step + c->later);
@@ -236,12 +250,19 @@ static void check_scene(const scene *c) {
         const char *rest = part.told.text[0] ? strstr(whole.told.text, part.told.text) : "";
         bool told = rest && strlen(rest) == strlen(part.told.text);
         if (same_end(&whole, &part) && told) continue;
-        if (!wrong++) printf("# from step %d: %s%s\n# %s\n# %s\n", (int)step, part.good ? "" : mirt_last_error(), told ? "" : " told otherwise", whole.history, part.history);
+        if (!wrong++)
+            printf("# from step %d: %s%s\n# %s\n# %s\n", (int)step, part.good ? "" : mirt_last_error(),
+                   told ? "" : " told otherwise", whole.history, part.history);
     }
-    ok(tried > 1 && !wrong, "%s: from each of %d checkpoints, on 1 to 4 devices, to the same weights, optimizer state, history and logs (%d do not)", c->name, tried, wrong);
+    ok(tried > 1 && !wrong,
+       "%s: from each of %d checkpoints, on 1 to 4 devices, to the same weights, optimizer state, history and logs (%d "
+       "do not)",
+       c->name, tried, wrong);
     if (c->validated) {
         run_scene(c, 3, NULL, in_work("tested.safetensors", path), 0, &part);
-        ok(same_end(&whole, &part), "%s: from a checkpoint of a callback's own, when the first epoch has been validated%s%s", c->name, part.good ? "" : ": ", part.good ? "" : mirt_last_error());
+        ok(same_end(&whole, &part),
+           "%s: from a checkpoint of a callback's own, when the first epoch has been validated%s%s", c->name,
+           part.good ? "" : ": ", part.good ? "" : mirt_last_error());
         unlink(path);
     }
     for (int64_t step = 1; step <= whole.steps; step++) {
@@ -263,7 +284,9 @@ static void check_chain(void) {
         run_scene(c, 1 + fits % 3, in_work("chain.safetensors", pattern), work_directory(), steps, &part);
         if (!part.good) break;
     }
-    ok(same_end(&whole, &part), "a fit in %d pieces by max_steps, each going on from the directory, is the whole one%s%s", fits, part.good ? "" : ": ", part.good ? "" : mirt_last_error());
+    ok(same_end(&whole, &part),
+       "a fit in %d pieces by max_steps, each going on from the directory, is the whole one%s%s", fits,
+       part.good ? "" : ": ", part.good ? "" : mirt_last_error());
     unlink(in_work("chain.safetensors", path));
     unlink(in_work("whole", path));
 }

@@ -50,8 +50,10 @@ static bool split_is(const split_seen *seen, int step, int a, int b, int c, int 
 
 static void check_remainders(void) {
     for (int devices = 1; devices <= 4; devices++) {
-        split_seen thirteen = splits_of(13, 8, devices), nine = splits_of(9, 8, devices), five = splits_of(5, 8, devices);
-        ok(split_is(&thirteen, 1, 2, 1, 1, 1), "T2: of 13 rows in batches of 8 the last goes 2, 1, 1, 1 to 4 replicas (%d devices)", devices);
+        split_seen thirteen = splits_of(13, 8, devices), nine = splits_of(9, 8, devices),
+                   five = splits_of(5, 8, devices);
+        ok(split_is(&thirteen, 1, 2, 1, 1, 1),
+           "T2: of 13 rows in batches of 8 the last goes 2, 1, 1, 1 to 4 replicas (%d devices)", devices);
         ok(split_is(&nine, 1, 1, 0, 0, 0), "T2: of 9 rows the last goes 1, 0, 0, 0 (%d devices)", devices);
         ok(split_is(&five, 0, 2, 1, 1, 1), "T5: the first batch may be the uneven one (%d devices)", devices);
     }
@@ -81,7 +83,9 @@ static float linear_step(int devices, int replicas, int rows) {
     mirt_strategy *s = strategy_of(devices, replicas, 1);
     mirt_model *m = linear_model(s, MIRT_SUM_OVER_BATCH_SIZE);
     mirt_array data = mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(rows, 1));
-    if (!m || mirt_train_step(m, data, data, NULL) != MIRT_OK || mirt_get_weight(m, "dense/kernel", 0, &w, 1) != MIRT_OK) w = -1;
+    if (!m || mirt_train_step(m, data, data, NULL) != MIRT_OK ||
+        mirt_get_weight(m, "dense/kernel", 0, &w, 1) != MIRT_OK)
+        w = -1;
     mirt_strategy_destroy(s);
     return w;
 }
@@ -90,9 +94,11 @@ static void check_partial_steps(void) {
     static const struct { int rows; double step; } want[] = {{1, 0.020}, {5, 0.220}, {6, 1.82 / 6}};
     for (int i = 0; i < MIRT__COUNT(want); i++) {
         for (int devices = 1; devices <= 4; devices++) {
-            double mirrored = (double)linear_step(devices, 4, want[i].rows), alone = (double)linear_step(1, 1, want[i].rows);
-            ok(fabs(mirrored - want[i].step) < 1e-7 && fabs(mirrored - alone) < 1e-7, "T3: a step of %d rows on 4 replicas, %d devices: %.7f, alone %.7f",
-               want[i].rows, devices, mirrored, alone);
+            double mirrored = (double)linear_step(devices, 4, want[i].rows),
+                   alone = (double)linear_step(1, 1, want[i].rows);
+            ok(fabs(mirrored - want[i].step) < 1e-7 && fabs(mirrored - alone) < 1e-7,
+               "T3: a step of %d rows on 4 replicas, %d devices: %.7f, alone %.7f", want[i].rows, devices, mirrored,
+               alone);
         }
     }
 }
@@ -110,11 +116,13 @@ static void check_sums(void) {
         mirt_strategy *s = strategy_of(devices, 4, 1);
         mirt_model *m = linear_model(s, MIRT_SUM);
         mirt_dataset *batches = mirt_batch(mirt_arrays(data, data), 4);
-        bool good = m && mirt_evaluate(m, batches, &logs) == MIRT_OK && mirt_train_step(m, data, data, &loss) == MIRT_OK &&
+        bool good = m && mirt_evaluate(m, batches, &logs) == MIRT_OK &&
+                    mirt_train_step(m, data, data, &loss) == MIRT_OK &&
                     mirt_get_weight(m, "dense/kernel", 0, &w, 1) == MIRT_OK;
-        ok(good && fabs((double)w - 1.82) < 1e-6 && fabs(loss - 0.91) < 1e-6, "MIRT_SUM, %d devices: a step of rate 1 goes to %.6f, loss %.6f", devices,
-           (double)w, loss);
-        ok(good && fabs(logs.value[0] - (0.30 * 4 + 0.61 * 2) / 6) < 1e-6, "MIRT_SUM, %d devices: evaluate weights the sums of batches, %.6f", devices, logs.value[0]);
+        ok(good && fabs((double)w - 1.82) < 1e-6 && fabs(loss - 0.91) < 1e-6,
+           "MIRT_SUM, %d devices: a step of rate 1 goes to %.6f, loss %.6f", devices, (double)w, loss);
+        ok(good && fabs(logs.value[0] - (0.30 * 4 + 0.61 * 2) / 6) < 1e-6,
+           "MIRT_SUM, %d devices: evaluate weights the sums of batches, %.6f", devices, logs.value[0]);
         mirt_dataset_destroy(batches);
         mirt_strategy_destroy(s);
     }
@@ -178,10 +186,12 @@ static masks dropout_masks(int devices, int replicas, int64_t skip_steps, uint64
     mirt_tensor *h = mirt_input(m, MIRT_SHAPE(MASK_COLUMNS));
     for (int i = 0; i < layers; i++) h = mirt_dropout(h, 0.5f);
     mirt_model_output(m, mirt_dense(h, &d));
-    mirt_array xs = mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(MASK_ROWS, MASK_COLUMNS)), ys = mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(MASK_ROWS));
+    mirt_array xs = mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(MASK_ROWS, MASK_COLUMNS)),
+               ys = mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(MASK_ROWS));
     out.good = mirt_compile(m, &c) == MIRT_OK;
     for (int64_t i = 0; out.good && i < skip_steps; i++) out.good = mirt_train_step(m, xs, ys, NULL) == MIRT_OK;
-    out.good = out.good && mirt_scatter(m, xs, ys) == MIRT_OK && mirt_grad(m, NULL) == MIRT_OK && mirt_all_reduce(m) == MIRT_OK &&
+    out.good = out.good && mirt_scatter(m, xs, ys) == MIRT_OK && mirt_grad(m, NULL) == MIRT_OK &&
+               mirt_all_reduce(m) == MIRT_OK &&
                mirt_get_gradient(m, "dense/kernel", 0, gradient, MASK_COLUMNS) == MIRT_OK;
     for (int j = 0; out.good && j < MASK_COLUMNS; j++) {
         gradient[j] /= (float)(1 << (layers - 1));
@@ -199,7 +209,8 @@ static uint64_t row_mask(const masks *m, int row) {
 }
 
 static void check_dropout(void) {
-    masks one = dropout_masks(1, 1, 0, 11, 1), later = dropout_masks(1, 1, 1, 11, 1), other = dropout_masks(1, 1, 0, 12, 1), twice = dropout_masks(1, 1, 0, 11, 2);
+    masks one = dropout_masks(1, 1, 0, 11, 1), later = dropout_masks(1, 1, 1, 11, 1),
+          other = dropout_masks(1, 1, 0, 12, 1), twice = dropout_masks(1, 1, 0, 11, 2);
     int equal = 0, kept = 0, kept_twice = 0, steps_equal = 0, seeds_equal = 0;
     for (int r = 0; r < MASK_ROWS; r++) {
         for (int q = 0; q < r; q++) equal += row_mask(&one, r) == row_mask(&one, q);
@@ -214,11 +225,14 @@ static void check_dropout(void) {
     ok(later.good && steps_equal == 0, "T8: the next step has other masks");
     ok(other.good && seeds_equal == 0, "T8: another seed has other masks");
     /* 1024 fair coins: 512 and a standard deviation of 16 */
-    ok(abs(kept - MASK_ROWS * MASK_COLUMNS / 2) < 80, "T8: a rate of one half keeps half: %d of %d", kept, MASK_ROWS * MASK_COLUMNS);
-    ok(twice.good && abs(kept_twice - MASK_ROWS * MASK_COLUMNS / 4) < 70, "T8: two layers drop independently: %d are left", kept_twice);
+    ok(abs(kept - MASK_ROWS * MASK_COLUMNS / 2) < 80, "T8: a rate of one half keeps half: %d of %d", kept,
+       MASK_ROWS * MASK_COLUMNS);
+    ok(twice.good && abs(kept_twice - MASK_ROWS * MASK_COLUMNS / 4) < 70,
+       "T8: two layers drop independently: %d are left", kept_twice);
     for (int devices = 1; devices <= 4; devices++) {
         masks m = dropout_masks(devices, 4, 0, 11, 1);
-        ok(m.good && memcmp(m.bits, one.bits, sizeof m.bits) == 0, "T8: 4 replicas on %d devices drop what one replica drops", devices);
+        ok(m.good && memcmp(m.bits, one.bits, sizeof m.bits) == 0,
+           "T8: 4 replicas on %d devices drop what one replica drops", devices);
     }
 }
 
@@ -277,25 +291,30 @@ static void check_logs(void) {
     mirt_history *h = mirt_fit(m, data, &fit);
     ok(h && seen.count == 2 && fabs(seen.loss[0] - eight / 8) < 1e-12 && seen.accuracy[0] == eight_right / 8,
        "T9: after a batch the logs hold the sums over its samples by their number");
-    ok(fabs(seen.loss[1] - loss / 13) < 1e-12 && seen.accuracy[1] == accuracy / 13 && fabs(seen.batch_loss[1] - (loss - eight) / 5) < 1e-12,
+    ok(fabs(seen.loss[1] - loss / 13) < 1e-12 && seen.accuracy[1] == accuracy / 13 &&
+           fabs(seen.batch_loss[1] - (loss - eight) / 5) < 1e-12,
        "T9: after an uneven batch too, so far in the epoch and of the batch alone");
-    ok(h && h->epoch[0].count >= 3 && strcmp(h->epoch[0].name[2], "accuracy_1") == 0 && h->epoch[0].value[2] == seen.accuracy[1], "T9: a second metric has its own sums");
-    ok(h && mirt_history_last(h, "loss") == seen.loss[1] && mirt_history_last(h, "accuracy") == seen.accuracy[1], "T9: the epoch's value is the last batch's");
+    ok(h && h->epoch[0].count >= 3 && strcmp(h->epoch[0].name[2], "accuracy_1") == 0 &&
+           h->epoch[0].value[2] == seen.accuracy[1],
+       "T9: a second metric has its own sums");
+    ok(h && mirt_history_last(h, "loss") == seen.loss[1] && mirt_history_last(h, "accuracy") == seen.accuracy[1],
+       "T9: the epoch's value is the last batch's");
     mirt_dataset_destroy(data);
     mirt_strategy_destroy(s);
 }
 
 /* >>devices */
 
-static void check_no_strategy(const char *devices, int replicas, mirt_status status, const char *word, const char *word_2) {
+static void check_no_strategy(const char *devices, int replicas, mirt_status status, const char *word,
+                              const char *word_2) {
     mirt_strategy_desc d;
     memset(&d, 0, sizeof d);
     d.devices = devices;
     d.replicas = replicas;
     d.silent = true;
     mirt_strategy *s = mirt_strategy_create(&d);
-    ok(!s && mirt_last_status() == status && strstr(mirt_last_error(), word) && strstr(mirt_last_error(), word_2), "T14: devices \"%s\", %d replicas: \"%s\"",
-       devices, replicas, mirt_last_error());
+    ok(!s && mirt_last_status() == status && strstr(mirt_last_error(), word) && strstr(mirt_last_error(), word_2),
+       "T14: devices \"%s\", %d replicas: \"%s\"", devices, replicas, mirt_last_error());
     mirt_strategy_destroy(s);
 }
 
@@ -321,7 +340,8 @@ static void check_devices(void) {
 /* >>evaluation */
 
 static void check_evaluation(void) {
-    static const int set[][4] = {{1, 1, 1, 32}, {1, 1, 2, 1}, {2, 2, 1, 302}, {3, 8, 1, 7}, {1, 5, 3, 37}, {8, 40, 1, 64}, {2, 2, 2, 3}};
+    static const int set[][4] = {{1, 1, 1, 32}, {1, 1, 2, 1},   {2, 2, 1, 302}, {3, 8, 1, 7},
+                                 {1, 5, 3, 37}, {8, 40, 1, 64}, {2, 2, 2, 3}};
     enum { N = 150 };
     static float want[N * IMAGE_CLASSES], have[N * IMAGE_CLASSES + 1];
     mirt_logs want_logs, logs;
@@ -332,14 +352,17 @@ static void check_evaluation(void) {
         mirt_dataset *data = mirt_batch(mirt_arrays(images_x(0, N), images_y(0, N)), set[i][3]);
         memset(&logs, 0, sizeof logs);
         have[N * IMAGE_CLASSES] = 77;
-        bool good = mirt_evaluate(m, data, &logs) == MIRT_OK && mirt_predict(m, data, have, N * IMAGE_CLASSES) == MIRT_OK;
+        bool good =
+            mirt_evaluate(m, data, &logs) == MIRT_OK && mirt_predict(m, data, have, N * IMAGE_CLASSES) == MIRT_OK;
         if (i == 0) {
             memcpy(want, have, sizeof want);
             want_logs = logs;
         }
         ok(good && logs.count == 2 && logs.value[0] == want_logs.value[0] && logs.value[1] == want_logs.value[1],
-           "%d devices, %d replicas, %d threads, batches of %d: evaluate gives the same bits", set[i][0], set[i][1], set[i][2], set[i][3]);
-        ok(good && memcmp(have, want, sizeof want) == 0 && have[N * IMAGE_CLASSES] == 77, "and predict, in the order of the data, no more than that");
+           "%d devices, %d replicas, %d threads, batches of %d: evaluate gives the same bits", set[i][0], set[i][1],
+           set[i][2], set[i][3]);
+        ok(good && memcmp(have, want, sizeof want) == 0 && have[N * IMAGE_CLASSES] == 77,
+           "and predict, in the order of the data, no more than that");
         mirt_dataset_destroy(data);
         mirt_strategy_destroy(s);
     }
@@ -352,10 +375,12 @@ static void check_prediction_order(void) {
     float one[IMAGE_CLASSES];
     bool good = mirt_predict_arrays(m, images_x(0, IMAGES), all, IMAGES * IMAGE_CLASSES) == MIRT_OK;
     for (int i = 0; good && i < IMAGES; i += 23) {
-        good = mirt_predict_arrays(m, images_x(i, 1), one, IMAGE_CLASSES) == MIRT_OK && memcmp(one, all + i * IMAGE_CLASSES, sizeof one) == 0;
+        good = mirt_predict_arrays(m, images_x(i, 1), one, IMAGE_CLASSES) == MIRT_OK &&
+               memcmp(one, all + i * IMAGE_CLASSES, sizeof one) == 0;
     }
     ok(good, "a sample's prediction is the same alone and among all");
-    ok(mirt_predict_arrays(m, images_x(0, 9), all, 44) == MIRT_E_SHAPE && strstr(mirt_last_error(), "45"), "too little room: \"%s\"", mirt_last_error());
+    ok(mirt_predict_arrays(m, images_x(0, 9), all, 44) == MIRT_E_SHAPE && strstr(mirt_last_error(), "45"),
+       "too little room: \"%s\"", mirt_last_error());
     mirt_strategy_destroy(s);
 }
 

@@ -1,5 +1,6 @@
-/* Batch normalization's kernels on tensors that are float32 or bfloat16 (of a GPU's table also float16), each for itself, and max
-   pooling's on bfloat16: the values of the reference on the same numbers as floats; the same bits from any team and from AVX2 and AVX-512. */
+/* Batch normalization's kernels on tensors that are float32 or bfloat16 (of a GPU's table also float16), each for
+   itself, and max pooling's on bfloat16: the values of the reference on the same numbers as floats; the same bits from
+   any team and from AVX2 and AVX-512. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "tap.h"
@@ -15,7 +16,8 @@ static float number(void) { return mirt__random_unit(&numbers) * 4 - 2; }
 static mirt_dtype halves = (mirt_dtype)MIRT__BFLOAT16;
 static uint16_t rounded(float real) { return (int)halves == MIRT__FLOAT16 ? float_to_f16(real) : float_to_half(real); }
 static float widened(uint16_t half) { return (int)halves == MIRT__FLOAT16 ? f16_to_float(half) : half_to_float(half); }
-static double step(void) { return (int)halves == MIRT__FLOAT16 ? 1.0 / 2000 : 1.0 / 250; } /* half of what is between neighbours, as a part, and a little more */
+/* half of what is between neighbors, as a part, and a little more */
+static double step(void) { return (int)halves == MIRT__FLOAT16 ? 1.0 / 2000 : 1.0 / 250; }
 
 /* The same numbers twice: as they are stored, and as floats. */
 typedef struct pair {
@@ -32,7 +34,9 @@ static void fill(pair *p, bool half) {
         if (half) p->real[i] = widened(p->half[i]);
     }
 }
-static const void *stored(const pair *p) { return p->dtype == MIRT_FLOAT32 ? (const void *)p->real : (const void *)p->half; }
+static const void *stored(const pair *p) {
+    return p->dtype == MIRT_FLOAT32 ? (const void *)p->real : (const void *)p->half;
+}
 
 static float column[6][64], out[2][64], want[2][64], made[MOST], first[MOST], first_out[2][64];
 
@@ -54,7 +58,8 @@ static void run(const mirt__kernels *k, const mirt__norm *s, mirt__team *team, i
 
 static const char *const names[4] = {"normalize", "norm_grad_input", "norm_stats", "norm_grad_sums"};
 
-static void check(const mirt__kernels *const *tables, int count, int kernel, int64_t rows, int64_t n, int dtypes, mirt_activation_kind activation, bool adds) {
+static void check(const mirt__kernels *const *tables, int count, int kernel, int64_t rows, int64_t n, int dtypes,
+                  mirt_activation_kind activation, bool adds) {
     mirt__norm s, plain;
     double error = 0;
     bool equal = true;
@@ -101,7 +106,8 @@ static void check(const mirt__kernels *const *tables, int count, int kernel, int
             run(tables[t], &s, teams[team], kernel);
             for (int64_t i = 0; kernel < 2 && i < rows * n; i++) {
                 const float got = y.dtype == MIRT_FLOAT32 ? y.real[i] : widened(y.half[i]);
-                const double rounding = y.dtype == MIRT_FLOAT32 ? 0 : fabs((double)made[i]) * step(), off = fabs((double)got - (double)made[i]) - rounding;
+                const double rounding = y.dtype == MIRT_FLOAT32 ? 0 : fabs((double)made[i]) * step(),
+                             off = fabs((double)got - (double)made[i]) - rounding;
                 if (t == 0 && team == 0) {
                     first[i] = got;
                     error = worse(error, off > 0 || off != off ? off / (1 + fabs((double)made[i])) : 0);
@@ -109,14 +115,17 @@ static void check(const mirt__kernels *const *tables, int count, int kernel, int
                 equal = equal && memcmp(&first[i], &got, sizeof got) == 0;
             }
             for (int i = 0; kernel >= 2 && i < 2; i++) {
-                for (int64_t j = 0; t == 0 && team == 0 && j < n; j++) error = worse(error, fabs((double)out[i][j] - (double)want[i][j]) / (kernel == 2 ? 1 : (double)rows));
+                for (int64_t j = 0; t == 0 && team == 0 && j < n; j++)
+                    error =
+                        worse(error, fabs((double)out[i][j] - (double)want[i][j]) / (kernel == 2 ? 1 : (double)rows));
                 if (t == 0 && team == 0) memcpy(first_out[i], out[i], sizeof out[i]);
                 equal = equal && memcmp(first_out[i], out[i], (size_t)n * sizeof(float)) == 0;
             }
         }
     }
-    ok(error < 1e-5 && equal, "%s: %s of %dx%d, dtypes %d, activation %d%s: off by %.1e%s", mirt__dtype_name(halves), names[kernel], (int)rows, (int)n, dtypes, (int)activation, adds ? ", with what there is to add" : "",
-       error, equal ? "" : ", bits differ");
+    ok(error < 1e-5 && equal, "%s: %s of %dx%d, dtypes %d, activation %d%s: off by %.1e%s", mirt__dtype_name(halves),
+       names[kernel], (int)rows, (int)n, dtypes, (int)activation, adds ? ", with what there is to add" : "", error,
+       equal ? "" : ", bits differ");
 }
 
 /* The maximum of numbers of 16 bits is one; a gradient is rounded once. */
@@ -152,11 +161,14 @@ static void check_pool(const mirt__kernels *const *tables, int count, int64_t n,
                 p.y = half ? (void *)back : (void *)first;
                 k[half]->max_pool_grad(&p, &where);
             }
-            for (int64_t i = 0; i < windows; i++) good = good && widened(pooled[i]) == made[i] && which[0][i] == which[1][i];
-            for (int64_t i = 0; i < pixels; i++) good = good && fabs((double)widened(back[i]) - (double)first[i]) <= fabs((double)first[i]) * step();
+            for (int64_t i = 0; i < windows; i++)
+                good = good && widened(pooled[i]) == made[i] && which[0][i] == which[1][i];
+            for (int64_t i = 0; i < pixels; i++)
+                good = good && fabs((double)widened(back[i]) - (double)first[i]) <= fabs((double)first[i]) * step();
         }
     }
-    ok(good, "max pooling of %s, %dx%d/%d, %d channels, and its gradient", mirt__dtype_name(halves), kernel, kernel, stride, (int)n);
+    ok(good, "max pooling of %s, %dx%d/%d, %d channels, and its gradient", mirt__dtype_name(halves), kernel, kernel,
+       stride, (int)n);
 }
 
 static void check_all(const mirt__kernels *const *tables, int count) {
@@ -164,8 +176,12 @@ static void check_all(const mirt__kernels *const *tables, int count) {
     for (int i = 0; i < 5; i++) {
         for (int dtypes = 0; dtypes < 8; dtypes++) {
             for (int adds = 0; adds < 2; adds++) {
-                const mirt_activation_kind kind = i == 1 ? MIRT_LINEAR : i == 2 ? MIRT_SILU : adds ? MIRT_RELU : MIRT_RELU6;
-                for (int kernel = 0; kernel < (dtypes < 4 && !adds ? 4 : 2); kernel++) check(tables, count, kernel, shapes[i][0], shapes[i][1], dtypes, kind, adds != 0);
+                const mirt_activation_kind kind = i == 1   ? MIRT_LINEAR
+                                                  : i == 2 ? MIRT_SILU
+                                                  : adds   ? MIRT_RELU
+                                                           : MIRT_RELU6;
+                for (int kernel = 0; kernel < (dtypes < 4 && !adds ? 4 : 2); kernel++)
+                    check(tables, count, kernel, shapes[i][0], shapes[i][1], dtypes, kind, adds != 0);
             }
         }
     }

@@ -30,17 +30,43 @@ CASE(split_product) {
     mirt_tensor *half_of[2];
     return mirt_split_tensor(v[0], 2, -1, half_of) ? mirt_multiply(half_of[0], half_of[1]) : NULL;
 }
-CASE(pad_two) { UNUSED; static const int64_t before[] = {1, 0}, after[] = {0, 2}; return mirt_pad(v[0], before, after, -1.5f); }
+CASE(pad_two) {
+    UNUSED;
+    static const int64_t before[] = {1, 0}, after[] = {0, 2};
+    return mirt_pad(v[0], before, after, -1.5f);
+}
 CASE(gather_rows) { UNUSED; return mirt_gather(v[0], numbers(v[0], MIRT_SHAPE(2, 3), picked)); }
 
 /* How the goldens that are no activations are recorded. */
-static const struct { const char *name; mirt_tensor *(*record)(mirt__graph *, mirt_tensor **, mirt_tensor *); } recorded[] = {
-    {"exp", case_exp}, {"abs", case_abs}, {"log", case_log}, {"sqrt", case_sqrt}, {"rsqrt", case_rsqrt}, {"sign", case_sign_beside},
-    {"floor", case_floor_beside}, {"clip", case_clip}, {"power", case_power}, {"leaky_relu_slope", case_leaky_relu}, {"elu_alpha", case_elu},
-    {"maximum", case_maximum}, {"minimum", case_min_of_two}, {"where", case_where_less}, {"log_softmax", case_log_softmax},
-    {"reduce_min", case_min_ends}, {"reduce_max", case_max_middle}, {"reduce_variance", case_variance_ends},
-    {"reduce_variance_far", case_variance_last}, {"argmax", case_argmax_middle}, {"argmin", case_argmin_last}, {"cumsum", case_cumsum_middle},
-    {"transpose", case_transpose_three}, {"concat", case_concat}, {"split", case_split_product}, {"slice", case_slice}, {"pad", case_pad_two},
+static const struct { const char *name; mirt_tensor *(*record)(mirt__graph *, mirt_tensor **, mirt_tensor *);
+} recorded[] = {
+    {"exp", case_exp},
+    {"abs", case_abs},
+    {"log", case_log},
+    {"sqrt", case_sqrt},
+    {"rsqrt", case_rsqrt},
+    {"sign", case_sign_beside},
+    {"floor", case_floor_beside},
+    {"clip", case_clip},
+    {"power", case_power},
+    {"leaky_relu_slope", case_leaky_relu},
+    {"elu_alpha", case_elu},
+    {"maximum", case_maximum},
+    {"minimum", case_min_of_two},
+    {"where", case_where_less},
+    {"log_softmax", case_log_softmax},
+    {"reduce_min", case_min_ends},
+    {"reduce_max", case_max_middle},
+    {"reduce_variance", case_variance_ends},
+    {"reduce_variance_far", case_variance_last},
+    {"argmax", case_argmax_middle},
+    {"argmin", case_argmin_last},
+    {"cumsum", case_cumsum_middle},
+    {"transpose", case_transpose_three},
+    {"concat", case_concat},
+    {"split", case_split_product},
+    {"slice", case_slice},
+    {"pad", case_pad_two},
     {"gather", case_gather_rows},
 };
 
@@ -96,12 +122,15 @@ static void check_golden(const golden_tensor *g) {
     for (int i = 0; i < g->operands; i++) {
         for (int64_t k = 0; k < r.count[i]; k++) ((float *)(void *)(r.weight + r.offset[i]))[k] = golden_value(g, i, k);
     }
-    for (int64_t k = 0; k < r.values; k++) ((float *)(void *)(r.weight + r.offset[g->operands]))[k] = golden_uniform(g->seed + 9, (uint32_t)k);
+    for (int64_t k = 0; k < r.values; k++)
+        ((float *)(void *)(r.weight + r.offset[g->operands]))[k] = golden_uniform(g->seed + 9, (uint32_t)k);
     for (int t = 0; t < tables; t++) {
         op_replay(&r, table[t], NULL);
         double worst = r.values == g->values ? off_by(r.value, g->y, r.values) : INFINITY;
-        for (int i = 0; i < g->operands && g->dx[i]; i++) worst = worse(worst, off_by((const float *)(void *)(r.gradient + r.offset[i]), g->dx[i], r.count[i]));
-        ok(worst < 1e-6 && r.differentiable == (g->dx[0] != NULL), "%s, %s: off by %.1e", g->name, table[t]->name, worst);
+        for (int i = 0; i < g->operands && g->dx[i]; i++)
+            worst = worse(worst, off_by((const float *)(void *)(r.gradient + r.offset[i]), g->dx[i], r.count[i]));
+        ok(worst < 1e-6 && r.differentiable == (g->dx[0] != NULL), "%s, %s: off by %.1e", g->name, table[t]->name,
+           worst);
     }
     op_end(&r);
 }
@@ -120,7 +149,8 @@ static mirt_tensor *dense(mirt_tensor *x, int units) {
 /* x is (rows, 4, 6) float32; records something wrong. */
 static mirt_tensor *record_wrong(int which, mirt_tensor *x) {
     static const int twice[] = {0, 1, 1}, rows_last[] = {1, 2, 0}, beyond[] = {0, 1, 3};
-    static const int64_t zeros[] = {0, 0, 0}, ones[] = {1, 1, 1}, all[] = {-1, -1, -1}, late[] = {0, 3, 0}, two[] = {-1, 2, 2}, minus[] = {0, -1, 0};
+    static const int64_t zeros[] = {0, 0, 0}, ones[] = {1, 1, 1}, all[] = {-1, -1, -1}, late[] = {0, 3, 0},
+                         two[] = {-1, 2, 2}, minus[] = {0, -1, 0};
     static const int32_t number[] = {1};
     mirt_tensor *truth = mirt_less(x, mirt_negative(x)), *whole = mirt_cast(x, MIRT_INT32), *out[4], *pair[2];
     mirt_array bad = mirt_make_array(number, MIRT_INT32, MIRT_SHAPE(1));
@@ -172,17 +202,48 @@ static mirt_tensor *record_wrong(int which, mirt_tensor *x) {
 }
 
 static void check_refusals(void) {
-    static const char *const says[] = {
-        "takes float32, not int32: cast it first", "(rows, 4, 6) and (5) cannot be broadcast", "float32 and int32 do not go together", "takes float32, not bool",
-        "bool and int32 do not go together", "takes bool, not float32", "the condition is float32, not bool", "float32 and int32 do not go together",
-        "clip: 2 to 1 is no range", "is no range", "must be finite", "(rows, 4, 6) has no axis 3", "axis 0 is the rows of a batch", "has no axis -4",
-        "takes float32, not int32", "each of the axes 0 to 2 once", "axis 0 is the rows of a batch", "each of the axes 0 to 2 once",
-        "(rows, 4, 6) and (rows, 4, 1) differ in more than axis 1", "axis 0 is the rows of a batch", "float32 and int32 do not go together",
-        "split: (rows, 4, 6) does not divide into 4 equal parts along axis 2", "does not divide into 2 equal parts along axis 0",
-        "does not divide into 0", "2 elements from 3 on are not within the 4 of axis 1", "axis 0 is the rows of a batch", "from -1 on are not within",
-        "axis 0 is the rows of a batch", "axis 0 is the rows of a batch", "less than nothing", "pads int32 with 0 only", "rows of a table, not of a batch",
-        "takes int32 or uint8 indices, not float32", "an array needs data", "known dtype", "at most 6", "every dimension must be positive",
-        "beyond rank 3", "takes float32, not int32", "slice: a list is NULL", "pad: a list is NULL", "split: a list is NULL"};
+    static const char *const says[] = {"takes float32, not int32: cast it first",
+                                       "(rows, 4, 6) and (5) cannot be broadcast",
+                                       "float32 and int32 do not go together",
+                                       "takes float32, not bool",
+                                       "bool and int32 do not go together",
+                                       "takes bool, not float32",
+                                       "the condition is float32, not bool",
+                                       "float32 and int32 do not go together",
+                                       "clip: 2 to 1 is no range",
+                                       "is no range",
+                                       "must be finite",
+                                       "(rows, 4, 6) has no axis 3",
+                                       "axis 0 is the rows of a batch",
+                                       "has no axis -4",
+                                       "takes float32, not int32",
+                                       "each of the axes 0 to 2 once",
+                                       "axis 0 is the rows of a batch",
+                                       "each of the axes 0 to 2 once",
+                                       "(rows, 4, 6) and (rows, 4, 1) differ in more than axis 1",
+                                       "axis 0 is the rows of a batch",
+                                       "float32 and int32 do not go together",
+                                       "split: (rows, 4, 6) does not divide into 4 equal parts along axis 2",
+                                       "does not divide into 2 equal parts along axis 0",
+                                       "does not divide into 0",
+                                       "2 elements from 3 on are not within the 4 of axis 1",
+                                       "axis 0 is the rows of a batch",
+                                       "from -1 on are not within",
+                                       "axis 0 is the rows of a batch",
+                                       "axis 0 is the rows of a batch",
+                                       "less than nothing",
+                                       "pads int32 with 0 only",
+                                       "rows of a table, not of a batch",
+                                       "takes int32 or uint8 indices, not float32",
+                                       "an array needs data",
+                                       "known dtype",
+                                       "at most 6",
+                                       "every dimension must be positive",
+                                       "beyond rank 3",
+                                       "takes float32, not int32",
+                                       "slice: a list is NULL",
+                                       "pad: a list is NULL",
+                                       "split: a list is NULL"};
     for (int i = 0; i < MIRT__COUNT(says); i++) {
         mirt_model *model = mirt_model_create(strategy, NULL);
         mirt_compile_desc desc;
@@ -190,14 +251,17 @@ static void check_refusals(void) {
         desc.loss = MIRT_MEAN_SQUARED_ERROR;
         mirt_tensor *y = record_wrong(i, mirt_input(model, MIRT_SHAPE(4, 6)));
         mirt_model_output(model, y);
-        ok(!y && mirt_compile(model, &desc) != MIRT_OK && strstr(mirt_last_error(), says[i]), "%d: %s", i, mirt_last_error());
+        ok(!y && mirt_compile(model, &desc) != MIRT_OK && strstr(mirt_last_error(), says[i]), "%d: %s", i,
+           mirt_last_error());
         mirt_model_destroy(model);
     }
     mirt_tensor *none[2] = {NULL, NULL}, *out[2];
-    ok(!mirt_concat(none, 2, 0) && !mirt_split_tensor(NULL, 2, 0, out) && !out[1] && !mirt_where(NULL, NULL, NULL) && !mirt_gather(NULL, NULL) &&
-       !mirt_transpose(NULL, NULL) && !mirt_slice(NULL, NULL, NULL) && !mirt_pad(NULL, NULL, NULL, 0) && !mirt_stop_gradient(NULL) &&
-       !mirt_argmax(NULL, 0) && !mirt_exp(NULL) && !mirt_logical_not(NULL) && !mirt_reduce_variance(NULL, 0, false) && !mirt_log_softmax(NULL) &&
-       !mirt_constant_tensor(NULL, mirt_make_array(picked, MIRT_INT32, MIRT_SHAPE(6))), "NULL is handed on");
+    ok(!mirt_concat(none, 2, 0) && !mirt_split_tensor(NULL, 2, 0, out) && !out[1] && !mirt_where(NULL, NULL, NULL) &&
+           !mirt_gather(NULL, NULL) && !mirt_transpose(NULL, NULL) && !mirt_slice(NULL, NULL, NULL) &&
+           !mirt_pad(NULL, NULL, NULL, 0) && !mirt_stop_gradient(NULL) && !mirt_argmax(NULL, 0) && !mirt_exp(NULL) &&
+           !mirt_logical_not(NULL) && !mirt_reduce_variance(NULL, 0, false) && !mirt_log_softmax(NULL) &&
+           !mirt_constant_tensor(NULL, mirt_make_array(picked, MIRT_INT32, MIRT_SHAPE(6))),
+       "NULL is handed on");
     ok(!mirt_concat(none, 0, 0) && strstr(mirt_last_error(), "nothing to join"), "%s", mirt_last_error());
 }
 
@@ -214,15 +278,19 @@ static void check_ends(void) {
     mirt_shape shape = MIRT_SHAPE(4), batch_shape = MIRT_SHAPE(1, 4);
     batch_shape.dim[0] = MIRT_ROWS;
     mirt__graph_init(&g, NULL);
-    mirt_tensor *used = mirt__variable_op(&g, 0, &shape), *stopped = mirt__variable_op(&g, 1, &shape), *compared = mirt__variable_op(&g, 2, &shape);
-    mirt_tensor *x = mirt__input_op(&g, 0, MIRT_FLOAT32, &batch_shape), *labels = mirt__input_op(&g, 1, MIRT_FLOAT32, &batch_shape);
+    mirt_tensor *used = mirt__variable_op(&g, 0, &shape), *stopped = mirt__variable_op(&g, 1, &shape),
+                *compared = mirt__variable_op(&g, 2, &shape);
+    mirt_tensor *x = mirt__input_op(&g, 0, MIRT_FLOAT32, &batch_shape),
+                *labels = mirt__input_op(&g, 1, MIRT_FLOAT32, &batch_shape);
     mirt_tensor *y = mirt_where(mirt_less(x, compared), mirt_add(x, used), mirt_stop_gradient(mirt_add(x, stopped)));
     mirt__graph_mark_gradients(&g, every, NULL);
     ok(y && y->needs_grad && mirt__gradients(&g, &y, &labels, 1) && used->grad && !stopped->grad && !compared->grad,
        "gradients end at comparisons and mirt_stop_gradient: %s", mirt_last_error());
-    mirt_tensor *hits = mirt__accuracy_op(MIRT__ACCURACY_CATEGORICAL, y, labels), *dy = mirt_reduce_sum(labels, 2, false);
+    mirt_tensor *hits = mirt__accuracy_op(MIRT__ACCURACY_CATEGORICAL, y, labels),
+                *dy = mirt_reduce_sum(labels, 2, false);
     mirt__graph_mark_gradients(&g, every, NULL);
-    ok(hits && !mirt__gradients(&g, &hits, &dy, 1) && strstr(mirt_last_error(), "accuracy is not differentiable"), "%s", mirt_last_error());
+    ok(hits && !mirt__gradients(&g, &hits, &dy, 1) && strstr(mirt_last_error(), "accuracy is not differentiable"), "%s",
+       mirt_last_error());
     mirt__graph_free(&g);
 }
 
@@ -235,12 +303,16 @@ static mirt_model *tensor_model(mirt_strategy *s) {
     static const int axes[] = {0, 2, 1};
     static const int64_t before[] = {0, 1, 0}, after[] = {0, 0, 2}, begin[] = {0, 1, 1}, size[] = {-1, -1, 3};
     mirt_model *model = mirt_model_create(s, NULL);
-    mirt_tensor *h = mirt_gelu(dense(mirt_rescale(mirt_input(model, MIRT_SHAPE(SIDE, 4)), 0.25f, -1), 4)), *pair[2], *half_of[2];
+    mirt_tensor *h = mirt_gelu(dense(mirt_rescale(mirt_input(model, MIRT_SHAPE(SIDE, 4)), 0.25f, -1), 4)), *pair[2],
+                *half_of[2];
     h = mirt_add(h, mirt_constant_tensor(h, mirt_make_array(shift, MIRT_FLOAT32, MIRT_SHAPE(4))));
-    mirt_tensor *spread = mirt_sqrt(mirt_add(mirt_reduce_variance(h, 4, true), mirt_constant_tensor(h, mirt_make_array(&half, MIRT_FLOAT32, MIRT_SHAPE(1)))));
+    mirt_tensor *spread =
+        mirt_sqrt(mirt_add(mirt_reduce_variance(h, 4, true),
+                           mirt_constant_tensor(h, mirt_make_array(&half, MIRT_FLOAT32, MIRT_SHAPE(1)))));
     h = mirt_divide(h, spread);
     pair[0] = mirt_transpose(mirt_slice(mirt_pad(h, before, after, 0.5f), begin, size), axes);
-    pair[1] = mirt_where(mirt_greater(pair[0], mirt_reduce_mean(pair[0], 4, true)), mirt_cumsum(pair[0], 1), mirt_leaky_relu(pair[0], 0.3f));
+    pair[1] = mirt_where(mirt_greater(pair[0], mirt_reduce_mean(pair[0], 4, true)), mirt_cumsum(pair[0], 1),
+                         mirt_leaky_relu(pair[0], 0.3f));
     mirt_split_tensor(mirt_concat(pair, 2, 1), 2, 1, half_of);
     mirt_model_output(model, mirt_log_softmax(dense(mirt_flatten(mirt_maximum(half_of[0], half_of[1])), 3)));
     return model;
@@ -263,7 +335,8 @@ static bool train_tensors(const char *devices, double *losses, float *prediction
     for (int i = 0; i < N * 3; i++) y[i] = golden_uniform(2, (uint32_t)i);
     mirt_strategy *s = mirt_strategy_create(&d);
     mirt_model *model = tensor_model(s);
-    mirt_array xs = mirt_make_array(x, MIRT_UINT8, MIRT_SHAPE(N, SIDE, 4)), ys = mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(N, 3));
+    mirt_array xs = mirt_make_array(x, MIRT_UINT8, MIRT_SHAPE(N, SIDE, 4)),
+               ys = mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(N, 3));
     bool good = mirt_compile(model, &compile) == MIRT_OK;
     for (int i = 0; good && i < STEPS; i++) good = mirt_train_step(model, xs, ys, &losses[i]) == MIRT_OK;
     good = good && mirt_predict_arrays(model, xs, prediction, capacity) == MIRT_OK;
@@ -276,8 +349,10 @@ static void check_model(void) {
     float a[N * 3], b[N * 3], sum = 0;
     bool good = train_tensors("1", one, a, N * 3) && train_tensors("2", two, b, N * 3);
     for (int i = 0; good && i < 3; i++) sum += expf(a[i]);
-    ok(good && one[STEPS - 1] < one[0] && fabsf(sum - 1) < 1e-5f, "a model of tensor operations trains: %s", good ? "yes" : mirt_last_error());
-    ok(good && memcmp(one, two, sizeof one) == 0 && memcmp(a, b, sizeof a) == 0, "with equal bits on one device and on two");
+    ok(good && one[STEPS - 1] < one[0] && fabsf(sum - 1) < 1e-5f, "a model of tensor operations trains: %s",
+       good ? "yes" : mirt_last_error());
+    ok(good && memcmp(one, two, sizeof one) == 0 && memcmp(a, b, sizeof a) == 0,
+       "with equal bits on one device and on two");
 }
 
 int main(void) {

@@ -67,7 +67,9 @@ static int see_sample(const void *const *in, void *const *out, int64_t index, vo
     snprintf(s->text + strlen(s->text), sizeof s->text - strlen(s->text), "%d", (int)index);
     return 0;
 }
-static void see(seen *s, const char *mark) { snprintf(s->text + strlen(s->text), sizeof s->text - strlen(s->text), "%s", mark); }
+static void see(seen *s, const char *mark) {
+    snprintf(s->text + strlen(s->text), sizeof s->text - strlen(s->text), "%s", mark);
+}
 static int see_epoch(const mirt_event *e, void *user) {
     char mark[16];
     snprintf(mark, sizeof mark, "[%d:", e->epoch);
@@ -124,8 +126,10 @@ static void test_shuffled_steps(mirt_strategy *s) {
     f.no_progress = true;
     f.steps_per_epoch = 6;
     bool good = mirt_fit(m, data, &f) && strlen(w.text) == 3 * N;
-    for (int i = 0; good && i < N; i++) good = memchr(w.text, '0' + i, N) && memchr(w.text + N, '0' + i, N) && memchr(w.text + 2 * N, '0' + i, N);
-    ok(good && memcmp(w.text, w.text + N, N) != 0 && memcmp(w.text + N, w.text + 2 * N, N) != 0, "each pass over the data within an epoch has an order of its own: %s", w.text);
+    for (int i = 0; good && i < N; i++)
+        good = memchr(w.text, '0' + i, N) && memchr(w.text + N, '0' + i, N) && memchr(w.text + 2 * N, '0' + i, N);
+    ok(good && memcmp(w.text, w.text + N, N) != 0 && memcmp(w.text + N, w.text + 2 * N, N) != 0,
+       "each pass over the data within an epoch has an order of its own: %s", w.text);
     mirt_dataset_destroy(data);
     mirt_model_destroy(m);
 }
@@ -139,7 +143,8 @@ static void test_steps(mirt_strategy *s) {
     d.epochs = 5;
     d.steps_per_epoch = 3;
     mirt_history *h = mirt_fit(m, data, &d);
-    ok(h && strcmp(w.text, "[0:012,345,678,][1:9,012,345,][2:678,9,012,][3:345,678,9,][4:012,345,678,]") == 0 && h->epochs == 5 && h->steps == 15 && w.batches == 3,
+    ok(h && strcmp(w.text, "[0:012,345,678,][1:9,012,345,][2:678,9,012,][3:345,678,9,][4:012,345,678,]") == 0 &&
+           h->epochs == 5 && h->steps == 15 && w.batches == 3,
        "epochs of 3 steps go on where they stopped: %s", w.text);
     w.text[0] = 0;
     d.epochs = 1;
@@ -150,11 +155,13 @@ static void test_steps(mirt_strategy *s) {
     d.initial_epoch = 3;
     d.epochs = 5;
     h = mirt_fit(m, data, &d);
-    ok(h && strcmp(w.text, "[3:012,345,678,9,][4:012,345,678,9,]") == 0 && h->epochs == 2 && w.batches == 4, "initial_epoch 3 of 5: %s", w.text);
+    ok(h && strcmp(w.text, "[3:012,345,678,9,][4:012,345,678,9,]") == 0 && h->epochs == 2 && w.batches == 4,
+       "initial_epoch 3 of 5: %s", w.text);
     w.text[0] = 0;
     d.initial_epoch = 5;
     h = mirt_fit(m, data, &d);
-    ok(h && h->epochs == 0 && h->steps == 0 && !w.text[0] && isnan(mirt_history_last(h, "loss")), "initial_epoch at the end: no epoch, no error");
+    ok(h && h->epochs == 0 && h->steps == 0 && !w.text[0] && isnan(mirt_history_last(h, "loss")),
+       "initial_epoch at the end: no epoch, no error");
     d.initial_epoch = -1;
     refused(!mirt_fit(m, data, &d), MIRT_E_INVALID, "cannot be negative");
     d.initial_epoch = 0;
@@ -170,12 +177,14 @@ static void test_steps(mirt_strategy *s) {
     ok(!w.text[0] && mirt_dataset_batches(data) == -1, "before anything is done");
     d.steps_per_epoch = 3;
     h = mirt_fit(m, data, &d);
-    ok(h && strcmp(w.text, "[0:0123,4567,8901,][1:2345,6789,0123,]") == 0 && h->steps == 6, "endless data by steps: %s", w.text);
+    ok(h && strcmp(w.text, "[0:0123,4567,8901,][1:2345,6789,0123,]") == 0 && h->steps == 6, "endless data by steps: %s",
+       w.text);
     w.text[0] = 0;
     d.steps_per_epoch = 0;
     d.max_steps = 4;
     h = mirt_fit(m, data, &d);
-    ok(h && strcmp(w.text, "[0:0123,4567,8901,2345,]") == 0 && h->epochs == 1 && w.batches == -1, "and by max_steps: %s", w.text);
+    ok(h && strcmp(w.text, "[0:0123,4567,8901,2345,]") == 0 && h->epochs == 1 && w.batches == -1,
+       "and by max_steps: %s", w.text);
     mirt_dataset_destroy(data);
     mirt_model_destroy(m);
 }
@@ -203,7 +212,8 @@ static void test_unknown(mirt_strategy *s) {
 static void test_validation(mirt_strategy *s) {
     mirt_data d = samples();
     mirt_model *m = classifier(s, "m");
-    mirt_dataset *data = mirt_batch(mirt_arrays_of(&d), 5), *validation = mirt_batch(mirt_arrays_of(&d), 3), *first = mirt_batch(mirt_take(mirt_arrays_of(&d), 6), 3);
+    mirt_dataset *data = mirt_batch(mirt_arrays_of(&d), 5), *validation = mirt_batch(mirt_arrays_of(&d), 3),
+                 *first = mirt_batch(mirt_take(mirt_arrays_of(&d), 6), 3);
     mirt_dataset *endless = mirt_batch(mirt_repeat(mirt_arrays_of(&d), 0), 3);
     mirt_logs logs;
     mirt_fit_desc f;
@@ -220,16 +230,19 @@ static void test_validation(mirt_strategy *s) {
     f.validation_freq = 0;
     f.validation_steps = 2;
     h = mirt_fit(m, data, &f);
-    ok(h && mirt_evaluate(m, first, &logs) == MIRT_OK && value_of(&logs, "loss") == mirt_history_last(h, "val_loss"), "validation_steps 2 are the first 6 samples");
+    ok(h && mirt_evaluate(m, first, &logs) == MIRT_OK && value_of(&logs, "loss") == mirt_history_last(h, "val_loss"),
+       "validation_steps 2 are the first 6 samples");
     f.validation = endless;
     h = mirt_fit(m, data, &f);
-    ok(h && mirt_evaluate(m, first, &logs) == MIRT_OK && value_of(&logs, "loss") == mirt_history_last(h, "val_loss"), "of endless data too");
+    ok(h && mirt_evaluate(m, first, &logs) == MIRT_OK && value_of(&logs, "loss") == mirt_history_last(h, "val_loss"),
+       "of endless data too");
     f.validation_steps = 0;
     refused(!mirt_fit(m, data, &f), MIRT_E_INVALID, "validation data have no end");
     refused(mirt_evaluate(m, endless, &logs) != MIRT_OK, MIRT_E_INVALID, "no end");
     f.validation = data;
     h = mirt_fit(m, data, &f);
-    ok(h && mirt_evaluate(m, data, &logs) == MIRT_OK && value_of(&logs, "loss") == mirt_history_last(h, "val_loss"), "the training data may be the validation data");
+    ok(h && mirt_evaluate(m, data, &logs) == MIRT_OK && value_of(&logs, "loss") == mirt_history_last(h, "val_loss"),
+       "the training data may be the validation data");
     f.steps_per_epoch = 1;
     refused(!mirt_fit(m, data, &f), MIRT_E_INVALID, "of their own");
     mirt_dataset_destroy(data);
@@ -316,7 +329,9 @@ static mirt_tensor *record_wrong(mirt_tensor *labels, mirt_tensor *output, void 
 }
 
 static void test_wrong(mirt_strategy *s) {
-    static const char *const words[] = {"", "returned nothing", "returned int32 (rows)", "returned float32 (3)", "another model or function", "the custom"};
+    static const char *const words[] = {
+        "",          "returned nothing", "returned int32 (rows)", "returned float32 (3)", "another model or function",
+        "the custom"};
     wrong_user user = {NOTHING, NULL};
     mirt_custom_loss loss = {"my_loss", record_wrong, &user};
     mirt_custom_metric metric = {"my_metric", record_wrong, NULL, &user, MIRT_MODE_AUTO};
@@ -338,7 +353,8 @@ static void test_wrong(mirt_strategy *s) {
         for (int k = NOTHING; k <= SHAPES; k++) {
             user.kind = (wrong)k;
             bool failed = mirt_train_on_batch(m, &d, NULL) != MIRT_OK;
-            bool good = failed && strstr(mirt_last_error(), words[k]) && strstr(mirt_last_error(), of_metric ? "my_metric" : "my_loss");
+            bool good = failed && strstr(mirt_last_error(), words[k]) &&
+                        strstr(mirt_last_error(), of_metric ? "my_metric" : "my_loss");
             ok(good, "\"%s\"", mirt_last_error());
         }
         user.kind = RIGHT;
@@ -392,7 +408,8 @@ static mirt_model *with_terms(mirt_strategy *s, bool terms, mirt_reduction reduc
     c.reduction = reduction;
     mirt_tensor *x = mirt_input(m, MIRT_SHAPE(IN)), *w = mirt_variable(m, "w", MIRT_SHAPE(3), mirt_ones(), true);
     mirt_model_output(m, dense(x, "d", 1));
-    if (terms && mirt_add_loss(m, mirt_scale(mirt_reduce_sum(w, 1u, false), 2, 0)) != MIRT_OK) printf("# %s\n", mirt_last_error());
+    if (terms && mirt_add_loss(m, mirt_scale(mirt_reduce_sum(w, 1u, false), 2, 0)) != MIRT_OK)
+        printf("# %s\n", mirt_last_error());
     if (terms && mirt_add_loss(m, mirt_square(x)) != MIRT_OK) printf("# %s\n", mirt_last_error());
     if (mirt_compile(m, &c) != MIRT_OK) printf("# %s\n", mirt_last_error());
     return m;
@@ -413,8 +430,10 @@ static void test_terms(mirt_strategy *s) {
         double off = good ? fabs(value_of(&with, "loss") - value_of(&without, "loss") - want) : NAN;
         ok(off < 1e-5 * want, "%s: terms add %.6f to the loss, off by %.1e", sum ? "a sum" : "a mean", want, off);
         good = mirt_train_on_batch(m, &d, &without) == MIRT_OK && mirt_get_weight(m, "w", 0, w, 3) == MIRT_OK;
-        ok(good && fabs(value_of(&with, "loss") - value_of(&without, "loss")) < 1e-5 * want, "training tells the same loss");
-        ok(good && w[0] == 0.5f && w[1] == 0.5f && w[2] == 0.5f, "a number counts once for %d replicas: %g", mirt_num_replicas(s), (double)w[0]);
+        ok(good && fabs(value_of(&with, "loss") - value_of(&without, "loss")) < 1e-5 * want,
+           "training tells the same loss");
+        ok(good && w[0] == 0.5f && w[1] == 0.5f && w[2] == 0.5f, "a number counts once for %d replicas: %g",
+           mirt_num_replicas(s), (double)w[0]);
         mirt_model_destroy(m);
         mirt_model_destroy(plain);
     }
@@ -433,7 +452,8 @@ static void test_terms(mirt_strategy *s) {
     d.y[0] = d.x[0];
     bool good = mirt_compile(top, &c) == MIRT_OK && mirt_test_on_batch(top, &d, &with) == MIRT_OK;
     double want = 2 + 3 * squares / N; /* the loss itself is the mean of x^2 too */
-    ok(good && fabs(value_of(&with, "loss") - want) < 1e-5 * want, "of a part called twice: %.6f, not %.6f%s%s", good ? value_of(&with, "loss") : 0, want, good ? "" : ": ", good ? "" : mirt_last_error());
+    ok(good && fabs(value_of(&with, "loss") - want) < 1e-5 * want, "of a part called twice: %.6f, not %.6f%s%s",
+       good ? value_of(&with, "loss") : 0, want, good ? "" : ": ", good ? "" : mirt_last_error());
     mirt_model_destroy(top);
     mirt_model_destroy(base);
 }
@@ -477,35 +497,48 @@ static void test_on_batch(mirt_strategy *s) {
     mirt_data all = two_data(0, N), first = two_data(0, 4), second = two_data(4, 4), third = two_data(8, 2);
     mirt_dataset *data = mirt_batch(mirt_arrays_of(&all), 4);
     ok(mirt_fit(k, data, NULL) != NULL, "a fit of three batches");
-    ok(mirt_train_on_batch(m, &first, NULL) == MIRT_OK && mirt_train_on_batch(m, &second, NULL) == MIRT_OK && mirt_train_on_batch(m, &third, &logs) == MIRT_OK && mirt_step(m) == 3,
+    ok(mirt_train_on_batch(m, &first, NULL) == MIRT_OK && mirt_train_on_batch(m, &second, NULL) == MIRT_OK &&
+           mirt_train_on_batch(m, &third, &logs) == MIRT_OK && mirt_step(m) == 3,
        "the same batch by batch");
     digest(m, a);
     digest(k, b);
     ok(strcmp(a, b) == 0, "trains to the same bits");
     ok(logs.count == 5 && isfinite(value_of(&logs, "class_loss")) && isfinite(value_of(&logs, "real_accuracy")) &&
-       fabs(value_of(&logs, "class_loss") + value_of(&logs, "real_loss") - value_of(&logs, "loss")) < 1e-6, "its logs name the outputs (%d)", logs.count);
-    ok(mirt_test_on_batch(m, &all, &logs) == MIRT_OK && mirt_evaluate(m, data, &other) == MIRT_OK && value_of(&logs, "loss") == value_of(&other, "loss") &&
-       value_of(&logs, "class_accuracy") == value_of(&other, "class_accuracy"), "testing on a batch is evaluating");
+           fabs(value_of(&logs, "class_loss") + value_of(&logs, "real_loss") - value_of(&logs, "loss")) < 1e-6,
+       "its logs name the outputs (%d)", logs.count);
+    ok(mirt_test_on_batch(m, &all, &logs) == MIRT_OK && mirt_evaluate(m, data, &other) == MIRT_OK &&
+           value_of(&logs, "loss") == value_of(&other, "loss") &&
+           value_of(&logs, "class_accuracy") == value_of(&other, "class_accuracy"),
+       "testing on a batch is evaluating");
     digest(m, b);
     ok(strcmp(a, b) == 0, "and changes nothing");
     float y[2][N * 3], z[2][N * 3], *to[2] = {y[0], y[1]}, *to_z[2] = {z[0], z[1]};
     size_t capacity[2] = {N * 3, N};
-    ok(mirt_predict_on_batch(m, &all, to, capacity) == MIRT_OK && mirt_predict_outputs(m, data, to_z, capacity) == MIRT_OK && memcmp(y[0], z[0], sizeof y[0]) == 0 &&
-       memcmp(y[1], z[1], N * sizeof(float)) == 0, "so is predicting");
+    ok(mirt_predict_on_batch(m, &all, to, capacity) == MIRT_OK &&
+           mirt_predict_outputs(m, data, to_z, capacity) == MIRT_OK && memcmp(y[0], z[0], sizeof y[0]) == 0 &&
+           memcmp(y[1], z[1], N * sizeof(float)) == 0,
+       "so is predicting");
     refused(mirt_predict(m, data, y[0], N * 3) != MIRT_OK, MIRT_E_INVALID, "mirt_predict_outputs");
     refused(mirt_predict_arrays(m, all.x[0], y[0], N * 3) != MIRT_OK, MIRT_E_INVALID, "mirt_predict_outputs");
     capacity[1] = N - 1;
-    refused(mirt_predict_on_batch(m, &all, to, capacity) != MIRT_OK, MIRT_E_SHAPE, "need 10 floats, there is room for 9");
-    refused(mirt_predict_outputs(m, data, to, capacity) != MIRT_OK, MIRT_E_SHAPE, "need 10 floats, there is room for 9");
+    refused(mirt_predict_on_batch(m, &all, to, capacity) != MIRT_OK, MIRT_E_SHAPE,
+            "need 10 floats, there is room for 9");
+    refused(mirt_predict_outputs(m, data, to, capacity) != MIRT_OK, MIRT_E_SHAPE,
+            "need 10 floats, there is room for 9");
     to[1] = NULL;
     refused(mirt_predict_on_batch(m, &all, to, capacity) != MIRT_OK, MIRT_E_INVALID, "no place");
     refused(mirt_predict_on_batch(m, &all, NULL, capacity) != MIRT_OK, MIRT_E_INVALID, "no place");
     refused(mirt_predict_on_batch(m, &all, to_z, NULL) != MIRT_OK, MIRT_E_INVALID, "no place");
     refused(mirt_predict_outputs(m, data, NULL, NULL) != MIRT_OK, MIRT_E_INVALID, "no place");
-    ok(mirt_predict_outputs(m, NULL, to_z, capacity) != MIRT_OK && mirt_predict_on_batch(m, NULL, to_z, capacity) != MIRT_OK, "\"%s\"", mirt_last_error());
-    ok(mirt_train_on_batch(m, NULL, NULL) != MIRT_OK && mirt_test_on_batch(m, NULL, NULL) != MIRT_OK, "\"%s\"", mirt_last_error());
-    ok(mirt_train_on_batch(NULL, &all, NULL) != MIRT_OK && mirt_test_on_batch(NULL, &all, NULL) != MIRT_OK && mirt_predict_on_batch(NULL, &all, to_z, capacity) != MIRT_OK &&
-       mirt_predict_outputs(NULL, data, to_z, capacity) != MIRT_OK, "\"%s\"", mirt_last_error());
+    ok(mirt_predict_outputs(m, NULL, to_z, capacity) != MIRT_OK &&
+           mirt_predict_on_batch(m, NULL, to_z, capacity) != MIRT_OK,
+       "\"%s\"", mirt_last_error());
+    ok(mirt_train_on_batch(m, NULL, NULL) != MIRT_OK && mirt_test_on_batch(m, NULL, NULL) != MIRT_OK, "\"%s\"",
+       mirt_last_error());
+    ok(mirt_train_on_batch(NULL, &all, NULL) != MIRT_OK && mirt_test_on_batch(NULL, &all, NULL) != MIRT_OK &&
+           mirt_predict_on_batch(NULL, &all, to_z, capacity) != MIRT_OK &&
+           mirt_predict_outputs(NULL, data, to_z, capacity) != MIRT_OK,
+       "\"%s\"", mirt_last_error());
     first.x[1].data = NULL;
     refused(mirt_train_on_batch(m, &first, NULL) != MIRT_OK, MIRT_E_SHAPE, "1 input a sample, two takes 2");
     first = two_data(0, 4);
@@ -530,7 +563,8 @@ static void test_on_batch(mirt_strategy *s) {
     refused(!mirt_fit(m, data, &f), MIRT_E_INVALID, "models with one label");
     digest(m, b);
     ok(strcmp(a, b) == 0, "after all of which the weights are as they were");
-    ok(mirt_summary(m, 8) && strstr(mirt_summary(m, 8), "class") && mirt_graph_text(m, 8), "summary and graph of several inputs and outputs");
+    ok(mirt_summary(m, 8) && strstr(mirt_summary(m, 8), "class") && mirt_graph_text(m, 8),
+       "summary and graph of several inputs and outputs");
     mirt_dataset_destroy(data);
     mirt_model_destroy(m);
     mirt_model_destroy(k);
@@ -563,8 +597,10 @@ static void test_many(mirt_strategy *s) {
     f.validation = data;
     f.no_progress = true;
     mirt_history *h = mirt_compile(m, &c) == MIRT_OK ? mirt_fit(m, data, &f) : NULL;
-    ok(h && h->epoch[0].count == 2 * (1 + 8 + 24) + 1, "8 outputs with 3 metrics each: %d values%s%s", h ? h->epoch[0].count : 0, h ? "" : ": ", h ? "" : mirt_last_error());
-    ok(h && isfinite(mirt_history_last(h, "val_o6_size")) && isfinite(mirt_history_last(h, "val_output_7_accuracy")) && isfinite(mirt_history_last(h, "learning_rate")),
+    ok(h && h->epoch[0].count == 2 * (1 + 8 + 24) + 1, "8 outputs with 3 metrics each: %d values%s%s",
+       h ? h->epoch[0].count : 0, h ? "" : ": ", h ? "" : mirt_last_error());
+    ok(h && isfinite(mirt_history_last(h, "val_o6_size")) && isfinite(mirt_history_last(h, "val_output_7_accuracy")) &&
+           isfinite(mirt_history_last(h, "learning_rate")),
        "of which none is lost; an output that no layer made has its number");
     c.custom_metrics[2] = &metric;
     refused(mirt_compile(m, &c) != MIRT_OK, MIRT_E_INVALID, "more than 24 metrics");
@@ -580,15 +616,18 @@ static void keep_warning(mirt_log_level level, const char *text, void *user) {
 }
 
 static void test_logits(mirt_strategy *s) {
-    static const struct { mirt_loss loss; mirt_activation_kind last; int units; bool from_logits; const char *says; } row[] = {
-        {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, MIRT_LINEAR, 3, true, ""},
-        {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, MIRT_SOFTMAX, 3, false, ""},
-        {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, MIRT_SOFTMAX, 3, true, "d ends in a softmax"},
-        {MIRT_CATEGORICAL_CROSSENTROPY, MIRT_LINEAR, 3, false, "categorical_crossentropy takes probabilities, but d has no activation: give it MIRT_SOFTMAX"},
-        {MIRT_BINARY_CROSSENTROPY, MIRT_LINEAR, 1, false, "give it MIRT_SIGMOID"},
-        {MIRT_BINARY_CROSSENTROPY, MIRT_SIGMOID, 1, true, "d ends in a sigmoid"},
-        {MIRT_BINARY_CROSSENTROPY, MIRT_SIGMOID, 1, false, ""},
-        {MIRT_MEAN_SQUARED_ERROR, MIRT_LINEAR, 2, false, ""}, {MIRT_MEAN_SQUARED_ERROR, MIRT_SIGMOID, 2, true, ""}, {MIRT_LOSS_NONE, MIRT_LINEAR, 2, false, ""}};
+    static const struct { mirt_loss loss; mirt_activation_kind last; int units; bool from_logits; const char *says;
+    } row[] = {{MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, MIRT_LINEAR, 3, true, ""},
+               {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, MIRT_SOFTMAX, 3, false, ""},
+               {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, MIRT_SOFTMAX, 3, true, "d ends in a softmax"},
+               {MIRT_CATEGORICAL_CROSSENTROPY, MIRT_LINEAR, 3, false,
+                "categorical_crossentropy takes probabilities, but d has no activation: give it MIRT_SOFTMAX"},
+               {MIRT_BINARY_CROSSENTROPY, MIRT_LINEAR, 1, false, "give it MIRT_SIGMOID"},
+               {MIRT_BINARY_CROSSENTROPY, MIRT_SIGMOID, 1, true, "d ends in a sigmoid"},
+               {MIRT_BINARY_CROSSENTROPY, MIRT_SIGMOID, 1, false, ""},
+               {MIRT_MEAN_SQUARED_ERROR, MIRT_LINEAR, 2, false, ""},
+               {MIRT_MEAN_SQUARED_ERROR, MIRT_SIGMOID, 2, true, ""},
+               {MIRT_LOSS_NONE, MIRT_LINEAR, 2, false, ""}};
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         char said[400] = "";
         mirt_compile_desc c;
@@ -605,8 +644,9 @@ static void test_logits(mirt_strategy *s) {
         mirt_set_log(s, keep_warning, said);
         bool good = mirt_compile(m, &c) == MIRT_OK;
         mirt_set_log(s, NULL, NULL);
-        ok(good && (*row[i].says ? strstr(said, row[i].says) != NULL : !*said), "loss %d, activation %d, from_logits %d: \"%s\"", (int)row[i].loss,
-           (int)row[i].last, row[i].from_logits, said);
+        ok(good && (*row[i].says ? strstr(said, row[i].says) != NULL : !*said),
+           "loss %d, activation %d, from_logits %d: \"%s\"", (int)row[i].loss, (int)row[i].last, row[i].from_logits,
+           said);
         mirt_model_destroy(m);
     }
 }
@@ -638,9 +678,11 @@ static void test_wide_metrics(mirt_strategy *s) {
     for (int i = 0; i < N * 3; i++) ones[i] = 1;
     three.y[0] = mirt_make_array(ones, MIRT_FLOAT32, MIRT_SHAPE(N, 3));
     two.y[0] = mirt_make_array(ones, MIRT_FLOAT32, MIRT_SHAPE(N, 2));
-    bool good = mirt_compile(m, &c) == MIRT_OK && mirt_train_on_batch(m, &three, &logs) == MIRT_OK && logs.value[1] == 3000 + 3 * N && logs.value[2] == 3000 + 3 * N;
+    bool good = mirt_compile(m, &c) == MIRT_OK && mirt_train_on_batch(m, &three, &logs) == MIRT_OK &&
+                logs.value[1] == 3000 + 3 * N && logs.value[2] == 3000 + 3 * N;
     good = good && mirt_test_on_batch(m, &two, &logs) == MIRT_OK;
-    ok(good && logs.value[1] == 2000 + 2 * N && logs.value[2] == 2000 + 2 * N, "metrics as wide as the labels of the data at hand: %g%s%s", good ? logs.value[2] : 0, good ? "" : ": ",
+    ok(good && logs.value[1] == 2000 + 2 * N && logs.value[2] == 2000 + 2 * N,
+       "metrics as wide as the labels of the data at hand: %g%s%s", good ? logs.value[2] : 0, good ? "" : ": ",
        good ? "" : mirt_last_error());
     mirt_model_destroy(m);
 }
@@ -662,14 +704,15 @@ static void test_accuracy(mirt_strategy *s) {
     c.metrics[0] = MIRT_ACCURACY;
     for (int i = 0; i < N * IN; i++) floats[i] = bytes[i] = (uint8_t)(i * 7 % 11);
     d.x[0].data = floats;
-    bool good = mirt_compile(m, &c) == MIRT_OK && mirt_predict_arrays(m, d.x[0], of_floats, N * 3) == MIRT_OK && mirt_test_on_batch(m, &d, &logs) == MIRT_OK;
+    bool good = mirt_compile(m, &c) == MIRT_OK && mirt_predict_arrays(m, d.x[0], of_floats, N * 3) == MIRT_OK &&
+                mirt_test_on_batch(m, &d, &logs) == MIRT_OK;
     for (int i = 0; i < N; i++) {
         const float *y = of_floats + 3 * i;
         int best = y[1] > y[0] ? 1 : 0;
         hits += (y[2] > y[best] ? 2 : best) == classes[i];
     }
-    ok(good && hits > 0 && hits < N && fabs(value_of(&logs, "accuracy") - (double)hits / N) < 1e-12, "accuracy beside a loss of one's own: %d of %d%s%s", hits, N,
-       good ? "" : ": ", good ? "" : mirt_last_error());
+    ok(good && hits > 0 && hits < N && fabs(value_of(&logs, "accuracy") - (double)hits / N) < 1e-12,
+       "accuracy beside a loss of one's own: %d of %d%s%s", hits, N, good ? "" : ": ", good ? "" : mirt_last_error());
     good = mirt_predict_arrays(m, mirt_make_array(bytes, MIRT_UINT8, MIRT_SHAPE(N, IN)), of_bytes, N * 3) == MIRT_OK;
     ok(good && memcmp(of_bytes, of_floats, sizeof of_bytes) == 0, "bytes after floats give the same predictions");
     mirt_model_destroy(m);
@@ -692,7 +735,8 @@ static void test_names(mirt_strategy *s) {
     mirt_model_outputs(m, out, 2);
     d.y[0] = d.y[1] = d.x[0];
     bool good = mirt_compile(m, &c) == MIRT_OK && mirt_test_on_batch(m, &d, &logs) == MIRT_OK && logs.count == 3;
-    ok(good && isfinite(value_of(&logs, "part_loss")) && isfinite(value_of(&logs, "part_1_loss")), "two outputs of one layer have two names%s", good ? "" : mirt_last_error());
+    ok(good && isfinite(value_of(&logs, "part_loss")) && isfinite(value_of(&logs, "part_1_loss")),
+       "two outputs of one layer have two names%s", good ? "" : mirt_last_error());
     mirt_model_destroy(m);
     mirt_model_destroy(part);
 }

@@ -13,13 +13,15 @@ static char path[300], path_b[300];
 /* 6 -> `hidden` -> 3. */
 static mirt_model *make_base(mirt_strategy *s, const char *name, int hidden, const char *last) {
     mirt_model *m = mirt_model_create(s, name);
-    mirt_model_output(m, named_dense(named_dense(mirt_input(m, MIRT_SHAPE(6)), "hidden", hidden, MIRT_TANH), last, 3, MIRT_LINEAR));
+    mirt_model_output(
+        m, named_dense(named_dense(mirt_input(m, MIRT_SHAPE(6)), "hidden", hidden, MIRT_TANH), last, 3, MIRT_LINEAR));
     return m;
 }
 
 static mirt_model *make_top(mirt_strategy *s, mirt_model *base, const char *name) {
     mirt_model *m = mirt_model_create(s, name);
-    mirt_model_output(m, named_dense(mirt_call(base, mirt_input(m, MIRT_SHAPE(6)), MIRT_TRAINING_AUTO), "head", 2, MIRT_LINEAR));
+    mirt_model_output(
+        m, named_dense(mirt_call(base, mirt_input(m, MIRT_SHAPE(6)), MIRT_TRAINING_AUTO), "head", 2, MIRT_LINEAR));
     return m;
 }
 
@@ -42,7 +44,9 @@ static bool begins(mirt_model *m, const char *name, size_t count, float value) {
 
 static bool reports(const mirt_load_report *r, int loaded, int missing, int mismatched, int extra) {
     bool good = r->loaded == loaded && r->missing == missing && r->mismatched == mismatched && r->extra == extra;
-    if (!good) printf("# loaded %d, missing %d, mismatched %d, extra %d\n%s\n", r->loaded, r->missing, r->mismatched, r->extra, r->text ? r->text : "-");
+    if (!good)
+        printf("# loaded %d, missing %d, mismatched %d, extra %d\n%s\n", r->loaded, r->missing, r->mismatched, r->extra,
+               r->text ? r->text : "-");
     return good;
 }
 
@@ -52,34 +56,51 @@ static void check_partial(void) {
     mirt_strategy *s = strategy_of(2, 2, 1);
     mirt_load_report r;
     mirt_load_desc d;
-    mirt_model *from = make_base(s, "from", 4, "code"), *same = make_base(s, "same", 4, "code"), *to = make_base(s, "to", 4, "other"), *wide = make_base(s, "wide", 5, "code");
+    mirt_model *from = make_base(s, "from", 4, "code"), *same = make_base(s, "same", 4, "code"),
+               *to = make_base(s, "to", 4, "other"), *wide = make_base(s, "wide", 5, "code");
     bool good = set_all(from, 7) && mirt_save(from, path, MIRT_SAVE_WEIGHTS_ONLY) == MIRT_OK;
-    ok(good && mirt_load_weights_partial(same, path, NULL, &r) == MIRT_OK && reports(&r, 4, 0, 0, 0) && strcmp(r.text, "") == 0 && begins(same, "code/bias", 3, 7),
+    ok(good && mirt_load_weights_partial(same, path, NULL, &r) == MIRT_OK && reports(&r, 4, 0, 0, 0) &&
+           strcmp(r.text, "") == 0 && begins(same, "code/bias", 3, 7),
        "all of it fits: nothing to tell");
-    ok(set_all(to, 1) && mirt_load_weights_partial(to, path, NULL, &r) == MIRT_OK && reports(&r, 2, 2, 0, 2) && begins(to, "hidden/kernel", 24, 7) && begins(to, "other/kernel", 12, 1),
+    ok(set_all(to, 1) && mirt_load_weights_partial(to, path, NULL, &r) == MIRT_OK && reports(&r, 2, 2, 0, 2) &&
+           begins(to, "hidden/kernel", 24, 7) && begins(to, "other/kernel", 12, 1),
        "what has another name stays as it was");
-    ok(strcmp(r.text, "missing: other/kernel (4, 3)\nmissing: other/bias (3)\nextra: code/kernel (4, 3)\nextra: code/bias (3)\n") == 0, "and is listed");
-    ok(set_all(wide, 1) && mirt_load_weights_partial(wide, path, NULL, &r) == MIRT_OK && reports(&r, 1, 0, 3, 0) && begins(wide, "hidden/bias", 5, 1) && begins(wide, "code/bias", 3, 7),
+    ok(strcmp(r.text, "missing: other/kernel (4, 3)\nmissing: other/bias (3)\nextra: code/kernel (4, 3)\nextra: "
+                      "code/bias (3)\n") == 0,
+       "and is listed");
+    ok(set_all(wide, 1) && mirt_load_weights_partial(wide, path, NULL, &r) == MIRT_OK && reports(&r, 1, 0, 3, 0) &&
+           begins(wide, "hidden/bias", 5, 1) && begins(wide, "code/bias", 3, 7),
        "what has another shape too");
     ok(strstr(r.text, "mismatched: hidden/kernel is (6, 5), in the file F32 (6, 4)\n") != NULL, "and is listed");
-    ok(mirt_load_weights(wide, path) == MIRT_E_SHAPE && mirt_load_weights(to, path) == MIRT_E_NOT_FOUND, "strictly, either is an error: \"%s\"", mirt_last_error());
+    ok(mirt_load_weights(wide, path) == MIRT_E_SHAPE && mirt_load_weights(to, path) == MIRT_E_NOT_FOUND,
+       "strictly, either is an error: \"%s\"", mirt_last_error());
 
     mirt_model *top = make_top(s, make_base(s, "base", 4, "code"), "top");
     memset(&d, 0, sizeof d);
     d.prefix = "base";
-    ok(set_all(top, 1) && mirt_load_weights_partial(top, path, &d, &r) == MIRT_OK && reports(&r, 4, 0, 0, 0) && begins(top, "base/hidden/kernel", 24, 7) && begins(top, "head/bias", 2, 1),
+    ok(set_all(top, 1) && mirt_load_weights_partial(top, path, &d, &r) == MIRT_OK && reports(&r, 4, 0, 0, 0) &&
+           begins(top, "base/hidden/kernel", 24, 7) && begins(top, "head/bias", 2, 1),
        "into a part by its name");
-    ok(mirt_compile(top, NULL) == MIRT_OK && set_all(top, 2) && mirt_save(top, path_b, MIRT_SAVE_ALL) == MIRT_OK, "a model with a part is saved");
+    ok(mirt_compile(top, NULL) == MIRT_OK && set_all(top, 2) && mirt_save(top, path_b, MIRT_SAVE_ALL) == MIRT_OK,
+       "a model with a part is saved");
     d.prefix = NULL;
     d.file_prefix = "base";
-    ok(set_all(from, 1) && mirt_load_weights_partial(from, path_b, &d, &r) == MIRT_OK && reports(&r, 4, 0, 0, 2) && begins(from, "code/kernel", 12, 2), "out of a part, without the optimizer's state being extra");
+    ok(set_all(from, 1) && mirt_load_weights_partial(from, path_b, &d, &r) == MIRT_OK && reports(&r, 4, 0, 0, 2) &&
+           begins(from, "code/kernel", 12, 2),
+       "out of a part, without the optimizer's state being extra");
     d.file_prefix = NULL;
     d.prefix = "hid*";
-    ok(set_all(to, 1) && mirt_load_weights_partial(to, path, &d, &r) == MIRT_OK && reports(&r, 2, 0, 0, 2) && begins(to, "hidden/bias", 4, 7), "layers by the beginning of their names");
+    ok(set_all(to, 1) && mirt_load_weights_partial(to, path, &d, &r) == MIRT_OK && reports(&r, 2, 0, 0, 2) &&
+           begins(to, "hidden/bias", 4, 7),
+       "layers by the beginning of their names");
     d.prefix = "bass";
-    ok(mirt_load_weights_partial(top, path, &d, NULL) == MIRT_E_NOT_FOUND && strstr(mirt_last_error(), "base"), "\"%s\"", mirt_last_error());
-    ok(mirt_load_weights_partial(top, path, NULL, &r) == MIRT_E_NOT_FOUND && r.loaded == 0 && r.missing == 6, "nothing fits: \"%s\"", mirt_last_error());
-    ok(mirt_load_weights_partial(top, "/nowhere/x.safetensors", NULL, &r) == MIRT_E_NOT_FOUND && !r.text && mirt_load_weights_partial(NULL, path, NULL, &r) == MIRT_E_INVALID && mirt_load_weights_partial(top, NULL, NULL, NULL) == MIRT_E_INVALID,
+    ok(mirt_load_weights_partial(top, path, &d, NULL) == MIRT_E_NOT_FOUND && strstr(mirt_last_error(), "base"),
+       "\"%s\"", mirt_last_error());
+    ok(mirt_load_weights_partial(top, path, NULL, &r) == MIRT_E_NOT_FOUND && r.loaded == 0 && r.missing == 6,
+       "nothing fits: \"%s\"", mirt_last_error());
+    ok(mirt_load_weights_partial(top, "/nowhere/x.safetensors", NULL, &r) == MIRT_E_NOT_FOUND && !r.text &&
+           mirt_load_weights_partial(NULL, path, NULL, &r) == MIRT_E_INVALID &&
+           mirt_load_weights_partial(top, NULL, NULL, NULL) == MIRT_E_INVALID,
        "no file, no model, no path: \"%s\"", mirt_last_error());
     mirt_strategy_destroy(s);
 }
@@ -95,29 +116,36 @@ static void check_applications(void) {
     d.no_top = true;
     d.pooling = MIRT_POOLING_AVG;
     mirt_model *from = mirt_mobilenet_v2(s, &d);
-    bool good = mirt_get_weight(from, "Conv1/kernel", 0, a, 3 * 3 * 3 * 16) == MIRT_OK && mirt_save(from, path, MIRT_SAVE_WEIGHTS_ONLY) == MIRT_OK;
+    bool good = mirt_get_weight(from, "Conv1/kernel", 0, a, 3 * 3 * 3 * 16) == MIRT_OK &&
+                mirt_save(from, path, MIRT_SAVE_WEIGHTS_ONLY) == MIRT_OK;
     d.weights = path;
     d.name = "base";
     s->seed = 99;
     mirt_model *base = mirt_mobilenet_v2(s, &d), *m = mirt_model_create(s, "pets");
-    mirt_model_output(m, named_dense(mirt_call(base, mirt_input(m, MIRT_SHAPE(32, 32, 3)), MIRT_TRAINING_OFF), "head", 1, MIRT_LINEAR));
-    ok(good && base && mirt_compile(m, NULL) == MIRT_OK && mirt_get_weight(m, "base/Conv1/kernel", 0, b, 3 * 3 * 3 * 16) == MIRT_OK && memcmp(a, b, sizeof a) == 0,
+    mirt_model_output(m, named_dense(mirt_call(base, mirt_input(m, MIRT_SHAPE(32, 32, 3)), MIRT_TRAINING_OFF), "head",
+                                     1, MIRT_LINEAR));
+    ok(good && base && mirt_compile(m, NULL) == MIRT_OK &&
+           mirt_get_weight(m, "base/Conv1/kernel", 0, b, 3 * 3 * 3 * 16) == MIRT_OK && memcmp(a, b, sizeof a) == 0,
        "a network made with a file of weights keeps them as a part");
     mirt_memory all, frozen;
     mirt_compile_desc c;
     memset(&c, 0, sizeof c);
     c.loss = MIRT_BINARY_CROSSENTROPY;
     c.from_logits = true;
-    good = mirt_compile(m, &c) == MIRT_OK && mirt_plan_memory(m, 4, &all) == MIRT_OK && mirt_set_trainable(base, NULL, false) == MIRT_OK &&
-           mirt_compile(m, &c) == MIRT_OK && mirt_plan_memory(m, 4, &frozen) == MIRT_OK;
-    ok(good && frozen.gradients < 4 * 1281 + 128 && frozen.slots < 8 * 1281 + 256 && all.gradients > 4 * 390000 && frozen.weights == all.weights,
-       "frozen weights have no gradients and no slots: %d and %d bytes, not %d and %d", (int)frozen.gradients, (int)frozen.slots, (int)all.gradients, (int)all.slots);
+    good = mirt_compile(m, &c) == MIRT_OK && mirt_plan_memory(m, 4, &all) == MIRT_OK &&
+           mirt_set_trainable(base, NULL, false) == MIRT_OK && mirt_compile(m, &c) == MIRT_OK &&
+           mirt_plan_memory(m, 4, &frozen) == MIRT_OK;
+    ok(good && frozen.gradients < 4 * 1281 + 128 && frozen.slots < 8 * 1281 + 256 && all.gradients > 4 * 390000 &&
+           frozen.weights == all.weights,
+       "frozen weights have no gradients and no slots: %d and %d bytes, not %d and %d", (int)frozen.gradients,
+       (int)frozen.slots, (int)all.gradients, (int)all.slots);
     d.weights = "/nowhere/x.safetensors";
     ok(!mirt_mobilenet_v2(s, &d) && mirt_last_status() == MIRT_E_NOT_FOUND, "no such file: \"%s\"", mirt_last_error());
     d.weights = path;
     d.alpha = 0.5f;
     ok(!mirt_mobilenet_v2(s, &d) && mirt_last_status() == MIRT_E_SHAPE &&
-           strstr(mirt_last_error(), "alpha is 0.5 here: check that the file has the same width"), "weights of another network: \"%s\"", mirt_last_error());
+           strstr(mirt_last_error(), "alpha is 0.5 here: check that the file has the same width"),
+       "weights of another network: \"%s\"", mirt_last_error());
     mirt_strategy_destroy(s);
 }
 
@@ -139,7 +167,8 @@ static mirt_model *frozen_net(mirt_strategy *s, bool random_base) {
     mirt_model *base = mirt_model_create(s, "base"), *m = mirt_model_create(s, "pets");
     static const float one = 1;
     mirt_tensor *x = mirt_rescale(mirt_input(base, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1)), 1.0f / 127, -1);
-    x = mirt_matmul(x, mirt_constant_tensor(x, mirt_make_array(&one, MIRT_FLOAT32, MIRT_SHAPE(1, 1))), false, false); /* work of no layer that could be frozen */
+    /* work of no layer that could be frozen */
+    x = mirt_matmul(x, mirt_constant_tensor(x, mirt_make_array(&one, MIRT_FLOAT32, MIRT_SHAPE(1, 1))), false, false);
     x = mirt_activation(mirt_batch_norm(mirt_conv2d(x, &conv), NULL), MIRT_RELU);
     if (random_base) x = mirt_dropout(x, 0.1f);
     mirt_model_output(base, mirt_global_average_pool2d(x));
@@ -165,7 +194,10 @@ static mirt_status compile_net(mirt_model *m, bool frozen) {
 }
 
 /* What a case trains on, and how. */
-typedef enum wares { PLAIN, SHUFFLED, TAKEN, ACCUMULATED, WINDOW, MAPPED, MAPPED_CACHED, AUGMENTED, REPEATED_MAP, MAPPED_REPEAT, AUGMENTED_REPEAT, STREAM, BATCH_VIEW, WEIGHTED } wares;
+typedef enum wares {
+    PLAIN, SHUFFLED, TAKEN, ACCUMULATED, WINDOW, MAPPED, MAPPED_CACHED, AUGMENTED, REPEATED_MAP, MAPPED_REPEAT,
+    AUGMENTED_REPEAT, STREAM, BATCH_VIEW, WEIGHTED
+} wares;
 typedef struct feature_case {
     const char *name;
     wares data;
@@ -187,7 +219,8 @@ static int fade_calls;
 static int fade(const void *const *in, void *const *out, int64_t index, void *user) {
     (void)index, (void)user;
     fade_calls++;
-    for (int i = 0; i < IMAGE; i++) ((uint8_t *)out[0])[i] = (uint8_t)(((const uint8_t *)in[0])[i] * (fade_calls % 7) / 6);
+    for (int i = 0; i < IMAGE; i++)
+        ((uint8_t *)out[0])[i] = (uint8_t)(((const uint8_t *)in[0])[i] * (fade_calls % 7) / 6);
     return 0;
 }
 
@@ -228,12 +261,14 @@ static mirt_dataset *wares_of(wares kind) {
 /* A frozen weight changes in the middle of training. */
 static int edit_weight(const mirt_event *event, void *user) {
     float v[6] = {0.5f, -0.5f, 0.25f, 1, 2, -1};
-    if (*(const bool *)user && event->epoch == 1 && event->batch == 2) mirt_set_weight(event->model, "base/conv2d/bias", v, 6);
+    if (*(const bool *)user && event->epoch == 1 && event->batch == 2)
+        mirt_set_weight(event->model, "base/conv2d/bias", v, 6);
     return 0;
 }
 
 /* Trains; SHA-256 of the weights into `digest`, what was logged of features into log_text, all losses into `loss`. */
-static bool fit_case(const feature_case *c, int devices, bool allowed, char digest[MIRT__SHA256_HEX], double loss[3][2], int64_t *made) {
+static bool fit_case(const feature_case *c, int devices, bool allowed, char digest[MIRT__SHA256_HEX], double loss[3][2],
+                     int64_t *made) {
     mirt_fit_desc fit;
     mirt_callback callback;
     memset(&fit, 0, sizeof fit);
@@ -244,7 +279,8 @@ static bool fit_case(const feature_case *c, int devices, bool allowed, char dige
     log_text[0] = 0;
     mirt_set_log(s, keep_log, NULL);
     mirt_model *m = frozen_net(s, c->random_base);
-    mirt_dataset *data = wares_of(c->data), *validation = c->validates ? mirt_batch(mirt_arrays(images_x(100, 41), images_y(100, 41)), 16) : NULL;
+    mirt_dataset *data = wares_of(c->data),
+                 *validation = c->validates ? mirt_batch(mirt_arrays(images_x(100, 41), images_y(100, 41)), 16) : NULL;
     fit.epochs = 3;
     fit.steps_per_epoch = c->steps_per_epoch;
     fit.batch = c->data == BATCH_VIEW ? 16 : 0;
@@ -300,11 +336,16 @@ static void check_features(void) {
         bool good = fit_case(c, 2, true, kept, loss, &made);
         bool logged = strstr(log_text, "computed once") != NULL, refused = strstr(log_text, "computed anew") != NULL;
         good = good && fit_case(c, 2, false, anew, want, &none) && !strstr(log_text, "features");
-        ok(good && logged == c->kept && refused == (c->kept ? c->budget > 0 : !c->unfrozen), "features, %s: %s", c->name, c->kept ? "kept" : "computed anew");
-        ok(good && strcmp(kept, anew) == 0 && memcmp(loss, want, sizeof loss) == 0, "features, %s: the same bits as without", c->name);
-        ok(good && fit_case(c, 1, true, other, loss, &made) && strcmp(kept, other) == 0, "features, %s: on any number of devices", c->name);
+        ok(good && logged == c->kept && refused == (c->kept ? c->budget > 0 : !c->unfrozen), "features, %s: %s",
+           c->name, c->kept ? "kept" : "computed anew");
+        ok(good && strcmp(kept, anew) == 0 && memcmp(loss, want, sizeof loss) == 0,
+           "features, %s: the same bits as without", c->name);
+        ok(good && fit_case(c, 1, true, other, loss, &made) && strcmp(kept, other) == 0,
+           "features, %s: on any number of devices", c->name);
         if (i == 0) ok(made == 100 + 41, "each sample's are made once: %lld of 141", (long long)made);
-        if (i == 2) ok(made > 50 + 41 && made <= 100 + 41, "samples that come later are made then: %lld of at most 141", (long long)made);
+        if (i == 2)
+            ok(made > 50 + 41 && made <= 100 + 41, "samples that come later are made then: %lld of at most 141",
+               (long long)made);
     }
 }
 
@@ -318,23 +359,32 @@ static void check_names(void) {
     uint8_t y[2] = {0, 2};
     int count = -1;
     mirt_model *m = make_base(s, "m", 4, "code");
-    mirt_dataset *data = mirt_arrays(mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(2, 6)), mirt_make_array(y, MIRT_UINT8, MIRT_SHAPE(2)));
+    mirt_dataset *data =
+        mirt_arrays(mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(2, 6)), mirt_make_array(y, MIRT_UINT8, MIRT_SHAPE(2)));
     mirt_compile_desc c;
     memset(&c, 0, sizeof c);
     c.loss = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
     c.from_logits = true;
     bool good = mirt_compile(m, &c) == MIRT_OK && mirt_set_class_names(data, animals, 3) == MIRT_OK;
-    ok(!mirt_model_class_names(m, &count) && count == 0 && !mirt_model_class_names(NULL, NULL), "a model has no names of classes");
+    ok(!mirt_model_class_names(m, &count) && count == 0 && !mirt_model_class_names(NULL, NULL),
+       "a model has no names of classes");
     data = mirt_shuffle(data, 2);
     good = good && mirt_fit(m, data, NULL) != NULL && mirt_save(m, path, MIRT_SAVE_ALL) == MIRT_OK;
     mirt_model *loaded = good ? mirt_load(s, path) : NULL;
     const char *const *names = mirt_model_class_names(loaded, &count);
-    ok(loaded && names && count == 3 && strcmp(names[0], animals[0]) == 0 && strcmp(names[1], animals[1]) == 0 && strcmp(names[2], animals[2]) == 0,
+    ok(loaded && names && count == 3 && strcmp(names[0], animals[0]) == 0 && strcmp(names[1], animals[1]) == 0 &&
+           strcmp(names[2], animals[2]) == 0,
        "it has those of the data it was trained on, saved and loaded");
     ok(mirt_save(loaded, path_b, MIRT_SAVE_ALL) == MIRT_OK && tap_same_file(path, path_b), "and saved again");
-    ok(mirt_set_class_names(data, animals, 2) == MIRT_OK && mirt_fit(m, data, NULL) && mirt_model_class_names(m, &count) && count == 3, "names of two classes are not those of three");
-    ok(mirt_set_class_names(data, bad, 3) == MIRT_OK && mirt_fit(m, data, NULL) && strcmp(mirt_model_class_names(m, NULL)[0], "Katze") == 0, "names that are not UTF-8 are not taken");
-    ok(mirt_set_model_class_names(m, bad, 3) == MIRT_E_INVALID && mirt_set_model_class_names(m, NULL, 3) == MIRT_E_INVALID && mirt_set_model_class_names(NULL, animals, 3) == MIRT_E_INVALID,
+    ok(mirt_set_class_names(data, animals, 2) == MIRT_OK && mirt_fit(m, data, NULL) &&
+           mirt_model_class_names(m, &count) && count == 3,
+       "names of two classes are not those of three");
+    ok(mirt_set_class_names(data, bad, 3) == MIRT_OK && mirt_fit(m, data, NULL) &&
+           strcmp(mirt_model_class_names(m, NULL)[0], "Katze") == 0,
+       "names that are not UTF-8 are not taken");
+    ok(mirt_set_model_class_names(m, bad, 3) == MIRT_E_INVALID &&
+           mirt_set_model_class_names(m, NULL, 3) == MIRT_E_INVALID &&
+           mirt_set_model_class_names(NULL, animals, 3) == MIRT_E_INVALID,
        "nor set: \"%s\"", mirt_last_error());
     mirt_dataset_destroy(data);
     mirt_strategy_destroy(s);
@@ -355,8 +405,12 @@ static void check_made(void) {
         d.pooling = MIRT_POOLING_AVG;
         d.name = "base";
         mirt_model *m = mirt_model_create(s, "pets"), *base = mirt_mobilenet_v2(s, &d);
-        mirt_model_output(m, named_dense(mirt_dropout(mirt_call(base, mirt_input(m, MIRT_SHAPE(32, 32, 3)), MIRT_TRAINING_AUTO), 0.2f), "head", 1, MIRT_SIGMOID));
-        mirt_dataset *data = mirt_prefetch(mirt_batch(mirt_shuffle(mirt_drawn_photos(20, 32, 32, 1, MIRT_TRAIN), 20), 8), 2);
+        mirt_model_output(
+            m,
+            named_dense(mirt_dropout(mirt_call(base, mirt_input(m, MIRT_SHAPE(32, 32, 3)), MIRT_TRAINING_AUTO), 0.2f),
+                        "head", 1, MIRT_SIGMOID));
+        mirt_dataset *data =
+            mirt_prefetch(mirt_batch(mirt_shuffle(mirt_drawn_photos(20, 32, 32, 1, MIRT_TRAIN), 20), 8), 2);
         mirt_compile_desc c;
         memset(&c, 0, sizeof c);
         c.loss = MIRT_BINARY_CROSSENTROPY;
@@ -365,7 +419,8 @@ static void check_made(void) {
         fit.feature_cache_bytes = i ? -1 : 0;
         log_text[0] = 0;
         mirt_set_log(s, keep_log, NULL);
-        bool good = data && mirt_set_trainable(base, NULL, false) == MIRT_OK && mirt_compile(m, &c) == MIRT_OK && mirt_fit(m, data, &fit) != NULL &&
+        bool good = data && mirt_set_trainable(base, NULL, false) == MIRT_OK && mirt_compile(m, &c) == MIRT_OK &&
+                    mirt_fit(m, data, &fit) != NULL &&
                     mirt_get_weight(m, "head/bias", 0, i ? second : first, 1) == MIRT_OK;
         mirt_timing timing;
         memset(&timing, 0, sizeof timing);
@@ -374,7 +429,8 @@ static void check_made(void) {
         ok(good && fabs(m->history.input_seconds - waited) <= 1e-6 * timing.wall,
            "the history and the table count the same input wait: %.6f and %.6f of %.6f s", m->history.input_seconds,
            waited, timing.wall);
-        ok(good && (strstr(log_text, "computed once for each of 20") != NULL) == !i, "drawn photographs, %s: %s", i ? "computed anew" : "kept", good ? "" : mirt_last_error());
+        ok(good && (strstr(log_text, "computed once for each of 20") != NULL) == !i, "drawn photographs, %s: %s",
+           i ? "computed anew" : "kept", good ? "" : mirt_last_error());
         if (i) ok(good && memcmp(first, second, sizeof(float)) == 0 && first[0] != 0, "the same bits");
         mirt_dataset_destroy(data);
         mirt_strategy_destroy(s);

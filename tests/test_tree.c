@@ -86,7 +86,8 @@ static const char *act_out(int replicas, int active, bool slot_per_replica, int 
             }
             if (stack.depth >= slots) return NULL;
             snprintf(buffer[d][stack.depth], TEXT, "%d", r);
-            for (int merges = mirt__tree_push(&stack, r, 1), top = stack.depth - 1 + merges; merges > 0; merges--, top--) {
+            for (int merges = mirt__tree_push(&stack, r, 1), top = stack.depth - 1 + merges; merges > 0;
+                 merges--, top--) {
                 add_text(buffer[d][top - 1], buffer[d][top]);
             }
         }
@@ -132,9 +133,11 @@ static void check_plans(mirt_collective collective, const char *name, int replic
     bool good = true;
     for (int devices = 1; devices <= replicas && devices <= most_devices; devices++) {
         make_plan(collective, devices, replicas);
-        int some = collective == MIRT_RING || devices < 2 ? devices : 2; /* the first and the last, or all that differ */
+        int some = collective == MIRT_RING || devices < 2 ? devices : 2; /* the first and the last, or all that
+                                                                            differ */
         for (int run = 0; run < 4 * replicas * some && good; run++) {
-            int active = 1 + run / 4 % replicas, device = some == devices ? run / 4 / replicas : run / 4 / replicas * (devices - 1);
+            int active = 1 + run / 4 % replicas,
+                device = some == devices ? run / 4 / replicas : run / 4 / replicas * (devices - 1);
             bool slot_per_replica = run & 1;
             /* as all of the strategy's replicas, and as those of two batches */
             plan.num_replicas = run & 2 && replicas % 2 == 0 && replicas / 2 >= devices ? replicas / 2 : replicas;
@@ -143,10 +146,15 @@ static void check_plans(mirt_collective collective, const char *name, int replic
             else definition(0, active, want);
             const char *have = act_out(replicas, active, slot_per_replica, device);
             good = have && strcmp(have, want) == 0;
-            if (!good) printf("# %d devices, %d active, for device %d: %s, not %s\n", devices, active, device, have ? have : "broken", want);
+            if (!good)
+                printf("# %d devices, %d active, for device %d: %s, not %s\n", devices, active, device,
+                       have ? have : "broken", want);
         }
     }
-    ok(good, "%d replicas, %s: every part is added once, in the order defined, for any devices and any number of active replicas", replicas, name);
+    ok(good,
+       "%d replicas, %s: every part is added once, in the order defined, for any devices and any number of active "
+       "replicas",
+       replicas, name);
 }
 
 static void check_ranges(void) {
@@ -197,7 +205,8 @@ static void check_too_many_parts(void) {
     for (int replicas = 16; replicas <= 160; replicas += 8) {
         int most = 0;
         if (mirt__check_parts(&plan, replicas) != MIRT_OK) {
-            ok(replicas % 16 && strstr(mirt_last_error(), "partial sums") != NULL, "%d replicas on 16 devices: \"%s\"", replicas, mirt_last_error());
+            ok(replicas % 16 && strstr(mirt_last_error(), "partial sums") != NULL, "%d replicas on 16 devices: \"%s\"",
+               replicas, mirt_last_error());
             continue;
         }
         for (int active = 1; active <= replicas; active++) {
@@ -207,7 +216,8 @@ static void check_too_many_parts(void) {
         ok(most <= MIRT__MAX_PARTS, "%d replicas on 16 devices: %d partial sums", replicas, most);
     }
     make_plan(MIRT_TREE, 32, 32);
-    ok(mirt__check_parts(&plan, 4096) == MIRT_OK && mirt__check_parts(&plan, 32 * 7) == MIRT_E_INVALID && strstr(mirt_last_error(), "224 replicas on 32 devices"),
+    ok(mirt__check_parts(&plan, 4096) == MIRT_OK && mirt__check_parts(&plan, 32 * 7) == MIRT_E_INVALID &&
+           strstr(mirt_last_error(), "224 replicas on 32 devices"),
        "4096 replicas on 32 devices work, 224 do not: \"%s\"", mirt_last_error());
 }
 
@@ -276,7 +286,8 @@ static void check_kernel_tree(void) {
 
 int main(void) {
     check_share();
-    for (int replicas = 1; replicas <= MOST_REPLICAS; replicas++) check_plans(MIRT_COLLECTIVE_AUTO, "tree", replicas, MOST_DEVICES);
+    for (int replicas = 1; replicas <= MOST_REPLICAS; replicas++)
+        check_plans(MIRT_COLLECTIVE_AUTO, "tree", replicas, MOST_DEVICES);
     for (int replicas = 1; replicas <= 17; replicas++) {
         check_plans(MIRT_RING, "ring", replicas, 5);
         check_plans(MIRT_REDUCE_TO_ONE_DEVICE, "one device", replicas, 5);

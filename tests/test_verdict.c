@@ -1,6 +1,6 @@
-/* The table of a fit's time: bottlenecks that are put in are named, balanced runs are blamed for nothing, and the phases
-   add up to the whole. Devices, samples and wake-ups take simulated time (simulated_time.h), so the verdict depends on
-   what is put in and not on the machine. With TIMED (long_verdict.c) they take real time. */
+/* The table of a fit's time: bottlenecks that are put in are named, balanced runs are blamed for nothing, and the
+   phases add up to the whole. Devices, samples and wake-ups take simulated time (simulated_time.h), so the verdict
+   depends on what is put in and not on the machine. With TIMED (long_verdict.c) they take real time. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 
@@ -88,7 +88,8 @@ static bool train(const run *r, mirt_timing *t, char text[2048]) {
     map.fn = slow_map;
     map.user = (void *)&r->map;
     map.name = "smudging";
-    mirt_dataset *data = mirt_arrays(mirt_make_array(pixels, MIRT_FLOAT32, MIRT_SHAPE(SAMPLES, SIDE, SIDE, 1)), mirt_make_array(classes, MIRT_INT32, MIRT_SHAPE(SAMPLES)));
+    mirt_dataset *data = mirt_arrays(mirt_make_array(pixels, MIRT_FLOAT32, MIRT_SHAPE(SAMPLES, SIDE, SIDE, 1)),
+                                     mirt_make_array(classes, MIRT_INT32, MIRT_SHAPE(SAMPLES)));
     if (r->map > 0) data = mirt_map(data, &map);
     data = mirt_batch(mirt_repeat(mirt_shuffle(data, SAMPLES), 0), (int64_t)r->rows * r->replicas);
     if (r->map > 0) data = mirt_prefetch(data, 3);
@@ -98,7 +99,8 @@ static bool train(const run *r, mirt_timing *t, char text[2048]) {
     d.no_progress = true;
     mirt_history *h = m ? mirt_fit(m, data, &d) : NULL;
     memset(t, 0, sizeof *t);
-    bool good = h && mirt_fit_timing(m, t) == MIRT_OK && h->steps == t->steps && t->samples == t->steps * r->rows * r->replicas;
+    bool good =
+        h && mirt_fit_timing(m, t) == MIRT_OK && h->steps == t->steps && t->samples == t->steps * r->rows * r->replicas;
     double mean = 0;
     for (int i = 0; good && i < MIRT_PHASE_COUNT; i++) mean += t->seconds[i];
     for (int k = 0; good && k < t->num_devices; k++) {
@@ -109,7 +111,8 @@ static bool train(const run *r, mirt_timing *t, char text[2048]) {
         }
         good = good && fabs(sum - h->seconds) <= tolerance * h->seconds;
     }
-    good = good && fabs(mean - h->seconds) <= tolerance * h->seconds && fabs(t->wall - h->seconds) <= tolerance * h->seconds;
+    good = good && fabs(mean - h->seconds) <= tolerance * h->seconds &&
+           fabs(t->wall - h->seconds) <= tolerance * h->seconds;
     const char *table = h ? mirt_timing_text(m) : NULL;
     snprintf(text, 2048, "%s", table ? table : mirt_last_error());
     mirt_dataset_destroy(data);
@@ -154,7 +157,8 @@ static void check(const run *r, mirt_bottleneck wanted, const char *word, const 
     for (char *line = text, *end; !good && (end = strchr(line, '\n')) != NULL; line = end + 1) {
         printf("# %.*s\n", (int)(end - line), line);
     }
-    ok(good, "%s, wake-ups of %g us, %d devices, %d replicas of %d rows: %s", what, 1e6 * r->wake, r->devices, r->replicas, r->rows, t.verdict);
+    ok(good, "%s, wake-ups of %g us, %d devices, %d replicas of %d rows: %s", what, 1e6 * r->wake, r->devices,
+       r->replicas, r->rows, t.verdict);
 }
 
 static void slow_input(int severity) {
@@ -254,7 +258,9 @@ static int callback_saw;
 static int look(const mirt_event *event, void *user) {
     mirt_timing t;
     (void)user;
-    if (mirt_fit_timing(event->model, &t) == MIRT_OK && t.steps == event->step + 1 && t.wall > 0 && t.device[1].samples > 0) callback_saw++;
+    if (mirt_fit_timing(event->model, &t) == MIRT_OK && t.steps == event->step + 1 && t.wall > 0 &&
+        t.device[1].samples > 0)
+        callback_saw++;
     return 0;
 }
 
@@ -271,17 +277,27 @@ static void check_calls(void) {
     d.callbacks[0] = &c;
     d.no_progress = true;
     ok(mirt_fit_timing(m, &t) == MIRT_E_STATE && !mirt_timing_text(m), "before a fit: \"%s\"", mirt_last_error());
-    ok(mirt_fit_timing(NULL, &t) != MIRT_OK && mirt_fit_timing(m, NULL) == MIRT_E_INVALID && !mirt_timing_text(NULL), "without a model: \"%s\"", mirt_last_error());
+    ok(mirt_fit_timing(NULL, &t) != MIRT_OK && mirt_fit_timing(m, NULL) == MIRT_E_INVALID && !mirt_timing_text(NULL),
+       "without a model: \"%s\"", mirt_last_error());
     ok(mirt_fit_arrays(m, images_x(0, 96), images_y(0, 96), &d) && callback_saw == 3, "a callback may ask");
-    ok(mirt_fit_timing(m, &t) == MIRT_OK && t.steps == 3 && t.samples == 96 && t.device[0].samples == 48 && t.device[1].replicas == 1, "48 of 96 samples on each device");
-    ok(t.device[0].memory > 0 && t.device[0].busy > 0 && t.device[0].busy <= 1, "%zu bytes on a device, %.0f %% busy", t.device[0].memory, 100 * t.device[0].busy);
+    ok(mirt_fit_timing(m, &t) == MIRT_OK && t.steps == 3 && t.samples == 96 && t.device[0].samples == 48 &&
+           t.device[1].replicas == 1,
+       "48 of 96 samples on each device");
+    ok(t.device[0].memory > 0 && t.device[0].busy > 0 && t.device[0].busy <= 1, "%zu bytes on a device, %.0f %% busy",
+       t.device[0].memory, 100 * t.device[0].busy);
 #ifdef __linux__
     ok(t.peak_memory > 1000000, "%zu bytes of the process", t.peak_memory);
 #endif
-    ok(t.seconds[MIRT_PHASE_FORWARD] > 0 && t.seconds[MIRT_PHASE_BACKWARD] > 0 && t.seconds[MIRT_PHASE_UPDATE] > 0 && t.seconds[MIRT_PHASE_REDUCE] > 0 && t.seconds[MIRT_PHASE_CALLBACKS] > 0,
+    ok(t.seconds[MIRT_PHASE_FORWARD] > 0 && t.seconds[MIRT_PHASE_BACKWARD] > 0 && t.seconds[MIRT_PHASE_UPDATE] > 0 &&
+           t.seconds[MIRT_PHASE_REDUCE] > 0 && t.seconds[MIRT_PHASE_CALLBACKS] > 0,
        "forward, backward, all-reduce, update and callbacks take time");
-    ok(mirt_fit_arrays(other, images_x(0, 32), images_y(0, 32), NULL) && mirt_fit_timing(m, &t) == MIRT_E_STATE && mirt_fit_timing(other, &t) == MIRT_OK, "only the last fit is told of");
-    ok(strcmp(mirt_phase_name(MIRT_PHASE_INPUT), "input wait") == 0 && strcmp(mirt_phase_name((mirt_phase)-1), "no phase") == 0 && strcmp(mirt_phase_name((mirt_phase)99), "no phase") == 0, "phases have names");
+    ok(mirt_fit_arrays(other, images_x(0, 32), images_y(0, 32), NULL) && mirt_fit_timing(m, &t) == MIRT_E_STATE &&
+           mirt_fit_timing(other, &t) == MIRT_OK,
+       "only the last fit is told of");
+    ok(strcmp(mirt_phase_name(MIRT_PHASE_INPUT), "input wait") == 0 &&
+           strcmp(mirt_phase_name((mirt_phase)-1), "no phase") == 0 &&
+           strcmp(mirt_phase_name((mirt_phase)99), "no phase") == 0,
+       "phases have names");
     mirt_strategy_destroy(s);
 }
 
@@ -297,11 +313,14 @@ static void check_trace(void) {
     snprintf(path, sizeof path, "%s/trace_%ld.json", tap_tmpdir(), (long)time(NULL) ^ (long)mirt__random_u32(&dice));
     ok(mirt_trace_end(s) == MIRT_E_STATE, "none begun: \"%s\"", mirt_last_error());
     ok(mirt_trace_begin(s, "/nowhere/trace.json", 0) != MIRT_OK, "no directory: \"%s\"", mirt_last_error());
-    ok(mirt_trace_begin(NULL, path, 0) != MIRT_OK && mirt_trace_begin(s, "", 0) != MIRT_OK && mirt_trace_begin(s, path, -1) == MIRT_E_INVALID && mirt_trace_end(NULL) != MIRT_OK, "\"%s\"", mirt_last_error());
+    ok(mirt_trace_begin(NULL, path, 0) != MIRT_OK && mirt_trace_begin(s, "", 0) != MIRT_OK &&
+           mirt_trace_begin(s, path, -1) == MIRT_E_INVALID && mirt_trace_end(NULL) != MIRT_OK,
+       "\"%s\"", mirt_last_error());
     bool good = mirt_trace_begin(s, path, 20) == MIRT_OK;
     ok(good && mirt_trace_begin(s, path, 0) == MIRT_E_STATE, "twice: \"%s\"", mirt_last_error());
-    good = good && mirt_fit_arrays(m, images_x(0, 96), images_y(0, 96), &d) && mirt_evaluate_arrays(m, images_x(0, 30), images_y(0, 30), NULL) == MIRT_OK;
-    ok(good && mirt_trace_end(s) == MIRT_OK && !s->lane[0].slice && !s->lane[0].names, "a trace of 20 slices");
+    good = good && mirt_fit_arrays(m, images_x(0, 96), images_y(0, 96), &d) &&
+           mirt_evaluate_arrays(m, images_x(0, 30), images_y(0, 30), NULL) == MIRT_OK;
+    ok(good && mirt_trace_end(s) == MIRT_OK && !s->timeline[0].slice && !s->timeline[0].names, "a trace of 20 slices");
     mirt__file_peek(path, text, sizeof text);
     int64_t left = 0;
     const char *at = strstr(text, "\"left_out\":");
@@ -310,7 +329,8 @@ static void check_trace(void) {
     for (const char *p = text; (p = strstr(p, "\"X\"")) != NULL; p++) slices++;
     ok(slices == 20 && left > 100, "has %d, and leaves %lld out", slices, (long long)left);
     remove(path);
-    ok(mirt_trace_begin(s, path, 0) == MIRT_OK && mirt_train_step(m, images_x(0, 8), images_y(0, 8), NULL) == MIRT_OK, "a second one");
+    ok(mirt_trace_begin(s, path, 0) == MIRT_OK && mirt_train_step(m, images_x(0, 8), images_y(0, 8), NULL) == MIRT_OK,
+       "a second one");
     mirt_strategy_destroy(s);
     ok(!mirt__file_exists(path), "ends without a file when its strategy is destroyed");
 }
@@ -361,26 +381,40 @@ static void check_words(void) {
     says(&t, MIRT_BALANCED, "balanced: 95 % of the step is forward and backward");
     t = numbers(2, 16, input);
     t.sample_seconds = 62e-3 * 4 / 32 - 1e-5;
-    says(&t, MIRT_SLOW_INPUT, "input-bound: 38 % of the step waits for JPEG decoding; 2 workers, 4 would do; if fixed: x1.6");
+    says(&t, MIRT_SLOW_INPUT,
+         "input-bound: 38 % of the step waits for JPEG decoding; 2 workers, 4 would do; if fixed: x1.6");
     t.cores = 2;
-    says(&t, MIRT_SLOW_INPUT, "input-bound: 38 % of the step waits for JPEG decoding; 2 workers, 4 would do, but there are 2 cores: keep what is made in memory (mirt_cache); if fixed: x1.6");
+    says(&t, MIRT_SLOW_INPUT,
+         "input-bound: 38 % of the step waits for JPEG decoding; 2 workers, 4 would do, but there are 2 cores: keep "
+         "what is made in memory (mirt_cache); if fixed: x1.6");
     t.steps = 4;
     says(&t, MIRT_BALANCED, "4 steps: too few to tell what takes the time, 5 are needed");
     t.steps = 100;
     t.ahead = false;
-    says(&t, MIRT_SLOW_INPUT, "input-bound: 38 % of the step waits for JPEG decoding; nothing is made ahead: mirt_prefetch behind mirt_batch; if fixed: x1.6");
+    says(&t, MIRT_SLOW_INPUT,
+         "input-bound: 38 % of the step waits for JPEG decoding; nothing is made ahead: mirt_prefetch behind "
+         "mirt_batch; if fixed: x1.6");
     t = numbers(2, 8, update);
-    says(&t, MIRT_SMALL_BATCH, "batch 8 per replica is too small: 46 % of the step takes as long for any batch (update, all-reduce, starting and waiting); 64 per replica would spread it; if fixed: x1.7");
+    says(&t, MIRT_SMALL_BATCH,
+         "batch 8 per replica is too small: 46 % of the step takes as long for any batch (update, all-reduce, starting "
+         "and waiting); 64 per replica would spread it; if fixed: x1.7");
     t = numbers(4, 32, reduce);
-    says(&t, MIRT_SLOW_REDUCE, "all-reduce: 40 % of the step adds up gradients over devices; a larger batch needs it less often; if fixed: x1.7");
+    says(&t, MIRT_SLOW_REDUCE,
+         "all-reduce: 40 % of the step adds up gradients over devices; a larger batch needs it less often; if fixed: "
+         "x1.7");
     t = numbers(4, 32, tiny);
-    says(&t, MIRT_SMALL_MODEL, "model too small for 4 devices: each computes for 0.02 ms of a step of 0.4 ms, the rest is updating, starting and waiting for each other; one device would do; if fixed: x4.0");
+    says(&t, MIRT_SMALL_MODEL,
+         "model too small for 4 devices: each computes for 0.02 ms of a step of 0.4 ms, the rest is updating, starting "
+         "and waiting for each other; one device would do; if fixed: x4.0");
     t = numbers(1, 32, callbacks);
     says(&t, MIRT_SLOW_CALLBACKS, "callbacks: 49 % of the step is spent in callbacks; if fixed: x2.0");
     t = numbers(4, 32, waits);
-    says(&t, MIRT_SHARED_CORES, "shared cores: the devices wait for each other 37 % of the step, now for one, now for another: other programs run on their cores; if fixed: x1.6");
+    says(&t, MIRT_SHARED_CORES,
+         "shared cores: the devices wait for each other 37 % of the step, now for one, now for another: other programs "
+         "run on their cores; if fixed: x1.6");
     t.cores = 2;
-    says(&t, MIRT_SHARED_CORES, "shared cores: 4 devices of 1 thread take turns on 2 cores, and wait for each other 37 % of the step");
+    says(&t, MIRT_SHARED_CORES,
+         "shared cores: 4 devices of 1 thread take turns on 2 cores, and wait for each other 37 % of the step");
     t = numbers(2, 16, fine);
     t.device[1].seconds[MIRT_PHASE_BACKWARD] = 9; /* and the other waits */
     t.device[0].seconds[MIRT_PHASE_IMBALANCE] += 3;
@@ -388,11 +422,14 @@ static void check_words(void) {
     t.seconds[MIRT_PHASE_BACKWARD] = 7.5;
     t.seconds[MIRT_PHASE_IMBALANCE] += 1.5;
     t.wall += 3;
-    says(&t, MIRT_SLOW_DEVICE, "device cpu:1 is slow: it takes 1.3 times as long for a sample as the others, which wait for it 24 % of the step; if fixed: x1.3");
+    says(&t, MIRT_SLOW_DEVICE, "device cpu:1 is slow: it takes 1.3 times as long for a sample as the others, which "
+                               "wait for it 24 % of the step; if fixed: x1.3");
     t.device[1].samples = 2134;
     t.device[0].samples = 3200 - t.device[1].samples;
     t.replicas = 3;
-    says(&t, MIRT_UNEVEN_SHARES, "uneven: 3 replicas on 2 devices leave cpu:1 with 67 % of the samples, and the others wait for it 24 % of the step; replicas should be a multiple of the devices; if fixed: x1.3");
+    says(&t, MIRT_UNEVEN_SHARES,
+         "uneven: 3 replicas on 2 devices leave cpu:1 with 67 % of the samples, and the others "
+         "wait for it 24 % of the step; replicas should be a multiple of the devices; if fixed: x1.3");
     memset(&t, 0, sizeof t);
     says(&t, MIRT_BALANCED, "");
 }
@@ -401,7 +438,8 @@ int main(void) {
     static void (*const kinds[])(int) = {slow_input, tiny_batch, slow_reduce, slow_device, tiny_model};
     const int draws = small_tier() ? 1 : 2;
     mirt__random seeds = mirt__random_stream((uint64_t)time(NULL), 1);
-    const uint64_t seed = getenv("MIRT_TEST_SEED") ? strtoull(getenv("MIRT_TEST_SEED"), NULL, 10) : mirt__random_u32(&seeds);
+    const uint64_t seed =
+        getenv("MIRT_TEST_SEED") ? strtoull(getenv("MIRT_TEST_SEED"), NULL, 10) : mirt__random_u32(&seeds);
     dice = mirt__random_stream(seed, 2);
     printf("# MIRT_TEST_SEED=%llu\n", (unsigned long long)seed);
     draw_images();

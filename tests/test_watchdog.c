@@ -88,10 +88,14 @@ static bool all_calls_refuse(mirt_strategy *s, mirt_model *m, mirt_dataset *data
     bool all = !mirt_fit(m, data, &fit) && mirt_last_status() == MIRT_E_TIMEOUT;
     all = all && strstr(mirt_last_error(), "cannot be used any more") != NULL;
     all = all && mirt_evaluate(m, data, &logs) == MIRT_E_TIMEOUT && mirt_predict(m, data, out, 8) == MIRT_E_TIMEOUT;
-    all = all && mirt_train_step(m, images_x(0, 4), images_y(0, 4), NULL) == MIRT_E_TIMEOUT && mirt_scatter(m, images_x(0, 4), images_y(0, 4)) == MIRT_E_TIMEOUT;
-    all = all && mirt_grad(m, NULL) == MIRT_E_TIMEOUT && mirt_all_reduce(m) == MIRT_E_TIMEOUT && mirt_apply(m) == MIRT_E_TIMEOUT;
-    all = all && mirt_get_weight(m, "dense/bias", 0, out, 8) == MIRT_E_TIMEOUT && mirt_save(m, "/dev/null", MIRT_SAVE_ALL) == MIRT_E_TIMEOUT;
-    all = all && mirt_compile(m, NULL) == MIRT_E_TIMEOUT && mirt_plan_memory(m, 8, &plan) == MIRT_E_TIMEOUT && !mirt_summary(m, 8);
+    all = all && mirt_train_step(m, images_x(0, 4), images_y(0, 4), NULL) == MIRT_E_TIMEOUT &&
+          mirt_scatter(m, images_x(0, 4), images_y(0, 4)) == MIRT_E_TIMEOUT;
+    all = all && mirt_grad(m, NULL) == MIRT_E_TIMEOUT && mirt_all_reduce(m) == MIRT_E_TIMEOUT &&
+          mirt_apply(m) == MIRT_E_TIMEOUT;
+    all = all && mirt_get_weight(m, "dense/bias", 0, out, 8) == MIRT_E_TIMEOUT &&
+          mirt_save(m, "/dev/null", MIRT_SAVE_ALL) == MIRT_E_TIMEOUT;
+    all = all && mirt_compile(m, NULL) == MIRT_E_TIMEOUT && mirt_plan_memory(m, 8, &plan) == MIRT_E_TIMEOUT &&
+          !mirt_summary(m, 8);
     all = all && !mirt_model_create(s, "late") && mirt_last_status() == MIRT_E_TIMEOUT;
     mirt_model_destroy(m);
     mirt_strategy_destroy(s);
@@ -110,7 +114,8 @@ static mirt_status go(int way, mirt_model *m, mirt_dataset *data, int64_t steps)
     if (way == BY_FIT) return mirt_fit(m, data, &fit) ? MIRT_OK : mirt_last_status();
     mirt_status status = MIRT_OK;
     for (int64_t i = 0; i < steps && status == MIRT_OK; i++)
-        status = way == BY_STEPS ? mirt_train_step(m, images_x(16 * i, 16), images_y(16 * i, 16), NULL) : mirt_evaluate(m, data, NULL);
+        status = way == BY_STEPS ? mirt_train_step(m, images_x(16 * i, 16), images_y(16 * i, 16), NULL)
+                                 : mirt_evaluate(m, data, NULL);
     return status;
 }
 
@@ -123,7 +128,8 @@ static void check_fault(injected_fault fault, int point, int devices, int device
     if (s && usual) s->limit_asked = false;
     mirt_model *m = s ? image_model(s, mirt_adam(1e-3f), 0.2f) : NULL;
     mirt_dataset *data = batches_of(24);
-    snprintf(detail, sizeof detail, "%s: device %d of %d %s at its %s, limit %g s", way_names[way], device, devices, fault_names[fault], point_names[point], limit);
+    snprintf(detail, sizeof detail, "%s: device %d of %d %s at its %s, limit %g s", way_names[way], device, devices,
+             fault_names[fault], point_names[point], limit);
     if (!ok(m && data, "%s: ready", detail)) return;
     inject(fault, point, device, 3, limit + 0.5);
     const double began = mirt__now();
@@ -131,8 +137,11 @@ static void check_fault(injected_fault fault, int point, int devices, int device
     const double took = mirt__now() - began;
     snprintf(name, sizeof name, "device cpu:%d ", device);
     snprintf(replica, sizeof replica, "(replica %d)", device);
-    ok(status == MIRT_E_TIMEOUT && (fault == DIE || took >= limit) && took < latest(limit), "%s: an error in time (%.2f s, status %d)", detail, took, (int)status);
-    ok(strstr(mirt_last_error(), name) && strstr(mirt_last_error(), replica) && strstr(mirt_last_error(), once ? " in step 3: " : " in step "), "%s", mirt_last_error());
+    ok(status == MIRT_E_TIMEOUT && (fault == DIE || took >= limit) && took < latest(limit),
+       "%s: an error in time (%.2f s, status %d)", detail, took, (int)status);
+    ok(strstr(mirt_last_error(), name) && strstr(mirt_last_error(), replica) &&
+           strstr(mirt_last_error(), once ? " in step 3: " : " in step "),
+       "%s", mirt_last_error());
     ok(said.events >= 2 && said.events <= 32 && strstr(said.all, name), "%d events in the log", said.events);
     ok(all_calls_refuse(s, m, data), "every later call refuses at once, destroying returns");
     while (fault == SLOW && !__atomic_load_n(&injected.over, __ATOMIC_ACQUIRE)) simulated_sleep(0.01);
@@ -160,7 +169,11 @@ static void check_matrix(void) {
             for (int devices = 2; devices <= 4; devices++, turn++) {
                 if (small_tier() && turn % 3) continue;
                 const int way = (turn + f) % 2 ? BY_FIT : BY_STEPS;
-                check_fault(faults[f], points[p], devices, (turn + p + f) % devices, way, turn % 9 == 8 ? 1.0 : turn % 2 ? 0.5 : 0.3, false);
+                check_fault(faults[f], points[p], devices, (turn + p + f) % devices, way,
+                            turn % 9 == 8 ? 1.0
+                            : turn % 2    ? 0.5
+                                          : 0.3,
+                            false);
             }
         }
     }
@@ -184,7 +197,8 @@ static void check_slow_but_alive(void) {
         mirt_dataset *data = batches_of(24);
         inject(SLOW_EACH, devices == 2 ? MIRT__POINT_REPLAY : MIRT__POINT_UPDATE, devices - 1, 0, 0.3);
         mirt_fit_desc fit = quiet_fit(6);
-        ok(mirt_fit(m, data, &fit) != NULL && said.lines == 0, "a device of %d, slow each time but within the limit, is no alarm: %s", devices, mirt_last_error());
+        ok(mirt_fit(m, data, &fit) != NULL && said.lines == 0,
+           "a device of %d, slow each time but within the limit, is no alarm: %s", devices, mirt_last_error());
         inject(NO_FAULT, 0, 0, 0, 0);
         mirt_dataset_destroy(data);
         mirt_strategy_destroy(s);
@@ -276,8 +290,9 @@ static mirt_dataset *hanging_data(int kind, source *from, const char *name) {
     map.user = from;
     map.name = name;
     from->dies = kind == DYING;
-    mirt_dataset *d = kind == MAPPED || kind == MAPPED_AHEAD ? mirt_map(mirt_arrays(images_x(0, IMAGES), images_y(0, IMAGES)), &map)
-                                                              : mirt_dataset_from_generator(&g);
+    mirt_dataset *d = kind == MAPPED || kind == MAPPED_AHEAD
+                          ? mirt_map(mirt_arrays(images_x(0, IMAGES), images_y(0, IMAGES)), &map)
+                          : mirt_dataset_from_generator(&g);
     if (kind == MAPPED_AHEAD) mirt_dataset_workers(d, 3);
     if (kind == UNBATCHED) return d;
     d = mirt_batch(d, 24);
@@ -298,15 +313,16 @@ static void check_input(int kind, int way) {
     const double began = mirt__now();
     mirt_status status = m && data ? go(way, m, data, 50) : mirt_last_status();
     const double took = mirt__now() - began;
-    ok(status == MIRT_E_TIMEOUT && took < latest(0.4) && strstr(mirt_last_error(), want), "%s, %.2f s: %s", way_names[way], took, mirt_last_error());
+    ok(status == MIRT_E_TIMEOUT && took < latest(0.4) && strstr(mirt_last_error(), want), "%s, %.2f s: %s",
+       way_names[way], took, mirt_last_error());
     ok(mirt_last_cause() == MIRT_CAUSE_INPUT, "the cause is the input");
     ok(all_calls_refuse(s, m, data), "every later call refuses at once, destroying returns");
     keep(s, data);
     simulated_end();
 }
 
-/* The watch looks at stages that a cache then lets go of; the thread sanitizer sees them meet, so this is in real time. The
-   limit is one that only a hang exceeds, but the watch looks often. */
+/* The watch looks at stages that a cache then lets go of; the thread sanitizer sees them meet, so this is in real time.
+   The limit is one that only a hang exceeds, but the watch looks often. */
 static void check_cache(void) {
     static source slow;
     slow.hangs_at = -1;
@@ -320,7 +336,8 @@ static void check_cache(void) {
         if (!m || !data || mirt_evaluate(m, data, NULL) != MIRT_OK || mirt_evaluate(m, data, NULL) != MIRT_OK) break;
         mirt_dataset_destroy(data);
     }
-    ok(passes == 3, "%d data sets whose cache fills while the clock is looked at, and once more from the cache: %s", passes, mirt_last_error());
+    ok(passes == 3, "%d data sets whose cache fills while the clock is looked at, and once more from the cache: %s",
+       passes, mirt_last_error());
     mirt_strategy_destroy(s);
     simulated.hurry = 0;
 }

@@ -12,9 +12,10 @@ int main(int argc, char **argv) {
     if (!h) { puts(mirt_last_error()); return 1; }
     puts(mirt_timing_text(m));    for (int k = 0; k < 0; k++) {
         double sum = 0;
-        for (int i = 0; i < MIRT_PHASE_COUNT; i++) sum += s->lane[k].total[i];
-        printf("device %d: %lld samples, %g of %g s\n", k, (long long)s->lane[k].samples, sum, h->seconds);
-        for (int i = 0; i < MIRT_PHASE_COUNT; i++) printf("  %-20s %8.3f ms\n", mirt_phase_name((mirt_phase)i), s->lane[k].total[i] * 1e3 / h->steps);
+        for (int i = 0; i < MIRT_PHASE_COUNT; i++) sum += s->timeline[k].total[i];
+        printf("device %d: %lld samples, %g of %g s\n", k, (long long)s->timeline[k].samples, sum, h->seconds);
+        for (int i = 0; i < MIRT_PHASE_COUNT; i++)
+            printf("  %-20s %8.3f ms\n", mirt_phase_name((mirt_phase)i), s->timeline[k].total[i] * 1e3 / h->steps);
     }
     mirt_strategy_destroy(s);
     return 0;

@@ -12,25 +12,41 @@ MIRT__BEGIN_C
 /* Threads: as models and as datasets; functions without one: any thread at any time. */
 
 typedef enum mirt_augmentation_kind {
-    MIRT_RANDOM_FLIP = 0, MIRT_RANDOM_ROTATION, MIRT_RANDOM_ZOOM, MIRT_RANDOM_TRANSLATION, MIRT_RANDOM_CROP, MIRT_CENTER_CROP, MIRT_RESIZING,
-    MIRT_RANDOM_CONTRAST, MIRT_RANDOM_BRIGHTNESS, MIRT__AUGMENTATION_COUNT
+    MIRT_RANDOM_FLIP = 0,
+    MIRT_RANDOM_ROTATION,
+    MIRT_RANDOM_ZOOM,
+    MIRT_RANDOM_TRANSLATION,
+    MIRT_RANDOM_CROP,
+    MIRT_CENTER_CROP,
+    MIRT_RESIZING,
+    MIRT_RANDOM_CONTRAST,
+    MIRT_RANDOM_BRIGHTNESS,
+    MIRT__AUGMENTATION_COUNT
 } mirt_augmentation_kind;
-/* Where a pixel from outside of the image is taken from: (dcba|abcd|dcba), one value, (abcd|abcd|abcd), (aaaa|abcd|dddd). */
-typedef enum mirt_fill_mode { MIRT_FILL_REFLECT = 0, MIRT_FILL_CONSTANT, MIRT_FILL_WRAP, MIRT_FILL_NEAREST, MIRT__FILL_COUNT } mirt_fill_mode;
-typedef enum mirt_flip_mode { MIRT_FLIP_HORIZONTAL_AND_VERTICAL = 0, MIRT_FLIP_HORIZONTAL, MIRT_FLIP_VERTICAL, MIRT__FLIP_COUNT } mirt_flip_mode;
+/* Where a pixel from outside of the image is taken from: (dcba|abcd|dcba), one value, (abcd|abcd|abcd),
+   (aaaa|abcd|dddd). */
+typedef enum mirt_fill_mode {
+    MIRT_FILL_REFLECT = 0, MIRT_FILL_CONSTANT, MIRT_FILL_WRAP, MIRT_FILL_NEAREST, MIRT__FILL_COUNT
+} mirt_fill_mode;
+typedef enum mirt_flip_mode {
+    MIRT_FLIP_HORIZONTAL_AND_VERTICAL = 0, MIRT_FLIP_HORIZONTAL, MIRT_FLIP_VERTICAL, MIRT__FLIP_COUNT
+} mirt_flip_mode;
 
-/* A transform of images, as a layer or in a data set; each kind reads what is said to be its own. A range is {lower, upper};
-   {f, 0} with f above 0 is {-f, f}, and {-f, 0} is the range from -f to 0. The range from 0 to f is {0, f}. */
+/* A transform of images, as a layer or in a data set; each kind reads what is said to be its own. A range is {lower,
+   upper}; {f, 0} with f above 0 is {-f, f}, and {-f, 0} is the range from -f to 0. The range from 0 to f is {0, f}. */
 typedef struct mirt_augmentation {
     mirt_augmentation_kind kind; /* layers of their own name need none */
     mirt_flip_mode mode;         /* of flips */
-    float factor[2];             /* rotation: in turns, counter-clockwise, within [-1, 1]; brightness: of the value range, within
-                                    [-1, 1]; contrast: {l, u}, within [0, 1], is 1 - l to 1 + u times the contrast, and {f, 0} is {f, f} */
-    float height_factor[2], width_factor[2]; /* zoom, above -1 to 1: how much larger the part of the image that is shown becomes, so that
-                                    more than 0 zooms out; no width_factor: it keeps the aspect ratio. Translation, within [-1, 1]: in
-                                    heights and widths, down and to the right */
+    float factor[2];             /* rotation: in turns, counter-clockwise, within [-1, 1]; brightness: of the value
+                                    range, within [-1, 1]; contrast: {l, u}, within [0, 1], is 1 - l to 1 + u times the
+                                    contrast, and {f, 0} is {f, f} */
+    /* zoom, above -1 to 1: how much larger the part of the image that is shown becomes, so that more than 0 zooms out;
+       no width_factor: it keeps the aspect ratio. Translation, within [-1, 1]: in heights and widths, down and to the
+       right */
+    float height_factor[2], width_factor[2];
     mirt_fill_mode fill_mode;    /* rotation, zoom, translation */
-    mirt_interpolation interpolation; /* these, and resizing: bilinear or nearest; the layer mirt_resizing any but area */
+    mirt_interpolation interpolation; /* these, and resizing: bilinear or nearest; the layer mirt_resizing any but
+                                         area */
     float fill_value;            /* of MIRT_FILL_CONSTANT */
     int height, width;           /* of what crops and resizing make; {n, 0} is {n, n} */
     bool crop_to_aspect_ratio;   /* resizing: of the largest part in the middle that has the new shape */
@@ -39,23 +55,25 @@ typedef struct mirt_augmentation {
     bool antialias;              /* of the layer mirt_resizing, as in mirt_resize_image */
 } mirt_augmentation;
 
-/* Layers on (rows, height, width, channels). Random ones are active in training only, and leave nothing in programs that predict; what an
-   image gets depends on (seed, step, layer, row in the global batch), as in mirt_dropout. Neighbours that move pixels are one
-   affine warp: every pixel is interpolated once, and only what is outside of the first one's image is filled. They stand in front of what is
-   trained: no gradient passes through them. Errors of these: MIRT_E_INVALID, MIRT_E_SHAPE. Keras: RandomFlip; here the two directions of
-   HORIZONTAL_AND_VERTICAL are drawn each for itself. NULL desc: all defaults. */
+/* Layers on (rows, height, width, channels). Random ones are active in training only, and leave nothing in programs
+   that predict; what an image gets depends on (seed, step, layer, row in the global batch), as in mirt_dropout.
+   Neighbours that move pixels are one affine warp: every pixel is interpolated once, and only what is outside of the
+   first one's image is filled. They stand in front of what is trained: no gradient passes through them. Errors of
+   these: MIRT_E_INVALID, MIRT_E_SHAPE. Keras: RandomFlip; here the two directions of HORIZONTAL_AND_VERTICAL are drawn
+   each for itself. NULL desc: all defaults. */
 MIRT_API mirt_tensor *mirt_random_flip(mirt_tensor *x, const mirt_augmentation *desc);
 /* Around the center of the image. */
 MIRT_API mirt_tensor *mirt_random_rotation(mirt_tensor *x, const mirt_augmentation *desc);
 MIRT_API mirt_tensor *mirt_random_zoom(mirt_tensor *x, const mirt_augmentation *desc);
 MIRT_API mirt_tensor *mirt_random_translation(mirt_tensor *x, const mirt_augmentation *desc);
-/* A part of height x width pixels, another of each image. Images that are smaller, and all outside of training: the largest part in the middle
-   that has this shape, resized. */
+/* A part of height x width pixels, another of each image. Images that are smaller, and all outside of training: the
+   largest part in the middle that has this shape, resized. */
 MIRT_API mirt_tensor *mirt_random_crop(mirt_tensor *x, const mirt_augmentation *desc);
 /* (x - mean of the channel) * factor + mean. */
 MIRT_API mirt_tensor *mirt_random_contrast(mirt_tensor *x, const mirt_augmentation *desc);
 MIRT_API mirt_tensor *mirt_random_brightness(mirt_tensor *x, const mirt_augmentation *desc);
-/* These two are always active, and gradients pass. The part in the middle; of smaller images what mirt_random_crop takes. */
+/* These two are always active, and gradients pass. The part in the middle; of smaller images what mirt_random_crop
+   takes. */
 MIRT_API mirt_tensor *mirt_center_crop(mirt_tensor *x, const mirt_augmentation *desc);
 /* Pixels lie at the centers of their squares. Keras: Resizing. */
 MIRT_API mirt_tensor *mirt_resizing(mirt_tensor *x, const mirt_augmentation *desc);
@@ -63,25 +81,26 @@ MIRT_API mirt_tensor *mirt_resizing(mirt_tensor *x, const mirt_augmentation *des
 MIRT_API mirt_tensor *mirt_augmentation_layer(mirt_tensor *x, const mirt_augmentation *desc);
 
 #ifndef MIRRORTRAIN_NO_TRAIN
-/* The same for the samples of a data set: x[0], (height, width, channels) of float32 or uint8, which stays uint8, rounded. What an image gets
-   depends on (seed, epoch, index of the sample). Comes before mirt_batch; behind mirt_cache, or every epoch would see the same
-   images. tf.data: map. */
+/* The same for the samples of a data set: x[0], (height, width, channels) of float32 or uint8, which stays uint8,
+   rounded. What an image gets depends on (seed, epoch, index of the sample). Comes before mirt_batch; behind
+   mirt_cache, or every epoch would see the same images. tf.data: map. */
 MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentation *list, int count);
-/* Reads "flip,rotation:0.1,zoom:0.1" into at most `most` entries of list; how many there are, or -1 with the error set. Names as the
-   layers without "random_"; numbers behind ':', two being height and width: flip:horizontal, rotation:0.1, zoom:0.1:0.2,
-   translation:0.1:0.1, crop:200:180, center_crop:200, resizing:224, contrast:0.2, brightness:0.1; and constant, wrap, nearest:
-   rotation:0.1:constant. */
+/* Reads "flip,rotation:0.1,zoom:0.1" into at most `most` entries of list; how many there are, or -1 with the error set.
+   Names as the layers without "random_"; numbers behind ':', two being height and width: flip:horizontal, rotation:0.1,
+   zoom:0.1:0.2, translation:0.1:0.1, crop:200:180, center_crop:200, resizing:224, contrast:0.2, brightness:0.1; and
+   constant, wrap, nearest: rotation:0.1:constant. */
 MIRT_API int mirt_parse_augmentation(const char *text, mirt_augmentation *list, int most);
 
-/* Mean and variance of the channels of x[0], over an epoch, into desc: what mirt_normalization then takes off. The data set
-   is begun, not consumed. MIRT_E_SHAPE: more than 4 channels. Keras: Normalization.adapt. */
+/* Mean and variance of the channels of x[0], over an epoch, into desc: what mirt_normalization then takes off. The data
+   set is begun, not consumed. MIRT_E_SHAPE: more than 4 channels. Keras: Normalization.adapt. */
 MIRT_API mirt_status mirt_adapt(mirt_normalization_desc *desc, mirt_dataset *dataset);
 
-/* Writes one image, (height, width, channels) of 1 to 4 channels, as a PNG; several, (n, height, width, channels), `columns` side by side, a
-   few pixels apart. uint8, or float32 from 0 to 255, which is rounded. Errors: MIRT_E_SHAPE, MIRT_E_IO, MIRT_E_NOMEM. */
+/* Writes one image, (height, width, channels) of 1 to 4 channels, as a PNG; several, (n, height, width, channels),
+   `columns` side by side, a few pixels apart. uint8, or float32 from 0 to 255, which is rounded. Errors: MIRT_E_SHAPE,
+   MIRT_E_IO, MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_write_png(const char *path, mirt_array images, int columns);
-/* The same of the first rows * columns samples, or batches' samples, of a data set, which is begun, not consumed: 3, 4 for twelve. Of one image
-   twelve times, mirt_repeat before mirt_augment. */
+/* The same of the first rows * columns samples, or batches' samples, of a data set, which is begun, not consumed: 3, 4
+   for twelve. Of one image twelve times, mirt_repeat before mirt_augment. */
 MIRT_API mirt_status mirt_save_grid(const char *path, mirt_dataset *dataset, int rows, int columns);
 #endif
 

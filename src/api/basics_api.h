@@ -44,30 +44,38 @@ MIRT_API const char *mirt_status_text(mirt_status status);
 MIRT_API const char *mirt_last_error(void);
 MIRT_API mirt_status mirt_last_status(void);
 
-/* Where a failure comes from, and so who can do something about it: data and files that are read; the machine and what surrounds the
-   program; what was asked for, which does not go together; memory, disk or threads that ran out; a mistake in the program, or in
-   code that it gave to the library, or in the library. */
+/* Where a failure comes from, and so who can do something about it: data and files that are read; the machine and what
+   surrounds the program; what was asked for, which does not go together; memory, disk or threads that ran out; a
+   mistake in the program, or in code that it gave to the library, or in the library. */
 typedef enum mirt_cause {
-    MIRT_CAUSE_NONE = 0, MIRT_CAUSE_INPUT, MIRT_CAUSE_ENVIRONMENT, MIRT_CAUSE_CONFIGURATION, MIRT_CAUSE_RESOURCES, MIRT_CAUSE_BUG, MIRT__CAUSE_COUNT
+    MIRT_CAUSE_NONE = 0,
+    MIRT_CAUSE_INPUT,
+    MIRT_CAUSE_ENVIRONMENT,
+    MIRT_CAUSE_CONFIGURATION,
+    MIRT_CAUSE_RESOURCES,
+    MIRT_CAUSE_BUG,
+    MIRT__CAUSE_COUNT
 } mirt_cause;
 /* Of the calling thread's last failed call; MIRT_CAUSE_NONE before the first. */
 MIRT_API mirt_cause mirt_last_cause(void);
 /* "input", "environment", "configuration", "resources", "bug"; "none". */
 MIRT_API const char *mirt_cause_text(mirt_cause cause);
 
-/* Makes text safe to print on a terminal: control characters (C0, DEL, C1), characters that reorder the text around them and
-   bytes that are not UTF-8 become \xNN, byte by byte; all else is copied. For names that come from files: of classes, layers,
-   files. Writes at most `size` bytes including the final 0 and cuts between characters; `out` may be NULL if size is 0. Returns
-   the length of the whole text, as snprintf does. The library's own messages, log lines and texts are printable already. */
+/* Makes text safe to print on a terminal: control characters (C0, DEL, C1), characters that reorder the text around
+   them and bytes that are not UTF-8 become \xNN, byte by byte; all else is copied. For names that come from files: of
+   classes, layers, files. Writes at most `size` bytes including the final 0 and cuts between characters; `out` may be
+   NULL if size is 0. Returns the length of the whole text, as snprintf does. The library's own messages, log lines and
+   texts are printable already. */
 MIRT_API size_t mirt_printable(const char *text, char *out, size_t size);
 
-/* Replaces the file at `path` as a whole, or creates it: after a crash or a power failure it holds the old bytes or the new
-   ones. A symbolic link at `path` is itself replaced. MIRT_E_NOT_FOUND (no such directory), MIRT_E_IO, MIRT_E_NOMEM. */
+/* Replaces the file at `path` as a whole, or creates it: after a crash or a power failure it holds the old bytes or the
+   new ones. A symbolic link at `path` is itself replaced. MIRT_E_NOT_FOUND (no such directory), MIRT_E_IO,
+   MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_write_file(const char *path, const void *data, size_t size);
-/* Creates an empty, private file beside `path` under a name that did not exist before; no link is followed. Returns a descriptor
-   for writing, which the caller closes before removing or renaming the file; -1 on failure, and errno says why. `name`, of at
-   least strlen(path) + 48 bytes, receives the name. Those of the library itself are made so too, but with the mode
-   of the file that they replace, or for a new one the mode that the umask leaves. */
+/* Creates an empty, private file beside `path` under a name that did not exist before; no link is followed. Returns a
+   descriptor for writing, which the caller closes before removing or renaming the file; -1 on failure, and errno says
+   why. `name`, of at least strlen(path) + 48 bytes, receives the name. Those of the library itself are made so too, but
+   with the mode of the file that they replace, or for a new one the mode that the umask leaves. */
 MIRT_API int mirt_create_temporary(const char *path, char *name, size_t size);
 
 /* Element types. Pixels stay MIRT_UINT8 until a kernel reads them; a MIRT_BOOL is one byte, 0 or 1. */

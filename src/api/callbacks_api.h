@@ -36,12 +36,12 @@ typedef struct mirt_event {
     const char *failure;   /* train end: what went wrong, if fit is going to return NULL; otherwise NULL */
 } mirt_event;
 
-/* What a function of a callback returns when the callback itself failed, such as on a full disk: fit then returns NULL with the
-   error that it has left; with one that names the callback (MIRT_E_CALLBACK) if it has left none. */
+/* What a function of a callback returns when the callback itself failed, such as on a full disk: fit then returns NULL
+   with the error that it has left; with one that names the callback (MIRT_E_CALLBACK) if it has left none. */
 #define MIRT_CALLBACK_FAILED (-2147483647 - 1)
 
-/* A row of functions, each may be NULL; a non-zero return ends training cleanly, after which fit
-   returns what it has. Called from the thread that called fit, in the order of the list. Keras: Callback, LambdaCallback. */
+/* A row of functions, each may be NULL; a non-zero return ends training cleanly, after which fit returns what it has.
+   Called from the thread that called fit, in the order of the list. Keras: Callback, LambdaCallback. */
 typedef struct mirt_callback {
     void *user;
     int (*train_begin)(const mirt_event *event, void *user);
@@ -52,10 +52,11 @@ typedef struct mirt_callback {
     int (*batch_end)(const mirt_event *event, void *user);
     int (*test_begin)(const mirt_event *event, void *user); /* around validation */
     int (*test_end)(const mirt_event *event, void *user);
-    /* What a checkpoint keeps of it, under its name: save_state writes at most `capacity` bytes of UTF-8 text with its final 0 and
-       returns how many characters there are, as snprintf does; load_state is given that text before train_begin of a fit that
-       goes on from the checkpoint (not 0: it is of no use, which is an error). NULL: it has no state. Names have at most 80 bytes of UTF-8; of
-       several with one name the second is called NAME_1 in the file, and so on. */
+    /* What a checkpoint keeps of it, under its name: save_state writes at most `capacity` bytes of UTF-8 text with its
+       final 0 and returns how many characters there are, as snprintf does; load_state is given that text before
+       train_begin of a fit that goes on from the checkpoint (not 0: it is of no use, which is an error). NULL: it has
+       no state. Names have at most 80 bytes of UTF-8; of several with one name the second is called NAME_1 in the file,
+       and so on. */
     const char *name;
     size_t (*save_state)(char *text, size_t capacity, void *user);
     int (*load_state)(const char *text, void *user);
@@ -64,25 +65,28 @@ typedef struct mirt_callback {
 #define MIRT_MAX_CALLBACKS 16
 
 #ifndef MIRRORTRAIN_NO_TRAIN
-/* Frees a ready-made callback, or calls destroy of another; no fit may be using it. NULL is allowed. Ready-made ones below are made
-   for one fit after the other; descriptions are copied, all zeros (or NULL) mean Keras's defaults; NULL on errors: MIRT_E_INVALID,
-   MIRT_E_NOMEM. What they can only know in a fit, as whether there is a log of that name, is an error of the fit. */
+/* Frees a ready-made callback, or calls destroy of another; no fit may be using it. NULL is allowed. Ready-made ones
+   below are made for one fit after the other; descriptions are copied, all zeros (or NULL) mean Keras's defaults; NULL
+   on errors: MIRT_E_INVALID, MIRT_E_NOMEM. What they can only know in a fit, as whether there is a log of that name, is
+   an error of the fit. */
 MIRT_API void mirt_callback_destroy(mirt_callback *callback);
 #endif
 
 /* What happens to a step that has, or would write, a NaN or infinite value. Every step is checked for its loss, for
-   gradients (without clipping those above 1e17 count as well, or 1.8e19 divided by the replicas if that is less: the squares of sums of smaller ones are finite) and for new
-   values of weights that are not trained, such as moving statistics; the first step also for the weights and the
-   optimizer's state. This reads each gradient and new value once more. With mixed_float16 the loss scale takes care of
-   gradients. The step is run once more to find where the first such value comes from: the log names replica and layer,
-   weights or data. Stop: the step is not applied, so weights and optimizer state are those before it, and training
-   ends. Warn: it is applied, and the log says so once. */
+   gradients (without clipping those above 1e17 count as well, or 1.8e19 divided by the replicas if that is less: the
+   squares of sums of smaller ones are finite) and for new values of weights that are not trained, such as moving
+   statistics; the first step also for the weights and the optimizer's state. This reads each gradient and new value
+   once more. With mixed_float16 the loss scale takes care of gradients. The step is run once more to find where the
+   first such value comes from: the log names replica and layer, weights or data. Stop: the step is not applied, so
+   weights and optimizer state are those before it, and training ends. Warn: it is applied, and the log says so once. */
 typedef enum mirt_nan_policy { MIRT_NAN_STOP = 0, MIRT_NAN_WARN, MIRT_NAN_OFF } mirt_nan_policy;
 #ifndef MIRRORTRAIN_NO_TRAIN
-/* Writes into `path`, which holds `capacity` bytes, the newest checkpoint in a directory (not below it) that is whole, whatever its name:
-   all checksums are verified. Damaged ones are named in the log of `strategy` (NULL: of nobody) and passed over. Keras:
-   tf.train.latest_checkpoint. MIRT_E_NOT_FOUND: there is none, MIRT_E_IO, MIRT_E_SHAPE: too little room. Thread: the strategy's. */
-MIRT_API mirt_status mirt_latest_checkpoint(const mirt_strategy *strategy, const char *directory, char *path, size_t capacity);
+/* Writes into `path`, which holds `capacity` bytes, the newest checkpoint in a directory (not below it) that is whole,
+   whatever its name: all checksums are verified. Damaged ones are named in the log of `strategy` (NULL: of nobody) and
+   passed over. Keras: tf.train.latest_checkpoint. MIRT_E_NOT_FOUND: there is none, MIRT_E_IO, MIRT_E_SHAPE: too little
+   room. Thread: the strategy's. */
+MIRT_API mirt_status mirt_latest_checkpoint(const mirt_strategy *strategy, const char *directory, char *path,
+                                            size_t capacity);
 #endif
 
 /* The learning rate of 0-based `epoch`, given the rate in force. Keras: LearningRateScheduler. */
@@ -107,11 +111,11 @@ MIRT_API mirt_callback *mirt_early_stopping(const mirt_early_stopping_desc *desc
 /* Keras: TerminateOnNaN. */
 MIRT_API mirt_callback *mirt_terminate_on_nan(mirt_nan_policy policy);
 
-/* Writes checkpoints: files as mirt_save writes them and what a fit needs to go on from there (mirt_fit_desc.resume), each atomically and
-   when all callbacks have seen the moment. Keras: ModelCheckpoint. */
+/* Writes checkpoints: files as mirt_save writes them and what a fit needs to go on from there (mirt_fit_desc.resume),
+   each atomically and when all callbacks have seen the moment. Keras: ModelCheckpoint. */
 typedef struct mirt_model_checkpoint_desc {
-    /* "ckpt_{epoch}", "run/{step:08d}-{val_loss:.2f}.safetensors": epoch counts from 1, step the training steps done; any log; printf's
-       widths and precisions with d, f, e or g; "{{" is a brace. Directories are made. */
+    /* "ckpt_{epoch}", "run/{step:08d}-{val_loss:.2f}.safetensors": epoch counts from 1, step the training steps done;
+       any log; printf's widths and precisions with d, f, e or g; "{{" is a brace. Directories are made. */
     const char *path;
     const char *monitor;   /* of best_only; default "val_loss" */
     mirt_mode mode;
@@ -119,13 +123,14 @@ typedef struct mirt_model_checkpoint_desc {
     bool weights_only;     /* weights alone, which no fit can go on from */
     int64_t every_steps;   /* after every n-th step of training; 0: after every epoch. Keras: save_freq */
     int keep;              /* so many files written by it; those before are removed. 0: all */
-    bool at_end;           /* with every_steps, or where training ends in the middle of an epoch: also a last one, so that nothing is lost; what
-                              goes on from it finishes that epoch. Without, the checkpoint of an epoch cut short takes it for a whole one */
+    bool at_end;           /* with every_steps, or where training ends in the middle of an epoch: also a last one, so
+                              that nothing is lost; what goes on from it finishes that epoch. Without, the checkpoint of
+                              an epoch cut short takes it for a whole one */
 } mirt_model_checkpoint_desc;
 MIRT_API mirt_callback *mirt_model_checkpoint(const mirt_model_checkpoint_desc *desc);
 
-/* Fits that are broken off go on where they were: keeps one checkpoint in `directory`, from which the next fit with this callback resumes;
-   removes it when a fit ends without an error. Keras: BackupAndRestore. */
+/* Fits that are broken off go on where they were: keeps one checkpoint in `directory`, from which the next fit with
+   this callback resumes; removes it when a fit ends without an error. Keras: BackupAndRestore. */
 typedef struct mirt_backup_desc {
     const char *directory;
     int64_t every_steps;   /* 0: after every epoch */
@@ -133,7 +138,8 @@ typedef struct mirt_backup_desc {
 } mirt_backup_desc;
 MIRT_API mirt_callback *mirt_backup_and_restore(const mirt_backup_desc *desc);
 
-/* Multiplies the learning rate by `factor` when a log has not become better for `patience` epochs. Keras: ReduceLROnPlateau. */
+/* Multiplies the learning rate by `factor` when a log has not become better for `patience` epochs. Keras:
+   ReduceLROnPlateau. */
 typedef struct mirt_reduce_lr_desc {
     const char *monitor;   /* default "val_loss" */
     mirt_mode mode;
@@ -148,12 +154,13 @@ MIRT_API mirt_callback *mirt_reduce_lr_on_plateau(const mirt_reduce_lr_desc *des
 /* Asks `schedule` at the beginning of every epoch; mirt_fit_desc.learning_rate is the short form. */
 MIRT_API mirt_callback *mirt_learning_rate_scheduler(mirt_epoch_schedule_fn schedule, void *user);
 
-/* The line of progress that fit shows in any case, unless told no_progress; of one in its list it shows that alone, whose numbers are those of
-   its place in the list. Keras: ProgbarLogger. */
+/* The line of progress that fit shows in any case, unless told no_progress; of one in its list it shows that alone,
+   whose numbers are those of its place in the list. Keras: ProgbarLogger. */
 MIRT_API mirt_callback *mirt_progbar_logger(void);
 
-/* Ready-made callbacks that write files, in directories that they make. What cannot be written ends fit with an error that names the file. A run that goes on from a
-   checkpoint goes on with its files as they were at the checkpoint: the lines behind it are taken off. */
+/* Ready-made callbacks that write files, in directories that they make. What cannot be written ends fit with an error
+   that names the file. A run that goes on from a checkpoint goes on with its files as they were at the checkpoint: the
+   lines behind it are taken off. */
 
 /* A line of numbers after every epoch: "epoch", 0-based, and the logs in the order of their names. Keras: CSVLogger. */
 typedef struct mirt_csv_logger_desc {
@@ -174,27 +181,31 @@ typedef struct mirt_json_logger_desc {
 } mirt_json_logger_desc;
 MIRT_API mirt_callback *mirt_json_logger(const mirt_json_logger_desc *desc);
 
-/* Event files for TensorBoard, below log_dir: train/ with "epoch_loss", "epoch_learning_rate" and the like, and the model as a graph;
-   validation/ with "epoch_loss" and, over steps, "evaluation_loss_vs_iterations"; in log_dir itself the hyper-parameters. Keras: TensorBoard. */
+/* Event files for TensorBoard, below log_dir: train/ with "epoch_loss", "epoch_learning_rate" and the like, and the
+   model as a graph; validation/ with "epoch_loss" and, over steps, "evaluation_loss_vs_iterations"; in log_dir itself
+   the hyper-parameters. Keras: TensorBoard. */
 typedef struct mirt_tensorboard_desc {
     const char *log_dir; /* default "logs" */
-    int64_t update_freq; /* besides epochs, every n-th step: "batch_loss" (so far in the epoch, as Keras has it) and the other logs; 0: epochs alone */
+    int64_t update_freq; /* besides epochs, every n-th step: "batch_loss" (so far in the epoch, as Keras has it) and the
+                            other logs; 0: epochs alone */
     int histogram_freq;  /* of the weights, after every n-th epoch; 0: none */
     bool write_images;   /* and pictures of them: least is black, largest white; of convolutions a sheet of kernels */
     bool no_graph;
 } mirt_tensorboard_desc;
 MIRT_API mirt_callback *mirt_tensorboard(const mirt_tensorboard_desc *desc);
 
-/* Event files of one's own, as a loop of one's own writes them. Keras and TensorFlow: tf.summary.create_file_writer, scalar, text,
-   histogram, image. Threads: one at a time a writer. Everything is in the file when a call returns; errors name it (MIRT_E_IO and
-   the like, MIRT_E_INVALID: nothing to write). */
+/* Event files of one's own, as a loop of one's own writes them. Keras and TensorFlow: tf.summary.create_file_writer,
+   scalar, text, histogram, image. Threads: one at a time a writer. Everything is in the file when a call returns;
+   errors name it (MIRT_E_IO and the like, MIRT_E_INVALID: nothing to write). */
 typedef struct mirt_event_writer mirt_event_writer;
 MIRT_API mirt_event_writer *mirt_event_writer_create(const char *log_dir);
 MIRT_API mirt_status mirt_write_scalar(mirt_event_writer *writer, const char *tag, double value, int64_t step);
 MIRT_API mirt_status mirt_write_text(mirt_event_writer *writer, const char *tag, const char *text, int64_t step);
-MIRT_API mirt_status mirt_write_histogram(mirt_event_writer *writer, const char *tag, const float *values, int64_t count, int64_t step);
+MIRT_API mirt_status mirt_write_histogram(mirt_event_writer *writer, const char *tag, const float *values,
+                                          int64_t count, int64_t step);
 /* Images as of mirt_write_png; several are a sheet in `columns`. */
-MIRT_API mirt_status mirt_write_images(mirt_event_writer *writer, const char *tag, mirt_array images, int columns, int64_t step);
+MIRT_API mirt_status mirt_write_images(mirt_event_writer *writer, const char *tag, mirt_array images, int columns,
+                                       int64_t step);
 /* NULL is allowed. */
 MIRT_API void mirt_event_writer_destroy(mirt_event_writer *writer);
 #endif /* MIRRORTRAIN_NO_CALLBACKS */

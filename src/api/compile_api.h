@@ -23,7 +23,8 @@ typedef struct mirt_compile_desc {
     mirt_loss losses[MIRT_MAX_OUTPUTS];
     float loss_weights[MIRT_MAX_OUTPUTS];  /* 0: 1 */
     const mirt_custom_loss *custom_losses[MIRT_MAX_OUTPUTS];       /* copied */
-    const mirt_custom_metric *custom_metrics[MIRT_MAX_METRICS];    /* of every output with a loss; copied; ends at the first NULL */
+    const mirt_custom_metric *custom_metrics[MIRT_MAX_METRICS];    /* of every output with a loss; copied; ends at the
+                                                                      first NULL */
     mirt_metric_options metric_options[MIRT_MAX_METRICS];          /* of metrics[i] */
 } mirt_compile_desc;
 
@@ -33,9 +34,11 @@ typedef struct mirt_compile_desc {
    and step count anew. Returns the first error of the model's recording, if any; MIRT_E_STATE,
    MIRT_E_SHAPE, MIRT_E_INVALID, MIRT_E_NOMEM. Warns where from_logits and an output's activation do not go together. */
 MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *desc);
-/* Gives a compiled model other metrics, at most MIRT_MAX_METRICS; `options` may be NULL. Optimizer and custom metrics stay. What Keras
-   does with another compile. Errors as mirt_compile, after which the metrics are as they were; MIRT_E_STATE while it is being trained. */
-MIRT_API mirt_status mirt_set_metrics(mirt_model *model, const mirt_metric *metrics, const mirt_metric_options *options, int count);
+/* Gives a compiled model other metrics, at most MIRT_MAX_METRICS; `options` may be NULL. Optimizer and custom metrics
+   stay. What Keras does with another compile. Errors as mirt_compile, after which the metrics are as they were;
+   MIRT_E_STATE while it is being trained. */
+MIRT_API mirt_status mirt_set_metrics(mirt_model *model, const mirt_metric *metrics, const mirt_metric_options *options,
+                                      int count);
 #endif
 
 MIRT__END_C

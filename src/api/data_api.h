@@ -10,9 +10,10 @@ MIRT__BEGIN_C
 /* Threads: a dataset, with the stages it owns, is for one thread at a time; during fit, evaluate and predict it
    is the model's. Different datasets may be used, and any created, by different threads at once. */
 
-/* A stream of samples (inputs, labels, weight) built from stages. A stage takes ownership of the stage it is given
-   and hands NULL through, so a chain is checked once, at its end: a stage that fails destroys the
-   stages it was given and returns NULL. Destroying the last stage destroys them all. Errors of all stages: MIRT_E_INVALID, MIRT_E_SHAPE, MIRT_E_NOMEM. */
+/* A stream of samples (inputs, labels, weight) built from stages. A stage takes ownership of the stage it is given and
+   hands NULL through, so a chain is checked once, at its end: a stage that fails destroys the stages it was given and
+   returns NULL. Destroying the last stage destroys them all. Errors of all stages: MIRT_E_INVALID, MIRT_E_SHAPE,
+   MIRT_E_NOMEM. */
 typedef struct mirt_dataset mirt_dataset;
 
 typedef enum mirt_split { MIRT_TRAIN = 0, MIRT_TEST } mirt_split;
@@ -40,8 +41,9 @@ MIRT_API mirt_dataset *mirt_mnist(const char *directory, mirt_split split);
    The same (count, seed, split) gives the same pixels everywhere; splits do not overlap. */
 MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_split split);
 #endif
-/* Writes sample `index` of this pass: out[i] is the memory of its inputs, labels and weight (1 so far), in this order, dense.
-   MIRT_END_OF_DATA: there is none, the pass is over; any other code but 0 is an error of the run (MIRT_E_CALLBACK), which names it. */
+/* Writes sample `index` of this pass: out[i] is the memory of its inputs, labels and weight (1 so far), in this order,
+   dense. MIRT_END_OF_DATA: there is none, the pass is over; any other code but 0 is an error of the run
+   (MIRT_E_CALLBACK), which names it. */
 typedef int (*mirt_generator_fn)(void *const *out, int64_t index, void *user);
 #define MIRT_END_OF_DATA (-1)
 typedef struct mirt_generator_desc {
@@ -53,8 +55,8 @@ typedef struct mirt_generator_desc {
     int num_x, num_y;
     bool weights;         /* samples have a float32 weight */
     int64_t samples;      /* in a pass; 0: a stream, whose length nobody knows */
-    bool any_order;       /* fn is thread safe and may be called with any index below `samples` at any time: shuffles are full, and
-                             worker threads call it */
+    bool any_order;       /* fn is thread safe and may be called with any index below `samples` at any time: shuffles
+                             are full, and worker threads call it */
     const char *name;     /* for errors; default "the generator" */
 } mirt_generator_desc;
 /* Samples of one's own source. Copies desc. tf.data: Dataset.from_generator. */
@@ -66,10 +68,10 @@ MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset);
 #endif
 typedef struct mirt_cache_desc {
     uint64_t budget_bytes; /* samples that take more are refused (MIRT_E_NOMEM); 0: no limit */
-    const char *file;      /* keeps them in this file, from which every epoch reads them, and the next run too if they are as many,
-                              of the same shapes, from the same stages and files, which are known by their names; otherwise, or
-                              if its head is damaged or its length wrong, it is written anew. Maps and generators are
-                              known by their names too, arrays by nothing. */
+    /* keeps them in this file, from which every epoch reads them, and the next run too if they are as many, of the same
+       shapes, from the same stages and files, which are known by their names; otherwise, or if its head is damaged or
+       its length wrong, it is written anew. Maps and generators are known by their names too, arrays by nothing. */
+    const char *file;
 } mirt_cache_desc;
 #ifndef MIRRORTRAIN_NO_TRAIN
 /* desc NULL: mirt_cache. Samples are checked when they are read: MIRT_E_FORMAT, MIRT_E_IO. */
@@ -109,8 +111,8 @@ MIRT_API mirt_dataset *mirt_batch(mirt_dataset *dataset, int64_t batch);
 /* The same without a last batch that is not full. tf.data: batch(drop_remainder=True). */
 MIRT_API mirt_dataset *mirt_batch_drop_remainder(mirt_dataset *dataset, int64_t batch);
 /* Threads that make the samples of costly stages (images, maps) for each batch and cache stage of this data set: 1 to
-   256, or MIRT_AUTOTUNE, the default: what the time lost in waiting asks for, at most a thread a core. No number changes
-   a sample or its place. Comes before the first epoch (MIRT_E_STATE). tf.data: num_parallel_calls. */
+   256, or MIRT_AUTOTUNE, the default: what the time lost in waiting asks for, at most a thread a core. No number
+   changes a sample or its place. Comes before the first epoch (MIRT_E_STATE). tf.data: num_parallel_calls. */
 MIRT_API mirt_status mirt_dataset_workers(mirt_dataset *dataset, int workers);
 /* Joins `batches` batches into one step: equal in bits to one batch that many times as large with that
    many times the replicas. Comes after mirt_batch. Keras: gradient_accumulation_steps. */

@@ -30,18 +30,19 @@ MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int 
 #endif
 /* Sets a weight on every device. */
 MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const float *values, size_t count);
-/* Whether the weights of a layer (or a model called as one), by the name or the prefix of names, are trained: "conv2d" is
-   that layer alone, "block1*" all whose names begin so, NULL all. Takes effect with the next mirt_compile; a frozen
+/* Whether the weights of a layer (or a model called as one), by the name or the prefix of names, are trained: "conv2d"
+   is that layer alone, "block1*" all whose names begin so, NULL all. Takes effect with the next mirt_compile; a frozen
    batch normalization then uses its moving statistics. Keras: layer.trainable. MIRT_E_NOT_FOUND. */
 MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, bool trainable);
 
 /* "float32", as models begin, or "mixed_bfloat16": convolutions and products of matrices round what they multiply to
-   bfloat16 and add up in float32; images between layers are stored as bfloat16, in half the memory. Weights, statistics of
-   batches, losses, outputs, gradients of weights and optimizer state stay float32. A part and its model have one policy, the
-   model's. It may be set before or after mirt_compile; training, evaluating and predicting have it from the next call on,
-   functions already created keep theirs. Saved with the model. Warns where it is emulated. "mixed_float16", for GPUs without
-   bfloat16: what is rounded and stored is float16, and the loss is scaled so that gradients keep to its range (Keras:
-   LossScaleOptimizer): a step whose gradients leave it changes and counts nothing but halves the scale, 32768 at first, which doubles after 2000 that did not. Keras: dtype_policy,
+   bfloat16 and add up in float32; images between layers are stored as bfloat16, in half the memory. Weights, statistics
+   of batches, losses, outputs, gradients of weights and optimizer state stay float32. A part and its model have one
+   policy, the model's. It may be set before or after mirt_compile; training, evaluating and predicting have it from the
+   next call on, functions already created keep theirs. Saved with the model. Warns where it is emulated.
+   "mixed_float16", for GPUs without bfloat16: what is rounded and stored is float16, and the loss is scaled so that
+   gradients keep to its range (Keras: LossScaleOptimizer): a step whose gradients leave it changes and counts nothing
+   but halves the scale, 32768 at first, which doubles after 2000 that did not. Keras: dtype_policy,
    keras.mixed_precision. MIRT_E_NOT_FOUND with the nearest right name, MIRT_E_INVALID, MIRT_E_STATE. */
 MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy);
 
@@ -51,25 +52,26 @@ typedef enum mirt_scores {
     MIRT_SCORES_OTHER = 0, MIRT_SCORES_PROBABILITIES, MIRT_SCORES_SIGMOID_LOGITS, MIRT_SCORES_SOFTMAX_LOGITS
 } mirt_scores;
 #ifndef MIRRORTRAIN_NO_TRAIN
-/* Never guessed from values. A model that ends in a sigmoid or softmax gives probabilities. Otherwise a compiled model gives
-   what its loss expects: logits with from_logits; without it, probabilities if the loss is a cross-entropy. All else is
-   MIRT_SCORES_OTHER. Saved files hold both activations and from_logits, those of version 0.1 too. */
+/* Never guessed from values. A model that ends in a sigmoid or softmax gives probabilities. Otherwise a compiled model
+   gives what its loss expects: logits with from_logits; without it, probabilities if the loss is a cross-entropy. All
+   else is MIRT_SCORES_OTHER. Saved files hold both activations and from_logits, those of version 0.1 too. */
 MIRT_API mirt_scores mirt_output_scores(const mirt_model *model, int output);
 #endif
 
-/* Names of the classes 0, 1, ... that a model tells apart: mirt_fit takes those of its data (mirt_class_names), if they are as many as
-   its output has; they are saved and loaded with the model. UTF-8, copied. */
+/* Names of the classes 0, 1, ... that a model tells apart: mirt_fit takes those of its data (mirt_class_names), if they
+   are as many as its output has; they are saved and loaded with the model. UTF-8, copied. */
 MIRT_API mirt_status mirt_set_model_class_names(mirt_model *model, const char *const *names, int count);
 /* NULL and a count of 0 without names. Valid until names are set again, or mirt_fit sets them. */
 MIRT_API const char *const *mirt_model_class_names(const mirt_model *model, int *count);
 
 typedef enum mirt_save_flags { MIRT_SAVE_ALL = 0, MIRT_SAVE_WEIGHTS_ONLY = 1 } mirt_save_flags;
 #ifndef MIRRORTRAIN_NO_TRAIN
-/* One .safetensors file: weights under their Keras names, optimizer slots, architecture (layers, models inside of
-   the model, operations outside of layers, constants among them), compile settings and names of classes as JSON in its metadata. The same model
-   gives the same bytes. Replaces `path` atomically. Code is not saved: of a schedule the rate in force is, and ops, layers,
-   losses and metrics of your own are by their names. MIRT_E_STATE: not compiled, or a view (both fine with
-   MIRT_SAVE_WEIGHTS_ONLY); MIRT_E_INVALID: the name is that of another format (mirt_save_check); MIRT_E_IO. */
+/* One .safetensors file: weights under their Keras names, optimizer slots, architecture (layers, models inside of the
+   model, operations outside of layers, constants among them), compile settings and names of classes as JSON in its
+   metadata. The same model gives the same bytes. Replaces `path` atomically. Code is not saved: of a schedule the rate
+   in force is, and ops, layers, losses and metrics of your own are by their names. MIRT_E_STATE: not compiled, or a
+   view (both fine with MIRT_SAVE_WEIGHTS_ONLY); MIRT_E_INVALID: the name is that of another format (mirt_save_check);
+   MIRT_E_IO. */
 MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_flags flags);
 /* Whether mirt_save accepts the name, before anything is trained: MIRT_E_INVALID for those that end as files of
    another format do, such as .keras, .h5, .onnx and .pt, and the error names the converter if there is one. Any
@@ -77,8 +79,8 @@ MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_fl
 MIRT_API mirt_status mirt_save_check(const char *path);
 #endif
 /* Rebuilds a saved model under any strategy, which knows what of it is your own (mirt_register_op, ..._layer, ..._loss,
-   ..._metric); ready to evaluate, predict and train on. NULL: MIRT_E_NOT_FOUND, MIRT_E_IO, MIRT_E_FORMAT or MIRT_E_SHAPE
-   with file and tensor, MIRT_E_NOMEM. */
+   ..._metric); ready to evaluate, predict and train on. NULL: MIRT_E_NOT_FOUND, MIRT_E_IO, MIRT_E_FORMAT or
+   MIRT_E_SHAPE with file and tensor, MIRT_E_NOMEM. */
 MIRT_API mirt_model *mirt_load(mirt_strategy *strategy, const char *path);
 /* `data` is borrowed during the call. */
 MIRT_API mirt_model *mirt_load_memory(mirt_strategy *strategy, const void *data, size_t size);
@@ -88,8 +90,8 @@ MIRT_API mirt_status mirt_load_weights(mirt_model *model, const char *path);
 
 /* Which weights, and what they are called in the file; all zeros: all, by their own names. */
 typedef struct mirt_load_desc {
-    const char *prefix;      /* of a layer, or a model called as one: its weights alone, by names without it; "block_1*": those
-                                whose names begin so, by their whole names */
+    const char *prefix;      /* of a layer, or a model called as one: its weights alone, by names without it;
+                                "block_1*": those whose names begin so, by their whole names */
     const char *file_prefix; /* what their names in the file begin with, before a '/' */
 } mirt_load_desc;
 typedef struct mirt_load_report {
@@ -97,11 +99,13 @@ typedef struct mirt_load_report {
     int missing;      /* weights that it does not hold, */
     int mismatched;   /* and those that it holds in another shape or dtype: both are as they were before */
     int extra;        /* tensors of the file (optimizer state apart) that are no weight's */
-    const char *text; /* a line for each of the last three, "missing: head/kernel (1280, 1)"; the model's, valid until its next load */
+    const char *text; /* a line for each of the last three, "missing: head/kernel (1280, 1)"; the model's, valid until
+                         its next load */
 } mirt_load_report;
-/* Takes what fits by name and leaves the rest alone; `report` may be NULL, desc too. Keras: load_weights(skip_mismatch=True).
-   Errors as mirt_load; MIRT_E_NOT_FOUND also where nothing fits at all. */
-MIRT_API mirt_status mirt_load_weights_partial(mirt_model *model, const char *path, const mirt_load_desc *desc, mirt_load_report *report);
+/* Takes what fits by name and leaves the rest alone; `report` may be NULL, desc too. Keras:
+   load_weights(skip_mismatch=True). Errors as mirt_load; MIRT_E_NOT_FOUND also where nothing fits at all. */
+MIRT_API mirt_status mirt_load_weights_partial(mirt_model *model, const char *path, const mirt_load_desc *desc,
+                                               mirt_load_report *report);
 
 MIRT__END_C
 

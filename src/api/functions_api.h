@@ -7,7 +7,8 @@
 MIRT__BEGIN_C
 
 /* >>functions ----------------------------------------------------------------------------- */
-/* Threads: a function, its tensors and its distributed data set are for the one thread at a time that has their strategy. */
+/* Threads: a function, its tensors and its distributed data set are for the one thread at a time that has their
+   strategy. */
 
 /* A step of one's own, recorded once and replayed by every replica on its share of a global batch. Keras
    and TensorFlow: tf.function and strategy.run. */
@@ -34,9 +35,9 @@ MIRT_API mirt_status mirt_dataset_next(mirt_dataset *dataset, mirt_global_batch 
 /* Records the step; returns false when it failed (an error inside the library needs no return value). */
 typedef bool (*mirt_body_fn)(mirt_function *function, void *user);
 #ifndef MIRRORTRAIN_NO_TRAIN
-/* Calls `body` once to record it. `dataset`, distributed to the model's strategy, says what batches look like;
-   NULL: a step without data, of one row a replica. Lives as long as its model, or until it is destroyed. A
-   later mirt_compile that changes which weights are trained makes it invalid. NULL: the first error of recording, MIRT_E_NOMEM. */
+/* Calls `body` once to record it. `dataset`, distributed to the model's strategy, says what batches look like; NULL: a
+   step without data, of one row a replica. Lives as long as its model, or until it is destroyed. A later mirt_compile
+   that changes which weights are trained makes it invalid. NULL: the first error of recording, MIRT_E_NOMEM. */
 MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *dataset, mirt_body_fn body, void *user);
 /* NULL is allowed. */
 MIRT_API void mirt_function_destroy(mirt_function *function);
@@ -68,14 +69,15 @@ MIRT_API mirt_tensor *mirt_function_loss_term(mirt_function *function, int index
    numbers is taken apart. Trainable weights without a gradient are left alone, with one warning; none at all with one
    is an error. The compiled optimizer applies the gradients' sum over all replicas when the step is over. */
 MIRT_API mirt_status mirt_minimize(mirt_function *function, mirt_tensor *loss);
-/* In the body, by hand: out[i] is the gradient of `loss` (weighted as above) with respect to x[i], of this replica alone;
-   NULL, with one warning, where loss does not depend on x[i]; on none of them: MIRT_E_INVALID. Few gradients can be
-   differentiated again. */
+/* In the body, by hand: out[i] is the gradient of `loss` (weighted as above) with respect to x[i], of this replica
+   alone; NULL, with one warning, where loss does not depend on x[i]; on none of them: MIRT_E_INVALID. Few gradients can
+   be differentiated again. */
 MIRT_API mirt_status mirt_gradients(mirt_tensor *loss, mirt_tensor *const *x, int count, mirt_tensor **out);
 /* In the body: gives the optimizer gradients[i] for variables[i] (from mirt_function_variable or
    mirt_trainable), one for each weight; NULL gradients are left out, all of them NULL is an error. They are summed over
    all replicas. */
-MIRT_API mirt_status mirt_apply_gradients(mirt_function *function, mirt_tensor *const *variables, mirt_tensor *const *gradients, int count);
+MIRT_API mirt_status mirt_apply_gradients(mirt_function *function, mirt_tensor *const *variables,
+                                          mirt_tensor *const *gradients, int count);
 #endif
 typedef enum mirt_reduce_op { MIRT_REDUCE_SUM = 0, MIRT_REDUCE_MEAN } mirt_reduce_op;
 #ifndef MIRRORTRAIN_NO_TRAIN
@@ -93,7 +95,8 @@ typedef enum mirt_aggregation {
 #ifndef MIRRORTRAIN_NO_TRAIN
 /* In the body: `variable`, not trainable, becomes `value` on all devices when the step is over. MIRT_AGGREGATE_NONE is
    an error, as in TensorFlow. */
-MIRT_API mirt_status mirt_assign(mirt_function *function, mirt_tensor *variable, mirt_tensor *value, mirt_aggregation aggregation);
+MIRT_API mirt_status mirt_assign(mirt_function *function, mirt_tensor *variable, mirt_tensor *value,
+                                 mirt_aggregation aggregation);
 /* In the body: keeps a tensor, to be read after a run under `name`: for every row, or (unbatched) for every
    replica. */
 MIRT_API mirt_status mirt_function_result(mirt_function *function, const char *name, mirt_tensor *value);
@@ -104,12 +107,16 @@ MIRT_API mirt_status mirt_function_run(mirt_function *function, const mirt_globa
 /* A result of the last run over all replicas: the sum or mean of all rows (batched), or of the replicas' values, the
    mean weighted by their rows; `count` doubles, a row's or a value's elements. tf.distribute: strategy.reduce.
    MIRT_E_NOT_FOUND with the nearest right name, MIRT_E_SHAPE: another count, MIRT_E_STATE: not run yet. */
-MIRT_API mirt_status mirt_reduce(mirt_function *function, const char *name, mirt_reduce_op op, double *out, size_t count);
+MIRT_API mirt_status mirt_reduce(mirt_function *function, const char *name, mirt_reduce_op op, double *out,
+                                 size_t count);
 /* All rows in the order of the batch, or the values of all replicas that had rows, one after the other, as float32
-   (strategy.gather); or those of replica `replica` alone (experimental_local_results), none where it had no rows. `capacity`
-   elements fit into out; *written (may be NULL) are there then. MIRT_E_NOT_FOUND, MIRT_E_SHAPE, MIRT_E_STATE: not run yet. */
-MIRT_API mirt_status mirt_gather_result(mirt_function *function, const char *name, float *out, size_t capacity, size_t *written);
-MIRT_API mirt_status mirt_local_result(mirt_function *function, const char *name, int replica, float *out, size_t capacity, size_t *written);
+   (strategy.gather); or those of replica `replica` alone (experimental_local_results), none where it had no rows.
+   `capacity` elements fit into out; *written (may be NULL) are there then. MIRT_E_NOT_FOUND, MIRT_E_SHAPE,
+   MIRT_E_STATE: not run yet. */
+MIRT_API mirt_status mirt_gather_result(mirt_function *function, const char *name, float *out, size_t capacity,
+                                        size_t *written);
+MIRT_API mirt_status mirt_local_result(mirt_function *function, const char *name, int replica, float *out,
+                                       size_t capacity, size_t *written);
 #endif
 
 MIRT__END_C

@@ -22,8 +22,20 @@ typedef enum mirt_training { MIRT_TRAINING_AUTO = 0, MIRT_TRAINING_ON, MIRT_TRAI
 
 typedef enum mirt_padding { MIRT_VALID = 0, MIRT_SAME } mirt_padding;
 typedef enum mirt_activation_kind {
-    MIRT_LINEAR = 0, MIRT_RELU, MIRT_SIGMOID, MIRT_TANH, MIRT_SOFTMAX, MIRT_RELU6, MIRT_LEAKY_RELU /* slope 0.2 */, MIRT_ELU,
-    MIRT_GELU, MIRT_SILU, MIRT_HARD_SIGMOID, MIRT_HARD_SWISH, MIRT_SOFTPLUS, MIRT__ACTIVATION_COUNT
+    MIRT_LINEAR = 0,
+    MIRT_RELU,
+    MIRT_SIGMOID,
+    MIRT_TANH,
+    MIRT_SOFTMAX,
+    MIRT_RELU6,
+    MIRT_LEAKY_RELU /* slope 0.2 */,
+    MIRT_ELU,
+    MIRT_GELU,
+    MIRT_SILU,
+    MIRT_HARD_SIGMOID,
+    MIRT_HARD_SWISH,
+    MIRT_SOFTPLUS,
+    MIRT__ACTIVATION_COUNT
 } mirt_activation_kind;
 
 /* With MIRT_ROWS in front where it is batched; rank 0 and MIRT_FLOAT32 for NULL. */
@@ -134,9 +146,9 @@ typedef struct mirt_op_call {
     const void *config;
     int64_t first_row;          /* of these rows in the global batch */
 } mirt_op_call;
-/* Functions return 0, or a code of failure, which ends the step with MIRT_E_CALLBACK and changes nothing. They are called
-   by several threads at once, each for the rows of a replica: they must be thread safe, and a row's result
-   must not depend on the other rows if it is not to depend on the number of replicas. */
+/* Functions return 0, or a code of failure, which ends the step with MIRT_E_CALLBACK and changes nothing. They are
+   called by several threads at once, each for the rows of a replica: they must be thread safe, and a row's result must
+   not depend on the other rows if it is not to depend on the number of replicas. */
 typedef struct mirt_op_class {
     const char *name;
     size_t config_size; /* bytes of numbers without pointers, copied, and saved as they are */
@@ -146,7 +158,8 @@ typedef struct mirt_op_class {
     int (*backward)(const mirt_op_call *call, void *user); /* NULL: not differentiable */
     void *user;
 } mirt_op_class;
-/* Records it, in a model or in the body of a function, on 1 to 6 tensors; the class is copied. The output is float32. */
+/* Records it, in a model or in the body of a function, on 1 to 6 tensors; the class is copied. The output is
+   float32. */
 MIRT_API mirt_tensor *mirt_custom_op(const mirt_op_class *op, mirt_tensor *const *in, int num_in, const void *config);
 /* Makes the class known to mirt_load. MIRT_E_INVALID, MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_register_op(mirt_strategy *strategy, const mirt_op_class *op);
@@ -160,7 +173,9 @@ typedef enum mirt_initializer_kind {
     MIRT_INIT_NORMAL, MIRT_INIT_TRUNCATED_NORMAL, MIRT_INIT_VARIANCE_SCALING, MIRT__INIT_COUNT
 } mirt_initializer_kind;
 typedef enum mirt_fan { MIRT_FAN_IN = 0, MIRT_FAN_OUT, MIRT_FAN_AVG } mirt_fan;
-typedef enum mirt_distribution { MIRT_DIST_TRUNCATED_NORMAL = 0, MIRT_DIST_UNTRUNCATED_NORMAL, MIRT_DIST_UNIFORM } mirt_distribution;
+typedef enum mirt_distribution {
+    MIRT_DIST_TRUNCATED_NORMAL = 0, MIRT_DIST_UNTRUNCATED_NORMAL, MIRT_DIST_UNIFORM
+} mirt_distribution;
 
 /* Values by the functions below; all zeros: the layer's default. */
 typedef struct mirt_initializer {
@@ -279,8 +294,9 @@ typedef struct mirt_layer_norm_desc {
 
 typedef struct mirt_dropout_desc {
     float rate;
-    mirt_shape noise_shape; /* of one sample: 1 where one draw is for all elements along an axis, otherwise x's dimension.
-                               MIRT_SHAPE(1, 1, 1): whole images, which is stochastic depth. Default: a draw an element */
+    mirt_shape noise_shape; /* of one sample: 1 where one draw is for all elements along an axis, otherwise x's
+                               dimension. MIRT_SHAPE(1, 1, 1): whole images, which is stochastic depth. Default: a draw
+                               an element */
     const char *name;
 } mirt_dropout_desc;
 
@@ -308,7 +324,8 @@ typedef struct mirt_prelu_desc {
 /* A model lives in its strategy and may be destroyed before it. Copies `name`, NULL being "model".
    Returns NULL (MIRT_E_INVALID, MIRT_E_NOMEM). */
 MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name);
-/* NULL is allowed. A part of another model lives on as its layer; the weights of parts and views go with their owner. */
+/* NULL is allowed. A part of another model lives on as its layer; the weights of parts and views go with their
+   owner. */
 MIRT_API void mirt_model_destroy(mirt_model *model);
 /* `shape` is that of one sample: MIRT_SHAPE(28, 28, 1). Keras: Input. Data of another dtype is
    cast when it is read. */
@@ -406,11 +423,13 @@ typedef struct mirt_layer_class {
 } mirt_layer_class;
 /* Adds a layer to the model of its tensors; `config` (NULL only if config_size is 0) is copied, name NULL: the
    default. Registers the class too. */
-MIRT_API mirt_tensor *mirt_custom_layer(const mirt_layer_class *layer_class, mirt_tensor *const *in, int num_in, const void *config, const char *name);
+MIRT_API mirt_tensor *mirt_custom_layer(const mirt_layer_class *layer_class, mirt_tensor *const *in, int num_in,
+                                        const void *config, const char *name);
 /* Copies the class, so that mirt_load finds it; the latest of a name holds. MIRT_E_INVALID, MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_register_layer(mirt_strategy *strategy, const mirt_layer_class *layer_class);
 /* In build: a weight "layer/name"; an initializer of all zeros is glorot_uniform. Keras: add_weight. */
-MIRT_API mirt_tensor *mirt_layer_variable(mirt_layer *layer, const char *name, mirt_shape shape, mirt_initializer initializer, bool trainable);
+MIRT_API mirt_tensor *mirt_layer_variable(mirt_layer *layer, const char *name, mirt_shape shape,
+                                          mirt_initializer initializer, bool trainable);
 /* In build: adds a number made of weights alone, or one a sample, to the model's loss. Keras: add_loss. */
 MIRT_API void mirt_layer_add_loss(mirt_layer *layer, mirt_tensor *loss);
 /* Declares the model's output or outputs, batched float32; the last call before mirt_compile holds. A NULL tensor
@@ -426,25 +445,26 @@ MIRT_API mirt_tensor *mirt_input_of(const mirt_model *model, int index);
 MIRT_API mirt_tensor *mirt_output_of(const mirt_model *model, int index);
 
 /* A weight of one's own, for operations outside of layers; its name has no '/'. NULL as for layers. */
-MIRT_API mirt_tensor *mirt_variable(mirt_model *model, const char *name, mirt_shape shape, mirt_initializer initializer, bool trainable);
+MIRT_API mirt_tensor *mirt_variable(mirt_model *model, const char *name, mirt_shape shape, mirt_initializer initializer,
+                                    bool trainable);
 /* A number or a value a sample that is added to the loss of whatever trains this model. Keras: add_loss. A
    number that depends on weights alone counts once, whatever the number of replicas and of calls of the model.
    MIRT_E_STATE: compiled, or a part of another model already. */
 MIRT_API mirt_status mirt_add_loss(mirt_model *model, mirt_tensor *loss);
 
-/* Calls a model on a tensor. Recording another model, `model` becomes a part of that one: its weights are
-   from then on those of the model around it, under names that begin with its own; it may be called
-   several times there, sharing them, but be a part of one model only. In the body of a function,
-   `model` is the function's or a part of it. Its outputs: the first is returned, all of them go to `out`
-   (may be NULL), which holds MIRT_MAX_OUTPUTS. Tensors of another dtype are cast. Keras: model(x, training=...). Errors mark
-   what is recorded. */
+/* Calls a model on a tensor. Recording another model, `model` becomes a part of that one: its weights are from then on
+   those of the model around it, under names that begin with its own; it may be called several times there, sharing
+   them, but be a part of one model only. In the body of a function, `model` is the function's or a part of it. Its
+   outputs: the first is returned, all of them go to `out` (may be NULL), which holds MIRT_MAX_OUTPUTS. Tensors of
+   another dtype are cast. Keras: model(x, training=...). Errors mark what is recorded. */
 MIRT_API mirt_tensor *mirt_call(mirt_model *model, mirt_tensor *x, mirt_training training);
-MIRT_API mirt_tensor *mirt_call_many(mirt_model *model, mirt_tensor *const *x, int count, mirt_training training, mirt_tensor **out);
+MIRT_API mirt_tensor *mirt_call_many(mirt_model *model, mirt_tensor *const *x, int count, mirt_training training,
+                                     mirt_tensor **out);
 /* The (first) output of a layer, to be made an output or to build upon. Keras: get_layer(name).output.
    NULL: MIRT_E_NOT_FOUND with the nearest right name. */
 MIRT_API mirt_tensor *mirt_layer_output(mirt_model *model, const char *layer);
-/* A model from `model`'s inputs to other tensors of it, sharing its weights: intermediate outputs. It predicts as it is, and
-   cannot be a part of another model. */
+/* A model from `model`'s inputs to other tensors of it, sharing its weights: intermediate outputs. It predicts as it
+   is, and cannot be a part of another model. */
 MIRT_API mirt_model *mirt_model_view(mirt_model *model, mirt_tensor *const *outputs, int count);
 
 #ifndef MIRRORTRAIN_NO_MODELS
@@ -452,9 +472,11 @@ MIRT_API mirt_model *mirt_model_view(mirt_model *model, mirt_tensor *const *outp
 /* Threads: a model is for the one thread at a time that has its strategy. */
 
 typedef enum mirt_pooling { MIRT_POOLING_NONE = 0, MIRT_POOLING_AVG, MIRT_POOLING_MAX } mirt_pooling;
-/* Whether the network takes pixels from 0 to 255, as its first layers then make of them what its family is used to. As in
-   Keras EfficientNetV2 does by default, and MobileNetV2 and ResNet50 want it done for them (preprocess_input). */
-typedef enum mirt_preprocessing { MIRT_PREPROCESSING_DEFAULT = 0, MIRT_PREPROCESSING_ON, MIRT_PREPROCESSING_OFF } mirt_preprocessing;
+/* Whether the network takes pixels from 0 to 255, as its first layers then make of them what its family is used to. As
+   in Keras EfficientNetV2 does by default, and MobileNetV2 and ResNet50 want it done for them (preprocess_input). */
+typedef enum mirt_preprocessing {
+    MIRT_PREPROCESSING_DEFAULT = 0, MIRT_PREPROCESSING_ON, MIRT_PREPROCESSING_OFF
+} mirt_preprocessing;
 typedef enum mirt_efficientnet_v2_variant {
     MIRT_EFFICIENTNET_V2_B0 = 0, MIRT_EFFICIENTNET_V2_B1, MIRT_EFFICIENTNET_V2_B2, MIRT_EFFICIENTNET_V2_B3,
     MIRT_EFFICIENTNET_V2_S, MIRT_EFFICIENTNET_V2_M, MIRT_EFFICIENTNET_V2_L
@@ -462,27 +484,30 @@ typedef enum mirt_efficientnet_v2_variant {
 
 /* All zeros: Keras's defaults, without weights. */
 typedef struct mirt_application_desc {
-    int size;             /* height and width of the images, at least 32; default 224; B1 240, B2 260, B3 300, S 384, M and L 480 */
+    int size;             /* height and width of the images, at least 32; default 224; B1 240, B2 260, B3 300, S 384, M
+                             and L 480 */
     float alpha;          /* width of MobileNetV2; default 1 */
     bool no_top;          /* include_top=False: the features (rows, h, w, c), or after pooling (rows, c) */
     int classes;          /* of the top; default 1000 */
     mirt_pooling pooling; /* of a network without its top */
     bool logits;          /* classifier_activation=None; otherwise the top ends with a softmax */
     mirt_preprocessing preprocessing;
-    float dropout_rate, drop_connect_rate; /* EfficientNetV2: before the top, and stochastic depth; default 0.2; negative: none */
+    float dropout_rate, drop_connect_rate; /* EfficientNetV2: before the top, and stochastic depth; default 0.2;
+                                              negative: none */
     const char *name;     /* of the model; default Keras's: "mobilenetv2_1.00_224", "resnet50", "efficientnetv2-b0" */
     const char *weights;  /* a .safetensors file, as mirt_load_weights; NULL: random ones. Keras: weights=path */
 } mirt_application_desc;
 
-/* Networks for images of three channels, recorded and not yet compiled; layers and weights have Keras's names and order.
-   desc NULL: all defaults. NULL (MIRT_E_INVALID, MIRT_E_SHAPE: images too small, MIRT_E_NOMEM; errors of mirt_load_weights).
-   Sandler et al. 2018; He et al. 2016; Tan & Le 2021. */
+/* Networks for images of three channels, recorded and not yet compiled; layers and weights have Keras's names and
+   order. desc NULL: all defaults. NULL (MIRT_E_INVALID, MIRT_E_SHAPE: images too small, MIRT_E_NOMEM; errors of
+   mirt_load_weights). Sandler et al. 2018; He et al. 2016; Tan & Le 2021. */
 MIRT_API mirt_model *mirt_mobilenet_v2(mirt_strategy *strategy, const mirt_application_desc *desc);
 MIRT_API mirt_model *mirt_resnet50(mirt_strategy *strategy, const mirt_application_desc *desc);
-MIRT_API mirt_model *mirt_efficientnet_v2(mirt_strategy *strategy, mirt_efficientnet_v2_variant variant, const mirt_application_desc *desc);
-/* The same by name: "mobilenet_v2", "resnet50", "efficientnet_v2_b0" to "..._b3", "..._s", "..._m", "..._l"; and "mnist", the
-   small network of 28x28 images in the tutorials, which divides them by 255 unless it is told not to, and has 10 classes, as
-   logits. MIRT_E_NOT_FOUND with the nearest right name. */
+MIRT_API mirt_model *mirt_efficientnet_v2(mirt_strategy *strategy, mirt_efficientnet_v2_variant variant,
+                                          const mirt_application_desc *desc);
+/* The same by name: "mobilenet_v2", "resnet50", "efficientnet_v2_b0" to "..._b3", "..._s", "..._m", "..._l"; and
+   "mnist", the small network of 28x28 images in the tutorials, which divides them by 255 unless it is told not to, and
+   has 10 classes, as logits. MIRT_E_NOT_FOUND with the nearest right name. */
 MIRT_API mirt_model *mirt_application(mirt_strategy *strategy, const char *name, const mirt_application_desc *desc);
 MIRT_API mirt_model *mirt_model_by_name(mirt_strategy *strategy, const char *name);
 #endif /* MIRRORTRAIN_NO_MODELS */

@@ -8,19 +8,25 @@
 MIRT__BEGIN_C
 
 /* >>optimizers, losses, metrics ----------------------------------------------------------- */
-/* Threads: what makes an optimizer, a schedule or a loss by value: any thread at any time; what takes a strategy or a model: the
-   one thread at a time that has it. */
+/* Threads: what makes an optimizer, a schedule or a loss by value: any thread at any time; what takes a strategy or a
+   model: the one thread at a time that has it. */
 
 /* The learning rate for 0-based `step`; must depend on its arguments alone. */
 typedef float (*mirt_schedule_fn)(int64_t step, void *user);
 
 typedef enum mirt_schedule_kind {
-    MIRT_SCHEDULE_NONE = 0, MIRT_PIECEWISE_CONSTANT, MIRT_EXPONENTIAL_DECAY, MIRT_POLYNOMIAL_DECAY, MIRT_INVERSE_TIME_DECAY,
-    MIRT_COSINE_DECAY, MIRT_COSINE_RESTARTS, MIRT__SCHEDULE_COUNT
+    MIRT_SCHEDULE_NONE = 0,
+    MIRT_PIECEWISE_CONSTANT,
+    MIRT_EXPONENTIAL_DECAY,
+    MIRT_POLYNOMIAL_DECAY,
+    MIRT_INVERSE_TIME_DECAY,
+    MIRT_COSINE_DECAY,
+    MIRT_COSINE_RESTARTS,
+    MIRT__SCHEDULE_COUNT
 } mirt_schedule_kind;
 #define MIRT_MAX_BOUNDARIES 16
-/* A learning rate as a function of the step, by value: saved and loaded with the model. Those below make one; their formulas are
-   those of keras.optimizers.schedules, and steps count from 0. */
+/* A learning rate as a function of the step, by value: saved and loaded with the model. Those below make one; their
+   formulas are those of keras.optimizers.schedules, and steps count from 0. */
 typedef struct mirt_schedule {
     mirt_schedule_kind kind;
     float initial;          /* learning rate */
@@ -39,8 +45,8 @@ typedef struct mirt_schedule {
 } mirt_schedule;
 
 #ifndef MIRRORTRAIN_NO_TRAIN
-/* PiecewiseConstantDecay: `count` boundaries and count + 1 values, copied. More than MIRT_MAX_BOUNDARIES, or NULL, are an error of
-   mirt_compile. */
+/* PiecewiseConstantDecay: `count` boundaries and count + 1 values, copied. More than MIRT_MAX_BOUNDARIES, or NULL, are
+   an error of mirt_compile. */
 MIRT_API mirt_schedule mirt_piecewise_constant(const int64_t *boundaries, const float *values, int count);
 /* ExponentialDecay: initial * rate^(step / steps). */
 MIRT_API mirt_schedule mirt_exponential_decay(float initial, int64_t steps, float rate, bool staircase);
@@ -48,7 +54,8 @@ MIRT_API mirt_schedule mirt_exponential_decay(float initial, int64_t steps, floa
 MIRT_API mirt_schedule mirt_polynomial_decay(float initial, int64_t steps, float end, float power, bool cycle);
 /* InverseTimeDecay: initial / (1 + rate * step / steps). */
 MIRT_API mirt_schedule mirt_inverse_time_decay(float initial, int64_t steps, float rate, bool staircase);
-/* CosineDecay, without warm-up: initial * ((1 - alpha) * (1 + cos(pi * step / steps)) / 2 + alpha). Loshchilov & Hutter 2017. */
+/* CosineDecay, without warm-up: initial * ((1 - alpha) * (1 + cos(pi * step / steps)) / 2 + alpha). Loshchilov & Hutter
+   2017. */
 MIRT_API mirt_schedule mirt_cosine_decay(float initial, int64_t steps, float alpha);
 /* CosineDecayRestarts; Keras's defaults: t_mul 2, m_mul 1, alpha 0. */
 MIRT_API mirt_schedule mirt_cosine_restarts(float initial, int64_t first_steps, float t_mul, float m_mul, float alpha);
@@ -56,8 +63,8 @@ MIRT_API mirt_schedule mirt_cosine_restarts(float initial, int64_t first_steps, 
 MIRT_API double mirt_schedule_at(const mirt_schedule *schedule, int64_t step);
 #endif
 
-/* Ramp up, sustain, decay, by epochs: from `start` to `max` in ramp_epochs, `max` for sustain_epochs, then towards `min` by the factor
-   `decay` an epoch. `max` is usually scaled by the replicas. */
+/* Ramp up, sustain, decay, by epochs: from `start` to `max` in ramp_epochs, `max` for sustain_epochs, then towards
+   `min` by the factor `decay` an epoch. `max` is usually scaled by the replicas. */
 typedef struct mirt_lr_ramp_desc {
     float start, max, min;
     int ramp_epochs, sustain_epochs;
@@ -66,7 +73,8 @@ typedef struct mirt_lr_ramp_desc {
 #ifndef MIRRORTRAIN_NO_TRAIN
 /* For mirt_fit_desc.learning_rate, with a mirt_lr_ramp_desc as learning_rate_user. */
 MIRT_API float mirt_lr_ramp(int epoch, float learning_rate, void *desc);
-/* `rate` times the replicas of `strategy`: linear scaling, as the global batch grows with them. Goyal et al. 2017. `rate` for NULL. */
+/* `rate` times the replicas of `strategy`: linear scaling, as the global batch grows with them. Goyal et al. 2017.
+   `rate` for NULL. */
 MIRT_API float mirt_scale_learning_rate(const mirt_strategy *strategy, float rate);
 #endif
 
@@ -81,8 +89,8 @@ typedef enum mirt_optimizer_kind {
     MIRT_OPTIMIZER_LIST(MIRT__OPTIMIZER_VALUE) MIRT__OPTIMIZER_COUNT
 } mirt_optimizer_kind;
 #undef MIRT__OPTIMIZER_VALUE
-/* Fields that are zero are not used, unless something else is said. Norms are those of the gradient of the mean loss over the global
-   batch, summed over all replicas: the same on any number of devices. */
+/* Fields that are zero are not used, unless something else is said. Norms are those of the gradient of the mean loss
+   over the global batch, summed over all replicas: the same on any number of devices. */
 typedef struct mirt_optimizer {
     mirt_optimizer_kind kind;
     float learning_rate;           /* SGD: 0 is 0 */
@@ -95,14 +103,16 @@ typedef struct mirt_optimizer {
     bool amsgrad;                  /* Adam, AdamW: Reddi et al. 2018 */
     float rho;                     /* RMSprop */
     bool centered;                 /* RMSprop: divided by the standard deviation of gradients */
-    float weight_decay;            /* decoupled: weight -= weight * weight_decay * rate before the update. Loshchilov & Hutter 2019 */
+    float weight_decay;            /* decoupled: weight -= weight * weight_decay * rate before the update. Loshchilov &
+                                      Hutter 2019 */
     /* Words separated by commas: "bias,gamma,beta". A weight whose own name (that after the last '/') contains one of
        them does not decay. Copied by mirt_compile. */
     const char *exclude_from_weight_decay;
     float clipnorm;                /* the gradient of each weight is scaled down to this norm, */
     float global_clipnorm;         /* or all of them together to this, */
     float clipvalue;               /* or its elements are cut off at this: one of the three */
-    bool use_ema;                  /* keeps averages of the weights, which they become when mirt_fit ends: mirt_apply_averages */
+    bool use_ema;                  /* keeps averages of the weights, which they become when mirt_fit ends:
+                                      mirt_apply_averages */
     float ema_momentum;            /* default 0.99 */
     int64_t ema_overwrite_frequency; /* the weights become their averages after every so many steps, too */
 } mirt_optimizer;
@@ -117,8 +127,9 @@ MIRT_API mirt_optimizer mirt_sgd(float learning_rate, float momentum, bool neste
 /* Keras RMSprop: rho 0.9, no momentum, epsilon 1e-7; its usual rate is 1e-3. Hinton 2012. */
 MIRT_API mirt_optimizer mirt_rmsprop(float learning_rate);
 
-/* With use_ema: the weights become their averages, on every device. mirt_fit does it at its end, loops of one's own when they want
-   to. Nothing before the first step. Keras: finalize_variable_values. MIRT_E_STATE: compiled without use_ema. */
+/* With use_ema: the weights become their averages, on every device. mirt_fit does it at its end, loops of one's own
+   when they want to. Nothing before the first step. Keras: finalize_variable_values. MIRT_E_STATE: compiled without
+   use_ema. */
 MIRT_API mirt_status mirt_apply_averages(mirt_model *model);
 #endif
 
@@ -137,15 +148,16 @@ typedef enum mirt_loss { MIRT_LOSS_NONE = 0, MIRT_LOSS_LIST(MIRT__LOSS_VALUE) MI
    MIRT_SUM adds up both; a loss over several batches then is, as in Keras, the mean of their sums, weighted by their
    sizes. */
 typedef enum mirt_reduction { MIRT_SUM_OVER_BATCH_SIZE = 0, MIRT_SUM } mirt_reduction;
-/* Each is a ratio of sums over all samples: the same on any number of replicas and for any batch size; weights of samples and classes
-   do not count. Names in logs are Keras's ("sparse_top_k_categorical_accuracy", "f1_score"). */
+/* Each is a ratio of sums over all samples: the same on any number of replicas and for any batch size; weights of
+   samples and classes do not count. Names in logs are Keras's ("sparse_top_k_categorical_accuracy", "f1_score"). */
 typedef enum mirt_metric {
     MIRT_METRIC_NONE = 0,
-    MIRT_ACCURACY, /* binary, sparse categorical or categorical accuracy by loss and shape, as in Keras; but for the binary one the
-                      output has to be (rows, classes) */
+    MIRT_ACCURACY, /* binary, sparse categorical or categorical accuracy by loss and shape, as in Keras; but for the
+                      binary one the output has to be (rows, classes) */
     MIRT_BINARY_ACCURACY, MIRT_CATEGORICAL_ACCURACY, MIRT_SPARSE_CATEGORICAL_ACCURACY,
     MIRT_TOP_K_CATEGORICAL_ACCURACY, MIRT_SPARSE_TOP_K_CATEGORICAL_ACCURACY,
-    MIRT_PRECISION, MIRT_RECALL, MIRT_F1_SCORE, MIRT_AUC, /* over all outputs of all samples together; class numbers count as one-hot labels */
+    MIRT_PRECISION, MIRT_RECALL, MIRT_F1_SCORE, MIRT_AUC, /* over all outputs of all samples together; class numbers
+                                                             count as one-hot labels */
     MIRT_MAE, MIRT_MSE, MIRT__METRIC_COUNT
 } mirt_metric;
 #define MIRT_MAX_METRICS 8
@@ -162,8 +174,9 @@ typedef struct mirt_metric_options {
     float threshold;    /* binary accuracy, precision, recall, F1: what is above counts as 1; default 0.5 */
     int num_thresholds; /* AUC: default 200 */
     mirt_curve curve;   /* AUC: of true against false positives, or of precision against recall */
-    bool from_logits;   /* outputs that mirt_compile's from_logits calls logits go through a sigmoid first (a softmax where the loss
-                           undoes one), as threshold and AUC are of probabilities; without, they are taken as they are */
+    bool from_logits;   /* outputs that mirt_compile's from_logits calls logits go through a sigmoid first (a softmax
+                           where the loss undoes one), as threshold and AUC are of probabilities; without, they are
+                           taken as they are */
     const char *name;   /* in logs; copied. Default: Keras's, and "_1", "_2" behind it where it is taken */
     bool has_threshold; /* the threshold is as given, 0 too (of logits, say) */
 } mirt_metric_options;
@@ -192,14 +205,15 @@ typedef struct mirt_custom_metric {
 MIRT_API mirt_status mirt_register_loss(mirt_strategy *strategy, const mirt_custom_loss *loss);
 MIRT_API mirt_status mirt_register_metric(mirt_strategy *strategy, const mirt_custom_metric *metric);
 
-/* How often samples of class i were taken for class j, over one pass of a data set with labels: counts[i * classes + j]. `classes` is as
-   many as the model's output has, or 2 where that is one number (above 0.5, or of logits (mirt_output_scores) above 0, is class 1). Needs no
-   mirt_compile. Errors as mirt_predict. */
+/* How often samples of class i were taken for class j, over one pass of a data set with labels: counts[i * classes +
+   j]. `classes` is as many as the model's output has, or 2 where that is one number (above 0.5, or of logits
+   (mirt_output_scores) above 0, is class 1). Needs no mirt_compile. Errors as mirt_predict. */
 MIRT_API mirt_status mirt_confusion_matrix(mirt_model *model, mirt_dataset *dataset, int64_t *counts, int classes);
-/* A picture of it, true classes down and predicted ones across, each cell as deep as its share of the row. `names`, of the classes
-   (mirt_model_class_names), may be NULL. Up to 4096 classes. MIRT_E_INVALID (also for a negative count, or a row of
-   more than 2^53 samples), MIRT_E_IO, MIRT_E_NOMEM. */
-MIRT_API mirt_status mirt_save_confusion_png(const char *path, const int64_t *counts, int classes, const char *const *names);
+/* A picture of it, true classes down and predicted ones across, each cell as deep as its share of the row. `names`, of
+   the classes (mirt_model_class_names), may be NULL. Up to 4096 classes. MIRT_E_INVALID (also for a negative count, or
+   a row of more than 2^53 samples), MIRT_E_IO, MIRT_E_NOMEM. */
+MIRT_API mirt_status mirt_save_confusion_png(const char *path, const int64_t *counts, int classes,
+                                             const char *const *names);
 #endif
 
 MIRT__END_C

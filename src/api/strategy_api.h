@@ -7,9 +7,10 @@
 MIRT__BEGIN_C
 
 /* >>strategy ------------------------------------------------------------------------------ */
-/* Threads: a strategy, and everything created from it, is for one thread at a time, not always the same one;
-   different strategies may be used by different threads at once. Any thread may create one at any time. A call while another thread
-   uses the strategy, or in a child of the process that created it, returns MIRT_E_STATE; destroying then does nothing. */
+/* Threads: a strategy, and everything created from it, is for one thread at a time, not always the same one; different
+   strategies may be used by different threads at once. Any thread may create one at any time. A call while another
+   thread uses the strategy, or in a child of the process that created it, returns MIRT_E_STATE; destroying then does
+   nothing. */
 
 typedef struct mirt_strategy mirt_strategy;
 
@@ -38,37 +39,44 @@ typedef enum mirt_collective {
 
 /* Zero means default. */
 typedef struct mirt_strategy_desc {
-    const char *devices; /* NULL: every GPU, or where there is none (or the program is built without mirrortrain_cuda.cu) every core as
-                            one device; "cpu": every core as one device; "2": two equal shares of the cores; "cpu:0,cpu:1": two
-                            devices of one core each, so that strategies can have cores of their own; "gpu": every GPU;
-                            "gpu:0,gpu:2": these. Where the environment's MIRT_DEVICES is "cpu", NULL means cores whatever there is; where
-                            it is "gpu", numbers mean so many GPUs, and no GPU is an error */
+    /* NULL: every GPU, or where there is none (or the program is built without mirrortrain_cuda.cu) every core as one
+       device; "cpu": every core as one device; "2": two equal shares of the cores; "cpu:0,cpu:1": two devices of one
+       core each, so that strategies can have cores of their own; "gpu": every GPU; "gpu:0,gpu:2": these. Where the
+       environment's MIRT_DEVICES is "cpu", NULL means cores whatever there is; where it is "gpu", numbers mean so many
+       GPUs, and no GPU is an error */
+    const char *devices;
     int replicas;        /* logical replicas V; 0: one a device */
-    int threads;         /* threads per device, if it is of cores; 0: the device's cores. The system places them on cores */
+    int threads;         /* threads per device, if it is of cores; 0: the device's cores. The system places them on
+                            cores */
     uint64_t seed;       /* of initial weights, dropout and shuffling */
     mirt_collective collective;
     mirt_log_fn log;     /* NULL: stderr */
     void *log_user;
     bool silent;         /* no log at all */
     mirt_strategy_kind kind;
-    double timeout_seconds; /* a device, or a wait for samples, that gets on with nothing for so long is given up: the call returns
-                            MIRT_E_TIMEOUT, which names it, the log has what it did last, and the strategy is of no use any more: every
-                            call says so at once, its threads and memory, lent memory too, are left to themselves, and destroying
-                            it, its models and the data sets in use returns at once and frees nothing. Other strategies live on. 0: 60, of
-                            single steps (mirt_train_step and the like) only for devices behind the first, as the caller is that one;
-                            a number: exactly; negative: none. While the process is suspended (SIGSTOP, a debugger,
-                            a snapshot of a virtual machine) no time counts: afterwards the limit starts again */
-    bool winograd;       /* 3x3 convolutions of stride 1 and the gradients of their inputs by Winograd's F(2x2, 3x3), where that is
-                            faster (it takes up to half the time): float32, with other roundings. CPUs alone do so */
-    bool repeat_devices; /* a GPU may be named several times, and is as many devices: for tests of mirroring on one GPU */
-    bool tf32;           /* GPUs multiply float32 numbers of 10 bits behind the point (TF32): faster, with other roundings */
+    /* a device, or a wait for samples, that gets on with nothing for so long is given up: the call returns
+       MIRT_E_TIMEOUT, which names it, the log has what it did last, and the strategy is of no use any more: every call
+       says so at once, its threads and memory, lent memory too, are left to themselves, and destroying it, its models
+       and the data sets in use returns at once and frees nothing. Other strategies live on. 0: 60, of single steps
+       (mirt_train_step and the like) only for devices behind the first, as the caller is that one; a number: exactly;
+       negative: none. While the process is suspended (SIGSTOP, a debugger, a snapshot of a virtual machine) no time
+       counts: afterwards the limit starts again */
+    double timeout_seconds;
+    bool winograd;       /* 3x3 convolutions of stride 1 and the gradients of their inputs by Winograd's F(2x2, 3x3),
+                            where that is faster (it takes up to half the time): float32, with other roundings. CPUs
+                            alone do so */
+    bool repeat_devices; /* a GPU may be named several times, and is as many devices: for tests of mirroring on one
+                            GPU */
+    bool tf32;           /* GPUs multiply float32 numbers of 10 bits behind the point (TF32): faster, with other
+                            roundings */
 } mirt_strategy_desc;
 
 /* Keras: tf.distribute.MirroredStrategy(devices). `devices` as in mirt_strategy_desc; desc NULL: all
    defaults. Owns its threads. Returns NULL (MIRT_E_DEVICE, MIRT_E_INVALID: numbers that do not go
    together, MIRT_E_NOMEM, MIRT_E_THREAD). */
 MIRT_API mirt_strategy *mirt_mirrored(const char *devices);
-/* `device` as "cpu:1" or "gpu:0"; NULL: the first GPU, or where there is none every core as one device. MIRT_E_INVALID: several. */
+/* `device` as "cpu:1" or "gpu:0"; NULL: the first GPU, or where there is none every core as one device. MIRT_E_INVALID:
+   several. */
 MIRT_API mirt_strategy *mirt_one_device(const char *device);
 MIRT_API mirt_strategy *mirt_central_storage(const char *devices);
 MIRT_API mirt_strategy *mirt_strategy_create(const mirt_strategy_desc *desc);
@@ -87,8 +95,8 @@ typedef struct mirt_device_info {
     int cores;            /* 1; of a GPU 0 */
     uint64_t memory;      /* bytes of a GPU's own; 0: it is the machine's */
 } mirt_device_info;
-/* Fills up to `capacity` entries with what this machine has, cores first; returns how many there are, 0 (MIRT_E_DEVICE) where an
-   environment variable asks for what it has not. Thread safe: any thread at any time. */
+/* Fills up to `capacity` entries with what this machine has, cores first; returns how many there are, 0 (MIRT_E_DEVICE)
+   where an environment variable asks for what it has not. Thread safe: any thread at any time. */
 MIRT_API int mirt_devices(mirt_device_info *out, int capacity);
 
 MIRT__END_C

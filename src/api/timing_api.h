@@ -9,10 +9,11 @@ MIRT__BEGIN_C
 /* >>where the time goes ------------------------------------------------------------------- */
 /* Threads: one at a time, that has the model's strategy. */
 
-/* What a device is at, each moment of a fit's epochs one of these (validation is not counted).
-   Input wait: for the next batch. Scatter: checking it and dealing it out. Hidden all-reduce: a device adds up the gradients of its own
-   replicas, before it meets the others; exposed: devices add up what all are left with, and wait for each other's additions.
-   Update: the optimizer. Imbalance: waiting for devices that are still at their gradients. Launch overhead: starting and ending steps. */
+/* What a device is at, each moment of a fit's epochs one of these (validation is not counted). Input wait: for the next
+   batch. Scatter: checking it and dealing it out. Hidden all-reduce: a device adds up the gradients of its own
+   replicas, before it meets the others; exposed: devices add up what all are left with, and wait for each other's
+   additions. Update: the optimizer. Imbalance: waiting for devices that are still at their gradients. Launch overhead:
+   starting and ending steps. */
 #define MIRT_PHASE_LIST(X) \
     X(MIRT_PHASE_INPUT, "input wait") \
     X(MIRT_PHASE_SCATTER, "scatter") \
@@ -36,12 +37,13 @@ typedef enum mirt_phase {
 MIRT_API const char *mirt_phase_name(mirt_phase phase);
 
 #ifndef MIRRORTRAIN_NO_TRAIN
-/* Traces what the strategy's devices do from now on, until mirt_trace_end writes `path` as trace-event JSON, for ui.perfetto.dev or
-   chrome://tracing: a row a device, on it phases, and in these a slice for each operation, by its layer. `most_slices` bounds the memory
-   (40 bytes each, at once; 0: 200,000): when they are used up the rest is left out, and the file and the log say how many. MIRT_E_STATE,
-   MIRT_E_INVALID, MIRT_E_IO, MIRT_E_NOMEM. */
+/* Traces what the strategy's devices do from now on, until mirt_trace_end writes `path` as trace-event JSON, for
+   ui.perfetto.dev or chrome://tracing: a row a device, on it phases, and in these a slice for each operation, by its
+   layer. `most_slices` bounds the memory (40 bytes each, at once; 0: 200,000): when they are used up the rest is left
+   out, and the file and the log say how many. MIRT_E_STATE, MIRT_E_INVALID, MIRT_E_IO, MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_trace_begin(mirt_strategy *strategy, const char *path, int64_t most_slices);
-/* What was at `path` stays unless all is written. The trace is over even so. Destroying the strategy ends it without a file. */
+/* What was at `path` stays unless all is written. The trace is over even so. Destroying the strategy ends it without a
+   file. */
 MIRT_API mirt_status mirt_trace_end(mirt_strategy *strategy);
 #endif
 
@@ -91,10 +93,11 @@ typedef struct mirt_timing {
 } mirt_timing;
 
 #ifndef MIRRORTRAIN_NO_TRAIN
-/* The seconds of the last fit of this model, or of the one under way, of which a callback may ask. MIRT_E_STATE: there is none, or its
-   strategy has trained another model since. */
+/* The seconds of the last fit of this model, or of the one under way, of which a callback may ask. MIRT_E_STATE: there
+   is none, or its strategy has trained another model since. */
 MIRT_API mirt_status mirt_fit_timing(mirt_model *model, mirt_timing *out);
-/* The same as a table, with the verdict as its last line. Owned by the model, valid until the next call. NULL: MIRT_E_STATE, MIRT_E_NOMEM. */
+/* The same as a table, with the verdict as its last line. Owned by the model, valid until the next call. NULL:
+   MIRT_E_STATE, MIRT_E_NOMEM. */
 MIRT_API const char *mirt_timing_text(mirt_model *model);
 #endif
 

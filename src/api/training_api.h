@@ -12,7 +12,8 @@ MIRT__BEGIN_C
 
 typedef struct mirt_fit_desc {
     int epochs;                /* default 1 */
-    int64_t batch;             /* global batch of a dataset without a batch stage; default 32. With one: 0, or the same */
+    int64_t batch;             /* global batch of a dataset without a batch stage; default 32. With one: 0, or the
+                                  same */
     mirt_dataset *validation;  /* borrowed */
     const mirt_callback *callbacks[MIRT_MAX_CALLBACKS]; /* borrowed; ends at the first NULL */
     mirt_epoch_schedule_fn learning_rate; /* asked at the beginning of every epoch */
@@ -20,23 +21,28 @@ typedef struct mirt_fit_desc {
     int64_t max_steps;         /* of this fit; 0: no limit */
     bool no_progress;          /* leave the progress line out; mirt_progbar_logger is one */
     int initial_epoch;         /* 0-based: `epochs` is where fit ends, as in Keras */
-    int64_t steps_per_epoch;   /* 0: all of the data; otherwise the data go on where the last epoch left them, over and over */
+    int64_t steps_per_epoch;   /* 0: all of the data; otherwise the data go on where the last epoch left them, over and
+                                  over */
     int64_t validation_steps;  /* 0: all of the validation data */
     int validation_freq;       /* validates after every n-th epoch; default 1 */
-    const float *class_weights; /* [num_class_weights], of class numbers or one-hot labels: what each sample's loss is multiplied with */
+    const float *class_weights; /* [num_class_weights], of class numbers or one-hot labels: what each sample's loss is
+                                   multiplied with */
     int num_class_weights;
-    /* What the frozen layers at the beginning of a model make of each sample is computed once and kept, if it takes no more memory
-       than this and cannot change: nothing random or of your own code among these layers or, without mirt_cache behind it, among
-       the data's stages. The log says what is kept, and otherwise why not. 0: 1 GiB; negative: never. */
+    /* What the frozen layers at the beginning of a model make of each sample is computed once and kept, if it takes no
+       more memory than this and cannot change: nothing random or of your own code among these layers or, without
+       mirt_cache behind it, among the data's stages. The log says what is kept, and otherwise why not. 0: 1 GiB;
+       negative: never. */
     int64_t feature_cache_bytes;
-    /* A checkpoint (a file that mirt_model_checkpoint or, in a callback of a fit, mirt_save wrote), or a directory whose newest valid one
-       is taken; fit then goes on where that fit was, in the middle of an epoch too, and comes to its weights, logs and history in
-       the same bits, on any number of devices. Model, data, this description but for `epochs` and `max_steps`, seed, replicas and global batch
-       have to be the same: otherwise an error, and nothing is changed. Files that are damaged or without the
-       library's checksums are refused; in a directory they are named in the log and passed over, and if nothing else is there fit fails
-       (MIRT_E_FORMAT). Where the directory holds no checkpoint, or is not there, fit begins anew and says so. */
+    /* A checkpoint (a file that mirt_model_checkpoint or, in a callback of a fit, mirt_save wrote), or a directory
+       whose newest valid one is taken; fit then goes on where that fit was, in the middle of an epoch too, and comes to
+       its weights, logs and history in the same bits, on any number of devices. Model, data, this description but for
+       `epochs` and `max_steps`, seed, replicas and global batch have to be the same: otherwise an error, and nothing is
+       changed. Files that are damaged or without the library's checksums are refused; in a directory they are named in
+       the log and passed over, and if nothing else is there fit fails (MIRT_E_FORMAT). Where the directory holds no
+       checkpoint, or is not there, fit begins anew and says so. */
     const char *resume;
-    int64_t check_drift_every; /* steps after which mirt_check_drift looks; 0: at the end of every epoch; negative: never */
+    int64_t check_drift_every; /* steps after which mirt_check_drift looks; 0: at the end of every epoch; negative:
+                                  never */
 } mirt_fit_desc;
 
 /* What fit returns; owned by the model, valid until its next fit. */
@@ -56,9 +62,10 @@ typedef struct mirt_history {
    MIRT_E_SHAPE, MIRT_E_INVALID: labels, MIRT_E_NOMEM, and what the dataset's files may give). desc
    NULL: all defaults. */
 MIRT_API mirt_history *mirt_fit(mirt_model *model, mirt_dataset *dataset, const mirt_fit_desc *desc);
-/* Ends the fit of `model` that is running after its current step: fit then returns its history with `stopped` set, without a last
-   validation, though one that is running is finished; checkpoints with at_end are written. Without a running fit, it ends the next one before its first step. Thread safe,
-   and safe in signal handlers; the library installs none. NULL is allowed. Keras: Model.stop_training. */
+/* Ends the fit of `model` that is running after its current step: fit then returns its history with `stopped` set,
+   without a last validation, though one that is running is finished; checkpoints with at_end are written. Without a
+   running fit, it ends the next one before its first step. Thread safe, and safe in signal handlers; the library
+   installs none. NULL is allowed. Keras: Model.stop_training. */
 MIRT_API void mirt_request_stop(mirt_model *model);
 /* The same on arrays, shuffled every epoch as Keras does. */
 MIRT_API mirt_history *mirt_fit_arrays(mirt_model *model, mirt_array x, mirt_array y, const mirt_fit_desc *desc);
@@ -86,9 +93,11 @@ MIRT_API mirt_status mirt_predict_arrays(mirt_model *model, mirt_array x, float 
 MIRT_API mirt_status mirt_train_on_batch(mirt_model *model, const mirt_data *batch, mirt_logs *out);
 MIRT_API mirt_status mirt_test_on_batch(mirt_model *model, const mirt_data *batch, mirt_logs *out);
 #endif
-MIRT_API mirt_status mirt_predict_on_batch(mirt_model *model, const mirt_data *batch, float *const *out, const size_t *capacity);
+MIRT_API mirt_status mirt_predict_on_batch(mirt_model *model, const mirt_data *batch, float *const *out,
+                                           const size_t *capacity);
 /* mirt_predict for models of several outputs. */
-MIRT_API mirt_status mirt_predict_outputs(mirt_model *model, mirt_dataset *dataset, float *const *out, const size_t *capacity);
+MIRT_API mirt_status mirt_predict_outputs(mirt_model *model, mirt_dataset *dataset, float *const *out,
+                                          const size_t *capacity);
 
 #ifndef MIRRORTRAIN_NO_TRAIN
 /* One training step on one global batch of arrays (borrowed during the call); *loss, if asked
@@ -109,8 +118,8 @@ MIRT_API int64_t mirt_replica_rows(const mirt_model *model, int replica, int64_t
    a number, or negative). */
 MIRT_API double mirt_get_learning_rate(const mirt_model *model);
 MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate);
-/* Gives a compiled model a schedule, in the place of its learning rate or of another schedule, from the next step on; one of kind
-   MIRT_SCHEDULE_NONE leaves the rate in force for good. MIRT_E_INVALID. */
+/* Gives a compiled model a schedule, in the place of its learning rate or of another schedule, from the next step on;
+   one of kind MIRT_SCHEDULE_NONE leaves the rate in force for good. MIRT_E_INVALID. */
 MIRT_API mirt_status mirt_set_schedule(mirt_model *model, const mirt_schedule *schedule);
 /* Steps applied so far; 0 for NULL. */
 MIRT_API int64_t mirt_step(const mirt_model *model);

@@ -15,13 +15,13 @@ enum { MIRT__POINT_STEP, MIRT__POINT_REPLAY, MIRT__POINT_BARRIER, MIRT__POINT_CO
 #define MIRT__TEST_POINT(kind, device, number) ((void)0)
 #endif
 
-#define MIRT__LANE_EVENTS 32
+#define MIRT__TIMELINE_EVENTS 32
 
-typedef struct mirt__lane_event {
+typedef struct mirt__timeline_event {
     double time; /* mirt__now() */
     int64_t step;
     int phase, replica, node; /* -1: none */
-} mirt__lane_event;
+} mirt__timeline_event;
 
 typedef struct mirt__trace_slice {
     double begin, end;
@@ -32,12 +32,12 @@ typedef struct mirt__trace_slice {
 
 /* The timeline of a device. Only its thread writes, or between steps the caller's; any thread may read atomic
    fields. */
-typedef struct mirt__lane {
+typedef struct mirt__device_timeline {
     int phase, replica, node; /* atomic: current position; node: index in the program of the running function */
     int64_t step;             /* atomic: step of training */
-    uint32_t events;          /* atomic: number of events so far; event i is at i modulo MIRT__LANE_EVENTS; all
+    uint32_t events;          /* atomic: number of events so far; event i is at i modulo MIRT__TIMELINE_EVENTS; all
                                  atomic */
-    mirt__lane_event event[MIRT__LANE_EVENTS];
+    mirt__timeline_event event[MIRT__TIMELINE_EVENTS];
     bool timed;               /* phases add up seconds */
     int open, held_open;      /* the current phase, */
     double since, held_since; /* its start; and the values before an interval that is not counted */
@@ -51,16 +51,17 @@ typedef struct mirt__lane {
     int64_t slices, most_slices, left_out;
     const char *const *names;        /* names of the nodes of the running function; NULL: no slices for nodes */
     const char *sum_name;            /* name of its pass that reduces gradients and updates, or NULL */
-} __attribute__((aligned(MIRT__ALIGN))) mirt__lane;
+} __attribute__((aligned(MIRT__ALIGN))) mirt__device_timeline;
 
-MIRT__LIB void mirt__lane_reset(mirt__lane *lane);
+MIRT__LIB void mirt__timeline_reset(mirt__device_timeline *timeline);
 /* The device enters a phase, working for `replica` (-1: none), at node `node` (-1: none). */
-MIRT__LIB void mirt__lane_mark(mirt__lane *lane, int phase, int replica, int node);
+MIRT__LIB void mirt__timeline_mark(mirt__device_timeline *timeline, int phase, int replica, int node);
 /* Seconds count as `phase` from `now` on; no event is recorded. */
-MIRT__LIB void mirt__lane_lap(mirt__lane *lane, int phase, double now);
+MIRT__LIB void mirt__timeline_lap(mirt__device_timeline *timeline, int phase, double now);
 /* Adds this step's seconds to the fit's; seconds of internal phases have been distributed. */
-MIRT__LIB void mirt__lane_flush(mirt__lane *lane);
+MIRT__LIB void mirt__timeline_flush(mirt__device_timeline *timeline);
 /* Adds a slice to the trace, which must exist. */
-MIRT__LIB void mirt__lane_slice(mirt__lane *lane, const char *name, double begin, double end, int replica);
+MIRT__LIB void mirt__timeline_slice(mirt__device_timeline *timeline, const char *name, double begin, double end,
+                                    int replica);
 
 #endif

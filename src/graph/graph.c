@@ -90,7 +90,7 @@ static mirt__node *mirt__graph_new_node(mirt__graph *graph, mirt__op_id id, cons
 
 MIRT__LIB bool mirt__is_input(const mirt__node *node) { return node->op->space == MIRT__SPACE_IO; }
 MIRT__LIB bool mirt__is_variable(const mirt__node *node) { return node->op->space == MIRT__SPACE_WEIGHT; }
-MIRT__LIB bool mirt__by_strips(const mirt__node *node) { return node->op->strips && node->op->strips(node); }
+MIRT__LIB bool mirt__by_tiles(const mirt__node *node) { return node->op->tiled_reads && node->op->tiled_reads(node); }
 
 static bool mirt__passes_gradients(const mirt_tensor *t) {
     return t->dtype == MIRT_FLOAT32 && !t->node->op->stops_gradient;

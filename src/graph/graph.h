@@ -77,7 +77,7 @@ typedef struct mirt__attrs_window {
     int kernel[2]; /* of a pooling */
     int strides[2], dilation[2], groups;
     mirt_padding padding;
-    /* Fused by strips.c: */
+    /* Fused by tiled_reads.c: */
     int64_t pad[2], size[2]; /* padded: zeros before the input's axes, and the output's size; padding is not read */
     bool padded;
     bool norm;               /* the output is normalized */
@@ -314,7 +314,7 @@ typedef struct mirt__step_info {
     double *clock;       /* NULL, or takes the seconds each node runs, added up */
     void (*look)(void *user, const mirt__call *call, int node); /* NULL, or told of every node that has run */
     void *look_user;
-    mirt__lane *lane;    /* NULL, or told where the replay is */
+    mirt__device_timeline *timeline;    /* NULL, or told where the replay is */
 } mirt__step_info;
 
 struct mirt__call {
@@ -348,7 +348,7 @@ enum {
     MIRT__TAKES_ADDEND = 1 << 2,     /* add a tensor of the output's shape */
     MIRT__TAKES_ACTIVATION = 1 << 3, /* apply an activation last */
     MIRT__TAKES_MASK = 1 << 4,       /* multiply by the slope of an activation */
-    /* strips.c, where `strips` allows it: */
+    /* tiled_reads.c, where `tiled_reads` allows it: */
     MIRT__TAKES_PADDING = 1 << 5,    /* pad the input with zeros */
     MIRT__TAKES_SLICE = 1 << 6,      /* leave out the gradient of such zeros */
     MIRT__TAKES_GRADIENT = 1 << 7,   /* add another gradient of the same tensor */
@@ -405,8 +405,8 @@ struct mirt__op {
     unsigned takes;      /* MIRT__TAKES_...: what its kernel can do in the same pass */
     bool slope_of_input; /* its gradient computes the slope of a fused activation from the input */
     mirt__lazy lazy;     /* how readers can compute its output, so that it need not be stored */
-    bool (*strips)(const mirt__node *node); /* whether its kernel implements what strips.c fuses; NULL: never */
-    unsigned lazy_x, lazy_dy; /* with strips: inputs that may be lazy, read as an image or as its gradient */
+    bool (*tiled_reads)(const mirt__node *node); /* whether its kernel implements what tiled_reads.c fuses; NULL: never */
+    unsigned lazy_x, lazy_dy; /* with tiled_reads: inputs that may be lazy, read as an image or as its gradient */
 
     /* Images stored in 16 bits (half.c). */
     bool (*half)(const mirt__node *node); /* whether its kernel supports them; NULL: never */
@@ -499,8 +499,8 @@ MIRT__LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *const *y, mirt_t
 
 MIRT__LIB bool mirt__is_input(const mirt__node *node);
 MIRT__LIB bool mirt__is_variable(const mirt__node *node);
-/* Whether the node's kernel implements what strips.c fuses. */
-MIRT__LIB bool mirt__by_strips(const mirt__node *node);
+/* Whether the node's kernel implements what tiled_reads.c fuses. */
+MIRT__LIB bool mirt__by_tiles(const mirt__node *node);
 MIRT__LIB bool mirt__is_batched(const mirt_shape *shape);
 /* Elements at `rows` rows. */
 MIRT__LIB int64_t mirt__elements(const mirt_tensor *tensor, int64_t rows);

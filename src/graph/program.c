@@ -35,17 +35,17 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
     call.where.float16 = bases->float16;
     int begin = segment ? program->cut[segment - 1] + 1 : 0;
     int end = segment < program->num_cuts ? program->cut[segment] : program->graph.count;
-    mirt__lane *lane = run->lane;
-    const bool slices = lane && lane->names, clocked = run->clock || slices;
+    mirt__device_timeline *timeline = run->timeline;
+    const bool slices = timeline && timeline->names, clocked = run->clock || slices;
     double last = clocked ? mirt__now() : 0;
     for (int i = begin; rows > 0 && i < end; i++) {
         const mirt__node *node = program->graph.node[i];
         if (!mirt__node_runs(node)) continue;
-        if (lane && i == program->first_gradient) {
-            mirt__lane_mark(lane, MIRT_PHASE_BACKWARD, run->replica, i);
+        if (timeline && i == program->first_gradient) {
+            mirt__timeline_mark(timeline, MIRT_PHASE_BACKWARD, run->replica, i);
             if (slices) last = mirt__now();
         }
-        if (lane) __atomic_store_n(&lane->node, i, __ATOMIC_RELAXED);
+        if (timeline) __atomic_store_n(&timeline->node, i, __ATOMIC_RELAXED);
         call.node = node;
         for (int k = 0; k < node->num_in; k++) call.in[k] = mirt__address(bases, node->in[k]);
         for (int k = 0; k < node->num_out; k++) call.out[k] = mirt__address(bases, node->out[k]);
@@ -55,7 +55,7 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
         bases->backend->wait(bases->remote);
         double now = mirt__now();
         if (run->clock) run->clock[i] += now - last;
-        if (slices) mirt__lane_slice(lane, lane->names[i], last, now, run->replica);
+        if (slices) mirt__timeline_slice(timeline, timeline->names[i], last, now, run->replica);
         last = now;
     }
 }

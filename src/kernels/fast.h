@@ -250,7 +250,7 @@ typedef struct mirt__product {
 MIRT__LIB void mirt__product_run(const mirt__simd *simd, const mirt__product *product);
 
 /* Pixels of a source as floats (or words), with zeros around its images. */
-typedef struct mirt__strip {
+typedef struct mirt__input_tile {
     const mirt__simd *simd;
     const mirt__words *words; /* NULL: floats, */
     bool round;               /* rounded to bfloat16 */
@@ -260,11 +260,12 @@ typedef struct mirt__strip {
     int64_t first, channels;               /* that are read */
     int64_t left, columns;                 /* of a row of a tile: first column, number of columns; */
     int64_t column_step, row_step, pixel;  /* distance in the source, of rows too; floats (or words) of a pixel */
-} mirt__strip;
+} mirt__input_tile;
 /* Tiles with all channels and all rows and columns. */
-MIRT__LIB mirt__strip mirt__strip_of(const mirt__simd *simd, const mirt__source *source, int64_t h, int64_t w,
+MIRT__LIB mirt__input_tile mirt__input_tile_of(const mirt__simd *simd, const mirt__source *source, int64_t h, int64_t w,
                                      int64_t c, int64_t left, int64_t columns);
-MIRT__LIB void mirt__strip_rows(const mirt__strip *strip, int64_t image, int64_t row, int64_t rows, float *to);
+MIRT__LIB void mirt__input_tile_rows(const mirt__input_tile *input_tile, int64_t image, int64_t row, int64_t rows,
+                                     float *to);
 /* The number of parts into which the panels of a block are split, so that each thread has about `each` tasks. */
 MIRT__LIB int64_t mirt__sweep_splits(const mirt__where *where, int64_t blocks, int64_t panels, int64_t each);
 
@@ -278,11 +279,11 @@ typedef struct mirt__ahead {
 MIRT__LIB void mirt__ahead_add(mirt__ahead *ahead, const void *data, mirt_dtype dtype, int64_t first, int64_t count);
 
 /* The weight gradient that is computed along with an input gradient: the part of block `number`, whose tile of dy is at
-   `strip`; and an estimate of the memory of x that it reads. */
+   `input_tile`; and an estimate of the memory of x that it reads. */
 typedef struct mirt__grad_job mirt__grad_job;
 MIRT__LIB void mirt__conv_run_beside(const mirt__simd *simd, const mirt__conv_input_grad *args,
                                      const mirt__grad_job *beside, const mirt__where *where);
-MIRT__LIB void mirt__grad_beside_run(const mirt__grad_job *job, int64_t number, float *strip, mirt__ahead *ahead);
+MIRT__LIB void mirt__grad_beside_run(const mirt__grad_job *job, int64_t number, float *input_tile, mirt__ahead *ahead);
 MIRT__LIB void mirt__grad_beside_ahead(const mirt__grad_job *job, int64_t number, mirt__ahead *ahead);
 
 /* A block of rows of c = a b, in panels of MIRT__PANEL columns; groups of tiles are finished while they are in the

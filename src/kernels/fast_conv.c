@@ -15,7 +15,7 @@ typedef struct mirt__conv_job {
     bool back, direct;     /* direct: reads without tiles */
     bool round;            /* multiplies numbers rounded to bfloat16 as floats */
     const mirt__words *words; /* or as words; NULL: floats */
-    mirt__strip strip;
+    mirt__input_tile input_tile;
     const float *kernel;
     mirt__source x;
     mirt__finishing finishing;
@@ -121,7 +121,7 @@ static void mirt__conv_pack_task(void *arg, int64_t task, int member) {
 typedef struct mirt__conv_block {
     int64_t image, images, y, lines;
     int64_t top, rows;         /* rows of the source, in each image */
-    const float *x;            /* its pixel in row `top`, column strip_left */
+    const float *x;            /* its pixel in row `top`, column tile_left */
     int64_t image_floats;      /* distance of images there */
 } mirt__conv_block;
 
@@ -145,7 +145,7 @@ static mirt__conv_block mirt__conv_block_place(const mirt__conv_job *job, int64_
     return b;
 }
 
-static mirt__conv_block mirt__conv_block_of(const mirt__conv_job *job, int64_t number, float *strip) {
+static mirt__conv_block mirt__conv_block_of(const mirt__conv_job *job, int64_t number, float *input_tile) {
     const mirt__conv_view *v = &job->v;
     mirt__conv_block b = mirt__conv_block_place(job, number);
     if (job->direct) {
@@ -153,10 +153,10 @@ static mirt__conv_block mirt__conv_block_of(const mirt__conv_job *job, int64_t n
         b.image_floats = v->h * v->w * job->pixel;
         return b;
     }
-    b.x = strip;
-    b.image_floats = v->strip_rows * job->pitch;
+    b.x = input_tile;
+    b.image_floats = v->tile_rows * job->pitch;
     for (int64_t i = 0; i < b.images; i++)
-        mirt__strip_rows(&job->strip, b.image + i, b.top, b.rows, strip + i * b.image_floats);
+        mirt__input_tile_rows(&job->input_tile, b.image + i, b.top, b.rows, input_tile + i * b.image_floats);
     return b;
 }
 
@@ -172,7 +172,7 @@ static void mirt__conv_ahead(const mirt__conv_job *job, int64_t number, mirt__ah
     if (b.images > 1) end = b.images * v->h;
     if (from >= end) return;
     const int64_t first = (b.image * v->h + from) * v->w * v->c, count = (end - from) * v->w * v->c;
-    if (count > MIRT__STRIP * 5 / 4) return; /* it would not fit into the cache */
+    if (count > MIRT__INPUT_TILE * 5 / 4) return; /* it would not fit into the cache */
     mirt__ahead_add(ahead, x->data, x->dtype, first, count);
     if (x->back) mirt__ahead_add(ahead, x->back->z, x->dtype, first, count);
 }
@@ -187,7 +187,7 @@ static void mirt__conv_set_run(const mirt__conv_job *job, mirt__sweep *sweep, co
     if (job->back) {
         py = mirt__conv_phase_of(b->y, b->lines, s->pad_top, s->stride_h, set->phase_y);
         px = mirt__conv_phase_of(0, v->target_w, s->pad_left, s->stride_w, set->phase_x);
-        sweep->a = b->x + (py.output - b->top) * job->pitch + (px.output - v->strip_left) * job->pixel;
+        sweep->a = b->x + (py.output - b->top) * job->pitch + (px.output - v->tile_left) * job->pixel;
     } else {
         sweep->a = b->x;
     }
@@ -281,7 +281,7 @@ static bool mirt__conv_is_direct(const mirt__conv_job *job) {
     if (job->words ? x->dtype != MIRT__BFLOAT16 || v->c % 2 : x->dtype != MIRT_FLOAT32) return false;
     if (s->pad_top != 0 || s->pad_left != 0) return false;
     if (job->back)
-        return s->kh == 1 && v->strip_left == 0 && v->strip_columns == v->w && (s->h - 1) / s->stride_h < v->h;
+        return s->kh == 1 && v->tile_left == 0 && v->tile_columns == v->w && (s->h - 1) / s->stride_h < v->h;
     return (s->oh - 1) * s->stride_h + (int64_t)(s->kh - 1) * s->dilation_h < v->h &&
            (s->ow - 1) * s->stride_w + (int64_t)(s->kw - 1) * s->dilation_w < v->w;
 }
@@ -312,13 +312,13 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
                            v->blocks * v->images * v->lines * v->target_w * v->target_c >= MIRT__STREAM;
     job.beside = beside;
     job.direct = !beside && mirt__conv_is_direct(&job);
-    job.pitch = (job.direct ? v->w : v->strip_columns) * job.pixel;
-    job.strip = mirt__strip_of(simd, &job.x, v->h, v->w, v->c, v->strip_left, v->strip_columns);
-    job.strip.words = job.words;
-    job.strip.round = job.round;
-    job.strip.row_step = v->row_step;
-    job.strip.column_step = v->column_step;
-    job.strip.pixel = job.pixel;
+    job.pitch = (job.direct ? v->w : v->tile_columns) * job.pixel;
+    job.input_tile = mirt__input_tile_of(simd, &job.x, v->h, v->w, v->c, v->tile_left, v->tile_columns);
+    job.input_tile.words = job.words;
+    job.input_tile.round = job.round;
+    job.input_tile.row_step = v->row_step;
+    job.input_tile.column_step = v->column_step;
+    job.input_tile.pixel = job.pixel;
     job.packed = (float *)(void *)(shared + places.packed);
     if (epilogue->sums != MIRT__SUMS_NONE) job.sums = (float *)(void *)(shared + places.sums);
     job.counts = (int32_t *)(void *)(shared + places.counts);

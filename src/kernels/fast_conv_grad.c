@@ -13,17 +13,17 @@ struct mirt__grad_job {
     const mirt__conv_weight_grad *args;
     mirt__conv_grad_view g;
     mirt__source x, dy;
-    mirt__strip x_strip, dy_strip;
+    mirt__input_tile x_tile, dy_tile;
     bool dy_direct;                 /* it is read in place */
     float *sums, *db_sums;          /* of the first chunk; db: NULL if there is none */
     int64_t channel_parts, column_parts; /* blocks of a group */
     int64_t channels, columns;           /* in one */
-    mirt__both_view both;                /* of a gradient that is computed along with dx; x_strip is then complete */
+    mirt__both_view both;                /* of a gradient that is computed along with dx; x_tile is then complete */
 };
 
 /* The tiles of one block, and the position of a task in its chunk. */
 typedef struct mirt__grad_block {
-    mirt__strip x_strip, dy_strip;
+    mirt__input_tile x_tile, dy_tile;
     float *x, *room;
     const float *dy; /* in `room`, or in place */
     mirt__run *runs;
@@ -33,7 +33,7 @@ typedef struct mirt__grad_block {
 /* Reads rows [*row, end) of dy with their inputs of x, up to the capacity. */
 static void mirt__grad_read(const mirt__grad_job *job, mirt__grad_block *b, int64_t *row, int64_t end) {
     const mirt__conv *s = &job->g.v.s;
-    const mirt__strip *x = &b->x_strip, *dy = &b->dy_strip;
+    const mirt__input_tile *x = &b->x_tile, *dy = &b->dy_tile;
     const int64_t reach = (int64_t)(s->kh - 1) * s->dilation_h, pitch = x->columns * x->pixel;
     const int64_t step = x->row_step > 1 ? 1 : s->stride_h, a_step = (x->column_step > 1 ? 1 : s->stride_w) * x->pixel;
     /* If no rows are read twice, the next block should fit into the cache, too. */
@@ -55,8 +55,8 @@ static void mirt__grad_read(const mirt__grad_job *job, mirt__grad_block *b, int6
         if (fit < 1 || (fit < rows && fit * s->ow * 2 < b->pixels)) break; /* avoids a small remainder */
         if (rows > fit) rows = fit;
         const int64_t x_rows = (rows - 1) * step + reach + 1;
-        mirt__strip_rows(x, image, y * s->stride_h - s->pad_top, x_rows, b->x + x_used);
-        if (b->dy == b->room) mirt__strip_rows(dy, image, y, rows, b->room + b->pixels * dy->pixel);
+        mirt__input_tile_rows(x, image, y * s->stride_h - s->pad_top, x_rows, b->x + x_used);
+        if (b->dy == b->room) mirt__input_tile_rows(dy, image, y, rows, b->room + b->pixels * dy->pixel);
         for (int64_t r = 0; r < rows; r++) {
             const int64_t at = x_used + r * step * pitch;
             if (all.length > 0 && all.a + all.length * a_step == at) {
@@ -80,7 +80,7 @@ static void mirt__grad_ahead(const mirt__grad_job *job, const mirt__grad_block *
     const mirt__conv *s = &job->g.v.s;
     const mirt__reader *x = &job->x.from, *dy = &job->dy.from;
     memset(ahead, 0, sizeof *ahead);
-    if (b->x_strip.channels < s->ci || b->dy_strip.channels < s->co) return;
+    if (b->x_tile.channels < s->ci || b->dy_tile.channels < s->co) return;
     for (int half = 0; half < (job->words ? 2 : 1); half++) {
         const int64_t y = row + half * job->g.rows, top = (y / s->oh * s->h + y % s->oh * s->stride_h) * s->w * s->ci;
         mirt__ahead_add(ahead, x->data, x->dtype, top, rows * s->stride_h * s->w * s->ci);
@@ -102,12 +102,12 @@ static void mirt__grad_task(void *arg, int64_t task, int member) {
     const int64_t end = g->rows - chunk * g->chunk < g->chunk ? g->rows : (chunk + 1) * g->chunk;
     char *scratch = (char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread;
     mirt__grad_block b;
-    b.x_strip = job->x_strip;
-    b.dy_strip = job->dy_strip;
-    b.x_strip.first = group * ci + c;
-    b.x_strip.channels = b.x_strip.pixel = ci - c < job->channels ? ci - c : job->channels;
-    b.dy_strip.first = group * co + j;
-    b.dy_strip.channels = b.dy_strip.pixel = co - j < job->columns ? co - j : job->columns;
+    b.x_tile = job->x_tile;
+    b.dy_tile = job->dy_tile;
+    b.x_tile.first = group * ci + c;
+    b.x_tile.channels = b.x_tile.pixel = ci - c < job->channels ? ci - c : job->channels;
+    b.dy_tile.first = group * co + j;
+    b.dy_tile.channels = b.dy_tile.pixel = co - j < job->columns ? co - j : job->columns;
     b.runs = (mirt__run *)(void *)scratch;
     b.x = (float *)(void *)(scratch + (size_t)g->runs * sizeof(mirt__run));
     b.room = b.x + g->x_floats;
@@ -115,18 +115,18 @@ static void mirt__grad_task(void *arg, int64_t task, int member) {
     memset(&sweep, 0, sizeof sweep);
     sweep.simd = job->simd;
     sweep.tile = job->words ? job->words->tile : job->simd->tile;
-    sweep.m = (int64_t)s->kh * s->kw * b.x_strip.channels;
-    sweep.width = b.x_strip.channels;
+    sweep.m = (int64_t)s->kh * s->kw * b.x_tile.channels;
+    sweep.width = b.x_tile.channels;
     sweep.lines = s->kw;
     sweep.a = b.x;
     sweep.a_x = 1;
-    sweep.a_y = s->dilation_w * b.x_strip.pixel;
-    sweep.a_z = s->dilation_h * b.x_strip.columns * b.x_strip.pixel;
-    sweep.a_step = (b.x_strip.column_step > 1 ? 1 : s->stride_w) * b.x_strip.pixel;
+    sweep.a_y = s->dilation_w * b.x_tile.pixel;
+    sweep.a_z = s->dilation_h * b.x_tile.columns * b.x_tile.pixel;
+    sweep.a_step = (b.x_tile.column_step > 1 ? 1 : s->stride_w) * b.x_tile.pixel;
     sweep.runs = b.runs;
-    sweep.b_row = b.dy_strip.pixel;
+    sweep.b_row = b.dy_tile.pixel;
     sweep.b_panel = MIRT__PANEL;
-    sweep.n = b.dy_strip.channels;
+    sweep.n = b.dy_tile.channels;
     sweep.end = (sweep.n + MIRT__PANEL - 1) / MIRT__PANEL;
     sweep.c = job->sums + chunk * g->sum;
     sweep.c_at = c * g->row + group * padded + j;
@@ -145,7 +145,7 @@ static void mirt__grad_task(void *arg, int64_t task, int member) {
         mirt__sweep_run(&sweep);
         if (job->db_sums && c == 0) {
             float *db = job->db_sums + chunk * g->sum + group * padded + j;
-            (job->words ? job->words->column_sum : job->simd->column_sum)(db, b.dy, b.dy_strip.pixel, b.pixels, sweep.n,
+            (job->words ? job->words->column_sum : job->simd->column_sum)(db, b.dy, b.dy_tile.pixel, b.pixels, sweep.n,
                                                                           sweep.fresh);
         }
     }
@@ -199,14 +199,14 @@ static void mirt__grad_parts(mirt__grad_job *job) {
     }
 }
 
-static mirt__strip mirt__grad_strip(const mirt__grad_job *job, const mirt__source *source, int64_t h, int64_t w,
+static mirt__input_tile mirt__grad_tiles(const mirt__grad_job *job, const mirt__source *source, int64_t h, int64_t w,
                                     int64_t c, int64_t pixels) {
-    mirt__strip strip = mirt__strip_of(job->simd, source, h, w, c, 0, w);
-    strip.words = job->words;
-    strip.round = job->args->half && !job->words;
-    strip.pair = job->words ? job->g.v.s.rows * h * w : 0;
-    strip.pixels = pixels;
-    return strip;
+    mirt__input_tile input_tile = mirt__input_tile_of(job->simd, source, h, w, c, 0, w);
+    input_tile.words = job->words;
+    input_tile.round = job->args->half && !job->words;
+    input_tile.pair = job->words ? job->g.v.s.rows * h * w : 0;
+    input_tile.pixels = pixels;
+    return input_tile;
 }
 
 MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args,
@@ -236,12 +236,12 @@ MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__c
     float *shared = (float *)where->shared;
     job.x = mirt__source_of(&args->x, shared);
     job.dy = mirt__source_of(&args->dy, shared + 5 * s->ci);
-    job.x_strip = mirt__grad_strip(&job, &job.x, v->s.h, v->s.w, s->ci, s->rows * s->h * s->w);
-    job.x_strip.left = v->strip_left;
-    job.x_strip.columns = v->strip_columns;
-    job.x_strip.row_step = v->row_step;
-    job.x_strip.column_step = v->column_step;
-    job.dy_strip = mirt__grad_strip(&job, &job.dy, v->s.oh, v->s.ow, s->co, s->rows * s->oh * s->ow);
+    job.x_tile = mirt__grad_tiles(&job, &job.x, v->s.h, v->s.w, s->ci, s->rows * s->h * s->w);
+    job.x_tile.left = v->tile_left;
+    job.x_tile.columns = v->tile_columns;
+    job.x_tile.row_step = v->row_step;
+    job.x_tile.column_step = v->column_step;
+    job.dy_tile = mirt__grad_tiles(&job, &job.dy, v->s.oh, v->s.ow, s->co, s->rows * s->oh * s->ow);
     job.dy_direct = mirt__reader_plain(&args->dy) && !args->half && s->co % MIRT__PANEL_LINE == 0;
     /* A single chunk is added up in place. */
     const bool place = job.g.chunks == 1 && job.g.row == s->co;
@@ -263,26 +263,26 @@ MIRT__LIB void mirt__grad_beside_ahead(const mirt__grad_job *job, int64_t number
 }
 
 /* A word combines two pixels of a block, half a block apart. */
-MIRT__LIB void mirt__grad_beside_run(const mirt__grad_job *job, int64_t number, float *strip, mirt__ahead *ahead) {
+MIRT__LIB void mirt__grad_beside_run(const mirt__grad_job *job, int64_t number, float *input_tile, mirt__ahead *ahead) {
     const mirt__both_view *both = &job->both;
     const int64_t ci = job->g.v.k, co = job->g.v.n, first = number * both->lines, left = job->g.rows - first;
     const int64_t pixels = left < both->lines ? left : both->lines, k = job->words ? (pixels + 1) / 2 : pixels;
-    float *x = strip + both->strip, *dy = strip;
-    mirt__strip from = job->x_strip;
+    float *x = input_tile + both->input_tile, *dy = input_tile;
+    mirt__input_tile from = job->x_tile;
     from.pair = job->words ? k : 0;
     from.pixels = first + pixels;
-    mirt__strip_rows(&from, 0, first, k, x);
+    mirt__input_tile_rows(&from, 0, first, k, x);
     if (job->words) {
         mirt__source words;
         memset(&words, 0, sizeof words);
-        words.from.data = strip;
+        words.from.data = input_tile;
         words.from.dtype = (mirt_dtype)MIRT__BFLOAT16;
         words.from.channels = from.c = co + co % 2;
         from.source = &words;
         from.channels = from.pixel = co;
         from.pixels = pixels;
         dy = x + both->lines * ci;
-        mirt__strip_rows(&from, 0, 0, k, dy);
+        mirt__input_tile_rows(&from, 0, 0, k, dy);
     }
     const mirt__run run = {0, 0, k};
     mirt__sweep sweep;
@@ -342,8 +342,8 @@ MIRT__LIB void mirt__fast_conv_both(const mirt__simd *simd, const mirt__conv_inp
     job.g.chunks = job.both.chunks;
     float *columns = (float *)(void *)((char *)where->shared + job.both.sums);
     job.x = mirt__source_of(&weights.x, columns);
-    job.x_strip = mirt__grad_strip(&job, &job.x, job.g.v.s.h, 1, s->ci, 0);
-    job.x_strip.channels = job.x_strip.pixel = s->ci;
+    job.x_tile = mirt__grad_tiles(&job, &job.x, job.g.v.s.h, 1, s->ci, 0);
+    job.x_tile.channels = job.x_tile.pixel = s->ci;
     job.sums = columns + 5 * s->ci;
     if (args->db) job.db_sums = job.sums + job.g.k * job.g.row;
     mirt__conv_run_beside(simd, args, &job, where);

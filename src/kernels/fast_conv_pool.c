@@ -24,30 +24,30 @@ typedef struct mirt__pool_job {
 /* The scratch memory of a thread. */
 typedef struct mirt__pool_scratch {
     mirt__run *runs;
-    float *strip, *panel;
+    float *input_tile, *panel;
 } mirt__pool_scratch;
 
 static mirt__pool_scratch mirt__pool_scratch_of(const mirt__pool_job *job, int member) {
     char *base = (char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread;
     mirt__pool_scratch scratch;
-    const int64_t strip =
+    const int64_t input_tile =
         job->blocks.forward_floats > job->blocks.grad_floats ? job->blocks.forward_floats : job->blocks.grad_floats;
     scratch.runs = (mirt__run *)(void *)base;
-    scratch.strip = (float *)(void *)(base + mirt__align_up((size_t)job->blocks.run_count * sizeof(mirt__run)));
-    scratch.panel = scratch.strip + strip;
+    scratch.input_tile = (float *)(void *)(base + mirt__align_up((size_t)job->blocks.run_count * sizeof(mirt__run)));
+    scratch.panel = scratch.input_tile + input_tile;
     return scratch;
 }
 
 /* The input that rows [y, y + rows) of the output see; *pitch: floats between its rows. */
-static const float *mirt__pool_input(const mirt__pool_job *job, int64_t image, int64_t y, int64_t rows, float *strip,
-                                     int64_t *pitch) {
+static const float *mirt__pool_input(const mirt__pool_job *job, int64_t image, int64_t y, int64_t rows,
+                                     float *input_tile, int64_t *pitch) {
     const mirt__conv *s = job->s;
     const int64_t first = (image * s->h + y) * s->w * s->ci;
     const mirt__source source = mirt__source_of(&job->x, NULL);
     *pitch = s->w * s->ci;
     if (job->direct) return (const float *)job->x.data + first;
-    job->simd->read(strip, &source, first, (rows + s->kh - 1) * s->w * s->ci);
-    return strip;
+    job->simd->read(input_tile, &source, first, (rows + s->kh - 1) * s->w * s->ci);
+    return input_tile;
 }
 
 static void mirt__pool_job_init(mirt__pool_job *job, const mirt__simd *simd, const mirt__conv *s, const mirt__reader *x,
@@ -125,7 +125,7 @@ static void mirt__pool_task(void *arg, int64_t task, int member) {
     float *panel = scratch.panel + k;
     mirt__pool_row row;
     memset(&row, 0, sizeof row);
-    const float *x = mirt__pool_input(job, image, y, rows, scratch.strip, &row.pitch);
+    const float *x = mirt__pool_input(job, image, y, rows, scratch.input_tile, &row.pitch);
     mirt__pool_offsets(s, row.pitch, offset);
     row.ci = s->ci;
     row.windows = s->ow / 2;
@@ -184,7 +184,7 @@ static void mirt__pool_grad_task(void *arg, int64_t chunk, int member) {
         for (int64_t y = 0; y < down * 2; y += job->blocks.forward_rows) {
             const int64_t rows = down * 2 - y < job->blocks.forward_rows ? down * 2 - y : job->blocks.forward_rows;
             int64_t pitch;
-            const float *x = mirt__pool_input(job, image, y, rows, scratch.strip, &pitch);
+            const float *x = mirt__pool_input(job, image, y, rows, scratch.input_tile, &pitch);
             mirt__pool_offsets(s, pitch, offset);
             for (int64_t r = 0; r < rows / 2; r += job->blocks.window_rows) {
                 const int64_t lines = rows / 2 - r < job->blocks.window_rows ? rows / 2 - r : job->blocks.window_rows;

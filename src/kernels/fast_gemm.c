@@ -156,7 +156,7 @@ typedef struct mirt__gemm_job {
     const mirt__gemm *args;
     const mirt__where *where;
     int64_t rows, columns, column_tasks; /* of c in a task */
-    bool strip;                          /* a is read into scratch */
+    bool input_tile;                          /* a is read into scratch */
 } mirt__gemm_job;
 
 static bool mirt__gemm_needs_read(const mirt__reader *reader) {
@@ -164,7 +164,7 @@ static bool mirt__gemm_needs_read(const mirt__reader *reader) {
 }
 
 /* Some columns of c for a weight gradient whose a must be converted: k in blocks. */
-static void mirt__gemm_read_columns(const mirt__gemm_job *job, mirt__product *p, int64_t i, float *strip) {
+static void mirt__gemm_read_columns(const mirt__gemm_job *job, mirt__product *p, int64_t i, float *input_tile) {
     const mirt__gemm *args = job->args;
     const mirt__source source = mirt__source_of(&args->a, NULL);
     const int64_t m = p->m;
@@ -172,7 +172,7 @@ static void mirt__gemm_read_columns(const mirt__gemm_job *job, mirt__product *p,
     const float *const b = p->b, *const mask = p->mask;
     mirt__run run = {0, 0, 0};
     p->runs = &run;
-    p->a = strip;
+    p->a = input_tile;
     p->a_step = MIRT__GRAD_COLUMNS;
     for (int64_t ci = 0; ci < m; ci += MIRT__GRAD_COLUMNS) {
         p->m = p->width = mirt__fast_min(MIRT__GRAD_COLUMNS, m - ci);
@@ -182,7 +182,7 @@ static void mirt__gemm_read_columns(const mirt__gemm_job *job, mirt__product *p,
         do {
             run.length = mirt__fast_min(MIRT__BLOCK_K, args->k - k);
             for (int64_t q = 0; q < run.length; q++) {
-                job->simd->read(strip + q * MIRT__GRAD_COLUMNS, &source, (k + q) * args->a_col + i + ci, p->m);
+                job->simd->read(input_tile + q * MIRT__GRAD_COLUMNS, &source, (k + q) * args->a_col + i + ci, p->m);
             }
             p->b = b + k * args->b_row;
             p->fresh = k == 0;
@@ -219,22 +219,23 @@ static void mirt__gemm_task(void *arg, int64_t task, int member) {
     if (args->column_sum && i == 0) {
         job->simd->column_sum(args->column_sum + j, args->b + j, args->b_row, args->k, p.n, true);
     }
-    float *strip = scratch + MIRT__PANEL_FLOATS;
-    if (!job->strip) {
+    float *input_tile = scratch + MIRT__PANEL_FLOATS;
+    if (!job->input_tile) {
         p.a = (const float *)args->a.data + i * args->a_row;
         p.a_x = args->a_row;
         p.a_step = args->a_col;
         mirt__product_run(job->simd, &p);
     } else if (args->a_col == 1) {
         const mirt__source source = mirt__source_of(&args->a, NULL);
-        for (int64_t r = 0; r < p.m; r++) job->simd->read(strip + r * args->k, &source, (i + r) * args->a_row, args->k);
-        p.a = strip;
+        for (int64_t r = 0; r < p.m; r++)
+            job->simd->read(input_tile + r * args->k, &source, (i + r) * args->a_row, args->k);
+        p.a = input_tile;
         p.a_x = args->k;
         p.a_step = 1;
         mirt__product_run(job->simd, &p);
     } else {
         p.a_x = 1;
-        mirt__gemm_read_columns(job, &p, i, strip);
+        mirt__gemm_read_columns(job, &p, i, input_tile);
     }
 }
 
@@ -248,13 +249,13 @@ MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, c
     job.args = args;
     job.where = where;
     /* Rows of a weight gradient's a that are a multiple of 1 KB apart compete for too few cache sets. */
-    job.strip = mirt__gemm_needs_read(&args->a) || (args->a_col != 1 && args->a_col % 256 == 0 && args->k > 8);
+    job.input_tile = mirt__gemm_needs_read(&args->a) || (args->a_col != 1 && args->a_col % 256 == 0 && args->k > 8);
     job.columns = MIRT__PANEL;
     if (args->a_col == 1) {
-        job.rows = job.strip ? mirt__gemm_strip_rows(args->m, args->k) : args->m;
-        if (job.strip && threads == 1) job.columns = args->n;
+        job.rows = job.input_tile ? mirt__gemm_tile_rows(args->m, args->k) : args->m;
+        if (job.input_tile && threads == 1) job.columns = args->n;
     } else {
-        job.rows = threads == 1 && !job.strip ? args->m : 8 * MIRT__GRAD_COLUMNS;
+        job.rows = threads == 1 && !job.input_tile ? args->m : 8 * MIRT__GRAD_COLUMNS;
     }
     job.rows = mirt__fast_min(job.rows, args->m);
     job.column_tasks = (args->n + job.columns - 1) / job.columns;

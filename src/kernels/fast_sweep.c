@@ -9,7 +9,7 @@
 #define MIRT__LINE 64 /* bytes */
 #define MIRT__SOON 4  /* pixels */
 /* The hardware cannot predict the addresses of parts of pixels. */
-static void mirt__strip_soon(const mirt__strip *s, int64_t first, int64_t count) {
+static void mirt__input_tile_soon(const mirt__input_tile *s, int64_t first, int64_t count) {
     const mirt__reader *x = &s->source->from;
     const int64_t size = (int64_t)mirt__dtype_size(x->dtype), end = (first + count) * size;
     if (count * size < 4 * MIRT__LINE) return;
@@ -20,7 +20,7 @@ static void mirt__strip_soon(const mirt__strip *s, int64_t first, int64_t count)
 }
 
 /* Consecutive pixels from pixel `at` on. */
-static void mirt__strip_read(const mirt__strip *s, float *to, int64_t at, int64_t pixels) {
+static void mirt__input_tile_read(const mirt__input_tile *s, float *to, int64_t at, int64_t pixels) {
     if (s->pair > 0) {
         const int64_t left = s->pixels - s->pair - at,
                       paired = left < 0        ? 0
@@ -38,16 +38,16 @@ static void mirt__strip_read(const mirt__strip *s, float *to, int64_t at, int64_
     }
     if (s->channels == s->c) s->simd->read(to, s->source, at * s->c, pixels * s->c);
     for (int64_t i = 0; s->channels < s->c && i < pixels; i++) {
-        mirt__strip_soon(s, (at + i + MIRT__SOON) * s->c + s->first, s->channels);
+        mirt__input_tile_soon(s, (at + i + MIRT__SOON) * s->c + s->first, s->channels);
         s->simd->read(to + i * s->pixel, s->source, (at + i) * s->c + s->first, s->channels);
     }
     if (s->round) s->simd->round(to, pixels * s->channels);
 }
 
 /* `rows` rows of an image from `row` on, zero outside of the image. */
-MIRT__LIB mirt__strip mirt__strip_of(const mirt__simd *simd, const mirt__source *source, int64_t h, int64_t w,
+MIRT__LIB mirt__input_tile mirt__input_tile_of(const mirt__simd *simd, const mirt__source *source, int64_t h, int64_t w,
                                      int64_t c, int64_t left, int64_t columns) {
-    mirt__strip s;
+    mirt__input_tile s;
     memset(&s, 0, sizeof s);
     s.simd = simd;
     s.source = source;
@@ -66,14 +66,14 @@ MIRT__LIB int64_t mirt__sweep_splits(const mirt__where *where, int64_t blocks, i
     return splits < panels ? splits : panels;
 }
 
-MIRT__LIB void mirt__strip_rows(const mirt__strip *s, int64_t image, int64_t row, int64_t rows, float *to) {
+MIRT__LIB void mirt__input_tile_rows(const mirt__input_tile *s, int64_t image, int64_t row, int64_t rows, float *to) {
     const int64_t step = s->column_step, columns = s->columns, pixel = s->pixel;
     int64_t from = s->left < 0 ? mirt__floor_div(step - 1 - s->left, step) : 0; /* columns inside: [from, end) */
     int64_t end = s->left < s->w ? (s->w - 1 - s->left) / step + 1 : 0;
     if (end > columns) end = columns;
     if (from > end) from = end;
     if (s->left == 0 && step == 1 && columns == s->w && s->row_step == 1 && row >= 0 && row + rows <= s->h) {
-        mirt__strip_read(s, to, (image * s->h + row) * s->w, rows * s->w);
+        mirt__input_tile_read(s, to, (image * s->h + row) * s->w, rows * s->w);
         return;
     }
     for (int64_t r = 0; r < rows; r++, to += columns * pixel) {
@@ -84,8 +84,8 @@ MIRT__LIB void mirt__strip_rows(const mirt__strip *s, int64_t image, int64_t row
         }
         const int64_t at = (image * s->h + y) * s->w + s->left;
         if (from > 0) memset(to, 0, (size_t)(from * pixel) * sizeof(float));
-        if (step == 1) mirt__strip_read(s, to + from * pixel, at + from, end - from);
-        for (int64_t i = from; step > 1 && i < end; i++) mirt__strip_read(s, to + i * pixel, at + i * step, 1);
+        if (step == 1) mirt__input_tile_read(s, to + from * pixel, at + from, end - from);
+        for (int64_t i = from; step > 1 && i < end; i++) mirt__input_tile_read(s, to + i * pixel, at + i * step, 1);
         if (end < columns) memset(to + end * pixel, 0, (size_t)((columns - end) * pixel) * sizeof(float));
     }
 }

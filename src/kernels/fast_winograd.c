@@ -16,7 +16,7 @@ typedef struct mirt__winograd_job {
     mirt__winograd_view v;
     const float *kernel;
     mirt__source x;
-    mirt__strip strip;
+    mirt__input_tile input_tile;
     mirt__finishing finishing;
     float *packed, *sums;
     int32_t *counts;
@@ -62,14 +62,14 @@ static mirt__winograd_block mirt__winograd_block_of(const mirt__winograd_view *v
     return b;
 }
 
-static void mirt__winograd_read(const mirt__winograd_job *job, const mirt__winograd_block *b, float *strip,
+static void mirt__winograd_read(const mirt__winograd_job *job, const mirt__winograd_block *b, float *input_tile,
                                 float *planes) {
     const mirt__winograd_view *v = &job->v;
-    const int64_t pitch = v->strip_columns * v->c, rows = 2 * b->lines + 2;
+    const int64_t pitch = v->tile_columns * v->c, rows = 2 * b->lines + 2;
     for (int64_t i = 0; i < b->images; i++) {
-        mirt__strip_rows(&job->strip, b->image + i, 2 * b->y - v->before_h, rows, strip);
+        mirt__input_tile_rows(&job->input_tile, b->image + i, 2 * b->y - v->before_h, rows, input_tile);
         for (int64_t line = 0; line < b->lines; line++, planes += v->across * v->c) {
-            job->simd->winograd_source(planes, v->source_plane, strip + 2 * line * pitch, pitch, v->c, v->across);
+            job->simd->winograd_source(planes, v->source_plane, input_tile + 2 * line * pitch, pitch, v->c, v->across);
         }
     }
 }
@@ -170,7 +170,7 @@ MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, 
     job.x = mirt__source_of(x, (float *)(void *)(shared + v->places.source));
     job.finishing =
         mirt__finishing_of(epilogue, v->target_c, y, dtype, (float *)(void *)(shared + v->places.finishing));
-    job.strip = mirt__strip_of(simd, &job.x, v->h, v->w, v->c, -v->before_w, v->strip_columns);
+    job.input_tile = mirt__input_tile_of(simd, &job.x, v->h, v->w, v->c, -v->before_w, v->tile_columns);
     job.packed = (float *)(void *)(shared + v->places.packed);
     if (epilogue->sums != MIRT__SUMS_NONE) job.sums = (float *)(void *)(shared + v->places.sums);
     job.counts = (int32_t *)(void *)(shared + v->places.counts);

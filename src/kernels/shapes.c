@@ -13,14 +13,14 @@ static int64_t mirt__shapes_min(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-MIRT__LIB int64_t mirt__gemm_strip_rows(int64_t m, int64_t k) {
-    int64_t rows = MIRT__STRIP / (k > 0 ? k : 1) / 12 * 12; /* whole tiles of any instruction set */
+MIRT__LIB int64_t mirt__gemm_tile_rows(int64_t m, int64_t k) {
+    int64_t rows = MIRT__INPUT_TILE / (k > 0 ? k : 1) / 12 * 12; /* whole tiles of any instruction set */
     return mirt__shapes_min(mirt__shapes_max(rows, 12), mirt__shapes_max(m, 1));
 }
 
 MIRT__LIB size_t mirt__gemm_scratch(const mirt__gemm *args) {
     int64_t floats = MIRT__PANEL_FLOATS;
-    if (args->a_col == 1) floats += mirt__gemm_strip_rows(args->m, args->k) * args->k;
+    if (args->a_col == 1) floats += mirt__gemm_tile_rows(args->m, args->k) * args->k;
     else floats += MIRT__BLOCK_K * MIRT__GRAD_COLUMNS;
     return mirt__align_up((size_t)floats * sizeof(mirt__real));
 }
@@ -31,14 +31,14 @@ MIRT__LIB mirt__conv_blocks mirt__conv_block_sizes(const mirt__conv *s) {
     const int64_t window = (int64_t)s->kh * s->kw * s->ci * 4 * mirt__shapes_max(s->ow / 2, 1);
 
     blocks.forward_cols = (s->ow - 1) * s->stride_w + reach_w + 1;
-    int64_t rows = (MIRT__STRIP / (blocks.forward_cols * s->ci) - reach_h - 1) / s->stride_h + 1;
+    int64_t rows = (MIRT__INPUT_TILE / (blocks.forward_cols * s->ci) - reach_h - 1) / s->stride_h + 1;
     blocks.forward_rows = mirt__shapes_min(mirt__shapes_max(rows / 2 * 2, 2), mirt__shapes_max((s->oh + 1) / 2 * 2, 2));
     rows = mirt__shapes_min(blocks.forward_rows, mirt__shapes_max(s->oh, 1));
     blocks.forward_floats = ((rows - 1) * s->stride_h + reach_h + 1) * blocks.forward_cols * s->ci;
 
     blocks.grad_cols = mirt__floor_div(s->w - 1 + s->pad_left, s->stride_w) -
                        mirt__floor_div(s->pad_left - reach_w, s->stride_w) + 1;
-    rows = (MIRT__STRIP / (blocks.grad_cols * s->co) - 2) * s->stride_h - reach_h;
+    rows = (MIRT__INPUT_TILE / (blocks.grad_cols * s->co) - 2) * s->stride_h - reach_h;
     blocks.grad_rows = mirt__shapes_min(mirt__shapes_max(rows, 1), mirt__shapes_max(s->h, 1));
     blocks.grad_floats = ((blocks.grad_rows - 1 + reach_h) / s->stride_h + 2) * blocks.grad_cols * s->co;
 
@@ -61,15 +61,15 @@ static int64_t mirt__view_rows(const mirt__conv_view *v, bool back, int64_t line
 
 static void mirt__view_blocks(mirt__conv_view *v, bool back) {
     const int64_t width = mirt__shapes_max(v->target_w, 1), height = mirt__shapes_max(v->target_h, 1);
-    const int64_t line = mirt__shapes_max(v->strip_columns * v->c, 1), step = back ? v->s.stride_h : 1;
+    const int64_t line = mirt__shapes_max(v->tile_columns * v->c, 1), step = back ? v->s.stride_h : 1;
     const int64_t flat = width == 1 ? 2 : 1; /* rows without neighbors are divided into small blocks of many channels */
     int64_t most = flat > 1 ? MIRT__SUM_CHUNK : mirt__shapes_max(MIRT__BLOCK_PIXELS / width, 1);
-    while (most > 1 && mirt__view_rows(v, back, most) * line > flat * MIRT__STRIP) most--;
+    while (most > 1 && mirt__view_rows(v, back, most) * line > flat * MIRT__INPUT_TILE) most--;
     v->images = 1;
     if (most >= height) {
         const int64_t image = mirt__view_rows(v, back, height) * line;
         v->lines = height;
-        v->images = mirt__shapes_min(MIRT__SUM_CHUNK / (height * width), 2 * MIRT__STRIP / image);
+        v->images = mirt__shapes_min(MIRT__SUM_CHUNK / (height * width), 2 * MIRT__INPUT_TILE / image);
         v->images = mirt__shapes_max(mirt__shapes_min(v->images, v->s.rows), 1);
     } else if (flat > 1 && most >= MIRT__TILE_GROUP) {
         v->lines = most - most % MIRT__TILE_GROUP;
@@ -79,8 +79,8 @@ static void mirt__view_blocks(mirt__conv_view *v, bool back) {
     }
     v->parts = mirt__shapes_parts(v->target_h, v->lines);
     v->blocks = v->images > 1 ? mirt__shapes_parts(v->s.rows, v->images) : v->s.rows * v->parts;
-    v->strip_rows = mirt__view_rows(v, back, v->lines);
-    v->strip = v->images * v->strip_rows * v->strip_columns * v->c;
+    v->tile_rows = mirt__view_rows(v, back, v->lines);
+    v->input_tile = v->images * v->tile_rows * v->tile_columns * v->c;
     const int64_t phase = mirt__shapes_parts(v->lines, step) * mirt__shapes_parts(width, back ? v->s.stride_w : 1);
     v->chunks = v->sets * mirt__shapes_parts(v->images * phase, MIRT__SUM_CHUNK);
 }
@@ -116,13 +116,13 @@ MIRT__LIB mirt__conv_view mirt__conv_view_of(const mirt__conv *shape, bool back)
     v.runs = taps + taps * v.k / MIRT__BLOCK_K + v.sets;
     v.row_step = v.column_step = 1;
     if (back) {
-        v.strip_left = mirt__floor_div(s->pad_left - reach_w, s->stride_w);
-        v.strip_columns = mirt__floor_div(s->w - 1 + s->pad_left, s->stride_w) - v.strip_left + 1;
+        v.tile_left = mirt__floor_div(s->pad_left - reach_w, s->stride_w);
+        v.tile_columns = mirt__floor_div(s->w - 1 + s->pad_left, s->stride_w) - v.tile_left + 1;
     } else {
         if (s->kh == 1) v.row_step = s->stride_h;
         if (s->kw == 1) v.column_step = s->stride_w;
-        v.strip_left = -s->pad_left;
-        v.strip_columns = s->kw == 1 ? s->ow : (s->ow - 1) * s->stride_w + reach_w + 1;
+        v.tile_left = -s->pad_left;
+        v.tile_columns = s->kw == 1 ? s->ow : (s->ow - 1) * s->stride_w + reach_w + 1;
     }
     mirt__view_blocks(&v, back);
     return v;
@@ -181,11 +181,11 @@ MIRT__LIB mirt__winograd_view mirt__winograd_view_of(const mirt__conv *s, bool b
     v.blocks = v.images > 1 ? mirt__shapes_parts(v.rows, v.images) : v.rows * v.parts;
     const int64_t tiles = v.images * v.lines * v.across;
     v.chunks = mirt__shapes_parts(tiles, MIRT__WINOGRAD_CHUNK);
-    v.strip_columns = 2 * v.across + 2;
+    v.tile_columns = 2 * v.across + 2;
     /* Planes that are a multiple of 4 KB apart compete for too few cache sets. */
     v.source_plane = tiles * v.c + MIRT__VECTOR;
     v.product_plane = tiles * MIRT__PANEL + MIRT__VECTOR;
-    v.shared_floats = mirt__shapes_max(v.images * (2 * v.lines + 2) * v.strip_columns * v.c, 16 * v.product_plane);
+    v.shared_floats = mirt__shapes_max(v.images * (2 * v.lines + 2) * v.tile_columns * v.c, 16 * v.product_plane);
     const int64_t floats = v.shared_floats + 16 * v.source_plane + MIRT__TILE_GROUP * MIRT__PANEL,
                   pack = 9 * MIRT__WINOGRAD_STEPS * MIRT__PANEL;
     v.scratch = mirt__align_up((size_t)mirt__shapes_max(floats, pack) * sizeof(mirt__real));
@@ -277,16 +277,16 @@ MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape) 
                   lines = mirt__shapes_max(mirt__shapes_min(s->oh, MIRT__GRAD_PIXELS / width), 1);
     const int64_t step = s->kh == 1 ? 1 : s->stride_h,
                   images = mirt__shapes_max(MIRT__GRAD_PIXELS / (lines * width), 1);
-    const int64_t floats = images * ((lines - 1) * step + reach + 1) * g.v.strip_columns; /* of a channel */
+    const int64_t floats = images * ((lines - 1) * step + reach + 1) * g.v.tile_columns; /* of a channel */
     const int64_t fit =
-        mirt__shapes_max(mirt__shapes_min((MIRT__STRIP + MIRT__STRIP / 4) / floats, MIRT__GRAD_CHANNELS), 12);
+        mirt__shapes_max(mirt__shapes_min((MIRT__INPUT_TILE + MIRT__INPUT_TILE / 4) / floats, MIRT__GRAD_CHANNELS), 12);
     const int64_t most = g.k > ci ? MIRT__GRAD_CHANNELS / 2 : MIRT__GRAD_CHANNELS;
     g.channels = mirt__shapes_parts(mirt__shapes_parts(ci, mirt__shapes_parts(ci, fit)), 12) * 12;
     g.channels = mirt__shapes_min(g.channels, ci);
     g.columns = mirt__shapes_parts(mirt__shapes_parts(co, mirt__shapes_parts(co, most)), MIRT__PANEL) * MIRT__PANEL;
     g.columns = mirt__shapes_min(g.columns, co);
-    g.x_floats = mirt__shapes_max((reach + 1) * g.v.strip_columns * g.channels, MIRT__STRIP + MIRT__STRIP / 4);
-    g.dy_floats = mirt__shapes_max(s->ow * g.columns, MIRT__STRIP) + MIRT__PANEL;
+    g.x_floats = mirt__shapes_max((reach + 1) * g.v.tile_columns * g.channels, MIRT__INPUT_TILE + MIRT__INPUT_TILE / 4);
+    g.dy_floats = mirt__shapes_max(s->ow * g.columns, MIRT__INPUT_TILE) + MIRT__PANEL;
     g.runs = (MIRT__BLOCK_PIXELS + s->ow / MIRT__BLOCK_K + 4 + 7) / 8 * 8; /* whole cache lines */
     return g;
 }
@@ -304,10 +304,10 @@ MIRT__LIB mirt__both_view mirt__both_view_of(const mirt__conv *s) {
     mirt__both_view b;
     memset(&b, 0, sizeof b);
     b.lines = v.lines;
-    b.strip = (v.strip + MIRT__PANEL + MIRT__VECTOR - 1) / MIRT__VECTOR * MIRT__VECTOR;
+    b.input_tile = (v.input_tile + MIRT__PANEL + MIRT__VECTOR - 1) / MIRT__VECTOR * MIRT__VECTOR;
     b.blocks = mirt__shapes_max(mirt__shapes_parts(v.blocks, MIRT__BOTH_CHUNKS), 4);
     b.chunks = mirt__shapes_parts(v.blocks, b.blocks);
-    b.scratch = (size_t)(MIRT__TILE_GROUP * MIRT__PANEL + b.strip + v.lines * (s->ci + s->co) + 2 * MIRT__PANEL) *
+    b.scratch = (size_t)(MIRT__TILE_GROUP * MIRT__PANEL + b.input_tile + v.lines * (s->ci + s->co) + 2 * MIRT__PANEL) *
                 sizeof(mirt__real);
     b.sums = mirt__conv_places_of(&v).end;
     b.shared =
@@ -340,11 +340,12 @@ MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *s) {
     const int64_t k = (int64_t)s->kh * s->kw * s->ci;
     /* conv_pool keeps all of k for the last columns, and an offset per k. */
     const int64_t pool = mirt__shapes_max(k * 33, blocks.window_floats + k);
-    const int64_t strip = mirt__shapes_max(mirt__conv_view_of(s, false).strip, mirt__conv_view_of(s, true).strip);
+    const int64_t input_tile =
+        mirt__shapes_max(mirt__conv_view_of(s, false).input_tile, mirt__conv_view_of(s, true).input_tile);
     int64_t floats =
         mirt__shapes_max(MIRT__PANEL_FLOATS, pool) + mirt__shapes_max(blocks.forward_floats, blocks.grad_floats);
     const mirt__conv_grad_view g = mirt__conv_grad_view_of(s);
-    floats = mirt__shapes_max(floats, strip + MIRT__TILE_GROUP * MIRT__PANEL);
+    floats = mirt__shapes_max(floats, input_tile + MIRT__TILE_GROUP * MIRT__PANEL);
     floats = mirt__shapes_max(floats,
                               g.x_floats + g.dy_floats +
                                   mirt__shapes_parts(g.runs * (int64_t)sizeof(mirt__run), (int64_t)sizeof(mirt__real)));

@@ -12,7 +12,7 @@
 #define MIRT__PANEL_LINE 16  /* floats in a line of the cache */
 #define MIRT__STREAM (2 << 20) /* outputs with at least this many floats bypass the caches */
 #define MIRT__BLOCK_PIXELS 1008 /* pixels in a block of a convolution, at most */
-#define MIRT__STRIP 65536    /* floats of input copied to scratch memory at a time, if that is enough */
+#define MIRT__INPUT_TILE 65536    /* floats of input copied to scratch memory at a time, if that is enough */
 #define MIRT__GRAD_CHANNELS 640 /* approximate floats of x or dy in a block of a weight gradient */
 #define MIRT__GRAD_PIXELS 147   /* rows in such a block, at least */
 #define MIRT__GRAD_COLUMNS 96 /* columns of a copied at a time for a weight gradient */
@@ -28,7 +28,7 @@ typedef struct mirt__run {
 } mirt__run;
 
 /* Rows of a that are read into scratch memory at a time. */
-MIRT__LIB int64_t mirt__gemm_strip_rows(int64_t m, int64_t k);
+MIRT__LIB int64_t mirt__gemm_tile_rows(int64_t m, int64_t k);
 
 /* Rows of n numbers that a normalization processes at a time, so that they stay in L1. */
 #define MIRT__NORM_PIECE 2048
@@ -54,8 +54,8 @@ typedef struct mirt__conv_view {
     int64_t parts, blocks;          /* blocks of an image, of all images */
     int64_t chunks;                 /* of column sums in a block */
     int64_t row_step, column_step;  /* between the source's pixels that are read */
-    int64_t strip_rows, strip_columns, strip_left; /* of an image in a tile: most rows; columns; first column */
-    int64_t strip;                  /* floats */
+    int64_t tile_rows, tile_columns, tile_left; /* of an image in a tile: most rows; columns; first column */
+    int64_t input_tile;                  /* floats */
     int64_t sets;                   /* sets of taps that reach the same pixels of the target: one, or one per phase of
                                        the strides */
     int64_t sets_across, phase_y, phase_x; /* sets in a row; phase of the first one: not 0 if strides are longer than
@@ -85,14 +85,14 @@ typedef struct mirt__conv_grad_view {
     int64_t k, row;                   /* rows of dkernel; floats of one in a sum, with groups padded to whole vectors */
     int64_t sum;                      /* floats of a chunk's sums: dkernel's, then a row of db's */
     int64_t channels, columns;        /* in a block, at most, of a group */
-    int64_t x_floats, dy_floats;      /* strips */
+    int64_t x_floats, dy_floats;      /* tiled_reads */
     int64_t runs;
 } mirt__conv_grad_view;
 MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape);
 /* Both gradients of a 1x1 convolution in one pass, if that is faster: pixels in a block of the input gradient, number
    of such blocks per chunk of the weight gradient's sums, chunks; floats of a tile of dy. */
 typedef struct mirt__both_view {
-    int64_t lines, blocks, chunks, strip;
+    int64_t lines, blocks, chunks, input_tile;
     size_t scratch, shared, sums;         /* bytes in all; offsets in `shared` of x's columns and the sums */
 } mirt__both_view;
 MIRT__LIB bool mirt__both_applies(const mirt__conv *shape);
@@ -110,7 +110,7 @@ typedef struct mirt__winograd_view {
     int64_t down, across;                 /* tiles of an image */
     int64_t lines, images;                /* rows of tiles in a block; images in a block if it has all rows */
     int64_t parts, blocks, chunks;        /* blocks of an image, of all images; chunks of column sums in a block */
-    int64_t strip_columns;
+    int64_t tile_columns;
     int64_t source_plane, product_plane;  /* floats of one of the sixteen planes, at most; of products: a panel of
                                              columns */
     int64_t shared_floats;                /* for the input tile, then the products */

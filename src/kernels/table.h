@@ -51,7 +51,8 @@ typedef struct mirt__norm_back {
 } mirt__norm_back;
 
 /* An input that is read as float: float32 or MIRT__BFLOAT16, or converted uint8/int32, then x * scale + offset (one
-   FMA) if `affine`; or one of the following lazy operands, which only tables with `strips` (tiled reads) support: */
+   FMA) if `affine`; or one of the following lazy operands, which only tables with `tiled_reads` (tiled reads)
+   support: */
 typedef struct mirt__reader {
     const void *data;
     mirt_dtype dtype;
@@ -73,8 +74,8 @@ typedef enum mirt__column_sums {
 
 /* Operations on an output before it is stored, in this order: + bias[column]; normalization; + add; activation
    (elementwise); times the derivative of `mask_activation` given that activation's output `mask`; times the slope of
-   slope->activation at u(slope_x). add, mask and slope_x have the output's shape and dtype. Tables without `strips`
-   (tiled reads) support only bias, activation and mask. */
+   slope->activation at u(slope_x). add, mask and slope_x have the output's shape and dtype. Tables without
+   `tiled_reads` (tiled reads) support only bias, activation and mask. */
 typedef struct mirt__epilogue {
     const mirt__real *bias;
     const mirt__scaling *norm; /* without its activation */
@@ -167,7 +168,7 @@ typedef struct mirt__pool2d {
     int64_t rows, h, w, c, oh, ow;
     int kh, kw, stride_h, stride_w;
     int64_t pad_top, pad_left;
-    mirt_dtype dtype; /* of x and y: float32; for max also MIRT__BFLOAT16, if the table has `strips` */
+    mirt_dtype dtype; /* of x and y: float32; for max also MIRT__BFLOAT16, if the table has `tiled_reads` */
     const void *x;    /* forward; dy for the gradients */
     void *y;          /* forward; dx for the gradients */
     void *which;      /* max: position of the first maximum in its window, ky * kw + kx: uint8, or int32 if
@@ -221,7 +222,7 @@ typedef struct mirt__reduce {
     unsigned axes;
     int64_t dim[MIRT_MAX_RANK];
     const void *x;
-    mirt_dtype x_dtype; /* float32, or MIRT__BFLOAT16 for sums and means if the table has `strips` */
+    mirt_dtype x_dtype; /* float32, or MIRT__BFLOAT16 for sums and means if the table has `tiled_reads` */
     mirt__real *y;
 } mirt__reduce;
 /* The gradient of MIRT__REDUCE_MAX and MIN: dy shared evenly by all equal maxima, as TensorFlow. */
@@ -316,8 +317,8 @@ typedef struct mirt__cast {
     mirt_dtype from, to;
     int64_t count;
     const void *x;
-    void *y; /* to bfloat16 from float32 only, if the table has `strips`; to uint8 and int32: truncated toward zero,
-                saturated, NaN becomes 0; to bool: whether it is not 0 */
+    void *y; /* to bfloat16 from float32 only, if the table has `tiled_reads`; to uint8 and int32: truncated toward
+                zero, saturated, NaN becomes 0; to bool: whether it is not 0 */
 } mirt__cast;
 
 typedef struct mirt__one_hot {
@@ -343,7 +344,8 @@ typedef struct mirt__resize {
    (layer normalization); variances are divided by the count. gamma and beta are [n] or NULL. Sums
    over rows go in chunks of MIRT__REDUCE_CHUNK rows, whose partials are combined in double in
    ascending order. In gradients dy counts times the activation's slope at u (without `add`). x, add, y,
-   dy and dx (y) are of one dtype each:    float32, or MIRT__BFLOAT16 where the table has `strips` and not by_row. y may
+   dy and dx (y) are of one dtype each:    float32, or MIRT__BFLOAT16 where the table has `tiled_reads` and not by_row.
+   y may
    be add, dx may be dy. */
 typedef struct mirt__norm {
     int64_t rows, n;
@@ -435,7 +437,7 @@ typedef struct mirt__augment_rows {
 
 typedef struct mirt__kernels {
     const char *name; /* "avx512bf16", "avx512", "avx2", "neon", "plain", "reference" */
-    bool strips;      /* supports lazy operands with tiled reads, more epilogues and dtypes */
+    bool tiled_reads;      /* supports lazy operands with tiled reads, more epilogues and dtypes */
     bool half;        /* has instructions for products of bfloat16; otherwise these are emulated */
 #define MIRT__KERNEL_MEMBER(name, arguments, fast, use) \
     void (*name)(const mirt__##arguments *args, const mirt__where *where);

@@ -68,7 +68,7 @@ typedef struct mirt__collective_row {
 
 static const mirt__collective_row mirt__collectives[] = {
     {"tree", "the same bits on any number of devices", mirt__plan_tree, false},
-    {"ring", "every device adds its share in the order of its neighbours", mirt__plan_ring, false},
+    {"ring", "every device adds its share in the order of its neighbors", mirt__plan_ring, false},
     {"one device", "the first device adds and updates everything", mirt__plan_one_device, true},
     {"NCCL", "its own all-reduce, of which order it likes", mirt__plan_tree, false}
 };

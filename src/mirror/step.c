@@ -24,7 +24,7 @@ static void mirt__replay(mirt__step *step, int segment, int device, const mirt__
     run.clock = device == 0 && step->clocks ? step->clocks->node : NULL;
     run.look = step->look ? step->look : sending ? mirt__send_ready : NULL;
     run.look_user = step->look ? (void *)(step->look_user + (size_t)device * step->look_bytes) : (void *)sending;
-    run.lane = &step->strategy->lane[device];
+    run.timeline = &step->strategy->timeline[device];
     const int at = step->program.first_gradient, begin = segment ? step->program.cut[segment - 1] : 0;
     mirt__step_mark(step, device, at >= 0 && begin > at ? MIRT_PHASE_BACKWARD : MIRT_PHASE_FORWARD, replica, -1);
     MIRT__TEST_POINT(MIRT__POINT_REPLAY, device, replica);

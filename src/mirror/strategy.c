@@ -215,10 +215,10 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     if (mirt__check_strategy(s) != MIRT_OK || mirt__watch_create(s, desc->timeout_seconds) != MIRT_OK ||
         mirt__start_threads(s, cores) != MIRT_OK)
         return mirt_last_status();
-    const size_t lanes = (size_t)s->num_devices * sizeof *s->lane;
-    if (!(s->lane = (mirt__lane *)mirt__aligned_alloc(lanes))) return mirt_last_status();
-    memset(s->lane, 0, lanes);
-    for (int d = 0; d < s->num_devices; d++) mirt__lane_reset(&s->lane[d]);
+    const size_t timelines = (size_t)s->num_devices * sizeof *s->timeline;
+    if (!(s->timeline = (mirt__device_timeline *)mirt__aligned_alloc(timelines))) return mirt_last_status();
+    memset(s->timeline, 0, timelines);
+    for (int d = 0; d < s->num_devices; d++) mirt__timeline_reset(&s->timeline[d]);
     if (mirt__devices_open(s, desc, about, joined) != MIRT_OK) return mirt_last_status();
     mirt__introduce(s, &found, about, joined);
     if (s->able.in_place) mirt__introduce_cores(s, found.named || desc->threads, cores);
@@ -266,7 +266,7 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
     mirt__devices_close(strategy);
     for (int d = 0; d < strategy->num_devices; d++) mirt__team_destroy(strategy->device[d].team);
     mirt__team_destroy(strategy->leaders);
-    mirt__aligned_free(strategy->lane);
+    mirt__aligned_free(strategy->timeline);
     mirt__text_free(&strategy->environment);
     mirt__pool_free(&strategy->pool);
     mirt__free(strategy);

@@ -53,7 +53,7 @@ struct mirt_strategy {
     mirt__layout layout;
     const void *in_memory;          /* whose gradients lie in it, */
     const void *prefetched;             /* and whose next batch, where it was sent ahead, or NULL */
-    mirt__lane *lane;               /* [num_devices] */
+    mirt__device_timeline *timeline;               /* [num_devices] */
     const mirt_model *timing;       /* being trained by a fit that counts seconds */
     mirt__watch *watch;      /* NULL: there is no time limit */
     bool limit_asked;               /* it is not the usual one */
@@ -73,23 +73,26 @@ struct mirt_strategy {
     struct mirt__layer_class *layer_classes; /* user-defined, a list, the latest first */
 };
 
-MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, const char *format, ...) MIRT__PRINTF(3, 4);
+MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, const char *format, ...)
+    MIRT__PRINTF(3, 4);
 /* Width of the terminal that the default log writes to, asked for anew by every call: a line can be overwritten there
    as long as it is no wider. 0: the log goes elsewhere. */
 MIRT__LIB int mirt__log_columns(const mirt_strategy *strategy);
 
 /* --- watch.c --- */
-/* Runs fn for every device, each on its own thread, and returns when all are done. MIRT_E_TIMEOUT: they were given up. */
+/* Runs fn for every device, each on its own thread, and returns when all are done. MIRT_E_TIMEOUT: they were given
+   up. */
 MIRT__LIB mirt_status mirt__on_devices(mirt_strategy *strategy, void (*fn)(void *arg, int device), void *arg);
-/* Inside mirt__on_devices: waits for the other devices; false: they were given up, and this one is to return at once. */
+/* Inside mirt__on_devices: waits for the other devices; false: they were given up, and this one is to return at
+   once. */
 MIRT__LIB bool mirt__devices_barrier(mirt_strategy *strategy, int device);
 /* MIRT_E_TIMEOUT: the strategy is dead. */
 MIRT__LIB mirt_status mirt__usable(const mirt_strategy *strategy);
 /* Inside mirt__on_devices: a device that was given up never comes back from here, unless it is the caller. */
 MIRT__LIB void mirt__park_if_given_up(const mirt_strategy *strategy, int device);
 /* --- owner.c --- */
-/* Until the end of the block: the calling thread uses the strategy, and MIRT__ENTER is in force. Leaves the function with `failed`
-   where another thread uses it, or in a child of its process (MIRT_E_STATE). NULL is allowed. */
+/* Until the end of the block: the calling thread uses the strategy, and MIRT__ENTER is in force. Leaves the function
+   with `failed` where another thread uses it, or in a child of its process (MIRT_E_STATE). NULL is allowed. */
 #define MIRT__USE(strategy, failed) \
     MIRT__ENTER; \
     MIRT__CLAIM(strategy, __func__, failed)
@@ -99,13 +102,14 @@ MIRT__LIB void mirt__park_if_given_up(const mirt_strategy *strategy, int device)
     if (!mirt__use_begin(&mirt__used, call)) return failed
 MIRT__LIB bool mirt__use_begin(mirt_strategy **strategy, const char *call);
 MIRT__LIB void mirt__use_end(mirt_strategy **strategy);
-/* Whether what belongs to it can be destroyed now: not while another thread uses it, which is logged, nor in a child of its process,
-   nor when it timed out, as its threads may still run. */
+/* Whether what belongs to it can be destroyed now: not while another thread uses it, which is logged, nor in a child of
+   its process, nor when it timed out, as its threads may still run. */
 MIRT__LIB bool mirt__may_destroy(const mirt_strategy *strategy, const char *call);
 /* --- strategy.c --- */
 
 /* Opens and closes the devices. `about`: what the first is; `how`: how they meet; sentences. */
-MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *strategy, const mirt_strategy_desc *desc, char about[256], char how[256]);
+MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *strategy, const mirt_strategy_desc *desc, char about[256],
+                                         char how[256]);
 MIRT__LIB void mirt__devices_close(mirt_strategy *strategy);
 /* Copies of the weights that devices read: one per device, or one for all. */
 MIRT__LIB int mirt__device_copies(const mirt_strategy *strategy);
@@ -147,11 +151,14 @@ typedef struct mirt__exchange {
 } mirt__exchange;
 /* `device`'s additions when the replicas [0, active) have rows. A partial sum lies in the slot of its
    depth in its device's binary counter or, with slot_per_replica, in that of its first replica. */
-MIRT__LIB void mirt__exchange_plan(const mirt_strategy *strategy, int replicas, int active, bool slot_per_replica, int device, mirt__exchange *out);
+MIRT__LIB void mirt__exchange_plan(const mirt_strategy *strategy, int replicas, int active, bool slot_per_replica,
+                                   int device, mirt__exchange *out);
 /* The elements of a block of `elements` that `device` sums: whole vectors, perhaps none. */
-MIRT__LIB void mirt__exchange_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin, int64_t *end);
+MIRT__LIB void mirt__exchange_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin,
+                                    int64_t *end);
 /* Those that it updates: the same or, with a copy in memory of its own, all. */
-MIRT__LIB void mirt__update_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin, int64_t *end);
+MIRT__LIB void mirt__update_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin,
+                                  int64_t *end);
 /* NULL when there is no such collective; the reasons to take it in *why. */
 MIRT__LIB const char *mirt__collective_name(mirt_collective collective, const char **why);
 

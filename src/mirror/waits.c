@@ -4,14 +4,14 @@
 enum { MIRT__TIMING_EVENT = 4 }; /* the first of the signals that tell stages of a step apart */
 
 MIRT__LIB void mirt__step_mark(const mirt__step *step, int device, int phase, int replica, int node) {
-    mirt__lane_mark(&step->strategy->lane[device], phase, replica, node);
+    mirt__timeline_mark(&step->strategy->timeline[device], phase, replica, node);
 }
 
 /* >>captured work */
 
 static bool mirt__step_captured(const mirt__step *step, int device) {
     return step->captures && step->program.num_cuts == 0 && !step->clocks && !step->look &&
-           !step->strategy->lane[device].names;
+           !step->strategy->timeline[device].names;
 }
 
 MIRT__LIB void mirt__step_begin(const mirt__step *step, int device, int part) {
@@ -33,9 +33,9 @@ MIRT__LIB bool mirt__step_end(const mirt__step *step, int device) {
 
 MIRT__LIB void mirt__step_clock(const mirt__step *step, int device, int stage) {
     const mirt_strategy *s = step->strategy;
-    mirt__lane *lane = &s->lane[device];
-    if (!lane->timed) return;
-    if (stage == 0) lane->begun = mirt__now();
+    mirt__device_timeline *timeline = &s->timeline[device];
+    if (!timeline->timed) return;
+    if (stage == 0) timeline->begun = mirt__now();
     s->backend->signal(s->device[device].remote, MIRT__TIMING_EVENT + stage);
 }
 
@@ -60,21 +60,21 @@ static double mirt__stage_seconds(const mirt__step *step, int device, double sec
    the next batch in which the device was still at work. */
 static void mirt__stages_count(const mirt__step *step, int device, double from, double to) {
     static const int phase[] = {MIRT_PHASE_FORWARD, MIRT_PHASE_BACKWARD, MIRT_PHASE_REDUCE, MIRT_PHASE_UPDATE};
-    mirt__lane *lane = &step->strategy->lane[device];
+    mirt__device_timeline *timeline = &step->strategy->timeline[device];
     double seconds[4], at = from;
     const double sum = mirt__stage_seconds(step, device, seconds);
     if (!(sum > 0)) return;
     for (int i = 0; i < 4; i++) {
         if (!(seconds[i] > 0)) continue;
-        mirt__lane_lap(lane, phase[i], at);
+        mirt__timeline_lap(timeline, phase[i], at);
         at += (to - from) * seconds[i] / sum;
     }
-    const double ahead = lane->lap[MIRT__PHASE_AHEAD], work = lane->begun + sum - (from - ahead),
+    const double ahead = timeline->lap[MIRT__PHASE_AHEAD], work = timeline->begun + sum - (from - ahead),
                  hidden = work > ahead ? ahead
                           : work > 0   ? work
                                        : 0;
-    for (int i = 0; i < 4; i++) lane->lap[phase[i]] += hidden * seconds[i] / sum;
-    lane->lap[MIRT__PHASE_AHEAD] -= hidden;
+    for (int i = 0; i < 4; i++) timeline->lap[phase[i]] += hidden * seconds[i] / sum;
+    timeline->lap[MIRT__PHASE_AHEAD] -= hidden;
     mirt__step_mark(step, device, MIRT__PHASE_JOIN, -1, -1);
 }
 
@@ -82,7 +82,7 @@ static void mirt__stages_count(const mirt__step *step, int device, double from, 
 
 MIRT__LIB bool mirt__step_finish(mirt__step *step, int device) {
     const mirt_strategy *s = step->strategy;
-    const bool timed = s->lane[device].timed;
+    const bool timed = s->timeline[device].timed;
     const double from = timed ? mirt__now() : 0;
     int none = MIRT_OK;
     const mirt_status status = s->backend->wait(s->device[device].remote);

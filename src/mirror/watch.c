@@ -160,11 +160,11 @@ static int mirt__look_at_devices(mirt_strategy *s, bool fresh, double now) {
         if (!__atomic_load_n(&w->device[d].done, __ATOMIC_RELAXED) && meetings < least) least = meetings;
     }
     for (int d = 0; d < s->num_devices; d++) {
-        const mirt__lane *lane = &s->lane[d];
+        const mirt__device_timeline *timeline = &s->timeline[d];
         uint32_t meetings = __atomic_load_n(&w->device[d].meetings, __ATOMIC_RELAXED);
         bool waits = __atomic_load_n(&w->device[d].done, __ATOMIC_RELAXED) || meetings != least;
-        uint64_t at = ((uint64_t)__atomic_load_n(&lane->events, __ATOMIC_RELAXED) << 32 | meetings) ^
-                      (uint64_t)__atomic_load_n(&lane->node, __ATOMIC_RELAXED) << 16;
+        uint64_t at = ((uint64_t)__atomic_load_n(&timeline->events, __ATOMIC_RELAXED) << 32 | meetings) ^
+                      (uint64_t)__atomic_load_n(&timeline->node, __ATOMIC_RELAXED) << 16;
         bool slow = mirt__seen_too_long(w, &w->seen[d], at, fresh || waits, now);
         if (waits || !(slow || mirt__device_ended(s, d))) continue;
         if (worst < 0 || w->seen[d].since < w->seen[worst].since || mirt__device_ended(s, d)) worst = d;
@@ -184,10 +184,10 @@ static const char *mirt__node_label(const mirt_strategy *s, int number, char out
 }
 
 static void mirt__describe_device(const mirt_strategy *s, int device, double waited, char *out, size_t size) {
-    const mirt__lane *lane = &s->lane[device];
+    const mirt__device_timeline *timeline = &s->timeline[device];
     const mirt__device *own = &s->device[device];
     char node[96], replica[48], limit[64] = "its thread has ended";
-    int at = __atomic_load_n(&lane->replica, __ATOMIC_RELAXED);
+    int at = __atomic_load_n(&timeline->replica, __ATOMIC_RELAXED);
     if (at >= 0 || own->num_replicas == 1)
         snprintf(replica, sizeof replica, "replica %d", at >= 0 ? at : own->first_replica);
     else
@@ -195,9 +195,9 @@ static void mirt__describe_device(const mirt_strategy *s, int device, double wai
                  own->first_replica + own->num_replicas - 1);
     if (!mirt__device_ended(s, device)) snprintf(limit, sizeof limit, "made no progress for %.3g s", waited);
     snprintf(out, size, "device %s (%s) %s in step %lld: %s%s", own->name, replica, limit,
-             (long long)__atomic_load_n(&lane->step, __ATOMIC_RELAXED) + 1,
-             mirt_phase_name((mirt_phase)__atomic_load_n(&lane->phase, __ATOMIC_RELAXED)),
-             mirt__node_label(s, __atomic_load_n(&lane->node, __ATOMIC_RELAXED), node));
+             (long long)__atomic_load_n(&timeline->step, __ATOMIC_RELAXED) + 1,
+             mirt_phase_name((mirt_phase)__atomic_load_n(&timeline->phase, __ATOMIC_RELAXED)),
+             mirt__node_label(s, __atomic_load_n(&timeline->node, __ATOMIC_RELAXED), node));
 }
 
 static void mirt__describe_input(const mirt_dataset *data, double waited, char *out, size_t size) {
@@ -209,11 +209,11 @@ static void mirt__describe_input(const mirt_dataset *data, double waited, char *
 
 /* What the device did last, the newest event at the end. */
 static void mirt__log_events(const mirt_strategy *s, int device, double now) {
-    const mirt__lane *lane = &s->lane[device];
-    const uint32_t end = __atomic_load_n(&lane->events, __ATOMIC_ACQUIRE);
+    const mirt__device_timeline *timeline = &s->timeline[device];
+    const uint32_t end = __atomic_load_n(&timeline->events, __ATOMIC_ACQUIRE);
     mirt__log(s, MIRT_LOG_ERROR, "the last events of %s:", s->device[device].name);
-    for (uint32_t i = end > MIRT__LANE_EVENTS ? end - MIRT__LANE_EVENTS : 0; i != end; i++) {
-        const mirt__lane_event *e = &lane->event[i % MIRT__LANE_EVENTS];
+    for (uint32_t i = end > MIRT__TIMELINE_EVENTS ? end - MIRT__TIMELINE_EVENTS : 0; i != end; i++) {
+        const mirt__timeline_event *e = &timeline->event[i % MIRT__TIMELINE_EVENTS];
         char node[96], replica[32] = "";
         double time;
         int of = __atomic_load_n(&e->replica, __ATOMIC_RELAXED);

@@ -10,10 +10,14 @@ static mirt_status mirt__compile_check(mirt_model *model, const mirt_compile_des
         model->refusal[0] = 0;
         return MIRT_E_STATE;
     }
-    bool bare = !model->num_inputs && !model->num_outputs && !model->num_layers && model->num_variables; /* weights for functions */
-    if (!bare && !model->num_inputs) return mirt__fail(MIRT_E_STATE, "%s has no input: begin with mirt_input", model->name);
-    if (!bare && !model->num_outputs) return mirt__fail(MIRT_E_STATE, "%s has no output: end with mirt_model_output", model->name);
-    if ((int)desc->reduction < 0 || desc->reduction > MIRT_SUM) return mirt__fail(MIRT_E_INVALID, "there is no reduction number %d", (int)desc->reduction);
+    /* weights for functions */
+    bool bare = !model->num_inputs && !model->num_outputs && !model->num_layers && model->num_variables;
+    if (!bare && !model->num_inputs)
+        return mirt__fail(MIRT_E_STATE, "%s has no input: begin with mirt_input", model->name);
+    if (!bare && !model->num_outputs)
+        return mirt__fail(MIRT_E_STATE, "%s has no output: end with mirt_model_output", model->name);
+    if ((int)desc->reduction < 0 || desc->reduction > MIRT_SUM)
+        return mirt__fail(MIRT_E_INVALID, "there is no reduction number %d", (int)desc->reduction);
     if (mirt__optimizer_check(&desc->optimizer) != MIRT_OK) return mirt_last_status();
     for (int i = model->num_outputs; i < MIRT_MAX_OUTPUTS; i++) {
         if (!desc->losses[i] && !desc->custom_losses[i] && desc->loss_weights[i] == 0) continue;
@@ -39,14 +43,17 @@ static bool mirt__slots_create(const mirt_model *model, const mirt_optimizer *op
 }
 
 /* The pieces of all gradients, if the optimizer wants norms; false with the error set. */
-static bool mirt__pieces_create(const mirt_model *model, const mirt_optimizer *optimizer, mirt__piece **out, int *count) {
+static bool mirt__pieces_create(const mirt_model *model, const mirt_optimizer *optimizer, mirt__piece **out,
+                                int *count) {
     const int64_t most = 8192;
     const mirt_model *root = mirt__root(model, NULL);
     size_t pieces = 0;
     *out = NULL;
     *count = 0;
-    if (!mirt__optimizer_norms(optimizer) && model->strategy->able.in_place) return true; /* float16, or a search for NaN, may need them */
-    for (int i = 0; i < root->num_variables; i++) pieces += mirt__is_trained(&root->variable[i]) ? (size_t)((root->variable[i].count + most - 1) / most) : 0;
+    /* float16, or a search for NaN, may need them */
+    if (!mirt__optimizer_norms(optimizer) && model->strategy->able.in_place) return true;
+    for (int i = 0; i < root->num_variables; i++)
+        pieces += mirt__is_trained(&root->variable[i]) ? (size_t)((root->variable[i].count + most - 1) / most) : 0;
     if (!(*out = (mirt__piece *)mirt__calloc(pieces + 1, sizeof **out))) return false;
     for (int i = 0; i < root->num_variables; i++) {
         const mirt__variable *v = &root->variable[i];
@@ -63,7 +70,8 @@ static bool mirt__pieces_create(const mirt_model *model, const mirt_optimizer *o
 /* The model's own copy of what the optimizer only points to. */
 static bool mirt__optimizer_own(mirt_model *model, mirt_optimizer *optimizer) {
     if (!optimizer->exclude_from_weight_decay) return true;
-    return (optimizer->exclude_from_weight_decay = mirt__pool_strdup(&model->graph.pool, optimizer->exclude_from_weight_decay)) != NULL;
+    return (optimizer->exclude_from_weight_decay =
+                mirt__pool_strdup(&model->graph.pool, optimizer->exclude_from_weight_decay)) != NULL;
 }
 
 MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *desc) {
@@ -74,7 +82,10 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
     memset(&d, 0, sizeof d);
     if (desc) d = *desc;
     mirt__optimizer_defaults(&d.optimizer);
-    if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; mirt_compile has to wait until that call returns", model->name);
+    if (model->busy)
+        return mirt__fail(MIRT_E_STATE,
+                          "%s is being trained or recorded; mirt_compile has to wait until that call returns",
+                          model->name);
     mirt_compile_desc before = model->config;
     mirt__variables_trained(model); /* the count of steps begins anew */
     mirt__metric_use metric[MIRT__MAX_METRIC_USES];
@@ -83,9 +94,9 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
     mirt__piece *piece = NULL;
     int pieces = 0;
     memcpy(metric, model->metric, sizeof metric);
-    if (mirt__compile_check(model, &d) != MIRT_OK || mirt__model_materialize(model) != MIRT_OK || mirt__model_arrange(model) != MIRT_OK ||
-        !mirt__optimizer_own(model, &model->config.optimizer) || !mirt__pieces_create(model, &d.optimizer, &piece, &pieces) ||
-        !mirt__slots_create(model, &d.optimizer, slot)) {
+    if (mirt__compile_check(model, &d) != MIRT_OK || mirt__model_materialize(model) != MIRT_OK ||
+        mirt__model_arrange(model) != MIRT_OK || !mirt__optimizer_own(model, &model->config.optimizer) ||
+        !mirt__pieces_create(model, &d.optimizer, &piece, &pieces) || !mirt__slots_create(model, &d.optimizer, slot)) {
         mirt__free(piece);
         model->config = before;
         memcpy(model->metric, metric, sizeof metric);

@@ -14,7 +14,8 @@ MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name
         return NULL;
     }
     if (mirt__usable(strategy) != MIRT_OK) return NULL;
-    if (name && !mirt__utf8_valid(name, strlen(name))) return mirt__fail(MIRT_E_INVALID, "a model's name is not valid UTF-8"), (mirt_model *)NULL;
+    if (name && !mirt__utf8_valid(name, strlen(name)))
+        return mirt__fail(MIRT_E_INVALID, "a model's name is not valid UTF-8"), (mirt_model *)NULL;
     mirt_model *model = (mirt_model *)mirt__calloc(1, sizeof *model);
     if (!model) return NULL;
     mirt__model_graph_init(&model->graph, model);
@@ -56,7 +57,8 @@ MIRT__LIB void mirt__let_go(mirt_model *model) {
 static void mirt__weights_gone(mirt_model *model, const char *owner) {
     if (model->graph.status == MIRT_OK) { /* destroying is no error, so the thread's last one stays */
         model->graph.status = MIRT_E_STATE;
-        snprintf(model->graph.error, sizeof model->graph.error, "the weights of %s went with %s, of which it was a part", model->name, owner);
+        snprintf(model->graph.error, sizeof model->graph.error,
+                 "the weights of %s went with %s, of which it was a part", model->name, owner);
     }
     mirt__compile_forget(model);
     if (model->functions) model->disown_functions(model);
@@ -85,7 +87,9 @@ MIRT_API void mirt_model_destroy(mirt_model *model) {
     if (!model || !mirt__may_destroy(model->strategy, "mirt_model_destroy")) return;
     const mirt_model *busy = mirt__family_busy(model);
     if (busy) {
-        mirt__log(model->strategy, MIRT_LOG_ERROR, "%s is being trained or recorded; %s cannot be destroyed before that call returns", busy->name, model == busy ? "it" : model->name);
+        mirt__log(model->strategy, MIRT_LOG_ERROR,
+                  "%s is being trained or recorded; %s cannot be destroyed before that call returns", busy->name,
+                  model == busy ? "it" : model->name);
         return;
     }
     if (model->owner && !model->is_view) { /* it is a layer of its owner, and lives as long */
@@ -120,7 +124,8 @@ MIRT__LIB mirt_tensor *mirt__model_poison(mirt_model *model) {
 }
 
 static mirt_status mirt__check_output(const mirt_model *model, const mirt_tensor *output) {
-    if (output->node->graph != &model->graph) return mirt__fail(MIRT_E_INVALID, "%s: the output is a tensor of another model", model->name);
+    if (output->node->graph != &model->graph)
+        return mirt__fail(MIRT_E_INVALID, "%s: the output is a tensor of another model", model->name);
     if (mirt__is_batched(&output->shape) && output->dtype == MIRT_FLOAT32) return MIRT_OK;
     return mirt__fail(MIRT_E_SHAPE, "%s: the output must be a float32 batch", model->name);
 }
@@ -155,7 +160,8 @@ MIRT_API void mirt_model_outputs(mirt_model *model, mirt_tensor *const *outputs,
         return;
     }
     for (int i = 0; i < count; i++) {
-        if (model->graph.status != MIRT_OK && (!outputs || !outputs[i])) return; /* it has failed: the first error stays */
+        /* it has failed: the first error stays */
+        if (model->graph.status != MIRT_OK && (!outputs || !outputs[i])) return;
         if (!outputs || !outputs[i]) mirt__fail_missing("mirt_model_output", "tensor");
         else if (mirt__check_output(model, outputs[i]) == MIRT_OK) continue;
         mirt__model_poison(model);

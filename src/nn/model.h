@@ -65,7 +65,8 @@ struct mirt_layer {
     int first_node, num_nodes; /* of the model's graph */
     int first_term, num_terms;
     char *desc;                /* cls->desc_size bytes, owned by the graph */
-    mirt__layer *parent;       /* the layer whose build made this one, or NULL; only layers without stand in model->layer */
+    mirt__layer *parent;       /* the layer whose build made this one, or NULL; only layers without stand in
+                                  model->layer */
     mirt__layer *children, *sibling;
 };
 
@@ -112,7 +113,8 @@ typedef struct mirt__counted {
 typedef struct mirt__metric_use mirt__metric_use;
 typedef struct mirt__metric_class {
     const char *name;
-    mirt_status (*check)(const mirt_model *model, const mirt__metric_use *use); /* whether an output of the compiled model can have it */
+    /* whether an output of the compiled model can have it */
+    mirt_status (*check)(const mirt_model *model, const mirt__metric_use *use);
     /* Either records a value for each sample, [rows], whose mean is the metric, */
     mirt_tensor *(*record)(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels);
     /* or counts: `sums` (0: two a threshold) numbers, what a batch adds to them, and what they come to. */
@@ -166,9 +168,11 @@ struct mirt_model {
     mirt_status failed; /* what the last mirt_compile came to, and, if it failed, why */
     char failure[512];
     char refusal[512];  /* of outputs, when it was compiled already; the next mirt_compile returns it */
-    int busy; /* calls under way (fit, a step, recording) that run code of the user, which must not change what they work on */
+    int busy; /* calls under way (fit, a step, recording) that run code of the user, which must not change what they
+                 work on */
     mirt_compile_desc config;
-    const char *loss_name[MIRT_MAX_OUTPUTS], *val_loss_name[MIRT_MAX_OUTPUTS]; /* in logs, of models with several outputs */
+    /* in logs, of models with several outputs */
+    const char *loss_name[MIRT_MAX_OUTPUTS], *val_loss_name[MIRT_MAX_OUTPUTS];
     mirt__metric_use metric[MIRT__MAX_METRIC_USES];
     int num_metrics;
     size_t weight_bytes;      /* of one copy of all variables */
@@ -234,9 +238,11 @@ MIRT__LIB size_t mirt__device_free(const mirt_model *model);
 /* --- layers.c, model.c --- */
 /* Adds a layer of class `cls` on the `num_in` tensors of `in` to `model` (NULL: theirs): `desc` is cls->desc_size
    bytes (NULL: zeros), `name` NULL for the default. NULL with the model marked on errors. */
-MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_class *cls, mirt_tensor *const *in, int num_in, const void *desc, const char *name);
+MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_class *cls, mirt_tensor *const *in,
+                                       int num_in, const void *desc, const char *name);
 /* A variable of the layer being built: "layer/name". Fans are Keras's, by shape. */
-MIRT__LIB mirt_tensor *mirt__variable_add(mirt__layer *layer, const char *name, const mirt_shape *shape, const mirt_initializer *initializer, bool trainable);
+MIRT__LIB mirt_tensor *mirt__variable_add(mirt__layer *layer, const char *name, const mirt_shape *shape,
+                                          const mirt_initializer *initializer, bool trainable);
 /* A term of the model's loss: a number that depends on weights alone, or a value a sample. */
 MIRT__LIB bool mirt__term_add(mirt_model *model, mirt_tensor *term);
 /* Of the library, or registered with the strategy; NULL when there is none. */
@@ -335,7 +341,8 @@ MIRT__LIB bool mirt__optimizer_by_variable(const mirt_optimizer *optimizer);
 MIRT__LIB void mirt__optimizer_update(const mirt_model *model, char *const *slots, double rate, mirt__update *update);
 /* What is done to gradients of which all squares add up to this; then, by variable, of which its own do. */
 MIRT__LIB void mirt__optimizer_extras(const mirt_model *model, double squares, mirt__update *update);
-MIRT__LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__variable *variable, double squares, double rate, mirt__update *update);
+MIRT__LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__variable *variable, double squares,
+                                        double rate, mirt__update *update);
 
 /* --- losses.c --- */
 /* NULL when there is no such loss. */
@@ -350,7 +357,8 @@ MIRT__LIB void mirt__losses_warn(const mirt_model *model);
 MIRT__LIB const mirt__loss_class *mirt__output_loss(const mirt_model *model, int output);
 MIRT__LIB const char *mirt__output_loss_name(const mirt_model *model, int output);
 /* What a function of the user recorded, if it fits; otherwise NULL, with the graph marked. `kind`: loss, metric. */
-MIRT__LIB mirt_tensor *mirt__custom_result(const char *kind, const char *name, const mirt_tensor *output, mirt_tensor *value, bool fits, const char *want);
+MIRT__LIB mirt_tensor *mirt__custom_result(const char *kind, const char *name, const mirt_tensor *output,
+                                           mirt_tensor *value, bool fits, const char *want);
 MIRT__LIB bool mirt__output_has_loss(const mirt_model *model, int output);
 /* Labels the compiled model takes; those of `output` are number mirt__label_number. */
 MIRT__LIB int mirt__num_labels(const mirt_model *model);
@@ -388,7 +396,8 @@ MIRT__LIB mirt_status mirt__metrics_collect(mirt_model *model);
 /* Warns, once per model, of a metric that compares logits, or sums without an activation, with a threshold. */
 MIRT__LIB void mirt__metrics_warn(mirt_model *model);
 /* Its value for each sample, or what it counts. */
-MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output, mirt_tensor *labels);
+MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output,
+                                           mirt_tensor *labels);
 /* Whether two count the same predictions. */
 MIRT__LIB bool mirt__metric_shares(const mirt__metric_use *a, const mirt__metric_use *b);
 /* Fields of mirt_metric_options in files, beside curve and name. */
@@ -398,7 +407,8 @@ MIRT__LIB const mirt__field *mirt__metric_fields(int *count);
 /* NULL when none of this name is registered. */
 MIRT__LIB const mirt_op_class *mirt__op_class_by_name(const mirt_strategy *strategy, const char *name);
 /* Records the strategy's op `op`; config: op->config_size bytes. */
-MIRT__LIB mirt_tensor *mirt__user_op(mirt__graph *graph, const mirt_op_class *op, mirt_tensor *const *in, int num_in, const void *config);
+MIRT__LIB mirt_tensor *mirt__user_op(mirt__graph *graph, const mirt_op_class *op, mirt_tensor *const *in, int num_in,
+                                     const void *config);
 
 /* --- call.c --- */
 /* Tensors of a model at one place of its way from inputs to outputs. */
@@ -406,15 +416,17 @@ typedef struct mirt__stretch {
     mirt_tensor **tensor;
     int count;
 } mirt__stretch;
-/* Records into a function's graph what lies between two places of the model, `from` being x there; with the terms of its
-   loss where `to` is its outputs. The copies of `to` go to `out`. False with the error set. */
-MIRT__LIB bool mirt__call_stretch(mirt__graph *graph, mirt_model *model, const mirt__stretch *from, mirt_tensor *const *x, const mirt__stretch *to, mirt_tensor **out);
+/* Records into a function's graph what lies between two places of the model, `from` being x there; with the terms of
+   its loss where `to` is its outputs. The copies of `to` go to `out`. False with the error set. */
+MIRT__LIB bool mirt__call_stretch(mirt__graph *graph, mirt_model *model, const mirt__stretch *from,
+                                  mirt_tensor *const *x, const mirt__stretch *to, mirt_tensor **out);
 /* The index of the model's first variable among those of the graph's model; -1 with the error set where it is not a
    part of that model. */
 MIRT__LIB int mirt__call_variables(const mirt__graph *graph, const mirt_model *model);
 /* The model that was called as this layer, or NULL. */
 MIRT__LIB mirt_model *mirt__layer_part(const mirt__layer *layer, mirt_training *training);
 /* mirt_call_many as the layer `name` of `model`; NULL: the default name. False with the error set. */
-MIRT__LIB bool mirt__call_named(mirt_model *model, mirt_model *part, mirt_tensor *const *x, int count, mirt_training training, const char *name);
+MIRT__LIB bool mirt__call_named(mirt_model *model, mirt_model *part, mirt_tensor *const *x, int count,
+                                mirt_training training, const char *name);
 
 #endif

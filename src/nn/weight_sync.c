@@ -11,7 +11,8 @@ static mirt_status mirt__weights_lost(mirt_strategy *s) {
     return mirt_last_status();
 }
 
-/* A device's memory for a block of the host: that block itself where the device works in place; NULL with the error set. */
+/* A device's memory for a block of the host: that block itself where the device works in place; NULL with the error
+   set. */
 static char *mirt__device_block(const mirt_strategy *s, int device, char *host, size_t bytes) {
     return s->able.in_place && host ? host : (char *)s->backend->alloc(s->device[device].remote, bytes);
 }
@@ -76,7 +77,8 @@ MIRT__LIB mirt_status mirt__device_weight_get(mirt_model *model, int device, int
     const mirt__variable *v = &root->variable[first + variable];
     if (device >= mirt__device_copies(s)) device = 0; /* all read one copy */
     if (mirt__usable(s) != MIRT_OK || mirt__weights_there(root) != MIRT_OK) return mirt_last_status();
-    s->backend->copy_out(s->device[device].remote, out, root->device_weight[device] + v->offset, (size_t)v->count * sizeof *out);
+    s->backend->copy_out(s->device[device].remote, out, root->device_weight[device] + v->offset,
+                         (size_t)v->count * sizeof *out);
     return s->backend->wait(s->device[device].remote) == MIRT_OK ? MIRT_OK : mirt__weights_lost(s);
 }
 
@@ -98,7 +100,9 @@ MIRT__LIB mirt_status mirt__slots_there(mirt_model *model) {
     if (model->slots_newer != MIRT__NEWER_HOST) return MIRT_OK;
     for (int d = 0; d < s->num_devices; d++) {
         for (int i = 0; i < MIRT__MAX_SLOTS && model->slot[i]; i++) {
-            if (!model->device_slot[d][i] && !(model->device_slot[d][i] = mirt__device_block(s, d, model->slot[i], bytes))) return mirt_last_status();
+            if (!model->device_slot[d][i] &&
+                !(model->device_slot[d][i] = mirt__device_block(s, d, model->slot[i], bytes)))
+                return mirt_last_status();
             s->backend->copy_in(s->device[d].remote, model->device_slot[d][i], model->slot[i], bytes, false);
         }
         if (s->backend->wait(s->device[d].remote) != MIRT_OK) return mirt__weights_lost(s);

@@ -27,7 +27,9 @@ MIRT__LIB mirt_model *mirt__root(const mirt_model *model, int *first) {
     return (mirt_model *)root;
 }
 
-static size_t mirt__variable_bytes(const mirt__variable *v) { return mirt__align_up((size_t)v->count * sizeof(mirt__real)); }
+static size_t mirt__variable_bytes(const mirt__variable *v) {
+    return mirt__align_up((size_t)v->count * sizeof(mirt__real));
+}
 
 /* Whether the variables lie as their flags want it. */
 MIRT__TRAINING bool mirt__variables_fit(const mirt_model *model) {
@@ -126,7 +128,9 @@ static void mirt__take_parts(mirt_model *owner, mirt_model *part, int first) {
     mirt__take_kept(owner, part, first);
     if (part->weight) {
         mirt__weights_here(part);
-        for (int i = 0; i < part->num_variables; i++) mirt__write_weight(owner, first + i, (const mirt__real *)(const void *)(part->weight + part->variable[i].offset));
+        for (int i = 0; i < part->num_variables; i++)
+            mirt__write_weight(owner, first + i,
+                               (const mirt__real *)(const void *)(part->weight + part->variable[i].offset));
         mirt__weights_free(part);
     }
     for (mirt_model *m = part->strategy->models; m; m = m->next) {
@@ -148,7 +152,11 @@ MIRT__LIB mirt_model *mirt__family_busy(mirt_model *model) {
 /* The weights of a model cannot be moved while it, or one that shares them, is being trained. */
 static mirt_status mirt__check_movable(mirt_model *model) {
     const mirt_model *busy = mirt__family_busy(model);
-    return busy ? mirt__fail(MIRT_E_STATE, "%s is being trained; the weights it shares with %s stay where they are until mirt_fit returns", busy->name, model->name) : MIRT_OK;
+    return busy ? mirt__fail(
+                      MIRT_E_STATE,
+                      "%s is being trained; the weights it shares with %s stay where they are until mirt_fit returns",
+                      busy->name, model->name)
+                : MIRT_OK;
 }
 
 static void mirt__draw_variable(void *arg, int64_t variable, int member) {
@@ -253,13 +261,15 @@ MIRT__TRAINING_LIB mirt_status mirt__model_arrange(mirt_model *model) {
 /* A further variable of `count` elements, zeroed otherwise. */
 static mirt__variable *mirt__variable_new(mirt_model *model, int64_t count) {
     size_t bytes;
-    if (count < 0 || !mirt__mul_size((size_t)count, sizeof(mirt__real), &bytes) || !mirt__add_size(bytes, MIRT__ALIGN, &bytes) ||
-        !mirt__add_size(bytes, model->weight_bytes, &bytes)) {
+    if (count < 0 || !mirt__mul_size((size_t)count, sizeof(mirt__real), &bytes) ||
+        !mirt__add_size(bytes, MIRT__ALIGN, &bytes) || !mirt__add_size(bytes, model->weight_bytes, &bytes)) {
         return mirt__fail(MIRT_E_SHAPE, "too many elements"), (mirt__variable *)NULL;
     }
     if (model->num_variables == model->variable_capacity) {
         int capacity = model->variable_capacity ? 2 * model->variable_capacity : 16;
-        if (!mirt__grow((void **)&model->variable, (size_t)model->num_variables, (size_t)capacity, sizeof *model->variable)) return NULL;
+        if (!mirt__grow((void **)&model->variable, (size_t)model->num_variables, (size_t)capacity,
+                        sizeof *model->variable))
+            return NULL;
         model->variable_capacity = capacity;
     }
     mirt__variable *v = &model->variable[model->num_variables++];
@@ -299,16 +309,21 @@ MIRT__LIB mirt_status mirt__adopt(mirt_model *owner, mirt_model *part, const cha
     for (const mirt_model *m = owner; m; m = m->owner) {
         if (m == part) return mirt__fail(MIRT_E_INVALID, "cannot be a part of itself");
     }
-    if (part->strategy != owner->strategy) return mirt__fail(MIRT_E_INVALID, "is of another strategy than %s", owner->name);
+    if (part->strategy != owner->strategy)
+        return mirt__fail(MIRT_E_INVALID, "is of another strategy than %s", owner->name);
     if (part->is_view) {
-        return mirt__fail(MIRT_E_STATE, "a view shares the weights of the model that it looks into, and cannot be a part of another; "
+        return mirt__fail(MIRT_E_STATE,
+                          "a view shares the weights of the model that it looks into, and cannot be a part of another; "
                           "record that part as a model of its own");
     }
     if (part->owner == owner) return MIRT_OK;
     if (part->owner) {
-        return mirt__fail(MIRT_E_STATE, "is a part of %s already; a model can be a part of one other only", part->owner->name);
+        return mirt__fail(MIRT_E_STATE, "is a part of %s already; a model can be a part of one other only",
+                          part->owner->name);
     }
-    if (mirt__family_busy(part)) return mirt__fail(MIRT_E_STATE, "is being trained; it can be a part of %s when mirt_fit has returned", owner->name);
+    if (mirt__family_busy(part))
+        return mirt__fail(MIRT_E_STATE, "is being trained; it can be a part of %s when mirt_fit has returned",
+                          owner->name);
     int first = owner->num_variables;
     mirt__variables_trained(part);
     for (int i = 0; i < part->num_variables; i++) {
@@ -342,7 +357,10 @@ MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, b
     MIRT__USE_MODEL(model, mirt_last_status());
     int found = 0;
     if (!model) return mirt__fail_missing("mirt_set_trainable", "model");
-    if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; mirt_set_trainable has to wait until that call returns", model->name);
+    if (model->busy)
+        return mirt__fail(MIRT_E_STATE,
+                          "%s is being trained or recorded; mirt_set_trainable has to wait until that call returns",
+                          model->name);
     for (int i = 0; i < model->num_variables; i++) {
         if (!mirt__matches(model->variable[i].name, prefix)) continue;
         found++;
@@ -367,15 +385,27 @@ MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy
     if (!policy) return mirt__fail(MIRT_E_INVALID, "mirt_set_dtype_policy: no policy");
     while (index < MIRT__COUNT(names) && strcmp(policy, names[index]) != 0) index++;
     if ((index == 2 || strcmp(policy, "float16") == 0) && !model->strategy->able.float16) {
-        return mirt__fail(MIRT_E_INVALID, "the policy %s is for GPUs, whose float16 needs a scaled loss; mixed_bfloat16 is as fast and needs none", policy);
+        return mirt__fail(
+            MIRT_E_INVALID,
+            "the policy %s is for GPUs, whose float16 needs a scaled loss; mixed_bfloat16 is as fast and needs none",
+            policy);
     }
     if (index == MIRT__COUNT(names)) {
-        const char *nearest = strncmp(policy, "bf", 2) == 0 ? names[1] : strcmp(policy, "float16") == 0 ? names[2] : mirt__nearest(policy, names, MIRT__COUNT(names));
-        if (!nearest) return mirt__fail(MIRT_E_NOT_FOUND, "there is no dtype policy \"%s\"; there are \"float32\", \"mixed_bfloat16\" and, for GPUs, \"mixed_float16\"", policy);
+        const char *nearest = strncmp(policy, "bf", 2) == 0    ? names[1]
+                              : strcmp(policy, "float16") == 0 ? names[2]
+                                                               : mirt__nearest(policy, names, MIRT__COUNT(names));
+        if (!nearest)
+            return mirt__fail(MIRT_E_NOT_FOUND,
+                              "there is no dtype policy \"%s\"; there are \"float32\", \"mixed_bfloat16\" and, for "
+                              "GPUs, \"mixed_float16\"",
+                              policy);
         return mirt__fail(MIRT_E_NOT_FOUND, "there is no dtype policy \"%s\"; did you mean \"%s\"?", policy, nearest);
     }
     model = mirt__root(model, NULL);
-    if (mirt__family_busy(model)) return mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; mirt_set_dtype_policy has to wait until that call returns", model->name);
+    if (mirt__family_busy(model))
+        return mirt__fail(MIRT_E_STATE,
+                          "%s is being trained or recorded; mirt_set_dtype_policy has to wait until that call returns",
+                          model->name);
     mirt__set_half(model, index > 0, index == 2);
     return MIRT_OK;
 }
@@ -386,10 +416,16 @@ MIRT__TRAINING_LIB const char *mirt__dtype_policy(const mirt_model *model) {
 
 MIRT__LIB void mirt__set_half(mirt_model *model, bool half, bool scaled) {
     const mirt__kernels *k = model->strategy->kernels;
-    if (half && !k->strips) mirt__log(model->strategy, MIRT_LOG_WARNING, "the %s kernels know no bfloat16: %s is computed in float32", k->name, model->name);
-    else if (half && !scaled && !k->half) mirt__log(model->strategy, MIRT_LOG_WARNING, "products of bfloat16 are emulated on this machine: %s needs less memory, not less time", model->name);
+    if (half && !k->tiled_reads)
+        mirt__log(model->strategy, MIRT_LOG_WARNING, "the %s kernels know no bfloat16: %s is computed in float32",
+                  k->name, model->name);
+    else if (half && !scaled && !k->half)
+        mirt__log(model->strategy, MIRT_LOG_WARNING,
+                  "products of bfloat16 are emulated on this machine: %s needs less memory, not less time",
+                  model->name);
     model->half = half;
-    model->scaled = scaled && model->strategy->able.float16; /* cores take a model that was trained so for one of bfloat16 */
+    model->scaled = scaled && model->strategy->able.float16; /* cores take a model that was trained so for one of
+                                                                bfloat16 */
     if (model->scaled && model->loss_scale == 0) model->loss_scale = MIRT__LOSS_SCALE;
 }
 
@@ -403,7 +439,9 @@ MIRT__TRAINING_LIB void mirt__loss_scale_step(mirt_model *root, bool overflow) {
     root->scale_steps = overflow ? 0 : root->scale_steps + 1;
     if (overflow) {
         root->loss_scale = root->loss_scale > 1 ? root->loss_scale / 2 : 1;
-        mirt__log(root->strategy, MIRT_LOG_INFO, "%s: gradients left the range of float16; the step changed nothing, and the loss's scale is %g now", root->name, root->loss_scale);
+        mirt__log(root->strategy, MIRT_LOG_INFO,
+                  "%s: gradients left the range of float16; the step changed nothing, and the loss's scale is %g now",
+                  root->name, root->loss_scale);
     } else if (root->scale_steps == 2000) {
         root->scale_steps = 0;
         root->loss_scale *= 2;
@@ -412,7 +450,8 @@ MIRT__TRAINING_LIB void mirt__loss_scale_step(mirt_model *root, bool overflow) {
 
 /* >>reading and setting */
 
-MIRT_API mirt_tensor *mirt_variable(mirt_model *model, const char *name, mirt_shape shape, mirt_initializer initializer, bool trainable) {
+MIRT_API mirt_tensor *mirt_variable(mirt_model *model, const char *name, mirt_shape shape, mirt_initializer initializer,
+                                    bool trainable) {
     MIRT__USE_MODEL(model, NULL);
     mirt__variable like;
     char text[96];
@@ -429,9 +468,13 @@ MIRT_API mirt_tensor *mirt_variable(mirt_model *model, const char *name, mirt_sh
     if (mirt__usable(model->strategy) != MIRT_OK || !mirt__model_extend(model, "weights of its own")) return NULL;
     bool taken = false;
     for (int i = 0; name && i < model->num_variables; i++) taken = taken || strcmp(model->variable[i].name, name) == 0;
-    if (!name || !*name || taken) mirt__fail(MIRT_E_INVALID, "%s: a weight needs a name of its own%s%s", model->name, taken ? ", not " : "", taken ? name : "");
-    else if (strchr(name, '/') || !mirt__utf8_valid(name, strlen(name))) mirt__fail(MIRT_E_INVALID, "%s: a weight's name is UTF-8 without a '/'", model->name);
-    else if (like.count < 1 || mirt__is_batched(&shape)) mirt__fail(MIRT_E_SHAPE, "%s: %s cannot be its shape", name, shaped ? mirt__shape_text(&shape, text) : "that");
+    if (!name || !*name || taken)
+        mirt__fail(MIRT_E_INVALID, "%s: a weight needs a name of its own%s%s", model->name, taken ? ", not " : "",
+                   taken ? name : "");
+    else if (strchr(name, '/') || !mirt__utf8_valid(name, strlen(name)))
+        mirt__fail(MIRT_E_INVALID, "%s: a weight's name is UTF-8 without a '/'", model->name);
+    else if (like.count < 1 || mirt__is_batched(&shape))
+        mirt__fail(MIRT_E_SHAPE, "%s: %s cannot be its shape", name, shaped ? mirt__shape_text(&shape, text) : "that");
     else if (mirt__initializer_check(&like.initializer) == MIRT_OK && mirt__variable_copy(model, &like)) {
         return mirt__variable_op(&model->graph, model->num_variables - 1, &shape);
     }
@@ -445,9 +488,14 @@ MIRT_API mirt_status mirt_add_loss(mirt_model *model, mirt_tensor *loss) {
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
     if (!loss) return mirt__fail_missing("mirt_add_loss", "tensor");
     bool fits = loss->dtype == MIRT_FLOAT32 && (mirt__is_batched(&loss->shape) || mirt__shape_count(&loss->shape) == 1);
-    if (model->compiled || model->owner) return mirt__fail(MIRT_E_STATE, "%s is %s; mirt_add_loss comes before that", model->name, model->owner ? "a part of another model" : "compiled");
-    if (loss->node->graph != &model->graph) mirt__fail(MIRT_E_INVALID, "%s: the loss is a tensor of another model", model->name);
-    else if (!fits) mirt__fail(MIRT_E_SHAPE, "%s: a loss is a float32 value a sample or one number, not %s", model->name, mirt__shape_text(&loss->shape, text));
+    if (model->compiled || model->owner)
+        return mirt__fail(MIRT_E_STATE, "%s is %s; mirt_add_loss comes before that", model->name,
+                          model->owner ? "a part of another model" : "compiled");
+    if (loss->node->graph != &model->graph)
+        mirt__fail(MIRT_E_INVALID, "%s: the loss is a tensor of another model", model->name);
+    else if (!fits)
+        mirt__fail(MIRT_E_SHAPE, "%s: a loss is a float32 value a sample or one number, not %s", model->name,
+                   mirt__shape_text(&loss->shape, text));
     else if (mirt__term_add(model, loss)) return MIRT_OK;
     mirt__model_poison(model);
     return mirt_last_status();
@@ -458,7 +506,8 @@ MIRT_API int mirt_num_weights(const mirt_model *model) { return model ? model->n
 MIRT_API mirt_status mirt_weight(const mirt_model *model, int index, mirt_weight_info *out) {
     if (!model || !out) return mirt__fail(MIRT_E_INVALID, "mirt_weight: no model or no place for the answer");
     if (index < 0 || index >= model->num_variables) {
-        return mirt__fail(MIRT_E_NOT_FOUND, "there is no weight %d; %s has %d", index, model->name, model->num_variables);
+        return mirt__fail(MIRT_E_NOT_FOUND, "there is no weight %d; %s has %d", index, model->name,
+                          model->num_variables);
     }
     const mirt__variable *v = &model->variable[index];
     out->name = v->name;
@@ -476,11 +525,14 @@ static int mirt__name_find(const mirt_model *model, const char *name, bool layer
         if (strcmp(layers ? model->layer[i]->name : model->variable[i].name, name) == 0) return i;
     }
     for (int i = 0; i < count; i++) mirt__guess(&guess, layers ? model->layer[i]->name : model->variable[i].name);
-    mirt__fail(MIRT_E_NOT_FOUND, "%s has no %s \"%s\"%s", model->name, layers ? "layer" : "weight", name, mirt__did_you_mean(&guess));
+    mirt__fail(MIRT_E_NOT_FOUND, "%s has no %s \"%s\"%s", model->name, layers ? "layer" : "weight", name,
+               mirt__did_you_mean(&guess));
     return -1;
 }
 
-MIRT__LIB int mirt__variable_find(const mirt_model *model, const char *name) { return mirt__name_find(model, name, false); }
+MIRT__LIB int mirt__variable_find(const mirt_model *model, const char *name) {
+    return mirt__name_find(model, name, false);
+}
 MIRT__LIB int mirt__layer_find(const mirt_model *model, const char *name) { return mirt__name_find(model, name, true); }
 
 /* The index of a weight whose values can be read or set, or -1 with the error set. */
@@ -491,10 +543,14 @@ static int mirt__variable_checked(mirt_model *model, const char *name, int devic
     int index = mirt__variable_find(model, name);
     if (index < 0) return -1;
     if (device < 0 || device >= model->strategy->num_devices) {
-        return mirt__fail(MIRT_E_DEVICE, "there is no device %d; the strategy has %d", device, model->strategy->num_devices), -1;
+        return mirt__fail(MIRT_E_DEVICE, "there is no device %d; the strategy has %d", device,
+                          model->strategy->num_devices),
+               -1;
     }
     if ((int64_t)count != model->variable[index].count) {
-        return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, not %llu", name, (long long)model->variable[index].count, (unsigned long long)count), -1;
+        return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, not %llu", name, (long long)model->variable[index].count,
+                          (unsigned long long)count),
+               -1;
     }
     return mirt__model_materialize(model) == MIRT_OK ? index : -1;
 }

@@ -7,7 +7,7 @@
    gradient of a convolution as an op of its own, kernel [kh, kw, filters, channels]; a.shape is that
    of its output.
 
-   What strips.c gives conv2d and its gradients beside (padded, norm, a.residual, slope, sums, both) comes with
+   What tiled_reads.c gives conv2d and its gradients beside (padded, norm, a.residual, slope, sums, both) comes with
    inputs after the two operands, in this order: [bias], [mean, variance, [gamma], [beta]] of norm, [what a.residual
    adds], [mask], [x, mean, variance, [gamma], [beta]] of slope, [x of both]; and with outputs after the first: two sums
    (or the means), the weight gradient, its bias's. */
@@ -96,13 +96,13 @@ static bool mirt__conv2d_check(const mirt__node *node) {
     return true;
 }
 
-/* Kernels copy padded strips of an image and count their elements: those have to stay countable. */
+/* Kernels copy padded tiled_reads of an image and count their elements: those have to stay countable. */
 static bool mirt__conv_countable(const mirt__conv *s) {
     double h = (double)s->h + (double)s->kh * s->dilation_h + 2.0 * s->stride_h,
            w = (double)s->w + (double)s->kw * s->dilation_w + 2.0 * s->stride_w;
-    double strip = h * w * (double)(s->ci + s->co),
+    double input_tile = h * w * (double)(s->ci + s->co),
            windows = (double)s->kh * s->kw * (double)s->ci * (33.0 + 2.0 * (double)s->ow);
-    if (strip < (double)MIRT__MAX_BYTES && windows < (double)MIRT__MAX_BYTES) return true;
+    if (input_tile < (double)MIRT__MAX_BYTES && windows < (double)MIRT__MAX_BYTES) return true;
     return mirt__fail(MIRT_E_SHAPE, "a kernel of %dx%d, dilated by %dx%d, on %lldx%lldx%lld is too large", s->kh, s->kw,
                       s->dilation_h, s->dilation_w, (long long)s->h, (long long)s->w, (long long)s->ci),
            false;
@@ -289,15 +289,15 @@ MIRT__TRAINING bool mirt__conv2d_gradient(mirt__node *node, mirt_tensor *const *
 }
 
 /* Dense or depthwise, between images `a` and `b`. */
-static bool mirt__strips_between(const mirt__node *node, const mirt_tensor *a, const mirt_tensor *b) {
+static bool mirt__tiled_between(const mirt__node *node, const mirt_tensor *a, const mirt_tensor *b) {
     const int groups = MIRT__OF(&node->a, window)->groups;
     return groups == 1 || (groups == mirt__last_dim(a) && mirt__last_dim(a) == mirt__last_dim(b));
 }
-static bool mirt__conv2d_strips(const mirt__node *node) {
-    return mirt__strips_between(node, node->in[0], node->out[0]);
+static bool mirt__conv2d_tiled(const mirt__node *node) {
+    return mirt__tiled_between(node, node->in[0], node->out[0]);
 }
-MIRT__TRAINING bool mirt__conv2d_weight_grad_strips(const mirt__node *node) {
-    return mirt__strips_between(node, node->in[0], node->in[1]);
+MIRT__TRAINING bool mirt__conv2d_weight_grad_tiled(const mirt__node *node) {
+    return mirt__tiled_between(node, node->in[0], node->in[1]);
 }
 
 static bool mirt__conv2d_half_products(const mirt__node *node) { return MIRT__OF(&node->a, window)->groups == 1; }
@@ -306,7 +306,7 @@ static bool mirt__conv2d_half_products(const mirt__node *node) { return MIRT__OF
 static int mirt__conv2d_half_tied(const mirt__node *node, mirt_tensor **tied) {
     const mirt__attrs_window *w = MIRT__OF(&node->a, window);
     int n = 0;
-    if (!mirt__conv2d_strips(node)) return 0;
+    if (!mirt__conv2d_tiled(node)) return 0;
     tied[n++] = node->out[0];
     for (int k = 2; k < node->num_in - w->both; k++) {
         if (node->in[k]->shape.rank == 4) tied[n++] = node->in[k];
@@ -320,7 +320,7 @@ MIRT__OP_ROW(conv2d,
     MIRT__SET(multiplies, true) MIRT__SET(weighted_sum, true)
     MIRT__SET(takes, MIRT__TAKES_READER | MIRT__TAKES_BIAS | MIRT__TAKES_ACTIVATION | MIRT__TAKES_PADDING |
                      MIRT__TAKES_NORM | MIRT__TAKES_MOMENTS | MIRT__TAKES_MEANS)
-    MIRT__SET(strips, mirt__conv2d_strips) MIRT__SET(lazy_x, MIRT__INPUT(0)) MIRT__SET(half, mirt__conv2d_strips)
+    MIRT__SET(tiled_reads, mirt__conv2d_tiled) MIRT__SET(lazy_x, MIRT__INPUT(0)) MIRT__SET(half, mirt__conv2d_tiled)
     MIRT__SET(half_in, ~MIRT__INPUT(1)) MIRT__SET(half_out, true) MIRT__SET(half_tied, mirt__conv2d_half_tied)
     MIRT__SET(half_products, mirt__conv2d_half_products))
 
@@ -362,7 +362,7 @@ MIRT__TRAINING_ROW(conv2d_input_grad,
     MIRT__SET(shape, mirt__conv_grad_shape) MIRT__SET(run, mirt__conv2d_input_grad_run)
     MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs)
     MIRT__SET(takes, MIRT__TAKES_MASK | MIRT__TAKES_GRADIENT | MIRT__TAKES_SLICE | MIRT__TAKES_NORM_SUMS)
-    MIRT__SET(strips, mirt__conv2d_strips) MIRT__SET(lazy_dy, MIRT__INPUT(0)) MIRT__SET(half, mirt__conv2d_strips)
+    MIRT__SET(tiled_reads, mirt__conv2d_tiled) MIRT__SET(lazy_dy, MIRT__INPUT(0)) MIRT__SET(half, mirt__conv2d_tiled)
     MIRT__SET(half_in, ~MIRT__INPUT(1)) MIRT__SET(half_out, true) MIRT__SET(half_tied, mirt__conv2d_half_tied)
     MIRT__SET(half_products, mirt__conv2d_half_products))
 
@@ -382,8 +382,8 @@ MIRT__TRAINING void mirt__conv2d_weight_grad_run(const mirt__call *call) {
 MIRT__TRAINING_ROW(conv2d_weight_grad,
     MIRT__SET(shape, mirt__conv_grad_shape) MIRT__SET(run, mirt__conv2d_weight_grad_run)
     MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs) MIRT__SET(takes, MIRT__TAKES_PADDING)
-    MIRT__SET(strips, mirt__conv2d_weight_grad_strips) MIRT__SET(lazy_x, MIRT__INPUT(0))
-    MIRT__SET(lazy_dy, MIRT__INPUT(1)) MIRT__SET(half, mirt__conv2d_weight_grad_strips)
+    MIRT__SET(tiled_reads, mirt__conv2d_weight_grad_tiled) MIRT__SET(lazy_x, MIRT__INPUT(0))
+    MIRT__SET(lazy_dy, MIRT__INPUT(1)) MIRT__SET(half, mirt__conv2d_weight_grad_tiled)
     MIRT__SET(half_in, MIRT__INPUTS_ALL) MIRT__SET(half_products, mirt__conv2d_half_products))
 
 /* The largest output whose convolution has x's size, as Keras without output padding. */

@@ -49,7 +49,8 @@ static bool mirt__candidate_look(const char *path, mirt__candidate *out, bool *m
     mirt__pool pool = {NULL};
     const mirt__json *header = mirt__checkpoint_header(&pool, path, memory);
     const mirt__json *metadata = header ? mirt__json_member(header, "__metadata__") : NULL;
-    const mirt__json *text = metadata && metadata->type == MIRT__JSON_OBJECT ? mirt__json_member(metadata, "training") : NULL;
+    const mirt__json *text =
+        metadata && metadata->type == MIRT__JSON_OBJECT ? mirt__json_member(metadata, "training") : NULL;
     bool ours = text && text->type == MIRT__JSON_STRING;
     const mirt__json *training = ours ? mirt__json_parse(&pool, text->string, strlen(text->string)) : NULL;
     const mirt__json *run = training && training->type == MIRT__JSON_OBJECT ? mirt__json_member(training, "run") : NULL;
@@ -70,7 +71,8 @@ static void mirt__checkpoint_damaged(const mirt_strategy *strategy, const char *
     if (strategy) mirt__log(strategy, MIRT_LOG_WARNING, "%s is damaged and passed over: %s", path, mirt_last_error());
 }
 
-static mirt_status mirt__candidate_add(mirt__candidates *c, const mirt_strategy *strategy, const char *directory, const char *name) {
+static mirt_status mirt__candidate_add(mirt__candidates *c, const mirt_strategy *strategy, const char *directory,
+                                       const char *name) {
     mirt__candidate found;
     const size_t size = strlen(directory) + strlen(name) + 2;
     if (name[0] == '.' || mirt__ends_in(name, ".tmp")) return MIRT_OK;
@@ -109,11 +111,14 @@ static int mirt__candidate_compare(const void *a, const void *b) {
 static mirt_status mirt__candidates_read(mirt__candidates *c, const mirt_strategy *strategy, const char *directory) {
     mirt_status status = MIRT_OK;
     DIR *stream = MIRRORTRAIN_OPENDIR(directory);
-    if (!stream) return mirt__fail(errno == ENOENT ? MIRT_E_NOT_FOUND : MIRT_E_IO, "%s: cannot open the directory: %s", directory, strerror(errno));
+    if (!stream)
+        return mirt__fail(errno == ENOENT ? MIRT_E_NOT_FOUND : MIRT_E_IO, "%s: cannot open the directory: %s",
+                          directory, strerror(errno));
     while (status == MIRT_OK) {
         errno = 0;
         const struct dirent *entry = readdir(stream);
-        if (!entry && errno) status = mirt__fail(MIRT_E_IO, "%s: cannot read the directory: %s", directory, strerror(errno));
+        if (!entry && errno)
+            status = mirt__fail(MIRT_E_IO, "%s: cannot read the directory: %s", directory, strerror(errno));
         if (!entry) break;
         status = mirt__candidate_add(c, strategy, directory, entry->d_name);
     }
@@ -137,14 +142,17 @@ MIRT__LIB mirt_status mirt__checkpoint_open(mirt__safetensors *file, const char 
     return status;
 }
 
-/* A run that is lost is not begun anew unasked: `path` was refused, and nothing else in the directory can be gone on with. */
-static mirt_status mirt__checkpoint_lost(const char *directory, const char *path, mirt__safetensors *file, bool *found) {
+/* A run that is lost is not begun anew unasked: `path` was refused, and nothing else in the directory can be gone on
+   with. */
+static mirt_status mirt__checkpoint_lost(const char *directory, const char *path, mirt__safetensors *file,
+                                         bool *found) {
     *found = mirt__checkpoint_open(file, path) == MIRT_OK; /* says once more what is wrong */
     if (*found) return MIRT_OK;
     return mirt__fail_at("mirt_fit: no checkpoint in %s can be used; move them away to begin anew", directory);
 }
 
-MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, const char *directory, bool runs, mirt__safetensors *file, bool *found) {
+MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, const char *directory, bool runs,
+                                              mirt__safetensors *file, bool *found) {
     const char *refused = NULL; /* the newest one */
     mirt__candidates c;
     memset(&c, 0, sizeof c);
@@ -160,7 +168,8 @@ MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, con
         if (!*found && !refused) refused = c.list[i].path;
     }
     if (!refused) refused = c.refused;
-    if (runs && status == MIRT_OK && !*found && refused) status = mirt__checkpoint_lost(directory, refused, file, found);
+    if (runs && status == MIRT_OK && !*found && refused)
+        status = mirt__checkpoint_lost(directory, refused, file, found);
     mirt__free(c.list);
     mirt__pool_free(&c.pool);
     return status;
@@ -177,18 +186,22 @@ MIRT__LIB mirt_status mirt__checkpoint_newest(const char *directory, int64_t *sa
     return memory ? MIRT_OK : mirt_last_status();
 }
 
-MIRT_API mirt_status mirt_latest_checkpoint(const mirt_strategy *strategy, const char *directory, char *path, size_t capacity) {
+MIRT_API mirt_status mirt_latest_checkpoint(const mirt_strategy *strategy, const char *directory, char *path,
+                                            size_t capacity) {
     MIRT__ENTER;
     mirt__safetensors file;
     bool found;
-    if (!directory || !path || !capacity) return mirt__fail(MIRT_E_INVALID, "mirt_latest_checkpoint: no directory, or no place for the path");
+    if (!directory || !path || !capacity)
+        return mirt__fail(MIRT_E_INVALID, "mirt_latest_checkpoint: no directory, or no place for the path");
     path[0] = 0;
     mirt_status status = mirt__checkpoint_latest(strategy, directory, false, &file, &found);
     if (status != MIRT_OK) return status;
     if (!found) return mirt__fail(MIRT_E_NOT_FOUND, "%s: there is no checkpoint in this directory", directory);
     const size_t size = strlen(file.origin) + 1;
     if (size <= capacity) memcpy(path, file.origin, size);
-    else status = mirt__fail(MIRT_E_SHAPE, "mirt_latest_checkpoint: the path %s takes %d bytes, there is room for %d", file.origin, (int)size, (int)capacity);
+    else
+        status = mirt__fail(MIRT_E_SHAPE, "mirt_latest_checkpoint: the path %s takes %d bytes, there is room for %d",
+                            file.origin, (int)size, (int)capacity);
     mirt__safetensors_close(&file);
     return status;
 }

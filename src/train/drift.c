@@ -5,7 +5,8 @@
 /* Elements [at, at + count) of a device's copy come to `out`, once it has been waited for. */
 static mirt_status mirt__drift_fetch(const mirt_model *root, int device, size_t at, size_t count, mirt__real *out) {
     const mirt_strategy *s = root->strategy;
-    s->backend->copy_out(s->device[device].remote, out, root->device_weight[device] + at * sizeof *out, count * sizeof *out);
+    s->backend->copy_out(s->device[device].remote, out, root->device_weight[device] + at * sizeof *out,
+                         count * sizeof *out);
     return s->backend->wait(s->device[device].remote);
 }
 
@@ -28,7 +29,8 @@ static void mirt__drift_hash(void *arg, int device) {
         for (size_t at = 0, part; at < count; at += part) {
             part = count - at < (size_t)MIRT__DRIFT_CHUNK ? count - at : (size_t)MIRT__DRIFT_CHUNK;
             const mirt_status status = mirt__drift_fetch(root, device, begin + at, part, chunk);
-            if (status != MIRT_OK && __atomic_compare_exchange_n(&drift->status, &none, (int)status, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+            if (status != MIRT_OK && __atomic_compare_exchange_n(&drift->status, &none, (int)status, false,
+                                                                 __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
                 mirt__error_get(&drift->error);
             if (status != MIRT_OK) return;
             hash = mirt__hash_bytes(hash, chunk, part * sizeof *chunk);
@@ -52,12 +54,14 @@ static int mirt__drift_majority(const uint64_t *hash, int devices) {
 }
 
 /* The first element in which two copies of a variable differ, with both values; -1: none, or with the error set. */
-static int64_t mirt__drift_element(const mirt_model *root, int variable, int device, int right, mirt__real *have, mirt__real *want) {
+static int64_t mirt__drift_element(const mirt_model *root, int variable, int device, int right, mirt__real *have,
+                                   mirt__real *want) {
     const size_t begin = root->variable[variable].offset / sizeof *have, count = (size_t)root->variable[variable].count;
     mirt__real *both = (mirt__real *)mirt__calloc(2 * count + 1, sizeof *both);
     int64_t found = -1;
     if (!both) return -1;
-    if (mirt__drift_fetch(root, device, begin, count, both) == MIRT_OK && mirt__drift_fetch(root, right, begin, count, both + count) == MIRT_OK) {
+    if (mirt__drift_fetch(root, device, begin, count, both) == MIRT_OK &&
+        mirt__drift_fetch(root, right, begin, count, both + count) == MIRT_OK) {
         for (size_t i = 0; i < count && found < 0; i++) {
             if (memcmp(&both[i], &both[count + i], sizeof *both) == 0) continue;
             found = (int64_t)i;
@@ -75,13 +79,19 @@ static mirt_status mirt__drift_fail(const mirt_model *root, int device, int righ
     mirt__real have = 0, want = 0;
     int64_t at = -1;
     int i = -1;
-    mirt__fail(MIRT_E_DRIFT, "the weights of device %s differ from those of %s", own->name, root->strategy->device[right].name);
+    mirt__fail(MIRT_E_DRIFT, "the weights of device %s differ from those of %s", own->name,
+               root->strategy->device[right].name);
     while (at < 0 && ++i < root->num_variables) at = mirt__drift_element(root, i, device, right, &have, &want);
     if (at < 0) return mirt_last_status();
     if (own->num_replicas == 1) snprintf(replicas, sizeof replicas, "replica %d", own->first_replica);
-    else snprintf(replicas, sizeof replicas, "replicas %d to %d", own->first_replica, own->first_replica + own->num_replicas - 1);
-    return mirt__fail(MIRT_E_DRIFT, "after step %lld the weights of device %s (%s) differ from those of %s, first in %s at element %lld: %.9g and %.9g",
-                      (long long)root->step, own->name, replicas, root->strategy->device[right].name, root->variable[i].name, (long long)at, (double)have, (double)want);
+    else
+        snprintf(replicas, sizeof replicas, "replicas %d to %d", own->first_replica,
+                 own->first_replica + own->num_replicas - 1);
+    return mirt__fail(MIRT_E_DRIFT,
+                      "after step %lld the weights of device %s (%s) differ from those of %s, first in %s at element "
+                      "%lld: %.9g and %.9g",
+                      (long long)root->step, own->name, replicas, root->strategy->device[right].name,
+                      root->variable[i].name, (long long)at, (double)have, (double)want);
 }
 
 MIRT_API mirt_status mirt_check_drift(mirt_model *model) {

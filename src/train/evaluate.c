@@ -14,14 +14,17 @@ static mirt_status mirt__evaluate_batches(void *arg) {
     for (int64_t i = 0; status == MIRT_OK && (pass->steps == 0 || i < pass->steps); i++) {
         status = mirt__feed_next(&feed, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
-        if ((status = mirt__trainer_begin(f, &batch)) != MIRT_OK || (status = mirt__feed_step(&feed, f, i + 1 != pass->steps)) != MIRT_OK) break;
+        if ((status = mirt__trainer_begin(f, &batch)) != MIRT_OK ||
+            (status = mirt__feed_step(&feed, f, i + 1 != pass->steps)) != MIRT_OK)
+            break;
         mirt__add_results(f, sums);
     }
     mirt__let_go(model);
     return status;
 }
 
-MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, mirt__features *features, int64_t steps, mirt__sums *sums) {
+MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, mirt__features *features,
+                                          int64_t steps, mirt__sums *sums) {
     mirt__pass pass;
     memset(&pass, 0, sizeof pass);
     pass.model = model;
@@ -67,7 +70,8 @@ static int64_t mirt__said_class(const mirt__real *x, int64_t n, double middle) {
 /* The class of a label: of `n` numbers, or one; -1: there is none such. */
 static int64_t mirt__label_class(const void *data, mirt_dtype dtype, int64_t row, int64_t n, int classes) {
     int64_t best = 0;
-    for (int64_t j = 1; j < n; j++) best = mirt__element(data, dtype, row * n + j) > mirt__element(data, dtype, row * n + best) ? j : best;
+    for (int64_t j = 1; j < n; j++)
+        best = mirt__element(data, dtype, row * n + j) > mirt__element(data, dtype, row * n + best) ? j : best;
     const double label = n > 1 ? (double)best : mirt__element(data, dtype, row);
     return label >= 0 && label < classes && label == floor(label) ? (int64_t)label : -1;
 }
@@ -84,11 +88,14 @@ static mirt_status mirt__confusion_pass(mirt_model *model, mirt_dataset *dataset
     while (status == MIRT_OK) {
         status = mirt__dataset_next(dataset, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
-        if ((status = mirt__function_begin(f, &batch)) != MIRT_OK || (status = mirt__function_step(f)) != MIRT_OK) break;
+        if ((status = mirt__function_begin(f, &batch)) != MIRT_OK || (status = mirt__function_step(f)) != MIRT_OK)
+            break;
         const mirt__real *x = (const mirt__real *)(const void *)f->result[0].data;
         for (int64_t r = 0; status == MIRT_OK && r < batch.rows; r++) {
             const int64_t is = mirt__label_class(batch.field[spec->num_x], y->dtype, r, width, classes);
-            if (is < 0) status = mirt__fail(MIRT_E_INVALID, "the label of sample %lld is not one of the classes 0 to %d", (long long)(batch.index ? batch.index[r] : r), classes - 1);
+            if (is < 0)
+                status = mirt__fail(MIRT_E_INVALID, "the label of sample %lld is not one of the classes 0 to %d",
+                                    (long long)(batch.index ? batch.index[r] : r), classes - 1);
             else counts[is * classes + mirt__said_class(x + r * n, n, middle)]++;
         }
     }
@@ -102,15 +109,24 @@ MIRT_API mirt_status mirt_confusion_matrix(mirt_model *model, mirt_dataset *data
     if (mirt__need_recorded(model, "mirt_confusion_matrix") != MIRT_OK) return mirt_last_status();
     if (!counts) return mirt__fail_missing("mirt_confusion_matrix", "place for the counts");
     const int64_t n = mirt__shape_count(&model->output[0]->shape), want = n == 1 ? 2 : n;
-    if (model->num_outputs != 1) return mirt__fail(MIRT_E_INVALID, "mirt_confusion_matrix is for models with one output; %s has %d", model->name, model->num_outputs);
-    if (classes != want) return mirt__fail(MIRT_E_SHAPE, "mirt_confusion_matrix: %s tells %lld classes apart, not %d", model->name, (long long)want, classes);
+    if (model->num_outputs != 1)
+        return mirt__fail(MIRT_E_INVALID, "mirt_confusion_matrix is for models with one output; %s has %d", model->name,
+                          model->num_outputs);
+    if (classes != want)
+        return mirt__fail(MIRT_E_SHAPE, "mirt_confusion_matrix: %s tells %lld classes apart, not %d", model->name,
+                          (long long)want, classes);
     mirt_dataset *const given = dataset;
     if (!(dataset = mirt__ready(model, dataset, MIRT__PREDICT, &view))) return mirt_last_status();
     const mirt__data_spec *spec = mirt__dataset_spec(dataset);
     const int64_t width = spec->num_y == 1 ? mirt__shape_count(&spec->field[spec->num_x].shape) : 0;
     memset(counts, 0, (size_t)classes * (size_t)classes * sizeof *counts);
-    mirt_status status = width == 1 || width == n ? mirt__confusion_pass(model, dataset, counts, classes)
-                         : mirt__fail(MIRT_E_SHAPE, "mirt_confusion_matrix needs one label a sample: a class number, or as many values as %s has outputs", model->name);
+    mirt_status status =
+        width == 1 || width == n
+            ? mirt__confusion_pass(model, dataset, counts, classes)
+            : mirt__fail(
+                  MIRT_E_SHAPE,
+                  "mirt_confusion_matrix needs one label a sample: a class number, or as many values as %s has outputs",
+                  model->name);
     mirt__unready(given, dataset, view);
     return status;
 }

@@ -3,10 +3,14 @@
 #include "trainer.h"
 /* Features of frozen layers.
 
-   A tensor of the model is steady when inputs, constants and weights that are not trained determine it, row by row, in training as
-   otherwise. Steady tensors that others read are the features: mirt_fit trains a function of these, and another one makes them
-   of the data. In the first pass the data set gives its batches as ever; each sample's features, labels and weight go into
-   the store under the sample's index. In later passes the stage below its batches is only asked in which order the indices
+   A tensor of the model is steady when inputs, constants and weights that are not trained determine it, row by row, in
+   training as
+   otherwise. Steady tensors that others read are the features: mirt_fit trains a function of these, and another one
+   makes them
+   of the data. In the first pass the data set gives its batches as ever; each sample's features, labels and weight go
+   into
+   the store under the sample's index. In later passes the stage below its batches is only asked in which order the
+   indices
    come, and the batches are put together out of the store. */
 
 struct mirt__features {
@@ -39,7 +43,8 @@ static bool mirt__node_steady(const mirt_model *model, const mirt__node *node) {
         rows = rows || mirt__is_batched(&node->in[k]->shape);
     }
     if (!node->op->row_wise || (rows && !mirt__is_batched(&node->out[0]->shape))) return false;
-    if (!node->op->lower || !mirt__in_training(node, &training)) return true; /* what is random is so in training, and lowered */
+    /* what is random is so in training, and lowered */
+    if (!node->op->lower || !mirt__in_training(node, &training)) return true;
     return node->op->steady && node->op->steady(node, &training);
 }
 
@@ -119,7 +124,8 @@ static mirt_status mirt__features_put(mirt__features *f, int64_t index, int64_t 
     if (index >= f->places) {
         int64_t more = f->places ? 2 * f->places : f->room;
         if (more <= index) more = index + 1;
-        if (!mirt__grow((void **)&f->place, (size_t)f->places, (size_t)more, sizeof *f->place)) return mirt_last_status();
+        if (!mirt__grow((void **)&f->place, (size_t)f->places, (size_t)more, sizeof *f->place))
+            return mirt_last_status();
         for (; f->places < more; f->places++) f->place[f->places] = mirt__place_none;
     }
     f->place[index] = place;
@@ -140,7 +146,8 @@ static mirt_status mirt__features_make(mirt__features *f, const mirt__batch *in,
     const mirt__data_spec *data = mirt__dataset_spec(f->dataset);
     mirt_function *function = mirt__trainer_prepare(f->model, MIRT__FEATURES, data, mirt__data_most_rows(data), NULL);
     mirt__timing_phase(f->model, MIRT_PHASE_FORWARD); /* what it waits for is no input */
-    if (!function || mirt__function_begin(function, in) != MIRT_OK || mirt__function_step(function) != MIRT_OK) return mirt_last_status();
+    if (!function || mirt__function_begin(function, in) != MIRT_OK || mirt__function_step(function) != MIRT_OK)
+        return mirt_last_status();
     mirt__timing_phase(f->model, MIRT_PHASE_INPUT);
     memset(out, 0, sizeof *out);
     out->rows = in->rows;
@@ -150,8 +157,10 @@ static mirt_status mirt__features_make(mirt__features *f, const mirt__batch *in,
     for (int64_t r = 0; r < in->rows; r++) {
         const void *from[MIRT__MAX_FIELDS];
         if (mirt__features_place(f, in->index[r]) >= 0) continue;
-        if (f->rows == f->room) return mirt__fail(MIRT_E_STATE, "the data set has more samples than the %lld it said", (long long)f->room);
-        for (int i = 0; i < f->spec.num_fields; i++) from[i] = (const char *)out->field[i] + (size_t)r * f->spec.field[i].bytes;
+        if (f->rows == f->room)
+            return mirt__fail(MIRT_E_STATE, "the data set has more samples than the %lld it said", (long long)f->room);
+        for (int i = 0; i < f->spec.num_fields; i++)
+            from[i] = (const char *)out->field[i] + (size_t)r * f->spec.field[i].bytes;
         mirt__slot_put(&f->store, &f->spec, f->rows, from, &in->index[r], 1);
         if (mirt__features_put(f, in->index[r], f->rows++) != MIRT_OK) return mirt_last_status();
     }
@@ -160,7 +169,8 @@ static mirt_status mirt__features_make(mirt__features *f, const mirt__batch *in,
 
 /* >>passes over the store */
 
-/* The index of sample i of this pass, whose features are not there yet: a shuffle before mirt_take, say, brings new ones. */
+/* The index of sample i of this pass, whose features are not there yet: a shuffle before mirt_take, say, brings new
+   ones. */
 static mirt_status mirt__features_catch_up(mirt__features *f, int64_t i) {
     mirt__sample sample;
     mirt__batch one, out;
@@ -192,7 +202,8 @@ static mirt_status mirt__features_take(mirt__features *f, int64_t i) {
     }
     const int64_t place = status == MIRT_OK ? mirt__features_place(f, index) : mirt__place_skipped;
     if (place < 0) return status;
-    for (int k = 0; k < f->spec.num_fields; k++) from[k] = (const char *)f->store.field[k] + (size_t)place * f->spec.field[k].bytes;
+    for (int k = 0; k < f->spec.num_fields; k++)
+        from[k] = (const char *)f->store.field[k] + (size_t)place * f->spec.field[k].bytes;
     mirt__slot_put(&f->batch, &f->spec, f->batch.rows++, from, &index, 1);
     return MIRT_OK;
 }
@@ -244,7 +255,8 @@ MIRT__LIB void mirt__features_close(mirt__features *f) {
 /* Why the features of this data set are not kept, or NULL. */
 static const char *mirt__features_obstacle(const mirt__features *f) {
     if (f->samples && f->samples->varies) return "its samples may change from epoch to epoch";
-    if (!f->samples || !mirt__reachable(f->samples) || f->dataset->batches < 0) return "its samples cannot be reached in any order";
+    if (!f->samples || !mirt__reachable(f->samples) || f->dataset->batches < 0)
+        return "its samples cannot be reached in any order";
     return NULL;
 }
 
@@ -254,7 +266,8 @@ static mirt_status mirt__features_allocate(mirt__features *f) {
     return status == MIRT_OK ? mirt__slot_create(&f->store, &f->spec, f->room, true) : status;
 }
 
-MIRT__LIB mirt_status mirt__features_open(mirt_model *model, mirt_dataset *dataset, int64_t *budget, const char *what, mirt__features **out) {
+MIRT__LIB mirt_status mirt__features_open(mirt_model *model, mirt_dataset *dataset, int64_t *budget, const char *what,
+                                          mirt__features **out) {
     *out = NULL;
     if (!mirt__trainer_of(model)) return mirt_last_status();
     mirt__stretch *cut = &model->trainer->features;
@@ -271,9 +284,14 @@ MIRT__LIB mirt_status mirt__features_open(mirt_model *model, mirt_dataset *datas
     f->room = why ? 0 : mirt__features_most(f);
     const double bytes = mirt__features_bytes(f, (double)f->room);
     if (why) {
-        mirt__log(model->strategy, MIRT_LOG_INFO, "%s: the features of its frozen layers are computed anew in every epoch: of the %s, %s (mirt_cache would keep them)", model->name, what, why);
+        mirt__log(model->strategy, MIRT_LOG_INFO,
+                  "%s: the features of its frozen layers are computed anew in every epoch: of the %s, %s (mirt_cache "
+                  "would keep them)",
+                  model->name, what, why);
     } else if (bytes > (double)*budget) {
-        mirt__log(model->strategy, MIRT_LOG_INFO, "%s: the features of its frozen layers are computed anew in every epoch: those of the %s need %.1f MB, and %.1f MB are allowed (feature_cache_bytes)",
+        mirt__log(model->strategy, MIRT_LOG_INFO,
+                  "%s: the features of its frozen layers are computed anew in every epoch: those of the %s need %.1f "
+                  "MB, and %.1f MB are allowed (feature_cache_bytes)",
                   model->name, what, bytes * 1e-6, (double)*budget * 1e-6);
     } else {
         mirt_status status = mirt__features_allocate(f);
@@ -281,8 +299,10 @@ MIRT__LIB mirt_status mirt__features_open(mirt_model *model, mirt_dataset *datas
             mirt__features_close(f);
             return status;
         }
-        mirt__log(model->strategy, MIRT_LOG_INFO, "%s: the features of its frozen layers are computed once for each of %lld samples of the %s, and kept: %.1f MB", model->name,
-                  (long long)f->room, what, bytes * 1e-6);
+        mirt__log(model->strategy, MIRT_LOG_INFO,
+                  "%s: the features of its frozen layers are computed once for each of %lld samples of the %s, and "
+                  "kept: %.1f MB",
+                  model->name, (long long)f->room, what, bytes * 1e-6);
         *budget -= (int64_t)bytes;
         *out = f;
         return MIRT_OK;

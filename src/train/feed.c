@@ -2,18 +2,21 @@
 #include "trainer.h"
 /* Batches for loops, one ahead of the devices where that can be. */
 
-/* Code of the user runs on the thread of the loop: it may look at the model, or run one. Behind mirt_prefetch it runs on another one anyway. */
+/* Code of the user runs on the thread of the loop: it may look at the model, or run one. Behind mirt_prefetch it runs
+   on another one anyway. */
 static bool mirt__feed_foreign(const mirt_dataset *d) {
     while (d && !d->foreign && !d->ahead) d = d->source;
     return d && !d->ahead;
 }
 
-MIRT__LIB void mirt__feed_open(mirt__feed *feed, mirt_model *model, mirt_dataset *dataset, mirt__features *features, bool ahead) {
+MIRT__LIB void mirt__feed_open(mirt__feed *feed, mirt_model *model, mirt_dataset *dataset, mirt__features *features,
+                               bool ahead) {
     memset(feed, 0, sizeof *feed);
     feed->model = model;
     feed->dataset = dataset;
     feed->features = features;
-    feed->ahead = ahead && model->strategy->able.queues && !features && !mirt__feed_foreign(dataset); /* features are made on the devices */
+    /* features are made on the devices */
+    feed->ahead = ahead && model->strategy->able.queues && !features && !mirt__feed_foreign(dataset);
 }
 
 /* A feed is not touched inside of a section: who gives up a wait for samples takes the loop's memory away with it. */
@@ -65,7 +68,9 @@ static const mirt__batch *mirt__feed_ahead(void *arg) {
     feed->status = mirt__feed_read(feed, &feed->batch);
     feed->held = true;
     if (feed->status != MIRT_OK) mirt__error_get(&feed->error);
-    return feed->status == MIRT_OK && feed->batch.rows > 0 && feed->batch.rows <= feed->step->step.max_rows ? &feed->batch : NULL;
+    return feed->status == MIRT_OK && feed->batch.rows > 0 && feed->batch.rows <= feed->step->step.max_rows
+               ? &feed->batch
+               : NULL;
 }
 
 MIRT__LIB mirt_status mirt__feed_step(mirt__feed *feed, mirt_function *f, bool more) {

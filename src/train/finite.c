@@ -27,7 +27,9 @@ static bool mirt__device_losses_finite(const mirt_function *f, int device) {
         const mirt__result *r = &f->result[k ? f->terms_result : 0];
         int64_t from = r->batched ? begin : first, to = r->batched ? end : first + count;
         if (!r->batched && to > mirt__active_replicas(&f->step)) to = mirt__active_replicas(&f->step);
-        if (from < to && !mirt__all_finite((const mirt__real *)(const void *)r->data + from * r->count, MIRT_FLOAT32, (to - from) * r->count)) return false;
+        if (from < to && !mirt__all_finite((const mirt__real *)(const void *)r->data + from * r->count, MIRT_FLOAT32,
+                                           (to - from) * r->count))
+            return false;
     }
     return true;
 }
@@ -132,7 +134,8 @@ MIRT__LIB int mirt__device_not_finite(void *function, int device) {
     const mirt_function *f = (const mirt_function *)function;
     int what = mirt__device_losses_finite(f, device) ? 0 : MIRT__LOSS_BAD;
     if (!mirt__device_states_finite(f, device)) what |= MIRT__STATE_BAD;
-    if (!f->step.float16 && f->model->strategy->able.in_place && !mirt__device_gradients_finite(f, device, 0, INT64_MAX))
+    if (!f->step.float16 && f->model->strategy->able.in_place &&
+        !mirt__device_gradients_finite(f, device, 0, INT64_MAX))
         what |= MIRT__GRADIENT_BAD;
     return what;
 }
@@ -199,7 +202,8 @@ static bool mirt__tensor_finite(const mirt__call *call, const mirt_tensor *t) {
     void *copy = mirt__calloc(1, bytes);
     if (!copy) return true;
     b->backend->copy_out(b->remote, copy, data, bytes);
-    const bool finite = b->backend->wait(b->remote) != MIRT_OK || mirt__all_finite(copy, t->dtype, mirt__elements(t, call->rows));
+    const bool finite =
+        b->backend->wait(b->remote) != MIRT_OK || mirt__all_finite(copy, t->dtype, mirt__elements(t, call->rows));
     mirt__free(copy);
     return finite;
 }
@@ -209,7 +213,8 @@ static const mirt_tensor *mirt__given_not_finite(const mirt__call *call, const m
     for (int k = 0; k < node->num_in; k++) {
         const mirt_tensor *t = node->in[k], *found = NULL;
         if (t->lazy) found = mirt__given_not_finite(call, t->node);
-        else if ((t->space == MIRT__SPACE_WEIGHT || t->space == MIRT__SPACE_IO) && !mirt__tensor_finite(call, t)) found = t;
+        else if ((t->space == MIRT__SPACE_WEIGHT || t->space == MIRT__SPACE_IO) && !mirt__tensor_finite(call, t))
+            found = t;
         if (found) return found;
     }
     return NULL;
@@ -256,10 +261,12 @@ MIRT__LIB void mirt__describe_not_finite(const mirt_function *f, int what, const
     }
     const mirt__node *node = f->step.program.graph.node[first->node];
     const mirt_tensor *t = first->tensor;
-    used += (size_t)snprintf(out + used, size - used, "the first number that is not is in replica %d, ", first->replica);
+    used +=
+        (size_t)snprintf(out + used, size - used, "the first number that is not is in replica %d, ", first->replica);
     for (int i = 0; t->space == MIRT__SPACE_WEIGHT && i < f->root->num_variables; i++) {
         if (f->root->variable[i].offset != t->offset) continue;
-        snprintf(out + used, size - used, "in the weights %.200s, which an update before made so, or whoever set them", f->root->variable[i].name);
+        snprintf(out + used, size - used, "in the weights %.200s, which an update before made so, or whoever set them",
+                 f->root->variable[i].name);
         return;
     }
     if (t->space == MIRT__SPACE_IO && t->port < MIRT__MAX_FIELDS && t->node != node) {
@@ -268,6 +275,7 @@ MIRT__LIB void mirt__describe_not_finite(const mirt_function *f, int what, const
                  input ? t->port : t->port - f->spec.num_x);
         return;
     }
-    snprintf(out + used, size - used, "in what layer %.100s (%.40s) makes of finite numbers: %s %.90s", node->name ? node->name : "without a name", node->op->name,
-             mirt__dtype_name(t->dtype), mirt__shape_text(&t->shape, shape));
+    snprintf(out + used, size - used, "in what layer %.100s (%.40s) makes of finite numbers: %s %.90s",
+             node->name ? node->name : "without a name", node->op->name, mirt__dtype_name(t->dtype),
+             mirt__shape_text(&t->shape, shape));
 }

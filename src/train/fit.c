@@ -32,7 +32,9 @@ static void mirt__take_answer(mirt__fit *fit, const mirt_callback *callback, uin
     fit->stop = true;
     if (code != MIRT_CALLBACK_FAILED) return;
     mirt_status status = mirt_last_status();
-    if (status == MIRT_OK || mirt__error_number() == before) status = mirt__fail(MIRT_E_CALLBACK, "the callback %s failed", callback->name ? callback->name : "of the caller");
+    if (status == MIRT_OK || mirt__error_number() == before)
+        status =
+            mirt__fail(MIRT_E_CALLBACK, "the callback %s failed", callback->name ? callback->name : "of the caller");
     mirt__fit_keep_error(fit, status);
 }
 
@@ -80,36 +82,45 @@ static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
     for (int i = 0; i < fit->told && fit->status == MIRT_OK; i++) {
         mirt__readymade *ready = mirt__ready_of(fit->desc->callbacks[i]);
         const uint32_t before = mirt__error_number();
-        if (ready && ready->after) mirt__take_answer(fit, &ready->base, before, ready->after(ready, &fit->event, moment));
+        if (ready && ready->after)
+            mirt__take_answer(fit, &ready->base, before, ready->after(ready, &fit->event, moment));
     }
     mirt__timing_phase(fit->model, MIRT_PHASE_LAUNCH);
 }
 
 /* The training function is kept through the callbacks, which may evaluate other data. */
 static mirt_function *mirt__fit_function(mirt__fit *fit) {
-    const mirt__data_spec *spec = fit->features[0] ? mirt__features_spec(fit->features[0]) : mirt__dataset_spec(fit->train);
+    const mirt__data_spec *spec =
+        fit->features[0] ? mirt__features_spec(fit->features[0]) : mirt__dataset_spec(fit->train);
     return mirt__trainer_prepare(fit->model, MIRT__TRAIN, spec, mirt__data_most_rows(spec), fit->desc);
 }
 
 static mirt_status mirt__fit_prepare_validation(mirt__fit *fit) {
-    const mirt__data_spec *spec = fit->features[1] ? mirt__features_spec(fit->features[1]) : mirt__dataset_spec(fit->validation);
-    return mirt__trainer_prepare(fit->model, MIRT__EVALUATE, spec, mirt__data_most_rows(spec), NULL) ? MIRT_OK : mirt_last_status();
+    const mirt__data_spec *spec =
+        fit->features[1] ? mirt__features_spec(fit->features[1]) : mirt__dataset_spec(fit->validation);
+    return mirt__trainer_prepare(fit->model, MIRT__EVALUATE, spec, mirt__data_most_rows(spec), NULL)
+               ? MIRT_OK
+               : mirt_last_status();
 }
 
 static mirt_status mirt__check_class_weights(const mirt__fit *fit) {
     const mirt_fit_desc *d = fit->desc;
     const mirt_model *model = fit->model;
     if (!d->class_weights) return MIRT_OK;
-    if (mirt__num_labels(model) != 1) return mirt__fail(MIRT_E_INVALID, "class weights are for models with one label; %s takes %d", model->name, mirt__num_labels(model));
+    if (mirt__num_labels(model) != 1)
+        return mirt__fail(MIRT_E_INVALID, "class weights are for models with one label; %s takes %d", model->name,
+                          mirt__num_labels(model));
     int output = 0;
     while (!mirt__output_has_loss(model, output)) output++;
     int64_t classes = mirt__last_dim(model->output[output]) > 1 ? mirt__last_dim(model->output[output]) : 2;
     if (d->num_class_weights != classes) {
-        return mirt__fail(MIRT_E_SHAPE, "num_class_weights is %d, but %s has %lld classes: each needs a weight", d->num_class_weights, model->name, (long long)classes);
+        return mirt__fail(MIRT_E_SHAPE, "num_class_weights is %d, but %s has %lld classes: each needs a weight",
+                          d->num_class_weights, model->name, (long long)classes);
     }
     for (int i = 0; i < d->num_class_weights; i++) {
         if (!(d->class_weights[i] >= 0 && d->class_weights[i] <= FLT_MAX)) {
-            return mirt__fail(MIRT_E_INVALID, "the weight of class %d is %g; it must be a number and not negative", i, (double)d->class_weights[i]);
+            return mirt__fail(MIRT_E_INVALID, "the weight of class %d is %g; it must be a number and not negative", i,
+                              (double)d->class_weights[i]);
         }
     }
     return MIRT_OK;
@@ -131,8 +142,10 @@ static mirt_status mirt__fit_prepare(mirt__fit *fit) {
     if (spec->samples < 0 && fit->desc->steps_per_epoch < 1 && fit->desc->max_steps < 1) {
         return mirt__fail(MIRT_E_INVALID, "the data set has no end: steps_per_epoch says where an epoch ends");
     }
-    if (mirt__check_data(fit->model, spec, true) != MIRT_OK || mirt__check_class_weights(fit) != MIRT_OK) return mirt_last_status();
-    if (fit->validation && mirt__check_data(fit->model, mirt__dataset_spec(fit->validation), true) != MIRT_OK) return mirt__fail_at("validation");
+    if (mirt__check_data(fit->model, spec, true) != MIRT_OK || mirt__check_class_weights(fit) != MIRT_OK)
+        return mirt_last_status();
+    if (fit->validation && mirt__check_data(fit->model, mirt__dataset_spec(fit->validation), true) != MIRT_OK)
+        return mirt__fail_at("validation");
     if (fit->validation && mirt__dataset_spec(fit->validation)->samples < 0 && fit->desc->validation_steps < 1) {
         return mirt__fail(MIRT_E_INVALID, "the validation data have no end: validation_steps says how much is used");
     }
@@ -156,7 +169,8 @@ static bool mirt__max_steps_reached(const mirt__fit *fit) {
 static void mirt__warn_of_nan(mirt__fit *fit, double loss) {
     if (loss == loss || fit->warned) return;
     fit->warned = true;
-    mirt__log(fit->model->strategy, MIRT_LOG_WARNING, "the loss is not a number since step %lld: a lower learning rate may help, or the data holds NaN",
+    mirt__log(fit->model->strategy, MIRT_LOG_WARNING,
+              "the loss is not a number since step %lld: a lower learning rate may help, or the data holds NaN",
               (long long)fit->event.step + 1);
 }
 
@@ -189,7 +203,8 @@ static mirt_status mirt__fit_next(mirt__fit *fit, mirt__batch *batch) {
 /* Whether another batch is asked for behind the one under way, if nobody stops. */
 static bool mirt__fit_goes_on(const mirt__fit *fit) {
     const mirt_fit_desc *d = fit->desc;
-    return (d->steps_per_epoch < 1 || fit->event.batch + 1 < d->steps_per_epoch) && (d->max_steps < 1 || fit->model->history.steps + 1 < d->max_steps);
+    return (d->steps_per_epoch < 1 || fit->event.batch + 1 < d->steps_per_epoch) &&
+           (d->max_steps < 1 || fit->model->history.steps + 1 < d->max_steps);
 }
 
 static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, double *loss) {
@@ -254,7 +269,8 @@ static mirt_status mirt__train_batches(void *arg) {
     const int64_t first = fit->event.batch;
     mirt__timing_start(model);
     /* A request is looked for after steps and at the end of an epoch, so that whatever it ends has a checkpoint. */
-    while (status == MIRT_OK && !(fit->event.batch > first ? mirt__fit_stops(fit) : fit->stop) && !mirt__max_steps_reached(fit)) {
+    while (status == MIRT_OK && !(fit->event.batch > first ? mirt__fit_stops(fit) : fit->stop) &&
+           !mirt__max_steps_reached(fit)) {
         status = mirt__fit_next(fit, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
         fit->event.seconds = mirt__now() - began;
@@ -272,7 +288,8 @@ static mirt_status mirt__train_batches(void *arg) {
         fit->event.batch++;
         if (fit->shows) mirt__progress_line(&fit->progress, model, &fit->event, false);
     }
-    if (status == MIRT_OK && fit->event.batch && (fit->stop || mirt__max_steps_reached(fit))) mirt__tell(fit, MIRT__INTERRUPTED);
+    if (status == MIRT_OK && fit->event.batch && (fit->stop || mirt__max_steps_reached(fit)))
+        mirt__tell(fit, MIRT__INTERRUPTED);
     mirt__timing_stop(model);
     mirt__timing_input(model, fit->train);
     fit->event.seconds = mirt__now() - began;
@@ -283,9 +300,12 @@ static mirt_status mirt__train_batches(void *arg) {
     return status;
 }
 
-/* Watched from the caller's thread; but where only the usual time limit is to be kept, not at the cost of going back there twice a batch. */
+/* Watched from the caller's thread; but where only the usual time limit is to be kept, not at the cost of going back
+   there twice a batch. */
 static mirt_status mirt__train_epoch(mirt__fit *fit) {
-    return mirt__fit_tells_batches(fit) && !fit->model->strategy->limit_asked ? mirt__train_batches(fit) : mirt__watched_pass(fit->model, fit->train, mirt__train_batches, fit);
+    return mirt__fit_tells_batches(fit) && !fit->model->strategy->limit_asked
+               ? mirt__train_batches(fit)
+               : mirt__watched_pass(fit->model, fit->train, mirt__train_batches, fit);
 }
 
 static mirt_status mirt__fit_validate(mirt__fit *fit) {
@@ -294,7 +314,9 @@ static mirt_status mirt__fit_validate(mirt__fit *fit) {
     if (fit->status != MIRT_OK) return MIRT_OK;
     if (mirt__fit_prepare_validation(fit) != MIRT_OK) return mirt_last_status();
     mirt__sums_start(fit->model, MIRT__EVALUATE, &sums);
-    if (mirt__evaluate_pass(fit->model, fit->validation, fit->features[1], fit->desc->validation_steps, &sums) != MIRT_OK) return mirt_last_status();
+    if (mirt__evaluate_pass(fit->model, fit->validation, fit->features[1], fit->desc->validation_steps, &sums) !=
+        MIRT_OK)
+        return mirt_last_status();
     mirt__sums_to_logs(fit->model, &sums, true, &fit->logs);
     mirt__tell(fit, MIRT__TEST_END);
     return MIRT_OK;
@@ -320,7 +342,8 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
     if (fit->sums.count == 0 || fit->status != MIRT_OK) return fit->run.opened = 0, MIRT_OK;
     mirt__set_logs(fit, false, 0);
     int every = fit->desc->validation_freq > 0 ? fit->desc->validation_freq : 1;
-    if (fit->validation && !fit->asked && (epoch + 1) % every == 0 && mirt__fit_validate(fit) != MIRT_OK) return mirt_last_status();
+    if (fit->validation && !fit->asked && (epoch + 1) % every == 0 && mirt__fit_validate(fit) != MIRT_OK)
+        return mirt_last_status();
     if (fit->status != MIRT_OK) return MIRT_OK;
     if (mirt__history_reserve(fit, model->history.epochs + 1) != MIRT_OK) return mirt_last_status();
     model->history_logs[model->history.epochs++] = fit->logs;
@@ -349,14 +372,17 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     mirt__trap_random(fit->model);
     mirt__tell(fit, MIRT__TRAIN_BEGIN);
     mirt__fit_stops(fit);
-    for (int epoch = (int)fit->run.epoch; epoch < fit->event.epochs && status == MIRT_OK && !fit->stop && (fit->run.opened || !mirt__max_steps_reached(fit)); epoch++) {
+    for (int epoch = (int)fit->run.epoch; epoch < fit->event.epochs && status == MIRT_OK && !fit->stop &&
+                                          (fit->run.opened || !mirt__max_steps_reached(fit));
+         epoch++) {
         status = mirt__fit_epoch(fit, epoch);
     }
     if (status == MIRT_OK && fit->model->config.optimizer.use_ema) status = mirt_apply_averages(fit->model);
     mirt__fit_keep_error(fit, status);
     fit->model->history.stopped = fit->asked || (fit->stop && fit->run.epoch < fit->event.epochs);
     if (fit->status != MIRT_OK) fit->event.failure = fit->failure.text;
-    if (fit->model->history.seconds > 0) fit->model->history.images_per_second = (double)fit->run.images / fit->model->history.seconds;
+    if (fit->model->history.seconds > 0)
+        fit->model->history.images_per_second = (double)fit->run.images / fit->model->history.seconds;
     mirt__tell(fit, MIRT__TRAIN_END);
     if (fit->status != MIRT_OK) mirt__error_set(&fit->failure);
     return fit->status;
@@ -390,18 +416,30 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
         const mirt__readymade *ready = mirt__ready_of(d->callbacks[i]);
         fit.shows = fit.shows && !(ready && ready->shows_progress);
     }
-    if (d->epochs < 0 || d->batch < 0 || d->max_steps < 0 || d->initial_epoch < 0 || d->steps_per_epoch < 0 || d->validation_steps < 0 || d->validation_freq < 0) {
-        return mirt__fail(MIRT_E_INVALID, "mirt_fit: epochs, batch and the numbers of steps cannot be negative"), (mirt_history *)NULL;
+    if (d->epochs < 0 || d->batch < 0 || d->max_steps < 0 || d->initial_epoch < 0 || d->steps_per_epoch < 0 ||
+        d->validation_steps < 0 || d->validation_freq < 0) {
+        return mirt__fail(MIRT_E_INVALID, "mirt_fit: epochs, batch and the numbers of steps cannot be negative"),
+               (mirt_history *)NULL;
     }
-    if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained already: mirt_fit was called from its own callback", model->name), (mirt_history *)NULL;
-    if (dataset->busy) return mirt__fail(MIRT_E_STATE, "mirt_fit: this data set is being trained on already"), (mirt_history *)NULL;
-    if (d->validation && d->validation != dataset && d->validation->busy) return mirt__fail(MIRT_E_STATE, "mirt_fit: the validation data are being trained on"), (mirt_history *)NULL;
+    if (model->busy)
+        return mirt__fail(MIRT_E_STATE, "%s is being trained already: mirt_fit was called from its own callback",
+                          model->name),
+               (mirt_history *)NULL;
+    if (dataset->busy)
+        return mirt__fail(MIRT_E_STATE, "mirt_fit: this data set is being trained on already"), (mirt_history *)NULL;
+    if (d->validation && d->validation != dataset && d->validation->busy)
+        return mirt__fail(MIRT_E_STATE, "mirt_fit: the validation data are being trained on"), (mirt_history *)NULL;
     if (d->validation == dataset && d->steps_per_epoch) {
-        return mirt__fail(MIRT_E_INVALID, "mirt_fit: with steps_per_epoch the validation data need a data set of their own"), (mirt_history *)NULL;
+        return mirt__fail(MIRT_E_INVALID,
+                          "mirt_fit: with steps_per_epoch the validation data need a data set of their own"),
+               (mirt_history *)NULL;
     }
     const int64_t batches_of = mirt__dataset_spec(dataset)->batch;
     if (d->batch && batches_of && d->batch != batches_of) {
-        return mirt__fail(MIRT_E_INVALID, "mirt_fit: batch is %lld, but the data set is in batches of %lld already: leave batch 0", (long long)d->batch, (long long)batches_of), (mirt_history *)NULL;
+        return mirt__fail(MIRT_E_INVALID,
+                          "mirt_fit: batch is %lld, but the data set is in batches of %lld already: leave batch 0",
+                          (long long)d->batch, (long long)batches_of),
+               (mirt_history *)NULL;
     }
     dataset->busy = true;
     mirt__hold(model);
@@ -412,9 +450,11 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     mirt__timing_reset(model);
     mirt_status status = mirt__history_reserve(&fit, 1);
     if (status == MIRT_OK) status = mirt__fit_class_names(model, dataset);
-    if (status == MIRT_OK && !(fit.train = mirt__batched(dataset, fit.desc->batch, shuffle, &view[0]))) status = mirt_last_status();
+    if (status == MIRT_OK && !(fit.train = mirt__batched(dataset, fit.desc->batch, shuffle, &view[0])))
+        status = mirt_last_status();
     if (status == MIRT_OK && fit.desc->validation &&
-        !(fit.validation = mirt__batched(fit.desc->validation, mirt__dataset_spec(fit.train)->batch, false, &view[1]))) {
+        !(fit.validation =
+              mirt__batched(fit.desc->validation, mirt__dataset_spec(fit.train)->batch, false, &view[1]))) {
         status = mirt_last_status();
     }
     model->fit = &fit;

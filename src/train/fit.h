@@ -5,13 +5,21 @@
 #include "trainer.h"
 
 typedef enum mirt__moment {
-    MIRT__TRAIN_BEGIN, MIRT__TRAIN_END, MIRT__EPOCH_BEGIN, MIRT__EPOCH_END, MIRT__BATCH_BEGIN, MIRT__BATCH_END, MIRT__TEST_BEGIN, MIRT__TEST_END,
+    MIRT__TRAIN_BEGIN,
+    MIRT__TRAIN_END,
+    MIRT__EPOCH_BEGIN,
+    MIRT__EPOCH_END,
+    MIRT__BATCH_BEGIN,
+    MIRT__BATCH_END,
+    MIRT__TEST_BEGIN,
+    MIRT__TEST_END,
     MIRT__INTERRUPTED /* training ends in the middle of an epoch: for ready-made callbacks */
 } mirt__moment;
 
 /* Where a fit is, and what it is of: all of it is in its checkpoints. */
 typedef struct mirt__position {
-    int64_t replicas, batch, joined, samples, steps_per_epoch; /* what makes it the same run; joined: by mirt_accumulate */
+    int64_t replicas, batch, joined, samples, steps_per_epoch; /* what makes it the same run; joined: by
+                                                                  mirt_accumulate */
     int64_t epoch;   /* under way, or the next one */
     int64_t opened;  /* 1: epoch_begin has been told of it, */
     int64_t done;    /* and so many of its batches are trained on */
@@ -62,13 +70,15 @@ MIRT__LIB mirt_status mirt__history_reserve(mirt__fit *fit, int need);
 /* --- weight_file.c --- */
 /* "adam/conv2d_kernel_momentum", as Keras names it. */
 MIRT__LIB const char *mirt__slot_name(mirt__pool *pool, const mirt_model *model, int slot, const mirt__variable *v);
-MIRT__LIB void mirt__tensor_of(const mirt__variable *v, const char *name, const mirt__real *values, mirt__safetensor *out);
+MIRT__LIB void mirt__tensor_of(const mirt__variable *v, const char *name, const mirt__real *values,
+                               mirt__safetensor *out);
 /* Whether the tensor has the variable's shape. */
 MIRT__LIB bool mirt__load_fits(const mirt__safetensor *t, const mirt__variable *v);
 /* Block 0 is the weights, on every device; the others are optimizer slots. */
 MIRT__LIB void mirt__load_take(const mirt__safetensor *t, mirt_model *model, int block, int variable);
 /* The tensor `name` with the variable's shape, or NULL with the error set. */
-MIRT__LIB const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, const char *name, const mirt__variable *v);
+MIRT__LIB const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, const char *name,
+                                                  const mirt__variable *v);
 /* Finds every tensor of the weights and of `slots` slots, and takes all of them over if `take` and all are there;
    otherwise nothing changes. */
 MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *model, int slots, bool take);
@@ -135,18 +145,19 @@ MIRT__LIB const char *mirt__callback_label(const mirt__fit *fit, int index, char
 MIRT__LIB const char *mirt__kept_name(mirt__pool *pool, const char *label, const mirt__variable *v);
 
 /* --- run_write.c --- */
-/* What a checkpoint holds beside the model: a member "run" of the metadata "training", and tensors, of which there are at most
-   mirt__run_most_tensors, appended to tensor[*count]. */
+/* What a checkpoint holds beside the model: a member "run" of the metadata "training", and tensors, of which there are
+   at most mirt__run_most_tensors, appended to tensor[*count]. */
 MIRT__LIB int mirt__run_most_tensors(const mirt__fit *fit);
-MIRT__LIB mirt_status mirt__run_write(mirt__fit *fit, mirt__pool *pool, mirt__text *out, mirt__safetensor *tensor, int *count);
+MIRT__LIB mirt_status mirt__run_write(mirt__fit *fit, mirt__pool *pool, mirt__text *out, mirt__safetensor *tensor,
+                                      int *count);
 /* A time for a file, later than all before. */
 MIRT__LIB int64_t mirt__run_saved(mirt__fit *fit);
 
 /* --- resume.c --- */
 /* Goes on from an open checkpoint: parses all of it (mirt__run_parse), then applies it. */
 MIRT__LIB mirt_status mirt__fit_resume_file(mirt__fit *fit, const mirt__safetensors *file);
-/* Goes on from the checkpoint that the fit was asked to, if it was and there is one. Nothing is changed after a failure: of callbacks
-   whose states cannot be told apart, too. */
+/* Goes on from the checkpoint that the fit was asked to, if it was and there is one. Nothing is changed after a
+   failure: of callbacks whose states cannot be told apart, too. */
 MIRT__LIB mirt_status mirt__fit_resume(mirt__fit *fit);
 
 /* --- checkpoint.c --- */
@@ -155,8 +166,9 @@ MIRT__LIB mirt_status mirt__fit_resume(mirt__fit *fit);
 MIRT__LIB mirt_status mirt__checkpoint_open(mirt__safetensors *file, const char *path);
 /* When the newest of a directory was written, whole or not; 0: there is none that can be read. MIRT_E_NOMEM */
 MIRT__LIB mirt_status mirt__checkpoint_newest(const char *directory, int64_t *saved);
-/* Opens the newest valid checkpoint in a directory, and says which: *found false: there is none. `runs`: of those that a fit can go on from;
-   where all of these were refused it fails, naming the newest. */
-MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, const char *directory, bool runs, mirt__safetensors *file, bool *found);
+/* Opens the newest valid checkpoint in a directory, and says which: *found false: there is none. `runs`: of those that
+   a fit can go on from; where all of these were refused it fails, naming the newest. */
+MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, const char *directory, bool runs,
+                                              mirt__safetensors *file, bool *found);
 
 #endif

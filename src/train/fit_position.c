@@ -24,10 +24,14 @@ MIRT__LIB mirt_status mirt__fit_reopen(mirt__fit *fit) {
     if (!fit->run.begun && (!fit->run.done || fit->desc->steps_per_epoch > 0)) return MIRT_OK;
     fit->run.begun = 1; /* behind the last batch of an epoch that is still open, too: its pass has no more of them */
     int64_t left = mirt__dataset_pass_over(fit->train, fit->run.passed) ? 0 : fit->run.passed;
-    mirt_status status = fit->features[0] ? mirt__features_begin(fit->features[0], seed, fit->run.pass) : mirt__dataset_begin(fit->train, seed, fit->run.pass);
+    mirt_status status = fit->features[0] ? mirt__features_begin(fit->features[0], seed, fit->run.pass)
+                                          : mirt__dataset_begin(fit->train, seed, fit->run.pass);
     for (; left > 0 && status == MIRT_OK; left--) {
         status = mirt__dataset_next(fit->train, &batch);
-        if (status == MIRT_OK && !batch.rows) return mirt__fail(MIRT_E_INVALID, "the data end before the %lld batches that the checkpoint has gone through", (long long)fit->run.passed);
+        if (status == MIRT_OK && !batch.rows)
+            return mirt__fail(MIRT_E_INVALID,
+                              "the data end before the %lld batches that the checkpoint has gone through",
+                              (long long)fit->run.passed);
     }
     return status;
 }
@@ -39,8 +43,10 @@ MIRT__LIB mirt_status mirt__history_reserve(mirt__fit *fit, int need) {
     if (need <= model->history_capacity) return MIRT_OK;
     int capacity = need < usual ? usual : need > INT_MAX / 2 ? INT_MAX : 2 * need;
     if (capacity > epochs) capacity = epochs < need ? need : epochs;
-    if (!mirt__grow((void **)&model->history_logs, (size_t)used, (size_t)capacity, sizeof *model->history_logs)) return mirt_last_status();
-    memset(model->history_logs + used, 0, (size_t)(capacity - used) * sizeof *model->history_logs); /* memory is taken now, not by and by */
+    if (!mirt__grow((void **)&model->history_logs, (size_t)used, (size_t)capacity, sizeof *model->history_logs))
+        return mirt_last_status();
+    /* memory is taken now, not by and by */
+    memset(model->history_logs + used, 0, (size_t)(capacity - used) * sizeof *model->history_logs);
     model->history_capacity = capacity;
     model->history.epoch = model->history_logs;
     return MIRT_OK;

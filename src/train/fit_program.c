@@ -15,8 +15,10 @@ MIRT__LIB mirt_status mirt__need_recorded(const mirt_model *model, const char *c
     if (model && mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
     if (!model) return mirt__fail_missing(caller, "model");
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
-    if (!model->num_inputs) return mirt__fail(MIRT_E_STATE, "%s: %s has no input: begin with mirt_input", caller, model->name);
-    if (!model->num_outputs) return mirt__fail(MIRT_E_STATE, "%s: %s has no output: end with mirt_model_output", caller, model->name);
+    if (!model->num_inputs)
+        return mirt__fail(MIRT_E_STATE, "%s: %s has no input: begin with mirt_input", caller, model->name);
+    if (!model->num_outputs)
+        return mirt__fail(MIRT_E_STATE, "%s: %s has no output: end with mirt_model_output", caller, model->name);
     return MIRT_OK;
 }
 
@@ -24,31 +26,38 @@ MIRT__LIB mirt_status mirt__need_recorded(const mirt_model *model, const char *c
 
 MIRT__TRAINING mirt_status mirt__check_labels(const mirt_model *model, const mirt__data_spec *spec, int output) {
     const mirt__loss_class *cls = mirt__output_loss(model, output);
-    int64_t want = mirt__label_count(model, output), have = mirt__shape_count(&spec->field[spec->num_x + mirt__label_number(model, output)].shape);
+    int64_t want = mirt__label_count(model, output),
+            have = mirt__shape_count(&spec->field[spec->num_x + mirt__label_number(model, output)].shape);
     if (want < 0 || have == want) return MIRT_OK;
-    return mirt__fail(MIRT_E_SHAPE, "labels have %lld value%s a sample, %s of %s takes %lld%s", (long long)have, have == 1 ? "" : "s",
-                      cls->name, model->num_outputs == 1 ? model->name : mirt__output_name(model, output), (long long)want,
-                      cls->sparse ? " (the class number)" : cls->classes && have == 1 ? " (one-hot); sparse_categorical_crossentropy takes class numbers" : "");
+    return mirt__fail(MIRT_E_SHAPE, "labels have %lld value%s a sample, %s of %s takes %lld%s", (long long)have,
+                      have == 1 ? "" : "s", cls->name,
+                      model->num_outputs == 1 ? model->name : mirt__output_name(model, output), (long long)want,
+                      cls->sparse                 ? " (the class number)"
+                      : cls->classes && have == 1 ? " (one-hot); sparse_categorical_crossentropy takes class numbers"
+                                                  : "");
 }
 
 MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data_spec *spec, bool labels) {
     char a[96], b[96];
     if (spec->num_x != model->num_inputs) {
-        return mirt__fail(MIRT_E_SHAPE, "the data have %d input%s a sample, %s takes %d", spec->num_x, spec->num_x == 1 ? "" : "s", model->name, model->num_inputs);
+        return mirt__fail(MIRT_E_SHAPE, "the data have %d input%s a sample, %s takes %d", spec->num_x,
+                          spec->num_x == 1 ? "" : "s", model->name, model->num_inputs);
     }
     for (int i = 0; i < model->num_inputs; i++) {
         mirt_shape want = model->input[i]->shape;
         for (int k = 1; k < want.rank; k++) want.dim[k - 1] = want.dim[k];
         want.dim[--want.rank] = 0;
         if (mirt__shape_equal(&want, &spec->field[i].shape)) continue;
-        mirt__fail(MIRT_E_SHAPE, "samples are %s, %s takes %s", mirt__shape_text(&spec->field[i].shape, a), model->name, mirt__shape_text(&want, b));
+        mirt__fail(MIRT_E_SHAPE, "samples are %s, %s takes %s", mirt__shape_text(&spec->field[i].shape, a), model->name,
+                   mirt__shape_text(&want, b));
         return model->num_inputs > 1 ? mirt__fail_at("input %d", i) : mirt_last_status();
     }
     if (!MIRT__TRAINS || !labels) return MIRT_OK;
     if (!mirt__num_labels(model)) return mirt__fail(MIRT_E_STATE, "%s is compiled without a loss", model->name);
     if (!spec->num_y) return mirt__fail(MIRT_E_INVALID, "the data set has no labels");
     if (spec->num_y != mirt__num_labels(model)) {
-        return mirt__fail(MIRT_E_INVALID, "the data have %d label%s a sample, %s takes %d", spec->num_y, spec->num_y == 1 ? "" : "s", model->name, mirt__num_labels(model));
+        return mirt__fail(MIRT_E_INVALID, "the data have %d label%s a sample, %s takes %d", spec->num_y,
+                          spec->num_y == 1 ? "" : "s", model->name, mirt__num_labels(model));
     }
     for (int i = 0; i < model->num_outputs; i++) {
         if (mirt__output_has_loss(model, i) && mirt__check_labels(model, spec, i) != MIRT_OK) return mirt_last_status();
@@ -62,7 +71,8 @@ MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *f, const mirt__batch *b
     for (int64_t i = 0; f->spec.has_weights && i < batch->rows; i++) {
         double weight = (double)((const float *)batch->field[at])[i];
         if (isfinite(weight)) continue;
-        return mirt__fail(MIRT_E_INVALID, "the weight of sample %lld is %g", (long long)(batch->index ? batch->index[i] : i), weight);
+        return mirt__fail(MIRT_E_INVALID, "the weight of sample %lld is %g",
+                          (long long)(batch->index ? batch->index[i] : i), weight);
     }
     return mirt__function_begin(f, batch);
 }
@@ -110,7 +120,8 @@ static bool mirt__record_fit(mirt_function *f, void *user) {
     return mirt__record_outputs(f, output) && mirt__record_losses(f, body, output);
 }
 
-MIRT__LIB mirt_function *mirt__trainer_record(mirt_model *model, const mirt__data_spec *spec, int64_t most, mirt__fit_body *body) {
+MIRT__LIB mirt_function *mirt__trainer_record(mirt_model *model, const mirt__data_spec *spec, int64_t most,
+                                              mirt__fit_body *body) {
     mirt__function_desc desc;
     mirt__data_spec own = *spec;
     if (body->kind >= MIRT__PREDICT) { /* of inputs alone */

@@ -17,9 +17,12 @@ static mirt_status mirt__distributed_begin(mirt_dataset *dataset, uint64_t seed,
     return mirt__dataset_begin(dataset->source, seed, epoch);
 }
 
-static mirt_status mirt__distributed_read(mirt_dataset *dataset, mirt__batch *out) { return mirt__dataset_next(dataset->source, out); }
+static mirt_status mirt__distributed_read(mirt_dataset *dataset, mirt__batch *out) {
+    return mirt__dataset_next(dataset->source, out);
+}
 
-static const mirt__stage mirt__distributed_stage = {mirt__distributed_begin, mirt__distributed_read, NULL, NULL, NULL, NULL, NULL};
+static const mirt__stage mirt__distributed_stage = {
+    mirt__distributed_begin, mirt__distributed_read, NULL, NULL, NULL, NULL, NULL};
 
 static const char *mirt__strategy_about(const mirt_strategy *s, char out[96]) {
     snprintf(out, 96, "%d replica%s on %d device%s from %s", s->num_replicas, s->num_replicas == 1 ? "" : "s",
@@ -71,7 +74,8 @@ MIRT_API mirt_status mirt_dataset_next(mirt_dataset *dataset, mirt_global_batch 
     if (!dataset) return mirt__fail_missing("mirt_dataset_next", "data set");
     if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_dataset_next: no place for the batch");
     memset(out, 0, sizeof *out);
-    if (!mirt__distributed(dataset)) return mirt__fail(MIRT_E_STATE, "mirt_dataset_next reads distributed data sets: mirt_distribute makes one");
+    if (!mirt__distributed(dataset))
+        return mirt__fail(MIRT_E_STATE, "mirt_dataset_next reads distributed data sets: mirt_distribute makes one");
     if (mirt__own_process(dataset->process, "mirt_dataset_next", "data set") != MIRT_OK) return MIRT_E_STATE;
     if (dataset->busy)
         return mirt__fail(MIRT_E_STATE, "mirt_dataset_next: another call is reading this data set, such as mirt_fit");
@@ -105,7 +109,8 @@ static bool mirt__run_user_body(mirt_function *f, void *user) {
         recorded = body->fn(f, body->user);
     }
     if (recorded) return true;
-    if (f->step.program.graph.status == MIRT_OK) mirt__fail(MIRT_E_CALLBACK, "the body of a function of %s said that it failed", f->model->name);
+    if (f->step.program.graph.status == MIRT_OK)
+        mirt__fail(MIRT_E_CALLBACK, "the body of a function of %s said that it failed", f->model->name);
     return false;
 }
 
@@ -130,10 +135,14 @@ MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *da
     b.user = user;
     if (!model) return mirt__fail_missing("mirt_function_create", "model"), (mirt_function *)NULL;
     if (!body) return mirt__fail_missing("mirt_function_create", "body"), (mirt_function *)NULL;
-    if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error), (mirt_function *)NULL;
+    if (model->graph.status != MIRT_OK)
+        return mirt__fail(model->graph.status, "%s", model->graph.error), (mirt_function *)NULL;
     if (dataset && mirt__check_distributed(model, dataset, "mirt_function_create") != MIRT_OK) return NULL;
     if (dataset && !mirt__distributed(dataset)) {
-        mirt__fail(MIRT_E_INVALID, "mirt_function_create: the data set is not distributed to the strategy of %s: mirt_distribute does that", model->name);
+        mirt__fail(
+            MIRT_E_INVALID,
+            "mirt_function_create: the data set is not distributed to the strategy of %s: mirt_distribute does that",
+            model->name);
         return NULL;
     }
     memset(&none, 0, sizeof none);
@@ -159,7 +168,8 @@ MIRT_API void mirt_function_destroy(mirt_function *function) {
     MIRT__ENTER;
     if (!function || !mirt__may_destroy(function->model->strategy, "mirt_function_destroy")) return;
     if (function->recording) {
-        mirt__log(function->model->strategy, MIRT_LOG_ERROR, "a function of %s is being recorded; its body cannot destroy it", function->model->name);
+        mirt__log(function->model->strategy, MIRT_LOG_ERROR,
+                  "a function of %s is being recorded; its body cannot destroy it", function->model->name);
         return;
     }
     mirt_function **at = &function->model->functions;
@@ -202,7 +212,8 @@ MIRT_API mirt_tensor *mirt_function_variable(mirt_function *f, const char *name)
     if (index < 0) return mirt__function_poison(f);
     mirt__root(f->model, &first);
     mirt_tensor *there = mirt__graph_variable(&f->step.program.graph, first + index);
-    return there ? there : mirt__variable_op(&f->step.program.graph, first + index, &f->root->variable[first + index].shape);
+    return there ? there
+                 : mirt__variable_op(&f->step.program.graph, first + index, &f->root->variable[first + index].shape);
 }
 
 /* The tensors of `model`'s trainable variables in the graph, in their order; NULL with the error set. In the body of a
@@ -256,7 +267,8 @@ MIRT_API mirt_tensor *mirt_function_loss_term(mirt_function *f, int index) {
 
 /* Whether the call can be made now; marks the function if not. */
 static mirt_status mirt__recording(mirt_function *f, const mirt_tensor *t, const char *caller) {
-    if (f && f->step.program.graph.status != MIRT_OK) return mirt__fail(f->step.program.graph.status, "%s", f->step.program.graph.error);
+    if (f && f->step.program.graph.status != MIRT_OK)
+        return mirt__fail(f->step.program.graph.status, "%s", f->step.program.graph.error);
     if (mirt__need_recording(f, t, caller) == MIRT_OK) return MIRT_OK;
     if (f && f->recording) mirt__function_poison(f);
     return mirt_last_status();
@@ -264,7 +276,8 @@ static mirt_status mirt__recording(mirt_function *f, const mirt_tensor *t, const
 
 static mirt_status mirt__need_optimizer(mirt_function *f, const char *caller) {
     if (f->model->compiled) return MIRT_OK;
-    mirt__fail(MIRT_E_STATE, "%s: %s has no optimizer; call mirt_compile before the function is recorded", caller, f->model->name);
+    mirt__fail(MIRT_E_STATE, "%s: %s has no optimizer; call mirt_compile before the function is recorded", caller,
+               f->model->name);
     mirt__function_poison(f);
     return mirt_last_status();
 }
@@ -292,7 +305,8 @@ MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_te
 
 MIRT_API mirt_status mirt_minimize(mirt_function *f, mirt_tensor *loss) {
     MIRT__ENTER;
-    if (mirt__recording(f, loss, "mirt_minimize") != MIRT_OK || mirt__need_optimizer(f, "mirt_minimize") != MIRT_OK) return mirt_last_status();
+    if (mirt__recording(f, loss, "mirt_minimize") != MIRT_OK || mirt__need_optimizer(f, "mirt_minimize") != MIRT_OK)
+        return mirt_last_status();
     if (mirt__minimize(f, loss) == MIRT_OK) return MIRT_OK;
     mirt__function_poison(f);
     return mirt_last_status();
@@ -308,7 +322,9 @@ MIRT_API mirt_status mirt_gradients(mirt_tensor *loss, mirt_tensor *const *x, in
         return mirt_last_status();
     }
     for (int i = 0; i < count; i++) out[i] = NULL;
-    if (!f) return mirt__fail(MIRT_E_STATE, "mirt_gradients: the loss is of a model; gradients are taken in the body of a function");
+    if (!f)
+        return mirt__fail(MIRT_E_STATE,
+                          "mirt_gradients: the loss is of a model; gradients are taken in the body of a function");
     if (mirt__recording(f, loss, "mirt_gradients") != MIRT_OK) return mirt_last_status();
     for (int i = 0; i < count; i++) {
         if (mirt__recording(f, x[i], "mirt_gradients") != MIRT_OK) return mirt_last_status();
@@ -324,12 +340,14 @@ MIRT_API mirt_status mirt_gradients(mirt_tensor *loss, mirt_tensor *const *x, in
         return mirt_last_status();
     }
     if (missing) {
-        mirt__log(f->model->strategy, MIRT_LOG_WARNING, "gradients do not exist for %d of the %d tensors: the loss does not depend on them", missing, count);
+        mirt__log(f->model->strategy, MIRT_LOG_WARNING,
+                  "gradients do not exist for %d of the %d tensors: the loss does not depend on them", missing, count);
     }
     return MIRT_OK;
 }
 
-MIRT_API mirt_status mirt_apply_gradients(mirt_function *f, mirt_tensor *const *variables, mirt_tensor *const *gradients, int count) {
+MIRT_API mirt_status mirt_apply_gradients(mirt_function *f, mirt_tensor *const *variables,
+                                          mirt_tensor *const *gradients, int count) {
     MIRT__ENTER;
     char a[96], b[96];
     int given = 0;
@@ -338,17 +356,23 @@ MIRT_API mirt_status mirt_apply_gradients(mirt_function *f, mirt_tensor *const *
         if (f && f->recording) mirt__function_poison(f);
         return mirt_last_status();
     }
-    if (mirt__recording(f, variables[0], "mirt_apply_gradients") != MIRT_OK || mirt__need_optimizer(f, "mirt_apply_gradients") != MIRT_OK) return mirt_last_status();
+    if (mirt__recording(f, variables[0], "mirt_apply_gradients") != MIRT_OK ||
+        mirt__need_optimizer(f, "mirt_apply_gradients") != MIRT_OK)
+        return mirt_last_status();
     for (int i = 0; i < count; i++) {
         const mirt_tensor *v = variables[i], *g = gradients[i];
         if (!g) continue;
         given++;
-        if (mirt__recording(f, v, "mirt_apply_gradients") != MIRT_OK || mirt__recording(f, g, "mirt_apply_gradients") != MIRT_OK) return mirt_last_status();
+        if (mirt__recording(f, v, "mirt_apply_gradients") != MIRT_OK ||
+            mirt__recording(f, g, "mirt_apply_gradients") != MIRT_OK)
+            return mirt_last_status();
         bool variable = mirt__is_variable(v->node) && mirt__is_trained(&f->root->variable[v->node->a.index]);
-        if (!variable) mirt__fail(MIRT_E_INVALID, "mirt_apply_gradients: tensor number %d is not a trainable weight", i + 1);
+        if (!variable)
+            mirt__fail(MIRT_E_INVALID, "mirt_apply_gradients: tensor number %d is not a trainable weight", i + 1);
         else if (g->dtype != MIRT_FLOAT32 || !mirt__shape_equal(&v->shape, &g->shape)) {
-            mirt__fail(MIRT_E_SHAPE, "mirt_apply_gradients: the gradient of %s is %s, not %s", f->root->variable[v->node->a.index].name,
-                       mirt__shape_text(&g->shape, a), mirt__shape_text(&v->shape, b));
+            mirt__fail(MIRT_E_SHAPE, "mirt_apply_gradients: the gradient of %s is %s, not %s",
+                       f->root->variable[v->node->a.index].name, mirt__shape_text(&g->shape, a),
+                       mirt__shape_text(&v->shape, b));
         } else if (mirt__apply_gradient(f, v->node->a.index, gradients[i]) == MIRT_OK) {
             continue;
         }
@@ -371,16 +395,21 @@ MIRT_API mirt_tensor *mirt_replica_all_reduce(mirt_tensor *x, mirt_reduce_op op)
     return mirt__all_reduce_op(&x, 1, op == MIRT_REDUCE_MEAN ? MIRT__ALL_REDUCE_MEAN : MIRT__ALL_REDUCE_SUM);
 }
 
-MIRT_API mirt_status mirt_assign(mirt_function *f, mirt_tensor *variable, mirt_tensor *value, mirt_aggregation aggregation) {
+MIRT_API mirt_status mirt_assign(mirt_function *f, mirt_tensor *variable, mirt_tensor *value,
+                                 mirt_aggregation aggregation) {
     char a[96], b[96];
-    if (mirt__recording(f, variable, "mirt_assign") != MIRT_OK || mirt__recording(f, value, "mirt_assign") != MIRT_OK) return mirt_last_status();
+    if (mirt__recording(f, variable, "mirt_assign") != MIRT_OK || mirt__recording(f, value, "mirt_assign") != MIRT_OK)
+        return mirt_last_status();
     const mirt__variable *v = mirt__is_variable(variable->node) ? &f->root->variable[variable->node->a.index] : NULL;
     if (!v) mirt__fail(MIRT_E_INVALID, "mirt_assign: what is to be written is not a weight");
-    else if (mirt__is_trained(v)) mirt__fail(MIRT_E_INVALID, "mirt_assign: %s is trained: the optimizer writes it", v->name);
+    else if (mirt__is_trained(v))
+        mirt__fail(MIRT_E_INVALID, "mirt_assign: %s is trained: the optimizer writes it", v->name);
     else if ((int)aggregation <= MIRT_AGGREGATE_NONE || aggregation > MIRT_AGGREGATE_FIRST) {
-        mirt__fail(MIRT_E_INVALID, "mirt_assign: %s is written by every replica; an aggregation has to say which value holds", v->name);
+        mirt__fail(MIRT_E_INVALID,
+                   "mirt_assign: %s is written by every replica; an aggregation has to say which value holds", v->name);
     } else if (value->dtype != MIRT_FLOAT32 || !mirt__shape_equal(&variable->shape, &value->shape)) {
-        mirt__fail(MIRT_E_SHAPE, "mirt_assign: %s is %s, its new value %s", v->name, mirt__shape_text(&variable->shape, a), mirt__shape_text(&value->shape, b));
+        mirt__fail(MIRT_E_SHAPE, "mirt_assign: %s is %s, its new value %s", v->name,
+                   mirt__shape_text(&variable->shape, a), mirt__shape_text(&value->shape, b));
     } else if (mirt__graph_assign(&f->step.program.graph, variable->node->a.index, value, aggregation, 0)) {
         return MIRT_OK;
     }
@@ -392,7 +421,9 @@ MIRT_API mirt_status mirt_function_result(mirt_function *f, const char *name, mi
     if (mirt__recording(f, value, "mirt_function_result") != MIRT_OK) return mirt_last_status();
     bool taken = false;
     for (int i = 0; name && i < f->num_results; i++) taken = taken || strcmp(f->result[i].name, name) == 0;
-    if (!name || taken) mirt__fail(MIRT_E_INVALID, "mirt_function_result: %s%s", name ? name : "no name", taken ? " is a result already" : "");
+    if (!name || taken)
+        mirt__fail(MIRT_E_INVALID, "mirt_function_result: %s%s", name ? name : "no name",
+                   taken ? " is a result already" : "");
     else if (mirt__result_add(f, name, value) == MIRT_OK) return MIRT_OK;
     mirt__function_poison(f);
     return mirt_last_status();
@@ -405,18 +436,27 @@ MIRT_API mirt_status mirt_function_run(mirt_function *f, const mirt_global_batch
     mirt__batch b;
     if (!f) return mirt__fail_missing("mirt_function_run", "function");
     memset(&b, 0, sizeof b);
-    if (f->recording) return mirt__fail(MIRT_E_STATE, "mirt_function_run: the function is being recorded; it runs when mirt_function_create has returned it");
-    if (f->model->busy) return mirt__fail(MIRT_E_STATE, "mirt_function_run: %s is being trained or recorded", f->model->name);
+    if (f->recording)
+        return mirt__fail(
+            MIRT_E_STATE,
+            "mirt_function_run: the function is being recorded; it runs when mirt_function_create has returned it");
+    if (f->model->busy)
+        return mirt__fail(MIRT_E_STATE, "mirt_function_run: %s is being trained or recorded", f->model->name);
     if (f->spec.num_fields == 0) {
-        if (batch) return mirt__fail(MIRT_E_INVALID, "mirt_function_run: this function was made without data; every replica would compute the same");
+        if (batch)
+            return mirt__fail(
+                MIRT_E_INVALID,
+                "mirt_function_run: this function was made without data; every replica would compute the same");
         b.rows = f->model->strategy->num_replicas;
     } else if (!batch || !batch->dataset || batch->rows < 1) {
-        return mirt__fail(MIRT_E_INVALID, "mirt_function_run: takes a batch with rows, which mirt_dataset_next has made");
+        return mirt__fail(MIRT_E_INVALID,
+                          "mirt_function_run: takes a batch with rows, which mirt_dataset_next has made");
     } else if (mirt__check_distributed(f->model, batch->dataset, "mirt_function_run") != MIRT_OK) {
         return mirt_last_status();
     } else if (!mirt__distributed(batch->dataset) ||
                !mirt__spec_same(mirt__dataset_spec(batch->dataset), &f->spec)) {
-        return mirt__fail(MIRT_E_SHAPE, "mirt_function_run: the batch is of a data set unlike the one the function was made for");
+        return mirt__fail(MIRT_E_SHAPE,
+                          "mirt_function_run: the batch is of a data set unlike the one the function was made for");
     } else {
         b.rows = batch->rows;
         memcpy(b.field, batch->field, sizeof b.field);
@@ -428,7 +468,8 @@ MIRT_API mirt_status mirt_function_run(mirt_function *f, const mirt_global_batch
 
 static const mirt__result *mirt__find_result(const mirt_function *f, const char *name, const char *caller) {
     mirt__suggestion guess = {name, NULL, ""};
-    if (!f || !name) return mirt__fail(MIRT_E_INVALID, "%s: no function or no name", caller), (const mirt__result *)NULL;
+    if (!f || !name)
+        return mirt__fail(MIRT_E_INVALID, "%s: no function or no name", caller), (const mirt__result *)NULL;
     for (int i = 0; i < f->num_results; i++) {
         mirt__guess(&guess, f->result[i].name);
         if (strcmp(f->result[i].name, name) != 0) continue;
@@ -453,12 +494,16 @@ MIRT_API mirt_status mirt_reduce(mirt_function *f, const char *name, mirt_reduce
     const mirt__result *r = mirt__find_result(f, name, "mirt_reduce");
     int64_t first;
     if (!r) return mirt_last_status();
-    if (!out || (int64_t)count != r->count) return mirt__fail(MIRT_E_SHAPE, "mirt_reduce: %s has %lld elements, not %llu", name, (long long)r->count, (unsigned long long)count);
-    if (op != MIRT_REDUCE_SUM && op != MIRT_REDUCE_MEAN) return mirt__fail(MIRT_E_INVALID, "mirt_reduce: there is no operation number %d", (int)op);
+    if (!out || (int64_t)count != r->count)
+        return mirt__fail(MIRT_E_SHAPE, "mirt_reduce: %s has %lld elements, not %llu", name, (long long)r->count,
+                          (unsigned long long)count);
+    if (op != MIRT_REDUCE_SUM && op != MIRT_REDUCE_MEAN)
+        return mirt__fail(MIRT_E_INVALID, "mirt_reduce: there is no operation number %d", (int)op);
     int64_t parts = r->batched ? f->step.rows : mirt__active_replicas(&f->step);
     for (size_t k = 0; k < count; k++) out[k] = 0;
     for (int64_t i = 0; i < parts; i++) {
-        double weight = op == MIRT_REDUCE_MEAN && !r->batched ? (double)mirt__replica_share(&f->step, (int)i, &first) : 1;
+        double weight =
+            op == MIRT_REDUCE_MEAN && !r->batched ? (double)mirt__replica_share(&f->step, (int)i, &first) : 1;
         for (int64_t k = 0; k < r->count; k++) out[k] += weight * mirt__result_value(r, i * r->count + k);
     }
     for (size_t k = 0; k < count && op == MIRT_REDUCE_MEAN; k++) out[k] /= (double)f->step.rows;
@@ -466,27 +511,36 @@ MIRT_API mirt_status mirt_reduce(mirt_function *f, const char *name, mirt_reduce
 }
 
 /* `parts` rows or replicas' values from `first`. */
-static mirt_status mirt__copy_result(const mirt__result *r, int64_t first, int64_t parts, float *out, size_t capacity, size_t *written) {
+static mirt_status mirt__copy_result(const mirt__result *r, int64_t first, int64_t parts, float *out, size_t capacity,
+                                     size_t *written) {
     if (!out || (int64_t)capacity / (r->count ? r->count : 1) < parts) {
-        return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, there is room for %llu", r->name, (long long)(parts * r->count), (unsigned long long)capacity);
+        return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, there is room for %llu", r->name,
+                          (long long)(parts * r->count), (unsigned long long)capacity);
     }
     for (int64_t i = 0; i < parts * r->count; i++) out[i] = (float)mirt__result_value(r, first * r->count + i);
     if (written) *written = (size_t)(parts * r->count);
     return MIRT_OK;
 }
 
-MIRT_API mirt_status mirt_gather_result(mirt_function *f, const char *name, float *out, size_t capacity, size_t *written) {
+MIRT_API mirt_status mirt_gather_result(mirt_function *f, const char *name, float *out, size_t capacity,
+                                        size_t *written) {
     MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
     const mirt__result *r = mirt__find_result(f, name, "mirt_gather_result");
-    return r ? mirt__copy_result(r, 0, r->batched ? f->step.rows : mirt__active_replicas(&f->step), out, capacity, written) : mirt_last_status();
+    return r ? mirt__copy_result(r, 0, r->batched ? f->step.rows : mirt__active_replicas(&f->step), out, capacity,
+                                 written)
+             : mirt_last_status();
 }
 
-MIRT_API mirt_status mirt_local_result(mirt_function *f, const char *name, int replica, float *out, size_t capacity, size_t *written) {
+MIRT_API mirt_status mirt_local_result(mirt_function *f, const char *name, int replica, float *out, size_t capacity,
+                                       size_t *written) {
     MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
     const mirt__result *r = mirt__find_result(f, name, "mirt_local_result");
     int64_t first;
     if (!r) return mirt_last_status();
-    if (replica < 0 || replica >= f->step.replicas) return mirt__fail(MIRT_E_NOT_FOUND, "mirt_local_result: there is no replica %d of %d", replica, f->step.replicas);
+    if (replica < 0 || replica >= f->step.replicas)
+        return mirt__fail(MIRT_E_NOT_FOUND, "mirt_local_result: there is no replica %d of %d", replica,
+                          f->step.replicas);
     int64_t rows = mirt__replica_share(&f->step, replica, &first);
-    return r->batched ? mirt__copy_result(r, first, rows, out, capacity, written) : mirt__copy_result(r, replica, rows > 0, out, capacity, written);
+    return r->batched ? mirt__copy_result(r, first, rows, out, capacity, written)
+                      : mirt__copy_result(r, replica, rows > 0, out, capacity, written);
 }

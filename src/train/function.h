@@ -79,7 +79,8 @@ typedef struct mirt__function_desc {
     bool training; /* how called models are run unless they are told */
     bool sends_ahead; /* for loops: devices with memory of their own get the next batch while they are at work */
 } mirt__function_desc;
-MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__function_desc *desc, mirt__body body, void *user);
+MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__function_desc *desc, mirt__body body,
+                                            void *user);
 MIRT__LIB void mirt__function_free(mirt_function *function);
 /* Gives a recorded function its results' memory, and the devices what it needs of them. */
 MIRT__LIB mirt_status mirt__function_allocate(mirt_function *function);
@@ -90,11 +91,13 @@ MIRT__LIB mirt_tensor *mirt__sample_value(const mirt_model *model, mirt_tensor *
 /* A term of the loss as a value: per sample, or the replica's part of a number. */
 MIRT__LIB mirt_tensor *mirt__term_value(mirt_function *function, mirt_tensor *term);
 /* Whether recording is under way, and the tensor of this function. */
-MIRT__LIB mirt_status mirt__need_recording(const mirt_function *function, const mirt_tensor *tensor, const char *caller);
+MIRT__LIB mirt_status mirt__need_recording(const mirt_function *function, const mirt_tensor *tensor,
+                                           const char *caller);
 /* The optimizer shall take `gradient` for the variable. */
 MIRT__LIB mirt_status mirt__apply_gradient(mirt_function *function, int variable, mirt_tensor *gradient);
 /* Afterwards x[i]->grad is the gradient of x[i], or NULL. */
-MIRT__LIB mirt_status mirt__record_gradients(mirt_function *function, mirt_tensor *loss, mirt_tensor *const *x, int count);
+MIRT__LIB mirt_status mirt__record_gradients(mirt_function *function, mirt_tensor *loss, mirt_tensor *const *x,
+                                             int count);
 MIRT__LIB mirt_status mirt__minimize(mirt_function *function, mirt_tensor *term);
 MIRT__LIB mirt_status mirt__result_add(mirt_function *function, const char *name, mirt_tensor *tensor);
 /* Labels or weights of the batch as a float tensor or as class numbers, cast where they are not. */
@@ -109,9 +112,9 @@ MIRT__LIB mirt_status mirt__check_distributed(const mirt_model *model, const mir
 MIRT__LIB mirt_status mirt__function_begin(mirt_function *function, const mirt__batch *batch);
 /* Forward and, where there are gradients, backward, exchange and update. */
 MIRT__LIB mirt_status mirt__function_step(mirt_function *function);
-/* The same; of a function that sends ahead, `next` is called while the devices are at work, if that can be. It gives the next batch, or NULL:
-   it is there, or cannot be had now. Of the batch under way only labels and weights are still there then. The strategy's `prefetched` tells
-   whether it lies on the devices. */
+/* The same; of a function that sends ahead, `next` is called while the devices are at work, if that can be. It gives
+   the next batch, or NULL: it is there, or cannot be had now. Of the batch under way only labels and weights are still
+   there then. The strategy's `prefetched` tells whether it lies on the devices. */
 typedef const mirt__batch *(*mirt__next_fn)(void *arg);
 MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *function, mirt__next_fn next, void *arg);
 /* The parts of it. */

@@ -7,7 +7,8 @@ MIRT_API mirt_status mirt_set_model_class_names(mirt_model *model, const char *c
     MIRT__USE_MODEL(model, mirt_last_status());
     if (!model) return mirt__fail_missing("mirt_set_model_class_names", "model");
     for (int i = 0; names && i < count; i++) {
-        if (names[i] && !mirt__utf8_valid(names[i], strlen(names[i]))) return mirt__fail(MIRT_E_INVALID, "%s: the name of class %d is not valid UTF-8", model->name, i);
+        if (names[i] && !mirt__utf8_valid(names[i], strlen(names[i])))
+            return mirt__fail(MIRT_E_INVALID, "%s: the name of class %d is not valid UTF-8", model->name, i);
     }
     char **copy = mirt__names_copy("mirt_set_model_class_names", names, count);
     if (!copy) return mirt_last_status();
@@ -25,7 +26,9 @@ MIRT_API const char *const *mirt_model_class_names(const mirt_model *model, int 
 static const mirt__json *mirt__load_metadata(const mirt__safetensors *file, mirt__pool *pool, const char *key) {
     const char *text = mirt__safetensors_metadata(file, key);
     if (!text) {
-        mirt__fail(MIRT_E_FORMAT, "%s holds no %s: it is not a whole saved model; mirt_load_weights reads weights alone", file->origin, key);
+        mirt__fail(MIRT_E_FORMAT,
+                   "%s holds no %s: it is not a whole saved model; mirt_load_weights reads weights alone", file->origin,
+                   key);
         return NULL;
     }
     const mirt__json *json = mirt__json_parse(pool, text, strlen(text));
@@ -36,12 +39,16 @@ static const mirt__json *mirt__load_metadata(const mirt__safetensors *file, mirt
 static mirt_status mirt__load_classes(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool) {
     if (!mirt__safetensors_metadata(file, "classes")) return MIRT_OK;
     const mirt__json *list = mirt__load_metadata(file, pool, "classes");
-    const char **names = list && list->type == MIRT__JSON_ARRAY ? (const char **)mirt__pool_alloc(pool, (list->count + 1) * sizeof *names) : NULL;
+    const char **names = list && list->type == MIRT__JSON_ARRAY
+                             ? (const char **)mirt__pool_alloc(pool, (list->count + 1) * sizeof *names)
+                             : NULL;
     if (!list) return mirt_last_status();
-    if (list->type != MIRT__JSON_ARRAY || !list->count || list->count > INT_MAX) return mirt__fail(MIRT_E_FORMAT, "%s: classes: is no list of names", file->origin);
+    if (list->type != MIRT__JSON_ARRAY || !list->count || list->count > INT_MAX)
+        return mirt__fail(MIRT_E_FORMAT, "%s: classes: is no list of names", file->origin);
     if (!names) return mirt_last_status();
     for (size_t i = 0; i < list->count; i++) {
-        if (list->item[i]->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "%s: classes: is no list of names", file->origin);
+        if (list->item[i]->type != MIRT__JSON_STRING)
+            return mirt__fail(MIRT_E_FORMAT, "%s: classes: is no list of names", file->origin);
         names[i] = list->item[i]->string;
     }
     return mirt_set_model_class_names(model, names, (int)list->count);
@@ -100,7 +107,8 @@ MIRT_API mirt_status mirt_load_weights(mirt_model *model, const char *path) {
     MIRT__USE_MODEL(model, mirt_last_status());
     mirt__safetensors file;
     if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_load_weights: no model or no path");
-    if (mirt__model_materialize(model) != MIRT_OK || mirt__safetensors_open(&file, path) != MIRT_OK) return mirt_last_status();
+    if (mirt__model_materialize(model) != MIRT_OK || mirt__safetensors_open(&file, path) != MIRT_OK)
+        return mirt_last_status();
     mirt_status status = mirt__load_all_weights(model, &file);
     mirt__safetensors_close(&file);
     return status;
@@ -121,7 +129,8 @@ static const char *mirt__load_name(mirt__pool *pool, const mirt__variable *v, co
 }
 
 /* Tensors that are nobody's: not those of an optimizer or a run, which whole models have. */
-static void mirt__load_extras(const mirt__safetensors *file, const bool *used, mirt__text *text, mirt_load_report *report) {
+static void mirt__load_extras(const mirt__safetensors *file, const bool *used, mirt__text *text,
+                              mirt_load_report *report) {
     char shape[MIRT__ST_SHAPE_TEXT], shown[MIRT__SHOWN];
     const bool whole = mirt__safetensors_metadata(file, "compile") != NULL;
 #define MIRT__OPTIMIZER_NAME(kind, name, kernel) #name,
@@ -141,7 +150,8 @@ static void mirt__load_extras(const mirt__safetensors *file, const bool *used, m
     }
 }
 
-static mirt_status mirt__load_some(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool, const mirt_load_desc *desc, mirt_load_report *report) {
+static mirt_status mirt__load_some(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool,
+                                   const mirt_load_desc *desc, mirt_load_report *report) {
     mirt__text *text = &model->load_text;
     char have[MIRT__ST_SHAPE_TEXT], want[96], shown[MIRT__SHOWN];
     int asked = 0;
@@ -161,7 +171,9 @@ static mirt_status mirt__load_some(mirt_model *model, const mirt__safetensors *f
             report->loaded++;
         } else if (t) {
             report->mismatched++;
-            mirt__text_add(text, "mismatched: %s is %s, in the file %s %s\n", mirt__shown(v->name, shown), mirt__shape_text(&v->shape, want), mirt__st_dtype_name(t->dtype), mirt__st_shape_text(t, have));
+            mirt__text_add(text, "mismatched: %s is %s, in the file %s %s\n", mirt__shown(v->name, shown),
+                           mirt__shape_text(&v->shape, want), mirt__st_dtype_name(t->dtype),
+                           mirt__st_shape_text(t, have));
         } else {
             report->missing++;
             mirt__text_add(text, "missing: %s %s\n", mirt__shown(v->name, shown), mirt__shape_text(&v->shape, want));
@@ -172,10 +184,12 @@ static mirt_status mirt__load_some(mirt_model *model, const mirt__safetensors *f
     if (text->failed) return mirt_last_status();
     if (report->loaded) return MIRT_OK;
     if (!asked && desc->prefix && mirt__layer_find(model, desc->prefix) < 0) return mirt_last_status();
-    return mirt__fail(MIRT_E_NOT_FOUND, "%s: none of its %d tensors fits one of the %d weights of %s by name and shape", file->origin, file->count, asked, model->name);
+    return mirt__fail(MIRT_E_NOT_FOUND, "%s: none of its %d tensors fits one of the %d weights of %s by name and shape",
+                      file->origin, file->count, asked, model->name);
 }
 
-MIRT_API mirt_status mirt_load_weights_partial(mirt_model *model, const char *path, const mirt_load_desc *desc, mirt_load_report *report) {
+MIRT_API mirt_status mirt_load_weights_partial(mirt_model *model, const char *path, const mirt_load_desc *desc,
+                                               mirt_load_report *report) {
     MIRT__USE_MODEL(model, mirt_last_status());
     mirt__safetensors file;
     mirt__pool pool;
@@ -187,7 +201,8 @@ MIRT_API mirt_status mirt_load_weights_partial(mirt_model *model, const char *pa
     if (report) *report = own;
     if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_load_weights_partial: no model or no path");
     mirt__text_clear(&model->load_text);
-    if (mirt__model_materialize(model) != MIRT_OK || mirt__safetensors_open(&file, path) != MIRT_OK) return mirt_last_status();
+    if (mirt__model_materialize(model) != MIRT_OK || mirt__safetensors_open(&file, path) != MIRT_OK)
+        return mirt_last_status();
     mirt_status status = mirt__load_some(model, &file, &pool, desc ? desc : &all, &own);
     if (report) *report = own;
     mirt__pool_free(&pool);

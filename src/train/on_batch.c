@@ -11,7 +11,8 @@ static mirt_status mirt__results_to(mirt_function *f, mirt__program_kind kind, m
     return MIRT_OK;
 }
 
-static mirt_status mirt__on_batch(mirt_model *model, const mirt_data *data, mirt__program_kind kind, mirt_logs *out, const char *caller) {
+static mirt_status mirt__on_batch(mirt_model *model, const mirt_data *data, mirt__program_kind kind, mirt_logs *out,
+                                  const char *caller) {
     mirt_function *f = mirt__begin_arrays(model, data, kind, caller);
     return f && mirt__function_step(f) == MIRT_OK ? mirt__results_to(f, kind, out) : mirt_last_status();
 }
@@ -36,7 +37,8 @@ static mirt_data mirt__data_of(mirt_array x, mirt_array y) {
     return data;
 }
 
-static mirt_function *mirt__need_stage(const mirt_model *model, mirt__step_stage stage, const char *caller, const char *before) {
+static mirt_function *mirt__need_stage(const mirt_model *model, mirt__step_stage stage, const char *caller,
+                                       const char *before) {
     if (!model) return mirt__fail_missing(caller, "model"), (mirt_function *)NULL;
     if (mirt__usable(model->strategy) != MIRT_OK) return NULL;
     mirt_function *f = model->trainer ? model->trainer->function[MIRT__TRAIN] : NULL;
@@ -106,16 +108,19 @@ MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int 
     if (!f || model->strategy->in_memory != f || (f->stage != MIRT__GRADIENTS && !reduced)) {
         return mirt__fail(MIRT_E_STATE, "mirt_get_gradient: call mirt_grad first");
     }
-    if (!name || !out) return mirt__fail(MIRT_E_INVALID, "mirt_get_gradient: no weight name or no place for the values");
+    if (!name || !out)
+        return mirt__fail(MIRT_E_INVALID, "mirt_get_gradient: no weight name or no place for the values");
     int index = mirt__variable_find(model, name), first;
     if (index < 0) return mirt_last_status();
     if (device < 0 || device >= model->strategy->num_devices) {
-        return mirt__fail(MIRT_E_DEVICE, "there is no device %d; the strategy has %d", device, model->strategy->num_devices);
+        return mirt__fail(MIRT_E_DEVICE, "there is no device %d; the strategy has %d", device,
+                          model->strategy->num_devices);
     }
     const mirt_model *root = mirt__root(model, &first);
     const mirt__variable *v = &root->variable[first + index];
     if ((int64_t)count != v->count) {
-        return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, not %llu", name, (long long)v->count, (unsigned long long)count);
+        return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, not %llu", name, (long long)v->count,
+                          (unsigned long long)count);
     }
     if (!mirt__is_trained(v)) return mirt__fail(MIRT_E_INVALID, "%s is not trained: it has no gradient", name);
     return mirt__device_gradient(&f->step, device, (int64_t)(v->offset / sizeof(mirt__real)), v->count, out);

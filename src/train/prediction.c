@@ -2,7 +2,8 @@
 #include "../mirror/watch.h"
 #include "trainer.h"
 
-MIRT__LIB mirt_status mirt__watched_pass(const mirt_model *model, mirt_dataset *dataset, mirt_status (*fn)(void *arg), void *arg) {
+MIRT__LIB mirt_status mirt__watched_pass(const mirt_model *model, mirt_dataset *dataset, mirt_status (*fn)(void *arg),
+                                         void *arg) {
     mirt_status status = mirt__watched(model->strategy, fn, arg);
     if (model->strategy->death) mirt__dataset_lose(dataset);
     return status;
@@ -26,8 +27,9 @@ MIRT__LIB mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mi
         return NULL;
     }
     if (dataset->busy) {
-        mirt__fail(MIRT_E_STATE, "another call is reading this data set, such as mirt_fit; give the callback one of its "
-                                  "own");
+        mirt__fail(MIRT_E_STATE,
+                   "another call is reading this data set, such as mirt_fit; give the callback one of its "
+                   "own");
         return NULL;
     }
     if (mirt__dataset_spec(dataset)->samples < 0) {
@@ -59,7 +61,9 @@ static mirt_status mirt__predict_batches(void *arg) {
     while (status == MIRT_OK) {
         status = mirt__feed_next(&feed, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
-        if ((status = mirt__function_begin(f, &batch)) != MIRT_OK || (status = mirt__feed_step(&feed, f, true)) != MIRT_OK) break;
+        if ((status = mirt__function_begin(f, &batch)) != MIRT_OK ||
+            (status = mirt__feed_step(&feed, f, true)) != MIRT_OK)
+            break;
         mirt__copy_predictions(f, done, pass->out);
         done += batch.rows;
     }
@@ -67,9 +71,12 @@ static mirt_status mirt__predict_batches(void *arg) {
     return status;
 }
 
-static mirt_status mirt__predict_pass(mirt_model *model, mirt_dataset *dataset, float *const *out, const size_t *capacity) {
+static mirt_status mirt__predict_pass(mirt_model *model, mirt_dataset *dataset, float *const *out,
+                                      const size_t *capacity) {
     mirt__pass pass;
-    if (mirt__check_room(model->trainer->function[MIRT__PREDICT], mirt__dataset_spec(dataset)->samples, out, capacity) != MIRT_OK) return mirt_last_status();
+    if (mirt__check_room(model->trainer->function[MIRT__PREDICT], mirt__dataset_spec(dataset)->samples, out,
+                         capacity) != MIRT_OK)
+        return mirt_last_status();
     memset(&pass, 0, sizeof pass);
     pass.model = model;
     pass.dataset = dataset;
@@ -77,7 +84,8 @@ static mirt_status mirt__predict_pass(mirt_model *model, mirt_dataset *dataset, 
     return mirt__watched_pass(model, dataset, mirt__predict_batches, &pass);
 }
 
-MIRT_API mirt_status mirt_predict_outputs(mirt_model *model, mirt_dataset *dataset, float *const *out, const size_t *capacity) {
+MIRT_API mirt_status mirt_predict_outputs(mirt_model *model, mirt_dataset *dataset, float *const *out,
+                                          const size_t *capacity) {
     MIRT__USE_MODEL(model, mirt_last_status());
     mirt_dataset *view = NULL;
     if (mirt__need_recorded(model, "mirt_predict") != MIRT_OK) return mirt_last_status();
@@ -91,7 +99,8 @@ MIRT_API mirt_status mirt_predict_outputs(mirt_model *model, mirt_dataset *datas
 
 static mirt_status mirt__need_one_output(const mirt_model *model) {
     if (!model || model->num_outputs < 2) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "%s has %d outputs; mirt_predict_outputs takes a place for each", model->name, model->num_outputs);
+    return mirt__fail(MIRT_E_INVALID, "%s has %d outputs; mirt_predict_outputs takes a place for each", model->name,
+                      model->num_outputs);
 }
 
 MIRT_API mirt_status mirt_predict(mirt_model *model, mirt_dataset *dataset, float *out, size_t capacity) {
@@ -108,7 +117,8 @@ MIRT_API mirt_status mirt_predict_arrays(mirt_model *model, mirt_array x, float 
     data.x[0] = x;
     if (mirt__need_one_output(model) != MIRT_OK) return mirt_last_status();
     if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_predict: no place for the predictions");
-    if (x.data && x.shape.rank > 0 && x.shape.dim[0] > 0 && x.shape.dim[0] <= 32) return mirt_predict_on_batch(model, &data, &out, &capacity);
+    if (x.data && x.shape.rank > 0 && x.shape.dim[0] > 0 && x.shape.dim[0] <= 32)
+        return mirt_predict_on_batch(model, &data, &out, &capacity);
     mirt_dataset *dataset = mirt_arrays_of(&data);
     mirt_status status = dataset ? mirt_predict(model, dataset, out, capacity) : mirt_last_status();
     mirt_dataset_destroy(dataset);
@@ -117,8 +127,10 @@ MIRT_API mirt_status mirt_predict_arrays(mirt_model *model, mirt_array x, float 
 
 static mirt_status mirt__batch_of(const mirt_data *data, bool labels, mirt__data_spec *spec, mirt__batch *batch) {
     memset(batch, 0, sizeof *batch);
-    if (!data->x[0].data || data->x[0].shape.rank < 1 || data->x[0].shape.dim[0] < 1) return mirt__fail(MIRT_E_INVALID, "the batch has no samples");
-    if (labels && (!data->y[0].data || data->y[0].shape.rank < 1)) return mirt__fail(MIRT_E_INVALID, "the batch has no labels");
+    if (!data->x[0].data || data->x[0].shape.rank < 1 || data->x[0].shape.dim[0] < 1)
+        return mirt__fail(MIRT_E_INVALID, "the batch has no samples");
+    if (labels && (!data->y[0].data || data->y[0].shape.rank < 1))
+        return mirt__fail(MIRT_E_INVALID, "the batch has no labels");
     if (mirt__arrays_spec(data, spec, batch->field) != MIRT_OK) return mirt_last_status();
     spec->batch = batch->rows = spec->samples;
     return MIRT_OK;
@@ -128,19 +140,26 @@ MIRT__LIB mirt_function *mirt__begin_arrays(mirt_model *model, const mirt_data *
                                             const char *caller) {
     mirt__data_spec spec;
     mirt__batch batch;
-    if ((kind == MIRT__PREDICT ? mirt__need_recorded(model, caller) : mirt__need_compiled(model, caller)) != MIRT_OK) return NULL;
+    if ((kind == MIRT__PREDICT ? mirt__need_recorded(model, caller) : mirt__need_compiled(model, caller)) != MIRT_OK)
+        return NULL;
     if (!data) return mirt__fail_missing(caller, "batch"), (mirt_function *)NULL;
-    if (model->busy && kind == MIRT__TRAIN) return mirt__fail(MIRT_E_STATE, "%s: %s is being trained or recorded", caller, model->name), (mirt_function *)NULL;
-    if (mirt__batch_of(data, kind != MIRT__PREDICT, &spec, &batch) != MIRT_OK || mirt__check_data(model, &spec, kind != MIRT__PREDICT) != MIRT_OK) return NULL;
+    if (model->busy && kind == MIRT__TRAIN)
+        return mirt__fail(MIRT_E_STATE, "%s: %s is being trained or recorded", caller, model->name),
+               (mirt_function *)NULL;
+    if (mirt__batch_of(data, kind != MIRT__PREDICT, &spec, &batch) != MIRT_OK ||
+        mirt__check_data(model, &spec, kind != MIRT__PREDICT) != MIRT_OK)
+        return NULL;
     mirt_function *f = mirt__trainer_prepare(model, kind, &spec, batch.rows, NULL);
     return f && mirt__trainer_begin(f, &batch) == MIRT_OK ? f : NULL;
 }
 
-MIRT_API mirt_status mirt_predict_on_batch(mirt_model *model, const mirt_data *batch, float *const *out, const size_t *capacity) {
+MIRT_API mirt_status mirt_predict_on_batch(mirt_model *model, const mirt_data *batch, float *const *out,
+                                           const size_t *capacity) {
     MIRT__USE_MODEL(model, mirt_last_status());
     if (!out || !capacity) return mirt__fail(MIRT_E_INVALID, "mirt_predict_on_batch: no place for the predictions");
     mirt_function *f = mirt__begin_arrays(model, batch, MIRT__PREDICT, "mirt_predict_on_batch");
-    if (!f || mirt__check_room(f, f->step.rows, out, capacity) != MIRT_OK || mirt__function_step(f) != MIRT_OK) return mirt_last_status();
+    if (!f || mirt__check_room(f, f->step.rows, out, capacity) != MIRT_OK || mirt__function_step(f) != MIRT_OK)
+        return mirt_last_status();
     mirt__copy_predictions(f, 0, out);
     return MIRT_OK;
 }

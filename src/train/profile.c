@@ -7,10 +7,10 @@
 #define MIRT__PEAK_CHAINS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
 #define MIRT__PEAK_START(i) v##i = start;
 #define MIRT__PEAK_NEXT(i) v##i = MIRT__PEAK_FMA(v##i, factor, start);
-#define MIRT__PEAK_SUM(i) memcpy(lane, &v##i, sizeof v##i), sum += lane[0];
+#define MIRT__PEAK_SUM(i) memcpy(timeline, &v##i, sizeof v##i), sum += timeline[0];
 #define MIRT__PEAK_TEXT(vector, first, second) \
     vector v0, v1, v2, v3, v4, v5, v6, v7, v8, v9, v10, v11, start = first, factor = second; \
-    float lane[16], sum = 0; \
+    float timeline[16], sum = 0; \
     MIRT__PEAK_CHAINS(MIRT__PEAK_START) \
     for (int64_t i = 0; i < count; i++) { MIRT__PEAK_CHAINS(MIRT__PEAK_NEXT) } \
     MIRT__PEAK_CHAINS(MIRT__PEAK_SUM) \
@@ -61,8 +61,8 @@ static float mirt__peak_plain(int64_t count) {
 typedef struct mirt__peak {
     const char *kernels; /* the table these instructions are of */
     float (*chains)(int64_t count);
-    int lanes;
-    float (*half)(int64_t count); /* with twice the lanes, of bfloat16; NULL: that is emulated */
+    int timelines;
+    float (*half)(int64_t count); /* with twice the timelines, of bfloat16; NULL: that is emulated */
 } mirt__peak;
 
 static const mirt__peak mirt__peaks[] = {
@@ -99,7 +99,7 @@ static const mirt__peak *mirt__peak_of(const mirt_strategy *s) {
 }
 
 /* Multiply-adds in registers, as FLOP/s of the device's threads: the best of several tries. */
-static double mirt__peak_flops(const mirt_strategy *s, float (*chains)(int64_t count), int lanes) {
+static double mirt__peak_flops(const mirt_strategy *s, float (*chains)(int64_t count), int timelines) {
     mirt__team *team = s->device[0].team;
     mirt__peak_run run;
     double best = 0;
@@ -107,7 +107,7 @@ static double mirt__peak_flops(const mirt_strategy *s, float (*chains)(int64_t c
     for (int i = 0; i < MIRT__PEAK_TRIES; i++) {
         double begin = mirt__now();
         mirt__team_run(team, mirt__peak_member, &run);
-        double rate = 2.0 * 12 * lanes * (int)MIRT__PEAK_ROUNDS * mirt__team_size(team) / (mirt__now() - begin);
+        double rate = 2.0 * 12 * timelines * (int)MIRT__PEAK_ROUNDS * mirt__team_size(team) / (mirt__now() - begin);
         if (rate > best) best = rate;
     }
     return best;
@@ -183,8 +183,9 @@ MIRT_API mirt_status mirt_profile_begin(mirt_model *model) {
     mirt__profile_clear(model);
     model->peak_bytes = bytes;
     const mirt__peak *peak = mirt__peak_of(model->strategy);
-    model->peak_flops = mirt__peak_flops(model->strategy, peak->chains, peak->lanes);
-    model->peak_half = peak->half ? mirt__peak_flops(model->strategy, peak->half, 2 * peak->lanes) : model->peak_flops;
+    model->peak_flops = mirt__peak_flops(model->strategy, peak->chains, peak->timelines);
+    model->peak_half =
+        peak->half ? mirt__peak_flops(model->strategy, peak->half, 2 * peak->timelines) : model->peak_flops;
     model->profiled = true;
     return MIRT_OK;
 }

@@ -64,10 +64,12 @@ static bool mirt__line_take(mirt__line_room *room, const char *text) {
     return true;
 }
 
-MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *model, const mirt_event *event, bool done) {
+MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *model, const mirt_event *event,
+                                   bool done) {
     char line[MIRT__PROGRESS_LINE] = "", count[64] = "", time[64] = "", wait[64] = "", log[MIRT__SHOWN + 32];
     bool shown[MIRT_MAX_LOGS] = {false};
-    const int width = progress->terminal ? mirt__log_columns(model->strategy) - 1 : INT_MAX; /* some terminals wrap at the last column */
+    /* some terminals wrap at the last column */
+    const int width = progress->terminal ? mirt__log_columns(model->strategy) - 1 : INT_MAX;
     double now = mirt__now();
     if (!done && (!progress->terminal || now - progress->last < 0.1)) return;
     progress->last = now;
@@ -103,7 +105,8 @@ MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *m
     }
     if (left >= MIRT__BAR && mirt__line_take(&room, wait)) mirt__line_add(line, sizeof line, "%s", wait);
     if (progress->terminal) {
-        const int columns = mirt__columns(line + 1), rest = (progress->columns < width ? progress->columns : width) - columns;
+        const int columns = mirt__columns(line + 1),
+                  rest = (progress->columns < width ? progress->columns : width) - columns;
         progress->columns = columns;
         if (rest > 0) mirt__line_add(line, sizeof line - 1, "%*s", rest, ""); /* over what the last line had there */
         if (done) mirt__line_add(line, sizeof line, "\n");

@@ -6,7 +6,8 @@ static void mirt__ready_destroy(void *user) {
     mirt__readymade *self = (mirt__readymade *)user;
     if (self->release) self->release(self);
     for (int i = 0; i < self->num_fields; i++) {
-        if (self->fields[i].kind == MIRT__STATE_TEXT) mirt__free(*(char **)(void *)((char *)self + self->fields[i].offset));
+        if (self->fields[i].kind == MIRT__STATE_TEXT)
+            mirt__free(*(char **)(void *)((char *)self + self->fields[i].offset));
     }
     mirt__free(self->weights);
     mirt__free(self);
@@ -154,7 +155,8 @@ MIRT__LIB mirt_status mirt__log_check_cut(const char *path, int64_t length) {
                       path, (long long)length);
 }
 
-MIRT__LIB mirt__readymade *mirt__ready_new(size_t size, const char *name, const mirt__state_field *fields, int num_fields) {
+MIRT__LIB mirt__readymade *mirt__ready_new(size_t size, const char *name, const mirt__state_field *fields,
+                                           int num_fields) {
     mirt__readymade *self = (mirt__readymade *)mirt__calloc(1, size);
     if (!self) return NULL;
     self->base.user = self;

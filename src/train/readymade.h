@@ -42,7 +42,8 @@ typedef struct mirt__readymade {
 } mirt__readymade;
 
 /* `size` bytes that begin with mirt__readymade, zeroed, under a name that stays. NULL with the error set. */
-MIRT__LIB mirt__readymade *mirt__ready_new(size_t size, const char *name, const mirt__state_field *fields, int num_fields);
+MIRT__LIB mirt__readymade *mirt__ready_new(size_t size, const char *name, const mirt__state_field *fields,
+                                           int num_fields);
 /* The ready-made callback behind a row of functions, or NULL. */
 MIRT__LIB mirt__readymade *mirt__ready_of(const mirt_callback *callback);
 /* A state as mirt__ready_new's callbacks save it: every field is there, of its type and in its range, and the callback
@@ -59,7 +60,8 @@ MIRT__LIB mirt_status mirt__ready_reserve(mirt__readymade *self, const mirt_mode
 MIRT__LIB void mirt__ready_keep(mirt__readymade *self, const mirt_model *model);
 /* The model's weights become those kept, on every device. */
 MIRT__LIB void mirt__ready_restore(const mirt__readymade *self, mirt_model *model);
-/* Sets the thread's error unless `status` has (it is not MIRT_OK: it did); returns MIRT_CALLBACK_FAILED, or 0 for MIRT_OK. */
+/* Sets the thread's error unless `status` has (it is not MIRT_OK: it did); returns MIRT_CALLBACK_FAILED, or 0 for
+   MIRT_OK. */
 MIRT__LIB int mirt__callback_result(mirt_status status);
 
 #endif

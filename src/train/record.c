@@ -1,7 +1,7 @@
 #include "function.h"
 #include "../graph/fuse.h"
 #include "../graph/half.h"
-#include "../graph/strips.h"
+#include "../graph/tiled_reads.h"
 #include "../ops/ops.h"
 #include "function.h"
 
@@ -298,7 +298,7 @@ static int mirt__by_offset(const void *a, const void *b) {
     return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-/* What the gradients that exist cover of the weight block, neighbours joined. */
+/* What the gradients that exist cover of the weight block, neighbors joined. */
 static mirt_status mirt__collect_ranges(mirt_function *f) {
     const int64_t vector = MIRT__ALIGN / (int64_t)sizeof(mirt__real);
     if (!f->num_applied) return MIRT_OK;
@@ -381,8 +381,8 @@ static mirt_status mirt__finish(mirt_function *f) {
     kept = mirt__collect_kept(f, keep);
     mirt__fuse_backward(graph, keep, kept);
     const mirt_dtype half = f->step.float16 ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16;
-    const bool tiled = f->model->strategy->kernels->strips;
-    if (tiled) mirt__fuse_strips(graph, costs, keep, kept);
+    const bool tiled = f->model->strategy->kernels->tiled_reads;
+    if (tiled) mirt__fuse_tiled(graph, costs, keep, kept);
     mirt__storage_twice(graph, costs, keep, kept);
     if (graph->status != MIRT_OK) return graph->status;
     if (tiled) {

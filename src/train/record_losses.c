@@ -11,11 +11,14 @@ typedef struct mirt__loss_total {
 static mirt_tensor *mirt__class_weight(mirt_function *f, const mirt__fit_body *body, mirt_tensor *labels) {
     int n = body->num_class_weights;
     mirt_shape shape = mirt_make_shape(1, n, 0, 0, 0, 0), rows = mirt_make_shape(1, 0, 0, 0, 0, 0);
-    mirt_tensor *table = mirt_function_constant(f, mirt_make_array(body->class_weights, MIRT_FLOAT32, mirt_make_shape(n, 0, 0, 0, 0, 0)));
+    mirt_tensor *table = mirt_function_constant(
+        f, mirt_make_array(body->class_weights, MIRT_FLOAT32, mirt_make_shape(n, 0, 0, 0, 0, 0)));
     shape.dim[0] = rows.dim[0] = MIRT_ROWS;
     bool one_hot = mirt__shape_count(&labels->shape) == n;
     if (!one_hot && mirt__shape_count(&labels->shape) != 1) {
-        return mirt__fail(MIRT_E_SHAPE, "class weights need class numbers or one-hot labels, not %lld values a sample", (long long)mirt__shape_count(&labels->shape)), (mirt_tensor *)NULL;
+        return mirt__fail(MIRT_E_SHAPE, "class weights need class numbers or one-hot labels, not %lld values a sample",
+                          (long long)mirt__shape_count(&labels->shape)),
+               (mirt_tensor *)NULL;
     }
     if (!one_hot) labels = mirt_one_hot(mirt__reshape_op(mirt_cast(labels, MIRT_INT32), &rows), n);
     labels = mirt__reshape_op(mirt_cast(labels, MIRT_FLOAT32), &shape);
@@ -30,7 +33,8 @@ static mirt_tensor *mirt__sum_of_positions(const mirt_model *model, const mirt_t
 }
 
 /* The loss of each sample, weighted by sample and class. */
-static mirt_tensor *mirt__weighted_loss(mirt_function *f, const mirt__fit_body *body, int number, mirt_tensor *output, mirt_tensor *labels) {
+static mirt_tensor *mirt__weighted_loss(mirt_function *f, const mirt__fit_body *body, int number, mirt_tensor *output,
+                                        mirt_tensor *labels) {
     const mirt__loss_class *cls = mirt__output_loss(f->model, number);
     int y = f->spec.num_x + mirt__label_number(f->model, number);
     if (cls && cls->sparse) f->classes[y] = (int)mirt__last_dim(output);
@@ -38,7 +42,10 @@ static mirt_tensor *mirt__weighted_loss(mirt_function *f, const mirt__fit_body *
     if (!loss) return NULL;
     if (!mirt__is_batched(&loss->shape)) {
         if (!body->num_class_weights && !f->spec.has_weights) return loss;
-        return mirt__fail(MIRT_E_SHAPE, "weights of samples or classes need a loss for each sample; %s is one number for all", mirt__output_loss_name(f->model, number)), (mirt_tensor *)NULL;
+        return mirt__fail(MIRT_E_SHAPE,
+                          "weights of samples or classes need a loss for each sample; %s is one number for all",
+                          mirt__output_loss_name(f->model, number)),
+               (mirt_tensor *)NULL;
     }
     loss = mirt__sample_value(f->model, cls ? mirt__sum_of_positions(f->model, output, loss) : loss);
     if (body->num_class_weights) loss = mirt__binary_op(MIRT__MULTIPLY, loss, mirt__class_weight(f, body, labels));
@@ -49,7 +56,8 @@ static mirt_tensor *mirt__weighted_loss(mirt_function *f, const mirt__fit_body *
     return loss;
 }
 
-static bool mirt__loss_total_add(mirt_function *f, const mirt__fit_body *body, mirt__loss_total *total, mirt_tensor *term) {
+static bool mirt__loss_total_add(mirt_function *f, const mirt__fit_body *body, mirt__loss_total *total,
+                                 mirt_tensor *term) {
     if (!term) return false;
     if (mirt__is_batched(&term->shape)) {
         if (!(term = mirt__sample_value(f->model, term))) return false;

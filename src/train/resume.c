@@ -157,13 +157,18 @@ static mirt_status mirt__run_check_names(const mirt__fit *fit) {
         label[i][0] = 0;
         if (!callback->name || !callback->save_state) continue;
         if (strlen(callback->name) > 80 || !mirt__utf8_valid(callback->name, strlen(callback->name))) {
-            return mirt__fail(MIRT_E_INVALID, "mirt_fit: callback %d keeps a state under a name of more than 80 bytes, or not valid UTF-8", i);
+            return mirt__fail(
+                MIRT_E_INVALID,
+                "mirt_fit: callback %d keeps a state under a name of more than 80 bytes, or not valid UTF-8", i);
         }
         mirt__callback_label(fit, i, label[i]);
         for (int k = 0; k < i; k++) {
             const mirt_callback *other = fit->desc->callbacks[k];
             if (other->name && other->save_state && strcmp(label[i], label[k]) == 0) {
-                return mirt__fail(MIRT_E_INVALID, "mirt_fit: the callbacks %d and %d keep their states under one name, \"%s\"; give one of them another", k, i, label[i]);
+                return mirt__fail(MIRT_E_INVALID,
+                                  "mirt_fit: the callbacks %d and %d keep their states under one name, \"%s\"; give "
+                                  "one of them another",
+                                  k, i, label[i]);
             }
         }
     }

@@ -97,11 +97,11 @@ static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int
     mirt__step *step = &f->step;
     mirt__info_set(f);
     mirt__hold(f->model);
-    mirt__lanes_begin(f);
+    mirt__timelines_begin(f);
     step->holds = next != NULL;
     mirt_status status = mirt__run_round(f, fn);
     if (next && status == MIRT_OK) {
-        mirt__lanes_ahead(f);
+        mirt__timelines_ahead(f);
         step->holds = false;
         const mirt__batch *ahead = step->device_status == MIRT_OK ? next(arg) : NULL;
         step->ahead = ahead ? ahead->field : NULL;
@@ -109,7 +109,7 @@ static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int
         status = mirt__run_round(f, mirt__step_run_held);
         s->prefetched = status == MIRT_OK && ahead ? f : NULL;
     }
-    if (status == MIRT_OK) mirt__lanes_end(f);
+    if (status == MIRT_OK) mirt__timelines_end(f);
     mirt__let_go(f->model);
     return status == MIRT_OK ? mirt__step_failure(step) : status;
 }

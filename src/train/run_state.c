@@ -7,7 +7,8 @@
 MIRT__LIB const char *mirt__callback_label(const mirt__fit *fit, int index, char out[MIRT__CALLBACK_LABEL]) {
     const char *name = fit->desc->callbacks[index]->name;
     int same = 0;
-    for (int i = 0; i < index; i++) same += fit->desc->callbacks[i]->name && strcmp(fit->desc->callbacks[i]->name, name) == 0;
+    for (int i = 0; i < index; i++)
+        same += fit->desc->callbacks[i]->name && strcmp(fit->desc->callbacks[i]->name, name) == 0;
     if (same) snprintf(out, MIRT__CALLBACK_LABEL, "%.80s_%d", name, same);
     else snprintf(out, MIRT__CALLBACK_LABEL, "%.80s", name);
     return out;
@@ -35,7 +36,8 @@ typedef struct mirt__run_int_field {
     const char *name;
     size_t offset;
     int64_t least, most;
-    const char *before, *unit, *plural, *after; /* a message's words for what must be the same; unit NULL: it need not */
+    const char *before, *unit, *plural, *after; /* a message's words for what must be the same; unit NULL: it need
+                                                   not */
 } mirt__run_int_field;
 
 typedef struct mirt__run_double_field {
@@ -64,8 +66,9 @@ static const mirt__run_int_field mirt__run_ints[] = {
 #undef MIRT__RUN_FREE
 /* Differences of times may be a rounding below 0. */
 static const mirt__run_double_field mirt__run_doubles[] = {
-    {MIRT__RUN(rate), 0, (double)FLT_MAX}, {MIRT__RUN(seconds), -1, 1e15}, {MIRT__RUN(input_seconds), -1, 1e15},
-    {MIRT__RUN(epoch_seconds), -1, 1e15}, {MIRT__RUN(epoch_input_seconds), -1, 1e15}, {MIRT__RUN(loss_scale), 0, DBL_MAX},
+    {MIRT__RUN(rate), 0, (double)FLT_MAX},      {MIRT__RUN(seconds), -1, 1e15},
+    {MIRT__RUN(input_seconds), -1, 1e15},       {MIRT__RUN(epoch_seconds), -1, 1e15},
+    {MIRT__RUN(epoch_input_seconds), -1, 1e15}, {MIRT__RUN(loss_scale), 0, DBL_MAX},
 };
 #undef MIRT__RUN
 

@@ -47,7 +47,9 @@ static mirt_status mirt__run_write_callbacks(const mirt__fit *fit, mirt__text *o
         mirt__readymade *ready = mirt__ready_of(callback);
         if (ready && ready->sync && ready->sync(ready) != MIRT_OK) return mirt_last_status();
         size_t size = mirt__state_of(fit, callback, NULL, 0);
-        if (size == SIZE_MAX) return mirt__ready_of(callback) ? mirt_last_status() : mirt__fail(MIRT_E_CALLBACK, "callback %d has no state to save", i);
+        if (size == SIZE_MAX)
+            return mirt__ready_of(callback) ? mirt_last_status()
+                                            : mirt__fail(MIRT_E_CALLBACK, "callback %d has no state to save", i);
         char *text = (char *)mirt__calloc(size + 1, 1);
         if (!text) return mirt_last_status();
         const bool whole = mirt__state_of(fit, callback, text, size + 1) == size;
@@ -58,15 +60,20 @@ static mirt_status mirt__run_write_callbacks(const mirt__fit *fit, mirt__text *o
         mirt__json_write_string(out, text);
         mirt__free(text);
         if (!whole && mirt__ready_of(callback)) return mirt_last_status(); /* memory ran out */
-        if (!good || !whole) return mirt__fail(MIRT_E_CALLBACK, "the state of callback %d is another one at a second look, or not valid UTF-8", i);
+        if (!good || !whole)
+            return mirt__fail(MIRT_E_CALLBACK,
+                              "the state of callback %d is another one at a second look, or not valid UTF-8", i);
         first = false;
     }
     return MIRT_OK;
 }
 
-MIRT__LIB int mirt__run_most_tensors(const mirt__fit *fit) { return 2 + mirt__num_callbacks(fit) * fit->model->num_variables; }
+MIRT__LIB int mirt__run_most_tensors(const mirt__fit *fit) {
+    return 2 + mirt__num_callbacks(fit) * fit->model->num_variables;
+}
 
-static mirt__safetensor *mirt__run_tensor(mirt__safetensor *tensor, int *count, const char *name, int64_t rows, int64_t columns, const double *data) {
+static mirt__safetensor *mirt__run_tensor(mirt__safetensor *tensor, int *count, const char *name, int64_t rows,
+                                          int64_t columns, const double *data) {
     mirt__safetensor *t = &tensor[(*count)++];
     memset(t, 0, sizeof *t);
     t->name = name;
@@ -79,7 +86,8 @@ static mirt__safetensor *mirt__run_tensor(mirt__safetensor *tensor, int *count, 
 }
 
 /* A row an epoch: how many logs it has, and their values; `names` gets all names. */
-static mirt_status mirt__run_write_history(const mirt_model *model, mirt__pool *pool, mirt__text *out, mirt__safetensor *tensor, int *count) {
+static mirt_status mirt__run_write_history(const mirt_model *model, mirt__pool *pool, mirt__text *out,
+                                           mirt__safetensor *tensor, int *count) {
     const mirt_logs *longest = NULL;
     const int epochs = model->history.epochs;
     for (int e = 0; e < epochs; e++) {
@@ -111,7 +119,8 @@ static mirt_status mirt__run_write_sums(const mirt__fit *fit, mirt__pool *pool, 
     if (!values) return mirt_last_status();
     values[0] = sums->loss;
     memcpy(values + 1, sums->output_loss, sizeof sums->output_loss);
-    if (sums->num_metric) memcpy(values + 1 + MIRT_MAX_OUTPUTS, sums->metric, (size_t)sums->num_metric * sizeof *values);
+    if (sums->num_metric)
+        memcpy(values + 1 + MIRT_MAX_OUTPUTS, sums->metric, (size_t)sums->num_metric * sizeof *values);
     mirt__run_tensor(tensor, count, "run/sums", all, 0, values);
     return MIRT_OK;
 }
@@ -132,7 +141,8 @@ static mirt_status mirt__run_write_kept(const mirt__fit *fit, mirt__pool *pool, 
     return MIRT_OK;
 }
 
-MIRT__LIB mirt_status mirt__run_write(mirt__fit *fit, mirt__pool *pool, mirt__text *out, mirt__safetensor *tensor, int *count) {
+MIRT__LIB mirt_status mirt__run_write(mirt__fit *fit, mirt__pool *pool, mirt__text *out, mirt__safetensor *tensor,
+                                      int *count) {
     mirt_model *model = fit->model;
     mirt__run_saved(fit);
     mirt__position run = fit->run;

@@ -3,9 +3,11 @@
 #include "../nn/config.h"
 #include "fit.h"
 
-static mirt_status mirt__save_tensors(mirt__pool *pool, mirt_model *model, bool slots, mirt__safetensors_content *content, mirt__safetensor **tensors) {
+static mirt_status mirt__save_tensors(mirt__pool *pool, mirt_model *model, bool slots,
+                                      mirt__safetensors_content *content, mirt__safetensor **tensors) {
     int blocks = 1 + (slots ? mirt__optimizer_slots(&model->config.optimizer) : 0);
-    size_t most = (size_t)blocks * (size_t)model->num_variables + (slots && model->fit ? (size_t)mirt__run_most_tensors(model->fit) : 0);
+    size_t most = (size_t)blocks * (size_t)model->num_variables +
+                  (slots && model->fit ? (size_t)mirt__run_most_tensors(model->fit) : 0);
     mirt__safetensor *tensor = (mirt__safetensor *)mirt__pool_alloc(pool, most * sizeof *tensor + 1);
     if (!tensor) return mirt_last_status();
     content->tensor = *tensors = tensor;
@@ -15,7 +17,8 @@ static mirt_status mirt__save_tensors(mirt__pool *pool, mirt_model *model, bool 
             if (b && !mirt__is_trained(v)) continue;
             const char *name = b ? mirt__slot_name(pool, model, b - 1, v) : v->name;
             if (!name) return mirt_last_status();
-            mirt__tensor_of(v, name, b ? mirt__slot_at(model, b - 1, i) : mirt__weight_at(model, i), &tensor[content->count++]);
+            mirt__tensor_of(v, name, b ? mirt__slot_at(model, b - 1, i) : mirt__weight_at(model, i),
+                            &tensor[content->count++]);
         }
     }
     return MIRT_OK;
@@ -34,12 +37,16 @@ static void mirt__save_pair(mirt__save_texts *m, const char *key, const char *va
 }
 
 /* Where training is, and in a fit all that it needs to go on from there. */
-static mirt_status mirt__save_training(mirt_model *model, bool whole, mirt__pool *pool, mirt__safetensor *tensor, int *count, mirt__save_texts *m) {
-    mirt__text_add(&m->training, "{\"iterations\":%lld,\"epoch\":%lld", (long long)model->step, (long long)model->epoch);
+static mirt_status mirt__save_training(mirt_model *model, bool whole, mirt__pool *pool, mirt__safetensor *tensor,
+                                       int *count, mirt__save_texts *m) {
+    mirt__text_add(&m->training, "{\"iterations\":%lld,\"epoch\":%lld", (long long)model->step,
+                   (long long)model->epoch);
     if (mirt__root(model, NULL)->scaled) {
-        mirt__text_add(&m->training, ",\"scale_steps\":%lld,\"loss_scale\":%.0f", (long long)mirt__root(model, NULL)->scale_steps, mirt__root(model, NULL)->loss_scale);
+        mirt__text_add(&m->training, ",\"scale_steps\":%lld,\"loss_scale\":%.0f",
+                       (long long)mirt__root(model, NULL)->scale_steps, mirt__root(model, NULL)->loss_scale);
     }
-    if (model->fit && whole && mirt__run_write(model->fit, pool, &m->training, tensor, count) != MIRT_OK) return mirt_last_status();
+    if (model->fit && whole && mirt__run_write(model->fit, pool, &m->training, tensor, count) != MIRT_OK)
+        return mirt_last_status();
     if (model->fit && !whole) mirt__text_add(&m->training, ",\"saved\":%lld", (long long)mirt__run_saved(model->fit));
     mirt__text_add(&m->training, "}");
     if (m->training.failed) return mirt_last_status();
@@ -47,7 +54,8 @@ static mirt_status mirt__save_training(mirt_model *model, bool whole, mirt__pool
     return MIRT_OK;
 }
 
-static mirt_status mirt__save_whole(mirt_model *model, mirt__pool *pool, mirt__safetensor *tensor, int *count, mirt__save_texts *m) {
+static mirt_status mirt__save_whole(mirt_model *model, mirt__pool *pool, mirt__safetensor *tensor, int *count,
+                                    mirt__save_texts *m) {
     if (mirt__architecture_write(model, &m->architecture) != MIRT_OK) return mirt_last_status();
     mirt__compile_write(model, &m->compile);
     for (int i = 0; i < model->num_class_names; i++) {
@@ -69,13 +77,15 @@ static mirt_status mirt__save_whole(mirt_model *model, mirt__pool *pool, mirt__s
     return MIRT_OK;
 }
 
-static mirt_status mirt__save_any(mirt_model *model, const char *path, bool whole, mirt__pool *pool, mirt__save_texts *m) {
+static mirt_status mirt__save_any(mirt_model *model, const char *path, bool whole, mirt__pool *pool,
+                                  mirt__save_texts *m) {
     mirt__safetensors_content content;
     mirt__safetensor *tensor = NULL;
     memset(&content, 0, sizeof content);
     if (mirt__save_tensors(pool, model, whole, &content, &tensor) != MIRT_OK) return mirt_last_status();
     mirt_status status = whole ? mirt__save_whole(model, pool, tensor, &content.count, m) : MIRT_OK;
-    if (status == MIRT_OK && !whole && model->fit) status = mirt__save_training(model, false, pool, tensor, &content.count, m);
+    if (status == MIRT_OK && !whole && model->fit)
+        status = mirt__save_training(model, false, pool, tensor, &content.count, m);
     if (status != MIRT_OK) return status;
     content.metadata = m->pair;
     content.metadata_count = m->pairs;
@@ -84,18 +94,19 @@ static mirt_status mirt__save_any(mirt_model *model, const char *path, bool whol
 
 MIRT_API mirt_status mirt_save_check(const char *path) {
     MIRT__ENTER;
-    static const struct { const char *suffix; bool converted; } other[] = {
-        {".keras", true}, {".h5", true}, {".hdf5", true}, {".pt", true}, {".pth", true}, {".onnx", false}, {".tf", false}, {".pb", false},
-        {".tflite", false}};
+    static const struct { const char *suffix; bool converted;
+    } other[] = {{".keras", true}, {".h5", true},  {".hdf5", true}, {".pt", true},     {".pth", true},
+                 {".onnx", false}, {".tf", false}, {".pb", false},  {".tflite", false}};
     const size_t length = path ? strlen(path) : 0;
     if (!length) return mirt__fail(MIRT_E_INVALID, "mirt_save: no path");
     for (int i = 0; i < MIRT__COUNT(other); i++) {
         const size_t size = strlen(other[i].suffix), at = length > size ? length - size : 0;
         bool same = at > 0;
-        for (size_t k = 0; same && k < size; k++) same = (path[at + k] | (path[at + k] >= 'A' && path[at + k] <= 'Z' ? 0x20 : 0)) == other[i].suffix[k];
+        for (size_t k = 0; same && k < size; k++)
+            same = (path[at + k] | (path[at + k] >= 'A' && path[at + k] <= 'Z' ? 0x20 : 0)) == other[i].suffix[k];
         if (!same) continue;
-        return mirt__fail(MIRT_E_INVALID, "%s: models are saved as .safetensors, not as %s; name the file so%s", path, other[i].suffix,
-                          other[i].converted ? ", then convert it: tools/convert_weights.py" : "");
+        return mirt__fail(MIRT_E_INVALID, "%s: models are saved as .safetensors, not as %s; name the file so%s", path,
+                          other[i].suffix, other[i].converted ? ", then convert it: tools/convert_weights.py" : "");
     }
     return MIRT_OK;
 }
@@ -111,7 +122,9 @@ MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_fl
     if (mirt_save_check(path) != MIRT_OK) return mirt_last_status();
     if (whole && mirt__need_compiled(model, "mirt_save") != MIRT_OK) return mirt_last_status();
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
-    if (whole && model->is_view) return mirt__fail(MIRT_E_STATE, "mirt_save: a view of %s is saved as weights alone; save %s itself", model->name, model->name);
+    if (whole && model->is_view)
+        return mirt__fail(MIRT_E_STATE, "mirt_save: a view of %s is saved as weights alone; save %s itself",
+                          model->name, model->name);
     mirt_status status = mirt__model_materialize(model);
     if (status == MIRT_OK) status = mirt__save_any(model, path, whole, &pool, &texts);
     mirt__text_free(&texts.architecture);

@@ -1,55 +1,61 @@
 #include "timeline.h"
 
-static bool mirt__lanes_counted(const mirt_function *f) { return f->counted && f->model->strategy->timing == f->model; }
+static bool mirt__timelines_counted(const mirt_function *f) {
+    return f->counted && f->model->strategy->timing == f->model;
+}
 
-MIRT__LIB void mirt__lanes_begin(mirt_function *f) {
+MIRT__LIB void mirt__timelines_begin(mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
-    const bool counted = mirt__lanes_counted(f), timed = counted || f->step.clocks || s->trace;
+    const bool counted = mirt__timelines_counted(f), timed = counted || f->step.clocks || s->trace;
     const double now = timed && !counted ? mirt__now() : 0;
     if (MIRT__TRAINS && s->trace) mirt__trace_function(f);
     for (int d = 0; d < s->num_devices; d++) {
-        mirt__lane *lane = &s->lane[d];
-        __atomic_store_n(&lane->step, f->model->step, __ATOMIC_RELAXED);
-        lane->timed = timed;
+        mirt__device_timeline *timeline = &s->timeline[d];
+        __atomic_store_n(&timeline->step, f->model->step, __ATOMIC_RELAXED);
+        timeline->timed = timed;
         if (counted || !timed) continue;
-        mirt__lane_flush(lane);
-        lane->held_since = lane->since;
-        lane->held_open = lane->open;
-        lane->since = now;
-        lane->open = MIRT_PHASE_LAUNCH;
+        mirt__timeline_flush(timeline);
+        timeline->held_since = timeline->since;
+        timeline->held_open = timeline->open;
+        timeline->since = now;
+        timeline->open = MIRT_PHASE_LAUNCH;
     }
 }
 
-MIRT__LIB void mirt__lanes_ahead(const mirt_function *f) {
+MIRT__LIB void mirt__timelines_ahead(const mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     const double now = mirt__now();
-    for (int d = 0; d < s->num_devices && s->lane[0].timed; d++) mirt__lane_lap(&s->lane[d], MIRT__PHASE_AHEAD, now);
+    for (int d = 0; d < s->num_devices && s->timeline[0].timed; d++)
+        mirt__timeline_lap(&s->timeline[d], MIRT__PHASE_AHEAD, now);
 }
 
-/* Of the pass that adds up gradients and updates, the all-reduce is the bytes that it has because of other parts and copies. */
+/* Of the pass that adds up gradients and updates, the all-reduce is the bytes that it has because of other parts and
+   copies. */
 MIRT__TRAINING double mirt__reduce_share(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
     mirt__exchange x;
-    mirt__exchange_plan(s, f->step.replicas, f->step.rows < f->step.replicas ? (int)f->step.rows : f->step.replicas, f->step.program.num_cuts > 0, 0, &x);
+    mirt__exchange_plan(s, f->step.replicas, f->step.rows < f->step.replicas ? (int)f->step.rows : f->step.replicas,
+                        f->step.program.num_cuts > 0, 0, &x);
     const double more = x.parts - 1 + mirt__written_copies(s) - 1;
-    return more / (more + 3 + 2 * mirt__optimizer_slots(&f->model->config.optimizer)); /* gradient and weight read, weight written */
+    /* gradient and weight read, weight written */
+    return more / (more + 3 + 2 * mirt__optimizer_slots(&f->model->config.optimizer));
 }
 
-/* A device that waited after its update did so for the last device, which was adding up or updating; what it waited beyond
-   that is imbalance: the last one began late, as a wake-up may cost more than the pass. */
-static void mirt__lanes_deal(const mirt_function *f) {
+/* A device that waited after its update did so for the last device, which was adding up or updating; what it waited
+   beyond that is imbalance: the last one began late, as a wake-up may cost more than the pass. */
+static void mirt__timelines_deal(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
     const double share = MIRT__TRAINS && f->step.num_ranges ? mirt__reduce_share(f) : 0;
-    const mirt__lane *last = &s->lane[0];
+    const mirt__device_timeline *last = &s->timeline[0];
     for (int d = 0; d < s->num_devices; d++) {
-        double *lap = s->lane[d].lap;
+        double *lap = s->timeline[d].lap;
         lap[MIRT_PHASE_REDUCE] += share * lap[MIRT__PHASE_FUSED];
         lap[MIRT_PHASE_UPDATE] += (1 - share) * lap[MIRT__PHASE_FUSED];
-        if (lap[MIRT__PHASE_JOIN] < last->lap[MIRT__PHASE_JOIN]) last = &s->lane[d];
+        if (lap[MIRT__PHASE_JOIN] < last->lap[MIRT__PHASE_JOIN]) last = &s->timeline[d];
     }
     const double reduce = last->lap[MIRT_PHASE_REDUCE], update = last->lap[MIRT_PHASE_UPDATE], both = reduce + update;
     for (int d = 0; d < s->num_devices; d++) {
-        double *lap = s->lane[d].lap, wait = lap[MIRT__PHASE_JOIN];
+        double *lap = s->timeline[d].lap, wait = lap[MIRT__PHASE_JOIN];
         if (both > 0) {
             const double part = wait < both ? wait / both : 1;
             lap[MIRT_PHASE_REDUCE] += part * reduce;
@@ -67,46 +73,46 @@ static void mirt__least(double *least, double value) {
 }
 
 /* A step of the fit is over. */
-static void mirt__lanes_count(const mirt_function *f) {
+static void mirt__timelines_count(const mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     double longest = 0;
     int slowest = 0;
     s->timed_steps++;
     for (int d = 0; d < s->num_devices; d++) {
-        mirt__lane *lane = &s->lane[d];
+        mirt__device_timeline *timeline = &s->timeline[d];
         int64_t begin, end;
         int first, count = mirt__device_replicas(s, f->step.replicas, d, &first);
-        const double seconds = lane->lap[MIRT_PHASE_FORWARD] + lane->lap[MIRT_PHASE_BACKWARD];
+        const double seconds = timeline->lap[MIRT_PHASE_FORWARD] + timeline->lap[MIRT_PHASE_BACKWARD];
         mirt__share(f->step.rows, f->step.replicas, first, &begin);
         mirt__share(f->step.rows, f->step.replicas, first + count, &end);
-        lane->samples += end - begin;
-        if (end > begin) mirt__least(&lane->least[0], seconds / (double)(end - begin));
-        mirt__least(&lane->least[1], lane->lap[MIRT_PHASE_UPDATE]);
-        mirt__least(&lane->least[2], lane->lap[MIRT_PHASE_REDUCE]);
+        timeline->samples += end - begin;
+        if (end > begin) mirt__least(&timeline->least[0], seconds / (double)(end - begin));
+        mirt__least(&timeline->least[1], timeline->lap[MIRT_PHASE_UPDATE]);
+        mirt__least(&timeline->least[2], timeline->lap[MIRT_PHASE_REDUCE]);
         if (seconds > longest) longest = seconds, slowest = d;
     }
-    s->lane[slowest].slowest++;
+    s->timeline[slowest].slowest++;
 }
 
-MIRT__LIB void mirt__lanes_end(mirt_function *f) {
+MIRT__LIB void mirt__timelines_end(mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
-    const bool counted = mirt__lanes_counted(f), timed = s->lane[0].timed;
+    const bool counted = mirt__timelines_counted(f), timed = s->timeline[0].timed;
     for (int d = 0; d < s->num_devices; d++) {
-        mirt__lane_mark(&s->lane[d], MIRT_PHASE_LAUNCH, -1, -1);
-        s->lane[d].timed = false;
+        mirt__timeline_mark(&s->timeline[d], MIRT_PHASE_LAUNCH, -1, -1);
+        s->timeline[d].timed = false;
     }
     if (!timed) return;
-    mirt__lanes_deal(f);
+    mirt__timelines_deal(f);
     if (f->step.clocks) {
-        f->step.clocks->wait += s->lane[0].lap[MIRT_PHASE_IMBALANCE];
-        f->step.clocks->update += s->lane[0].lap[MIRT_PHASE_UPDATE] + s->lane[0].lap[MIRT_PHASE_REDUCE];
+        f->step.clocks->wait += s->timeline[0].lap[MIRT_PHASE_IMBALANCE];
+        f->step.clocks->update += s->timeline[0].lap[MIRT_PHASE_UPDATE] + s->timeline[0].lap[MIRT_PHASE_REDUCE];
     }
-    if (counted) mirt__lanes_count(f);
+    if (counted) mirt__timelines_count(f);
     for (int d = 0; d < s->num_devices && !counted; d++) {
-        mirt__lane *lane = &s->lane[d];
-        memset(lane->lap, 0, sizeof lane->lap);
-        lane->since = lane->held_since;
-        lane->open = lane->held_open;
+        mirt__device_timeline *timeline = &s->timeline[d];
+        memset(timeline->lap, 0, sizeof timeline->lap);
+        timeline->since = timeline->held_since;
+        timeline->open = timeline->held_open;
     }
 }
 
@@ -118,11 +124,11 @@ MIRT__TRAINING_LIB void mirt__timing_reset(mirt_model *model) {
     s->timed_wall = 0;
     s->timed_steps = 0;
     for (int d = 0; d < s->num_devices; d++) {
-        mirt__lane *lane = &s->lane[d];
-        memset(lane->total, 0, sizeof lane->total);
-        memset(lane->lap, 0, sizeof lane->lap);
-        memset(lane->least, 0, sizeof lane->least);
-        lane->samples = lane->slowest = 0;
+        mirt__device_timeline *timeline = &s->timeline[d];
+        memset(timeline->total, 0, sizeof timeline->total);
+        memset(timeline->lap, 0, sizeof timeline->lap);
+        memset(timeline->least, 0, sizeof timeline->least);
+        timeline->samples = timeline->slowest = 0;
     }
 }
 
@@ -131,8 +137,8 @@ MIRT__TRAINING_LIB void mirt__timing_start(mirt_model *model) {
     s->timing = s->timed = model;
     s->timed_since = mirt__now();
     for (int d = 0; d < s->num_devices; d++) {
-        s->lane[d].since = s->timed_since;
-        s->lane[d].open = MIRT_PHASE_LAUNCH;
+        s->timeline[d].since = s->timed_since;
+        s->timeline[d].open = MIRT_PHASE_LAUNCH;
     }
 }
 
@@ -141,10 +147,10 @@ MIRT__TRAINING_LIB void mirt__timing_phase(const mirt_model *model, mirt_phase p
     if (s->timing != model) return;
     const double now = mirt__now();
     for (int d = 0; d < s->num_devices; d++) {
-        mirt__lane_lap(&s->lane[d], (int)phase, now);
+        mirt__timeline_lap(&s->timeline[d], (int)phase, now);
         if (phase != MIRT_PHASE_INPUT) continue;
-        mirt__lane_flush(&s->lane[d]); /* a step begins */
-        __atomic_store_n(&s->lane[d].step, model->step, __ATOMIC_RELAXED);
+        mirt__timeline_flush(&s->timeline[d]); /* a step begins */
+        __atomic_store_n(&s->timeline[d].step, model->step, __ATOMIC_RELAXED);
     }
 }
 
@@ -152,7 +158,7 @@ MIRT__TRAINING_LIB double mirt__timing_seconds(const mirt_model *model, mirt_pha
     const mirt_strategy *s = model->strategy;
     double seconds = 0;
     if (s->timing != model) return 0;
-    for (int d = 0; d < s->num_devices; d++) seconds += s->lane[d].total[phase] + s->lane[d].lap[phase];
+    for (int d = 0; d < s->num_devices; d++) seconds += s->timeline[d].total[phase] + s->timeline[d].lap[phase];
     return seconds / s->num_devices;
 }
 
@@ -162,5 +168,5 @@ MIRT__TRAINING_LIB void mirt__timing_stop(mirt_model *model) {
     mirt__timing_phase(model, MIRT_PHASE_LAUNCH);
     s->timed_wall += mirt__now() - s->timed_since;
     s->timing = NULL;
-    for (int d = 0; d < s->num_devices; d++) mirt__lane_flush(&s->lane[d]);
+    for (int d = 0; d < s->num_devices; d++) mirt__timeline_flush(&s->timeline[d]);
 }

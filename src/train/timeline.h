@@ -4,10 +4,10 @@
 #include "function.h"
 
 /* Around a run of the function on the devices, by the caller. */
-MIRT__LIB void mirt__lanes_begin(mirt_function *function);
-MIRT__LIB void mirt__lanes_end(mirt_function *function);
+MIRT__LIB void mirt__timelines_begin(mirt_function *function);
+MIRT__LIB void mirt__timelines_end(mirt_function *function);
 /* In between: the caller reads the next batch, while they are at work. */
-MIRT__LIB void mirt__lanes_ahead(const mirt_function *function);
+MIRT__LIB void mirt__timelines_ahead(const mirt_function *function);
 
 /* A fit begins: no seconds yet. */
 MIRT__LIB void mirt__timing_reset(mirt_model *model);

@@ -12,12 +12,12 @@ struct mirt__trace {
 
 static void mirt__trace_free(mirt_strategy *s) {
     for (int d = 0; d < s->num_devices; d++) {
-        mirt__lane *lane = &s->lane[d];
-        mirt__free(lane->slice);
-        lane->slice = NULL;
-        lane->names = NULL;
-        lane->sum_name = NULL;
-        lane->slices = lane->most_slices = lane->left_out = 0;
+        mirt__device_timeline *timeline = &s->timeline[d];
+        mirt__free(timeline->slice);
+        timeline->slice = NULL;
+        timeline->names = NULL;
+        timeline->sum_name = NULL;
+        timeline->slices = timeline->most_slices = timeline->left_out = 0;
     }
     mirt__file_abort(&s->trace->file);
     mirt__pool_free(&s->trace->pool);
@@ -30,9 +30,12 @@ MIRT_API mirt_status mirt_trace_begin(mirt_strategy *s, const char *path, int64_
     const int64_t usual = 200000, most = (int64_t)1 << 30;
     if (!s) return mirt__fail_missing("mirt_trace_begin", "strategy");
     if (!path || !*path) return mirt__fail(MIRT_E_INVALID, "mirt_trace_begin: no file");
-    if (most_slices < 0 || most_slices > most) return mirt__fail(MIRT_E_INVALID, "mirt_trace_begin: %lld slices; 0 to %lld are possible", (long long)most_slices, (long long)most);
+    if (most_slices < 0 || most_slices > most)
+        return mirt__fail(MIRT_E_INVALID, "mirt_trace_begin: %lld slices; 0 to %lld are possible",
+                          (long long)most_slices, (long long)most);
     if (s->running) return mirt__fail(MIRT_E_STATE, "mirt_trace_begin: a step is under way");
-    if (s->trace) return mirt__fail(MIRT_E_STATE, "mirt_trace_begin: this strategy is being traced into %s", s->trace->file.path);
+    if (s->trace)
+        return mirt__fail(MIRT_E_STATE, "mirt_trace_begin: this strategy is being traced into %s", s->trace->file.path);
     if (!(s->trace = (struct mirt__trace *)mirt__calloc(1, sizeof *s->trace))) return mirt_last_status();
     s->drop_trace = mirt__trace_free;
     s->trace->file.fd = -1;
@@ -40,8 +43,9 @@ MIRT_API mirt_status mirt_trace_begin(mirt_strategy *s, const char *path, int64_
     mirt_status status = mirt__file_begin(&s->trace->file, path);
     const int64_t each = (most_slices ? most_slices : usual) / s->num_devices;
     for (int d = 0; d < s->num_devices && status == MIRT_OK; d++) {
-        s->lane[d].most_slices = each;
-        if (!(s->lane[d].slice = (mirt__trace_slice *)mirt__calloc((size_t)each + 1, sizeof(mirt__trace_slice)))) status = mirt_last_status();
+        s->timeline[d].most_slices = each;
+        if (!(s->timeline[d].slice = (mirt__trace_slice *)mirt__calloc((size_t)each + 1, sizeof(mirt__trace_slice))))
+            status = mirt_last_status();
     }
     s->trace->began = mirt__now();
     if (status != MIRT_OK) mirt__trace_free(s);
@@ -61,17 +65,20 @@ static const char *mirt__trace_sum_name(const mirt_function *f, int device) {
     const mirt_strategy *s = f->model->strategy;
     char text[192] = "all-reduce (";
     mirt__exchange x;
-    mirt__exchange_plan(s, f->step.replicas, f->step.rows < f->step.replicas ? (int)f->step.rows : f->step.replicas, f->step.program.num_cuts > 0, device, &x);
+    mirt__exchange_plan(s, f->step.replicas, f->step.rows < f->step.replicas ? (int)f->step.rows : f->step.replicas,
+                        f->step.program.num_cuts > 0, device, &x);
     for (int i = 0; i + 1 < x.parts; i++) {
         const size_t used = strlen(text);
         if (used > 100) {
             snprintf(text + used, sizeof text - used, ", ...");
             break;
         }
-        snprintf(text + used, sizeof text - used, "%s%s += %s", i ? ", " : "", s->device[x.device[x.add[i].into]].name, s->device[x.device[x.add[i].from]].name);
+        snprintf(text + used, sizeof text - used, "%s%s += %s", i ? ", " : "", s->device[x.device[x.add[i].into]].name,
+                 s->device[x.device[x.add[i].from]].name);
     }
     const size_t used = strlen(text);
-    snprintf(text + used, sizeof text - used, ") and %s", mirt__optimizer_class_get(f->model->config.optimizer.kind)->name);
+    snprintf(text + used, sizeof text - used, ") and %s",
+             mirt__optimizer_class_get(f->model->config.optimizer.kind)->name);
     return mirt__pool_strdup(&s->trace->pool, text);
 }
 
@@ -79,7 +86,8 @@ MIRT__LIB mirt_status mirt__trace_ready(mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     const int count = f->step.program.graph.count;
     if (!s->trace || f->trace_serial == s->trace->serial) return MIRT_OK;
-    const char **name = (const char **)mirt__pool_alloc(&s->trace->pool, ((size_t)count + (size_t)s->num_devices) * sizeof *name);
+    const char **name =
+        (const char **)mirt__pool_alloc(&s->trace->pool, ((size_t)count + (size_t)s->num_devices) * sizeof *name);
     if (!name) return mirt_last_status();
     for (int i = 0; i < count; i++) {
         if (!(name[i] = mirt__trace_node_name(s->trace, f->step.program.graph.node[i]))) return mirt_last_status();
@@ -96,8 +104,8 @@ MIRT__LIB void mirt__trace_function(const mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     const bool named = f->trace_serial == s->trace->serial;
     for (int d = 0; d < s->num_devices; d++) {
-        s->lane[d].names = named ? f->trace_name : NULL;
-        s->lane[d].sum_name = named ? f->trace_name[f->step.program.graph.count + d] : NULL;
+        s->timeline[d].names = named ? f->trace_name : NULL;
+        s->timeline[d].sum_name = named ? f->trace_name[f->step.program.graph.count + d] : NULL;
     }
 }
 
@@ -137,20 +145,22 @@ static mirt_status mirt__trace_flush(struct mirt__trace *trace, mirt__text *text
 static mirt_status mirt__trace_write(mirt_strategy *s, mirt__text *text) {
     mirt_status status = MIRT_OK;
     int64_t left_out = 0;
-    for (int d = 0; d < s->num_devices; d++) left_out += s->lane[d].left_out;
-    mirt__text_add(text, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"version\":\"%s\",\"left_out\":%lld},\"traceEvents\":[\n", mirt_version(), (long long)left_out);
+    for (int d = 0; d < s->num_devices; d++) left_out += s->timeline[d].left_out;
+    mirt__text_add(text, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"version\":\"%s\",\"left_out\":%lld}"
+                         ",\"traceEvents\":[\n", mirt_version(), (long long)left_out);
     mirt__text_add(text, "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"mirrortrain\"}}");
     for (int d = 0; d < s->num_devices && status == MIRT_OK; d++) {
-        const mirt__lane *lane = &s->lane[d];
+        const mirt__device_timeline *timeline = &s->timeline[d];
         mirt__trace_row(text, "thread_name", d, "name", s->device[d].name);
-        for (int64_t i = 0; i < lane->slices && status == MIRT_OK; i++) {
-            mirt__trace_slice_text(text, &lane->slice[i], d, s->trace->began);
+        for (int64_t i = 0; i < timeline->slices && status == MIRT_OK; i++) {
+            mirt__trace_slice_text(text, &timeline->slice[i], d, s->trace->began);
             if (text->failed || text->size > 60000) status = mirt__trace_flush(s->trace, text);
         }
     }
     mirt__text_add(text, "\n]}\n");
     if (status == MIRT_OK) status = mirt__trace_flush(s->trace, text);
-    if (left_out) mirt__log(s, MIRT_LOG_WARNING, "the trace is full: it leaves the last %lld slices out", (long long)left_out);
+    if (left_out)
+        mirt__log(s, MIRT_LOG_WARNING, "the trace is full: it leaves the last %lld slices out", (long long)left_out);
     return status == MIRT_OK ? mirt__file_commit(&s->trace->file) : status;
 }
 
@@ -159,7 +169,9 @@ MIRT_API mirt_status mirt_trace_end(mirt_strategy *s) {
     mirt__text text;
     memset(&text, 0, sizeof text);
     if (!s) return mirt__fail_missing("mirt_trace_end", "strategy");
-    if (!s->trace || s->running) return mirt__fail(MIRT_E_STATE, s->trace ? "mirt_trace_end: a step is under way" : "mirt_trace_end: no trace was begun");
+    if (!s->trace || s->running)
+        return mirt__fail(MIRT_E_STATE,
+                          s->trace ? "mirt_trace_end: a step is under way" : "mirt_trace_end: no trace was begun");
     mirt_status status = mirt__trace_write(s, &text);
     mirt__text_free(&text);
     mirt__trace_free(s);

@@ -47,17 +47,23 @@ MIRT__LIB mirt__trainer *mirt__trainer_of(mirt_model *model) {
     return model->trainer = (mirt__trainer *)mirt__calloc(1, sizeof *model->trainer);
 }
 
-static bool mirt__trainer_has(const mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most, const mirt__fit_body *body) {
+static bool mirt__trainer_has(const mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec,
+                              int64_t most, const mirt__fit_body *body) {
     const mirt__trainer *t = model->trainer;
     const mirt_function *f = t ? t->function[kind] : NULL;
-    if (!f || most > f->step.max_rows || f->layout != mirt__root(model, NULL)->layout || f->root != mirt__root(model, NULL) || f->half != f->root->half || f->step.float16 != f->root->scaled) return false;
+    if (!f || most > f->step.max_rows || f->layout != mirt__root(model, NULL)->layout ||
+        f->root != mirt__root(model, NULL) || f->half != f->root->half || f->step.float16 != f->root->scaled)
+        return false;
     if (kind >= MIRT__PREDICT) return mirt__fields_same(&f->spec, spec, spec->num_x);
-    bool weights = kind != MIRT__TRAIN || (t->num_class_weights == body->num_class_weights &&
-                   (!body->num_class_weights || memcmp(t->class_weights, body->class_weights, (size_t)body->num_class_weights * sizeof(float)) == 0));
+    bool weights = kind != MIRT__TRAIN ||
+                   (t->num_class_weights == body->num_class_weights &&
+                    (!body->num_class_weights || memcmp(t->class_weights, body->class_weights,
+                                                        (size_t)body->num_class_weights * sizeof(float)) == 0));
     return weights && mirt__spec_same(&f->spec, spec);
 }
 
-MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most, const mirt_fit_desc *fit) {
+MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec,
+                                               int64_t most, const mirt_fit_desc *fit) {
     mirt__fit_body body;
     mirt__fit_body_set(&body, kind, fit);
     if (mirt__model_materialize(model) != MIRT_OK) return NULL; /* trainers of those that share new weights are freed */
@@ -123,7 +129,9 @@ MIRT__TRAINING void mirt__add_counts(const mirt_function *f, const mirt__metric_
 MIRT__TRAINING double mirt__add_loss(const mirt_function *f, const mirt__result *r, double *sum) {
     const mirt__real *value = (const mirt__real *)(const void *)r->data;
     bool number = !r->batched || f->model->config.reduction == MIRT_SUM;
-    int64_t n = r->batched ? f->step.rows : f->step.by_replicas ? mirt__active_replicas(&f->step) : mirt__result_places(&f->step);
+    int64_t n = r->batched            ? f->step.rows
+                : f->step.by_replicas ? mirt__active_replicas(&f->step)
+                                      : mirt__result_places(&f->step);
     double own = 0;
     for (int64_t i = 0; i < n; i++) {
         own += (double)value[i];
@@ -194,19 +202,21 @@ MIRT__TRAINING_LIB int mirt__log_names(const mirt_model *model, bool validation,
         for (int i = 0; i < model->num_outputs && mirt__num_labels(model) > 1 && count < MIRT_MAX_LOGS; i++) {
             if (mirt__output_has_loss(model, i)) names[count++] = v ? model->val_loss_name[i] : model->loss_name[i];
         }
-        for (int m = 0; m < model->num_metrics && count < MIRT_MAX_LOGS; m++) names[count++] = v ? model->metric[m].val_name : model->metric[m].name;
+        for (int m = 0; m < model->num_metrics && count < MIRT_MAX_LOGS; m++)
+            names[count++] = v ? model->metric[m].val_name : model->metric[m].name;
         if (!v && count < MIRT_MAX_LOGS) names[count++] = "learning_rate";
     }
     return count;
 }
 
-MIRT__LIB mirt_status mirt__check_room(const mirt_function *f, int64_t rows, float *const *out, const size_t *capacity) {
+MIRT__LIB mirt_status mirt__check_room(const mirt_function *f, int64_t rows, float *const *out,
+                                       const size_t *capacity) {
     for (int i = 0; i < f->num_results; i++) {
         size_t each = (size_t)f->result[i].count;
         if (!out[i]) return mirt__fail(MIRT_E_INVALID, "no place for the predictions");
         if (capacity[i] / (each ? each : 1) >= (size_t)rows) continue;
-        return mirt__fail(MIRT_E_SHAPE, "predictions of %lld samples need %llu floats, there is room for %llu", (long long)rows,
-                          (unsigned long long)(each * (size_t)rows), (unsigned long long)capacity[i]);
+        return mirt__fail(MIRT_E_SHAPE, "predictions of %lld samples need %llu floats, there is room for %llu",
+                          (long long)rows, (unsigned long long)(each * (size_t)rows), (unsigned long long)capacity[i]);
     }
     return MIRT_OK;
 }

@@ -3,7 +3,9 @@
 /* What fit, evaluate and predict run: functions recorded for the data at hand. */
 #include "function.h"
 
-typedef enum mirt__program_kind { MIRT__TRAIN, MIRT__EVALUATE, MIRT__PREDICT, MIRT__FEATURES, MIRT__PROGRAM_KINDS } mirt__program_kind;
+typedef enum mirt__program_kind {
+    MIRT__TRAIN, MIRT__EVALUATE, MIRT__PREDICT, MIRT__FEATURES, MIRT__PROGRAM_KINDS
+} mirt__program_kind;
 
 /* Sums over samples in their order. */
 typedef struct mirt__sums {
@@ -47,7 +49,8 @@ MIRT__LIB void mirt__fit_body_set(mirt__fit_body *body, mirt__program_kind kind,
 MIRT__LIB mirt_function *mirt__trainer_record(mirt_model *model, const mirt__data_spec *spec, int64_t most,
                                               mirt__fit_body *body);
 /* The same without class weights, for plans and pictures; free with mirt__function_free. */
-MIRT__LIB mirt_function *mirt__trainer_dry(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most);
+MIRT__LIB mirt_function *mirt__trainer_dry(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec,
+                                           int64_t most);
 
 /* --- record_losses.c --- */
 /* Losses and metrics of the outputs of f's model. */
@@ -58,7 +61,8 @@ MIRT__LIB bool mirt__record_losses(mirt_function *f, mirt__fit_body *body, mirt_
 MIRT__LIB mirt__trainer *mirt__trainer_of(mirt_model *model);
 /* The function of `kind` for data like `spec` with batches of up to `most` samples, recorded unless it is
    there. `fit`: for its class weights, or NULL. */
-MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most, const mirt_fit_desc *fit);
+MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec,
+                                               int64_t most, const mirt_fit_desc *fit);
 MIRT__LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt__sums *sums);
 /* Adds the results of the batch under way to `sums`; returns the batch's own loss. */
 MIRT__LIB double mirt__add_results(const mirt_function *function, mirt__sums *sums);
@@ -68,12 +72,14 @@ MIRT__LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value);
 MIRT__LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]);
 
 /* Whether `rows` predictions fit into the caller's memory, capacity[i] floats for output i. */
-MIRT__LIB mirt_status mirt__check_room(const mirt_function *function, int64_t rows, float *const *out, const size_t *capacity);
+MIRT__LIB mirt_status mirt__check_room(const mirt_function *function, int64_t rows, float *const *out,
+                                       const size_t *capacity);
 /* Copies the predictions of the batch under way behind the `done` samples before it. */
 MIRT__LIB void mirt__copy_predictions(const mirt_function *function, int64_t done, float *const *out);
 
 /* --- inspect.c --- */
-/* The training step without memory, or of a model without a loss the one that predicts; free with mirt__function_free. */
+/* The training step without memory, or of a model without a loss the one that predicts; free with
+   mirt__function_free. */
 MIRT__LIB mirt_function *mirt__inspect_plan(mirt_model *model, int64_t batch);
 /* There is no memory for batches of `batch`: the error says which there is memory for. */
 MIRT__LIB void mirt__say_what_fits(mirt_model *model, const mirt__data_spec *spec, int64_t batch);
@@ -90,11 +96,13 @@ MIRT__LIB void mirt__trap_random(const mirt_model *model);
 MIRT__LIB void mirt__traps_in_batch(const mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch);
 
 /* --- features.c --- */
-/* What the frozen layers at the beginning of a model make of the samples of a data set, kept while mirt_fit goes over them again. */
+/* What the frozen layers at the beginning of a model make of the samples of a data set, kept while mirt_fit goes over
+   them again. */
 typedef struct mirt__features mirt__features;
-/* *out NULL: the model has no such layers, or they cannot be kept (which the log says). *budget: bytes, of which it takes its
-   share; 0 or less: nothing is kept. */
-MIRT__LIB mirt_status mirt__features_open(mirt_model *model, mirt_dataset *dataset, int64_t *budget, const char *what, mirt__features **out);
+/* *out NULL: the model has no such layers, or they cannot be kept (which the log says). *budget: bytes, of which it
+   takes its share; 0 or less: nothing is kept. */
+MIRT__LIB mirt_status mirt__features_open(mirt_model *model, mirt_dataset *dataset, int64_t *budget, const char *what,
+                                          mirt__features **out);
 MIRT__LIB void mirt__features_close(mirt__features *features);
 /* As those of the data set, whose place they take; the batches are of features, as this says. */
 MIRT__LIB const mirt__data_spec *mirt__features_spec(const mirt__features *features);
@@ -102,8 +110,8 @@ MIRT__LIB mirt_status mirt__features_begin(mirt__features *features, uint64_t se
 MIRT__LIB mirt_status mirt__features_next(mirt__features *features, mirt__batch *out);
 
 /* --- feed.c --- */
-/* Batches for a loop over steps: the data set's, or instead the features', with an eye on the time they take. While devices with memory of their own
-   are at work on a step, the next batch is read and sent to them. */
+/* Batches for a loop over steps: the data set's, or instead the features', with an eye on the time they take. While
+   devices with memory of their own are at work on a step, the next batch is read and sent to them. */
 typedef struct mirt__feed {
     mirt_model *model;
     mirt_dataset *dataset;
@@ -116,7 +124,8 @@ typedef struct mirt__feed {
     mirt__batch batch;
 } mirt__feed;
 /* `ahead`: nobody minds that the data are one batch further than the steps. */
-MIRT__LIB void mirt__feed_open(mirt__feed *feed, mirt_model *model, mirt_dataset *dataset, mirt__features *features, bool ahead);
+MIRT__LIB void mirt__feed_open(mirt__feed *feed, mirt_model *model, mirt_dataset *dataset, mirt__features *features,
+                               bool ahead);
 MIRT__LIB mirt_status mirt__feed_begin(mirt__feed *feed, int64_t epoch);
 MIRT__LIB mirt_status mirt__feed_next(mirt__feed *feed, mirt__batch *out);
 /* mirt__function_step on the batch that came last; `more`: another one will be asked for. */
@@ -132,8 +141,10 @@ typedef struct mirt__pass {
     mirt__sums *sums;
     float *const *out;
 } mirt__pass;
-/* Runs fn(arg), which goes through `dataset`, watched from the caller's thread; what a dead strategy leaves behind is marked. */
-MIRT__LIB mirt_status mirt__watched_pass(const mirt_model *model, mirt_dataset *dataset, mirt_status (*fn)(void *arg), void *arg);
+/* Runs fn(arg), which goes through `dataset`, watched from the caller's thread; what a dead strategy leaves behind is
+   marked. */
+MIRT__LIB mirt_status mirt__watched_pass(const mirt_model *model, mirt_dataset *dataset, mirt_status (*fn)(void *arg),
+                                         void *arg);
 /* `dataset` itself when it is batched, otherwise a batching view of it (batch 0: of 32), also put into
    *view, to be destroyed after use. */
 MIRT__LIB mirt_dataset *mirt__batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view);
@@ -147,8 +158,10 @@ MIRT__LIB mirt_function *mirt__begin_arrays(mirt_model *model, const mirt_data *
                                             const char *caller);
 
 /* --- evaluate.c --- */
-/* One pass over `dataset`, already batched and prepared for, or over its features (otherwise NULL); steps 0: all of it. */
-MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, mirt__features *features, int64_t steps, mirt__sums *sums);
+/* One pass over `dataset`, already batched and prepared for, or over its features (otherwise NULL); steps 0: all of
+   it. */
+MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, mirt__features *features,
+                                          int64_t steps, mirt__sums *sums);
 
 /* --- progress.c --- */
 typedef struct mirt__progress {
@@ -158,6 +171,7 @@ typedef struct mirt__progress {
 } mirt__progress;
 MIRT__LIB void mirt__progress_epoch(mirt__progress *progress, const mirt_model *model, int epoch, int epochs);
 /* `done`: the epoch's last line, with validation. */
-MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *model, const mirt_event *event, bool done);
+MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *model, const mirt_event *event,
+                                   bool done);
 
 #endif

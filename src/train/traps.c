@@ -27,12 +27,15 @@ static void mirt__trap_shares(const mirt_model *model, int64_t batch) {
     char rest[64] = "";
     if (replicas == 1) return;
     if (more) snprintf(rest, sizeof rest, " + %lld x %lld", (long long)(replicas - more), (long long)least);
-    mirt__log(s, MIRT_LOG_INFO, "global batch %lld = %lld x %lld%s (replicas x samples)", (long long)batch, (long long)(more ? more : replicas),
-              (long long)(more ? least + 1 : least), rest);
+    mirt__log(s, MIRT_LOG_INFO, "global batch %lld = %lld x %lld%s (replicas x samples)", (long long)batch,
+              (long long)(more ? more : replicas), (long long)(more ? least + 1 : least), rest);
     if (least >= 8 || !mirt__trap_first(model, MIRT__TRAP_SHARES)) return;
     mirt__log(s, MIRT_LOG_WARNING,
-              "a batch is the global batch: %lld samples on %lld replicas are %lld each%s, of which a device makes little use; if %lld were meant for each, "
-              "a batch is %lld", (long long)batch, (long long)replicas, (long long)least, least ? "" : " or none at all", (long long)batch, (long long)(batch * replicas));
+              "a batch is the global batch: %lld samples on %lld replicas are %lld each%s, of which a device makes "
+              "little use; if %lld were meant for each, "
+              "a batch is %lld",
+              (long long)batch, (long long)replicas, (long long)least, least ? "" : " or none at all", (long long)batch,
+              (long long)(batch * replicas));
 }
 
 /* Two digits of it. */
@@ -49,14 +52,22 @@ static void mirt__trap_memory(mirt_model *model, const mirt_function *f, int64_t
     if (mirt_machine(&machine) != MIRT_OK || !machine.memory_available) return;
     mirt__memory_of(model, f, &m);
     /* Weights stay as large as they are, all else grows with the batch. */
-    const double devices = model->strategy->num_devices, fixed = (double)(m.weights + m.gradients) * devices + (double)m.slots;
-    const double available = (double)machine.memory_available, about = (available - fixed) / ((double)m.total - fixed) * (double)batch;
-    mirt__log(model->strategy, MIRT_LOG_INFO, "memory: %s planned, a device weights %s, gradients %s, activations %s, scratch %s; %s are free, enough for batches of about %lld",
-              mirt__bytes_text((double)m.total, text[0]), mirt__bytes_text((double)m.weights, text[1]), mirt__bytes_text((double)m.gradients, text[2]),
-              mirt__bytes_text((double)m.activations, text[3]), mirt__bytes_text((double)m.scratch, text[4]), mirt__bytes_text(available, text[5]), (long long)mirt__trap_rounded(about));
+    const double devices = model->strategy->num_devices,
+                 fixed = (double)(m.weights + m.gradients) * devices + (double)m.slots;
+    const double available = (double)machine.memory_available,
+                 about = (available - fixed) / ((double)m.total - fixed) * (double)batch;
+    mirt__log(model->strategy, MIRT_LOG_INFO,
+              "memory: %s planned, a device weights %s, gradients %s, activations %s, scratch %s; %s are free, enough "
+              "for batches of about %lld",
+              mirt__bytes_text((double)m.total, text[0]), mirt__bytes_text((double)m.weights, text[1]),
+              mirt__bytes_text((double)m.gradients, text[2]), mirt__bytes_text((double)m.activations, text[3]),
+              mirt__bytes_text((double)m.scratch, text[4]), mirt__bytes_text(available, text[5]),
+              (long long)mirt__trap_rounded(about));
     if ((double)m.total <= available || !mirt__trap_first(model, MIRT__TRAP_MEMORY)) return;
     const int64_t largest = mirt_largest_batch(model, 0);
-    mirt__log(model->strategy, MIRT_LOG_WARNING, "%s takes %s to train on batches of %lld, and %s are free: the system may end the program; a batch of %lld fits",
+    mirt__log(model->strategy, MIRT_LOG_WARNING,
+              "%s takes %s to train on batches of %lld, and %s are free: the system may end the program; a batch of "
+              "%lld fits",
               model->name, text[0], (long long)batch, text[5], (long long)largest);
 }
 
@@ -114,7 +125,8 @@ MIRT__LIB void mirt__traps_before(mirt_model *model, const mirt__data_spec *spec
 
 /* >>the first batch */
 
-/* The layer that multiplies input number `input` as it comes with weights; NULL: none does, as it is scaled, normalized or looked up first. */
+/* The layer that multiplies input number `input` as it comes with weights; NULL: none does, as it is scaled, normalized
+   or looked up first. */
 static const mirt__node *mirt__trap_reader(const mirt_model *model, int input) {
     for (int i = 0; i < model->graph.count; i++) {
         const mirt__node *node = model->graph.node[i];
@@ -132,8 +144,10 @@ static double mirt__trap_magnitude(const mirt__data_field *field, const void *da
     const int64_t count = rows * mirt__shape_count(&field->shape), stride = count / 16384 + 1;
     double most = 0;
     for (int64_t i = 0; i < count; i += stride) {
-        double value = field->dtype == MIRT_UINT8 ? (double)((const uint8_t *)data)[i]
-                       : field->dtype == MIRT_INT32 ? (double)((const int32_t *)data)[i] : field->dtype == MIRT_FLOAT32 ? (double)((const float *)data)[i] : 0;
+        double value = field->dtype == MIRT_UINT8     ? (double)((const uint8_t *)data)[i]
+                       : field->dtype == MIRT_INT32   ? (double)((const int32_t *)data)[i]
+                       : field->dtype == MIRT_FLOAT32 ? (double)((const float *)data)[i]
+                                                      : 0;
         value = value < 0 ? -value : value;
         if (value > most) most = value;
     }
@@ -146,13 +160,17 @@ static void mirt__trap_scale(const mirt_model *model, const mirt__data_spec *spe
         const mirt__node *reader = most > 20 ? mirt__trap_reader(model, i) : NULL;
         if (!reader || !mirt__trap_first(model, MIRT__TRAP_SCALE)) continue;
         mirt__log(model->strategy, MIRT_LOG_WARNING,
-                  "the inputs reach %.4g, and %s of %s takes them as they are: training is slow or diverges then; scale them to about 1, by %s", most,
-                  reader->name ? reader->name : "a layer", model->name,
-                  spec->field[i].dtype == MIRT_UINT8 || most <= 255 ? "mirt_rescale(x, 1.0f / 255, 0) behind mirt_input" : "mirt_rescale or mirt_batch_norm behind mirt_input");
+                  "the inputs reach %.4g, and %s of %s takes them as they are: training is slow or diverges then; "
+                  "scale them to about 1, by %s",
+                  most, reader->name ? reader->name : "a layer", model->name,
+                  spec->field[i].dtype == MIRT_UINT8 || most <= 255
+                      ? "mirt_rescale(x, 1.0f / 255, 0) behind mirt_input"
+                      : "mirt_rescale or mirt_batch_norm behind mirt_input");
     }
 }
 
-/* Every replica with the first one's samples: the program dealt the batch itself, and the library deals what it gave. */
+/* Every replica with the first one's samples: the program dealt the batch itself, and the library deals what it
+   gave. */
 static bool mirt__trap_equal_shares(const mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch) {
     const int64_t replicas = model->strategy->num_replicas, each = batch->rows / replicas;
     bool varied = false; /* constant data say nothing */
@@ -170,6 +188,8 @@ MIRT__LIB void mirt__traps_in_batch(const mirt_model *model, const mirt__data_sp
     if (!spec->features) mirt__trap_scale(model, spec, batch);
     if (!mirt__trap_equal_shares(model, spec, batch) || !mirt__trap_first(model, MIRT__TRAP_SAME)) return;
     mirt__log(model->strategy, MIRT_LOG_WARNING,
-              "all %d replicas get the same %lld samples in the first batch: they do one replica's work. Hand in different ones: the library deals a global batch to "
-              "the replicas by itself", model->strategy->num_replicas, (long long)(batch->rows / model->strategy->num_replicas));
+              "all %d replicas get the same %lld samples in the first batch: they do one replica's work. Hand in "
+              "different ones: the library deals a global batch to "
+              "the replicas by itself",
+              model->strategy->num_replicas, (long long)(batch->rows / model->strategy->num_replicas));
 }

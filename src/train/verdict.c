@@ -7,7 +7,8 @@ enum { MIRT__LEAST_STEPS = 5 };
 typedef struct mirt__costs {
     double wall, compute, input, update, reduce, meet, other; /* meet: starting, and waiting for each other */
     double rows;                                              /* of a replica */
-    double least, least_sample, fixed;                        /* in the best step: computing, a sample of it; update and all-reduce */
+    double least, least_sample, fixed;                        /* in the best step: computing, a sample of it; update and
+                                                                 all-reduce */
 } mirt__costs;
 
 static double mirt__timing_compute(const double *seconds) {
@@ -28,7 +29,8 @@ static void mirt__costs_of(const mirt_timing *t, mirt__costs *c) {
     c->least_sample = DBL_MAX;
     for (int d = 0; d < t->num_devices; d++) {
         const mirt_device_timing *own = &t->device[d];
-        const double work = own->least_sample * (double)own->samples / steps, fixed = own->least_update + own->least_reduce;
+        const double work = own->least_sample * (double)own->samples / steps,
+                     fixed = own->least_update + own->least_reduce;
         if (work > c->least) c->least = work;
         if (own->samples && own->least_sample < c->least_sample) c->least_sample = own->least_sample;
         if (fixed > c->fixed) c->fixed = fixed;
@@ -52,7 +54,8 @@ static void mirt__blame(mirt_timing *t, mirt_bottleneck kind, double lost, doubl
     t->speedup = lost < wall ? 1 / (1 - t->share) : 1;
 }
 
-/* Seconds of a step that others wait for device `d`: because a sample takes it longer (`slow`), or because it has more of them. */
+/* Seconds of a step that others wait for device `d`: because a sample takes it longer (`slow`), or because it has more
+   of them. */
 static double mirt__held_up(const mirt_timing *t, int d, bool *slow, double *times) {
     double others = 0, samples = 0, own = mirt__timing_compute(t->device[d].seconds);
     for (int k = 0; k < t->num_devices; k++) {
@@ -84,12 +87,14 @@ static void mirt__blame_devices(mirt_timing *t, const mirt__costs *c) {
 
 /* What a step costs whatever its batch; in part of the best step's seconds, which a busy machine does not change. */
 static void mirt__blame_size(mirt_timing *t, const mirt__costs *c) {
-    const double large = 256, brief = 300e-6, nothing = 60e-6; /* rows a replica; seconds beside which meeting is nothing, and which are */
+    const double large = 256, brief = 300e-6, nothing = 60e-6; /* rows a replica; seconds beside which meeting is
+                                                                  nothing, and which are */
     const double lost = c->wall - c->compute - c->input - c->other;
     const bool small_model = c->least_sample * large < brief;
     if (lost < 0.2 * c->wall && !(small_model && c->least < nothing && t->num_devices > 1)) return;
     if (small_model && t->num_devices > 1) mirt__blame(t, MIRT_SMALL_MODEL, lost, c->wall);
-    else if (small_model || (c->rows <= large / 2 && c->fixed > 0.25 * (c->fixed + c->least))) mirt__blame(t, MIRT_SMALL_BATCH, lost, c->wall);
+    else if (small_model || (c->rows <= large / 2 && c->fixed > 0.25 * (c->fixed + c->least)))
+        mirt__blame(t, MIRT_SMALL_BATCH, lost, c->wall);
     else if (c->rows <= 16 && c->least < 1e-3 && lost > 0.3 * c->wall) mirt__blame(t, MIRT_SMALL_BATCH, lost, c->wall);
 }
 
@@ -106,24 +111,36 @@ static void mirt__verdict_input(mirt_timing *t, const mirt__costs *c) {
     const int needed = left > 0 && t->sample_seconds > 0 ? (int)ceil(t->sample_seconds * rows / left) : 0;
     mirt__say(t, "input-bound: %.0f %% of the step waits for %s; ", 100 * t->share, t->input);
     if (!t->ahead) mirt__say(t, "nothing is made ahead: mirt_prefetch behind mirt_batch");
-    else if (!t->parallel) mirt__say(
-        t, "one thread makes the samples, as a stream must: keep them in memory (mirt_cache), or take samples that can be reached in any order");
-    else if (needed <= t->workers) mirt__say(t, "%d worker%s, which wait for something themselves: keep what they make in memory (mirt_cache)", t->workers, t->workers == 1 ? "" : "s");
-    else if (needed > t->cores) mirt__say(t, "%d worker%s, %d would do, but there %s %d core%s: keep what is made in memory (mirt_cache)", t->workers, t->workers == 1 ? "" : "s", needed, t->cores == 1 ? "is" : "are", t->cores, t->cores == 1 ? "" : "s");
+    else if (!t->parallel)
+        mirt__say(t, "one thread makes the samples, as a stream must: keep them in memory (mirt_cache), or take "
+                     "samples that can be reached in any order");
+    else if (needed <= t->workers)
+        mirt__say(t, "%d worker%s, which wait for something themselves: keep what they make in memory (mirt_cache)",
+                  t->workers, t->workers == 1 ? "" : "s");
+    else if (needed > t->cores)
+        mirt__say(t, "%d worker%s, %d would do, but there %s %d core%s: keep what is made in memory (mirt_cache)",
+                  t->workers, t->workers == 1 ? "" : "s", needed, t->cores == 1 ? "is" : "are", t->cores,
+                  t->cores == 1 ? "" : "s");
     else mirt__say(t, "%d worker%s, %d would do", t->workers, t->workers == 1 ? "" : "s", needed);
 }
 
 static void mirt__verdict_batch(mirt_timing *t, const mirt__costs *c) {
     const double lost = t->share * c->wall, rows = mirt__better_rows(c, lost);
     t->speedup = c->wall / (lost * c->rows / rows + c->compute + c->input + c->other);
-    mirt__say(t, "batch %.3g per replica is too small: %.0f %% of the step takes as long for any batch (update, all-reduce, starting and waiting); %.0f per replica would spread it", c->rows, 100 * t->share, rows);
+    mirt__say(t,
+              "batch %.3g per replica is too small: %.0f %% of the step takes as long for any batch (update, "
+              "all-reduce, starting and waiting); %.0f per replica would spread it",
+              c->rows, 100 * t->share, rows);
 }
 
 static void mirt__verdict_model(mirt_timing *t, const mirt__costs *c) {
     const double start = 10e-6, one = c->compute * t->num_devices + c->update + c->input + c->other + start;
     t->speedup = c->wall > one ? c->wall / one : 1;
-    mirt__say(t, "model too small for %d devices: each computes for %.3g ms of a step of %.3g ms, the rest is updating, starting and waiting for each other; %s", t->num_devices, 1e3 * c->compute, 1e3 * c->wall,
-                   t->speedup > 1.1 ? "one device would do" : "a larger batch gives them more to do");
+    mirt__say(t,
+              "model too small for %d devices: each computes for %.3g ms of a step of %.3g ms, the rest is updating, "
+              "starting and waiting for each other; %s",
+              t->num_devices, 1e3 * c->compute, 1e3 * c->wall,
+              t->speedup > 1.1 ? "one device would do" : "a larger batch gives them more to do");
 }
 
 static void mirt__verdict_device(mirt_timing *t, const mirt__costs *c) {
@@ -131,15 +148,22 @@ static void mirt__verdict_device(mirt_timing *t, const mirt__costs *c) {
     double times = 1;
     (void)c;
     mirt__held_up(t, t->culprit, &slow, &times);
-    mirt__say(t, "device %s is slow: it takes %.1f times as long for a sample as the others, which wait for it %.0f %% of the step", t->device[t->culprit].name, times, 100 * t->share);
+    mirt__say(t,
+              "device %s is slow: it takes %.1f times as long for a sample as the others, which wait for it %.0f %% of "
+              "the step",
+              t->device[t->culprit].name, times, 100 * t->share);
 }
 
 static void mirt__verdict_uneven(mirt_timing *t) {
     int most = 0;
     for (int d = 1; d < t->num_devices; d++) most = t->device[d].samples > t->device[most].samples ? d : most;
-    mirt__say(t, "uneven: %d replicas on %d devices leave %s with %.0f %% of the samples, and the others wait for it %.0f %% of the step; %s", t->replicas, t->num_devices,
-                   t->device[most].name, 100.0 * (double)t->device[most].samples / (double)t->samples, 100 * t->share,
-                   t->replicas % t->num_devices ? "replicas should be a multiple of the devices" : "the batch should be a multiple of the replicas");
+    mirt__say(t,
+              "uneven: %d replicas on %d devices leave %s with %.0f %% of the samples, and the others wait for it %.0f "
+              "%% of the step; %s",
+              t->replicas, t->num_devices, t->device[most].name,
+              100.0 * (double)t->device[most].samples / (double)t->samples, 100 * t->share,
+              t->replicas % t->num_devices ? "replicas should be a multiple of the devices"
+                                           : "the batch should be a multiple of the replicas");
 }
 
 static void mirt__verdict_words(mirt_timing *t, const mirt__costs *c) {
@@ -150,15 +174,27 @@ static void mirt__verdict_words(mirt_timing *t, const mirt__costs *c) {
     case MIRT_SMALL_MODEL: mirt__verdict_model(t, c); break;
     case MIRT_SLOW_DEVICE: mirt__verdict_device(t, c); break;
     case MIRT_UNEVEN_SHARES: mirt__verdict_uneven(t); break;
-    case MIRT_SLOW_REDUCE: mirt__say(t, "all-reduce: %.0f %% of the step adds up gradients over devices; a larger batch needs it less often", 100 * t->share); break;
-    case MIRT_SLOW_CALLBACKS: mirt__say(t, "callbacks: %.0f %% of the step is spent in callbacks", 100 * t->share); break;
+    case MIRT_SLOW_REDUCE:
+        mirt__say(t,
+                  "all-reduce: %.0f %% of the step adds up gradients over devices; a larger batch needs it less often",
+                  100 * t->share);
+        break;
+    case MIRT_SLOW_CALLBACKS:
+        mirt__say(t, "callbacks: %.0f %% of the step is spent in callbacks", 100 * t->share);
+        break;
     case MIRT_SHARED_CORES:
         if (crowded) {
             t->speedup = 1; /* cores cannot be had for the asking */
-            mirt__say(t, "shared cores: %d devices of %d thread%s take turns on %d core%s, and wait for each other %.0f %% of the step", t->num_devices, t->threads,
-                           t->threads == 1 ? "" : "s", t->cores, t->cores == 1 ? "" : "s", 100 * t->share);
-        }
-        else mirt__say(t, "shared cores: the devices wait for each other %.0f %% of the step, now for one, now for another: other programs run on their cores", 100 * t->share);
+            mirt__say(t,
+                      "shared cores: %d devices of %d thread%s take turns on %d core%s, and wait for each other %.0f "
+                      "%% of the step",
+                      t->num_devices, t->threads, t->threads == 1 ? "" : "s", t->cores, t->cores == 1 ? "" : "s",
+                      100 * t->share);
+        } else
+            mirt__say(t,
+                      "shared cores: the devices wait for each other %.0f %% of the step, now for one, now for "
+                      "another: other programs run on their cores",
+                      100 * t->share);
         break;
     default: mirt__say(t, "balanced: %.0f %% of the step is forward and backward", 100 * c->compute / c->wall); return;
     }
@@ -182,8 +218,10 @@ MIRT__LIB void mirt__verdict(mirt_timing *t) {
     if (c.input > 0.12 * c.wall && c.input > 50e-6) mirt__blame(t, MIRT_SLOW_INPUT, c.input, c.wall);
     if (c.other > 0.1 * c.wall) mirt__blame(t, MIRT_SLOW_CALLBACKS, c.other, c.wall);
     mirt__blame_devices(t, &c);
-    if (t->num_devices > 1 && c.reduce > 0.12 * c.wall && c.reduce > 2.5 * c.update) mirt__blame(t, MIRT_SLOW_REDUCE, c.reduce, c.wall);
+    if (t->num_devices > 1 && c.reduce > 0.12 * c.wall && c.reduce > 2.5 * c.update)
+        mirt__blame(t, MIRT_SLOW_REDUCE, c.reduce, c.wall);
     else mirt__blame_size(t, &c);
-    if (t->bottleneck == MIRT_BALANCED && t->num_devices > 1 && c.meet > 0.2 * c.wall) mirt__blame(t, MIRT_SHARED_CORES, c.meet, c.wall);
+    if (t->bottleneck == MIRT_BALANCED && t->num_devices > 1 && c.meet > 0.2 * c.wall)
+        mirt__blame(t, MIRT_SHARED_CORES, c.meet, c.wall);
     mirt__verdict_words(t, &c);
 }

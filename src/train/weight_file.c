@@ -33,13 +33,16 @@ MIRT__LIB bool mirt__load_fits(const mirt__safetensor *t, const mirt__variable *
     return same;
 }
 
-MIRT__LIB const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, const char *name, const mirt__variable *v) {
+MIRT__LIB const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, const char *name,
+                                                  const mirt__variable *v) {
     const mirt__safetensor *t = mirt__safetensors_find(file, name);
     char have[MIRT__ST_SHAPE_TEXT], want[96];
-    if (!t) return mirt__fail(MIRT_E_NOT_FOUND, "%s: there is no tensor \"%s\"", file->origin, name), (const mirt__safetensor *)NULL;
+    if (!t)
+        return mirt__fail(MIRT_E_NOT_FOUND, "%s: there is no tensor \"%s\"", file->origin, name),
+               (const mirt__safetensor *)NULL;
     if (mirt__load_fits(t, v)) return t;
-    mirt__fail(MIRT_E_SHAPE, "%s: %s is %s %s, the model needs F32 %s", file->origin, name, mirt__st_dtype_name(t->dtype),
-               mirt__st_shape_text(t, have), mirt__shape_text(&v->shape, want));
+    mirt__fail(MIRT_E_SHAPE, "%s: %s is %s %s, the model needs F32 %s", file->origin, name,
+               mirt__st_dtype_name(t->dtype), mirt__st_shape_text(t, have), mirt__shape_text(&v->shape, want));
     return NULL;
 }
 

@@ -4,7 +4,7 @@ NVCC = nvcc
 # Where cuBLAS and NCCL are, found out once.
 GPU_COMPILE = $$(sed -n 1p build/gpu/libraries)
 GPU_LINK = $$(sed -n 2p build/gpu/libraries)
-GPU_KERNEL_TESTS = test_kernels test_ops test_storage test_depthwise test_conv_strips
+GPU_KERNEL_TESTS = test_kernels test_ops test_storage test_depthwise test_conv_tiles
 GPU_PROGRAMS = $(GPU_KERNEL_TESTS:%=build/gpu/%) build/gpu/test_gpu build/gpu/nccl_pair build/gpu/selftest
 
 build/gpu/libraries: tests/gpu/library_flags

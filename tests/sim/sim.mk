@@ -48,7 +48,7 @@ $(eval $(call SIM_RULES,sim-cover,,))
 
 # The GPU's kernels as one more table in the tests of the CPUs' (sim_kernels.c). A program in C on simulated devices,
 # tests/sim/NAME.c, tests/gpu/NAME.c or tests/NAME.c, is one line too: SIM_C_TESTS += NAME.
-SIM_KERNEL_TESTS = test_kernels test_ops test_storage test_golden test_tensors test_depthwise test_conv_strips test_norm test_augment
+SIM_KERNEL_TESTS = test_kernels test_ops test_storage test_golden test_tensors test_depthwise test_conv_tiles test_norm test_augment
 SIM_C_TESTS += test_products
 SIM_C_TESTS += test_float16
 SIM_C_TESTS += test_training

@@ -135,7 +135,7 @@ static void sim_begin(void) {
     sim_reference = __real_mirt__kernel_tables(&count)[count - 1];
     sim_backend = mirt__cuda_backend();
     sim_table.name = "cuda";
-    sim_table.strips = sim_backend->kernels()->strips;
+    sim_table.tiled_reads = sim_backend->kernels()->tiled_reads;
     sim_table.half = sim_backend->kernels()->half;
     SIM_ROWS(SIM_ENTRY)
     sim_table.binary = sim_binary_by;

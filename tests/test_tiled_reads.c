@@ -113,8 +113,9 @@ static double mask_slope(mirt_activation_kind kind, double y) {
     default: return 1;
     }
 }
-static const mirt_activation_kind kinds[] = {MIRT_LINEAR, MIRT_RELU, MIRT_RELU6, MIRT_SILU, MIRT_SIGMOID, MIRT_TANH, MIRT_LEAKY_RELU,
-                                             MIRT_ELU, MIRT_GELU, MIRT_HARD_SIGMOID, MIRT_HARD_SWISH, MIRT_SOFTPLUS};
+static const mirt_activation_kind kinds[] = {MIRT_LINEAR,  MIRT_RELU,         MIRT_RELU6,      MIRT_SILU,
+                                             MIRT_SIGMOID, MIRT_TANH,         MIRT_LEAKY_RELU, MIRT_ELU,
+                                             MIRT_GELU,    MIRT_HARD_SIGMOID, MIRT_HARD_SWISH, MIRT_SOFTPLUS};
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 /* ---- scalings */
@@ -161,7 +162,9 @@ static void check_read(const mirt__reader *reader, const double *want, int64_t c
     float *columns = (float *)malloc(mirt__source_floats(reader) * sizeof(float) + 1);
     const mirt__source source = mirt__source_of(reader, columns);
     for (int t = 0; t < table_count; t++) {
-        const int64_t ranges[][2] = {{0, count}, {c, c}, {count - c, c}, {c + c / 3, c - c / 3}, {2 * c + c / 2, c / 4}, {3 * c, 0}, {2 * c, 5 * c}};
+        const int64_t ranges[][2] = {
+            {0, count}, {c, c},        {count - c, c}, {c + c / 3, c - c / 3}, {2 * c + c / 2, c / 4},
+            {3 * c, 0}, {2 * c, 5 * c}};
         double worst = 0;
         bool outside = false, same = true;
         float *all = (float *)malloc((size_t)count * sizeof(float));
@@ -170,7 +173,8 @@ static void check_read(const mirt__reader *reader, const double *want, int64_t c
             float *to = (float *)malloc((size_t)(n + 1) * sizeof(float));
             to[n] = 1234.5f;
             tables[t].simd->read(to, &source, from, n);
-            for (int64_t i = 0; i < n; i++) worst = worse(worst, fabs((double)to[i] - want[from + i]) / (1 + fabs(want[from + i])));
+            for (int64_t i = 0; i < n; i++)
+                worst = worse(worst, fabs((double)to[i] - want[from + i]) / (1 + fabs(want[from + i])));
             if (to[n] != 1234.5f) outside = true;
             if (r == 0) memcpy(all, to, (size_t)n * sizeof(float));
             else if (memcmp(all + from, to, (size_t)n * sizeof(float)) != 0) same = false;
@@ -184,7 +188,8 @@ static void check_read(const mirt__reader *reader, const double *want, int64_t c
             first = all;
         } else {
             if (tables[t].same && memcmp(first, all, (size_t)count * sizeof(float)) != 0) {
-                ok(false, "%s: %s, %lld channels: other bits than %s", tables[t].name, what, (long long)c, tables[0].name);
+                ok(false, "%s: %s, %lld channels: other bits than %s", tables[t].name, what, (long long)c,
+                   tables[0].name);
             }
             free(all);
         }
@@ -240,9 +245,12 @@ static void test_reads(int64_t c, mirt_dtype dtype) {
             reader.back = &back;
             for (int64_t i = 0; i < count; i++) {
                 const int64_t j = i % c;
-                const double inverse = 1 / sqrt((double)s.variance[j] + (double)s.s.epsilon), factor = (s.s.gamma ? (double)s.gamma[j] : 1) * inverse;
+                const double inverse = 1 / sqrt((double)s.variance[j] + (double)s.s.epsilon),
+                             factor = (s.s.gamma ? (double)s.gamma[j] : 1) * inverse;
                 double g = (double)at(&dy, i) * slope(kinds[k], (double)scaled(&s.s, at(&x, i), j));
-                if (!constant) g = g - (double)sum[0][j] / 23 - ((double)at(&x, i) - (double)s.mean[j]) * inverse * (double)sum[1][j] / 23;
+                if (!constant)
+                    g = g - (double)sum[0][j] / 23 -
+                        ((double)at(&x, i) - (double)s.mean[j]) * inverse * (double)sum[1][j] / 23;
                 want[i] = g * factor;
             }
             check_read(&reader, want, count, "back");
@@ -261,9 +269,11 @@ static void test_reads(int64_t c, mirt_dtype dtype) {
 
 enum { ROWS = 13, SPLIT = 5 }; /* rows come in two calls */
 
-static void check_finish(int64_t c, mirt_dtype dtype, int variant, mirt_activation_kind kind, bool in_place, bool stream) {
+static void check_finish(int64_t c, mirt_dtype dtype, int variant, mirt_activation_kind kind, bool in_place,
+                         bool stream) {
     const mirt__column_sums sums = (mirt__column_sums)(variant % 3);
-    const bool bias = (variant / 3) & 1, norm = (variant / 6) & 1, add = (variant / 12) & 1, mask = (variant / 24) & 1, sloped = ((variant / 48) & 1) || sums == MIRT__SUMS_GRADIENT;
+    const bool bias = (variant / 3) & 1, norm = (variant / 6) & 1, add = (variant / 12) & 1, mask = (variant / 24) & 1,
+               sloped = ((variant / 48) & 1) || sums == MIRT__SUMS_GRADIENT;
     const mirt_activation_kind mask_kind = (mirt_activation_kind)(variant % 4 == 3 ? (int)MIRT_RELU6 : variant % 4);
     const mirt_activation_kind slope_kind = sloped && !(variant / 48 & 1) ? MIRT_LINEAR : kinds[(variant + 1) % KINDS];
     const int64_t columns = stream ? c - c / 64 * 32 : c - c / 5; /* the last ones of the output's */
@@ -299,13 +309,16 @@ static void check_finish(int64_t c, mirt_dtype dtype, int variant, mirt_activati
         const int64_t j = i % c;
         const double d = want[i] - sum[0][j] / ROWS;
         if (sums == MIRT__SUMS_MOMENTS) sum[1][j] += d * d / ROWS;
-        else sum[1][j] += want[i] * ((double)at(&z, i) - (double)u.mean[j]) / sqrt((double)u.variance[j] + (double)u.s.epsilon);
+        else
+            sum[1][j] +=
+                want[i] * ((double)at(&z, i) - (double)u.mean[j]) / sqrt((double)u.variance[j] + (double)u.s.epsilon);
     }
     uint8_t *first = NULL;
     float first_sum[2][256];
     const size_t bytes = (size_t)(ROWS * c) * mirt__dtype_size(dtype);
     for (int t = 0; t < table_count; t++) {
-        float *from = (float *)malloc((size_t)(ROWS * c) * sizeof(float)), *part = (float *)malloc((size_t)(3 * c) * sizeof(float) + 1);
+        float *from = (float *)malloc((size_t)(ROWS * c) * sizeof(float)),
+              *part = (float *)malloc((size_t)(3 * c) * sizeof(float) + 1);
         float *room = (float *)malloc(mirt__finishing_floats(&e, c) * sizeof(float) + 1), got[2][256];
         array y = {dtype, ROWS * c, mirt__aligned_alloc(bytes + 64)};
         memcpy(from, raw, (size_t)(ROWS * c) * sizeof(float));
@@ -343,16 +356,19 @@ static void check_finish(int64_t c, mirt_dtype dtype, int variant, mirt_activati
             }
         }
         if (worst > (dtype == MIRT__BFLOAT16 ? 4e-3 : 4e-6) || worst_sum > 4e-6) {
-            ok(false, "%s: variant %d, kind %d, %lld channels: error %.2g, of sums %.2g", tables[t].name, variant, (int)kind, (long long)c, worst, worst_sum);
+            ok(false, "%s: variant %d, kind %d, %lld channels: error %.2g, of sums %.2g", tables[t].name, variant,
+               (int)kind, (long long)c, worst, worst_sum);
         }
         if (t == 0) {
             first = (uint8_t *)malloc(bytes);
             memcpy(first, y.data, bytes);
             memcpy(first_sum, got, sizeof got);
-        } else if (tables[t].same && (memcmp(first, y.data, bytes) != 0 ||
-                                      (sums && (memcmp(first_sum[0] + j0, got[0] + j0, (size_t)columns * sizeof(float)) != 0 ||
-                                                memcmp(first_sum[1] + j0, got[1] + j0, (size_t)columns * sizeof(float)) != 0)))) {
-            ok(false, "%s: variant %d, kind %d, %lld channels: other bits than %s", tables[t].name, variant, (int)kind, (long long)c, tables[0].name);
+        } else if (tables[t].same &&
+                   (memcmp(first, y.data, bytes) != 0 ||
+                    (sums && (memcmp(first_sum[0] + j0, got[0] + j0, (size_t)columns * sizeof(float)) != 0 ||
+                              memcmp(first_sum[1] + j0, got[1] + j0, (size_t)columns * sizeof(float)) != 0)))) {
+            ok(false, "%s: variant %d, kind %d, %lld channels: other bits than %s", tables[t].name, variant, (int)kind,
+               (long long)c, tables[0].name);
         }
         free(from);
         free(part);
@@ -400,7 +416,8 @@ static void curve(const mirt__simd *simd, mirt_activation_kind kind, const float
 static void test_curves(void) {
     enum { N = 40001 };
     float *x = (float *)malloc(N * sizeof(float)), *y = (float *)malloc(N * sizeof(float));
-    static const float special[] = {INFINITY, -INFINITY, 100, -100, 88.7f, -87.3f, 1e30f, -1e30f, 1e-30f, -1e-30f, 0, 6, -6, 3, -3};
+    static const float special[] = {INFINITY, -INFINITY, 100, -100, 88.7f, -87.3f, 1e30f, -1e30f,
+                                    1e-30f,   -1e-30f,   0,   6,    -6,    3,      -3};
     for (int t = 0; t < table_count; t++) {
         for (int k = 0; k < KINDS; k++) {
             double worst = 0, near_zero = 0;
@@ -417,12 +434,15 @@ static void test_curves(void) {
                 const double want = activation(kinds[k], (double)x[i]);
                 near_zero = worse(near_zero, fabs((double)y[i] - want) / (fabs(want) + 1e-37));
             }
-            ok(worst < (tables[t].same ? 1e-6 : 5e-6) && near_zero < 1e-6, "%s: activation %d, relative error %.2g, near zero %.2g", tables[t].name, (int)kinds[k], worst, near_zero);
+            ok(worst < (tables[t].same ? 1e-6 : 5e-6) && near_zero < 1e-6,
+               "%s: activation %d, relative error %.2g, near zero %.2g", tables[t].name, (int)kinds[k], worst,
+               near_zero);
             bool limits = true;
             curve(tables[t].simd, kinds[k], special, y, MIRT__COUNT(special));
             for (int i = 0; i < (int)MIRT__COUNT(special); i++) {
                 const double want = activation(kinds[k], (double)special[i]);
-                if (want == want && !((double)y[i] == want || fabs((double)y[i] - want) <= 1e-6 * fabs(want) + 1e-36)) limits = false;
+                if (want == want && !((double)y[i] == want || fabs((double)y[i] - want) <= 1e-6 * fabs(want) + 1e-36))
+                    limits = false;
             }
             const uint32_t bits = 0x7FC12345u; /* not a number, and says more */
             memcpy(x, &bits, sizeof bits);
@@ -436,8 +456,9 @@ static void test_curves(void) {
 
 /* Rounding to bfloat16, halfway cases and what is not a number. */
 static void test_rounding(void) {
-    static const uint32_t cases[] = {0x3F808000u, 0x3F818000u, 0x3F808001u, 0x3F807FFFu, 0x7F7FFFFFu, 0x7F800000u, 0xFF800000u,
-                                     0x7F800001u, 0x7FC00000u, 0xFFFFFFFFu, 0x80000001u, 0x00008000u, 0x0000FFFFu};
+    static const uint32_t cases[] = {0x3F808000u, 0x3F818000u, 0x3F808001u, 0x3F807FFFu, 0x7F7FFFFFu,
+                                     0x7F800000u, 0xFF800000u, 0x7F800001u, 0x7FC00000u, 0xFFFFFFFFu,
+                                     0x80000001u, 0x00008000u, 0x0000FFFFu};
     enum { N = sizeof cases / sizeof cases[0] };
     float x[N];
     memcpy(x, cases, sizeof x);
@@ -483,7 +504,8 @@ static void test_reduce(void) {
                 r.y = y[k];
                 all[t]->reduce(&r, &where);
             }
-            same = same && memcmp(y[0], y[1], (size_t)(shapes[i][3] * (i == 3 ? 1 : shapes[i][0])) * sizeof(float)) == 0;
+            same =
+                same && memcmp(y[0], y[1], (size_t)(shapes[i][3] * (i == 3 ? 1 : shapes[i][0])) * sizeof(float)) == 0;
             mirt__aligned_free(where.scratch);
             free(half.data);
             free(x.data);

@@ -1,6 +1,6 @@
-#ifndef MIRT__STRIPS_H
-#define MIRT__STRIPS_H
-/* For kernels that read and write by strips: what stands between convolutions is computed by the convolutions
+#ifndef MIRT__TILED_READS_H
+#define MIRT__TILED_READS_H
+/* For kernels that read and write by tiled_reads: what stands between convolutions is computed by the convolutions
    themselves. Rewrites of a graph that is complete with its gradients; they depend on the graph alone.
 
      conv2d(pad(x)), max_pool2d(pad(relu(x)))    -> with that padding, and their gradients
@@ -14,7 +14,7 @@
    can be lazy: storage.h decides whether it is stored or its readers compute it. */
 #include "storage.h"
 
-MIRT__LIB void mirt__fuse_strips(mirt__graph *graph, const mirt__storage_costs *costs, mirt_tensor *const *keep,
+MIRT__LIB void mirt__fuse_tiled(mirt__graph *graph, const mirt__storage_costs *costs, mirt_tensor *const *keep,
                                  int count);
 
 #endif

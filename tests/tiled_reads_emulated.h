@@ -22,7 +22,9 @@ static void emulated_round(float *x, int64_t count) {
     for (int64_t i = 0; i < count; i++) x[i] = half_to_float(float_to_half(x[i]));
 }
 
-static double emulated_inverse(const mirt__scaling *s, int64_t j) { return 1 / sqrt((double)s->variance[j] + (double)s->epsilon); }
+static double emulated_inverse(const mirt__scaling *s, int64_t j) {
+    return 1 / sqrt((double)s->variance[j] + (double)s->epsilon);
+}
 
 static double emulated_u(const mirt__scaling *s, double z, int64_t j) {
     double u = (z - (double)s->mean[j]) * emulated_inverse(s, j) * (s->gamma ? (double)s->gamma[j] : 1);
@@ -40,7 +42,8 @@ static double emulated_read(const mirt__reader *r, int64_t i) {
         const mirt__norm_back *b = r->back;
         const double z = emulated_at(b->z, r->dtype, i), inverse = emulated_inverse(&b->norm, j);
         if (b->norm.activation) x *= (double)mirt__ref_slope(b->norm.activation, (float)emulated_u(&b->norm, z, j));
-        if (b->sum[0]) x -= ((double)b->sum[0][j] + (z - (double)b->norm.mean[j]) * inverse * (double)b->sum[1][j]) / b->count;
+        if (b->sum[0])
+            x -= ((double)b->sum[0][j] + (z - (double)b->norm.mean[j]) * inverse * (double)b->sum[1][j]) / b->count;
         x *= inverse * (b->norm.gamma ? (double)b->norm.gamma[j] : 1);
     }
     return x;
@@ -63,7 +66,8 @@ static float *emulated_kernel(const mirt__conv *s, const float *kernel, bool hal
     return out;
 }
 
-static void emulated_finish(const mirt__epilogue *e, const float *c, int64_t images, int64_t pixels, int64_t columns, void *y, mirt_dtype dtype) {
+static void emulated_finish(const mirt__epilogue *e, const float *c, int64_t images, int64_t pixels, int64_t columns,
+                            void *y, mirt_dtype dtype) {
     const int64_t image = pixels / (images > 0 ? images : 1);
     for (int64_t j = 0; j < columns; j++) {
         double a = 0, b = 0, shift = 0;
@@ -74,11 +78,14 @@ static void emulated_finish(const mirt__epilogue *e, const float *c, int64_t ima
             if (e->norm) v = emulated_u(e->norm, v, j);
             if (e->add) v += emulated_at(e->add, dtype, i);
             if (e->activation) v = (double)mirt__ref_activate(e->activation, (float)v);
-            if (e->mask_activation) v *= (double)mirt__ref_derivative(e->mask_activation, (float)emulated_at(e->mask, dtype, i));
+            if (e->mask_activation)
+                v *= (double)mirt__ref_derivative(e->mask_activation, (float)emulated_at(e->mask, dtype, i));
             if (e->slope) {
                 const double z = emulated_at(e->slope_x, dtype, i);
-                if (e->slope->activation) v *= (double)mirt__ref_slope(e->slope->activation, (float)emulated_u(e->slope, z, j));
-                if (e->sums == MIRT__SUMS_GRADIENT) b += v * (z - (double)e->slope->mean[j]) * emulated_inverse(e->slope, j);
+                if (e->slope->activation)
+                    v *= (double)mirt__ref_slope(e->slope->activation, (float)emulated_u(e->slope, z, j));
+                if (e->sums == MIRT__SUMS_GRADIENT)
+                    b += v * (z - (double)e->slope->mean[j]) * emulated_inverse(e->slope, j);
             }
             if (p == 0) shift = e->sums == MIRT__SUMS_MOMENTS ? v : 0;
             a += v - shift;
@@ -103,7 +110,8 @@ static void emulated_forward(const mirt__conv_forward *args, const mirt__where *
     mirt__conv_forward f = *args;
     const mirt__conv *s = &args->s;
     const int64_t pixels = s->rows * s->oh * s->ow;
-    float *x = emulated_strip(&args->x, s->rows * s->h * s->w * s->ci, f.half, &f.x), *c = (float *)malloc((size_t)(pixels * s->co) * sizeof *c);
+    float *x = emulated_strip(&args->x, s->rows * s->h * s->w * s->ci, f.half, &f.x),
+          *c = (float *)malloc((size_t)(pixels * s->co) * sizeof *c);
     float *kernel = emulated_kernel(s, f.kernel, f.half);
     memset(&f.epilogue, 0, sizeof f.epilogue);
     f.kernel = kernel;
@@ -120,7 +128,8 @@ static void emulated_forward(const mirt__conv_forward *args, const mirt__where *
 static void emulated_weight_grad(const mirt__conv_weight_grad *args, const mirt__where *where) {
     mirt__conv_weight_grad g = *args;
     const mirt__conv *s = &args->s;
-    float *x = emulated_strip(&args->x, s->rows * s->h * s->w * s->ci, g.half, &g.x), *dy = emulated_strip(&args->dy, s->rows * s->oh * s->ow * s->co, g.half, &g.dy);
+    float *x = emulated_strip(&args->x, s->rows * s->h * s->w * s->ci, g.half, &g.x),
+          *dy = emulated_strip(&args->dy, s->rows * s->oh * s->ow * s->co, g.half, &g.dy);
     g.half = false;
     emulated_base->conv_weight_grad(&g, where);
     free(dy);
@@ -131,7 +140,8 @@ static void emulated_input_grad(const mirt__conv_input_grad *args, const mirt__w
     mirt__conv_input_grad g = *args;
     const mirt__conv *s = &args->s;
     const int64_t pixels = s->rows * s->h * s->w;
-    float *dy = emulated_strip(&args->dy, s->rows * s->oh * s->ow * s->co, g.half, &g.dy), *c = (float *)malloc((size_t)(pixels * s->ci) * sizeof *c);
+    float *dy = emulated_strip(&args->dy, s->rows * s->oh * s->ow * s->co, g.half, &g.dy),
+          *c = (float *)malloc((size_t)(pixels * s->ci) * sizeof *c);
     if (args->x) {
         mirt__conv_weight_grad w;
         memset(&w, 0, sizeof w);
@@ -157,7 +167,8 @@ static void emulated_input_grad(const mirt__conv_input_grad *args, const mirt__w
 }
 
 /* Normalization of what is stored as bfloat16, by way of float32. */
-static void emulated_norm(const mirt__norm *args, const mirt__where *where, void (*kernel)(const mirt__norm *, const mirt__where *)) {
+static void emulated_norm(const mirt__norm *args, const mirt__where *where,
+                          void (*kernel)(const mirt__norm *, const mirt__where *)) {
     mirt__norm s = *args;
     const int64_t count = s.rows * s.n;
     const void *from[3] = {s.x, s.dy, s.add};
@@ -177,16 +188,24 @@ static void emulated_norm(const mirt__norm *args, const mirt__where *where, void
     for (int64_t i = 0; args->y && i < count; i++) emulated_put(args->y, args->y_dtype, i, (double)strip[3][i]);
     for (int k = 0; k < 4; k++) free(strip[k]);
 }
-static void emulated_norm_stats(const mirt__norm *args, const mirt__where *where) { emulated_norm(args, where, emulated_base->norm_stats); }
-static void emulated_normalize(const mirt__norm *args, const mirt__where *where) { emulated_norm(args, where, emulated_base->normalize); }
-static void emulated_norm_grad_sums(const mirt__norm *args, const mirt__where *where) { emulated_norm(args, where, emulated_base->norm_grad_sums); }
-static void emulated_norm_grad_input(const mirt__norm *args, const mirt__where *where) { emulated_norm(args, where, emulated_base->norm_grad_input); }
+static void emulated_norm_stats(const mirt__norm *args, const mirt__where *where) {
+    emulated_norm(args, where, emulated_base->norm_stats);
+}
+static void emulated_normalize(const mirt__norm *args, const mirt__where *where) {
+    emulated_norm(args, where, emulated_base->normalize);
+}
+static void emulated_norm_grad_sums(const mirt__norm *args, const mirt__where *where) {
+    emulated_norm(args, where, emulated_base->norm_grad_sums);
+}
+static void emulated_norm_grad_input(const mirt__norm *args, const mirt__where *where) {
+    emulated_norm(args, where, emulated_base->norm_grad_input);
+}
 
 /* The best table, with these in place of its own. */
 static mirt__kernels emulated_table(const mirt__kernels *base) {
     mirt__kernels k = *base;
     emulated_base = base;
-    k.strips = true;
+    k.tiled_reads = true;
     k.conv_forward = emulated_forward;
     k.conv_input_grad = emulated_input_grad;
     k.conv_weight_grad = emulated_weight_grad;
