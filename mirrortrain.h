@@ -32019,6 +32019,7 @@ typedef struct mirt__assignment {
 } mirt__assignment;
 
 struct mirt__graph {
+    const struct mirt__op_set *ops;
     mirt__pool pool;
     mirt__node **node; /* in recording order, which is an order of execution */
     int count, capacity;
@@ -32038,6 +32039,13 @@ struct mirt__graph {
     mirt_tensor **term;      /* added to the loss: regularizers and the like */
     int num_terms, term_capacity;
 };
+
+/* What recording needs of the ops, which are a higher module: ops/table.c fills it. */
+typedef struct mirt__op_set {
+    const mirt__op *(*get)(mirt__op_id id);
+    const char *(*name)(mirt__op_id id, const mirt__attrs *attrs); /* in messages */
+    mirt_tensor *(*add)(mirt_tensor *a, mirt_tensor *b);           /* of two gradients of one tensor */
+} mirt__op_set;
 
 typedef struct mirt__call mirt__call;
 
@@ -32191,7 +32199,7 @@ struct mirt__op {
 #define MIRT__TRAINING_ROW MIRT__OP_ROW
 #endif
 
-MIRT__LIB void mirt__graph_init(mirt__graph *graph, mirt_model *model);
+MIRT__LIB void mirt__graph_init(mirt__graph *graph, mirt_model *model, const mirt__op_set *ops);
 MIRT__LIB void mirt__graph_free(mirt__graph *graph);
 /* Marks the graph with the current error; later recordings return NULL. */
 MIRT__LIB void mirt__graph_poison(mirt__graph *graph);
@@ -32292,20 +32300,6 @@ typedef struct mirt__bases {
     char *io[MIRT__MAX_IO]; /* of the replica */
 } mirt__bases;
 
-/* What a program computes, and where it goes. */
-typedef struct mirt__output {
-    mirt_tensor *tensor;
-    mirt__space space; /* MIRT__SPACE_IO, MIRT__SPACE_GRADIENT or MIRT__SPACE_STATE */
-    size_t offset;     /* bytes, unless it is MIRT__SPACE_IO: */
-    int port;
-} mirt__output;
-
-/* Whether the bytes of every tensor at `rows` rows can be counted with. */
-MIRT__LIB bool mirt__plan_fits(const mirt__graph *graph, int64_t rows);
-/* Places the tensors of program->graph, which fits at max_rows rows and is complete but for copies this adds.
-   variable_offset: bytes of each variable in the weight block. */
-MIRT__LIB bool mirt__plan(mirt__program *program, mirt__output *outputs, int num_outputs,
-                          const size_t *variable_offset, int64_t max_rows);
 MIRT__LIB void mirt__program_free(mirt__program *program);
 /* Replays segment `segment` of program->num_cuts + 1; rows <= max_rows; rows 0 does nothing. */
 MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, const mirt__kernels *kernels,
@@ -32317,99 +32311,6 @@ MIRT__LIB void *mirt__address(const mirt__bases *bases, const mirt_tensor *tenso
 MIRT__LIB void mirt__node_notes(const mirt__node *node, mirt__text *out);
 /* One line a node. */
 MIRT__LIB void mirt__program_text(const mirt__program *program, mirt__text *out);
-
-#endif
-
-/* >>section graph/storage.h */
-
-#ifndef MIRT__STORAGE_H
-#define MIRT__STORAGE_H
-/* Decides by costs which tensors are stored, lazy or computed twice.
-
-   A tensor that is stored costs a pass over memory, which computes it, and space until its last reader. A tensor whose
-   readers can all compute it while they read (convolutions can) may be lazy: it is never stored, and each reader
-   reads what its node would have read. A tensor that the backward pass reads may be computed a second time there, so
-   that it occupies no memory between the passes. Decisions depend on the graph and on the costs, never on the number
-   of rows. */
-
-typedef enum mirt__storage { MIRT__STORED, MIRT__LAZY, MIRT__TWICE } mirt__storage;
-
-/* What a tensor costs by each choice, for `rows` rows; a choice that the graph does not have costs HUGE_VAL. */
-typedef struct mirt__choice {
-    double store, lazy, twice;
-} mirt__choice;
-
-/* The cheapest; of equal ones lazy before stored, and stored before twice. */
-MIRT__LIB mirt__storage mirt__choose(const mirt__choice *choice);
-/* Makes `t` lazy if that is cheaper than storing it. All its `readers` readers can compute it; `held`: some of them are
-   of the backward pass, and `t` is of the forward pass. */
-MIRT__LIB bool mirt__storage_lazy(mirt_tensor *t, int readers, bool held, const mirt__storage_costs *costs);
-/* Whether a copy of `t` in 16 bits pays for `readers` normalizations that read it in its place. */
-MIRT__LIB bool mirt__storage_copy(const mirt_tensor *t, int readers, const mirt__storage_costs *costs);
-/* Records the nodes whose tensors are computed twice once more, before the first backward node that reads them. To be
-   called before mirt__fuse_half. On an error the graph is marked. */
-MIRT__LIB void mirt__storage_twice(mirt__graph *graph, const mirt__storage_costs *costs, mirt_tensor *const *keep,
-                                   int count);
-/* One line per tensor of a planned program, for its largest number of rows: the choice, bytes, microseconds to store it
-   and to compute it while it is read or twice ("-": neither is possible). */
-MIRT__LIB void mirt__storage_text(mirt__program *program, const mirt__storage_costs *costs, mirt__text *out);
-
-#endif
-
-/* >>section graph/fuse.h */
-
-#ifndef MIRT__FUSE_H
-#define MIRT__FUSE_H
-/* Elementwise work moves into the kernel that reads or writes the tensor. The rewrites depend on
-   the graph alone, never on the machine, so the order of every sum is the same everywhere.
-
-   forward (before gradients are recorded; the fused ops know their own gradients):
-     product(reshape(rescale(cast(x))))   -> product reading x
-     activation(bias_add(product(x, w)))  -> product with an epilogue
-     activation(normalize(x) + r)         -> normalize, likewise
-     max_pool2d 2x2(relu(conv2d(data)))   -> conv2d_pool
-   backward:
-     activation gradient(product)         -> product with a mask */
-
-MIRT__LIB void mirt__fuse_forward(mirt__graph *graph, mirt_tensor *const *keep, int count);
-MIRT__LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep, int count);
-
-#endif
-
-/* >>section graph/tiled_reads.h */
-
-#ifndef MIRT__TILED_READS_H
-#define MIRT__TILED_READS_H
-/* For kernels that read and write by tiled_reads: what stands between convolutions is computed by the convolutions
-   themselves. Rewrites of a graph that is complete with its gradients; they depend on the graph alone.
-
-     conv2d(pad(x)), max_pool2d(pad(relu(x)))    -> with that padding, and their gradients
-     conv2d_input_grad + another gradient, masked -> in its epilogue
-     norm_stats(conv2d)                          -> the convolution leaves the moments of its output
-     norm_grad_sums(conv2d_input_grad)           -> leaves the two sums, of what it writes times the activation's slope
-     normalize(conv2d) by constants + add        -> in its epilogue, where nothing else reads the convolution
-     both gradients of a depthwise convolution, or of
-     one of single pixels and few weights        -> one node
-   What is left of normalize, norm_grad_input and multiplications by a gate a channel, and is read by convolutions only,
-   can be lazy: storage.h decides whether it is stored or its readers compute it. */
-
-MIRT__LIB void mirt__fuse_tiled(mirt__graph *graph, const mirt__storage_costs *costs, mirt_tensor *const *keep,
-                                 int count);
-
-#endif
-
-/* >>section graph/half.h */
-
-#ifndef MIRT__HALF_H
-#define MIRT__HALF_H
-/* The policy mixed_bfloat16 (or mixed_float16, `half` says which), for kernels that read and write by tiled_reads:
-   products of convolutions are of numbers rounded to bfloat16, added up in float32; images that are written and read by
-   nodes that can are stored as bfloat16. Weights, statistics, sums, gradients of weights and what is kept are float32.
-   A gradient made in float32 that normalizations read is copied. After tiled_reads.c. On an error the graph is
-   marked. */
-
-MIRT__LIB void mirt__fuse_half(mirt__graph *graph, const mirt__storage_costs *costs, mirt_dtype half,
-                               mirt_tensor *const *keep, int count);
 
 #endif
 
@@ -32440,6 +32341,8 @@ MIRT__OP_LIST(MIRT__OP_EXTERN)
 #endif
 
 MIRT__LIB const mirt__op *mirt__op_get(mirt__op_id id);
+/* For graphs. */
+MIRT__LIB const mirt__op_set *mirt__ops(void);
 /* The label of a kind that files may hold; NULL: there is no such kind, or gradients alone record it. Op without kinds:
    its name for kind 0. */
 MIRT__LIB const char *mirt__kind_label(mirt__op_id id, int kind);
@@ -34998,7 +34901,7 @@ MIRT__LIB mirt_tensor *mirt__dropout_op(mirt_tensor *x, float rate, uint64_t key
     return mirt__dropout_noise_op(x, rate, key, NULL);
 }
 
-/* >>section ops/augment.c */
+/* >>section ops/augment_images.c */
 
 /* data: the transforms of images that follow each other, key: what their keys are mixed with. Outside of training they
    are left out, but for what crops make of the images' size. In training pixels are read as they are in the data. No
@@ -35796,6 +35699,13 @@ MIRT__LIB const char *mirt__called_name(mirt__op_id id, const mirt__attrs *a) {
     return label ? label : mirt__op_get(id)->name;
 }
 
+static mirt_tensor *mirt__add_gradients(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__ADD, a, b); }
+
+MIRT__LIB const mirt__op_set *mirt__ops(void) {
+    static const mirt__op_set set = {mirt__op_get, mirt__called_name, mirt__add_gradients};
+    return &set;
+}
+
 /* >>section base/cold_end.inc */
 
 /* Ends cold_begin.inc. */
@@ -35808,8 +35718,9 @@ MIRT__LIB const char *mirt__called_name(mirt__op_id id, const mirt__attrs *a) {
 /* A graph of no strategy has nothing to hold. */
 static void mirt__hold_nothing(mirt_model *model) { (void)model; }
 
-MIRT__LIB void mirt__graph_init(mirt__graph *graph, mirt_model *model) {
+MIRT__LIB void mirt__graph_init(mirt__graph *graph, mirt_model *model, const mirt__op_set *ops) {
     memset(graph, 0, sizeof *graph);
+    graph->ops = ops;
     graph->model = model;
     graph->hold = graph->let_go = mirt__hold_nothing;
 }
@@ -35871,7 +35782,7 @@ static mirt__node *mirt__graph_new_node(mirt__graph *graph, mirt__op_id id, cons
     mirt__node *node = (mirt__node *)mirt__pool_alloc(&graph->pool, sizeof *node);
     if (!node) return NULL;
     node->id = id;
-    node->op = mirt__op_get(id);
+    node->op = graph->ops->get(id);
     if (attrs) node->a = *attrs;
     else node->a.family = node->op->family;
     node->graph = graph;
@@ -35916,7 +35827,7 @@ MIRT__LIB mirt_tensor *mirt__record(mirt__graph *graph, mirt__op_id id, const mi
         return node->out[0];
     }
     if (mirt_last_status() != MIRT_E_NOMEM)
-        mirt__fail_at("%s", graph->scope ? graph->scope : mirt__called_name(id, attrs));
+        mirt__fail_at("%s", graph->scope ? graph->scope : graph->ops->name(id, attrs));
     mirt__graph_poison(graph);
     return NULL;
 }
@@ -36118,7 +36029,7 @@ MIRT__TRAINING_LIB void mirt__graph_need_gradient(mirt__graph *graph, mirt_tenso
 
 /* Adds dx to the gradient of x. */
 MIRT__TRAINING bool mirt__gradient_add(mirt_tensor *x, mirt_tensor *dx) {
-    x->grad = x->grad ? mirt__binary_op(MIRT__ADD, x->grad, dx) : dx;
+    x->grad = x->grad ? x->node->graph->ops->add(x->grad, dx) : dx;
     return x->grad != NULL;
 }
 
@@ -36137,7 +36048,7 @@ MIRT__TRAINING bool mirt__node_gradient(mirt__graph *graph, mirt__node *node) {
         mirt__fail(
             MIRT_E_INVALID,
             "%s%s%s is not differentiable, and a loss depends on variables through it: mirt_stop_gradient its input",
-            node->name ? node->name : "", node->name ? ": " : "", mirt__called_name(node->id, &node->a));
+            node->name ? node->name : "", node->name ? ": " : "", graph->ops->name(node->id, &node->a));
         return false;
     }
     graph->scope = node->name;
@@ -36167,6 +36078,234 @@ MIRT__TRAINING_LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *const *
     return graph->status == MIRT_OK;
 }
 
+/* >>section graph/program.c */
+
+MIRT__LIB void mirt__program_free(mirt__program *program) {
+    mirt__graph_free(&program->graph);
+    memset(program, 0, sizeof *program);
+}
+
+MIRT__LIB void *mirt__address(const mirt__bases *bases, const mirt_tensor *t) {
+    switch (t->space) {
+    case MIRT__SPACE_ARENA: return bases->arena + t->offset;
+    case MIRT__SPACE_REPLICA: return bases->replica + t->offset;
+    case MIRT__SPACE_STATE: return bases->state + t->offset;
+    case MIRT__SPACE_WEIGHT: return bases->weight + t->offset;
+    case MIRT__SPACE_GRADIENT: return bases->gradient + t->offset;
+    case MIRT__SPACE_IO: return bases->io[t->port];
+    default: return NULL;
+    }
+}
+
+MIRT__LIB bool mirt__node_runs(const mirt__node *node) { return node->op->run && !node->out[0]->lazy; }
+
+MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, const mirt__kernels *kernels,
+                                 const mirt__step_info *run, const mirt__bases *bases, int64_t rows) {
+    mirt__call call;
+    call.kernels = kernels;
+    call.run = run;
+    call.rows = rows;
+    call.bases = bases;
+    call.where.team = bases->team;
+    call.where.scratch = bases->scratch;
+    call.where.scratch_per_thread = bases->scratch_per_thread;
+    call.where.shared = bases->shared;
+    call.where.remote = bases->remote;
+    call.where.float16 = bases->float16;
+    int begin = segment ? program->cut[segment - 1] + 1 : 0;
+    int end = segment < program->num_cuts ? program->cut[segment] : program->graph.count;
+    mirt__device_timeline *timeline = run->timeline;
+    const bool slices = timeline && timeline->names, clocked = run->clock || slices;
+    double last = clocked ? mirt__now() : 0;
+    for (int i = begin; rows > 0 && i < end; i++) {
+        const mirt__node *node = program->graph.node[i];
+        if (!mirt__node_runs(node)) continue;
+        if (timeline && i == program->first_gradient) {
+            mirt__timeline_mark(timeline, MIRT_PHASE_BACKWARD, run->replica, i);
+            if (slices) last = mirt__now();
+        }
+        if (timeline) __atomic_store_n(&timeline->node, i, __ATOMIC_RELAXED);
+        call.node = node;
+        for (int k = 0; k < node->num_in; k++) call.in[k] = mirt__address(bases, node->in[k]);
+        for (int k = 0; k < node->num_out; k++) call.out[k] = mirt__address(bases, node->out[k]);
+        node->op->run(&call);
+        if (run->look) run->look(run->look_user, &call, i);
+        if (!clocked) continue;
+        bases->backend->wait(bases->remote);
+        double now = mirt__now();
+        if (run->clock) run->clock[i] += now - last;
+        if (slices) mirt__timeline_slice(timeline, timeline->names[i], last, now, run->replica);
+        last = now;
+    }
+}
+
+/* What is computed while it is read. */
+MIRT__TRAINING void mirt__lazy_text(const mirt_tensor *t, mirt__text *out) {
+    if (!t->lazy) return;
+    const mirt__node *node = t->node;
+    char shown[MIRT__SHOWN];
+    mirt__text_add(out, "  reads %s", mirt__shown(node->name ? node->name : node->op->name, shown));
+    if (node->op->lazy == MIRT__LAZY_GATE) mirt__text_add(out, " gate");
+    if (node->op->lazy == MIRT__LAZY_DY) mirt__text_add(out, "'");
+    if (node->a.activation) mirt__text_add(out, "+%s", mirt__activation_get(node->a.activation)->name);
+    if (node->op->lazy == MIRT__LAZY_GATE) mirt__lazy_text(node->in[0], out);
+}
+
+MIRT__TRAINING_LIB void mirt__node_notes(const mirt__node *node, mirt__text *out) {
+    static const char *const sums[] = {"", "moments", "sums", "means"};
+    const mirt__attrs_window *w = node->a.family == MIRT__FAMILY_window ? MIRT__OF(&node->a, window) : NULL;
+    for (int k = 0; k < node->num_in && !node->out[0]->lazy; k++) mirt__lazy_text(node->in[k], out);
+    if (node->a.affine) mirt__text_add(out, "  reads x*%g%+g", (double)node->a.scale, (double)node->a.offset);
+    if (node->a.bias) mirt__text_add(out, "  +bias");
+    if (w && w->norm) mirt__text_add(out, "  +normalize");
+    if (node->a.residual) mirt__text_add(out, "  +add");
+    if (node->a.activation) mirt__text_add(out, "  +%s", mirt__activation_get(node->a.activation)->name);
+    if (node->a.mask_activation) mirt__text_add(out, "  *%s'", mirt__activation_get(node->a.mask_activation)->name);
+    if (w && w->slope_activation) mirt__text_add(out, "  *%s'", mirt__activation_get(w->slope_activation)->name);
+    if (w && w->sums) mirt__text_add(out, "  +%s", sums[w->sums]);
+    if (w && w->both) mirt__text_add(out, "  +weight gradient");
+}
+
+MIRT__TRAINING void mirt__node_text(const mirt__node *node, mirt__text *out) {
+    static const char *const space[] = {"-", "arena", "replica", "weight", "gradient", "state", "io"};
+    char shape[96], name[MIRT__SHOWN], op[MIRT__SHOWN];
+    mirt__text_add(out, "  %-24s %-14s", mirt__shown(node->op->name, op),
+                   node->name ? mirt__shown(node->name, name) : "");
+    for (int k = 0; k < node->num_out; k++) {
+        const mirt_tensor *t = node->out[k];
+        if (t->space == MIRT__SPACE_NONE) continue;
+        mirt__text_add(out, "%s%s %s", k ? ", " : " ", mirt__dtype_name(t->dtype), mirt__shape_text(&t->shape, shape));
+        if (t->space == MIRT__SPACE_IO) mirt__text_add(out, " @io[%d]", t->port);
+        else mirt__text_add(out, " @%s+%zu", space[t->space], t->offset);
+    }
+    if (node->out[0]->lazy) mirt__text_add(out, " never stored");
+    if (node->repeats) mirt__text_add(out, " once more");
+    mirt__node_notes(node, out);
+    mirt__text_add(out, "\n");
+}
+
+MIRT__TRAINING_LIB void mirt__program_text(const mirt__program *program, mirt__text *out) {
+    for (int i = 0; i < program->graph.count; i++) {
+        if (program->graph.node[i]->op->run) mirt__node_text(program->graph.node[i], out);
+    }
+}
+
+/* >>section passes/storage.h */
+
+#ifndef MIRT__STORAGE_H
+#define MIRT__STORAGE_H
+/* Decides by costs which tensors are stored, lazy or computed twice.
+
+   A tensor that is stored costs a pass over memory, which computes it, and space until its last reader. A tensor whose
+   readers can all compute it while they read (convolutions can) may be lazy: it is never stored, and each reader
+   reads what its node would have read. A tensor that the backward pass reads may be computed a second time there, so
+   that it occupies no memory between the passes. Decisions depend on the graph and on the costs, never on the number
+   of rows. */
+
+typedef enum mirt__storage { MIRT__STORED, MIRT__LAZY, MIRT__TWICE } mirt__storage;
+
+/* What a tensor costs by each choice, for `rows` rows; a choice that the graph does not have costs HUGE_VAL. */
+typedef struct mirt__choice {
+    double store, lazy, twice;
+} mirt__choice;
+
+/* The cheapest; of equal ones lazy before stored, and stored before twice. */
+MIRT__LIB mirt__storage mirt__choose(const mirt__choice *choice);
+/* Makes `t` lazy if that is cheaper than storing it. All its `readers` readers can compute it; `held`: some of them are
+   of the backward pass, and `t` is of the forward pass. */
+MIRT__LIB bool mirt__storage_lazy(mirt_tensor *t, int readers, bool held, const mirt__storage_costs *costs);
+/* Whether a copy of `t` in 16 bits pays for `readers` normalizations that read it in its place. */
+MIRT__LIB bool mirt__storage_copy(const mirt_tensor *t, int readers, const mirt__storage_costs *costs);
+/* Records the nodes whose tensors are computed twice once more, before the first backward node that reads them. To be
+   called before mirt__fuse_half. On an error the graph is marked. */
+MIRT__LIB void mirt__storage_twice(mirt__graph *graph, const mirt__storage_costs *costs, mirt_tensor *const *keep,
+                                   int count);
+/* One line per tensor of a planned program, for its largest number of rows: the choice, bytes, microseconds to store it
+   and to compute it while it is read or twice ("-": neither is possible). */
+MIRT__LIB void mirt__storage_text(mirt__program *program, const mirt__storage_costs *costs, mirt__text *out);
+
+#endif
+
+/* >>section passes/fuse.h */
+
+#ifndef MIRT__FUSE_H
+#define MIRT__FUSE_H
+/* Elementwise work moves into the kernel that reads or writes the tensor. The rewrites depend on
+   the graph alone, never on the machine, so the order of every sum is the same everywhere.
+
+   forward (before gradients are recorded; the fused ops know their own gradients):
+     product(reshape(rescale(cast(x))))   -> product reading x
+     activation(bias_add(product(x, w)))  -> product with an epilogue
+     activation(normalize(x) + r)         -> normalize, likewise
+     max_pool2d 2x2(relu(conv2d(data)))   -> conv2d_pool
+   backward:
+     activation gradient(product)         -> product with a mask */
+
+MIRT__LIB void mirt__fuse_forward(mirt__graph *graph, mirt_tensor *const *keep, int count);
+MIRT__LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep, int count);
+
+#endif
+
+/* >>section passes/tiled_reads.h */
+
+#ifndef MIRT__TILED_READS_H
+#define MIRT__TILED_READS_H
+/* For kernels that read and write by tiled_reads: what stands between convolutions is computed by the convolutions
+   themselves. Rewrites of a graph that is complete with its gradients; they depend on the graph alone.
+
+     conv2d(pad(x)), max_pool2d(pad(relu(x)))    -> with that padding, and their gradients
+     conv2d_input_grad + another gradient, masked -> in its epilogue
+     norm_stats(conv2d)                          -> the convolution leaves the moments of its output
+     norm_grad_sums(conv2d_input_grad)           -> leaves the two sums, of what it writes times the activation's slope
+     normalize(conv2d) by constants + add        -> in its epilogue, where nothing else reads the convolution
+     both gradients of a depthwise convolution, or of
+     one of single pixels and few weights        -> one node
+   What is left of normalize, norm_grad_input and multiplications by a gate a channel, and is read by convolutions only,
+   can be lazy: storage.h decides whether it is stored or its readers compute it. */
+
+MIRT__LIB void mirt__fuse_tiled(mirt__graph *graph, const mirt__storage_costs *costs, mirt_tensor *const *keep,
+                                 int count);
+
+#endif
+
+/* >>section passes/half.h */
+
+#ifndef MIRT__HALF_H
+#define MIRT__HALF_H
+/* The policy mixed_bfloat16 (or mixed_float16, `half` says which), for kernels that read and write by tiled_reads:
+   products of convolutions are of numbers rounded to bfloat16, added up in float32; images that are written and read by
+   nodes that can are stored as bfloat16. Weights, statistics, sums, gradients of weights and what is kept are float32.
+   A gradient made in float32 that normalizations read is copied. After tiled_reads.c. On an error the graph is
+   marked. */
+
+MIRT__LIB void mirt__fuse_half(mirt__graph *graph, const mirt__storage_costs *costs, mirt_dtype half,
+                               mirt_tensor *const *keep, int count);
+
+#endif
+
+/* >>section passes/plan.h */
+
+#ifndef MIRT__PLAN_H
+#define MIRT__PLAN_H
+/* Places the tensors of a program in memory. */
+
+/* What a program computes, and where it goes. */
+typedef struct mirt__output {
+    mirt_tensor *tensor;
+    mirt__space space; /* MIRT__SPACE_IO, MIRT__SPACE_GRADIENT or MIRT__SPACE_STATE */
+    size_t offset;     /* bytes, unless it is MIRT__SPACE_IO: */
+    int port;
+} mirt__output;
+
+/* Whether the bytes of every tensor at `rows` rows can be counted with. */
+MIRT__LIB bool mirt__plan_fits(const mirt__graph *graph, int64_t rows);
+/* Places the tensors of program->graph, which fits at max_rows rows and is complete but for copies this adds.
+   variable_offset: bytes of each variable in the weight block. */
+MIRT__LIB bool mirt__plan(mirt__program *program, mirt__output *outputs, int num_outputs,
+                          const size_t *variable_offset, int64_t max_rows);
+
+#endif
+
 /* >>section base/once_begin.inc */
 
 /* Begins code that runs once: recording models, reading and writing files. gcc compiles it in half the time without
@@ -36180,7 +36319,7 @@ MIRT__TRAINING_LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *const *
 #endif
 #endif
 
-/* >>section graph/fuse.c */
+/* >>section passes/fuse.c */
 
 /* `node` takes the place of its producer: it computes what `producer` and it did together. */
 static void mirt__absorb(mirt__node *node, const mirt__node *producer, mirt_tensor *extra) {
@@ -36327,7 +36466,7 @@ MIRT__LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep,
     mirt__graph_prune(graph, keep, count);
 }
 
-/* >>section graph/storage.c */
+/* >>section passes/storage.c */
 
 /* Reads of a 16-bit copy by each normalization: its own, and those of both gradients of the convolution that compute
    its input's gradient lazily. */
@@ -36526,7 +36665,7 @@ MIRT__LIB void mirt__storage_text(mirt__program *program, const mirt__storage_co
 
 #undef MIRT__COPY_READS
 
-/* >>section graph/tiled_reads.c */
+/* >>section passes/tiled_reads.c */
 
 /* Removes what is of no use; counts the readers of every tensor and finds the first one. */
 static void mirt__tiled_count(mirt__graph *graph, mirt_tensor *const *keep, int count) {
@@ -36875,7 +37014,7 @@ MIRT__LIB void mirt__fuse_tiled(mirt__graph *graph, const mirt__storage_costs *c
     mirt__tiled_lazy(graph, costs);
 }
 
-/* >>section graph/half.c */
+/* >>section passes/half.c */
 
 /* Whether the node's kernel can write its first output so. */
 static bool mirt__half_makes(const mirt__node *node) {
@@ -36991,7 +37130,7 @@ MIRT__LIB void mirt__fuse_half(mirt__graph *graph, const mirt__storage_costs *co
     }
 }
 
-/* >>section graph/plan.c */
+/* >>section passes/plan.c */
 
 /* The tensor whose bytes `t` is. */
 static mirt_tensor *mirt__bytes_of(mirt_tensor *t) {
@@ -37229,118 +37368,6 @@ MIRT__LIB bool mirt__plan(mirt__program *program, mirt__output *outputs, int num
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
-
-/* >>section graph/program.c */
-
-MIRT__LIB void mirt__program_free(mirt__program *program) {
-    mirt__graph_free(&program->graph);
-    memset(program, 0, sizeof *program);
-}
-
-MIRT__LIB void *mirt__address(const mirt__bases *bases, const mirt_tensor *t) {
-    switch (t->space) {
-    case MIRT__SPACE_ARENA: return bases->arena + t->offset;
-    case MIRT__SPACE_REPLICA: return bases->replica + t->offset;
-    case MIRT__SPACE_STATE: return bases->state + t->offset;
-    case MIRT__SPACE_WEIGHT: return bases->weight + t->offset;
-    case MIRT__SPACE_GRADIENT: return bases->gradient + t->offset;
-    case MIRT__SPACE_IO: return bases->io[t->port];
-    default: return NULL;
-    }
-}
-
-MIRT__LIB bool mirt__node_runs(const mirt__node *node) { return node->op->run && !node->out[0]->lazy; }
-
-MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, const mirt__kernels *kernels,
-                                 const mirt__step_info *run, const mirt__bases *bases, int64_t rows) {
-    mirt__call call;
-    call.kernels = kernels;
-    call.run = run;
-    call.rows = rows;
-    call.bases = bases;
-    call.where.team = bases->team;
-    call.where.scratch = bases->scratch;
-    call.where.scratch_per_thread = bases->scratch_per_thread;
-    call.where.shared = bases->shared;
-    call.where.remote = bases->remote;
-    call.where.float16 = bases->float16;
-    int begin = segment ? program->cut[segment - 1] + 1 : 0;
-    int end = segment < program->num_cuts ? program->cut[segment] : program->graph.count;
-    mirt__device_timeline *timeline = run->timeline;
-    const bool slices = timeline && timeline->names, clocked = run->clock || slices;
-    double last = clocked ? mirt__now() : 0;
-    for (int i = begin; rows > 0 && i < end; i++) {
-        const mirt__node *node = program->graph.node[i];
-        if (!mirt__node_runs(node)) continue;
-        if (timeline && i == program->first_gradient) {
-            mirt__timeline_mark(timeline, MIRT_PHASE_BACKWARD, run->replica, i);
-            if (slices) last = mirt__now();
-        }
-        if (timeline) __atomic_store_n(&timeline->node, i, __ATOMIC_RELAXED);
-        call.node = node;
-        for (int k = 0; k < node->num_in; k++) call.in[k] = mirt__address(bases, node->in[k]);
-        for (int k = 0; k < node->num_out; k++) call.out[k] = mirt__address(bases, node->out[k]);
-        node->op->run(&call);
-        if (run->look) run->look(run->look_user, &call, i);
-        if (!clocked) continue;
-        bases->backend->wait(bases->remote);
-        double now = mirt__now();
-        if (run->clock) run->clock[i] += now - last;
-        if (slices) mirt__timeline_slice(timeline, timeline->names[i], last, now, run->replica);
-        last = now;
-    }
-}
-
-/* What is computed while it is read. */
-MIRT__TRAINING void mirt__lazy_text(const mirt_tensor *t, mirt__text *out) {
-    if (!t->lazy) return;
-    const mirt__node *node = t->node;
-    char shown[MIRT__SHOWN];
-    mirt__text_add(out, "  reads %s", mirt__shown(node->name ? node->name : node->op->name, shown));
-    if (node->op->lazy == MIRT__LAZY_GATE) mirt__text_add(out, " gate");
-    if (node->op->lazy == MIRT__LAZY_DY) mirt__text_add(out, "'");
-    if (node->a.activation) mirt__text_add(out, "+%s", mirt__activation_get(node->a.activation)->name);
-    if (node->op->lazy == MIRT__LAZY_GATE) mirt__lazy_text(node->in[0], out);
-}
-
-MIRT__TRAINING_LIB void mirt__node_notes(const mirt__node *node, mirt__text *out) {
-    static const char *const sums[] = {"", "moments", "sums", "means"};
-    const mirt__attrs_window *w = node->a.family == MIRT__FAMILY_window ? MIRT__OF(&node->a, window) : NULL;
-    for (int k = 0; k < node->num_in && !node->out[0]->lazy; k++) mirt__lazy_text(node->in[k], out);
-    if (node->a.affine) mirt__text_add(out, "  reads x*%g%+g", (double)node->a.scale, (double)node->a.offset);
-    if (node->a.bias) mirt__text_add(out, "  +bias");
-    if (w && w->norm) mirt__text_add(out, "  +normalize");
-    if (node->a.residual) mirt__text_add(out, "  +add");
-    if (node->a.activation) mirt__text_add(out, "  +%s", mirt__activation_get(node->a.activation)->name);
-    if (node->a.mask_activation) mirt__text_add(out, "  *%s'", mirt__activation_get(node->a.mask_activation)->name);
-    if (w && w->slope_activation) mirt__text_add(out, "  *%s'", mirt__activation_get(w->slope_activation)->name);
-    if (w && w->sums) mirt__text_add(out, "  +%s", sums[w->sums]);
-    if (w && w->both) mirt__text_add(out, "  +weight gradient");
-}
-
-MIRT__TRAINING void mirt__node_text(const mirt__node *node, mirt__text *out) {
-    static const char *const space[] = {"-", "arena", "replica", "weight", "gradient", "state", "io"};
-    char shape[96], name[MIRT__SHOWN], op[MIRT__SHOWN];
-    mirt__text_add(out, "  %-24s %-14s", mirt__shown(node->op->name, op),
-                   node->name ? mirt__shown(node->name, name) : "");
-    for (int k = 0; k < node->num_out; k++) {
-        const mirt_tensor *t = node->out[k];
-        if (t->space == MIRT__SPACE_NONE) continue;
-        mirt__text_add(out, "%s%s %s", k ? ", " : " ", mirt__dtype_name(t->dtype), mirt__shape_text(&t->shape, shape));
-        if (t->space == MIRT__SPACE_IO) mirt__text_add(out, " @io[%d]", t->port);
-        else mirt__text_add(out, " @%s+%zu", space[t->space], t->offset);
-    }
-    if (node->out[0]->lazy) mirt__text_add(out, " never stored");
-    if (node->repeats) mirt__text_add(out, " once more");
-    mirt__node_notes(node, out);
-    mirt__text_add(out, "\n");
-}
-
-MIRT__TRAINING_LIB void mirt__program_text(const mirt__program *program, mirt__text *out) {
-    for (int i = 0; i < program->graph.count; i++) {
-        if (program->graph.node[i]->op->run) mirt__node_text(program->graph.node[i], out);
-    }
-}
 
 /* >>section mirror/strategy.h */
 
@@ -43423,7 +43450,7 @@ MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name
 MIRT__LIB mirt_strategy *mirt__strategy_of_model(const mirt_model *model) { return model ? model->strategy : NULL; }
 
 MIRT__LIB void mirt__model_graph_init(mirt__graph *graph, mirt_model *model) {
-    mirt__graph_init(graph, model);
+    mirt__graph_init(graph, model, mirt__ops());
     graph->hold = mirt__hold;
     graph->let_go = mirt__let_go;
 }
@@ -47528,6 +47555,8 @@ MIRT__LIB void mirt__describe_not_finite(const mirt_function *f, int what, const
 #endif /* MIRRORTRAIN_NO_TRAIN */
 
 /* >>section train/record.c */
+
+/* Records functions: fields, losses, gradients, results, and the plan of their step. */
 
 /* >>fields and results */
 

@@ -17,6 +17,7 @@ awk '
         declaring = $0 !~ /;/
         next
     }
+    /^#(ifn?def|endif)/ && !inside { next } # of a smaller build, between a comment and its functions
     declaring { declaring = $0 !~ /;/; next }
     /^typedef / && above { type = $0 !~ /;/; next }
     type { type = $0 !~ /^}/; next }

@@ -766,7 +766,7 @@ static bool op_begin(op_run *r, const op_case *c, int64_t rows, int threads, boo
     mirt__graph *g = &r->program.graph;
     mirt_tensor *v[OP_MAX_OPERANDS], *x = NULL, *dy = NULL;
     memset(r, 0, sizeof *r);
-    mirt__graph_init(g, NULL);
+    mirt__graph_init(g, NULL, mirt__ops());
     r->operands = c->operands;
     r->rows = rows;
     if (c->x_shape[0]) {

@@ -19,7 +19,7 @@ typedef struct one_op {
 
 static void one_op_init(one_op *o, int64_t rows) {
     memset(o, 0, sizeof *o);
-    mirt__graph_init(&o->program.graph, NULL);
+    mirt__graph_init(&o->program.graph, NULL, mirt__ops());
     o->rows = rows;
 }
 

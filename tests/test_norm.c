@@ -27,7 +27,7 @@ static void begin(int64_t rows, int64_t h, int64_t w, int64_t c) {
     mirt_shape shape = mirt_make_shape(1, h, w, c, 0, 0), one = mirt_make_shape(1, 0, 0, 0, 0, 0);
     shape.dim[0] = MIRT_ROWS;
     memset(&o, 0, sizeof o);
-    mirt__graph_init(g, NULL);
+    mirt__graph_init(g, NULL, mirt__ops());
     o.rows = rows;
     o.x = mirt_add(mirt__input_op(g, IO_X, MIRT_FLOAT32, &shape), mirt__variable_op(g, WEIGHTS, &one));
 }

@@ -280,7 +280,7 @@ static void check_families(void) {
     const mirt__attrs conv = mirt__attrs_of(MIRT__OP_conv2d), other = mirt__attrs_of(MIRT__OP_normalize);
     const mirt__attrs_window *window = MIRT__OF(&conv, window), *none = MIRT__OF(&other, window);
     ok(window && !none, "fields of another family are at NULL");
-    mirt__graph_init(&graph, NULL);
+    mirt__graph_init(&graph, NULL, mirt__ops());
     mirt_tensor *x = mirt__variable_op(&graph, 0, &shape);
     ok(!mirt__record(&graph, MIRT__OP_reduce, &conv, &x, 1) && graph.status == MIRT_E_INVALID &&
        strstr(graph.error, "family"), "attributes of another family are refused: %s", graph.error);
@@ -333,7 +333,7 @@ static void check_loss_weight(void) {
     memset(&program, 0, sizeof program);
     memset(&b, 0, sizeof b);
     memset(&run, 0, sizeof run);
-    mirt__graph_init(&program.graph, NULL);
+    mirt__graph_init(&program.graph, NULL, mirt__ops());
     output.tensor = mirt__loss_weight_op(&program.graph, MIRT__WEIGHT_SAMPLE);
     output.space = MIRT__SPACE_IO;
     output.offset = 0;
@@ -360,7 +360,7 @@ static void check_batch_norm(void) {
     mirt_tensor *in[5];
     x.dim[0] = MIRT_ROWS;
     for (int wrong = 0; wrong < 8; wrong++) {
-        mirt__graph_init(&graph, NULL);
+        mirt__graph_init(&graph, NULL, mirt__ops());
         in[0] = mirt__input_op(&graph, 0, wrong == 4 ? MIRT_INT32 : MIRT_FLOAT32, &x);
         for (int i = 1; i < 4; i++) in[i] = mirt__variable_op(&graph, i, wrong == i ? &other : &c);
         if (wrong == 7) in[2] = mirt_square(in[2]);

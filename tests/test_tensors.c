@@ -277,7 +277,7 @@ static void check_ends(void) {
     mirt__graph g;
     mirt_shape shape = MIRT_SHAPE(4), batch_shape = MIRT_SHAPE(1, 4);
     batch_shape.dim[0] = MIRT_ROWS;
-    mirt__graph_init(&g, NULL);
+    mirt__graph_init(&g, NULL, mirt__ops());
     mirt_tensor *used = mirt__variable_op(&g, 0, &shape), *stopped = mirt__variable_op(&g, 1, &shape),
                 *compared = mirt__variable_op(&g, 2, &shape);
     mirt_tensor *x = mirt__input_op(&g, 0, MIRT_FLOAT32, &batch_shape),

@@ -1,11 +1,11 @@
 #include "graph.h"
-#include "../ops/ops.h"
 
 /* A graph of no strategy has nothing to hold. */
 static void mirt__hold_nothing(mirt_model *model) { (void)model; }
 
-MIRT__LIB void mirt__graph_init(mirt__graph *graph, mirt_model *model) {
+MIRT__LIB void mirt__graph_init(mirt__graph *graph, mirt_model *model, const mirt__op_set *ops) {
     memset(graph, 0, sizeof *graph);
+    graph->ops = ops;
     graph->model = model;
     graph->hold = graph->let_go = mirt__hold_nothing;
 }
@@ -67,7 +67,7 @@ static mirt__node *mirt__graph_new_node(mirt__graph *graph, mirt__op_id id, cons
     mirt__node *node = (mirt__node *)mirt__pool_alloc(&graph->pool, sizeof *node);
     if (!node) return NULL;
     node->id = id;
-    node->op = mirt__op_get(id);
+    node->op = graph->ops->get(id);
     if (attrs) node->a = *attrs;
     else node->a.family = node->op->family;
     node->graph = graph;
@@ -112,7 +112,7 @@ MIRT__LIB mirt_tensor *mirt__record(mirt__graph *graph, mirt__op_id id, const mi
         return node->out[0];
     }
     if (mirt_last_status() != MIRT_E_NOMEM)
-        mirt__fail_at("%s", graph->scope ? graph->scope : mirt__called_name(id, attrs));
+        mirt__fail_at("%s", graph->scope ? graph->scope : graph->ops->name(id, attrs));
     mirt__graph_poison(graph);
     return NULL;
 }
@@ -314,7 +314,7 @@ MIRT__TRAINING_LIB void mirt__graph_need_gradient(mirt__graph *graph, mirt_tenso
 
 /* Adds dx to the gradient of x. */
 MIRT__TRAINING bool mirt__gradient_add(mirt_tensor *x, mirt_tensor *dx) {
-    x->grad = x->grad ? mirt__binary_op(MIRT__ADD, x->grad, dx) : dx;
+    x->grad = x->grad ? x->node->graph->ops->add(x->grad, dx) : dx;
     return x->grad != NULL;
 }
 
@@ -333,7 +333,7 @@ MIRT__TRAINING bool mirt__node_gradient(mirt__graph *graph, mirt__node *node) {
         mirt__fail(
             MIRT_E_INVALID,
             "%s%s%s is not differentiable, and a loss depends on variables through it: mirt_stop_gradient its input",
-            node->name ? node->name : "", node->name ? ": " : "", mirt__called_name(node->id, &node->a));
+            node->name ? node->name : "", node->name ? ": " : "", graph->ops->name(node->id, &node->a));
         return false;
     }
     graph->scope = node->name;

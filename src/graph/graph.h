@@ -278,6 +278,7 @@ typedef struct mirt__assignment {
 } mirt__assignment;
 
 struct mirt__graph {
+    const struct mirt__op_set *ops;
     mirt__pool pool;
     mirt__node **node; /* in recording order, which is an order of execution */
     int count, capacity;
@@ -297,6 +298,13 @@ struct mirt__graph {
     mirt_tensor **term;      /* added to the loss: regularizers and the like */
     int num_terms, term_capacity;
 };
+
+/* What recording needs of the ops, which are a higher module: ops/table.c fills it. */
+typedef struct mirt__op_set {
+    const mirt__op *(*get)(mirt__op_id id);
+    const char *(*name)(mirt__op_id id, const mirt__attrs *attrs); /* in messages */
+    mirt_tensor *(*add)(mirt_tensor *a, mirt_tensor *b);           /* of two gradients of one tensor */
+} mirt__op_set;
 
 typedef struct mirt__call mirt__call;
 
@@ -450,7 +458,7 @@ struct mirt__op {
 #define MIRT__TRAINING_ROW MIRT__OP_ROW
 #endif
 
-MIRT__LIB void mirt__graph_init(mirt__graph *graph, mirt_model *model);
+MIRT__LIB void mirt__graph_init(mirt__graph *graph, mirt_model *model, const mirt__op_set *ops);
 MIRT__LIB void mirt__graph_free(mirt__graph *graph);
 /* Marks the graph with the current error; later recordings return NULL. */
 MIRT__LIB void mirt__graph_poison(mirt__graph *graph);

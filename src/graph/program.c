@@ -1,5 +1,5 @@
 #include "program.h"
-#include "../ops/ops.h"
+
 
 MIRT__LIB void mirt__program_free(mirt__program *program) {
     mirt__graph_free(&program->graph);

@@ -41,20 +41,6 @@ typedef struct mirt__bases {
     char *io[MIRT__MAX_IO]; /* of the replica */
 } mirt__bases;
 
-/* What a program computes, and where it goes. */
-typedef struct mirt__output {
-    mirt_tensor *tensor;
-    mirt__space space; /* MIRT__SPACE_IO, MIRT__SPACE_GRADIENT or MIRT__SPACE_STATE */
-    size_t offset;     /* bytes, unless it is MIRT__SPACE_IO: */
-    int port;
-} mirt__output;
-
-/* Whether the bytes of every tensor at `rows` rows can be counted with. */
-MIRT__LIB bool mirt__plan_fits(const mirt__graph *graph, int64_t rows);
-/* Places the tensors of program->graph, which fits at max_rows rows and is complete but for copies this adds.
-   variable_offset: bytes of each variable in the weight block. */
-MIRT__LIB bool mirt__plan(mirt__program *program, mirt__output *outputs, int num_outputs,
-                          const size_t *variable_offset, int64_t max_rows);
 MIRT__LIB void mirt__program_free(mirt__program *program);
 /* Replays segment `segment` of program->num_cuts + 1; rows <= max_rows; rows 0 does nothing. */
 MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, const mirt__kernels *kernels,

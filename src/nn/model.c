@@ -36,7 +36,7 @@ MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name
 MIRT__LIB mirt_strategy *mirt__strategy_of_model(const mirt_model *model) { return model ? model->strategy : NULL; }
 
 MIRT__LIB void mirt__model_graph_init(mirt__graph *graph, mirt_model *model) {
-    mirt__graph_init(graph, model);
+    mirt__graph_init(graph, model, mirt__ops());
     graph->hold = mirt__hold;
     graph->let_go = mirt__let_go;
 }

@@ -26,6 +26,8 @@ MIRT__OP_LIST(MIRT__OP_EXTERN)
 #endif
 
 MIRT__LIB const mirt__op *mirt__op_get(mirt__op_id id);
+/* For graphs. */
+MIRT__LIB const mirt__op_set *mirt__ops(void);
 /* The label of a kind that files may hold; NULL: there is no such kind, or gradients alone record it. Op without kinds:
    its name for kind 0. */
 MIRT__LIB const char *mirt__kind_label(mirt__op_id id, int kind);

@@ -56,3 +56,10 @@ MIRT__LIB const char *mirt__called_name(mirt__op_id id, const mirt__attrs *a) {
     const char *label = mirt__kind_label(id, a->kind);
     return label ? label : mirt__op_get(id)->name;
 }
+
+static mirt_tensor *mirt__add_gradients(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__ADD, a, b); }
+
+MIRT__LIB const mirt__op_set *mirt__ops(void) {
+    static const mirt__op_set set = {mirt__op_get, mirt__called_name, mirt__add_gradients};
+    return &set;
+}

@@ -1,4 +1,4 @@
-#include "../graph/storage.h"
+#include "../passes/storage.h"
 #include "../ops/ops.h"
 #include "trainer.h"
 /* Prints the training step of a model before and after mirroring. */

@@ -1,5 +1,5 @@
 #include "trainer.h"
-#include "../graph/storage.h"
+#include "../passes/storage.h"
 /* Looking inside a model: its memory, its layers, its program before and after mirroring. */
 
 /* Data as the model takes them: of the types seen last, or bytes and labels of the losses' own types. */

@@ -1,9 +1,10 @@
-#include "function.h"
-#include "../graph/fuse.h"
-#include "../graph/half.h"
-#include "../graph/tiled_reads.h"
+#include "../passes/fuse.h"
+#include "../passes/half.h"
+#include "../passes/plan.h"
+#include "../passes/tiled_reads.h"
 #include "../ops/ops.h"
 #include "function.h"
+/* Records functions: fields, losses, gradients, results, and the plan of their step. */
 
 /* >>fields and results */
 

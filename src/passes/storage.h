@@ -7,7 +7,7 @@
    reads what its node would have read. A tensor that the backward pass reads may be computed a second time there, so
    that it occupies no memory between the passes. Decisions depend on the graph and on the costs, never on the number
    of rows. */
-#include "program.h"
+#include "../graph/program.h"
 
 typedef enum mirt__storage { MIRT__STORED, MIRT__LAZY, MIRT__TWICE } mirt__storage;
 

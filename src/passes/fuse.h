@@ -10,7 +10,7 @@
      max_pool2d 2x2(relu(conv2d(data)))   -> conv2d_pool
    backward:
      activation gradient(product)         -> product with a mask */
-#include "graph.h"
+#include "../graph/graph.h"
 
 MIRT__LIB void mirt__fuse_forward(mirt__graph *graph, mirt_tensor *const *keep, int count);
 MIRT__LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep, int count);

@@ -1,4 +1,4 @@
-#include "program.h"
+#include "plan.h"
 #include "../ops/ops.h"
 
 /* The tensor whose bytes `t` is. */
