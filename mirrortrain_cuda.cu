@@ -5760,7 +5760,7 @@ template <bool BLOCK> struct mirt__cu_row_group {
     __device__ float sum(float x) const { return BLOCK ? mirt__cu_block_sum(x, room) : mirt__cu_warp_sum(x); }
     __device__ float max(float x) const { return BLOCK ? mirt__cu_block_max(x, room) : mirt__cu_warp_max(x); }
 };
-#define MIRT__CU_EACH(j, n) for (int64_t j = group.timeline; j < (n); j += group.size)
+#define MIRT__CU_EACH(j, n) for (int64_t j = group.lane; j < (n); j += group.size)
 
 /* A kernel by rows. */
 #define MIRT__CU_BY_ROWS(cu, kernel, rows, n, ...) \
@@ -5901,7 +5901,7 @@ static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_kerne
         case MIRT_LOSS_NONE:
         case MIRT__LOSS_COUNT: break;
         }
-        if (group.timeline == 0) l.loss[r] = loss;
+        if (group.lane == 0) l.loss[r] = loss;
     }
 }
 #undef MIRT__CU_LOSS
@@ -6000,7 +6000,7 @@ static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK)
                                                              : mirt__cu_warp_argmax(t, n, 1.0f);
             right = mirt__cu_warp_argmax(x, n, 1.0f) == at ? 1.0f : 0.0f;
         }
-        if (group.timeline == 0) y[r] = right;
+        if (group.lane == 0) y[r] = right;
     }
 }
 
@@ -6251,12 +6251,12 @@ typedef struct mirt__cu_depth_place {
 } mirt__cu_depth_place;
 template <int N> static inline __device__ mirt__cu_depth_place mirt__cu_depth_place_of(const mirt__cu_depth &d) {
     mirt__cu_depth_place p;
-    p.timeline = (int)threadIdx.x / d.across;
-    p.column = (int)threadIdx.x - p.timeline * d.across;
+    p.lane = (int)threadIdx.x / d.across;
+    p.column = (int)threadIdx.x - p.lane * d.across;
     p.j = ((int)blockIdx.y * d.across + p.column) * N;
     p.live = p.j < d.c;
     p.group = mirt__cu_divide32(blockIdx.x, d.by_each);
-    p.begin = ((int64_t)blockIdx.x - p.group * d.each) * d.down + p.timeline;
+    p.begin = ((int64_t)blockIdx.x - p.group * d.each) * d.down + p.lane;
     p.step = d.each * d.down;
     return p;
 }
@@ -6265,7 +6265,7 @@ template <int N>
 static inline __device__ void mirt__cu_depth_leave(const mirt__cu_depth &d, const mirt__cu_depth_place &p,
                                                    const mirt__cu_sums<N> &s, float *room) {
     const int first = (int)blockIdx.y * d.across * N, left = d.c - first, columns = d.across * N;
-    mirt__cu_sums_leave<N>(d.e, d.sums, s, p.column, p.timeline, d.down, columns, left < columns ? left : columns,
+    mirt__cu_sums_leave<N>(d.e, d.sums, s, p.column, p.lane, d.down, columns, left < columns ? left : columns,
                            blockIdx.x, first, blockIdx.y == 0, room);
 }
 
@@ -6380,7 +6380,7 @@ static inline __device__ void mirt__cu_depth_parts(const mirt__cu_depth &d, cons
         if (t == TAPS && !d.db) break;
         __syncthreads();
         mirt__cu_down_sum(sum[t], N, d.across, d.down, room);
-        if (!p.live || p.timeline > 0) continue;
+        if (!p.live || p.lane > 0) continue;
 #pragma unroll
         for (int v = 0; v < N; v++) part[(int64_t)t * d.c + v] = sum[t][v];
     }
@@ -6624,7 +6624,7 @@ template <int N> static __global__ __launch_bounds__(128) void mirt__cu_depth_an
         for (int v = 0; v < N; v++) sum[v] = fmaf(g[v], x[v], sum[v]);
     }
     mirt__cu_down_sum(sum, N, d.across, d.down, room);
-    if (!p.live || p.timeline > 0) return;
+    if (!p.live || p.lane > 0) return;
     float *part = d.part + ((int64_t)blockIdx.x * (taps + 1) + tap) * d.c + p.j;
 #pragma unroll
     for (int v = 0; v < N; v++) part[v] = sum[v];
@@ -8622,7 +8622,7 @@ static __global__ void __launch_bounds__(256) mirt__cu_multiply_splits_kernel(mi
     const int64_t chunk = blockIdx.x / p.blocks_n, first = chunk * MIRT__CU_MM_SLAB;
     const int splits = p.splits;
     f.begin(p, 0, column);
-    for (int64_t pixel = first + f.timeline; pixel < first + MIRT__CU_MM_SLAB && pixel < p.pixels && f.n > 0;
+    for (int64_t pixel = first + f.lane; pixel < first + MIRT__CU_MM_SLAB && pixel < p.pixels && f.n > 0;
          pixel += f.lanes) {
         float value[1][4] = {{0, 0, 0, 0}};
         for (int s = 0; s < splits; s++) {

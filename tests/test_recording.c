@@ -219,7 +219,7 @@ static void check_functions(void) {
 static void check_shapes(void) {
     const int64_t huge[6] = {0, (int64_t)1 << 40, 0, 0, 0, 0}, many[6] = {0, 9, 9, 9, 9, 9};
     const int wrong[4] = {0, 1, 1, 3};
-    mirt_tensor *x, *y, *t, *pair[2];
+    mirt_tensor *x, *y, *t, *pair[3];
     REFUSED(mirt_one_hot(mirt_cast(mirt_input(m, MIRT_SHAPE(2, 2, 2, 2, 2)), MIRT_INT32), 3));
     REFUSED(mirt_one_hot(mirt_cast(x, MIRT_INT32), 0));
     REFUSED(mirt_one_hot(x, 3));

@@ -121,12 +121,12 @@ typedef struct mirt__cu_depth_place {
 } mirt__cu_depth_place;
 template <int N> static inline __device__ mirt__cu_depth_place mirt__cu_depth_place_of(const mirt__cu_depth &d) {
     mirt__cu_depth_place p;
-    p.timeline = (int)threadIdx.x / d.across;
-    p.column = (int)threadIdx.x - p.timeline * d.across;
+    p.lane = (int)threadIdx.x / d.across;
+    p.column = (int)threadIdx.x - p.lane * d.across;
     p.j = ((int)blockIdx.y * d.across + p.column) * N;
     p.live = p.j < d.c;
     p.group = mirt__cu_divide32(blockIdx.x, d.by_each);
-    p.begin = ((int64_t)blockIdx.x - p.group * d.each) * d.down + p.timeline;
+    p.begin = ((int64_t)blockIdx.x - p.group * d.each) * d.down + p.lane;
     p.step = d.each * d.down;
     return p;
 }
@@ -135,7 +135,7 @@ template <int N>
 static inline __device__ void mirt__cu_depth_leave(const mirt__cu_depth &d, const mirt__cu_depth_place &p,
                                                    const mirt__cu_sums<N> &s, float *room) {
     const int first = (int)blockIdx.y * d.across * N, left = d.c - first, columns = d.across * N;
-    mirt__cu_sums_leave<N>(d.e, d.sums, s, p.column, p.timeline, d.down, columns, left < columns ? left : columns,
+    mirt__cu_sums_leave<N>(d.e, d.sums, s, p.column, p.lane, d.down, columns, left < columns ? left : columns,
                            blockIdx.x, first, blockIdx.y == 0, room);
 }
 
@@ -250,7 +250,7 @@ static inline __device__ void mirt__cu_depth_parts(const mirt__cu_depth &d, cons
         if (t == TAPS && !d.db) break;
         __syncthreads();
         mirt__cu_down_sum(sum[t], N, d.across, d.down, room);
-        if (!p.live || p.timeline > 0) continue;
+        if (!p.live || p.lane > 0) continue;
 #pragma unroll
         for (int v = 0; v < N; v++) part[(int64_t)t * d.c + v] = sum[t][v];
     }
@@ -494,7 +494,7 @@ template <int N> static __global__ __launch_bounds__(128) void mirt__cu_depth_an
         for (int v = 0; v < N; v++) sum[v] = fmaf(g[v], x[v], sum[v]);
     }
     mirt__cu_down_sum(sum, N, d.across, d.down, room);
-    if (!p.live || p.timeline > 0) return;
+    if (!p.live || p.lane > 0) return;
     float *part = d.part + ((int64_t)blockIdx.x * (taps + 1) + tap) * d.c + p.j;
 #pragma unroll
     for (int v = 0; v < N; v++) part[v] = sum[v];

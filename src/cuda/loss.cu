@@ -21,7 +21,7 @@ template <bool BLOCK> struct mirt__cu_row_group {
     __device__ float sum(float x) const { return BLOCK ? mirt__cu_block_sum(x, room) : mirt__cu_warp_sum(x); }
     __device__ float max(float x) const { return BLOCK ? mirt__cu_block_max(x, room) : mirt__cu_warp_max(x); }
 };
-#define MIRT__CU_EACH(j, n) for (int64_t j = group.timeline; j < (n); j += group.size)
+#define MIRT__CU_EACH(j, n) for (int64_t j = group.lane; j < (n); j += group.size)
 
 /* A kernel by rows. */
 #define MIRT__CU_BY_ROWS(cu, kernel, rows, n, ...) \
@@ -162,7 +162,7 @@ static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_kerne
         case MIRT_LOSS_NONE:
         case MIRT__LOSS_COUNT: break;
         }
-        if (group.timeline == 0) l.loss[r] = loss;
+        if (group.lane == 0) l.loss[r] = loss;
     }
 }
 #undef MIRT__CU_LOSS
@@ -261,7 +261,7 @@ static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK)
                                                              : mirt__cu_warp_argmax(t, n, 1.0f);
             right = mirt__cu_warp_argmax(x, n, 1.0f) == at ? 1.0f : 0.0f;
         }
-        if (group.timeline == 0) y[r] = right;
+        if (group.lane == 0) y[r] = right;
     }
 }
 

@@ -679,7 +679,7 @@ static __global__ void __launch_bounds__(256) mirt__cu_multiply_splits_kernel(mi
     const int64_t chunk = blockIdx.x / p.blocks_n, first = chunk * MIRT__CU_MM_SLAB;
     const int splits = p.splits;
     f.begin(p, 0, column);
-    for (int64_t pixel = first + f.timeline; pixel < first + MIRT__CU_MM_SLAB && pixel < p.pixels && f.n > 0;
+    for (int64_t pixel = first + f.lane; pixel < first + MIRT__CU_MM_SLAB && pixel < p.pixels && f.n > 0;
          pixel += f.lanes) {
         float value[1][4] = {{0, 0, 0, 0}};
         for (int s = 0; s < splits; s++) {

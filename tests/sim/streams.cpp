@@ -325,7 +325,7 @@ static void choices_of(cudaStream_t s, std::vector<Choice> *choices, bool *began
         if (op.launch->left) {
             for (int n : op.launch->ready) {
                 const std::shared_ptr<Work> &work = op.program->nodes[(size_t)n].work;
-                lane_now = lane_of(s, op.program->nodes[(size_t)n].timeline);
+                lane_now = lane_of(s, op.program->nodes[(size_t)n].lane);
                 begin(op, n);
                 if (!ended(work, &op.launch->executions[(size_t)n], began)) continue;
                 Choice d = {s, n, work->device};
@@ -344,7 +344,7 @@ static void run_choice(const Choice &c) {
     if (c.node >= 0) {
         Launch *l = op.launch.get();
         const Node &node = op.program->nodes[(size_t)c.node];
-        lane_now = lane_of(c.stream, node.timeline);
+        lane_now = lane_of(c.stream, node.lane);
         if (!l->executions[(size_t)c.node]) run_now(node.work.get());
         on_lane(lane_now, [&] { before(&l->began[(size_t)c.node]); });
         l->ready.erase(std::find(l->ready.begin(), l->ready.end(), c.node));
@@ -987,12 +987,12 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *
 static void choose_lanes(std::vector<Node> *nodes) {
     const size_t none = ~(size_t)0;
     size_t lanes = 0;
-    for (Node &node : *nodes) node.timeline = none;
+    for (Node &node : *nodes) node.lane = none;
     for (Node &node : *nodes) {
-        if (node.timeline == none) node.timeline = lanes++;
+        if (node.lane == none) node.lane = lanes++;
         for (int n : node.next)
-            if ((*nodes)[(size_t)n].timeline == none) {
-                (*nodes)[(size_t)n].timeline = node.timeline;
+            if ((*nodes)[(size_t)n].lane == none) {
+                (*nodes)[(size_t)n].lane = node.lane;
                 break;
             }
     }
