@@ -344,7 +344,7 @@ static void check_failing_data(void) {
     train(&t, &out);
     t.max_steps = 2;
     train(&t, &want);
-    ok(strstr(out.error, "code 7 for sample 40") && out.steps == 2 && out.ahead == 1 &&
+    ok(strstr(out.error, "returned 7 for sample 40") && out.steps == 2 && out.ahead == 1 &&
            strcmp(out.weights, want.weights) == 0,
        "data that fail in the third batch: two steps are whole, then \"%s\"", out.error);
     t.max_steps = 0;
