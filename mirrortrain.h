@@ -563,7 +563,7 @@ typedef void (*mirt_log_fn)(mirt_log_level level, const char *text, void *user);
 
 /* Where weights live. Keras: tf.distribute's MirroredStrategy, OneDeviceStrategy, CentralStorageStrategy.
    MIRT_MIRRORED: every device has its copy. MIRT_ONE_DEVICE: one device runs all replicas.
-   MIRT_CENTRAL_STORAGE: one copy that all devices read; in the same bits as MIRT_MIRRORED. */
+   MIRT_CENTRAL_STORAGE: one copy that all devices read; bit-identical to MIRT_MIRRORED. */
 typedef enum mirt_strategy_kind { MIRT_MIRRORED = 0, MIRT_ONE_DEVICE, MIRT_CENTRAL_STORAGE } mirt_strategy_kind;
 
 /* How the replicas' gradients meet (tf.distribute.CrossDeviceOps). MIRT_TREE: one fixed binary tree
@@ -594,13 +594,13 @@ typedef struct mirt_strategy_desc {
     void *log_user;
     bool silent;         /* no log at all */
     mirt_strategy_kind kind;
-    /* a device, or a wait for samples, that gets on with nothing for so long is given up: the call returns
-       MIRT_E_TIMEOUT, which names it, the log has what it did last, and the strategy is of no use any more: every call
-       says so at once, its threads and memory, lent memory too, are left to themselves, and destroying it, its models
-       and the data sets in use returns at once and frees nothing. Other strategies live on. 0: 60, of single steps
-       (mirt_train_step and the like) only for devices behind the first, as the caller is that one; a number: exactly;
-       negative: none. While the process is suspended (SIGSTOP, a debugger, a snapshot of a virtual machine) no time
-       counts: afterwards the limit starts again */
+    /* When a device, or a wait for samples, makes no progress for this long, the call returns MIRT_E_TIMEOUT with its
+       name, the log shows what it did last, and the strategy can no longer be used: every call reports that at once.
+       Its threads and memory, including borrowed memory, are abandoned; destroying it, its models and the data sets in
+       use returns at once and frees nothing. Other strategies are not affected. 0: 60; single steps (mirt_train_step
+       and the like) then check only the devices after the first, because the caller is the first. A positive number:
+       exactly this limit. Negative: none. Time in which the process is suspended (SIGSTOP, a debugger, a snapshot of a
+       virtual machine) does not count: the limit starts again afterwards. */
     double timeout_seconds;
     bool winograd;       /* 3x3 convolutions of stride 1 and the gradients of their inputs by Winograd's F(2x2, 3x3),
                             where that is faster (it takes up to half the time): float32, with other roundings. CPUs
@@ -702,7 +702,7 @@ typedef struct mirt_generator_desc {
                              are full, and worker threads call it */
     const char *name;     /* for errors; default "the generator" */
 } mirt_generator_desc;
-/* Samples of one's own source. Copies desc. tf.data: Dataset.from_generator. */
+/* Samples from a custom source. Copies desc. tf.data: Dataset.from_generator. */
 MIRT_API mirt_dataset *mirt_dataset_from_generator(const mirt_generator_desc *desc);
 #ifndef MIRRORTRAIN_NO_TRAIN
 /* Keeps every sample in memory, all made when the first epoch begins. Comes before mirt_batch.
@@ -1001,7 +1001,7 @@ MIRT__BEGIN_C
 typedef struct mirt_model mirt_model;
 /* A node of a recorded graph; owned by its model or function. */
 typedef struct mirt_tensor mirt_tensor;
-/* A step of one's own, recorded once and replayed by every replica: see >>functions. */
+/* A custom step, recorded once and replayed by every replica: see >>functions. */
 typedef struct mirt_function mirt_function;
 
 /* How a model that is called runs what differs in training: AUTO is as the model around it does. */
@@ -1120,7 +1120,7 @@ MIRT_API mirt_tensor *mirt_cast(mirt_tensor *x, mirt_dtype dtype);
 /* int32, uint8 or bool indices -> float32 [.., depth]; an index outside [0, depth) gives zeros. */
 MIRT_API mirt_tensor *mirt_one_hot(mirt_tensor *x, int64_t depth);
 
-/* An op of one's own, on buffers of host memory. */
+/* A custom op, on buffers of host memory. */
 typedef struct mirt_op_call {
     int num_in;
     const mirt_shape *in_shape; /* [num_in]; batched ones begin with the rows of this call */
@@ -1431,7 +1431,7 @@ MIRT_API void mirt_model_outputs(mirt_model *model, mirt_tensor *const *outputs,
 MIRT_API mirt_tensor *mirt_input_of(const mirt_model *model, int index);
 MIRT_API mirt_tensor *mirt_output_of(const mirt_model *model, int index);
 
-/* A weight of one's own, for operations outside of layers; its name has no '/'. NULL as for layers. */
+/* A custom weight, for operations outside of layers; its name has no '/'. NULL as for layers. */
 MIRT_API mirt_tensor *mirt_variable(mirt_model *model, const char *name, mirt_shape shape, mirt_initializer initializer,
                                     bool trainable);
 /* A number or a value a sample that is added to the loss of whatever trains this model. Keras: add_loss. A
@@ -1735,8 +1735,8 @@ MIRT_API mirt_optimizer mirt_sgd(float learning_rate, float momentum, bool neste
 /* Keras RMSprop: rho 0.9, no momentum, epsilon 1e-7; its usual rate is 1e-3. Hinton 2012. */
 MIRT_API mirt_optimizer mirt_rmsprop(float learning_rate);
 
-/* With use_ema: the weights become their averages, on every device. mirt_fit does it at its end, loops of one's own
-   when they want to. Nothing before the first step. Keras: finalize_variable_values. MIRT_E_STATE: compiled without
+/* With use_ema: replaces the weights by their averages, on every device. mirt_fit calls it at its end; custom loops
+   call it themselves. Does nothing before the first step. Keras: finalize_variable_values. MIRT_E_STATE: compiled without
    use_ema. */
 MIRT_API mirt_status mirt_apply_averages(mirt_model *model);
 #endif
@@ -1789,7 +1789,7 @@ typedef struct mirt_metric_options {
     bool has_threshold; /* the threshold is as given, 0 too (of logits, say) */
 } mirt_metric_options;
 
-/* A loss of one's own: records operations on labels (as they are in the data, cast to float32) and an
+/* A custom loss: records operations on labels (as they are in the data, cast to float32) and an
    output; returns one value per sample (the library averages over the global batch), or several, (rows, ...), which are
    averaged too; MIRT_SUM sums all of them. */
 typedef struct mirt_custom_loss {
@@ -1797,7 +1797,7 @@ typedef struct mirt_custom_loss {
     mirt_tensor *(*record)(mirt_tensor *labels, mirt_tensor *output, void *user);
     void *user;
 } mirt_custom_loss;
-/* A metric of one's own: records a value for each sample, or several (rows, n). They are summed over all
+/* A custom metric: records a value for each sample, or several (rows, n). They are summed over all
    samples in double precision; `result` makes the metric of the `count` sums; NULL: their mean. */
 typedef struct mirt_custom_metric {
     const char *name;
@@ -2067,8 +2067,8 @@ typedef struct mirt_tensorboard_desc {
 } mirt_tensorboard_desc;
 MIRT_API mirt_callback *mirt_tensorboard(const mirt_tensorboard_desc *desc);
 
-/* Event files of one's own, as a loop of one's own writes them. Keras and TensorFlow: tf.summary.create_file_writer,
-   scalar, text, histogram, image. Threads: one at a time a writer. Everything is in the file when a call returns;
+/* Event files of a custom loop. Keras and TensorFlow: tf.summary.create_file_writer, scalar, text, histogram, image.
+   Threads: one at a time a writer. Everything is in the file when a call returns;
    errors name it (MIRT_E_IO and the like, MIRT_E_INVALID: nothing to write). */
 typedef struct mirt_event_writer mirt_event_writer;
 MIRT_API mirt_event_writer *mirt_event_writer_create(const char *log_dir);
@@ -2120,13 +2120,13 @@ typedef struct mirt_fit_desc {
        mirt_cache behind it, among the data's stages. The log says what is kept, and otherwise why not. 0: 1 GiB;
        negative: never. */
     int64_t feature_cache_bytes;
-    /* A checkpoint (a file that mirt_model_checkpoint or, in a callback of a fit, mirt_save wrote), or a directory
-       whose newest valid one is taken; fit then goes on where that fit was, in the middle of an epoch too, and comes to
-       its weights, logs and history in the same bits, on any number of devices. Model, data, this description but for
-       `epochs` and `max_steps`, seed, replicas and global batch have to be the same: otherwise an error, and nothing is
-       changed. Files that are damaged or without the library's checksums are refused; in a directory they are named in
-       the log and passed over, and if nothing else is there fit fails (MIRT_E_FORMAT). Where the directory holds no
-       checkpoint, or is not there, fit begins anew and says so. */
+    /* A checkpoint (a file written by mirt_model_checkpoint or, in a callback of a fit, by mirt_save), or a directory,
+       of which the newest valid checkpoint is used. fit resumes from it, also in the middle of an epoch; weights, logs
+       and history are bit-identical to a run without a break, on any number of devices. Model, data, seed, replicas,
+       global batch and this description, except `epochs` and `max_steps`, must be the same: otherwise an error, and
+       nothing is changed. Files that are damaged or lack the library's checksums are refused; in a directory they are
+       named in the log and skipped, and fit fails if there are no others (MIRT_E_FORMAT). If the directory holds no
+       checkpoint, or does not exist, fit starts over and logs it. */
     const char *resume;
     int64_t check_drift_every; /* steps after which mirt_check_drift looks; 0: at the end of every epoch; negative:
                                   never */
@@ -2226,7 +2226,7 @@ MIRT__BEGIN_C
 /* Threads: a function, its tensors and its distributed data set are for the one thread at a time that has their
    strategy. */
 
-/* A step of one's own, recorded once and replayed by every replica on its share of a global batch. Keras
+/* A custom step, recorded once and replayed by every replica on its share of a global batch. Keras
    and TensorFlow: tf.function and strategy.run. */
 
 /* One global batch, valid until the next mirt_dataset_next, which alone makes one. Only `rows` and
@@ -11408,7 +11408,8 @@ MIRT__INLINE MIRT__VEC MIRT__K(hard_sigmoid)(MIRT__VEC x) {
                         MIRT__K(set)(6.0f));
 }
 
-/* A curved activation; `scale` is the slope of leaky relu below zero, or elu's factor. Callers clip by MIRT__K(bend). */
+/* A curved activation; `scale` is the slope of leaky relu below zero, or elu's factor. Callers clip with
+   MIRT__K(bend). */
 MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_kind kind, MIRT__VEC scale) {
     const MIRT__VEC zero = MIRT__K(zero)();
     MIRT__VEC bell;
@@ -12974,7 +12975,8 @@ typedef enum mirt__word_mode {
 static mirt__word_mode mirt__word_mode_of(const mirt__source *source) {
     const mirt__reader *reader = &source->from;
     if (reader->dtype != MIRT__BFLOAT16 || reader->affine || reader->gate) return MIRT__WORD_OTHER;
-    if (MIRT__TRAINS && reader->back) return source->less && reader->back->norm.activation == MIRT_LINEAR ? MIRT__WORD_BACK : MIRT__WORD_OTHER;
+    if (MIRT__TRAINS && reader->back)
+        return source->less && reader->back->norm.activation == MIRT_LINEAR ? MIRT__WORD_BACK : MIRT__WORD_OTHER;
     if (!reader->norm) return MIRT__WORD_OTHER;
     switch ((int)reader->norm->activation) {
     case MIRT_LINEAR: return MIRT__WORD_LINEAR;
@@ -12994,8 +12996,8 @@ MIRT__INLINE __m512 mirt__word_load(const uint16_t *p, const __mmask16 some) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(some, p)), 16));
 }
 /* A vector of channels from channel j on of the pixel that begins at `at`. */
-MIRT__INLINE __m512 mirt__word_value(const mirt__word_input_tile s, const int64_t at, const int64_t j, const __mmask16 some,
-                                     const mirt__word_mode mode) {
+MIRT__INLINE __m512 mirt__word_value(const mirt__word_input_tile s, const int64_t at, const int64_t j,
+                                     const __mmask16 some, const mirt__word_mode mode) {
     const __m512 mean = _mm512_maskz_loadu_ps(some, s.mean + j), factor = _mm512_maskz_loadu_ps(some, s.factor + j);
     __m512 x = mirt__word_load(s.x + at + j, some);
     if (mode == MIRT__WORD_BACK) {
@@ -13915,7 +13917,8 @@ MIRT__INLINE MIRT__VEC MIRT__K(hard_sigmoid)(MIRT__VEC x) {
                         MIRT__K(set)(6.0f));
 }
 
-/* A curved activation; `scale` is the slope of leaky relu below zero, or elu's factor. Callers clip by MIRT__K(bend). */
+/* A curved activation; `scale` is the slope of leaky relu below zero, or elu's factor. Callers clip with
+   MIRT__K(bend). */
 MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_kind kind, MIRT__VEC scale) {
     const MIRT__VEC zero = MIRT__K(zero)();
     MIRT__VEC bell;
@@ -15687,7 +15690,8 @@ MIRT__INLINE MIRT__VEC MIRT__K(hard_sigmoid)(MIRT__VEC x) {
                         MIRT__K(set)(6.0f));
 }
 
-/* A curved activation; `scale` is the slope of leaky relu below zero, or elu's factor. Callers clip by MIRT__K(bend). */
+/* A curved activation; `scale` is the slope of leaky relu below zero, or elu's factor. Callers clip with
+   MIRT__K(bend). */
 MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_kind kind, MIRT__VEC scale) {
     const MIRT__VEC zero = MIRT__K(zero)();
     MIRT__VEC bell;
@@ -17467,7 +17471,8 @@ MIRT__INLINE MIRT__VEC MIRT__K(hard_sigmoid)(MIRT__VEC x) {
                         MIRT__K(set)(6.0f));
 }
 
-/* A curved activation; `scale` is the slope of leaky relu below zero, or elu's factor. Callers clip by MIRT__K(bend). */
+/* A curved activation; `scale` is the slope of leaky relu below zero, or elu's factor. Callers clip with
+   MIRT__K(bend). */
 MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_kind kind, MIRT__VEC scale) {
     const MIRT__VEC zero = MIRT__K(zero)();
     MIRT__VEC bell;
@@ -32154,7 +32159,8 @@ struct mirt__op {
     unsigned takes;      /* MIRT__TAKES_...: what its kernel can do in the same pass */
     bool slope_of_input; /* its gradient computes the slope of a fused activation from the input */
     mirt__lazy lazy;     /* how readers can compute its output, so that it need not be stored */
-    bool (*tiled_reads)(const mirt__node *node); /* whether its kernel implements what tiled_reads.c fuses; NULL: never */
+    /* Whether its kernel implements what tiled_reads.c fuses; NULL: never. */
+    bool (*tiled_reads)(const mirt__node *node);
     unsigned lazy_x, lazy_dy; /* with tiled_reads: inputs that may be lazy, read as an image or as its gradient */
 
     /* Images stored in 16 bits (half.c). */

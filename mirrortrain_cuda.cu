@@ -2209,8 +2209,8 @@ static void mirt__cu_buckets(mirt__cu *cu, const mirt__reduction *args) {
     if (!part && args->end > args->begin) { /* it had no rows */
         part = args->sum[args->device];
         if (!mirt__cu_try(cu,
-                          cudaMemsetAsync(args->sum[args->device] + args->begin, 0, (size_t)(args->end - args->begin) * sizeof *part,
-                                          cu->exchanges),
+                          cudaMemsetAsync(args->sum[args->device] + args->begin, 0,
+                                          (size_t)(args->end - args->begin) * sizeof *part, cu->exchanges),
                           "clearing gradients"))
             return;
     }
@@ -2218,7 +2218,8 @@ static void mirt__cu_buckets(mirt__cu *cu, const mirt__reduction *args) {
         const int64_t count = args->end - at < bucket ? args->end - at : bucket;
         if (!mirt__cu_nccl_start(cu)) return;
         mirt__cu_nccl(cu,
-                      ncclAllReduce(part + at, args->sum[args->device] + at, (size_t)count, ncclFloat, ncclSum, comm, cu->exchanges),
+                      ncclAllReduce(part + at, args->sum[args->device] + at, (size_t)count, ncclFloat, ncclSum, comm,
+                                    cu->exchanges),
                       "adding");
         mirt__cu_nccl_end(cu, "adding");
     }

@@ -92,7 +92,7 @@ static char *write_utf8(char *out, unsigned code) {
     return out;
 }
 
-/* \uXXXX, or a surrogate pair of them; lone surrogates are dropped. */
+/* Decodes a \u escape of four hexadecimal digits, or a surrogate pair; drops lone surrogates. */
 static bool read_escaped(reader *r, char **out) {
     int code = read_hex(r);
     if (code < 0) return false;

@@ -194,8 +194,8 @@ typedef struct mirt_tensorboard_desc {
 } mirt_tensorboard_desc;
 MIRT_API mirt_callback *mirt_tensorboard(const mirt_tensorboard_desc *desc);
 
-/* Event files of one's own, as a loop of one's own writes them. Keras and TensorFlow: tf.summary.create_file_writer,
-   scalar, text, histogram, image. Threads: one at a time a writer. Everything is in the file when a call returns;
+/* Event files of a custom loop. Keras and TensorFlow: tf.summary.create_file_writer, scalar, text, histogram, image.
+   Threads: one at a time a writer. Everything is in the file when a call returns;
    errors name it (MIRT_E_IO and the like, MIRT_E_INVALID: nothing to write). */
 typedef struct mirt_event_writer mirt_event_writer;
 MIRT_API mirt_event_writer *mirt_event_writer_create(const char *log_dir);

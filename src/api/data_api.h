@@ -59,7 +59,7 @@ typedef struct mirt_generator_desc {
                              are full, and worker threads call it */
     const char *name;     /* for errors; default "the generator" */
 } mirt_generator_desc;
-/* Samples of one's own source. Copies desc. tf.data: Dataset.from_generator. */
+/* Samples from a custom source. Copies desc. tf.data: Dataset.from_generator. */
 MIRT_API mirt_dataset *mirt_dataset_from_generator(const mirt_generator_desc *desc);
 #ifndef MIRRORTRAIN_NO_TRAIN
 /* Keeps every sample in memory, all made when the first epoch begins. Comes before mirt_batch.

@@ -10,7 +10,7 @@ MIRT__BEGIN_C
 /* Threads: a function, its tensors and its distributed data set are for the one thread at a time that has their
    strategy. */
 
-/* A step of one's own, recorded once and replayed by every replica on its share of a global batch. Keras
+/* A custom step, recorded once and replayed by every replica on its share of a global batch. Keras
    and TensorFlow: tf.function and strategy.run. */
 
 /* One global batch, valid until the next mirt_dataset_next, which alone makes one. Only `rows` and

@@ -14,7 +14,7 @@ MIRT__BEGIN_C
 typedef struct mirt_model mirt_model;
 /* A node of a recorded graph; owned by its model or function. */
 typedef struct mirt_tensor mirt_tensor;
-/* A step of one's own, recorded once and replayed by every replica: see >>functions. */
+/* A custom step, recorded once and replayed by every replica: see >>functions. */
 typedef struct mirt_function mirt_function;
 
 /* How a model that is called runs what differs in training: AUTO is as the model around it does. */
@@ -133,7 +133,7 @@ MIRT_API mirt_tensor *mirt_cast(mirt_tensor *x, mirt_dtype dtype);
 /* int32, uint8 or bool indices -> float32 [.., depth]; an index outside [0, depth) gives zeros. */
 MIRT_API mirt_tensor *mirt_one_hot(mirt_tensor *x, int64_t depth);
 
-/* An op of one's own, on buffers of host memory. */
+/* A custom op, on buffers of host memory. */
 typedef struct mirt_op_call {
     int num_in;
     const mirt_shape *in_shape; /* [num_in]; batched ones begin with the rows of this call */
@@ -444,7 +444,7 @@ MIRT_API void mirt_model_outputs(mirt_model *model, mirt_tensor *const *outputs,
 MIRT_API mirt_tensor *mirt_input_of(const mirt_model *model, int index);
 MIRT_API mirt_tensor *mirt_output_of(const mirt_model *model, int index);
 
-/* A weight of one's own, for operations outside of layers; its name has no '/'. NULL as for layers. */
+/* A custom weight, for operations outside of layers; its name has no '/'. NULL as for layers. */
 MIRT_API mirt_tensor *mirt_variable(mirt_model *model, const char *name, mirt_shape shape, mirt_initializer initializer,
                                     bool trainable);
 /* A number or a value a sample that is added to the loss of whatever trains this model. Keras: add_loss. A

@@ -127,8 +127,8 @@ MIRT_API mirt_optimizer mirt_sgd(float learning_rate, float momentum, bool neste
 /* Keras RMSprop: rho 0.9, no momentum, epsilon 1e-7; its usual rate is 1e-3. Hinton 2012. */
 MIRT_API mirt_optimizer mirt_rmsprop(float learning_rate);
 
-/* With use_ema: the weights become their averages, on every device. mirt_fit does it at its end, loops of one's own
-   when they want to. Nothing before the first step. Keras: finalize_variable_values. MIRT_E_STATE: compiled without
+/* With use_ema: replaces the weights by their averages, on every device. mirt_fit calls it at its end; custom loops
+   call it themselves. Does nothing before the first step. Keras: finalize_variable_values. MIRT_E_STATE: compiled without
    use_ema. */
 MIRT_API mirt_status mirt_apply_averages(mirt_model *model);
 #endif
@@ -181,7 +181,7 @@ typedef struct mirt_metric_options {
     bool has_threshold; /* the threshold is as given, 0 too (of logits, say) */
 } mirt_metric_options;
 
-/* A loss of one's own: records operations on labels (as they are in the data, cast to float32) and an
+/* A custom loss: records operations on labels (as they are in the data, cast to float32) and an
    output; returns one value per sample (the library averages over the global batch), or several, (rows, ...), which are
    averaged too; MIRT_SUM sums all of them. */
 typedef struct mirt_custom_loss {
@@ -189,7 +189,7 @@ typedef struct mirt_custom_loss {
     mirt_tensor *(*record)(mirt_tensor *labels, mirt_tensor *output, void *user);
     void *user;
 } mirt_custom_loss;
-/* A metric of one's own: records a value for each sample, or several (rows, n). They are summed over all
+/* A custom metric: records a value for each sample, or several (rows, n). They are summed over all
    samples in double precision; `result` makes the metric of the `count` sums; NULL: their mean. */
 typedef struct mirt_custom_metric {
     const char *name;

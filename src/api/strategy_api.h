@@ -23,7 +23,7 @@ typedef void (*mirt_log_fn)(mirt_log_level level, const char *text, void *user);
 
 /* Where weights live. Keras: tf.distribute's MirroredStrategy, OneDeviceStrategy, CentralStorageStrategy.
    MIRT_MIRRORED: every device has its copy. MIRT_ONE_DEVICE: one device runs all replicas.
-   MIRT_CENTRAL_STORAGE: one copy that all devices read; in the same bits as MIRT_MIRRORED. */
+   MIRT_CENTRAL_STORAGE: one copy that all devices read; bit-identical to MIRT_MIRRORED. */
 typedef enum mirt_strategy_kind { MIRT_MIRRORED = 0, MIRT_ONE_DEVICE, MIRT_CENTRAL_STORAGE } mirt_strategy_kind;
 
 /* How the replicas' gradients meet (tf.distribute.CrossDeviceOps). MIRT_TREE: one fixed binary tree
@@ -54,13 +54,13 @@ typedef struct mirt_strategy_desc {
     void *log_user;
     bool silent;         /* no log at all */
     mirt_strategy_kind kind;
-    /* a device, or a wait for samples, that gets on with nothing for so long is given up: the call returns
-       MIRT_E_TIMEOUT, which names it, the log has what it did last, and the strategy is of no use any more: every call
-       says so at once, its threads and memory, lent memory too, are left to themselves, and destroying it, its models
-       and the data sets in use returns at once and frees nothing. Other strategies live on. 0: 60, of single steps
-       (mirt_train_step and the like) only for devices behind the first, as the caller is that one; a number: exactly;
-       negative: none. While the process is suspended (SIGSTOP, a debugger, a snapshot of a virtual machine) no time
-       counts: afterwards the limit starts again */
+    /* When a device, or a wait for samples, makes no progress for this long, the call returns MIRT_E_TIMEOUT with its
+       name, the log shows what it did last, and the strategy can no longer be used: every call reports that at once.
+       Its threads and memory, including borrowed memory, are abandoned; destroying it, its models and the data sets in
+       use returns at once and frees nothing. Other strategies are not affected. 0: 60; single steps (mirt_train_step
+       and the like) then check only the devices after the first, because the caller is the first. A positive number:
+       exactly this limit. Negative: none. Time in which the process is suspended (SIGSTOP, a debugger, a snapshot of a
+       virtual machine) does not count: the limit starts again afterwards. */
     double timeout_seconds;
     bool winograd;       /* 3x3 convolutions of stride 1 and the gradients of their inputs by Winograd's F(2x2, 3x3),
                             where that is faster (it takes up to half the time): float32, with other roundings. CPUs

@@ -33,13 +33,13 @@ typedef struct mirt_fit_desc {
        mirt_cache behind it, among the data's stages. The log says what is kept, and otherwise why not. 0: 1 GiB;
        negative: never. */
     int64_t feature_cache_bytes;
-    /* A checkpoint (a file that mirt_model_checkpoint or, in a callback of a fit, mirt_save wrote), or a directory
-       whose newest valid one is taken; fit then goes on where that fit was, in the middle of an epoch too, and comes to
-       its weights, logs and history in the same bits, on any number of devices. Model, data, this description but for
-       `epochs` and `max_steps`, seed, replicas and global batch have to be the same: otherwise an error, and nothing is
-       changed. Files that are damaged or without the library's checksums are refused; in a directory they are named in
-       the log and passed over, and if nothing else is there fit fails (MIRT_E_FORMAT). Where the directory holds no
-       checkpoint, or is not there, fit begins anew and says so. */
+    /* A checkpoint (a file written by mirt_model_checkpoint or, in a callback of a fit, by mirt_save), or a directory,
+       of which the newest valid checkpoint is used. fit resumes from it, also in the middle of an epoch; weights, logs
+       and history are bit-identical to a run without a break, on any number of devices. Model, data, seed, replicas,
+       global batch and this description, except `epochs` and `max_steps`, must be the same: otherwise an error, and
+       nothing is changed. Files that are damaged or lack the library's checksums are refused; in a directory they are
+       named in the log and skipped, and fit fails if there are no others (MIRT_E_FORMAT). If the directory holds no
+       checkpoint, or does not exist, fit starts over and logs it. */
     const char *resume;
     int64_t check_drift_every; /* steps after which mirt_check_drift looks; 0: at the end of every epoch; negative:
                                   never */

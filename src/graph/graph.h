@@ -413,7 +413,8 @@ struct mirt__op {
     unsigned takes;      /* MIRT__TAKES_...: what its kernel can do in the same pass */
     bool slope_of_input; /* its gradient computes the slope of a fused activation from the input */
     mirt__lazy lazy;     /* how readers can compute its output, so that it need not be stored */
-    bool (*tiled_reads)(const mirt__node *node); /* whether its kernel implements what tiled_reads.c fuses; NULL: never */
+    /* Whether its kernel implements what tiled_reads.c fuses; NULL: never. */
+    bool (*tiled_reads)(const mirt__node *node);
     unsigned lazy_x, lazy_dy; /* with tiled_reads: inputs that may be lazy, read as an image or as its gradient */
 
     /* Images stored in 16 bits (half.c). */

@@ -23,8 +23,9 @@ static inline void measured_replay(void *arg) {
     c->call(c->args, c->where);
 }
 
-static inline size_t measured_room(const mirt__backend *backend, void (*call)(const void *args, const mirt__where *where),
-                                   const void *args, const mirt__where *where) {
+static inline size_t measured_room(const mirt__backend *backend,
+                                   void (*call)(const void *args, const mirt__where *where), const void *args,
+                                   const mirt__where *where) {
     mirt__kernel_room room;
     measured_call c;
     memset(&room, 0, sizeof room);

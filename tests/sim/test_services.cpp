@@ -567,7 +567,8 @@ static void exchange_fill(mirt__reduction *x, const std::vector<std::vector<floa
 static void test_exchange(int devices, mirt_collective collective) {
     const int64_t count = 30000;
     Group g(first_devices(devices), collective);
-    ok(g.good && !g.join.able.direct && strstr(g.how, "NCCL") && strstr(g.how, "GB/s"), "%d devices: %s", devices, g.how);
+    ok(g.good && !g.join.able.direct && strstr(g.how, "NCCL") && strstr(g.how, "GB/s"), "%d devices: %s", devices,
+       g.how);
     if (!g.good) return;
     std::vector<std::vector<floats>> part((size_t)devices);
     std::vector<std::vector<float *>> there((size_t)devices);
@@ -701,7 +702,8 @@ static bool train(const Group &g, int steps, std::vector<std::vector<floats>> *w
                 backend->begin(r, weights, 2);
                 backend->kernels()->update(&u, &where);
             } while (!backend->end(r) && ++turns < 8);
-            backend->copy_out(r, (*weights)[(size_t)d][(size_t)s + 1].data(), w[(size_t)d], (size_t)count * sizeof(float));
+            backend->copy_out(r, (*weights)[(size_t)d][(size_t)s + 1].data(), w[(size_t)d],
+                              (size_t)count * sizeof(float));
             const mirt_status waited = backend->wait(r);
             if (waited != MIRT_OK || turns > 4)
                 __atomic_store_n(&status[(size_t)d], waited == MIRT_OK ? MIRT_E_STATE : waited, __ATOMIC_RELAXED);
