@@ -85,6 +85,28 @@ TAP_UNUSED static mirt_model *image_model(mirt_strategy *s, mirt_optimizer optim
     return mirt_compile(m, &c) == MIRT_OK ? m : NULL;
 }
 
+/* Convolution, batch normalization, pooling. */
+TAP_UNUSED static mirt_model *image_norm_model(mirt_strategy *s, bool synchronized) {
+    mirt_model *m = mirt_model_create(s, "norms");
+    mirt_conv2d_desc conv;
+    mirt_batch_norm_desc norm;
+    mirt_dense_desc dense;
+    memset(&conv, 0, sizeof conv);
+    memset(&norm, 0, sizeof norm);
+    memset(&dense, 0, sizeof dense);
+    conv.filters = 6;
+    conv.kernel[0] = 3;
+    conv.no_bias = true;
+    norm.synchronized = synchronized;
+    norm.momentum = 0.8f;
+    dense.units = IMAGE_CLASSES;
+    mirt_tensor *x = mirt_conv2d(mirt_rescale(mirt_input(m, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1)), 1.0f / 255, 0), &conv);
+    x = mirt_max_pool2d(mirt_activation(mirt_batch_norm(x, &norm), MIRT_RELU), NULL);
+    mirt_model_output(m, mirt_dense(mirt_flatten(x), &dense));
+    mirt_compile_desc c = image_compile(mirt_sgd(0.1f, 0.9f, false));
+    return mirt_compile(m, &c) == MIRT_OK ? m : NULL;
+}
+
 /* All weights as the public function gives them, one device's copy; freed by the caller. */
 TAP_UNUSED static float *all_weights(mirt_model *m, int device, size_t *count) {
     mirt_weight_info info;

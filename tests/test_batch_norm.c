@@ -311,32 +311,11 @@ static void check_moving_statistics(int devices, int rows) {
     mirt_strategy_destroy(s);
 }
 
-/* Convolution and normalization; 9, 10 and 13 rows in batches of 8 leave replicas without rows. */
-static mirt_model *images_norm(mirt_strategy *s, bool synchronized) {
-    mirt_model *m = mirt_model_create(s, "images");
-    mirt_conv2d_desc conv;
-    mirt_batch_norm_desc norm;
-    mirt_dense_desc dense;
-    memset(&conv, 0, sizeof conv);
-    memset(&norm, 0, sizeof norm);
-    memset(&dense, 0, sizeof dense);
-    conv.filters = 6;
-    conv.kernel[0] = 3;
-    conv.no_bias = true;
-    norm.synchronized = synchronized;
-    norm.momentum = 0.8f;
-    dense.units = IMAGE_CLASSES;
-    mirt_tensor *x = mirt_conv2d(mirt_rescale(mirt_input(m, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1)), 1.0f / 255, 0), &conv);
-    x = mirt_max_pool2d(mirt_activation(mirt_batch_norm(x, &norm), MIRT_RELU), NULL);
-    mirt_model_output(m, mirt_dense(mirt_flatten(x), &dense));
-    mirt_compile_desc c = image_compile(mirt_sgd(0.1f, 0.9f, false));
-    return mirt_compile(m, &c) == MIRT_OK ? m : NULL;
-}
-
+/* 9, 10 and 13 rows in batches of 8 leave replicas without rows. */
 static float *train_images(int devices, int replicas, int threads, int rows, bool synchronized, size_t *count,
                            mirt_logs *logs) {
     mirt_strategy *s = strategy_of(devices, replicas, threads);
-    mirt_model *m = images_norm(s, synchronized);
+    mirt_model *m = image_norm_model(s, synchronized);
     mirt_dataset *data = mirt_batch(mirt_shuffle(mirt_arrays(images_x(0, rows), images_y(0, rows)), rows), 8);
     mirt_fit_desc fit;
     float *out = NULL;
@@ -381,7 +360,7 @@ static void check_images(int rows, bool synchronized) {
 /* The answer of a model is that of the loaded model, under any strategy. */
 static void check_saved(bool synchronized) {
     mirt_strategy *s = strategy_of(2, 4, 1);
-    mirt_model *m = images_norm(s, synchronized);
+    mirt_model *m = image_norm_model(s, synchronized);
     mirt_logs logs[2];
     char path[300];
     bool good = m != NULL;

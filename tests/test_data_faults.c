@@ -196,8 +196,9 @@ static int64_t run(int index) {
     return status == MIRT_OK ? rows : -1;
 }
 
-/* Allocations whose failure may do no harm: worker threads are ahead of the reader, and some rows are never needed. */
-static int ahead_of(int kind) { return kind < 2 ? 0 : 3; }
+/* Allocations that may fail without harm: data sets of images prefetch, and when a step waits they try to add a slot
+   (mirt__prefetch_deepen), which depends on timing. Every other failed allocation must be reported. */
+static int optional_slots(int kind) { return kind >= 7 && kind <= 9 ? 3 : 0; }
 
 static void check(int kind, int call) {
     const int64_t want = run(kind);
@@ -215,7 +216,7 @@ static void check(int kind, int call) {
         bool right = reached ? rows == want || (rows < 0 && status == (call == MEMORY ? MIRT_E_NOMEM : status) &&
                                                 mirt_last_error()[0])
                              : rows == want;
-        right = right && !(call == MEMORY && reached && rows >= 0 && spared > ahead_of(kind)) &&
+        right = right && !(call == MEMORY && reached && rows >= 0 && spared > optional_slots(kind)) &&
                 __atomic_load_n(&live_blocks, __ATOMIC_SEQ_CST) == before;
         if (!right && wrong++ < 3)
             printf("# %s, %s number %ld: %lld rows of %lld, %s, %ld blocks left\n", kind_names[kind], call_names[call],

@@ -26,25 +26,6 @@ static const char *const program_names[] = {"MNIST",
                                             "accumulation",
                                             "several buckets"};
 
-static mirt_model *norm_model(mirt_strategy *s, bool synchronized) {
-    mirt_model *m = mirt_model_create(s, "norms");
-    mirt_conv2d_desc conv;
-    mirt_batch_norm_desc norm;
-    mirt_dense_desc dense;
-    memset(&conv, 0, sizeof conv);
-    memset(&norm, 0, sizeof norm);
-    memset(&dense, 0, sizeof dense);
-    conv.filters = 7;
-    conv.kernel[0] = 3;
-    norm.synchronized = synchronized;
-    dense.units = IMAGE_CLASSES;
-    mirt_tensor *x = mirt_rescale(mirt_input(m, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1)), 1.0f / 255, 0);
-    x = mirt_relu(mirt_batch_norm(mirt_conv2d(x, &conv), &norm));
-    mirt_model_output(m, mirt_dense(mirt_flatten(x), &dense));
-    mirt_compile_desc c = image_compile(mirt_adam(1e-2f));
-    return mirt_compile(m, &c) == MIRT_OK ? m : NULL;
-}
-
 /* More than 1 MB of gradients, so that there are two buckets. */
 static mirt_model *large_model(mirt_strategy *s) {
     mirt_model *m = mirt_model_create(s, "large");
@@ -70,7 +51,7 @@ static mirt_model *mnist_model(mirt_strategy *s, mirt_optimizer o) {
 static mirt_model *model_of(mirt_strategy *s, program p) {
     mirt_optimizer o = mirt_adam(3e-3f);
     if (p == MNIST) return mnist_model(s, o);
-    if (p == NORMS || p == SYNCHRONIZED) return norm_model(s, p == SYNCHRONIZED);
+    if (p == NORMS || p == SYNCHRONIZED) return image_norm_model(s, p == SYNCHRONIZED);
     if (p == LARGE) return large_model(s);
     if (p == CLIPPED) o.global_clipnorm = 0.05f;
     if (p == AVERAGES) o.use_ema = true;

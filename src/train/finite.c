@@ -117,15 +117,13 @@ static bool mirt__device_states_finite(const mirt_function *f, int device) {
     mirt__bases b;
     bool finite = true;
     for (int r = first; f->step.num_states && r < first + count && r < active && finite; r++) {
-        char *copy = (char *)mirt__calloc(1, f->step.state_bytes);
-        if (!copy) return true;
+        char *host = f->step.states + (size_t)r * f->step.state_bytes;
         mirt__replica_bases(&f->step, device, first, r, &b);
-        b.backend->copy_out(b.remote, copy, b.state, f->step.state_bytes);
-        if (b.backend->wait(b.remote) != MIRT_OK) memset(copy, 0, f->step.state_bytes); /* an error of its own */
-        const mirt__real *state = (const mirt__real *)(const void *)copy;
+        b.backend->copy_out(b.remote, host, b.state, f->step.state_bytes);
+        if (b.backend->wait(b.remote) != MIRT_OK) return true; /* the step reports this error itself */
+        const mirt__real *state = (const mirt__real *)(const void *)host;
         for (int i = 0; i < f->step.num_states && finite; i++)
             finite = mirt__all_finite(state + f->step.state[i].from, MIRT_FLOAT32, f->step.state[i].count);
-        mirt__free(copy);
     }
     return finite;
 }
@@ -196,16 +194,17 @@ static const char *mirt__gradient_not_finite(const mirt_function *f) {
 
 static bool mirt__tensor_finite(const mirt__call *call, const mirt_tensor *t) {
     const mirt__bases *b = call->bases;
-    const void *data = mirt__address(b, t);
-    const size_t bytes = mirt__tensor_bytes(t, call->rows);
+    const char *data = (const char *)mirt__address(b, t);
+    const size_t size = mirt__dtype_size(t->dtype), bytes = mirt__tensor_bytes(t, call->rows);
+    mirt__real chunk[4096];
     if (!data || t->lazy) return true;
-    void *copy = mirt__calloc(1, bytes);
-    if (!copy) return true;
-    b->backend->copy_out(b->remote, copy, data, bytes);
-    const bool finite =
-        b->backend->wait(b->remote) != MIRT_OK || mirt__all_finite(copy, t->dtype, mirt__elements(t, call->rows));
-    mirt__free(copy);
-    return finite;
+    for (size_t at = 0, part; at < bytes; at += part) {
+        part = bytes - at < sizeof chunk ? bytes - at : sizeof chunk;
+        b->backend->copy_out(b->remote, chunk, data + at, part);
+        if (b->backend->wait(b->remote) != MIRT_OK) return true; /* the step reports this error itself */
+        if (!mirt__all_finite(chunk, t->dtype, (int64_t)(part / size))) return false;
+    }
+    return true;
 }
 
 /* What nobody has computed, weights and what is read of the batch; also of what is computed while it is read. */
