@@ -2939,7 +2939,7 @@ typedef struct mirt__where {
     void *shared;              /* partial sums of this call */
     bool float16;              /* of a device with float16: `half` means products of float16, and tensors are stored as
                                   MIRT__FLOAT16 instead of bfloat16 */
-    struct mirt__remote *remote; /* the device of a backend, which allocates its memory itself: other fields are unused;
+    struct mirt__handle *handle; /* the device of a backend, which allocates its memory itself: other fields are unused;
                                     otherwise NULL */
 } mirt__where;
 
@@ -3620,7 +3620,7 @@ MIRT__ELEMENT float mirt__mean_squared_error_grad(bool logits, float x, float t,
 #define MIRT__BACKEND_VERSION 5
 #define MIRT__MAX_DEVICES 32
 
-typedef struct mirt__remote mirt__remote; /* an opened device */
+typedef struct mirt__handle mirt__handle; /* of an opened device */
 
 /* Nanoseconds on a device for each byte ... */
 typedef struct mirt__storage_costs {
@@ -3648,23 +3648,23 @@ typedef struct mirt__host {
 } mirt__host;
 
 /* Asked for without touching the device's memory. */
-typedef struct mirt__remote_info {
+typedef struct mirt__device_facts {
     char name[64], description[128];
     size_t memory;       /* bytes; 0: the host's */
     int cores;           /* of a CPU, otherwise 0 */
     bool half;           /* multiplies bfloat16 in hardware */
-} mirt__remote_info;
+} mirt__device_facts;
 
 /* How several opened devices of one strategy meet. */
-typedef struct mirt__remote_join {
-    mirt__remote *const *remote;
+typedef struct mirt__joining {
+    mirt__handle *const *handle;
     int count;
     mirt_collective collective;
     bool shares;  /* they have memory in common: `direct` is asked for */
     double limit; /* seconds without progress, then a wait fails; 0: none */
     char *how;    /* out: a sentence for the log: the algorithm, why, its speed; one device: nothing; 256 bytes */
     mirt__abilities able; /* out */
-} mirt__remote_join;
+} mirt__joining;
 
 /* How a device is opened. */
 typedef struct mirt__opening {
@@ -3700,19 +3700,19 @@ typedef struct mirt__aggregated {
 
 /* Of `active` replicas, whose states lie `stride` numbers apart, in double precision and in the order of replicas. Of
    `rows` rows in all the first rows % replicas replicas have one more. */
-typedef struct mirt__remote_aggregate {
+typedef struct mirt__aggregation_job {
     const mirt__aggregated *value;
     int values, active, replicas;
     int64_t rows, stride;
     const mirt__real *from;
     mirt__real *to;
-} mirt__remote_aggregate;
+} mirt__aggregation_job;
 
 /* Squares of the numbers of pieces of a block, added up as in the library: eight sums of every eighth number from the
    first, the rest of count % 8 into the first, then by pairs. */
-typedef struct mirt__remote_piece {
+typedef struct mirt__square_piece {
     int64_t begin, count;
-} mirt__remote_piece;
+} mirt__square_piece;
 
 /* Memory that the kernels of one replay need beside the tensors, in bytes. */
 typedef struct mirt__kernel_room {
@@ -3727,68 +3727,68 @@ typedef struct mirt__backend {
     /* How many there are on this machine. 0: none; -1: with the error set (MIRT_E_NOT_FOUND: no driver; others: the
        driver is too old, or fails). */
     int (*devices)(const mirt__host *host);
-    bool (*info)(const mirt__host *host, int index, mirt__remote_info *out);
+    bool (*info)(const mirt__host *host, int index, mirt__device_facts *out);
     /* Threads of each of `devices` devices: `asked` by the user (0: not asked), of `cores` that they may use. */
     int (*threads)(int asked, int cores, int devices);
     /* NULL with the error set. */
-    mirt__remote *(*open)(const mirt__host *host, const mirt__opening *how);
-    void (*close)(mirt__remote *remote);
+    mirt__handle *(*open)(const mirt__host *host, const mirt__opening *how);
+    void (*close)(mirt__handle *handle);
     /* Once, by one thread, before the devices are used; false with the error set. */
-    bool (*join)(mirt__remote_join *join);
+    bool (*join)(mirt__joining *join);
 
     /* Device memory, not initialized; NULL with the error set. */
-    void *(*alloc)(mirt__remote *remote, size_t bytes);
-    void (*release)(mirt__remote *remote, void *memory);
+    void *(*alloc)(mirt__handle *handle, size_t bytes);
+    void (*release)(mirt__handle *handle, void *memory);
     /* Bytes that an alloc can get. */
-    size_t (*free_bytes)(mirt__remote *remote);
+    size_t (*free_bytes)(mirt__handle *handle);
 
     /* Copies; where source and target are the same memory, nothing is copied.
        copy_in: from any memory of the host, which may change when it returns; after all that was enqueued unless
        `early`, then beside it, and before what is enqueued next (inputs of the next step). behind: early copies from
        here on begin when all that was enqueued so far is done. copy_out: to memory of the host, complete when `wait`
        returns. copy: within the device, or from another device's memory. */
-    void (*copy_in)(mirt__remote *remote, void *to, const void *from, size_t bytes, bool early);
-    void (*behind)(mirt__remote *remote);
-    void (*copy_out)(mirt__remote *remote, void *to, const void *from, size_t bytes);
-    void (*copy)(mirt__remote *remote, void *to, const void *from, size_t bytes);
-    void (*clear)(mirt__remote *remote, void *memory, size_t bytes);
+    void (*copy_in)(mirt__handle *handle, void *to, const void *from, size_t bytes, bool early);
+    void (*behind)(mirt__handle *handle);
+    void (*copy_out)(mirt__handle *handle, void *to, const void *from, size_t bytes);
+    void (*copy)(mirt__handle *handle, void *to, const void *from, size_t bytes);
+    void (*clear)(mirt__handle *handle, void *memory, size_t bytes);
     /* Until all that was enqueued is done; MIRT_OK, or the first failure since the last wait that returned one. */
-    mirt_status (*wait)(mirt__remote *remote);
+    mirt_status (*wait)(mirt__handle *handle);
 
     /* What the kernels of replay(arg) need. On entry `room` has what the ops declare. A device whose kernels choose
        their room themselves calls replay, which then computes nothing. */
-    void (*measure)(mirt__remote *remote, void (*replay)(void *arg), void *arg, mirt__kernel_room *room);
+    void (*measure)(mirt__handle *handle, void (*replay)(void *arg), void *arg, mirt__kernel_room *room);
     /* Memory for it; valid until the next call. */
-    void (*room)(mirt__remote *remote, void *memory, size_t bytes);
+    void (*room)(mirt__handle *handle, void *memory, size_t bytes);
 
     /* Captured work: what is enqueued between begin and end with the same (owner, key) is identical except for the
        scalars that kernels declare as variable; from the third time on it can be launched as a whole. No copies to or
        from the host, no meetings in between. When `end` returns false, none of it was done: begin and enqueue it once
        more (never twice in a row). forget: the owner's memory has moved or is freed (NULL: everybody's). */
-    void (*begin)(mirt__remote *remote, const void *owner, uint64_t key);
-    bool (*end)(mirt__remote *remote);
-    void (*forget)(mirt__remote *remote, const void *owner);
+    void (*begin)(mirt__handle *handle, const void *owner, uint64_t key);
+    bool (*end)(mirt__handle *handle);
+    void (*forget)(mirt__handle *handle, const void *owner);
 
     /* A meeting of devices: `signal` marks a place in this device's work, `await` delays what is enqueued next until
        another device has reached the place it marked last with the same number (0 to 7). Between the two calls the
        devices' threads have met. */
-    void (*signal)(mirt__remote *remote, int number);
-    void (*await)(mirt__remote *remote, mirt__remote *other, int number);
+    void (*signal)(mirt__handle *handle, int number);
+    void (*await)(mirt__handle *handle, mirt__handle *other, int number);
 
     /* Reduces a range: after what was enqueued so far and beside what is enqueued next, until `reduced`. Several, of
        ranges that do not overlap, on all devices in the same order; also between begin and end. Direct devices have
        met before, and meet before they read the sums. */
-    void (*reduce)(mirt__remote *remote, const mirt__reduction *args);
-    void (*reduced)(mirt__remote *remote); /* what is enqueued next follows all reductions */
+    void (*reduce)(mirt__handle *handle, const mirt__reduction *args);
+    void (*reduced)(mirt__handle *handle); /* what is enqueued next follows all reductions */
     /* Every device has bytes [begin[d], begin[d + 1]) of a block at base[d] + begin[d]; afterwards each has all of
        them. Direct devices have met before, and meet afterwards. */
-    void (*gather)(mirt__remote *remote, char *const *base, const size_t *begin, int devices);
-    void (*aggregate)(mirt__remote *remote, const mirt__remote_aggregate *args);
+    void (*gather)(mirt__handle *handle, char *const *base, const size_t *begin, int devices);
+    void (*aggregate)(mirt__handle *handle, const mirt__aggregation_job *args);
     /* Into squares[pieces], memory of the host, complete when `wait` returns. */
-    void (*squares)(mirt__remote *remote, const mirt__real *block, const mirt__remote_piece *piece, int pieces,
+    void (*squares)(mirt__handle *handle, const mirt__real *block, const mirt__square_piece *piece, int pieces,
                     double *squares);
     /* Seconds between the signals `from` and `to` that were given last; after a wait. 0: not known. */
-    double (*seconds)(mirt__remote *remote, int from, int to);
+    double (*seconds)(mirt__handle *handle, int from, int to);
 } mirt__backend;
 
 #if defined(__GNUC__) && defined(__ELF__)
@@ -21737,11 +21737,11 @@ typedef struct mirt__core {
     int devices; /* of the strategy, which share the machine's memory */
 } mirt__core;
 
-static mirt__core *mirt__core_of(mirt__remote *remote) { return (mirt__core *)(void *)remote; }
+static mirt__core *mirt__core_of(mirt__handle *handle) { return (mirt__core *)(void *)handle; }
 
 static int mirt__core_devices(const mirt__host *host) { return (void)host, mirt__cpu_cores(); }
 
-static bool mirt__core_info(const mirt__host *host, int index, mirt__remote_info *out) {
+static bool mirt__core_info(const mirt__host *host, int index, mirt__device_facts *out) {
     const mirt__kernels *kernels = mirt__kernels_best();
     (void)host;
     memset(out, 0, sizeof *out);
@@ -21757,18 +21757,18 @@ static int mirt__core_threads(int asked, int cores, int devices) {
     return asked ? asked : cores / devices > 1 ? cores / devices : 1;
 }
 
-static mirt__remote *mirt__core_open(const mirt__host *host, const mirt__opening *how) {
+static mirt__handle *mirt__core_open(const mirt__host *host, const mirt__opening *how) {
     mirt__core *core = (mirt__core *)host->calloc(1, sizeof *core);
     if (!core) return NULL;
     core->team = how->team;
     core->kernels = mirt__kernels_best();
     core->devices = how->devices;
-    return (mirt__remote *)(void *)core;
+    return (mirt__handle *)(void *)core;
 }
 
-static void mirt__core_close(mirt__remote *remote) { mirt__free(remote); }
+static void mirt__core_close(mirt__handle *handle) { mirt__free(handle); }
 
-static bool mirt__core_join(mirt__remote_join *join) {
+static bool mirt__core_join(mirt__joining *join) {
     if (join->collective == MIRT_NCCL) {
         mirt__fail(MIRT_E_INVALID, "NCCL joins GPUs, and these devices are cores: leave the collective out");
         return false;
@@ -21782,58 +21782,58 @@ static bool mirt__core_join(mirt__remote_join *join) {
 
 /* >>memory */
 
-static void *mirt__core_alloc(mirt__remote *remote, size_t bytes) { return (void)remote, mirt__aligned_alloc(bytes); }
-static void mirt__core_release(mirt__remote *remote, void *memory) { (void)remote, mirt__aligned_free(memory); }
+static void *mirt__core_alloc(mirt__handle *handle, size_t bytes) { return (void)handle, mirt__aligned_alloc(bytes); }
+static void mirt__core_release(mirt__handle *handle, void *memory) { (void)handle, mirt__aligned_free(memory); }
 
-static size_t mirt__core_free_bytes(mirt__remote *remote) {
+static size_t mirt__core_free_bytes(mirt__handle *handle) {
     mirt_machine_info machine;
-    return mirt_machine(&machine) == MIRT_OK ? (size_t)machine.memory_available / (size_t)mirt__core_of(remote)->devices
+    return mirt_machine(&machine) == MIRT_OK ? (size_t)machine.memory_available / (size_t)mirt__core_of(handle)->devices
                                              : 0;
 }
 
-static void mirt__core_copy(mirt__remote *remote, void *to, const void *from, size_t bytes) {
-    (void)remote;
+static void mirt__core_copy(mirt__handle *handle, void *to, const void *from, size_t bytes) {
+    (void)handle;
     if (to != from && bytes) memcpy(to, from, bytes);
 }
 
-static void mirt__core_copy_in(mirt__remote *remote, void *to, const void *from, size_t bytes, bool early) {
+static void mirt__core_copy_in(mirt__handle *handle, void *to, const void *from, size_t bytes, bool early) {
     (void)early;
-    mirt__core_copy(remote, to, from, bytes);
+    mirt__core_copy(handle, to, from, bytes);
 }
 
-static void mirt__core_clear(mirt__remote *remote, void *memory, size_t bytes) {
-    (void)remote, memset(memory, 0, bytes);
+static void mirt__core_clear(mirt__handle *handle, void *memory, size_t bytes) {
+    (void)handle, memset(memory, 0, bytes);
 }
 
 /* >>order: everything is done already */
 
-static void mirt__core_nothing(mirt__remote *remote) { (void)remote; }
-static mirt_status mirt__core_wait(mirt__remote *remote) { return (void)remote, MIRT_OK; }
-static void mirt__core_begin(mirt__remote *remote, const void *owner, uint64_t key) {
-    (void)remote, (void)owner, (void)key;
+static void mirt__core_nothing(mirt__handle *handle) { (void)handle; }
+static mirt_status mirt__core_wait(mirt__handle *handle) { return (void)handle, MIRT_OK; }
+static void mirt__core_begin(mirt__handle *handle, const void *owner, uint64_t key) {
+    (void)handle, (void)owner, (void)key;
 }
-static bool mirt__core_end(mirt__remote *remote) { return (void)remote, true; }
-static void mirt__core_forget(mirt__remote *remote, const void *owner) { (void)remote, (void)owner; }
-static void mirt__core_signal(mirt__remote *remote, int number) { (void)remote, (void)number; }
-static void mirt__core_await(mirt__remote *remote, mirt__remote *other, int number) {
-    (void)remote, (void)other, (void)number;
+static bool mirt__core_end(mirt__handle *handle) { return (void)handle, true; }
+static void mirt__core_forget(mirt__handle *handle, const void *owner) { (void)handle, (void)owner; }
+static void mirt__core_signal(mirt__handle *handle, int number) { (void)handle, (void)number; }
+static void mirt__core_await(mirt__handle *handle, mirt__handle *other, int number) {
+    (void)handle, (void)other, (void)number;
 }
-static double mirt__core_seconds(mirt__remote *remote, int from, int to) {
-    return (void)remote, (void)from, (void)to, 0;
+static double mirt__core_seconds(mirt__handle *handle, int from, int to) {
+    return (void)handle, (void)from, (void)to, 0;
 }
 
 /* Kernels of cores take what the ops declare. */
-static void mirt__core_measure(mirt__remote *remote, void (*replay)(void *arg), void *arg, mirt__kernel_room *room) {
-    (void)remote, (void)replay, (void)arg, (void)room;
+static void mirt__core_measure(mirt__handle *handle, void (*replay)(void *arg), void *arg, mirt__kernel_room *room) {
+    (void)handle, (void)replay, (void)arg, (void)room;
 }
-static void mirt__core_room(mirt__remote *remote, void *memory, size_t bytes) {
-    (void)remote, (void)memory, (void)bytes;
+static void mirt__core_room(mirt__handle *handle, void *memory, size_t bytes) {
+    (void)handle, (void)memory, (void)bytes;
 }
 
 /* >>reductions */
 
-static void mirt__core_reduce(mirt__remote *remote, const mirt__reduction *r) {
-    const mirt__core *core = mirt__core_of(remote);
+static void mirt__core_reduce(mirt__handle *handle, const mirt__reduction *r) {
+    const mirt__core *core = mirt__core_of(handle);
     const int64_t begin = r->own_begin, count = r->own_end - r->own_begin;
     mirt__where where;
     memset(&where, 0, sizeof where);
@@ -21842,18 +21842,18 @@ static void mirt__core_reduce(mirt__remote *remote, const mirt__reduction *r) {
     for (int i = 0; i + 1 < r->parts; i++)
         core->kernels->accumulate(r->part[r->add[i].into] + begin, r->part[r->add[i].from] + begin, count, &where);
     for (int d = 0; d < r->devices; d++)
-        mirt__core_copy(remote, r->sum[d] + begin, r->part[0] + begin, (size_t)count * sizeof(mirt__real));
+        mirt__core_copy(handle, r->sum[d] + begin, r->part[0] + begin, (size_t)count * sizeof(mirt__real));
 }
 
 /* Replicas' states are in the host's memory, where every device finds all of them. */
-static void mirt__core_gather(mirt__remote *remote, char *const *base, const size_t *begin, int devices) {
-    (void)remote, (void)base, (void)begin, (void)devices;
+static void mirt__core_gather(mirt__handle *handle, char *const *base, const size_t *begin, int devices) {
+    (void)handle, (void)base, (void)begin, (void)devices;
 }
 
-static void mirt__core_aggregate(mirt__remote *remote, const mirt__remote_aggregate *a) {
+static void mirt__core_aggregate(mirt__handle *handle, const mirt__aggregation_job *a) {
     const mirt__real *value[MIRT__MAX_REPLICAS];
     int64_t rows[MIRT__MAX_REPLICAS], first;
-    (void)remote;
+    (void)handle;
     for (int r = 0; r < a->active; r++) rows[r] = mirt__share(a->rows, a->replicas, r, &first);
     for (int i = 0; i < a->values; i++) {
         for (int r = 0; r < a->active; r++) value[r] = a->from + r * a->stride + a->value[i].from;
@@ -21863,14 +21863,14 @@ static void mirt__core_aggregate(mirt__remote *remote, const mirt__remote_aggreg
 
 typedef struct mirt__squares_job {
     const mirt__real *block;
-    const mirt__remote_piece *piece;
+    const mirt__square_piece *piece;
     double *squares;
 } mirt__squares_job;
 
 /* Squares of float32 numbers are exact in double, and the order of additions depends on the elements' places alone. */
 static void mirt__squares_task(void *arg, int64_t task, int member) {
     const mirt__squares_job *job = (const mirt__squares_job *)arg;
-    const mirt__remote_piece *p = &job->piece[task];
+    const mirt__square_piece *p = &job->piece[task];
     const mirt__real *g = job->block + p->begin;
     double sum[8] = {0, 0, 0, 0, 0, 0, 0, 0};
     int64_t i = 0;
@@ -21882,13 +21882,13 @@ static void mirt__squares_task(void *arg, int64_t task, int member) {
     job->squares[task] = ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
 }
 
-static void mirt__core_squares(mirt__remote *remote, const mirt__real *block, const mirt__remote_piece *piece,
+static void mirt__core_squares(mirt__handle *handle, const mirt__real *block, const mirt__square_piece *piece,
                                int pieces, double *squares) {
     mirt__squares_job job;
     job.block = block;
     job.piece = piece;
     job.squares = squares;
-    mirt__team_for(mirt__core_of(remote)->team, pieces, mirt__squares_task, &job);
+    mirt__team_for(mirt__core_of(handle)->team, pieces, mirt__squares_task, &job);
 }
 
 MIRT__LIB const mirt__backend *mirt__cores_backend(void) {
@@ -21937,7 +21937,7 @@ MIRT_API int mirt_devices(mirt_device_info *out, int capacity) {
     for (int k = 0; first && k < MIRT__COUNT(kind); k++) {
         const int own = k ? mirt__count_gpus(kind[k]) : first;
         for (int i = 0; i < own; i++, count++) {
-            mirt__remote_info info;
+            mirt__device_facts info;
             if (!out || count >= capacity) continue;
             memset(&out[count], 0, sizeof out[count]);
             if (!kind[k]->info(mirt__backend_host(), i, &info)) continue;
@@ -32299,7 +32299,7 @@ typedef struct mirt__program {
 typedef struct mirt__bases {
     mirt__team *team;
     const mirt__backend *backend; /* of the device, */
-    mirt__remote *remote;         /* and the device */
+    mirt__handle *handle;         /* and the device */
     bool float16;                 /* as in mirt__where */
     char *arena, *replica, *weight, *gradient, *state, *scratch, *shared;
     size_t scratch_per_thread;
@@ -36116,7 +36116,7 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
     call.where.scratch = bases->scratch;
     call.where.scratch_per_thread = bases->scratch_per_thread;
     call.where.shared = bases->shared;
-    call.where.remote = bases->remote;
+    call.where.handle = bases->handle;
     call.where.float16 = bases->float16;
     int begin = segment ? program->cut[segment - 1] + 1 : 0;
     int end = segment < program->num_cuts ? program->cut[segment] : program->graph.count;
@@ -36137,7 +36137,7 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
         node->op->run(&call);
         if (run->look) run->look(run->look_user, &call, i);
         if (!clocked) continue;
-        bases->backend->wait(bases->remote);
+        bases->backend->wait(bases->handle);
         double now = mirt__now();
         if (run->clock) run->clock[i] += now - last;
         if (slices) mirt__timeline_slice(timeline, timeline->names[i], last, now, run->replica);
@@ -37390,7 +37390,7 @@ typedef struct mirt__device {
     mirt__team *team; /* NULL when it has one thread */
     int first_replica, num_replicas;
     int index;             /* among the devices of its kind on this machine */
-    mirt__remote *remote;  /* opened */
+    mirt__handle *handle;  /* opened */
 } mirt__device;
 
 /* Bytes of the parts of a device's working memory, in this order. */
@@ -37480,10 +37480,6 @@ MIRT__LIB void mirt__use_end(mirt_strategy **strategy);
 MIRT__LIB bool mirt__may_destroy(const mirt_strategy *strategy, const char *call);
 /* --- strategy.c --- */
 
-/* Opens and closes the devices. `about`: what the first is; `how`: how they meet; sentences. */
-MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *strategy, const mirt_strategy_desc *desc, char about[256],
-                                         char how[256]);
-MIRT__LIB void mirt__devices_close(mirt_strategy *strategy);
 /* Copies of the weights that devices read: one per device, or one for all. */
 MIRT__LIB int mirt__device_copies(const mirt_strategy *strategy);
 /* Those that one device writes in an update. */
@@ -37849,8 +37845,8 @@ MIRT__LIB bool mirt__layout_bytes(const mirt__layout *l, size_t *bytes) {
 static size_t mirt__larger(size_t a, size_t b) { return a > b ? a : b; }
 
 static void mirt__block_free(const mirt_strategy *s, int device, char *block) {
-    s->backend->forget(s->device[device].remote, NULL);
-    s->backend->release(s->device[device].remote, block);
+    s->backend->forget(s->device[device].handle, NULL);
+    s->backend->release(s->device[device].handle, block);
 }
 
 MIRT__LIB mirt_status mirt__memory_reserve(mirt_strategy *s, const mirt__layout *needs) {
@@ -37870,7 +37866,7 @@ MIRT__LIB mirt_status mirt__memory_reserve(mirt_strategy *s, const mirt__layout 
         return mirt__fail(MIRT_E_NOMEM, "a batch of this size needs more memory than can be addressed");
     mirt__memory_free(s); /* there may not be room for both */
     for (int d = 0; d < s->num_devices; d++) {
-        block[d] = (char *)s->backend->alloc(s->device[d].remote, bytes);
+        block[d] = (char *)s->backend->alloc(s->device[d].handle, bytes);
         if (block[d]) continue;
         while (d-- > 0) mirt__block_free(s, d, block[d]);
         return mirt_last_status();
@@ -38538,22 +38534,23 @@ static void mirt__introduce(const mirt_strategy *s, const mirt__found *found, co
 
 /* >>devices */
 
-MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_desc *desc, char about[256],
-                                         char how[256]) {
-    mirt__remote_info info;
-    mirt__remote *remote[MIRT__MAX_DEVICES];
-    mirt__remote_join join;
+/* `about`: what the first device is; `how`: how they meet; sentences for the log. */
+static mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_desc *desc, char about[256],
+                                      char how[256]) {
+    mirt__device_facts info;
+    mirt__handle *handle[MIRT__MAX_DEVICES];
+    mirt__joining join;
     for (int d = 0; d < s->num_devices; d++) {
         mirt__opening opening;
         opening.index = s->device[d].index;
         opening.tf32 = desc->tf32;
         opening.devices = s->num_devices;
         opening.team = s->device[d].team;
-        s->device[d].remote = remote[d] = s->backend->open(mirt__backend_host(), &opening);
-        if (!remote[d]) return mirt_last_status();
+        s->device[d].handle = handle[d] = s->backend->open(mirt__backend_host(), &opening);
+        if (!handle[d]) return mirt_last_status();
     }
     memset(&join, 0, sizeof join);
-    join.remote = remote;
+    join.handle = handle;
     join.count = s->num_devices;
     join.collective = s->collective;
     join.shares = s->kind == MIRT_CENTRAL_STORAGE;
@@ -38566,10 +38563,10 @@ MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_d
     return MIRT_OK;
 }
 
-MIRT__LIB void mirt__devices_close(mirt_strategy *s) {
+static void mirt__devices_close(mirt_strategy *s) {
     for (int d = 0; d < s->num_devices; d++) {
-        if (s->device[d].remote) s->backend->close(s->device[d].remote);
-        s->device[d].remote = NULL;
+        if (s->device[d].handle) s->backend->close(s->device[d].handle);
+        s->device[d].handle = NULL;
     }
 }
 
@@ -39155,15 +39152,15 @@ MIRT__LIB mirt__real *mirt__gradient_at(const mirt__step *step, int device, int 
     return (mirt__real *)(void *)(step->strategy->block[device] + (size_t)slot * step->gradient_bytes);
 }
 
-static mirt__remote *mirt__device_of(const mirt__step *step, int device) {
-    return step->strategy->device[device].remote;
+static mirt__handle *mirt__device_of(const mirt__step *step, int device) {
+    return step->strategy->device[device].handle;
 }
 
 MIRT__LIB mirt__where mirt__where_of(const mirt__step *step, int device) {
     mirt__where where;
     memset(&where, 0, sizeof where);
     where.team = step->strategy->device[device].team;
-    where.remote = mirt__device_of(step, device);
+    where.handle = mirt__device_of(step, device);
     return where;
 }
 
@@ -39184,7 +39181,7 @@ static void mirt__dry_replay(void *arg) {
     memset(&b, 0, sizeof b);
     memset(&run, 0, sizeof run);
     b.backend = step->strategy->backend;
-    b.remote = mirt__device_of(step, 0);
+    b.handle = mirt__device_of(step, 0);
     b.float16 = step->float16;
     b.arena = b.replica = b.weight = b.gradient = b.state = b.scratch = b.shared = (char *)beyond; /* NOLINT */
     for (int i = 0; i < MIRT__MAX_IO; i++) b.io[i] = (char *)beyond; /* NOLINT */
@@ -39310,7 +39307,7 @@ MIRT__LIB mirt_status mirt__step_reserve(mirt__step *step) {
     for (int d = 0; d < s->num_devices; d++) {
         mirt__bases b;
         mirt__device_bases(step, d, &b);
-        s->backend->room(b.remote, b.shared, s->layout.shared);
+        s->backend->room(b.handle, b.shared, s->layout.shared);
     }
     return MIRT_OK;
 }
@@ -39347,7 +39344,7 @@ MIRT__LIB void mirt__device_bases(const mirt__step *step, int device, mirt__base
     memset(b, 0, sizeof *b);
     b->team = s->device[device].team;
     b->backend = s->backend;
-    b->remote = s->device[device].remote;
+    b->handle = s->device[device].handle;
     b->float16 = step->float16;
     b->weight = step->weight[device];
     b->gradient = s->block[device];
@@ -39517,10 +39514,10 @@ MIRT__LIB bool mirt__step_meet(const mirt__step *step, int device, int phase, in
 MIRT__LIB bool mirt__step_meet_work(const mirt__step *step, int device, int number, int phase) {
     const mirt_strategy *s = step->strategy;
     const bool ordered = s->able.direct && s->num_devices > 1;
-    if (ordered) s->backend->signal(s->device[device].remote, number);
+    if (ordered) s->backend->signal(s->device[device].handle, number);
     if (!mirt__step_meet(step, device, phase, -1)) return false;
     for (int d = 0; ordered && d < s->num_devices; d++) {
-        if (d != device) s->backend->await(s->device[device].remote, s->device[d].remote, number);
+        if (d != device) s->backend->await(s->device[device].handle, s->device[d].handle, number);
     }
     return true;
 }
@@ -39552,7 +39549,7 @@ static void mirt__cut_fetch(const mirt__step *step, int device, const mirt__node
         mirt__real *at = mirt__cut_values_of(step, r);
         mirt__replica_bases(step, device, first, r, &b);
         for (int k = 0; k < node->num_in; k++) {
-            b.backend->copy_out(b.remote, at, mirt__address(&b, node->in[k]), mirt__tensor_bytes(node->in[k], 1));
+            b.backend->copy_out(b.handle, at, mirt__address(&b, node->in[k]), mirt__tensor_bytes(node->in[k], 1));
             at += mirt__shape_count(&node->in[k]->shape);
         }
     }
@@ -39590,7 +39587,7 @@ MIRT__LIB bool mirt__step_cut(mirt__step *step, int device, int cut) {
     for (int r = first; r < end; r++) {
         mirt__replica_bases(step, device, first, r, &b);
         for (int k = 0; k < node->num_out; k++)
-            b.backend->copy_in(b.remote, mirt__address(&b, node->out[k]), out[k], mirt__tensor_bytes(node->out[k], 1),
+            b.backend->copy_in(b.handle, mirt__address(&b, node->out[k]), out[k], mirt__tensor_bytes(node->out[k], 1),
                                false);
     }
     return mirt__step_meet(step, device, MIRT_PHASE_REDUCE, cut);
@@ -39628,7 +39625,7 @@ MIRT__LIB void mirt__step_reduce(const mirt__step *step, int device, const mirt_
         r.add[i].into = x.add[i].into;
         r.add[i].from = x.add[i].from;
     }
-    s->backend->reduce(s->device[device].remote, &r);
+    s->backend->reduce(s->device[device].handle, &r);
 }
 
 MIRT__LIB void mirt__step_gather_states(const mirt__step *step, int device) {
@@ -39643,7 +39640,7 @@ MIRT__LIB void mirt__step_gather_states(const mirt__step *step, int device) {
         begin[d] = (size_t)first * step->state_bytes;
     }
     begin[s->num_devices] = (size_t)(first + count) * step->state_bytes;
-    s->backend->gather(s->device[device].remote, base, begin, s->num_devices);
+    s->backend->gather(s->device[device].handle, base, begin, s->num_devices);
 }
 
 /* The device's own sum: the later parts are added to the earlier as the tree does. */
@@ -39659,7 +39656,7 @@ MIRT__TRAINING_LIB mirt_status mirt__device_gradient(mirt__step *step, int devic
     for (int p = x.parts - 1; p >= 0 && good; p--) {
         if (step->reduced ? p > 0 : x.device[p] != device) continue;
         const mirt__real *part = mirt__gradient_at(step, device, step->reduced ? 0 : x.slot[p]) + at;
-        s->backend->copy_out(s->device[device].remote, copy, part, (size_t)count * sizeof *copy);
+        s->backend->copy_out(s->device[device].handle, copy, part, (size_t)count * sizeof *copy);
         good = mirt__step_finish(step, device);
         for (int64_t i = 0; i < count; i++) out[i] = any ? (float)copy[i] + out[i] : (float)copy[i];
         any = true;
@@ -39692,13 +39689,13 @@ MIRT__LIB void mirt__step_begin(const mirt__step *step, int device, int part) {
     const bool other = part == 0 ? step->overlaps : part == 1 && step->info.step == 0;
     const uint64_t scale = step->float16 ? (uint64_t)(ilogb(step->info.gradient_scale) & 63) : 0;
     if (mirt__step_captured(step, device))
-        s->backend->begin(s->device[device].remote, step->owner,
+        s->backend->begin(s->device[device].handle, step->owner,
                           ((uint64_t)step->rows * 8 + (uint64_t)part * 2 + other) * 64 + scale);
 }
 
 MIRT__LIB bool mirt__step_end(const mirt__step *step, int device) {
     const mirt_strategy *s = step->strategy;
-    return !mirt__step_captured(step, device) || s->backend->end(s->device[device].remote);
+    return !mirt__step_captured(step, device) || s->backend->end(s->device[device].handle);
 }
 
 /* >>clocks of devices that queue their work */
@@ -39708,7 +39705,7 @@ MIRT__LIB void mirt__step_clock(const mirt__step *step, int device, int stage) {
     mirt__device_timeline *timeline = &s->timeline[device];
     if (!timeline->timed) return;
     if (stage == 0) timeline->begun = mirt__now();
-    s->backend->signal(s->device[device].remote, MIRT__TIMING_EVENT + stage);
+    s->backend->signal(s->device[device].handle, MIRT__TIMING_EVENT + stage);
 }
 
 /* Seconds of the step's stages by phase; returns their sum. Two thirds of a training replica's are its backward part.
@@ -39719,7 +39716,7 @@ static double mirt__stage_seconds(const mirt__step *step, int device, double sec
     memset(seconds, 0, 4 * sizeof *seconds);
     for (int stage = 1; stage < 4 && (stage == 1 || mirt__step_updates(step)); stage++) {
         const double took =
-            s->backend->seconds(s->device[device].remote, MIRT__TIMING_EVENT + stage - 1, MIRT__TIMING_EVENT + stage);
+            s->backend->seconds(s->device[device].handle, MIRT__TIMING_EVENT + stage - 1, MIRT__TIMING_EVENT + stage);
         if (!(took > 0)) continue;
         if (stage > 1 || step->program.first_gradient < 0) seconds[stage == 1 ? 0 : stage] = took;
         else seconds[0] = took / 3, seconds[1] = took * 2 / 3;
@@ -39757,7 +39754,7 @@ MIRT__LIB bool mirt__step_finish(mirt__step *step, int device) {
     const bool timed = s->timeline[device].timed;
     const double from = timed ? mirt__now() : 0;
     int none = MIRT_OK;
-    const mirt_status status = s->backend->wait(s->device[device].remote);
+    const mirt_status status = s->backend->wait(s->device[device].handle);
     if (timed && status == MIRT_OK) mirt__stages_count(step, device, from, mirt__now());
     if (status == MIRT_OK) return true;
     if (__atomic_compare_exchange_n(&step->device_status, &none, (int)status, false, __ATOMIC_ACQ_REL,
@@ -39914,7 +39911,7 @@ static bool mirt__run_segments(mirt__step *step, int device) {
         if (segment < cuts && !mirt__step_cut(step, device, step->program.cut[segment])) return false;
     }
     if (step->overlaps) mirt__send_buckets(&sending, INT_MAX);
-    if (step->overlaps) step->strategy->backend->reduced(step->strategy->device[device].remote);
+    if (step->overlaps) step->strategy->backend->reduced(step->strategy->device[device].handle);
     return true;
 }
 
@@ -39974,7 +39971,7 @@ static void mirt__reduce_all(const mirt__step *step, int device) {
         const mirt__node *node = step->program.graph.node[i];
         if (node->op->reduces) mirt__step_reduce(step, device, &step->bucket[node->a.index]);
     }
-    s->backend->reduced(s->device[device].remote);
+    s->backend->reduced(s->device[device].handle);
 }
 
 MIRT__TRAINING_LIB void mirt__step_all_reduce(void *arg, int device) {
@@ -39987,7 +39984,7 @@ MIRT__TRAINING_LIB void mirt__step_all_reduce(void *arg, int device) {
 static bool mirt__reduce_squares(mirt__step *step, int device) {
     enum { MOST = 1024 };
     const mirt_strategy *s = step->strategy;
-    mirt__remote_piece piece[MOST];
+    mirt__square_piece piece[MOST];
     double squares[MOST];
     int64_t at, left = mirt__share(step->rule.num_pieces, s->num_devices, device, &at);
     for (; left > 0; at += MOST, left -= MOST) {
@@ -39998,7 +39995,7 @@ static bool mirt__reduce_squares(mirt__step *step, int device) {
             piece[i].count = own[i].count;
             squares[i] = 0;
         }
-        s->backend->squares(s->device[device].remote, mirt__gradient_at(step, device, 0), piece, pieces, squares);
+        s->backend->squares(s->device[device].handle, mirt__gradient_at(step, device, 0), piece, pieces, squares);
         if (!mirt__step_finish(step, device)) break;
         for (int i = 0; i < pieces; i++) own[i].squares = squares[i];
     }
@@ -40010,7 +40007,7 @@ static bool mirt__reduce_squares(mirt__step *step, int device) {
 /* New values of variables from all replicas', written into the device's copy. */
 static void mirt__apply_states(const mirt__step *step, int device) {
     const mirt_strategy *s = step->strategy;
-    mirt__remote_aggregate a;
+    mirt__aggregation_job a;
     if (device >= mirt__device_copies(s) || !step->num_states) return;
     a.value = step->state;
     a.values = step->num_states;
@@ -40020,7 +40017,7 @@ static void mirt__apply_states(const mirt__step *step, int device) {
     a.stride = (int64_t)(step->state_bytes / sizeof(mirt__real));
     a.from = (const mirt__real *)(const void *)mirt__states_of(step, device);
     a.to = (mirt__real *)(void *)step->weight[device];
-    s->backend->aggregate(s->device[device].remote, &a);
+    s->backend->aggregate(s->device[device].handle, &a);
 }
 
 /* Where the device finds the gradients' parts, and the weights it writes. */
@@ -40349,11 +40346,11 @@ struct mirt_model {
 /* Makes room for the weights of a root on the devices. */
 MIRT__LIB mirt_status mirt__weights_place(mirt_model *root);
 /* The devices get the weights of a root, or the model's optimizer state, if the host's are newer; */
-MIRT__LIB mirt_status mirt__weights_there(mirt_model *root);
-MIRT__LIB mirt_status mirt__slots_there(mirt_model *model);
+MIRT__LIB mirt_status mirt__weights_to_devices(mirt_model *root);
+MIRT__LIB mirt_status mirt__slots_to_devices(mirt_model *model);
 /* the host gets them if the devices' are newer. Failures go to the log, and the strategy can no longer be used. */
-MIRT__LIB void mirt__weights_here(mirt_model *root);
-MIRT__LIB void mirt__slots_here(mirt_model *model);
+MIRT__LIB void mirt__weights_to_host(mirt_model *root);
+MIRT__LIB void mirt__slots_to_host(mirt_model *model);
 /* A device's copy of a variable. */
 MIRT__LIB mirt_status mirt__device_weight_get(mirt_model *model, int device, int variable, float *out);
 /* The host's were changed. */
@@ -40887,8 +40884,8 @@ MIRT_API mirt_status mirt_apply_averages(mirt_model *model) {
         return mirt__fail(MIRT_E_STATE, "%s is not compiled with use_ema: it has no averages of its weights",
                           model->name);
     mirt_model *root = mirt__root(model, NULL);
-    mirt__weights_here(root);
-    mirt__slots_here(model);
+    mirt__weights_to_host(root);
+    mirt__slots_to_host(model);
     const char *average = model->slot[mirt__optimizer_slots(&model->config.optimizer) - 1];
     if (model->step) memcpy(root->weight, average, root->trained_bytes);
     mirt__weights_changed(root);
@@ -43829,14 +43826,14 @@ MIRT__LIB void mirt__kept_free(mirt_model *model) {
 MIRT__LIB mirt__real *mirt__weight_at(const mirt_model *model, int variable) {
     int first;
     mirt_model *root = mirt__root(model, &first);
-    mirt__weights_here(root);
+    mirt__weights_to_host(root);
     return (mirt__real *)(void *)(root->weight + root->variable[first + variable].offset);
 }
 
 MIRT__LIB mirt__real *mirt__slot_at(const mirt_model *model, int slot, int variable) {
     int first;
     const mirt_model *root = mirt__root(model, &first);
-    mirt__slots_here((mirt_model *)model);
+    mirt__slots_to_host((mirt_model *)model);
     return (mirt__real *)(void *)(model->slot[slot] + root->variable[first + variable].offset);
 }
 
@@ -43871,7 +43868,7 @@ static void mirt__take_kept(mirt_model *owner, mirt_model *part, int first) {
 static void mirt__take_parts(mirt_model *owner, mirt_model *part, int first) {
     mirt__take_kept(owner, part, first);
     if (part->weight) {
-        mirt__weights_here(part);
+        mirt__weights_to_host(part);
         for (int i = 0; i < part->num_variables; i++)
             mirt__write_weight(owner, first + i,
                                (const mirt__real *)(const void *)(part->weight + part->variable[i].offset));
@@ -43934,7 +43931,7 @@ static mirt_status mirt__weights_keep(mirt_model *model) {
     size_t elements = 0;
     for (int i = 0; i < model->num_variables; i++) elements += (size_t)model->variable[i].count;
     if (!(model->kept = (mirt__real *)mirt__calloc(elements + 1, sizeof(mirt__real)))) return mirt_last_status();
-    mirt__weights_here(model);
+    mirt__weights_to_host(model);
     mirt__real *at = model->kept;
     for (int i = 0; i < model->num_variables; at += model->variable[i++].count)
         memcpy(at, model->weight + model->variable[i].offset, (size_t)model->variable[i].count * sizeof *at);
@@ -43977,7 +43974,7 @@ MIRT__TRAINING_LIB mirt_status mirt__model_arrange(mirt_model *model) {
     mirt_model *root = mirt__root(model, NULL);
     if (mirt__variables_fit(root)) return MIRT_OK;
     if (mirt__check_movable(root) != MIRT_OK) return mirt_last_status();
-    mirt__weights_here(root);
+    mirt__weights_to_host(root);
     char *block = mirt__weights_allocate(root);
     if (!block) return mirt_last_status();
     size_t *old = (size_t *)mirt__calloc((size_t)root->num_variables + 1, sizeof *old);
@@ -44338,13 +44335,13 @@ static mirt_status mirt__weights_lost(mirt_strategy *s) {
 /* A device's memory for a block of the host: that block itself where the device works in place; NULL with the error
    set. */
 static char *mirt__device_block(const mirt_strategy *s, int device, char *host, size_t bytes) {
-    return s->able.in_place && host ? host : (char *)s->backend->alloc(s->device[device].remote, bytes);
+    return s->able.in_place && host ? host : (char *)s->backend->alloc(s->device[device].handle, bytes);
 }
 
 static void mirt__device_release(const mirt_strategy *s, int device, const char *host, char **block) {
     if (*block && *block != host) {
-        s->backend->forget(s->device[device].remote, NULL);
-        s->backend->release(s->device[device].remote, *block);
+        s->backend->forget(s->device[device].handle, NULL);
+        s->backend->release(s->device[device].handle, *block);
     }
     *block = NULL;
 }
@@ -44372,25 +44369,25 @@ MIRT__LIB void mirt__device_weights_free(mirt_model *root) {
     root->weights_newer = MIRT__NEWER_HOST;
 }
 
-MIRT__LIB mirt_status mirt__weights_there(mirt_model *root) {
+MIRT__LIB mirt_status mirt__weights_to_devices(mirt_model *root) {
     mirt_strategy *s = root->strategy;
     if (root->weights_newer != MIRT__NEWER_HOST) return MIRT_OK;
     if (mirt__weights_place(root) != MIRT_OK) return mirt_last_status();
     for (int d = 0; d < mirt__device_copies(s); d++) {
-        s->backend->copy_in(s->device[d].remote, root->device_weight[d], root->weight, root->weight_bytes, false);
+        s->backend->copy_in(s->device[d].handle, root->device_weight[d], root->weight, root->weight_bytes, false);
     }
     for (int d = 0; d < mirt__device_copies(s); d++) {
-        if (s->backend->wait(s->device[d].remote) != MIRT_OK) return mirt__weights_lost(s);
+        if (s->backend->wait(s->device[d].handle) != MIRT_OK) return mirt__weights_lost(s);
     }
     root->weights_newer = MIRT__NEWER_NOWHERE;
     return MIRT_OK;
 }
 
-MIRT__LIB void mirt__weights_here(mirt_model *root) {
+MIRT__LIB void mirt__weights_to_host(mirt_model *root) {
     mirt_strategy *s = root->strategy;
     if (root->weights_newer != MIRT__NEWER_DEVICES || s->lost[0]) return;
-    s->backend->copy_out(s->device[0].remote, root->weight, root->device_weight[0], root->weight_bytes);
-    if (s->backend->wait(s->device[0].remote) == MIRT_OK) root->weights_newer = MIRT__NEWER_NOWHERE;
+    s->backend->copy_out(s->device[0].handle, root->weight, root->device_weight[0], root->weight_bytes);
+    if (s->backend->wait(s->device[0].handle) == MIRT_OK) root->weights_newer = MIRT__NEWER_NOWHERE;
     else mirt__weights_lost(s);
 }
 
@@ -44400,10 +44397,10 @@ MIRT__LIB mirt_status mirt__device_weight_get(mirt_model *model, int device, int
     mirt_strategy *s = root->strategy;
     const mirt__variable *v = &root->variable[first + variable];
     if (device >= mirt__device_copies(s)) device = 0; /* all read one copy */
-    if (mirt__usable(s) != MIRT_OK || mirt__weights_there(root) != MIRT_OK) return mirt_last_status();
-    s->backend->copy_out(s->device[device].remote, out, root->device_weight[device] + v->offset,
+    if (mirt__usable(s) != MIRT_OK || mirt__weights_to_devices(root) != MIRT_OK) return mirt_last_status();
+    s->backend->copy_out(s->device[device].handle, out, root->device_weight[device] + v->offset,
                          (size_t)v->count * sizeof *out);
-    return s->backend->wait(s->device[device].remote) == MIRT_OK ? MIRT_OK : mirt__weights_lost(s);
+    return s->backend->wait(s->device[device].handle) == MIRT_OK ? MIRT_OK : mirt__weights_lost(s);
 }
 
 MIRT__LIB void mirt__weights_changed(mirt_model *model) { mirt__root(model, NULL)->weights_newer = MIRT__NEWER_HOST; }
@@ -44418,7 +44415,7 @@ MIRT__LIB void mirt__device_slots_free(mirt_model *model) {
     model->slots_newer = MIRT__NEWER_HOST;
 }
 
-MIRT__LIB mirt_status mirt__slots_there(mirt_model *model) {
+MIRT__LIB mirt_status mirt__slots_to_devices(mirt_model *model) {
     mirt_strategy *s = model->strategy;
     const size_t bytes = mirt__root(model, NULL)->trained_bytes;
     if (model->slots_newer != MIRT__NEWER_HOST) return MIRT_OK;
@@ -44427,16 +44424,16 @@ MIRT__LIB mirt_status mirt__slots_there(mirt_model *model) {
             if (!model->device_slot[d][i] &&
                 !(model->device_slot[d][i] = mirt__device_block(s, d, model->slot[i], bytes)))
                 return mirt_last_status();
-            s->backend->copy_in(s->device[d].remote, model->device_slot[d][i], model->slot[i], bytes, false);
+            s->backend->copy_in(s->device[d].handle, model->device_slot[d][i], model->slot[i], bytes, false);
         }
-        if (s->backend->wait(s->device[d].remote) != MIRT_OK) return mirt__weights_lost(s);
+        if (s->backend->wait(s->device[d].handle) != MIRT_OK) return mirt__weights_lost(s);
     }
     model->slots_newer = MIRT__NEWER_NOWHERE;
     return MIRT_OK;
 }
 
 /* Devices that update a share have the state of that share alone. */
-MIRT__LIB void mirt__slots_here(mirt_model *model) {
+MIRT__LIB void mirt__slots_to_host(mirt_model *model) {
     mirt_strategy *s = model->strategy;
     const size_t bytes = mirt__root(model, NULL)->trained_bytes;
     if (model->slots_newer != MIRT__NEWER_DEVICES || s->lost[0]) return;
@@ -44445,9 +44442,9 @@ MIRT__LIB void mirt__slots_here(mirt_model *model) {
         mirt__update_range(s, (int64_t)(bytes / sizeof(mirt__real)), d, &begin, &end);
         const size_t from = (size_t)begin * sizeof(mirt__real), size = (size_t)(end - begin) * sizeof(mirt__real);
         for (int i = 0; i < MIRT__MAX_SLOTS && model->slot[i] && size; i++) {
-            s->backend->copy_out(s->device[d].remote, model->slot[i] + from, model->device_slot[d][i] + from, size);
+            s->backend->copy_out(s->device[d].handle, model->slot[i] + from, model->device_slot[d][i] + from, size);
         }
-        if (s->backend->wait(s->device[d].remote) != MIRT_OK) {
+        if (s->backend->wait(s->device[d].handle) != MIRT_OK) {
             mirt__weights_lost(s);
             return;
         }
@@ -44463,7 +44460,7 @@ MIRT__TRAINING_LIB size_t mirt__device_free(const mirt_model *model) {
     size_t least = SIZE_MAX, block = 0;
     mirt__layout_bytes(&s->layout, &block);
     for (int d = 0; d < s->num_devices; d++) {
-        size_t bytes = s->backend->free_bytes(s->device[d].remote) + (s->block[d] ? block : 0);
+        size_t bytes = s->backend->free_bytes(s->device[d].handle) + (s->block[d] ? block : 0);
         if (root->device_weight[d] && d < mirt__device_copies(s)) bytes += root->weight_bytes;
         for (int i = 0; i < MIRT__MAX_SLOTS; i++) bytes += model->device_slot[d][i] ? root->trained_bytes : 0;
         if (bytes < least) least = bytes;
@@ -47397,8 +47394,8 @@ static bool mirt__device_states_finite(const mirt_function *f, int device) {
     for (int r = first; f->step.num_states && r < first + count && r < active && finite; r++) {
         char *host = f->step.states + (size_t)r * f->step.state_bytes;
         mirt__replica_bases(&f->step, device, first, r, &b);
-        b.backend->copy_out(b.remote, host, b.state, f->step.state_bytes);
-        if (b.backend->wait(b.remote) != MIRT_OK) return true; /* the step reports this error itself */
+        b.backend->copy_out(b.handle, host, b.state, f->step.state_bytes);
+        if (b.backend->wait(b.handle) != MIRT_OK) return true; /* the step reports this error itself */
         const mirt__real *state = (const mirt__real *)(const void *)host;
         for (int i = 0; i < f->step.num_states && finite; i++)
             finite = mirt__all_finite(state + f->step.state[i].from, MIRT_FLOAT32, f->step.state[i].count);
@@ -47447,8 +47444,8 @@ static bool mirt__name_not_finite(const mirt_function *f, char *out, size_t size
 }
 
 MIRT__LIB int mirt__model_not_finite(const mirt_function *f) {
-    mirt__weights_here(f->root);
-    mirt__slots_here(f->model);
+    mirt__weights_to_host(f->root);
+    mirt__slots_to_host(f->model);
     return mirt__name_not_finite(f, NULL, 0) ? MIRT__MODEL_BAD : 0;
 }
 
@@ -47478,8 +47475,8 @@ static bool mirt__tensor_finite(const mirt__call *call, const mirt_tensor *t) {
     if (!data || t->lazy) return true;
     for (size_t at = 0, part; at < bytes; at += part) {
         part = bytes - at < sizeof chunk ? bytes - at : sizeof chunk;
-        b->backend->copy_out(b->remote, chunk, data + at, part);
-        if (b->backend->wait(b->remote) != MIRT_OK) return true; /* the step reports this error itself */
+        b->backend->copy_out(b->handle, chunk, data + at, part);
+        if (b->backend->wait(b->handle) != MIRT_OK) return true; /* the step reports this error itself */
         if (!mirt__all_finite(chunk, t->dtype, (int64_t)(part / size))) return false;
     }
     return true;
@@ -48293,7 +48290,7 @@ static void mirt__rule_prepare(void *user, int device, char *const *slot, int64_
     mirt__unscale(f, u);
     /* averages begin with the weights, also of variables that have no gradient */
     if (u->average && f->model->step == 0)
-        s->backend->copy(s->device[device].remote, u->average + begin, u->weight[0] + begin,
+        s->backend->copy(s->device[device].handle, u->average + begin, u->weight[0] + begin,
                          (size_t)(end - begin) * sizeof *u->average);
 }
 
@@ -48353,8 +48350,8 @@ static mirt_status mirt__check_classes(const mirt_function *f, int field, const 
 
 /* What the optimizer reads and writes, on the devices. */
 static mirt_status mirt__weights_ready(const mirt_function *f) {
-    if (mirt__weights_there(f->root) != MIRT_OK) return mirt_last_status();
-    return f->num_applied ? mirt__slots_there(f->model) : MIRT_OK;
+    if (mirt__weights_to_devices(f->root) != MIRT_OK) return mirt_last_status();
+    return f->num_applied ? mirt__slots_to_devices(f->model) : MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *batch) {
@@ -51424,9 +51421,9 @@ MIRT__LIB int mirt__callback_result(mirt_status status) { return status == MIRT_
 /* Elements [at, at + count) of a device's copy come to `out`, once it has been waited for. */
 static mirt_status mirt__drift_fetch(const mirt_model *root, int device, size_t at, size_t count, mirt__real *out) {
     const mirt_strategy *s = root->strategy;
-    s->backend->copy_out(s->device[device].remote, out, root->device_weight[device] + at * sizeof *out,
+    s->backend->copy_out(s->device[device].handle, out, root->device_weight[device] + at * sizeof *out,
                          count * sizeof *out);
-    return s->backend->wait(s->device[device].remote);
+    return s->backend->wait(s->device[device].handle);
 }
 
 typedef struct mirt__drift {

@@ -35,7 +35,7 @@ typedef struct mirt__cu_staging mirt__cu_staging;
 typedef struct mirt__cu_group mirt__cu_group;
 
 /* An opened device. */
-typedef struct mirt__remote {
+typedef struct mirt__handle {
     const mirt__host *host;
     int index;
     int major, minor;   /* of the machine, or of the code for it, where that was made for an older one */
@@ -93,8 +93,8 @@ static inline void mirt__cu_enter(mirt__cu *cu) {
         mirt__cu_try(cu, cudaSetDevice(cu->index), "choosing the device");
 }
 static inline mirt__cu *mirt__cu_of(const mirt__where *where) {
-    mirt__cu_enter(where->remote);
-    return where->remote;
+    mirt__cu_enter(where->handle);
+    return where->handle;
 }
 /* What a call multiplies: numbers of float32, or rounded to 16 bits. */
 static inline mirt_dtype mirt__cu_factors(bool half, const mirt__where *where) {
@@ -445,7 +445,7 @@ static bool mirt__cu_properties(const mirt__host *host, int index, cudaDevicePro
            false;
 }
 
-static bool mirt__cu_info(const mirt__host *host, int index, mirt__remote_info *out) {
+static bool mirt__cu_info(const mirt__host *host, int index, mirt__device_facts *out) {
     cudaDeviceProp device;
     memset(out, 0, sizeof *out);
     if (!mirt__cu_properties(host, index, &device)) return false;
@@ -500,7 +500,7 @@ static void mirt__cu_free_parts(mirt__cu *cu) {
     }
 }
 
-static void mirt__cu_close(mirt__remote *cu) {
+static void mirt__cu_close(mirt__handle *cu) {
     if (!cu) return;
     mirt__cu_enter(cu);
     mirt__cu_graphs_settle(cu);
@@ -574,7 +574,7 @@ static int mirt__cu_one_thread(int asked, int cores, int devices) {
     return 1;
 }
 
-static mirt__remote *mirt__cu_open(const mirt__host *host, const mirt__opening *how) {
+static mirt__handle *mirt__cu_open(const mirt__host *host, const mirt__opening *how) {
     const int index = how->index;
     cudaDeviceProp device;
     if (!mirt__cu_check_switches(host) || !mirt__cu_properties(host, index, &device)) return NULL;
@@ -613,7 +613,7 @@ static mirt__remote *mirt__cu_open(const mirt__host *host, const mirt__opening *
 
 /* Memory is given in pieces of 2 MB: of what is free, weights, two slots and the working block may leave as much of
    their last ones. */
-static size_t mirt__cu_free_bytes(mirt__remote *cu) {
+static size_t mirt__cu_free_bytes(mirt__handle *cu) {
     const size_t unused = (size_t)8 << 20;
     size_t left = 0, all = 0;
     mirt__cu_enter(cu);
@@ -622,14 +622,14 @@ static size_t mirt__cu_free_bytes(mirt__remote *cu) {
     return 0;
 }
 
-static void mirt__cu_release(mirt__remote *cu, void *memory) {
+static void mirt__cu_release(mirt__handle *cu, void *memory) {
     if (!memory) return;
     mirt__cu_enter(cu);
     if (mirt__cu_frees(cu)) (void)cudaFree(memory);
     (void)cudaGetLastError();
 }
 
-static void *mirt__cu_alloc(mirt__remote *cu, size_t bytes) {
+static void *mirt__cu_alloc(mirt__handle *cu, size_t bytes) {
     void *memory = NULL;
     size_t left = 0, all = 0;
     mirt__cu_enter(cu);
@@ -666,7 +666,7 @@ static void *mirt__cu_room(mirt__cu *cu, size_t bytes) {
 }
 
 /* Kernels choose their room themselves, and need nothing else. */
-static void mirt__cu_measure(mirt__remote *cu, void (*replay)(void *arg), void *arg, mirt__kernel_room *room) {
+static void mirt__cu_measure(mirt__handle *cu, void (*replay)(void *arg), void *arg, mirt__kernel_room *room) {
     cu->mode = MIRT__CU_MEASURE;
     cu->room_most = 0;
     replay(arg);
@@ -675,7 +675,7 @@ static void mirt__cu_measure(mirt__remote *cu, void (*replay)(void *arg), void *
     room->shared = cu->room_most;
 }
 
-static void mirt__cu_set_room(mirt__remote *cu, void *memory, size_t bytes) {
+static void mirt__cu_set_room(mirt__handle *cu, void *memory, size_t bytes) {
     cu->room = static_cast<char *>(memory);
     cu->room_bytes = memory ? bytes : 0;
 }
@@ -755,7 +755,7 @@ static void mirt__cu_upload(mirt__cu *cu, void *to, const void *from, size_t byt
     }
 }
 
-static void mirt__cu_stage(mirt__remote *cu, void *to, const void *from, size_t bytes, bool early) {
+static void mirt__cu_stage(mirt__handle *cu, void *to, const void *from, size_t bytes, bool early) {
     mirt__cu_mode mode;
     if (!bytes || !mirt__cu_outside(cu, &mode)) return;
     mirt__cu_upload(cu, to, from, bytes, early);
@@ -766,7 +766,7 @@ static void mirt__cu_stage(mirt__remote *cu, void *to, const void *from, size_t 
     mirt__cu_inside(cu, mode);
 }
 
-static void mirt__cu_behind(mirt__remote *cu) {
+static void mirt__cu_behind(mirt__handle *cu) {
     mirt__cu_mode mode;
     if (!mirt__cu_outside(cu, &mode)) return;
     if (mirt__cu_try(cu, cudaEventRecord(cu->staging->left, cu->stream), "marking a place")) {
@@ -808,26 +808,26 @@ static void mirt__cu_download(mirt__cu *cu, void *to, const void *from, size_t b
     }
 }
 
-static void mirt__cu_fetch(mirt__remote *cu, void *to, const void *from, size_t bytes) {
+static void mirt__cu_fetch(mirt__handle *cu, void *to, const void *from, size_t bytes) {
     mirt__cu_mode mode;
     if (!bytes || !mirt__cu_outside(cu, &mode)) return;
     mirt__cu_download(cu, to, from, bytes);
     mirt__cu_inside(cu, mode);
 }
 
-static void mirt__cu_copy(mirt__remote *cu, void *to, const void *from, size_t bytes) {
+static void mirt__cu_copy(mirt__handle *cu, void *to, const void *from, size_t bytes) {
     mirt__cu_enter(cu);
     if (mirt__cu_launches(cu) && bytes)
         mirt__cu_try(cu, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cu->stream), "copying");
 }
 
-static void mirt__cu_clear(mirt__remote *cu, void *memory, size_t bytes) {
+static void mirt__cu_clear(mirt__handle *cu, void *memory, size_t bytes) {
     mirt__cu_enter(cu);
     if (mirt__cu_launches(cu) && bytes)
         mirt__cu_try(cu, cudaMemsetAsync(memory, 0, bytes, cu->stream), "clearing memory");
 }
 
-static mirt_status mirt__cu_wait(mirt__remote *cu) {
+static mirt_status mirt__cu_wait(mirt__handle *cu) {
     mirt__cu_staging *s = cu->staging;
     mirt__cu_enter(cu);
     mirt__cu_graphs_settle(cu);
@@ -899,21 +899,21 @@ static const void *mirt__cu_constant_copy(mirt__cu *cu, const void *data, size_t
 
 /* >>meetings */
 
-static void mirt__cu_signal(mirt__remote *cu, int number) {
+static void mirt__cu_signal(mirt__handle *cu, int number) {
     mirt__cu_mode mode;
     if (!mirt__cu_outside(cu, &mode)) return;
     mirt__cu_try(cu, cudaEventRecord(cu->signal[number], cu->stream), "marking a place");
     mirt__cu_inside(cu, mode);
 }
 
-static void mirt__cu_await(mirt__remote *cu, mirt__remote *other, int number) {
+static void mirt__cu_await(mirt__handle *cu, mirt__handle *other, int number) {
     mirt__cu_mode mode;
     if (!mirt__cu_outside(cu, &mode)) return;
     mirt__cu_try(cu, cudaStreamWaitEvent(cu->stream, other->signal[number], 0), "waiting for another GPU");
     mirt__cu_inside(cu, mode);
 }
 
-static double mirt__cu_seconds(mirt__remote *cu, int from, int to) {
+static double mirt__cu_seconds(mirt__handle *cu, int from, int to) {
     float milliseconds = 0;
     mirt__cu_enter(cu);
     if (cudaEventElapsedTime(&milliseconds, cu->signal[from], cu->signal[to]) == cudaSuccess) return milliseconds / 1e3;
@@ -1060,7 +1060,7 @@ static bool mirt__cu_outside(mirt__cu *cu, mirt__cu_mode *mode) {
 }
 static void mirt__cu_inside(mirt__cu *cu, mirt__cu_mode mode) { cu->mode = mode; }
 
-static void mirt__cu_begin(mirt__remote *cu, const void *owner, uint64_t key) {
+static void mirt__cu_begin(mirt__handle *cu, const void *owner, uint64_t key) {
     mirt__cu_enter(cu);
     if (cu->mode != MIRT__CU_RUN || cu->status != MIRT_OK) return;
     if (!cu->graphs) {
@@ -1082,7 +1082,7 @@ static void mirt__cu_begin(mirt__remote *cu, const void *owner, uint64_t key) {
     else mirt__cu_capture(cu, graph);
 }
 
-static bool mirt__cu_end(mirt__remote *cu) {
+static bool mirt__cu_end(mirt__handle *cu) {
     mirt__cu_graph *graph = cu->graphs ? cu->graphs->now : NULL;
     mirt__cu_enter(cu);
     if (!graph || cu->mode == MIRT__CU_MEASURE) return true;
@@ -1127,7 +1127,7 @@ static void mirt__cu_graphs_drop(mirt__cu *cu, const void *owner) {
     }
 }
 
-static void mirt__cu_forget(mirt__remote *cu, const void *owner) {
+static void mirt__cu_forget(mirt__handle *cu, const void *owner) {
     mirt__cu_enter(cu);
     mirt__cu_graphs_settle(cu);
     if (!cu->lost) mirt__cu_settled(cu, cu->stream, NULL);
@@ -1828,7 +1828,7 @@ static void mirt__cu_update(const mirt__update *args, const mirt__where *where) 
 
 /* Eight neighboring threads a piece, which add up every eighth number; squares of float32 are exact in double. */
 static __global__ void __launch_bounds__(128)
-    mirt__cu_squares_kernel(const float *block, const mirt__remote_piece *piece, int pieces, double *squares) {
+    mirt__cu_squares_kernel(const float *block, const mirt__square_piece *piece, int pieces, double *squares) {
     const int64_t thread = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     const int lane = (int)(thread % 8);
     const int64_t number = thread / 8;
@@ -1843,7 +1843,7 @@ static __global__ void __launch_bounds__(128)
     if (lane == 0 && number < pieces) squares[number] = sum;
 }
 
-static void mirt__cu_squares_now(mirt__cu *cu, const mirt__real *block, const mirt__remote_piece *piece, int pieces,
+static void mirt__cu_squares_now(mirt__cu *cu, const mirt__real *block, const mirt__square_piece *piece, int pieces,
                                  double *squares) {
     if (pieces > cu->sums_most) {
         if (cu->sums && mirt__cu_settled(cu, cu->stream, NULL)) (void)cudaFree(cu->sums);
@@ -1854,14 +1854,14 @@ static void mirt__cu_squares_now(mirt__cu *cu, const mirt__real *block, const mi
             return;
         cu->sums_most = pieces;
     }
-    const mirt__remote_piece *there = reinterpret_cast<const mirt__remote_piece *>(cu->sums);
+    const mirt__square_piece *there = reinterpret_cast<const mirt__square_piece *>(cu->sums);
     double *to = reinterpret_cast<double *>(cu->sums + (size_t)cu->sums_most * sizeof *piece);
     mirt__cu_upload(cu, cu->sums, piece, (size_t)pieces * sizeof *piece, false);
     MIRT_LAUNCH(cu, mirt__cu_squares_kernel, (unsigned)mirt__cu_ceil(pieces, 16), 128, 0, block, there, pieces, to);
     mirt__cu_download(cu, squares, to, (size_t)pieces * sizeof *squares);
 }
 
-static void mirt__cu_squares(mirt__remote *cu, const mirt__real *block, const mirt__remote_piece *piece, int pieces,
+static void mirt__cu_squares(mirt__handle *cu, const mirt__real *block, const mirt__square_piece *piece, int pieces,
                              double *squares) {
     mirt__cu_mode mode;
     if (pieces < 1 || !mirt__cu_outside(cu, &mode)) return;
@@ -1870,7 +1870,7 @@ static void mirt__cu_squares(mirt__remote *cu, const mirt__real *block, const mi
 }
 
 /* As mirt__aggregate_variable; a row of blocks a variable. */
-static __global__ void __launch_bounds__(256) mirt__cu_aggregate_kernel(const mirt__remote_aggregate a) {
+static __global__ void __launch_bounds__(256) mirt__cu_aggregate_kernel(const mirt__aggregation_job a) {
     const mirt__aggregated v = a.value[blockIdx.y];
     const int64_t step = (int64_t)gridDim.x * blockDim.x, share = a.rows / a.replicas, more = a.rows % a.replicas;
     const float *from = a.from + v.from;
@@ -1890,7 +1890,7 @@ static __global__ void __launch_bounds__(256) mirt__cu_aggregate_kernel(const mi
     }
 }
 
-static void mirt__cu_aggregate(mirt__remote *cu, const mirt__remote_aggregate *args) {
+static void mirt__cu_aggregate(mirt__handle *cu, const mirt__aggregation_job *args) {
     enum { MOST = 32768 }; /* rows of blocks */
     mirt__cu_enter(cu);
     if (args->active < 1) return;
@@ -1898,7 +1898,7 @@ static void mirt__cu_aggregate(mirt__remote *cu, const mirt__remote_aggregate *a
         const int values = args->values - at < (int)MOST ? args->values - at : (int)MOST;
         int64_t most = 0;
         for (int i = at; i < at + values; i++) most = args->value[i].count > most ? args->value[i].count : most;
-        mirt__remote_aggregate own = *args;
+        mirt__aggregation_job own = *args;
         own.value = static_cast<const mirt__aggregated *>(
             mirt__cu_constant_copy(cu, args->value + at, (size_t)values * sizeof *args->value));
         MIRT_LAUNCH(cu, mirt__cu_aggregate_kernel, dim3(mirt__cu_blocks(most, 256 * 8), (unsigned)values), 256, 0, own);
@@ -2234,7 +2234,7 @@ static bool mirt__cu_meets(mirt__cu *cu, mirt__cu_mode *mode) {
     return now;
 }
 
-static void mirt__cu_exchange(mirt__remote *cu, const mirt__reduction *args) {
+static void mirt__cu_exchange(mirt__handle *cu, const mirt__reduction *args) {
     mirt__cu_mode mode;
     if (!cu->group || !mirt__cu_meets(cu, &mode)) return;
 #if MIRT__CU_NCCL
@@ -2261,7 +2261,7 @@ static void mirt__cu_exchange_join(mirt__cu *cu) {
     mirt__cu_try(cu, cudaStreamWaitEvent(cu->stream, group->done[cu->rank], 0), "waiting for an exchange");
 }
 
-static void mirt__cu_exchanged(mirt__remote *cu) {
+static void mirt__cu_exchanged(mirt__handle *cu) {
     mirt__cu_mode mode;
     if (!cu->group || !mirt__cu_meets(cu, &mode)) return;
     mirt__cu_exchange_join(cu);
@@ -2290,7 +2290,7 @@ static void mirt__cu_gather_now(mirt__cu *cu, char *const *base, const size_t *b
     }
 }
 
-static void mirt__cu_gather(mirt__remote *cu, char *const *base, const size_t *begin, int devices) {
+static void mirt__cu_gather(mirt__handle *cu, char *const *base, const size_t *begin, int devices) {
     mirt__cu_mode mode;
     if (!mirt__cu_meets(cu, &mode)) return;
     mirt__cu_gather_now(cu, base, begin, devices);
@@ -2542,7 +2542,7 @@ static bool mirt__cu_join_nccl(mirt__cu_group *group, int *version) {
 }
 #endif
 
-static bool mirt__cu_join_group(mirt__cu_group *group, mirt__remote_join *join) {
+static bool mirt__cu_join_group(mirt__cu_group *group, mirt__joining *join) {
     mirt__cu_trial trial;
     mirt__cu *culprit;
     bool twice = false;
@@ -2596,15 +2596,15 @@ static bool mirt__cu_join_group(mirt__cu_group *group, mirt__remote_join *join) 
     return true;
 }
 
-static bool mirt__cu_join(mirt__remote_join *join) {
+static bool mirt__cu_join(mirt__joining *join) {
     mirt__cu *culprit = NULL;
     join->able.direct = true;
-    for (int d = 0; d < join->count; d++) join->remote[d]->limit = join->limit;
+    for (int d = 0; d < join->count; d++) join->handle[d]->limit = join->limit;
     join->able.queues = join->able.float16 = true;
     join->able.costs.pass = 0.1; /* as on cores: every tensor that can be lazy is */
     join->how[0] = 0;
     if (join->count < 2) return true;
-    const mirt__host *host = join->remote[0]->host;
+    const mirt__host *host = join->handle[0]->host;
     if (join->count > MIRT__CU_MEMBERS)
         return host->fail(MIRT_E_INVALID, "%d devices; at most %d can meet", join->count, MIRT__CU_MEMBERS), false;
     mirt__cu_group *group = static_cast<mirt__cu_group *>(host->calloc(1, sizeof *group));
@@ -2613,9 +2613,9 @@ static bool mirt__cu_join(mirt__remote_join *join) {
     group->count = group->there = join->count;
     group->collective = join->collective;
     for (int d = 0; d < join->count; d++) {
-        group->member[d] = join->remote[d];
-        join->remote[d]->group = group;
-        join->remote[d]->rank = d;
+        group->member[d] = join->handle[d];
+        join->handle[d]->group = group;
+        join->handle[d]->rank = d;
     }
     if (mirt__cu_join_group(group, join)) return true;
     for (int d = 0; d < join->count; d++) mirt__cu_group_abort(group, d);
@@ -9092,7 +9092,7 @@ static const mirt__kernels mirt__cu_kernels = {
 static const mirt__kernels *mirt__cu_kernels_get(void) { return &mirt__cu_kernels; }
 
 /* Devices that reach each other's memory add up their shares themselves. */
-static void mirt__cu_reduce(mirt__remote *cu, const mirt__reduction *r) {
+static void mirt__cu_reduce(mirt__handle *cu, const mirt__reduction *r) {
     const int64_t begin = r->own_begin, count = r->own_end - r->own_begin;
     mirt__where where;
 #if MIRT__CU_NCCL
@@ -9102,7 +9102,7 @@ static void mirt__cu_reduce(mirt__remote *cu, const mirt__reduction *r) {
     }
 #endif
     memset(&where, 0, sizeof where);
-    where.remote = cu;
+    where.handle = cu;
     if (count <= 0 || r->parts < 1) return;
     for (int i = 0; i + 1 < r->parts; i++)
         mirt__cu_accumulate(r->part[r->add[i].into] + begin, r->part[r->add[i].from] + begin, count, &where);

@@ -49,7 +49,7 @@ int run_summary(const options *o) {
 
 int run_graph(const options *o) {
     if (o->svg && o->costs) {
-        complain("--svg and --costs: one of them");
+        complain("--svg and --costs exclude each other; give one of them");
         return EXIT_USAGE;
     }
     if (!o->svg) return show(o, o->costs ? mirt_graph_costs : mirt_graph_text);

@@ -27,7 +27,11 @@ def run(command, **more):
 
 def check_out(commit):
     """The files of a commit, below build/same-bits."""
-    name = run(["git", "-C", ROOT, "rev-parse", "--verify", commit + "^{commit}"], text=True).stdout.strip()
+    found = subprocess.run(["git", "-C", ROOT, "rev-parse", "-q", "--verify", commit + "^{commit}"],
+                           capture_output=True, text=True)
+    name = found.stdout.strip()
+    if found.returncode:
+        sys.exit(f'same-bits: BASE is "{commit}", which is not a commit of this repository')
     tree = os.path.join(ROOT, "build", "same-bits", name)
     if not os.path.isdir(tree):
         os.makedirs(tree + ".new")

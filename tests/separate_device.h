@@ -22,7 +22,7 @@ typedef struct separate_group {
 
 /* An opened device: in front of the CPU's, whose kernels it runs. */
 typedef struct separate {
-    mirt__remote *core;
+    mirt__handle *core;
     int index;
     separate_block block[SEPARATE_BLOCKS];
     separate_group *group; /* of the devices of a strategy, shared by them */
@@ -33,7 +33,7 @@ typedef struct separate {
     int strays;                        /* copies to or from what is not the device's memory */
 } separate;
 
-static separate *separate_of(mirt__remote *remote) { return (separate *)(void *)remote; }
+static separate *separate_of(mirt__handle *handle) { return (separate *)(void *)handle; }
 
 static const mirt__backend *separate_cores(void) { return mirt__cores_backend(); }
 
@@ -54,7 +54,7 @@ static bool separate_owns(const separate *d, const void *memory, size_t bytes) {
 
 static int separate_devices(const mirt__host *host) { return (void)host, SEPARATE_DEVICES; }
 
-static bool separate_info(const mirt__host *host, int index, mirt__remote_info *out) {
+static bool separate_info(const mirt__host *host, int index, mirt__device_facts *out) {
     (void)host;
     memset(out, 0, sizeof *out);
     snprintf(out->name, sizeof out->name, "test device %d", index);
@@ -64,15 +64,15 @@ static bool separate_info(const mirt__host *host, int index, mirt__remote_info *
 
 static int separate_threads(int asked, int cores, int devices) { return (void)asked, (void)cores, (void)devices, 1; }
 
-static mirt__remote *separate_open(const mirt__host *host, const mirt__opening *how) {
+static mirt__handle *separate_open(const mirt__host *host, const mirt__opening *how) {
     separate *d = (separate *)calloc(1, sizeof *d);
-    if (!d || !(d->core = separate_cores()->open(host, how))) return free(d), (mirt__remote *)NULL;
+    if (!d || !(d->core = separate_cores()->open(host, how))) return free(d), (mirt__handle *)NULL;
     d->index = how->index;
-    return (mirt__remote *)(void *)d;
+    return (mirt__handle *)(void *)d;
 }
 
-static void separate_close(mirt__remote *remote) {
-    separate *d = separate_of(remote);
+static void separate_close(mirt__handle *handle) {
+    separate *d = separate_of(handle);
     separate_cores()->close(d->core);
     if (d->first) {
         pthread_barrier_destroy(&d->group->meeting);
@@ -81,20 +81,20 @@ static void separate_close(mirt__remote *remote) {
     free(d);
 }
 
-static bool separate_join(mirt__remote_join *join) {
+static bool separate_join(mirt__joining *join) {
     separate_group *group = (separate_group *)calloc(1, sizeof *group);
     if (!group || pthread_barrier_init(&group->meeting, NULL, (unsigned)join->count)) return false;
     group->members = join->count;
-    for (int i = 0; i < join->count; i++) separate_of(join->remote[i])->group = group;
-    separate_of(join->remote[0])->first = true;
+    for (int i = 0; i < join->count; i++) separate_of(join->handle[i])->group = group;
+    separate_of(join->handle[0])->first = true;
     join->able = separate_able;
     join->able.direct = join->able.direct || join->shares || join->count == 1;
     return true;
 }
 
 /* Memory that holds NaN until something is written. */
-static void *separate_alloc(mirt__remote *remote, size_t bytes) {
-    separate *d = separate_of(remote);
+static void *separate_alloc(mirt__handle *handle, size_t bytes) {
+    separate *d = separate_of(handle);
     for (int i = 0; i < SEPARATE_BLOCKS; i++) {
         if (d->block[i].memory) continue;
         char *memory = (char *)mirt__aligned_alloc(bytes ? bytes : 1);
@@ -108,8 +108,8 @@ static void *separate_alloc(mirt__remote *remote, size_t bytes) {
     return NULL;
 }
 
-static void separate_release(mirt__remote *remote, void *memory) {
-    separate *d = separate_of(remote);
+static void separate_release(mirt__handle *handle, void *memory) {
+    separate *d = separate_of(handle);
     for (int i = 0; i < SEPARATE_BLOCKS; i++) {
         if (d->block[i].memory != memory) continue;
         mirt__aligned_free(memory);
@@ -117,10 +117,10 @@ static void separate_release(mirt__remote *remote, void *memory) {
     }
 }
 
-static size_t separate_free_bytes(mirt__remote *remote) { return (void)remote, (size_t)1 << 30; }
+static size_t separate_free_bytes(mirt__handle *handle) { return (void)handle, (size_t)1 << 30; }
 
-static void separate_copy_in(mirt__remote *remote, void *to, const void *from, size_t bytes, bool early) {
-    separate *d = separate_of(remote);
+static void separate_copy_in(mirt__handle *handle, void *to, const void *from, size_t bytes, bool early) {
+    separate *d = separate_of(handle);
     (void)early;
     d->strays += !separate_owns(d, to, bytes) || separate_owns(d, from, 1);
     d->bytes_in += (int64_t)bytes;
@@ -128,43 +128,43 @@ static void separate_copy_in(mirt__remote *remote, void *to, const void *from, s
     memcpy(to, from, bytes);
 }
 
-static void separate_copy_out(mirt__remote *remote, void *to, const void *from, size_t bytes) {
-    separate *d = separate_of(remote);
+static void separate_copy_out(mirt__handle *handle, void *to, const void *from, size_t bytes) {
+    separate *d = separate_of(handle);
     d->strays += !separate_owns(d, from, bytes) || separate_owns(d, to, 1);
     d->bytes_out += (int64_t)bytes;
     separate_delay(d);
     memcpy(to, from, bytes);
 }
 
-static void separate_copy(mirt__remote *remote, void *to, const void *from, size_t bytes) {
-    separate *d = separate_of(remote);
+static void separate_copy(mirt__handle *handle, void *to, const void *from, size_t bytes) {
+    separate *d = separate_of(handle);
     d->strays += !separate_owns(d, to, bytes);
     if (to != from) memmove(to, from, bytes);
 }
 
-static void separate_clear(mirt__remote *remote, void *memory, size_t bytes) {
-    separate *d = separate_of(remote);
+static void separate_clear(mirt__handle *handle, void *memory, size_t bytes) {
+    separate *d = separate_of(handle);
     d->strays += bytes && !separate_owns(d, memory, bytes);
     memset(memory, 0, bytes);
 }
 
-static void separate_nothing(mirt__remote *remote) { (void)remote; }
-static mirt_status separate_wait(mirt__remote *remote) { return separate_of(remote)->waits++, MIRT_OK; }
-static void separate_measure(mirt__remote *remote, void (*replay)(void *arg), void *arg, mirt__kernel_room *room) {
-    (void)remote, (void)replay, (void)arg, (void)room; /* the CPU's kernels take what the ops declare */
+static void separate_nothing(mirt__handle *handle) { (void)handle; }
+static mirt_status separate_wait(mirt__handle *handle) { return separate_of(handle)->waits++, MIRT_OK; }
+static void separate_measure(mirt__handle *handle, void (*replay)(void *arg), void *arg, mirt__kernel_room *room) {
+    (void)handle, (void)replay, (void)arg, (void)room; /* the CPU's kernels take what the ops declare */
 }
-static void separate_room(mirt__remote *remote, void *memory, size_t bytes) { (void)remote, (void)memory, (void)bytes; }
-static void separate_begin(mirt__remote *remote, const void *owner, uint64_t key) {
+static void separate_room(mirt__handle *handle, void *memory, size_t bytes) { (void)handle, (void)memory, (void)bytes; }
+static void separate_begin(mirt__handle *handle, const void *owner, uint64_t key) {
     (void)owner, (void)key;
-    separate_of(remote)->captures++;
+    separate_of(handle)->captures++;
 }
-static bool separate_end(mirt__remote *remote) { return (void)remote, true; }
-static void separate_forget(mirt__remote *remote, const void *owner) { (void)remote, (void)owner; }
-static void separate_signal(mirt__remote *remote, int number) { (void)remote, (void)number; }
-static void separate_await(mirt__remote *remote, mirt__remote *other, int number) {
-    (void)remote, (void)other, (void)number;
+static bool separate_end(mirt__handle *handle) { return (void)handle, true; }
+static void separate_forget(mirt__handle *handle, const void *owner) { (void)handle, (void)owner; }
+static void separate_signal(mirt__handle *handle, int number) { (void)handle, (void)number; }
+static void separate_await(mirt__handle *handle, mirt__handle *other, int number) {
+    (void)handle, (void)other, (void)number;
 }
-static double separate_seconds(mirt__remote *remote, int from, int to) { return (void)remote, (void)from, (void)to, 0; }
+static double separate_seconds(mirt__handle *handle, int from, int to) { return (void)handle, (void)from, (void)to, 0; }
 
 /* Devices that are not direct meet here: each adds up all elements from the parts of all, then they meet again. */
 static void separate_reduce_all(separate *d, const mirt__reduction *r) {
@@ -180,8 +180,8 @@ static void separate_reduce_all(separate *d, const mirt__reduction *r) {
     free(part);
 }
 
-static void separate_reduce(mirt__remote *remote, const mirt__reduction *r) {
-    separate *d = separate_of(remote);
+static void separate_reduce(mirt__handle *handle, const mirt__reduction *r) {
+    separate *d = separate_of(handle);
     if (d->reductions < SEPARATE_LOG) {
         d->reduced[d->reductions].begin = r->begin;
         d->reduced[d->reductions++].end = r->end;
@@ -192,8 +192,8 @@ static void separate_reduce(mirt__remote *remote, const mirt__reduction *r) {
 }
 
 /* Every device writes its bytes to the others, or where they are not direct fetches theirs after a meeting. */
-static void separate_gather(mirt__remote *remote, char *const *base, const size_t *begin, int devices) {
-    separate *d = separate_of(remote);
+static void separate_gather(mirt__handle *handle, char *const *base, const size_t *begin, int devices) {
+    separate *d = separate_of(handle);
     int own = 0;
     while (own < devices && !separate_owns(d, base[own], 1)) own++;
     if (!separate_able.direct) pthread_barrier_wait(&d->group->meeting);
@@ -205,13 +205,13 @@ static void separate_gather(mirt__remote *remote, char *const *base, const size_
     if (!separate_able.direct) pthread_barrier_wait(&d->group->meeting);
 }
 
-static void separate_aggregate(mirt__remote *remote, const mirt__remote_aggregate *args) {
-    separate_cores()->aggregate(separate_of(remote)->core, args);
+static void separate_aggregate(mirt__handle *handle, const mirt__aggregation_job *args) {
+    separate_cores()->aggregate(separate_of(handle)->core, args);
 }
 
-static void separate_squares(mirt__remote *remote, const mirt__real *block, const mirt__remote_piece *piece, int pieces,
+static void separate_squares(mirt__handle *handle, const mirt__real *block, const mirt__square_piece *piece, int pieces,
                              double *squares) {
-    separate_cores()->squares(separate_of(remote)->core, block, piece, pieces, squares);
+    separate_cores()->squares(separate_of(handle)->core, block, piece, pieces, squares);
 }
 
 extern const mirt__backend *mirt__cuda_backend(void);

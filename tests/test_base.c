@@ -158,7 +158,7 @@ static mirt_status reach_drift(mirt_strategy *s) {
     mirt_model *model = make_model(own);
     mirt_compile(model, NULL);
     mirt__model_materialize(model);
-    mirt__weights_there(model);
+    mirt__weights_to_devices(model);
     model->device_weight[1][0] ^= 1;
     mirt_check_drift(model);
     mirt_strategy_destroy(own);

@@ -110,7 +110,7 @@ gives "graph --costs: the rows of a replica" 0 "one replica, 4 rows"
 is "graph --costs: a line for each tensor" "$(grep -cE '^  [a-z_0-9]+ .* (stored|lazy|twice) +[0-9]+ +[0-9.]+ +([0-9.]+|-)  [a-z0-9]+ \(' out)" \
     "$(($(wc -l <out) - 2))"
 run graph --costs --svg a.svg
-refuses "graph as a picture and as costs" 2 "--svg and --costs: one of them"
+refuses "graph as a picture and as costs" 2 "--svg and --costs exclude each other; give one of them"
 
 # Measuring
 line='^bench: model=mnist batch=[0-9]* dtype=float32 images_per_second=[0-9.]* ms_per_step=[0-9.]* peak_mb=[0-9.]* gflops=[0-9.]* planned_mb=[0-9.]*'

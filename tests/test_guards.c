@@ -46,7 +46,7 @@ static void check_drift(int devices, int device) {
     mirt_strategy *s = strategy_of(devices, devices, 1);
     mirt_model *m = image_model(s, mirt_adam(1e-3f), 0.2f);
     int found = 0, named = 0;
-    ok(mirt__weights_there(m) == MIRT_OK && mirt_check_drift(m) == MIRT_OK, "%d copies of initial weights agree",
+    ok(mirt__weights_to_devices(m) == MIRT_OK && mirt_check_drift(m) == MIRT_OK, "%d copies of initial weights agree",
        devices);
     snprintf(name, sizeof name, "device cpu:%d (replica %d)", devices == 2 ? 1 : device, devices == 2 ? 1 : device);
     for (int i = 0; i < m->num_variables; i++) {

@@ -77,7 +77,7 @@ static bool all_finite(mirt_model *m) {
     size_t count;
     float *w = all_weights(m, mirt_num_devices(m->strategy) - 1, &count);
     bool finite = true;
-    mirt__slots_here(m);
+    mirt__slots_to_host(m);
     for (size_t i = 0; i < count; i++) finite = finite && isfinite(w[i]);
     for (int k = 0; k < MIRT__MAX_SLOTS && m->slot[k]; k++) {
         const float *slot = (const float *)(const void *)m->slot[k];

@@ -132,7 +132,7 @@ static void check_program(program p, int devices, int replicas, bool central, bo
     int strays = 0;
     int64_t in = 0, out = 0;
     for (int d = 0; b && d < mirt_num_devices(b); d++) {
-        const separate *own = separate_of(b->device[d].remote);
+        const separate *own = separate_of(b->device[d].handle);
         strays += own->strays;
         in += own->bytes_in;
         out += own->bytes_out;
@@ -166,7 +166,7 @@ static void check_nodes(void) {
     mirt_model *m = s ? large_model(s) : NULL;
     bool good = m && mirt_train_step(m, images_x(0, 20), images_y(0, 20), &loss) == MIRT_OK;
     mirt_function *f = good ? training_of(m) : NULL;
-    separate *device = good ? separate_of(s->device[0].remote) : NULL;
+    separate *device = good ? separate_of(s->device[0].handle) : NULL;
     good = good && f->step.num_buckets == 2 && f->step.program.graph.count == f->step.program.mirrored + 4 &&
            device->reductions == 2 && device->reduced[0].begin > device->reduced[1].begin;
     ok(good, "two buckets are reduced, the one at the back first");

@@ -4,7 +4,7 @@
 static const mirt__kernels *mirt__cu_kernels_get(void) { return &mirt__cu_kernels; }
 
 /* Devices that reach each other's memory add up their shares themselves. */
-static void mirt__cu_reduce(mirt__remote *cu, const mirt__reduction *r) {
+static void mirt__cu_reduce(mirt__handle *cu, const mirt__reduction *r) {
     const int64_t begin = r->own_begin, count = r->own_end - r->own_begin;
     mirt__where where;
 #if MIRT__CU_NCCL
@@ -14,7 +14,7 @@ static void mirt__cu_reduce(mirt__remote *cu, const mirt__reduction *r) {
     }
 #endif
     memset(&where, 0, sizeof where);
-    where.remote = cu;
+    where.handle = cu;
     if (count <= 0 || r->parts < 1) return;
     for (int i = 0; i + 1 < r->parts; i++)
         mirt__cu_accumulate(r->part[r->add[i].into] + begin, r->part[r->add[i].from] + begin, count, &where);

@@ -289,7 +289,7 @@ static bool mirt__cu_properties(const mirt__host *host, int index, cudaDevicePro
            false;
 }
 
-static bool mirt__cu_info(const mirt__host *host, int index, mirt__remote_info *out) {
+static bool mirt__cu_info(const mirt__host *host, int index, mirt__device_facts *out) {
     cudaDeviceProp device;
     memset(out, 0, sizeof *out);
     if (!mirt__cu_properties(host, index, &device)) return false;
@@ -344,7 +344,7 @@ static void mirt__cu_free_parts(mirt__cu *cu) {
     }
 }
 
-static void mirt__cu_close(mirt__remote *cu) {
+static void mirt__cu_close(mirt__handle *cu) {
     if (!cu) return;
     mirt__cu_enter(cu);
     mirt__cu_graphs_settle(cu);
@@ -418,7 +418,7 @@ static int mirt__cu_one_thread(int asked, int cores, int devices) {
     return 1;
 }
 
-static mirt__remote *mirt__cu_open(const mirt__host *host, const mirt__opening *how) {
+static mirt__handle *mirt__cu_open(const mirt__host *host, const mirt__opening *how) {
     const int index = how->index;
     cudaDeviceProp device;
     if (!mirt__cu_check_switches(host) || !mirt__cu_properties(host, index, &device)) return NULL;
@@ -457,7 +457,7 @@ static mirt__remote *mirt__cu_open(const mirt__host *host, const mirt__opening *
 
 /* Memory is given in pieces of 2 MB: of what is free, weights, two slots and the working block may leave as much of
    their last ones. */
-static size_t mirt__cu_free_bytes(mirt__remote *cu) {
+static size_t mirt__cu_free_bytes(mirt__handle *cu) {
     const size_t unused = (size_t)8 << 20;
     size_t left = 0, all = 0;
     mirt__cu_enter(cu);
@@ -466,14 +466,14 @@ static size_t mirt__cu_free_bytes(mirt__remote *cu) {
     return 0;
 }
 
-static void mirt__cu_release(mirt__remote *cu, void *memory) {
+static void mirt__cu_release(mirt__handle *cu, void *memory) {
     if (!memory) return;
     mirt__cu_enter(cu);
     if (mirt__cu_frees(cu)) (void)cudaFree(memory);
     (void)cudaGetLastError();
 }
 
-static void *mirt__cu_alloc(mirt__remote *cu, size_t bytes) {
+static void *mirt__cu_alloc(mirt__handle *cu, size_t bytes) {
     void *memory = NULL;
     size_t left = 0, all = 0;
     mirt__cu_enter(cu);
@@ -510,7 +510,7 @@ static void *mirt__cu_room(mirt__cu *cu, size_t bytes) {
 }
 
 /* Kernels choose their room themselves, and need nothing else. */
-static void mirt__cu_measure(mirt__remote *cu, void (*replay)(void *arg), void *arg, mirt__kernel_room *room) {
+static void mirt__cu_measure(mirt__handle *cu, void (*replay)(void *arg), void *arg, mirt__kernel_room *room) {
     cu->mode = MIRT__CU_MEASURE;
     cu->room_most = 0;
     replay(arg);
@@ -519,7 +519,7 @@ static void mirt__cu_measure(mirt__remote *cu, void (*replay)(void *arg), void *
     room->shared = cu->room_most;
 }
 
-static void mirt__cu_set_room(mirt__remote *cu, void *memory, size_t bytes) {
+static void mirt__cu_set_room(mirt__handle *cu, void *memory, size_t bytes) {
     cu->room = static_cast<char *>(memory);
     cu->room_bytes = memory ? bytes : 0;
 }
@@ -599,7 +599,7 @@ static void mirt__cu_upload(mirt__cu *cu, void *to, const void *from, size_t byt
     }
 }
 
-static void mirt__cu_stage(mirt__remote *cu, void *to, const void *from, size_t bytes, bool early) {
+static void mirt__cu_stage(mirt__handle *cu, void *to, const void *from, size_t bytes, bool early) {
     mirt__cu_mode mode;
     if (!bytes || !mirt__cu_outside(cu, &mode)) return;
     mirt__cu_upload(cu, to, from, bytes, early);
@@ -610,7 +610,7 @@ static void mirt__cu_stage(mirt__remote *cu, void *to, const void *from, size_t 
     mirt__cu_inside(cu, mode);
 }
 
-static void mirt__cu_behind(mirt__remote *cu) {
+static void mirt__cu_behind(mirt__handle *cu) {
     mirt__cu_mode mode;
     if (!mirt__cu_outside(cu, &mode)) return;
     if (mirt__cu_try(cu, cudaEventRecord(cu->staging->left, cu->stream), "marking a place")) {
@@ -652,26 +652,26 @@ static void mirt__cu_download(mirt__cu *cu, void *to, const void *from, size_t b
     }
 }
 
-static void mirt__cu_fetch(mirt__remote *cu, void *to, const void *from, size_t bytes) {
+static void mirt__cu_fetch(mirt__handle *cu, void *to, const void *from, size_t bytes) {
     mirt__cu_mode mode;
     if (!bytes || !mirt__cu_outside(cu, &mode)) return;
     mirt__cu_download(cu, to, from, bytes);
     mirt__cu_inside(cu, mode);
 }
 
-static void mirt__cu_copy(mirt__remote *cu, void *to, const void *from, size_t bytes) {
+static void mirt__cu_copy(mirt__handle *cu, void *to, const void *from, size_t bytes) {
     mirt__cu_enter(cu);
     if (mirt__cu_launches(cu) && bytes)
         mirt__cu_try(cu, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cu->stream), "copying");
 }
 
-static void mirt__cu_clear(mirt__remote *cu, void *memory, size_t bytes) {
+static void mirt__cu_clear(mirt__handle *cu, void *memory, size_t bytes) {
     mirt__cu_enter(cu);
     if (mirt__cu_launches(cu) && bytes)
         mirt__cu_try(cu, cudaMemsetAsync(memory, 0, bytes, cu->stream), "clearing memory");
 }
 
-static mirt_status mirt__cu_wait(mirt__remote *cu) {
+static mirt_status mirt__cu_wait(mirt__handle *cu) {
     mirt__cu_staging *s = cu->staging;
     mirt__cu_enter(cu);
     mirt__cu_graphs_settle(cu);
@@ -743,21 +743,21 @@ static const void *mirt__cu_constant_copy(mirt__cu *cu, const void *data, size_t
 
 /* >>meetings */
 
-static void mirt__cu_signal(mirt__remote *cu, int number) {
+static void mirt__cu_signal(mirt__handle *cu, int number) {
     mirt__cu_mode mode;
     if (!mirt__cu_outside(cu, &mode)) return;
     mirt__cu_try(cu, cudaEventRecord(cu->signal[number], cu->stream), "marking a place");
     mirt__cu_inside(cu, mode);
 }
 
-static void mirt__cu_await(mirt__remote *cu, mirt__remote *other, int number) {
+static void mirt__cu_await(mirt__handle *cu, mirt__handle *other, int number) {
     mirt__cu_mode mode;
     if (!mirt__cu_outside(cu, &mode)) return;
     mirt__cu_try(cu, cudaStreamWaitEvent(cu->stream, other->signal[number], 0), "waiting for another GPU");
     mirt__cu_inside(cu, mode);
 }
 
-static double mirt__cu_seconds(mirt__remote *cu, int from, int to) {
+static double mirt__cu_seconds(mirt__handle *cu, int from, int to) {
     float milliseconds = 0;
     mirt__cu_enter(cu);
     if (cudaEventElapsedTime(&milliseconds, cu->signal[from], cu->signal[to]) == cudaSuccess) return milliseconds / 1e3;

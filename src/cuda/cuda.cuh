@@ -32,7 +32,7 @@ typedef struct mirt__cu_staging mirt__cu_staging;
 typedef struct mirt__cu_group mirt__cu_group;
 
 /* An opened device. */
-typedef struct mirt__remote {
+typedef struct mirt__handle {
     const mirt__host *host;
     int index;
     int major, minor;   /* of the machine, or of the code for it, where that was made for an older one */
@@ -90,8 +90,8 @@ static inline void mirt__cu_enter(mirt__cu *cu) {
         mirt__cu_try(cu, cudaSetDevice(cu->index), "choosing the device");
 }
 static inline mirt__cu *mirt__cu_of(const mirt__where *where) {
-    mirt__cu_enter(where->remote);
-    return where->remote;
+    mirt__cu_enter(where->handle);
+    return where->handle;
 }
 /* What a call multiplies: numbers of float32, or rounded to 16 bits. */
 static inline mirt_dtype mirt__cu_factors(bool half, const mirt__where *where) {

@@ -326,7 +326,7 @@ static bool mirt__cu_meets(mirt__cu *cu, mirt__cu_mode *mode) {
     return now;
 }
 
-static void mirt__cu_exchange(mirt__remote *cu, const mirt__reduction *args) {
+static void mirt__cu_exchange(mirt__handle *cu, const mirt__reduction *args) {
     mirt__cu_mode mode;
     if (!cu->group || !mirt__cu_meets(cu, &mode)) return;
 #if MIRT__CU_NCCL
@@ -353,7 +353,7 @@ static void mirt__cu_exchange_join(mirt__cu *cu) {
     mirt__cu_try(cu, cudaStreamWaitEvent(cu->stream, group->done[cu->rank], 0), "waiting for an exchange");
 }
 
-static void mirt__cu_exchanged(mirt__remote *cu) {
+static void mirt__cu_exchanged(mirt__handle *cu) {
     mirt__cu_mode mode;
     if (!cu->group || !mirt__cu_meets(cu, &mode)) return;
     mirt__cu_exchange_join(cu);
@@ -382,7 +382,7 @@ static void mirt__cu_gather_now(mirt__cu *cu, char *const *base, const size_t *b
     }
 }
 
-static void mirt__cu_gather(mirt__remote *cu, char *const *base, const size_t *begin, int devices) {
+static void mirt__cu_gather(mirt__handle *cu, char *const *base, const size_t *begin, int devices) {
     mirt__cu_mode mode;
     if (!mirt__cu_meets(cu, &mode)) return;
     mirt__cu_gather_now(cu, base, begin, devices);
@@ -634,7 +634,7 @@ static bool mirt__cu_join_nccl(mirt__cu_group *group, int *version) {
 }
 #endif
 
-static bool mirt__cu_join_group(mirt__cu_group *group, mirt__remote_join *join) {
+static bool mirt__cu_join_group(mirt__cu_group *group, mirt__joining *join) {
     mirt__cu_trial trial;
     mirt__cu *culprit;
     bool twice = false;
@@ -688,15 +688,15 @@ static bool mirt__cu_join_group(mirt__cu_group *group, mirt__remote_join *join) 
     return true;
 }
 
-static bool mirt__cu_join(mirt__remote_join *join) {
+static bool mirt__cu_join(mirt__joining *join) {
     mirt__cu *culprit = NULL;
     join->able.direct = true;
-    for (int d = 0; d < join->count; d++) join->remote[d]->limit = join->limit;
+    for (int d = 0; d < join->count; d++) join->handle[d]->limit = join->limit;
     join->able.queues = join->able.float16 = true;
     join->able.costs.pass = 0.1; /* as on cores: every tensor that can be lazy is */
     join->how[0] = 0;
     if (join->count < 2) return true;
-    const mirt__host *host = join->remote[0]->host;
+    const mirt__host *host = join->handle[0]->host;
     if (join->count > MIRT__CU_MEMBERS)
         return host->fail(MIRT_E_INVALID, "%d devices; at most %d can meet", join->count, MIRT__CU_MEMBERS), false;
     mirt__cu_group *group = static_cast<mirt__cu_group *>(host->calloc(1, sizeof *group));
@@ -705,9 +705,9 @@ static bool mirt__cu_join(mirt__remote_join *join) {
     group->count = group->there = join->count;
     group->collective = join->collective;
     for (int d = 0; d < join->count; d++) {
-        group->member[d] = join->remote[d];
-        join->remote[d]->group = group;
-        join->remote[d]->rank = d;
+        group->member[d] = join->handle[d];
+        join->handle[d]->group = group;
+        join->handle[d]->rank = d;
     }
     if (mirt__cu_join_group(group, join)) return true;
     for (int d = 0; d < join->count; d++) mirt__cu_group_abort(group, d);

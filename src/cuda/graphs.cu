@@ -136,7 +136,7 @@ static bool mirt__cu_outside(mirt__cu *cu, mirt__cu_mode *mode) {
 }
 static void mirt__cu_inside(mirt__cu *cu, mirt__cu_mode mode) { cu->mode = mode; }
 
-static void mirt__cu_begin(mirt__remote *cu, const void *owner, uint64_t key) {
+static void mirt__cu_begin(mirt__handle *cu, const void *owner, uint64_t key) {
     mirt__cu_enter(cu);
     if (cu->mode != MIRT__CU_RUN || cu->status != MIRT_OK) return;
     if (!cu->graphs) {
@@ -158,7 +158,7 @@ static void mirt__cu_begin(mirt__remote *cu, const void *owner, uint64_t key) {
     else mirt__cu_capture(cu, graph);
 }
 
-static bool mirt__cu_end(mirt__remote *cu) {
+static bool mirt__cu_end(mirt__handle *cu) {
     mirt__cu_graph *graph = cu->graphs ? cu->graphs->now : NULL;
     mirt__cu_enter(cu);
     if (!graph || cu->mode == MIRT__CU_MEASURE) return true;
@@ -203,7 +203,7 @@ static void mirt__cu_graphs_drop(mirt__cu *cu, const void *owner) {
     }
 }
 
-static void mirt__cu_forget(mirt__remote *cu, const void *owner) {
+static void mirt__cu_forget(mirt__handle *cu, const void *owner) {
     mirt__cu_enter(cu);
     mirt__cu_graphs_settle(cu);
     if (!cu->lost) mirt__cu_settled(cu, cu->stream, NULL);

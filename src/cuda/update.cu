@@ -254,7 +254,7 @@ static void mirt__cu_update(const mirt__update *args, const mirt__where *where) 
 
 /* Eight neighboring threads a piece, which add up every eighth number; squares of float32 are exact in double. */
 static __global__ void __launch_bounds__(128)
-    mirt__cu_squares_kernel(const float *block, const mirt__remote_piece *piece, int pieces, double *squares) {
+    mirt__cu_squares_kernel(const float *block, const mirt__square_piece *piece, int pieces, double *squares) {
     const int64_t thread = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     const int lane = (int)(thread % 8);
     const int64_t number = thread / 8;
@@ -269,7 +269,7 @@ static __global__ void __launch_bounds__(128)
     if (lane == 0 && number < pieces) squares[number] = sum;
 }
 
-static void mirt__cu_squares_now(mirt__cu *cu, const mirt__real *block, const mirt__remote_piece *piece, int pieces,
+static void mirt__cu_squares_now(mirt__cu *cu, const mirt__real *block, const mirt__square_piece *piece, int pieces,
                                  double *squares) {
     if (pieces > cu->sums_most) {
         if (cu->sums && mirt__cu_settled(cu, cu->stream, NULL)) (void)cudaFree(cu->sums);
@@ -280,14 +280,14 @@ static void mirt__cu_squares_now(mirt__cu *cu, const mirt__real *block, const mi
             return;
         cu->sums_most = pieces;
     }
-    const mirt__remote_piece *there = reinterpret_cast<const mirt__remote_piece *>(cu->sums);
+    const mirt__square_piece *there = reinterpret_cast<const mirt__square_piece *>(cu->sums);
     double *to = reinterpret_cast<double *>(cu->sums + (size_t)cu->sums_most * sizeof *piece);
     mirt__cu_upload(cu, cu->sums, piece, (size_t)pieces * sizeof *piece, false);
     MIRT_LAUNCH(cu, mirt__cu_squares_kernel, (unsigned)mirt__cu_ceil(pieces, 16), 128, 0, block, there, pieces, to);
     mirt__cu_download(cu, squares, to, (size_t)pieces * sizeof *squares);
 }
 
-static void mirt__cu_squares(mirt__remote *cu, const mirt__real *block, const mirt__remote_piece *piece, int pieces,
+static void mirt__cu_squares(mirt__handle *cu, const mirt__real *block, const mirt__square_piece *piece, int pieces,
                              double *squares) {
     mirt__cu_mode mode;
     if (pieces < 1 || !mirt__cu_outside(cu, &mode)) return;
@@ -296,7 +296,7 @@ static void mirt__cu_squares(mirt__remote *cu, const mirt__real *block, const mi
 }
 
 /* As mirt__aggregate_variable; a row of blocks a variable. */
-static __global__ void __launch_bounds__(256) mirt__cu_aggregate_kernel(const mirt__remote_aggregate a) {
+static __global__ void __launch_bounds__(256) mirt__cu_aggregate_kernel(const mirt__aggregation_job a) {
     const mirt__aggregated v = a.value[blockIdx.y];
     const int64_t step = (int64_t)gridDim.x * blockDim.x, share = a.rows / a.replicas, more = a.rows % a.replicas;
     const float *from = a.from + v.from;
@@ -316,7 +316,7 @@ static __global__ void __launch_bounds__(256) mirt__cu_aggregate_kernel(const mi
     }
 }
 
-static void mirt__cu_aggregate(mirt__remote *cu, const mirt__remote_aggregate *args) {
+static void mirt__cu_aggregate(mirt__handle *cu, const mirt__aggregation_job *args) {
     enum { MOST = 32768 }; /* rows of blocks */
     mirt__cu_enter(cu);
     if (args->active < 1) return;
@@ -324,7 +324,7 @@ static void mirt__cu_aggregate(mirt__remote *cu, const mirt__remote_aggregate *a
         const int values = args->values - at < (int)MOST ? args->values - at : (int)MOST;
         int64_t most = 0;
         for (int i = at; i < at + values; i++) most = args->value[i].count > most ? args->value[i].count : most;
-        mirt__remote_aggregate own = *args;
+        mirt__aggregation_job own = *args;
         own.value = static_cast<const mirt__aggregated *>(
             mirt__cu_constant_copy(cu, args->value + at, (size_t)values * sizeof *args->value));
         MIRT_LAUNCH(cu, mirt__cu_aggregate_kernel, dim3(mirt__cu_blocks(most, 256 * 8), (unsigned)values), 256, 0, own);

@@ -8,11 +8,11 @@ typedef struct mirt__core {
     int devices; /* of the strategy, which share the machine's memory */
 } mirt__core;
 
-static mirt__core *mirt__core_of(mirt__remote *remote) { return (mirt__core *)(void *)remote; }
+static mirt__core *mirt__core_of(mirt__handle *handle) { return (mirt__core *)(void *)handle; }
 
 static int mirt__core_devices(const mirt__host *host) { return (void)host, mirt__cpu_cores(); }
 
-static bool mirt__core_info(const mirt__host *host, int index, mirt__remote_info *out) {
+static bool mirt__core_info(const mirt__host *host, int index, mirt__device_facts *out) {
     const mirt__kernels *kernels = mirt__kernels_best();
     (void)host;
     memset(out, 0, sizeof *out);
@@ -28,18 +28,18 @@ static int mirt__core_threads(int asked, int cores, int devices) {
     return asked ? asked : cores / devices > 1 ? cores / devices : 1;
 }
 
-static mirt__remote *mirt__core_open(const mirt__host *host, const mirt__opening *how) {
+static mirt__handle *mirt__core_open(const mirt__host *host, const mirt__opening *how) {
     mirt__core *core = (mirt__core *)host->calloc(1, sizeof *core);
     if (!core) return NULL;
     core->team = how->team;
     core->kernels = mirt__kernels_best();
     core->devices = how->devices;
-    return (mirt__remote *)(void *)core;
+    return (mirt__handle *)(void *)core;
 }
 
-static void mirt__core_close(mirt__remote *remote) { mirt__free(remote); }
+static void mirt__core_close(mirt__handle *handle) { mirt__free(handle); }
 
-static bool mirt__core_join(mirt__remote_join *join) {
+static bool mirt__core_join(mirt__joining *join) {
     if (join->collective == MIRT_NCCL) {
         mirt__fail(MIRT_E_INVALID, "NCCL joins GPUs, and these devices are cores: leave the collective out");
         return false;
@@ -53,58 +53,58 @@ static bool mirt__core_join(mirt__remote_join *join) {
 
 /* >>memory */
 
-static void *mirt__core_alloc(mirt__remote *remote, size_t bytes) { return (void)remote, mirt__aligned_alloc(bytes); }
-static void mirt__core_release(mirt__remote *remote, void *memory) { (void)remote, mirt__aligned_free(memory); }
+static void *mirt__core_alloc(mirt__handle *handle, size_t bytes) { return (void)handle, mirt__aligned_alloc(bytes); }
+static void mirt__core_release(mirt__handle *handle, void *memory) { (void)handle, mirt__aligned_free(memory); }
 
-static size_t mirt__core_free_bytes(mirt__remote *remote) {
+static size_t mirt__core_free_bytes(mirt__handle *handle) {
     mirt_machine_info machine;
-    return mirt_machine(&machine) == MIRT_OK ? (size_t)machine.memory_available / (size_t)mirt__core_of(remote)->devices
+    return mirt_machine(&machine) == MIRT_OK ? (size_t)machine.memory_available / (size_t)mirt__core_of(handle)->devices
                                              : 0;
 }
 
-static void mirt__core_copy(mirt__remote *remote, void *to, const void *from, size_t bytes) {
-    (void)remote;
+static void mirt__core_copy(mirt__handle *handle, void *to, const void *from, size_t bytes) {
+    (void)handle;
     if (to != from && bytes) memcpy(to, from, bytes);
 }
 
-static void mirt__core_copy_in(mirt__remote *remote, void *to, const void *from, size_t bytes, bool early) {
+static void mirt__core_copy_in(mirt__handle *handle, void *to, const void *from, size_t bytes, bool early) {
     (void)early;
-    mirt__core_copy(remote, to, from, bytes);
+    mirt__core_copy(handle, to, from, bytes);
 }
 
-static void mirt__core_clear(mirt__remote *remote, void *memory, size_t bytes) {
-    (void)remote, memset(memory, 0, bytes);
+static void mirt__core_clear(mirt__handle *handle, void *memory, size_t bytes) {
+    (void)handle, memset(memory, 0, bytes);
 }
 
 /* >>order: everything is done already */
 
-static void mirt__core_nothing(mirt__remote *remote) { (void)remote; }
-static mirt_status mirt__core_wait(mirt__remote *remote) { return (void)remote, MIRT_OK; }
-static void mirt__core_begin(mirt__remote *remote, const void *owner, uint64_t key) {
-    (void)remote, (void)owner, (void)key;
+static void mirt__core_nothing(mirt__handle *handle) { (void)handle; }
+static mirt_status mirt__core_wait(mirt__handle *handle) { return (void)handle, MIRT_OK; }
+static void mirt__core_begin(mirt__handle *handle, const void *owner, uint64_t key) {
+    (void)handle, (void)owner, (void)key;
 }
-static bool mirt__core_end(mirt__remote *remote) { return (void)remote, true; }
-static void mirt__core_forget(mirt__remote *remote, const void *owner) { (void)remote, (void)owner; }
-static void mirt__core_signal(mirt__remote *remote, int number) { (void)remote, (void)number; }
-static void mirt__core_await(mirt__remote *remote, mirt__remote *other, int number) {
-    (void)remote, (void)other, (void)number;
+static bool mirt__core_end(mirt__handle *handle) { return (void)handle, true; }
+static void mirt__core_forget(mirt__handle *handle, const void *owner) { (void)handle, (void)owner; }
+static void mirt__core_signal(mirt__handle *handle, int number) { (void)handle, (void)number; }
+static void mirt__core_await(mirt__handle *handle, mirt__handle *other, int number) {
+    (void)handle, (void)other, (void)number;
 }
-static double mirt__core_seconds(mirt__remote *remote, int from, int to) {
-    return (void)remote, (void)from, (void)to, 0;
+static double mirt__core_seconds(mirt__handle *handle, int from, int to) {
+    return (void)handle, (void)from, (void)to, 0;
 }
 
 /* Kernels of cores take what the ops declare. */
-static void mirt__core_measure(mirt__remote *remote, void (*replay)(void *arg), void *arg, mirt__kernel_room *room) {
-    (void)remote, (void)replay, (void)arg, (void)room;
+static void mirt__core_measure(mirt__handle *handle, void (*replay)(void *arg), void *arg, mirt__kernel_room *room) {
+    (void)handle, (void)replay, (void)arg, (void)room;
 }
-static void mirt__core_room(mirt__remote *remote, void *memory, size_t bytes) {
-    (void)remote, (void)memory, (void)bytes;
+static void mirt__core_room(mirt__handle *handle, void *memory, size_t bytes) {
+    (void)handle, (void)memory, (void)bytes;
 }
 
 /* >>reductions */
 
-static void mirt__core_reduce(mirt__remote *remote, const mirt__reduction *r) {
-    const mirt__core *core = mirt__core_of(remote);
+static void mirt__core_reduce(mirt__handle *handle, const mirt__reduction *r) {
+    const mirt__core *core = mirt__core_of(handle);
     const int64_t begin = r->own_begin, count = r->own_end - r->own_begin;
     mirt__where where;
     memset(&where, 0, sizeof where);
@@ -113,18 +113,18 @@ static void mirt__core_reduce(mirt__remote *remote, const mirt__reduction *r) {
     for (int i = 0; i + 1 < r->parts; i++)
         core->kernels->accumulate(r->part[r->add[i].into] + begin, r->part[r->add[i].from] + begin, count, &where);
     for (int d = 0; d < r->devices; d++)
-        mirt__core_copy(remote, r->sum[d] + begin, r->part[0] + begin, (size_t)count * sizeof(mirt__real));
+        mirt__core_copy(handle, r->sum[d] + begin, r->part[0] + begin, (size_t)count * sizeof(mirt__real));
 }
 
 /* Replicas' states are in the host's memory, where every device finds all of them. */
-static void mirt__core_gather(mirt__remote *remote, char *const *base, const size_t *begin, int devices) {
-    (void)remote, (void)base, (void)begin, (void)devices;
+static void mirt__core_gather(mirt__handle *handle, char *const *base, const size_t *begin, int devices) {
+    (void)handle, (void)base, (void)begin, (void)devices;
 }
 
-static void mirt__core_aggregate(mirt__remote *remote, const mirt__remote_aggregate *a) {
+static void mirt__core_aggregate(mirt__handle *handle, const mirt__aggregation_job *a) {
     const mirt__real *value[MIRT__MAX_REPLICAS];
     int64_t rows[MIRT__MAX_REPLICAS], first;
-    (void)remote;
+    (void)handle;
     for (int r = 0; r < a->active; r++) rows[r] = mirt__share(a->rows, a->replicas, r, &first);
     for (int i = 0; i < a->values; i++) {
         for (int r = 0; r < a->active; r++) value[r] = a->from + r * a->stride + a->value[i].from;
@@ -134,14 +134,14 @@ static void mirt__core_aggregate(mirt__remote *remote, const mirt__remote_aggreg
 
 typedef struct mirt__squares_job {
     const mirt__real *block;
-    const mirt__remote_piece *piece;
+    const mirt__square_piece *piece;
     double *squares;
 } mirt__squares_job;
 
 /* Squares of float32 numbers are exact in double, and the order of additions depends on the elements' places alone. */
 static void mirt__squares_task(void *arg, int64_t task, int member) {
     const mirt__squares_job *job = (const mirt__squares_job *)arg;
-    const mirt__remote_piece *p = &job->piece[task];
+    const mirt__square_piece *p = &job->piece[task];
     const mirt__real *g = job->block + p->begin;
     double sum[8] = {0, 0, 0, 0, 0, 0, 0, 0};
     int64_t i = 0;
@@ -153,13 +153,13 @@ static void mirt__squares_task(void *arg, int64_t task, int member) {
     job->squares[task] = ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
 }
 
-static void mirt__core_squares(mirt__remote *remote, const mirt__real *block, const mirt__remote_piece *piece,
+static void mirt__core_squares(mirt__handle *handle, const mirt__real *block, const mirt__square_piece *piece,
                                int pieces, double *squares) {
     mirt__squares_job job;
     job.block = block;
     job.piece = piece;
     job.squares = squares;
-    mirt__team_for(mirt__core_of(remote)->team, pieces, mirt__squares_task, &job);
+    mirt__team_for(mirt__core_of(handle)->team, pieces, mirt__squares_task, &job);
 }
 
 MIRT__LIB const mirt__backend *mirt__cores_backend(void) {

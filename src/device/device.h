@@ -13,7 +13,7 @@
 #define MIRT__BACKEND_VERSION 5
 #define MIRT__MAX_DEVICES 32
 
-typedef struct mirt__remote mirt__remote; /* an opened device */
+typedef struct mirt__handle mirt__handle; /* of an opened device */
 
 /* Nanoseconds on a device for each byte ... */
 typedef struct mirt__storage_costs {
@@ -41,23 +41,23 @@ typedef struct mirt__host {
 } mirt__host;
 
 /* Asked for without touching the device's memory. */
-typedef struct mirt__remote_info {
+typedef struct mirt__device_facts {
     char name[64], description[128];
     size_t memory;       /* bytes; 0: the host's */
     int cores;           /* of a CPU, otherwise 0 */
     bool half;           /* multiplies bfloat16 in hardware */
-} mirt__remote_info;
+} mirt__device_facts;
 
 /* How several opened devices of one strategy meet. */
-typedef struct mirt__remote_join {
-    mirt__remote *const *remote;
+typedef struct mirt__joining {
+    mirt__handle *const *handle;
     int count;
     mirt_collective collective;
     bool shares;  /* they have memory in common: `direct` is asked for */
     double limit; /* seconds without progress, then a wait fails; 0: none */
     char *how;    /* out: a sentence for the log: the algorithm, why, its speed; one device: nothing; 256 bytes */
     mirt__abilities able; /* out */
-} mirt__remote_join;
+} mirt__joining;
 
 /* How a device is opened. */
 typedef struct mirt__opening {
@@ -93,19 +93,19 @@ typedef struct mirt__aggregated {
 
 /* Of `active` replicas, whose states lie `stride` numbers apart, in double precision and in the order of replicas. Of
    `rows` rows in all the first rows % replicas replicas have one more. */
-typedef struct mirt__remote_aggregate {
+typedef struct mirt__aggregation_job {
     const mirt__aggregated *value;
     int values, active, replicas;
     int64_t rows, stride;
     const mirt__real *from;
     mirt__real *to;
-} mirt__remote_aggregate;
+} mirt__aggregation_job;
 
 /* Squares of the numbers of pieces of a block, added up as in the library: eight sums of every eighth number from the
    first, the rest of count % 8 into the first, then by pairs. */
-typedef struct mirt__remote_piece {
+typedef struct mirt__square_piece {
     int64_t begin, count;
-} mirt__remote_piece;
+} mirt__square_piece;
 
 /* Memory that the kernels of one replay need beside the tensors, in bytes. */
 typedef struct mirt__kernel_room {
@@ -120,68 +120,68 @@ typedef struct mirt__backend {
     /* How many there are on this machine. 0: none; -1: with the error set (MIRT_E_NOT_FOUND: no driver; others: the
        driver is too old, or fails). */
     int (*devices)(const mirt__host *host);
-    bool (*info)(const mirt__host *host, int index, mirt__remote_info *out);
+    bool (*info)(const mirt__host *host, int index, mirt__device_facts *out);
     /* Threads of each of `devices` devices: `asked` by the user (0: not asked), of `cores` that they may use. */
     int (*threads)(int asked, int cores, int devices);
     /* NULL with the error set. */
-    mirt__remote *(*open)(const mirt__host *host, const mirt__opening *how);
-    void (*close)(mirt__remote *remote);
+    mirt__handle *(*open)(const mirt__host *host, const mirt__opening *how);
+    void (*close)(mirt__handle *handle);
     /* Once, by one thread, before the devices are used; false with the error set. */
-    bool (*join)(mirt__remote_join *join);
+    bool (*join)(mirt__joining *join);
 
     /* Device memory, not initialized; NULL with the error set. */
-    void *(*alloc)(mirt__remote *remote, size_t bytes);
-    void (*release)(mirt__remote *remote, void *memory);
+    void *(*alloc)(mirt__handle *handle, size_t bytes);
+    void (*release)(mirt__handle *handle, void *memory);
     /* Bytes that an alloc can get. */
-    size_t (*free_bytes)(mirt__remote *remote);
+    size_t (*free_bytes)(mirt__handle *handle);
 
     /* Copies; where source and target are the same memory, nothing is copied.
        copy_in: from any memory of the host, which may change when it returns; after all that was enqueued unless
        `early`, then beside it, and before what is enqueued next (inputs of the next step). behind: early copies from
        here on begin when all that was enqueued so far is done. copy_out: to memory of the host, complete when `wait`
        returns. copy: within the device, or from another device's memory. */
-    void (*copy_in)(mirt__remote *remote, void *to, const void *from, size_t bytes, bool early);
-    void (*behind)(mirt__remote *remote);
-    void (*copy_out)(mirt__remote *remote, void *to, const void *from, size_t bytes);
-    void (*copy)(mirt__remote *remote, void *to, const void *from, size_t bytes);
-    void (*clear)(mirt__remote *remote, void *memory, size_t bytes);
+    void (*copy_in)(mirt__handle *handle, void *to, const void *from, size_t bytes, bool early);
+    void (*behind)(mirt__handle *handle);
+    void (*copy_out)(mirt__handle *handle, void *to, const void *from, size_t bytes);
+    void (*copy)(mirt__handle *handle, void *to, const void *from, size_t bytes);
+    void (*clear)(mirt__handle *handle, void *memory, size_t bytes);
     /* Until all that was enqueued is done; MIRT_OK, or the first failure since the last wait that returned one. */
-    mirt_status (*wait)(mirt__remote *remote);
+    mirt_status (*wait)(mirt__handle *handle);
 
     /* What the kernels of replay(arg) need. On entry `room` has what the ops declare. A device whose kernels choose
        their room themselves calls replay, which then computes nothing. */
-    void (*measure)(mirt__remote *remote, void (*replay)(void *arg), void *arg, mirt__kernel_room *room);
+    void (*measure)(mirt__handle *handle, void (*replay)(void *arg), void *arg, mirt__kernel_room *room);
     /* Memory for it; valid until the next call. */
-    void (*room)(mirt__remote *remote, void *memory, size_t bytes);
+    void (*room)(mirt__handle *handle, void *memory, size_t bytes);
 
     /* Captured work: what is enqueued between begin and end with the same (owner, key) is identical except for the
        scalars that kernels declare as variable; from the third time on it can be launched as a whole. No copies to or
        from the host, no meetings in between. When `end` returns false, none of it was done: begin and enqueue it once
        more (never twice in a row). forget: the owner's memory has moved or is freed (NULL: everybody's). */
-    void (*begin)(mirt__remote *remote, const void *owner, uint64_t key);
-    bool (*end)(mirt__remote *remote);
-    void (*forget)(mirt__remote *remote, const void *owner);
+    void (*begin)(mirt__handle *handle, const void *owner, uint64_t key);
+    bool (*end)(mirt__handle *handle);
+    void (*forget)(mirt__handle *handle, const void *owner);
 
     /* A meeting of devices: `signal` marks a place in this device's work, `await` delays what is enqueued next until
        another device has reached the place it marked last with the same number (0 to 7). Between the two calls the
        devices' threads have met. */
-    void (*signal)(mirt__remote *remote, int number);
-    void (*await)(mirt__remote *remote, mirt__remote *other, int number);
+    void (*signal)(mirt__handle *handle, int number);
+    void (*await)(mirt__handle *handle, mirt__handle *other, int number);
 
     /* Reduces a range: after what was enqueued so far and beside what is enqueued next, until `reduced`. Several, of
        ranges that do not overlap, on all devices in the same order; also between begin and end. Direct devices have
        met before, and meet before they read the sums. */
-    void (*reduce)(mirt__remote *remote, const mirt__reduction *args);
-    void (*reduced)(mirt__remote *remote); /* what is enqueued next follows all reductions */
+    void (*reduce)(mirt__handle *handle, const mirt__reduction *args);
+    void (*reduced)(mirt__handle *handle); /* what is enqueued next follows all reductions */
     /* Every device has bytes [begin[d], begin[d + 1]) of a block at base[d] + begin[d]; afterwards each has all of
        them. Direct devices have met before, and meet afterwards. */
-    void (*gather)(mirt__remote *remote, char *const *base, const size_t *begin, int devices);
-    void (*aggregate)(mirt__remote *remote, const mirt__remote_aggregate *args);
+    void (*gather)(mirt__handle *handle, char *const *base, const size_t *begin, int devices);
+    void (*aggregate)(mirt__handle *handle, const mirt__aggregation_job *args);
     /* Into squares[pieces], memory of the host, complete when `wait` returns. */
-    void (*squares)(mirt__remote *remote, const mirt__real *block, const mirt__remote_piece *piece, int pieces,
+    void (*squares)(mirt__handle *handle, const mirt__real *block, const mirt__square_piece *piece, int pieces,
                     double *squares);
     /* Seconds between the signals `from` and `to` that were given last; after a wait. 0: not known. */
-    double (*seconds)(mirt__remote *remote, int from, int to);
+    double (*seconds)(mirt__handle *handle, int from, int to);
 } mirt__backend;
 
 #if defined(__GNUC__) && defined(__ELF__)

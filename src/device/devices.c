@@ -32,7 +32,7 @@ MIRT_API int mirt_devices(mirt_device_info *out, int capacity) {
     for (int k = 0; first && k < MIRT__COUNT(kind); k++) {
         const int own = k ? mirt__count_gpus(kind[k]) : first;
         for (int i = 0; i < own; i++, count++) {
-            mirt__remote_info info;
+            mirt__device_facts info;
             if (!out || count >= capacity) continue;
             memset(&out[count], 0, sizeof out[count]);
             if (!kind[k]->info(mirt__backend_host(), i, &info)) continue;

@@ -31,7 +31,7 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
     call.where.scratch = bases->scratch;
     call.where.scratch_per_thread = bases->scratch_per_thread;
     call.where.shared = bases->shared;
-    call.where.remote = bases->remote;
+    call.where.handle = bases->handle;
     call.where.float16 = bases->float16;
     int begin = segment ? program->cut[segment - 1] + 1 : 0;
     int end = segment < program->num_cuts ? program->cut[segment] : program->graph.count;
@@ -52,7 +52,7 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
         node->op->run(&call);
         if (run->look) run->look(run->look_user, &call, i);
         if (!clocked) continue;
-        bases->backend->wait(bases->remote);
+        bases->backend->wait(bases->handle);
         double now = mirt__now();
         if (run->clock) run->clock[i] += now - last;
         if (slices) mirt__timeline_slice(timeline, timeline->names[i], last, now, run->replica);

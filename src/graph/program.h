@@ -34,7 +34,7 @@ typedef struct mirt__program {
 typedef struct mirt__bases {
     mirt__team *team;
     const mirt__backend *backend; /* of the device, */
-    mirt__remote *remote;         /* and the device */
+    mirt__handle *handle;         /* and the device */
     bool float16;                 /* as in mirt__where */
     char *arena, *replica, *weight, *gradient, *state, *scratch, *shared;
     size_t scratch_per_thread;

@@ -28,7 +28,7 @@ typedef struct mirt__where {
     void *shared;              /* partial sums of this call */
     bool float16;              /* of a device with float16: `half` means products of float16, and tensors are stored as
                                   MIRT__FLOAT16 instead of bfloat16 */
-    struct mirt__remote *remote; /* the device of a backend, which allocates its memory itself: other fields are unused;
+    struct mirt__handle *handle; /* the device of a backend, which allocates its memory itself: other fields are unused;
                                     otherwise NULL */
 } mirt__where;
 

@@ -11,10 +11,10 @@ MIRT__LIB bool mirt__step_meet(const mirt__step *step, int device, int phase, in
 MIRT__LIB bool mirt__step_meet_work(const mirt__step *step, int device, int number, int phase) {
     const mirt_strategy *s = step->strategy;
     const bool ordered = s->able.direct && s->num_devices > 1;
-    if (ordered) s->backend->signal(s->device[device].remote, number);
+    if (ordered) s->backend->signal(s->device[device].handle, number);
     if (!mirt__step_meet(step, device, phase, -1)) return false;
     for (int d = 0; ordered && d < s->num_devices; d++) {
-        if (d != device) s->backend->await(s->device[device].remote, s->device[d].remote, number);
+        if (d != device) s->backend->await(s->device[device].handle, s->device[d].handle, number);
     }
     return true;
 }
@@ -46,7 +46,7 @@ static void mirt__cut_fetch(const mirt__step *step, int device, const mirt__node
         mirt__real *at = mirt__cut_values_of(step, r);
         mirt__replica_bases(step, device, first, r, &b);
         for (int k = 0; k < node->num_in; k++) {
-            b.backend->copy_out(b.remote, at, mirt__address(&b, node->in[k]), mirt__tensor_bytes(node->in[k], 1));
+            b.backend->copy_out(b.handle, at, mirt__address(&b, node->in[k]), mirt__tensor_bytes(node->in[k], 1));
             at += mirt__shape_count(&node->in[k]->shape);
         }
     }
@@ -84,7 +84,7 @@ MIRT__LIB bool mirt__step_cut(mirt__step *step, int device, int cut) {
     for (int r = first; r < end; r++) {
         mirt__replica_bases(step, device, first, r, &b);
         for (int k = 0; k < node->num_out; k++)
-            b.backend->copy_in(b.remote, mirt__address(&b, node->out[k]), out[k], mirt__tensor_bytes(node->out[k], 1),
+            b.backend->copy_in(b.handle, mirt__address(&b, node->out[k]), out[k], mirt__tensor_bytes(node->out[k], 1),
                                false);
     }
     return mirt__step_meet(step, device, MIRT_PHASE_REDUCE, cut);
@@ -122,7 +122,7 @@ MIRT__LIB void mirt__step_reduce(const mirt__step *step, int device, const mirt_
         r.add[i].into = x.add[i].into;
         r.add[i].from = x.add[i].from;
     }
-    s->backend->reduce(s->device[device].remote, &r);
+    s->backend->reduce(s->device[device].handle, &r);
 }
 
 MIRT__LIB void mirt__step_gather_states(const mirt__step *step, int device) {
@@ -137,7 +137,7 @@ MIRT__LIB void mirt__step_gather_states(const mirt__step *step, int device) {
         begin[d] = (size_t)first * step->state_bytes;
     }
     begin[s->num_devices] = (size_t)(first + count) * step->state_bytes;
-    s->backend->gather(s->device[device].remote, base, begin, s->num_devices);
+    s->backend->gather(s->device[device].handle, base, begin, s->num_devices);
 }
 
 /* The device's own sum: the later parts are added to the earlier as the tree does. */
@@ -153,7 +153,7 @@ MIRT__TRAINING_LIB mirt_status mirt__device_gradient(mirt__step *step, int devic
     for (int p = x.parts - 1; p >= 0 && good; p--) {
         if (step->reduced ? p > 0 : x.device[p] != device) continue;
         const mirt__real *part = mirt__gradient_at(step, device, step->reduced ? 0 : x.slot[p]) + at;
-        s->backend->copy_out(s->device[device].remote, copy, part, (size_t)count * sizeof *copy);
+        s->backend->copy_out(s->device[device].handle, copy, part, (size_t)count * sizeof *copy);
         good = mirt__step_finish(step, device);
         for (int64_t i = 0; i < count; i++) out[i] = any ? (float)copy[i] + out[i] : (float)copy[i];
         any = true;

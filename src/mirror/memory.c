@@ -12,8 +12,8 @@ MIRT__LIB bool mirt__layout_bytes(const mirt__layout *l, size_t *bytes) {
 static size_t mirt__larger(size_t a, size_t b) { return a > b ? a : b; }
 
 static void mirt__block_free(const mirt_strategy *s, int device, char *block) {
-    s->backend->forget(s->device[device].remote, NULL);
-    s->backend->release(s->device[device].remote, block);
+    s->backend->forget(s->device[device].handle, NULL);
+    s->backend->release(s->device[device].handle, block);
 }
 
 MIRT__LIB mirt_status mirt__memory_reserve(mirt_strategy *s, const mirt__layout *needs) {
@@ -33,7 +33,7 @@ MIRT__LIB mirt_status mirt__memory_reserve(mirt_strategy *s, const mirt__layout 
         return mirt__fail(MIRT_E_NOMEM, "a batch of this size needs more memory than can be addressed");
     mirt__memory_free(s); /* there may not be room for both */
     for (int d = 0; d < s->num_devices; d++) {
-        block[d] = (char *)s->backend->alloc(s->device[d].remote, bytes);
+        block[d] = (char *)s->backend->alloc(s->device[d].handle, bytes);
         if (block[d]) continue;
         while (d-- > 0) mirt__block_free(s, d, block[d]);
         return mirt_last_status();

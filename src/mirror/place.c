@@ -14,15 +14,15 @@ MIRT__LIB mirt__real *mirt__gradient_at(const mirt__step *step, int device, int 
     return (mirt__real *)(void *)(step->strategy->block[device] + (size_t)slot * step->gradient_bytes);
 }
 
-static mirt__remote *mirt__device_of(const mirt__step *step, int device) {
-    return step->strategy->device[device].remote;
+static mirt__handle *mirt__device_of(const mirt__step *step, int device) {
+    return step->strategy->device[device].handle;
 }
 
 MIRT__LIB mirt__where mirt__where_of(const mirt__step *step, int device) {
     mirt__where where;
     memset(&where, 0, sizeof where);
     where.team = step->strategy->device[device].team;
-    where.remote = mirt__device_of(step, device);
+    where.handle = mirt__device_of(step, device);
     return where;
 }
 
@@ -43,7 +43,7 @@ static void mirt__dry_replay(void *arg) {
     memset(&b, 0, sizeof b);
     memset(&run, 0, sizeof run);
     b.backend = step->strategy->backend;
-    b.remote = mirt__device_of(step, 0);
+    b.handle = mirt__device_of(step, 0);
     b.float16 = step->float16;
     b.arena = b.replica = b.weight = b.gradient = b.state = b.scratch = b.shared = (char *)beyond; /* NOLINT */
     for (int i = 0; i < MIRT__MAX_IO; i++) b.io[i] = (char *)beyond; /* NOLINT */
@@ -169,7 +169,7 @@ MIRT__LIB mirt_status mirt__step_reserve(mirt__step *step) {
     for (int d = 0; d < s->num_devices; d++) {
         mirt__bases b;
         mirt__device_bases(step, d, &b);
-        s->backend->room(b.remote, b.shared, s->layout.shared);
+        s->backend->room(b.handle, b.shared, s->layout.shared);
     }
     return MIRT_OK;
 }
@@ -206,7 +206,7 @@ MIRT__LIB void mirt__device_bases(const mirt__step *step, int device, mirt__base
     memset(b, 0, sizeof *b);
     b->team = s->device[device].team;
     b->backend = s->backend;
-    b->remote = s->device[device].remote;
+    b->handle = s->device[device].handle;
     b->float16 = step->float16;
     b->weight = step->weight[device];
     b->gradient = s->block[device];

@@ -72,7 +72,7 @@ static bool mirt__run_segments(mirt__step *step, int device) {
         if (segment < cuts && !mirt__step_cut(step, device, step->program.cut[segment])) return false;
     }
     if (step->overlaps) mirt__send_buckets(&sending, INT_MAX);
-    if (step->overlaps) step->strategy->backend->reduced(step->strategy->device[device].remote);
+    if (step->overlaps) step->strategy->backend->reduced(step->strategy->device[device].handle);
     return true;
 }
 
@@ -132,7 +132,7 @@ static void mirt__reduce_all(const mirt__step *step, int device) {
         const mirt__node *node = step->program.graph.node[i];
         if (node->op->reduces) mirt__step_reduce(step, device, &step->bucket[node->a.index]);
     }
-    s->backend->reduced(s->device[device].remote);
+    s->backend->reduced(s->device[device].handle);
 }
 
 MIRT__TRAINING_LIB void mirt__step_all_reduce(void *arg, int device) {
@@ -145,7 +145,7 @@ MIRT__TRAINING_LIB void mirt__step_all_reduce(void *arg, int device) {
 static bool mirt__reduce_squares(mirt__step *step, int device) {
     enum { MOST = 1024 };
     const mirt_strategy *s = step->strategy;
-    mirt__remote_piece piece[MOST];
+    mirt__square_piece piece[MOST];
     double squares[MOST];
     int64_t at, left = mirt__share(step->rule.num_pieces, s->num_devices, device, &at);
     for (; left > 0; at += MOST, left -= MOST) {
@@ -156,7 +156,7 @@ static bool mirt__reduce_squares(mirt__step *step, int device) {
             piece[i].count = own[i].count;
             squares[i] = 0;
         }
-        s->backend->squares(s->device[device].remote, mirt__gradient_at(step, device, 0), piece, pieces, squares);
+        s->backend->squares(s->device[device].handle, mirt__gradient_at(step, device, 0), piece, pieces, squares);
         if (!mirt__step_finish(step, device)) break;
         for (int i = 0; i < pieces; i++) own[i].squares = squares[i];
     }
@@ -168,7 +168,7 @@ static bool mirt__reduce_squares(mirt__step *step, int device) {
 /* New values of variables from all replicas', written into the device's copy. */
 static void mirt__apply_states(const mirt__step *step, int device) {
     const mirt_strategy *s = step->strategy;
-    mirt__remote_aggregate a;
+    mirt__aggregation_job a;
     if (device >= mirt__device_copies(s) || !step->num_states) return;
     a.value = step->state;
     a.values = step->num_states;
@@ -178,7 +178,7 @@ static void mirt__apply_states(const mirt__step *step, int device) {
     a.stride = (int64_t)(step->state_bytes / sizeof(mirt__real));
     a.from = (const mirt__real *)(const void *)mirt__states_of(step, device);
     a.to = (mirt__real *)(void *)step->weight[device];
-    s->backend->aggregate(s->device[device].remote, &a);
+    s->backend->aggregate(s->device[device].handle, &a);
 }
 
 /* Where the device finds the gradients' parts, and the weights it writes. */

@@ -139,22 +139,23 @@ static void mirt__introduce(const mirt_strategy *s, const mirt__found *found, co
 
 /* >>devices */
 
-MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_desc *desc, char about[256],
-                                         char how[256]) {
-    mirt__remote_info info;
-    mirt__remote *remote[MIRT__MAX_DEVICES];
-    mirt__remote_join join;
+/* `about`: what the first device is; `how`: how they meet; sentences for the log. */
+static mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_desc *desc, char about[256],
+                                      char how[256]) {
+    mirt__device_facts info;
+    mirt__handle *handle[MIRT__MAX_DEVICES];
+    mirt__joining join;
     for (int d = 0; d < s->num_devices; d++) {
         mirt__opening opening;
         opening.index = s->device[d].index;
         opening.tf32 = desc->tf32;
         opening.devices = s->num_devices;
         opening.team = s->device[d].team;
-        s->device[d].remote = remote[d] = s->backend->open(mirt__backend_host(), &opening);
-        if (!remote[d]) return mirt_last_status();
+        s->device[d].handle = handle[d] = s->backend->open(mirt__backend_host(), &opening);
+        if (!handle[d]) return mirt_last_status();
     }
     memset(&join, 0, sizeof join);
-    join.remote = remote;
+    join.handle = handle;
     join.count = s->num_devices;
     join.collective = s->collective;
     join.shares = s->kind == MIRT_CENTRAL_STORAGE;
@@ -167,10 +168,10 @@ MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_d
     return MIRT_OK;
 }
 
-MIRT__LIB void mirt__devices_close(mirt_strategy *s) {
+static void mirt__devices_close(mirt_strategy *s) {
     for (int d = 0; d < s->num_devices; d++) {
-        if (s->device[d].remote) s->backend->close(s->device[d].remote);
-        s->device[d].remote = NULL;
+        if (s->device[d].handle) s->backend->close(s->device[d].handle);
+        s->device[d].handle = NULL;
     }
 }
 

@@ -17,7 +17,7 @@ typedef struct mirt__device {
     mirt__team *team; /* NULL when it has one thread */
     int first_replica, num_replicas;
     int index;             /* among the devices of its kind on this machine */
-    mirt__remote *remote;  /* opened */
+    mirt__handle *handle;  /* opened */
 } mirt__device;
 
 /* Bytes of the parts of a device's working memory, in this order. */
@@ -107,10 +107,6 @@ MIRT__LIB void mirt__use_end(mirt_strategy **strategy);
 MIRT__LIB bool mirt__may_destroy(const mirt_strategy *strategy, const char *call);
 /* --- strategy.c --- */
 
-/* Opens and closes the devices. `about`: what the first is; `how`: how they meet; sentences. */
-MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *strategy, const mirt_strategy_desc *desc, char about[256],
-                                         char how[256]);
-MIRT__LIB void mirt__devices_close(mirt_strategy *strategy);
 /* Copies of the weights that devices read: one per device, or one for all. */
 MIRT__LIB int mirt__device_copies(const mirt_strategy *strategy);
 /* Those that one device writes in an update. */

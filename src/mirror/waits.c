@@ -20,13 +20,13 @@ MIRT__LIB void mirt__step_begin(const mirt__step *step, int device, int part) {
     const bool other = part == 0 ? step->overlaps : part == 1 && step->info.step == 0;
     const uint64_t scale = step->float16 ? (uint64_t)(ilogb(step->info.gradient_scale) & 63) : 0;
     if (mirt__step_captured(step, device))
-        s->backend->begin(s->device[device].remote, step->owner,
+        s->backend->begin(s->device[device].handle, step->owner,
                           ((uint64_t)step->rows * 8 + (uint64_t)part * 2 + other) * 64 + scale);
 }
 
 MIRT__LIB bool mirt__step_end(const mirt__step *step, int device) {
     const mirt_strategy *s = step->strategy;
-    return !mirt__step_captured(step, device) || s->backend->end(s->device[device].remote);
+    return !mirt__step_captured(step, device) || s->backend->end(s->device[device].handle);
 }
 
 /* >>clocks of devices that queue their work */
@@ -36,7 +36,7 @@ MIRT__LIB void mirt__step_clock(const mirt__step *step, int device, int stage) {
     mirt__device_timeline *timeline = &s->timeline[device];
     if (!timeline->timed) return;
     if (stage == 0) timeline->begun = mirt__now();
-    s->backend->signal(s->device[device].remote, MIRT__TIMING_EVENT + stage);
+    s->backend->signal(s->device[device].handle, MIRT__TIMING_EVENT + stage);
 }
 
 /* Seconds of the step's stages by phase; returns their sum. Two thirds of a training replica's are its backward part.
@@ -47,7 +47,7 @@ static double mirt__stage_seconds(const mirt__step *step, int device, double sec
     memset(seconds, 0, 4 * sizeof *seconds);
     for (int stage = 1; stage < 4 && (stage == 1 || mirt__step_updates(step)); stage++) {
         const double took =
-            s->backend->seconds(s->device[device].remote, MIRT__TIMING_EVENT + stage - 1, MIRT__TIMING_EVENT + stage);
+            s->backend->seconds(s->device[device].handle, MIRT__TIMING_EVENT + stage - 1, MIRT__TIMING_EVENT + stage);
         if (!(took > 0)) continue;
         if (stage > 1 || step->program.first_gradient < 0) seconds[stage == 1 ? 0 : stage] = took;
         else seconds[0] = took / 3, seconds[1] = took * 2 / 3;
@@ -85,7 +85,7 @@ MIRT__LIB bool mirt__step_finish(mirt__step *step, int device) {
     const bool timed = s->timeline[device].timed;
     const double from = timed ? mirt__now() : 0;
     int none = MIRT_OK;
-    const mirt_status status = s->backend->wait(s->device[device].remote);
+    const mirt_status status = s->backend->wait(s->device[device].handle);
     if (timed && status == MIRT_OK) mirt__stages_count(step, device, from, mirt__now());
     if (status == MIRT_OK) return true;
     if (__atomic_compare_exchange_n(&step->device_status, &none, (int)status, false, __ATOMIC_ACQ_REL,

@@ -219,11 +219,11 @@ struct mirt_model {
 /* Makes room for the weights of a root on the devices. */
 MIRT__LIB mirt_status mirt__weights_place(mirt_model *root);
 /* The devices get the weights of a root, or the model's optimizer state, if the host's are newer; */
-MIRT__LIB mirt_status mirt__weights_there(mirt_model *root);
-MIRT__LIB mirt_status mirt__slots_there(mirt_model *model);
+MIRT__LIB mirt_status mirt__weights_to_devices(mirt_model *root);
+MIRT__LIB mirt_status mirt__slots_to_devices(mirt_model *model);
 /* the host gets them if the devices' are newer. Failures go to the log, and the strategy can no longer be used. */
-MIRT__LIB void mirt__weights_here(mirt_model *root);
-MIRT__LIB void mirt__slots_here(mirt_model *model);
+MIRT__LIB void mirt__weights_to_host(mirt_model *root);
+MIRT__LIB void mirt__slots_to_host(mirt_model *model);
 /* A device's copy of a variable. */
 MIRT__LIB mirt_status mirt__device_weight_get(mirt_model *model, int device, int variable, float *out);
 /* The host's were changed. */

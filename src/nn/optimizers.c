@@ -323,8 +323,8 @@ MIRT_API mirt_status mirt_apply_averages(mirt_model *model) {
         return mirt__fail(MIRT_E_STATE, "%s is not compiled with use_ema: it has no averages of its weights",
                           model->name);
     mirt_model *root = mirt__root(model, NULL);
-    mirt__weights_here(root);
-    mirt__slots_here(model);
+    mirt__weights_to_host(root);
+    mirt__slots_to_host(model);
     const char *average = model->slot[mirt__optimizer_slots(&model->config.optimizer) - 1];
     if (model->step) memcpy(root->weight, average, root->trained_bytes);
     mirt__weights_changed(root);

@@ -14,13 +14,13 @@ static mirt_status mirt__weights_lost(mirt_strategy *s) {
 /* A device's memory for a block of the host: that block itself where the device works in place; NULL with the error
    set. */
 static char *mirt__device_block(const mirt_strategy *s, int device, char *host, size_t bytes) {
-    return s->able.in_place && host ? host : (char *)s->backend->alloc(s->device[device].remote, bytes);
+    return s->able.in_place && host ? host : (char *)s->backend->alloc(s->device[device].handle, bytes);
 }
 
 static void mirt__device_release(const mirt_strategy *s, int device, const char *host, char **block) {
     if (*block && *block != host) {
-        s->backend->forget(s->device[device].remote, NULL);
-        s->backend->release(s->device[device].remote, *block);
+        s->backend->forget(s->device[device].handle, NULL);
+        s->backend->release(s->device[device].handle, *block);
     }
     *block = NULL;
 }
@@ -48,25 +48,25 @@ MIRT__LIB void mirt__device_weights_free(mirt_model *root) {
     root->weights_newer = MIRT__NEWER_HOST;
 }
 
-MIRT__LIB mirt_status mirt__weights_there(mirt_model *root) {
+MIRT__LIB mirt_status mirt__weights_to_devices(mirt_model *root) {
     mirt_strategy *s = root->strategy;
     if (root->weights_newer != MIRT__NEWER_HOST) return MIRT_OK;
     if (mirt__weights_place(root) != MIRT_OK) return mirt_last_status();
     for (int d = 0; d < mirt__device_copies(s); d++) {
-        s->backend->copy_in(s->device[d].remote, root->device_weight[d], root->weight, root->weight_bytes, false);
+        s->backend->copy_in(s->device[d].handle, root->device_weight[d], root->weight, root->weight_bytes, false);
     }
     for (int d = 0; d < mirt__device_copies(s); d++) {
-        if (s->backend->wait(s->device[d].remote) != MIRT_OK) return mirt__weights_lost(s);
+        if (s->backend->wait(s->device[d].handle) != MIRT_OK) return mirt__weights_lost(s);
     }
     root->weights_newer = MIRT__NEWER_NOWHERE;
     return MIRT_OK;
 }
 
-MIRT__LIB void mirt__weights_here(mirt_model *root) {
+MIRT__LIB void mirt__weights_to_host(mirt_model *root) {
     mirt_strategy *s = root->strategy;
     if (root->weights_newer != MIRT__NEWER_DEVICES || s->lost[0]) return;
-    s->backend->copy_out(s->device[0].remote, root->weight, root->device_weight[0], root->weight_bytes);
-    if (s->backend->wait(s->device[0].remote) == MIRT_OK) root->weights_newer = MIRT__NEWER_NOWHERE;
+    s->backend->copy_out(s->device[0].handle, root->weight, root->device_weight[0], root->weight_bytes);
+    if (s->backend->wait(s->device[0].handle) == MIRT_OK) root->weights_newer = MIRT__NEWER_NOWHERE;
     else mirt__weights_lost(s);
 }
 
@@ -76,10 +76,10 @@ MIRT__LIB mirt_status mirt__device_weight_get(mirt_model *model, int device, int
     mirt_strategy *s = root->strategy;
     const mirt__variable *v = &root->variable[first + variable];
     if (device >= mirt__device_copies(s)) device = 0; /* all read one copy */
-    if (mirt__usable(s) != MIRT_OK || mirt__weights_there(root) != MIRT_OK) return mirt_last_status();
-    s->backend->copy_out(s->device[device].remote, out, root->device_weight[device] + v->offset,
+    if (mirt__usable(s) != MIRT_OK || mirt__weights_to_devices(root) != MIRT_OK) return mirt_last_status();
+    s->backend->copy_out(s->device[device].handle, out, root->device_weight[device] + v->offset,
                          (size_t)v->count * sizeof *out);
-    return s->backend->wait(s->device[device].remote) == MIRT_OK ? MIRT_OK : mirt__weights_lost(s);
+    return s->backend->wait(s->device[device].handle) == MIRT_OK ? MIRT_OK : mirt__weights_lost(s);
 }
 
 MIRT__LIB void mirt__weights_changed(mirt_model *model) { mirt__root(model, NULL)->weights_newer = MIRT__NEWER_HOST; }
@@ -94,7 +94,7 @@ MIRT__LIB void mirt__device_slots_free(mirt_model *model) {
     model->slots_newer = MIRT__NEWER_HOST;
 }
 
-MIRT__LIB mirt_status mirt__slots_there(mirt_model *model) {
+MIRT__LIB mirt_status mirt__slots_to_devices(mirt_model *model) {
     mirt_strategy *s = model->strategy;
     const size_t bytes = mirt__root(model, NULL)->trained_bytes;
     if (model->slots_newer != MIRT__NEWER_HOST) return MIRT_OK;
@@ -103,16 +103,16 @@ MIRT__LIB mirt_status mirt__slots_there(mirt_model *model) {
             if (!model->device_slot[d][i] &&
                 !(model->device_slot[d][i] = mirt__device_block(s, d, model->slot[i], bytes)))
                 return mirt_last_status();
-            s->backend->copy_in(s->device[d].remote, model->device_slot[d][i], model->slot[i], bytes, false);
+            s->backend->copy_in(s->device[d].handle, model->device_slot[d][i], model->slot[i], bytes, false);
         }
-        if (s->backend->wait(s->device[d].remote) != MIRT_OK) return mirt__weights_lost(s);
+        if (s->backend->wait(s->device[d].handle) != MIRT_OK) return mirt__weights_lost(s);
     }
     model->slots_newer = MIRT__NEWER_NOWHERE;
     return MIRT_OK;
 }
 
 /* Devices that update a share have the state of that share alone. */
-MIRT__LIB void mirt__slots_here(mirt_model *model) {
+MIRT__LIB void mirt__slots_to_host(mirt_model *model) {
     mirt_strategy *s = model->strategy;
     const size_t bytes = mirt__root(model, NULL)->trained_bytes;
     if (model->slots_newer != MIRT__NEWER_DEVICES || s->lost[0]) return;
@@ -121,9 +121,9 @@ MIRT__LIB void mirt__slots_here(mirt_model *model) {
         mirt__update_range(s, (int64_t)(bytes / sizeof(mirt__real)), d, &begin, &end);
         const size_t from = (size_t)begin * sizeof(mirt__real), size = (size_t)(end - begin) * sizeof(mirt__real);
         for (int i = 0; i < MIRT__MAX_SLOTS && model->slot[i] && size; i++) {
-            s->backend->copy_out(s->device[d].remote, model->slot[i] + from, model->device_slot[d][i] + from, size);
+            s->backend->copy_out(s->device[d].handle, model->slot[i] + from, model->device_slot[d][i] + from, size);
         }
-        if (s->backend->wait(s->device[d].remote) != MIRT_OK) {
+        if (s->backend->wait(s->device[d].handle) != MIRT_OK) {
             mirt__weights_lost(s);
             return;
         }
@@ -139,7 +139,7 @@ MIRT__TRAINING_LIB size_t mirt__device_free(const mirt_model *model) {
     size_t least = SIZE_MAX, block = 0;
     mirt__layout_bytes(&s->layout, &block);
     for (int d = 0; d < s->num_devices; d++) {
-        size_t bytes = s->backend->free_bytes(s->device[d].remote) + (s->block[d] ? block : 0);
+        size_t bytes = s->backend->free_bytes(s->device[d].handle) + (s->block[d] ? block : 0);
         if (root->device_weight[d] && d < mirt__device_copies(s)) bytes += root->weight_bytes;
         for (int i = 0; i < MIRT__MAX_SLOTS; i++) bytes += model->device_slot[d][i] ? root->trained_bytes : 0;
         if (bytes < least) least = bytes;

@@ -85,14 +85,14 @@ MIRT__LIB void mirt__kept_free(mirt_model *model) {
 MIRT__LIB mirt__real *mirt__weight_at(const mirt_model *model, int variable) {
     int first;
     mirt_model *root = mirt__root(model, &first);
-    mirt__weights_here(root);
+    mirt__weights_to_host(root);
     return (mirt__real *)(void *)(root->weight + root->variable[first + variable].offset);
 }
 
 MIRT__LIB mirt__real *mirt__slot_at(const mirt_model *model, int slot, int variable) {
     int first;
     const mirt_model *root = mirt__root(model, &first);
-    mirt__slots_here((mirt_model *)model);
+    mirt__slots_to_host((mirt_model *)model);
     return (mirt__real *)(void *)(model->slot[slot] + root->variable[first + variable].offset);
 }
 
@@ -127,7 +127,7 @@ static void mirt__take_kept(mirt_model *owner, mirt_model *part, int first) {
 static void mirt__take_parts(mirt_model *owner, mirt_model *part, int first) {
     mirt__take_kept(owner, part, first);
     if (part->weight) {
-        mirt__weights_here(part);
+        mirt__weights_to_host(part);
         for (int i = 0; i < part->num_variables; i++)
             mirt__write_weight(owner, first + i,
                                (const mirt__real *)(const void *)(part->weight + part->variable[i].offset));
@@ -190,7 +190,7 @@ static mirt_status mirt__weights_keep(mirt_model *model) {
     size_t elements = 0;
     for (int i = 0; i < model->num_variables; i++) elements += (size_t)model->variable[i].count;
     if (!(model->kept = (mirt__real *)mirt__calloc(elements + 1, sizeof(mirt__real)))) return mirt_last_status();
-    mirt__weights_here(model);
+    mirt__weights_to_host(model);
     mirt__real *at = model->kept;
     for (int i = 0; i < model->num_variables; at += model->variable[i++].count)
         memcpy(at, model->weight + model->variable[i].offset, (size_t)model->variable[i].count * sizeof *at);
@@ -233,7 +233,7 @@ MIRT__TRAINING_LIB mirt_status mirt__model_arrange(mirt_model *model) {
     mirt_model *root = mirt__root(model, NULL);
     if (mirt__variables_fit(root)) return MIRT_OK;
     if (mirt__check_movable(root) != MIRT_OK) return mirt_last_status();
-    mirt__weights_here(root);
+    mirt__weights_to_host(root);
     char *block = mirt__weights_allocate(root);
     if (!block) return mirt_last_status();
     size_t *old = (size_t *)mirt__calloc((size_t)root->num_variables + 1, sizeof *old);

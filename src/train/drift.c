@@ -5,9 +5,9 @@
 /* Elements [at, at + count) of a device's copy come to `out`, once it has been waited for. */
 static mirt_status mirt__drift_fetch(const mirt_model *root, int device, size_t at, size_t count, mirt__real *out) {
     const mirt_strategy *s = root->strategy;
-    s->backend->copy_out(s->device[device].remote, out, root->device_weight[device] + at * sizeof *out,
+    s->backend->copy_out(s->device[device].handle, out, root->device_weight[device] + at * sizeof *out,
                          count * sizeof *out);
-    return s->backend->wait(s->device[device].remote);
+    return s->backend->wait(s->device[device].handle);
 }
 
 typedef struct mirt__drift {

@@ -41,7 +41,7 @@ static void mirt__rule_prepare(void *user, int device, char *const *slot, int64_
     mirt__unscale(f, u);
     /* averages begin with the weights, also of variables that have no gradient */
     if (u->average && f->model->step == 0)
-        s->backend->copy(s->device[device].remote, u->average + begin, u->weight[0] + begin,
+        s->backend->copy(s->device[device].handle, u->average + begin, u->weight[0] + begin,
                          (size_t)(end - begin) * sizeof *u->average);
 }
 

@@ -21,8 +21,8 @@ static mirt_status mirt__check_classes(const mirt_function *f, int field, const 
 
 /* What the optimizer reads and writes, on the devices. */
 static mirt_status mirt__weights_ready(const mirt_function *f) {
-    if (mirt__weights_there(f->root) != MIRT_OK) return mirt_last_status();
-    return f->num_applied ? mirt__slots_there(f->model) : MIRT_OK;
+    if (mirt__weights_to_devices(f->root) != MIRT_OK) return mirt_last_status();
+    return f->num_applied ? mirt__slots_to_devices(f->model) : MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *batch) {

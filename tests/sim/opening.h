@@ -32,7 +32,7 @@ static inline size_t measured_room(const mirt__backend *backend,
     c.call = call;
     c.args = args;
     c.where = where;
-    backend->measure(where->remote, measured_replay, &c, &room);
+    backend->measure(where->handle, measured_replay, &c, &room);
     return room.shared;
 }
 

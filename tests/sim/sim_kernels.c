@@ -19,7 +19,7 @@ static const mirt__host sim_host = {mirt__fail, mirt__calloc, free, mirt__now};
 static pthread_mutex_t sim_lock = PTHREAD_MUTEX_INITIALIZER;
 static const mirt__backend *sim_backend;
 static const mirt__kernels *sim_reference;
-static mirt__remote *sim_device;
+static mirt__handle *sim_device;
 
 static void sim_give_up(const char *row, const char *what) {
     printf("Bail out! %s: %s: %s\n", row, what, mirt_last_error());
@@ -32,7 +32,7 @@ typedef void sim_call(const void *args, const mirt__where *where);
 static void sim_run(const char *row, sim_call *call, const void *args) {
     mirt__where where;
     memset(&where, 0, sizeof where);
-    where.remote = sim_device;
+    where.handle = sim_device;
     pthread_mutex_lock(&sim_lock);
     sim_backend->forget(sim_device, NULL);
     const size_t bytes = measured_room(sim_backend, call, args, &where);

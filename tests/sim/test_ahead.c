@@ -15,44 +15,44 @@
    results are fetched, W: a wait. Equal letters in a row count as one. */
 static const mirt__backend *real_backend;
 static mirt__backend noting;
-static const mirt__remote *noted;
+static const mirt__handle *noted;
 static char notes[4000];
 static bool forgets_to_wait;   /* copies set out at once */
 static double pretends_to_take; /* seconds of each stage of a step; 0: what they take */
 
-static void note(const mirt__remote *remote, char what) {
+static void note(const mirt__handle *handle, char what) {
     const size_t used = strlen(notes);
-    if (remote != noted || used + 1 >= sizeof notes || (used && notes[used - 1] == what)) return;
+    if (handle != noted || used + 1 >= sizeof notes || (used && notes[used - 1] == what)) return;
     notes[used] = what;
     notes[used + 1] = 0;
 }
 
-static void note_stage(mirt__remote *r, void *to, const void *from, size_t bytes, bool early) {
+static void note_stage(mirt__handle *r, void *to, const void *from, size_t bytes, bool early) {
     if (early) note(r, 'S');
     real_backend->copy_in(r, to, from, bytes, early);
 }
-static void note_behind(mirt__remote *r) {
+static void note_behind(mirt__handle *r) {
     note(r, 'B');
     if (!forgets_to_wait) real_backend->behind(r);
 }
-static void note_copy(mirt__remote *r, void *to, const void *from, size_t bytes) {
+static void note_copy(mirt__handle *r, void *to, const void *from, size_t bytes) {
     note(r, 'C');
     real_backend->copy(r, to, from, bytes);
 }
-static void note_begin(mirt__remote *r, const void *owner, uint64_t key) {
+static void note_begin(mirt__handle *r, const void *owner, uint64_t key) {
     note(r, 'b');
     real_backend->begin(r, owner, key);
 }
-static void note_fetch(mirt__remote *r, void *to, const void *from, size_t bytes) {
+static void note_fetch(mirt__handle *r, void *to, const void *from, size_t bytes) {
     note(r, 'F');
     real_backend->copy_out(r, to, from, bytes);
 }
-static mirt_status note_wait(mirt__remote *r) {
+static mirt_status note_wait(mirt__handle *r) {
     note(r, 'W');
     return real_backend->wait(r);
 }
 
-static double note_seconds(mirt__remote *r, int from, int to) {
+static double note_seconds(mirt__handle *r, int from, int to) {
     return pretends_to_take > 0 ? pretends_to_take : real_backend->seconds(r, from, to);
 }
 
@@ -67,7 +67,7 @@ static void notes_begin(mirt_strategy *s) {
     noting.wait = note_wait;
     noting.seconds = note_seconds;
     s->backend = &noting;
-    noted = s->device[0].remote;
+    noted = s->device[0].handle;
     notes[0] = 0;
 }
 

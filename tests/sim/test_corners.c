@@ -431,7 +431,7 @@ static void check_full(void) {
     enum { BYTES = 6 << 20 };
     mirt_strategy *s = strategy_on("gpu:0", 1);
     const mirt__backend *b = s ? s->backend : NULL;
-    mirt__remote *r = b ? s->device[0].remote : NULL;
+    mirt__handle *r = b ? s->device[0].handle : NULL;
     char *there = r ? (char *)b->alloc(r, BYTES) : NULL, *from = (char *)malloc(BYTES), *back = (char *)malloc(BYTES);
     for (int early = 0; early < 2; early++) {
         pthread_t thread;

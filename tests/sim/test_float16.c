@@ -15,7 +15,7 @@
 
 static const mirt__host test_host = {mirt__fail, mirt__calloc, free, mirt__now};
 static const mirt__backend *backend;
-static mirt__remote *gpu;
+static mirt__handle *gpu;
 
 static void *put(const void *data, size_t bytes) {
     void *there = backend->alloc(gpu, bytes + 16);
@@ -32,7 +32,7 @@ static bool get(void *to, void *from, size_t bytes) {
 static mirt__where with_room(size_t bytes) {
     mirt__where where;
     memset(&where, 0, sizeof where);
-    where.remote = gpu;
+    where.handle = gpu;
     where.float16 = true;
     backend->room(gpu, bytes ? backend->alloc(gpu, bytes) : NULL, bytes);
     return where;

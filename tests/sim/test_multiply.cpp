@@ -171,7 +171,7 @@ static void check(const char *how, const mirt__conv &s, bool back, Reads reads, 
     e.sum[1] = out1.floats();
     mirt__where where;
     memset(&where, 0, sizeof where);
-    where.remote = &cu;
+    where.handle = &cu;
     where.float16 = factors == f16;
     if (back) {
         mirt__conv_input_grad g;
@@ -280,7 +280,7 @@ static void check_far(const char *how, int side) {
     memset(&f, 0, sizeof f);
     for (int64_t i = 0; i < 16; i++) k.floats()[i] = i % 5 == 0;
     for (int64_t i = 0; i < n; i++) x.floats()[i] = 1e4f * (float)(i % 4 + 1) + 1.7f * x.floats()[i];
-    where.remote = &cu;
+    where.handle = &cu;
     f.s = s;
     f.x.data = x.at();
     f.kernel = k.floats();
@@ -312,7 +312,7 @@ static void check_gemm(const char *how, int64_t m, int64_t n, int64_t k, int64_t
     mirt__gemm g;
     memset(&where, 0, sizeof where);
     memset(&g, 0, sizeof g);
-    where.remote = &cu;
+    where.handle = &cu;
     g.m = m;
     g.n = n;
     g.k = k;

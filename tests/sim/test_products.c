@@ -10,7 +10,7 @@
 
 static const mirt__host products_host = {mirt__fail, mirt__calloc, free, mirt__now};
 static const mirt__backend *products_backend;
-static mirt__remote *products_device;
+static mirt__handle *products_device;
 static uint32_t products_state = 1;
 
 /* Between -1 and 1. */
@@ -84,7 +84,7 @@ typedef void products_call(const void *args, const mirt__where *where);
 static void products_run_in(products_call *call, const void *args, bool float16) {
     mirt__where where;
     memset(&where, 0, sizeof where);
-    where.remote = products_device;
+    where.handle = products_device;
     where.float16 = float16;
     const size_t bytes = measured_room(products_backend, call, args, &where);
     void *room = bytes ? products_backend->alloc(products_device, bytes) : NULL;

@@ -64,21 +64,21 @@ static floats numbers(int64_t count) {
     return v;
 }
 
-static float *put(mirt__remote *remote, const floats &v) {
-    float *there = (float *)backend->alloc(remote, v.size() * sizeof(float));
-    if (there) backend->copy_in(remote, there, v.data(), v.size() * sizeof(float), false);
+static float *put(mirt__handle *handle, const floats &v) {
+    float *there = (float *)backend->alloc(handle, v.size() * sizeof(float));
+    if (there) backend->copy_in(handle, there, v.data(), v.size() * sizeof(float), false);
     return there;
 }
-static floats get(mirt__remote *remote, const float *there, size_t count) {
+static floats get(mirt__handle *handle, const float *there, size_t count) {
     floats v(count, -77.0f);
-    backend->copy_out(remote, v.data(), there, count * sizeof(float));
-    if (backend->wait(remote) != MIRT_OK) v.clear();
+    backend->copy_out(handle, v.data(), there, count * sizeof(float));
+    if (backend->wait(handle) != MIRT_OK) v.clear();
     return v;
 }
-static mirt__where where_of(mirt__remote *remote) {
+static mirt__where where_of(mirt__handle *handle) {
     mirt__where where;
     memset(&where, 0, sizeof where);
-    where.remote = remote;
+    where.handle = handle;
     return where;
 }
 
@@ -88,8 +88,8 @@ static void reduce_call(const void *args, const mirt__where *where) {
 
 /* Devices that are joined, and closed afterwards. */
 struct Group {
-    std::vector<mirt__remote *> remote;
-    mirt__remote_join join;
+    std::vector<mirt__handle *> handle;
+    mirt__joining join;
     char how[256];
     bool good;
     Group(const std::vector<int> &index, mirt_collective collective, double limit = 60, bool shares = false) {
@@ -97,11 +97,11 @@ struct Group {
         memset(&join, 0, sizeof join);
         how[0] = 0;
         for (int i : index) {
-            remote.push_back(good ? backend->open(&host, opening(i, false)) : nullptr);
-            good = good && remote.back();
+            handle.push_back(good ? backend->open(&host, opening(i, false)) : nullptr);
+            good = good && handle.back();
         }
-        join.remote = remote.data();
-        join.count = (int)remote.size();
+        join.handle = handle.data();
+        join.count = (int)handle.size();
         join.collective = collective;
         join.shares = shares;
         join.limit = limit;
@@ -109,9 +109,9 @@ struct Group {
         good = good && backend->join(&join);
     }
     ~Group() {
-        for (mirt__remote *r : remote) backend->close(r);
+        for (mirt__handle *r : handle) backend->close(r);
     }
-    int count() const { return (int)remote.size(); }
+    int count() const { return (int)handle.size(); }
     /* Each device's work on a thread of its own. */
     void each(const std::function<void(int)> &work) const {
         std::vector<std::thread> threads;
@@ -127,7 +127,7 @@ static std::vector<int> first_devices(int count) {
 }
 
 static void test_devices(void) {
-    mirt__remote_info info;
+    mirt__device_facts info;
     ok(backend->devices(&host) == 4, "there are four devices");
     ok(backend->info(&host, 3, &info) && strstr(info.name, "Simulated") && strstr(info.description, "sm_") &&
            info.memory > 0 && info.half,
@@ -146,7 +146,7 @@ static void test_devices(void) {
     mirt_sim::options().devices = 4;
 }
 
-static void test_memory(mirt__remote *r) {
+static void test_memory(mirt__handle *r) {
     const size_t before = backend->free_bytes(r);
     char *memory = (char *)backend->alloc(r, 1000000);
     floats zero = get(r, (float *)memory, 250000);
@@ -189,7 +189,7 @@ static void test_memory(mirt__remote *r) {
     backend->release(r, out);
 }
 
-static void test_copies(mirt__remote *r) {
+static void test_copies(mirt__handle *r) {
     const size_t sizes[] = {1, 100, 4u << 20, (4u << 20) + 1, 23456789};
     for (size_t size : sizes) {
         char *a = (char *)backend->alloc(r, size), *b = (char *)backend->alloc(r, size);
@@ -287,7 +287,7 @@ static void update_make(Update *u, int number) {
     c->overwrite = number % 8 == 1;
 }
 
-static bool update_same(mirt__remote *r, int number) {
+static bool update_same(mirt__handle *r, int number) {
     Update u;
     mirt__where where = where_of(r), cpu = where_of(NULL);
     update_make(&u, number);
@@ -313,7 +313,7 @@ static bool update_same(mirt__remote *r, int number) {
     return same;
 }
 
-static void test_updates(mirt__remote *r) {
+static void test_updates(mirt__handle *r) {
     int same = 0, all = getenv("MIRT_TEST_SMALL") ? 60 : 120;
     for (int i = 0; i < all; i++) same += update_same(r, i);
     ok(same == all, "%d of %d updates give the CPU's bits", same, all);
@@ -342,13 +342,13 @@ static void test_updates(mirt__remote *r) {
     backend->release(r, u.weight[0]);
 }
 
-static void test_sums(mirt__remote *r) {
+static void test_sums(mirt__handle *r) {
     const floats x = numbers(5000);
     float *there = put(r, x);
-    std::vector<mirt__remote_piece> piece;
+    std::vector<mirt__square_piece> piece;
     std::vector<double> want, got(150);
     for (int i = 0; i < 150; i++) {
-        mirt__remote_piece p;
+        mirt__square_piece p;
         double s[8] = {0, 0, 0, 0, 0, 0, 0, 0};
         p.begin = i * 17;
         p.count = i * 37 % 2100;
@@ -391,7 +391,7 @@ static void test_sums(mirt__remote *r) {
         const int64_t all = active < 5 ? active : 13;
         int64_t rows[5];
         floats out = numbers((size_t)to);
-        mirt__remote_aggregate a;
+        mirt__aggregation_job a;
         for (int i = 0; i < active; i++) rows[i] = all / 5 + (i < all % 5);
         a.value = variables.data();
         a.values = (int)variables.size();
@@ -417,7 +417,7 @@ static void test_sums(mirt__remote *r) {
 /* >>captured work */
 
 /* Steps of Adam with another rate each; `between` stands in the middle of the work. */
-static bool graph_steps(mirt__remote *r, int *turns, const std::function<void(int step)> &between) {
+static bool graph_steps(mirt__handle *r, int *turns, const std::function<void(int step)> &between) {
     const int64_t count = 4096;
     floats w = numbers(count), g = numbers(count), m = numbers(count), v = m;
     for (float &x : v) x = fabsf(x);
@@ -465,7 +465,7 @@ static bool graph_steps(mirt__remote *r, int *turns, const std::function<void(in
     return same;
 }
 
-static void test_graphs(mirt__remote *r) {
+static void test_graphs(mirt__handle *r) {
     int turns[7], seen = 0;
     ok(graph_steps(r, turns, nullptr) && turns[0] == 1 && turns[1] == 2 && turns[2] == 1 && turns[6] == 1,
        "a graph: its numbers change; the second time asks for the third");
@@ -479,7 +479,7 @@ static void test_graphs(mirt__remote *r) {
         backend->copy_out(r, &back, cell, sizeof back);
         backend->signal(r, 0);
         backend->await(r, r, 0);
-        mirt__remote_piece piece = {0, 1};
+        mirt__square_piece piece = {0, 1};
         backend->squares(r, cell, &piece, 1, &square);
         came = came &&
                (!waits || (backend->wait(r) == MIRT_OK && back == (float)step && square == (double)step * step));
@@ -581,19 +581,19 @@ static void test_exchange(int devices, mirt_collective collective) {
         const int slots = collective == MIRT_NCCL || (devices == 3 && d == 2) ? 1 : 2;
         for (int s = 0; s < slots; s++) {
             part[(size_t)d].push_back(numbers(count));
-            there[(size_t)d].push_back(put(g.remote[(size_t)d], part[(size_t)d].back()));
+            there[(size_t)d].push_back(put(g.handle[(size_t)d], part[(size_t)d].back()));
         }
     }
     for (int d = 0; d <= devices; d++) begin.push_back((size_t)(d * 100 + d * d));
     for (int d = 0; d < devices; d++) {
         gathered.insert(gathered.end(), begin[(size_t)d + 1] - begin[(size_t)d], (char)(d + 1));
-        base.push_back((char *)backend->alloc(g.remote[(size_t)d], begin.back()));
+        base.push_back((char *)backend->alloc(g.handle[(size_t)d], begin.back()));
         std::vector<char> own(begin.back(), (char)(d + 1));
-        backend->copy_in(g.remote[(size_t)d], base.back(), own.data(), own.size(), false);
-        backend->wait(g.remote[(size_t)d]);
+        backend->copy_in(g.handle[(size_t)d], base.back(), own.data(), own.size(), false);
+        backend->wait(g.handle[(size_t)d]);
     }
     g.each([&](int d) {
-        mirt__remote *r = g.remote[(size_t)d];
+        mirt__handle *r = g.handle[(size_t)d];
         mirt__reduction x;
         exchange_fill(&x, there, d, collective == MIRT_RING ? d + 1 : 0);
         for (int64_t end = count; end > 0; end = x.begin) { /* in buckets, the last first */
@@ -631,8 +631,8 @@ static void test_exchange(int devices, mirt_collective collective) {
        fixed ? ", in the order asked for" : "");
     ok(all, "%d devices gather", devices);
     for (int d = 0; d < devices; d++) {
-        for (float *p : there[(size_t)d]) backend->release(g.remote[(size_t)d], p);
-        backend->release(g.remote[(size_t)d], base[(size_t)d]);
+        for (float *p : there[(size_t)d]) backend->release(g.handle[(size_t)d], p);
+        backend->release(g.handle[(size_t)d], base[(size_t)d]);
     }
 }
 
@@ -651,7 +651,7 @@ static bool train(const Group &g, int steps, std::vector<std::vector<floats>> *w
     weights->assign((size_t)devices, std::vector<floats>((size_t)steps + 1, w0));
     input->assign((size_t)devices, std::vector<floats>());
     for (int d = 0; d < devices; d++) {
-        mirt__remote *r = g.remote[(size_t)d];
+        mirt__handle *r = g.handle[(size_t)d];
         gradient[(size_t)d].push_back(put(r, zero));
         in.push_back(put(r, zero));
         w.push_back(put(r, w0));
@@ -663,7 +663,7 @@ static bool train(const Group &g, int steps, std::vector<std::vector<floats>> *w
     }
     pthread_barrier_init(&all, NULL, (unsigned)devices);
     if (good) g.each([&](int d) {
-        mirt__remote *r = g.remote[(size_t)d];
+        mirt__handle *r = g.handle[(size_t)d];
         mirt__where where = where_of(r);
         float *own = gradient[(size_t)d][0];
         for (int s = 0; s < steps; s++) {
@@ -717,7 +717,7 @@ static bool train(const Group &g, int steps, std::vector<std::vector<floats>> *w
     });
     pthread_barrier_destroy(&all);
     for (int d = 0; d < devices; d++) {
-        mirt__remote *r = g.remote[(size_t)d];
+        mirt__handle *r = g.handle[(size_t)d];
         good = good && status[(size_t)d] == MIRT_OK;
         backend->forget(r, weights);
         for (float *p : {gradient[(size_t)d][0], in[(size_t)d], w[(size_t)d], m[(size_t)d], v[(size_t)d]})
@@ -774,12 +774,12 @@ static void test_late(void) {
     std::vector<floats> got(2), sent(2, numbers(700000));
     float *cell[2];
     for (int d = 0; d < 2; d++) {
-        gradient.push_back({put(g.remote[(size_t)d], numbers(9000))});
-        cell[d] = (float *)backend->alloc(g.remote[(size_t)d], sent[0].size() * sizeof(float));
-        backend->wait(g.remote[(size_t)d]);
+        gradient.push_back({put(g.handle[(size_t)d], numbers(9000))});
+        cell[d] = (float *)backend->alloc(g.handle[(size_t)d], sent[0].size() * sizeof(float));
+        backend->wait(g.handle[(size_t)d]);
     }
     g.each([&](int d) {
-        mirt__remote *r = g.remote[(size_t)d];
+        mirt__handle *r = g.handle[(size_t)d];
         const mirt__where where = where_of(r);
         mirt__reduction x;
         const struct timespec while_ = {0, 200000000 * d};
@@ -798,8 +798,8 @@ static void test_late(void) {
     for (floats &v : sent) std::copy(v.begin() + 9, v.begin() + 12, v.begin());
     ok(g.good && got == sent, "a device that comes late takes no memory that has to wait for those that wait for it");
     for (int d = 0; d < 2; d++) {
-        backend->release(g.remote[(size_t)d], gradient[(size_t)d][0]);
-        backend->release(g.remote[(size_t)d], cell[d]);
+        backend->release(g.handle[(size_t)d], gradient[(size_t)d][0]);
+        backend->release(g.handle[(size_t)d], cell[d]);
     }
 }
 
@@ -810,8 +810,8 @@ static void test_direct_reduce(Group &g) {
     for (int d = 0; d < 3; d++) {
         const floats own = numbers(30);
         for (size_t i = 0; i < 30; i++) want[i] += own[i];
-        part.push_back({put(g.remote[(size_t)d], own)});
-        backend->wait(g.remote[(size_t)d]);
+        part.push_back({put(g.handle[(size_t)d], own)});
+        backend->wait(g.handle[(size_t)d]);
     }
     g.each([&](int d) {
         mirt__reduction x;
@@ -819,14 +819,14 @@ static void test_direct_reduce(Group &g) {
         x.end = 30;
         x.own_begin = 10 * d;
         x.own_end = 10 * d + 10;
-        backend->reduce(g.remote[(size_t)d], &x);
-        backend->reduced(g.remote[(size_t)d]);
-        backend->wait(g.remote[(size_t)d]);
+        backend->reduce(g.handle[(size_t)d], &x);
+        backend->reduced(g.handle[(size_t)d]);
+        backend->wait(g.handle[(size_t)d]);
     });
     bool good = true;
-    for (int d = 0; d < 3; d++) good = get(g.remote[(size_t)d], part[(size_t)d][0], 30) == want && good;
+    for (int d = 0; d < 3; d++) good = get(g.handle[(size_t)d], part[(size_t)d][0], 30) == want && good;
     ok(good, "devices that reach each other's memory reduce their shares");
-    for (int d = 0; d < 3; d++) backend->release(g.remote[(size_t)d], part[(size_t)d][0]);
+    for (int d = 0; d < 3; d++) backend->release(g.handle[(size_t)d], part[(size_t)d][0]);
 }
 
 static void test_direct(void) {
@@ -840,19 +840,19 @@ static void test_direct(void) {
         std::vector<char> block[3];
         for (int d = 0; d < 3; d++) {
             std::vector<char> own(300, (char)(d + 1));
-            base.push_back((char *)backend->alloc(g.remote[(size_t)d], 300));
-            backend->copy_in(g.remote[(size_t)d], base.back(), own.data(), 300, false);
-            backend->wait(g.remote[(size_t)d]);
+            base.push_back((char *)backend->alloc(g.handle[(size_t)d], 300));
+            backend->copy_in(g.handle[(size_t)d], base.back(), own.data(), 300, false);
+            backend->wait(g.handle[(size_t)d]);
         }
         pthread_barrier_t all;
         pthread_barrier_init(&all, NULL, 3);
         g.each([&](int d) {
-            mirt__remote *r = g.remote[(size_t)d];
+            mirt__handle *r = g.handle[(size_t)d];
             for (int turn = 0; turn < 2; turn++) {
                 backend->signal(r, turn);
                 pthread_barrier_wait(&all);
                 for (int e = 0; e < 3; e++) {
-                    if (e != d) backend->await(r, g.remote[(size_t)e], turn);
+                    if (e != d) backend->await(r, g.handle[(size_t)e], turn);
                 }
                 if (!turn) backend->gather(r, base.data(), begin, 3);
             }
@@ -864,7 +864,7 @@ static void test_direct(void) {
         ok(block[0].size() == 300 && block[0] == block[1] && block[1] == block[2] && block[0][0] == 1 &&
                block[0][150] == 2 && block[0][250] == 3,
            "they gather in each other's memory");
-        for (int d = 0; d < 3; d++) backend->release(g.remote[(size_t)d], base[(size_t)d]);
+        for (int d = 0; d < 3; d++) backend->release(g.handle[(size_t)d], base[(size_t)d]);
     }
     {
         Group g({0, 2}, MIRT_TREE, 60, true);
@@ -991,16 +991,16 @@ static void test_hanging(int device, bool joined) {
         const __lsan::ScopedDisabler stuck; /* what such a device has is not freed */
 #endif
         Group g(joined ? std::vector<int>{0, 0, 1} : std::vector<int>{device}, MIRT_TREE, 1);
-        for (mirt__remote *r : g.remote) memory.push_back(backend->alloc(r, 1000));
+        for (mirt__handle *r : g.handle) memory.push_back(backend->alloc(r, 1000));
         mirt_sim::hang_device(device, true);
         g.each([&](int d) {
-            mirt__remote *r = g.remote[(size_t)d];
+            mirt__handle *r = g.handle[(size_t)d];
             backend->clear(r, memory[(size_t)d], 1000);
             backend->wait(r);
         });
         for (int d = 0; d < g.count(); d++) {
-            backend->forget(g.remote[(size_t)d], NULL);
-            backend->release(g.remote[(size_t)d], memory[(size_t)d]);
+            backend->forget(g.handle[(size_t)d], NULL);
+            backend->release(g.handle[(size_t)d], memory[(size_t)d]);
         }
     }
     ok(says("nothing was done in") && host_now() - begin < 60, "work of gpu:%d has no end: %s", device,
@@ -1043,7 +1043,7 @@ int main(void) {
     mirt_sim::options().devices = 4;
     ok(backend && backend->version == MIRT__BACKEND_VERSION && !strcmp(backend->name, "gpu"), "there is a backend");
     test_devices();
-    mirt__remote *r = backend->open(&host, opening(2, true));
+    mirt__handle *r = backend->open(&host, opening(2, true));
     if (!ok(r != NULL, "a device is opened")) return done_testing();
     test_memory(r);
     test_copies(r);
