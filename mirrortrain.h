@@ -1558,7 +1558,7 @@ typedef struct mirt_augmentation {
 
 /* Layers on (rows, height, width, channels). Random ones are active in training only, and leave nothing in programs
    that predict; what an image gets depends on (seed, step, layer, row in the global batch), as in mirt_dropout.
-   Neighbours that move pixels are one affine warp: every pixel is interpolated once, and only what is outside of the
+   Neighbors that move pixels are one affine warp: every pixel is interpolated once, and only what is outside of the
    first one's image is filled. They stand in front of what is trained: no gradient passes through them. Errors of
    these: MIRT_E_INVALID, MIRT_E_SHAPE. Keras: RandomFlip; here the two directions of HORIZONTAL_AND_VERTICAL are drawn
    each for itself. NULL desc: all defaults. */
@@ -46269,11 +46269,32 @@ typedef struct mirt__result {
     char *data;
 } mirt__result;
 
-/* A variable's gradient while it is recorded. */
+/* The host's side of a step. */
+typedef struct mirt__results {
+    mirt__result list[MIRT__MAX_RESULTS];
+    int count;
+    int terms;                         /* of fit: the numbers among the loss's terms; -1: there are none */
+    int metric[MIRT__MAX_METRIC_USES]; /* of fit: each metric's values, or the predictions that it counts */
+    char *memory;                      /* of results and states */
+    char *labels; /* of the batch under way, and its weights, while the next one is read, if it sends ahead */
+} mirt__results;
+
+/* A variable's gradient. */
 typedef struct mirt__applied {
     int variable;
     mirt_tensor *gradient;
 } mirt__applied;
+
+/* What the calls in a function's body add to. */
+typedef struct mirt__recording {
+    bool active;
+    mirt__mode mode;
+    mirt_tensor *field[MIRT__MAX_FIELDS];
+    mirt_tensor **minimized; /* terms of the loss */
+    int num_minimized, minimized_capacity;
+    mirt__applied *applied;
+    int num_applied, applied_capacity;
+} mirt__recording;
 
 typedef enum mirt__step_stage { MIRT__IDLE, MIRT__SCATTERED, MIRT__GRADIENTS, MIRT__REDUCED } mirt__step_stage;
 
@@ -46282,27 +46303,13 @@ struct mirt_function {
     mirt_model *root;
     mirt_function *next; /* of the model's */
     int layout;          /* the root's, when it was recorded */
-    mirt__step step;     /* what runs on the devices */
     bool half;           /* recorded under the policy mixed_bfloat16, or mixed_float16 */
-
-    /* recording */
-    mirt__data_spec spec;
-    bool recording;
-    mirt__mode mode;
-    mirt_tensor *field[MIRT__MAX_FIELDS];
+    mirt__data_spec spec;          /* of its batches */
     int classes[MIRT__MAX_FIELDS]; /* the field holds class numbers below this; 0: it need not */
-    mirt_tensor **minimized;       /* terms of the loss */
-    int num_minimized, minimized_capacity;
-    mirt__applied *applied;
-    int num_applied, applied_capacity;
 
-    /* results */
-    mirt__result *result;
-    int num_results, results_capacity;
-    int terms_result; /* of fit: the numbers among the loss's terms; -1: there are none */
-    int metric_result[MIRT__MAX_METRIC_USES]; /* of fit: each metric's values, or the predictions that it counts */
-    char *host;         /* results and states */
-    char *labels; /* of the batch under way, and its weights, while the next one is read, if it sends ahead */
+    mirt__recording recording;
+    mirt__step step; /* the program, and what runs it on the devices */
+    mirt__results results;
 
     /* the batch under way */
     const void *io[MIRT__MAX_FIELDS]; /* the step's */
@@ -46331,10 +46338,6 @@ typedef struct mirt__function_desc {
 MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__function_desc *desc, mirt__body body,
                                             void *user);
 MIRT__LIB void mirt__function_free(mirt_function *function);
-/* Gives a recorded function its results' memory, and the devices what it needs of them. */
-MIRT__LIB mirt_status mirt__function_allocate(mirt_function *function);
-/* Bytes of the results' memory. */
-MIRT__LIB size_t mirt__function_host(const mirt_function *function);
 /* One value per sample of the several in (rows, ...): their mean, or with MIRT_SUM their sum. */
 MIRT__LIB mirt_tensor *mirt__sample_value(const mirt_model *model, mirt_tensor *values);
 /* A term of the loss as a value: per sample, or the replica's part of a number. */
@@ -46348,9 +46351,15 @@ MIRT__LIB mirt_status mirt__apply_gradient(mirt_function *function, int variable
 MIRT__LIB mirt_status mirt__record_gradients(mirt_function *function, mirt_tensor *loss, mirt_tensor *const *x,
                                              int count);
 MIRT__LIB mirt_status mirt__minimize(mirt_function *function, mirt_tensor *term);
-MIRT__LIB mirt_status mirt__result_add(mirt_function *function, const char *name, mirt_tensor *tensor);
 /* Labels or weights of the batch as a float tensor or as class numbers, cast where they are not. */
 MIRT__LIB mirt_tensor *mirt__field_as(mirt_function *function, int field, mirt_dtype dtype);
+
+/* --- results.c --- */
+MIRT__LIB mirt_status mirt__result_add(mirt_function *function, const char *name, mirt_tensor *tensor);
+/* Gives a recorded function its results' memory, and the devices what it needs of them. */
+MIRT__LIB mirt_status mirt__function_allocate(mirt_function *function);
+/* Bytes of the results' memory. */
+MIRT__LIB size_t mirt__function_host(const mirt_function *function);
 
 /* --- function.c --- */
 /* MIRT_E_INVALID: the data set, or one it reads, is distributed to another strategy than the model's. */
@@ -47134,7 +47143,7 @@ static int mirt__profile_rows(const mirt_function *f, mirt__profile_row *row) {
     }
     const char *const names[] = {mirt__optimizer_class_get(f->model->config.optimizer.kind)->name, "(waiting)"};
     const double seconds[] = {c->update, c->wait};
-    for (int i = 0; f->num_applied && i < MIRT__COUNT(names); i++) {
+    for (int i = 0; f->step.has_gradients && i < MIRT__COUNT(names); i++) {
         mirt__profile_row *r = &row[count++];
         memset(r, 0, sizeof *r);
         snprintf(r->name, sizeof r->name, "%s", names[i]);
@@ -47298,8 +47307,8 @@ static bool mirt__device_losses_finite(const mirt_function *f, int device) {
     end = begin;
     for (int r = first; r < first + count; r++) end += mirt__replica_share(&f->step, r, &none);
     for (int k = 0; k < 2; k++) {
-        if (k && f->terms_result < 0) continue;
-        const mirt__result *r = &f->result[k ? f->terms_result : 0];
+        if (k && f->results.terms < 0) continue;
+        const mirt__result *r = &f->results.list[k ? f->results.terms : 0];
         int64_t from = r->batched ? begin : first, to = r->batched ? end : first + count;
         if (!r->batched && to > mirt__active_replicas(&f->step)) to = mirt__active_replicas(&f->step);
         if (from < to && !mirt__all_finite((const mirt__real *)(const void *)r->data + from * r->count, MIRT_FLOAT32,
@@ -47556,6 +47565,55 @@ MIRT__LIB void mirt__describe_not_finite(const mirt_function *f, int what, const
 
 #endif /* MIRRORTRAIN_NO_TRAIN */
 
+/* >>section train/results.c */
+
+/* Results of functions, and the memory in which a step leaves them. */
+
+MIRT__LIB mirt_status mirt__result_add(mirt_function *f, const char *name, mirt_tensor *tensor) {
+    if (f->results.count == MIRT__MAX_RESULTS)
+        return mirt__fail(MIRT_E_INVALID, "a function has at most %d results", MIRT__MAX_RESULTS);
+    mirt__result *r = &f->results.list[f->results.count];
+    if (!(r->name = mirt__pool_strdup(&f->step.program.graph.pool, name))) return mirt_last_status();
+    r->tensor = tensor;
+    r->dtype = tensor->dtype;
+    r->shape = tensor->shape;
+    r->batched = mirt__is_batched(&tensor->shape);
+    r->count = mirt__shape_count(&tensor->shape);
+    f->results.count++;
+    return MIRT_OK;
+}
+
+MIRT__LIB size_t mirt__function_host(const mirt_function *f) {
+    size_t total = mirt__align_up((size_t)f->step.replicas * f->step.state_bytes);
+    for (int i = 0; i < f->results.count; i++) {
+        const mirt__result *r = &f->results.list[i];
+        size_t places = r->batched ? (size_t)f->step.max_rows : (size_t)mirt__result_places(&f->step);
+        total += mirt__align_up(places * (size_t)r->count * mirt__dtype_size(r->dtype));
+    }
+    for (int i = f->spec.num_x; i < f->spec.num_fields && f->step.sends_ahead; i++)
+        total += mirt__align_up((size_t)f->step.max_rows * f->spec.field[i].bytes);
+    return total;
+}
+
+MIRT__LIB mirt_status mirt__function_allocate(mirt_function *f) {
+    size_t total = mirt__function_host(f);
+    f->step.result =
+        (char **)mirt__pool_alloc(&f->step.program.graph.pool, ((size_t)f->results.count + 1) * sizeof *f->step.result);
+    if (!f->step.result || !(f->results.memory = (char *)mirt__aligned_alloc(total))) return mirt_last_status();
+    memset(f->results.memory, 0, total);
+    char *at = f->results.memory;
+    for (int i = 0; i < f->results.count; i++) {
+        mirt__result *r = &f->results.list[i];
+        size_t places = r->batched ? (size_t)f->step.max_rows : (size_t)mirt__result_places(&f->step);
+        r->data = f->step.result[i] = at;
+        at += mirt__align_up(places * (size_t)r->count * mirt__dtype_size(r->dtype));
+    }
+    f->step.states = at;
+    f->results.labels = at + mirt__align_up((size_t)f->step.replicas * f->step.state_bytes);
+    return mirt__weights_place(f->root) == MIRT_OK ? mirt__memory_reserve(f->model->strategy, &f->step.needs)
+                                                   : mirt_last_status();
+}
+
 /* >>section train/record.c */
 
 /* Records functions: fields, losses, gradients, results, and the plan of their step. */
@@ -47579,13 +47637,13 @@ static bool mirt__record_fields(mirt_function *f) {
         for (int k = shape.rank; k > 0; k--) shape.dim[k] = shape.dim[k - 1];
         shape.dim[0] = MIRT_ROWS;
         shape.rank++;
-        if (!(f->field[i] = mirt__input_op(&f->step.program.graph, i, field->dtype, &shape))) return false;
+        if (!(f->recording.field[i] = mirt__input_op(&f->step.program.graph, i, field->dtype, &shape))) return false;
     }
     return true;
 }
 
 MIRT__LIB mirt_tensor *mirt__field_as(mirt_function *f, int field, mirt_dtype dtype) {
-    return mirt_cast(f->field[field], dtype);
+    return mirt_cast(f->recording.field[field], dtype);
 }
 
 MIRT__LIB bool mirt__fields_same(const mirt__data_spec *a, const mirt__data_spec *b, int fields) {
@@ -47604,29 +47662,12 @@ MIRT__LIB bool mirt__spec_same(const mirt__data_spec *a, const mirt__data_spec *
 /* Recording is over, or the tensor is not of this function: says so. */
 MIRT__TRAINING_LIB mirt_status mirt__need_recording(const mirt_function *f, const mirt_tensor *t, const char *caller) {
     if (!f) return mirt__fail_missing(caller, "function");
-    if (!f->recording)
+    if (!f->recording.active)
         return mirt__fail(MIRT_E_STATE, "%s: the function is recorded already; it is called in its body", caller);
     if (!t) return mirt__fail_missing(caller, "tensor");
     if (t->node->graph == &f->step.program.graph) return MIRT_OK;
     return mirt__fail(MIRT_E_INVALID,
                       "%s: the tensor is of a model or of another function; mirt_call brings a model in", caller);
-}
-
-MIRT__LIB mirt_status mirt__result_add(mirt_function *f, const char *name, mirt_tensor *tensor) {
-    if (f->num_results == MIRT__MAX_RESULTS)
-        return mirt__fail(MIRT_E_INVALID, "a function has at most %d results", MIRT__MAX_RESULTS);
-    if (!mirt__grow_list((void **)&f->result, f->num_results, &f->results_capacity, sizeof *f->result))
-        return mirt_last_status();
-    mirt__result *r = &f->result[f->num_results];
-    memset(r, 0, sizeof *r);
-    if (!(r->name = mirt__pool_strdup(&f->step.program.graph.pool, name))) return mirt_last_status();
-    r->tensor = tensor;
-    r->dtype = tensor->dtype;
-    r->shape = tensor->shape;
-    r->batched = mirt__is_batched(&tensor->shape);
-    r->count = mirt__shape_count(&tensor->shape);
-    f->num_results++;
-    return MIRT_OK;
 }
 
 /* >>terms of the loss */
@@ -47718,11 +47759,12 @@ MIRT__TRAINING int mirt__term_summands(mirt_function *f, mirt_tensor *term, mirt
 
 MIRT__TRAINING_LIB mirt_status mirt__minimize(mirt_function *f, mirt_tensor *term) {
     mirt_tensor *part[MIRT__MAX_SUMMANDS];
+    mirt__recording *r = &f->recording;
     int n = mirt__term_summands(f, term, part);
     for (int i = 0; i < n; i++) {
-        if (!mirt__grow_list((void **)&f->minimized, f->num_minimized, &f->minimized_capacity, sizeof *f->minimized))
+        if (!mirt__grow_list((void **)&r->minimized, r->num_minimized, &r->minimized_capacity, sizeof *r->minimized))
             return mirt_last_status();
-        f->minimized[f->num_minimized++] = part[i];
+        r->minimized[r->num_minimized++] = part[i];
     }
     return n ? MIRT_OK : mirt_last_status();
 }
@@ -47735,7 +47777,7 @@ MIRT__TRAINING bool mirt__term_gradients(mirt_function *f, mirt_tensor *const *t
     for (int i = 0; i < count; i++) {
         seed[i] = mirt__loss_weight_op(graph, mirt__term_weight(term[i]));
         /* Gradients that users see are not scaled. */
-        if (seed[i]) MIRT__OF(&seed[i]->node->a, loss)->scaled = f->step.float16 && term == f->minimized;
+        if (seed[i]) MIRT__OF(&seed[i]->node->a, loss)->scaled = f->step.float16 && term == f->recording.minimized;
         if (seed[i] && !mirt__is_batched(&term[i]->shape)) seed[i] = mirt__reshape_op(seed[i], &term[i]->shape);
         if (!seed[i]) return false;
     }
@@ -47747,15 +47789,16 @@ static bool mirt__root_trained(const void *arg, int variable) {
 }
 
 MIRT__TRAINING_LIB mirt_status mirt__apply_gradient(mirt_function *f, int variable, mirt_tensor *gradient) {
-    for (int i = 0; i < f->num_applied; i++) {
-        if (f->applied[i].variable != variable) continue;
+    mirt__recording *r = &f->recording;
+    for (int i = 0; i < r->num_applied; i++) {
+        if (r->applied[i].variable != variable) continue;
         return mirt__fail(MIRT_E_INVALID, "%s has a gradient already; a step takes one for each weight: add them",
                           f->root->variable[variable].name);
     }
-    if (!mirt__grow_list((void **)&f->applied, f->num_applied, &f->applied_capacity, sizeof *f->applied))
+    if (!mirt__grow_list((void **)&r->applied, r->num_applied, &r->applied_capacity, sizeof *r->applied))
         return mirt_last_status();
-    f->applied[f->num_applied].variable = variable;
-    f->applied[f->num_applied++].gradient = gradient;
+    r->applied[r->num_applied].variable = variable;
+    r->applied[r->num_applied++].gradient = gradient;
     return MIRT_OK;
 }
 
@@ -47784,11 +47827,11 @@ MIRT__TRAINING mirt_status mirt__check_reached(const mirt_function *f) {
         bool reached = false;
         if (!mirt__is_trained(&f->root->variable[i])) continue;
         wanted++;
-        for (int k = 0; k < f->num_applied; k++) reached = reached || f->applied[k].variable == i;
+        for (int k = 0; k < f->recording.num_applied; k++) reached = reached || f->recording.applied[k].variable == i;
         if (reached) continue;
         if (missing++ < 4) mirt__text_add(&text, "%s%s", missing > 1 ? ", " : "", f->root->variable[i].name);
     }
-    if (wanted && !f->num_applied)
+    if (wanted && !f->recording.num_applied)
         mirt__fail(MIRT_E_INVALID, "%s: the loss depends on none of the %d trainable weights", f->model->name, wanted);
     else if (missing) {
         mirt__log(
@@ -47800,14 +47843,14 @@ MIRT__TRAINING mirt_status mirt__check_reached(const mirt_function *f) {
         mirt__log(f->model->strategy, MIRT_LOG_WARNING, "%s has no trainable weights: training it changes none",
                   f->model->name);
     mirt__text_free(&text);
-    return wanted && !f->num_applied ? mirt_last_status() : MIRT_OK;
+    return wanted && !f->recording.num_applied ? mirt_last_status() : MIRT_OK;
 }
 
 MIRT__TRAINING mirt_status mirt__collect_gradients(mirt_function *f) {
     mirt__graph *graph = &f->step.program.graph;
     int forward = graph->count;
-    if (!f->num_minimized) return MIRT_OK;
-    if (!mirt__term_gradients(f, f->minimized, f->num_minimized)) return mirt_last_status();
+    if (!f->recording.num_minimized) return MIRT_OK;
+    if (!mirt__term_gradients(f, f->recording.minimized, f->recording.num_minimized)) return mirt_last_status();
     for (int i = 0; i < forward; i++) {
         mirt__node *node = graph->node[i];
         if (!mirt__is_variable(node) || !node->out[0]->grad) continue;
@@ -47820,9 +47863,9 @@ MIRT__TRAINING mirt_status mirt__collect_gradients(mirt_function *f) {
 static int mirt__collect_kept(const mirt_function *f, mirt_tensor **keep) {
     const mirt__graph *graph = &f->step.program.graph;
     int n = 0;
-    for (int i = 0; i < f->num_results; i++) keep[n++] = f->result[i].tensor;
+    for (int i = 0; i < f->results.count; i++) keep[n++] = f->results.list[i].tensor;
     for (int i = 0; i < graph->num_assignments; i++) keep[n++] = graph->assignment[i].value;
-    for (int i = 0; i < f->num_applied; i++) keep[n++] = f->applied[i].gradient;
+    for (int i = 0; i < f->recording.num_applied; i++) keep[n++] = f->recording.applied[i].gradient;
     return n;
 }
 
@@ -47848,27 +47891,36 @@ static mirt_status mirt__collect_states(mirt_function *f) {
     return MIRT_OK;
 }
 
-static int mirt__by_offset(const void *a, const void *b) {
-    const mirt__range *x = (const mirt__range *)a, *y = (const mirt__range *)b;
+static int mirt__by_begin(const void *a, const void *b) {
+    const mirt__gradient_part *x = (const mirt__gradient_part *)a, *y = (const mirt__gradient_part *)b;
     return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-/* What the gradients that exist cover of the weight block, neighbors joined. */
-static mirt_status mirt__collect_ranges(mirt_function *f) {
-    const int64_t vector = MIRT__ALIGN / (int64_t)sizeof(mirt__real);
-    if (!f->num_applied) return MIRT_OK;
-    f->step.range = (mirt__range *)mirt__calloc((size_t)f->num_applied, sizeof *f->step.range);
-    if (!f->step.range) return mirt_last_status();
-    for (int i = 0; i < f->num_applied; i++) {
-        const mirt__variable *v = &f->root->variable[f->applied[i].variable];
-        f->step.range[i].begin = (int64_t)(v->offset / sizeof(mirt__real));
-        f->step.range[i].end = f->step.range[i].begin + (v->count + vector - 1) / vector * vector;
+/* Where the gradients that exist are in the weight block, in its order. */
+static mirt__gradient_part *mirt__gradient_parts(mirt_function *f) {
+    const mirt__recording *r = &f->recording;
+    mirt__gradient_part *part = (mirt__gradient_part *)mirt__pool_alloc(&f->step.program.graph.pool,
+                                                                        ((size_t)r->num_applied + 1) * sizeof *part);
+    for (int i = 0; part && i < r->num_applied; i++) {
+        const mirt__variable *v = &f->root->variable[r->applied[i].variable];
+        part[i].begin = (int64_t)(v->offset / sizeof(mirt__real));
+        part[i].count = v->count;
     }
-    qsort(f->step.range, (size_t)f->num_applied, sizeof *f->step.range, mirt__by_offset);
-    for (int i = 0; i < f->num_applied; i++) {
-        if (f->step.num_ranges && f->step.range[f->step.num_ranges - 1].end == f->step.range[i].begin)
-            f->step.range[f->step.num_ranges - 1].end = f->step.range[i].end;
-        else f->step.range[f->step.num_ranges++] = f->step.range[i];
+    if (part) qsort(part, (size_t)r->num_applied, sizeof *part, mirt__by_begin);
+    return part;
+}
+
+/* What they cover of the weight block, neighbors joined. */
+static mirt_status mirt__collect_ranges(mirt__step *step, const mirt__gradient_part *part, int count) {
+    const int64_t vector = MIRT__ALIGN / (int64_t)sizeof(mirt__real);
+    if (!count) return MIRT_OK;
+    step->range = (mirt__range *)mirt__calloc((size_t)count, sizeof *step->range);
+    if (!step->range) return mirt_last_status();
+    for (int i = 0; i < count; i++) {
+        const int64_t end = part[i].begin + (part[i].count + vector - 1) / vector * vector;
+        const bool next = step->num_ranges && step->range[step->num_ranges - 1].end == part[i].begin;
+        if (!next) step->range[step->num_ranges++].begin = part[i].begin;
+        step->range[step->num_ranges - 1].end = end;
     }
     return MIRT_OK;
 }
@@ -47881,8 +47933,8 @@ static mirt_status mirt__plan_function(mirt_function *f, mirt__output *outputs, 
         return mirt__fail(MIRT_E_NOMEM, "a batch of %lld samples needs more memory than any machine has",
                           (long long)f->step.max_rows);
     for (int i = 0; i < f->root->num_variables; i++) offset[i] = f->root->variable[i].offset;
-    for (int i = 0; i < f->num_results; i++) {
-        outputs[n].tensor = f->result[i].tensor;
+    for (int i = 0; i < f->results.count; i++) {
+        outputs[n].tensor = f->results.list[i].tensor;
         outputs[n].space = MIRT__SPACE_IO;
         outputs[n++].port = MIRT__MAX_FIELDS + i;
     }
@@ -47891,37 +47943,20 @@ static mirt_status mirt__plan_function(mirt_function *f, mirt__output *outputs, 
         outputs[n].space = MIRT__SPACE_STATE;
         outputs[n++].offset = (size_t)f->step.state[i].from * sizeof(mirt__real);
     }
-    for (int i = 0; i < f->num_applied; i++) {
-        outputs[n].tensor = f->applied[i].gradient;
+    for (int i = 0; i < f->recording.num_applied; i++) {
+        outputs[n].tensor = f->recording.applied[i].gradient;
         outputs[n].space = MIRT__SPACE_GRADIENT;
-        outputs[n++].offset = f->root->variable[f->applied[i].variable].offset;
+        outputs[n++].offset = f->root->variable[f->recording.applied[i].variable].offset;
     }
     return mirt__plan(&f->step.program, outputs, n, offset, rows) ? MIRT_OK : mirt_last_status();
 }
 
-static int mirt__by_begin(const void *a, const void *b) {
-    const mirt__gradient_part *x = (const mirt__gradient_part *)a, *y = (const mirt__gradient_part *)b;
-    return x->begin < y->begin ? -1 : x->begin > y->begin;
-}
-
-static mirt_status mirt__mirror_function(mirt_function *f) {
-    mirt__gradient_part *part = (mirt__gradient_part *)mirt__pool_alloc(&f->step.program.graph.pool,
-                                                                        ((size_t)f->num_applied + 1) * sizeof *part);
-    if (!part) return mirt_last_status();
-    for (int i = 0; i < f->num_applied; i++) {
-        const mirt__variable *v = &f->root->variable[f->applied[i].variable];
-        part[i].begin = (int64_t)(v->offset / sizeof(mirt__real));
-        part[i].count = v->count;
-    }
-    qsort(part, (size_t)f->num_applied, sizeof *part, mirt__by_begin);
-    return mirt__mirror(&f->step, part, f->num_applied);
-}
-
 static mirt_status mirt__finish(mirt_function *f) {
     mirt__graph *graph = &f->step.program.graph;
-    size_t most =
-        (size_t)(f->num_results + graph->num_assignments + f->num_applied + f->num_minimized + f->root->num_variables) +
-        1;
+    const mirt__recording *r = &f->recording;
+    size_t most = (size_t)(f->results.count + graph->num_assignments + r->num_applied + r->num_minimized +
+                           f->root->num_variables) +
+                  1;
     mirt__pool *pool = &graph->pool;
     mirt_tensor **keep = (mirt_tensor **)mirt__pool_alloc(pool, most * sizeof *keep);
     mirt__output *outputs = (mirt__output *)mirt__pool_alloc(pool, most * sizeof *outputs);
@@ -47930,8 +47965,8 @@ static mirt_status mirt__finish(mirt_function *f) {
     const mirt__storage_costs *costs = &f->model->strategy->able.costs;
     mirt__graph_mark_gradients(graph, mirt__root_trained, f->root);
     int kept = mirt__collect_kept(f, keep);
-    for (int i = 0; i < f->num_minimized; i++) keep[kept + i] = f->minimized[i];
-    mirt__fuse_forward(graph, keep, kept + f->num_minimized);
+    for (int i = 0; i < r->num_minimized; i++) keep[kept + i] = r->minimized[i];
+    mirt__fuse_forward(graph, keep, kept + r->num_minimized);
     if (MIRT__TRAINS && mirt__collect_gradients(f) != MIRT_OK) return mirt_last_status();
     kept = mirt__collect_kept(f, keep);
     mirt__fuse_backward(graph, keep, kept);
@@ -47945,55 +47980,25 @@ static mirt_status mirt__finish(mirt_function *f) {
         if (graph->status != MIRT_OK) return graph->status;
         for (int i = 0; i < graph->count; i++) graph->node[i]->a.winograd = f->model->strategy->winograd;
     }
-    if (mirt__collect_states(f) != MIRT_OK || mirt__collect_ranges(f) != MIRT_OK) return mirt_last_status();
+    const mirt__gradient_part *part = mirt__gradient_parts(f);
+    if (!part || mirt__collect_states(f) != MIRT_OK || mirt__collect_ranges(&f->step, part, r->num_applied) != MIRT_OK)
+        return mirt_last_status();
     f->step.gradient_bytes = f->root->trained_bytes;
-    f->step.has_gradients = f->num_applied > 0;
-    f->step.num_results = f->num_results;
-    return mirt__plan_function(f, outputs, offset) == MIRT_OK ? mirt__mirror_function(f) : mirt_last_status();
-}
-
-/* >>memory */
-
-MIRT__LIB size_t mirt__function_host(const mirt_function *f) {
-    size_t total = mirt__align_up((size_t)f->step.replicas * f->step.state_bytes);
-    for (int i = 0; i < f->num_results; i++) {
-        const mirt__result *r = &f->result[i];
-        size_t places = r->batched ? (size_t)f->step.max_rows : (size_t)mirt__result_places(&f->step);
-        total += mirt__align_up(places * (size_t)r->count * mirt__dtype_size(r->dtype));
-    }
-    for (int i = f->spec.num_x; i < f->spec.num_fields && f->step.sends_ahead; i++)
-        total += mirt__align_up((size_t)f->step.max_rows * f->spec.field[i].bytes);
-    return total;
-}
-
-MIRT__LIB mirt_status mirt__function_allocate(mirt_function *f) {
-    size_t total = mirt__function_host(f);
-    f->step.result =
-        (char **)mirt__pool_alloc(&f->step.program.graph.pool, ((size_t)f->num_results + 1) * sizeof *f->step.result);
-    if (!f->step.result || !(f->host = (char *)mirt__aligned_alloc(total))) return mirt_last_status();
-    memset(f->host, 0, total);
-    char *at = f->host;
-    for (int i = 0; i < f->num_results; i++) {
-        mirt__result *r = &f->result[i];
-        size_t places = r->batched ? (size_t)f->step.max_rows : (size_t)mirt__result_places(&f->step);
-        r->data = f->step.result[i] = at;
-        at += mirt__align_up(places * (size_t)r->count * mirt__dtype_size(r->dtype));
-    }
-    f->step.states = at;
-    f->labels = at + mirt__align_up((size_t)f->step.replicas * f->step.state_bytes);
-    return mirt__weights_place(f->root) == MIRT_OK ? mirt__memory_reserve(f->model->strategy, &f->step.needs)
-                                                   : mirt_last_status();
+    f->step.has_gradients = r->num_applied > 0;
+    f->step.num_results = f->results.count;
+    return mirt__plan_function(f, outputs, offset) == MIRT_OK ? mirt__mirror(&f->step, part, r->num_applied)
+                                                              : mirt_last_status();
 }
 
 /* >>making one */
 
 static mirt_status mirt__function_record(mirt_function *f, mirt__body body, void *user) {
     if (!mirt__record_fields(f)) return mirt_last_status();
-    f->recording = true;
+    f->recording.active = true;
     mirt__hold(f->model);
     bool good = body(f, user);
     mirt__let_go(f->model);
-    f->recording = false;
+    f->recording.active = false;
     if (f->step.program.graph.status != MIRT_OK)
         return mirt__fail(f->step.program.graph.status, "%s", f->step.program.graph.error);
     if (!good) return mirt_last_status();
@@ -48040,14 +48045,14 @@ MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__funct
     f->spec = *desc->spec;
     mirt__step_set(f, desc, s->num_replicas * batches);
     f->half = f->root->half;
-    f->mode.training = desc->training;
-    f->mode.frozen = mirt__is_frozen;
-    f->mode.arg = f->root;
+    f->recording.mode.training = desc->training;
+    f->recording.mode.frozen = mirt__is_frozen;
+    f->recording.mode.arg = f->root;
     mirt__model_graph_init(&f->step.program.graph, NULL);
     f->step.program.graph.function = f;
     f->step.program.graph.serial = ++model->strategy->graphs;
     f->step.program.graph.root = f->root;
-    f->step.program.graph.mode = &f->mode;
+    f->step.program.graph.mode = &f->recording.mode;
     if (mirt__check_parts(s, f->step.replicas) == MIRT_OK && mirt__function_record(f, body, user) == MIRT_OK) return f;
     mirt__function_free(f);
     return NULL;
@@ -48056,10 +48061,9 @@ MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__funct
 MIRT__LIB void mirt__function_free(mirt_function *f) {
     if (!f) return;
     mirt__step_free(&f->step);
-    mirt__free(f->minimized);
-    mirt__free(f->result);
-    mirt__free(f->applied);
-    mirt__aligned_free(f->host);
+    mirt__free(f->recording.minimized);
+    mirt__free(f->recording.applied);
+    mirt__aligned_free(f->results.memory);
     if (MIRT__TRAINS) mirt__clocks_free(f);
     mirt__free(f);
 }
@@ -48351,7 +48355,7 @@ static mirt_status mirt__check_classes(const mirt_function *f, int field, const 
 /* What the optimizer reads and writes, on the devices. */
 static mirt_status mirt__weights_ready(const mirt_function *f) {
     if (mirt__weights_to_devices(f->root) != MIRT_OK) return mirt_last_status();
-    return f->num_applied ? mirt__slots_to_devices(f->model) : MIRT_OK;
+    return f->step.has_gradients ? mirt__slots_to_devices(f->model) : MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *batch) {
@@ -48495,7 +48499,8 @@ static bool mirt__can_overlap(const mirt_function *f) {
 MIRT__LIB mirt_status mirt__function_step(mirt_function *f) { return mirt__function_step_ahead(f, NULL, NULL); }
 
 MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn next, void *arg) {
-    if (MIRT__TRAINS && f->num_applied && mirt__coming_rate(f->model, &f->rate) != MIRT_OK) return mirt_last_status();
+    const bool updates = MIRT__TRAINS && f->step.has_gradients;
+    if (updates && mirt__coming_rate(f->model, &f->rate) != MIRT_OK) return mirt_last_status();
     if (MIRT__TRAINS && (mirt__clocks_ready(f) != MIRT_OK || mirt__trace_ready(f) != MIRT_OK))
         return mirt_last_status();
     const double begin = f->step.clocks ? mirt__now() : 0;
@@ -48520,7 +48525,7 @@ MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn 
         if (f->model->nan_watch == 2) return MIRT_OK;
     }
     mirt__devices_changed(f);
-    if (f->num_applied && !f->overflow) f->model->step++;
+    if (f->step.has_gradients && !f->overflow) f->model->step++;
     return MIRT_OK;
 }
 
@@ -48737,7 +48742,7 @@ MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *da
 MIRT_API void mirt_function_destroy(mirt_function *function) {
     MIRT__ENTER;
     if (!function || !mirt__may_destroy(function->model->strategy, "mirt_function_destroy")) return;
-    if (function->recording) {
+    if (function->recording.active) {
         mirt__log(function->model->strategy, MIRT_LOG_ERROR,
                   "a function of %s is being recorded; its body cannot destroy it", function->model->name);
         return;
@@ -48756,7 +48761,7 @@ static mirt_tensor *mirt__function_poison(mirt_function *f) {
 
 static mirt_tensor *mirt__function_field(mirt_function *f, int field, bool there, const char *what, int index) {
     if (!f || f->step.program.graph.status != MIRT_OK) return NULL;
-    if (there) return f->field[field];
+    if (there) return f->recording.field[field];
     mirt__fail(MIRT_E_NOT_FOUND, "the data of this function have no %s number %d", what, index);
     return mirt__function_poison(f);
 }
@@ -48771,7 +48776,7 @@ MIRT_API mirt_tensor *mirt_function_y(mirt_function *f, int index) {
 }
 
 MIRT_API mirt_tensor *mirt_function_weights(mirt_function *f) {
-    return f && f->spec.has_weights ? f->field[f->spec.num_x + f->spec.num_y] : NULL;
+    return f && f->spec.has_weights ? f->recording.field[f->spec.num_x + f->spec.num_y] : NULL;
 }
 
 MIRT_API mirt_tensor *mirt_function_variable(mirt_function *f, const char *name) {
@@ -48814,7 +48819,7 @@ MIRT_API mirt_tensor *const *mirt_trainable(mirt_function *f, mirt_model *model,
     if (!f && !model) mirt__fail_missing("mirt_trainable", "model");
     else if (!count) mirt__fail(MIRT_E_INVALID, "mirt_trainable: no place for the count");
     else if (!f && model->graph.status != MIRT_OK) mirt__fail(model->graph.status, "%s", model->graph.error);
-    else if (f && !f->recording) {
+    else if (f && !f->recording.active) {
         mirt__fail(MIRT_E_STATE, "mirt_trainable: the function is recorded already; call it in the function's body");
     } else {
         mirt__graph *graph = f ? &f->step.program.graph : &model->graph;
@@ -48823,7 +48828,7 @@ MIRT_API mirt_tensor *const *mirt_trainable(mirt_function *f, mirt_model *model,
         mirt_tensor **out = first >= 0 ? mirt__trainable_in(graph, model, first, f ? f->root : NULL, &n) : NULL;
         if (out) return *count = n, out;
     }
-    if (f && f->recording) mirt__function_poison(f);
+    if (f && f->recording.active) mirt__function_poison(f);
     return NULL;
 }
 
@@ -48836,11 +48841,11 @@ MIRT_API mirt_tensor *mirt_function_loss_term(mirt_function *f, int index) {
 }
 
 /* Whether the call can be made now; marks the function if not. */
-static mirt_status mirt__recording(mirt_function *f, const mirt_tensor *t, const char *caller) {
+static mirt_status mirt__check_recording(mirt_function *f, const mirt_tensor *t, const char *caller) {
     if (f && f->step.program.graph.status != MIRT_OK)
         return mirt__fail(f->step.program.graph.status, "%s", f->step.program.graph.error);
     if (mirt__need_recording(f, t, caller) == MIRT_OK) return MIRT_OK;
-    if (f && f->recording) mirt__function_poison(f);
+    if (f && f->recording.active) mirt__function_poison(f);
     return mirt_last_status();
 }
 
@@ -48875,7 +48880,8 @@ MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_te
 
 MIRT_API mirt_status mirt_minimize(mirt_function *f, mirt_tensor *loss) {
     MIRT__ENTER;
-    if (mirt__recording(f, loss, "mirt_minimize") != MIRT_OK || mirt__need_optimizer(f, "mirt_minimize") != MIRT_OK)
+    if (mirt__check_recording(f, loss, "mirt_minimize") != MIRT_OK ||
+        mirt__need_optimizer(f, "mirt_minimize") != MIRT_OK)
         return mirt_last_status();
     if (mirt__minimize(f, loss) == MIRT_OK) return MIRT_OK;
     mirt__function_poison(f);
@@ -48888,16 +48894,16 @@ MIRT_API mirt_status mirt_gradients(mirt_tensor *loss, mirt_tensor *const *x, in
     int missing = 0;
     if (!loss || !x || !out || count < 1) {
         mirt__fail(MIRT_E_INVALID, "mirt_gradients: no loss, or nothing to differentiate it by");
-        if (f && f->recording) mirt__function_poison(f);
+        if (f && f->recording.active) mirt__function_poison(f);
         return mirt_last_status();
     }
     for (int i = 0; i < count; i++) out[i] = NULL;
     if (!f)
         return mirt__fail(MIRT_E_STATE,
                           "mirt_gradients: the loss is of a model; gradients are taken in the body of a function");
-    if (mirt__recording(f, loss, "mirt_gradients") != MIRT_OK) return mirt_last_status();
+    if (mirt__check_recording(f, loss, "mirt_gradients") != MIRT_OK) return mirt_last_status();
     for (int i = 0; i < count; i++) {
-        if (mirt__recording(f, x[i], "mirt_gradients") != MIRT_OK) return mirt_last_status();
+        if (mirt__check_recording(f, x[i], "mirt_gradients") != MIRT_OK) return mirt_last_status();
     }
     if (mirt__record_gradients(f, loss, x, count) != MIRT_OK) {
         mirt__function_poison(f);
@@ -48923,18 +48929,18 @@ MIRT_API mirt_status mirt_apply_gradients(mirt_function *f, mirt_tensor *const *
     int given = 0;
     if (!variables || !gradients || count < 1) {
         mirt__fail(MIRT_E_INVALID, "mirt_apply_gradients: no variables or no gradients");
-        if (f && f->recording) mirt__function_poison(f);
+        if (f && f->recording.active) mirt__function_poison(f);
         return mirt_last_status();
     }
-    if (mirt__recording(f, variables[0], "mirt_apply_gradients") != MIRT_OK ||
+    if (mirt__check_recording(f, variables[0], "mirt_apply_gradients") != MIRT_OK ||
         mirt__need_optimizer(f, "mirt_apply_gradients") != MIRT_OK)
         return mirt_last_status();
     for (int i = 0; i < count; i++) {
         const mirt_tensor *v = variables[i], *g = gradients[i];
         if (!g) continue;
         given++;
-        if (mirt__recording(f, v, "mirt_apply_gradients") != MIRT_OK ||
-            mirt__recording(f, g, "mirt_apply_gradients") != MIRT_OK)
+        if (mirt__check_recording(f, v, "mirt_apply_gradients") != MIRT_OK ||
+            mirt__check_recording(f, g, "mirt_apply_gradients") != MIRT_OK)
             return mirt_last_status();
         bool variable = mirt__is_variable(v->node) && mirt__is_trained(&f->root->variable[v->node->a.index]);
         if (!variable)
@@ -48968,7 +48974,8 @@ MIRT_API mirt_tensor *mirt_replica_all_reduce(mirt_tensor *x, mirt_reduce_op op)
 MIRT_API mirt_status mirt_assign(mirt_function *f, mirt_tensor *variable, mirt_tensor *value,
                                  mirt_aggregation aggregation) {
     char a[96], b[96];
-    if (mirt__recording(f, variable, "mirt_assign") != MIRT_OK || mirt__recording(f, value, "mirt_assign") != MIRT_OK)
+    if (mirt__check_recording(f, variable, "mirt_assign") != MIRT_OK ||
+        mirt__check_recording(f, value, "mirt_assign") != MIRT_OK)
         return mirt_last_status();
     const mirt__variable *v = mirt__is_variable(variable->node) ? &f->root->variable[variable->node->a.index] : NULL;
     if (!v) mirt__fail(MIRT_E_INVALID, "mirt_assign: what is to be written is not a weight");
@@ -48988,9 +48995,9 @@ MIRT_API mirt_status mirt_assign(mirt_function *f, mirt_tensor *variable, mirt_t
 }
 
 MIRT_API mirt_status mirt_function_result(mirt_function *f, const char *name, mirt_tensor *value) {
-    if (mirt__recording(f, value, "mirt_function_result") != MIRT_OK) return mirt_last_status();
+    if (mirt__check_recording(f, value, "mirt_function_result") != MIRT_OK) return mirt_last_status();
     bool taken = false;
-    for (int i = 0; name && i < f->num_results; i++) taken = taken || strcmp(f->result[i].name, name) == 0;
+    for (int i = 0; name && i < f->results.count; i++) taken = taken || strcmp(f->results.list[i].name, name) == 0;
     if (!name || taken)
         mirt__fail(MIRT_E_INVALID, "mirt_function_result: %s%s", name ? name : "no name",
                    taken ? " is a result already" : "");
@@ -49006,7 +49013,7 @@ MIRT_API mirt_status mirt_function_run(mirt_function *f, const mirt_global_batch
     mirt__batch b;
     if (!f) return mirt__fail_missing("mirt_function_run", "function");
     memset(&b, 0, sizeof b);
-    if (f->recording)
+    if (f->recording.active)
         return mirt__fail(
             MIRT_E_STATE,
             "mirt_function_run: the function is being recorded; it runs when mirt_function_create has returned it");
@@ -49040,10 +49047,10 @@ static const mirt__result *mirt__find_result(const mirt_function *f, const char 
     mirt__suggestion guess = {name, NULL, ""};
     if (!f || !name)
         return mirt__fail(MIRT_E_INVALID, "%s: no function or no name", caller), (const mirt__result *)NULL;
-    for (int i = 0; i < f->num_results; i++) {
-        mirt__guess(&guess, f->result[i].name);
-        if (strcmp(f->result[i].name, name) != 0) continue;
-        if (f->step.rows > 0) return &f->result[i];
+    for (int i = 0; i < f->results.count; i++) {
+        mirt__guess(&guess, f->results.list[i].name);
+        if (strcmp(f->results.list[i].name, name) != 0) continue;
+        if (f->step.rows > 0) return &f->results.list[i];
         mirt__fail(MIRT_E_STATE, "%s: the function has not run yet", caller);
         return NULL;
     }
@@ -49206,7 +49213,7 @@ MIRT__LIB bool mirt__record_losses(mirt_function *f, mirt__fit_body *body, mirt_
     for (int i = 0; i < model->num_outputs; i++) {
         own[i] = NULL;
         if (!mirt__output_has_loss(model, i)) continue;
-        labels[i] = f->field[f->spec.num_x + mirt__label_number(model, i)];
+        labels[i] = f->recording.field[f->spec.num_x + mirt__label_number(model, i)];
         if (!(own[i] = mirt__weighted_loss(f, body, i, output[i], labels[i]))) return false;
         float weight = model->config.loss_weights[i];
         mirt_tensor *term = weight != 0 && weight != 1 ? mirt__unary_op(MIRT__AFFINE, own[i], weight, 0) : own[i];
@@ -49227,10 +49234,10 @@ MIRT__LIB bool mirt__record_losses(mirt_function *f, mirt__fit_body *body, mirt_
         while (same < i && !mirt__metric_shares(&model->metric[same], use)) same++;
         mirt_tensor *value = mirt__metric_record(model, use, output[use->output], labels[use->output]);
         if (!value) return false;
-        body->metric_result[i] = same < i ? body->metric_result[same] : f->num_results;
+        body->metric_result[i] = same < i ? body->metric_result[same] : f->results.count;
         if (same == i && mirt__result_add(f, use->name, value) != MIRT_OK) return false;
     }
-    body->terms_result = total.samples && total.numbers ? f->num_results : -1;
+    body->terms_result = total.samples && total.numbers ? f->results.count : -1;
     return body->terms_result < 0 || mirt__result_add(f, "terms", total.numbers) == MIRT_OK;
 }
 
@@ -49321,7 +49328,7 @@ static bool mirt__record_outputs(mirt_function *f, mirt_tensor **output) {
     const mirt__stretch to = {f->model->output, f->model->num_outputs};
     if (MIRT__TRAINS && f->spec.features) {
         const mirt__stretch *from = &f->model->trainer->features;
-        return mirt__call_stretch(&f->step.program.graph, f->model, from, f->field, &to, output);
+        return mirt__call_stretch(&f->step.program.graph, f->model, from, f->recording.field, &to, output);
     }
     if (!f->model->num_inputs) return mirt__fail(MIRT_E_STATE, "%s has no input and no output", f->model->name), false;
     for (int i = 0; i < f->model->num_inputs; i++) x[i] = mirt__field_as(f, i, MIRT_FLOAT32);
@@ -49773,7 +49780,7 @@ MIRT_API const char *mirt_graph_costs(mirt_model *model, int64_t batch) {
 /* How many sums a metric keeps. */
 MIRT__TRAINING int mirt__sums_of(const mirt_function *f, int metric) {
     const int counted = mirt__metric_sums(&f->model->metric[metric]);
-    return counted ? counted : (int)f->result[f->metric_result[metric]].count;
+    return counted ? counted : (int)f->results.list[f->results.metric[metric]].count;
 }
 
 /* Sums for what the function's metrics leave. */
@@ -49849,8 +49856,8 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
             mirt__say_what_fits(model, spec, most);
         return NULL;
     }
-    f->terms_result = body.terms_result;
-    memcpy(f->metric_result, body.metric_result, sizeof f->metric_result);
+    f->results.terms = body.terms_result;
+    memcpy(f->results.metric, body.metric_result, sizeof f->results.metric);
     mirt__function_free(t->function[kind]); /* its sums and class weights go too */
     t->function[kind] = NULL;
     if (mirt__trainer_sums(t, f, kind) != MIRT_OK || mirt__trainer_class_weights(t, &body) != MIRT_OK) {
@@ -49913,15 +49920,15 @@ MIRT__TRAINING double mirt__add_loss(const mirt_function *f, const mirt__result 
 /* Results: the loss, the outputs' losses when there are several, the metrics, the terms. */
 MIRT__TRAINING_LIB double mirt__add_results(const mirt_function *f, mirt__sums *sums) {
     const mirt_model *model = f->model;
-    double loss = mirt__add_loss(f, &f->result[0], &sums->loss);
-    if (f->terms_result >= 0) loss += mirt__add_loss(f, &f->result[f->terms_result], &sums->loss);
+    double loss = mirt__add_loss(f, &f->results.list[0], &sums->loss);
+    if (f->results.terms >= 0) loss += mirt__add_loss(f, &f->results.list[f->results.terms], &sums->loss);
     int next = 1;
     for (int i = 0; i < model->num_outputs && mirt__num_labels(model) > 1; i++) {
-        if (mirt__output_has_loss(model, i)) mirt__add_loss(f, &f->result[next++], &sums->output_loss[i]);
+        if (mirt__output_has_loss(model, i)) mirt__add_loss(f, &f->results.list[next++], &sums->output_loss[i]);
     }
     double *metric = sums->metric;
     for (int m = 0; m < model->num_metrics; m++) {
-        const mirt__result *r = &f->result[f->metric_result[m]];
+        const mirt__result *r = &f->results.list[f->results.metric[m]];
         if (mirt__metric_sums(&model->metric[m])) mirt__add_counts(f, &model->metric[m], r, metric);
         else mirt__add_rows(r, f->step.rows, metric);
         metric += mirt__sums_of(f, m);
@@ -49980,8 +49987,8 @@ MIRT__TRAINING_LIB int mirt__log_names(const mirt_model *model, bool validation,
 
 MIRT__LIB mirt_status mirt__check_room(const mirt_function *f, int64_t rows, float *const *out,
                                        const size_t *capacity) {
-    for (int i = 0; i < f->num_results; i++) {
-        size_t each = (size_t)f->result[i].count;
+    for (int i = 0; i < f->results.count; i++) {
+        size_t each = (size_t)f->results.list[i].count;
         if (!out[i]) return mirt__fail(MIRT_E_INVALID, "no place for the predictions");
         if (capacity[i] / (each ? each : 1) >= (size_t)rows) continue;
         return mirt__fail(MIRT_E_SHAPE, "predictions of %lld samples need %llu floats, there is room for %llu",
@@ -49991,10 +49998,10 @@ MIRT__LIB mirt_status mirt__check_room(const mirt_function *f, int64_t rows, flo
 }
 
 MIRT__LIB void mirt__copy_predictions(const mirt_function *f, int64_t done, float *const *out) {
-    for (int i = 0; i < f->num_results; i++) {
-        const mirt__real *from = (const mirt__real *)(const void *)f->result[i].data;
-        float *to = out[i] + done * f->result[i].count;
-        for (int64_t k = 0; k < f->step.rows * f->result[i].count; k++) to[k] = (float)from[k];
+    for (int i = 0; i < f->results.count; i++) {
+        const mirt__real *from = (const mirt__real *)(const void *)f->results.list[i].data;
+        float *to = out[i] + done * f->results.list[i].count;
+        for (int64_t k = 0; k < f->step.rows * f->results.list[i].count; k++) to[k] = (float)from[k];
     }
 }
 
@@ -50409,7 +50416,7 @@ static mirt_status mirt__features_make(mirt__features *f, const mirt__batch *in,
     memset(out, 0, sizeof *out);
     out->rows = in->rows;
     out->index = in->index;
-    for (int i = 0; i < f->spec.num_x; i++) out->field[i] = function->result[i].data;
+    for (int i = 0; i < f->spec.num_x; i++) out->field[i] = function->results.list[i].data;
     for (int i = f->spec.num_x; i < f->spec.num_fields; i++) out->field[i] = in->field[data->num_x + i - f->spec.num_x];
     for (int64_t r = 0; r < in->rows; r++) {
         const void *from[MIRT__MAX_FIELDS];
@@ -50626,7 +50633,7 @@ MIRT__LIB mirt_status mirt__feed_next(mirt__feed *feed, mirt__batch *out) {
 
 /* Metrics count with labels and weights when results are there. */
 static void mirt__feed_keep_labels(mirt_function *f) {
-    char *at = f->labels;
+    char *at = f->results.labels;
     for (int i = f->spec.num_x; i < f->spec.num_fields; i++) {
         const size_t bytes = f->spec.field[i].bytes;
         if (f->step.io[i]) f->step.io[i] = memcpy(at, f->step.io[i], (size_t)f->step.rows * bytes);
@@ -51037,7 +51044,7 @@ static mirt_status mirt__confusion_pass(mirt_model *model, mirt_dataset *dataset
     mirt_function *f = model->trainer->function[MIRT__PREDICT];
     const mirt__data_spec *spec = mirt__dataset_spec(dataset);
     const mirt__data_field *y = &spec->field[spec->num_x];
-    const int64_t n = f->result[0].count, width = mirt__shape_count(&y->shape);
+    const int64_t n = f->results.list[0].count, width = mirt__shape_count(&y->shape);
     const double middle = mirt_output_scores(model, 0) == MIRT_SCORES_SIGMOID_LOGITS ? 0 : 0.5;
     mirt__batch batch;
     mirt__hold(model);
@@ -51047,7 +51054,7 @@ static mirt_status mirt__confusion_pass(mirt_model *model, mirt_dataset *dataset
         if (status != MIRT_OK || batch.rows == 0) break;
         if ((status = mirt__function_begin(f, &batch)) != MIRT_OK || (status = mirt__function_step(f)) != MIRT_OK)
             break;
-        const mirt__real *x = (const mirt__real *)(const void *)f->result[0].data;
+        const mirt__real *x = (const mirt__real *)(const void *)f->results.list[0].data;
         for (int64_t r = 0; status == MIRT_OK && r < batch.rows; r++) {
             const int64_t is = mirt__label_class(batch.field[spec->num_x], y->dtype, r, width, classes);
             if (is < 0)

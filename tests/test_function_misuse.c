@@ -257,8 +257,8 @@ static void check_misuse(void) {
     REFUSED(mirt_gather_result(f, "loss", rows, 7, NULL) != MIRT_OK, MIRT_E_SHAPE, "7");
     REFUSED(mirt_gather_result(f, NULL, rows, 7, NULL) != MIRT_OK, MIRT_E_INVALID, "name");
     REFUSED(mirt_local_result(f, "loss", 3, rows, 8, NULL) != MIRT_OK, MIRT_E_NOT_FOUND, "3 of 3");
-    REFUSED(mirt_minimize(f, f->result[0].tensor) != MIRT_OK, MIRT_E_STATE, "recorded already");
-    REFUSED(mirt_minimize(NULL, f->result[0].tensor) != MIRT_OK, mirt_last_status(), "function");
+    REFUSED(mirt_minimize(f, f->results.list[0].tensor) != MIRT_OK, MIRT_E_STATE, "recorded already");
+    REFUSED(mirt_minimize(NULL, f->results.list[0].tensor) != MIRT_OK, mirt_last_status(), "function");
     REFUSED(mirt_gradients(mirt_layer_output(m, "dense"), &stray, 1, &stray) != MIRT_OK, MIRT_E_STATE, "of a model");
     int count = 7;
     REFUSED(!mirt_trainable(f, m, &count) && count == 0, MIRT_E_STATE, "recorded already");

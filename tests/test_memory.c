@@ -182,7 +182,7 @@ static void check_plan(int devices, int replicas, mirt_optimizer optimizer, bool
         asked += asked_for(m->slot[i]);
         blocks += m->slot[i] != NULL;
     }
-    asked += asked_for(m->trainer->function[MIRT__TRAIN]->host);
+    asked += asked_for(m->trainer->function[MIRT__TRAIN]->results.memory);
     blocks++;
     ok(good && asked == plan.total + blocks * block_extra,
        "%d devices, %d replicas, %s data: asked for %zu bytes, planned %zu and %zu for %zu blocks", devices, replicas,
@@ -190,8 +190,8 @@ static void check_plan(int devices, int replicas, mirt_optimizer optimizer, bool
     ok(plan.total ==
            (size_t)devices * (plan.weights + plan.gradients + plan.activations + plan.scratch) + plan.slots + plan.host,
        "the parts of the plan make up its total");
-    size_t fit_blocks =
-        (size_t)devices * (asked_for(m->strategy->block[0])) + asked_for(m->trainer->function[MIRT__TRAIN]->host);
+    size_t fit_blocks = (size_t)devices * (asked_for(m->strategy->block[0])) +
+                        asked_for(m->trainer->function[MIRT__TRAIN]->results.memory);
     for (int d = 1; d < devices; d++) fit_blocks += asked_for(m->device_weight[d]);
     ok(live_bytes - before < fit_blocks + 50000, "beside these, fit keeps %zu bytes of programs and history",
        live_bytes - before - fit_blocks);
@@ -215,7 +215,7 @@ static void check_plan_knows_the_data(void) {
                 mirt_train_step(m, float_images(61), images_y(0, 61), NULL) == MIRT_OK &&
                 mirt_plan_memory(m, 61, &after) == MIRT_OK;
     size_t asked = asked_for(m->weight) + asked_for(m->slot[0]) + asked_for(m->slot[1]) +
-                   asked_for(m->strategy->block[0]) + asked_for(m->trainer->function[MIRT__TRAIN]->host);
+                   asked_for(m->strategy->block[0]) + asked_for(m->trainer->function[MIRT__TRAIN]->results.memory);
     ok(good && before.total > after.total && asked == after.total + 5 * block_extra,
        "planned for uint8 data: %zu bytes; once float32 data were seen, %zu, which is what was asked for", before.total,
        after.total);
@@ -315,9 +315,9 @@ static grown train_rows(int64_t rows) {
     for (int i = 0; good && i < 2; i++) good = mirt_train_step(m, x, y, NULL) == MIRT_OK;
     if (good && mirt_plan_memory(m, rows, &plan) == MIRT_OK) {
         g.planned = (double)plan.total;
+        const mirt_function *function = m->trainer->function[MIRT__TRAIN];
         g.asked = (double)(asked_for(m->weight) + asked_for(m->slot[0]) + asked_for(m->slot[1]) +
-                           asked_for(m->strategy->block[0]) + asked_for(m->trainer->function[MIRT__TRAIN]->host) -
-                           5 * block_extra);
+                           asked_for(m->strategy->block[0]) + asked_for(function->results.memory) - 5 * block_extra);
         g.peak = peak_memory();
     }
     mirt_strategy_destroy(s);

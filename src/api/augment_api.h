@@ -57,7 +57,7 @@ typedef struct mirt_augmentation {
 
 /* Layers on (rows, height, width, channels). Random ones are active in training only, and leave nothing in programs
    that predict; what an image gets depends on (seed, step, layer, row in the global batch), as in mirt_dropout.
-   Neighbours that move pixels are one affine warp: every pixel is interpolated once, and only what is outside of the
+   Neighbors that move pixels are one affine warp: every pixel is interpolated once, and only what is outside of the
    first one's image is filled. They stand in front of what is trained: no gradient passes through them. Errors of
    these: MIRT_E_INVALID, MIRT_E_SHAPE. Keras: RandomFlip; here the two directions of HORIZONTAL_AND_VERTICAL are drawn
    each for itself. NULL desc: all defaults. */

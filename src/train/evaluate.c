@@ -80,7 +80,7 @@ static mirt_status mirt__confusion_pass(mirt_model *model, mirt_dataset *dataset
     mirt_function *f = model->trainer->function[MIRT__PREDICT];
     const mirt__data_spec *spec = mirt__dataset_spec(dataset);
     const mirt__data_field *y = &spec->field[spec->num_x];
-    const int64_t n = f->result[0].count, width = mirt__shape_count(&y->shape);
+    const int64_t n = f->results.list[0].count, width = mirt__shape_count(&y->shape);
     const double middle = mirt_output_scores(model, 0) == MIRT_SCORES_SIGMOID_LOGITS ? 0 : 0.5;
     mirt__batch batch;
     mirt__hold(model);
@@ -90,7 +90,7 @@ static mirt_status mirt__confusion_pass(mirt_model *model, mirt_dataset *dataset
         if (status != MIRT_OK || batch.rows == 0) break;
         if ((status = mirt__function_begin(f, &batch)) != MIRT_OK || (status = mirt__function_step(f)) != MIRT_OK)
             break;
-        const mirt__real *x = (const mirt__real *)(const void *)f->result[0].data;
+        const mirt__real *x = (const mirt__real *)(const void *)f->results.list[0].data;
         for (int64_t r = 0; status == MIRT_OK && r < batch.rows; r++) {
             const int64_t is = mirt__label_class(batch.field[spec->num_x], y->dtype, r, width, classes);
             if (is < 0)

@@ -152,7 +152,7 @@ static mirt_status mirt__features_make(mirt__features *f, const mirt__batch *in,
     memset(out, 0, sizeof *out);
     out->rows = in->rows;
     out->index = in->index;
-    for (int i = 0; i < f->spec.num_x; i++) out->field[i] = function->result[i].data;
+    for (int i = 0; i < f->spec.num_x; i++) out->field[i] = function->results.list[i].data;
     for (int i = f->spec.num_x; i < f->spec.num_fields; i++) out->field[i] = in->field[data->num_x + i - f->spec.num_x];
     for (int64_t r = 0; r < in->rows; r++) {
         const void *from[MIRT__MAX_FIELDS];

@@ -54,7 +54,7 @@ MIRT__LIB mirt_status mirt__feed_next(mirt__feed *feed, mirt__batch *out) {
 
 /* Metrics count with labels and weights when results are there. */
 static void mirt__feed_keep_labels(mirt_function *f) {
-    char *at = f->labels;
+    char *at = f->results.labels;
     for (int i = f->spec.num_x; i < f->spec.num_fields; i++) {
         const size_t bytes = f->spec.field[i].bytes;
         if (f->step.io[i]) f->step.io[i] = memcpy(at, f->step.io[i], (size_t)f->step.rows * bytes);

@@ -23,8 +23,8 @@ static bool mirt__device_losses_finite(const mirt_function *f, int device) {
     end = begin;
     for (int r = first; r < first + count; r++) end += mirt__replica_share(&f->step, r, &none);
     for (int k = 0; k < 2; k++) {
-        if (k && f->terms_result < 0) continue;
-        const mirt__result *r = &f->result[k ? f->terms_result : 0];
+        if (k && f->results.terms < 0) continue;
+        const mirt__result *r = &f->results.list[k ? f->results.terms : 0];
         int64_t from = r->batched ? begin : first, to = r->batched ? end : first + count;
         if (!r->batched && to > mirt__active_replicas(&f->step)) to = mirt__active_replicas(&f->step);
         if (from < to && !mirt__all_finite((const mirt__real *)(const void *)r->data + from * r->count, MIRT_FLOAT32,

@@ -83,7 +83,7 @@ static bool mirt__record_outputs(mirt_function *f, mirt_tensor **output) {
     const mirt__stretch to = {f->model->output, f->model->num_outputs};
     if (MIRT__TRAINS && f->spec.features) {
         const mirt__stretch *from = &f->model->trainer->features;
-        return mirt__call_stretch(&f->step.program.graph, f->model, from, f->field, &to, output);
+        return mirt__call_stretch(&f->step.program.graph, f->model, from, f->recording.field, &to, output);
     }
     if (!f->model->num_inputs) return mirt__fail(MIRT_E_STATE, "%s has no input and no output", f->model->name), false;
     for (int i = 0; i < f->model->num_inputs; i++) x[i] = mirt__field_as(f, i, MIRT_FLOAT32);

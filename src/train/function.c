@@ -167,7 +167,7 @@ MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *da
 MIRT_API void mirt_function_destroy(mirt_function *function) {
     MIRT__ENTER;
     if (!function || !mirt__may_destroy(function->model->strategy, "mirt_function_destroy")) return;
-    if (function->recording) {
+    if (function->recording.active) {
         mirt__log(function->model->strategy, MIRT_LOG_ERROR,
                   "a function of %s is being recorded; its body cannot destroy it", function->model->name);
         return;
@@ -186,7 +186,7 @@ static mirt_tensor *mirt__function_poison(mirt_function *f) {
 
 static mirt_tensor *mirt__function_field(mirt_function *f, int field, bool there, const char *what, int index) {
     if (!f || f->step.program.graph.status != MIRT_OK) return NULL;
-    if (there) return f->field[field];
+    if (there) return f->recording.field[field];
     mirt__fail(MIRT_E_NOT_FOUND, "the data of this function have no %s number %d", what, index);
     return mirt__function_poison(f);
 }
@@ -201,7 +201,7 @@ MIRT_API mirt_tensor *mirt_function_y(mirt_function *f, int index) {
 }
 
 MIRT_API mirt_tensor *mirt_function_weights(mirt_function *f) {
-    return f && f->spec.has_weights ? f->field[f->spec.num_x + f->spec.num_y] : NULL;
+    return f && f->spec.has_weights ? f->recording.field[f->spec.num_x + f->spec.num_y] : NULL;
 }
 
 MIRT_API mirt_tensor *mirt_function_variable(mirt_function *f, const char *name) {
@@ -244,7 +244,7 @@ MIRT_API mirt_tensor *const *mirt_trainable(mirt_function *f, mirt_model *model,
     if (!f && !model) mirt__fail_missing("mirt_trainable", "model");
     else if (!count) mirt__fail(MIRT_E_INVALID, "mirt_trainable: no place for the count");
     else if (!f && model->graph.status != MIRT_OK) mirt__fail(model->graph.status, "%s", model->graph.error);
-    else if (f && !f->recording) {
+    else if (f && !f->recording.active) {
         mirt__fail(MIRT_E_STATE, "mirt_trainable: the function is recorded already; call it in the function's body");
     } else {
         mirt__graph *graph = f ? &f->step.program.graph : &model->graph;
@@ -253,7 +253,7 @@ MIRT_API mirt_tensor *const *mirt_trainable(mirt_function *f, mirt_model *model,
         mirt_tensor **out = first >= 0 ? mirt__trainable_in(graph, model, first, f ? f->root : NULL, &n) : NULL;
         if (out) return *count = n, out;
     }
-    if (f && f->recording) mirt__function_poison(f);
+    if (f && f->recording.active) mirt__function_poison(f);
     return NULL;
 }
 
@@ -266,11 +266,11 @@ MIRT_API mirt_tensor *mirt_function_loss_term(mirt_function *f, int index) {
 }
 
 /* Whether the call can be made now; marks the function if not. */
-static mirt_status mirt__recording(mirt_function *f, const mirt_tensor *t, const char *caller) {
+static mirt_status mirt__check_recording(mirt_function *f, const mirt_tensor *t, const char *caller) {
     if (f && f->step.program.graph.status != MIRT_OK)
         return mirt__fail(f->step.program.graph.status, "%s", f->step.program.graph.error);
     if (mirt__need_recording(f, t, caller) == MIRT_OK) return MIRT_OK;
-    if (f && f->recording) mirt__function_poison(f);
+    if (f && f->recording.active) mirt__function_poison(f);
     return mirt_last_status();
 }
 
@@ -305,7 +305,8 @@ MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_te
 
 MIRT_API mirt_status mirt_minimize(mirt_function *f, mirt_tensor *loss) {
     MIRT__ENTER;
-    if (mirt__recording(f, loss, "mirt_minimize") != MIRT_OK || mirt__need_optimizer(f, "mirt_minimize") != MIRT_OK)
+    if (mirt__check_recording(f, loss, "mirt_minimize") != MIRT_OK ||
+        mirt__need_optimizer(f, "mirt_minimize") != MIRT_OK)
         return mirt_last_status();
     if (mirt__minimize(f, loss) == MIRT_OK) return MIRT_OK;
     mirt__function_poison(f);
@@ -318,16 +319,16 @@ MIRT_API mirt_status mirt_gradients(mirt_tensor *loss, mirt_tensor *const *x, in
     int missing = 0;
     if (!loss || !x || !out || count < 1) {
         mirt__fail(MIRT_E_INVALID, "mirt_gradients: no loss, or nothing to differentiate it by");
-        if (f && f->recording) mirt__function_poison(f);
+        if (f && f->recording.active) mirt__function_poison(f);
         return mirt_last_status();
     }
     for (int i = 0; i < count; i++) out[i] = NULL;
     if (!f)
         return mirt__fail(MIRT_E_STATE,
                           "mirt_gradients: the loss is of a model; gradients are taken in the body of a function");
-    if (mirt__recording(f, loss, "mirt_gradients") != MIRT_OK) return mirt_last_status();
+    if (mirt__check_recording(f, loss, "mirt_gradients") != MIRT_OK) return mirt_last_status();
     for (int i = 0; i < count; i++) {
-        if (mirt__recording(f, x[i], "mirt_gradients") != MIRT_OK) return mirt_last_status();
+        if (mirt__check_recording(f, x[i], "mirt_gradients") != MIRT_OK) return mirt_last_status();
     }
     if (mirt__record_gradients(f, loss, x, count) != MIRT_OK) {
         mirt__function_poison(f);
@@ -353,18 +354,18 @@ MIRT_API mirt_status mirt_apply_gradients(mirt_function *f, mirt_tensor *const *
     int given = 0;
     if (!variables || !gradients || count < 1) {
         mirt__fail(MIRT_E_INVALID, "mirt_apply_gradients: no variables or no gradients");
-        if (f && f->recording) mirt__function_poison(f);
+        if (f && f->recording.active) mirt__function_poison(f);
         return mirt_last_status();
     }
-    if (mirt__recording(f, variables[0], "mirt_apply_gradients") != MIRT_OK ||
+    if (mirt__check_recording(f, variables[0], "mirt_apply_gradients") != MIRT_OK ||
         mirt__need_optimizer(f, "mirt_apply_gradients") != MIRT_OK)
         return mirt_last_status();
     for (int i = 0; i < count; i++) {
         const mirt_tensor *v = variables[i], *g = gradients[i];
         if (!g) continue;
         given++;
-        if (mirt__recording(f, v, "mirt_apply_gradients") != MIRT_OK ||
-            mirt__recording(f, g, "mirt_apply_gradients") != MIRT_OK)
+        if (mirt__check_recording(f, v, "mirt_apply_gradients") != MIRT_OK ||
+            mirt__check_recording(f, g, "mirt_apply_gradients") != MIRT_OK)
             return mirt_last_status();
         bool variable = mirt__is_variable(v->node) && mirt__is_trained(&f->root->variable[v->node->a.index]);
         if (!variable)
@@ -398,7 +399,8 @@ MIRT_API mirt_tensor *mirt_replica_all_reduce(mirt_tensor *x, mirt_reduce_op op)
 MIRT_API mirt_status mirt_assign(mirt_function *f, mirt_tensor *variable, mirt_tensor *value,
                                  mirt_aggregation aggregation) {
     char a[96], b[96];
-    if (mirt__recording(f, variable, "mirt_assign") != MIRT_OK || mirt__recording(f, value, "mirt_assign") != MIRT_OK)
+    if (mirt__check_recording(f, variable, "mirt_assign") != MIRT_OK ||
+        mirt__check_recording(f, value, "mirt_assign") != MIRT_OK)
         return mirt_last_status();
     const mirt__variable *v = mirt__is_variable(variable->node) ? &f->root->variable[variable->node->a.index] : NULL;
     if (!v) mirt__fail(MIRT_E_INVALID, "mirt_assign: what is to be written is not a weight");
@@ -418,9 +420,9 @@ MIRT_API mirt_status mirt_assign(mirt_function *f, mirt_tensor *variable, mirt_t
 }
 
 MIRT_API mirt_status mirt_function_result(mirt_function *f, const char *name, mirt_tensor *value) {
-    if (mirt__recording(f, value, "mirt_function_result") != MIRT_OK) return mirt_last_status();
+    if (mirt__check_recording(f, value, "mirt_function_result") != MIRT_OK) return mirt_last_status();
     bool taken = false;
-    for (int i = 0; name && i < f->num_results; i++) taken = taken || strcmp(f->result[i].name, name) == 0;
+    for (int i = 0; name && i < f->results.count; i++) taken = taken || strcmp(f->results.list[i].name, name) == 0;
     if (!name || taken)
         mirt__fail(MIRT_E_INVALID, "mirt_function_result: %s%s", name ? name : "no name",
                    taken ? " is a result already" : "");
@@ -436,7 +438,7 @@ MIRT_API mirt_status mirt_function_run(mirt_function *f, const mirt_global_batch
     mirt__batch b;
     if (!f) return mirt__fail_missing("mirt_function_run", "function");
     memset(&b, 0, sizeof b);
-    if (f->recording)
+    if (f->recording.active)
         return mirt__fail(
             MIRT_E_STATE,
             "mirt_function_run: the function is being recorded; it runs when mirt_function_create has returned it");
@@ -470,10 +472,10 @@ static const mirt__result *mirt__find_result(const mirt_function *f, const char 
     mirt__suggestion guess = {name, NULL, ""};
     if (!f || !name)
         return mirt__fail(MIRT_E_INVALID, "%s: no function or no name", caller), (const mirt__result *)NULL;
-    for (int i = 0; i < f->num_results; i++) {
-        mirt__guess(&guess, f->result[i].name);
-        if (strcmp(f->result[i].name, name) != 0) continue;
-        if (f->step.rows > 0) return &f->result[i];
+    for (int i = 0; i < f->results.count; i++) {
+        mirt__guess(&guess, f->results.list[i].name);
+        if (strcmp(f->results.list[i].name, name) != 0) continue;
+        if (f->step.rows > 0) return &f->results.list[i];
         mirt__fail(MIRT_E_STATE, "%s: the function has not run yet", caller);
         return NULL;
     }

@@ -20,11 +20,32 @@ typedef struct mirt__result {
     char *data;
 } mirt__result;
 
-/* A variable's gradient while it is recorded. */
+/* The host's side of a step. */
+typedef struct mirt__results {
+    mirt__result list[MIRT__MAX_RESULTS];
+    int count;
+    int terms;                         /* of fit: the numbers among the loss's terms; -1: there are none */
+    int metric[MIRT__MAX_METRIC_USES]; /* of fit: each metric's values, or the predictions that it counts */
+    char *memory;                      /* of results and states */
+    char *labels; /* of the batch under way, and its weights, while the next one is read, if it sends ahead */
+} mirt__results;
+
+/* A variable's gradient. */
 typedef struct mirt__applied {
     int variable;
     mirt_tensor *gradient;
 } mirt__applied;
+
+/* What the calls in a function's body add to. */
+typedef struct mirt__recording {
+    bool active;
+    mirt__mode mode;
+    mirt_tensor *field[MIRT__MAX_FIELDS];
+    mirt_tensor **minimized; /* terms of the loss */
+    int num_minimized, minimized_capacity;
+    mirt__applied *applied;
+    int num_applied, applied_capacity;
+} mirt__recording;
 
 typedef enum mirt__step_stage { MIRT__IDLE, MIRT__SCATTERED, MIRT__GRADIENTS, MIRT__REDUCED } mirt__step_stage;
 
@@ -33,27 +54,13 @@ struct mirt_function {
     mirt_model *root;
     mirt_function *next; /* of the model's */
     int layout;          /* the root's, when it was recorded */
-    mirt__step step;     /* what runs on the devices */
     bool half;           /* recorded under the policy mixed_bfloat16, or mixed_float16 */
-
-    /* recording */
-    mirt__data_spec spec;
-    bool recording;
-    mirt__mode mode;
-    mirt_tensor *field[MIRT__MAX_FIELDS];
+    mirt__data_spec spec;          /* of its batches */
     int classes[MIRT__MAX_FIELDS]; /* the field holds class numbers below this; 0: it need not */
-    mirt_tensor **minimized;       /* terms of the loss */
-    int num_minimized, minimized_capacity;
-    mirt__applied *applied;
-    int num_applied, applied_capacity;
 
-    /* results */
-    mirt__result *result;
-    int num_results, results_capacity;
-    int terms_result; /* of fit: the numbers among the loss's terms; -1: there are none */
-    int metric_result[MIRT__MAX_METRIC_USES]; /* of fit: each metric's values, or the predictions that it counts */
-    char *host;         /* results and states */
-    char *labels; /* of the batch under way, and its weights, while the next one is read, if it sends ahead */
+    mirt__recording recording;
+    mirt__step step; /* the program, and what runs it on the devices */
+    mirt__results results;
 
     /* the batch under way */
     const void *io[MIRT__MAX_FIELDS]; /* the step's */
@@ -82,10 +89,6 @@ typedef struct mirt__function_desc {
 MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__function_desc *desc, mirt__body body,
                                             void *user);
 MIRT__LIB void mirt__function_free(mirt_function *function);
-/* Gives a recorded function its results' memory, and the devices what it needs of them. */
-MIRT__LIB mirt_status mirt__function_allocate(mirt_function *function);
-/* Bytes of the results' memory. */
-MIRT__LIB size_t mirt__function_host(const mirt_function *function);
 /* One value per sample of the several in (rows, ...): their mean, or with MIRT_SUM their sum. */
 MIRT__LIB mirt_tensor *mirt__sample_value(const mirt_model *model, mirt_tensor *values);
 /* A term of the loss as a value: per sample, or the replica's part of a number. */
@@ -99,9 +102,15 @@ MIRT__LIB mirt_status mirt__apply_gradient(mirt_function *function, int variable
 MIRT__LIB mirt_status mirt__record_gradients(mirt_function *function, mirt_tensor *loss, mirt_tensor *const *x,
                                              int count);
 MIRT__LIB mirt_status mirt__minimize(mirt_function *function, mirt_tensor *term);
-MIRT__LIB mirt_status mirt__result_add(mirt_function *function, const char *name, mirt_tensor *tensor);
 /* Labels or weights of the batch as a float tensor or as class numbers, cast where they are not. */
 MIRT__LIB mirt_tensor *mirt__field_as(mirt_function *function, int field, mirt_dtype dtype);
+
+/* --- results.c --- */
+MIRT__LIB mirt_status mirt__result_add(mirt_function *function, const char *name, mirt_tensor *tensor);
+/* Gives a recorded function its results' memory, and the devices what it needs of them. */
+MIRT__LIB mirt_status mirt__function_allocate(mirt_function *function);
+/* Bytes of the results' memory. */
+MIRT__LIB size_t mirt__function_host(const mirt_function *function);
 
 /* --- function.c --- */
 /* MIRT_E_INVALID: the data set, or one it reads, is distributed to another strategy than the model's. */

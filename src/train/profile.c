@@ -290,7 +290,7 @@ static int mirt__profile_rows(const mirt_function *f, mirt__profile_row *row) {
     }
     const char *const names[] = {mirt__optimizer_class_get(f->model->config.optimizer.kind)->name, "(waiting)"};
     const double seconds[] = {c->update, c->wait};
-    for (int i = 0; f->num_applied && i < MIRT__COUNT(names); i++) {
+    for (int i = 0; f->step.has_gradients && i < MIRT__COUNT(names); i++) {
         mirt__profile_row *r = &row[count++];
         memset(r, 0, sizeof *r);
         snprintf(r->name, sizeof r->name, "%s", names[i]);

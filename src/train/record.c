@@ -25,13 +25,13 @@ static bool mirt__record_fields(mirt_function *f) {
         for (int k = shape.rank; k > 0; k--) shape.dim[k] = shape.dim[k - 1];
         shape.dim[0] = MIRT_ROWS;
         shape.rank++;
-        if (!(f->field[i] = mirt__input_op(&f->step.program.graph, i, field->dtype, &shape))) return false;
+        if (!(f->recording.field[i] = mirt__input_op(&f->step.program.graph, i, field->dtype, &shape))) return false;
     }
     return true;
 }
 
 MIRT__LIB mirt_tensor *mirt__field_as(mirt_function *f, int field, mirt_dtype dtype) {
-    return mirt_cast(f->field[field], dtype);
+    return mirt_cast(f->recording.field[field], dtype);
 }
 
 MIRT__LIB bool mirt__fields_same(const mirt__data_spec *a, const mirt__data_spec *b, int fields) {
@@ -50,29 +50,12 @@ MIRT__LIB bool mirt__spec_same(const mirt__data_spec *a, const mirt__data_spec *
 /* Recording is over, or the tensor is not of this function: says so. */
 MIRT__TRAINING_LIB mirt_status mirt__need_recording(const mirt_function *f, const mirt_tensor *t, const char *caller) {
     if (!f) return mirt__fail_missing(caller, "function");
-    if (!f->recording)
+    if (!f->recording.active)
         return mirt__fail(MIRT_E_STATE, "%s: the function is recorded already; it is called in its body", caller);
     if (!t) return mirt__fail_missing(caller, "tensor");
     if (t->node->graph == &f->step.program.graph) return MIRT_OK;
     return mirt__fail(MIRT_E_INVALID,
                       "%s: the tensor is of a model or of another function; mirt_call brings a model in", caller);
-}
-
-MIRT__LIB mirt_status mirt__result_add(mirt_function *f, const char *name, mirt_tensor *tensor) {
-    if (f->num_results == MIRT__MAX_RESULTS)
-        return mirt__fail(MIRT_E_INVALID, "a function has at most %d results", MIRT__MAX_RESULTS);
-    if (!mirt__grow_list((void **)&f->result, f->num_results, &f->results_capacity, sizeof *f->result))
-        return mirt_last_status();
-    mirt__result *r = &f->result[f->num_results];
-    memset(r, 0, sizeof *r);
-    if (!(r->name = mirt__pool_strdup(&f->step.program.graph.pool, name))) return mirt_last_status();
-    r->tensor = tensor;
-    r->dtype = tensor->dtype;
-    r->shape = tensor->shape;
-    r->batched = mirt__is_batched(&tensor->shape);
-    r->count = mirt__shape_count(&tensor->shape);
-    f->num_results++;
-    return MIRT_OK;
 }
 
 /* >>terms of the loss */
@@ -164,11 +147,12 @@ MIRT__TRAINING int mirt__term_summands(mirt_function *f, mirt_tensor *term, mirt
 
 MIRT__TRAINING_LIB mirt_status mirt__minimize(mirt_function *f, mirt_tensor *term) {
     mirt_tensor *part[MIRT__MAX_SUMMANDS];
+    mirt__recording *r = &f->recording;
     int n = mirt__term_summands(f, term, part);
     for (int i = 0; i < n; i++) {
-        if (!mirt__grow_list((void **)&f->minimized, f->num_minimized, &f->minimized_capacity, sizeof *f->minimized))
+        if (!mirt__grow_list((void **)&r->minimized, r->num_minimized, &r->minimized_capacity, sizeof *r->minimized))
             return mirt_last_status();
-        f->minimized[f->num_minimized++] = part[i];
+        r->minimized[r->num_minimized++] = part[i];
     }
     return n ? MIRT_OK : mirt_last_status();
 }
@@ -181,7 +165,7 @@ MIRT__TRAINING bool mirt__term_gradients(mirt_function *f, mirt_tensor *const *t
     for (int i = 0; i < count; i++) {
         seed[i] = mirt__loss_weight_op(graph, mirt__term_weight(term[i]));
         /* Gradients that users see are not scaled. */
-        if (seed[i]) MIRT__OF(&seed[i]->node->a, loss)->scaled = f->step.float16 && term == f->minimized;
+        if (seed[i]) MIRT__OF(&seed[i]->node->a, loss)->scaled = f->step.float16 && term == f->recording.minimized;
         if (seed[i] && !mirt__is_batched(&term[i]->shape)) seed[i] = mirt__reshape_op(seed[i], &term[i]->shape);
         if (!seed[i]) return false;
     }
@@ -193,15 +177,16 @@ static bool mirt__root_trained(const void *arg, int variable) {
 }
 
 MIRT__TRAINING_LIB mirt_status mirt__apply_gradient(mirt_function *f, int variable, mirt_tensor *gradient) {
-    for (int i = 0; i < f->num_applied; i++) {
-        if (f->applied[i].variable != variable) continue;
+    mirt__recording *r = &f->recording;
+    for (int i = 0; i < r->num_applied; i++) {
+        if (r->applied[i].variable != variable) continue;
         return mirt__fail(MIRT_E_INVALID, "%s has a gradient already; a step takes one for each weight: add them",
                           f->root->variable[variable].name);
     }
-    if (!mirt__grow_list((void **)&f->applied, f->num_applied, &f->applied_capacity, sizeof *f->applied))
+    if (!mirt__grow_list((void **)&r->applied, r->num_applied, &r->applied_capacity, sizeof *r->applied))
         return mirt_last_status();
-    f->applied[f->num_applied].variable = variable;
-    f->applied[f->num_applied++].gradient = gradient;
+    r->applied[r->num_applied].variable = variable;
+    r->applied[r->num_applied++].gradient = gradient;
     return MIRT_OK;
 }
 
@@ -230,11 +215,11 @@ MIRT__TRAINING mirt_status mirt__check_reached(const mirt_function *f) {
         bool reached = false;
         if (!mirt__is_trained(&f->root->variable[i])) continue;
         wanted++;
-        for (int k = 0; k < f->num_applied; k++) reached = reached || f->applied[k].variable == i;
+        for (int k = 0; k < f->recording.num_applied; k++) reached = reached || f->recording.applied[k].variable == i;
         if (reached) continue;
         if (missing++ < 4) mirt__text_add(&text, "%s%s", missing > 1 ? ", " : "", f->root->variable[i].name);
     }
-    if (wanted && !f->num_applied)
+    if (wanted && !f->recording.num_applied)
         mirt__fail(MIRT_E_INVALID, "%s: the loss depends on none of the %d trainable weights", f->model->name, wanted);
     else if (missing) {
         mirt__log(
@@ -246,14 +231,14 @@ MIRT__TRAINING mirt_status mirt__check_reached(const mirt_function *f) {
         mirt__log(f->model->strategy, MIRT_LOG_WARNING, "%s has no trainable weights: training it changes none",
                   f->model->name);
     mirt__text_free(&text);
-    return wanted && !f->num_applied ? mirt_last_status() : MIRT_OK;
+    return wanted && !f->recording.num_applied ? mirt_last_status() : MIRT_OK;
 }
 
 MIRT__TRAINING mirt_status mirt__collect_gradients(mirt_function *f) {
     mirt__graph *graph = &f->step.program.graph;
     int forward = graph->count;
-    if (!f->num_minimized) return MIRT_OK;
-    if (!mirt__term_gradients(f, f->minimized, f->num_minimized)) return mirt_last_status();
+    if (!f->recording.num_minimized) return MIRT_OK;
+    if (!mirt__term_gradients(f, f->recording.minimized, f->recording.num_minimized)) return mirt_last_status();
     for (int i = 0; i < forward; i++) {
         mirt__node *node = graph->node[i];
         if (!mirt__is_variable(node) || !node->out[0]->grad) continue;
@@ -266,9 +251,9 @@ MIRT__TRAINING mirt_status mirt__collect_gradients(mirt_function *f) {
 static int mirt__collect_kept(const mirt_function *f, mirt_tensor **keep) {
     const mirt__graph *graph = &f->step.program.graph;
     int n = 0;
-    for (int i = 0; i < f->num_results; i++) keep[n++] = f->result[i].tensor;
+    for (int i = 0; i < f->results.count; i++) keep[n++] = f->results.list[i].tensor;
     for (int i = 0; i < graph->num_assignments; i++) keep[n++] = graph->assignment[i].value;
-    for (int i = 0; i < f->num_applied; i++) keep[n++] = f->applied[i].gradient;
+    for (int i = 0; i < f->recording.num_applied; i++) keep[n++] = f->recording.applied[i].gradient;
     return n;
 }
 
@@ -294,27 +279,36 @@ static mirt_status mirt__collect_states(mirt_function *f) {
     return MIRT_OK;
 }
 
-static int mirt__by_offset(const void *a, const void *b) {
-    const mirt__range *x = (const mirt__range *)a, *y = (const mirt__range *)b;
+static int mirt__by_begin(const void *a, const void *b) {
+    const mirt__gradient_part *x = (const mirt__gradient_part *)a, *y = (const mirt__gradient_part *)b;
     return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-/* What the gradients that exist cover of the weight block, neighbors joined. */
-static mirt_status mirt__collect_ranges(mirt_function *f) {
-    const int64_t vector = MIRT__ALIGN / (int64_t)sizeof(mirt__real);
-    if (!f->num_applied) return MIRT_OK;
-    f->step.range = (mirt__range *)mirt__calloc((size_t)f->num_applied, sizeof *f->step.range);
-    if (!f->step.range) return mirt_last_status();
-    for (int i = 0; i < f->num_applied; i++) {
-        const mirt__variable *v = &f->root->variable[f->applied[i].variable];
-        f->step.range[i].begin = (int64_t)(v->offset / sizeof(mirt__real));
-        f->step.range[i].end = f->step.range[i].begin + (v->count + vector - 1) / vector * vector;
+/* Where the gradients that exist are in the weight block, in its order. */
+static mirt__gradient_part *mirt__gradient_parts(mirt_function *f) {
+    const mirt__recording *r = &f->recording;
+    mirt__gradient_part *part = (mirt__gradient_part *)mirt__pool_alloc(&f->step.program.graph.pool,
+                                                                        ((size_t)r->num_applied + 1) * sizeof *part);
+    for (int i = 0; part && i < r->num_applied; i++) {
+        const mirt__variable *v = &f->root->variable[r->applied[i].variable];
+        part[i].begin = (int64_t)(v->offset / sizeof(mirt__real));
+        part[i].count = v->count;
     }
-    qsort(f->step.range, (size_t)f->num_applied, sizeof *f->step.range, mirt__by_offset);
-    for (int i = 0; i < f->num_applied; i++) {
-        if (f->step.num_ranges && f->step.range[f->step.num_ranges - 1].end == f->step.range[i].begin)
-            f->step.range[f->step.num_ranges - 1].end = f->step.range[i].end;
-        else f->step.range[f->step.num_ranges++] = f->step.range[i];
+    if (part) qsort(part, (size_t)r->num_applied, sizeof *part, mirt__by_begin);
+    return part;
+}
+
+/* What they cover of the weight block, neighbors joined. */
+static mirt_status mirt__collect_ranges(mirt__step *step, const mirt__gradient_part *part, int count) {
+    const int64_t vector = MIRT__ALIGN / (int64_t)sizeof(mirt__real);
+    if (!count) return MIRT_OK;
+    step->range = (mirt__range *)mirt__calloc((size_t)count, sizeof *step->range);
+    if (!step->range) return mirt_last_status();
+    for (int i = 0; i < count; i++) {
+        const int64_t end = part[i].begin + (part[i].count + vector - 1) / vector * vector;
+        const bool next = step->num_ranges && step->range[step->num_ranges - 1].end == part[i].begin;
+        if (!next) step->range[step->num_ranges++].begin = part[i].begin;
+        step->range[step->num_ranges - 1].end = end;
     }
     return MIRT_OK;
 }
@@ -327,8 +321,8 @@ static mirt_status mirt__plan_function(mirt_function *f, mirt__output *outputs, 
         return mirt__fail(MIRT_E_NOMEM, "a batch of %lld samples needs more memory than any machine has",
                           (long long)f->step.max_rows);
     for (int i = 0; i < f->root->num_variables; i++) offset[i] = f->root->variable[i].offset;
-    for (int i = 0; i < f->num_results; i++) {
-        outputs[n].tensor = f->result[i].tensor;
+    for (int i = 0; i < f->results.count; i++) {
+        outputs[n].tensor = f->results.list[i].tensor;
         outputs[n].space = MIRT__SPACE_IO;
         outputs[n++].port = MIRT__MAX_FIELDS + i;
     }
@@ -337,37 +331,20 @@ static mirt_status mirt__plan_function(mirt_function *f, mirt__output *outputs, 
         outputs[n].space = MIRT__SPACE_STATE;
         outputs[n++].offset = (size_t)f->step.state[i].from * sizeof(mirt__real);
     }
-    for (int i = 0; i < f->num_applied; i++) {
-        outputs[n].tensor = f->applied[i].gradient;
+    for (int i = 0; i < f->recording.num_applied; i++) {
+        outputs[n].tensor = f->recording.applied[i].gradient;
         outputs[n].space = MIRT__SPACE_GRADIENT;
-        outputs[n++].offset = f->root->variable[f->applied[i].variable].offset;
+        outputs[n++].offset = f->root->variable[f->recording.applied[i].variable].offset;
     }
     return mirt__plan(&f->step.program, outputs, n, offset, rows) ? MIRT_OK : mirt_last_status();
 }
 
-static int mirt__by_begin(const void *a, const void *b) {
-    const mirt__gradient_part *x = (const mirt__gradient_part *)a, *y = (const mirt__gradient_part *)b;
-    return x->begin < y->begin ? -1 : x->begin > y->begin;
-}
-
-static mirt_status mirt__mirror_function(mirt_function *f) {
-    mirt__gradient_part *part = (mirt__gradient_part *)mirt__pool_alloc(&f->step.program.graph.pool,
-                                                                        ((size_t)f->num_applied + 1) * sizeof *part);
-    if (!part) return mirt_last_status();
-    for (int i = 0; i < f->num_applied; i++) {
-        const mirt__variable *v = &f->root->variable[f->applied[i].variable];
-        part[i].begin = (int64_t)(v->offset / sizeof(mirt__real));
-        part[i].count = v->count;
-    }
-    qsort(part, (size_t)f->num_applied, sizeof *part, mirt__by_begin);
-    return mirt__mirror(&f->step, part, f->num_applied);
-}
-
 static mirt_status mirt__finish(mirt_function *f) {
     mirt__graph *graph = &f->step.program.graph;
-    size_t most =
-        (size_t)(f->num_results + graph->num_assignments + f->num_applied + f->num_minimized + f->root->num_variables) +
-        1;
+    const mirt__recording *r = &f->recording;
+    size_t most = (size_t)(f->results.count + graph->num_assignments + r->num_applied + r->num_minimized +
+                           f->root->num_variables) +
+                  1;
     mirt__pool *pool = &graph->pool;
     mirt_tensor **keep = (mirt_tensor **)mirt__pool_alloc(pool, most * sizeof *keep);
     mirt__output *outputs = (mirt__output *)mirt__pool_alloc(pool, most * sizeof *outputs);
@@ -376,8 +353,8 @@ static mirt_status mirt__finish(mirt_function *f) {
     const mirt__storage_costs *costs = &f->model->strategy->able.costs;
     mirt__graph_mark_gradients(graph, mirt__root_trained, f->root);
     int kept = mirt__collect_kept(f, keep);
-    for (int i = 0; i < f->num_minimized; i++) keep[kept + i] = f->minimized[i];
-    mirt__fuse_forward(graph, keep, kept + f->num_minimized);
+    for (int i = 0; i < r->num_minimized; i++) keep[kept + i] = r->minimized[i];
+    mirt__fuse_forward(graph, keep, kept + r->num_minimized);
     if (MIRT__TRAINS && mirt__collect_gradients(f) != MIRT_OK) return mirt_last_status();
     kept = mirt__collect_kept(f, keep);
     mirt__fuse_backward(graph, keep, kept);
@@ -391,55 +368,25 @@ static mirt_status mirt__finish(mirt_function *f) {
         if (graph->status != MIRT_OK) return graph->status;
         for (int i = 0; i < graph->count; i++) graph->node[i]->a.winograd = f->model->strategy->winograd;
     }
-    if (mirt__collect_states(f) != MIRT_OK || mirt__collect_ranges(f) != MIRT_OK) return mirt_last_status();
+    const mirt__gradient_part *part = mirt__gradient_parts(f);
+    if (!part || mirt__collect_states(f) != MIRT_OK || mirt__collect_ranges(&f->step, part, r->num_applied) != MIRT_OK)
+        return mirt_last_status();
     f->step.gradient_bytes = f->root->trained_bytes;
-    f->step.has_gradients = f->num_applied > 0;
-    f->step.num_results = f->num_results;
-    return mirt__plan_function(f, outputs, offset) == MIRT_OK ? mirt__mirror_function(f) : mirt_last_status();
-}
-
-/* >>memory */
-
-MIRT__LIB size_t mirt__function_host(const mirt_function *f) {
-    size_t total = mirt__align_up((size_t)f->step.replicas * f->step.state_bytes);
-    for (int i = 0; i < f->num_results; i++) {
-        const mirt__result *r = &f->result[i];
-        size_t places = r->batched ? (size_t)f->step.max_rows : (size_t)mirt__result_places(&f->step);
-        total += mirt__align_up(places * (size_t)r->count * mirt__dtype_size(r->dtype));
-    }
-    for (int i = f->spec.num_x; i < f->spec.num_fields && f->step.sends_ahead; i++)
-        total += mirt__align_up((size_t)f->step.max_rows * f->spec.field[i].bytes);
-    return total;
-}
-
-MIRT__LIB mirt_status mirt__function_allocate(mirt_function *f) {
-    size_t total = mirt__function_host(f);
-    f->step.result =
-        (char **)mirt__pool_alloc(&f->step.program.graph.pool, ((size_t)f->num_results + 1) * sizeof *f->step.result);
-    if (!f->step.result || !(f->host = (char *)mirt__aligned_alloc(total))) return mirt_last_status();
-    memset(f->host, 0, total);
-    char *at = f->host;
-    for (int i = 0; i < f->num_results; i++) {
-        mirt__result *r = &f->result[i];
-        size_t places = r->batched ? (size_t)f->step.max_rows : (size_t)mirt__result_places(&f->step);
-        r->data = f->step.result[i] = at;
-        at += mirt__align_up(places * (size_t)r->count * mirt__dtype_size(r->dtype));
-    }
-    f->step.states = at;
-    f->labels = at + mirt__align_up((size_t)f->step.replicas * f->step.state_bytes);
-    return mirt__weights_place(f->root) == MIRT_OK ? mirt__memory_reserve(f->model->strategy, &f->step.needs)
-                                                   : mirt_last_status();
+    f->step.has_gradients = r->num_applied > 0;
+    f->step.num_results = f->results.count;
+    return mirt__plan_function(f, outputs, offset) == MIRT_OK ? mirt__mirror(&f->step, part, r->num_applied)
+                                                              : mirt_last_status();
 }
 
 /* >>making one */
 
 static mirt_status mirt__function_record(mirt_function *f, mirt__body body, void *user) {
     if (!mirt__record_fields(f)) return mirt_last_status();
-    f->recording = true;
+    f->recording.active = true;
     mirt__hold(f->model);
     bool good = body(f, user);
     mirt__let_go(f->model);
-    f->recording = false;
+    f->recording.active = false;
     if (f->step.program.graph.status != MIRT_OK)
         return mirt__fail(f->step.program.graph.status, "%s", f->step.program.graph.error);
     if (!good) return mirt_last_status();
@@ -486,14 +433,14 @@ MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__funct
     f->spec = *desc->spec;
     mirt__step_set(f, desc, s->num_replicas * batches);
     f->half = f->root->half;
-    f->mode.training = desc->training;
-    f->mode.frozen = mirt__is_frozen;
-    f->mode.arg = f->root;
+    f->recording.mode.training = desc->training;
+    f->recording.mode.frozen = mirt__is_frozen;
+    f->recording.mode.arg = f->root;
     mirt__model_graph_init(&f->step.program.graph, NULL);
     f->step.program.graph.function = f;
     f->step.program.graph.serial = ++model->strategy->graphs;
     f->step.program.graph.root = f->root;
-    f->step.program.graph.mode = &f->mode;
+    f->step.program.graph.mode = &f->recording.mode;
     if (mirt__check_parts(s, f->step.replicas) == MIRT_OK && mirt__function_record(f, body, user) == MIRT_OK) return f;
     mirt__function_free(f);
     return NULL;
@@ -502,10 +449,9 @@ MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__funct
 MIRT__LIB void mirt__function_free(mirt_function *f) {
     if (!f) return;
     mirt__step_free(&f->step);
-    mirt__free(f->minimized);
-    mirt__free(f->result);
-    mirt__free(f->applied);
-    mirt__aligned_free(f->host);
+    mirt__free(f->recording.minimized);
+    mirt__free(f->recording.applied);
+    mirt__aligned_free(f->results.memory);
     if (MIRT__TRAINS) mirt__clocks_free(f);
     mirt__free(f);
 }

@@ -78,7 +78,7 @@ MIRT__LIB bool mirt__record_losses(mirt_function *f, mirt__fit_body *body, mirt_
     for (int i = 0; i < model->num_outputs; i++) {
         own[i] = NULL;
         if (!mirt__output_has_loss(model, i)) continue;
-        labels[i] = f->field[f->spec.num_x + mirt__label_number(model, i)];
+        labels[i] = f->recording.field[f->spec.num_x + mirt__label_number(model, i)];
         if (!(own[i] = mirt__weighted_loss(f, body, i, output[i], labels[i]))) return false;
         float weight = model->config.loss_weights[i];
         mirt_tensor *term = weight != 0 && weight != 1 ? mirt__unary_op(MIRT__AFFINE, own[i], weight, 0) : own[i];
@@ -99,9 +99,9 @@ MIRT__LIB bool mirt__record_losses(mirt_function *f, mirt__fit_body *body, mirt_
         while (same < i && !mirt__metric_shares(&model->metric[same], use)) same++;
         mirt_tensor *value = mirt__metric_record(model, use, output[use->output], labels[use->output]);
         if (!value) return false;
-        body->metric_result[i] = same < i ? body->metric_result[same] : f->num_results;
+        body->metric_result[i] = same < i ? body->metric_result[same] : f->results.count;
         if (same == i && mirt__result_add(f, use->name, value) != MIRT_OK) return false;
     }
-    body->terms_result = total.samples && total.numbers ? f->num_results : -1;
+    body->terms_result = total.samples && total.numbers ? f->results.count : -1;
     return body->terms_result < 0 || mirt__result_add(f, "terms", total.numbers) == MIRT_OK;
 }

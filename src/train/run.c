@@ -22,7 +22,7 @@ static mirt_status mirt__check_classes(const mirt_function *f, int field, const 
 /* What the optimizer reads and writes, on the devices. */
 static mirt_status mirt__weights_ready(const mirt_function *f) {
     if (mirt__weights_to_devices(f->root) != MIRT_OK) return mirt_last_status();
-    return f->num_applied ? mirt__slots_to_devices(f->model) : MIRT_OK;
+    return f->step.has_gradients ? mirt__slots_to_devices(f->model) : MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *batch) {
@@ -166,7 +166,8 @@ static bool mirt__can_overlap(const mirt_function *f) {
 MIRT__LIB mirt_status mirt__function_step(mirt_function *f) { return mirt__function_step_ahead(f, NULL, NULL); }
 
 MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn next, void *arg) {
-    if (MIRT__TRAINS && f->num_applied && mirt__coming_rate(f->model, &f->rate) != MIRT_OK) return mirt_last_status();
+    const bool updates = MIRT__TRAINS && f->step.has_gradients;
+    if (updates && mirt__coming_rate(f->model, &f->rate) != MIRT_OK) return mirt_last_status();
     if (MIRT__TRAINS && (mirt__clocks_ready(f) != MIRT_OK || mirt__trace_ready(f) != MIRT_OK))
         return mirt_last_status();
     const double begin = f->step.clocks ? mirt__now() : 0;
@@ -191,7 +192,7 @@ MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn 
         if (f->model->nan_watch == 2) return MIRT_OK;
     }
     mirt__devices_changed(f);
-    if (f->num_applied && !f->overflow) f->model->step++;
+    if (f->step.has_gradients && !f->overflow) f->model->step++;
     return MIRT_OK;
 }
 

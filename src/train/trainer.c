@@ -4,7 +4,7 @@
 /* How many sums a metric keeps. */
 MIRT__TRAINING int mirt__sums_of(const mirt_function *f, int metric) {
     const int counted = mirt__metric_sums(&f->model->metric[metric]);
-    return counted ? counted : (int)f->result[f->metric_result[metric]].count;
+    return counted ? counted : (int)f->results.list[f->results.metric[metric]].count;
 }
 
 /* Sums for what the function's metrics leave. */
@@ -80,8 +80,8 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
             mirt__say_what_fits(model, spec, most);
         return NULL;
     }
-    f->terms_result = body.terms_result;
-    memcpy(f->metric_result, body.metric_result, sizeof f->metric_result);
+    f->results.terms = body.terms_result;
+    memcpy(f->results.metric, body.metric_result, sizeof f->results.metric);
     mirt__function_free(t->function[kind]); /* its sums and class weights go too */
     t->function[kind] = NULL;
     if (mirt__trainer_sums(t, f, kind) != MIRT_OK || mirt__trainer_class_weights(t, &body) != MIRT_OK) {
@@ -144,15 +144,15 @@ MIRT__TRAINING double mirt__add_loss(const mirt_function *f, const mirt__result 
 /* Results: the loss, the outputs' losses when there are several, the metrics, the terms. */
 MIRT__TRAINING_LIB double mirt__add_results(const mirt_function *f, mirt__sums *sums) {
     const mirt_model *model = f->model;
-    double loss = mirt__add_loss(f, &f->result[0], &sums->loss);
-    if (f->terms_result >= 0) loss += mirt__add_loss(f, &f->result[f->terms_result], &sums->loss);
+    double loss = mirt__add_loss(f, &f->results.list[0], &sums->loss);
+    if (f->results.terms >= 0) loss += mirt__add_loss(f, &f->results.list[f->results.terms], &sums->loss);
     int next = 1;
     for (int i = 0; i < model->num_outputs && mirt__num_labels(model) > 1; i++) {
-        if (mirt__output_has_loss(model, i)) mirt__add_loss(f, &f->result[next++], &sums->output_loss[i]);
+        if (mirt__output_has_loss(model, i)) mirt__add_loss(f, &f->results.list[next++], &sums->output_loss[i]);
     }
     double *metric = sums->metric;
     for (int m = 0; m < model->num_metrics; m++) {
-        const mirt__result *r = &f->result[f->metric_result[m]];
+        const mirt__result *r = &f->results.list[f->results.metric[m]];
         if (mirt__metric_sums(&model->metric[m])) mirt__add_counts(f, &model->metric[m], r, metric);
         else mirt__add_rows(r, f->step.rows, metric);
         metric += mirt__sums_of(f, m);
@@ -211,8 +211,8 @@ MIRT__TRAINING_LIB int mirt__log_names(const mirt_model *model, bool validation,
 
 MIRT__LIB mirt_status mirt__check_room(const mirt_function *f, int64_t rows, float *const *out,
                                        const size_t *capacity) {
-    for (int i = 0; i < f->num_results; i++) {
-        size_t each = (size_t)f->result[i].count;
+    for (int i = 0; i < f->results.count; i++) {
+        size_t each = (size_t)f->results.list[i].count;
         if (!out[i]) return mirt__fail(MIRT_E_INVALID, "no place for the predictions");
         if (capacity[i] / (each ? each : 1) >= (size_t)rows) continue;
         return mirt__fail(MIRT_E_SHAPE, "predictions of %lld samples need %llu floats, there is room for %llu",
@@ -222,9 +222,9 @@ MIRT__LIB mirt_status mirt__check_room(const mirt_function *f, int64_t rows, flo
 }
 
 MIRT__LIB void mirt__copy_predictions(const mirt_function *f, int64_t done, float *const *out) {
-    for (int i = 0; i < f->num_results; i++) {
-        const mirt__real *from = (const mirt__real *)(const void *)f->result[i].data;
-        float *to = out[i] + done * f->result[i].count;
-        for (int64_t k = 0; k < f->step.rows * f->result[i].count; k++) to[k] = (float)from[k];
+    for (int i = 0; i < f->results.count; i++) {
+        const mirt__real *from = (const mirt__real *)(const void *)f->results.list[i].data;
+        float *to = out[i] + done * f->results.list[i].count;
+        for (int64_t k = 0; k < f->step.rows * f->results.list[i].count; k++) to[k] = (float)from[k];
     }
 }
