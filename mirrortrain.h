@@ -26019,9 +26019,10 @@ MIRT__ABSENT_LIB mirt_status mirt__dataset_idle(const char *caller, const mirt_d
 /* Copies the next samples of the pass, at most `count`, into the arrays of `out` that have memory; *rows: their
    number. */
 MIRT__ABSENT_LIB mirt_status mirt__dataset_pull(mirt_dataset *dataset, int64_t count, mirt_data *out, int64_t *rows);
-/* Adds a batch stage, and before it a shuffle stage if `shuffle`, to a borrowed data set without one; adds a prefetch
-   stage if its samples are expensive. */
-MIRT__LIB mirt_dataset *mirt__dataset_batch_view(mirt_dataset *dataset, int64_t batch, bool shuffle);
+/* `dataset` itself if it is batched. Otherwise a view that borrows it, also put into *view, to be destroyed after use:
+   with a batch stage, before it a shuffle stage if `shuffle`, and a prefetch stage if its samples are expensive. NULL
+   with the error set. */
+MIRT__LIB mirt_dataset *mirt__dataset_batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view);
 /* Rows of the largest batch; 1 without a batch stage. */
 MIRT__LIB int64_t mirt__data_most_rows(const mirt__data_spec *spec);
 
@@ -26172,8 +26173,10 @@ MIRT__LIB mirt_dataset *mirt__dataset_give_up(mirt_dataset *dataset, bool borrow
 
 /* The number of samples in the first `batches` batches, which exist. */
 MIRT__LIB int64_t mirt__dataset_rows(const mirt_dataset *dataset, int64_t batches);
-/* A copy of names (of classes) in one block. NULL with the error set. */
+/* A copy of names (of classes) in one block, freed with mirt__free. NULL with the error set. */
 MIRT__LIB char **mirt__names_copy(const char *caller, const char *const *names, int count);
+/* The first name that is not UTF-8, which files require, or -1. */
+MIRT__LIB int mirt__bad_name(const char *const *names, int count);
 /* Names the classes "0" to "9"; returns NULL for NULL. */
 MIRT__LIB mirt_dataset *mirt__dataset_name_digits(mirt_dataset *dataset);
 
@@ -26877,6 +26880,13 @@ MIRT__LIB char **mirt__names_copy(const char *caller, const char *const *names, 
     return copy;
 }
 
+MIRT__LIB int mirt__bad_name(const char *const *names, int count) {
+    for (int i = 0; i < count; i++) {
+        if (names[i] && !mirt__utf8_valid(names[i], strlen(names[i]))) return i;
+    }
+    return -1;
+}
+
 MIRT_API mirt_status mirt_set_class_names(mirt_dataset *dataset, const char *const *names, int count) {
     if (!dataset) return mirt__fail_missing("mirt_set_class_names", "data set");
     char **copy = mirt__names_copy("mirt_set_class_names", names, count);
@@ -27098,11 +27108,12 @@ MIRT__LIB mirt_status mirt__dataset_next_filled(mirt_dataset *dataset, mirt__bat
     return status;
 }
 
-MIRT__LIB mirt_dataset *mirt__dataset_batch_view(mirt_dataset *dataset, int64_t batch, bool shuffle) {
+MIRT__LIB mirt_dataset *mirt__dataset_batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view) {
     const int64_t stream_buffer = 1024;
-    mirt_dataset *view = shuffle ? mirt__shuffle_over(dataset, stream_buffer, true) : dataset;
-    view = mirt__batch_over(view, batch, !shuffle, false);
-    return view && view->source->stage->make ? mirt_prefetch(view, MIRT_AUTOTUNE) : view;
+    if (dataset->spec.batch) return dataset;
+    mirt_dataset *made = shuffle ? mirt__shuffle_over(dataset, stream_buffer, true) : dataset;
+    made = mirt__batch_over(made, batch, !shuffle, false);
+    return *view = made && made->source->stage->make ? mirt_prefetch(made, MIRT_AUTOTUNE) : made;
 }
 
 /* >>samples in memory */
@@ -37429,6 +37440,7 @@ struct mirt_strategy {
     mirt__device_timeline *timeline;               /* [num_devices] */
     const mirt_model *timing;       /* being trained by a fit that counts seconds */
     mirt__watch *watch;      /* NULL: there is no time limit */
+    mirt_status (*round)(mirt_strategy *strategy, void (*fn)(void *arg, int device), void *arg); /* mirt__on_devices */
     bool limit_asked;               /* it is not the usual one */
     const char *death;              /* why it is of no use any more, or NULL */
     const struct mirt__program *program; /* under way on the devices */
@@ -37896,9 +37908,12 @@ MIRT__LIB mirt_status mirt__usable(const mirt_strategy *s) {
     return s->death ? mirt__fail(MIRT_E_TIMEOUT, "this strategy cannot be used any more: %s", s->death) : MIRT_OK;
 }
 
+MIRT__LIB mirt_status mirt__on_devices(mirt_strategy *s, void (*fn)(void *arg, int device), void *arg) {
+    return mirt__usable(s) == MIRT_OK ? s->round(s, fn, arg) : mirt_last_status();
+}
+
 #ifdef MIRRORTRAIN_NO_THREADS
 
-MIRT__LIB mirt_status mirt__watch_create(mirt_strategy *s, double seconds) { return (void)s, (void)seconds, MIRT_OK; }
 MIRT__LIB void mirt__watch_destroy(mirt_strategy *s) { (void)s; }
 MIRT__LIB mirt_status mirt__watched(mirt_strategy *s, mirt_status (*fn)(void *arg), void *arg) {
     return (void)s, fn(arg);
@@ -37915,8 +37930,12 @@ MIRT__LIB mirt__section mirt__watch_input(mirt_strategy *s, mirt_dataset *datase
     return (void)s, (void)dataset, none;
 }
 
-MIRT__LIB mirt_status mirt__on_devices(mirt_strategy *s, void (*fn)(void *arg, int device), void *arg) {
+static mirt_status mirt__round_free(mirt_strategy *s, void (*fn)(void *arg, int device), void *arg) {
     return (void)s, fn(arg, 0), MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__watch_create(mirt_strategy *s, double seconds) {
+    return (void)seconds, s->round = mirt__round_free, MIRT_OK;
 }
 
 #else
@@ -38332,12 +38351,21 @@ static mirt_status mirt__round_run(void *arg) {
     return mirt__watch_leave(s, before) ? MIRT_OK : MIRT_E_TIMEOUT;
 }
 
-MIRT__LIB mirt_status mirt__on_devices(mirt_strategy *s, void (*fn)(void *arg, int device), void *arg) {
-    if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
-    if (!s->watch) return mirt__team_run(s->leaders, fn, arg), MIRT_OK;
+/* The ways of a round: without a watchdog; watched by the caller, who is the first device; by the runner thread. */
+static mirt_status mirt__round_free(mirt_strategy *s, void (*fn)(void *arg, int device), void *arg) {
+    return mirt__team_run(s->leaders, fn, arg), MIRT_OK;
+}
+
+static mirt_status mirt__round_watched(mirt_strategy *s, void (*fn)(void *arg, int device), void *arg) {
     s->watch->round = fn;
     s->watch->round_arg = arg;
-    return s->limit_asked ? mirt__watched(s, mirt__round_run, s) : mirt__round_run(s);
+    return mirt__round_run(s);
+}
+
+static mirt_status mirt__round_by_runner(mirt_strategy *s, void (*fn)(void *arg, int device), void *arg) {
+    s->watch->round = fn;
+    s->watch->round_arg = arg;
+    return mirt__watched(s, mirt__round_run, s);
 }
 
 MIRT__LIB bool mirt__devices_barrier(mirt_strategy *s, int device) {
@@ -38355,6 +38383,9 @@ MIRT__LIB mirt_status mirt__watch_create(mirt_strategy *s, double seconds) {
     if (seconds != seconds || seconds > 1e9)
         return mirt__fail(MIRT_E_INVALID, "a time limit of %g seconds: it must be below 1e9; negative is none",
                           seconds);
+    s->round = seconds < 0    ? mirt__round_free
+               : seconds > 0 ? mirt__round_by_runner
+                             : mirt__round_watched;
     if (seconds < 0) return MIRT_OK;
     mirt__watch *w = (mirt__watch *)mirt__aligned_alloc(sizeof *w);
     if (!(s->watch = w)) return mirt_last_status();
@@ -40385,6 +40416,8 @@ MIRT__LIB void mirt__hold(mirt_model *model);
 MIRT__LIB void mirt__let_go(mirt_model *model);
 /* Marks the model with the current error and returns NULL. */
 MIRT__LIB mirt_tensor *mirt__model_poison(mirt_model *model);
+/* Takes the names of classes, of mirt__names_copy; NULL: the copy failed. */
+MIRT__LIB mirt_status mirt__model_set_names(mirt_model *model, char **names, int count);
 /* Frees the programs of fit, evaluate and predict: the outputs, the metrics or the optimizer change. */
 MIRT__LIB void mirt__trainer_drop(mirt_model *model);
 /* Back to before mirt_compile, the weights kept. */
@@ -43616,6 +43649,13 @@ MIRT__LIB void mirt__compile_forget(mirt_model *model) {
     model->compiled = false;
 }
 
+MIRT__LIB mirt_status mirt__model_set_names(mirt_model *model, char **names, int count) {
+    if (!names) return mirt_last_status();
+    mirt__free(model->class_names);
+    model->class_names = names;
+    model->num_class_names = count;
+    return MIRT_OK;
+}
 
 #ifndef MIRRORTRAIN_NO_TRAIN
 
@@ -46539,9 +46579,7 @@ typedef struct mirt__pass {
    marked. */
 MIRT__LIB mirt_status mirt__watched_pass(const mirt_model *model, mirt_dataset *dataset, mirt_status (*fn)(void *arg),
                                          void *arg);
-/* `dataset` itself when it is batched, otherwise a batching view of it (batch 0: of 32), also put into
-   *view, to be destroyed after use. */
-MIRT__LIB mirt_dataset *mirt__batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view);
+#define MIRT__USUAL_BATCH 32 /* of data sets without batches */
 /* A batched form of `dataset`, ready for `kind` and marked as being read until mirt__unready; *view is its own. */
 MIRT__LIB mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt__program_kind kind,
                                     mirt_dataset **view);
@@ -50675,11 +50713,6 @@ MIRT__LIB mirt_status mirt__watched_pass(const mirt_model *model, mirt_dataset *
     return status;
 }
 
-MIRT__LIB mirt_dataset *mirt__batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view) {
-    if (mirt__dataset_spec(dataset)->batch) return dataset;
-    return *view = mirt__dataset_batch_view(dataset, batch > 0 ? batch : 32, shuffle);
-}
-
 MIRT__LIB mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt__program_kind kind,
                                     mirt_dataset **view) {
     mirt_dataset *const given = dataset;
@@ -50703,7 +50736,7 @@ MIRT__LIB mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mi
         return NULL;
     }
     if (mirt__check_data(model, mirt__dataset_spec(dataset), kind == MIRT__EVALUATE) != MIRT_OK) return NULL;
-    if (!(dataset = mirt__batched(dataset, 0, false, view))) return NULL;
+    if (!(dataset = mirt__dataset_batched(dataset, MIRT__USUAL_BATCH, false, view))) return NULL;
     const mirt__data_spec *spec = mirt__dataset_spec(dataset);
     if (!mirt__trainer_prepare(model, kind, spec, mirt__data_most_rows(spec), NULL)) return NULL;
     return given->busy = true, dataset;
@@ -52448,16 +52481,9 @@ MIRT__LIB mirt_status mirt__load_compiled(mirt_model *model, const mirt__safeten
 MIRT_API mirt_status mirt_set_model_class_names(mirt_model *model, const char *const *names, int count) {
     MIRT__USE_MODEL(model, mirt_last_status());
     if (!model) return mirt__fail_missing("mirt_set_model_class_names", "model");
-    for (int i = 0; names && i < count; i++) {
-        if (names[i] && !mirt__utf8_valid(names[i], strlen(names[i])))
-            return mirt__fail(MIRT_E_INVALID, "%s: the name of class %d is not valid UTF-8", model->name, i);
-    }
-    char **copy = mirt__names_copy("mirt_set_model_class_names", names, count);
-    if (!copy) return mirt_last_status();
-    mirt__free(model->class_names);
-    model->class_names = copy;
-    model->num_class_names = count;
-    return MIRT_OK;
+    const int bad = names ? mirt__bad_name(names, count) : -1;
+    if (bad >= 0) return mirt__fail(MIRT_E_INVALID, "%s: the name of class %d is not valid UTF-8", model->name, bad);
+    return mirt__model_set_names(model, mirt__names_copy("mirt_set_model_class_names", names, count), count);
 }
 
 MIRT_API const char *const *mirt_model_class_names(const mirt_model *model, int *count) {
@@ -54063,9 +54089,8 @@ static mirt_status mirt__fit_class_names(mirt_model *model, const mirt_dataset *
     int count;
     const char *const *names = mirt_class_names(dataset, &count);
     const int64_t units = model->num_outputs == 1 ? mirt__last_dim(model->output[0]) : 0;
-    bool fit = names && (units == count || (units == 1 && count == 2));
-    for (int i = 0; fit && i < count; i++) fit = mirt__utf8_valid(names[i], strlen(names[i]));
-    return fit ? mirt_set_model_class_names(model, names, count) : MIRT_OK;
+    const bool fit = names && (units == count || (units == 1 && count == 2)) && mirt__bad_name(names, count) < 0;
+    return fit ? mirt__model_set_names(model, mirt__names_copy("mirt_fit", names, count), count) : MIRT_OK;
 }
 
 static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, const mirt_fit_desc *desc, bool shuffle) {
@@ -54120,12 +54145,13 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     mirt__timing_reset(model);
     mirt_status status = mirt__history_reserve(&fit, 1);
     if (status == MIRT_OK) status = mirt__fit_class_names(model, dataset);
-    if (status == MIRT_OK && !(fit.train = mirt__batched(dataset, fit.desc->batch, shuffle, &view[0])))
+    const int64_t batch = d->batch ? d->batch : MIRT__USUAL_BATCH;
+    if (status == MIRT_OK && !(fit.train = mirt__dataset_batched(dataset, batch, shuffle, &view[0])))
         status = mirt_last_status();
-    if (status == MIRT_OK && fit.desc->validation &&
-        !(fit.validation =
-              mirt__batched(fit.desc->validation, mirt__dataset_spec(fit.train)->batch, false, &view[1]))) {
-        status = mirt_last_status();
+    if (status == MIRT_OK && d->validation) {
+        const int64_t same = mirt__dataset_spec(fit.train)->batch;
+        fit.validation = mirt__dataset_batched(d->validation, same, false, &view[1]);
+        if (!fit.validation) status = mirt_last_status();
     }
     model->fit = &fit;
     if (status == MIRT_OK) status = mirt__fit_run(&fit);

@@ -350,15 +350,18 @@ static void test_arrays(void) {
     mirt_dataset *arrays = mirt_arrays(xs, ys);
     d = mirt_cache(arrays);
     ok(d == arrays, "arrays are not cached twice");
-    mirt_dataset *view = mirt__dataset_batch_view(arrays, 100, true),
-                 *view2 = mirt__dataset_batch_view(arrays, 100, false);
+    mirt_dataset *view = NULL, *view2 = NULL, *nothing = NULL;
+    mirt__dataset_batched(arrays, 100, true, &view);
+    mirt__dataset_batched(arrays, 100, false, &view2);
     int64_t n, n2;
     mirt_status status;
     uint64_t shuffled = run_epoch(view, 1, 0, &n, &status), ordered = run_epoch(view2, 1, 0, &n2, &status);
     ok(n == N && n2 == N && shuffled != ordered && mirt__dataset_spec(view)->batch == 100, "views borrow");
+    nothing = view;
+    ok(mirt__dataset_batched(view, 7, true, &nothing) == view && nothing == view, "batches stay as they are");
     mirt_dataset_destroy(view);
     mirt_dataset_destroy(view2);
-    ok(mirt__dataset_batch_view(arrays, 0, true) == NULL && mirt_dataset_size(arrays) == N,
+    ok(mirt__dataset_batched(arrays, 0, true, &nothing) == NULL && !nothing && mirt_dataset_size(arrays) == N,
        "a view that fails leaves its data set");
     mirt_dataset_destroy(arrays);
 

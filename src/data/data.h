@@ -46,9 +46,10 @@ MIRT__LIB mirt_status mirt__dataset_idle(const char *caller, const mirt_dataset 
 /* Copies the next samples of the pass, at most `count`, into the arrays of `out` that have memory; *rows: their
    number. */
 MIRT__LIB mirt_status mirt__dataset_pull(mirt_dataset *dataset, int64_t count, mirt_data *out, int64_t *rows);
-/* Adds a batch stage, and before it a shuffle stage if `shuffle`, to a borrowed data set without one; adds a prefetch
-   stage if its samples are expensive. */
-MIRT__LIB mirt_dataset *mirt__dataset_batch_view(mirt_dataset *dataset, int64_t batch, bool shuffle);
+/* `dataset` itself if it is batched. Otherwise a view that borrows it, also put into *view, to be destroyed after use:
+   with a batch stage, before it a shuffle stage if `shuffle`, and a prefetch stage if its samples are expensive. NULL
+   with the error set. */
+MIRT__LIB mirt_dataset *mirt__dataset_batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view);
 /* Rows of the largest batch; 1 without a batch stage. */
 MIRT__LIB int64_t mirt__data_most_rows(const mirt__data_spec *spec);
 
@@ -199,8 +200,10 @@ MIRT__LIB mirt_dataset *mirt__dataset_give_up(mirt_dataset *dataset, bool borrow
 
 /* The number of samples in the first `batches` batches, which exist. */
 MIRT__LIB int64_t mirt__dataset_rows(const mirt_dataset *dataset, int64_t batches);
-/* A copy of names (of classes) in one block. NULL with the error set. */
+/* A copy of names (of classes) in one block, freed with mirt__free. NULL with the error set. */
 MIRT__LIB char **mirt__names_copy(const char *caller, const char *const *names, int count);
+/* The first name that is not UTF-8, which files require, or -1. */
+MIRT__LIB int mirt__bad_name(const char *const *names, int count);
 /* Names the classes "0" to "9"; returns NULL for NULL. */
 MIRT__LIB mirt_dataset *mirt__dataset_name_digits(mirt_dataset *dataset);
 

@@ -138,6 +138,13 @@ MIRT__LIB char **mirt__names_copy(const char *caller, const char *const *names, 
     return copy;
 }
 
+MIRT__LIB int mirt__bad_name(const char *const *names, int count) {
+    for (int i = 0; i < count; i++) {
+        if (names[i] && !mirt__utf8_valid(names[i], strlen(names[i]))) return i;
+    }
+    return -1;
+}
+
 MIRT_API mirt_status mirt_set_class_names(mirt_dataset *dataset, const char *const *names, int count) {
     if (!dataset) return mirt__fail_missing("mirt_set_class_names", "data set");
     char **copy = mirt__names_copy("mirt_set_class_names", names, count);
@@ -359,11 +366,12 @@ MIRT__LIB mirt_status mirt__dataset_next_filled(mirt_dataset *dataset, mirt__bat
     return status;
 }
 
-MIRT__LIB mirt_dataset *mirt__dataset_batch_view(mirt_dataset *dataset, int64_t batch, bool shuffle) {
+MIRT__LIB mirt_dataset *mirt__dataset_batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view) {
     const int64_t stream_buffer = 1024;
-    mirt_dataset *view = shuffle ? mirt__shuffle_over(dataset, stream_buffer, true) : dataset;
-    view = mirt__batch_over(view, batch, !shuffle, false);
-    return view && view->source->stage->make ? mirt_prefetch(view, MIRT_AUTOTUNE) : view;
+    if (dataset->spec.batch) return dataset;
+    mirt_dataset *made = shuffle ? mirt__shuffle_over(dataset, stream_buffer, true) : dataset;
+    made = mirt__batch_over(made, batch, !shuffle, false);
+    return *view = made && made->source->stage->make ? mirt_prefetch(made, MIRT_AUTOTUNE) : made;
 }
 
 /* >>samples in memory */

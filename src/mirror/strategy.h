@@ -56,6 +56,7 @@ struct mirt_strategy {
     mirt__device_timeline *timeline;               /* [num_devices] */
     const mirt_model *timing;       /* being trained by a fit that counts seconds */
     mirt__watch *watch;      /* NULL: there is no time limit */
+    mirt_status (*round)(mirt_strategy *strategy, void (*fn)(void *arg, int device), void *arg); /* mirt__on_devices */
     bool limit_asked;               /* it is not the usual one */
     const char *death;              /* why it is of no use any more, or NULL */
     const struct mirt__program *program; /* under way on the devices */

@@ -11,9 +11,12 @@ MIRT__LIB mirt_status mirt__usable(const mirt_strategy *s) {
     return s->death ? mirt__fail(MIRT_E_TIMEOUT, "this strategy cannot be used any more: %s", s->death) : MIRT_OK;
 }
 
+MIRT__LIB mirt_status mirt__on_devices(mirt_strategy *s, void (*fn)(void *arg, int device), void *arg) {
+    return mirt__usable(s) == MIRT_OK ? s->round(s, fn, arg) : mirt_last_status();
+}
+
 #ifdef MIRRORTRAIN_NO_THREADS
 
-MIRT__LIB mirt_status mirt__watch_create(mirt_strategy *s, double seconds) { return (void)s, (void)seconds, MIRT_OK; }
 MIRT__LIB void mirt__watch_destroy(mirt_strategy *s) { (void)s; }
 MIRT__LIB mirt_status mirt__watched(mirt_strategy *s, mirt_status (*fn)(void *arg), void *arg) {
     return (void)s, fn(arg);
@@ -30,8 +33,12 @@ MIRT__LIB mirt__section mirt__watch_input(mirt_strategy *s, mirt_dataset *datase
     return (void)s, (void)dataset, none;
 }
 
-MIRT__LIB mirt_status mirt__on_devices(mirt_strategy *s, void (*fn)(void *arg, int device), void *arg) {
+static mirt_status mirt__round_free(mirt_strategy *s, void (*fn)(void *arg, int device), void *arg) {
     return (void)s, fn(arg, 0), MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__watch_create(mirt_strategy *s, double seconds) {
+    return (void)seconds, s->round = mirt__round_free, MIRT_OK;
 }
 
 #else
@@ -447,12 +454,21 @@ static mirt_status mirt__round_run(void *arg) {
     return mirt__watch_leave(s, before) ? MIRT_OK : MIRT_E_TIMEOUT;
 }
 
-MIRT__LIB mirt_status mirt__on_devices(mirt_strategy *s, void (*fn)(void *arg, int device), void *arg) {
-    if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
-    if (!s->watch) return mirt__team_run(s->leaders, fn, arg), MIRT_OK;
+/* The ways of a round: without a watchdog; watched by the caller, who is the first device; by the runner thread. */
+static mirt_status mirt__round_free(mirt_strategy *s, void (*fn)(void *arg, int device), void *arg) {
+    return mirt__team_run(s->leaders, fn, arg), MIRT_OK;
+}
+
+static mirt_status mirt__round_watched(mirt_strategy *s, void (*fn)(void *arg, int device), void *arg) {
     s->watch->round = fn;
     s->watch->round_arg = arg;
-    return s->limit_asked ? mirt__watched(s, mirt__round_run, s) : mirt__round_run(s);
+    return mirt__round_run(s);
+}
+
+static mirt_status mirt__round_by_runner(mirt_strategy *s, void (*fn)(void *arg, int device), void *arg) {
+    s->watch->round = fn;
+    s->watch->round_arg = arg;
+    return mirt__watched(s, mirt__round_run, s);
 }
 
 MIRT__LIB bool mirt__devices_barrier(mirt_strategy *s, int device) {
@@ -470,6 +486,9 @@ MIRT__LIB mirt_status mirt__watch_create(mirt_strategy *s, double seconds) {
     if (seconds != seconds || seconds > 1e9)
         return mirt__fail(MIRT_E_INVALID, "a time limit of %g seconds: it must be below 1e9; negative is none",
                           seconds);
+    s->round = seconds < 0    ? mirt__round_free
+               : seconds > 0 ? mirt__round_by_runner
+                             : mirt__round_watched;
     if (seconds < 0) return MIRT_OK;
     mirt__watch *w = (mirt__watch *)mirt__aligned_alloc(sizeof *w);
     if (!(s->watch = w)) return mirt_last_status();

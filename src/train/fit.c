@@ -393,9 +393,8 @@ static mirt_status mirt__fit_class_names(mirt_model *model, const mirt_dataset *
     int count;
     const char *const *names = mirt_class_names(dataset, &count);
     const int64_t units = model->num_outputs == 1 ? mirt__last_dim(model->output[0]) : 0;
-    bool fit = names && (units == count || (units == 1 && count == 2));
-    for (int i = 0; fit && i < count; i++) fit = mirt__utf8_valid(names[i], strlen(names[i]));
-    return fit ? mirt_set_model_class_names(model, names, count) : MIRT_OK;
+    const bool fit = names && (units == count || (units == 1 && count == 2)) && mirt__bad_name(names, count) < 0;
+    return fit ? mirt__model_set_names(model, mirt__names_copy("mirt_fit", names, count), count) : MIRT_OK;
 }
 
 static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, const mirt_fit_desc *desc, bool shuffle) {
@@ -450,12 +449,13 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     mirt__timing_reset(model);
     mirt_status status = mirt__history_reserve(&fit, 1);
     if (status == MIRT_OK) status = mirt__fit_class_names(model, dataset);
-    if (status == MIRT_OK && !(fit.train = mirt__batched(dataset, fit.desc->batch, shuffle, &view[0])))
+    const int64_t batch = d->batch ? d->batch : MIRT__USUAL_BATCH;
+    if (status == MIRT_OK && !(fit.train = mirt__dataset_batched(dataset, batch, shuffle, &view[0])))
         status = mirt_last_status();
-    if (status == MIRT_OK && fit.desc->validation &&
-        !(fit.validation =
-              mirt__batched(fit.desc->validation, mirt__dataset_spec(fit.train)->batch, false, &view[1]))) {
-        status = mirt_last_status();
+    if (status == MIRT_OK && d->validation) {
+        const int64_t same = mirt__dataset_spec(fit.train)->batch;
+        fit.validation = mirt__dataset_batched(d->validation, same, false, &view[1]);
+        if (!fit.validation) status = mirt_last_status();
     }
     model->fit = &fit;
     if (status == MIRT_OK) status = mirt__fit_run(&fit);

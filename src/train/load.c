@@ -6,16 +6,9 @@
 MIRT_API mirt_status mirt_set_model_class_names(mirt_model *model, const char *const *names, int count) {
     MIRT__USE_MODEL(model, mirt_last_status());
     if (!model) return mirt__fail_missing("mirt_set_model_class_names", "model");
-    for (int i = 0; names && i < count; i++) {
-        if (names[i] && !mirt__utf8_valid(names[i], strlen(names[i])))
-            return mirt__fail(MIRT_E_INVALID, "%s: the name of class %d is not valid UTF-8", model->name, i);
-    }
-    char **copy = mirt__names_copy("mirt_set_model_class_names", names, count);
-    if (!copy) return mirt_last_status();
-    mirt__free(model->class_names);
-    model->class_names = copy;
-    model->num_class_names = count;
-    return MIRT_OK;
+    const int bad = names ? mirt__bad_name(names, count) : -1;
+    if (bad >= 0) return mirt__fail(MIRT_E_INVALID, "%s: the name of class %d is not valid UTF-8", model->name, bad);
+    return mirt__model_set_names(model, mirt__names_copy("mirt_set_model_class_names", names, count), count);
 }
 
 MIRT_API const char *const *mirt_model_class_names(const mirt_model *model, int *count) {

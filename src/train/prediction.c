@@ -9,11 +9,6 @@ MIRT__LIB mirt_status mirt__watched_pass(const mirt_model *model, mirt_dataset *
     return status;
 }
 
-MIRT__LIB mirt_dataset *mirt__batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view) {
-    if (mirt__dataset_spec(dataset)->batch) return dataset;
-    return *view = mirt__dataset_batch_view(dataset, batch > 0 ? batch : 32, shuffle);
-}
-
 MIRT__LIB mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt__program_kind kind,
                                     mirt_dataset **view) {
     mirt_dataset *const given = dataset;
@@ -37,7 +32,7 @@ MIRT__LIB mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mi
         return NULL;
     }
     if (mirt__check_data(model, mirt__dataset_spec(dataset), kind == MIRT__EVALUATE) != MIRT_OK) return NULL;
-    if (!(dataset = mirt__batched(dataset, 0, false, view))) return NULL;
+    if (!(dataset = mirt__dataset_batched(dataset, MIRT__USUAL_BATCH, false, view))) return NULL;
     const mirt__data_spec *spec = mirt__dataset_spec(dataset);
     if (!mirt__trainer_prepare(model, kind, spec, mirt__data_most_rows(spec), NULL)) return NULL;
     return given->busy = true, dataset;

@@ -145,9 +145,7 @@ typedef struct mirt__pass {
    marked. */
 MIRT__LIB mirt_status mirt__watched_pass(const mirt_model *model, mirt_dataset *dataset, mirt_status (*fn)(void *arg),
                                          void *arg);
-/* `dataset` itself when it is batched, otherwise a batching view of it (batch 0: of 32), also put into
-   *view, to be destroyed after use. */
-MIRT__LIB mirt_dataset *mirt__batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view);
+#define MIRT__USUAL_BATCH 32 /* of data sets without batches */
 /* A batched form of `dataset`, ready for `kind` and marked as being read until mirt__unready; *view is its own. */
 MIRT__LIB mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt__program_kind kind,
                                     mirt_dataset **view);
