@@ -192,6 +192,7 @@ MIRT__LIB void mirt__step_free(mirt__step *step) {
     mirt__free(step->bucket);
     mirt__free(step->measured);
     mirt__free(step->cut_values);
+    mirt__free(step->clocks);
     for (int d = 0; d < s->num_devices; d++) s->backend->forget(mirt__device_of(step, d), step->owner);
 }
 

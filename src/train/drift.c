@@ -1,5 +1,5 @@
 #include "../base/digest.h"
-#include "function.h"
+#include "../nn/model.h"
 /* Checks that all copies of the weights are equal. */
 
 /* Elements [at, at + count) of a device's copy come to `out`, once it has been waited for. */

@@ -1,7 +1,7 @@
 #ifndef MIRT__FINITE_H
 #define MIRT__FINITE_H
 /* Numbers that are none: whether there are any, and where they come from. */
-#include "function.h"
+#include "../function/function.h"
 
 /* What of a step is not finite: a set of these. */
 enum { MIRT__LOSS_BAD = 1, MIRT__GRADIENT_BAD = 2, MIRT__STATE_BAD = 4, MIRT__MODEL_BAD = 8 };

@@ -1,3 +1,4 @@
+#include "timeline.h"
 #include "trainer.h"
 /* Where the time of a step goes, beside what the machine could do. */
 
@@ -135,7 +136,7 @@ static double mirt__peak_bytes(const mirt_strategy *s) {
 
 /* >>clocks */
 
-MIRT__LIB void mirt__clocks_free(mirt_function *f) {
+static void mirt__clocks_free(mirt_function *f) {
     mirt__free(f->step.clocks);
     f->step.clocks = NULL;
 }

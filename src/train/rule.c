@@ -1,4 +1,5 @@
 #include "finite.h"
+#include "run.h"
 /* How the optimizer makes weights of gradients: the rule of a function's step. */
 
 /* Sum of squares of the variable's gradient, or (-1) of all. */

@@ -1,4 +1,5 @@
 #include "finite.h"
+#include "run.h"
 #include "timeline.h"
 /* Runs a function's step from the caller's thread: batch, rate, rounds of the devices, failures. */
 

@@ -1,7 +1,7 @@
 #ifndef MIRT__TIMELINE_H
 #define MIRT__TIMELINE_H
 /* The seconds of a fit, by device and phase. */
-#include "function.h"
+#include "../function/function.h"
 
 /* Around a run of the function on the devices, by the caller. */
 MIRT__LIB void mirt__timelines_begin(mirt_function *function);
@@ -26,6 +26,10 @@ MIRT__LIB void mirt__timing_input(mirt_model *model, const mirt_dataset *dataset
 MIRT__LIB mirt_status mirt__trace_ready(mirt_function *function);
 /* The function is about to run while there is a trace. */
 MIRT__LIB void mirt__trace_function(const mirt_function *function);
+
+/* --- profile.c --- */
+/* Before a step: the function has clocks when its model is profiled, otherwise none. */
+MIRT__LIB mirt_status mirt__clocks_ready(mirt_function *function);
 
 /* --- verdict.c --- */
 /* Fills the bottleneck, and what belongs to it, of the numbers above. */

@@ -1,11 +1,5 @@
-/* Keeps the programs of fit, evaluate and predict, and adds up their results. */
+/* Keeps the functions of fit, evaluate and predict, recorded for the data at hand. */
 #include "trainer.h"
-
-/* How many sums a metric keeps. */
-MIRT__TRAINING int mirt__sums_of(const mirt_function *f, int metric) {
-    const int counted = mirt__metric_sums(&f->model->metric[metric]);
-    return counted ? counted : (int)f->results.list[f->results.metric[metric]].count;
-}
 
 /* Sums for what the function's metrics leave. */
 static mirt_status mirt__trainer_sums(mirt__trainer *t, const mirt_function *f, mirt__program_kind kind) {
@@ -91,122 +85,18 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
     return t->function[kind] = f;
 }
 
-/* >>results */
+/* >>a batch */
 
-MIRT__TRAINING_LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt__sums *sums) {
-    const mirt_function *f = model->trainer->function[kind];
-    memset(sums, 0, sizeof *sums);
-    sums->kind = kind;
-    sums->metric = model->trainer->metric[kind];
-    for (int i = 0; i < model->num_metrics && kind < MIRT__PREDICT; i++) sums->num_metric += mirt__sums_of(f, i);
-    memset(sums->metric, 0, (size_t)sums->num_metric * sizeof *sums->metric);
-}
-
-/* Adds a result's rows, column by column. */
-MIRT__TRAINING void mirt__add_rows(const mirt__result *r, int64_t rows, double *out) {
-    const mirt__real *value = (const mirt__real *)(const void *)r->data;
-    for (int64_t i = 0; i < rows; i++) {
-        for (int64_t j = 0; j < r->count; j++) out[j] += (double)value[i * r->count + j];
+/* The batch becomes the one under way, if its weights are numbers. */
+MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *f, const mirt__batch *batch) {
+    int at = f->spec.num_x + f->spec.num_y;
+    for (int64_t i = 0; f->spec.has_weights && i < batch->rows; i++) {
+        double weight = (double)((const float *)batch->field[at])[i];
+        if (isfinite(weight)) continue;
+        return mirt__fail(MIRT_E_INVALID, "the weight of sample %lld is %g",
+                          (long long)(batch->index ? batch->index[i] : i), weight);
     }
-}
-
-/* What a metric counts in the batch, whose labels are still there. */
-MIRT__TRAINING void mirt__add_counts(const mirt_function *f, const mirt__metric_use *use, const mirt__result *r,
-                                     double *out) {
-    const int field = f->spec.num_x + mirt__label_number(f->model, use->output);
-    mirt__counted c;
-    c.rows = f->step.rows;
-    c.n = r->count;
-    c.x = (const mirt__real *)(const void *)r->data;
-    c.labels = f->step.io[field];
-    c.dtype = f->spec.field[field].dtype;
-    c.sparse = mirt__shape_count(&f->spec.field[field].shape) != c.n;
-    use->cls->count(use, &c, out);
-}
-
-/* Adds a loss to a sum over samples; returns the batch's own. What is one number for the batch (a sum over it, or terms
-   of weights) counts once a sample, as in Keras. */
-MIRT__TRAINING double mirt__add_loss(const mirt_function *f, const mirt__result *r, double *sum) {
-    const mirt__real *value = (const mirt__real *)(const void *)r->data;
-    bool number = !r->batched || f->model->config.reduction == MIRT_SUM;
-    int64_t n = r->batched            ? f->step.rows
-                : f->step.by_replicas ? mirt__active_replicas(&f->step)
-                                      : mirt__result_places(&f->step);
-    double own = 0;
-    for (int64_t i = 0; i < n; i++) {
-        own += (double)value[i];
-        if (!number) *sum += (double)value[i];
-    }
-    if (number) *sum += own * (double)f->step.rows;
-    return number ? own : own / (double)f->step.rows;
-}
-
-/* Results: the loss, the outputs' losses when there are several, the metrics, the terms. */
-MIRT__TRAINING_LIB double mirt__add_results(const mirt_function *f, mirt__sums *sums) {
-    const mirt_model *model = f->model;
-    double loss = mirt__add_loss(f, &f->results.list[0], &sums->loss);
-    if (f->results.terms >= 0) loss += mirt__add_loss(f, &f->results.list[f->results.terms], &sums->loss);
-    int next = 1;
-    for (int i = 0; i < model->num_outputs && mirt__num_labels(model) > 1; i++) {
-        if (mirt__output_has_loss(model, i)) mirt__add_loss(f, &f->results.list[next++], &sums->output_loss[i]);
-    }
-    double *metric = sums->metric;
-    for (int m = 0; m < model->num_metrics; m++) {
-        const mirt__result *r = &f->results.list[f->results.metric[m]];
-        if (mirt__metric_sums(&model->metric[m])) mirt__add_counts(f, &model->metric[m], r, metric);
-        else mirt__add_rows(r, f->step.rows, metric);
-        metric += mirt__sums_of(f, m);
-    }
-    sums->count += f->step.rows;
-    return loss;
-}
-
-MIRT__TRAINING_LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value) {
-    if (logs->count == MIRT_MAX_LOGS) return;
-    logs->name[logs->count] = name;
-    logs->value[logs->count++] = value == value ? value : (double)NAN; /* of one sign, for those who print it */
-}
-
-MIRT__TRAINING_LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, bool validation,
-                                           mirt_logs *logs) {
-    const mirt_function *f = model->trainer->function[sums->kind];
-    double count = sums->count ? (double)sums->count : 1;
-    const double *metric = sums->metric;
-    mirt__logs_add(logs, validation ? "val_loss" : "loss", sums->loss / count);
-    for (int i = 0; i < model->num_outputs && mirt__num_labels(model) > 1; i++) {
-        if (!mirt__output_has_loss(model, i)) continue;
-        mirt__logs_add(logs, validation ? model->val_loss_name[i] : model->loss_name[i], sums->output_loss[i] / count);
-    }
-    for (int m = 0; m < model->num_metrics; m++) {
-        const mirt__metric_use *use = &model->metric[m];
-        int own = mirt__sums_of(f, m);
-        bool counted = mirt__metric_sums(use) > 0, custom = !use->cls && use->custom.result;
-        mirt__hold((mirt_model *)model);
-        double value = 0;
-        for (int i = 0; i < own && !custom && !counted; i++) value += metric[i] / count / own;
-        if (counted) value = use->cls->result(use, metric, sums->count);
-        if (custom) {
-            MIRT__OUTSIDE;
-            value = use->custom.result(metric, own, sums->count, use->custom.user);
-        }
-        mirt__let_go((mirt_model *)model);
-        mirt__logs_add(logs, validation ? use->val_name : use->name, value);
-        metric += own;
-    }
-}
-
-MIRT__TRAINING_LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]) {
-    int count = 0;
-    for (int v = 0; v < 1 + validation; v++) {
-        names[count++] = v ? "val_loss" : "loss";
-        for (int i = 0; i < model->num_outputs && mirt__num_labels(model) > 1 && count < MIRT_MAX_LOGS; i++) {
-            if (mirt__output_has_loss(model, i)) names[count++] = v ? model->val_loss_name[i] : model->loss_name[i];
-        }
-        for (int m = 0; m < model->num_metrics && count < MIRT_MAX_LOGS; m++)
-            names[count++] = v ? model->metric[m].val_name : model->metric[m].name;
-        if (!v && count < MIRT_MAX_LOGS) names[count++] = "learning_rate";
-    }
-    return count;
+    return mirt__function_begin(f, batch);
 }
 
 MIRT__LIB mirt_status mirt__check_room(const mirt_function *f, int64_t rows, float *const *out,

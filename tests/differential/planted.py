@@ -189,7 +189,7 @@ PLANTS = [
     (
         "loss weights",
         "model",
-        "train/record_losses.c",
+        "function/record_losses.c",
         "mirt__unary_op(MIRT__AFFINE, own[i], weight, 0) : own[i];",
         "own[i] : own[i];",
         "weights of outputs are not used",
@@ -197,7 +197,7 @@ PLANTS = [
     (
         "class weights",
         "model",
-        "train/record_losses.c",
+        "function/record_losses.c",
         "if (body->num_class_weights) loss = mirt__binary_op(MIRT__MULTIPLY, loss,",
         "if (body->num_class_weights) loss = mirt__binary_op(MIRT__ADD, loss,",
         "weights of classes are added",
@@ -205,7 +205,7 @@ PLANTS = [
     (
         "sample weights",
         "model",
-        "train/record_losses.c",
+        "function/record_losses.c",
         "loss = mirt__binary_op(MIRT__MULTIPLY, loss, loss ?",
         "loss = mirt__binary_op(MIRT__MAXIMUM, loss, loss ?",
         "weights of samples are not multiplied",

@@ -1,6 +1,6 @@
 /* Records the programs of fit, evaluate and predict. */
 #include "../ops/ops.h"
-#include "trainer.h"
+#include "fit_program.h"
 
 MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller) {
     if (model && mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
@@ -63,18 +63,6 @@ MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data
         if (mirt__output_has_loss(model, i) && mirt__check_labels(model, spec, i) != MIRT_OK) return mirt_last_status();
     }
     return MIRT_OK;
-}
-
-/* The batch becomes the one under way, if its weights are numbers. */
-MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *f, const mirt__batch *batch) {
-    int at = f->spec.num_x + f->spec.num_y;
-    for (int64_t i = 0; f->spec.has_weights && i < batch->rows; i++) {
-        double weight = (double)((const float *)batch->field[at])[i];
-        if (isfinite(weight)) continue;
-        return mirt__fail(MIRT_E_INVALID, "the weight of sample %lld is %g",
-                          (long long)(batch->index ? batch->index[i] : i), weight);
-    }
-    return mirt__function_begin(f, batch);
 }
 
 /* The outputs of the model called on the batch, or on features. */

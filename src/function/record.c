@@ -452,6 +452,5 @@ MIRT__LIB void mirt__function_free(mirt_function *f) {
     mirt__free(f->recording.minimized);
     mirt__free(f->recording.applied);
     mirt__aligned_free(f->results.memory);
-    if (MIRT__TRAINS) mirt__clocks_free(f);
     mirt__free(f);
 }

@@ -112,32 +112,4 @@ MIRT__LIB mirt_status mirt__function_allocate(mirt_function *function);
 /* Bytes of the results' memory. */
 MIRT__LIB size_t mirt__function_host(const mirt_function *function);
 
-/* --- function.c --- */
-/* MIRT_E_INVALID: the data set, or one it reads, is distributed to another strategy than the model's. */
-MIRT__LIB mirt_status mirt__check_distributed(const mirt_model *model, const mirt_dataset *dataset, const char *caller);
-
-/* --- run.c --- */
-/* Makes a batch the one under way: memory is there, class numbers are checked. */
-MIRT__LIB mirt_status mirt__function_begin(mirt_function *function, const mirt__batch *batch);
-/* Forward and, where there are gradients, backward, exchange and update. */
-MIRT__LIB mirt_status mirt__function_step(mirt_function *function);
-/* The same; of a function that sends ahead, `next` is called while the devices are at work, if that can be. It gives
-   the next batch, or NULL: it is there, or cannot be had now. Of the batch under way only labels and weights are still
-   there then. The strategy's `prefetched` tells whether it lies on the devices. */
-typedef const mirt__batch *(*mirt__next_fn)(void *arg);
-MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *function, mirt__next_fn next, void *arg);
-/* The parts of it. */
-MIRT__LIB mirt_status mirt__function_replicas(mirt_function *function);
-MIRT__LIB mirt_status mirt__function_all_reduce(mirt_function *function);
-MIRT__LIB mirt_status mirt__function_update(mirt_function *function);
-
-/* --- rule.c --- */
-/* How the function's gradients become weights. */
-MIRT__LIB void mirt__rule_set(mirt_function *function);
-
-/* --- profile.c --- */
-/* Before a step: the function has clocks when its model is profiled, otherwise none. */
-MIRT__LIB mirt_status mirt__clocks_ready(mirt_function *function);
-MIRT__LIB void mirt__clocks_free(mirt_function *function);
-
 #endif

@@ -1,6 +1,6 @@
 /* Records the losses and metrics of fit and evaluate. */
 #include "../ops/ops.h"
-#include "trainer.h"
+#include "fit_program.h"
 
 /* What is to be minimized, and what of it is told: a sum for each sample, a sum of numbers. */
 typedef struct mirt__loss_total {

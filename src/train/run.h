@@ -1,0 +1,25 @@
+#ifndef MIRT__RUN_H
+#define MIRT__RUN_H
+/* Runs a function's step on a batch. */
+#include "../function/function.h"
+
+/* --- run.c --- */
+/* Makes a batch the one under way: memory is there, class numbers are checked. */
+MIRT__LIB mirt_status mirt__function_begin(mirt_function *function, const mirt__batch *batch);
+/* Forward and, where there are gradients, backward, exchange and update. */
+MIRT__LIB mirt_status mirt__function_step(mirt_function *function);
+/* The same; of a function that sends ahead, `next` is called while the devices are at work, if that can be. It gives
+   the next batch, or NULL: it is there, or cannot be had now. Of the batch under way only labels and weights are still
+   there then. The strategy's `prefetched` tells whether it lies on the devices. */
+typedef const mirt__batch *(*mirt__next_fn)(void *arg);
+MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *function, mirt__next_fn next, void *arg);
+/* The parts of it. */
+MIRT__LIB mirt_status mirt__function_replicas(mirt_function *function);
+MIRT__LIB mirt_status mirt__function_all_reduce(mirt_function *function);
+MIRT__LIB mirt_status mirt__function_update(mirt_function *function);
+
+/* --- rule.c --- */
+/* How the function's gradients become weights. */
+MIRT__LIB void mirt__rule_set(mirt_function *function);
+
+#endif
