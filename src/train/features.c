@@ -1,5 +1,5 @@
 #include "../ops/ops.h"
-#include "timeline.h"
+#include "../inspect/timeline.h"
 #include "trainer.h"
 /* Features of frozen layers.
 

@@ -1,7 +1,8 @@
 #include "readymade.h"
+#include "../inspect/inspect.h"
+#include "../inspect/timeline.h"
 #include "../mirror/watch.h"
 #include "../ops/ops.h"
-#include "timeline.h"
 
 typedef int (*mirt__callback_fn)(const mirt_event *event, void *user);
 

@@ -1,4 +1,4 @@
-#include "finite.h"
+#include "../inspect/finite.h"
 #include "run.h"
 /* How the optimizer makes weights of gradients: the rule of a function's step. */
 

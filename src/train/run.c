@@ -1,6 +1,6 @@
-#include "finite.h"
+#include "../inspect/finite.h"
+#include "../inspect/timeline.h"
 #include "run.h"
-#include "timeline.h"
 /* Runs a function's step from the caller's thread: batch, rate, rounds of the devices, failures. */
 
 /* Class numbers have to be whole, and of a class. */

@@ -1,4 +1,5 @@
 /* Keeps the functions of fit, evaluate and predict, recorded for the data at hand. */
+#include "../inspect/inspect.h"
 #include "trainer.h"
 
 /* Sums for what the function's metrics leave. */

@@ -23,24 +23,6 @@ MIRT__LIB void mirt__copy_predictions(const mirt_function *function, int64_t don
 /* MIRT_E_INVALID: the data set, or one it reads, is distributed to another strategy than the model's. */
 MIRT__LIB mirt_status mirt__check_distributed(const mirt_model *model, const mirt_dataset *dataset, const char *caller);
 
-/* --- inspect.c --- */
-/* The training step without memory, or of a model without a loss the one that predicts; free with
-   mirt__function_free. */
-MIRT__LIB mirt_function *mirt__inspect_plan(mirt_model *model, int64_t batch);
-/* There is no memory for batches of `batch`: the error says which there is memory for. */
-MIRT__LIB void mirt__say_what_fits(mirt_model *model, const mirt__data_spec *spec, int64_t batch);
-MIRT__LIB void mirt__memory_of(const mirt_model *model, const mirt_function *function, mirt_memory *out);
-/* "1.40 MB", "812 bytes" into `out`, which is also returned. */
-MIRT__LIB const char *mirt__bytes_text(double bytes, char out[96]);
-
-/* --- traps.c --- */
-/* Told once: what fit is about to do on data like these with this function, */
-MIRT__LIB void mirt__traps_before(mirt_model *model, const mirt__data_spec *spec, const mirt_function *function);
-/* Warns once per model of frozen weights that are still the initializers' random numbers. */
-MIRT__LIB void mirt__trap_random(const mirt_model *model);
-/* and what is wrong with its first batch. */
-MIRT__LIB void mirt__traps_in_batch(const mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch);
-
 /* --- features.c --- */
 /* What the frozen layers at the beginning of a model make of the samples of a data set, kept while mirt_fit goes over
    them again. */

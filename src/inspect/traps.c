@@ -1,5 +1,5 @@
 #include "../ops/ops.h"
-#include "trainer.h"
+#include "inspect.h"
 /* The classic mistakes of training on several devices, told once a model, each with what to do. */
 
 typedef enum mirt__trap {

@@ -1,4 +1,4 @@
-#include "trainer.h"
+#include "inspect.h"
 #include "../passes/storage.h"
 /* Looking inside a model: its memory, its layers, its program before and after mirroring. */
 

@@ -1,6 +1,6 @@
 #include "../passes/storage.h"
 #include "../ops/ops.h"
-#include "trainer.h"
+#include "inspect.h"
 /* Prints the training step of a model before and after mirroring. */
 
 /* The split before the program. */

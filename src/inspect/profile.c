@@ -1,5 +1,5 @@
+#include "../function/fit_program.h"
 #include "timeline.h"
-#include "trainer.h"
 /* Where the time of a step goes, beside what the machine could do. */
 
 /* >>ceilings */

@@ -1,6 +1,6 @@
 #include "../base/file.h"
+#include "inspect.h"
 #include "timeline.h"
-#include "trainer.h"
 /* The seconds of a fit for users. */
 
 MIRT__LIB void mirt__timing_input(mirt_model *model, const mirt_dataset *dataset) {
