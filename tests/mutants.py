@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Mutation test of a mirrored step: finds changes to the source that no test notices.
 
-    tests/mutants.py [FILE...]          FILE: src/train/run.c, or run.c, of SUBJECTS below
+    tests/mutants.py [FILE...]          FILE: src/run/run.c, or run.c, of SUBJECTS below
 
 Changes one operator, constant, condition, argument or statement at a time, compiles that file alone, links it before
 build/mutants/parts.a, and runs the tests of the file, the fastest first, until one fails. A mutant that fails a test,
@@ -50,9 +50,9 @@ SUBJECTS = (
     ("src/mirror/meetings.c", None, None, STEP + SIMULATED),
     ("src/mirror/place.c", None, None, STEP + SIMULATED),
     ("src/mirror/transform.c", None, None, STEP + SIMULATED),
-    ("src/train/rule.c", None, None, STEP + UPDATE + SIMULATED),
+    ("src/run/rule.c", None, None, STEP + UPDATE + SIMULATED),
     ("src/train/on_batch.c", None, None, STEP),
-    ("src/train/run.c", None, None, STEP + SIMULATED),
+    ("src/run/run.c", None, None, STEP + SIMULATED),
     ("src/nn/optimizers.c", None, None, UPDATE + ["test_save", "test_resume", "test_misuse", "test_archive"]),
     ("src/nn/weights.c", None, r"mirt__loss_scale_\w+|mirt__set_half", ["test_optimizers"] + SIMULATED),
     ("src/ops/leaf.c", None, r"mirt__loss_weight_\w+", PLAN + ["test_training", "test_custom"] + SIMULATED),

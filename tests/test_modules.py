@@ -141,7 +141,7 @@ def main():
     files = [path for path in graph.sources.list if path.endswith(".c")]
     tap.ok(len(graph.modules) > 10 and len(files) > 100, "%d modules, %d files" % (len(graph.modules), len(files)))
     tap.ok(all(path in graph.sources.text for path in graph.sources.list), "each file of src/FILES is read")
-    calls = (("nn", "graph", "mirt__record"), ("train", "mirror", "mirt__on_devices"), ("ops", "base", "mirt__fail"))
+    calls = (("nn", "graph", "mirt__record"), ("run", "mirror", "mirt__on_devices"), ("ops", "base", "mirt__fail"))
     for a, b, name in calls:
         tap.ok(name in [r.name for r in graph.arrows[a, b]], "%s uses %s of %s" % (a, name, b))
     for kind, good, text, found in judge(HOME):

@@ -2,7 +2,7 @@
 #define MIRT__TRAINER_H
 /* Loops over data: functions recorded for the data at hand, batches, passes, progress. */
 #include "../function/fit_program.h"
-#include "run.h"
+#include "../run/run.h"
 
 /* --- trainer.c --- */
 /* The model's, made if there is none; NULL with the error set. */

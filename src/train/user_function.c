@@ -1,4 +1,4 @@
-#include "run.h"
+#include "trainer.h"
 /* Functions of the user: distributed data, creation, running, results. */
 
 /* >>distributed data */

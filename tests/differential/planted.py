@@ -221,7 +221,7 @@ PLANTS = [
     (
         "replicas",
         "model",
-        "train/run.c",
+        "run/run.c",
         "MIRT_SUM ? 1.0 : 1.0 / (double)f->step.rows;",
         "MIRT_SUM ? 1.0 : 1.0 / (double)((f->step.rows + 1) / 2 * 2);",
         "the mean over an even number of rows",
