@@ -39361,6 +39361,7 @@ MIRT__LIB void mirt__step_free(mirt__step *step) {
     mirt__free(step->bucket);
     mirt__free(step->measured);
     mirt__free(step->cut_values);
+    mirt__free(step->clocks);
     for (int d = 0; d < s->num_devices; d++) s->backend->forget(mirt__device_of(step, d), step->owner);
 }
 
@@ -40355,7 +40356,7 @@ struct mirt_model {
     void (*free_functions)(mirt_model *model); /* how to free them, */
     void (*disown_functions)(mirt_model *model); /* and how to keep them from running once their weights are freed */
     int64_t epoch;            /* epochs of training data begun, the key of their order */
-    struct mirt__fit *fit;    /* under way, or NULL */
+    struct mirt__training_run *run;    /* of the fit under way, or NULL */
     bool stop_requested;      /* atomic: by mirt_request_stop, until a fit has ended */
     mirt_history history;     /* of the last fit */
     mirt_logs *history_logs;
@@ -46288,7 +46289,7 @@ MIRT_API mirt_model *mirt_model_view(mirt_model *model, mirt_tensor *const *outp
 #pragma GCC pop_options
 #endif
 
-/* >>section train/function.h */
+/* >>section function/function.h */
 
 #ifndef MIRT__FUNCTION_H
 #define MIRT__FUNCTION_H
@@ -46401,41 +46402,13 @@ MIRT__LIB mirt_status mirt__function_allocate(mirt_function *function);
 /* Bytes of the results' memory. */
 MIRT__LIB size_t mirt__function_host(const mirt_function *function);
 
-/* --- function.c --- */
-/* MIRT_E_INVALID: the data set, or one it reads, is distributed to another strategy than the model's. */
-MIRT__ABSENT_LIB mirt_status mirt__check_distributed(const mirt_model *model, const mirt_dataset *dataset, const char *caller);
-
-/* --- run.c --- */
-/* Makes a batch the one under way: memory is there, class numbers are checked. */
-MIRT__LIB mirt_status mirt__function_begin(mirt_function *function, const mirt__batch *batch);
-/* Forward and, where there are gradients, backward, exchange and update. */
-MIRT__LIB mirt_status mirt__function_step(mirt_function *function);
-/* The same; of a function that sends ahead, `next` is called while the devices are at work, if that can be. It gives
-   the next batch, or NULL: it is there, or cannot be had now. Of the batch under way only labels and weights are still
-   there then. The strategy's `prefetched` tells whether it lies on the devices. */
-typedef const mirt__batch *(*mirt__next_fn)(void *arg);
-MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *function, mirt__next_fn next, void *arg);
-/* The parts of it. */
-MIRT__LIB mirt_status mirt__function_replicas(mirt_function *function);
-MIRT__LIB mirt_status mirt__function_all_reduce(mirt_function *function);
-MIRT__LIB mirt_status mirt__function_update(mirt_function *function);
-
-/* --- rule.c --- */
-/* How the function's gradients become weights. */
-MIRT__ABSENT_LIB void mirt__rule_set(mirt_function *function);
-
-/* --- profile.c --- */
-/* Before a step: the function has clocks when its model is profiled, otherwise none. */
-MIRT__ABSENT_LIB mirt_status mirt__clocks_ready(mirt_function *function);
-MIRT__ABSENT_LIB void mirt__clocks_free(mirt_function *function);
-
 #endif
 
-/* >>section train/trainer.h */
+/* >>section function/fit_program.h */
 
-#ifndef MIRT__TRAINER_H
-#define MIRT__TRAINER_H
-/* What fit, evaluate and predict run: functions recorded for the data at hand. */
+#ifndef MIRT__FIT_PROGRAM_H
+#define MIRT__FIT_PROGRAM_H
+/* The functions that fit, evaluate and predict run, and sums of their results. */
 
 typedef enum mirt__program_kind {
     MIRT__TRAIN, MIRT__EVALUATE, MIRT__PREDICT, MIRT__FEATURES, MIRT__PROGRAM_KINDS
@@ -46468,8 +46441,6 @@ MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *c
 MIRT__LIB mirt_status mirt__need_recorded(const mirt_model *model, const char *caller);
 /* Whether data of this description fits the model's inputs (and labels). */
 MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data_spec *spec, bool labels);
-/* mirt__function_begin for data whose sample weights are not known to be numbers. */
-MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *function, const mirt__batch *batch);
 /* What a program is recorded for, and the places of its results. */
 typedef struct mirt__fit_body {
     mirt__program_kind kind;
@@ -46490,13 +46461,9 @@ MIRT__LIB mirt_function *mirt__trainer_dry(mirt_model *model, mirt__program_kind
 /* Losses and metrics of the outputs of f's model. */
 MIRT__ABSENT_LIB bool mirt__record_losses(mirt_function *f, mirt__fit_body *body, mirt_tensor **output);
 
-/* --- trainer.c --- */
-/* The model's, made if there is none; NULL with the error set. */
-MIRT__LIB mirt__trainer *mirt__trainer_of(mirt_model *model);
-/* The function of `kind` for data like `spec` with batches of up to `most` samples, recorded unless it is
-   there. `fit`: for its class weights, or NULL. */
-MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec,
-                                               int64_t most, const mirt_fit_desc *fit);
+/* --- sums.c --- */
+/* How many sums a metric of the function keeps. */
+MIRT__LIB int mirt__sums_of(const mirt_function *function, int metric);
 MIRT__LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt__sums *sums);
 /* Adds the results of the batch under way to `sums`; returns the batch's own loss. */
 MIRT__LIB double mirt__add_results(const mirt_function *function, mirt__sums *sums);
@@ -46504,173 +46471,6 @@ MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sum
 MIRT__LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value);
 /* Names of the logs that a fit of this model has at the end of an epoch; with those of validation. Returns how many. */
 MIRT__LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]);
-
-/* Whether `rows` predictions fit into the caller's memory, capacity[i] floats for output i. */
-MIRT__LIB mirt_status mirt__check_room(const mirt_function *function, int64_t rows, float *const *out,
-                                       const size_t *capacity);
-/* Copies the predictions of the batch under way behind the `done` samples before it. */
-MIRT__LIB void mirt__copy_predictions(const mirt_function *function, int64_t done, float *const *out);
-
-/* --- inspect.c --- */
-/* The training step without memory, or of a model without a loss the one that predicts; free with
-   mirt__function_free. */
-MIRT__ABSENT_LIB mirt_function *mirt__inspect_plan(mirt_model *model, int64_t batch);
-/* There is no memory for batches of `batch`: the error says which there is memory for. */
-MIRT__ABSENT_LIB void mirt__say_what_fits(mirt_model *model, const mirt__data_spec *spec, int64_t batch);
-MIRT__ABSENT_LIB void mirt__memory_of(const mirt_model *model, const mirt_function *function, mirt_memory *out);
-/* "1.40 MB", "812 bytes" into `out`, which is also returned. */
-MIRT__ABSENT_LIB const char *mirt__bytes_text(double bytes, char out[96]);
-
-/* --- traps.c --- */
-/* Told once: what fit is about to do on data like these with this function, */
-MIRT__ABSENT_LIB void mirt__traps_before(mirt_model *model, const mirt__data_spec *spec, const mirt_function *function);
-/* Warns once per model of frozen weights that are still the initializers' random numbers. */
-MIRT__ABSENT_LIB void mirt__trap_random(const mirt_model *model);
-/* and what is wrong with its first batch. */
-MIRT__ABSENT_LIB void mirt__traps_in_batch(const mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch);
-
-/* --- features.c --- */
-/* What the frozen layers at the beginning of a model make of the samples of a data set, kept while mirt_fit goes over
-   them again. */
-typedef struct mirt__features mirt__features;
-/* *out NULL: the model has no such layers, or they cannot be kept (which the log says). *budget: bytes, of which it
-   takes its share; 0 or less: nothing is kept. */
-MIRT__ABSENT_LIB mirt_status mirt__features_open(mirt_model *model, mirt_dataset *dataset, int64_t *budget, const char *what,
-                                          mirt__features **out);
-MIRT__ABSENT_LIB void mirt__features_close(mirt__features *features);
-/* As those of the data set, whose place they take; the batches are of features, as this says. */
-MIRT__ABSENT_LIB const mirt__data_spec *mirt__features_spec(const mirt__features *features);
-MIRT__ABSENT_LIB mirt_status mirt__features_begin(mirt__features *features, uint64_t seed, int64_t epoch);
-MIRT__ABSENT_LIB mirt_status mirt__features_next(mirt__features *features, mirt__batch *out);
-
-/* --- feed.c --- */
-/* Batches for a loop over steps: the data set's, or instead the features', with an eye on the time they take. While
-   devices with memory of their own are at work on a step, the next batch is read and sent to them. */
-typedef struct mirt__feed {
-    mirt_model *model;
-    mirt_dataset *dataset;
-    mirt__features *features; /* or NULL */
-    bool ahead;           /* it may do so */
-    mirt_function *step;  /* under way */
-    bool held, prefetched;    /* the next batch was read; it was sent, too */
-    mirt_status status;   /* of reading it, */
-    mirt__error error;    /* which is told when its turn has come */
-    mirt__batch batch;
-} mirt__feed;
-/* `ahead`: nobody minds that the data are one batch further than the steps. */
-MIRT__LIB void mirt__feed_open(mirt__feed *feed, mirt_model *model, mirt_dataset *dataset, mirt__features *features,
-                               bool ahead);
-MIRT__LIB mirt_status mirt__feed_begin(mirt__feed *feed, int64_t epoch);
-MIRT__LIB mirt_status mirt__feed_next(mirt__feed *feed, mirt__batch *out);
-/* mirt__function_step on the batch that came last; `more`: another one will be asked for. */
-MIRT__LIB mirt_status mirt__feed_step(mirt__feed *feed, mirt_function *function, bool more);
-
-/* --- prediction.c --- */
-/* A pass over a data set. */
-typedef struct mirt__pass {
-    mirt_model *model;
-    mirt_dataset *dataset;
-    mirt__features *features;
-    int64_t steps;
-    mirt__sums *sums;
-    float *const *out;
-} mirt__pass;
-/* Runs fn(arg), which goes through `dataset`, watched from the caller's thread; what a dead strategy leaves behind is
-   marked. */
-MIRT__LIB mirt_status mirt__watched_pass(const mirt_model *model, mirt_dataset *dataset, mirt_status (*fn)(void *arg),
-                                         void *arg);
-#define MIRT__USUAL_BATCH 32 /* of data sets without batches */
-/* A batched form of `dataset`, ready for `kind` and marked as being read until mirt__unready; *view is its own. */
-MIRT__LIB mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt__program_kind kind,
-                                    mirt_dataset **view);
-/* After mirt__ready, whose result was `ready`, of the data set `given`. */
-MIRT__LIB void mirt__unready(mirt_dataset *given, const mirt_dataset *ready, mirt_dataset *view);
-/* The function of `kind`, with `data` as the current batch; NULL with the error set. */
-MIRT__LIB mirt_function *mirt__begin_arrays(mirt_model *model, const mirt_data *data, mirt__program_kind kind,
-                                            const char *caller);
-
-/* --- evaluate.c --- */
-/* One pass over `dataset`, already batched and prepared for, or over its features (otherwise NULL); steps 0: all of
-   it. */
-MIRT__ABSENT_LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, mirt__features *features,
-                                          int64_t steps, mirt__sums *sums);
-
-/* --- progress.c --- */
-typedef struct mirt__progress {
-    bool terminal;
-    int columns; /* of the line that a shorter one overwrites */
-    double last; /* when the line was last written */
-} mirt__progress;
-MIRT__ABSENT_LIB void mirt__progress_epoch(mirt__progress *progress, const mirt_model *model, int epoch, int epochs);
-/* `done`: the epoch's last line, with validation. */
-MIRT__ABSENT_LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *model, const mirt_event *event,
-                                   bool done);
-
-#endif
-
-/* >>section train/timeline.h */
-
-#ifndef MIRT__TIMELINE_H
-#define MIRT__TIMELINE_H
-/* The seconds of a fit, by device and phase. */
-
-/* Around a run of the function on the devices, by the caller. */
-MIRT__LIB void mirt__timelines_begin(mirt_function *function);
-MIRT__LIB void mirt__timelines_end(mirt_function *function);
-/* In between: the caller reads the next batch, while they are at work. */
-MIRT__LIB void mirt__timelines_ahead(const mirt_function *function);
-
-/* A fit begins: no seconds yet. */
-MIRT__LIB void mirt__timing_reset(mirt_model *model);
-/* They count, as launch overhead at first; and no longer. */
-MIRT__LIB void mirt__timing_start(mirt_model *model);
-MIRT__LIB void mirt__timing_stop(mirt_model *model);
-/* While no device runs: all are at `phase` until the next one. */
-MIRT__LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase);
-/* Seconds of the fit so far in a phase, the mean over devices; 0 where another model's seconds are counted. */
-MIRT__LIB double mirt__timing_seconds(const mirt_model *model, mirt_phase phase);
-/* What samples cost, before the data set goes. */
-MIRT__ABSENT_LIB void mirt__timing_input(mirt_model *model, const mirt_dataset *dataset);
-
-/* --- trace.c --- */
-/* Gives the function's operations names, if there is a trace that has none for them yet. */
-MIRT__ABSENT_LIB mirt_status mirt__trace_ready(mirt_function *function);
-/* The function is about to run while there is a trace. */
-MIRT__ABSENT_LIB void mirt__trace_function(const mirt_function *function);
-
-/* --- verdict.c --- */
-/* Fills the bottleneck, and what belongs to it, of the numbers above. */
-MIRT__ABSENT_LIB void mirt__verdict(mirt_timing *timing);
-
-#endif
-
-/* >>section train/finite.h */
-
-#ifndef MIRT__FINITE_H
-#define MIRT__FINITE_H
-/* Numbers that are none: whether there are any, and where they come from. */
-
-/* What of a step is not finite: a set of these. */
-enum { MIRT__LOSS_BAD = 1, MIRT__GRADIENT_BAD = 2, MIRT__STATE_BAD = 4, MIRT__MODEL_BAD = 8 };
-
-/* Of a device while it runs a step again: the first node, in the program's order, with a number that is not finite. */
-typedef struct mirt__finder {
-    int node, replica; /* node -1: none so far */
-    const mirt_tensor *tensor;
-} mirt__finder;
-/* What it does when a node has run; `finder`: one. */
-MIRT__ABSENT_LIB void mirt__finder_look(void *finder, const mirt__call *call, int number);
-/* When the device's replicas have run: their losses, and what the update would read: gradients on this device and new
-   states. Steps whose gradients stay below a bound far from overflow write finite weights and optimizer state, if these
-   were finite before. */
-MIRT__ABSENT_LIB int mirt__device_not_finite(void *function, int device);
-/* Gradients that are known by their squares alone, on devices with memory of their own. */
-MIRT__ABSENT_LIB bool mirt__squares_finite(const mirt_function *function);
-/* Before the first step: the weights and the optimizer's state. */
-MIRT__ABSENT_LIB int mirt__model_not_finite(const mirt_function *function);
-/* One sentence for whatever is not finite, by what the devices' finders found. */
-MIRT__ABSENT_LIB void mirt__describe_not_finite(const mirt_function *function, int what, const mirt__finder *finder,
-                                         int devices, char *out, size_t size);
 
 #endif
 
@@ -46687,923 +46487,7 @@ MIRT__ABSENT_LIB void mirt__describe_not_finite(const mirt_function *function, i
 #endif
 #endif
 
-#ifndef MIRRORTRAIN_NO_TRAIN
-
-/* >>section train/trace.c */
-
-/* What devices do, slice by slice, as a file that Perfetto and chrome://tracing read. */
-
-struct mirt__trace {
-    mirt__file_writer file;
-    mirt__pool pool; /* of names */
-    double began;
-    uint64_t serial; /* tells it from traces before */
-};
-
-static void mirt__trace_free(mirt_strategy *s) {
-    for (int d = 0; d < s->num_devices; d++) {
-        mirt__device_timeline *timeline = &s->timeline[d];
-        mirt__free(timeline->slice);
-        timeline->slice = NULL;
-        timeline->names = NULL;
-        timeline->sum_name = NULL;
-        timeline->slices = timeline->most_slices = timeline->left_out = 0;
-    }
-    mirt__file_abort(&s->trace->file);
-    mirt__pool_free(&s->trace->pool);
-    mirt__free(s->trace);
-    s->trace = NULL;
-}
-
-MIRT_API mirt_status mirt_trace_begin(mirt_strategy *s, const char *path, int64_t most_slices) {
-    MIRT__USE(s, mirt_last_status());
-    const int64_t usual = 200000, most = (int64_t)1 << 30;
-    if (!s) return mirt__fail_missing("mirt_trace_begin", "strategy");
-    if (!path || !*path) return mirt__fail(MIRT_E_INVALID, "mirt_trace_begin: no file");
-    if (most_slices < 0 || most_slices > most)
-        return mirt__fail(MIRT_E_INVALID, "mirt_trace_begin: %lld slices; 0 to %lld are possible",
-                          (long long)most_slices, (long long)most);
-    if (s->running) return mirt__fail(MIRT_E_STATE, "mirt_trace_begin: a step is under way");
-    if (s->trace)
-        return mirt__fail(MIRT_E_STATE, "mirt_trace_begin: this strategy is being traced into %s", s->trace->file.path);
-    if (!(s->trace = (struct mirt__trace *)mirt__calloc(1, sizeof *s->trace))) return mirt_last_status();
-    s->drop_trace = mirt__trace_free;
-    s->trace->file.fd = -1;
-    s->trace->serial = ++s->traces;
-    mirt_status status = mirt__file_begin(&s->trace->file, path);
-    const int64_t each = (most_slices ? most_slices : usual) / s->num_devices;
-    for (int d = 0; d < s->num_devices && status == MIRT_OK; d++) {
-        s->timeline[d].most_slices = each;
-        if (!(s->timeline[d].slice = (mirt__trace_slice *)mirt__calloc((size_t)each + 1, sizeof(mirt__trace_slice))))
-            status = mirt_last_status();
-    }
-    s->trace->began = mirt__now();
-    if (status != MIRT_OK) mirt__trace_free(s);
-    return status;
-}
-
-/* >>names */
-
-static const char *mirt__trace_node_name(struct mirt__trace *trace, const mirt__node *node) {
-    char text[160];
-    snprintf(text, sizeof text, "%s%s%s", node->op->name, node->name ? " " : "", node->name ? node->name : "");
-    return mirt__pool_strdup(&trace->pool, text);
-}
-
-/* "all-reduce (cpu:0 += cpu:1) and adam" */
-static const char *mirt__trace_sum_name(const mirt_function *f, int device) {
-    const mirt_strategy *s = f->model->strategy;
-    char text[192] = "all-reduce (";
-    mirt__exchange x;
-    mirt__exchange_plan(s, f->step.replicas, f->step.rows < f->step.replicas ? (int)f->step.rows : f->step.replicas,
-                        f->step.program.num_cuts > 0, device, &x);
-    for (int i = 0; i + 1 < x.parts; i++) {
-        const size_t used = strlen(text);
-        if (used > 100) {
-            snprintf(text + used, sizeof text - used, ", ...");
-            break;
-        }
-        snprintf(text + used, sizeof text - used, "%s%s += %s", i ? ", " : "", s->device[x.device[x.add[i].into]].name,
-                 s->device[x.device[x.add[i].from]].name);
-    }
-    const size_t used = strlen(text);
-    snprintf(text + used, sizeof text - used, ") and %s",
-             mirt__optimizer_class_get(f->model->config.optimizer.kind)->name);
-    return mirt__pool_strdup(&s->trace->pool, text);
-}
-
-MIRT__LIB mirt_status mirt__trace_ready(mirt_function *f) {
-    mirt_strategy *s = f->model->strategy;
-    const int count = f->step.program.graph.count;
-    if (!s->trace || f->trace_serial == s->trace->serial) return MIRT_OK;
-    const char **name =
-        (const char **)mirt__pool_alloc(&s->trace->pool, ((size_t)count + (size_t)s->num_devices) * sizeof *name);
-    if (!name) return mirt_last_status();
-    for (int i = 0; i < count; i++) {
-        if (!(name[i] = mirt__trace_node_name(s->trace, f->step.program.graph.node[i]))) return mirt_last_status();
-    }
-    for (int d = 0; d < s->num_devices && f->step.num_ranges; d++) {
-        if (!(name[count + d] = mirt__trace_sum_name(f, d))) return mirt_last_status();
-    }
-    f->trace_name = name;
-    f->trace_serial = s->trace->serial;
-    return MIRT_OK;
-}
-
-MIRT__LIB void mirt__trace_function(const mirt_function *f) {
-    mirt_strategy *s = f->model->strategy;
-    const bool named = f->trace_serial == s->trace->serial;
-    for (int d = 0; d < s->num_devices; d++) {
-        s->timeline[d].names = named ? f->trace_name : NULL;
-        s->timeline[d].sum_name = named ? f->trace_name[f->step.program.graph.count + d] : NULL;
-    }
-}
-
-/* >>writing */
-
-/* Microseconds, whatever the locale. */
-static void mirt__trace_time(mirt__text *text, const char *key, double seconds) {
-    const long long ns = seconds > 0 ? (long long)(seconds * 1e9) : 0;
-    mirt__text_add(text, ",\"%s\":%lld.%03lld", key, ns / 1000, ns % 1000);
-}
-
-static void mirt__trace_row(mirt__text *text, const char *kind, int device, const char *key, const char *value) {
-    mirt__text_add(text, ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"name\":\"%s\",\"args\":{\"%s\":", device, kind, key);
-    mirt__json_write_string(text, value);
-    mirt__text_add(text, "}}");
-}
-
-static void mirt__trace_slice_text(mirt__text *text, const mirt__trace_slice *slice, int device, double began) {
-    const double begin = slice->begin > began ? slice->begin : began;
-    mirt__text_add(text, ",\n{\"ph\":\"X\",\"pid\":1,\"tid\":%d", device);
-    mirt__trace_time(text, "ts", begin - began);
-    mirt__trace_time(text, "dur", slice->end - begin);
-    mirt__text_add(text, ",\"name\":");
-    mirt__json_write_string(text, slice->name);
-    mirt__text_add(text, ",\"args\":{\"step\":%lld", (long long)slice->step);
-    if (slice->replica >= 0) mirt__text_add(text, ",\"replica\":%d", slice->replica);
-    mirt__text_add(text, "}}");
-}
-
-static mirt_status mirt__trace_flush(struct mirt__trace *trace, mirt__text *text) {
-    if (text->failed) return mirt_last_status();
-    mirt_status status = mirt__file_append(&trace->file, text->data, text->size);
-    mirt__text_clear(text);
-    return status;
-}
-
-static mirt_status mirt__trace_write(mirt_strategy *s, mirt__text *text) {
-    mirt_status status = MIRT_OK;
-    int64_t left_out = 0;
-    for (int d = 0; d < s->num_devices; d++) left_out += s->timeline[d].left_out;
-    mirt__text_add(text, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"version\":\"%s\",\"left_out\":%lld}"
-                         ",\"traceEvents\":[\n", mirt_version(), (long long)left_out);
-    mirt__text_add(text, "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"mirrortrain\"}}");
-    for (int d = 0; d < s->num_devices && status == MIRT_OK; d++) {
-        const mirt__device_timeline *timeline = &s->timeline[d];
-        mirt__trace_row(text, "thread_name", d, "name", s->device[d].name);
-        for (int64_t i = 0; i < timeline->slices && status == MIRT_OK; i++) {
-            mirt__trace_slice_text(text, &timeline->slice[i], d, s->trace->began);
-            if (text->failed || text->size > 60000) status = mirt__trace_flush(s->trace, text);
-        }
-    }
-    mirt__text_add(text, "\n]}\n");
-    if (status == MIRT_OK) status = mirt__trace_flush(s->trace, text);
-    if (left_out)
-        mirt__log(s, MIRT_LOG_WARNING, "the trace is full: it leaves the last %lld slices out", (long long)left_out);
-    return status == MIRT_OK ? mirt__file_commit(&s->trace->file) : status;
-}
-
-MIRT_API mirt_status mirt_trace_end(mirt_strategy *s) {
-    MIRT__USE(s, mirt_last_status());
-    mirt__text text;
-    memset(&text, 0, sizeof text);
-    if (!s) return mirt__fail_missing("mirt_trace_end", "strategy");
-    if (!s->trace || s->running)
-        return mirt__fail(MIRT_E_STATE,
-                          s->trace ? "mirt_trace_end: a step is under way" : "mirt_trace_end: no trace was begun");
-    mirt_status status = mirt__trace_write(s, &text);
-    mirt__text_free(&text);
-    mirt__trace_free(s);
-    return status;
-}
-
-/* >>section train/profile.c */
-
-/* Where the time of a step goes, beside what the machine could do. */
-
-/* >>ceilings */
-
-/* Twelve chains of multiply-adds keep two units of four to five cycles' latency busy. */
-#define MIRT__PEAK_CHAINS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
-#define MIRT__PEAK_START(i) v##i = start;
-#define MIRT__PEAK_NEXT(i) v##i = MIRT__PEAK_FMA(v##i, factor, start);
-#define MIRT__PEAK_SUM(i) memcpy(timeline, &v##i, sizeof v##i), sum += timeline[0];
-#define MIRT__PEAK_TEXT(vector, first, second) \
-    vector v0, v1, v2, v3, v4, v5, v6, v7, v8, v9, v10, v11, start = first, factor = second; \
-    float timeline[16], sum = 0; \
-    MIRT__PEAK_CHAINS(MIRT__PEAK_START) \
-    for (int64_t i = 0; i < count; i++) { MIRT__PEAK_CHAINS(MIRT__PEAK_NEXT) } \
-    MIRT__PEAK_CHAINS(MIRT__PEAK_SUM) \
-    return sum;
-
-/* Begins kernels: optimized even if the including program is not, without contraction. The numerical law forbids
-   contracting a * b + c. Clang has no pragma for the optimization. gcc -O2 alone vectorizes only loops of known length;
-   the cost model allows all. */
-#if defined(__clang__)
-#pragma STDC FP_CONTRACT OFF
-#pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
-#elif defined(__GNUC__)
-#pragma GCC push_options
-#if !defined(MIRRORTRAIN_DEBUG)
-#pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
-#elif defined(__OPTIMIZE__)
-#pragma GCC optimize("fp-contract=off")
-#endif
-#endif
-#if !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE) && defined(__x86_64__)
-#define MIRT__PEAK_X86
-#include <immintrin.h>
-#define MIRT__PEAK_FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
-__attribute__((target("avx512f,fma"))) static float mirt__peak_avx512(int64_t count) {
-    MIRT__PEAK_TEXT(__m512, _mm512_set1_ps(0.5f), _mm512_set1_ps(0.25f))
-}
-#undef MIRT__PEAK_FMA
-#define MIRT__PEAK_FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
-__attribute__((target("avx2,fma"))) static float mirt__peak_avx2(int64_t count) {
-    MIRT__PEAK_TEXT(__m256, _mm256_set1_ps(0.5f), _mm256_set1_ps(0.25f))
-}
-#undef MIRT__PEAK_FMA
-/* Sums of two products each. */
-#define MIRT__PEAK_FMA(a, b, c) _mm512_dpbf16_ps(c, (__m512bh)_mm512_castps_si512(a), (__m512bh)_mm512_castps_si512(b))
-__attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) static float mirt__peak_bf16(int64_t count) {
-    MIRT__PEAK_TEXT(__m512, _mm512_set1_ps(0.5f), _mm512_set1_ps(0.25f))
-}
-#undef MIRT__PEAK_FMA
-#elif !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE) && defined(__aarch64__)
-#define MIRT__PEAK_NEON
-#include <arm_neon.h>
-#define MIRT__PEAK_FMA(a, b, c) vfmaq_f32(c, a, b)
-static float mirt__peak_neon(int64_t count) { MIRT__PEAK_TEXT(float32x4_t, vdupq_n_f32(0.5f), vdupq_n_f32(0.25f)) }
-#undef MIRT__PEAK_FMA
-#endif
-typedef float mirt__peak_four __attribute__((vector_size(16)));
-#define MIRT__PEAK_FMA(a, b, c) ((a) * (b) + (c))
-static float mirt__peak_plain(int64_t count) {
-    const mirt__peak_four half = {0.5f, 0.5f, 0.5f, 0.5f}, quarter = {0.25f, 0.25f, 0.25f, 0.25f};
-    MIRT__PEAK_TEXT(mirt__peak_four, half, quarter)
-}
-#undef MIRT__PEAK_FMA
-/* Ends optimize_begin.inc. */
-#if defined(__clang__)
-#pragma clang diagnostic pop
-#pragma STDC FP_CONTRACT DEFAULT
-#elif defined(__GNUC__)
-#pragma GCC pop_options
-#endif
-
-#undef MIRT__PEAK_CHAINS
-#undef MIRT__PEAK_START
-#undef MIRT__PEAK_NEXT
-#undef MIRT__PEAK_SUM
-#undef MIRT__PEAK_TEXT
-
-typedef struct mirt__peak {
-    const char *kernels; /* the table these instructions are of */
-    float (*chains)(int64_t count);
-    int timelines;
-    float (*half)(int64_t count); /* with twice the timelines, of bfloat16; NULL: that is emulated */
-} mirt__peak;
-
-static const mirt__peak mirt__peaks[] = {
-#ifdef MIRT__PEAK_X86
-    {"avx512bf16", mirt__peak_avx512, 16, mirt__peak_bf16},
-    {"avx512", mirt__peak_avx512, 16, NULL},
-    {"avx2", mirt__peak_avx2, 8, NULL},
-#endif
-#ifdef MIRT__PEAK_NEON
-    {"neon", mirt__peak_neon, 4, NULL},
-#endif
-    {"plain", mirt__peak_plain, 4, NULL}};
-#undef MIRT__PEAK_X86
-#undef MIRT__PEAK_NEON
-
-enum { MIRT__PEAK_ROUNDS = 200000, MIRT__PEAK_TRIES = 60, MIRT__PEAK_PASSES = 15, MIRT__PEAK_FLOATS = 16 << 20 };
-
-typedef struct mirt__peak_run {
-    float (*chains)(int64_t count);
-    volatile float sink;
-} mirt__peak_run;
-
-static void mirt__peak_member(void *arg, int member) {
-    mirt__peak_run *run = (mirt__peak_run *)arg;
-    float sum = run->chains(MIRT__PEAK_ROUNDS);
-    if (member == 0) run->sink = sum;
-}
-
-/* The last row is for whatever has none of its own. */
-static const mirt__peak *mirt__peak_of(const mirt_strategy *s) {
-    int i = 0;
-    while (i + 1 < MIRT__COUNT(mirt__peaks) && strcmp(mirt__peaks[i].kernels, s->kernels->name) != 0) i++;
-    return &mirt__peaks[i];
-}
-
-/* Multiply-adds in registers, as FLOP/s of the device's threads: the best of several tries. */
-static double mirt__peak_flops(const mirt_strategy *s, float (*chains)(int64_t count), int timelines) {
-    mirt__team *team = s->device[0].team;
-    mirt__peak_run run;
-    double best = 0;
-    run.chains = chains;
-    for (int i = 0; i < MIRT__PEAK_TRIES; i++) {
-        double begin = mirt__now();
-        mirt__team_run(team, mirt__peak_member, &run);
-        double rate = 2.0 * 12 * timelines * (int)MIRT__PEAK_ROUNDS * mirt__team_size(team) / (mirt__now() - begin);
-        if (rate > best) best = rate;
-    }
-    return best;
-}
-
-/* x += y on blocks larger than caches: bytes a second, two read and one written. 0 with the error set. */
-static double mirt__peak_bytes(const mirt_strategy *s) {
-    const size_t bytes = (size_t)MIRT__PEAK_FLOATS * sizeof(mirt__real);
-    mirt__real *block = (mirt__real *)mirt__aligned_alloc(2 * bytes);
-    mirt__where where;
-    double best = 0;
-    if (!block) return 0;
-    memset(block, 0, 2 * bytes);
-    memset(&where, 0, sizeof where);
-    where.team = s->device[0].team;
-    for (int i = 0; i < MIRT__PEAK_PASSES; i++) {
-        double begin = mirt__now();
-        s->kernels->accumulate(block, block + MIRT__PEAK_FLOATS, MIRT__PEAK_FLOATS, &where);
-        double rate = 3.0 * (double)bytes / (mirt__now() - begin);
-        if (rate > best) best = rate;
-    }
-    mirt__aligned_free(block);
-    return best;
-}
-
-/* >>clocks */
-
-MIRT__LIB void mirt__clocks_free(mirt_function *f) {
-    mirt__free(f->step.clocks);
-    f->step.clocks = NULL;
-}
-
-MIRT__LIB mirt_status mirt__clocks_ready(mirt_function *f) {
-    if (!f->model->profiled) mirt__clocks_free(f);
-    if (!f->model->profiled || f->step.clocks) return MIRT_OK;
-    mirt__clocks *clocks =
-        (mirt__clocks *)mirt__calloc(1, sizeof *clocks + (size_t)f->step.program.graph.count * sizeof(double));
-    if (!clocks) return mirt_last_status();
-    clocks->node = (double *)(void *)(clocks + 1);
-    f->step.clocks = clocks;
-    return MIRT_OK;
-}
-
-/* Function number `index` of the model, and what it is called; NULL behind the last. */
-static mirt_function *mirt__profile_function(const mirt_model *model, int index, const char **name) {
-    static const char *const names[MIRT__PROGRAM_KINDS] = {"training", "testing", "predicting", "features"};
-    if (index < MIRT__PROGRAM_KINDS) {
-        *name = names[index];
-        return model->trainer ? model->trainer->function[index] : NULL;
-    }
-    mirt_function *f = model->functions;
-    *name = "a function";
-    for (int i = MIRT__PROGRAM_KINDS; f && i < index; i++) f = f->next;
-    return f;
-}
-
-static void mirt__profile_clear(mirt_model *model) {
-    const char *name;
-    for (int i = 0;; i++) {
-        mirt_function *f = mirt__profile_function(model, i, &name);
-        if (f) mirt__clocks_free(f);
-        else if (i >= MIRT__PROGRAM_KINDS) return;
-    }
-}
-
-MIRT_API mirt_status mirt_profile_begin(mirt_model *model) {
-    MIRT__USE_MODEL(model, mirt_last_status());
-    if (!model) return mirt__fail_missing("mirt_profile_begin", "model");
-    if (model->busy || model->strategy->running)
-        return mirt__fail(MIRT_E_STATE, "mirt_profile_begin: %s is being trained or recorded", model->name);
-    double bytes = mirt__peak_bytes(model->strategy);
-    if (bytes <= 0) return mirt_last_status();
-    mirt__profile_clear(model);
-    model->peak_bytes = bytes;
-    const mirt__peak *peak = mirt__peak_of(model->strategy);
-    model->peak_flops = mirt__peak_flops(model->strategy, peak->chains, peak->timelines);
-    model->peak_half =
-        peak->half ? mirt__peak_flops(model->strategy, peak->half, 2 * peak->timelines) : model->peak_flops;
-    model->profiled = true;
-    return MIRT_OK;
-}
-
-MIRT_API void mirt_profile_end(mirt_model *model) {
-    MIRT__USE_MODEL(model, );
-    if (!model || model->busy || model->strategy->running) return;
-    mirt__profile_clear(model);
-    model->profiled = false;
-}
-
-/* >>text */
-
-/* An operation, or all of a kind, in one step. */
-typedef struct mirt__profile_row {
-    const mirt__node *node; /* NULL: not an operation */
-    char name[48];
-    int count;
-    double seconds, flops, bytes;
-    double least; /* seconds of the flops at their ceiling */
-} mirt__profile_row;
-
-static int mirt__profile_order(const void *a, const void *b) {
-    double x = ((const mirt__profile_row *)a)->seconds, y = ((const mirt__profile_row *)b)->seconds;
-    return x < y ? 1 : x > y ? -1 : 0;
-}
-
-/* What it reads, and what lazy inputs are made of; a tensor without a place is never stored. */
-static double mirt__bytes_read(const mirt__node *node, int64_t rows) {
-    double bytes = 0;
-    for (int k = 0; k < node->num_in; k++) {
-        const mirt_tensor *t = node->in[k];
-        if (t->lazy) bytes += mirt__bytes_read(t->node, rows);
-        else if (t->space != MIRT__SPACE_NONE) bytes += (double)mirt__tensor_bytes(t, rows);
-    }
-    return bytes;
-}
-
-static double mirt__node_bytes(const mirt__node *node, int64_t rows) {
-    double bytes = mirt__bytes_read(node, rows);
-    for (int k = 0; k < node->num_out; k++) {
-        if (node->out[k]->space != MIRT__SPACE_NONE) bytes += (double)mirt__tensor_bytes(node->out[k], rows);
-    }
-    return bytes;
-}
-
-/* The first device's share of the update: each part of the gradient (a device with memory of its own has the sum),
- * weights and slots read, slots and every copy written. */
-static double mirt__update_bytes(const mirt_function *f) {
-    const mirt_strategy *s = f->model->strategy;
-    mirt__exchange x;
-    int64_t begin, end, elements = 0, trained = (int64_t)(f->root->trained_bytes / sizeof(mirt__real));
-    mirt__exchange_plan(s, f->step.replicas, f->step.rows < f->step.replicas ? (int)f->step.rows : f->step.replicas,
-                        f->step.program.num_cuts > 0, 0, &x);
-    mirt__update_range(s, trained, 0, &begin, &end);
-    for (int i = 0; i < f->step.num_ranges; i++) {
-        int64_t from = f->step.range[i].begin > begin ? f->step.range[i].begin : begin,
-                to = f->step.range[i].end < end ? f->step.range[i].end : end;
-        if (to > from) elements += to - from;
-    }
-    return (double)elements * (double)sizeof(mirt__real) *
-           ((s->able.shards ? x.parts : 1) + 1 + mirt__written_copies(s) +
-            2 * mirt__optimizer_slots(&f->model->config.optimizer));
-}
-
-/* The kernel of a convolution, or its gradient; NULL for other nodes. */
-static const mirt_tensor *mirt__profile_kernel(const mirt__node *node) {
-    if (node->a.family != MIRT__FAMILY_window || !node->op->macs) return NULL;
-    for (int k = node->num_in - 1; k >= -1; k--) {
-        const mirt_tensor *t = k < 0 ? node->out[0] : node->in[k];
-        if (t->shape.rank == 4 && !mirt__is_batched(&t->shape)) return t;
-    }
-    return NULL;
-}
-
-/* Convolutions of one size are a kind. */
-static void mirt__profile_name(const mirt__node *node, char out[48]) {
-    const mirt_tensor *kernel = mirt__profile_kernel(node);
-    int used = snprintf(out, 48, "%s", node->op->name);
-    if (!kernel || used < 0 || used > 24) return;
-    snprintf(out + used, 48 - (size_t)used, " %dx%d%s", (int)kernel->shape.dim[0], (int)kernel->shape.dim[1],
-             MIRT__OF(&node->a, window)->groups > 1 ? " grouped" : "");
-}
-
-/* One row an operation, then what is not one. Returns how many. */
-static int mirt__profile_rows(const mirt_function *f, mirt__profile_row *row) {
-    const mirt__clocks *c = f->step.clocks;
-    const double steps = (double)c->steps, replays = (double)c->replays / steps;
-    const int64_t rows = c->replays ? c->replayed / c->replays : 0;
-    int count = 0;
-    for (int i = 0; i < f->step.program.graph.count; i++) {
-        const mirt__node *node = f->step.program.graph.node[i];
-        if (!mirt__node_runs(node)) continue;
-        mirt__profile_row *r = &row[count++];
-        r->node = node;
-        mirt__profile_name(node, r->name);
-        r->count = 1;
-        r->seconds = c->node[i] / steps;
-        r->flops = node->op->macs ? 2 * node->op->macs(node, rows) * replays : 0;
-        r->bytes = mirt__node_bytes(node, rows) * replays;
-        r->least = r->flops / (node->a.half ? f->model->peak_half : f->model->peak_flops);
-    }
-    const char *const names[] = {mirt__optimizer_class_get(f->model->config.optimizer.kind)->name, "(waiting)"};
-    const double seconds[] = {c->update, c->wait};
-    for (int i = 0; f->step.has_gradients && i < MIRT__COUNT(names); i++) {
-        mirt__profile_row *r = &row[count++];
-        memset(r, 0, sizeof *r);
-        snprintf(r->name, sizeof r->name, "%s", names[i]);
-        r->count = 1;
-        r->seconds = seconds[i] / steps;
-        r->bytes = i == 0 ? mirt__update_bytes(f) : 0;
-    }
-    return count;
-}
-
-/* "(3, 3, 96, 1)/2 (rows, 56, 56, 96)": kernel and output, what the times of like operations depend on. */
-static void mirt__profile_what(const mirt__node *node, char *out, size_t size) {
-    char shape[96];
-    const mirt_tensor *t = node->out[0];
-    size_t used = 0;
-    for (int k = 0; k < node->num_out; k++) {
-        if (node->out[k]->space != MIRT__SPACE_NONE) {
-            t = node->out[k];
-            break;
-        }
-    }
-    const mirt_tensor *kernel = mirt__profile_kernel(node);
-    if (kernel && kernel != t) {
-        const int stride = MIRT__OF(&node->a, window)->strides[0];
-        used = (size_t)snprintf(out, size, "%s/%d ", mirt__shape_text(&kernel->shape, shape), stride);
-    }
-    snprintf(out + used, size - used, "%s%s%s", t->dtype == MIRT_FLOAT32 ? "" : mirt__dtype_name(t->dtype),
-             t->dtype == MIRT_FLOAT32 ? "" : " ", mirt__shape_text(&t->shape, shape));
-}
-
-static void mirt__profile_rates(const mirt_model *model, const mirt__profile_row *r, double step, mirt__text *out) {
-    const double flops = r->seconds > 0 ? r->flops / r->seconds : 0, bytes = r->seconds > 0 ? r->bytes / r->seconds : 0;
-    mirt__text_add(out, "%9.3f %6.1f%%", r->seconds * 1e3, step > 0 ? 100 * r->seconds / step : 0);
-    if (r->flops > 0) mirt__text_add(out, " %9.1f %4.0f%%", flops * 1e-9, 100 * r->least / r->seconds);
-    else mirt__text_add(out, " %9s %5s", "", "");
-    if (r->bytes > 0) mirt__text_add(out, " %8.1f %4.0f%%", bytes * 1e-9, 100 * bytes / model->peak_bytes);
-    else mirt__text_add(out, " %8s %5s", "", "");
-}
-
-/* All rows that show in per cent; with what lies between operations, the others are what is left of the step. */
-static void mirt__profile_table(const mirt_model *model, const mirt__profile_row *row, int count, double step,
-                                mirt__text *out) {
-    mirt__profile_row rest;
-    memset(&rest, 0, sizeof rest);
-    rest.seconds = step;
-    mirt__text_add(out, "%9s %7s %9s %5s %8s %5s\n", "ms", "", "GFLOP/s", "peak", "GB/s", "peak");
-    for (int i = 0; i < count; i++) {
-        char what[160] = "", name[MIRT__SHOWN], shown[MIRT__SHOWN];
-        if (row[i].seconds < 0.0005 * step) {
-            rest.count += row[i].node ? row[i].count : 0;
-            continue;
-        }
-        rest.seconds -= row[i].seconds;
-        mirt__profile_rates(model, &row[i], step, out);
-        if (row[i].count > 1) snprintf(what, sizeof what, "%d of them", row[i].count);
-        else if (row[i].node) mirt__profile_what(row[i].node, what, sizeof what);
-        const char *layer = row[i].count == 1 && row[i].node && row[i].node->name ? row[i].node->name : "";
-        mirt__text_add(out, "  %-30s %-28s %s", mirt__shown(row[i].name, name), mirt__shown(layer, shown), what);
-        if (row[i].count == 1 && row[i].node) mirt__node_notes(row[i].node, out);
-        mirt__text_add(out, "\n");
-    }
-    mirt__profile_rates(model, &rest, step, out);
-    mirt__text_add(out, "  (the rest)");
-    if (rest.count) mirt__text_add(out, ", with %d operation%s below 0.05 %%", rest.count, rest.count == 1 ? "" : "s");
-    mirt__text_add(out, "\n");
-}
-
-/* Adds up the rows of a name, in the order of their times. Returns how many names there are. */
-static int mirt__profile_kinds(mirt__profile_row *row, int count) {
-    int kinds = 0;
-    for (int i = 0; i < count; i++) {
-        int k = 0;
-        while (k < kinds && strcmp(row[k].name, row[i].name) != 0) k++;
-        if (k == kinds) {
-            row[kinds++] = row[i];
-            continue;
-        }
-        row[k].count++;
-        row[k].seconds += row[i].seconds;
-        row[k].flops += row[i].flops;
-        row[k].least += row[i].least;
-        row[k].bytes += row[i].bytes;
-    }
-    qsort(row, (size_t)kinds, sizeof *row, mirt__profile_order);
-    return kinds;
-}
-
-static bool mirt__profile_of(const mirt_model *model, const mirt_function *f, const char *name, mirt__text *out) {
-    const mirt__clocks *c = f->step.clocks;
-    const double step = c->step / (double)c->steps;
-    double flops = 0, bytes = 0;
-    char shown[MIRT__SHOWN];
-    mirt__profile_row *row = (mirt__profile_row *)mirt__calloc((size_t)f->step.program.graph.count + 2, sizeof *row);
-    if (!row) return false;
-    int count = mirt__profile_rows(f, row);
-    qsort(row, (size_t)count, sizeof *row, mirt__profile_order);
-    for (int i = 0; i < count; i++) {
-        flops += row[i].flops;
-        bytes += row[i].bytes;
-    }
-    mirt__text_add(out,
-                   "%s, %s: %lld step%s of %.4g sample%s, %.3f ms each: %.2f GFLOP and %.3f GB on the first device, "
-                   "%.1f GFLOP/s and %.1f GB/s\n",
-                   mirt__shown(model->name, shown), name, (long long)c->steps, c->steps == 1 ? "" : "s",
-                   (double)c->rows / (double)c->steps, c->rows == c->steps ? "" : "s", step * 1e3, flops * 1e-9,
-                   bytes * 1e-9, flops / step * 1e-9, bytes / step * 1e-9);
-    mirt__profile_table(model, row, count, step, out);
-    mirt__text_add(out, "by kind:\n");
-    mirt__profile_table(model, row, mirt__profile_kinds(row, count), step, out);
-    mirt__free(row);
-    return true;
-}
-
-MIRT_API const char *mirt_profile_text(mirt_model *model) {
-    MIRT__USE_MODEL(model, NULL);
-    const char *name;
-    if (!model) return mirt__fail_missing("mirt_profile_text", "model"), (const char *)NULL;
-    mirt__text *out = &model->profile_text;
-    mirt__text_clear(out);
-    mirt__text_add(out, "ceilings of %s, %d thread%s, %s: %.1f GFLOP/s, in bfloat16 %.1f, %.1f GB/s\n",
-                   model->strategy->device[0].name, model->strategy->threads, model->strategy->threads == 1 ? "" : "s",
-                   model->strategy->kernels->name, model->peak_flops * 1e-9, model->peak_half * 1e-9,
-                   model->peak_bytes * 1e-9);
-    bool any = false;
-    for (int i = 0;; i++) {
-        const mirt_function *f = mirt__profile_function(model, i, &name);
-        if (!f && i >= MIRT__PROGRAM_KINDS) break;
-        if (!f || !f->step.clocks || f->step.clocks->steps == 0) continue;
-        if (!mirt__profile_of(model, f, name, out)) return NULL;
-        any = true;
-    }
-    if (!any)
-        return mirt__fail(MIRT_E_STATE, "mirt_profile_text: no step of %s has run since mirt_profile_begin",
-                          model->name),
-               (const char *)NULL;
-    return out->failed ? NULL : out->data;
-}
-
-/* >>section train/finite.c */
-
-/* Whether a step computes or would write non-finite values, and where the first one comes from. */
-
-static bool mirt__all_finite(const void *data, mirt_dtype dtype, int64_t count) {
-    uint16_t half;
-    for (int64_t i = 0; dtype == MIRT_FLOAT32 && i < count; i++) {
-        if (!(fabs((double)((const mirt__real *)data)[i]) <= DBL_MAX)) return false;
-    }
-    const int exponent = (int)dtype == MIRT__FLOAT16 ? 0x7c00 : 0x7f80;
-    for (int64_t i = 0; (int)dtype >= MIRT__BFLOAT16 && i < count; i++) {
-        memcpy(&half, (const char *)data + 2 * i, sizeof half);
-        if ((half & exponent) == exponent) return false;
-    }
-    return true;
-}
-
-/* The losses of the device's replicas: the first result, and the terms among the results. */
-static bool mirt__device_losses_finite(const mirt_function *f, int device) {
-    int first, count = mirt__device_replicas(f->model->strategy, f->step.replicas, device, &first);
-    int64_t begin, end, none;
-    mirt__replica_share(&f->step, first, &begin);
-    end = begin;
-    for (int r = first; r < first + count; r++) end += mirt__replica_share(&f->step, r, &none);
-    for (int k = 0; k < 2; k++) {
-        if (k && f->results.terms < 0) continue;
-        const mirt__result *r = &f->results.list[k ? f->results.terms : 0];
-        int64_t from = r->batched ? begin : first, to = r->batched ? end : first + count;
-        if (!r->batched && to > mirt__active_replicas(&f->step)) to = mirt__active_replicas(&f->step);
-        if (from < to && !mirt__all_finite((const mirt__real *)(const void *)r->data + from * r->count, MIRT_FLOAT32,
-                                           (to - from) * r->count))
-            return false;
-    }
-    return true;
-}
-
-/* >>what a step reads to write it */
-
-/* Gradients above this count as not finite: sums over replicas, squares and moments of smaller ones stay finite. With
-   clipping large ones are harmless, but their sums must be finite. */
-static float mirt__gradient_bound(const mirt_function *f) {
-    const mirt_optimizer *o = &f->model->config.optimizer;
-    const float usual = 1e17f, whole = 1.8e19f; /* its square is finite */
-    if (mirt__optimizer_norms(o) || o->clipvalue > 0) return FLT_MAX / MIRT__MAX_REPLICAS;
-    return whole / (float)f->step.replicas < usual ? whole / (float)f->step.replicas : usual;
-}
-
-typedef int32_t mirt__finite_four __attribute__((vector_size(16)));
-
-typedef struct mirt__finite_job {
-    const mirt__real *x;
-    int64_t count;
-    float bound;
-    int32_t bad; /* atomic */
-} mirt__finite_job;
-
-enum { MIRT__FINITE_TASK = 1 << 14 };
-
-/* The bits of numbers without their sign are ordered as the numbers are, with infinity and NaN above all others. */
-static void mirt__finite_task(void *arg, int64_t task, int member) {
-    mirt__finite_job *job = (mirt__finite_job *)arg;
-    const int64_t most_elements = MIRT__FINITE_TASK, begin = task * most_elements, left = job->count - begin;
-    const int64_t count = left < most_elements ? left : most_elements;
-    const mirt__real *x = job->x + begin;
-    int32_t bits, bad = 0;
-    int64_t i = 0;
-    (void)member;
-    memcpy(&bits, &job->bound, sizeof bits);
-    if (sizeof *x == sizeof bits) {
-        const int32_t all = INT32_MAX;
-        const mirt__finite_four most = {bits, bits, bits, bits}, mask = {all, all, all, all};
-        mirt__finite_four some[2], above[2] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
-        for (; i + 8 <= count; i += 8) {
-            memcpy(some, x + i, sizeof some);
-            above[0] |= (mirt__finite_four)((some[0] & mask) > most);
-            above[1] |= (mirt__finite_four)((some[1] & mask) > most);
-        }
-        above[0] |= above[1];
-        bad = above[0][0] | above[0][1] | above[0][2] | above[0][3];
-    }
-    for (; i < count; i++) bad |= !(fabs((double)x[i]) <= (double)job->bound);
-    if (bad) __atomic_store_n(&job->bad, 1, __ATOMIC_RELAXED);
-}
-
-static bool mirt__all_below(mirt__team *team, const mirt__real *x, int64_t count, float bound) {
-    mirt__finite_job job;
-    job.x = x;
-    job.count = count;
-    job.bound = bound;
-    job.bad = 0;
-    mirt__team_for(team, (count + MIRT__FINITE_TASK - 1) / MIRT__FINITE_TASK, mirt__finite_task, &job);
-    return !job.bad;
-}
-
-/* Elements [begin, end) of the gradient buffers that the device's replicas filled. */
-static bool mirt__device_gradients_finite(const mirt_function *f, int device, int64_t begin, int64_t end) {
-    const float bound = mirt__gradient_bound(f);
-    mirt__exchange x;
-    mirt__step_plan(&f->step, device, &x);
-    for (int p = 0; p < x.parts; p++) {
-        if (x.device[p] != device) continue;
-        for (int i = 0; i < f->step.num_ranges; i++) {
-            const int64_t from = f->step.range[i].begin > begin ? f->step.range[i].begin : begin,
-                          to = f->step.range[i].end < end ? f->step.range[i].end : end;
-            if (from < to && !mirt__all_below(f->model->strategy->device[device].team,
-                                              mirt__gradient_at(&f->step, device, x.slot[p]) + from, to - from, bound))
-                return false;
-        }
-    }
-    return true;
-}
-
-/* The new states of the device's replicas: moving statistics, for one. */
-static bool mirt__device_states_finite(const mirt_function *f, int device) {
-    int first, count = mirt__device_replicas(f->model->strategy, f->step.replicas, device, &first);
-    const int active = mirt__active_replicas(&f->step);
-    mirt__bases b;
-    bool finite = true;
-    for (int r = first; f->step.num_states && r < first + count && r < active && finite; r++) {
-        char *host = f->step.states + (size_t)r * f->step.state_bytes;
-        mirt__replica_bases(&f->step, device, first, r, &b);
-        b.backend->copy_out(b.handle, host, b.state, f->step.state_bytes);
-        if (b.backend->wait(b.handle) != MIRT_OK) return true; /* the step reports this error itself */
-        const mirt__real *state = (const mirt__real *)(const void *)host;
-        for (int i = 0; i < f->step.num_states && finite; i++)
-            finite = mirt__all_finite(state + f->step.state[i].from, MIRT_FLOAT32, f->step.state[i].count);
-    }
-    return finite;
-}
-
-MIRT__LIB int mirt__device_not_finite(void *function, int device) {
-    const mirt_function *f = (const mirt_function *)function;
-    int what = mirt__device_losses_finite(f, device) ? 0 : MIRT__LOSS_BAD;
-    if (!mirt__device_states_finite(f, device)) what |= MIRT__STATE_BAD;
-    if (!f->step.float16 && f->model->strategy->able.in_place &&
-        !mirt__device_gradients_finite(f, device, 0, INT64_MAX))
-        what |= MIRT__GRADIENT_BAD;
-    return what;
-}
-
-/* Whose squares are not finite among the gradients; -1: none. */
-static int mirt__squares_bad(const mirt_function *f) {
-    const mirt_model *model = f->model;
-    const double bound = (double)mirt__gradient_bound(f);
-    for (int i = 0; i < model->num_pieces; i++) {
-        if (!(model->piece[i].squares <= bound * bound * (double)model->piece[i].count))
-            return model->piece[i].variable;
-    }
-    return -1;
-}
-
-MIRT__LIB bool mirt__squares_finite(const mirt_function *function) { return mirt__squares_bad(function) < 0; }
-
-/* Names a weight, or the optimizer's state of one, that is not finite on the host; false: all are. */
-static bool mirt__name_not_finite(const mirt_function *f, char *out, size_t size) {
-    const mirt_model *root = f->root;
-    for (int block = 0; block <= MIRT__MAX_SLOTS; block++) {
-        const char *at = block ? f->model->slot[block - 1] : root->weight;
-        for (int i = 0; at && i < root->num_variables; i++) {
-            const mirt__variable *v = &root->variable[i];
-            if ((block && !mirt__is_trained(v)) || mirt__all_finite(at + v->offset, MIRT_FLOAT32, v->count)) continue;
-            if (out)
-                snprintf(out, size, "in %s %.200s, which an update before made so, or whoever set them",
-                         block ? "the optimizer's state of" : "the weights", v->name);
-            return true;
-        }
-    }
-    return false;
-}
-
-MIRT__LIB int mirt__model_not_finite(const mirt_function *f) {
-    mirt__weights_to_host(f->root);
-    mirt__slots_to_host(f->model);
-    return mirt__name_not_finite(f, NULL, 0) ? MIRT__MODEL_BAD : 0;
-}
-
-/* The weight whose gradient is not finite, or NULL. */
-static const char *mirt__gradient_not_finite(const mirt_function *f) {
-    const mirt_model *root = f->root;
-    const bool in_place = f->model->strategy->able.in_place;
-    const int of = in_place ? -1 : mirt__squares_bad(f);
-    if (!in_place) return of < 0 ? NULL : root->variable[of].name;
-    for (int i = 0; i < root->num_variables; i++) {
-        const mirt__variable *v = &root->variable[i];
-        const int64_t begin = (int64_t)(v->offset / sizeof(mirt__real));
-        for (int d = 0; mirt__is_trained(v) && d < f->model->strategy->num_devices; d++) {
-            if (!mirt__device_gradients_finite(f, d, begin, begin + v->count)) return v->name;
-        }
-    }
-    return NULL;
-}
-
-/* >>where it comes from */
-
-static bool mirt__tensor_finite(const mirt__call *call, const mirt_tensor *t) {
-    const mirt__bases *b = call->bases;
-    const char *data = (const char *)mirt__address(b, t);
-    const size_t size = mirt__dtype_size(t->dtype), bytes = mirt__tensor_bytes(t, call->rows);
-    mirt__real chunk[4096];
-    if (!data || t->lazy) return true;
-    for (size_t at = 0, part; at < bytes; at += part) {
-        part = bytes - at < sizeof chunk ? bytes - at : sizeof chunk;
-        b->backend->copy_out(b->handle, chunk, data + at, part);
-        if (b->backend->wait(b->handle) != MIRT_OK) return true; /* the step reports this error itself */
-        if (!mirt__all_finite(chunk, t->dtype, (int64_t)(part / size))) return false;
-    }
-    return true;
-}
-
-/* What nobody has computed, weights and what is read of the batch; also of what is computed while it is read. */
-static const mirt_tensor *mirt__given_not_finite(const mirt__call *call, const mirt__node *node) {
-    for (int k = 0; k < node->num_in; k++) {
-        const mirt_tensor *t = node->in[k], *found = NULL;
-        if (t->lazy) found = mirt__given_not_finite(call, t->node);
-        else if ((t->space == MIRT__SPACE_WEIGHT || t->space == MIRT__SPACE_IO) && !mirt__tensor_finite(call, t))
-            found = t;
-        if (found) return found;
-    }
-    return NULL;
-}
-
-MIRT__LIB void mirt__finder_look(void *user, const mirt__call *call, int number) {
-    mirt__finder *finder = (mirt__finder *)user;
-    if (finder->node >= 0 && number >= finder->node) return;
-    const mirt_tensor *found = mirt__given_not_finite(call, call->node);
-    for (int k = 0; k < call->node->num_out && !found; k++) {
-        if (!mirt__tensor_finite(call, call->node->out[k])) found = call->node->out[k];
-    }
-    if (!found) return;
-    finder->node = number;
-    finder->replica = call->run->replica;
-    finder->tensor = found;
-}
-
-/* What is known where no tensor of the step has a number that is not finite. */
-static void mirt__describe_without(const mirt_function *f, int what, char *out, size_t size) {
-    const char *gradient = what & MIRT__GRADIENT_BAD ? mirt__gradient_not_finite(f) : NULL;
-    if (what & MIRT__MODEL_BAD && mirt__name_not_finite(f, out, size)) return;
-    if (gradient)
-        snprintf(out, size, "that of %.200s is above %g or not a number", gradient,
-                 (double)mirt__gradient_bound(f));
-    else snprintf(out, size, "when the step was run again, it was");
-}
-
-MIRT__LIB void mirt__describe_not_finite(const mirt_function *f, int what, const mirt__finder *finder, int devices,
-                                         char *out, size_t size) {
-    const mirt__finder *first = NULL;
-    char shape[96];
-    for (int d = 0; d < devices; d++) {
-        if (finder[d].node >= 0 && (!first || finder[d].node < first->node)) first = &finder[d];
-    }
-    const char *name = "a gradient of";
-    if (what & MIRT__LOSS_BAD) name = "the loss of";
-    else if (what & MIRT__MODEL_BAD) name = "the model before";
-    else if (what & MIRT__STATE_BAD) name = "a moving statistic or other new state of";
-    size_t used = (size_t)snprintf(out, size, "%s step %lld is not finite; ", name, (long long)f->model->step + 1);
-    if (!first) {
-        mirt__describe_without(f, what, out + used, size - used);
-        return;
-    }
-    const mirt__node *node = f->step.program.graph.node[first->node];
-    const mirt_tensor *t = first->tensor;
-    used +=
-        (size_t)snprintf(out + used, size - used, "the first number that is not is in replica %d, ", first->replica);
-    for (int i = 0; t->space == MIRT__SPACE_WEIGHT && i < f->root->num_variables; i++) {
-        if (f->root->variable[i].offset != t->offset) continue;
-        snprintf(out + used, size - used, "in the weights %.200s, which an update before made so, or whoever set them",
-                 f->root->variable[i].name);
-        return;
-    }
-    if (t->space == MIRT__SPACE_IO && t->port < MIRT__MAX_FIELDS && t->node != node) {
-        const bool input = t->port < f->spec.num_x;
-        snprintf(out + used, size - used, "in the data: %s number %d", input ? "input" : "label or weight",
-                 input ? t->port : t->port - f->spec.num_x);
-        return;
-    }
-    snprintf(out + used, size - used, "in what layer %.100s (%.40s) makes of finite numbers: %s %.90s",
-             node->name ? node->name : "without a name", node->op->name, mirt__dtype_name(t->dtype),
-             mirt__shape_text(&t->shape, shape));
-}
-
-#endif /* MIRRORTRAIN_NO_TRAIN */
-
-/* >>section train/results.c */
+/* >>section function/results.c */
 
 /* Results of functions, and the memory in which a step leaves them. */
 
@@ -47652,7 +46536,7 @@ MIRT__LIB mirt_status mirt__function_allocate(mirt_function *f) {
                                                    : mirt_last_status();
 }
 
-/* >>section train/record.c */
+/* >>section function/record.c */
 
 /* Records functions: fields, losses, gradients, results, and the plan of their step. */
 
@@ -48102,694 +46986,14 @@ MIRT__LIB void mirt__function_free(mirt_function *f) {
     mirt__free(f->recording.minimized);
     mirt__free(f->recording.applied);
     mirt__aligned_free(f->results.memory);
-    if (MIRT__TRAINS) mirt__clocks_free(f);
     mirt__free(f);
 }
 
-/* >>section base/cold_end.inc */
-
-/* Ends cold_begin.inc. */
-#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
-#pragma GCC pop_options
-#endif
-
-/* >>section train/timeline.c */
-
-static bool mirt__timelines_counted(const mirt_function *f) {
-    return f->counted && f->model->strategy->timing == f->model;
-}
-
-MIRT__LIB void mirt__timelines_begin(mirt_function *f) {
-    mirt_strategy *s = f->model->strategy;
-    const bool counted = mirt__timelines_counted(f), timed = counted || f->step.clocks || s->trace;
-    const double now = timed && !counted ? mirt__now() : 0;
-    if (MIRT__TRAINS && s->trace) mirt__trace_function(f);
-    for (int d = 0; d < s->num_devices; d++) {
-        mirt__device_timeline *timeline = &s->timeline[d];
-        __atomic_store_n(&timeline->step, f->model->step, __ATOMIC_RELAXED);
-        timeline->timed = timed;
-        if (counted || !timed) continue;
-        mirt__timeline_flush(timeline);
-        timeline->held_since = timeline->since;
-        timeline->held_open = timeline->open;
-        timeline->since = now;
-        timeline->open = MIRT_PHASE_LAUNCH;
-    }
-}
-
-MIRT__LIB void mirt__timelines_ahead(const mirt_function *f) {
-    mirt_strategy *s = f->model->strategy;
-    const double now = mirt__now();
-    for (int d = 0; d < s->num_devices && s->timeline[0].timed; d++)
-        mirt__timeline_lap(&s->timeline[d], MIRT__PHASE_AHEAD, now);
-}
-
-/* Of the pass that adds up gradients and updates, the all-reduce is the bytes that it has because of other parts and
-   copies. */
-MIRT__TRAINING double mirt__reduce_share(const mirt_function *f) {
-    const mirt_strategy *s = f->model->strategy;
-    mirt__exchange x;
-    mirt__exchange_plan(s, f->step.replicas, f->step.rows < f->step.replicas ? (int)f->step.rows : f->step.replicas,
-                        f->step.program.num_cuts > 0, 0, &x);
-    const double more = x.parts - 1 + mirt__written_copies(s) - 1;
-    /* gradient and weight read, weight written */
-    return more / (more + 3 + 2 * mirt__optimizer_slots(&f->model->config.optimizer));
-}
-
-/* A device that waited after its update did so for the last device, which was adding up or updating; what it waited
-   beyond that is imbalance: the last one began late, as a wake-up may cost more than the pass. */
-static void mirt__timelines_deal(const mirt_function *f) {
-    const mirt_strategy *s = f->model->strategy;
-    const double share = MIRT__TRAINS && f->step.num_ranges ? mirt__reduce_share(f) : 0;
-    const mirt__device_timeline *last = &s->timeline[0];
-    for (int d = 0; d < s->num_devices; d++) {
-        double *lap = s->timeline[d].lap;
-        lap[MIRT_PHASE_REDUCE] += share * lap[MIRT__PHASE_FUSED];
-        lap[MIRT_PHASE_UPDATE] += (1 - share) * lap[MIRT__PHASE_FUSED];
-        if (lap[MIRT__PHASE_JOIN] < last->lap[MIRT__PHASE_JOIN]) last = &s->timeline[d];
-    }
-    const double reduce = last->lap[MIRT_PHASE_REDUCE], update = last->lap[MIRT_PHASE_UPDATE], both = reduce + update;
-    for (int d = 0; d < s->num_devices; d++) {
-        double *lap = s->timeline[d].lap, wait = lap[MIRT__PHASE_JOIN];
-        if (both > 0) {
-            const double part = wait < both ? wait / both : 1;
-            lap[MIRT_PHASE_REDUCE] += part * reduce;
-            lap[MIRT_PHASE_UPDATE] += part * update;
-            wait -= part * both;
-        }
-        lap[MIRT_PHASE_IMBALANCE] += wait > 0 ? wait : 0;
-        lap[MIRT_PHASE_INPUT] += lap[MIRT__PHASE_AHEAD]; /* what the device's work did not hide */
-        lap[MIRT__PHASE_FUSED] = lap[MIRT__PHASE_JOIN] = lap[MIRT__PHASE_AHEAD] = 0;
-    }
-}
-
-static void mirt__least(double *least, double value) {
-    if (*least == 0 || value < *least) *least = value;
-}
-
-/* A step of the fit is over. */
-static void mirt__timelines_count(const mirt_function *f) {
-    mirt_strategy *s = f->model->strategy;
-    double longest = 0;
-    int slowest = 0;
-    s->timed_steps++;
-    for (int d = 0; d < s->num_devices; d++) {
-        mirt__device_timeline *timeline = &s->timeline[d];
-        int64_t begin, end;
-        int first, count = mirt__device_replicas(s, f->step.replicas, d, &first);
-        const double seconds = timeline->lap[MIRT_PHASE_FORWARD] + timeline->lap[MIRT_PHASE_BACKWARD];
-        mirt__share(f->step.rows, f->step.replicas, first, &begin);
-        mirt__share(f->step.rows, f->step.replicas, first + count, &end);
-        timeline->samples += end - begin;
-        if (end > begin) mirt__least(&timeline->least[0], seconds / (double)(end - begin));
-        mirt__least(&timeline->least[1], timeline->lap[MIRT_PHASE_UPDATE]);
-        mirt__least(&timeline->least[2], timeline->lap[MIRT_PHASE_REDUCE]);
-        if (seconds > longest) longest = seconds, slowest = d;
-    }
-    s->timeline[slowest].slowest++;
-}
-
-MIRT__LIB void mirt__timelines_end(mirt_function *f) {
-    mirt_strategy *s = f->model->strategy;
-    const bool counted = mirt__timelines_counted(f), timed = s->timeline[0].timed;
-    for (int d = 0; d < s->num_devices; d++) {
-        mirt__timeline_mark(&s->timeline[d], MIRT_PHASE_LAUNCH, -1, -1);
-        s->timeline[d].timed = false;
-    }
-    if (!timed) return;
-    mirt__timelines_deal(f);
-    if (f->step.clocks) {
-        f->step.clocks->wait += s->timeline[0].lap[MIRT_PHASE_IMBALANCE];
-        f->step.clocks->update += s->timeline[0].lap[MIRT_PHASE_UPDATE] + s->timeline[0].lap[MIRT_PHASE_REDUCE];
-    }
-    if (counted) mirt__timelines_count(f);
-    for (int d = 0; d < s->num_devices && !counted; d++) {
-        mirt__device_timeline *timeline = &s->timeline[d];
-        memset(timeline->lap, 0, sizeof timeline->lap);
-        timeline->since = timeline->held_since;
-        timeline->open = timeline->held_open;
-    }
-}
-
-/* >>a fit */
-
-MIRT__TRAINING_LIB void mirt__timing_reset(mirt_model *model) {
-    mirt_strategy *s = model->strategy;
-    s->timed = model;
-    s->timed_wall = 0;
-    s->timed_steps = 0;
-    for (int d = 0; d < s->num_devices; d++) {
-        mirt__device_timeline *timeline = &s->timeline[d];
-        memset(timeline->total, 0, sizeof timeline->total);
-        memset(timeline->lap, 0, sizeof timeline->lap);
-        memset(timeline->least, 0, sizeof timeline->least);
-        timeline->samples = timeline->slowest = 0;
-    }
-}
-
-MIRT__TRAINING_LIB void mirt__timing_start(mirt_model *model) {
-    mirt_strategy *s = model->strategy;
-    s->timing = s->timed = model;
-    s->timed_since = mirt__now();
-    for (int d = 0; d < s->num_devices; d++) {
-        s->timeline[d].since = s->timed_since;
-        s->timeline[d].open = MIRT_PHASE_LAUNCH;
-    }
-}
-
-MIRT__TRAINING_LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase) {
-    mirt_strategy *s = model->strategy;
-    if (s->timing != model) return;
-    const double now = mirt__now();
-    for (int d = 0; d < s->num_devices; d++) {
-        mirt__timeline_lap(&s->timeline[d], (int)phase, now);
-        if (phase != MIRT_PHASE_INPUT) continue;
-        mirt__timeline_flush(&s->timeline[d]); /* a step begins */
-        __atomic_store_n(&s->timeline[d].step, model->step, __ATOMIC_RELAXED);
-    }
-}
-
-MIRT__TRAINING_LIB double mirt__timing_seconds(const mirt_model *model, mirt_phase phase) {
-    const mirt_strategy *s = model->strategy;
-    double seconds = 0;
-    if (s->timing != model) return 0;
-    for (int d = 0; d < s->num_devices; d++) seconds += s->timeline[d].total[phase] + s->timeline[d].lap[phase];
-    return seconds / s->num_devices;
-}
-
-MIRT__TRAINING_LIB void mirt__timing_stop(mirt_model *model) {
-    mirt_strategy *s = model->strategy;
-    if (s->death) return;
-    mirt__timing_phase(model, MIRT_PHASE_LAUNCH);
-    s->timed_wall += mirt__now() - s->timed_since;
-    s->timing = NULL;
-    for (int d = 0; d < s->num_devices; d++) mirt__timeline_flush(&s->timeline[d]);
-}
-
 #ifndef MIRRORTRAIN_NO_TRAIN
 
-/* >>section train/rule.c */
+/* >>section function/body.c */
 
-/* How the optimizer makes weights of gradients: the rule of a function's step. */
-
-/* Sum of squares of the variable's gradient, or (-1) of all. */
-static double mirt__squares_of(const mirt_function *f, int variable) {
-    const mirt__rule *rule = &f->step.rule;
-    const double scale = f->root->loss_scale;
-    double sum = 0;
-    for (int i = 0; i < rule->num_pieces; i++) {
-        if (variable < 0 || rule->piece[i].variable == variable) sum += rule->piece[i].squares;
-    }
-    return f->step.float16 ? sum / (scale * scale) : sum;
-}
-
-/* Non-finite gradients keep the step from being applied. */
-static bool mirt__rule_accepts(void *user) {
-    mirt_function *f = (mirt_function *)user;
-    if (f->step.float16 && !(mirt__squares_of(f, -1) <= DBL_MAX)) {
-        __atomic_store_n(&f->overflow, true, __ATOMIC_RELAXED);
-        return false;
-    }
-    if (f->finite_only && !f->step.float16 && !f->model->strategy->able.in_place && !mirt__squares_finite(f)) {
-        __atomic_fetch_or(&f->step.not_finite, MIRT__GRADIENT_BAD, __ATOMIC_RELAXED);
-        return false;
-    }
-    return true;
-}
-
-/* Gradients that were scaled are made smaller again, by a power of two. */
-static void mirt__unscale(const mirt_function *f, mirt__update *u) {
-    if (!f->step.float16) return;
-    u->scale = (float)((u->shaped ? (double)u->scale : 1.0) / f->root->loss_scale);
-    u->shaped = true;
-}
-
-static void mirt__rule_prepare(void *user, int device, char *const *slot, int64_t begin, int64_t end, mirt__update *u) {
-    const mirt_function *f = (const mirt_function *)user;
-    const mirt_strategy *s = f->model->strategy;
-    mirt__optimizer_update(f->model, slot, f->rate, u);
-    mirt__optimizer_extras(f->model, f->step.rule.norms ? mirt__squares_of(f, -1) : 0, u);
-    mirt__unscale(f, u);
-    /* averages begin with the weights, also of variables that have no gradient */
-    if (u->average && f->model->step == 0)
-        s->backend->copy(s->device[device].handle, u->average + begin, u->weight[0] + begin,
-                         (size_t)(end - begin) * sizeof *u->average);
-}
-
-/* One variable at a time where each has its own numbers. */
-static void mirt__rule_update(void *user, const mirt__where *where, mirt__range range, mirt__update *u) {
-    const mirt_function *f = (const mirt_function *)user;
-    const mirt__kernels *kernels = f->model->strategy->kernels;
-    const bool by_variable = mirt__optimizer_by_variable(&f->model->config.optimizer);
-    u->begin = range.begin;
-    u->end = range.end;
-    if (!by_variable) kernels->update(u, where);
-    for (int i = 0; by_variable && i < f->root->num_variables; i++) {
-        const mirt__variable *v = &f->root->variable[i];
-        const int64_t first = (int64_t)(v->offset / sizeof(mirt__real)), last = first + v->count;
-        u->begin = range.begin > first ? range.begin : first;
-        u->end = range.end < last ? range.end : last;
-        if (!mirt__is_trained(v) || u->begin >= u->end) continue;
-        mirt__optimizer_variable(f->model, v, mirt__squares_of(f, i), f->rate, u);
-        mirt__unscale(f, u);
-        kernels->update(u, where);
-    }
-}
-
-MIRT__LIB void mirt__rule_set(mirt_function *f) {
-    mirt__rule *rule = &f->step.rule;
-    rule->user = f;
-    rule->norms = f->step.float16 || mirt__optimizer_norms(&f->model->config.optimizer);
-    rule->piece = f->model->piece;
-    rule->num_pieces = f->model->num_pieces;
-    rule->accepts = mirt__rule_accepts;
-    rule->prepare = mirt__rule_prepare;
-    rule->update = mirt__rule_update;
-}
-
-#endif /* MIRRORTRAIN_NO_TRAIN */
-
-/* >>section train/run.c */
-
-/* Runs a function's step from the caller's thread: batch, rate, rounds of the devices, failures. */
-
-/* Class numbers have to be whole, and of a class. */
-static mirt_status mirt__check_classes(const mirt_function *f, int field, const mirt__batch *batch) {
-    const mirt__data_field *spec = &f->spec.field[field];
-    int64_t per_row = mirt__shape_count(&spec->shape), count = batch->rows * per_row;
-    int classes = f->classes[field];
-    for (int64_t i = 0; i < count; i++) {
-        double label = mirt__element(batch->field[field], spec->dtype, i);
-        if (label >= 0 && label < (double)classes && label == floor(label)) continue;
-        long long sample = (long long)(batch->index ? batch->index[i / per_row] : i / per_row);
-        if (label >= 0 && label < (double)classes)
-            return mirt__fail(MIRT_E_INVALID, "label %g of sample %lld is not a whole number", label, sample);
-        return mirt__fail(MIRT_E_INVALID, "label %g of sample %lld is not one of the %d classes 0 to %d", label, sample,
-                          classes, classes - 1);
-    }
-    return MIRT_OK;
-}
-
-/* What the optimizer reads and writes, on the devices. */
-static mirt_status mirt__weights_ready(const mirt_function *f) {
-    if (mirt__weights_to_devices(f->root) != MIRT_OK) return mirt_last_status();
-    return f->step.has_gradients ? mirt__slots_to_devices(f->model) : MIRT_OK;
-}
-
-MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *batch) {
-    mirt_strategy *s = f->model->strategy;
-    mirt__step *step = &f->step;
-    if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
-    f->stage = MIRT__IDLE;
-    step->prefetched = false;
-    if (s->prefetched != f) s->prefetched = NULL;
-    if (f->root != mirt__root(f->model, NULL) || f->layout != f->root->layout) {
-        return mirt__fail(
-            MIRT_E_STATE,
-            "%s was compiled anew, was extended, or became a part of another model after this function was recorded: "
-            "record it again",
-            f->model->name);
-    }
-    if (batch->rows > step->max_rows) {
-        return mirt__fail(MIRT_E_SHAPE, "a batch of %lld samples is larger than the %lld the function was made for",
-                          (long long)batch->rows, (long long)step->max_rows);
-    }
-    for (int i = 0; i < f->spec.num_fields; i++) {
-        if (f->classes[i] && mirt__check_classes(f, i, batch) != MIRT_OK) return mirt_last_status();
-        step->io[i] = batch->field[i];
-    }
-    step->rows = batch->rows;
-    if (mirt__step_reserve(step) != MIRT_OK || mirt__weights_ready(f) != MIRT_OK) return mirt_last_status();
-    mirt__step_take_memory(step);
-    if (MIRT__TRAINS) mirt__rule_set(f);
-    step->failed = NULL;
-    step->overlaps = step->reduced = f->finite_only = f->overflow = false;
-    step->not_finite = 0;
-    return MIRT_OK;
-}
-
-static mirt_status mirt__check_failed(const mirt_function *f) {
-    const char *failed = __atomic_load_n(&f->step.failed, __ATOMIC_ACQUIRE);
-    if (!failed) return MIRT_OK;
-    return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d in a step of %s, which changed nothing", failed,
-                      f->step.failed_code, f->model->name);
-}
-
-/* Ops of the user run on the devices: they cannot run models of this strategy, nor destroy this one. */
-static mirt_status mirt__run_round(mirt_function *f, void (*fn)(void *arg, int device)) {
-    mirt_strategy *s = f->model->strategy;
-    s->running = true;
-    s->program = &f->step.program;
-    const mirt_status status = mirt__on_devices(s, fn, &f->step);
-    s->running = false;
-    return status;
-}
-
-/* What every replay is told. */
-static void mirt__info_set(mirt_function *f) {
-    const mirt_model *model = f->model;
-    mirt__step_info *info = &f->step.info;
-    memset(info, 0, sizeof *info);
-    info->seed = model->strategy->seed;
-    info->step = model->step;
-    info->global_rows = f->step.rows;
-    info->loss_scale = model->config.reduction == MIRT_SUM ? 1.0 : 1.0 / (double)f->step.rows;
-    info->gradient_scale = f->root->loss_scale;
-    info->failed = &f->step.failed;
-    info->failed_code = &f->step.failed_code;
-    f->step.captures = !model->profiled;
-    f->step.check = MIRT__TRAINS && f->finite_only ? mirt__device_not_finite : NULL;
-}
-
-/* In one round or, with `next`, in two, between which it is called. */
-static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int device), mirt__next_fn next,
-                                     void *arg) {
-    mirt_strategy *s = f->model->strategy;
-    mirt__step *step = &f->step;
-    mirt__info_set(f);
-    mirt__hold(f->model);
-    mirt__timelines_begin(f);
-    step->holds = next != NULL;
-    mirt_status status = mirt__run_round(f, fn);
-    if (next && status == MIRT_OK) {
-        mirt__timelines_ahead(f);
-        step->holds = false;
-        const mirt__batch *ahead = step->device_status == MIRT_OK ? next(arg) : NULL;
-        step->ahead = ahead ? ahead->field : NULL;
-        step->ahead_rows = ahead ? ahead->rows : 0;
-        status = mirt__run_round(f, mirt__step_run_held);
-        s->prefetched = status == MIRT_OK && ahead ? f : NULL;
-    }
-    if (status == MIRT_OK) mirt__timelines_end(f);
-    mirt__let_go(f->model);
-    return status == MIRT_OK ? mirt__step_failure(step) : status;
-}
-
-/* The devices' weights, and the optimizer's state, are the newer ones now. */
-static void mirt__devices_changed(mirt_function *f) {
-    const mirt__step *step = &f->step;
-    for (int i = 0; i < step->num_states && !f->overflow; i++)
-        f->root->edits += f->root->variable[step->state[i].variable].frozen;
-    if (MIRT__TRAINS && step->float16 && step->num_ranges) mirt__loss_scale_step(f->root, f->overflow);
-    if (step->num_ranges) f->model->slots_newer = MIRT__NEWER_DEVICES;
-    if (mirt__step_updates(step)) f->root->weights_newer = MIRT__NEWER_DEVICES;
-}
-
-/* Runs the step again without its update, and looks at every tensor. */
-MIRT__TRAINING mirt_status mirt__find_not_finite(mirt_function *f, int what, mirt__finder *finder) {
-    mirt_strategy *s = f->model->strategy;
-    for (int d = 0; d < s->num_devices; d++) finder[d].node = -1;
-    f->step.look = mirt__finder_look;
-    f->step.look_user = (char *)finder;
-    f->step.look_bytes = sizeof *finder;
-    mirt_status status = mirt__run_devices(f, mirt__step_replicas, NULL, NULL);
-    if (s->death) return status; /* its threads may still be at work */
-    f->step.look = NULL;
-    if (status == MIRT_OK) status = mirt__check_failed(f);
-    if (status == MIRT_OK)
-        mirt__describe_not_finite(f, what, finder, s->num_devices, f->model->not_finite, sizeof f->model->not_finite);
-    return status;
-}
-
-/* The step was not applied. The caller is told why; then a warning takes it after all. */
-MIRT__TRAINING mirt_status mirt__step_not_finite(mirt_function *f) {
-    mirt_strategy *s = f->model->strategy;
-    const int what = f->step.not_finite;
-    mirt__finder *finder = (mirt__finder *)mirt__calloc((size_t)s->num_devices, sizeof *finder);
-    if (!finder) return mirt_last_status();
-    f->step.not_finite = 0;
-    f->finite_only = false;
-    const mirt_status status = mirt__find_not_finite(f, what, finder);
-    if (s->death) return status; /* they may still look */
-    mirt__free(finder);
-    if (status != MIRT_OK) return status;
-    return f->model->nan_watch == 1 ? mirt__run_devices(f, mirt__step_update, NULL, NULL) : MIRT_OK;
-}
-
-/* Whether buckets are reduced while backward runs: where devices send, and nothing can keep the step from being
- * applied. */
-static bool mirt__can_overlap(const mirt_function *f) {
-    const mirt_strategy *s = f->model->strategy;
-    return f->step.by_replicas && f->step.num_buckets && !s->able.direct && s->num_devices > 1 &&
-           !f->step.program.num_cuts && !f->finite_only;
-}
-
-MIRT__LIB mirt_status mirt__function_step(mirt_function *f) { return mirt__function_step_ahead(f, NULL, NULL); }
-
-MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn next, void *arg) {
-    const bool updates = MIRT__TRAINS && f->step.has_gradients;
-    if (updates && mirt__coming_rate(f->model, &f->rate) != MIRT_OK) return mirt_last_status();
-    if (MIRT__TRAINS && (mirt__clocks_ready(f) != MIRT_OK || mirt__trace_ready(f) != MIRT_OK))
-        return mirt_last_status();
-    const double begin = f->step.clocks ? mirt__now() : 0;
-    if (MIRT__TRAINS && f->finite_only && f->model->nan_first) {
-        f->step.not_finite = mirt__model_not_finite(f);
-        f->model->nan_first = false;
-    }
-    f->step.overlaps = mirt__can_overlap(f);
-    if (!f->step.sends_ahead || f->finite_only || f->step.clocks)
-        next = NULL; /* results are wanted before anything else, or their seconds */
-    if (mirt__run_devices(f, f->step.by_replicas ? mirt__step_run : mirt__step_run_rows, next, arg) != MIRT_OK)
-        return mirt_last_status();
-    f->step.overlaps = false;
-    if (f->step.clocks) {
-        f->step.clocks->step += mirt__now() - begin;
-        f->step.clocks->steps++;
-        f->step.clocks->rows += f->step.rows;
-    }
-    if (mirt__check_failed(f) != MIRT_OK) return mirt_last_status();
-    if (MIRT__TRAINS && f->step.not_finite) {
-        if (mirt__step_not_finite(f) != MIRT_OK) return mirt_last_status();
-        if (f->model->nan_watch == 2) return MIRT_OK;
-    }
-    mirt__devices_changed(f);
-    if (f->step.has_gradients && !f->overflow) f->model->step++;
-    return MIRT_OK;
-}
-
-MIRT__TRAINING_LIB mirt_status mirt__function_replicas(mirt_function *f) {
-    if (mirt__trace_ready(f) != MIRT_OK) return mirt_last_status();
-    if (mirt__run_devices(f, mirt__step_replicas, NULL, NULL) != MIRT_OK || mirt__check_failed(f) != MIRT_OK)
-        return mirt_last_status();
-    f->stage = MIRT__GRADIENTS;
-    return MIRT_OK;
-}
-
-MIRT__TRAINING_LIB mirt_status mirt__function_all_reduce(mirt_function *f) {
-    f->model->strategy->program = NULL;
-    if (mirt__on_devices(f->model->strategy, mirt__step_all_reduce, &f->step) != MIRT_OK ||
-        mirt__step_failure(&f->step) != MIRT_OK)
-        return mirt_last_status();
-    f->step.reduced = true;
-    f->stage = MIRT__REDUCED;
-    return MIRT_OK;
-}
-
-MIRT__TRAINING_LIB mirt_status mirt__function_update(mirt_function *f) {
-    if (mirt__coming_rate(f->model, &f->rate) != MIRT_OK) return mirt_last_status();
-    if (mirt__on_devices(f->model->strategy, mirt__step_update, &f->step) != MIRT_OK ||
-        mirt__step_failure(&f->step) != MIRT_OK)
-        return mirt_last_status();
-    mirt__devices_changed(f);
-    if (!f->overflow) f->model->step++;
-    f->stage = MIRT__IDLE;
-    return MIRT_OK;
-}
-
-/* >>section base/once_begin.inc */
-
-/* Begins code that runs once: recording models, reading and writing files. gcc compiles it in half the time without
-   optimization. */
-#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
-#pragma GCC push_options
-#ifdef MIRRORTRAIN_DEBUG
-#pragma GCC optimize("fp-contract=off")
-#else
-#pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
-#endif
-#endif
-
-#ifndef MIRRORTRAIN_NO_TRAIN
-
-/* >>section train/function.c */
-
-/* Functions of the user: recording, running, and reading what they left. */
-
-/* >>distributed data */
-
-typedef struct mirt__distributed_dataset {
-    mirt_dataset base;
-    mirt_strategy *strategy;
-    char about[96]; /* the strategy in words, which may be gone when this is needed */
-    int64_t epoch; /* of the pass under way */
-} mirt__distributed_dataset;
-
-/* Also by mirt_fit and the like, after which the next pass of mirt_dataset_next begins anew. */
-static mirt_status mirt__distributed_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
-    dataset->begun = false;
-    return mirt__dataset_begin(dataset->source, seed, epoch);
-}
-
-static mirt_status mirt__distributed_read(mirt_dataset *dataset, mirt__batch *out) {
-    return mirt__dataset_next(dataset->source, out);
-}
-
-static const mirt__stage mirt__distributed_stage = {
-    mirt__distributed_begin, mirt__distributed_read, NULL, NULL, NULL, NULL, NULL};
-
-static const char *mirt__strategy_about(const mirt_strategy *s, char out[96]) {
-    snprintf(out, 96, "%d replica%s on %d device%s from %s", s->num_replicas, s->num_replicas == 1 ? "" : "s",
-             s->num_devices, s->num_devices == 1 ? "" : "s", s->device[0].name);
-    return out;
-}
-
-MIRT_API mirt_dataset *mirt_distribute(mirt_strategy *strategy, mirt_dataset *dataset) {
-    MIRT__ENTER;
-    if (!dataset) return NULL;
-    if (!strategy) {
-        mirt__fail_missing("mirt_distribute", "strategy");
-        return mirt__dataset_give_up(dataset, false);
-    }
-    if (!mirt__dataset_spec(dataset)->batch) {
-        mirt__fail(MIRT_E_INVALID, "mirt_distribute comes after mirt_batch: global batches are dealt to the replicas");
-        return mirt__dataset_give_up(dataset, false);
-    }
-    mirt_dataset *out = mirt__dataset_new(sizeof(mirt__distributed_dataset), &mirt__distributed_stage, dataset, false);
-    if (out) {
-        ((mirt__distributed_dataset *)out)->strategy = strategy;
-        ((mirt__distributed_dataset *)out)->epoch = -1;
-        mirt__strategy_about(strategy, ((mirt__distributed_dataset *)out)->about);
-        out->joins = 1;
-    }
-    return out;
-}
-
-static const mirt__distributed_dataset *mirt__distributed(const mirt_dataset *dataset) {
-    return dataset->stage == &mirt__distributed_stage ? (const mirt__distributed_dataset *)dataset : NULL;
-}
-
-MIRT__LIB mirt_status mirt__check_distributed(const mirt_model *model, const mirt_dataset *dataset,
-                                              const char *caller) {
-    char own[96];
-    for (const mirt_dataset *at = dataset; at; at = at->source) {
-        const mirt__distributed_dataset *d = mirt__distributed(at);
-        if (!d || d->strategy == model->strategy) continue;
-        return mirt__fail(MIRT_E_INVALID,
-                          "%s: the data set is distributed to another strategy (%s) than that of %s (%s)", caller,
-                          d->about, model->name, mirt__strategy_about(model->strategy, own));
-    }
-    return MIRT_OK;
-}
-
-MIRT_API mirt_status mirt_dataset_next(mirt_dataset *dataset, mirt_global_batch *out) {
-    MIRT__ENTER;
-    mirt__batch batch;
-    if (!dataset) return mirt__fail_missing("mirt_dataset_next", "data set");
-    if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_dataset_next: no place for the batch");
-    memset(out, 0, sizeof *out);
-    if (!mirt__distributed(dataset))
-        return mirt__fail(MIRT_E_STATE, "mirt_dataset_next reads distributed data sets: mirt_distribute makes one");
-    if (mirt__own_process(dataset->process, "mirt_dataset_next", "data set") != MIRT_OK) return MIRT_E_STATE;
-    if (dataset->busy)
-        return mirt__fail(MIRT_E_STATE, "mirt_dataset_next: another call is reading this data set, such as mirt_fit");
-    mirt__distributed_dataset *d = (mirt__distributed_dataset *)dataset;
-    dataset->busy = true;
-    mirt_status status = dataset->begun ? MIRT_OK : mirt__dataset_begin(dataset, d->strategy->seed, ++d->epoch);
-    if (status == MIRT_OK) status = mirt__dataset_next(dataset, &batch);
-    dataset->busy = false;
-    dataset->begun = status == MIRT_OK && batch.rows > 0;
-    if (status != MIRT_OK) return status;
-    out->rows = batch.rows;
-    out->epoch = d->epoch;
-    memcpy(out->field, batch.field, sizeof out->field);
-    out->index = batch.index;
-    out->dataset = dataset;
-    return MIRT_OK;
-}
-
-/* >>recording */
-
-typedef struct mirt__user_body {
-    mirt_body_fn fn;
-    void *user;
-} mirt__user_body;
-
-static bool mirt__run_user_body(mirt_function *f, void *user) {
-    const mirt__user_body *body = (const mirt__user_body *)user;
-    bool recorded;
-    {
-        MIRT__OUTSIDE;
-        recorded = body->fn(f, body->user);
-    }
-    if (recorded) return true;
-    if (f->step.program.graph.status == MIRT_OK)
-        mirt__fail(MIRT_E_CALLBACK, "the body of a function of %s said that it failed", f->model->name);
-    return false;
-}
-
-/* They stay, for whoever holds them, but cannot run again. */
-static void mirt__functions_disown(mirt_model *model) {
-    for (mirt_function *f = model->functions; f; f = f->next) {
-        f->root = f->model;
-        f->layout = -1;
-    }
-}
-
-static void mirt__functions_free(mirt_model *model) {
-    while (model->functions) mirt_function_destroy(model->functions);
-}
-
-MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *dataset, mirt_body_fn body, void *user) {
-    MIRT__USE_MODEL(model, NULL);
-    mirt__function_desc desc;
-    mirt__data_spec none;
-    mirt__user_body b;
-    b.fn = body;
-    b.user = user;
-    if (!model) return mirt__fail_missing("mirt_function_create", "model"), (mirt_function *)NULL;
-    if (!body) return mirt__fail_missing("mirt_function_create", "body"), (mirt_function *)NULL;
-    if (model->graph.status != MIRT_OK)
-        return mirt__fail(model->graph.status, "%s", model->graph.error), (mirt_function *)NULL;
-    if (dataset && mirt__check_distributed(model, dataset, "mirt_function_create") != MIRT_OK) return NULL;
-    if (dataset && !mirt__distributed(dataset)) {
-        mirt__fail(
-            MIRT_E_INVALID,
-            "mirt_function_create: the data set is not distributed to the strategy of %s: mirt_distribute does that",
-            model->name);
-        return NULL;
-    }
-    memset(&none, 0, sizeof none);
-    none.accumulate = 1;
-    memset(&desc, 0, sizeof desc);
-    desc.spec = dataset ? mirt__dataset_spec(dataset) : &none;
-    desc.max_batch = dataset ? mirt__data_most_rows(desc.spec) : model->strategy->num_replicas;
-    desc.by_replicas = true;
-    mirt_function *f = mirt__function_new(model, &desc, mirt__run_user_body, &b);
-    if (!f) return NULL;
-    if (mirt__function_allocate(f) != MIRT_OK) {
-        mirt__function_free(f);
-        return NULL;
-    }
-    f->next = model->functions;
-    model->functions = f;
-    model->free_functions = mirt__functions_free;
-    model->disown_functions = mirt__functions_disown;
-    return f;
-}
-
-MIRT_API void mirt_function_destroy(mirt_function *function) {
-    MIRT__ENTER;
-    if (!function || !mirt__may_destroy(function->model->strategy, "mirt_function_destroy")) return;
-    if (function->recording.active) {
-        mirt__log(function->model->strategy, MIRT_LOG_ERROR,
-                  "a function of %s is being recorded; its body cannot destroy it", function->model->name);
-        return;
-    }
-    mirt_function **at = &function->model->functions;
-    while (*at && *at != function) at = &(*at)->next;
-    if (*at) *at = function->next;
-    mirt__function_free(function);
-}
+/* Calls in the body of a user's function: fields, gradients, states, results. */
 
 /* Sticky as all recording: an error marks the function, and mirt_function_create returns it. */
 static mirt_tensor *mirt__function_poison(mirt_function *f) {
@@ -49044,122 +47248,6 @@ MIRT_API mirt_status mirt_function_result(mirt_function *f, const char *name, mi
     return mirt_last_status();
 }
 
-/* >>running */
-
-MIRT_API mirt_status mirt_function_run(mirt_function *f, const mirt_global_batch *batch) {
-    MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
-    mirt__batch b;
-    if (!f) return mirt__fail_missing("mirt_function_run", "function");
-    memset(&b, 0, sizeof b);
-    if (f->recording.active)
-        return mirt__fail(
-            MIRT_E_STATE,
-            "mirt_function_run: the function is being recorded; it runs when mirt_function_create has returned it");
-    if (f->model->busy)
-        return mirt__fail(MIRT_E_STATE, "mirt_function_run: %s is being trained or recorded", f->model->name);
-    if (f->spec.num_fields == 0) {
-        if (batch)
-            return mirt__fail(
-                MIRT_E_INVALID,
-                "mirt_function_run: this function was made without data; every replica would compute the same");
-        b.rows = f->model->strategy->num_replicas;
-    } else if (!batch || !batch->dataset || batch->rows < 1) {
-        return mirt__fail(MIRT_E_INVALID,
-                          "mirt_function_run: takes a batch with rows, which mirt_dataset_next has made");
-    } else if (mirt__check_distributed(f->model, batch->dataset, "mirt_function_run") != MIRT_OK) {
-        return mirt_last_status();
-    } else if (!mirt__distributed(batch->dataset) ||
-               !mirt__spec_same(mirt__dataset_spec(batch->dataset), &f->spec)) {
-        return mirt__fail(MIRT_E_SHAPE,
-                          "mirt_function_run: the batch is of a data set unlike the one the function was made for");
-    } else {
-        b.rows = batch->rows;
-        memcpy(b.field, batch->field, sizeof b.field);
-        b.index = batch->index;
-    }
-    mirt_status status = mirt__function_begin(f, &b);
-    return status == MIRT_OK ? mirt__function_step(f) : status;
-}
-
-static const mirt__result *mirt__find_result(const mirt_function *f, const char *name, const char *caller) {
-    mirt__suggestion guess = {name, NULL, ""};
-    if (!f || !name)
-        return mirt__fail(MIRT_E_INVALID, "%s: no function or no name", caller), (const mirt__result *)NULL;
-    for (int i = 0; i < f->results.count; i++) {
-        mirt__guess(&guess, f->results.list[i].name);
-        if (strcmp(f->results.list[i].name, name) != 0) continue;
-        if (f->step.rows > 0) return &f->results.list[i];
-        mirt__fail(MIRT_E_STATE, "%s: the function has not run yet", caller);
-        return NULL;
-    }
-    mirt__fail(MIRT_E_NOT_FOUND, "%s: there is no result \"%s\"%s", caller, name, mirt__did_you_mean(&guess));
-    return NULL;
-}
-
-static double mirt__result_value(const mirt__result *r, int64_t i) {
-    switch (r->dtype) {
-    case MIRT_FLOAT32: return (double)((const mirt__real *)(const void *)r->data)[i];
-    case MIRT_INT32: return (double)((const int32_t *)(const void *)r->data)[i];
-    default: return (double)((const uint8_t *)r->data)[i];
-    }
-}
-
-MIRT_API mirt_status mirt_reduce(mirt_function *f, const char *name, mirt_reduce_op op, double *out, size_t count) {
-    MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
-    const mirt__result *r = mirt__find_result(f, name, "mirt_reduce");
-    int64_t first;
-    if (!r) return mirt_last_status();
-    if (!out || (int64_t)count != r->count)
-        return mirt__fail(MIRT_E_SHAPE, "mirt_reduce: %s has %lld elements, not %llu", name, (long long)r->count,
-                          (unsigned long long)count);
-    if (op != MIRT_REDUCE_SUM && op != MIRT_REDUCE_MEAN)
-        return mirt__fail(MIRT_E_INVALID, "mirt_reduce: there is no operation number %d", (int)op);
-    int64_t parts = r->batched ? f->step.rows : mirt__active_replicas(&f->step);
-    for (size_t k = 0; k < count; k++) out[k] = 0;
-    for (int64_t i = 0; i < parts; i++) {
-        double weight =
-            op == MIRT_REDUCE_MEAN && !r->batched ? (double)mirt__replica_share(&f->step, (int)i, &first) : 1;
-        for (int64_t k = 0; k < r->count; k++) out[k] += weight * mirt__result_value(r, i * r->count + k);
-    }
-    for (size_t k = 0; k < count && op == MIRT_REDUCE_MEAN; k++) out[k] /= (double)f->step.rows;
-    return MIRT_OK;
-}
-
-/* `parts` rows or replicas' values from `first`. */
-static mirt_status mirt__copy_result(const mirt__result *r, int64_t first, int64_t parts, float *out, size_t capacity,
-                                     size_t *written) {
-    if (!out || (int64_t)capacity / (r->count ? r->count : 1) < parts) {
-        return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, there is room for %llu", r->name,
-                          (long long)(parts * r->count), (unsigned long long)capacity);
-    }
-    for (int64_t i = 0; i < parts * r->count; i++) out[i] = (float)mirt__result_value(r, first * r->count + i);
-    if (written) *written = (size_t)(parts * r->count);
-    return MIRT_OK;
-}
-
-MIRT_API mirt_status mirt_gather_result(mirt_function *f, const char *name, float *out, size_t capacity,
-                                        size_t *written) {
-    MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
-    const mirt__result *r = mirt__find_result(f, name, "mirt_gather_result");
-    return r ? mirt__copy_result(r, 0, r->batched ? f->step.rows : mirt__active_replicas(&f->step), out, capacity,
-                                 written)
-             : mirt_last_status();
-}
-
-MIRT_API mirt_status mirt_local_result(mirt_function *f, const char *name, int replica, float *out, size_t capacity,
-                                       size_t *written) {
-    MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
-    const mirt__result *r = mirt__find_result(f, name, "mirt_local_result");
-    int64_t first;
-    if (!r) return mirt_last_status();
-    if (replica < 0 || replica >= f->step.replicas)
-        return mirt__fail(MIRT_E_NOT_FOUND, "mirt_local_result: there is no replica %d of %d", replica,
-                          f->step.replicas);
-    int64_t rows = mirt__replica_share(&f->step, replica, &first);
-    return r->batched ? mirt__copy_result(r, first, rows, out, capacity, written)
-                      : mirt__copy_result(r, replica, rows > 0, out, capacity, written);
-}
-
 #endif /* MIRRORTRAIN_NO_TRAIN */
 
 /* >>section base/cold_end.inc */
@@ -49171,7 +47259,7 @@ MIRT_API mirt_status mirt_local_result(mirt_function *f, const char *name, int r
 
 #ifndef MIRRORTRAIN_NO_TRAIN
 
-/* >>section train/record_losses.c */
+/* >>section function/record_losses.c */
 
 /* Records the losses and metrics of fit and evaluate. */
 
@@ -49281,7 +47369,7 @@ MIRT__LIB bool mirt__record_losses(mirt_function *f, mirt__fit_body *body, mirt_
 
 #endif /* MIRRORTRAIN_NO_TRAIN */
 
-/* >>section train/fit_program.c */
+/* >>section function/fit_program.c */
 
 /* Records the programs of fit, evaluate and predict. */
 
@@ -49346,18 +47434,6 @@ MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data
         if (mirt__output_has_loss(model, i) && mirt__check_labels(model, spec, i) != MIRT_OK) return mirt_last_status();
     }
     return MIRT_OK;
-}
-
-/* The batch becomes the one under way, if its weights are numbers. */
-MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *f, const mirt__batch *batch) {
-    int at = f->spec.num_x + f->spec.num_y;
-    for (int64_t i = 0; f->spec.has_weights && i < batch->rows; i++) {
-        double weight = (double)((const float *)batch->field[at])[i];
-        if (isfinite(weight)) continue;
-        return mirt__fail(MIRT_E_INVALID, "the weight of sample %lld is %g",
-                          (long long)(batch->index ? batch->index[i] : i), weight);
-    }
-    return mirt__function_begin(f, batch);
 }
 
 /* The outputs of the model called on the batch, or on features. */
@@ -49435,6 +47511,228 @@ MIRT__TRAINING_LIB mirt_function *mirt__trainer_dry(mirt_model *model, mirt__pro
     return mirt__trainer_record(model, spec, most, &body);
 }
 
+/* >>section function/sums.c */
+
+/* Sums over samples of the losses and metrics that a function leaves. */
+
+/* How many sums a metric keeps. */
+MIRT__TRAINING_LIB int mirt__sums_of(const mirt_function *f, int metric) {
+    const int counted = mirt__metric_sums(&f->model->metric[metric]);
+    return counted ? counted : (int)f->results.list[f->results.metric[metric]].count;
+}
+
+MIRT__TRAINING_LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt__sums *sums) {
+    const mirt_function *f = model->trainer->function[kind];
+    memset(sums, 0, sizeof *sums);
+    sums->kind = kind;
+    sums->metric = model->trainer->metric[kind];
+    for (int i = 0; i < model->num_metrics && kind < MIRT__PREDICT; i++) sums->num_metric += mirt__sums_of(f, i);
+    memset(sums->metric, 0, (size_t)sums->num_metric * sizeof *sums->metric);
+}
+
+/* Adds a result's rows, column by column. */
+MIRT__TRAINING void mirt__add_rows(const mirt__result *r, int64_t rows, double *out) {
+    const mirt__real *value = (const mirt__real *)(const void *)r->data;
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < r->count; j++) out[j] += (double)value[i * r->count + j];
+    }
+}
+
+/* What a metric counts in the batch, whose labels are still there. */
+MIRT__TRAINING void mirt__add_counts(const mirt_function *f, const mirt__metric_use *use, const mirt__result *r,
+                                     double *out) {
+    const int field = f->spec.num_x + mirt__label_number(f->model, use->output);
+    mirt__counted c;
+    c.rows = f->step.rows;
+    c.n = r->count;
+    c.x = (const mirt__real *)(const void *)r->data;
+    c.labels = f->step.io[field];
+    c.dtype = f->spec.field[field].dtype;
+    c.sparse = mirt__shape_count(&f->spec.field[field].shape) != c.n;
+    use->cls->count(use, &c, out);
+}
+
+/* Adds a loss to a sum over samples; returns the batch's own. What is one number for the batch (a sum over it, or terms
+   of weights) counts once a sample, as in Keras. */
+MIRT__TRAINING double mirt__add_loss(const mirt_function *f, const mirt__result *r, double *sum) {
+    const mirt__real *value = (const mirt__real *)(const void *)r->data;
+    bool number = !r->batched || f->model->config.reduction == MIRT_SUM;
+    int64_t n = r->batched            ? f->step.rows
+                : f->step.by_replicas ? mirt__active_replicas(&f->step)
+                                      : mirt__result_places(&f->step);
+    double own = 0;
+    for (int64_t i = 0; i < n; i++) {
+        own += (double)value[i];
+        if (!number) *sum += (double)value[i];
+    }
+    if (number) *sum += own * (double)f->step.rows;
+    return number ? own : own / (double)f->step.rows;
+}
+
+/* Results: the loss, the outputs' losses when there are several, the metrics, the terms. */
+MIRT__TRAINING_LIB double mirt__add_results(const mirt_function *f, mirt__sums *sums) {
+    const mirt_model *model = f->model;
+    double loss = mirt__add_loss(f, &f->results.list[0], &sums->loss);
+    if (f->results.terms >= 0) loss += mirt__add_loss(f, &f->results.list[f->results.terms], &sums->loss);
+    int next = 1;
+    for (int i = 0; i < model->num_outputs && mirt__num_labels(model) > 1; i++) {
+        if (mirt__output_has_loss(model, i)) mirt__add_loss(f, &f->results.list[next++], &sums->output_loss[i]);
+    }
+    double *metric = sums->metric;
+    for (int m = 0; m < model->num_metrics; m++) {
+        const mirt__result *r = &f->results.list[f->results.metric[m]];
+        if (mirt__metric_sums(&model->metric[m])) mirt__add_counts(f, &model->metric[m], r, metric);
+        else mirt__add_rows(r, f->step.rows, metric);
+        metric += mirt__sums_of(f, m);
+    }
+    sums->count += f->step.rows;
+    return loss;
+}
+
+MIRT__TRAINING_LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value) {
+    if (logs->count == MIRT_MAX_LOGS) return;
+    logs->name[logs->count] = name;
+    logs->value[logs->count++] = value == value ? value : (double)NAN; /* of one sign, for those who print it */
+}
+
+MIRT__TRAINING_LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, bool validation,
+                                           mirt_logs *logs) {
+    const mirt_function *f = model->trainer->function[sums->kind];
+    double count = sums->count ? (double)sums->count : 1;
+    const double *metric = sums->metric;
+    mirt__logs_add(logs, validation ? "val_loss" : "loss", sums->loss / count);
+    for (int i = 0; i < model->num_outputs && mirt__num_labels(model) > 1; i++) {
+        if (!mirt__output_has_loss(model, i)) continue;
+        mirt__logs_add(logs, validation ? model->val_loss_name[i] : model->loss_name[i], sums->output_loss[i] / count);
+    }
+    for (int m = 0; m < model->num_metrics; m++) {
+        const mirt__metric_use *use = &model->metric[m];
+        int own = mirt__sums_of(f, m);
+        bool counted = mirt__metric_sums(use) > 0, custom = !use->cls && use->custom.result;
+        mirt__hold((mirt_model *)model);
+        double value = 0;
+        for (int i = 0; i < own && !custom && !counted; i++) value += metric[i] / count / own;
+        if (counted) value = use->cls->result(use, metric, sums->count);
+        if (custom) {
+            MIRT__OUTSIDE;
+            value = use->custom.result(metric, own, sums->count, use->custom.user);
+        }
+        mirt__let_go((mirt_model *)model);
+        mirt__logs_add(logs, validation ? use->val_name : use->name, value);
+        metric += own;
+    }
+}
+
+MIRT__TRAINING_LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]) {
+    int count = 0;
+    for (int v = 0; v < 1 + validation; v++) {
+        names[count++] = v ? "val_loss" : "loss";
+        for (int i = 0; i < model->num_outputs && mirt__num_labels(model) > 1 && count < MIRT_MAX_LOGS; i++) {
+            if (mirt__output_has_loss(model, i)) names[count++] = v ? model->val_loss_name[i] : model->loss_name[i];
+        }
+        for (int m = 0; m < model->num_metrics && count < MIRT_MAX_LOGS; m++)
+            names[count++] = v ? model->metric[m].val_name : model->metric[m].name;
+        if (!v && count < MIRT_MAX_LOGS) names[count++] = "learning_rate";
+    }
+    return count;
+}
+
+/* >>section inspect/timeline.h */
+
+#ifndef MIRT__TIMELINE_H
+#define MIRT__TIMELINE_H
+/* The seconds of a fit, by device and phase. */
+
+/* Around a run of the function on the devices, by the caller. */
+MIRT__LIB void mirt__timelines_begin(mirt_function *function);
+MIRT__LIB void mirt__timelines_end(mirt_function *function);
+/* In between: the caller reads the next batch, while they are at work. */
+MIRT__LIB void mirt__timelines_ahead(const mirt_function *function);
+
+/* A fit begins: no seconds yet. */
+MIRT__LIB void mirt__timing_reset(mirt_model *model);
+/* They count, as launch overhead at first; and no longer. */
+MIRT__LIB void mirt__timing_start(mirt_model *model);
+MIRT__LIB void mirt__timing_stop(mirt_model *model);
+/* While no device runs: all are at `phase` until the next one. */
+MIRT__LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase);
+/* Seconds of the fit so far in a phase, the mean over devices; 0 where another model's seconds are counted. */
+MIRT__LIB double mirt__timing_seconds(const mirt_model *model, mirt_phase phase);
+/* What samples cost, before the data set goes. */
+MIRT__ABSENT_LIB void mirt__timing_input(mirt_model *model, const mirt_dataset *dataset);
+
+/* --- trace.c --- */
+/* Gives the function's operations names, if there is a trace that has none for them yet. */
+MIRT__ABSENT_LIB mirt_status mirt__trace_ready(mirt_function *function);
+/* The function is about to run while there is a trace. */
+MIRT__ABSENT_LIB void mirt__trace_function(const mirt_function *function);
+
+/* --- profile.c --- */
+/* Before a step: the function has clocks when its model is profiled, otherwise none. */
+MIRT__ABSENT_LIB mirt_status mirt__clocks_ready(mirt_function *function);
+
+/* --- verdict.c --- */
+/* Fills the bottleneck, and what belongs to it, of the numbers above. */
+MIRT__ABSENT_LIB void mirt__verdict(mirt_timing *timing);
+
+#endif
+
+/* >>section inspect/finite.h */
+
+#ifndef MIRT__FINITE_H
+#define MIRT__FINITE_H
+/* Numbers that are none: whether there are any, and where they come from. */
+
+/* What of a step is not finite: a set of these. */
+enum { MIRT__LOSS_BAD = 1, MIRT__GRADIENT_BAD = 2, MIRT__STATE_BAD = 4, MIRT__MODEL_BAD = 8 };
+
+/* Of a device while it runs a step again: the first node, in the program's order, with a number that is not finite. */
+typedef struct mirt__finder {
+    int node, replica; /* node -1: none so far */
+    const mirt_tensor *tensor;
+} mirt__finder;
+/* What it does when a node has run; `finder`: one. */
+MIRT__ABSENT_LIB void mirt__finder_look(void *finder, const mirt__call *call, int number);
+/* When the device's replicas have run: their losses, and what the update would read: gradients on this device and new
+   states. Steps whose gradients stay below a bound far from overflow write finite weights and optimizer state, if these
+   were finite before. */
+MIRT__ABSENT_LIB int mirt__device_not_finite(void *function, int device);
+/* Gradients that are known by their squares alone, on devices with memory of their own. */
+MIRT__ABSENT_LIB bool mirt__squares_finite(const mirt_function *function);
+/* Before the first step: the weights and the optimizer's state. */
+MIRT__ABSENT_LIB int mirt__model_not_finite(const mirt_function *function);
+/* One sentence for whatever is not finite, by what the devices' finders found. */
+MIRT__ABSENT_LIB void mirt__describe_not_finite(const mirt_function *function, int what, const mirt__finder *finder,
+                                         int devices, char *out, size_t size);
+
+#endif
+
+/* >>section inspect/inspect.h */
+
+#ifndef MIRT__INSPECT_H
+#define MIRT__INSPECT_H
+/* What a model needs and is about to do: plans, summaries, warnings. */
+
+/* --- inspect.c --- */
+/* The training step without memory, or of a model without a loss the one that predicts; free with
+   mirt__function_free. */
+MIRT__ABSENT_LIB mirt_function *mirt__inspect_plan(mirt_model *model, int64_t batch);
+/* There is no memory for batches of `batch`: the error says which there is memory for. */
+MIRT__ABSENT_LIB void mirt__say_what_fits(mirt_model *model, const mirt__data_spec *spec, int64_t batch);
+MIRT__ABSENT_LIB void mirt__memory_of(const mirt_model *model, const mirt_function *function, mirt_memory *out);
+/* "1.40 MB", "812 bytes" into `out`, which is also returned. */
+MIRT__ABSENT_LIB const char *mirt__bytes_text(double bytes, char out[96]);
+
+/* --- traps.c --- */
+/* Told once: what fit is about to do on data like these with this function, */
+MIRT__ABSENT_LIB void mirt__traps_before(mirt_model *model, const mirt__data_spec *spec, const mirt_function *function);
+/* Warns once per model of frozen weights that are still the initializers' random numbers. */
+MIRT__ABSENT_LIB void mirt__trap_random(const mirt_model *model);
+/* and what is wrong with its first batch. */
+MIRT__ABSENT_LIB void mirt__traps_in_batch(const mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch);
+
+#endif
+
 /* >>section base/once_begin.inc */
 
 /* Begins code that runs once: recording models, reading and writing files. gcc compiles it in half the time without
@@ -49450,7 +47748,919 @@ MIRT__TRAINING_LIB mirt_function *mirt__trainer_dry(mirt_model *model, mirt__pro
 
 #ifndef MIRRORTRAIN_NO_TRAIN
 
-/* >>section train/inspect.c */
+/* >>section inspect/trace.c */
+
+/* What devices do, slice by slice, as a file that Perfetto and chrome://tracing read. */
+
+struct mirt__trace {
+    mirt__file_writer file;
+    mirt__pool pool; /* of names */
+    double began;
+    uint64_t serial; /* tells it from traces before */
+};
+
+static void mirt__trace_free(mirt_strategy *s) {
+    for (int d = 0; d < s->num_devices; d++) {
+        mirt__device_timeline *timeline = &s->timeline[d];
+        mirt__free(timeline->slice);
+        timeline->slice = NULL;
+        timeline->names = NULL;
+        timeline->sum_name = NULL;
+        timeline->slices = timeline->most_slices = timeline->left_out = 0;
+    }
+    mirt__file_abort(&s->trace->file);
+    mirt__pool_free(&s->trace->pool);
+    mirt__free(s->trace);
+    s->trace = NULL;
+}
+
+MIRT_API mirt_status mirt_trace_begin(mirt_strategy *s, const char *path, int64_t most_slices) {
+    MIRT__USE(s, mirt_last_status());
+    const int64_t usual = 200000, most = (int64_t)1 << 30;
+    if (!s) return mirt__fail_missing("mirt_trace_begin", "strategy");
+    if (!path || !*path) return mirt__fail(MIRT_E_INVALID, "mirt_trace_begin: no file");
+    if (most_slices < 0 || most_slices > most)
+        return mirt__fail(MIRT_E_INVALID, "mirt_trace_begin: %lld slices; 0 to %lld are possible",
+                          (long long)most_slices, (long long)most);
+    if (s->running) return mirt__fail(MIRT_E_STATE, "mirt_trace_begin: a step is under way");
+    if (s->trace)
+        return mirt__fail(MIRT_E_STATE, "mirt_trace_begin: this strategy is being traced into %s", s->trace->file.path);
+    if (!(s->trace = (struct mirt__trace *)mirt__calloc(1, sizeof *s->trace))) return mirt_last_status();
+    s->drop_trace = mirt__trace_free;
+    s->trace->file.fd = -1;
+    s->trace->serial = ++s->traces;
+    mirt_status status = mirt__file_begin(&s->trace->file, path);
+    const int64_t each = (most_slices ? most_slices : usual) / s->num_devices;
+    for (int d = 0; d < s->num_devices && status == MIRT_OK; d++) {
+        s->timeline[d].most_slices = each;
+        if (!(s->timeline[d].slice = (mirt__trace_slice *)mirt__calloc((size_t)each + 1, sizeof(mirt__trace_slice))))
+            status = mirt_last_status();
+    }
+    s->trace->began = mirt__now();
+    if (status != MIRT_OK) mirt__trace_free(s);
+    return status;
+}
+
+/* >>names */
+
+static const char *mirt__trace_node_name(struct mirt__trace *trace, const mirt__node *node) {
+    char text[160];
+    snprintf(text, sizeof text, "%s%s%s", node->op->name, node->name ? " " : "", node->name ? node->name : "");
+    return mirt__pool_strdup(&trace->pool, text);
+}
+
+/* "all-reduce (cpu:0 += cpu:1) and adam" */
+static const char *mirt__trace_sum_name(const mirt_function *f, int device) {
+    const mirt_strategy *s = f->model->strategy;
+    char text[192] = "all-reduce (";
+    mirt__exchange x;
+    mirt__exchange_plan(s, f->step.replicas, f->step.rows < f->step.replicas ? (int)f->step.rows : f->step.replicas,
+                        f->step.program.num_cuts > 0, device, &x);
+    for (int i = 0; i + 1 < x.parts; i++) {
+        const size_t used = strlen(text);
+        if (used > 100) {
+            snprintf(text + used, sizeof text - used, ", ...");
+            break;
+        }
+        snprintf(text + used, sizeof text - used, "%s%s += %s", i ? ", " : "", s->device[x.device[x.add[i].into]].name,
+                 s->device[x.device[x.add[i].from]].name);
+    }
+    const size_t used = strlen(text);
+    snprintf(text + used, sizeof text - used, ") and %s",
+             mirt__optimizer_class_get(f->model->config.optimizer.kind)->name);
+    return mirt__pool_strdup(&s->trace->pool, text);
+}
+
+MIRT__LIB mirt_status mirt__trace_ready(mirt_function *f) {
+    mirt_strategy *s = f->model->strategy;
+    const int count = f->step.program.graph.count;
+    if (!s->trace || f->trace_serial == s->trace->serial) return MIRT_OK;
+    const char **name =
+        (const char **)mirt__pool_alloc(&s->trace->pool, ((size_t)count + (size_t)s->num_devices) * sizeof *name);
+    if (!name) return mirt_last_status();
+    for (int i = 0; i < count; i++) {
+        if (!(name[i] = mirt__trace_node_name(s->trace, f->step.program.graph.node[i]))) return mirt_last_status();
+    }
+    for (int d = 0; d < s->num_devices && f->step.num_ranges; d++) {
+        if (!(name[count + d] = mirt__trace_sum_name(f, d))) return mirt_last_status();
+    }
+    f->trace_name = name;
+    f->trace_serial = s->trace->serial;
+    return MIRT_OK;
+}
+
+MIRT__LIB void mirt__trace_function(const mirt_function *f) {
+    mirt_strategy *s = f->model->strategy;
+    const bool named = f->trace_serial == s->trace->serial;
+    for (int d = 0; d < s->num_devices; d++) {
+        s->timeline[d].names = named ? f->trace_name : NULL;
+        s->timeline[d].sum_name = named ? f->trace_name[f->step.program.graph.count + d] : NULL;
+    }
+}
+
+/* >>writing */
+
+/* Microseconds, whatever the locale. */
+static void mirt__trace_time(mirt__text *text, const char *key, double seconds) {
+    const long long ns = seconds > 0 ? (long long)(seconds * 1e9) : 0;
+    mirt__text_add(text, ",\"%s\":%lld.%03lld", key, ns / 1000, ns % 1000);
+}
+
+static void mirt__trace_row(mirt__text *text, const char *kind, int device, const char *key, const char *value) {
+    mirt__text_add(text, ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"name\":\"%s\",\"args\":{\"%s\":", device, kind, key);
+    mirt__json_write_string(text, value);
+    mirt__text_add(text, "}}");
+}
+
+static void mirt__trace_slice_text(mirt__text *text, const mirt__trace_slice *slice, int device, double began) {
+    const double begin = slice->begin > began ? slice->begin : began;
+    mirt__text_add(text, ",\n{\"ph\":\"X\",\"pid\":1,\"tid\":%d", device);
+    mirt__trace_time(text, "ts", begin - began);
+    mirt__trace_time(text, "dur", slice->end - begin);
+    mirt__text_add(text, ",\"name\":");
+    mirt__json_write_string(text, slice->name);
+    mirt__text_add(text, ",\"args\":{\"step\":%lld", (long long)slice->step);
+    if (slice->replica >= 0) mirt__text_add(text, ",\"replica\":%d", slice->replica);
+    mirt__text_add(text, "}}");
+}
+
+static mirt_status mirt__trace_flush(struct mirt__trace *trace, mirt__text *text) {
+    if (text->failed) return mirt_last_status();
+    mirt_status status = mirt__file_append(&trace->file, text->data, text->size);
+    mirt__text_clear(text);
+    return status;
+}
+
+static mirt_status mirt__trace_write(mirt_strategy *s, mirt__text *text) {
+    mirt_status status = MIRT_OK;
+    int64_t left_out = 0;
+    for (int d = 0; d < s->num_devices; d++) left_out += s->timeline[d].left_out;
+    mirt__text_add(text, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"version\":\"%s\",\"left_out\":%lld}"
+                         ",\"traceEvents\":[\n", mirt_version(), (long long)left_out);
+    mirt__text_add(text, "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"mirrortrain\"}}");
+    for (int d = 0; d < s->num_devices && status == MIRT_OK; d++) {
+        const mirt__device_timeline *timeline = &s->timeline[d];
+        mirt__trace_row(text, "thread_name", d, "name", s->device[d].name);
+        for (int64_t i = 0; i < timeline->slices && status == MIRT_OK; i++) {
+            mirt__trace_slice_text(text, &timeline->slice[i], d, s->trace->began);
+            if (text->failed || text->size > 60000) status = mirt__trace_flush(s->trace, text);
+        }
+    }
+    mirt__text_add(text, "\n]}\n");
+    if (status == MIRT_OK) status = mirt__trace_flush(s->trace, text);
+    if (left_out)
+        mirt__log(s, MIRT_LOG_WARNING, "the trace is full: it leaves the last %lld slices out", (long long)left_out);
+    return status == MIRT_OK ? mirt__file_commit(&s->trace->file) : status;
+}
+
+MIRT_API mirt_status mirt_trace_end(mirt_strategy *s) {
+    MIRT__USE(s, mirt_last_status());
+    mirt__text text;
+    memset(&text, 0, sizeof text);
+    if (!s) return mirt__fail_missing("mirt_trace_end", "strategy");
+    if (!s->trace || s->running)
+        return mirt__fail(MIRT_E_STATE,
+                          s->trace ? "mirt_trace_end: a step is under way" : "mirt_trace_end: no trace was begun");
+    mirt_status status = mirt__trace_write(s, &text);
+    mirt__text_free(&text);
+    mirt__trace_free(s);
+    return status;
+}
+
+/* >>section inspect/profile.c */
+
+/* Where the time of a step goes, beside what the machine could do. */
+
+/* >>ceilings */
+
+/* Twelve chains of multiply-adds keep two units of four to five cycles' latency busy. */
+#define MIRT__PEAK_CHAINS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
+#define MIRT__PEAK_START(i) v##i = start;
+#define MIRT__PEAK_NEXT(i) v##i = MIRT__PEAK_FMA(v##i, factor, start);
+#define MIRT__PEAK_SUM(i) memcpy(timeline, &v##i, sizeof v##i), sum += timeline[0];
+#define MIRT__PEAK_TEXT(vector, first, second) \
+    vector v0, v1, v2, v3, v4, v5, v6, v7, v8, v9, v10, v11, start = first, factor = second; \
+    float timeline[16], sum = 0; \
+    MIRT__PEAK_CHAINS(MIRT__PEAK_START) \
+    for (int64_t i = 0; i < count; i++) { MIRT__PEAK_CHAINS(MIRT__PEAK_NEXT) } \
+    MIRT__PEAK_CHAINS(MIRT__PEAK_SUM) \
+    return sum;
+
+/* Begins kernels: optimized even if the including program is not, without contraction. The numerical law forbids
+   contracting a * b + c. Clang has no pragma for the optimization. gcc -O2 alone vectorizes only loops of known length;
+   the cost model allows all. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#if !defined(MIRRORTRAIN_DEBUG)
+#pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#elif defined(__OPTIMIZE__)
+#pragma GCC optimize("fp-contract=off")
+#endif
+#endif
+#if !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE) && defined(__x86_64__)
+#define MIRT__PEAK_X86
+#include <immintrin.h>
+#define MIRT__PEAK_FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
+__attribute__((target("avx512f,fma"))) static float mirt__peak_avx512(int64_t count) {
+    MIRT__PEAK_TEXT(__m512, _mm512_set1_ps(0.5f), _mm512_set1_ps(0.25f))
+}
+#undef MIRT__PEAK_FMA
+#define MIRT__PEAK_FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
+__attribute__((target("avx2,fma"))) static float mirt__peak_avx2(int64_t count) {
+    MIRT__PEAK_TEXT(__m256, _mm256_set1_ps(0.5f), _mm256_set1_ps(0.25f))
+}
+#undef MIRT__PEAK_FMA
+/* Sums of two products each. */
+#define MIRT__PEAK_FMA(a, b, c) _mm512_dpbf16_ps(c, (__m512bh)_mm512_castps_si512(a), (__m512bh)_mm512_castps_si512(b))
+__attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) static float mirt__peak_bf16(int64_t count) {
+    MIRT__PEAK_TEXT(__m512, _mm512_set1_ps(0.5f), _mm512_set1_ps(0.25f))
+}
+#undef MIRT__PEAK_FMA
+#elif !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE) && defined(__aarch64__)
+#define MIRT__PEAK_NEON
+#include <arm_neon.h>
+#define MIRT__PEAK_FMA(a, b, c) vfmaq_f32(c, a, b)
+static float mirt__peak_neon(int64_t count) { MIRT__PEAK_TEXT(float32x4_t, vdupq_n_f32(0.5f), vdupq_n_f32(0.25f)) }
+#undef MIRT__PEAK_FMA
+#endif
+typedef float mirt__peak_four __attribute__((vector_size(16)));
+#define MIRT__PEAK_FMA(a, b, c) ((a) * (b) + (c))
+static float mirt__peak_plain(int64_t count) {
+    const mirt__peak_four half = {0.5f, 0.5f, 0.5f, 0.5f}, quarter = {0.25f, 0.25f, 0.25f, 0.25f};
+    MIRT__PEAK_TEXT(mirt__peak_four, half, quarter)
+}
+#undef MIRT__PEAK_FMA
+/* Ends optimize_begin.inc. */
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#pragma STDC FP_CONTRACT DEFAULT
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+
+#undef MIRT__PEAK_CHAINS
+#undef MIRT__PEAK_START
+#undef MIRT__PEAK_NEXT
+#undef MIRT__PEAK_SUM
+#undef MIRT__PEAK_TEXT
+
+typedef struct mirt__peak {
+    const char *kernels; /* the table these instructions are of */
+    float (*chains)(int64_t count);
+    int timelines;
+    float (*half)(int64_t count); /* with twice the timelines, of bfloat16; NULL: that is emulated */
+} mirt__peak;
+
+static const mirt__peak mirt__peaks[] = {
+#ifdef MIRT__PEAK_X86
+    {"avx512bf16", mirt__peak_avx512, 16, mirt__peak_bf16},
+    {"avx512", mirt__peak_avx512, 16, NULL},
+    {"avx2", mirt__peak_avx2, 8, NULL},
+#endif
+#ifdef MIRT__PEAK_NEON
+    {"neon", mirt__peak_neon, 4, NULL},
+#endif
+    {"plain", mirt__peak_plain, 4, NULL}};
+#undef MIRT__PEAK_X86
+#undef MIRT__PEAK_NEON
+
+enum { MIRT__PEAK_ROUNDS = 200000, MIRT__PEAK_TRIES = 60, MIRT__PEAK_PASSES = 15, MIRT__PEAK_FLOATS = 16 << 20 };
+
+typedef struct mirt__peak_run {
+    float (*chains)(int64_t count);
+    volatile float sink;
+} mirt__peak_run;
+
+static void mirt__peak_member(void *arg, int member) {
+    mirt__peak_run *run = (mirt__peak_run *)arg;
+    float sum = run->chains(MIRT__PEAK_ROUNDS);
+    if (member == 0) run->sink = sum;
+}
+
+/* The last row is for whatever has none of its own. */
+static const mirt__peak *mirt__peak_of(const mirt_strategy *s) {
+    int i = 0;
+    while (i + 1 < MIRT__COUNT(mirt__peaks) && strcmp(mirt__peaks[i].kernels, s->kernels->name) != 0) i++;
+    return &mirt__peaks[i];
+}
+
+/* Multiply-adds in registers, as FLOP/s of the device's threads: the best of several tries. */
+static double mirt__peak_flops(const mirt_strategy *s, float (*chains)(int64_t count), int timelines) {
+    mirt__team *team = s->device[0].team;
+    mirt__peak_run run;
+    double best = 0;
+    run.chains = chains;
+    for (int i = 0; i < MIRT__PEAK_TRIES; i++) {
+        double begin = mirt__now();
+        mirt__team_run(team, mirt__peak_member, &run);
+        double rate = 2.0 * 12 * timelines * (int)MIRT__PEAK_ROUNDS * mirt__team_size(team) / (mirt__now() - begin);
+        if (rate > best) best = rate;
+    }
+    return best;
+}
+
+/* x += y on blocks larger than caches: bytes a second, two read and one written. 0 with the error set. */
+static double mirt__peak_bytes(const mirt_strategy *s) {
+    const size_t bytes = (size_t)MIRT__PEAK_FLOATS * sizeof(mirt__real);
+    mirt__real *block = (mirt__real *)mirt__aligned_alloc(2 * bytes);
+    mirt__where where;
+    double best = 0;
+    if (!block) return 0;
+    memset(block, 0, 2 * bytes);
+    memset(&where, 0, sizeof where);
+    where.team = s->device[0].team;
+    for (int i = 0; i < MIRT__PEAK_PASSES; i++) {
+        double begin = mirt__now();
+        s->kernels->accumulate(block, block + MIRT__PEAK_FLOATS, MIRT__PEAK_FLOATS, &where);
+        double rate = 3.0 * (double)bytes / (mirt__now() - begin);
+        if (rate > best) best = rate;
+    }
+    mirt__aligned_free(block);
+    return best;
+}
+
+/* >>clocks */
+
+static void mirt__clocks_free(mirt_function *f) {
+    mirt__free(f->step.clocks);
+    f->step.clocks = NULL;
+}
+
+MIRT__LIB mirt_status mirt__clocks_ready(mirt_function *f) {
+    if (!f->model->profiled) mirt__clocks_free(f);
+    if (!f->model->profiled || f->step.clocks) return MIRT_OK;
+    mirt__clocks *clocks =
+        (mirt__clocks *)mirt__calloc(1, sizeof *clocks + (size_t)f->step.program.graph.count * sizeof(double));
+    if (!clocks) return mirt_last_status();
+    clocks->node = (double *)(void *)(clocks + 1);
+    f->step.clocks = clocks;
+    return MIRT_OK;
+}
+
+/* Function number `index` of the model, and what it is called; NULL behind the last. */
+static mirt_function *mirt__profile_function(const mirt_model *model, int index, const char **name) {
+    static const char *const names[MIRT__PROGRAM_KINDS] = {"training", "testing", "predicting", "features"};
+    if (index < MIRT__PROGRAM_KINDS) {
+        *name = names[index];
+        return model->trainer ? model->trainer->function[index] : NULL;
+    }
+    mirt_function *f = model->functions;
+    *name = "a function";
+    for (int i = MIRT__PROGRAM_KINDS; f && i < index; i++) f = f->next;
+    return f;
+}
+
+static void mirt__profile_clear(mirt_model *model) {
+    const char *name;
+    for (int i = 0;; i++) {
+        mirt_function *f = mirt__profile_function(model, i, &name);
+        if (f) mirt__clocks_free(f);
+        else if (i >= MIRT__PROGRAM_KINDS) return;
+    }
+}
+
+MIRT_API mirt_status mirt_profile_begin(mirt_model *model) {
+    MIRT__USE_MODEL(model, mirt_last_status());
+    if (!model) return mirt__fail_missing("mirt_profile_begin", "model");
+    if (model->busy || model->strategy->running)
+        return mirt__fail(MIRT_E_STATE, "mirt_profile_begin: %s is being trained or recorded", model->name);
+    double bytes = mirt__peak_bytes(model->strategy);
+    if (bytes <= 0) return mirt_last_status();
+    mirt__profile_clear(model);
+    model->peak_bytes = bytes;
+    const mirt__peak *peak = mirt__peak_of(model->strategy);
+    model->peak_flops = mirt__peak_flops(model->strategy, peak->chains, peak->timelines);
+    model->peak_half =
+        peak->half ? mirt__peak_flops(model->strategy, peak->half, 2 * peak->timelines) : model->peak_flops;
+    model->profiled = true;
+    return MIRT_OK;
+}
+
+MIRT_API void mirt_profile_end(mirt_model *model) {
+    MIRT__USE_MODEL(model, );
+    if (!model || model->busy || model->strategy->running) return;
+    mirt__profile_clear(model);
+    model->profiled = false;
+}
+
+/* >>text */
+
+/* An operation, or all of a kind, in one step. */
+typedef struct mirt__profile_row {
+    const mirt__node *node; /* NULL: not an operation */
+    char name[48];
+    int count;
+    double seconds, flops, bytes;
+    double least; /* seconds of the flops at their ceiling */
+} mirt__profile_row;
+
+static int mirt__profile_order(const void *a, const void *b) {
+    double x = ((const mirt__profile_row *)a)->seconds, y = ((const mirt__profile_row *)b)->seconds;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* What it reads, and what lazy inputs are made of; a tensor without a place is never stored. */
+static double mirt__bytes_read(const mirt__node *node, int64_t rows) {
+    double bytes = 0;
+    for (int k = 0; k < node->num_in; k++) {
+        const mirt_tensor *t = node->in[k];
+        if (t->lazy) bytes += mirt__bytes_read(t->node, rows);
+        else if (t->space != MIRT__SPACE_NONE) bytes += (double)mirt__tensor_bytes(t, rows);
+    }
+    return bytes;
+}
+
+static double mirt__node_bytes(const mirt__node *node, int64_t rows) {
+    double bytes = mirt__bytes_read(node, rows);
+    for (int k = 0; k < node->num_out; k++) {
+        if (node->out[k]->space != MIRT__SPACE_NONE) bytes += (double)mirt__tensor_bytes(node->out[k], rows);
+    }
+    return bytes;
+}
+
+/* The first device's share of the update: each part of the gradient (a device with memory of its own has the sum),
+ * weights and slots read, slots and every copy written. */
+static double mirt__update_bytes(const mirt_function *f) {
+    const mirt_strategy *s = f->model->strategy;
+    mirt__exchange x;
+    int64_t begin, end, elements = 0, trained = (int64_t)(f->root->trained_bytes / sizeof(mirt__real));
+    mirt__exchange_plan(s, f->step.replicas, f->step.rows < f->step.replicas ? (int)f->step.rows : f->step.replicas,
+                        f->step.program.num_cuts > 0, 0, &x);
+    mirt__update_range(s, trained, 0, &begin, &end);
+    for (int i = 0; i < f->step.num_ranges; i++) {
+        int64_t from = f->step.range[i].begin > begin ? f->step.range[i].begin : begin,
+                to = f->step.range[i].end < end ? f->step.range[i].end : end;
+        if (to > from) elements += to - from;
+    }
+    return (double)elements * (double)sizeof(mirt__real) *
+           ((s->able.shards ? x.parts : 1) + 1 + mirt__written_copies(s) +
+            2 * mirt__optimizer_slots(&f->model->config.optimizer));
+}
+
+/* The kernel of a convolution, or its gradient; NULL for other nodes. */
+static const mirt_tensor *mirt__profile_kernel(const mirt__node *node) {
+    if (node->a.family != MIRT__FAMILY_window || !node->op->macs) return NULL;
+    for (int k = node->num_in - 1; k >= -1; k--) {
+        const mirt_tensor *t = k < 0 ? node->out[0] : node->in[k];
+        if (t->shape.rank == 4 && !mirt__is_batched(&t->shape)) return t;
+    }
+    return NULL;
+}
+
+/* Convolutions of one size are a kind. */
+static void mirt__profile_name(const mirt__node *node, char out[48]) {
+    const mirt_tensor *kernel = mirt__profile_kernel(node);
+    int used = snprintf(out, 48, "%s", node->op->name);
+    if (!kernel || used < 0 || used > 24) return;
+    snprintf(out + used, 48 - (size_t)used, " %dx%d%s", (int)kernel->shape.dim[0], (int)kernel->shape.dim[1],
+             MIRT__OF(&node->a, window)->groups > 1 ? " grouped" : "");
+}
+
+/* One row an operation, then what is not one. Returns how many. */
+static int mirt__profile_rows(const mirt_function *f, mirt__profile_row *row) {
+    const mirt__clocks *c = f->step.clocks;
+    const double steps = (double)c->steps, replays = (double)c->replays / steps;
+    const int64_t rows = c->replays ? c->replayed / c->replays : 0;
+    int count = 0;
+    for (int i = 0; i < f->step.program.graph.count; i++) {
+        const mirt__node *node = f->step.program.graph.node[i];
+        if (!mirt__node_runs(node)) continue;
+        mirt__profile_row *r = &row[count++];
+        r->node = node;
+        mirt__profile_name(node, r->name);
+        r->count = 1;
+        r->seconds = c->node[i] / steps;
+        r->flops = node->op->macs ? 2 * node->op->macs(node, rows) * replays : 0;
+        r->bytes = mirt__node_bytes(node, rows) * replays;
+        r->least = r->flops / (node->a.half ? f->model->peak_half : f->model->peak_flops);
+    }
+    const char *const names[] = {mirt__optimizer_class_get(f->model->config.optimizer.kind)->name, "(waiting)"};
+    const double seconds[] = {c->update, c->wait};
+    for (int i = 0; f->step.has_gradients && i < MIRT__COUNT(names); i++) {
+        mirt__profile_row *r = &row[count++];
+        memset(r, 0, sizeof *r);
+        snprintf(r->name, sizeof r->name, "%s", names[i]);
+        r->count = 1;
+        r->seconds = seconds[i] / steps;
+        r->bytes = i == 0 ? mirt__update_bytes(f) : 0;
+    }
+    return count;
+}
+
+/* "(3, 3, 96, 1)/2 (rows, 56, 56, 96)": kernel and output, what the times of like operations depend on. */
+static void mirt__profile_what(const mirt__node *node, char *out, size_t size) {
+    char shape[96];
+    const mirt_tensor *t = node->out[0];
+    size_t used = 0;
+    for (int k = 0; k < node->num_out; k++) {
+        if (node->out[k]->space != MIRT__SPACE_NONE) {
+            t = node->out[k];
+            break;
+        }
+    }
+    const mirt_tensor *kernel = mirt__profile_kernel(node);
+    if (kernel && kernel != t) {
+        const int stride = MIRT__OF(&node->a, window)->strides[0];
+        used = (size_t)snprintf(out, size, "%s/%d ", mirt__shape_text(&kernel->shape, shape), stride);
+    }
+    snprintf(out + used, size - used, "%s%s%s", t->dtype == MIRT_FLOAT32 ? "" : mirt__dtype_name(t->dtype),
+             t->dtype == MIRT_FLOAT32 ? "" : " ", mirt__shape_text(&t->shape, shape));
+}
+
+static void mirt__profile_rates(const mirt_model *model, const mirt__profile_row *r, double step, mirt__text *out) {
+    const double flops = r->seconds > 0 ? r->flops / r->seconds : 0, bytes = r->seconds > 0 ? r->bytes / r->seconds : 0;
+    mirt__text_add(out, "%9.3f %6.1f%%", r->seconds * 1e3, step > 0 ? 100 * r->seconds / step : 0);
+    if (r->flops > 0) mirt__text_add(out, " %9.1f %4.0f%%", flops * 1e-9, 100 * r->least / r->seconds);
+    else mirt__text_add(out, " %9s %5s", "", "");
+    if (r->bytes > 0) mirt__text_add(out, " %8.1f %4.0f%%", bytes * 1e-9, 100 * bytes / model->peak_bytes);
+    else mirt__text_add(out, " %8s %5s", "", "");
+}
+
+/* All rows that show in per cent; with what lies between operations, the others are what is left of the step. */
+static void mirt__profile_table(const mirt_model *model, const mirt__profile_row *row, int count, double step,
+                                mirt__text *out) {
+    mirt__profile_row rest;
+    memset(&rest, 0, sizeof rest);
+    rest.seconds = step;
+    mirt__text_add(out, "%9s %7s %9s %5s %8s %5s\n", "ms", "", "GFLOP/s", "peak", "GB/s", "peak");
+    for (int i = 0; i < count; i++) {
+        char what[160] = "", name[MIRT__SHOWN], shown[MIRT__SHOWN];
+        if (row[i].seconds < 0.0005 * step) {
+            rest.count += row[i].node ? row[i].count : 0;
+            continue;
+        }
+        rest.seconds -= row[i].seconds;
+        mirt__profile_rates(model, &row[i], step, out);
+        if (row[i].count > 1) snprintf(what, sizeof what, "%d of them", row[i].count);
+        else if (row[i].node) mirt__profile_what(row[i].node, what, sizeof what);
+        const char *layer = row[i].count == 1 && row[i].node && row[i].node->name ? row[i].node->name : "";
+        mirt__text_add(out, "  %-30s %-28s %s", mirt__shown(row[i].name, name), mirt__shown(layer, shown), what);
+        if (row[i].count == 1 && row[i].node) mirt__node_notes(row[i].node, out);
+        mirt__text_add(out, "\n");
+    }
+    mirt__profile_rates(model, &rest, step, out);
+    mirt__text_add(out, "  (the rest)");
+    if (rest.count) mirt__text_add(out, ", with %d operation%s below 0.05 %%", rest.count, rest.count == 1 ? "" : "s");
+    mirt__text_add(out, "\n");
+}
+
+/* Adds up the rows of a name, in the order of their times. Returns how many names there are. */
+static int mirt__profile_kinds(mirt__profile_row *row, int count) {
+    int kinds = 0;
+    for (int i = 0; i < count; i++) {
+        int k = 0;
+        while (k < kinds && strcmp(row[k].name, row[i].name) != 0) k++;
+        if (k == kinds) {
+            row[kinds++] = row[i];
+            continue;
+        }
+        row[k].count++;
+        row[k].seconds += row[i].seconds;
+        row[k].flops += row[i].flops;
+        row[k].least += row[i].least;
+        row[k].bytes += row[i].bytes;
+    }
+    qsort(row, (size_t)kinds, sizeof *row, mirt__profile_order);
+    return kinds;
+}
+
+static bool mirt__profile_of(const mirt_model *model, const mirt_function *f, const char *name, mirt__text *out) {
+    const mirt__clocks *c = f->step.clocks;
+    const double step = c->step / (double)c->steps;
+    double flops = 0, bytes = 0;
+    char shown[MIRT__SHOWN];
+    mirt__profile_row *row = (mirt__profile_row *)mirt__calloc((size_t)f->step.program.graph.count + 2, sizeof *row);
+    if (!row) return false;
+    int count = mirt__profile_rows(f, row);
+    qsort(row, (size_t)count, sizeof *row, mirt__profile_order);
+    for (int i = 0; i < count; i++) {
+        flops += row[i].flops;
+        bytes += row[i].bytes;
+    }
+    mirt__text_add(out,
+                   "%s, %s: %lld step%s of %.4g sample%s, %.3f ms each: %.2f GFLOP and %.3f GB on the first device, "
+                   "%.1f GFLOP/s and %.1f GB/s\n",
+                   mirt__shown(model->name, shown), name, (long long)c->steps, c->steps == 1 ? "" : "s",
+                   (double)c->rows / (double)c->steps, c->rows == c->steps ? "" : "s", step * 1e3, flops * 1e-9,
+                   bytes * 1e-9, flops / step * 1e-9, bytes / step * 1e-9);
+    mirt__profile_table(model, row, count, step, out);
+    mirt__text_add(out, "by kind:\n");
+    mirt__profile_table(model, row, mirt__profile_kinds(row, count), step, out);
+    mirt__free(row);
+    return true;
+}
+
+MIRT_API const char *mirt_profile_text(mirt_model *model) {
+    MIRT__USE_MODEL(model, NULL);
+    const char *name;
+    if (!model) return mirt__fail_missing("mirt_profile_text", "model"), (const char *)NULL;
+    mirt__text *out = &model->profile_text;
+    mirt__text_clear(out);
+    mirt__text_add(out, "ceilings of %s, %d thread%s, %s: %.1f GFLOP/s, in bfloat16 %.1f, %.1f GB/s\n",
+                   model->strategy->device[0].name, model->strategy->threads, model->strategy->threads == 1 ? "" : "s",
+                   model->strategy->kernels->name, model->peak_flops * 1e-9, model->peak_half * 1e-9,
+                   model->peak_bytes * 1e-9);
+    bool any = false;
+    for (int i = 0;; i++) {
+        const mirt_function *f = mirt__profile_function(model, i, &name);
+        if (!f && i >= MIRT__PROGRAM_KINDS) break;
+        if (!f || !f->step.clocks || f->step.clocks->steps == 0) continue;
+        if (!mirt__profile_of(model, f, name, out)) return NULL;
+        any = true;
+    }
+    if (!any)
+        return mirt__fail(MIRT_E_STATE, "mirt_profile_text: no step of %s has run since mirt_profile_begin",
+                          model->name),
+               (const char *)NULL;
+    return out->failed ? NULL : out->data;
+}
+
+/* >>section inspect/finite.c */
+
+/* Whether a step computes or would write non-finite values, and where the first one comes from. */
+
+static bool mirt__all_finite(const void *data, mirt_dtype dtype, int64_t count) {
+    uint16_t half;
+    for (int64_t i = 0; dtype == MIRT_FLOAT32 && i < count; i++) {
+        if (!(fabs((double)((const mirt__real *)data)[i]) <= DBL_MAX)) return false;
+    }
+    const int exponent = (int)dtype == MIRT__FLOAT16 ? 0x7c00 : 0x7f80;
+    for (int64_t i = 0; (int)dtype >= MIRT__BFLOAT16 && i < count; i++) {
+        memcpy(&half, (const char *)data + 2 * i, sizeof half);
+        if ((half & exponent) == exponent) return false;
+    }
+    return true;
+}
+
+/* The losses of the device's replicas: the first result, and the terms among the results. */
+static bool mirt__device_losses_finite(const mirt_function *f, int device) {
+    int first, count = mirt__device_replicas(f->model->strategy, f->step.replicas, device, &first);
+    int64_t begin, end, none;
+    mirt__replica_share(&f->step, first, &begin);
+    end = begin;
+    for (int r = first; r < first + count; r++) end += mirt__replica_share(&f->step, r, &none);
+    for (int k = 0; k < 2; k++) {
+        if (k && f->results.terms < 0) continue;
+        const mirt__result *r = &f->results.list[k ? f->results.terms : 0];
+        int64_t from = r->batched ? begin : first, to = r->batched ? end : first + count;
+        if (!r->batched && to > mirt__active_replicas(&f->step)) to = mirt__active_replicas(&f->step);
+        if (from < to && !mirt__all_finite((const mirt__real *)(const void *)r->data + from * r->count, MIRT_FLOAT32,
+                                           (to - from) * r->count))
+            return false;
+    }
+    return true;
+}
+
+/* >>what a step reads to write it */
+
+/* Gradients above this count as not finite: sums over replicas, squares and moments of smaller ones stay finite. With
+   clipping large ones are harmless, but their sums must be finite. */
+static float mirt__gradient_bound(const mirt_function *f) {
+    const mirt_optimizer *o = &f->model->config.optimizer;
+    const float usual = 1e17f, whole = 1.8e19f; /* its square is finite */
+    if (mirt__optimizer_norms(o) || o->clipvalue > 0) return FLT_MAX / MIRT__MAX_REPLICAS;
+    return whole / (float)f->step.replicas < usual ? whole / (float)f->step.replicas : usual;
+}
+
+typedef int32_t mirt__finite_four __attribute__((vector_size(16)));
+
+typedef struct mirt__finite_job {
+    const mirt__real *x;
+    int64_t count;
+    float bound;
+    int32_t bad; /* atomic */
+} mirt__finite_job;
+
+enum { MIRT__FINITE_TASK = 1 << 14 };
+
+/* The bits of numbers without their sign are ordered as the numbers are, with infinity and NaN above all others. */
+static void mirt__finite_task(void *arg, int64_t task, int member) {
+    mirt__finite_job *job = (mirt__finite_job *)arg;
+    const int64_t most_elements = MIRT__FINITE_TASK, begin = task * most_elements, left = job->count - begin;
+    const int64_t count = left < most_elements ? left : most_elements;
+    const mirt__real *x = job->x + begin;
+    int32_t bits, bad = 0;
+    int64_t i = 0;
+    (void)member;
+    memcpy(&bits, &job->bound, sizeof bits);
+    if (sizeof *x == sizeof bits) {
+        const int32_t all = INT32_MAX;
+        const mirt__finite_four most = {bits, bits, bits, bits}, mask = {all, all, all, all};
+        mirt__finite_four some[2], above[2] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
+        for (; i + 8 <= count; i += 8) {
+            memcpy(some, x + i, sizeof some);
+            above[0] |= (mirt__finite_four)((some[0] & mask) > most);
+            above[1] |= (mirt__finite_four)((some[1] & mask) > most);
+        }
+        above[0] |= above[1];
+        bad = above[0][0] | above[0][1] | above[0][2] | above[0][3];
+    }
+    for (; i < count; i++) bad |= !(fabs((double)x[i]) <= (double)job->bound);
+    if (bad) __atomic_store_n(&job->bad, 1, __ATOMIC_RELAXED);
+}
+
+static bool mirt__all_below(mirt__team *team, const mirt__real *x, int64_t count, float bound) {
+    mirt__finite_job job;
+    job.x = x;
+    job.count = count;
+    job.bound = bound;
+    job.bad = 0;
+    mirt__team_for(team, (count + MIRT__FINITE_TASK - 1) / MIRT__FINITE_TASK, mirt__finite_task, &job);
+    return !job.bad;
+}
+
+/* Elements [begin, end) of the gradient buffers that the device's replicas filled. */
+static bool mirt__device_gradients_finite(const mirt_function *f, int device, int64_t begin, int64_t end) {
+    const float bound = mirt__gradient_bound(f);
+    mirt__exchange x;
+    mirt__step_plan(&f->step, device, &x);
+    for (int p = 0; p < x.parts; p++) {
+        if (x.device[p] != device) continue;
+        for (int i = 0; i < f->step.num_ranges; i++) {
+            const int64_t from = f->step.range[i].begin > begin ? f->step.range[i].begin : begin,
+                          to = f->step.range[i].end < end ? f->step.range[i].end : end;
+            if (from < to && !mirt__all_below(f->model->strategy->device[device].team,
+                                              mirt__gradient_at(&f->step, device, x.slot[p]) + from, to - from, bound))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* The new states of the device's replicas: moving statistics, for one. */
+static bool mirt__device_states_finite(const mirt_function *f, int device) {
+    int first, count = mirt__device_replicas(f->model->strategy, f->step.replicas, device, &first);
+    const int active = mirt__active_replicas(&f->step);
+    mirt__bases b;
+    bool finite = true;
+    for (int r = first; f->step.num_states && r < first + count && r < active && finite; r++) {
+        char *host = f->step.states + (size_t)r * f->step.state_bytes;
+        mirt__replica_bases(&f->step, device, first, r, &b);
+        b.backend->copy_out(b.handle, host, b.state, f->step.state_bytes);
+        if (b.backend->wait(b.handle) != MIRT_OK) return true; /* the step reports this error itself */
+        const mirt__real *state = (const mirt__real *)(const void *)host;
+        for (int i = 0; i < f->step.num_states && finite; i++)
+            finite = mirt__all_finite(state + f->step.state[i].from, MIRT_FLOAT32, f->step.state[i].count);
+    }
+    return finite;
+}
+
+MIRT__LIB int mirt__device_not_finite(void *function, int device) {
+    const mirt_function *f = (const mirt_function *)function;
+    int what = mirt__device_losses_finite(f, device) ? 0 : MIRT__LOSS_BAD;
+    if (!mirt__device_states_finite(f, device)) what |= MIRT__STATE_BAD;
+    if (!f->step.float16 && f->model->strategy->able.in_place &&
+        !mirt__device_gradients_finite(f, device, 0, INT64_MAX))
+        what |= MIRT__GRADIENT_BAD;
+    return what;
+}
+
+/* Whose squares are not finite among the gradients; -1: none. */
+static int mirt__squares_bad(const mirt_function *f) {
+    const mirt_model *model = f->model;
+    const double bound = (double)mirt__gradient_bound(f);
+    for (int i = 0; i < model->num_pieces; i++) {
+        if (!(model->piece[i].squares <= bound * bound * (double)model->piece[i].count))
+            return model->piece[i].variable;
+    }
+    return -1;
+}
+
+MIRT__LIB bool mirt__squares_finite(const mirt_function *function) { return mirt__squares_bad(function) < 0; }
+
+/* Names a weight, or the optimizer's state of one, that is not finite on the host; false: all are. */
+static bool mirt__name_not_finite(const mirt_function *f, char *out, size_t size) {
+    const mirt_model *root = f->root;
+    for (int block = 0; block <= MIRT__MAX_SLOTS; block++) {
+        const char *at = block ? f->model->slot[block - 1] : root->weight;
+        for (int i = 0; at && i < root->num_variables; i++) {
+            const mirt__variable *v = &root->variable[i];
+            if ((block && !mirt__is_trained(v)) || mirt__all_finite(at + v->offset, MIRT_FLOAT32, v->count)) continue;
+            if (out)
+                snprintf(out, size, "in %s %.200s, which an update before made so, or whoever set them",
+                         block ? "the optimizer's state of" : "the weights", v->name);
+            return true;
+        }
+    }
+    return false;
+}
+
+MIRT__LIB int mirt__model_not_finite(const mirt_function *f) {
+    mirt__weights_to_host(f->root);
+    mirt__slots_to_host(f->model);
+    return mirt__name_not_finite(f, NULL, 0) ? MIRT__MODEL_BAD : 0;
+}
+
+/* The weight whose gradient is not finite, or NULL. */
+static const char *mirt__gradient_not_finite(const mirt_function *f) {
+    const mirt_model *root = f->root;
+    const bool in_place = f->model->strategy->able.in_place;
+    const int of = in_place ? -1 : mirt__squares_bad(f);
+    if (!in_place) return of < 0 ? NULL : root->variable[of].name;
+    for (int i = 0; i < root->num_variables; i++) {
+        const mirt__variable *v = &root->variable[i];
+        const int64_t begin = (int64_t)(v->offset / sizeof(mirt__real));
+        for (int d = 0; mirt__is_trained(v) && d < f->model->strategy->num_devices; d++) {
+            if (!mirt__device_gradients_finite(f, d, begin, begin + v->count)) return v->name;
+        }
+    }
+    return NULL;
+}
+
+/* >>where it comes from */
+
+static bool mirt__tensor_finite(const mirt__call *call, const mirt_tensor *t) {
+    const mirt__bases *b = call->bases;
+    const char *data = (const char *)mirt__address(b, t);
+    const size_t size = mirt__dtype_size(t->dtype), bytes = mirt__tensor_bytes(t, call->rows);
+    mirt__real chunk[4096];
+    if (!data || t->lazy) return true;
+    for (size_t at = 0, part; at < bytes; at += part) {
+        part = bytes - at < sizeof chunk ? bytes - at : sizeof chunk;
+        b->backend->copy_out(b->handle, chunk, data + at, part);
+        if (b->backend->wait(b->handle) != MIRT_OK) return true; /* the step reports this error itself */
+        if (!mirt__all_finite(chunk, t->dtype, (int64_t)(part / size))) return false;
+    }
+    return true;
+}
+
+/* What nobody has computed, weights and what is read of the batch; also of what is computed while it is read. */
+static const mirt_tensor *mirt__given_not_finite(const mirt__call *call, const mirt__node *node) {
+    for (int k = 0; k < node->num_in; k++) {
+        const mirt_tensor *t = node->in[k], *found = NULL;
+        if (t->lazy) found = mirt__given_not_finite(call, t->node);
+        else if ((t->space == MIRT__SPACE_WEIGHT || t->space == MIRT__SPACE_IO) && !mirt__tensor_finite(call, t))
+            found = t;
+        if (found) return found;
+    }
+    return NULL;
+}
+
+MIRT__LIB void mirt__finder_look(void *user, const mirt__call *call, int number) {
+    mirt__finder *finder = (mirt__finder *)user;
+    if (finder->node >= 0 && number >= finder->node) return;
+    const mirt_tensor *found = mirt__given_not_finite(call, call->node);
+    for (int k = 0; k < call->node->num_out && !found; k++) {
+        if (!mirt__tensor_finite(call, call->node->out[k])) found = call->node->out[k];
+    }
+    if (!found) return;
+    finder->node = number;
+    finder->replica = call->run->replica;
+    finder->tensor = found;
+}
+
+/* What is known where no tensor of the step has a number that is not finite. */
+static void mirt__describe_without(const mirt_function *f, int what, char *out, size_t size) {
+    const char *gradient = what & MIRT__GRADIENT_BAD ? mirt__gradient_not_finite(f) : NULL;
+    if (what & MIRT__MODEL_BAD && mirt__name_not_finite(f, out, size)) return;
+    if (gradient)
+        snprintf(out, size, "that of %.200s is above %g or not a number", gradient,
+                 (double)mirt__gradient_bound(f));
+    else snprintf(out, size, "when the step was run again, it was");
+}
+
+MIRT__LIB void mirt__describe_not_finite(const mirt_function *f, int what, const mirt__finder *finder, int devices,
+                                         char *out, size_t size) {
+    const mirt__finder *first = NULL;
+    char shape[96];
+    for (int d = 0; d < devices; d++) {
+        if (finder[d].node >= 0 && (!first || finder[d].node < first->node)) first = &finder[d];
+    }
+    const char *name = "a gradient of";
+    if (what & MIRT__LOSS_BAD) name = "the loss of";
+    else if (what & MIRT__MODEL_BAD) name = "the model before";
+    else if (what & MIRT__STATE_BAD) name = "a moving statistic or other new state of";
+    size_t used = (size_t)snprintf(out, size, "%s step %lld is not finite; ", name, (long long)f->model->step + 1);
+    if (!first) {
+        mirt__describe_without(f, what, out + used, size - used);
+        return;
+    }
+    const mirt__node *node = f->step.program.graph.node[first->node];
+    const mirt_tensor *t = first->tensor;
+    used +=
+        (size_t)snprintf(out + used, size - used, "the first number that is not is in replica %d, ", first->replica);
+    for (int i = 0; t->space == MIRT__SPACE_WEIGHT && i < f->root->num_variables; i++) {
+        if (f->root->variable[i].offset != t->offset) continue;
+        snprintf(out + used, size - used, "in the weights %.200s, which an update before made so, or whoever set them",
+                 f->root->variable[i].name);
+        return;
+    }
+    if (t->space == MIRT__SPACE_IO && t->port < MIRT__MAX_FIELDS && t->node != node) {
+        const bool input = t->port < f->spec.num_x;
+        snprintf(out + used, size - used, "in the data: %s number %d", input ? "input" : "label or weight",
+                 input ? t->port : t->port - f->spec.num_x);
+        return;
+    }
+    snprintf(out + used, size - used, "in what layer %.100s (%.40s) makes of finite numbers: %s %.90s",
+             node->name ? node->name : "without a name", node->op->name, mirt__dtype_name(t->dtype),
+             mirt__shape_text(&t->shape, shape));
+}
+
+/* >>section inspect/inspect.c */
 
 /* Looking inside a model: its memory, its layers, its program before and after mirroring. */
 
@@ -49698,7 +48908,7 @@ MIRT__LIB void mirt__say_what_fits(mirt_model *model, const mirt__data_spec *spe
     else mirt__error_set(&error);
 }
 
-/* >>section train/graph_text.c */
+/* >>section inspect/graph_text.c */
 
 /* Prints the training step of a model before and after mirroring. */
 
@@ -49802,6 +49012,3626 @@ MIRT_API const char *mirt_graph_costs(mirt_model *model, int64_t batch) {
     return out->failed ? NULL : out->data;
 }
 
+/* >>section inspect/traps.c */
+
+/* The classic mistakes of training on several devices, told once a model, each with what to do. */
+
+typedef enum mirt__trap {
+    MIRT__TRAP_SHARES = 1,
+    MIRT__TRAP_MEMORY = 2,
+    MIRT__TRAP_SCALE = 4,
+    MIRT__TRAP_SAME = 8,
+    MIRT__TRAP_RANDOM = 16
+} mirt__trap;
+
+/* Whether it is the first time. */
+static bool mirt__trap_first(const mirt_model *model, mirt__trap trap) {
+    mirt_model *own = (mirt_model *)model;
+    const bool first = !(own->traps & (unsigned)trap);
+    own->traps |= (unsigned)trap;
+    return first;
+}
+
+/* >>before fit */
+
+/* A global batch is dealt to all replicas, which is easily forgotten in both directions. */
+static void mirt__trap_shares(const mirt_model *model, int64_t batch) {
+    const mirt_strategy *s = model->strategy;
+    const int64_t replicas = s->num_replicas, least = batch / replicas, more = batch % replicas;
+    char rest[64] = "";
+    if (replicas == 1) return;
+    if (more) snprintf(rest, sizeof rest, " + %lld x %lld", (long long)(replicas - more), (long long)least);
+    mirt__log(s, MIRT_LOG_INFO, "global batch %lld = %lld x %lld%s (replicas x samples)", (long long)batch,
+              (long long)(more ? more : replicas), (long long)(more ? least + 1 : least), rest);
+    if (least >= 8 || !mirt__trap_first(model, MIRT__TRAP_SHARES)) return;
+    mirt__log(s, MIRT_LOG_WARNING,
+              "a batch is the global batch: %lld samples on %lld replicas are %lld each%s, of which a device makes "
+              "little use; if %lld were meant for each, "
+              "a batch is %lld",
+              (long long)batch, (long long)replicas, (long long)least, least ? "" : " or none at all", (long long)batch,
+              (long long)(batch * replicas));
+}
+
+/* Two digits of it. */
+static int64_t mirt__trap_rounded(double value) {
+    int64_t unit = 1;
+    while (value / (double)unit >= 100 && unit < INT64_MAX / 1000) unit *= 10;
+    return value > 0 ? (int64_t)(value / (double)unit) * unit : 0;
+}
+
+static void mirt__trap_memory(mirt_model *model, const mirt_function *f, int64_t batch) {
+    mirt_memory m;
+    mirt_machine_info machine;
+    char text[6][96];
+    if (mirt_machine(&machine) != MIRT_OK || !machine.memory_available) return;
+    mirt__memory_of(model, f, &m);
+    /* Weights stay as large as they are, all else grows with the batch. */
+    const double devices = model->strategy->num_devices,
+                 fixed = (double)(m.weights + m.gradients) * devices + (double)m.slots;
+    const double available = (double)machine.memory_available,
+                 about = (available - fixed) / ((double)m.total - fixed) * (double)batch;
+    mirt__log(model->strategy, MIRT_LOG_INFO,
+              "memory: %s planned, a device weights %s, gradients %s, activations %s, scratch %s; %s are free, enough "
+              "for batches of about %lld",
+              mirt__bytes_text((double)m.total, text[0]), mirt__bytes_text((double)m.weights, text[1]),
+              mirt__bytes_text((double)m.gradients, text[2]), mirt__bytes_text((double)m.activations, text[3]),
+              mirt__bytes_text((double)m.scratch, text[4]), mirt__bytes_text(available, text[5]),
+              (long long)mirt__trap_rounded(about));
+    if ((double)m.total <= available || !mirt__trap_first(model, MIRT__TRAP_MEMORY)) return;
+    const int64_t largest = mirt_largest_batch(model, 0);
+    mirt__log(model->strategy, MIRT_LOG_WARNING,
+              "%s takes %s to train on batches of %lld, and %s are free: the system may end the program; a batch of "
+              "%lld fits",
+              model->name, text[0], (long long)batch, text[5], (long long)largest);
+}
+
+static bool mirt__trap_is_random(const mirt_initializer *i) {
+    return i->kind != MIRT_INIT_ZEROS && i->kind != MIRT_INIT_ONES && i->kind != MIRT_INIT_CONSTANT;
+}
+
+/* Whether the layer has frozen weights, all of which the initializers drew. */
+static bool mirt__trap_drawn(const mirt_model *model, const mirt__layer *layer) {
+    bool drawn = false;
+    for (int i = layer->first_variable; i < layer->first_variable + layer->num_variables; i++) {
+        const mirt__variable *v = &model->variable[i];
+        if (!v->trainable || !v->frozen) continue;
+        if (v->loaded) return false;
+        drawn = drawn || mirt__trap_is_random(&v->initializer);
+    }
+    return drawn;
+}
+
+/* A frozen base without pretrained weights is random features. Layers of the model itself count as one base. */
+MIRT__LIB void mirt__trap_random(const mirt_model *model) {
+    const mirt__layer *first = NULL, *part = NULL;
+    bool loaded = false;
+    int layers = 0;
+    for (int i = 0; i < model->num_layers; i++) {
+        const mirt__layer *layer = model->layer[i];
+        mirt_training training;
+        const bool drawn = mirt__trap_drawn(model, layer), is_part = mirt__layer_part(layer, &training) != NULL;
+        if (drawn && is_part && !part) part = layer;
+        if (drawn && !is_part && !layers++) first = layer;
+        for (int k = 0; k < layer->num_variables && !is_part; k++) {
+            const mirt__variable *v = &model->variable[layer->first_variable + k];
+            loaded = loaded || (v->trainable && v->frozen && v->loaded);
+        }
+    }
+    if (!part && (!layers || loaded)) return;
+    if (!mirt__trap_first(model, MIRT__TRAP_RANDOM)) return;
+    const char *name = part ? part->name : first->name;
+    char more[48] = "";
+    if (!part && layers > 1) snprintf(more, sizeof more, " and %d more layers are", layers - 1);
+    mirt__log(
+        model->strategy, MIRT_LOG_WARNING,
+        "%s: %s%s frozen with the random weights of its initializers, which training does not change: load pretrained "
+        "weights (mirt_load_weights, mirt_load_weights_partial or .weights of the network), or let it be trained "
+        "(mirt_set_trainable)",
+        model->name, name, *more ? more : " is");
+}
+
+MIRT__LIB void mirt__traps_before(mirt_model *model, const mirt__data_spec *spec, const mirt_function *f) {
+    if (model->told_batch == spec->batch) return;
+    model->told_batch = spec->batch;
+    mirt__trap_shares(model, spec->batch);
+    mirt__trap_memory(model, f, f->step.max_rows);
+}
+
+/* >>the first batch */
+
+/* The layer that multiplies input number `input` as it comes with weights; NULL: none does, as it is scaled, normalized
+   or looked up first. */
+static const mirt__node *mirt__trap_reader(const mirt_model *model, int input) {
+    for (int i = 0; i < model->graph.count; i++) {
+        const mirt__node *node = model->graph.node[i];
+        if (!node->op->multiplies) continue;
+        if (node->in[1]->node->id == MIRT__OP_constant) continue; /* mirt_normalization */
+        const mirt__node *at = node->in[0]->node;
+        while (at->op->keeps_range) at = at->in[0]->node;
+        if (at == model->input[input]->node) return node;
+    }
+    return NULL;
+}
+
+/* The largest magnitude among at most some ten thousand values, which are from all rows. */
+static double mirt__trap_magnitude(const mirt__data_field *field, const void *data, int64_t rows) {
+    const int64_t count = rows * mirt__shape_count(&field->shape), stride = count / 16384 + 1;
+    double most = 0;
+    for (int64_t i = 0; i < count; i += stride) {
+        double value = field->dtype == MIRT_UINT8     ? (double)((const uint8_t *)data)[i]
+                       : field->dtype == MIRT_INT32   ? (double)((const int32_t *)data)[i]
+                       : field->dtype == MIRT_FLOAT32 ? (double)((const float *)data)[i]
+                                                      : 0;
+        value = value < 0 ? -value : value;
+        if (value > most) most = value;
+    }
+    return most;
+}
+
+static void mirt__trap_scale(const mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch) {
+    for (int i = 0; i < model->num_inputs; i++) {
+        const double most = mirt__trap_magnitude(&spec->field[i], batch->field[i], batch->rows);
+        const mirt__node *reader = most > 20 ? mirt__trap_reader(model, i) : NULL;
+        if (!reader || !mirt__trap_first(model, MIRT__TRAP_SCALE)) continue;
+        mirt__log(model->strategy, MIRT_LOG_WARNING,
+                  "the inputs reach %.4g, and %s of %s takes them as they are: training is slow or diverges then; "
+                  "scale them to about 1, by %s",
+                  most, reader->name ? reader->name : "a layer", model->name,
+                  spec->field[i].dtype == MIRT_UINT8 || most <= 255
+                      ? "mirt_rescale(x, 1.0f / 255, 0) behind mirt_input"
+                      : "mirt_rescale or mirt_batch_norm behind mirt_input");
+    }
+}
+
+/* Every replica with the first one's samples: the program dealt the batch itself, and the library deals what it
+   gave. */
+static bool mirt__trap_equal_shares(const mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch) {
+    const int64_t replicas = model->strategy->num_replicas, each = batch->rows / replicas;
+    bool varied = false; /* constant data say nothing */
+    if (replicas == 1 || each < 2 || batch->rows % replicas) return false;
+    for (int i = 0; i < spec->num_x; i++) {
+        const char *data = (const char *)batch->field[i];
+        const size_t row = spec->field[i].bytes, share = row * (size_t)each;
+        if (memcmp(data, data + share, (size_t)(replicas - 1) * share) != 0) return false;
+        varied |= memcmp(data, data + row, row) != 0;
+    }
+    return varied;
+}
+
+MIRT__LIB void mirt__traps_in_batch(const mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch) {
+    if (!spec->features) mirt__trap_scale(model, spec, batch);
+    if (!mirt__trap_equal_shares(model, spec, batch) || !mirt__trap_first(model, MIRT__TRAP_SAME)) return;
+    mirt__log(model->strategy, MIRT_LOG_WARNING,
+              "all %d replicas get the same %lld samples in the first batch: they do one replica's work. Hand in "
+              "different ones: the library deals a global batch to "
+              "the replicas by itself",
+              model->strategy->num_replicas, (long long)(batch->rows / model->strategy->num_replicas));
+}
+
+/* >>section inspect/drift.c */
+
+/* Checks that all copies of the weights are equal. */
+
+/* Elements [at, at + count) of a device's copy come to `out`, once it has been waited for. */
+static mirt_status mirt__drift_fetch(const mirt_model *root, int device, size_t at, size_t count, mirt__real *out) {
+    const mirt_strategy *s = root->strategy;
+    s->backend->copy_out(s->device[device].handle, out, root->device_weight[device] + at * sizeof *out,
+                         count * sizeof *out);
+    return s->backend->wait(s->device[device].handle);
+}
+
+typedef struct mirt__drift {
+    const mirt_model *root;
+    int status; /* atomic: of the first device that could not be read, */
+    mirt__error error; /* and why */
+} mirt__drift;
+
+enum { MIRT__DRIFT_CHUNK = 4096 };
+
+static void mirt__drift_hash(void *arg, int device) {
+    mirt__drift *drift = (mirt__drift *)arg;
+    const mirt_model *root = drift->root;
+    mirt__real chunk[MIRT__DRIFT_CHUNK];
+    uint64_t hash = 0;
+    int none = MIRT_OK;
+    for (int i = 0; i < root->num_variables; i++) {
+        const size_t begin = root->variable[i].offset / sizeof *chunk, count = (size_t)root->variable[i].count;
+        for (size_t at = 0, part; at < count; at += part) {
+            part = count - at < (size_t)MIRT__DRIFT_CHUNK ? count - at : (size_t)MIRT__DRIFT_CHUNK;
+            const mirt_status status = mirt__drift_fetch(root, device, begin + at, part, chunk);
+            if (status != MIRT_OK && __atomic_compare_exchange_n(&drift->status, &none, (int)status, false,
+                                                                 __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+                mirt__error_get(&drift->error);
+            if (status != MIRT_OK) return;
+            hash = mirt__hash_bytes(hash, chunk, part * sizeof *chunk);
+        }
+    }
+    root->strategy->copy_hash[device] = hash;
+}
+
+/* The copy that most others are like; of two the first. */
+static int mirt__drift_majority(const uint64_t *hash, int devices) {
+    int best = 0, most = 0;
+    for (int d = 0; d < devices; d++) {
+        int like = 0;
+        for (int other = 0; other < devices; other++) like += hash[other] == hash[d];
+        if (like > most) {
+            most = like;
+            best = d;
+        }
+    }
+    return best;
+}
+
+/* The first element in which two copies of a variable differ, with both values; -1: none, or with the error set. */
+static int64_t mirt__drift_element(const mirt_model *root, int variable, int device, int right, mirt__real *have,
+                                   mirt__real *want) {
+    const size_t begin = root->variable[variable].offset / sizeof *have, count = (size_t)root->variable[variable].count;
+    mirt__real *both = (mirt__real *)mirt__calloc(2 * count + 1, sizeof *both);
+    int64_t found = -1;
+    if (!both) return -1;
+    if (mirt__drift_fetch(root, device, begin, count, both) == MIRT_OK &&
+        mirt__drift_fetch(root, right, begin, count, both + count) == MIRT_OK) {
+        for (size_t i = 0; i < count && found < 0; i++) {
+            if (memcmp(&both[i], &both[count + i], sizeof *both) == 0) continue;
+            found = (int64_t)i;
+            *have = both[i];
+            *want = both[count + i];
+        }
+    }
+    mirt__free(both);
+    return found;
+}
+
+static mirt_status mirt__drift_fail(const mirt_model *root, int device, int right) {
+    const mirt__device *own = &root->strategy->device[device];
+    char replicas[48];
+    mirt__real have = 0, want = 0;
+    int64_t at = -1;
+    int i = -1;
+    mirt__fail(MIRT_E_DRIFT, "the weights of device %s differ from those of %s", own->name,
+               root->strategy->device[right].name);
+    while (at < 0 && ++i < root->num_variables) at = mirt__drift_element(root, i, device, right, &have, &want);
+    if (at < 0) return mirt_last_status();
+    if (own->num_replicas == 1) snprintf(replicas, sizeof replicas, "replica %d", own->first_replica);
+    else
+        snprintf(replicas, sizeof replicas, "replicas %d to %d", own->first_replica,
+                 own->first_replica + own->num_replicas - 1);
+    return mirt__fail(MIRT_E_DRIFT,
+                      "after step %lld the weights of device %s (%s) differ from those of %s, first in %s at element "
+                      "%lld: %.9g and %.9g",
+                      (long long)root->step, own->name, replicas, root->strategy->device[right].name,
+                      root->variable[i].name, (long long)at, (double)have, (double)want);
+}
+
+MIRT_API mirt_status mirt_check_drift(mirt_model *model) {
+    MIRT__USE_MODEL(model, mirt_last_status());
+    if (!model) return mirt__fail_missing("mirt_check_drift", "model");
+    mirt_strategy *s = model->strategy;
+    const int copies = mirt__device_copies(s);
+    mirt__drift drift;
+    if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
+    if (s->running) return mirt__fail(MIRT_E_STATE, "mirt_check_drift: %s is in the middle of a step", model->name);
+    memset(&drift, 0, sizeof drift);
+    drift.root = mirt__root(model, NULL);
+    if (!drift.root->weight || copies < 2 || drift.root->weights_newer == MIRT__NEWER_HOST) return MIRT_OK;
+    mirt_status status = mirt__on_devices(s, mirt__drift_hash, &drift);
+    if (status == MIRT_OK && drift.status != MIRT_OK) mirt__error_set(&drift.error), status = mirt_last_status();
+    const int right = status == MIRT_OK ? mirt__drift_majority(s->copy_hash, copies) : 0;
+    for (int d = 0; d < copies && status == MIRT_OK; d++) {
+        if (s->copy_hash[d] != s->copy_hash[right]) status = mirt__drift_fail(drift.root, d, right);
+    }
+    return status;
+}
+
+/* >>section inspect/verdict.c */
+
+/* What the seconds of a fit say, in words: a function of the numbers alone. */
+
+enum { MIRT__LEAST_STEPS = 5 };
+
+/* Of the mean step. */
+typedef struct mirt__costs {
+    double wall, compute, input, update, reduce, meet, other; /* meet: starting, and waiting for each other */
+    double rows;                                              /* of a replica */
+    double least, least_sample, fixed;                        /* in the best step: computing, a sample of it; update and
+                                                                 all-reduce */
+} mirt__costs;
+
+static double mirt__timing_compute(const double *seconds) {
+    return seconds[MIRT_PHASE_FORWARD] + seconds[MIRT_PHASE_BACKWARD] + seconds[MIRT_PHASE_REDUCE_HIDDEN];
+}
+
+static void mirt__costs_of(const mirt_timing *t, mirt__costs *c) {
+    const double steps = (double)t->steps, *s = t->seconds;
+    memset(c, 0, sizeof *c);
+    c->wall = t->wall / steps;
+    c->compute = mirt__timing_compute(s) / steps;
+    c->input = s[MIRT_PHASE_INPUT] / steps;
+    c->update = s[MIRT_PHASE_UPDATE] / steps;
+    c->reduce = s[MIRT_PHASE_REDUCE] / steps;
+    c->meet = (s[MIRT_PHASE_LAUNCH] + s[MIRT_PHASE_IMBALANCE]) / steps;
+    c->other = s[MIRT_PHASE_CALLBACKS] / steps;
+    c->rows = (double)t->samples / steps / t->replicas;
+    c->least_sample = DBL_MAX;
+    for (int d = 0; d < t->num_devices; d++) {
+        const mirt_device_timing *own = &t->device[d];
+        const double work = own->least_sample * (double)own->samples / steps,
+                     fixed = own->least_update + own->least_reduce;
+        if (work > c->least) c->least = work;
+        if (own->samples && own->least_sample < c->least_sample) c->least_sample = own->least_sample;
+        if (fixed > c->fixed) c->fixed = fixed;
+    }
+}
+
+/* Appends to the verdict. */
+MIRT__PRINTF(2, 3) static void mirt__say(mirt_timing *t, const char *format, ...) {
+    const size_t used = strlen(t->verdict);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(t->verdict + used, sizeof t->verdict - used, format, args);
+    va_end(args);
+}
+
+/* Takes the place of a cause that holds up less. */
+static void mirt__blame(mirt_timing *t, mirt_bottleneck kind, double lost, double wall) {
+    if (lost <= t->share * wall) return;
+    t->bottleneck = kind;
+    t->share = lost / wall;
+    t->speedup = lost < wall ? 1 / (1 - t->share) : 1;
+}
+
+/* Seconds of a step that others wait for device `d`: because a sample takes it longer (`slow`), or because it has more
+   of them. */
+static double mirt__held_up(const mirt_timing *t, int d, bool *slow, double *times) {
+    double others = 0, samples = 0, own = mirt__timing_compute(t->device[d].seconds);
+    for (int k = 0; k < t->num_devices; k++) {
+        if (k == d) continue;
+        others += mirt__timing_compute(t->device[k].seconds);
+        samples += (double)t->device[k].samples;
+    }
+    if (t->num_devices < 2 || others <= 0 || !t->device[d].samples) return 0;
+    *times = own / (double)t->device[d].samples / (others / samples);
+    *slow = *times > 1.2;
+    return (own - others / (t->num_devices - 1)) / (double)t->steps;
+}
+
+static void mirt__blame_devices(mirt_timing *t, const mirt__costs *c) {
+    for (int d = 0; d < t->num_devices; d++) {
+        bool slow = false;
+        double times, lost = mirt__held_up(t, d, &slow, &times);
+        const bool always = t->device[d].slowest * 10 > t->steps * 6;
+        const double mean = (double)t->samples / t->num_devices;
+        if (lost < 0.08 * c->wall || !always) continue;
+        if (slow) {
+            mirt__blame(t, MIRT_SLOW_DEVICE, lost, c->wall);
+            if (t->bottleneck == MIRT_SLOW_DEVICE && t->share == lost / c->wall) t->culprit = d;
+        } else if ((double)t->device[d].samples > 1.1 * mean) {
+            mirt__blame(t, MIRT_UNEVEN_SHARES, lost, c->wall);
+        }
+    }
+}
+
+/* What a step costs whatever its batch; in part of the best step's seconds, which a busy machine does not change. */
+static void mirt__blame_size(mirt_timing *t, const mirt__costs *c) {
+    const double large = 256, brief = 300e-6, nothing = 60e-6; /* rows a replica; seconds beside which meeting is
+                                                                  nothing, and which are */
+    const double lost = c->wall - c->compute - c->input - c->other;
+    const bool small_model = c->least_sample * large < brief;
+    if (lost < 0.2 * c->wall && !(small_model && c->least < nothing && t->num_devices > 1)) return;
+    if (small_model && t->num_devices > 1) mirt__blame(t, MIRT_SMALL_MODEL, lost, c->wall);
+    else if (small_model || (c->rows <= large / 2 && c->fixed > 0.25 * (c->fixed + c->least)))
+        mirt__blame(t, MIRT_SMALL_BATCH, lost, c->wall);
+    else if (c->rows <= 16 && c->least < 1e-3 && lost > 0.3 * c->wall) mirt__blame(t, MIRT_SMALL_BATCH, lost, c->wall);
+}
+
+/* Rows of a replica with which what is lost is a tenth, as a power of two. */
+static double mirt__better_rows(const mirt__costs *c, double lost) {
+    const double wanted = c->compute > 0 ? c->rows * 9 * lost / c->compute : c->rows;
+    double rows = 2;
+    while (rows < 256 && (rows < wanted || rows < 2 * c->rows)) rows *= 2;
+    return rows;
+}
+
+static void mirt__verdict_input(mirt_timing *t, const mirt__costs *c) {
+    const double left = c->wall - c->input, rows = (double)t->samples / (double)t->steps;
+    const int needed = left > 0 && t->sample_seconds > 0 ? (int)ceil(t->sample_seconds * rows / left) : 0;
+    mirt__say(t, "input-bound: %.0f %% of the step waits for %s; ", 100 * t->share, t->input);
+    if (!t->ahead) mirt__say(t, "nothing is made ahead: mirt_prefetch behind mirt_batch");
+    else if (!t->parallel)
+        mirt__say(t, "one thread makes the samples, as a stream must: keep them in memory (mirt_cache), or take "
+                     "samples that can be reached in any order");
+    else if (needed <= t->workers)
+        mirt__say(t, "%d worker%s, which wait for something themselves: keep what they make in memory (mirt_cache)",
+                  t->workers, t->workers == 1 ? "" : "s");
+    else if (needed > t->cores)
+        mirt__say(t, "%d worker%s, %d would do, but there %s %d core%s: keep what is made in memory (mirt_cache)",
+                  t->workers, t->workers == 1 ? "" : "s", needed, t->cores == 1 ? "is" : "are", t->cores,
+                  t->cores == 1 ? "" : "s");
+    else mirt__say(t, "%d worker%s, %d would do", t->workers, t->workers == 1 ? "" : "s", needed);
+}
+
+static void mirt__verdict_batch(mirt_timing *t, const mirt__costs *c) {
+    const double lost = t->share * c->wall, rows = mirt__better_rows(c, lost);
+    t->speedup = c->wall / (lost * c->rows / rows + c->compute + c->input + c->other);
+    mirt__say(t,
+              "batch %.3g per replica is too small: %.0f %% of the step takes as long for any batch (update, "
+              "all-reduce, starting and waiting); %.0f per replica would spread it",
+              c->rows, 100 * t->share, rows);
+}
+
+static void mirt__verdict_model(mirt_timing *t, const mirt__costs *c) {
+    const double start = 10e-6, one = c->compute * t->num_devices + c->update + c->input + c->other + start;
+    t->speedup = c->wall > one ? c->wall / one : 1;
+    mirt__say(t,
+              "model too small for %d devices: each computes for %.3g ms of a step of %.3g ms, the rest is updating, "
+              "starting and waiting for each other; %s",
+              t->num_devices, 1e3 * c->compute, 1e3 * c->wall,
+              t->speedup > 1.1 ? "one device would do" : "a larger batch gives them more to do");
+}
+
+static void mirt__verdict_device(mirt_timing *t, const mirt__costs *c) {
+    bool slow;
+    double times = 1;
+    (void)c;
+    mirt__held_up(t, t->culprit, &slow, &times);
+    mirt__say(t,
+              "device %s is slow: it takes %.1f times as long for a sample as the others, which wait for it %.0f %% of "
+              "the step",
+              t->device[t->culprit].name, times, 100 * t->share);
+}
+
+static void mirt__verdict_uneven(mirt_timing *t) {
+    int most = 0;
+    for (int d = 1; d < t->num_devices; d++) most = t->device[d].samples > t->device[most].samples ? d : most;
+    mirt__say(t,
+              "uneven: %d replicas on %d devices leave %s with %.0f %% of the samples, and the others wait for it %.0f "
+              "%% of the step; %s",
+              t->replicas, t->num_devices, t->device[most].name,
+              100.0 * (double)t->device[most].samples / (double)t->samples, 100 * t->share,
+              t->replicas % t->num_devices ? "replicas should be a multiple of the devices"
+                                           : "the batch should be a multiple of the replicas");
+}
+
+static void mirt__verdict_words(mirt_timing *t, const mirt__costs *c) {
+    const bool crowded = t->num_devices * t->threads > t->cores;
+    switch (t->bottleneck) {
+    case MIRT_SLOW_INPUT: mirt__verdict_input(t, c); break;
+    case MIRT_SMALL_BATCH: mirt__verdict_batch(t, c); break;
+    case MIRT_SMALL_MODEL: mirt__verdict_model(t, c); break;
+    case MIRT_SLOW_DEVICE: mirt__verdict_device(t, c); break;
+    case MIRT_UNEVEN_SHARES: mirt__verdict_uneven(t); break;
+    case MIRT_SLOW_REDUCE:
+        mirt__say(t,
+                  "all-reduce: %.0f %% of the step adds up gradients over devices; a larger batch needs it less often",
+                  100 * t->share);
+        break;
+    case MIRT_SLOW_CALLBACKS:
+        mirt__say(t, "callbacks: %.0f %% of the step is spent in callbacks", 100 * t->share);
+        break;
+    case MIRT_SHARED_CORES:
+        if (crowded) {
+            t->speedup = 1; /* cores cannot be had for the asking */
+            mirt__say(t,
+                      "shared cores: %d devices of %d thread%s take turns on %d core%s, and wait for each other %.0f "
+                      "%% of the step",
+                      t->num_devices, t->threads, t->threads == 1 ? "" : "s", t->cores, t->cores == 1 ? "" : "s",
+                      100 * t->share);
+        } else
+            mirt__say(t,
+                      "shared cores: the devices wait for each other %.0f %% of the step, now for one, now for "
+                      "another: other programs run on their cores",
+                      100 * t->share);
+        break;
+    default: mirt__say(t, "balanced: %.0f %% of the step is forward and backward", 100 * c->compute / c->wall); return;
+    }
+    if (t->speedup > 1.05) mirt__say(t, "; if fixed: x%.1f", t->speedup);
+}
+
+MIRT__LIB void mirt__verdict(mirt_timing *t) {
+    mirt__costs c;
+    t->bottleneck = MIRT_BALANCED;
+    t->culprit = -1;
+    t->share = 0;
+    t->speedup = 1;
+    t->verdict[0] = 0;
+    if (!t->steps || t->wall <= 0) return;
+    if (t->steps < MIRT__LEAST_STEPS) { /* the first step alone, slower than others, would decide */
+        mirt__say(t, "%lld step%s: too few to tell what takes the time, %d are needed", (long long)t->steps,
+                  t->steps == 1 ? "" : "s", MIRT__LEAST_STEPS);
+        return;
+    }
+    mirt__costs_of(t, &c);
+    if (c.input > 0.12 * c.wall && c.input > 50e-6) mirt__blame(t, MIRT_SLOW_INPUT, c.input, c.wall);
+    if (c.other > 0.1 * c.wall) mirt__blame(t, MIRT_SLOW_CALLBACKS, c.other, c.wall);
+    mirt__blame_devices(t, &c);
+    if (t->num_devices > 1 && c.reduce > 0.12 * c.wall && c.reduce > 2.5 * c.update)
+        mirt__blame(t, MIRT_SLOW_REDUCE, c.reduce, c.wall);
+    else mirt__blame_size(t, &c);
+    if (t->bottleneck == MIRT_BALANCED && t->num_devices > 1 && c.meet > 0.2 * c.wall)
+        mirt__blame(t, MIRT_SHARED_CORES, c.meet, c.wall);
+    mirt__verdict_words(t, &c);
+}
+
+/* >>section inspect/timing.c */
+
+/* The seconds of a fit for users. */
+
+MIRT__LIB void mirt__timing_input(mirt_model *model, const mirt_dataset *dataset) {
+    if (model->trainer) mirt__dataset_cost(dataset, &model->trainer->cost);
+}
+
+/* The most memory the process was ever given; 0: nobody says. */
+static size_t mirt__peak_memory(void) {
+    char text[2048];
+    mirt__file_peek("/proc/self/status", text, sizeof text);
+    const char *at = strstr(text, "VmHWM:");
+    const unsigned long kilobytes = at ? strtoul(at + 6, NULL, 10) : 0;
+    return (size_t)kilobytes * 1024;
+}
+
+static void mirt__timing_device(const mirt_model *model, int d, mirt_device_timing *out) {
+    const mirt_strategy *s = model->strategy;
+    const mirt__device_timeline *timeline = &s->timeline[d];
+    double busy = 0, wall = 0;
+    size_t block = 0;
+    snprintf(out->name, sizeof out->name, "%s", s->device[d].name);
+    for (int i = 0; i < MIRT_PHASE_COUNT; i++) {
+        out->seconds[i] = timeline->total[i] + timeline->lap[i];
+        wall += out->seconds[i];
+        if (i >= MIRT_PHASE_FORWARD && i <= MIRT_PHASE_UPDATE) busy += out->seconds[i];
+    }
+    out->replicas = s->device[d].num_replicas;
+    out->samples = timeline->samples;
+    out->busy = wall > 0 ? busy / wall : 0;
+    mirt__layout_bytes(&s->layout, &block);
+    out->memory = block + (d < mirt__device_copies(s) ? mirt__root(model, NULL)->weight_bytes : 0);
+    out->least_sample = timeline->least[0];
+    out->least_update = timeline->least[1];
+    out->least_reduce = timeline->least[2];
+    out->slowest = timeline->slowest;
+}
+
+MIRT_API mirt_status mirt_fit_timing(mirt_model *model, mirt_timing *out) {
+    MIRT__USE_MODEL(model, mirt_last_status());
+    if (!model) return mirt__fail_missing("mirt_fit_timing", "model");
+    if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_fit_timing: no place for the answer");
+    mirt_strategy *s = model->strategy;
+    if (s->timed != model || !s->timed_steps)
+        return mirt__fail(MIRT_E_STATE,
+                          "mirt_fit_timing: %s was not trained by mirt_fit yet, or another model was since",
+                          model->name);
+    memset(out, 0, sizeof *out);
+    out->wall = s->timed_wall + (s->timing == model ? s->timeline[0].since - s->timed_since : 0);
+    out->steps = s->timed_steps;
+    out->num_devices = s->num_devices;
+    out->replicas = s->num_replicas;
+    out->threads = s->threads;
+    out->cores = mirt__cpu_cores();
+    for (int d = 0; d < s->num_devices; d++) {
+        mirt_device_timing *own = &out->device[d];
+        mirt__timing_device(model, d, own);
+        out->samples += own->samples;
+        for (int i = 0; i < MIRT_PHASE_COUNT; i++) out->seconds[i] += own->seconds[i] / s->num_devices;
+    }
+    const mirt__data_cost *cost = &model->trainer->cost;
+    snprintf(out->input, sizeof out->input, "%s", cost->workers ? cost->what : "copying samples");
+    out->workers = cost->workers ? cost->workers : 1;
+    out->sample_seconds = cost->seconds;
+    out->parallel = cost->parallel;
+    out->ahead = cost->ahead;
+    out->peak_memory = mirt__peak_memory();
+    mirt__verdict(out);
+    return MIRT_OK;
+}
+
+/* >>text */
+
+enum { MIRT__TIMING_COLUMNS = 8 }; /* devices that have one */
+
+static void mirt__timing_phases(const mirt_timing *t, int columns, mirt__text *out) {
+    const double ms = 1e3 / (double)t->steps;
+    mirt__text_add(out, "%-22s %9s %7s", "ms a step", "mean", "");
+    for (int d = 0; d < columns; d++) mirt__text_add(out, " %9s", t->device[d].name);
+    for (int i = 0; i < MIRT_PHASE_COUNT; i++) {
+        if (i == MIRT_PHASE_CALLBACKS && t->seconds[i] < 0.0005 * t->wall) continue;
+        mirt__text_add(out, "\n  %-20s %9.3f %6.1f%%", mirt_phase_name((mirt_phase)i), t->seconds[i] * ms,
+                       100 * t->seconds[i] / t->wall);
+        for (int d = 0; d < columns; d++) mirt__text_add(out, " %9.3f", t->device[d].seconds[i] * ms);
+    }
+    mirt__text_add(out, "\n");
+}
+
+static void mirt__timing_devices(const mirt_timing *t, mirt__text *out) {
+    mirt__text_add(out, "%-22s %9s %8s %9s %7s\n", "devices", "replicas", "samples", "memory", "busy");
+    for (int d = 0; d < t->num_devices; d++) {
+        const mirt_device_timing *own = &t->device[d];
+        mirt__text_add(out, "  %-20s %9d %8lld %6.1f MB %6.1f%%\n", own->name, own->replicas, (long long)own->samples,
+                       (double)own->memory * 1e-6, 100 * own->busy);
+    }
+    if (t->peak_memory)
+        mirt__text_add(out, "  %-20s %9s %8s %6.1f MB\n", "process, at most", "", "", (double)t->peak_memory * 1e-6);
+}
+
+MIRT_API const char *mirt_timing_text(mirt_model *model) {
+    MIRT__USE_MODEL(model, NULL);
+    mirt_timing t;
+    char shown[MIRT__SHOWN];
+    if (mirt_fit_timing(model, &t) != MIRT_OK) return NULL;
+    mirt__text *out = &model->timing_text;
+    mirt__text_clear(out);
+    mirt__text_add(
+        out, "%s: %lld step%s of %.4g samples on %d device%s of %d thread%s, %.3f ms each, %.0f samples a second\n",
+        mirt__shown(model->name, shown), (long long)t.steps, t.steps == 1 ? "" : "s",
+        (double)t.samples / (double)t.steps, t.num_devices, t.num_devices == 1 ? "" : "s", t.threads,
+        t.threads == 1 ? "" : "s", 1e3 * t.wall / (double)t.steps, (double)t.samples / t.wall);
+    mirt__timing_phases(
+        &t, t.num_devices > 1 ? t.num_devices < MIRT__TIMING_COLUMNS ? t.num_devices : MIRT__TIMING_COLUMNS : 0, out);
+    mirt__timing_devices(&t, out);
+    mirt__text_add(out, "%s\n", t.verdict);
+    return out->failed ? NULL : out->data;
+}
+
+#endif /* MIRRORTRAIN_NO_TRAIN */
+
+/* >>section base/cold_end.inc */
+
+/* Ends cold_begin.inc. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC pop_options
+#endif
+
+/* >>section inspect/timeline.c */
+
+static bool mirt__timelines_counted(const mirt_function *f) {
+    return f->counted && f->model->strategy->timing == f->model;
+}
+
+MIRT__LIB void mirt__timelines_begin(mirt_function *f) {
+    mirt_strategy *s = f->model->strategy;
+    const bool counted = mirt__timelines_counted(f), timed = counted || f->step.clocks || s->trace;
+    const double now = timed && !counted ? mirt__now() : 0;
+    if (MIRT__TRAINS && s->trace) mirt__trace_function(f);
+    for (int d = 0; d < s->num_devices; d++) {
+        mirt__device_timeline *timeline = &s->timeline[d];
+        __atomic_store_n(&timeline->step, f->model->step, __ATOMIC_RELAXED);
+        timeline->timed = timed;
+        if (counted || !timed) continue;
+        mirt__timeline_flush(timeline);
+        timeline->held_since = timeline->since;
+        timeline->held_open = timeline->open;
+        timeline->since = now;
+        timeline->open = MIRT_PHASE_LAUNCH;
+    }
+}
+
+MIRT__LIB void mirt__timelines_ahead(const mirt_function *f) {
+    mirt_strategy *s = f->model->strategy;
+    const double now = mirt__now();
+    for (int d = 0; d < s->num_devices && s->timeline[0].timed; d++)
+        mirt__timeline_lap(&s->timeline[d], MIRT__PHASE_AHEAD, now);
+}
+
+/* Of the pass that adds up gradients and updates, the all-reduce is the bytes that it has because of other parts and
+   copies. */
+MIRT__TRAINING double mirt__reduce_share(const mirt_function *f) {
+    const mirt_strategy *s = f->model->strategy;
+    mirt__exchange x;
+    mirt__exchange_plan(s, f->step.replicas, f->step.rows < f->step.replicas ? (int)f->step.rows : f->step.replicas,
+                        f->step.program.num_cuts > 0, 0, &x);
+    const double more = x.parts - 1 + mirt__written_copies(s) - 1;
+    /* gradient and weight read, weight written */
+    return more / (more + 3 + 2 * mirt__optimizer_slots(&f->model->config.optimizer));
+}
+
+/* A device that waited after its update did so for the last device, which was adding up or updating; what it waited
+   beyond that is imbalance: the last one began late, as a wake-up may cost more than the pass. */
+static void mirt__timelines_deal(const mirt_function *f) {
+    const mirt_strategy *s = f->model->strategy;
+    const double share = MIRT__TRAINS && f->step.num_ranges ? mirt__reduce_share(f) : 0;
+    const mirt__device_timeline *last = &s->timeline[0];
+    for (int d = 0; d < s->num_devices; d++) {
+        double *lap = s->timeline[d].lap;
+        lap[MIRT_PHASE_REDUCE] += share * lap[MIRT__PHASE_FUSED];
+        lap[MIRT_PHASE_UPDATE] += (1 - share) * lap[MIRT__PHASE_FUSED];
+        if (lap[MIRT__PHASE_JOIN] < last->lap[MIRT__PHASE_JOIN]) last = &s->timeline[d];
+    }
+    const double reduce = last->lap[MIRT_PHASE_REDUCE], update = last->lap[MIRT_PHASE_UPDATE], both = reduce + update;
+    for (int d = 0; d < s->num_devices; d++) {
+        double *lap = s->timeline[d].lap, wait = lap[MIRT__PHASE_JOIN];
+        if (both > 0) {
+            const double part = wait < both ? wait / both : 1;
+            lap[MIRT_PHASE_REDUCE] += part * reduce;
+            lap[MIRT_PHASE_UPDATE] += part * update;
+            wait -= part * both;
+        }
+        lap[MIRT_PHASE_IMBALANCE] += wait > 0 ? wait : 0;
+        lap[MIRT_PHASE_INPUT] += lap[MIRT__PHASE_AHEAD]; /* what the device's work did not hide */
+        lap[MIRT__PHASE_FUSED] = lap[MIRT__PHASE_JOIN] = lap[MIRT__PHASE_AHEAD] = 0;
+    }
+}
+
+static void mirt__least(double *least, double value) {
+    if (*least == 0 || value < *least) *least = value;
+}
+
+/* A step of the fit is over. */
+static void mirt__timelines_count(const mirt_function *f) {
+    mirt_strategy *s = f->model->strategy;
+    double longest = 0;
+    int slowest = 0;
+    s->timed_steps++;
+    for (int d = 0; d < s->num_devices; d++) {
+        mirt__device_timeline *timeline = &s->timeline[d];
+        int64_t begin, end;
+        int first, count = mirt__device_replicas(s, f->step.replicas, d, &first);
+        const double seconds = timeline->lap[MIRT_PHASE_FORWARD] + timeline->lap[MIRT_PHASE_BACKWARD];
+        mirt__share(f->step.rows, f->step.replicas, first, &begin);
+        mirt__share(f->step.rows, f->step.replicas, first + count, &end);
+        timeline->samples += end - begin;
+        if (end > begin) mirt__least(&timeline->least[0], seconds / (double)(end - begin));
+        mirt__least(&timeline->least[1], timeline->lap[MIRT_PHASE_UPDATE]);
+        mirt__least(&timeline->least[2], timeline->lap[MIRT_PHASE_REDUCE]);
+        if (seconds > longest) longest = seconds, slowest = d;
+    }
+    s->timeline[slowest].slowest++;
+}
+
+MIRT__LIB void mirt__timelines_end(mirt_function *f) {
+    mirt_strategy *s = f->model->strategy;
+    const bool counted = mirt__timelines_counted(f), timed = s->timeline[0].timed;
+    for (int d = 0; d < s->num_devices; d++) {
+        mirt__timeline_mark(&s->timeline[d], MIRT_PHASE_LAUNCH, -1, -1);
+        s->timeline[d].timed = false;
+    }
+    if (!timed) return;
+    mirt__timelines_deal(f);
+    if (f->step.clocks) {
+        f->step.clocks->wait += s->timeline[0].lap[MIRT_PHASE_IMBALANCE];
+        f->step.clocks->update += s->timeline[0].lap[MIRT_PHASE_UPDATE] + s->timeline[0].lap[MIRT_PHASE_REDUCE];
+    }
+    if (counted) mirt__timelines_count(f);
+    for (int d = 0; d < s->num_devices && !counted; d++) {
+        mirt__device_timeline *timeline = &s->timeline[d];
+        memset(timeline->lap, 0, sizeof timeline->lap);
+        timeline->since = timeline->held_since;
+        timeline->open = timeline->held_open;
+    }
+}
+
+/* >>a fit */
+
+MIRT__TRAINING_LIB void mirt__timing_reset(mirt_model *model) {
+    mirt_strategy *s = model->strategy;
+    s->timed = model;
+    s->timed_wall = 0;
+    s->timed_steps = 0;
+    for (int d = 0; d < s->num_devices; d++) {
+        mirt__device_timeline *timeline = &s->timeline[d];
+        memset(timeline->total, 0, sizeof timeline->total);
+        memset(timeline->lap, 0, sizeof timeline->lap);
+        memset(timeline->least, 0, sizeof timeline->least);
+        timeline->samples = timeline->slowest = 0;
+    }
+}
+
+MIRT__TRAINING_LIB void mirt__timing_start(mirt_model *model) {
+    mirt_strategy *s = model->strategy;
+    s->timing = s->timed = model;
+    s->timed_since = mirt__now();
+    for (int d = 0; d < s->num_devices; d++) {
+        s->timeline[d].since = s->timed_since;
+        s->timeline[d].open = MIRT_PHASE_LAUNCH;
+    }
+}
+
+MIRT__TRAINING_LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase) {
+    mirt_strategy *s = model->strategy;
+    if (s->timing != model) return;
+    const double now = mirt__now();
+    for (int d = 0; d < s->num_devices; d++) {
+        mirt__timeline_lap(&s->timeline[d], (int)phase, now);
+        if (phase != MIRT_PHASE_INPUT) continue;
+        mirt__timeline_flush(&s->timeline[d]); /* a step begins */
+        __atomic_store_n(&s->timeline[d].step, model->step, __ATOMIC_RELAXED);
+    }
+}
+
+MIRT__TRAINING_LIB double mirt__timing_seconds(const mirt_model *model, mirt_phase phase) {
+    const mirt_strategy *s = model->strategy;
+    double seconds = 0;
+    if (s->timing != model) return 0;
+    for (int d = 0; d < s->num_devices; d++) seconds += s->timeline[d].total[phase] + s->timeline[d].lap[phase];
+    return seconds / s->num_devices;
+}
+
+MIRT__TRAINING_LIB void mirt__timing_stop(mirt_model *model) {
+    mirt_strategy *s = model->strategy;
+    if (s->death) return;
+    mirt__timing_phase(model, MIRT_PHASE_LAUNCH);
+    s->timed_wall += mirt__now() - s->timed_since;
+    s->timing = NULL;
+    for (int d = 0; d < s->num_devices; d++) mirt__timeline_flush(&s->timeline[d]);
+}
+
+/* >>section run/run.h */
+
+#ifndef MIRT__RUN_H
+#define MIRT__RUN_H
+/* Runs a function's step on a batch. */
+
+/* --- run.c --- */
+/* Makes a batch the one under way: memory is there, class numbers are checked. */
+MIRT__LIB mirt_status mirt__function_begin(mirt_function *function, const mirt__batch *batch);
+/* Forward and, where there are gradients, backward, exchange and update. */
+MIRT__LIB mirt_status mirt__function_step(mirt_function *function);
+/* The same; of a function that sends ahead, `next` is called while the devices are at work, if that can be. It gives
+   the next batch, or NULL: it is there, or cannot be had now. Of the batch under way only labels and weights are still
+   there then. The strategy's `prefetched` tells whether it lies on the devices. */
+typedef const mirt__batch *(*mirt__next_fn)(void *arg);
+MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *function, mirt__next_fn next, void *arg);
+/* The parts of it. */
+MIRT__LIB mirt_status mirt__function_replicas(mirt_function *function);
+MIRT__LIB mirt_status mirt__function_all_reduce(mirt_function *function);
+MIRT__LIB mirt_status mirt__function_update(mirt_function *function);
+
+/* --- rule.c --- */
+/* How the function's gradients become weights. */
+MIRT__ABSENT_LIB void mirt__rule_set(mirt_function *function);
+
+#endif
+
+#ifndef MIRRORTRAIN_NO_TRAIN
+
+/* >>section run/rule.c */
+
+/* How the optimizer makes weights of gradients: the rule of a function's step. */
+
+/* Sum of squares of the variable's gradient, or (-1) of all. */
+static double mirt__squares_of(const mirt_function *f, int variable) {
+    const mirt__rule *rule = &f->step.rule;
+    const double scale = f->root->loss_scale;
+    double sum = 0;
+    for (int i = 0; i < rule->num_pieces; i++) {
+        if (variable < 0 || rule->piece[i].variable == variable) sum += rule->piece[i].squares;
+    }
+    return f->step.float16 ? sum / (scale * scale) : sum;
+}
+
+/* Non-finite gradients keep the step from being applied. */
+static bool mirt__rule_accepts(void *user) {
+    mirt_function *f = (mirt_function *)user;
+    if (f->step.float16 && !(mirt__squares_of(f, -1) <= DBL_MAX)) {
+        __atomic_store_n(&f->overflow, true, __ATOMIC_RELAXED);
+        return false;
+    }
+    if (f->finite_only && !f->step.float16 && !f->model->strategy->able.in_place && !mirt__squares_finite(f)) {
+        __atomic_fetch_or(&f->step.not_finite, MIRT__GRADIENT_BAD, __ATOMIC_RELAXED);
+        return false;
+    }
+    return true;
+}
+
+/* Gradients that were scaled are made smaller again, by a power of two. */
+static void mirt__unscale(const mirt_function *f, mirt__update *u) {
+    if (!f->step.float16) return;
+    u->scale = (float)((u->shaped ? (double)u->scale : 1.0) / f->root->loss_scale);
+    u->shaped = true;
+}
+
+static void mirt__rule_prepare(void *user, int device, char *const *slot, int64_t begin, int64_t end, mirt__update *u) {
+    const mirt_function *f = (const mirt_function *)user;
+    const mirt_strategy *s = f->model->strategy;
+    mirt__optimizer_update(f->model, slot, f->rate, u);
+    mirt__optimizer_extras(f->model, f->step.rule.norms ? mirt__squares_of(f, -1) : 0, u);
+    mirt__unscale(f, u);
+    /* averages begin with the weights, also of variables that have no gradient */
+    if (u->average && f->model->step == 0)
+        s->backend->copy(s->device[device].handle, u->average + begin, u->weight[0] + begin,
+                         (size_t)(end - begin) * sizeof *u->average);
+}
+
+/* One variable at a time where each has its own numbers. */
+static void mirt__rule_update(void *user, const mirt__where *where, mirt__range range, mirt__update *u) {
+    const mirt_function *f = (const mirt_function *)user;
+    const mirt__kernels *kernels = f->model->strategy->kernels;
+    const bool by_variable = mirt__optimizer_by_variable(&f->model->config.optimizer);
+    u->begin = range.begin;
+    u->end = range.end;
+    if (!by_variable) kernels->update(u, where);
+    for (int i = 0; by_variable && i < f->root->num_variables; i++) {
+        const mirt__variable *v = &f->root->variable[i];
+        const int64_t first = (int64_t)(v->offset / sizeof(mirt__real)), last = first + v->count;
+        u->begin = range.begin > first ? range.begin : first;
+        u->end = range.end < last ? range.end : last;
+        if (!mirt__is_trained(v) || u->begin >= u->end) continue;
+        mirt__optimizer_variable(f->model, v, mirt__squares_of(f, i), f->rate, u);
+        mirt__unscale(f, u);
+        kernels->update(u, where);
+    }
+}
+
+MIRT__LIB void mirt__rule_set(mirt_function *f) {
+    mirt__rule *rule = &f->step.rule;
+    rule->user = f;
+    rule->norms = f->step.float16 || mirt__optimizer_norms(&f->model->config.optimizer);
+    rule->piece = f->model->piece;
+    rule->num_pieces = f->model->num_pieces;
+    rule->accepts = mirt__rule_accepts;
+    rule->prepare = mirt__rule_prepare;
+    rule->update = mirt__rule_update;
+}
+
+#endif /* MIRRORTRAIN_NO_TRAIN */
+
+/* >>section run/run.c */
+
+/* Runs a function's step from the caller's thread: batch, rate, rounds of the devices, failures. */
+
+/* Class numbers have to be whole, and of a class. */
+static mirt_status mirt__check_classes(const mirt_function *f, int field, const mirt__batch *batch) {
+    const mirt__data_field *spec = &f->spec.field[field];
+    int64_t per_row = mirt__shape_count(&spec->shape), count = batch->rows * per_row;
+    int classes = f->classes[field];
+    for (int64_t i = 0; i < count; i++) {
+        double label = mirt__element(batch->field[field], spec->dtype, i);
+        if (label >= 0 && label < (double)classes && label == floor(label)) continue;
+        long long sample = (long long)(batch->index ? batch->index[i / per_row] : i / per_row);
+        if (label >= 0 && label < (double)classes)
+            return mirt__fail(MIRT_E_INVALID, "label %g of sample %lld is not a whole number", label, sample);
+        return mirt__fail(MIRT_E_INVALID, "label %g of sample %lld is not one of the %d classes 0 to %d", label, sample,
+                          classes, classes - 1);
+    }
+    return MIRT_OK;
+}
+
+/* What the optimizer reads and writes, on the devices. */
+static mirt_status mirt__weights_ready(const mirt_function *f) {
+    if (mirt__weights_to_devices(f->root) != MIRT_OK) return mirt_last_status();
+    return f->step.has_gradients ? mirt__slots_to_devices(f->model) : MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *batch) {
+    mirt_strategy *s = f->model->strategy;
+    mirt__step *step = &f->step;
+    if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
+    f->stage = MIRT__IDLE;
+    step->prefetched = false;
+    if (s->prefetched != f) s->prefetched = NULL;
+    if (f->root != mirt__root(f->model, NULL) || f->layout != f->root->layout) {
+        return mirt__fail(
+            MIRT_E_STATE,
+            "%s was compiled anew, was extended, or became a part of another model after this function was recorded: "
+            "record it again",
+            f->model->name);
+    }
+    if (batch->rows > step->max_rows) {
+        return mirt__fail(MIRT_E_SHAPE, "a batch of %lld samples is larger than the %lld the function was made for",
+                          (long long)batch->rows, (long long)step->max_rows);
+    }
+    for (int i = 0; i < f->spec.num_fields; i++) {
+        if (f->classes[i] && mirt__check_classes(f, i, batch) != MIRT_OK) return mirt_last_status();
+        step->io[i] = batch->field[i];
+    }
+    step->rows = batch->rows;
+    if (mirt__step_reserve(step) != MIRT_OK || mirt__weights_ready(f) != MIRT_OK) return mirt_last_status();
+    mirt__step_take_memory(step);
+    if (MIRT__TRAINS) mirt__rule_set(f);
+    step->failed = NULL;
+    step->overlaps = step->reduced = f->finite_only = f->overflow = false;
+    step->not_finite = 0;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__check_failed(const mirt_function *f) {
+    const char *failed = __atomic_load_n(&f->step.failed, __ATOMIC_ACQUIRE);
+    if (!failed) return MIRT_OK;
+    return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d in a step of %s, which changed nothing", failed,
+                      f->step.failed_code, f->model->name);
+}
+
+/* Ops of the user run on the devices: they cannot run models of this strategy, nor destroy this one. */
+static mirt_status mirt__run_round(mirt_function *f, void (*fn)(void *arg, int device)) {
+    mirt_strategy *s = f->model->strategy;
+    s->running = true;
+    s->program = &f->step.program;
+    const mirt_status status = mirt__on_devices(s, fn, &f->step);
+    s->running = false;
+    return status;
+}
+
+/* What every replay is told. */
+static void mirt__info_set(mirt_function *f) {
+    const mirt_model *model = f->model;
+    mirt__step_info *info = &f->step.info;
+    memset(info, 0, sizeof *info);
+    info->seed = model->strategy->seed;
+    info->step = model->step;
+    info->global_rows = f->step.rows;
+    info->loss_scale = model->config.reduction == MIRT_SUM ? 1.0 : 1.0 / (double)f->step.rows;
+    info->gradient_scale = f->root->loss_scale;
+    info->failed = &f->step.failed;
+    info->failed_code = &f->step.failed_code;
+    f->step.captures = !model->profiled;
+    f->step.check = MIRT__TRAINS && f->finite_only ? mirt__device_not_finite : NULL;
+}
+
+/* In one round or, with `next`, in two, between which it is called. */
+static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int device), mirt__next_fn next,
+                                     void *arg) {
+    mirt_strategy *s = f->model->strategy;
+    mirt__step *step = &f->step;
+    mirt__info_set(f);
+    mirt__hold(f->model);
+    mirt__timelines_begin(f);
+    step->holds = next != NULL;
+    mirt_status status = mirt__run_round(f, fn);
+    if (next && status == MIRT_OK) {
+        mirt__timelines_ahead(f);
+        step->holds = false;
+        const mirt__batch *ahead = step->device_status == MIRT_OK ? next(arg) : NULL;
+        step->ahead = ahead ? ahead->field : NULL;
+        step->ahead_rows = ahead ? ahead->rows : 0;
+        status = mirt__run_round(f, mirt__step_run_held);
+        s->prefetched = status == MIRT_OK && ahead ? f : NULL;
+    }
+    if (status == MIRT_OK) mirt__timelines_end(f);
+    mirt__let_go(f->model);
+    return status == MIRT_OK ? mirt__step_failure(step) : status;
+}
+
+/* The devices' weights, and the optimizer's state, are the newer ones now. */
+static void mirt__devices_changed(mirt_function *f) {
+    const mirt__step *step = &f->step;
+    for (int i = 0; i < step->num_states && !f->overflow; i++)
+        f->root->edits += f->root->variable[step->state[i].variable].frozen;
+    if (MIRT__TRAINS && step->float16 && step->num_ranges) mirt__loss_scale_step(f->root, f->overflow);
+    if (step->num_ranges) f->model->slots_newer = MIRT__NEWER_DEVICES;
+    if (mirt__step_updates(step)) f->root->weights_newer = MIRT__NEWER_DEVICES;
+}
+
+/* Runs the step again without its update, and looks at every tensor. */
+MIRT__TRAINING mirt_status mirt__find_not_finite(mirt_function *f, int what, mirt__finder *finder) {
+    mirt_strategy *s = f->model->strategy;
+    for (int d = 0; d < s->num_devices; d++) finder[d].node = -1;
+    f->step.look = mirt__finder_look;
+    f->step.look_user = (char *)finder;
+    f->step.look_bytes = sizeof *finder;
+    mirt_status status = mirt__run_devices(f, mirt__step_replicas, NULL, NULL);
+    if (s->death) return status; /* its threads may still be at work */
+    f->step.look = NULL;
+    if (status == MIRT_OK) status = mirt__check_failed(f);
+    if (status == MIRT_OK)
+        mirt__describe_not_finite(f, what, finder, s->num_devices, f->model->not_finite, sizeof f->model->not_finite);
+    return status;
+}
+
+/* The step was not applied. The caller is told why; then a warning takes it after all. */
+MIRT__TRAINING mirt_status mirt__step_not_finite(mirt_function *f) {
+    mirt_strategy *s = f->model->strategy;
+    const int what = f->step.not_finite;
+    mirt__finder *finder = (mirt__finder *)mirt__calloc((size_t)s->num_devices, sizeof *finder);
+    if (!finder) return mirt_last_status();
+    f->step.not_finite = 0;
+    f->finite_only = false;
+    const mirt_status status = mirt__find_not_finite(f, what, finder);
+    if (s->death) return status; /* they may still look */
+    mirt__free(finder);
+    if (status != MIRT_OK) return status;
+    return f->model->nan_watch == 1 ? mirt__run_devices(f, mirt__step_update, NULL, NULL) : MIRT_OK;
+}
+
+/* Whether buckets are reduced while backward runs: where devices send, and nothing can keep the step from being
+ * applied. */
+static bool mirt__can_overlap(const mirt_function *f) {
+    const mirt_strategy *s = f->model->strategy;
+    return f->step.by_replicas && f->step.num_buckets && !s->able.direct && s->num_devices > 1 &&
+           !f->step.program.num_cuts && !f->finite_only;
+}
+
+MIRT__LIB mirt_status mirt__function_step(mirt_function *f) { return mirt__function_step_ahead(f, NULL, NULL); }
+
+MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn next, void *arg) {
+    const bool updates = MIRT__TRAINS && f->step.has_gradients;
+    if (updates && mirt__coming_rate(f->model, &f->rate) != MIRT_OK) return mirt_last_status();
+    if (MIRT__TRAINS && (mirt__clocks_ready(f) != MIRT_OK || mirt__trace_ready(f) != MIRT_OK))
+        return mirt_last_status();
+    const double begin = f->step.clocks ? mirt__now() : 0;
+    if (MIRT__TRAINS && f->finite_only && f->model->nan_first) {
+        f->step.not_finite = mirt__model_not_finite(f);
+        f->model->nan_first = false;
+    }
+    f->step.overlaps = mirt__can_overlap(f);
+    if (!f->step.sends_ahead || f->finite_only || f->step.clocks)
+        next = NULL; /* results are wanted before anything else, or their seconds */
+    if (mirt__run_devices(f, f->step.by_replicas ? mirt__step_run : mirt__step_run_rows, next, arg) != MIRT_OK)
+        return mirt_last_status();
+    f->step.overlaps = false;
+    if (f->step.clocks) {
+        f->step.clocks->step += mirt__now() - begin;
+        f->step.clocks->steps++;
+        f->step.clocks->rows += f->step.rows;
+    }
+    if (mirt__check_failed(f) != MIRT_OK) return mirt_last_status();
+    if (MIRT__TRAINS && f->step.not_finite) {
+        if (mirt__step_not_finite(f) != MIRT_OK) return mirt_last_status();
+        if (f->model->nan_watch == 2) return MIRT_OK;
+    }
+    mirt__devices_changed(f);
+    if (f->step.has_gradients && !f->overflow) f->model->step++;
+    return MIRT_OK;
+}
+
+MIRT__TRAINING_LIB mirt_status mirt__function_replicas(mirt_function *f) {
+    if (mirt__trace_ready(f) != MIRT_OK) return mirt_last_status();
+    if (mirt__run_devices(f, mirt__step_replicas, NULL, NULL) != MIRT_OK || mirt__check_failed(f) != MIRT_OK)
+        return mirt_last_status();
+    f->stage = MIRT__GRADIENTS;
+    return MIRT_OK;
+}
+
+MIRT__TRAINING_LIB mirt_status mirt__function_all_reduce(mirt_function *f) {
+    f->model->strategy->program = NULL;
+    if (mirt__on_devices(f->model->strategy, mirt__step_all_reduce, &f->step) != MIRT_OK ||
+        mirt__step_failure(&f->step) != MIRT_OK)
+        return mirt_last_status();
+    f->step.reduced = true;
+    f->stage = MIRT__REDUCED;
+    return MIRT_OK;
+}
+
+MIRT__TRAINING_LIB mirt_status mirt__function_update(mirt_function *f) {
+    if (mirt__coming_rate(f->model, &f->rate) != MIRT_OK) return mirt_last_status();
+    if (mirt__on_devices(f->model->strategy, mirt__step_update, &f->step) != MIRT_OK ||
+        mirt__step_failure(&f->step) != MIRT_OK)
+        return mirt_last_status();
+    mirt__devices_changed(f);
+    if (!f->overflow) f->model->step++;
+    f->stage = MIRT__IDLE;
+    return MIRT_OK;
+}
+
+/* >>section checkpoint/checkpoint.h */
+
+#ifndef MIRT__CHECKPOINT_H
+#define MIRT__CHECKPOINT_H
+/* Weights and the state of training in files, and the newest of these. */
+
+/* --- weight_file.c --- */
+/* "adam/conv2d_kernel_momentum", as Keras names it. */
+MIRT__LIB const char *mirt__slot_name(mirt__pool *pool, const mirt_model *model, int slot, const mirt__variable *v);
+MIRT__LIB void mirt__tensor_of(const mirt__variable *v, const char *name, const mirt__real *values,
+                               mirt__safetensor *out);
+/* Whether the tensor has the variable's shape. */
+MIRT__LIB bool mirt__load_fits(const mirt__safetensor *t, const mirt__variable *v);
+/* Block 0 is the weights, on every device; the others are optimizer slots. */
+MIRT__LIB void mirt__load_take(const mirt__safetensor *t, mirt_model *model, int block, int variable);
+/* The tensor `name` with the variable's shape, or NULL with the error set. */
+MIRT__LIB const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, const char *name,
+                                                  const mirt__variable *v);
+/* Finds every tensor of the weights and of `slots` slots, and takes all of them over if `take` and all are there;
+   otherwise nothing changes. */
+MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *model, int slots, bool take);
+/* Whatever is wrong with `part` of what a file describes is wrong with the file. */
+MIRT__LIB mirt_status mirt__load_bad(const mirt__safetensors *file, const char *part);
+
+/* --- load_training.c --- */
+/* Compiles a model that has just been recorded, and loads its weights and the state of training. */
+MIRT__ABSENT_LIB mirt_status mirt__load_compiled(mirt_model *model, const mirt__safetensors *file, const mirt__json *compile,
+                                          const mirt__json *training);
+
+/* --- latest.c --- */
+/* Opens a file that is whole: as mirt__safetensors_open, and MIRT_E_FORMAT for one without checksums, of which nothing
+   tells that. */
+MIRT__ABSENT_LIB mirt_status mirt__checkpoint_open(mirt__safetensors *file, const char *path);
+/* When the newest of a directory was written, whole or not; 0: there is none that can be read. MIRT_E_NOMEM */
+MIRT__ABSENT_LIB mirt_status mirt__checkpoint_newest(const char *directory, int64_t *saved);
+/* Opens the newest valid checkpoint in a directory, and says which: *found false: there is none. `runs`: of those that
+   a fit can go on from; where all of these were refused it fails, naming the newest. */
+MIRT__ABSENT_LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, const char *directory, bool runs,
+                                              mirt__safetensors *file, bool *found);
+
+#endif
+
+/* >>section checkpoint/readymade.h */
+
+#ifndef MIRT__READYMADE_H
+#define MIRT__READYMADE_H
+/* What fit and its checkpoints know of ready-made callbacks. */
+
+#define MIRT__STATE_FIELDS 8 /* most members of a ready-made callback that checkpoints keep */
+
+typedef enum mirt__moment {
+    MIRT__TRAIN_BEGIN,
+    MIRT__TRAIN_END,
+    MIRT__EPOCH_BEGIN,
+    MIRT__EPOCH_END,
+    MIRT__BATCH_BEGIN,
+    MIRT__BATCH_END,
+    MIRT__TEST_BEGIN,
+    MIRT__TEST_END,
+    MIRT__INTERRUPTED /* training ends in the middle of an epoch: for ready-made callbacks */
+} mirt__moment;
+
+typedef struct mirt__state_value {
+    double number;
+    int64_t integer;
+    bool truth;
+    char *text; /* allocated, or NULL */
+} mirt__state_value;
+/* The state of a ready-made callback, in the order of its fields. */
+typedef struct mirt__ready_state {
+    mirt__state_value value[MIRT__STATE_FIELDS];
+} mirt__ready_state;
+
+/* Members of a ready-made callback that checkpoints keep. */
+typedef enum mirt__state_kind {
+    MIRT__STATE_DOUBLE, MIRT__STATE_INT64, MIRT__STATE_BOOL,
+    MIRT__STATE_TEXT /* char *, allocated, may be NULL */
+} mirt__state_kind;
+typedef struct mirt__state_field {
+    const char *name;
+    mirt__state_kind kind;
+    size_t offset;
+    int64_t least, most; /* of integers */
+    bool (*valid)(const char *text); /* of texts; NULL: any will do */
+} mirt__state_field;
+/* Rows of a table of fields of `type`. Epochs: how many, or the number of one. Bytes: the length of a file. */
+#define MIRT__STATE_EPOCHS(type, member) {#member, MIRT__STATE_INT64, offsetof(type, member), 0, INT_MAX, NULL}
+#define MIRT__STATE_BYTES(type, member) {#member, MIRT__STATE_INT64, offsetof(type, member), 0, (int64_t)1 << 53, NULL}
+#define MIRT__STATE_FLAG(type, member) {#member, MIRT__STATE_BOOL, offsetof(type, member), 0, 0, NULL}
+
+/* What every ready-made callback begins with; its `user` points here. */
+typedef struct mirt__readymade {
+    mirt_callback base;
+    const mirt__state_field *fields;
+    int num_fields;
+    bool loaded; /* the state is that of a checkpoint: train_begin must not start it over, and clears this */
+    /* Called for every moment once all callbacks have been told of it: what checkpoints call. May be NULL. */
+    int (*after)(struct mirt__readymade *self, const mirt_event *event, mirt__moment moment);
+    void (*release)(struct mirt__readymade *self); /* frees what it holds; may be NULL */
+    /* Whether a state whose fields are valid can be taken: what depends on this callback or its files. May be NULL. */
+    mirt_status (*accepts)(const struct mirt__readymade *self, const mirt__ready_state *state);
+    /* Brings files whose lengths are in its state to the disk, before a checkpoint says what these are. May be NULL. */
+    mirt_status (*sync)(struct mirt__readymade *self);
+    bool shows_progress; /* fit shows none then */
+    const char *restores; /* the directory whose checkpoint the fit goes on from, or NULL */
+    mirt__real *weights; /* a copy of all weights, one after the other, which checkpoints keep; or NULL */
+    int64_t num_weights; /* elements there is room for */
+    bool weights_set;
+} mirt__readymade;
+
+/* `size` bytes that begin with mirt__readymade, zeroed, under a name that stays. NULL with the error set. */
+MIRT__ABSENT_LIB mirt__readymade *mirt__ready_new(size_t size, const char *name, const mirt__state_field *fields,
+                                           int num_fields);
+/* The ready-made callback behind a row of functions, or NULL. */
+MIRT__ABSENT_LIB mirt__readymade *mirt__ready_of(const mirt_callback *callback);
+/* A state as mirt__ready_new's callbacks save it: every field is there, of its type and in its range, and the callback
+   accepts it. Freed after a failure too. */
+MIRT__ABSENT_LIB mirt_status mirt__ready_parse(const mirt__readymade *self, const char *text, mirt__ready_state *out);
+/* Takes over a parsed state. */
+MIRT__ABSENT_LIB void mirt__ready_take(mirt__readymade *self, mirt__ready_state *state);
+MIRT__ABSENT_LIB void mirt__ready_state_free(mirt__ready_state *state);
+/* A log of lines that is resumed after its first `length` bytes: a line ends there, unless the file is shorter.
+   MIRT_E_STATE: it is not that run's, and would be damaged. */
+MIRT__ABSENT_LIB mirt_status mirt__log_check_cut(const char *path, int64_t length);
+/* Room for a copy of the model's weights. */
+MIRT__ABSENT_LIB mirt_status mirt__ready_reserve(mirt__readymade *self, const mirt_model *model);
+MIRT__ABSENT_LIB void mirt__ready_keep(mirt__readymade *self, const mirt_model *model);
+/* The model's weights become those kept, on every device. */
+MIRT__ABSENT_LIB void mirt__ready_restore(const mirt__readymade *self, mirt_model *model);
+/* Sets the thread's error unless `status` has (it is not MIRT_OK: it did); returns MIRT_CALLBACK_FAILED, or 0 for
+   MIRT_OK. */
+MIRT__ABSENT_LIB int mirt__callback_result(mirt_status status);
+
+#endif
+
+/* >>section checkpoint/run_state.h */
+
+#ifndef MIRT__RUN_STATE_H
+#define MIRT__RUN_STATE_H
+/* What checkpoints hold of a run, and how it is resumed. */
+
+/* Where a fit is, and what it is of: all of it is in its checkpoints. */
+typedef struct mirt__position {
+    int64_t replicas, batch, joined, samples, steps_per_epoch; /* what makes it the same run; joined: by
+                                                                  mirt_accumulate */
+    int64_t epoch;   /* under way, or the next one */
+    int64_t opened;  /* 1: epoch_begin has been told of it, */
+    int64_t done;    /* and so many of its batches are trained on */
+    int64_t begun;   /* 1: the data set is in the middle of a pass, */
+    int64_t pass;    /* whose order has this key, */
+    int64_t passed;  /* and so many of its batches are trained on */
+    int64_t first_pass; /* the first key of all */
+    int64_t steps, images, count; /* images: of whole epochs; count: samples in the sums of this one */
+    int64_t rate_set;
+    int64_t saved;   /* microseconds since 1970, and always later than the checkpoint before */
+    int64_t scale_steps; /* of mixed_float16, with its scale: */
+    double rate, seconds, input_seconds, epoch_seconds, epoch_input_seconds, loss_scale;
+} mirt__position;
+
+/* A run: a fit as its checkpoints see it. */
+typedef struct mirt__training_run {
+    mirt_model *model;
+    const mirt_fit_desc *desc;
+    mirt_dataset *train;
+    mirt_event event;
+    mirt__sums sums;
+    mirt__position at;
+    double *sums_loaded; /* of the epoch that a checkpoint was in the middle of, or NULL */
+    bool trained;        /* all batches of this epoch are: its samples and seconds are among those of the run */
+    bool stop;           /* training ends with the step or epoch under way */
+    /* Continues the pass over the data where `at` says; the data may be a fit's features. */
+    mirt_status (*reopen)(struct mirt__training_run *run);
+} mirt__training_run;
+
+/* --- run_state.c --- */
+#define MIRT__CALLBACK_LABEL 96 /* bytes of a callback's name in a checkpoint */
+
+/* What a checkpoint holds of one callback of the fit. */
+typedef struct mirt__loaded_callback {
+    const char *text;         /* its state; NULL: there is none */
+    mirt__ready_state state;  /* of a ready-made one, parsed */
+    const mirt__safetensor *const *kept; /* the weights it kept, one tensor for each of the model's; or NULL */
+} mirt__loaded_callback;
+
+/* What a checkpoint holds of a run, checked against this fit's model, data and callbacks. Points into the file and into
+   `pool`. */
+typedef struct mirt__run_state {
+    mirt__training_run *run;
+    const mirt__safetensors *file;
+    mirt__pool pool;
+    const mirt__json *json;  /* the member "run" */
+    mirt__position position;
+    int64_t step, epoch;     /* the model's counters */
+    int epochs, columns;     /* of the history: a row for each epoch, */
+    const unsigned char *history; /* doubles, not aligned; NULL without epochs */
+    const char *log_name[MIRT_MAX_LOGS]; /* the model's names of the columns after the first */
+    int num_sums;
+    const unsigned char *sums; /* doubles, not aligned; NULL between epochs */
+    mirt__loaded_callback callback[MIRT_MAX_CALLBACKS];
+    size_t unknown;          /* states of callbacks that this fit does not have */
+} mirt__run_state;
+
+/* Parses and checks the whole state of a run, and changes nothing but *state, which is freed after a failure too.
+   Checksums are not its business: `file` may come from mirt__safetensors_open_memory. MIRT_E_FORMAT: no run writes
+   this; MIRT_E_STATE: it is of another run. */
+MIRT__ABSENT_LIB mirt_status mirt__run_parse(mirt__run_state *state, mirt__training_run *run, const mirt__safetensors *file);
+MIRT__ABSENT_LIB void mirt__run_state_free(mirt__run_state *state);
+/* Sets the members that have to be the same when a run is resumed. */
+MIRT__ABSENT_LIB void mirt__run_describe(const mirt__training_run *run, mirt__position *at);
+MIRT__ABSENT_LIB void mirt__run_write_numbers(mirt__position *at, mirt__text *out);
+MIRT__ABSENT_LIB int mirt__num_callbacks(const mirt__training_run *run);
+/* "early_stopping", and for the next one of that name "early_stopping_1". */
+MIRT__ABSENT_LIB const char *mirt__callback_label(const mirt__training_run *run, int index, char out[MIRT__CALLBACK_LABEL]);
+/* "callbacks/early_stopping/conv2d/kernel", or NULL. */
+MIRT__ABSENT_LIB const char *mirt__kept_name(mirt__pool *pool, const char *label, const mirt__variable *v);
+
+/* --- run_write.c --- */
+/* What a checkpoint holds beside the model: a member "run" of the metadata "training", and tensors, of which there are
+   at most mirt__run_most_tensors, appended to tensor[*count]. */
+MIRT__ABSENT_LIB int mirt__run_most_tensors(const mirt__training_run *run);
+MIRT__ABSENT_LIB mirt_status mirt__run_write(mirt__training_run *run, mirt__pool *pool, mirt__text *out,
+                                      mirt__safetensor *tensor, int *count);
+/* A time for a file, later than all before. */
+MIRT__ABSENT_LIB int64_t mirt__run_saved(mirt__training_run *run);
+
+/* --- history.c --- */
+/* Room for the logs of `need` epochs: for a usual number of epochs all of it at the beginning. */
+MIRT__ABSENT_LIB mirt_status mirt__history_reserve(mirt__training_run *run, int need);
+
+/* --- resume.c --- */
+/* Goes on from an open checkpoint: parses all of it (mirt__run_parse), then applies it. */
+MIRT__ABSENT_LIB mirt_status mirt__run_resume_file(mirt__training_run *run, const mirt__safetensors *file);
+/* Goes on from the checkpoint that the fit was asked to, if it was and there is one. Nothing is changed after a
+   failure: of callbacks whose states cannot be told apart, too. */
+MIRT__ABSENT_LIB mirt_status mirt__run_resume(mirt__training_run *run);
+
+#endif
+
+/* >>section base/once_begin.inc */
+
+/* Begins code that runs once: recording models, reading and writing files. gcc compiles it in half the time without
+   optimization. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC push_options
+#ifdef MIRRORTRAIN_DEBUG
+#pragma GCC optimize("fp-contract=off")
+#else
+#pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
+#endif
+#endif
+
+/* >>section checkpoint/weight_file.c */
+
+/* Weights and optimizer state as tensors of a file. */
+
+MIRT__TRAINING_LIB const char *mirt__slot_name(mirt__pool *pool, const mirt_model *model, int slot,
+                                               const mirt__variable *v) {
+    const mirt__optimizer_class *cls = mirt__optimizer_class_get(model->config.optimizer.kind);
+    const char *slot_name[MIRT__MAX_SLOTS];
+    mirt__optimizer_slot_names(&model->config.optimizer, slot_name);
+    size_t size = strlen(cls->name) + strlen(v->name) + strlen(slot_name[slot]) + 3;
+    char *name = (char *)mirt__pool_alloc(pool, size);
+    if (!name) return NULL;
+    snprintf(name, size, "%s/%s_%s", cls->name, v->name, slot_name[slot]);
+    for (char *at = name + strlen(cls->name) + 1; *at; at++) {
+        if (*at == '/') *at = '_';
+    }
+    return name;
+}
+
+MIRT__TRAINING_LIB void mirt__tensor_of(const mirt__variable *v, const char *name, const mirt__real *values,
+                                        mirt__safetensor *out) {
+    memset(out, 0, sizeof *out);
+    out->name = name;
+    out->dtype = MIRT__ST_F32;
+    out->rank = v->shape.rank;
+    for (int i = 0; i < v->shape.rank; i++) out->dim[i] = v->shape.dim[i];
+    out->data = values;
+}
+
+MIRT__LIB bool mirt__load_fits(const mirt__safetensor *t, const mirt__variable *v) {
+    bool same = t->dtype == MIRT__ST_F32 && t->rank == v->shape.rank;
+    for (int i = 0; same && i < t->rank; i++) same = t->dim[i] == v->shape.dim[i];
+    return same;
+}
+
+MIRT__LIB const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, const char *name,
+                                                  const mirt__variable *v) {
+    const mirt__safetensor *t = mirt__safetensors_find(file, name);
+    char have[MIRT__ST_SHAPE_TEXT], want[96];
+    if (!t)
+        return mirt__fail(MIRT_E_NOT_FOUND, "%s: there is no tensor \"%s\"", file->origin, name),
+               (const mirt__safetensor *)NULL;
+    if (mirt__load_fits(t, v)) return t;
+    mirt__fail(MIRT_E_SHAPE, "%s: %s is %s %s, the model needs F32 %s", file->origin, name,
+               mirt__st_dtype_name(t->dtype), mirt__st_shape_text(t, have), mirt__shape_text(&v->shape, want));
+    return NULL;
+}
+
+MIRT__LIB void mirt__load_take(const mirt__safetensor *t, mirt_model *model, int block, int variable) {
+    if (!mirt__is_trained(&model->variable[variable])) mirt__root(model, NULL)->edits++;
+    memcpy(block ? mirt__slot_at(model, block - 1, variable) : mirt__weight_at(model, variable), t->data, t->size);
+    if (block) mirt__slots_changed(model);
+    else mirt__weights_changed(model), mirt__variable_loaded(model, variable);
+}
+
+MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *model, int slots, bool take) {
+    mirt__pool pool;
+    mirt_status status = MIRT_OK;
+    memset(&pool, 0, sizeof pool);
+    const size_t variables = (size_t)model->num_variables, most = (size_t)(1 + slots) * variables;
+    const mirt__safetensor **found = (const mirt__safetensor **)mirt__pool_alloc(&pool, (most + 1) * sizeof *found);
+    if (!found) status = mirt_last_status();
+    for (size_t k = 0; k < most && status == MIRT_OK; k++) {
+        const int block = (int)(k / variables);
+        const mirt__variable *v = &model->variable[k % variables];
+        found[k] = NULL;
+        if (block && !mirt__is_trained(v)) continue;
+        const char *name = MIRT__TRAINS && block ? mirt__slot_name(&pool, model, block - 1, v) : v->name;
+        found[k] = name ? mirt__load_find(file, name, v) : NULL;
+        if (!found[k]) status = mirt_last_status();
+    }
+    for (size_t k = 0; k < most && status == MIRT_OK && take; k++) {
+        if (found[k]) mirt__load_take(found[k], model, (int)(k / variables), (int)(k % variables));
+    }
+    mirt__pool_free(&pool);
+    return status;
+}
+
+MIRT__LIB mirt_status mirt__load_bad(const mirt__safetensors *file, const char *part) {
+    mirt_status status = mirt_last_status();
+    bool described = status == MIRT_E_INVALID || status == MIRT_E_SHAPE || status == MIRT_E_STATE;
+    mirt__fail(described ? MIRT_E_FORMAT : status, "%s: %s: %s", file->origin, part, mirt_last_error());
+    return mirt_last_status();
+}
+
+#ifndef MIRRORTRAIN_NO_TRAIN
+
+/* >>section checkpoint/readymade.c */
+
+/* What ready-made callbacks share: their state as JSON, weights kept aside. */
+
+static void mirt__ready_destroy(void *user) {
+    mirt__readymade *self = (mirt__readymade *)user;
+    if (self->release) self->release(self);
+    for (int i = 0; i < self->num_fields; i++) {
+        if (self->fields[i].kind == MIRT__STATE_TEXT)
+            mirt__free(*(char **)(void *)((char *)self + self->fields[i].offset));
+    }
+    mirt__free(self->weights);
+    mirt__free(self);
+}
+
+MIRT_API void mirt_callback_destroy(mirt_callback *callback) {
+    MIRT__ENTER;
+    if (!callback || !callback->destroy) return;
+    if (mirt__ready_of(callback)) {
+        callback->destroy(callback->user);
+        return;
+    }
+    MIRT__OUTSIDE;
+    callback->destroy(callback->user);
+}
+
+static void mirt__state_write(mirt__text *out, const mirt__state_field *field, const char *self) {
+    const char *at = self + field->offset;
+    const char *text = field->kind == MIRT__STATE_TEXT ? *(char *const *)(const void *)at : NULL;
+    double number = 0;
+    mirt__json_write_string(out, field->name);
+    mirt__text_add(out, ":");
+    switch (field->kind) {
+    case MIRT__STATE_DOUBLE:
+        memcpy(&number, at, sizeof number);
+        if (isfinite(number)) mirt__json_write_number(out, number);
+        else mirt__text_add(out, number != number ? "\"nan\"" : number > 0 ? "\"inf\"" : "\"-inf\"");
+        break;
+    case MIRT__STATE_INT64: mirt__text_add(out, "%lld", (long long)*(const int64_t *)(const void *)at); break;
+    case MIRT__STATE_BOOL: mirt__text_add(out, *(const bool *)at ? "true" : "false"); break;
+    case MIRT__STATE_TEXT: mirt__json_write_string(out, text ? text : ""); break;
+    }
+}
+
+static size_t mirt__ready_save(char *text, size_t capacity, void *user) {
+    const mirt__readymade *self = (const mirt__readymade *)user;
+    mirt__text out = {NULL, 0, 0, false};
+    for (int i = 0; i < self->num_fields; i++) {
+        mirt__text_add(&out, i ? "," : "{");
+        mirt__state_write(&out, &self->fields[i], (const char *)self);
+    }
+    mirt__text_add(&out, self->num_fields ? "}" : "{}");
+    size_t size = out.failed ? SIZE_MAX : out.size; /* a size nobody has room for */
+    if (!out.failed && capacity > size) memcpy(text, out.data, size + 1);
+    mirt__text_free(&out);
+    return size;
+}
+
+static mirt_status mirt__state_read_double(const mirt__state_field *field, const mirt__json *value, double *out) {
+    const char *word = value->type == MIRT__JSON_STRING ? value->string : NULL;
+    *out = value->number;
+    if (!word) return MIRT_OK;
+    if (strcmp(word, "inf") != 0 && strcmp(word, "-inf") != 0)
+        return mirt__fail(MIRT_E_FORMAT, "\"%s\" must be a number, \"inf\" or \"-inf\"", field->name);
+    *out = word[0] == '-' ? -(double)INFINITY : (double)INFINITY;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__state_read_text(const mirt__state_field *field, const mirt__json *value, char **out) {
+    char label[MIRT__JSON_LABEL];
+    if (field->valid && !field->valid(value->string)) {
+        return mirt__fail(MIRT_E_FORMAT, "\"%s\" cannot be \"%s\"", field->name,
+                          mirt__json_label(value->string, label));
+    }
+    *out = mirt__strdup(value->string);
+    return *out ? MIRT_OK : mirt_last_status();
+}
+
+static mirt_status mirt__state_read(const mirt__state_field *field, const mirt__json *state, mirt__state_value *out) {
+    static const mirt__json_type type[] = {MIRT__JSON_NUMBER, MIRT__JSON_NUMBER, MIRT__JSON_BOOL, MIRT__JSON_STRING};
+    const mirt__json *value = mirt__json_member(state, field->name);
+    const bool word = value && value->type == MIRT__JSON_STRING && field->kind == MIRT__STATE_DOUBLE;
+    if (!word && !(value = mirt__json_get(state, field->name, type[field->kind]))) return mirt_last_status();
+    switch (field->kind) {
+    case MIRT__STATE_DOUBLE: return mirt__state_read_double(field, value, &out->number);
+    case MIRT__STATE_INT64: return mirt__json_get_int(state, field->name, field->least, field->most, &out->integer);
+    case MIRT__STATE_BOOL: out->truth = value->truth; break;
+    case MIRT__STATE_TEXT: return mirt__state_read_text(field, value, &out->text);
+    }
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__ready_parse(const mirt__readymade *self, const char *text, mirt__ready_state *out) {
+    mirt__pool pool = {NULL};
+    memset(out, 0, sizeof *out);
+    const mirt__json *state = mirt__json_parse(&pool, text, strlen(text));
+    mirt_status status = !state ? mirt_last_status() : state->type == MIRT__JSON_OBJECT ? MIRT_OK :
+        mirt__fail(MIRT_E_FORMAT, "is %s, but must be an object", mirt__json_type_name(state->type));
+    for (int i = 0; status == MIRT_OK && i < self->num_fields; i++)
+        status = mirt__state_read(&self->fields[i], state, &out->value[i]);
+    mirt__pool_free(&pool);
+    return status == MIRT_OK && self->accepts ? self->accepts(self, out) : status;
+}
+
+MIRT__LIB void mirt__ready_take(mirt__readymade *self, mirt__ready_state *state) {
+    for (int i = 0; i < self->num_fields; i++) {
+        char *at = (char *)self + self->fields[i].offset;
+        mirt__state_value *value = &state->value[i];
+        switch (self->fields[i].kind) {
+        case MIRT__STATE_DOUBLE: memcpy(at, &value->number, sizeof value->number); break;
+        case MIRT__STATE_INT64: *(int64_t *)(void *)at = value->integer; break;
+        case MIRT__STATE_BOOL: *(bool *)at = value->truth; break;
+        case MIRT__STATE_TEXT:
+            mirt__free(*(char **)(void *)at);
+            *(char **)(void *)at = value->text;
+            value->text = NULL;
+            break;
+        }
+    }
+    self->loaded = true;
+}
+
+MIRT__LIB void mirt__ready_state_free(mirt__ready_state *state) {
+    for (int i = 0; i < MIRT__STATE_FIELDS; i++) {
+        mirt__free(state->value[i].text);
+        state->value[i].text = NULL;
+    }
+}
+
+static int mirt__ready_load(const char *text, void *user) {
+    mirt__readymade *self = (mirt__readymade *)user;
+    mirt__ready_state state;
+    mirt_status status = mirt__ready_parse(self, text, &state);
+    if (status == MIRT_OK) mirt__ready_take(self, &state);
+    mirt__ready_state_free(&state);
+    return status != MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__log_check_cut(const char *path, int64_t length) {
+    uint64_t size;
+    char last = '\n';
+    int fd;
+    if (mirt__is_device(path)) return MIRT_OK; /* mirt__append_open cuts nothing there */
+    mirt_status status = mirt__file_open(path, &fd, &size);
+    if (status == MIRT_E_NOT_FOUND) return MIRT_OK;
+    if (status != MIRT_OK) return status;
+    if (length > 0 && (uint64_t)length <= size && mirt__file_read_at(fd, (uint64_t)length - 1, &last, 1) < 0) {
+        status = mirt__fail(MIRT_E_IO, "%s: cannot read: %s", path, strerror(errno));
+    }
+    mirt__file_close(&fd);
+    if (status != MIRT_OK || last == '\n') return status;
+    return mirt__fail(MIRT_E_STATE,
+                      "%s: is not the log of this run: no line ends after %lld bytes, where it would be cut; move the "
+                      "file away or log to another one",
+                      path, (long long)length);
+}
+
+MIRT__LIB mirt__readymade *mirt__ready_new(size_t size, const char *name, const mirt__state_field *fields,
+                                           int num_fields) {
+    mirt__readymade *self = (mirt__readymade *)mirt__calloc(1, size);
+    if (!self) return NULL;
+    self->base.user = self;
+    self->base.name = name;
+    self->base.save_state = mirt__ready_save;
+    self->base.load_state = mirt__ready_load;
+    self->base.destroy = mirt__ready_destroy;
+    self->fields = fields;
+    self->num_fields = num_fields;
+    return self;
+}
+
+MIRT__LIB mirt__readymade *mirt__ready_of(const mirt_callback *callback) {
+    return callback && callback->destroy == mirt__ready_destroy ? (mirt__readymade *)callback->user : NULL;
+}
+
+MIRT__LIB mirt_status mirt__ready_reserve(mirt__readymade *self, const mirt_model *model) {
+    int64_t count = 0;
+    for (int i = 0; i < model->num_variables; i++) count += model->variable[i].count;
+    if (self->num_weights == count) return MIRT_OK;
+    mirt__real *weights = (mirt__real *)mirt__calloc((size_t)count, sizeof *weights);
+    if (!weights) return MIRT_E_NOMEM;
+    mirt__free(self->weights);
+    self->weights = weights;
+    self->num_weights = count;
+    self->weights_set = false;
+    return MIRT_OK;
+}
+
+MIRT__LIB void mirt__ready_keep(mirt__readymade *self, const mirt_model *model) {
+    mirt__real *to = self->weights;
+    for (int i = 0; i < model->num_variables; i++) {
+        memcpy(to, mirt__weight_at(model, i), (size_t)model->variable[i].count * sizeof *to);
+        to += model->variable[i].count;
+    }
+    self->weights_set = true;
+}
+
+MIRT__LIB void mirt__ready_restore(const mirt__readymade *self, mirt_model *model) {
+    const mirt__real *from = self->weights;
+    for (int i = 0; i < model->num_variables; i++) {
+        const mirt__variable *v = &model->variable[i];
+        memcpy(mirt__weight_at(model, i), from, (size_t)v->count * sizeof *from);
+        from += v->count;
+    }
+    mirt__root(model, NULL)->edits++;
+    mirt__weights_changed(model);
+}
+
+MIRT__LIB int mirt__callback_result(mirt_status status) { return status == MIRT_OK ? 0 : MIRT_CALLBACK_FAILED; }
+
+/* >>section checkpoint/latest.c */
+
+/* Finding the newest checkpoint that is whole. */
+
+#include <dirent.h>
+
+typedef struct mirt__candidate {
+    const char *path;
+    int64_t saved, step; /* when, by whoever wrote it; training steps */
+    bool run;            /* a fit can go on from it */
+} mirt__candidate;
+
+typedef struct mirt__candidates {
+    mirt__pool pool;
+    mirt__candidate *list;
+    int count, capacity;
+    bool others; /* a look is taken at files of others as well, to tell of damaged ones */
+    const char *refused; /* one of these */
+} mirt__candidates;
+
+/* The header of a safetensors file as JSON, NULL if it is none, or if memory ran out. */
+static const mirt__json *mirt__checkpoint_header(mirt__pool *pool, const char *path, bool *memory) {
+    unsigned char length[8];
+    uint64_t size, header = 0;
+    const mirt__json *json = NULL;
+    int fd;
+    if (mirt__file_open(path, &fd, &size) != MIRT_OK) return NULL;
+    bool good = mirt__file_read_at(fd, 0, length, 8) == 8;
+    for (int i = 7; i >= 0; i--) header = header << 8 | length[i];
+    good = good && header > 0 && header <= MIRT__ST_HEADER_LIMIT && header <= size - 8;
+    char *text = good ? (char *)mirt__pool_alloc(pool, (size_t)header) : NULL;
+    if (text && mirt__file_read_at(fd, 8, text, (size_t)header) != (int64_t)header) good = false;
+    if (text && good) json = mirt__json_parse(pool, text, (size_t)header);
+    *memory = !good || json || mirt_last_status() != MIRT_E_NOMEM;
+    mirt__file_close(&fd);
+    return json && json->type == MIRT__JSON_OBJECT ? json : NULL;
+}
+
+static void mirt__candidate_int(const mirt__json *object, const char *key, int64_t *out) {
+    const mirt__json *value = object && object->type == MIRT__JSON_OBJECT ? mirt__json_member(object, key) : NULL;
+    const int64_t most =
+        (int64_t)1 << 53; /* as in a run that is resumed; anything else orders as if it were not there */
+    if (value && value->type == MIRT__JSON_NUMBER && value->integral && value->integer >= 0 && value->integer <= most)
+        *out = value->integer;
+}
+
+/* False: it is no file of ours, or *memory is false. */
+static bool mirt__candidate_look(const char *path, mirt__candidate *out, bool *memory) {
+    mirt__pool pool = {NULL};
+    const mirt__json *header = mirt__checkpoint_header(&pool, path, memory);
+    const mirt__json *metadata = header ? mirt__json_member(header, "__metadata__") : NULL;
+    const mirt__json *text =
+        metadata && metadata->type == MIRT__JSON_OBJECT ? mirt__json_member(metadata, "training") : NULL;
+    bool ours = text && text->type == MIRT__JSON_STRING;
+    const mirt__json *training = ours ? mirt__json_parse(&pool, text->string, strlen(text->string)) : NULL;
+    const mirt__json *run = training && training->type == MIRT__JSON_OBJECT ? mirt__json_member(training, "run") : NULL;
+    mirt__candidate_int(training, "iterations", &out->step);
+    mirt__candidate_int(run ? run : training, "saved", &out->saved);
+    out->run = run != NULL;
+    if (ours && !training) *memory = mirt_last_status() != MIRT_E_NOMEM;
+    mirt__pool_free(&pool);
+    return ours;
+}
+
+static bool mirt__ends_in(const char *name, const char *ending) {
+    const size_t size = strlen(name), end = strlen(ending);
+    return size >= end && strcmp(name + size - end, ending) == 0;
+}
+
+static void mirt__checkpoint_damaged(const mirt_strategy *strategy, const char *path) {
+    if (strategy) mirt__log(strategy, MIRT_LOG_WARNING, "%s is damaged and passed over: %s", path, mirt_last_error());
+}
+
+static mirt_status mirt__candidate_add(mirt__candidates *c, const mirt_strategy *strategy, const char *directory,
+                                       const char *name) {
+    mirt__candidate found;
+    const size_t size = strlen(directory) + strlen(name) + 2;
+    if (name[0] == '.' || mirt__ends_in(name, ".tmp")) return MIRT_OK;
+    char *path = (char *)mirt__pool_alloc(&c->pool, size);
+    if (!path) return MIRT_E_NOMEM;
+    snprintf(path, size, "%s%s%s", directory, mirt__ends_in(directory, "/") ? "" : "/", name);
+    memset(&found, 0, sizeof found);
+    found.path = path;
+    if (mirt__is_directory(path)) return MIRT_OK;
+    bool memory = true, ours = mirt__candidate_look(path, &found, &memory);
+    if (!memory) return MIRT_E_NOMEM;
+    if (!ours) {
+        mirt__safetensors file;
+        if (!c->others || !mirt__ends_in(name, ".safetensors")) return MIRT_OK;
+        if (mirt__safetensors_open(&file, path) == MIRT_OK) mirt__safetensors_close(&file); /* of somebody else */
+        else mirt__checkpoint_damaged(strategy, c->refused = path);
+        return MIRT_OK;
+    }
+    if (c->count == c->capacity) {
+        int capacity = c->capacity ? 2 * c->capacity : 16;
+        if (!mirt__grow((void **)&c->list, (size_t)c->count, (size_t)capacity, sizeof *c->list)) return MIRT_E_NOMEM;
+        c->capacity = capacity;
+    }
+    c->list[c->count++] = found;
+    return MIRT_OK;
+}
+
+/* qsort's comparison: the newest first. */
+static int mirt__candidate_compare(const void *a, const void *b) {
+    const mirt__candidate *x = (const mirt__candidate *)a, *y = (const mirt__candidate *)b;
+    if (x->saved != y->saved) return x->saved > y->saved ? -1 : 1;
+    if (x->step != y->step) return x->step > y->step ? -1 : 1;
+    return strcmp(y->path, x->path);
+}
+
+static mirt_status mirt__candidates_read(mirt__candidates *c, const mirt_strategy *strategy, const char *directory) {
+    mirt_status status = MIRT_OK;
+    DIR *stream = MIRRORTRAIN_OPENDIR(directory);
+    if (!stream)
+        return mirt__fail(errno == ENOENT ? MIRT_E_NOT_FOUND : MIRT_E_IO, "%s: cannot open the directory: %s",
+                          directory, strerror(errno));
+    while (status == MIRT_OK) {
+        errno = 0;
+        const struct dirent *entry = readdir(stream);
+        if (!entry && errno)
+            status = mirt__fail(MIRT_E_IO, "%s: cannot read the directory: %s", directory, strerror(errno));
+        if (!entry) break;
+        status = mirt__candidate_add(c, strategy, directory, entry->d_name);
+    }
+    closedir(stream);
+    return status;
+}
+
+static mirt_status mirt__checkpoint_sums(const mirt__safetensors *file) {
+    if (file->sha256[0]) return MIRT_OK;
+    return mirt__fail(
+        MIRT_E_FORMAT,
+        "%s has no checksums (mirrortrain.crc32c, .header and .sha256), so nothing tells whether it is whole: "
+        "only files as the library wrote them are resumed; mirt_load and mirt_load_weights read this one",
+        file->origin);
+}
+
+MIRT__LIB mirt_status mirt__checkpoint_open(mirt__safetensors *file, const char *path) {
+    mirt_status status = mirt__safetensors_open(file, path);
+    if (status != MIRT_OK) return status;
+    if ((status = mirt__checkpoint_sums(file)) != MIRT_OK) mirt__safetensors_close(file);
+    return status;
+}
+
+/* A run that is lost is not begun anew unasked: `path` was refused, and nothing else in the directory can be gone on
+   with. */
+static mirt_status mirt__checkpoint_lost(const char *directory, const char *path, mirt__safetensors *file,
+                                         bool *found) {
+    *found = mirt__checkpoint_open(file, path) == MIRT_OK; /* says once more what is wrong */
+    if (*found) return MIRT_OK;
+    return mirt__fail_at("mirt_fit: no checkpoint in %s can be used; move them away to begin anew", directory);
+}
+
+MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, const char *directory, bool runs,
+                                              mirt__safetensors *file, bool *found) {
+    const char *refused = NULL; /* the newest one */
+    mirt__candidates c;
+    memset(&c, 0, sizeof c);
+    c.others = true;
+    *found = false;
+    mirt_status status = mirt__candidates_read(&c, strategy, directory);
+    if (status == MIRT_OK && c.count) qsort(c.list, (size_t)c.count, sizeof *c.list, mirt__candidate_compare);
+    for (int i = 0; i < c.count && status == MIRT_OK && !*found; i++) {
+        if (runs && !c.list[i].run) continue;
+        *found = mirt__checkpoint_open(file, c.list[i].path) == MIRT_OK;
+        if (!*found && mirt_last_status() == MIRT_E_NOMEM) status = MIRT_E_NOMEM;
+        else if (!*found) mirt__checkpoint_damaged(strategy, c.list[i].path);
+        if (!*found && !refused) refused = c.list[i].path;
+    }
+    if (!refused) refused = c.refused;
+    if (runs && status == MIRT_OK && !*found && refused)
+        status = mirt__checkpoint_lost(directory, refused, file, found);
+    mirt__free(c.list);
+    mirt__pool_free(&c.pool);
+    return status;
+}
+
+MIRT__LIB mirt_status mirt__checkpoint_newest(const char *directory, int64_t *saved) {
+    mirt__candidates c;
+    memset(&c, 0, sizeof c);
+    const bool memory = mirt__candidates_read(&c, NULL, directory) != MIRT_E_NOMEM;
+    *saved = 0;
+    for (int i = 0; i < c.count; i++) *saved = c.list[i].saved > *saved ? c.list[i].saved : *saved;
+    mirt__free(c.list);
+    mirt__pool_free(&c.pool);
+    return memory ? MIRT_OK : mirt_last_status();
+}
+
+MIRT_API mirt_status mirt_latest_checkpoint(const mirt_strategy *strategy, const char *directory, char *path,
+                                            size_t capacity) {
+    MIRT__ENTER;
+    mirt__safetensors file;
+    bool found;
+    if (!directory || !path || !capacity)
+        return mirt__fail(MIRT_E_INVALID, "mirt_latest_checkpoint: no directory, or no place for the path");
+    path[0] = 0;
+    mirt_status status = mirt__checkpoint_latest(strategy, directory, false, &file, &found);
+    if (status != MIRT_OK) return status;
+    if (!found) return mirt__fail(MIRT_E_NOT_FOUND, "%s: there is no checkpoint in this directory", directory);
+    const size_t size = strlen(file.origin) + 1;
+    if (size <= capacity) memcpy(path, file.origin, size);
+    else
+        status = mirt__fail(MIRT_E_SHAPE, "mirt_latest_checkpoint: the path %s takes %d bytes, there is room for %d",
+                            file.origin, (int)size, (int)capacity);
+    mirt__safetensors_close(&file);
+    return status;
+}
+
+/* >>section checkpoint/load_training.c */
+
+/* Loads the settings of mirt_compile and the state of training. */
+
+static mirt_status mirt__load_training(mirt_model *model, const mirt__json *training) {
+    const int64_t most = (int64_t)1 << 53; /* counts stay exact in double precision */
+    int64_t step, epoch, steps = 0;
+    if (training->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "the training state is not an object");
+    if (mirt__json_get_int(training, "iterations", 0, most, &step) != MIRT_OK ||
+        mirt__json_get_int(training, "epoch", 0, most, &epoch) != MIRT_OK) {
+        return mirt_last_status();
+    }
+    const mirt__json *scale = mirt__json_member(training, "loss_scale");
+    if (scale && mirt__json_get_int(training, "scale_steps", 0, most, &steps) != MIRT_OK) return mirt_last_status();
+    if (scale && scale->type == MIRT__JSON_NUMBER) mirt__loss_scale_set(mirt__root(model, NULL), scale->number, steps);
+    model->step = step;
+    model->epoch = epoch;
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__load_compiled(mirt_model *model, const mirt__safetensors *file, const mirt__json *compile,
+                                          const mirt__json *training) {
+    mirt_compile_desc config;
+    if (mirt__compile_read(model->strategy, compile, &config) != MIRT_OK) return mirt__load_bad(file, "compile");
+    model->config.optimizer = config.optimizer; /* names the slots to look for */
+    if (mirt__optimizer_check(&config.optimizer) != MIRT_OK) return mirt__load_bad(file, "compile");
+    int slots = mirt__optimizer_slots(&config.optimizer);
+    if (mirt__load_blocks(file, model, slots, false) != MIRT_OK) return mirt_last_status();
+    if (mirt_compile(model, &config) != MIRT_OK) return mirt__load_bad(file, "compile");
+    if (mirt__load_blocks(file, model, slots, true) != MIRT_OK) return mirt_last_status();
+    return mirt__load_training(model, training) == MIRT_OK ? MIRT_OK : mirt__load_bad(file, "training");
+}
+
+#endif /* MIRRORTRAIN_NO_TRAIN */
+
+/* >>section checkpoint/load.c */
+
+/* Loads models and weights from files. */
+
+MIRT_API mirt_status mirt_set_model_class_names(mirt_model *model, const char *const *names, int count) {
+    MIRT__USE_MODEL(model, mirt_last_status());
+    if (!model) return mirt__fail_missing("mirt_set_model_class_names", "model");
+    const int bad = names ? mirt__bad_name(names, count) : -1;
+    if (bad >= 0) return mirt__fail(MIRT_E_INVALID, "%s: the name of class %d is not valid UTF-8", model->name, bad);
+    return mirt__model_set_names(model, mirt__names_copy("mirt_set_model_class_names", names, count), count);
+}
+
+MIRT_API const char *const *mirt_model_class_names(const mirt_model *model, int *count) {
+    if (count) *count = model ? model->num_class_names : 0;
+    return model ? (const char *const *)model->class_names : NULL;
+}
+
+static const mirt__json *mirt__load_metadata(const mirt__safetensors *file, mirt__pool *pool, const char *key) {
+    const char *text = mirt__safetensors_metadata(file, key);
+    if (!text) {
+        mirt__fail(MIRT_E_FORMAT,
+                   "%s holds no %s: it is not a whole saved model; mirt_load_weights reads weights alone", file->origin,
+                   key);
+        return NULL;
+    }
+    const mirt__json *json = mirt__json_parse(pool, text, strlen(text));
+    if (!json) mirt__fail_at("%s: %s", file->origin, key);
+    return json;
+}
+
+static mirt_status mirt__load_classes(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool) {
+    if (!mirt__safetensors_metadata(file, "classes")) return MIRT_OK;
+    const mirt__json *list = mirt__load_metadata(file, pool, "classes");
+    const char **names = list && list->type == MIRT__JSON_ARRAY
+                             ? (const char **)mirt__pool_alloc(pool, (list->count + 1) * sizeof *names)
+                             : NULL;
+    if (!list) return mirt_last_status();
+    if (list->type != MIRT__JSON_ARRAY || !list->count || list->count > INT_MAX)
+        return mirt__fail(MIRT_E_FORMAT, "%s: classes: is no list of names", file->origin);
+    if (!names) return mirt_last_status();
+    for (size_t i = 0; i < list->count; i++) {
+        if (list->item[i]->type != MIRT__JSON_STRING)
+            return mirt__fail(MIRT_E_FORMAT, "%s: classes: is no list of names", file->origin);
+        names[i] = list->item[i]->string;
+    }
+    return mirt_set_model_class_names(model, names, (int)list->count);
+}
+
+/* All weights, or none if one is missing or does not fit. */
+static mirt_status mirt__load_all_weights(mirt_model *model, const mirt__safetensors *file) {
+    mirt_status status = mirt__load_blocks(file, model, 0, false);
+    if (status == MIRT_OK) status = mirt__model_materialize(model);
+    return status == MIRT_OK ? mirt__load_blocks(file, model, 0, true) : status;
+}
+
+static mirt_status mirt__load_into(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool) {
+    const mirt__json *architecture = mirt__load_metadata(file, pool, "architecture"), *compile, *training;
+    if (!architecture || !(compile = mirt__load_metadata(file, pool, "compile")) ||
+        !(training = mirt__load_metadata(file, pool, "training"))) {
+        return mirt_last_status();
+    }
+    if (mirt__architecture_read(model, architecture) != MIRT_OK) return mirt__load_bad(file, "architecture");
+    mirt_status status = MIRT__TRAINS ? mirt__load_compiled(model, file, compile, training)
+                                      : mirt__load_all_weights(model, file);
+    return status == MIRT_OK ? mirt__load_classes(model, file, pool) : status;
+}
+
+/* Closes `file`. */
+static mirt_model *mirt__load_open(mirt_strategy *strategy, mirt__safetensors *file) {
+    mirt__pool pool;
+    memset(&pool, 0, sizeof pool);
+    mirt_model *model = mirt_model_create(strategy, NULL);
+    if (model && mirt__load_into(model, file, &pool) != MIRT_OK) {
+        mirt_model_destroy(model);
+        model = NULL;
+    }
+    mirt__pool_free(&pool);
+    mirt__safetensors_close(file);
+    return model;
+}
+
+MIRT_API mirt_model *mirt_load(mirt_strategy *strategy, const char *path) {
+    MIRT__USE(strategy, NULL);
+    mirt__safetensors file;
+    if (!strategy) return mirt__fail_missing("mirt_load", "strategy"), (mirt_model *)NULL;
+    if (!path) return mirt__fail(MIRT_E_INVALID, "mirt_load: no path"), (mirt_model *)NULL;
+    return mirt__safetensors_open(&file, path) == MIRT_OK ? mirt__load_open(strategy, &file) : NULL;
+}
+
+MIRT_API mirt_model *mirt_load_memory(mirt_strategy *strategy, const void *data, size_t size) {
+    MIRT__USE(strategy, NULL);
+    mirt__safetensors file;
+    if (!strategy) return mirt__fail_missing("mirt_load_memory", "strategy"), (mirt_model *)NULL;
+    if (!data) return mirt__fail(MIRT_E_INVALID, "mirt_load_memory: no data"), (mirt_model *)NULL;
+    return mirt__safetensors_open_memory(&file, data, size) == MIRT_OK ? mirt__load_open(strategy, &file) : NULL;
+}
+
+MIRT_API mirt_status mirt_load_weights(mirt_model *model, const char *path) {
+    MIRT__USE_MODEL(model, mirt_last_status());
+    mirt__safetensors file;
+    if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_load_weights: no model or no path");
+    if (mirt__model_materialize(model) != MIRT_OK || mirt__safetensors_open(&file, path) != MIRT_OK)
+        return mirt_last_status();
+    mirt_status status = mirt__load_all_weights(model, &file);
+    mirt__safetensors_close(&file);
+    return status;
+}
+
+/* The variable's name in the file, or NULL: it is none of those asked for, or (*ok false) memory ran out. */
+static const char *mirt__load_name(mirt__pool *pool, const mirt__variable *v, const mirt_load_desc *desc, bool *ok) {
+    const char *name = v->name;
+    if (!mirt__matches(name, desc->prefix)) return NULL;
+    const size_t cut = desc->prefix ? strlen(desc->prefix) : 0;
+    if (cut && desc->prefix[cut - 1] != '*' && name[cut]) name += cut + 1;
+    if (!desc->file_prefix || !*desc->file_prefix) return name;
+    const size_t size = strlen(desc->file_prefix) + strlen(name) + 2;
+    char *whole = (char *)mirt__pool_alloc(pool, size);
+    *ok = whole != NULL;
+    if (whole) snprintf(whole, size, "%s/%s", desc->file_prefix, name);
+    return whole;
+}
+
+/* Tensors that are nobody's: not those of an optimizer or a run, which whole models have. */
+static void mirt__load_extras(const mirt__safetensors *file, const bool *used, mirt__text *text,
+                              mirt_load_report *report) {
+    char shape[MIRT__ST_SHAPE_TEXT], shown[MIRT__SHOWN];
+    const bool whole = mirt__safetensors_metadata(file, "compile") != NULL;
+#define MIRT__OPTIMIZER_NAME(kind, name, kernel) #name,
+    static const char *const optimizer[] = {MIRT_OPTIMIZER_LIST(MIRT__OPTIMIZER_NAME)};
+#undef MIRT__OPTIMIZER_NAME
+    for (int i = 0; i < file->count; i++) {
+        const mirt__safetensor *t = &file->tensor[i];
+        bool slot = false;
+        for (int k = 0; whole && k < MIRT__COUNT(optimizer); k++) {
+            const size_t size = strlen(optimizer[k]);
+            slot = slot || (strncmp(t->name, optimizer[k], size) == 0 && t->name[size] == '/');
+        }
+        slot = slot || (whole && (strncmp(t->name, "run/", 4) == 0 || strncmp(t->name, "callbacks/", 10) == 0));
+        if (used[i] || slot) continue;
+        report->extra++;
+        mirt__text_add(text, "extra: %s %s\n", mirt__shown(t->name, shown), mirt__st_shape_text(t, shape));
+    }
+}
+
+static mirt_status mirt__load_some(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool,
+                                   const mirt_load_desc *desc, mirt_load_report *report) {
+    mirt__text *text = &model->load_text;
+    char have[MIRT__ST_SHAPE_TEXT], want[96], shown[MIRT__SHOWN];
+    int asked = 0;
+    bool ok = true, *used = (bool *)mirt__pool_alloc(pool, (size_t)file->count + 1);
+    if (!used) return mirt_last_status();
+    memset(used, 0, (size_t)file->count);
+    for (int i = 0; i < model->num_variables; i++) {
+        const mirt__variable *v = &model->variable[i];
+        const char *name = mirt__load_name(pool, v, desc, &ok);
+        if (!ok) return mirt_last_status();
+        if (!name) continue;
+        asked++;
+        const mirt__safetensor *t = mirt__safetensors_find(file, name);
+        if (t) used[t - file->tensor] = true;
+        if (t && mirt__load_fits(t, v)) {
+            mirt__load_take(t, model, 0, i);
+            report->loaded++;
+        } else if (t) {
+            report->mismatched++;
+            mirt__text_add(text, "mismatched: %s is %s, in the file %s %s\n", mirt__shown(v->name, shown),
+                           mirt__shape_text(&v->shape, want), mirt__st_dtype_name(t->dtype),
+                           mirt__st_shape_text(t, have));
+        } else {
+            report->missing++;
+            mirt__text_add(text, "missing: %s %s\n", mirt__shown(v->name, shown), mirt__shape_text(&v->shape, want));
+        }
+    }
+    mirt__load_extras(file, used, text, report);
+    report->text = text->data ? text->data : "";
+    if (text->failed) return mirt_last_status();
+    if (report->loaded) return MIRT_OK;
+    if (!asked && desc->prefix && mirt__layer_find(model, desc->prefix) < 0) return mirt_last_status();
+    return mirt__fail(MIRT_E_NOT_FOUND, "%s: none of its %d tensors fits one of the %d weights of %s by name and shape",
+                      file->origin, file->count, asked, model->name);
+}
+
+MIRT_API mirt_status mirt_load_weights_partial(mirt_model *model, const char *path, const mirt_load_desc *desc,
+                                               mirt_load_report *report) {
+    MIRT__USE_MODEL(model, mirt_last_status());
+    mirt__safetensors file;
+    mirt__pool pool;
+    mirt_load_desc all;
+    mirt_load_report own;
+    memset(&pool, 0, sizeof pool);
+    memset(&all, 0, sizeof all);
+    memset(&own, 0, sizeof own);
+    if (report) *report = own;
+    if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_load_weights_partial: no model or no path");
+    mirt__text_clear(&model->load_text);
+    if (mirt__model_materialize(model) != MIRT_OK || mirt__safetensors_open(&file, path) != MIRT_OK)
+        return mirt_last_status();
+    mirt_status status = mirt__load_some(model, &file, &pool, desc ? desc : &all, &own);
+    if (report) *report = own;
+    mirt__pool_free(&pool);
+    mirt__safetensors_close(&file);
+    return status;
+}
+
+#ifndef MIRRORTRAIN_NO_TRAIN
+
+/* >>section checkpoint/run_state.c */
+
+/* The state of a run in a checkpoint: parsed and checked as a whole before any of it is used. */
+
+/* >>names of callbacks */
+
+MIRT__LIB const char *mirt__callback_label(const mirt__training_run *run, int index, char out[MIRT__CALLBACK_LABEL]) {
+    const char *name = run->desc->callbacks[index]->name;
+    int same = 0;
+    for (int i = 0; i < index; i++)
+        same += run->desc->callbacks[i]->name && strcmp(run->desc->callbacks[i]->name, name) == 0;
+    if (same) snprintf(out, MIRT__CALLBACK_LABEL, "%.80s_%d", name, same);
+    else snprintf(out, MIRT__CALLBACK_LABEL, "%.80s", name);
+    return out;
+}
+
+MIRT__LIB int mirt__num_callbacks(const mirt__training_run *run) {
+    int count = 0;
+    while (count < MIRT_MAX_CALLBACKS && run->desc->callbacks[count]) count++;
+    return count;
+}
+
+MIRT__LIB const char *mirt__kept_name(mirt__pool *pool, const char *label, const mirt__variable *v) {
+    const size_t size = strlen(label) + strlen(v->name) + 16;
+    char *name = (char *)mirt__pool_alloc(pool, size);
+    if (name) snprintf(name, size, "callbacks/%s/%s", label, v->name);
+    return name;
+}
+
+/* >>the numbers */
+
+/* Counts stay exact in double precision, and adding to them cannot overflow. */
+#define MIRT__RUN_MOST ((int64_t)1 << 53)
+
+typedef struct mirt__run_int_field {
+    const char *name;
+    size_t offset;
+    int64_t least, most;
+    const char *before, *unit, *plural, *after; /* a message's words for what must be the same; unit NULL: it need
+                                                   not */
+} mirt__run_int_field;
+
+typedef struct mirt__run_double_field {
+    const char *name;
+    size_t offset;
+    double least, most;
+} mirt__run_double_field;
+
+#define MIRT__RUN(name) #name, offsetof(mirt__position, name)
+#define MIRT__RUN_FREE NULL, NULL, NULL, NULL
+static const mirt__run_int_field mirt__run_ints[] = {
+    {MIRT__RUN(replicas), -1, MIRT__RUN_MOST, "", "replica", "s", ""},
+    {MIRT__RUN(joined), -1, MIRT__RUN_MOST, "steps of ", "batch", "es", " (mirt_accumulate)"},
+    {MIRT__RUN(batch), -1, MIRT__RUN_MOST, "global batches of ", "sample", "s", ""}, /* of all that are joined */
+    {MIRT__RUN(samples), -1, MIRT__RUN_MOST, "a data set of ", "sample", "s", ""},
+    {MIRT__RUN(steps_per_epoch), -1, MIRT__RUN_MOST, "epochs of ", "step", "s",
+     " (steps_per_epoch; 0: all of the data)"},
+    {MIRT__RUN(epoch), 0, INT_MAX - 1, MIRT__RUN_FREE}, {MIRT__RUN(opened), 0, 1, MIRT__RUN_FREE},
+    {MIRT__RUN(done), 0, MIRT__RUN_MOST, MIRT__RUN_FREE}, {MIRT__RUN(begun), 0, 1, MIRT__RUN_FREE},
+    {MIRT__RUN(pass), 0, MIRT__RUN_MOST, MIRT__RUN_FREE}, {MIRT__RUN(passed), 0, MIRT__RUN_MOST, MIRT__RUN_FREE},
+    {MIRT__RUN(first_pass), 0, MIRT__RUN_MOST, MIRT__RUN_FREE}, {MIRT__RUN(steps), 0, MIRT__RUN_MOST, MIRT__RUN_FREE},
+    {MIRT__RUN(images), 0, MIRT__RUN_MOST, MIRT__RUN_FREE}, {MIRT__RUN(count), 0, MIRT__RUN_MOST, MIRT__RUN_FREE},
+    {MIRT__RUN(rate_set), 0, 1, MIRT__RUN_FREE}, {MIRT__RUN(saved), 0, MIRT__RUN_MOST, MIRT__RUN_FREE},
+    {MIRT__RUN(scale_steps), 0, 1999, MIRT__RUN_FREE},
+};
+#undef MIRT__RUN_FREE
+/* Differences of times may be a rounding below 0. */
+static const mirt__run_double_field mirt__run_doubles[] = {
+    {MIRT__RUN(rate), 0, (double)FLT_MAX},      {MIRT__RUN(seconds), -1, 1e15},
+    {MIRT__RUN(input_seconds), -1, 1e15},       {MIRT__RUN(epoch_seconds), -1, 1e15},
+    {MIRT__RUN(epoch_input_seconds), -1, 1e15}, {MIRT__RUN(loss_scale), 0, DBL_MAX},
+};
+#undef MIRT__RUN
+
+static int64_t *mirt__run_int(mirt__position *at, int i) {
+    return (int64_t *)(void *)((char *)at + mirt__run_ints[i].offset);
+}
+static double *mirt__run_double(mirt__position *at, int i) {
+    return (double *)(void *)((char *)at + mirt__run_doubles[i].offset);
+}
+
+MIRT__LIB void mirt__run_write_numbers(mirt__position *at, mirt__text *out) {
+    for (int i = 0; i < MIRT__COUNT(mirt__run_ints); i++) {
+        mirt__text_add(out, ",\"%s\":%lld", mirt__run_ints[i].name, (long long)*mirt__run_int(at, i));
+    }
+    for (int i = 0; i < MIRT__COUNT(mirt__run_doubles); i++) {
+        const double value = *mirt__run_double(at, i);
+        mirt__text_add(out, ",\"%s\":", mirt__run_doubles[i].name);
+        mirt__json_write_number(out, isfinite(value) ? value : 0);
+    }
+}
+
+static mirt_status mirt__run_read_numbers(mirt__run_state *r) {
+    for (int i = 0; i < MIRT__COUNT(mirt__run_ints); i++) {
+        const mirt__run_int_field *f = &mirt__run_ints[i];
+        if (mirt__json_get_int(r->json, f->name, f->least, f->most, mirt__run_int(&r->position, i)) != MIRT_OK)
+            return mirt__fail_at("run");
+    }
+    for (int i = 0; i < MIRT__COUNT(mirt__run_doubles); i++) {
+        const mirt__run_double_field *f = &mirt__run_doubles[i];
+        const mirt__json *value = mirt__json_get(r->json, f->name, MIRT__JSON_NUMBER);
+        if (!value) return mirt__fail_at("run");
+        if (!(value->number >= f->least && value->number <= f->most)) {
+            return mirt__fail(MIRT_E_FORMAT, "run: \"%s\" is %g, but must lie between %g and %g", f->name,
+                              value->number, f->least, f->most);
+        }
+        *mirt__run_double(&r->position, i) = value->number;
+    }
+    return MIRT_OK;
+}
+
+/* What the numbers say about each other and about the data, which a run keeps to at each moment at which it can be
+   saved. */
+static mirt_status mirt__run_check_position(const mirt__run_state *r) {
+    const mirt__position *p = &r->position;
+    const long long done = (long long)p->done, passed = (long long)p->passed, steps = (long long)p->steps,
+                    per_epoch = (long long)p->steps_per_epoch;
+    const int64_t batches = mirt_dataset_batches(r->run->train);
+    if (done > steps || passed > steps) {
+        return mirt__fail(MIRT_E_FORMAT,
+                          "run: \"steps\" is %lld, but \"done\" is %lld and \"passed\" %lld batches of them", steps,
+                          done, passed);
+    }
+    if (done && !p->opened)
+        return mirt__fail(MIRT_E_FORMAT, "run: \"opened\" is 0, but %lld batches of the epoch are done", done);
+    if (batches >= 0 && p->passed > batches) {
+        return mirt__fail(MIRT_E_FORMAT, "run: \"passed\" is %lld batches, but a pass over the data has %lld", passed,
+                          (long long)batches);
+    }
+    if (per_epoch > 0 ? done > per_epoch : done > passed) {
+        return mirt__fail(MIRT_E_FORMAT, "run: \"done\" is %lld, but the epoch has had at most %lld batches", done,
+                          per_epoch > 0 ? per_epoch : passed);
+    }
+    if ((p->begun || done || passed) && !(p->first_pass <= p->pass && p->pass < r->epoch)) {
+        return mirt__fail(
+            MIRT_E_FORMAT,
+            "run: \"pass\" is %lld, but passes from \"first_pass\" %lld to below \"epoch\" %lld were begun",
+            (long long)p->pass, (long long)p->first_pass, (long long)r->epoch);
+    }
+    if (done && (p->count < 1 || (p->batch > 0 && (p->count - 1) / p->batch >= p->done))) {
+        return mirt__fail(MIRT_E_FORMAT, "run: \"count\" is %lld samples, but %lld batches of at most %lld are done",
+                          (long long)p->count, done, (long long)p->batch);
+    }
+    return MIRT_OK;
+}
+
+/* >>what must be the same */
+
+MIRT__LIB void mirt__run_describe(const mirt__training_run *run, mirt__position *at) {
+    const mirt__data_spec *spec = mirt__dataset_spec(run->train);
+    at->replicas = run->model->strategy->num_replicas;
+    at->batch = spec->batch;
+    at->joined = spec->accumulate;
+    at->samples = spec->samples;
+    at->steps_per_epoch = run->desc->steps_per_epoch;
+}
+
+static const char *mirt__run_words(const mirt__run_int_field *f, long long value, char out[96]) {
+    if (value < 0) snprintf(out, 96, "data without an end");
+    else snprintf(out, 96, "%s%lld %s%s%s", f->before, value, f->unit, value == 1 ? "" : f->plural, f->after);
+    return out;
+}
+
+/* Both sides of what must be the same. */
+static mirt_status mirt__run_same_settings(const mirt__run_state *r) {
+    mirt__position now, then = r->position;
+    char a[96], b[96];
+    memset(&now, 0, sizeof now);
+    mirt__run_describe(r->run, &now);
+    const mirt__json *seed = mirt__json_get(r->json, "seed", MIRT__JSON_STRING);
+    if (!seed) return mirt__fail_at("run");
+    snprintf(a, sizeof a, "%llu", (unsigned long long)r->run->model->strategy->seed);
+    if (strcmp(a, seed->string) != 0) {
+        return mirt__fail(MIRT_E_STATE,
+                          "it is of a run with seed %s, this strategy has seed %s: going on needs the same",
+                          mirt__json_label(seed->string, b), a);
+    }
+    for (int i = 0; i < MIRT__COUNT(mirt__run_ints); i++) {
+        const mirt__run_int_field *f = &mirt__run_ints[i];
+        long long was = *mirt__run_int(&then, i), is = *mirt__run_int(&now, i);
+        if (!f->unit || was == is) continue;
+        return mirt__fail(MIRT_E_STATE, "it is of a run with %s, this one has %s: going on needs the same",
+                          mirt__run_words(f, was, a), mirt__run_words(f, is, b));
+    }
+    return MIRT_OK;
+}
+
+/* The text of item i of a list, and its length. */
+static const char *mirt__json_item_text(const char *text, const mirt__json *list, size_t i, size_t *size) {
+    size_t begin = list->item[i]->offset, end = i + 1 < list->count ? list->item[i + 1]->offset : begin;
+    if (end == begin) { /* the last: up to its closing brace */
+        int depth = 0;
+        bool quoted = false;
+        for (end = begin; text[end]; end++) {
+            if (text[end] == '\\' && quoted) end++;
+            else if (text[end] == '"') quoted = !quoted;
+            else if (!quoted && text[end] == '{') depth++;
+            else if (!quoted && text[end] == '}' && --depth == 0) {
+                end++;
+                break;
+            }
+        }
+    }
+    while (end > begin && text[end - 1] != '}') end--;
+    *size = end - begin;
+    return text + begin;
+}
+
+static const char *mirt__json_layer_name(const mirt__json *layer, char out[MIRT__JSON_LABEL]) {
+    const mirt__json *name = mirt__json_member(layer, "name");
+    if (!name) name = mirt__json_member(layer, "op");
+    return mirt__json_label(name && name->type == MIRT__JSON_STRING ? name->string : "?", out);
+}
+
+/* The first layer that is not the same in two texts of architectures. */
+static mirt_status mirt__run_other_model(mirt__run_state *r, const char *was, const char *is) {
+    char a[MIRT__JSON_LABEL], b[MIRT__JSON_LABEL];
+    const mirt__json *then = mirt__json_parse(&r->pool, was, strlen(was)),
+                     *now = mirt__json_parse(&r->pool, is, strlen(is));
+    if (!then || !now) return mirt_last_status();
+    const mirt__json *old_list = mirt__json_get(then, "layers", MIRT__JSON_ARRAY),
+                     *new_list = mirt__json_get(now, "layers", MIRT__JSON_ARRAY);
+    if (!old_list || !new_list) return mirt_last_status();
+    for (size_t i = 0; i < old_list->count && i < new_list->count; i++) {
+        size_t old_size, new_size;
+        const char *x = mirt__json_item_text(was, old_list, i, &old_size),
+                   *y = mirt__json_item_text(is, new_list, i, &new_size);
+        if (old_size == new_size && memcmp(x, y, old_size) == 0) continue;
+        return mirt__fail(
+            MIRT_E_STATE,
+            "it is of another model: its layer %d, \"%s\", is not the layer \"%s\" of %s, or has other settings",
+            (int)i, mirt__json_layer_name(old_list->item[i], a), mirt__json_layer_name(new_list->item[i], b),
+            r->run->model->name);
+    }
+    if (old_list->count != new_list->count) {
+        return mirt__fail(MIRT_E_STATE, "it is of another model: that has %d layers, %s has %d", (int)old_list->count,
+                          r->run->model->name, (int)new_list->count);
+    }
+    return mirt__fail(MIRT_E_STATE,
+                      "it is of another model: outputs, losses or weights that are not trained are not those of %s",
+                      r->run->model->name);
+}
+
+static mirt_status mirt__run_same_model(mirt__run_state *r) {
+    mirt__text now = {NULL, 0, 0, false};
+    const char *was = mirt__safetensors_metadata(r->file, "architecture");
+    mirt_status status = mirt__architecture_write(r->run->model, &now);
+    if (status == MIRT_OK && now.failed) status = mirt_last_status();
+    if (status == MIRT_OK && !was) status = mirt__fail(MIRT_E_FORMAT, "it holds no architecture");
+    if (status == MIRT_OK) {
+        const char *x = strstr(was, "\"layers\""),
+                   *y = strstr(now.data, "\"layers\""); /* the name of the model does not matter */
+        if (!x || !y || strcmp(x, y) != 0) status = mirt__run_other_model(r, was, now.data);
+    }
+    mirt__text_free(&now);
+    return status;
+}
+
+static mirt_status mirt__run_same_optimizer(mirt__run_state *r) {
+    mirt_compile_desc then;
+    const char *text = mirt__safetensors_metadata(r->file, "compile");
+    const mirt__json *compile = text ? mirt__json_parse(&r->pool, text, strlen(text)) : NULL;
+    if (!text) return mirt__fail(MIRT_E_FORMAT, "it holds no compile settings");
+    if (!compile || mirt__compile_read(r->run->model->strategy, compile, &then) != MIRT_OK) return mirt_last_status();
+    const mirt_optimizer *now = &r->run->model->config.optimizer;
+    if (then.optimizer.kind == now->kind && mirt__optimizer_slots(&then.optimizer) == mirt__optimizer_slots(now))
+        return MIRT_OK;
+    return mirt__fail(MIRT_E_STATE,
+                      "it is of a run with the optimizer %s (%d values a weight), this model is compiled with %s (%d)",
+                      mirt__optimizer_class_get(then.optimizer.kind)->name, mirt__optimizer_slots(&then.optimizer),
+                      mirt__optimizer_class_get(now->kind)->name, mirt__optimizer_slots(now));
+}
+
+/* >>tensors */
+
+/* The tensor, which must be there, of F64 with this rank and this many columns; NULL with the error set. */
+static const mirt__safetensor *mirt__run_table(const mirt__run_state *r, const char *name, int rank, int64_t columns) {
+    char shape[MIRT__ST_SHAPE_TEXT];
+    const mirt__safetensor *t = mirt__safetensors_find(r->file, name);
+    if (t && t->dtype == MIRT__ST_F64 && t->rank == rank && t->dim[rank - 1] == columns) return t;
+    if (!t) mirt__fail(MIRT_E_FORMAT, "there is no tensor %s", name);
+    else
+        mirt__fail(MIRT_E_STATE,
+                   "%s is %s %s, but this model's losses and metrics give F64 of rank %d with %lld columns: it is of a "
+                   "run with others",
+                   name, mirt__st_dtype_name(t->dtype), mirt__st_shape_text(t, shape), rank, (long long)columns);
+    return NULL;
+}
+
+/* The columns' names, as this model's logs have them. */
+static mirt_status mirt__run_read_log_names(mirt__run_state *r, const mirt__json *list) {
+    const char *names[MIRT_MAX_LOGS];
+    char label[MIRT__JSON_LABEL];
+    const int known = mirt__log_names(r->run->model, true, names);
+    if (list->count > (size_t)known) {
+        return mirt__fail(MIRT_E_STATE,
+                          "run: \"logs\" has %zu names, but this model reports at most %d: it is of a run with other "
+                          "losses or metrics",
+                          list->count, known);
+    }
+    for (size_t i = 0; i < list->count; i++) {
+        const char *name = list->item[i]->type == MIRT__JSON_STRING ? list->item[i]->string : NULL;
+        if (!name)
+            return mirt__fail(MIRT_E_FORMAT, "run: \"logs\" has %s in it, but must hold names",
+                              mirt__json_type_name(list->item[i]->type));
+        for (int k = 0; k < known; k++) {
+            if (strcmp(names[k], name) == 0) r->log_name[i] = names[k];
+        }
+        if (r->log_name[i]) continue;
+        return mirt__fail(
+            MIRT_E_STATE,
+            "its history has \"%s\", which this model does not report: it is of a run with other losses or metrics",
+            mirt__json_label(name, label));
+    }
+    return MIRT_OK;
+}
+
+/* A row for each epoch: how many logs it has, and their values. */
+static mirt_status mirt__run_read_history(mirt__run_state *r) {
+    const mirt__json *list = mirt__json_get(r->json, "logs", MIRT__JSON_ARRAY);
+    if (!list) return mirt__fail_at("run");
+    if (!list->count && !mirt__safetensors_find(r->file, "run/history")) return MIRT_OK;
+    if (!list->count) return mirt__fail(MIRT_E_FORMAT, "run: \"logs\" is empty, but there is a tensor run/history");
+    if (mirt__run_read_log_names(r, list) != MIRT_OK) return mirt_last_status();
+    const mirt__safetensor *t = mirt__run_table(r, "run/history", 2, (int64_t)list->count + 1);
+    if (!t) return mirt_last_status();
+    if (t->dim[0] < 1 || t->dim[0] > r->position.epoch) {
+        return mirt__fail(MIRT_E_FORMAT, "run/history has %lld epochs, but the run has ended %lld",
+                          (long long)t->dim[0], (long long)r->position.epoch);
+    }
+    r->epochs = (int)t->dim[0];
+    r->columns = (int)t->dim[1];
+    r->history = (const unsigned char *)t->data;
+    for (int e = 0; e < r->epochs; e++) {
+        double count;
+        memcpy(&count, r->history + (size_t)e * (size_t)r->columns * sizeof count, sizeof count);
+        if (count >= 1 && count <= (double)list->count && count == floor(count)) continue;
+        return mirt__fail(MIRT_E_FORMAT, "run/history: epoch %d has %g logs, but must have 1 to %zu", e, count,
+                          list->count);
+    }
+    return MIRT_OK;
+}
+
+/* Sums of the epoch that the run is in the middle of. */
+static mirt_status mirt__run_read_sums(mirt__run_state *r) {
+    mirt__sums sums;
+    mirt__sums_start(r->run->model, MIRT__TRAIN, &sums);
+    r->num_sums = 1 + MIRT_MAX_OUTPUTS + sums.num_metric;
+    const mirt__safetensor *t = mirt__safetensors_find(r->file, "run/sums");
+    if (!r->position.done)
+        return !t ? MIRT_OK
+                  : mirt__fail(MIRT_E_FORMAT, "there is a tensor run/sums, but no batch of the epoch is done");
+    if (!(t = mirt__run_table(r, "run/sums", 1, r->num_sums))) return mirt_last_status();
+    r->sums = (const unsigned char *)t->data;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__run_check_tensors(const mirt__run_state *r) {
+    char label[MIRT__JSON_LABEL];
+    for (int i = 0; i < r->file->count; i++) {
+        const char *name = r->file->tensor[i].name;
+        if (strncmp(name, "run/", 4) != 0 || strcmp(name, "run/history") == 0 || strcmp(name, "run/sums") == 0)
+            continue;
+        return mirt__fail(MIRT_E_FORMAT, "there is a tensor %s, which no run has", mirt__json_label(name, label));
+    }
+    return MIRT_OK;
+}
+
+/* >>callbacks */
+
+/* The weights that a callback kept: all of them, or none. */
+static mirt_status mirt__run_read_kept(mirt__run_state *r, const char *label, mirt__loaded_callback *out) {
+    const mirt_model *model = r->run->model;
+    const mirt__safetensor **kept =
+        (const mirt__safetensor **)mirt__pool_alloc(&r->pool, ((size_t)model->num_variables + 1) * sizeof *kept);
+    if (!kept) return mirt_last_status();
+    for (int k = 0; k < model->num_variables; k++) {
+        const mirt__variable *v = &model->variable[k];
+        const char *name = mirt__kept_name(&r->pool, label, v);
+        if (!name) return mirt_last_status();
+        if (k == 0 && !mirt__safetensors_find(r->file, name)) return MIRT_OK;
+        if (!(kept[k] = mirt__load_find(r->file, name, v))) return mirt_last_status();
+    }
+    out->kept = model->num_variables ? kept : NULL;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__run_read_callback(mirt__run_state *r, int i, const mirt__json *state, const char *label) {
+    const mirt__readymade *ready = mirt__ready_of(r->run->desc->callbacks[i]);
+    mirt__loaded_callback *out = &r->callback[i];
+    out->text = state->string;
+    if (!ready) return MIRT_OK;
+    if (mirt__ready_parse(ready, state->string, &out->state) != MIRT_OK) return mirt__fail_at("the state of %s", label);
+    return mirt__run_read_kept(r, label, out);
+}
+
+static mirt_status mirt__run_read_callbacks(mirt__run_state *r) {
+    char label[MIRT__CALLBACK_LABEL], shown[MIRT__JSON_LABEL];
+    const mirt__json *states = mirt__json_get(r->json, "callbacks", MIRT__JSON_OBJECT);
+    if (!states) return mirt__fail_at("run");
+    for (size_t i = 0; i < states->count; i++) {
+        if (states->item[i]->type == MIRT__JSON_STRING) continue;
+        return mirt__fail(MIRT_E_FORMAT, "the state of %s is %s, but must be a string",
+                          mirt__json_label(states->item[i]->key, shown), mirt__json_type_name(states->item[i]->type));
+    }
+    size_t taken = 0;
+    for (int i = 0; i < mirt__num_callbacks(r->run); i++) {
+        const mirt_callback *callback = r->run->desc->callbacks[i];
+        if (!callback->name || !callback->load_state) continue;
+        const mirt__json *state = mirt__json_member(states, mirt__callback_label(r->run, i, label));
+        if (!state) continue;
+        taken++;
+        if (mirt__run_read_callback(r, i, state, label) != MIRT_OK) return mirt_last_status();
+    }
+    r->unknown = states->count - taken;
+    return MIRT_OK;
+}
+
+/* >>all of it */
+
+static mirt_status mirt__run_find(mirt__run_state *r) {
+    const char *text = mirt__safetensors_metadata(r->file, "training");
+    const mirt__json *training = text ? mirt__json_parse(&r->pool, text, strlen(text)) : NULL;
+    if (text && !training) return mirt__fail_at("training");
+    r->json = training && training->type == MIRT__JSON_OBJECT ? mirt__json_member(training, "run") : NULL;
+    if (!r->json || r->json->type != MIRT__JSON_OBJECT) {
+        return mirt__fail(MIRT_E_FORMAT,
+                          "it holds a model but no run to go on with; mirt_load and mirt_load_weights read it");
+    }
+    if (mirt__json_get_int(training, "iterations", 0, MIRT__RUN_MOST, &r->step) != MIRT_OK ||
+        mirt__json_get_int(training, "epoch", 0, MIRT__RUN_MOST, &r->epoch) != MIRT_OK) {
+        return mirt__fail_at("training");
+    }
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__run_parse(mirt__run_state *r, mirt__training_run *run, const mirt__safetensors *file) {
+    const int slots = mirt__optimizer_slots(&run->model->config.optimizer);
+    memset(r, 0, sizeof *r);
+    r->run = run;
+    r->file = file;
+    if (mirt__run_find(r) != MIRT_OK || mirt__run_read_numbers(r) != MIRT_OK || mirt__run_same_model(r) != MIRT_OK ||
+        mirt__run_same_optimizer(r) != MIRT_OK || mirt__run_same_settings(r) != MIRT_OK ||
+        mirt__run_check_position(r) != MIRT_OK || mirt__load_blocks(file, run->model, slots, false) != MIRT_OK ||
+        mirt__run_read_history(r) != MIRT_OK || mirt__run_read_sums(r) != MIRT_OK ||
+        mirt__run_check_tensors(r) != MIRT_OK || mirt__run_read_callbacks(r) != MIRT_OK) {
+        return mirt_last_status();
+    }
+    return MIRT_OK;
+}
+
+MIRT__LIB void mirt__run_state_free(mirt__run_state *r) {
+    for (int i = 0; i < MIRT_MAX_CALLBACKS; i++) mirt__ready_state_free(&r->callback[i].state);
+    mirt__pool_free(&r->pool);
+}
+
+#undef MIRT__RUN_MOST
+
+/* >>section checkpoint/run_write.c */
+
+/* Writes the state of a run into a checkpoint. */
+
+MIRT__LIB int64_t mirt__run_saved(mirt__training_run *run) {
+    struct timespec now;
+    int64_t micros = clock_gettime(CLOCK_REALTIME, &now) == 0 ? (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000 : 0;
+    const int64_t most = (int64_t)1 << 53; /* what readers accept */
+    return run->at.saved =
+               micros > run->at.saved && micros <= most ? micros : run->at.saved + (run->at.saved < most);
+}
+
+typedef struct mirt__state_question {
+    const mirt_callback *callback;
+    char *text;
+    size_t capacity, size;
+} mirt__state_question;
+
+static void mirt__ask_state(void *arg) {
+    mirt__state_question *q = (mirt__state_question *)arg;
+    if (!mirt__ready_of(q->callback)) {
+        MIRT__OUTSIDE;
+        q->size = q->callback->save_state(q->text, q->capacity, q->callback->user);
+        return;
+    }
+    q->size = q->callback->save_state(q->text, q->capacity, q->callback->user);
+}
+
+/* As with all functions of the user, on his thread. */
+static size_t mirt__state_of(const mirt__training_run *run, const mirt_callback *callback, char *text,
+                             size_t capacity) {
+    mirt__state_question q;
+    q.callback = callback;
+    q.text = text;
+    q.capacity = capacity;
+    q.size = 0;
+    if (mirt__ready_of(callback)) mirt__ask_state(&q);
+    else mirt__on_caller(run->model->strategy, mirt__ask_state, &q);
+    return q.size;
+}
+
+static mirt_status mirt__run_write_callbacks(const mirt__training_run *run, mirt__text *out) {
+    char label[MIRT__CALLBACK_LABEL];
+    bool first = true;
+    for (int i = 0; i < mirt__num_callbacks(run); i++) {
+        const mirt_callback *callback = run->desc->callbacks[i];
+        if (!callback->name || !callback->save_state) continue;
+        mirt__readymade *ready = mirt__ready_of(callback);
+        if (ready && ready->sync && ready->sync(ready) != MIRT_OK) return mirt_last_status();
+        size_t size = mirt__state_of(run, callback, NULL, 0);
+        if (size == SIZE_MAX)
+            return mirt__ready_of(callback) ? mirt_last_status()
+                                            : mirt__fail(MIRT_E_CALLBACK, "callback %d has no state to save", i);
+        char *text = (char *)mirt__calloc(size + 1, 1);
+        if (!text) return mirt_last_status();
+        const bool whole = mirt__state_of(run, callback, text, size + 1) == size;
+        const bool good = mirt__utf8_valid(text, strlen(text));
+        mirt__text_add(out, first ? "" : ",");
+        mirt__json_write_string(out, mirt__callback_label(run, i, label));
+        mirt__text_add(out, ":");
+        mirt__json_write_string(out, text);
+        mirt__free(text);
+        if (!whole && mirt__ready_of(callback)) return mirt_last_status(); /* memory ran out */
+        if (!good || !whole)
+            return mirt__fail(MIRT_E_CALLBACK,
+                              "the state of callback %d is another one at a second look, or not valid UTF-8", i);
+        first = false;
+    }
+    return MIRT_OK;
+}
+
+MIRT__LIB int mirt__run_most_tensors(const mirt__training_run *run) {
+    return 2 + mirt__num_callbacks(run) * run->model->num_variables;
+}
+
+static mirt__safetensor *mirt__run_tensor(mirt__safetensor *tensor, int *count, const char *name, int64_t rows,
+                                          int64_t columns, const double *data) {
+    mirt__safetensor *t = &tensor[(*count)++];
+    memset(t, 0, sizeof *t);
+    t->name = name;
+    t->dtype = MIRT__ST_F64;
+    t->rank = columns ? 2 : 1;
+    t->dim[0] = rows;
+    t->dim[1] = columns;
+    t->data = data;
+    return t;
+}
+
+/* A row an epoch: how many logs it has, and their values; `names` gets all names. */
+static mirt_status mirt__run_write_history(const mirt_model *model, mirt__pool *pool, mirt__text *out,
+                                           mirt__safetensor *tensor, int *count) {
+    const mirt_logs *longest = NULL;
+    const int epochs = model->history.epochs;
+    for (int e = 0; e < epochs; e++) {
+        if (!longest || model->history_logs[e].count > longest->count) longest = &model->history_logs[e];
+    }
+    mirt__text_add(out, ",\"logs\":[");
+    for (int i = 0; longest && i < longest->count; i++) {
+        mirt__text_add(out, i ? "," : "");
+        mirt__json_write_string(out, longest->name[i]);
+    }
+    mirt__text_add(out, "]");
+    if (!longest) return MIRT_OK;
+    const int64_t columns = longest->count + 1;
+    double *table = (double *)mirt__pool_alloc(pool, (size_t)epochs * (size_t)columns * sizeof *table);
+    if (!table) return mirt_last_status();
+    for (int e = 0; e < epochs; e++) {
+        const mirt_logs *logs = &model->history_logs[e];
+        table[e * columns] = logs->count;
+        memcpy(table + e * columns + 1, logs->value, (size_t)logs->count * sizeof *table);
+    }
+    mirt__run_tensor(tensor, count, "run/history", epochs, columns, table);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__run_write_sums(const mirt__training_run *run, mirt__pool *pool, mirt__safetensor *tensor,
+                                        int *count) {
+    const mirt__sums *sums = &run->sums;
+    const int64_t all = 1 + MIRT_MAX_OUTPUTS + sums->num_metric;
+    double *values = (double *)mirt__pool_alloc(pool, (size_t)all * sizeof *values);
+    if (!values) return mirt_last_status();
+    values[0] = sums->loss;
+    memcpy(values + 1, sums->output_loss, sizeof sums->output_loss);
+    if (sums->num_metric)
+        memcpy(values + 1 + MIRT_MAX_OUTPUTS, sums->metric, (size_t)sums->num_metric * sizeof *values);
+    mirt__run_tensor(tensor, count, "run/sums", all, 0, values);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__run_write_kept(const mirt__training_run *run, mirt__pool *pool, mirt__safetensor *tensor,
+                                        int *count) {
+    char label[MIRT__CALLBACK_LABEL];
+    for (int i = 0; i < mirt__num_callbacks(run); i++) {
+        const mirt__readymade *ready = mirt__ready_of(run->desc->callbacks[i]);
+        const mirt__real *values = ready && ready->weights_set ? ready->weights : NULL;
+        for (int k = 0; values && k < run->model->num_variables; k++) {
+            const mirt__variable *v = &run->model->variable[k];
+            const char *name = mirt__kept_name(pool, mirt__callback_label(run, i, label), v);
+            if (!name) return mirt_last_status();
+            mirt__tensor_of(v, name, values, &tensor[(*count)++]);
+            values += v->count;
+        }
+    }
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__run_write(mirt__training_run *run, mirt__pool *pool, mirt__text *out,
+                                      mirt__safetensor *tensor, int *count) {
+    mirt_model *model = run->model;
+    mirt__run_saved(run);
+    mirt__position at = run->at;
+    mirt__run_describe(run, &at);
+    at.steps = model->history.steps;
+    at.seconds = model->history.seconds;
+    at.input_seconds = model->history.input_seconds;
+    at.count = at.opened ? run->sums.count : 0;
+    at.epoch_seconds = at.done ? run->event.seconds : 0;
+    at.epoch_input_seconds = at.done ? run->event.input_seconds : 0;
+    if (at.done && run->trained) { /* in an epoch that is still open: whoever goes on from here adds them again */
+        at.images -= at.count;
+        at.seconds -= at.epoch_seconds;
+        at.input_seconds -= at.epoch_input_seconds;
+    }
+    at.rate_set = model->rate_set;
+    at.scale_steps = mirt__root(model, NULL)->scale_steps;
+    at.loss_scale = mirt__root(model, NULL)->loss_scale;
+    at.rate = (double)model->config.optimizer.learning_rate;
+    mirt__text_add(out, ",\"run\":{\"seed\":\"%llu\"", (unsigned long long)model->strategy->seed);
+    mirt__run_write_numbers(&at, out);
+    if (mirt__run_write_history(model, pool, out, tensor, count) != MIRT_OK) return mirt_last_status();
+    if (at.done && mirt__run_write_sums(run, pool, tensor, count) != MIRT_OK) return mirt_last_status();
+    if (mirt__run_write_kept(run, pool, tensor, count) != MIRT_OK) return mirt_last_status();
+    mirt__text_add(out, ",\"callbacks\":{");
+    if (mirt__run_write_callbacks(run, out) != MIRT_OK) return mirt_last_status();
+    mirt__text_add(out, "}}");
+    return out->failed ? mirt_last_status() : MIRT_OK;
+}
+
+/* >>section checkpoint/save.c */
+
+/* Saves models and weights. */
+
+static mirt_status mirt__save_tensors(mirt__pool *pool, mirt_model *model, bool slots,
+                                      mirt__safetensors_content *content, mirt__safetensor **tensors) {
+    int blocks = 1 + (slots ? mirt__optimizer_slots(&model->config.optimizer) : 0);
+    size_t most = (size_t)blocks * (size_t)model->num_variables +
+                  (slots && model->run ? (size_t)mirt__run_most_tensors(model->run) : 0);
+    mirt__safetensor *tensor = (mirt__safetensor *)mirt__pool_alloc(pool, most * sizeof *tensor + 1);
+    if (!tensor) return mirt_last_status();
+    content->tensor = *tensors = tensor;
+    for (int b = 0; b < blocks; b++) {
+        for (int i = 0; i < model->num_variables; i++) {
+            const mirt__variable *v = &model->variable[i];
+            if (b && !mirt__is_trained(v)) continue;
+            const char *name = b ? mirt__slot_name(pool, model, b - 1, v) : v->name;
+            if (!name) return mirt_last_status();
+            mirt__tensor_of(v, name, b ? mirt__slot_at(model, b - 1, i) : mirt__weight_at(model, i),
+                            &tensor[content->count++]);
+        }
+    }
+    return MIRT_OK;
+}
+
+/* The metadata of a file: pairs, and the texts they point into. */
+typedef struct mirt__save_texts {
+    const char *pair[16];
+    int pairs;
+    mirt__text architecture, compile, training, classes;
+} mirt__save_texts;
+
+static void mirt__save_pair(mirt__save_texts *m, const char *key, const char *value) {
+    m->pair[2 * m->pairs] = key;
+    m->pair[2 * m->pairs++ + 1] = value;
+}
+
+/* Where training is, and in a fit all that it needs to go on from there. */
+static mirt_status mirt__save_training(mirt_model *model, bool whole, mirt__pool *pool, mirt__safetensor *tensor,
+                                       int *count, mirt__save_texts *m) {
+    mirt__text_add(&m->training, "{\"iterations\":%lld,\"epoch\":%lld", (long long)model->step,
+                   (long long)model->epoch);
+    if (mirt__root(model, NULL)->scaled) {
+        mirt__text_add(&m->training, ",\"scale_steps\":%lld,\"loss_scale\":%.0f",
+                       (long long)mirt__root(model, NULL)->scale_steps, mirt__root(model, NULL)->loss_scale);
+    }
+    if (model->run && whole && mirt__run_write(model->run, pool, &m->training, tensor, count) != MIRT_OK)
+        return mirt_last_status();
+    if (model->run && !whole) mirt__text_add(&m->training, ",\"saved\":%lld", (long long)mirt__run_saved(model->run));
+    mirt__text_add(&m->training, "}");
+    if (m->training.failed) return mirt_last_status();
+    mirt__save_pair(m, "training", m->training.data);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__save_whole(mirt_model *model, mirt__pool *pool, mirt__safetensor *tensor, int *count,
+                                    mirt__save_texts *m) {
+    if (mirt__architecture_write(model, &m->architecture) != MIRT_OK) return mirt_last_status();
+    mirt__compile_write(model, &m->compile);
+    for (int i = 0; i < model->num_class_names; i++) {
+        mirt__text_add(&m->classes, i ? "," : "[");
+        mirt__json_write_string(&m->classes, model->class_names[i]);
+    }
+    mirt__text_add(&m->classes, "]");
+    if (m->compile.failed || m->classes.failed) return mirt_last_status();
+    mirt__save_pair(m, "format", "mirrortrain");
+    mirt__save_pair(m, "version", "1");
+    mirt__save_pair(m, "architecture", m->architecture.data);
+    mirt__save_pair(m, "compile", m->compile.data);
+    if (mirt__save_training(model, true, pool, tensor, count, m) != MIRT_OK) return mirt_last_status();
+    if (model->num_class_names) mirt__save_pair(m, "classes", m->classes.data);
+    if (!model->run) return MIRT_OK;
+    const char *environment = mirt_environment(model->strategy);
+    if (!environment) return mirt_last_status();
+    mirt__save_pair(m, "environment", environment);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__save_any(mirt_model *model, const char *path, bool whole, mirt__pool *pool,
+                                  mirt__save_texts *m) {
+    mirt__safetensors_content content;
+    mirt__safetensor *tensor = NULL;
+    memset(&content, 0, sizeof content);
+    if (mirt__save_tensors(pool, model, whole, &content, &tensor) != MIRT_OK) return mirt_last_status();
+    mirt_status status = whole ? mirt__save_whole(model, pool, tensor, &content.count, m) : MIRT_OK;
+    if (status == MIRT_OK && !whole && model->run)
+        status = mirt__save_training(model, false, pool, tensor, &content.count, m);
+    if (status != MIRT_OK) return status;
+    content.metadata = m->pair;
+    content.metadata_count = m->pairs;
+    return mirt__safetensors_write(path, &content);
+}
+
+MIRT_API mirt_status mirt_save_check(const char *path) {
+    MIRT__ENTER;
+    static const struct { const char *suffix; bool converted;
+    } other[] = {{".keras", true}, {".h5", true},  {".hdf5", true}, {".pt", true},     {".pth", true},
+                 {".onnx", false}, {".tf", false}, {".pb", false},  {".tflite", false}};
+    const size_t length = path ? strlen(path) : 0;
+    if (!length) return mirt__fail(MIRT_E_INVALID, "mirt_save: no path");
+    for (int i = 0; i < MIRT__COUNT(other); i++) {
+        const size_t size = strlen(other[i].suffix), at = length > size ? length - size : 0;
+        bool same = at > 0;
+        for (size_t k = 0; same && k < size; k++)
+            same = (path[at + k] | (path[at + k] >= 'A' && path[at + k] <= 'Z' ? 0x20 : 0)) == other[i].suffix[k];
+        if (!same) continue;
+        return mirt__fail(MIRT_E_INVALID, "%s: models are saved as .safetensors, not as %s; name the file so%s", path,
+                          other[i].suffix, other[i].converted ? ", then convert it: tools/convert_weights.py" : "");
+    }
+    return MIRT_OK;
+}
+
+MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_flags flags) {
+    MIRT__USE_MODEL(model, mirt_last_status());
+    mirt__pool pool;
+    mirt__save_texts texts;
+    bool whole = flags != MIRT_SAVE_WEIGHTS_ONLY;
+    memset(&pool, 0, sizeof pool);
+    memset(&texts, 0, sizeof texts);
+    if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_save: no model or no path");
+    if (mirt_save_check(path) != MIRT_OK) return mirt_last_status();
+    if (whole && mirt__need_compiled(model, "mirt_save") != MIRT_OK) return mirt_last_status();
+    if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
+    if (whole && model->is_view)
+        return mirt__fail(MIRT_E_STATE, "mirt_save: a view of %s is saved as weights alone; save %s itself",
+                          model->name, model->name);
+    mirt_status status = mirt__model_materialize(model);
+    if (status == MIRT_OK) status = mirt__save_any(model, path, whole, &pool, &texts);
+    mirt__text_free(&texts.architecture);
+    mirt__text_free(&texts.compile);
+    mirt__text_free(&texts.training);
+    mirt__text_free(&texts.classes);
+    mirt__pool_free(&pool);
+    return status;
+}
+
+
+/* >>section checkpoint/history.c */
+
+/* Room for the history of a run. */
+
+MIRT__LIB mirt_status mirt__history_reserve(mirt__training_run *run, int need) {
+    const int usual = 1024, epochs = run->desc->epochs > 0 ? run->desc->epochs : 1;
+    mirt_model *model = run->model;
+    const int used = model->history.epochs;
+    if (need <= model->history_capacity) return MIRT_OK;
+    int capacity = need < usual ? usual : need > INT_MAX / 2 ? INT_MAX : 2 * need;
+    if (capacity > epochs) capacity = epochs < need ? need : epochs;
+    if (!mirt__grow((void **)&model->history_logs, (size_t)used, (size_t)capacity, sizeof *model->history_logs))
+        return mirt_last_status();
+    /* memory is taken now, not by and by */
+    memset(model->history_logs + used, 0, (size_t)(capacity - used) * sizeof *model->history_logs);
+    model->history_capacity = capacity;
+    model->history.epoch = model->history_logs;
+    return MIRT_OK;
+}
+
+/* >>section checkpoint/resume.c */
+
+/* Resumes a run from a checkpoint. */
+
+/* All that can run out of memory; what is parsed stays as it is. */
+static mirt_status mirt__resume_reserve(const mirt__run_state *r) {
+    mirt__training_run *run = r->run;
+    if (mirt__history_reserve(run, r->epochs) != MIRT_OK) return mirt_last_status();
+    for (int i = 0; i < mirt__num_callbacks(run); i++) {
+        mirt__readymade *ready = mirt__ready_of(run->desc->callbacks[i]);
+        if (ready && r->callback[i].kept && mirt__ready_reserve(ready, run->model) != MIRT_OK)
+            return mirt_last_status();
+    }
+    mirt__free(run->sums_loaded);
+    run->sums_loaded = r->sums ? (double *)mirt__calloc((size_t)r->num_sums, sizeof(double)) : NULL;
+    return r->sums && !run->sums_loaded ? mirt_last_status() : MIRT_OK;
+}
+
+static bool mirt__load_state(const mirt_callback *callback, const char *text) {
+    if (mirt__ready_of(callback)) return !callback->load_state(text, callback->user);
+    MIRT__OUTSIDE;
+    return !callback->load_state(text, callback->user);
+}
+
+/* The caller's own callbacks may refuse their state: the last that can fail. */
+static mirt_status mirt__resume_ask_callbacks(const mirt__run_state *r) {
+    char label[MIRT__CALLBACK_LABEL];
+    for (int i = 0; i < mirt__num_callbacks(r->run); i++) {
+        const mirt_callback *callback = r->run->desc->callbacks[i];
+        if (mirt__ready_of(callback) || !r->callback[i].text) continue;
+        if (mirt__load_state(callback, r->callback[i].text)) continue;
+        return mirt__fail(MIRT_E_FORMAT, "the callback %s cannot use the state it has there",
+                          mirt__callback_label(r->run, i, label));
+    }
+    return MIRT_OK;
+}
+
+static void mirt__resume_take_callbacks(mirt__run_state *r) {
+    const mirt_model *model = r->run->model;
+    for (int i = 0; i < mirt__num_callbacks(r->run); i++) {
+        mirt__readymade *ready = mirt__ready_of(r->run->desc->callbacks[i]);
+        const mirt__safetensor *const *kept = r->callback[i].kept;
+        if (!ready || !r->callback[i].text) continue;
+        mirt__ready_take(ready, &r->callback[i].state);
+        ready->weights_set = kept != NULL;
+        mirt__real *to = ready->weights;
+        for (int k = 0; kept && k < model->num_variables; k++) {
+            memcpy(to, kept[k]->data, kept[k]->size);
+            to += model->variable[k].count;
+        }
+    }
+}
+
+static void mirt__resume_take_history(const mirt__run_state *r) {
+    mirt_model *model = r->run->model;
+    model->history.epochs = r->epochs;
+    for (int e = 0; e < r->epochs; e++) {
+        mirt_logs *logs = &model->history_logs[e];
+        double row[1 + MIRT_MAX_LOGS];
+        const size_t bytes = (size_t)r->columns * sizeof *row;
+        memcpy(row, r->history + (size_t)e * bytes, bytes);
+        logs->count = (int)row[0];
+        for (int i = 0; i < logs->count; i++) {
+            logs->name[i] = r->log_name[i];
+            logs->value[i] = row[1 + i];
+        }
+    }
+    model->history.steps = r->position.steps;
+    model->history.seconds = r->position.seconds;
+    model->history.input_seconds = r->position.input_seconds;
+}
+
+/* The optimizer's own rate is not part of what is gone on with; one that was set during training is. */
+static void mirt__resume_tell_rate(const mirt__run_state *r) {
+    const mirt_model *model = r->run->model;
+    const mirt_optimizer *o = &model->config.optimizer;
+    const float was = (float)r->position.rate;
+    if (was == o->learning_rate || o->schedule || o->decay.kind || r->run->desc->learning_rate) return;
+    if (r->position.rate_set)
+        mirt__log(model->strategy, MIRT_LOG_INFO,
+                  "%s: the learning rate goes on at %g, to which it was set during training, not at the optimizer's %g",
+                  model->name, (double)was, (double)o->learning_rate);
+    else
+        mirt__log(model->strategy, MIRT_LOG_INFO, "%s: the learning rate is the optimizer's %g from here on; it was %g",
+                  model->name, (double)o->learning_rate, (double)was);
+}
+
+/* Nothing fails from here on but reading the data. */
+static mirt_status mirt__resume_take(mirt__run_state *r) {
+    mirt__training_run *run = r->run;
+    mirt_model *model = run->model;
+    mirt_status status = mirt__load_blocks(r->file, model, mirt__optimizer_slots(&model->config.optimizer), true);
+    if (status != MIRT_OK) return status;
+    mirt__resume_take_history(r);
+    mirt__resume_take_callbacks(r);
+    if (r->sums) memcpy(run->sums_loaded, r->sums, (size_t)r->num_sums * sizeof(double));
+    model->step = r->step;
+    model->epoch = r->epoch;
+    mirt__loss_scale_set(mirt__root(model, NULL), r->position.loss_scale, r->position.scale_steps);
+    mirt__resume_tell_rate(r);
+    if (r->position.rate_set) {
+        model->rate_set = true;
+        model->config.optimizer.learning_rate = (float)r->position.rate;
+    }
+    run->at = r->position;
+    run->event.resumed = true;
+    if (r->unknown) {
+        mirt__log(model->strategy, MIRT_LOG_WARNING, "%s: this fit lacks %d of the callbacks whose state it holds",
+                  r->file->origin, (int)r->unknown);
+    }
+    char place[64] = "";
+    if (run->at.done) snprintf(place, sizeof place, ", behind %lld of its batches", (long long)run->at.done);
+    mirt__log(model->strategy, MIRT_LOG_INFO, "%s: going on from %s: step %lld, epoch %lld%s", model->name,
+              r->file->origin, (long long)model->step, (long long)run->at.epoch + (run->at.epoch < run->event.epochs),
+              place);
+    return run->reopen(run);
+}
+
+MIRT__LIB mirt_status mirt__run_resume_file(mirt__training_run *run, const mirt__safetensors *file) {
+    mirt__run_state r;
+    mirt_status status = mirt__run_parse(&r, run, file);
+    if (status == MIRT_OK) status = mirt__resume_reserve(&r);
+    if (status == MIRT_OK) status = mirt__resume_ask_callbacks(&r);
+    if (status != MIRT_OK) mirt__fail_at("mirt_fit cannot go on from %s", file->origin);
+    else status = mirt__resume_take(&r);
+    for (int i = 0; status != MIRT_OK && i < mirt__num_callbacks(run); i++) {
+        mirt__readymade *ready = mirt__ready_of(run->desc->callbacks[i]);
+        if (ready) ready->loaded = false;
+    }
+    mirt__run_state_free(&r);
+    return status;
+}
+
+/* Finds and opens the checkpoint, which must have checksums. */
+static mirt_status mirt__resume_open(const mirt__training_run *run, const char *path, mirt__safetensors *file,
+                                     bool *found) {
+    const mirt_strategy *strategy = run->model->strategy;
+    const size_t length = strlen(path), ending = strlen(".safetensors");
+    const bool named = length > ending && strcmp(path + length - ending, ".safetensors") == 0;
+    if (!mirt__is_directory(path) && (named || mirt__file_exists(path))) {
+        *found = true;
+        return mirt__checkpoint_open(file, path);
+    }
+    *found = false;
+    if (mirt__file_exists(path) && mirt__checkpoint_latest(strategy, path, true, file, found) != MIRT_OK)
+        return mirt_last_status();
+    if (!*found) mirt__log(strategy, MIRT_LOG_INFO, "%s holds no checkpoint to go on from: training begins anew", path);
+    return MIRT_OK;
+}
+
+/* Checkpoints could not tell states of one name apart. */
+static mirt_status mirt__run_check_names(const mirt__training_run *run) {
+    char label[MIRT_MAX_CALLBACKS][MIRT__CALLBACK_LABEL];
+    for (int i = 0; i < mirt__num_callbacks(run); i++) {
+        const mirt_callback *callback = run->desc->callbacks[i];
+        label[i][0] = 0;
+        if (!callback->name || !callback->save_state) continue;
+        if (strlen(callback->name) > 80 || !mirt__utf8_valid(callback->name, strlen(callback->name))) {
+            return mirt__fail(
+                MIRT_E_INVALID,
+                "mirt_fit: callback %d keeps a state under a name of more than 80 bytes, or not valid UTF-8", i);
+        }
+        mirt__callback_label(run, i, label[i]);
+        for (int k = 0; k < i; k++) {
+            const mirt_callback *other = run->desc->callbacks[k];
+            if (other->name && other->save_state && strcmp(label[i], label[k]) == 0) {
+                return mirt__fail(MIRT_E_INVALID,
+                                  "mirt_fit: the callbacks %d and %d keep their states under one name, \"%s\"; give "
+                                  "one of them another",
+                                  k, i, label[i]);
+            }
+        }
+    }
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__run_resume(mirt__training_run *run) {
+    mirt__safetensors file;
+    const char *path = run->desc->resume;
+    bool found;
+    if (mirt__run_check_names(run) != MIRT_OK) return mirt_last_status();
+    for (int i = 0; !path && i < mirt__num_callbacks(run); i++) {
+        const mirt__readymade *ready = mirt__ready_of(run->desc->callbacks[i]);
+        path = ready ? ready->restores : NULL;
+    }
+    if (!path) return MIRT_OK;
+    mirt_status status = mirt__resume_open(run, path, &file, &found);
+    if (status != MIRT_OK || !found) return status;
+    status = mirt__run_resume_file(run, &file);
+    mirt__safetensors_close(&file);
+    return status;
+}
+
+#endif /* MIRRORTRAIN_NO_TRAIN */
+
+/* >>section base/cold_end.inc */
+
+/* Ends cold_begin.inc. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC pop_options
+#endif
+
+/* >>section train/trainer.h */
+
+#ifndef MIRT__TRAINER_H
+#define MIRT__TRAINER_H
+/* Loops over data: functions recorded for the data at hand, batches, passes, progress. */
+
+/* --- trainer.c --- */
+/* The model's, made if there is none; NULL with the error set. */
+MIRT__LIB mirt__trainer *mirt__trainer_of(mirt_model *model);
+/* The function of `kind` for data like `spec` with batches of up to `most` samples, recorded unless it is
+   there. `fit`: for its class weights, or NULL. */
+MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec,
+                                               int64_t most, const mirt_fit_desc *fit);
+/* mirt__function_begin for data whose sample weights are not known to be numbers. */
+MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *function, const mirt__batch *batch);
+/* Whether `rows` predictions fit into the caller's memory, capacity[i] floats for output i. */
+MIRT__LIB mirt_status mirt__check_room(const mirt_function *function, int64_t rows, float *const *out,
+                                       const size_t *capacity);
+/* Copies the predictions of the batch under way behind the `done` samples before it. */
+MIRT__LIB void mirt__copy_predictions(const mirt_function *function, int64_t done, float *const *out);
+
+/* --- user_function.c --- */
+/* MIRT_E_INVALID: the data set, or one it reads, is distributed to another strategy than the model's. */
+MIRT__ABSENT_LIB mirt_status mirt__check_distributed(const mirt_model *model, const mirt_dataset *dataset, const char *caller);
+
+/* --- features.c --- */
+/* What the frozen layers at the beginning of a model make of the samples of a data set, kept while mirt_fit goes over
+   them again. */
+typedef struct mirt__features mirt__features;
+/* *out NULL: the model has no such layers, or they cannot be kept (which the log says). *budget: bytes, of which it
+   takes its share; 0 or less: nothing is kept. */
+MIRT__ABSENT_LIB mirt_status mirt__features_open(mirt_model *model, mirt_dataset *dataset, int64_t *budget, const char *what,
+                                          mirt__features **out);
+MIRT__ABSENT_LIB void mirt__features_close(mirt__features *features);
+/* As those of the data set, whose place they take; the batches are of features, as this says. */
+MIRT__ABSENT_LIB const mirt__data_spec *mirt__features_spec(const mirt__features *features);
+MIRT__ABSENT_LIB mirt_status mirt__features_begin(mirt__features *features, uint64_t seed, int64_t epoch);
+MIRT__ABSENT_LIB mirt_status mirt__features_next(mirt__features *features, mirt__batch *out);
+
+/* --- feed.c --- */
+/* Batches for a loop over steps: the data set's, or instead the features', with an eye on the time they take. While
+   devices with memory of their own are at work on a step, the next batch is read and sent to them. */
+typedef struct mirt__feed {
+    mirt_model *model;
+    mirt_dataset *dataset;
+    mirt__features *features; /* or NULL */
+    bool ahead;           /* it may do so */
+    mirt_function *step;  /* under way */
+    bool held, prefetched;    /* the next batch was read; it was sent, too */
+    mirt_status status;   /* of reading it, */
+    mirt__error error;    /* which is told when its turn has come */
+    mirt__batch batch;
+} mirt__feed;
+/* `ahead`: nobody minds that the data are one batch further than the steps. */
+MIRT__LIB void mirt__feed_open(mirt__feed *feed, mirt_model *model, mirt_dataset *dataset, mirt__features *features,
+                               bool ahead);
+MIRT__LIB mirt_status mirt__feed_begin(mirt__feed *feed, int64_t epoch);
+MIRT__LIB mirt_status mirt__feed_next(mirt__feed *feed, mirt__batch *out);
+/* mirt__function_step on the batch that came last; `more`: another one will be asked for. */
+MIRT__LIB mirt_status mirt__feed_step(mirt__feed *feed, mirt_function *function, bool more);
+
+/* --- prediction.c --- */
+/* A pass over a data set. */
+typedef struct mirt__pass {
+    mirt_model *model;
+    mirt_dataset *dataset;
+    mirt__features *features;
+    int64_t steps;
+    mirt__sums *sums;
+    float *const *out;
+} mirt__pass;
+/* Runs fn(arg), which goes through `dataset`, watched from the caller's thread; what a dead strategy leaves behind is
+   marked. */
+MIRT__LIB mirt_status mirt__watched_pass(const mirt_model *model, mirt_dataset *dataset, mirt_status (*fn)(void *arg),
+                                         void *arg);
+#define MIRT__USUAL_BATCH 32 /* of data sets without batches */
+/* A batched form of `dataset`, ready for `kind` and marked as being read until mirt__unready; *view is its own. */
+MIRT__LIB mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt__program_kind kind,
+                                    mirt_dataset **view);
+/* After mirt__ready, whose result was `ready`, of the data set `given`. */
+MIRT__LIB void mirt__unready(mirt_dataset *given, const mirt_dataset *ready, mirt_dataset *view);
+/* The function of `kind`, with `data` as the current batch; NULL with the error set. */
+MIRT__LIB mirt_function *mirt__begin_arrays(mirt_model *model, const mirt_data *data, mirt__program_kind kind,
+                                            const char *caller);
+
+/* --- evaluate.c --- */
+/* One pass over `dataset`, already batched and prepared for, or over its features (otherwise NULL); steps 0: all of
+   it. */
+MIRT__ABSENT_LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, mirt__features *features,
+                                          int64_t steps, mirt__sums *sums);
+
+/* --- progress.c --- */
+typedef struct mirt__progress {
+    bool terminal;
+    int columns; /* of the line that a shorter one overwrites */
+    double last; /* when the line was last written */
+} mirt__progress;
+MIRT__ABSENT_LIB void mirt__progress_epoch(mirt__progress *progress, const mirt_model *model, int epoch, int epochs);
+/* `done`: the epoch's last line, with validation. */
+MIRT__ABSENT_LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *model, const mirt_event *event,
+                                   bool done);
+
+#endif
+
+/* >>section train/fit.h */
+
+#ifndef MIRT__FIT_H
+#define MIRT__FIT_H
+/* One fit: what it was asked for and where it is. */
+
+/* A fit under way. */
+typedef struct mirt__fit {
+    mirt__training_run run; /* first: it is the one that checkpoints get */
+    mirt_dataset *validation;
+    mirt__features *features[2]; /* of these two, or NULL */
+    mirt_logs logs;
+    mirt__feed feed;         /* of the epoch under way */
+    mirt__progress progress; /* of the line that it shows without a callback */
+    bool shows;
+    bool warned;
+    bool asked;            /* to stop, by mirt_request_stop */
+    int told;              /* callbacks whose train_begin was called */
+    mirt_status status;    /* of a callback that failed, */
+    mirt__error failure;   /* and its error */
+} mirt__fit;
+
+/* --- fit.c --- */
+/* What the user's schedule says of `epoch`. */
+MIRT__ABSENT_LIB float mirt__scheduled_rate(mirt_epoch_schedule_fn schedule, int epoch, const mirt_model *model, void *user);
+
+/* --- fit_position.c --- */
+/* Begins the next pass over the data. */
+MIRT__ABSENT_LIB mirt_status mirt__fit_begin(mirt__fit *fit);
+/* Continues the pass over the data that at.pass is the key of, after its first at.passed batches. `run` is a fit's. */
+MIRT__ABSENT_LIB mirt_status mirt__fit_reopen(mirt__training_run *run);
+
+#endif
+
+/* >>section base/once_begin.inc */
+
+/* Begins code that runs once: recording models, reading and writing files. gcc compiles it in half the time without
+   optimization. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC push_options
+#ifdef MIRRORTRAIN_DEBUG
+#pragma GCC optimize("fp-contract=off")
+#else
+#pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
+#endif
+#endif
+
+#ifndef MIRRORTRAIN_NO_TRAIN
+
+/* >>section train/user_function.c */
+
+/* Functions of the user: distributed data, creation, running, results. */
+
+/* >>distributed data */
+
+typedef struct mirt__distributed_dataset {
+    mirt_dataset base;
+    mirt_strategy *strategy;
+    char about[96]; /* the strategy in words, which may be gone when this is needed */
+    int64_t epoch; /* of the pass under way */
+} mirt__distributed_dataset;
+
+/* Also by mirt_fit and the like, after which the next pass of mirt_dataset_next begins anew. */
+static mirt_status mirt__distributed_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    dataset->begun = false;
+    return mirt__dataset_begin(dataset->source, seed, epoch);
+}
+
+static mirt_status mirt__distributed_read(mirt_dataset *dataset, mirt__batch *out) {
+    return mirt__dataset_next(dataset->source, out);
+}
+
+static const mirt__stage mirt__distributed_stage = {
+    mirt__distributed_begin, mirt__distributed_read, NULL, NULL, NULL, NULL, NULL};
+
+static const char *mirt__strategy_about(const mirt_strategy *s, char out[96]) {
+    snprintf(out, 96, "%d replica%s on %d device%s from %s", s->num_replicas, s->num_replicas == 1 ? "" : "s",
+             s->num_devices, s->num_devices == 1 ? "" : "s", s->device[0].name);
+    return out;
+}
+
+MIRT_API mirt_dataset *mirt_distribute(mirt_strategy *strategy, mirt_dataset *dataset) {
+    MIRT__ENTER;
+    if (!dataset) return NULL;
+    if (!strategy) {
+        mirt__fail_missing("mirt_distribute", "strategy");
+        return mirt__dataset_give_up(dataset, false);
+    }
+    if (!mirt__dataset_spec(dataset)->batch) {
+        mirt__fail(MIRT_E_INVALID, "mirt_distribute comes after mirt_batch: global batches are dealt to the replicas");
+        return mirt__dataset_give_up(dataset, false);
+    }
+    mirt_dataset *out = mirt__dataset_new(sizeof(mirt__distributed_dataset), &mirt__distributed_stage, dataset, false);
+    if (out) {
+        ((mirt__distributed_dataset *)out)->strategy = strategy;
+        ((mirt__distributed_dataset *)out)->epoch = -1;
+        mirt__strategy_about(strategy, ((mirt__distributed_dataset *)out)->about);
+        out->joins = 1;
+    }
+    return out;
+}
+
+static const mirt__distributed_dataset *mirt__distributed(const mirt_dataset *dataset) {
+    return dataset->stage == &mirt__distributed_stage ? (const mirt__distributed_dataset *)dataset : NULL;
+}
+
+MIRT__LIB mirt_status mirt__check_distributed(const mirt_model *model, const mirt_dataset *dataset,
+                                              const char *caller) {
+    char own[96];
+    for (const mirt_dataset *at = dataset; at; at = at->source) {
+        const mirt__distributed_dataset *d = mirt__distributed(at);
+        if (!d || d->strategy == model->strategy) continue;
+        return mirt__fail(MIRT_E_INVALID,
+                          "%s: the data set is distributed to another strategy (%s) than that of %s (%s)", caller,
+                          d->about, model->name, mirt__strategy_about(model->strategy, own));
+    }
+    return MIRT_OK;
+}
+
+MIRT_API mirt_status mirt_dataset_next(mirt_dataset *dataset, mirt_global_batch *out) {
+    MIRT__ENTER;
+    mirt__batch batch;
+    if (!dataset) return mirt__fail_missing("mirt_dataset_next", "data set");
+    if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_dataset_next: no place for the batch");
+    memset(out, 0, sizeof *out);
+    if (!mirt__distributed(dataset))
+        return mirt__fail(MIRT_E_STATE, "mirt_dataset_next reads distributed data sets: mirt_distribute makes one");
+    if (mirt__own_process(dataset->process, "mirt_dataset_next", "data set") != MIRT_OK) return MIRT_E_STATE;
+    if (dataset->busy)
+        return mirt__fail(MIRT_E_STATE, "mirt_dataset_next: another call is reading this data set, such as mirt_fit");
+    mirt__distributed_dataset *d = (mirt__distributed_dataset *)dataset;
+    dataset->busy = true;
+    mirt_status status = dataset->begun ? MIRT_OK : mirt__dataset_begin(dataset, d->strategy->seed, ++d->epoch);
+    if (status == MIRT_OK) status = mirt__dataset_next(dataset, &batch);
+    dataset->busy = false;
+    dataset->begun = status == MIRT_OK && batch.rows > 0;
+    if (status != MIRT_OK) return status;
+    out->rows = batch.rows;
+    out->epoch = d->epoch;
+    memcpy(out->field, batch.field, sizeof out->field);
+    out->index = batch.index;
+    out->dataset = dataset;
+    return MIRT_OK;
+}
+
+/* >>making one */
+
+typedef struct mirt__user_body {
+    mirt_body_fn fn;
+    void *user;
+} mirt__user_body;
+
+static bool mirt__run_user_body(mirt_function *f, void *user) {
+    const mirt__user_body *body = (const mirt__user_body *)user;
+    bool recorded;
+    {
+        MIRT__OUTSIDE;
+        recorded = body->fn(f, body->user);
+    }
+    if (recorded) return true;
+    if (f->step.program.graph.status == MIRT_OK)
+        mirt__fail(MIRT_E_CALLBACK, "the body of a function of %s said that it failed", f->model->name);
+    return false;
+}
+
+/* They stay, for whoever holds them, but cannot run again. */
+static void mirt__functions_disown(mirt_model *model) {
+    for (mirt_function *f = model->functions; f; f = f->next) {
+        f->root = f->model;
+        f->layout = -1;
+    }
+}
+
+static void mirt__functions_free(mirt_model *model) {
+    while (model->functions) mirt_function_destroy(model->functions);
+}
+
+MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *dataset, mirt_body_fn body, void *user) {
+    MIRT__USE_MODEL(model, NULL);
+    mirt__function_desc desc;
+    mirt__data_spec none;
+    mirt__user_body b;
+    b.fn = body;
+    b.user = user;
+    if (!model) return mirt__fail_missing("mirt_function_create", "model"), (mirt_function *)NULL;
+    if (!body) return mirt__fail_missing("mirt_function_create", "body"), (mirt_function *)NULL;
+    if (model->graph.status != MIRT_OK)
+        return mirt__fail(model->graph.status, "%s", model->graph.error), (mirt_function *)NULL;
+    if (dataset && mirt__check_distributed(model, dataset, "mirt_function_create") != MIRT_OK) return NULL;
+    if (dataset && !mirt__distributed(dataset)) {
+        mirt__fail(
+            MIRT_E_INVALID,
+            "mirt_function_create: the data set is not distributed to the strategy of %s: mirt_distribute does that",
+            model->name);
+        return NULL;
+    }
+    memset(&none, 0, sizeof none);
+    none.accumulate = 1;
+    memset(&desc, 0, sizeof desc);
+    desc.spec = dataset ? mirt__dataset_spec(dataset) : &none;
+    desc.max_batch = dataset ? mirt__data_most_rows(desc.spec) : model->strategy->num_replicas;
+    desc.by_replicas = true;
+    mirt_function *f = mirt__function_new(model, &desc, mirt__run_user_body, &b);
+    if (!f) return NULL;
+    if (mirt__function_allocate(f) != MIRT_OK) {
+        mirt__function_free(f);
+        return NULL;
+    }
+    f->next = model->functions;
+    model->functions = f;
+    model->free_functions = mirt__functions_free;
+    model->disown_functions = mirt__functions_disown;
+    return f;
+}
+
+MIRT_API void mirt_function_destroy(mirt_function *function) {
+    MIRT__ENTER;
+    if (!function || !mirt__may_destroy(function->model->strategy, "mirt_function_destroy")) return;
+    if (function->recording.active) {
+        mirt__log(function->model->strategy, MIRT_LOG_ERROR,
+                  "a function of %s is being recorded; its body cannot destroy it", function->model->name);
+        return;
+    }
+    mirt_function **at = &function->model->functions;
+    while (*at && *at != function) at = &(*at)->next;
+    if (*at) *at = function->next;
+    mirt__function_free(function);
+}
+
+/* >>running */
+
+MIRT_API mirt_status mirt_function_run(mirt_function *f, const mirt_global_batch *batch) {
+    MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
+    mirt__batch b;
+    if (!f) return mirt__fail_missing("mirt_function_run", "function");
+    memset(&b, 0, sizeof b);
+    if (f->recording.active)
+        return mirt__fail(
+            MIRT_E_STATE,
+            "mirt_function_run: the function is being recorded; it runs when mirt_function_create has returned it");
+    if (f->model->busy)
+        return mirt__fail(MIRT_E_STATE, "mirt_function_run: %s is being trained or recorded", f->model->name);
+    if (f->spec.num_fields == 0) {
+        if (batch)
+            return mirt__fail(
+                MIRT_E_INVALID,
+                "mirt_function_run: this function was made without data; every replica would compute the same");
+        b.rows = f->model->strategy->num_replicas;
+    } else if (!batch || !batch->dataset || batch->rows < 1) {
+        return mirt__fail(MIRT_E_INVALID,
+                          "mirt_function_run: takes a batch with rows, which mirt_dataset_next has made");
+    } else if (mirt__check_distributed(f->model, batch->dataset, "mirt_function_run") != MIRT_OK) {
+        return mirt_last_status();
+    } else if (!mirt__distributed(batch->dataset) ||
+               !mirt__spec_same(mirt__dataset_spec(batch->dataset), &f->spec)) {
+        return mirt__fail(MIRT_E_SHAPE,
+                          "mirt_function_run: the batch is of a data set unlike the one the function was made for");
+    } else {
+        b.rows = batch->rows;
+        memcpy(b.field, batch->field, sizeof b.field);
+        b.index = batch->index;
+    }
+    mirt_status status = mirt__function_begin(f, &b);
+    return status == MIRT_OK ? mirt__function_step(f) : status;
+}
+
+static const mirt__result *mirt__find_result(const mirt_function *f, const char *name, const char *caller) {
+    mirt__suggestion guess = {name, NULL, ""};
+    if (!f || !name)
+        return mirt__fail(MIRT_E_INVALID, "%s: no function or no name", caller), (const mirt__result *)NULL;
+    for (int i = 0; i < f->results.count; i++) {
+        mirt__guess(&guess, f->results.list[i].name);
+        if (strcmp(f->results.list[i].name, name) != 0) continue;
+        if (f->step.rows > 0) return &f->results.list[i];
+        mirt__fail(MIRT_E_STATE, "%s: the function has not run yet", caller);
+        return NULL;
+    }
+    mirt__fail(MIRT_E_NOT_FOUND, "%s: there is no result \"%s\"%s", caller, name, mirt__did_you_mean(&guess));
+    return NULL;
+}
+
+static double mirt__result_value(const mirt__result *r, int64_t i) {
+    switch (r->dtype) {
+    case MIRT_FLOAT32: return (double)((const mirt__real *)(const void *)r->data)[i];
+    case MIRT_INT32: return (double)((const int32_t *)(const void *)r->data)[i];
+    default: return (double)((const uint8_t *)r->data)[i];
+    }
+}
+
+MIRT_API mirt_status mirt_reduce(mirt_function *f, const char *name, mirt_reduce_op op, double *out, size_t count) {
+    MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
+    const mirt__result *r = mirt__find_result(f, name, "mirt_reduce");
+    int64_t first;
+    if (!r) return mirt_last_status();
+    if (!out || (int64_t)count != r->count)
+        return mirt__fail(MIRT_E_SHAPE, "mirt_reduce: %s has %lld elements, not %llu", name, (long long)r->count,
+                          (unsigned long long)count);
+    if (op != MIRT_REDUCE_SUM && op != MIRT_REDUCE_MEAN)
+        return mirt__fail(MIRT_E_INVALID, "mirt_reduce: there is no operation number %d", (int)op);
+    int64_t parts = r->batched ? f->step.rows : mirt__active_replicas(&f->step);
+    for (size_t k = 0; k < count; k++) out[k] = 0;
+    for (int64_t i = 0; i < parts; i++) {
+        double weight =
+            op == MIRT_REDUCE_MEAN && !r->batched ? (double)mirt__replica_share(&f->step, (int)i, &first) : 1;
+        for (int64_t k = 0; k < r->count; k++) out[k] += weight * mirt__result_value(r, i * r->count + k);
+    }
+    for (size_t k = 0; k < count && op == MIRT_REDUCE_MEAN; k++) out[k] /= (double)f->step.rows;
+    return MIRT_OK;
+}
+
+/* `parts` rows or replicas' values from `first`. */
+static mirt_status mirt__copy_result(const mirt__result *r, int64_t first, int64_t parts, float *out, size_t capacity,
+                                     size_t *written) {
+    if (!out || (int64_t)capacity / (r->count ? r->count : 1) < parts) {
+        return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, there is room for %llu", r->name,
+                          (long long)(parts * r->count), (unsigned long long)capacity);
+    }
+    for (int64_t i = 0; i < parts * r->count; i++) out[i] = (float)mirt__result_value(r, first * r->count + i);
+    if (written) *written = (size_t)(parts * r->count);
+    return MIRT_OK;
+}
+
+MIRT_API mirt_status mirt_gather_result(mirt_function *f, const char *name, float *out, size_t capacity,
+                                        size_t *written) {
+    MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
+    const mirt__result *r = mirt__find_result(f, name, "mirt_gather_result");
+    return r ? mirt__copy_result(r, 0, r->batched ? f->step.rows : mirt__active_replicas(&f->step), out, capacity,
+                                 written)
+             : mirt_last_status();
+}
+
+MIRT_API mirt_status mirt_local_result(mirt_function *f, const char *name, int replica, float *out, size_t capacity,
+                                       size_t *written) {
+    MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
+    const mirt__result *r = mirt__find_result(f, name, "mirt_local_result");
+    int64_t first;
+    if (!r) return mirt_last_status();
+    if (replica < 0 || replica >= f->step.replicas)
+        return mirt__fail(MIRT_E_NOT_FOUND, "mirt_local_result: there is no replica %d of %d", replica,
+                          f->step.replicas);
+    int64_t rows = mirt__replica_share(&f->step, replica, &first);
+    return r->batched ? mirt__copy_result(r, first, rows, out, capacity, written)
+                      : mirt__copy_result(r, replica, rows > 0, out, capacity, written);
+}
+
 #endif /* MIRRORTRAIN_NO_TRAIN */
 
 /* >>section base/cold_end.inc */
@@ -49813,13 +52643,7 @@ MIRT_API const char *mirt_graph_costs(mirt_model *model, int64_t batch) {
 
 /* >>section train/trainer.c */
 
-/* Keeps the programs of fit, evaluate and predict, and adds up their results. */
-
-/* How many sums a metric keeps. */
-MIRT__TRAINING int mirt__sums_of(const mirt_function *f, int metric) {
-    const int counted = mirt__metric_sums(&f->model->metric[metric]);
-    return counted ? counted : (int)f->results.list[f->results.metric[metric]].count;
-}
+/* Keeps the functions of fit, evaluate and predict, recorded for the data at hand. */
 
 /* Sums for what the function's metrics leave. */
 static mirt_status mirt__trainer_sums(mirt__trainer *t, const mirt_function *f, mirt__program_kind kind) {
@@ -49905,122 +52729,18 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
     return t->function[kind] = f;
 }
 
-/* >>results */
+/* >>a batch */
 
-MIRT__TRAINING_LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt__sums *sums) {
-    const mirt_function *f = model->trainer->function[kind];
-    memset(sums, 0, sizeof *sums);
-    sums->kind = kind;
-    sums->metric = model->trainer->metric[kind];
-    for (int i = 0; i < model->num_metrics && kind < MIRT__PREDICT; i++) sums->num_metric += mirt__sums_of(f, i);
-    memset(sums->metric, 0, (size_t)sums->num_metric * sizeof *sums->metric);
-}
-
-/* Adds a result's rows, column by column. */
-MIRT__TRAINING void mirt__add_rows(const mirt__result *r, int64_t rows, double *out) {
-    const mirt__real *value = (const mirt__real *)(const void *)r->data;
-    for (int64_t i = 0; i < rows; i++) {
-        for (int64_t j = 0; j < r->count; j++) out[j] += (double)value[i * r->count + j];
+/* The batch becomes the one under way, if its weights are numbers. */
+MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *f, const mirt__batch *batch) {
+    int at = f->spec.num_x + f->spec.num_y;
+    for (int64_t i = 0; f->spec.has_weights && i < batch->rows; i++) {
+        double weight = (double)((const float *)batch->field[at])[i];
+        if (isfinite(weight)) continue;
+        return mirt__fail(MIRT_E_INVALID, "the weight of sample %lld is %g",
+                          (long long)(batch->index ? batch->index[i] : i), weight);
     }
-}
-
-/* What a metric counts in the batch, whose labels are still there. */
-MIRT__TRAINING void mirt__add_counts(const mirt_function *f, const mirt__metric_use *use, const mirt__result *r,
-                                     double *out) {
-    const int field = f->spec.num_x + mirt__label_number(f->model, use->output);
-    mirt__counted c;
-    c.rows = f->step.rows;
-    c.n = r->count;
-    c.x = (const mirt__real *)(const void *)r->data;
-    c.labels = f->step.io[field];
-    c.dtype = f->spec.field[field].dtype;
-    c.sparse = mirt__shape_count(&f->spec.field[field].shape) != c.n;
-    use->cls->count(use, &c, out);
-}
-
-/* Adds a loss to a sum over samples; returns the batch's own. What is one number for the batch (a sum over it, or terms
-   of weights) counts once a sample, as in Keras. */
-MIRT__TRAINING double mirt__add_loss(const mirt_function *f, const mirt__result *r, double *sum) {
-    const mirt__real *value = (const mirt__real *)(const void *)r->data;
-    bool number = !r->batched || f->model->config.reduction == MIRT_SUM;
-    int64_t n = r->batched            ? f->step.rows
-                : f->step.by_replicas ? mirt__active_replicas(&f->step)
-                                      : mirt__result_places(&f->step);
-    double own = 0;
-    for (int64_t i = 0; i < n; i++) {
-        own += (double)value[i];
-        if (!number) *sum += (double)value[i];
-    }
-    if (number) *sum += own * (double)f->step.rows;
-    return number ? own : own / (double)f->step.rows;
-}
-
-/* Results: the loss, the outputs' losses when there are several, the metrics, the terms. */
-MIRT__TRAINING_LIB double mirt__add_results(const mirt_function *f, mirt__sums *sums) {
-    const mirt_model *model = f->model;
-    double loss = mirt__add_loss(f, &f->results.list[0], &sums->loss);
-    if (f->results.terms >= 0) loss += mirt__add_loss(f, &f->results.list[f->results.terms], &sums->loss);
-    int next = 1;
-    for (int i = 0; i < model->num_outputs && mirt__num_labels(model) > 1; i++) {
-        if (mirt__output_has_loss(model, i)) mirt__add_loss(f, &f->results.list[next++], &sums->output_loss[i]);
-    }
-    double *metric = sums->metric;
-    for (int m = 0; m < model->num_metrics; m++) {
-        const mirt__result *r = &f->results.list[f->results.metric[m]];
-        if (mirt__metric_sums(&model->metric[m])) mirt__add_counts(f, &model->metric[m], r, metric);
-        else mirt__add_rows(r, f->step.rows, metric);
-        metric += mirt__sums_of(f, m);
-    }
-    sums->count += f->step.rows;
-    return loss;
-}
-
-MIRT__TRAINING_LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value) {
-    if (logs->count == MIRT_MAX_LOGS) return;
-    logs->name[logs->count] = name;
-    logs->value[logs->count++] = value == value ? value : (double)NAN; /* of one sign, for those who print it */
-}
-
-MIRT__TRAINING_LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, bool validation,
-                                           mirt_logs *logs) {
-    const mirt_function *f = model->trainer->function[sums->kind];
-    double count = sums->count ? (double)sums->count : 1;
-    const double *metric = sums->metric;
-    mirt__logs_add(logs, validation ? "val_loss" : "loss", sums->loss / count);
-    for (int i = 0; i < model->num_outputs && mirt__num_labels(model) > 1; i++) {
-        if (!mirt__output_has_loss(model, i)) continue;
-        mirt__logs_add(logs, validation ? model->val_loss_name[i] : model->loss_name[i], sums->output_loss[i] / count);
-    }
-    for (int m = 0; m < model->num_metrics; m++) {
-        const mirt__metric_use *use = &model->metric[m];
-        int own = mirt__sums_of(f, m);
-        bool counted = mirt__metric_sums(use) > 0, custom = !use->cls && use->custom.result;
-        mirt__hold((mirt_model *)model);
-        double value = 0;
-        for (int i = 0; i < own && !custom && !counted; i++) value += metric[i] / count / own;
-        if (counted) value = use->cls->result(use, metric, sums->count);
-        if (custom) {
-            MIRT__OUTSIDE;
-            value = use->custom.result(metric, own, sums->count, use->custom.user);
-        }
-        mirt__let_go((mirt_model *)model);
-        mirt__logs_add(logs, validation ? use->val_name : use->name, value);
-        metric += own;
-    }
-}
-
-MIRT__TRAINING_LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]) {
-    int count = 0;
-    for (int v = 0; v < 1 + validation; v++) {
-        names[count++] = v ? "val_loss" : "loss";
-        for (int i = 0; i < model->num_outputs && mirt__num_labels(model) > 1 && count < MIRT_MAX_LOGS; i++) {
-            if (mirt__output_has_loss(model, i)) names[count++] = v ? model->val_loss_name[i] : model->loss_name[i];
-        }
-        for (int m = 0; m < model->num_metrics && count < MIRT_MAX_LOGS; m++)
-            names[count++] = v ? model->metric[m].val_name : model->metric[m].name;
-        if (!v && count < MIRT_MAX_LOGS) names[count++] = "learning_rate";
-    }
-    return count;
+    return mirt__function_begin(f, batch);
 }
 
 MIRT__LIB mirt_status mirt__check_room(const mirt_function *f, int64_t rows, float *const *out,
@@ -50042,249 +52762,6 @@ MIRT__LIB void mirt__copy_predictions(const mirt_function *f, int64_t done, floa
         for (int64_t k = 0; k < f->step.rows * f->results.list[i].count; k++) to[k] = (float)from[k];
     }
 }
-
-/* >>section train/fit.h */
-
-#ifndef MIRT__FIT_H
-#define MIRT__FIT_H
-/* One fit: what it was asked for and where it is. */
-
-typedef enum mirt__moment {
-    MIRT__TRAIN_BEGIN,
-    MIRT__TRAIN_END,
-    MIRT__EPOCH_BEGIN,
-    MIRT__EPOCH_END,
-    MIRT__BATCH_BEGIN,
-    MIRT__BATCH_END,
-    MIRT__TEST_BEGIN,
-    MIRT__TEST_END,
-    MIRT__INTERRUPTED /* training ends in the middle of an epoch: for ready-made callbacks */
-} mirt__moment;
-
-/* Where a fit is, and what it is of: all of it is in its checkpoints. */
-typedef struct mirt__position {
-    int64_t replicas, batch, joined, samples, steps_per_epoch; /* what makes it the same run; joined: by
-                                                                  mirt_accumulate */
-    int64_t epoch;   /* under way, or the next one */
-    int64_t opened;  /* 1: epoch_begin has been told of it, */
-    int64_t done;    /* and so many of its batches are trained on */
-    int64_t begun;   /* 1: the data set is in the middle of a pass, */
-    int64_t pass;    /* whose order has this key, */
-    int64_t passed;  /* and so many of its batches are trained on */
-    int64_t first_pass; /* the first key of all */
-    int64_t steps, images, count; /* images: of whole epochs; count: samples in the sums of this one */
-    int64_t rate_set;
-    int64_t saved;   /* microseconds since 1970, and always later than the checkpoint before */
-    int64_t scale_steps; /* of mixed_float16, with its scale: */
-    double rate, seconds, input_seconds, epoch_seconds, epoch_input_seconds, loss_scale;
-} mirt__position;
-
-typedef struct mirt__fit {
-    mirt_model *model;
-    const mirt_fit_desc *desc;
-    mirt_dataset *train, *validation;
-    mirt__features *features[2]; /* of these two, or NULL */
-    mirt_event event;
-    mirt_logs logs;
-    mirt__sums sums;
-    mirt__feed feed;         /* of the epoch under way */
-    mirt__progress progress; /* of the line that it shows without a callback */
-    bool shows;
-    mirt__position run;
-    double *sums_loaded; /* of the epoch that a checkpoint was in the middle of, or NULL */
-    bool stop, warned;
-    bool asked;            /* to stop, by mirt_request_stop */
-    bool trained;          /* all batches of this epoch are: its samples and seconds are among those of the run */
-    int told;              /* callbacks whose train_begin was called */
-    mirt_status status;    /* of a callback that failed, */
-    mirt__error failure;   /* and its error */
-} mirt__fit;
-
-/* --- fit.c --- */
-/* What the user's schedule says of `epoch`. */
-MIRT__ABSENT_LIB float mirt__scheduled_rate(mirt_epoch_schedule_fn schedule, int epoch, const mirt_model *model, void *user);
-
-/* --- fit_position.c --- */
-/* Begins the next pass over the data. */
-MIRT__ABSENT_LIB mirt_status mirt__fit_begin(mirt__fit *fit);
-/* Begins the pass over the data that run.pass is the key of, behind its first run.passed batches. */
-MIRT__ABSENT_LIB mirt_status mirt__fit_reopen(mirt__fit *fit);
-/* Room for the logs of `need` epochs: for a usual number of epochs all of it at the beginning. */
-MIRT__ABSENT_LIB mirt_status mirt__history_reserve(mirt__fit *fit, int need);
-
-/* --- weight_file.c --- */
-/* "adam/conv2d_kernel_momentum", as Keras names it. */
-MIRT__LIB const char *mirt__slot_name(mirt__pool *pool, const mirt_model *model, int slot, const mirt__variable *v);
-MIRT__LIB void mirt__tensor_of(const mirt__variable *v, const char *name, const mirt__real *values,
-                               mirt__safetensor *out);
-/* Whether the tensor has the variable's shape. */
-MIRT__LIB bool mirt__load_fits(const mirt__safetensor *t, const mirt__variable *v);
-/* Block 0 is the weights, on every device; the others are optimizer slots. */
-MIRT__LIB void mirt__load_take(const mirt__safetensor *t, mirt_model *model, int block, int variable);
-/* The tensor `name` with the variable's shape, or NULL with the error set. */
-MIRT__LIB const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, const char *name,
-                                                  const mirt__variable *v);
-/* Finds every tensor of the weights and of `slots` slots, and takes all of them over if `take` and all are there;
-   otherwise nothing changes. */
-MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *model, int slots, bool take);
-/* Whatever is wrong with `part` of what a file describes is wrong with the file. */
-MIRT__LIB mirt_status mirt__load_bad(const mirt__safetensors *file, const char *part);
-
-/* --- load_training.c --- */
-/* Compiles a model that has just been recorded, and loads its weights and the state of training. */
-MIRT__ABSENT_LIB mirt_status mirt__load_compiled(mirt_model *model, const mirt__safetensors *file, const mirt__json *compile,
-                                          const mirt__json *training);
-
-/* --- run_state.c --- */
-#define MIRT__STATE_FIELDS 8     /* most members of a ready-made callback that checkpoints keep */
-#define MIRT__CALLBACK_LABEL 96  /* bytes of a callback's name in a checkpoint */
-
-typedef struct mirt__state_value {
-    double number;
-    int64_t integer;
-    bool truth;
-    char *text; /* allocated, or NULL */
-} mirt__state_value;
-/* The state of a ready-made callback, in the order of its fields. */
-typedef struct mirt__ready_state {
-    mirt__state_value value[MIRT__STATE_FIELDS];
-} mirt__ready_state;
-
-/* What a checkpoint holds of one callback of the fit. */
-typedef struct mirt__loaded_callback {
-    const char *text;         /* its state; NULL: there is none */
-    mirt__ready_state state;  /* of a ready-made one, parsed */
-    const mirt__safetensor *const *kept; /* the weights it kept, one tensor for each of the model's; or NULL */
-} mirt__loaded_callback;
-
-/* What a checkpoint holds of a run, checked against this fit's model, data and callbacks. Points into the file and into
-   `pool`. */
-typedef struct mirt__run_state {
-    mirt__fit *fit;
-    const mirt__safetensors *file;
-    mirt__pool pool;
-    const mirt__json *json;  /* the member "run" */
-    mirt__position position;
-    int64_t step, epoch;     /* the model's counters */
-    int epochs, columns;     /* of the history: a row for each epoch, */
-    const unsigned char *history; /* doubles, not aligned; NULL without epochs */
-    const char *log_name[MIRT_MAX_LOGS]; /* the model's names of the columns after the first */
-    int num_sums;
-    const unsigned char *sums; /* doubles, not aligned; NULL between epochs */
-    mirt__loaded_callback callback[MIRT_MAX_CALLBACKS];
-    size_t unknown;          /* states of callbacks that this fit does not have */
-} mirt__run_state;
-
-/* Parses and checks the whole state of a run, and changes nothing but *state, which is freed after a failure too.
-   Checksums are not its business: `file` may come from mirt__safetensors_open_memory. MIRT_E_FORMAT: no run writes
-   this; MIRT_E_STATE: it is of another run. */
-MIRT__ABSENT_LIB mirt_status mirt__run_parse(mirt__run_state *state, mirt__fit *fit, const mirt__safetensors *file);
-MIRT__ABSENT_LIB void mirt__run_state_free(mirt__run_state *state);
-/* Sets the members that have to be the same when a run is resumed. */
-MIRT__ABSENT_LIB void mirt__run_describe(const mirt__fit *fit, mirt__position *run);
-MIRT__ABSENT_LIB void mirt__run_write_numbers(mirt__position *run, mirt__text *out);
-MIRT__ABSENT_LIB int mirt__num_callbacks(const mirt__fit *fit);
-/* "early_stopping", and for the next one of that name "early_stopping_1". */
-MIRT__ABSENT_LIB const char *mirt__callback_label(const mirt__fit *fit, int index, char out[MIRT__CALLBACK_LABEL]);
-/* "callbacks/early_stopping/conv2d/kernel", or NULL. */
-MIRT__ABSENT_LIB const char *mirt__kept_name(mirt__pool *pool, const char *label, const mirt__variable *v);
-
-/* --- run_write.c --- */
-/* What a checkpoint holds beside the model: a member "run" of the metadata "training", and tensors, of which there are
-   at most mirt__run_most_tensors, appended to tensor[*count]. */
-MIRT__ABSENT_LIB int mirt__run_most_tensors(const mirt__fit *fit);
-MIRT__ABSENT_LIB mirt_status mirt__run_write(mirt__fit *fit, mirt__pool *pool, mirt__text *out, mirt__safetensor *tensor,
-                                      int *count);
-/* A time for a file, later than all before. */
-MIRT__ABSENT_LIB int64_t mirt__run_saved(mirt__fit *fit);
-
-/* --- resume.c --- */
-/* Goes on from an open checkpoint: parses all of it (mirt__run_parse), then applies it. */
-MIRT__ABSENT_LIB mirt_status mirt__fit_resume_file(mirt__fit *fit, const mirt__safetensors *file);
-/* Goes on from the checkpoint that the fit was asked to, if it was and there is one. Nothing is changed after a
-   failure: of callbacks whose states cannot be told apart, too. */
-MIRT__ABSENT_LIB mirt_status mirt__fit_resume(mirt__fit *fit);
-
-/* --- checkpoint.c --- */
-/* Opens a file that is whole: as mirt__safetensors_open, and MIRT_E_FORMAT for one without checksums, of which nothing
-   tells that. */
-MIRT__ABSENT_LIB mirt_status mirt__checkpoint_open(mirt__safetensors *file, const char *path);
-/* When the newest of a directory was written, whole or not; 0: there is none that can be read. MIRT_E_NOMEM */
-MIRT__ABSENT_LIB mirt_status mirt__checkpoint_newest(const char *directory, int64_t *saved);
-/* Opens the newest valid checkpoint in a directory, and says which: *found false: there is none. `runs`: of those that
-   a fit can go on from; where all of these were refused it fails, naming the newest. */
-MIRT__ABSENT_LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, const char *directory, bool runs,
-                                              mirt__safetensors *file, bool *found);
-
-#endif
-
-/* >>section train/readymade.h */
-
-#ifndef MIRT__READYMADE_H
-#define MIRT__READYMADE_H
-/* What fit and its checkpoints know of ready-made callbacks. */
-
-/* Members of a ready-made callback that checkpoints keep. */
-typedef enum mirt__state_kind {
-    MIRT__STATE_DOUBLE, MIRT__STATE_INT64, MIRT__STATE_BOOL,
-    MIRT__STATE_TEXT /* char *, allocated, may be NULL */
-} mirt__state_kind;
-typedef struct mirt__state_field {
-    const char *name;
-    mirt__state_kind kind;
-    size_t offset;
-    int64_t least, most; /* of integers */
-    bool (*valid)(const char *text); /* of texts; NULL: any will do */
-} mirt__state_field;
-/* Rows of a table of fields of `type`. Epochs: how many, or the number of one. Bytes: the length of a file. */
-#define MIRT__STATE_EPOCHS(type, member) {#member, MIRT__STATE_INT64, offsetof(type, member), 0, INT_MAX, NULL}
-#define MIRT__STATE_BYTES(type, member) {#member, MIRT__STATE_INT64, offsetof(type, member), 0, (int64_t)1 << 53, NULL}
-#define MIRT__STATE_FLAG(type, member) {#member, MIRT__STATE_BOOL, offsetof(type, member), 0, 0, NULL}
-
-/* What every ready-made callback begins with; its `user` points here. */
-typedef struct mirt__readymade {
-    mirt_callback base;
-    const mirt__state_field *fields;
-    int num_fields;
-    bool loaded; /* the state is that of a checkpoint: train_begin must not start it over, and clears this */
-    /* Called for every moment once all callbacks have been told of it: what checkpoints call. May be NULL. */
-    int (*after)(struct mirt__readymade *self, const mirt_event *event, mirt__moment moment);
-    void (*release)(struct mirt__readymade *self); /* frees what it holds; may be NULL */
-    /* Whether a state whose fields are valid can be taken: what depends on this callback or its files. May be NULL. */
-    mirt_status (*accepts)(const struct mirt__readymade *self, const mirt__ready_state *state);
-    /* Brings files whose lengths are in its state to the disk, before a checkpoint says what these are. May be NULL. */
-    mirt_status (*sync)(struct mirt__readymade *self);
-    bool shows_progress; /* fit shows none then */
-    const char *restores; /* the directory whose checkpoint the fit goes on from, or NULL */
-    mirt__real *weights; /* a copy of all weights, one after the other, which checkpoints keep; or NULL */
-    int64_t num_weights; /* elements there is room for */
-    bool weights_set;
-} mirt__readymade;
-
-/* `size` bytes that begin with mirt__readymade, zeroed, under a name that stays. NULL with the error set. */
-MIRT__ABSENT_LIB mirt__readymade *mirt__ready_new(size_t size, const char *name, const mirt__state_field *fields,
-                                           int num_fields);
-/* The ready-made callback behind a row of functions, or NULL. */
-MIRT__ABSENT_LIB mirt__readymade *mirt__ready_of(const mirt_callback *callback);
-/* A state as mirt__ready_new's callbacks save it: every field is there, of its type and in its range, and the callback
-   accepts it. Freed after a failure too. */
-MIRT__ABSENT_LIB mirt_status mirt__ready_parse(const mirt__readymade *self, const char *text, mirt__ready_state *out);
-/* Takes over a parsed state. */
-MIRT__ABSENT_LIB void mirt__ready_take(mirt__readymade *self, mirt__ready_state *state);
-MIRT__ABSENT_LIB void mirt__ready_state_free(mirt__ready_state *state);
-/* A log of lines that is resumed after its first `length` bytes: a line ends there, unless the file is shorter.
-   MIRT_E_STATE: it is not that run's, and would be damaged. */
-MIRT__ABSENT_LIB mirt_status mirt__log_check_cut(const char *path, int64_t length);
-/* Room for a copy of the model's weights. */
-MIRT__ABSENT_LIB mirt_status mirt__ready_reserve(mirt__readymade *self, const mirt_model *model);
-MIRT__ABSENT_LIB void mirt__ready_keep(mirt__readymade *self, const mirt_model *model);
-/* The model's weights become those kept, on every device. */
-MIRT__ABSENT_LIB void mirt__ready_restore(const mirt__readymade *self, mirt_model *model);
-/* Sets the thread's error unless `status` has (it is not MIRT_OK: it did); returns MIRT_CALLBACK_FAILED, or 0 for
-   MIRT_OK. */
-MIRT__ABSENT_LIB int mirt__callback_result(mirt_status status);
-
-#endif
 
 /* >>section base/once_begin.inc */
 
@@ -51244,2456 +53721,43 @@ MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *m
     mirt__log(model->strategy, MIRT_LOG_PROGRESS, "%s", line);
 }
 
-/* >>section train/readymade.c */
-
-/* What ready-made callbacks share: their state as JSON, weights kept aside. */
-
-static void mirt__ready_destroy(void *user) {
-    mirt__readymade *self = (mirt__readymade *)user;
-    if (self->release) self->release(self);
-    for (int i = 0; i < self->num_fields; i++) {
-        if (self->fields[i].kind == MIRT__STATE_TEXT)
-            mirt__free(*(char **)(void *)((char *)self + self->fields[i].offset));
-    }
-    mirt__free(self->weights);
-    mirt__free(self);
-}
-
-MIRT_API void mirt_callback_destroy(mirt_callback *callback) {
-    MIRT__ENTER;
-    if (!callback || !callback->destroy) return;
-    if (mirt__ready_of(callback)) {
-        callback->destroy(callback->user);
-        return;
-    }
-    MIRT__OUTSIDE;
-    callback->destroy(callback->user);
-}
-
-static void mirt__state_write(mirt__text *out, const mirt__state_field *field, const char *self) {
-    const char *at = self + field->offset;
-    const char *text = field->kind == MIRT__STATE_TEXT ? *(char *const *)(const void *)at : NULL;
-    double number = 0;
-    mirt__json_write_string(out, field->name);
-    mirt__text_add(out, ":");
-    switch (field->kind) {
-    case MIRT__STATE_DOUBLE:
-        memcpy(&number, at, sizeof number);
-        if (isfinite(number)) mirt__json_write_number(out, number);
-        else mirt__text_add(out, number != number ? "\"nan\"" : number > 0 ? "\"inf\"" : "\"-inf\"");
-        break;
-    case MIRT__STATE_INT64: mirt__text_add(out, "%lld", (long long)*(const int64_t *)(const void *)at); break;
-    case MIRT__STATE_BOOL: mirt__text_add(out, *(const bool *)at ? "true" : "false"); break;
-    case MIRT__STATE_TEXT: mirt__json_write_string(out, text ? text : ""); break;
-    }
-}
-
-static size_t mirt__ready_save(char *text, size_t capacity, void *user) {
-    const mirt__readymade *self = (const mirt__readymade *)user;
-    mirt__text out = {NULL, 0, 0, false};
-    for (int i = 0; i < self->num_fields; i++) {
-        mirt__text_add(&out, i ? "," : "{");
-        mirt__state_write(&out, &self->fields[i], (const char *)self);
-    }
-    mirt__text_add(&out, self->num_fields ? "}" : "{}");
-    size_t size = out.failed ? SIZE_MAX : out.size; /* a size nobody has room for */
-    if (!out.failed && capacity > size) memcpy(text, out.data, size + 1);
-    mirt__text_free(&out);
-    return size;
-}
-
-static mirt_status mirt__state_read_double(const mirt__state_field *field, const mirt__json *value, double *out) {
-    const char *word = value->type == MIRT__JSON_STRING ? value->string : NULL;
-    *out = value->number;
-    if (!word) return MIRT_OK;
-    if (strcmp(word, "inf") != 0 && strcmp(word, "-inf") != 0)
-        return mirt__fail(MIRT_E_FORMAT, "\"%s\" must be a number, \"inf\" or \"-inf\"", field->name);
-    *out = word[0] == '-' ? -(double)INFINITY : (double)INFINITY;
-    return MIRT_OK;
-}
-
-static mirt_status mirt__state_read_text(const mirt__state_field *field, const mirt__json *value, char **out) {
-    char label[MIRT__JSON_LABEL];
-    if (field->valid && !field->valid(value->string)) {
-        return mirt__fail(MIRT_E_FORMAT, "\"%s\" cannot be \"%s\"", field->name,
-                          mirt__json_label(value->string, label));
-    }
-    *out = mirt__strdup(value->string);
-    return *out ? MIRT_OK : mirt_last_status();
-}
-
-static mirt_status mirt__state_read(const mirt__state_field *field, const mirt__json *state, mirt__state_value *out) {
-    static const mirt__json_type type[] = {MIRT__JSON_NUMBER, MIRT__JSON_NUMBER, MIRT__JSON_BOOL, MIRT__JSON_STRING};
-    const mirt__json *value = mirt__json_member(state, field->name);
-    const bool word = value && value->type == MIRT__JSON_STRING && field->kind == MIRT__STATE_DOUBLE;
-    if (!word && !(value = mirt__json_get(state, field->name, type[field->kind]))) return mirt_last_status();
-    switch (field->kind) {
-    case MIRT__STATE_DOUBLE: return mirt__state_read_double(field, value, &out->number);
-    case MIRT__STATE_INT64: return mirt__json_get_int(state, field->name, field->least, field->most, &out->integer);
-    case MIRT__STATE_BOOL: out->truth = value->truth; break;
-    case MIRT__STATE_TEXT: return mirt__state_read_text(field, value, &out->text);
-    }
-    return MIRT_OK;
-}
-
-MIRT__LIB mirt_status mirt__ready_parse(const mirt__readymade *self, const char *text, mirt__ready_state *out) {
-    mirt__pool pool = {NULL};
-    memset(out, 0, sizeof *out);
-    const mirt__json *state = mirt__json_parse(&pool, text, strlen(text));
-    mirt_status status = !state ? mirt_last_status() : state->type == MIRT__JSON_OBJECT ? MIRT_OK :
-        mirt__fail(MIRT_E_FORMAT, "is %s, but must be an object", mirt__json_type_name(state->type));
-    for (int i = 0; status == MIRT_OK && i < self->num_fields; i++)
-        status = mirt__state_read(&self->fields[i], state, &out->value[i]);
-    mirt__pool_free(&pool);
-    return status == MIRT_OK && self->accepts ? self->accepts(self, out) : status;
-}
-
-MIRT__LIB void mirt__ready_take(mirt__readymade *self, mirt__ready_state *state) {
-    for (int i = 0; i < self->num_fields; i++) {
-        char *at = (char *)self + self->fields[i].offset;
-        mirt__state_value *value = &state->value[i];
-        switch (self->fields[i].kind) {
-        case MIRT__STATE_DOUBLE: memcpy(at, &value->number, sizeof value->number); break;
-        case MIRT__STATE_INT64: *(int64_t *)(void *)at = value->integer; break;
-        case MIRT__STATE_BOOL: *(bool *)at = value->truth; break;
-        case MIRT__STATE_TEXT:
-            mirt__free(*(char **)(void *)at);
-            *(char **)(void *)at = value->text;
-            value->text = NULL;
-            break;
-        }
-    }
-    self->loaded = true;
-}
-
-MIRT__LIB void mirt__ready_state_free(mirt__ready_state *state) {
-    for (int i = 0; i < MIRT__STATE_FIELDS; i++) {
-        mirt__free(state->value[i].text);
-        state->value[i].text = NULL;
-    }
-}
-
-static int mirt__ready_load(const char *text, void *user) {
-    mirt__readymade *self = (mirt__readymade *)user;
-    mirt__ready_state state;
-    mirt_status status = mirt__ready_parse(self, text, &state);
-    if (status == MIRT_OK) mirt__ready_take(self, &state);
-    mirt__ready_state_free(&state);
-    return status != MIRT_OK;
-}
-
-MIRT__LIB mirt_status mirt__log_check_cut(const char *path, int64_t length) {
-    uint64_t size;
-    char last = '\n';
-    int fd;
-    if (mirt__is_device(path)) return MIRT_OK; /* mirt__append_open cuts nothing there */
-    mirt_status status = mirt__file_open(path, &fd, &size);
-    if (status == MIRT_E_NOT_FOUND) return MIRT_OK;
-    if (status != MIRT_OK) return status;
-    if (length > 0 && (uint64_t)length <= size && mirt__file_read_at(fd, (uint64_t)length - 1, &last, 1) < 0) {
-        status = mirt__fail(MIRT_E_IO, "%s: cannot read: %s", path, strerror(errno));
-    }
-    mirt__file_close(&fd);
-    if (status != MIRT_OK || last == '\n') return status;
-    return mirt__fail(MIRT_E_STATE,
-                      "%s: is not the log of this run: no line ends after %lld bytes, where it would be cut; move the "
-                      "file away or log to another one",
-                      path, (long long)length);
-}
-
-MIRT__LIB mirt__readymade *mirt__ready_new(size_t size, const char *name, const mirt__state_field *fields,
-                                           int num_fields) {
-    mirt__readymade *self = (mirt__readymade *)mirt__calloc(1, size);
-    if (!self) return NULL;
-    self->base.user = self;
-    self->base.name = name;
-    self->base.save_state = mirt__ready_save;
-    self->base.load_state = mirt__ready_load;
-    self->base.destroy = mirt__ready_destroy;
-    self->fields = fields;
-    self->num_fields = num_fields;
-    return self;
-}
-
-MIRT__LIB mirt__readymade *mirt__ready_of(const mirt_callback *callback) {
-    return callback && callback->destroy == mirt__ready_destroy ? (mirt__readymade *)callback->user : NULL;
-}
-
-MIRT__LIB mirt_status mirt__ready_reserve(mirt__readymade *self, const mirt_model *model) {
-    int64_t count = 0;
-    for (int i = 0; i < model->num_variables; i++) count += model->variable[i].count;
-    if (self->num_weights == count) return MIRT_OK;
-    mirt__real *weights = (mirt__real *)mirt__calloc((size_t)count, sizeof *weights);
-    if (!weights) return MIRT_E_NOMEM;
-    mirt__free(self->weights);
-    self->weights = weights;
-    self->num_weights = count;
-    self->weights_set = false;
-    return MIRT_OK;
-}
-
-MIRT__LIB void mirt__ready_keep(mirt__readymade *self, const mirt_model *model) {
-    mirt__real *to = self->weights;
-    for (int i = 0; i < model->num_variables; i++) {
-        memcpy(to, mirt__weight_at(model, i), (size_t)model->variable[i].count * sizeof *to);
-        to += model->variable[i].count;
-    }
-    self->weights_set = true;
-}
-
-MIRT__LIB void mirt__ready_restore(const mirt__readymade *self, mirt_model *model) {
-    const mirt__real *from = self->weights;
-    for (int i = 0; i < model->num_variables; i++) {
-        const mirt__variable *v = &model->variable[i];
-        memcpy(mirt__weight_at(model, i), from, (size_t)v->count * sizeof *from);
-        from += v->count;
-    }
-    mirt__root(model, NULL)->edits++;
-    mirt__weights_changed(model);
-}
-
-MIRT__LIB int mirt__callback_result(mirt_status status) { return status == MIRT_OK ? 0 : MIRT_CALLBACK_FAILED; }
-
-/* >>section train/drift.c */
-
-/* Checks that all copies of the weights are equal. */
-
-/* Elements [at, at + count) of a device's copy come to `out`, once it has been waited for. */
-static mirt_status mirt__drift_fetch(const mirt_model *root, int device, size_t at, size_t count, mirt__real *out) {
-    const mirt_strategy *s = root->strategy;
-    s->backend->copy_out(s->device[device].handle, out, root->device_weight[device] + at * sizeof *out,
-                         count * sizeof *out);
-    return s->backend->wait(s->device[device].handle);
-}
-
-typedef struct mirt__drift {
-    const mirt_model *root;
-    int status; /* atomic: of the first device that could not be read, */
-    mirt__error error; /* and why */
-} mirt__drift;
-
-enum { MIRT__DRIFT_CHUNK = 4096 };
-
-static void mirt__drift_hash(void *arg, int device) {
-    mirt__drift *drift = (mirt__drift *)arg;
-    const mirt_model *root = drift->root;
-    mirt__real chunk[MIRT__DRIFT_CHUNK];
-    uint64_t hash = 0;
-    int none = MIRT_OK;
-    for (int i = 0; i < root->num_variables; i++) {
-        const size_t begin = root->variable[i].offset / sizeof *chunk, count = (size_t)root->variable[i].count;
-        for (size_t at = 0, part; at < count; at += part) {
-            part = count - at < (size_t)MIRT__DRIFT_CHUNK ? count - at : (size_t)MIRT__DRIFT_CHUNK;
-            const mirt_status status = mirt__drift_fetch(root, device, begin + at, part, chunk);
-            if (status != MIRT_OK && __atomic_compare_exchange_n(&drift->status, &none, (int)status, false,
-                                                                 __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-                mirt__error_get(&drift->error);
-            if (status != MIRT_OK) return;
-            hash = mirt__hash_bytes(hash, chunk, part * sizeof *chunk);
-        }
-    }
-    root->strategy->copy_hash[device] = hash;
-}
-
-/* The copy that most others are like; of two the first. */
-static int mirt__drift_majority(const uint64_t *hash, int devices) {
-    int best = 0, most = 0;
-    for (int d = 0; d < devices; d++) {
-        int like = 0;
-        for (int other = 0; other < devices; other++) like += hash[other] == hash[d];
-        if (like > most) {
-            most = like;
-            best = d;
-        }
-    }
-    return best;
-}
-
-/* The first element in which two copies of a variable differ, with both values; -1: none, or with the error set. */
-static int64_t mirt__drift_element(const mirt_model *root, int variable, int device, int right, mirt__real *have,
-                                   mirt__real *want) {
-    const size_t begin = root->variable[variable].offset / sizeof *have, count = (size_t)root->variable[variable].count;
-    mirt__real *both = (mirt__real *)mirt__calloc(2 * count + 1, sizeof *both);
-    int64_t found = -1;
-    if (!both) return -1;
-    if (mirt__drift_fetch(root, device, begin, count, both) == MIRT_OK &&
-        mirt__drift_fetch(root, right, begin, count, both + count) == MIRT_OK) {
-        for (size_t i = 0; i < count && found < 0; i++) {
-            if (memcmp(&both[i], &both[count + i], sizeof *both) == 0) continue;
-            found = (int64_t)i;
-            *have = both[i];
-            *want = both[count + i];
-        }
-    }
-    mirt__free(both);
-    return found;
-}
-
-static mirt_status mirt__drift_fail(const mirt_model *root, int device, int right) {
-    const mirt__device *own = &root->strategy->device[device];
-    char replicas[48];
-    mirt__real have = 0, want = 0;
-    int64_t at = -1;
-    int i = -1;
-    mirt__fail(MIRT_E_DRIFT, "the weights of device %s differ from those of %s", own->name,
-               root->strategy->device[right].name);
-    while (at < 0 && ++i < root->num_variables) at = mirt__drift_element(root, i, device, right, &have, &want);
-    if (at < 0) return mirt_last_status();
-    if (own->num_replicas == 1) snprintf(replicas, sizeof replicas, "replica %d", own->first_replica);
-    else
-        snprintf(replicas, sizeof replicas, "replicas %d to %d", own->first_replica,
-                 own->first_replica + own->num_replicas - 1);
-    return mirt__fail(MIRT_E_DRIFT,
-                      "after step %lld the weights of device %s (%s) differ from those of %s, first in %s at element "
-                      "%lld: %.9g and %.9g",
-                      (long long)root->step, own->name, replicas, root->strategy->device[right].name,
-                      root->variable[i].name, (long long)at, (double)have, (double)want);
-}
-
-MIRT_API mirt_status mirt_check_drift(mirt_model *model) {
-    MIRT__USE_MODEL(model, mirt_last_status());
-    if (!model) return mirt__fail_missing("mirt_check_drift", "model");
-    mirt_strategy *s = model->strategy;
-    const int copies = mirt__device_copies(s);
-    mirt__drift drift;
-    if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
-    if (s->running) return mirt__fail(MIRT_E_STATE, "mirt_check_drift: %s is in the middle of a step", model->name);
-    memset(&drift, 0, sizeof drift);
-    drift.root = mirt__root(model, NULL);
-    if (!drift.root->weight || copies < 2 || drift.root->weights_newer == MIRT__NEWER_HOST) return MIRT_OK;
-    mirt_status status = mirt__on_devices(s, mirt__drift_hash, &drift);
-    if (status == MIRT_OK && drift.status != MIRT_OK) mirt__error_set(&drift.error), status = mirt_last_status();
-    const int right = status == MIRT_OK ? mirt__drift_majority(s->copy_hash, copies) : 0;
-    for (int d = 0; d < copies && status == MIRT_OK; d++) {
-        if (s->copy_hash[d] != s->copy_hash[right]) status = mirt__drift_fail(drift.root, d, right);
-    }
-    return status;
-}
-
-#endif /* MIRRORTRAIN_NO_TRAIN */
-
-/* >>section base/once_begin.inc */
-
-/* Begins code that runs once: recording models, reading and writing files. gcc compiles it in half the time without
-   optimization. */
-#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
-#pragma GCC push_options
-#ifdef MIRRORTRAIN_DEBUG
-#pragma GCC optimize("fp-contract=off")
-#else
-#pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
-#endif
-#endif
-
-#ifndef MIRRORTRAIN_NO_TRAIN
-
-/* >>section train/traps.c */
-
-/* The classic mistakes of training on several devices, told once a model, each with what to do. */
-
-typedef enum mirt__trap {
-    MIRT__TRAP_SHARES = 1,
-    MIRT__TRAP_MEMORY = 2,
-    MIRT__TRAP_SCALE = 4,
-    MIRT__TRAP_SAME = 8,
-    MIRT__TRAP_RANDOM = 16
-} mirt__trap;
-
-/* Whether it is the first time. */
-static bool mirt__trap_first(const mirt_model *model, mirt__trap trap) {
-    mirt_model *own = (mirt_model *)model;
-    const bool first = !(own->traps & (unsigned)trap);
-    own->traps |= (unsigned)trap;
-    return first;
-}
-
-/* >>before fit */
-
-/* A global batch is dealt to all replicas, which is easily forgotten in both directions. */
-static void mirt__trap_shares(const mirt_model *model, int64_t batch) {
-    const mirt_strategy *s = model->strategy;
-    const int64_t replicas = s->num_replicas, least = batch / replicas, more = batch % replicas;
-    char rest[64] = "";
-    if (replicas == 1) return;
-    if (more) snprintf(rest, sizeof rest, " + %lld x %lld", (long long)(replicas - more), (long long)least);
-    mirt__log(s, MIRT_LOG_INFO, "global batch %lld = %lld x %lld%s (replicas x samples)", (long long)batch,
-              (long long)(more ? more : replicas), (long long)(more ? least + 1 : least), rest);
-    if (least >= 8 || !mirt__trap_first(model, MIRT__TRAP_SHARES)) return;
-    mirt__log(s, MIRT_LOG_WARNING,
-              "a batch is the global batch: %lld samples on %lld replicas are %lld each%s, of which a device makes "
-              "little use; if %lld were meant for each, "
-              "a batch is %lld",
-              (long long)batch, (long long)replicas, (long long)least, least ? "" : " or none at all", (long long)batch,
-              (long long)(batch * replicas));
-}
-
-/* Two digits of it. */
-static int64_t mirt__trap_rounded(double value) {
-    int64_t unit = 1;
-    while (value / (double)unit >= 100 && unit < INT64_MAX / 1000) unit *= 10;
-    return value > 0 ? (int64_t)(value / (double)unit) * unit : 0;
-}
-
-static void mirt__trap_memory(mirt_model *model, const mirt_function *f, int64_t batch) {
-    mirt_memory m;
-    mirt_machine_info machine;
-    char text[6][96];
-    if (mirt_machine(&machine) != MIRT_OK || !machine.memory_available) return;
-    mirt__memory_of(model, f, &m);
-    /* Weights stay as large as they are, all else grows with the batch. */
-    const double devices = model->strategy->num_devices,
-                 fixed = (double)(m.weights + m.gradients) * devices + (double)m.slots;
-    const double available = (double)machine.memory_available,
-                 about = (available - fixed) / ((double)m.total - fixed) * (double)batch;
-    mirt__log(model->strategy, MIRT_LOG_INFO,
-              "memory: %s planned, a device weights %s, gradients %s, activations %s, scratch %s; %s are free, enough "
-              "for batches of about %lld",
-              mirt__bytes_text((double)m.total, text[0]), mirt__bytes_text((double)m.weights, text[1]),
-              mirt__bytes_text((double)m.gradients, text[2]), mirt__bytes_text((double)m.activations, text[3]),
-              mirt__bytes_text((double)m.scratch, text[4]), mirt__bytes_text(available, text[5]),
-              (long long)mirt__trap_rounded(about));
-    if ((double)m.total <= available || !mirt__trap_first(model, MIRT__TRAP_MEMORY)) return;
-    const int64_t largest = mirt_largest_batch(model, 0);
-    mirt__log(model->strategy, MIRT_LOG_WARNING,
-              "%s takes %s to train on batches of %lld, and %s are free: the system may end the program; a batch of "
-              "%lld fits",
-              model->name, text[0], (long long)batch, text[5], (long long)largest);
-}
-
-static bool mirt__trap_is_random(const mirt_initializer *i) {
-    return i->kind != MIRT_INIT_ZEROS && i->kind != MIRT_INIT_ONES && i->kind != MIRT_INIT_CONSTANT;
-}
-
-/* Whether the layer has frozen weights, all of which the initializers drew. */
-static bool mirt__trap_drawn(const mirt_model *model, const mirt__layer *layer) {
-    bool drawn = false;
-    for (int i = layer->first_variable; i < layer->first_variable + layer->num_variables; i++) {
-        const mirt__variable *v = &model->variable[i];
-        if (!v->trainable || !v->frozen) continue;
-        if (v->loaded) return false;
-        drawn = drawn || mirt__trap_is_random(&v->initializer);
-    }
-    return drawn;
-}
-
-/* A frozen base without pretrained weights is random features. Layers of the model itself count as one base. */
-MIRT__LIB void mirt__trap_random(const mirt_model *model) {
-    const mirt__layer *first = NULL, *part = NULL;
-    bool loaded = false;
-    int layers = 0;
-    for (int i = 0; i < model->num_layers; i++) {
-        const mirt__layer *layer = model->layer[i];
-        mirt_training training;
-        const bool drawn = mirt__trap_drawn(model, layer), is_part = mirt__layer_part(layer, &training) != NULL;
-        if (drawn && is_part && !part) part = layer;
-        if (drawn && !is_part && !layers++) first = layer;
-        for (int k = 0; k < layer->num_variables && !is_part; k++) {
-            const mirt__variable *v = &model->variable[layer->first_variable + k];
-            loaded = loaded || (v->trainable && v->frozen && v->loaded);
-        }
-    }
-    if (!part && (!layers || loaded)) return;
-    if (!mirt__trap_first(model, MIRT__TRAP_RANDOM)) return;
-    const char *name = part ? part->name : first->name;
-    char more[48] = "";
-    if (!part && layers > 1) snprintf(more, sizeof more, " and %d more layers are", layers - 1);
-    mirt__log(
-        model->strategy, MIRT_LOG_WARNING,
-        "%s: %s%s frozen with the random weights of its initializers, which training does not change: load pretrained "
-        "weights (mirt_load_weights, mirt_load_weights_partial or .weights of the network), or let it be trained "
-        "(mirt_set_trainable)",
-        model->name, name, *more ? more : " is");
-}
-
-MIRT__LIB void mirt__traps_before(mirt_model *model, const mirt__data_spec *spec, const mirt_function *f) {
-    if (model->told_batch == spec->batch) return;
-    model->told_batch = spec->batch;
-    mirt__trap_shares(model, spec->batch);
-    mirt__trap_memory(model, f, f->step.max_rows);
-}
-
-/* >>the first batch */
-
-/* The layer that multiplies input number `input` as it comes with weights; NULL: none does, as it is scaled, normalized
-   or looked up first. */
-static const mirt__node *mirt__trap_reader(const mirt_model *model, int input) {
-    for (int i = 0; i < model->graph.count; i++) {
-        const mirt__node *node = model->graph.node[i];
-        if (!node->op->multiplies) continue;
-        if (node->in[1]->node->id == MIRT__OP_constant) continue; /* mirt_normalization */
-        const mirt__node *at = node->in[0]->node;
-        while (at->op->keeps_range) at = at->in[0]->node;
-        if (at == model->input[input]->node) return node;
-    }
-    return NULL;
-}
-
-/* The largest magnitude among at most some ten thousand values, which are from all rows. */
-static double mirt__trap_magnitude(const mirt__data_field *field, const void *data, int64_t rows) {
-    const int64_t count = rows * mirt__shape_count(&field->shape), stride = count / 16384 + 1;
-    double most = 0;
-    for (int64_t i = 0; i < count; i += stride) {
-        double value = field->dtype == MIRT_UINT8     ? (double)((const uint8_t *)data)[i]
-                       : field->dtype == MIRT_INT32   ? (double)((const int32_t *)data)[i]
-                       : field->dtype == MIRT_FLOAT32 ? (double)((const float *)data)[i]
-                                                      : 0;
-        value = value < 0 ? -value : value;
-        if (value > most) most = value;
-    }
-    return most;
-}
-
-static void mirt__trap_scale(const mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch) {
-    for (int i = 0; i < model->num_inputs; i++) {
-        const double most = mirt__trap_magnitude(&spec->field[i], batch->field[i], batch->rows);
-        const mirt__node *reader = most > 20 ? mirt__trap_reader(model, i) : NULL;
-        if (!reader || !mirt__trap_first(model, MIRT__TRAP_SCALE)) continue;
-        mirt__log(model->strategy, MIRT_LOG_WARNING,
-                  "the inputs reach %.4g, and %s of %s takes them as they are: training is slow or diverges then; "
-                  "scale them to about 1, by %s",
-                  most, reader->name ? reader->name : "a layer", model->name,
-                  spec->field[i].dtype == MIRT_UINT8 || most <= 255
-                      ? "mirt_rescale(x, 1.0f / 255, 0) behind mirt_input"
-                      : "mirt_rescale or mirt_batch_norm behind mirt_input");
-    }
-}
-
-/* Every replica with the first one's samples: the program dealt the batch itself, and the library deals what it
-   gave. */
-static bool mirt__trap_equal_shares(const mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch) {
-    const int64_t replicas = model->strategy->num_replicas, each = batch->rows / replicas;
-    bool varied = false; /* constant data say nothing */
-    if (replicas == 1 || each < 2 || batch->rows % replicas) return false;
-    for (int i = 0; i < spec->num_x; i++) {
-        const char *data = (const char *)batch->field[i];
-        const size_t row = spec->field[i].bytes, share = row * (size_t)each;
-        if (memcmp(data, data + share, (size_t)(replicas - 1) * share) != 0) return false;
-        varied |= memcmp(data, data + row, row) != 0;
-    }
-    return varied;
-}
-
-MIRT__LIB void mirt__traps_in_batch(const mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch) {
-    if (!spec->features) mirt__trap_scale(model, spec, batch);
-    if (!mirt__trap_equal_shares(model, spec, batch) || !mirt__trap_first(model, MIRT__TRAP_SAME)) return;
-    mirt__log(model->strategy, MIRT_LOG_WARNING,
-              "all %d replicas get the same %lld samples in the first batch: they do one replica's work. Hand in "
-              "different ones: the library deals a global batch to "
-              "the replicas by itself",
-              model->strategy->num_replicas, (long long)(batch->rows / model->strategy->num_replicas));
-}
-
-#endif /* MIRRORTRAIN_NO_TRAIN */
-
-/* >>section base/cold_end.inc */
-
-/* Ends cold_begin.inc. */
-#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
-#pragma GCC pop_options
-#endif
-
-#ifndef MIRRORTRAIN_NO_TRAIN
-
-/* >>section train/verdict.c */
-
-/* What the seconds of a fit say, in words: a function of the numbers alone. */
-
-enum { MIRT__LEAST_STEPS = 5 };
-
-/* Of the mean step. */
-typedef struct mirt__costs {
-    double wall, compute, input, update, reduce, meet, other; /* meet: starting, and waiting for each other */
-    double rows;                                              /* of a replica */
-    double least, least_sample, fixed;                        /* in the best step: computing, a sample of it; update and
-                                                                 all-reduce */
-} mirt__costs;
-
-static double mirt__timing_compute(const double *seconds) {
-    return seconds[MIRT_PHASE_FORWARD] + seconds[MIRT_PHASE_BACKWARD] + seconds[MIRT_PHASE_REDUCE_HIDDEN];
-}
-
-static void mirt__costs_of(const mirt_timing *t, mirt__costs *c) {
-    const double steps = (double)t->steps, *s = t->seconds;
-    memset(c, 0, sizeof *c);
-    c->wall = t->wall / steps;
-    c->compute = mirt__timing_compute(s) / steps;
-    c->input = s[MIRT_PHASE_INPUT] / steps;
-    c->update = s[MIRT_PHASE_UPDATE] / steps;
-    c->reduce = s[MIRT_PHASE_REDUCE] / steps;
-    c->meet = (s[MIRT_PHASE_LAUNCH] + s[MIRT_PHASE_IMBALANCE]) / steps;
-    c->other = s[MIRT_PHASE_CALLBACKS] / steps;
-    c->rows = (double)t->samples / steps / t->replicas;
-    c->least_sample = DBL_MAX;
-    for (int d = 0; d < t->num_devices; d++) {
-        const mirt_device_timing *own = &t->device[d];
-        const double work = own->least_sample * (double)own->samples / steps,
-                     fixed = own->least_update + own->least_reduce;
-        if (work > c->least) c->least = work;
-        if (own->samples && own->least_sample < c->least_sample) c->least_sample = own->least_sample;
-        if (fixed > c->fixed) c->fixed = fixed;
-    }
-}
-
-/* Appends to the verdict. */
-MIRT__PRINTF(2, 3) static void mirt__say(mirt_timing *t, const char *format, ...) {
-    const size_t used = strlen(t->verdict);
-    va_list args;
-    va_start(args, format);
-    vsnprintf(t->verdict + used, sizeof t->verdict - used, format, args);
-    va_end(args);
-}
-
-/* Takes the place of a cause that holds up less. */
-static void mirt__blame(mirt_timing *t, mirt_bottleneck kind, double lost, double wall) {
-    if (lost <= t->share * wall) return;
-    t->bottleneck = kind;
-    t->share = lost / wall;
-    t->speedup = lost < wall ? 1 / (1 - t->share) : 1;
-}
-
-/* Seconds of a step that others wait for device `d`: because a sample takes it longer (`slow`), or because it has more
-   of them. */
-static double mirt__held_up(const mirt_timing *t, int d, bool *slow, double *times) {
-    double others = 0, samples = 0, own = mirt__timing_compute(t->device[d].seconds);
-    for (int k = 0; k < t->num_devices; k++) {
-        if (k == d) continue;
-        others += mirt__timing_compute(t->device[k].seconds);
-        samples += (double)t->device[k].samples;
-    }
-    if (t->num_devices < 2 || others <= 0 || !t->device[d].samples) return 0;
-    *times = own / (double)t->device[d].samples / (others / samples);
-    *slow = *times > 1.2;
-    return (own - others / (t->num_devices - 1)) / (double)t->steps;
-}
-
-static void mirt__blame_devices(mirt_timing *t, const mirt__costs *c) {
-    for (int d = 0; d < t->num_devices; d++) {
-        bool slow = false;
-        double times, lost = mirt__held_up(t, d, &slow, &times);
-        const bool always = t->device[d].slowest * 10 > t->steps * 6;
-        const double mean = (double)t->samples / t->num_devices;
-        if (lost < 0.08 * c->wall || !always) continue;
-        if (slow) {
-            mirt__blame(t, MIRT_SLOW_DEVICE, lost, c->wall);
-            if (t->bottleneck == MIRT_SLOW_DEVICE && t->share == lost / c->wall) t->culprit = d;
-        } else if ((double)t->device[d].samples > 1.1 * mean) {
-            mirt__blame(t, MIRT_UNEVEN_SHARES, lost, c->wall);
-        }
-    }
-}
-
-/* What a step costs whatever its batch; in part of the best step's seconds, which a busy machine does not change. */
-static void mirt__blame_size(mirt_timing *t, const mirt__costs *c) {
-    const double large = 256, brief = 300e-6, nothing = 60e-6; /* rows a replica; seconds beside which meeting is
-                                                                  nothing, and which are */
-    const double lost = c->wall - c->compute - c->input - c->other;
-    const bool small_model = c->least_sample * large < brief;
-    if (lost < 0.2 * c->wall && !(small_model && c->least < nothing && t->num_devices > 1)) return;
-    if (small_model && t->num_devices > 1) mirt__blame(t, MIRT_SMALL_MODEL, lost, c->wall);
-    else if (small_model || (c->rows <= large / 2 && c->fixed > 0.25 * (c->fixed + c->least)))
-        mirt__blame(t, MIRT_SMALL_BATCH, lost, c->wall);
-    else if (c->rows <= 16 && c->least < 1e-3 && lost > 0.3 * c->wall) mirt__blame(t, MIRT_SMALL_BATCH, lost, c->wall);
-}
-
-/* Rows of a replica with which what is lost is a tenth, as a power of two. */
-static double mirt__better_rows(const mirt__costs *c, double lost) {
-    const double wanted = c->compute > 0 ? c->rows * 9 * lost / c->compute : c->rows;
-    double rows = 2;
-    while (rows < 256 && (rows < wanted || rows < 2 * c->rows)) rows *= 2;
-    return rows;
-}
-
-static void mirt__verdict_input(mirt_timing *t, const mirt__costs *c) {
-    const double left = c->wall - c->input, rows = (double)t->samples / (double)t->steps;
-    const int needed = left > 0 && t->sample_seconds > 0 ? (int)ceil(t->sample_seconds * rows / left) : 0;
-    mirt__say(t, "input-bound: %.0f %% of the step waits for %s; ", 100 * t->share, t->input);
-    if (!t->ahead) mirt__say(t, "nothing is made ahead: mirt_prefetch behind mirt_batch");
-    else if (!t->parallel)
-        mirt__say(t, "one thread makes the samples, as a stream must: keep them in memory (mirt_cache), or take "
-                     "samples that can be reached in any order");
-    else if (needed <= t->workers)
-        mirt__say(t, "%d worker%s, which wait for something themselves: keep what they make in memory (mirt_cache)",
-                  t->workers, t->workers == 1 ? "" : "s");
-    else if (needed > t->cores)
-        mirt__say(t, "%d worker%s, %d would do, but there %s %d core%s: keep what is made in memory (mirt_cache)",
-                  t->workers, t->workers == 1 ? "" : "s", needed, t->cores == 1 ? "is" : "are", t->cores,
-                  t->cores == 1 ? "" : "s");
-    else mirt__say(t, "%d worker%s, %d would do", t->workers, t->workers == 1 ? "" : "s", needed);
-}
-
-static void mirt__verdict_batch(mirt_timing *t, const mirt__costs *c) {
-    const double lost = t->share * c->wall, rows = mirt__better_rows(c, lost);
-    t->speedup = c->wall / (lost * c->rows / rows + c->compute + c->input + c->other);
-    mirt__say(t,
-              "batch %.3g per replica is too small: %.0f %% of the step takes as long for any batch (update, "
-              "all-reduce, starting and waiting); %.0f per replica would spread it",
-              c->rows, 100 * t->share, rows);
-}
-
-static void mirt__verdict_model(mirt_timing *t, const mirt__costs *c) {
-    const double start = 10e-6, one = c->compute * t->num_devices + c->update + c->input + c->other + start;
-    t->speedup = c->wall > one ? c->wall / one : 1;
-    mirt__say(t,
-              "model too small for %d devices: each computes for %.3g ms of a step of %.3g ms, the rest is updating, "
-              "starting and waiting for each other; %s",
-              t->num_devices, 1e3 * c->compute, 1e3 * c->wall,
-              t->speedup > 1.1 ? "one device would do" : "a larger batch gives them more to do");
-}
-
-static void mirt__verdict_device(mirt_timing *t, const mirt__costs *c) {
-    bool slow;
-    double times = 1;
-    (void)c;
-    mirt__held_up(t, t->culprit, &slow, &times);
-    mirt__say(t,
-              "device %s is slow: it takes %.1f times as long for a sample as the others, which wait for it %.0f %% of "
-              "the step",
-              t->device[t->culprit].name, times, 100 * t->share);
-}
-
-static void mirt__verdict_uneven(mirt_timing *t) {
-    int most = 0;
-    for (int d = 1; d < t->num_devices; d++) most = t->device[d].samples > t->device[most].samples ? d : most;
-    mirt__say(t,
-              "uneven: %d replicas on %d devices leave %s with %.0f %% of the samples, and the others wait for it %.0f "
-              "%% of the step; %s",
-              t->replicas, t->num_devices, t->device[most].name,
-              100.0 * (double)t->device[most].samples / (double)t->samples, 100 * t->share,
-              t->replicas % t->num_devices ? "replicas should be a multiple of the devices"
-                                           : "the batch should be a multiple of the replicas");
-}
-
-static void mirt__verdict_words(mirt_timing *t, const mirt__costs *c) {
-    const bool crowded = t->num_devices * t->threads > t->cores;
-    switch (t->bottleneck) {
-    case MIRT_SLOW_INPUT: mirt__verdict_input(t, c); break;
-    case MIRT_SMALL_BATCH: mirt__verdict_batch(t, c); break;
-    case MIRT_SMALL_MODEL: mirt__verdict_model(t, c); break;
-    case MIRT_SLOW_DEVICE: mirt__verdict_device(t, c); break;
-    case MIRT_UNEVEN_SHARES: mirt__verdict_uneven(t); break;
-    case MIRT_SLOW_REDUCE:
-        mirt__say(t,
-                  "all-reduce: %.0f %% of the step adds up gradients over devices; a larger batch needs it less often",
-                  100 * t->share);
-        break;
-    case MIRT_SLOW_CALLBACKS:
-        mirt__say(t, "callbacks: %.0f %% of the step is spent in callbacks", 100 * t->share);
-        break;
-    case MIRT_SHARED_CORES:
-        if (crowded) {
-            t->speedup = 1; /* cores cannot be had for the asking */
-            mirt__say(t,
-                      "shared cores: %d devices of %d thread%s take turns on %d core%s, and wait for each other %.0f "
-                      "%% of the step",
-                      t->num_devices, t->threads, t->threads == 1 ? "" : "s", t->cores, t->cores == 1 ? "" : "s",
-                      100 * t->share);
-        } else
-            mirt__say(t,
-                      "shared cores: the devices wait for each other %.0f %% of the step, now for one, now for "
-                      "another: other programs run on their cores",
-                      100 * t->share);
-        break;
-    default: mirt__say(t, "balanced: %.0f %% of the step is forward and backward", 100 * c->compute / c->wall); return;
-    }
-    if (t->speedup > 1.05) mirt__say(t, "; if fixed: x%.1f", t->speedup);
-}
-
-MIRT__LIB void mirt__verdict(mirt_timing *t) {
-    mirt__costs c;
-    t->bottleneck = MIRT_BALANCED;
-    t->culprit = -1;
-    t->share = 0;
-    t->speedup = 1;
-    t->verdict[0] = 0;
-    if (!t->steps || t->wall <= 0) return;
-    if (t->steps < MIRT__LEAST_STEPS) { /* the first step alone, slower than others, would decide */
-        mirt__say(t, "%lld step%s: too few to tell what takes the time, %d are needed", (long long)t->steps,
-                  t->steps == 1 ? "" : "s", MIRT__LEAST_STEPS);
-        return;
-    }
-    mirt__costs_of(t, &c);
-    if (c.input > 0.12 * c.wall && c.input > 50e-6) mirt__blame(t, MIRT_SLOW_INPUT, c.input, c.wall);
-    if (c.other > 0.1 * c.wall) mirt__blame(t, MIRT_SLOW_CALLBACKS, c.other, c.wall);
-    mirt__blame_devices(t, &c);
-    if (t->num_devices > 1 && c.reduce > 0.12 * c.wall && c.reduce > 2.5 * c.update)
-        mirt__blame(t, MIRT_SLOW_REDUCE, c.reduce, c.wall);
-    else mirt__blame_size(t, &c);
-    if (t->bottleneck == MIRT_BALANCED && t->num_devices > 1 && c.meet > 0.2 * c.wall)
-        mirt__blame(t, MIRT_SHARED_CORES, c.meet, c.wall);
-    mirt__verdict_words(t, &c);
-}
-
-/* >>section train/timing.c */
-
-/* The seconds of a fit for users. */
-
-MIRT__LIB void mirt__timing_input(mirt_model *model, const mirt_dataset *dataset) {
-    if (model->trainer) mirt__dataset_cost(dataset, &model->trainer->cost);
-}
-
-/* The most memory the process was ever given; 0: nobody says. */
-static size_t mirt__peak_memory(void) {
-    char text[2048];
-    mirt__file_peek("/proc/self/status", text, sizeof text);
-    const char *at = strstr(text, "VmHWM:");
-    const unsigned long kilobytes = at ? strtoul(at + 6, NULL, 10) : 0;
-    return (size_t)kilobytes * 1024;
-}
-
-static void mirt__timing_device(const mirt_model *model, int d, mirt_device_timing *out) {
-    const mirt_strategy *s = model->strategy;
-    const mirt__device_timeline *timeline = &s->timeline[d];
-    double busy = 0, wall = 0;
-    size_t block = 0;
-    snprintf(out->name, sizeof out->name, "%s", s->device[d].name);
-    for (int i = 0; i < MIRT_PHASE_COUNT; i++) {
-        out->seconds[i] = timeline->total[i] + timeline->lap[i];
-        wall += out->seconds[i];
-        if (i >= MIRT_PHASE_FORWARD && i <= MIRT_PHASE_UPDATE) busy += out->seconds[i];
-    }
-    out->replicas = s->device[d].num_replicas;
-    out->samples = timeline->samples;
-    out->busy = wall > 0 ? busy / wall : 0;
-    mirt__layout_bytes(&s->layout, &block);
-    out->memory = block + (d < mirt__device_copies(s) ? mirt__root(model, NULL)->weight_bytes : 0);
-    out->least_sample = timeline->least[0];
-    out->least_update = timeline->least[1];
-    out->least_reduce = timeline->least[2];
-    out->slowest = timeline->slowest;
-}
-
-MIRT_API mirt_status mirt_fit_timing(mirt_model *model, mirt_timing *out) {
-    MIRT__USE_MODEL(model, mirt_last_status());
-    if (!model) return mirt__fail_missing("mirt_fit_timing", "model");
-    if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_fit_timing: no place for the answer");
-    mirt_strategy *s = model->strategy;
-    if (s->timed != model || !s->timed_steps)
-        return mirt__fail(MIRT_E_STATE,
-                          "mirt_fit_timing: %s was not trained by mirt_fit yet, or another model was since",
-                          model->name);
-    memset(out, 0, sizeof *out);
-    out->wall = s->timed_wall + (s->timing == model ? s->timeline[0].since - s->timed_since : 0);
-    out->steps = s->timed_steps;
-    out->num_devices = s->num_devices;
-    out->replicas = s->num_replicas;
-    out->threads = s->threads;
-    out->cores = mirt__cpu_cores();
-    for (int d = 0; d < s->num_devices; d++) {
-        mirt_device_timing *own = &out->device[d];
-        mirt__timing_device(model, d, own);
-        out->samples += own->samples;
-        for (int i = 0; i < MIRT_PHASE_COUNT; i++) out->seconds[i] += own->seconds[i] / s->num_devices;
-    }
-    const mirt__data_cost *cost = &model->trainer->cost;
-    snprintf(out->input, sizeof out->input, "%s", cost->workers ? cost->what : "copying samples");
-    out->workers = cost->workers ? cost->workers : 1;
-    out->sample_seconds = cost->seconds;
-    out->parallel = cost->parallel;
-    out->ahead = cost->ahead;
-    out->peak_memory = mirt__peak_memory();
-    mirt__verdict(out);
-    return MIRT_OK;
-}
-
-/* >>text */
-
-enum { MIRT__TIMING_COLUMNS = 8 }; /* devices that have one */
-
-static void mirt__timing_phases(const mirt_timing *t, int columns, mirt__text *out) {
-    const double ms = 1e3 / (double)t->steps;
-    mirt__text_add(out, "%-22s %9s %7s", "ms a step", "mean", "");
-    for (int d = 0; d < columns; d++) mirt__text_add(out, " %9s", t->device[d].name);
-    for (int i = 0; i < MIRT_PHASE_COUNT; i++) {
-        if (i == MIRT_PHASE_CALLBACKS && t->seconds[i] < 0.0005 * t->wall) continue;
-        mirt__text_add(out, "\n  %-20s %9.3f %6.1f%%", mirt_phase_name((mirt_phase)i), t->seconds[i] * ms,
-                       100 * t->seconds[i] / t->wall);
-        for (int d = 0; d < columns; d++) mirt__text_add(out, " %9.3f", t->device[d].seconds[i] * ms);
-    }
-    mirt__text_add(out, "\n");
-}
-
-static void mirt__timing_devices(const mirt_timing *t, mirt__text *out) {
-    mirt__text_add(out, "%-22s %9s %8s %9s %7s\n", "devices", "replicas", "samples", "memory", "busy");
-    for (int d = 0; d < t->num_devices; d++) {
-        const mirt_device_timing *own = &t->device[d];
-        mirt__text_add(out, "  %-20s %9d %8lld %6.1f MB %6.1f%%\n", own->name, own->replicas, (long long)own->samples,
-                       (double)own->memory * 1e-6, 100 * own->busy);
-    }
-    if (t->peak_memory)
-        mirt__text_add(out, "  %-20s %9s %8s %6.1f MB\n", "process, at most", "", "", (double)t->peak_memory * 1e-6);
-}
-
-MIRT_API const char *mirt_timing_text(mirt_model *model) {
-    MIRT__USE_MODEL(model, NULL);
-    mirt_timing t;
-    char shown[MIRT__SHOWN];
-    if (mirt_fit_timing(model, &t) != MIRT_OK) return NULL;
-    mirt__text *out = &model->timing_text;
-    mirt__text_clear(out);
-    mirt__text_add(
-        out, "%s: %lld step%s of %.4g samples on %d device%s of %d thread%s, %.3f ms each, %.0f samples a second\n",
-        mirt__shown(model->name, shown), (long long)t.steps, t.steps == 1 ? "" : "s",
-        (double)t.samples / (double)t.steps, t.num_devices, t.num_devices == 1 ? "" : "s", t.threads,
-        t.threads == 1 ? "" : "s", 1e3 * t.wall / (double)t.steps, (double)t.samples / t.wall);
-    mirt__timing_phases(
-        &t, t.num_devices > 1 ? t.num_devices < MIRT__TIMING_COLUMNS ? t.num_devices : MIRT__TIMING_COLUMNS : 0, out);
-    mirt__timing_devices(&t, out);
-    mirt__text_add(out, "%s\n", t.verdict);
-    return out->failed ? NULL : out->data;
-}
-
-/* >>section train/checkpoint.c */
-
-/* Finding the newest checkpoint that is whole. */
-
-#include <dirent.h>
-
-typedef struct mirt__candidate {
-    const char *path;
-    int64_t saved, step; /* when, by whoever wrote it; training steps */
-    bool run;            /* a fit can go on from it */
-} mirt__candidate;
-
-typedef struct mirt__candidates {
-    mirt__pool pool;
-    mirt__candidate *list;
-    int count, capacity;
-    bool others; /* a look is taken at files of others as well, to tell of damaged ones */
-    const char *refused; /* one of these */
-} mirt__candidates;
-
-/* The header of a safetensors file as JSON, NULL if it is none, or if memory ran out. */
-static const mirt__json *mirt__checkpoint_header(mirt__pool *pool, const char *path, bool *memory) {
-    unsigned char length[8];
-    uint64_t size, header = 0;
-    const mirt__json *json = NULL;
-    int fd;
-    if (mirt__file_open(path, &fd, &size) != MIRT_OK) return NULL;
-    bool good = mirt__file_read_at(fd, 0, length, 8) == 8;
-    for (int i = 7; i >= 0; i--) header = header << 8 | length[i];
-    good = good && header > 0 && header <= MIRT__ST_HEADER_LIMIT && header <= size - 8;
-    char *text = good ? (char *)mirt__pool_alloc(pool, (size_t)header) : NULL;
-    if (text && mirt__file_read_at(fd, 8, text, (size_t)header) != (int64_t)header) good = false;
-    if (text && good) json = mirt__json_parse(pool, text, (size_t)header);
-    *memory = !good || json || mirt_last_status() != MIRT_E_NOMEM;
-    mirt__file_close(&fd);
-    return json && json->type == MIRT__JSON_OBJECT ? json : NULL;
-}
-
-static void mirt__candidate_int(const mirt__json *object, const char *key, int64_t *out) {
-    const mirt__json *value = object && object->type == MIRT__JSON_OBJECT ? mirt__json_member(object, key) : NULL;
-    const int64_t most =
-        (int64_t)1 << 53; /* as in a run that is resumed; anything else orders as if it were not there */
-    if (value && value->type == MIRT__JSON_NUMBER && value->integral && value->integer >= 0 && value->integer <= most)
-        *out = value->integer;
-}
-
-/* False: it is no file of ours, or *memory is false. */
-static bool mirt__candidate_look(const char *path, mirt__candidate *out, bool *memory) {
-    mirt__pool pool = {NULL};
-    const mirt__json *header = mirt__checkpoint_header(&pool, path, memory);
-    const mirt__json *metadata = header ? mirt__json_member(header, "__metadata__") : NULL;
-    const mirt__json *text =
-        metadata && metadata->type == MIRT__JSON_OBJECT ? mirt__json_member(metadata, "training") : NULL;
-    bool ours = text && text->type == MIRT__JSON_STRING;
-    const mirt__json *training = ours ? mirt__json_parse(&pool, text->string, strlen(text->string)) : NULL;
-    const mirt__json *run = training && training->type == MIRT__JSON_OBJECT ? mirt__json_member(training, "run") : NULL;
-    mirt__candidate_int(training, "iterations", &out->step);
-    mirt__candidate_int(run ? run : training, "saved", &out->saved);
-    out->run = run != NULL;
-    if (ours && !training) *memory = mirt_last_status() != MIRT_E_NOMEM;
-    mirt__pool_free(&pool);
-    return ours;
-}
-
-static bool mirt__ends_in(const char *name, const char *ending) {
-    const size_t size = strlen(name), end = strlen(ending);
-    return size >= end && strcmp(name + size - end, ending) == 0;
-}
-
-static void mirt__checkpoint_damaged(const mirt_strategy *strategy, const char *path) {
-    if (strategy) mirt__log(strategy, MIRT_LOG_WARNING, "%s is damaged and passed over: %s", path, mirt_last_error());
-}
-
-static mirt_status mirt__candidate_add(mirt__candidates *c, const mirt_strategy *strategy, const char *directory,
-                                       const char *name) {
-    mirt__candidate found;
-    const size_t size = strlen(directory) + strlen(name) + 2;
-    if (name[0] == '.' || mirt__ends_in(name, ".tmp")) return MIRT_OK;
-    char *path = (char *)mirt__pool_alloc(&c->pool, size);
-    if (!path) return MIRT_E_NOMEM;
-    snprintf(path, size, "%s%s%s", directory, mirt__ends_in(directory, "/") ? "" : "/", name);
-    memset(&found, 0, sizeof found);
-    found.path = path;
-    if (mirt__is_directory(path)) return MIRT_OK;
-    bool memory = true, ours = mirt__candidate_look(path, &found, &memory);
-    if (!memory) return MIRT_E_NOMEM;
-    if (!ours) {
-        mirt__safetensors file;
-        if (!c->others || !mirt__ends_in(name, ".safetensors")) return MIRT_OK;
-        if (mirt__safetensors_open(&file, path) == MIRT_OK) mirt__safetensors_close(&file); /* of somebody else */
-        else mirt__checkpoint_damaged(strategy, c->refused = path);
-        return MIRT_OK;
-    }
-    if (c->count == c->capacity) {
-        int capacity = c->capacity ? 2 * c->capacity : 16;
-        if (!mirt__grow((void **)&c->list, (size_t)c->count, (size_t)capacity, sizeof *c->list)) return MIRT_E_NOMEM;
-        c->capacity = capacity;
-    }
-    c->list[c->count++] = found;
-    return MIRT_OK;
-}
-
-/* qsort's comparison: the newest first. */
-static int mirt__candidate_compare(const void *a, const void *b) {
-    const mirt__candidate *x = (const mirt__candidate *)a, *y = (const mirt__candidate *)b;
-    if (x->saved != y->saved) return x->saved > y->saved ? -1 : 1;
-    if (x->step != y->step) return x->step > y->step ? -1 : 1;
-    return strcmp(y->path, x->path);
-}
-
-static mirt_status mirt__candidates_read(mirt__candidates *c, const mirt_strategy *strategy, const char *directory) {
-    mirt_status status = MIRT_OK;
-    DIR *stream = MIRRORTRAIN_OPENDIR(directory);
-    if (!stream)
-        return mirt__fail(errno == ENOENT ? MIRT_E_NOT_FOUND : MIRT_E_IO, "%s: cannot open the directory: %s",
-                          directory, strerror(errno));
-    while (status == MIRT_OK) {
-        errno = 0;
-        const struct dirent *entry = readdir(stream);
-        if (!entry && errno)
-            status = mirt__fail(MIRT_E_IO, "%s: cannot read the directory: %s", directory, strerror(errno));
-        if (!entry) break;
-        status = mirt__candidate_add(c, strategy, directory, entry->d_name);
-    }
-    closedir(stream);
-    return status;
-}
-
-static mirt_status mirt__checkpoint_sums(const mirt__safetensors *file) {
-    if (file->sha256[0]) return MIRT_OK;
-    return mirt__fail(
-        MIRT_E_FORMAT,
-        "%s has no checksums (mirrortrain.crc32c, .header and .sha256), so nothing tells whether it is whole: "
-        "only files as the library wrote them are resumed; mirt_load and mirt_load_weights read this one",
-        file->origin);
-}
-
-MIRT__LIB mirt_status mirt__checkpoint_open(mirt__safetensors *file, const char *path) {
-    mirt_status status = mirt__safetensors_open(file, path);
-    if (status != MIRT_OK) return status;
-    if ((status = mirt__checkpoint_sums(file)) != MIRT_OK) mirt__safetensors_close(file);
-    return status;
-}
-
-/* A run that is lost is not begun anew unasked: `path` was refused, and nothing else in the directory can be gone on
-   with. */
-static mirt_status mirt__checkpoint_lost(const char *directory, const char *path, mirt__safetensors *file,
-                                         bool *found) {
-    *found = mirt__checkpoint_open(file, path) == MIRT_OK; /* says once more what is wrong */
-    if (*found) return MIRT_OK;
-    return mirt__fail_at("mirt_fit: no checkpoint in %s can be used; move them away to begin anew", directory);
-}
-
-MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, const char *directory, bool runs,
-                                              mirt__safetensors *file, bool *found) {
-    const char *refused = NULL; /* the newest one */
-    mirt__candidates c;
-    memset(&c, 0, sizeof c);
-    c.others = true;
-    *found = false;
-    mirt_status status = mirt__candidates_read(&c, strategy, directory);
-    if (status == MIRT_OK && c.count) qsort(c.list, (size_t)c.count, sizeof *c.list, mirt__candidate_compare);
-    for (int i = 0; i < c.count && status == MIRT_OK && !*found; i++) {
-        if (runs && !c.list[i].run) continue;
-        *found = mirt__checkpoint_open(file, c.list[i].path) == MIRT_OK;
-        if (!*found && mirt_last_status() == MIRT_E_NOMEM) status = MIRT_E_NOMEM;
-        else if (!*found) mirt__checkpoint_damaged(strategy, c.list[i].path);
-        if (!*found && !refused) refused = c.list[i].path;
-    }
-    if (!refused) refused = c.refused;
-    if (runs && status == MIRT_OK && !*found && refused)
-        status = mirt__checkpoint_lost(directory, refused, file, found);
-    mirt__free(c.list);
-    mirt__pool_free(&c.pool);
-    return status;
-}
-
-MIRT__LIB mirt_status mirt__checkpoint_newest(const char *directory, int64_t *saved) {
-    mirt__candidates c;
-    memset(&c, 0, sizeof c);
-    const bool memory = mirt__candidates_read(&c, NULL, directory) != MIRT_E_NOMEM;
-    *saved = 0;
-    for (int i = 0; i < c.count; i++) *saved = c.list[i].saved > *saved ? c.list[i].saved : *saved;
-    mirt__free(c.list);
-    mirt__pool_free(&c.pool);
-    return memory ? MIRT_OK : mirt_last_status();
-}
-
-MIRT_API mirt_status mirt_latest_checkpoint(const mirt_strategy *strategy, const char *directory, char *path,
-                                            size_t capacity) {
-    MIRT__ENTER;
-    mirt__safetensors file;
-    bool found;
-    if (!directory || !path || !capacity)
-        return mirt__fail(MIRT_E_INVALID, "mirt_latest_checkpoint: no directory, or no place for the path");
-    path[0] = 0;
-    mirt_status status = mirt__checkpoint_latest(strategy, directory, false, &file, &found);
-    if (status != MIRT_OK) return status;
-    if (!found) return mirt__fail(MIRT_E_NOT_FOUND, "%s: there is no checkpoint in this directory", directory);
-    const size_t size = strlen(file.origin) + 1;
-    if (size <= capacity) memcpy(path, file.origin, size);
-    else
-        status = mirt__fail(MIRT_E_SHAPE, "mirt_latest_checkpoint: the path %s takes %d bytes, there is room for %d",
-                            file.origin, (int)size, (int)capacity);
-    mirt__safetensors_close(&file);
-    return status;
-}
-
-#endif /* MIRRORTRAIN_NO_TRAIN */
-
-/* >>section train/weight_file.c */
-
-/* Weights and optimizer state as tensors of a file. */
-
-MIRT__TRAINING_LIB const char *mirt__slot_name(mirt__pool *pool, const mirt_model *model, int slot,
-                                               const mirt__variable *v) {
-    const mirt__optimizer_class *cls = mirt__optimizer_class_get(model->config.optimizer.kind);
-    const char *slot_name[MIRT__MAX_SLOTS];
-    mirt__optimizer_slot_names(&model->config.optimizer, slot_name);
-    size_t size = strlen(cls->name) + strlen(v->name) + strlen(slot_name[slot]) + 3;
-    char *name = (char *)mirt__pool_alloc(pool, size);
-    if (!name) return NULL;
-    snprintf(name, size, "%s/%s_%s", cls->name, v->name, slot_name[slot]);
-    for (char *at = name + strlen(cls->name) + 1; *at; at++) {
-        if (*at == '/') *at = '_';
-    }
-    return name;
-}
-
-MIRT__TRAINING_LIB void mirt__tensor_of(const mirt__variable *v, const char *name, const mirt__real *values,
-                                        mirt__safetensor *out) {
-    memset(out, 0, sizeof *out);
-    out->name = name;
-    out->dtype = MIRT__ST_F32;
-    out->rank = v->shape.rank;
-    for (int i = 0; i < v->shape.rank; i++) out->dim[i] = v->shape.dim[i];
-    out->data = values;
-}
-
-MIRT__LIB bool mirt__load_fits(const mirt__safetensor *t, const mirt__variable *v) {
-    bool same = t->dtype == MIRT__ST_F32 && t->rank == v->shape.rank;
-    for (int i = 0; same && i < t->rank; i++) same = t->dim[i] == v->shape.dim[i];
-    return same;
-}
-
-MIRT__LIB const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, const char *name,
-                                                  const mirt__variable *v) {
-    const mirt__safetensor *t = mirt__safetensors_find(file, name);
-    char have[MIRT__ST_SHAPE_TEXT], want[96];
-    if (!t)
-        return mirt__fail(MIRT_E_NOT_FOUND, "%s: there is no tensor \"%s\"", file->origin, name),
-               (const mirt__safetensor *)NULL;
-    if (mirt__load_fits(t, v)) return t;
-    mirt__fail(MIRT_E_SHAPE, "%s: %s is %s %s, the model needs F32 %s", file->origin, name,
-               mirt__st_dtype_name(t->dtype), mirt__st_shape_text(t, have), mirt__shape_text(&v->shape, want));
-    return NULL;
-}
-
-MIRT__LIB void mirt__load_take(const mirt__safetensor *t, mirt_model *model, int block, int variable) {
-    if (!mirt__is_trained(&model->variable[variable])) mirt__root(model, NULL)->edits++;
-    memcpy(block ? mirt__slot_at(model, block - 1, variable) : mirt__weight_at(model, variable), t->data, t->size);
-    if (block) mirt__slots_changed(model);
-    else mirt__weights_changed(model), mirt__variable_loaded(model, variable);
-}
-
-MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *model, int slots, bool take) {
-    mirt__pool pool;
-    mirt_status status = MIRT_OK;
-    memset(&pool, 0, sizeof pool);
-    const size_t variables = (size_t)model->num_variables, most = (size_t)(1 + slots) * variables;
-    const mirt__safetensor **found = (const mirt__safetensor **)mirt__pool_alloc(&pool, (most + 1) * sizeof *found);
-    if (!found) status = mirt_last_status();
-    for (size_t k = 0; k < most && status == MIRT_OK; k++) {
-        const int block = (int)(k / variables);
-        const mirt__variable *v = &model->variable[k % variables];
-        found[k] = NULL;
-        if (block && !mirt__is_trained(v)) continue;
-        const char *name = MIRT__TRAINS && block ? mirt__slot_name(&pool, model, block - 1, v) : v->name;
-        found[k] = name ? mirt__load_find(file, name, v) : NULL;
-        if (!found[k]) status = mirt_last_status();
-    }
-    for (size_t k = 0; k < most && status == MIRT_OK && take; k++) {
-        if (found[k]) mirt__load_take(found[k], model, (int)(k / variables), (int)(k % variables));
-    }
-    mirt__pool_free(&pool);
-    return status;
-}
-
-MIRT__LIB mirt_status mirt__load_bad(const mirt__safetensors *file, const char *part) {
-    mirt_status status = mirt_last_status();
-    bool described = status == MIRT_E_INVALID || status == MIRT_E_SHAPE || status == MIRT_E_STATE;
-    mirt__fail(described ? MIRT_E_FORMAT : status, "%s: %s: %s", file->origin, part, mirt_last_error());
-    return mirt_last_status();
-}
-
-#ifndef MIRRORTRAIN_NO_TRAIN
-
-/* >>section train/load_training.c */
-
-/* Loads the settings of mirt_compile and the state of training. */
-
-static mirt_status mirt__load_training(mirt_model *model, const mirt__json *training) {
-    const int64_t most = (int64_t)1 << 53; /* counts stay exact in double precision */
-    int64_t step, epoch, steps = 0;
-    if (training->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "the training state is not an object");
-    if (mirt__json_get_int(training, "iterations", 0, most, &step) != MIRT_OK ||
-        mirt__json_get_int(training, "epoch", 0, most, &epoch) != MIRT_OK) {
-        return mirt_last_status();
-    }
-    const mirt__json *scale = mirt__json_member(training, "loss_scale");
-    if (scale && mirt__json_get_int(training, "scale_steps", 0, most, &steps) != MIRT_OK) return mirt_last_status();
-    if (scale && scale->type == MIRT__JSON_NUMBER) mirt__loss_scale_set(mirt__root(model, NULL), scale->number, steps);
-    model->step = step;
-    model->epoch = epoch;
-    return MIRT_OK;
-}
-
-MIRT__LIB mirt_status mirt__load_compiled(mirt_model *model, const mirt__safetensors *file, const mirt__json *compile,
-                                          const mirt__json *training) {
-    mirt_compile_desc config;
-    if (mirt__compile_read(model->strategy, compile, &config) != MIRT_OK) return mirt__load_bad(file, "compile");
-    model->config.optimizer = config.optimizer; /* names the slots to look for */
-    if (mirt__optimizer_check(&config.optimizer) != MIRT_OK) return mirt__load_bad(file, "compile");
-    int slots = mirt__optimizer_slots(&config.optimizer);
-    if (mirt__load_blocks(file, model, slots, false) != MIRT_OK) return mirt_last_status();
-    if (mirt_compile(model, &config) != MIRT_OK) return mirt__load_bad(file, "compile");
-    if (mirt__load_blocks(file, model, slots, true) != MIRT_OK) return mirt_last_status();
-    return mirt__load_training(model, training) == MIRT_OK ? MIRT_OK : mirt__load_bad(file, "training");
-}
-
-#endif /* MIRRORTRAIN_NO_TRAIN */
-
-/* >>section train/load.c */
-
-/* Loads models and weights from files. */
-
-MIRT_API mirt_status mirt_set_model_class_names(mirt_model *model, const char *const *names, int count) {
-    MIRT__USE_MODEL(model, mirt_last_status());
-    if (!model) return mirt__fail_missing("mirt_set_model_class_names", "model");
-    const int bad = names ? mirt__bad_name(names, count) : -1;
-    if (bad >= 0) return mirt__fail(MIRT_E_INVALID, "%s: the name of class %d is not valid UTF-8", model->name, bad);
-    return mirt__model_set_names(model, mirt__names_copy("mirt_set_model_class_names", names, count), count);
-}
-
-MIRT_API const char *const *mirt_model_class_names(const mirt_model *model, int *count) {
-    if (count) *count = model ? model->num_class_names : 0;
-    return model ? (const char *const *)model->class_names : NULL;
-}
-
-static const mirt__json *mirt__load_metadata(const mirt__safetensors *file, mirt__pool *pool, const char *key) {
-    const char *text = mirt__safetensors_metadata(file, key);
-    if (!text) {
-        mirt__fail(MIRT_E_FORMAT,
-                   "%s holds no %s: it is not a whole saved model; mirt_load_weights reads weights alone", file->origin,
-                   key);
-        return NULL;
-    }
-    const mirt__json *json = mirt__json_parse(pool, text, strlen(text));
-    if (!json) mirt__fail_at("%s: %s", file->origin, key);
-    return json;
-}
-
-static mirt_status mirt__load_classes(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool) {
-    if (!mirt__safetensors_metadata(file, "classes")) return MIRT_OK;
-    const mirt__json *list = mirt__load_metadata(file, pool, "classes");
-    const char **names = list && list->type == MIRT__JSON_ARRAY
-                             ? (const char **)mirt__pool_alloc(pool, (list->count + 1) * sizeof *names)
-                             : NULL;
-    if (!list) return mirt_last_status();
-    if (list->type != MIRT__JSON_ARRAY || !list->count || list->count > INT_MAX)
-        return mirt__fail(MIRT_E_FORMAT, "%s: classes: is no list of names", file->origin);
-    if (!names) return mirt_last_status();
-    for (size_t i = 0; i < list->count; i++) {
-        if (list->item[i]->type != MIRT__JSON_STRING)
-            return mirt__fail(MIRT_E_FORMAT, "%s: classes: is no list of names", file->origin);
-        names[i] = list->item[i]->string;
-    }
-    return mirt_set_model_class_names(model, names, (int)list->count);
-}
-
-/* All weights, or none if one is missing or does not fit. */
-static mirt_status mirt__load_all_weights(mirt_model *model, const mirt__safetensors *file) {
-    mirt_status status = mirt__load_blocks(file, model, 0, false);
-    if (status == MIRT_OK) status = mirt__model_materialize(model);
-    return status == MIRT_OK ? mirt__load_blocks(file, model, 0, true) : status;
-}
-
-static mirt_status mirt__load_into(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool) {
-    const mirt__json *architecture = mirt__load_metadata(file, pool, "architecture"), *compile, *training;
-    if (!architecture || !(compile = mirt__load_metadata(file, pool, "compile")) ||
-        !(training = mirt__load_metadata(file, pool, "training"))) {
-        return mirt_last_status();
-    }
-    if (mirt__architecture_read(model, architecture) != MIRT_OK) return mirt__load_bad(file, "architecture");
-    mirt_status status = MIRT__TRAINS ? mirt__load_compiled(model, file, compile, training)
-                                      : mirt__load_all_weights(model, file);
-    return status == MIRT_OK ? mirt__load_classes(model, file, pool) : status;
-}
-
-/* Closes `file`. */
-static mirt_model *mirt__load_open(mirt_strategy *strategy, mirt__safetensors *file) {
-    mirt__pool pool;
-    memset(&pool, 0, sizeof pool);
-    mirt_model *model = mirt_model_create(strategy, NULL);
-    if (model && mirt__load_into(model, file, &pool) != MIRT_OK) {
-        mirt_model_destroy(model);
-        model = NULL;
-    }
-    mirt__pool_free(&pool);
-    mirt__safetensors_close(file);
-    return model;
-}
-
-MIRT_API mirt_model *mirt_load(mirt_strategy *strategy, const char *path) {
-    MIRT__USE(strategy, NULL);
-    mirt__safetensors file;
-    if (!strategy) return mirt__fail_missing("mirt_load", "strategy"), (mirt_model *)NULL;
-    if (!path) return mirt__fail(MIRT_E_INVALID, "mirt_load: no path"), (mirt_model *)NULL;
-    return mirt__safetensors_open(&file, path) == MIRT_OK ? mirt__load_open(strategy, &file) : NULL;
-}
-
-MIRT_API mirt_model *mirt_load_memory(mirt_strategy *strategy, const void *data, size_t size) {
-    MIRT__USE(strategy, NULL);
-    mirt__safetensors file;
-    if (!strategy) return mirt__fail_missing("mirt_load_memory", "strategy"), (mirt_model *)NULL;
-    if (!data) return mirt__fail(MIRT_E_INVALID, "mirt_load_memory: no data"), (mirt_model *)NULL;
-    return mirt__safetensors_open_memory(&file, data, size) == MIRT_OK ? mirt__load_open(strategy, &file) : NULL;
-}
-
-MIRT_API mirt_status mirt_load_weights(mirt_model *model, const char *path) {
-    MIRT__USE_MODEL(model, mirt_last_status());
-    mirt__safetensors file;
-    if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_load_weights: no model or no path");
-    if (mirt__model_materialize(model) != MIRT_OK || mirt__safetensors_open(&file, path) != MIRT_OK)
-        return mirt_last_status();
-    mirt_status status = mirt__load_all_weights(model, &file);
-    mirt__safetensors_close(&file);
-    return status;
-}
-
-/* The variable's name in the file, or NULL: it is none of those asked for, or (*ok false) memory ran out. */
-static const char *mirt__load_name(mirt__pool *pool, const mirt__variable *v, const mirt_load_desc *desc, bool *ok) {
-    const char *name = v->name;
-    if (!mirt__matches(name, desc->prefix)) return NULL;
-    const size_t cut = desc->prefix ? strlen(desc->prefix) : 0;
-    if (cut && desc->prefix[cut - 1] != '*' && name[cut]) name += cut + 1;
-    if (!desc->file_prefix || !*desc->file_prefix) return name;
-    const size_t size = strlen(desc->file_prefix) + strlen(name) + 2;
-    char *whole = (char *)mirt__pool_alloc(pool, size);
-    *ok = whole != NULL;
-    if (whole) snprintf(whole, size, "%s/%s", desc->file_prefix, name);
-    return whole;
-}
-
-/* Tensors that are nobody's: not those of an optimizer or a run, which whole models have. */
-static void mirt__load_extras(const mirt__safetensors *file, const bool *used, mirt__text *text,
-                              mirt_load_report *report) {
-    char shape[MIRT__ST_SHAPE_TEXT], shown[MIRT__SHOWN];
-    const bool whole = mirt__safetensors_metadata(file, "compile") != NULL;
-#define MIRT__OPTIMIZER_NAME(kind, name, kernel) #name,
-    static const char *const optimizer[] = {MIRT_OPTIMIZER_LIST(MIRT__OPTIMIZER_NAME)};
-#undef MIRT__OPTIMIZER_NAME
-    for (int i = 0; i < file->count; i++) {
-        const mirt__safetensor *t = &file->tensor[i];
-        bool slot = false;
-        for (int k = 0; whole && k < MIRT__COUNT(optimizer); k++) {
-            const size_t size = strlen(optimizer[k]);
-            slot = slot || (strncmp(t->name, optimizer[k], size) == 0 && t->name[size] == '/');
-        }
-        slot = slot || (whole && (strncmp(t->name, "run/", 4) == 0 || strncmp(t->name, "callbacks/", 10) == 0));
-        if (used[i] || slot) continue;
-        report->extra++;
-        mirt__text_add(text, "extra: %s %s\n", mirt__shown(t->name, shown), mirt__st_shape_text(t, shape));
-    }
-}
-
-static mirt_status mirt__load_some(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool,
-                                   const mirt_load_desc *desc, mirt_load_report *report) {
-    mirt__text *text = &model->load_text;
-    char have[MIRT__ST_SHAPE_TEXT], want[96], shown[MIRT__SHOWN];
-    int asked = 0;
-    bool ok = true, *used = (bool *)mirt__pool_alloc(pool, (size_t)file->count + 1);
-    if (!used) return mirt_last_status();
-    memset(used, 0, (size_t)file->count);
-    for (int i = 0; i < model->num_variables; i++) {
-        const mirt__variable *v = &model->variable[i];
-        const char *name = mirt__load_name(pool, v, desc, &ok);
-        if (!ok) return mirt_last_status();
-        if (!name) continue;
-        asked++;
-        const mirt__safetensor *t = mirt__safetensors_find(file, name);
-        if (t) used[t - file->tensor] = true;
-        if (t && mirt__load_fits(t, v)) {
-            mirt__load_take(t, model, 0, i);
-            report->loaded++;
-        } else if (t) {
-            report->mismatched++;
-            mirt__text_add(text, "mismatched: %s is %s, in the file %s %s\n", mirt__shown(v->name, shown),
-                           mirt__shape_text(&v->shape, want), mirt__st_dtype_name(t->dtype),
-                           mirt__st_shape_text(t, have));
-        } else {
-            report->missing++;
-            mirt__text_add(text, "missing: %s %s\n", mirt__shown(v->name, shown), mirt__shape_text(&v->shape, want));
-        }
-    }
-    mirt__load_extras(file, used, text, report);
-    report->text = text->data ? text->data : "";
-    if (text->failed) return mirt_last_status();
-    if (report->loaded) return MIRT_OK;
-    if (!asked && desc->prefix && mirt__layer_find(model, desc->prefix) < 0) return mirt_last_status();
-    return mirt__fail(MIRT_E_NOT_FOUND, "%s: none of its %d tensors fits one of the %d weights of %s by name and shape",
-                      file->origin, file->count, asked, model->name);
-}
-
-MIRT_API mirt_status mirt_load_weights_partial(mirt_model *model, const char *path, const mirt_load_desc *desc,
-                                               mirt_load_report *report) {
-    MIRT__USE_MODEL(model, mirt_last_status());
-    mirt__safetensors file;
-    mirt__pool pool;
-    mirt_load_desc all;
-    mirt_load_report own;
-    memset(&pool, 0, sizeof pool);
-    memset(&all, 0, sizeof all);
-    memset(&own, 0, sizeof own);
-    if (report) *report = own;
-    if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_load_weights_partial: no model or no path");
-    mirt__text_clear(&model->load_text);
-    if (mirt__model_materialize(model) != MIRT_OK || mirt__safetensors_open(&file, path) != MIRT_OK)
-        return mirt_last_status();
-    mirt_status status = mirt__load_some(model, &file, &pool, desc ? desc : &all, &own);
-    if (report) *report = own;
-    mirt__pool_free(&pool);
-    mirt__safetensors_close(&file);
-    return status;
-}
-
-#ifndef MIRRORTRAIN_NO_TRAIN
-
-/* >>section train/run_state.c */
-
-/* The state of a run in a checkpoint: parsed and checked as a whole before any of it is used. */
-
-/* >>names of callbacks */
-
-MIRT__LIB const char *mirt__callback_label(const mirt__fit *fit, int index, char out[MIRT__CALLBACK_LABEL]) {
-    const char *name = fit->desc->callbacks[index]->name;
-    int same = 0;
-    for (int i = 0; i < index; i++)
-        same += fit->desc->callbacks[i]->name && strcmp(fit->desc->callbacks[i]->name, name) == 0;
-    if (same) snprintf(out, MIRT__CALLBACK_LABEL, "%.80s_%d", name, same);
-    else snprintf(out, MIRT__CALLBACK_LABEL, "%.80s", name);
-    return out;
-}
-
-MIRT__LIB int mirt__num_callbacks(const mirt__fit *fit) {
-    int count = 0;
-    while (count < MIRT_MAX_CALLBACKS && fit->desc->callbacks[count]) count++;
-    return count;
-}
-
-MIRT__LIB const char *mirt__kept_name(mirt__pool *pool, const char *label, const mirt__variable *v) {
-    const size_t size = strlen(label) + strlen(v->name) + 16;
-    char *name = (char *)mirt__pool_alloc(pool, size);
-    if (name) snprintf(name, size, "callbacks/%s/%s", label, v->name);
-    return name;
-}
-
-/* >>the numbers */
-
-/* Counts stay exact in double precision, and adding to them cannot overflow. */
-#define MIRT__RUN_MOST ((int64_t)1 << 53)
-
-typedef struct mirt__run_int_field {
-    const char *name;
-    size_t offset;
-    int64_t least, most;
-    const char *before, *unit, *plural, *after; /* a message's words for what must be the same; unit NULL: it need
-                                                   not */
-} mirt__run_int_field;
-
-typedef struct mirt__run_double_field {
-    const char *name;
-    size_t offset;
-    double least, most;
-} mirt__run_double_field;
-
-#define MIRT__RUN(name) #name, offsetof(mirt__position, name)
-#define MIRT__RUN_FREE NULL, NULL, NULL, NULL
-static const mirt__run_int_field mirt__run_ints[] = {
-    {MIRT__RUN(replicas), -1, MIRT__RUN_MOST, "", "replica", "s", ""},
-    {MIRT__RUN(joined), -1, MIRT__RUN_MOST, "steps of ", "batch", "es", " (mirt_accumulate)"},
-    {MIRT__RUN(batch), -1, MIRT__RUN_MOST, "global batches of ", "sample", "s", ""}, /* of all that are joined */
-    {MIRT__RUN(samples), -1, MIRT__RUN_MOST, "a data set of ", "sample", "s", ""},
-    {MIRT__RUN(steps_per_epoch), -1, MIRT__RUN_MOST, "epochs of ", "step", "s",
-     " (steps_per_epoch; 0: all of the data)"},
-    {MIRT__RUN(epoch), 0, INT_MAX - 1, MIRT__RUN_FREE}, {MIRT__RUN(opened), 0, 1, MIRT__RUN_FREE},
-    {MIRT__RUN(done), 0, MIRT__RUN_MOST, MIRT__RUN_FREE}, {MIRT__RUN(begun), 0, 1, MIRT__RUN_FREE},
-    {MIRT__RUN(pass), 0, MIRT__RUN_MOST, MIRT__RUN_FREE}, {MIRT__RUN(passed), 0, MIRT__RUN_MOST, MIRT__RUN_FREE},
-    {MIRT__RUN(first_pass), 0, MIRT__RUN_MOST, MIRT__RUN_FREE}, {MIRT__RUN(steps), 0, MIRT__RUN_MOST, MIRT__RUN_FREE},
-    {MIRT__RUN(images), 0, MIRT__RUN_MOST, MIRT__RUN_FREE}, {MIRT__RUN(count), 0, MIRT__RUN_MOST, MIRT__RUN_FREE},
-    {MIRT__RUN(rate_set), 0, 1, MIRT__RUN_FREE}, {MIRT__RUN(saved), 0, MIRT__RUN_MOST, MIRT__RUN_FREE},
-    {MIRT__RUN(scale_steps), 0, 1999, MIRT__RUN_FREE},
-};
-#undef MIRT__RUN_FREE
-/* Differences of times may be a rounding below 0. */
-static const mirt__run_double_field mirt__run_doubles[] = {
-    {MIRT__RUN(rate), 0, (double)FLT_MAX},      {MIRT__RUN(seconds), -1, 1e15},
-    {MIRT__RUN(input_seconds), -1, 1e15},       {MIRT__RUN(epoch_seconds), -1, 1e15},
-    {MIRT__RUN(epoch_input_seconds), -1, 1e15}, {MIRT__RUN(loss_scale), 0, DBL_MAX},
-};
-#undef MIRT__RUN
-
-static int64_t *mirt__run_int(mirt__position *run, int i) {
-    return (int64_t *)(void *)((char *)run + mirt__run_ints[i].offset);
-}
-static double *mirt__run_double(mirt__position *run, int i) {
-    return (double *)(void *)((char *)run + mirt__run_doubles[i].offset);
-}
-
-MIRT__LIB void mirt__run_write_numbers(mirt__position *run, mirt__text *out) {
-    for (int i = 0; i < MIRT__COUNT(mirt__run_ints); i++) {
-        mirt__text_add(out, ",\"%s\":%lld", mirt__run_ints[i].name, (long long)*mirt__run_int(run, i));
-    }
-    for (int i = 0; i < MIRT__COUNT(mirt__run_doubles); i++) {
-        const double value = *mirt__run_double(run, i);
-        mirt__text_add(out, ",\"%s\":", mirt__run_doubles[i].name);
-        mirt__json_write_number(out, isfinite(value) ? value : 0);
-    }
-}
-
-static mirt_status mirt__run_read_numbers(mirt__run_state *r) {
-    for (int i = 0; i < MIRT__COUNT(mirt__run_ints); i++) {
-        const mirt__run_int_field *f = &mirt__run_ints[i];
-        if (mirt__json_get_int(r->json, f->name, f->least, f->most, mirt__run_int(&r->position, i)) != MIRT_OK)
-            return mirt__fail_at("run");
-    }
-    for (int i = 0; i < MIRT__COUNT(mirt__run_doubles); i++) {
-        const mirt__run_double_field *f = &mirt__run_doubles[i];
-        const mirt__json *value = mirt__json_get(r->json, f->name, MIRT__JSON_NUMBER);
-        if (!value) return mirt__fail_at("run");
-        if (!(value->number >= f->least && value->number <= f->most)) {
-            return mirt__fail(MIRT_E_FORMAT, "run: \"%s\" is %g, but must lie between %g and %g", f->name,
-                              value->number, f->least, f->most);
-        }
-        *mirt__run_double(&r->position, i) = value->number;
-    }
-    return MIRT_OK;
-}
-
-/* What the numbers say about each other and about the data, which a run keeps to at each moment at which it can be
-   saved. */
-static mirt_status mirt__run_check_position(const mirt__run_state *r) {
-    const mirt__position *p = &r->position;
-    const long long done = (long long)p->done, passed = (long long)p->passed, steps = (long long)p->steps,
-                    per_epoch = (long long)p->steps_per_epoch;
-    const int64_t batches = mirt_dataset_batches(r->fit->train);
-    if (done > steps || passed > steps) {
-        return mirt__fail(MIRT_E_FORMAT,
-                          "run: \"steps\" is %lld, but \"done\" is %lld and \"passed\" %lld batches of them", steps,
-                          done, passed);
-    }
-    if (done && !p->opened)
-        return mirt__fail(MIRT_E_FORMAT, "run: \"opened\" is 0, but %lld batches of the epoch are done", done);
-    if (batches >= 0 && p->passed > batches) {
-        return mirt__fail(MIRT_E_FORMAT, "run: \"passed\" is %lld batches, but a pass over the data has %lld", passed,
-                          (long long)batches);
-    }
-    if (per_epoch > 0 ? done > per_epoch : done > passed) {
-        return mirt__fail(MIRT_E_FORMAT, "run: \"done\" is %lld, but the epoch has had at most %lld batches", done,
-                          per_epoch > 0 ? per_epoch : passed);
-    }
-    if ((p->begun || done || passed) && !(p->first_pass <= p->pass && p->pass < r->epoch)) {
-        return mirt__fail(
-            MIRT_E_FORMAT,
-            "run: \"pass\" is %lld, but passes from \"first_pass\" %lld to below \"epoch\" %lld were begun",
-            (long long)p->pass, (long long)p->first_pass, (long long)r->epoch);
-    }
-    if (done && (p->count < 1 || (p->batch > 0 && (p->count - 1) / p->batch >= p->done))) {
-        return mirt__fail(MIRT_E_FORMAT, "run: \"count\" is %lld samples, but %lld batches of at most %lld are done",
-                          (long long)p->count, done, (long long)p->batch);
-    }
-    return MIRT_OK;
-}
-
-/* >>what must be the same */
-
-MIRT__LIB void mirt__run_describe(const mirt__fit *fit, mirt__position *run) {
-    const mirt__data_spec *spec = mirt__dataset_spec(fit->train);
-    run->replicas = fit->model->strategy->num_replicas;
-    run->batch = spec->batch;
-    run->joined = spec->accumulate;
-    run->samples = spec->samples;
-    run->steps_per_epoch = fit->desc->steps_per_epoch;
-}
-
-static const char *mirt__run_words(const mirt__run_int_field *f, long long value, char out[96]) {
-    if (value < 0) snprintf(out, 96, "data without an end");
-    else snprintf(out, 96, "%s%lld %s%s%s", f->before, value, f->unit, value == 1 ? "" : f->plural, f->after);
-    return out;
-}
-
-/* Both sides of what must be the same. */
-static mirt_status mirt__run_same_settings(const mirt__run_state *r) {
-    mirt__position now, then = r->position;
-    char a[96], b[96];
-    memset(&now, 0, sizeof now);
-    mirt__run_describe(r->fit, &now);
-    const mirt__json *seed = mirt__json_get(r->json, "seed", MIRT__JSON_STRING);
-    if (!seed) return mirt__fail_at("run");
-    snprintf(a, sizeof a, "%llu", (unsigned long long)r->fit->model->strategy->seed);
-    if (strcmp(a, seed->string) != 0) {
-        return mirt__fail(MIRT_E_STATE,
-                          "it is of a run with seed %s, this strategy has seed %s: going on needs the same",
-                          mirt__json_label(seed->string, b), a);
-    }
-    for (int i = 0; i < MIRT__COUNT(mirt__run_ints); i++) {
-        const mirt__run_int_field *f = &mirt__run_ints[i];
-        long long was = *mirt__run_int(&then, i), is = *mirt__run_int(&now, i);
-        if (!f->unit || was == is) continue;
-        return mirt__fail(MIRT_E_STATE, "it is of a run with %s, this one has %s: going on needs the same",
-                          mirt__run_words(f, was, a), mirt__run_words(f, is, b));
-    }
-    return MIRT_OK;
-}
-
-/* The text of item i of a list, and its length. */
-static const char *mirt__json_item_text(const char *text, const mirt__json *list, size_t i, size_t *size) {
-    size_t begin = list->item[i]->offset, end = i + 1 < list->count ? list->item[i + 1]->offset : begin;
-    if (end == begin) { /* the last: up to its closing brace */
-        int depth = 0;
-        bool quoted = false;
-        for (end = begin; text[end]; end++) {
-            if (text[end] == '\\' && quoted) end++;
-            else if (text[end] == '"') quoted = !quoted;
-            else if (!quoted && text[end] == '{') depth++;
-            else if (!quoted && text[end] == '}' && --depth == 0) {
-                end++;
-                break;
-            }
-        }
-    }
-    while (end > begin && text[end - 1] != '}') end--;
-    *size = end - begin;
-    return text + begin;
-}
-
-static const char *mirt__json_layer_name(const mirt__json *layer, char out[MIRT__JSON_LABEL]) {
-    const mirt__json *name = mirt__json_member(layer, "name");
-    if (!name) name = mirt__json_member(layer, "op");
-    return mirt__json_label(name && name->type == MIRT__JSON_STRING ? name->string : "?", out);
-}
-
-/* The first layer that is not the same in two texts of architectures. */
-static mirt_status mirt__run_other_model(mirt__run_state *r, const char *was, const char *is) {
-    char a[MIRT__JSON_LABEL], b[MIRT__JSON_LABEL];
-    const mirt__json *then = mirt__json_parse(&r->pool, was, strlen(was)),
-                     *now = mirt__json_parse(&r->pool, is, strlen(is));
-    if (!then || !now) return mirt_last_status();
-    const mirt__json *old_list = mirt__json_get(then, "layers", MIRT__JSON_ARRAY),
-                     *new_list = mirt__json_get(now, "layers", MIRT__JSON_ARRAY);
-    if (!old_list || !new_list) return mirt_last_status();
-    for (size_t i = 0; i < old_list->count && i < new_list->count; i++) {
-        size_t old_size, new_size;
-        const char *x = mirt__json_item_text(was, old_list, i, &old_size),
-                   *y = mirt__json_item_text(is, new_list, i, &new_size);
-        if (old_size == new_size && memcmp(x, y, old_size) == 0) continue;
-        return mirt__fail(
-            MIRT_E_STATE,
-            "it is of another model: its layer %d, \"%s\", is not the layer \"%s\" of %s, or has other settings",
-            (int)i, mirt__json_layer_name(old_list->item[i], a), mirt__json_layer_name(new_list->item[i], b),
-            r->fit->model->name);
-    }
-    if (old_list->count != new_list->count) {
-        return mirt__fail(MIRT_E_STATE, "it is of another model: that has %d layers, %s has %d", (int)old_list->count,
-                          r->fit->model->name, (int)new_list->count);
-    }
-    return mirt__fail(MIRT_E_STATE,
-                      "it is of another model: outputs, losses or weights that are not trained are not those of %s",
-                      r->fit->model->name);
-}
-
-static mirt_status mirt__run_same_model(mirt__run_state *r) {
-    mirt__text now = {NULL, 0, 0, false};
-    const char *was = mirt__safetensors_metadata(r->file, "architecture");
-    mirt_status status = mirt__architecture_write(r->fit->model, &now);
-    if (status == MIRT_OK && now.failed) status = mirt_last_status();
-    if (status == MIRT_OK && !was) status = mirt__fail(MIRT_E_FORMAT, "it holds no architecture");
-    if (status == MIRT_OK) {
-        const char *x = strstr(was, "\"layers\""),
-                   *y = strstr(now.data, "\"layers\""); /* the name of the model does not matter */
-        if (!x || !y || strcmp(x, y) != 0) status = mirt__run_other_model(r, was, now.data);
-    }
-    mirt__text_free(&now);
-    return status;
-}
-
-static mirt_status mirt__run_same_optimizer(mirt__run_state *r) {
-    mirt_compile_desc then;
-    const char *text = mirt__safetensors_metadata(r->file, "compile");
-    const mirt__json *compile = text ? mirt__json_parse(&r->pool, text, strlen(text)) : NULL;
-    if (!text) return mirt__fail(MIRT_E_FORMAT, "it holds no compile settings");
-    if (!compile || mirt__compile_read(r->fit->model->strategy, compile, &then) != MIRT_OK) return mirt_last_status();
-    const mirt_optimizer *now = &r->fit->model->config.optimizer;
-    if (then.optimizer.kind == now->kind && mirt__optimizer_slots(&then.optimizer) == mirt__optimizer_slots(now))
-        return MIRT_OK;
-    return mirt__fail(MIRT_E_STATE,
-                      "it is of a run with the optimizer %s (%d values a weight), this model is compiled with %s (%d)",
-                      mirt__optimizer_class_get(then.optimizer.kind)->name, mirt__optimizer_slots(&then.optimizer),
-                      mirt__optimizer_class_get(now->kind)->name, mirt__optimizer_slots(now));
-}
-
-/* >>tensors */
-
-/* The tensor, which must be there, of F64 with this rank and this many columns; NULL with the error set. */
-static const mirt__safetensor *mirt__run_table(const mirt__run_state *r, const char *name, int rank, int64_t columns) {
-    char shape[MIRT__ST_SHAPE_TEXT];
-    const mirt__safetensor *t = mirt__safetensors_find(r->file, name);
-    if (t && t->dtype == MIRT__ST_F64 && t->rank == rank && t->dim[rank - 1] == columns) return t;
-    if (!t) mirt__fail(MIRT_E_FORMAT, "there is no tensor %s", name);
-    else
-        mirt__fail(MIRT_E_STATE,
-                   "%s is %s %s, but this model's losses and metrics give F64 of rank %d with %lld columns: it is of a "
-                   "run with others",
-                   name, mirt__st_dtype_name(t->dtype), mirt__st_shape_text(t, shape), rank, (long long)columns);
-    return NULL;
-}
-
-/* The columns' names, as this model's logs have them. */
-static mirt_status mirt__run_read_log_names(mirt__run_state *r, const mirt__json *list) {
-    const char *names[MIRT_MAX_LOGS];
-    char label[MIRT__JSON_LABEL];
-    const int known = mirt__log_names(r->fit->model, true, names);
-    if (list->count > (size_t)known) {
-        return mirt__fail(MIRT_E_STATE,
-                          "run: \"logs\" has %zu names, but this model reports at most %d: it is of a run with other "
-                          "losses or metrics",
-                          list->count, known);
-    }
-    for (size_t i = 0; i < list->count; i++) {
-        const char *name = list->item[i]->type == MIRT__JSON_STRING ? list->item[i]->string : NULL;
-        if (!name)
-            return mirt__fail(MIRT_E_FORMAT, "run: \"logs\" has %s in it, but must hold names",
-                              mirt__json_type_name(list->item[i]->type));
-        for (int k = 0; k < known; k++) {
-            if (strcmp(names[k], name) == 0) r->log_name[i] = names[k];
-        }
-        if (r->log_name[i]) continue;
-        return mirt__fail(
-            MIRT_E_STATE,
-            "its history has \"%s\", which this model does not report: it is of a run with other losses or metrics",
-            mirt__json_label(name, label));
-    }
-    return MIRT_OK;
-}
-
-/* A row for each epoch: how many logs it has, and their values. */
-static mirt_status mirt__run_read_history(mirt__run_state *r) {
-    const mirt__json *list = mirt__json_get(r->json, "logs", MIRT__JSON_ARRAY);
-    if (!list) return mirt__fail_at("run");
-    if (!list->count && !mirt__safetensors_find(r->file, "run/history")) return MIRT_OK;
-    if (!list->count) return mirt__fail(MIRT_E_FORMAT, "run: \"logs\" is empty, but there is a tensor run/history");
-    if (mirt__run_read_log_names(r, list) != MIRT_OK) return mirt_last_status();
-    const mirt__safetensor *t = mirt__run_table(r, "run/history", 2, (int64_t)list->count + 1);
-    if (!t) return mirt_last_status();
-    if (t->dim[0] < 1 || t->dim[0] > r->position.epoch) {
-        return mirt__fail(MIRT_E_FORMAT, "run/history has %lld epochs, but the run has ended %lld",
-                          (long long)t->dim[0], (long long)r->position.epoch);
-    }
-    r->epochs = (int)t->dim[0];
-    r->columns = (int)t->dim[1];
-    r->history = (const unsigned char *)t->data;
-    for (int e = 0; e < r->epochs; e++) {
-        double count;
-        memcpy(&count, r->history + (size_t)e * (size_t)r->columns * sizeof count, sizeof count);
-        if (count >= 1 && count <= (double)list->count && count == floor(count)) continue;
-        return mirt__fail(MIRT_E_FORMAT, "run/history: epoch %d has %g logs, but must have 1 to %zu", e, count,
-                          list->count);
-    }
-    return MIRT_OK;
-}
-
-/* Sums of the epoch that the run is in the middle of. */
-static mirt_status mirt__run_read_sums(mirt__run_state *r) {
-    mirt__sums sums;
-    mirt__sums_start(r->fit->model, MIRT__TRAIN, &sums);
-    r->num_sums = 1 + MIRT_MAX_OUTPUTS + sums.num_metric;
-    const mirt__safetensor *t = mirt__safetensors_find(r->file, "run/sums");
-    if (!r->position.done)
-        return !t ? MIRT_OK
-                  : mirt__fail(MIRT_E_FORMAT, "there is a tensor run/sums, but no batch of the epoch is done");
-    if (!(t = mirt__run_table(r, "run/sums", 1, r->num_sums))) return mirt_last_status();
-    r->sums = (const unsigned char *)t->data;
-    return MIRT_OK;
-}
-
-static mirt_status mirt__run_check_tensors(const mirt__run_state *r) {
-    char label[MIRT__JSON_LABEL];
-    for (int i = 0; i < r->file->count; i++) {
-        const char *name = r->file->tensor[i].name;
-        if (strncmp(name, "run/", 4) != 0 || strcmp(name, "run/history") == 0 || strcmp(name, "run/sums") == 0)
-            continue;
-        return mirt__fail(MIRT_E_FORMAT, "there is a tensor %s, which no run has", mirt__json_label(name, label));
-    }
-    return MIRT_OK;
-}
-
-/* >>callbacks */
-
-/* The weights that a callback kept: all of them, or none. */
-static mirt_status mirt__run_read_kept(mirt__run_state *r, const char *label, mirt__loaded_callback *out) {
-    const mirt_model *model = r->fit->model;
-    const mirt__safetensor **kept =
-        (const mirt__safetensor **)mirt__pool_alloc(&r->pool, ((size_t)model->num_variables + 1) * sizeof *kept);
-    if (!kept) return mirt_last_status();
-    for (int k = 0; k < model->num_variables; k++) {
-        const mirt__variable *v = &model->variable[k];
-        const char *name = mirt__kept_name(&r->pool, label, v);
-        if (!name) return mirt_last_status();
-        if (k == 0 && !mirt__safetensors_find(r->file, name)) return MIRT_OK;
-        if (!(kept[k] = mirt__load_find(r->file, name, v))) return mirt_last_status();
-    }
-    out->kept = model->num_variables ? kept : NULL;
-    return MIRT_OK;
-}
-
-static mirt_status mirt__run_read_callback(mirt__run_state *r, int i, const mirt__json *state, const char *label) {
-    const mirt__readymade *ready = mirt__ready_of(r->fit->desc->callbacks[i]);
-    mirt__loaded_callback *out = &r->callback[i];
-    out->text = state->string;
-    if (!ready) return MIRT_OK;
-    if (mirt__ready_parse(ready, state->string, &out->state) != MIRT_OK) return mirt__fail_at("the state of %s", label);
-    return mirt__run_read_kept(r, label, out);
-}
-
-static mirt_status mirt__run_read_callbacks(mirt__run_state *r) {
-    char label[MIRT__CALLBACK_LABEL], shown[MIRT__JSON_LABEL];
-    const mirt__json *states = mirt__json_get(r->json, "callbacks", MIRT__JSON_OBJECT);
-    if (!states) return mirt__fail_at("run");
-    for (size_t i = 0; i < states->count; i++) {
-        if (states->item[i]->type == MIRT__JSON_STRING) continue;
-        return mirt__fail(MIRT_E_FORMAT, "the state of %s is %s, but must be a string",
-                          mirt__json_label(states->item[i]->key, shown), mirt__json_type_name(states->item[i]->type));
-    }
-    size_t taken = 0;
-    for (int i = 0; i < mirt__num_callbacks(r->fit); i++) {
-        const mirt_callback *callback = r->fit->desc->callbacks[i];
-        if (!callback->name || !callback->load_state) continue;
-        const mirt__json *state = mirt__json_member(states, mirt__callback_label(r->fit, i, label));
-        if (!state) continue;
-        taken++;
-        if (mirt__run_read_callback(r, i, state, label) != MIRT_OK) return mirt_last_status();
-    }
-    r->unknown = states->count - taken;
-    return MIRT_OK;
-}
-
-/* >>all of it */
-
-static mirt_status mirt__run_find(mirt__run_state *r) {
-    const char *text = mirt__safetensors_metadata(r->file, "training");
-    const mirt__json *training = text ? mirt__json_parse(&r->pool, text, strlen(text)) : NULL;
-    if (text && !training) return mirt__fail_at("training");
-    r->json = training && training->type == MIRT__JSON_OBJECT ? mirt__json_member(training, "run") : NULL;
-    if (!r->json || r->json->type != MIRT__JSON_OBJECT) {
-        return mirt__fail(MIRT_E_FORMAT,
-                          "it holds a model but no run to go on with; mirt_load and mirt_load_weights read it");
-    }
-    if (mirt__json_get_int(training, "iterations", 0, MIRT__RUN_MOST, &r->step) != MIRT_OK ||
-        mirt__json_get_int(training, "epoch", 0, MIRT__RUN_MOST, &r->epoch) != MIRT_OK) {
-        return mirt__fail_at("training");
-    }
-    return MIRT_OK;
-}
-
-MIRT__LIB mirt_status mirt__run_parse(mirt__run_state *r, mirt__fit *fit, const mirt__safetensors *file) {
-    const int slots = mirt__optimizer_slots(&fit->model->config.optimizer);
-    memset(r, 0, sizeof *r);
-    r->fit = fit;
-    r->file = file;
-    if (mirt__run_find(r) != MIRT_OK || mirt__run_read_numbers(r) != MIRT_OK || mirt__run_same_model(r) != MIRT_OK ||
-        mirt__run_same_optimizer(r) != MIRT_OK || mirt__run_same_settings(r) != MIRT_OK ||
-        mirt__run_check_position(r) != MIRT_OK || mirt__load_blocks(file, fit->model, slots, false) != MIRT_OK ||
-        mirt__run_read_history(r) != MIRT_OK || mirt__run_read_sums(r) != MIRT_OK ||
-        mirt__run_check_tensors(r) != MIRT_OK || mirt__run_read_callbacks(r) != MIRT_OK) {
-        return mirt_last_status();
-    }
-    return MIRT_OK;
-}
-
-MIRT__LIB void mirt__run_state_free(mirt__run_state *r) {
-    for (int i = 0; i < MIRT_MAX_CALLBACKS; i++) mirt__ready_state_free(&r->callback[i].state);
-    mirt__pool_free(&r->pool);
-}
-
-#undef MIRT__RUN_MOST
-
-/* >>section train/run_write.c */
-
-/* Writes the state of a run into a checkpoint. */
-
-MIRT__LIB int64_t mirt__run_saved(mirt__fit *fit) {
-    struct timespec now;
-    int64_t micros = clock_gettime(CLOCK_REALTIME, &now) == 0 ? (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000 : 0;
-    const int64_t most = (int64_t)1 << 53; /* what readers accept */
-    return fit->run.saved =
-               micros > fit->run.saved && micros <= most ? micros : fit->run.saved + (fit->run.saved < most);
-}
-
-typedef struct mirt__state_question {
-    const mirt_callback *callback;
-    char *text;
-    size_t capacity, size;
-} mirt__state_question;
-
-static void mirt__ask_state(void *arg) {
-    mirt__state_question *q = (mirt__state_question *)arg;
-    if (!mirt__ready_of(q->callback)) {
-        MIRT__OUTSIDE;
-        q->size = q->callback->save_state(q->text, q->capacity, q->callback->user);
-        return;
-    }
-    q->size = q->callback->save_state(q->text, q->capacity, q->callback->user);
-}
-
-/* As with all functions of the user, on his thread. */
-static size_t mirt__state_of(const mirt__fit *fit, const mirt_callback *callback, char *text, size_t capacity) {
-    mirt__state_question q;
-    q.callback = callback;
-    q.text = text;
-    q.capacity = capacity;
-    q.size = 0;
-    if (mirt__ready_of(callback)) mirt__ask_state(&q);
-    else mirt__on_caller(fit->model->strategy, mirt__ask_state, &q);
-    return q.size;
-}
-
-static mirt_status mirt__run_write_callbacks(const mirt__fit *fit, mirt__text *out) {
-    char label[MIRT__CALLBACK_LABEL];
-    bool first = true;
-    for (int i = 0; i < mirt__num_callbacks(fit); i++) {
-        const mirt_callback *callback = fit->desc->callbacks[i];
-        if (!callback->name || !callback->save_state) continue;
-        mirt__readymade *ready = mirt__ready_of(callback);
-        if (ready && ready->sync && ready->sync(ready) != MIRT_OK) return mirt_last_status();
-        size_t size = mirt__state_of(fit, callback, NULL, 0);
-        if (size == SIZE_MAX)
-            return mirt__ready_of(callback) ? mirt_last_status()
-                                            : mirt__fail(MIRT_E_CALLBACK, "callback %d has no state to save", i);
-        char *text = (char *)mirt__calloc(size + 1, 1);
-        if (!text) return mirt_last_status();
-        const bool whole = mirt__state_of(fit, callback, text, size + 1) == size;
-        const bool good = mirt__utf8_valid(text, strlen(text));
-        mirt__text_add(out, first ? "" : ",");
-        mirt__json_write_string(out, mirt__callback_label(fit, i, label));
-        mirt__text_add(out, ":");
-        mirt__json_write_string(out, text);
-        mirt__free(text);
-        if (!whole && mirt__ready_of(callback)) return mirt_last_status(); /* memory ran out */
-        if (!good || !whole)
-            return mirt__fail(MIRT_E_CALLBACK,
-                              "the state of callback %d is another one at a second look, or not valid UTF-8", i);
-        first = false;
-    }
-    return MIRT_OK;
-}
-
-MIRT__LIB int mirt__run_most_tensors(const mirt__fit *fit) {
-    return 2 + mirt__num_callbacks(fit) * fit->model->num_variables;
-}
-
-static mirt__safetensor *mirt__run_tensor(mirt__safetensor *tensor, int *count, const char *name, int64_t rows,
-                                          int64_t columns, const double *data) {
-    mirt__safetensor *t = &tensor[(*count)++];
-    memset(t, 0, sizeof *t);
-    t->name = name;
-    t->dtype = MIRT__ST_F64;
-    t->rank = columns ? 2 : 1;
-    t->dim[0] = rows;
-    t->dim[1] = columns;
-    t->data = data;
-    return t;
-}
-
-/* A row an epoch: how many logs it has, and their values; `names` gets all names. */
-static mirt_status mirt__run_write_history(const mirt_model *model, mirt__pool *pool, mirt__text *out,
-                                           mirt__safetensor *tensor, int *count) {
-    const mirt_logs *longest = NULL;
-    const int epochs = model->history.epochs;
-    for (int e = 0; e < epochs; e++) {
-        if (!longest || model->history_logs[e].count > longest->count) longest = &model->history_logs[e];
-    }
-    mirt__text_add(out, ",\"logs\":[");
-    for (int i = 0; longest && i < longest->count; i++) {
-        mirt__text_add(out, i ? "," : "");
-        mirt__json_write_string(out, longest->name[i]);
-    }
-    mirt__text_add(out, "]");
-    if (!longest) return MIRT_OK;
-    const int64_t columns = longest->count + 1;
-    double *table = (double *)mirt__pool_alloc(pool, (size_t)epochs * (size_t)columns * sizeof *table);
-    if (!table) return mirt_last_status();
-    for (int e = 0; e < epochs; e++) {
-        const mirt_logs *logs = &model->history_logs[e];
-        table[e * columns] = logs->count;
-        memcpy(table + e * columns + 1, logs->value, (size_t)logs->count * sizeof *table);
-    }
-    mirt__run_tensor(tensor, count, "run/history", epochs, columns, table);
-    return MIRT_OK;
-}
-
-static mirt_status mirt__run_write_sums(const mirt__fit *fit, mirt__pool *pool, mirt__safetensor *tensor, int *count) {
-    const mirt__sums *sums = &fit->sums;
-    const int64_t all = 1 + MIRT_MAX_OUTPUTS + sums->num_metric;
-    double *values = (double *)mirt__pool_alloc(pool, (size_t)all * sizeof *values);
-    if (!values) return mirt_last_status();
-    values[0] = sums->loss;
-    memcpy(values + 1, sums->output_loss, sizeof sums->output_loss);
-    if (sums->num_metric)
-        memcpy(values + 1 + MIRT_MAX_OUTPUTS, sums->metric, (size_t)sums->num_metric * sizeof *values);
-    mirt__run_tensor(tensor, count, "run/sums", all, 0, values);
-    return MIRT_OK;
-}
-
-static mirt_status mirt__run_write_kept(const mirt__fit *fit, mirt__pool *pool, mirt__safetensor *tensor, int *count) {
-    char label[MIRT__CALLBACK_LABEL];
-    for (int i = 0; i < mirt__num_callbacks(fit); i++) {
-        const mirt__readymade *ready = mirt__ready_of(fit->desc->callbacks[i]);
-        const mirt__real *values = ready && ready->weights_set ? ready->weights : NULL;
-        for (int k = 0; values && k < fit->model->num_variables; k++) {
-            const mirt__variable *v = &fit->model->variable[k];
-            const char *name = mirt__kept_name(pool, mirt__callback_label(fit, i, label), v);
-            if (!name) return mirt_last_status();
-            mirt__tensor_of(v, name, values, &tensor[(*count)++]);
-            values += v->count;
-        }
-    }
-    return MIRT_OK;
-}
-
-MIRT__LIB mirt_status mirt__run_write(mirt__fit *fit, mirt__pool *pool, mirt__text *out, mirt__safetensor *tensor,
-                                      int *count) {
-    mirt_model *model = fit->model;
-    mirt__run_saved(fit);
-    mirt__position run = fit->run;
-    mirt__run_describe(fit, &run);
-    run.steps = model->history.steps;
-    run.seconds = model->history.seconds;
-    run.input_seconds = model->history.input_seconds;
-    run.count = run.opened ? fit->sums.count : 0;
-    run.epoch_seconds = run.done ? fit->event.seconds : 0;
-    run.epoch_input_seconds = run.done ? fit->event.input_seconds : 0;
-    if (run.done && fit->trained) { /* in an epoch that is still open: whoever goes on from here adds them again */
-        run.images -= run.count;
-        run.seconds -= run.epoch_seconds;
-        run.input_seconds -= run.epoch_input_seconds;
-    }
-    run.rate_set = model->rate_set;
-    run.scale_steps = mirt__root(model, NULL)->scale_steps;
-    run.loss_scale = mirt__root(model, NULL)->loss_scale;
-    run.rate = (double)model->config.optimizer.learning_rate;
-    mirt__text_add(out, ",\"run\":{\"seed\":\"%llu\"", (unsigned long long)model->strategy->seed);
-    mirt__run_write_numbers(&run, out);
-    if (mirt__run_write_history(model, pool, out, tensor, count) != MIRT_OK) return mirt_last_status();
-    if (run.done && mirt__run_write_sums(fit, pool, tensor, count) != MIRT_OK) return mirt_last_status();
-    if (mirt__run_write_kept(fit, pool, tensor, count) != MIRT_OK) return mirt_last_status();
-    mirt__text_add(out, ",\"callbacks\":{");
-    if (mirt__run_write_callbacks(fit, out) != MIRT_OK) return mirt_last_status();
-    mirt__text_add(out, "}}");
-    return out->failed ? mirt_last_status() : MIRT_OK;
-}
-
-/* >>section train/save.c */
-
-/* Saves models and weights. */
-
-static mirt_status mirt__save_tensors(mirt__pool *pool, mirt_model *model, bool slots,
-                                      mirt__safetensors_content *content, mirt__safetensor **tensors) {
-    int blocks = 1 + (slots ? mirt__optimizer_slots(&model->config.optimizer) : 0);
-    size_t most = (size_t)blocks * (size_t)model->num_variables +
-                  (slots && model->fit ? (size_t)mirt__run_most_tensors(model->fit) : 0);
-    mirt__safetensor *tensor = (mirt__safetensor *)mirt__pool_alloc(pool, most * sizeof *tensor + 1);
-    if (!tensor) return mirt_last_status();
-    content->tensor = *tensors = tensor;
-    for (int b = 0; b < blocks; b++) {
-        for (int i = 0; i < model->num_variables; i++) {
-            const mirt__variable *v = &model->variable[i];
-            if (b && !mirt__is_trained(v)) continue;
-            const char *name = b ? mirt__slot_name(pool, model, b - 1, v) : v->name;
-            if (!name) return mirt_last_status();
-            mirt__tensor_of(v, name, b ? mirt__slot_at(model, b - 1, i) : mirt__weight_at(model, i),
-                            &tensor[content->count++]);
-        }
-    }
-    return MIRT_OK;
-}
-
-/* The metadata of a file: pairs, and the texts they point into. */
-typedef struct mirt__save_texts {
-    const char *pair[16];
-    int pairs;
-    mirt__text architecture, compile, training, classes;
-} mirt__save_texts;
-
-static void mirt__save_pair(mirt__save_texts *m, const char *key, const char *value) {
-    m->pair[2 * m->pairs] = key;
-    m->pair[2 * m->pairs++ + 1] = value;
-}
-
-/* Where training is, and in a fit all that it needs to go on from there. */
-static mirt_status mirt__save_training(mirt_model *model, bool whole, mirt__pool *pool, mirt__safetensor *tensor,
-                                       int *count, mirt__save_texts *m) {
-    mirt__text_add(&m->training, "{\"iterations\":%lld,\"epoch\":%lld", (long long)model->step,
-                   (long long)model->epoch);
-    if (mirt__root(model, NULL)->scaled) {
-        mirt__text_add(&m->training, ",\"scale_steps\":%lld,\"loss_scale\":%.0f",
-                       (long long)mirt__root(model, NULL)->scale_steps, mirt__root(model, NULL)->loss_scale);
-    }
-    if (model->fit && whole && mirt__run_write(model->fit, pool, &m->training, tensor, count) != MIRT_OK)
-        return mirt_last_status();
-    if (model->fit && !whole) mirt__text_add(&m->training, ",\"saved\":%lld", (long long)mirt__run_saved(model->fit));
-    mirt__text_add(&m->training, "}");
-    if (m->training.failed) return mirt_last_status();
-    mirt__save_pair(m, "training", m->training.data);
-    return MIRT_OK;
-}
-
-static mirt_status mirt__save_whole(mirt_model *model, mirt__pool *pool, mirt__safetensor *tensor, int *count,
-                                    mirt__save_texts *m) {
-    if (mirt__architecture_write(model, &m->architecture) != MIRT_OK) return mirt_last_status();
-    mirt__compile_write(model, &m->compile);
-    for (int i = 0; i < model->num_class_names; i++) {
-        mirt__text_add(&m->classes, i ? "," : "[");
-        mirt__json_write_string(&m->classes, model->class_names[i]);
-    }
-    mirt__text_add(&m->classes, "]");
-    if (m->compile.failed || m->classes.failed) return mirt_last_status();
-    mirt__save_pair(m, "format", "mirrortrain");
-    mirt__save_pair(m, "version", "1");
-    mirt__save_pair(m, "architecture", m->architecture.data);
-    mirt__save_pair(m, "compile", m->compile.data);
-    if (mirt__save_training(model, true, pool, tensor, count, m) != MIRT_OK) return mirt_last_status();
-    if (model->num_class_names) mirt__save_pair(m, "classes", m->classes.data);
-    if (!model->fit) return MIRT_OK;
-    const char *environment = mirt_environment(model->strategy);
-    if (!environment) return mirt_last_status();
-    mirt__save_pair(m, "environment", environment);
-    return MIRT_OK;
-}
-
-static mirt_status mirt__save_any(mirt_model *model, const char *path, bool whole, mirt__pool *pool,
-                                  mirt__save_texts *m) {
-    mirt__safetensors_content content;
-    mirt__safetensor *tensor = NULL;
-    memset(&content, 0, sizeof content);
-    if (mirt__save_tensors(pool, model, whole, &content, &tensor) != MIRT_OK) return mirt_last_status();
-    mirt_status status = whole ? mirt__save_whole(model, pool, tensor, &content.count, m) : MIRT_OK;
-    if (status == MIRT_OK && !whole && model->fit)
-        status = mirt__save_training(model, false, pool, tensor, &content.count, m);
-    if (status != MIRT_OK) return status;
-    content.metadata = m->pair;
-    content.metadata_count = m->pairs;
-    return mirt__safetensors_write(path, &content);
-}
-
-MIRT_API mirt_status mirt_save_check(const char *path) {
-    MIRT__ENTER;
-    static const struct { const char *suffix; bool converted;
-    } other[] = {{".keras", true}, {".h5", true},  {".hdf5", true}, {".pt", true},     {".pth", true},
-                 {".onnx", false}, {".tf", false}, {".pb", false},  {".tflite", false}};
-    const size_t length = path ? strlen(path) : 0;
-    if (!length) return mirt__fail(MIRT_E_INVALID, "mirt_save: no path");
-    for (int i = 0; i < MIRT__COUNT(other); i++) {
-        const size_t size = strlen(other[i].suffix), at = length > size ? length - size : 0;
-        bool same = at > 0;
-        for (size_t k = 0; same && k < size; k++)
-            same = (path[at + k] | (path[at + k] >= 'A' && path[at + k] <= 'Z' ? 0x20 : 0)) == other[i].suffix[k];
-        if (!same) continue;
-        return mirt__fail(MIRT_E_INVALID, "%s: models are saved as .safetensors, not as %s; name the file so%s", path,
-                          other[i].suffix, other[i].converted ? ", then convert it: tools/convert_weights.py" : "");
-    }
-    return MIRT_OK;
-}
-
-MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_flags flags) {
-    MIRT__USE_MODEL(model, mirt_last_status());
-    mirt__pool pool;
-    mirt__save_texts texts;
-    bool whole = flags != MIRT_SAVE_WEIGHTS_ONLY;
-    memset(&pool, 0, sizeof pool);
-    memset(&texts, 0, sizeof texts);
-    if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_save: no model or no path");
-    if (mirt_save_check(path) != MIRT_OK) return mirt_last_status();
-    if (whole && mirt__need_compiled(model, "mirt_save") != MIRT_OK) return mirt_last_status();
-    if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
-    if (whole && model->is_view)
-        return mirt__fail(MIRT_E_STATE, "mirt_save: a view of %s is saved as weights alone; save %s itself",
-                          model->name, model->name);
-    mirt_status status = mirt__model_materialize(model);
-    if (status == MIRT_OK) status = mirt__save_any(model, path, whole, &pool, &texts);
-    mirt__text_free(&texts.architecture);
-    mirt__text_free(&texts.compile);
-    mirt__text_free(&texts.training);
-    mirt__text_free(&texts.classes);
-    mirt__pool_free(&pool);
-    return status;
-}
-
-
 /* >>section train/fit_position.c */
 
-/* Where a fit is: passes over its data, and room for its history. */
+/* Where a fit is: passes over its data. */
 
 MIRT__LIB mirt_status mirt__fit_begin(mirt__fit *fit) {
-    const mirt_model *model = fit->model;
-    fit->run.pass = fit->model->epoch++;
-    fit->run.begun = 1;
-    fit->run.passed = 0;
-    return fit->features[0] ? mirt__features_begin(fit->features[0], model->strategy->seed, fit->run.pass)
-                            : mirt__dataset_begin(fit->train, model->strategy->seed, fit->run.pass);
+    const mirt_model *model = fit->run.model;
+    fit->run.at.pass = fit->run.model->epoch++;
+    fit->run.at.begun = 1;
+    fit->run.at.passed = 0;
+    return fit->features[0] ? mirt__features_begin(fit->features[0], model->strategy->seed, fit->run.at.pass)
+                            : mirt__dataset_begin(fit->run.train, model->strategy->seed, fit->run.at.pass);
 }
 
 /* What is kept from the first pass on is what that pass made. */
 static mirt_status mirt__fit_first_pass(const mirt__fit *fit) {
-    return mirt__dataset_keeps(fit->train)
-               ? mirt__dataset_begin(fit->train, fit->model->strategy->seed, fit->run.first_pass)
+    return mirt__dataset_keeps(fit->run.train)
+               ? mirt__dataset_begin(fit->run.train, fit->run.model->strategy->seed, fit->run.at.first_pass)
                : MIRT_OK;
 }
 
-MIRT__LIB mirt_status mirt__fit_reopen(mirt__fit *fit) {
-    const uint64_t seed = fit->model->strategy->seed;
+MIRT__LIB mirt_status mirt__fit_reopen(mirt__training_run *run) {
+    const mirt__fit *fit = (const mirt__fit *)run;
+    const uint64_t seed = run->model->strategy->seed;
     mirt__batch batch;
     if (mirt__fit_first_pass(fit) != MIRT_OK) return mirt_last_status();
-    if (!fit->run.begun && (!fit->run.done || fit->desc->steps_per_epoch > 0)) return MIRT_OK;
-    fit->run.begun = 1; /* behind the last batch of an epoch that is still open, too: its pass has no more of them */
-    int64_t left = mirt__dataset_pass_over(fit->train, fit->run.passed) ? 0 : fit->run.passed;
-    mirt_status status = fit->features[0] ? mirt__features_begin(fit->features[0], seed, fit->run.pass)
-                                          : mirt__dataset_begin(fit->train, seed, fit->run.pass);
+    if (!run->at.begun && (!run->at.done || run->desc->steps_per_epoch > 0)) return MIRT_OK;
+    run->at.begun = 1; /* behind the last batch of an epoch that is still open, too: its pass has no more of them */
+    int64_t left = mirt__dataset_pass_over(run->train, run->at.passed) ? 0 : run->at.passed;
+    mirt_status status = fit->features[0] ? mirt__features_begin(fit->features[0], seed, run->at.pass)
+                                          : mirt__dataset_begin(run->train, seed, run->at.pass);
     for (; left > 0 && status == MIRT_OK; left--) {
-        status = mirt__dataset_next(fit->train, &batch);
+        status = mirt__dataset_next(run->train, &batch);
         if (status == MIRT_OK && !batch.rows)
             return mirt__fail(MIRT_E_INVALID,
                               "the data end before the %lld batches that the checkpoint has gone through",
-                              (long long)fit->run.passed);
+                              (long long)run->at.passed);
     }
-    return status;
-}
-
-MIRT__LIB mirt_status mirt__history_reserve(mirt__fit *fit, int need) {
-    const int usual = 1024, epochs = fit->desc->epochs > 0 ? fit->desc->epochs : 1;
-    mirt_model *model = fit->model;
-    const int used = model->history.epochs;
-    if (need <= model->history_capacity) return MIRT_OK;
-    int capacity = need < usual ? usual : need > INT_MAX / 2 ? INT_MAX : 2 * need;
-    if (capacity > epochs) capacity = epochs < need ? need : epochs;
-    if (!mirt__grow((void **)&model->history_logs, (size_t)used, (size_t)capacity, sizeof *model->history_logs))
-        return mirt_last_status();
-    /* memory is taken now, not by and by */
-    memset(model->history_logs + used, 0, (size_t)(capacity - used) * sizeof *model->history_logs);
-    model->history_capacity = capacity;
-    model->history.epoch = model->history_logs;
-    return MIRT_OK;
-}
-
-/* >>section train/resume.c */
-
-/* Resumes a run from a checkpoint. */
-
-/* All that can run out of memory; what is parsed stays as it is. */
-static mirt_status mirt__resume_reserve(const mirt__run_state *r) {
-    mirt__fit *fit = r->fit;
-    if (mirt__history_reserve(fit, r->epochs) != MIRT_OK) return mirt_last_status();
-    for (int i = 0; i < mirt__num_callbacks(fit); i++) {
-        mirt__readymade *ready = mirt__ready_of(fit->desc->callbacks[i]);
-        if (ready && r->callback[i].kept && mirt__ready_reserve(ready, fit->model) != MIRT_OK)
-            return mirt_last_status();
-    }
-    mirt__free(fit->sums_loaded);
-    fit->sums_loaded = r->sums ? (double *)mirt__calloc((size_t)r->num_sums, sizeof(double)) : NULL;
-    return r->sums && !fit->sums_loaded ? mirt_last_status() : MIRT_OK;
-}
-
-static bool mirt__load_state(const mirt_callback *callback, const char *text) {
-    if (mirt__ready_of(callback)) return !callback->load_state(text, callback->user);
-    MIRT__OUTSIDE;
-    return !callback->load_state(text, callback->user);
-}
-
-/* The caller's own callbacks may refuse their state: the last that can fail. */
-static mirt_status mirt__resume_ask_callbacks(const mirt__run_state *r) {
-    char label[MIRT__CALLBACK_LABEL];
-    for (int i = 0; i < mirt__num_callbacks(r->fit); i++) {
-        const mirt_callback *callback = r->fit->desc->callbacks[i];
-        if (mirt__ready_of(callback) || !r->callback[i].text) continue;
-        if (mirt__load_state(callback, r->callback[i].text)) continue;
-        return mirt__fail(MIRT_E_FORMAT, "the callback %s cannot use the state it has there",
-                          mirt__callback_label(r->fit, i, label));
-    }
-    return MIRT_OK;
-}
-
-static void mirt__resume_take_callbacks(mirt__run_state *r) {
-    const mirt_model *model = r->fit->model;
-    for (int i = 0; i < mirt__num_callbacks(r->fit); i++) {
-        mirt__readymade *ready = mirt__ready_of(r->fit->desc->callbacks[i]);
-        const mirt__safetensor *const *kept = r->callback[i].kept;
-        if (!ready || !r->callback[i].text) continue;
-        mirt__ready_take(ready, &r->callback[i].state);
-        ready->weights_set = kept != NULL;
-        mirt__real *to = ready->weights;
-        for (int k = 0; kept && k < model->num_variables; k++) {
-            memcpy(to, kept[k]->data, kept[k]->size);
-            to += model->variable[k].count;
-        }
-    }
-}
-
-static void mirt__resume_take_history(const mirt__run_state *r) {
-    mirt_model *model = r->fit->model;
-    model->history.epochs = r->epochs;
-    for (int e = 0; e < r->epochs; e++) {
-        mirt_logs *logs = &model->history_logs[e];
-        double row[1 + MIRT_MAX_LOGS];
-        const size_t bytes = (size_t)r->columns * sizeof *row;
-        memcpy(row, r->history + (size_t)e * bytes, bytes);
-        logs->count = (int)row[0];
-        for (int i = 0; i < logs->count; i++) {
-            logs->name[i] = r->log_name[i];
-            logs->value[i] = row[1 + i];
-        }
-    }
-    model->history.steps = r->position.steps;
-    model->history.seconds = r->position.seconds;
-    model->history.input_seconds = r->position.input_seconds;
-}
-
-/* The optimizer's own rate is not part of what is gone on with; one that was set during training is. */
-static void mirt__resume_tell_rate(const mirt__run_state *r) {
-    const mirt_model *model = r->fit->model;
-    const mirt_optimizer *o = &model->config.optimizer;
-    const float was = (float)r->position.rate;
-    if (was == o->learning_rate || o->schedule || o->decay.kind || r->fit->desc->learning_rate) return;
-    if (r->position.rate_set)
-        mirt__log(model->strategy, MIRT_LOG_INFO,
-                  "%s: the learning rate goes on at %g, to which it was set during training, not at the optimizer's %g",
-                  model->name, (double)was, (double)o->learning_rate);
-    else
-        mirt__log(model->strategy, MIRT_LOG_INFO, "%s: the learning rate is the optimizer's %g from here on; it was %g",
-                  model->name, (double)o->learning_rate, (double)was);
-}
-
-/* Nothing fails from here on but reading the data. */
-static mirt_status mirt__resume_take(mirt__run_state *r) {
-    mirt__fit *fit = r->fit;
-    mirt_model *model = fit->model;
-    mirt_status status = mirt__load_blocks(r->file, model, mirt__optimizer_slots(&model->config.optimizer), true);
-    if (status != MIRT_OK) return status;
-    mirt__resume_take_history(r);
-    mirt__resume_take_callbacks(r);
-    if (r->sums) memcpy(fit->sums_loaded, r->sums, (size_t)r->num_sums * sizeof(double));
-    model->step = r->step;
-    model->epoch = r->epoch;
-    mirt__loss_scale_set(mirt__root(model, NULL), r->position.loss_scale, r->position.scale_steps);
-    mirt__resume_tell_rate(r);
-    if (r->position.rate_set) {
-        model->rate_set = true;
-        model->config.optimizer.learning_rate = (float)r->position.rate;
-    }
-    fit->run = r->position;
-    fit->event.resumed = true;
-    if (r->unknown) {
-        mirt__log(model->strategy, MIRT_LOG_WARNING, "%s: this fit lacks %d of the callbacks whose state it holds",
-                  r->file->origin, (int)r->unknown);
-    }
-    char place[64] = "";
-    if (fit->run.done) snprintf(place, sizeof place, ", behind %lld of its batches", (long long)fit->run.done);
-    mirt__log(model->strategy, MIRT_LOG_INFO, "%s: going on from %s: step %lld, epoch %lld%s", model->name,
-              r->file->origin, (long long)model->step, (long long)fit->run.epoch + (fit->run.epoch < fit->event.epochs),
-              place);
-    return mirt__fit_reopen(fit);
-}
-
-MIRT__LIB mirt_status mirt__fit_resume_file(mirt__fit *fit, const mirt__safetensors *file) {
-    mirt__run_state r;
-    mirt_status status = mirt__run_parse(&r, fit, file);
-    if (status == MIRT_OK) status = mirt__resume_reserve(&r);
-    if (status == MIRT_OK) status = mirt__resume_ask_callbacks(&r);
-    if (status != MIRT_OK) mirt__fail_at("mirt_fit cannot go on from %s", file->origin);
-    else status = mirt__resume_take(&r);
-    for (int i = 0; status != MIRT_OK && i < mirt__num_callbacks(fit); i++) {
-        mirt__readymade *ready = mirt__ready_of(fit->desc->callbacks[i]);
-        if (ready) ready->loaded = false;
-    }
-    mirt__run_state_free(&r);
-    return status;
-}
-
-/* Finds and opens the checkpoint, which must have checksums. */
-static mirt_status mirt__resume_open(const mirt__fit *fit, const char *path, mirt__safetensors *file, bool *found) {
-    const mirt_strategy *strategy = fit->model->strategy;
-    const size_t length = strlen(path), ending = strlen(".safetensors");
-    const bool named = length > ending && strcmp(path + length - ending, ".safetensors") == 0;
-    if (!mirt__is_directory(path) && (named || mirt__file_exists(path))) {
-        *found = true;
-        return mirt__checkpoint_open(file, path);
-    }
-    *found = false;
-    if (mirt__file_exists(path) && mirt__checkpoint_latest(strategy, path, true, file, found) != MIRT_OK)
-        return mirt_last_status();
-    if (!*found) mirt__log(strategy, MIRT_LOG_INFO, "%s holds no checkpoint to go on from: training begins anew", path);
-    return MIRT_OK;
-}
-
-/* Checkpoints could not tell states of one name apart. */
-static mirt_status mirt__run_check_names(const mirt__fit *fit) {
-    char label[MIRT_MAX_CALLBACKS][MIRT__CALLBACK_LABEL];
-    for (int i = 0; i < mirt__num_callbacks(fit); i++) {
-        const mirt_callback *callback = fit->desc->callbacks[i];
-        label[i][0] = 0;
-        if (!callback->name || !callback->save_state) continue;
-        if (strlen(callback->name) > 80 || !mirt__utf8_valid(callback->name, strlen(callback->name))) {
-            return mirt__fail(
-                MIRT_E_INVALID,
-                "mirt_fit: callback %d keeps a state under a name of more than 80 bytes, or not valid UTF-8", i);
-        }
-        mirt__callback_label(fit, i, label[i]);
-        for (int k = 0; k < i; k++) {
-            const mirt_callback *other = fit->desc->callbacks[k];
-            if (other->name && other->save_state && strcmp(label[i], label[k]) == 0) {
-                return mirt__fail(MIRT_E_INVALID,
-                                  "mirt_fit: the callbacks %d and %d keep their states under one name, \"%s\"; give "
-                                  "one of them another",
-                                  k, i, label[i]);
-            }
-        }
-    }
-    return MIRT_OK;
-}
-
-MIRT__LIB mirt_status mirt__fit_resume(mirt__fit *fit) {
-    mirt__safetensors file;
-    const char *path = fit->desc->resume;
-    bool found;
-    if (mirt__run_check_names(fit) != MIRT_OK) return mirt_last_status();
-    for (int i = 0; !path && i < mirt__num_callbacks(fit); i++) {
-        const mirt__readymade *ready = mirt__ready_of(fit->desc->callbacks[i]);
-        path = ready ? ready->restores : NULL;
-    }
-    if (!path) return MIRT_OK;
-    mirt_status status = mirt__resume_open(fit, path, &file, &found);
-    if (status != MIRT_OK || !found) return status;
-    status = mirt__fit_resume_file(fit, &file);
-    mirt__safetensors_close(&file);
     return status;
 }
 
@@ -53725,7 +53789,7 @@ static void mirt__fit_keep_error(mirt__fit *fit, mirt_status status) {
 /* `before`: the number of the last error, before the callback was called. */
 static void mirt__take_answer(mirt__fit *fit, const mirt_callback *callback, uint32_t before, int code) {
     if (!code) return;
-    fit->stop = true;
+    fit->run.stop = true;
     if (code != MIRT_CALLBACK_FAILED) return;
     mirt_status status = mirt_last_status();
     if (status == MIRT_OK || mirt__error_number() == before)
@@ -53757,18 +53821,19 @@ MIRT__LIB float mirt__scheduled_rate(mirt_epoch_schedule_fn schedule, int epoch,
 static int mirt__tell_one(mirt__fit *fit, const mirt_callback *callback, mirt__callback_fn fn) {
     mirt__telling telling;
     telling.fn = fn;
-    telling.event = &fit->event;
+    telling.event = &fit->run.event;
     telling.user = callback->user;
     if (mirt__ready_of(callback)) telling.code = fn(telling.event, telling.user);
-    else mirt__on_caller(fit->model->strategy, mirt__tell_user, &telling);
+    else mirt__on_caller(fit->run.model->strategy, mirt__tell_user, &telling);
     return telling.code;
 }
 
 static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
-    if (moment != MIRT__BATCH_END) fit->event.step = fit->model->step; /* a batch keeps its number to its end */
-    mirt__timing_phase(fit->model, MIRT_PHASE_CALLBACKS);
-    for (int i = 0; i < MIRT_MAX_CALLBACKS && fit->desc->callbacks[i]; i++) {
-        const mirt_callback *callback = fit->desc->callbacks[i];
+    mirt__training_run *run = &fit->run;
+    if (moment != MIRT__BATCH_END) run->event.step = run->model->step; /* a batch keeps its number to its end */
+    mirt__timing_phase(run->model, MIRT_PHASE_CALLBACKS);
+    for (int i = 0; i < MIRT_MAX_CALLBACKS && run->desc->callbacks[i]; i++) {
+        const mirt_callback *callback = run->desc->callbacks[i];
         if (moment == MIRT__TRAIN_BEGIN && fit->status == MIRT_OK) fit->told = i + 1;
         if (i >= fit->told) break; /* one before has failed to begin */
         mirt__callback_fn fn = mirt__callback_at(callback, moment);
@@ -53776,32 +53841,32 @@ static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
         if (fn) mirt__take_answer(fit, callback, before, mirt__tell_one(fit, callback, fn));
     }
     for (int i = 0; i < fit->told && fit->status == MIRT_OK; i++) {
-        mirt__readymade *ready = mirt__ready_of(fit->desc->callbacks[i]);
+        mirt__readymade *ready = mirt__ready_of(run->desc->callbacks[i]);
         const uint32_t before = mirt__error_number();
         if (ready && ready->after)
-            mirt__take_answer(fit, &ready->base, before, ready->after(ready, &fit->event, moment));
+            mirt__take_answer(fit, &ready->base, before, ready->after(ready, &run->event, moment));
     }
-    mirt__timing_phase(fit->model, MIRT_PHASE_LAUNCH);
+    mirt__timing_phase(run->model, MIRT_PHASE_LAUNCH);
 }
 
 /* The training function is kept through the callbacks, which may evaluate other data. */
 static mirt_function *mirt__fit_function(mirt__fit *fit) {
     const mirt__data_spec *spec =
-        fit->features[0] ? mirt__features_spec(fit->features[0]) : mirt__dataset_spec(fit->train);
-    return mirt__trainer_prepare(fit->model, MIRT__TRAIN, spec, mirt__data_most_rows(spec), fit->desc);
+        fit->features[0] ? mirt__features_spec(fit->features[0]) : mirt__dataset_spec(fit->run.train);
+    return mirt__trainer_prepare(fit->run.model, MIRT__TRAIN, spec, mirt__data_most_rows(spec), fit->run.desc);
 }
 
 static mirt_status mirt__fit_prepare_validation(mirt__fit *fit) {
     const mirt__data_spec *spec =
         fit->features[1] ? mirt__features_spec(fit->features[1]) : mirt__dataset_spec(fit->validation);
-    return mirt__trainer_prepare(fit->model, MIRT__EVALUATE, spec, mirt__data_most_rows(spec), NULL)
+    return mirt__trainer_prepare(fit->run.model, MIRT__EVALUATE, spec, mirt__data_most_rows(spec), NULL)
                ? MIRT_OK
                : mirt_last_status();
 }
 
 static mirt_status mirt__check_class_weights(const mirt__fit *fit) {
-    const mirt_fit_desc *d = fit->desc;
-    const mirt_model *model = fit->model;
+    const mirt_fit_desc *d = fit->run.desc;
+    const mirt_model *model = fit->run.model;
     if (!d->class_weights) return MIRT_OK;
     if (mirt__num_labels(model) != 1)
         return mirt__fail(MIRT_E_INVALID, "class weights are for models with one label; %s takes %d", model->name,
@@ -53825,120 +53890,123 @@ static mirt_status mirt__check_class_weights(const mirt__fit *fit) {
 /* A single epoch has no use for them. */
 static mirt_status mirt__fit_open_features(mirt__fit *fit) {
     const int64_t usual = (int64_t)1 << 30;
-    const mirt_fit_desc *d = fit->desc;
+    const mirt_fit_desc *d = fit->run.desc;
     int64_t budget = d->feature_cache_bytes ? d->feature_cache_bytes : usual;
     if (d->epochs - d->initial_epoch < 2) return MIRT_OK;
-    mirt_status status = mirt__features_open(fit->model, fit->train, &budget, "data", &fit->features[0]);
+    mirt_status status = mirt__features_open(fit->run.model, fit->run.train, &budget, "data", &fit->features[0]);
     if (status != MIRT_OK || !fit->features[0] || !fit->validation) return status;
-    return mirt__features_open(fit->model, fit->validation, &budget, "validation data", &fit->features[1]);
+    return mirt__features_open(fit->run.model, fit->validation, &budget, "validation data", &fit->features[1]);
 }
 
 static mirt_status mirt__fit_prepare(mirt__fit *fit) {
-    const mirt__data_spec *spec = mirt__dataset_spec(fit->train);
-    if (spec->samples < 0 && fit->desc->steps_per_epoch < 1 && fit->desc->max_steps < 1) {
+    mirt__training_run *run = &fit->run;
+    const mirt__data_spec *spec = mirt__dataset_spec(run->train);
+    if (spec->samples < 0 && run->desc->steps_per_epoch < 1 && run->desc->max_steps < 1) {
         return mirt__fail(MIRT_E_INVALID, "the data set has no end: steps_per_epoch says where an epoch ends");
     }
-    if (mirt__check_data(fit->model, spec, true) != MIRT_OK || mirt__check_class_weights(fit) != MIRT_OK)
+    if (mirt__check_data(run->model, spec, true) != MIRT_OK || mirt__check_class_weights(fit) != MIRT_OK)
         return mirt_last_status();
-    if (fit->validation && mirt__check_data(fit->model, mirt__dataset_spec(fit->validation), true) != MIRT_OK)
+    if (fit->validation && mirt__check_data(run->model, mirt__dataset_spec(fit->validation), true) != MIRT_OK)
         return mirt__fail_at("validation");
-    if (fit->validation && mirt__dataset_spec(fit->validation)->samples < 0 && fit->desc->validation_steps < 1) {
+    if (fit->validation && mirt__dataset_spec(fit->validation)->samples < 0 && run->desc->validation_steps < 1) {
         return mirt__fail(MIRT_E_INVALID, "the validation data have no end: validation_steps says how much is used");
     }
     if (mirt__fit_open_features(fit) != MIRT_OK || !mirt__fit_function(fit)) return mirt_last_status();
-    mirt__traps_before(fit->model, spec, mirt__fit_function(fit));
+    mirt__traps_before(run->model, spec, mirt__fit_function(fit));
     return fit->validation ? mirt__fit_prepare_validation(fit) : MIRT_OK;
 }
 
 static void mirt__set_logs(mirt__fit *fit, bool with_batch, double batch_loss) {
     fit->logs.count = 0;
-    mirt__sums_to_logs(fit->model, &fit->sums, false, &fit->logs);
+    mirt__sums_to_logs(fit->run.model, &fit->run.sums, false, &fit->logs);
     if (with_batch) mirt__logs_add(&fit->logs, "batch_loss", batch_loss);
-    mirt__logs_add(&fit->logs, "learning_rate", mirt_get_learning_rate(fit->model));
+    mirt__logs_add(&fit->logs, "learning_rate", mirt_get_learning_rate(fit->run.model));
 }
 
 static bool mirt__max_steps_reached(const mirt__fit *fit) {
-    return fit->desc->max_steps > 0 && fit->model->history.steps >= fit->desc->max_steps;
+    return fit->run.desc->max_steps > 0 && fit->run.model->history.steps >= fit->run.desc->max_steps;
 }
 
 /* Once a fit: from here on every weight is lost. */
 static void mirt__warn_of_nan(mirt__fit *fit, double loss) {
     if (loss == loss || fit->warned) return;
     fit->warned = true;
-    mirt__log(fit->model->strategy, MIRT_LOG_WARNING,
+    mirt__log(fit->run.model->strategy, MIRT_LOG_WARNING,
               "the loss is not a number since step %lld: a lower learning rate may help, or the data holds NaN",
-              (long long)fit->event.step + 1);
+              (long long)fit->run.event.step + 1);
 }
 
 /* The next batch; where an epoch is a number of steps, the data are begun again at their end. */
 static mirt_status mirt__fit_read(mirt__fit *fit, mirt__batch *batch) {
-    bool by_steps = fit->desc->steps_per_epoch > 0;
+    bool by_steps = fit->run.desc->steps_per_epoch > 0;
     memset(batch, 0, sizeof *batch);
-    if (by_steps && fit->event.batch == fit->desc->steps_per_epoch) return MIRT_OK;
+    if (by_steps && fit->run.event.batch == fit->run.desc->steps_per_epoch) return MIRT_OK;
     for (int tries = 0; tries < 2; tries++) {
-        if (!fit->run.begun && mirt__fit_begin(fit) != MIRT_OK) return mirt_last_status();
+        if (!fit->run.at.begun && mirt__fit_begin(fit) != MIRT_OK) return mirt_last_status();
         mirt_status status = mirt__feed_next(&fit->feed, batch);
         if (status != MIRT_OK) return status;
         if (batch->rows) return MIRT_OK;
-        fit->run.begun = 0;
+        fit->run.at.begun = 0;
         if (!by_steps) return MIRT_OK;
     }
     return MIRT_OK;
 }
 
 static mirt_status mirt__fit_next(mirt__fit *fit, mirt__batch *batch) {
-    const double before = mirt__timing_seconds(fit->model, MIRT_PHASE_INPUT);
-    mirt__timing_phase(fit->model, MIRT_PHASE_INPUT);
+    const double before = mirt__timing_seconds(fit->run.model, MIRT_PHASE_INPUT);
+    mirt__timing_phase(fit->run.model, MIRT_PHASE_INPUT);
     mirt_status status = mirt__fit_read(fit, batch);
-    mirt__timing_phase(fit->model, MIRT_PHASE_LAUNCH);
-    fit->event.input_seconds +=
-        mirt__timing_seconds(fit->model, MIRT_PHASE_INPUT) - before; /* making features is none */
+    mirt__timing_phase(fit->run.model, MIRT_PHASE_LAUNCH);
+    fit->run.event.input_seconds +=
+        mirt__timing_seconds(fit->run.model, MIRT_PHASE_INPUT) - before; /* making features is none */
     return status;
 }
 
 /* Whether another batch is asked for behind the one under way, if nobody stops. */
 static bool mirt__fit_goes_on(const mirt__fit *fit) {
-    const mirt_fit_desc *d = fit->desc;
-    return (d->steps_per_epoch < 1 || fit->event.batch + 1 < d->steps_per_epoch) &&
-           (d->max_steps < 1 || fit->model->history.steps + 1 < d->max_steps);
+    const mirt_fit_desc *d = fit->run.desc;
+    return (d->steps_per_epoch < 1 || fit->run.event.batch + 1 < d->steps_per_epoch) &&
+           (d->max_steps < 1 || fit->run.model->history.steps + 1 < d->max_steps);
 }
 
 static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, double *loss) {
+    mirt__training_run *run = &fit->run;
     mirt_function *f = mirt__fit_function(fit);
-    mirt__timing_phase(fit->model, MIRT_PHASE_SCATTER);
+    mirt__timing_phase(run->model, MIRT_PHASE_SCATTER);
     if (!f || mirt__trainer_begin(f, batch) != MIRT_OK) return mirt_last_status();
-    if (!fit->model->history.steps) mirt__traps_in_batch(fit->model, &f->spec, batch);
-    mirt__timing_phase(fit->model, MIRT_PHASE_LAUNCH);
+    if (!run->model->history.steps) mirt__traps_in_batch(run->model, &f->spec, batch);
+    mirt__timing_phase(run->model, MIRT_PHASE_LAUNCH);
     f->counted = true;
-    f->finite_only = fit->model->nan_watch > 0;
-    fit->model->not_finite[0] = 0;
-    const double waited = mirt__timing_seconds(fit->model, MIRT_PHASE_INPUT);
+    f->finite_only = run->model->nan_watch > 0;
+    run->model->not_finite[0] = 0;
+    const double waited = mirt__timing_seconds(run->model, MIRT_PHASE_INPUT);
     if (mirt__feed_step(&fit->feed, f, mirt__fit_goes_on(fit)) != MIRT_OK) return mirt_last_status();
-    fit->event.input_seconds += mirt__timing_seconds(fit->model, MIRT_PHASE_INPUT) - waited;
+    run->event.input_seconds += mirt__timing_seconds(run->model, MIRT_PHASE_INPUT) - waited;
     f->finite_only = false;
-    *loss = mirt__add_results(f, &fit->sums);
-    const int64_t every = fit->desc->check_drift_every;
-    return every > 0 && fit->model->step % every == 0 ? mirt_check_drift(fit->model) : MIRT_OK;
+    *loss = mirt__add_results(f, &run->sums);
+    const int64_t every = run->desc->check_drift_every;
+    return every > 0 && run->model->step % every == 0 ? mirt_check_drift(run->model) : MIRT_OK;
 }
 
 /* From nothing, or from where a checkpoint was. */
 static void mirt__fit_start_sums(mirt__fit *fit) {
-    const double *loaded = fit->sums_loaded;
-    mirt__sums_start(fit->model, MIRT__TRAIN, &fit->sums);
+    mirt__training_run *run = &fit->run;
+    const double *loaded = run->sums_loaded;
+    mirt__sums_start(run->model, MIRT__TRAIN, &run->sums);
     if (!loaded) return;
-    fit->sums.count = fit->run.count;
-    fit->sums.loss = loaded[0];
-    memcpy(fit->sums.output_loss, loaded + 1, sizeof fit->sums.output_loss);
-    memcpy(fit->sums.metric, loaded + 1 + MIRT_MAX_OUTPUTS, (size_t)fit->sums.num_metric * sizeof *loaded);
-    mirt__free(fit->sums_loaded);
-    fit->sums_loaded = NULL;
+    run->sums.count = run->at.count;
+    run->sums.loss = loaded[0];
+    memcpy(run->sums.output_loss, loaded + 1, sizeof run->sums.output_loss);
+    memcpy(run->sums.metric, loaded + 1 + MIRT_MAX_OUTPUTS, (size_t)run->sums.num_metric * sizeof *loaded);
+    mirt__free(run->sums_loaded);
+    run->sums_loaded = NULL;
 }
 
 /* Code of the user is told of batches. */
 static bool mirt__fit_tells_batches(const mirt__fit *fit) {
     bool tells = false;
     for (int i = 0; i < fit->told; i++) {
-        const mirt_callback *callback = fit->desc->callbacks[i];
+        const mirt_callback *callback = fit->run.desc->callbacks[i];
         tells = tells || ((callback->batch_begin || callback->batch_end) && !mirt__ready_of(callback));
     }
     return tells;
@@ -53946,62 +54014,63 @@ static bool mirt__fit_tells_batches(const mirt__fit *fit) {
 
 /* Whether training ends here, as a callback or mirt_request_stop wants it. */
 static bool mirt__fit_stops(mirt__fit *fit) {
-    if (__atomic_load_n(&fit->model->stop_requested, __ATOMIC_RELAXED)) fit->asked = fit->stop = true;
-    return fit->stop;
+    if (__atomic_load_n(&fit->run.model->stop_requested, __ATOMIC_RELAXED)) fit->asked = fit->run.stop = true;
+    return fit->run.stop;
 }
 
 static mirt_status mirt__train_batches(void *arg) {
     mirt__fit *fit = (mirt__fit *)arg;
-    mirt_model *model = fit->model;
+    mirt__training_run *run = &fit->run;
+    mirt_model *model = run->model;
     mirt__batch batch;
     double loss = 0;
     mirt__fit_start_sums(fit);
-    mirt__feed_open(&fit->feed, model, fit->train, fit->features[0], !mirt__fit_tells_batches(fit));
-    fit->trained = false;
-    fit->event.batch = fit->run.done;
-    fit->event.input_seconds = fit->run.epoch_input_seconds;
-    mirt_status status = fit->run.begun ? MIRT_OK : mirt__fit_begin(fit);
-    const double began = mirt__now() - fit->run.epoch_seconds; /* loading the data is no training step */
-    const int64_t first = fit->event.batch;
+    mirt__feed_open(&fit->feed, model, run->train, fit->features[0], !mirt__fit_tells_batches(fit));
+    run->trained = false;
+    run->event.batch = run->at.done;
+    run->event.input_seconds = run->at.epoch_input_seconds;
+    mirt_status status = run->at.begun ? MIRT_OK : mirt__fit_begin(fit);
+    const double began = mirt__now() - run->at.epoch_seconds; /* loading the data is no training step */
+    const int64_t first = run->event.batch;
     mirt__timing_start(model);
     /* A request is looked for after steps and at the end of an epoch, so that whatever it ends has a checkpoint. */
-    while (status == MIRT_OK && !(fit->event.batch > first ? mirt__fit_stops(fit) : fit->stop) &&
+    while (status == MIRT_OK && !(run->event.batch > first ? mirt__fit_stops(fit) : run->stop) &&
            !mirt__max_steps_reached(fit)) {
         status = mirt__fit_next(fit, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
-        fit->event.seconds = mirt__now() - began;
+        run->event.seconds = mirt__now() - began;
         mirt__tell(fit, MIRT__BATCH_BEGIN);
-        if (fit->stop) break;
+        if (run->stop) break;
         status = mirt__train_batch(fit, &batch, &loss);
         if (status != MIRT_OK) break;
         mirt__warn_of_nan(fit, loss);
-        fit->run.done++;
-        fit->run.passed++;
+        run->at.done++;
+        run->at.passed++;
         model->history.steps++;
         mirt__set_logs(fit, true, loss);
-        fit->event.seconds = mirt__now() - began;
+        run->event.seconds = mirt__now() - began;
         mirt__tell(fit, MIRT__BATCH_END);
-        fit->event.batch++;
-        if (fit->shows) mirt__progress_line(&fit->progress, model, &fit->event, false);
+        run->event.batch++;
+        if (fit->shows) mirt__progress_line(&fit->progress, model, &run->event, false);
     }
-    if (status == MIRT_OK && fit->event.batch && (fit->stop || mirt__max_steps_reached(fit)))
+    if (status == MIRT_OK && run->event.batch && (run->stop || mirt__max_steps_reached(fit)))
         mirt__tell(fit, MIRT__INTERRUPTED);
     mirt__timing_stop(model);
-    mirt__timing_input(model, fit->train);
-    fit->event.seconds = mirt__now() - began;
-    model->history.seconds += fit->event.seconds;
-    model->history.input_seconds += fit->event.input_seconds;
-    fit->run.images += fit->sums.count;
-    fit->trained = true;
+    mirt__timing_input(model, run->train);
+    run->event.seconds = mirt__now() - began;
+    model->history.seconds += run->event.seconds;
+    model->history.input_seconds += run->event.input_seconds;
+    run->at.images += run->sums.count;
+    run->trained = true;
     return status;
 }
 
 /* Watched from the caller's thread; but where only the usual time limit is to be kept, not at the cost of going back
    there twice a batch. */
 static mirt_status mirt__train_epoch(mirt__fit *fit) {
-    return mirt__fit_tells_batches(fit) && !fit->model->strategy->limit_asked
+    return mirt__fit_tells_batches(fit) && !fit->run.model->strategy->limit_asked
                ? mirt__train_batches(fit)
-               : mirt__watched_pass(fit->model, fit->train, mirt__train_batches, fit);
+               : mirt__watched_pass(fit->run.model, fit->run.train, mirt__train_batches, fit);
 }
 
 static mirt_status mirt__fit_validate(mirt__fit *fit) {
@@ -54009,76 +54078,78 @@ static mirt_status mirt__fit_validate(mirt__fit *fit) {
     mirt__tell(fit, MIRT__TEST_BEGIN);
     if (fit->status != MIRT_OK) return MIRT_OK;
     if (mirt__fit_prepare_validation(fit) != MIRT_OK) return mirt_last_status();
-    mirt__sums_start(fit->model, MIRT__EVALUATE, &sums);
-    if (mirt__evaluate_pass(fit->model, fit->validation, fit->features[1], fit->desc->validation_steps, &sums) !=
-        MIRT_OK)
+    mirt__sums_start(fit->run.model, MIRT__EVALUATE, &sums);
+    if (mirt__evaluate_pass(fit->run.model, fit->validation, fit->features[1], fit->run.desc->validation_steps,
+                            &sums) != MIRT_OK)
         return mirt_last_status();
-    mirt__sums_to_logs(fit->model, &sums, true, &fit->logs);
+    mirt__sums_to_logs(fit->run.model, &sums, true, &fit->logs);
     mirt__tell(fit, MIRT__TEST_END);
     return MIRT_OK;
 }
 
 static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
-    mirt_model *model = fit->model;
-    fit->event.epoch = epoch;
-    fit->run.epoch = epoch;
-    if (!fit->run.opened && fit->desc->learning_rate) {
-        const float rate = mirt__scheduled_rate(fit->desc->learning_rate, epoch, model, fit->desc->learning_rate_user);
+    mirt__training_run *run = &fit->run;
+    mirt_model *model = run->model;
+    run->event.epoch = epoch;
+    run->at.epoch = epoch;
+    if (!run->at.opened && run->desc->learning_rate) {
+        const float rate = mirt__scheduled_rate(run->desc->learning_rate, epoch, model, run->desc->learning_rate_user);
         if (mirt_set_learning_rate(model, (double)rate) != MIRT_OK) return mirt_last_status();
     }
     fit->logs.count = 0;
-    if (!fit->run.opened) {
-        fit->run.opened = 1;
+    if (!run->at.opened) {
+        run->at.opened = 1;
         mirt__tell(fit, MIRT__EPOCH_BEGIN);
     }
-    if (fit->stop) return MIRT_OK;
-    if (fit->shows) mirt__progress_epoch(&fit->progress, model, epoch, fit->event.epochs);
+    if (run->stop) return MIRT_OK;
+    if (fit->shows) mirt__progress_epoch(&fit->progress, model, epoch, run->event.epochs);
     if (mirt__train_epoch(fit) != MIRT_OK) return mirt_last_status();
-    if (fit->desc->check_drift_every == 0 && mirt_check_drift(model) != MIRT_OK) return mirt_last_status();
-    if (fit->sums.count == 0 || fit->status != MIRT_OK) return fit->run.opened = 0, MIRT_OK;
+    if (run->desc->check_drift_every == 0 && mirt_check_drift(model) != MIRT_OK) return mirt_last_status();
+    if (run->sums.count == 0 || fit->status != MIRT_OK) return run->at.opened = 0, MIRT_OK;
     mirt__set_logs(fit, false, 0);
-    int every = fit->desc->validation_freq > 0 ? fit->desc->validation_freq : 1;
+    int every = run->desc->validation_freq > 0 ? run->desc->validation_freq : 1;
     if (fit->validation && !fit->asked && (epoch + 1) % every == 0 && mirt__fit_validate(fit) != MIRT_OK)
         return mirt_last_status();
     if (fit->status != MIRT_OK) return MIRT_OK;
-    if (mirt__history_reserve(fit, model->history.epochs + 1) != MIRT_OK) return mirt_last_status();
+    if (mirt__history_reserve(run, model->history.epochs + 1) != MIRT_OK) return mirt_last_status();
     model->history_logs[model->history.epochs++] = fit->logs;
-    if (fit->shows) mirt__progress_line(&fit->progress, model, &fit->event, true);
-    fit->run.epoch = epoch + 1;
-    fit->run.opened = fit->run.done = 0;
-    fit->run.epoch_seconds = fit->run.epoch_input_seconds = 0;
+    if (fit->shows) mirt__progress_line(&fit->progress, model, &run->event, true);
+    run->at.epoch = epoch + 1;
+    run->at.opened = run->at.done = 0;
+    run->at.epoch_seconds = run->at.epoch_input_seconds = 0;
     mirt__fit_stops(fit); /* a request during validation: callbacks are told that this epoch is the last one */
     mirt__tell(fit, MIRT__EPOCH_END);
     return MIRT_OK;
 }
 
 static mirt_status mirt__fit_run(mirt__fit *fit) {
+    mirt__training_run *run = &fit->run;
     mirt_status status = mirt__fit_prepare(fit);
     if (status != MIRT_OK) return status;
-    fit->event.model = fit->model;
-    fit->event.epochs = fit->desc->epochs > 0 ? fit->desc->epochs : 1;
-    fit->event.batches = fit->desc->steps_per_epoch > 0 ? fit->desc->steps_per_epoch : mirt_dataset_batches(fit->train);
-    fit->event.batch_size = mirt__dataset_spec(fit->train)->batch;
-    fit->event.logs = &fit->logs;
-    fit->event.validation = fit->desc->validation;
-    fit->event.initial_epoch = fit->desc->initial_epoch;
-    fit->run.epoch = fit->desc->initial_epoch;
-    fit->run.first_pass = fit->model->epoch;
-    if (mirt__fit_resume(fit) != MIRT_OK) return mirt_last_status();
-    mirt__trap_random(fit->model);
+    run->event.model = run->model;
+    run->event.epochs = run->desc->epochs > 0 ? run->desc->epochs : 1;
+    run->event.batches = run->desc->steps_per_epoch > 0 ? run->desc->steps_per_epoch : mirt_dataset_batches(run->train);
+    run->event.batch_size = mirt__dataset_spec(run->train)->batch;
+    run->event.logs = &fit->logs;
+    run->event.validation = run->desc->validation;
+    run->event.initial_epoch = run->desc->initial_epoch;
+    run->at.epoch = run->desc->initial_epoch;
+    run->at.first_pass = run->model->epoch;
+    if (mirt__run_resume(run) != MIRT_OK) return mirt_last_status();
+    mirt__trap_random(run->model);
     mirt__tell(fit, MIRT__TRAIN_BEGIN);
     mirt__fit_stops(fit);
-    for (int epoch = (int)fit->run.epoch; epoch < fit->event.epochs && status == MIRT_OK && !fit->stop &&
-                                          (fit->run.opened || !mirt__max_steps_reached(fit));
+    for (int epoch = (int)run->at.epoch; epoch < run->event.epochs && status == MIRT_OK && !run->stop &&
+                                         (run->at.opened || !mirt__max_steps_reached(fit));
          epoch++) {
         status = mirt__fit_epoch(fit, epoch);
     }
-    if (status == MIRT_OK && fit->model->config.optimizer.use_ema) status = mirt_apply_averages(fit->model);
+    if (status == MIRT_OK && run->model->config.optimizer.use_ema) status = mirt_apply_averages(run->model);
     mirt__fit_keep_error(fit, status);
-    fit->model->history.stopped = fit->asked || (fit->stop && fit->run.epoch < fit->event.epochs);
-    if (fit->status != MIRT_OK) fit->event.failure = fit->failure.text;
-    if (fit->model->history.seconds > 0)
-        fit->model->history.images_per_second = (double)fit->run.images / fit->model->history.seconds;
+    run->model->history.stopped = fit->asked || (run->stop && run->at.epoch < run->event.epochs);
+    if (fit->status != MIRT_OK) run->event.failure = fit->failure.text;
+    if (run->model->history.seconds > 0)
+        run->model->history.images_per_second = (double)run->at.images / run->model->history.seconds;
     mirt__tell(fit, MIRT__TRAIN_END);
     if (fit->status != MIRT_OK) mirt__error_set(&fit->failure);
     return fit->status;
@@ -54099,11 +54170,12 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     mirt__fit fit;
     memset(&defaults, 0, sizeof defaults);
     memset(&fit, 0, sizeof fit);
-    fit.model = model;
-    fit.desc = desc ? desc : &defaults;
+    fit.run.model = model;
+    fit.run.desc = desc ? desc : &defaults;
+    fit.run.reopen = mirt__fit_reopen;
     if (mirt__need_compiled(model, "mirt_fit") != MIRT_OK) return NULL;
     if (!dataset) return mirt__fail_missing("mirt_fit", "data set"), (mirt_history *)NULL;
-    const mirt_fit_desc *d = fit.desc;
+    const mirt_fit_desc *d = fit.run.desc;
     if (mirt__check_distributed(model, dataset, "mirt_fit") != MIRT_OK) return NULL;
     if (d->validation && mirt__check_distributed(model, d->validation, "mirt_fit, validation") != MIRT_OK) return NULL;
     fit.shows = !d->no_progress;
@@ -54143,22 +54215,22 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     model->history_logs = NULL;
     model->history_capacity = 0;
     mirt__timing_reset(model);
-    mirt_status status = mirt__history_reserve(&fit, 1);
+    mirt_status status = mirt__history_reserve(&fit.run, 1);
     if (status == MIRT_OK) status = mirt__fit_class_names(model, dataset);
     const int64_t batch = d->batch ? d->batch : MIRT__USUAL_BATCH;
-    if (status == MIRT_OK && !(fit.train = mirt__dataset_batched(dataset, batch, shuffle, &view[0])))
+    if (status == MIRT_OK && !(fit.run.train = mirt__dataset_batched(dataset, batch, shuffle, &view[0])))
         status = mirt_last_status();
     if (status == MIRT_OK && d->validation) {
-        const int64_t same = mirt__dataset_spec(fit.train)->batch;
+        const int64_t same = mirt__dataset_spec(fit.run.train)->batch;
         fit.validation = mirt__dataset_batched(d->validation, same, false, &view[1]);
         if (!fit.validation) status = mirt_last_status();
     }
-    model->fit = &fit;
+    model->run = &fit.run;
     if (status == MIRT_OK) status = mirt__fit_run(&fit);
     __atomic_store_n(&model->stop_requested, false, __ATOMIC_RELAXED);
-    if (model->strategy->death) mirt__dataset_lose(fit.train);
-    model->fit = NULL;
-    mirt__free(fit.sums_loaded);
+    if (model->strategy->death) mirt__dataset_lose(fit.run.train);
+    model->run = NULL;
+    mirt__free(fit.run.sums_loaded);
     for (int i = 0; i < 2 && !model->strategy->death; i++) mirt__features_close(fit.features[i]);
     dataset->busy = false;
     mirt__let_go(model);
@@ -54688,12 +54760,12 @@ static void mirt__checkpointer_clean(const char *pattern) {
 }
 
 /* Makes new files newer than all existing ones, regardless of changes of the clock. */
-static mirt_status mirt__checkpointer_follow(char *path, mirt__fit *fit) {
+static mirt_status mirt__checkpointer_follow(char *path, mirt__training_run *run) {
     char *slash = strrchr(path, '/');
     int64_t saved;
     if (slash) slash[slash == path] = 0;
     if (mirt__checkpoint_newest(slash ? path : ".", &saved) != MIRT_OK) return mirt_last_status();
-    if (fit->run.saved < saved) fit->run.saved = saved;
+    if (run->at.saved < saved) run->at.saved = saved;
     return MIRT_OK;
 }
 
@@ -54705,7 +54777,7 @@ static mirt_status mirt__checkpointer_probe(mirt__checkpointer *self, const mirt
     if (status == MIRT_OK) status = mirt__file_begin(&writer, self->path.data);
     if (status == MIRT_OK) mirt__file_abort(&writer);
     if (status == MIRT_OK) mirt__checkpointer_clean(self->pattern);
-    if (status == MIRT_OK) status = mirt__checkpointer_follow(self->path.data, event->model->fit);
+    if (status == MIRT_OK) status = mirt__checkpointer_follow(self->path.data, event->model->run);
     return status == MIRT_OK ? MIRT_OK : (mirt__fail_at("%s cannot write", self->who), status);
 }
 
@@ -54849,7 +54921,7 @@ static bool mirt__checkpointer_due(mirt__checkpointer *self, const mirt_event *e
         return self->desc.at_end && !again;
     case MIRT__EPOCH_END:
         if (self->interrupted && self->desc.at_end) return false; /* the last file resumes in this epoch */
-        return every == 0 || (self->desc.at_end && (event->model->fit->stop || event->epoch + 1 == event->epochs));
+        return every == 0 || (self->desc.at_end && (event->model->run->stop || event->epoch + 1 == event->epochs));
     default: return false;
     }
 }

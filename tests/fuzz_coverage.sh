@@ -4,8 +4,8 @@
 # build/cover/FILE.gcov.
 cd "$(dirname "$0")/.." || exit 2
 parsers="src/formats/json.c src/formats/safetensors.c src/nn/config.c src/nn/architecture.c
-    src/train/resume.c src/train/run_state.c src/train/run_write.c
-    src/train/readymade.c src/data/cache.c
+    src/checkpoint/resume.c src/checkpoint/run_state.c src/checkpoint/run_write.c
+    src/checkpoint/readymade.c src/data/cache.c
     src/data/image_csv.c src/data/idx.c src/data/inflate.c src/images/header.c cli/report_log.c"
 home=$(mktemp -d) || exit 2
 trap 'rm -rf "$home"' EXIT

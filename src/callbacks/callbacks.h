@@ -2,7 +2,7 @@
 #define MIRT__CALLBACKS_H
 /* Ready-made callbacks, one file each. A constructor calls mirt__ready_new, sets the functions and lists the numbers
    that are its state; train_begin allocates all memory for training. */
-#include "../train/readymade.h"
+#include "../checkpoint/readymade.h"
 
 /* A monitored log. */
 typedef struct mirt__monitor {

@@ -1,6 +1,7 @@
 /* CSVLogger: writes logs as comma-separated values for Python's csv module. Values with a separator, quote or line
    break are quoted. */
 #include "../base/file.h"
+#include "../function/fit_program.h"
 #include "callbacks.h"
 
 typedef struct mirt__csv_logger {

@@ -1,4 +1,5 @@
 /* ReduceLROnPlateau and LearningRateScheduler. */
+#include "../train/fit.h"
 #include "callbacks.h"
 
 typedef struct mirt__plateau {

@@ -1,5 +1,6 @@
 /* ModelCheckpoint, and BackupAndRestore, which also resumes from its own files. */
 #include "../base/file.h"
+#include "../checkpoint/run_state.h"
 #include "callbacks.h"
 
 #include <dirent.h>
@@ -160,12 +161,12 @@ static void mirt__checkpointer_clean(const char *pattern) {
 }
 
 /* Makes new files newer than all existing ones, regardless of changes of the clock. */
-static mirt_status mirt__checkpointer_follow(char *path, mirt__fit *fit) {
+static mirt_status mirt__checkpointer_follow(char *path, mirt__training_run *run) {
     char *slash = strrchr(path, '/');
     int64_t saved;
     if (slash) slash[slash == path] = 0;
     if (mirt__checkpoint_newest(slash ? path : ".", &saved) != MIRT_OK) return mirt_last_status();
-    if (fit->run.saved < saved) fit->run.saved = saved;
+    if (run->at.saved < saved) run->at.saved = saved;
     return MIRT_OK;
 }
 
@@ -177,7 +178,7 @@ static mirt_status mirt__checkpointer_probe(mirt__checkpointer *self, const mirt
     if (status == MIRT_OK) status = mirt__file_begin(&writer, self->path.data);
     if (status == MIRT_OK) mirt__file_abort(&writer);
     if (status == MIRT_OK) mirt__checkpointer_clean(self->pattern);
-    if (status == MIRT_OK) status = mirt__checkpointer_follow(self->path.data, event->model->fit);
+    if (status == MIRT_OK) status = mirt__checkpointer_follow(self->path.data, event->model->run);
     return status == MIRT_OK ? MIRT_OK : (mirt__fail_at("%s cannot write", self->who), status);
 }
 
@@ -321,7 +322,7 @@ static bool mirt__checkpointer_due(mirt__checkpointer *self, const mirt_event *e
         return self->desc.at_end && !again;
     case MIRT__EPOCH_END:
         if (self->interrupted && self->desc.at_end) return false; /* the last file resumes in this epoch */
-        return every == 0 || (self->desc.at_end && (event->model->fit->stop || event->epoch + 1 == event->epochs));
+        return every == 0 || (self->desc.at_end && (event->model->run->stop || event->epoch + 1 == event->epochs));
     default: return false;
     }
 }

@@ -1,4 +1,5 @@
 /* Logs that callbacks watch: whether they exist, and which direction is better. */
+#include "../function/fit_program.h"
 #include "callbacks.h"
 
 MIRT__LIB bool mirt__log_there(const mirt_logs *logs, const char *name) {

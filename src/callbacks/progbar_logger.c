@@ -1,5 +1,6 @@
 /* ProgbarLogger: the progress line. */
 
+#include "../train/trainer.h"
 #include "callbacks.h"
 
 typedef struct mirt__progbar_logger {

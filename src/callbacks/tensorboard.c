@@ -1,5 +1,6 @@
 #include "../formats/tfevents.h"
 #include "../nn/config.h"
+#include "../function/fit_program.h"
 #include "callbacks.h"
 
 /* Each of these directories contains one event file. */

@@ -197,7 +197,7 @@ struct mirt_model {
     void (*free_functions)(mirt_model *model); /* how to free them, */
     void (*disown_functions)(mirt_model *model); /* and how to keep them from running once their weights are freed */
     int64_t epoch;            /* epochs of training data begun, the key of their order */
-    struct mirt__fit *fit;    /* under way, or NULL */
+    struct mirt__training_run *run;    /* of the fit under way, or NULL */
     bool stop_requested;      /* atomic: by mirt_request_stop, until a fit has ended */
     mirt_history history;     /* of the last fit */
     mirt_logs *history_logs;

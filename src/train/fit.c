@@ -1,8 +1,8 @@
-#include "readymade.h"
 #include "../inspect/inspect.h"
 #include "../inspect/timeline.h"
 #include "../mirror/watch.h"
 #include "../ops/ops.h"
+#include "fit.h"
 
 typedef int (*mirt__callback_fn)(const mirt_event *event, void *user);
 
@@ -30,7 +30,7 @@ static void mirt__fit_keep_error(mirt__fit *fit, mirt_status status) {
 /* `before`: the number of the last error, before the callback was called. */
 static void mirt__take_answer(mirt__fit *fit, const mirt_callback *callback, uint32_t before, int code) {
     if (!code) return;
-    fit->stop = true;
+    fit->run.stop = true;
     if (code != MIRT_CALLBACK_FAILED) return;
     mirt_status status = mirt_last_status();
     if (status == MIRT_OK || mirt__error_number() == before)
@@ -62,18 +62,19 @@ MIRT__LIB float mirt__scheduled_rate(mirt_epoch_schedule_fn schedule, int epoch,
 static int mirt__tell_one(mirt__fit *fit, const mirt_callback *callback, mirt__callback_fn fn) {
     mirt__telling telling;
     telling.fn = fn;
-    telling.event = &fit->event;
+    telling.event = &fit->run.event;
     telling.user = callback->user;
     if (mirt__ready_of(callback)) telling.code = fn(telling.event, telling.user);
-    else mirt__on_caller(fit->model->strategy, mirt__tell_user, &telling);
+    else mirt__on_caller(fit->run.model->strategy, mirt__tell_user, &telling);
     return telling.code;
 }
 
 static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
-    if (moment != MIRT__BATCH_END) fit->event.step = fit->model->step; /* a batch keeps its number to its end */
-    mirt__timing_phase(fit->model, MIRT_PHASE_CALLBACKS);
-    for (int i = 0; i < MIRT_MAX_CALLBACKS && fit->desc->callbacks[i]; i++) {
-        const mirt_callback *callback = fit->desc->callbacks[i];
+    mirt__training_run *run = &fit->run;
+    if (moment != MIRT__BATCH_END) run->event.step = run->model->step; /* a batch keeps its number to its end */
+    mirt__timing_phase(run->model, MIRT_PHASE_CALLBACKS);
+    for (int i = 0; i < MIRT_MAX_CALLBACKS && run->desc->callbacks[i]; i++) {
+        const mirt_callback *callback = run->desc->callbacks[i];
         if (moment == MIRT__TRAIN_BEGIN && fit->status == MIRT_OK) fit->told = i + 1;
         if (i >= fit->told) break; /* one before has failed to begin */
         mirt__callback_fn fn = mirt__callback_at(callback, moment);
@@ -81,32 +82,32 @@ static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
         if (fn) mirt__take_answer(fit, callback, before, mirt__tell_one(fit, callback, fn));
     }
     for (int i = 0; i < fit->told && fit->status == MIRT_OK; i++) {
-        mirt__readymade *ready = mirt__ready_of(fit->desc->callbacks[i]);
+        mirt__readymade *ready = mirt__ready_of(run->desc->callbacks[i]);
         const uint32_t before = mirt__error_number();
         if (ready && ready->after)
-            mirt__take_answer(fit, &ready->base, before, ready->after(ready, &fit->event, moment));
+            mirt__take_answer(fit, &ready->base, before, ready->after(ready, &run->event, moment));
     }
-    mirt__timing_phase(fit->model, MIRT_PHASE_LAUNCH);
+    mirt__timing_phase(run->model, MIRT_PHASE_LAUNCH);
 }
 
 /* The training function is kept through the callbacks, which may evaluate other data. */
 static mirt_function *mirt__fit_function(mirt__fit *fit) {
     const mirt__data_spec *spec =
-        fit->features[0] ? mirt__features_spec(fit->features[0]) : mirt__dataset_spec(fit->train);
-    return mirt__trainer_prepare(fit->model, MIRT__TRAIN, spec, mirt__data_most_rows(spec), fit->desc);
+        fit->features[0] ? mirt__features_spec(fit->features[0]) : mirt__dataset_spec(fit->run.train);
+    return mirt__trainer_prepare(fit->run.model, MIRT__TRAIN, spec, mirt__data_most_rows(spec), fit->run.desc);
 }
 
 static mirt_status mirt__fit_prepare_validation(mirt__fit *fit) {
     const mirt__data_spec *spec =
         fit->features[1] ? mirt__features_spec(fit->features[1]) : mirt__dataset_spec(fit->validation);
-    return mirt__trainer_prepare(fit->model, MIRT__EVALUATE, spec, mirt__data_most_rows(spec), NULL)
+    return mirt__trainer_prepare(fit->run.model, MIRT__EVALUATE, spec, mirt__data_most_rows(spec), NULL)
                ? MIRT_OK
                : mirt_last_status();
 }
 
 static mirt_status mirt__check_class_weights(const mirt__fit *fit) {
-    const mirt_fit_desc *d = fit->desc;
-    const mirt_model *model = fit->model;
+    const mirt_fit_desc *d = fit->run.desc;
+    const mirt_model *model = fit->run.model;
     if (!d->class_weights) return MIRT_OK;
     if (mirt__num_labels(model) != 1)
         return mirt__fail(MIRT_E_INVALID, "class weights are for models with one label; %s takes %d", model->name,
@@ -130,120 +131,123 @@ static mirt_status mirt__check_class_weights(const mirt__fit *fit) {
 /* A single epoch has no use for them. */
 static mirt_status mirt__fit_open_features(mirt__fit *fit) {
     const int64_t usual = (int64_t)1 << 30;
-    const mirt_fit_desc *d = fit->desc;
+    const mirt_fit_desc *d = fit->run.desc;
     int64_t budget = d->feature_cache_bytes ? d->feature_cache_bytes : usual;
     if (d->epochs - d->initial_epoch < 2) return MIRT_OK;
-    mirt_status status = mirt__features_open(fit->model, fit->train, &budget, "data", &fit->features[0]);
+    mirt_status status = mirt__features_open(fit->run.model, fit->run.train, &budget, "data", &fit->features[0]);
     if (status != MIRT_OK || !fit->features[0] || !fit->validation) return status;
-    return mirt__features_open(fit->model, fit->validation, &budget, "validation data", &fit->features[1]);
+    return mirt__features_open(fit->run.model, fit->validation, &budget, "validation data", &fit->features[1]);
 }
 
 static mirt_status mirt__fit_prepare(mirt__fit *fit) {
-    const mirt__data_spec *spec = mirt__dataset_spec(fit->train);
-    if (spec->samples < 0 && fit->desc->steps_per_epoch < 1 && fit->desc->max_steps < 1) {
+    mirt__training_run *run = &fit->run;
+    const mirt__data_spec *spec = mirt__dataset_spec(run->train);
+    if (spec->samples < 0 && run->desc->steps_per_epoch < 1 && run->desc->max_steps < 1) {
         return mirt__fail(MIRT_E_INVALID, "the data set has no end: steps_per_epoch says where an epoch ends");
     }
-    if (mirt__check_data(fit->model, spec, true) != MIRT_OK || mirt__check_class_weights(fit) != MIRT_OK)
+    if (mirt__check_data(run->model, spec, true) != MIRT_OK || mirt__check_class_weights(fit) != MIRT_OK)
         return mirt_last_status();
-    if (fit->validation && mirt__check_data(fit->model, mirt__dataset_spec(fit->validation), true) != MIRT_OK)
+    if (fit->validation && mirt__check_data(run->model, mirt__dataset_spec(fit->validation), true) != MIRT_OK)
         return mirt__fail_at("validation");
-    if (fit->validation && mirt__dataset_spec(fit->validation)->samples < 0 && fit->desc->validation_steps < 1) {
+    if (fit->validation && mirt__dataset_spec(fit->validation)->samples < 0 && run->desc->validation_steps < 1) {
         return mirt__fail(MIRT_E_INVALID, "the validation data have no end: validation_steps says how much is used");
     }
     if (mirt__fit_open_features(fit) != MIRT_OK || !mirt__fit_function(fit)) return mirt_last_status();
-    mirt__traps_before(fit->model, spec, mirt__fit_function(fit));
+    mirt__traps_before(run->model, spec, mirt__fit_function(fit));
     return fit->validation ? mirt__fit_prepare_validation(fit) : MIRT_OK;
 }
 
 static void mirt__set_logs(mirt__fit *fit, bool with_batch, double batch_loss) {
     fit->logs.count = 0;
-    mirt__sums_to_logs(fit->model, &fit->sums, false, &fit->logs);
+    mirt__sums_to_logs(fit->run.model, &fit->run.sums, false, &fit->logs);
     if (with_batch) mirt__logs_add(&fit->logs, "batch_loss", batch_loss);
-    mirt__logs_add(&fit->logs, "learning_rate", mirt_get_learning_rate(fit->model));
+    mirt__logs_add(&fit->logs, "learning_rate", mirt_get_learning_rate(fit->run.model));
 }
 
 static bool mirt__max_steps_reached(const mirt__fit *fit) {
-    return fit->desc->max_steps > 0 && fit->model->history.steps >= fit->desc->max_steps;
+    return fit->run.desc->max_steps > 0 && fit->run.model->history.steps >= fit->run.desc->max_steps;
 }
 
 /* Once a fit: from here on every weight is lost. */
 static void mirt__warn_of_nan(mirt__fit *fit, double loss) {
     if (loss == loss || fit->warned) return;
     fit->warned = true;
-    mirt__log(fit->model->strategy, MIRT_LOG_WARNING,
+    mirt__log(fit->run.model->strategy, MIRT_LOG_WARNING,
               "the loss is not a number since step %lld: a lower learning rate may help, or the data holds NaN",
-              (long long)fit->event.step + 1);
+              (long long)fit->run.event.step + 1);
 }
 
 /* The next batch; where an epoch is a number of steps, the data are begun again at their end. */
 static mirt_status mirt__fit_read(mirt__fit *fit, mirt__batch *batch) {
-    bool by_steps = fit->desc->steps_per_epoch > 0;
+    bool by_steps = fit->run.desc->steps_per_epoch > 0;
     memset(batch, 0, sizeof *batch);
-    if (by_steps && fit->event.batch == fit->desc->steps_per_epoch) return MIRT_OK;
+    if (by_steps && fit->run.event.batch == fit->run.desc->steps_per_epoch) return MIRT_OK;
     for (int tries = 0; tries < 2; tries++) {
-        if (!fit->run.begun && mirt__fit_begin(fit) != MIRT_OK) return mirt_last_status();
+        if (!fit->run.at.begun && mirt__fit_begin(fit) != MIRT_OK) return mirt_last_status();
         mirt_status status = mirt__feed_next(&fit->feed, batch);
         if (status != MIRT_OK) return status;
         if (batch->rows) return MIRT_OK;
-        fit->run.begun = 0;
+        fit->run.at.begun = 0;
         if (!by_steps) return MIRT_OK;
     }
     return MIRT_OK;
 }
 
 static mirt_status mirt__fit_next(mirt__fit *fit, mirt__batch *batch) {
-    const double before = mirt__timing_seconds(fit->model, MIRT_PHASE_INPUT);
-    mirt__timing_phase(fit->model, MIRT_PHASE_INPUT);
+    const double before = mirt__timing_seconds(fit->run.model, MIRT_PHASE_INPUT);
+    mirt__timing_phase(fit->run.model, MIRT_PHASE_INPUT);
     mirt_status status = mirt__fit_read(fit, batch);
-    mirt__timing_phase(fit->model, MIRT_PHASE_LAUNCH);
-    fit->event.input_seconds +=
-        mirt__timing_seconds(fit->model, MIRT_PHASE_INPUT) - before; /* making features is none */
+    mirt__timing_phase(fit->run.model, MIRT_PHASE_LAUNCH);
+    fit->run.event.input_seconds +=
+        mirt__timing_seconds(fit->run.model, MIRT_PHASE_INPUT) - before; /* making features is none */
     return status;
 }
 
 /* Whether another batch is asked for behind the one under way, if nobody stops. */
 static bool mirt__fit_goes_on(const mirt__fit *fit) {
-    const mirt_fit_desc *d = fit->desc;
-    return (d->steps_per_epoch < 1 || fit->event.batch + 1 < d->steps_per_epoch) &&
-           (d->max_steps < 1 || fit->model->history.steps + 1 < d->max_steps);
+    const mirt_fit_desc *d = fit->run.desc;
+    return (d->steps_per_epoch < 1 || fit->run.event.batch + 1 < d->steps_per_epoch) &&
+           (d->max_steps < 1 || fit->run.model->history.steps + 1 < d->max_steps);
 }
 
 static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, double *loss) {
+    mirt__training_run *run = &fit->run;
     mirt_function *f = mirt__fit_function(fit);
-    mirt__timing_phase(fit->model, MIRT_PHASE_SCATTER);
+    mirt__timing_phase(run->model, MIRT_PHASE_SCATTER);
     if (!f || mirt__trainer_begin(f, batch) != MIRT_OK) return mirt_last_status();
-    if (!fit->model->history.steps) mirt__traps_in_batch(fit->model, &f->spec, batch);
-    mirt__timing_phase(fit->model, MIRT_PHASE_LAUNCH);
+    if (!run->model->history.steps) mirt__traps_in_batch(run->model, &f->spec, batch);
+    mirt__timing_phase(run->model, MIRT_PHASE_LAUNCH);
     f->counted = true;
-    f->finite_only = fit->model->nan_watch > 0;
-    fit->model->not_finite[0] = 0;
-    const double waited = mirt__timing_seconds(fit->model, MIRT_PHASE_INPUT);
+    f->finite_only = run->model->nan_watch > 0;
+    run->model->not_finite[0] = 0;
+    const double waited = mirt__timing_seconds(run->model, MIRT_PHASE_INPUT);
     if (mirt__feed_step(&fit->feed, f, mirt__fit_goes_on(fit)) != MIRT_OK) return mirt_last_status();
-    fit->event.input_seconds += mirt__timing_seconds(fit->model, MIRT_PHASE_INPUT) - waited;
+    run->event.input_seconds += mirt__timing_seconds(run->model, MIRT_PHASE_INPUT) - waited;
     f->finite_only = false;
-    *loss = mirt__add_results(f, &fit->sums);
-    const int64_t every = fit->desc->check_drift_every;
-    return every > 0 && fit->model->step % every == 0 ? mirt_check_drift(fit->model) : MIRT_OK;
+    *loss = mirt__add_results(f, &run->sums);
+    const int64_t every = run->desc->check_drift_every;
+    return every > 0 && run->model->step % every == 0 ? mirt_check_drift(run->model) : MIRT_OK;
 }
 
 /* From nothing, or from where a checkpoint was. */
 static void mirt__fit_start_sums(mirt__fit *fit) {
-    const double *loaded = fit->sums_loaded;
-    mirt__sums_start(fit->model, MIRT__TRAIN, &fit->sums);
+    mirt__training_run *run = &fit->run;
+    const double *loaded = run->sums_loaded;
+    mirt__sums_start(run->model, MIRT__TRAIN, &run->sums);
     if (!loaded) return;
-    fit->sums.count = fit->run.count;
-    fit->sums.loss = loaded[0];
-    memcpy(fit->sums.output_loss, loaded + 1, sizeof fit->sums.output_loss);
-    memcpy(fit->sums.metric, loaded + 1 + MIRT_MAX_OUTPUTS, (size_t)fit->sums.num_metric * sizeof *loaded);
-    mirt__free(fit->sums_loaded);
-    fit->sums_loaded = NULL;
+    run->sums.count = run->at.count;
+    run->sums.loss = loaded[0];
+    memcpy(run->sums.output_loss, loaded + 1, sizeof run->sums.output_loss);
+    memcpy(run->sums.metric, loaded + 1 + MIRT_MAX_OUTPUTS, (size_t)run->sums.num_metric * sizeof *loaded);
+    mirt__free(run->sums_loaded);
+    run->sums_loaded = NULL;
 }
 
 /* Code of the user is told of batches. */
 static bool mirt__fit_tells_batches(const mirt__fit *fit) {
     bool tells = false;
     for (int i = 0; i < fit->told; i++) {
-        const mirt_callback *callback = fit->desc->callbacks[i];
+        const mirt_callback *callback = fit->run.desc->callbacks[i];
         tells = tells || ((callback->batch_begin || callback->batch_end) && !mirt__ready_of(callback));
     }
     return tells;
@@ -251,62 +255,63 @@ static bool mirt__fit_tells_batches(const mirt__fit *fit) {
 
 /* Whether training ends here, as a callback or mirt_request_stop wants it. */
 static bool mirt__fit_stops(mirt__fit *fit) {
-    if (__atomic_load_n(&fit->model->stop_requested, __ATOMIC_RELAXED)) fit->asked = fit->stop = true;
-    return fit->stop;
+    if (__atomic_load_n(&fit->run.model->stop_requested, __ATOMIC_RELAXED)) fit->asked = fit->run.stop = true;
+    return fit->run.stop;
 }
 
 static mirt_status mirt__train_batches(void *arg) {
     mirt__fit *fit = (mirt__fit *)arg;
-    mirt_model *model = fit->model;
+    mirt__training_run *run = &fit->run;
+    mirt_model *model = run->model;
     mirt__batch batch;
     double loss = 0;
     mirt__fit_start_sums(fit);
-    mirt__feed_open(&fit->feed, model, fit->train, fit->features[0], !mirt__fit_tells_batches(fit));
-    fit->trained = false;
-    fit->event.batch = fit->run.done;
-    fit->event.input_seconds = fit->run.epoch_input_seconds;
-    mirt_status status = fit->run.begun ? MIRT_OK : mirt__fit_begin(fit);
-    const double began = mirt__now() - fit->run.epoch_seconds; /* loading the data is no training step */
-    const int64_t first = fit->event.batch;
+    mirt__feed_open(&fit->feed, model, run->train, fit->features[0], !mirt__fit_tells_batches(fit));
+    run->trained = false;
+    run->event.batch = run->at.done;
+    run->event.input_seconds = run->at.epoch_input_seconds;
+    mirt_status status = run->at.begun ? MIRT_OK : mirt__fit_begin(fit);
+    const double began = mirt__now() - run->at.epoch_seconds; /* loading the data is no training step */
+    const int64_t first = run->event.batch;
     mirt__timing_start(model);
     /* A request is looked for after steps and at the end of an epoch, so that whatever it ends has a checkpoint. */
-    while (status == MIRT_OK && !(fit->event.batch > first ? mirt__fit_stops(fit) : fit->stop) &&
+    while (status == MIRT_OK && !(run->event.batch > first ? mirt__fit_stops(fit) : run->stop) &&
            !mirt__max_steps_reached(fit)) {
         status = mirt__fit_next(fit, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
-        fit->event.seconds = mirt__now() - began;
+        run->event.seconds = mirt__now() - began;
         mirt__tell(fit, MIRT__BATCH_BEGIN);
-        if (fit->stop) break;
+        if (run->stop) break;
         status = mirt__train_batch(fit, &batch, &loss);
         if (status != MIRT_OK) break;
         mirt__warn_of_nan(fit, loss);
-        fit->run.done++;
-        fit->run.passed++;
+        run->at.done++;
+        run->at.passed++;
         model->history.steps++;
         mirt__set_logs(fit, true, loss);
-        fit->event.seconds = mirt__now() - began;
+        run->event.seconds = mirt__now() - began;
         mirt__tell(fit, MIRT__BATCH_END);
-        fit->event.batch++;
-        if (fit->shows) mirt__progress_line(&fit->progress, model, &fit->event, false);
+        run->event.batch++;
+        if (fit->shows) mirt__progress_line(&fit->progress, model, &run->event, false);
     }
-    if (status == MIRT_OK && fit->event.batch && (fit->stop || mirt__max_steps_reached(fit)))
+    if (status == MIRT_OK && run->event.batch && (run->stop || mirt__max_steps_reached(fit)))
         mirt__tell(fit, MIRT__INTERRUPTED);
     mirt__timing_stop(model);
-    mirt__timing_input(model, fit->train);
-    fit->event.seconds = mirt__now() - began;
-    model->history.seconds += fit->event.seconds;
-    model->history.input_seconds += fit->event.input_seconds;
-    fit->run.images += fit->sums.count;
-    fit->trained = true;
+    mirt__timing_input(model, run->train);
+    run->event.seconds = mirt__now() - began;
+    model->history.seconds += run->event.seconds;
+    model->history.input_seconds += run->event.input_seconds;
+    run->at.images += run->sums.count;
+    run->trained = true;
     return status;
 }
 
 /* Watched from the caller's thread; but where only the usual time limit is to be kept, not at the cost of going back
    there twice a batch. */
 static mirt_status mirt__train_epoch(mirt__fit *fit) {
-    return mirt__fit_tells_batches(fit) && !fit->model->strategy->limit_asked
+    return mirt__fit_tells_batches(fit) && !fit->run.model->strategy->limit_asked
                ? mirt__train_batches(fit)
-               : mirt__watched_pass(fit->model, fit->train, mirt__train_batches, fit);
+               : mirt__watched_pass(fit->run.model, fit->run.train, mirt__train_batches, fit);
 }
 
 static mirt_status mirt__fit_validate(mirt__fit *fit) {
@@ -314,76 +319,78 @@ static mirt_status mirt__fit_validate(mirt__fit *fit) {
     mirt__tell(fit, MIRT__TEST_BEGIN);
     if (fit->status != MIRT_OK) return MIRT_OK;
     if (mirt__fit_prepare_validation(fit) != MIRT_OK) return mirt_last_status();
-    mirt__sums_start(fit->model, MIRT__EVALUATE, &sums);
-    if (mirt__evaluate_pass(fit->model, fit->validation, fit->features[1], fit->desc->validation_steps, &sums) !=
-        MIRT_OK)
+    mirt__sums_start(fit->run.model, MIRT__EVALUATE, &sums);
+    if (mirt__evaluate_pass(fit->run.model, fit->validation, fit->features[1], fit->run.desc->validation_steps,
+                            &sums) != MIRT_OK)
         return mirt_last_status();
-    mirt__sums_to_logs(fit->model, &sums, true, &fit->logs);
+    mirt__sums_to_logs(fit->run.model, &sums, true, &fit->logs);
     mirt__tell(fit, MIRT__TEST_END);
     return MIRT_OK;
 }
 
 static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
-    mirt_model *model = fit->model;
-    fit->event.epoch = epoch;
-    fit->run.epoch = epoch;
-    if (!fit->run.opened && fit->desc->learning_rate) {
-        const float rate = mirt__scheduled_rate(fit->desc->learning_rate, epoch, model, fit->desc->learning_rate_user);
+    mirt__training_run *run = &fit->run;
+    mirt_model *model = run->model;
+    run->event.epoch = epoch;
+    run->at.epoch = epoch;
+    if (!run->at.opened && run->desc->learning_rate) {
+        const float rate = mirt__scheduled_rate(run->desc->learning_rate, epoch, model, run->desc->learning_rate_user);
         if (mirt_set_learning_rate(model, (double)rate) != MIRT_OK) return mirt_last_status();
     }
     fit->logs.count = 0;
-    if (!fit->run.opened) {
-        fit->run.opened = 1;
+    if (!run->at.opened) {
+        run->at.opened = 1;
         mirt__tell(fit, MIRT__EPOCH_BEGIN);
     }
-    if (fit->stop) return MIRT_OK;
-    if (fit->shows) mirt__progress_epoch(&fit->progress, model, epoch, fit->event.epochs);
+    if (run->stop) return MIRT_OK;
+    if (fit->shows) mirt__progress_epoch(&fit->progress, model, epoch, run->event.epochs);
     if (mirt__train_epoch(fit) != MIRT_OK) return mirt_last_status();
-    if (fit->desc->check_drift_every == 0 && mirt_check_drift(model) != MIRT_OK) return mirt_last_status();
-    if (fit->sums.count == 0 || fit->status != MIRT_OK) return fit->run.opened = 0, MIRT_OK;
+    if (run->desc->check_drift_every == 0 && mirt_check_drift(model) != MIRT_OK) return mirt_last_status();
+    if (run->sums.count == 0 || fit->status != MIRT_OK) return run->at.opened = 0, MIRT_OK;
     mirt__set_logs(fit, false, 0);
-    int every = fit->desc->validation_freq > 0 ? fit->desc->validation_freq : 1;
+    int every = run->desc->validation_freq > 0 ? run->desc->validation_freq : 1;
     if (fit->validation && !fit->asked && (epoch + 1) % every == 0 && mirt__fit_validate(fit) != MIRT_OK)
         return mirt_last_status();
     if (fit->status != MIRT_OK) return MIRT_OK;
-    if (mirt__history_reserve(fit, model->history.epochs + 1) != MIRT_OK) return mirt_last_status();
+    if (mirt__history_reserve(run, model->history.epochs + 1) != MIRT_OK) return mirt_last_status();
     model->history_logs[model->history.epochs++] = fit->logs;
-    if (fit->shows) mirt__progress_line(&fit->progress, model, &fit->event, true);
-    fit->run.epoch = epoch + 1;
-    fit->run.opened = fit->run.done = 0;
-    fit->run.epoch_seconds = fit->run.epoch_input_seconds = 0;
+    if (fit->shows) mirt__progress_line(&fit->progress, model, &run->event, true);
+    run->at.epoch = epoch + 1;
+    run->at.opened = run->at.done = 0;
+    run->at.epoch_seconds = run->at.epoch_input_seconds = 0;
     mirt__fit_stops(fit); /* a request during validation: callbacks are told that this epoch is the last one */
     mirt__tell(fit, MIRT__EPOCH_END);
     return MIRT_OK;
 }
 
 static mirt_status mirt__fit_run(mirt__fit *fit) {
+    mirt__training_run *run = &fit->run;
     mirt_status status = mirt__fit_prepare(fit);
     if (status != MIRT_OK) return status;
-    fit->event.model = fit->model;
-    fit->event.epochs = fit->desc->epochs > 0 ? fit->desc->epochs : 1;
-    fit->event.batches = fit->desc->steps_per_epoch > 0 ? fit->desc->steps_per_epoch : mirt_dataset_batches(fit->train);
-    fit->event.batch_size = mirt__dataset_spec(fit->train)->batch;
-    fit->event.logs = &fit->logs;
-    fit->event.validation = fit->desc->validation;
-    fit->event.initial_epoch = fit->desc->initial_epoch;
-    fit->run.epoch = fit->desc->initial_epoch;
-    fit->run.first_pass = fit->model->epoch;
-    if (mirt__fit_resume(fit) != MIRT_OK) return mirt_last_status();
-    mirt__trap_random(fit->model);
+    run->event.model = run->model;
+    run->event.epochs = run->desc->epochs > 0 ? run->desc->epochs : 1;
+    run->event.batches = run->desc->steps_per_epoch > 0 ? run->desc->steps_per_epoch : mirt_dataset_batches(run->train);
+    run->event.batch_size = mirt__dataset_spec(run->train)->batch;
+    run->event.logs = &fit->logs;
+    run->event.validation = run->desc->validation;
+    run->event.initial_epoch = run->desc->initial_epoch;
+    run->at.epoch = run->desc->initial_epoch;
+    run->at.first_pass = run->model->epoch;
+    if (mirt__run_resume(run) != MIRT_OK) return mirt_last_status();
+    mirt__trap_random(run->model);
     mirt__tell(fit, MIRT__TRAIN_BEGIN);
     mirt__fit_stops(fit);
-    for (int epoch = (int)fit->run.epoch; epoch < fit->event.epochs && status == MIRT_OK && !fit->stop &&
-                                          (fit->run.opened || !mirt__max_steps_reached(fit));
+    for (int epoch = (int)run->at.epoch; epoch < run->event.epochs && status == MIRT_OK && !run->stop &&
+                                         (run->at.opened || !mirt__max_steps_reached(fit));
          epoch++) {
         status = mirt__fit_epoch(fit, epoch);
     }
-    if (status == MIRT_OK && fit->model->config.optimizer.use_ema) status = mirt_apply_averages(fit->model);
+    if (status == MIRT_OK && run->model->config.optimizer.use_ema) status = mirt_apply_averages(run->model);
     mirt__fit_keep_error(fit, status);
-    fit->model->history.stopped = fit->asked || (fit->stop && fit->run.epoch < fit->event.epochs);
-    if (fit->status != MIRT_OK) fit->event.failure = fit->failure.text;
-    if (fit->model->history.seconds > 0)
-        fit->model->history.images_per_second = (double)fit->run.images / fit->model->history.seconds;
+    run->model->history.stopped = fit->asked || (run->stop && run->at.epoch < run->event.epochs);
+    if (fit->status != MIRT_OK) run->event.failure = fit->failure.text;
+    if (run->model->history.seconds > 0)
+        run->model->history.images_per_second = (double)run->at.images / run->model->history.seconds;
     mirt__tell(fit, MIRT__TRAIN_END);
     if (fit->status != MIRT_OK) mirt__error_set(&fit->failure);
     return fit->status;
@@ -404,11 +411,12 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     mirt__fit fit;
     memset(&defaults, 0, sizeof defaults);
     memset(&fit, 0, sizeof fit);
-    fit.model = model;
-    fit.desc = desc ? desc : &defaults;
+    fit.run.model = model;
+    fit.run.desc = desc ? desc : &defaults;
+    fit.run.reopen = mirt__fit_reopen;
     if (mirt__need_compiled(model, "mirt_fit") != MIRT_OK) return NULL;
     if (!dataset) return mirt__fail_missing("mirt_fit", "data set"), (mirt_history *)NULL;
-    const mirt_fit_desc *d = fit.desc;
+    const mirt_fit_desc *d = fit.run.desc;
     if (mirt__check_distributed(model, dataset, "mirt_fit") != MIRT_OK) return NULL;
     if (d->validation && mirt__check_distributed(model, d->validation, "mirt_fit, validation") != MIRT_OK) return NULL;
     fit.shows = !d->no_progress;
@@ -448,22 +456,22 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     model->history_logs = NULL;
     model->history_capacity = 0;
     mirt__timing_reset(model);
-    mirt_status status = mirt__history_reserve(&fit, 1);
+    mirt_status status = mirt__history_reserve(&fit.run, 1);
     if (status == MIRT_OK) status = mirt__fit_class_names(model, dataset);
     const int64_t batch = d->batch ? d->batch : MIRT__USUAL_BATCH;
-    if (status == MIRT_OK && !(fit.train = mirt__dataset_batched(dataset, batch, shuffle, &view[0])))
+    if (status == MIRT_OK && !(fit.run.train = mirt__dataset_batched(dataset, batch, shuffle, &view[0])))
         status = mirt_last_status();
     if (status == MIRT_OK && d->validation) {
-        const int64_t same = mirt__dataset_spec(fit.train)->batch;
+        const int64_t same = mirt__dataset_spec(fit.run.train)->batch;
         fit.validation = mirt__dataset_batched(d->validation, same, false, &view[1]);
         if (!fit.validation) status = mirt_last_status();
     }
-    model->fit = &fit;
+    model->run = &fit.run;
     if (status == MIRT_OK) status = mirt__fit_run(&fit);
     __atomic_store_n(&model->stop_requested, false, __ATOMIC_RELAXED);
-    if (model->strategy->death) mirt__dataset_lose(fit.train);
-    model->fit = NULL;
-    mirt__free(fit.sums_loaded);
+    if (model->strategy->death) mirt__dataset_lose(fit.run.train);
+    model->run = NULL;
+    mirt__free(fit.run.sums_loaded);
     for (int i = 0; i < 2 && !model->strategy->death; i++) mirt__features_close(fit.features[i]);
     dataset->busy = false;
     mirt__let_go(model);

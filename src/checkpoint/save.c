@@ -1,13 +1,11 @@
 /* Saves models and weights. */
-#include "../formats/safetensors.h"
-#include "../nn/config.h"
-#include "fit.h"
+#include "run_state.h"
 
 static mirt_status mirt__save_tensors(mirt__pool *pool, mirt_model *model, bool slots,
                                       mirt__safetensors_content *content, mirt__safetensor **tensors) {
     int blocks = 1 + (slots ? mirt__optimizer_slots(&model->config.optimizer) : 0);
     size_t most = (size_t)blocks * (size_t)model->num_variables +
-                  (slots && model->fit ? (size_t)mirt__run_most_tensors(model->fit) : 0);
+                  (slots && model->run ? (size_t)mirt__run_most_tensors(model->run) : 0);
     mirt__safetensor *tensor = (mirt__safetensor *)mirt__pool_alloc(pool, most * sizeof *tensor + 1);
     if (!tensor) return mirt_last_status();
     content->tensor = *tensors = tensor;
@@ -45,9 +43,9 @@ static mirt_status mirt__save_training(mirt_model *model, bool whole, mirt__pool
         mirt__text_add(&m->training, ",\"scale_steps\":%lld,\"loss_scale\":%.0f",
                        (long long)mirt__root(model, NULL)->scale_steps, mirt__root(model, NULL)->loss_scale);
     }
-    if (model->fit && whole && mirt__run_write(model->fit, pool, &m->training, tensor, count) != MIRT_OK)
+    if (model->run && whole && mirt__run_write(model->run, pool, &m->training, tensor, count) != MIRT_OK)
         return mirt_last_status();
-    if (model->fit && !whole) mirt__text_add(&m->training, ",\"saved\":%lld", (long long)mirt__run_saved(model->fit));
+    if (model->run && !whole) mirt__text_add(&m->training, ",\"saved\":%lld", (long long)mirt__run_saved(model->run));
     mirt__text_add(&m->training, "}");
     if (m->training.failed) return mirt_last_status();
     mirt__save_pair(m, "training", m->training.data);
@@ -70,7 +68,7 @@ static mirt_status mirt__save_whole(mirt_model *model, mirt__pool *pool, mirt__s
     mirt__save_pair(m, "compile", m->compile.data);
     if (mirt__save_training(model, true, pool, tensor, count, m) != MIRT_OK) return mirt_last_status();
     if (model->num_class_names) mirt__save_pair(m, "classes", m->classes.data);
-    if (!model->fit) return MIRT_OK;
+    if (!model->run) return MIRT_OK;
     const char *environment = mirt_environment(model->strategy);
     if (!environment) return mirt_last_status();
     mirt__save_pair(m, "environment", environment);
@@ -84,7 +82,7 @@ static mirt_status mirt__save_any(mirt_model *model, const char *path, bool whol
     memset(&content, 0, sizeof content);
     if (mirt__save_tensors(pool, model, whole, &content, &tensor) != MIRT_OK) return mirt_last_status();
     mirt_status status = whole ? mirt__save_whole(model, pool, tensor, &content.count, m) : MIRT_OK;
-    if (status == MIRT_OK && !whole && model->fit)
+    if (status == MIRT_OK && !whole && model->run)
         status = mirt__save_training(model, false, pool, tensor, &content.count, m);
     if (status != MIRT_OK) return status;
     content.metadata = m->pair;

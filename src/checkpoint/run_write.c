@@ -1,13 +1,13 @@
 /* Writes the state of a run into a checkpoint. */
-#include "readymade.h"
 #include "../mirror/watch.h"
+#include "run_state.h"
 
-MIRT__LIB int64_t mirt__run_saved(mirt__fit *fit) {
+MIRT__LIB int64_t mirt__run_saved(mirt__training_run *run) {
     struct timespec now;
     int64_t micros = clock_gettime(CLOCK_REALTIME, &now) == 0 ? (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000 : 0;
     const int64_t most = (int64_t)1 << 53; /* what readers accept */
-    return fit->run.saved =
-               micros > fit->run.saved && micros <= most ? micros : fit->run.saved + (fit->run.saved < most);
+    return run->at.saved =
+               micros > run->at.saved && micros <= most ? micros : run->at.saved + (run->at.saved < most);
 }
 
 typedef struct mirt__state_question {
@@ -27,35 +27,36 @@ static void mirt__ask_state(void *arg) {
 }
 
 /* As with all functions of the user, on his thread. */
-static size_t mirt__state_of(const mirt__fit *fit, const mirt_callback *callback, char *text, size_t capacity) {
+static size_t mirt__state_of(const mirt__training_run *run, const mirt_callback *callback, char *text,
+                             size_t capacity) {
     mirt__state_question q;
     q.callback = callback;
     q.text = text;
     q.capacity = capacity;
     q.size = 0;
     if (mirt__ready_of(callback)) mirt__ask_state(&q);
-    else mirt__on_caller(fit->model->strategy, mirt__ask_state, &q);
+    else mirt__on_caller(run->model->strategy, mirt__ask_state, &q);
     return q.size;
 }
 
-static mirt_status mirt__run_write_callbacks(const mirt__fit *fit, mirt__text *out) {
+static mirt_status mirt__run_write_callbacks(const mirt__training_run *run, mirt__text *out) {
     char label[MIRT__CALLBACK_LABEL];
     bool first = true;
-    for (int i = 0; i < mirt__num_callbacks(fit); i++) {
-        const mirt_callback *callback = fit->desc->callbacks[i];
+    for (int i = 0; i < mirt__num_callbacks(run); i++) {
+        const mirt_callback *callback = run->desc->callbacks[i];
         if (!callback->name || !callback->save_state) continue;
         mirt__readymade *ready = mirt__ready_of(callback);
         if (ready && ready->sync && ready->sync(ready) != MIRT_OK) return mirt_last_status();
-        size_t size = mirt__state_of(fit, callback, NULL, 0);
+        size_t size = mirt__state_of(run, callback, NULL, 0);
         if (size == SIZE_MAX)
             return mirt__ready_of(callback) ? mirt_last_status()
                                             : mirt__fail(MIRT_E_CALLBACK, "callback %d has no state to save", i);
         char *text = (char *)mirt__calloc(size + 1, 1);
         if (!text) return mirt_last_status();
-        const bool whole = mirt__state_of(fit, callback, text, size + 1) == size;
+        const bool whole = mirt__state_of(run, callback, text, size + 1) == size;
         const bool good = mirt__utf8_valid(text, strlen(text));
         mirt__text_add(out, first ? "" : ",");
-        mirt__json_write_string(out, mirt__callback_label(fit, i, label));
+        mirt__json_write_string(out, mirt__callback_label(run, i, label));
         mirt__text_add(out, ":");
         mirt__json_write_string(out, text);
         mirt__free(text);
@@ -68,8 +69,8 @@ static mirt_status mirt__run_write_callbacks(const mirt__fit *fit, mirt__text *o
     return MIRT_OK;
 }
 
-MIRT__LIB int mirt__run_most_tensors(const mirt__fit *fit) {
-    return 2 + mirt__num_callbacks(fit) * fit->model->num_variables;
+MIRT__LIB int mirt__run_most_tensors(const mirt__training_run *run) {
+    return 2 + mirt__num_callbacks(run) * run->model->num_variables;
 }
 
 static mirt__safetensor *mirt__run_tensor(mirt__safetensor *tensor, int *count, const char *name, int64_t rows,
@@ -112,8 +113,9 @@ static mirt_status mirt__run_write_history(const mirt_model *model, mirt__pool *
     return MIRT_OK;
 }
 
-static mirt_status mirt__run_write_sums(const mirt__fit *fit, mirt__pool *pool, mirt__safetensor *tensor, int *count) {
-    const mirt__sums *sums = &fit->sums;
+static mirt_status mirt__run_write_sums(const mirt__training_run *run, mirt__pool *pool, mirt__safetensor *tensor,
+                                        int *count) {
+    const mirt__sums *sums = &run->sums;
     const int64_t all = 1 + MIRT_MAX_OUTPUTS + sums->num_metric;
     double *values = (double *)mirt__pool_alloc(pool, (size_t)all * sizeof *values);
     if (!values) return mirt_last_status();
@@ -125,14 +127,15 @@ static mirt_status mirt__run_write_sums(const mirt__fit *fit, mirt__pool *pool, 
     return MIRT_OK;
 }
 
-static mirt_status mirt__run_write_kept(const mirt__fit *fit, mirt__pool *pool, mirt__safetensor *tensor, int *count) {
+static mirt_status mirt__run_write_kept(const mirt__training_run *run, mirt__pool *pool, mirt__safetensor *tensor,
+                                        int *count) {
     char label[MIRT__CALLBACK_LABEL];
-    for (int i = 0; i < mirt__num_callbacks(fit); i++) {
-        const mirt__readymade *ready = mirt__ready_of(fit->desc->callbacks[i]);
+    for (int i = 0; i < mirt__num_callbacks(run); i++) {
+        const mirt__readymade *ready = mirt__ready_of(run->desc->callbacks[i]);
         const mirt__real *values = ready && ready->weights_set ? ready->weights : NULL;
-        for (int k = 0; values && k < fit->model->num_variables; k++) {
-            const mirt__variable *v = &fit->model->variable[k];
-            const char *name = mirt__kept_name(pool, mirt__callback_label(fit, i, label), v);
+        for (int k = 0; values && k < run->model->num_variables; k++) {
+            const mirt__variable *v = &run->model->variable[k];
+            const char *name = mirt__kept_name(pool, mirt__callback_label(run, i, label), v);
             if (!name) return mirt_last_status();
             mirt__tensor_of(v, name, values, &tensor[(*count)++]);
             values += v->count;
@@ -141,34 +144,34 @@ static mirt_status mirt__run_write_kept(const mirt__fit *fit, mirt__pool *pool, 
     return MIRT_OK;
 }
 
-MIRT__LIB mirt_status mirt__run_write(mirt__fit *fit, mirt__pool *pool, mirt__text *out, mirt__safetensor *tensor,
-                                      int *count) {
-    mirt_model *model = fit->model;
-    mirt__run_saved(fit);
-    mirt__position run = fit->run;
-    mirt__run_describe(fit, &run);
-    run.steps = model->history.steps;
-    run.seconds = model->history.seconds;
-    run.input_seconds = model->history.input_seconds;
-    run.count = run.opened ? fit->sums.count : 0;
-    run.epoch_seconds = run.done ? fit->event.seconds : 0;
-    run.epoch_input_seconds = run.done ? fit->event.input_seconds : 0;
-    if (run.done && fit->trained) { /* in an epoch that is still open: whoever goes on from here adds them again */
-        run.images -= run.count;
-        run.seconds -= run.epoch_seconds;
-        run.input_seconds -= run.epoch_input_seconds;
+MIRT__LIB mirt_status mirt__run_write(mirt__training_run *run, mirt__pool *pool, mirt__text *out,
+                                      mirt__safetensor *tensor, int *count) {
+    mirt_model *model = run->model;
+    mirt__run_saved(run);
+    mirt__position at = run->at;
+    mirt__run_describe(run, &at);
+    at.steps = model->history.steps;
+    at.seconds = model->history.seconds;
+    at.input_seconds = model->history.input_seconds;
+    at.count = at.opened ? run->sums.count : 0;
+    at.epoch_seconds = at.done ? run->event.seconds : 0;
+    at.epoch_input_seconds = at.done ? run->event.input_seconds : 0;
+    if (at.done && run->trained) { /* in an epoch that is still open: whoever goes on from here adds them again */
+        at.images -= at.count;
+        at.seconds -= at.epoch_seconds;
+        at.input_seconds -= at.epoch_input_seconds;
     }
-    run.rate_set = model->rate_set;
-    run.scale_steps = mirt__root(model, NULL)->scale_steps;
-    run.loss_scale = mirt__root(model, NULL)->loss_scale;
-    run.rate = (double)model->config.optimizer.learning_rate;
+    at.rate_set = model->rate_set;
+    at.scale_steps = mirt__root(model, NULL)->scale_steps;
+    at.loss_scale = mirt__root(model, NULL)->loss_scale;
+    at.rate = (double)model->config.optimizer.learning_rate;
     mirt__text_add(out, ",\"run\":{\"seed\":\"%llu\"", (unsigned long long)model->strategy->seed);
-    mirt__run_write_numbers(&run, out);
+    mirt__run_write_numbers(&at, out);
     if (mirt__run_write_history(model, pool, out, tensor, count) != MIRT_OK) return mirt_last_status();
-    if (run.done && mirt__run_write_sums(fit, pool, tensor, count) != MIRT_OK) return mirt_last_status();
-    if (mirt__run_write_kept(fit, pool, tensor, count) != MIRT_OK) return mirt_last_status();
+    if (at.done && mirt__run_write_sums(run, pool, tensor, count) != MIRT_OK) return mirt_last_status();
+    if (mirt__run_write_kept(run, pool, tensor, count) != MIRT_OK) return mirt_last_status();
     mirt__text_add(out, ",\"callbacks\":{");
-    if (mirt__run_write_callbacks(fit, out) != MIRT_OK) return mirt_last_status();
+    if (mirt__run_write_callbacks(run, out) != MIRT_OK) return mirt_last_status();
     mirt__text_add(out, "}}");
     return out->failed ? mirt_last_status() : MIRT_OK;
 }

@@ -1,22 +1,21 @@
 /* The state of a run in a checkpoint: parsed and checked as a whole before any of it is used. */
-#include "readymade.h"
-#include "../nn/config.h"
+#include "run_state.h"
 
 /* >>names of callbacks */
 
-MIRT__LIB const char *mirt__callback_label(const mirt__fit *fit, int index, char out[MIRT__CALLBACK_LABEL]) {
-    const char *name = fit->desc->callbacks[index]->name;
+MIRT__LIB const char *mirt__callback_label(const mirt__training_run *run, int index, char out[MIRT__CALLBACK_LABEL]) {
+    const char *name = run->desc->callbacks[index]->name;
     int same = 0;
     for (int i = 0; i < index; i++)
-        same += fit->desc->callbacks[i]->name && strcmp(fit->desc->callbacks[i]->name, name) == 0;
+        same += run->desc->callbacks[i]->name && strcmp(run->desc->callbacks[i]->name, name) == 0;
     if (same) snprintf(out, MIRT__CALLBACK_LABEL, "%.80s_%d", name, same);
     else snprintf(out, MIRT__CALLBACK_LABEL, "%.80s", name);
     return out;
 }
 
-MIRT__LIB int mirt__num_callbacks(const mirt__fit *fit) {
+MIRT__LIB int mirt__num_callbacks(const mirt__training_run *run) {
     int count = 0;
-    while (count < MIRT_MAX_CALLBACKS && fit->desc->callbacks[count]) count++;
+    while (count < MIRT_MAX_CALLBACKS && run->desc->callbacks[count]) count++;
     return count;
 }
 
@@ -72,19 +71,19 @@ static const mirt__run_double_field mirt__run_doubles[] = {
 };
 #undef MIRT__RUN
 
-static int64_t *mirt__run_int(mirt__position *run, int i) {
-    return (int64_t *)(void *)((char *)run + mirt__run_ints[i].offset);
+static int64_t *mirt__run_int(mirt__position *at, int i) {
+    return (int64_t *)(void *)((char *)at + mirt__run_ints[i].offset);
 }
-static double *mirt__run_double(mirt__position *run, int i) {
-    return (double *)(void *)((char *)run + mirt__run_doubles[i].offset);
+static double *mirt__run_double(mirt__position *at, int i) {
+    return (double *)(void *)((char *)at + mirt__run_doubles[i].offset);
 }
 
-MIRT__LIB void mirt__run_write_numbers(mirt__position *run, mirt__text *out) {
+MIRT__LIB void mirt__run_write_numbers(mirt__position *at, mirt__text *out) {
     for (int i = 0; i < MIRT__COUNT(mirt__run_ints); i++) {
-        mirt__text_add(out, ",\"%s\":%lld", mirt__run_ints[i].name, (long long)*mirt__run_int(run, i));
+        mirt__text_add(out, ",\"%s\":%lld", mirt__run_ints[i].name, (long long)*mirt__run_int(at, i));
     }
     for (int i = 0; i < MIRT__COUNT(mirt__run_doubles); i++) {
-        const double value = *mirt__run_double(run, i);
+        const double value = *mirt__run_double(at, i);
         mirt__text_add(out, ",\"%s\":", mirt__run_doubles[i].name);
         mirt__json_write_number(out, isfinite(value) ? value : 0);
     }
@@ -115,7 +114,7 @@ static mirt_status mirt__run_check_position(const mirt__run_state *r) {
     const mirt__position *p = &r->position;
     const long long done = (long long)p->done, passed = (long long)p->passed, steps = (long long)p->steps,
                     per_epoch = (long long)p->steps_per_epoch;
-    const int64_t batches = mirt_dataset_batches(r->fit->train);
+    const int64_t batches = mirt_dataset_batches(r->run->train);
     if (done > steps || passed > steps) {
         return mirt__fail(MIRT_E_FORMAT,
                           "run: \"steps\" is %lld, but \"done\" is %lld and \"passed\" %lld batches of them", steps,
@@ -146,13 +145,13 @@ static mirt_status mirt__run_check_position(const mirt__run_state *r) {
 
 /* >>what must be the same */
 
-MIRT__LIB void mirt__run_describe(const mirt__fit *fit, mirt__position *run) {
-    const mirt__data_spec *spec = mirt__dataset_spec(fit->train);
-    run->replicas = fit->model->strategy->num_replicas;
-    run->batch = spec->batch;
-    run->joined = spec->accumulate;
-    run->samples = spec->samples;
-    run->steps_per_epoch = fit->desc->steps_per_epoch;
+MIRT__LIB void mirt__run_describe(const mirt__training_run *run, mirt__position *at) {
+    const mirt__data_spec *spec = mirt__dataset_spec(run->train);
+    at->replicas = run->model->strategy->num_replicas;
+    at->batch = spec->batch;
+    at->joined = spec->accumulate;
+    at->samples = spec->samples;
+    at->steps_per_epoch = run->desc->steps_per_epoch;
 }
 
 static const char *mirt__run_words(const mirt__run_int_field *f, long long value, char out[96]) {
@@ -166,10 +165,10 @@ static mirt_status mirt__run_same_settings(const mirt__run_state *r) {
     mirt__position now, then = r->position;
     char a[96], b[96];
     memset(&now, 0, sizeof now);
-    mirt__run_describe(r->fit, &now);
+    mirt__run_describe(r->run, &now);
     const mirt__json *seed = mirt__json_get(r->json, "seed", MIRT__JSON_STRING);
     if (!seed) return mirt__fail_at("run");
-    snprintf(a, sizeof a, "%llu", (unsigned long long)r->fit->model->strategy->seed);
+    snprintf(a, sizeof a, "%llu", (unsigned long long)r->run->model->strategy->seed);
     if (strcmp(a, seed->string) != 0) {
         return mirt__fail(MIRT_E_STATE,
                           "it is of a run with seed %s, this strategy has seed %s: going on needs the same",
@@ -230,21 +229,21 @@ static mirt_status mirt__run_other_model(mirt__run_state *r, const char *was, co
             MIRT_E_STATE,
             "it is of another model: its layer %d, \"%s\", is not the layer \"%s\" of %s, or has other settings",
             (int)i, mirt__json_layer_name(old_list->item[i], a), mirt__json_layer_name(new_list->item[i], b),
-            r->fit->model->name);
+            r->run->model->name);
     }
     if (old_list->count != new_list->count) {
         return mirt__fail(MIRT_E_STATE, "it is of another model: that has %d layers, %s has %d", (int)old_list->count,
-                          r->fit->model->name, (int)new_list->count);
+                          r->run->model->name, (int)new_list->count);
     }
     return mirt__fail(MIRT_E_STATE,
                       "it is of another model: outputs, losses or weights that are not trained are not those of %s",
-                      r->fit->model->name);
+                      r->run->model->name);
 }
 
 static mirt_status mirt__run_same_model(mirt__run_state *r) {
     mirt__text now = {NULL, 0, 0, false};
     const char *was = mirt__safetensors_metadata(r->file, "architecture");
-    mirt_status status = mirt__architecture_write(r->fit->model, &now);
+    mirt_status status = mirt__architecture_write(r->run->model, &now);
     if (status == MIRT_OK && now.failed) status = mirt_last_status();
     if (status == MIRT_OK && !was) status = mirt__fail(MIRT_E_FORMAT, "it holds no architecture");
     if (status == MIRT_OK) {
@@ -261,8 +260,8 @@ static mirt_status mirt__run_same_optimizer(mirt__run_state *r) {
     const char *text = mirt__safetensors_metadata(r->file, "compile");
     const mirt__json *compile = text ? mirt__json_parse(&r->pool, text, strlen(text)) : NULL;
     if (!text) return mirt__fail(MIRT_E_FORMAT, "it holds no compile settings");
-    if (!compile || mirt__compile_read(r->fit->model->strategy, compile, &then) != MIRT_OK) return mirt_last_status();
-    const mirt_optimizer *now = &r->fit->model->config.optimizer;
+    if (!compile || mirt__compile_read(r->run->model->strategy, compile, &then) != MIRT_OK) return mirt_last_status();
+    const mirt_optimizer *now = &r->run->model->config.optimizer;
     if (then.optimizer.kind == now->kind && mirt__optimizer_slots(&then.optimizer) == mirt__optimizer_slots(now))
         return MIRT_OK;
     return mirt__fail(MIRT_E_STATE,
@@ -291,7 +290,7 @@ static const mirt__safetensor *mirt__run_table(const mirt__run_state *r, const c
 static mirt_status mirt__run_read_log_names(mirt__run_state *r, const mirt__json *list) {
     const char *names[MIRT_MAX_LOGS];
     char label[MIRT__JSON_LABEL];
-    const int known = mirt__log_names(r->fit->model, true, names);
+    const int known = mirt__log_names(r->run->model, true, names);
     if (list->count > (size_t)known) {
         return mirt__fail(MIRT_E_STATE,
                           "run: \"logs\" has %zu names, but this model reports at most %d: it is of a run with other "
@@ -344,7 +343,7 @@ static mirt_status mirt__run_read_history(mirt__run_state *r) {
 /* Sums of the epoch that the run is in the middle of. */
 static mirt_status mirt__run_read_sums(mirt__run_state *r) {
     mirt__sums sums;
-    mirt__sums_start(r->fit->model, MIRT__TRAIN, &sums);
+    mirt__sums_start(r->run->model, MIRT__TRAIN, &sums);
     r->num_sums = 1 + MIRT_MAX_OUTPUTS + sums.num_metric;
     const mirt__safetensor *t = mirt__safetensors_find(r->file, "run/sums");
     if (!r->position.done)
@@ -370,7 +369,7 @@ static mirt_status mirt__run_check_tensors(const mirt__run_state *r) {
 
 /* The weights that a callback kept: all of them, or none. */
 static mirt_status mirt__run_read_kept(mirt__run_state *r, const char *label, mirt__loaded_callback *out) {
-    const mirt_model *model = r->fit->model;
+    const mirt_model *model = r->run->model;
     const mirt__safetensor **kept =
         (const mirt__safetensor **)mirt__pool_alloc(&r->pool, ((size_t)model->num_variables + 1) * sizeof *kept);
     if (!kept) return mirt_last_status();
@@ -386,7 +385,7 @@ static mirt_status mirt__run_read_kept(mirt__run_state *r, const char *label, mi
 }
 
 static mirt_status mirt__run_read_callback(mirt__run_state *r, int i, const mirt__json *state, const char *label) {
-    const mirt__readymade *ready = mirt__ready_of(r->fit->desc->callbacks[i]);
+    const mirt__readymade *ready = mirt__ready_of(r->run->desc->callbacks[i]);
     mirt__loaded_callback *out = &r->callback[i];
     out->text = state->string;
     if (!ready) return MIRT_OK;
@@ -404,10 +403,10 @@ static mirt_status mirt__run_read_callbacks(mirt__run_state *r) {
                           mirt__json_label(states->item[i]->key, shown), mirt__json_type_name(states->item[i]->type));
     }
     size_t taken = 0;
-    for (int i = 0; i < mirt__num_callbacks(r->fit); i++) {
-        const mirt_callback *callback = r->fit->desc->callbacks[i];
+    for (int i = 0; i < mirt__num_callbacks(r->run); i++) {
+        const mirt_callback *callback = r->run->desc->callbacks[i];
         if (!callback->name || !callback->load_state) continue;
-        const mirt__json *state = mirt__json_member(states, mirt__callback_label(r->fit, i, label));
+        const mirt__json *state = mirt__json_member(states, mirt__callback_label(r->run, i, label));
         if (!state) continue;
         taken++;
         if (mirt__run_read_callback(r, i, state, label) != MIRT_OK) return mirt_last_status();
@@ -434,14 +433,14 @@ static mirt_status mirt__run_find(mirt__run_state *r) {
     return MIRT_OK;
 }
 
-MIRT__LIB mirt_status mirt__run_parse(mirt__run_state *r, mirt__fit *fit, const mirt__safetensors *file) {
-    const int slots = mirt__optimizer_slots(&fit->model->config.optimizer);
+MIRT__LIB mirt_status mirt__run_parse(mirt__run_state *r, mirt__training_run *run, const mirt__safetensors *file) {
+    const int slots = mirt__optimizer_slots(&run->model->config.optimizer);
     memset(r, 0, sizeof *r);
-    r->fit = fit;
+    r->run = run;
     r->file = file;
     if (mirt__run_find(r) != MIRT_OK || mirt__run_read_numbers(r) != MIRT_OK || mirt__run_same_model(r) != MIRT_OK ||
         mirt__run_same_optimizer(r) != MIRT_OK || mirt__run_same_settings(r) != MIRT_OK ||
-        mirt__run_check_position(r) != MIRT_OK || mirt__load_blocks(file, fit->model, slots, false) != MIRT_OK ||
+        mirt__run_check_position(r) != MIRT_OK || mirt__load_blocks(file, run->model, slots, false) != MIRT_OK ||
         mirt__run_read_history(r) != MIRT_OK || mirt__run_read_sums(r) != MIRT_OK ||
         mirt__run_check_tensors(r) != MIRT_OK || mirt__run_read_callbacks(r) != MIRT_OK) {
         return mirt_last_status();

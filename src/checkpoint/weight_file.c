@@ -1,6 +1,5 @@
 /* Weights and optimizer state as tensors of a file. */
-#include "../formats/safetensors.h"
-#include "fit.h"
+#include "checkpoint.h"
 
 MIRT__TRAINING_LIB const char *mirt__slot_name(mirt__pool *pool, const mirt_model *model, int slot,
                                                const mirt__variable *v) {

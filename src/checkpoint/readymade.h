@@ -2,7 +2,32 @@
 #define MIRT__READYMADE_H
 /* What fit and its checkpoints know of ready-made callbacks. */
 #include "../formats/json.h"
-#include "fit.h"
+#include "../nn/model.h"
+
+#define MIRT__STATE_FIELDS 8 /* most members of a ready-made callback that checkpoints keep */
+
+typedef enum mirt__moment {
+    MIRT__TRAIN_BEGIN,
+    MIRT__TRAIN_END,
+    MIRT__EPOCH_BEGIN,
+    MIRT__EPOCH_END,
+    MIRT__BATCH_BEGIN,
+    MIRT__BATCH_END,
+    MIRT__TEST_BEGIN,
+    MIRT__TEST_END,
+    MIRT__INTERRUPTED /* training ends in the middle of an epoch: for ready-made callbacks */
+} mirt__moment;
+
+typedef struct mirt__state_value {
+    double number;
+    int64_t integer;
+    bool truth;
+    char *text; /* allocated, or NULL */
+} mirt__state_value;
+/* The state of a ready-made callback, in the order of its fields. */
+typedef struct mirt__ready_state {
+    mirt__state_value value[MIRT__STATE_FIELDS];
+} mirt__ready_state;
 
 /* Members of a ready-made callback that checkpoints keep. */
 typedef enum mirt__state_kind {

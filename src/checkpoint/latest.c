@@ -1,6 +1,6 @@
 /* Finding the newest checkpoint that is whole. */
 #include "../base/file.h"
-#include "fit.h"
+#include "checkpoint.h"
 
 #include <dirent.h>
 

@@ -1,7 +1,6 @@
 /* Loads models and weights from files. */
-#include "../formats/safetensors.h"
-#include "../nn/config.h"
-#include "fit.h"
+#include "../data/data.h"
+#include "checkpoint.h"
 
 MIRT_API mirt_status mirt_set_model_class_names(mirt_model *model, const char *const *names, int count) {
     MIRT__USE_MODEL(model, mirt_last_status());

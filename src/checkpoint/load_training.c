@@ -1,7 +1,5 @@
 /* Loads the settings of mirt_compile and the state of training. */
-#include "../formats/safetensors.h"
-#include "../nn/config.h"
-#include "fit.h"
+#include "checkpoint.h"
 
 static mirt_status mirt__load_training(mirt_model *model, const mirt__json *training) {
     const int64_t most = (int64_t)1 << 53; /* counts stay exact in double precision */
