@@ -37447,6 +37447,7 @@ struct mirt_strategy {
     const mirt_model *timed;        /* that did so last */
     double timed_since, timed_wall; /* since when it does, and seconds before that */
     int64_t timed_steps;
+    const struct mirt__observer *observer; /* of steps; NULL: nothing is measured */
     struct mirt__trace *trace;      /* NULL: none is being made */
     void (*drop_trace)(mirt_strategy *strategy); /* ends it without a file */
     uint64_t traces;                /* begun so far */
@@ -46337,6 +46338,26 @@ typedef struct mirt__recording {
     int num_applied, applied_capacity;
 } mirt__recording;
 
+/* What measures steps, on the caller's thread. A strategy has one while anything is measured (inspect/timeline.c). */
+typedef struct mirt__observer {
+    mirt_status (*ready)(mirt_function *function); /* before what is measured */
+    void (*begin)(mirt_function *function);
+    void (*ahead)(const mirt_function *function); /* the caller reads the next batch, while the devices are at work */
+    void (*end)(mirt_function *function);
+} mirt__observer;
+
+/* What of a step is not finite: a set of these. */
+enum { MIRT__LOSS_BAD = 1, MIRT__GRADIENT_BAD = 2, MIRT__STATE_BAD = 4, MIRT__MODEL_BAD = 8 };
+
+/* What keeps steps from being applied that are not finite, and finds out why they are not (inspect/finite.c). */
+typedef struct mirt__guard {
+    int (*model)(const mirt_function *function);   /* before the first step: the weights and the optimizer's state */
+    int (*device)(void *function, int device);     /* when the device's replicas have run */
+    bool (*squares)(const mirt_function *function); /* false: gradients known by their squares alone are not */
+    mirt_status (*open)(mirt_function *function);  /* the step is about to run again without its update; */
+    void (*close)(mirt_function *function, int what, bool good); /* it has run, with its failures unless `good` */
+} mirt__guard;
+
 typedef enum mirt__step_stage { MIRT__IDLE, MIRT__SCATTERED, MIRT__GRADIENTS, MIRT__REDUCED } mirt__step_stage;
 
 struct mirt_function {
@@ -46356,7 +46377,7 @@ struct mirt_function {
     const void *io[MIRT__MAX_FIELDS]; /* the step's */
     mirt__step_stage stage;
     double rate;         /* asked for on the caller's thread: schedules are the user's code */
-    bool finite_only;    /* in this step: non-finite values keep it from being applied */
+    const mirt__guard *guard; /* of this step; NULL: it is applied whatever its values are */
     bool overflow;       /* atomic: scaled gradients were not finite, and nothing was applied */
     bool counted;        /* its steps are those of a fit */
     const char *const *trace_name; /* of nodes, then of what devices add up: the trace's, if it is this one: */
@@ -47643,21 +47664,18 @@ MIRT__TRAINING_LIB int mirt__log_names(const mirt_model *model, bool validation,
 #define MIRT__TIMELINE_H
 /* The seconds of a fit, by device and phase. */
 
-/* Around a run of the function on the devices, by the caller. */
-MIRT__LIB void mirt__timelines_begin(mirt_function *function);
-MIRT__LIB void mirt__timelines_end(mirt_function *function);
-/* In between: the caller reads the next batch, while they are at work. */
-MIRT__LIB void mirt__timelines_ahead(const mirt_function *function);
+/* From now on the strategy's steps are measured for whoever wants it: the clocks of a profile, a trace, a fit. */
+MIRT__ABSENT_LIB void mirt__measure(mirt_strategy *strategy);
 
 /* A fit begins: no seconds yet. */
-MIRT__LIB void mirt__timing_reset(mirt_model *model);
+MIRT__ABSENT_LIB void mirt__timing_reset(mirt_model *model);
 /* They count, as launch overhead at first; and no longer. */
-MIRT__LIB void mirt__timing_start(mirt_model *model);
-MIRT__LIB void mirt__timing_stop(mirt_model *model);
+MIRT__ABSENT_LIB void mirt__timing_start(mirt_model *model);
+MIRT__ABSENT_LIB void mirt__timing_stop(mirt_model *model);
 /* While no device runs: all are at `phase` until the next one. */
-MIRT__LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase);
+MIRT__ABSENT_LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase);
 /* Seconds of the fit so far in a phase, the mean over devices; 0 where another model's seconds are counted. */
-MIRT__LIB double mirt__timing_seconds(const mirt_model *model, mirt_phase phase);
+MIRT__ABSENT_LIB double mirt__timing_seconds(const mirt_model *model, mirt_phase phase);
 /* What samples cost, before the data set goes. */
 MIRT__ABSENT_LIB void mirt__timing_input(mirt_model *model, const mirt_dataset *dataset);
 
@@ -47683,27 +47701,9 @@ MIRT__ABSENT_LIB void mirt__verdict(mirt_timing *timing);
 #define MIRT__FINITE_H
 /* Numbers that are none: whether there are any, and where they come from. */
 
-/* What of a step is not finite: a set of these. */
-enum { MIRT__LOSS_BAD = 1, MIRT__GRADIENT_BAD = 2, MIRT__STATE_BAD = 4, MIRT__MODEL_BAD = 8 };
-
-/* Of a device while it runs a step again: the first node, in the program's order, with a number that is not finite. */
-typedef struct mirt__finder {
-    int node, replica; /* node -1: none so far */
-    const mirt_tensor *tensor;
-} mirt__finder;
-/* What it does when a node has run; `finder`: one. */
-MIRT__ABSENT_LIB void mirt__finder_look(void *finder, const mirt__call *call, int number);
-/* When the device's replicas have run: their losses, and what the update would read: gradients on this device and new
-   states. Steps whose gradients stay below a bound far from overflow write finite weights and optimizer state, if these
-   were finite before. */
-MIRT__ABSENT_LIB int mirt__device_not_finite(void *function, int device);
-/* Gradients that are known by their squares alone, on devices with memory of their own. */
-MIRT__ABSENT_LIB bool mirt__squares_finite(const mirt_function *function);
-/* Before the first step: the weights and the optimizer's state. */
-MIRT__ABSENT_LIB int mirt__model_not_finite(const mirt_function *function);
-/* One sentence for whatever is not finite, by what the devices' finders found. */
-MIRT__ABSENT_LIB void mirt__describe_not_finite(const mirt_function *function, int what, const mirt__finder *finder,
-                                         int devices, char *out, size_t size);
+/* Checks the losses, and what the update would read: gradients and new states. Steps whose gradients stay below a bound
+   far from overflow write finite weights and optimizer state, if these were finite before. */
+MIRT__ABSENT_LIB const mirt__guard *mirt__finite_guard(void);
 
 #endif
 
@@ -47798,6 +47798,7 @@ MIRT_API mirt_status mirt_trace_begin(mirt_strategy *s, const char *path, int64_
     }
     s->trace->began = mirt__now();
     if (status != MIRT_OK) mirt__trace_free(s);
+    mirt__measure(s);
     return status;
 }
 
@@ -48136,6 +48137,7 @@ MIRT_API mirt_status mirt_profile_begin(mirt_model *model) {
     model->peak_flops = mirt__peak_flops(model->strategy, peak->chains, peak->timelines);
     model->peak_half =
         peak->half ? mirt__peak_flops(model->strategy, peak->half, 2 * peak->timelines) : model->peak_flops;
+    mirt__measure(model->strategy);
     model->profiled = true;
     return MIRT_OK;
 }
@@ -48383,6 +48385,12 @@ MIRT_API const char *mirt_profile_text(mirt_model *model) {
 
 /* Whether a step computes or would write non-finite values, and where the first one comes from. */
 
+/* Of a device while it runs a step again: the first node, in the program's order, with a number that is not finite. */
+typedef struct mirt__finder {
+    int node, replica; /* node -1: none so far */
+    const mirt_tensor *tensor;
+} mirt__finder;
+
 static bool mirt__all_finite(const void *data, mirt_dtype dtype, int64_t count) {
     uint16_t half;
     for (int64_t i = 0; dtype == MIRT_FLOAT32 && i < count; i++) {
@@ -48509,7 +48517,7 @@ static bool mirt__device_states_finite(const mirt_function *f, int device) {
     return finite;
 }
 
-MIRT__LIB int mirt__device_not_finite(void *function, int device) {
+static int mirt__device_not_finite(void *function, int device) {
     const mirt_function *f = (const mirt_function *)function;
     int what = mirt__device_losses_finite(f, device) ? 0 : MIRT__LOSS_BAD;
     if (!mirt__device_states_finite(f, device)) what |= MIRT__STATE_BAD;
@@ -48530,7 +48538,7 @@ static int mirt__squares_bad(const mirt_function *f) {
     return -1;
 }
 
-MIRT__LIB bool mirt__squares_finite(const mirt_function *function) { return mirt__squares_bad(function) < 0; }
+static bool mirt__squares_finite(const mirt_function *function) { return mirt__squares_bad(function) < 0; }
 
 /* Names a weight, or the optimizer's state of one, that is not finite on the host; false: all are. */
 static bool mirt__name_not_finite(const mirt_function *f, char *out, size_t size) {
@@ -48549,7 +48557,7 @@ static bool mirt__name_not_finite(const mirt_function *f, char *out, size_t size
     return false;
 }
 
-MIRT__LIB int mirt__model_not_finite(const mirt_function *f) {
+static int mirt__model_not_finite(const mirt_function *f) {
     mirt__weights_to_host(f->root);
     mirt__slots_to_host(f->model);
     return mirt__name_not_finite(f, NULL, 0) ? MIRT__MODEL_BAD : 0;
@@ -48600,7 +48608,7 @@ static const mirt_tensor *mirt__given_not_finite(const mirt__call *call, const m
     return NULL;
 }
 
-MIRT__LIB void mirt__finder_look(void *user, const mirt__call *call, int number) {
+static void mirt__finder_look(void *user, const mirt__call *call, int number) {
     mirt__finder *finder = (mirt__finder *)user;
     if (finder->node >= 0 && number >= finder->node) return;
     const mirt_tensor *found = mirt__given_not_finite(call, call->node);
@@ -48623,13 +48631,9 @@ static void mirt__describe_without(const mirt_function *f, int what, char *out, 
     else snprintf(out, size, "when the step was run again, it was");
 }
 
-MIRT__LIB void mirt__describe_not_finite(const mirt_function *f, int what, const mirt__finder *finder, int devices,
-                                         char *out, size_t size) {
-    const mirt__finder *first = NULL;
+static void mirt__describe_not_finite(const mirt_function *f, int what, const mirt__finder *first, char *out,
+                                      size_t size) {
     char shape[96];
-    for (int d = 0; d < devices; d++) {
-        if (finder[d].node >= 0 && (!first || finder[d].node < first->node)) first = &finder[d];
-    }
     const char *name = "a gradient of";
     if (what & MIRT__LOSS_BAD) name = "the loss of";
     else if (what & MIRT__MODEL_BAD) name = "the model before";
@@ -48658,6 +48662,36 @@ MIRT__LIB void mirt__describe_not_finite(const mirt_function *f, int what, const
     snprintf(out + used, size - used, "in what layer %.100s (%.40s) makes of finite numbers: %s %.90s",
              node->name ? node->name : "without a name", node->op->name, mirt__dtype_name(t->dtype),
              mirt__shape_text(&t->shape, shape));
+}
+
+static mirt_status mirt__finders_open(mirt_function *f) {
+    const int devices = f->model->strategy->num_devices;
+    mirt__finder *finder = (mirt__finder *)mirt__calloc((size_t)devices, sizeof *finder);
+    if (!finder) return mirt_last_status();
+    for (int d = 0; d < devices; d++) finder[d].node = -1;
+    f->step.look = mirt__finder_look;
+    f->step.look_user = (char *)finder;
+    f->step.look_bytes = sizeof *finder;
+    return MIRT_OK;
+}
+
+static void mirt__finders_close(mirt_function *f, int what, bool good) {
+    const mirt_strategy *s = f->model->strategy;
+    mirt__finder *finder = (mirt__finder *)(void *)f->step.look_user;
+    const mirt__finder *first = NULL;
+    if (s->death) return; /* its threads may still look */
+    f->step.look = NULL;
+    for (int d = 0; d < s->num_devices; d++) {
+        if (finder[d].node >= 0 && (!first || finder[d].node < first->node)) first = &finder[d];
+    }
+    if (good) mirt__describe_not_finite(f, what, first, f->model->not_finite, sizeof f->model->not_finite);
+    mirt__free(finder);
+}
+
+MIRT__LIB const mirt__guard *mirt__finite_guard(void) {
+    static const mirt__guard guard = {mirt__model_not_finite, mirt__device_not_finite, mirt__squares_finite,
+                                      mirt__finders_open, mirt__finders_close};
+    return &guard;
 }
 
 /* >>section inspect/inspect.c */
@@ -49681,20 +49715,21 @@ MIRT_API const char *mirt_timing_text(mirt_model *model) {
 #pragma GCC pop_options
 #endif
 
+#ifndef MIRRORTRAIN_NO_TRAIN
+
 /* >>section inspect/timeline.c */
 
 static bool mirt__timelines_counted(const mirt_function *f) {
     return f->counted && f->model->strategy->timing == f->model;
 }
 
-MIRT__LIB void mirt__timelines_begin(mirt_function *f) {
+static void mirt__timelines_begin(mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     const bool counted = mirt__timelines_counted(f), timed = counted || f->step.clocks || s->trace;
     const double now = timed && !counted ? mirt__now() : 0;
-    if (MIRT__TRAINS && s->trace) mirt__trace_function(f);
+    if (s->trace) mirt__trace_function(f);
     for (int d = 0; d < s->num_devices; d++) {
         mirt__device_timeline *timeline = &s->timeline[d];
-        __atomic_store_n(&timeline->step, f->model->step, __ATOMIC_RELAXED);
         timeline->timed = timed;
         if (counted || !timed) continue;
         mirt__timeline_flush(timeline);
@@ -49705,7 +49740,7 @@ MIRT__LIB void mirt__timelines_begin(mirt_function *f) {
     }
 }
 
-MIRT__LIB void mirt__timelines_ahead(const mirt_function *f) {
+static void mirt__timelines_ahead(const mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     const double now = mirt__now();
     for (int d = 0; d < s->num_devices && s->timeline[0].timed; d++)
@@ -49714,7 +49749,7 @@ MIRT__LIB void mirt__timelines_ahead(const mirt_function *f) {
 
 /* Of the pass that adds up gradients and updates, the all-reduce is the bytes that it has because of other parts and
    copies. */
-MIRT__TRAINING double mirt__reduce_share(const mirt_function *f) {
+static double mirt__reduce_share(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
     mirt__exchange x;
     mirt__exchange_plan(s, f->step.replicas, f->step.rows < f->step.replicas ? (int)f->step.rows : f->step.replicas,
@@ -49728,7 +49763,7 @@ MIRT__TRAINING double mirt__reduce_share(const mirt_function *f) {
    beyond that is imbalance: the last one began late, as a wake-up may cost more than the pass. */
 static void mirt__timelines_deal(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
-    const double share = MIRT__TRAINS && f->step.num_ranges ? mirt__reduce_share(f) : 0;
+    const double share = f->step.num_ranges ? mirt__reduce_share(f) : 0;
     const mirt__device_timeline *last = &s->timeline[0];
     for (int d = 0; d < s->num_devices; d++) {
         double *lap = s->timeline[d].lap;
@@ -49777,13 +49812,10 @@ static void mirt__timelines_count(const mirt_function *f) {
     s->timeline[slowest].slowest++;
 }
 
-MIRT__LIB void mirt__timelines_end(mirt_function *f) {
+static void mirt__timelines_end(mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     const bool counted = mirt__timelines_counted(f), timed = s->timeline[0].timed;
-    for (int d = 0; d < s->num_devices; d++) {
-        mirt__timeline_mark(&s->timeline[d], MIRT_PHASE_LAUNCH, -1, -1);
-        s->timeline[d].timed = false;
-    }
+    for (int d = 0; d < s->num_devices; d++) s->timeline[d].timed = false;
     if (!timed) return;
     mirt__timelines_deal(f);
     if (f->step.clocks) {
@@ -49799,9 +49831,19 @@ MIRT__LIB void mirt__timelines_end(mirt_function *f) {
     }
 }
 
+static mirt_status mirt__measure_ready(mirt_function *f) {
+    return mirt__clocks_ready(f) == MIRT_OK ? mirt__trace_ready(f) : mirt_last_status();
+}
+
+MIRT__LIB void mirt__measure(mirt_strategy *s) {
+    static const mirt__observer observer = {mirt__measure_ready, mirt__timelines_begin, mirt__timelines_ahead,
+                                            mirt__timelines_end};
+    s->observer = &observer;
+}
+
 /* >>a fit */
 
-MIRT__TRAINING_LIB void mirt__timing_reset(mirt_model *model) {
+MIRT__LIB void mirt__timing_reset(mirt_model *model) {
     mirt_strategy *s = model->strategy;
     s->timed = model;
     s->timed_wall = 0;
@@ -49815,8 +49857,9 @@ MIRT__TRAINING_LIB void mirt__timing_reset(mirt_model *model) {
     }
 }
 
-MIRT__TRAINING_LIB void mirt__timing_start(mirt_model *model) {
+MIRT__LIB void mirt__timing_start(mirt_model *model) {
     mirt_strategy *s = model->strategy;
+    mirt__measure(s);
     s->timing = s->timed = model;
     s->timed_since = mirt__now();
     for (int d = 0; d < s->num_devices; d++) {
@@ -49825,7 +49868,7 @@ MIRT__TRAINING_LIB void mirt__timing_start(mirt_model *model) {
     }
 }
 
-MIRT__TRAINING_LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase) {
+MIRT__LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase) {
     mirt_strategy *s = model->strategy;
     if (s->timing != model) return;
     const double now = mirt__now();
@@ -49837,7 +49880,7 @@ MIRT__TRAINING_LIB void mirt__timing_phase(const mirt_model *model, mirt_phase p
     }
 }
 
-MIRT__TRAINING_LIB double mirt__timing_seconds(const mirt_model *model, mirt_phase phase) {
+MIRT__LIB double mirt__timing_seconds(const mirt_model *model, mirt_phase phase) {
     const mirt_strategy *s = model->strategy;
     double seconds = 0;
     if (s->timing != model) return 0;
@@ -49845,7 +49888,7 @@ MIRT__TRAINING_LIB double mirt__timing_seconds(const mirt_model *model, mirt_pha
     return seconds / s->num_devices;
 }
 
-MIRT__TRAINING_LIB void mirt__timing_stop(mirt_model *model) {
+MIRT__LIB void mirt__timing_stop(mirt_model *model) {
     mirt_strategy *s = model->strategy;
     if (s->death) return;
     mirt__timing_phase(model, MIRT_PHASE_LAUNCH);
@@ -49853,6 +49896,8 @@ MIRT__TRAINING_LIB void mirt__timing_stop(mirt_model *model) {
     s->timing = NULL;
     for (int d = 0; d < s->num_devices; d++) mirt__timeline_flush(&s->timeline[d]);
 }
+
+#endif /* MIRRORTRAIN_NO_TRAIN */
 
 /* >>section run/run.h */
 
@@ -49905,7 +49950,7 @@ static bool mirt__rule_accepts(void *user) {
         __atomic_store_n(&f->overflow, true, __ATOMIC_RELAXED);
         return false;
     }
-    if (f->finite_only && !f->step.float16 && !f->model->strategy->able.in_place && !mirt__squares_finite(f)) {
+    if (f->guard && !f->step.float16 && !f->model->strategy->able.in_place && !f->guard->squares(f)) {
         __atomic_fetch_or(&f->step.not_finite, MIRT__GRADIENT_BAD, __ATOMIC_RELAXED);
         return false;
     }
@@ -50018,7 +50063,8 @@ MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *
     mirt__step_take_memory(step);
     if (MIRT__TRAINS) mirt__rule_set(f);
     step->failed = NULL;
-    step->overlaps = step->reduced = f->finite_only = f->overflow = false;
+    step->overlaps = step->reduced = f->overflow = false;
+    f->guard = NULL;
     step->not_finite = 0;
     return MIRT_OK;
 }
@@ -50053,7 +50099,7 @@ static void mirt__info_set(mirt_function *f) {
     info->failed = &f->step.failed;
     info->failed_code = &f->step.failed_code;
     f->step.captures = !model->profiled;
-    f->step.check = MIRT__TRAINS && f->finite_only ? mirt__device_not_finite : NULL;
+    f->step.check = f->guard ? f->guard->device : NULL;
 }
 
 /* In one round or, with `next`, in two, between which it is called. */
@@ -50063,11 +50109,12 @@ static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int
     mirt__step *step = &f->step;
     mirt__info_set(f);
     mirt__hold(f->model);
-    mirt__timelines_begin(f);
+    for (int d = 0; d < s->num_devices; d++) __atomic_store_n(&s->timeline[d].step, f->model->step, __ATOMIC_RELAXED);
+    if (s->observer) s->observer->begin(f);
     step->holds = next != NULL;
     mirt_status status = mirt__run_round(f, fn);
     if (next && status == MIRT_OK) {
-        mirt__timelines_ahead(f);
+        if (s->observer) s->observer->ahead(f);
         step->holds = false;
         const mirt__batch *ahead = step->device_status == MIRT_OK ? next(arg) : NULL;
         step->ahead = ahead ? ahead->field : NULL;
@@ -50075,7 +50122,9 @@ static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int
         status = mirt__run_round(f, mirt__step_run_held);
         s->prefetched = status == MIRT_OK && ahead ? f : NULL;
     }
-    if (status == MIRT_OK) mirt__timelines_end(f);
+    for (int d = 0; d < s->num_devices && status == MIRT_OK; d++)
+        mirt__timeline_mark(&s->timeline[d], MIRT_PHASE_LAUNCH, -1, -1);
+    if (s->observer && status == MIRT_OK) s->observer->end(f);
     mirt__let_go(f->model);
     return status == MIRT_OK ? mirt__step_failure(step) : status;
 }
@@ -50090,33 +50139,17 @@ static void mirt__devices_changed(mirt_function *f) {
     if (mirt__step_updates(step)) f->root->weights_newer = MIRT__NEWER_DEVICES;
 }
 
-/* Runs the step again without its update, and looks at every tensor. */
-MIRT__TRAINING mirt_status mirt__find_not_finite(mirt_function *f, int what, mirt__finder *finder) {
-    mirt_strategy *s = f->model->strategy;
-    for (int d = 0; d < s->num_devices; d++) finder[d].node = -1;
-    f->step.look = mirt__finder_look;
-    f->step.look_user = (char *)finder;
-    f->step.look_bytes = sizeof *finder;
-    mirt_status status = mirt__run_devices(f, mirt__step_replicas, NULL, NULL);
-    if (s->death) return status; /* its threads may still be at work */
-    f->step.look = NULL;
-    if (status == MIRT_OK) status = mirt__check_failed(f);
-    if (status == MIRT_OK)
-        mirt__describe_not_finite(f, what, finder, s->num_devices, f->model->not_finite, sizeof f->model->not_finite);
-    return status;
-}
-
-/* The step was not applied. The caller is told why; then a warning takes it after all. */
+/* The step was not applied: runs it again without its update to tell the caller why. Then a warning takes it after
+   all. */
 MIRT__TRAINING mirt_status mirt__step_not_finite(mirt_function *f) {
-    mirt_strategy *s = f->model->strategy;
+    const mirt__guard *guard = f->guard;
     const int what = f->step.not_finite;
-    mirt__finder *finder = (mirt__finder *)mirt__calloc((size_t)s->num_devices, sizeof *finder);
-    if (!finder) return mirt_last_status();
     f->step.not_finite = 0;
-    f->finite_only = false;
-    const mirt_status status = mirt__find_not_finite(f, what, finder);
-    if (s->death) return status; /* they may still look */
-    mirt__free(finder);
+    f->guard = NULL;
+    if (guard->open(f) != MIRT_OK) return mirt_last_status();
+    mirt_status status = mirt__run_devices(f, mirt__step_replicas, NULL, NULL);
+    if (status == MIRT_OK) status = mirt__check_failed(f);
+    guard->close(f, what, status == MIRT_OK);
     if (status != MIRT_OK) return status;
     return f->model->nan_watch == 1 ? mirt__run_devices(f, mirt__step_update, NULL, NULL) : MIRT_OK;
 }
@@ -50126,7 +50159,7 @@ MIRT__TRAINING mirt_status mirt__step_not_finite(mirt_function *f) {
 static bool mirt__can_overlap(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
     return f->step.by_replicas && f->step.num_buckets && !s->able.direct && s->num_devices > 1 &&
-           !f->step.program.num_cuts && !f->finite_only;
+           !f->step.program.num_cuts && !f->guard;
 }
 
 MIRT__LIB mirt_status mirt__function_step(mirt_function *f) { return mirt__function_step_ahead(f, NULL, NULL); }
@@ -50134,15 +50167,15 @@ MIRT__LIB mirt_status mirt__function_step(mirt_function *f) { return mirt__funct
 MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn next, void *arg) {
     const bool updates = MIRT__TRAINS && f->step.has_gradients;
     if (updates && mirt__coming_rate(f->model, &f->rate) != MIRT_OK) return mirt_last_status();
-    if (MIRT__TRAINS && (mirt__clocks_ready(f) != MIRT_OK || mirt__trace_ready(f) != MIRT_OK))
-        return mirt_last_status();
+    const mirt__observer *observer = f->model->strategy->observer;
+    if (observer && observer->ready(f) != MIRT_OK) return mirt_last_status();
     const double begin = f->step.clocks ? mirt__now() : 0;
-    if (MIRT__TRAINS && f->finite_only && f->model->nan_first) {
-        f->step.not_finite = mirt__model_not_finite(f);
+    if (f->guard && f->model->nan_first) {
+        f->step.not_finite = f->guard->model(f);
         f->model->nan_first = false;
     }
     f->step.overlaps = mirt__can_overlap(f);
-    if (!f->step.sends_ahead || f->finite_only || f->step.clocks)
+    if (!f->step.sends_ahead || f->guard || f->step.clocks)
         next = NULL; /* results are wanted before anything else, or their seconds */
     if (mirt__run_devices(f, f->step.by_replicas ? mirt__step_run : mirt__step_run_rows, next, arg) != MIRT_OK)
         return mirt_last_status();
@@ -50163,7 +50196,8 @@ MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn 
 }
 
 MIRT__TRAINING_LIB mirt_status mirt__function_replicas(mirt_function *f) {
-    if (mirt__trace_ready(f) != MIRT_OK) return mirt_last_status();
+    const mirt__observer *observer = f->model->strategy->observer;
+    if (observer && observer->ready(f) != MIRT_OK) return mirt_last_status();
     if (mirt__run_devices(f, mirt__step_replicas, NULL, NULL) != MIRT_OK || mirt__check_failed(f) != MIRT_OK)
         return mirt_last_status();
     f->stage = MIRT__GRADIENTS;
@@ -53977,12 +54011,12 @@ static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, d
     if (!run->model->history.steps) mirt__traps_in_batch(run->model, &f->spec, batch);
     mirt__timing_phase(run->model, MIRT_PHASE_LAUNCH);
     f->counted = true;
-    f->finite_only = run->model->nan_watch > 0;
+    f->guard = run->model->nan_watch > 0 ? mirt__finite_guard() : NULL;
     run->model->not_finite[0] = 0;
     const double waited = mirt__timing_seconds(run->model, MIRT_PHASE_INPUT);
     if (mirt__feed_step(&fit->feed, f, mirt__fit_goes_on(fit)) != MIRT_OK) return mirt_last_status();
     run->event.input_seconds += mirt__timing_seconds(run->model, MIRT_PHASE_INPUT) - waited;
-    f->finite_only = false;
+    f->guard = NULL;
     *loss = mirt__add_results(f, &run->sums);
     const int64_t every = run->desc->check_drift_every;
     return every > 0 && run->model->step % every == 0 ? mirt_check_drift(run->model) : MIRT_OK;

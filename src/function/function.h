@@ -47,6 +47,26 @@ typedef struct mirt__recording {
     int num_applied, applied_capacity;
 } mirt__recording;
 
+/* What measures steps, on the caller's thread. A strategy has one while anything is measured (inspect/timeline.c). */
+typedef struct mirt__observer {
+    mirt_status (*ready)(mirt_function *function); /* before what is measured */
+    void (*begin)(mirt_function *function);
+    void (*ahead)(const mirt_function *function); /* the caller reads the next batch, while the devices are at work */
+    void (*end)(mirt_function *function);
+} mirt__observer;
+
+/* What of a step is not finite: a set of these. */
+enum { MIRT__LOSS_BAD = 1, MIRT__GRADIENT_BAD = 2, MIRT__STATE_BAD = 4, MIRT__MODEL_BAD = 8 };
+
+/* What keeps steps from being applied that are not finite, and finds out why they are not (inspect/finite.c). */
+typedef struct mirt__guard {
+    int (*model)(const mirt_function *function);   /* before the first step: the weights and the optimizer's state */
+    int (*device)(void *function, int device);     /* when the device's replicas have run */
+    bool (*squares)(const mirt_function *function); /* false: gradients known by their squares alone are not */
+    mirt_status (*open)(mirt_function *function);  /* the step is about to run again without its update; */
+    void (*close)(mirt_function *function, int what, bool good); /* it has run, with its failures unless `good` */
+} mirt__guard;
+
 typedef enum mirt__step_stage { MIRT__IDLE, MIRT__SCATTERED, MIRT__GRADIENTS, MIRT__REDUCED } mirt__step_stage;
 
 struct mirt_function {
@@ -66,7 +86,7 @@ struct mirt_function {
     const void *io[MIRT__MAX_FIELDS]; /* the step's */
     mirt__step_stage stage;
     double rate;         /* asked for on the caller's thread: schedules are the user's code */
-    bool finite_only;    /* in this step: non-finite values keep it from being applied */
+    const mirt__guard *guard; /* of this step; NULL: it is applied whatever its values are */
     bool overflow;       /* atomic: scaled gradients were not finite, and nothing was applied */
     bool counted;        /* its steps are those of a fit */
     const char *const *trace_name; /* of nodes, then of what devices add up: the trace's, if it is this one: */

@@ -2,6 +2,12 @@
 #include "finite.h"
 /* Whether a step computes or would write non-finite values, and where the first one comes from. */
 
+/* Of a device while it runs a step again: the first node, in the program's order, with a number that is not finite. */
+typedef struct mirt__finder {
+    int node, replica; /* node -1: none so far */
+    const mirt_tensor *tensor;
+} mirt__finder;
+
 static bool mirt__all_finite(const void *data, mirt_dtype dtype, int64_t count) {
     uint16_t half;
     for (int64_t i = 0; dtype == MIRT_FLOAT32 && i < count; i++) {
@@ -128,7 +134,7 @@ static bool mirt__device_states_finite(const mirt_function *f, int device) {
     return finite;
 }
 
-MIRT__LIB int mirt__device_not_finite(void *function, int device) {
+static int mirt__device_not_finite(void *function, int device) {
     const mirt_function *f = (const mirt_function *)function;
     int what = mirt__device_losses_finite(f, device) ? 0 : MIRT__LOSS_BAD;
     if (!mirt__device_states_finite(f, device)) what |= MIRT__STATE_BAD;
@@ -149,7 +155,7 @@ static int mirt__squares_bad(const mirt_function *f) {
     return -1;
 }
 
-MIRT__LIB bool mirt__squares_finite(const mirt_function *function) { return mirt__squares_bad(function) < 0; }
+static bool mirt__squares_finite(const mirt_function *function) { return mirt__squares_bad(function) < 0; }
 
 /* Names a weight, or the optimizer's state of one, that is not finite on the host; false: all are. */
 static bool mirt__name_not_finite(const mirt_function *f, char *out, size_t size) {
@@ -168,7 +174,7 @@ static bool mirt__name_not_finite(const mirt_function *f, char *out, size_t size
     return false;
 }
 
-MIRT__LIB int mirt__model_not_finite(const mirt_function *f) {
+static int mirt__model_not_finite(const mirt_function *f) {
     mirt__weights_to_host(f->root);
     mirt__slots_to_host(f->model);
     return mirt__name_not_finite(f, NULL, 0) ? MIRT__MODEL_BAD : 0;
@@ -219,7 +225,7 @@ static const mirt_tensor *mirt__given_not_finite(const mirt__call *call, const m
     return NULL;
 }
 
-MIRT__LIB void mirt__finder_look(void *user, const mirt__call *call, int number) {
+static void mirt__finder_look(void *user, const mirt__call *call, int number) {
     mirt__finder *finder = (mirt__finder *)user;
     if (finder->node >= 0 && number >= finder->node) return;
     const mirt_tensor *found = mirt__given_not_finite(call, call->node);
@@ -242,13 +248,9 @@ static void mirt__describe_without(const mirt_function *f, int what, char *out, 
     else snprintf(out, size, "when the step was run again, it was");
 }
 
-MIRT__LIB void mirt__describe_not_finite(const mirt_function *f, int what, const mirt__finder *finder, int devices,
-                                         char *out, size_t size) {
-    const mirt__finder *first = NULL;
+static void mirt__describe_not_finite(const mirt_function *f, int what, const mirt__finder *first, char *out,
+                                      size_t size) {
     char shape[96];
-    for (int d = 0; d < devices; d++) {
-        if (finder[d].node >= 0 && (!first || finder[d].node < first->node)) first = &finder[d];
-    }
     const char *name = "a gradient of";
     if (what & MIRT__LOSS_BAD) name = "the loss of";
     else if (what & MIRT__MODEL_BAD) name = "the model before";
@@ -277,4 +279,34 @@ MIRT__LIB void mirt__describe_not_finite(const mirt_function *f, int what, const
     snprintf(out + used, size - used, "in what layer %.100s (%.40s) makes of finite numbers: %s %.90s",
              node->name ? node->name : "without a name", node->op->name, mirt__dtype_name(t->dtype),
              mirt__shape_text(&t->shape, shape));
+}
+
+static mirt_status mirt__finders_open(mirt_function *f) {
+    const int devices = f->model->strategy->num_devices;
+    mirt__finder *finder = (mirt__finder *)mirt__calloc((size_t)devices, sizeof *finder);
+    if (!finder) return mirt_last_status();
+    for (int d = 0; d < devices; d++) finder[d].node = -1;
+    f->step.look = mirt__finder_look;
+    f->step.look_user = (char *)finder;
+    f->step.look_bytes = sizeof *finder;
+    return MIRT_OK;
+}
+
+static void mirt__finders_close(mirt_function *f, int what, bool good) {
+    const mirt_strategy *s = f->model->strategy;
+    mirt__finder *finder = (mirt__finder *)(void *)f->step.look_user;
+    const mirt__finder *first = NULL;
+    if (s->death) return; /* its threads may still look */
+    f->step.look = NULL;
+    for (int d = 0; d < s->num_devices; d++) {
+        if (finder[d].node >= 0 && (!first || finder[d].node < first->node)) first = &finder[d];
+    }
+    if (good) mirt__describe_not_finite(f, what, first, f->model->not_finite, sizeof f->model->not_finite);
+    mirt__free(finder);
+}
+
+MIRT__LIB const mirt__guard *mirt__finite_guard(void) {
+    static const mirt__guard guard = {mirt__model_not_finite, mirt__device_not_finite, mirt__squares_finite,
+                                      mirt__finders_open, mirt__finders_close};
+    return &guard;
 }

@@ -187,6 +187,7 @@ MIRT_API mirt_status mirt_profile_begin(mirt_model *model) {
     model->peak_flops = mirt__peak_flops(model->strategy, peak->chains, peak->timelines);
     model->peak_half =
         peak->half ? mirt__peak_flops(model->strategy, peak->half, 2 * peak->timelines) : model->peak_flops;
+    mirt__measure(model->strategy);
     model->profiled = true;
     return MIRT_OK;
 }

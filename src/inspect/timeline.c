@@ -4,14 +4,13 @@ static bool mirt__timelines_counted(const mirt_function *f) {
     return f->counted && f->model->strategy->timing == f->model;
 }
 
-MIRT__LIB void mirt__timelines_begin(mirt_function *f) {
+static void mirt__timelines_begin(mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     const bool counted = mirt__timelines_counted(f), timed = counted || f->step.clocks || s->trace;
     const double now = timed && !counted ? mirt__now() : 0;
-    if (MIRT__TRAINS && s->trace) mirt__trace_function(f);
+    if (s->trace) mirt__trace_function(f);
     for (int d = 0; d < s->num_devices; d++) {
         mirt__device_timeline *timeline = &s->timeline[d];
-        __atomic_store_n(&timeline->step, f->model->step, __ATOMIC_RELAXED);
         timeline->timed = timed;
         if (counted || !timed) continue;
         mirt__timeline_flush(timeline);
@@ -22,7 +21,7 @@ MIRT__LIB void mirt__timelines_begin(mirt_function *f) {
     }
 }
 
-MIRT__LIB void mirt__timelines_ahead(const mirt_function *f) {
+static void mirt__timelines_ahead(const mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     const double now = mirt__now();
     for (int d = 0; d < s->num_devices && s->timeline[0].timed; d++)
@@ -31,7 +30,7 @@ MIRT__LIB void mirt__timelines_ahead(const mirt_function *f) {
 
 /* Of the pass that adds up gradients and updates, the all-reduce is the bytes that it has because of other parts and
    copies. */
-MIRT__TRAINING double mirt__reduce_share(const mirt_function *f) {
+static double mirt__reduce_share(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
     mirt__exchange x;
     mirt__exchange_plan(s, f->step.replicas, f->step.rows < f->step.replicas ? (int)f->step.rows : f->step.replicas,
@@ -45,7 +44,7 @@ MIRT__TRAINING double mirt__reduce_share(const mirt_function *f) {
    beyond that is imbalance: the last one began late, as a wake-up may cost more than the pass. */
 static void mirt__timelines_deal(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
-    const double share = MIRT__TRAINS && f->step.num_ranges ? mirt__reduce_share(f) : 0;
+    const double share = f->step.num_ranges ? mirt__reduce_share(f) : 0;
     const mirt__device_timeline *last = &s->timeline[0];
     for (int d = 0; d < s->num_devices; d++) {
         double *lap = s->timeline[d].lap;
@@ -94,13 +93,10 @@ static void mirt__timelines_count(const mirt_function *f) {
     s->timeline[slowest].slowest++;
 }
 
-MIRT__LIB void mirt__timelines_end(mirt_function *f) {
+static void mirt__timelines_end(mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     const bool counted = mirt__timelines_counted(f), timed = s->timeline[0].timed;
-    for (int d = 0; d < s->num_devices; d++) {
-        mirt__timeline_mark(&s->timeline[d], MIRT_PHASE_LAUNCH, -1, -1);
-        s->timeline[d].timed = false;
-    }
+    for (int d = 0; d < s->num_devices; d++) s->timeline[d].timed = false;
     if (!timed) return;
     mirt__timelines_deal(f);
     if (f->step.clocks) {
@@ -116,9 +112,19 @@ MIRT__LIB void mirt__timelines_end(mirt_function *f) {
     }
 }
 
+static mirt_status mirt__measure_ready(mirt_function *f) {
+    return mirt__clocks_ready(f) == MIRT_OK ? mirt__trace_ready(f) : mirt_last_status();
+}
+
+MIRT__LIB void mirt__measure(mirt_strategy *s) {
+    static const mirt__observer observer = {mirt__measure_ready, mirt__timelines_begin, mirt__timelines_ahead,
+                                            mirt__timelines_end};
+    s->observer = &observer;
+}
+
 /* >>a fit */
 
-MIRT__TRAINING_LIB void mirt__timing_reset(mirt_model *model) {
+MIRT__LIB void mirt__timing_reset(mirt_model *model) {
     mirt_strategy *s = model->strategy;
     s->timed = model;
     s->timed_wall = 0;
@@ -132,8 +138,9 @@ MIRT__TRAINING_LIB void mirt__timing_reset(mirt_model *model) {
     }
 }
 
-MIRT__TRAINING_LIB void mirt__timing_start(mirt_model *model) {
+MIRT__LIB void mirt__timing_start(mirt_model *model) {
     mirt_strategy *s = model->strategy;
+    mirt__measure(s);
     s->timing = s->timed = model;
     s->timed_since = mirt__now();
     for (int d = 0; d < s->num_devices; d++) {
@@ -142,7 +149,7 @@ MIRT__TRAINING_LIB void mirt__timing_start(mirt_model *model) {
     }
 }
 
-MIRT__TRAINING_LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase) {
+MIRT__LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase) {
     mirt_strategy *s = model->strategy;
     if (s->timing != model) return;
     const double now = mirt__now();
@@ -154,7 +161,7 @@ MIRT__TRAINING_LIB void mirt__timing_phase(const mirt_model *model, mirt_phase p
     }
 }
 
-MIRT__TRAINING_LIB double mirt__timing_seconds(const mirt_model *model, mirt_phase phase) {
+MIRT__LIB double mirt__timing_seconds(const mirt_model *model, mirt_phase phase) {
     const mirt_strategy *s = model->strategy;
     double seconds = 0;
     if (s->timing != model) return 0;
@@ -162,7 +169,7 @@ MIRT__TRAINING_LIB double mirt__timing_seconds(const mirt_model *model, mirt_pha
     return seconds / s->num_devices;
 }
 
-MIRT__TRAINING_LIB void mirt__timing_stop(mirt_model *model) {
+MIRT__LIB void mirt__timing_stop(mirt_model *model) {
     mirt_strategy *s = model->strategy;
     if (s->death) return;
     mirt__timing_phase(model, MIRT_PHASE_LAUNCH);

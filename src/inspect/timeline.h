@@ -3,11 +3,8 @@
 /* The seconds of a fit, by device and phase. */
 #include "../function/function.h"
 
-/* Around a run of the function on the devices, by the caller. */
-MIRT__LIB void mirt__timelines_begin(mirt_function *function);
-MIRT__LIB void mirt__timelines_end(mirt_function *function);
-/* In between: the caller reads the next batch, while they are at work. */
-MIRT__LIB void mirt__timelines_ahead(const mirt_function *function);
+/* From now on the strategy's steps are measured for whoever wants it: the clocks of a profile, a trace, a fit. */
+MIRT__LIB void mirt__measure(mirt_strategy *strategy);
 
 /* A fit begins: no seconds yet. */
 MIRT__LIB void mirt__timing_reset(mirt_model *model);

@@ -49,6 +49,7 @@ MIRT_API mirt_status mirt_trace_begin(mirt_strategy *s, const char *path, int64_
     }
     s->trace->began = mirt__now();
     if (status != MIRT_OK) mirt__trace_free(s);
+    mirt__measure(s);
     return status;
 }
 

@@ -1,4 +1,3 @@
-#include "../inspect/finite.h"
 #include "run.h"
 /* How the optimizer makes weights of gradients: the rule of a function's step. */
 
@@ -20,7 +19,7 @@ static bool mirt__rule_accepts(void *user) {
         __atomic_store_n(&f->overflow, true, __ATOMIC_RELAXED);
         return false;
     }
-    if (f->finite_only && !f->step.float16 && !f->model->strategy->able.in_place && !mirt__squares_finite(f)) {
+    if (f->guard && !f->step.float16 && !f->model->strategy->able.in_place && !f->guard->squares(f)) {
         __atomic_fetch_or(&f->step.not_finite, MIRT__GRADIENT_BAD, __ATOMIC_RELAXED);
         return false;
     }

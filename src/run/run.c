@@ -1,5 +1,3 @@
-#include "../inspect/finite.h"
-#include "../inspect/timeline.h"
 #include "run.h"
 /* Runs a function's step from the caller's thread: batch, rate, rounds of the devices, failures. */
 
@@ -53,7 +51,8 @@ MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *
     mirt__step_take_memory(step);
     if (MIRT__TRAINS) mirt__rule_set(f);
     step->failed = NULL;
-    step->overlaps = step->reduced = f->finite_only = f->overflow = false;
+    step->overlaps = step->reduced = f->overflow = false;
+    f->guard = NULL;
     step->not_finite = 0;
     return MIRT_OK;
 }
@@ -88,7 +87,7 @@ static void mirt__info_set(mirt_function *f) {
     info->failed = &f->step.failed;
     info->failed_code = &f->step.failed_code;
     f->step.captures = !model->profiled;
-    f->step.check = MIRT__TRAINS && f->finite_only ? mirt__device_not_finite : NULL;
+    f->step.check = f->guard ? f->guard->device : NULL;
 }
 
 /* In one round or, with `next`, in two, between which it is called. */
@@ -98,11 +97,12 @@ static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int
     mirt__step *step = &f->step;
     mirt__info_set(f);
     mirt__hold(f->model);
-    mirt__timelines_begin(f);
+    for (int d = 0; d < s->num_devices; d++) __atomic_store_n(&s->timeline[d].step, f->model->step, __ATOMIC_RELAXED);
+    if (s->observer) s->observer->begin(f);
     step->holds = next != NULL;
     mirt_status status = mirt__run_round(f, fn);
     if (next && status == MIRT_OK) {
-        mirt__timelines_ahead(f);
+        if (s->observer) s->observer->ahead(f);
         step->holds = false;
         const mirt__batch *ahead = step->device_status == MIRT_OK ? next(arg) : NULL;
         step->ahead = ahead ? ahead->field : NULL;
@@ -110,7 +110,9 @@ static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int
         status = mirt__run_round(f, mirt__step_run_held);
         s->prefetched = status == MIRT_OK && ahead ? f : NULL;
     }
-    if (status == MIRT_OK) mirt__timelines_end(f);
+    for (int d = 0; d < s->num_devices && status == MIRT_OK; d++)
+        mirt__timeline_mark(&s->timeline[d], MIRT_PHASE_LAUNCH, -1, -1);
+    if (s->observer && status == MIRT_OK) s->observer->end(f);
     mirt__let_go(f->model);
     return status == MIRT_OK ? mirt__step_failure(step) : status;
 }
@@ -125,33 +127,17 @@ static void mirt__devices_changed(mirt_function *f) {
     if (mirt__step_updates(step)) f->root->weights_newer = MIRT__NEWER_DEVICES;
 }
 
-/* Runs the step again without its update, and looks at every tensor. */
-MIRT__TRAINING mirt_status mirt__find_not_finite(mirt_function *f, int what, mirt__finder *finder) {
-    mirt_strategy *s = f->model->strategy;
-    for (int d = 0; d < s->num_devices; d++) finder[d].node = -1;
-    f->step.look = mirt__finder_look;
-    f->step.look_user = (char *)finder;
-    f->step.look_bytes = sizeof *finder;
-    mirt_status status = mirt__run_devices(f, mirt__step_replicas, NULL, NULL);
-    if (s->death) return status; /* its threads may still be at work */
-    f->step.look = NULL;
-    if (status == MIRT_OK) status = mirt__check_failed(f);
-    if (status == MIRT_OK)
-        mirt__describe_not_finite(f, what, finder, s->num_devices, f->model->not_finite, sizeof f->model->not_finite);
-    return status;
-}
-
-/* The step was not applied. The caller is told why; then a warning takes it after all. */
+/* The step was not applied: runs it again without its update to tell the caller why. Then a warning takes it after
+   all. */
 MIRT__TRAINING mirt_status mirt__step_not_finite(mirt_function *f) {
-    mirt_strategy *s = f->model->strategy;
+    const mirt__guard *guard = f->guard;
     const int what = f->step.not_finite;
-    mirt__finder *finder = (mirt__finder *)mirt__calloc((size_t)s->num_devices, sizeof *finder);
-    if (!finder) return mirt_last_status();
     f->step.not_finite = 0;
-    f->finite_only = false;
-    const mirt_status status = mirt__find_not_finite(f, what, finder);
-    if (s->death) return status; /* they may still look */
-    mirt__free(finder);
+    f->guard = NULL;
+    if (guard->open(f) != MIRT_OK) return mirt_last_status();
+    mirt_status status = mirt__run_devices(f, mirt__step_replicas, NULL, NULL);
+    if (status == MIRT_OK) status = mirt__check_failed(f);
+    guard->close(f, what, status == MIRT_OK);
     if (status != MIRT_OK) return status;
     return f->model->nan_watch == 1 ? mirt__run_devices(f, mirt__step_update, NULL, NULL) : MIRT_OK;
 }
@@ -161,7 +147,7 @@ MIRT__TRAINING mirt_status mirt__step_not_finite(mirt_function *f) {
 static bool mirt__can_overlap(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
     return f->step.by_replicas && f->step.num_buckets && !s->able.direct && s->num_devices > 1 &&
-           !f->step.program.num_cuts && !f->finite_only;
+           !f->step.program.num_cuts && !f->guard;
 }
 
 MIRT__LIB mirt_status mirt__function_step(mirt_function *f) { return mirt__function_step_ahead(f, NULL, NULL); }
@@ -169,15 +155,15 @@ MIRT__LIB mirt_status mirt__function_step(mirt_function *f) { return mirt__funct
 MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn next, void *arg) {
     const bool updates = MIRT__TRAINS && f->step.has_gradients;
     if (updates && mirt__coming_rate(f->model, &f->rate) != MIRT_OK) return mirt_last_status();
-    if (MIRT__TRAINS && (mirt__clocks_ready(f) != MIRT_OK || mirt__trace_ready(f) != MIRT_OK))
-        return mirt_last_status();
+    const mirt__observer *observer = f->model->strategy->observer;
+    if (observer && observer->ready(f) != MIRT_OK) return mirt_last_status();
     const double begin = f->step.clocks ? mirt__now() : 0;
-    if (MIRT__TRAINS && f->finite_only && f->model->nan_first) {
-        f->step.not_finite = mirt__model_not_finite(f);
+    if (f->guard && f->model->nan_first) {
+        f->step.not_finite = f->guard->model(f);
         f->model->nan_first = false;
     }
     f->step.overlaps = mirt__can_overlap(f);
-    if (!f->step.sends_ahead || f->finite_only || f->step.clocks)
+    if (!f->step.sends_ahead || f->guard || f->step.clocks)
         next = NULL; /* results are wanted before anything else, or their seconds */
     if (mirt__run_devices(f, f->step.by_replicas ? mirt__step_run : mirt__step_run_rows, next, arg) != MIRT_OK)
         return mirt_last_status();
@@ -198,7 +184,8 @@ MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn 
 }
 
 MIRT__TRAINING_LIB mirt_status mirt__function_replicas(mirt_function *f) {
-    if (mirt__trace_ready(f) != MIRT_OK) return mirt_last_status();
+    const mirt__observer *observer = f->model->strategy->observer;
+    if (observer && observer->ready(f) != MIRT_OK) return mirt_last_status();
     if (mirt__run_devices(f, mirt__step_replicas, NULL, NULL) != MIRT_OK || mirt__check_failed(f) != MIRT_OK)
         return mirt_last_status();
     f->stage = MIRT__GRADIENTS;

@@ -1,3 +1,4 @@
+#include "../inspect/finite.h"
 #include "../inspect/inspect.h"
 #include "../inspect/timeline.h"
 #include "../mirror/watch.h"
@@ -218,12 +219,12 @@ static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, d
     if (!run->model->history.steps) mirt__traps_in_batch(run->model, &f->spec, batch);
     mirt__timing_phase(run->model, MIRT_PHASE_LAUNCH);
     f->counted = true;
-    f->finite_only = run->model->nan_watch > 0;
+    f->guard = run->model->nan_watch > 0 ? mirt__finite_guard() : NULL;
     run->model->not_finite[0] = 0;
     const double waited = mirt__timing_seconds(run->model, MIRT_PHASE_INPUT);
     if (mirt__feed_step(&fit->feed, f, mirt__fit_goes_on(fit)) != MIRT_OK) return mirt_last_status();
     run->event.input_seconds += mirt__timing_seconds(run->model, MIRT_PHASE_INPUT) - waited;
-    f->finite_only = false;
+    f->guard = NULL;
     *loss = mirt__add_results(f, &run->sums);
     const int64_t every = run->desc->check_drift_every;
     return every > 0 && run->model->step % every == 0 ? mirt_check_drift(run->model) : MIRT_OK;
