@@ -36338,6 +36338,8 @@ MIRT__LIB bool mirt__plan(mirt__program *program, mirt__output *outputs, int num
 
 /* >>section passes/fuse.c */
 
+/* Fuses elementwise work with the node that produces or reads its tensor. */
+
 /* `node` takes the place of its producer: it computes what `producer` and it did together. */
 static void mirt__absorb(mirt__node *node, const mirt__node *producer, mirt_tensor *extra) {
     node->id = producer->id;
@@ -36484,6 +36486,8 @@ MIRT__LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep,
 }
 
 /* >>section passes/storage.c */
+
+/* Decides by costs which tensors are stored, lazy or computed twice. */
 
 /* Reads of a 16-bit copy by each normalization: its own, and those of both gradients of the convolution that compute
    its input's gradient lazily. */
@@ -36683,6 +36687,8 @@ MIRT__LIB void mirt__storage_text(mirt__program *program, const mirt__storage_co
 #undef MIRT__COPY_READS
 
 /* >>section passes/tiled_reads.c */
+
+/* Moves work between convolutions into the convolutions. */
 
 /* Removes what is of no use; counts the readers of every tensor and finds the first one. */
 static void mirt__tiled_count(mirt__graph *graph, mirt_tensor *const *keep, int count) {
@@ -37033,6 +37039,8 @@ MIRT__LIB void mirt__fuse_tiled(mirt__graph *graph, const mirt__storage_costs *c
 
 /* >>section passes/half.c */
 
+/* Stores images as 16-bit numbers under a mixed policy. */
+
 /* Whether the node's kernel can write its first output so. */
 static bool mirt__half_makes(const mirt__node *node) {
     return node->op->half_out && node->op->half && node->op->half(node);
@@ -37148,6 +37156,8 @@ MIRT__LIB void mirt__fuse_half(mirt__graph *graph, const mirt__storage_costs *co
 }
 
 /* >>section passes/plan.c */
+
+/* Gives each tensor of a program its place in memory. */
 
 /* The tensor whose bytes `t` is. */
 static mirt_tensor *mirt__bytes_of(mirt_tensor *t) {
@@ -37582,6 +37592,8 @@ MIRT__LIB bool mirt__watch_leave(mirt_strategy *strategy, mirt__section before);
 
 /* >>section mirror/replicas.c */
 
+/* Assigns replicas to devices, and builds the fixed tree of their sums. */
+
 MIRT__LIB int mirt__tree_push(mirt__tree_stack *stack, int lo, int size) {
     int merges = 0;
     stack->node[stack->depth].lo = lo;
@@ -37845,6 +37857,8 @@ MIRT__LIB void mirt__memory_free(mirt_strategy *strategy);
 #endif
 
 /* >>section mirror/memory.c */
+
+/* Reserves the devices' working memory. */
 
 MIRT__LIB bool mirt__layout_bytes(const mirt__layout *l, size_t *bytes) {
     const size_t part[] = {l->gradients, l->arena, l->replica, l->shared, l->scratch, l->io};
@@ -38430,6 +38444,7 @@ MIRT__LIB void mirt__watch_destroy(mirt_strategy *s) {
 
 #include <sys/ioctl.h>
 #include <unistd.h>
+/* Creates strategies: opens devices, starts threads, logs what was chosen. */
 
 static void mirt__log_stderr(mirt_log_level level, const char *text, void *user) {
     (void)user;
@@ -47699,7 +47714,7 @@ MIRT__ABSENT_LIB void mirt__verdict(mirt_timing *timing);
 
 #ifndef MIRT__FINITE_H
 #define MIRT__FINITE_H
-/* Numbers that are none: whether there are any, and where they come from. */
+/* Non-finite values in steps: whether there are any, and where they come from. */
 
 /* Checks the losses, and what the update would read: gradients and new states. Steps whose gradients stay below a bound
    far from overflow write finite weights and optimizer state, if these were finite before. */
@@ -49718,6 +49733,8 @@ MIRT_API const char *mirt_timing_text(mirt_model *model) {
 #ifndef MIRRORTRAIN_NO_TRAIN
 
 /* >>section inspect/timeline.c */
+
+/* Counts the seconds of steps and of a fit, by device and phase. */
 
 static bool mirt__timelines_counted(const mirt_function *f) {
     return f->counted && f->model->strategy->timing == f->model;
@@ -53796,6 +53813,8 @@ MIRT__LIB mirt_status mirt__fit_reopen(mirt__training_run *run) {
 }
 
 /* >>section train/fit.c */
+
+/* Trains a model on a data set: epochs, steps, validation, callbacks. */
 
 typedef int (*mirt__callback_fn)(const mirt_event *event, void *user);
 

@@ -1,6 +1,6 @@
 #ifndef MIRT__FINITE_H
 #define MIRT__FINITE_H
-/* Numbers that are none: whether there are any, and where they come from. */
+/* Non-finite values in steps: whether there are any, and where they come from. */
 #include "../function/function.h"
 
 /* Checks the losses, and what the update would read: gradients and new states. Steps whose gradients stay below a bound

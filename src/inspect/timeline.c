@@ -1,4 +1,5 @@
 #include "timeline.h"
+/* Counts the seconds of steps and of a fit, by device and phase. */
 
 static bool mirt__timelines_counted(const mirt_function *f) {
     return f->counted && f->model->strategy->timing == f->model;

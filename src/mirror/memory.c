@@ -1,4 +1,5 @@
 #include "memory.h"
+/* Reserves the devices' working memory. */
 
 MIRT__LIB bool mirt__layout_bytes(const mirt__layout *l, size_t *bytes) {
     const size_t part[] = {l->gradients, l->arena, l->replica, l->shared, l->scratch, l->io};

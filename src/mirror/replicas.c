@@ -1,4 +1,5 @@
 #include "strategy.h"
+/* Assigns replicas to devices, and builds the fixed tree of their sums. */
 
 MIRT__LIB int mirt__tree_push(mirt__tree_stack *stack, int lo, int size) {
     int merges = 0;

@@ -3,6 +3,7 @@
 
 #include <sys/ioctl.h>
 #include <unistd.h>
+/* Creates strategies: opens devices, starts threads, logs what was chosen. */
 
 static void mirt__log_stderr(mirt_log_level level, const char *text, void *user) {
     (void)user;

@@ -1,5 +1,6 @@
 #include "fuse.h"
 #include "../ops/ops.h"
+/* Fuses elementwise work with the node that produces or reads its tensor. */
 
 /* `node` takes the place of its producer: it computes what `producer` and it did together. */
 static void mirt__absorb(mirt__node *node, const mirt__node *producer, mirt_tensor *extra) {

@@ -1,5 +1,6 @@
 #include "half.h"
 #include "../ops/ops.h"
+/* Stores images as 16-bit numbers under a mixed policy. */
 
 /* Whether the node's kernel can write its first output so. */
 static bool mirt__half_makes(const mirt__node *node) {

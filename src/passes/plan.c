@@ -1,5 +1,6 @@
 #include "plan.h"
 #include "../ops/ops.h"
+/* Gives each tensor of a program its place in memory. */
 
 /* The tensor whose bytes `t` is. */
 static mirt_tensor *mirt__bytes_of(mirt_tensor *t) {

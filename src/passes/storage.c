@@ -1,4 +1,5 @@
 #include "storage.h"
+/* Decides by costs which tensors are stored, lazy or computed twice. */
 
 /* Reads of a 16-bit copy by each normalization: its own, and those of both gradients of the convolution that compute
    its input's gradient lazily. */

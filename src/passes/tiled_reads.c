@@ -1,6 +1,7 @@
 #include "tiled_reads.h"
 #include "../ops/ops.h"
 #include "../kernels/shapes.h"
+/* Moves work between convolutions into the convolutions. */
 
 /* Removes what is of no use; counts the readers of every tensor and finds the first one. */
 static void mirt__tiled_count(mirt__graph *graph, mirt_tensor *const *keep, int count) {

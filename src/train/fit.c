@@ -4,6 +4,7 @@
 #include "../mirror/watch.h"
 #include "../ops/ops.h"
 #include "fit.h"
+/* Trains a model on a data set: epochs, steps, validation, callbacks. */
 
 typedef int (*mirt__callback_fn)(const mirt_event *event, void *user);
 
