@@ -269,8 +269,12 @@ def reduced(graph):
 
 def picture(graph):
     """The modules, the highest first; dependencies that point down on the left, those that point back on the right."""
-    count, step, width, middle = len(graph.modules), 44, 110, 300
+    count, step, width = len(graph.modules), 44, 110
     row = {module: count - 1 - number for number, module in enumerate(graph.modules)}
+    arrows = [(a, b, -1, "#456", "down") for a, b in sorted(reduced(graph), key=lambda p: (row[p[0]], row[p[1]]))]
+    arrows += [(a, b, 1, "#c22", "back") for a, b in graph.back]
+    longest = max(abs(row[b] - row[a]) for a, b, *_ in arrows)
+    middle = width // 2 + (24 + 22 * longest) * 3 // 4 + 20  # a curve reaches three quarters of its control points
     out = [
         '<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="14">'
         % (2 * middle, count * step + 50),
@@ -282,8 +286,6 @@ def picture(graph):
             '<marker id="%s" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
             '<path d="M0 0L8 4L0 8z" fill="%s"/></marker>' % (name, color)
         )
-    arrows = [(a, b, -1, "#456", "down") for a, b in sorted(reduced(graph), key=lambda p: (row[p[0]], row[p[1]]))]
-    arrows += [(a, b, 1, "#c22", "back") for a, b in graph.back]
     for a, b, side, color, kind in arrows:
         y1, y2 = (20 + row[m] * step + 15 for m in (a, b))
         y1, y2 = (y1 + 5, y2 - 5) if y1 < y2 else (y1 - 5, y2 + 5)
