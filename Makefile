@@ -70,7 +70,7 @@ ARM64_RUN = qemu-aarch64 -L /usr/aarch64-linux-gnu
 TESTS = $(patsubst tests/%.c,%,$(wildcard tests/test_*.c))
 LONG_TESTS = $(patsubst tests/%.c,%,$(wildcard tests/long_*.c))
 # What runs on several threads; the others would only take longer.
-TSAN_TESTS = $(filter-out test_base test_interrupt test_checkpoints test_crafted test_power_loss test_archive test_half test_tiled_reads test_models test_profile test_memory test_conv_tiles test_depthwise test_winograd test_storage test_custom test_callback_faults test_events test_event_faults test_files test_faults test_formats test_function_faults test_function_misuse test_golden test_gradients \
+TSAN_TESTS = $(filter-out test_base test_interrupt test_checkpoints test_crafted test_power_loss test_archive test_half test_tiled_reads test_models test_profile test_memory test_conv_tiles test_depthwise test_winograd test_storage test_custom test_callback_faults test_events test_event_faults test_files test_faults test_formats test_format_faults test_function_faults test_function_misuse test_golden test_gradients \
 	test_graphs test_hooks test_hostile test_hostile_members test_images test_image_faults test_augment_faults test_json test_augment \
 	test_augment_layers test_png test_functional test_kernels test_layer_faults test_layers test_limits test_descriptions test_recording test_passes test_full test_resume_models test_no_threads test_misuse test_mnist_parity \
 	test_model test_models test_norm test_save test_tensors test_transfer,$(TESTS))
@@ -272,13 +272,13 @@ fuzz-merge: $(FUZZ:%=build/fuzz/fuzz_%) $(FUZZ_SEEDS)
 
 # Files of src/ and cli/ that read what others may have written, by the corpora and these tests.
 PARSER_TESTS = test_base test_json test_crafted test_hostile test_data test_arrays test_directory \
-	test_split_directories test_images test_resume test_checkpoints test_callbacks test_events test_formats \
+	test_split_directories test_images test_resume test_checkpoints test_callbacks test_events test_formats test_format_faults \
 	test_save test_workers test_augment_layers test_optimizers
 fuzz-coverage: $(FUZZ:%=build/cover/fuzz_%) $(PARSER_TESTS:%=build/cover/%)
 	@tests/fuzz_coverage.sh $(PARSER_TESTS)
 
 # A small tier: what reads and writes files, and training.
-MEMORY_TESTS = test_base test_json test_formats test_hostile test_data test_arrays test_directory \
+MEMORY_TESTS = test_base test_json test_formats test_format_faults test_hostile test_data test_arrays test_directory \
 	test_split_directories test_checkpoints test_save test_callbacks test_events test_training test_custom test_metrics
 # FILES="run.c optimizers.c": these alone; LIMIT: at most so many mutants of each file, which SEED draws.
 mutants:
