@@ -257,14 +257,15 @@ static void test_read_memory(void) {
 }
 
 static void test_mnist_arrays(void) {
-    for (int split = 0; split < 2; split++) {
+    const char *directory = mnist_directory();
+    for (int split = 0; directory && split < 2; split++) {
         mirt_data data;
-        mirt_dataset *d = mirt_mnist(mnist_directory(), split ? MIRT_TEST : MIRT_TRAIN);
+        mirt_dataset *d = mirt_mnist(directory, split ? MIRT_TEST : MIRT_TRAIN);
         const int64_t n = split ? 10000 : 60000;
         const mirt_shape x = MIRT_SHAPE(n, 28, 28, 1), y = MIRT_SHAPE(n);
         uint64_t sum = 0;
         if (!d && mirt_last_status() == MIRT_E_NOT_FOUND) {
-            skip("MNIST is not in %s (MIRT_MNIST_DIR)", mnist_directory());
+            skip("MNIST is not in %s (MIRT_MNIST_DIR)", directory);
             continue;
         }
         const mirt_status status = mirt_dataset_arrays(d, &data);

@@ -559,6 +559,7 @@ static void test_memory(void) {
 
 static void test_mnist(void) {
     const char *directory = mnist_directory();
+    if (!directory) return;
     mirt_dataset *test = mirt_cache(mirt_mnist(directory, MIRT_TEST));
     if (!test && mirt_last_status() == MIRT_E_NOT_FOUND) {
         skip("MNIST is not in %s (MIRT_MNIST_DIR)", directory);

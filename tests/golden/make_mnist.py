@@ -74,9 +74,11 @@ def train(dtype, x, y):
 def main():
     here = os.path.dirname(os.path.abspath(__file__))
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--mnist", default=os.environ.get("MIRT_MNIST_DIR", "../shared/data/mnist"))
+    parser.add_argument("--mnist", default=os.environ.get("MIRT_MNIST_DIR"))
     parser.add_argument("--out", default=os.path.join(here, "mnist_losses.h"))
     args = parser.parse_args()
+    if not args.mnist:
+        parser.error("--mnist or MIRT_MNIST_DIR must name a directory with the four files of MNIST")
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.experimental.enable_op_determinism()
     x = read_idx(args.mnist, "train-images-idx3-ubyte", 16, STEPS * BATCH * 784).reshape(-1, 28, 28, 1)
