@@ -55,7 +55,8 @@ def map_header(header):
             continue
         number += 1  # the empty line after the mark
         for path, line, text in source_lines(mark.group(1)):
-            if header[number] != text:
+            # The header marks functions that backends do not have.
+            if header[number] not in (text, re.sub("^MIRT__LIB", "MIRT__ABSENT_LIB", text)):
                 sys.exit("mirrortrain.h:%d is not src/%s:%d: run `make header`" % (number + 1, path, line))
             places[number + 1] = (path, line, text)
             number += 1
