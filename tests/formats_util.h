@@ -93,8 +93,8 @@ static const float kernel[6] = {1.5f, -2, 3e-8f, 4, 5, -0.0f};
 static const int32_t steps[1] = {469};
 static const unsigned char pixels[5] = {0, 255, 32, 48, 7};
 static const double wide[2] = {0.1, -1e300};
-static const char *const sample_metadata[] = {"format", "mirrortrain 1", "architecture", "{\"layers\":[\"Dense "
-                                                                                         "\xc3\xa4\\n\"]}"};
+static const char *const sample_metadata[] = {"format", "mirrortrain 1", "architecture",
+                                              "{\"layers\":[\"Dense \xc3\xa4\\n\"]}"};
 
 static mirt__safetensor describe(const char *name, mirt__st_dtype dtype, int rank, int64_t a, int64_t b,
                                  const void *data) {
