@@ -77,7 +77,7 @@ def make_tree(tree):
         with open(path) as file:
             text = file.read()
         with open(path, "w") as file:
-            file.write(re.sub(r"(?m)^#pragma GCC optimize.*$| __attribute__\(\(always_inline\)\)", "", text))
+            file.write(re.sub(r"(?m)^#pragma GCC optimize(?:.*\\\n)*.*$| __attribute__\(\(always_inline\)\)", "", text))
     return header
 
 
