@@ -25,9 +25,9 @@ static const char *const optional[] = {
 static const char *const nullable[] = {
     "kernel_regularizer", "bias_regularizer", "beta_regularizer", "gamma_regularizer", "alpha_regularizer",
     "depthwise_regularizer", "pointwise_regularizer", "noise_shape", "custom_losses", NULL};
-/* Members of several types: limits, which are numbers or the name of an infinity; no metric; one that nothing reads. */
-static const char *const free_type[] = {"unary.attributes/.scale", "unary.attributes/.offset", "custom_metrics/.",
-                                        "Functional.config", NULL};
+/* Members of several types: limits, which are numbers or the name of an infinity; one that nothing reads. */
+static const char *const free_type[] = {"unary.attributes/.scale", "unary.attributes/.offset", "Functional.config",
+                                        NULL};
 
 static mirt_strategy *strategy;
 static char path[512];

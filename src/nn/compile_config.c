@@ -265,11 +265,11 @@ static mirt_status mirt__losses_read(const mirt__json *json, const char *const *
 }
 
 /* Reads the names in an array that may be missing: `found` is called with each string and returns whether it is
-   known. */
+   known. `may_lack`: null stands for an output that has none. */
 static mirt_status
 mirt__custom_read(const mirt_strategy *strategy, const mirt__json *json, const char *key, mirt_compile_desc *out,
                   bool (*found)(const mirt_strategy *strategy, const char *name, mirt_compile_desc *out, size_t i),
-                  int most) {
+                  int most, bool may_lack) {
     const mirt__json *array = mirt__json_member(json, key);
     char label[MIRT__JSON_LABEL];
     if (!array) return MIRT_OK;
@@ -277,7 +277,7 @@ mirt__custom_read(const mirt_strategy *strategy, const mirt__json *json, const c
         return mirt__fail(MIRT_E_FORMAT, "%s must be an array of at most %d names", key, most);
     for (size_t i = 0; i < array->count; i++) {
         const mirt__json *name = array->item[i];
-        if (name->type == MIRT__JSON_NULL) continue;
+        if (name->type == MIRT__JSON_NULL && may_lack) continue;
         if (name->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "%s must be an array of names", key);
         if (found(strategy, name->string, out, i)) continue;
         return mirt__fail(MIRT_E_FORMAT,
@@ -315,8 +315,10 @@ MIRT__LIB mirt_status mirt__compile_read(const mirt_strategy *strategy, const mi
     out->loss = (mirt_loss)loss;
     out->reduction = (mirt_reduction)reduction;
     if (mirt__losses_read(json, losses, out) != MIRT_OK || mirt__metrics_read(metrics, out) != MIRT_OK ||
-        mirt__custom_read(strategy, json, "custom_losses", out, mirt__custom_loss_found, MIRT_MAX_OUTPUTS) != MIRT_OK) {
+        mirt__custom_read(strategy, json, "custom_losses", out, mirt__custom_loss_found, MIRT_MAX_OUTPUTS,
+                          true) != MIRT_OK) {
         return mirt_last_status();
     }
-    return mirt__custom_read(strategy, json, "custom_metrics", out, mirt__custom_metric_found, MIRT_MAX_METRICS);
+    return mirt__custom_read(strategy, json, "custom_metrics", out, mirt__custom_metric_found, MIRT_MAX_METRICS,
+                             false);
 }
