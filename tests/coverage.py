@@ -20,9 +20,8 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 GCOV = os.environ.get("GCOV", "gcov")
 JOBS = os.environ.get("JOBS", "2")
-# Threads count at the same time, so counters are atomic. Without expensive optimizations functions leave vector
-# registers in use, which test_entry finds. A child process of a test writes its counts only in exit.
-FLAGS = "-O0 -fexpensive-optimizations -ffp-contract=off -w --coverage -fprofile-update=atomic -D_exit=exit"
+# Threads count at the same time, so counters are atomic. A child process of a test writes its counts only in exit.
+FLAGS = "-O0 -ffp-contract=off -w --coverage -fprofile-update=atomic -D_exit=exit"
 TIME_LIMIT = 1200
 
 
