@@ -306,8 +306,9 @@ static void check_compile(void) {
     STATUS(COMPILE(.loss = (mirt_loss)-1), "invalid loss (-1)");
     STATUS(COMPILE(.loss = (mirt_loss)99), "invalid loss (99)");
     STATUS(COMPILE(.losses = {MIRT_MEAN_SQUARED_ERROR, (mirt_loss)77}), "invalid loss (77)");
-    STATUS(WITH(.reduction = (mirt_reduction)-1), "no reduction number -1");
-    STATUS(WITH(.reduction = (mirt_reduction)9), "no reduction number 9");
+    STATUS(WITH(.reduction = (mirt_reduction)-1),
+           "mirt_compile: invalid reduction (-1); it must be MIRT_SUM_OVER_BATCH_SIZE or MIRT_SUM");
+    STATUS(WITH(.reduction = (mirt_reduction)9), "invalid reduction (9)");
     STATUS(WITH(.loss_weights = {-1}), "the loss weight of output 0 is -1");
     STATUS(WITH(.loss_weights = {1, inf}), "the loss weight of output 1 is inf");
     STATUS(WITH(.loss_weights = {1, 1, 1}), "output");

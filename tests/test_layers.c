@@ -694,7 +694,7 @@ static const struct {
     {wrong_leaky, "leaky_re_lu: the slope is"},
     {wrong_prelu, "p_re_lu: shared_axes is 1; bits 1 to 3"},
     {wrong_prelu_far, "p_re_lu: shared_axes is 16"},
-    {wrong_activation, "there is no activation number 99"},
+    {wrong_activation, "invalid activation (99)"},
     {wrong_regularizer, "dense: the factors of a regularizer are -1 and 0"},
     {wrong_regularizer_nan, "dense: the factors of a regularizer"},
     {wrong_add_shapes, "add: shapes (rows, 4, 5, 3) and (rows, 4) cannot be broadcast"},

@@ -361,8 +361,9 @@ static void check_strategies(void) {
     REFUSED(STRATEGY(.devices = "1", .collective = (mirt_collective)-1), "-1");
     REFUSED(STRATEGY(.devices = "1", .collective = (mirt_collective)99), "99");
     REFUSED(STRATEGY(.devices = "1", .collective = MIRT_NCCL), "NCCL");
-    REFUSED(STRATEGY(.devices = "1", .replicas = -1), "negative");
-    REFUSED(STRATEGY(.devices = "1", .threads = -1), "negative");
+    REFUSED(STRATEGY(.devices = "1", .replicas = -1),
+            "mirt_strategy_create: -1 replicas and 0 threads; neither can be negative");
+    REFUSED(STRATEGY(.devices = "1", .threads = -1), "0 replicas and -1 threads");
     REFUSED(STRATEGY(.devices = "1", .threads = 1025), "1025 threads");
     REFUSED(STRATEGY(.devices = "2", .replicas = 1), "every device needs at least one replica");
     REFUSED(STRATEGY(.devices = "1", .replicas = 1 << 20), "replicas");

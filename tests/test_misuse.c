@@ -243,7 +243,8 @@ static void test_steps(void) {
     refused(mirt_get_gradient(model, "dense/kernel", 0, out, count) != MIRT_OK, MIRT_E_STATE, "call mirt_grad first");
     ok(mirt_grad(model, NULL) == MIRT_OK && mirt_get_gradient(model, "dense/kernel", 0, out, count) == MIRT_OK,
        "a gradient can be had before the reduction");
-    refused(mirt_get_gradient(model, "dense/kernel", -1, out, count) != MIRT_OK, MIRT_E_DEVICE, "no device -1");
+    refused(mirt_get_gradient(model, "dense/kernel", -1, out, count) != MIRT_OK, MIRT_E_DEVICE,
+            "mirt_get_gradient: there is no device -1; the strategy has 2");
     const int devices = mirt_num_devices(strategy);
     refused(mirt_get_gradient(model, "dense/kernel", devices, out, count) != MIRT_OK, MIRT_E_DEVICE, "is no device");
     refused(mirt_get_gradient(model, "dense/kernel", 0, out, 1) != MIRT_OK, MIRT_E_SHAPE, "elements, not 1");
@@ -310,7 +311,7 @@ static void wrong_recording(int which, const char *says) {
 }
 
 int main(void) {
-    static const char *const says[] = {"conv2d: there is no padding number 5",
+    static const char *const says[] = {"conv2d: invalid padding (5); it must be MIRT_VALID or MIRT_SAME",
                                        "invalid fan mode (7)",
                                        "invalid distribution (7)",
                                        "must be finite",
@@ -318,15 +319,15 @@ int main(void) {
                                        "1 to 200 bytes",
                                        "must be positive",
                                        "too large",
-                                       "max_pooling2d: there is no padding",
+                                       "max_pooling2d: invalid padding (-1)",
                                        "too large",
                                        "reshape: 9 axes",
                                        "reshape: -1 axes",
                                        "cannot be reshaped",
                                        "scale nan",
-                                       "no dtype number 12",
+                                       "cast: invalid dtype (12); it must be one of mirt_dtype",
                                        "too many elements",
-                                       "no activation number 99",
+                                       "invalid activation (99); it must be one of mirt_activation_kind",
                                        "rate is 1.5",
                                        "beyond rank",
                                        "another model"};
@@ -348,7 +349,7 @@ int main(void) {
     test_steps();
     for (int i = 0; i < MIRT__COUNT(says); i++) wrong_recording(i, says[i]);
     desc.collective = (mirt_collective)9;
-    refused(!mirt_strategy_create(&desc), MIRT_E_INVALID, "no collective number 9");
+    refused(!mirt_strategy_create(&desc), MIRT_E_INVALID, "invalid collective (9)");
     mirt_strategy_destroy(strategy);
     return done_testing();
 }

@@ -428,7 +428,8 @@ static void check_refusals(void) {
         ok(!mirt_application(strategy, r.name, &r.d) && strstr(mirt_last_error(), r.says), "refused: %s",
            mirt_last_error());
     }
-    ok(!mirt_efficientnet_v2(strategy, (mirt_efficientnet_v2_variant)7, NULL) && strstr(mirt_last_error(), "number 7"),
+    ok(!mirt_efficientnet_v2(strategy, (mirt_efficientnet_v2_variant)7, NULL) &&
+           strstr(mirt_last_error(), "mirt_efficientnet_v2: invalid variant (7)"),
        "refused: %s", mirt_last_error());
     ok(!mirt_mobilenet_v2(NULL, NULL) && mirt_last_status() == MIRT_E_INVALID, "refused: %s", mirt_last_error());
     ZEROED(mirt_application_desc, d);

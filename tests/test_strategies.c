@@ -334,12 +334,15 @@ static void refused(mirt_strategy *s, mirt_status status, const char *word) {
 
 static void check_errors(void) {
     refused(make_strategy((mirt_strategy_kind)3, MIRT_COLLECTIVE_AUTO, NULL, 0), MIRT_E_INVALID,
-            "no kind of strategy number 3");
+            "mirt_strategy_create: invalid kind (3); it must be MIRT_MIRRORED, MIRT_ONE_DEVICE or "
+            "MIRT_CENTRAL_STORAGE");
     refused(make_strategy((mirt_strategy_kind)-1, MIRT_COLLECTIVE_AUTO, NULL, 0), MIRT_E_INVALID,
-            "no kind of strategy number -1");
-    refused(make_strategy(MIRT_MIRRORED, (mirt_collective)5, NULL, 0), MIRT_E_INVALID, "no collective number 5");
+            "invalid kind (-1)");
+    refused(make_strategy(MIRT_MIRRORED, (mirt_collective)5, NULL, 0), MIRT_E_INVALID,
+            "mirt_strategy_create: invalid collective (5); it must be one of mirt_collective");
     refused(make_strategy(MIRT_MIRRORED, MIRT_NCCL, NULL, 0), MIRT_E_INVALID, "NCCL joins GPUs");
-    refused(make_strategy(MIRT_MIRRORED, (mirt_collective)-1, NULL, 0), MIRT_E_INVALID, "no collective number -1");
+    refused(make_strategy(MIRT_MIRRORED, (mirt_collective)-1, NULL, 0), MIRT_E_INVALID,
+            "invalid collective (-1)");
     refused(mirt_one_device("cpu:0,cpu:1"), MIRT_E_INVALID, "one device is given 2");
     refused(mirt_one_device("3"), MIRT_E_INVALID, "one device is given 3");
     refused(mirt_one_device("cpu:99"), MIRT_E_DEVICE, "cpu:99");

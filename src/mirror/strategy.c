@@ -199,16 +199,22 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     s->seed = desc->seed;
     if (!cores || !mirt__kernels_best()) return mirt_last_status();
     if ((int)desc->kind < 0 || desc->kind > MIRT_CENTRAL_STORAGE)
-        return mirt__fail(MIRT_E_INVALID, "there is no kind of strategy number %d", (int)desc->kind);
+        return mirt__fail(MIRT_E_INVALID,
+                          "mirt_strategy_create: invalid kind (%d); it must be MIRT_MIRRORED, MIRT_ONE_DEVICE or "
+                          "MIRT_CENTRAL_STORAGE",
+                          (int)desc->kind);
     s->kind = desc->kind;
     if (mirt__devices_take(s, desc, &found) != MIRT_OK) return mirt_last_status();
     const char *why;
     if (!mirt__collective_name(desc->collective, &why))
-        return mirt__fail(MIRT_E_INVALID, "there is no collective number %d", (int)desc->collective);
+        return mirt__fail(MIRT_E_INVALID,
+                          "mirt_strategy_create: invalid collective (%d); it must be one of mirt_collective",
+                          (int)desc->collective);
     s->winograd = desc->winograd;
     s->collective = desc->collective;
     if (desc->replicas < 0 || desc->threads < 0)
-        return mirt__fail(MIRT_E_INVALID, "replicas and threads cannot be negative");
+        return mirt__fail(MIRT_E_INVALID, "mirt_strategy_create: %d replicas and %d threads; neither can be negative",
+                          desc->replicas, desc->threads);
     s->num_replicas = desc->replicas ? desc->replicas : s->num_devices;
     s->threads = s->backend->threads(desc->threads, found.named ? s->num_devices : cores, s->num_devices);
     for (int d = 0; d < s->num_devices; d++) {

@@ -131,6 +131,8 @@ MIRT_API mirt_model *mirt_efficientnet_v2(mirt_strategy *strategy, mirt_efficien
                                           const mirt_application_desc *desc) {
     if ((int)variant >= 0 && variant <= MIRT_EFFICIENTNET_V2_L)
         return mirt__application_build(strategy, &mirt__application_table[variant], desc);
-    mirt__fail(MIRT_E_INVALID, "there is no EfficientNetV2 number %d", (int)variant);
+    mirt__fail(MIRT_E_INVALID,
+               "mirt_efficientnet_v2: invalid variant (%d); it must be one of mirt_efficientnet_v2_variant",
+               (int)variant);
     return NULL;
 }

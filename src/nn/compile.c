@@ -17,7 +17,9 @@ static mirt_status mirt__compile_check(mirt_model *model, const mirt_compile_des
     if (!bare && !model->num_outputs)
         return mirt__fail(MIRT_E_STATE, "%s has no output: end with mirt_model_output", model->name);
     if ((int)desc->reduction < 0 || desc->reduction > MIRT_SUM)
-        return mirt__fail(MIRT_E_INVALID, "there is no reduction number %d", (int)desc->reduction);
+        return mirt__fail(MIRT_E_INVALID,
+                          "mirt_compile: invalid reduction (%d); it must be MIRT_SUM_OVER_BATCH_SIZE or MIRT_SUM",
+                          (int)desc->reduction);
     if (mirt__optimizer_check(&desc->optimizer) != MIRT_OK) return mirt_last_status();
     for (int i = model->num_outputs; i < MIRT_MAX_OUTPUTS; i++) {
         if (!desc->losses[i] && !desc->custom_losses[i] && desc->loss_weights[i] == 0) continue;

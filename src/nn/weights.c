@@ -506,7 +506,7 @@ MIRT_API int mirt_num_weights(const mirt_model *model) { return model ? model->n
 MIRT_API mirt_status mirt_weight(const mirt_model *model, int index, mirt_weight_info *out) {
     if (!model || !out) return mirt__fail(MIRT_E_INVALID, "mirt_weight: no model or no place for the answer");
     if (index < 0 || index >= model->num_variables) {
-        return mirt__fail(MIRT_E_NOT_FOUND, "there is no weight %d; %s has %d", index, model->name,
+        return mirt__fail(MIRT_E_NOT_FOUND, "mirt_weight: there is no weight %d; %s has %d", index, model->name,
                           model->num_variables);
     }
     const mirt__variable *v = &model->variable[index];
@@ -543,7 +543,7 @@ static int mirt__variable_checked(mirt_model *model, const char *name, int devic
     int index = mirt__variable_find(model, name);
     if (index < 0) return -1;
     if (device < 0 || device >= model->strategy->num_devices) {
-        return mirt__fail(MIRT_E_DEVICE, "there is no device %d; the strategy has %d", device,
+        return mirt__fail(MIRT_E_DEVICE, "%s: there is no device %d; the strategy has %d", caller, device,
                           model->strategy->num_devices),
                -1;
     }

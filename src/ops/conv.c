@@ -16,7 +16,8 @@ MIRT__LIB bool mirt__window_check(const int kernel[2], const int strides[2], con
                                   mirt_padding padding) {
     const double most = 1 << 28;
     if (padding != MIRT_VALID && padding != MIRT_SAME)
-        return mirt__fail(MIRT_E_INVALID, "there is no padding number %d", (int)padding), false;
+        return mirt__fail(MIRT_E_INVALID, "invalid padding (%d); it must be MIRT_VALID or MIRT_SAME", (int)padding),
+               false;
     for (int i = 0; i < 2; i++) {
         if (kernel[i] < 1 || strides[i] < 1 || dilation[i] < 1)
             return mirt__fail(MIRT_E_INVALID, "window size, strides and dilation must be positive"), false;

@@ -49,7 +49,8 @@ MIRT_API mirt_tensor *mirt_reshape(mirt_tensor *x, mirt_shape shape) {
 
 static bool mirt__cast_shape(mirt__node *node) {
     if (!mirt__dtype_known(node->a.dtype))
-        return mirt__fail(MIRT_E_INVALID, "there is no dtype number %d", (int)node->a.dtype), false;
+        return mirt__fail(MIRT_E_INVALID, "invalid dtype (%d); it must be one of mirt_dtype", (int)node->a.dtype),
+               false;
     return mirt__declare(node, node->a.dtype, &node->in[0]->shape);
 }
 

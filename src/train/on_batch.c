@@ -113,7 +113,7 @@ MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int 
     int index = mirt__variable_find(model, name), first;
     if (index < 0) return mirt_last_status();
     if (device < 0 || device >= model->strategy->num_devices) {
-        return mirt__fail(MIRT_E_DEVICE, "there is no device %d; the strategy has %d", device,
+        return mirt__fail(MIRT_E_DEVICE, "mirt_get_gradient: there is no device %d; the strategy has %d", device,
                           model->strategy->num_devices);
     }
     const mirt_model *root = mirt__root(model, &first);
