@@ -32940,7 +32940,7 @@ MIRT__LIB mirt_tensor *mirt__activation_op(mirt_activation_kind kind, mirt_tenso
     if (!x || kind == MIRT_LINEAR) return x;
     if (kind == MIRT_SOFTMAX) return mirt_softmax(x);
     if (activation) return mirt__unary_op(activation->unary, x, activation->scale, 0);
-    mirt__fail(MIRT_E_INVALID, "there is no activation number %d", (int)kind);
+    mirt__fail(MIRT_E_INVALID, "invalid activation (%d); it must be one of mirt_activation_kind", (int)kind);
     mirt__graph_poison(x->node->graph);
     return NULL;
 }
@@ -33338,7 +33338,8 @@ MIRT_API mirt_tensor *mirt_reshape(mirt_tensor *x, mirt_shape shape) {
 
 static bool mirt__cast_shape(mirt__node *node) {
     if (!mirt__dtype_known(node->a.dtype))
-        return mirt__fail(MIRT_E_INVALID, "there is no dtype number %d", (int)node->a.dtype), false;
+        return mirt__fail(MIRT_E_INVALID, "invalid dtype (%d); it must be one of mirt_dtype", (int)node->a.dtype),
+               false;
     return mirt__declare(node, node->a.dtype, &node->in[0]->shape);
 }
 
@@ -34057,7 +34058,8 @@ MIRT__LIB bool mirt__window_check(const int kernel[2], const int strides[2], con
                                   mirt_padding padding) {
     const double most = 1 << 28;
     if (padding != MIRT_VALID && padding != MIRT_SAME)
-        return mirt__fail(MIRT_E_INVALID, "there is no padding number %d", (int)padding), false;
+        return mirt__fail(MIRT_E_INVALID, "invalid padding (%d); it must be MIRT_VALID or MIRT_SAME", (int)padding),
+               false;
     for (int i = 0; i < 2; i++) {
         if (kernel[i] < 1 || strides[i] < 1 || dilation[i] < 1)
             return mirt__fail(MIRT_E_INVALID, "window size, strides and dilation must be positive"), false;
@@ -38640,16 +38642,22 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     s->seed = desc->seed;
     if (!cores || !mirt__kernels_best()) return mirt_last_status();
     if ((int)desc->kind < 0 || desc->kind > MIRT_CENTRAL_STORAGE)
-        return mirt__fail(MIRT_E_INVALID, "there is no kind of strategy number %d", (int)desc->kind);
+        return mirt__fail(MIRT_E_INVALID,
+                          "mirt_strategy_create: invalid kind (%d); it must be MIRT_MIRRORED, MIRT_ONE_DEVICE or "
+                          "MIRT_CENTRAL_STORAGE",
+                          (int)desc->kind);
     s->kind = desc->kind;
     if (mirt__devices_take(s, desc, &found) != MIRT_OK) return mirt_last_status();
     const char *why;
     if (!mirt__collective_name(desc->collective, &why))
-        return mirt__fail(MIRT_E_INVALID, "there is no collective number %d", (int)desc->collective);
+        return mirt__fail(MIRT_E_INVALID,
+                          "mirt_strategy_create: invalid collective (%d); it must be one of mirt_collective",
+                          (int)desc->collective);
     s->winograd = desc->winograd;
     s->collective = desc->collective;
     if (desc->replicas < 0 || desc->threads < 0)
-        return mirt__fail(MIRT_E_INVALID, "replicas and threads cannot be negative");
+        return mirt__fail(MIRT_E_INVALID, "mirt_strategy_create: %d replicas and %d threads; neither can be negative",
+                          desc->replicas, desc->threads);
     s->num_replicas = desc->replicas ? desc->replicas : s->num_devices;
     s->threads = s->backend->threads(desc->threads, found.named ? s->num_devices : cores, s->num_devices);
     for (int d = 0; d < s->num_devices; d++) {
@@ -43694,7 +43702,9 @@ static mirt_status mirt__compile_check(mirt_model *model, const mirt_compile_des
     if (!bare && !model->num_outputs)
         return mirt__fail(MIRT_E_STATE, "%s has no output: end with mirt_model_output", model->name);
     if ((int)desc->reduction < 0 || desc->reduction > MIRT_SUM)
-        return mirt__fail(MIRT_E_INVALID, "there is no reduction number %d", (int)desc->reduction);
+        return mirt__fail(MIRT_E_INVALID,
+                          "mirt_compile: invalid reduction (%d); it must be MIRT_SUM_OVER_BATCH_SIZE or MIRT_SUM",
+                          (int)desc->reduction);
     if (mirt__optimizer_check(&desc->optimizer) != MIRT_OK) return mirt_last_status();
     for (int i = model->num_outputs; i < MIRT_MAX_OUTPUTS; i++) {
         if (!desc->losses[i] && !desc->custom_losses[i] && desc->loss_weights[i] == 0) continue;
@@ -44304,7 +44314,7 @@ MIRT_API int mirt_num_weights(const mirt_model *model) { return model ? model->n
 MIRT_API mirt_status mirt_weight(const mirt_model *model, int index, mirt_weight_info *out) {
     if (!model || !out) return mirt__fail(MIRT_E_INVALID, "mirt_weight: no model or no place for the answer");
     if (index < 0 || index >= model->num_variables) {
-        return mirt__fail(MIRT_E_NOT_FOUND, "there is no weight %d; %s has %d", index, model->name,
+        return mirt__fail(MIRT_E_NOT_FOUND, "mirt_weight: there is no weight %d; %s has %d", index, model->name,
                           model->num_variables);
     }
     const mirt__variable *v = &model->variable[index];
@@ -44341,7 +44351,7 @@ static int mirt__variable_checked(mirt_model *model, const char *name, int devic
     int index = mirt__variable_find(model, name);
     if (index < 0) return -1;
     if (device < 0 || device >= model->strategy->num_devices) {
-        return mirt__fail(MIRT_E_DEVICE, "there is no device %d; the strategy has %d", device,
+        return mirt__fail(MIRT_E_DEVICE, "%s: there is no device %d; the strategy has %d", caller, device,
                           model->strategy->num_devices),
                -1;
     }
@@ -45590,11 +45600,11 @@ static mirt_status mirt__losses_read(const mirt__json *json, const char *const *
 }
 
 /* Reads the names in an array that may be missing: `found` is called with each string and returns whether it is
-   known. */
+   known. `may_lack`: null stands for an output that has none. */
 static mirt_status
 mirt__custom_read(const mirt_strategy *strategy, const mirt__json *json, const char *key, mirt_compile_desc *out,
                   bool (*found)(const mirt_strategy *strategy, const char *name, mirt_compile_desc *out, size_t i),
-                  int most) {
+                  int most, bool may_lack) {
     const mirt__json *array = mirt__json_member(json, key);
     char label[MIRT__JSON_LABEL];
     if (!array) return MIRT_OK;
@@ -45602,7 +45612,7 @@ mirt__custom_read(const mirt_strategy *strategy, const mirt__json *json, const c
         return mirt__fail(MIRT_E_FORMAT, "%s must be an array of at most %d names", key, most);
     for (size_t i = 0; i < array->count; i++) {
         const mirt__json *name = array->item[i];
-        if (name->type == MIRT__JSON_NULL) continue;
+        if (name->type == MIRT__JSON_NULL && may_lack) continue;
         if (name->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "%s must be an array of names", key);
         if (found(strategy, name->string, out, i)) continue;
         return mirt__fail(MIRT_E_FORMAT,
@@ -45640,10 +45650,12 @@ MIRT__LIB mirt_status mirt__compile_read(const mirt_strategy *strategy, const mi
     out->loss = (mirt_loss)loss;
     out->reduction = (mirt_reduction)reduction;
     if (mirt__losses_read(json, losses, out) != MIRT_OK || mirt__metrics_read(metrics, out) != MIRT_OK ||
-        mirt__custom_read(strategy, json, "custom_losses", out, mirt__custom_loss_found, MIRT_MAX_OUTPUTS) != MIRT_OK) {
+        mirt__custom_read(strategy, json, "custom_losses", out, mirt__custom_loss_found, MIRT_MAX_OUTPUTS,
+                          true) != MIRT_OK) {
         return mirt_last_status();
     }
-    return mirt__custom_read(strategy, json, "custom_metrics", out, mirt__custom_metric_found, MIRT_MAX_METRICS);
+    return mirt__custom_read(strategy, json, "custom_metrics", out, mirt__custom_metric_found, MIRT_MAX_METRICS,
+                             false);
 }
 
 /* >>section nn/architecture_write.c */
@@ -47148,7 +47160,7 @@ MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_te
     if (!labels || !output) return NULL;
     const mirt__loss_class *cls = loss == MIRT_LOSS_NONE ? NULL : mirt__loss_class_get(loss);
     if (!cls) {
-        mirt__fail(MIRT_E_INVALID, "mirt_loss_values: there is no loss number %d", (int)loss);
+        mirt__fail(MIRT_E_INVALID, "mirt_loss_values: invalid loss (%d)", (int)loss);
         return mirt__graph_poison(output->node->graph), (mirt_tensor *)NULL;
     }
     mirt_tensor *values = mirt__loss_of(loss, from_logits, output, labels);
@@ -52632,11 +52644,14 @@ MIRT_API mirt_status mirt_reduce(mirt_function *f, const char *name, mirt_reduce
     const mirt__result *r = mirt__find_result(f, name, "mirt_reduce");
     int64_t first;
     if (!r) return mirt_last_status();
-    if (!out || (int64_t)count != r->count)
+    if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_reduce: no place for the values of %s", name);
+    if ((int64_t)count != r->count)
         return mirt__fail(MIRT_E_SHAPE, "mirt_reduce: %s has %lld elements, not %llu", name, (long long)r->count,
                           (unsigned long long)count);
     if (op != MIRT_REDUCE_SUM && op != MIRT_REDUCE_MEAN)
-        return mirt__fail(MIRT_E_INVALID, "mirt_reduce: there is no operation number %d", (int)op);
+        return mirt__fail(MIRT_E_INVALID,
+                          "mirt_reduce: invalid operation (%d); it must be MIRT_REDUCE_SUM or MIRT_REDUCE_MEAN",
+                          (int)op);
     int64_t parts = r->batched ? f->step.rows : mirt__active_replicas(&f->step);
     for (size_t k = 0; k < count; k++) out[k] = 0;
     for (int64_t i = 0; i < parts; i++) {
@@ -52650,9 +52665,10 @@ MIRT_API mirt_status mirt_reduce(mirt_function *f, const char *name, mirt_reduce
 
 /* `parts` rows or replicas' values from `first`. */
 static mirt_status mirt__copy_result(const mirt__result *r, int64_t first, int64_t parts, float *out, size_t capacity,
-                                     size_t *written) {
-    if (!out || (int64_t)capacity / (r->count ? r->count : 1) < parts) {
-        return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, there is room for %llu", r->name,
+                                     size_t *written, const char *caller) {
+    if (!out) return mirt__fail(MIRT_E_INVALID, "%s: no place for the values of %s", caller, r->name);
+    if ((int64_t)capacity / (r->count ? r->count : 1) < parts) {
+        return mirt__fail(MIRT_E_SHAPE, "%s: %s has %lld elements, there is room for %llu", caller, r->name,
                           (long long)(parts * r->count), (unsigned long long)capacity);
     }
     for (int64_t i = 0; i < parts * r->count; i++) out[i] = (float)mirt__result_value(r, first * r->count + i);
@@ -52665,7 +52681,7 @@ MIRT_API mirt_status mirt_gather_result(mirt_function *f, const char *name, floa
     MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
     const mirt__result *r = mirt__find_result(f, name, "mirt_gather_result");
     return r ? mirt__copy_result(r, 0, r->batched ? f->step.rows : mirt__active_replicas(&f->step), out, capacity,
-                                 written)
+                                 written, "mirt_gather_result")
              : mirt_last_status();
 }
 
@@ -52679,8 +52695,8 @@ MIRT_API mirt_status mirt_local_result(mirt_function *f, const char *name, int r
         return mirt__fail(MIRT_E_NOT_FOUND, "mirt_local_result: there is no replica %d of %d", replica,
                           f->step.replicas);
     int64_t rows = mirt__replica_share(&f->step, replica, &first);
-    return r->batched ? mirt__copy_result(r, first, rows, out, capacity, written)
-                      : mirt__copy_result(r, replica, rows > 0, out, capacity, written);
+    return r->batched ? mirt__copy_result(r, first, rows, out, capacity, written, "mirt_local_result")
+                      : mirt__copy_result(r, replica, rows > 0, out, capacity, written, "mirt_local_result");
 }
 
 #endif /* MIRRORTRAIN_NO_TRAIN */
@@ -53509,7 +53525,7 @@ MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int 
     int index = mirt__variable_find(model, name), first;
     if (index < 0) return mirt_last_status();
     if (device < 0 || device >= model->strategy->num_devices) {
-        return mirt__fail(MIRT_E_DEVICE, "there is no device %d; the strategy has %d", device,
+        return mirt__fail(MIRT_E_DEVICE, "mirt_get_gradient: there is no device %d; the strategy has %d", device,
                           model->strategy->num_devices);
     }
     const mirt_model *root = mirt__root(model, &first);
@@ -56513,7 +56529,9 @@ MIRT_API mirt_model *mirt_efficientnet_v2(mirt_strategy *strategy, mirt_efficien
                                           const mirt_application_desc *desc) {
     if ((int)variant >= 0 && variant <= MIRT_EFFICIENTNET_V2_L)
         return mirt__application_build(strategy, &mirt__application_table[variant], desc);
-    mirt__fail(MIRT_E_INVALID, "there is no EfficientNetV2 number %d", (int)variant);
+    mirt__fail(MIRT_E_INVALID,
+               "mirt_efficientnet_v2: invalid variant (%d); it must be one of mirt_efficientnet_v2_variant",
+               (int)variant);
     return NULL;
 }
 

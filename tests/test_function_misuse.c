@@ -43,6 +43,10 @@ typedef enum mistake {
     LOSS_SHAPE,
     OTHER_TRAINABLE,
     NO_COUNT,
+    APPLY_STRAY_WEIGHT,
+    APPLY_STRAY_GRADIENT,
+    ASSIGN_STRAY,
+    GRADIENT_BY_STRAY,
     MISTAKES
 } mistake;
 
@@ -93,6 +97,14 @@ static bool record_mistake(mirt_function *f, void *user) {
     case LOSS_SHAPE: mirt_minimize(f, w); break;
     case OTHER_TRAINABLE: mirt_trainable(f, (mirt_model *)stray->node->graph->model, &count); break;
     case NO_COUNT: mirt_trainable(f, NULL, NULL); break;
+    case APPLY_STRAY_WEIGHT: {
+        mirt_tensor *two[2] = {w, stray}, *given[2] = {square, square};
+        mirt_apply_gradients(f, two, given, 2);
+        break;
+    }
+    case APPLY_STRAY_GRADIENT: mirt_apply_gradients(f, &w, &stray, 1); break;
+    case ASSIGN_STRAY: mirt_assign(f, state, stray, MIRT_AGGREGATE_MEAN); break;
+    case GRADIENT_BY_STRAY: mirt_gradients(mirt_reduce_sum(square, 0, false), &stray, 1, &none); break;
     default: break;
     }
     return true;
@@ -115,7 +127,7 @@ static void check_mistakes(void) {
         {MIRT_E_INVALID, "no name"},
         {MIRT_E_INVALID, "a is a result already"},
         {MIRT_E_INVALID, "results"},
-        {MIRT_E_INVALID, "99"},
+        {MIRT_E_INVALID, "mirt_loss_values: invalid loss (99)"},
         {MIRT_E_SHAPE, "int32"},
         {MIRT_E_SHAPE, "reduce them first"},
         {MIRT_E_INVALID, "sums or averages"},
@@ -138,6 +150,10 @@ static void check_mistakes(void) {
         {MIRT_E_SHAPE, "one number"},
         {MIRT_E_INVALID, "not a part of bare"},
         {MIRT_E_INVALID, "no place for the count"},
+        {MIRT_E_INVALID, "mirt_apply_gradients"},
+        {MIRT_E_INVALID, "mirt_apply_gradients"},
+        {MIRT_E_INVALID, "mirt_assign"},
+        {MIRT_E_INVALID, "mirt_gradients"},
     };
     mirt_strategy *s = strategy_of(1, 2, 1);
     mirt_model *m = bare_model(s, mirt_sgd(0.1f, 0, false)),
@@ -147,6 +163,7 @@ static void check_mistakes(void) {
         mistake which = (mistake)i;
         if (which == WRONG_TENSOR) recorded = mirt_function_create(m, data, record_kept, NULL);
         if (which == OTHER_MODEL) stray = mirt_layer_output(other, "dense");
+        if (which == APPLY_STRAY_WEIGHT) mirt_function_create(m, data, record_kept, NULL);
         if (which != NO_VARIABLE) mirt__fail(MIRT_E_IO, "stale");
         mirt_function *f = mirt_function_create(m, data, record_mistake, &which);
         ok(!f && (which == NO_VARIABLE || mirt_last_status() == want[i].status) &&
@@ -253,8 +270,10 @@ static void check_misuse(void) {
     ok(mirt_function_run(f, &batch) == MIRT_OK, "its own batch runs%s", mirt_last_error());
     REFUSED(mirt_reduce(f, "los", MIRT_REDUCE_MEAN, &loss, 1) != MIRT_OK, MIRT_E_NOT_FOUND, "\"loss\"");
     REFUSED(mirt_reduce(f, "loss", MIRT_REDUCE_MEAN, &loss, 2) != MIRT_OK, MIRT_E_SHAPE, "1 elements");
-    REFUSED(mirt_reduce(f, "loss", (mirt_reduce_op)7, &loss, 1) != MIRT_OK, MIRT_E_INVALID, "7");
-    REFUSED(mirt_gather_result(f, "loss", rows, 7, NULL) != MIRT_OK, MIRT_E_SHAPE, "7");
+    REFUSED(mirt_reduce(f, "loss", (mirt_reduce_op)7, &loss, 1) != MIRT_OK, MIRT_E_INVALID,
+            "mirt_reduce: invalid operation (7); it must be MIRT_REDUCE_SUM or MIRT_REDUCE_MEAN");
+    REFUSED(mirt_gather_result(f, "loss", rows, 7, NULL) != MIRT_OK, MIRT_E_SHAPE,
+            "mirt_gather_result: loss has 8 elements, there is room for 7");
     REFUSED(mirt_gather_result(f, NULL, rows, 7, NULL) != MIRT_OK, MIRT_E_INVALID, "name");
     REFUSED(mirt_local_result(f, "loss", 3, rows, 8, NULL) != MIRT_OK, MIRT_E_NOT_FOUND, "3 of 3");
     REFUSED(mirt_minimize(f, f->results.list[0].tensor) != MIRT_OK, MIRT_E_STATE, "recorded already");
@@ -332,9 +351,98 @@ static void check_misuse(void) {
     mirt_strategy_destroy(t);
 }
 
+/* >>what a body is given */
+
+static int listed, listed_of_none;
+static bool no_weights;
+
+/* Labels that are made in the body cannot be checked with a batch. */
+static bool record_given(mirt_function *f, void *user) {
+    mirt_tensor *out = mirt_call((mirt_model *)user, mirt_function_x(f, 0), MIRT_TRAINING_ON),
+                *weights = mirt_function_weights(f);
+    no_weights = !weights;
+    mirt_trainable(f, (mirt_model *)user, &listed);
+    mirt_trainable(f, NULL, &listed_of_none);
+    if (weights && mirt_function_result(f, "weights", weights) != MIRT_OK) return false;
+    mirt_tensor *loss = mirt_loss_values(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, true, mirt_argmax(out, 1), out);
+    return mirt_function_result(f, "loss", loss) == MIRT_OK;
+}
+
+static void check_given(void) {
+    enum { ROWS = 5 };
+    static float weights[ROWS] = {1, 0.5f, 2, 0, 3};
+    mirt_strategy *s = strategy_of(2, 2, 1);
+    mirt_model *m = row_model(s, &plain_net, mirt_sgd(0.1f, 0, false));
+    mirt_data samples;
+    mirt_global_batch batch;
+    float out[ROWS];
+    memset(&samples, 0, sizeof samples);
+    samples.x[0] = mirt_make_array(row_x, MIRT_FLOAT32, MIRT_SHAPE(ROWS, ROW_IN));
+    samples.y[0] = mirt_make_array(row_y, MIRT_INT32, MIRT_SHAPE(ROWS));
+    mirt_dataset *plain = mirt_distribute(s, mirt_batch(mirt_arrays_of(&samples), ROWS)), *data;
+    samples.weights = mirt_make_array(weights, MIRT_FLOAT32, MIRT_SHAPE(ROWS));
+    data = mirt_distribute(s, mirt_batch(mirt_arrays_of(&samples), ROWS));
+    mirt_function *bare = mirt_function_create(m, plain, record_given, m);
+    ok(bare && no_weights && !mirt_function_weights(NULL), "data without weights give none");
+    mirt_function *f = mirt_function_create(m, data, record_given, m);
+    ok(f && !no_weights && listed == 4 && listed_of_none == 4, "the weights of all trained layers: %d, by default %d",
+       listed, listed_of_none);
+    ok(f && mirt_dataset_next(data, &batch) == MIRT_OK && mirt_function_run(f, &batch) == MIRT_OK &&
+           mirt_gather_result(f, "weights", out, ROWS, NULL) == MIRT_OK && memcmp(out, weights, sizeof out) == 0,
+       "weights of samples are in the body");
+    bool likeliest = mirt_gather_result(f, "loss", out, ROWS, NULL) == MIRT_OK;
+    for (int i = 0; i < ROWS; i++) likeliest = likeliest && out[i] > 0 && (double)out[i] <= log(ROW_CLASSES);
+    ok(likeliest, "the loss of the likeliest class is at most that of equal ones");
+
+    /* Batches that nobody has read. */
+    mirt_global_batch own = batch;
+    double sum;
+    own.dataset = NULL;
+    REFUSED(mirt_function_run(f, &own) != MIRT_OK, MIRT_E_INVALID, "which mirt_dataset_next has made");
+    own = batch;
+    own.rows = 0;
+    REFUSED(mirt_function_run(f, &own) != MIRT_OK, MIRT_E_INVALID, "a batch with rows");
+    mirt_dataset *loose = mirt_batch(mirt_arrays_of(&samples), ROWS);
+    own = batch;
+    own.dataset = loose;
+    REFUSED(mirt_function_run(f, &own) != MIRT_OK, MIRT_E_SHAPE, "unlike the one the function was made for");
+    REFUSED(mirt_gather_result(f, "loss", NULL, ROWS, NULL) != MIRT_OK, MIRT_E_INVALID,
+            "mirt_gather_result: no place for the values of loss");
+    REFUSED(mirt_reduce(f, "loss", MIRT_REDUCE_SUM, NULL, 1) != MIRT_OK, MIRT_E_INVALID,
+            "mirt_reduce: no place for the values of loss");
+    ok(mirt_function_run(f, &batch) == MIRT_OK && mirt_reduce(f, "loss", MIRT_REDUCE_SUM, &sum, 1) == MIRT_OK &&
+           sum > 0,
+       "the batch that was read runs again");
+    mirt_dataset_destroy(loose);
+    mirt_dataset_destroy(plain);
+    mirt_dataset_destroy(data);
+    mirt_strategy_destroy(s);
+}
+
+/* A model that lacks an optimizer, and one whose recording failed. */
+static bool apply_without(mirt_function *f, void *user) {
+    mirt_tensor *w = mirt_function_variable(f, "w");
+    (void)user;
+    return mirt_apply_gradients(f, &w, &w, 1) == MIRT_OK;
+}
+
+static void check_unfinished(void) {
+    mirt_strategy *s = strategy_of(1, 1, 1);
+    mirt_model *bare = mirt_model_create(s, "bare"), *broken = mirt_model_create(s, "broken");
+    int count = 9;
+    mirt_variable(bare, "w", MIRT_SHAPE(W), mirt_ones(), true);
+    REFUSED(!mirt_function_create(bare, NULL, apply_without, NULL), MIRT_E_STATE,
+            "mirt_apply_gradients: bare has no optimizer; call mirt_compile");
+    mirt_flatten(mirt_rescale(mirt_input(broken, MIRT_SHAPE(2)), (float)NAN, 0));
+    REFUSED(!mirt_trainable(NULL, broken, &count) && count == 0, mirt_last_status(), "scale nan");
+    mirt_strategy_destroy(s);
+}
+
 int main(void) {
     draw_rows();
     check_mistakes();
+    check_given();
+    check_unfinished();
     check_misuse();
     return done_testing();
 }

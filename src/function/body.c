@@ -119,7 +119,7 @@ MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_te
     if (!labels || !output) return NULL;
     const mirt__loss_class *cls = loss == MIRT_LOSS_NONE ? NULL : mirt__loss_class_get(loss);
     if (!cls) {
-        mirt__fail(MIRT_E_INVALID, "mirt_loss_values: there is no loss number %d", (int)loss);
+        mirt__fail(MIRT_E_INVALID, "mirt_loss_values: invalid loss (%d)", (int)loss);
         return mirt__graph_poison(output->node->graph), (mirt_tensor *)NULL;
     }
     mirt_tensor *values = mirt__loss_of(loss, from_logits, output, labels);

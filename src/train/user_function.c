@@ -242,11 +242,14 @@ MIRT_API mirt_status mirt_reduce(mirt_function *f, const char *name, mirt_reduce
     const mirt__result *r = mirt__find_result(f, name, "mirt_reduce");
     int64_t first;
     if (!r) return mirt_last_status();
-    if (!out || (int64_t)count != r->count)
+    if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_reduce: no place for the values of %s", name);
+    if ((int64_t)count != r->count)
         return mirt__fail(MIRT_E_SHAPE, "mirt_reduce: %s has %lld elements, not %llu", name, (long long)r->count,
                           (unsigned long long)count);
     if (op != MIRT_REDUCE_SUM && op != MIRT_REDUCE_MEAN)
-        return mirt__fail(MIRT_E_INVALID, "mirt_reduce: there is no operation number %d", (int)op);
+        return mirt__fail(MIRT_E_INVALID,
+                          "mirt_reduce: invalid operation (%d); it must be MIRT_REDUCE_SUM or MIRT_REDUCE_MEAN",
+                          (int)op);
     int64_t parts = r->batched ? f->step.rows : mirt__active_replicas(&f->step);
     for (size_t k = 0; k < count; k++) out[k] = 0;
     for (int64_t i = 0; i < parts; i++) {
@@ -260,9 +263,10 @@ MIRT_API mirt_status mirt_reduce(mirt_function *f, const char *name, mirt_reduce
 
 /* `parts` rows or replicas' values from `first`. */
 static mirt_status mirt__copy_result(const mirt__result *r, int64_t first, int64_t parts, float *out, size_t capacity,
-                                     size_t *written) {
-    if (!out || (int64_t)capacity / (r->count ? r->count : 1) < parts) {
-        return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, there is room for %llu", r->name,
+                                     size_t *written, const char *caller) {
+    if (!out) return mirt__fail(MIRT_E_INVALID, "%s: no place for the values of %s", caller, r->name);
+    if ((int64_t)capacity / (r->count ? r->count : 1) < parts) {
+        return mirt__fail(MIRT_E_SHAPE, "%s: %s has %lld elements, there is room for %llu", caller, r->name,
                           (long long)(parts * r->count), (unsigned long long)capacity);
     }
     for (int64_t i = 0; i < parts * r->count; i++) out[i] = (float)mirt__result_value(r, first * r->count + i);
@@ -275,7 +279,7 @@ MIRT_API mirt_status mirt_gather_result(mirt_function *f, const char *name, floa
     MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
     const mirt__result *r = mirt__find_result(f, name, "mirt_gather_result");
     return r ? mirt__copy_result(r, 0, r->batched ? f->step.rows : mirt__active_replicas(&f->step), out, capacity,
-                                 written)
+                                 written, "mirt_gather_result")
              : mirt_last_status();
 }
 
@@ -289,6 +293,6 @@ MIRT_API mirt_status mirt_local_result(mirt_function *f, const char *name, int r
         return mirt__fail(MIRT_E_NOT_FOUND, "mirt_local_result: there is no replica %d of %d", replica,
                           f->step.replicas);
     int64_t rows = mirt__replica_share(&f->step, replica, &first);
-    return r->batched ? mirt__copy_result(r, first, rows, out, capacity, written)
-                      : mirt__copy_result(r, replica, rows > 0, out, capacity, written);
+    return r->batched ? mirt__copy_result(r, first, rows, out, capacity, written, "mirt_local_result")
+                      : mirt__copy_result(r, replica, rows > 0, out, capacity, written, "mirt_local_result");
 }
