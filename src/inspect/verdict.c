@@ -98,11 +98,11 @@ static void mirt__blame_size(mirt_timing *t, const mirt__costs *c) {
     else if (c->rows <= 16 && c->least < 1e-3 && lost > 0.3 * c->wall) mirt__blame(t, MIRT_SMALL_BATCH, lost, c->wall);
 }
 
-/* Rows of a replica with which what is lost is a tenth, as a power of two. */
+/* Rows of a replica with which what is lost is a tenth, as a power of two; at least twice as many as there are. */
 static double mirt__better_rows(const mirt__costs *c, double lost) {
     const double wanted = c->compute > 0 ? c->rows * 9 * lost / c->compute : c->rows;
     double rows = 2;
-    while (rows < 256 && (rows < wanted || rows < 2 * c->rows)) rows *= 2;
+    while (rows < 2 * c->rows || (rows < 256 && rows < wanted)) rows *= 2;
     return rows;
 }
 
