@@ -5,8 +5,8 @@
 
 Builds each test by the Makefile's rules for build/cover, in a copy of the tree and without optimization, runs it, and
 adds up what gcov says of src/ over all of them; lines of mirrortrain.h, which some tests include as a whole, are
-brought back to the files of src/. Nothing is left out: text that is compiled for several instruction sets counts once
-for each of them, as far as the machine has them.
+brought back to the files of src/. Text that is compiled for several instruction sets counts once for each of them that
+the machine has; the last lines say how much the others would be.
 Prints a table; what no test reached is in BUILD_DIR/<file>.txt. The last line is the total.
 """
 import concurrent.futures
@@ -23,6 +23,12 @@ JOBS = os.environ.get("JOBS", "2")
 # Threads count at the same time, so counters are atomic. A child process of a test writes its counts only in exit.
 FLAGS = "-O0 -ffp-contract=off -w --coverage -fprofile-update=atomic -D_exit=exit"
 TIME_LIMIT = 1200
+# Flags of the processor, and the functions that are not called without them.
+INSTRUCTION_SETS = (
+    ("avx2 fma", "_avx2$"),
+    ("avx512f avx512bw avx512vl avx512dq", "_avx512$"),
+    ("avx512_bf16", "_avx512bf16$|_peak_bf16$|^mirt__word_"),
+)
 
 
 def source_lines(path):
@@ -125,6 +131,14 @@ def run_test(tree, name):
     return name, ""
 
 
+def missing_functions():
+    """A regular expression for functions of instruction sets that the machine lacks, and their names."""
+    with open("/proc/cpuinfo") as file:
+        flags = set(re.search(r"(?m)^(?:flags|Features)\s*:(.*)$", file.read()).group(1).split())
+    missing = [(needs, names) for needs, names in INSTRUCTION_SETS if not flags.issuperset(needs.split())]
+    return re.compile("|".join(names for _, names in missing) or "$^"), ", ".join(needs for needs, _ in missing)
+
+
 class Counts:
     """What gcov says, by the files of src/. lines: (path, line, function) -> count. branches: (path, line, function) ->
     {branches there: [weight, count of each]}: macros give a line other branches in some tests of the whole header."""
@@ -167,8 +181,14 @@ def percent(part, whole):
 
 
 def report(folder, counts):
-    files, text = {}, {}
+    files, text, absent = {}, {}, [0, 0]
+    pattern, instruction_sets = missing_functions()
     for (path, line, function), count in sorted(counts.lines.items()):
+        variants = counts.branches.get((path, line, function), {})
+        taken = max(variants.values(), key=lambda v: (v[0], len(v[1])))[1] if variants else []
+        if count == 0 and pattern.search(function):
+            absent = [absent[0] + 1, absent[1] + len(taken)]
+            continue
         entry = files.setdefault(path, {"lines": [0, 0], "branches": [0, 0], "missed": []})
         if path not in text:
             with open(os.path.join(ROOT, "src", path)) as file:
@@ -178,10 +198,6 @@ def report(folder, counts):
         entry["lines"][1] += 1
         if count == 0:
             entry["missed"].append(where % "line never ran")
-        variants = counts.branches.get((path, line, function), {})
-        if not variants:
-            continue
-        taken = max(variants.values(), key=lambda v: (v[0], len(v[1])))[1]
         entry["branches"][0] += sum(c > 0 for c in taken)
         entry["branches"][1] += len(taken)
         if 0 in taken and count > 0:
@@ -197,6 +213,8 @@ def report(folder, counts):
               (path, percent(row[0], row[1]), row[0], row[1], percent(row[2], row[3]), row[2], row[3]))
         with open(os.path.join(folder, path.replace("/", "_") + ".txt"), "w") as out:
             out.write("".join(line + "\n" for line in entry["missed"]))
+    if instruction_sets:
+        print("not counted, as the machine lacks %s: %d lines, %d branches" % (instruction_sets, *absent))
     print("line coverage of src/: %.1f %% (%d of %d)" % (percent(sums[0], sums[1]), sums[0], sums[1]))
     print("branch coverage of src/: %.1f %% (%d of %d)" % (percent(sums[2], sums[3]), sums[2], sums[3]))
 
