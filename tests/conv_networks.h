@@ -185,12 +185,78 @@ static mirt_tensor *alike(mirt_tensor *x, const how *h) {
     return mirt_relu(norm(conv(x, 30, 1, 1, MIRT_SAME, false), h));
 }
 
+/* A kernel of single pixels, of which some are fused and others stay as they are. */
+static mirt_tensor *point(mirt_tensor *x, int filters, bool bias) { return conv(x, filters, 1, 1, MIRT_SAME, bias); }
+
+static mirt_tensor *rectified(mirt_tensor *x, int filters) {
+    mirt_conv2d_desc d;
+    memset(&d, 0, sizeof d);
+    d.filters = filters;
+    d.kernel[0] = d.kernel[1] = 3;
+    d.padding = MIRT_SAME;
+    d.activation = MIRT_RELU;
+    return mirt_conv2d(x, &d);
+}
+
+static mirt_tensor *pooled(mirt_tensor *x, int stride, mirt_padding padding) {
+    mirt_pool2d_desc d;
+    memset(&d, 0, sizeof d);
+    d.size[0] = d.size[1] = 3;
+    d.strides[0] = d.strides[1] = stride;
+    d.padding = padding;
+    return mirt_max_pool2d(x, &d);
+}
+
+/* Paddings of channels, of paddings, with several readers, and before poolings: of what may be below zero, wider than a
+   window, and in a pooling that pads itself. */
+static mirt_tensor *paddings(mirt_tensor *x, const how *h) {
+    static const int64_t none[] = {0, 0, 0, 0}, first[] = {0, 0, 0, 1}, last[] = {0, 0, 0, 2}, around[] = {0, 1, 1, 0},
+                         wide[] = {0, 1, 3, 0}, high[] = {0, 3, 1, 0};
+    x = mirt_silu(norm(conv(mirt_pad(x, first, around, 0), 6, 3, 1, MIRT_VALID, true), h));
+    x = mirt_relu6(norm(conv(x, 6, 3, 2, MIRT_SAME, false), h));
+    mirt_tensor *a = norm(point(mirt_pad(x, none, last, 0), 8, false), h);
+    mirt_tensor *b = norm(conv(mirt_zero_padding2d(mirt_zero_padding2d(a, 1, 0, 0, 1), 0, 1, 1, 0), 8, 3, 1, MIRT_VALID,
+                               false),
+                          h);
+    x = mirt_relu6(mirt_add(a, b));
+    a = mirt_zero_padding2d(x, 1, 1, 1, 1);
+    x = mirt_add(conv(a, 9, 3, 1, MIRT_VALID, true), conv(a, 9, 3, 1, MIRT_VALID, false));
+    x = norm(mirt_add(x, mirt_slice(mirt_pad(x, none, around, 0), (const int64_t[]){0, 1, 1, 0},
+                                    (const int64_t[]){-1, -1, -1, -1})),
+             h);
+    x = norm(point(pooled(mirt_zero_padding2d(mirt_tanh(x), 1, 1, 1, 1), 2, MIRT_VALID), 7, false), h);
+    a = pooled(mirt_pad(mirt_relu6(x), wide, none, 0), 1, MIRT_VALID);
+    b = pooled(mirt_pad(mirt_relu(x), none, high, 0), 1, MIRT_VALID);
+    x = mirt_concat((mirt_tensor *[]){mirt_reduce_mean(a, 6, true), mirt_reduce_mean(b, 6, true)}, 2, 3);
+    a = pooled(mirt_zero_padding2d(mirt_relu(norm(point(a, 6, false), h)), 1, 1, 1, 1), 1, MIRT_SAME);
+    return mirt_silu(norm(mirt_multiply(point(a, 14, true), x), h));
+}
+
+/* Normalizations and activations behind a convolution that has one already, or that more reads; means of other axes, of
+   dense convolutions and of large kernels; products that are no gates. */
+static mirt_tensor *readers(mirt_tensor *x, const how *h) {
+    mirt_layer_norm_desc layer;
+    memset(&layer, 0, sizeof layer);
+    x = mirt_tanh(rectified(norm(rectified(x, 6), h), 6));
+    mirt_tensor *a = conv(x, 8, 3, 2, MIRT_SAME, false), *b = norm(a, h);
+    x = mirt_add(mirt_silu(a), mirt_layer_norm(point(b, 8, true), &layer));
+    a = mirt_relu(norm(depthwise(mirt_relu(norm(x, h)), 3, 1, MIRT_SAME), h));
+    b = depthwise(a, 11, 1, MIRT_SAME);
+    mirt_tensor *means = mirt_add(mirt_reduce_mean(b, 6, true), mirt_reduce_mean(point(a, 8, false), 6, true));
+    means = mirt_add(means, mirt_reduce_max(mirt_reduce_mean(depthwise(a, 3, 1, MIRT_SAME), 2, true), 4, true));
+    x = point(mirt_multiply(a, mirt_sigmoid(means)), 8, false);
+    x = mirt_add(mirt_multiply(norm(x, h), a), mirt_multiply(b, mirt_reduce_mean(x, 14, true)));
+    b = point(mirt_square(means), 8, true);
+    return mirt_relu(norm(mirt_add(x, mirt_multiply(b, b)), h));
+}
+
 typedef struct network {
     const char *name;
     mirt_tensor *(*body)(mirt_tensor *x, const how *h);
 } network;
-static const network networks[] = {{"mobile", mobile}, {"resnet", resnet},     {"squeeze", squeeze},
-                                   {"odd", odd},       {"branches", branches}, {"alike", alike}};
+static const network networks[] = {{"mobile", mobile},     {"resnet", resnet},     {"squeeze", squeeze},
+                                   {"odd", odd},           {"paddings", paddings}, {"readers", readers},
+                                   {"branches", branches}, {"alike", alike}};
 
 static mirt_model *build(mirt_strategy *s, const network *net, const how *h) {
     mirt_model *m = mirt_model_create(s, net->name);
