@@ -79,9 +79,11 @@ static bool mirt__conv2d_check(const mirt__node *node) {
     const mirt__attrs_window *a = MIRT__OF(&node->a, window);
     if (k->dtype != MIRT_FLOAT32 || (x->dtype != MIRT_FLOAT32 && !node->a.affine)) return mirt__need_float(node, 2);
     if (x->shape.rank != 4 || k->shape.rank != 4) {
-        char tx[96];
-        return mirt__fail(MIRT_E_SHAPE, "input is %s; a convolution takes (rows, height, width, channels)",
-                          mirt__shape_text(&x->shape, tx)),
+        char tx[96], tk[96];
+        return mirt__fail(MIRT_E_SHAPE,
+                          "input is %s and the kernel %s; a convolution takes (rows, height, width, channels) and "
+                          "(height, width, channels, filters)",
+                          mirt__shape_text(&x->shape, tx), mirt__shape_text(&k->shape, tk)),
                false;
     }
     const int kernel[2] = {(int)k->shape.dim[0], (int)k->shape.dim[1]};
