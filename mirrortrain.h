@@ -21651,7 +21651,7 @@ MIRT__LIB void mirt__combine_moments(int active, const mirt__real *const *mean, 
 
 /* >>section device/aggregate.c */
 
-/* Combines the values of replicas into one. */
+/* Combines the replicas' values of a variable, such as moving averages, into one. */
 
 MIRT__LIB int64_t mirt__share(int64_t total, int64_t shares, int64_t index, int64_t *first) {
     int64_t each = total / shares, extra = total % shares;
@@ -22219,6 +22219,7 @@ MIRT__ABSENT_LIB mirt_status mirt__safetensors_write(const char *path, const mir
 
 #ifndef MIRT__PNG_H
 #define MIRT__PNG_H
+/* Writes PNG images. */
 
 /* Makes the file of mirt_write_png in memory, to be freed by mirt__aligned_free. MIRT_E_SHAPE, MIRT_E_NOMEM. */
 MIRT__ABSENT_LIB mirt_status mirt__png_of(const mirt_array *images, int columns, unsigned char **out, size_t *size);
@@ -22998,6 +22999,8 @@ MIRT__LIB const char *mirt__safetensors_metadata(const mirt__safetensors *file, 
 #ifndef MIRRORTRAIN_NO_TRAIN
 
 /* >>section formats/safetensors_write.c */
+
+/* Writes safetensors files. */
 
 /* Checksums of the written bytes; zeros until these are known. */
 typedef struct mirt__st_sums {
@@ -23952,7 +23955,7 @@ MIRT__LIB void mirt__pixmap_run(const mirt__pixmap *resize, void *memory, void *
 
 /* >>section images/header.c */
 
-/* Reads headers of image files and checks sizes before a decoder gets the file. */
+/* Reads headers of image files: refuses damaged ones and large images before they are decoded. */
 
 static uint32_t mirt__image_big(const unsigned char *p, int bytes) {
     uint32_t value = 0;
@@ -24203,7 +24206,7 @@ MIRT__LIB mirt_status mirt__image_check(const mirt__image_header *header, size_t
 
 /* >>section images/decode.c */
 
-/* Decodes images with stb_image, TurboJPEG or the caller's decoder. */
+/* Decodes images with stb_image, TurboJPEG or the caller's decoder; converts colors. */
 
 #if !defined(MIRRORTRAIN_NO_STB_IMAGE) && defined(__has_include)
 #if __has_include(<stb/stb_image.h>) || __has_include(<stb_image.h>)
@@ -30657,7 +30660,7 @@ MIRT__LIB void mirt__image_parts_free(mirt__image_parts *parts) { mirt__pool_fre
 
 /* >>section data/image_csv.c */
 
-/* Lists of image files and labels in comma-separated values. */
+/* Reads lists of image files and labels from CSV files. */
 
 typedef struct mirt__csv {
     const char *path, *at, *end;
@@ -32655,6 +32658,8 @@ MIRT__TRAINING_ROW(loss_weight,
 
 /* >>section ops/elementwise.c */
 
+/* Ops on single elements: unary, binary, bias, activations. */
+
 /* unary: a.kind (mirt__unary_kind), a.scale, a.offset. binary: a.kind (mirt__binary_kind), a.scale and
    a.offset of the unary kind whose gradient it is; numpy broadcasting. broadcast: a.kind MIRT__REDUCE_MEAN means divide
    by the number of repeats. bias_add. */
@@ -32974,6 +32979,8 @@ MIRT__BINARY_LIST(MIRT__FUNCTION)
 
 /* >>section ops/logic.c */
 
+/* Comparisons, boolean operations and choices. */
+
 /* logic: a.kind (mirt__logic_kind), numpy broadcasting. Comparisons take two tensors of one dtype and
    make bools; and, or, not take bools; where takes a bool and two of one dtype. */
 
@@ -33080,6 +33087,8 @@ MIRT_API mirt_tensor *mirt_where(mirt_tensor *condition, mirt_tensor *a, mirt_te
 }
 
 /* >>section ops/reduce.c */
+
+/* Sums, means, maxima and products over axes. */
 
 /* a.kind (mirt__reduce_kind); of the family: axes, keepdims. */
 
@@ -33212,6 +33221,8 @@ MIRT_API mirt_tensor *mirt_reduce_variance(mirt_tensor *x, unsigned axes, bool k
 
 /* >>section ops/scan.c */
 
+/* Running sums along an axis. */
+
 /* scan: a.kind (mirt__scan_kind) along the family's axis. */
 
 MIRT__LIB bool mirt__take_axis(mirt__node *node, const mirt_shape *x) {
@@ -33287,6 +33298,8 @@ MIRT_API mirt_tensor *mirt_argmin(mirt_tensor *x, int axis) { return mirt__scan_
 MIRT_API mirt_tensor *mirt_cumsum(mirt_tensor *x, int axis) { return mirt__scan_op(MIRT__CUMSUM, x, axis); }
 
 /* >>section ops/shape.c */
+
+/* Reshaping, casting and one-hot encoding. */
 
 /* reshape: a.shape. cast: a.dtype. one_hot: the family's depth. */
 
@@ -33421,6 +33434,8 @@ MIRT_API mirt_shape mirt_tensor_shape(const mirt_tensor *x) {
 MIRT_API mirt_dtype mirt_tensor_dtype(const mirt_tensor *x) { return x ? x->dtype : MIRT_FLOAT32; }
 
 /* >>section ops/move.c */
+
+/* Transposing, joining, slicing and padding tensors. */
 
 /* transpose: output axis i is input axis begin[i]. concat: along the family's axis. slice: from begin on, a.shape
    elements. pad: begin before and a.shape after, with a.scale. gather: rows of the first input by the
@@ -33807,6 +33822,8 @@ MIRT_API mirt_tensor *mirt_gather(mirt_tensor *table, mirt_tensor *indices) {
 
 /* >>section ops/matmul.c */
 
+/* Matrix products. */
+
 /* transpose_a, transpose_b. An operand is the matrix [all other axes, last axis]. Fused: a.bias,
    a.activation, a.mask_activation, a.column_sum, a.affine (first operand). a.half: products of bfloat16, as those of
    the 1x1 convolution that it is, of images of one pixel: forward, its input gradient when the second operand is
@@ -34042,6 +34059,8 @@ MIRT_API mirt_tensor *mirt_matmul(mirt_tensor *a, mirt_tensor *b, bool transpose
 
 /* >>section ops/conv.c */
 
+/* Convolutions and their gradients. */
+
 /* conv2d: x NHWC, kernel HWIO; strides, dilation, groups, padding of the family. Fused: a.bias,
    a.activation, a.affine. Gradients: a.shape is the shape of x or of the kernel;
    a.mask_activation, a.column_sum (bias gradient as second output). conv2d_pool: convolution +
@@ -34121,9 +34140,11 @@ static bool mirt__conv2d_check(const mirt__node *node) {
     const mirt__attrs_window *a = MIRT__OF(&node->a, window);
     if (k->dtype != MIRT_FLOAT32 || (x->dtype != MIRT_FLOAT32 && !node->a.affine)) return mirt__need_float(node, 2);
     if (x->shape.rank != 4 || k->shape.rank != 4) {
-        char tx[96];
-        return mirt__fail(MIRT_E_SHAPE, "input is %s; a convolution takes (rows, height, width, channels)",
-                          mirt__shape_text(&x->shape, tx)),
+        char tx[96], tk[96];
+        return mirt__fail(MIRT_E_SHAPE,
+                          "input is %s and the kernel %s; a convolution takes (rows, height, width, channels) and "
+                          "(height, width, channels, filters)",
+                          mirt__shape_text(&x->shape, tx), mirt__shape_text(&k->shape, tk)),
                false;
     }
     const int kernel[2] = {(int)k->shape.dim[0], (int)k->shape.dim[1]};
@@ -34560,6 +34581,8 @@ MIRT__LIB mirt_tensor *mirt__depthwise_conv2d_op(mirt_tensor *x, mirt_tensor *ke
 
 /* >>section ops/pool.c */
 
+/* Max and average pooling, and their gradients. */
+
 /* kernel (the window), strides, padding. Gradients: a.shape is x's shape. */
 
 static bool mirt__pool_geometry(const mirt__node *node, const mirt_shape *x, int64_t rows, mirt__pool2d *p) {
@@ -34681,6 +34704,8 @@ MIRT__LIB mirt_tensor *mirt__average_pool2d_op(mirt_tensor *x, const mirt__attrs
 }
 
 /* >>section ops/loss.c */
+
+/* Softmax, losses and accuracy. */
 
 /* softmax and its logarithm over the last axis. loss: a.kind (mirt_loss), from_logits; inputs predictions, labels;
    per-sample output. accuracy: a.kind (mirt__accuracy_kind). */
@@ -34829,6 +34854,8 @@ MIRT__TRAINING_LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt
 
 /* >>section ops/dropout.c */
 
+/* Dropout. */
+
 /* rate, key. Outside of training it is left out. Its gradient is the same mask on dy. With a.shape, whose
    dimensions are the input's or 1, one draw is for all elements along those that are 1: in training it becomes
    the product of the input and a mask of that shape, which is 0 or 1 / (1 - rate). */
@@ -34921,6 +34948,8 @@ MIRT__LIB mirt_tensor *mirt__dropout_op(mirt_tensor *x, float rate, uint64_t key
 }
 
 /* >>section ops/augment_images.c */
+
+/* Random image transforms as an op. */
 
 /* data: the transforms of images that follow each other, key: what their keys are mixed with. Outside of training they
    are left out, but for what crops make of the images' size. In training pixels are read as they are in the data. No
@@ -35022,6 +35051,8 @@ MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t
 
 /* >>section ops/exchange.c */
 
+/* All-reduce of values among replicas within a step, for synchronized batch norm. */
+
 /* all_reduce: a.kind (mirt__all_reduce_kind). It cuts a program: see program.h. Run by itself it is that
    of one replica, where every tensor is its own sum. */
 
@@ -35086,7 +35117,7 @@ MIRT__LIB mirt_tensor *mirt__all_reduce_op(mirt_tensor **inout, int count, int k
 
 /* >>section ops/bucket.c */
 
-/* Nodes that mirroring appends to a program: mirror/step.c runs them, once per device and step. */
+/* Ops of the nodes that mirror/transform.c appends: all-reduce and update of a bucket. */
 
 static bool mirt__bucket_shape(mirt__node *node) {
     (void)node;
@@ -35104,6 +35135,8 @@ MIRT__LIB mirt_status mirt__bucket_op(mirt__graph *graph, mirt__op_id id, int bu
 }
 
 /* >>section ops/norm.c */
+
+/* Batch and layer normalization, and their gradients. */
 
 /* Batch normalization (last_axes 0: over all axes but the last) and layer normalization (over the
    last last_axes axes), scaling.epsilon.
@@ -35465,6 +35498,8 @@ MIRT__OP_ROW(batch_norm,
 
 /* >>section ops/resize.c */
 
+/* Resizing of images. */
+
 /* resize2d: size and bilinear. The gradient's
    a.shape is x's shape. */
 
@@ -35661,6 +35696,8 @@ MIRT__TRAINING_ROW(user_grad,
 
 /* >>section ops/table.c */
 
+/* The table of ops. */
+
 MIRT__LIB const mirt__op *mirt__op_get(mirt__op_id id) {
     switch (id) {
 #define MIRT__OP_CASE(name, family) case MIRT__OP_##name: return &mirt__op_##name;
@@ -35733,6 +35770,8 @@ MIRT__LIB const mirt__op_set *mirt__ops(void) {
 #endif
 
 /* >>section graph/graph.c */
+
+/* Records graphs: nodes, shapes, gradients, copies of a model's nodes. */
 
 /* A graph of no strategy has nothing to hold. */
 static void mirt__hold_nothing(mirt_model *model) { (void)model; }
@@ -36098,6 +36137,8 @@ MIRT__TRAINING_LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *const *
 }
 
 /* >>section graph/program.c */
+
+/* Replays programs: runs their nodes in order. */
 
 MIRT__LIB void mirt__program_free(mirt__program *program) {
     mirt__graph_free(&program->graph);
@@ -37916,7 +37957,7 @@ MIRT__LIB void mirt__memory_free(mirt_strategy *s) {
 
 /* >>section mirror/watch.c */
 
-/* Watchdog: detects devices that make no progress. */
+/* Watchdog: detects devices that make no progress, and says where they are. */
 
 #include <unistd.h>
 
@@ -39131,7 +39172,7 @@ MIRT__LIB mirt_status mirt__mirror(mirt__step *step, const mirt__gradient_part *
 
 /* >>section mirror/transform.c */
 
-/* Mirrors a program: appends the all-reduce and the update of each bucket of gradients. */
+/* Mirrors a program: divides its gradients into buckets, appends an all-reduce and an update of each. */
 
 /* The node after which the gradients of elements [begin, end) are complete, and nobody reads them any more: sums take
  * their place. */
@@ -39724,7 +39765,7 @@ MIRT__TRAINING_LIB mirt_status mirt__device_gradient(mirt__step *step, int devic
 
 /* >>section mirror/waits.c */
 
-/* Captured work, waits, clocks and failures of a step's devices. */
+/* Waits for a device's work in a step, and counts its seconds. */
 
 enum { MIRT__TIMING_EVENT = 4 }; /* the first of the signals that tell stages of a step apart */
 
@@ -40620,7 +40661,7 @@ MIRT__LIB bool mirt__call_named(mirt_model *model, mirt_model *part, mirt_tensor
 
 /* >>section nn/optimizers.c */
 
-/* Optimizers: defaults, checks, and the settings of each update. */
+/* Optimizers: defaults, checks, and the formula of each update. */
 
 MIRT_API mirt_optimizer mirt_adam(float learning_rate) {
     mirt_optimizer o;
@@ -41804,6 +41845,8 @@ MIRT__LIB mirt_tensor *mirt__loss_record(const mirt_model *model, int number, mi
 }
 
 /* >>section nn/metrics.c */
+
+/* Adds up metrics over samples and reads their values. */
 
 /* The layer that made an output, or NULL. */
 static const mirt__layer *mirt__output_layer(const mirt_model *model, int output) {
@@ -43476,6 +43519,8 @@ MIRT_API void mirt_layer_add_loss(mirt_layer *layer, mirt_tensor *term) {
 }
 
 /* >>section nn/model.c */
+
+/* Creates models, keeps them alive and destroys them. */
 
 static void mirt__models_destroy(mirt_strategy *strategy) {
     for (mirt_model *m = strategy->models; m; m = m->next) m->owner = NULL;
@@ -47325,7 +47370,8 @@ static mirt_tensor *mirt__class_weight(mirt_function *f, const mirt__fit_body *b
     shape.dim[0] = rows.dim[0] = MIRT_ROWS;
     bool one_hot = mirt__shape_count(&labels->shape) == n;
     if (!one_hot && mirt__shape_count(&labels->shape) != 1) {
-        return mirt__fail(MIRT_E_SHAPE, "class weights need class numbers or one-hot labels, not %lld values a sample",
+        return mirt__fail(MIRT_E_SHAPE, "class weights need class numbers or one-hot labels, "
+                                        "not %lld values per sample",
                           (long long)mirt__shape_count(&labels->shape)),
                (mirt_tensor *)NULL;
     }
@@ -48723,7 +48769,7 @@ MIRT__LIB const mirt__guard *mirt__finite_guard(void) {
 
 /* >>section inspect/inspect.c */
 
-/* Looking inside a model: its memory, its layers, its program before and after mirroring. */
+/* Plans of memory and summaries of layers for users. */
 
 /* Data as the model takes them: of the types seen last, or bytes and labels of the losses' own types. */
 static void mirt__inspect_spec(const mirt_model *model, mirt__program_kind kind, mirt__data_spec *spec) {
@@ -49486,11 +49532,11 @@ static void mirt__blame_size(mirt_timing *t, const mirt__costs *c) {
     else if (c->rows <= 16 && c->least < 1e-3 && lost > 0.3 * c->wall) mirt__blame(t, MIRT_SMALL_BATCH, lost, c->wall);
 }
 
-/* Rows of a replica with which what is lost is a tenth, as a power of two. */
+/* Rows of a replica with which what is lost is a tenth, as a power of two; at least twice the present number. */
 static double mirt__better_rows(const mirt__costs *c, double lost) {
     const double wanted = c->compute > 0 ? c->rows * 9 * lost / c->compute : c->rows;
     double rows = 2;
-    while (rows < 256 && (rows < wanted || rows < 2 * c->rows)) rows *= 2;
+    while (rows < 2 * c->rows || (rows < 256 && rows < wanted)) rows *= 2;
     return rows;
 }
 
@@ -49959,7 +50005,7 @@ MIRT__ABSENT_LIB void mirt__rule_set(mirt_function *function);
 
 /* >>section run/rule.c */
 
-/* How the optimizer makes weights of gradients: the rule of a function's step. */
+/* Applies gradients to weights: clips them, scales them, and runs the optimizer's update. */
 
 /* Sum of squares of the variable's gradient, or (-1) of all. */
 static double mirt__squares_of(const mirt_function *f, int variable) {
@@ -50040,7 +50086,7 @@ MIRT__LIB void mirt__rule_set(mirt_function *f) {
 
 /* >>section run/run.c */
 
-/* Runs a function's step from the caller's thread: batch, rate, rounds of the devices, failures. */
+/* Runs a step from the caller's thread: checks the batch's labels, starts the devices, reports failures. */
 
 /* Class numbers have to be whole, and of a class. */
 static mirt_status mirt__check_classes(const mirt_function *f, int field, const mirt__batch *batch) {
@@ -52026,7 +52072,7 @@ MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_fl
 
 /* >>section checkpoint/history.c */
 
-/* Room for the history of a run. */
+/* Memory for the history of a training run. */
 
 MIRT__LIB mirt_status mirt__history_reserve(mirt__training_run *run, int need) {
     const int usual = 1024, epochs = run->desc->epochs > 0 ? run->desc->epochs : 1;
@@ -55608,6 +55654,8 @@ MIRT_API mirt_callback *mirt_json_logger(const mirt_json_logger_desc *desc) {
 }
 
 /* >>section callbacks/tensorboard.c */
+
+/* TensorBoard: writes scalars, histograms and images of a training into event files. */
 
 /* Each of these directories contains one event file. */
 enum { MIRT__BOARD_ROOT, MIRT__BOARD_TRAIN, MIRT__BOARD_VALIDATION, MIRT__BOARD_FILES };

@@ -9087,7 +9087,7 @@ static const mirt__kernels mirt__cu_kernels = {
 
 /* >>section cuda/backend.cu */
 
-/* What the library finds. */
+/* The device table of GPUs, which the library finds by its name. */
 
 static const mirt__kernels *mirt__cu_kernels_get(void) { return &mirt__cu_kernels; }
 

@@ -232,7 +232,7 @@ static mirt_tensor *paddings(mirt_tensor *x, const how *h) {
     return mirt_silu(norm(mirt_multiply(point(a, 14, true), x), h));
 }
 
-/* Normalizations and activations behind a convolution that has one already, or that more reads; means of other axes, of
+/* Normalizations and activations after a convolution that has one already, or that more reads; means of other axes, of
    dense convolutions and of large kernels; products that are no gates. */
 static mirt_tensor *readers(mirt_tensor *x, const how *h) {
     mirt_layer_norm_desc layer;

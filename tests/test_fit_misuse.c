@@ -314,7 +314,7 @@ static void test_weights_of_many(void) {
     mirt_dataset *data =
         mirt_batch(mirt_arrays(xs(), mirt_make_array(pairs, MIRT_FLOAT32, MIRT_SHAPE(SAMPLES, 2, CLASSES))), 4);
     refused(!mirt_fit(model, data, &desc), MIRT_E_SHAPE,
-            "class weights need class numbers or one-hot labels, not 6 values a sample");
+            "class weights need class numbers or one-hot labels, not 6 values per sample");
     desc.class_weights = NULL;
     ok(mirt_fit(model, data, &desc) != NULL, "without them it trains");
     mirt_dataset_destroy(data);

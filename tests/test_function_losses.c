@@ -166,7 +166,7 @@ static double largest_gradient(const float *w, int k, int replicas, int rows) {
 }
 
 static void check_term(term_kind kind, int devices, int replicas, int rows) {
-    static const char *const name[] = {"one a sample",
+    static const char *const name[] = {"one per sample",
                                        "a mean",
                                        "a sum",
                                        "a scaled sum",

@@ -247,11 +247,11 @@ static void check_misuse(void) {
     REFUSED(mirt_predict(m, elsewhere, rows, 8) != MIRT_OK, MIRT_E_INVALID, "another strategy");
     /* Two float32 fields both, but the second are weights, not labels. */
     static float pairs[4][ROW_IN], seconds[4];
-    mirt_data labelled, weighed;
-    memset(&labelled, 0, sizeof labelled);
-    labelled.x[0] = mirt_make_array(pairs, MIRT_FLOAT32, MIRT_SHAPE(4, ROW_IN));
-    weighed = labelled;
-    labelled.y[0] = weighed.weights = mirt_make_array(seconds, MIRT_FLOAT32, MIRT_SHAPE(4));
+    mirt_data labeled, weighed;
+    memset(&labeled, 0, sizeof labeled);
+    labeled.x[0] = mirt_make_array(pairs, MIRT_FLOAT32, MIRT_SHAPE(4, ROW_IN));
+    weighed = labeled;
+    labeled.y[0] = weighed.weights = mirt_make_array(seconds, MIRT_FLOAT32, MIRT_SHAPE(4));
     mirt_dataset *with_labels = mirt_distribute(s, mirt_batch(mirt_arrays_of(&labelled), 4)),
                  *with_weights = mirt_distribute(s, mirt_batch(mirt_arrays_of(&weighed), 4));
     mirt_function *sums = mirt_function_create(bare_model(s, mirt_sgd(0.1f, 0, false)), with_labels, record_kept, NULL);

@@ -198,7 +198,7 @@ static mirt_tensor *focal(mirt_tensor *labels, mirt_tensor *output, void *user) 
     return mirt_multiply(mirt_square(mirt_scale(right, -1, 1)), loss); /* (rows, 1) */
 }
 
-/* True positives, and all that are to be counted by: predicted or labelled ones. */
+/* True positives, and all that are to be counted by: predicted or labeled ones. */
 static mirt_tensor *positives(mirt_tensor *labels, mirt_tensor *output, void *user) {
     mirt_tensor *both[2], *half = mirt_scale(output, 0, 0.5f);
     mirt_tensor *predicted = mirt_cast(mirt_greater(output, half), MIRT_FLOAT32);
@@ -218,12 +218,12 @@ static mirt_tensor *mean_loss(mirt_tensor *labels, mirt_tensor *output, void *us
 }
 
 static float huber_delta = 0.5f;
-static int labelled = 1;
+static int labeled = 1;
 static mirt_custom_loss huber_loss = {"huber", huber, &huber_delta}, focal_loss = {"focal", focal, NULL},
                         scalar_loss = {"mean", mean_loss, NULL};
 static mirt_custom_metric mae_metric = {"mae", mae, NULL, NULL, MIRT_MODE_MIN},
                           precision_metric = {"precision", positives, ratio, NULL, MIRT_MODE_MAX},
-                          recall_metric = {"recall", positives, ratio, &labelled, MIRT_MODE_MAX};
+                          recall_metric = {"recall", positives, ratio, &labeled, MIRT_MODE_MAX};
 
 static void make_huber(void) {
     one(4, 2, MIRT_LINEAR, MIRT_LOSS_NONE);

@@ -10,7 +10,7 @@ typedef struct costs {
     double compute, input, update, reduce, meet, callbacks;
 } costs;
 
-/* Devices with equal work, rows a replica, one replica a device. */
+/* Devices with equal work, rows per replica, one replica per device. */
 static mirt_timing table(int devices, double rows, costs c) {
     mirt_timing t;
     memset(&t, 0, sizeof t);

@@ -29,6 +29,28 @@ API = "api"
 CUDA, SPLIT = "cuda", "@IMPLEMENTATION"
 SOURCE = (".c", ".h", ".inc", ".cu", ".cuh")
 RECORD = "tests/module_counts.txt"
+PURPOSE = {
+    "api": "what users call",
+    "base": "memory, errors, files, threads, clock",
+    "kernels": "tensor arithmetic on CPU cores",
+    "device": "the table that cores and GPUs fill",
+    "formats": "JSON, safetensors, PNG, event files",
+    "images": "decoding and resizing",
+    "data": "data sets, their stages and workers",
+    "graph": "recording and replaying programs",
+    "ops": "what nodes compute, and their gradients",
+    "passes": "fusion, storage and memory plan",
+    "mirror": "strategies and the mirrored step",
+    "nn": "layers, losses, metrics, optimizers, models",
+    "function": "recorded functions and their results",
+    "inspect": "timing, tracing, summaries, NaN search",
+    "run": "a step on a batch: labels, update, failures",
+    "checkpoint": "saving, loading and resuming",
+    "train": "fit, evaluate, predict and custom loops",
+    "callbacks": "Keras's callbacks",
+    "models": "ready-made networks",
+    "cuda": "GPU kernels and the device table of GPUs",
+}
 
 Reference = collections.namedtuple("Reference", "file kind name target")
 
@@ -304,6 +326,8 @@ def picture(graph):
         box = (middle - width // 2, y, width)
         out.append('<rect x="%d" y="%d" width="%d" height="30" rx="4" fill="#eef2f6" stroke="#456"/>' % box)
         out.append('<text x="%d" y="%d" text-anchor="middle">%s</text>' % (middle, y + 20, module))
+        purpose = (middle + width // 2 + 14, y + 20, PURPOSE.get(module, ""))
+        out.append('<text x="%d" y="%d" fill="#555" font-size="12">%s</text>' % purpose)
     y = count * step + 36
     legend = ((middle // 2, "#456", "depends on a lower module"), (3 * middle // 2, "#c22", "points back"))
     for x, color, text in legend:

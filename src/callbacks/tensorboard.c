@@ -2,6 +2,7 @@
 #include "../nn/config.h"
 #include "../function/fit_program.h"
 #include "callbacks.h"
+/* TensorBoard: writes scalars, histograms and images of a training into event files. */
 
 /* Each of these directories contains one event file. */
 enum { MIRT__BOARD_ROOT, MIRT__BOARD_TRAIN, MIRT__BOARD_VALIDATION, MIRT__BOARD_FILES };

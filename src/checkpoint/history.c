@@ -1,4 +1,4 @@
-/* Room for the history of a run. */
+/* Memory for the history of a training run. */
 #include "run_state.h"
 
 MIRT__LIB mirt_status mirt__history_reserve(mirt__training_run *run, int need) {

@@ -1,4 +1,4 @@
-/* What the library finds. */
+/* The device table of GPUs, which the library finds by its name. */
 #include "cuda.cuh"
 
 static const mirt__kernels *mirt__cu_kernels_get(void) { return &mirt__cu_kernels; }

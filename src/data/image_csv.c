@@ -1,4 +1,4 @@
-/* Lists of image files and labels in comma-separated values. */
+/* Reads lists of image files and labels from CSV files. */
 
 #include "../base/file.h"
 #include "image_files.h"

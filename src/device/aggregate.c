@@ -1,5 +1,5 @@
 #include "devices.h"
-/* Combines the values of replicas into one. */
+/* Combines the replicas' values of a variable, such as moving averages, into one. */
 
 MIRT__LIB int64_t mirt__share(int64_t total, int64_t shares, int64_t index, int64_t *first) {
     int64_t each = total / shares, extra = total % shares;

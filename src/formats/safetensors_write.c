@@ -1,5 +1,6 @@
 #include "safetensors.h"
 #include "../base/file.h"
+/* Writes safetensors files. */
 
 /* Checksums of the written bytes; zeros until these are known. */
 typedef struct mirt__st_sums {

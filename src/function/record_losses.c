@@ -16,7 +16,8 @@ static mirt_tensor *mirt__class_weight(mirt_function *f, const mirt__fit_body *b
     shape.dim[0] = rows.dim[0] = MIRT_ROWS;
     bool one_hot = mirt__shape_count(&labels->shape) == n;
     if (!one_hot && mirt__shape_count(&labels->shape) != 1) {
-        return mirt__fail(MIRT_E_SHAPE, "class weights need class numbers or one-hot labels, not %lld values a sample",
+        return mirt__fail(MIRT_E_SHAPE, "class weights need class numbers or one-hot labels, "
+                                        "not %lld values per sample",
                           (long long)mirt__shape_count(&labels->shape)),
                (mirt_tensor *)NULL;
     }

@@ -1,4 +1,5 @@
 #include "graph.h"
+/* Records graphs: nodes, shapes, gradients, copies of a model's nodes. */
 
 /* A graph of no strategy has nothing to hold. */
 static void mirt__hold_nothing(mirt_model *model) { (void)model; }

@@ -1,5 +1,5 @@
 #include "program.h"
-
+/* Replays programs: runs their nodes in order. */
 
 MIRT__LIB void mirt__program_free(mirt__program *program) {
     mirt__graph_free(&program->graph);

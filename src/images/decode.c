@@ -1,4 +1,4 @@
-/* Decodes images with stb_image, TurboJPEG or the caller's decoder. */
+/* Decodes images with stb_image, TurboJPEG or the caller's decoder; converts colors. */
 
 #include "../base/digest.h"
 #include "../base/file.h"

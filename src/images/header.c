@@ -1,4 +1,4 @@
-/* Reads headers of image files and checks sizes before a decoder gets the file. */
+/* Reads headers of image files: refuses damaged ones and large images before they are decoded. */
 
 #include "../base/digest.h"
 #include "images.h"

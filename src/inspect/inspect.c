@@ -1,6 +1,6 @@
 #include "inspect.h"
 #include "../passes/storage.h"
-/* Looking inside a model: its memory, its layers, its program before and after mirroring. */
+/* Plans of memory and summaries of layers for users. */
 
 /* Data as the model takes them: of the types seen last, or bytes and labels of the losses' own types. */
 static void mirt__inspect_spec(const mirt_model *model, mirt__program_kind kind, mirt__data_spec *spec) {

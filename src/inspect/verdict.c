@@ -98,7 +98,7 @@ static void mirt__blame_size(mirt_timing *t, const mirt__costs *c) {
     else if (c->rows <= 16 && c->least < 1e-3 && lost > 0.3 * c->wall) mirt__blame(t, MIRT_SMALL_BATCH, lost, c->wall);
 }
 
-/* Rows of a replica with which what is lost is a tenth, as a power of two; at least twice as many as there are. */
+/* Rows of a replica with which what is lost is a tenth, as a power of two; at least twice the present number. */
 static double mirt__better_rows(const mirt__costs *c, double lost) {
     const double wanted = c->compute > 0 ? c->rows * 9 * lost / c->compute : c->rows;
     double rows = 2;

@@ -1,5 +1,5 @@
 #include "step.h"
-/* Captured work, waits, clocks and failures of a step's devices. */
+/* Waits for a device's work in a step, and counts its seconds. */
 
 enum { MIRT__TIMING_EVENT = 4 }; /* the first of the signals that tell stages of a step apart */
 

@@ -1,4 +1,4 @@
-/* Watchdog: detects devices that make no progress. */
+/* Watchdog: detects devices that make no progress, and says where they are. */
 
 #include "watch.h"
 

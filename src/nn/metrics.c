@@ -1,5 +1,6 @@
 #include "../ops/ops.h"
 #include "model.h"
+/* Adds up metrics over samples and reads their values. */
 
 /* The layer that made an output, or NULL. */
 static const mirt__layer *mirt__output_layer(const mirt_model *model, int output) {

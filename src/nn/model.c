@@ -1,6 +1,7 @@
 #include "model.h"
 #include "../formats/json.h"
 #include "../ops/ops.h"
+/* Creates models, keeps them alive and destroys them. */
 
 static void mirt__models_destroy(mirt_strategy *strategy) {
     for (mirt_model *m = strategy->models; m; m = m->next) m->owner = NULL;

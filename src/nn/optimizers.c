@@ -1,4 +1,4 @@
-/* Optimizers: defaults, checks, and the settings of each update. */
+/* Optimizers: defaults, checks, and the formula of each update. */
 
 #include "../formats/json.h"
 #include "model.h"

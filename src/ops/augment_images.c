@@ -1,4 +1,6 @@
 #include "ops.h"
+/* Random image transforms as an op. */
+
 /* data: the transforms of images that follow each other, key: what their keys are mixed with. Outside of training they
    are left out, but for what crops make of the images' size. In training pixels are read as they are in the data. No
    gradient passes. */

@@ -1,5 +1,5 @@
 #include "ops.h"
-/* Nodes that mirroring appends to a program: mirror/step.c runs them, once per device and step. */
+/* Ops of the nodes that mirror/transform.c appends: all-reduce and update of a bucket. */
 
 static bool mirt__bucket_shape(mirt__node *node) {
     (void)node;

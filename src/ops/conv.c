@@ -1,5 +1,7 @@
 #include "ops.h"
 #include "../kernels/shapes.h"
+/* Convolutions and their gradients. */
+
 /* conv2d: x NHWC, kernel HWIO; strides, dilation, groups, padding of the family. Fused: a.bias,
    a.activation, a.affine. Gradients: a.shape is the shape of x or of the kernel;
    a.mask_activation, a.column_sum (bias gradient as second output). conv2d_pool: convolution +

@@ -1,4 +1,6 @@
 #include "ops.h"
+/* Dropout. */
+
 /* rate, key. Outside of training it is left out. Its gradient is the same mask on dy. With a.shape, whose
    dimensions are the input's or 1, one draw is for all elements along those that are 1: in training it becomes
    the product of the input and a mask of that shape, which is 0 or 1 / (1 - rate). */

@@ -1,4 +1,6 @@
 #include "ops.h"
+/* Ops on single elements: unary, binary, bias, activations. */
+
 /* unary: a.kind (mirt__unary_kind), a.scale, a.offset. binary: a.kind (mirt__binary_kind), a.scale and
    a.offset of the unary kind whose gradient it is; numpy broadcasting. broadcast: a.kind MIRT__REDUCE_MEAN means divide
    by the number of repeats. bias_add. */

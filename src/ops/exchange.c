@@ -1,4 +1,6 @@
 #include "ops.h"
+/* All-reduce of values among replicas within a step, for synchronized batch norm. */
+
 /* all_reduce: a.kind (mirt__all_reduce_kind). It cuts a program: see program.h. Run by itself it is that
    of one replica, where every tensor is its own sum. */
 

@@ -1,4 +1,6 @@
 #include "ops.h"
+/* Comparisons, boolean operations and choices. */
+
 /* logic: a.kind (mirt__logic_kind), numpy broadcasting. Comparisons take two tensors of one dtype and
    make bools; and, or, not take bools; where takes a bool and two of one dtype. */
 

@@ -1,4 +1,6 @@
 #include "ops.h"
+/* Softmax, losses and accuracy. */
+
 /* softmax and its logarithm over the last axis. loss: a.kind (mirt_loss), from_logits; inputs predictions, labels;
    per-sample output. accuracy: a.kind (mirt__accuracy_kind). */
 

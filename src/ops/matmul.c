@@ -1,4 +1,6 @@
 #include "ops.h"
+/* Matrix products. */
+
 /* transpose_a, transpose_b. An operand is the matrix [all other axes, last axis]. Fused: a.bias,
    a.activation, a.mask_activation, a.column_sum, a.affine (first operand). a.half: products of bfloat16, as those of
    the 1x1 convolution that it is, of images of one pixel: forward, its input gradient when the second operand is

@@ -1,4 +1,6 @@
 #include "ops.h"
+/* Transposing, joining, slicing and padding tensors. */
+
 /* transpose: output axis i is input axis begin[i]. concat: along the family's axis. slice: from begin on, a.shape
    elements. pad: begin before and a.shape after, with a.scale. gather: rows of the first input by the
    indices of the second; gather_grad: a.shape is the table's. All keep rows where they are. */

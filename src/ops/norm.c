@@ -1,4 +1,6 @@
 #include "ops.h"
+/* Batch and layer normalization, and their gradients. */
+
 /* Batch normalization (last_axes 0: over all axes but the last) and layer normalization (over the
    last last_axes axes), scaling.epsilon.
    norm_stats: x -> mean, variance. normalize: x, mean, variance, [gamma], [beta] (scaling.gamma, scaling.beta);

@@ -1,4 +1,6 @@
 #include "ops.h"
+/* Max and average pooling, and their gradients. */
+
 /* kernel (the window), strides, padding. Gradients: a.shape is x's shape. */
 
 static bool mirt__pool_geometry(const mirt__node *node, const mirt_shape *x, int64_t rows, mirt__pool2d *p) {

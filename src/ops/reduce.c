@@ -1,4 +1,6 @@
 #include "ops.h"
+/* Sums, means, maxima and products over axes. */
+
 /* a.kind (mirt__reduce_kind); of the family: axes, keepdims. */
 
 static bool mirt__reduce_shape(mirt__node *node) {

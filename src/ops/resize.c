@@ -1,4 +1,6 @@
 #include "ops.h"
+/* Resizing of images. */
+
 /* resize2d: size and bilinear. The gradient's
    a.shape is x's shape. */
 

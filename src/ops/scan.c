@@ -1,4 +1,6 @@
 #include "ops.h"
+/* Running sums along an axis. */
+
 /* scan: a.kind (mirt__scan_kind) along the family's axis. */
 
 MIRT__LIB bool mirt__take_axis(mirt__node *node, const mirt_shape *x) {

@@ -1,4 +1,6 @@
 #include "ops.h"
+/* Reshaping, casting and one-hot encoding. */
+
 /* reshape: a.shape. cast: a.dtype. one_hot: the family's depth. */
 
 static bool mirt__reshape_shape(mirt__node *node) {

@@ -1,4 +1,5 @@
 #include "ops.h"
+/* The table of ops. */
 
 MIRT__LIB const mirt__op *mirt__op_get(mirt__op_id id) {
     switch (id) {

@@ -1,5 +1,5 @@
 #include "run.h"
-/* How the optimizer makes weights of gradients: the rule of a function's step. */
+/* Applies gradients to weights: clips them, scales them, and runs the optimizer's update. */
 
 /* Sum of squares of the variable's gradient, or (-1) of all. */
 static double mirt__squares_of(const mirt_function *f, int variable) {

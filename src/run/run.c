@@ -1,5 +1,5 @@
 #include "run.h"
-/* Runs a function's step from the caller's thread: batch, rate, rounds of the devices, failures. */
+/* Runs a step from the caller's thread: checks the batch's labels, starts the devices, reports failures. */
 
 /* Class numbers have to be whole, and of a class. */
 static mirt_status mirt__check_classes(const mirt_function *f, int field, const mirt__batch *batch) {
