@@ -185,6 +185,43 @@ static void test_callbacks(void) {
     mirt_model_destroy(plain);
 }
 
+/* >>weights of one's own, and what is frozen */
+
+/* The body of a function adds to the model that it is recorded for, which has its weights but is not compiled. */
+static bool extend(mirt_function *f, void *user) {
+    mirt_model *m = (mirt_model *)user;
+    (void)f;
+    refused(!mirt_variable(m, "late", MIRT_SHAPE(2), mirt_ones(), true), MIRT_E_STATE,
+            "bare is being trained or recorded; weights of its own of bare have to wait");
+    return false;
+}
+
+static void test_own_weights(void) {
+    float values[PIXELS] = {0};
+    mirt_initializer usual;
+    memset(&usual, 0, sizeof usual);
+    mirt_model *model = mirt_model_create(strategy, "bare");
+    ok(mirt_variable(model, "w", MIRT_SHAPE(SIDE, SIDE), usual, true) != NULL &&
+           mirt_get_weight(model, "w", 0, values, PIXELS) == MIRT_OK,
+       "a weight whose initializer is not said");
+    double most = 0, least = 0;
+    for (int i = 0; i < PIXELS; i++) {
+        most = fmax(most, (double)values[i]);
+        least = fmin(least, (double)values[i]);
+    }
+    ok(most > 0 && least < 0 && most < 0.5 && least > -0.5, "begins glorot_uniform: %g to %g", least, most);
+    ok(!mirt_function_create(model, NULL, extend, model), "a body that adds a weight is refused");
+    ok(mirt_variable(model, "late", MIRT_SHAPE(2), mirt_ones(), true) != NULL && mirt_num_weights(model) == 2,
+       "afterwards it can be added");
+    mirt_model_destroy(model);
+    model = small_model();
+    ok(mirt_set_trainable(model, "flatten", false) == MIRT_OK && mirt_set_trainable(model, "", true) == MIRT_OK &&
+           mirt_set_trainable(model, NULL, true) == MIRT_OK,
+       "a layer without weights, and all of them, can be frozen");
+    refused(mirt_set_trainable(model, "flaten", false) != MIRT_OK, MIRT_E_NOT_FOUND, "did you mean \"flatten\"?");
+    mirt_model_destroy(model);
+}
+
 static void test_arguments(void) {
     float out[PIXELS * 3];
     mirt_model *model = small_model();
@@ -345,6 +382,7 @@ int main(void) {
     test_compile_again();
     test_compile_failed();
     test_callbacks();
+    test_own_weights();
     test_arguments();
     test_steps();
     for (int i = 0; i < MIRT__COUNT(says); i++) wrong_recording(i, says[i]);
