@@ -33,12 +33,14 @@ CC = os.environ.get("CC") or "cc"
 FLAGS = (os.environ.get("MUTANT_FLAGS") or "").split()
 LEAST = 80  # percent of mutants that must be killed
 
-STEP = ["test_mirrored", "test_tree", "test_splits", "test_strategies", "test_functions", "test_batch_norm",
+STEP = ["test_mirrored", "test_tree", "test_splits", "test_strategies", "test_functions", "test_function_losses",
+        "test_batch_norm",
         "test_training", "test_optimizers", "test_not_finite", "test_function_misuse", "test_misuse", "test_suspended",
         "test_custom", "test_guards", "test_fit"]
 PLAN = ["test_tree", "test_splits", "test_mirrored", "test_strategies", "test_graphs", "test_functions",
-        "test_batch_norm", "test_memory", "test_model"]
-UPDATE = ["test_optimizers", "test_kernels", "test_splits", "test_mirrored", "test_training", "test_functions"]
+        "test_function_losses", "test_batch_norm", "test_memory", "test_model"]
+UPDATE = ["test_optimizers", "test_kernels", "test_splits", "test_mirrored", "test_training", "test_functions",
+          "test_function_losses"]
 SIMULATED = ["sim/test_not_finite", "sim/test_float16"]
 # File, the one that is compiled where it is not the file itself, functions (none: all), tests.
 SUBJECTS = (
