@@ -1,4 +1,4 @@
-/* What mirt_fit refuses, and data, callbacks and rates that fail while it runs. */
+/* What mirt_fit refuses, and data, callbacks and rates that fail in it. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "tap.h"

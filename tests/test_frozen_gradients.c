@@ -1,4 +1,4 @@
-/* Gradients of what is trained are the same whatever beside it is frozen: weights, biases or layers. */
+/* Gradients are the same whatever else is frozen: weights, biases or layers. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "mirror_util.h"

@@ -1,4 +1,4 @@
-/* Losses of functions: an all-reduce inside a step, how terms weigh, assigned variables, weights without gradients. */
+/* Functions: an all-reduce inside a step, terms of a loss, assigned variables, weights without gradients. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "mirror_util.h"

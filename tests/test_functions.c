@@ -1,4 +1,4 @@
-/* Steps of the user's own: equal to fit bit for bit, accumulated batches, results over replicas, parts. */
+/* Custom steps: equal to fit bit for bit, accumulated batches, results, parts. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "mirror_util.h"

@@ -1,4 +1,4 @@
-/* Names of custom layers and of layers within them, and metrics whose labels or scores are of another form. */
+/* Names of custom layers and of layers within them; metrics of other labels. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "mirror_util.h"

@@ -185,7 +185,7 @@ static void test_callbacks(void) {
     mirt_model_destroy(plain);
 }
 
-/* >>weights of one's own, and what is frozen */
+/* >>custom weights, and what is frozen */
 
 /* The body of a function adds to the model that it is recorded for, which has its weights but is not compiled. */
 static bool extend(mirt_function *f, void *user) {

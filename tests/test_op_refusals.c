@@ -1,4 +1,4 @@
-/* Operations recorded on tensors that do not fit: refused with a reason, and the graph is marked. */
+/* Operations on tensors that do not fit are refused with a reason. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "mirror_util.h"
