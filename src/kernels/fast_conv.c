@@ -229,7 +229,7 @@ static void mirt__conv_block_run(const mirt__conv_job *job, int64_t block, int64
     memset(&ahead, 0, sizeof ahead);
     memset(&sweep, 0, sizeof sweep);
     if (job->splits == 1) mirt__conv_ahead(job, next, &ahead);
-    if (job->beside) mirt__grad_beside_ahead(job->beside, next, &ahead);
+    if (MIRT__TRAINS && job->beside) mirt__grad_beside_ahead(job->beside, next, &ahead);
     sweep.ahead = &ahead;
     sweep.simd = job->simd;
     sweep.tile = job->words ? job->words->tile : job->simd->tile;
@@ -256,13 +256,14 @@ static void mirt__conv_block_run(const mirt__conv_job *job, int64_t block, int64
     for (int64_t i = 0; i < v->sets; i++)
         mirt__conv_set_run(job, &sweep, &b, i, &f, split == 0 ? job->counts + block * v->chunks : NULL);
     if (f.stream) __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    if (job->beside) mirt__grad_beside_run(job->beside, block, scratch + MIRT__TILE_GROUP * MIRT__PANEL, &ahead);
+    if (MIRT__TRAINS && job->beside)
+        mirt__grad_beside_run(job->beside, block, scratch + MIRT__TILE_GROUP * MIRT__PANEL, &ahead);
 }
 
 static void mirt__conv_task(void *arg, int64_t task, int member) {
     const mirt__conv_job *job = (const mirt__conv_job *)arg;
     const int64_t threads = mirt__team_size(job->where->team), most = job->beside_blocks;
-    if (!job->beside) {
+    if (!MIRT__TRAINS || !job->beside) {
         const int64_t block = task / job->splits;
         mirt__conv_block_run(job, block, task % job->splits, block + threads, member);
         return;
@@ -332,7 +333,7 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
         /* More tasks balance the load better, but each task of a block reads the block's tile. */
         job.splits = mirt__sweep_splits(where, v->blocks, job.panels, job.direct ? 8 : 3);
         int64_t tasks = v->blocks * job.splits;
-        if (beside) {
+        if (MIRT__TRAINS && beside) {
             const mirt__both_view chunks = mirt__both_view_of(s);
             job.splits = 1;
             job.beside_blocks = chunks.blocks;

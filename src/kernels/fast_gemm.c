@@ -216,7 +216,7 @@ static void mirt__gemm_task(void *arg, int64_t task, int member) {
     p.bias = epilogue->bias ? epilogue->bias + j : NULL;
     p.mask = epilogue->mask ? (const float *)epilogue->mask + i * args->n + j : NULL;
     p.panel = scratch;
-    if (args->column_sum && i == 0) {
+    if (MIRT__TRAINS && args->column_sum && i == 0) {
         job->simd->column_sum(args->column_sum + j, args->b + j, args->b_row, args->k, p.n, true);
     }
     float *input_tile = scratch + MIRT__PANEL_FLOATS;
@@ -240,7 +240,7 @@ static void mirt__gemm_task(void *arg, int64_t task, int member) {
 }
 
 MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, const mirt__where *where) {
-    if (args->m < 1 && args->column_sum)
+    if (MIRT__TRAINS && args->m < 1 && args->column_sum)
         simd->column_sum(args->column_sum, args->b, args->b_row, args->k, args->n, true);
     if (args->m < 1 || args->n < 1) return;
     const int64_t threads = mirt__team_size(where->team);

@@ -255,7 +255,7 @@ MIRT__LIB int64_t mirt__conv_chunk_rows(const mirt__conv *s) {
     return rows > 128 ? INT64_MAX : mirt__shapes_max(rows, 4);
 }
 
-MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape) {
+MIRT__TRAINING_LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape) {
     mirt__conv_grad_view g;
     memset(&g, 0, sizeof g);
     g.v = mirt__conv_view_of(shape, false);
@@ -299,7 +299,7 @@ MIRT__LIB bool mirt__both_applies(const mirt__conv *s) {
            s->ow == s->w && s->pad_top == 0 && s->pad_left == 0 && s->ci * s->co <= MIRT__BOTH_FLOATS && s->ci <= 512 &&
            s->co <= 512;
 }
-MIRT__LIB mirt__both_view mirt__both_view_of(const mirt__conv *s) {
+MIRT__TRAINING_LIB mirt__both_view mirt__both_view_of(const mirt__conv *s) {
     const mirt__conv_view v = mirt__conv_view_of(s, true);
     mirt__both_view b;
     memset(&b, 0, sizeof b);
@@ -319,19 +319,31 @@ MIRT__LIB mirt__both_view mirt__both_view_of(const mirt__conv *s) {
 #undef MIRT__BOTH_FLOATS
 #undef MIRT__BOTH_CHUNKS
 
-MIRT__LIB size_t mirt__conv_shared(const mirt__conv *s) {
-    if (mirt__is_depthwise(s)) return mirt__align_up((size_t)mirt__depth_cut_of(s).shared_floats * sizeof(mirt__real));
-    const mirt__conv_view forward = mirt__conv_view_of(s, false), back = mirt__conv_view_of(s, true);
+/* What the weight gradient alone needs. */
+MIRT__TRAINING size_t mirt__conv_grad_shared(const mirt__conv *s) {
     const mirt__conv_grad_view g = mirt__conv_grad_view_of(s);
     const int64_t sources = 5 * (s->ci + s->co), chunk = mirt__conv_chunk_rows(s),
                   parts = mirt__shapes_parts(s->rows, chunk);
     const int64_t pool = parts < 2 ? 0 : parts * mirt__conv_partial_floats(s); /* for conv_pool and single channels */
     size_t most = mirt__align_up((size_t)mirt__shapes_max(sources + g.chunks_most * g.sum, pool) * sizeof(mirt__real));
-    if (mirt__conv_places_of(&forward).end > most) most = mirt__conv_places_of(&forward).end;
-    if (mirt__conv_places_of(&back).end > most) most = mirt__conv_places_of(&back).end;
     if (mirt__both_applies(s) && mirt__both_view_of(s).shared > most)
         most = mirt__align_up(mirt__both_view_of(s).shared);
     return most;
+}
+
+MIRT__LIB size_t mirt__conv_shared(const mirt__conv *s) {
+    if (mirt__is_depthwise(s)) return mirt__align_up((size_t)mirt__depth_cut_of(s).shared_floats * sizeof(mirt__real));
+    const mirt__conv_view forward = mirt__conv_view_of(s, false), back = mirt__conv_view_of(s, true);
+    size_t most = MIRT__TRAINS ? mirt__conv_grad_shared(s) : 0;
+    if (mirt__conv_places_of(&forward).end > most) most = mirt__conv_places_of(&forward).end;
+    if (mirt__conv_places_of(&back).end > most) most = mirt__conv_places_of(&back).end;
+    return most;
+}
+
+MIRT__TRAINING int64_t mirt__conv_grad_floats(const mirt__conv *s) {
+    const mirt__conv_grad_view g = mirt__conv_grad_view_of(s);
+    return g.x_floats + g.dy_floats +
+           mirt__shapes_parts(g.runs * (int64_t)sizeof(mirt__run), (int64_t)sizeof(mirt__real));
 }
 
 MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *s) {
@@ -344,14 +356,11 @@ MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *s) {
         mirt__shapes_max(mirt__conv_view_of(s, false).input_tile, mirt__conv_view_of(s, true).input_tile);
     int64_t floats =
         mirt__shapes_max(MIRT__PANEL_FLOATS, pool) + mirt__shapes_max(blocks.forward_floats, blocks.grad_floats);
-    const mirt__conv_grad_view g = mirt__conv_grad_view_of(s);
     floats = mirt__shapes_max(floats, input_tile + MIRT__TILE_GROUP * MIRT__PANEL);
-    floats = mirt__shapes_max(floats,
-                              g.x_floats + g.dy_floats +
-                                  mirt__shapes_parts(g.runs * (int64_t)sizeof(mirt__run), (int64_t)sizeof(mirt__real)));
+    if (MIRT__TRAINS) floats = mirt__shapes_max(floats, mirt__conv_grad_floats(s));
     size_t most = mirt__align_up((size_t)blocks.run_count * sizeof(mirt__run)) +
                   mirt__align_up((size_t)floats * sizeof(mirt__real));
-    if (mirt__both_applies(s) && mirt__both_view_of(s).scratch > most)
+    if (MIRT__TRAINS && mirt__both_applies(s) && mirt__both_view_of(s).scratch > most)
         most = mirt__align_up(mirt__both_view_of(s).scratch);
     return most;
 }

@@ -88,7 +88,7 @@ typedef struct mirt__conv_grad_view {
     int64_t x_floats, dy_floats;      /* tiled_reads */
     int64_t runs;
 } mirt__conv_grad_view;
-MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape);
+MIRT__TRAINING_LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape);
 /* Both gradients of a 1x1 convolution in one pass, if that is faster: pixels in a block of the input gradient, number
    of such blocks per chunk of the weight gradient's sums, chunks; floats of a tile of dy. */
 typedef struct mirt__both_view {
@@ -96,7 +96,7 @@ typedef struct mirt__both_view {
     size_t scratch, shared, sums;         /* bytes in all; offsets in `shared` of x's columns and the sums */
 } mirt__both_view;
 MIRT__LIB bool mirt__both_applies(const mirt__conv *shape);
-MIRT__LIB mirt__both_view mirt__both_view_of(const mirt__conv *shape);
+MIRT__TRAINING_LIB mirt__both_view mirt__both_view_of(const mirt__conv *shape);
 /* Pixels of the target in a chunk of column sums; a multiple of the tiles of every instruction set. */
 #define MIRT__SUM_CHUNK 252
 

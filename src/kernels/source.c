@@ -61,7 +61,7 @@ MIRT__LIB mirt__finishing mirt__finishing_of(const mirt__epilogue *epilogue, int
         f.offset = floats + 2 * columns;
         floats = mirt__source_scaling(epilogue->norm, columns, floats);
     }
-    if (epilogue->slope) {
+    if (MIRT__TRAINS && epilogue->slope) {
         f.slope_mean = floats;
         f.slope_factor = floats + columns;
         f.slope_offset = floats + 2 * columns;
@@ -128,7 +128,8 @@ static void mirt__source_moments(const mirt__epilogue *e, const mirt__chunk_sums
     }
 }
 
-static void mirt__source_gradients(const mirt__epilogue *e, const mirt__chunk_sums *s, int64_t begin, int64_t n) {
+MIRT__TRAINING void mirt__source_gradients(const mirt__epilogue *e, const mirt__chunk_sums *s, int64_t begin,
+                                           int64_t n) {
     double sum[MIRT__SOURCE_COLUMNS], product[MIRT__SOURCE_COLUMNS];
     for (int64_t j = 0; j < n; j++) sum[j] = product[j] = 0;
     for (int64_t chunk = 0; chunk < s->chunks; chunk++) {
@@ -151,7 +152,7 @@ MIRT__LIB void mirt__column_sums_finish(const mirt__epilogue *e, const mirt__chu
     for (int64_t n; begin < end; begin += n) {
         n = end - begin < MIRT__SOURCE_COLUMNS ? end - begin : MIRT__SOURCE_COLUMNS;
         if (e->sums == MIRT__SUMS_MOMENTS) mirt__source_moments(e, s, begin, n);
-        else mirt__source_gradients(e, s, begin, n);
+        else if (MIRT__TRAINS) mirt__source_gradients(e, s, begin, n);
     }
 }
 
