@@ -1,7 +1,7 @@
 #include "step.h"
 /* Gradient buffers of a device: a binary counter of its replicas' sums, sent by buckets. */
 
-static int mirt__counter_slot(const mirt__counter *c, int depth) {
+MIRT__TRAINING int mirt__counter_slot(const mirt__counter *c, int depth) {
     return c->slot_per_replica ? c->stack.node[depth].lo - c->first : depth;
 }
 
@@ -12,8 +12,8 @@ MIRT__LIB mirt__range mirt__overlap(const mirt__range *a, int64_t begin, int64_t
     return r;
 }
 
-MIRT__LIB void mirt__counter_add(const mirt__step *step, const mirt__counter *c, int device, int replica, int64_t begin,
-                              int64_t end) {
+MIRT__TRAINING_LIB void mirt__counter_add(const mirt__step *step, const mirt__counter *c, int device, int replica,
+                                          int64_t begin, int64_t end) {
     int slot[64];
     mirt__tree_stack stack = c->stack;
     const mirt__where where = mirt__where_of(step, device);
@@ -34,17 +34,17 @@ MIRT__LIB void mirt__counter_add(const mirt__step *step, const mirt__counter *c,
 }
 
 /* The bucket that node `i` reduces, or NULL. */
-static const mirt__bucket *mirt__reduced_by(const mirt__step *step, int i) {
+MIRT__TRAINING const mirt__bucket *mirt__reduced_by(const mirt__step *step, int i) {
     const mirt__node *node = step->program.graph.node[i];
     return node->op->reduces ? &step->bucket[node->a.index] : NULL;
 }
 
-static void mirt__send_bucket(const mirt__sending *s, const mirt__bucket *bucket) {
+MIRT__TRAINING void mirt__send_bucket(const mirt__sending *s, const mirt__bucket *bucket) {
     if (s->replica >= 0) mirt__counter_add(s->step, s->counter, s->device, s->replica, bucket->begin, bucket->end);
     mirt__step_reduce(s->step, s->device, bucket);
 }
 
-MIRT__LIB void mirt__send_buckets(mirt__sending *s, int ready) {
+MIRT__TRAINING_LIB void mirt__send_buckets(mirt__sending *s, int ready) {
     for (; s->next < s->step->program.graph.count; s->next++) {
         const mirt__bucket *bucket = mirt__reduced_by(s->step, s->next);
         if (bucket && bucket->ready > ready) return;
@@ -52,7 +52,7 @@ MIRT__LIB void mirt__send_buckets(mirt__sending *s, int ready) {
     }
 }
 
-MIRT__LIB void mirt__send_ready(void *user, const mirt__call *call, int node) {
+MIRT__TRAINING_LIB void mirt__send_ready(void *user, const mirt__call *call, int node) {
     (void)call;
     mirt__send_buckets((mirt__sending *)user, node);
 }

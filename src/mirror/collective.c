@@ -84,8 +84,8 @@ MIRT__LIB const char *mirt__collective_name(mirt_collective collective, const ch
     return row ? row->name : NULL;
 }
 
-MIRT__LIB void mirt__exchange_plan(const mirt_strategy *strategy, int replicas, int active, bool slot_per_replica,
-                                   int device, mirt__exchange *out) {
+MIRT__TRAINING_LIB void mirt__exchange_plan(const mirt_strategy *strategy, int replicas, int active,
+                                            bool slot_per_replica, int device, mirt__exchange *out) {
     mirt__exchange_job job;
     job.strategy = strategy;
     job.replicas = replicas;
@@ -96,8 +96,8 @@ MIRT__LIB void mirt__exchange_plan(const mirt_strategy *strategy, int replicas, 
     mirt__collective_get(strategy->collective)->plan(&job, device);
 }
 
-MIRT__LIB void mirt__exchange_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin,
-                                    int64_t *end) {
+MIRT__TRAINING_LIB void mirt__exchange_range(const mirt_strategy *strategy, int64_t elements, int device,
+                                             int64_t *begin, int64_t *end) {
     const int64_t vector = MIRT__ALIGN / (int64_t)sizeof(mirt__real);
     int64_t first = 0, count = elements / vector + (elements % vector != 0);
     if (!mirt__collective_get(strategy->collective)->first_device) {
@@ -112,8 +112,8 @@ MIRT__LIB void mirt__exchange_range(const mirt_strategy *strategy, int64_t eleme
     if (*begin > *end) *begin = *end;
 }
 
-MIRT__LIB void mirt__update_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin,
-                                  int64_t *end) {
+MIRT__TRAINING_LIB void mirt__update_range(const mirt_strategy *strategy, int64_t elements, int device,
+                                           int64_t *begin, int64_t *end) {
     *begin = 0;
     *end = elements;
     if (strategy->able.shards || mirt__device_copies(strategy) == 1)

@@ -92,12 +92,12 @@ MIRT__LIB bool mirt__step_cut(mirt__step *step, int device, int cut) {
 
 /* >>gradients and states */
 
-MIRT__LIB void mirt__step_plan(const mirt__step *step, int device, mirt__exchange *x) {
+MIRT__TRAINING_LIB void mirt__step_plan(const mirt__step *step, int device, mirt__exchange *x) {
     mirt__exchange_plan(step->strategy, step->replicas, mirt__active_replicas(step), step->program.num_cuts > 0, device,
                         x);
 }
 
-MIRT__LIB void mirt__step_reduce(const mirt__step *step, int device, const mirt__bucket *bucket) {
+MIRT__TRAINING_LIB void mirt__step_reduce(const mirt__step *step, int device, const mirt__bucket *bucket) {
     const mirt_strategy *s = step->strategy;
     mirt__exchange x;
     mirt__reduction r;

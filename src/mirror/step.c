@@ -5,7 +5,7 @@ MIRT__LIB bool mirt__step_updates(const mirt__step *step) { return step->num_ran
 
 /* Whether the update needs the squares of the gradients' sum: the optimizer does, or they tell whether it is finite. */
 static bool mirt__step_norms(const mirt__step *step) {
-    return step->num_ranges && (step->rule.norms || (step->check && !step->strategy->able.in_place));
+    return MIRT__TRAINS && step->num_ranges && (step->rule.norms || (step->check && !step->strategy->able.in_place));
 }
 
 /* Whether the sum has to be complete before the update, which otherwise adds up the partial sums itself. */
@@ -22,7 +22,7 @@ static void mirt__replay(mirt__step *step, int segment, int device, const mirt__
     run.first_row = first_row;
     run.replica = replica;
     run.clock = device == 0 && step->clocks ? step->clocks->node : NULL;
-    run.look = step->look ? step->look : sending ? mirt__send_ready : NULL;
+    run.look = step->look ? step->look : MIRT__TRAINS && sending ? mirt__send_ready : NULL;
     run.look_user = step->look ? (void *)(step->look_user + (size_t)device * step->look_bytes) : (void *)sending;
     run.timeline = &step->strategy->timeline[device];
     const int at = step->program.first_gradient, begin = segment ? step->program.cut[segment - 1] : 0;
@@ -48,7 +48,7 @@ static void mirt__run_segment(mirt__step *step, int device, int segment, int end
         if (sends) sending->replica = r;
         mirt__replay(step, segment, device, &bases, r, first_row, rows, sends ? sending : NULL);
         if (segment < step->program.num_cuts || sends) continue;
-        mirt__counter_add(step, counter, device, r, 0, INT64_MAX);
+        if (MIRT__TRAINS) mirt__counter_add(step, counter, device, r, 0, INT64_MAX);
         mirt__tree_push(&counter->stack, r, 1);
     }
 }
@@ -71,7 +71,7 @@ static bool mirt__run_segments(mirt__step *step, int device) {
         mirt__run_segment(step, device, segment, end < active ? end : active, &counter, &sending);
         if (segment < cuts && !mirt__step_cut(step, device, step->program.cut[segment])) return false;
     }
-    if (step->overlaps) mirt__send_buckets(&sending, INT_MAX);
+    if (MIRT__TRAINS && step->overlaps) mirt__send_buckets(&sending, INT_MAX);
     if (step->overlaps) step->strategy->backend->reduced(step->strategy->device[device].handle);
     return true;
 }
@@ -125,7 +125,7 @@ MIRT__LIB void mirt__step_run_rows(void *arg, int device) {
 /* >>reduce */
 
 /* The sum of all buckets on every device, once the devices have met. */
-static void mirt__reduce_all(const mirt__step *step, int device) {
+MIRT__TRAINING void mirt__reduce_all(const mirt__step *step, int device) {
     const mirt_strategy *s = step->strategy;
     if (step->overlaps) return; /* it is on its way */
     for (int i = step->program.mirrored; i < step->program.graph.count; i++) {
@@ -142,7 +142,7 @@ MIRT__TRAINING_LIB void mirt__step_all_reduce(void *arg, int device) {
 }
 
 /* The squares of all pieces of the sum, of which each device takes its share. False: it failed, or was given up. */
-static bool mirt__reduce_squares(mirt__step *step, int device) {
+MIRT__TRAINING bool mirt__reduce_squares(mirt__step *step, int device) {
     enum { MOST = 1024 };
     const mirt_strategy *s = step->strategy;
     mirt__square_piece piece[MOST];
@@ -182,7 +182,7 @@ static void mirt__apply_states(const mirt__step *step, int device) {
 }
 
 /* Where the device finds the gradients' parts, and the weights it writes. */
-static void mirt__apply_parts(const mirt__step *step, int device, mirt__update *u) {
+MIRT__TRAINING void mirt__apply_parts(const mirt__step *step, int device, mirt__update *u) {
     const mirt_strategy *s = step->strategy;
     const bool shards = s->able.shards;
     mirt__exchange x;
@@ -205,7 +205,7 @@ static void mirt__apply_parts(const mirt__step *step, int device, mirt__update *
 }
 
 /* Updates the device's share of a bucket: sums the parts, if they are several, and writes every copy. */
-static void mirt__apply_bucket(const mirt__step *step, int device, const mirt__bucket *bucket, mirt__update u) {
+MIRT__TRAINING void mirt__apply_bucket(const mirt__step *step, int device, const mirt__bucket *bucket, mirt__update u) {
     const mirt__where where = mirt__where_of(step, device);
     mirt__range own;
     mirt__update_range(step->strategy, (int64_t)(step->gradient_bytes / sizeof(mirt__real)), device, &own.begin,
@@ -219,19 +219,23 @@ static void mirt__apply_bucket(const mirt__step *step, int device, const mirt__b
     }
 }
 
-/* False: the devices were given up. */
-static bool mirt__apply(mirt__step *step, int device) {
-    const bool norms = mirt__step_norms(step);
+MIRT__TRAINING void mirt__apply_gradients(const mirt__step *step, int device) {
     mirt__update u;
-    if (norms && !mirt__reduce_squares(step, device)) return false;
-    if (norms && !step->rule.accepts(step->rule.user)) return true;
-    mirt__apply_states(step, device);
     memset(&u, 0, sizeof u);
-    if (step->num_ranges) mirt__apply_parts(step, device, &u);
-    for (int i = step->program.mirrored; i < step->program.graph.count && step->num_ranges; i++) {
+    mirt__apply_parts(step, device, &u);
+    for (int i = step->program.mirrored; i < step->program.graph.count; i++) {
         const mirt__node *node = step->program.graph.node[i];
         if (node->op->updates) mirt__apply_bucket(step, device, &step->bucket[node->a.index], u);
     }
+}
+
+/* False: the devices were given up. */
+static bool mirt__apply(mirt__step *step, int device) {
+    const bool norms = mirt__step_norms(step);
+    if (MIRT__TRAINS && norms && !mirt__reduce_squares(step, device)) return false;
+    if (MIRT__TRAINS && norms && !step->rule.accepts(step->rule.user)) return true;
+    mirt__apply_states(step, device);
+    if (MIRT__TRAINS && step->num_ranges) mirt__apply_gradients(step, device);
     return true;
 }
 
@@ -241,7 +245,7 @@ MIRT__LIB void mirt__step_update(void *arg, int device) {
     const bool norms = mirt__step_norms(step), sums = step->num_ranges && !step->reduced && mirt__step_sums_first(step);
     mirt__step_mark(step, device, MIRT_PHASE_UPDATE, -1, -1);
     MIRT__TEST_POINT(MIRT__POINT_UPDATE, device, (int)step->info.step);
-    if (sums) mirt__reduce_all(step, device);
+    if (MIRT__TRAINS && sums) mirt__reduce_all(step, device);
     mirt__step_gather_states(step, device);
     if (s->able.direct && (sums || (step->num_states && !s->able.in_place)) &&
         !mirt__step_meet_work(step, device, 1, MIRT_PHASE_REDUCE))

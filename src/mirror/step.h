@@ -125,8 +125,8 @@ typedef struct mirt__counter {
     bool slot_per_replica;
 } mirt__counter;
 /* The additions with which the gradients of `replica` join, of elements [begin, end). */
-MIRT__LIB void mirt__counter_add(const mirt__step *step, const mirt__counter *c, int device, int replica, int64_t begin,
-                                 int64_t end);
+MIRT__TRAINING_LIB void mirt__counter_add(const mirt__step *step, const mirt__counter *c, int device, int replica,
+                                          int64_t begin, int64_t end);
 /* The last replica of a device, whose buckets are reduced as backward completes them. */
 typedef struct mirt__sending {
     const mirt__step *step;
@@ -135,9 +135,9 @@ typedef struct mirt__sending {
     int next;            /* node of the program that reduces */
 } mirt__sending;
 /* Reduces the buckets that are complete after node `ready` of the program. */
-MIRT__LIB void mirt__send_buckets(mirt__sending *sending, int ready);
+MIRT__TRAINING_LIB void mirt__send_buckets(mirt__sending *sending, int ready);
 /* The same, as what a replay tells of every node. */
-MIRT__LIB void mirt__send_ready(void *sending, const mirt__call *call, int node);
+MIRT__TRAINING_LIB void mirt__send_ready(void *sending, const mirt__call *call, int node);
 MIRT__LIB mirt__range mirt__overlap(const mirt__range *a, int64_t begin, int64_t end);
 
 /* --- place.c: where a step's data are on the devices --- */
@@ -179,9 +179,9 @@ MIRT__LIB bool mirt__step_meet_work(const mirt__step *step, int device, int numb
 /* At a cut: all replicas' inputs of the node make its outputs. False: the devices were given up. */
 MIRT__LIB bool mirt__step_cut(mirt__step *step, int device, int cut);
 /* How the partial sums of the active replicas become one, as seen by `device`. */
-MIRT__LIB void mirt__step_plan(const mirt__step *step, int device, mirt__exchange *out);
+MIRT__TRAINING_LIB void mirt__step_plan(const mirt__step *step, int device, mirt__exchange *out);
 /* Reduces a bucket; its sum is there once the devices have met again. */
-MIRT__LIB void mirt__step_reduce(const mirt__step *step, int device, const mirt__bucket *bucket);
+MIRT__TRAINING_LIB void mirt__step_reduce(const mirt__step *step, int device, const mirt__bucket *bucket);
 /* All replicas' states on every device. */
 MIRT__LIB void mirt__step_gather_states(const mirt__step *step, int device);
 /* `count` elements from `at` of the device's own gradient, or after the all-reduce of the sum of all. */

@@ -149,14 +149,14 @@ typedef struct mirt__exchange {
 } mirt__exchange;
 /* `device`'s additions when the replicas [0, active) have rows. A partial sum lies in the slot of its
    depth in its device's binary counter or, with slot_per_replica, in that of its first replica. */
-MIRT__LIB void mirt__exchange_plan(const mirt_strategy *strategy, int replicas, int active, bool slot_per_replica,
-                                   int device, mirt__exchange *out);
+MIRT__TRAINING_LIB void mirt__exchange_plan(const mirt_strategy *strategy, int replicas, int active,
+                                            bool slot_per_replica, int device, mirt__exchange *out);
 /* The elements of a block of `elements` that `device` sums: whole vectors, perhaps none. */
-MIRT__LIB void mirt__exchange_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin,
-                                    int64_t *end);
+MIRT__TRAINING_LIB void mirt__exchange_range(const mirt_strategy *strategy, int64_t elements, int device,
+                                             int64_t *begin, int64_t *end);
 /* Those that it updates: the same or, with a copy in memory of its own, all. */
-MIRT__LIB void mirt__update_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin,
-                                  int64_t *end);
+MIRT__TRAINING_LIB void mirt__update_range(const mirt_strategy *strategy, int64_t elements, int device,
+                                           int64_t *begin, int64_t *end);
 /* NULL when there is no such collective; the reasons to take it in *why. */
 MIRT__LIB const char *mirt__collective_name(mirt_collective collective, const char **why);
 

@@ -13,6 +13,6 @@
 #include "../graph/graph.h"
 
 MIRT__LIB void mirt__fuse_forward(mirt__graph *graph, mirt_tensor *const *keep, int count);
-MIRT__LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep, int count);
+MIRT__TRAINING_LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep, int count);
 
 #endif

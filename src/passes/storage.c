@@ -52,7 +52,7 @@ MIRT__LIB bool mirt__storage_copy(const mirt_tensor *t, int readers, const mirt_
 }
 
 /* Finds which tensors backward nodes read. What an alias or a lazy tensor is read by reads its inputs. */
-static void mirt__storage_find(mirt__graph *graph) {
+MIRT__TRAINING void mirt__storage_find(mirt__graph *graph) {
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
         node->position = i;
@@ -80,11 +80,13 @@ static void mirt__storage_find(mirt__graph *graph) {
     }
 }
 
-static bool mirt__storage_held(const mirt_tensor *t) { return !t->node->backward && t->pass.stored.last_backward >= 0; }
+MIRT__TRAINING bool mirt__storage_held(const mirt_tensor *t) {
+    return !t->node->backward && t->pass.stored.last_backward >= 0;
+}
 
 /* Whether the node can run a second time: it is one pass that draws and exchanges nothing, and its inputs are still in
    memory where the backward pass first reads its output. */
-static bool mirt__storage_again(const mirt_tensor *t) {
+MIRT__TRAINING bool mirt__storage_again(const mirt_tensor *t) {
     const mirt__node *node = t->node;
     const mirt__op *op = node->op;
     if (!mirt__storage_held(t) || t->lazy || !t->pass.stored.plain || node->num_out != 1 || !node->num_in) return false;
@@ -100,7 +102,7 @@ static bool mirt__storage_again(const mirt_tensor *t) {
 }
 
 /* The node once more, as the last one. */
-static mirt_tensor *mirt__storage_repeat(mirt__graph *graph, const mirt_tensor *t) {
+MIRT__TRAINING mirt_tensor *mirt__storage_repeat(mirt__graph *graph, const mirt_tensor *t) {
     const mirt__node *node = t->node;
     graph->scope = node->name;
     graph->backward = true;
@@ -112,7 +114,7 @@ static mirt_tensor *mirt__storage_repeat(mirt__graph *graph, const mirt_tensor *
 }
 
 /* Nodes from number `count` on go to the places that their `position` says, before the node there. */
-static void mirt__storage_place(mirt__graph *graph, int count) {
+MIRT__TRAINING void mirt__storage_place(mirt__graph *graph, int count) {
     const int added = graph->count - count;
     int *before = (int *)mirt__calloc((size_t)count + 1, sizeof *before); /* how many go before node i */
     mirt__node **node = (mirt__node **)mirt__calloc((size_t)graph->count + 1, sizeof *node);
@@ -132,8 +134,8 @@ static void mirt__storage_place(mirt__graph *graph, int count) {
     mirt__free(node);
 }
 
-MIRT__LIB void mirt__storage_twice(mirt__graph *graph, const mirt__storage_costs *costs, mirt_tensor *const *keep,
-                                   int count) {
+MIRT__TRAINING_LIB void mirt__storage_twice(mirt__graph *graph, const mirt__storage_costs *costs,
+                                            mirt_tensor *const *keep, int count) {
     const int nodes = graph->count;
     mirt__storage_find(graph);
     for (int i = 0; i < count; i++) {
@@ -160,12 +162,13 @@ MIRT__LIB void mirt__storage_twice(mirt__graph *graph, const mirt__storage_costs
     if (graph->count > nodes) mirt__storage_place(graph, nodes);
 }
 
-static void mirt__cost_text(double cost, mirt__text *out) {
+MIRT__TRAINING void mirt__cost_text(double cost, mirt__text *out) {
     if (cost < HUGE_VAL) mirt__text_add(out, " %12.3f", cost * 1e-3);
     else mirt__text_add(out, " %12s", "-");
 }
 
-static void mirt__storage_line(const mirt_tensor *t, const mirt__storage_costs *costs, int64_t rows, mirt__text *out) {
+MIRT__TRAINING void mirt__storage_line(const mirt_tensor *t, const mirt__storage_costs *costs, int64_t rows,
+                                       mirt__text *out) {
     const mirt__node *node = t->node;
     const bool twice = t->pass.stored.again != NULL; /* then nothing of the backward pass reads it any more */
     const mirt__choice choice = mirt__storage_choice(t, costs, rows, mirt__storage_held(t) || twice);
@@ -178,7 +181,7 @@ static void mirt__storage_line(const mirt_tensor *t, const mirt__storage_costs *
     mirt__text_add(out, "  %s %s\n", mirt__dtype_name(t->dtype), mirt__shape_text(&t->shape, shape));
 }
 
-MIRT__LIB void mirt__storage_text(mirt__program *program, const mirt__storage_costs *costs, mirt__text *out) {
+MIRT__TRAINING_LIB void mirt__storage_text(mirt__program *program, const mirt__storage_costs *costs, mirt__text *out) {
     mirt__graph *graph = &program->graph;
     mirt__storage_find(graph);
     for (int i = 0; i < graph->count; i++) {

@@ -25,10 +25,10 @@ MIRT__LIB bool mirt__storage_lazy(mirt_tensor *t, int readers, bool held, const 
 MIRT__LIB bool mirt__storage_copy(const mirt_tensor *t, int readers, const mirt__storage_costs *costs);
 /* Records the nodes whose tensors are computed twice once more, before the first backward node that reads them. To be
    called before mirt__fuse_half. On an error the graph is marked. */
-MIRT__LIB void mirt__storage_twice(mirt__graph *graph, const mirt__storage_costs *costs, mirt_tensor *const *keep,
-                                   int count);
+MIRT__TRAINING_LIB void mirt__storage_twice(mirt__graph *graph, const mirt__storage_costs *costs,
+                                            mirt_tensor *const *keep, int count);
 /* One line per tensor of a planned program, for its largest number of rows: the choice, bytes, microseconds to store it
    and to compute it while it is read or twice ("-": neither is possible). */
-MIRT__LIB void mirt__storage_text(mirt__program *program, const mirt__storage_costs *costs, mirt__text *out);
+MIRT__TRAINING_LIB void mirt__storage_text(mirt__program *program, const mirt__storage_costs *costs, mirt__text *out);
 
 #endif

@@ -117,7 +117,7 @@ static void mirt__tiled_pad(mirt__node *node) {
 }
 
 /* The gradient of a padded input is a slice. */
-static void mirt__tiled_slice(mirt__node *node) {
+MIRT__TRAINING void mirt__tiled_slice(mirt__node *node) {
     mirt__node *p = node->in[0]->node;
     const mirt_shape *y = &node->out[0]->shape;
     const int64_t *begin = MIRT__OF(&node->a, move)->begin;
@@ -138,7 +138,7 @@ static void mirt__tiled_slice(mirt__node *node) {
 /* >>epilogues */
 
 /* Two gradients of one tensor: the later convolution adds the other one to its own. */
-static void mirt__tiled_sum(mirt__graph *graph, mirt__node *node) {
+MIRT__TRAINING void mirt__tiled_sum(mirt__graph *graph, mirt__node *node) {
     if (node->a.kind != MIRT__ADD) return;
     for (int k = 1; k >= 0; k--) {
         mirt_tensor *other = node->in[1 - k];
@@ -154,7 +154,7 @@ static void mirt__tiled_sum(mirt__graph *graph, mirt__node *node) {
     }
 }
 
-static void mirt__tiled_mask(mirt__graph *graph, mirt__node *node) {
+MIRT__TRAINING void mirt__tiled_mask(mirt__graph *graph, mirt__node *node) {
     const mirt_activation_kind kind = mirt__activation_grad_of(node);
     mirt__node *p = kind != MIRT_LINEAR ? mirt__tiled_maker(node->in[0], MIRT__TAKES_MASK) : NULL;
     if (!p || node->in[0]->uses != 1 || p->a.mask_activation ||
@@ -189,7 +189,7 @@ static void mirt__tiled_means(mirt__node *node) {
 
 /* The sums of dy and dy * hat. With an activation what is written is dy times its slope, which only this
    normalization's own gradients may read. */
-static void mirt__tiled_sums(mirt__graph *graph, mirt__node *node) {
+MIRT__TRAINING void mirt__tiled_sums(mirt__graph *graph, mirt__node *node) {
     mirt_tensor *dy = node->in[0];
     const mirt_activation_kind kind = node->a.mask_activation;
     mirt__node *p = mirt__tiled_maker(dy, MIRT__TAKES_NORM_SUMS);
@@ -231,26 +231,34 @@ static void mirt__tiled_activation(mirt__node *node) {
     mirt__tiled_take(p, node);
 }
 
-static void mirt__tiled_rewrite(mirt__graph *graph, mirt__node *node) {
-    if (node->op->takes & MIRT__TAKES_PADDING) mirt__tiled_pad(node);
+/* Gradients only: slices and sums of what forward kernels write stay nodes. */
+MIRT__TRAINING void mirt__tiled_rewrite_gradient(mirt__graph *graph, mirt__node *node) {
     switch ((int)node->id) {
     case MIRT__OP_slice: mirt__tiled_slice(node); break;
-    case MIRT__OP_unary: mirt__tiled_activation(node); break;
     case MIRT__OP_binary:
         mirt__tiled_sum(graph, node);
         if (node->num_out) mirt__tiled_mask(graph, node);
         break;
+    case MIRT__OP_norm_grad_sums: mirt__tiled_sums(graph, node); break;
+    default: break;
+    }
+}
+
+static void mirt__tiled_rewrite(mirt__graph *graph, mirt__node *node) {
+    if (node->op->takes & MIRT__TAKES_PADDING) mirt__tiled_pad(node);
+    switch ((int)node->id) {
+    case MIRT__OP_unary: mirt__tiled_activation(node); break;
     case MIRT__OP_reduce: mirt__tiled_means(node); break;
     case MIRT__OP_norm_stats: mirt__tiled_moments(node); break;
-    case MIRT__OP_norm_grad_sums: mirt__tiled_sums(graph, node); break;
     case MIRT__OP_normalize: mirt__tiled_normalize(graph, node); break;
-    default: break;
+    default:
+        if (MIRT__TRAINS) mirt__tiled_rewrite_gradient(graph, node);
     }
 }
 
 /* >>both gradients of a depthwise convolution, or one of single pixels */
 
-static void mirt__tiled_both(mirt__node *weights) {
+MIRT__TRAINING void mirt__tiled_both(mirt__node *weights) {
     const mirt_tensor *dx = weights->in[1]->pass.tiled.input_grad;
     mirt__node *p = dx ? dx->node : NULL;
     if (!mirt__by_tiles(weights) || !mirt__conv_both_pays(weights)) return;
@@ -344,7 +352,7 @@ MIRT__LIB void mirt__fuse_tiled(mirt__graph *graph, const mirt__storage_costs *c
         if (node->id == MIRT__OP_conv2d_input_grad) node->in[0]->pass.tiled.input_grad = node->out[0];
     }
     for (int i = 0; i < graph->count; i++) {
-        if (graph->node[i]->id == MIRT__OP_conv2d_weight_grad) mirt__tiled_both(graph->node[i]);
+        if (MIRT__TRAINS && graph->node[i]->id == MIRT__OP_conv2d_weight_grad) mirt__tiled_both(graph->node[i]);
     }
     mirt__tiled_count(graph, keep, count);
     mirt__tiled_lazy(graph, costs);
