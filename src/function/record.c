@@ -357,11 +357,11 @@ static mirt_status mirt__finish(mirt_function *f) {
     mirt__fuse_forward(graph, keep, kept + r->num_minimized);
     if (MIRT__TRAINS && mirt__collect_gradients(f) != MIRT_OK) return mirt_last_status();
     kept = mirt__collect_kept(f, keep);
-    mirt__fuse_backward(graph, keep, kept);
+    if (MIRT__TRAINS) mirt__fuse_backward(graph, keep, kept);
     const mirt_dtype half = f->step.float16 ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16;
     const bool tiled = f->model->strategy->kernels->tiled_reads;
     if (tiled) mirt__fuse_tiled(graph, costs, keep, kept);
-    mirt__storage_twice(graph, costs, keep, kept);
+    if (MIRT__TRAINS) mirt__storage_twice(graph, costs, keep, kept);
     if (graph->status != MIRT_OK) return graph->status;
     if (tiled) {
         if (f->half) mirt__fuse_half(graph, costs, half, keep, kept);
