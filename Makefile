@@ -137,7 +137,7 @@ build/parts.h: src/FILES
 define TEST_RULES
 build/$(1)/parts/%.o: src/%.c tests/hooks.h
 	@mkdir -p $$(@D)
-	$(2) $$(PARTS) $(3) -include tests/hooks.h -MMD -MP -c $$< -o $$@
+	$(2) $$(PARTS) $(3) -Wmissing-prototypes -include tests/hooks.h -MMD -MP -c $$< -o $$@
 build/$(1)/parts/images/decode.o: build/decoder
 build/$(1)/parts/hooks.o: tests/hooks.c tests/hooks.h
 	@mkdir -p $$(@D)
