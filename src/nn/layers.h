@@ -17,6 +17,13 @@
     X(batch_norm) X(layer_norm) \
     X(add) X(subtract) X(multiply) X(average) X(maximum) X(minimum) X(concatenate)
 
+#define MIRT__LAYER_NUMBER(name) MIRT__NUMBER_OF_LAYER_##name,
+enum { MIRT__LAYER_LIST(MIRT__LAYER_NUMBER) MIRT__LAYER_COUNT };
+#undef MIRT__LAYER_NUMBER
+/* Without this, a class that the list lacks would compile, but files with it could not be loaded. */
+#define MIRT__LAYER_LISTED(name) \
+    MIRT__STATIC_ASSERT(MIRT__NUMBER_OF_LAYER_##name < MIRT__LAYER_COUNT, "MIRT__LAYER_LIST has " #name)
+
 #ifdef MIRRORTRAIN_SPLIT_BUILD
 #define MIRT__LAYER_EXTERN(name) extern const mirt__layer_class mirt__##name##_layer;
 MIRT__LAYER_LIST(MIRT__LAYER_EXTERN)
@@ -30,10 +37,12 @@ MIRT__LAYER_LIST(MIRT__LAYER_EXTERN)
 #define MIRT__LAYER(name, class_name, base_name, min_in, max_in, fields, desc) \
     MIRT__TABLE mirt__layer_class mirt__##name##_layer = { \
         class_name,           base_name, min_in, max_in, fields, MIRT__COUNT(fields), sizeof(desc), \
-        mirt__##name##_build, NULL,      NULL}
+        mirt__##name##_build, NULL,      NULL}; \
+    MIRT__LAYER_LISTED(name)
 #define MIRT__PLAIN_LAYER(name, class_name, base_name, min_in, max_in) \
     MIRT__TABLE mirt__layer_class mirt__##name##_layer = {class_name,           base_name, min_in, max_in, NULL, 0, 0, \
-                                                          mirt__##name##_build, NULL,      NULL}
+                                                          mirt__##name##_build, NULL,      NULL}; \
+    MIRT__LAYER_LISTED(name)
 
 /* Adds a layer of class `cls` on x; NULL for NULL. */
 MIRT__LIB mirt_tensor *mirt__layer_on(const mirt__layer_class *cls, mirt_tensor *x, const void *desc, const char *name);
