@@ -377,11 +377,9 @@ typedef struct mirt__update {
     struct { int into, from; } tree[MIRT__MAX_PARTS];
     int copies;
     mirt__real *weight[MIRT__MAX_PARTS];
-    mirt__real *slot[3]; /* sgd: momentum, or NULL; adam: m, v, and the largest v or NULL;
-                            rmsprop: velocity, momentum or NULL, average gradient (centered) or NULL */
-    float learning_rate; /* Adam: lr * sqrt(1 - b2^t) / (1 - b1^t), computed by the caller in double */
-    float new_1, new_2, epsilon, momentum; /* Adam: 1 - beta_1 and 1 - beta_2, RMSprop: 1 - rho, computed by the caller
-                                              in double */
+    /* The optimizer's `update` (nn/optimizers.c) sets what its kernel reads; the slots that it does not use are NULL. */
+    mirt__real *slot[3];
+    float learning_rate, new_1, new_2, epsilon, momentum;
     bool nesterov;
     bool shaped;         /* first the gradient is multiplied by `scale` and clipped at `clip`, unless that is 0 */
     float scale, clip;
