@@ -468,6 +468,25 @@ static void test_row(int number) {
     mirt_model_destroy(model);
 }
 
+/* Whether a row has a layer of this class. */
+static bool row_has(const char *class_name) {
+    bool found = false;
+    for (int i = 0; i < MIRT__COUNT(rows) && i < MIRT__COUNT(golden_layers) && !found; i++) {
+        mirt_model *model = row_model(&golden_layers[i], rows[i].build);
+        for (int k = 0; model && k < model->num_layers; k++)
+            found = found || strcmp(model->layer[k]->cls->class_name, class_name) == 0;
+        mirt_model_destroy(model);
+    }
+    return found;
+}
+
+/* Layers that draw random numbers have tests of their own. */
+static bool is_random(const char *name) { return strncmp(name, "random_", 7) == 0 || strcmp(name, "dropout") == 0; }
+
+static void test_listed(const char *name, const mirt__layer_class *cls) {
+    ok(is_random(name) || row_has(cls->class_name), "%s: make_layers.py has it, unless it is random", name);
+}
+
 /* >>misuse: every row marks its model with the sentence */
 
 typedef struct wrong {
@@ -754,6 +773,8 @@ int main(void) {
     strategy = quiet(1);
     ok(MIRT__COUNT(rows) == MIRT__COUNT(golden_layers), "every golden layer has a row");
     for (int i = 0; i < MIRT__COUNT(rows) && i < MIRT__COUNT(golden_layers); i++) test_row(i);
+#define LISTED(name) test_listed(#name, &mirt__##name##_layer);
+    MIRT__LAYER_LIST(LISTED)
     test_misuse();
     unlink(path);
     unlink(path_2);

@@ -563,9 +563,6 @@ static void check_loss_scale(void) {
 }
 
 int main(void) {
-    static const char *const saved[] = {"adam amsgrad",        "adamw excluded",  "adamw global_clipnorm ema",
-                                        "sgd clipnorm",        "sgd clipvalue",   "sgd cosine",
-                                        "sgd ema overwritten", "rmsprop centered"};
     draw_images();
     int tables;
     const mirt__kernels *const *table = mirt__kernel_tables(&tables);
@@ -579,7 +576,7 @@ int main(void) {
     check_lean_updates();
     check_schedules();
     check_ramp();
-    for (int i = 0; i < MIRT__COUNT(saved); i++) check_saved(saved[i], false);
+    for (int i = 0; i < MIRT__COUNT(golden_updates); i++) check_saved(golden_updates[i].name, false);
     check_saved("sgd cosine", true);
     check_all_schedules_saved();
     check_set_schedule();

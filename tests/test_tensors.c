@@ -37,18 +37,16 @@ CASE(pad_two) {
 }
 CASE(gather_rows) { UNUSED; return mirt_gather(v[0], numbers(v[0], MIRT_SHAPE(2, 3), picked)); }
 
-/* How the goldens that are no activations are recorded. */
+CASE(scale) { UNUSED; return mirt_scale(v[0], 1.5f, -0.25f); }
+
+/* Goldens that are neither activations nor functions of one tensor alone. */
 static const struct { const char *name; mirt_tensor *(*record)(mirt__graph *, mirt_tensor **, mirt_tensor *);
 } recorded[] = {
-    {"exp", case_exp},
-    {"abs", case_abs},
-    {"log", case_log},
-    {"sqrt", case_sqrt},
-    {"rsqrt", case_rsqrt},
     {"sign", case_sign_beside},
     {"floor", case_floor_beside},
     {"clip", case_clip},
     {"power", case_power},
+    {"scale", case_scale},
     {"leaky_relu_slope", case_leaky_relu},
     {"elu_alpha", case_elu},
     {"maximum", case_maximum},
@@ -73,6 +71,16 @@ static const struct { const char *name; mirt_tensor *(*record)(mirt__graph *, mi
 static mirt_activation_kind golden_activation; /* the one that case_activation records */
 CASE(activation) { UNUSED; return mirt__activation_op(golden_activation, mirt__unary_op(MIRT__COPY, v[0], 0, 0)); }
 
+/* The functions of one tensor alone. */
+#define UNARY_NONE(label)
+#define UNARY_0(label) {#label, mirt_##label},
+#define UNARY_1(label)
+#define UNARY_2(label)
+#define UNARY(number, id, label, function, ...) UNARY_##function(label)
+static const struct { const char *name; mirt_tensor *(*call)(mirt_tensor *x); } unaries[] = {MIRT__UNARY_LIST(UNARY)};
+static mirt_tensor *(*golden_unary)(mirt_tensor *x); /* the one that case_unary calls */
+CASE(unary) { UNUSED; return golden_unary(v[0]); }
+
 /* Relative to the largest golden value, but at least to 1. */
 static double off_by(const float *a, const double *golden, int64_t count) {
     double worst = 0, largest = 1;
@@ -94,7 +102,19 @@ static bool find_record(op_case *c, const golden_tensor *golden) {
         golden_activation = (mirt_activation_kind)i;
         c->record = case_activation;
     }
+    for (int i = 0; !c->record && i < MIRT__COUNT(unaries); i++) {
+        if (strcmp(unaries[i].name, golden->name) != 0) continue;
+        golden_unary = unaries[i].call;
+        c->record = case_unary;
+    }
     return c->record != NULL;
+}
+
+static void check_listed(const char *label) {
+    bool found = false;
+    for (int i = 0; i < MIRT__COUNT(golden_tensor_cases); i++)
+        found = found || strcmp(golden_tensor_cases[i].name, label) == 0;
+    ok(found, "%s: make_tensors.py has it", label);
 }
 
 static float golden_value(const golden_tensor *g, int operand, int64_t i) {
@@ -362,6 +382,12 @@ int main(void) {
     desc.silent = true;
     strategy = mirt_strategy_create(&desc);
     for (int i = 0; i < MIRT__COUNT(golden_tensor_cases); i++) check_golden(&golden_tensor_cases[i]);
+#define LISTED_NONE(label)
+#define LISTED_0(label) check_listed(#label);
+#define LISTED_1 LISTED_0
+#define LISTED_2 LISTED_0
+#define LISTED(number, id, label, function, ...) LISTED_##function(label)
+    MIRT__UNARY_LIST(LISTED)
     check_refusals();
     check_ends();
     check_model();
