@@ -4,7 +4,8 @@
 
    Files store kinds by their numbers: a number never changes meaning, and a new kind takes the next one.
    Columns, as expressions of the element x (or a and b) and the node's two numbers, scale and offset:
-   - reference: of mirt__real, by the functions of reference.h and reference_elementwise.c
+   - reference: of mirt__real, by the functions of reference.h and reference_elementwise.c, and MIRT__MATH(name) for any
+     other of the C library
    - fast: LOOP(expression) becomes a loop that the compiler vectorizes (common_elementwise.c);
      VECTOR(name) calls a function of simd_math.inc, ACTIVATION and SLOPE the activation of that kind there
    - gpu: INLINE(expression) is part of the CUDA kernel; CALL(expression) is called, for kinds that are rare or large

@@ -5,31 +5,23 @@
 
 #include "kernels.h"
 
+/* The C library's function of mirt__real. */
 #ifdef MIRT__REAL_DOUBLE
-#define mirt__exp exp
-#define mirt__log1p log1p
-#define mirt__ln log
-#define mirt__tanh tanh
-#define mirt__sqrt sqrt
-#define mirt__fabs fabs
-#define mirt__fma fma
-#define mirt__expm1 expm1
-#define mirt__erfc erfc
-#define mirt__pow pow
-#define mirt__floor floor
+#define MIRT__MATH(name) name
 #else
-#define mirt__exp expf
-#define mirt__log1p log1pf
-#define mirt__ln logf
-#define mirt__tanh tanhf
-#define mirt__sqrt sqrtf
-#define mirt__fabs fabsf
-#define mirt__fma fmaf
-#define mirt__expm1 expm1f
-#define mirt__erfc erfcf
-#define mirt__pow powf
-#define mirt__floor floorf
+#define MIRT__MATH(name) name##f
 #endif
+#define mirt__exp MIRT__MATH(exp)
+#define mirt__log1p MIRT__MATH(log1p)
+#define mirt__ln MIRT__MATH(log)
+#define mirt__tanh MIRT__MATH(tanh)
+#define mirt__sqrt MIRT__MATH(sqrt)
+#define mirt__fabs MIRT__MATH(fabs)
+#define mirt__fma MIRT__MATH(fma)
+#define mirt__expm1 MIRT__MATH(expm1)
+#define mirt__erfc MIRT__MATH(erfc)
+#define mirt__pow MIRT__MATH(pow)
+#define mirt__floor MIRT__MATH(floor)
 
 /* A table that select.c names: static in the single header, extern otherwise. */
 #ifdef MIRRORTRAIN_SPLIT_BUILD
