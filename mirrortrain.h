@@ -2755,7 +2755,8 @@ MIRT__BOTH void mirt__philox(const uint32_t counter[4], const uint32_t key[2], u
 
    Files store kinds by their numbers: a number never changes meaning, and a new kind takes the next one.
    Columns, as expressions of the element x (or a and b) and the node's two numbers, scale and offset:
-   - reference: of mirt__real, by the functions of reference.h and reference_elementwise.c
+   - reference: of mirt__real, by the functions of reference.h and reference_elementwise.c, and MIRT__MATH(name) for any
+     other of the C library
    - fast: LOOP(expression) becomes a loop that the compiler vectorizes (common_elementwise.c);
      VECTOR(name) calls a function of simd_math.inc, ACTIVATION and SLOPE the activation of that kind there
    - gpu: INLINE(expression) is part of the CUDA kernel; CALL(expression) is called, for kinds that are rare or large
@@ -3288,11 +3289,9 @@ typedef struct mirt__update {
     struct { int into, from; } tree[MIRT__MAX_PARTS];
     int copies;
     mirt__real *weight[MIRT__MAX_PARTS];
-    mirt__real *slot[3]; /* sgd: momentum, or NULL; adam: m, v, and the largest v or NULL;
-                            rmsprop: velocity, momentum or NULL, average gradient (centered) or NULL */
-    float learning_rate; /* Adam: lr * sqrt(1 - b2^t) / (1 - b1^t), computed by the caller in double */
-    float new_1, new_2, epsilon, momentum; /* Adam: 1 - beta_1 and 1 - beta_2, RMSprop: 1 - rho, computed by the caller
-                                              in double */
+    /* The optimizer's `update` (nn/optimizers.c) sets what its kernel reads; slots that it does not use are NULL. */
+    mirt__real *slot[3];
+    float learning_rate, new_1, new_2, epsilon, momentum;
     bool nesterov;
     bool shaped;         /* first the gradient is multiplied by `scale` and clipped at `clip`, unless that is 0 */
     float scale, clip;
@@ -6382,7 +6381,7 @@ typedef struct mirt__conv_grad_view {
     int64_t x_floats, dy_floats;      /* tiled_reads */
     int64_t runs;
 } mirt__conv_grad_view;
-MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape);
+MIRT__TRAINING_LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape);
 /* Both gradients of a 1x1 convolution in one pass, if that is faster: pixels in a block of the input gradient, number
    of such blocks per chunk of the weight gradient's sums, chunks; floats of a tile of dy. */
 typedef struct mirt__both_view {
@@ -6390,7 +6389,7 @@ typedef struct mirt__both_view {
     size_t scratch, shared, sums;         /* bytes in all; offsets in `shared` of x's columns and the sums */
 } mirt__both_view;
 MIRT__LIB bool mirt__both_applies(const mirt__conv *shape);
-MIRT__LIB mirt__both_view mirt__both_view_of(const mirt__conv *shape);
+MIRT__TRAINING_LIB mirt__both_view mirt__both_view_of(const mirt__conv *shape);
 /* Pixels of the target in a chunk of column sums; a multiple of the tiles of every instruction set. */
 #define MIRT__SUM_CHUNK 252
 
@@ -6867,31 +6866,23 @@ MIRT__LIB void mirt__sweep_run_add(mirt__run *runs, int64_t *count, int64_t *k, 
 /* The reference kernels: every kernel as its formula, one thread, plain loops. Read these first. The fast tables are
    tested against them, and gradients are tested with them, built with mirt__real as double. Long sums use double. */
 
+/* The C library's function of mirt__real. */
 #ifdef MIRT__REAL_DOUBLE
-#define mirt__exp exp
-#define mirt__log1p log1p
-#define mirt__ln log
-#define mirt__tanh tanh
-#define mirt__sqrt sqrt
-#define mirt__fabs fabs
-#define mirt__fma fma
-#define mirt__expm1 expm1
-#define mirt__erfc erfc
-#define mirt__pow pow
-#define mirt__floor floor
+#define MIRT__MATH(name) name
 #else
-#define mirt__exp expf
-#define mirt__log1p log1pf
-#define mirt__ln logf
-#define mirt__tanh tanhf
-#define mirt__sqrt sqrtf
-#define mirt__fabs fabsf
-#define mirt__fma fmaf
-#define mirt__expm1 expm1f
-#define mirt__erfc erfcf
-#define mirt__pow powf
-#define mirt__floor floorf
+#define MIRT__MATH(name) name##f
 #endif
+#define mirt__exp MIRT__MATH(exp)
+#define mirt__log1p MIRT__MATH(log1p)
+#define mirt__ln MIRT__MATH(log)
+#define mirt__tanh MIRT__MATH(tanh)
+#define mirt__sqrt MIRT__MATH(sqrt)
+#define mirt__fabs MIRT__MATH(fabs)
+#define mirt__fma MIRT__MATH(fma)
+#define mirt__expm1 MIRT__MATH(expm1)
+#define mirt__erfc MIRT__MATH(erfc)
+#define mirt__pow MIRT__MATH(pow)
+#define mirt__floor MIRT__MATH(floor)
 
 /* A table that select.c names: static in the single header, extern otherwise. */
 #ifdef MIRRORTRAIN_SPLIT_BUILD
@@ -7236,7 +7227,7 @@ MIRT__LIB int64_t mirt__conv_chunk_rows(const mirt__conv *s) {
     return rows > 128 ? INT64_MAX : mirt__shapes_max(rows, 4);
 }
 
-MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape) {
+MIRT__TRAINING_LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape) {
     mirt__conv_grad_view g;
     memset(&g, 0, sizeof g);
     g.v = mirt__conv_view_of(shape, false);
@@ -7280,7 +7271,7 @@ MIRT__LIB bool mirt__both_applies(const mirt__conv *s) {
            s->ow == s->w && s->pad_top == 0 && s->pad_left == 0 && s->ci * s->co <= MIRT__BOTH_FLOATS && s->ci <= 512 &&
            s->co <= 512;
 }
-MIRT__LIB mirt__both_view mirt__both_view_of(const mirt__conv *s) {
+MIRT__TRAINING_LIB mirt__both_view mirt__both_view_of(const mirt__conv *s) {
     const mirt__conv_view v = mirt__conv_view_of(s, true);
     mirt__both_view b;
     memset(&b, 0, sizeof b);
@@ -7300,19 +7291,31 @@ MIRT__LIB mirt__both_view mirt__both_view_of(const mirt__conv *s) {
 #undef MIRT__BOTH_FLOATS
 #undef MIRT__BOTH_CHUNKS
 
-MIRT__LIB size_t mirt__conv_shared(const mirt__conv *s) {
-    if (mirt__is_depthwise(s)) return mirt__align_up((size_t)mirt__depth_cut_of(s).shared_floats * sizeof(mirt__real));
-    const mirt__conv_view forward = mirt__conv_view_of(s, false), back = mirt__conv_view_of(s, true);
+/* What the weight gradient alone needs. */
+MIRT__TRAINING size_t mirt__conv_grad_shared(const mirt__conv *s) {
     const mirt__conv_grad_view g = mirt__conv_grad_view_of(s);
     const int64_t sources = 5 * (s->ci + s->co), chunk = mirt__conv_chunk_rows(s),
                   parts = mirt__shapes_parts(s->rows, chunk);
     const int64_t pool = parts < 2 ? 0 : parts * mirt__conv_partial_floats(s); /* for conv_pool and single channels */
     size_t most = mirt__align_up((size_t)mirt__shapes_max(sources + g.chunks_most * g.sum, pool) * sizeof(mirt__real));
-    if (mirt__conv_places_of(&forward).end > most) most = mirt__conv_places_of(&forward).end;
-    if (mirt__conv_places_of(&back).end > most) most = mirt__conv_places_of(&back).end;
     if (mirt__both_applies(s) && mirt__both_view_of(s).shared > most)
         most = mirt__align_up(mirt__both_view_of(s).shared);
     return most;
+}
+
+MIRT__LIB size_t mirt__conv_shared(const mirt__conv *s) {
+    if (mirt__is_depthwise(s)) return mirt__align_up((size_t)mirt__depth_cut_of(s).shared_floats * sizeof(mirt__real));
+    const mirt__conv_view forward = mirt__conv_view_of(s, false), back = mirt__conv_view_of(s, true);
+    size_t most = MIRT__TRAINS ? mirt__conv_grad_shared(s) : 0;
+    if (mirt__conv_places_of(&forward).end > most) most = mirt__conv_places_of(&forward).end;
+    if (mirt__conv_places_of(&back).end > most) most = mirt__conv_places_of(&back).end;
+    return most;
+}
+
+MIRT__TRAINING int64_t mirt__conv_grad_floats(const mirt__conv *s) {
+    const mirt__conv_grad_view g = mirt__conv_grad_view_of(s);
+    return g.x_floats + g.dy_floats +
+           mirt__shapes_parts(g.runs * (int64_t)sizeof(mirt__run), (int64_t)sizeof(mirt__real));
 }
 
 MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *s) {
@@ -7325,14 +7328,11 @@ MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *s) {
         mirt__shapes_max(mirt__conv_view_of(s, false).input_tile, mirt__conv_view_of(s, true).input_tile);
     int64_t floats =
         mirt__shapes_max(MIRT__PANEL_FLOATS, pool) + mirt__shapes_max(blocks.forward_floats, blocks.grad_floats);
-    const mirt__conv_grad_view g = mirt__conv_grad_view_of(s);
     floats = mirt__shapes_max(floats, input_tile + MIRT__TILE_GROUP * MIRT__PANEL);
-    floats = mirt__shapes_max(floats,
-                              g.x_floats + g.dy_floats +
-                                  mirt__shapes_parts(g.runs * (int64_t)sizeof(mirt__run), (int64_t)sizeof(mirt__real)));
+    if (MIRT__TRAINS) floats = mirt__shapes_max(floats, mirt__conv_grad_floats(s));
     size_t most = mirt__align_up((size_t)blocks.run_count * sizeof(mirt__run)) +
                   mirt__align_up((size_t)floats * sizeof(mirt__real));
-    if (mirt__both_applies(s) && mirt__both_view_of(s).scratch > most)
+    if (MIRT__TRAINS && mirt__both_applies(s) && mirt__both_view_of(s).scratch > most)
         most = mirt__align_up(mirt__both_view_of(s).scratch);
     return most;
 }
@@ -10745,7 +10745,7 @@ MIRT__LIB mirt__finishing mirt__finishing_of(const mirt__epilogue *epilogue, int
         f.offset = floats + 2 * columns;
         floats = mirt__source_scaling(epilogue->norm, columns, floats);
     }
-    if (epilogue->slope) {
+    if (MIRT__TRAINS && epilogue->slope) {
         f.slope_mean = floats;
         f.slope_factor = floats + columns;
         f.slope_offset = floats + 2 * columns;
@@ -10812,7 +10812,8 @@ static void mirt__source_moments(const mirt__epilogue *e, const mirt__chunk_sums
     }
 }
 
-static void mirt__source_gradients(const mirt__epilogue *e, const mirt__chunk_sums *s, int64_t begin, int64_t n) {
+MIRT__TRAINING void mirt__source_gradients(const mirt__epilogue *e, const mirt__chunk_sums *s, int64_t begin,
+                                           int64_t n) {
     double sum[MIRT__SOURCE_COLUMNS], product[MIRT__SOURCE_COLUMNS];
     for (int64_t j = 0; j < n; j++) sum[j] = product[j] = 0;
     for (int64_t chunk = 0; chunk < s->chunks; chunk++) {
@@ -10835,7 +10836,7 @@ MIRT__LIB void mirt__column_sums_finish(const mirt__epilogue *e, const mirt__chu
     for (int64_t n; begin < end; begin += n) {
         n = end - begin < MIRT__SOURCE_COLUMNS ? end - begin : MIRT__SOURCE_COLUMNS;
         if (e->sums == MIRT__SUMS_MOMENTS) mirt__source_moments(e, s, begin, n);
-        else mirt__source_gradients(e, s, begin, n);
+        else if (MIRT__TRAINS) mirt__source_gradients(e, s, begin, n);
     }
 }
 
@@ -11961,7 +11962,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(finish_vector)(MIRT__VEC x, MIRT__VEC bias, MIRT_
 
 static void MIRT__K(finish)(const mirt__epilogue *epilogue, const float *bias, float *const *c,
                             const float *const *mask, int64_t rows, int64_t columns) {
-    const bool with_mask = epilogue->mask != NULL;
+    const bool with_mask = MIRT__TRAINS && epilogue->mask;
     for (int64_t j = 0; j < columns; j += MIRT__LANES) {
         int64_t n = columns - j;
         MIRT__VEC beta = MIRT__K(zero)(), output = beta;
@@ -12010,7 +12011,7 @@ static void MIRT__K(column_sum)(float *sum, const float *b, int64_t b_row, int64
     }
 }
 
-/* Finds the position of the maximum among the four sums of a window, and stores it. */
+/* Finds the position of the maximum among the four sums of a window, and stores it for the gradient. */
 MIRT__INLINE void MIRT__K(pool_store)(float *y, uint8_t *which, MIRT__VEC s0, MIRT__VEC s1, MIRT__VEC s2, MIRT__VEC s3,
                                       MIRT__VEC bias, int64_t count) {
     s0 = MIRT__K(add)(s0, bias);
@@ -12020,7 +12021,7 @@ MIRT__INLINE void MIRT__K(pool_store)(float *y, uint8_t *which, MIRT__VEC s0, MI
     const MIRT__VEC zero = MIRT__K(zero)(), above = MIRT__K(max)(s1, s0), under = MIRT__K(max)(s3, s2);
     const MIRT__VEC best = MIRT__K(max)(under, above);
     MIRT__K(store_up_to)(y, MIRT__K(max)(best, zero), count);
-    if (!which) return;
+    if (!MIRT__TRAINS || !which) return;
     MIRT__K(store_place)(which, MIRT__K(greater)(s1, s0), MIRT__K(greater)(s3, s2), MIRT__K(greater)(under, above),
                          MIRT__K(greater)(best, zero), count);
 }
@@ -12220,7 +12221,7 @@ MIRT__INLINE void MIRT__K(taps_slide)(const mirt__taps_row *row, int64_t at, int
     }
 }
 
-/* 1: from front to back, -1: from back to front, 0: not such a window. */
+/* 1: from front to back, -1: from back to front (an input gradient), 0: not such a window. */
 static int MIRT__K(taps_slides)(const mirt__taps_row *row) {
     const int64_t step = row->taps == 9 ? row->x[1] - row->x[0] : 0;
     if (step != row->x_step && step != -row->x_step) return 0;
@@ -12242,7 +12243,7 @@ static void MIRT__K(taps_row)(const mirt__taps_row *row) {
         for (int64_t j = 0; j < whole; j += MIRT__LANES) {
             if (row->soon) MIRT__K(fetch)(row->soon, 2 * count); /* early, also for the adjacent columns */
             if (slides > 0) MIRT__K(taps_slide)(row, i, j, count, false);
-            else MIRT__K(taps_slide)(row, i, j, count, true);
+            else if (MIRT__TRAINS) MIRT__K(taps_slide)(row, i, j, count, true);
         }
     }
 #endif
@@ -12351,7 +12352,7 @@ static void MIRT__K(max_window)(const mirt__windows *w) {
             }
         }
         MIRT__K(store_as)(w->y, j, most, w->half, n, whole);
-        MIRT__K(places_to)(w->which, w->wide, j, place, n);
+        if (MIRT__TRAINS) MIRT__K(places_to)(w->which, w->wide, j, place, n); /* for the gradient */
     }
 }
 
@@ -12633,7 +12634,8 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
 /* The table of an instruction set: MIRT__T(name) uses the primitives MIRT__K(name). */
 static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
-    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH, MIRT__K(column_sum),
+    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH,
+    MIRT__TRAINING_ENTRY(MIRT__K(column_sum)),
     MIRT__K(pool_row), MIRT__TRAINING_ENTRY(MIRT__K(lay_windows)), MIRT__TRAINING_ENTRY(MIRT__K(pool_windows)),
     MIRT__K(taps_row), MIRT__TRAINING_ENTRY(MIRT__K(taps_row_grad)), MIRT__K(max_window),
     MIRT__TRAINING_ENTRY(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
@@ -13311,7 +13313,7 @@ static void mirt__word_finish_rows(const mirt__finishing *f, float *const *c, co
 
 static const mirt__words mirt__words_avx512bf16 = {
     mirt__word_tiles, mirt__word_copy_rows, mirt__word_transpose, mirt__word_read_words, mirt__word_read_pairs,
-    mirt__word_column_sum
+    MIRT__TRAINING_ENTRY(mirt__word_column_sum)
 };
 #define MIRT__T(name) mirt__##name##_avx512bf16
 #define MIRT__NAME "avx512bf16"
@@ -13321,7 +13323,8 @@ static const mirt__words mirt__words_avx512bf16 = {
 /* The table of an instruction set: MIRT__T(name) uses the primitives MIRT__K(name). */
 static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
-    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH, MIRT__K(column_sum),
+    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH,
+    MIRT__TRAINING_ENTRY(MIRT__K(column_sum)),
     MIRT__K(pool_row), MIRT__TRAINING_ENTRY(MIRT__K(lay_windows)), MIRT__TRAINING_ENTRY(MIRT__K(pool_windows)),
     MIRT__K(taps_row), MIRT__TRAINING_ENTRY(MIRT__K(taps_row_grad)), MIRT__K(max_window),
     MIRT__TRAINING_ENTRY(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
@@ -14470,7 +14473,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(finish_vector)(MIRT__VEC x, MIRT__VEC bias, MIRT_
 
 static void MIRT__K(finish)(const mirt__epilogue *epilogue, const float *bias, float *const *c,
                             const float *const *mask, int64_t rows, int64_t columns) {
-    const bool with_mask = epilogue->mask != NULL;
+    const bool with_mask = MIRT__TRAINS && epilogue->mask;
     for (int64_t j = 0; j < columns; j += MIRT__LANES) {
         int64_t n = columns - j;
         MIRT__VEC beta = MIRT__K(zero)(), output = beta;
@@ -14519,7 +14522,7 @@ static void MIRT__K(column_sum)(float *sum, const float *b, int64_t b_row, int64
     }
 }
 
-/* Finds the position of the maximum among the four sums of a window, and stores it. */
+/* Finds the position of the maximum among the four sums of a window, and stores it for the gradient. */
 MIRT__INLINE void MIRT__K(pool_store)(float *y, uint8_t *which, MIRT__VEC s0, MIRT__VEC s1, MIRT__VEC s2, MIRT__VEC s3,
                                       MIRT__VEC bias, int64_t count) {
     s0 = MIRT__K(add)(s0, bias);
@@ -14529,7 +14532,7 @@ MIRT__INLINE void MIRT__K(pool_store)(float *y, uint8_t *which, MIRT__VEC s0, MI
     const MIRT__VEC zero = MIRT__K(zero)(), above = MIRT__K(max)(s1, s0), under = MIRT__K(max)(s3, s2);
     const MIRT__VEC best = MIRT__K(max)(under, above);
     MIRT__K(store_up_to)(y, MIRT__K(max)(best, zero), count);
-    if (!which) return;
+    if (!MIRT__TRAINS || !which) return;
     MIRT__K(store_place)(which, MIRT__K(greater)(s1, s0), MIRT__K(greater)(s3, s2), MIRT__K(greater)(under, above),
                          MIRT__K(greater)(best, zero), count);
 }
@@ -14729,7 +14732,7 @@ MIRT__INLINE void MIRT__K(taps_slide)(const mirt__taps_row *row, int64_t at, int
     }
 }
 
-/* 1: from front to back, -1: from back to front, 0: not such a window. */
+/* 1: from front to back, -1: from back to front (an input gradient), 0: not such a window. */
 static int MIRT__K(taps_slides)(const mirt__taps_row *row) {
     const int64_t step = row->taps == 9 ? row->x[1] - row->x[0] : 0;
     if (step != row->x_step && step != -row->x_step) return 0;
@@ -14751,7 +14754,7 @@ static void MIRT__K(taps_row)(const mirt__taps_row *row) {
         for (int64_t j = 0; j < whole; j += MIRT__LANES) {
             if (row->soon) MIRT__K(fetch)(row->soon, 2 * count); /* early, also for the adjacent columns */
             if (slides > 0) MIRT__K(taps_slide)(row, i, j, count, false);
-            else MIRT__K(taps_slide)(row, i, j, count, true);
+            else if (MIRT__TRAINS) MIRT__K(taps_slide)(row, i, j, count, true);
         }
     }
 #endif
@@ -14860,7 +14863,7 @@ static void MIRT__K(max_window)(const mirt__windows *w) {
             }
         }
         MIRT__K(store_as)(w->y, j, most, w->half, n, whole);
-        MIRT__K(places_to)(w->which, w->wide, j, place, n);
+        if (MIRT__TRAINS) MIRT__K(places_to)(w->which, w->wide, j, place, n); /* for the gradient */
     }
 }
 
@@ -15142,7 +15145,8 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
 /* The table of an instruction set: MIRT__T(name) uses the primitives MIRT__K(name). */
 static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
-    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH, MIRT__K(column_sum),
+    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH,
+    MIRT__TRAINING_ENTRY(MIRT__K(column_sum)),
     MIRT__K(pool_row), MIRT__TRAINING_ENTRY(MIRT__K(lay_windows)), MIRT__TRAINING_ENTRY(MIRT__K(pool_windows)),
     MIRT__K(taps_row), MIRT__TRAINING_ENTRY(MIRT__K(taps_row_grad)), MIRT__K(max_window),
     MIRT__TRAINING_ENTRY(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
@@ -16243,7 +16247,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(finish_vector)(MIRT__VEC x, MIRT__VEC bias, MIRT_
 
 static void MIRT__K(finish)(const mirt__epilogue *epilogue, const float *bias, float *const *c,
                             const float *const *mask, int64_t rows, int64_t columns) {
-    const bool with_mask = epilogue->mask != NULL;
+    const bool with_mask = MIRT__TRAINS && epilogue->mask;
     for (int64_t j = 0; j < columns; j += MIRT__LANES) {
         int64_t n = columns - j;
         MIRT__VEC beta = MIRT__K(zero)(), output = beta;
@@ -16292,7 +16296,7 @@ static void MIRT__K(column_sum)(float *sum, const float *b, int64_t b_row, int64
     }
 }
 
-/* Finds the position of the maximum among the four sums of a window, and stores it. */
+/* Finds the position of the maximum among the four sums of a window, and stores it for the gradient. */
 MIRT__INLINE void MIRT__K(pool_store)(float *y, uint8_t *which, MIRT__VEC s0, MIRT__VEC s1, MIRT__VEC s2, MIRT__VEC s3,
                                       MIRT__VEC bias, int64_t count) {
     s0 = MIRT__K(add)(s0, bias);
@@ -16302,7 +16306,7 @@ MIRT__INLINE void MIRT__K(pool_store)(float *y, uint8_t *which, MIRT__VEC s0, MI
     const MIRT__VEC zero = MIRT__K(zero)(), above = MIRT__K(max)(s1, s0), under = MIRT__K(max)(s3, s2);
     const MIRT__VEC best = MIRT__K(max)(under, above);
     MIRT__K(store_up_to)(y, MIRT__K(max)(best, zero), count);
-    if (!which) return;
+    if (!MIRT__TRAINS || !which) return;
     MIRT__K(store_place)(which, MIRT__K(greater)(s1, s0), MIRT__K(greater)(s3, s2), MIRT__K(greater)(under, above),
                          MIRT__K(greater)(best, zero), count);
 }
@@ -16502,7 +16506,7 @@ MIRT__INLINE void MIRT__K(taps_slide)(const mirt__taps_row *row, int64_t at, int
     }
 }
 
-/* 1: from front to back, -1: from back to front, 0: not such a window. */
+/* 1: from front to back, -1: from back to front (an input gradient), 0: not such a window. */
 static int MIRT__K(taps_slides)(const mirt__taps_row *row) {
     const int64_t step = row->taps == 9 ? row->x[1] - row->x[0] : 0;
     if (step != row->x_step && step != -row->x_step) return 0;
@@ -16524,7 +16528,7 @@ static void MIRT__K(taps_row)(const mirt__taps_row *row) {
         for (int64_t j = 0; j < whole; j += MIRT__LANES) {
             if (row->soon) MIRT__K(fetch)(row->soon, 2 * count); /* early, also for the adjacent columns */
             if (slides > 0) MIRT__K(taps_slide)(row, i, j, count, false);
-            else MIRT__K(taps_slide)(row, i, j, count, true);
+            else if (MIRT__TRAINS) MIRT__K(taps_slide)(row, i, j, count, true);
         }
     }
 #endif
@@ -16633,7 +16637,7 @@ static void MIRT__K(max_window)(const mirt__windows *w) {
             }
         }
         MIRT__K(store_as)(w->y, j, most, w->half, n, whole);
-        MIRT__K(places_to)(w->which, w->wide, j, place, n);
+        if (MIRT__TRAINS) MIRT__K(places_to)(w->which, w->wide, j, place, n); /* for the gradient */
     }
 }
 
@@ -16915,7 +16919,8 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
 /* The table of an instruction set: MIRT__T(name) uses the primitives MIRT__K(name). */
 static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
-    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH, MIRT__K(column_sum),
+    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH,
+    MIRT__TRAINING_ENTRY(MIRT__K(column_sum)),
     MIRT__K(pool_row), MIRT__TRAINING_ENTRY(MIRT__K(lay_windows)), MIRT__TRAINING_ENTRY(MIRT__K(pool_windows)),
     MIRT__K(taps_row), MIRT__TRAINING_ENTRY(MIRT__K(taps_row_grad)), MIRT__K(max_window),
     MIRT__TRAINING_ENTRY(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
@@ -18024,7 +18029,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(finish_vector)(MIRT__VEC x, MIRT__VEC bias, MIRT_
 
 static void MIRT__K(finish)(const mirt__epilogue *epilogue, const float *bias, float *const *c,
                             const float *const *mask, int64_t rows, int64_t columns) {
-    const bool with_mask = epilogue->mask != NULL;
+    const bool with_mask = MIRT__TRAINS && epilogue->mask;
     for (int64_t j = 0; j < columns; j += MIRT__LANES) {
         int64_t n = columns - j;
         MIRT__VEC beta = MIRT__K(zero)(), output = beta;
@@ -18073,7 +18078,7 @@ static void MIRT__K(column_sum)(float *sum, const float *b, int64_t b_row, int64
     }
 }
 
-/* Finds the position of the maximum among the four sums of a window, and stores it. */
+/* Finds the position of the maximum among the four sums of a window, and stores it for the gradient. */
 MIRT__INLINE void MIRT__K(pool_store)(float *y, uint8_t *which, MIRT__VEC s0, MIRT__VEC s1, MIRT__VEC s2, MIRT__VEC s3,
                                       MIRT__VEC bias, int64_t count) {
     s0 = MIRT__K(add)(s0, bias);
@@ -18083,7 +18088,7 @@ MIRT__INLINE void MIRT__K(pool_store)(float *y, uint8_t *which, MIRT__VEC s0, MI
     const MIRT__VEC zero = MIRT__K(zero)(), above = MIRT__K(max)(s1, s0), under = MIRT__K(max)(s3, s2);
     const MIRT__VEC best = MIRT__K(max)(under, above);
     MIRT__K(store_up_to)(y, MIRT__K(max)(best, zero), count);
-    if (!which) return;
+    if (!MIRT__TRAINS || !which) return;
     MIRT__K(store_place)(which, MIRT__K(greater)(s1, s0), MIRT__K(greater)(s3, s2), MIRT__K(greater)(under, above),
                          MIRT__K(greater)(best, zero), count);
 }
@@ -18283,7 +18288,7 @@ MIRT__INLINE void MIRT__K(taps_slide)(const mirt__taps_row *row, int64_t at, int
     }
 }
 
-/* 1: from front to back, -1: from back to front, 0: not such a window. */
+/* 1: from front to back, -1: from back to front (an input gradient), 0: not such a window. */
 static int MIRT__K(taps_slides)(const mirt__taps_row *row) {
     const int64_t step = row->taps == 9 ? row->x[1] - row->x[0] : 0;
     if (step != row->x_step && step != -row->x_step) return 0;
@@ -18305,7 +18310,7 @@ static void MIRT__K(taps_row)(const mirt__taps_row *row) {
         for (int64_t j = 0; j < whole; j += MIRT__LANES) {
             if (row->soon) MIRT__K(fetch)(row->soon, 2 * count); /* early, also for the adjacent columns */
             if (slides > 0) MIRT__K(taps_slide)(row, i, j, count, false);
-            else MIRT__K(taps_slide)(row, i, j, count, true);
+            else if (MIRT__TRAINS) MIRT__K(taps_slide)(row, i, j, count, true);
         }
     }
 #endif
@@ -18414,7 +18419,7 @@ static void MIRT__K(max_window)(const mirt__windows *w) {
             }
         }
         MIRT__K(store_as)(w->y, j, most, w->half, n, whole);
-        MIRT__K(places_to)(w->which, w->wide, j, place, n);
+        if (MIRT__TRAINS) MIRT__K(places_to)(w->which, w->wide, j, place, n); /* for the gradient */
     }
 }
 
@@ -18696,7 +18701,8 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
 /* The table of an instruction set: MIRT__T(name) uses the primitives MIRT__K(name). */
 static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
-    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH, MIRT__K(column_sum),
+    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH,
+    MIRT__TRAINING_ENTRY(MIRT__K(column_sum)),
     MIRT__K(pool_row), MIRT__TRAINING_ENTRY(MIRT__K(lay_windows)), MIRT__TRAINING_ENTRY(MIRT__K(pool_windows)),
     MIRT__K(taps_row), MIRT__TRAINING_ENTRY(MIRT__K(taps_row_grad)), MIRT__K(max_window),
     MIRT__TRAINING_ENTRY(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
@@ -19055,7 +19061,7 @@ static void mirt__gemm_task(void *arg, int64_t task, int member) {
     p.bias = epilogue->bias ? epilogue->bias + j : NULL;
     p.mask = epilogue->mask ? (const float *)epilogue->mask + i * args->n + j : NULL;
     p.panel = scratch;
-    if (args->column_sum && i == 0) {
+    if (MIRT__TRAINS && args->column_sum && i == 0) {
         job->simd->column_sum(args->column_sum + j, args->b + j, args->b_row, args->k, p.n, true);
     }
     float *input_tile = scratch + MIRT__PANEL_FLOATS;
@@ -19079,7 +19085,7 @@ static void mirt__gemm_task(void *arg, int64_t task, int member) {
 }
 
 MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, const mirt__where *where) {
-    if (args->m < 1 && args->column_sum)
+    if (MIRT__TRAINS && args->m < 1 && args->column_sum)
         simd->column_sum(args->column_sum, args->b, args->b_row, args->k, args->n, true);
     if (args->m < 1 || args->n < 1) return;
     const int64_t threads = mirt__team_size(where->team);
@@ -20758,7 +20764,7 @@ static void mirt__conv_block_run(const mirt__conv_job *job, int64_t block, int64
     memset(&ahead, 0, sizeof ahead);
     memset(&sweep, 0, sizeof sweep);
     if (job->splits == 1) mirt__conv_ahead(job, next, &ahead);
-    if (job->beside) mirt__grad_beside_ahead(job->beside, next, &ahead);
+    if (MIRT__TRAINS && job->beside) mirt__grad_beside_ahead(job->beside, next, &ahead);
     sweep.ahead = &ahead;
     sweep.simd = job->simd;
     sweep.tile = job->words ? job->words->tile : job->simd->tile;
@@ -20785,13 +20791,14 @@ static void mirt__conv_block_run(const mirt__conv_job *job, int64_t block, int64
     for (int64_t i = 0; i < v->sets; i++)
         mirt__conv_set_run(job, &sweep, &b, i, &f, split == 0 ? job->counts + block * v->chunks : NULL);
     if (f.stream) __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    if (job->beside) mirt__grad_beside_run(job->beside, block, scratch + MIRT__TILE_GROUP * MIRT__PANEL, &ahead);
+    if (MIRT__TRAINS && job->beside)
+        mirt__grad_beside_run(job->beside, block, scratch + MIRT__TILE_GROUP * MIRT__PANEL, &ahead);
 }
 
 static void mirt__conv_task(void *arg, int64_t task, int member) {
     const mirt__conv_job *job = (const mirt__conv_job *)arg;
     const int64_t threads = mirt__team_size(job->where->team), most = job->beside_blocks;
-    if (!job->beside) {
+    if (!MIRT__TRAINS || !job->beside) {
         const int64_t block = task / job->splits;
         mirt__conv_block_run(job, block, task % job->splits, block + threads, member);
         return;
@@ -20861,7 +20868,7 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
         /* More tasks balance the load better, but each task of a block reads the block's tile. */
         job.splits = mirt__sweep_splits(where, v->blocks, job.panels, job.direct ? 8 : 3);
         int64_t tasks = v->blocks * job.splits;
-        if (beside) {
+        if (MIRT__TRAINS && beside) {
             const mirt__both_view chunks = mirt__both_view_of(s);
             job.splits = 1;
             job.beside_blocks = chunks.blocks;
@@ -26280,7 +26287,7 @@ MIRT__LIB int mirt__workers_numbers(mirt__worker_pool *pool, double *seconds);
 
 /* >>section data/workers.c */
 
-/* Worker threads that make samples, and their buffers. */
+/* Worker threads that make samples: their number, their jobs, their buffers. */
 
 /* >>buffers of stages */
 
@@ -36278,11 +36285,11 @@ MIRT__LIB bool mirt__storage_lazy(mirt_tensor *t, int readers, bool held, const 
 MIRT__LIB bool mirt__storage_copy(const mirt_tensor *t, int readers, const mirt__storage_costs *costs);
 /* Records the nodes whose tensors are computed twice once more, before the first backward node that reads them. To be
    called before mirt__fuse_half. On an error the graph is marked. */
-MIRT__LIB void mirt__storage_twice(mirt__graph *graph, const mirt__storage_costs *costs, mirt_tensor *const *keep,
-                                   int count);
+MIRT__TRAINING_LIB void mirt__storage_twice(mirt__graph *graph, const mirt__storage_costs *costs,
+                                            mirt_tensor *const *keep, int count);
 /* One line per tensor of a planned program, for its largest number of rows: the choice, bytes, microseconds to store it
    and to compute it while it is read or twice ("-": neither is possible). */
-MIRT__LIB void mirt__storage_text(mirt__program *program, const mirt__storage_costs *costs, mirt__text *out);
+MIRT__TRAINING_LIB void mirt__storage_text(mirt__program *program, const mirt__storage_costs *costs, mirt__text *out);
 
 #endif
 
@@ -36302,7 +36309,7 @@ MIRT__LIB void mirt__storage_text(mirt__program *program, const mirt__storage_co
      activation gradient(product)         -> product with a mask */
 
 MIRT__LIB void mirt__fuse_forward(mirt__graph *graph, mirt_tensor *const *keep, int count);
-MIRT__LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep, int count);
+MIRT__TRAINING_LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep, int count);
 
 #endif
 
@@ -36512,7 +36519,7 @@ MIRT__LIB void mirt__fuse_forward(mirt__graph *graph, mirt_tensor *const *keep, 
     mirt__graph_prune(graph, keep, count);
 }
 
-MIRT__LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep, int count) {
+MIRT__TRAINING_LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep, int count) {
     mirt__graph_count_uses(graph, keep, count);
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
@@ -36583,7 +36590,7 @@ MIRT__LIB bool mirt__storage_copy(const mirt_tensor *t, int readers, const mirt_
 }
 
 /* Finds which tensors backward nodes read. What an alias or a lazy tensor is read by reads its inputs. */
-static void mirt__storage_find(mirt__graph *graph) {
+MIRT__TRAINING void mirt__storage_find(mirt__graph *graph) {
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
         node->position = i;
@@ -36611,11 +36618,13 @@ static void mirt__storage_find(mirt__graph *graph) {
     }
 }
 
-static bool mirt__storage_held(const mirt_tensor *t) { return !t->node->backward && t->pass.stored.last_backward >= 0; }
+MIRT__TRAINING bool mirt__storage_held(const mirt_tensor *t) {
+    return !t->node->backward && t->pass.stored.last_backward >= 0;
+}
 
 /* Whether the node can run a second time: it is one pass that draws and exchanges nothing, and its inputs are still in
    memory where the backward pass first reads its output. */
-static bool mirt__storage_again(const mirt_tensor *t) {
+MIRT__TRAINING bool mirt__storage_again(const mirt_tensor *t) {
     const mirt__node *node = t->node;
     const mirt__op *op = node->op;
     if (!mirt__storage_held(t) || t->lazy || !t->pass.stored.plain || node->num_out != 1 || !node->num_in) return false;
@@ -36631,7 +36640,7 @@ static bool mirt__storage_again(const mirt_tensor *t) {
 }
 
 /* The node once more, as the last one. */
-static mirt_tensor *mirt__storage_repeat(mirt__graph *graph, const mirt_tensor *t) {
+MIRT__TRAINING mirt_tensor *mirt__storage_repeat(mirt__graph *graph, const mirt_tensor *t) {
     const mirt__node *node = t->node;
     graph->scope = node->name;
     graph->backward = true;
@@ -36643,7 +36652,7 @@ static mirt_tensor *mirt__storage_repeat(mirt__graph *graph, const mirt_tensor *
 }
 
 /* Nodes from number `count` on go to the places that their `position` says, before the node there. */
-static void mirt__storage_place(mirt__graph *graph, int count) {
+MIRT__TRAINING void mirt__storage_place(mirt__graph *graph, int count) {
     const int added = graph->count - count;
     int *before = (int *)mirt__calloc((size_t)count + 1, sizeof *before); /* how many go before node i */
     mirt__node **node = (mirt__node **)mirt__calloc((size_t)graph->count + 1, sizeof *node);
@@ -36663,8 +36672,8 @@ static void mirt__storage_place(mirt__graph *graph, int count) {
     mirt__free(node);
 }
 
-MIRT__LIB void mirt__storage_twice(mirt__graph *graph, const mirt__storage_costs *costs, mirt_tensor *const *keep,
-                                   int count) {
+MIRT__TRAINING_LIB void mirt__storage_twice(mirt__graph *graph, const mirt__storage_costs *costs,
+                                            mirt_tensor *const *keep, int count) {
     const int nodes = graph->count;
     mirt__storage_find(graph);
     for (int i = 0; i < count; i++) {
@@ -36691,12 +36700,13 @@ MIRT__LIB void mirt__storage_twice(mirt__graph *graph, const mirt__storage_costs
     if (graph->count > nodes) mirt__storage_place(graph, nodes);
 }
 
-static void mirt__cost_text(double cost, mirt__text *out) {
+MIRT__TRAINING void mirt__cost_text(double cost, mirt__text *out) {
     if (cost < HUGE_VAL) mirt__text_add(out, " %12.3f", cost * 1e-3);
     else mirt__text_add(out, " %12s", "-");
 }
 
-static void mirt__storage_line(const mirt_tensor *t, const mirt__storage_costs *costs, int64_t rows, mirt__text *out) {
+MIRT__TRAINING void mirt__storage_line(const mirt_tensor *t, const mirt__storage_costs *costs, int64_t rows,
+                                       mirt__text *out) {
     const mirt__node *node = t->node;
     const bool twice = t->pass.stored.again != NULL; /* then nothing of the backward pass reads it any more */
     const mirt__choice choice = mirt__storage_choice(t, costs, rows, mirt__storage_held(t) || twice);
@@ -36709,7 +36719,7 @@ static void mirt__storage_line(const mirt_tensor *t, const mirt__storage_costs *
     mirt__text_add(out, "  %s %s\n", mirt__dtype_name(t->dtype), mirt__shape_text(&t->shape, shape));
 }
 
-MIRT__LIB void mirt__storage_text(mirt__program *program, const mirt__storage_costs *costs, mirt__text *out) {
+MIRT__TRAINING_LIB void mirt__storage_text(mirt__program *program, const mirt__storage_costs *costs, mirt__text *out) {
     mirt__graph *graph = &program->graph;
     mirt__storage_find(graph);
     for (int i = 0; i < graph->count; i++) {
@@ -36847,7 +36857,7 @@ static void mirt__tiled_pad(mirt__node *node) {
 }
 
 /* The gradient of a padded input is a slice. */
-static void mirt__tiled_slice(mirt__node *node) {
+MIRT__TRAINING void mirt__tiled_slice(mirt__node *node) {
     mirt__node *p = node->in[0]->node;
     const mirt_shape *y = &node->out[0]->shape;
     const int64_t *begin = MIRT__OF(&node->a, move)->begin;
@@ -36868,7 +36878,7 @@ static void mirt__tiled_slice(mirt__node *node) {
 /* >>epilogues */
 
 /* Two gradients of one tensor: the later convolution adds the other one to its own. */
-static void mirt__tiled_sum(mirt__graph *graph, mirt__node *node) {
+MIRT__TRAINING void mirt__tiled_sum(mirt__graph *graph, mirt__node *node) {
     if (node->a.kind != MIRT__ADD) return;
     for (int k = 1; k >= 0; k--) {
         mirt_tensor *other = node->in[1 - k];
@@ -36884,7 +36894,7 @@ static void mirt__tiled_sum(mirt__graph *graph, mirt__node *node) {
     }
 }
 
-static void mirt__tiled_mask(mirt__graph *graph, mirt__node *node) {
+MIRT__TRAINING void mirt__tiled_mask(mirt__graph *graph, mirt__node *node) {
     const mirt_activation_kind kind = mirt__activation_grad_of(node);
     mirt__node *p = kind != MIRT_LINEAR ? mirt__tiled_maker(node->in[0], MIRT__TAKES_MASK) : NULL;
     if (!p || node->in[0]->uses != 1 || p->a.mask_activation ||
@@ -36919,7 +36929,7 @@ static void mirt__tiled_means(mirt__node *node) {
 
 /* The sums of dy and dy * hat. With an activation what is written is dy times its slope, which only this
    normalization's own gradients may read. */
-static void mirt__tiled_sums(mirt__graph *graph, mirt__node *node) {
+MIRT__TRAINING void mirt__tiled_sums(mirt__graph *graph, mirt__node *node) {
     mirt_tensor *dy = node->in[0];
     const mirt_activation_kind kind = node->a.mask_activation;
     mirt__node *p = mirt__tiled_maker(dy, MIRT__TAKES_NORM_SUMS);
@@ -36961,26 +36971,34 @@ static void mirt__tiled_activation(mirt__node *node) {
     mirt__tiled_take(p, node);
 }
 
-static void mirt__tiled_rewrite(mirt__graph *graph, mirt__node *node) {
-    if (node->op->takes & MIRT__TAKES_PADDING) mirt__tiled_pad(node);
+/* Gradients only: slices and sums of what forward kernels write stay nodes. */
+MIRT__TRAINING void mirt__tiled_rewrite_gradient(mirt__graph *graph, mirt__node *node) {
     switch ((int)node->id) {
     case MIRT__OP_slice: mirt__tiled_slice(node); break;
-    case MIRT__OP_unary: mirt__tiled_activation(node); break;
     case MIRT__OP_binary:
         mirt__tiled_sum(graph, node);
         if (node->num_out) mirt__tiled_mask(graph, node);
         break;
+    case MIRT__OP_norm_grad_sums: mirt__tiled_sums(graph, node); break;
+    default: break;
+    }
+}
+
+static void mirt__tiled_rewrite(mirt__graph *graph, mirt__node *node) {
+    if (node->op->takes & MIRT__TAKES_PADDING) mirt__tiled_pad(node);
+    switch ((int)node->id) {
+    case MIRT__OP_unary: mirt__tiled_activation(node); break;
     case MIRT__OP_reduce: mirt__tiled_means(node); break;
     case MIRT__OP_norm_stats: mirt__tiled_moments(node); break;
-    case MIRT__OP_norm_grad_sums: mirt__tiled_sums(graph, node); break;
     case MIRT__OP_normalize: mirt__tiled_normalize(graph, node); break;
-    default: break;
+    default:
+        if (MIRT__TRAINS) mirt__tiled_rewrite_gradient(graph, node);
     }
 }
 
 /* >>both gradients of a depthwise convolution, or one of single pixels */
 
-static void mirt__tiled_both(mirt__node *weights) {
+MIRT__TRAINING void mirt__tiled_both(mirt__node *weights) {
     const mirt_tensor *dx = weights->in[1]->pass.tiled.input_grad;
     mirt__node *p = dx ? dx->node : NULL;
     if (!mirt__by_tiles(weights) || !mirt__conv_both_pays(weights)) return;
@@ -37074,7 +37092,7 @@ MIRT__LIB void mirt__fuse_tiled(mirt__graph *graph, const mirt__storage_costs *c
         if (node->id == MIRT__OP_conv2d_input_grad) node->in[0]->pass.tiled.input_grad = node->out[0];
     }
     for (int i = 0; i < graph->count; i++) {
-        if (graph->node[i]->id == MIRT__OP_conv2d_weight_grad) mirt__tiled_both(graph->node[i]);
+        if (MIRT__TRAINS && graph->node[i]->id == MIRT__OP_conv2d_weight_grad) mirt__tiled_both(graph->node[i]);
     }
     mirt__tiled_count(graph, keep, count);
     mirt__tiled_lazy(graph, costs);
@@ -37586,14 +37604,14 @@ typedef struct mirt__exchange {
 } mirt__exchange;
 /* `device`'s additions when the replicas [0, active) have rows. A partial sum lies in the slot of its
    depth in its device's binary counter or, with slot_per_replica, in that of its first replica. */
-MIRT__LIB void mirt__exchange_plan(const mirt_strategy *strategy, int replicas, int active, bool slot_per_replica,
-                                   int device, mirt__exchange *out);
+MIRT__TRAINING_LIB void mirt__exchange_plan(const mirt_strategy *strategy, int replicas, int active,
+                                            bool slot_per_replica, int device, mirt__exchange *out);
 /* The elements of a block of `elements` that `device` sums: whole vectors, perhaps none. */
-MIRT__LIB void mirt__exchange_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin,
-                                    int64_t *end);
+MIRT__TRAINING_LIB void mirt__exchange_range(const mirt_strategy *strategy, int64_t elements, int device,
+                                             int64_t *begin, int64_t *end);
 /* Those that it updates: the same or, with a copy in memory of its own, all. */
-MIRT__LIB void mirt__update_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin,
-                                  int64_t *end);
+MIRT__TRAINING_LIB void mirt__update_range(const mirt_strategy *strategy, int64_t elements, int device,
+                                           int64_t *begin, int64_t *end);
 /* NULL when there is no such collective; the reasons to take it in *why. */
 MIRT__LIB const char *mirt__collective_name(mirt_collective collective, const char **why);
 
@@ -37751,7 +37769,7 @@ MIRT__LIB bool mirt__may_destroy(const mirt_strategy *s, const char *call) {
 
 /* >>section mirror/collective.c */
 
-/* The algorithms by which devices' partial sums of gradients meet. */
+/* The list of all-reduce algorithms: which device sends which partial sums where. */
 
 typedef struct mirt__exchange_job {
     const mirt_strategy *strategy;
@@ -37836,8 +37854,8 @@ MIRT__LIB const char *mirt__collective_name(mirt_collective collective, const ch
     return row ? row->name : NULL;
 }
 
-MIRT__LIB void mirt__exchange_plan(const mirt_strategy *strategy, int replicas, int active, bool slot_per_replica,
-                                   int device, mirt__exchange *out) {
+MIRT__TRAINING_LIB void mirt__exchange_plan(const mirt_strategy *strategy, int replicas, int active,
+                                            bool slot_per_replica, int device, mirt__exchange *out) {
     mirt__exchange_job job;
     job.strategy = strategy;
     job.replicas = replicas;
@@ -37848,8 +37866,8 @@ MIRT__LIB void mirt__exchange_plan(const mirt_strategy *strategy, int replicas, 
     mirt__collective_get(strategy->collective)->plan(&job, device);
 }
 
-MIRT__LIB void mirt__exchange_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin,
-                                    int64_t *end) {
+MIRT__TRAINING_LIB void mirt__exchange_range(const mirt_strategy *strategy, int64_t elements, int device,
+                                             int64_t *begin, int64_t *end) {
     const int64_t vector = MIRT__ALIGN / (int64_t)sizeof(mirt__real);
     int64_t first = 0, count = elements / vector + (elements % vector != 0);
     if (!mirt__collective_get(strategy->collective)->first_device) {
@@ -37864,8 +37882,8 @@ MIRT__LIB void mirt__exchange_range(const mirt_strategy *strategy, int64_t eleme
     if (*begin > *end) *begin = *end;
 }
 
-MIRT__LIB void mirt__update_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin,
-                                  int64_t *end) {
+MIRT__TRAINING_LIB void mirt__update_range(const mirt_strategy *strategy, int64_t elements, int device,
+                                           int64_t *begin, int64_t *end) {
     *begin = 0;
     *end = elements;
     if (strategy->able.shards || mirt__device_copies(strategy) == 1)
@@ -39083,8 +39101,8 @@ typedef struct mirt__counter {
     bool slot_per_replica;
 } mirt__counter;
 /* The additions with which the gradients of `replica` join, of elements [begin, end). */
-MIRT__LIB void mirt__counter_add(const mirt__step *step, const mirt__counter *c, int device, int replica, int64_t begin,
-                                 int64_t end);
+MIRT__TRAINING_LIB void mirt__counter_add(const mirt__step *step, const mirt__counter *c, int device, int replica,
+                                          int64_t begin, int64_t end);
 /* The last replica of a device, whose buckets are reduced as backward completes them. */
 typedef struct mirt__sending {
     const mirt__step *step;
@@ -39093,9 +39111,9 @@ typedef struct mirt__sending {
     int next;            /* node of the program that reduces */
 } mirt__sending;
 /* Reduces the buckets that are complete after node `ready` of the program. */
-MIRT__LIB void mirt__send_buckets(mirt__sending *sending, int ready);
+MIRT__TRAINING_LIB void mirt__send_buckets(mirt__sending *sending, int ready);
 /* The same, as what a replay tells of every node. */
-MIRT__LIB void mirt__send_ready(void *sending, const mirt__call *call, int node);
+MIRT__TRAINING_LIB void mirt__send_ready(void *sending, const mirt__call *call, int node);
 MIRT__LIB mirt__range mirt__overlap(const mirt__range *a, int64_t begin, int64_t end);
 
 /* --- place.c: where a step's data are on the devices --- */
@@ -39137,9 +39155,9 @@ MIRT__LIB bool mirt__step_meet_work(const mirt__step *step, int device, int numb
 /* At a cut: all replicas' inputs of the node make its outputs. False: the devices were given up. */
 MIRT__LIB bool mirt__step_cut(mirt__step *step, int device, int cut);
 /* How the partial sums of the active replicas become one, as seen by `device`. */
-MIRT__LIB void mirt__step_plan(const mirt__step *step, int device, mirt__exchange *out);
+MIRT__TRAINING_LIB void mirt__step_plan(const mirt__step *step, int device, mirt__exchange *out);
 /* Reduces a bucket; its sum is there once the devices have met again. */
-MIRT__LIB void mirt__step_reduce(const mirt__step *step, int device, const mirt__bucket *bucket);
+MIRT__TRAINING_LIB void mirt__step_reduce(const mirt__step *step, int device, const mirt__bucket *bucket);
 /* All replicas' states on every device. */
 MIRT__LIB void mirt__step_gather_states(const mirt__step *step, int device);
 /* `count` elements from `at` of the device's own gradient, or after the all-reduce of the sum of all. */
@@ -39172,11 +39190,11 @@ MIRT__LIB mirt_status mirt__mirror(mirt__step *step, const mirt__gradient_part *
 
 /* >>section mirror/transform.c */
 
-/* Mirrors a program: divides its gradients into buckets, appends an all-reduce and an update of each. */
+/* Mirrors a program: chooses buckets of its gradients, appends an all-reduce and an update of each. */
 
 /* The node after which the gradients of elements [begin, end) are complete, and nobody reads them any more: sums take
  * their place. */
-static int mirt__bucket_ready(const mirt__program *program, int64_t begin, int64_t end) {
+MIRT__TRAINING int mirt__bucket_ready(const mirt__program *program, int64_t begin, int64_t end) {
     int ready = 0;
     for (int i = 0; i < program->graph.count; i++) {
         const mirt__node *node = program->graph.node[i];
@@ -39191,7 +39209,7 @@ static int mirt__bucket_ready(const mirt__program *program, int64_t begin, int64
 
 /* From the back of the block, where backward begins: whole variables, a small bucket first so that something travels
  * early. */
-static mirt_status mirt__fill_buckets(mirt__step *step, const mirt__gradient_part *part, int count) {
+MIRT__TRAINING mirt_status mirt__fill_buckets(mirt__step *step, const mirt__gradient_part *part, int count) {
     const int64_t first = (1 << 20) / (int64_t)sizeof(mirt__real), each = (25 << 20) / (int64_t)sizeof(mirt__real);
     int64_t end = (int64_t)(step->gradient_bytes / sizeof(mirt__real));
     if (!(step->bucket = (mirt__bucket *)mirt__calloc((size_t)count + 1, sizeof *step->bucket)))
@@ -39215,7 +39233,7 @@ static mirt_status mirt__fill_buckets(mirt__step *step, const mirt__gradient_par
 MIRT__LIB mirt_status mirt__mirror(mirt__step *step, const mirt__gradient_part *part, int count) {
     mirt__graph *graph = &step->program.graph;
     step->program.mirrored = graph->count;
-    if (mirt__fill_buckets(step, part, count) != MIRT_OK) return mirt_last_status();
+    if (MIRT__TRAINS && mirt__fill_buckets(step, part, count) != MIRT_OK) return mirt_last_status();
     for (int i = 0; i < step->num_buckets; i++) {
         if (mirt__bucket_op(graph, MIRT__OP_all_reduce_bucket, i) != MIRT_OK) return mirt_last_status();
     }
@@ -39692,12 +39710,12 @@ MIRT__LIB bool mirt__step_cut(mirt__step *step, int device, int cut) {
 
 /* >>gradients and states */
 
-MIRT__LIB void mirt__step_plan(const mirt__step *step, int device, mirt__exchange *x) {
+MIRT__TRAINING_LIB void mirt__step_plan(const mirt__step *step, int device, mirt__exchange *x) {
     mirt__exchange_plan(step->strategy, step->replicas, mirt__active_replicas(step), step->program.num_cuts > 0, device,
                         x);
 }
 
-MIRT__LIB void mirt__step_reduce(const mirt__step *step, int device, const mirt__bucket *bucket) {
+MIRT__TRAINING_LIB void mirt__step_reduce(const mirt__step *step, int device, const mirt__bucket *bucket) {
     const mirt_strategy *s = step->strategy;
     mirt__exchange x;
     mirt__reduction r;
@@ -39875,9 +39893,9 @@ MIRT__LIB mirt_status mirt__step_failure(mirt__step *step) {
 
 /* >>section mirror/buffers.c */
 
-/* Gradient buffers of a device: a binary counter of its replicas' sums, sent by buckets. */
+/* Gradient buffers of a device: adds up its replicas' gradients and sends finished buckets. */
 
-static int mirt__counter_slot(const mirt__counter *c, int depth) {
+MIRT__TRAINING int mirt__counter_slot(const mirt__counter *c, int depth) {
     return c->slot_per_replica ? c->stack.node[depth].lo - c->first : depth;
 }
 
@@ -39888,8 +39906,8 @@ MIRT__LIB mirt__range mirt__overlap(const mirt__range *a, int64_t begin, int64_t
     return r;
 }
 
-MIRT__LIB void mirt__counter_add(const mirt__step *step, const mirt__counter *c, int device, int replica, int64_t begin,
-                              int64_t end) {
+MIRT__TRAINING_LIB void mirt__counter_add(const mirt__step *step, const mirt__counter *c, int device, int replica,
+                                          int64_t begin, int64_t end) {
     int slot[64];
     mirt__tree_stack stack = c->stack;
     const mirt__where where = mirt__where_of(step, device);
@@ -39910,17 +39928,17 @@ MIRT__LIB void mirt__counter_add(const mirt__step *step, const mirt__counter *c,
 }
 
 /* The bucket that node `i` reduces, or NULL. */
-static const mirt__bucket *mirt__reduced_by(const mirt__step *step, int i) {
+MIRT__TRAINING const mirt__bucket *mirt__reduced_by(const mirt__step *step, int i) {
     const mirt__node *node = step->program.graph.node[i];
     return node->op->reduces ? &step->bucket[node->a.index] : NULL;
 }
 
-static void mirt__send_bucket(const mirt__sending *s, const mirt__bucket *bucket) {
+MIRT__TRAINING void mirt__send_bucket(const mirt__sending *s, const mirt__bucket *bucket) {
     if (s->replica >= 0) mirt__counter_add(s->step, s->counter, s->device, s->replica, bucket->begin, bucket->end);
     mirt__step_reduce(s->step, s->device, bucket);
 }
 
-MIRT__LIB void mirt__send_buckets(mirt__sending *s, int ready) {
+MIRT__TRAINING_LIB void mirt__send_buckets(mirt__sending *s, int ready) {
     for (; s->next < s->step->program.graph.count; s->next++) {
         const mirt__bucket *bucket = mirt__reduced_by(s->step, s->next);
         if (bucket && bucket->ready > ready) return;
@@ -39928,7 +39946,7 @@ MIRT__LIB void mirt__send_buckets(mirt__sending *s, int ready) {
     }
 }
 
-MIRT__LIB void mirt__send_ready(void *user, const mirt__call *call, int node) {
+MIRT__TRAINING_LIB void mirt__send_ready(void *user, const mirt__call *call, int node) {
     (void)call;
     mirt__send_buckets((mirt__sending *)user, node);
 }
@@ -39941,7 +39959,7 @@ MIRT__LIB bool mirt__step_updates(const mirt__step *step) { return step->num_ran
 
 /* Whether the update needs the squares of the gradients' sum: the optimizer does, or they tell whether it is finite. */
 static bool mirt__step_norms(const mirt__step *step) {
-    return step->num_ranges && (step->rule.norms || (step->check && !step->strategy->able.in_place));
+    return MIRT__TRAINS && step->num_ranges && (step->rule.norms || (step->check && !step->strategy->able.in_place));
 }
 
 /* Whether the sum has to be complete before the update, which otherwise adds up the partial sums itself. */
@@ -39958,7 +39976,7 @@ static void mirt__replay(mirt__step *step, int segment, int device, const mirt__
     run.first_row = first_row;
     run.replica = replica;
     run.clock = device == 0 && step->clocks ? step->clocks->node : NULL;
-    run.look = step->look ? step->look : sending ? mirt__send_ready : NULL;
+    run.look = step->look ? step->look : MIRT__TRAINS && sending ? mirt__send_ready : NULL;
     run.look_user = step->look ? (void *)(step->look_user + (size_t)device * step->look_bytes) : (void *)sending;
     run.timeline = &step->strategy->timeline[device];
     const int at = step->program.first_gradient, begin = segment ? step->program.cut[segment - 1] : 0;
@@ -39984,7 +40002,7 @@ static void mirt__run_segment(mirt__step *step, int device, int segment, int end
         if (sends) sending->replica = r;
         mirt__replay(step, segment, device, &bases, r, first_row, rows, sends ? sending : NULL);
         if (segment < step->program.num_cuts || sends) continue;
-        mirt__counter_add(step, counter, device, r, 0, INT64_MAX);
+        if (MIRT__TRAINS) mirt__counter_add(step, counter, device, r, 0, INT64_MAX);
         mirt__tree_push(&counter->stack, r, 1);
     }
 }
@@ -40007,7 +40025,7 @@ static bool mirt__run_segments(mirt__step *step, int device) {
         mirt__run_segment(step, device, segment, end < active ? end : active, &counter, &sending);
         if (segment < cuts && !mirt__step_cut(step, device, step->program.cut[segment])) return false;
     }
-    if (step->overlaps) mirt__send_buckets(&sending, INT_MAX);
+    if (MIRT__TRAINS && step->overlaps) mirt__send_buckets(&sending, INT_MAX);
     if (step->overlaps) step->strategy->backend->reduced(step->strategy->device[device].handle);
     return true;
 }
@@ -40061,7 +40079,7 @@ MIRT__LIB void mirt__step_run_rows(void *arg, int device) {
 /* >>reduce */
 
 /* The sum of all buckets on every device, once the devices have met. */
-static void mirt__reduce_all(const mirt__step *step, int device) {
+MIRT__TRAINING void mirt__reduce_all(const mirt__step *step, int device) {
     const mirt_strategy *s = step->strategy;
     if (step->overlaps) return; /* it is on its way */
     for (int i = step->program.mirrored; i < step->program.graph.count; i++) {
@@ -40078,7 +40096,7 @@ MIRT__TRAINING_LIB void mirt__step_all_reduce(void *arg, int device) {
 }
 
 /* The squares of all pieces of the sum, of which each device takes its share. False: it failed, or was given up. */
-static bool mirt__reduce_squares(mirt__step *step, int device) {
+MIRT__TRAINING bool mirt__reduce_squares(mirt__step *step, int device) {
     enum { MOST = 1024 };
     const mirt_strategy *s = step->strategy;
     mirt__square_piece piece[MOST];
@@ -40118,7 +40136,7 @@ static void mirt__apply_states(const mirt__step *step, int device) {
 }
 
 /* Where the device finds the gradients' parts, and the weights it writes. */
-static void mirt__apply_parts(const mirt__step *step, int device, mirt__update *u) {
+MIRT__TRAINING void mirt__apply_parts(const mirt__step *step, int device, mirt__update *u) {
     const mirt_strategy *s = step->strategy;
     const bool shards = s->able.shards;
     mirt__exchange x;
@@ -40141,7 +40159,7 @@ static void mirt__apply_parts(const mirt__step *step, int device, mirt__update *
 }
 
 /* Updates the device's share of a bucket: sums the parts, if they are several, and writes every copy. */
-static void mirt__apply_bucket(const mirt__step *step, int device, const mirt__bucket *bucket, mirt__update u) {
+MIRT__TRAINING void mirt__apply_bucket(const mirt__step *step, int device, const mirt__bucket *bucket, mirt__update u) {
     const mirt__where where = mirt__where_of(step, device);
     mirt__range own;
     mirt__update_range(step->strategy, (int64_t)(step->gradient_bytes / sizeof(mirt__real)), device, &own.begin,
@@ -40155,19 +40173,23 @@ static void mirt__apply_bucket(const mirt__step *step, int device, const mirt__b
     }
 }
 
-/* False: the devices were given up. */
-static bool mirt__apply(mirt__step *step, int device) {
-    const bool norms = mirt__step_norms(step);
+MIRT__TRAINING void mirt__apply_gradients(const mirt__step *step, int device) {
     mirt__update u;
-    if (norms && !mirt__reduce_squares(step, device)) return false;
-    if (norms && !step->rule.accepts(step->rule.user)) return true;
-    mirt__apply_states(step, device);
     memset(&u, 0, sizeof u);
-    if (step->num_ranges) mirt__apply_parts(step, device, &u);
-    for (int i = step->program.mirrored; i < step->program.graph.count && step->num_ranges; i++) {
+    mirt__apply_parts(step, device, &u);
+    for (int i = step->program.mirrored; i < step->program.graph.count; i++) {
         const mirt__node *node = step->program.graph.node[i];
         if (node->op->updates) mirt__apply_bucket(step, device, &step->bucket[node->a.index], u);
     }
+}
+
+/* False: the devices were given up. */
+static bool mirt__apply(mirt__step *step, int device) {
+    const bool norms = mirt__step_norms(step);
+    if (MIRT__TRAINS && norms && !mirt__reduce_squares(step, device)) return false;
+    if (MIRT__TRAINS && norms && !step->rule.accepts(step->rule.user)) return true;
+    mirt__apply_states(step, device);
+    if (MIRT__TRAINS && step->num_ranges) mirt__apply_gradients(step, device);
     return true;
 }
 
@@ -40177,7 +40199,7 @@ MIRT__LIB void mirt__step_update(void *arg, int device) {
     const bool norms = mirt__step_norms(step), sums = step->num_ranges && !step->reduced && mirt__step_sums_first(step);
     mirt__step_mark(step, device, MIRT_PHASE_UPDATE, -1, -1);
     MIRT__TEST_POINT(MIRT__POINT_UPDATE, device, (int)step->info.step);
-    if (sums) mirt__reduce_all(step, device);
+    if (MIRT__TRAINS && sums) mirt__reduce_all(step, device);
     mirt__step_gather_states(step, device);
     if (s->able.direct && (sums || (step->num_states && !s->able.in_place)) &&
         !mirt__step_meet_work(step, device, 1, MIRT_PHASE_REDUCE))
@@ -42102,6 +42124,13 @@ MIRT__LIB void mirt__metrics_warn(mirt_model *model) {
     X(batch_norm) X(layer_norm) \
     X(add) X(subtract) X(multiply) X(average) X(maximum) X(minimum) X(concatenate)
 
+#define MIRT__LAYER_NUMBER(name) MIRT__NUMBER_OF_LAYER_##name,
+enum { MIRT__LAYER_LIST(MIRT__LAYER_NUMBER) MIRT__LAYER_COUNT };
+#undef MIRT__LAYER_NUMBER
+/* Without this, a class that the list lacks would compile, but files with it could not be loaded. */
+#define MIRT__LAYER_LISTED(name) \
+    MIRT__STATIC_ASSERT(MIRT__NUMBER_OF_LAYER_##name < MIRT__LAYER_COUNT, "MIRT__LAYER_LIST has " #name)
+
 #ifdef MIRRORTRAIN_SPLIT_BUILD
 #define MIRT__LAYER_EXTERN(name) extern const mirt__layer_class mirt__##name##_layer;
 MIRT__LAYER_LIST(MIRT__LAYER_EXTERN)
@@ -42115,10 +42144,12 @@ MIRT__LAYER_LIST(MIRT__LAYER_EXTERN)
 #define MIRT__LAYER(name, class_name, base_name, min_in, max_in, fields, desc) \
     MIRT__TABLE mirt__layer_class mirt__##name##_layer = { \
         class_name,           base_name, min_in, max_in, fields, MIRT__COUNT(fields), sizeof(desc), \
-        mirt__##name##_build, NULL,      NULL}
+        mirt__##name##_build, NULL,      NULL}; \
+    MIRT__LAYER_LISTED(name)
 #define MIRT__PLAIN_LAYER(name, class_name, base_name, min_in, max_in) \
     MIRT__TABLE mirt__layer_class mirt__##name##_layer = {class_name,           base_name, min_in, max_in, NULL, 0, 0, \
-                                                          mirt__##name##_build, NULL,      NULL}
+                                                          mirt__##name##_build, NULL,      NULL}; \
+    MIRT__LAYER_LISTED(name)
 
 /* Adds a layer of class `cls` on x; NULL for NULL. */
 MIRT__LIB mirt_tensor *mirt__layer_on(const mirt__layer_class *cls, mirt_tensor *x, const void *desc, const char *name);
@@ -46984,11 +47015,11 @@ static mirt_status mirt__finish(mirt_function *f) {
     mirt__fuse_forward(graph, keep, kept + r->num_minimized);
     if (MIRT__TRAINS && mirt__collect_gradients(f) != MIRT_OK) return mirt_last_status();
     kept = mirt__collect_kept(f, keep);
-    mirt__fuse_backward(graph, keep, kept);
+    if (MIRT__TRAINS) mirt__fuse_backward(graph, keep, kept);
     const mirt_dtype half = f->step.float16 ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16;
     const bool tiled = f->model->strategy->kernels->tiled_reads;
     if (tiled) mirt__fuse_tiled(graph, costs, keep, kept);
-    mirt__storage_twice(graph, costs, keep, kept);
+    if (MIRT__TRAINS) mirt__storage_twice(graph, costs, keep, kept);
     if (graph->status != MIRT_OK) return graph->status;
     if (tiled) {
         if (f->half) mirt__fuse_half(graph, costs, half, keep, kept);
@@ -49017,7 +49048,7 @@ MIRT__LIB void mirt__say_what_fits(mirt_model *model, const mirt__data_spec *spe
 
 /* >>section inspect/graph_text.c */
 
-/* Prints the training step of a model before and after mirroring. */
+/* The text of mirrortrain graph: the training step before and after mirroring. */
 
 /* The split before the program. */
 static void mirt__scatter_text(const mirt__step *step, int64_t batch, mirt__text *out) {

@@ -1,4 +1,4 @@
-/* Worker threads that make samples, and their buffers. */
+/* Worker threads that make samples: their number, their jobs, their buffers. */
 
 #include "../base/entry.h"
 #include "../base/team.h"

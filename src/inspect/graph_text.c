@@ -1,7 +1,7 @@
 #include "../passes/storage.h"
 #include "../ops/ops.h"
 #include "inspect.h"
-/* Prints the training step of a model before and after mirroring. */
+/* The text of mirrortrain graph: the training step before and after mirroring. */
 
 /* The split before the program. */
 static void mirt__scatter_text(const mirt__step *step, int64_t batch, mirt__text *out) {

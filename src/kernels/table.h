@@ -377,7 +377,7 @@ typedef struct mirt__update {
     struct { int into, from; } tree[MIRT__MAX_PARTS];
     int copies;
     mirt__real *weight[MIRT__MAX_PARTS];
-    /* The optimizer's `update` (nn/optimizers.c) sets what its kernel reads; the slots that it does not use are NULL. */
+    /* The optimizer's `update` (nn/optimizers.c) sets what its kernel reads; slots that it does not use are NULL. */
     mirt__real *slot[3];
     float learning_rate, new_1, new_2, epsilon, momentum;
     bool nesterov;

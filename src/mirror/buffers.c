@@ -1,5 +1,5 @@
 #include "step.h"
-/* Gradient buffers of a device: a binary counter of its replicas' sums, sent by buckets. */
+/* Gradient buffers of a device: adds up its replicas' gradients and sends finished buckets. */
 
 MIRT__TRAINING int mirt__counter_slot(const mirt__counter *c, int depth) {
     return c->slot_per_replica ? c->stack.node[depth].lo - c->first : depth;

@@ -1,5 +1,5 @@
 #include "strategy.h"
-/* The algorithms by which devices' partial sums of gradients meet. */
+/* The list of all-reduce algorithms: which device sends which partial sums where. */
 
 typedef struct mirt__exchange_job {
     const mirt_strategy *strategy;

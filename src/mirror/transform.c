@@ -1,6 +1,6 @@
 #include "../ops/ops.h"
 #include "step.h"
-/* Mirrors a program: divides its gradients into buckets, appends an all-reduce and an update of each. */
+/* Mirrors a program: chooses buckets of its gradients, appends an all-reduce and an update of each. */
 
 /* The node after which the gradients of elements [begin, end) are complete, and nobody reads them any more: sums take
  * their place. */
