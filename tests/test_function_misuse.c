@@ -252,7 +252,7 @@ static void check_misuse(void) {
     labeled.x[0] = mirt_make_array(pairs, MIRT_FLOAT32, MIRT_SHAPE(4, ROW_IN));
     weighed = labeled;
     labeled.y[0] = weighed.weights = mirt_make_array(seconds, MIRT_FLOAT32, MIRT_SHAPE(4));
-    mirt_dataset *with_labels = mirt_distribute(s, mirt_batch(mirt_arrays_of(&labelled), 4)),
+    mirt_dataset *with_labels = mirt_distribute(s, mirt_batch(mirt_arrays_of(&labeled), 4)),
                  *with_weights = mirt_distribute(s, mirt_batch(mirt_arrays_of(&weighed), 4));
     mirt_function *sums = mirt_function_create(bare_model(s, mirt_sgd(0.1f, 0, false)), with_labels, record_kept, NULL);
     mirt_dataset_next(with_weights, &batch);
