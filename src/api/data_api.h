@@ -76,19 +76,21 @@ typedef struct mirt_cache_desc {
 #ifndef MIRRORTRAIN_NO_TRAIN
 /* desc NULL: mirt_cache. Samples are checked when they are read: MIRT_E_FORMAT, MIRT_E_IO. */
 MIRT_API mirt_dataset *mirt_cache_with(mirt_dataset *dataset, const mirt_cache_desc *desc);
-#endif
 /* A new order every epoch, keyed by (strategy seed, epoch). Where the stage before has random
    access (arrays, images, cache, a part or a map of these) it is a full permutation whatever `buffer`; otherwise a
    buffer of that many samples. Comes before mirt_batch. tf.data: shuffle. */
 MIRT_API mirt_dataset *mirt_shuffle(mirt_dataset *dataset, int64_t buffer);
+#endif
 /* The first `count` samples, or behind mirt_batch batches; all but those. Random access stays. Nothing
    left is an error. tf.data: take, skip. */
 MIRT_API mirt_dataset *mirt_take(mirt_dataset *dataset, int64_t count);
 MIRT_API mirt_dataset *mirt_skip(mirt_dataset *dataset, int64_t count);
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* Passes `count` times, or for ever (0 or less), as one epoch. To the stages before each pass is an
    epoch of its own: their shuffles differ. Before mirt_batch, batches cross the ends of passes.
    tf.data: repeat. */
 MIRT_API mirt_dataset *mirt_repeat(mirt_dataset *dataset, int64_t count);
+#endif
 
 /* Makes one sample of another: in[i] and out[i] are one sample's inputs, labels and weight, in this
    order, dense. `out` begins as a copy of `in`, but for an x[0] that changes. `index`: the sample's
@@ -114,9 +116,11 @@ MIRT_API mirt_dataset *mirt_batch_drop_remainder(mirt_dataset *dataset, int64_t 
    256, or MIRT_AUTOTUNE, the default: what the time lost in waiting asks for, at most a thread a core. No number
    changes a sample or its place. Comes before the first epoch (MIRT_E_STATE). tf.data: num_parallel_calls. */
 MIRT_API mirt_status mirt_dataset_workers(mirt_dataset *dataset, int workers);
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* Joins `batches` batches into one step: equal in bits to one batch that many times as large with that
    many times the replicas. Comes after mirt_batch. Keras: gradient_accumulation_steps. */
 MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches);
+#endif
 /* Prepares up to `depth` batches ahead in a worker thread, unless there is nothing to prepare.
    MIRT_AUTOTUNE: 2, and more if the consumer has to wait. Also MIRT_E_THREAD. tf.data: prefetch. */
 MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth);

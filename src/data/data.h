@@ -223,6 +223,8 @@ MIRT__LIB void mirt__slot_put(mirt__slot *slot, const mirt__data_spec *spec, int
                               const int64_t *index, int64_t rows);
 MIRT__LIB void mirt__slot_give(const mirt__slot *slot, const mirt__data_spec *spec, int64_t row, int64_t rows,
                                mirt__batch *out);
+/* Whether `count` lies between `least` and INT32_MAX; fails in the name of `caller`. */
+MIRT__LIB mirt_status mirt__stage_count(const char *caller, int64_t count, int least);
 /* Whether mirt_repeat may return a sample more than once in an epoch; `pass` distinguishes the passes. */
 MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset, uint64_t *pass);
 /* Marks that this stage's result for a sample may differ between epochs and, after mirt_repeat, between passes. */

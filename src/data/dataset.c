@@ -369,7 +369,7 @@ MIRT__LIB mirt_status mirt__dataset_next_filled(mirt_dataset *dataset, mirt__bat
 MIRT__LIB mirt_dataset *mirt__dataset_batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view) {
     const int64_t stream_buffer = 1024;
     if (dataset->spec.batch) return dataset;
-    mirt_dataset *made = shuffle ? mirt__shuffle_over(dataset, stream_buffer, true) : dataset;
+    mirt_dataset *made = MIRT__TRAINS && shuffle ? mirt__shuffle_over(dataset, stream_buffer, true) : dataset;
     made = mirt__batch_over(made, batch, !shuffle, false);
     return *view = made && made->source->stage->make ? mirt_prefetch(made, MIRT_AUTOTUNE) : made;
 }

@@ -277,7 +277,7 @@ PLANTS = [
     (
         "accumulation",
         "model",
-        "data/stages.c",
+        "data/accumulate.c",
         "(char *)out->field[f] + (size_t)out->rows * dataset->spec.field[f].bytes;",
         "(char *)out->field[f] + (size_t)(i ? part.rows : 0) * dataset->spec.field[f].bytes;",
         "the third batch takes the place of the second",

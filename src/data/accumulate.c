@@ -1,0 +1,56 @@
+/* A stage that joins several batches into one step. */
+
+#include "data.h"
+
+typedef struct mirt__accumulate_dataset {
+    mirt_dataset base;
+    int joined;
+} mirt__accumulate_dataset;
+
+static mirt_status mirt__accumulate_fill(mirt_dataset *dataset, mirt__slot *out) {
+    mirt__slot part = *out;
+    out->rows = 0;
+    for (int i = 0; i < ((mirt__accumulate_dataset *)dataset)->joined; i++) {
+        for (int f = 0; f < dataset->spec.num_fields; f++)
+            part.field[f] = (char *)out->field[f] + (size_t)out->rows * dataset->spec.field[f].bytes;
+        part.index = out->index + out->rows;
+        mirt_status status = mirt__slot_pull(&part, dataset->source);
+        if (status != MIRT_OK) return status;
+        if (part.rows == 0) break;
+        out->rows += part.rows;
+    }
+    return MIRT_OK;
+}
+
+static int64_t mirt__accumulate_rows(const mirt_dataset *dataset, int64_t batches) {
+    if (dataset->batches >= 0 && batches >= dataset->batches) return dataset->spec.samples;
+    return mirt__dataset_rows(dataset->source, batches * ((const mirt__accumulate_dataset *)dataset)->joined);
+}
+
+static const mirt__stage mirt__accumulate_stage = {
+    mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, NULL, mirt__accumulate_fill, NULL,
+    mirt__accumulate_rows
+};
+
+MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches) {
+    MIRT__ENTER;
+    if (!dataset) return NULL;
+    mirt_status status = mirt__stage_count("mirt_accumulate", batches, 1);
+    if (status == MIRT_OK && !dataset->spec.batch)
+        status =
+            mirt__fail(MIRT_E_INVALID, "mirt_accumulate must come after mirt_batch: it joins batches into one step");
+    if (status == MIRT_OK && dataset->spec.batch > INT32_MAX / batches)
+        status = mirt__fail(MIRT_E_INVALID, "mirt_accumulate(%d): %d batches of %lld samples are too large a step",
+                            batches, batches, (long long)dataset->spec.batch);
+    if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
+    if (batches == 1) return dataset;
+    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__accumulate_dataset), &mirt__accumulate_stage, dataset, false);
+    if (!stage) return NULL;
+    ((mirt__accumulate_dataset *)stage)->joined = batches;
+    stage->joins = batches;
+    stage->spec.batch *= batches;
+    stage->spec.accumulate *= batches;
+    if (dataset->batches > 0) stage->batches = dataset->batches / batches + (dataset->batches % batches != 0);
+    dataset->lent = dataset->stage->fill && !dataset->pointing;
+    return stage;
+}

@@ -1,0 +1,116 @@
+/* A stage that repeats the passes of the stage before. */
+
+#include "data.h"
+
+typedef struct mirt__repeat_dataset {
+    mirt_dataset base;
+    int64_t passes, pass; /* passes 0: endless */
+    bool any;             /* this pass has returned a sample */
+    int64_t lost;         /* atomic: number of skipped samples of the pass */
+    uint64_t seed;
+    int64_t epoch;
+} mirt__repeat_dataset;
+
+/* Each pass is an epoch for the previous stages. */
+static mirt_status mirt__repeat_pass(mirt__repeat_dataset *repeat) {
+    const int bits = 24; /* seed of epochs, if passes are endless */
+    uint64_t epoch = (uint64_t)repeat->epoch, pass = (uint64_t)repeat->pass;
+    epoch = repeat->passes ? epoch * (uint64_t)repeat->passes + pass : (pass << bits) + epoch;
+    repeat->any = false;
+    repeat->lost = 0;
+    return mirt__dataset_begin(repeat->base.source, repeat->seed, (int64_t)epoch);
+}
+
+static mirt_status mirt__repeat_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    mirt__repeat_dataset *repeat = (mirt__repeat_dataset *)dataset;
+    repeat->pass = 0;
+    repeat->seed = seed;
+    repeat->epoch = epoch;
+    return mirt__repeat_pass(repeat);
+}
+
+static mirt_status mirt__repeat_next(mirt_dataset *dataset, mirt__batch *out) {
+    mirt__repeat_dataset *repeat = (mirt__repeat_dataset *)dataset;
+    for (;;) {
+        mirt_status status = mirt__dataset_next(dataset->source, out);
+        if (status != MIRT_OK) return status;
+        /* A pass without samples ends the epoch, which would be endless otherwise. */
+        if (out->rows) repeat->any = true;
+        if (out->rows || !repeat->any || repeat->pass + 1 == repeat->passes) return MIRT_OK;
+        repeat->pass++;
+        status = mirt__repeat_pass(repeat);
+        if (status != MIRT_OK) return status;
+    }
+}
+
+static mirt_status mirt__repeat_run(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count) {
+    mirt__repeat_dataset *repeat = (mirt__repeat_dataset *)dataset;
+    for (;;) {
+        int64_t left = dataset->source->spec.samples - dataset->position;
+        *first = dataset->position;
+        *count = most < left ? most : left;
+        dataset->position += *count;
+        if (*count || !turn || repeat->lost == dataset->source->spec.samples || repeat->pass + 1 == repeat->passes)
+            return MIRT_OK;
+        repeat->pass++;
+        dataset->position = 0;
+        mirt_status status = mirt__repeat_pass(repeat);
+        if (status != MIRT_OK) return status;
+    }
+}
+
+static mirt_status mirt__repeat_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
+                                     int64_t *index) {
+    mirt_status status = mirt__dataset_make(dataset, i, work, field, index);
+    if (status == MIRT__SKIPPED) __atomic_add_fetch(&((mirt__repeat_dataset *)dataset)->lost, 1, __ATOMIC_RELAXED);
+    return status;
+}
+
+static int64_t mirt__repeat_rows(const mirt_dataset *dataset, int64_t batches) {
+    const mirt_dataset *source = dataset->source;
+    if (source->batches < 0) return mirt__dataset_rows(source, batches);
+    if (dataset->batches >= 0 && batches >= dataset->batches) return dataset->spec.samples;
+    return batches / source->batches * source->spec.samples + mirt__dataset_rows(source, batches % source->batches);
+}
+
+static const mirt__stage mirt__repeat_stage = {
+    mirt__repeat_begin, mirt__repeat_next, NULL, NULL, NULL, NULL, mirt__repeat_rows
+};
+static const mirt__stage mirt__repeat_run_stage = {
+    mirt__repeat_begin, mirt__repeat_next, NULL, mirt__repeat_make, NULL, NULL, mirt__repeat_rows
+};
+
+MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset, uint64_t *pass) {
+    bool repeats = false;
+    for (*pass = 0; dataset; dataset = dataset->source) {
+        if (dataset->stage != &mirt__repeat_stage && dataset->stage != &mirt__repeat_run_stage) continue;
+        *pass = (*pass << 32) + *pass + (uint64_t)((const mirt__repeat_dataset *)dataset)->pass;
+        repeats = true;
+    }
+    return repeats;
+}
+
+MIRT_API mirt_dataset *mirt_repeat(mirt_dataset *dataset, int64_t count) {
+    MIRT__ENTER;
+    if (!dataset) return NULL;
+    mirt_status status = count > 0 ? mirt__stage_count("mirt_repeat", count, 1) : MIRT_OK;
+    if (count < 0) count = 0;
+    if (status == MIRT_OK && count && dataset->spec.samples > INT64_MAX / count)
+        status = mirt__fail(MIRT_E_INVALID, "mirt_repeat(%lld): %lld samples are too many to repeat that often",
+                            (long long)count, (long long)dataset->spec.samples);
+    if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
+    bool runs = !dataset->spec.batch && mirt__reachable(dataset);
+    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__repeat_dataset),
+                                            runs ? &mirt__repeat_run_stage : &mirt__repeat_stage, dataset, false);
+    if (!stage) return NULL;
+    if (runs) stage->run = mirt__repeat_run;
+    ((mirt__repeat_dataset *)stage)->passes = count;
+    stage->pointing = dataset->pointing;
+    stage->samples = NULL;
+    stage->identity = mirt__identity_with(stage->identity, mirt__hash("repeat") + (uint64_t)count);
+    if (stage->varies) stage->varies = 2;
+    bool endless = count == 0 || dataset->spec.samples < 0;
+    stage->spec.samples = endless ? -1 : dataset->spec.samples * count;
+    if (dataset->spec.batch) stage->batches = endless ? -1 : dataset->batches * count;
+    return stage;
+}
