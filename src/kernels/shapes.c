@@ -319,7 +319,7 @@ MIRT__TRAINING_LIB mirt__both_view mirt__both_view_of(const mirt__conv *s) {
 #undef MIRT__BOTH_FLOATS
 #undef MIRT__BOTH_CHUNKS
 
-/* What the weight gradient alone needs. */
+/* Bytes of shared memory for the weight gradient. */
 MIRT__TRAINING size_t mirt__conv_grad_shared(const mirt__conv *s) {
     const mirt__conv_grad_view g = mirt__conv_grad_view_of(s);
     const int64_t sources = 5 * (s->ci + s->co), chunk = mirt__conv_chunk_rows(s),

@@ -231,7 +231,7 @@ static void mirt__tiled_activation(mirt__node *node) {
     mirt__tiled_take(p, node);
 }
 
-/* Gradients only: slices and sums of what forward kernels write stay nodes. */
+/* Rewrites of the backward graph. */
 MIRT__TRAINING void mirt__tiled_rewrite_gradient(mirt__graph *graph, mirt__node *node) {
     switch ((int)node->id) {
     case MIRT__OP_slice: mirt__tiled_slice(node); break;
