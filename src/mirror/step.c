@@ -229,7 +229,7 @@ MIRT__TRAINING void mirt__apply_gradients(const mirt__step *step, int device) {
     }
 }
 
-/* False: the devices were given up. */
+/* False: the devices timed out. */
 static bool mirt__apply(mirt__step *step, int device) {
     const bool norms = mirt__step_norms(step);
     if (MIRT__TRAINS && norms && !mirt__reduce_squares(step, device)) return false;
