@@ -325,14 +325,14 @@
    MIRRORTRAIN_NO_TRAIN         predict only: loads and builds models, loads weights,
                                 predicts (mirt_load, mirt_load_weights,
                                 mirt_predict, mirt_predict_on_batch ...), with data
-                                sets of arrays and generators, mirt_map, mirt_batch
-                                and mirt_prefetch, and single images
-                                (mirt_load_image). All that trains, evaluates,
-                                saves, augments, measures or reads data sets from
-                                files is not declared; neither are ready-made
-                                callbacks. Compile settings in files are ignored.
-                                Predictions are bit-identical to those of the
-                                whole library
+                                sets of arrays and generators, mirt_take,
+                                mirt_skip, mirt_map, mirt_batch and mirt_prefetch,
+                                and single images (mirt_load_image). All that
+                                trains, evaluates, saves, augments, shuffles,
+                                repeats, measures or reads data sets from files is
+                                not declared; neither are ready-made callbacks.
+                                Compile settings in files are ignored. Predictions
+                                are bit-identical to those of the whole library
    MIRRORTRAIN_SHARED           for a shared library and its users: marks the API as
                                 exported; compile with -fvisibility=hidden
    MIRRORTRAIN_DEBUG            for debuggers, with -O0: plain C kernels, optimized
@@ -719,19 +719,21 @@ typedef struct mirt_cache_desc {
 #ifndef MIRRORTRAIN_NO_TRAIN
 /* desc NULL: mirt_cache. Samples are checked when they are read: MIRT_E_FORMAT, MIRT_E_IO. */
 MIRT_API mirt_dataset *mirt_cache_with(mirt_dataset *dataset, const mirt_cache_desc *desc);
-#endif
 /* A new order every epoch, keyed by (strategy seed, epoch). Where the stage before has random
    access (arrays, images, cache, a part or a map of these) it is a full permutation whatever `buffer`; otherwise a
    buffer of that many samples. Comes before mirt_batch. tf.data: shuffle. */
 MIRT_API mirt_dataset *mirt_shuffle(mirt_dataset *dataset, int64_t buffer);
+#endif
 /* The first `count` samples, or behind mirt_batch batches; all but those. Random access stays. Nothing
    left is an error. tf.data: take, skip. */
 MIRT_API mirt_dataset *mirt_take(mirt_dataset *dataset, int64_t count);
 MIRT_API mirt_dataset *mirt_skip(mirt_dataset *dataset, int64_t count);
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* Passes `count` times, or for ever (0 or less), as one epoch. To the stages before each pass is an
    epoch of its own: their shuffles differ. Before mirt_batch, batches cross the ends of passes.
    tf.data: repeat. */
 MIRT_API mirt_dataset *mirt_repeat(mirt_dataset *dataset, int64_t count);
+#endif
 
 /* Makes one sample of another: in[i] and out[i] are one sample's inputs, labels and weight, in this
    order, dense. `out` begins as a copy of `in`, but for an x[0] that changes. `index`: the sample's
@@ -757,9 +759,11 @@ MIRT_API mirt_dataset *mirt_batch_drop_remainder(mirt_dataset *dataset, int64_t 
    256, or MIRT_AUTOTUNE, the default: what the time lost in waiting asks for, at most a thread a core. No number
    changes a sample or its place. Comes before the first epoch (MIRT_E_STATE). tf.data: num_parallel_calls. */
 MIRT_API mirt_status mirt_dataset_workers(mirt_dataset *dataset, int workers);
+#ifndef MIRRORTRAIN_NO_TRAIN
 /* Joins `batches` batches into one step: equal in bits to one batch that many times as large with that
    many times the replicas. Comes after mirt_batch. Keras: gradient_accumulation_steps. */
 MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches);
+#endif
 /* Prepares up to `depth` batches ahead in a worker thread, unless there is nothing to prepare.
    MIRT_AUTOTUNE: 2, and more if the consumer has to wait. Also MIRT_E_THREAD. tf.data: prefetch. */
 MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth);
@@ -7291,7 +7295,7 @@ MIRT__TRAINING_LIB mirt__both_view mirt__both_view_of(const mirt__conv *s) {
 #undef MIRT__BOTH_FLOATS
 #undef MIRT__BOTH_CHUNKS
 
-/* What the weight gradient alone needs. */
+/* Bytes of shared memory for the weight gradient. */
 MIRT__TRAINING size_t mirt__conv_grad_shared(const mirt__conv *s) {
     const mirt__conv_grad_view g = mirt__conv_grad_view_of(s);
     const int64_t sources = 5 * (s->ci + s->co), chunk = mirt__conv_chunk_rows(s),
@@ -26206,14 +26210,16 @@ MIRT__LIB void mirt__slot_put(mirt__slot *slot, const mirt__data_spec *spec, int
                               const int64_t *index, int64_t rows);
 MIRT__LIB void mirt__slot_give(const mirt__slot *slot, const mirt__data_spec *spec, int64_t row, int64_t rows,
                                mirt__batch *out);
+/* Whether `count` lies between `least` and INT32_MAX; fails in the name of `caller`. */
+MIRT__LIB mirt_status mirt__stage_count(const char *caller, int64_t count, int least);
 /* Whether mirt_repeat may return a sample more than once in an epoch; `pass` distinguishes the passes. */
-MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset, uint64_t *pass);
+MIRT__ABSENT_LIB bool mirt__dataset_repeats(const mirt_dataset *dataset, uint64_t *pass);
 /* Marks that this stage's result for a sample may differ between epochs and, after mirt_repeat, between passes. */
 MIRT__LIB void mirt__dataset_vary(mirt_dataset *dataset);
 /* The next batch of `source`, with slot->rows 0 at the end. */
 MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source);
 
-MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer, bool borrows);
+MIRT__ABSENT_LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer, bool borrows);
 MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bool borrows, bool drop);
 #ifndef MIRRORTRAIN_NO_THREADS
 /* If `dataset` is a batch stage with workers, they start the next batch in the slot of a later `fill`, in the order of
@@ -27121,7 +27127,7 @@ MIRT__LIB mirt_status mirt__dataset_next_filled(mirt_dataset *dataset, mirt__bat
 MIRT__LIB mirt_dataset *mirt__dataset_batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view) {
     const int64_t stream_buffer = 1024;
     if (dataset->spec.batch) return dataset;
-    mirt_dataset *made = shuffle ? mirt__shuffle_over(dataset, stream_buffer, true) : dataset;
+    mirt_dataset *made = MIRT__TRAINS && shuffle ? mirt__shuffle_over(dataset, stream_buffer, true) : dataset;
     made = mirt__batch_over(made, batch, !shuffle, false);
     return *view = made && made->source->stage->make ? mirt_prefetch(made, MIRT_AUTOTUNE) : made;
 }
@@ -27675,6 +27681,8 @@ MIRT_API mirt_dataset *mirt_dataset_from_generator(const mirt_generator_desc *de
 #pragma GCC pop_options
 #endif
 
+#ifndef MIRRORTRAIN_NO_TRAIN
+
 /* >>section data/shuffle.c */
 
 /* Shuffles samples anew each epoch. Samples with random access are permuted; a stream goes through a buffer. */
@@ -27819,6 +27827,8 @@ MIRT_API mirt_dataset *mirt_shuffle(mirt_dataset *dataset, int64_t buffer) {
     MIRT__ENTER;
     return mirt__shuffle_over(dataset, buffer, false);
 }
+
+#endif /* MIRRORTRAIN_NO_TRAIN */
 
 /* >>section data/batch.c */
 
@@ -28031,9 +28041,9 @@ MIRT_API mirt_dataset *mirt_batch_drop_remainder(mirt_dataset *dataset, int64_t 
 
 /* >>section data/stages.c */
 
-/* Stages that select or change samples: take, skip, repeat, map, accumulate. */
+/* Stages that select or change samples: take, skip, map. */
 
-static mirt_status mirt__stage_count(const char *caller, int64_t count, int least) {
+MIRT__LIB mirt_status mirt__stage_count(const char *caller, int64_t count, int least) {
     if (count >= least && count <= INT32_MAX) return MIRT_OK;
     return mirt__fail(MIRT_E_INVALID, "%s(%lld): the argument must be %d to %d", caller, (long long)count, least,
                       (int)INT32_MAX);
@@ -28160,127 +28170,12 @@ MIRT_API mirt_dataset *mirt_skip(mirt_dataset *dataset, int64_t count) {
     return mirt__window(dataset, count, true);
 }
 
-/* >>repeat */
-
-typedef struct mirt__repeat_dataset {
-    mirt_dataset base;
-    int64_t passes, pass; /* passes 0: endless */
-    bool any;             /* this pass has returned a sample */
-    int64_t lost;         /* atomic: number of skipped samples of the pass */
-    uint64_t seed;
-    int64_t epoch;
-} mirt__repeat_dataset;
-
-/* Each pass is an epoch for the previous stages. */
-static mirt_status mirt__repeat_pass(mirt__repeat_dataset *repeat) {
-    const int bits = 24; /* seed of epochs, if passes are endless */
-    uint64_t epoch = (uint64_t)repeat->epoch, pass = (uint64_t)repeat->pass;
-    epoch = repeat->passes ? epoch * (uint64_t)repeat->passes + pass : (pass << bits) + epoch;
-    repeat->any = false;
-    repeat->lost = 0;
-    return mirt__dataset_begin(repeat->base.source, repeat->seed, (int64_t)epoch);
-}
-
-static mirt_status mirt__repeat_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
-    mirt__repeat_dataset *repeat = (mirt__repeat_dataset *)dataset;
-    repeat->pass = 0;
-    repeat->seed = seed;
-    repeat->epoch = epoch;
-    return mirt__repeat_pass(repeat);
-}
-
-static mirt_status mirt__repeat_next(mirt_dataset *dataset, mirt__batch *out) {
-    mirt__repeat_dataset *repeat = (mirt__repeat_dataset *)dataset;
-    for (;;) {
-        mirt_status status = mirt__dataset_next(dataset->source, out);
-        if (status != MIRT_OK) return status;
-        /* A pass without samples ends the epoch, which would be endless otherwise. */
-        if (out->rows) repeat->any = true;
-        if (out->rows || !repeat->any || repeat->pass + 1 == repeat->passes) return MIRT_OK;
-        repeat->pass++;
-        status = mirt__repeat_pass(repeat);
-        if (status != MIRT_OK) return status;
-    }
-}
-
-static mirt_status mirt__repeat_run(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count) {
-    mirt__repeat_dataset *repeat = (mirt__repeat_dataset *)dataset;
-    for (;;) {
-        int64_t left = dataset->source->spec.samples - dataset->position;
-        *first = dataset->position;
-        *count = most < left ? most : left;
-        dataset->position += *count;
-        if (*count || !turn || repeat->lost == dataset->source->spec.samples || repeat->pass + 1 == repeat->passes)
-            return MIRT_OK;
-        repeat->pass++;
-        dataset->position = 0;
-        mirt_status status = mirt__repeat_pass(repeat);
-        if (status != MIRT_OK) return status;
-    }
-}
-
-static mirt_status mirt__repeat_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
-                                     int64_t *index) {
-    mirt_status status = mirt__dataset_make(dataset, i, work, field, index);
-    if (status == MIRT__SKIPPED) __atomic_add_fetch(&((mirt__repeat_dataset *)dataset)->lost, 1, __ATOMIC_RELAXED);
-    return status;
-}
-
-static int64_t mirt__repeat_rows(const mirt_dataset *dataset, int64_t batches) {
-    const mirt_dataset *source = dataset->source;
-    if (source->batches < 0) return mirt__dataset_rows(source, batches);
-    if (dataset->batches >= 0 && batches >= dataset->batches) return dataset->spec.samples;
-    return batches / source->batches * source->spec.samples + mirt__dataset_rows(source, batches % source->batches);
-}
-
-static const mirt__stage mirt__repeat_stage = {
-    mirt__repeat_begin, mirt__repeat_next, NULL, NULL, NULL, NULL, mirt__repeat_rows
-};
-static const mirt__stage mirt__repeat_run_stage = {
-    mirt__repeat_begin, mirt__repeat_next, NULL, mirt__repeat_make, NULL, NULL, mirt__repeat_rows
-};
-
-MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset, uint64_t *pass) {
-    bool repeats = false;
-    for (*pass = 0; dataset; dataset = dataset->source) {
-        if (dataset->stage != &mirt__repeat_stage && dataset->stage != &mirt__repeat_run_stage) continue;
-        *pass = (*pass << 32) + *pass + (uint64_t)((const mirt__repeat_dataset *)dataset)->pass;
-        repeats = true;
-    }
-    return repeats;
-}
+/* >>map */
 
 MIRT__LIB void mirt__dataset_vary(mirt_dataset *dataset) {
     uint64_t pass;
-    dataset->varies = mirt__dataset_repeats(dataset->source, &pass) ? 2 : 1;
+    dataset->varies = MIRT__TRAINS && mirt__dataset_repeats(dataset->source, &pass) ? 2 : 1;
 }
-
-MIRT_API mirt_dataset *mirt_repeat(mirt_dataset *dataset, int64_t count) {
-    MIRT__ENTER;
-    if (!dataset) return NULL;
-    mirt_status status = count > 0 ? mirt__stage_count("mirt_repeat", count, 1) : MIRT_OK;
-    if (count < 0) count = 0;
-    if (status == MIRT_OK && count && dataset->spec.samples > INT64_MAX / count)
-        status = mirt__fail(MIRT_E_INVALID, "mirt_repeat(%lld): %lld samples are too many to repeat that often",
-                            (long long)count, (long long)dataset->spec.samples);
-    if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    bool runs = !dataset->spec.batch && mirt__reachable(dataset);
-    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__repeat_dataset),
-                                            runs ? &mirt__repeat_run_stage : &mirt__repeat_stage, dataset, false);
-    if (!stage) return NULL;
-    if (runs) stage->run = mirt__repeat_run;
-    ((mirt__repeat_dataset *)stage)->passes = count;
-    stage->pointing = dataset->pointing;
-    stage->samples = NULL;
-    stage->identity = mirt__identity_with(stage->identity, mirt__hash("repeat") + (uint64_t)count);
-    if (stage->varies) stage->varies = 2;
-    bool endless = count == 0 || dataset->spec.samples < 0;
-    stage->spec.samples = endless ? -1 : dataset->spec.samples * count;
-    if (dataset->spec.batch) stage->batches = endless ? -1 : dataset->batches * count;
-    return stage;
-}
-
-/* >>map */
 
 typedef struct mirt__map_dataset {
     mirt_dataset base;
@@ -28386,7 +28281,128 @@ MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc
     return mirt__map_set(stage, desc) == MIRT_OK ? stage : mirt__dataset_give_up(stage, false);
 }
 
-/* >>accumulate: `joined` batches of the previous stage form one */
+#ifndef MIRRORTRAIN_NO_TRAIN
+
+/* >>section data/repeat.c */
+
+/* A stage that repeats the passes of the stage before. */
+
+typedef struct mirt__repeat_dataset {
+    mirt_dataset base;
+    int64_t passes, pass; /* passes 0: endless */
+    bool any;             /* this pass has returned a sample */
+    int64_t lost;         /* atomic: number of skipped samples of the pass */
+    uint64_t seed;
+    int64_t epoch;
+} mirt__repeat_dataset;
+
+/* Each pass is an epoch for the previous stages. */
+static mirt_status mirt__repeat_pass(mirt__repeat_dataset *repeat) {
+    const int bits = 24; /* seed of epochs, if passes are endless */
+    uint64_t epoch = (uint64_t)repeat->epoch, pass = (uint64_t)repeat->pass;
+    epoch = repeat->passes ? epoch * (uint64_t)repeat->passes + pass : (pass << bits) + epoch;
+    repeat->any = false;
+    repeat->lost = 0;
+    return mirt__dataset_begin(repeat->base.source, repeat->seed, (int64_t)epoch);
+}
+
+static mirt_status mirt__repeat_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    mirt__repeat_dataset *repeat = (mirt__repeat_dataset *)dataset;
+    repeat->pass = 0;
+    repeat->seed = seed;
+    repeat->epoch = epoch;
+    return mirt__repeat_pass(repeat);
+}
+
+static mirt_status mirt__repeat_next(mirt_dataset *dataset, mirt__batch *out) {
+    mirt__repeat_dataset *repeat = (mirt__repeat_dataset *)dataset;
+    for (;;) {
+        mirt_status status = mirt__dataset_next(dataset->source, out);
+        if (status != MIRT_OK) return status;
+        /* A pass without samples ends the epoch, which would be endless otherwise. */
+        if (out->rows) repeat->any = true;
+        if (out->rows || !repeat->any || repeat->pass + 1 == repeat->passes) return MIRT_OK;
+        repeat->pass++;
+        status = mirt__repeat_pass(repeat);
+        if (status != MIRT_OK) return status;
+    }
+}
+
+static mirt_status mirt__repeat_run(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count) {
+    mirt__repeat_dataset *repeat = (mirt__repeat_dataset *)dataset;
+    for (;;) {
+        int64_t left = dataset->source->spec.samples - dataset->position;
+        *first = dataset->position;
+        *count = most < left ? most : left;
+        dataset->position += *count;
+        if (*count || !turn || repeat->lost == dataset->source->spec.samples || repeat->pass + 1 == repeat->passes)
+            return MIRT_OK;
+        repeat->pass++;
+        dataset->position = 0;
+        mirt_status status = mirt__repeat_pass(repeat);
+        if (status != MIRT_OK) return status;
+    }
+}
+
+static mirt_status mirt__repeat_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
+                                     int64_t *index) {
+    mirt_status status = mirt__dataset_make(dataset, i, work, field, index);
+    if (status == MIRT__SKIPPED) __atomic_add_fetch(&((mirt__repeat_dataset *)dataset)->lost, 1, __ATOMIC_RELAXED);
+    return status;
+}
+
+static int64_t mirt__repeat_rows(const mirt_dataset *dataset, int64_t batches) {
+    const mirt_dataset *source = dataset->source;
+    if (source->batches < 0) return mirt__dataset_rows(source, batches);
+    if (dataset->batches >= 0 && batches >= dataset->batches) return dataset->spec.samples;
+    return batches / source->batches * source->spec.samples + mirt__dataset_rows(source, batches % source->batches);
+}
+
+static const mirt__stage mirt__repeat_stage = {
+    mirt__repeat_begin, mirt__repeat_next, NULL, NULL, NULL, NULL, mirt__repeat_rows
+};
+static const mirt__stage mirt__repeat_run_stage = {
+    mirt__repeat_begin, mirt__repeat_next, NULL, mirt__repeat_make, NULL, NULL, mirt__repeat_rows
+};
+
+MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset, uint64_t *pass) {
+    bool repeats = false;
+    for (*pass = 0; dataset; dataset = dataset->source) {
+        if (dataset->stage != &mirt__repeat_stage && dataset->stage != &mirt__repeat_run_stage) continue;
+        *pass = (*pass << 32) + *pass + (uint64_t)((const mirt__repeat_dataset *)dataset)->pass;
+        repeats = true;
+    }
+    return repeats;
+}
+
+MIRT_API mirt_dataset *mirt_repeat(mirt_dataset *dataset, int64_t count) {
+    MIRT__ENTER;
+    if (!dataset) return NULL;
+    mirt_status status = count > 0 ? mirt__stage_count("mirt_repeat", count, 1) : MIRT_OK;
+    if (count < 0) count = 0;
+    if (status == MIRT_OK && count && dataset->spec.samples > INT64_MAX / count)
+        status = mirt__fail(MIRT_E_INVALID, "mirt_repeat(%lld): %lld samples are too many to repeat that often",
+                            (long long)count, (long long)dataset->spec.samples);
+    if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
+    bool runs = !dataset->spec.batch && mirt__reachable(dataset);
+    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__repeat_dataset),
+                                            runs ? &mirt__repeat_run_stage : &mirt__repeat_stage, dataset, false);
+    if (!stage) return NULL;
+    if (runs) stage->run = mirt__repeat_run;
+    ((mirt__repeat_dataset *)stage)->passes = count;
+    stage->pointing = dataset->pointing;
+    stage->samples = NULL;
+    stage->identity = mirt__identity_with(stage->identity, mirt__hash("repeat") + (uint64_t)count);
+    if (stage->varies) stage->varies = 2;
+    bool endless = count == 0 || dataset->spec.samples < 0;
+    stage->spec.samples = endless ? -1 : dataset->spec.samples * count;
+    if (dataset->spec.batch) stage->batches = endless ? -1 : dataset->batches * count;
+    return stage;
+}
+
+/* >>section data/accumulate.c */
+
+/* A stage that joins several batches into one step. */
 
 typedef struct mirt__accumulate_dataset {
     mirt_dataset base;
@@ -28440,8 +28456,6 @@ MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches) {
     dataset->lent = dataset->stage->fill && !dataset->pointing;
     return stage;
 }
-
-#ifndef MIRRORTRAIN_NO_TRAIN
 
 /* >>section data/augment_stage.c */
 
@@ -36971,7 +36985,7 @@ static void mirt__tiled_activation(mirt__node *node) {
     mirt__tiled_take(p, node);
 }
 
-/* Gradients only: slices and sums of what forward kernels write stay nodes. */
+/* Rewrites of the backward graph. */
 MIRT__TRAINING void mirt__tiled_rewrite_gradient(mirt__graph *graph, mirt__node *node) {
     switch ((int)node->id) {
     case MIRT__OP_slice: mirt__tiled_slice(node); break;
@@ -40183,7 +40197,7 @@ MIRT__TRAINING void mirt__apply_gradients(const mirt__step *step, int device) {
     }
 }
 
-/* False: the devices were given up. */
+/* False: the devices timed out. */
 static bool mirt__apply(mirt__step *step, int device) {
     const bool norms = mirt__step_norms(step);
     if (MIRT__TRAINS && norms && !mirt__reduce_squares(step, device)) return false;
