@@ -1706,14 +1706,14 @@ typedef enum mirt_optimizer_kind {
 typedef struct mirt_optimizer {
     mirt_optimizer_kind kind;
     float learning_rate;           /* SGD: 0 is 0 */
-    float beta_1, beta_2, epsilon; /* Adam, AdamW; epsilon of RMSprop too */
-    float momentum;                /* SGD, RMSprop */
+    /* The comment of an optimizer's function names those that it uses. */
+    float beta_1, beta_2, epsilon, momentum;
     bool nesterov;
     mirt_schedule_fn schedule;     /* overrides learning_rate when set; not saved */
     void *schedule_user;
     mirt_schedule decay;           /* the same, saved with the model: overrides both */
     bool amsgrad;                  /* Adam, AdamW: Reddi et al. 2018 */
-    float rho;                     /* RMSprop */
+    float rho;
     bool centered;                 /* RMSprop: divided by the standard deviation of gradients */
     float weight_decay;            /* decoupled: weight -= weight * weight_decay * rate before the update. Loshchilov &
                                       Hutter 2019 */
