@@ -148,17 +148,6 @@ static const mirt__optimizer_class mirt__optimizer_rmsprop = {
     "rmsprop", mirt_rmsprop, mirt__rmsprop_fields, MIRT__COUNT(mirt__rmsprop_fields), false,
     mirt__rmsprop_slots, mirt__rmsprop_check, mirt__rmsprop_update};
 
-MIRT_API mirt_optimizer mirt_sgdw(float learning_rate) {
-    mirt_optimizer o = mirt_sgd(learning_rate, 0.9f, false);
-    o.kind = MIRT_SGDW;
-    o.weight_decay = 0.004f;
-    return o;
-}
-
-static const mirt__optimizer_class mirt__optimizer_sgdw = {
-    "sgdw", mirt_sgdw, mirt__sgd_fields, MIRT__COUNT(mirt__sgd_fields), false,
-    mirt__sgd_slots, mirt__sgd_check, mirt__sgd_update};
-
 /* >>all optimizers */
 
 /* Fields of all optimizers; written to files if they are not zero. */
