@@ -649,7 +649,7 @@ static mirt_optimizer update_optimizer(const job *j) {
 static void update_buffer(job *j, fill how) {
     j->buffer[add_buffer(j, INOUT, MIRT_FLOAT32, how, 1, j->rows)].roundings = j->s[U_PARTS] + 12;
 }
-/* Velocities and norms are positive. The square of the mean gradient stays well below them, as it does in training. */
+/* Velocities are means of squares. The square of the mean gradient stays well below them, as it does in training. */
 static void update_plan(job *j) {
     const mirt_optimizer o = update_optimizer(j);
     const char *name[MIRT__MAX_SLOTS];
@@ -658,8 +658,7 @@ static void update_plan(job *j) {
     j->ranged = true;
     update_buffer(j, UNIT);
     for (int i = 0; i < U_AVERAGE - U_SLOT; i++) {
-        const bool positive = i < slots && (strncmp(name[i], "velocity", 8) == 0 || strcmp(name[i], "norm") == 0);
-        update_buffer(j, positive ? POSITIVE : UNIT);
+        update_buffer(j, i < slots && strncmp(name[i], "velocity", 8) == 0 ? POSITIVE : UNIT);
         float *slot = (float *)j->buffer[U_SLOT + i].initial;
         for (int64_t k = 0; i < slots && strcmp(name[i], "average_gradient") == 0 && k < j->rows; k++) slot[k] *= 0.05f;
     }
