@@ -54,8 +54,8 @@
      GlobalAveragePooling2D, GlobalMaxPooling2D, ZeroPadding2D, Cropping2D,
      UpSampling2D, RandomFlip, RandomRotation, RandomZoom, RandomTranslation,
      RandomCrop, CenterCrop, Resizing, RandomContrast, RandomBrightness,
-     BatchNormalization, LayerNormalization, UnitNormalization, Add, Subtract,
-     Multiply, Average, Maximum, Minimum, Concatenate
+     BatchNormalization, LayerNormalization, Add, Subtract, Multiply, Average,
+     Maximum, Minimum, Concatenate
    - losses: sparse_categorical_crossentropy, categorical_crossentropy,
      binary_crossentropy, mean_squared_error
    - metrics: accuracy, binary_accuracy, categorical_accuracy,
@@ -1374,8 +1374,6 @@ MIRT_API mirt_tensor *mirt_softmax_layer(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_batch_norm(mirt_tensor *x, const mirt_batch_norm_desc *desc);
 /* Ba et al. 2016. NULL desc: all defaults. */
 MIRT_API mirt_tensor *mirt_layer_norm(mirt_tensor *x, const mirt_layer_norm_desc *desc);
-/* Divides by the Euclidean norm over `axis`, -1 being the last; axis 0 holds the rows. Keras: UnitNormalization. */
-MIRT_API mirt_tensor *mirt_unit_normalization(mirt_tensor *x, int axis);
 /* Per sample, as mirt_reshape; one dimension may be -1: what is left. Keras: Reshape. */
 MIRT_API mirt_tensor *mirt_reshape_layer(mirt_tensor *x, mirt_shape shape);
 /* Axis i + 1 becomes axis dims[i], counted from 1 behind the rows: MIRT_SHAPE(3, 1, 2). Keras: Permute. */
@@ -42137,7 +42135,7 @@ MIRT__LIB void mirt__metrics_warn(mirt_model *model) {
     X(zero_padding2d) X(cropping2d) X(up_sampling2d) \
     X(random_flip) X(random_rotation) X(random_zoom) X(random_translation) X(random_crop) X(center_crop) X(resizing) \
     X(random_contrast) X(random_brightness) \
-    X(batch_norm) X(layer_norm) X(unit_normalization) \
+    X(batch_norm) X(layer_norm) \
     X(add) X(subtract) X(multiply) X(average) X(maximum) X(minimum) X(concatenate)
 
 #define MIRT__LAYER_NUMBER(name) MIRT__NUMBER_OF_LAYER_##name,
@@ -43043,33 +43041,6 @@ MIRT_API mirt_tensor *mirt_batch_norm(mirt_tensor *x, const mirt_batch_norm_desc
 
 MIRT_API mirt_tensor *mirt_layer_norm(mirt_tensor *x, const mirt_layer_norm_desc *desc) {
     return mirt__layer_on(&mirt__layer_norm_layer, x, desc, desc ? desc->name : NULL);
-}
-
-typedef struct mirt__unit_normalization_desc { int axis; } mirt__unit_normalization_desc;
-
-static mirt_tensor *mirt__unit_normalization_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
-    const int axis = ((const mirt__unit_normalization_desc *)desc)->axis, rank = x->shape.rank;
-    const int at = axis < 0 ? axis + rank : axis;
-    (void)layer;
-    if (at < 1 || at >= rank)
-        return mirt__fail(MIRT_E_SHAPE, "axis is %d; it must name one of %d axes other than that of the rows", axis,
-                          rank),
-               (mirt_tensor *)NULL;
-    mirt_tensor *squares = mirt__reduce_op(MIRT__REDUCE_SUM, mirt__unary_op(MIRT__SQUARE, x, 0, 0), 1u << at, true);
-    /* Keras's epsilon of 1e-12 is the smallest norm. */
-    squares = mirt__unary_op(MIRT__CLIP, squares, 1e-24f, INFINITY);
-    return mirt__binary_op(MIRT__MULTIPLY, x, mirt__unary_op(MIRT__RSQRT, squares, 0, 0));
-}
-
-static const mirt__field mirt__unit_normalization_fields[] = {
-    MIRT__FIELD(mirt__unit_normalization_desc, "axis", SIGNED, axis)};
-MIRT__LAYER(unit_normalization, "UnitNormalization", "unit_normalization", 1, 1, mirt__unit_normalization_fields,
-            mirt__unit_normalization_desc);
-
-MIRT_API mirt_tensor *mirt_unit_normalization(mirt_tensor *x, int axis) {
-    mirt__unit_normalization_desc d;
-    d.axis = axis;
-    return mirt__layer_on(&mirt__unit_normalization_layer, x, &d, NULL);
 }
 
 /* >>section nn/layers_merge.c */

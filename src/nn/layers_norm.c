@@ -100,30 +100,3 @@ MIRT_API mirt_tensor *mirt_batch_norm(mirt_tensor *x, const mirt_batch_norm_desc
 MIRT_API mirt_tensor *mirt_layer_norm(mirt_tensor *x, const mirt_layer_norm_desc *desc) {
     return mirt__layer_on(&mirt__layer_norm_layer, x, desc, desc ? desc->name : NULL);
 }
-
-typedef struct mirt__unit_normalization_desc { int axis; } mirt__unit_normalization_desc;
-
-static mirt_tensor *mirt__unit_normalization_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
-    const int axis = ((const mirt__unit_normalization_desc *)desc)->axis, rank = x->shape.rank;
-    const int at = axis < 0 ? axis + rank : axis;
-    (void)layer;
-    if (at < 1 || at >= rank)
-        return mirt__fail(MIRT_E_SHAPE, "axis is %d; it must name one of %d axes other than that of the rows", axis,
-                          rank),
-               (mirt_tensor *)NULL;
-    mirt_tensor *squares = mirt__reduce_op(MIRT__REDUCE_SUM, mirt__unary_op(MIRT__SQUARE, x, 0, 0), 1u << at, true);
-    /* Keras's epsilon of 1e-12 is the smallest norm. */
-    squares = mirt__unary_op(MIRT__CLIP, squares, 1e-24f, INFINITY);
-    return mirt__binary_op(MIRT__MULTIPLY, x, mirt__unary_op(MIRT__RSQRT, squares, 0, 0));
-}
-
-static const mirt__field mirt__unit_normalization_fields[] = {
-    MIRT__FIELD(mirt__unit_normalization_desc, "axis", SIGNED, axis)};
-MIRT__LAYER(unit_normalization, "UnitNormalization", "unit_normalization", 1, 1, mirt__unit_normalization_fields,
-            mirt__unit_normalization_desc);
-
-MIRT_API mirt_tensor *mirt_unit_normalization(mirt_tensor *x, int axis) {
-    mirt__unit_normalization_desc d;
-    d.axis = axis;
-    return mirt__layer_on(&mirt__unit_normalization_layer, x, &d, NULL);
-}
