@@ -210,6 +210,7 @@ smoke-test:
 test-long:
 	@$(MAKE) --no-print-directory -j$(JOBS) build/mirrortrain $(LONG_TESTS:%=build/tests/%)
 	@tests/run -t 3600 tests/check_size.sh tests/check_caller_speed.sh tests/check_stb_units.sh $(LONG_TESTS:%=build/tests/%)
+	@$(MAKE) --no-print-directory asan matrix
 	@$(MAKE) --no-print-directory memcheck
 	@CUDA_SECONDS=180 QUICK=1 tests/run -t 3600 tests/check_cuda.sh
 	@$(MAKE) --no-print-directory differential
@@ -226,10 +227,12 @@ kill-test: build/mirrortrain
 # MIRT_TEST_SMALL asks the tests for small shapes only.
 sanitize: asan tsan
 
+# QUICK=1: without tests that take the whole header, which need a minute each to compile.
+ASAN_TESTS = $(if $(QUICK),$(filter-out $(WHOLE),$(TESTS)),$(TESTS))
 asan:
-	@$(MAKE) --no-print-directory -j$(JOBS) $(TESTS:%=build/asan/%) $(FUZZ:%=build/asan/fuzz_%)
+	@$(MAKE) --no-print-directory -j$(JOBS) $(ASAN_TESTS:%=build/asan/%) $(FUZZ:%=build/asan/fuzz_%)
 	@MIRT_TEST_SMALL=1 ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
-		tests/run -t 400 $(TESTS:%=build/asan/%) tests/fuzz_seeds.sh
+		tests/run -t 400 $(ASAN_TESTS:%=build/asan/%) tests/fuzz_seeds.sh
 
 tsan:
 	@$(MAKE) --no-print-directory -j$(JOBS) $(TSAN_TESTS:%=build/tsan/%)
@@ -246,9 +249,10 @@ COVERAGE_SIMULATED = $(if $(SIM_SEEN),$(addprefix sim/,test_float16 test_not_fin
 coverage: header
 	@JOBS=$(JOBS) tests/coverage.py build/coverage $(TESTS) $(COVERAGE_SCRIPTS) $(COVERAGE_SIMULATED)
 
+# QUICK=1: stb_image beside the header with the compiler of make test alone.
 matrix:
-	@STB_COMPILERS="g++ clang clang++" tests/run -t 900 tests/check_matrix.sh tests/check_builds.sh \
-		tests/test_stb_unit.sh
+	@STB_COMPILERS="g++ clang clang++" tests/run -t 1800 tests/check_matrix.sh tests/check_builds.sh \
+		$(if $(QUICK),,tests/test_stb_unit.sh)
 
 examples:
 	@tests/run -t 900 tests/check_examples.sh

@@ -1,9 +1,6 @@
 /* Costs decide which tensors are stored, lazy or computed twice. */
 #define _POSIX_C_SOURCE 200809L
 #include "failing_malloc.h"
-#define MIRRORTRAIN_MALLOC(size) hook_malloc(size)
-#define MIRRORTRAIN_FREE(block) hook_free(block)
-#define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "mirror_util.h"
 #include "conv_networks.h"
