@@ -50285,8 +50285,8 @@ static bool mirt__can_overlap(const mirt_function *f) {
 MIRT__LIB mirt_status mirt__function_step(mirt_function *f) { return mirt__function_step_ahead(f, NULL, NULL); }
 
 MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn next, void *arg) {
-    const bool updates = MIRT__TRAINS && f->step.has_gradients;
-    if (updates && mirt__coming_rate(f->model, &f->rate) != MIRT_OK) return mirt_last_status();
+    if (MIRT__TRAINS && f->step.has_gradients && mirt__coming_rate(f->model, &f->rate) != MIRT_OK)
+        return mirt_last_status();
     const mirt__observer *observer = f->model->strategy->observer;
     if (observer && observer->ready(f) != MIRT_OK) return mirt_last_status();
     const double begin = f->step.clocks ? mirt__now() : 0;
