@@ -89,6 +89,15 @@ static int says(const char *fragment) {
 
 static char directory[256], path[512];
 
+/* A directory of this run's own, and the path of a file in it. */
+static bool make_directory(void) {
+    snprintf(directory, sizeof directory, "%s/mirrortrain-formats-XXXXXX", tap_tmpdir());
+    const bool made = mkdtemp(directory) != NULL;
+    if (!made) ok(0, "no temporary directory %s", directory);
+    snprintf(path, sizeof path, "%s/sample.safetensors", directory);
+    return made;
+}
+
 static const float kernel[6] = {1.5f, -2, 3e-8f, 4, 5, -0.0f};
 static const int32_t steps[1] = {469};
 static const unsigned char pixels[5] = {0, 255, 32, 48, 7};

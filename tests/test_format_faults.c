@@ -206,12 +206,7 @@ static void test_allocation_failures(void) {
 }
 
 int main(void) {
-    snprintf(directory, sizeof directory, "%s/mirrortrain-format-faults-XXXXXX", tap_tmpdir());
-    if (!mkdtemp(directory)) {
-        ok(0, "no temporary directory %s", directory);
-        return done_testing();
-    }
-    snprintf(path, sizeof path, "%s/sample.safetensors", directory);
+    if (!make_directory()) return done_testing();
     test_short_transfers();
     test_io_failures();
     test_planted();

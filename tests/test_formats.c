@@ -441,12 +441,7 @@ static void test_python(void) {
 }
 
 int main(void) {
-    snprintf(directory, sizeof directory, "%s/mirrortrain-formats-XXXXXX", tap_tmpdir());
-    if (!mkdtemp(directory)) {
-        ok(0, "no temporary directory %s", directory);
-        return done_testing();
-    }
-    snprintf(path, sizeof path, "%s/sample.safetensors", directory);
+    if (!make_directory()) return done_testing();
     test_round_trip();
     test_write_rejects();
     test_hostile();

@@ -8,7 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char folder[256], path[400], newest[400];
+static const char *folder;
+static char path[400], newest[400];
 
 static const char *in(const char *name) {
     snprintf(path, sizeof path, "%s/%s", folder, name);
@@ -216,9 +217,8 @@ static void check_parts(mirt_strategy *s) {
 }
 
 int main(void) {
-    snprintf(folder, sizeof folder, "%s/mirt-odd-files-XXXXXX", tap_tmpdir());
-    if (!mkdtemp(folder)) {
-        ok(0, "no temporary directory %s", folder);
+    if (!(folder = work_directory())) {
+        ok(0, "no temporary directory");
         return done_testing();
     }
     mirt_strategy *s = strategy_of(2, 2, 1);

@@ -47,7 +47,7 @@ typedef struct mirt__recording {
     int num_applied, applied_capacity;
 } mirt__recording;
 
-/* What measures steps, on the caller's thread. A strategy has one while anything is measured (inspect/timeline.c). */
+/* What measures steps, on the caller's thread. A strategy has one from the first profile, trace or fit on. */
 typedef struct mirt__observer {
     mirt_status (*ready)(mirt_function *function); /* before what is measured */
     void (*begin)(mirt_function *function);

@@ -150,13 +150,17 @@ static bool mirt__can_overlap(const mirt_function *f) {
            !f->step.program.num_cuts && !f->guard;
 }
 
+static mirt_status mirt__observer_ready(mirt_function *f) {
+    const mirt__observer *observer = f->model->strategy->observer;
+    return observer ? observer->ready(f) : MIRT_OK;
+}
+
 MIRT__LIB mirt_status mirt__function_step(mirt_function *f) { return mirt__function_step_ahead(f, NULL, NULL); }
 
 MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn next, void *arg) {
     if (MIRT__TRAINS && f->step.has_gradients && mirt__coming_rate(f->model, &f->rate) != MIRT_OK)
         return mirt_last_status();
-    const mirt__observer *observer = f->model->strategy->observer;
-    if (observer && observer->ready(f) != MIRT_OK) return mirt_last_status();
+    if (mirt__observer_ready(f) != MIRT_OK) return mirt_last_status();
     const double begin = f->step.clocks ? mirt__now() : 0;
     if (f->guard && f->model->nan_first) {
         f->step.not_finite = f->guard->model(f);
@@ -184,8 +188,7 @@ MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn 
 }
 
 MIRT__TRAINING_LIB mirt_status mirt__function_replicas(mirt_function *f) {
-    const mirt__observer *observer = f->model->strategy->observer;
-    if (observer && observer->ready(f) != MIRT_OK) return mirt_last_status();
+    if (mirt__observer_ready(f) != MIRT_OK) return mirt_last_status();
     if (mirt__run_devices(f, mirt__step_replicas, NULL, NULL) != MIRT_OK || mirt__check_failed(f) != MIRT_OK)
         return mirt_last_status();
     f->stage = MIRT__GRADIENTS;
