@@ -585,7 +585,7 @@ typedef struct mirt_strategy_desc {
        environment's MIRT_DEVICES is "cpu", NULL means cores whatever there is; where it is "gpu", numbers mean so many
        GPUs, and no GPU is an error */
     const char *devices;
-    int replicas;        /* logical replicas V; 0: one a device */
+    int replicas;        /* logical replicas V; 0: one per device */
     int threads;         /* threads per device, if it is of cores; 0: the device's cores. The system places them on
                             cores */
     uint64_t seed;       /* of initial weights, dropout and shuffling */
@@ -607,7 +607,7 @@ typedef struct mirt_strategy_desc {
                             alone do so */
     bool repeat_devices; /* a GPU may be named several times, and is as many devices: for tests of mirroring on one
                             GPU */
-    bool tf32;           /* GPUs multiply float32 numbers of 10 bits behind the point (TF32): faster, with other
+    bool tf32;           /* GPUs multiply float32 numbers with 10 bits of mantissa (TF32): faster, with other
                             roundings */
 } mirt_strategy_desc;
 
@@ -724,7 +724,7 @@ MIRT_API mirt_dataset *mirt_cache_with(mirt_dataset *dataset, const mirt_cache_d
    buffer of that many samples. Comes before mirt_batch. tf.data: shuffle. */
 MIRT_API mirt_dataset *mirt_shuffle(mirt_dataset *dataset, int64_t buffer);
 #endif
-/* The first `count` samples, or behind mirt_batch batches; all but those. Random access stays. Nothing
+/* The first `count` samples, or batches after mirt_batch; all but those. Random access stays. Nothing
    left is an error. tf.data: take, skip. */
 MIRT_API mirt_dataset *mirt_take(mirt_dataset *dataset, int64_t count);
 MIRT_API mirt_dataset *mirt_skip(mirt_dataset *dataset, int64_t count);
@@ -743,20 +743,20 @@ typedef int (*mirt_map_fn)(const void *const *in, void *const *out, int64_t inde
 typedef struct mirt_map_desc {
     mirt_map_fn fn;
     void *user;
-    mirt_dtype dtype;  /* of x[0] behind it, and */
+    mirt_dtype dtype;  /* of the resulting x[0], and */
     mirt_shape shape;  /* its shape; left zero, both stay as they are */
     bool add_weights;  /* samples get a weight, 1 unless fn writes another */
     const char *name;  /* for errors; default "mirt_map" */
 } mirt_map_desc;
 /* Calls fn for every sample; comes before mirt_batch. Random access stays, and where there is any the threads
-   of the batch or cache stage behind it make the samples. Copies desc. tf.data: map. */
+   of the batch or cache stage after it make the samples. Copies desc. tf.data: map. */
 MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc);
 /* Groups samples into *global* batches; the last may be smaller. tf.data: batch. */
 MIRT_API mirt_dataset *mirt_batch(mirt_dataset *dataset, int64_t batch);
 /* The same without a last batch that is not full. tf.data: batch(drop_remainder=True). */
 MIRT_API mirt_dataset *mirt_batch_drop_remainder(mirt_dataset *dataset, int64_t batch);
 /* Threads that make the samples of costly stages (images, maps) for each batch and cache stage of this data set: 1 to
-   256, or MIRT_AUTOTUNE, the default: what the time lost in waiting asks for, at most a thread a core. No number
+   256, or MIRT_AUTOTUNE, the default: what the time lost in waiting asks for, at most one thread per core. No number
    changes a sample or its place. Comes before the first epoch (MIRT_E_STATE). tf.data: num_parallel_calls. */
 MIRT_API mirt_status mirt_dataset_workers(mirt_dataset *dataset, int workers);
 #ifndef MIRRORTRAIN_NO_TRAIN
@@ -767,7 +767,7 @@ MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches);
 /* Prepares up to `depth` batches ahead in a worker thread, unless there is nothing to prepare.
    MIRT_AUTOTUNE: 2, and more if the consumer has to wait. Also MIRT_E_THREAD. tf.data: prefetch. */
 MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth);
-/* Samples in one epoch, and batches (steps, behind mirt_accumulate); -1: without an end; 0 for NULL, and
+/* Samples in one epoch, and batches (steps, after mirt_accumulate); -1: without an end; 0 for NULL, and
    batches before mirt_batch. */
 MIRT_API int64_t mirt_dataset_size(const mirt_dataset *dataset);
 MIRT_API int64_t mirt_dataset_batches(const mirt_dataset *dataset);
@@ -808,7 +808,7 @@ MIRT_API void mirt_array_free(mirt_array *array);
 MIRT_API mirt_status mirt_to_categorical(mirt_array labels, int64_t classes, mirt_array *out);
 #endif
 
-/* Names of the classes 0, 1, ...: copied, and kept by all stages behind this one. MNIST's and the
+/* Names of the classes 0, 1, ...: copied, and kept by all later stages. MNIST's and the
    drawn digits' are "0" to "9". */
 MIRT_API mirt_status mirt_set_class_names(mirt_dataset *dataset, const char *const *names, int count);
 /* NULL and a count of 0 without names. Valid until names are set again or the data set is destroyed. */
@@ -829,7 +829,7 @@ MIRT__BEGIN_C
 /* >>photographs --------------------------------------------------------------------------- */
 /* Threads: any thread may decode, resize and verify at any time; data sets made here are as all others. */
 
-/* Pixels in rows from the top, dense, of 1 to 4 bytes: grey, grey and alpha, RGB, RGBA. */
+/* Pixels in rows from the top, dense, of 1 to 4 bytes: gray, gray and alpha, RGB, RGBA. */
 typedef struct mirt_image {
     unsigned char *pixels;
     int width, height, channels;
@@ -840,7 +840,7 @@ MIRT_API mirt_status mirt_image_create(mirt_image *image, int width, int height,
 /* Frees the pixels, and empties *image; NULL and empty images are allowed. */
 MIRT_API void mirt_image_free(mirt_image *image);
 
-/* Keras: color_mode. Grey becomes RGB of three equal bytes, alpha is dropped, not blended, and 255 where it is
+/* Keras: color_mode. Gray becomes RGB of three equal bytes, alpha is dropped, not blended, and 255 where it is
    missing. */
 typedef enum mirt_color_mode { MIRT_RGB = 0, MIRT_GRAYSCALE, MIRT_RGBA } mirt_color_mode;
 
@@ -911,7 +911,7 @@ typedef struct mirt_image_directory_desc {
     mirt_label_mode label_mode;
     const char *const *class_names; /* subdirectories, in the order of their labels; NULL: all, sorted */
     int num_class_names;
-    const int32_t *labels;   /* one a file, for files in sorted order anywhere below the directory; NULL: by
+    const int32_t *labels;   /* one per file, for files in sorted order anywhere below the directory; NULL: by
                                 subdirectories */
     int64_t num_labels;
     int64_t batch_size;      /* 0: 32. MIRT_NO_BATCH: samples, for stages that come before mirt_batch */
@@ -1105,7 +1105,7 @@ MIRT_API mirt_tensor *mirt_reduce_variance(mirt_tensor *x, unsigned axes, bool k
 MIRT_API mirt_tensor *mirt_argmax(mirt_tensor *x, int axis);
 MIRT_API mirt_tensor *mirt_argmin(mirt_tensor *x, int axis);
 MIRT_API mirt_tensor *mirt_cumsum(mirt_tensor *x, int axis);
-/* Axis i of the result is axis permutation[i] of x; NULL reverses them (behind the rows). */
+/* Axis i of the result is axis permutation[i] of x; NULL reverses all but the rows. */
 MIRT_API mirt_tensor *mirt_transpose(mirt_tensor *x, const int *permutation);
 /* Of `n` tensors of one dtype whose shapes are equal but for `axis`. Keras: ops.concatenate. */
 MIRT_API mirt_tensor *mirt_concat(mirt_tensor *const *x, int n, int axis);
@@ -1286,8 +1286,8 @@ typedef struct mirt_layer_norm_desc {
 typedef struct mirt_dropout_desc {
     float rate;
     mirt_shape noise_shape; /* of one sample: 1 where one draw is for all elements along an axis, otherwise x's
-                               dimension. MIRT_SHAPE(1, 1, 1): whole images, which is stochastic depth. Default: a draw
-                               an element */
+                               dimension. MIRT_SHAPE(1, 1, 1): whole images, which is stochastic depth. Default: one
+                               draw per element */
     const char *name;
 } mirt_dropout_desc;
 
@@ -1376,7 +1376,7 @@ MIRT_API mirt_tensor *mirt_batch_norm(mirt_tensor *x, const mirt_batch_norm_desc
 MIRT_API mirt_tensor *mirt_layer_norm(mirt_tensor *x, const mirt_layer_norm_desc *desc);
 /* Per sample, as mirt_reshape; one dimension may be -1: what is left. Keras: Reshape. */
 MIRT_API mirt_tensor *mirt_reshape_layer(mirt_tensor *x, mirt_shape shape);
-/* Axis i + 1 becomes axis dims[i], counted from 1 behind the rows: MIRT_SHAPE(3, 1, 2). Keras: Permute. */
+/* Axis i + 1 becomes axis dims[i], counted from 1 after the rows: MIRT_SHAPE(3, 1, 2). Keras: Permute. */
 MIRT_API mirt_tensor *mirt_permute(mirt_tensor *x, mirt_shape dims);
 /* `count` tensors, 1 to 8, that differ in `axis` alone, -1 being the last. Keras: Concatenate. */
 MIRT_API mirt_tensor *mirt_concatenate(mirt_tensor *const *in, int count, int axis);
@@ -1421,7 +1421,7 @@ MIRT_API mirt_status mirt_register_layer(mirt_strategy *strategy, const mirt_lay
 /* In build: a weight "layer/name"; an initializer of all zeros is glorot_uniform. Keras: add_weight. */
 MIRT_API mirt_tensor *mirt_layer_variable(mirt_layer *layer, const char *name, mirt_shape shape,
                                           mirt_initializer initializer, bool trainable);
-/* In build: adds a number made of weights alone, or one a sample, to the model's loss. Keras: add_loss. */
+/* In build: adds a number made of weights alone, or one per sample, to the model's loss. Keras: add_loss. */
 MIRT_API void mirt_layer_add_loss(mirt_layer *layer, mirt_tensor *loss);
 /* Declares the model's output or outputs, batched float32; the last call before mirt_compile holds. A NULL tensor
    marks the model, so that mirt_compile fails. A compiled model keeps its outputs and stays usable, but its next
@@ -1438,7 +1438,7 @@ MIRT_API mirt_tensor *mirt_output_of(const mirt_model *model, int index);
 /* A custom weight, for operations outside of layers; its name has no '/'. NULL as for layers. */
 MIRT_API mirt_tensor *mirt_variable(mirt_model *model, const char *name, mirt_shape shape, mirt_initializer initializer,
                                     bool trainable);
-/* A number or a value a sample that is added to the loss of whatever trains this model. Keras: add_loss. A
+/* A number, or a value per sample, that is added to the loss of whatever trains this model. Keras: add_loss. A
    number that depends on weights alone counts once, whatever the number of replicas and of calls of the model.
    MIRT_E_STATE: compiled, or a part of another model already. */
 MIRT_API mirt_status mirt_add_loss(mirt_model *model, mirt_tensor *loss);
@@ -1587,11 +1587,11 @@ MIRT_API mirt_tensor *mirt_augmentation_layer(mirt_tensor *x, const mirt_augment
 
 #ifndef MIRRORTRAIN_NO_TRAIN
 /* The same for the samples of a data set: x[0], (height, width, channels) of float32 or uint8, which stays uint8,
-   rounded. What an image gets depends on (seed, epoch, index of the sample). Comes before mirt_batch; behind
-   mirt_cache, or every epoch would see the same images. tf.data: map. */
+   rounded. What an image gets depends on (seed, epoch, index of the sample). Comes before mirt_batch, and
+   after mirt_cache, or every epoch would see the same images. tf.data: map. */
 MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentation *list, int count);
 /* Reads "flip,rotation:0.1,zoom:0.1" into at most `most` entries of list; how many there are, or -1 with the error set.
-   Names as the layers without "random_"; numbers behind ':', two being height and width: flip:horizontal, rotation:0.1,
+   Names as the layers without "random_"; numbers after ':', two being height and width: flip:horizontal, rotation:0.1,
    zoom:0.1:0.2, translation:0.1:0.1, crop:200:180, center_crop:200, resizing:224, contrast:0.2, brightness:0.1; and
    constant, wrap, nearest: rotation:0.1:constant. */
 MIRT_API int mirt_parse_augmentation(const char *text, mirt_augmentation *list, int most);
@@ -1651,7 +1651,7 @@ typedef struct mirt_schedule {
     int64_t warmup_steps;   /* cosine, may be set: straight from `initial` to warmup_target before the decay begins, */
     float warmup_target;    /* which ends at warmup_steps + steps */
     float t_mul, m_mul;     /* restarts: of each period, times longer and times as high as the one before */
-    int boundaries;         /* piecewise: values[i] up to and with boundary[i], the last one behind all */
+    int boundaries;         /* piecewise: values[i] up to and with boundary[i], the last one after all */
     int64_t boundary[MIRT_MAX_BOUNDARIES];
     float value[MIRT_MAX_BOUNDARIES + 1];
 } mirt_schedule;
@@ -1789,7 +1789,7 @@ typedef struct mirt_metric_options {
     bool from_logits;   /* outputs that mirt_compile's from_logits calls logits go through a sigmoid first (a softmax
                            where the loss undoes one), as threshold and AUC are of probabilities; without, they are
                            taken as they are */
-    const char *name;   /* in logs; copied. Default: Keras's, and "_1", "_2" behind it where it is taken */
+    const char *name;   /* in logs; copied. Default: Keras's, with "_1", "_2" appended where it is taken */
     bool has_threshold; /* the threshold is as given, 0 too (of logits, say) */
 } mirt_metric_options;
 
@@ -1909,7 +1909,7 @@ typedef struct mirt_event {
     double input_seconds;  /* and those of them spent waiting for batches */
     const mirt_dataset *validation; /* of this fit, or NULL */
     int initial_epoch;     /* of this fit: where it began, before any resuming */
-    bool resumed;          /* it goes on from a checkpoint; states have been loaded before train_begin */
+    bool resumed;          /* it resumes from a checkpoint; states have been loaded before train_begin */
     const char *failure;   /* train end: what went wrong, if fit is going to return NULL; otherwise NULL */
 } mirt_event;
 
@@ -1931,8 +1931,8 @@ typedef struct mirt_callback {
     int (*test_end)(const mirt_event *event, void *user);
     /* What a checkpoint keeps of it, under its name: save_state writes at most `capacity` bytes of UTF-8 text with its
        final 0 and returns how many characters there are, as snprintf does; load_state is given that text before
-       train_begin of a fit that goes on from the checkpoint (not 0: it is of no use, which is an error). NULL: it has
-       no state. Names have at most 80 bytes of UTF-8; of several with one name the second is called NAME_1 in the file,
+       train_begin of a fit that resumes from the checkpoint (non-zero: the text is invalid, which is an error). NULL:
+       it has no state. Names have at most 80 bytes of UTF-8; of several with one name the second is called NAME_1 in the file,
        and so on. */
     const char *name;
     size_t (*save_state)(char *text, size_t capacity, void *user);
@@ -1988,8 +1988,8 @@ MIRT_API mirt_callback *mirt_early_stopping(const mirt_early_stopping_desc *desc
 /* Keras: TerminateOnNaN. */
 MIRT_API mirt_callback *mirt_terminate_on_nan(mirt_nan_policy policy);
 
-/* Writes checkpoints: files as mirt_save writes them and what a fit needs to go on from there (mirt_fit_desc.resume),
-   each atomically and when all callbacks have seen the moment. Keras: ModelCheckpoint. */
+/* Writes checkpoints: files as mirt_save writes them and what a fit needs to resume (mirt_fit_desc.resume), each
+   atomically and when all callbacks have seen the moment. Keras: ModelCheckpoint. */
 typedef struct mirt_model_checkpoint_desc {
     /* "ckpt_{epoch}", "run/{step:08d}-{val_loss:.2f}.safetensors": epoch counts from 1, step the training steps done;
        any log; printf's widths and precisions with d, f, e or g; "{{" is a brace. Directories are made. */
@@ -1997,17 +1997,17 @@ typedef struct mirt_model_checkpoint_desc {
     const char *monitor;   /* of best_only; default "val_loss" */
     mirt_mode mode;
     bool best_only;        /* when `monitor` is the best so far */
-    bool weights_only;     /* weights alone, which no fit can go on from */
+    bool weights_only;     /* weights alone, from which no fit can resume */
     int64_t every_steps;   /* after every n-th step of training; 0: after every epoch. Keras: save_freq */
     int keep;              /* so many files written by it; those before are removed. 0: all */
     bool at_end;           /* with every_steps, or where training ends in the middle of an epoch: also a last one, so
-                              that nothing is lost; what goes on from it finishes that epoch. Without, the checkpoint of
-                              an epoch cut short takes it for a whole one */
+                              that nothing is lost; a fit that resumes from it finishes that epoch. Without, the
+                              checkpoint of an interrupted epoch counts as that of a whole one */
 } mirt_model_checkpoint_desc;
 MIRT_API mirt_callback *mirt_model_checkpoint(const mirt_model_checkpoint_desc *desc);
 
-/* Fits that are broken off go on where they were: keeps one checkpoint in `directory`, from which the next fit with
-   this callback resumes; removes it when a fit ends without an error. Keras: BackupAndRestore. */
+/* Interrupted fits resume: keeps one checkpoint in `directory`, from which the next fit with this callback resumes;
+   removes it when a fit ends without an error. Keras: BackupAndRestore. */
 typedef struct mirt_backup_desc {
     const char *directory;
     int64_t every_steps;   /* 0: after every epoch */
@@ -2036,8 +2036,8 @@ MIRT_API mirt_callback *mirt_learning_rate_scheduler(mirt_epoch_schedule_fn sche
 MIRT_API mirt_callback *mirt_progbar_logger(void);
 
 /* Ready-made callbacks that write files, in directories that they make. What cannot be written ends fit with an error
-   that names the file. A run that goes on from a checkpoint goes on with its files as they were at the checkpoint: the
-   lines behind it are taken off. */
+   that names the file. A run that resumes from a checkpoint continues its files as they were at the checkpoint: later
+   lines are removed. */
 
 /* A line of numbers after every epoch: "epoch", 0-based, and the logs in the order of their names. Keras: CSVLogger. */
 typedef struct mirt_csv_logger_desc {
@@ -2050,7 +2050,7 @@ MIRT_API mirt_callback *mirt_csv_logger(const mirt_csv_logger_desc *desc);
 /* A line of JSON for whatever happens: {"event": "begin", ...} with the model, its compilation, strategy, environment
    and, by name, the direction ("min", "max") of each log and whether it is a share from 0 to 1; "step"; "epoch" with
    all logs; "timing"; "end" with "status": finished, stopped (before the last epoch) or failed; "resume", where a run
-   was gone on with. */
+   was resumed. */
 typedef struct mirt_json_logger_desc {
     const char *path;
     bool append;
@@ -2072,7 +2072,7 @@ typedef struct mirt_tensorboard_desc {
 MIRT_API mirt_callback *mirt_tensorboard(const mirt_tensorboard_desc *desc);
 
 /* Event files of a custom loop. Keras and TensorFlow: tf.summary.create_file_writer, scalar, text, histogram, image.
-   Threads: one at a time a writer. Everything is in the file when a call returns;
+   Threads: one at a time per writer. Everything is in the file when a call returns;
    errors name it (MIRT_E_IO and the like, MIRT_E_INVALID: nothing to write). */
 typedef struct mirt_event_writer mirt_event_writer;
 MIRT_API mirt_event_writer *mirt_event_writer_create(const char *log_dir);
@@ -2112,8 +2112,8 @@ typedef struct mirt_fit_desc {
     int64_t max_steps;         /* of this fit; 0: no limit */
     bool no_progress;          /* leave the progress line out; mirt_progbar_logger is one */
     int initial_epoch;         /* 0-based: `epochs` is where fit ends, as in Keras */
-    int64_t steps_per_epoch;   /* 0: all of the data; otherwise the data go on where the last epoch left them, over and
-                                  over */
+    int64_t steps_per_epoch;   /* 0: all of the data; otherwise the data continue where the last epoch left them,
+                                  repeatedly */
     int64_t validation_steps;  /* 0: all of the validation data */
     int validation_freq;       /* validates after every n-th epoch; default 1 */
     const float *class_weights; /* [num_class_weights], of class numbers or one-hot labels: what each sample's loss is
@@ -2121,7 +2121,7 @@ typedef struct mirt_fit_desc {
     int num_class_weights;
     /* What the frozen layers at the beginning of a model make of each sample is computed once and kept, if it takes no
        more memory than this and cannot change: nothing random or of your own code among these layers or, without
-       mirt_cache behind it, among the data's stages. The log says what is kept, and otherwise why not. 0: 1 GiB;
+       mirt_cache after it, among the data's stages. The log says what is kept, and otherwise why not. 0: 1 GiB;
        negative: never. */
     int64_t feature_cache_bytes;
     /* A checkpoint (a file written by mirt_model_checkpoint or, in a callback of a fit, by mirt_save), or a directory,
@@ -2195,8 +2195,8 @@ MIRT_API mirt_status mirt_predict_outputs(mirt_model *model, mirt_dataset *datas
    for, is the exact mean over the batch (with MIRT_SUM its sum), before the update. Errors as
    mirt_fit; the model is then unchanged. */
 MIRT_API mirt_status mirt_train_step(mirt_model *model, mirt_array x, mirt_array y, double *loss);
-/* The four parts of a mirrored step, in this order; mirt_train_step is their sum, in the same
-   bits. scatter borrows its arrays until grad has returned. Out of order: MIRT_E_STATE; anything
+/* The four parts of a mirrored step, in this order; mirt_train_step is their sum, with
+   bit-identical results. scatter borrows its arrays until grad has returned. Out of order: MIRT_E_STATE; anything
    else that runs the model in between starts over at scatter. */
 MIRT_API mirt_status mirt_scatter(mirt_model *model, mirt_array x, mirt_array y);
 MIRT_API mirt_status mirt_grad(mirt_model *model, double *loss);
@@ -2281,7 +2281,7 @@ MIRT_API mirt_tensor *const *mirt_trainable(mirt_function *function, mirt_model 
    every batch. */
 MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_tensor *labels, mirt_tensor *output);
 /* In the body: what regularizers and mirt_add_loss add for the models called so far, term by term; `index` from 0; NULL
-   behind the last. */
+   after the last. */
 MIRT_API mirt_tensor *mirt_function_loss_term(mirt_function *function, int index);
 /* In the body: adds a term to what the step minimizes. One value a sample (of several, their mean, or with MIRT_SUM
    their sum) counts by the global batch's true size; a number made of weights, or of all-reduced values, counts once;
@@ -2489,8 +2489,8 @@ MIRT_API mirt_status mirt_plan_macs(mirt_model *model, int64_t batch, double *ou
 MIRT_API mirt_status mirt_profile_begin(mirt_model *model);
 /* Ends it. */
 MIRT_API void mirt_profile_end(mirt_model *model);
-/* What was clocked since it began, by operation and by kind of operation, the slowest first: milliseconds a step, work
-   and bytes read and written, their rates and shares of the ceilings. Owned by the model, valid until the next call.
+/* What was clocked since it began, by operation and by kind of operation, the slowest first: milliseconds per step,
+   work and bytes read and written, their rates and shares of the ceilings. Owned by the model, valid until the next call.
    NULL: MIRT_E_STATE when nothing was, MIRT_E_NOMEM. */
 MIRT_API const char *mirt_profile_text(mirt_model *model);
 
@@ -2551,7 +2551,7 @@ MIRT_API const char *mirt_phase_name(mirt_phase phase);
 
 #ifndef MIRRORTRAIN_NO_TRAIN
 /* Traces what the strategy's devices do from now on, until mirt_trace_end writes `path` as trace-event JSON, for
-   ui.perfetto.dev or chrome://tracing: a row a device, on it phases, and in these a slice for each operation, by its
+   ui.perfetto.dev or chrome://tracing: a row per device, on it phases, and in these a slice for each operation, by its
    layer. `most_slices` bounds the memory (40 bytes each, at once; 0: 200,000): when they are used up the rest is left
    out, and the file and the log say how many. MIRT_E_STATE, MIRT_E_INVALID, MIRT_E_IO, MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_trace_begin(mirt_strategy *strategy, const char *path, int64_t most_slices);
@@ -2591,7 +2591,7 @@ typedef struct mirt_timing {
     double wall;          /* seconds of its epochs, without validation */
     int64_t steps, samples;
     double seconds[MIRT_PHASE_COUNT]; /* means over devices; their sum is `wall` */
-    int num_devices, replicas, threads, cores; /* threads a device */
+    int num_devices, replicas, threads, cores; /* threads per device */
     mirt_device_timing device[MIRT_MAX_DEVICES];
     size_t peak_memory;   /* of the process so far, in bytes; 0: the system does not say */
     char input[64];       /* what making samples costs: "JPEG decoding", the name of a map; "copying samples" */

@@ -1,7 +1,8 @@
 #ifndef FUNCTION_UTIL_H
 #define FUNCTION_UTIL_H
-/* What the tests of functions, batch normalization and random cases share: strategies that collect what they log,
-   a small network of many kinds of parts, data, and steps recorded by the user. After mirror_util.h. */
+/* Shared helpers of the tests of functions, batch normalization and random cases. Strategies that collect what
+   they log, a small network of many kinds of layers, data, and steps recorded by the user. Include after
+   mirror_util.h. */
 
 typedef struct heard {
     char text[8][512];

@@ -1,6 +1,6 @@
 #ifndef INJECTED_H
 #define INJECTED_H
-/* What devices meet at MIRT__TEST_POINT: one of them freezes, dies or is slow, or all of them lose time at random. */
+/* Faults at MIRT__TEST_POINT: a device freezes, dies or slows down, or all are delayed. Delays are random. */
 #define _POSIX_C_SOURCE 200809L
 #include <sched.h>
 

@@ -1,4 +1,4 @@
-/* Twelve epochs of MNIST: no denormal numbers, and the last epoch takes no longer than the first. */
+/* Trains MNIST for twelve epochs and finds no denormal numbers. The last epoch takes no longer than the first. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "tap.h"

@@ -1,4 +1,4 @@
-/* A thousand epochs of a small run with checkpoints, logs and validation take no more memory than the first ones. */
+/* Runs a thousand epochs with checkpoints, logs and validation. Memory does not grow after the first ones. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "mirror_util.h"

@@ -1,9 +1,9 @@
 #ifndef OP_CASES_H
 #define OP_CASES_H
 #include "replay.h"
-/* One row (or more) an op: how to record it on small operands of odd shapes. To add an op, add a
-   row. Operands are variables v[0], v[1], ... so that every one has a gradient; `rows` is a batched
-   input x, where the op needs a batch. */
+/* Rows that say how to record each op on small operands of odd shapes. To add an op, add a row. Operands
+   are variables v[0], v[1], ..., so that each has a gradient; `rows` is a batched input x, where the op needs a
+   batch. */
 
 typedef struct op_case {
     const char *name;
@@ -736,7 +736,7 @@ enum { OP_MAX_OPERANDS = 5 };
 typedef struct op_run {
     mirt__program program;
     mirt__output output[1 + OP_MAX_OPERANDS];
-    int outputs, operands; /* operands of the case; the weights hold dy behind them */
+    int outputs, operands; /* operands of the case; the weights hold dy after them */
     mirt_tensor *y;
     int64_t count[OP_MAX_OPERANDS];
     size_t offset[OP_MAX_OPERANDS], weight_bytes;

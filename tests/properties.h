@@ -1,8 +1,8 @@
 #ifndef PROPERTIES_H
 #define PROPERTIES_H
-/* Random cases of training: whatever the model, the rows and the batch, a mirrored step is that of one device to
-   rounding, and has the same bits on any number of devices, by fit and by a custom loop, with batches joined or whole.
-   V goes from 1 to 8 in turn, and for each V the rows after the last full batch from 1 to 3V + 1. */
+/* Random cases of training. Whatever the model, the rows and the batch, a mirrored step agrees with that of one
+   device to rounding, and is bit-identical on any number of devices, by fit and by a custom loop, with batches
+   joined or whole. V goes from 1 to 8 in turn, and for each V the rows after the last full batch from 1 to 3V + 1. */
 
 typedef struct property {
     int64_t number;

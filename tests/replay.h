@@ -1,6 +1,6 @@
 #ifndef REPLAY_H
 #define REPLAY_H
-/* A program replayed by one replica that is alone: at its cuts everything is its own sum. */
+/* Replays a program on a single replica. At its cuts, every sum over replicas is its own value. */
 static void replay_alone(const mirt__program *program, const mirt__kernels *kernels, const mirt__step_info *run,
                          const mirt__bases *bases, int64_t rows) {
     mirt__bases b = *bases;

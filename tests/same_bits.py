@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Compares the trained bits of this tree with those of another commit: same_bits.py COMMIT [PROGRAM...]; prints TAP.
+"""Compares trained weights with those of another commit.
+
+same_bits.py COMMIT [PROGRAM...] prints TAP.
 
 Each program of tests/same_bits.c trains with 8 replicas on 1, 2, 3 and 5 devices, CPUs and simulated GPUs. The
 SHA-256 of its weights must be equal on all numbers of devices and in both trees. STEPS (200) and GPU_STEPS (20, as

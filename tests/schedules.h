@@ -1,6 +1,6 @@
 #ifndef SCHEDULES_H
 #define SCHEDULES_H
-/* Trains while every device loses time at random places: nothing hangs, and nothing of it shows in the weights. */
+/* Trains while every device is delayed at random places. Nothing hangs, and the weights do not change. */
 
 static void check_schedules(int count) {
     char want[MIRT__SHA256_HEX] = "", have[MIRT__SHA256_HEX];
@@ -37,7 +37,7 @@ static void check_schedules(int count) {
         mirt_dataset_destroy(data);
         mirt_strategy_destroy(s);
     }
-    ok(done == count && same == count, "%d random schedules: %d came to their end, %d in the same bits", count, done,
+    ok(done == count && same == count, "%d random schedules: %d ended, %d bit-identical", count, done,
        same);
 }
 

@@ -323,7 +323,7 @@ static void check_csv_append(mirt_strategy *s) {
     failing_read = 0;
     ok(!fit(m, 1, 0, c, NULL), "a log whose first line cannot be read: %s", mirt_last_error());
     failing_read = -1;
-    ok(fit(m, 1, 0, c, NULL) != NULL, "and it is gone on with when it can be");
+    ok(fit(m, 1, 0, c, NULL) != NULL, "and it resumes when it can");
     mirt_callback_destroy(c);
     mirt_model_destroy(m);
 }

@@ -1,5 +1,5 @@
-/* Files of checkpoints: what is written when and under which names, what damage and failing disks do, and what does not
-   go together. */
+/* Tests checkpoint files: when they are written and under which names. Also damage, failing disks, and checkpoints
+   that do not fit the run. */
 #define _POSIX_C_SOURCE 200809L
 #include "failing_malloc.h"
 #define MIRRORTRAIN_IMPLEMENTATION

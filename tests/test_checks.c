@@ -1,4 +1,4 @@
-/* What is known before a run: the environment, the machine, the largest batch, the usual traps. */
+/* Tests checks made before a run: environment, machine, largest batch, common mistakes. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 
@@ -232,7 +232,7 @@ static void test_traps(void) {
     p.batch = 3;
     falls_in("replicas without samples", p, "0 each or none at all");
     p.batch = 32;
-    is_right("8 samples a replica", p);
+    is_right("8 samples per replica", p);
     p.devices = p.replicas = 1, p.batch = 1;
     is_right("one replica, batches of 1", p);
     ok(!strstr(told, "global batch"), "nothing is dealt, so nothing is told of it");
@@ -245,11 +245,11 @@ static void test_traps(void) {
     p.bytes = true;
     falls_in("bytes", p, "by mirt_rescale(x, 1.0f / 255, 0) behind mirt_input");
     p.rescaled = true;
-    is_right("bytes behind mirt_rescale", p);
+    is_right("bytes after mirt_rescale", p);
     p.rescaled = false, p.normalized = true;
-    is_right("bytes behind batch normalization", p);
+    is_right("bytes after batch normalization", p);
     p.normalized = false, p.centered = true;
-    is_right("bytes behind a normalization by constants", p);
+    is_right("bytes after a normalization by constants", p);
 
     memset(&p, 0, sizeof p);
     p.same = true, p.replicas = 3;

@@ -22,7 +22,7 @@ static mirt_fit_desc quiet_fit(int epochs, int64_t batch) {
 
 /* >>callbacks */
 
-/* A letter a call: T t for training, E e epochs, B b batches; capitals begin. `stop` ends training
+/* A letter per call: T t for training, E e epochs, B b batches; capitals begin. `stop` ends training
    at that letter when `countdown` of them have passed. */
 typedef struct recorder {
     char text[256];
@@ -107,7 +107,7 @@ static void check_order(void) {
            isnan(mirt_history_last(NULL, "loss")),
        "the last values by name, NAN where there is none");
     h = fit_recorded(m, &r, 0, 0, 0);
-    ok(h && r.step[2] == 6 && h->steps == 6 && mirt_step(m) == 12, "a second fit goes on counting");
+    ok(h && r.step[2] == 6 && h->steps == 6 && mirt_step(m) == 12, "a second fit continues counting");
     mirt_strategy_destroy(s);
 }
 
@@ -285,7 +285,7 @@ static void check_accuracy_of_own_loss(void) {
         right += best == image_classes[i];
     }
     ok(good && right > 0 && log_value(&logs, "accuracy") == (double)right / N,
-       "accuracy beside a loss of one's own: %d of %d%s%s", right, N, good ? "" : ": ", good ? "" : mirt_last_error());
+       "accuracy beside a custom loss: %d of %d%s%s", right, N, good ? "" : ": ", good ? "" : mirt_last_error());
     mirt_strategy_destroy(s);
 }
 
@@ -436,7 +436,7 @@ static void check_widths(int master, const mirt_model *m) {
     event.batch = 1875;
     terminal_line(master, &r, &progress, m, &event, true);
     ok(!r.wrapped && row_has(&r, " - waited for input: 10%", -1), "a short line has its bar and the wait for input");
-    /* A longer line leaves nothing behind a shorter one, and the width may change at any time. */
+    /* A longer line leaves nothing after a shorter one, and the width may change at any time. */
     terminal_clear(master, &r, &progress, 90);
     logs.count = 2;
     terminal_line(master, &r, &progress, m, &event, false);

@@ -1,4 +1,4 @@
-/* Lists that are full, calls that have to wait for a fit, and models that cannot be saved whole. */
+/* Tests full lists, calls during a fit, and models that cannot be saved. */
 #define _POSIX_C_SOURCE 200809L
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"

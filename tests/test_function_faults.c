@@ -1,5 +1,5 @@
-/* Every allocation made to fail, one at a time, while functions of the user are recorded and run: reported as
-   MIRT_E_NOMEM, nothing leaks, and what was there still works. A step itself allocates nothing. */
+/* Makes every allocation fail once while user functions are recorded and run. The failure is reported as
+   MIRT_E_NOMEM, nothing leaks, and existing objects still work. A step itself allocates nothing. */
 #define _POSIX_C_SOURCE 200809L
 #include "failing_malloc.h"
 #define MIRRORTRAIN_IMPLEMENTATION
@@ -79,7 +79,7 @@ static void check_faults(void) {
         live_blocks = 0;
     }
     ok(problems == 0 && met > 100 / (small_tier() ? 13 : 1),
-       "%ld failed allocations, each reported, nothing leaks, and the model goes on", met);
+       "%ld failed allocations, each reported, nothing leaks, and the model still works", met);
 }
 
 static void check_steady(void) {

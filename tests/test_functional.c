@@ -1,5 +1,5 @@
-/* Models of several inputs and outputs, models as layers of others, losses and metrics of one's own, weights of samples
-   and classes, regularizers: trained as float64 Keras trains them (golden/models.h), on any number of replicas. */
+/* Compares models of several inputs and outputs with float64 Keras (golden/models.h). Also nested models, custom
+   losses and metrics, weights of samples and classes, regularizers, on any number of replicas. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "golden/models.h"
@@ -173,7 +173,7 @@ static void one(int size, int units, mirt_activation_kind activation, mirt_loss 
     if (loss != MIRT_MEAN_SQUARED_ERROR && loss) s.compile.metrics[0] = MIRT_ACCURACY;
 }
 
-/* >>losses and metrics of one's own */
+/* >>custom losses and metrics */
 
 static mirt_tensor *huber(mirt_tensor *labels, mirt_tensor *output, void *user) {
     const float delta = *(const float *)user;

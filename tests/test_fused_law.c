@@ -1,5 +1,5 @@
-/* The numerical law of fused networks, in float32 and in bfloat16: the bits of training belong to the number of
-   replicas, however many devices and threads there are, and those of a prediction to the image alone. */
+/* Tests the numerical law of fused networks, in float32 and bfloat16. The bits of training depend on the number of
+   replicas, not on the number of devices and threads; those of a prediction depend on the image alone. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "mirror_util.h"

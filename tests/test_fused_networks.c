@@ -1,6 +1,6 @@
-/* Networks of convolutions and batch normalization with the fusion into strips on and off: losses, gradients, weights
-   and predictions agree to rounding, over replicas and devices, and less memory is needed. Once on kernels that write
-   out what readers and epilogues say, which tests the graph alone, then on the machine's. */
+/* Compares networks with and without tiled reads. Losses, gradients, weights and predictions of convolutions and
+   batch normalization agree to rounding, over replicas and devices, with less memory. Once on emulated kernels,
+   which tests the graph alone, then on the machine's. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "mirror_util.h"
@@ -95,7 +95,7 @@ static void check(const network *net, const how *h, int replicas, int devices, c
 }
 
 /* Under mixed_bfloat16 numbers have eight bits: near zero they change what relu lets through, so that only smooth
-   networks keep their gradients. Where kernels have no strips nothing is rounded. */
+   networks keep their gradients. Where kernels have no tiled reads nothing is rounded. */
 static void check_half(const network *net, const mirt__kernels *on, const mirt__kernels *off) {
     static const how plain = {false, false, false}, half = {false, false, true};
     outcome a = run(net, &half, 2, 2, on), b = run(net, &plain, 2, 2, on), c = run(net, &half, 2, 2, off),
@@ -108,7 +108,7 @@ static void check_half(const network *net, const mirt__kernels *on, const mirt__
        loss, gradient);
     ok(a.memory < b.memory, "%s: %zu bytes of tensors in mixed_bfloat16, %zu in float32", net->name, a.memory,
        b.memory);
-    ok(apart(c.weights, d.weights, d.count) == 0, "%s: without strips the policy changes nothing", net->name);
+    ok(apart(c.weights, d.weights, d.count) == 0, "%s: without tiled reads the policy changes nothing", net->name);
     if (getenv("SHOW")) printf("%s\n", a.text);
     forget(&a);
     forget(&b);

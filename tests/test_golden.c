@@ -1,5 +1,5 @@
-/* Single operations, losses, optimizers and accuracies against float64 Keras (golden/ops.h), on
-   every kernel table, and through the public functions where there are any. */
+/* Compares operations, losses, optimizers and accuracies with float64 Keras (golden/ops.h). Runs on every kernel
+   table, and through the public functions if there are any. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "golden/ops.h"

@@ -1,4 +1,4 @@
-/* Every op's gradient against central differences, all in double: the reference kernels compiled
+/* Compares every op's gradient with central differences in double precision. The reference kernels are compiled
    with double for float. */
 #define MIRT__REAL_DOUBLE
 #define MIRRORTRAIN_IMPLEMENTATION

@@ -1,6 +1,6 @@
-/* Models of any shape are saved whole: several inputs and outputs, operations and weights outside of layers, terms of
-   the loss, layers of one's own with layers inside. What is loaded predicts, trains and is saved again in the same
-   bits. */
+/* Saves and loads models of any shape as a whole. They have several inputs and outputs, operations and weights
+   outside of layers, loss terms, and custom layers with inner layers. A loaded model predicts, trains and is saved
+   again with bit-identical results. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "golden/formula.h"
@@ -22,7 +22,7 @@ static mirt_strategy *quiet(int replicas, uint64_t seed) {
     return mirt_strategy_create(&d);
 }
 
-/* >>a layer of one's own: scale * dense(x) + shift, and a term of the loss */
+/* >>a custom layer: scale * dense(x) + shift, and a term of the loss */
 
 typedef struct mine {
     int units;
@@ -199,7 +199,7 @@ static void test_everything(void) {
     ok(trained && logs.count == loaded_logs.count &&
            memcmp(logs.value, loaded_logs.value, (size_t)logs.count * sizeof *logs.value) == 0 &&
            predicted(model, before) && predicted(twin, after) && memcmp(before, after, sizeof before) == 0,
-       "and trains on in the same bits: loss %.6f and %.6f: %s", logs.value[0], loaded_logs.value[0],
+       "and continues training bit-identically: loss %.6f and %.6f: %s", logs.value[0], loaded_logs.value[0],
        mirt_last_error());
     float weight[24];
     ok(model && mirt_get_weight(model, "own/dense/kernel", 0, weight, 24) == MIRT_OK &&
@@ -263,7 +263,7 @@ static void test_parts(void) {
         mirt_get_weight(loaded, "middle/base/dense/bias", 0, moved, 3);
     }
     ok(loaded && loss == loaded_loss && memcmp(still, moved, sizeof still) == 0,
-       "both train on in the same bits (%g, %g), what was frozen still is", loss, loaded_loss);
+       "both continue training bit-identically (%g, %g), what was frozen still is", loss, loaded_loss);
     ok(loaded && mirt_predict_arrays(model, data.x[0], before, ROWS * 3) == MIRT_OK &&
            mirt_predict_arrays(loaded, data.x[0], after, ROWS * 3) == MIRT_OK &&
            memcmp(before, after, sizeof before) == 0,

@@ -1,4 +1,4 @@
-/* What training looks after by itself: copies of the weights that differ, and losses that are not finite. */
+/* Tests the guards of training: weight copies that differ, and non-finite losses. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "mirror_util.h"
@@ -22,7 +22,7 @@ static void hear(mirt_log_level level, const char *text, void *user) {
 
 typedef struct flip {
     int device, variable;
-    int64_t at; /* the batch behind which it happens */
+    int64_t at; /* the batch after which it happens */
     int bit;
 } flip;
 

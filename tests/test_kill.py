@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""kill -9 and Ctrl-C at random moments of a run with checkpoints, every other one while a checkpoint is written: whatever the moment, what stands under a checkpoint's name is whole, the run
-resumes from the newest one, every step has the loss it has in the run that nobody killed, and the model in the end has its bits, on
-whatever number of devices. test_kill.py [TRIALS [SEED]]"""
+"""Kills runs with checkpoints at random moments, by SIGKILL or Ctrl-C. Every other one dies while a checkpoint
+is written. Whatever the moment, a file under a checkpoint's name is complete, the run resumes from the newest
+one, every step has the loss of the uninterrupted run, and the final model is bit-identical, on any number of
+devices. test_kill.py [TRIALS [SEED]]"""
 import glob
 import hashlib
 import json

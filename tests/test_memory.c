@@ -1,5 +1,5 @@
-/* The allocator's side of training: nothing is allocated in a step, what was planned is what is
-   asked for, and everything is given back. */
+/* Tests memory use in training. Nothing is allocated in a step, the planned bytes are the requested bytes, and all
+   memory is released. */
 #ifndef _POSIX_C_SOURCE
 #define _POSIX_C_SOURCE 200809L
 #endif

@@ -1,4 +1,4 @@
-/* Training gives the same bits on any number of devices and threads, and by hand as in one call. */
+/* Training is bit-identical on any number of devices and threads, and in separate stages. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "mirror_util.h"

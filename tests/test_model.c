@@ -1,4 +1,4 @@
-/* Recording a network: what is refused, and in which words; the weights it starts from; what is filled in. */
+/* Tests recording a network: refusals and their messages, initial weights, and default values. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "mirror_util.h"

@@ -1,4 +1,4 @@
-/* MIRT_NAN_STOP: what a step would write besides its loss is finite, or the step is not applied. */
+/* Tests MIRT_NAN_STOP: a step that would write non-finite values is not applied. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "mirror_util.h"

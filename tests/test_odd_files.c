@@ -1,4 +1,4 @@
-/* Files that are valid but odd: which checkpoint is the newest, what is loaded in part, classes without names. */
+/* Tests valid but unusual files. Which checkpoint is the newest, what is loaded in part, classes without names. */
 #define _POSIX_C_SOURCE 200809L
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"

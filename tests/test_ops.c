@@ -1,5 +1,5 @@
-/* Every op of op_cases.h on every kernel table: against the reference kernels, fused against
-   unfused, over rows and team sizes; and that each op has a case at all. */
+/* Tests every op of op_cases.h on every kernel table. Compares it with the reference kernels, fused with unfused,
+   over rows and team sizes; also checks that each op has a case. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "op_cases.h"

@@ -1,4 +1,4 @@
-/* Who may call: one thread at a time, in the process that created a strategy; and requests to stop. */
+/* Tests which thread and process may call, and requests to stop. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "tap.h"
@@ -98,7 +98,7 @@ TAP_UNUSED static void test_fork(int devices, int threads) {
                devices, threads, WIFEXITED(state) ? "wrong:" : "signal",
                WIFEXITED(state) ? WEXITSTATUS(state) : WTERMSIG(state));
         }
-        ok(mirt_fit(model, data, &desc) != NULL, "the parent goes on: %s", mirt_last_error());
+        ok(mirt_fit(model, data, &desc) != NULL, "the parent continues: %s", mirt_last_error());
         digest_weights(model, 0, bits[forks]);
         mirt_dataset_destroy(data);
         mirt_dataset_destroy(given);
@@ -353,7 +353,7 @@ static void test_requests(void) {
     callback.epoch_end = stop_training;
     desc.callbacks[0] = &callback;
     history = mirt_fit(model, data, &desc);
-    ok(history && !history->stopped, "a callback that stops behind the last epoch has stopped nothing");
+    ok(history && !history->stopped, "a callback that stops after the last epoch has stopped nothing");
     desc.epochs = 3;
     history = mirt_fit(model, data, &desc);
     ok(history && history->stopped && history->steps == 4, "before that it has");

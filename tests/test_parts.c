@@ -1,4 +1,4 @@
-/* Models as parts of others, and views: whose the weights are, what is trained, what lives how long, and what is
+/* Tests models as parts of others, and views. Who owns the weights, what is trained, lifetimes, and what is
    refused. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
@@ -78,7 +78,7 @@ static void test_sharing(mirt_strategy *s) {
     top = make_top(s, base, "top");
     bool named = mirt_weight(top, 0, &info) == MIRT_OK;
     ok(named && mirt_num_weights(top) == 6 && strcmp(info.name, "base/hidden/kernel") == 0,
-       "a part's weights are named behind it: %s", info.name);
+       "a part's weights are named after it: %s", info.name);
     ok(compile(top, true) == MIRT_OK && n == IN * 4 + 4 + 15, "the model with a part compiles");
     int m = weights_of(top, "base/", b);
     ok(m == n && same(a, b, n), "a part keeps the weights it had");
@@ -436,7 +436,7 @@ static void test_views(mirt_strategy *s) {
         ok(worst < 1e-6, "%s: within %.1e of double precision", phase ? "after training too" : "right", worst);
         if (phase == 0)
             ok(train(m, 2) == MIRT_OK && mirt_predict_arrays(view, x_array(), out, N * 4) == MIRT_OK,
-               "training goes on beside a view");
+               "training continues beside a view");
     }
     mirt_tensor *both[3] = {mirt_layer_output(m, "code"), hidden, m->input[0]};
     float *outs[3] = {code, out, kernel};
@@ -559,7 +559,7 @@ static void test_misuse(mirt_strategy *s) {
            refused(MIRT_E_INVALID, "strateg"),
        "a part of another strategy: \"%s\"", mirt_last_error());
     mirt_strategy_destroy(other);
-    /* In a layer of one's own. */
+    /* In a custom layer. */
     mirt_layer_class mine;
     memset(&mine, 0, sizeof mine);
     mine.class_name = "Mine";
@@ -571,7 +571,7 @@ static void test_misuse(mirt_strategy *s) {
     mirt_weight_info info;
     memset(&info, 0, sizeof info);
     bool trained = compile(c, true) == MIRT_OK && train(c, 1) == MIRT_OK && mirt_weight(c, 0, &info) == MIRT_OK;
-    ok(trained, "a model in a layer of one's own: %s", trained ? info.name : mirt_last_error());
+    ok(trained, "a model in a custom layer: %s", trained ? info.name : mirt_last_error());
     /* Numbers that go with no output. */
     mirt_compile_desc d;
     memset(&d, 0, sizeof d);

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Each command that writes, in directories that somebody else prepared: links planted where it writes, things that are no files, names that
-are commands to a terminal. Nothing but the command's own files may change."""
+"""Runs each command that writes in directories prepared by an attacker. They contain links at the names it
+writes, things that are not files, and names that a terminal would obey. Only the command's own files may
+change."""
 import os
 import stat
 import subprocess

@@ -1,4 +1,4 @@
-/* Where a step's time goes: the table's rows make up a step, its work and bytes are those counted by hand, and clocks
+/* Tests the profile of a step. Its rows add up to a step, its work and bytes are those counted by hand, and clocks
    change no result. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
@@ -81,7 +81,7 @@ static void check_work(void) {
     ok(good && bytes == 4.0 * (ROWS * IN + IN * HIDDEN + HIDDEN + ROWS * HIDDEN),
        "the hidden layer reads its input, kernel and bias, and writes its output: %g bytes", bytes);
     ok(mirt__update_bytes(f) == 7.0 * (double)f->root->trained_bytes,
-       "Adam reads four and writes three numbers a weight: %g bytes", mirt__update_bytes(f));
+       "Adam reads four and writes three numbers per weight: %g bytes", mirt__update_bytes(f));
     mirt_strategy_destroy(s);
 }
 

@@ -280,7 +280,7 @@ static void test_meddling(void) {
     mirt_compile(odd_model(false, true, false), NULL);
     float out[2];
     ok(mirt_predict_arrays(victim, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(2, FEATURES)), out, 2) == MIRT_OK,
-       "an op of one's own");
+       "a custom op");
     meddled("an op's forward");
     odd_model(false, false, true);
     meddled("a layer's build function");

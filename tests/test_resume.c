@@ -1,6 +1,5 @@
-/* Going on from checkpoints: whatever the data, the model and the moment, on any number of devices, a fit that was
-   broken off comes to the bits of the one that was not: weights, optimizer state, history and what callbacks are
-   told. */
+/* Resumed fits are bit-identical to uninterrupted ones. Whatever the data, the model and the moment, on any number
+   of devices: weights, optimizer state, history and what callbacks are told. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "mirror_util.h"
@@ -75,7 +74,7 @@ static const scene scenes[] = {
     {"repeated and made", data_repeated_made, 0, false, false, false, false, false, false, false},
     {"batches repeated", data_repeated_batches, 0, false, false, false, false, false, false, false},
     {"a part of the batches", data_window, 0, false, false, false, false, false, false, false},
-    {"a cache behind a shuffle", data_cached, 0, false, false, false, false, false, false, true},
+    {"a cache after a shuffle", data_cached, 0, false, false, false, false, false, false, true},
     {"batched by fit, frozen layers", data_unbatched, 0, false, true, false, true, false, false, false},
     {"AMSGrad with decay, clipping, averages, a schedule and counted metrics", data_shuffled, 0, false, false, false,
      true, false, true, false},
@@ -84,7 +83,7 @@ static const scene scenes[] = {
 /* >>one fit */
 
 typedef struct seen {
-    char text[4096]; /* what callbacks of the user are told: a digit of every loss a step */
+    char text[4096]; /* what callbacks of the user are told: a digit of every loss per step */
 } seen;
 
 static void note(const mirt_event *e, seen *s, char letter) {
@@ -100,7 +99,7 @@ static int note_epoch(const mirt_event *e, void *user) {
     note(e, (seen *)user, 'e');
     return 0;
 }
-/* Behind all batches of an epoch, which is not over. */
+/* After all batches of an epoch, which is not over. */
 static int save_tested(const mirt_event *e, void *user) {
     char path[400];
     snprintf(path, sizeof path, "%s/%s", work_directory(), (const char *)user);
@@ -154,7 +153,7 @@ static const char *in_work(const char *name, char out[400]) {
     return out;
 }
 
-/* Trains the scene on some devices: checkpoints to `pattern` (may be NULL), going on from `resume` (may be NULL). */
+/* Trains the scene on some devices: checkpoints to `pattern` (may be NULL), resuming from `resume` (may be NULL). */
 static void run_scene(const scene *c, int devices, const char *pattern, const char *resume, int64_t max_steps,
                       outcome *out) {
     static const float weight[IMAGE_CLASSES] = {1, 2, 0.5f, 1, 1.5f};
@@ -273,7 +272,7 @@ static void check_scene(const scene *c) {
     unlink(in_work("whole", path));
 }
 
-/* In steps of 3: each fit goes on from what the one before left when its steps were over, in the middle of an epoch. */
+/* In steps of 3: each fit resumes from what the one before left when its steps were over, in the middle of an epoch. */
 static void check_chain(void) {
     const scene *c = &scenes[1];
     outcome whole, part;
@@ -285,7 +284,7 @@ static void check_chain(void) {
         if (!part.good) break;
     }
     ok(same_end(&whole, &part),
-       "a fit in %d pieces by max_steps, each going on from the directory, is the whole one%s%s", fits,
+       "a fit in %d pieces by max_steps, each resuming from the directory, is the whole one%s%s", fits,
        part.good ? "" : ": ", part.good ? "" : mirt_last_error());
     unlink(in_work("chain.safetensors", path));
     unlink(in_work("whole", path));

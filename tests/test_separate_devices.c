@@ -1,4 +1,4 @@
-/* A device that exists only here, CPU cores with separate memory, trains as cores do: the same bits. */
+/* Trains on a test device with separate memory; results are bit-identical to those of cores. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "mirror_util.h"

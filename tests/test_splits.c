@@ -1,5 +1,5 @@
-/* Odd batches, replicas without rows, dropout, logs, devices: the cases where mirrored training
-   elsewhere goes wrong, with the right answers. And evaluation, which knows no replicas at all. */
+/* Tests odd batches, replicas without rows, dropout, logs and devices. These are the cases where mirrored training
+   elsewhere goes wrong. Also evaluation, which does not depend on replicas. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "mirror_util.h"

@@ -1,6 +1,6 @@
-/* Batch normalization's kernels on tensors that are float32 or bfloat16 (of a GPU's table also float16), each for
-   itself, and max pooling's on bfloat16: the values of the reference on the same numbers as floats; the same bits from
-   any team and from AVX2 and AVX-512. */
+/* Compares kernels on stored bfloat16 with the reference on the same numbers as floats. Batch normalization on
+   float32, bfloat16 and on GPUs float16, and max pooling on bfloat16; bit-identical from any team and from AVX2
+   and AVX-512. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "tap.h"

@@ -1,5 +1,4 @@
-/* Kinds of strategy, the ways gradients meet, rules that make one value of the replicas', and several
-   strategies at once. */
+/* Tests kinds of strategy, collectives, and aggregation of replica values. Several strategies also run at once. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "mirror_util.h"
@@ -265,7 +264,7 @@ static void check_kind(mirt_strategy_kind kind, const char *devices, const char 
     mirt_model *loaded = mirt_load(s, path), *elsewhere = mirt_load(t, path);
     good = good && train_steps(m, 5, false) && train_steps(loaded, 5, false) && train_steps(elsewhere, 5, false);
     ok(good && *saved(m, a) && strcmp(a, saved(loaded, b)) == 0 && strcmp(a, saved(elsewhere, b)) == 0,
-       "%s: goes on after saving and loading, also under mirrored%s%s", name, good ? "" : ": ",
+       "%s: continues after saving and loading, also under mirrored%s%s", name, good ? "" : ": ",
        good ? "" : mirt_last_error());
     unlink(path);
     mirt_strategy_destroy(s);

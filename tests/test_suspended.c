@@ -1,4 +1,4 @@
-/* A process that is stopped and continued loses no device: the time in which it was suspended does not count. */
+/* A process that is suspended and continued loses no device. The time in which it was suspended does not count. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 #include <signal.h>
@@ -93,7 +93,7 @@ static const way ways[] = {
     {"mirt_train_step, the second of two devices", 2, MIRT__POINT_REPLAY, 1, true},
 };
 
-/* Strategies that were given up stay reachable: what they hold is not lost but left alone. */
+/* Abandoned strategies stay reachable: what they hold is not lost but left alone. */
 static void *kept[32];
 static int num_kept;
 
@@ -178,8 +178,8 @@ static void check_way(const way *w) {
     check_dead(w, "nothing for 2 s, after it was suspended three times", 10, 150);
 }
 
-/* In a process of its own, before this one has threads: a device stops the process for longer than the limit, and goes
-   on when the one who looks has looked some times after that. */
+/* In a process of its own, before this one has threads: a device stops the process for longer than the limit, and
+   continues when the one who looks has looked some times after that. */
 #ifdef TIMED
 static void check_really_stopped(void) {
     int status = 0;
@@ -202,7 +202,7 @@ static void check_really_stopped(void) {
         waitpid(child, &status, 0);
     }
     ok(stopped && WIFEXITED(status) && WEXITSTATUS(status) == 0,
-       "a process stopped for 2.5 s with a limit of 1 s goes on training");
+       "a process stopped for 2.5 s with a limit of 1 s continues training");
 }
 #endif
 

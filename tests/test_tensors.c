@@ -1,5 +1,5 @@
-/* Operations on tensors: values and gradients against float64 Keras (golden/tensors.h) on every kernel
-   table, what is refused and how, where gradients end, and all of it inside a model that trains. */
+/* Compares tensor operations and their gradients with float64 Keras (golden/tensors.h). Runs on every kernel
+   table; also tests refusals, where gradients end, and all operations inside a model that trains. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "golden/tensors.h"

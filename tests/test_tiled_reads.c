@@ -1,5 +1,5 @@
-/* What is read into strips and what happens to outputs on their way to memory, of every table's primitives against
-   plain double arithmetic; the same bits from AVX2 and AVX-512; the activations' curves over all of float. */
+/* Tests tiled reads and epilogues of every table's primitives against plain double arithmetic. AVX2 and AVX-512
+   are bit-identical; the activations' curves are tested over all floats. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "tap.h"

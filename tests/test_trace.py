@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The trace of a fit is trace-event JSON: a row a device, phases that lie side by side, operations inside of them."""
+"""Checks that the trace of a fit is valid trace-event JSON. It has a row per device with adjacent phases, and
+operations inside of them."""
 import json
 import os
 import subprocess
@@ -24,7 +25,7 @@ def trace(folder, *flags):
 
 
 def outside(slices):
-    """Slices that neither lie inside the one they begin in nor behind it."""
+    """Slices that neither lie inside the one they begin in nor after it."""
     wrong, stack = 0, []
     for s in sorted(slices, key=lambda s: (s["ts"], -s["dur"])):
         while stack and stack[-1] <= s["ts"] + 0.002:
@@ -43,7 +44,7 @@ def check(folder, devices, replicas, steps):
     events = found["traceEvents"]
     slices = [e for e in events if e["ph"] == "X"]
     rows = {e["tid"]: e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "thread_name"}
-    ok(rows == {d: f"cpu:{d}" for d in range(devices)} and {s["tid"] for s in slices} == set(rows), f"a row a device: {rows}")
+    ok(rows == {d: f"cpu:{d}" for d in range(devices)} and {s["tid"] for s in slices} == set(rows), f"a row per device: {rows}")
     ok(all(s["dur"] >= 0 and s["ts"] >= 0 and s["name"] for s in slices) and found["otherData"]["left_out"] == 0, f"{len(slices)} slices")
     for d in rows:
         own = [s for s in slices if s["tid"] == d]

@@ -1,5 +1,5 @@
-/* What fit is told (epochs, steps, validation, weights), losses and metrics that users get wrong, terms of a model's
-   own, and training, testing and predicting on one batch of several inputs and outputs. */
+/* Tests options of fit (epochs, steps, validation, weights), wrong losses and metrics, and loss terms. Also
+   training, testing and predicting on one batch of several inputs and outputs. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "tap.h"
@@ -145,7 +145,7 @@ static void test_steps(mirt_strategy *s) {
     mirt_history *h = mirt_fit(m, data, &d);
     ok(h && strcmp(w.text, "[0:012,345,678,][1:9,012,345,][2:678,9,012,][3:345,678,9,][4:012,345,678,]") == 0 &&
            h->epochs == 5 && h->steps == 15 && w.batches == 3,
-       "epochs of 3 steps go on where they stopped: %s", w.text);
+       "epochs of 3 steps continue where they stopped: %s", w.text);
     w.text[0] = 0;
     d.epochs = 1;
     h = mirt_fit(m, data, &d);
@@ -348,7 +348,7 @@ static void test_wrong(mirt_strategy *s) {
         } else {
             c.custom_losses[0] = &loss;
         }
-        ok(mirt_compile(m, &c) == MIRT_OK, "%s of one's own", of_metric ? "a metric" : "a loss");
+        ok(mirt_compile(m, &c) == MIRT_OK, "a custom %s", of_metric ? "metric" : "loss");
         user.foreign = m->output[0];
         for (int k = NOTHING; k <= SHAPES; k++) {
             user.kind = (wrong)k;
@@ -651,7 +651,7 @@ static void test_logits(mirt_strategy *s) {
     }
 }
 
-/* Values of a metric that has as many as there are labels, three for training and two for testing. */
+/* Values of a metric, one for each label: three for training and two for testing. */
 static mirt_tensor *record_labels(mirt_tensor *labels, mirt_tensor *output, void *user) {
     (void)output, (void)user;
     return labels;
@@ -687,7 +687,7 @@ static void test_wide_metrics(mirt_strategy *s) {
     mirt_model_destroy(m);
 }
 
-/* With a loss of one's own, labels that are one number a sample are classes to the accuracy. And bytes are predicted
+/* With a custom loss, labels that are one number per sample are classes to the accuracy. And bytes are predicted
    upon as floats are. */
 static void test_accuracy(mirt_strategy *s) {
     static uint8_t bytes[N * IN];
@@ -712,7 +712,7 @@ static void test_accuracy(mirt_strategy *s) {
         hits += (y[2] > y[best] ? 2 : best) == classes[i];
     }
     ok(good && hits > 0 && hits < N && fabs(value_of(&logs, "accuracy") - (double)hits / N) < 1e-12,
-       "accuracy beside a loss of one's own: %d of %d%s%s", hits, N, good ? "" : ": ", good ? "" : mirt_last_error());
+       "accuracy beside a custom loss: %d of %d%s%s", hits, N, good ? "" : ": ", good ? "" : mirt_last_error());
     good = mirt_predict_arrays(m, mirt_make_array(bytes, MIRT_UINT8, MIRT_SHAPE(N, IN)), of_bytes, N * 3) == MIRT_OK;
     ok(good && memcmp(of_bytes, of_floats, sizeof of_bytes) == 0, "bytes after floats give the same predictions");
     mirt_model_destroy(m);

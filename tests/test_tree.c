@@ -1,4 +1,4 @@
-/* The split of a batch and the fixed tree of sums, against their definitions written down plainly. */
+/* Compares the split of a batch and the fixed tree of sums with plain definitions. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "tap.h"
@@ -63,7 +63,7 @@ static void make_plan(mirt_collective collective, int devices, int replicas) {
     plan.num_replicas = replicas;
 }
 
-/* Does as devices do: each adds its own replicas on a stack of buffers, or in a buffer a replica, then
+/* Does as devices do: each adds its own replicas on a stack of buffers, or in a buffer per replica, then
    the exchange of `device` adds the rest. The sum, or NULL if that did not follow the rules. */
 static const char *act_out(int replicas, int active, bool slot_per_replica, int device) {
     mirt__exchange x;

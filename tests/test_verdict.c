@@ -1,6 +1,6 @@
-/* The table of a fit's time: bottlenecks that are put in are named, balanced runs are blamed for nothing, and the
-   phases add up to the whole. Devices, samples and wake-ups take simulated time (simulated_time.h), so the verdict
-   depends on what is put in and not on the machine. With TIMED (long_verdict.c) they take real time. */
+/* Tests the table of a fit's time and its verdict. Planted bottlenecks are named, balanced runs are not blamed,
+   and the phases add up to the whole. Devices, samples and wake-ups take simulated time (simulated_time.h), so the
+   verdict does not depend on the machine. With TIMED (long_verdict.c) they take real time. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 
@@ -131,7 +131,7 @@ static double cheap_wake(void) {
 #endif
 }
 
-/* Some numbers of devices and replicas; every device computes `each` seconds a step. */
+/* Some numbers of devices and replicas; every device computes `each` seconds per step. */
 static run drawn_run(int least_devices, double each) {
     run r;
     memset(&r, 0, sizeof r);

@@ -43,7 +43,7 @@ static mirt_timing table(int devices, double rows, costs c) {
     return t;
 }
 
-/* The device computes for so many seconds a step, and is the slowest in so many steps. */
+/* The device computes for so many seconds per step, and is the slowest in so many steps. */
 static void computes(mirt_timing *t, int device, double seconds, int64_t slowest) {
     t->device[device].seconds[MIRT_PHASE_FORWARD] = 0;
     t->device[device].seconds[MIRT_PHASE_BACKWARD] = seconds * STEPS;

@@ -1,5 +1,5 @@
-/* Devices and data that hang, die or are slow: an error in time, by name, and nobody else is harmed. Faults come in
-   simulated time (simulated_time.h), except with TIMED (long_watchdog.c). */
+/* Tests devices and data that hang, die or are slow. The error names the cause in time, and nothing else is
+   harmed. Faults come in simulated time (simulated_time.h), except with TIMED (long_watchdog.c). */
 #include "injected.h"
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
@@ -33,7 +33,7 @@ static void hear(mirt_log_level level, const char *text, void *user) {
     snprintf(said.all + used, sizeof said.all - used, "%s\n", text);
 }
 
-/* Strategies that were given up stay reachable: what they have is not lost but left alone. */
+/* Abandoned strategies stay reachable: what they have is not lost but left alone. */
 static void *kept[400];
 static int num_kept;
 

@@ -1,7 +1,7 @@
-#ifndef STRIPS_EMULATED_H
-#define STRIPS_EMULATED_H
-/* A kernel table whose convolutions do all that readers and epilogues say by writing it out: what is read is computed
-   into memory, the plain kernels convolve, and what happens to the output happens in a loop of double arithmetic. */
+#ifndef TILED_READS_EMULATED_H
+#define TILED_READS_EMULATED_H
+/* A kernel table that emulates tiled reads and epilogues in plain steps. What is read is computed into memory, the
+   plain kernels convolve, and the epilogue runs as a loop of double arithmetic. */
 #include "bfloat16.h"
 
 static const mirt__kernels *emulated_base;
@@ -49,7 +49,7 @@ static double emulated_read(const mirt__reader *r, int64_t i) {
     return x;
 }
 
-static float *emulated_strip(const mirt__reader *r, int64_t count, bool half, mirt__reader *plain) {
+static float *emulated_array(const mirt__reader *r, int64_t count, bool half, mirt__reader *plain) {
     float *out = (float *)malloc((size_t)count * sizeof *out);
     for (int64_t i = 0; i < count; i++) out[i] = (float)emulated_read(r, i);
     if (half) emulated_round(out, count);
@@ -110,7 +110,7 @@ static void emulated_forward(const mirt__conv_forward *args, const mirt__where *
     mirt__conv_forward f = *args;
     const mirt__conv *s = &args->s;
     const int64_t pixels = s->rows * s->oh * s->ow;
-    float *x = emulated_strip(&args->x, s->rows * s->h * s->w * s->ci, f.half, &f.x),
+    float *x = emulated_array(&args->x, s->rows * s->h * s->w * s->ci, f.half, &f.x),
           *c = (float *)malloc((size_t)(pixels * s->co) * sizeof *c);
     float *kernel = emulated_kernel(s, f.kernel, f.half);
     memset(&f.epilogue, 0, sizeof f.epilogue);
@@ -128,8 +128,8 @@ static void emulated_forward(const mirt__conv_forward *args, const mirt__where *
 static void emulated_weight_grad(const mirt__conv_weight_grad *args, const mirt__where *where) {
     mirt__conv_weight_grad g = *args;
     const mirt__conv *s = &args->s;
-    float *x = emulated_strip(&args->x, s->rows * s->h * s->w * s->ci, g.half, &g.x),
-          *dy = emulated_strip(&args->dy, s->rows * s->oh * s->ow * s->co, g.half, &g.dy);
+    float *x = emulated_array(&args->x, s->rows * s->h * s->w * s->ci, g.half, &g.x),
+          *dy = emulated_array(&args->dy, s->rows * s->oh * s->ow * s->co, g.half, &g.dy);
     g.half = false;
     emulated_base->conv_weight_grad(&g, where);
     free(dy);
@@ -140,7 +140,7 @@ static void emulated_input_grad(const mirt__conv_input_grad *args, const mirt__w
     mirt__conv_input_grad g = *args;
     const mirt__conv *s = &args->s;
     const int64_t pixels = s->rows * s->h * s->w;
-    float *dy = emulated_strip(&args->dy, s->rows * s->oh * s->ow * s->co, g.half, &g.dy),
+    float *dy = emulated_array(&args->dy, s->rows * s->oh * s->ow * s->co, g.half, &g.dy),
           *c = (float *)malloc((size_t)(pixels * s->ci) * sizeof *c);
     if (args->x) {
         mirt__conv_weight_grad w;
@@ -173,20 +173,20 @@ static void emulated_norm(const mirt__norm *args, const mirt__where *where,
     const int64_t count = s.rows * s.n;
     const void *from[3] = {s.x, s.dy, s.add};
     const mirt_dtype dtype[3] = {s.x_dtype, s.dy_dtype, s.add_dtype};
-    float *strip[4];
+    float *read[4];
     for (int k = 0; k < 3; k++) {
-        strip[k] = from[k] ? (float *)malloc((size_t)count * sizeof(float)) : NULL;
-        for (int64_t i = 0; from[k] && i < count; i++) strip[k][i] = (float)emulated_at(from[k], dtype[k], i);
+        read[k] = from[k] ? (float *)malloc((size_t)count * sizeof(float)) : NULL;
+        for (int64_t i = 0; from[k] && i < count; i++) read[k][i] = (float)emulated_at(from[k], dtype[k], i);
     }
-    strip[3] = (float *)malloc((size_t)count * sizeof(float));
-    s.x = strip[0];
-    s.dy = strip[1];
-    s.add = strip[2];
-    if (s.y) s.y = strip[3];
+    read[3] = (float *)malloc((size_t)count * sizeof(float));
+    s.x = read[0];
+    s.dy = read[1];
+    s.add = read[2];
+    if (s.y) s.y = read[3];
     s.x_dtype = s.dy_dtype = s.add_dtype = s.y_dtype = MIRT_FLOAT32;
     kernel(&s, where);
-    for (int64_t i = 0; args->y && i < count; i++) emulated_put(args->y, args->y_dtype, i, (double)strip[3][i]);
-    for (int k = 0; k < 4; k++) free(strip[k]);
+    for (int64_t i = 0; args->y && i < count; i++) emulated_put(args->y, args->y_dtype, i, (double)read[3][i]);
+    for (int k = 0; k < 4; k++) free(read[k]);
 }
 static void emulated_norm_stats(const mirt__norm *args, const mirt__where *where) {
     emulated_norm(args, where, emulated_base->norm_stats);

@@ -82,11 +82,11 @@ MIRT_API mirt_tensor *mirt_augmentation_layer(mirt_tensor *x, const mirt_augment
 
 #ifndef MIRRORTRAIN_NO_TRAIN
 /* The same for the samples of a data set: x[0], (height, width, channels) of float32 or uint8, which stays uint8,
-   rounded. What an image gets depends on (seed, epoch, index of the sample). Comes before mirt_batch; behind
-   mirt_cache, or every epoch would see the same images. tf.data: map. */
+   rounded. What an image gets depends on (seed, epoch, index of the sample). Comes before mirt_batch, and
+   after mirt_cache, or every epoch would see the same images. tf.data: map. */
 MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentation *list, int count);
 /* Reads "flip,rotation:0.1,zoom:0.1" into at most `most` entries of list; how many there are, or -1 with the error set.
-   Names as the layers without "random_"; numbers behind ':', two being height and width: flip:horizontal, rotation:0.1,
+   Names as the layers without "random_"; numbers after ':', two being height and width: flip:horizontal, rotation:0.1,
    zoom:0.1:0.2, translation:0.1:0.1, crop:200:180, center_crop:200, resizing:224, contrast:0.2, brightness:0.1; and
    constant, wrap, nearest: rotation:0.1:constant. */
 MIRT_API int mirt_parse_augmentation(const char *text, mirt_augmentation *list, int most);

@@ -32,7 +32,7 @@ typedef struct mirt_event {
     double input_seconds;  /* and those of them spent waiting for batches */
     const mirt_dataset *validation; /* of this fit, or NULL */
     int initial_epoch;     /* of this fit: where it began, before any resuming */
-    bool resumed;          /* it goes on from a checkpoint; states have been loaded before train_begin */
+    bool resumed;          /* it resumes from a checkpoint; states have been loaded before train_begin */
     const char *failure;   /* train end: what went wrong, if fit is going to return NULL; otherwise NULL */
 } mirt_event;
 
@@ -54,8 +54,8 @@ typedef struct mirt_callback {
     int (*test_end)(const mirt_event *event, void *user);
     /* What a checkpoint keeps of it, under its name: save_state writes at most `capacity` bytes of UTF-8 text with its
        final 0 and returns how many characters there are, as snprintf does; load_state is given that text before
-       train_begin of a fit that goes on from the checkpoint (not 0: it is of no use, which is an error). NULL: it has
-       no state. Names have at most 80 bytes of UTF-8; of several with one name the second is called NAME_1 in the file,
+       train_begin of a fit that resumes from the checkpoint (non-zero: the text is invalid, which is an error). NULL:
+       it has no state. Names have at most 80 bytes of UTF-8; of several with one name the second is called NAME_1 in the file,
        and so on. */
     const char *name;
     size_t (*save_state)(char *text, size_t capacity, void *user);
@@ -111,8 +111,8 @@ MIRT_API mirt_callback *mirt_early_stopping(const mirt_early_stopping_desc *desc
 /* Keras: TerminateOnNaN. */
 MIRT_API mirt_callback *mirt_terminate_on_nan(mirt_nan_policy policy);
 
-/* Writes checkpoints: files as mirt_save writes them and what a fit needs to go on from there (mirt_fit_desc.resume),
-   each atomically and when all callbacks have seen the moment. Keras: ModelCheckpoint. */
+/* Writes checkpoints: files as mirt_save writes them and what a fit needs to resume (mirt_fit_desc.resume), each
+   atomically and when all callbacks have seen the moment. Keras: ModelCheckpoint. */
 typedef struct mirt_model_checkpoint_desc {
     /* "ckpt_{epoch}", "run/{step:08d}-{val_loss:.2f}.safetensors": epoch counts from 1, step the training steps done;
        any log; printf's widths and precisions with d, f, e or g; "{{" is a brace. Directories are made. */
@@ -120,17 +120,17 @@ typedef struct mirt_model_checkpoint_desc {
     const char *monitor;   /* of best_only; default "val_loss" */
     mirt_mode mode;
     bool best_only;        /* when `monitor` is the best so far */
-    bool weights_only;     /* weights alone, which no fit can go on from */
+    bool weights_only;     /* weights alone, from which no fit can resume */
     int64_t every_steps;   /* after every n-th step of training; 0: after every epoch. Keras: save_freq */
     int keep;              /* so many files written by it; those before are removed. 0: all */
     bool at_end;           /* with every_steps, or where training ends in the middle of an epoch: also a last one, so
-                              that nothing is lost; what goes on from it finishes that epoch. Without, the checkpoint of
-                              an epoch cut short takes it for a whole one */
+                              that nothing is lost; a fit that resumes from it finishes that epoch. Without, the
+                              checkpoint of an interrupted epoch counts as that of a whole one */
 } mirt_model_checkpoint_desc;
 MIRT_API mirt_callback *mirt_model_checkpoint(const mirt_model_checkpoint_desc *desc);
 
-/* Fits that are broken off go on where they were: keeps one checkpoint in `directory`, from which the next fit with
-   this callback resumes; removes it when a fit ends without an error. Keras: BackupAndRestore. */
+/* Interrupted fits resume: keeps one checkpoint in `directory`, from which the next fit with this callback resumes;
+   removes it when a fit ends without an error. Keras: BackupAndRestore. */
 typedef struct mirt_backup_desc {
     const char *directory;
     int64_t every_steps;   /* 0: after every epoch */
@@ -159,8 +159,8 @@ MIRT_API mirt_callback *mirt_learning_rate_scheduler(mirt_epoch_schedule_fn sche
 MIRT_API mirt_callback *mirt_progbar_logger(void);
 
 /* Ready-made callbacks that write files, in directories that they make. What cannot be written ends fit with an error
-   that names the file. A run that goes on from a checkpoint goes on with its files as they were at the checkpoint: the
-   lines behind it are taken off. */
+   that names the file. A run that resumes from a checkpoint continues its files as they were at the checkpoint: later
+   lines are removed. */
 
 /* A line of numbers after every epoch: "epoch", 0-based, and the logs in the order of their names. Keras: CSVLogger. */
 typedef struct mirt_csv_logger_desc {
@@ -173,7 +173,7 @@ MIRT_API mirt_callback *mirt_csv_logger(const mirt_csv_logger_desc *desc);
 /* A line of JSON for whatever happens: {"event": "begin", ...} with the model, its compilation, strategy, environment
    and, by name, the direction ("min", "max") of each log and whether it is a share from 0 to 1; "step"; "epoch" with
    all logs; "timing"; "end" with "status": finished, stopped (before the last epoch) or failed; "resume", where a run
-   was gone on with. */
+   was resumed. */
 typedef struct mirt_json_logger_desc {
     const char *path;
     bool append;
@@ -195,7 +195,7 @@ typedef struct mirt_tensorboard_desc {
 MIRT_API mirt_callback *mirt_tensorboard(const mirt_tensorboard_desc *desc);
 
 /* Event files of a custom loop. Keras and TensorFlow: tf.summary.create_file_writer, scalar, text, histogram, image.
-   Threads: one at a time a writer. Everything is in the file when a call returns;
+   Threads: one at a time per writer. Everything is in the file when a call returns;
    errors name it (MIRT_E_IO and the like, MIRT_E_INVALID: nothing to write). */
 typedef struct mirt_event_writer mirt_event_writer;
 MIRT_API mirt_event_writer *mirt_event_writer_create(const char *log_dir);

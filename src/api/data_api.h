@@ -81,7 +81,7 @@ MIRT_API mirt_dataset *mirt_cache_with(mirt_dataset *dataset, const mirt_cache_d
    buffer of that many samples. Comes before mirt_batch. tf.data: shuffle. */
 MIRT_API mirt_dataset *mirt_shuffle(mirt_dataset *dataset, int64_t buffer);
 #endif
-/* The first `count` samples, or behind mirt_batch batches; all but those. Random access stays. Nothing
+/* The first `count` samples, or batches after mirt_batch; all but those. Random access stays. Nothing
    left is an error. tf.data: take, skip. */
 MIRT_API mirt_dataset *mirt_take(mirt_dataset *dataset, int64_t count);
 MIRT_API mirt_dataset *mirt_skip(mirt_dataset *dataset, int64_t count);
@@ -100,20 +100,20 @@ typedef int (*mirt_map_fn)(const void *const *in, void *const *out, int64_t inde
 typedef struct mirt_map_desc {
     mirt_map_fn fn;
     void *user;
-    mirt_dtype dtype;  /* of x[0] behind it, and */
+    mirt_dtype dtype;  /* of the resulting x[0], and */
     mirt_shape shape;  /* its shape; left zero, both stay as they are */
     bool add_weights;  /* samples get a weight, 1 unless fn writes another */
     const char *name;  /* for errors; default "mirt_map" */
 } mirt_map_desc;
 /* Calls fn for every sample; comes before mirt_batch. Random access stays, and where there is any the threads
-   of the batch or cache stage behind it make the samples. Copies desc. tf.data: map. */
+   of the batch or cache stage after it make the samples. Copies desc. tf.data: map. */
 MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc);
 /* Groups samples into *global* batches; the last may be smaller. tf.data: batch. */
 MIRT_API mirt_dataset *mirt_batch(mirt_dataset *dataset, int64_t batch);
 /* The same without a last batch that is not full. tf.data: batch(drop_remainder=True). */
 MIRT_API mirt_dataset *mirt_batch_drop_remainder(mirt_dataset *dataset, int64_t batch);
 /* Threads that make the samples of costly stages (images, maps) for each batch and cache stage of this data set: 1 to
-   256, or MIRT_AUTOTUNE, the default: what the time lost in waiting asks for, at most a thread a core. No number
+   256, or MIRT_AUTOTUNE, the default: what the time lost in waiting asks for, at most one thread per core. No number
    changes a sample or its place. Comes before the first epoch (MIRT_E_STATE). tf.data: num_parallel_calls. */
 MIRT_API mirt_status mirt_dataset_workers(mirt_dataset *dataset, int workers);
 #ifndef MIRRORTRAIN_NO_TRAIN
@@ -124,7 +124,7 @@ MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches);
 /* Prepares up to `depth` batches ahead in a worker thread, unless there is nothing to prepare.
    MIRT_AUTOTUNE: 2, and more if the consumer has to wait. Also MIRT_E_THREAD. tf.data: prefetch. */
 MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth);
-/* Samples in one epoch, and batches (steps, behind mirt_accumulate); -1: without an end; 0 for NULL, and
+/* Samples in one epoch, and batches (steps, after mirt_accumulate); -1: without an end; 0 for NULL, and
    batches before mirt_batch. */
 MIRT_API int64_t mirt_dataset_size(const mirt_dataset *dataset);
 MIRT_API int64_t mirt_dataset_batches(const mirt_dataset *dataset);
@@ -165,7 +165,7 @@ MIRT_API void mirt_array_free(mirt_array *array);
 MIRT_API mirt_status mirt_to_categorical(mirt_array labels, int64_t classes, mirt_array *out);
 #endif
 
-/* Names of the classes 0, 1, ...: copied, and kept by all stages behind this one. MNIST's and the
+/* Names of the classes 0, 1, ...: copied, and kept by all later stages. MNIST's and the
    drawn digits' are "0" to "9". */
 MIRT_API mirt_status mirt_set_class_names(mirt_dataset *dataset, const char *const *names, int count);
 /* NULL and a count of 0 without names. Valid until names are set again or the data set is destroyed. */

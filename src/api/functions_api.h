@@ -61,7 +61,7 @@ MIRT_API mirt_tensor *const *mirt_trainable(mirt_function *function, mirt_model 
    every batch. */
 MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_tensor *labels, mirt_tensor *output);
 /* In the body: what regularizers and mirt_add_loss add for the models called so far, term by term; `index` from 0; NULL
-   behind the last. */
+   after the last. */
 MIRT_API mirt_tensor *mirt_function_loss_term(mirt_function *function, int index);
 /* In the body: adds a term to what the step minimizes. One value a sample (of several, their mean, or with MIRT_SUM
    their sum) counts by the global batch's true size; a number made of weights, or of all-reduced values, counts once;

@@ -9,7 +9,7 @@ MIRT__BEGIN_C
 /* >>photographs --------------------------------------------------------------------------- */
 /* Threads: any thread may decode, resize and verify at any time; data sets made here are as all others. */
 
-/* Pixels in rows from the top, dense, of 1 to 4 bytes: grey, grey and alpha, RGB, RGBA. */
+/* Pixels in rows from the top, dense, of 1 to 4 bytes: gray, gray and alpha, RGB, RGBA. */
 typedef struct mirt_image {
     unsigned char *pixels;
     int width, height, channels;
@@ -20,7 +20,7 @@ MIRT_API mirt_status mirt_image_create(mirt_image *image, int width, int height,
 /* Frees the pixels, and empties *image; NULL and empty images are allowed. */
 MIRT_API void mirt_image_free(mirt_image *image);
 
-/* Keras: color_mode. Grey becomes RGB of three equal bytes, alpha is dropped, not blended, and 255 where it is
+/* Keras: color_mode. Gray becomes RGB of three equal bytes, alpha is dropped, not blended, and 255 where it is
    missing. */
 typedef enum mirt_color_mode { MIRT_RGB = 0, MIRT_GRAYSCALE, MIRT_RGBA } mirt_color_mode;
 
@@ -91,7 +91,7 @@ typedef struct mirt_image_directory_desc {
     mirt_label_mode label_mode;
     const char *const *class_names; /* subdirectories, in the order of their labels; NULL: all, sorted */
     int num_class_names;
-    const int32_t *labels;   /* one a file, for files in sorted order anywhere below the directory; NULL: by
+    const int32_t *labels;   /* one per file, for files in sorted order anywhere below the directory; NULL: by
                                 subdirectories */
     int64_t num_labels;
     int64_t batch_size;      /* 0: 32. MIRT_NO_BATCH: samples, for stages that come before mirt_batch */

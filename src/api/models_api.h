@@ -114,7 +114,7 @@ MIRT_API mirt_tensor *mirt_reduce_variance(mirt_tensor *x, unsigned axes, bool k
 MIRT_API mirt_tensor *mirt_argmax(mirt_tensor *x, int axis);
 MIRT_API mirt_tensor *mirt_argmin(mirt_tensor *x, int axis);
 MIRT_API mirt_tensor *mirt_cumsum(mirt_tensor *x, int axis);
-/* Axis i of the result is axis permutation[i] of x; NULL reverses them (behind the rows). */
+/* Axis i of the result is axis permutation[i] of x; NULL reverses all but the rows. */
 MIRT_API mirt_tensor *mirt_transpose(mirt_tensor *x, const int *permutation);
 /* Of `n` tensors of one dtype whose shapes are equal but for `axis`. Keras: ops.concatenate. */
 MIRT_API mirt_tensor *mirt_concat(mirt_tensor *const *x, int n, int axis);
@@ -295,8 +295,8 @@ typedef struct mirt_layer_norm_desc {
 typedef struct mirt_dropout_desc {
     float rate;
     mirt_shape noise_shape; /* of one sample: 1 where one draw is for all elements along an axis, otherwise x's
-                               dimension. MIRT_SHAPE(1, 1, 1): whole images, which is stochastic depth. Default: a draw
-                               an element */
+                               dimension. MIRT_SHAPE(1, 1, 1): whole images, which is stochastic depth. Default: one
+                               draw per element */
     const char *name;
 } mirt_dropout_desc;
 
@@ -385,7 +385,7 @@ MIRT_API mirt_tensor *mirt_batch_norm(mirt_tensor *x, const mirt_batch_norm_desc
 MIRT_API mirt_tensor *mirt_layer_norm(mirt_tensor *x, const mirt_layer_norm_desc *desc);
 /* Per sample, as mirt_reshape; one dimension may be -1: what is left. Keras: Reshape. */
 MIRT_API mirt_tensor *mirt_reshape_layer(mirt_tensor *x, mirt_shape shape);
-/* Axis i + 1 becomes axis dims[i], counted from 1 behind the rows: MIRT_SHAPE(3, 1, 2). Keras: Permute. */
+/* Axis i + 1 becomes axis dims[i], counted from 1 after the rows: MIRT_SHAPE(3, 1, 2). Keras: Permute. */
 MIRT_API mirt_tensor *mirt_permute(mirt_tensor *x, mirt_shape dims);
 /* `count` tensors, 1 to 8, that differ in `axis` alone, -1 being the last. Keras: Concatenate. */
 MIRT_API mirt_tensor *mirt_concatenate(mirt_tensor *const *in, int count, int axis);
@@ -430,7 +430,7 @@ MIRT_API mirt_status mirt_register_layer(mirt_strategy *strategy, const mirt_lay
 /* In build: a weight "layer/name"; an initializer of all zeros is glorot_uniform. Keras: add_weight. */
 MIRT_API mirt_tensor *mirt_layer_variable(mirt_layer *layer, const char *name, mirt_shape shape,
                                           mirt_initializer initializer, bool trainable);
-/* In build: adds a number made of weights alone, or one a sample, to the model's loss. Keras: add_loss. */
+/* In build: adds a number made of weights alone, or one per sample, to the model's loss. Keras: add_loss. */
 MIRT_API void mirt_layer_add_loss(mirt_layer *layer, mirt_tensor *loss);
 /* Declares the model's output or outputs, batched float32; the last call before mirt_compile holds. A NULL tensor
    marks the model, so that mirt_compile fails. A compiled model keeps its outputs and stays usable, but its next
@@ -447,7 +447,7 @@ MIRT_API mirt_tensor *mirt_output_of(const mirt_model *model, int index);
 /* A custom weight, for operations outside of layers; its name has no '/'. NULL as for layers. */
 MIRT_API mirt_tensor *mirt_variable(mirt_model *model, const char *name, mirt_shape shape, mirt_initializer initializer,
                                     bool trainable);
-/* A number or a value a sample that is added to the loss of whatever trains this model. Keras: add_loss. A
+/* A number, or a value per sample, that is added to the loss of whatever trains this model. Keras: add_loss. A
    number that depends on weights alone counts once, whatever the number of replicas and of calls of the model.
    MIRT_E_STATE: compiled, or a part of another model already. */
 MIRT_API mirt_status mirt_add_loss(mirt_model *model, mirt_tensor *loss);

@@ -39,7 +39,7 @@ typedef struct mirt_schedule {
     int64_t warmup_steps;   /* cosine, may be set: straight from `initial` to warmup_target before the decay begins, */
     float warmup_target;    /* which ends at warmup_steps + steps */
     float t_mul, m_mul;     /* restarts: of each period, times longer and times as high as the one before */
-    int boundaries;         /* piecewise: values[i] up to and with boundary[i], the last one behind all */
+    int boundaries;         /* piecewise: values[i] up to and with boundary[i], the last one after all */
     int64_t boundary[MIRT_MAX_BOUNDARIES];
     float value[MIRT_MAX_BOUNDARIES + 1];
 } mirt_schedule;
@@ -177,7 +177,7 @@ typedef struct mirt_metric_options {
     bool from_logits;   /* outputs that mirt_compile's from_logits calls logits go through a sigmoid first (a softmax
                            where the loss undoes one), as threshold and AUC are of probabilities; without, they are
                            taken as they are */
-    const char *name;   /* in logs; copied. Default: Keras's, and "_1", "_2" behind it where it is taken */
+    const char *name;   /* in logs; copied. Default: Keras's, with "_1", "_2" appended where it is taken */
     bool has_threshold; /* the threshold is as given, 0 too (of logits, say) */
 } mirt_metric_options;
 

@@ -45,7 +45,7 @@ typedef struct mirt_strategy_desc {
        environment's MIRT_DEVICES is "cpu", NULL means cores whatever there is; where it is "gpu", numbers mean so many
        GPUs, and no GPU is an error */
     const char *devices;
-    int replicas;        /* logical replicas V; 0: one a device */
+    int replicas;        /* logical replicas V; 0: one per device */
     int threads;         /* threads per device, if it is of cores; 0: the device's cores. The system places them on
                             cores */
     uint64_t seed;       /* of initial weights, dropout and shuffling */
@@ -67,7 +67,7 @@ typedef struct mirt_strategy_desc {
                             alone do so */
     bool repeat_devices; /* a GPU may be named several times, and is as many devices: for tests of mirroring on one
                             GPU */
-    bool tf32;           /* GPUs multiply float32 numbers of 10 bits behind the point (TF32): faster, with other
+    bool tf32;           /* GPUs multiply float32 numbers with 10 bits of mantissa (TF32): faster, with other
                             roundings */
 } mirt_strategy_desc;
 

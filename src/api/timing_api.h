@@ -38,7 +38,7 @@ MIRT_API const char *mirt_phase_name(mirt_phase phase);
 
 #ifndef MIRRORTRAIN_NO_TRAIN
 /* Traces what the strategy's devices do from now on, until mirt_trace_end writes `path` as trace-event JSON, for
-   ui.perfetto.dev or chrome://tracing: a row a device, on it phases, and in these a slice for each operation, by its
+   ui.perfetto.dev or chrome://tracing: a row per device, on it phases, and in these a slice for each operation, by its
    layer. `most_slices` bounds the memory (40 bytes each, at once; 0: 200,000): when they are used up the rest is left
    out, and the file and the log say how many. MIRT_E_STATE, MIRT_E_INVALID, MIRT_E_IO, MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_trace_begin(mirt_strategy *strategy, const char *path, int64_t most_slices);
@@ -78,7 +78,7 @@ typedef struct mirt_timing {
     double wall;          /* seconds of its epochs, without validation */
     int64_t steps, samples;
     double seconds[MIRT_PHASE_COUNT]; /* means over devices; their sum is `wall` */
-    int num_devices, replicas, threads, cores; /* threads a device */
+    int num_devices, replicas, threads, cores; /* threads per device */
     mirt_device_timing device[MIRT_MAX_DEVICES];
     size_t peak_memory;   /* of the process so far, in bytes; 0: the system does not say */
     char input[64];       /* what making samples costs: "JPEG decoding", the name of a map; "copying samples" */

@@ -21,8 +21,8 @@ typedef struct mirt_fit_desc {
     int64_t max_steps;         /* of this fit; 0: no limit */
     bool no_progress;          /* leave the progress line out; mirt_progbar_logger is one */
     int initial_epoch;         /* 0-based: `epochs` is where fit ends, as in Keras */
-    int64_t steps_per_epoch;   /* 0: all of the data; otherwise the data go on where the last epoch left them, over and
-                                  over */
+    int64_t steps_per_epoch;   /* 0: all of the data; otherwise the data continue where the last epoch left them,
+                                  repeatedly */
     int64_t validation_steps;  /* 0: all of the validation data */
     int validation_freq;       /* validates after every n-th epoch; default 1 */
     const float *class_weights; /* [num_class_weights], of class numbers or one-hot labels: what each sample's loss is
@@ -30,7 +30,7 @@ typedef struct mirt_fit_desc {
     int num_class_weights;
     /* What the frozen layers at the beginning of a model make of each sample is computed once and kept, if it takes no
        more memory than this and cannot change: nothing random or of your own code among these layers or, without
-       mirt_cache behind it, among the data's stages. The log says what is kept, and otherwise why not. 0: 1 GiB;
+       mirt_cache after it, among the data's stages. The log says what is kept, and otherwise why not. 0: 1 GiB;
        negative: never. */
     int64_t feature_cache_bytes;
     /* A checkpoint (a file written by mirt_model_checkpoint or, in a callback of a fit, by mirt_save), or a directory,
@@ -104,8 +104,8 @@ MIRT_API mirt_status mirt_predict_outputs(mirt_model *model, mirt_dataset *datas
    for, is the exact mean over the batch (with MIRT_SUM its sum), before the update. Errors as
    mirt_fit; the model is then unchanged. */
 MIRT_API mirt_status mirt_train_step(mirt_model *model, mirt_array x, mirt_array y, double *loss);
-/* The four parts of a mirrored step, in this order; mirt_train_step is their sum, in the same
-   bits. scatter borrows its arrays until grad has returned. Out of order: MIRT_E_STATE; anything
+/* The four parts of a mirrored step, in this order; mirt_train_step is their sum, with
+   bit-identical results. scatter borrows its arrays until grad has returned. Out of order: MIRT_E_STATE; anything
    else that runs the model in between starts over at scatter. */
 MIRT_API mirt_status mirt_scatter(mirt_model *model, mirt_array x, mirt_array y);
 MIRT_API mirt_status mirt_grad(mirt_model *model, double *loss);
