@@ -46,16 +46,16 @@ static float mirt__common_hard_sigmoid(float x) { return (x < -3 ? 0 : x > 3 ? 6
     }
 #define MIRT__UNARY_COPY \
     if (px != y) memcpy(y + begin, px + begin, (size_t)(end - begin) * sizeof(float));
-#define MIRT__UNARY_VECTOR(name) curved->curves->unary(u->kind, px + begin, y + begin, end - begin);
-#define MIRT__UNARY_ACTIVATION(kind) curved->curves->activate(kind, scale, px + begin, y + begin, end - begin);
+#define MIRT__UNARY_VECTOR(name) call->simd->unary(u->kind, px + begin, y + begin, end - begin);
+#define MIRT__UNARY_ACTIVATION(kind) call->simd->activate(kind, scale, px + begin, y + begin, end - begin);
 #define MIRT__UNARY_CASE(number, id, label, function, reference, fast, ...) \
     case MIRT__##id: \
         MIRT__UNARY_##fast \
         break;
 
 static void mirt__common_unary_range(const void *args, int64_t begin, int64_t end, void *scratch) {
-    const mirt__common_curved *curved = (const mirt__common_curved *)args;
-    const mirt__unary *u = (const mirt__unary *)curved->args;
+    const mirt__common_call *call = (const mirt__common_call *)args;
+    const mirt__unary *u = (const mirt__unary *)call->args;
     const float *px = u->x, scale = u->scale, offset = u->offset;
     float *y = u->y;
     (void)scratch;
@@ -68,9 +68,9 @@ static void mirt__common_unary_range(const void *args, int64_t begin, int64_t en
 #undef MIRT__UNARY_ACTIVATION
 #undef MIRT__UNARY_CASE
 
-MIRT__LIB void mirt__common_unary(const mirt__unary *args, const mirt__where *where, const mirt__curves *curves) {
-    const mirt__common_curved curved = {args, curves};
-    mirt__common_range(where, args->count, MIRT__GRAIN, mirt__common_unary_range, &curved);
+MIRT__LIB void mirt__fast_unary(const mirt__simd *simd, const mirt__unary *args, const mirt__where *where) {
+    const mirt__common_call call = {args, simd};
+    mirt__common_range(where, args->count, MIRT__GRAIN, mirt__common_unary_range, &call);
 }
 
 MIRT__LIB mirt__common_walk mirt__common_walk_of(const void *args, int rank, const int64_t *dim, int operands,
@@ -115,7 +115,7 @@ MIRT__LIB int64_t mirt__common_walk_line(const mirt__common_walk *w, int64_t at,
         const float a = pa[i], b = pb[i]; \
         y[i] = (expression); \
     }
-#define MIRT__BINARY_SLOPE(kind) curves->slope(kind, scale, pa, pb, y, count);
+#define MIRT__BINARY_SLOPE(kind) simd->slope(kind, scale, pa, pb, y, count);
 #define MIRT__BINARY_CASE(number, id, label, function, reference, fast, ...) \
     case MIRT__##id: \
         if (MIRT__RECORDED_##function) { \
@@ -123,7 +123,7 @@ MIRT__LIB int64_t mirt__common_walk_line(const mirt__common_walk *w, int64_t at,
         } \
         break;
 
-static void mirt__common_binary_dense(const mirt__binary *args, const mirt__curves *curves, const float *pa,
+static void mirt__common_binary_dense(const mirt__binary *args, const mirt__simd *simd, const float *pa,
                                       const float *pb, float *y, int64_t count) {
     const float scale = args->scale, offset = args->offset;
     switch (args->kind) { MIRT__BINARY_LIST(MIRT__BINARY_CASE) }
@@ -133,24 +133,24 @@ static void mirt__common_binary_dense(const mirt__binary *args, const mirt__curv
 #undef MIRT__BINARY_SLOPE
 #undef MIRT__BINARY_CASE
 
-MIRT__LIB void mirt__common_activate(const mirt__curves *curves, mirt_activation_kind kind, float *x, int64_t count) {
+MIRT__LIB void mirt__common_activate(const mirt__simd *simd, mirt_activation_kind kind, float *x, int64_t count) {
     mirt__unary u;
-    const mirt__common_curved curved = {&u, curves};
+    const mirt__common_call call = {&u, simd};
     memset(&u, 0, sizeof u);
     u.kind = mirt__activation_get(kind)->unary;
     u.scale = mirt__activation_get(kind)->scale;
     u.x = u.y = x;
-    mirt__common_unary_range(&curved, 0, count, NULL);
+    mirt__common_unary_range(&call, 0, count, NULL);
 }
 
-MIRT__LIB void mirt__common_slope(const mirt__curves *curves, mirt_activation_kind kind, const float *dy, float *u,
+MIRT__LIB void mirt__common_slope(const mirt__simd *simd, mirt_activation_kind kind, const float *dy, float *u,
                                   int64_t count) {
     mirt__binary b;
     memset(&b, 0, sizeof b);
     b.kind = mirt__activation_get(kind)->grad;
     b.scale = mirt__activation_get(kind)->scale;
-    if (kind == MIRT_SIGMOID || kind == MIRT_TANH) mirt__common_activate(curves, kind, u, count);
-    mirt__common_binary_dense(&b, curves, dy, u, u, count);
+    if (kind == MIRT_SIGMOID || kind == MIRT_TANH) mirt__common_activate(simd, kind, u, count);
+    mirt__common_binary_dense(&b, simd, dy, u, u, count);
 }
 
 /* Gathers `count` elements `step` apart (0: one repeated) in `piece`, or returns them in place. */
@@ -162,8 +162,8 @@ static const float *mirt__common_gather_line(const float *from, int64_t step, fl
 
 static void mirt__common_binary_range(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__common_walk *walk = (const mirt__common_walk *)args;
-    const mirt__common_curved *curved = (const mirt__common_curved *)walk->args;
-    const mirt__binary *b = (const mirt__binary *)curved->args;
+    const mirt__common_call *call = (const mirt__common_call *)walk->args;
+    const mirt__binary *b = (const mirt__binary *)call->args;
     const int64_t *step[2] = {walk->stride[0] + walk->rank - 1, walk->stride[1] + walk->rank - 1};
     const bool dense = *step[0] == 1 && *step[1] == 1;
     float piece[2][MIRT__BINARY_PIECE];
@@ -172,15 +172,15 @@ static void mirt__common_binary_range(const void *args, int64_t begin, int64_t e
         count = mirt__common_walk_line(walk, at, dense || end - at < MIRT__BINARY_PIECE ? end - at : MIRT__BINARY_PIECE,
                                        place);
         mirt__common_binary_dense(
-            b, curved->curves, mirt__common_gather_line(b->a + place[0], *step[0], piece[0], count),
+            b, call->simd, mirt__common_gather_line(b->a + place[0], *step[0], piece[0], count),
             mirt__common_gather_line(b->b + place[1], *step[1], piece[1], count), b->y + at, count);
     }
 }
 
-MIRT__LIB void mirt__common_binary(const mirt__binary *args, const mirt__where *where, const mirt__curves *curves) {
+MIRT__LIB void mirt__fast_binary(const mirt__simd *simd, const mirt__binary *args, const mirt__where *where) {
     const int64_t *const stride[2] = {args->a_stride, args->b_stride};
-    const mirt__common_curved curved = {args, curves};
-    const mirt__common_walk walk = mirt__common_walk_of(&curved, args->rank, args->dim, 2, stride);
+    const mirt__common_call call = {args, simd};
+    const mirt__common_walk walk = mirt__common_walk_of(&call, args->rank, args->dim, 2, stride);
     mirt__common_range(where, walk.count, MIRT__GRAIN, mirt__common_binary_range, &walk);
 }
 
@@ -194,14 +194,9 @@ MIRT__LIB void mirt__common_draw(uint32_t block, const uint32_t counter[3], uint
     }
 }
 
-typedef struct mirt__dropping {
-    const mirt__dropout *d;
-    mirt__draw_fn draw;
-} mirt__dropping;
-
 static void mirt__common_dropout_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
-    const mirt__dropping *dropping = (const mirt__dropping *)args;
-    const mirt__dropout *d = dropping->d;
+    const mirt__common_call *call = (const mirt__common_call *)args;
+    const mirt__dropout *d = (const mirt__dropout *)call->args;
     const float kept = 1 - d->rate;
     const int32_t limit = (int32_t)ceilf(d->rate * 16777216.0f); /* unit >= rate, without the fraction */
     uint32_t word[4 * MIRT__DRAWS];
@@ -213,7 +208,7 @@ static void mirt__common_dropout_rows(const void *args, int64_t begin, int64_t e
             const int64_t count = d->n - j < 4 * MIRT__DRAWS ? d->n - j : 4 * MIRT__DRAWS;
             const float *x = d->x + r * d->n + j;
             float *y = d->y + r * d->n + j;
-            dropping->draw((uint32_t)(j / 4), counter, d->key, word);
+            call->simd->draw((uint32_t)(j / 4), counter, d->key, word);
             MIRT__INDEPENDENT
             for (int64_t i = 0; i < count; i++) {
                 /* Whether an element is kept is unpredictable, so bits are masked instead of branching. */
@@ -227,9 +222,9 @@ static void mirt__common_dropout_rows(const void *args, int64_t begin, int64_t e
     }
 }
 
-MIRT__LIB void mirt__common_dropout(const mirt__dropout *args, const mirt__where *where, mirt__draw_fn draw) {
-    const mirt__dropping dropping = {args, draw};
-    mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_dropout_rows, &dropping);
+MIRT__LIB void mirt__fast_dropout(const mirt__simd *simd, const mirt__dropout *args, const mirt__where *where) {
+    const mirt__common_call call = {args, simd};
+    mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_dropout_rows, &call);
 }
 
 static uint8_t mirt__common_float_to_u8(float x) {

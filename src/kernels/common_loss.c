@@ -25,37 +25,37 @@ static float mirt__common_total(const float *x, int64_t n) {
     return sum;
 }
 
-static void mirt__common_softmax_row(const mirt__curves *curves, const float *x, float *y, int64_t n) {
+static void mirt__common_softmax_row(const mirt__simd *simd, const float *x, float *y, int64_t n) {
     const float largest = mirt__common_max(x, n);
-    curves->exp(x, largest, y, n);
+    simd->exp(x, largest, y, n);
     const float sum = mirt__common_total(y, n);
     for (int64_t j = 0; j < n; j++) y[j] /= sum;
 }
 
 /* log(sum of exp(x)) minus the largest x. */
-static float mirt__common_log_sum(const mirt__curves *curves, const float *x, int64_t n, float largest) {
+static float mirt__common_log_sum(const mirt__simd *simd, const float *x, int64_t n, float largest) {
     float sum = 0, piece[256];
     for (int64_t j = 0; j < n; j += 256) {
         const int64_t count = n - j < 256 ? n - j : 256;
-        curves->exp(x + j, largest, piece, count);
+        simd->exp(x + j, largest, piece, count);
         for (int64_t i = 0; i < count; i++) sum += piece[i];
     }
     return logf(sum);
 }
 
 static void mirt__common_softmax_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
-    const mirt__common_curved *curved = (const mirt__common_curved *)args;
-    const mirt__softmax *s = (const mirt__softmax *)curved->args;
+    const mirt__common_call *call = (const mirt__common_call *)args;
+    const mirt__softmax *s = (const mirt__softmax *)call->args;
     (void)scratch;
     for (int64_t r = begin; r < end && s->n > 0; r++) {
         const float *x = s->x + r * s->n;
         float *y = s->y + r * s->n;
         if (s->log) {
             const float largest = mirt__common_max(x, s->n),
-                        log_sum = mirt__common_log_sum(curved->curves, x, s->n, largest);
+                        log_sum = mirt__common_log_sum(call->simd, x, s->n, largest);
             for (int64_t j = 0; j < s->n; j++) y[j] = x[j] - largest - log_sum;
         } else {
-            mirt__common_softmax_row(curved->curves, x, y, s->n);
+            mirt__common_softmax_row(call->simd, x, y, s->n);
         }
     }
 }
@@ -71,9 +71,9 @@ static void mirt__common_softmax_back(const void *args, int64_t begin, int64_t e
     }
 }
 
-MIRT__LIB void mirt__common_softmax(const mirt__softmax *args, const mirt__where *where, const mirt__curves *curves) {
-    const mirt__common_curved curved = {args, curves};
-    mirt__common_range(where, args->rows, mirt__common_step(args->n * 8), mirt__common_softmax_rows, &curved);
+MIRT__LIB void mirt__fast_softmax(const mirt__simd *simd, const mirt__softmax *args, const mirt__where *where) {
+    const mirt__common_call call = {args, simd};
+    mirt__common_range(where, args->rows, mirt__common_step(args->n * 8), mirt__common_softmax_rows, &call);
 }
 
 MIRT__LIB void mirt__common_softmax_grad(const mirt__softmax *args, const mirt__where *where) {
@@ -81,23 +81,23 @@ MIRT__LIB void mirt__common_softmax_grad(const mirt__softmax *args, const mirt__
 }
 
 /* The loss of row r. */
-static float mirt__common_sparse_categorical_crossentropy(const mirt__curves *curves, const mirt__loss *l, int64_t r) {
+static float mirt__common_sparse_categorical_crossentropy(const mirt__simd *simd, const mirt__loss *l, int64_t r) {
     const float *x = l->x + r * l->n;
     const int32_t label = ((const int32_t *)l->labels)[r];
     if (l->from_logits) {
         const float largest = mirt__common_max(x, l->n);
-        return mirt__common_log_sum(curves, x, l->n, largest) - (x[label] - largest);
+        return mirt__common_log_sum(simd, x, l->n, largest) - (x[label] - largest);
     }
     float sum = 0;
     for (int64_t j = 0; j < l->n; j++) sum += mirt__clipped(x[j]);
     return logf(sum) - logf(mirt__clipped(x[label]));
 }
 
-static float mirt__common_categorical_crossentropy(const mirt__curves *curves, const mirt__loss *l, int64_t r) {
+static float mirt__common_categorical_crossentropy(const mirt__simd *simd, const mirt__loss *l, int64_t r) {
     const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n;
     float loss = 0;
     if (l->from_logits) {
-        const float largest = mirt__common_max(x, l->n), log_sum = mirt__common_log_sum(curves, x, l->n, largest);
+        const float largest = mirt__common_max(x, l->n), log_sum = mirt__common_log_sum(simd, x, l->n, largest);
         for (int64_t j = 0; j < l->n; j++) {
             if (t[j] != 0) loss += t[j] * (log_sum - (x[j] - largest));
         }
@@ -122,13 +122,13 @@ MIRT__MEAN_INLINE float mirt__common_mean(const mirt__loss *l, int64_t r,
 
 /* The labels of its row in MIRT_LOSS_LIST determine whether a loss is a function of rows, or the mean of a function of
    elements. */
-#define MIRT__COMMON_SPARSE(name, grad) mirt__common_##name##grad(curved->curves, l, r)
-#define MIRT__COMMON_CATEGORICAL(name, grad) mirt__common_##name##grad(curved->curves, l, r)
+#define MIRT__COMMON_SPARSE(name, grad) mirt__common_##name##grad(call->simd, l, r)
+#define MIRT__COMMON_CATEGORICAL(name, grad) mirt__common_##name##grad(call->simd, l, r)
 #define MIRT__COMMON_ELEMENTS(name, grad) mirt__common_mean##grad(l, r, mirt__##name##grad)
 #define MIRT__COMMON_LOSS(kind, name, labels, activation) case kind: l->loss[r] = MIRT__COMMON_##labels(name, ); break;
 static void mirt__common_loss_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
-    const mirt__common_curved *curved = (const mirt__common_curved *)args;
-    const mirt__loss *l = (const mirt__loss *)curved->args;
+    const mirt__common_call *call = (const mirt__common_call *)args;
+    const mirt__loss *l = (const mirt__loss *)call->args;
     (void)scratch;
     for (int64_t r = begin; r < end; r++) {
         switch (l->kind) {
@@ -141,13 +141,13 @@ static void mirt__common_loss_rows(const void *args, int64_t begin, int64_t end,
 #undef MIRT__COMMON_LOSS
 
 /* The gradient of row r. */
-static void mirt__common_sparse_categorical_crossentropy_grad(const mirt__curves *curves, const mirt__loss *l,
+static void mirt__common_sparse_categorical_crossentropy_grad(const mirt__simd *simd, const mirt__loss *l,
                                                               int64_t r) {
     const float *x = l->x + r * l->n, scale = l->dloss[r];
     const int32_t label = ((const int32_t *)l->labels)[r];
     float *dx = l->dx + r * l->n;
     if (l->from_logits) {
-        mirt__common_softmax_row(curves, x, dx, l->n);
+        mirt__common_softmax_row(simd, x, dx, l->n);
         dx[label] -= 1;
         for (int64_t j = 0; j < l->n; j++) dx[j] *= scale;
         return;
@@ -160,12 +160,12 @@ static void mirt__common_sparse_categorical_crossentropy_grad(const mirt__curves
     }
 }
 
-static void mirt__common_categorical_crossentropy_grad(const mirt__curves *curves, const mirt__loss *l, int64_t r) {
+static void mirt__common_categorical_crossentropy_grad(const mirt__simd *simd, const mirt__loss *l, int64_t r) {
     const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n, scale = l->dloss[r];
     float *dx = l->dx + r * l->n;
     if (l->from_logits) {
         const float total = mirt__common_total(t, l->n);
-        mirt__common_softmax_row(curves, x, dx, l->n);
+        mirt__common_softmax_row(simd, x, dx, l->n);
         for (int64_t j = 0; j < l->n; j++) dx[j] = scale * (dx[j] * total - t[j]);
         return;
     }
@@ -191,8 +191,8 @@ MIRT__MEAN_INLINE void mirt__common_mean_grad(const mirt__loss *l, int64_t r,
 
 #define MIRT__COMMON_LOSS(kind, name, labels, activation) case kind: MIRT__COMMON_##labels(name, _grad); break;
 static void mirt__common_loss_back(const void *args, int64_t begin, int64_t end, void *scratch) {
-    const mirt__common_curved *curved = (const mirt__common_curved *)args;
-    const mirt__loss *l = (const mirt__loss *)curved->args;
+    const mirt__common_call *call = (const mirt__common_call *)args;
+    const mirt__loss *l = (const mirt__loss *)call->args;
     (void)scratch;
     for (int64_t r = begin; r < end; r++) {
         switch (l->kind) {
@@ -207,14 +207,14 @@ static void mirt__common_loss_back(const void *args, int64_t begin, int64_t end,
 #undef MIRT__COMMON_ELEMENTS
 #undef MIRT__COMMON_LOSS
 
-MIRT__LIB void mirt__common_loss(const mirt__loss *args, const mirt__where *where, const mirt__curves *curves) {
-    const mirt__common_curved curved = {args, curves};
-    mirt__common_range(where, args->rows, mirt__common_step(args->n * 8), mirt__common_loss_rows, &curved);
+MIRT__LIB void mirt__fast_loss(const mirt__simd *simd, const mirt__loss *args, const mirt__where *where) {
+    const mirt__common_call call = {args, simd};
+    mirt__common_range(where, args->rows, mirt__common_step(args->n * 8), mirt__common_loss_rows, &call);
 }
 
-MIRT__LIB void mirt__common_loss_grad(const mirt__loss *args, const mirt__where *where, const mirt__curves *curves) {
-    const mirt__common_curved curved = {args, curves};
-    mirt__common_range(where, args->rows, mirt__common_step(args->n * 8), mirt__common_loss_back, &curved);
+MIRT__LIB void mirt__fast_loss_grad(const mirt__simd *simd, const mirt__loss *args, const mirt__where *where) {
+    const mirt__common_call call = {args, simd};
+    mirt__common_range(where, args->rows, mirt__common_step(args->n * 8), mirt__common_loss_back, &call);
 }
 
 static void mirt__common_accuracy_rows(const void *args, int64_t begin, int64_t end, void *scratch) {

@@ -1,7 +1,6 @@
 /* Kernels shared by the fast tables: strided copies, rows by index, operations along one axis. */
 
 #include "common.h"
-#include "shapes.h"
 
 #ifndef MIRT__REAL_DOUBLE
 #include "optimize_begin.inc"

@@ -1,7 +1,6 @@
 /* Shared by the fast tables: layer normalization, by row. Batch normalization, by column, is in fast_norm.c. */
 
 #include "common.h"
-#include "shapes.h"
 
 #ifndef MIRT__REAL_DOUBLE
 #include "optimize_begin.inc"
@@ -12,7 +11,7 @@
 
 typedef struct mirt__common_norm {
     mirt__norm s;
-    const mirt__curves *curves;
+    const mirt__simd *simd;
     const float *x, *dy;
     float *factor, *offset; /* per column: gamma or 1, beta or 0 */
     float *part;            /* per chunk two rows of n: partial sums */
@@ -21,11 +20,11 @@ typedef struct mirt__common_norm {
 
 static float mirt__common_inverse(const mirt__norm *s, int64_t i) { return 1 / sqrtf(s->variance[i] + s->epsilon); }
 
-static mirt__common_norm mirt__common_norm_of(const mirt__norm *args, const mirt__where *where,
-                                              const mirt__curves *curves) {
+static mirt__common_norm mirt__common_norm_of(const mirt__simd *simd, const mirt__norm *args,
+                                              const mirt__where *where) {
     mirt__common_norm c;
     c.s = *args;
-    c.curves = curves;
+    c.simd = simd;
     c.x = (const float *)args->x;
     c.dy = (const float *)args->dy;
     c.factor = (float *)where->shared;
@@ -82,8 +81,9 @@ static void mirt__common_stats_rows(const void *args, int64_t begin, int64_t end
     }
 }
 
-MIRT__LIB void mirt__common_norm_stats(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves) {
-    const mirt__common_norm c = mirt__common_norm_of(args, where, curves);
+MIRT__LIB void mirt__fast_norm_stats_by_row(const mirt__simd *simd, const mirt__norm *args,
+                                            const mirt__where *where) {
+    const mirt__common_norm c = mirt__common_norm_of(simd, args, where);
     mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_stats_rows, &c);
 }
 
@@ -107,12 +107,13 @@ static void mirt__common_normalize_rows(const void *args, int64_t begin, int64_t
             MIRT__INDEPENDENT
             for (int64_t j = 0; j < n; j++) y[j] = u[j] + add[j];
         }
-        if (c->s.activation != MIRT_LINEAR) mirt__common_activate(c->curves, c->s.activation, y, n);
+        if (c->s.activation != MIRT_LINEAR) mirt__common_activate(c->simd, c->s.activation, y, n);
     }
 }
 
-MIRT__LIB void mirt__common_normalize(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves) {
-    const mirt__common_norm c = mirt__common_norm_of(args, where, curves);
+MIRT__LIB void mirt__fast_normalize_by_row(const mirt__simd *simd, const mirt__norm *args,
+                                           const mirt__where *where) {
+    const mirt__common_norm c = mirt__common_norm_of(simd, args, where);
     mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_normalize_rows, &c);
 }
 
@@ -121,7 +122,7 @@ static const float *mirt__common_norm_dy(const mirt__common_norm *c, int64_t row
     const float *dy = c->dy + row * c->s.n;
     if (c->s.activation == MIRT_LINEAR) return dy;
     mirt__common_norm_row(c, row, (float *)scratch);
-    mirt__common_slope(c->curves, c->s.activation, dy, (float *)scratch, c->s.n);
+    mirt__common_slope(c->simd, c->s.activation, dy, (float *)scratch, c->s.n);
     return (const float *)scratch;
 }
 
@@ -158,9 +159,9 @@ static void mirt__common_norm_sums_finish(const void *args, int64_t begin, int64
     }
 }
 
-MIRT__LIB void mirt__common_norm_grad_sums(const mirt__norm *args, const mirt__where *where,
-                                           const mirt__curves *curves) {
-    const mirt__common_norm c = mirt__common_norm_of(args, where, curves);
+MIRT__LIB void mirt__fast_norm_grad_sums_by_row(const mirt__simd *simd, const mirt__norm *args,
+                                                const mirt__where *where) {
+    const mirt__common_norm c = mirt__common_norm_of(simd, args, where);
     mirt__common_range(where, c.chunks, mirt__common_step(args->n * MIRT__REDUCE_CHUNK), mirt__common_norm_sums_chunks,
                        &c);
     mirt__common_range(where, args->n, MIRT__REDUCE_COLUMNS, mirt__common_norm_sums_finish, &c);
@@ -191,9 +192,9 @@ static void mirt__common_norm_back_rows(const void *args, int64_t begin, int64_t
     }
 }
 
-MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__where *where,
-                                            const mirt__curves *curves) {
-    const mirt__common_norm c = mirt__common_norm_of(args, where, curves);
+MIRT__LIB void mirt__fast_norm_grad_input_by_row(const mirt__simd *simd, const mirt__norm *args,
+                                                 const mirt__where *where) {
+    const mirt__common_norm c = mirt__common_norm_of(simd, args, where);
     mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_norm_back_rows, &c);
 }
 

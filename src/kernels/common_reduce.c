@@ -2,7 +2,6 @@
    an output depends only on the shape. */
 
 #include "common.h"
-#include "shapes.h"
 
 #ifndef MIRT__REAL_DOUBLE
 #include "optimize_begin.inc"

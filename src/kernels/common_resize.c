@@ -1,7 +1,6 @@
 /* Shared by the fast tables: resizing of images. */
 
 #include "common.h"
-#include "shapes.h"
 
 #ifndef MIRT__REAL_DOUBLE
 #include "optimize_begin.inc"

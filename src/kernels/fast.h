@@ -187,39 +187,45 @@ typedef struct mirt__simd {
     void (*accumulate)(float *into, const float *from, int64_t count);
     /* Rounds each number to bfloat16. Without `words`, products in half are products of such floats. */
     void (*round)(float *x, int64_t count);
+    /* Of numbers, which may be in place: y = activation(x), dx = dy times the derivative at x (`scale`: elu's factor), a
+       unary kind whose row says VECTOR, and y = exp(x - less). */
+    void (*activate)(mirt_activation_kind kind, float scale, const float *x, float *y, int64_t count);
+    void (*slope)(mirt_activation_kind kind, float scale, const float *dy, const float *x, float *dx, int64_t count);
+    void (*unary)(mirt__unary_kind kind, const float *x, float *y, int64_t count);
+    void (*exp)(const float *x, float less, float *y, int64_t count);
+    /* mirt__philox for the counters {block .. block + MIRT__DRAWS - 1, counter[0 .. 2]}; the four words of a block are
+       adjacent. */
+    void (*draw)(uint32_t block, const uint32_t counter[3], uint64_t key, uint32_t *word);
     const mirt__words *words; /* NULL: no instructions for products of bfloat16 */
 } mirt__simd;
+#define MIRT__DRAWS 16
 
-/* The drivers, which use the primitives of one instruction set. */
-MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, const mirt__where *where);
-MIRT__LIB void mirt__fast_conv_forward(const mirt__simd *simd, const mirt__conv_forward *args,
-                                       const mirt__where *where);
-/* With args->x computes both gradients, in one pass if mirt__both_applies. */
-MIRT__LIB void mirt__fast_conv_both(const mirt__simd *simd, const mirt__conv_input_grad *args,
-                                    const mirt__where *where);
-/* Either of the two if mirt__winograd_applies. */
-MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, bool back, const mirt__reader *x,
-                                   const float *kernel, const mirt__epilogue *epilogue, void *y, mirt_dtype dtype,
-                                   const mirt__where *where);
-MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args,
-                                          const mirt__where *where);
-MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args,
-                                           const mirt__where *where);
+/* The kernels of MIRT__KERNEL_LIST. */
+#define MIRT__DECLARE_COMMON(lib, name, arguments) \
+    lib void mirt__common_##name(const mirt__##arguments *args, const mirt__where *where);
+#define MIRT__DECLARE_FAST(lib, name, arguments) \
+    lib void mirt__fast_##name(const mirt__simd *simd, const mirt__##arguments *args, const mirt__where *where);
+#define MIRT__DECLARE_NORM(lib, name, arguments) \
+    MIRT__DECLARE_FAST(lib, name, arguments) MIRT__DECLARE_FAST(lib, name##_by_row, arguments)
+#define MIRT__DECLARE_KERNEL(name, arguments, fast, use) MIRT__DECLARE_##fast(MIRT__##use##_LIB, name, arguments)
+MIRT__KERNEL_LIST(MIRT__DECLARE_KERNEL)
+#undef MIRT__DECLARE_COMMON
+#undef MIRT__DECLARE_FAST
+#undef MIRT__DECLARE_NORM
+#undef MIRT__DECLARE_KERNEL
+/* Parts of them: convolutions if mirt__is_depthwise, either of two if mirt__winograd_applies, and both gradients, in one
+   pass if mirt__both_applies. */
 MIRT__LIB void mirt__fast_depthwise_forward(const mirt__simd *simd, const mirt__conv_forward *args,
                                             const mirt__where *where);
 MIRT__LIB void mirt__fast_depthwise_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args,
                                                const mirt__where *where);
 MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args,
                                                 const mirt__where *where);
-MIRT__LIB void mirt__fast_conv_pool(const mirt__simd *simd, const mirt__conv_pool *args, const mirt__where *where);
-MIRT__LIB void mirt__fast_conv_pool_weight_grad(const mirt__simd *simd, const mirt__conv_pool_weight_grad *args,
-                                                const mirt__where *where);
-MIRT__LIB void mirt__fast_max_pool(const mirt__simd *simd, const mirt__pool2d *args, const mirt__where *where);
-MIRT__LIB void mirt__fast_max_pool_grad(const mirt__simd *simd, const mirt__pool2d *args, const mirt__where *where);
-MIRT__LIB void mirt__fast_norm_stats(const mirt__simd *simd, const mirt__norm *args, const mirt__where *where);
-MIRT__LIB void mirt__fast_normalize(const mirt__simd *simd, const mirt__norm *args, const mirt__where *where);
-MIRT__LIB void mirt__fast_norm_grad_sums(const mirt__simd *simd, const mirt__norm *args, const mirt__where *where);
-MIRT__LIB void mirt__fast_norm_grad_input(const mirt__simd *simd, const mirt__norm *args, const mirt__where *where);
+MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, bool back, const mirt__reader *x,
+                                   const float *kernel, const mirt__epilogue *epilogue, void *y, mirt_dtype dtype,
+                                   const mirt__where *where);
+MIRT__LIB void mirt__fast_conv_both(const mirt__simd *simd, const mirt__conv_input_grad *args,
+                                    const mirt__where *where);
 MIRT__LIB void mirt__fast_accumulate(const mirt__simd *simd, float *into, const float *from, int64_t count,
                                      const mirt__where *where);
 MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *args,
@@ -230,24 +236,6 @@ MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *a
 extern const mirt__kernels mirt__kernels_avx512bf16, mirt__kernels_avx512, mirt__kernels_avx2, mirt__kernels_neon,
     mirt__kernels_plain;
 #endif
-
-/* c = a b, with any regular layout of rows and columns of c: the core of all drivers above. */
-typedef struct mirt__product {
-    int64_t m, n, width; /* row i is number i % width of line i / width */
-    const float *a;
-    int64_t a_x, a_y, a_step; /* distance of rows within a line, of lines, of k within a run */
-    const mirt__run *runs;
-    int64_t run_count;
-    const float *b;
-    int64_t b_row, b_col;
-    float *c;
-    int64_t c_x, c_y;
-    bool fresh;
-    const mirt__epilogue *epilogue; /* or NULL; with the next two in place of its pointers */
-    const float *bias, *mask;       /* bias of column 0; the mask of c[0] */
-    float *panel;                   /* scratch of MIRT__PANEL_FLOATS */
-} mirt__product;
-MIRT__LIB void mirt__product_run(const mirt__simd *simd, const mirt__product *product);
 
 /* Pixels of a source as floats (or words), with zeros around its images. */
 typedef struct mirt__input_tile {

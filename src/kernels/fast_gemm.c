@@ -9,6 +9,23 @@
 static int64_t mirt__fast_min(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
+/* c = a b, with any regular layout of rows and columns of c. */
+typedef struct mirt__product {
+    int64_t m, n, width; /* row i is number i % width of line i / width */
+    const float *a;
+    int64_t a_x, a_y, a_step; /* distance of rows within a line, of lines, of k within a run */
+    const mirt__run *runs;
+    int64_t run_count;
+    const float *b;
+    int64_t b_row, b_col;
+    float *c;
+    int64_t c_x, c_y;
+    bool fresh;
+    const mirt__epilogue *epilogue; /* or NULL; with the next two in place of its pointers */
+    const float *bias, *mask;       /* bias of column 0; the mask of c[0] */
+    float *panel;                   /* scratch of MIRT__PANEL_FLOATS */
+} mirt__product;
+
 /* The part of the runs between two spills. */
 typedef struct mirt__fast_block {
     mirt__run runs[MIRT__BLOCK_RUNS];
@@ -123,7 +140,7 @@ static void mirt__fast_rows(const mirt__simd *simd, const mirt__product *p, cons
     }
 }
 
-MIRT__LIB void mirt__product_run(const mirt__simd *simd, const mirt__product *p) {
+static void mirt__product_run(const mirt__simd *simd, const mirt__product *p) {
     mirt__fast_block block;
     mirt__tile tile;
     memset(&tile, 0, sizeof tile);

@@ -2,7 +2,6 @@
    normalization is in common_norm.c. */
 
 #include "common.h"
-#include "fast.h"
 
 #ifndef MIRT__REAL_DOUBLE
 

@@ -1,7 +1,6 @@
 /* Max pooling, one window at a time, and its gradient, one pixel at a time. */
 
 #include "common.h"
-#include "fast.h"
 
 #ifndef MIRT__REAL_DOUBLE
 

@@ -6,9 +6,11 @@
 #include "../base/team.h"
 #include "table.h"
 
-/* Around entries of tables of kernels, by the last column of MIRT__KERNEL_LIST. */
+/* By the last column of MIRT__KERNEL_LIST: around entries of tables of kernels, and before their functions. */
 #define MIRT__USE_TRAIN(entry) MIRT__TRAINING_ENTRY(entry)
 #define MIRT__USE_ALL(entry) entry
+#define MIRT__TRAIN_LIB MIRT__TRAINING_LIB
+#define MIRT__ALL_LIB MIRT__LIB
 /* Whether a kind of MIRT__BINARY_LIST is ever recorded; those without a public function are gradients. */
 #define MIRT__RECORDED_0 true
 #define MIRT__RECORDED_NONE MIRT__TRAINS

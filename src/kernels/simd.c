@@ -2,7 +2,6 @@
 
 #include "augment.h"
 #include "common.h"
-#include "fast.h"
 #include "reference.h"
 
 #ifndef MIRT__REAL_DOUBLE

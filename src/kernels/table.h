@@ -416,22 +416,23 @@ typedef struct mirt__augment_rows {
     mirt__real *y;
 } mirt__augment_rows;
 
-/* Kernels that take a description of their work: X(name, arguments, fast, use). Each table has mirt__<prefix>_<name>;
-   COMMON kernels are shared by all fast tables. TRAIN: only training runs them; in the CPU's tables of a program that
-   defines MIRRORTRAIN_NO_TRAIN they are NULL. */
+/* Kernels that take a description of their work: X(name, arguments, fast, use). Each table has mirt__<prefix>_<name>.
+   The CPU's fast tables share COMMON kernels; FAST ones use primitives of the instruction set, NORM ones of one set of
+   functions or, by_row, of another. TRAIN: only training runs them; in the CPU's tables of a program that defines
+   MIRRORTRAIN_NO_TRAIN they are NULL. */
 #define MIRT__KERNEL_LIST(X) \
-    X(gemm, gemm, OWN, ALL) X(conv_forward, conv_forward, OWN, ALL) \
-    X(conv_input_grad, conv_input_grad, OWN, ALL) X(conv_weight_grad, conv_weight_grad, OWN, TRAIN) \
-    X(conv_pool, conv_pool, OWN, ALL) X(conv_pool_weight_grad, conv_pool_weight_grad, OWN, TRAIN) \
-    X(max_pool, pool2d, OWN, ALL) X(max_pool_grad, pool2d, OWN, TRAIN) X(average_pool, pool2d, COMMON, ALL) \
-    X(average_pool_grad, pool2d, COMMON, TRAIN) X(unary, unary, OWN, ALL) X(binary, binary, OWN, ALL) \
+    X(gemm, gemm, FAST, ALL) X(conv_forward, conv_forward, FAST, ALL) \
+    X(conv_input_grad, conv_input_grad, FAST, ALL) X(conv_weight_grad, conv_weight_grad, FAST, TRAIN) \
+    X(conv_pool, conv_pool, FAST, ALL) X(conv_pool_weight_grad, conv_pool_weight_grad, FAST, TRAIN) \
+    X(max_pool, pool2d, FAST, ALL) X(max_pool_grad, pool2d, FAST, TRAIN) X(average_pool, pool2d, COMMON, ALL) \
+    X(average_pool_grad, pool2d, COMMON, TRAIN) X(unary, unary, FAST, ALL) X(binary, binary, FAST, ALL) \
     X(logic, logic, COMMON, ALL) X(reduce, reduce, COMMON, ALL) X(reduce_max_grad, reduce_max_grad, COMMON, TRAIN) \
     X(scan, scan, COMMON, ALL) X(move, move, COMMON, ALL) X(gather, gather, COMMON, ALL) \
-    X(gather_grad, gather, COMMON, TRAIN) X(softmax, softmax, OWN, ALL) X(softmax_grad, softmax, COMMON, TRAIN) \
-    X(loss, loss, OWN, TRAIN) X(loss_grad, loss, OWN, TRAIN) X(accuracy, accuracy, COMMON, TRAIN) \
-    X(dropout, dropout, OWN, ALL) X(cast, cast, COMMON, ALL) X(one_hot, one_hot, COMMON, ALL) \
-    X(resize, resize, COMMON, ALL) X(resize_grad, resize, COMMON, TRAIN) X(norm_stats, norm, OWN, ALL) \
-    X(normalize, norm, OWN, ALL) X(norm_grad_sums, norm, OWN, TRAIN) X(norm_grad_input, norm, OWN, TRAIN)
+    X(gather_grad, gather, COMMON, TRAIN) X(softmax, softmax, FAST, ALL) X(softmax_grad, softmax, COMMON, TRAIN) \
+    X(loss, loss, FAST, TRAIN) X(loss_grad, loss, FAST, TRAIN) X(accuracy, accuracy, COMMON, TRAIN) \
+    X(dropout, dropout, FAST, ALL) X(cast, cast, COMMON, ALL) X(one_hot, one_hot, COMMON, ALL) \
+    X(resize, resize, COMMON, ALL) X(resize_grad, resize, COMMON, TRAIN) X(norm_stats, norm, NORM, ALL) \
+    X(normalize, norm, NORM, ALL) X(norm_grad_sums, norm, NORM, TRAIN) X(norm_grad_input, norm, NORM, TRAIN)
 
 typedef struct mirt__kernels {
     const char *name; /* "avx512bf16", "avx512", "avx2", "neon", "plain", "reference" */
