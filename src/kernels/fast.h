@@ -187,8 +187,8 @@ typedef struct mirt__simd {
     void (*accumulate)(float *into, const float *from, int64_t count);
     /* Rounds each number to bfloat16. Without `words`, products in half are products of such floats. */
     void (*round)(float *x, int64_t count);
-    /* Of numbers, which may be in place: y = activation(x), dx = dy times the derivative at x (`scale`: elu's factor), a
-       unary kind whose row says VECTOR, and y = exp(x - less). */
+    /* y = activation(x), dx = dy times the derivative at x (`scale`: elu's factor), a unary kind whose row says VECTOR,
+       and y = exp(x - less). An output may be an input. */
     void (*activate)(mirt_activation_kind kind, float scale, const float *x, float *y, int64_t count);
     void (*slope)(mirt_activation_kind kind, float scale, const float *dy, const float *x, float *dx, int64_t count);
     void (*unary)(mirt__unary_kind kind, const float *x, float *y, int64_t count);
@@ -213,8 +213,8 @@ MIRT__KERNEL_LIST(MIRT__DECLARE_KERNEL)
 #undef MIRT__DECLARE_FAST
 #undef MIRT__DECLARE_NORM
 #undef MIRT__DECLARE_KERNEL
-/* Parts of them: convolutions if mirt__is_depthwise, either of two if mirt__winograd_applies, and both gradients, in one
-   pass if mirt__both_applies. */
+/* Parts of them: convolutions if mirt__is_depthwise, either of two if mirt__winograd_applies, and both gradients, in
+   one pass if mirt__both_applies. */
 MIRT__LIB void mirt__fast_depthwise_forward(const mirt__simd *simd, const mirt__conv_forward *args,
                                             const mirt__where *where);
 MIRT__LIB void mirt__fast_depthwise_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args,

@@ -13,6 +13,9 @@
     "O1,expensive-optimizations,no-tree-loop-vectorize,schedule-insns2,no-tree-dominator-opts,no-tree-ccp")
 #endif
 
+#define MIRT__INLINE static inline __attribute__((always_inline))
+#define MIRT__VEC MIRT__K(vector)
+
 #if !defined(MIRRORTRAIN_NO_SIMD) && defined(__x86_64__)
 #if !defined(__clang__)
 /* gcc 12 warns of the undefined registers that its own intrinsics start from, g++ 12 by both names. */
@@ -36,7 +39,7 @@
 #define MIRT__WORDS NULL
 #define MIRT__FINISH MIRT__K(finish_rows)
 #include "simd_avx512.inc"
-#include "simd_transpose8.inc"
+#include "simd_x86.inc"
 #include "simd_text.inc"
 #include "simd_table.inc"
 #if defined(__clang__)
@@ -71,7 +74,7 @@
 #define MIRT__WORDS NULL
 #define MIRT__FINISH MIRT__K(finish_rows)
 #include "simd_avx2.inc"
-#include "simd_transpose8.inc"
+#include "simd_x86.inc"
 #include "simd_text.inc"
 #include "simd_table.inc"
 #include "simd_end.inc"
@@ -109,6 +112,8 @@
 #include "simd_table.inc"
 #include "simd_end.inc"
 
+#undef MIRT__INLINE
+#undef MIRT__VEC
 #include "optimize_end.inc"
 
 #endif
