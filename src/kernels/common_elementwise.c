@@ -15,9 +15,7 @@ typedef struct mirt__common_pieces {
 static void mirt__common_piece(void *arg, int64_t task, int member) {
     const mirt__common_pieces *pieces = (const mirt__common_pieces *)arg;
     int64_t begin = task * pieces->step, end = begin + pieces->step;
-    char *scratch = (char *)pieces->where->scratch;
-    if (scratch) scratch += (size_t)member * pieces->where->scratch_per_thread;
-    pieces->fn(pieces->args, begin, end < pieces->count ? end : pieces->count, scratch);
+    pieces->fn(pieces->args, begin, mirt__min(end, pieces->count), mirt__scratch(pieces->where, member));
 }
 
 MIRT__LIB void mirt__common_range(const mirt__where *where, int64_t count, int64_t step, mirt__common_fn fn,
@@ -28,7 +26,7 @@ MIRT__LIB void mirt__common_range(const mirt__where *where, int64_t count, int64
     pieces.step = step;
     pieces.fn = fn;
     pieces.args = args;
-    mirt__team_for(where->team, count / step + (count % step != 0), mirt__common_piece, &pieces);
+    mirt__team_for(where->team, mirt__parts(count, step), mirt__common_piece, &pieces);
 }
 
 MIRT__LIB int64_t mirt__common_step(int64_t size) {
@@ -104,7 +102,7 @@ MIRT__LIB int64_t mirt__common_walk_line(const mirt__common_walk *w, int64_t at,
     for (int i = last - 1; i >= 0; rest /= w->dim[i], i--) {
         for (int k = 0; k < w->operands; k++) place[k] += rest % w->dim[i] * w->stride[k][i];
     }
-    return left < most ? left : most;
+    return mirt__min(left, most);
 }
 
 #define MIRT__BINARY_PIECE 256 /* elements of an operand that are gathered at a time */
@@ -169,8 +167,7 @@ static void mirt__common_binary_range(const void *args, int64_t begin, int64_t e
     float piece[2][MIRT__BINARY_PIECE];
     (void)scratch;
     for (int64_t at = begin, count, place[3]; at < end; at += count) {
-        count = mirt__common_walk_line(walk, at, dense || end - at < MIRT__BINARY_PIECE ? end - at : MIRT__BINARY_PIECE,
-                                       place);
+        count = mirt__common_walk_line(walk, at, dense ? end - at : mirt__min(end - at, MIRT__BINARY_PIECE), place);
         mirt__common_binary_dense(
             b, call->simd, mirt__common_gather_line(b->a + place[0], *step[0], piece[0], count),
             mirt__common_gather_line(b->b + place[1], *step[1], piece[1], count), b->y + at, count);
@@ -205,7 +202,7 @@ static void mirt__common_dropout_rows(const void *args, int64_t begin, int64_t e
         const uint64_t row = (uint64_t)(d->first_row + r);
         const uint32_t counter[3] = {(uint32_t)row, (uint32_t)(row >> 32), d->step};
         for (int64_t j = 0; j < d->n; j += 4 * MIRT__DRAWS) {
-            const int64_t count = d->n - j < 4 * MIRT__DRAWS ? d->n - j : 4 * MIRT__DRAWS;
+            const int64_t count = mirt__min(d->n - j, 4 * MIRT__DRAWS);
             const float *x = d->x + r * d->n + j;
             float *y = d->y + r * d->n + j;
             call->simd->draw((uint32_t)(j / 4), counter, d->key, word);

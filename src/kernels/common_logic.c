@@ -64,7 +64,7 @@ static void mirt__common_logic_range(const void *args, int64_t begin, int64_t en
     const mirt_dtype dtype = ((const mirt__logic *)walk->args)->dtype;
     (void)scratch;
     for (int64_t at = begin, count, place[3]; at < end; at += count) {
-        count = mirt__common_walk_line(walk, at, end - at < MIRT__LOGIC_PIECE ? end - at : MIRT__LOGIC_PIECE, place);
+        count = mirt__common_walk_line(walk, at, mirt__min(end - at, MIRT__LOGIC_PIECE), place);
         if (dtype == MIRT_FLOAT32) mirt__common_logic_f32(walk, place, at, count);
         else if (dtype == MIRT_INT32) mirt__common_logic_i32(walk, place, at, count);
         else mirt__common_logic_u8(walk, place, at, count);

@@ -36,7 +36,7 @@ static void mirt__common_softmax_row(const mirt__simd *simd, const float *x, flo
 static float mirt__common_log_sum(const mirt__simd *simd, const float *x, int64_t n, float largest) {
     float sum = 0, piece[256];
     for (int64_t j = 0; j < n; j += 256) {
-        const int64_t count = n - j < 256 ? n - j : 256;
+        const int64_t count = mirt__min(n - j, 256);
         simd->exp(x + j, largest, piece, count);
         for (int64_t i = 0; i < count; i++) sum += piece[i];
     }
@@ -111,8 +111,7 @@ static float mirt__common_categorical_crossentropy(const mirt__simd *simd, const
 }
 
 /* Inlined, so that the loops contain the called function. */
-#define MIRT__MEAN_INLINE static inline __attribute__((always_inline))
-MIRT__MEAN_INLINE float mirt__common_mean(const mirt__loss *l, int64_t r,
+MIRT__INLINE float mirt__common_mean(const mirt__loss *l, int64_t r,
                                           float (*element)(bool logits, float x, float t)) {
     const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n;
     float loss = 0;
@@ -179,7 +178,7 @@ static void mirt__common_categorical_crossentropy_grad(const mirt__simd *simd, c
     for (int64_t j = 0; j < l->n; j++) dx[j] = scale * ((dx[j] - total) / sum);
 }
 
-MIRT__MEAN_INLINE void mirt__common_mean_grad(const mirt__loss *l, int64_t r,
+MIRT__INLINE void mirt__common_mean_grad(const mirt__loss *l, int64_t r,
                                               float (*element)(bool logits, float x, float t, float scale, float n)) {
     const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n;
     const float scale = l->dloss[r], n = (float)l->n;
@@ -187,7 +186,6 @@ MIRT__MEAN_INLINE void mirt__common_mean_grad(const mirt__loss *l, int64_t r,
     float *dx = l->dx + r * l->n;
     for (int64_t j = 0, count = l->n; j < count; j++) dx[j] = element(logits, x[j], t[j], scale, n);
 }
-#undef MIRT__MEAN_INLINE
 
 #define MIRT__COMMON_LOSS(kind, name, labels, activation) case kind: MIRT__COMMON_##labels(name, _grad); break;
 static void mirt__common_loss_back(const void *args, int64_t begin, int64_t end, void *scratch) {

@@ -102,18 +102,18 @@ static void mirt__common_scan_block(const mirt__scan *s, int64_t place, int64_t 
 
 static void mirt__common_scan_blocks(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__scan *s = (const mirt__scan *)args;
-    const int64_t blocks = (s->inner + MIRT__REDUCE_COLUMNS - 1) / MIRT__REDUCE_COLUMNS;
+    const int64_t blocks = mirt__parts(s->inner, MIRT__REDUCE_COLUMNS);
     (void)scratch;
     for (int64_t b = begin; b < end; b++) {
         const int64_t outer = b / blocks, column = b % blocks * MIRT__REDUCE_COLUMNS, left = s->inner - column;
         mirt__common_scan_block(s, outer * s->n * s->inner + column, outer, column,
-                                left < MIRT__REDUCE_COLUMNS ? left : MIRT__REDUCE_COLUMNS);
+                                mirt__min(left, MIRT__REDUCE_COLUMNS));
     }
 }
 
 MIRT__LIB void mirt__common_scan(const mirt__scan *args, const mirt__where *where) {
-    const int64_t blocks = (args->inner + MIRT__REDUCE_COLUMNS - 1) / MIRT__REDUCE_COLUMNS;
-    const int64_t width = args->inner < MIRT__REDUCE_COLUMNS ? args->inner : MIRT__REDUCE_COLUMNS;
+    const int64_t blocks = mirt__parts(args->inner, MIRT__REDUCE_COLUMNS);
+    const int64_t width = mirt__min(args->inner, MIRT__REDUCE_COLUMNS);
     mirt__common_range(where, args->outer * blocks, mirt__common_step(args->n * width), mirt__common_scan_blocks, args);
 }
 

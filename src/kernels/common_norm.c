@@ -30,7 +30,7 @@ static mirt__common_norm mirt__common_norm_of(const mirt__simd *simd, const mirt
     c.factor = (float *)where->shared;
     c.offset = c.factor + args->n;
     c.part = c.offset + args->n;
-    c.chunks = args->rows / MIRT__REDUCE_CHUNK + (args->rows % MIRT__REDUCE_CHUNK != 0);
+    c.chunks = mirt__parts(args->rows, MIRT__REDUCE_CHUNK);
     for (int64_t j = 0; args->variance && j < args->n; j++) {
         c.factor[j] = args->gamma ? args->gamma[j] : 1;
         c.offset[j] = args->beta ? args->beta[j] : 0;
@@ -40,7 +40,7 @@ static mirt__common_norm mirt__common_norm_of(const mirt__simd *simd, const mirt
 
 static int64_t mirt__common_chunk_rows(const mirt__common_norm *c, int64_t chunk) {
     const int64_t left = c->s.rows - chunk * MIRT__REDUCE_CHUNK;
-    return left < MIRT__REDUCE_CHUNK ? left : MIRT__REDUCE_CHUNK;
+    return mirt__min(left, MIRT__REDUCE_CHUNK);
 }
 
 /* The sum of `count` <= MIRT__REDUCE_CHUNK numbers, side by side in eight columns. */
@@ -58,7 +58,7 @@ static double mirt__common_lanes(const float *x, int64_t count) {
 
 static void mirt__common_stats_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__common_norm *c = (const mirt__common_norm *)args;
-    const int64_t n = c->s.n, first = n < MIRT__NORM_SHIFT ? n : MIRT__NORM_SHIFT;
+    const int64_t n = c->s.n, first = mirt__min(n, MIRT__NORM_SHIFT);
     float d[MIRT__REDUCE_CHUNK], square[MIRT__REDUCE_CHUNK];
     (void)scratch;
     for (int64_t row = begin; row < end; row++) {
@@ -66,7 +66,7 @@ static void mirt__common_stats_rows(const void *args, int64_t begin, int64_t end
         const float shift = first > 0 ? (float)(mirt__common_lanes(x, first) / (double)first) : 0;
         double sum = 0, squares = 0;
         for (int64_t at = 0; at < n; at += MIRT__REDUCE_CHUNK) {
-            const int64_t count = n - at < MIRT__REDUCE_CHUNK ? n - at : MIRT__REDUCE_CHUNK;
+            const int64_t count = mirt__min(n - at, MIRT__REDUCE_CHUNK);
             for (int64_t j = 0; j < count; j++) {
                 d[j] = x[at + j] - shift;
                 square[j] = d[j] * d[j];
@@ -178,7 +178,7 @@ static void mirt__common_norm_back_rows(const void *args, int64_t begin, int64_t
         float *dx = (float *)c->s.y + row * n;
         double sum = 0, product = 0;
         for (int64_t at = 0; at < n; at += MIRT__REDUCE_CHUNK) {
-            const int64_t count = n - at < MIRT__REDUCE_CHUNK ? n - at : MIRT__REDUCE_CHUNK;
+            const int64_t count = mirt__min(n - at, MIRT__REDUCE_CHUNK);
             for (int64_t j = 0; j < count; j++) {
                 dhat[j] = dy[at + j] * factor[at + j];
                 along[j] = dhat[j] * ((x[at + j] - middle) * inverse);

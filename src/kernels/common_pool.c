@@ -8,7 +8,7 @@
 /* The part [*first, *last) of a window's kernel that lies inside the input. */
 static void mirt__common_clip(int64_t start, int kernel, int64_t size, int64_t *first, int64_t *last) {
     *first = start < 0 ? -start : 0;
-    *last = size - start < kernel ? size - start : kernel;
+    *last = mirt__min(size - start, kernel);
 }
 
 /* One window: x is its first pixel, which may lie outside; kernel rows [ky, ky1) and columns [kx, kx1) do not. */

@@ -67,7 +67,7 @@ static mirt__common_reduction mirt__common_reduction_of(const mirt__reduce *r) {
         else mirt__common_axes_add(gone ? &s.gone : &s.kept, r->dim[i], step);
     }
     s.wide = s.kind < MIRT__REDUCE_MAX && s.kept.count >= 4 ? MIRT__REDUCE_WIDE : MIRT__REDUCE_COLUMNS;
-    s.blocks = s.columns / s.wide + (s.columns % s.wide != 0);
+    s.blocks = mirt__parts(s.columns, s.wide);
     return s;
 }
 
@@ -81,7 +81,7 @@ static mirt__common_block mirt__common_block_of(const mirt__common_reduction *s,
     mirt__common_block b;
     int64_t row = block / s->blocks;
     b.column = block % s->blocks * s->wide;
-    b.width = s->columns - b.column < s->wide ? s->columns - b.column : s->wide;
+    b.width = mirt__min(s->columns - b.column, s->wide);
     b.x = mirt__common_axes_place(&s->kept, s->kept.rank, row) + b.column;
     b.y = row * s->columns + b.column;
     return b;
@@ -99,7 +99,7 @@ static mirt__common_stretch mirt__common_stretch_of(const mirt__common_axes *gon
     const int64_t length = last >= 0 ? gone->dim[last] : 1, first = at % length;
     run.step = last >= 0 ? gone->step[last] : 0;
     run.place = mirt__common_axes_place(gone, last, at / length) + first * run.step;
-    run.count = length - first < most ? length - first : most;
+    run.count = mirt__min(length - first, most);
     return run;
 }
 
@@ -203,7 +203,7 @@ static void mirt__common_reduce_blocks(const void *args, int64_t begin, int64_t 
 
 MIRT__LIB void mirt__common_reduce(const mirt__reduce *args, const mirt__where *where) {
     const mirt__common_reduction s = mirt__common_reduction_of(args);
-    const int64_t width = s.columns < s.wide ? s.columns : s.wide;
+    const int64_t width = mirt__min(s.columns, s.wide);
     mirt__common_range(where, s.kept.count * s.blocks, mirt__common_step(s.gone.count * width),
                        mirt__common_reduce_blocks, &s);
 }
@@ -230,7 +230,7 @@ static void mirt__common_reduce_max_back(const void *args, int64_t begin, int64_
 
 MIRT__LIB void mirt__common_reduce_max_grad(const mirt__reduce_max_grad *args, const mirt__where *where) {
     mirt__common_reduction s = mirt__common_reduction_of(&args->s);
-    const int64_t width = s.columns < s.wide ? s.columns : s.wide;
+    const int64_t width = mirt__min(s.columns, s.wide);
     s.dy = args->dy;
     s.dx = args->dx;
     mirt__common_range(where, s.kept.count * s.blocks, mirt__common_step(s.gone.count * width),

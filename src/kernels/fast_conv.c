@@ -43,7 +43,7 @@ static mirt__conv_phase mirt__conv_phase_of(int64_t begin, int64_t count, int64_
     mirt__conv_phase places;
     const int64_t skip = (phase - (begin + pad) % stride + stride) % stride;
     places.first = begin + skip;
-    places.count = count > skip ? (count - skip + stride - 1) / stride : 0;
+    places.count = count > skip ? mirt__parts(count - skip, stride) : 0;
     places.output = (places.first + pad) / stride;
     return places;
 }
@@ -100,7 +100,7 @@ static void mirt__conv_pack_task(void *arg, int64_t task, int member) {
     const mirt__conv_tap *tap = &job->taps[task / job->panels];
     const mirt__conv_set *set = &job->sets[tap->set];
     const int64_t panel = task % job->panels, per_group = job->panels / v->s.groups, g = panel / per_group;
-    const int64_t j = panel % per_group * MIRT__PANEL, columns = v->n - j < MIRT__PANEL ? v->n - j : MIRT__PANEL,
+    const int64_t j = panel % per_group * MIRT__PANEL, columns = mirt__min(v->n - j, MIRT__PANEL),
                   co = v->s.co;
     float *to = job->packed + set->packed + (panel * set->k + tap->at) * MIRT__PANEL;
     (void)member;
@@ -132,9 +132,9 @@ static mirt__conv_block mirt__conv_block_place(const mirt__conv_job *job, int64_
     mirt__conv_block b;
     memset(&b, 0, sizeof b);
     b.image = v->images > 1 ? number * v->images : number / v->parts;
-    b.images = s->rows - b.image < v->images ? s->rows - b.image : v->images;
+    b.images = mirt__min(s->rows - b.image, v->images);
     b.y = number % v->parts * v->lines;
-    b.lines = v->target_h - b.y < v->lines ? v->target_h - b.y : v->lines;
+    b.lines = mirt__min(v->target_h - b.y, v->lines);
     if (job->back) {
         b.top = mirt__floor_div(b.y + s->pad_top - reach, s->stride_h);
         b.rows = (b.y + b.lines - 1 + s->pad_top) / s->stride_h - b.top + 1;
@@ -166,7 +166,7 @@ static void mirt__conv_ahead(const mirt__conv_job *job, int64_t number, mirt__ah
     const mirt__reader *x = &job->x.from;
     if (number >= v->blocks) return;
     mirt__conv_block b = mirt__conv_block_place(job, number);
-    const int64_t from = b.top < 0 ? 0 : b.top;
+    const int64_t from = mirt__max(b.top, 0);
     int64_t end = b.top + (b.rows - 1) * v->row_step + 1;
     if (end > v->h) end = v->h;
     if (b.images > 1) end = b.images * v->h;
@@ -206,7 +206,7 @@ static void mirt__conv_set_run(const mirt__conv_job *job, mirt__sweep *sweep, co
     const int64_t chunks = v->chunks / v->sets, first = number * chunks;
     for (int64_t i = 0; counts && i < chunks; i++) {
         const int64_t left = sweep->m - i * MIRT__SUM_CHUNK;
-        counts[first + i] = (int32_t)(left < 0 ? 0 : left < MIRT__SUM_CHUNK ? left : MIRT__SUM_CHUNK);
+        counts[first + i] = (int32_t)(left < 0 ? 0 : mirt__min(left, MIRT__SUM_CHUNK));
     }
     float *sum = f->sum;
     if (sum) f->sum += first * job->sum_floats;
@@ -218,7 +218,7 @@ static void mirt__conv_set_run(const mirt__conv_job *job, mirt__sweep *sweep, co
 static void mirt__conv_block_run(const mirt__conv_job *job, int64_t block, int64_t split, int64_t next, int member) {
     const mirt__conv_view *v = &job->v;
     const mirt__conv *s = &v->s;
-    float *scratch = (float *)(void *)((char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread);
+    float *scratch = (float *)mirt__scratch(job->where, member);
     const mirt__conv_block b = mirt__conv_block_of(job, block, scratch + MIRT__TILE_GROUP * MIRT__PANEL);
     /* With single taps, a tile contains only the pixels that are needed. */
     const int64_t step_y = job->back || (!job->direct && s->kh == 1) ? 1 : s->stride_h;
@@ -326,7 +326,7 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
     job.runs = (mirt__run *)(void *)(shared + places.runs);
     job.sets = (mirt__conv_set *)(void *)(shared + places.sets);
     job.taps = (mirt__conv_tap *)(void *)(shared + places.taps);
-    job.panels = v->s.groups * ((v->n + MIRT__PANEL - 1) / MIRT__PANEL);
+    job.panels = v->s.groups * mirt__parts(v->n, MIRT__PANEL);
     job.sum_floats = mirt__sum_floats(epilogue, v->target_c);
     mirt__conv_sets(&job);
     if (v->blocks > 0) {

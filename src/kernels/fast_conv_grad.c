@@ -44,16 +44,14 @@ static void mirt__grad_read(const mirt__grad_job *job, mirt__grad_block *b, int6
     b->dy = job->dy_direct && dy->channels == s->co ? (const float *)job->dy.from.data + *row * s->ow * s->co : b->room;
     do {
         const int64_t image = *row / s->oh, y = *row % s->oh;
-        int64_t rows = s->oh - y < end - *row ? s->oh - y : end - *row;
+        int64_t rows = mirt__min(s->oh - y, end - *row);
         /* The number that fits: at least one in an empty tile. */
         const int64_t x_room = (job->g.x_floats - x_used) / pitch - reach - 1,
                       dy_room = (job->g.dy_floats - MIRT__PANEL) / dy->pixel - b->pixels;
-        int64_t fit = x_room < 0 ? 0 : x_room / step + 1;
-        if (fit > dy_room / s->ow) fit = dy_room / s->ow;
-        if (fit > (most - b->pixels) / s->ow) fit = (most - b->pixels) / s->ow;
+        int64_t fit = mirt__min(x_room < 0 ? 0 : x_room / step + 1, mirt__min(dy_room, most - b->pixels) / s->ow);
         if (fit < 1 && b->pixels == 0) fit = 1;
         if (fit < 1 || (fit < rows && fit * s->ow * 2 < b->pixels)) break; /* avoids a small remainder */
-        if (rows > fit) rows = fit;
+        rows = mirt__min(rows, fit);
         const int64_t x_rows = (rows - 1) * step + reach + 1;
         mirt__input_tile_rows(x, image, y * s->stride_h - s->pad_top, x_rows, b->x + x_used);
         if (b->dy == b->room) mirt__input_tile_rows(dy, image, y, rows, b->room + b->pixels * dy->pixel);
@@ -99,15 +97,15 @@ static void mirt__grad_task(void *arg, int64_t task, int member) {
                   c = task / job->column_parts % job->channel_parts * job->channels;
     const int64_t group = task / (job->column_parts * job->channel_parts) % s->groups;
     const int64_t chunk = task / (job->column_parts * job->channel_parts * s->groups);
-    const int64_t end = g->rows - chunk * g->chunk < g->chunk ? g->rows : (chunk + 1) * g->chunk;
-    char *scratch = (char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread;
+    const int64_t end = mirt__min(g->rows, (chunk + 1) * g->chunk);
+    char *scratch = (char *)mirt__scratch(job->where, member);
     mirt__grad_block b;
     b.x_tile = job->x_tile;
     b.dy_tile = job->dy_tile;
     b.x_tile.first = group * ci + c;
-    b.x_tile.channels = b.x_tile.pixel = ci - c < job->channels ? ci - c : job->channels;
+    b.x_tile.channels = b.x_tile.pixel = mirt__min(ci - c, job->channels);
     b.dy_tile.first = group * co + j;
-    b.dy_tile.channels = b.dy_tile.pixel = co - j < job->columns ? co - j : job->columns;
+    b.dy_tile.channels = b.dy_tile.pixel = mirt__min(co - j, job->columns);
     b.runs = (mirt__run *)(void *)scratch;
     b.x = (float *)(void *)(scratch + (size_t)g->runs * sizeof(mirt__run));
     b.room = b.x + g->x_floats;
@@ -127,7 +125,7 @@ static void mirt__grad_task(void *arg, int64_t task, int member) {
     sweep.b_row = b.dy_tile.pixel;
     sweep.b_panel = MIRT__PANEL;
     sweep.n = b.dy_tile.channels;
-    sweep.end = (sweep.n + MIRT__PANEL - 1) / MIRT__PANEL;
+    sweep.end = mirt__parts(sweep.n, MIRT__PANEL);
     sweep.c = job->sums + chunk * g->sum;
     sweep.c_at = c * g->row + group * padded + j;
     sweep.c_x = g->row;
@@ -139,7 +137,7 @@ static void mirt__grad_task(void *arg, int64_t task, int member) {
     for (int64_t row = chunk * g->chunk; row < end; sweep.fresh = false) {
         const int64_t first = row;
         mirt__grad_read(job, &b, &row, end);
-        mirt__grad_ahead(job, &b, row, end - row < row - first ? end - row : row - first, &ahead);
+        mirt__grad_ahead(job, &b, row, mirt__min(end - row, row - first), &ahead);
         sweep.run_count = b.run_count;
         sweep.b = b.dy;
         mirt__sweep_run(&sweep);
@@ -166,7 +164,7 @@ static void mirt__grad_rows_task(void *arg, int64_t task, int member) {
     const mirt__grad_job *job = (const mirt__grad_job *)arg;
     const mirt__conv_grad_view *g = &job->g;
     const int64_t each = MIRT__GRAD_RANGE / g->row + 1, most = g->k + (job->db_sums ? 1 : 0), groups = g->v.s.groups;
-    const int64_t first = task * each, rows = most - first < each ? most - first : each;
+    const int64_t first = task * each, rows = mirt__min(most - first, each);
     (void)member;
     mirt__grad_tree(job, 0, g->chunks, first * g->row, rows * g->row);
     for (int64_t row = first; row < first + rows; row++) {
@@ -179,7 +177,7 @@ static void mirt__grad_rows_task(void *arg, int64_t task, int member) {
 
 static void mirt__grad_rows(mirt__grad_job *job) {
     const int64_t each = MIRT__GRAD_RANGE / job->g.row + 1, rows = job->g.k + (job->db_sums ? 1 : 0);
-    mirt__team_for(job->where->team, (rows + each - 1) / each, mirt__grad_rows_task, job);
+    mirt__team_for(job->where->team, mirt__parts(rows, each), mirt__grad_rows_task, job);
 }
 
 /* Smaller blocks if there are too few for the team. */
@@ -189,11 +187,11 @@ static void mirt__grad_parts(mirt__grad_job *job) {
     job->channels = g->channels;
     job->columns = g->columns;
     for (;;) {
-        job->channel_parts = (g->v.k + job->channels - 1) / job->channels;
-        job->column_parts = (g->v.n + job->columns - 1) / job->columns;
+        job->channel_parts = mirt__parts(g->v.k, job->channels);
+        job->column_parts = mirt__parts(g->v.n, job->columns);
         if (g->chunks * g->v.s.groups * job->channel_parts * job->column_parts >= wanted) return;
         if (job->columns > MIRT__PANEL && job->columns >= job->channels)
-            job->columns = (job->columns / 2 + MIRT__PANEL - 1) / MIRT__PANEL * MIRT__PANEL;
+            job->columns = mirt__parts(job->columns / 2, MIRT__PANEL) * MIRT__PANEL;
         else if (job->channels > 24) job->channels = (job->channels / 2 + 11) / 12 * 12;
         else return;
     }
@@ -259,14 +257,14 @@ MIRT__LIB void mirt__grad_beside_ahead(const mirt__grad_job *job, int64_t number
     const mirt__reader *x = &job->x.from;
     const int64_t ci = job->g.v.k, first = number * job->both.lines, left = job->g.rows - first;
     if (left > 0)
-        mirt__ahead_add(ahead, x->data, x->dtype, first * ci, (left < job->both.lines ? left : job->both.lines) * ci);
+        mirt__ahead_add(ahead, x->data, x->dtype, first * ci, mirt__min(left, job->both.lines) * ci);
 }
 
 /* A word combines two pixels of a block, half a block apart. */
 MIRT__LIB void mirt__grad_beside_run(const mirt__grad_job *job, int64_t number, float *input_tile, mirt__ahead *ahead) {
     const mirt__both_view *both = &job->both;
     const int64_t ci = job->g.v.k, co = job->g.v.n, first = number * both->lines, left = job->g.rows - first;
-    const int64_t pixels = left < both->lines ? left : both->lines, k = job->words ? (pixels + 1) / 2 : pixels;
+    const int64_t pixels = mirt__min(left, both->lines), k = job->words ? (pixels + 1) / 2 : pixels;
     float *x = input_tile + both->input_tile, *dy = input_tile;
     mirt__input_tile from = job->x_tile;
     from.pair = job->words ? k : 0;
@@ -300,7 +298,7 @@ MIRT__LIB void mirt__grad_beside_run(const mirt__grad_job *job, int64_t number, 
     sweep.b_row = co;
     sweep.b_panel = MIRT__PANEL;
     sweep.n = co;
-    sweep.end = (co + MIRT__PANEL - 1) / MIRT__PANEL;
+    sweep.end = mirt__parts(co, MIRT__PANEL);
     sweep.c = job->sums + number / both->blocks * job->g.sum;
     sweep.c_x = job->g.row;
     sweep.fresh = number % both->blocks == 0;

@@ -28,10 +28,10 @@ typedef struct mirt__pool_scratch {
 } mirt__pool_scratch;
 
 static mirt__pool_scratch mirt__pool_scratch_of(const mirt__pool_job *job, int member) {
-    char *base = (char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread;
+    char *base = (char *)mirt__scratch(job->where, member);
     mirt__pool_scratch scratch;
     const int64_t input_tile =
-        job->blocks.forward_floats > job->blocks.grad_floats ? job->blocks.forward_floats : job->blocks.grad_floats;
+        mirt__max(job->blocks.forward_floats, job->blocks.grad_floats);
     scratch.runs = (mirt__run *)(void *)base;
     scratch.input_tile = (float *)(void *)(base + mirt__align_up((size_t)job->blocks.run_count * sizeof(mirt__run)));
     scratch.panel = scratch.input_tile + input_tile;
@@ -57,7 +57,7 @@ static void mirt__pool_job_init(mirt__pool_job *job, const mirt__simd *simd, con
     job->s = s;
     job->where = where;
     job->blocks = mirt__conv_block_sizes(s);
-    job->blocks_per_image = (s->oh + job->blocks.forward_rows - 1) / job->blocks.forward_rows;
+    job->blocks_per_image = mirt__parts(s->oh, job->blocks.forward_rows);
     job->x = *x;
     job->direct = x->dtype == MIRT_FLOAT32 && !x->affine;
 }
@@ -75,8 +75,7 @@ static void mirt__pool_partial(const mirt__pool_job *job, int64_t chunk, float *
 static void mirt__pool_chunks_init(mirt__pool_job *job) {
     const int64_t rows = job->s->rows;
     job->chunk = mirt__conv_chunk_rows(job->s);
-    job->parts = rows / job->chunk + (rows % job->chunk != 0);
-    if (job->parts < 1) job->parts = 1;
+    job->parts = mirt__max(mirt__parts(rows, job->chunk), 1);
     job->partial_stride = mirt__conv_partial_floats(job->s);
     job->partial = (float *)job->where->shared;
 }
@@ -87,7 +86,7 @@ static void mirt__pool_tree_task(void *arg, int64_t task, int member) {
     const int64_t begin = task * MIRT__TREE_RANGE, left = job->partial_stride - begin;
     (void)member;
     mirt__tree(job->partial + begin, job->parts, job->partial_stride,
-               left < MIRT__TREE_RANGE ? left : MIRT__TREE_RANGE);
+               mirt__min(left, MIRT__TREE_RANGE));
 }
 
 static void mirt__pool_chunks_finish(mirt__pool_job *job, float *dkernel, float *db) {
@@ -97,7 +96,7 @@ static void mirt__pool_chunks_finish(mirt__pool_job *job, float *dkernel, float 
     for (int64_t part = 1; part < job->parts && !db; part++) {
         memset(job->partial + part * job->partial_stride + kernel, 0, (size_t)bias * sizeof(float));
     }
-    mirt__team_for(job->where->team, (job->partial_stride + MIRT__TREE_RANGE - 1) / MIRT__TREE_RANGE,
+    mirt__team_for(job->where->team, mirt__parts(job->partial_stride, MIRT__TREE_RANGE),
                    mirt__pool_tree_task, job);
     memcpy(dkernel, job->partial, (size_t)kernel * sizeof(float));
     if (db) memcpy(db, job->partial + kernel, (size_t)bias * sizeof(float));
@@ -119,7 +118,7 @@ static void mirt__pool_task(void *arg, int64_t task, int member) {
     const mirt__pool_scratch scratch = mirt__pool_scratch_of(job, member);
     const int64_t image = task / job->blocks_per_image, y = task % job->blocks_per_image * job->blocks.forward_rows;
     const int64_t pooled = s->oh / 2 * 2,
-                  rows = pooled - y < job->blocks.forward_rows ? pooled - y : job->blocks.forward_rows;
+                  rows = mirt__min(pooled - y, job->blocks.forward_rows);
     const int64_t k = (int64_t)s->kh * s->kw * s->ci, group = (int64_t)simd->pool_vectors * simd->lanes;
     int32_t *offset = (int32_t *)(void *)scratch.panel;
     float *panel = scratch.panel + k;
@@ -133,7 +132,7 @@ static void mirt__pool_task(void *arg, int64_t task, int member) {
     row.offset = offset;
     row.co = s->co;
     for (int64_t j = 0; j < s->co; j += group) {
-        row.columns = s->co - j < group ? s->co - j : group;
+        row.columns = mirt__min(s->co - j, group);
         row.b = args->kernel + j;
         row.b_row = s->co;
         if (row.columns % simd->lanes != 0) {
@@ -158,7 +157,7 @@ MIRT__LIB void mirt__fast_conv_pool(const mirt__simd *simd, const mirt__conv_poo
     mirt__pool_job job;
     mirt__pool_job_init(&job, simd, &args->s, &args->x, where);
     job.pool = args;
-    job.blocks_per_image = (args->s.oh / 2 * 2 + job.blocks.forward_rows - 1) / job.blocks.forward_rows;
+    job.blocks_per_image = mirt__parts(args->s.oh / 2 * 2, job.blocks.forward_rows);
     mirt__team_for(where->team, args->s.rows * job.blocks_per_image, mirt__pool_task, &job);
 }
 
@@ -168,7 +167,7 @@ static void mirt__pool_grad_task(void *arg, int64_t chunk, int member) {
     const mirt__conv_pool_weight_grad *args = job->pool_grad;
     const mirt__pool_scratch scratch = mirt__pool_scratch_of(job, member);
     const int64_t first = job->parts == 1 ? 0 : chunk * job->chunk;
-    const int64_t end = s->rows - first < job->chunk ? s->rows : first + job->chunk;
+    const int64_t end = mirt__min(s->rows, first + job->chunk);
     const int64_t k = (int64_t)s->kh * s->kw * s->ci, across = s->ow / 2, down = s->oh / 2;
     int32_t *offset = (int32_t *)(void *)scratch.panel;
     float *block = scratch.panel + k;
@@ -182,12 +181,12 @@ static void mirt__pool_grad_task(void *arg, int64_t chunk, int member) {
     windows.co = s->co;
     for (int64_t image = first; image < end; image++) {
         for (int64_t y = 0; y < down * 2; y += job->blocks.forward_rows) {
-            const int64_t rows = down * 2 - y < job->blocks.forward_rows ? down * 2 - y : job->blocks.forward_rows;
+            const int64_t rows = mirt__min(down * 2 - y, job->blocks.forward_rows);
             int64_t pitch;
             const float *x = mirt__pool_input(job, image, y, rows, scratch.input_tile, &pitch);
             mirt__pool_offsets(s, pitch, offset);
             for (int64_t r = 0; r < rows / 2; r += job->blocks.window_rows) {
-                const int64_t lines = rows / 2 - r < job->blocks.window_rows ? rows / 2 - r : job->blocks.window_rows;
+                const int64_t lines = mirt__min(rows / 2 - r, job->blocks.window_rows);
                 for (int64_t line = 0; line < lines; line++) {
                     job->simd->lay_windows(block + line * across * k * 4, x + (r + line) * 2 * pitch, pitch, s->ci,
                                            across, k, offset);

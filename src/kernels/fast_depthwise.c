@@ -57,7 +57,7 @@ static void mirt__depth_read(const mirt__simd *simd, mirt__depth_ring *ring, int
     for (; ring->next < end && ring->next < ring->h; ring->next++) {
         float *to = mirt__depth_row(ring, ring->next) + ring->before * c;
         for (int64_t x = 0; x < ring->w; x += step) {
-            const int64_t pixels = ring->w - x < step ? ring->w - x : step;
+            const int64_t pixels = mirt__min(ring->w - x, step);
             simd->read(to + x * c, ring->source, ((image * ring->h + ring->next) * ring->w + x) * c, pixels * c);
         }
     }
@@ -69,7 +69,7 @@ static void mirt__depth_ask(const mirt__depth_job *job, mirt__soon *soon, const 
     const mirt__reader *from = &ring->source->from;
     const int64_t size = ring->w * ring->c * (int64_t)mirt__dtype_size(from->dtype),
                   first = image * ring->h + ring->next;
-    const int64_t last = first + rows < job->s->rows * ring->h ? first + rows : job->s->rows * ring->h;
+    const int64_t last = mirt__min(first + rows, job->s->rows * ring->h);
     for (int i = 0; i < (from->back ? 2 : 1); i++, soon->next++) {
         soon->at[soon->next] = (const char *)(i ? from->back->z : from->data) + first * size;
         soon->end[soon->next] = (const char *)(i ? from->back->z : from->data) + last * size;
@@ -86,7 +86,7 @@ static void mirt__depth_finish(const mirt__depth_job *job, float *row, int64_t a
     int64_t to[MIRT__DEPTH_PIECE];
     f.sum = sum;
     for (int64_t x = 0; x < pixels; x += step) {
-        const int64_t count = pixels - x < step ? pixels - x : step;
+        const int64_t count = mirt__min(pixels - x, step);
         for (int64_t i = 0; i < count; i++) {
             from[i] = row + (x + i) * n;
             to[i] = (at + x + i) * c + first;
@@ -102,7 +102,7 @@ static void mirt__depth_finish_row(const mirt__depth_job *job, float *row, int64
     const int64_t floats = mirt__sum_floats(job->out.epilogue, job->s->co),
                   most = pieces > 1 ? job->cut.sum_pixels : width;
     for (int64_t piece = 0; piece < pieces; piece++) {
-        const int64_t x = piece * most, pixels = width - x < most ? width - x : most;
+        const int64_t x = piece * most, pixels = mirt__min(width - x, most);
         mirt__depth_finish(job, row + x * n, at + x, pixels, first, n,
                            sum ? sum + (line / sum_rows * pieces + piece) * floats + first : NULL,
                            line % sum_rows == 0);
@@ -157,8 +157,7 @@ static void mirt__depth_direct_row(const mirt__depth_job *job, int64_t image, in
         const int64_t left = ox * s->stride_w - s->pad_left,
                       all = (s->w - 1 - (int64_t)(s->kw - 1) * s->dilation_w - left) / s->stride_w + 1;
         row.count = left < 0 || left + (int64_t)(s->kw - 1) * s->dilation_w >= s->w ? 1
-                    : all < s->ow - ox                                              ? all
-                                                                                    : s->ow - ox;
+                    : mirt__min(all, s->ow - ox);
         row.y = y + ox * step;
         row.taps = 0;
         for (int ky = 0; ky < s->kh; ky++) {
@@ -179,7 +178,7 @@ static void mirt__depth_direct_row(const mirt__depth_job *job, int64_t image, in
 static float *mirt__depth_scratch(const mirt__depth_job *job, int member, mirt__depth_ring *x, mirt__depth_ring *dy) {
     const mirt__conv *s = job->s;
     const mirt__depth_cut *cut = &job->cut;
-    float *floats = (float *)(void *)((char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread);
+    float *floats = (float *)mirt__scratch(job->where, member);
     const mirt__depth_ring of_x = {&job->x, floats, s->h, s->w, s->ci, cut->x_rows, cut->x_before, cut->x_columns, 0};
     floats += cut->x_rows * cut->x_columns * s->ci;
     const mirt__depth_ring of_dy = {&job->dy,     floats,         s->oh,           s->ow, s->ci,
@@ -198,13 +197,12 @@ static void mirt__depth_forward_unit(const mirt__depth_job *job, int64_t unit, i
     const mirt__conv *s = job->s;
     const mirt__depth_cut *cut = &job->cut;
     const int64_t image = unit / cut->blocks, first = unit % cut->blocks * cut->block_rows;
-    const int64_t end = s->oh - first < cut->block_rows ? s->oh : first + cut->block_rows;
+    const int64_t end = mirt__min(s->oh, first + cut->block_rows);
     const int64_t sums =
-        (s->oh + cut->sum_rows - 1) / cut->sum_rows * cut->sum_pieces * mirt__sum_floats(job->out.epilogue, job->s->co);
+        mirt__parts(s->oh, cut->sum_rows) * cut->sum_pieces * mirt__sum_floats(job->out.epilogue, job->s->co);
     const int64_t c = s->co, channels = MIRT__DEPTH_BLOCK / (s->ow * 32) * 32,
                   block = !job->finish || channels > c ? c
-                          : channels < 32              ? 32
-                                                       : channels;
+                          : mirt__max(channels, 32);
     mirt__depth_ring x, dy;
     mirt__soon soon;
     float *spare = mirt__depth_scratch(job, member, &x, &dy);
@@ -216,7 +214,7 @@ static void mirt__depth_forward_unit(const mirt__depth_job *job, int64_t unit, i
         soon.next = 0;
         mirt__depth_ask(job, &soon, &x, image, s->stride_h);
         for (int64_t j = 0; j < c; j += block) {
-            const int64_t n = c - j < block ? c - j : block, step = job->finish ? n : c;
+            const int64_t n = mirt__min(c - j, block), step = job->finish ? n : c;
             float *to = job->finish ? spare : (float *)job->out.y + at * c;
             if (job->direct) mirt__depth_direct_row(job, image, y, j, n, to, step, &soon);
             else mirt__depth_ring_row(job, &x, y, j, n, to, step, &soon);
@@ -251,7 +249,7 @@ static void mirt__depth_back_row(const mirt__depth_job *job, const mirt__depth_r
     row.soon = soon;
     for (int phase = 0; phase < s->stride_w && phase < s->w; phase++) {
         row.taps = 0;
-        row.count = (s->w - phase + s->stride_w - 1) / s->stride_w;
+        row.count = mirt__parts(s->w - phase, s->stride_w);
         row.y = dx + phase * c;
         for (int ky = 0; ky < s->kh; ky++) {
             const int64_t oy = mirt__depth_reached(y, s->pad_top, ky, s->dilation_h, s->stride_h, s->oh);
@@ -293,13 +291,13 @@ static void mirt__depth_back_unit(const mirt__depth_job *job, int64_t unit, int 
     float *spare = mirt__depth_scratch(job, member, &x, &dy),
           *sums = job->sums ? job->sums + unit * cut->grad_sums * 2 * s->ci : NULL;
     mirt__soon soon;
-    int64_t line = begin_x > 0 ? begin_x : 0;
+    int64_t line = mirt__max(begin_x, 0);
     const int64_t top_line = line;
     if (job->dkernel) mirt__depth_open(&x);
     mirt__depth_open(&dy);
     if (sums) memset(sums, 0, (size_t)(cut->grad_sums * 2 * s->ci) * sizeof(float));
     for (int64_t y = first; y < end; y++) {
-        mirt__depth_read(job->simd, &dy, image, y == first && behind < first ? behind < 0 ? 0 : behind : y, y + 1);
+        mirt__depth_read(job->simd, &dy, image, y == first && behind < first ? mirt__max(behind, 0) : y, y + 1);
         soon.next = 0;
         if (job->dkernel) {
             const int64_t top = y * s->stride_h - s->pad_top;
@@ -325,8 +323,7 @@ static void mirt__depth_back_task(void *arg, int64_t task, int member) {
     const mirt__depth_job *job = (const mirt__depth_job *)arg;
     const int64_t floats = mirt__conv_partial_floats(job->s), units = job->s->rows * job->cut.blocks;
     float *part = job->parts + task * floats;
-    const int64_t first = task * job->cut.images,
-                  end = units - first < job->cut.images ? units : first + job->cut.images;
+    const int64_t first = task * job->cut.images, end = mirt__min(units, first + job->cut.images);
     if (job->dkernel) memset(part, 0, (size_t)floats * sizeof(float));
     for (int64_t unit = first; unit < end; unit++) mirt__depth_back_unit(job, unit, member, part, unit == first);
     mirt__depth_settle(job);
@@ -360,7 +357,7 @@ static void mirt__depth_output(mirt__depth_job *job, const mirt__epilogue *e, vo
 static void mirt__depth_means_task(void *arg, int64_t image, int member) {
     const mirt__depth_job *job = (const mirt__depth_job *)arg;
     const mirt__conv *s = job->s;
-    const int64_t chunks = (s->oh + job->cut.sum_rows - 1) / job->cut.sum_rows * job->cut.sum_pieces, c = s->co;
+    const int64_t chunks = mirt__parts(s->oh, job->cut.sum_rows) * job->cut.sum_pieces, c = s->co;
     float *part = job->sums + image * chunks * c, *mean = job->out.epilogue->sum[0] + image * c;
     (void)member;
     mirt__tree(part, chunks, c, c);
@@ -372,7 +369,7 @@ static void mirt__depth_sums(mirt__depth_job *job) {
     const mirt__depth_cut *cut = &job->cut;
     if (!job->sums) return;
     const bool moments = job->out.epilogue->sums == MIRT__SUMS_MOMENTS;
-    const int64_t lines = (s->oh + cut->sum_rows - 1) / cut->sum_rows, wide = cut->sum_pieces > 1;
+    const int64_t lines = mirt__parts(s->oh, cut->sum_rows), wide = cut->sum_pieces > 1;
     if (job->out.epilogue->sums == MIRT__SUMS_IMAGES) {
         mirt__team_for(job->where->team, s->rows, mirt__depth_means_task, job);
         return;
@@ -399,8 +396,8 @@ MIRT__LIB void mirt__fast_depthwise_forward(const mirt__simd *simd, const mirt__
     job.kernel = args->kernel;
     mirt__depth_output(&job, &args->epilogue, args->y, args->y_dtype, args->s.oh * args->s.ow);
     const int64_t units = args->s.rows * job.cut.blocks, share = units / (2 * mirt__team_size(where->team));
-    job.together = share > 1 ? share : 1;
-    mirt__team_for(where->team, (units + job.together - 1) / job.together, mirt__depth_forward_task, &job);
+    job.together = mirt__max(share, 1);
+    mirt__team_for(where->team, mirt__parts(units, job.together), mirt__depth_forward_task, &job);
     mirt__depth_sums(&job);
 }
 
@@ -409,14 +406,14 @@ static void mirt__depth_tree_task(void *arg, int64_t task, int member) {
     const mirt__depth_job *job = (const mirt__depth_job *)arg;
     const int64_t floats = mirt__conv_partial_floats(job->s), begin = task * MIRT__DEPTH_RANGE, left = floats - begin;
     (void)member;
-    mirt__tree(job->parts + begin, job->tree_parts, floats, left < MIRT__DEPTH_RANGE ? left : MIRT__DEPTH_RANGE);
+    mirt__tree(job->parts + begin, job->tree_parts, floats, mirt__min(left, MIRT__DEPTH_RANGE));
 }
 
 /* Computes dx and, if x is given, dkernel and db. */
 static void mirt__depth_back(mirt__depth_job *job) {
     const mirt__conv *s = job->s;
     const int64_t floats = mirt__conv_partial_floats(s), units = s->rows * job->cut.blocks,
-                  parts = (units + job->cut.images - 1) / job->cut.images;
+                  parts = mirt__parts(units, job->cut.images);
     if (job->dkernel) {
         job->parts = job->columns;
         if (job->sums) job->sums += job->cut.parts * floats;
@@ -426,7 +423,7 @@ static void mirt__depth_back(mirt__depth_job *job) {
     if (!job->dkernel) return;
     if (parts == 0) memset(job->parts, 0, (size_t)floats * sizeof(float));
     job->tree_parts = parts;
-    mirt__team_for(job->where->team, (floats + MIRT__DEPTH_RANGE - 1) / MIRT__DEPTH_RANGE, mirt__depth_tree_task, job);
+    mirt__team_for(job->where->team, mirt__parts(floats, MIRT__DEPTH_RANGE), mirt__depth_tree_task, job);
     memcpy(job->dkernel, job->parts, (size_t)(floats - s->co) * sizeof(float));
     if (job->db) memcpy(job->db, job->parts + floats - s->co, (size_t)s->co * sizeof(float));
 }

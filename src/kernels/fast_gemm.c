@@ -6,9 +6,6 @@
 
 #include "optimize_drivers.inc"
 
-static int64_t mirt__fast_min(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
 /* c = a b, with any regular layout of rows and columns of c. */
 typedef struct mirt__product {
     int64_t m, n, width; /* row i is number i % width of line i / width */
@@ -42,7 +39,7 @@ static bool mirt__fast_next_block(const mirt__product *p, int64_t *run, int64_t 
         mirt__run *to = &block->runs[block->count];
         to->a = from->a + *skip * p->a_step;
         to->b = from->b + *skip * p->b_row;
-        to->length = mirt__fast_min(from->length - *skip, MIRT__BLOCK_K - block->k);
+        to->length = mirt__min(from->length - *skip, MIRT__BLOCK_K - block->k);
         if (to->b != block->runs[0].b + block->k * p->b_row) block->contiguous = false;
         block->k += to->length;
         block->count++;
@@ -58,7 +55,7 @@ static bool mirt__fast_next_block(const mirt__product *p, int64_t *run, int64_t 
 /* Copies the block's rows of b into the panel, `columns` from j on, padded with zeros to whole vectors. */
 static void mirt__fast_pack(const mirt__simd *simd, const mirt__product *p, const mirt__fast_block *block, int64_t j,
                             int64_t columns) {
-    const int64_t filled = (columns + simd->lanes - 1) / simd->lanes * simd->lanes;
+    const int64_t filled = mirt__parts(columns, simd->lanes) * simd->lanes;
     float *to = p->panel;
     for (int64_t r = 0; r < block->count; r++) {
         const int64_t k = block->runs[r].length;
@@ -117,13 +114,13 @@ static void mirt__fast_rows(const mirt__simd *simd, const mirt__product *p, cons
     const float *a[MIRT__TILE_ROWS], *mask[MIRT__TILE_ROWS];
     float *c[MIRT__TILE_ROWS];
     float *spare = p->panel + MIRT__BLOCK_K * MIRT__PANEL;
-    const int64_t tiles = (p->m + simd->rows - 1) / simd->rows;
+    const int64_t tiles = mirt__parts(p->m, simd->rows);
     int64_t line = 0, place = 0, left = p->m;
     mirt__tile tile = *block;
     tile.a = a;
     tile.c = c;
     for (int64_t t = 0; t < tiles; t++) {
-        const int64_t rows = (left + tiles - t - 1) / (tiles - t); /* as even as possible */
+        const int64_t rows = mirt__parts(left, tiles - t); /* as even as possible */
         left -= rows;
         for (int64_t i = 0; i < rows; i++) {
             const int64_t at = line * p->c_y + place * p->c_x + j;
@@ -147,7 +144,7 @@ static void mirt__product_run(const mirt__simd *simd, const mirt__product *p) {
     tile.runs = block.runs;
     tile.a_step = p->a_step;
     for (int64_t j = 0; j < p->n; j += MIRT__PANEL) {
-        const int64_t columns = mirt__fast_min(MIRT__PANEL, p->n - j);
+        const int64_t columns = mirt__min(MIRT__PANEL, p->n - j);
         int64_t run = 0, skip = 0;
         tile.fresh = p->fresh;
         for (bool more = true; more;) {
@@ -192,12 +189,12 @@ static void mirt__gemm_read_columns(const mirt__gemm_job *job, mirt__product *p,
     p->a = input_tile;
     p->a_step = MIRT__GRAD_COLUMNS;
     for (int64_t ci = 0; ci < m; ci += MIRT__GRAD_COLUMNS) {
-        p->m = p->width = mirt__fast_min(MIRT__GRAD_COLUMNS, m - ci);
+        p->m = p->width = mirt__min(MIRT__GRAD_COLUMNS, m - ci);
         p->c = c + ci * args->n;
         p->mask = mask ? mask + ci * args->n : NULL;
         int64_t k = 0;
         do {
-            run.length = mirt__fast_min(MIRT__BLOCK_K, args->k - k);
+            run.length = mirt__min(MIRT__BLOCK_K, args->k - k);
             for (int64_t q = 0; q < run.length; q++) {
                 job->simd->read(input_tile + q * MIRT__GRAD_COLUMNS, &source, (k + q) * args->a_col + i + ci, p->m);
             }
@@ -214,12 +211,12 @@ static void mirt__gemm_task(void *arg, int64_t task, int member) {
     const mirt__gemm_job *job = (const mirt__gemm_job *)arg;
     const mirt__gemm *args = job->args;
     const int64_t i = task / job->column_tasks * job->rows, j = task % job->column_tasks * job->columns;
-    float *scratch = (float *)(void *)((char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread);
+    float *scratch = (float *)mirt__scratch(job->where, member);
     const mirt__run run = {0, 0, args->k};
     mirt__product p;
     memset(&p, 0, sizeof p);
-    p.m = p.width = mirt__fast_min(job->rows, args->m - i);
-    p.n = mirt__fast_min(job->columns, args->n - j);
+    p.m = p.width = mirt__min(job->rows, args->m - i);
+    p.n = mirt__min(job->columns, args->n - j);
     p.runs = &run;
     p.run_count = 1;
     p.b = args->b + j * args->b_col;
@@ -274,14 +271,13 @@ MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, c
     } else {
         job.rows = threads == 1 && !job.input_tile ? args->m : 8 * MIRT__GRAD_COLUMNS;
     }
-    job.rows = mirt__fast_min(job.rows, args->m);
-    job.column_tasks = (args->n + job.columns - 1) / job.columns;
-    if (threads > 1 && job.column_tasks * ((args->m + job.rows - 1) / job.rows) < 3 * threads) {
-        const int64_t parts = (2 * threads + job.column_tasks - 1) / job.column_tasks;
-        const int64_t rows = ((args->m + parts - 1) / parts + 11) / 12 * 12;
-        job.rows = mirt__fast_min(job.rows, rows);
+    job.rows = mirt__min(job.rows, args->m);
+    job.column_tasks = mirt__parts(args->n, job.columns);
+    if (threads > 1 && job.column_tasks * mirt__parts(args->m, job.rows) < 3 * threads) {
+        const int64_t parts = mirt__parts(2 * threads, job.column_tasks);
+        job.rows = mirt__min(job.rows, mirt__parts(mirt__parts(args->m, parts), 12) * 12);
     }
-    mirt__team_for(where->team, (args->m + job.rows - 1) / job.rows * job.column_tasks, mirt__gemm_task, &job);
+    mirt__team_for(where->team, mirt__parts(args->m, job.rows) * job.column_tasks, mirt__gemm_task, &job);
 }
 
 typedef struct mirt__range_job {
@@ -296,7 +292,7 @@ typedef struct mirt__range_job {
 
 static void mirt__range_task(void *arg, int64_t task, int member) {
     const mirt__range_job *job = (const mirt__range_job *)arg;
-    const int64_t begin = job->begin + task * MIRT__RANGE, end = mirt__fast_min(begin + MIRT__RANGE, job->end);
+    const int64_t begin = job->begin + task * MIRT__RANGE, end = mirt__min(begin + MIRT__RANGE, job->end);
     (void)member;
     if (job->update) job->range(job->update, begin, end);
     else job->simd->accumulate(job->into + begin, job->from + begin, end - begin);
@@ -310,7 +306,7 @@ MIRT__LIB void mirt__fast_accumulate(const mirt__simd *simd, float *into, const 
     job.into = into;
     job.from = from;
     job.end = count;
-    mirt__team_for(where->team, (count + MIRT__RANGE - 1) / MIRT__RANGE, mirt__range_task, &job);
+    mirt__team_for(where->team, mirt__parts(count, MIRT__RANGE), mirt__range_task, &job);
 }
 
 MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *args,
@@ -321,7 +317,7 @@ MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *a
     job.range = range;
     job.begin = args->begin;
     job.end = args->end;
-    mirt__team_for(where->team, (args->end - args->begin + MIRT__RANGE - 1) / MIRT__RANGE, mirt__range_task, &job);
+    mirt__team_for(where->team, mirt__parts(args->end - args->begin, MIRT__RANGE), mirt__range_task, &job);
 }
 
 #undef MIRT__RANGE

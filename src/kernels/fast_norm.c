@@ -86,7 +86,7 @@ static void mirt__norm_rows(const void *args, int64_t begin, int64_t end, void *
                converts = s->add && s->add_dtype != s->y_dtype;
     float *first = (float *)scratch, *second = first + job->piece * s->n;
     for (int64_t at = begin, rows; at < end; at += rows) {
-        rows = end - at < job->piece ? end - at : job->piece;
+        rows = mirt__min(end - at, job->piece);
         if (mixed) {
             mirt__norm_finish(job, &job->out, mirt__norm_mixed(job, at, rows, first, second), at, rows);
         } else if (!s->add && s->y_dtype == MIRT_FLOAT32) {
@@ -117,11 +117,10 @@ static void mirt__norm_sums_chunks(const void *args, int64_t begin, int64_t end,
     f.epilogue = &e;
     f.y = first;
     for (int64_t chunk = begin; chunk < end; chunk++) {
-        const int64_t start = chunk * MIRT__REDUCE_CHUNK,
-                      last = s->rows - start < MIRT__REDUCE_CHUNK ? s->rows : start + MIRT__REDUCE_CHUNK;
+        const int64_t start = chunk * MIRT__REDUCE_CHUNK, last = mirt__min(s->rows, start + MIRT__REDUCE_CHUNK);
         f.sum = job->sums + chunk * mirt__sum_floats(&e, s->n);
         for (int64_t at = start, rows; at < last; at += rows) {
-            rows = last - at < job->piece ? last - at : job->piece;
+            rows = mirt__min(last - at, job->piece);
             f.fresh = at == start;
             if (!moments) e.slope_x = mirt__norm_read(job, &job->x, at, rows, second);
             mirt__norm_finish(job, &f, mirt__norm_read(job, moments ? &job->x : &job->dy, at, rows, first), 0, rows);
@@ -137,7 +136,7 @@ static void mirt__norm_sums_columns(const void *args, int64_t begin, int64_t end
     sums.part = job->sums;
     sums.sum_row = job->s->n;
     sums.chunk_floats = mirt__sum_floats(&job->epilogue, job->s->n);
-    sums.period = sums.chunks = (job->s->rows + MIRT__REDUCE_CHUNK - 1) / MIRT__REDUCE_CHUNK;
+    sums.period = sums.chunks = mirt__parts(job->s->rows, MIRT__REDUCE_CHUNK);
     sums.rows = MIRT__REDUCE_CHUNK;
     sums.last_rows = job->s->rows - (sums.chunks - 1) * MIRT__REDUCE_CHUNK;
     mirt__column_sums_finish(&job->epilogue, &sums, begin, end);
@@ -151,7 +150,7 @@ static void mirt__norm_sums(mirt__norm_job *job, mirt__column_sums sums, const m
     if (sums == MIRT__SUMS_GRADIENT) job->epilogue.slope = &job->scaling;
     job->out = mirt__finishing_of(&job->epilogue, s->n, NULL, MIRT_FLOAT32, floats);
     job->sums = floats + mirt__finishing_floats(&job->epilogue, s->n);
-    mirt__common_range(where, (s->rows + MIRT__REDUCE_CHUNK - 1) / MIRT__REDUCE_CHUNK,
+    mirt__common_range(where, mirt__parts(s->rows, MIRT__REDUCE_CHUNK),
                        mirt__common_step(s->n * MIRT__REDUCE_CHUNK), mirt__norm_sums_chunks, job);
     mirt__common_range(where, s->n, MIRT__REDUCE_COLUMNS, mirt__norm_sums_columns, job);
 }

@@ -34,7 +34,7 @@ static mirt__max_job mirt__max_start(const mirt__simd *simd, const mirt__pool2d 
 /* The part [*first, return value) of a window's kernel that lies inside the input. */
 static int64_t mirt__max_inside(int64_t start, int kernel, int64_t size, int64_t *first) {
     *first = start < 0 ? -start : 0;
-    return size - start < kernel ? size - start : kernel;
+    return mirt__min(size - start, kernel);
 }
 
 /* Rows [begin, end) of windows, counted through all images. */
@@ -63,8 +63,8 @@ static void mirt__max_rows(const void *args, int64_t begin, int64_t end, void *s
 /* The windows [*first, return value) that contain position `at`. */
 static int64_t mirt__max_around(int64_t at, int kernel, int stride, int64_t windows, int64_t *first) {
     const int64_t last = at / stride + 1, behind = mirt__floor_div(at - kernel, stride) + 1;
-    *first = behind < 0 ? 0 : behind;
-    return last < windows ? last : windows;
+    *first = mirt__max(behind, 0);
+    return mirt__min(last, windows);
 }
 
 /* Rows [begin, end) of pixels. */

@@ -24,8 +24,7 @@ static void mirt__input_tile_read(const mirt__input_tile *s, float *to, int64_t 
     if (s->pair > 0) {
         const int64_t left = s->pixels - s->pair - at,
                       paired = left < 0        ? 0
-                               : left < pixels ? left
-                                               : pixels,
+                               : mirt__min(left, pixels),
                       from = at * s->c + s->first;
         s->words->read_pairs(to, s->source, from, from + s->pair * s->c, s->c, s->channels, paired);
         s->words->read_pairs(to + paired * s->pixel, s->source, from + paired * s->c, -1, s->c, s->channels,
@@ -62,8 +61,8 @@ MIRT__LIB mirt__input_tile mirt__input_tile_of(const mirt__simd *simd, const mir
 
 MIRT__LIB int64_t mirt__sweep_splits(const mirt__where *where, int64_t blocks, int64_t panels, int64_t each) {
     const int64_t threads = mirt__team_size(where->team), wanted = each * threads,
-                  splits = threads > 1 && blocks < wanted ? (wanted + blocks - 1) / blocks : 1;
-    return splits < panels ? splits : panels;
+                  splits = threads > 1 && blocks < wanted ? mirt__parts(wanted, blocks) : 1;
+    return mirt__min(splits, panels);
 }
 
 MIRT__LIB void mirt__input_tile_rows(const mirt__input_tile *s, int64_t image, int64_t row, int64_t rows, float *to) {
@@ -94,7 +93,7 @@ MIRT__LIB void mirt__input_tile_rows(const mirt__input_tile *s, int64_t image, i
 MIRT__LIB void mirt__sweep_run_add(mirt__run *runs, int64_t *count, int64_t *k, int64_t a, int64_t length,
                                    int64_t step) {
     while (length > 0) {
-        const int64_t room = MIRT__BLOCK_K - *k % MIRT__BLOCK_K, take = length < room ? length : room;
+        const int64_t room = MIRT__BLOCK_K - *k % MIRT__BLOCK_K, take = mirt__min(length, room);
         runs[*count].a = a;
         runs[*count].b = *k / MIRT__BLOCK_K;
         runs[(*count)++].length = take;
@@ -111,7 +110,7 @@ static void mirt__sweep_rows(const mirt__sweep *s, int64_t i, int64_t rows, cons
     while (rows > 0) {
         const float *from = s->a + picture * s->a_z + line * s->a_y + place * s->a_x;
         int64_t to = s->c_at + picture * s->c_z + line * s->c_y + place * s->c_x;
-        int64_t along = s->width - place < rows ? s->width - place : rows;
+        int64_t along = mirt__min(s->width - place, rows);
         rows -= along;
         for (; along > 0; along--) {
             *a++ = from;
@@ -158,11 +157,11 @@ static void mirt__sweep_tiles(const mirt__sweep *s, mirt__tile *tile, int kind, 
                               float *const *c, const int64_t *at, int64_t columns) {
     int64_t most = MIRT__TILE_ROWS;
     while (!s->tile[kind][most - 1]) most--;
-    const int64_t tiles = (rows + most - 1) / most;
+    const int64_t tiles = mirt__parts(rows, most);
     int64_t tile_k = 0;
     for (int64_t r = 0; r < tile->run_count; r++) tile_k += tile->runs[r].length;
     for (int64_t t = 0, left = rows; t < tiles; t++) {
-        const int64_t count = (left + tiles - t - 1) / (tiles - t); /* as even as possible */
+        const int64_t count = mirt__parts(left, tiles - t); /* as even as possible */
         tile->a = a;
         tile->c = c;
         tile->ahead = (const char *)tile->b;
@@ -212,7 +211,7 @@ static void mirt__sweep_group(const mirt__sweep *s, const float *b, int64_t colu
                 tile.run_count++;
                 run++;
             }
-            mirt__sweep_tiles(s, &tile, kind, rows, a, c, place, wide < columns - j ? wide : columns - j);
+            mirt__sweep_tiles(s, &tile, kind, rows, a, c, place, mirt__min(wide, columns - j));
             tile.fresh = false;
             place = NULL;
         } while (run < s->run_count);
@@ -220,8 +219,8 @@ static void mirt__sweep_group(const mirt__sweep *s, const float *b, int64_t colu
 }
 
 static void mirt__sweep_panel(const mirt__sweep *s, int64_t panel) {
-    const int64_t per_group = (s->n + MIRT__PANEL - 1) / MIRT__PANEL, j = panel % per_group * MIRT__PANEL;
-    const int64_t columns = s->n - j < MIRT__PANEL ? s->n - j : MIRT__PANEL, column = panel / per_group * s->n + j;
+    const int64_t per_group = mirt__parts(s->n, MIRT__PANEL), j = panel % per_group * MIRT__PANEL;
+    const int64_t columns = mirt__min(s->n - j, MIRT__PANEL), column = panel / per_group * s->n + j;
     const float *a[MIRT__TILE_GROUP];
     float *c[MIRT__TILE_GROUP];
     int64_t at[MIRT__TILE_GROUP], rows;
@@ -230,7 +229,7 @@ static void mirt__sweep_panel(const mirt__sweep *s, int64_t panel) {
     mirt__finishing f;
     if (s->finishing) f = mirt__finishing_at(s->finishing, column);
     for (int64_t i = 0; i < s->m; i += rows) {
-        rows = s->m - i < MIRT__TILE_GROUP ? s->m - i : MIRT__TILE_GROUP;
+        rows = mirt__min(s->m - i, MIRT__TILE_GROUP);
         mirt__sweep_rows(s, i, rows, a, at);
         for (int64_t r = 0; r < rows; r++) {
             a[r] += panel / per_group * s->a_group;

@@ -30,10 +30,10 @@ static void mirt__winograd_pack_task(void *arg, int64_t task, int member) {
     const mirt__winograd_job *job = (const mirt__winograd_job *)arg;
     const mirt__winograd_view *v = &job->v;
     const int64_t panel = task % job->panels, j = panel * MIRT__PANEL, p = task / job->panels * MIRT__WINOGRAD_STEPS;
-    const int64_t columns = v->target_c - j < MIRT__PANEL ? v->target_c - j : MIRT__PANEL;
-    const int64_t k = v->c - p < MIRT__WINOGRAD_STEPS ? v->c - p : MIRT__WINOGRAD_STEPS,
+    const int64_t columns = mirt__min(v->target_c - j, MIRT__PANEL);
+    const int64_t k = mirt__min(v->c - p, MIRT__WINOGRAD_STEPS),
                   rest = -columns & (job->simd->lanes - 1);
-    float *taps = (float *)(void *)((char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread);
+    float *taps = (float *)mirt__scratch(job->where, member);
     const int64_t plane = MIRT__WINOGRAD_STEPS * MIRT__PANEL;
     for (int64_t tap = 0; tap < 9; tap++) {
         float *to = taps + tap * plane;
@@ -55,9 +55,9 @@ typedef struct mirt__winograd_block {
 static mirt__winograd_block mirt__winograd_block_of(const mirt__winograd_view *v, int64_t number) {
     mirt__winograd_block b;
     b.image = v->images > 1 ? number * v->images : number / v->parts;
-    b.images = v->rows - b.image < v->images ? v->rows - b.image : v->images;
+    b.images = mirt__min(v->rows - b.image, v->images);
     b.y = number % v->parts * v->lines;
-    b.lines = v->down - b.y < v->lines ? v->down - b.y : v->lines;
+    b.lines = mirt__min(v->down - b.y, v->lines);
     b.tiles = b.images * b.lines * v->across;
     return b;
 }
@@ -103,7 +103,7 @@ static void mirt__winograd_finish(const mirt__winograd_job *job, const mirt__win
     float *c[4 * MIRT__FINISHED_TILES];
     int64_t at[4 * MIRT__FINISHED_TILES];
     for (int64_t t = 0; t < b->tiles; t += MIRT__FINISHED_TILES) {
-        const int64_t count = b->tiles - t < MIRT__FINISHED_TILES ? b->tiles - t : MIRT__FINISHED_TILES;
+        const int64_t count = mirt__min(b->tiles - t, MIRT__FINISHED_TILES);
         const int64_t chunk = t / MIRT__WINOGRAD_CHUNK, pixels = mirt__winograd_places(v, b, t, count, spare, c, at);
         job->simd->winograd_target(spare, products + t * MIRT__PANEL, v->product_plane, count, columns);
         for (int64_t i = 0; i < pixels; i++) at[i] += j;
@@ -119,7 +119,7 @@ static void mirt__winograd_task(void *arg, int64_t task, int member) {
     const mirt__winograd_view *v = &job->v;
     const int64_t block = task / job->splits, split = task % job->splits;
     const mirt__winograd_block b = mirt__winograd_block_of(v, block);
-    float *products = (float *)(void *)((char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread);
+    float *products = (float *)mirt__scratch(job->where, member);
     float *spare = products + v->shared_floats, *planes = spare + 4 * MIRT__FINISHED_TILES * MIRT__PANEL;
     mirt__winograd_read(job, &b, products, planes);
     mirt__sweep sweep;
@@ -142,7 +142,7 @@ static void mirt__winograd_task(void *arg, int64_t task, int member) {
     int32_t *counts = sums && split == 0 ? job->counts + block * v->chunks : NULL;
     if (counts) memset(counts, 0, (size_t)v->chunks * sizeof *counts); /* the last block may have fewer chunks */
     for (int64_t panel = job->panels * split / job->splits; panel < end; panel++) {
-        const int64_t j = panel * MIRT__PANEL, columns = v->target_c - j < MIRT__PANEL ? v->target_c - j : MIRT__PANEL;
+        const int64_t j = panel * MIRT__PANEL, columns = mirt__min(v->target_c - j, MIRT__PANEL);
         sweep.begin = panel;
         sweep.end = panel + 1;
         sweep.c_at = -j;
@@ -177,11 +177,11 @@ MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, 
     job.runs = (mirt__run *)(void *)(shared + v->places.runs);
     int64_t k = 0;
     mirt__sweep_run_add(job.runs, &job.run_count, &k, 0, v->c, 1);
-    job.panels = (v->target_c + MIRT__PANEL - 1) / MIRT__PANEL;
+    job.panels = mirt__parts(v->target_c, MIRT__PANEL);
     job.sum_floats = mirt__sum_floats(epilogue, v->target_c);
     if (v->blocks > 0) {
         job.splits = mirt__sweep_splits(where, v->blocks, job.panels, 3);
-        mirt__team_for(where->team, (v->c + MIRT__WINOGRAD_STEPS - 1) / MIRT__WINOGRAD_STEPS * job.panels,
+        mirt__team_for(where->team, mirt__parts(v->c, MIRT__WINOGRAD_STEPS) * job.panels,
                        mirt__winograd_pack_task, &job);
         mirt__team_for(where->team, v->blocks * job.splits, mirt__winograd_task, &job);
     }

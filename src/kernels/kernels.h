@@ -15,6 +15,16 @@
 #define MIRT__RECORDED_0 true
 #define MIRT__RECORDED_NONE MIRT__TRAINS
 
+#define MIRT__INLINE static inline __attribute__((always_inline))
+MIRT__INLINE int64_t mirt__min(int64_t a, int64_t b) { return a < b ? a : b; }
+MIRT__INLINE int64_t mirt__max(int64_t a, int64_t b) { return a > b ? a : b; }
+/* The number of parts of `all`, which have `each` but for the last one. */
+MIRT__INLINE int64_t mirt__parts(int64_t all, int64_t each) { return all / each + (all % each != 0); }
+/* The scratch memory of a member of the team. */
+MIRT__INLINE void *mirt__scratch(const mirt__where *where, int member) {
+    return where->scratch ? (char *)where->scratch + (size_t)member * where->scratch_per_thread : NULL;
+}
+
 /* Whether positions in a window of this size need int32 instead of a byte. */
 MIRT__LIB bool mirt__pool_wide(int64_t places);
 /* NULL: the activation does not exist. */

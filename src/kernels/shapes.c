@@ -6,16 +6,9 @@ MIRT__LIB int64_t mirt__floor_div(int64_t a, int64_t b) {
     return a >= 0 ? a / b : -((b - 1 - a) / b);
 }
 
-static int64_t mirt__shapes_max(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}
-static int64_t mirt__shapes_min(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 MIRT__LIB int64_t mirt__gemm_tile_rows(int64_t m, int64_t k) {
     int64_t rows = MIRT__INPUT_TILE / (k > 0 ? k : 1) / 12 * 12; /* whole tiles of any instruction set */
-    return mirt__shapes_min(mirt__shapes_max(rows, 12), mirt__shapes_max(m, 1));
+    return mirt__min(mirt__max(rows, 12), mirt__max(m, 1));
 }
 
 MIRT__LIB size_t mirt__gemm_scratch(const mirt__gemm *args) {
@@ -28,29 +21,28 @@ MIRT__LIB size_t mirt__gemm_scratch(const mirt__gemm *args) {
 MIRT__LIB mirt__conv_blocks mirt__conv_block_sizes(const mirt__conv *s) {
     mirt__conv_blocks blocks;
     const int64_t reach_h = (int64_t)(s->kh - 1) * s->dilation_h, reach_w = (int64_t)(s->kw - 1) * s->dilation_w;
-    const int64_t window = (int64_t)s->kh * s->kw * s->ci * 4 * mirt__shapes_max(s->ow / 2, 1);
+    const int64_t window = (int64_t)s->kh * s->kw * s->ci * 4 * mirt__max(s->ow / 2, 1);
 
     blocks.forward_cols = (s->ow - 1) * s->stride_w + reach_w + 1;
     int64_t rows = (MIRT__INPUT_TILE / (blocks.forward_cols * s->ci) - reach_h - 1) / s->stride_h + 1;
-    blocks.forward_rows = mirt__shapes_min(mirt__shapes_max(rows / 2 * 2, 2), mirt__shapes_max((s->oh + 1) / 2 * 2, 2));
-    rows = mirt__shapes_min(blocks.forward_rows, mirt__shapes_max(s->oh, 1));
+    blocks.forward_rows = mirt__min(mirt__max(rows / 2 * 2, 2), mirt__max((s->oh + 1) / 2 * 2, 2));
+    rows = mirt__min(blocks.forward_rows, mirt__max(s->oh, 1));
     blocks.forward_floats = ((rows - 1) * s->stride_h + reach_h + 1) * blocks.forward_cols * s->ci;
 
     blocks.grad_cols = mirt__floor_div(s->w - 1 + s->pad_left, s->stride_w) -
                        mirt__floor_div(s->pad_left - reach_w, s->stride_w) + 1;
     rows = (MIRT__INPUT_TILE / (blocks.grad_cols * s->co) - 2) * s->stride_h - reach_h;
-    blocks.grad_rows = mirt__shapes_min(mirt__shapes_max(rows, 1), mirt__shapes_max(s->h, 1));
+    blocks.grad_rows = mirt__min(mirt__max(rows, 1), mirt__max(s->h, 1));
     blocks.grad_floats = ((blocks.grad_rows - 1 + reach_h) / s->stride_h + 2) * blocks.grad_cols * s->co;
 
-    blocks.run_count = mirt__shapes_max((int64_t)s->kh * s->kw, blocks.forward_rows);
-    blocks.window_rows = mirt__shapes_max(MIRT__WINDOWS / window, 1);
+    blocks.run_count = mirt__max((int64_t)s->kh * s->kw, blocks.forward_rows);
+    blocks.window_rows = mirt__max(MIRT__WINDOWS / window, 1);
     blocks.window_floats = blocks.window_rows * window;
     return blocks;
 }
 
 /* A vector of any instruction set has at most this many floats. */
 #define MIRT__VECTOR 16
-static int64_t mirt__shapes_parts(int64_t all, int64_t each) { return all / each + (all % each != 0); }
 
 /* Rows of the source that `lines` rows of the target reach. */
 static int64_t mirt__view_rows(const mirt__conv_view *v, bool back, int64_t lines) {
@@ -60,29 +52,29 @@ static int64_t mirt__view_rows(const mirt__conv_view *v, bool back, int64_t line
 }
 
 static void mirt__view_blocks(mirt__conv_view *v, bool back) {
-    const int64_t width = mirt__shapes_max(v->target_w, 1), height = mirt__shapes_max(v->target_h, 1);
-    const int64_t line = mirt__shapes_max(v->tile_columns * v->c, 1), step = back ? v->s.stride_h : 1;
+    const int64_t width = mirt__max(v->target_w, 1), height = mirt__max(v->target_h, 1);
+    const int64_t line = mirt__max(v->tile_columns * v->c, 1), step = back ? v->s.stride_h : 1;
     const int64_t flat = width == 1 ? 2 : 1; /* rows without neighbors are divided into small blocks of many channels */
-    int64_t most = flat > 1 ? MIRT__SUM_CHUNK : mirt__shapes_max(MIRT__BLOCK_PIXELS / width, 1);
+    int64_t most = flat > 1 ? MIRT__SUM_CHUNK : mirt__max(MIRT__BLOCK_PIXELS / width, 1);
     while (most > 1 && mirt__view_rows(v, back, most) * line > flat * MIRT__INPUT_TILE) most--;
     v->images = 1;
     if (most >= height) {
         const int64_t image = mirt__view_rows(v, back, height) * line;
         v->lines = height;
-        v->images = mirt__shapes_min(MIRT__SUM_CHUNK / (height * width), 2 * MIRT__INPUT_TILE / image);
-        v->images = mirt__shapes_max(mirt__shapes_min(v->images, v->s.rows), 1);
+        v->images = mirt__min(MIRT__SUM_CHUNK / (height * width), 2 * MIRT__INPUT_TILE / image);
+        v->images = mirt__max(mirt__min(v->images, v->s.rows), 1);
     } else if (flat > 1 && most >= MIRT__TILE_GROUP) {
         v->lines = most - most % MIRT__TILE_GROUP;
     } else {
-        v->lines = mirt__shapes_parts(height, mirt__shapes_parts(height, most));
-        v->lines = mirt__shapes_min(mirt__shapes_parts(v->lines, step) * step, height);
+        v->lines = mirt__parts(height, mirt__parts(height, most));
+        v->lines = mirt__min(mirt__parts(v->lines, step) * step, height);
     }
-    v->parts = mirt__shapes_parts(v->target_h, v->lines);
-    v->blocks = v->images > 1 ? mirt__shapes_parts(v->s.rows, v->images) : v->s.rows * v->parts;
+    v->parts = mirt__parts(v->target_h, v->lines);
+    v->blocks = v->images > 1 ? mirt__parts(v->s.rows, v->images) : v->s.rows * v->parts;
     v->tile_rows = mirt__view_rows(v, back, v->lines);
     v->input_tile = v->images * v->tile_rows * v->tile_columns * v->c;
-    const int64_t phase = mirt__shapes_parts(v->lines, step) * mirt__shapes_parts(width, back ? v->s.stride_w : 1);
-    v->chunks = v->sets * mirt__shapes_parts(v->images * phase, MIRT__SUM_CHUNK);
+    const int64_t phase = mirt__parts(v->lines, step) * mirt__parts(width, back ? v->s.stride_w : 1);
+    v->chunks = v->sets * mirt__parts(v->images * phase, MIRT__SUM_CHUNK);
 }
 
 MIRT__LIB mirt__conv_view mirt__conv_view_of(const mirt__conv *shape, bool back) {
@@ -108,8 +100,8 @@ MIRT__LIB mirt__conv_view mirt__conv_view_of(const mirt__conv *shape, bool back)
     v.n = v.target_c / g;
     v.sets = v.sets_across = 1;
     if (back) { /* taps that no pixel has are left out */
-        v.sets_across = mirt__shapes_max(mirt__shapes_min(s->stride_w, s->w), 1);
-        v.sets = v.sets_across * mirt__shapes_max(mirt__shapes_min(s->stride_h, s->h), 1);
+        v.sets_across = mirt__max(mirt__min(s->stride_w, s->w), 1);
+        v.sets = v.sets_across * mirt__max(mirt__min(s->stride_h, s->h), 1);
         if (s->h < s->stride_h) v.phase_y = s->pad_top;
         if (s->w < s->stride_w) v.phase_x = s->pad_left;
     }
@@ -136,7 +128,7 @@ static size_t mirt__shapes_place(size_t *end, int64_t count, size_t size) {
 
 MIRT__LIB mirt__conv_places mirt__conv_places_of(const mirt__conv_view *v) {
     mirt__conv_places p;
-    const int64_t taps = (int64_t)v->s.kh * v->s.kw, panels = v->s.groups * mirt__shapes_parts(v->n, MIRT__PANEL);
+    const int64_t taps = (int64_t)v->s.kh * v->s.kw, panels = v->s.groups * mirt__parts(v->n, MIRT__PANEL);
     p.end = 0;
     p.source = mirt__shapes_place(&p.end, 5 * v->c, sizeof(mirt__real));
     p.finishing = mirt__shapes_place(&p.end, 6 * v->target_c, sizeof(mirt__real));
@@ -172,27 +164,27 @@ MIRT__LIB mirt__winograd_view mirt__winograd_view_of(const mirt__conv *s, bool b
     v.before_w = back ? 2 - s->pad_left : s->pad_left;
     v.down = (v.target_h + 1) / 2;
     v.across = (v.target_w + 1) / 2;
-    const int64_t most = mirt__shapes_max(MIRT__WINOGRAD_FLOATS / (16 * (v.c + MIRT__PANEL)), MIRT__WINOGRAD_TILES),
-                  image = mirt__shapes_max(v.down * v.across, 1);
-    v.images = mirt__shapes_max(mirt__shapes_min(most / image, v.rows), 1);
-    v.lines = mirt__shapes_max(mirt__shapes_min(most / mirt__shapes_max(v.across, 1), v.down), 1);
-    v.lines = mirt__shapes_max(mirt__shapes_parts(v.down, mirt__shapes_parts(mirt__shapes_max(v.down, 1), v.lines)), 1);
-    v.parts = mirt__shapes_parts(v.down, v.lines);
-    v.blocks = v.images > 1 ? mirt__shapes_parts(v.rows, v.images) : v.rows * v.parts;
+    const int64_t most = mirt__max(MIRT__WINOGRAD_FLOATS / (16 * (v.c + MIRT__PANEL)), MIRT__WINOGRAD_TILES),
+                  image = mirt__max(v.down * v.across, 1);
+    v.images = mirt__max(mirt__min(most / image, v.rows), 1);
+    v.lines = mirt__max(mirt__min(most / mirt__max(v.across, 1), v.down), 1);
+    v.lines = mirt__max(mirt__parts(v.down, mirt__parts(mirt__max(v.down, 1), v.lines)), 1);
+    v.parts = mirt__parts(v.down, v.lines);
+    v.blocks = v.images > 1 ? mirt__parts(v.rows, v.images) : v.rows * v.parts;
     const int64_t tiles = v.images * v.lines * v.across;
-    v.chunks = mirt__shapes_parts(tiles, MIRT__WINOGRAD_CHUNK);
+    v.chunks = mirt__parts(tiles, MIRT__WINOGRAD_CHUNK);
     v.tile_columns = 2 * v.across + 2;
     /* Planes that are a multiple of 4 KB apart compete for too few cache sets. */
     v.source_plane = tiles * v.c + MIRT__VECTOR;
     v.product_plane = tiles * MIRT__PANEL + MIRT__VECTOR;
-    v.shared_floats = mirt__shapes_max(v.images * (2 * v.lines + 2) * v.tile_columns * v.c, 16 * v.product_plane);
+    v.shared_floats = mirt__max(v.images * (2 * v.lines + 2) * v.tile_columns * v.c, 16 * v.product_plane);
     const int64_t floats = v.shared_floats + 16 * v.source_plane + MIRT__TILE_GROUP * MIRT__PANEL,
                   pack = 9 * MIRT__WINOGRAD_STEPS * MIRT__PANEL;
-    v.scratch = mirt__align_up((size_t)mirt__shapes_max(floats, pack) * sizeof(mirt__real));
+    v.scratch = mirt__align_up((size_t)mirt__max(floats, pack) * sizeof(mirt__real));
     mirt__conv_places *p = &v.places;
     p->source = mirt__shapes_place(&p->end, 5 * v.c, sizeof(mirt__real));
     p->finishing = mirt__shapes_place(&p->end, 6 * v.target_c, sizeof(mirt__real));
-    p->packed = mirt__shapes_place(&p->end, 16 * v.c * mirt__shapes_parts(v.target_c, MIRT__PANEL) * MIRT__PANEL,
+    p->packed = mirt__shapes_place(&p->end, 16 * v.c * mirt__parts(v.target_c, MIRT__PANEL) * MIRT__PANEL,
                                    sizeof(mirt__real));
     p->sums = mirt__shapes_place(&p->end, v.blocks * v.chunks * 3 * v.target_c, sizeof(mirt__real));
     p->counts = mirt__shapes_place(&p->end, v.blocks * v.chunks, sizeof(int32_t));
@@ -210,37 +202,37 @@ MIRT__LIB mirt__depth_cut mirt__depth_cut_of(const mirt__conv *s) {
                   c = s->ci;
     const int64_t low = mirt__floor_div(s->pad_left - reach_w, s->stride_w),
                   high = mirt__floor_div(s->w - 1 + s->pad_left, s->stride_w);
-    const int64_t rows = mirt__shapes_max(s->rows, 1), height = mirt__shapes_max(s->oh, 1);
+    const int64_t rows = mirt__max(s->rows, 1), height = mirt__max(s->oh, 1);
     mirt__depth_cut cut;
     cut.sum_pixels = MIRT__REDUCE_CHUNK;
-    cut.sum_rows = mirt__shapes_max(cut.sum_pixels / mirt__shapes_max(s->ow, 1), 1);
-    cut.sum_pieces = mirt__shapes_max((s->ow + cut.sum_pixels - 1) / cut.sum_pixels, 1);
-    cut.grad_rows = mirt__shapes_max(cut.sum_pixels / mirt__shapes_max(s->w, 1), 1);
-    cut.grad_pieces = mirt__shapes_max((s->w + cut.sum_pixels - 1) / cut.sum_pixels, 1);
-    cut.blocks = mirt__shapes_min(mirt__shapes_max(16 / rows, 1), (height + 7) / 8);
-    cut.block_rows = ((height + cut.blocks - 1) / cut.blocks + cut.sum_rows - 1) / cut.sum_rows * cut.sum_rows;
-    cut.blocks = (height + cut.block_rows - 1) / cut.block_rows;
+    cut.sum_rows = mirt__max(cut.sum_pixels / mirt__max(s->ow, 1), 1);
+    cut.sum_pieces = mirt__max(mirt__parts(s->ow, cut.sum_pixels), 1);
+    cut.grad_rows = mirt__max(cut.sum_pixels / mirt__max(s->w, 1), 1);
+    cut.grad_pieces = mirt__max(mirt__parts(s->w, cut.sum_pixels), 1);
+    cut.blocks = mirt__min(mirt__max(16 / rows, 1), (height + 7) / 8);
+    cut.block_rows = mirt__parts(mirt__parts(height, cut.blocks), cut.sum_rows) * cut.sum_rows;
+    cut.blocks = mirt__parts(height, cut.block_rows);
     const int64_t most = cut.blocks == 1
                              ? s->h
-                             : mirt__shapes_max(cut.block_rows * s->stride_h,
+                             : mirt__max(cut.block_rows * s->stride_h,
                                                 s->h - ((cut.blocks - 1) * cut.block_rows * s->stride_h - s->pad_top));
-    cut.grad_sums = (most + cut.grad_rows - 1) / cut.grad_rows * cut.grad_pieces;
+    cut.grad_sums = mirt__parts(most, cut.grad_rows) * cut.grad_pieces;
     cut.x_rows = reach_h + 1;
     cut.x_before = s->pad_left;
-    cut.x_columns = s->pad_left + mirt__shapes_max(s->w, (s->ow - 1) * s->stride_w + reach_w + 1 - s->pad_left);
+    cut.x_columns = s->pad_left + mirt__max(s->w, (s->ow - 1) * s->stride_w + reach_w + 1 - s->pad_left);
     cut.dy_rows = reach_h / s->stride_h + 2;
-    cut.dy_before = mirt__shapes_max(-low, 0);
-    cut.dy_columns = cut.dy_before + mirt__shapes_max(s->ow, high + 1);
+    cut.dy_before = mirt__max(-low, 0);
+    cut.dy_columns = cut.dy_before + mirt__max(s->ow, high + 1);
     cut.images = (rows + 63) / 64;
-    cut.parts = cut.images > 1 ? (rows + cut.images - 1) / cut.images : rows * cut.blocks;
+    cut.parts = cut.images > 1 ? mirt__parts(rows, cut.images) : rows * cut.blocks;
     /* Also enough for fewer rows. */
-    const int64_t parts = rows > 64 ? 64 : mirt__shapes_max(rows, 16);
-    const int64_t sums = (height + cut.sum_rows - 1) / cut.sum_rows * cut.sum_pieces,
-                  grad_sums = (s->h + cut.grad_rows - 1) / cut.grad_rows * cut.grad_pieces;
+    const int64_t parts = rows > 64 ? 64 : mirt__max(rows, 16);
+    const int64_t sums = mirt__parts(height, cut.sum_rows) * cut.sum_pieces,
+                  grad_sums = mirt__parts(s->h, cut.grad_rows) * cut.grad_pieces;
     cut.scratch_floats =
-        (cut.x_rows * cut.x_columns + cut.dy_rows * cut.dy_columns + mirt__shapes_max(s->w, s->ow)) * c;
+        (cut.x_rows * cut.x_columns + cut.dy_rows * cut.dy_columns + mirt__max(s->w, s->ow)) * c;
     cut.shared_floats = parts * mirt__conv_partial_floats(s) +
-                        (mirt__shapes_max(rows * sums * 3, mirt__shapes_max(rows, 16) * grad_sums * 2) + 16) * c;
+                        (mirt__max(rows * sums * 3, mirt__max(rows, 16) * grad_sums * 2) + 16) * c;
     return cut;
 }
 
@@ -252,7 +244,7 @@ MIRT__LIB int64_t mirt__conv_partial_floats(const mirt__conv *s) {
    chunk for the largest. */
 MIRT__LIB int64_t mirt__conv_chunk_rows(const mirt__conv *s) {
     int64_t rows = mirt__conv_partial_floats(s) / 4096;
-    return rows > 128 ? INT64_MAX : mirt__shapes_max(rows, 4);
+    return rows > 128 ? INT64_MAX : mirt__max(rows, 4);
 }
 
 MIRT__TRAINING_LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape) {
@@ -262,31 +254,31 @@ MIRT__TRAINING_LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv
     const mirt__conv *s = &g.v.s;
     const int64_t ci = g.v.k, co = g.v.n, reach = (int64_t)(s->kh - 1) * s->dilation_h;
     g.k = (int64_t)s->kh * s->kw * ci;
-    g.row = s->groups * mirt__shapes_parts(co, MIRT__VECTOR) * MIRT__VECTOR;
+    g.row = s->groups * mirt__parts(co, MIRT__VECTOR) * MIRT__VECTOR;
     g.sum = (g.k + 1) * g.row;
     /* Enough chunks to share the work, if they are large enough for an extra addition, and all sums take a few MB. */
     g.rows = s->rows * s->oh;
     const int64_t pixels = g.rows * s->ow;
-    int64_t chunks = mirt__shapes_max(mirt__shapes_min(pixels / 128, 4), pixels / 1024);
-    chunks = mirt__shapes_min(chunks, mirt__shapes_min((1 << 20) / g.sum, 16));
-    g.chunks_most = mirt__shapes_max(chunks, 1);
-    g.chunk = mirt__shapes_parts(mirt__shapes_max(g.rows, 1), mirt__shapes_max(chunks, 1));
-    g.chunks = mirt__shapes_parts(mirt__shapes_max(g.rows, 1), g.chunk);
+    int64_t chunks = mirt__max(mirt__min(pixels / 128, 4), pixels / 1024);
+    chunks = mirt__min(chunks, mirt__min((1 << 20) / g.sum, 16));
+    g.chunks_most = mirt__max(chunks, 1);
+    g.chunk = mirt__parts(mirt__max(g.rows, 1), mirt__max(chunks, 1));
+    g.chunks = mirt__parts(mirt__max(g.rows, 1), g.chunk);
     /* Channels that leave space for some 200 pixels: the sums of a block pass through memory once. */
-    const int64_t width = mirt__shapes_max(s->ow, 1),
-                  lines = mirt__shapes_max(mirt__shapes_min(s->oh, MIRT__GRAD_PIXELS / width), 1);
+    const int64_t width = mirt__max(s->ow, 1),
+                  lines = mirt__max(mirt__min(s->oh, MIRT__GRAD_PIXELS / width), 1);
     const int64_t step = s->kh == 1 ? 1 : s->stride_h,
-                  images = mirt__shapes_max(MIRT__GRAD_PIXELS / (lines * width), 1);
+                  images = mirt__max(MIRT__GRAD_PIXELS / (lines * width), 1);
     const int64_t floats = images * ((lines - 1) * step + reach + 1) * g.v.tile_columns; /* of a channel */
     const int64_t fit =
-        mirt__shapes_max(mirt__shapes_min((MIRT__INPUT_TILE + MIRT__INPUT_TILE / 4) / floats, MIRT__GRAD_CHANNELS), 12);
+        mirt__max(mirt__min((MIRT__INPUT_TILE + MIRT__INPUT_TILE / 4) / floats, MIRT__GRAD_CHANNELS), 12);
     const int64_t most = g.k > ci ? MIRT__GRAD_CHANNELS / 2 : MIRT__GRAD_CHANNELS;
-    g.channels = mirt__shapes_parts(mirt__shapes_parts(ci, mirt__shapes_parts(ci, fit)), 12) * 12;
-    g.channels = mirt__shapes_min(g.channels, ci);
-    g.columns = mirt__shapes_parts(mirt__shapes_parts(co, mirt__shapes_parts(co, most)), MIRT__PANEL) * MIRT__PANEL;
-    g.columns = mirt__shapes_min(g.columns, co);
-    g.x_floats = mirt__shapes_max((reach + 1) * g.v.tile_columns * g.channels, MIRT__INPUT_TILE + MIRT__INPUT_TILE / 4);
-    g.dy_floats = mirt__shapes_max(s->ow * g.columns, MIRT__INPUT_TILE) + MIRT__PANEL;
+    g.channels = mirt__parts(mirt__parts(ci, mirt__parts(ci, fit)), 12) * 12;
+    g.channels = mirt__min(g.channels, ci);
+    g.columns = mirt__parts(mirt__parts(co, mirt__parts(co, most)), MIRT__PANEL) * MIRT__PANEL;
+    g.columns = mirt__min(g.columns, co);
+    g.x_floats = mirt__max((reach + 1) * g.v.tile_columns * g.channels, MIRT__INPUT_TILE + MIRT__INPUT_TILE / 4);
+    g.dy_floats = mirt__max(s->ow * g.columns, MIRT__INPUT_TILE) + MIRT__PANEL;
     g.runs = (MIRT__BLOCK_PIXELS + s->ow / MIRT__BLOCK_K + 4 + 7) / 8 * 8; /* whole cache lines */
     return g;
 }
@@ -304,14 +296,14 @@ MIRT__TRAINING_LIB mirt__both_view mirt__both_view_of(const mirt__conv *s) {
     mirt__both_view b;
     memset(&b, 0, sizeof b);
     b.lines = v.lines;
-    b.input_tile = (v.input_tile + MIRT__PANEL + MIRT__VECTOR - 1) / MIRT__VECTOR * MIRT__VECTOR;
-    b.blocks = mirt__shapes_max(mirt__shapes_parts(v.blocks, MIRT__BOTH_CHUNKS), 4);
-    b.chunks = mirt__shapes_parts(v.blocks, b.blocks);
+    b.input_tile = mirt__parts(v.input_tile + MIRT__PANEL, MIRT__VECTOR) * MIRT__VECTOR;
+    b.blocks = mirt__max(mirt__parts(v.blocks, MIRT__BOTH_CHUNKS), 4);
+    b.chunks = mirt__parts(v.blocks, b.blocks);
     b.scratch = (size_t)(MIRT__TILE_GROUP * MIRT__PANEL + b.input_tile + v.lines * (s->ci + s->co) + 2 * MIRT__PANEL) *
                 sizeof(mirt__real);
     b.sums = mirt__conv_places_of(&v).end;
     b.shared =
-        b.sums + (size_t)(5 * s->ci + b.chunks * (s->ci + 1) * mirt__shapes_parts(s->co, MIRT__VECTOR) * MIRT__VECTOR) *
+        b.sums + (size_t)(5 * s->ci + b.chunks * (s->ci + 1) * mirt__parts(s->co, MIRT__VECTOR) * MIRT__VECTOR) *
                      sizeof(mirt__real);
     return b;
 }
@@ -323,9 +315,9 @@ MIRT__TRAINING_LIB mirt__both_view mirt__both_view_of(const mirt__conv *s) {
 MIRT__TRAINING size_t mirt__conv_grad_shared(const mirt__conv *s) {
     const mirt__conv_grad_view g = mirt__conv_grad_view_of(s);
     const int64_t sources = 5 * (s->ci + s->co), chunk = mirt__conv_chunk_rows(s),
-                  parts = mirt__shapes_parts(s->rows, chunk);
+                  parts = mirt__parts(s->rows, chunk);
     const int64_t pool = parts < 2 ? 0 : parts * mirt__conv_partial_floats(s); /* for conv_pool and single channels */
-    size_t most = mirt__align_up((size_t)mirt__shapes_max(sources + g.chunks_most * g.sum, pool) * sizeof(mirt__real));
+    size_t most = mirt__align_up((size_t)mirt__max(sources + g.chunks_most * g.sum, pool) * sizeof(mirt__real));
     if (mirt__both_applies(s) && mirt__both_view_of(s).shared > most)
         most = mirt__align_up(mirt__both_view_of(s).shared);
     return most;
@@ -343,7 +335,7 @@ MIRT__LIB size_t mirt__conv_shared(const mirt__conv *s) {
 MIRT__TRAINING int64_t mirt__conv_grad_floats(const mirt__conv *s) {
     const mirt__conv_grad_view g = mirt__conv_grad_view_of(s);
     return g.x_floats + g.dy_floats +
-           mirt__shapes_parts(g.runs * (int64_t)sizeof(mirt__run), (int64_t)sizeof(mirt__real));
+           mirt__parts(g.runs * (int64_t)sizeof(mirt__run), (int64_t)sizeof(mirt__real));
 }
 
 MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *s) {
@@ -351,13 +343,13 @@ MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *s) {
     const mirt__conv_blocks blocks = mirt__conv_block_sizes(s);
     const int64_t k = (int64_t)s->kh * s->kw * s->ci;
     /* conv_pool keeps all of k for the last columns, and an offset per k. */
-    const int64_t pool = mirt__shapes_max(k * 33, blocks.window_floats + k);
+    const int64_t pool = mirt__max(k * 33, blocks.window_floats + k);
     const int64_t input_tile =
-        mirt__shapes_max(mirt__conv_view_of(s, false).input_tile, mirt__conv_view_of(s, true).input_tile);
+        mirt__max(mirt__conv_view_of(s, false).input_tile, mirt__conv_view_of(s, true).input_tile);
     int64_t floats =
-        mirt__shapes_max(MIRT__PANEL_FLOATS, pool) + mirt__shapes_max(blocks.forward_floats, blocks.grad_floats);
-    floats = mirt__shapes_max(floats, input_tile + MIRT__TILE_GROUP * MIRT__PANEL);
-    if (MIRT__TRAINS) floats = mirt__shapes_max(floats, mirt__conv_grad_floats(s));
+        mirt__max(MIRT__PANEL_FLOATS, pool) + mirt__max(blocks.forward_floats, blocks.grad_floats);
+    floats = mirt__max(floats, input_tile + MIRT__TILE_GROUP * MIRT__PANEL);
+    if (MIRT__TRAINS) floats = mirt__max(floats, mirt__conv_grad_floats(s));
     size_t most = mirt__align_up((size_t)blocks.run_count * sizeof(mirt__run)) +
                   mirt__align_up((size_t)floats * sizeof(mirt__real));
     if (MIRT__TRAINS && mirt__both_applies(s) && mirt__both_view_of(s).scratch > most)
@@ -396,7 +388,7 @@ MIRT__LIB size_t mirt__reduce_scratch(const mirt__reduce *args) {
     for (int i = 0; i < args->rank; i++) {
         if (args->axes >> i & 1) elements *= args->dim[i];
     }
-    for (int64_t chunks = (elements + MIRT__REDUCE_CHUNK - 1) / MIRT__REDUCE_CHUNK; chunks > 1; chunks /= 2) digits++;
+    for (int64_t chunks = mirt__parts(elements, MIRT__REDUCE_CHUNK); chunks > 1; chunks /= 2) digits++;
     return mirt__align_up(digits * MIRT__REDUCE_WIDE * sizeof(mirt__real));
 }
 
@@ -423,7 +415,7 @@ MIRT__LIB mirt__between mirt__resize_at(int64_t o, int64_t in, int64_t out, bool
     b.low = b.high = center / (2 * out);
     b.part = 0;
     if (!bilinear) return b;
-    b.low = low < 0 ? 0 : low;
+    b.low = mirt__max(low, 0);
     b.high = low + 1 < in ? low + 1 : in - 1;
     if (b.high != b.low) b.part = (mirt__real)(at - low * 2 * out) / (mirt__real)(2 * out);
     return b;

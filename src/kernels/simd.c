@@ -13,7 +13,6 @@
     "O1,expensive-optimizations,no-tree-loop-vectorize,schedule-insns2,no-tree-dominator-opts,no-tree-ccp")
 #endif
 
-#define MIRT__INLINE static inline __attribute__((always_inline))
 #define MIRT__VEC MIRT__K(vector)
 
 #if !defined(MIRRORTRAIN_NO_SIMD) && defined(__x86_64__)
@@ -112,7 +111,6 @@
 #include "simd_table.inc"
 #include "simd_end.inc"
 
-#undef MIRT__INLINE
 #undef MIRT__VEC
 #include "optimize_end.inc"
 

@@ -150,7 +150,7 @@ MIRT__TRAINING void mirt__source_gradients(const mirt__epilogue *e, const mirt__
 MIRT__LIB void mirt__column_sums_finish(const mirt__epilogue *e, const mirt__chunk_sums *s, int64_t begin,
                                         int64_t end) {
     for (int64_t n; begin < end; begin += n) {
-        n = end - begin < MIRT__SOURCE_COLUMNS ? end - begin : MIRT__SOURCE_COLUMNS;
+        n = mirt__min(end - begin, MIRT__SOURCE_COLUMNS);
         if (e->sums == MIRT__SUMS_MOMENTS) mirt__source_moments(e, s, begin, n);
         else if (MIRT__TRAINS) mirt__source_gradients(e, s, begin, n);
     }
@@ -166,7 +166,7 @@ static void mirt__source_sums_task(void *arg, int64_t task, int member) {
     const int64_t begin = task * MIRT__SOURCE_COLUMNS, left = job->columns - begin;
     (void)member;
     mirt__column_sums_finish(job->epilogue, job->sums, begin,
-                             begin + (left < MIRT__SOURCE_COLUMNS ? left : MIRT__SOURCE_COLUMNS));
+                             begin + mirt__min(left, MIRT__SOURCE_COLUMNS));
 }
 MIRT__LIB void mirt__column_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const mirt__chunk_sums *sums,
                                      int64_t columns) {
@@ -174,7 +174,7 @@ MIRT__LIB void mirt__column_sums_run(mirt__team *team, const mirt__epilogue *epi
     job.epilogue = epilogue;
     job.sums = sums;
     job.columns = columns;
-    mirt__team_for(team, (columns + MIRT__SOURCE_COLUMNS - 1) / MIRT__SOURCE_COLUMNS, mirt__source_sums_task, &job);
+    mirt__team_for(team, mirt__parts(columns, MIRT__SOURCE_COLUMNS), mirt__source_sums_task, &job);
 }
 
 MIRT__LIB void mirt__counted_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const float *part,
