@@ -124,6 +124,20 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
 
 #define MIRT__WARP_PIECE 128 /* pixels at a time */
 
+/* y[oy, ox] = x at the transformed position, like ImageProjectiveTransformV3: interpolated from four neighbors, or the
+   nearest. Pixels are float32 (mirt__real) or uint8; y is uint8 only if x is, and then rounded to nearest. h * line is
+   below 2^31. */
+typedef struct mirt__warp {
+    float m[6];
+    int64_t h, w, c, oh, ow, line; /* line: elements from one row of x to the next */
+    mirt_fill_mode fill;
+    bool nearest;
+    float value;
+    mirt_dtype x_dtype, y_dtype;
+    const void *x;
+    void *y;
+} mirt__warp;
+
 /* Like TensorFlow's MapCoordinate; positions up to half a pixel beyond the centers of edge pixels repeat these. */
 static inline float mirt__warp_inside(mirt_fill_mode fill, float at, int64_t length) {
     const float last = (float)(length - 1), twice = (float)(2 * length), once = (float)length;
@@ -222,7 +236,7 @@ static void mirt__warp_places(const mirt__warp *a, int64_t oy, int64_t ox, int64
     *end = a->fill == MIRT_FILL_CONSTANT ? high : n;
 }
 
-#if defined(__GNUC__) && !defined(MIRT__REAL_DOUBLE)
+#ifndef MIRT__REAL_DOUBLE
 /* The nearest, or the first of the four neighbors, of pixels [low, high), and their weights. The last pixel of a row is
    the second of two. Pixel numbers are below 2^24, which float32 represents exactly. */
 static void mirt__warp_weights(const mirt__warp *a, int64_t low, int64_t high, int64_t n, mirt__warp_piece *p) {
@@ -366,7 +380,7 @@ static void mirt__warp_foresee(const mirt__warp *a) {
     for (int64_t i = 0; i < bytes; i += 64) (void)x[i];
 }
 
-MIRT__LIB void mirt__warp_image(const mirt__warp *a) {
+static void mirt__warp_image(const mirt__warp *a) {
     mirt__warp_piece p;
     bool whole = true; /* every pixel is one of x */
     mirt__warp w = *a;
@@ -374,16 +388,16 @@ MIRT__LIB void mirt__warp_image(const mirt__warp *a) {
     for (int i = 0; i < 6; i++) whole = whole && a->m[i] == floorf(a->m[i]);
     w.nearest = a->nearest || whole;
     mirt__warp_foresee(a);
-#if defined(__GNUC__) && !defined(MIRT__REAL_DOUBLE)
+#ifndef MIRT__REAL_DOUBLE
     /* The last position from which four channels of all four neighbors can be read. */
     const int64_t safe = (a->h - 1) * a->line + a->w * a->c - a->line - a->c - 4;
     const bool lanes = a->c <= 4 && a->h > 1 && a->w > 1 && safe >= 0 && safe < 1 << 24;
 #endif
     for (int64_t oy = 0; oy < a->oh; oy++) {
         for (int64_t ox = 0; ox < a->ow; ox += MIRT__WARP_PIECE) {
-            const int64_t n = a->ow - ox < MIRT__WARP_PIECE ? a->ow - ox : MIRT__WARP_PIECE, to = oy * a->ow + ox;
+            const int64_t n = mirt__min(a->ow - ox, MIRT__WARP_PIECE), to = oy * a->ow + ox;
             mirt__warp_places(a, oy, ox, n, &p, &low, &high);
-#if defined(__GNUC__) && !defined(MIRT__REAL_DOUBLE)
+#ifndef MIRT__REAL_DOUBLE
             if (lanes) {
                 mirt__warp_weights(&w, low, high, n, &p);
                 mirt__warp_row(&w, &p, n, to, (uint32_t)safe);
@@ -404,7 +418,7 @@ static void mirt__augment_means(const mirt__real *x, int64_t count, int64_t c, m
     const int64_t side = mirt__augment_side(c);
     double sum[MIRT__AUGMENT_CHANNELS] = {0};
     for (int64_t i = 0; i < count; i += side) {
-        const int64_t n = count - i < side ? count - i : side;
+        const int64_t n = mirt__min(count - i, side);
         MIRT__INDEPENDENT
         for (int64_t k = 0; k < n; k++) sum[k] += (double)x[i + k];
     }
@@ -427,7 +441,7 @@ static void mirt__augment_values(const mirt__transform *t, const double drawn[4]
         shift = (mirt__real)(between * ((double)t->range[1] - (double)t->range[0]));
     }
     for (int64_t i = 0; i < count; i += side) {
-        const int64_t n = count - i < side ? count - i : side;
+        const int64_t n = mirt__min(count - i, side);
         mirt__real *const at = x + i;
         MIRT__INDEPENDENT
         for (int64_t k = 0; k < n; k++) {
@@ -551,7 +565,7 @@ static void mirt__augment_task(void *arg, int64_t row, int member) {
     a.y_dtype = MIRT_FLOAT32;
     a.x = (const char *)r->x + (size_t)(row * first->h * first->w * first->c) * mirt__dtype_size(r->x_dtype);
     a.y = r->y + row * last->oh * last->ow * last->c;
-    a.room = (char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread;
+    a.room = (char *)mirt__scratch(job->where, member);
     mirt__augment_image(&a);
 }
 

@@ -10,21 +10,6 @@
 /* Checks a description for images (h, w, c); false with the error set. The key remains 0. */
 MIRT__LIB bool mirt__transform_of(const mirt_augmentation *desc, int64_t h, int64_t w, int64_t c, mirt__transform *out);
 
-/* y[oy, ox] = x at the transformed position, like ImageProjectiveTransformV3: interpolated from four neighbors, or the
-   nearest. Pixels are float32 (mirt__real) or uint8; y is uint8 only if x is, and then rounded to nearest. h * line is
-   below 2^31. */
-typedef struct mirt__warp {
-    float m[6];
-    int64_t h, w, c, oh, ow, line; /* line: elements from one row of x to the next */
-    mirt_fill_mode fill;
-    bool nearest;
-    float value;
-    mirt_dtype x_dtype, y_dtype;
-    const void *x;
-    void *y;
-} mirt__warp;
-MIRT__LIB void mirt__warp_image(const mirt__warp *args);
-
 /* Applies all transforms to one image, from x to y. `room`: mirt__augment_room bytes. */
 typedef struct mirt__augment {
     const mirt__transform *transform;
