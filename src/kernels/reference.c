@@ -3,8 +3,18 @@
 #include "augment.h"
 #include "reference.h"
 
-#define MIRT__REF_UPDATE(kind, name, kernel) case kind: mirt__ref_##kernel(args, where); break;
+/* They use one thread and no scratch memory. */
+#define MIRT__REF_ENTRY(name, arguments, fast, use) \
+    static void mirt__ref_table_##name(const mirt__##arguments *args, const mirt__where *where) { \
+        (void)where; \
+        mirt__ref_##name(args); \
+    }
+MIRT__KERNEL_LIST(MIRT__REF_ENTRY)
+#undef MIRT__REF_ENTRY
+
+#define MIRT__REF_UPDATE(kind, name, kernel) case kind: mirt__ref_##kernel(args); break;
 static void mirt__ref_update(const mirt__update *args, const mirt__where *where) {
+    (void)where;
     switch (args->kind) {
     MIRT_OPTIMIZER_LIST(MIRT__REF_UPDATE)
     case MIRT__OPTIMIZER_COUNT: break;
@@ -14,7 +24,7 @@ static void mirt__ref_update(const mirt__update *args, const mirt__where *where)
 
 MIRT__KERNEL_TABLE mirt__kernels mirt__kernels_reference = {
     "reference", false, false,
-#define MIRT__KERNEL_ENTRY(name, arguments, fast, use) mirt__ref_##name,
+#define MIRT__KERNEL_ENTRY(name, arguments, fast, use) mirt__ref_table_##name,
     MIRT__KERNEL_LIST(MIRT__KERNEL_ENTRY)
 #undef MIRT__KERNEL_ENTRY
     mirt__augment_batch,

@@ -47,18 +47,15 @@ MIRT__LIB mirt__real mirt__ref_slope(mirt_activation_kind kind, mirt__real x) {
     return mirt__ref_binary_of(c->grad, 1, x, (mirt__real)c->scale, 0);
 }
 
-MIRT__LIB void mirt__ref_unary(const mirt__unary *u, const mirt__where *where) {
-    (void)where;
+MIRT__LIB void mirt__ref_unary(const mirt__unary *u) {
     for (int64_t i = 0; i < u->count; i++)
         u->y[i] = mirt__ref_unary_of(u->kind, u->x[i], (mirt__real)u->scale, (mirt__real)u->offset);
 }
 
-/* The index in every dimension of the element at row-major position `at`. */
-static void mirt__ref_unflatten(int64_t at, const int64_t *dim, int rank, int64_t *index) {
-    for (int i = rank - 1; i >= 0; i--) {
-        index[i] = at % dim[i];
-        at /= dim[i];
-    }
+MIRT__LIB int64_t mirt__ref_offset(int64_t at, int rank, const int64_t *dim, const int64_t *stride) {
+    int64_t offset = 0;
+    for (int i = rank - 1; i >= 0; at /= dim[i], i--) offset += at % dim[i] * stride[i];
+    return offset;
 }
 
 static int64_t mirt__ref_count(const int64_t *dim, int rank) {
@@ -67,17 +64,12 @@ static int64_t mirt__ref_count(const int64_t *dim, int rank) {
     return count;
 }
 
-MIRT__LIB void mirt__ref_binary(const mirt__binary *b, const mirt__where *where) {
-    int64_t count = mirt__ref_count(b->dim, b->rank), index[MIRT_MAX_RANK];
-    (void)where;
+MIRT__LIB void mirt__ref_binary(const mirt__binary *b) {
+    const int64_t count = mirt__ref_count(b->dim, b->rank);
     for (int64_t at = 0; at < count; at++) {
-        int64_t a_at = 0, b_at = 0;
-        mirt__ref_unflatten(at, b->dim, b->rank, index);
-        for (int i = 0; i < b->rank; i++) {
-            a_at += index[i] * b->a_stride[i];
-            b_at += index[i] * b->b_stride[i];
-        }
-        b->y[at] = mirt__ref_binary_of(b->kind, b->a[a_at], b->b[b_at], (mirt__real)b->scale, (mirt__real)b->offset);
+        b->y[at] = mirt__ref_binary_of(b->kind, b->a[mirt__ref_offset(at, b->rank, b->dim, b->a_stride)],
+                                       b->b[mirt__ref_offset(at, b->rank, b->dim, b->b_stride)], (mirt__real)b->scale,
+                                       (mirt__real)b->offset);
     }
 }
 
@@ -108,89 +100,73 @@ static void mirt__ref_logic_at(const mirt__logic *l, const int64_t *in, int64_t 
     }
 }
 
-MIRT__LIB void mirt__ref_logic(const mirt__logic *l, const mirt__where *where) {
+MIRT__LIB void mirt__ref_logic(const mirt__logic *l) {
     const int64_t count = mirt__ref_count(l->dim, l->rank);
-    int64_t index[MIRT_MAX_RANK];
-    (void)where;
     for (int64_t at = 0; at < count; at++) {
-        int64_t in[3] = {0, 0, 0};
-        mirt__ref_unflatten(at, l->dim, l->rank, index);
-        for (int k = 0; k < 3; k++) {
-            for (int i = 0; i < l->rank; i++) in[k] += index[i] * l->stride[k][i];
-        }
+        int64_t in[3];
+        for (int k = 0; k < 3; k++) in[k] = mirt__ref_offset(at, l->rank, l->dim, l->stride[k]);
         mirt__ref_logic_at(l, in, at);
     }
 }
 
-/* Splits the dimensions into kept and reduced ones: the number of elements of each, and the row-major steps of both in
-   x. */
+/* Some of the dimensions, their row-major steps in x, and the number of elements. */
+typedef struct mirt__ref_axes {
+    int rank;
+    int64_t dim[MIRT_MAX_RANK], step[MIRT_MAX_RANK], count;
+} mirt__ref_axes;
 typedef struct mirt__ref_split {
-    int kept_rank, gone_rank;
-    int64_t kept_dim[MIRT_MAX_RANK], kept_step[MIRT_MAX_RANK], kept;
-    int64_t gone_dim[MIRT_MAX_RANK], gone_step[MIRT_MAX_RANK], gone;
+    mirt__ref_axes kept, gone;
 } mirt__ref_split;
 
 static mirt__ref_split mirt__ref_split_of(const mirt__reduce *r) {
     mirt__ref_split s;
     memset(&s, 0, sizeof s);
     for (int i = 0; i < r->rank; i++) {
-        int64_t step = mirt__ref_count(r->dim + i + 1, r->rank - i - 1);
-        if (r->axes >> i & 1) {
-            s.gone_dim[s.gone_rank] = r->dim[i];
-            s.gone_step[s.gone_rank++] = step;
-        } else {
-            s.kept_dim[s.kept_rank] = r->dim[i];
-            s.kept_step[s.kept_rank++] = step;
-        }
+        mirt__ref_axes *axes = r->axes >> i & 1 ? &s.gone : &s.kept;
+        axes->dim[axes->rank] = r->dim[i];
+        axes->step[axes->rank++] = mirt__ref_count(r->dim + i + 1, r->rank - i - 1);
     }
-    s.kept = mirt__ref_count(s.kept_dim, s.kept_rank);
-    s.gone = mirt__ref_count(s.gone_dim, s.gone_rank);
+    s.kept.count = mirt__ref_count(s.kept.dim, s.kept.rank);
+    s.gone.count = mirt__ref_count(s.gone.dim, s.gone.rank);
     return s;
 }
 
 /* The offset in x of reduced element `gone` of output `kept`. */
 static int64_t mirt__ref_place(const mirt__ref_split *s, int64_t kept, int64_t gone) {
-    int64_t index[MIRT_MAX_RANK], place = 0;
-    mirt__ref_unflatten(kept, s->kept_dim, s->kept_rank, index);
-    for (int i = 0; i < s->kept_rank; i++) place += index[i] * s->kept_step[i];
-    mirt__ref_unflatten(gone, s->gone_dim, s->gone_rank, index);
-    for (int i = 0; i < s->gone_rank; i++) place += index[i] * s->gone_step[i];
-    return place;
+    return mirt__ref_offset(kept, s->kept.rank, s->kept.dim, s->kept.step) +
+           mirt__ref_offset(gone, s->gone.rank, s->gone.dim, s->gone.step);
 }
 
-MIRT__LIB void mirt__ref_reduce(const mirt__reduce *r, const mirt__where *where) {
+MIRT__LIB void mirt__ref_reduce(const mirt__reduce *r) {
     mirt__ref_split s = mirt__ref_split_of(r);
-    (void)where;
-    for (int64_t i = 0; i < s.kept; i++) {
+    for (int64_t i = 0; i < s.kept.count; i++) {
         double sum = 0;
         mirt__real best = (mirt__real)(r->kind == MIRT__REDUCE_MIN ? INFINITY : -INFINITY);
-        for (int64_t j = 0; j < s.gone; j++) {
+        for (int64_t j = 0; j < s.gone.count; j++) {
             mirt__real x = ((const mirt__real *)r->x)[mirt__ref_place(&s, i, j)];
             sum += x;
             if (j == 0 || (r->kind == MIRT__REDUCE_MIN ? x < best : x > best)) best = x;
         }
-        if (r->kind == MIRT__REDUCE_MEAN) sum /= (double)s.gone;
+        if (r->kind == MIRT__REDUCE_MEAN) sum /= (double)s.gone.count;
         r->y[i] = r->kind >= MIRT__REDUCE_MAX ? best : (mirt__real)sum;
     }
 }
 
-MIRT__LIB void mirt__ref_reduce_max_grad(const mirt__reduce_max_grad *g, const mirt__where *where) {
+MIRT__LIB void mirt__ref_reduce_max_grad(const mirt__reduce_max_grad *g) {
     mirt__ref_split s = mirt__ref_split_of(&g->s);
     const mirt__real *x = (const mirt__real *)g->s.x;
-    (void)where;
-    for (int64_t i = 0; i < s.kept; i++) {
+    for (int64_t i = 0; i < s.kept.count; i++) {
         int64_t equal = 0;
-        for (int64_t j = 0; j < s.gone; j++) equal += x[mirt__ref_place(&s, i, j)] == g->s.y[i];
-        for (int64_t j = 0; j < s.gone; j++) {
+        for (int64_t j = 0; j < s.gone.count; j++) equal += x[mirt__ref_place(&s, i, j)] == g->s.y[i];
+        for (int64_t j = 0; j < s.gone.count; j++) {
             int64_t at = mirt__ref_place(&s, i, j);
             g->dx[at] = x[at] == g->s.y[i] ? g->dy[i] / (mirt__real)equal : 0;
         }
     }
 }
 
-MIRT__LIB void mirt__ref_dropout(const mirt__dropout *d, const mirt__where *where) {
+MIRT__LIB void mirt__ref_dropout(const mirt__dropout *d) {
     const uint32_t key[2] = {(uint32_t)d->key, (uint32_t)(d->key >> 32)};
-    (void)where;
     for (int64_t r = 0; r < d->rows; r++) {
         uint64_t row = (uint64_t)(d->first_row + r);
         for (int64_t j = 0; j < d->n; j++) {
@@ -210,8 +186,7 @@ static double mirt__ref_saturate(double x, double low, double high) {
     return x <= low ? low : x >= high ? high : x;
 }
 
-MIRT__LIB void mirt__ref_cast(const mirt__cast *c, const mirt__where *where) {
-    (void)where;
+MIRT__LIB void mirt__ref_cast(const mirt__cast *c) {
     for (int64_t i = 0; i < c->count; i++) {
         const double x = mirt__ref_number(c->x, c->from, i);
         switch (c->to) {
@@ -223,8 +198,7 @@ MIRT__LIB void mirt__ref_cast(const mirt__cast *c, const mirt__where *where) {
     }
 }
 
-MIRT__LIB void mirt__ref_one_hot(const mirt__one_hot *o, const mirt__where *where) {
-    (void)where;
+MIRT__LIB void mirt__ref_one_hot(const mirt__one_hot *o) {
     for (int64_t i = 0; i < o->count; i++) {
         int64_t index = o->dtype == MIRT_UINT8 ? ((const uint8_t *)o->x)[i] : ((const int32_t *)o->x)[i];
         for (int64_t j = 0; j < o->depth; j++) o->y[i * o->depth + j] = j == index ? (mirt__real)1 : (mirt__real)0;
@@ -263,9 +237,8 @@ static void mirt__ref_store_weight(const mirt__update *u, int64_t i, mirt__real 
     for (int copy = 0; copy < u->copies; copy++) u->weight[copy][i] = weight;
 }
 
-MIRT__LIB void mirt__ref_sgd(const mirt__update *u, const mirt__where *where) {
+MIRT__LIB void mirt__ref_sgd(const mirt__update *u) {
     const mirt__real rate = u->learning_rate, momentum = u->momentum;
-    (void)where;
     for (int64_t i = u->begin; i < u->end; i++) {
         mirt__real step = -rate * mirt__ref_gradient(u, i);
         if (u->slot[0]) {
@@ -277,9 +250,8 @@ MIRT__LIB void mirt__ref_sgd(const mirt__update *u, const mirt__where *where) {
     }
 }
 
-MIRT__LIB void mirt__ref_adam(const mirt__update *u, const mirt__where *where) {
+MIRT__LIB void mirt__ref_adam(const mirt__update *u) {
     const mirt__real rate = u->learning_rate, new_1 = u->new_1, new_2 = u->new_2, epsilon = u->epsilon;
-    (void)where;
     for (int64_t i = u->begin; i < u->end; i++) {
         mirt__real g = mirt__ref_gradient(u, i);
         mirt__real m = u->slot[0][i] + (g - u->slot[0][i]) * new_1;
@@ -291,9 +263,8 @@ MIRT__LIB void mirt__ref_adam(const mirt__update *u, const mirt__where *where) {
     }
 }
 
-MIRT__LIB void mirt__ref_rmsprop(const mirt__update *u, const mirt__where *where) {
+MIRT__LIB void mirt__ref_rmsprop(const mirt__update *u) {
     const mirt__real rate = u->learning_rate, fresh = u->new_1, epsilon = u->epsilon, momentum = u->momentum;
-    (void)where;
     for (int64_t i = u->begin; i < u->end; i++) {
         mirt__real g = mirt__ref_gradient(u, i);
         mirt__real v = u->slot[0][i] + (g * g - u->slot[0][i]) * fresh;

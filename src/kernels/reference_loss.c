@@ -15,8 +15,7 @@ static int64_t mirt__ref_argmax(const mirt__real *x, int64_t n) {
     return best;
 }
 
-MIRT__LIB void mirt__ref_softmax(const mirt__softmax *s, const mirt__where *where) {
-    (void)where;
+MIRT__LIB void mirt__ref_softmax(const mirt__softmax *s) {
     for (int64_t r = 0; s->n > 0 && r < s->rows; r++) {
         const mirt__real *x = s->x + r * s->n;
         mirt__real *y = s->y + r * s->n, best = mirt__ref_max(x, s->n), sum = 0;
@@ -28,8 +27,7 @@ MIRT__LIB void mirt__ref_softmax(const mirt__softmax *s, const mirt__where *wher
     }
 }
 
-MIRT__LIB void mirt__ref_softmax_grad(const mirt__softmax *s, const mirt__where *where) {
-    (void)where;
+MIRT__LIB void mirt__ref_softmax_grad(const mirt__softmax *s) {
     for (int64_t r = 0; r < s->rows; r++) {
         const mirt__real *p = s->x + r * s->n, *dy = s->dy + r * s->n;
         double sum = 0;
@@ -163,8 +161,7 @@ static void mirt__ref_mean_grad(const mirt__loss *l, int64_t r, mirt__ref_elemen
 #define MIRT__REF_CATEGORICAL(name, grad) mirt__ref_##name##grad(l, r)
 #define MIRT__REF_ELEMENTS(name, grad) mirt__ref_mean##grad(l, r, mirt__ref_##name##grad)
 #define MIRT__REF_LOSS(kind, name, labels, activation) case kind: l->loss[r] = MIRT__REF_##labels(name, ); break;
-MIRT__LIB void mirt__ref_loss(const mirt__loss *l, const mirt__where *where) {
-    (void)where;
+MIRT__LIB void mirt__ref_loss(const mirt__loss *l) {
     for (int64_t r = 0; r < l->rows; r++) {
         switch (l->kind) {
         MIRT_LOSS_LIST(MIRT__REF_LOSS)
@@ -176,8 +173,7 @@ MIRT__LIB void mirt__ref_loss(const mirt__loss *l, const mirt__where *where) {
 #undef MIRT__REF_LOSS
 
 #define MIRT__REF_LOSS(kind, name, labels, activation) case kind: MIRT__REF_##labels(name, _grad); break;
-MIRT__LIB void mirt__ref_loss_grad(const mirt__loss *l, const mirt__where *where) {
-    (void)where;
+MIRT__LIB void mirt__ref_loss_grad(const mirt__loss *l) {
     for (int64_t r = 0; r < l->rows; r++) {
         switch (l->kind) {
         MIRT_LOSS_LIST(MIRT__REF_LOSS)
@@ -197,8 +193,7 @@ static const mirt__real *mirt__ref_targets(const void *labels, bool sparse, int6
     return sparse ? NULL : (const mirt__real *)labels + r * n;
 }
 
-MIRT__LIB void mirt__ref_accuracy(const mirt__accuracy *a, const mirt__where *where) {
-    (void)where;
+MIRT__LIB void mirt__ref_accuracy(const mirt__accuracy *a) {
     for (int64_t r = 0; r < a->rows; r++) {
         const mirt__real *x = a->x + r * a->n;
         const mirt__real *t = mirt__ref_targets(a->labels, a->kind == MIRT__ACCURACY_SPARSE, r, a->n);

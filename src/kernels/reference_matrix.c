@@ -22,8 +22,7 @@ static mirt__real mirt__ref_read(const mirt__reader *reader, int64_t at) {
     return reader->affine ? mirt__fma(x, (mirt__real)reader->scale, (mirt__real)reader->offset) : x;
 }
 
-MIRT__LIB void mirt__ref_gemm(const mirt__gemm *g, const mirt__where *where) {
-    (void)where;
+MIRT__LIB void mirt__ref_gemm(const mirt__gemm *g) {
     for (int64_t i = 0; i < g->m; i++) {
         for (int64_t j = 0; j < g->n; j++) {
             double sum = 0;
@@ -68,10 +67,9 @@ static mirt__real mirt__ref_conv_sum(const mirt__conv *s, const mirt__reader *x,
     return (mirt__real)sum;
 }
 
-MIRT__LIB void mirt__ref_conv_forward(const mirt__conv_forward *f, const mirt__where *where) {
+MIRT__LIB void mirt__ref_conv_forward(const mirt__conv_forward *f) {
     const mirt__conv *s = &f->s;
     int64_t at = 0;
-    (void)where;
     for (int64_t row = 0; row < s->rows; row++) {
         for (int64_t oy = 0; oy < s->oh; oy++) {
             for (int64_t ox = 0; ox < s->ow; ox++) {
@@ -110,10 +108,9 @@ static mirt__real mirt__ref_input_grad_sum(const mirt__conv_input_grad *g, int64
     return (mirt__real)sum;
 }
 
-MIRT__LIB void mirt__ref_conv_input_grad(const mirt__conv_input_grad *g, const mirt__where *where) {
+MIRT__LIB void mirt__ref_conv_input_grad(const mirt__conv_input_grad *g) {
     const mirt__conv *s = &g->s;
     int64_t at = 0;
-    (void)where;
     for (int64_t row = 0; row < s->rows; row++) {
         for (int64_t iy = 0; iy < s->h; iy++) {
             for (int64_t ix = 0; ix < s->w; ix++) {
@@ -145,10 +142,9 @@ static mirt__real mirt__ref_weight_grad_sum(const mirt__conv_weight_grad *g, int
     return (mirt__real)sum;
 }
 
-MIRT__LIB void mirt__ref_conv_weight_grad(const mirt__conv_weight_grad *g, const mirt__where *where) {
+MIRT__LIB void mirt__ref_conv_weight_grad(const mirt__conv_weight_grad *g) {
     const mirt__conv *s = &g->s;
     int64_t at = 0;
-    (void)where;
     for (int64_t ky = 0; ky < s->kh; ky++) {
         for (int64_t kx = 0; kx < s->kw; kx++) {
             for (int64_t c = 0; c < s->ci / s->groups; c++) {
@@ -163,10 +159,9 @@ MIRT__LIB void mirt__ref_conv_weight_grad(const mirt__conv_weight_grad *g, const
     }
 }
 
-MIRT__LIB void mirt__ref_conv_pool(const mirt__conv_pool *p, const mirt__where *where) {
+MIRT__LIB void mirt__ref_conv_pool(const mirt__conv_pool *p) {
     const mirt__conv *s = &p->s;
     int64_t at = 0;
-    (void)where;
     for (int64_t row = 0; row < s->rows; row++) {
         for (int64_t wy = 0; wy < s->oh / 2; wy++) {
             for (int64_t wx = 0; wx < s->ow / 2; wx++) {
@@ -209,10 +204,9 @@ static mirt__real mirt__ref_pool_weight_grad_sum(const mirt__conv_pool_weight_gr
     return (mirt__real)sum;
 }
 
-MIRT__LIB void mirt__ref_conv_pool_weight_grad(const mirt__conv_pool_weight_grad *g, const mirt__where *where) {
+MIRT__LIB void mirt__ref_conv_pool_weight_grad(const mirt__conv_pool_weight_grad *g) {
     const mirt__conv *s = &g->s;
     int64_t at = 0;
-    (void)where;
     for (int64_t ky = 0; ky < s->kh; ky++) {
         for (int64_t kx = 0; kx < s->kw; kx++) {
             for (int64_t c = 0; c < s->ci; c++) {

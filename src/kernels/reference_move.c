@@ -2,8 +2,7 @@
 
 #include "reference.h"
 
-MIRT__LIB void mirt__ref_scan(const mirt__scan *s, const mirt__where *where) {
-    (void)where;
+MIRT__LIB void mirt__ref_scan(const mirt__scan *s) {
     for (int64_t at = 0; at < s->outer * s->inner; at++) {
         const int64_t first = at / s->inner * s->n * s->inner + at % s->inner;
         const bool back = s->kind == MIRT__CUMSUM_BACK;
@@ -20,18 +19,13 @@ MIRT__LIB void mirt__ref_scan(const mirt__scan *s, const mirt__where *where) {
     }
 }
 
-MIRT__LIB void mirt__ref_move(const mirt__move *m, const mirt__where *where) {
+MIRT__LIB void mirt__ref_move(const mirt__move *m) {
     const size_t size = mirt__dtype_size(m->dtype);
     int64_t count = 1;
-    (void)where;
     for (int i = 0; i < m->rank; i++) count *= m->dim[i];
     for (int64_t at = 0; at < count; at++) {
-        int64_t rest = at, from = 0, to = 0;
-        for (int i = m->rank - 1; i >= 0; rest /= m->dim[i], i--) {
-            from += rest % m->dim[i] * m->from[i];
-            to += rest % m->dim[i] * m->to[i];
-        }
-        memcpy((char *)m->y + (size_t)to * size, (const char *)m->x + (size_t)from * size, size);
+        memcpy((char *)m->y + (size_t)mirt__ref_offset(at, m->rank, m->dim, m->to) * size,
+               (const char *)m->x + (size_t)mirt__ref_offset(at, m->rank, m->dim, m->from) * size, size);
     }
 }
 
@@ -40,16 +34,14 @@ static int64_t mirt__ref_gather_index(const mirt__gather *g, int64_t i) {
     return index >= 0 && index < g->n ? index : -1;
 }
 
-MIRT__LIB void mirt__ref_gather(const mirt__gather *g, const mirt__where *where) {
-    (void)where;
+MIRT__LIB void mirt__ref_gather(const mirt__gather *g) {
     for (int64_t i = 0; i < g->count; i++) {
         const int64_t row = mirt__ref_gather_index(g, i);
         for (int64_t j = 0; j < g->width; j++) g->y[i * g->width + j] = row < 0 ? 0 : g->x[row * g->width + j];
     }
 }
 
-MIRT__LIB void mirt__ref_gather_grad(const mirt__gather *g, const mirt__where *where) {
-    (void)where;
+MIRT__LIB void mirt__ref_gather_grad(const mirt__gather *g) {
     for (int64_t i = 0; i < g->n * g->width; i++) g->y[i] = 0;
     for (int64_t i = 0; i < g->count; i++) {
         const int64_t row = mirt__ref_gather_index(g, i);

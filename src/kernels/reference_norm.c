@@ -30,9 +30,8 @@ static mirt__real mirt__ref_norm_dhat(const mirt__norm *s, int64_t row, int64_t 
     return s->gamma ? mirt__ref_norm_dy(s, row, j) * s->gamma[j] : mirt__ref_norm_dy(s, row, j);
 }
 
-MIRT__LIB void mirt__ref_norm_stats(const mirt__norm *s, const mirt__where *where) {
+MIRT__LIB void mirt__ref_norm_stats(const mirt__norm *s) {
     const int64_t outputs = s->by_row ? s->rows : s->n, count = s->by_row ? s->n : s->rows, step = s->by_row ? 1 : s->n;
-    (void)where;
     for (int64_t i = 0; i < outputs; i++) {
         const mirt__real *x = (const mirt__real *)s->x + (s->by_row ? i * s->n : i);
         double mean = 0, variance = 0;
@@ -45,8 +44,7 @@ MIRT__LIB void mirt__ref_norm_stats(const mirt__norm *s, const mirt__where *wher
     }
 }
 
-MIRT__LIB void mirt__ref_normalize(const mirt__norm *s, const mirt__where *where) {
-    (void)where;
+MIRT__LIB void mirt__ref_normalize(const mirt__norm *s) {
     for (int64_t row = 0; row < s->rows; row++) {
         for (int64_t j = 0; j < s->n; j++) {
             const int64_t at = row * s->n + j;
@@ -57,8 +55,7 @@ MIRT__LIB void mirt__ref_normalize(const mirt__norm *s, const mirt__where *where
     }
 }
 
-MIRT__LIB void mirt__ref_norm_grad_sums(const mirt__norm *s, const mirt__where *where) {
-    (void)where;
+MIRT__LIB void mirt__ref_norm_grad_sums(const mirt__norm *s) {
     for (int64_t j = 0; j < s->n; j++) {
         double sum = 0, product = 0;
         for (int64_t row = 0; row < s->rows; row++) {
@@ -86,8 +83,7 @@ static void mirt__ref_norm_back_row(const mirt__norm *s, int64_t row) {
     }
 }
 
-MIRT__LIB void mirt__ref_norm_grad_input(const mirt__norm *s, const mirt__where *where) {
-    (void)where;
+MIRT__LIB void mirt__ref_norm_grad_input(const mirt__norm *s) {
     for (int64_t row = 0; row < s->rows; row++) {
         if (s->by_row) {
             mirt__ref_norm_back_row(s, row);

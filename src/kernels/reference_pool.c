@@ -12,10 +12,10 @@ static mirt__ref_window mirt__ref_window_of(const mirt__pool2d *p, int64_t oy, i
     mirt__ref_window w;
     w.top = oy * p->stride_h - p->pad_top;
     w.left = ox * p->stride_w - p->pad_left;
-    w.y0 = w.top < 0 ? 0 : w.top;
-    w.x0 = w.left < 0 ? 0 : w.left;
-    w.y1 = w.top + p->kh > p->h ? p->h : w.top + p->kh;
-    w.x1 = w.left + p->kw > p->w ? p->w : w.left + p->kw;
+    w.y0 = mirt__max(w.top, 0);
+    w.x0 = mirt__max(w.left, 0);
+    w.y1 = mirt__min(w.top + p->kh, p->h);
+    w.x1 = mirt__min(w.left + p->kw, p->w);
     return w;
 }
 
@@ -73,24 +73,20 @@ static void mirt__ref_average_back(const mirt__pool2d *p, const mirt__ref_window
     }
 }
 
-MIRT__LIB void mirt__ref_max_pool(const mirt__pool2d *p, const mirt__where *where) {
-    (void)where;
+MIRT__LIB void mirt__ref_max_pool(const mirt__pool2d *p) {
     mirt__ref_each_window(p, mirt__ref_max_of);
 }
 
-MIRT__LIB void mirt__ref_max_pool_grad(const mirt__pool2d *p, const mirt__where *where) {
-    (void)where;
+MIRT__LIB void mirt__ref_max_pool_grad(const mirt__pool2d *p) {
     for (int64_t i = 0; i < p->rows * p->h * p->w * p->c; i++) ((mirt__real *)p->y)[i] = 0;
     mirt__ref_each_window(p, mirt__ref_max_back);
 }
 
-MIRT__LIB void mirt__ref_average_pool(const mirt__pool2d *p, const mirt__where *where) {
-    (void)where;
+MIRT__LIB void mirt__ref_average_pool(const mirt__pool2d *p) {
     mirt__ref_each_window(p, mirt__ref_average_of);
 }
 
-MIRT__LIB void mirt__ref_average_pool_grad(const mirt__pool2d *p, const mirt__where *where) {
-    (void)where;
+MIRT__LIB void mirt__ref_average_pool_grad(const mirt__pool2d *p) {
     for (int64_t i = 0; i < p->rows * p->h * p->w * p->c; i++) ((mirt__real *)p->y)[i] = 0;
     mirt__ref_each_window(p, mirt__ref_average_back);
 }

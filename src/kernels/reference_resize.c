@@ -14,10 +14,9 @@ static void mirt__ref_resize_corners(const mirt__resize *r, int64_t oy, int64_t 
     }
 }
 
-MIRT__LIB void mirt__ref_resize(const mirt__resize *r, const mirt__where *where) {
+MIRT__LIB void mirt__ref_resize(const mirt__resize *r) {
     int64_t place[4], at = 0;
     mirt__real weight[4];
-    (void)where;
     for (int64_t row = 0; row < r->rows; row++) {
         for (int64_t o = 0; o < r->oh * r->ow; o++) {
             mirt__ref_resize_corners(r, o / r->ow, o % r->ow, place, weight);
@@ -30,10 +29,9 @@ MIRT__LIB void mirt__ref_resize(const mirt__resize *r, const mirt__where *where)
     }
 }
 
-MIRT__LIB void mirt__ref_resize_grad(const mirt__resize *r, const mirt__where *where) {
+MIRT__LIB void mirt__ref_resize_grad(const mirt__resize *r) {
     int64_t place[4], at = 0;
     mirt__real weight[4];
-    (void)where;
     for (int64_t i = 0; i < r->rows * r->h * r->w * r->c; i++) r->y[i] = 0;
     for (int64_t row = 0; row < r->rows; row++) {
         for (int64_t o = 0; o < r->oh * r->ow; o++) {

@@ -154,7 +154,7 @@ static void products_test_gemm(int64_t m, int64_t n, int64_t k, int turned, mirt
     g.epilogue.bias = bias.x;
     if (masked) g.epilogue.mask = mask.x;
     g.column_sum = sum.x;
-    mirt__ref_gemm(&g, NULL);
+    mirt__ref_gemm(&g);
     g.epilogue.activation = MIRT_LINEAR;
     g.epilogue.mask = NULL;
     g.a = products_reader(&a, a.size, k);
@@ -162,7 +162,7 @@ static void products_test_gemm(int64_t m, int64_t n, int64_t k, int turned, mirt
     g.c = c.size;
     g.epilogue.bias = bias.size;
     g.column_sum = sum.size;
-    mirt__ref_gemm(&g, NULL);
+    mirt__ref_gemm(&g);
     const double error = products_error(&c), sum_error = turned & 2 ? 0 : products_error(&sum);
     ok(error <= limit && sum_error <= 1e-5, "%dx%dx%d, turned %d, activation %d%s: off by %.1e, sums by %.1e", (int)m,
        (int)n, (int)k, turned, (int)activation, masked ? ", mask" : "", error, sum_error);
@@ -228,9 +228,9 @@ static void products_test_conv(mirt__conv s, mirt_dtype dtype, double limit) {
         i.dx = sizes ? dx.size : dx.x;
         w.dkernel = sizes ? dkernel.size : dkernel.x;
         w.db = sizes ? db.size : db.x;
-        mirt__ref_conv_forward(&f, NULL);
-        mirt__ref_conv_input_grad(&i, NULL);
-        mirt__ref_conv_weight_grad(&w, NULL);
+        mirt__ref_conv_forward(&f);
+        mirt__ref_conv_input_grad(&i);
+        mirt__ref_conv_weight_grad(&w);
     }
     /* What is stored in 16 bits is rounded once more. */
     const double forward = products_error(&y), input = products_error(&dx), kernels = products_error(&dkernel),
@@ -276,7 +276,7 @@ static void products_test_pool(int64_t rows, int64_t h, int64_t w, int64_t ci, i
     p.bias = bias.x;
     p.y = y.x;
     p.which = wanted;
-    mirt__ref_conv_pool(&p, NULL);
+    mirt__ref_conv_pool(&p);
     for (int64_t i = 0; i < windows; i++) y.size[i] = 1 + (float)(taps * taps * ci) / 4;
     int64_t others = 0; /* of values that are all but equal */
     for (int64_t i = 0; i < windows; i++) others += which[i] != wanted[i];
@@ -286,7 +286,7 @@ static void products_test_pool(int64_t rows, int64_t h, int64_t w, int64_t ci, i
         g.dy = sizes ? dy.size : dy.x;
         g.dkernel = sizes ? dkernel.size : dkernel.x;
         g.db = sizes ? db.size : db.x;
-        mirt__ref_conv_pool_weight_grad(&g, NULL);
+        mirt__ref_conv_pool_weight_grad(&g);
     }
     const double forward = products_error(&y), kernels = products_error(&dkernel), sums = products_error(&db);
     ok(forward <= 1e-6 && kernels <= 1e-5 && sums <= 1e-5 && others * 1000 <= windows,
