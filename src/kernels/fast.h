@@ -70,11 +70,22 @@ typedef struct mirt__pool_windows {
     float *dkernel, *db;
 } mirt__pool_windows;
 
-/* The source of tiled reads: a reader, and its normalization per column, computed once per call. */
+/* A normalization per column, computed once per call: (x - mean) * factor + offset. mean NULL: none. */
+typedef struct mirt__norm_columns {
+    const float *mean, *factor, *offset;
+} mirt__norm_columns;
+MIRT__INLINE void mirt__norm_columns_skip(mirt__norm_columns *columns, int64_t count) {
+    if (!columns->mean) return;
+    columns->mean += count;
+    columns->factor += count;
+    columns->offset += count;
+}
+
+/* The source of tiled reads. */
 typedef struct mirt__source {
     mirt__reader from;
-    const float *mean, *factor, *offset; /* for norm, or for back's slope; offset: beta, or zeros */
-    const float *less, *part;            /* for back; NULL: constant statistics */
+    mirt__norm_columns norm;       /* of its norm, or of back's slope */
+    const float *less, *part; /* for back; NULL: constant statistics */
 } mirt__source;
 
 /* An epilogue on some rows and columns; pointers to columns begin with the first of these columns. */
@@ -83,8 +94,8 @@ typedef struct mirt__finishing {
     void *y;                                               /* the whole output; add, mask and slope_x of the epilogue
                                                               likewise */
     mirt_dtype dtype;
-    const float *bias, *mean, *factor, *offset;            /* NULL: none */
-    const float *slope_mean, *slope_factor, *slope_offset;
+    const float *bias; /* NULL: none */
+    mirt__norm_columns norm, slope;
     float *sum;       /* moments: a row of shifts (initially the first finished row), of sums and of squares, both of
                          values minus the shift; gradient: a row of sums of dy and one of dy * (slope_x - mean) */
     int64_t sum_row;  /* floats between these rows */

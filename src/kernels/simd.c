@@ -32,11 +32,7 @@
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")
 #endif
 #define MIRT__K(name) mirt__##name##_avx512
-#define MIRT__T(name) MIRT__K(name)
 #define MIRT__NAME "avx512"
-#define MIRT__HALF false
-#define MIRT__WORDS NULL
-#define MIRT__FINISH MIRT__K(finish_rows)
 #include "simd_avx512.inc"
 #include "simd_x86.inc"
 #include "simd_text.inc"
@@ -67,11 +63,7 @@
 #pragma GCC target("avx2,fma")
 #endif
 #define MIRT__K(name) mirt__##name##_avx2
-#define MIRT__T(name) MIRT__K(name)
 #define MIRT__NAME "avx2"
-#define MIRT__HALF false
-#define MIRT__WORDS NULL
-#define MIRT__FINISH MIRT__K(finish_rows)
 #include "simd_avx2.inc"
 #include "simd_x86.inc"
 #include "simd_text.inc"
@@ -89,11 +81,7 @@
 #include <arm_neon.h>
 
 #define MIRT__K(name) mirt__##name##_neon
-#define MIRT__T(name) MIRT__K(name)
 #define MIRT__NAME "neon"
-#define MIRT__HALF false
-#define MIRT__WORDS NULL
-#define MIRT__FINISH MIRT__K(finish_rows)
 #include "simd_neon.inc"
 #include "simd_text.inc"
 #include "simd_table.inc"
@@ -101,11 +89,7 @@
 #endif
 
 #define MIRT__K(name) mirt__##name##_plain
-#define MIRT__T(name) MIRT__K(name)
 #define MIRT__NAME "plain"
-#define MIRT__HALF false
-#define MIRT__WORDS NULL
-#define MIRT__FINISH MIRT__K(finish_rows)
 #include "simd_plain.inc"
 #include "simd_text.inc"
 #include "simd_table.inc"

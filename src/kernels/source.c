@@ -7,8 +7,11 @@
 
 static float mirt__source_inverse(const mirt__scaling *s, int64_t j) { return 1 / sqrtf(s->variance[j] + s->epsilon); }
 
-/* Stores mean, factor and offset; returns the end. */
-static float *mirt__source_scaling(const mirt__scaling *s, int64_t n, float *to) {
+/* Stores the columns in `to`; returns the end. */
+static float *mirt__source_scaling(const mirt__scaling *s, int64_t n, float *to, mirt__norm_columns *columns) {
+    columns->mean = to;
+    columns->factor = to + n;
+    columns->offset = to + 2 * n;
     memcpy(to, s->mean, (size_t)n * sizeof(float));
     for (int64_t j = 0; j < n; j++) {
         to[n + j] = (s->gamma ? s->gamma[j] : 1) * mirt__source_inverse(s, j);
@@ -28,10 +31,7 @@ MIRT__LIB mirt__source mirt__source_of(const mirt__reader *reader, float *floats
     memset(&s, 0, sizeof s);
     s.from = *reader;
     if (!reader->norm && !back) return s;
-    float *less = mirt__source_scaling(back ? &back->norm : reader->norm, n, floats);
-    s.mean = floats;
-    s.factor = floats + n;
-    s.offset = floats + 2 * n;
+    float *less = mirt__source_scaling(back ? &back->norm : reader->norm, n, floats, &s.norm);
     if (!back || !back->sum[0]) return s;
     for (int64_t j = 0; j < n; j++) {
         less[j] = (float)((double)back->sum[0][j] / back->count);
@@ -55,18 +55,8 @@ MIRT__LIB mirt__finishing mirt__finishing_of(const mirt__epilogue *epilogue, int
     f.dtype = dtype;
     f.bias = epilogue->bias;
     f.sum_row = columns;
-    if (epilogue->norm) {
-        f.mean = floats;
-        f.factor = floats + columns;
-        f.offset = floats + 2 * columns;
-        floats = mirt__source_scaling(epilogue->norm, columns, floats);
-    }
-    if (MIRT__TRAINS && epilogue->slope) {
-        f.slope_mean = floats;
-        f.slope_factor = floats + columns;
-        f.slope_offset = floats + 2 * columns;
-        mirt__source_scaling(epilogue->slope, columns, floats);
-    }
+    if (epilogue->norm) floats = mirt__source_scaling(epilogue->norm, columns, floats, &f.norm);
+    if (MIRT__TRAINS && epilogue->slope) mirt__source_scaling(epilogue->slope, columns, floats, &f.slope);
     return f;
 }
 
@@ -86,16 +76,8 @@ MIRT__LIB int64_t mirt__sum_floats(const mirt__epilogue *epilogue, int64_t colum
 MIRT__LIB mirt__finishing mirt__finishing_at(const mirt__finishing *all, int64_t j) {
     mirt__finishing f = *all;
     if (f.bias) f.bias += j;
-    if (f.mean) {
-        f.mean += j;
-        f.factor += j;
-        f.offset += j;
-    }
-    if (f.slope_mean) {
-        f.slope_mean += j;
-        f.slope_factor += j;
-        f.slope_offset += j;
-    }
+    mirt__norm_columns_skip(&f.norm, j);
+    mirt__norm_columns_skip(&f.slope, j);
     return f;
 }
 
