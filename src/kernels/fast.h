@@ -138,6 +138,10 @@ MIRT__LIB void mirt__column_sums_run(mirt__team *team, const mirt__epilogue *epi
 MIRT__LIB void mirt__counted_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const float *part,
                                       const int32_t *counts, int64_t chunks, int64_t columns);
 
+/* Adds up `parts` partial sums of a weight gradient, mirt__conv_partial_floats each. db may be NULL. */
+MIRT__TRAINING_LIB void mirt__partial_sums_run(mirt__team *team, const mirt__conv *s, float *part, int64_t parts,
+                                               float *dkernel, float *db);
+
 /* The primitives of products in words. A word has 4 bytes: two numbers rounded to bfloat16 (the first one in the low
    half) that are multiplied with those of another word and added up. Input tiles and panels are then arrays of words;
    the pointers have type float, but the words are never read as floats. */

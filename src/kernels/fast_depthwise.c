@@ -23,7 +23,6 @@ typedef struct mirt__depth_job {
     bool direct;         /* x is read in place, without a ring buffer */
     float *dkernel, *db; /* NULL: not requested */
     float *parts, *sums, *columns;
-    int64_t tree_parts;
     int64_t together; /* units of a forward task: each prefetches for the next one */
 } mirt__depth_job;
 
@@ -401,14 +400,6 @@ MIRT__LIB void mirt__fast_depthwise_forward(const mirt__simd *simd, const mirt__
     mirt__depth_sums(&job);
 }
 
-#define MIRT__DEPTH_RANGE 4096
-static void mirt__depth_tree_task(void *arg, int64_t task, int member) {
-    const mirt__depth_job *job = (const mirt__depth_job *)arg;
-    const int64_t floats = mirt__conv_partial_floats(job->s), begin = task * MIRT__DEPTH_RANGE, left = floats - begin;
-    (void)member;
-    mirt__tree(job->parts + begin, job->tree_parts, floats, mirt__min(left, MIRT__DEPTH_RANGE));
-}
-
 /* Computes dx and, if x is given, dkernel and db. */
 static void mirt__depth_back(mirt__depth_job *job) {
     const mirt__conv *s = job->s;
@@ -422,10 +413,7 @@ static void mirt__depth_back(mirt__depth_job *job) {
     mirt__depth_sums(job);
     if (!job->dkernel) return;
     if (parts == 0) memset(job->parts, 0, (size_t)floats * sizeof(float));
-    job->tree_parts = parts;
-    mirt__team_for(job->where->team, mirt__parts(floats, MIRT__DEPTH_RANGE), mirt__depth_tree_task, job);
-    memcpy(job->dkernel, job->parts, (size_t)(floats - s->co) * sizeof(float));
-    if (job->db) memcpy(job->db, job->parts + floats - s->co, (size_t)s->co * sizeof(float));
+    mirt__partial_sums_run(job->where->team, s, job->parts, parts, job->dkernel, job->db);
 }
 
 MIRT__LIB void mirt__fast_depthwise_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args,
@@ -457,7 +445,6 @@ MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mi
 #undef MIRT__DEPTH_PIECE
 #undef MIRT__DEPTH_STREAM
 #undef MIRT__DEPTH_BLOCK
-#undef MIRT__DEPTH_RANGE
 
 #include "optimize_end.inc"
 

@@ -18,24 +18,12 @@ MIRT__LIB size_t mirt__gemm_scratch(const mirt__gemm *args) {
     return mirt__align_up((size_t)floats * sizeof(mirt__real));
 }
 
-MIRT__LIB mirt__conv_blocks mirt__conv_block_sizes(const mirt__conv *s) {
-    mirt__conv_blocks blocks;
-    const int64_t reach_h = (int64_t)(s->kh - 1) * s->dilation_h, reach_w = (int64_t)(s->kw - 1) * s->dilation_w;
-    const int64_t window = (int64_t)s->kh * s->kw * s->ci * 4 * mirt__max(s->ow / 2, 1);
-
-    blocks.forward_cols = (s->ow - 1) * s->stride_w + reach_w + 1;
-    int64_t rows = (MIRT__INPUT_TILE / (blocks.forward_cols * s->ci) - reach_h - 1) / s->stride_h + 1;
-    blocks.forward_rows = mirt__min(mirt__max(rows / 2 * 2, 2), mirt__max((s->oh + 1) / 2 * 2, 2));
-    rows = mirt__min(blocks.forward_rows, mirt__max(s->oh, 1));
-    blocks.forward_floats = ((rows - 1) * s->stride_h + reach_h + 1) * blocks.forward_cols * s->ci;
-
-    blocks.grad_cols = mirt__floor_div(s->w - 1 + s->pad_left, s->stride_w) -
-                       mirt__floor_div(s->pad_left - reach_w, s->stride_w) + 1;
-    rows = (MIRT__INPUT_TILE / (blocks.grad_cols * s->co) - 2) * s->stride_h - reach_h;
-    blocks.grad_rows = mirt__min(mirt__max(rows, 1), mirt__max(s->h, 1));
-    blocks.grad_floats = ((blocks.grad_rows - 1 + reach_h) / s->stride_h + 2) * blocks.grad_cols * s->co;
-
-    blocks.run_count = mirt__max((int64_t)s->kh * s->kw, blocks.forward_rows);
+MIRT__LIB mirt__pool_blocks mirt__pool_blocks_of(const mirt__conv *s) {
+    mirt__pool_blocks blocks;
+    const int64_t window = (int64_t)s->kh * s->kw * s->ci * 4 * mirt__max(s->ow / 2, 1),
+                  line = (s->ow + s->kw - 1) * s->ci, rows = mirt__max(MIRT__INPUT_TILE / line - s->kh + 1, 2) / 2 * 2;
+    blocks.rows = mirt__min(rows, mirt__max((s->oh + 1) / 2 * 2, 2));
+    blocks.floats = (mirt__min(blocks.rows, mirt__max(s->oh, 1)) + s->kh - 1) * line;
     blocks.window_rows = mirt__max(MIRT__WINDOWS / window, 1);
     blocks.window_floats = blocks.window_rows * window;
     return blocks;
@@ -77,14 +65,18 @@ static void mirt__view_blocks(mirt__conv_view *v, bool back) {
     v->chunks = v->sets * mirt__parts(v->images * phase, MIRT__SUM_CHUNK);
 }
 
+static bool mirt__is_pointwise(const mirt__conv *s) {
+    return s->kh == 1 && s->kw == 1 && s->stride_h == 1 && s->stride_w == 1 && s->oh == s->h && s->ow == s->w &&
+           s->pad_top == 0 && s->pad_left == 0;
+}
+
 MIRT__LIB mirt__conv_view mirt__conv_view_of(const mirt__conv *shape, bool back) {
     mirt__conv_view v;
     memset(&v, 0, sizeof v);
     v.s = *shape;
     mirt__conv *s = &v.s;
     const int64_t taps = (int64_t)s->kh * s->kw;
-    if (taps == 1 && s->stride_h == 1 && s->stride_w == 1 && s->oh == s->h && s->ow == s->w && s->pad_top == 0 &&
-        s->pad_left == 0) {
+    if (mirt__is_pointwise(s)) {
         s->h = s->oh = s->rows * s->h * s->w;
         s->rows = s->w = s->ow = 1;
     }
@@ -126,16 +118,24 @@ static size_t mirt__shapes_place(size_t *end, int64_t count, size_t size) {
     return place;
 }
 
-MIRT__LIB mirt__conv_places mirt__conv_places_of(const mirt__conv_view *v) {
+/* Places what every convolution needs: columns of source and target, `packed` floats, sums and runs. */
+static mirt__conv_places mirt__shapes_places(int64_t c, int64_t target_c, int64_t packed, int64_t chunks,
+                                             int64_t runs) {
     mirt__conv_places p;
+    memset(&p, 0, sizeof p);
+    p.source = mirt__shapes_place(&p.end, 5 * c, sizeof(mirt__real));
+    p.finishing = mirt__shapes_place(&p.end, 6 * target_c, sizeof(mirt__real));
+    p.packed = mirt__shapes_place(&p.end, packed, sizeof(mirt__real));
+    p.sums = mirt__shapes_place(&p.end, chunks * 3 * target_c, sizeof(mirt__real));
+    p.counts = mirt__shapes_place(&p.end, chunks, sizeof(int32_t));
+    p.runs = mirt__shapes_place(&p.end, runs, sizeof(mirt__run));
+    return p;
+}
+
+MIRT__LIB mirt__conv_places mirt__conv_places_of(const mirt__conv_view *v) {
     const int64_t taps = (int64_t)v->s.kh * v->s.kw, panels = v->s.groups * mirt__parts(v->n, MIRT__PANEL);
-    p.end = 0;
-    p.source = mirt__shapes_place(&p.end, 5 * v->c, sizeof(mirt__real));
-    p.finishing = mirt__shapes_place(&p.end, 6 * v->target_c, sizeof(mirt__real));
-    p.packed = mirt__shapes_place(&p.end, taps * v->k * panels * MIRT__PANEL, sizeof(mirt__real));
-    p.sums = mirt__shapes_place(&p.end, v->blocks * v->chunks * 3 * v->target_c, sizeof(mirt__real));
-    p.counts = mirt__shapes_place(&p.end, v->blocks * v->chunks, sizeof(int32_t));
-    p.runs = mirt__shapes_place(&p.end, v->runs, sizeof(mirt__run));
+    mirt__conv_places p = mirt__shapes_places(v->c, v->target_c, taps * v->k * panels * MIRT__PANEL,
+                                              v->blocks * v->chunks, v->runs);
     p.sets = mirt__shapes_place(&p.end, v->sets, sizeof(mirt__conv_set));
     p.taps = mirt__shapes_place(&p.end, taps, sizeof(mirt__conv_tap));
     return p;
@@ -181,14 +181,8 @@ MIRT__LIB mirt__winograd_view mirt__winograd_view_of(const mirt__conv *s, bool b
     const int64_t floats = v.shared_floats + 16 * v.source_plane + MIRT__TILE_GROUP * MIRT__PANEL,
                   pack = 9 * MIRT__WINOGRAD_STEPS * MIRT__PANEL;
     v.scratch = mirt__align_up((size_t)mirt__max(floats, pack) * sizeof(mirt__real));
-    mirt__conv_places *p = &v.places;
-    p->source = mirt__shapes_place(&p->end, 5 * v.c, sizeof(mirt__real));
-    p->finishing = mirt__shapes_place(&p->end, 6 * v.target_c, sizeof(mirt__real));
-    p->packed = mirt__shapes_place(&p->end, 16 * v.c * mirt__parts(v.target_c, MIRT__PANEL) * MIRT__PANEL,
-                                   sizeof(mirt__real));
-    p->sums = mirt__shapes_place(&p->end, v.blocks * v.chunks * 3 * v.target_c, sizeof(mirt__real));
-    p->counts = mirt__shapes_place(&p->end, v.blocks * v.chunks, sizeof(int32_t));
-    p->runs = mirt__shapes_place(&p->end, v.c / MIRT__BLOCK_K + 1, sizeof(mirt__run));
+    v.places = mirt__shapes_places(v.c, v.target_c, 16 * v.c * mirt__parts(v.target_c, MIRT__PANEL) * MIRT__PANEL,
+                                   v.blocks * v.chunks, v.c / MIRT__BLOCK_K + 1);
     return v;
 }
 
@@ -287,8 +281,7 @@ MIRT__TRAINING_LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv
 #define MIRT__BOTH_FLOATS 32768
 #define MIRT__BOTH_CHUNKS 64
 MIRT__LIB bool mirt__both_applies(const mirt__conv *s) {
-    return s->groups == 1 && s->kh == 1 && s->kw == 1 && s->stride_h == 1 && s->stride_w == 1 && s->oh == s->h &&
-           s->ow == s->w && s->pad_top == 0 && s->pad_left == 0 && s->ci * s->co <= MIRT__BOTH_FLOATS && s->ci <= 512 &&
+    return s->groups == 1 && mirt__is_pointwise(s) && s->ci * s->co <= MIRT__BOTH_FLOATS && s->ci <= 512 &&
            s->co <= 512;
 }
 MIRT__TRAINING_LIB mirt__both_view mirt__both_view_of(const mirt__conv *s) {
@@ -340,18 +333,15 @@ MIRT__TRAINING int64_t mirt__conv_grad_floats(const mirt__conv *s) {
 
 MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *s) {
     if (mirt__is_depthwise(s)) return mirt__align_up((size_t)mirt__depth_cut_of(s).scratch_floats * sizeof(mirt__real));
-    const mirt__conv_blocks blocks = mirt__conv_block_sizes(s);
+    const mirt__pool_blocks blocks = mirt__pool_blocks_of(s);
     const int64_t k = (int64_t)s->kh * s->kw * s->ci;
     /* conv_pool keeps all of k for the last columns, and an offset per k. */
     const int64_t pool = mirt__max(k * 33, blocks.window_floats + k);
     const int64_t input_tile =
         mirt__max(mirt__conv_view_of(s, false).input_tile, mirt__conv_view_of(s, true).input_tile);
-    int64_t floats =
-        mirt__max(MIRT__PANEL_FLOATS, pool) + mirt__max(blocks.forward_floats, blocks.grad_floats);
-    floats = mirt__max(floats, input_tile + MIRT__TILE_GROUP * MIRT__PANEL);
+    int64_t floats = mirt__max(pool + blocks.floats, input_tile + MIRT__TILE_GROUP * MIRT__PANEL);
     if (MIRT__TRAINS) floats = mirt__max(floats, mirt__conv_grad_floats(s));
-    size_t most = mirt__align_up((size_t)blocks.run_count * sizeof(mirt__run)) +
-                  mirt__align_up((size_t)floats * sizeof(mirt__real));
+    size_t most = mirt__align_up((size_t)floats * sizeof(mirt__real));
     if (MIRT__TRAINS && mirt__both_applies(s) && mirt__both_view_of(s).scratch > most)
         most = mirt__align_up(mirt__both_view_of(s).scratch);
     return most;

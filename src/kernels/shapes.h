@@ -34,14 +34,12 @@ MIRT__LIB int64_t mirt__gemm_tile_rows(int64_t m, int64_t k);
 #define MIRT__NORM_PIECE 2048
 MIRT__LIB int64_t mirt__norm_piece(int64_t n);
 
-/* How images of a convolution are divided into blocks of rows whose inputs fit into scratch memory. */
-typedef struct mirt__conv_blocks {
-    int64_t forward_rows, forward_cols, forward_floats; /* rows of y, even; columns of x with padding; floats of x */
-    int64_t grad_rows, grad_cols, grad_floats;          /* rows of dx; columns of dy with padding; floats of dy */
-    int64_t run_count;                                  /* largest number of runs of k in a product */
-    int64_t window_rows, window_floats;                 /* pooled rows whose windows are stored at a time */
-} mirt__conv_blocks;
-MIRT__LIB mirt__conv_blocks mirt__conv_block_sizes(const mirt__conv *shape);
+/* How a convolution with pooling is divided: rows of y, even, whose inputs fit into scratch memory; floats of these
+   inputs; pooled rows whose windows are stored at a time. */
+typedef struct mirt__pool_blocks {
+    int64_t rows, floats, window_rows, window_floats;
+} mirt__pool_blocks;
+MIRT__LIB mirt__pool_blocks mirt__pool_blocks_of(const mirt__conv *shape);
 /* Floats of one chunk's partial sums: the kernel's, then the bias's. */
 MIRT__LIB int64_t mirt__conv_partial_floats(const mirt__conv *shape);
 /* How a convolution, or the gradient of its input, maps the pixels of a source to those of a target. A 1x1 convolution

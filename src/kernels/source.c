@@ -172,5 +172,26 @@ MIRT__LIB void mirt__counted_sums_run(mirt__team *team, const mirt__epilogue *ep
 }
 #undef MIRT__SOURCE_COLUMNS
 
+#define MIRT__PARTIAL_RANGE 4096
+typedef struct mirt__partial_sums {
+    float *part;
+    int64_t parts, floats;
+} mirt__partial_sums;
+MIRT__TRAINING void mirt__partial_sums_task(void *arg, int64_t task, int member) {
+    const mirt__partial_sums *sums = (const mirt__partial_sums *)arg;
+    const int64_t begin = task * MIRT__PARTIAL_RANGE;
+    (void)member;
+    mirt__tree(sums->part + begin, sums->parts, sums->floats, mirt__min(sums->floats - begin, MIRT__PARTIAL_RANGE));
+}
+MIRT__TRAINING_LIB void mirt__partial_sums_run(mirt__team *team, const mirt__conv *s, float *part, int64_t parts,
+                                               float *dkernel, float *db) {
+    const int64_t floats = mirt__conv_partial_floats(s), kernel = floats - s->co;
+    mirt__partial_sums sums = {part, parts, floats};
+    mirt__team_for(team, mirt__parts(floats, MIRT__PARTIAL_RANGE), mirt__partial_sums_task, &sums);
+    memcpy(dkernel, part, (size_t)kernel * sizeof(float));
+    if (db) memcpy(db, part + kernel, (size_t)s->co * sizeof(float));
+}
+#undef MIRT__PARTIAL_RANGE
+
 #include "optimize_end.inc"
 #endif
