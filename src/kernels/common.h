@@ -46,6 +46,12 @@ MIRT__LIB mirt__common_walk mirt__common_walk_of(const void *args, int rank, con
 /* The number of elements, at most `most`, in one line from element `at` on, which is at place[i] of operand i. */
 MIRT__LIB int64_t mirt__common_walk_line(const mirt__common_walk *walk, int64_t at, int64_t most, int64_t *place);
 
+/* The part [*first, return value) of a window's kernel that lies inside the input. */
+MIRT__INLINE int64_t mirt__common_inside(int64_t start, int kernel, int64_t size, int64_t *first) {
+    *first = start < 0 ? -start : 0;
+    return mirt__min(size - start, kernel);
+}
+
 /* x = activation(x), and u = dy * the activation's slope at u, of `count` numbers. */
 MIRT__LIB void mirt__common_activate(const mirt__simd *simd, mirt_activation_kind kind, float *x, int64_t count);
 MIRT__LIB void mirt__common_slope(const mirt__simd *simd, mirt_activation_kind kind, const float *dy, float *u,

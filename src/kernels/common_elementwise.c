@@ -293,7 +293,7 @@ static void mirt__common_one_hot_range(const void *args, int64_t begin, int64_t 
     (void)scratch;
     memset(o->y + begin * o->depth, 0, (size_t)((end - begin) * o->depth) * sizeof(float));
     for (int64_t i = begin; i < end; i++) {
-        const int64_t index = o->dtype == MIRT_UINT8 ? ((const uint8_t *)o->x)[i] : ((const int32_t *)o->x)[i];
+        const int64_t index = mirt__index_at(o->x, o->dtype, i);
         if (index >= 0 && index < o->depth) o->y[i * o->depth + index] = 1;
     }
 }

@@ -37,7 +37,7 @@ MIRT__LIB void mirt__common_move(const mirt__move *args, const mirt__where *wher
 
 /* The row of index i, or -1. */
 static int64_t mirt__common_gather_index(const mirt__gather *g, int64_t i) {
-    const int64_t index = g->dtype == MIRT_UINT8 ? ((const uint8_t *)g->indices)[i] : ((const int32_t *)g->indices)[i];
+    const int64_t index = mirt__index_at(g->indices, g->dtype, i);
     return index >= 0 && index < g->n ? index : -1;
 }
 

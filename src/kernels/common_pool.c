@@ -5,12 +5,6 @@
 #ifndef MIRT__REAL_DOUBLE
 #include "optimize_begin.inc"
 
-/* The part [*first, *last) of a window's kernel that lies inside the input. */
-static void mirt__common_clip(int64_t start, int kernel, int64_t size, int64_t *first, int64_t *last) {
-    *first = start < 0 ? -start : 0;
-    *last = mirt__min(size - start, kernel);
-}
-
 /* One window: x is its first pixel, which may lie outside; kernel rows [ky, ky1) and columns [kx, kx1) do not. */
 typedef struct mirt__common_window {
     int64_t y, x;
@@ -21,8 +15,8 @@ static mirt__common_window mirt__common_window_of(const mirt__pool2d *p, int64_t
     mirt__common_window w;
     w.y = oy * p->stride_h - p->pad_top;
     w.x = ox * p->stride_w - p->pad_left;
-    mirt__common_clip(w.y, p->kh, p->h, &w.ky, &w.ky1);
-    mirt__common_clip(w.x, p->kw, p->w, &w.kx, &w.kx1);
+    w.ky1 = mirt__common_inside(w.y, p->kh, p->h, &w.ky);
+    w.kx1 = mirt__common_inside(w.x, p->kw, p->w, &w.kx);
     return w;
 }
 

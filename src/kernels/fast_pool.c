@@ -31,12 +31,6 @@ static mirt__max_job mirt__max_start(const mirt__simd *simd, const mirt__pool2d 
     return job;
 }
 
-/* The part [*first, return value) of a window's kernel that lies inside the input. */
-static int64_t mirt__max_inside(int64_t start, int kernel, int64_t size, int64_t *first) {
-    *first = start < 0 ? -start : 0;
-    return mirt__min(size - start, kernel);
-}
-
 /* Rows [begin, end) of windows, counted through all images. */
 static void mirt__max_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__max_job *job = (const mirt__max_job *)args;
@@ -45,9 +39,9 @@ static void mirt__max_rows(const void *args, int64_t begin, int64_t end, void *s
     (void)scratch;
     for (int64_t i = begin; i < end; i++) {
         int64_t ky, kx;
-        const int64_t y = i % p->oh * p->stride_h - p->pad_top, ky_end = mirt__max_inside(y, p->kh, p->h, &ky);
+        const int64_t y = i % p->oh * p->stride_h - p->pad_top, ky_end = mirt__common_inside(y, p->kh, p->h, &ky);
         for (int64_t ox = 0; ox < p->ow; ox++) {
-            const int64_t x = ox * p->stride_w - p->pad_left, kx_end = mirt__max_inside(x, p->kw, p->w, &kx),
+            const int64_t x = ox * p->stride_w - p->pad_left, kx_end = mirt__common_inside(x, p->kw, p->w, &kx),
                           at = (i * p->ow + ox) * p->c;
             w.rows = ky_end - ky;
             w.columns = kx_end - kx;

@@ -20,6 +20,9 @@ MIRT__INLINE int64_t mirt__min(int64_t a, int64_t b) { return a < b ? a : b; }
 MIRT__INLINE int64_t mirt__max(int64_t a, int64_t b) { return a > b ? a : b; }
 /* The number of parts of `all`, which have `each` but for the last one. */
 MIRT__INLINE int64_t mirt__parts(int64_t all, int64_t each) { return all / each + (all % each != 0); }
+MIRT__INLINE int64_t mirt__index_at(const void *indices, mirt_dtype dtype, int64_t i) { /* int32 or uint8 */
+    return dtype == MIRT_UINT8 ? ((const uint8_t *)indices)[i] : ((const int32_t *)indices)[i];
+}
 /* The scratch memory of a member of the team. */
 MIRT__INLINE void *mirt__scratch(const mirt__where *where, int member) {
     return where->scratch ? (char *)where->scratch + (size_t)member * where->scratch_per_thread : NULL;

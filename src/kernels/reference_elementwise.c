@@ -200,7 +200,7 @@ MIRT__LIB void mirt__ref_cast(const mirt__cast *c) {
 
 MIRT__LIB void mirt__ref_one_hot(const mirt__one_hot *o) {
     for (int64_t i = 0; i < o->count; i++) {
-        int64_t index = o->dtype == MIRT_UINT8 ? ((const uint8_t *)o->x)[i] : ((const int32_t *)o->x)[i];
+        int64_t index = mirt__index_at(o->x, o->dtype, i);
         for (int64_t j = 0; j < o->depth; j++) o->y[i * o->depth + j] = j == index ? (mirt__real)1 : (mirt__real)0;
     }
 }

@@ -69,16 +69,11 @@ static mirt__real mirt__ref_conv_sum(const mirt__conv *s, const mirt__reader *x,
 
 MIRT__LIB void mirt__ref_conv_forward(const mirt__conv_forward *f) {
     const mirt__conv *s = &f->s;
-    int64_t at = 0;
-    for (int64_t row = 0; row < s->rows; row++) {
-        for (int64_t oy = 0; oy < s->oh; oy++) {
-            for (int64_t ox = 0; ox < s->ow; ox++) {
-                for (int64_t o = 0; o < s->co; o++, at++) {
-                    mirt__real sum = mirt__ref_conv_sum(s, &f->x, f->kernel, row, oy, ox, o);
-                    ((mirt__real *)f->y)[at] = mirt__ref_finish(&f->epilogue, sum, at, o);
-                }
-            }
-        }
+    for (int64_t at = 0; at < s->rows * s->oh * s->ow * s->co; at++) {
+        const int64_t pixel = at / s->co, line = pixel / s->ow;
+        const mirt__real sum =
+            mirt__ref_conv_sum(s, &f->x, f->kernel, line / s->oh, line % s->oh, pixel % s->ow, at % s->co);
+        ((mirt__real *)f->y)[at] = mirt__ref_finish(&f->epilogue, sum, at, at % s->co);
     }
 }
 
@@ -110,16 +105,10 @@ static mirt__real mirt__ref_input_grad_sum(const mirt__conv_input_grad *g, int64
 
 MIRT__LIB void mirt__ref_conv_input_grad(const mirt__conv_input_grad *g) {
     const mirt__conv *s = &g->s;
-    int64_t at = 0;
-    for (int64_t row = 0; row < s->rows; row++) {
-        for (int64_t iy = 0; iy < s->h; iy++) {
-            for (int64_t ix = 0; ix < s->w; ix++) {
-                for (int64_t c = 0; c < s->ci; c++, at++) {
-                    ((mirt__real *)g->dx)[at] =
-                        mirt__ref_finish(&g->epilogue, mirt__ref_input_grad_sum(g, row, iy, ix, c), at, c);
-                }
-            }
-        }
+    for (int64_t at = 0; at < s->rows * s->h * s->w * s->ci; at++) {
+        const int64_t pixel = at / s->ci, line = pixel / s->w;
+        const mirt__real sum = mirt__ref_input_grad_sum(g, line / s->h, line % s->h, pixel % s->w, at % s->ci);
+        ((mirt__real *)g->dx)[at] = mirt__ref_finish(&g->epilogue, sum, at, at % s->ci);
     }
 }
 
