@@ -122,7 +122,7 @@ MIRT__INLINE float mirt__common_mean(const mirt__loss *l, int64_t r,
 /* The labels of its row in MIRT_LOSS_LIST determine whether a loss is a function of rows, or the mean of a function of
    elements. */
 #define MIRT__COMMON_SPARSE(name, grad) mirt__common_##name##grad(call->simd, l, r)
-#define MIRT__COMMON_CATEGORICAL(name, grad) mirt__common_##name##grad(call->simd, l, r)
+#define MIRT__COMMON_CATEGORICAL MIRT__COMMON_SPARSE
 #define MIRT__COMMON_ELEMENTS(name, grad) mirt__common_mean##grad(l, r, mirt__##name##grad)
 #define MIRT__COMMON_LOSS(kind, name, labels, activation) case kind: l->loss[r] = MIRT__COMMON_##labels(name, ); break;
 static void mirt__common_loss_rows(const void *args, int64_t begin, int64_t end, void *scratch) {

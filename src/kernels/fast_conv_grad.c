@@ -87,6 +87,14 @@ static void mirt__grad_ahead(const mirt__grad_job *job, const mirt__grad_block *
     }
 }
 
+/* Adds rows of dy to the sums of db that begin `at` floats from the first. */
+static void mirt__grad_db(const mirt__grad_job *job, int64_t at, const float *dy, int64_t row, int64_t k,
+                          const mirt__sweep *sweep) {
+    if (!job->db_sums) return;
+    (job->words ? job->words->column_sum : job->simd->column_sum)(job->db_sums + at, dy, row, k, sweep->n,
+                                                                  sweep->fresh);
+}
+
 /* A chunk, some channels of x and some columns of dy. */
 static void mirt__grad_task(void *arg, int64_t task, int member) {
     const mirt__grad_job *job = (const mirt__grad_job *)arg;
@@ -141,11 +149,8 @@ static void mirt__grad_task(void *arg, int64_t task, int member) {
         sweep.run_count = b.run_count;
         sweep.b = b.dy;
         mirt__sweep_run(&sweep);
-        if (job->db_sums && c == 0) {
-            float *db = job->db_sums + chunk * g->sum + group * padded + j;
-            (job->words ? job->words->column_sum : job->simd->column_sum)(db, b.dy, b.dy_tile.pixel, b.pixels, sweep.n,
-                                                                          sweep.fresh);
-        }
+        if (c == 0)
+            mirt__grad_db(job, chunk * g->sum + group * padded + j, b.dy, b.dy_tile.pixel, b.pixels, &sweep);
     }
 }
 
@@ -305,10 +310,7 @@ MIRT__LIB void mirt__grad_beside_run(const mirt__grad_job *job, int64_t number, 
     sweep.padded = true;
     sweep.ahead = ahead;
     mirt__sweep_run(&sweep);
-    if (job->db_sums) {
-        float *db = job->db_sums + number / both->blocks * job->g.sum;
-        (job->words ? job->words->column_sum : job->simd->column_sum)(db, dy, co, k, co, sweep.fresh);
-    }
+    mirt__grad_db(job, number / both->blocks * job->g.sum, dy, co, k, &sweep);
 }
 
 MIRT__LIB void mirt__fast_conv_both(const mirt__simd *simd, const mirt__conv_input_grad *args,

@@ -173,10 +173,6 @@ typedef struct mirt__gemm_job {
     bool input_tile;                          /* a is read into scratch */
 } mirt__gemm_job;
 
-static bool mirt__gemm_needs_read(const mirt__reader *reader) {
-    return reader->dtype != MIRT_FLOAT32 || reader->affine;
-}
-
 /* Some columns of c for a weight gradient whose a must be converted: k in blocks. */
 static void mirt__gemm_read_columns(const mirt__gemm_job *job, mirt__product *p, int64_t i, float *input_tile) {
     const mirt__gemm *args = job->args;
@@ -263,7 +259,8 @@ MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, c
     job.args = args;
     job.where = where;
     /* Rows of a weight gradient's a that are a multiple of 1 KB apart compete for too few cache sets. */
-    job.input_tile = mirt__gemm_needs_read(&args->a) || (args->a_col != 1 && args->a_col % 256 == 0 && args->k > 8);
+    job.input_tile = args->a.dtype != MIRT_FLOAT32 || args->a.affine ||
+                     (args->a_col != 1 && args->a_col % 256 == 0 && args->k > 8);
     job.columns = MIRT__PANEL;
     if (args->a_col == 1) {
         job.rows = job.input_tile ? mirt__gemm_tile_rows(args->m, args->k) : args->m;

@@ -20,17 +20,12 @@ typedef struct mirt__norm_job {
     float *sums;   /* of each chunk of MIRT__REDUCE_CHUNK rows */
 } mirt__norm_job;
 
-static mirt__reader mirt__norm_reader(const mirt__norm *s, const void *data, mirt_dtype dtype) {
+static mirt__source mirt__norm_stored(const mirt__norm *s, const void *data, mirt_dtype dtype) {
     mirt__reader reader;
     memset(&reader, 0, sizeof reader);
     reader.data = data;
     reader.dtype = dtype;
     reader.channels = s->n;
-    return reader;
-}
-
-static mirt__source mirt__norm_stored(const mirt__norm *s, const void *data, mirt_dtype dtype) {
-    const mirt__reader reader = mirt__norm_reader(s, data, dtype);
     return mirt__source_of(&reader, NULL);
 }
 

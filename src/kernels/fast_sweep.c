@@ -127,7 +127,7 @@ static void mirt__sweep_rows(const mirt__sweep *s, int64_t i, int64_t rows, cons
 }
 
 MIRT__LIB void mirt__ahead_add(mirt__ahead *ahead, const void *data, mirt_dtype dtype, int64_t first, int64_t count) {
-    const int64_t size = dtype == MIRT_FLOAT32 || dtype == MIRT_INT32 ? 4 : dtype == MIRT__BFLOAT16 ? 2 : 1;
+    const int64_t size = (int64_t)mirt__dtype_size(dtype);
     for (int i = 0; i < MIRT__AHEAD; i++) {
         if (ahead->left[i] > 0) continue;
         ahead->at[i] = (const char *)data + first * size;

@@ -158,7 +158,7 @@ static void mirt__ref_mean_grad(const mirt__loss *l, int64_t r, mirt__ref_elemen
 }
 
 #define MIRT__REF_SPARSE(name, grad) mirt__ref_##name##grad(l, r)
-#define MIRT__REF_CATEGORICAL(name, grad) mirt__ref_##name##grad(l, r)
+#define MIRT__REF_CATEGORICAL MIRT__REF_SPARSE
 #define MIRT__REF_ELEMENTS(name, grad) mirt__ref_mean##grad(l, r, mirt__ref_##name##grad)
 #define MIRT__REF_LOSS(kind, name, labels, activation) case kind: l->loss[r] = MIRT__REF_##labels(name, ); break;
 MIRT__LIB void mirt__ref_loss(const mirt__loss *l) {
@@ -188,21 +188,18 @@ MIRT__LIB void mirt__ref_loss_grad(const mirt__loss *l) {
 #undef MIRT__REF_ELEMENTS
 #undef MIRT__REF_LOSS
 
-/* Row r of float labels; NULL for sparse labels. */
-static const mirt__real *mirt__ref_targets(const void *labels, bool sparse, int64_t r, int64_t n) {
-    return sparse ? NULL : (const mirt__real *)labels + r * n;
-}
-
 MIRT__LIB void mirt__ref_accuracy(const mirt__accuracy *a) {
+    const mirt__real *labels = (const mirt__real *)a->labels;
     for (int64_t r = 0; r < a->rows; r++) {
         const mirt__real *x = a->x + r * a->n;
-        const mirt__real *t = mirt__ref_targets(a->labels, a->kind == MIRT__ACCURACY_SPARSE, r, a->n);
         mirt__real right = 0;
         switch (a->kind) {
         case MIRT__ACCURACY_SPARSE: right = mirt__ref_argmax(x, a->n) == ((const int32_t *)a->labels)[r]; break;
-        case MIRT__ACCURACY_CATEGORICAL: right = mirt__ref_argmax(x, a->n) == mirt__ref_argmax(t, a->n); break;
+        case MIRT__ACCURACY_CATEGORICAL:
+            right = mirt__ref_argmax(x, a->n) == mirt__ref_argmax(labels + r * a->n, a->n);
+            break;
         case MIRT__ACCURACY_BINARY:
-            for (int64_t j = 0; j < a->n; j++) right += t[j] == (x[j] > (mirt__real)0.5 ? 1 : 0);
+            for (int64_t j = 0; j < a->n; j++) right += labels[r * a->n + j] == (x[j] > (mirt__real)0.5 ? 1 : 0);
             right /= (mirt__real)a->n;
             break;
         }
