@@ -5,8 +5,6 @@
 
 #include "fast.h"
 
-#ifndef MIRT__REAL_DOUBLE
-
 /* Marks a loop whose iterations are independent even if its output is its input. */
 #if defined(__clang__)
 #define MIRT__INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
@@ -58,5 +56,4 @@ MIRT__LIB void mirt__common_slope(const mirt__simd *simd, mirt_activation_kind k
                                   int64_t count);
 MIRT__LIB void mirt__common_draw(uint32_t block, const uint32_t counter[3], uint64_t key, uint32_t *word);
 
-#endif
 #endif

@@ -2,7 +2,6 @@
 
 #include "common.h"
 
-#ifndef MIRT__REAL_DOUBLE
 #include "optimize_begin.inc"
 
 typedef struct mirt__common_pieces {
@@ -303,4 +302,3 @@ MIRT__LIB void mirt__common_one_hot(const mirt__one_hot *args, const mirt__where
 }
 
 #include "optimize_end.inc"
-#endif

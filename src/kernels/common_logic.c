@@ -2,7 +2,6 @@
 
 #include "common.h"
 
-#ifndef MIRT__REAL_DOUBLE
 #include "optimize_begin.inc"
 #if !defined(__clang__) && defined(__GNUC__) && !defined(MIRRORTRAIN_DEBUG)
 /* Vectorizing so many short loops is not worth the compile time. */
@@ -81,4 +80,3 @@ MIRT__LIB void mirt__common_logic(const mirt__logic *args, const mirt__where *wh
 }
 
 #include "optimize_end.inc"
-#endif

@@ -4,7 +4,6 @@
 #include "common.h"
 #include "loss_elements.h"
 
-#ifndef MIRT__REAL_DOUBLE
 #include "optimize_begin.inc"
 
 static float mirt__common_max(const float *x, int64_t n) {
@@ -241,4 +240,3 @@ MIRT__LIB void mirt__common_accuracy(const mirt__accuracy *args, const mirt__whe
 }
 
 #include "optimize_end.inc"
-#endif

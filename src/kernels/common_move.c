@@ -2,7 +2,6 @@
 
 #include "common.h"
 
-#ifndef MIRT__REAL_DOUBLE
 #include "optimize_begin.inc"
 
 /* `count` elements of `size` bytes, `from` and `to` bytes apart. */
@@ -118,4 +117,3 @@ MIRT__LIB void mirt__common_scan(const mirt__scan *args, const mirt__where *wher
 }
 
 #include "optimize_end.inc"
-#endif

@@ -2,7 +2,6 @@
 
 #include "common.h"
 
-#ifndef MIRT__REAL_DOUBLE
 #include "optimize_begin.inc"
 
 /* Rows are shifted by the mean of this many numbers, so that the summands have the size of the deviations even if the
@@ -201,4 +200,3 @@ MIRT__LIB void mirt__fast_norm_grad_input_by_row(const mirt__simd *simd, const m
 #undef MIRT__NORM_SHIFT
 
 #include "optimize_end.inc"
-#endif

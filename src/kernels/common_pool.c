@@ -2,7 +2,6 @@
 
 #include "common.h"
 
-#ifndef MIRT__REAL_DOUBLE
 #include "optimize_begin.inc"
 
 /* One window: x is its first pixel, which may lie outside; kernel rows [ky, ky1) and columns [kx, kx1) do not. */
@@ -88,4 +87,3 @@ MIRT__LIB void mirt__common_average_pool_grad(const mirt__pool2d *p, const mirt_
 }
 
 #include "optimize_end.inc"
-#endif

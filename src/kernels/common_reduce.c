@@ -3,7 +3,6 @@
 
 #include "common.h"
 
-#ifndef MIRT__REAL_DOUBLE
 #include "optimize_begin.inc"
 
 /* A set of dimensions: sizes and steps in x, outermost first. */
@@ -238,4 +237,3 @@ MIRT__LIB void mirt__common_reduce_max_grad(const mirt__reduce_max_grad *args, c
 }
 
 #include "optimize_end.inc"
-#endif

@@ -2,7 +2,6 @@
 
 #include "common.h"
 
-#ifndef MIRT__REAL_DOUBLE
 #include "optimize_begin.inc"
 
 static void mirt__common_resize_line(const mirt__resize *r, int64_t row, int64_t oy, float *y) {
@@ -68,4 +67,3 @@ MIRT__LIB void mirt__common_resize_grad(const mirt__resize *args, const mirt__wh
 }
 
 #include "optimize_end.inc"
-#endif

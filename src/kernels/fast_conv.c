@@ -4,8 +4,6 @@
 
 #include "fast.h"
 
-#ifndef MIRT__REAL_DOUBLE
-
 #include "optimize_drivers.inc"
 
 typedef struct mirt__conv_job {
@@ -380,5 +378,3 @@ MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__co
 }
 
 #include "optimize_end.inc"
-
-#endif

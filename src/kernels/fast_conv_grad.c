@@ -2,8 +2,6 @@
 
 #include "fast.h"
 
-#ifndef MIRT__REAL_DOUBLE
-
 #include "optimize_drivers.inc"
 
 struct mirt__grad_job {
@@ -352,5 +350,3 @@ MIRT__LIB void mirt__fast_conv_both(const mirt__simd *simd, const mirt__conv_inp
 #undef MIRT__GRAD_RANGE
 
 #include "optimize_end.inc"
-
-#endif

@@ -3,8 +3,6 @@
 
 #include "fast.h"
 
-#ifndef MIRT__REAL_DOUBLE
-
 #include "optimize_drivers.inc"
 
 typedef struct mirt__pool_job {
@@ -159,5 +157,3 @@ MIRT__LIB void mirt__fast_conv_pool_weight_grad(const mirt__simd *simd, const mi
 }
 
 #include "optimize_end.inc"
-
-#endif

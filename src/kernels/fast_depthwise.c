@@ -3,8 +3,6 @@
 
 #include "fast.h"
 
-#ifndef MIRT__REAL_DOUBLE
-
 #include "optimize_drivers.inc"
 
 #define MIRT__DEPTH_PIECE 2048 /* floats read or finished at a time: some pixels, which stay in L1 */
@@ -447,5 +445,3 @@ MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mi
 #undef MIRT__DEPTH_BLOCK
 
 #include "optimize_end.inc"
-
-#endif

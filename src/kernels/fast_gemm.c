@@ -2,8 +2,6 @@
 
 #include "fast.h"
 
-#ifndef MIRT__REAL_DOUBLE
-
 #include "optimize_drivers.inc"
 
 /* c = a b, with any regular layout of rows and columns of c. */
@@ -320,5 +318,3 @@ MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *a
 #undef MIRT__RANGE
 
 #include "optimize_end.inc"
-
-#endif

@@ -3,8 +3,6 @@
 
 #include "common.h"
 
-#ifndef MIRT__REAL_DOUBLE
-
 #include "optimize_drivers.inc"
 
 typedef struct mirt__norm_job {
@@ -192,5 +190,3 @@ MIRT__LIB void mirt__fast_norm_grad_input(const mirt__simd *simd, const mirt__no
 }
 
 #include "optimize_end.inc"
-
-#endif

@@ -2,8 +2,6 @@
 
 #include "common.h"
 
-#ifndef MIRT__REAL_DOUBLE
-
 #include "optimize_drivers.inc"
 
 typedef struct mirt__max_job {
@@ -96,5 +94,3 @@ MIRT__LIB void mirt__fast_max_pool_grad(const mirt__simd *simd, const mirt__pool
 }
 
 #include "optimize_end.inc"
-
-#endif

@@ -2,8 +2,6 @@
 
 #include "fast.h"
 
-#ifndef MIRT__REAL_DOUBLE
-
 #include "optimize_drivers.inc"
 
 #define MIRT__LINE 64 /* bytes */
@@ -251,5 +249,3 @@ MIRT__LIB void mirt__sweep_run(const mirt__sweep *s) {
 }
 
 #include "optimize_end.inc"
-
-#endif

@@ -4,8 +4,6 @@
 
 #include "fast.h"
 
-#ifndef MIRT__REAL_DOUBLE
-
 #include "optimize_drivers.inc"
 
 #define MIRT__FINISHED_TILES 9 /* tiles whose four pixels are finished at a time */
@@ -191,5 +189,3 @@ MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, 
 #undef MIRT__FINISHED_TILES
 
 #include "optimize_end.inc"
-
-#endif

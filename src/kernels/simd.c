@@ -4,8 +4,6 @@
 #include "common.h"
 #include "reference.h"
 
-#ifndef MIRT__REAL_DOUBLE
-
 #include "optimize_begin.inc"
 #if !defined(__clang__) && defined(__GNUC__) && !defined(MIRRORTRAIN_DEBUG)
 /* Vectors are explicit and loops unrolled: more passes only increase compile time. */
@@ -97,5 +95,3 @@
 
 #undef MIRT__VEC
 #include "optimize_end.inc"
-
-#endif

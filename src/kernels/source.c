@@ -2,7 +2,6 @@
 
 #include "fast.h"
 
-#ifndef MIRT__REAL_DOUBLE
 #include "optimize_begin.inc"
 
 static float mirt__source_inverse(const mirt__scaling *s, int64_t j) { return 1 / sqrtf(s->variance[j] + s->epsilon); }
@@ -194,4 +193,3 @@ MIRT__TRAINING_LIB void mirt__partial_sums_run(mirt__team *team, const mirt__con
 #undef MIRT__PARTIAL_RANGE
 
 #include "optimize_end.inc"
-#endif
