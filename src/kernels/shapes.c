@@ -21,7 +21,8 @@ MIRT__LIB size_t mirt__gemm_scratch(const mirt__gemm *args) {
 MIRT__LIB mirt__pool_blocks mirt__pool_blocks_of(const mirt__conv *s) {
     mirt__pool_blocks blocks;
     const int64_t window = (int64_t)s->kh * s->kw * s->ci * 4 * mirt__max(s->ow / 2, 1),
-                  line = (s->ow + s->kw - 1) * s->ci, rows = mirt__max(MIRT__INPUT_TILE / line - s->kh + 1, 2) / 2 * 2;
+                  line = mirt__max((s->ow + s->kw - 1) * s->ci, 1),
+                  rows = mirt__max(MIRT__INPUT_TILE / line - s->kh + 1, 2) / 2 * 2;
     blocks.rows = mirt__min(rows, mirt__max((s->oh + 1) / 2 * 2, 2));
     blocks.floats = (mirt__min(blocks.rows, mirt__max(s->oh, 1)) + s->kh - 1) * line;
     blocks.window_rows = mirt__max(MIRT__WINDOWS / window, 1);
