@@ -95,7 +95,7 @@ static bool mirt__read_call(mirt__reading *r, const mirt__json *json, const char
     bool made;
     int num_in = mirt__read_tensors(r, json, "input", in, MIRT__MAX_IN);
     if (num_in < 1) return mirt__fail(MIRT_E_FORMAT, "its input is not a layer before it"), false;
-    if (mirt__read_field(json, &mirt__part_field, (char *)&training) != MIRT_OK) return false;
+    if (mirt__read_field(json, &mirt__part_field, &training) != MIRT_OK) return false;
     mirt_model *part = mirt__read_part(r, json, &made);
     if (!part) return false;
     bool good = mirt__call_named(r->model, part, in, num_in, training, name);
@@ -117,11 +117,8 @@ static bool mirt__read_layer(mirt__reading *r, const mirt__json *json, const cha
                    mirt__json_label(class_name, other));
         return false;
     }
-    char *desc = config ? (char *)mirt__pool_alloc(&model->graph.pool, cls->desc_size) : NULL;
-    if (!desc) return false;
-    for (int i = 0; i < cls->num_fields; i++) {
-        if (mirt__read_field(config, &cls->fields[i], desc) != MIRT_OK) return false;
-    }
+    void *desc = config ? mirt__pool_alloc(&model->graph.pool, cls->desc_size) : NULL;
+    if (!desc || mirt__read_fields(config, cls->fields, cls->num_fields, desc) != MIRT_OK) return false;
     for (size_t k = 0; k < config->count; k++) {
         int known = 0;
         while (known < cls->num_fields && strcmp(cls->fields[known].name, config->item[k]->key) != 0) known++;
@@ -193,8 +190,8 @@ static mirt_status mirt__read_attributes(const mirt__json *json, mirt__op_id id,
         const mirt__field *field = &mirt__file_attrs[i].field;
         if (!mirt__json_member(json, field->name)) continue;
         memset(&unused, 0, sizeof unused);
-        char *to = (char *)(saved & mirt__file_attrs[i].bit ? a : &unused);
-        if (mirt__read_field(json, field, to) != MIRT_OK) return mirt_last_status();
+        if (mirt__read_field(json, field, saved & mirt__file_attrs[i].bit ? a : &unused) != MIRT_OK)
+            return mirt_last_status();
         known++;
     }
     for (size_t i = 0; known < json->count && i < json->count; i++) {
@@ -239,9 +236,7 @@ static bool mirt__read_variable(mirt__reading *r, const mirt__json *json, const 
     const mirt__json *config = mirt__json_get(json, "config", MIRT__JSON_OBJECT);
     mirt__variable_desc desc;
     memset(&desc, 0, sizeof desc);
-    for (int i = 0; i < MIRT__COUNT(mirt__variable_fields); i++) {
-        if (!config || mirt__read_field(config, &mirt__variable_fields[i], (char *)&desc) != MIRT_OK) return false;
-    }
+    if (!config || mirt__read_fields(config, MIRT__FIELDS(mirt__variable_fields), &desc) != MIRT_OK) return false;
     mirt_tensor *v = mirt_variable(r->model, name, desc.shape, desc.initializer, desc.trainable);
     return v && mirt__read_done(r, name, v->node->out, 1);
 }

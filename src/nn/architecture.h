@@ -18,7 +18,7 @@ typedef struct mirt__file_attr {
 #define MIRT__PLACE_axis(name) own.axis.name
 #define MIRT__PLACE_move(name) own.move.name
 #define MIRT__FILE_ATTR(name, kind, family) \
-    {{#name, MIRT__FIELD_##kind, offsetof(mirt__attrs, MIRT__PLACE_##family(name))}, \
+    {MIRT__FIELD(mirt__attrs, #name, kind, MIRT__PLACE_##family(name)), \
      sizeof(((mirt__attrs *)NULL)->MIRT__PLACE_##family(name)), MIRT__SAVES_##name},
 static const mirt__file_attr mirt__file_attrs[] = {MIRT__SAVED_ATTR_LIST(MIRT__FILE_ATTR)};
 #undef MIRT__FILE_ATTR
@@ -35,11 +35,11 @@ typedef struct mirt__variable_desc {
     mirt_initializer initializer;
     bool trainable;
 } mirt__variable_desc;
-static const mirt__field mirt__variable_fields[] = {
-    {"shape", MIRT__FIELD_DIMS, offsetof(mirt__variable_desc, shape)},
-    {"initializer", MIRT__FIELD_INITIALIZER, offsetof(mirt__variable_desc, initializer)},
-    {"trainable", MIRT__FIELD_BOOL, offsetof(mirt__variable_desc, trainable)}};
+static const mirt__field mirt__variable_fields[] = {MIRT__OWN_FIELD(mirt__variable_desc, DIMS, shape),
+                                                    MIRT__OWN_FIELD(mirt__variable_desc, INITIALIZER, initializer),
+                                                    MIRT__OWN_FIELD(mirt__variable_desc, BOOL, trainable)};
 
-static const mirt__field mirt__part_field = {"training", MIRT__FIELD_TRAINING, 0}; /* values of mirt_training */
+/* Values of mirt_training. */
+static const mirt__field mirt__part_field = {"training", MIRT__FIELD_TRAINING, 0, false};
 
 #endif

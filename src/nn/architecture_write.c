@@ -56,9 +56,9 @@ static void mirt__write_begin(mirt__text *out, const char *class_name, const cha
     mirt__write_name(out, "name", name, false);
 }
 
-static void mirt__write_config(mirt__text *out, const mirt__field *fields, int count, const char *desc) {
+static void mirt__write_config(mirt__text *out, const mirt__field *fields, int count, const void *desc) {
     mirt__text_add(out, ",\"config\":{");
-    for (int i = 0; i < count; i++) mirt__write_field(out, &fields[i], desc, i == 0);
+    mirt__write_fields(out, fields, count, desc, true);
     mirt__text_add(out, "}");
 }
 
@@ -79,7 +79,7 @@ static bool mirt__write_part(const mirt_model *model, mirt__text *out, int index
     mirt_model *part = mirt__layer_part(model->layer[index], &training);
     if (!part) return true;
     const mirt__layer *first = mirt__first_call(model, part, index);
-    mirt__write_field(out, &mirt__part_field, (const char *)&training, false);
+    mirt__write_field(out, &mirt__part_field, &training, false);
     mirt__write_key(out, first ? "part" : "architecture", false);
     if (!first) return mirt__write_model(part, out);
     mirt__json_write_string(out, first->name);
@@ -104,7 +104,7 @@ static void mirt__write_variable(const mirt__variable *v, mirt__text *out, bool 
     desc.initializer = v->initializer;
     desc.trainable = v->trainable;
     mirt__write_begin(out, "Variable", v->name, first);
-    mirt__write_config(out, mirt__variable_fields, MIRT__COUNT(mirt__variable_fields), (const char *)&desc);
+    mirt__write_config(out, MIRT__FIELDS(mirt__variable_fields), &desc);
     mirt__text_add(out, "}");
 }
 
@@ -145,7 +145,7 @@ static bool mirt__write_operation(const mirt_model *model, mirt__text *out, int 
         if (!(node->op->saved_attrs & a->bit)) continue;
         if (memcmp((const char *)&node->a + a->field.offset, (const char *)&none + a->field.offset, a->size) == 0)
             continue;
-        mirt__write_field(out, &a->field, (const char *)&node->a, plain);
+        mirt__write_field(out, &a->field, &node->a, plain);
         plain = false;
     }
     mirt__text_add(out, "}");

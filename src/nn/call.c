@@ -108,8 +108,8 @@ typedef struct mirt__functional_desc {
     mirt_training training;
 } mirt__functional_desc;
 
-static mirt_tensor *mirt__functional_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
-    const mirt__functional_desc *d = (const mirt__functional_desc *)desc;
+static mirt_tensor *mirt__functional_build(mirt__layer *layer, mirt_tensor *x) {
+    const mirt__functional_desc *d = (const mirt__functional_desc *)layer->desc;
     mirt_model *model = layer->model;
     (void)x;
     if (mirt__adopt(model, d->part, layer->name) != MIRT_OK) return NULL;
@@ -124,7 +124,7 @@ static const mirt__layer_class mirt__functional_layer = {
     mirt__functional_build, NULL,         NULL};
 
 MIRT__TRAINING_LIB mirt_model *mirt__layer_part(const mirt__layer *layer, mirt_training *training) {
-    const mirt__functional_desc *d = (const mirt__functional_desc *)(const void *)layer->desc;
+    const mirt__functional_desc *d = (const mirt__functional_desc *)layer->desc;
     if (layer->cls != &mirt__functional_layer) return NULL;
     *training = d->training;
     return d->part;

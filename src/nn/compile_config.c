@@ -1,8 +1,7 @@
 /* The settings of mirt_compile as JSON, and back. */
 #include "config.h"
 
-static const char *const mirt__curve_names[] = {"ROC", "PR"};
-static const char *const mirt__reduction_names[] = {"sum_over_batch_size", "sum"};
+static const mirt__field mirt__reduction_field = MIRT__OWN_FIELD(mirt_compile_desc, REDUCTION, reduction);
 
 /* Losses and weights per output, if there are any. */
 static void mirt__write_losses(const mirt_compile_desc *c, mirt__text *out) {
@@ -39,67 +38,40 @@ static void mirt__write_custom(const mirt_compile_desc *c, mirt__text *out) {
 }
 
 static void mirt__write_schedule(mirt__text *out, const mirt_schedule *s) {
-    const mirt__schedule_class *cls = mirt__schedule_class_get(s->kind);
-    mirt__text_add(out, ",\"schedule\":{");
-    mirt__write_name(out, "class_name", cls->class_name, true);
-    mirt__text_add(out, ",\"config\":{");
-    for (int i = 0; i < cls->num_fields; i++) mirt__write_field(out, &cls->fields[i], (const char *)s, i == 0);
-    if (!cls->fields) {
-        mirt__text_add(out, "\"boundaries\":");
-        mirt__write_dims(out, s->boundary, s->boundaries);
-        mirt__text_add(out, ",\"values\":");
-        mirt__write_floats(out, s->value, s->boundaries + 1);
+    const mirt__object_class *cls = &mirt__schedule_classes()[s->kind];
+    mirt__text_add(out, ",\"schedule\":");
+    if (cls->fields) {
+        mirt__write_object(out, cls, s);
+        return;
     }
+    mirt__text_add(out, "{\"class_name\":\"%s\",\"config\":{\"boundaries\":", cls->name);
+    mirt__write_dims(out, s->boundary, s->boundaries);
+    mirt__text_add(out, ",\"values\":");
+    mirt__write_floats(out, s->value, s->boundaries + 1);
     mirt__text_add(out, "}}");
-}
-
-static bool mirt__field_is_zero(const mirt__field *field, const void *at) {
-    if (field->kind == MIRT__FIELD_FLOAT) return *(const float *)at == 0;
-    if (field->kind == MIRT__FIELD_INT) return *(const int *)at == 0;
-    return field->kind == MIRT__FIELD_BOOL ? !*(const bool *)at : *(const int64_t *)at == 0;
 }
 
 /* Writes the current rate; a schedule that mirt_set_learning_rate has overridden is not saved. */
 static void mirt__write_optimizer(mirt__text *out, const mirt_model *model) {
     const mirt_optimizer *o = &model->config.optimizer;
     const mirt__optimizer_class *cls = mirt__optimizer_class_get(o->kind);
-    int common;
-    const mirt__field *field = mirt__optimizer_common(&common);
+    const mirt__field *common;
+    const int count = mirt__optimizer_common(&common);
     mirt__text_add(out, "{");
     mirt__write_name(out, "class_name", cls->name, true);
     mirt__write_number(out, "learning_rate", mirt_get_learning_rate(model), false);
-    for (int i = 0; i < cls->num_fields; i++) mirt__write_field(out, &cls->fields[i], (const char *)o, false);
-    for (int i = 0; i < common; i++) {
-        if (!mirt__field_is_zero(&field[i], (const char *)o + field[i].offset))
-            mirt__write_field(out, &field[i], (const char *)o, false);
-    }
-    if (o->exclude_from_weight_decay)
-        mirt__write_name(out, "exclude_from_weight_decay", o->exclude_from_weight_decay, false);
+    mirt__write_fields(out, cls->fields, cls->num_fields, o, false);
+    mirt__write_fields(out, common, count, o, false);
     if (o->decay.kind && !model->rate_set) mirt__write_schedule(out, &o->decay);
     mirt__text_add(out, "}");
 }
 
 /* A name, or {"class_name", "config"} if there are options. */
 static void mirt__write_metric(mirt__text *out, mirt_metric metric, const mirt_metric_options *o) {
-    const char *name = mirt__metric_class_get(metric)->name;
-    int count, written = 0;
-    const mirt__field *field = mirt__metric_fields(&count);
-    bool plain = !o->name && o->curve == MIRT_ROC;
-    for (int i = 0; i < count; i++) plain = plain && mirt__field_is_zero(&field[i], (const char *)o + field[i].offset);
-    if (plain) {
-        mirt__json_write_string(out, name);
-        return;
-    }
-    mirt__text_add(out, "{");
-    mirt__write_name(out, "class_name", name, true);
-    mirt__text_add(out, ",\"config\":{");
-    for (int i = 0; i < count; i++) {
-        if (!mirt__field_is_zero(&field[i], (const char *)o + field[i].offset))
-            mirt__write_field(out, &field[i], (const char *)o, written++ == 0);
-    }
-    if (o->curve) mirt__write_name(out, "curve", mirt__curve_names[o->curve], written++ == 0);
-    if (o->name) mirt__write_name(out, "name", o->name, written++ == 0);
-    mirt__text_add(out, "}}");
+    mirt__object_class cls = {mirt__metric_class_get(metric)->name, NULL, 0};
+    cls.num_fields = mirt__metric_fields(&cls.fields);
+    if (mirt__fields_zero(cls.fields, cls.num_fields, o)) mirt__json_write_string(out, cls.name);
+    else mirt__write_object(out, &cls, o);
 }
 
 MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
@@ -110,7 +82,7 @@ MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
     mirt__write_losses(c, out);
     mirt__write_custom(c, out);
     mirt__text_add(out, ",\"from_logits\":%s", c->from_logits ? "true" : "false");
-    mirt__write_name(out, "reduction", mirt__reduction_names[c->reduction], false);
+    mirt__write_field(out, &mirt__reduction_field, c, false);
     mirt__text_add(out, ",\"metrics\":[");
     for (int i = 0; i < MIRT_MAX_METRICS && c->metrics[i]; i++) {
         mirt__text_add(out, i ? "," : "");
@@ -148,24 +120,14 @@ static mirt_status mirt__piecewise_read(const mirt__json *config, mirt_schedule 
 
 /* No schedule if it is missing. */
 static mirt_status mirt__schedule_read(const mirt__json *optimizer, mirt_schedule *s) {
-    const char *names[MIRT__SCHEDULE_COUNT];
-    const mirt__json *json, *config;
     int kind;
     memset(s, 0, sizeof *s);
     if (!mirt__json_member(optimizer, "schedule")) return MIRT_OK;
-    for (int i = 1; i < MIRT__SCHEDULE_COUNT; i++)
-        names[i - 1] = mirt__schedule_class_get((mirt_schedule_kind)i)->class_name;
-    if (!(json = mirt__json_get(optimizer, "schedule", MIRT__JSON_OBJECT)) ||
-        mirt__read_name(json, "class_name", names, MIRT__SCHEDULE_COUNT - 1, &kind) != MIRT_OK ||
-        !(config = mirt__json_get(json, "config", MIRT__JSON_OBJECT))) {
-        return mirt_last_status();
-    }
+    const mirt__object_class *cls = mirt__schedule_classes() + 1;
+    const mirt__json *config = mirt__read_object(optimizer, "schedule", cls, MIRT__SCHEDULE_COUNT - 1, &kind, s);
+    if (!config) return mirt_last_status();
     s->kind = (mirt_schedule_kind)(kind + 1);
-    const mirt__schedule_class *cls = mirt__schedule_class_get(s->kind);
-    for (int i = 0; i < cls->num_fields; i++) {
-        if (mirt__read_field(config, &cls->fields[i], (char *)s) != MIRT_OK) return mirt_last_status();
-    }
-    return cls->fields ? MIRT_OK : mirt__piecewise_read(config, s);
+    return cls[kind].fields ? MIRT_OK : mirt__piecewise_read(config, s);
 }
 
 static mirt_status mirt__optimizer_read(const mirt__json *json, mirt_optimizer *o) {
@@ -180,44 +142,19 @@ static mirt_status mirt__optimizer_read(const mirt__json *json, mirt_optimizer *
         return mirt__fail(MIRT_E_FORMAT, "optimizer \"%s\" is unknown to this version",
                           mirt__json_label(name->string, label));
     o->kind = (mirt_optimizer_kind)kind;
-    if (mirt__read_float(json, "learning_rate", &o->learning_rate) != MIRT_OK) return mirt_last_status();
     const mirt__optimizer_class *cls = mirt__optimizer_class_get(o->kind);
-    for (int i = 0; i < cls->num_fields; i++) {
-        if (mirt__read_field(json, &cls->fields[i], (char *)o) != MIRT_OK) return mirt_last_status();
-    }
-    int common;
-    const mirt__field *field = mirt__optimizer_common(&common);
-    for (int i = 0; i < common; i++) {
-        if (mirt__json_member(json, field[i].name) && mirt__read_field(json, &field[i], (char *)o) != MIRT_OK)
-            return mirt_last_status();
-    }
-    if (mirt__json_member(json, "exclude_from_weight_decay")) {
-        const mirt__json *names = mirt__json_get(json, "exclude_from_weight_decay", MIRT__JSON_STRING);
-        if (!names) return mirt_last_status();
-        o->exclude_from_weight_decay = names->string; /* until mirt_compile copies it */
-    }
+    const mirt__field *common;
+    const int count = mirt__optimizer_common(&common);
+    if (mirt__read_float(json, "learning_rate", &o->learning_rate) != MIRT_OK ||
+        mirt__read_fields(json, cls->fields, cls->num_fields, o) != MIRT_OK ||
+        mirt__read_fields(json, common, count, o) != MIRT_OK)
+        return mirt_last_status();
     return mirt__schedule_read(json, &o->decay);
 }
 
-static mirt_status mirt__metric_options_read(const mirt__json *config, mirt_metric_options *o) {
-    int count, curve;
-    const mirt__field *field = mirt__metric_fields(&count);
-    for (int i = 0; i < count; i++) {
-        if (mirt__json_member(config, field[i].name) && mirt__read_field(config, &field[i], (char *)o) != MIRT_OK)
-            return mirt_last_status();
-    }
-    if (mirt__json_member(config, "curve")) {
-        if (mirt__read_name(config, "curve", mirt__curve_names, MIRT__COUNT(mirt__curve_names), &curve) != MIRT_OK)
-            return mirt_last_status();
-        o->curve = (mirt_curve)curve;
-    }
-    if (!mirt__json_member(config, "name")) return MIRT_OK;
-    const mirt__json *name = mirt__json_get(config, "name", MIRT__JSON_STRING);
-    if (name) o->name = name->string; /* until mirt_compile copies it */
-    return name ? MIRT_OK : mirt_last_status();
-}
-
 static mirt_status mirt__metrics_read(const mirt__json *array, mirt_compile_desc *out) {
+    const mirt__field *fields;
+    const int count = mirt__metric_fields(&fields);
     char label[MIRT__JSON_LABEL];
     if (array->count > MIRT_MAX_METRICS) return mirt__fail(MIRT_E_FORMAT, "more than %d metrics", MIRT_MAX_METRICS);
     for (size_t i = 0; i < array->count; i++) {
@@ -234,7 +171,8 @@ static mirt_status mirt__metrics_read(const mirt__json *array, mirt_compile_desc
             return mirt__fail(MIRT_E_FORMAT, "metric \"%s\" is unknown to this version",
                               mirt__json_label(name->string, label));
         out->metrics[i] = (mirt_metric)m;
-        if (config && mirt__metric_options_read(config, &out->metric_options[i]) != MIRT_OK) return mirt_last_status();
+        if (config && mirt__read_fields(config, fields, count, &out->metric_options[i]) != MIRT_OK)
+            return mirt_last_status();
     }
     return MIRT_OK;
 }
@@ -264,12 +202,12 @@ static mirt_status mirt__losses_read(const mirt__json *json, const char *const *
     return MIRT_OK;
 }
 
-/* Reads the names in an array that may be missing: `found` is called with each string and returns whether it is
-   known. `may_lack`: null stands for an output that has none. */
-static mirt_status
-mirt__custom_read(const mirt_strategy *strategy, const mirt__json *json, const char *key, mirt_compile_desc *out,
-                  bool (*found)(const mirt_strategy *strategy, const char *name, mirt_compile_desc *out, size_t i),
-                  int most, bool may_lack) {
+/* Reads the names of custom losses, of which null stands for an output that has none, or of custom metrics; may be
+   missing. */
+static mirt_status mirt__custom_read(const mirt_strategy *strategy, const mirt__json *json, bool losses,
+                                     mirt_compile_desc *out) {
+    const char *key = losses ? "custom_losses" : "custom_metrics";
+    const int most = losses ? MIRT_MAX_OUTPUTS : MIRT_MAX_METRICS;
     const mirt__json *array = mirt__json_member(json, key);
     char label[MIRT__JSON_LABEL];
     if (!array) return MIRT_OK;
@@ -277,23 +215,16 @@ mirt__custom_read(const mirt_strategy *strategy, const mirt__json *json, const c
         return mirt__fail(MIRT_E_FORMAT, "%s must be an array of at most %d names", key, most);
     for (size_t i = 0; i < array->count; i++) {
         const mirt__json *name = array->item[i];
-        if (name->type == MIRT__JSON_NULL && may_lack) continue;
+        if (name->type == MIRT__JSON_NULL && losses) continue;
         if (name->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "%s must be an array of names", key);
-        if (found(strategy, name->string, out, i)) continue;
+        if (losses) out->custom_losses[i] = mirt__custom_loss_by_name(strategy, name->string);
+        else out->custom_metrics[i] = mirt__custom_metric_by_name(strategy, name->string);
+        if (losses ? out->custom_losses[i] != NULL : out->custom_metrics[i] != NULL) continue;
         return mirt__fail(MIRT_E_FORMAT,
                           "%s: \"%s\" is unknown: register it with mirt_register_loss or mirt_register_metric", key,
                           mirt__json_label(name->string, label));
     }
     return MIRT_OK;
-}
-
-static bool mirt__custom_loss_found(const mirt_strategy *strategy, const char *name, mirt_compile_desc *out, size_t i) {
-    return (out->custom_losses[i] = mirt__custom_loss_by_name(strategy, name)) != NULL;
-}
-
-static bool mirt__custom_metric_found(const mirt_strategy *strategy, const char *name, mirt_compile_desc *out,
-                                      size_t i) {
-    return (out->custom_metrics[i] = mirt__custom_metric_by_name(strategy, name)) != NULL;
 }
 
 MIRT__LIB mirt_status mirt__compile_read(const mirt_strategy *strategy, const mirt__json *json,
@@ -303,22 +234,17 @@ MIRT__LIB mirt_status mirt__compile_read(const mirt_strategy *strategy, const mi
     const mirt__json *optimizer = mirt__json_get(json, "optimizer", MIRT__JSON_OBJECT),
                      *metrics = mirt__json_get(json, "metrics", MIRT__JSON_ARRAY);
     const char *losses[MIRT__LOSS_COUNT];
-    int loss, reduction;
+    int loss;
     for (int i = 0; i < MIRT__LOSS_COUNT; i++) losses[i] = mirt__loss_name((mirt_loss)i);
     if (!optimizer || !metrics || mirt__optimizer_read(optimizer, &out->optimizer) != MIRT_OK ||
         mirt__read_name(json, "loss", losses, MIRT__LOSS_COUNT, &loss) != MIRT_OK ||
-        mirt__read_name(json, "reduction", mirt__reduction_names, MIRT__COUNT(mirt__reduction_names), &reduction) !=
-            MIRT_OK ||
+        mirt__read_field(json, &mirt__reduction_field, out) != MIRT_OK ||
         mirt__read_bool(json, "from_logits", &out->from_logits) != MIRT_OK) {
         return mirt_last_status();
     }
     out->loss = (mirt_loss)loss;
-    out->reduction = (mirt_reduction)reduction;
     if (mirt__losses_read(json, losses, out) != MIRT_OK || mirt__metrics_read(metrics, out) != MIRT_OK ||
-        mirt__custom_read(strategy, json, "custom_losses", out, mirt__custom_loss_found, MIRT_MAX_OUTPUTS,
-                          true) != MIRT_OK) {
+        mirt__custom_read(strategy, json, true, out) != MIRT_OK)
         return mirt_last_status();
-    }
-    return mirt__custom_read(strategy, json, "custom_metrics", out, mirt__custom_metric_found, MIRT_MAX_METRICS,
-                             false);
+    return mirt__custom_read(strategy, json, false, out);
 }

@@ -18,22 +18,6 @@ MIRT__LIB void mirt__write_number(mirt__text *out, const char *key, double value
     mirt__json_write_number(out, value);
 }
 
-static void mirt__write_initializer(mirt__text *out, const mirt_initializer *i) {
-    mirt__text_add(out, "{");
-    mirt__write_name(out, "class_name", mirt__initializer_names[i->kind], true);
-    mirt__write_key(out, "config", false);
-    mirt__text_add(out, "{");
-    bool first = true;
-    if (mirt__initializer_a[i->kind])
-        mirt__write_number(out, mirt__initializer_a[i->kind], (double)i->a, first), first = false;
-    if (mirt__initializer_b[i->kind]) mirt__write_number(out, mirt__initializer_b[i->kind], (double)i->b, first);
-    if (i->kind == MIRT_INIT_VARIANCE_SCALING) {
-        mirt__write_name(out, "mode", mirt__fan_names[i->mode], false);
-        mirt__write_name(out, "distribution", mirt__distribution_names[i->distribution], false);
-    }
-    mirt__text_add(out, "}}");
-}
-
 MIRT__LIB void mirt__write_dims(mirt__text *out, const int64_t *dim, int count) {
     mirt__text_add(out, "[");
     for (int i = 0; i < count; i++) mirt__text_add(out, "%s%lld", i ? "," : "", (long long)dim[i]);
@@ -48,58 +32,85 @@ MIRT__LIB void mirt__write_floats(mirt__text *out, const float *number, int coun
     mirt__text_add(out, "]");
 }
 
-static void mirt__write_regularizer(mirt__text *out, const mirt_regularizer *r) {
-    if (r->l1 == 0 && r->l2 == 0) {
-        mirt__text_add(out, "null");
-        return;
-    }
-    mirt__text_add(out, "{\"class_name\":\"L1L2\",\"config\":{");
-    mirt__write_number(out, "l1", (double)r->l1, true);
-    mirt__write_number(out, "l2", (double)r->l2, false);
-    mirt__text_add(out, "}}");
+/* The value of an enumeration. */
+static int mirt__choice_at(const void *at) {
+    int choice;
+    memcpy(&choice, at, sizeof choice);
+    return choice;
 }
 
-MIRT__LIB void mirt__write_field(mirt__text *out, const mirt__field *field, const char *desc, bool first) {
-    const void *at = desc + field->offset;
+MIRT__LIB void mirt__write_field(mirt__text *out, const mirt__field *field, const void *object, bool first) {
+    const void *at = (const char *)object + field->offset;
+    const int *number = (const int *)at;
+    const float *real = (const float *)at;
+    const mirt_shape *shape = (const mirt_shape *)at;
     mirt__write_key(out, field->name, first);
     switch (field->kind) {
     case MIRT__FIELD_INT:
-    case MIRT__FIELD_SIGNED: mirt__text_add(out, "%d", *(const int *)at); break;
+    case MIRT__FIELD_SIGNED: mirt__text_add(out, "%d", *number); break;
     case MIRT__FIELD_INT2X2:
-        mirt__text_add(out, "[[%d,%d],[%d,%d]]", ((const int *)at)[0], ((const int *)at)[1], ((const int *)at)[2],
-                       ((const int *)at)[3]);
+        mirt__text_add(out, "[[%d,%d],[%d,%d]]", number[0], number[1], number[2], number[3]);
         break;
-    case MIRT__FIELD_INT2: mirt__text_add(out, "[%d,%d]", ((const int *)at)[0], ((const int *)at)[1]); break;
+    case MIRT__FIELD_INT2: mirt__text_add(out, "[%d,%d]", number[0], number[1]); break;
     case MIRT__FIELD_INT64: mirt__text_add(out, "%lld", (long long)*(const int64_t *)at); break;
-    case MIRT__FIELD_FLOAT: mirt__json_write_number(out, (double)*(const float *)at); break;
     case MIRT__FIELD_LIMIT:
-        if (isfinite(*(const float *)at)) mirt__json_write_number(out, (double)*(const float *)at);
-        else mirt__json_write_string(out, isnan(*(const float *)at) ? "nan" : *(const float *)at > 0 ? "inf" : "-inf");
+        if (isfinite(*real)) mirt__json_write_number(out, (double)*real);
+        else mirt__json_write_string(out, isnan(*real) ? "nan" : *real > 0 ? "inf" : "-inf");
         break;
-    case MIRT__FIELD_DOUBLE: mirt__json_write_number(out, *(const double *)at); break;
-    case MIRT__FIELD_DTYPE: mirt__json_write_string(out, mirt__dtype_name(*(const mirt_dtype *)at)); break;
-    case MIRT__FIELD_TRAINING: mirt__json_write_string(out, mirt__training_names[*(const mirt_training *)at]); break;
+    case MIRT__FIELD_FLOAT: mirt__json_write_number(out, (double)*real); break;
     case MIRT__FIELD_BOOL: mirt__text_add(out, "%s", *(const bool *)at ? "true" : "false"); break;
     case MIRT__FIELD_NO: mirt__text_add(out, "%s", *(const bool *)at ? "false" : "true"); break;
-    case MIRT__FIELD_PADDING: mirt__json_write_string(out, mirt__padding_names[*(const mirt_padding *)at]); break;
-    case MIRT__FIELD_ACTIVATION:
-        mirt__json_write_string(out, mirt__activation_get(*(const mirt_activation_kind *)at)->name);
+    case MIRT__FIELD_TEXT: mirt__json_write_string(out, *(const char *const *)at); break;
+    case MIRT__FIELD_INITIALIZER:
+        mirt__write_object(out, &mirt__initializer_classes[((const mirt_initializer *)at)->kind], at);
         break;
-    case MIRT__FIELD_INITIALIZER: mirt__write_initializer(out, (const mirt_initializer *)at); break;
-    case MIRT__FIELD_REGULARIZER: mirt__write_regularizer(out, (const mirt_regularizer *)at); break;
-    case MIRT__FIELD_CHANNELS: mirt__write_floats(out, (const float *)at, MIRT_MAX_CHANNELS); break;
-    case MIRT__FIELD_FLOAT2: mirt__write_floats(out, (const float *)at, 2); break;
-    case MIRT__FIELD_FLIP: mirt__json_write_string(out, mirt__flip_names[*(const mirt_flip_mode *)at]); break;
-    case MIRT__FIELD_FILL: mirt__json_write_string(out, mirt__fill_names[*(const mirt_fill_mode *)at]); break;
-    case MIRT__FIELD_INTERPOLATION:
-        mirt__json_write_string(out, mirt__interpolation_names[*(const mirt_interpolation *)at]);
+    case MIRT__FIELD_REGULARIZER:
+        if (mirt__fields_zero(mirt__regularizer_fields, 2, at)) mirt__text_add(out, "null");
+        else mirt__write_object(out, &mirt__regularizer_class, at);
         break;
+    case MIRT__FIELD_CHANNELS: mirt__write_floats(out, real, MIRT_MAX_CHANNELS); break;
+    case MIRT__FIELD_FLOAT2: mirt__write_floats(out, real, 2); break;
     case MIRT__FIELD_NOISE:
-        if (!((const mirt_shape *)at)->rank) mirt__text_add(out, "null");
-        else mirt__write_dims(out, ((const mirt_shape *)at)->dim, ((const mirt_shape *)at)->rank);
+        if (!shape->rank) mirt__text_add(out, "null");
+        else mirt__write_dims(out, shape->dim, shape->rank);
         break;
     case MIRT__FIELD_SHAPE:
-    case MIRT__FIELD_DIMS: mirt__write_dims(out, ((const mirt_shape *)at)->dim, ((const mirt_shape *)at)->rank); break;
+    case MIRT__FIELD_DIMS: mirt__write_dims(out, shape->dim, shape->rank); break;
     case MIRT__FIELD_AXES: mirt__write_dims(out, (const int64_t *)at, MIRT_MAX_RANK); break;
+    default: /* an enumeration */
+        mirt__json_write_string(out, mirt__field_names[field->kind].list[mirt__choice_at(at)]);
+        break;
     }
+}
+
+MIRT__LIB bool mirt__fields_zero(const mirt__field *fields, int count, const void *object) {
+    bool zero = true;
+    for (int i = 0; zero && i < count; i++) {
+        const void *at = (const char *)object + fields[i].offset;
+        switch (fields[i].kind) {
+        case MIRT__FIELD_FLOAT: zero = *(const float *)at == 0; break;
+        case MIRT__FIELD_BOOL: zero = !*(const bool *)at; break;
+        case MIRT__FIELD_INT64: zero = *(const int64_t *)at == 0; break;
+        case MIRT__FIELD_TEXT: zero = !*(const char *const *)at; break;
+        default: zero = mirt__choice_at(at) == 0; /* ints, too */
+        }
+    }
+    return zero;
+}
+
+MIRT__LIB void mirt__write_fields(mirt__text *out, const mirt__field *fields, int count, const void *object,
+                                  bool first) {
+    for (const mirt__field *f = fields; f < fields + count; f++) {
+        if (f->optional && mirt__fields_zero(f, 1, object)) continue;
+        mirt__write_field(out, f, object, first);
+        first = false;
+    }
+}
+
+MIRT__LIB void mirt__write_object(mirt__text *out, const mirt__object_class *cls, const void *object) {
+    mirt__text_add(out, "{");
+    mirt__write_name(out, "class_name", cls->name, true);
+    mirt__text_add(out, ",\"config\":{");
+    mirt__write_fields(out, cls->fields, cls->num_fields, object, true);
+    mirt__text_add(out, "}}");
 }

@@ -112,7 +112,7 @@ static mirt__layer *mirt__layer_new(mirt_model *model, const mirt__layer_class *
     const char *full = mirt__layer_name(model, cls->base_name, name ? name : model->next_name);
     model->next_name = NULL;
     mirt__layer *layer = full ? (mirt__layer *)mirt__pool_alloc(pool, sizeof *layer) : NULL;
-    if (!layer || !(layer->desc = (char *)mirt__pool_alloc(pool, cls->desc_size))) return NULL;
+    if (!layer || !(layer->desc = mirt__pool_alloc(pool, cls->desc_size))) return NULL;
     layer->cls = cls;
     layer->model = model;
     layer->name = full;
@@ -166,7 +166,7 @@ MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_clas
     if (!layer) return mirt__model_poison(model);
     model->building = layer;
     model->graph.scope = layer->name;
-    mirt_tensor *out = mirt__layer_inputs(layer, in, num_in) ? cls->build(layer, layer->in[0], layer->desc) : NULL;
+    mirt_tensor *out = mirt__layer_inputs(layer, in, num_in) ? cls->build(layer, layer->in[0]) : NULL;
     model->building = layer->parent;
     model->graph.scope = layer->parent ? layer->parent->name : NULL;
     if (!out) {

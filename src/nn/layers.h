@@ -30,19 +30,22 @@ MIRT__LAYER_LIST(MIRT__LAYER_EXTERN)
 #undef MIRT__LAYER_EXTERN
 #endif
 
-/* A field of the description `desc`. */
-#define MIRT__FIELD(desc, name, kind, member) {name, MIRT__FIELD_##kind, offsetof(desc, member)}
 /* Defines class mirt__NAME_layer, recorded by mirt__NAME_build, with its fields in an array, or without a
    description. */
 #define MIRT__LAYER(name, class_name, base_name, min_in, max_in, fields, desc) \
     MIRT__TABLE mirt__layer_class mirt__##name##_layer = { \
-        class_name,           base_name, min_in, max_in, fields, MIRT__COUNT(fields), sizeof(desc), \
-        mirt__##name##_build, NULL,      NULL}; \
+        class_name, base_name, min_in, max_in, MIRT__FIELDS(fields), sizeof(desc), mirt__##name##_build, NULL, NULL}; \
     MIRT__LAYER_LISTED(name)
 #define MIRT__PLAIN_LAYER(name, class_name, base_name, min_in, max_in) \
-    MIRT__TABLE mirt__layer_class mirt__##name##_layer = {class_name,           base_name, min_in, max_in, NULL, 0, 0, \
-                                                          mirt__##name##_build, NULL,      NULL}; \
+    MIRT__TABLE mirt__layer_class mirt__##name##_layer = { \
+        class_name, base_name, min_in, max_in, NULL, 0, 0, mirt__##name##_build, NULL, NULL}; \
     MIRT__LAYER_LISTED(name)
+
+/* Defines the public function of a layer, whose description is `desc_type`; `add`: one of the two below. */
+#define MIRT__LAYER_FUNCTION(function, layer, desc_type, add) \
+    MIRT_API mirt_tensor *function(mirt_tensor *x, const desc_type *desc) { \
+        return add(&mirt__##layer##_layer, x, desc, desc ? desc->name : NULL); \
+    }
 
 /* Adds a layer of class `cls` on x; NULL for NULL. */
 MIRT__LIB mirt_tensor *mirt__layer_on(const mirt__layer_class *cls, mirt_tensor *x, const void *desc, const char *name);

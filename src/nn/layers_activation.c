@@ -4,9 +4,8 @@
 typedef struct mirt__activation_desc { mirt_activation_kind activation; } mirt__activation_desc;
 typedef struct mirt__slope_desc { float slope; } mirt__slope_desc;
 
-static mirt_tensor *mirt__activation_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
-    (void)layer;
-    return mirt__activation_op(((const mirt__activation_desc *)desc)->activation, x);
+static mirt_tensor *mirt__activation_build(mirt__layer *layer, mirt_tensor *x) {
+    return mirt__activation_op(((const mirt__activation_desc *)layer->desc)->activation, x);
 }
 
 static mirt_tensor *mirt__slope_build(mirt__unary_kind kind, mirt_tensor *x, const void *desc) {
@@ -16,26 +15,22 @@ static mirt_tensor *mirt__slope_build(mirt__unary_kind kind, mirt_tensor *x, con
     return mirt__unary_op(kind, x, slope, 0);
 }
 
-static mirt_tensor *mirt__leaky_relu_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
-    (void)layer;
-    return mirt__slope_build(MIRT__ACT_LEAKY_RELU, x, desc);
+static mirt_tensor *mirt__leaky_relu_build(mirt__layer *layer, mirt_tensor *x) {
+    return mirt__slope_build(MIRT__ACT_LEAKY_RELU, x, layer->desc);
 }
 
-static mirt_tensor *mirt__elu_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
-    (void)layer;
-    return mirt__slope_build(MIRT__ACT_ELU, x, desc);
+static mirt_tensor *mirt__elu_build(mirt__layer *layer, mirt_tensor *x) {
+    return mirt__slope_build(MIRT__ACT_ELU, x, layer->desc);
 }
 
-static mirt_tensor *mirt__softmax_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+static mirt_tensor *mirt__softmax_build(mirt__layer *layer, mirt_tensor *x) {
     (void)layer;
-    (void)desc;
     return mirt_softmax(x);
 }
 
-static mirt_tensor *mirt__relu_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
-    const mirt_relu_desc *d = (const mirt_relu_desc *)desc;
+static mirt_tensor *mirt__relu_build(mirt__layer *layer, mirt_tensor *x) {
+    const mirt_relu_desc *d = (const mirt_relu_desc *)layer->desc;
     const float slope = d->negative_slope, threshold = d->threshold;
-    (void)layer;
     if (!(d->max_value >= 0 && slope >= 0 && threshold >= 0 && isfinite(d->max_value + slope + threshold))) {
         return mirt__fail(MIRT_E_INVALID,
                           "max_value %g, negative_slope %g, threshold %g: they must be finite and not negative",
@@ -55,8 +50,8 @@ static mirt_tensor *mirt__relu_build(mirt__layer *layer, mirt_tensor *x, void *d
 }
 
 /* max(x, 0) - alpha * max(-x, 0). */
-static mirt_tensor *mirt__prelu_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
-    mirt_prelu_desc *d = (mirt_prelu_desc *)desc;
+static mirt_tensor *mirt__prelu_build(mirt__layer *layer, mirt_tensor *x) {
+    mirt_prelu_desc *d = (mirt_prelu_desc *)layer->desc;
     mirt_shape shape;
     memset(&shape, 0, sizeof shape);
     if (x->shape.rank < 2 || !mirt__is_batched(&x->shape))
@@ -76,16 +71,16 @@ static mirt_tensor *mirt__prelu_build(mirt__layer *layer, mirt_tensor *x, void *
 }
 
 static const mirt__field mirt__activation_fields[] = {
-    MIRT__FIELD(mirt__activation_desc, "activation", ACTIVATION, activation)};
+    MIRT__OWN_FIELD(mirt__activation_desc, ACTIVATION, activation)};
 static const mirt__field mirt__leaky_relu_fields[] = {MIRT__FIELD(mirt__slope_desc, "negative_slope", FLOAT, slope)};
 static const mirt__field mirt__elu_fields[] = {MIRT__FIELD(mirt__slope_desc, "alpha", FLOAT, slope)};
-static const mirt__field mirt__relu_fields[] = {MIRT__FIELD(mirt_relu_desc, "max_value", FLOAT, max_value),
-                                                MIRT__FIELD(mirt_relu_desc, "negative_slope", FLOAT, negative_slope),
-                                                MIRT__FIELD(mirt_relu_desc, "threshold", FLOAT, threshold)};
+static const mirt__field mirt__relu_fields[] = {MIRT__OWN_FIELD(mirt_relu_desc, FLOAT, max_value),
+                                                MIRT__OWN_FIELD(mirt_relu_desc, FLOAT, negative_slope),
+                                                MIRT__OWN_FIELD(mirt_relu_desc, FLOAT, threshold)};
 static const mirt__field mirt__prelu_fields[] = {
-    MIRT__FIELD(mirt_prelu_desc, "alpha_initializer", INITIALIZER, alpha_initializer),
-    MIRT__FIELD(mirt_prelu_desc, "alpha_regularizer", REGULARIZER, alpha_regularizer),
-    MIRT__FIELD(mirt_prelu_desc, "shared_axes", INT, shared_axes)};
+    MIRT__OWN_FIELD(mirt_prelu_desc, INITIALIZER, alpha_initializer),
+    MIRT__OWN_FIELD(mirt_prelu_desc, REGULARIZER, alpha_regularizer),
+    MIRT__OWN_FIELD(mirt_prelu_desc, INT, shared_axes)};
 
 MIRT__LAYER(activation, "Activation", "activation", 1, 1, mirt__activation_fields, mirt__activation_desc);
 MIRT__LAYER(leaky_relu, "LeakyReLU", "leaky_re_lu", 1, 1, mirt__leaky_relu_fields, mirt__slope_desc);
@@ -114,10 +109,5 @@ MIRT_API mirt_tensor *mirt_elu_layer(mirt_tensor *x, float alpha) {
 
 MIRT_API mirt_tensor *mirt_softmax_layer(mirt_tensor *x) { return mirt__layer_on(&mirt__softmax_layer, x, NULL, NULL); }
 
-MIRT_API mirt_tensor *mirt_relu_layer(mirt_tensor *x, const mirt_relu_desc *desc) {
-    return mirt__layer_on(&mirt__relu_layer, x, desc, desc ? desc->name : NULL);
-}
-
-MIRT_API mirt_tensor *mirt_prelu(mirt_tensor *x, const mirt_prelu_desc *desc) {
-    return mirt__layer_on(&mirt__prelu_layer, x, desc, desc ? desc->name : NULL);
-}
+MIRT__LAYER_FUNCTION(mirt_relu_layer, relu, mirt_relu_desc, mirt__layer_on)
+MIRT__LAYER_FUNCTION(mirt_prelu, prelu, mirt_prelu_desc, mirt__layer_on)

@@ -36,8 +36,8 @@ static mirt_tensor *mirt__resized(mirt_tensor *x, const mirt_augmentation *desc)
     return mirt__resized_axis(mirt__resized_axis(x, desc, 1, (int)t.oh), desc, 2, (int)t.ow);
 }
 
-static mirt_tensor *mirt__augmented(mirt__layer *layer, mirt_tensor *x, void *desc, mirt_augmentation_kind kind) {
-    mirt_augmentation *d = (mirt_augmentation *)desc;
+static mirt_tensor *mirt__augmented(mirt__layer *layer, mirt_tensor *x, mirt_augmentation_kind kind) {
+    mirt_augmentation *d = (mirt_augmentation *)layer->desc;
     mirt__transform t;
     d->kind = kind;
     const bool filters = kind == MIRT_RESIZING && (d->antialias || (d->interpolation > MIRT_NEAREST &&
@@ -53,7 +53,7 @@ static mirt_tensor *mirt__augmented(mirt__layer *layer, mirt_tensor *x, void *de
     return kind == MIRT_CENTER_CROP || kind == MIRT_RESIZING ? mirt__fit_op(x, &t) : mirt__augment_op(x, &t);
 }
 
-#define MIRT__AUGMENT_FIELD(name, kind) MIRT__FIELD(mirt_augmentation, #name, kind, name)
+#define MIRT__AUGMENT_FIELD(name, kind) MIRT__OWN_FIELD(mirt_augmentation, kind, name)
 #define MIRT__FILLING \
     MIRT__AUGMENT_FIELD(fill_mode, FILL), MIRT__AUGMENT_FIELD(interpolation, INTERPOLATION), \
         MIRT__AUGMENT_FIELD(fill_value, FLOAT)
@@ -72,13 +72,11 @@ static const mirt__field mirt__values_fields[] = {MIRT__AUGMENT_FIELD(factor, FL
 #undef MIRT__FILLING
 
 #define MIRT__AUGMENT_LAYER(layer_name, class_name, kind, fields) \
-    static mirt_tensor *mirt__##layer_name##_build(mirt__layer *layer, mirt_tensor *x, void *desc) { \
-        return mirt__augmented(layer, x, desc, kind); \
+    static mirt_tensor *mirt__##layer_name##_build(mirt__layer *layer, mirt_tensor *x) { \
+        return mirt__augmented(layer, x, kind); \
     } \
     MIRT__LAYER(layer_name, class_name, #layer_name, 1, 1, fields, mirt_augmentation); \
-    MIRT_API mirt_tensor *mirt_##layer_name(mirt_tensor *x, const mirt_augmentation *desc) { \
-        return mirt__layer_on(&mirt__##layer_name##_layer, x, desc, desc ? desc->name : NULL); \
-    }
+    MIRT__LAYER_FUNCTION(mirt_##layer_name, layer_name, mirt_augmentation, mirt__layer_on)
 MIRT__AUGMENT_LAYER(random_flip, "RandomFlip", MIRT_RANDOM_FLIP, mirt__flip_fields)
 MIRT__AUGMENT_LAYER(random_rotation, "RandomRotation", MIRT_RANDOM_ROTATION, mirt__rotation_fields)
 MIRT__AUGMENT_LAYER(random_zoom, "RandomZoom", MIRT_RANDOM_ZOOM, mirt__zoom_fields)

@@ -24,39 +24,38 @@ static bool mirt__conv_filters(int filters) {
     return filters > 0 || (mirt__fail(MIRT_E_INVALID, "filters is %d; it must be positive", filters), false);
 }
 
-static mirt_tensor *mirt__conv2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
-    mirt_conv2d_desc *d = (mirt_conv2d_desc *)desc;
+static mirt_tensor *mirt__conv_build(mirt__layer *layer, mirt_tensor *x, bool transposed) {
+    mirt_conv2d_desc *d = (mirt_conv2d_desc *)layer->desc;
     mirt__attrs a;
     if (!mirt__conv_filters(d->filters) || !mirt__conv_settings(d->kernel, d->strides, d->dilation, d->padding, x, &a))
         return NULL;
     if (!d->groups) d->groups = 1;
-    if (d->groups < 1 || x->shape.dim[3] % d->groups || d->filters % d->groups) {
-        return mirt__fail(MIRT_E_SHAPE, "%lld input channels and %d filters are not divisible by %d groups",
-                          (long long)x->shape.dim[3], d->filters, d->groups),
-               (mirt_tensor *)NULL;
+    if (transposed && d->groups != 1) {
+        mirt__fail(MIRT_E_INVALID, "groups is %d; a transposed convolution does not support groups", d->groups);
+        return NULL;
+    }
+    const int64_t channels = x->shape.dim[3];
+    if (d->groups < 1 || channels % d->groups || d->filters % d->groups) {
+        mirt__fail(MIRT_E_SHAPE, "%lld input channels and %d filters are not divisible by %d groups",
+                   (long long)channels, d->filters, d->groups);
+        return NULL;
     }
     MIRT__OF(&a, window)->groups = d->groups;
-    mirt_shape shape = mirt_make_shape(d->kernel[0], d->kernel[1], x->shape.dim[3] / d->groups, d->filters, 0, 0);
+    mirt_shape shape = mirt_make_shape(d->kernel[0], d->kernel[1], channels / d->groups, d->filters, 0, 0);
+    if (transposed) {
+        shape.dim[2] = d->filters;
+        shape.dim[3] = channels;
+    }
     mirt_tensor *kernel = mirt__weight_add(layer, "kernel", &shape, &d->kernel_initializer, mirt_glorot_uniform(),
                                            &d->kernel_regularizer);
-    return mirt__bias_and_activation(layer, mirt__conv2d_op(x, kernel, &a), d->no_bias, &d->bias_initializer,
-                                     &d->bias_regularizer, d->activation);
+    x = transposed ? mirt__conv2d_transpose_op(x, kernel, &a) : mirt__conv2d_op(x, kernel, &a);
+    return mirt__bias_and_activation(layer, x, d->no_bias, &d->bias_initializer, &d->bias_regularizer, d->activation);
 }
 
-static mirt_tensor *mirt__conv2d_transpose_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
-    mirt_conv2d_desc *d = (mirt_conv2d_desc *)desc;
-    mirt__attrs a;
-    if (!mirt__conv_filters(d->filters) || !mirt__conv_settings(d->kernel, d->strides, d->dilation, d->padding, x, &a))
-        return NULL;
-    if (!d->groups) d->groups = 1;
-    if (d->groups != 1)
-        return mirt__fail(MIRT_E_INVALID, "groups is %d; a transposed convolution does not support groups", d->groups),
-               (mirt_tensor *)NULL;
-    mirt_shape shape = mirt_make_shape(d->kernel[0], d->kernel[1], d->filters, x->shape.dim[3], 0, 0);
-    mirt_tensor *kernel = mirt__weight_add(layer, "kernel", &shape, &d->kernel_initializer, mirt_glorot_uniform(),
-                                           &d->kernel_regularizer);
-    return mirt__bias_and_activation(layer, mirt__conv2d_transpose_op(x, kernel, &a), d->no_bias, &d->bias_initializer,
-                                     &d->bias_regularizer, d->activation);
+static mirt_tensor *mirt__conv2d_build(mirt__layer *layer, mirt_tensor *x) { return mirt__conv_build(layer, x, false); }
+
+static mirt_tensor *mirt__conv2d_transpose_build(mirt__layer *layer, mirt_tensor *x) {
+    return mirt__conv_build(layer, x, true);
 }
 
 /* The depthwise part of depthwise and separable convolutions, with a weight `name`. */
@@ -74,14 +73,14 @@ static mirt_tensor *mirt__depthwise(mirt__layer *layer, mirt_tensor *x, const ch
     return mirt__depthwise_conv2d_op(x, kernel, &a);
 }
 
-static mirt_tensor *mirt__depthwise_conv2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
-    mirt_depthwise_conv2d_desc *d = (mirt_depthwise_conv2d_desc *)desc;
+static mirt_tensor *mirt__depthwise_conv2d_build(mirt__layer *layer, mirt_tensor *x) {
+    mirt_depthwise_conv2d_desc *d = (mirt_depthwise_conv2d_desc *)layer->desc;
     return mirt__bias_and_activation(layer, mirt__depthwise(layer, x, "kernel", d), d->no_bias, &d->bias_initializer,
                                      &d->bias_regularizer, d->activation);
 }
 
-static mirt_tensor *mirt__separable_conv2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
-    mirt_separable_conv2d_desc *d = (mirt_separable_conv2d_desc *)desc;
+static mirt_tensor *mirt__separable_conv2d_build(mirt__layer *layer, mirt_tensor *x) {
+    mirt_separable_conv2d_desc *d = (mirt_separable_conv2d_desc *)layer->desc;
     mirt__attrs a = mirt__attrs_of(MIRT__OP_conv2d);
     mirt__attrs_window *w = MIRT__OF(&a, window);
     w->strides[0] = w->strides[1] = w->dilation[0] = w->dilation[1] = w->groups = 1;
@@ -96,18 +95,18 @@ static mirt_tensor *mirt__separable_conv2d_build(mirt__layer *layer, mirt_tensor
 }
 
 static const mirt__field mirt__conv2d_fields[] = {
-    MIRT__FIELD(mirt_conv2d_desc, "filters", INT, filters),
+    MIRT__OWN_FIELD(mirt_conv2d_desc, INT, filters),
     MIRT__FIELD(mirt_conv2d_desc, "kernel_size", INT2, kernel),
-    MIRT__FIELD(mirt_conv2d_desc, "strides", INT2, strides),
-    MIRT__FIELD(mirt_conv2d_desc, "padding", PADDING, padding),
+    MIRT__OWN_FIELD(mirt_conv2d_desc, INT2, strides),
+    MIRT__OWN_FIELD(mirt_conv2d_desc, PADDING, padding),
     MIRT__FIELD(mirt_conv2d_desc, "dilation_rate", INT2, dilation),
-    MIRT__FIELD(mirt_conv2d_desc, "groups", INT, groups),
-    MIRT__FIELD(mirt_conv2d_desc, "activation", ACTIVATION, activation),
+    MIRT__OWN_FIELD(mirt_conv2d_desc, INT, groups),
+    MIRT__OWN_FIELD(mirt_conv2d_desc, ACTIVATION, activation),
     MIRT__FIELD(mirt_conv2d_desc, "use_bias", NO, no_bias),
-    MIRT__FIELD(mirt_conv2d_desc, "kernel_initializer", INITIALIZER, kernel_initializer),
-    MIRT__FIELD(mirt_conv2d_desc, "bias_initializer", INITIALIZER, bias_initializer),
-    MIRT__FIELD(mirt_conv2d_desc, "kernel_regularizer", REGULARIZER, kernel_regularizer),
-    MIRT__FIELD(mirt_conv2d_desc, "bias_regularizer", REGULARIZER, bias_regularizer)};
+    MIRT__OWN_FIELD(mirt_conv2d_desc, INITIALIZER, kernel_initializer),
+    MIRT__OWN_FIELD(mirt_conv2d_desc, INITIALIZER, bias_initializer),
+    MIRT__OWN_FIELD(mirt_conv2d_desc, REGULARIZER, kernel_regularizer),
+    MIRT__OWN_FIELD(mirt_conv2d_desc, REGULARIZER, bias_regularizer)};
 
 /* Fields of the description `type`, whose member `at` is a mirt_depthwise_conv2d_desc; empty `at`: it is one itself. */
 #define MIRT__DEPTHWISE_FIELDS(type, at) \
@@ -122,10 +121,10 @@ static const mirt__field mirt__conv2d_fields[] = {
         MIRT__FIELD(type, "bias_regularizer", REGULARIZER, at bias_regularizer)
 static const mirt__field mirt__depthwise_conv2d_fields[] = {MIRT__DEPTHWISE_FIELDS(mirt_depthwise_conv2d_desc, )};
 static const mirt__field mirt__separable_conv2d_fields[] = {
-    MIRT__FIELD(mirt_separable_conv2d_desc, "filters", INT, filters),
+    MIRT__OWN_FIELD(mirt_separable_conv2d_desc, INT, filters),
     MIRT__DEPTHWISE_FIELDS(mirt_separable_conv2d_desc, depthwise.),
-    MIRT__FIELD(mirt_separable_conv2d_desc, "pointwise_initializer", INITIALIZER, pointwise_initializer),
-    MIRT__FIELD(mirt_separable_conv2d_desc, "pointwise_regularizer", REGULARIZER, pointwise_regularizer)};
+    MIRT__OWN_FIELD(mirt_separable_conv2d_desc, INITIALIZER, pointwise_initializer),
+    MIRT__OWN_FIELD(mirt_separable_conv2d_desc, REGULARIZER, pointwise_regularizer)};
 #undef MIRT__DEPTHWISE_FIELDS
 
 MIRT__LAYER(conv2d, "Conv2D", "conv2d", 1, 1, mirt__conv2d_fields, mirt_conv2d_desc);
@@ -135,18 +134,9 @@ MIRT__LAYER(depthwise_conv2d, "DepthwiseConv2D", "depthwise_conv2d", 1, 1, mirt_
 MIRT__LAYER(separable_conv2d, "SeparableConv2D", "separable_conv2d", 1, 1, mirt__separable_conv2d_fields,
             mirt_separable_conv2d_desc);
 
-MIRT_API mirt_tensor *mirt_conv2d(mirt_tensor *x, const mirt_conv2d_desc *desc) {
-    return mirt__layer_needs_desc(&mirt__conv2d_layer, x, desc, desc ? desc->name : NULL);
-}
-
-MIRT_API mirt_tensor *mirt_conv2d_transpose(mirt_tensor *x, const mirt_conv2d_desc *desc) {
-    return mirt__layer_needs_desc(&mirt__conv2d_transpose_layer, x, desc, desc ? desc->name : NULL);
-}
-
-MIRT_API mirt_tensor *mirt_depthwise_conv2d(mirt_tensor *x, const mirt_depthwise_conv2d_desc *desc) {
-    return mirt__layer_needs_desc(&mirt__depthwise_conv2d_layer, x, desc, desc ? desc->name : NULL);
-}
-
+MIRT__LAYER_FUNCTION(mirt_conv2d, conv2d, mirt_conv2d_desc, mirt__layer_needs_desc)
+MIRT__LAYER_FUNCTION(mirt_conv2d_transpose, conv2d_transpose, mirt_conv2d_desc, mirt__layer_needs_desc)
+MIRT__LAYER_FUNCTION(mirt_depthwise_conv2d, depthwise_conv2d, mirt_depthwise_conv2d_desc, mirt__layer_needs_desc)
 MIRT_API mirt_tensor *mirt_separable_conv2d(mirt_tensor *x, const mirt_separable_conv2d_desc *desc) {
     return mirt__layer_needs_desc(&mirt__separable_conv2d_layer, x, desc, desc ? desc->depthwise.name : NULL);
 }

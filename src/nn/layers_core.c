@@ -5,9 +5,9 @@ typedef struct mirt__input_desc { mirt_shape shape; } mirt__input_desc;
 typedef struct mirt__rescaling_desc { float scale, offset; } mirt__rescaling_desc;
 typedef struct mirt__reshape_desc { mirt_shape shape; } mirt__reshape_desc;
 
-static mirt_tensor *mirt__input_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+static mirt_tensor *mirt__input_build(mirt__layer *layer, mirt_tensor *x) {
     mirt_model *model = layer->model;
-    mirt_shape shape = ((mirt__input_desc *)desc)->shape;
+    mirt_shape shape = ((mirt__input_desc *)layer->desc)->shape;
     if (shape.rank < 1 || shape.rank >= MIRT_MAX_RANK) {
         return mirt__fail(MIRT_E_SHAPE, "an input needs the shape of one sample: 1 to %d dimensions, each positive",
                           MIRT_MAX_RANK - 1),
@@ -31,9 +31,8 @@ static mirt_tensor *mirt__input_build(mirt__layer *layer, mirt_tensor *x, void *
     return x;
 }
 
-static mirt_tensor *mirt__rescaling_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
-    const mirt__rescaling_desc *d = (const mirt__rescaling_desc *)desc;
-    (void)layer;
+static mirt_tensor *mirt__rescaling_build(mirt__layer *layer, mirt_tensor *x) {
+    const mirt__rescaling_desc *d = (const mirt__rescaling_desc *)layer->desc;
     if (!isfinite(d->scale) || !isfinite(d->offset)) {
         return mirt__fail(MIRT_E_INVALID, "scale %g and offset %g must be finite", (double)d->scale, (double)d->offset),
                (mirt_tensor *)NULL;
@@ -41,8 +40,8 @@ static mirt_tensor *mirt__rescaling_build(mirt__layer *layer, mirt_tensor *x, vo
     return mirt__unary_op(MIRT__AFFINE, x, d->scale, d->offset);
 }
 
-static mirt_tensor *mirt__dense_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
-    mirt_dense_desc *d = (mirt_dense_desc *)desc;
+static mirt_tensor *mirt__dense_build(mirt__layer *layer, mirt_tensor *x) {
+    mirt_dense_desc *d = (mirt_dense_desc *)layer->desc;
     if (d->units < 1)
         return mirt__fail(MIRT_E_INVALID, "units is %d; it must be positive", d->units), (mirt_tensor *)NULL;
     if (x->shape.rank < 2) return mirt__fail(MIRT_E_SHAPE, "takes (rows, ..., features)"), (mirt_tensor *)NULL;
@@ -54,17 +53,16 @@ static mirt_tensor *mirt__dense_build(mirt__layer *layer, mirt_tensor *x, void *
                                      &d->bias_regularizer, d->activation);
 }
 
-static mirt_tensor *mirt__flatten_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+static mirt_tensor *mirt__flatten_build(mirt__layer *layer, mirt_tensor *x) {
     mirt_shape shape = mirt_make_shape(1, mirt__shape_count(&x->shape), 0, 0, 0, 0);
     (void)layer;
-    (void)desc;
     if (!mirt__is_batched(&x->shape)) return mirt__fail(MIRT_E_SHAPE, "takes a batch"), (mirt_tensor *)NULL;
     shape.dim[0] = MIRT_ROWS;
     return mirt__reshape_op(x, &shape);
 }
 
-static mirt_tensor *mirt__dropout_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
-    const mirt_dropout_desc *d = (const mirt_dropout_desc *)desc;
+static mirt_tensor *mirt__dropout_build(mirt__layer *layer, mirt_tensor *x) {
+    const mirt_dropout_desc *d = (const mirt_dropout_desc *)layer->desc;
     mirt_shape noise = d->noise_shape;
     if (!noise.rank) return mirt__dropout_op(x, d->rate, mirt__hash(layer->name));
     if (noise.rank < 0 || noise.rank >= MIRT_MAX_RANK) {
@@ -78,8 +76,8 @@ static mirt_tensor *mirt__dropout_build(mirt__layer *layer, mirt_tensor *x, void
 }
 
 /* A product with a small matrix: the order of the channels and their scales. */
-static mirt_tensor *mirt__normalization_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
-    mirt_normalization_desc *d = (mirt_normalization_desc *)desc;
+static mirt_tensor *mirt__normalization_build(mirt__layer *layer, mirt_tensor *x) {
+    mirt_normalization_desc *d = (mirt_normalization_desc *)layer->desc;
     const int64_t n = mirt__last_dim(x);
     float matrix[MIRT_MAX_CHANNELS * MIRT_MAX_CHANNELS], offset[MIRT_MAX_CHANNELS];
     memset(matrix, 0, sizeof matrix);
@@ -108,12 +106,11 @@ static mirt_tensor *mirt__normalization_build(mirt__layer *layer, mirt_tensor *x
 }
 
 /* At most one dimension of the target is -1, which is computed from the others. */
-static mirt_tensor *mirt__reshape_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
-    mirt_shape *shape = &((mirt__reshape_desc *)desc)->shape;
+static mirt_tensor *mirt__reshape_build(mirt__layer *layer, mirt_tensor *x) {
+    mirt_shape *shape = &((mirt__reshape_desc *)layer->desc)->shape;
     int64_t count = mirt__shape_count(&x->shape), known = 1;
     int open = -1;
     char text[96];
-    (void)layer;
     if (shape->rank < 1 || shape->rank >= MIRT_MAX_RANK)
         return mirt__fail(MIRT_E_SHAPE, "the target has %d axes; it must be 1 to %d", shape->rank, MIRT_MAX_RANK - 1),
                (mirt_tensor *)NULL;
@@ -132,10 +129,9 @@ static mirt_tensor *mirt__reshape_build(mirt__layer *layer, mirt_tensor *x, void
 }
 
 /* Keras counts axes from 1, without the rows. */
-static mirt_tensor *mirt__permute_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
-    const mirt_shape *dims = &((const mirt__reshape_desc *)desc)->shape;
+static mirt_tensor *mirt__permute_build(mirt__layer *layer, mirt_tensor *x) {
+    const mirt_shape *dims = &((const mirt__reshape_desc *)layer->desc)->shape;
     int permutation[MIRT_MAX_RANK] = {0};
-    (void)layer;
     if (!mirt__is_batched(&x->shape) || dims->rank != x->shape.rank - 1) {
         return mirt__fail(MIRT_E_SHAPE,
                           "%d dims; the input must be a batch, and dims must name every axis but the rows once",
@@ -147,23 +143,23 @@ static mirt_tensor *mirt__permute_build(mirt__layer *layer, mirt_tensor *x, void
     return mirt_transpose(x, permutation);
 }
 
-static const mirt__field mirt__input_fields[] = {MIRT__FIELD(mirt__input_desc, "shape", SHAPE, shape)};
-static const mirt__field mirt__rescaling_fields[] = {MIRT__FIELD(mirt__rescaling_desc, "scale", FLOAT, scale),
-                                                     MIRT__FIELD(mirt__rescaling_desc, "offset", FLOAT, offset)};
+static const mirt__field mirt__input_fields[] = {MIRT__OWN_FIELD(mirt__input_desc, SHAPE, shape)};
+static const mirt__field mirt__rescaling_fields[] = {MIRT__OWN_FIELD(mirt__rescaling_desc, FLOAT, scale),
+                                                     MIRT__OWN_FIELD(mirt__rescaling_desc, FLOAT, offset)};
 static const mirt__field mirt__dense_fields[] = {
-    MIRT__FIELD(mirt_dense_desc, "units", INT, units),
-    MIRT__FIELD(mirt_dense_desc, "activation", ACTIVATION, activation),
+    MIRT__OWN_FIELD(mirt_dense_desc, INT, units),
+    MIRT__OWN_FIELD(mirt_dense_desc, ACTIVATION, activation),
     MIRT__FIELD(mirt_dense_desc, "use_bias", NO, no_bias),
-    MIRT__FIELD(mirt_dense_desc, "kernel_initializer", INITIALIZER, kernel_initializer),
-    MIRT__FIELD(mirt_dense_desc, "bias_initializer", INITIALIZER, bias_initializer),
-    MIRT__FIELD(mirt_dense_desc, "kernel_regularizer", REGULARIZER, kernel_regularizer),
-    MIRT__FIELD(mirt_dense_desc, "bias_regularizer", REGULARIZER, bias_regularizer)};
-static const mirt__field mirt__dropout_fields[] = {MIRT__FIELD(mirt_dropout_desc, "rate", FLOAT, rate),
-                                                   MIRT__FIELD(mirt_dropout_desc, "noise_shape", NOISE, noise_shape)};
+    MIRT__OWN_FIELD(mirt_dense_desc, INITIALIZER, kernel_initializer),
+    MIRT__OWN_FIELD(mirt_dense_desc, INITIALIZER, bias_initializer),
+    MIRT__OWN_FIELD(mirt_dense_desc, REGULARIZER, kernel_regularizer),
+    MIRT__OWN_FIELD(mirt_dense_desc, REGULARIZER, bias_regularizer)};
+static const mirt__field mirt__dropout_fields[] = {MIRT__OWN_FIELD(mirt_dropout_desc, FLOAT, rate),
+                                                   MIRT__OWN_FIELD(mirt_dropout_desc, NOISE, noise_shape)};
 static const mirt__field mirt__normalization_fields[] = {
-    MIRT__FIELD(mirt_normalization_desc, "mean", CHANNELS, mean),
-    MIRT__FIELD(mirt_normalization_desc, "variance", CHANNELS, variance),
-    MIRT__FIELD(mirt_normalization_desc, "reverse", BOOL, reverse)};
+    MIRT__OWN_FIELD(mirt_normalization_desc, CHANNELS, mean),
+    MIRT__OWN_FIELD(mirt_normalization_desc, CHANNELS, variance),
+    MIRT__OWN_FIELD(mirt_normalization_desc, BOOL, reverse)};
 static const mirt__field mirt__permute_fields[] = {MIRT__FIELD(mirt__reshape_desc, "dims", SHAPE, shape)};
 static const mirt__field mirt__reshape_fields[] = {MIRT__FIELD(mirt__reshape_desc, "target_shape", SHAPE, shape)};
 
@@ -190,10 +186,7 @@ MIRT_API mirt_tensor *mirt_rescale(mirt_tensor *x, float scale, float offset) {
     return mirt__layer_on(&mirt__rescaling_layer, x, &d, NULL);
 }
 
-MIRT_API mirt_tensor *mirt_dense(mirt_tensor *x, const mirt_dense_desc *desc) {
-    return mirt__layer_needs_desc(&mirt__dense_layer, x, desc, desc ? desc->name : NULL);
-}
-
+MIRT__LAYER_FUNCTION(mirt_dense, dense, mirt_dense_desc, mirt__layer_needs_desc)
 MIRT_API mirt_tensor *mirt_flatten(mirt_tensor *x) { return mirt__layer_on(&mirt__flatten_layer, x, NULL, NULL); }
 
 MIRT_API mirt_tensor *mirt_dropout(mirt_tensor *x, float rate) {
@@ -203,14 +196,8 @@ MIRT_API mirt_tensor *mirt_dropout(mirt_tensor *x, float rate) {
     return mirt_dropout_layer(x, &d);
 }
 
-MIRT_API mirt_tensor *mirt_dropout_layer(mirt_tensor *x, const mirt_dropout_desc *desc) {
-    return mirt__layer_needs_desc(&mirt__dropout_layer, x, desc, desc ? desc->name : NULL);
-}
-
-MIRT_API mirt_tensor *mirt_normalization(mirt_tensor *x, const mirt_normalization_desc *desc) {
-    return mirt__layer_needs_desc(&mirt__normalization_layer, x, desc, desc ? desc->name : NULL);
-}
-
+MIRT__LAYER_FUNCTION(mirt_dropout_layer, dropout, mirt_dropout_desc, mirt__layer_needs_desc)
+MIRT__LAYER_FUNCTION(mirt_normalization, normalization, mirt_normalization_desc, mirt__layer_needs_desc)
 MIRT_API mirt_tensor *mirt_reshape_layer(mirt_tensor *x, mirt_shape shape) {
     mirt__reshape_desc d;
     d.shape = shape;

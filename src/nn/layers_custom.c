@@ -3,14 +3,14 @@
 /* User-defined layers. The strategy stores a copy of each class when it is registered or first used, for reading
    files. */
 
-static mirt_tensor *mirt__custom_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+static mirt_tensor *mirt__custom_build(mirt__layer *layer, mirt_tensor *x) {
     const mirt_layer_class *user = layer->cls->user;
     (void)x;
     mirt__hold(layer->model);
     mirt_tensor *y;
     {
         MIRT__OUTSIDE;
-        y = user->build(layer, layer->in, layer->num_in, desc, user->user);
+        y = user->build(layer, layer->in, layer->num_in, layer->desc, user->user);
     }
     mirt__let_go(layer->model);
     if (layer->model->graph.status != MIRT_OK) return NULL;

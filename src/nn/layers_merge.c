@@ -4,17 +4,14 @@
 typedef struct mirt__axis_desc { int axis; } mirt__axis_desc;
 
 /* ((in[0] op in[1]) op in[2]) ... */
-static mirt_tensor *mirt__merge(mirt__layer *layer, mirt__binary_kind kind) {
-    mirt_tensor *y = layer->in[0];
-    for (int i = 1; i < layer->num_in; i++) y = mirt__binary_op(kind, y, layer->in[i]);
-    return y;
+static mirt_tensor *mirt__merge(mirt__layer *layer, mirt_tensor *x, mirt__binary_kind kind) {
+    for (int i = 1; i < layer->num_in; i++) x = mirt__binary_op(kind, x, layer->in[i]);
+    return x;
 }
 
 #define MIRT__MERGE(name, kind, class_name, min_in, max_in) \
-    static mirt_tensor *mirt__##name##_build(mirt__layer *layer, mirt_tensor *x, void *desc) { \
-        (void)x; \
-        (void)desc; \
-        return mirt__merge(layer, kind); \
+    static mirt_tensor *mirt__##name##_build(mirt__layer *layer, mirt_tensor *x) { \
+        return mirt__merge(layer, x, kind); \
     } \
     MIRT__PLAIN_LAYER(name, class_name, #name, min_in, max_in); \
     MIRT_API mirt_tensor *mirt_##name##_layer(mirt_tensor *const *in, int count) { \
@@ -28,10 +25,8 @@ MIRT__MERGE(maximum, MIRT__MAXIMUM, "Maximum", 1, MIRT__MAX_IN)
 MIRT__MERGE(minimum, MIRT__MINIMUM, "Minimum", 1, MIRT__MAX_IN)
 #undef MIRT__MERGE
 
-static mirt_tensor *mirt__average_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
-    (void)x;
-    (void)desc;
-    return mirt__unary_op(MIRT__AFFINE, mirt__merge(layer, MIRT__ADD), 1.0f / (float)layer->num_in, 0);
+static mirt_tensor *mirt__average_build(mirt__layer *layer, mirt_tensor *x) {
+    return mirt__unary_op(MIRT__AFFINE, mirt__merge(layer, x, MIRT__ADD), 1.0f / (float)layer->num_in, 0);
 }
 
 MIRT__PLAIN_LAYER(average, "Average", "average", 1, MIRT__MAX_IN);
@@ -40,12 +35,12 @@ MIRT_API mirt_tensor *mirt_average_layer(mirt_tensor *const *in, int count) {
     return mirt__layer_add(NULL, &mirt__average_layer, in, count, NULL, NULL);
 }
 
-static mirt_tensor *mirt__concatenate_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+static mirt_tensor *mirt__concatenate_build(mirt__layer *layer, mirt_tensor *x) {
     (void)x;
-    return mirt_concat(layer->in, layer->num_in, ((const mirt__axis_desc *)desc)->axis);
+    return mirt_concat(layer->in, layer->num_in, ((const mirt__axis_desc *)layer->desc)->axis);
 }
 
-static const mirt__field mirt__concatenate_fields[] = {MIRT__FIELD(mirt__axis_desc, "axis", SIGNED, axis)};
+static const mirt__field mirt__concatenate_fields[] = {MIRT__OWN_FIELD(mirt__axis_desc, SIGNED, axis)};
 MIRT__LAYER(concatenate, "Concatenate", "concatenate", 1, MIRT__MAX_IN, mirt__concatenate_fields, mirt__axis_desc);
 
 MIRT_API mirt_tensor *mirt_concatenate(mirt_tensor *const *in, int count, int axis) {

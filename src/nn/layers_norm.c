@@ -12,8 +12,8 @@ static mirt_tensor *mirt__norm_weight(mirt__layer *layer, const char *name, cons
     return w;
 }
 
-static mirt_tensor *mirt__batch_norm_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
-    mirt_batch_norm_desc *d = (mirt_batch_norm_desc *)desc;
+static mirt_tensor *mirt__batch_norm_build(mirt__layer *layer, mirt_tensor *x) {
+    mirt_batch_norm_desc *d = (mirt_batch_norm_desc *)layer->desc;
     mirt_shape shape = mirt_make_shape(mirt__last_dim(x), 0, 0, 0, 0, 0);
     mirt__attrs a = mirt__attrs_of(MIRT__OP_batch_norm);
     mirt__attrs_norm *own = MIRT__OF(&a, norm);
@@ -40,8 +40,8 @@ static mirt_tensor *mirt__batch_norm_build(mirt__layer *layer, mirt_tensor *x, v
     return in[2] ? mirt__batch_norm_op(in, &a) : NULL;
 }
 
-static mirt_tensor *mirt__layer_norm_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
-    mirt_layer_norm_desc *d = (mirt_layer_norm_desc *)desc;
+static mirt_tensor *mirt__layer_norm_build(mirt__layer *layer, mirt_tensor *x) {
+    mirt_layer_norm_desc *d = (mirt_layer_norm_desc *)layer->desc;
     mirt__attrs a = mirt__attrs_of(MIRT__OP_normalize);
     mirt_shape shape;
     bool good = true;
@@ -67,36 +67,31 @@ static mirt_tensor *mirt__layer_norm_build(mirt__layer *layer, mirt_tensor *x, v
 }
 
 static const mirt__field mirt__batch_norm_fields[] = {
-    MIRT__FIELD(mirt_batch_norm_desc, "momentum", FLOAT, momentum),
-    MIRT__FIELD(mirt_batch_norm_desc, "epsilon", FLOAT, epsilon),
+    MIRT__OWN_FIELD(mirt_batch_norm_desc, FLOAT, momentum),
+    MIRT__OWN_FIELD(mirt_batch_norm_desc, FLOAT, epsilon),
     MIRT__FIELD(mirt_batch_norm_desc, "center", NO, no_center),
     MIRT__FIELD(mirt_batch_norm_desc, "scale", NO, no_scale),
-    MIRT__FIELD(mirt_batch_norm_desc, "beta_initializer", INITIALIZER, beta_initializer),
-    MIRT__FIELD(mirt_batch_norm_desc, "gamma_initializer", INITIALIZER, gamma_initializer),
-    MIRT__FIELD(mirt_batch_norm_desc, "moving_mean_initializer", INITIALIZER, moving_mean_initializer),
-    MIRT__FIELD(mirt_batch_norm_desc, "moving_variance_initializer", INITIALIZER, moving_variance_initializer),
-    MIRT__FIELD(mirt_batch_norm_desc, "beta_regularizer", REGULARIZER, beta_regularizer),
-    MIRT__FIELD(mirt_batch_norm_desc, "gamma_regularizer", REGULARIZER, gamma_regularizer),
-    MIRT__FIELD(mirt_batch_norm_desc, "synchronized", BOOL, synchronized)};
+    MIRT__OWN_FIELD(mirt_batch_norm_desc, INITIALIZER, beta_initializer),
+    MIRT__OWN_FIELD(mirt_batch_norm_desc, INITIALIZER, gamma_initializer),
+    MIRT__OWN_FIELD(mirt_batch_norm_desc, INITIALIZER, moving_mean_initializer),
+    MIRT__OWN_FIELD(mirt_batch_norm_desc, INITIALIZER, moving_variance_initializer),
+    MIRT__OWN_FIELD(mirt_batch_norm_desc, REGULARIZER, beta_regularizer),
+    MIRT__OWN_FIELD(mirt_batch_norm_desc, REGULARIZER, gamma_regularizer),
+    MIRT__OWN_FIELD(mirt_batch_norm_desc, BOOL, synchronized)};
 static const mirt__field mirt__layer_norm_fields[] = {
-    MIRT__FIELD(mirt_layer_norm_desc, "axes", INT, axes),
-    MIRT__FIELD(mirt_layer_norm_desc, "epsilon", FLOAT, epsilon),
+    MIRT__OWN_FIELD(mirt_layer_norm_desc, INT, axes),
+    MIRT__OWN_FIELD(mirt_layer_norm_desc, FLOAT, epsilon),
     MIRT__FIELD(mirt_layer_norm_desc, "center", NO, no_center),
     MIRT__FIELD(mirt_layer_norm_desc, "scale", NO, no_scale),
-    MIRT__FIELD(mirt_layer_norm_desc, "beta_initializer", INITIALIZER, beta_initializer),
-    MIRT__FIELD(mirt_layer_norm_desc, "gamma_initializer", INITIALIZER, gamma_initializer),
-    MIRT__FIELD(mirt_layer_norm_desc, "beta_regularizer", REGULARIZER, beta_regularizer),
-    MIRT__FIELD(mirt_layer_norm_desc, "gamma_regularizer", REGULARIZER, gamma_regularizer)};
+    MIRT__OWN_FIELD(mirt_layer_norm_desc, INITIALIZER, beta_initializer),
+    MIRT__OWN_FIELD(mirt_layer_norm_desc, INITIALIZER, gamma_initializer),
+    MIRT__OWN_FIELD(mirt_layer_norm_desc, REGULARIZER, beta_regularizer),
+    MIRT__OWN_FIELD(mirt_layer_norm_desc, REGULARIZER, gamma_regularizer)};
 
 MIRT__LAYER(batch_norm, "BatchNormalization", "batch_normalization", 1, 1, mirt__batch_norm_fields,
             mirt_batch_norm_desc);
 MIRT__LAYER(layer_norm, "LayerNormalization", "layer_normalization", 1, 1, mirt__layer_norm_fields,
             mirt_layer_norm_desc);
 
-MIRT_API mirt_tensor *mirt_batch_norm(mirt_tensor *x, const mirt_batch_norm_desc *desc) {
-    return mirt__layer_on(&mirt__batch_norm_layer, x, desc, desc ? desc->name : NULL);
-}
-
-MIRT_API mirt_tensor *mirt_layer_norm(mirt_tensor *x, const mirt_layer_norm_desc *desc) {
-    return mirt__layer_on(&mirt__layer_norm_layer, x, desc, desc ? desc->name : NULL);
-}
+MIRT__LAYER_FUNCTION(mirt_batch_norm, batch_norm, mirt_batch_norm_desc, mirt__layer_on)
+MIRT__LAYER_FUNCTION(mirt_layer_norm, layer_norm, mirt_layer_norm_desc, mirt__layer_on)

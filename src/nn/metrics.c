@@ -163,16 +163,16 @@ MIRT_API mirt_status mirt_set_metrics(mirt_model *model, const mirt_metric *metr
     return mirt_last_status();
 }
 
-static const mirt__field mirt__option_fields[] = {
-    {"k", MIRT__FIELD_INT, offsetof(mirt_metric_options, k)},
-    {"threshold", MIRT__FIELD_FLOAT, offsetof(mirt_metric_options, threshold)},
-    {"num_thresholds", MIRT__FIELD_INT, offsetof(mirt_metric_options, num_thresholds)},
-    {"from_logits", MIRT__FIELD_BOOL, offsetof(mirt_metric_options, from_logits)},
-    {"has_threshold", MIRT__FIELD_BOOL, offsetof(mirt_metric_options, has_threshold)}};
-
-MIRT__LIB const mirt__field *mirt__metric_fields(int *count) {
-    *count = MIRT__COUNT(mirt__option_fields);
-    return mirt__option_fields;
+MIRT__LIB int mirt__metric_fields(const mirt__field **fields) {
+    static const mirt__field list[] = {MIRT__OPTIONAL_FIELD(mirt_metric_options, INT, k),
+                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, FLOAT, threshold),
+                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, INT, num_thresholds),
+                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, BOOL, from_logits),
+                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, BOOL, has_threshold),
+                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, CURVE, curve),
+                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, TEXT, name)};
+    *fields = list;
+    return MIRT__COUNT(list);
 }
 
 MIRT__LIB bool mirt__metric_shares(const mirt__metric_use *a, const mirt__metric_use *b) {

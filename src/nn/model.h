@@ -21,24 +21,42 @@ typedef struct mirt_layer mirt__layer;
 
 /* Description fields of a layer or optimizer, for saving and loading; the order is that of the file. */
 typedef enum mirt__field_kind {
+    /* Enumerations, which files know by name (config_names.h): */
+    MIRT__FIELD_PADDING, MIRT__FIELD_ACTIVATION, MIRT__FIELD_FLIP, MIRT__FIELD_FILL, MIRT__FIELD_INTERPOLATION,
+    MIRT__FIELD_FAN, MIRT__FIELD_DISTRIBUTION, MIRT__FIELD_DTYPE, MIRT__FIELD_TRAINING, MIRT__FIELD_CURVE,
+    MIRT__FIELD_REDUCTION,
     MIRT__FIELD_INT, MIRT__FIELD_SIGNED, /* an int that may be negative */
     MIRT__FIELD_INT2, MIRT__FIELD_INT2X2, /* two positive ints; int[2][2], none negative */
     MIRT__FIELD_FLOAT, MIRT__FIELD_BOOL, MIRT__FIELD_NO, /* "use_bias": !no_bias */
-    MIRT__FIELD_PADDING, MIRT__FIELD_ACTIVATION, MIRT__FIELD_INITIALIZER, MIRT__FIELD_REGULARIZER,
+    MIRT__FIELD_INITIALIZER, MIRT__FIELD_REGULARIZER,
     MIRT__FIELD_SHAPE, /* mirt_shape: of one sample */
     MIRT__FIELD_NOISE, /* the same, or none: null */
     MIRT__FIELD_CHANNELS, /* float[MIRT_MAX_CHANNELS] */
-    MIRT__FIELD_FLOAT2, MIRT__FIELD_FLIP, MIRT__FIELD_FILL, MIRT__FIELD_INTERPOLATION,
+    MIRT__FIELD_FLOAT2,
+    MIRT__FIELD_TEXT, /* const char *: the file's own, until it is copied */
     /* Of operations: */
-    MIRT__FIELD_INT64, MIRT__FIELD_DOUBLE, MIRT__FIELD_LIMIT, /* a float that may be infinite */
-    MIRT__FIELD_DTYPE, MIRT__FIELD_TRAINING, MIRT__FIELD_DIMS, /* mirt_shape: any */
+    MIRT__FIELD_INT64, MIRT__FIELD_LIMIT, /* a float that may be infinite */
+    MIRT__FIELD_DIMS, /* mirt_shape: any */
     MIRT__FIELD_AXES /* int64_t[MIRT_MAX_RANK] */
 } mirt__field_kind;
+#define MIRT__FIELD_CHOICES MIRT__FIELD_INT /* how many kinds are enumerations */
 typedef struct mirt__field {
     const char *name; /* as in Keras's config */
     mirt__field_kind kind;
     size_t offset;
+    bool optional; /* not in files where it is 0 */
 } mirt__field;
+/* A field of the description `desc`; one that has its member's name; and an optional one. */
+#define MIRT__FIELD(desc, name, kind, member) {name, MIRT__FIELD_##kind, offsetof(desc, member), false}
+#define MIRT__OWN_FIELD(desc, kind, member) MIRT__FIELD(desc, #member, kind, member)
+#define MIRT__OPTIONAL_FIELD(desc, kind, member) {#member, MIRT__FIELD_##kind, offsetof(desc, member), true}
+#define MIRT__FIELDS(array) array, MIRT__COUNT(array)
+/* What files call {"class_name", "config"}. */
+typedef struct mirt__object_class {
+    const char *name;
+    const mirt__field *fields;
+    int num_fields;
+} mirt__object_class;
 
 typedef struct mirt__layer_class mirt__layer_class;
 struct mirt__layer_class {
@@ -49,8 +67,8 @@ struct mirt__layer_class {
     int num_fields;
     size_t desc_size;
     /* Records the layer on layer->in, whose first is x (NULL for inputs); returns its first output. One that
-       has more sets layer->out and num_out. The defaults in `desc` may be filled in. */
-    mirt_tensor *(*build)(mirt__layer *layer, mirt_tensor *x, void *desc);
+       has more sets layer->out and num_out. The defaults in layer->desc may be filled in. */
+    mirt_tensor *(*build)(mirt__layer *layer, mirt_tensor *x);
     const mirt_layer_class *user; /* of a user-defined layer, otherwise NULL */
     mirt__layer_class *next; /* in its strategy */
 };
@@ -64,7 +82,7 @@ struct mirt_layer {
     int first_variable, num_variables;
     int first_node, num_nodes; /* of the model's graph */
     int first_term, num_terms;
-    char *desc;                /* cls->desc_size bytes, owned by the graph */
+    void *desc;                /* cls->desc_size bytes, owned by the graph */
     mirt__layer *parent;       /* the layer whose build made this one, or NULL; only layers without stand in
                                   model->layer */
     mirt__layer *children, *sibling;
@@ -83,14 +101,6 @@ typedef struct mirt__optimizer_class {
     void (*update)(const mirt_optimizer *optimizer, int64_t step, double rate, mirt__real *const *slot,
                    mirt__update *update);
 } mirt__optimizer_class;
-
-/* A schedule's row. */
-typedef struct mirt__schedule_class {
-    const char *class_name;    /* "CosineDecay" */
-    const mirt__field *fields; /* of mirt_schedule; NULL: boundaries and values */
-    int num_fields;
-    double (*rate)(const mirt_schedule *schedule, double step);
-} mirt__schedule_class;
 
 /* A loss's row. */
 typedef struct mirt__loss_class {
@@ -315,8 +325,8 @@ MIRT__LIB void mirt__initialize(const mirt__variable *variable, uint64_t seed, m
 MIRT__LIB mirt_status mirt__initializer_check(const mirt_initializer *initializer);
 
 /* --- schedules.c --- */
-/* NULL when there is no such schedule. */
-MIRT__LIB const mirt__schedule_class *mirt__schedule_class_get(mirt_schedule_kind kind);
+/* All of them, by mirt_schedule_kind; piecewise constant: boundaries and values in the place of fields. */
+MIRT__LIB const mirt__object_class *mirt__schedule_classes(void);
 /* None is fine. */
 MIRT__LIB mirt_status mirt__schedule_check(const mirt_schedule *schedule);
 /* Of one that was checked. */
@@ -325,11 +335,13 @@ MIRT__LIB double mirt__schedule_rate(const mirt_schedule *schedule, int64_t step
 /* --- optimizers.c --- */
 /* The learning rate of the coming step; only a schedule can give a wrong one. */
 MIRT__LIB mirt_status mirt__coming_rate(const mirt_model *model, double *rate);
+/* Finite in float32, and not negative. */
+MIRT__LIB bool mirt__is_rate(double x);
 /* The decimal number that was meant: 0.999f is 0.99900001287, which would leave 1 - beta off by 1.3e-5. */
 MIRT__LIB double mirt__as_written(float x);
 MIRT__LIB const mirt__optimizer_class *mirt__optimizer_class_get(mirt_optimizer_kind kind);
-/* Fields that every optimizer has; old files do not have them. */
-MIRT__LIB const mirt__field *mirt__optimizer_common(int *count);
+/* Fields that every optimizer has; returns how many. */
+MIRT__LIB int mirt__optimizer_common(const mirt__field **fields);
 MIRT__LIB int mirt__optimizer_slots(const mirt_optimizer *optimizer);
 /* The same, with their names. */
 MIRT__LIB int mirt__optimizer_slot_names(const mirt_optimizer *optimizer, const char *name[MIRT__MAX_SLOTS]);
@@ -402,8 +414,8 @@ MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__
                                            mirt_tensor *labels);
 /* Whether two count the same predictions. */
 MIRT__LIB bool mirt__metric_shares(const mirt__metric_use *a, const mirt__metric_use *b);
-/* Fields of mirt_metric_options in files, beside curve and name. */
-MIRT__LIB const mirt__field *mirt__metric_fields(int *count);
+/* Fields of mirt_metric_options; returns how many. */
+MIRT__LIB int mirt__metric_fields(const mirt__field **fields);
 
 /* --- custom_op.c --- */
 /* NULL when none of this name is registered. */

@@ -41,6 +41,8 @@ MIRT_API mirt_optimizer mirt_rmsprop(float learning_rate) {
     return o;
 }
 
+MIRT__LIB bool mirt__is_rate(double x) { return x >= 0 && x <= (double)FLT_MAX; }
+
 static bool mirt__is_share(float x) { return x >= 0 && x < 1; }
 
 MIRT__LIB double mirt__as_written(float x) {
@@ -56,7 +58,7 @@ static int mirt__adam_slots(const mirt_optimizer *o, const char **name) {
 }
 
 static mirt_status mirt__adam_check(const mirt_optimizer *o) {
-    if (mirt__is_share(o->beta_1) && mirt__is_share(o->beta_2) && o->epsilon >= 0 && o->epsilon <= FLT_MAX)
+    if (mirt__is_share(o->beta_1) && mirt__is_share(o->beta_2) && mirt__is_rate((double)o->epsilon))
         return MIRT_OK;
     return mirt__fail(MIRT_E_INVALID,
                       "Adam's beta_1 %g and beta_2 %g must be in [0, 1), and epsilon %g must not be negative; start "
@@ -75,14 +77,14 @@ static void mirt__adam_update(const mirt_optimizer *o, int64_t step, double rate
     update->learning_rate = (float)(rate * (sqrt(1 - pow((double)o->beta_2, t)) / (1 - pow((double)o->beta_1, t))));
 }
 
-static const mirt__field mirt__adam_fields[] = {{"beta_1", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, beta_1)},
-                                                {"beta_2", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, beta_2)},
-                                                {"epsilon", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, epsilon)}};
+static const mirt__field mirt__adam_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta_1),
+                                                MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta_2),
+                                                MIRT__OWN_FIELD(mirt_optimizer, FLOAT, epsilon)};
 static const mirt__optimizer_class mirt__optimizer_adam = {
-    "adam", mirt_adam, mirt__adam_fields, MIRT__COUNT(mirt__adam_fields), true,
+    "adam", mirt_adam, MIRT__FIELDS(mirt__adam_fields), true,
     mirt__adam_slots, mirt__adam_check, mirt__adam_update};
 static const mirt__optimizer_class mirt__optimizer_adamw = {
-    "adamw", mirt_adamw, mirt__adam_fields, MIRT__COUNT(mirt__adam_fields), true,
+    "adamw", mirt_adamw, MIRT__FIELDS(mirt__adam_fields), true,
     mirt__adam_slots, mirt__adam_check, mirt__adam_update};
 
 static int mirt__sgd_slots(const mirt_optimizer *o, const char **name) {
@@ -105,10 +107,10 @@ static void mirt__sgd_update(const mirt_optimizer *o, int64_t step, double rate,
 }
 
 static mirt_optimizer mirt__sgd_keras(float learning_rate) { return mirt_sgd(learning_rate, 0, false); }
-static const mirt__field mirt__sgd_fields[] = {{"momentum", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, momentum)},
-                                               {"nesterov", MIRT__FIELD_BOOL, offsetof(mirt_optimizer, nesterov)}};
+static const mirt__field mirt__sgd_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, momentum),
+                                               MIRT__OWN_FIELD(mirt_optimizer, BOOL, nesterov)};
 static const mirt__optimizer_class mirt__optimizer_sgd = {
-    "sgd", mirt__sgd_keras, mirt__sgd_fields, MIRT__COUNT(mirt__sgd_fields), false,
+    "sgd", mirt__sgd_keras, MIRT__FIELDS(mirt__sgd_fields), false,
     mirt__sgd_slots, mirt__sgd_check, mirt__sgd_update};
 
 static int mirt__rmsprop_slots(const mirt_optimizer *o, const char **name) {
@@ -120,7 +122,7 @@ static int mirt__rmsprop_slots(const mirt_optimizer *o, const char **name) {
 }
 
 static mirt_status mirt__rmsprop_check(const mirt_optimizer *o) {
-    if (mirt__is_share(o->rho) && mirt__is_share(o->momentum) && o->epsilon >= 0 && o->epsilon <= FLT_MAX)
+    if (mirt__is_share(o->rho) && mirt__is_share(o->momentum) && mirt__is_rate((double)o->epsilon))
         return MIRT_OK;
     return mirt__fail(MIRT_E_INVALID,
                       "RMSprop's rho %g and momentum %g must be in [0, 1), and epsilon %g must not be negative; start "
@@ -140,30 +142,30 @@ static void mirt__rmsprop_update(const mirt_optimizer *o, int64_t step, double r
     update->learning_rate = (float)rate;
 }
 
-static const mirt__field mirt__rmsprop_fields[] = {{"rho", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, rho)},
-                                                   {"momentum", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, momentum)},
-                                                   {"epsilon", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, epsilon)},
-                                                   {"centered", MIRT__FIELD_BOOL, offsetof(mirt_optimizer, centered)}};
+static const mirt__field mirt__rmsprop_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, rho),
+                                                   MIRT__OWN_FIELD(mirt_optimizer, FLOAT, momentum),
+                                                   MIRT__OWN_FIELD(mirt_optimizer, FLOAT, epsilon),
+                                                   MIRT__OWN_FIELD(mirt_optimizer, BOOL, centered)};
 static const mirt__optimizer_class mirt__optimizer_rmsprop = {
-    "rmsprop", mirt_rmsprop, mirt__rmsprop_fields, MIRT__COUNT(mirt__rmsprop_fields), false,
+    "rmsprop", mirt_rmsprop, MIRT__FIELDS(mirt__rmsprop_fields), false,
     mirt__rmsprop_slots, mirt__rmsprop_check, mirt__rmsprop_update};
 
 /* >>all optimizers */
 
-/* Fields of all optimizers; written to files if they are not zero. */
 static const mirt__field mirt__common_fields[] = {
-    {"amsgrad", MIRT__FIELD_BOOL, offsetof(mirt_optimizer, amsgrad)},
-    {"weight_decay", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, weight_decay)},
-    {"clipnorm", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, clipnorm)},
-    {"global_clipnorm", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, global_clipnorm)},
-    {"clipvalue", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, clipvalue)},
-    {"use_ema", MIRT__FIELD_BOOL, offsetof(mirt_optimizer, use_ema)},
-    {"ema_momentum", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, ema_momentum)},
-    {"ema_overwrite_frequency", MIRT__FIELD_INT64, offsetof(mirt_optimizer, ema_overwrite_frequency)}};
+    MIRT__OPTIONAL_FIELD(mirt_optimizer, BOOL, amsgrad),
+    MIRT__OPTIONAL_FIELD(mirt_optimizer, FLOAT, weight_decay),
+    MIRT__OPTIONAL_FIELD(mirt_optimizer, FLOAT, clipnorm),
+    MIRT__OPTIONAL_FIELD(mirt_optimizer, FLOAT, global_clipnorm),
+    MIRT__OPTIONAL_FIELD(mirt_optimizer, FLOAT, clipvalue),
+    MIRT__OPTIONAL_FIELD(mirt_optimizer, BOOL, use_ema),
+    MIRT__OPTIONAL_FIELD(mirt_optimizer, FLOAT, ema_momentum),
+    MIRT__OPTIONAL_FIELD(mirt_optimizer, INT64, ema_overwrite_frequency),
+    MIRT__OPTIONAL_FIELD(mirt_optimizer, TEXT, exclude_from_weight_decay)};
 
-MIRT__LIB const mirt__field *mirt__optimizer_common(int *count) {
-    *count = MIRT__COUNT(mirt__common_fields);
-    return mirt__common_fields;
+MIRT__LIB int mirt__optimizer_common(const mirt__field **fields) {
+    *fields = mirt__common_fields;
+    return MIRT__COUNT(mirt__common_fields);
 }
 
 #define MIRT__OPTIMIZER_ROW(kind, name, kernel) &mirt__optimizer_##name,
@@ -216,14 +218,13 @@ MIRT__LIB int mirt__optimizer_slots(const mirt_optimizer *o) {
 }
 
 static mirt_status mirt__optimizer_extras_check(const mirt_optimizer *o) {
-    int common, clips = (o->clipnorm != 0) + (o->global_clipnorm != 0) + (o->clipvalue != 0);
-    const mirt__field *field = mirt__optimizer_common(&common);
-    for (int i = 0; i < common; i++) {
-        if (field[i].kind != MIRT__FIELD_FLOAT) continue;
-        float value = *(const float *)(const void *)((const char *)o + field[i].offset);
-        if (!(value >= 0 && value <= FLT_MAX))
+    const int clips = (o->clipnorm != 0) + (o->global_clipnorm != 0) + (o->clipvalue != 0);
+    for (int i = 0; i < MIRT__COUNT(mirt__common_fields); i++) {
+        const mirt__field *field = &mirt__common_fields[i];
+        const void *at = (const char *)o + field->offset;
+        if (field->kind == MIRT__FIELD_FLOAT && !mirt__is_rate((double)*(const float *)at))
             return mirt__fail(MIRT_E_INVALID, "the optimizer's %s is %g; it must be finite and not negative",
-                              field[i].name, (double)value);
+                              field->name, (double)*(const float *)at);
     }
     if (clips > 1)
         return mirt__fail(MIRT_E_INVALID, "at most one of clipnorm, global_clipnorm and clipvalue can be set");
@@ -249,7 +250,7 @@ MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *o) {
     if (o->schedule && o->decay.kind)
         return mirt__fail(MIRT_E_INVALID, "the optimizer has two learning-rate schedules, a function and a value");
     if (mirt__schedule_check(&o->decay) != MIRT_OK) return mirt_last_status();
-    if (!o->schedule && !o->decay.kind && !(o->learning_rate >= 0 && o->learning_rate <= FLT_MAX)) {
+    if (!o->schedule && !o->decay.kind && !mirt__is_rate((double)o->learning_rate)) {
         return mirt__fail(MIRT_E_INVALID, "the learning rate is %g; it must be finite and not negative",
                           (double)o->learning_rate);
     }
@@ -352,7 +353,7 @@ MIRT_API double mirt_get_learning_rate(const mirt_model *model) {
 
 MIRT__LIB mirt_status mirt__coming_rate(const mirt_model *model, double *rate) {
     *rate = mirt_get_learning_rate(model);
-    if (*rate >= 0 && *rate <= (double)FLT_MAX) return MIRT_OK;
+    if (mirt__is_rate(*rate)) return MIRT_OK;
     return mirt__fail(
         MIRT_E_INVALID,
         "the learning-rate schedule gave %g for step %lld; it must be a finite number and not negative", *rate,
@@ -362,7 +363,7 @@ MIRT__LIB mirt_status mirt__coming_rate(const mirt_model *model, double *rate) {
 MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate) {
     MIRT__USE_MODEL(model, mirt_last_status());
     if (!model) return mirt__fail(MIRT_E_INVALID, "mirt_set_learning_rate: no model");
-    if (!(rate >= 0 && rate <= (double)FLT_MAX))
+    if (!mirt__is_rate(rate))
         return mirt__fail(MIRT_E_INVALID, "the learning rate is %g; it must be finite and not negative", rate);
     model->config.optimizer.learning_rate = (float)rate;
     model->rate_set = true;

@@ -111,52 +111,50 @@ static double mirt__restarts_rate(const mirt_schedule *s, double step) {
     return (double)s->initial * ((1 - alpha) * mirt__cosine(high, 0, done / length) + alpha);
 }
 
-static const mirt__field mirt__exponential_fields[] = {
-    {"initial_learning_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, initial)},
-    {"decay_steps", MIRT__FIELD_INT64, offsetof(mirt_schedule, steps)},
-    {"decay_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, rate)},
-    {"staircase", MIRT__FIELD_BOOL, offsetof(mirt_schedule, staircase)}};
-static const mirt__field mirt__polynomial_fields[] = {
-    {"initial_learning_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, initial)},
-    {"decay_steps", MIRT__FIELD_INT64, offsetof(mirt_schedule, steps)},
-    {"end_learning_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, end)},
-    {"power", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, power)},
-    {"cycle", MIRT__FIELD_BOOL, offsetof(mirt_schedule, cycle)}};
-static const mirt__field mirt__cosine_fields[] = {
-    {"initial_learning_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, initial)},
-    {"decay_steps", MIRT__FIELD_INT64, offsetof(mirt_schedule, steps)},
-    {"alpha", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, alpha)},
-    {"warmup_target", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, warmup_target)},
-    {"warmup_steps", MIRT__FIELD_INT64, offsetof(mirt_schedule, warmup_steps)}};
-static const mirt__field mirt__restarts_fields[] = {
-    {"initial_learning_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, initial)},
-    {"first_decay_steps", MIRT__FIELD_INT64, offsetof(mirt_schedule, steps)},
-    {"t_mul", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, t_mul)},
-    {"m_mul", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, m_mul)},
-    {"alpha", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, alpha)}};
+#define MIRT__FIRST_FIELDS(steps_name) \
+    MIRT__FIELD(mirt_schedule, "initial_learning_rate", FLOAT, initial), \
+        MIRT__FIELD(mirt_schedule, steps_name, INT64, steps)
+static const mirt__field mirt__exponential_fields[] = {MIRT__FIRST_FIELDS("decay_steps"),
+                                                       MIRT__FIELD(mirt_schedule, "decay_rate", FLOAT, rate),
+                                                       MIRT__OWN_FIELD(mirt_schedule, BOOL, staircase)};
+static const mirt__field mirt__polynomial_fields[] = {MIRT__FIRST_FIELDS("decay_steps"),
+                                                      MIRT__FIELD(mirt_schedule, "end_learning_rate", FLOAT, end),
+                                                      MIRT__OWN_FIELD(mirt_schedule, FLOAT, power),
+                                                      MIRT__OWN_FIELD(mirt_schedule, BOOL, cycle)};
+static const mirt__field mirt__cosine_fields[] = {MIRT__FIRST_FIELDS("decay_steps"),
+                                                  MIRT__OWN_FIELD(mirt_schedule, FLOAT, alpha),
+                                                  MIRT__OWN_FIELD(mirt_schedule, FLOAT, warmup_target),
+                                                  MIRT__OWN_FIELD(mirt_schedule, INT64, warmup_steps)};
+static const mirt__field mirt__restarts_fields[] = {MIRT__FIRST_FIELDS("first_decay_steps"),
+                                                    MIRT__OWN_FIELD(mirt_schedule, FLOAT, t_mul),
+                                                    MIRT__OWN_FIELD(mirt_schedule, FLOAT, m_mul),
+                                                    MIRT__OWN_FIELD(mirt_schedule, FLOAT, alpha)};
+#undef MIRT__FIRST_FIELDS
 
-static const mirt__schedule_class mirt__schedule_table[] = {
-    {NULL, NULL, 0, NULL},
-    {"PiecewiseConstantDecay", NULL, 0, mirt__piecewise_rate},
-    {"ExponentialDecay", mirt__exponential_fields, MIRT__COUNT(mirt__exponential_fields), mirt__exponential_rate},
-    {"PolynomialDecay", mirt__polynomial_fields, MIRT__COUNT(mirt__polynomial_fields), mirt__polynomial_rate},
-    {"InverseTimeDecay", mirt__exponential_fields, MIRT__COUNT(mirt__exponential_fields), mirt__exponential_rate},
-    {"CosineDecay", mirt__cosine_fields, MIRT__COUNT(mirt__cosine_fields), mirt__cosine_rate},
-    {"CosineDecayRestarts", mirt__restarts_fields, MIRT__COUNT(mirt__restarts_fields), mirt__restarts_rate},
+/* The rate at a step, and what files have of it. */
+static double (*const mirt__schedule_rates[])(const mirt_schedule *schedule, double step) = {
+    NULL, mirt__piecewise_rate, mirt__exponential_rate, mirt__polynomial_rate, mirt__exponential_rate,
+    mirt__cosine_rate, mirt__restarts_rate};
+static const mirt__object_class mirt__schedule_table[] = {
+    {NULL, NULL, 0},
+    {"PiecewiseConstantDecay", NULL, 0},
+    {"ExponentialDecay", MIRT__FIELDS(mirt__exponential_fields)},
+    {"PolynomialDecay", MIRT__FIELDS(mirt__polynomial_fields)},
+    {"InverseTimeDecay", MIRT__FIELDS(mirt__exponential_fields)},
+    {"CosineDecay", MIRT__FIELDS(mirt__cosine_fields)},
+    {"CosineDecayRestarts", MIRT__FIELDS(mirt__restarts_fields)},
 };
-MIRT__STATIC_ASSERT(MIRT__COUNT(mirt__schedule_table) == MIRT__SCHEDULE_COUNT, "a row for each schedule");
+MIRT__STATIC_ASSERT(MIRT__COUNT(mirt__schedule_table) == MIRT__SCHEDULE_COUNT &&
+                        MIRT__COUNT(mirt__schedule_rates) == MIRT__SCHEDULE_COUNT,
+                    "a row for each schedule");
 
-MIRT__LIB const mirt__schedule_class *mirt__schedule_class_get(mirt_schedule_kind kind) {
-    return (int)kind > MIRT_SCHEDULE_NONE && kind < MIRT__SCHEDULE_COUNT ? &mirt__schedule_table[kind] : NULL;
-}
+MIRT__LIB const mirt__object_class *mirt__schedule_classes(void) { return mirt__schedule_table; }
 
 MIRT__LIB double mirt__schedule_rate(const mirt_schedule *schedule, int64_t step) {
-    return mirt__schedule_table[schedule->kind].rate(schedule, step > 0 ? (double)step : 0);
+    return mirt__schedule_rates[schedule->kind](schedule, step > 0 ? (double)step : 0);
 }
 
 /* >>checks */
-
-static bool mirt__is_rate(float x) { return x >= 0 && x <= FLT_MAX; }
 
 static mirt_status mirt__piecewise_check(const mirt_schedule *s) {
     if (s->boundaries < 1 || s->boundaries > MIRT_MAX_BOUNDARIES) {
@@ -166,7 +164,7 @@ static mirt_status mirt__piecewise_check(const mirt_schedule *s) {
             MIRT_MAX_BOUNDARIES);
     }
     for (int i = 0; i <= s->boundaries; i++) {
-        if (!mirt__is_rate(s->value[i]))
+        if (!mirt__is_rate((double)s->value[i]))
             return mirt__fail(MIRT_E_INVALID, "value %d of the learning rate is %g; it must be finite and not negative",
                               i, (double)s->value[i]);
         if (i > 0 && i < s->boundaries && s->boundary[i] <= s->boundary[i - 1]) {
@@ -179,26 +177,27 @@ static mirt_status mirt__piecewise_check(const mirt_schedule *s) {
 
 MIRT__LIB mirt_status mirt__schedule_check(const mirt_schedule *s) {
     if (s->kind == MIRT_SCHEDULE_NONE) return MIRT_OK;
-    const mirt__schedule_class *cls = mirt__schedule_class_get(s->kind);
-    if (!cls) return mirt__fail(MIRT_E_INVALID, "invalid learning-rate schedule (%d)", (int)s->kind);
+    if ((int)s->kind < 0 || s->kind >= MIRT__SCHEDULE_COUNT)
+        return mirt__fail(MIRT_E_INVALID, "invalid learning-rate schedule (%d)", (int)s->kind);
     if (s->kind == MIRT_PIECEWISE_CONSTANT) return mirt__piecewise_check(s);
-    if (!mirt__is_rate(s->initial))
+    const char *name = mirt__schedule_table[s->kind].name;
+    if (!mirt__is_rate((double)s->initial))
         return mirt__fail(MIRT_E_INVALID, "%s begins with the learning rate %g; it must be finite and not negative",
-                          cls->class_name, (double)s->initial);
+                          name, (double)s->initial);
     if (s->steps < 1)
-        return mirt__fail(MIRT_E_INVALID, "%s takes %lld steps; it must be at least one", cls->class_name,
+        return mirt__fail(MIRT_E_INVALID, "%s takes %lld steps; it must be at least one", name,
                           (long long)s->steps);
-    if (!mirt__is_rate(s->rate) || !mirt__is_rate(s->end) || !mirt__is_rate(s->power) ||
-        !mirt__is_rate(s->warmup_target) || s->warmup_steps < 0) {
+    if (!mirt__is_rate((double)s->rate) || !mirt__is_rate((double)s->end) || !mirt__is_rate((double)s->power) ||
+        !mirt__is_rate((double)s->warmup_target) || s->warmup_steps < 0) {
         return mirt__fail(MIRT_E_INVALID, "%s: rates, power and warm-up must be finite and not negative",
-                          cls->class_name);
+                          name);
     }
     if (!(s->alpha >= 0 && s->alpha <= 1))
-        return mirt__fail(MIRT_E_INVALID, "%s: alpha is %g; it must be in [0, 1]", cls->class_name, (double)s->alpha);
-    if (s->kind == MIRT_COSINE_RESTARTS && !(s->t_mul >= 1 && s->t_mul <= FLT_MAX && mirt__is_rate(s->m_mul))) {
+        return mirt__fail(MIRT_E_INVALID, "%s: alpha is %g; it must be in [0, 1]", name, (double)s->alpha);
+    if (s->kind == MIRT_COSINE_RESTARTS && !(s->t_mul >= 1 && s->t_mul <= FLT_MAX && mirt__is_rate((double)s->m_mul))) {
         return mirt__fail(MIRT_E_INVALID,
                           "%s: t_mul is %g and m_mul %g; t_mul must be at least 1 and m_mul not negative",
-                          cls->class_name, (double)s->t_mul, (double)s->m_mul);
+                          name, (double)s->t_mul, (double)s->m_mul);
     }
     return MIRT_OK;
 }

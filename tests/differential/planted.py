@@ -62,8 +62,8 @@ PLANTS = [
         "global pooling",
         "model",
         "nn/layers_image.c",
-        "return mirt__global_pool(MIRT__REDUCE_MAX, x, desc);",
-        "return mirt__global_pool(MIRT__REDUCE_MEAN, x, desc);",
+        "return mirt__global_pool(MIRT__REDUCE_MAX, x, layer->desc);",
+        "return mirt__global_pool(MIRT__REDUCE_MEAN, x, layer->desc);",
         "the mean instead of the maximum",
     ),
     (
