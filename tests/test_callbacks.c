@@ -320,14 +320,8 @@ static mirt_tensor *record_first(mirt_tensor *labels, mirt_tensor *output, void 
     return mirt_reduce_mean(output, 1u << 1, false);
 }
 
-/* What early stopping begins with. */
-typedef struct watcher {
-    mirt__readymade ready;
-    mirt__monitor monitor;
-} watcher;
-
 static mirt_mode mode_of(const mirt_callback *callback) {
-    return ((const watcher *)(const void *)mirt__ready_of(callback))->monitor.mode;
+    return ((const mirt__watcher *)(const void *)mirt__ready_of(callback))->mode;
 }
 
 /* A fit that stops early by a log: whether it begins, and which direction it takes. */

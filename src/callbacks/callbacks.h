@@ -2,36 +2,50 @@
 #define MIRT__CALLBACKS_H
 /* Ready-made callbacks, one file each. A constructor calls mirt__ready_new, sets the functions and lists the numbers
    that are its state; train_begin allocates all memory for training. */
+#include "../base/file.h"
 #include "../checkpoint/readymade.h"
 
-/* A monitored log. */
-typedef struct mirt__monitor {
-    char *name;
+/* A callback that watches a log. */
+typedef struct mirt__watcher {
+    mirt__readymade ready;
+    const char *who; /* for messages, such as "early stopping" */
+    char *monitor;   /* the log's name */
     mirt_mode asked, mode; /* as set by the user, and as resolved for this fit */
     double min_delta;
     bool has_best;
     double best; /* best value so far */
-} mirt__monitor;
-/* The state of a monitor: rows for a table of fields of `type`, in which it is `member`. */
-#define MIRT__MONITOR_FIELDS(type, member) \
-    {"has_best", MIRT__STATE_BOOL, offsetof(type, member.has_best), 0, 0, NULL}, { \
-        "best", MIRT__STATE_DOUBLE, offsetof(type, member.best), 0, 0, NULL \
-    }
-/* Copies the name; NULL means "val_loss". `who` is for messages, such as "early stopping". */
-MIRT__LIB mirt_status mirt__monitor_create(mirt__monitor *monitor, const char *who, const char *name, mirt_mode mode,
+} mirt__watcher;
+/* The state of a watcher: rows for a table of fields. */
+#define MIRT__WATCHER_FIELDS MIRT__STATE_FLAG(mirt__watcher, has_best), MIRT__STATE_NUMBER(mirt__watcher, best)
+/* mirt__ready_new, watching the log `monitor` (NULL: "val_loss"), whose name is copied. */
+MIRT__LIB mirt__watcher *mirt__watcher_new(size_t size, const char *name, const mirt__state_field *fields,
+                                           int num_fields, const char *who, const char *monitor, mirt_mode mode,
                                            double min_delta);
 /* In train_begin: checks that the log will exist and that its direction is known. */
-MIRT__LIB mirt_status mirt__monitor_begin(mirt__monitor *monitor, const char *who, const mirt_event *event);
+MIRT__LIB mirt_status mirt__watcher_begin(mirt__watcher *self, const mirt_event *event);
 /* Whether `value` is better than `than` by more than min_delta; NaN never is. */
-MIRT__LIB bool mirt__monitor_better(const mirt__monitor *monitor, double value, double than);
+MIRT__LIB bool mirt__watcher_better(const mirt__watcher *self, double value, double than);
 /* Whether `value` is the best so far; if so, stores it. */
-MIRT__LIB bool mirt__monitor_improved(mirt__monitor *monitor, double value);
+MIRT__LIB bool mirt__watcher_improved(mirt__watcher *self, double value);
+
+/* --- log_file.c --- */
+/* A callback that logs to a file. */
+typedef struct mirt__log_file {
+    mirt__readymade ready;
+    char *path;
+    int64_t length; /* of the file, which checkpoints store first */
+    mirt__appender file;
+    mirt__text line;
+} mirt__log_file;
+/* mirt__ready_new, with a copy of the path; NULL with the error set. */
+MIRT__LIB mirt__log_file *mirt__log_file_new(size_t size, const char *name, const mirt__state_field *fields,
+                                             int num_fields, const char *path);
+/* mirt__append_open, in a directory that may be missing. */
+MIRT__LIB mirt_status mirt__log_file_open(mirt__log_file *self, int64_t keep);
+/* Ends the line and writes it. */
+MIRT__LIB mirt_status mirt__log_file_write(mirt__log_file *self);
 
 /* --- monitor.c --- */
-/* Whether small or large values of a log of this model are better; AUTO: not declared. */
-MIRT__LIB mirt_mode mirt__log_direction(const mirt_model *model, const char *name);
 MIRT__LIB bool mirt__log_there(const mirt_logs *logs, const char *name);
-/* Whether there will be a log of this name; otherwise sets an error that names the most similar one. */
-MIRT__LIB mirt_status mirt__log_check(const char *who, const char *name, const mirt_event *event);
 
 #endif

@@ -8,9 +8,10 @@ struct mirt_event_writer {
 
 MIRT_API mirt_event_writer *mirt_event_writer_create(const char *log_dir) {
     MIRT__ENTER;
-    if (!log_dir)
-        return mirt__fail(MIRT_E_INVALID, "mirt_event_writer_create: the directory is missing"),
-               (mirt_event_writer *)NULL;
+    if (!log_dir) {
+        mirt__fail(MIRT_E_INVALID, "mirt_event_writer_create: the directory is missing");
+        return NULL;
+    }
     mirt_event_writer *writer = (mirt_event_writer *)mirt__calloc(1, sizeof *writer);
     if (writer && mirt__events_open(&writer->events, log_dir, NULL, 0) != MIRT_OK) {
         mirt__free(writer);

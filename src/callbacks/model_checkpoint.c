@@ -1,5 +1,4 @@
 /* ModelCheckpoint, and BackupAndRestore, which also resumes from its own files. */
-#include "../base/file.h"
 #include "../checkpoint/run_state.h"
 #include "callbacks.h"
 
@@ -8,9 +7,7 @@
 #include <sys/types.h>
 
 typedef struct mirt__checkpointer {
-    mirt__readymade ready;
-    const char *who;
-    mirt__monitor monitor;
+    mirt__watcher watcher;
     mirt_model_checkpoint_desc desc;
     char *pattern, *directory; /* directory of a backup, which is removed after training */
     bool keeps_backup;
@@ -22,7 +19,7 @@ typedef struct mirt__checkpointer {
 } mirt__checkpointer;
 
 static const mirt__state_field mirt__checkpointer_fields[] = {
-    MIRT__MONITOR_FIELDS(mirt__checkpointer, monitor),
+    MIRT__WATCHER_FIELDS,
     {"files", MIRT__STATE_TEXT, offsetof(mirt__checkpointer, files), 0, 0, NULL},
     {"last_step", MIRT__STATE_INT64, offsetof(mirt__checkpointer, last_step), -1, (int64_t)1 << 53, NULL},
     MIRT__STATE_FLAG(mirt__checkpointer, last_whole),
@@ -83,17 +80,19 @@ static void mirt__blank_write(const mirt__blank *blank, const mirt_event *event,
     mirt__text_add(out, format, value);
 }
 
-/* Expands the pattern; event NULL: only checks each placeholder by mirt__log_check, with `checked`. */
-static mirt_status mirt__pattern_write(const char *who, const char *pattern, const mirt_event *event, mirt__text *out) {
+/* Expands the pattern into self->path. NULL for a pattern without placeholders. */
+static mirt_status mirt__pattern_write(mirt__checkpointer *self, const mirt_event *event) {
+    mirt__text *out = &self->path;
     mirt__blank blank;
-    for (const char *at = pattern; *at;) {
+    mirt__text_clear(out);
+    for (const char *at = self->pattern; *at;) {
         if (*at != '{' && *at != '}') {
             mirt__text_add_bytes(out, at++, 1);
         } else if (at[1] == *at) {
             mirt__text_add_bytes(out, at, 1);
             at += 2;
         } else {
-            if (!(at = mirt__blank_read(who, pattern, at, &blank))) return mirt_last_status();
+            if (!(at = mirt__blank_read(self->watcher.who, self->pattern, at, &blank))) return mirt_last_status();
             mirt__blank_write(&blank, event, out);
         }
     }
@@ -113,7 +112,7 @@ static mirt_status mirt__pattern_check(const mirt__checkpointer *self, const mir
             at += 2;
             continue;
         }
-        if (!(at = mirt__blank_read(self->who, self->pattern, at, &blank))) return mirt_last_status();
+        if (!(at = mirt__blank_read(self->watcher.who, self->pattern, at, &blank))) return mirt_last_status();
         memset(&like, 0, sizeof like);
         like.word = blank.name;
         for (int i = 0; i < count; i++) {
@@ -124,7 +123,8 @@ static mirt_status mirt__pattern_check(const mirt__checkpointer *self, const mir
         const char *hint = mirt__did_you_mean(&like);
         mirt__text list = {NULL, 0, 0, false};
         for (int i = 0; i < count; i++) mirt__text_add(&list, "%s{%s}", i ? ", " : "", names[i]);
-        mirt__fail(MIRT_E_INVALID, "%s: the path \"%s\" has {%s}, which %s%s%s%s", self->who, self->pattern, blank.name,
+        mirt__fail(MIRT_E_INVALID, "%s: the path \"%s\" has {%s}, which %s%s%s%s", self->watcher.who, self->pattern,
+                   blank.name,
                    by_steps && strncmp(blank.name, "val_", 4) == 0 ? "is unknown at the end of a step"
                                                                    : "this fit does not report",
                    hint, *hint ? " There are " : "; there are ", list.data ? list.data : "none");
@@ -172,14 +172,13 @@ static mirt_status mirt__checkpointer_follow(char *path, mirt__training_run *run
 
 static mirt_status mirt__checkpointer_probe(mirt__checkpointer *self, const mirt_event *event) {
     mirt__file_writer writer;
-    mirt__text_clear(&self->path);
-    if (mirt__pattern_write(self->who, self->pattern, event, &self->path) != MIRT_OK) return mirt_last_status();
+    if (mirt__pattern_write(self, event) != MIRT_OK) return mirt_last_status();
     mirt_status status = mirt__make_directory_of(self->path.data);
     if (status == MIRT_OK) status = mirt__file_begin(&writer, self->path.data);
     if (status == MIRT_OK) mirt__file_abort(&writer);
     if (status == MIRT_OK) mirt__checkpointer_clean(self->pattern);
     if (status == MIRT_OK) status = mirt__checkpointer_follow(self->path.data, event->model->run);
-    return status == MIRT_OK ? MIRT_OK : (mirt__fail_at("%s cannot write", self->who), status);
+    return status == MIRT_OK ? MIRT_OK : (mirt__fail_at("%s cannot write", self->watcher.who), status);
 }
 
 /* Moves `path` to the end of the list, or appends it. */
@@ -259,14 +258,13 @@ static void mirt__files_trim(mirt__checkpointer *self, const mirt_event *event) 
         char *end = strchr(self->files, '\n');
         *end = 0;
         if (mirt__file_remove(self->files) != MIRT_OK)
-            mirt__log(event->model->strategy, MIRT_LOG_WARNING, "%s: %s", self->who, mirt_last_error());
+            mirt__log(event->model->strategy, MIRT_LOG_WARNING, "%s: %s", self->watcher.who, mirt_last_error());
         memmove(self->files, end + 1, strlen(end + 1) + 1);
     }
 }
 
 static int mirt__checkpointer_save(mirt__checkpointer *self, const mirt_event *event, bool whole) {
-    mirt__text_clear(&self->path);
-    if (mirt__pattern_write(self->who, self->pattern, event, &self->path) != MIRT_OK) return MIRT_CALLBACK_FAILED;
+    if (mirt__pattern_write(self, event) != MIRT_OK) return MIRT_CALLBACK_FAILED;
     if (mirt__make_directory_of(self->path.data) != MIRT_OK)
         return MIRT_CALLBACK_FAILED; /* its name may contain placeholders */
     if (self->desc.keep && mirt__files_add(self, self->path.data) != MIRT_OK) return MIRT_CALLBACK_FAILED;
@@ -283,25 +281,25 @@ static int mirt__checkpointer_save(mirt__checkpointer *self, const mirt_event *e
 
 static int mirt__checkpointer_begin(const mirt_event *event, void *user) {
     mirt__checkpointer *self = (mirt__checkpointer *)user;
-    if (self->desc.best_only && mirt__monitor_begin(&self->monitor, self->who, event) != MIRT_OK)
+    if (self->desc.best_only && mirt__watcher_begin(&self->watcher, event) != MIRT_OK)
         return MIRT_CALLBACK_FAILED;
-    if (self->desc.best_only && self->desc.every_steps && strncmp(self->monitor.name, "val_", 4) == 0) {
+    if (self->desc.best_only && self->desc.every_steps && strncmp(self->watcher.monitor, "val_", 4) == 0) {
         mirt__fail(
             MIRT_E_INVALID,
             "%s watches \"%s\", which is unknown at the end of a step: best_only with every_steps needs a training log",
-            self->who, self->monitor.name);
+            self->watcher.who, self->watcher.monitor);
         return MIRT_CALLBACK_FAILED;
     }
     if (mirt__pattern_check(self, event) != MIRT_OK || mirt__checkpointer_probe(self, event) != MIRT_OK)
         return MIRT_CALLBACK_FAILED;
-    if (!self->ready.loaded) {
-        self->monitor.has_best = self->last_whole = false;
+    if (!self->watcher.ready.loaded) {
+        self->watcher.has_best = self->last_whole = false;
         self->last_step = -1;
         mirt__free(self->files);
         self->files = NULL;
     }
     mirt__files_own(self);
-    self->ready.loaded = self->interrupted = false;
+    self->watcher.ready.loaded = self->interrupted = false;
     return 0;
 }
 
@@ -327,24 +325,21 @@ static bool mirt__checkpointer_due(mirt__checkpointer *self, const mirt_event *e
     }
 }
 
-static void mirt__checkpointer_done(mirt__checkpointer *self) {
-    mirt__text_clear(&self->path);
-    if (mirt__pattern_write(self->who, self->pattern, NULL, &self->path) == MIRT_OK) mirt__file_remove(self->path.data);
-}
-
 static int mirt__checkpointer_after(mirt__readymade *ready, const mirt_event *event, mirt__moment moment) {
     mirt__checkpointer *self = (mirt__checkpointer *)ready;
-    if (moment == MIRT__TRAIN_END && self->directory && !self->keeps_backup) mirt__checkpointer_done(self);
+    if (moment == MIRT__TRAIN_END && self->directory && !self->keeps_backup &&
+        mirt__pattern_write(self, NULL) == MIRT_OK)
+        mirt__file_remove(self->path.data);
     if (!mirt__checkpointer_due(self, event, moment)) return 0;
     if (self->desc.best_only &&
-        !mirt__monitor_improved(&self->monitor, mirt_logs_value(event->logs, self->monitor.name)))
+        !mirt__watcher_improved(&self->watcher, mirt_logs_value(event->logs, self->watcher.monitor)))
         return 0;
     return mirt__checkpointer_save(self, event, moment == MIRT__EPOCH_END);
 }
 
 static void mirt__checkpointer_release(mirt__readymade *ready) {
     mirt__checkpointer *self = (mirt__checkpointer *)ready;
-    mirt__free(self->monitor.name);
+    mirt__free(self->watcher.monitor);
     mirt__free(self->pattern);
     mirt__free(self->directory);
     mirt__text_free(&self->path);
@@ -377,19 +372,16 @@ static mirt_status mirt__checkpointer_check(const char *who, const mirt_model_ch
 static mirt__checkpointer *mirt__checkpointer_new(const char *name, const char *who,
                                                   const mirt_model_checkpoint_desc *desc) {
     if (mirt__checkpointer_check(who, desc) != MIRT_OK) return NULL;
-    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__checkpointer), name, mirt__checkpointer_fields,
-                                             MIRT__COUNT(mirt__checkpointer_fields));
-    if (!ready) return NULL;
-    mirt__checkpointer *self = (mirt__checkpointer *)ready;
-    self->who = who;
+    mirt__checkpointer *self = (mirt__checkpointer *)mirt__watcher_new(
+        sizeof *self, name, MIRT__FIELDS(mirt__checkpointer_fields), who, desc->monitor, desc->mode, 0);
+    if (!self) return NULL;
+    mirt__readymade *ready = &self->watcher.ready;
     self->desc = *desc;
     ready->release = mirt__checkpointer_release;
     ready->after = mirt__checkpointer_after;
     ready->base.train_begin = mirt__checkpointer_begin;
     ready->base.epoch_begin = mirt__checkpointer_epoch_begin;
-    self->pattern = mirt__strdup(desc->path);
-    if (self->pattern && mirt__monitor_create(&self->monitor, who, desc->monitor, desc->mode, 0) == MIRT_OK)
-        return self;
+    if ((self->pattern = mirt__strdup(desc->path))) return self;
     mirt_callback_destroy(&ready->base);
     return NULL;
 }
@@ -397,7 +389,7 @@ static mirt__checkpointer *mirt__checkpointer_new(const char *name, const char *
 MIRT_API mirt_callback *mirt_model_checkpoint(const mirt_model_checkpoint_desc *desc) {
     MIRT__ENTER;
     mirt__checkpointer *self = mirt__checkpointer_new("model_checkpoint", "model checkpoint", desc);
-    return self ? &self->ready.base : NULL;
+    return self ? &self->watcher.ready.base : NULL;
 }
 
 MIRT_API mirt_callback *mirt_backup_and_restore(const mirt_backup_desc *desc) {
@@ -405,8 +397,10 @@ MIRT_API mirt_callback *mirt_backup_and_restore(const mirt_backup_desc *desc) {
     mirt_model_checkpoint_desc checkpoint;
     mirt__text path = {NULL, 0, 0, false};
     memset(&checkpoint, 0, sizeof checkpoint);
-    if (!desc || !desc->directory || !*desc->directory)
-        return mirt__fail(MIRT_E_INVALID, "mirt_backup_and_restore: no directory"), (mirt_callback *)NULL;
+    if (!desc || !desc->directory || !*desc->directory) {
+        mirt__fail(MIRT_E_INVALID, "mirt_backup_and_restore: no directory");
+        return NULL;
+    }
     for (const char *at = desc->directory; *at; at++)
         mirt__text_add(&path, *at == '{' ? "{{" : *at == '}' ? "}}" : "%c", *at);
     mirt__text_add(&path, "/backup.safetensors");
@@ -417,9 +411,9 @@ MIRT_API mirt_callback *mirt_backup_and_restore(const mirt_backup_desc *desc) {
     mirt__text_free(&path);
     if (!self) return NULL;
     self->directory = mirt__strdup(desc->directory);
-    self->ready.restores = self->directory;
+    self->watcher.ready.restores = self->directory;
     self->keeps_backup = desc->keep;
-    if (self->directory) return &self->ready.base;
-    mirt_callback_destroy(&self->ready.base);
+    if (self->directory) return &self->watcher.ready.base;
+    mirt_callback_destroy(&self->watcher.ready.base);
     return NULL;
 }

@@ -9,7 +9,8 @@ MIRT__LIB bool mirt__log_there(const mirt_logs *logs, const char *name) {
     return false;
 }
 
-MIRT__LIB mirt_status mirt__log_check(const char *who, const char *name, const mirt_event *event) {
+/* Whether there will be a log of this name; otherwise sets an error that names the most similar one. */
+static mirt_status mirt__log_check(const char *who, const char *name, const mirt_event *event) {
     const char *names[MIRT_MAX_LOGS];
     mirt__text list = {NULL, 0, 0, false};
     const char *like_text;
@@ -36,16 +37,28 @@ MIRT__LIB mirt_status mirt__log_check(const char *who, const char *name, const m
     return status;
 }
 
-MIRT__LIB mirt_status mirt__monitor_create(mirt__monitor *monitor, const char *who, const char *name, mirt_mode mode,
+static void mirt__watcher_release(mirt__readymade *ready) { mirt__free(((mirt__watcher *)ready)->monitor); }
+
+MIRT__LIB mirt__watcher *mirt__watcher_new(size_t size, const char *name, const mirt__state_field *fields,
+                                           int num_fields, const char *who, const char *monitor, mirt_mode mode,
                                            double min_delta) {
-    if ((int)mode < 0 || mode > MIRT_MODE_MAX)
-        return mirt__fail(MIRT_E_INVALID, "%s: invalid mode (%d)", who, (int)mode);
-    if (!isfinite(min_delta))
-        return mirt__fail(MIRT_E_INVALID, "%s: min_delta is %g; it must be finite", who, min_delta);
-    monitor->asked = monitor->mode = mode;
-    monitor->min_delta = fabs(min_delta);
-    monitor->name = mirt__strdup(name ? name : "val_loss");
-    return monitor->name ? MIRT_OK : MIRT_E_NOMEM;
+    if ((int)mode < 0 || mode > MIRT_MODE_MAX) {
+        mirt__fail(MIRT_E_INVALID, "%s: invalid mode (%d)", who, (int)mode);
+        return NULL;
+    }
+    if (!isfinite(min_delta)) {
+        mirt__fail(MIRT_E_INVALID, "%s: min_delta is %g; it must be finite", who, min_delta);
+        return NULL;
+    }
+    mirt__watcher *self = (mirt__watcher *)mirt__ready_new(size, name, fields, num_fields);
+    if (!self) return NULL;
+    self->ready.release = mirt__watcher_release;
+    self->who = who;
+    self->asked = self->mode = mode;
+    self->min_delta = fabs(min_delta);
+    if ((self->monitor = mirt__strdup(monitor ? monitor : "val_loss"))) return self;
+    mirt_callback_destroy(&self->ready.base);
+    return NULL;
 }
 
 /* The log `name`, or the validation log of the same metric. */
@@ -53,7 +66,8 @@ static bool mirt__log_is(const char *name, const char *log, const char *val_log)
     return strcmp(name, log) == 0 || strcmp(name, val_log) == 0;
 }
 
-MIRT__LIB mirt_mode mirt__log_direction(const mirt_model *model, const char *name) {
+/* Whether small or large values of a log of this model are better; AUTO: not declared. */
+static mirt_mode mirt__log_direction(const mirt_model *model, const char *name) {
     bool loss = mirt__log_is(name, "loss", "val_loss");
     for (int i = 0; i < model->num_outputs; i++) {
         loss = loss ||
@@ -66,25 +80,24 @@ MIRT__LIB mirt_mode mirt__log_direction(const mirt_model *model, const char *nam
     return loss ? MIRT_MODE_MIN : MIRT_MODE_AUTO;
 }
 
-MIRT__LIB mirt_status mirt__monitor_begin(mirt__monitor *monitor, const char *who, const mirt_event *event) {
-    if (mirt__log_check(who, monitor->name, event) != MIRT_OK) return mirt_last_status();
-    monitor->mode =
-        monitor->asked != MIRT_MODE_AUTO ? monitor->asked : mirt__log_direction(event->model, monitor->name);
-    if (monitor->mode != MIRT_MODE_AUTO) return MIRT_OK;
+MIRT__LIB mirt_status mirt__watcher_begin(mirt__watcher *self, const mirt_event *event) {
+    if (mirt__log_check(self->who, self->monitor, event) != MIRT_OK) return mirt_last_status();
+    self->mode = self->asked != MIRT_MODE_AUTO ? self->asked : mirt__log_direction(event->model, self->monitor);
+    if (self->mode != MIRT_MODE_AUTO) return MIRT_OK;
     return mirt__fail(MIRT_E_INVALID,
                       "%s watches \"%s\", which does not declare whether small or large values are better: set the "
                       "metric's direction, or the "
                       "callback's mode, to MIRT_MODE_MIN or MIRT_MODE_MAX",
-                      who, monitor->name);
+                      self->who, self->monitor);
 }
 
-MIRT__LIB bool mirt__monitor_better(const mirt__monitor *monitor, double value, double than) {
-    return monitor->mode == MIRT_MODE_MAX ? value - monitor->min_delta > than : value + monitor->min_delta < than;
+MIRT__LIB bool mirt__watcher_better(const mirt__watcher *self, double value, double than) {
+    return self->mode == MIRT_MODE_MAX ? value - self->min_delta > than : value + self->min_delta < than;
 }
 
-MIRT__LIB bool mirt__monitor_improved(mirt__monitor *monitor, double value) {
-    if (value != value || (monitor->has_best && !mirt__monitor_better(monitor, value, monitor->best))) return false;
-    monitor->has_best = true;
-    monitor->best = value;
+MIRT__LIB bool mirt__watcher_improved(mirt__watcher *self, double value) {
+    if (value != value || (self->has_best && !mirt__watcher_better(self, value, self->best))) return false;
+    self->has_best = true;
+    self->best = value;
     return true;
 }

@@ -38,12 +38,12 @@ static int mirt__progbar_epoch_end(const mirt_event *event, void *user) {
 }
 
 MIRT_API mirt_callback *mirt_progbar_logger(void) {
-    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__progbar_logger), "progbar_logger", NULL, 0);
-    if (!ready) return NULL;
-    ready->base.train_begin = mirt__progbar_train_begin;
-    ready->base.epoch_begin = mirt__progbar_epoch_begin;
-    ready->base.batch_end = mirt__progbar_batch_end;
-    ready->base.epoch_end = mirt__progbar_epoch_end;
-    ready->shows_progress = true;
-    return &ready->base;
+    mirt__progbar_logger *self = (mirt__progbar_logger *)mirt__ready_new(sizeof *self, "progbar_logger", NULL, 0);
+    if (!self) return NULL;
+    self->ready.base.train_begin = mirt__progbar_train_begin;
+    self->ready.base.epoch_begin = mirt__progbar_epoch_begin;
+    self->ready.base.batch_end = mirt__progbar_batch_end;
+    self->ready.base.epoch_end = mirt__progbar_epoch_end;
+    self->ready.shows_progress = true;
+    return &self->ready.base;
 }

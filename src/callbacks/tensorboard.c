@@ -171,15 +171,23 @@ static int mirt__board_batch_end(const mirt_event *event, void *user) {
     return mirt__board_done(self, status);
 }
 
+/* Logs of validation go into their own file, without "val_". */
+static mirt_status mirt__board_logs(mirt__tensorboard *self, const mirt_logs *logs, bool all, const char *prefix,
+                                    const char *suffix, int64_t step) {
+    mirt_status status = MIRT_OK;
+    for (int i = 0; i < logs->count && status == MIRT_OK; i++) {
+        const bool validation = strncmp(logs->name[i], "val_", 4) == 0;
+        if (validation || all)
+            status = mirt__board_scalar(self, validation ? MIRT__BOARD_VALIDATION : MIRT__BOARD_TRAIN, prefix,
+                                        logs->name[i] + (validation ? 4 : 0), suffix, step, logs->value[i]);
+    }
+    return status;
+}
+
 static int mirt__board_test_end(const mirt_event *event, void *user) {
     mirt__tensorboard *self = (mirt__tensorboard *)user;
-    mirt_status status = MIRT_OK;
-    for (int i = 0; i < event->logs->count && status == MIRT_OK; i++) {
-        if (strncmp(event->logs->name[i], "val_", 4) != 0) continue;
-        status = mirt__board_scalar(self, MIRT__BOARD_VALIDATION, "evaluation_", event->logs->name[i] + 4,
-                                    "_vs_iterations", mirt_step(event->model), event->logs->value[i]);
-    }
-    return mirt__board_done(self, status);
+    return mirt__board_done(
+        self, mirt__board_logs(self, event->logs, false, "evaluation_", "_vs_iterations", mirt_step(event->model)));
 }
 
 /* >>weights */
@@ -265,13 +273,7 @@ static mirt_status mirt__board_weights(mirt__tensorboard *self, const mirt_event
 
 static int mirt__board_epoch_end(const mirt_event *event, void *user) {
     mirt__tensorboard *self = (mirt__tensorboard *)user;
-    mirt_status status = MIRT_OK;
-    for (int i = 0; i < event->logs->count && status == MIRT_OK; i++) {
-        const char *name = event->logs->name[i];
-        const bool validation = strncmp(name, "val_", 4) == 0;
-        status = mirt__board_scalar(self, validation ? MIRT__BOARD_VALIDATION : MIRT__BOARD_TRAIN, "epoch_",
-                                    name + (validation ? 4 : 0), "", event->epoch, event->logs->value[i]);
-    }
+    mirt_status status = mirt__board_logs(self, event->logs, true, "epoch_", "", event->epoch);
     if (status == MIRT_OK && self->desc.histogram_freq && event->epoch % self->desc.histogram_freq == 0)
         status = mirt__board_weights(self, event);
     return mirt__board_done(self, status);
@@ -307,20 +309,20 @@ MIRT_API mirt_callback *mirt_tensorboard(const mirt_tensorboard_desc *desc) {
                    (long long)desc->update_freq, desc->histogram_freq);
         return NULL;
     }
-    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__tensorboard), "tensorboard", mirt__tensorboard_fields,
-                                             MIRT__COUNT(mirt__tensorboard_fields));
-    if (!ready) return NULL;
-    mirt__tensorboard *self = (mirt__tensorboard *)ready;
+    mirt__tensorboard *self = (mirt__tensorboard *)mirt__ready_new(sizeof *self, "tensorboard",
+                                                                   MIRT__FIELDS(mirt__tensorboard_fields));
+    if (!self) return NULL;
+    mirt_callback *base = &self->ready.base;
     self->desc = *desc;
-    ready->release = mirt__board_release;
-    ready->sync = mirt__board_sync;
-    ready->base.train_begin = mirt__board_train_begin;
-    ready->base.batch_end = mirt__board_batch_end;
-    ready->base.test_end = mirt__board_test_end;
-    ready->base.epoch_end = mirt__board_epoch_end;
-    ready->base.train_end = mirt__board_train_end;
-    if ((self->log_dir = mirt__strdup(desc->log_dir ? desc->log_dir : "logs"))) return &ready->base;
-    mirt_callback_destroy(&ready->base);
+    self->ready.release = mirt__board_release;
+    self->ready.sync = mirt__board_sync;
+    base->train_begin = mirt__board_train_begin;
+    base->batch_end = mirt__board_batch_end;
+    base->test_end = mirt__board_test_end;
+    base->epoch_end = mirt__board_epoch_end;
+    base->train_end = mirt__board_train_end;
+    if ((self->log_dir = mirt__strdup(desc->log_dir ? desc->log_dir : "logs"))) return base;
+    mirt_callback_destroy(base);
     return NULL;
 }
 

@@ -34,13 +34,15 @@ static int mirt__nan_train_end(const mirt_event *event, void *user) {
 }
 
 MIRT_API mirt_callback *mirt_terminate_on_nan(mirt_nan_policy policy) {
-    if ((int)policy < 0 || policy > MIRT_NAN_OFF)
-        return mirt__fail(MIRT_E_INVALID, "terminate on NaN: invalid policy (%d)", (int)policy), (mirt_callback *)NULL;
-    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__terminate_on_nan), "terminate_on_nan", NULL, 0);
-    if (!ready) return NULL;
-    ((mirt__terminate_on_nan *)ready)->policy = policy;
-    ready->base.train_begin = mirt__nan_train_begin;
-    ready->base.batch_end = mirt__nan_batch_end;
-    ready->base.train_end = mirt__nan_train_end;
-    return &ready->base;
+    if ((int)policy < 0 || policy > MIRT_NAN_OFF) {
+        mirt__fail(MIRT_E_INVALID, "terminate on NaN: invalid policy (%d)", (int)policy);
+        return NULL;
+    }
+    mirt__terminate_on_nan *self = (mirt__terminate_on_nan *)mirt__ready_new(sizeof *self, "terminate_on_nan", NULL, 0);
+    if (!self) return NULL;
+    self->policy = policy;
+    self->ready.base.train_begin = mirt__nan_train_begin;
+    self->ready.base.batch_end = mirt__nan_batch_end;
+    self->ready.base.train_end = mirt__nan_train_end;
+    return &self->ready.base;
 }

@@ -1,5 +1,4 @@
 /* What ready-made callbacks share: their state as JSON, weights kept aside. */
-#include "../base/file.h"
 #include "readymade.h"
 
 static void mirt__ready_destroy(void *user) {
@@ -134,25 +133,6 @@ static int mirt__ready_load(const char *text, void *user) {
     if (status == MIRT_OK) mirt__ready_take(self, &state);
     mirt__ready_state_free(&state);
     return status != MIRT_OK;
-}
-
-MIRT__LIB mirt_status mirt__log_check_cut(const char *path, int64_t length) {
-    uint64_t size;
-    char last = '\n';
-    int fd;
-    if (mirt__is_device(path)) return MIRT_OK; /* mirt__append_open cuts nothing there */
-    mirt_status status = mirt__file_open(path, &fd, &size);
-    if (status == MIRT_E_NOT_FOUND) return MIRT_OK;
-    if (status != MIRT_OK) return status;
-    if (length > 0 && (uint64_t)length <= size && mirt__file_read_at(fd, (uint64_t)length - 1, &last, 1) < 0) {
-        status = mirt__fail(MIRT_E_IO, "%s: cannot read: %s", path, strerror(errno));
-    }
-    mirt__file_close(&fd);
-    if (status != MIRT_OK || last == '\n') return status;
-    return mirt__fail(MIRT_E_STATE,
-                      "%s: is not the log of this run: no line ends after %lld bytes, where it would be cut; move the "
-                      "file away or log to another one",
-                      path, (long long)length);
 }
 
 MIRT__LIB mirt__readymade *mirt__ready_new(size_t size, const char *name, const mirt__state_field *fields,

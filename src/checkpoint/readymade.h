@@ -45,6 +45,7 @@ typedef struct mirt__state_field {
 #define MIRT__STATE_EPOCHS(type, member) {#member, MIRT__STATE_INT64, offsetof(type, member), 0, INT_MAX, NULL}
 #define MIRT__STATE_BYTES(type, member) {#member, MIRT__STATE_INT64, offsetof(type, member), 0, (int64_t)1 << 53, NULL}
 #define MIRT__STATE_FLAG(type, member) {#member, MIRT__STATE_BOOL, offsetof(type, member), 0, 0, NULL}
+#define MIRT__STATE_NUMBER(type, member) {#member, MIRT__STATE_DOUBLE, offsetof(type, member), 0, 0, NULL}
 
 /* What every ready-made callback begins with; its `user` points here. */
 typedef struct mirt__readymade {
@@ -77,9 +78,6 @@ MIRT__LIB mirt_status mirt__ready_parse(const mirt__readymade *self, const char 
 /* Takes over a parsed state. */
 MIRT__LIB void mirt__ready_take(mirt__readymade *self, mirt__ready_state *state);
 MIRT__LIB void mirt__ready_state_free(mirt__ready_state *state);
-/* A log of lines that is resumed after its first `length` bytes: a line ends there, unless the file is shorter.
-   MIRT_E_STATE: it is not that run's, and would be damaged. */
-MIRT__LIB mirt_status mirt__log_check_cut(const char *path, int64_t length);
 /* Room for a copy of the model's weights. */
 MIRT__LIB mirt_status mirt__ready_reserve(mirt__readymade *self, const mirt_model *model);
 MIRT__LIB void mirt__ready_keep(mirt__readymade *self, const mirt_model *model);

@@ -8,6 +8,12 @@ static mirt_tensor *mirt__function_poison(mirt_function *f) {
     return NULL;
 }
 
+/* Returns the current error, and marks a function that is being recorded. */
+static mirt_status mirt__body_failed(mirt_function *f) {
+    if (f && f->recording.active) mirt__function_poison(f);
+    return mirt_last_status();
+}
+
 static mirt_tensor *mirt__function_field(mirt_function *f, int field, bool there, const char *what, int index) {
     if (!f || f->step.program.graph.status != MIRT_OK) return NULL;
     if (there) return f->recording.field[field];
@@ -77,7 +83,7 @@ MIRT_API mirt_tensor *const *mirt_trainable(mirt_function *f, mirt_model *model,
         mirt_tensor **out = first >= 0 ? mirt__trainable_in(graph, model, first, f ? f->root : NULL, &n) : NULL;
         if (out) return *count = n, out;
     }
-    if (f && f->recording.active) mirt__function_poison(f);
+    mirt__body_failed(f);
     return NULL;
 }
 
@@ -93,17 +99,14 @@ MIRT_API mirt_tensor *mirt_function_loss_term(mirt_function *f, int index) {
 static mirt_status mirt__check_recording(mirt_function *f, const mirt_tensor *t, const char *caller) {
     if (f && f->step.program.graph.status != MIRT_OK)
         return mirt__fail(f->step.program.graph.status, "%s", f->step.program.graph.error);
-    if (mirt__need_recording(f, t, caller) == MIRT_OK) return MIRT_OK;
-    if (f && f->recording.active) mirt__function_poison(f);
-    return mirt_last_status();
+    return mirt__need_recording(f, t, caller) == MIRT_OK ? MIRT_OK : mirt__body_failed(f);
 }
 
 static mirt_status mirt__need_optimizer(mirt_function *f, const char *caller) {
     if (f->model->compiled) return MIRT_OK;
     mirt__fail(MIRT_E_STATE, "%s: %s has no optimizer; call mirt_compile before the function is recorded", caller,
                f->model->name);
-    mirt__function_poison(f);
-    return mirt_last_status();
+    return mirt__body_failed(f);
 }
 
 /* Labels that are the batch's own are checked with every batch. */
@@ -132,9 +135,7 @@ MIRT_API mirt_status mirt_minimize(mirt_function *f, mirt_tensor *loss) {
     if (mirt__check_recording(f, loss, "mirt_minimize") != MIRT_OK ||
         mirt__need_optimizer(f, "mirt_minimize") != MIRT_OK)
         return mirt_last_status();
-    if (mirt__minimize(f, loss) == MIRT_OK) return MIRT_OK;
-    mirt__function_poison(f);
-    return mirt_last_status();
+    return mirt__minimize(f, loss) == MIRT_OK ? MIRT_OK : mirt__body_failed(f);
 }
 
 MIRT_API mirt_status mirt_gradients(mirt_tensor *loss, mirt_tensor *const *x, int count, mirt_tensor **out) {
@@ -143,8 +144,7 @@ MIRT_API mirt_status mirt_gradients(mirt_tensor *loss, mirt_tensor *const *x, in
     int missing = 0;
     if (!loss || !x || !out || count < 1) {
         mirt__fail(MIRT_E_INVALID, "mirt_gradients: no loss, or nothing to differentiate it by");
-        if (f && f->recording.active) mirt__function_poison(f);
-        return mirt_last_status();
+        return mirt__body_failed(f);
     }
     for (int i = 0; i < count; i++) out[i] = NULL;
     if (!f)
@@ -154,15 +154,11 @@ MIRT_API mirt_status mirt_gradients(mirt_tensor *loss, mirt_tensor *const *x, in
     for (int i = 0; i < count; i++) {
         if (mirt__check_recording(f, x[i], "mirt_gradients") != MIRT_OK) return mirt_last_status();
     }
-    if (mirt__record_gradients(f, loss, x, count) != MIRT_OK) {
-        mirt__function_poison(f);
-        return mirt_last_status();
-    }
+    if (mirt__record_gradients(f, loss, x, count) != MIRT_OK) return mirt__body_failed(f);
     for (int i = 0; i < count; i++) missing += !(out[i] = x[i]->grad);
     if (missing == count) {
         mirt__fail(MIRT_E_INVALID, "mirt_gradients: the loss depends on none of the %d tensors", count);
-        mirt__function_poison(f);
-        return mirt_last_status();
+        return mirt__body_failed(f);
     }
     if (missing) {
         mirt__log(f->model->strategy, MIRT_LOG_WARNING,
@@ -178,8 +174,7 @@ MIRT_API mirt_status mirt_apply_gradients(mirt_function *f, mirt_tensor *const *
     int given = 0;
     if (!variables || !gradients || count < 1) {
         mirt__fail(MIRT_E_INVALID, "mirt_apply_gradients: no variables or no gradients");
-        if (f && f->recording.active) mirt__function_poison(f);
-        return mirt_last_status();
+        return mirt__body_failed(f);
     }
     if (mirt__check_recording(f, variables[0], "mirt_apply_gradients") != MIRT_OK ||
         mirt__need_optimizer(f, "mirt_apply_gradients") != MIRT_OK)
@@ -201,13 +196,11 @@ MIRT_API mirt_status mirt_apply_gradients(mirt_function *f, mirt_tensor *const *
         } else if (mirt__apply_gradient(f, v->node->a.index, gradients[i]) == MIRT_OK) {
             continue;
         }
-        mirt__function_poison(f);
-        return mirt_last_status();
+        return mirt__body_failed(f);
     }
     if (given) return MIRT_OK;
     mirt__fail(MIRT_E_INVALID, "mirt_apply_gradients: none of the %d weights has a gradient", count);
-    mirt__function_poison(f);
-    return mirt_last_status();
+    return mirt__body_failed(f);
 }
 
 MIRT_API mirt_tensor *mirt_replica_all_reduce(mirt_tensor *x, mirt_reduce_op op) {
@@ -239,8 +232,7 @@ MIRT_API mirt_status mirt_assign(mirt_function *f, mirt_tensor *variable, mirt_t
     } else if (mirt__graph_assign(&f->step.program.graph, variable->node->a.index, value, aggregation, 0)) {
         return MIRT_OK;
     }
-    mirt__function_poison(f);
-    return mirt_last_status();
+    return mirt__body_failed(f);
 }
 
 MIRT_API mirt_status mirt_function_result(mirt_function *f, const char *name, mirt_tensor *value) {
@@ -251,6 +243,5 @@ MIRT_API mirt_status mirt_function_result(mirt_function *f, const char *name, mi
         mirt__fail(MIRT_E_INVALID, "mirt_function_result: %s%s", name ? name : "no name",
                    taken ? " is a result already" : "");
     else if (mirt__result_add(f, name, value) == MIRT_OK) return MIRT_OK;
-    mirt__function_poison(f);
-    return mirt_last_status();
+    return mirt__body_failed(f);
 }

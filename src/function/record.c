@@ -417,13 +417,14 @@ MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__funct
     const mirt_strategy *s = model->strategy;
     int batches = desc->spec->accumulate > 1 ? desc->spec->accumulate : 1;
     if (batches > MIRT__MAX_REPLICAS / s->num_replicas) {
-        return mirt__fail(MIRT_E_INVALID, "%d batches on %d replicas are too many for one step; at most %d parts work",
-                          batches, s->num_replicas, MIRT__MAX_REPLICAS),
-               (mirt_function *)NULL;
+        mirt__fail(MIRT_E_INVALID, "%d batches on %d replicas are too many for one step; at most %d parts work",
+                   batches, s->num_replicas, MIRT__MAX_REPLICAS);
+        return NULL;
     }
-    if (model->busy > 3)
-        return mirt__fail(MIRT_E_STATE, "%s is being recorded while it is being recorded", model->name),
-               (mirt_function *)NULL;
+    if (model->busy > 3) {
+        mirt__fail(MIRT_E_STATE, "%s is being recorded while it is being recorded", model->name);
+        return NULL;
+    }
     if (mirt__model_materialize(model) != MIRT_OK) return NULL;
     mirt_function *f = (mirt_function *)mirt__calloc(1, sizeof *f);
     if (!f) return NULL;

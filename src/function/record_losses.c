@@ -16,10 +16,10 @@ static mirt_tensor *mirt__class_weight(mirt_function *f, const mirt__fit_body *b
     shape.dim[0] = rows.dim[0] = MIRT_ROWS;
     bool one_hot = mirt__shape_count(&labels->shape) == n;
     if (!one_hot && mirt__shape_count(&labels->shape) != 1) {
-        return mirt__fail(MIRT_E_SHAPE, "class weights need class numbers or one-hot labels, "
-                                        "not %lld values per sample",
-                          (long long)mirt__shape_count(&labels->shape)),
-               (mirt_tensor *)NULL;
+        mirt__fail(MIRT_E_SHAPE, "class weights need class numbers or one-hot labels, "
+                                 "not %lld values per sample",
+                   (long long)mirt__shape_count(&labels->shape));
+        return NULL;
     }
     if (!one_hot) labels = mirt_one_hot(mirt__reshape_op(mirt_cast(labels, MIRT_INT32), &rows), n);
     labels = mirt__reshape_op(mirt_cast(labels, MIRT_FLOAT32), &shape);
@@ -43,10 +43,10 @@ static mirt_tensor *mirt__weighted_loss(mirt_function *f, const mirt__fit_body *
     if (!loss) return NULL;
     if (!mirt__is_batched(&loss->shape)) {
         if (!body->num_class_weights && !f->spec.has_weights) return loss;
-        return mirt__fail(MIRT_E_SHAPE,
-                          "weights of samples or classes need a loss for each sample; %s is one number for all",
-                          mirt__output_loss_name(f->model, number)),
-               (mirt_tensor *)NULL;
+        mirt__fail(MIRT_E_SHAPE,
+                   "weights of samples or classes need a loss for each sample; %s is one number for all",
+                   mirt__output_loss_name(f->model, number));
+        return NULL;
     }
     loss = mirt__sample_value(f->model, cls ? mirt__sum_of_positions(f->model, output, loss) : loss);
     if (body->num_class_weights) loss = mirt__binary_op(MIRT__MULTIPLY, loss, mirt__class_weight(f, body, labels));

@@ -86,7 +86,8 @@ static mirt_model *mirt__read_part(const mirt__reading *r, const mirt__json *jso
     for (int i = r->count - 1; i >= 0; i--) {
         if (strcmp(r->entry[i].name, other->string) == 0 && r->entry[i].part) return r->entry[i].part;
     }
-    return mirt__fail(MIRT_E_FORMAT, "its part is not a model called before it"), (mirt_model *)NULL;
+    mirt__fail(MIRT_E_FORMAT, "its part is not a model called before it");
+    return NULL;
 }
 
 static bool mirt__read_call(mirt__reading *r, const mirt__json *json, const char *name) {
@@ -162,7 +163,8 @@ static mirt_tensor *mirt__read_constant(mirt__reading *r, const mirt__json *json
     if (good && !bytes) return NULL;
     for (int64_t i = 0; good && a->dtype == MIRT_BOOL && i < count; i++) good = bytes[i] <= 1;
     if (good) return mirt__constant_op(&r->model->graph, mirt_make_array(bytes, a->dtype, a->shape));
-    return mirt__fail(MIRT_E_FORMAT, "its data do not match its shape and dtype"), (mirt_tensor *)NULL;
+    mirt__fail(MIRT_E_FORMAT, "its data do not match its shape and dtype");
+    return NULL;
 }
 
 static mirt_tensor *mirt__read_user_op(mirt__reading *r, const mirt__json *json, mirt_tensor *const *in, int num_in) {
@@ -170,10 +172,11 @@ static mirt_tensor *mirt__read_user_op(mirt__reading *r, const mirt__json *json,
     const mirt_op_class *op = name ? mirt__op_class_by_name(r->model->strategy, name->string) : NULL;
     char label[MIRT__JSON_LABEL];
     if (!name) return NULL;
-    if (!op)
-        return mirt__fail(MIRT_E_FORMAT, "unknown op %s: register it with mirt_register_op",
-                          mirt__json_label(name->string, label)),
-               (mirt_tensor *)NULL;
+    if (!op) {
+        mirt__fail(MIRT_E_FORMAT, "unknown op %s: register it with mirt_register_op",
+                   mirt__json_label(name->string, label));
+        return NULL;
+    }
     unsigned char *config = op->config_size ? mirt__read_bytes(r, json, op->config_size) : NULL;
     return config || !op->config_size ? mirt__user_op(&r->model->graph, op, in, num_in, config) : NULL;
 }
@@ -329,12 +332,13 @@ MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__jso
     const mirt__json *policy = mirt__json_member(architecture, "dtype_policy");
     if (!policy) return MIRT_OK;
     char label[MIRT__JSON_LABEL];
-    const bool scaled = policy->type == MIRT__JSON_STRING && strcmp(policy->string, "mixed_float16") == 0;
-    mirt__set_half(
-        model, scaled || (policy->type == MIRT__JSON_STRING && strcmp(policy->string, "mixed_bfloat16") == 0), scaled);
-    if (model->half || (policy->type == MIRT__JSON_STRING && strcmp(policy->string, "float32") == 0)) return MIRT_OK;
+    const bool named = policy->type == MIRT__JSON_STRING;
+    const char *name = named ? policy->string : "";
+    const bool scaled = strcmp(name, "mixed_float16") == 0;
+    mirt__set_half(model, scaled || strcmp(name, "mixed_bfloat16") == 0, scaled);
+    if (model->half || strcmp(name, "float32") == 0) return MIRT_OK;
     return mirt__fail(MIRT_E_FORMAT, "the dtype policy %s is unknown to this version",
-                      policy->type == MIRT__JSON_STRING ? mirt__json_label(policy->string, label) : "is no name, and");
+                      named ? mirt__json_label(name, label) : "is no name, and");
 }
 
 #undef MIRT__MAX_RECORDED

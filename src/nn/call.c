@@ -198,8 +198,10 @@ MIRT_API mirt_tensor *mirt_call(mirt_model *model, mirt_tensor *x, mirt_training
 
 MIRT_API mirt_tensor *mirt_layer_output(mirt_model *model, const char *layer) {
     MIRT__USE_MODEL(model, NULL);
-    if (!model || !layer)
-        return mirt__fail(MIRT_E_INVALID, "mirt_layer_output: no model or no name"), (mirt_tensor *)NULL;
+    if (!model || !layer) {
+        mirt__fail(MIRT_E_INVALID, "mirt_layer_output: no model or no name");
+        return NULL;
+    }
     int index = mirt__layer_find(model, layer);
     return index < 0 ? NULL : model->layer[index]->out[0];
 }
@@ -214,7 +216,7 @@ static bool mirt__view_record(mirt_model *view, mirt_model *model, mirt_tensor *
         if (!(in[i] = mirt_input(view, sample))) return false;
     }
     for (int i = 0; i < model->num_variables; i++) {
-        if (!mirt__variable_copy(view, &model->variable[i])) return false;
+        if (!mirt__variable_new(view, &model->variable[i], NULL)) return false;
     }
     memset(&c, 0, sizeof c);
     c.source = &model->graph;
@@ -229,20 +231,29 @@ static bool mirt__view_record(mirt_model *view, mirt_model *model, mirt_tensor *
 
 MIRT_API mirt_model *mirt_model_view(mirt_model *model, mirt_tensor *const *outputs, int count) {
     MIRT__USE_MODEL(model, NULL);
-    if (!model || !outputs)
-        return mirt__fail(MIRT_E_INVALID, "mirt_model_view: no model or no outputs"), (mirt_model *)NULL;
-    if (count < 1 || count > MIRT_MAX_OUTPUTS)
-        return mirt__fail(MIRT_E_INVALID, "mirt_model_view: %d outputs; it must be 1 to %d", count, MIRT_MAX_OUTPUTS),
-               (mirt_model *)NULL;
-    for (int i = 0; i < count; i++) {
-        if (!outputs[i]) return mirt__fail_missing("mirt_model_view", "output"), (mirt_model *)NULL;
-        if (outputs[i]->node->graph != &model->graph)
-            return mirt__fail(MIRT_E_INVALID, "mirt_model_view: an output is a tensor of another model than %s",
-                              model->name),
-                   (mirt_model *)NULL;
+    if (!model || !outputs) {
+        mirt__fail(MIRT_E_INVALID, "mirt_model_view: no model or no outputs");
+        return NULL;
     }
-    if (model->graph.status != MIRT_OK)
-        return mirt__fail(model->graph.status, "%s", model->graph.error), (mirt_model *)NULL;
+    if (count < 1 || count > MIRT_MAX_OUTPUTS) {
+        mirt__fail(MIRT_E_INVALID, "mirt_model_view: %d outputs; it must be 1 to %d", count, MIRT_MAX_OUTPUTS);
+        return NULL;
+    }
+    for (int i = 0; i < count; i++) {
+        if (!outputs[i]) {
+            mirt__fail_missing("mirt_model_view", "output");
+            return NULL;
+        }
+        if (outputs[i]->node->graph != &model->graph) {
+            mirt__fail(MIRT_E_INVALID, "mirt_model_view: an output is a tensor of another model than %s",
+                       model->name);
+            return NULL;
+        }
+    }
+    if (model->graph.status != MIRT_OK) {
+        mirt__fail(model->graph.status, "%s", model->graph.error);
+        return NULL;
+    }
     if (mirt__model_materialize(model) != MIRT_OK) return NULL;
     mirt_model *view = mirt_model_create(model->strategy, model->name);
     if (!view) return NULL;

@@ -178,8 +178,8 @@ MIRT__LIB mirt_status mirt__read_field(const mirt__json *config, const mirt__fie
         index = mirt__read_ints(config, name, (int64_t *)at, MIRT_MAX_RANK, MIRT_MAX_RANK, -1, MIRT__MAX_ELEMENTS);
         return index < 0 ? mirt_last_status() : MIRT_OK;
     default: /* an enumeration */
-        status = mirt__read_name(config, name, mirt__field_names[field->kind].list, mirt__field_names[field->kind].count,
-                                 &index);
+        status = mirt__read_name(config, name, mirt__field_names[field->kind].list,
+                                 mirt__field_names[field->kind].count, &index);
         if (status == MIRT_OK) memcpy(at, &index, sizeof index);
         return status;
     }

@@ -32,9 +32,10 @@ static struct mirt__custom_entry *mirt__custom_new(mirt_strategy *strategy, cons
 
 MIRT__LIB const mirt_custom_loss *mirt__custom_loss_of(mirt_strategy *strategy, const mirt_custom_loss *loss) {
     const char *name;
-    if (!loss || !mirt__custom_named(loss->name) || !loss->record)
-        return mirt__fail(MIRT_E_INVALID, "a custom loss needs a name in UTF-8 and a function"),
-               (mirt_custom_loss *)NULL;
+    if (!loss || !mirt__custom_named(loss->name) || !loss->record) {
+        mirt__fail(MIRT_E_INVALID, "a custom loss needs a name in UTF-8 and a function");
+        return NULL;
+    }
     const mirt_custom_loss *known = mirt__custom_loss_by_name(strategy, loss->name);
     if (known && known->record == loss->record && known->user == loss->user) return known;
     struct mirt__custom_entry *e = mirt__custom_new(strategy, loss->name, &name);
@@ -46,13 +47,14 @@ MIRT__LIB const mirt_custom_loss *mirt__custom_loss_of(mirt_strategy *strategy, 
 
 MIRT__LIB const mirt_custom_metric *mirt__custom_metric_of(mirt_strategy *strategy, const mirt_custom_metric *metric) {
     const char *name;
-    if (!metric || !mirt__custom_named(metric->name) || !metric->record)
-        return mirt__fail(MIRT_E_INVALID, "a custom metric needs a name in UTF-8 and a function"),
-               (mirt_custom_metric *)NULL;
+    if (!metric || !mirt__custom_named(metric->name) || !metric->record) {
+        mirt__fail(MIRT_E_INVALID, "a custom metric needs a name in UTF-8 and a function");
+        return NULL;
+    }
     if ((int)metric->direction < 0 || metric->direction > MIRT_MODE_MAX) {
-        return mirt__fail(MIRT_E_INVALID, "the custom metric %s: invalid direction (%d)", metric->name,
-                          (int)metric->direction),
-               (mirt_custom_metric *)NULL;
+        mirt__fail(MIRT_E_INVALID, "the custom metric %s: invalid direction (%d)", metric->name,
+                   (int)metric->direction);
+        return NULL;
     }
     const mirt_custom_metric *known = mirt__custom_metric_by_name(strategy, metric->name);
     if (known && known->record == metric->record && known->result == metric->result && known->user == metric->user &&

@@ -55,10 +55,11 @@ MIRT__LIB mirt_tensor *mirt__user_op(mirt__graph *graph, const mirt_op_class *op
     mirt__attrs a = mirt__attrs_of(MIRT__OP_user);
     mirt__attrs_data *data = MIRT__OF(&a, data);
     data->user_op = op;
-    if (num_in < 1 || num_in > MIRT__MAX_IN - 2)
-        return mirt__fail(MIRT_E_INVALID, "%s: %d tensors; the number must be 1 to %d", op->name, num_in,
-                          MIRT__MAX_IN - 2),
-               (mirt_tensor *)NULL;
+    if (num_in < 1 || num_in > MIRT__MAX_IN - 2) {
+        mirt__fail(MIRT_E_INVALID, "%s: %d tensors; the number must be 1 to %d", op->name, num_in,
+                   MIRT__MAX_IN - 2);
+        return NULL;
+    }
     if (op->config_size) {
         void *copy = mirt__pool_alloc(&graph->pool, op->config_size);
         if (!copy) return NULL;

@@ -95,20 +95,24 @@ static const char *mirt__layer_name(mirt_model *model, const char *base, const c
     int size = snprintf(full, sizeof full, "%s%s%s", parent ? parent->name : "", parent ? "/" : "", name ? name : base);
     for (int i = 1; !name && mirt__layer_name_taken(model, full); i++)
         snprintf(full + size, sizeof full - (size_t)size, "_%d", i);
-    if (strlen(full) > MIRT__NAME_BYTES)
-        return mirt__fail(MIRT_E_INVALID, "layer name \"%s\" is too long", mirt__json_label(full, label)),
-               (const char *)NULL;
-    if (name && mirt__layer_name_taken(model, full))
-        return mirt__fail(MIRT_E_INVALID, "there already is a layer \"%s\"", mirt__json_label(full, label)),
-               (const char *)NULL;
+    if (strlen(full) > MIRT__NAME_BYTES) {
+        mirt__fail(MIRT_E_INVALID, "layer name \"%s\" is too long", mirt__json_label(full, label));
+        return NULL;
+    }
+    if (name && mirt__layer_name_taken(model, full)) {
+        mirt__fail(MIRT_E_INVALID, "there already is a layer \"%s\"", mirt__json_label(full, label));
+        return NULL;
+    }
     return mirt__pool_strdup(&model->graph.pool, full);
 }
 
 static mirt__layer *mirt__layer_new(mirt_model *model, const mirt__layer_class *cls, const void *desc,
                                     const char *name) {
     mirt__pool *pool = &model->graph.pool;
-    if (model->num_layers == MIRT__MAX_LAYERS)
-        return mirt__fail(MIRT_E_INVALID, "a model has at most %d layers", MIRT__MAX_LAYERS), (mirt__layer *)NULL;
+    if (model->num_layers == MIRT__MAX_LAYERS) {
+        mirt__fail(MIRT_E_INVALID, "a model has at most %d layers", MIRT__MAX_LAYERS);
+        return NULL;
+    }
     const char *full = mirt__layer_name(model, cls->base_name, name ? name : model->next_name);
     model->next_name = NULL;
     mirt__layer *layer = full ? (mirt__layer *)mirt__pool_alloc(pool, sizeof *layer) : NULL;
@@ -150,7 +154,10 @@ static bool mirt__layer_inputs(mirt__layer *layer, mirt_tensor *const *in, int n
 MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_class *cls, mirt_tensor *const *in,
                                        int num_in, const void *desc, const char *name) {
     MIRT__ENTER;
-    if (num_in > 0 && !in) return mirt__fail(MIRT_E_INVALID, "%s: no tensors", cls->base_name), (mirt_tensor *)NULL;
+    if (num_in > 0 && !in) {
+        mirt__fail(MIRT_E_INVALID, "%s: no tensors", cls->base_name);
+        return NULL;
+    }
     for (int i = 0; !model && i < num_in && i < MIRT__MAX_IN; i++) {
         if (!in[i]) continue;
         model = in[i]->node->graph->model;
@@ -194,47 +201,23 @@ MIRT_API void mirt_next_name(mirt_model *model, const char *name) {
     if (name && !model->next_name) mirt__model_poison(model);
 }
 
-/* Keras's compute_fans. */
-static void mirt__fans(mirt__variable *v) {
-    const mirt_shape *s = &v->shape;
-    double window = 1;
-    for (int i = 0; i < s->rank - 2; i++) window *= (double)s->dim[i];
-    v->fan_out = s->rank ? window * (double)s->dim[s->rank - 1] : 1;
-    v->fan_in = s->rank > 1 ? window * (double)s->dim[s->rank - 2] : v->fan_out;
-}
-
 MIRT__LIB mirt_tensor *mirt__variable_add(mirt__layer *layer, const char *name, const mirt_shape *shape,
                                           const mirt_initializer *initializer, bool trainable) {
-    mirt_model *model = layer->model;
-    char full[2 * MIRT__NAME_BYTES + 16], text[96];
-    size_t bytes;
-    int64_t count = mirt__shape_count(shape);
+    const int rank = shape->rank;
+    mirt__variable like;
+    double window = 1;
     if (mirt__initializer_check(initializer) != MIRT_OK) return NULL;
-    if (count < 0 || !mirt__mul_size((size_t)count, sizeof(mirt__real), &bytes) ||
-        !mirt__add_size(bytes, MIRT__ALIGN, &bytes) || !mirt__add_size(bytes, model->weight_bytes, &bytes)) {
-        return mirt__fail(MIRT_E_SHAPE, "a %s of %s has too many elements", name, mirt__shape_text(shape, text)),
-               (mirt_tensor *)NULL;
-    }
-    if (model->num_variables == model->variable_capacity) {
-        int capacity = model->variable_capacity ? 2 * model->variable_capacity : 16;
-        if (!mirt__grow((void **)&model->variable, (size_t)model->num_variables, (size_t)capacity,
-                        sizeof *model->variable))
-            return NULL;
-        model->variable_capacity = capacity;
-    }
-    mirt__variable *v = &model->variable[model->num_variables];
-    memset(v, 0, sizeof *v);
-    snprintf(full, sizeof full, "%s/%s", layer->name, name);
-    v->name = mirt__pool_strdup(&model->graph.pool, full);
-    if (!v->name) return NULL;
-    v->shape = *shape;
-    v->count = count;
-    v->offset = model->weight_bytes;
-    v->trainable = trainable;
-    v->initializer = *initializer;
-    mirt__fans(v);
-    model->weight_bytes = mirt__align_up(v->offset + (size_t)count * sizeof(mirt__real));
-    return mirt__variable_op(&model->graph, model->num_variables++, shape);
+    memset(&like, 0, sizeof like);
+    like.name = name;
+    like.shape = *shape;
+    like.count = mirt__shape_count(shape);
+    like.trainable = trainable;
+    like.initializer = *initializer;
+    for (int i = 0; i < rank - 2; i++) window *= (double)shape->dim[i];
+    like.fan_out = rank ? window * (double)shape->dim[rank - 1] : 1; /* Keras's compute_fans */
+    like.fan_in = rank > 1 ? window * (double)shape->dim[rank - 2] : like.fan_out;
+    if (!mirt__variable_new(layer->model, &like, layer->name)) return NULL;
+    return mirt__variable_op(&layer->model->graph, layer->model->num_variables - 1, shape);
 }
 
 MIRT__LIB bool mirt__term_add(mirt_model *model, mirt_tensor *term) {

@@ -10,8 +10,10 @@ static mirt_tensor *mirt__activation_build(mirt__layer *layer, mirt_tensor *x) {
 
 static mirt_tensor *mirt__slope_build(mirt__unary_kind kind, mirt_tensor *x, const void *desc) {
     float slope = ((const mirt__slope_desc *)desc)->slope;
-    if (!isfinite(slope))
-        return mirt__fail(MIRT_E_INVALID, "the slope is %g; it must be finite", (double)slope), (mirt_tensor *)NULL;
+    if (!isfinite(slope)) {
+        mirt__fail(MIRT_E_INVALID, "the slope is %g; it must be finite", (double)slope);
+        return NULL;
+    }
     return mirt__unary_op(kind, x, slope, 0);
 }
 
@@ -32,10 +34,10 @@ static mirt_tensor *mirt__relu_build(mirt__layer *layer, mirt_tensor *x) {
     const mirt_relu_desc *d = (const mirt_relu_desc *)layer->desc;
     const float slope = d->negative_slope, threshold = d->threshold;
     if (!(d->max_value >= 0 && slope >= 0 && threshold >= 0 && isfinite(d->max_value + slope + threshold))) {
-        return mirt__fail(MIRT_E_INVALID,
-                          "max_value %g, negative_slope %g, threshold %g: they must be finite and not negative",
-                          (double)d->max_value, (double)slope, (double)threshold),
-               (mirt_tensor *)NULL;
+        mirt__fail(MIRT_E_INVALID,
+                   "max_value %g, negative_slope %g, threshold %g: they must be finite and not negative",
+                   (double)d->max_value, (double)slope, (double)threshold);
+        return NULL;
     }
     mirt_tensor *y;
     if (d->max_value == 6 && slope == 0 && threshold == 0) return mirt__unary_op(MIRT__ACT_RELU6, x, 0, 0);
@@ -54,12 +56,14 @@ static mirt_tensor *mirt__prelu_build(mirt__layer *layer, mirt_tensor *x) {
     mirt_prelu_desc *d = (mirt_prelu_desc *)layer->desc;
     mirt_shape shape;
     memset(&shape, 0, sizeof shape);
-    if (x->shape.rank < 2 || !mirt__is_batched(&x->shape))
-        return mirt__fail(MIRT_E_SHAPE, "takes (rows, ..., features)"), (mirt_tensor *)NULL;
+    if (x->shape.rank < 2 || !mirt__is_batched(&x->shape)) {
+        mirt__fail(MIRT_E_SHAPE, "takes (rows, ..., features)");
+        return NULL;
+    }
     if (d->shared_axes < 0 || d->shared_axes & 1 || d->shared_axes >> x->shape.rank) {
-        return mirt__fail(MIRT_E_INVALID, "shared_axes is %d; bits 1 to %d are axes of its input", d->shared_axes,
-                          x->shape.rank - 1),
-               (mirt_tensor *)NULL;
+        mirt__fail(MIRT_E_INVALID, "shared_axes is %d; bits 1 to %d are axes of its input", d->shared_axes,
+                   x->shape.rank - 1);
+        return NULL;
     }
     shape.rank = x->shape.rank - 1;
     for (int i = 0; i < shape.rank; i++) shape.dim[i] = d->shared_axes >> (i + 1) & 1 ? 1 : x->shape.dim[i + 1];

@@ -7,11 +7,12 @@ static mirt_tensor *mirt__resized_axis(mirt_tensor *x, const mirt_augmentation *
     static const int turned[2][4] = {{0, 3, 2, 1}, {0, 1, 3, 2}}; /* its own inverse */
     const int from = x ? (int)x->shape.dim[axis] : 0;
     if (!x || from == to) return x;
-    if ((int64_t)from * to > 1 << 24)
-        return mirt__fail(MIRT_E_SHAPE,
-                          "%d pixels to %d: sizes this large only support bilinear or nearest, without antialias", from,
-                          to),
-               (mirt_tensor *)NULL;
+    if ((int64_t)from * to > 1 << 24) {
+        mirt__fail(MIRT_E_SHAPE,
+                   "%d pixels to %d: sizes this large only support bilinear or nearest, without antialias", from,
+                   to);
+        return NULL;
+    }
     float *matrix = (float *)mirt__calloc((size_t)from, (size_t)to * sizeof *matrix);
     const bool made = matrix && mirt__pixmap_matrix(d->interpolation, d->antialias, from, to, matrix);
     mirt_tensor *weights =
@@ -48,7 +49,10 @@ static mirt_tensor *mirt__augmented(mirt__layer *layer, mirt_tensor *x, mirt_aug
         return mirt__resized(x, d);
     if (!mirt__layer_takes_images(x) || !mirt__transform_of(d, x->shape.dim[1], x->shape.dim[2], x->shape.dim[3], &t))
         return NULL;
-    if (!mirt__is_batched(&x->shape)) return mirt__fail(MIRT_E_SHAPE, "takes a batch"), (mirt_tensor *)NULL;
+    if (!mirt__is_batched(&x->shape)) {
+        mirt__fail(MIRT_E_SHAPE, "takes a batch");
+        return NULL;
+    }
     t.key = mirt__hash(layer->name);
     return kind == MIRT_CENTER_CROP || kind == MIRT_RESIZING ? mirt__fit_op(x, &t) : mirt__augment_op(x, &t);
 }

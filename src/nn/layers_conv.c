@@ -64,9 +64,10 @@ static mirt_tensor *mirt__depthwise(mirt__layer *layer, mirt_tensor *x, const ch
     mirt__attrs a;
     if (!mirt__conv_settings(d->kernel, d->strides, d->dilation, d->padding, x, &a)) return NULL;
     if (!d->depth_multiplier) d->depth_multiplier = 1;
-    if (d->depth_multiplier < 0)
-        return mirt__fail(MIRT_E_INVALID, "depth_multiplier is %d; it must be positive", d->depth_multiplier),
-               (mirt_tensor *)NULL;
+    if (d->depth_multiplier < 0) {
+        mirt__fail(MIRT_E_INVALID, "depth_multiplier is %d; it must be positive", d->depth_multiplier);
+        return NULL;
+    }
     mirt_shape shape = mirt_make_shape(d->kernel[0], d->kernel[1], x->shape.dim[3], d->depth_multiplier, 0, 0);
     mirt_tensor *kernel = mirt__weight_add(layer, name, &shape, &d->depthwise_initializer, mirt_glorot_uniform(),
                                            &d->depthwise_regularizer);

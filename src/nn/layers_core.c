@@ -9,23 +9,26 @@ static mirt_tensor *mirt__input_build(mirt__layer *layer, mirt_tensor *x) {
     mirt_model *model = layer->model;
     mirt_shape shape = ((mirt__input_desc *)layer->desc)->shape;
     if (shape.rank < 1 || shape.rank >= MIRT_MAX_RANK) {
-        return mirt__fail(MIRT_E_SHAPE, "an input needs the shape of one sample: 1 to %d dimensions, each positive",
-                          MIRT_MAX_RANK - 1),
-               (mirt_tensor *)NULL;
+        mirt__fail(MIRT_E_SHAPE, "an input needs the shape of one sample: 1 to %d dimensions, each positive",
+                   MIRT_MAX_RANK - 1);
+        return NULL;
     }
     for (int i = shape.rank; i > 0; i--) {
-        if (shape.dim[i - 1] < 1)
-            return mirt__fail(MIRT_E_SHAPE,
-                              "dimension %d of the input is %lld; give the shape of one sample, without rows, with "
-                              "positive dimensions",
-                              i, (long long)shape.dim[i - 1]),
-                   (mirt_tensor *)NULL;
+        if (shape.dim[i - 1] < 1) {
+            mirt__fail(MIRT_E_SHAPE,
+                       "dimension %d of the input is %lld; give the shape of one sample, without rows, with "
+                       "positive dimensions",
+                       i, (long long)shape.dim[i - 1]);
+            return NULL;
+        }
         shape.dim[i] = shape.dim[i - 1];
     }
     shape.dim[0] = MIRT_ROWS;
     shape.rank++;
-    if (model->num_inputs == MIRT_MAX_INPUTS)
-        return mirt__fail(MIRT_E_STATE, "a model has at most %d inputs", MIRT_MAX_INPUTS), (mirt_tensor *)NULL;
+    if (model->num_inputs == MIRT_MAX_INPUTS) {
+        mirt__fail(MIRT_E_STATE, "a model has at most %d inputs", MIRT_MAX_INPUTS);
+        return NULL;
+    }
     x = mirt__input_op(&model->graph, model->num_inputs, MIRT_FLOAT32, &shape);
     if (x) model->input[model->num_inputs++] = x;
     return x;
@@ -34,17 +37,22 @@ static mirt_tensor *mirt__input_build(mirt__layer *layer, mirt_tensor *x) {
 static mirt_tensor *mirt__rescaling_build(mirt__layer *layer, mirt_tensor *x) {
     const mirt__rescaling_desc *d = (const mirt__rescaling_desc *)layer->desc;
     if (!isfinite(d->scale) || !isfinite(d->offset)) {
-        return mirt__fail(MIRT_E_INVALID, "scale %g and offset %g must be finite", (double)d->scale, (double)d->offset),
-               (mirt_tensor *)NULL;
+        mirt__fail(MIRT_E_INVALID, "scale %g and offset %g must be finite", (double)d->scale, (double)d->offset);
+        return NULL;
     }
     return mirt__unary_op(MIRT__AFFINE, x, d->scale, d->offset);
 }
 
 static mirt_tensor *mirt__dense_build(mirt__layer *layer, mirt_tensor *x) {
     mirt_dense_desc *d = (mirt_dense_desc *)layer->desc;
-    if (d->units < 1)
-        return mirt__fail(MIRT_E_INVALID, "units is %d; it must be positive", d->units), (mirt_tensor *)NULL;
-    if (x->shape.rank < 2) return mirt__fail(MIRT_E_SHAPE, "takes (rows, ..., features)"), (mirt_tensor *)NULL;
+    if (d->units < 1) {
+        mirt__fail(MIRT_E_INVALID, "units is %d; it must be positive", d->units);
+        return NULL;
+    }
+    if (x->shape.rank < 2) {
+        mirt__fail(MIRT_E_SHAPE, "takes (rows, ..., features)");
+        return NULL;
+    }
     int64_t in = mirt__last_dim(x);
     mirt_shape shape = mirt_make_shape(in, d->units, 0, 0, 0, 0);
     mirt_tensor *kernel = mirt__weight_add(layer, "kernel", &shape, &d->kernel_initializer, mirt_glorot_uniform(),
@@ -56,7 +64,10 @@ static mirt_tensor *mirt__dense_build(mirt__layer *layer, mirt_tensor *x) {
 static mirt_tensor *mirt__flatten_build(mirt__layer *layer, mirt_tensor *x) {
     mirt_shape shape = mirt_make_shape(1, mirt__shape_count(&x->shape), 0, 0, 0, 0);
     (void)layer;
-    if (!mirt__is_batched(&x->shape)) return mirt__fail(MIRT_E_SHAPE, "takes a batch"), (mirt_tensor *)NULL;
+    if (!mirt__is_batched(&x->shape)) {
+        mirt__fail(MIRT_E_SHAPE, "takes a batch");
+        return NULL;
+    }
     shape.dim[0] = MIRT_ROWS;
     return mirt__reshape_op(x, &shape);
 }
@@ -66,8 +77,8 @@ static mirt_tensor *mirt__dropout_build(mirt__layer *layer, mirt_tensor *x) {
     mirt_shape noise = d->noise_shape;
     if (!noise.rank) return mirt__dropout_op(x, d->rate, mirt__hash(layer->name));
     if (noise.rank < 0 || noise.rank >= MIRT_MAX_RANK) {
-        return mirt__fail(MIRT_E_SHAPE, "noise_shape has %d axes; it must have those of one sample", noise.rank),
-               (mirt_tensor *)NULL;
+        mirt__fail(MIRT_E_SHAPE, "noise_shape has %d axes; it must have those of one sample", noise.rank);
+        return NULL;
     }
     for (int i = noise.rank; i > 0; i--) noise.dim[i] = noise.dim[i - 1];
     noise.dim[0] = MIRT_ROWS;
@@ -82,16 +93,16 @@ static mirt_tensor *mirt__normalization_build(mirt__layer *layer, mirt_tensor *x
     float matrix[MIRT_MAX_CHANNELS * MIRT_MAX_CHANNELS], offset[MIRT_MAX_CHANNELS];
     memset(matrix, 0, sizeof matrix);
     if (x->shape.rank < 2 || n > MIRT_MAX_CHANNELS) {
-        return mirt__fail(MIRT_E_SHAPE, "takes (rows, ..., channels) of at most %d channels", MIRT_MAX_CHANNELS),
-               (mirt_tensor *)NULL;
+        mirt__fail(MIRT_E_SHAPE, "takes (rows, ..., channels) of at most %d channels", MIRT_MAX_CHANNELS);
+        return NULL;
     }
     for (int64_t i = 0; i < MIRT_MAX_CHANNELS; i++) {
         if (d->variance[i] == 0) d->variance[i] = 1;
         if (!isfinite(d->mean[i]) || !isfinite(d->variance[i]) || !(d->variance[i] > 0)) {
-            return mirt__fail(MIRT_E_INVALID,
-                              "channel %d has mean %g and variance %g; they must be finite, and a variance positive",
-                              (int)i, (double)d->mean[i], (double)d->variance[i]),
-                   (mirt_tensor *)NULL;
+            mirt__fail(MIRT_E_INVALID,
+                       "channel %d has mean %g and variance %g; they must be finite, and a variance positive",
+                       (int)i, (double)d->mean[i], (double)d->variance[i]);
+            return NULL;
         }
         const double deviation = fmax(sqrt((double)d->variance[i]), 1e-7);
         if (i < n) matrix[(d->reverse ? n - 1 - i : i) * n + i] = (float)(1 / deviation);
@@ -111,18 +122,20 @@ static mirt_tensor *mirt__reshape_build(mirt__layer *layer, mirt_tensor *x) {
     int64_t count = mirt__shape_count(&x->shape), known = 1;
     int open = -1;
     char text[96];
-    if (shape->rank < 1 || shape->rank >= MIRT_MAX_RANK)
-        return mirt__fail(MIRT_E_SHAPE, "the target has %d axes; it must be 1 to %d", shape->rank, MIRT_MAX_RANK - 1),
-               (mirt_tensor *)NULL;
+    if (shape->rank < 1 || shape->rank >= MIRT_MAX_RANK) {
+        mirt__fail(MIRT_E_SHAPE, "the target has %d axes; it must be 1 to %d", shape->rank, MIRT_MAX_RANK - 1);
+        return NULL;
+    }
     for (int i = 0; i < shape->rank; i++) {
         if (shape->dim[i] == -1 && open < 0) open = i;
         else if (shape->dim[i] > 0 && shape->dim[i] <= count / known) known *= shape->dim[i];
-        else
-            return mirt__fail(MIRT_E_SHAPE,
-                              "the target's dimension %lld does not fit %s: the target must have %lld elements in all, "
-                              "and one dimension may be -1",
-                              (long long)shape->dim[i], mirt__shape_text(&x->shape, text), (long long)count),
-                   (mirt_tensor *)NULL;
+        else {
+            mirt__fail(MIRT_E_SHAPE,
+                       "the target's dimension %lld does not fit %s: the target must have %lld elements in all, "
+                       "and one dimension may be -1",
+                       (long long)shape->dim[i], mirt__shape_text(&x->shape, text), (long long)count);
+            return NULL;
+        }
     }
     if (open >= 0) shape->dim[open] = count / known;
     return mirt_reshape(x, *shape);
@@ -133,10 +146,10 @@ static mirt_tensor *mirt__permute_build(mirt__layer *layer, mirt_tensor *x) {
     const mirt_shape *dims = &((const mirt__reshape_desc *)layer->desc)->shape;
     int permutation[MIRT_MAX_RANK] = {0};
     if (!mirt__is_batched(&x->shape) || dims->rank != x->shape.rank - 1) {
-        return mirt__fail(MIRT_E_SHAPE,
-                          "%d dims; the input must be a batch, and dims must name every axis but the rows once",
-                          dims->rank),
-               (mirt_tensor *)NULL;
+        mirt__fail(MIRT_E_SHAPE,
+                   "%d dims; the input must be a batch, and dims must name every axis but the rows once",
+                   dims->rank);
+        return NULL;
     }
     for (int i = 0; i < dims->rank; i++)
         permutation[i + 1] = dims->dim[i] > 0 && dims->dim[i] <= dims->rank ? (int)dims->dim[i] : -1;

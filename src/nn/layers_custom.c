@@ -14,12 +14,13 @@ static mirt_tensor *mirt__custom_build(mirt__layer *layer, mirt_tensor *x) {
     }
     mirt__let_go(layer->model);
     if (layer->model->graph.status != MIRT_OK) return NULL;
-    if (!y)
-        return mirt__fail(MIRT_E_INVALID, "the build function of %s returned no tensor", user->class_name),
-               (mirt_tensor *)NULL;
+    if (!y) {
+        mirt__fail(MIRT_E_INVALID, "the build function of %s returned no tensor", user->class_name);
+        return NULL;
+    }
     if (y->node->graph == &layer->model->graph) return y;
-    return mirt__fail(MIRT_E_INVALID, "the build function of %s returned a tensor of another model", user->class_name),
-           (mirt_tensor *)NULL;
+    mirt__fail(MIRT_E_INVALID, "the build function of %s returned a tensor of another model", user->class_name);
+    return NULL;
 }
 
 static size_t mirt__custom_field_size(mirt_field_kind kind) {

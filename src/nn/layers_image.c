@@ -54,9 +54,9 @@ static mirt_tensor *mirt__cropping2d_build(mirt__layer *layer, mirt_tensor *x) {
     for (int i = 0; i < 2; i++) {
         size[1 + i] = x->shape.dim[1 + i] - d->border[i][0] - d->border[i][1];
         if (d->border[i][0] >= 0 && d->border[i][1] >= 0 && size[1 + i] > 0) continue;
-        return mirt__fail(MIRT_E_SHAPE, "cropping %lld pixels by %d and %d leaves nothing, or is negative",
-                          (long long)x->shape.dim[1 + i], d->border[i][0], d->border[i][1]),
-               (mirt_tensor *)NULL;
+        mirt__fail(MIRT_E_SHAPE, "cropping %lld pixels by %d and %d leaves nothing, or is negative",
+                   (long long)x->shape.dim[1 + i], d->border[i][0], d->border[i][1]);
+        return NULL;
     }
     return mirt_slice(x, begin, size);
 }
@@ -64,9 +64,10 @@ static mirt_tensor *mirt__cropping2d_build(mirt__layer *layer, mirt_tensor *x) {
 static mirt_tensor *mirt__up_sampling2d_build(mirt__layer *layer, mirt_tensor *x) {
     mirt_up_sampling2d_desc *d = (mirt_up_sampling2d_desc *)layer->desc;
     mirt__default_pair(d->size, 2);
-    if (d->size[0] < 1 || d->size[1] < 1)
-        return mirt__fail(MIRT_E_INVALID, "size is %dx%d; it must be positive", d->size[0], d->size[1]),
-               (mirt_tensor *)NULL;
+    if (d->size[0] < 1 || d->size[1] < 1) {
+        mirt__fail(MIRT_E_INVALID, "size is %dx%d; it must be positive", d->size[0], d->size[1]);
+        return NULL;
+    }
     return mirt__layer_takes_images(x) ? mirt__upsampling2d_op(x, d->size, d->bilinear) : NULL;
 }
 

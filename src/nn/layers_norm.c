@@ -19,7 +19,10 @@ static mirt_tensor *mirt__batch_norm_build(mirt__layer *layer, mirt_tensor *x) {
     mirt__attrs_norm *own = MIRT__OF(&a, norm);
     mirt_tensor *in[5] = {x, NULL, NULL, NULL, NULL};
     bool good = true;
-    if (x->shape.rank < 2) return mirt__fail(MIRT_E_SHAPE, "takes (rows, ..., channels)"), (mirt_tensor *)NULL;
+    if (x->shape.rank < 2) {
+        mirt__fail(MIRT_E_SHAPE, "takes (rows, ..., channels)");
+        return NULL;
+    }
     if (d->momentum == 0) d->momentum = 0.99f;
     if (d->epsilon == 0) d->epsilon = 1e-3f;
     own->scaling.gamma = !d->no_scale;
@@ -49,13 +52,14 @@ static mirt_tensor *mirt__layer_norm_build(mirt__layer *layer, mirt_tensor *x) {
     if (!d->axes) d->axes = 1;
     if (d->epsilon == 0) d->epsilon = 1e-3f;
     if (d->axes < 0 || d->axes > x->shape.rank - mirt__is_batched(&x->shape)) {
-        return mirt__fail(MIRT_E_SHAPE, "axes is %d; an input with %d axes besides its rows does not have that many",
-                          d->axes, x->shape.rank - mirt__is_batched(&x->shape)),
-               (mirt_tensor *)NULL;
+        mirt__fail(MIRT_E_SHAPE, "axes is %d; an input with %d axes besides its rows does not have that many",
+                   d->axes, x->shape.rank - mirt__is_batched(&x->shape));
+        return NULL;
     }
-    if (!(d->epsilon > 0 && isfinite(d->epsilon)))
-        return mirt__fail(MIRT_E_INVALID, "epsilon is %g; it must not be negative", (double)d->epsilon),
-               (mirt_tensor *)NULL;
+    if (!(d->epsilon > 0 && isfinite(d->epsilon))) {
+        mirt__fail(MIRT_E_INVALID, "epsilon is %g; it must not be negative", (double)d->epsilon);
+        return NULL;
+    }
     MIRT__OF(&a, norm)->last_axes = shape.rank = d->axes;
     MIRT__OF(&a, norm)->scaling.epsilon = d->epsilon;
     for (int i = 0; i < shape.rank; i++) shape.dim[i] = x->shape.dim[x->shape.rank - shape.rank + i];

@@ -126,11 +126,11 @@ MIRT__LIB void mirt__losses_warn(const mirt_model *model) {
     }
 }
 
-MIRT__LIB mirt_tensor *mirt__labels_form(const mirt__loss_class *cls, mirt_tensor *labels, const mirt_tensor *output) {
+MIRT__LIB mirt_tensor *mirt__labels_form(bool sparse, mirt_tensor *labels, const mirt_tensor *output) {
     mirt_shape shape = output->shape;
     if (!labels) return NULL;
-    if (cls->sparse) shape.rank--;
-    labels = mirt_cast(labels, cls->sparse ? MIRT_INT32 : MIRT_FLOAT32);
+    if (sparse) shape.rank--;
+    labels = mirt_cast(labels, sparse ? MIRT_INT32 : MIRT_FLOAT32);
     return labels && mirt__shape_count(&labels->shape) == mirt__shape_count(&shape) ? mirt__reshape_op(labels, &shape)
                                                                                     : labels;
 }
@@ -148,7 +148,7 @@ static mirt_tensor *mirt__loss_input(const mirt__loss_class *cls, mirt_tensor *o
 MIRT__LIB mirt_tensor *mirt__loss_of(mirt_loss loss, bool from_logits, mirt_tensor *output, mirt_tensor *labels) {
     const mirt__loss_class *cls = &mirt__loss_table[loss];
     mirt_tensor *x = mirt__loss_input(cls, output, &from_logits);
-    return mirt__loss_op(loss, from_logits, x, mirt__labels_form(cls, labels, output));
+    return mirt__loss_op(loss, from_logits, x, mirt__labels_form(cls->sparse, labels, output));
 }
 
 MIRT__LIB mirt_tensor *mirt__custom_result(const char *kind, const char *name, const mirt_tensor *output,

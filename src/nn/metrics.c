@@ -83,7 +83,7 @@ static mirt_status mirt__metric_use_add(mirt_model *model, int output, mirt_metr
     use->val_name = mirt__log_name(model, output, "val_", use->own_name);
     if (!use->name || !use->val_name) return mirt_last_status();
     model->num_metrics++;
-    return use->cls ? use->cls->check(model, use) : MIRT_OK;
+    return use->cls ? mirt__metric_check(model, use) : MIRT_OK;
 }
 
 static mirt_status mirt__output_metrics(mirt_model *model, int output) {
@@ -196,10 +196,10 @@ static mirt_tensor *mirt__counted_record(const mirt_model *model, const mirt__me
                                          const mirt_tensor *labels) {
     const int64_t have = mirt__shape_count(&labels->shape);
     if (have != use->elements && (have != 1 || use->metric == MIRT_MAE || use->metric == MIRT_MSE)) {
-        return mirt__fail(MIRT_E_SHAPE, "%s of %s compares %lld values per sample; the labels have %lld",
-                          use->cls->name, mirt__output_name(model, use->output), (long long)use->elements,
-                          (long long)have),
-               (mirt_tensor *)NULL;
+        mirt__fail(MIRT_E_SHAPE, "%s of %s compares %lld values per sample; the labels have %lld",
+                   use->cls->name, mirt__output_name(model, use->output), (long long)use->elements,
+                   (long long)have);
+        return NULL;
     }
     return mirt__metric_scores(model, use, output);
 }

@@ -12,63 +12,36 @@ static mirt__accuracy_kind mirt__accuracy_kind_of(const mirt_model *model, int o
     return mirt__last_dim(model->output[output]) == 1 ? MIRT__ACCURACY_BINARY : MIRT__ACCURACY_CATEGORICAL;
 }
 
-static mirt_status mirt__accuracy_check(const mirt_model *model, const mirt__metric_use *use) {
-    const mirt_tensor *output = model->output[use->output];
-    char text[96];
-    if (output->shape.rank == 2 || mirt__accuracy_kind_of(model, use->output) == MIRT__ACCURACY_BINARY) return MIRT_OK;
-    return mirt__fail(MIRT_E_SHAPE, "accuracy needs an output of (rows, classes); %s is %s",
-                      mirt__output_name(model, use->output), mirt__shape_text(&output->shape, text));
-}
-
 static mirt_tensor *mirt__accuracy_record(const mirt_model *model, int number, mirt_tensor *output,
                                           mirt_tensor *labels) {
     mirt__accuracy_kind kind = mirt__accuracy_kind_of(model, number);
-    mirt_shape shape = output->shape;
     /* A custom loss does not define the labels: one label per sample is a class number. */
     if (kind == MIRT__ACCURACY_CATEGORICAL && labels && mirt__shape_count(&labels->shape) == 1)
         kind = MIRT__ACCURACY_SPARSE;
-    if (kind == MIRT__ACCURACY_SPARSE) shape.rank--;
-    labels = mirt_cast(labels, kind == MIRT__ACCURACY_SPARSE ? MIRT_INT32 : MIRT_FLOAT32);
-    if (labels && mirt__shape_count(&labels->shape) == mirt__shape_count(&shape))
-        labels = mirt__reshape_op(labels, &shape);
-    return mirt__accuracy_op(kind, output, labels);
+    return mirt__accuracy_op(kind, output, mirt__labels_form(kind == MIRT__ACCURACY_SPARSE, labels, output));
 }
 
-/* >>checks of the other metrics */
-
-/* Checks a metric for several classes with labels of one form: 's'parse or 'c'ategorical. */
-static mirt_status mirt__classes_check(const mirt_model *model, const mirt__metric_use *use, char form) {
+MIRT__LIB mirt_status mirt__metric_check(const mirt_model *model, const mirt__metric_use *use) {
+    const char *name = use->cls->name, *maker = mirt__output_name(model, use->output);
+    const mirt__metric_takes takes = use->cls->takes;
+    const bool numbers = takes == MIRT__TAKES_NUMBERS, classes = numbers || takes == MIRT__TAKES_ONE_HOT;
     const mirt_tensor *output = model->output[use->output];
     const mirt__loss_class *loss = mirt__output_loss(model, use->output);
+    const bool vector = output->shape.rank == 2;
     char text[96];
-    if (output->shape.rank != 2 || mirt__last_dim(output) < 2) {
-        return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes); %s is %s", use->cls->name,
-                          mirt__output_name(model, use->output), mirt__shape_text(&output->shape, text));
+    if ((classes && !(vector && mirt__last_dim(output) >= 2)) ||
+        (takes == MIRT__TAKES_BY_SHAPE && !vector &&
+         mirt__accuracy_kind_of(model, use->output) != MIRT__ACCURACY_BINARY)) {
+        return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes); %s is %s", name, maker,
+                          mirt__shape_text(&output->shape, text));
     }
-    if (!loss || (form == 's') == loss->sparse) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "%s takes %s; %s of %s takes %s", use->cls->name,
-                      form == 's' ? "class numbers" : "one-hot labels", loss->name,
-                      mirt__output_name(model, use->output), loss->sparse ? "class numbers" : "one value per output");
-}
-
-static mirt_status mirt__sparse_check(const mirt_model *model, const mirt__metric_use *use) {
-    return mirt__classes_check(model, use, 's');
-}
-static mirt_status mirt__categorical_check(const mirt_model *model, const mirt__metric_use *use) {
-    return mirt__classes_check(model, use, 'c');
-}
-
-static mirt_status mirt__any_check(const mirt_model *model, const mirt__metric_use *use) {
-    (void)model;
-    (void)use;
+    if (loss && loss->sparse && takes == MIRT__TAKES_VALUES)
+        return mirt__fail(MIRT_E_INVALID, "%s compares values; %s of %s takes class numbers", name, loss->name, maker);
+    if (loss && classes && loss->sparse != numbers)
+        return mirt__fail(MIRT_E_INVALID, "%s takes %s; %s of %s takes %s", name,
+                          numbers ? "class numbers" : "one-hot labels", loss->name, maker,
+                          loss->sparse ? "class numbers" : "one value per output");
     return MIRT_OK;
-}
-
-static mirt_status mirt__values_check(const mirt_model *model, const mirt__metric_use *use) {
-    const mirt__loss_class *loss = mirt__output_loss(model, use->output);
-    if (!loss || !loss->sparse) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "%s compares values; %s of %s takes class numbers", use->cls->name, loss->name,
-                      mirt__output_name(model, use->output));
 }
 
 /* >>counting: the sums of a batch */
@@ -216,22 +189,22 @@ static double mirt__auc_of(const mirt__metric_use *use, const double *sum, int64
 /* >>the table */
 
 static const mirt__metric_class mirt__metric_table[] = {
-    {NULL, NULL, NULL, 0, NULL, NULL, MIRT_MODE_AUTO},
-    {"accuracy", mirt__accuracy_check, mirt__accuracy_record, 0, NULL, NULL, MIRT_MODE_MAX},
-    {"binary_accuracy", mirt__values_check, NULL, 1, mirt__count_binary, mirt__mean_of_elements, MIRT_MODE_MAX},
-    {"categorical_accuracy", mirt__categorical_check, NULL, 1, mirt__count_best, mirt__mean_of_samples, MIRT_MODE_MAX},
-    {"sparse_categorical_accuracy", mirt__sparse_check, NULL, 1, mirt__count_best, mirt__mean_of_samples,
+    {NULL, MIRT__TAKES_ANY, NULL, 0, NULL, NULL, MIRT_MODE_AUTO},
+    {"accuracy", MIRT__TAKES_BY_SHAPE, mirt__accuracy_record, 0, NULL, NULL, MIRT_MODE_MAX},
+    {"binary_accuracy", MIRT__TAKES_VALUES, NULL, 1, mirt__count_binary, mirt__mean_of_elements, MIRT_MODE_MAX},
+    {"categorical_accuracy", MIRT__TAKES_ONE_HOT, NULL, 1, mirt__count_best, mirt__mean_of_samples, MIRT_MODE_MAX},
+    {"sparse_categorical_accuracy", MIRT__TAKES_NUMBERS, NULL, 1, mirt__count_best, mirt__mean_of_samples,
      MIRT_MODE_MAX},
-    {"top_k_categorical_accuracy", mirt__categorical_check, NULL, 1, mirt__count_top_k, mirt__mean_of_samples,
+    {"top_k_categorical_accuracy", MIRT__TAKES_ONE_HOT, NULL, 1, mirt__count_top_k, mirt__mean_of_samples,
      MIRT_MODE_MAX},
-    {"sparse_top_k_categorical_accuracy", mirt__sparse_check, NULL, 1, mirt__count_top_k, mirt__mean_of_samples,
+    {"sparse_top_k_categorical_accuracy", MIRT__TAKES_NUMBERS, NULL, 1, mirt__count_top_k, mirt__mean_of_samples,
      MIRT_MODE_MAX},
-    {"precision", mirt__any_check, NULL, 3, mirt__count_positives, mirt__precision_of, MIRT_MODE_MAX},
-    {"recall", mirt__any_check, NULL, 3, mirt__count_positives, mirt__recall_of, MIRT_MODE_MAX},
-    {"f1_score", mirt__any_check, NULL, 3, mirt__count_positives, mirt__f1_of, MIRT_MODE_MAX},
-    {"auc", mirt__any_check, NULL, 0, mirt__count_buckets, mirt__auc_of, MIRT_MODE_MAX},
-    {"mean_absolute_error", mirt__values_check, NULL, 1, mirt__count_errors, mirt__mean_of_elements, MIRT_MODE_MIN},
-    {"mean_squared_error", mirt__values_check, NULL, 1, mirt__count_errors, mirt__mean_of_elements, MIRT_MODE_MIN},
+    {"precision", MIRT__TAKES_ANY, NULL, 3, mirt__count_positives, mirt__precision_of, MIRT_MODE_MAX},
+    {"recall", MIRT__TAKES_ANY, NULL, 3, mirt__count_positives, mirt__recall_of, MIRT_MODE_MAX},
+    {"f1_score", MIRT__TAKES_ANY, NULL, 3, mirt__count_positives, mirt__f1_of, MIRT_MODE_MAX},
+    {"auc", MIRT__TAKES_ANY, NULL, 0, mirt__count_buckets, mirt__auc_of, MIRT_MODE_MAX},
+    {"mean_absolute_error", MIRT__TAKES_VALUES, NULL, 1, mirt__count_errors, mirt__mean_of_elements, MIRT_MODE_MIN},
+    {"mean_squared_error", MIRT__TAKES_VALUES, NULL, 1, mirt__count_errors, mirt__mean_of_elements, MIRT_MODE_MIN},
 };
 MIRT__STATIC_ASSERT(MIRT__COUNT(mirt__metric_table) == MIRT__METRIC_COUNT, "a row for each metric");
 

@@ -15,8 +15,10 @@ MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name
         return NULL;
     }
     if (mirt__usable(strategy) != MIRT_OK) return NULL;
-    if (name && !mirt__utf8_valid(name, strlen(name)))
-        return mirt__fail(MIRT_E_INVALID, "a model's name is not valid UTF-8"), (mirt_model *)NULL;
+    if (name && !mirt__utf8_valid(name, strlen(name))) {
+        mirt__fail(MIRT_E_INVALID, "a model's name is not valid UTF-8");
+        return NULL;
+    }
     mirt_model *model = (mirt_model *)mirt__calloc(1, sizeof *model);
     if (!model) return NULL;
     mirt__model_graph_init(&model->graph, model);

@@ -119,12 +119,17 @@ typedef struct mirt__counted {
     bool sparse;
 } mirt__counted;
 
+/* Outputs and labels that a metric takes: any; by loss and shape; labels like outputs; of several classes their number,
+   or one output a class. */
+typedef enum mirt__metric_takes {
+    MIRT__TAKES_ANY, MIRT__TAKES_BY_SHAPE, MIRT__TAKES_VALUES, MIRT__TAKES_NUMBERS, MIRT__TAKES_ONE_HOT
+} mirt__metric_takes;
+
 /* A metric's row. */
 typedef struct mirt__metric_use mirt__metric_use;
 typedef struct mirt__metric_class {
     const char *name;
-    /* whether an output of the compiled model can have it */
-    mirt_status (*check)(const mirt_model *model, const mirt__metric_use *use);
+    mirt__metric_takes takes;
     /* Either records a value for each sample, [rows], whose mean is the metric, */
     mirt_tensor *(*record)(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels);
     /* or counts: `sums` (0: two a threshold) numbers, what a batch adds to them, and what they come to. */
@@ -315,8 +320,8 @@ MIRT__LIB void mirt__kept_free(mirt_model *model);
 MIRT__LIB mirt__real *mirt__weight_at(const mirt_model *model, int variable);
 /* The optimizer's state of a trained variable. */
 MIRT__LIB mirt__real *mirt__slot_at(const mirt_model *model, int slot, int variable);
-/* Declares a variable like `from`, of another model. */
-MIRT__LIB bool mirt__variable_copy(mirt_model *model, const mirt__variable *from);
+/* Declares a variable like `from`, under its name, or "prefix/name"; NULL with the error set. */
+MIRT__LIB mirt__variable *mirt__variable_new(mirt_model *model, const mirt__variable *from, const char *prefix);
 /* Makes `part` a part of `owner`, its variables' names beginning with "prefix/". */
 MIRT__LIB mirt_status mirt__adopt(mirt_model *owner, mirt_model *part, const char *prefix);
 
@@ -382,8 +387,8 @@ MIRT__LIB int64_t mirt__label_count(const mirt_model *model, int output);
 /* The loss of each sample. `labels` as they are in the data. */
 MIRT__LIB mirt_tensor *mirt__loss_of(mirt_loss loss, bool from_logits, mirt_tensor *output, mirt_tensor *labels);
 MIRT__LIB mirt_tensor *mirt__loss_record(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels);
-/* Labels in the form a loss of this row wants: class numbers, or float32 of the output's shape. */
-MIRT__LIB mirt_tensor *mirt__labels_form(const mirt__loss_class *cls, mirt_tensor *labels, const mirt_tensor *output);
+/* Labels in the form that a loss or metric wants: class numbers, or float32 of the output's shape. */
+MIRT__LIB mirt_tensor *mirt__labels_form(bool sparse, mirt_tensor *labels, const mirt_tensor *output);
 
 /* Whether a loss or metric of the user has a name that files can hold. */
 MIRT__LIB bool mirt__custom_named(const char *name);
@@ -397,6 +402,8 @@ MIRT__LIB const mirt_custom_metric *mirt__custom_metric_of(mirt_strategy *strate
 /* --- metrics_table.c --- */
 /* NULL when there is no such metric. */
 MIRT__LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric metric);
+/* Whether an output of the compiled model can have it. */
+MIRT__LIB mirt_status mirt__metric_check(const mirt_model *model, const mirt__metric_use *use);
 /* As its class or its user declares; AUTO: not declared. */
 MIRT__LIB mirt_mode mirt__metric_direction(const mirt__metric_use *use);
 /* How many sums it counts; 0: it is recorded. */

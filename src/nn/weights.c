@@ -258,12 +258,14 @@ MIRT__TRAINING_LIB mirt_status mirt__model_arrange(mirt_model *model) {
 
 /* >>parts */
 
-/* A further variable of `count` elements, zeroed otherwise. */
-static mirt__variable *mirt__variable_new(mirt_model *model, int64_t count) {
+MIRT__LIB mirt__variable *mirt__variable_new(mirt_model *model, const mirt__variable *from, const char *prefix) {
+    const size_t size = (prefix ? strlen(prefix) + 1 : 0) + strlen(from->name) + 1;
+    char text[96];
     size_t bytes;
-    if (count < 0 || !mirt__mul_size((size_t)count, sizeof(mirt__real), &bytes) ||
+    if (from->count < 0 || !mirt__mul_size((size_t)from->count, sizeof(mirt__real), &bytes) ||
         !mirt__add_size(bytes, MIRT__ALIGN, &bytes) || !mirt__add_size(bytes, model->weight_bytes, &bytes)) {
-        return mirt__fail(MIRT_E_SHAPE, "too many elements"), (mirt__variable *)NULL;
+        mirt__fail(MIRT_E_SHAPE, "a %s of %s has too many elements", from->name, mirt__shape_text(&from->shape, text));
+        return NULL;
     }
     if (model->num_variables == model->variable_capacity) {
         int capacity = model->variable_capacity ? 2 * model->variable_capacity : 16;
@@ -272,37 +274,15 @@ static mirt__variable *mirt__variable_new(mirt_model *model, int64_t count) {
             return NULL;
         model->variable_capacity = capacity;
     }
+    char *name = (char *)mirt__pool_alloc(&model->graph.pool, size);
+    if (!name) return NULL;
+    snprintf(name, size, "%s%s%s", prefix ? prefix : "", prefix ? "/" : "", from->name);
     mirt__variable *v = &model->variable[model->num_variables++];
-    memset(v, 0, sizeof *v);
-    v->count = count;
+    *v = *from;
+    v->name = name;
     v->offset = model->weight_bytes;
-    model->weight_bytes = mirt__align_up(v->offset + (size_t)count * sizeof(mirt__real));
+    model->weight_bytes = mirt__align_up(v->offset + (size_t)v->count * sizeof(mirt__real));
     return v;
-}
-
-/* "base/conv1/kernel" in the owner. */
-static bool mirt__adopt_variable(mirt_model *owner, const mirt__variable *from, const char *prefix) {
-    size_t size = strlen(prefix) + strlen(from->name) + 2;
-    char *name = (char *)mirt__pool_alloc(&owner->graph.pool, size);
-    mirt__variable *v = name ? mirt__variable_new(owner, from->count) : NULL;
-    if (!v) return false;
-    const size_t offset = v->offset;
-    snprintf(name, size, "%s/%s", prefix, from->name);
-    *v = *from;
-    v->offset = offset;
-    v->name = name;
-    return true;
-}
-
-MIRT__LIB bool mirt__variable_copy(mirt_model *model, const mirt__variable *from) {
-    char *name = mirt__pool_strdup(&model->graph.pool, from->name);
-    mirt__variable *v = name ? mirt__variable_new(model, from->count) : NULL;
-    if (!v) return false;
-    const size_t offset = v->offset;
-    *v = *from;
-    v->offset = offset;
-    v->name = name;
-    return true;
 }
 
 MIRT__LIB mirt_status mirt__adopt(mirt_model *owner, mirt_model *part, const char *prefix) {
@@ -327,7 +307,7 @@ MIRT__LIB mirt_status mirt__adopt(mirt_model *owner, mirt_model *part, const cha
     int first = owner->num_variables;
     mirt__variables_trained(part);
     for (int i = 0; i < part->num_variables; i++) {
-        if (mirt__adopt_variable(owner, &part->variable[i], prefix)) continue;
+        if (mirt__variable_new(owner, &part->variable[i], prefix)) continue;
         owner->num_variables = first;
         return mirt_last_status();
     }
@@ -475,7 +455,7 @@ MIRT_API mirt_tensor *mirt_variable(mirt_model *model, const char *name, mirt_sh
         mirt__fail(MIRT_E_INVALID, "%s: a weight's name is UTF-8 without a '/'", model->name);
     else if (like.count < 1 || mirt__is_batched(&shape))
         mirt__fail(MIRT_E_SHAPE, "%s: %s cannot be its shape", name, shaped ? mirt__shape_text(&shape, text) : "that");
-    else if (mirt__initializer_check(&like.initializer) == MIRT_OK && mirt__variable_copy(model, &like)) {
+    else if (mirt__initializer_check(&like.initializer) == MIRT_OK && mirt__variable_new(model, &like, NULL)) {
         return mirt__variable_op(&model->graph, model->num_variables - 1, &shape);
     }
     return mirt__model_poison(model);
