@@ -288,7 +288,7 @@ static void check_loss(const golden_loss *c, int number) {
         for (int r = 0; good && r < c->rows; r++)
             gradient = worse(gradient, off_by(dx_values + r * c->n, c->dx + r * c->n, c->n, 1e-3));
         ok(good && loss < 7e-7 && gradient < 7e-7, "loss %d (%s%s), %s: off by %.1e, its gradient by %.1e", number,
-           mirt__loss_name(c->kind), c->from_logits ? " from logits" : "", table[t]->name, loss, gradient);
+           mirt__loss_class_get(c->kind)->name, c->from_logits ? " from logits" : "", table[t]->name, loss, gradient);
         mirt__program_free(&o.program);
     }
 }
@@ -296,7 +296,7 @@ static void check_loss(const golden_loss *c, int number) {
 static void check_listed(mirt_loss loss) {
     int cases = 0;
     for (int i = 0; i < MIRT__COUNT(golden_loss_cases); i++) cases += golden_loss_cases[i].kind == loss;
-    ok(cases > 0, "%s: %d cases of Keras's", mirt__loss_name(loss), cases);
+    ok(cases > 0, "%s: %d cases of Keras's", mirt__loss_class_get(loss)->name, cases);
 }
 
 /* evaluate gives the mean of the golden losses. */

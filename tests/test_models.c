@@ -87,7 +87,7 @@ static void put_layer(lines *l, const mirt__layer *layer) {
         put_initializer(l, &d->depthwise_initializer);
         put(l, " %s", mirt__activation_get(d->activation)->name);
     } else if (strcmp(kind, "Activation") == 0) {
-        put(l, " %s", mirt__activation_get(((const mirt__activation_desc *)layer->desc)->activation)->name);
+        put(l, " %s", mirt__activation_get(*(const mirt_activation_kind *)layer->desc)->name);
     } else if (strcmp(kind, "ReLU") == 0) {
         put(l, " %g", (double)((const mirt_relu_desc *)layer->desc)->max_value);
     }

@@ -2,7 +2,6 @@
 #define MIRT__CALLBACKS_H
 /* Ready-made callbacks, one file each. A constructor calls mirt__ready_new, sets the functions and lists the numbers
    that are its state; train_begin allocates all memory for training. */
-#include "../base/file.h"
 #include "../checkpoint/readymade.h"
 
 /* A callback that watches a log. */
@@ -27,23 +26,6 @@ MIRT__LIB mirt_status mirt__watcher_begin(mirt__watcher *self, const mirt_event 
 MIRT__LIB bool mirt__watcher_better(const mirt__watcher *self, double value, double than);
 /* Whether `value` is the best so far; if so, stores it. */
 MIRT__LIB bool mirt__watcher_improved(mirt__watcher *self, double value);
-
-/* --- log_file.c --- */
-/* A callback that logs to a file. */
-typedef struct mirt__log_file {
-    mirt__readymade ready;
-    char *path;
-    int64_t length; /* of the file, which checkpoints store first */
-    mirt__appender file;
-    mirt__text line;
-} mirt__log_file;
-/* mirt__ready_new, with a copy of the path; NULL with the error set. */
-MIRT__LIB mirt__log_file *mirt__log_file_new(size_t size, const char *name, const mirt__state_field *fields,
-                                             int num_fields, const char *path);
-/* mirt__append_open, in a directory that may be missing. */
-MIRT__LIB mirt_status mirt__log_file_open(mirt__log_file *self, int64_t keep);
-/* Ends the line and writes it. */
-MIRT__LIB mirt_status mirt__log_file_write(mirt__log_file *self);
 
 /* --- monitor.c --- */
 MIRT__LIB bool mirt__log_there(const mirt_logs *logs, const char *name);

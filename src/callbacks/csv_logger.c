@@ -1,7 +1,7 @@
 /* CSVLogger: writes logs as comma-separated values for Python's csv module. Values with a separator, quote or line
    break are quoted. */
 #include "../function/fit_program.h"
-#include "callbacks.h"
+#include "log_file.h"
 
 typedef struct mirt__csv_logger {
     mirt__log_file log;

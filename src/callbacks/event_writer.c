@@ -33,27 +33,26 @@ static mirt_status mirt__event_writer_check(const char *caller, const mirt_event
 
 MIRT_API mirt_status mirt_write_scalar(mirt_event_writer *writer, const char *tag, double value, int64_t step) {
     MIRT__ENTER;
-    mirt_status status = mirt__event_writer_check("mirt_write_scalar", writer, tag, "");
-    return status == MIRT_OK ? mirt__events_scalar(&writer->events, step, tag, value) : status;
+    if (mirt__event_writer_check("mirt_write_scalar", writer, tag, "") != MIRT_OK) return mirt_last_status();
+    return mirt__events_scalar(&writer->events, step, tag, value);
 }
 
 MIRT_API mirt_status mirt_write_text(mirt_event_writer *writer, const char *tag, const char *text, int64_t step) {
     MIRT__ENTER;
-    mirt_status status = mirt__event_writer_check("mirt_write_text", writer, tag, text);
-    return status == MIRT_OK ? mirt__events_text(&writer->events, step, tag, text) : status;
+    if (mirt__event_writer_check("mirt_write_text", writer, tag, text) != MIRT_OK) return mirt_last_status();
+    return mirt__events_text(&writer->events, step, tag, text);
 }
 
 MIRT_API mirt_status mirt_write_histogram(mirt_event_writer *writer, const char *tag, const float *values,
                                           int64_t count, int64_t step) {
     MIRT__ENTER;
-    mirt_status status = mirt__event_writer_check("mirt_write_histogram", writer, tag, values);
-    mirt__real *copy = NULL;
-    if (status == MIRT_OK && count < 0)
-        status = mirt__fail(MIRT_E_INVALID, "mirt_write_histogram: invalid number of values (%lld)", (long long)count);
-    if (status == MIRT_OK && !(copy = (mirt__real *)mirt__calloc((size_t)count, sizeof *copy)))
-        status = mirt_last_status();
-    for (int64_t i = 0; status == MIRT_OK && i < count; i++) copy[i] = values[i];
-    if (status == MIRT_OK) status = mirt__events_histogram(&writer->events, step, tag, copy, count);
+    if (mirt__event_writer_check("mirt_write_histogram", writer, tag, values) != MIRT_OK) return mirt_last_status();
+    if (count < 0)
+        return mirt__fail(MIRT_E_INVALID, "mirt_write_histogram: invalid number of values (%lld)", (long long)count);
+    mirt__real *copy = (mirt__real *)mirt__calloc((size_t)count, sizeof *copy);
+    if (!copy) return mirt_last_status();
+    for (int64_t i = 0; i < count; i++) copy[i] = values[i];
+    const mirt_status status = mirt__events_histogram(&writer->events, step, tag, copy, count);
     mirt__free(copy);
     return status;
 }
@@ -61,6 +60,6 @@ MIRT_API mirt_status mirt_write_histogram(mirt_event_writer *writer, const char 
 MIRT_API mirt_status mirt_write_images(mirt_event_writer *writer, const char *tag, mirt_array images, int columns,
                                        int64_t step) {
     MIRT__ENTER;
-    mirt_status status = mirt__event_writer_check("mirt_write_images", writer, tag, images.data);
-    return status == MIRT_OK ? mirt__events_image(&writer->events, step, tag, &images, columns) : status;
+    if (mirt__event_writer_check("mirt_write_images", writer, tag, images.data) != MIRT_OK) return mirt_last_status();
+    return mirt__events_image(&writer->events, step, tag, &images, columns);
 }

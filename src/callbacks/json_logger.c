@@ -1,7 +1,7 @@
 /* Logs a run as JSON lines. */
 
 #include "../nn/config.h"
-#include "callbacks.h"
+#include "log_file.h"
 
 typedef struct mirt__json_logger {
     mirt__log_file log;

@@ -1,5 +1,5 @@
 /* Files that log a run line by line. A run that is resumed cuts its file where the checkpoint's ended. */
-#include "callbacks.h"
+#include "log_file.h"
 
 /* A line ends after the first `length` bytes, unless the file is shorter. MIRT_E_STATE: it is not that run's, and would
    be damaged. */

@@ -1,4 +1,5 @@
 /* ModelCheckpoint, and BackupAndRestore, which also resumes from its own files. */
+#include "../base/file.h"
 #include "../checkpoint/run_state.h"
 #include "callbacks.h"
 
@@ -59,25 +60,17 @@ static const char *mirt__blank_read(const char *who, const char *pattern, const 
     return NULL;
 }
 
-static bool mirt__blank_counts(const mirt__blank *blank) {
-    return strcmp(blank->name, "epoch") == 0 || strcmp(blank->name, "step") == 0;
-}
-
 static void mirt__blank_write(const mirt__blank *blank, const mirt_event *event, mirt__text *out) {
+    const bool epoch = strcmp(blank->name, "epoch") == 0, counts = epoch || strcmp(blank->name, "step") == 0;
+    const long long number = epoch ? (long long)event->epoch + 1 : (long long)event->model->step;
     char format[40];
-    if (mirt__blank_counts(blank) && (blank->type == 0 || blank->type == 'd')) {
-        const char *point = strchr(blank->flags, '.');
-        snprintf(format, sizeof format, "%%%.*slld",
-                 (int)(point ? (size_t)(point - blank->flags) : strlen(blank->flags)), blank->flags);
-        mirt__text_add(out, blank->flags[0] ? format : "%lld",
-                       strcmp(blank->name, "epoch") == 0 ? (long long)event->epoch + 1 : (long long)event->model->step);
+    if (counts && (blank->type == 0 || blank->type == 'd')) {
+        snprintf(format, sizeof format, "%%%.*slld", (int)strcspn(blank->flags, "."), blank->flags);
+        mirt__text_add(out, format, number);
         return;
     }
-    double value = mirt__blank_counts(blank)
-                       ? (strcmp(blank->name, "epoch") == 0 ? event->epoch + 1 : (double)event->model->step)
-                       : mirt_logs_value(event->logs, blank->name);
     snprintf(format, sizeof format, "%%%s%c", blank->flags, blank->type && blank->type != 'd' ? blank->type : 'g');
-    mirt__text_add(out, format, value);
+    mirt__text_add(out, format, counts ? (double)number : mirt_logs_value(event->logs, blank->name));
 }
 
 /* Expands the pattern into self->path. NULL for a pattern without placeholders. */

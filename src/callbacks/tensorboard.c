@@ -39,15 +39,20 @@ static const mirt__state_field mirt__tensorboard_fields[] = {
 #undef MIRT__BOARD_STATE
 };
 
+/* The text "a" "b" "c", until the next one is made; NULL with the error set. */
+static const char *mirt__board_tag(mirt__tensorboard *self, const char *a, const char *b, const char *c) {
+    mirt__text_clear(&self->tag);
+    mirt__text_add(&self->tag, "%s%s%s", a, b, c);
+    return self->tag.failed ? NULL : self->tag.data;
+}
+
 /* The file, which is created on first use; NULL with the error set. */
 static mirt__events *mirt__board_file(mirt__tensorboard *self, int which) {
     mirt__events *e = &self->events[which];
     if (self->open[which]) return e;
-    mirt__text_clear(&self->tag);
-    mirt__text_add(&self->tag, "%s%s", self->log_dir, mirt__board_directory[which]);
-    if (self->tag.failed) return NULL;
-    const char *name = self->name[which] && *self->name[which] ? self->name[which] : NULL;
-    if (mirt__events_open(e, self->tag.data, name, self->length[which]) != MIRT_OK) return NULL;
+    const char *directory = mirt__board_tag(self, self->log_dir, mirt__board_directory[which], ""),
+               *name = self->name[which] && *self->name[which] ? self->name[which] : NULL;
+    if (!directory || mirt__events_open(e, directory, name, self->length[which]) != MIRT_OK) return NULL;
     self->open[which] = true;
     if (name) return e;
     mirt__free(self->name[which]);
@@ -59,10 +64,8 @@ static mirt__events *mirt__board_file(mirt__tensorboard *self, int which) {
 static mirt_status mirt__board_scalar(mirt__tensorboard *self, int which, const char *prefix, const char *name,
                                       const char *suffix, int64_t step, double value) {
     mirt__events *e = mirt__board_file(self, which);
-    if (!e) return mirt_last_status();
-    mirt__text_clear(&self->tag);
-    mirt__text_add(&self->tag, "%s%s%s", prefix, name, suffix);
-    return self->tag.failed ? mirt_last_status() : mirt__events_scalar(e, step, self->tag.data, value);
+    const char *tag = e ? mirt__board_tag(self, prefix, name, suffix) : NULL;
+    return tag ? mirt__events_scalar(e, step, tag, value) : mirt_last_status();
 }
 
 /* >>train begin: graph, hyper-parameters */
@@ -248,7 +251,7 @@ static mirt_status mirt__board_picture(mirt__events *e, int64_t epoch, const cha
             }
         }
     }
-    const mirt_array image = mirt_make_array(pixels, MIRT_UINT8, mirt_make_shape(w.count, w.height, w.width, 1, 0, 0));
+    const mirt_array image = mirt_make_array(pixels, MIRT_UINT8, MIRT_SHAPE(w.count, w.height, w.width, 1));
     mirt_status status = mirt__events_image(e, epoch, tag, &image, w.columns);
     mirt__aligned_free(pixels);
     return status;
@@ -261,11 +264,10 @@ static mirt_status mirt__board_weights(mirt__tensorboard *self, const mirt_event
         const mirt__variable *v = &event->model->variable[i];
         const mirt__real *weights = mirt__weight_at(event->model, i);
         for (int picture = 0; picture <= self->desc.write_images && status == MIRT_OK; picture++) {
-            mirt__text_clear(&self->tag);
-            mirt__text_add(&self->tag, "%s/%s", v->name, picture ? "image" : "histogram");
-            status = self->tag.failed ? mirt_last_status()
-                     : picture        ? mirt__board_picture(e, event->epoch, self->tag.data, v, weights)
-                                      : mirt__events_histogram(e, event->epoch, self->tag.data, weights, v->count);
+            const char *tag = mirt__board_tag(self, v->name, "/", picture ? "image" : "histogram");
+            status = !tag      ? mirt_last_status()
+                     : picture ? mirt__board_picture(e, event->epoch, tag, v, weights)
+                               : mirt__events_histogram(e, event->epoch, tag, weights, v->count);
         }
     }
     return status;

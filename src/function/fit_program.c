@@ -1,5 +1,4 @@
 /* Records the programs of fit, evaluate and predict. */
-#include "../ops/ops.h"
 #include "fit_program.h"
 
 MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller) {
@@ -78,13 +77,16 @@ static bool mirt__record_outputs(mirt_function *f, mirt_tensor **output) {
     return mirt_call_many(f->model, x, f->model->num_inputs, MIRT_TRAINING_AUTO, output) != NULL;
 }
 
-static bool mirt__record_predict(mirt_function *f) {
-    mirt_tensor *output[MIRT_MAX_OUTPUTS];
-    if (!mirt__record_outputs(f, output)) return false;
-    for (int i = 0; i < f->model->num_outputs; i++) {
-        if (mirt__result_add(f, "output", output[i]) != MIRT_OK) return false;
+static bool mirt__results_add(mirt_function *f, const char *name, mirt_tensor *const *tensor, int count) {
+    for (int i = 0; i < count; i++) {
+        if (mirt__result_add(f, name, tensor[i]) != MIRT_OK) return false;
     }
     return true;
+}
+
+static bool mirt__record_predict(mirt_function *f) {
+    mirt_tensor *output[MIRT_MAX_OUTPUTS];
+    return mirt__record_outputs(f, output) && mirt__results_add(f, "output", output, f->model->num_outputs);
 }
 
 MIRT__TRAINING bool mirt__record_features(mirt_function *f) {
@@ -93,11 +95,8 @@ MIRT__TRAINING bool mirt__record_features(mirt_function *f) {
     for (int i = 0; i < from.count; i++) {
         if (!(x[i] = mirt__field_as(f, i, MIRT_FLOAT32))) return false;
     }
-    if (!mirt__call_stretch(&f->step.program.graph, f->model, &from, x, features, out)) return false;
-    for (int i = 0; i < features->count; i++) {
-        if (mirt__result_add(f, "features", out[i]) != MIRT_OK) return false;
-    }
-    return true;
+    return mirt__call_stretch(&f->step.program.graph, f->model, &from, x, features, out) &&
+           mirt__results_add(f, "features", out, features->count);
 }
 
 static bool mirt__record_fit(mirt_function *f, void *user) {

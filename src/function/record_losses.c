@@ -10,9 +10,9 @@ typedef struct mirt__loss_total {
 /* A weight for every sample by its class number, or by its one-hot labels. */
 static mirt_tensor *mirt__class_weight(mirt_function *f, const mirt__fit_body *body, mirt_tensor *labels) {
     int n = body->num_class_weights;
-    mirt_shape shape = mirt_make_shape(1, n, 0, 0, 0, 0), rows = mirt_make_shape(1, 0, 0, 0, 0, 0);
+    mirt_shape shape = MIRT_SHAPE(1, n), rows = MIRT_SHAPE(1);
     mirt_tensor *table = mirt_function_constant(
-        f, mirt_make_array(body->class_weights, MIRT_FLOAT32, mirt_make_shape(n, 0, 0, 0, 0, 0)));
+        f, mirt_make_array(body->class_weights, MIRT_FLOAT32, MIRT_SHAPE(n)));
     shape.dim[0] = rows.dim[0] = MIRT_ROWS;
     bool one_hot = mirt__shape_count(&labels->shape) == n;
     if (!one_hot && mirt__shape_count(&labels->shape) != 1) {

@@ -15,13 +15,15 @@ MIRT__LIB mirt_status mirt__result_add(mirt_function *f, const char *name, mirt_
     return MIRT_OK;
 }
 
+/* Bytes of a result in memory. */
+static size_t mirt__result_bytes(const mirt_function *f, const mirt__result *r) {
+    const size_t places = r->batched ? (size_t)f->step.max_rows : (size_t)mirt__result_places(&f->step);
+    return mirt__align_up(places * (size_t)r->count * mirt__dtype_size(r->dtype));
+}
+
 MIRT__LIB size_t mirt__function_host(const mirt_function *f) {
     size_t total = mirt__align_up((size_t)f->step.replicas * f->step.state_bytes);
-    for (int i = 0; i < f->results.count; i++) {
-        const mirt__result *r = &f->results.list[i];
-        size_t places = r->batched ? (size_t)f->step.max_rows : (size_t)mirt__result_places(&f->step);
-        total += mirt__align_up(places * (size_t)r->count * mirt__dtype_size(r->dtype));
-    }
+    for (int i = 0; i < f->results.count; i++) total += mirt__result_bytes(f, &f->results.list[i]);
     for (int i = f->spec.num_x; i < f->spec.num_fields && f->step.sends_ahead; i++)
         total += mirt__align_up((size_t)f->step.max_rows * f->spec.field[i].bytes);
     return total;
@@ -35,10 +37,8 @@ MIRT__LIB mirt_status mirt__function_allocate(mirt_function *f) {
     memset(f->results.memory, 0, total);
     char *at = f->results.memory;
     for (int i = 0; i < f->results.count; i++) {
-        mirt__result *r = &f->results.list[i];
-        size_t places = r->batched ? (size_t)f->step.max_rows : (size_t)mirt__result_places(&f->step);
-        r->data = f->step.result[i] = at;
-        at += mirt__align_up(places * (size_t)r->count * mirt__dtype_size(r->dtype));
+        f->results.list[i].data = f->step.result[i] = at;
+        at += mirt__result_bytes(f, &f->results.list[i]);
     }
     f->step.states = at;
     f->results.labels = at + mirt__align_up((size_t)f->step.replicas * f->step.state_bytes);

@@ -44,7 +44,7 @@ static void mirt__efficient_excite(mirt__network *n, int reduced) {
     pool.name = mirt__network_name(n, "se_squeeze");
     n->x = mirt_global_pool2d(n->x, &pool);
     mirt_next_name(n->model, mirt__network_name(n, "se_reshape"));
-    n->x = mirt_reshape_layer(n->x, mirt_make_shape(1, 1, channels, 0, 0, 0));
+    n->x = mirt_reshape_layer(n->x, MIRT_SHAPE(1, 1, channels));
     mirt__network_conv(n, "se_reduce", reduced, 1, 1, MIRT_SAME, true, MIRT_SILU);
     mirt__network_conv(n, "se_expand", channels, 1, 1, MIRT_SAME, true, MIRT_SIGMOID);
     in[1] = n->x;

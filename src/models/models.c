@@ -24,58 +24,37 @@ static const mirt__application_row mirt__application_table[] = {
 };
 
 /* Checks a rate; 0 means the default, and negative means no dropout. */
-static bool mirt__application_rate(const mirt__application_row *row, const char *what, float *rate) {
+static mirt_status mirt__application_rate(const mirt__application_row *row, const char *what, float *rate) {
     if (!(*rate < 1))
-        return mirt__fail(MIRT_E_INVALID, "%s: %s is %g; it must be below 1; negative turns it off", row->name,
-                          what, (double)*rate),
-               false;
+        return mirt__fail(MIRT_E_INVALID, "%s is %g; it must be below 1; negative turns it off", what, (double)*rate);
     if (*rate > 0 && !row->dropout)
-        return mirt__fail(MIRT_E_INVALID, "%s: %s is %g, but this network does not use it", row->name, what,
-                          (double)*rate),
-               false;
+        return mirt__fail(MIRT_E_INVALID, "%s is %g, but this network does not use it", what, (double)*rate);
     if (*rate == 0) *rate = row->dropout ? 0.2f : 0;
-    return true;
+    return MIRT_OK;
 }
 
 /* Checks the description and sets defaults. */
-static bool mirt__application_settings(const mirt__application_row *row, mirt_application_desc *d) {
-    const bool plain = row->build == mirt__build_mnist;
-    if (!d->size) d->size = row->size;
-    if (plain && (d->size != row->size || d->no_top)) {
-        return mirt__fail(MIRT_E_INVALID, "%s takes images of %dx%d and cannot be built without its top", row->name,
-                          row->size, row->size),
-               false;
-    }
-    if (!plain && d->size < 32)
-        return mirt__fail(MIRT_E_SHAPE, "%s: size is %d; it must be at least 32, since images are halved five times",
-                          row->name, d->size),
-               false;
+static mirt_status mirt__application_settings(const mirt__application_row *row, mirt_application_desc *d) {
+    if (row->build != mirt__build_mnist && d->size < 32)
+        return mirt__fail(MIRT_E_SHAPE, "size is %d; it must be at least 32, since images are halved five times",
+                          d->size);
     if (d->alpha != 0 && d->alpha != 1 && !row->alpha)
-        return mirt__fail(MIRT_E_INVALID, "%s: alpha is %g, but this network has only one width", row->name,
-                          (double)d->alpha),
-               false;
+        return mirt__fail(MIRT_E_INVALID, "alpha is %g, but this network has only one width", (double)d->alpha);
     if (d->alpha == 0) d->alpha = 1;
     if (!(d->alpha > 0 && d->alpha <= 16))
-        return mirt__fail(MIRT_E_INVALID, "%s: alpha is %g; it must be above 0 and at most 16", row->name,
-                          (double)d->alpha),
-               false;
-    if (d->classes < 0)
-        return mirt__fail(MIRT_E_INVALID, "%s: classes is %d; it must be positive", row->name, d->classes), false;
+        return mirt__fail(MIRT_E_INVALID, "alpha is %g; it must be above 0 and at most 16", (double)d->alpha);
+    if (d->classes < 0) return mirt__fail(MIRT_E_INVALID, "classes is %d; it must be positive", d->classes);
     if (d->classes && d->no_top)
-        return mirt__fail(MIRT_E_INVALID, "%s: classes is %d, but a network without its top has no classes", row->name,
-                          d->classes),
-               false;
+        return mirt__fail(MIRT_E_INVALID, "classes is %d, but a network without its top has no classes", d->classes);
     if (!d->classes) d->classes = row->classes;
     if ((int)d->pooling < 0 || d->pooling > MIRT_POOLING_MAX)
-        return mirt__fail(MIRT_E_INVALID, "%s: invalid pooling (%d)", row->name, (int)d->pooling), false;
+        return mirt__fail(MIRT_E_INVALID, "invalid pooling (%d)", (int)d->pooling);
     if (d->pooling && !d->no_top)
-        return mirt__fail(MIRT_E_INVALID, "%s: pooling applies only to a network without its top", row->name), false;
-    if ((int)d->preprocessing < 0 || d->preprocessing > MIRT_PREPROCESSING_OFF) {
-        return mirt__fail(MIRT_E_INVALID, "%s: invalid preprocessing (%d)", row->name, (int)d->preprocessing),
-               false;
-    }
-    return mirt__application_rate(row, "dropout_rate", &d->dropout_rate) &&
-           mirt__application_rate(row, "drop_connect_rate", &d->drop_connect_rate);
+        return mirt__fail(MIRT_E_INVALID, "pooling applies only to a network without its top");
+    if ((int)d->preprocessing < 0 || d->preprocessing > MIRT_PREPROCESSING_OFF)
+        return mirt__fail(MIRT_E_INVALID, "invalid preprocessing (%d)", (int)d->preprocessing);
+    if (mirt__application_rate(row, "dropout_rate", &d->dropout_rate) != MIRT_OK) return mirt_last_status();
+    return mirt__application_rate(row, "drop_connect_rate", &d->drop_connect_rate);
 }
 
 static mirt_model *mirt__application_build(mirt_strategy *strategy, const mirt__application_row *row,
@@ -84,12 +63,21 @@ static mirt_model *mirt__application_build(mirt_strategy *strategy, const mirt__
     char name[64];
     memset(&n, 0, sizeof n);
     if (desc) n.d = *desc;
-    if (!mirt__application_settings(row, &n.d)) return NULL;
+    if (!n.d.size) n.d.size = row->size;
+    if (row->build == mirt__build_mnist && (n.d.size != row->size || n.d.no_top)) {
+        mirt__fail(MIRT_E_INVALID, "%s takes images of %dx%d and cannot be built without its top", row->name,
+                   row->size, row->size);
+        return NULL;
+    }
+    if (mirt__application_settings(row, &n.d) != MIRT_OK) {
+        mirt__fail_at("%s", row->name);
+        return NULL;
+    }
     n.variant = row->variant;
     snprintf(name, sizeof name, "mobilenetv2_%.2f_%d", (double)n.d.alpha, n.d.size);
     n.model = mirt_model_create(strategy, n.d.name ? n.d.name : row->keras ? row->keras : name);
     if (!n.model) return NULL;
-    n.x = mirt_input(n.model, mirt_make_shape(n.d.size, n.d.size, row->channels, 0, 0, 0));
+    n.x = mirt_input(n.model, MIRT_SHAPE(n.d.size, n.d.size, row->channels));
     row->build(&n);
     mirt_model_output(n.model, n.x);
     if (!n.d.weights || mirt_load_weights(n.model, n.d.weights) == MIRT_OK) return n.model;

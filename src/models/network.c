@@ -56,7 +56,7 @@ MIRT__LIB void mirt__network_dropout(mirt__network *n, const char *suffix, doubl
     mirt_dropout_desc d;
     memset(&d, 0, sizeof d);
     d.rate = (float)rate;
-    if (whole_rows) d.noise_shape = mirt_make_shape(1, 1, 1, 0, 0, 0);
+    if (whole_rows) d.noise_shape = MIRT_SHAPE(1, 1, 1);
     d.name = mirt__network_name(n, suffix);
     n->x = mirt_dropout_layer(n->x, &d);
 }

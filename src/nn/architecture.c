@@ -2,7 +2,6 @@
 /* Records the model that a file describes. */
 
 #include "config.h"
-#include "layers.h"
 
 #define MIRT__MAX_ENTRIES 10000 /* a search for a name scans all of them */
 #define MIRT__MAX_RECORDED 32768 /* operations of a file's model and its parts: nested calls multiply */
@@ -69,6 +68,12 @@ static bool mirt__read_done(mirt__reading *r, const char *name, mirt_tensor *con
     return true;
 }
 
+/* The layer added last. */
+static bool mirt__read_layer_done(mirt__reading *r, const char *name) {
+    const mirt__layer *layer = r->model->layer[r->model->num_layers - 1];
+    return mirt__read_done(r, name, layer->out, layer->num_out);
+}
+
 static mirt_status mirt__read_model(mirt_model *model, const mirt__json *architecture, int *recorded);
 
 /* The model that a layer calls: its own, or that of an earlier layer; NULL with the error set. */
@@ -102,9 +107,8 @@ static bool mirt__read_call(mirt__reading *r, const mirt__json *json, const char
     bool good = mirt__call_named(r->model, part, in, num_in, training, name);
     if (made) mirt_model_destroy(part); /* destroyed directly, or together with the model that it is now a part of */
     if (!good) return false;
-    const mirt__layer *layer = r->model->layer[r->model->num_layers - 1];
     r->entry[r->count].part = part;
-    return mirt__read_done(r, name, layer->out, layer->num_out);
+    return mirt__read_layer_done(r, name);
 }
 
 static bool mirt__read_layer(mirt__reading *r, const mirt__json *json, const char *class_name, const char *name) {
@@ -132,9 +136,7 @@ static bool mirt__read_layer(mirt__reading *r, const mirt__json *json, const cha
     if (cls->max_in == 0 && num_in != 0) return mirt__fail(MIRT_E_FORMAT, "an InputLayer has no input"), false;
     if (num_in < 0 || (num_in == 0 && cls->min_in > 0))
         return mirt__fail(MIRT_E_FORMAT, "its input is not a layer before it"), false;
-    if (!mirt__layer_add(model, cls, in, num_in, desc, name)) return false;
-    const mirt__layer *layer = model->layer[model->num_layers - 1];
-    return mirt__read_done(r, name, layer->out, layer->num_out);
+    return mirt__layer_add(model, cls, in, num_in, desc, name) && mirt__read_layer_done(r, name);
 }
 
 static int mirt__hex_digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; }

@@ -40,6 +40,6 @@ static const mirt__field mirt__variable_fields[] = {MIRT__OWN_FIELD(mirt__variab
                                                     MIRT__OWN_FIELD(mirt__variable_desc, BOOL, trainable)};
 
 /* Values of mirt_training. */
-static const mirt__field mirt__part_field = {"training", MIRT__FIELD_TRAINING, 0, false};
+static const mirt__field mirt__part_field = MIRT__ONLY_FIELD("training", TRAINING);
 
 #endif

@@ -1,7 +1,6 @@
 /* Describes a model for files. */
 #include "architecture.h"
 #include "config.h"
-#include "layers.h"
 
 /* The name of operation number `index`, which contains '/', unlike names of layers. */
 static const char *mirt__op_label(const mirt_model *model, int index, char out[64]) {

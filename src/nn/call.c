@@ -1,4 +1,3 @@
-#include "../ops/ops.h"
 #include "layers.h"
 /* Calls models on tensors, as part of another model or in a function. */
 

@@ -1,7 +1,5 @@
 /* mirt_compile: fixes optimizer, loss and metrics of a model, and creates its state. */
 #include "model.h"
-#include "../formats/json.h"
-#include "../ops/ops.h"
 
 static mirt_status mirt__compile_check(mirt_model *model, const mirt_compile_desc *desc) {
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);

@@ -9,15 +9,13 @@ static void mirt__write_losses(const mirt_compile_desc *c, mirt__text *out) {
     for (int i = 0; i < MIRT_MAX_OUTPUTS; i++) {
         if (c->losses[i] || c->loss_weights[i] != 0) count = i + 1;
     }
+    if (!count) return;
     for (int i = 0; i < count; i++) {
         mirt__text_add(out, i ? "," : ",\"losses\":[");
-        mirt__json_write_string(out, mirt__loss_name(c->losses[i]));
+        mirt__json_write_string(out, mirt__loss_class_get(c->losses[i])->name);
     }
-    for (int i = 0; i < count; i++) {
-        mirt__text_add(out, i ? "," : "],\"loss_weights\":[");
-        mirt__json_write_number(out, (double)c->loss_weights[i]);
-    }
-    if (count) mirt__text_add(out, "]");
+    mirt__text_add(out, "],\"loss_weights\":");
+    mirt__write_floats(out, c->loss_weights, count);
 }
 
 /* Custom losses or metrics by name; null for an output without one. */
@@ -37,20 +35,6 @@ static void mirt__write_custom(const mirt_compile_desc *c, mirt__text *out) {
     mirt__text_add(out, c->custom_metrics[0] ? "]" : "");
 }
 
-static void mirt__write_schedule(mirt__text *out, const mirt_schedule *s) {
-    const mirt__object_class *cls = &mirt__schedule_classes()[s->kind];
-    mirt__text_add(out, ",\"schedule\":");
-    if (cls->fields) {
-        mirt__write_object(out, cls, s);
-        return;
-    }
-    mirt__text_add(out, "{\"class_name\":\"%s\",\"config\":{\"boundaries\":", cls->name);
-    mirt__write_dims(out, s->boundary, s->boundaries);
-    mirt__text_add(out, ",\"values\":");
-    mirt__write_floats(out, s->value, s->boundaries + 1);
-    mirt__text_add(out, "}}");
-}
-
 /* Writes the current rate; a schedule that mirt_set_learning_rate has overridden is not saved. */
 static void mirt__write_optimizer(mirt__text *out, const mirt_model *model) {
     const mirt_optimizer *o = &model->config.optimizer;
@@ -62,7 +46,10 @@ static void mirt__write_optimizer(mirt__text *out, const mirt_model *model) {
     mirt__write_number(out, "learning_rate", mirt_get_learning_rate(model), false);
     mirt__write_fields(out, cls->fields, cls->num_fields, o, false);
     mirt__write_fields(out, common, count, o, false);
-    if (o->decay.kind && !model->rate_set) mirt__write_schedule(out, &o->decay);
+    if (o->decay.kind && !model->rate_set) {
+        mirt__write_key(out, "schedule", false);
+        mirt__write_object(out, &mirt__schedule_classes()[o->decay.kind], &o->decay);
+    }
     mirt__text_add(out, "}");
 }
 
@@ -78,7 +65,7 @@ MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
     const mirt_compile_desc *c = &model->config;
     mirt__text_add(out, "{\"optimizer\":");
     mirt__write_optimizer(out, model);
-    mirt__write_name(out, "loss", mirt__loss_name(c->loss), false);
+    mirt__write_name(out, "loss", mirt__loss_class_get(c->loss)->name, false);
     mirt__write_losses(c, out);
     mirt__write_custom(c, out);
     mirt__text_add(out, ",\"from_logits\":%s", c->from_logits ? "true" : "false");
@@ -91,43 +78,16 @@ MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
     mirt__text_add(out, "]}");
 }
 
-/* Reads an array of at most `most` numbers; returns their number, or -1. */
-static int mirt__read_numbers(const mirt__json *object, const char *key, double *out, int most) {
-    const mirt__json *array = mirt__json_get(object, key, MIRT__JSON_ARRAY);
-    if (!array) return -1;
-    bool good = array->count <= (size_t)most;
-    for (size_t i = 0; good && i < array->count; i++) {
-        good = array->item[i]->type == MIRT__JSON_NUMBER;
-        if (good) out[i] = array->item[i]->number;
-    }
-    if (!good) mirt__fail(MIRT_E_FORMAT, "%s must be at most %d numbers", key, most);
-    return good ? (int)array->count : -1;
-}
-
-static mirt_status mirt__piecewise_read(const mirt__json *config, mirt_schedule *s) {
-    double values[MIRT_MAX_BOUNDARIES + 1];
-    s->boundaries = mirt__read_ints(config, "boundaries", s->boundary, 1, MIRT_MAX_BOUNDARIES, INT64_MIN, INT64_MAX);
-    if (s->boundaries < 0) return mirt_last_status();
-    int count = mirt__read_numbers(config, "values", values, MIRT_MAX_BOUNDARIES + 1);
-    if (count < 0) return mirt_last_status();
-    if (count != s->boundaries + 1)
-        return mirt__fail(MIRT_E_FORMAT, "%d boundaries need %d values, not %d", s->boundaries, s->boundaries + 1,
-                          count);
-    for (int i = 0; i < count; i++) s->value[i] = (float)values[i];
-    s->initial = s->value[0];
-    return MIRT_OK;
-}
-
 /* No schedule if it is missing. */
 static mirt_status mirt__schedule_read(const mirt__json *optimizer, mirt_schedule *s) {
     int kind;
     memset(s, 0, sizeof *s);
     if (!mirt__json_member(optimizer, "schedule")) return MIRT_OK;
-    const mirt__object_class *cls = mirt__schedule_classes() + 1;
-    const mirt__json *config = mirt__read_object(optimizer, "schedule", cls, MIRT__SCHEDULE_COUNT - 1, &kind, s);
-    if (!config) return mirt_last_status();
+    if (mirt__read_object(optimizer, "schedule", mirt__schedule_classes() + 1, MIRT__SCHEDULE_COUNT - 1, &kind, s) !=
+        MIRT_OK)
+        return mirt_last_status();
     s->kind = (mirt_schedule_kind)(kind + 1);
-    return cls[kind].fields ? MIRT_OK : mirt__piecewise_read(config, s);
+    return MIRT_OK;
 }
 
 static mirt_status mirt__optimizer_read(const mirt__json *json, mirt_optimizer *o) {
@@ -235,7 +195,7 @@ MIRT__LIB mirt_status mirt__compile_read(const mirt_strategy *strategy, const mi
                      *metrics = mirt__json_get(json, "metrics", MIRT__JSON_ARRAY);
     const char *losses[MIRT__LOSS_COUNT];
     int loss;
-    for (int i = 0; i < MIRT__LOSS_COUNT; i++) losses[i] = mirt__loss_name((mirt_loss)i);
+    for (int i = 0; i < MIRT__LOSS_COUNT; i++) losses[i] = mirt__loss_class_get((mirt_loss)i)->name;
     if (!optimizer || !metrics || mirt__optimizer_read(optimizer, &out->optimizer) != MIRT_OK ||
         mirt__read_name(json, "loss", losses, MIRT__LOSS_COUNT, &loss) != MIRT_OK ||
         mirt__read_field(json, &mirt__reduction_field, out) != MIRT_OK ||

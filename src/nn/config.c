@@ -2,7 +2,6 @@
 
 #include "config.h"
 #include "config_names.h"
-#include "../ops/ops.h"
 
 MIRT__LIB mirt_status mirt__read_name(const mirt__json *object, const char *key, const char *const *names, int count,
                                       int *out) {
@@ -37,8 +36,9 @@ static mirt_status mirt__read_int(const mirt__json *object, const char *key, int
     return MIRT_OK;
 }
 
-MIRT__LIB int mirt__read_ints(const mirt__json *object, const char *key, int64_t *out, int minimum, int maximum,
-                              int64_t low, int64_t high) {
+/* Reads `minimum` to `maximum` integers, each from `low` to `high`, and returns how many, or -1. */
+static int mirt__read_ints(const mirt__json *object, const char *key, int64_t *out, int minimum, int maximum,
+                           int64_t low, int64_t high) {
     const mirt__json *array = mirt__json_get(object, key, MIRT__JSON_ARRAY);
     const char *what = low == 1 ? "positive integers" : low == 0 ? "non-negative integers" : "integers in range";
     if (!array) return -1;
@@ -65,22 +65,21 @@ static mirt_status mirt__read_limit(const mirt__json *object, const char *key, f
     return mirt__fail(MIRT_E_FORMAT, "%s is neither a number nor \"inf\"", key);
 }
 
-MIRT__LIB const mirt__json *mirt__read_object(const mirt__json *object, const char *key,
-                                              const mirt__object_class *classes, int count, int *index, void *out) {
+MIRT__LIB mirt_status mirt__read_object(const mirt__json *object, const char *key, const mirt__object_class *classes,
+                                        int count, int *index, void *out) {
     const mirt__json *json = mirt__json_get(object, key, MIRT__JSON_OBJECT), *config;
     const char *names[MIRT__MAX_CLASSES];
     for (int i = 0; i < count; i++) names[i] = classes[i].name;
     if (!json || mirt__read_name(json, "class_name", names, count, index) != MIRT_OK ||
         !(config = mirt__json_get(json, "config", MIRT__JSON_OBJECT)))
-        return NULL;
-    const mirt__object_class *cls = &classes[*index];
-    return mirt__read_fields(config, cls->fields, cls->num_fields, out) == MIRT_OK ? config : NULL;
+        return mirt_last_status();
+    return mirt__read_fields(config, classes[*index].fields, classes[*index].num_fields, out);
 }
 
 static mirt_status mirt__read_initializer(const mirt__json *object, const char *key, mirt_initializer *out) {
     int kind;
     memset(out, 0, sizeof *out);
-    if (!mirt__read_object(object, key, mirt__initializer_classes, MIRT__INIT_COUNT, &kind, out))
+    if (mirt__read_object(object, key, mirt__initializer_classes, MIRT__INIT_COUNT, &kind, out) != MIRT_OK)
         return mirt_last_status();
     out->kind = (mirt_initializer_kind)kind;
     return MIRT_OK;
@@ -96,9 +95,8 @@ static bool mirt__lacks(const mirt__json *object, const char *key) {
 static mirt_status mirt__read_regularizer(const mirt__json *object, const char *key, mirt_regularizer *out) {
     int index;
     out->l1 = out->l2 = 0;
-    return mirt__lacks(object, key) || mirt__read_object(object, key, &mirt__regularizer_class, 1, &index, out)
-               ? MIRT_OK
-               : mirt_last_status();
+    return mirt__lacks(object, key) ? MIRT_OK
+                                    : mirt__read_object(object, key, &mirt__regularizer_class, 1, &index, out);
 }
 
 /* Reads [[top, bottom], [left, right]], not negative. */
@@ -126,21 +124,25 @@ static mirt_status mirt__read_shape(const mirt__json *object, const char *key, i
     return rank < 0 ? mirt_last_status() : MIRT_OK;
 }
 
-static mirt_status mirt__read_floats(const mirt__json *object, const char *key, float *out, int count) {
+/* Reads at most `maximum` numbers, and returns how many, or -1; `minimum` is 0 or `maximum`. */
+static int mirt__read_floats(const mirt__json *object, const char *key, float *out, int minimum, int maximum) {
     const mirt__json *array = mirt__json_get(object, key, MIRT__JSON_ARRAY);
-    if (!array) return mirt_last_status();
-    bool good = array->count == (size_t)count;
-    for (int i = 0; good && i < count; i++) {
+    if (!array) return -1;
+    bool good = array->count >= (size_t)minimum && array->count <= (size_t)maximum;
+    for (size_t i = 0; good && i < array->count; i++) {
         good = array->item[i]->type == MIRT__JSON_NUMBER;
         if (good) out[i] = (float)array->item[i]->number;
     }
-    return good ? MIRT_OK : mirt__fail(MIRT_E_FORMAT, "%s must be %d numbers", key, count);
+    if (good) return (int)array->count;
+    mirt__fail(MIRT_E_FORMAT, minimum ? "%s must be %d numbers" : "%s must be at most %d numbers", key, maximum);
+    return -1;
 }
 
 MIRT__LIB mirt_status mirt__read_field(const mirt__json *config, const mirt__field *field, void *object) {
     const char *name = field->name;
     void *at = (char *)object + field->offset;
     int64_t values[MIRT_MAX_RANK];
+    mirt_schedule *schedule = (mirt_schedule *)at;
     const mirt__json *text;
     mirt_status status;
     int index;
@@ -165,10 +167,23 @@ MIRT__LIB mirt_status mirt__read_field(const mirt__json *config, const mirt__fie
     case MIRT__FIELD_TEXT:
         if ((text = mirt__json_get(config, name, MIRT__JSON_STRING)) != NULL) *(const char **)at = text->string;
         return text ? MIRT_OK : mirt_last_status();
+    case MIRT__FIELD_BOUNDARIES:
+        index = mirt__read_ints(config, name, schedule->boundary, 1, MIRT_MAX_BOUNDARIES, INT64_MIN, INT64_MAX);
+        schedule->boundaries = index;
+        return index < 0 ? mirt_last_status() : MIRT_OK;
+    case MIRT__FIELD_VALUES:
+        index = mirt__read_floats(config, name, schedule->value, 0, MIRT_MAX_BOUNDARIES + 1);
+        schedule->initial = schedule->value[0];
+        if (index < 0) return mirt_last_status();
+        if (index == schedule->boundaries + 1) return MIRT_OK;
+        return mirt__fail(MIRT_E_FORMAT, "%d boundaries need %d values, not %d", schedule->boundaries,
+                          schedule->boundaries + 1, index);
     case MIRT__FIELD_INITIALIZER: return mirt__read_initializer(config, name, (mirt_initializer *)at);
     case MIRT__FIELD_REGULARIZER: return mirt__read_regularizer(config, name, (mirt_regularizer *)at);
-    case MIRT__FIELD_CHANNELS: return mirt__read_floats(config, name, (float *)at, MIRT_MAX_CHANNELS);
-    case MIRT__FIELD_FLOAT2: return mirt__read_floats(config, name, (float *)at, 2);
+    case MIRT__FIELD_CHANNELS:
+    case MIRT__FIELD_FLOAT2:
+        index = field->kind == MIRT__FIELD_FLOAT2 ? 2 : MIRT_MAX_CHANNELS;
+        return mirt__read_floats(config, name, (float *)at, index, index) < 0 ? mirt_last_status() : MIRT_OK;
     case MIRT__FIELD_NOISE: /* missing in files older than the field */
         if (mirt__lacks(config, name)) return MIRT_OK;
         return mirt__read_shape(config, name, 1, MIRT_MAX_RANK - 1, (mirt_shape *)at);

@@ -17,7 +17,7 @@ MIRT__LIB void mirt__write_fields(mirt__text *out, const mirt__field *fields, in
 MIRT__LIB bool mirt__fields_zero(const mirt__field *fields, int count, const void *object);
 /* Writes {"class_name", "config"}. */
 MIRT__LIB void mirt__write_object(mirt__text *out, const mirt__object_class *cls, const void *object);
-MIRT__LIB void mirt__write_dims(mirt__text *out, const int64_t *dim, int count);
+/* There is at least one. */
 MIRT__LIB void mirt__write_floats(mirt__text *out, const float *number, int count);
 
 /* --- config.c --- */
@@ -26,14 +26,10 @@ MIRT__LIB mirt_status mirt__read_name(const mirt__json *object, const char *key,
                                       int *out);
 MIRT__LIB mirt_status mirt__read_float(const mirt__json *object, const char *key, float *out);
 MIRT__LIB mirt_status mirt__read_bool(const mirt__json *object, const char *key, bool *out);
-/* an array of `minimum` to `maximum` integers, each from `low` to `high`: returns how many, or -1; */
-MIRT__LIB int mirt__read_ints(const mirt__json *object, const char *key, int64_t *out, int minimum, int maximum,
-                              int64_t low, int64_t high);
-/* {"class_name", "config"}: which of the classes, and its fields into *out; returns the config, or NULL with the error
-   set; */
+/* {"class_name", "config"}: which of the classes, and its fields into *out; */
 #define MIRT__MAX_CLASSES 8
-MIRT__LIB const mirt__json *mirt__read_object(const mirt__json *object, const char *key,
-                                              const mirt__object_class *classes, int count, int *index, void *out);
+MIRT__LIB mirt_status mirt__read_object(const mirt__json *object, const char *key, const mirt__object_class *classes,
+                                        int count, int *index, void *out);
 /* and fields, of which optional ones may be missing. */
 MIRT__LIB mirt_status mirt__read_field(const mirt__json *json, const mirt__field *field, void *object);
 MIRT__LIB mirt_status mirt__read_fields(const mirt__json *json, const mirt__field *fields, int count, void *object);

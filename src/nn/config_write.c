@@ -18,7 +18,7 @@ MIRT__LIB void mirt__write_number(mirt__text *out, const char *key, double value
     mirt__json_write_number(out, value);
 }
 
-MIRT__LIB void mirt__write_dims(mirt__text *out, const int64_t *dim, int count) {
+static void mirt__write_dims(mirt__text *out, const int64_t *dim, int count) {
     mirt__text_add(out, "[");
     for (int i = 0; i < count; i++) mirt__text_add(out, "%s%lld", i ? "," : "", (long long)dim[i]);
     mirt__text_add(out, "]");
@@ -44,6 +44,7 @@ MIRT__LIB void mirt__write_field(mirt__text *out, const mirt__field *field, cons
     const int *number = (const int *)at;
     const float *real = (const float *)at;
     const mirt_shape *shape = (const mirt_shape *)at;
+    const mirt_schedule *schedule = (const mirt_schedule *)at;
     mirt__write_key(out, field->name, first);
     switch (field->kind) {
     case MIRT__FIELD_INT:
@@ -61,6 +62,8 @@ MIRT__LIB void mirt__write_field(mirt__text *out, const mirt__field *field, cons
     case MIRT__FIELD_BOOL: mirt__text_add(out, "%s", *(const bool *)at ? "true" : "false"); break;
     case MIRT__FIELD_NO: mirt__text_add(out, "%s", *(const bool *)at ? "false" : "true"); break;
     case MIRT__FIELD_TEXT: mirt__json_write_string(out, *(const char *const *)at); break;
+    case MIRT__FIELD_BOUNDARIES: mirt__write_dims(out, schedule->boundary, schedule->boundaries); break;
+    case MIRT__FIELD_VALUES: mirt__write_floats(out, schedule->value, schedule->boundaries + 1); break;
     case MIRT__FIELD_INITIALIZER:
         mirt__write_object(out, &mirt__initializer_classes[((const mirt_initializer *)at)->kind], at);
         break;

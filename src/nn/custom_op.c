@@ -1,4 +1,3 @@
-#include "../formats/json.h"
 #include "../ops/ops.h"
 #include "model.h"
 /* User-defined ops. The strategy stores a copy of each class when it is registered or first used, for reading files. */
@@ -8,10 +7,13 @@ struct mirt__op_entry {
     struct mirt__op_entry *next;
 };
 
+MIRT__LIB bool mirt__short_name(const char *name) {
+    return name && *name && strlen(name) <= 100 && mirt__utf8_valid(name, strlen(name));
+}
+
 static mirt_status mirt__op_class_check(const mirt_op_class *op) {
-    if (!op || !op->name || !*op->name || strlen(op->name) > 100 || !mirt__utf8_valid(op->name, strlen(op->name))) {
+    if (!op || !mirt__short_name(op->name))
         return mirt__fail(MIRT_E_INVALID, "an op needs a name of 1 to 100 bytes of UTF-8");
-    }
     if (!op->forward) return mirt__fail(MIRT_E_INVALID, "op %s has no forward function", op->name);
     if (op->config_size > 1 << 20)
         return mirt__fail(MIRT_E_INVALID, "op %s: its config has %zu bytes; at most one megabyte is allowed", op->name,

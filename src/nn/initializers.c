@@ -4,12 +4,7 @@
 
 static mirt_initializer mirt__initializer(mirt_initializer_kind kind, float a, float b, mirt_fan mode,
                                           mirt_distribution distribution) {
-    mirt_initializer i;
-    i.kind = kind;
-    i.a = a;
-    i.b = b;
-    i.mode = mode;
-    i.distribution = distribution;
+    const mirt_initializer i = {kind, a, b, mode, distribution};
     return i;
 }
 

@@ -22,10 +22,15 @@ MIRT__LIB bool mirt__layer_takes_images(const mirt_tensor *x) {
            false;
 }
 
+/* factor * sum of kind(w). */
+static mirt_tensor *mirt__penalty(mirt_tensor *w, mirt__unary_kind kind, float factor) {
+    const unsigned all = (1u << w->shape.rank) - 1;
+    return mirt__unary_op(MIRT__AFFINE, mirt__reduce_op(MIRT__REDUCE_SUM, mirt__unary_op(kind, w, 0, 0), all, false),
+                          factor, 0);
+}
+
 /* Adds l1 * sum |w| + l2 * sum w^2 to the loss. */
 static bool mirt__regularize(mirt__layer *layer, mirt_tensor *w, const mirt_regularizer *r) {
-    unsigned all = w ? (1u << w->shape.rank) - 1 : 0;
-    mirt_tensor *l1 = NULL, *l2 = NULL;
     if (!w) return false;
     if (!(r->l1 >= 0 && r->l2 >= 0 && isfinite(r->l1) && isfinite(r->l2))) {
         return mirt__fail(MIRT_E_INVALID,
@@ -33,17 +38,12 @@ static bool mirt__regularize(mirt__layer *layer, mirt_tensor *w, const mirt_regu
                           (double)r->l1, (double)r->l2),
                false;
     }
-    if (r->l1 != 0)
-        l1 = mirt__unary_op(
-            MIRT__AFFINE, mirt__reduce_op(MIRT__REDUCE_SUM, mirt__unary_op(MIRT__ABS, w, 0, 0), all, false), r->l1, 0);
-    if (r->l2 != 0)
-        l2 = mirt__unary_op(MIRT__AFFINE,
-                            mirt__reduce_op(MIRT__REDUCE_SUM, mirt__unary_op(MIRT__SQUARE, w, 0, 0), all, false), r->l2,
-                            0);
-    if ((r->l1 != 0 && !l1) || (r->l2 != 0 && !l2)) return false;
-    if (!l1 && !l2) return true;
-    mirt_tensor *penalty = l1 && l2 ? mirt__binary_op(MIRT__ADD, l1, l2) : l1 ? l1 : l2;
-    if (penalty) penalty->node->a.regularizer = true;
+    if (r->l1 == 0 && r->l2 == 0) return true;
+    mirt_tensor *l1 = r->l1 != 0 ? mirt__penalty(w, MIRT__ABS, r->l1) : NULL,
+                *l2 = r->l2 != 0 ? mirt__penalty(w, MIRT__SQUARE, r->l2) : NULL;
+    mirt_tensor *penalty = r->l1 == 0 ? l2 : r->l2 == 0 ? l1 : mirt__binary_op(MIRT__ADD, l1, l2);
+    if (!penalty) return false;
+    penalty->node->a.regularizer = true;
     return mirt__term_add(layer->model, penalty);
 }
 
@@ -60,7 +60,7 @@ MIRT__LIB mirt_tensor *mirt__bias_and_activation(mirt__layer *layer, mirt_tensor
                                                  mirt_activation_kind activation) {
     mirt__default_initializer(initializer, mirt_zeros());
     if (x && !no_bias) {
-        mirt_shape shape = mirt_make_shape(mirt__last_dim(x), 0, 0, 0, 0, 0);
+        mirt_shape shape = MIRT_SHAPE(mirt__last_dim(x));
         x = mirt__bias_add_op(x, mirt__weight_add(layer, "bias", &shape, initializer, mirt_zeros(), regularizer));
     }
     return mirt__activation_op(activation, x);

@@ -41,6 +41,12 @@ MIRT__LAYER_LIST(MIRT__LAYER_EXTERN)
         class_name, base_name, min_in, max_in, NULL, 0, 0, mirt__##name##_build, NULL, NULL}; \
     MIRT__LAYER_LISTED(name)
 
+/* Fields of layers with a kernel and a bias. */
+#define MIRT__KERNEL_FIELDS(desc) \
+    MIRT__OWN_FIELD(desc, ACTIVATION, activation), MIRT__FIELD(desc, "use_bias", NO, no_bias), \
+        MIRT__OWN_FIELD(desc, INITIALIZER, kernel_initializer), MIRT__OWN_FIELD(desc, INITIALIZER, bias_initializer), \
+        MIRT__OWN_FIELD(desc, REGULARIZER, kernel_regularizer), MIRT__OWN_FIELD(desc, REGULARIZER, bias_regularizer)
+
 /* Defines the public function of a layer, whose description is `desc_type`; `add`: one of the two below. */
 #define MIRT__LAYER_FUNCTION(function, layer, desc_type, add) \
     MIRT_API mirt_tensor *function(mirt_tensor *x, const desc_type *desc) { \

@@ -1,15 +1,12 @@
 #include "layers.h"
 /* Activations as layers. */
 
-typedef struct mirt__activation_desc { mirt_activation_kind activation; } mirt__activation_desc;
-typedef struct mirt__slope_desc { float slope; } mirt__slope_desc;
-
 static mirt_tensor *mirt__activation_build(mirt__layer *layer, mirt_tensor *x) {
-    return mirt__activation_op(((const mirt__activation_desc *)layer->desc)->activation, x);
+    return mirt__activation_op(*(const mirt_activation_kind *)layer->desc, x);
 }
 
 static mirt_tensor *mirt__slope_build(mirt__unary_kind kind, mirt_tensor *x, const void *desc) {
-    float slope = ((const mirt__slope_desc *)desc)->slope;
+    const float slope = *(const float *)desc;
     if (!isfinite(slope)) {
         mirt__fail(MIRT_E_INVALID, "the slope is %g; it must be finite", (double)slope);
         return NULL;
@@ -74,10 +71,9 @@ static mirt_tensor *mirt__prelu_build(mirt__layer *layer, mirt_tensor *x) {
                            mirt__binary_op(MIRT__MULTIPLY, negative, alpha));
 }
 
-static const mirt__field mirt__activation_fields[] = {
-    MIRT__OWN_FIELD(mirt__activation_desc, ACTIVATION, activation)};
-static const mirt__field mirt__leaky_relu_fields[] = {MIRT__FIELD(mirt__slope_desc, "negative_slope", FLOAT, slope)};
-static const mirt__field mirt__elu_fields[] = {MIRT__FIELD(mirt__slope_desc, "alpha", FLOAT, slope)};
+static const mirt__field mirt__activation_fields[] = {MIRT__ONLY_FIELD("activation", ACTIVATION)};
+static const mirt__field mirt__leaky_relu_fields[] = {MIRT__ONLY_FIELD("negative_slope", FLOAT)};
+static const mirt__field mirt__elu_fields[] = {MIRT__ONLY_FIELD("alpha", FLOAT)};
 static const mirt__field mirt__relu_fields[] = {MIRT__OWN_FIELD(mirt_relu_desc, FLOAT, max_value),
                                                 MIRT__OWN_FIELD(mirt_relu_desc, FLOAT, negative_slope),
                                                 MIRT__OWN_FIELD(mirt_relu_desc, FLOAT, threshold)};
@@ -86,29 +82,23 @@ static const mirt__field mirt__prelu_fields[] = {
     MIRT__OWN_FIELD(mirt_prelu_desc, REGULARIZER, alpha_regularizer),
     MIRT__OWN_FIELD(mirt_prelu_desc, INT, shared_axes)};
 
-MIRT__LAYER(activation, "Activation", "activation", 1, 1, mirt__activation_fields, mirt__activation_desc);
-MIRT__LAYER(leaky_relu, "LeakyReLU", "leaky_re_lu", 1, 1, mirt__leaky_relu_fields, mirt__slope_desc);
-MIRT__LAYER(elu, "ELU", "elu", 1, 1, mirt__elu_fields, mirt__slope_desc);
+MIRT__LAYER(activation, "Activation", "activation", 1, 1, mirt__activation_fields, mirt_activation_kind);
+MIRT__LAYER(leaky_relu, "LeakyReLU", "leaky_re_lu", 1, 1, mirt__leaky_relu_fields, float);
+MIRT__LAYER(elu, "ELU", "elu", 1, 1, mirt__elu_fields, float);
 MIRT__PLAIN_LAYER(softmax, "Softmax", "softmax", 1, 1);
 MIRT__LAYER(relu, "ReLU", "re_lu", 1, 1, mirt__relu_fields, mirt_relu_desc);
 MIRT__LAYER(prelu, "PReLU", "p_re_lu", 1, 1, mirt__prelu_fields, mirt_prelu_desc);
 
 MIRT_API mirt_tensor *mirt_activation(mirt_tensor *x, mirt_activation_kind kind) {
-    mirt__activation_desc d;
-    d.activation = kind;
-    return mirt__layer_on(&mirt__activation_layer, x, &d, NULL);
+    return mirt__layer_on(&mirt__activation_layer, x, &kind, NULL);
 }
 
 MIRT_API mirt_tensor *mirt_leaky_relu_layer(mirt_tensor *x, float slope) {
-    mirt__slope_desc d;
-    d.slope = slope;
-    return mirt__layer_on(&mirt__leaky_relu_layer, x, &d, NULL);
+    return mirt__layer_on(&mirt__leaky_relu_layer, x, &slope, NULL);
 }
 
 MIRT_API mirt_tensor *mirt_elu_layer(mirt_tensor *x, float alpha) {
-    mirt__slope_desc d;
-    d.slope = alpha;
-    return mirt__layer_on(&mirt__elu_layer, x, &d, NULL);
+    return mirt__layer_on(&mirt__elu_layer, x, &alpha, NULL);
 }
 
 MIRT_API mirt_tensor *mirt_softmax_layer(mirt_tensor *x) { return mirt__layer_on(&mirt__softmax_layer, x, NULL, NULL); }

@@ -41,7 +41,7 @@ static mirt_tensor *mirt__conv_build(mirt__layer *layer, mirt_tensor *x, bool tr
         return NULL;
     }
     MIRT__OF(&a, window)->groups = d->groups;
-    mirt_shape shape = mirt_make_shape(d->kernel[0], d->kernel[1], channels / d->groups, d->filters, 0, 0);
+    mirt_shape shape = MIRT_SHAPE(d->kernel[0], d->kernel[1], channels / d->groups, d->filters);
     if (transposed) {
         shape.dim[2] = d->filters;
         shape.dim[3] = channels;
@@ -68,7 +68,7 @@ static mirt_tensor *mirt__depthwise(mirt__layer *layer, mirt_tensor *x, const ch
         mirt__fail(MIRT_E_INVALID, "depth_multiplier is %d; it must be positive", d->depth_multiplier);
         return NULL;
     }
-    mirt_shape shape = mirt_make_shape(d->kernel[0], d->kernel[1], x->shape.dim[3], d->depth_multiplier, 0, 0);
+    mirt_shape shape = MIRT_SHAPE(d->kernel[0], d->kernel[1], x->shape.dim[3], d->depth_multiplier);
     mirt_tensor *kernel = mirt__weight_add(layer, name, &shape, &d->depthwise_initializer, mirt_glorot_uniform(),
                                            &d->depthwise_regularizer);
     return mirt__depthwise_conv2d_op(x, kernel, &a);
@@ -87,7 +87,7 @@ static mirt_tensor *mirt__separable_conv2d_build(mirt__layer *layer, mirt_tensor
     w->strides[0] = w->strides[1] = w->dilation[0] = w->dilation[1] = w->groups = 1;
     if (!mirt__conv_filters(d->filters) || !(x = mirt__depthwise(layer, x, "depthwise_kernel", &d->depthwise)))
         return NULL;
-    mirt_shape shape = mirt_make_shape(1, 1, x->shape.dim[3], d->filters, 0, 0);
+    mirt_shape shape = MIRT_SHAPE(1, 1, x->shape.dim[3], d->filters);
     mirt_tensor *kernel = mirt__weight_add(layer, "pointwise_kernel", &shape, &d->pointwise_initializer,
                                            mirt_glorot_uniform(), &d->pointwise_regularizer);
     x = mirt__conv2d_op(x, kernel, &a);
@@ -95,19 +95,13 @@ static mirt_tensor *mirt__separable_conv2d_build(mirt__layer *layer, mirt_tensor
                                      &d->depthwise.bias_regularizer, d->depthwise.activation);
 }
 
-static const mirt__field mirt__conv2d_fields[] = {
-    MIRT__OWN_FIELD(mirt_conv2d_desc, INT, filters),
-    MIRT__FIELD(mirt_conv2d_desc, "kernel_size", INT2, kernel),
-    MIRT__OWN_FIELD(mirt_conv2d_desc, INT2, strides),
-    MIRT__OWN_FIELD(mirt_conv2d_desc, PADDING, padding),
-    MIRT__FIELD(mirt_conv2d_desc, "dilation_rate", INT2, dilation),
-    MIRT__OWN_FIELD(mirt_conv2d_desc, INT, groups),
-    MIRT__OWN_FIELD(mirt_conv2d_desc, ACTIVATION, activation),
-    MIRT__FIELD(mirt_conv2d_desc, "use_bias", NO, no_bias),
-    MIRT__OWN_FIELD(mirt_conv2d_desc, INITIALIZER, kernel_initializer),
-    MIRT__OWN_FIELD(mirt_conv2d_desc, INITIALIZER, bias_initializer),
-    MIRT__OWN_FIELD(mirt_conv2d_desc, REGULARIZER, kernel_regularizer),
-    MIRT__OWN_FIELD(mirt_conv2d_desc, REGULARIZER, bias_regularizer)};
+static const mirt__field mirt__conv2d_fields[] = {MIRT__OWN_FIELD(mirt_conv2d_desc, INT, filters),
+                                                  MIRT__FIELD(mirt_conv2d_desc, "kernel_size", INT2, kernel),
+                                                  MIRT__OWN_FIELD(mirt_conv2d_desc, INT2, strides),
+                                                  MIRT__OWN_FIELD(mirt_conv2d_desc, PADDING, padding),
+                                                  MIRT__FIELD(mirt_conv2d_desc, "dilation_rate", INT2, dilation),
+                                                  MIRT__OWN_FIELD(mirt_conv2d_desc, INT, groups),
+                                                  MIRT__KERNEL_FIELDS(mirt_conv2d_desc)};
 
 /* Fields of the description `type`, whose member `at` is a mirt_depthwise_conv2d_desc; empty `at`: it is one itself. */
 #define MIRT__DEPTHWISE_FIELDS(type, at) \

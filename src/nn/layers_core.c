@@ -1,13 +1,11 @@
 #include "layers.h"
 /* Input, dense, and layers for any shape. */
 
-typedef struct mirt__input_desc { mirt_shape shape; } mirt__input_desc;
 typedef struct mirt__rescaling_desc { float scale, offset; } mirt__rescaling_desc;
-typedef struct mirt__reshape_desc { mirt_shape shape; } mirt__reshape_desc;
 
 static mirt_tensor *mirt__input_build(mirt__layer *layer, mirt_tensor *x) {
     mirt_model *model = layer->model;
-    mirt_shape shape = ((mirt__input_desc *)layer->desc)->shape;
+    mirt_shape shape = *(const mirt_shape *)layer->desc;
     if (shape.rank < 1 || shape.rank >= MIRT_MAX_RANK) {
         mirt__fail(MIRT_E_SHAPE, "an input needs the shape of one sample: 1 to %d dimensions, each positive",
                    MIRT_MAX_RANK - 1);
@@ -54,7 +52,7 @@ static mirt_tensor *mirt__dense_build(mirt__layer *layer, mirt_tensor *x) {
         return NULL;
     }
     int64_t in = mirt__last_dim(x);
-    mirt_shape shape = mirt_make_shape(in, d->units, 0, 0, 0, 0);
+    mirt_shape shape = MIRT_SHAPE(in, d->units);
     mirt_tensor *kernel = mirt__weight_add(layer, "kernel", &shape, &d->kernel_initializer, mirt_glorot_uniform(),
                                            &d->kernel_regularizer);
     return mirt__bias_and_activation(layer, mirt__matmul_op(x, kernel, false, false), d->no_bias, &d->bias_initializer,
@@ -62,7 +60,7 @@ static mirt_tensor *mirt__dense_build(mirt__layer *layer, mirt_tensor *x) {
 }
 
 static mirt_tensor *mirt__flatten_build(mirt__layer *layer, mirt_tensor *x) {
-    mirt_shape shape = mirt_make_shape(1, mirt__shape_count(&x->shape), 0, 0, 0, 0);
+    mirt_shape shape = MIRT_SHAPE(1, mirt__shape_count(&x->shape));
     (void)layer;
     if (!mirt__is_batched(&x->shape)) {
         mirt__fail(MIRT_E_SHAPE, "takes a batch");
@@ -110,15 +108,15 @@ static mirt_tensor *mirt__normalization_build(mirt__layer *layer, mirt_tensor *x
     }
     mirt__graph *graph = &layer->model->graph;
     x = mirt__matmul_op(
-        x, mirt__constant_op(graph, mirt_make_array(matrix, MIRT_FLOAT32, mirt_make_shape(n, n, 0, 0, 0, 0))), false,
+        x, mirt__constant_op(graph, mirt_make_array(matrix, MIRT_FLOAT32, MIRT_SHAPE(n, n))), false,
         false);
     return mirt__bias_add_op(
-        x, mirt__constant_op(graph, mirt_make_array(offset, MIRT_FLOAT32, mirt_make_shape(n, 0, 0, 0, 0, 0))));
+        x, mirt__constant_op(graph, mirt_make_array(offset, MIRT_FLOAT32, MIRT_SHAPE(n))));
 }
 
 /* At most one dimension of the target is -1, which is computed from the others. */
 static mirt_tensor *mirt__reshape_build(mirt__layer *layer, mirt_tensor *x) {
-    mirt_shape *shape = &((mirt__reshape_desc *)layer->desc)->shape;
+    mirt_shape *shape = (mirt_shape *)layer->desc;
     int64_t count = mirt__shape_count(&x->shape), known = 1;
     int open = -1;
     char text[96];
@@ -143,7 +141,7 @@ static mirt_tensor *mirt__reshape_build(mirt__layer *layer, mirt_tensor *x) {
 
 /* Keras counts axes from 1, without the rows. */
 static mirt_tensor *mirt__permute_build(mirt__layer *layer, mirt_tensor *x) {
-    const mirt_shape *dims = &((const mirt__reshape_desc *)layer->desc)->shape;
+    const mirt_shape *dims = (const mirt_shape *)layer->desc;
     int permutation[MIRT_MAX_RANK] = {0};
     if (!mirt__is_batched(&x->shape) || dims->rank != x->shape.rank - 1) {
         mirt__fail(MIRT_E_SHAPE,
@@ -156,46 +154,35 @@ static mirt_tensor *mirt__permute_build(mirt__layer *layer, mirt_tensor *x) {
     return mirt_transpose(x, permutation);
 }
 
-static const mirt__field mirt__input_fields[] = {MIRT__OWN_FIELD(mirt__input_desc, SHAPE, shape)};
+static const mirt__field mirt__input_fields[] = {MIRT__ONLY_FIELD("shape", SHAPE)};
 static const mirt__field mirt__rescaling_fields[] = {MIRT__OWN_FIELD(mirt__rescaling_desc, FLOAT, scale),
                                                      MIRT__OWN_FIELD(mirt__rescaling_desc, FLOAT, offset)};
-static const mirt__field mirt__dense_fields[] = {
-    MIRT__OWN_FIELD(mirt_dense_desc, INT, units),
-    MIRT__OWN_FIELD(mirt_dense_desc, ACTIVATION, activation),
-    MIRT__FIELD(mirt_dense_desc, "use_bias", NO, no_bias),
-    MIRT__OWN_FIELD(mirt_dense_desc, INITIALIZER, kernel_initializer),
-    MIRT__OWN_FIELD(mirt_dense_desc, INITIALIZER, bias_initializer),
-    MIRT__OWN_FIELD(mirt_dense_desc, REGULARIZER, kernel_regularizer),
-    MIRT__OWN_FIELD(mirt_dense_desc, REGULARIZER, bias_regularizer)};
+static const mirt__field mirt__dense_fields[] = {MIRT__OWN_FIELD(mirt_dense_desc, INT, units),
+                                                 MIRT__KERNEL_FIELDS(mirt_dense_desc)};
 static const mirt__field mirt__dropout_fields[] = {MIRT__OWN_FIELD(mirt_dropout_desc, FLOAT, rate),
                                                    MIRT__OWN_FIELD(mirt_dropout_desc, NOISE, noise_shape)};
 static const mirt__field mirt__normalization_fields[] = {
     MIRT__OWN_FIELD(mirt_normalization_desc, CHANNELS, mean),
     MIRT__OWN_FIELD(mirt_normalization_desc, CHANNELS, variance),
     MIRT__OWN_FIELD(mirt_normalization_desc, BOOL, reverse)};
-static const mirt__field mirt__permute_fields[] = {MIRT__FIELD(mirt__reshape_desc, "dims", SHAPE, shape)};
-static const mirt__field mirt__reshape_fields[] = {MIRT__FIELD(mirt__reshape_desc, "target_shape", SHAPE, shape)};
+static const mirt__field mirt__permute_fields[] = {MIRT__ONLY_FIELD("dims", SHAPE)};
+static const mirt__field mirt__reshape_fields[] = {MIRT__ONLY_FIELD("target_shape", SHAPE)};
 
-MIRT__LAYER(input, "InputLayer", "input_layer", 0, 0, mirt__input_fields, mirt__input_desc);
+MIRT__LAYER(input, "InputLayer", "input_layer", 0, 0, mirt__input_fields, mirt_shape);
 MIRT__LAYER(rescaling, "Rescaling", "rescaling", 1, 1, mirt__rescaling_fields, mirt__rescaling_desc);
 MIRT__LAYER(dense, "Dense", "dense", 1, 1, mirt__dense_fields, mirt_dense_desc);
 MIRT__PLAIN_LAYER(flatten, "Flatten", "flatten", 1, 1);
 MIRT__LAYER(dropout, "Dropout", "dropout", 1, 1, mirt__dropout_fields, mirt_dropout_desc);
 MIRT__LAYER(normalization, "Normalization", "normalization", 1, 1, mirt__normalization_fields, mirt_normalization_desc);
-MIRT__LAYER(permute, "Permute", "permute", 1, 1, mirt__permute_fields, mirt__reshape_desc);
-MIRT__LAYER(reshape, "Reshape", "reshape", 1, 1, mirt__reshape_fields, mirt__reshape_desc);
+MIRT__LAYER(permute, "Permute", "permute", 1, 1, mirt__permute_fields, mirt_shape);
+MIRT__LAYER(reshape, "Reshape", "reshape", 1, 1, mirt__reshape_fields, mirt_shape);
 
 MIRT_API mirt_tensor *mirt_input(mirt_model *model, mirt_shape shape) {
-    mirt__input_desc d;
-    memset(&d, 0, sizeof d);
-    d.shape = shape;
-    return model ? mirt__layer_add(model, &mirt__input_layer, NULL, 0, &d, NULL) : NULL;
+    return model ? mirt__layer_add(model, &mirt__input_layer, NULL, 0, &shape, NULL) : NULL;
 }
 
 MIRT_API mirt_tensor *mirt_rescale(mirt_tensor *x, float scale, float offset) {
-    mirt__rescaling_desc d;
-    d.scale = scale;
-    d.offset = offset;
+    const mirt__rescaling_desc d = {scale, offset};
     return mirt__layer_on(&mirt__rescaling_layer, x, &d, NULL);
 }
 
@@ -212,13 +199,9 @@ MIRT_API mirt_tensor *mirt_dropout(mirt_tensor *x, float rate) {
 MIRT__LAYER_FUNCTION(mirt_dropout_layer, dropout, mirt_dropout_desc, mirt__layer_needs_desc)
 MIRT__LAYER_FUNCTION(mirt_normalization, normalization, mirt_normalization_desc, mirt__layer_needs_desc)
 MIRT_API mirt_tensor *mirt_reshape_layer(mirt_tensor *x, mirt_shape shape) {
-    mirt__reshape_desc d;
-    d.shape = shape;
-    return mirt__layer_on(&mirt__reshape_layer, x, &d, NULL);
+    return mirt__layer_on(&mirt__reshape_layer, x, &shape, NULL);
 }
 
 MIRT_API mirt_tensor *mirt_permute(mirt_tensor *x, mirt_shape dims) {
-    mirt__reshape_desc d;
-    d.shape = dims;
-    return mirt__layer_on(&mirt__permute_layer, x, &d, NULL);
+    return mirt__layer_on(&mirt__permute_layer, x, &dims, NULL);
 }

@@ -23,21 +23,14 @@ static mirt_tensor *mirt__custom_build(mirt__layer *layer, mirt_tensor *x) {
     return NULL;
 }
 
-static size_t mirt__custom_field_size(mirt_field_kind kind) {
-    switch (kind) {
-    case MIRT_FIELD_INT: return sizeof(int);
-    case MIRT_FIELD_FLOAT: return sizeof(float);
-    case MIRT_FIELD_BOOL: return sizeof(bool);
-    }
-    return 0;
-}
+/* By mirt_field_kind. */
+static const struct { size_t size; mirt__field_kind kind; } mirt__custom_kinds[] = {
+    {sizeof(int), MIRT__FIELD_SIGNED}, {sizeof(float), MIRT__FIELD_FLOAT}, {sizeof(bool), MIRT__FIELD_BOOL}};
 
 static mirt_status mirt__custom_check(const mirt_layer_class *c) {
     char label[MIRT__JSON_LABEL];
-    if (!c || !c->class_name || !*c->class_name || strlen(c->class_name) > 100 ||
-        !mirt__utf8_valid(c->class_name, strlen(c->class_name))) {
+    if (!c || !mirt__short_name(c->class_name))
         return mirt__fail(MIRT_E_INVALID, "a layer class needs a name of 1 to 100 bytes of UTF-8");
-    }
     mirt__json_label(c->class_name, label);
     if (mirt__layer_class_by_name(NULL, c->class_name))
         return mirt__fail(MIRT_E_INVALID, "the library already has a layer class %s", label);
@@ -49,7 +42,8 @@ static mirt_status mirt__custom_check(const mirt_layer_class *c) {
         return mirt__fail(MIRT_E_INVALID, "layer class %s: %d fields without a table of them", label, c->num_fields);
     for (int i = 0; i < c->num_fields; i++) {
         const mirt_field *f = &c->fields[i];
-        size_t size = mirt__custom_field_size(f->kind);
+        const bool known = (int)f->kind >= 0 && (int)f->kind < MIRT__COUNT(mirt__custom_kinds);
+        const size_t size = known ? mirt__custom_kinds[f->kind].size : 0;
         if (f->name && size && f->offset % size == 0 && size <= c->config_size && f->offset <= c->config_size - size)
             continue;
         return mirt__fail(
@@ -60,12 +54,13 @@ static mirt_status mirt__custom_check(const mirt_layer_class *c) {
     return MIRT_OK;
 }
 
-static bool mirt__custom_same(const mirt_layer_class *a, const mirt_layer_class *b) {
+static bool mirt__custom_same(const mirt__layer_class *cls, const mirt_layer_class *b) {
+    const mirt_layer_class *a = cls->user;
     bool same = strcmp(a->class_name, b->class_name) == 0 && a->build == b->build && a->user == b->user &&
                 a->inputs == b->inputs && a->config_size == b->config_size && a->num_fields == b->num_fields;
     for (int i = 0; same && i < a->num_fields; i++) {
-        same = strcmp(a->fields[i].name, b->fields[i].name) == 0 && a->fields[i].kind == b->fields[i].kind &&
-               a->fields[i].offset == b->fields[i].offset;
+        same = strcmp(cls->fields[i].name, b->fields[i].name) == 0 && cls->fields[i].offset == b->fields[i].offset &&
+               cls->fields[i].kind == mirt__custom_kinds[b->fields[i].kind].kind;
     }
     return same;
 }
@@ -89,21 +84,16 @@ static const mirt__layer_class *mirt__custom_copy(mirt_strategy *strategy, const
     mirt__layer_class *cls = (mirt__layer_class *)mirt__pool_alloc(pool, sizeof *cls);
     mirt_layer_class *user = (mirt_layer_class *)mirt__pool_alloc(pool, sizeof *user);
     mirt__field *fields = (mirt__field *)mirt__pool_alloc(pool, (size_t)c->num_fields * sizeof *fields);
-    mirt_field *user_fields = (mirt_field *)mirt__pool_alloc(pool, (size_t)c->num_fields * sizeof *user_fields);
     const char *name = mirt__pool_strdup(pool, c->class_name), *base = mirt__custom_base_name(pool, c->class_name);
-    if (!cls || !user || !fields || !user_fields || !name || !base) return NULL;
+    if (!cls || !user || !fields || !name || !base) return NULL;
     for (int i = 0; i < c->num_fields; i++) {
-        user_fields[i] = c->fields[i];
-        if (!(user_fields[i].name = mirt__pool_strdup(pool, c->fields[i].name))) return NULL;
-        fields[i].name = user_fields[i].name;
+        if (!(fields[i].name = mirt__pool_strdup(pool, c->fields[i].name))) return NULL;
         fields[i].offset = c->fields[i].offset;
-        fields[i].kind = c->fields[i].kind == MIRT_FIELD_INT     ? MIRT__FIELD_SIGNED
-                         : c->fields[i].kind == MIRT_FIELD_FLOAT ? MIRT__FIELD_FLOAT
-                                                                 : MIRT__FIELD_BOOL;
+        fields[i].kind = mirt__custom_kinds[c->fields[i].kind].kind;
     }
     *user = *c;
     user->class_name = name;
-    user->fields = user_fields;
+    user->fields = NULL; /* cls has them */
     cls->class_name = name;
     cls->base_name = base;
     cls->min_in = c->inputs > 0 ? c->inputs : 1;
@@ -122,7 +112,7 @@ static const mirt__layer_class *mirt__custom_copy(mirt_strategy *strategy, const
 static const mirt__layer_class *mirt__custom_class(mirt_strategy *strategy, const mirt_layer_class *c) {
     if (mirt__custom_check(c) != MIRT_OK) return NULL;
     const mirt__layer_class *cls = mirt__layer_class_by_name(strategy, c->class_name);
-    return cls && mirt__custom_same(cls->user, c) ? cls : mirt__custom_copy(strategy, c);
+    return cls && mirt__custom_same(cls, c) ? cls : mirt__custom_copy(strategy, c);
 }
 
 MIRT_API mirt_status mirt_register_layer(mirt_strategy *strategy, const mirt_layer_class *layer_class) {
@@ -158,7 +148,7 @@ MIRT_API mirt_tensor *mirt_layer_variable(mirt_layer *layer, const char *name, m
     mirt_model *model = layer->model;
     char label[MIRT__JSON_LABEL];
     mirt_tensor *variable = NULL;
-    bool good = name && *name && strlen(name) <= 100 && !strchr(name, '/') && mirt__utf8_valid(name, strlen(name)),
+    bool good = mirt__short_name(name) && !strchr(name, '/'),
          positive = shape.rank >= 0 && shape.rank <= MIRT_MAX_RANK;
     for (int i = 0; positive && i < shape.rank; i++) positive = shape.dim[i] > 0;
     for (int i = layer->first_variable; good && i < model->num_variables; i++) {

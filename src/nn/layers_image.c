@@ -3,7 +3,8 @@
 
 typedef struct mirt__border_desc { int border[2][2]; } mirt__border_desc; /* top, bottom; left, right */
 
-static mirt__attrs mirt__pool_attrs(mirt_pool2d_desc *d, mirt__op_id id) {
+static mirt__attrs mirt__pool_attrs(mirt__layer *layer, mirt__op_id id) {
+    mirt_pool2d_desc *d = (mirt_pool2d_desc *)layer->desc;
     mirt__attrs a = mirt__attrs_of(id);
     mirt__attrs_window *w = MIRT__OF(&a, window);
     mirt__default_pair(d->size, 2);
@@ -18,12 +19,12 @@ static mirt__attrs mirt__pool_attrs(mirt_pool2d_desc *d, mirt__op_id id) {
 }
 
 static mirt_tensor *mirt__max_pool2d_build(mirt__layer *layer, mirt_tensor *x) {
-    const mirt__attrs a = mirt__pool_attrs((mirt_pool2d_desc *)layer->desc, MIRT__OP_max_pool2d);
+    const mirt__attrs a = mirt__pool_attrs(layer, MIRT__OP_max_pool2d);
     return mirt__max_pool2d_op(x, &a);
 }
 
 static mirt_tensor *mirt__average_pool2d_build(mirt__layer *layer, mirt_tensor *x) {
-    const mirt__attrs a = mirt__pool_attrs((mirt_pool2d_desc *)layer->desc, MIRT__OP_average_pool2d);
+    const mirt__attrs a = mirt__pool_attrs(layer, MIRT__OP_average_pool2d);
     return mirt__average_pool2d_op(x, &a);
 }
 
@@ -108,11 +109,7 @@ MIRT_API mirt_tensor *mirt_global_pool2d(mirt_tensor *x, const mirt_global_pool2
 
 static mirt_tensor *mirt__border_layer(const mirt__layer_class *cls, mirt_tensor *x, int top, int bottom, int left,
                                        int right) {
-    mirt__border_desc d;
-    d.border[0][0] = top;
-    d.border[0][1] = bottom;
-    d.border[1][0] = left;
-    d.border[1][1] = right;
+    const mirt__border_desc d = {{{top, bottom}, {left, right}}};
     return mirt__layer_on(cls, x, &d, NULL);
 }
 

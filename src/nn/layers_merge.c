@@ -1,8 +1,6 @@
 #include "layers.h"
 /* Layers that join tensors. */
 
-typedef struct mirt__axis_desc { int axis; } mirt__axis_desc;
-
 /* ((in[0] op in[1]) op in[2]) ... */
 static mirt_tensor *mirt__merge(mirt__layer *layer, mirt_tensor *x, mirt__binary_kind kind) {
     for (int i = 1; i < layer->num_in; i++) x = mirt__binary_op(kind, x, layer->in[i]);
@@ -37,14 +35,12 @@ MIRT_API mirt_tensor *mirt_average_layer(mirt_tensor *const *in, int count) {
 
 static mirt_tensor *mirt__concatenate_build(mirt__layer *layer, mirt_tensor *x) {
     (void)x;
-    return mirt_concat(layer->in, layer->num_in, ((const mirt__axis_desc *)layer->desc)->axis);
+    return mirt_concat(layer->in, layer->num_in, *(const int *)layer->desc);
 }
 
-static const mirt__field mirt__concatenate_fields[] = {MIRT__OWN_FIELD(mirt__axis_desc, SIGNED, axis)};
-MIRT__LAYER(concatenate, "Concatenate", "concatenate", 1, MIRT__MAX_IN, mirt__concatenate_fields, mirt__axis_desc);
+static const mirt__field mirt__concatenate_fields[] = {MIRT__ONLY_FIELD("axis", SIGNED)};
+MIRT__LAYER(concatenate, "Concatenate", "concatenate", 1, MIRT__MAX_IN, mirt__concatenate_fields, int);
 
 MIRT_API mirt_tensor *mirt_concatenate(mirt_tensor *const *in, int count, int axis) {
-    mirt__axis_desc d;
-    d.axis = axis;
-    return mirt__layer_add(NULL, &mirt__concatenate_layer, in, count, &d, NULL);
+    return mirt__layer_add(NULL, &mirt__concatenate_layer, in, count, &axis, NULL);
 }

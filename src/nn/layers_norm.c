@@ -14,7 +14,7 @@ static mirt_tensor *mirt__norm_weight(mirt__layer *layer, const char *name, cons
 
 static mirt_tensor *mirt__batch_norm_build(mirt__layer *layer, mirt_tensor *x) {
     mirt_batch_norm_desc *d = (mirt_batch_norm_desc *)layer->desc;
-    mirt_shape shape = mirt_make_shape(mirt__last_dim(x), 0, 0, 0, 0, 0);
+    mirt_shape shape = MIRT_SHAPE(mirt__last_dim(x));
     mirt__attrs a = mirt__attrs_of(MIRT__OP_batch_norm);
     mirt__attrs_norm *own = MIRT__OF(&a, norm);
     mirt_tensor *in[5] = {x, NULL, NULL, NULL, NULL};
@@ -70,27 +70,22 @@ static mirt_tensor *mirt__layer_norm_build(mirt__layer *layer, mirt_tensor *x) {
     return good ? mirt__layer_norm_op(x, gamma, beta, &a) : NULL;
 }
 
+#define MIRT__NORM_FIELDS(desc) \
+    MIRT__OWN_FIELD(desc, FLOAT, epsilon), MIRT__FIELD(desc, "center", NO, no_center), \
+        MIRT__FIELD(desc, "scale", NO, no_scale), MIRT__OWN_FIELD(desc, INITIALIZER, beta_initializer), \
+        MIRT__OWN_FIELD(desc, INITIALIZER, gamma_initializer)
+#define MIRT__NORM_REGULARIZERS(desc) \
+    MIRT__OWN_FIELD(desc, REGULARIZER, beta_regularizer), MIRT__OWN_FIELD(desc, REGULARIZER, gamma_regularizer)
 static const mirt__field mirt__batch_norm_fields[] = {
-    MIRT__OWN_FIELD(mirt_batch_norm_desc, FLOAT, momentum),
-    MIRT__OWN_FIELD(mirt_batch_norm_desc, FLOAT, epsilon),
-    MIRT__FIELD(mirt_batch_norm_desc, "center", NO, no_center),
-    MIRT__FIELD(mirt_batch_norm_desc, "scale", NO, no_scale),
-    MIRT__OWN_FIELD(mirt_batch_norm_desc, INITIALIZER, beta_initializer),
-    MIRT__OWN_FIELD(mirt_batch_norm_desc, INITIALIZER, gamma_initializer),
+    MIRT__OWN_FIELD(mirt_batch_norm_desc, FLOAT, momentum), MIRT__NORM_FIELDS(mirt_batch_norm_desc),
     MIRT__OWN_FIELD(mirt_batch_norm_desc, INITIALIZER, moving_mean_initializer),
     MIRT__OWN_FIELD(mirt_batch_norm_desc, INITIALIZER, moving_variance_initializer),
-    MIRT__OWN_FIELD(mirt_batch_norm_desc, REGULARIZER, beta_regularizer),
-    MIRT__OWN_FIELD(mirt_batch_norm_desc, REGULARIZER, gamma_regularizer),
-    MIRT__OWN_FIELD(mirt_batch_norm_desc, BOOL, synchronized)};
-static const mirt__field mirt__layer_norm_fields[] = {
-    MIRT__OWN_FIELD(mirt_layer_norm_desc, INT, axes),
-    MIRT__OWN_FIELD(mirt_layer_norm_desc, FLOAT, epsilon),
-    MIRT__FIELD(mirt_layer_norm_desc, "center", NO, no_center),
-    MIRT__FIELD(mirt_layer_norm_desc, "scale", NO, no_scale),
-    MIRT__OWN_FIELD(mirt_layer_norm_desc, INITIALIZER, beta_initializer),
-    MIRT__OWN_FIELD(mirt_layer_norm_desc, INITIALIZER, gamma_initializer),
-    MIRT__OWN_FIELD(mirt_layer_norm_desc, REGULARIZER, beta_regularizer),
-    MIRT__OWN_FIELD(mirt_layer_norm_desc, REGULARIZER, gamma_regularizer)};
+    MIRT__NORM_REGULARIZERS(mirt_batch_norm_desc), MIRT__OWN_FIELD(mirt_batch_norm_desc, BOOL, synchronized)};
+static const mirt__field mirt__layer_norm_fields[] = {MIRT__OWN_FIELD(mirt_layer_norm_desc, INT, axes),
+                                                      MIRT__NORM_FIELDS(mirt_layer_norm_desc),
+                                                      MIRT__NORM_REGULARIZERS(mirt_layer_norm_desc)};
+#undef MIRT__NORM_FIELDS
+#undef MIRT__NORM_REGULARIZERS
 
 MIRT__LAYER(batch_norm, "BatchNormalization", "batch_normalization", 1, 1, mirt__batch_norm_fields,
             mirt_batch_norm_desc);

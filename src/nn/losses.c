@@ -1,7 +1,6 @@
 /* The table of losses, and how they are recorded. */
 
 #include "model.h"
-#include "../formats/json.h"
 #include "../ops/ops.h"
 
 #define MIRT__LOSS_SPARSE true, true
@@ -20,11 +19,6 @@ MIRT__STATIC_ASSERT(MIRT__COUNT(mirt__loss_table) == MIRT__LOSS_COUNT, "a row fo
 
 MIRT__LIB const mirt__loss_class *mirt__loss_class_get(mirt_loss loss) {
     return (int)loss >= 0 && loss < MIRT__LOSS_COUNT ? &mirt__loss_table[loss] : NULL;
-}
-
-MIRT__LIB const char *mirt__loss_name(mirt_loss loss) {
-    const mirt__loss_class *cls = mirt__loss_class_get(loss);
-    return cls ? cls->name : NULL;
 }
 
 static mirt_loss mirt__output_loss_kind(const mirt_model *model, int output) {

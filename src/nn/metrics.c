@@ -42,19 +42,19 @@ static const char *mirt__metric_name(mirt_model *model, int output, const char *
     return mirt__pool_strdup(&model->graph.pool, text);
 }
 
-/* False with the error set. */
-static bool mirt__options_take(mirt_model *model, const mirt__metric_class *cls, mirt_metric_options *o) {
-    if (o->k < 0) mirt__fail(MIRT_E_INVALID, "%s: k is %d; it must be at least 1", cls->name, o->k);
-    else if (!isfinite(o->threshold))
-        mirt__fail(MIRT_E_INVALID, "%s: the threshold is %g; it must be finite", cls->name, (double)o->threshold);
-    else if (o->num_thresholds && (o->num_thresholds < 2 || o->num_thresholds > 100000))
-        mirt__fail(MIRT_E_INVALID, "%s: %d thresholds; the number must be 2 to 100000", cls->name, o->num_thresholds);
-    else if ((int)o->curve < 0 || o->curve > MIRT_PR)
-        mirt__fail(MIRT_E_INVALID, "%s: invalid curve (%d)", cls->name, (int)o->curve);
-    else if (o->name && !(*o->name && mirt__custom_named(o->name)))
-        mirt__fail(MIRT_E_INVALID, "%s: its name in logs must be UTF-8 and not empty", cls->name);
-    else return !o->name || (o->name = mirt__pool_strdup(&model->graph.pool, o->name)) != NULL;
-    return false;
+/* Checks options and copies their name. */
+static mirt_status mirt__options_take(mirt_model *model, mirt_metric_options *o) {
+    if (o->k < 0) return mirt__fail(MIRT_E_INVALID, "k is %d; it must be at least 1", o->k);
+    if (!isfinite(o->threshold))
+        return mirt__fail(MIRT_E_INVALID, "the threshold is %g; it must be finite", (double)o->threshold);
+    if (o->num_thresholds && (o->num_thresholds < 2 || o->num_thresholds > 100000))
+        return mirt__fail(MIRT_E_INVALID, "%d thresholds; the number must be 2 to 100000", o->num_thresholds);
+    if ((int)o->curve < 0 || o->curve > MIRT_PR)
+        return mirt__fail(MIRT_E_INVALID, "invalid curve (%d)", (int)o->curve);
+    if (o->name && !(*o->name && mirt__custom_named(o->name)))
+        return mirt__fail(MIRT_E_INVALID, "its name in logs must be UTF-8 and not empty");
+    if (o->name && !(o->name = mirt__pool_strdup(&model->graph.pool, o->name))) return MIRT_E_NOMEM;
+    return MIRT_OK;
 }
 
 static mirt_status mirt__metric_use_add(mirt_model *model, int output, mirt_metric metric,
@@ -107,7 +107,9 @@ static mirt_status mirt__metrics_take(mirt_model *model) {
     for (int i = 0; i < MIRT_MAX_METRICS && model->config.metrics[i] != MIRT_METRIC_NONE; i++) {
         const mirt__metric_class *cls = mirt__metric_class_get(model->config.metrics[i]);
         if (!cls) return mirt__fail(MIRT_E_INVALID, "invalid metric (%d)", (int)model->config.metrics[i]);
-        if (!mirt__options_take(model, cls, &model->config.metric_options[i])) return mirt_last_status();
+        const mirt_status status = mirt__options_take(model, &model->config.metric_options[i]);
+        if (status == MIRT_E_INVALID) mirt__fail_at("%s", cls->name);
+        if (status != MIRT_OK) return status;
     }
     return MIRT_OK;
 }

@@ -139,22 +139,12 @@ static double mirt__mean_of_elements(const mirt__metric_use *use, const double *
     return mirt__ratio(sum[0], (double)samples * (double)use->elements);
 }
 
-static double mirt__precision_of(const mirt__metric_use *use, const double *sum, int64_t samples) {
-    (void)use;
+/* Precision, recall or F1, of true positives, false positives and false negatives. */
+static double mirt__share_of_hits(const mirt__metric_use *use, const double *sum, int64_t samples) {
+    const double hits = use->metric == MIRT_F1_SCORE ? 2 * sum[0] : sum[0];
+    const double wrong = use->metric == MIRT_RECALL ? 0 : sum[1], missed = use->metric == MIRT_PRECISION ? 0 : sum[2];
     (void)samples;
-    return mirt__ratio(sum[0], sum[0] + sum[1]);
-}
-
-static double mirt__recall_of(const mirt__metric_use *use, const double *sum, int64_t samples) {
-    (void)use;
-    (void)samples;
-    return mirt__ratio(sum[0], sum[0] + sum[2]);
-}
-
-static double mirt__f1_of(const mirt__metric_use *use, const double *sum, int64_t samples) {
-    (void)use;
-    (void)samples;
-    return mirt__ratio(2 * sum[0], 2 * sum[0] + sum[1] + sum[2]);
+    return mirt__ratio(hits, hits + wrong + missed);
 }
 
 /* The area between two adjacent thresholds; tp and fp are counts above the lower one, tp_in and fp_in those in between.
@@ -199,9 +189,9 @@ static const mirt__metric_class mirt__metric_table[] = {
      MIRT_MODE_MAX},
     {"sparse_top_k_categorical_accuracy", MIRT__TAKES_NUMBERS, NULL, 1, mirt__count_top_k, mirt__mean_of_samples,
      MIRT_MODE_MAX},
-    {"precision", MIRT__TAKES_ANY, NULL, 3, mirt__count_positives, mirt__precision_of, MIRT_MODE_MAX},
-    {"recall", MIRT__TAKES_ANY, NULL, 3, mirt__count_positives, mirt__recall_of, MIRT_MODE_MAX},
-    {"f1_score", MIRT__TAKES_ANY, NULL, 3, mirt__count_positives, mirt__f1_of, MIRT_MODE_MAX},
+    {"precision", MIRT__TAKES_ANY, NULL, 3, mirt__count_positives, mirt__share_of_hits, MIRT_MODE_MAX},
+    {"recall", MIRT__TAKES_ANY, NULL, 3, mirt__count_positives, mirt__share_of_hits, MIRT_MODE_MAX},
+    {"f1_score", MIRT__TAKES_ANY, NULL, 3, mirt__count_positives, mirt__share_of_hits, MIRT_MODE_MAX},
     {"auc", MIRT__TAKES_ANY, NULL, 0, mirt__count_buckets, mirt__auc_of, MIRT_MODE_MAX},
     {"mean_absolute_error", MIRT__TAKES_VALUES, NULL, 1, mirt__count_errors, mirt__mean_of_elements, MIRT_MODE_MIN},
     {"mean_squared_error", MIRT__TAKES_VALUES, NULL, 1, mirt__count_errors, mirt__mean_of_elements, MIRT_MODE_MIN},

@@ -1,5 +1,4 @@
 #include "model.h"
-#include "../formats/json.h"
 #include "../ops/ops.h"
 /* Creates models, keeps them alive and destroys them. */
 

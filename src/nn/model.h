@@ -34,6 +34,7 @@ typedef enum mirt__field_kind {
     MIRT__FIELD_CHANNELS, /* float[MIRT_MAX_CHANNELS] */
     MIRT__FIELD_FLOAT2,
     MIRT__FIELD_TEXT, /* const char *: the file's own, until it is copied */
+    MIRT__FIELD_BOUNDARIES, MIRT__FIELD_VALUES, /* mirt_schedule: of this kind of it */
     /* Of operations: */
     MIRT__FIELD_INT64, MIRT__FIELD_LIMIT, /* a float that may be infinite */
     MIRT__FIELD_DIMS, /* mirt_shape: any */
@@ -46,10 +47,12 @@ typedef struct mirt__field {
     size_t offset;
     bool optional; /* not in files where it is 0 */
 } mirt__field;
-/* A field of the description `desc`; one that has its member's name; and an optional one. */
+/* A field of the description `desc`; one that has its member's name; and an optional one of these. */
 #define MIRT__FIELD(desc, name, kind, member) {name, MIRT__FIELD_##kind, offsetof(desc, member), false}
 #define MIRT__OWN_FIELD(desc, kind, member) MIRT__FIELD(desc, #member, kind, member)
 #define MIRT__OPTIONAL_FIELD(desc, kind, member) {#member, MIRT__FIELD_##kind, offsetof(desc, member), true}
+/* The field of a description that is one value. */
+#define MIRT__ONLY_FIELD(name, kind) {name, MIRT__FIELD_##kind, 0, false}
 #define MIRT__FIELDS(array) array, MIRT__COUNT(array)
 /* What files call {"class_name", "config"}. */
 typedef struct mirt__object_class {
@@ -330,7 +333,7 @@ MIRT__LIB void mirt__initialize(const mirt__variable *variable, uint64_t seed, m
 MIRT__LIB mirt_status mirt__initializer_check(const mirt_initializer *initializer);
 
 /* --- schedules.c --- */
-/* All of them, by mirt_schedule_kind; piecewise constant: boundaries and values in the place of fields. */
+/* All of them, by mirt_schedule_kind. */
 MIRT__LIB const mirt__object_class *mirt__schedule_classes(void);
 /* None is fine. */
 MIRT__LIB mirt_status mirt__schedule_check(const mirt_schedule *schedule);
@@ -366,7 +369,6 @@ MIRT__LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__var
 /* --- losses.c --- */
 /* NULL when there is no such loss. */
 MIRT__LIB const mirt__loss_class *mirt__loss_class_get(mirt_loss loss);
-MIRT__LIB const char *mirt__loss_name(mirt_loss loss);
 /* Checks the losses of the model's outputs and takes over those of the user. */
 /* The layer that made the output, or the model: for messages. */
 MIRT__LIB const char *mirt__output_name(const mirt_model *model, int output);
@@ -425,6 +427,8 @@ MIRT__LIB bool mirt__metric_shares(const mirt__metric_use *a, const mirt__metric
 MIRT__LIB int mirt__metric_fields(const mirt__field **fields);
 
 /* --- custom_op.c --- */
+/* Whether it is a name of 1 to 100 bytes of UTF-8. */
+MIRT__LIB bool mirt__short_name(const char *name);
 /* NULL when none of this name is registered. */
 MIRT__LIB const mirt_op_class *mirt__op_class_by_name(const mirt_strategy *strategy, const char *name);
 /* Records the strategy's op `op`; config: op->config_size bytes. */

@@ -1,6 +1,5 @@
 /* Optimizers: defaults, checks, and the formula of each update. */
 
-#include "../formats/json.h"
 #include "model.h"
 
 MIRT_API mirt_optimizer mirt_adam(float learning_rate) {
@@ -180,28 +179,23 @@ static bool mirt__optimizer_known(const mirt_optimizer *o) {
     return (int)o->kind >= 0 && o->kind < MIRT__OPTIMIZER_COUNT;
 }
 
-/* The value of this field; NULL: the field does not exist, or `keras` has 0. */
-static float *mirt__optimizer_number(mirt_optimizer *o, mirt_optimizer *keras, const mirt__field *field) {
-    if (field->kind != MIRT__FIELD_FLOAT || *(float *)(void *)((char *)keras + field->offset) == 0) return NULL;
-    return (float *)(void *)((char *)o + field->offset);
-}
-
 MIRT__LIB void mirt__optimizer_defaults(mirt_optimizer *o) {
     if (o->use_ema && o->ema_momentum == 0) o->ema_momentum = 0.99f;
     if (!mirt__optimizer_known(o)) return;
     const mirt__optimizer_class *cls = mirt__optimizer_class_get(o->kind);
-    mirt_optimizer keras = cls->keras(1e-3f);
+    const mirt_optimizer keras = cls->keras(1e-3f);
+    mirt_optimizer filled = *o;
     bool any = false;
     for (int i = 0; i < cls->num_fields; i++) {
-        const float *own = mirt__optimizer_number(o, &keras, &cls->fields[i]);
-        if (own && *own != 0) return;
-        any = any || own;
-    }
-    for (int i = 0; i < cls->num_fields; i++) {
-        float *own = mirt__optimizer_number(o, &keras, &cls->fields[i]);
-        if (own) *own = *mirt__optimizer_number(&keras, &keras, &cls->fields[i]);
+        const void *usual = (const char *)&keras + cls->fields[i].offset;
+        float *own = (float *)(void *)((char *)&filled + cls->fields[i].offset);
+        if (cls->fields[i].kind != MIRT__FIELD_FLOAT || *(const float *)usual == 0) continue;
+        if (*own != 0) return;
+        *own = *(const float *)usual;
+        any = true;
     }
     if (!any) return;
+    *o = filled;
     if (o->weight_decay == 0) o->weight_decay = keras.weight_decay;
     if (o->learning_rate == 0 && !o->schedule && !o->decay.kind) o->learning_rate = keras.learning_rate;
 }

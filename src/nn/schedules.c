@@ -111,6 +111,8 @@ static double mirt__restarts_rate(const mirt_schedule *s, double step) {
     return (double)s->initial * ((1 - alpha) * mirt__cosine(high, 0, done / length) + alpha);
 }
 
+static const mirt__field mirt__piecewise_fields[] = {MIRT__ONLY_FIELD("boundaries", BOUNDARIES),
+                                                     MIRT__ONLY_FIELD("values", VALUES)};
 #define MIRT__FIRST_FIELDS(steps_name) \
     MIRT__FIELD(mirt_schedule, "initial_learning_rate", FLOAT, initial), \
         MIRT__FIELD(mirt_schedule, steps_name, INT64, steps)
@@ -137,7 +139,7 @@ static double (*const mirt__schedule_rates[])(const mirt_schedule *schedule, dou
     mirt__cosine_rate, mirt__restarts_rate};
 static const mirt__object_class mirt__schedule_table[] = {
     {NULL, NULL, 0},
-    {"PiecewiseConstantDecay", NULL, 0},
+    {"PiecewiseConstantDecay", MIRT__FIELDS(mirt__piecewise_fields)},
     {"ExponentialDecay", MIRT__FIELDS(mirt__exponential_fields)},
     {"PolynomialDecay", MIRT__FIELDS(mirt__polynomial_fields)},
     {"InverseTimeDecay", MIRT__FIELDS(mirt__exponential_fields)},

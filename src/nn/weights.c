@@ -1,4 +1,3 @@
-#include "../formats/json.h"
 #include "../ops/ops.h"
 #include "model.h"
 /* Weights: where variables lie, who owns them, reading and setting them.

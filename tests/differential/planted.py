@@ -214,8 +214,8 @@ PLANTS = [
         "regularizers",
         "model",
         "nn/layers.c",
-        "mirt__unary_op(MIRT__ABS, w, 0, 0), all, false), r->l1, 0)",
-        "mirt__unary_op(MIRT__ABS, w, 0, 0), all, false), r->l2, 0)",
+        "mirt__penalty(w, MIRT__ABS, r->l1)",
+        "mirt__penalty(w, MIRT__ABS, r->l2)",
         "l2 in the place of l1",
     ),
     (
@@ -294,8 +294,8 @@ PLANTS = [
         "metrics",
         "metrics",
         "nn/metrics_table.c",
-        "return mirt__ratio(2 * sum[0], 2 * sum[0] + sum[1] + sum[2]);",
-        "return mirt__ratio(sum[0], sum[0] + sum[1] + sum[2]);",
+        "MIRT_F1_SCORE ? 2 * sum[0] : sum[0];",
+        "MIRT_F1_SCORE ? sum[0] : sum[0];",
         "F1 is the share of hits",
     ),
     (
