@@ -52,13 +52,17 @@ MIRT__LIB bool mirt__declare(mirt__node *node, mirt_dtype dtype, const mirt_shap
     return true;
 }
 
+/* Makes room for one more element of a list. */
+static bool mirt__graph_room(void **list, int count, int *capacity, size_t size) {
+    const int more = count ? 2 * count : 64;
+    if (count < *capacity) return true;
+    if (!mirt__grow(list, (size_t)count, (size_t)more, size)) return false;
+    *capacity = more;
+    return true;
+}
+
 static bool mirt__graph_append(mirt__graph *graph, mirt__node *node) {
-    if (graph->count == graph->capacity) {
-        int capacity = graph->capacity ? 2 * graph->capacity : 64;
-        if (!mirt__grow((void **)&graph->node, (size_t)graph->count, (size_t)capacity, sizeof *graph->node))
-            return false;
-        graph->capacity = capacity;
-    }
+    if (!mirt__graph_room((void **)&graph->node, graph->count, &graph->capacity, sizeof *graph->node)) return false;
     graph->node[graph->count++] = node;
     return true;
 }
@@ -75,16 +79,13 @@ static mirt__node *mirt__graph_new_node(mirt__graph *graph, mirt__op_id id, cons
     node->name = graph->scope;
     node->backward = graph->backward;
     node->num_in = num_in;
-    if (node->a.family != node->op->family) {
-        mirt__fail(MIRT_E_INVALID, "its attributes are those of another family of operations");
-        return NULL;
-    }
+    if (node->a.family != node->op->family)
+        return mirt__fail(MIRT_E_INVALID, "its attributes are those of another family of operations"),
+               (mirt__node *)NULL;
     for (int i = 0; i < num_in; i++) {
         node->in[i] = in[i];
-        if (in[i]->node->graph != graph) {
-            mirt__fail(MIRT_E_INVALID, "one of its tensors is of another model");
-            return NULL;
-        }
+        if (in[i]->node->graph != graph)
+            return mirt__fail(MIRT_E_INVALID, "one of its tensors is of another model"), (mirt__node *)NULL;
     }
     return node;
 }
@@ -93,8 +94,16 @@ MIRT__LIB bool mirt__is_input(const mirt__node *node) { return node->op->space =
 MIRT__LIB bool mirt__is_variable(const mirt__node *node) { return node->op->space == MIRT__SPACE_WEIGHT; }
 MIRT__LIB bool mirt__by_tiles(const mirt__node *node) { return node->op->tiled_reads && node->op->tiled_reads(node); }
 
-static bool mirt__passes_gradients(const mirt_tensor *t) {
-    return t->dtype == MIRT_FLOAT32 && !t->node->op->stops_gradient;
+/* Gradients flow through the node: its outputs need them too, where they pass any on. */
+static void mirt__need_gradients(mirt__node *node) {
+    for (int k = 0; k < node->num_out; k++)
+        node->out[k]->needs_grad = node->out[k]->dtype == MIRT_FLOAT32 && !node->op->stops_gradient;
+}
+
+static bool mirt__reads_gradients(const mirt__node *node) {
+    bool needs = false;
+    for (int k = 0; k < node->num_in; k++) needs = needs || node->in[k]->needs_grad;
+    return needs;
 }
 
 MIRT__LIB mirt_tensor *mirt__record(mirt__graph *graph, mirt__op_id id, const mirt__attrs *attrs,
@@ -106,10 +115,7 @@ MIRT__LIB mirt_tensor *mirt__record(mirt__graph *graph, mirt__op_id id, const mi
     }
     mirt__node *node = mirt__graph_new_node(graph, id, attrs, in, num_in);
     if (node && node->op->shape(node) && mirt__graph_append(graph, node)) {
-        for (int i = 0; i < num_in; i++) {
-            if (!in[i]->needs_grad) continue;
-            for (int k = 0; k < node->num_out; k++) node->out[k]->needs_grad = mirt__passes_gradients(node->out[k]);
-        }
+        if (mirt__reads_gradients(node)) mirt__need_gradients(node);
         return node->out[0];
     }
     if (mirt_last_status() != MIRT_E_NOMEM)
@@ -118,28 +124,17 @@ MIRT__LIB mirt_tensor *mirt__record(mirt__graph *graph, mirt__op_id id, const mi
     return NULL;
 }
 
-static void mirt__mark_live(mirt__graph *graph, mirt_tensor *const *keep, int count) {
+/* The ancestors of `keep` are live, but for what lies behind the tensors that are replaced. */
+static void mirt__mark_live(const mirt__graph *graph, mirt_tensor *const *keep, int count,
+                            const mirt_tensor *const *replaced, int num_replaced) {
     for (int i = 0; i < graph->count; i++) graph->node[i]->live = false;
     for (int i = 0; i < count; i++) {
         if (keep[i]) keep[i]->node->live = true;
     }
     for (int i = graph->count - 1; i >= 0; i--) {
         mirt__node *node = graph->node[i];
-        for (int k = 0; node->live && k < node->num_in; k++) node->in[k]->node->live = true;
-    }
-}
-
-/* The ancestors of `keep` are live, but for what lies behind the tensors that are replaced. */
-static void mirt__copy_mark(const mirt__copying *c, mirt_tensor *const *keep, int count) {
-    mirt__graph *source = (mirt__graph *)c->source;
-    for (int i = 0; i < source->count; i++) source->node[i]->live = false;
-    for (int i = 0; i < count; i++) {
-        if (keep[i]) keep[i]->node->live = true;
-    }
-    for (int i = source->count - 1; i >= 0; i--) {
-        mirt__node *node = source->node[i];
-        for (int k = 0; k < c->num_replaced; k++) {
-            if (node->out[0] == c->replaced[k]) node->live = false;
+        for (int k = 0; k < num_replaced; k++) {
+            if (node->out[0] == replaced[k]) node->live = false;
         }
         for (int k = 0; node->live && k < node->num_in; k++) node->in[k]->node->live = true;
     }
@@ -214,7 +209,7 @@ static bool mirt__copy_node(mirt__graph *graph, const mirt__copying *c, const mi
 }
 
 MIRT__LIB bool mirt__graph_copy(mirt__graph *graph, const mirt__copying *c, mirt_tensor **keep, int count) {
-    mirt__copy_mark(c, keep, count);
+    mirt__mark_live(c->source, keep, count, c->replaced, c->num_replaced);
     for (int k = 0; k < c->num_replaced; k++) ((mirt_tensor *)c->replaced[k])->pass.copy = c->replacement[k];
     for (int i = 0; i < c->source->count; i++) {
         if (c->source->node[i]->live && !mirt__copy_node(graph, c, c->source->node[i])) {
@@ -239,15 +234,9 @@ MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor 
                                   double momentum) {
     mirt__assignment *a = value ? mirt__graph_assignment(graph, variable) : NULL;
     if (!value) return false;
-    if (!a && graph->num_assignments == graph->assignment_capacity) {
-        int capacity = graph->assignment_capacity ? 2 * graph->assignment_capacity : 16;
-        if (!mirt__grow((void **)&graph->assignment, (size_t)graph->num_assignments, (size_t)capacity,
-                        sizeof *graph->assignment)) {
-            mirt__graph_poison(graph);
-            return false;
-        }
-        graph->assignment_capacity = capacity;
-    }
+    if (!a && !mirt__graph_room((void **)&graph->assignment, graph->num_assignments, &graph->assignment_capacity,
+                                sizeof *graph->assignment))
+        return mirt__graph_poison(graph), false;
     if (!a) a = &graph->assignment[graph->num_assignments++];
     a->variable = variable;
     a->value = value;
@@ -258,14 +247,8 @@ MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor 
 
 MIRT__LIB bool mirt__graph_term_add(mirt__graph *graph, mirt_tensor *term) {
     if (!term) return false;
-    if (graph->num_terms == graph->term_capacity) {
-        int capacity = graph->term_capacity ? 2 * graph->term_capacity : 16;
-        if (!mirt__grow((void **)&graph->term, (size_t)graph->num_terms, (size_t)capacity, sizeof *graph->term)) {
-            mirt__graph_poison(graph);
-            return false;
-        }
-        graph->term_capacity = capacity;
-    }
+    if (!mirt__graph_room((void **)&graph->term, graph->num_terms, &graph->term_capacity, sizeof *graph->term))
+        return mirt__graph_poison(graph), false;
     graph->term[graph->num_terms++] = term;
     return true;
 }
@@ -283,7 +266,7 @@ MIRT__LIB void mirt__graph_count_uses(mirt__graph *graph, mirt_tensor *const *ke
 }
 
 MIRT__LIB void mirt__graph_prune(mirt__graph *graph, mirt_tensor *const *keep, int count) {
-    mirt__mark_live(graph, keep, count);
+    mirt__mark_live(graph, keep, count, NULL, 0);
     int n = 0;
     for (int i = 0; i < graph->count; i++) {
         if (graph->node[i]->live) graph->node[n++] = graph->node[i];
@@ -295,21 +278,16 @@ MIRT__LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(
                                           const void *arg) {
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
-        bool needs = mirt__is_variable(node) && trainable(arg, node->a.index);
-        for (int k = 0; k < node->num_in; k++) needs = needs || node->in[k]->needs_grad;
-        for (int k = 0; k < node->num_out; k++)
-            node->out[k]->needs_grad = needs && mirt__passes_gradients(node->out[k]);
+        for (int k = 0; k < node->num_out; k++) node->out[k]->needs_grad = false;
+        if ((mirt__is_variable(node) && trainable(arg, node->a.index)) || mirt__reads_gradients(node))
+            mirt__need_gradients(node);
     }
 }
 
 MIRT__TRAINING_LIB void mirt__graph_need_gradient(mirt__graph *graph, mirt_tensor *x) {
     x->needs_grad = x->dtype == MIRT_FLOAT32;
     for (int i = 0; i < graph->count; i++) {
-        mirt__node *node = graph->node[i];
-        bool needs = false;
-        for (int k = 0; k < node->num_in; k++) needs = needs || node->in[k]->needs_grad;
-        for (int k = 0; k < node->num_out && needs; k++)
-            node->out[k]->needs_grad = mirt__passes_gradients(node->out[k]);
+        if (mirt__reads_gradients(graph->node[i])) mirt__need_gradients(graph->node[i]);
     }
 }
 
@@ -319,32 +297,29 @@ MIRT__TRAINING bool mirt__gradient_add(mirt_tensor *x, mirt_tensor *dx) {
     return x->grad != NULL;
 }
 
-MIRT__TRAINING bool mirt__node_gradient(mirt__graph *graph, mirt__node *node) {
+MIRT__TRAINING void mirt__node_gradient(mirt__graph *graph, mirt__node *node) {
     mirt_tensor *dy[MIRT__MAX_OUT], *dx[MIRT__MAX_IN];
     memset(dy, 0, sizeof dy);
     memset(dx, 0, sizeof dx);
-    bool reached = false, wanted = false;
+    bool reached = false;
     for (int k = 0; k < node->num_out; k++) {
         dy[k] = node->out[k]->grad;
         reached = reached || dy[k];
     }
-    for (int k = 0; k < node->num_in; k++) wanted = wanted || node->in[k]->needs_grad;
-    if (!reached || !wanted) return true;
+    if (!reached || !mirt__reads_gradients(node)) return;
     if (!node->op->gradient) {
         mirt__fail(
             MIRT_E_INVALID,
             "%s%s%s is not differentiable, and a loss depends on variables through it: mirt_stop_gradient its input",
             node->name ? node->name : "", node->name ? ": " : "", graph->ops->name(node->id, &node->a));
-        return false;
+        mirt__graph_poison(graph);
+        return;
     }
     graph->scope = node->name;
-    if (!node->op->gradient(node, dy, dx)) return false;
-    for (int k = 0; k < node->num_in; k++) {
-        mirt_tensor *x = node->in[k];
-        if (!dx[k] || !x->needs_grad) continue;
-        if (!mirt__gradient_add(x, dx[k])) return false;
+    node->op->gradient(node, dy, dx);
+    for (int k = 0; k < node->num_in && graph->status == MIRT_OK; k++) {
+        if (dx[k] && node->in[k]->needs_grad) mirt__gradient_add(node->in[k], dx[k]);
     }
-    return true;
 }
 
 MIRT__TRAINING_LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *const *y, mirt_tensor *const *dy, int count) {
@@ -355,11 +330,9 @@ MIRT__TRAINING_LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *const *
     for (int i = 0; i < count; i++) {
         if (!y[i] || !dy[i] || !mirt__gradient_add(y[i], dy[i])) return false;
     }
-    bool good = true;
     graph->backward = true;
-    for (int i = nodes - 1; i >= 0 && good; i--) good = mirt__node_gradient(graph, graph->node[i]);
+    for (int i = nodes - 1; i >= 0 && graph->status == MIRT_OK; i--) mirt__node_gradient(graph, graph->node[i]);
     graph->backward = false;
-    if (!good) return mirt__graph_poison(graph), false;
     graph->scope = NULL;
     return graph->status == MIRT_OK;
 }

@@ -377,9 +377,9 @@ struct mirt__op {
     mirt__family family;
     /* Checks inputs and attributes, declares the outputs by mirt__declare; false with the error set. */
     bool (*shape)(mirt__node *node);
-    /* Records gradients: dx[i] for every input with needs_grad, given dy[i] (NULL: zero). NULL: not
-       differentiable. */
-    bool (*gradient)(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx);
+    /* Records gradients: dx[i] for every input with needs_grad, given dy[i] (NULL: zero); an error marks the graph. NULL:
+       not differentiable. */
+    void (*gradient)(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx);
     void (*run)(const mirt__call *call); /* NULL: nothing runs (leaves, aliases) */
     void (*workspace)(const mirt__node *node, int64_t rows, mirt__workspace *out); /* NULL: none */
     double (*macs)(const mirt__node *node, int64_t rows); /* multiply-accumulates; NULL: none to speak of */
@@ -434,26 +434,32 @@ struct mirt__op {
     bool (*fits)(const mirt__attrs *attrs, mirt_tensor *const *in, int num_in);
 };
 
-/* A row of the table: MIRT__OP_ROW(NAME, MIRT__SET(FIELD, VALUE) ...). Fields it does not set are NULL, false or 0, the
-   safe choice. Both languages initialize rows at compile time: C by designated initializers, which C++17 lacks. */
+/* A row of the table: MIRT__OP_ROW(NAME, SHAPE, RUN, MIRT__SET(FIELD, VALUE) ...), where MIRT__IS(FIELD) sets true. Other
+   fields are NULL, false or 0, the safe choice. Both languages initialize rows at compile time: C by designated
+   initializers, which C++17 lacks. */
 #ifdef __cplusplus
 #define MIRT__SET(field, value) row.field = value;
-#define MIRT__OP_ROW(op, fields) \
+#define MIRT__OP_ROW(op, shape_rule, runs, fields) \
     MIRT__CONSTANT mirt__op mirt__op_##op = [] { \
         mirt__op row = mirt__op(); \
-        row.name = #op; \
-        row.family = (mirt__family)MIRT__FAMILY_OF_##op; \
-        fields return row; \
+        MIRT__OP_FIELDS(op, shape_rule, runs) fields return row; \
     }();
 #else
 #define MIRT__SET(field, value) .field = value,
-#define MIRT__OP_ROW(op, fields) \
-    MIRT__CONSTANT mirt__op mirt__op_##op = {.name = #op, .family = (mirt__family)MIRT__FAMILY_OF_##op, fields};
+#define MIRT__OP_ROW(op, shape_rule, runs, fields) \
+    MIRT__CONSTANT mirt__op mirt__op_##op = {MIRT__OP_FIELDS(op, shape_rule, runs) fields};
 #endif
+#define MIRT__OP_FIELDS(op, shape_rule, runs) \
+    MIRT__SET(name, #op) MIRT__SET(family, (mirt__family)MIRT__FAMILY_OF_##op) \
+    MIRT__SET(shape, shape_rule) MIRT__SET(run, runs)
+#define MIRT__IS(field) MIRT__SET(field, true)
+/* Files may hold it: its number of inputs, and MIRT__SAVES_... */
+#define MIRT__SAVED(least, most, attrs) \
+    MIRT__IS(saved) MIRT__SET(min_in, least) MIRT__SET(max_in, most) MIRT__SET(saved_attrs, attrs)
 /* The gradient of a row, and the row of an op that only training records: predict-only programs have neither. */
 #ifdef MIRRORTRAIN_NO_TRAIN
 #define MIRT__SET_GRADIENT(function)
-#define MIRT__TRAINING_ROW(op, fields) MIRT__OP_ROW(op, )
+#define MIRT__TRAINING_ROW(op, shape_rule, runs, fields) MIRT__OP_ROW(op, NULL, NULL, )
 #else
 #define MIRT__SET_GRADIENT(function) MIRT__SET(gradient, function)
 #define MIRT__TRAINING_ROW MIRT__OP_ROW

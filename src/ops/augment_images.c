@@ -31,7 +31,7 @@ MIRT__TRAINING void mirt__augment_run(const mirt__call *call) {
     a.rows = call->rows;
     a.x_dtype = node->in[0]->dtype;
     a.x = call->in[0];
-    a.y = (mirt__real *)call->out[0];
+    a.y = mirt__out(call, 0);
     call->kernels->augment(&a, &call->where);
 }
 
@@ -72,11 +72,9 @@ static mirt_tensor *mirt__augment_lower(mirt__graph *graph, const mirt__node *no
     return x;
 }
 
-MIRT__OP_ROW(augment,
-             MIRT__SET(shape, mirt__augment_shape) MIRT__SET(run, MIRT__TRAINING_ENTRY(mirt__augment_run))
-                 MIRT__SET(workspace, MIRT__TRAINING_ENTRY(mirt__augment_workspace))
-                 MIRT__SET(lower, mirt__augment_lower)
-                 MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true))
+MIRT__OP_ROW(augment, mirt__augment_shape, MIRT__TRAINING_ENTRY(mirt__augment_run),
+    MIRT__SET(workspace, MIRT__TRAINING_ENTRY(mirt__augment_workspace)) MIRT__SET(lower, mirt__augment_lower)
+    MIRT__IS(row_wise) MIRT__IS(keeps_range))
 
 MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t) {
     mirt__graph *graph = x->node->graph;

@@ -6,8 +6,8 @@ static bool mirt__bucket_shape(mirt__node *node) {
     return true; /* they have no outputs: the device's table and the optimizer do the work */
 }
 
-MIRT__OP_ROW(all_reduce_bucket, MIRT__SET(shape, mirt__bucket_shape) MIRT__SET(reduces, true))
-MIRT__OP_ROW(update_bucket, MIRT__SET(shape, mirt__bucket_shape) MIRT__SET(updates, true))
+MIRT__OP_ROW(all_reduce_bucket, mirt__bucket_shape, NULL, MIRT__IS(reduces))
+MIRT__OP_ROW(update_bucket, mirt__bucket_shape, NULL, MIRT__IS(updates))
 
 MIRT__LIB mirt_status mirt__bucket_op(mirt__graph *graph, mirt__op_id id, int bucket) {
     mirt__attrs a = mirt__attrs_of(id);

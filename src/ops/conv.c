@@ -80,14 +80,13 @@ static bool mirt__conv2d_check(const mirt__node *node) {
     const mirt_tensor *x = node->in[0], *k = node->in[1];
     const mirt__attrs_window *a = MIRT__OF(&node->a, window);
     if (k->dtype != MIRT_FLOAT32 || (x->dtype != MIRT_FLOAT32 && !node->a.affine)) return mirt__need_float(node, 2);
-    if (x->shape.rank != 4 || k->shape.rank != 4) {
-        char tx[96], tk[96];
+    char tx[96], tk[96];
+    if (x->shape.rank != 4 || k->shape.rank != 4)
         return mirt__fail(MIRT_E_SHAPE,
                           "input is %s and the kernel %s; a convolution takes (rows, height, width, channels) and "
                           "(height, width, channels, filters)",
                           mirt__shape_text(&x->shape, tx), mirt__shape_text(&k->shape, tk)),
                false;
-    }
     const int kernel[2] = {(int)k->shape.dim[0], (int)k->shape.dim[1]};
     if (!mirt__window_check(kernel, a->strides, a->dilation, a->padding)) return false;
     if (a->groups < 1) return mirt__fail(MIRT_E_INVALID, "%d groups: there must be at least one", a->groups), false;
@@ -130,14 +129,12 @@ static bool mirt__conv2d_shape(mirt__node *node) {
     return mirt__declare(node, MIRT_FLOAT32, &y);
 }
 
-static int64_t mirt__rows_of(const mirt_shape *x, int64_t rows) { return x->dim[0] == MIRT_ROWS ? rows : x->dim[0]; }
-
 /* x's shape and the kernel's, wherever this op of the family keeps them. */
 static void mirt__conv_of(const mirt__node *node, int64_t rows, mirt__conv *s) {
     const mirt_shape *x = &node->in[0]->shape, *k = &node->in[1]->shape;
     if (node->id == MIRT__OP_conv2d_input_grad || node->id == MIRT__OP_conv2d_transpose) x = &node->a.shape;
     if (node->id == MIRT__OP_conv2d_weight_grad || node->id == MIRT__OP_conv2d_pool_weight_grad) k = &node->a.shape;
-    mirt__conv_geometry(node, x, k, mirt__rows_of(x, rows), s);
+    mirt__conv_geometry(node, x, k, mirt__dim_at(x, 0, rows), s);
 }
 
 static void mirt__conv_workspace(const mirt__node *node, int64_t rows, mirt__workspace *out) {
@@ -169,14 +166,19 @@ typedef struct mirt__lazy_read {
     mirt__norm_back back;
 } mirt__lazy_read;
 
+/* Where the numbers of an input are, or of what a lazy one is computed from. */
+static const mirt__real *mirt__values(const mirt__call *call, const mirt_tensor *t) {
+    return (const mirt__real *)mirt__address(call->bases, t);
+}
+
 /* A normalization whose mean, variance, [gamma], [beta] are the node's inputs from `at` on; returns what comes after.
  */
 static int mirt__scaling_of(const mirt__call *call, const mirt__node *node, const mirt__attrs_scaling *a, int at,
                             mirt_activation_kind activation, mirt__scaling *out) {
-    out->mean = (const mirt__real *)mirt__address(call->bases, node->in[at++]);
-    out->variance = (const mirt__real *)mirt__address(call->bases, node->in[at++]);
-    out->gamma = a->gamma ? (const mirt__real *)mirt__address(call->bases, node->in[at++]) : NULL;
-    out->beta = a->beta ? (const mirt__real *)mirt__address(call->bases, node->in[at++]) : NULL;
+    out->mean = mirt__values(call, node->in[at++]);
+    out->variance = mirt__values(call, node->in[at++]);
+    out->gamma = a->gamma ? mirt__values(call, node->in[at++]) : NULL;
+    out->beta = a->beta ? mirt__values(call, node->in[at++]) : NULL;
     out->epsilon = a->epsilon;
     out->activation = activation;
     return at;
@@ -187,8 +189,7 @@ static void mirt__norm_back_of(const mirt__call *call, const mirt__node *node, m
     const mirt__attrs_scaling *a = &MIRT__OF(&node->a, norm)->scaling;
     int next = mirt__scaling_of(call, node, a, 2, node->a.mask_activation, &out->norm);
     out->z = mirt__address(call->bases, node->in[1]);
-    for (int i = 0; i < 2; i++)
-        out->sum[i] = next < node->num_in ? (const mirt__real *)mirt__address(call->bases, node->in[next + i]) : NULL;
+    for (int i = 0; i < 2; i++) out->sum[i] = next < node->num_in ? mirt__values(call, node->in[next + i]) : NULL;
     out->count = mirt__norm_count(call, node, mirt__elements(node->in[1], call->rows) / mirt__last_dim(node->in[1]));
 }
 
@@ -198,7 +199,7 @@ static mirt__reader mirt__lazy_reader_of(const mirt__call *call, int input, mirt
     const mirt_tensor *t = call->node->in[input];
     r.channels = mirt__last_dim(t);
     if (t->lazy && t->node->id == MIRT__OP_binary) {
-        r.gate = (const mirt__real *)mirt__address(call->bases, t->node->in[1]);
+        r.gate = mirt__values(call, t->node->in[1]);
         r.gate_pixels = t->shape.dim[1] * t->shape.dim[2];
         t = t->node->in[0];
     }
@@ -206,14 +207,13 @@ static mirt__reader mirt__lazy_reader_of(const mirt__call *call, int input, mirt
         const mirt__attrs_scaling *a = &MIRT__OF(&t->node->a, norm)->scaling;
         mirt__scaling_of(call, t->node, a, 1, t->node->a.activation, &own->norm);
         r.norm = &own->norm;
-        t = t->node->in[0];
     } else if (t->lazy) {
         mirt__norm_back_of(call, t->node, &own->back);
         r.back = &own->back;
-        t = t->node->in[0];
     }
+    if (t->lazy) t = t->node->in[0];
     r.data = mirt__address(call->bases, t);
-    r.dtype = t->dtype == MIRT_BOOL ? MIRT_UINT8 : t->dtype;
+    r.dtype = mirt__bytes_dtype(t);
     return r;
 }
 
@@ -224,7 +224,7 @@ static mirt__epilogue mirt__fused_epilogue(const mirt__call *call, mirt__scaling
     mirt__epilogue e;
     memset(&e, 0, sizeof e);
     int at = 2;
-    if (a->bias) e.bias = (const mirt__real *)call->in[at++];
+    if (a->bias) e.bias = mirt__in(call, at++);
     if (w->norm) {
         at = mirt__scaling_of(call, call->node, &w->scaling, at, MIRT_LINEAR, own);
         e.norm = own;
@@ -240,7 +240,7 @@ static mirt__epilogue mirt__fused_epilogue(const mirt__call *call, mirt__scaling
     }
     e.sums = w->sums;
     const int outputs = w->sums == MIRT__SUMS_IMAGES ? 1 : 2;
-    for (int i = 0; w->sums && i < outputs; i++) e.sum[i] = (mirt__real *)call->out[1 + i];
+    for (int i = 0; w->sums && i < outputs; i++) e.sum[i] = mirt__out(call, 1 + i);
     *next = at;
     return e;
 }
@@ -253,7 +253,7 @@ static void mirt__conv2d_run(const mirt__call *call) {
     memset(&f, 0, sizeof f);
     mirt__conv_of(call->node, call->rows, &f.s);
     f.x = mirt__lazy_reader_of(call, 0, &x);
-    f.kernel = (const mirt__real *)call->in[1];
+    f.kernel = mirt__in(call, 1);
     f.y = call->out[0];
     f.y_dtype = call->node->out[0]->dtype;
     f.half = call->node->a.half;
@@ -263,9 +263,9 @@ static void mirt__conv2d_run(const mirt__call *call) {
 }
 
 /* Weight gradient (of conv2d or, with `which`, conv2d_pool): dx[1], and dx[2] when there is a bias. */
-MIRT__TRAINING bool mirt__conv_weight_gradient(mirt__node *node, mirt_tensor *dz, mirt_tensor *which,
+MIRT__TRAINING void mirt__conv_weight_gradient(mirt__node *node, mirt_tensor *dz, mirt_tensor *which,
                                                mirt_tensor **dx) {
-    if (!node->in[1]->needs_grad && !(node->a.bias && node->in[2]->needs_grad)) return true;
+    if (!node->in[1]->needs_grad && !(node->a.bias && node->in[2]->needs_grad)) return;
     mirt__attrs a = node->a;
     mirt_tensor *in[3] = {node->in[0], dz, which};
     a.shape = node->in[1]->shape;
@@ -273,24 +273,20 @@ MIRT__TRAINING bool mirt__conv_weight_gradient(mirt__node *node, mirt_tensor *dz
     a.activation = MIRT_LINEAR;
     a.bias = false;
     a.of = node;
-    dx[1] = mirt__record(node->graph, which ? MIRT__OP_conv2d_pool_weight_grad : MIRT__OP_conv2d_weight_grad, &a, in,
-                         which ? 3 : 2);
+    dx[1] = mirt__apply(which ? MIRT__OP_conv2d_pool_weight_grad : MIRT__OP_conv2d_weight_grad, &a, in, which ? 3 : 2);
     if (dx[1] && a.column_sum) dx[2] = dx[1]->node->out[1];
-    return dx[1] != NULL;
 }
 
-MIRT__TRAINING bool mirt__conv2d_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING void mirt__conv2d_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt_tensor *dz = mirt__activation_grad_op(node->a.activation, dy[0], node->out[0]);
-    if (!dz || !mirt__conv_weight_gradient(node, dz, NULL, dx)) return false;
-    if (!node->in[0]->needs_grad) return true;
     mirt__attrs a = node->a;
-    mirt_tensor *in[2] = {dz, node->in[1]};
+    mirt__conv_weight_gradient(node, dz, NULL, dx);
+    if (!node->in[0]->needs_grad) return;
     a.shape = node->in[0]->shape;
     a.activation = MIRT_LINEAR;
     a.bias = false;
     a.of = node;
-    dx[0] = mirt__record(node->graph, MIRT__OP_conv2d_input_grad, &a, in, 2);
-    return dx[0] != NULL;
+    dx[0] = mirt__apply_two(MIRT__OP_conv2d_input_grad, &a, dz, node->in[1]);
 }
 
 /* Dense or depthwise, between images `a` and `b`. */
@@ -319,14 +315,13 @@ static int mirt__conv2d_half_tied(const mirt__node *node, mirt_tensor **tied) {
     return n;
 }
 
-MIRT__OP_ROW(conv2d,
-    MIRT__SET(shape, mirt__conv2d_shape) MIRT__SET_GRADIENT(mirt__conv2d_gradient) MIRT__SET(run, mirt__conv2d_run)
-    MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs) MIRT__SET(row_wise, true)
-    MIRT__SET(multiplies, true) MIRT__SET(weighted_sum, true)
+MIRT__OP_ROW(conv2d, mirt__conv2d_shape, mirt__conv2d_run,
+    MIRT__SET_GRADIENT(mirt__conv2d_gradient) MIRT__SET(workspace, mirt__conv_workspace)
+    MIRT__SET(macs, mirt__conv_macs) MIRT__IS(row_wise) MIRT__IS(multiplies) MIRT__IS(weighted_sum)
     MIRT__SET(takes, MIRT__TAKES_READER | MIRT__TAKES_BIAS | MIRT__TAKES_ACTIVATION | MIRT__TAKES_PADDING |
                      MIRT__TAKES_NORM | MIRT__TAKES_MOMENTS | MIRT__TAKES_MEANS)
     MIRT__SET(tiled_reads, mirt__conv2d_tiled) MIRT__SET(lazy_x, MIRT__INPUT(0)) MIRT__SET(half, mirt__conv2d_tiled)
-    MIRT__SET(half_in, ~MIRT__INPUT(1)) MIRT__SET(half_out, true) MIRT__SET(half_tied, mirt__conv2d_half_tied)
+    MIRT__SET(half_in, ~MIRT__INPUT(1)) MIRT__IS(half_out) MIRT__SET(half_tied, mirt__conv2d_half_tied)
     MIRT__SET(half_products, mirt__conv2d_half_products))
 
 MIRT__TRAINING bool mirt__conv_grad_shape(mirt__node *node) {
@@ -347,7 +342,7 @@ static void mirt__conv2d_input_grad_run(const mirt__call *call) {
     memset(&g, 0, sizeof g);
     mirt__conv_of(call->node, call->rows, &g.s);
     g.dy = mirt__lazy_reader_of(call, 0, &read[0]);
-    g.kernel = (const mirt__real *)call->in[1];
+    g.kernel = mirt__in(call, 1);
     g.dx = call->out[0];
     g.dx_dtype = call->node->out[0]->dtype;
     g.half = a->half;
@@ -357,18 +352,17 @@ static void mirt__conv2d_input_grad_run(const mirt__call *call) {
         const int out = w->sums ? 3 : 1;
         x = mirt__lazy_reader_of(call, next, &read[1]);
         g.x = &x;
-        g.dkernel = (mirt__real *)call->out[out];
-        if (a->column_sum) g.db = (mirt__real *)call->out[out + 1];
+        g.dkernel = mirt__out(call, out);
+        if (a->column_sum) g.db = mirt__out(call, out + 1);
     }
     call->kernels->conv_input_grad(&g, &call->where);
 }
 
-MIRT__TRAINING_ROW(conv2d_input_grad,
-    MIRT__SET(shape, mirt__conv_grad_shape) MIRT__SET(run, mirt__conv2d_input_grad_run)
+MIRT__TRAINING_ROW(conv2d_input_grad, mirt__conv_grad_shape, mirt__conv2d_input_grad_run,
     MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs)
     MIRT__SET(takes, MIRT__TAKES_MASK | MIRT__TAKES_GRADIENT | MIRT__TAKES_SLICE | MIRT__TAKES_NORM_SUMS)
     MIRT__SET(tiled_reads, mirt__conv2d_tiled) MIRT__SET(lazy_dy, MIRT__INPUT(0)) MIRT__SET(half, mirt__conv2d_tiled)
-    MIRT__SET(half_in, ~MIRT__INPUT(1)) MIRT__SET(half_out, true) MIRT__SET(half_tied, mirt__conv2d_half_tied)
+    MIRT__SET(half_in, ~MIRT__INPUT(1)) MIRT__IS(half_out) MIRT__SET(half_tied, mirt__conv2d_half_tied)
     MIRT__SET(half_products, mirt__conv2d_half_products))
 
 MIRT__TRAINING void mirt__conv2d_weight_grad_run(const mirt__call *call) {
@@ -379,13 +373,12 @@ MIRT__TRAINING void mirt__conv2d_weight_grad_run(const mirt__call *call) {
     g.x = mirt__lazy_reader_of(call, 0, &x);
     g.dy = mirt__lazy_reader_of(call, 1, &dy);
     g.half = call->node->a.half;
-    g.dkernel = (mirt__real *)call->out[0];
-    if (call->node->a.column_sum) g.db = (mirt__real *)call->out[1];
+    g.dkernel = mirt__out(call, 0);
+    if (call->node->a.column_sum) g.db = mirt__out(call, 1);
     call->kernels->conv_weight_grad(&g, &call->where);
 }
 
-MIRT__TRAINING_ROW(conv2d_weight_grad,
-    MIRT__SET(shape, mirt__conv_grad_shape) MIRT__SET(run, mirt__conv2d_weight_grad_run)
+MIRT__TRAINING_ROW(conv2d_weight_grad, mirt__conv_grad_shape, mirt__conv2d_weight_grad_run,
     MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs) MIRT__SET(takes, MIRT__TAKES_PADDING)
     MIRT__SET(tiled_reads, mirt__conv2d_weight_grad_tiled) MIRT__SET(lazy_x, MIRT__INPUT(0))
     MIRT__SET(lazy_dy, MIRT__INPUT(1)) MIRT__SET(half, mirt__conv2d_weight_grad_tiled)
@@ -420,26 +413,22 @@ static bool mirt__conv2d_transpose_shape(mirt__node *node) {
     return mirt__declare(node, MIRT_FLOAT32, y) && mirt__conv_geometry(node, y, k, 1, &s) && mirt__conv_countable(&s);
 }
 
-MIRT__TRAINING bool mirt__conv2d_transpose_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
-    mirt_tensor *x = node->in[0], *k = node->in[1], *in[2] = {dy[0], x};
+MIRT__TRAINING void mirt__conv2d_transpose_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    mirt_tensor *x = node->in[0], *k = node->in[1];
     mirt__attrs a = node->a;
     a.shape = k->shape;
     if (x->needs_grad) dx[0] = mirt__conv2d_op(dy[0], k, &a);
-    if (k->needs_grad) dx[1] = mirt__record(node->graph, MIRT__OP_conv2d_weight_grad, &a, in, 2);
-    return (!x->needs_grad || dx[0]) && (!k->needs_grad || dx[1]);
+    if (k->needs_grad) dx[1] = mirt__apply_two(MIRT__OP_conv2d_weight_grad, &a, dy[0], x);
 }
 
-MIRT__OP_ROW(conv2d_transpose,
-    MIRT__SET(shape, mirt__conv2d_transpose_shape) MIRT__SET_GRADIENT(mirt__conv2d_transpose_gradient)
-    MIRT__SET(run, mirt__conv2d_input_grad_run) MIRT__SET(workspace, mirt__conv_workspace)
-    MIRT__SET(macs, mirt__conv_macs) MIRT__SET(row_wise, true) MIRT__SET(multiplies, true)
-    MIRT__SET(weighted_sum, true))
+MIRT__OP_ROW(conv2d_transpose, mirt__conv2d_transpose_shape, mirt__conv2d_input_grad_run,
+    MIRT__SET_GRADIENT(mirt__conv2d_transpose_gradient) MIRT__SET(workspace, mirt__conv_workspace)
+    MIRT__SET(macs, mirt__conv_macs) MIRT__IS(row_wise) MIRT__IS(multiplies) MIRT__IS(weighted_sum))
 
 MIRT__LIB mirt_tensor *mirt__conv2d_transpose_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a) {
     mirt__attrs own = *a;
-    mirt_tensor *in[2] = {x, kernel};
     MIRT__OF(&own, window)->groups = 1;
-    return x && kernel ? mirt__record(x->node->graph, MIRT__OP_conv2d_transpose, &own, in, 2) : NULL;
+    return mirt__apply_two(MIRT__OP_conv2d_transpose, &own, x, kernel);
 }
 
 static bool mirt__conv2d_pool_shape(mirt__node *node) {
@@ -459,31 +448,30 @@ static void mirt__conv2d_pool_run(const mirt__call *call) {
     memset(&p, 0, sizeof p);
     mirt__conv_of(call->node, call->rows, &p.s);
     p.x = mirt__reader_of(call, 0);
-    p.kernel = (const mirt__real *)call->in[1];
-    if (call->node->a.bias) p.bias = (const mirt__real *)call->in[2];
-    p.y = (mirt__real *)call->out[0];
+    p.kernel = mirt__in(call, 1);
+    if (call->node->a.bias) p.bias = mirt__in(call, 2);
+    p.y = mirt__out(call, 0);
     p.which = (uint8_t *)call->out[1];
     call->kernels->conv_pool(&p, &call->where);
 }
 
-MIRT__TRAINING bool mirt__conv2d_pool_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
-    return mirt__conv_weight_gradient(node, dy[0], node->out[1], dx);
+MIRT__TRAINING void mirt__conv2d_pool_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    mirt__conv_weight_gradient(node, dy[0], node->out[1], dx);
 }
 
-MIRT__OP_ROW(conv2d_pool,
-    MIRT__SET(shape, mirt__conv2d_pool_shape) MIRT__SET_GRADIENT(mirt__conv2d_pool_gradient)
-    MIRT__SET(run, mirt__conv2d_pool_run) MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs)
-    MIRT__SET(optional_outputs, MIRT__OUTPUT(1)))
+MIRT__OP_ROW(conv2d_pool, mirt__conv2d_pool_shape, mirt__conv2d_pool_run,
+    MIRT__SET_GRADIENT(mirt__conv2d_pool_gradient) MIRT__SET(workspace, mirt__conv_workspace)
+    MIRT__SET(macs, mirt__conv_macs) MIRT__SET(optional_outputs, MIRT__OUTPUT(1)))
 
 MIRT__TRAINING void mirt__conv2d_pool_weight_grad_run(const mirt__call *call) {
     mirt__conv_pool_weight_grad g;
     memset(&g, 0, sizeof g);
     mirt__conv_of(call->node, call->rows, &g.s);
     g.x = mirt__reader_of(call, 0);
-    g.dy = (const mirt__real *)call->in[1];
+    g.dy = mirt__in(call, 1);
     g.which = (const uint8_t *)call->in[2];
-    g.dkernel = (mirt__real *)call->out[0];
-    if (call->node->a.column_sum) g.db = (mirt__real *)call->out[1];
+    g.dkernel = mirt__out(call, 0);
+    if (call->node->a.column_sum) g.db = mirt__out(call, 1);
     call->kernels->conv_pool_weight_grad(&g, &call->where);
 }
 
@@ -492,14 +480,11 @@ MIRT__TRAINING double mirt__conv2d_pool_weight_grad_macs(const mirt__node *node,
     return mirt__conv_macs(node, rows) / 4;
 }
 
-MIRT__TRAINING_ROW(conv2d_pool_weight_grad,
-    MIRT__SET(shape, mirt__conv_grad_shape) MIRT__SET(run, mirt__conv2d_pool_weight_grad_run)
+MIRT__TRAINING_ROW(conv2d_pool_weight_grad, mirt__conv_grad_shape, mirt__conv2d_pool_weight_grad_run,
     MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv2d_pool_weight_grad_macs))
 
 MIRT__LIB mirt_tensor *mirt__conv2d_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a) {
-    if (!x || !kernel) return NULL;
-    mirt_tensor *in[2] = {x, kernel};
-    return mirt__record(x->node->graph, MIRT__OP_conv2d, a, in, 2);
+    return mirt__apply_two(MIRT__OP_conv2d, a, x, kernel);
 }
 
 MIRT__LIB mirt_tensor *mirt__depthwise_conv2d_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a) {

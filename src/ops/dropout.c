@@ -34,21 +34,20 @@ static void mirt__dropout_run(const mirt__call *call) {
     d.key = a->key ^ call->run->seed ^ ((uint64_t)call->run->step >> 32 << 32);
     d.step = (uint32_t)call->run->step;
     d.rate = a->rate;
-    d.x = (const mirt__real *)call->in[0];
-    d.y = (mirt__real *)call->out[0];
+    d.x = mirt__in(call, 0);
+    d.y = mirt__out(call, 0);
     call->kernels->dropout(&d, &call->where);
 }
 
-MIRT__TRAINING bool mirt__dropout_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
-    dx[0] = mirt__record(node->graph, MIRT__OP_dropout, &node->a, dy, 1);
-    return dx[0] != NULL;
+MIRT__TRAINING void mirt__dropout_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    dx[0] = mirt__apply(MIRT__OP_dropout, &node->a, dy, 1);
 }
 
 static mirt_tensor *mirt__dropout_lower(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in,
                                         const mirt__mode *mode) {
     if (!mirt__in_training(node, mode)) return in[0];
-    return node->a.shape.rank ? mirt__masked_op(in[0], &node->a)
-                              : mirt__record(graph, MIRT__OP_dropout, &node->a, in, 1);
+    (void)graph;
+    return node->a.shape.rank ? mirt__masked_op(in[0], &node->a) : mirt__apply(MIRT__OP_dropout, &node->a, in, 1);
 }
 
 static bool mirt__dropout_keeps_all(const mirt__node *node, const mirt__mode *mode) {
@@ -56,36 +55,31 @@ static bool mirt__dropout_keeps_all(const mirt__node *node, const mirt__mode *mo
     return MIRT__OF(&node->a, random)->rate == 0;
 }
 
-MIRT__OP_ROW(dropout,
-    MIRT__SET(shape, mirt__dropout_shape) MIRT__SET_GRADIENT(mirt__dropout_gradient)
-    MIRT__SET(run, mirt__dropout_run) MIRT__SET(lower, mirt__dropout_lower) MIRT__SET(row_wise, true)
-    MIRT__SET(keeps_range, true) MIRT__SET(steady, mirt__dropout_keeps_all))
+MIRT__OP_ROW(dropout, mirt__dropout_shape, mirt__dropout_run,
+    MIRT__SET_GRADIENT(mirt__dropout_gradient) MIRT__SET(lower, mirt__dropout_lower) MIRT__IS(row_wise)
+    MIRT__IS(keeps_range) MIRT__SET(steady, mirt__dropout_keeps_all))
 
 /* Dropout of ones. Of its input it reads nothing: that says only whether there are rows. */
-static bool mirt__dropout_mask_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->a.shape); }
-
 static void mirt__dropout_mask_run(const mirt__call *call) {
     mirt__call inplace = *call;
-    call->kernels->fill((mirt__real *)call->out[0], 1, mirt__elements(call->node->out[0], call->rows), &call->where);
+    call->kernels->fill(mirt__out(call, 0), 1, mirt__elements(call->node->out[0], call->rows), &call->where);
     inplace.in[0] = call->out[0];
     mirt__dropout_run(&inplace);
 }
 
-MIRT__OP_ROW(dropout_mask, MIRT__SET(shape, mirt__dropout_mask_shape) MIRT__SET(run, mirt__dropout_mask_run))
+MIRT__OP_ROW(dropout_mask, mirt__shape_given, mirt__dropout_mask_run, )
 
 MIRT__LIB mirt_tensor *mirt__masked_op(mirt_tensor *x, const mirt__attrs *a) {
     mirt_tensor *rows = mirt_stop_gradient(x);
-    return rows ? mirt__binary_op(MIRT__MULTIPLY, x, mirt__record(x->node->graph, MIRT__OP_dropout_mask, a, &rows, 1))
-                : NULL;
+    return mirt__binary_op(MIRT__MULTIPLY, x, mirt__apply(MIRT__OP_dropout_mask, a, &rows, 1));
 }
 
 MIRT__LIB mirt_tensor *mirt__dropout_noise_op(mirt_tensor *x, float rate, uint64_t key, const mirt_shape *noise) {
-    if (!x) return NULL;
     mirt__attrs a = mirt__attrs_of(MIRT__OP_dropout);
     MIRT__OF(&a, random)->rate = rate;
     MIRT__OF(&a, random)->key = key;
     if (noise) a.shape = *noise;
-    return mirt__record(x->node->graph, MIRT__OP_dropout, &a, &x, 1);
+    return mirt__apply(MIRT__OP_dropout, &a, &x, 1);
 }
 
 MIRT__LIB mirt_tensor *mirt__dropout_op(mirt_tensor *x, float rate, uint64_t key) {

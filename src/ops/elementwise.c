@@ -7,8 +7,7 @@
 
 static bool mirt__unary_shape(mirt__node *node) {
     const mirt__attrs *a = &node->a;
-    const mirt_dtype dtype = node->in[0]->dtype;
-    if (a->kind == MIRT__COPY) return mirt__declare(node, dtype, &node->in[0]->shape);
+    if (a->kind == MIRT__COPY) return mirt__shape_kept(node);
     if (a->kind == MIRT__CLIP && !(a->scale <= a->offset)) {
         return mirt__fail(MIRT_E_INVALID, "clip: %g to %g is no range", (double)a->scale, (double)a->offset), false;
     }
@@ -16,15 +15,15 @@ static bool mirt__unary_shape(mirt__node *node) {
         return mirt__fail(MIRT_E_INVALID, "%g, %g: its numbers must be finite", (double)a->scale, (double)a->offset),
                false;
     }
-    return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
+    return mirt__need_float(node, 1) && mirt__shape_kept(node);
 }
 
 static void mirt__unary_run(const mirt__call *call) {
     mirt__unary u;
     u.kind = (mirt__unary_kind)call->node->a.kind;
     u.count = mirt__elements(call->node->out[0], call->rows);
-    u.x = (const mirt__real *)call->in[0];
-    u.y = (mirt__real *)call->out[0];
+    u.x = mirt__in(call, 0);
+    u.y = mirt__out(call, 0);
     u.scale = call->node->a.scale;
     u.offset = call->node->a.offset;
     if (call->node->in[0]->dtype != MIRT_FLOAT32) mirt__copy_run(call);
@@ -33,13 +32,11 @@ static void mirt__unary_run(const mirt__call *call) {
 
 static mirt_tensor *mirt__binary_with(mirt__binary_kind kind, mirt_tensor *a, mirt_tensor *b, float scale,
                                       float offset) {
-    if (!a || !b) return NULL;
     mirt__attrs attrs = mirt__attrs_of(MIRT__OP_binary);
     attrs.kind = (int)kind;
     attrs.scale = scale;
     attrs.offset = offset;
-    mirt_tensor *in[2] = {a, b};
-    return mirt__record(a->node->graph, MIRT__OP_binary, &attrs, in, 2);
+    return mirt__apply_two(MIRT__OP_binary, &attrs, a, b);
 }
 
 MIRT__LIB mirt_tensor *mirt__binary_op(mirt__binary_kind kind, mirt_tensor *a, mirt_tensor *b) {
@@ -55,14 +52,13 @@ MIRT__TRAINING mirt_tensor *mirt__affine(mirt_tensor *x, float scale, float offs
 
 #define MIRT__GRADIENT_PASS(tensor) dx[0] = tensor; break;
 #define MIRT__GRADIENT_SLOPE(kind, of) dx[0] = mirt__binary_with(kind, dy, of, node->a.scale, node->a.offset); break;
-#define MIRT__GRADIENT_END return true;
+#define MIRT__GRADIENT_END break;
 #define MIRT__GRADIENT_CASE(number, id, label, function, reference, fast, gpu, gradient) \
     case MIRT__##id: MIRT__GRADIENT_##gradient
 
-MIRT__TRAINING bool mirt__unary_gradient(mirt__node *node, mirt_tensor *const *dys, mirt_tensor **dx) {
+MIRT__TRAINING void mirt__unary_gradient(mirt__node *node, mirt_tensor *const *dys, mirt_tensor **dx) {
     mirt_tensor *x = node->in[0], *y = node->out[0], *dy = dys[0];
     switch ((mirt__unary_kind)node->a.kind) { MIRT__UNARY_LIST(MIRT__GRADIENT_CASE) }
-    return dx[0] != NULL;
 }
 
 #undef MIRT__GRADIENT_PASS
@@ -76,19 +72,17 @@ static mirt__extent mirt__unary_extent(const mirt__node *node, const mirt__exten
     return linear ? in[0] : MIRT__EXTENT_OTHER;
 }
 
-MIRT__OP_ROW(unary,
-    MIRT__SET(shape, mirt__unary_shape) MIRT__SET_GRADIENT(mirt__unary_gradient) MIRT__SET(run, mirt__unary_run)
-    MIRT__SET(row_wise, true) MIRT__SET(extent, mirt__unary_extent) MIRT__SET(overwrites, MIRT__INPUTS_ALL)
-    MIRT__SET(saved, true) MIRT__SET(min_in, 1) MIRT__SET(max_in, 1)
-    MIRT__SET(saved_attrs, MIRT__SAVES_kind | MIRT__SAVES_scale | MIRT__SAVES_offset))
+MIRT__OP_ROW(unary, mirt__unary_shape, mirt__unary_run,
+    MIRT__SET_GRADIENT(mirt__unary_gradient) MIRT__IS(row_wise) MIRT__SET(extent, mirt__unary_extent)
+    MIRT__SET(overwrites, MIRT__INPUTS_ALL)
+    MIRT__SAVED(1, 1, MIRT__SAVES_kind | MIRT__SAVES_scale | MIRT__SAVES_offset))
 
 MIRT__LIB mirt_tensor *mirt__unary_op(mirt__unary_kind kind, mirt_tensor *x, float scale, float offset) {
-    if (!x) return NULL;
     mirt__attrs a = mirt__attrs_of(MIRT__OP_unary);
     a.kind = (int)kind;
     a.scale = scale;
     a.offset = offset;
-    return mirt__record(x->node->graph, MIRT__OP_unary, &a, &x, 1);
+    return mirt__apply(MIRT__OP_unary, &a, &x, 1);
 }
 
 MIRT__LIB bool mirt__broadcast_shape(const mirt_shape *a, const mirt_shape *b, mirt_shape *out) {
@@ -132,11 +126,11 @@ static void mirt__binary_args(const mirt__call *call, mirt__binary *b) {
     const mirt_shape *out = &call->node->out[0]->shape;
     memset(b, 0, sizeof *b);
     b->rank = out->rank;
-    for (int i = 0; i < out->rank; i++) b->dim[i] = out->dim[i] == MIRT_ROWS ? call->rows : out->dim[i];
+    for (int i = 0; i < out->rank; i++) b->dim[i] = mirt__dim_at(out, i, call->rows);
     b->scale = call->node->a.scale;
     b->offset = call->node->a.offset;
-    b->a = (const mirt__real *)call->in[0];
-    b->y = (mirt__real *)call->out[0];
+    b->a = mirt__in(call, 0);
+    b->y = mirt__out(call, 0);
     mirt__broadcast_strides(&call->node->in[0]->shape, out, b->a_stride);
 }
 
@@ -144,7 +138,7 @@ static void mirt__binary_call(const mirt__call *call, mirt__binary_kind kind) {
     mirt__binary b;
     mirt__binary_args(call, &b);
     b.kind = kind;
-    b.b = (const mirt__real *)call->in[1];
+    b.b = mirt__in(call, 1);
     mirt__broadcast_strides(&call->node->in[1]->shape, &call->node->out[0]->shape, b.b_stride);
     call->kernels->binary(&b, &call->where);
 }
@@ -161,30 +155,34 @@ MIRT__TRAINING_LIB mirt_tensor *mirt__unbroadcast(mirt_tensor *dy, const mirt_te
     return mirt__reshape_op(mirt__reduce_op(MIRT__REDUCE_SUM, dy, axes, true), &x->shape);
 }
 
-MIRT__TRAINING bool mirt__binary_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
-    mirt_tensor *a = node->in[0], *b = node->in[1], *da = NULL, *db = NULL;
+MIRT__TRAINING void mirt__binary_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    mirt_tensor *a = node->in[0], *b = node->in[1], *da = dy[0], *db = dy[0];
     switch ((mirt__binary_kind)node->a.kind) {
-    case MIRT__ADD: da = db = dy[0]; break;
+    case MIRT__ADD: break;
     case MIRT__SUBTRACT:
-        da = dy[0];
         if (b->needs_grad) db = mirt__unary_op(MIRT__NEGATIVE, dy[0], 0, 0);
         break;
     case MIRT__MULTIPLY:
-        if (a->needs_grad) da = mirt__binary_op(MIRT__MULTIPLY, dy[0], b);
-        if (b->needs_grad) db = mirt__binary_op(MIRT__MULTIPLY, dy[0], a);
+        if (a->needs_grad) da = mirt__times(dy[0], b);
+        if (b->needs_grad) db = mirt__times(dy[0], a);
         break;
     case MIRT__DIVIDE:
         da = mirt__binary_op(MIRT__DIVIDE, dy[0], b);
-        if (b->needs_grad) db = mirt__unary_op(MIRT__NEGATIVE, mirt__binary_op(MIRT__MULTIPLY, da, node->out[0]), 0, 0);
+        if (b->needs_grad) db = mirt__unary_op(MIRT__NEGATIVE, mirt__times(da, node->out[0]), 0, 0);
         break;
     case MIRT__MAXIMUM: /* of equals the first has the gradient, as in TensorFlow */
-        return mirt__where_gradient(mirt__logic_op(MIRT__IS_LESS_EQUAL, b, a), a, b, dy[0], dx);
-    case MIRT__MINIMUM: return mirt__where_gradient(mirt__logic_op(MIRT__IS_LESS_EQUAL, a, b), a, b, dy[0], dx);
-    default: return mirt__fail(MIRT_E_INVALID, "the gradient of a gradient is not available for activations"), false;
+        mirt__where_gradient(mirt__logic_op(MIRT__IS_LESS_EQUAL, b, a), a, b, dy[0], dx);
+        return;
+    case MIRT__MINIMUM:
+        mirt__where_gradient(mirt__logic_op(MIRT__IS_LESS_EQUAL, a, b), a, b, dy[0], dx);
+        return;
+    default:
+        mirt__fail(MIRT_E_INVALID, "the gradient of a gradient is not available for activations");
+        mirt__graph_poison(node->graph);
+        return;
     }
     if (a->needs_grad) dx[0] = mirt__unbroadcast(da, a);
     if (b->needs_grad) dx[1] = mirt__unbroadcast(db, b);
-    return (!a->needs_grad || dx[0]) && (!b->needs_grad || dx[1]);
 }
 
 static mirt__extent mirt__binary_extent(const mirt__node *node, const mirt__extent in[2]) {
@@ -197,11 +195,10 @@ static mirt__extent mirt__binary_extent(const mirt__node *node, const mirt__exte
 /* Readers of a lazy product read its image directly. */
 static bool mirt__binary_half(const mirt__node *node) { return node->out[0]->lazy; }
 
-MIRT__OP_ROW(binary,
-    MIRT__SET(shape, mirt__binary_shape) MIRT__SET_GRADIENT(mirt__binary_gradient) MIRT__SET(run, mirt__binary_run)
-    MIRT__SET(row_wise, true) MIRT__SET(extent, mirt__binary_extent) MIRT__SET(overwrites, MIRT__INPUTS_ALL)
-    MIRT__SET(lazy, MIRT__LAZY_GATE) MIRT__SET(half, mirt__binary_half) MIRT__SET(half_in, MIRT__INPUT(0))
-    MIRT__SET(saved, true) MIRT__SET(min_in, 2) MIRT__SET(max_in, 2) MIRT__SET(saved_attrs, MIRT__SAVES_kind))
+MIRT__OP_ROW(binary, mirt__binary_shape, mirt__binary_run,
+    MIRT__SET_GRADIENT(mirt__binary_gradient) MIRT__IS(row_wise) MIRT__SET(extent, mirt__binary_extent)
+    MIRT__SET(overwrites, MIRT__INPUTS_ALL) MIRT__SET(lazy, MIRT__LAZY_GATE) MIRT__SET(half, mirt__binary_half)
+    MIRT__SET(half_in, MIRT__INPUT(0)) MIRT__SAVED(2, 2, MIRT__SAVES_kind))
 
 static bool mirt__broadcast_to_shape(mirt__node *node) {
     return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, &node->in[1]->shape);
@@ -222,16 +219,13 @@ static void mirt__broadcast_run(const mirt__call *call) {
     call->kernels->binary(&b, &call->where);
 }
 
-MIRT__OP_ROW(broadcast,
-    MIRT__SET(shape, mirt__broadcast_to_shape) MIRT__SET(run, mirt__broadcast_run) MIRT__SET(row_wise, true)
-    MIRT__SET(extent, mirt__extent_kept) MIRT__SET(shape_only, MIRT__INPUT(1)))
+MIRT__OP_ROW(broadcast, mirt__broadcast_to_shape, mirt__broadcast_run,
+    MIRT__IS(row_wise) MIRT__SET(extent, mirt__extent_kept) MIRT__SET(shape_only, MIRT__INPUT(1)))
 
 MIRT__TRAINING_LIB mirt_tensor *mirt__broadcast_op(mirt_tensor *x, mirt_tensor *like, bool mean) {
-    if (!x || !like) return NULL;
     mirt__attrs a = mirt__attrs_of(MIRT__OP_broadcast);
     a.kind = mean ? MIRT__REDUCE_MEAN : MIRT__REDUCE_SUM;
-    mirt_tensor *in[2] = {x, like};
-    return mirt__record(x->node->graph, MIRT__OP_broadcast, &a, in, 2);
+    return mirt__apply_two(MIRT__OP_broadcast, &a, x, like);
 }
 
 static bool mirt__bias_add_shape(mirt__node *node) {
@@ -242,26 +236,22 @@ static bool mirt__bias_add_shape(mirt__node *node) {
                    mirt__shape_text(&node->in[0]->shape, tx));
         return false;
     }
-    return mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
+    return mirt__shape_kept(node);
 }
 
 static void mirt__bias_add_run(const mirt__call *call) { mirt__binary_call(call, MIRT__ADD); }
 
-MIRT__TRAINING bool mirt__bias_add_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING void mirt__bias_add_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     dx[0] = dy[0];
     if (node->in[1]->needs_grad) dx[1] = mirt__unbroadcast(dy[0], node->in[1]);
-    return !node->in[1]->needs_grad || dx[1];
 }
 
-MIRT__OP_ROW(bias_add,
-    MIRT__SET(shape, mirt__bias_add_shape) MIRT__SET_GRADIENT(mirt__bias_add_gradient)
-    MIRT__SET(run, mirt__bias_add_run) MIRT__SET(row_wise, true) MIRT__SET(weighted_sum, true)
+MIRT__OP_ROW(bias_add, mirt__bias_add_shape, mirt__bias_add_run,
+    MIRT__SET_GRADIENT(mirt__bias_add_gradient) MIRT__IS(row_wise) MIRT__IS(weighted_sum)
     MIRT__SET(overwrites, MIRT__INPUT(0)))
 
 MIRT__LIB mirt_tensor *mirt__bias_add_op(mirt_tensor *x, mirt_tensor *bias) {
-    if (!x || !bias) return NULL;
-    mirt_tensor *in[2] = {x, bias};
-    return mirt__record(x->node->graph, MIRT__OP_bias_add, NULL, in, 2);
+    return mirt__apply_two(MIRT__OP_bias_add, NULL, x, bias);
 }
 
 MIRT__LIB mirt_activation_kind mirt__activation_of(const mirt__node *node) {

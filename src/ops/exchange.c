@@ -24,24 +24,23 @@ static void mirt__all_reduce_run(const mirt__call *call) {
         memset(&copy, 0, sizeof copy);
         copy.kind = MIRT__COPY;
         copy.count = mirt__elements(call->node->in[i], call->rows);
-        copy.x = (const mirt__real *)call->in[i];
-        copy.y = (mirt__real *)call->out[i];
+        copy.x = mirt__in(call, i);
+        copy.y = mirt__out(call, i);
         call->kernels->unary(&copy, &call->where);
     }
 }
 
 /* Every replica's result depends on every replica's value. */
-MIRT__TRAINING bool mirt__all_reduce_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
-    if (node->a.kind == MIRT__ALL_REDUCE_MOMENTS)
-        return mirt__fail(MIRT_E_INVALID,
-                          "combined statistics are differentiated by the normalization that reads them"),
-               false;
+MIRT__TRAINING void mirt__all_reduce_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    if (node->a.kind == MIRT__ALL_REDUCE_MOMENTS) {
+        mirt__fail(MIRT_E_INVALID, "combined statistics are differentiated by the normalization that reads them");
+        mirt__graph_poison(node->graph);
+        return;
+    }
     mirt_tensor *sum = dy[0];
-    if (!mirt__all_reduce_op(&sum, 1, MIRT__ALL_REDUCE_SUM)) return false;
+    dx[0] = mirt__all_reduce_op(&sum, 1, MIRT__ALL_REDUCE_SUM);
     if (node->a.kind == MIRT__ALL_REDUCE_MEAN)
-        sum = mirt__binary_op(MIRT__MULTIPLY, sum, mirt__loss_weight_op(node->graph, MIRT__WEIGHT_SHARE));
-    dx[0] = sum;
-    return sum != NULL;
+        dx[0] = mirt__binary_op(MIRT__MULTIPLY, dx[0], mirt__loss_weight_op(node->graph, MIRT__WEIGHT_SHARE));
 }
 
 static mirt__extent mirt__all_reduce_extent(const mirt__node *node, const mirt__extent in[2]) {
@@ -50,15 +49,13 @@ static mirt__extent mirt__all_reduce_extent(const mirt__node *node, const mirt__
     return MIRT__EXTENT_NONE;
 }
 
-MIRT__OP_ROW(all_reduce,
-    MIRT__SET(shape, mirt__all_reduce_shape) MIRT__SET_GRADIENT(mirt__all_reduce_gradient)
-    MIRT__SET(run, mirt__all_reduce_run) MIRT__SET(meets, true) MIRT__SET(extent, mirt__all_reduce_extent))
+MIRT__OP_ROW(all_reduce, mirt__all_reduce_shape, mirt__all_reduce_run,
+    MIRT__SET_GRADIENT(mirt__all_reduce_gradient) MIRT__IS(meets) MIRT__SET(extent, mirt__all_reduce_extent))
 
 MIRT__LIB mirt_tensor *mirt__all_reduce_op(mirt_tensor **inout, int count, int kind) {
     mirt__attrs a = mirt__attrs_of(MIRT__OP_all_reduce);
     a.kind = kind;
-    if (!inout[0] || !mirt__record(inout[0]->node->graph, MIRT__OP_all_reduce, &a, inout, count)) return NULL;
-    mirt__graph *graph = inout[0]->node->graph;
-    for (int i = 0; i < count; i++) inout[i] = graph->node[graph->count - 1]->out[i];
-    return inout[0];
+    mirt_tensor *first = mirt__apply(MIRT__OP_all_reduce, &a, inout, count);
+    for (int i = 0; first && i < count; i++) inout[i] = first->node->out[i];
+    return first;
 }

@@ -1,6 +1,27 @@
 #include "ops.h"
 /* Leaves of the graph: inputs, variables, constants (data), and the weight of a sample's loss. */
 
+MIRT__LIB mirt_tensor *mirt__apply(mirt__op_id id, const mirt__attrs *a, mirt_tensor *const *in, int num_in) {
+    return in[0] ? mirt__record(in[0]->node->graph, id, a, in, num_in) : NULL;
+}
+
+MIRT__LIB mirt_tensor *mirt__apply_two(mirt__op_id id, const mirt__attrs *attrs, mirt_tensor *a, mirt_tensor *b) {
+    mirt_tensor *in[2] = {a, b};
+    return mirt__apply(id, attrs, in, 2);
+}
+
+MIRT__LIB bool mirt__shape_given(mirt__node *node) { return mirt__declare(node, node->a.dtype, &node->a.shape); }
+
+MIRT__LIB bool mirt__shape_kept(mirt__node *node) {
+    return mirt__declare(node, node->in[0]->dtype, &node->in[0]->shape);
+}
+
+MIRT__LIB int64_t mirt__dim_at(const mirt_shape *shape, int axis, int64_t rows) {
+    return shape->dim[axis] == MIRT_ROWS ? rows : shape->dim[axis];
+}
+
+MIRT__LIB mirt_dtype mirt__bytes_dtype(const mirt_tensor *x) { return x->dtype == MIRT_BOOL ? MIRT_UINT8 : x->dtype; }
+
 MIRT__LIB mirt__extent mirt__extent_kept(const mirt__node *node, const mirt__extent in[2]) {
     (void)node;
     return in[0];
@@ -25,14 +46,12 @@ MIRT__LIB mirt__reader mirt__reader_of(const mirt__call *call, int input) {
     mirt__reader r;
     memset(&r, 0, sizeof r);
     r.data = call->in[input];
-    r.dtype = call->node->in[input]->dtype == MIRT_BOOL ? MIRT_UINT8 : call->node->in[input]->dtype;
+    r.dtype = mirt__bytes_dtype(call->node->in[input]);
     r.affine = input == 0 && call->node->a.affine;
     r.scale = call->node->a.scale;
     r.offset = call->node->a.offset;
     return r;
 }
-
-static bool mirt__leaf_shape(mirt__node *node) { return mirt__declare(node, node->a.dtype, &node->a.shape); }
 
 static mirt_tensor *mirt__leaf(mirt__graph *graph, mirt__op_id id, int index, mirt_dtype dtype,
                                const mirt_shape *shape) {
@@ -68,7 +87,7 @@ MIRT__TRAINING void mirt__loss_weight_run(const mirt__call *call) {
     else if (call->node->a.kind == MIRT__WEIGHT_SHARE) weight = (double)call->rows / (double)run->global_rows;
     else if (call->node->a.kind == MIRT__WEIGHT_ONCE) weight = run->replica == 0;
     if (MIRT__OF(&call->node->a, loss)->scaled) weight *= run->gradient_scale;
-    call->kernels->fill((mirt__real *)call->out[0], (mirt__real)weight, samples ? call->rows : 1, &call->where);
+    call->kernels->fill(mirt__out(call, 0), (mirt__real)weight, samples ? call->rows : 1, &call->where);
 }
 
 static void mirt__constant_run(const mirt__call *call) {
@@ -135,12 +154,8 @@ MIRT__TRAINING mirt__extent mirt__loss_weight_extent(const mirt__node *node, con
     return MIRT__EXTENT_OTHER;
 }
 
-MIRT__OP_ROW(constant,
-    MIRT__SET(shape, mirt__leaf_shape) MIRT__SET(run, mirt__constant_run) MIRT__SET(row_wise, true)
-    MIRT__SET(saved, true) MIRT__SET(saved_attrs, MIRT__SAVES_dtype | MIRT__SAVES_shape | MIRT__SAVES_data))
-MIRT__OP_ROW(input, MIRT__SET(shape, mirt__leaf_shape) MIRT__SET(space, MIRT__SPACE_IO) MIRT__SET(row_wise, true))
-MIRT__OP_ROW(variable,
-    MIRT__SET(shape, mirt__leaf_shape) MIRT__SET(space, MIRT__SPACE_WEIGHT) MIRT__SET(row_wise, true))
-MIRT__TRAINING_ROW(loss_weight,
-    MIRT__SET(shape, mirt__leaf_shape) MIRT__SET(run, mirt__loss_weight_run)
-    MIRT__SET(extent, mirt__loss_weight_extent))
+MIRT__OP_ROW(constant, mirt__shape_given, mirt__constant_run,
+    MIRT__IS(row_wise) MIRT__SAVED(0, 0, MIRT__SAVES_dtype | MIRT__SAVES_shape | MIRT__SAVES_data))
+MIRT__OP_ROW(input, mirt__shape_given, NULL, MIRT__SET(space, MIRT__SPACE_IO) MIRT__IS(row_wise))
+MIRT__OP_ROW(variable, mirt__shape_given, NULL, MIRT__SET(space, MIRT__SPACE_WEIGHT) MIRT__IS(row_wise))
+MIRT__TRAINING_ROW(loss_weight, mirt__shape_given, mirt__loss_weight_run, MIRT__SET(extent, mirt__loss_weight_extent))

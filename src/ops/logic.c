@@ -35,7 +35,7 @@ static void mirt__logic_run(const mirt__call *call) {
     l.kind = (mirt__logic_kind)call->node->a.kind;
     l.dtype = call->node->in[call->node->num_in - 1]->dtype;
     l.rank = out->rank;
-    for (int i = 0; i < out->rank; i++) l.dim[i] = out->dim[i] == MIRT_ROWS ? call->rows : out->dim[i];
+    for (int i = 0; i < out->rank; i++) l.dim[i] = mirt__dim_at(out, i, call->rows);
     for (int k = 0; k < 3; k++) {
         const int from = k < call->node->num_in ? k : 0;
         l.in[k] = call->in[from];
@@ -45,17 +45,16 @@ static void mirt__logic_run(const mirt__call *call) {
     call->kernels->logic(&l, &call->where);
 }
 
-MIRT__TRAINING_LIB bool mirt__where_gradient(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b, mirt_tensor *dy,
-                                    mirt_tensor **dx) {
-    if (!condition || !dy) return false;
+MIRT__TRAINING_LIB void mirt__where_gradient(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b, mirt_tensor *dy,
+                                             mirt_tensor **dx) {
     mirt_tensor *zero = mirt__scalar_op(dy->node->graph, 0);
-    if (a->needs_grad && !(dx[0] = mirt__unbroadcast(mirt__where_op(condition, dy, zero), a))) return false;
-    return !b->needs_grad || (dx[1] = mirt__unbroadcast(mirt__where_op(condition, zero, dy), b)) != NULL;
+    if (a->needs_grad) dx[0] = mirt__unbroadcast(mirt__where_op(condition, dy, zero), a);
+    if (b->needs_grad) dx[1] = mirt__unbroadcast(mirt__where_op(condition, zero, dy), b);
 }
 
 /* Only `where` passes gradients on; everything else makes bools. */
-MIRT__TRAINING bool mirt__logic_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
-    return mirt__where_gradient(node->in[0], node->in[1], node->in[2], dy[0], dx + 1);
+MIRT__TRAINING void mirt__logic_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    mirt__where_gradient(node->in[0], node->in[1], node->in[2], dy[0], dx + 1);
 }
 
 static bool mirt__logic_fits(const mirt__attrs *a, mirt_tensor *const *in, int num_in) {
@@ -63,18 +62,14 @@ static bool mirt__logic_fits(const mirt__attrs *a, mirt_tensor *const *in, int n
     return num_in == (a->kind == MIRT__NOT ? 1 : a->kind == MIRT__WHERE ? 3 : 2);
 }
 
-MIRT__OP_ROW(logic,
-    MIRT__SET(shape, mirt__logic_shape) MIRT__SET_GRADIENT(mirt__logic_gradient) MIRT__SET(run, mirt__logic_run)
-    MIRT__SET(row_wise, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1) MIRT__SET(max_in, 3)
-    MIRT__SET(saved_attrs, MIRT__SAVES_kind) MIRT__SET(fits, mirt__logic_fits))
+MIRT__OP_ROW(logic, mirt__logic_shape, mirt__logic_run,
+    MIRT__SET_GRADIENT(mirt__logic_gradient) MIRT__IS(row_wise) MIRT__SAVED(1, 3, MIRT__SAVES_kind)
+    MIRT__SET(fits, mirt__logic_fits))
 
 static mirt_tensor *mirt__logic_record(mirt__logic_kind kind, mirt_tensor *const *in, int num_in) {
-    for (int i = 0; i < num_in; i++) {
-        if (!in[i]) return NULL;
-    }
     mirt__attrs a = mirt__attrs_of(MIRT__OP_logic);
     a.kind = (int)kind;
-    return mirt__record(in[0]->node->graph, MIRT__OP_logic, &a, in, num_in);
+    return mirt__apply(MIRT__OP_logic, &a, in, num_in);
 }
 
 MIRT__LIB mirt_tensor *mirt__logic_op(mirt__logic_kind kind, mirt_tensor *a, mirt_tensor *b) {
@@ -87,20 +82,17 @@ MIRT__LIB mirt_tensor *mirt__where_op(mirt_tensor *condition, mirt_tensor *a, mi
     return mirt__logic_record(MIRT__WHERE, in, 3);
 }
 
-MIRT_API mirt_tensor *mirt_equal(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__IS_EQUAL, a, b); }
-MIRT_API mirt_tensor *mirt_not_equal(mirt_tensor *a, mirt_tensor *b) {
-    return mirt__logic_op(MIRT__IS_NOT_EQUAL, a, b);
-}
-MIRT_API mirt_tensor *mirt_less(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__IS_LESS, a, b); }
-MIRT_API mirt_tensor *mirt_less_equal(mirt_tensor *a, mirt_tensor *b) {
-    return mirt__logic_op(MIRT__IS_LESS_EQUAL, a, b);
-}
-MIRT_API mirt_tensor *mirt_greater(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__IS_LESS, b, a); }
-MIRT_API mirt_tensor *mirt_greater_equal(mirt_tensor *a, mirt_tensor *b) {
-    return mirt__logic_op(MIRT__IS_LESS_EQUAL, b, a);
-}
-MIRT_API mirt_tensor *mirt_logical_and(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__AND, a, b); }
-MIRT_API mirt_tensor *mirt_logical_or(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__OR, a, b); }
+#define MIRT__FUNCTION(name, kind, first, second) \
+    MIRT_API mirt_tensor *mirt_##name(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(kind, first, second); }
+MIRT__FUNCTION(equal, MIRT__IS_EQUAL, a, b)
+MIRT__FUNCTION(not_equal, MIRT__IS_NOT_EQUAL, a, b)
+MIRT__FUNCTION(less, MIRT__IS_LESS, a, b)
+MIRT__FUNCTION(less_equal, MIRT__IS_LESS_EQUAL, a, b)
+MIRT__FUNCTION(greater, MIRT__IS_LESS, b, a)
+MIRT__FUNCTION(greater_equal, MIRT__IS_LESS_EQUAL, b, a)
+MIRT__FUNCTION(logical_and, MIRT__AND, a, b)
+MIRT__FUNCTION(logical_or, MIRT__OR, a, b)
+#undef MIRT__FUNCTION
 MIRT_API mirt_tensor *mirt_logical_not(mirt_tensor *x) { return mirt__logic_op(MIRT__NOT, x, NULL); }
 MIRT_API mirt_tensor *mirt_where(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b) {
     return mirt__where_op(condition, a, b);

@@ -5,68 +5,61 @@
    per-sample output. accuracy: a.kind (mirt__accuracy_kind). */
 
 static bool mirt__softmax_shape(mirt__node *node) {
-    return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
+    return mirt__need_float(node, 1) && mirt__shape_kept(node);
 }
 
 static void mirt__softmax_args(const mirt__call *call, mirt__softmax *s) {
     memset(s, 0, sizeof *s);
     s->n = mirt__last_dim(call->node->in[0]);
     s->rows = mirt__elements(call->node->in[0], call->rows) / (s->n ? s->n : 1);
-    s->y = (mirt__real *)call->out[0];
+    s->y = mirt__out(call, 0);
     s->log = call->node->id == MIRT__OP_log_softmax || call->node->id == MIRT__OP_log_softmax_grad;
 }
 
 static void mirt__softmax_run(const mirt__call *call) {
     mirt__softmax s;
     mirt__softmax_args(call, &s);
-    s.x = (const mirt__real *)call->in[0];
+    s.x = mirt__in(call, 0);
     call->kernels->softmax(&s, &call->where);
 }
 
-MIRT__TRAINING bool mirt__softmax_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
-    mirt_tensor *in[2] = {dy[0], node->out[0]};
-    dx[0] = mirt__record(node->graph, node->id == MIRT__OP_softmax ? MIRT__OP_softmax_grad : MIRT__OP_log_softmax_grad,
-                         NULL, in, 2);
-    return dx[0] != NULL;
+MIRT__TRAINING void mirt__softmax_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    const mirt__op_id id = node->id == MIRT__OP_softmax ? MIRT__OP_softmax_grad : MIRT__OP_log_softmax_grad;
+    dx[0] = mirt__apply_two(id, NULL, dy[0], node->out[0]);
 }
 
 MIRT__TRAINING void mirt__softmax_grad_run(const mirt__call *call) {
     mirt__softmax s;
     mirt__softmax_args(call, &s);
-    s.dy = (const mirt__real *)call->in[0];
-    s.x = (const mirt__real *)call->in[1];
+    s.dy = mirt__in(call, 0);
+    s.x = mirt__in(call, 1);
     call->kernels->softmax_grad(&s, &call->where);
 }
 
-MIRT__OP_ROW(softmax,
-    MIRT__SET(shape, mirt__softmax_shape) MIRT__SET_GRADIENT(mirt__softmax_gradient)
-    MIRT__SET(run, mirt__softmax_run) MIRT__SET(row_wise, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
-    MIRT__SET(max_in, 1))
-MIRT__TRAINING_ROW(softmax_grad, MIRT__SET(shape, mirt__softmax_shape) MIRT__SET(run, mirt__softmax_grad_run))
+MIRT__OP_ROW(softmax, mirt__softmax_shape, mirt__softmax_run,
+    MIRT__SET_GRADIENT(mirt__softmax_gradient) MIRT__IS(row_wise) MIRT__SAVED(1, 1, 0))
+MIRT__TRAINING_ROW(softmax_grad, mirt__shape_kept, mirt__softmax_grad_run,)
 
-MIRT__OP_ROW(log_softmax,
-    MIRT__SET(shape, mirt__softmax_shape) MIRT__SET_GRADIENT(mirt__softmax_gradient)
-    MIRT__SET(run, mirt__softmax_run) MIRT__SET(row_wise, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
-    MIRT__SET(max_in, 1))
-MIRT__TRAINING_ROW(log_softmax_grad, MIRT__SET(shape, mirt__softmax_shape) MIRT__SET(run, mirt__softmax_grad_run))
+MIRT__OP_ROW(log_softmax, mirt__softmax_shape, mirt__softmax_run,
+    MIRT__SET_GRADIENT(mirt__softmax_gradient) MIRT__IS(row_wise) MIRT__SAVED(1, 1, 0))
+MIRT__TRAINING_ROW(log_softmax_grad, mirt__shape_kept, mirt__softmax_grad_run,)
 
 MIRT_API mirt_tensor *mirt_log_softmax(mirt_tensor *x) {
-    return x ? mirt__record(x->node->graph, MIRT__OP_log_softmax, NULL, &x, 1) : NULL;
+    return mirt__apply(MIRT__OP_log_softmax, NULL, &x, 1);
 }
 MIRT_API mirt_tensor *mirt_softmax(mirt_tensor *x) {
-    return x ? mirt__record(x->node->graph, MIRT__OP_softmax, NULL, &x, 1) : NULL;
+    return mirt__apply(MIRT__OP_softmax, NULL, &x, 1);
 }
 
 MIRT__TRAINING bool mirt__per_sample_shape(mirt__node *node) {
     const mirt_shape *x = &node->in[0]->shape, *labels = &node->in[1]->shape;
-    bool sparse = node->in[1]->dtype != MIRT_FLOAT32;
+    const bool sparse = node->in[1]->dtype != MIRT_FLOAT32;
+    const int64_t count = mirt__shape_count(x), classes = mirt__last_dim(node->in[0]);
     char tx[96], tl[96];
     if (!mirt__need_float(node, 1)) return false;
-    if (x->rank < 1 || !mirt__is_batched(x) || !mirt__is_batched(labels))
+    if (!mirt__is_batched(x) || !mirt__is_batched(labels))
         return mirt__fail(MIRT_E_SHAPE, "a loss compares batches"), false;
-    int64_t expected = sparse ? mirt__shape_count(x) / (mirt__last_dim(node->in[0]) ? mirt__last_dim(node->in[0]) : 1)
-                              : mirt__shape_count(x);
-    if (mirt__shape_count(labels) != expected || (sparse && x->rank != 2)) {
+    if (mirt__shape_count(labels) != (sparse && classes ? count / classes : count) || (sparse && x->rank != 2)) {
         return mirt__fail(MIRT_E_SHAPE, "labels %s do not fit predictions %s", mirt__shape_text(labels, tl),
                           mirt__shape_text(x, tx)),
                false;
@@ -82,32 +75,27 @@ MIRT__TRAINING void mirt__loss_args(const mirt__call *call, mirt__loss *l) {
     l->from_logits = MIRT__OF(&call->node->a, loss)->from_logits;
     l->rows = call->rows;
     l->n = mirt__shape_count(&call->node->in[0]->shape);
-    l->x = (const mirt__real *)call->in[0];
+    l->x = mirt__in(call, 0);
     l->labels = call->in[1];
 }
 
 MIRT__TRAINING void mirt__loss_run(const mirt__call *call) {
     mirt__loss l;
     mirt__loss_args(call, &l);
-    l.loss = (mirt__real *)call->out[0];
+    l.loss = mirt__out(call, 0);
     call->kernels->loss(&l, &call->where);
 }
 
-MIRT__TRAINING bool mirt__loss_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING void mirt__loss_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt_tensor *in[3] = {node->in[0], node->in[1], dy[0]};
-    dx[0] = mirt__record(node->graph, MIRT__OP_loss_grad, &node->a, in, 3);
-    return dx[0] != NULL;
-}
-
-MIRT__TRAINING bool mirt__loss_grad_shape(mirt__node *node) {
-    return mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
+    dx[0] = mirt__apply(MIRT__OP_loss_grad, &node->a, in, 3);
 }
 
 MIRT__TRAINING void mirt__loss_grad_run(const mirt__call *call) {
     mirt__loss l;
     mirt__loss_args(call, &l);
-    l.dloss = (const mirt__real *)call->in[2];
-    l.dx = (mirt__real *)call->out[0];
+    l.dloss = mirt__in(call, 2);
+    l.dx = mirt__out(call, 0);
     call->kernels->loss_grad(&l, &call->where);
 }
 
@@ -116,32 +104,26 @@ MIRT__TRAINING void mirt__accuracy_run(const mirt__call *call) {
     a.kind = (mirt__accuracy_kind)call->node->a.kind;
     a.rows = call->rows;
     a.n = mirt__shape_count(&call->node->in[0]->shape);
-    a.x = (const mirt__real *)call->in[0];
+    a.x = mirt__in(call, 0);
     a.labels = call->in[1];
-    a.y = (mirt__real *)call->out[0];
+    a.y = mirt__out(call, 0);
     call->kernels->accuracy(&a, &call->where);
 }
 
-MIRT__TRAINING_ROW(loss,
-    MIRT__SET(shape, mirt__per_sample_shape) MIRT__SET_GRADIENT(mirt__loss_gradient) MIRT__SET(run, mirt__loss_run)
-    MIRT__SET(row_wise, true))
-MIRT__TRAINING_ROW(loss_grad, MIRT__SET(shape, mirt__loss_grad_shape) MIRT__SET(run, mirt__loss_grad_run))
-MIRT__TRAINING_ROW(accuracy,
-    MIRT__SET(shape, mirt__per_sample_shape) MIRT__SET(run, mirt__accuracy_run) MIRT__SET(row_wise, true))
+MIRT__TRAINING_ROW(loss, mirt__per_sample_shape, mirt__loss_run,
+    MIRT__SET_GRADIENT(mirt__loss_gradient) MIRT__IS(row_wise))
+MIRT__TRAINING_ROW(loss_grad, mirt__shape_kept, mirt__loss_grad_run,)
+MIRT__TRAINING_ROW(accuracy, mirt__per_sample_shape, mirt__accuracy_run, MIRT__IS(row_wise))
 
 MIRT__TRAINING_LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels) {
-    if (!x || !labels) return NULL;
     mirt__attrs a = mirt__attrs_of(MIRT__OP_loss);
     a.kind = (int)kind;
     MIRT__OF(&a, loss)->from_logits = from_logits;
-    mirt_tensor *in[2] = {x, labels};
-    return mirt__record(x->node->graph, MIRT__OP_loss, &a, in, 2);
+    return mirt__apply_two(MIRT__OP_loss, &a, x, labels);
 }
 
 MIRT__TRAINING_LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *x, mirt_tensor *labels) {
-    if (!x || !labels) return NULL;
     mirt__attrs a = mirt__attrs_of(MIRT__OP_accuracy);
     a.kind = (int)kind;
-    mirt_tensor *in[2] = {x, labels};
-    return mirt__record(x->node->graph, MIRT__OP_accuracy, &a, in, 2);
+    return mirt__apply_two(MIRT__OP_accuracy, &a, x, labels);
 }

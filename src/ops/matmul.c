@@ -45,13 +45,11 @@ static bool mirt__matmul_shape(mirt__node *node) {
     if (t->transpose_b && mb.batched) {
         return mirt__fail(MIRT_E_SHAPE, "the rows of a batch can only come first in the result"), false;
     }
-    mirt_shape y;
-    memset(&y, 0, sizeof y);
+    mirt_shape y = a->shape;
     if (t->transpose_a) {
+        memset(&y, 0, sizeof y);
         y.rank = 2;
         y.dim[0] = ma.cols;
-    } else {
-        y = a->shape;
     }
     y.dim[y.rank - 1] = t->transpose_b ? mb.rows : mb.cols;
     if (!mirt__declare(node, MIRT_FLOAT32, &y)) return false;
@@ -80,8 +78,8 @@ static mirt__epilogue mirt__epilogue_of(const mirt__call *call) {
     mirt__epilogue e;
     memset(&e, 0, sizeof e);
     int next = 2;
-    if (call->node->a.bias) e.bias = (const mirt__real *)call->in[next++];
-    if (call->node->a.mask_activation) e.mask = (const mirt__real *)call->in[next];
+    if (call->node->a.bias) e.bias = mirt__in(call, next++);
+    if (call->node->a.mask_activation) e.mask = mirt__in(call, next);
     e.activation = call->node->a.activation;
     e.mask_activation = call->node->a.mask_activation;
     return e;
@@ -104,23 +102,22 @@ static mirt__conv mirt__matmul_conv(const mirt__node *node, int64_t rows) {
 static void mirt__matmul_half(const mirt__call *call) {
     const mirt__node *node = call->node;
     const mirt__attrs_matmul *t = MIRT__OF(&node->a, matmul);
-    const mirt__conv s = mirt__matmul_conv(node, call->rows);
     if (t->transpose_a) {
         mirt__conv_weight_grad g;
         memset(&g, 0, sizeof g);
-        g.s = s;
+        g.s = mirt__matmul_conv(node, call->rows);
         g.x = mirt__reader_of(call, 0);
         g.dy = mirt__reader_of(call, 1);
         g.half = true;
-        g.dkernel = (mirt__real *)call->out[0];
-        if (node->a.column_sum) g.db = (mirt__real *)call->out[1];
+        g.dkernel = mirt__out(call, 0);
+        if (node->a.column_sum) g.db = mirt__out(call, 1);
         call->kernels->conv_weight_grad(&g, &call->where);
     } else if (t->transpose_b) {
         mirt__conv_input_grad g;
         memset(&g, 0, sizeof g);
-        g.s = s;
+        g.s = mirt__matmul_conv(node, call->rows);
         g.dy = mirt__reader_of(call, 0);
-        g.kernel = (const mirt__real *)call->in[1];
+        g.kernel = mirt__in(call, 1);
         g.dx = call->out[0];
         g.half = true;
         g.epilogue = mirt__epilogue_of(call);
@@ -128,9 +125,9 @@ static void mirt__matmul_half(const mirt__call *call) {
     } else {
         mirt__conv_forward f;
         memset(&f, 0, sizeof f);
-        f.s = s;
+        f.s = mirt__matmul_conv(node, call->rows);
         f.x = mirt__reader_of(call, 0);
-        f.kernel = (const mirt__real *)call->in[1];
+        f.kernel = mirt__in(call, 1);
         f.y = call->out[0];
         f.half = true;
         f.epilogue = mirt__epilogue_of(call);
@@ -146,9 +143,9 @@ static void mirt__matmul_run(const mirt__call *call) {
     }
     mirt__matmul_args(call->node, call->rows, &g);
     g.a = mirt__reader_of(call, 0);
-    g.b = (const mirt__real *)call->in[1];
-    g.c = (mirt__real *)call->out[0];
-    if (call->node->a.column_sum) g.column_sum = (mirt__real *)call->out[1];
+    g.b = mirt__in(call, 1);
+    g.c = mirt__out(call, 0);
+    if (call->node->a.column_sum) g.column_sum = mirt__out(call, 1);
     g.epilogue = mirt__epilogue_of(call);
     call->kernels->gemm(&g, &call->where);
 }
@@ -172,39 +169,33 @@ static double mirt__matmul_macs(const mirt__node *node, int64_t rows) {
 }
 
 /* The weight gradient of a dense layer, and its bias gradient in the same pass. */
-MIRT__TRAINING bool mirt__matmul_weight_grad(mirt__node *node, mirt_tensor *dz, mirt_tensor **dx) {
-    mirt_tensor *in[2] = {node->in[0], dz};
+MIRT__TRAINING void mirt__matmul_weight_grad(mirt__node *node, mirt_tensor *dz, mirt_tensor **dx) {
     mirt__attrs a = mirt__attrs_of(MIRT__OP_matmul);
     MIRT__OF(&a, matmul)->transpose_a = true;
     a.affine = node->a.affine;
     a.scale = node->a.scale;
     a.offset = node->a.offset;
     a.column_sum = node->a.bias && node->in[2]->needs_grad;
-    mirt_tensor *db = mirt__record(node->graph, MIRT__OP_matmul, &a, in, 2);
-    if (!db) return false;
-    dx[1] = db;
-    if (a.column_sum) dx[2] = db->node->out[1];
-    return true;
+    mirt_tensor *db = mirt__apply_two(MIRT__OP_matmul, &a, node->in[0], dz);
+    dx[1] = mirt__reshape_op(db, &node->in[1]->shape);
+    if (db && a.column_sum) dx[2] = db->node->out[1];
 }
 
-MIRT__TRAINING bool mirt__matmul_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING void mirt__matmul_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     const mirt__attrs_matmul *t = MIRT__OF(&node->a, matmul);
     mirt_tensor *a = node->in[0], *b = node->in[1];
     bool ta = t->transpose_a, tb = t->transpose_b;
     mirt_tensor *dz = mirt__activation_grad_op(node->a.activation, dy[0], node->out[0]);
     if (a->needs_grad) {
         mirt_tensor *da = ta ? mirt__matmul_op(b, dz, tb, true) : mirt__matmul_op(dz, b, false, !tb);
-        if (!da || !(dx[0] = mirt__reshape_op(da, &a->shape))) return false;
+        dx[0] = mirt__reshape_op(da, &a->shape);
     }
     if (!ta && !tb && (b->needs_grad || node->a.bias)) {
-        if (!mirt__matmul_weight_grad(node, dz, dx)) return false;
-        return (dx[1] = mirt__reshape_op(dx[1], &b->shape)) != NULL;
-    }
-    if (b->needs_grad) {
+        mirt__matmul_weight_grad(node, dz, dx);
+    } else if (b->needs_grad) {
         mirt_tensor *db = tb ? mirt__matmul_op(dz, a, true, ta) : mirt__matmul_op(a, dz, !ta, false);
-        if (!db || !(dx[1] = mirt__reshape_op(db, &b->shape))) return false;
+        dx[1] = mirt__reshape_op(db, &b->shape);
     }
-    return true;
 }
 
 static bool mirt__matmul_half_products(const mirt__node *node) {
@@ -213,21 +204,18 @@ static bool mirt__matmul_half_products(const mirt__node *node) {
            mirt__shape_count(&node->in[1]->shape) > 0;
 }
 
-MIRT__OP_ROW(matmul,
-    MIRT__SET(shape, mirt__matmul_shape) MIRT__SET_GRADIENT(mirt__matmul_gradient) MIRT__SET(run, mirt__matmul_run)
-    MIRT__SET(workspace, mirt__matmul_workspace) MIRT__SET(macs, mirt__matmul_macs) MIRT__SET(row_wise, true)
-    MIRT__SET(multiplies, true) MIRT__SET(weighted_sum, true)
+MIRT__OP_ROW(matmul, mirt__matmul_shape, mirt__matmul_run,
+    MIRT__SET_GRADIENT(mirt__matmul_gradient) MIRT__SET(workspace, mirt__matmul_workspace)
+    MIRT__SET(macs, mirt__matmul_macs) MIRT__IS(row_wise) MIRT__IS(multiplies) MIRT__IS(weighted_sum)
     MIRT__SET(takes, MIRT__TAKES_READER | MIRT__TAKES_BIAS | MIRT__TAKES_ACTIVATION | MIRT__TAKES_MASK)
-    MIRT__SET(half_products, mirt__matmul_half_products) MIRT__SET(saved, true) MIRT__SET(min_in, 2)
-    MIRT__SET(max_in, 2) MIRT__SET(saved_attrs, MIRT__SAVES_transpose_a | MIRT__SAVES_transpose_b))
+    MIRT__SET(half_products, mirt__matmul_half_products)
+    MIRT__SAVED(2, 2, MIRT__SAVES_transpose_a | MIRT__SAVES_transpose_b))
 
 MIRT__LIB mirt_tensor *mirt__matmul_op(mirt_tensor *a, mirt_tensor *b, bool transpose_a, bool transpose_b) {
-    if (!a || !b) return NULL;
     mirt__attrs attrs = mirt__attrs_of(MIRT__OP_matmul);
     MIRT__OF(&attrs, matmul)->transpose_a = transpose_a;
     MIRT__OF(&attrs, matmul)->transpose_b = transpose_b;
-    mirt_tensor *in[2] = {a, b};
-    return mirt__record(a->node->graph, MIRT__OP_matmul, &attrs, in, 2);
+    return mirt__apply_two(MIRT__OP_matmul, &attrs, a, b);
 }
 
 MIRT_API mirt_tensor *mirt_matmul(mirt_tensor *a, mirt_tensor *b, bool transpose_a, bool transpose_b) {

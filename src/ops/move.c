@@ -11,7 +11,7 @@ static mirt__move mirt__move_of(const mirt__call *call, const mirt_shape *shape)
     memset(&m, 0, sizeof m);
     m.dtype = call->node->out[0]->dtype;
     m.rank = shape->rank;
-    for (int i = 0; i < shape->rank; i++) m.dim[i] = shape->dim[i] == MIRT_ROWS ? call->rows : shape->dim[i];
+    for (int i = 0; i < shape->rank; i++) m.dim[i] = mirt__dim_at(shape, i, call->rows);
     m.y = call->out[0];
     return m;
 }
@@ -38,10 +38,9 @@ static bool mirt__transpose_shape(mirt__node *node) {
     unsigned seen = 0;
     for (int i = 0; i < x->rank; i++) {
         const int64_t from = permutation[i];
-        if (from < 0 || from >= x->rank || seen >> from & 1) {
+        if (from < 0 || from >= x->rank || seen >> from & 1)
             return mirt__fail(MIRT_E_INVALID, "the permutation must name each of the axes 0 to %d once", x->rank - 1),
                    false;
-        }
         seen |= 1u << from;
         y.dim[i] = x->dim[from];
     }
@@ -58,18 +57,16 @@ static void mirt__transpose_run(const mirt__call *call) {
     call->kernels->move(&m, &call->where);
 }
 
-MIRT__TRAINING bool mirt__transpose_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING void mirt__transpose_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt__attrs a = mirt__attrs_of(MIRT__OP_transpose);
     const int64_t *permutation = MIRT__OF(&node->a, move)->begin;
     for (int i = 0; i < node->in[0]->shape.rank; i++) MIRT__OF(&a, move)->begin[permutation[i]] = i;
-    dx[0] = mirt__record(node->graph, MIRT__OP_transpose, &a, dy, 1);
-    return dx[0] != NULL;
+    dx[0] = mirt__apply(MIRT__OP_transpose, &a, dy, 1);
 }
 
-MIRT__OP_ROW(transpose,
-    MIRT__SET(shape, mirt__transpose_shape) MIRT__SET_GRADIENT(mirt__transpose_gradient)
-    MIRT__SET(run, mirt__transpose_run) MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true) MIRT__SET(saved, true)
-    MIRT__SET(min_in, 1) MIRT__SET(max_in, 1) MIRT__SET(saved_attrs, MIRT__SAVES_begin))
+MIRT__OP_ROW(transpose, mirt__transpose_shape, mirt__transpose_run,
+    MIRT__SET_GRADIENT(mirt__transpose_gradient) MIRT__IS(row_wise) MIRT__IS(keeps_range)
+    MIRT__SAVED(1, 1, MIRT__SAVES_begin))
 
 MIRT_API mirt_tensor *mirt_transpose(mirt_tensor *x, const int *permutation) {
     if (!x) return NULL;
@@ -79,7 +76,7 @@ MIRT_API mirt_tensor *mirt_transpose(mirt_tensor *x, const int *permutation) {
         const int reversed = i < first ? i : x->shape.rank - 1 + first - i;
         MIRT__OF(&a, move)->begin[i] = permutation ? permutation[i] : reversed;
     }
-    return mirt__record(x->node->graph, MIRT__OP_transpose, &a, &x, 1);
+    return mirt__apply(MIRT__OP_transpose, &a, &x, 1);
 }
 
 static bool mirt__concat_shape(mirt__node *node) {
@@ -124,15 +121,22 @@ static void mirt__concat_run(const mirt__call *call) {
     }
 }
 
-static mirt_tensor *mirt__slice_op(mirt_tensor *x, const int64_t *begin, const int64_t *size) {
-    mirt__attrs a = mirt__attrs_of(MIRT__OP_slice);
+/* A slice from `first` on, of so many elements; or so many values before x, and after it. */
+static mirt_tensor *mirt__fitted(mirt__op_id id, mirt_tensor *x, const int64_t *first, const int64_t *last,
+                                 float value) {
     if (!x) return NULL;
+    mirt__attrs a = mirt__attrs_of(id);
+    a.scale = value;
     a.shape.rank = x->shape.rank;
     for (int i = 0; i < x->shape.rank; i++) {
-        MIRT__OF(&a, move)->begin[i] = begin[i];
-        a.shape.dim[i] = size[i];
+        MIRT__OF(&a, move)->begin[i] = first[i];
+        a.shape.dim[i] = last[i];
     }
-    return mirt__record(x->node->graph, MIRT__OP_slice, &a, &x, 1);
+    return mirt__apply(id, &a, &x, 1);
+}
+
+static mirt_tensor *mirt__slice_op(mirt_tensor *x, const int64_t *begin, const int64_t *size) {
+    return mirt__fitted(MIRT__OP_slice, x, begin, size, 0);
 }
 
 /* Whether both lists of an op on x were given; marks the graph if not. */
@@ -143,21 +147,19 @@ static bool mirt__need_lists(const mirt_tensor *x, const void *a, const void *b,
     return false;
 }
 
-MIRT__TRAINING bool mirt__concat_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING void mirt__concat_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     int64_t begin[MIRT_MAX_RANK] = {0};
     const int axis = MIRT__OF(&node->a, axis)->axis;
     for (int k = 0; k < node->num_in; k++) {
         const mirt_shape *x = &node->in[k]->shape;
-        if (node->in[k]->needs_grad && !(dx[k] = mirt__slice_op(dy[0], begin, x->dim))) return false;
+        if (node->in[k]->needs_grad) dx[k] = mirt__slice_op(dy[0], begin, x->dim);
         begin[axis] += x->dim[axis];
     }
-    return true;
 }
 
-MIRT__OP_ROW(concat,
-    MIRT__SET(shape, mirt__concat_shape) MIRT__SET_GRADIENT(mirt__concat_gradient) MIRT__SET(run, mirt__concat_run)
-    MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
-    MIRT__SET(max_in, MIRT__MAX_IN) MIRT__SET(saved_attrs, MIRT__SAVES_axis))
+MIRT__OP_ROW(concat, mirt__concat_shape, mirt__concat_run,
+    MIRT__SET_GRADIENT(mirt__concat_gradient) MIRT__IS(row_wise) MIRT__IS(keeps_range)
+    MIRT__SAVED(1, MIRT__MAX_IN, MIRT__SAVES_axis))
 
 MIRT_API mirt_tensor *mirt_concat(mirt_tensor *const *x, int n, int axis) {
     mirt_tensor *in[MIRT__MAX_IN];
@@ -168,7 +170,7 @@ MIRT_API mirt_tensor *mirt_concat(mirt_tensor *const *x, int n, int axis) {
     for (int at = 1; at < n && in[0];) { /* as many at a time as a node takes */
         int count = 1;
         while (at < n && count < MIRT__MAX_IN) in[count++] = x[at++];
-        in[0] = mirt__record(x[0]->node->graph, MIRT__OP_concat, &a, in, count);
+        in[0] = mirt__apply(MIRT__OP_concat, &a, in, count);
     }
     return in[0];
 }
@@ -200,25 +202,12 @@ static void mirt__slice_run(const mirt__call *call) {
     call->kernels->move(&m, &call->where);
 }
 
-static mirt_tensor *mirt__pad_op(mirt_tensor *x, const int64_t *before, const int64_t *after, float value) {
-    mirt__attrs a = mirt__attrs_of(MIRT__OP_pad);
-    if (!x) return NULL;
-    a.scale = value;
-    a.shape.rank = x->shape.rank;
-    for (int i = 0; i < x->shape.rank; i++) {
-        MIRT__OF(&a, move)->begin[i] = before[i];
-        a.shape.dim[i] = after[i];
-    }
-    return mirt__record(x->node->graph, MIRT__OP_pad, &a, &x, 1);
-}
-
-MIRT__TRAINING bool mirt__slice_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING void mirt__slice_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     const mirt_shape *x = &node->in[0]->shape;
     const int64_t *begin = MIRT__OF(&node->a, move)->begin;
     int64_t after[MIRT_MAX_RANK];
     for (int i = 0; i < x->rank; i++) after[i] = x->dim[i] - begin[i] - node->out[0]->shape.dim[i];
-    dx[0] = mirt__pad_op(dy[0], begin, after, 0);
-    return dx[0] != NULL;
+    dx[0] = mirt__fitted(MIRT__OP_pad, dy[0], begin, after, 0);
 }
 
 /* Slice and pad: the attributes name every axis. */
@@ -227,11 +216,9 @@ static bool mirt__move_fits(const mirt__attrs *a, mirt_tensor *const *in, int nu
     return in[0]->shape.rank == a->shape.rank;
 }
 
-MIRT__OP_ROW(slice,
-    MIRT__SET(shape, mirt__slice_shape) MIRT__SET_GRADIENT(mirt__slice_gradient) MIRT__SET(run, mirt__slice_run)
-    MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
-    MIRT__SET(max_in, 1) MIRT__SET(saved_attrs, MIRT__SAVES_begin | MIRT__SAVES_shape)
-    MIRT__SET(fits, mirt__move_fits))
+MIRT__OP_ROW(slice, mirt__slice_shape, mirt__slice_run,
+    MIRT__SET_GRADIENT(mirt__slice_gradient) MIRT__IS(row_wise) MIRT__IS(keeps_range)
+    MIRT__SAVED(1, 1, MIRT__SAVES_begin | MIRT__SAVES_shape) MIRT__SET(fits, mirt__move_fits))
 
 MIRT_API mirt_tensor *mirt_slice(mirt_tensor *x, const int64_t *begin, const int64_t *size) {
     return mirt__need_lists(x, begin, size, "slice") ? mirt__slice_op(x, begin, size) : NULL;
@@ -299,7 +286,7 @@ static void mirt__pad_run(const mirt__call *call) {
     mirt__move m = mirt__move_of(call, x);
     if (call->node->out[0]->dtype != MIRT_FLOAT32) mirt__pad_clear(call);
     else
-        call->kernels->fill((mirt__real *)call->out[0], value, mirt__elements(call->node->out[0], call->rows),
+        call->kernels->fill(mirt__out(call, 0), value, mirt__elements(call->node->out[0], call->rows),
                             &call->where);
     mirt__move_strides(x, m.from);
     mirt__move_strides(y, m.to);
@@ -308,19 +295,16 @@ static void mirt__pad_run(const mirt__call *call) {
     call->kernels->move(&m, &call->where);
 }
 
-MIRT__TRAINING bool mirt__pad_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING void mirt__pad_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     dx[0] = mirt__slice_op(dy[0], MIRT__OF(&node->a, move)->begin, node->in[0]->shape.dim);
-    return dx[0] != NULL;
 }
 
-MIRT__OP_ROW(pad,
-    MIRT__SET(shape, mirt__pad_shape) MIRT__SET_GRADIENT(mirt__pad_gradient) MIRT__SET(run, mirt__pad_run)
-    MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
-    MIRT__SET(max_in, 1) MIRT__SET(saved_attrs, MIRT__SAVES_begin | MIRT__SAVES_shape | MIRT__SAVES_scale)
-    MIRT__SET(fits, mirt__move_fits))
+MIRT__OP_ROW(pad, mirt__pad_shape, mirt__pad_run,
+    MIRT__SET_GRADIENT(mirt__pad_gradient) MIRT__IS(row_wise) MIRT__IS(keeps_range)
+    MIRT__SAVED(1, 1, MIRT__SAVES_begin | MIRT__SAVES_shape | MIRT__SAVES_scale) MIRT__SET(fits, mirt__move_fits))
 
 MIRT_API mirt_tensor *mirt_pad(mirt_tensor *x, const int64_t *before, const int64_t *after, float value) {
-    return mirt__need_lists(x, before, after, "pad") ? mirt__pad_op(x, before, after, value) : NULL;
+    return mirt__need_lists(x, before, after, "pad") ? mirt__fitted(MIRT__OP_pad, x, before, after, value) : NULL;
 }
 
 static bool mirt__gather_shape(mirt__node *node) {
@@ -339,47 +323,38 @@ static bool mirt__gather_shape(mirt__node *node) {
     return mirt__declare(node, MIRT_FLOAT32, &y);
 }
 
-/* `x` and `y` are the bytes read and written. */
-static mirt__gather mirt__gather_of(const mirt__call *call, const mirt_shape *table, const void *x) {
+static mirt__gather mirt__gather_of(const mirt__call *call, const mirt_shape *table) {
     mirt__gather g;
     g.n = table->dim[0];
     g.width = g.n ? mirt__shape_count(table) / g.n : 0;
     g.count = mirt__elements(call->node->in[1], call->rows);
     g.dtype = call->node->in[1]->dtype;
     g.indices = call->in[1];
-    g.x = (const mirt__real *)x;
-    g.y = (mirt__real *)call->out[0];
+    g.x = mirt__in(call, 0);
+    g.y = mirt__out(call, 0);
     return g;
 }
 
 static void mirt__gather_run(const mirt__call *call) {
-    const mirt__gather g = mirt__gather_of(call, &call->node->in[0]->shape, call->in[0]);
+    const mirt__gather g = mirt__gather_of(call, &call->node->in[0]->shape);
     call->kernels->gather(&g, &call->where);
 }
 
-MIRT__TRAINING bool mirt__gather_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
-    mirt_tensor *in[2] = {dy[0], node->in[1]};
+MIRT__TRAINING void mirt__gather_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt__attrs a = mirt__attrs_of(MIRT__OP_gather_grad);
     a.shape = node->in[0]->shape;
-    dx[0] = mirt__record(node->graph, MIRT__OP_gather_grad, &a, in, 2);
-    return dx[0] != NULL;
-}
-
-MIRT__TRAINING bool mirt__gather_grad_shape(mirt__node *node) {
-    return mirt__declare(node, MIRT_FLOAT32, &node->a.shape);
+    dx[0] = mirt__apply_two(MIRT__OP_gather_grad, &a, dy[0], node->in[1]);
 }
 
 MIRT__TRAINING void mirt__gather_grad_run(const mirt__call *call) {
-    const mirt__gather g = mirt__gather_of(call, &call->node->a.shape, call->in[0]);
+    const mirt__gather g = mirt__gather_of(call, &call->node->a.shape);
     call->kernels->gather_grad(&g, &call->where);
 }
 
-MIRT__OP_ROW(gather,
-    MIRT__SET(shape, mirt__gather_shape) MIRT__SET_GRADIENT(mirt__gather_gradient) MIRT__SET(run, mirt__gather_run)
-    MIRT__SET(row_wise, true) MIRT__SET(saved, true) MIRT__SET(min_in, 2) MIRT__SET(max_in, 2))
-MIRT__TRAINING_ROW(gather_grad, MIRT__SET(shape, mirt__gather_grad_shape) MIRT__SET(run, mirt__gather_grad_run))
+MIRT__OP_ROW(gather, mirt__gather_shape, mirt__gather_run,
+    MIRT__SET_GRADIENT(mirt__gather_gradient) MIRT__IS(row_wise) MIRT__SAVED(2, 2, 0))
+MIRT__TRAINING_ROW(gather_grad, mirt__shape_given, mirt__gather_grad_run,)
 
 MIRT_API mirt_tensor *mirt_gather(mirt_tensor *table, mirt_tensor *indices) {
-    mirt_tensor *in[2] = {table, indices};
-    return table && indices ? mirt__record(table->node->graph, MIRT__OP_gather, NULL, in, 2) : NULL;
+    return mirt__apply_two(MIRT__OP_gather, NULL, table, indices);
 }

@@ -87,16 +87,15 @@ static void mirt__norm_stats_run(const mirt__call *call) {
     mirt__norm s;
     mirt__norm_args(call->node, call->rows, &s);
     s.x = call->in[0];
-    for (int i = 0; i < 2; i++) s.out[i] = (mirt__real *)call->out[i];
+    for (int i = 0; i < 2; i++) s.out[i] = mirt__out(call, i);
     call->kernels->norm_stats(&s, &call->where);
 }
 
 /* Only batch normalization reads and writes 16-bit images. */
 static bool mirt__norm_by_channel(const mirt__node *node) { return MIRT__OF(&node->a, norm)->last_axes == 0; }
 
-MIRT__OP_ROW(norm_stats,
-    MIRT__SET(shape, mirt__norm_stats_shape) MIRT__SET(run, mirt__norm_stats_run)
-    MIRT__SET(workspace, mirt__norm_workspace) MIRT__SET(row_wise, true) MIRT__SET(half, mirt__norm_by_channel)
+MIRT__OP_ROW(norm_stats, mirt__norm_stats_shape, mirt__norm_stats_run,
+    MIRT__SET(workspace, mirt__norm_workspace) MIRT__IS(row_wise) MIRT__SET(half, mirt__norm_by_channel)
     MIRT__SET(half_in, MIRT__INPUTS_ALL))
 
 /* Of normalize and batch_norm, whose inputs are alike. */
@@ -109,7 +108,7 @@ static bool mirt__normalize_shape(mirt__node *node) {
            (!own->scaling.gamma || mirt__norm_fits(node, next++, &last, "gamma")) &&
            (!own->scaling.beta || mirt__norm_fits(node, next++, &last, "beta")) &&
            (!node->a.residual || mirt__norm_fits(node, next, &node->in[0]->shape, "what is added")) &&
-           mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
+           mirt__shape_kept(node);
 }
 
 static void mirt__normalize_run(const mirt__call *call) {
@@ -118,10 +117,10 @@ static void mirt__normalize_run(const mirt__call *call) {
     int next = 3;
     mirt__norm_args(call->node, call->rows, &s);
     s.x = call->in[0];
-    s.mean = (const mirt__real *)call->in[1];
-    s.variance = (const mirt__real *)call->in[2];
-    if (own->scaling.gamma) s.gamma = (const mirt__real *)call->in[next++];
-    if (own->scaling.beta) s.beta = (const mirt__real *)call->in[next++];
+    s.mean = mirt__in(call, 1);
+    s.variance = mirt__in(call, 2);
+    if (own->scaling.gamma) s.gamma = mirt__in(call, next++);
+    if (own->scaling.beta) s.beta = mirt__in(call, next++);
     if (call->node->a.residual) {
         s.add = call->in[next];
         s.add_dtype = call->node->in[next]->dtype;
@@ -138,7 +137,7 @@ MIRT__TRAINING mirt_tensor *mirt__norm_grad_op(mirt__node *node, mirt__op_id id,
     a.activation = MIRT_LINEAR;
     a.residual = false;
     a.of = node;
-    return mirt__record(node->graph, id, &a, in, count);
+    return mirt__apply(id, &a, in, count);
 }
 
 /* dx; sums: of dy and dy * hat over this replica's rows, or NULL. */
@@ -157,7 +156,7 @@ MIRT__TRAINING mirt_tensor *mirt__norm_input_gradient(mirt__node *node, mirt_ten
 }
 
 /* What is added has the sum's gradient: through an activation it is known from the output. */
-MIRT__TRAINING bool mirt__normalize_gradient(mirt__node *node, mirt_tensor *const *dys, mirt_tensor **dx) {
+MIRT__TRAINING void mirt__normalize_gradient(mirt__node *node, mirt_tensor *const *dys, mirt_tensor **dx) {
     const mirt__attrs_norm *own = MIRT__OF(&node->a, norm);
     const int gamma = 3, beta = 3 + own->scaling.gamma, end = beta + own->scaling.beta;
     const bool wants_gamma = own->scaling.gamma && node->in[gamma]->needs_grad;
@@ -168,20 +167,18 @@ MIRT__TRAINING bool mirt__normalize_gradient(mirt__node *node, mirt_tensor *cons
     for (int i = 3; i < end; i++) in[i + 1] = node->in[i];
     if (wants_gamma || wants_beta || (node->in[0]->needs_grad && own->batch_statistics && !own->last_axes)) {
         sums = mirt__norm_grad_op(node, MIRT__OP_norm_grad_sums, in, end + 1);
-        if (!sums) return false;
+        if (!sums) return;
         if (wants_beta) dx[beta] = sums->node->out[0];
         if (wants_gamma) dx[gamma] = sums->node->out[1];
     }
     if (node->in[0]->needs_grad) dx[0] = mirt__norm_input_gradient(node, dy, sums);
-    return !node->in[0]->needs_grad || dx[0];
 }
 
-MIRT__OP_ROW(normalize,
-    MIRT__SET(shape, mirt__normalize_shape) MIRT__SET_GRADIENT(mirt__normalize_gradient)
-    MIRT__SET(run, mirt__normalize_run) MIRT__SET(workspace, mirt__norm_workspace) MIRT__SET(row_wise, true)
+MIRT__OP_ROW(normalize, mirt__normalize_shape, mirt__normalize_run,
+    MIRT__SET_GRADIENT(mirt__normalize_gradient) MIRT__SET(workspace, mirt__norm_workspace) MIRT__IS(row_wise)
     MIRT__SET(overwrites, MIRT__INPUT_RESIDUAL) MIRT__SET(takes, MIRT__TAKES_ACTIVATION | MIRT__TAKES_ADDEND)
-    MIRT__SET(slope_of_input, true) MIRT__SET(lazy, MIRT__LAZY_X) MIRT__SET(half, mirt__norm_by_channel)
-    MIRT__SET(half_in, MIRT__INPUTS_ALL) MIRT__SET(half_out, true))
+    MIRT__IS(slope_of_input) MIRT__SET(lazy, MIRT__LAZY_X) MIRT__SET(half, mirt__norm_by_channel)
+    MIRT__SET(half_in, MIRT__INPUTS_ALL) MIRT__IS(half_out))
 
 MIRT__TRAINING bool mirt__norm_grad_sums_shape(mirt__node *node) {
     const mirt__attrs_norm *own = MIRT__OF(&node->a, norm);
@@ -195,23 +192,22 @@ MIRT__TRAINING void mirt__norm_grad_args(const mirt__call *call, mirt__norm *s) 
     s->dy = call->in[0];
     s->dy_dtype = call->node->in[0]->dtype;
     s->x = call->in[1];
-    s->mean = (const mirt__real *)call->in[2];
-    s->variance = (const mirt__real *)call->in[3];
-    if (own->scaling.gamma) s->gamma = (const mirt__real *)call->in[4];
-    if (own->scaling.beta) s->beta = (const mirt__real *)call->in[4 + own->scaling.gamma];
+    s->mean = mirt__in(call, 2);
+    s->variance = mirt__in(call, 3);
+    if (own->scaling.gamma) s->gamma = mirt__in(call, 4);
+    if (own->scaling.beta) s->beta = mirt__in(call, 4 + own->scaling.gamma);
 }
 
 MIRT__TRAINING void mirt__norm_grad_sums_run(const mirt__call *call) {
     mirt__norm s;
     mirt__norm_grad_args(call, &s);
-    for (int i = 0; i < 2; i++) s.out[i] = (mirt__real *)call->out[i];
+    for (int i = 0; i < 2; i++) s.out[i] = mirt__out(call, i);
     call->kernels->norm_grad_sums(&s, &call->where);
 }
 
-MIRT__TRAINING_ROW(norm_grad_sums,
-    MIRT__SET(shape, mirt__norm_grad_sums_shape) MIRT__SET(run, mirt__norm_grad_sums_run)
+MIRT__TRAINING_ROW(norm_grad_sums, mirt__norm_grad_sums_shape, mirt__norm_grad_sums_run,
     MIRT__SET(workspace, mirt__norm_workspace) MIRT__SET(half, mirt__norm_by_channel)
-    MIRT__SET(half_in, MIRT__INPUTS_ALL) MIRT__SET(half_copied, true))
+    MIRT__SET(half_in, MIRT__INPUTS_ALL) MIRT__IS(half_copied))
 
 MIRT__TRAINING bool mirt__norm_grad_input_shape(mirt__node *node) {
     return mirt__declare(node, MIRT_FLOAT32, &node->in[1]->shape);
@@ -229,7 +225,7 @@ MIRT__TRAINING void mirt__norm_grad_input_run(const mirt__call *call) {
     const int sums = 4 + own->scaling.gamma + own->scaling.beta;
     mirt__norm s;
     mirt__norm_grad_args(call, &s);
-    for (int i = 0; i < 2 && sums < node->num_in; i++) s.sum[i] = (const mirt__real *)call->in[sums + i];
+    for (int i = 0; i < 2 && sums < node->num_in; i++) s.sum[i] = mirt__in(call, sums + i);
     s.count = mirt__norm_count(call, node, s.rows);
     s.y = call->out[0];
     s.y_dtype = node->out[0]->dtype;
@@ -242,11 +238,10 @@ MIRT__TRAINING int mirt__norm_grad_half_tied(const mirt__node *node, mirt_tensor
     return node->out[0]->lazy ? 2 : 0;
 }
 
-MIRT__TRAINING_ROW(norm_grad_input,
-    MIRT__SET(shape, mirt__norm_grad_input_shape) MIRT__SET(run, mirt__norm_grad_input_run)
+MIRT__TRAINING_ROW(norm_grad_input, mirt__norm_grad_input_shape, mirt__norm_grad_input_run,
     MIRT__SET(workspace, mirt__norm_workspace) MIRT__SET(overwrites, MIRT__INPUT(0)) MIRT__SET(lazy, MIRT__LAZY_DY)
-    MIRT__SET(half, mirt__norm_by_channel) MIRT__SET(half_in, MIRT__INPUTS_ALL) MIRT__SET(half_out, true)
-    MIRT__SET(half_copied, true) MIRT__SET(half_tied, mirt__norm_grad_half_tied))
+    MIRT__SET(half, mirt__norm_by_channel) MIRT__SET(half_in, MIRT__INPUTS_ALL) MIRT__IS(half_out)
+    MIRT__IS(half_copied) MIRT__SET(half_tied, mirt__norm_grad_half_tied))
 
 /* Inputs of a normalization up to beta. */
 static int mirt__norm_inputs(const mirt__attrs *a) {
@@ -255,13 +250,12 @@ static int mirt__norm_inputs(const mirt__attrs *a) {
 }
 
 MIRT__LIB mirt_tensor *mirt__normalize_op(mirt_tensor *const *in, const mirt__attrs *a) {
-    const int count = mirt__norm_inputs(a) + a->residual;
-    return in[0] ? mirt__record(in[0]->node->graph, MIRT__OP_normalize, a, in, count) : NULL;
+    return mirt__apply(MIRT__OP_normalize, a, in, mirt__norm_inputs(a) + a->residual);
 }
 
 /* x's statistics into in[1] and in[2]. */
 static bool mirt__norm_stats_op(mirt_tensor **in, const mirt__attrs *a) {
-    in[1] = in[0] ? mirt__record(in[0]->node->graph, MIRT__OP_norm_stats, a, in, 1) : NULL;
+    in[1] = mirt__apply(MIRT__OP_norm_stats, a, in, 1);
     in[2] = in[1] ? in[1]->node->out[1] : NULL;
     return in[1] != NULL;
 }
@@ -293,7 +287,7 @@ static bool mirt__batch_norm_shape(mirt__node *node) {
 }
 
 MIRT__LIB mirt_tensor *mirt__batch_norm_op(mirt_tensor *const *in, const mirt__attrs *a) {
-    return in[0] ? mirt__record(in[0]->node->graph, MIRT__OP_batch_norm, a, in, mirt__norm_inputs(a)) : NULL;
+    return mirt__apply(MIRT__OP_batch_norm, a, in, mirt__norm_inputs(a));
 }
 
 static mirt_tensor *mirt__moving_average(mirt_tensor *moving, mirt_tensor *batch, double momentum) {
@@ -355,6 +349,5 @@ static mirt_tensor *mirt__batch_norm_lower(mirt__graph *graph, const mirt__node 
     return moved ? y : NULL;
 }
 
-MIRT__OP_ROW(batch_norm,
-    MIRT__SET(shape, mirt__batch_norm_shape) MIRT__SET(lower, mirt__batch_norm_lower) MIRT__SET(row_wise, true)
-    MIRT__SET(steady, mirt__batch_norm_frozen))
+MIRT__OP_ROW(batch_norm, mirt__batch_norm_shape, NULL,
+    MIRT__SET(lower, mirt__batch_norm_lower) MIRT__IS(row_wise) MIRT__SET(steady, mirt__batch_norm_frozen))

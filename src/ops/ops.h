@@ -35,8 +35,14 @@ MIRT__LIB const char *mirt__kind_label(mirt__op_id id, int kind);
 MIRT__LIB const char *mirt__called_name(mirt__op_id id, const mirt__attrs *attrs);
 /* Attributes for a node of the op, all zero. */
 MIRT__LIB mirt__attrs mirt__attrs_of(mirt__op_id id);
+/* Records a node where its inputs are; NULL if one of them is NULL. */
+MIRT__LIB mirt_tensor *mirt__apply(mirt__op_id id, const mirt__attrs *attrs, mirt_tensor *const *in, int num_in);
+MIRT__LIB mirt_tensor *mirt__apply_two(mirt__op_id id, const mirt__attrs *attrs, mirt_tensor *a, mirt_tensor *b);
 /* For rows of the op table: the output depends on rows as input 0 does. */
 MIRT__LIB mirt__extent mirt__extent_kept(const mirt__node *node, const mirt__extent in[2]);
+/* Shape rules: one output as the attributes say, or as input 0 is. */
+MIRT__LIB bool mirt__shape_given(mirt__node *node);
+MIRT__LIB bool mirt__shape_kept(mirt__node *node);
 /* Whether a node of a model is lowered for training. */
 MIRT__LIB bool mirt__in_training(const mirt__node *node, const mirt__mode *mode);
 
@@ -58,7 +64,7 @@ MIRT__LIB mirt_tensor *mirt__binary_op(mirt__binary_kind kind, mirt_tensor *a, m
 MIRT__LIB mirt_tensor *mirt__logic_op(mirt__logic_kind kind, mirt_tensor *a, mirt_tensor *b);
 MIRT__LIB mirt_tensor *mirt__where_op(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b);
 /* Gradients of where(condition, a, b), or of what chose so, in dx[0] and dx[1]. */
-MIRT__LIB bool mirt__where_gradient(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b, mirt_tensor *dy,
+MIRT__LIB void mirt__where_gradient(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b, mirt_tensor *dy,
                                     mirt_tensor **dx);
 /* A leaf with the values of `array`, copied. */
 MIRT__LIB mirt_tensor *mirt__constant_op(mirt__graph *graph, mirt_array array);
@@ -144,11 +150,18 @@ MIRT__LIB bool mirt__window_check(const int kernel[2], const int strides[2], con
                                   mirt_padding padding);
 MIRT__LIB bool mirt__window_out(int64_t in, int kernel, int stride, int dilation, mirt_padding padding,
                                 int64_t *out, int64_t *pad_before);
+/* A dimension in a call with so many rows. */
+MIRT__LIB int64_t mirt__dim_at(const mirt_shape *shape, int axis, int64_t rows);
+/* A tensor's dtype to kernels that know no bools. */
+MIRT__LIB mirt_dtype mirt__bytes_dtype(const mirt_tensor *x);
 /* The matrix a tensor is to matmul and dense layers: its last axis against all others. */
 MIRT__LIB int64_t mirt__last_dim(const mirt_tensor *x);
 /* Makes a.axis count from the front; false, with the error set, when x has no such axis or it is the rows. */
 MIRT__LIB bool mirt__take_axis(mirt__node *node, const mirt_shape *x);
 MIRT__LIB bool mirt__need_float(const mirt__node *node, int inputs);
+/* An input or output of float32. */
+static inline const mirt__real *mirt__in(const mirt__call *call, int i) { return (const mirt__real *)call->in[i]; }
+static inline mirt__real *mirt__out(const mirt__call *call, int i) { return (mirt__real *)call->out[i]; }
 /* Output 0 becomes the bytes of input 0. */
 MIRT__LIB void mirt__copy_run(const mirt__call *call);
 MIRT__LIB double mirt__conv_macs(const mirt__node *node, int64_t rows);

@@ -6,7 +6,7 @@
 static bool mirt__pool_geometry(const mirt__node *node, const mirt_shape *x, int64_t rows, mirt__pool2d *p) {
     const mirt__attrs_window *w = MIRT__OF(&node->a, window);
     memset(p, 0, sizeof *p);
-    p->rows = x->dim[0] == MIRT_ROWS ? rows : x->dim[0];
+    p->rows = mirt__dim_at(x, 0, rows);
     p->h = x->dim[1];
     p->w = x->dim[2];
     p->c = x->dim[3];
@@ -62,18 +62,12 @@ static void mirt__pool_run(const mirt__call *call) {
     call->kernels->max_pool(&p, &call->where);
 }
 
-MIRT__TRAINING bool mirt__pool_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING void mirt__pool_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     bool max = node->id == MIRT__OP_max_pool2d;
     mirt__attrs a = node->a;
     mirt_tensor *in[2] = {dy[0], max ? node->out[1] : NULL};
     a.shape = node->in[0]->shape;
-    dx[0] =
-        mirt__record(node->graph, max ? MIRT__OP_max_pool2d_grad : MIRT__OP_average_pool2d_grad, &a, in, max ? 2 : 1);
-    return dx[0] != NULL;
-}
-
-MIRT__TRAINING bool mirt__pool_grad_shape(mirt__node *node) {
-    return mirt__declare(node, MIRT_FLOAT32, &node->a.shape);
+    dx[0] = mirt__apply(max ? MIRT__OP_max_pool2d_grad : MIRT__OP_average_pool2d_grad, &a, in, max ? 2 : 1);
 }
 
 MIRT__TRAINING void mirt__pool_grad_run(const mirt__call *call) {
@@ -101,22 +95,20 @@ static int mirt__max_pool_half_tied(const mirt__node *node, mirt_tensor **tied) 
     return 2;
 }
 
-MIRT__OP_ROW(max_pool2d,
-    MIRT__SET(shape, mirt__pool_shape) MIRT__SET_GRADIENT(mirt__pool_gradient) MIRT__SET(run, mirt__pool_run)
-    MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true) MIRT__SET(takes, MIRT__TAKES_PADDING)
-    MIRT__SET(half, mirt__max_pool_half) MIRT__SET(half_in, MIRT__INPUT(0)) MIRT__SET(half_out, true)
+MIRT__OP_ROW(max_pool2d, mirt__pool_shape, mirt__pool_run,
+    MIRT__SET_GRADIENT(mirt__pool_gradient) MIRT__IS(row_wise) MIRT__IS(keeps_range)
+    MIRT__SET(takes, MIRT__TAKES_PADDING) MIRT__SET(half, mirt__max_pool_half) MIRT__SET(half_in, MIRT__INPUT(0))
+    MIRT__IS(half_out) MIRT__SET(half_tied, mirt__max_pool_half_tied))
+MIRT__TRAINING_ROW(max_pool2d_grad, mirt__shape_given, mirt__pool_grad_run,
+    MIRT__SET(half, mirt__max_pool_half) MIRT__SET(half_in, MIRT__INPUT(0)) MIRT__IS(half_out)
     MIRT__SET(half_tied, mirt__max_pool_half_tied))
-MIRT__TRAINING_ROW(max_pool2d_grad,
-    MIRT__SET(shape, mirt__pool_grad_shape) MIRT__SET(run, mirt__pool_grad_run) MIRT__SET(half, mirt__max_pool_half)
-    MIRT__SET(half_in, MIRT__INPUT(0)) MIRT__SET(half_out, true) MIRT__SET(half_tied, mirt__max_pool_half_tied))
-MIRT__OP_ROW(average_pool2d,
-    MIRT__SET(shape, mirt__pool_shape) MIRT__SET_GRADIENT(mirt__pool_gradient) MIRT__SET(run, mirt__pool_run)
-    MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true))
-MIRT__TRAINING_ROW(average_pool2d_grad, MIRT__SET(shape, mirt__pool_grad_shape) MIRT__SET(run, mirt__pool_grad_run))
+MIRT__OP_ROW(average_pool2d, mirt__pool_shape, mirt__pool_run,
+    MIRT__SET_GRADIENT(mirt__pool_gradient) MIRT__IS(row_wise) MIRT__IS(keeps_range))
+MIRT__TRAINING_ROW(average_pool2d_grad, mirt__shape_given, mirt__pool_grad_run,)
 
 MIRT__LIB mirt_tensor *mirt__max_pool2d_op(mirt_tensor *x, const mirt__attrs *a) {
-    return x ? mirt__record(x->node->graph, MIRT__OP_max_pool2d, a, &x, 1) : NULL;
+    return mirt__apply(MIRT__OP_max_pool2d, a, &x, 1);
 }
 MIRT__LIB mirt_tensor *mirt__average_pool2d_op(mirt_tensor *x, const mirt__attrs *a) {
-    return x ? mirt__record(x->node->graph, MIRT__OP_average_pool2d, a, &x, 1) : NULL;
+    return mirt__apply(MIRT__OP_average_pool2d, a, &x, 1);
 }

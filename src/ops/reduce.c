@@ -26,7 +26,7 @@ static void mirt__reduce_args(const mirt__node *node, int64_t rows, mirt__reduce
     r->kind = (mirt__reduce_kind)node->a.kind;
     r->rank = x->rank;
     r->axes = MIRT__OF(&node->a, reduce)->axes;
-    for (int i = 0; i < x->rank; i++) r->dim[i] = x->dim[i] == MIRT_ROWS ? rows : x->dim[i];
+    for (int i = 0; i < x->rank; i++) r->dim[i] = mirt__dim_at(x, i, rows);
 }
 
 static void mirt__reduce_run(const mirt__call *call) {
@@ -34,7 +34,7 @@ static void mirt__reduce_run(const mirt__call *call) {
     mirt__reduce_args(call->node, call->rows, &r);
     r.x = call->in[0];
     r.x_dtype = call->node->in[0]->dtype;
-    r.y = (mirt__real *)call->out[0];
+    r.y = mirt__out(call, 0);
     call->kernels->reduce(&r, &call->where);
 }
 
@@ -53,15 +53,14 @@ MIRT__TRAINING mirt_tensor *mirt__keepdims(mirt_tensor *y, const mirt__node *nod
     return mirt__reshape_op(y, &shape);
 }
 
-MIRT__TRAINING bool mirt__reduce_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING void mirt__reduce_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt_tensor *x = node->in[0];
     if (node->a.kind >= MIRT__REDUCE_MAX) {
         mirt_tensor *in[3] = {x, node->out[0], dy[0]};
-        dx[0] = mirt__record(node->graph, MIRT__OP_reduce_max_grad, &node->a, in, 3);
+        dx[0] = mirt__apply(MIRT__OP_reduce_max_grad, &node->a, in, 3);
     } else {
         dx[0] = mirt__broadcast_op(mirt__keepdims(dy[0], node), x, node->a.kind == MIRT__REDUCE_MEAN);
     }
-    return dx[0] != NULL;
 }
 
 static mirt__extent mirt__reduce_extent(const mirt__node *node, const mirt__extent in[2]) {
@@ -74,37 +73,30 @@ static bool mirt__reduce_half(const mirt__node *node) {
     return node->a.kind == MIRT__REDUCE_SUM || node->a.kind == MIRT__REDUCE_MEAN;
 }
 
-MIRT__OP_ROW(reduce,
-    MIRT__SET(shape, mirt__reduce_shape) MIRT__SET_GRADIENT(mirt__reduce_gradient) MIRT__SET(run, mirt__reduce_run)
-    MIRT__SET(workspace, mirt__reduce_workspace) MIRT__SET(row_wise, true) MIRT__SET(extent, mirt__reduce_extent)
-    MIRT__SET(half, mirt__reduce_half) MIRT__SET(half_in, MIRT__INPUT(0)) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
-    MIRT__SET(max_in, 1) MIRT__SET(saved_attrs, MIRT__SAVES_kind | MIRT__SAVES_axes | MIRT__SAVES_keepdims))
-
-MIRT__TRAINING bool mirt__reduce_max_grad_shape(mirt__node *node) {
-    return mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
-}
+MIRT__OP_ROW(reduce, mirt__reduce_shape, mirt__reduce_run,
+    MIRT__SET_GRADIENT(mirt__reduce_gradient) MIRT__SET(workspace, mirt__reduce_workspace) MIRT__IS(row_wise)
+    MIRT__SET(extent, mirt__reduce_extent) MIRT__SET(half, mirt__reduce_half) MIRT__SET(half_in, MIRT__INPUT(0))
+    MIRT__SAVED(1, 1, MIRT__SAVES_kind | MIRT__SAVES_axes | MIRT__SAVES_keepdims))
 
 MIRT__TRAINING void mirt__reduce_max_grad_run(const mirt__call *call) {
     mirt__reduce_max_grad g;
     mirt__reduce_args(call->node, call->rows, &g.s);
     g.s.x = call->in[0];
     g.s.y = (mirt__real *)call->in[1];
-    g.dy = (const mirt__real *)call->in[2];
-    g.dx = (mirt__real *)call->out[0];
+    g.dy = mirt__in(call, 2);
+    g.dx = mirt__out(call, 0);
     call->kernels->reduce_max_grad(&g, &call->where);
 }
 
-MIRT__TRAINING_ROW(reduce_max_grad,
-    MIRT__SET(shape, mirt__reduce_max_grad_shape) MIRT__SET(run, mirt__reduce_max_grad_run)
+MIRT__TRAINING_ROW(reduce_max_grad, mirt__shape_kept, mirt__reduce_max_grad_run,
     MIRT__SET(workspace, mirt__reduce_workspace))
 
 MIRT__LIB mirt_tensor *mirt__reduce_op(mirt__reduce_kind kind, mirt_tensor *x, unsigned axes, bool keepdims) {
-    if (!x) return NULL;
     mirt__attrs a = mirt__attrs_of(MIRT__OP_reduce);
     a.kind = (int)kind;
     MIRT__OF(&a, reduce)->axes = axes;
     MIRT__OF(&a, reduce)->keepdims = keepdims;
-    return mirt__record(x->node->graph, MIRT__OP_reduce, &a, &x, 1);
+    return mirt__apply(MIRT__OP_reduce, &a, &x, 1);
 }
 
 static mirt_tensor *mirt__public_reduce(mirt__reduce_kind kind, mirt_tensor *x, unsigned axes, bool keepdims) {
@@ -113,18 +105,15 @@ static mirt_tensor *mirt__public_reduce(mirt__reduce_kind kind, mirt_tensor *x, 
     return mirt__reduce_op(kind, x, axes, keepdims);
 }
 
-MIRT_API mirt_tensor *mirt_reduce_sum(mirt_tensor *x, unsigned axes, bool keepdims) {
-    return mirt__public_reduce(MIRT__REDUCE_SUM, x, axes, keepdims);
-}
-MIRT_API mirt_tensor *mirt_reduce_mean(mirt_tensor *x, unsigned axes, bool keepdims) {
-    return mirt__public_reduce(MIRT__REDUCE_MEAN, x, axes, keepdims);
-}
-MIRT_API mirt_tensor *mirt_reduce_max(mirt_tensor *x, unsigned axes, bool keepdims) {
-    return mirt__public_reduce(MIRT__REDUCE_MAX, x, axes, keepdims);
-}
-MIRT_API mirt_tensor *mirt_reduce_min(mirt_tensor *x, unsigned axes, bool keepdims) {
-    return mirt__public_reduce(MIRT__REDUCE_MIN, x, axes, keepdims);
-}
+#define MIRT__FUNCTION(name, kind) \
+    MIRT_API mirt_tensor *mirt_##name(mirt_tensor *x, unsigned axes, bool keepdims) { \
+        return mirt__public_reduce(kind, x, axes, keepdims); \
+    }
+MIRT__FUNCTION(reduce_sum, MIRT__REDUCE_SUM)
+MIRT__FUNCTION(reduce_mean, MIRT__REDUCE_MEAN)
+MIRT__FUNCTION(reduce_max, MIRT__REDUCE_MAX)
+MIRT__FUNCTION(reduce_min, MIRT__REDUCE_MIN)
+#undef MIRT__FUNCTION
 MIRT_API mirt_tensor *mirt_reduce_variance(mirt_tensor *x, unsigned axes, bool keepdims) {
     mirt_tensor *mean = mirt_reduce_mean(x, axes, true);
     return mirt_reduce_mean(mirt_square(mirt_subtract(x, mean)), axes, keepdims);

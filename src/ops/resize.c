@@ -31,42 +31,35 @@ static void mirt__resize2d_run(const mirt__call *call) {
     const mirt_shape *x = grad ? &node->a.shape : &node->in[0]->shape;
     const mirt__attrs_resize *a = MIRT__OF(&node->a, resize);
     mirt__resize r;
-    r.rows = mirt__is_batched(x) ? call->rows : x->dim[0];
+    r.rows = mirt__dim_at(x, 0, call->rows);
     r.h = x->dim[1];
     r.w = x->dim[2];
     r.c = x->dim[3];
     r.oh = a->size[0];
     r.ow = a->size[1];
     r.bilinear = a->bilinear;
-    r.x = (const mirt__real *)call->in[0];
-    r.y = (mirt__real *)call->out[0];
+    r.x = mirt__in(call, 0);
+    r.y = mirt__out(call, 0);
     if (grad) call->kernels->resize_grad(&r, &call->where);
     else call->kernels->resize(&r, &call->where);
 }
 
-MIRT__TRAINING bool mirt__resize2d_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING void mirt__resize2d_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt__attrs a = node->a;
     a.shape = node->in[0]->shape;
-    dx[0] = mirt__record(node->graph, MIRT__OP_resize2d_grad, &a, dy, 1);
-    return dx[0] != NULL;
+    dx[0] = mirt__apply(MIRT__OP_resize2d_grad, &a, dy, 1);
 }
 
-MIRT__TRAINING bool mirt__resize2d_grad_shape(mirt__node *node) {
-    return mirt__declare(node, MIRT_FLOAT32, &node->a.shape);
-}
-
-MIRT__OP_ROW(resize2d,
-    MIRT__SET(shape, mirt__resize2d_shape) MIRT__SET_GRADIENT(mirt__resize2d_gradient)
-    MIRT__SET(run, mirt__resize2d_run) MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true))
-MIRT__TRAINING_ROW(resize2d_grad, MIRT__SET(shape, mirt__resize2d_grad_shape) MIRT__SET(run, mirt__resize2d_run))
+MIRT__OP_ROW(resize2d, mirt__resize2d_shape, mirt__resize2d_run,
+    MIRT__SET_GRADIENT(mirt__resize2d_gradient) MIRT__IS(row_wise) MIRT__IS(keeps_range))
+MIRT__TRAINING_ROW(resize2d_grad, mirt__shape_given, mirt__resize2d_run,)
 
 MIRT__LIB mirt_tensor *mirt__resize2d_op(mirt_tensor *x, int height, int width, bool bilinear) {
-    if (!x) return NULL;
     mirt__attrs a = mirt__attrs_of(MIRT__OP_resize2d);
     MIRT__OF(&a, resize)->size[0] = height;
     MIRT__OF(&a, resize)->size[1] = width;
     MIRT__OF(&a, resize)->bilinear = bilinear;
-    return mirt__record(x->node->graph, MIRT__OP_resize2d, &a, &x, 1);
+    return mirt__apply(MIRT__OP_resize2d, &a, &x, 1);
 }
 
 MIRT__LIB mirt_tensor *mirt__upsampling2d_op(mirt_tensor *x, const int size[2], bool bilinear) {

@@ -43,33 +43,29 @@ static void mirt__scan_run(const mirt__call *call) {
     s.outer = s.inner = 1;
     s.n = x->dim[axis];
     for (int i = 0; i < x->rank; i++) {
-        if (i < axis) s.outer *= x->dim[i] == MIRT_ROWS ? call->rows : x->dim[i];
+        if (i < axis) s.outer *= mirt__dim_at(x, i, call->rows);
         if (i > axis) s.inner *= x->dim[i];
     }
-    s.x = (const mirt__real *)call->in[0];
+    s.x = mirt__in(call, 0);
     s.y = call->out[0];
     call->kernels->scan(&s, &call->where);
 }
 
 static mirt_tensor *mirt__scan_op(int kind, mirt_tensor *x, int axis) {
-    if (!x) return NULL;
     mirt__attrs a = mirt__attrs_of(MIRT__OP_scan);
     a.kind = kind;
     MIRT__OF(&a, axis)->axis = axis;
-    return mirt__record(x->node->graph, MIRT__OP_scan, &a, &x, 1);
+    return mirt__apply(MIRT__OP_scan, &a, &x, 1);
 }
 
 /* Only sums pass gradients on: places are int32. */
-MIRT__TRAINING bool mirt__scan_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING void mirt__scan_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     const int kind = node->a.kind == MIRT__CUMSUM ? MIRT__CUMSUM_BACK : MIRT__CUMSUM;
     dx[0] = mirt__scan_op(kind, dy[0], MIRT__OF(&node->a, axis)->axis);
-    return dx[0] != NULL;
 }
 
-MIRT__OP_ROW(scan,
-    MIRT__SET(shape, mirt__scan_shape) MIRT__SET_GRADIENT(mirt__scan_gradient) MIRT__SET(run, mirt__scan_run)
-    MIRT__SET(row_wise, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1) MIRT__SET(max_in, 1)
-    MIRT__SET(saved_attrs, MIRT__SAVES_kind | MIRT__SAVES_axis))
+MIRT__OP_ROW(scan, mirt__scan_shape, mirt__scan_run,
+    MIRT__SET_GRADIENT(mirt__scan_gradient) MIRT__IS(row_wise) MIRT__SAVED(1, 1, MIRT__SAVES_kind | MIRT__SAVES_axis))
 
 MIRT_API mirt_tensor *mirt_argmax(mirt_tensor *x, int axis) { return mirt__scan_op(MIRT__ARGMAX, x, axis); }
 MIRT_API mirt_tensor *mirt_argmin(mirt_tensor *x, int axis) { return mirt__scan_op(MIRT__ARGMIN, x, axis); }

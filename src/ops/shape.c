@@ -15,21 +15,19 @@ static bool mirt__reshape_shape(mirt__node *node) {
     return mirt__declare(node, x->dtype, &node->a.shape);
 }
 
-MIRT__TRAINING bool mirt__reshape_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING void mirt__reshape_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     dx[0] = mirt__reshape_op(dy[0], &node->in[0]->shape);
-    return dx[0] != NULL;
 }
 
-MIRT__OP_ROW(reshape,
-    MIRT__SET(shape, mirt__reshape_shape) MIRT__SET_GRADIENT(mirt__reshape_gradient) MIRT__SET(alias, true)
-    MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true) MIRT__SET(extent, mirt__extent_kept) MIRT__SET(saved, true)
-    MIRT__SET(min_in, 1) MIRT__SET(max_in, 1) MIRT__SET(saved_attrs, MIRT__SAVES_shape))
+MIRT__OP_ROW(reshape, mirt__reshape_shape, NULL,
+    MIRT__SET_GRADIENT(mirt__reshape_gradient) MIRT__IS(alias) MIRT__IS(row_wise) MIRT__IS(keeps_range)
+    MIRT__SET(extent, mirt__extent_kept) MIRT__SAVED(1, 1, MIRT__SAVES_shape))
 
 MIRT__LIB mirt_tensor *mirt__reshape_op(mirt_tensor *x, const mirt_shape *shape) {
     if (!x || mirt__shape_equal(&x->shape, shape)) return x;
     mirt__attrs a = mirt__attrs_of(MIRT__OP_reshape);
     a.shape = *shape;
-    return mirt__record(x->node->graph, MIRT__OP_reshape, &a, &x, 1);
+    return mirt__apply(MIRT__OP_reshape, &a, &x, 1);
 }
 
 MIRT_API mirt_tensor *mirt_reshape(mirt_tensor *x, mirt_shape shape) {
@@ -68,17 +66,15 @@ static void mirt__cast_run(const mirt__call *call) {
 
 static bool mirt__cast_half(const mirt__node *node) { return node->a.half; }
 
-MIRT__OP_ROW(cast,
-    MIRT__SET(shape, mirt__cast_shape) MIRT__SET(run, mirt__cast_run) MIRT__SET(row_wise, true)
-    MIRT__SET(keeps_range, true) MIRT__SET(extent, mirt__extent_kept) MIRT__SET(half, mirt__cast_half)
-    MIRT__SET(half_out, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1) MIRT__SET(max_in, 1)
-    MIRT__SET(saved_attrs, MIRT__SAVES_dtype))
+MIRT__OP_ROW(cast, mirt__cast_shape, mirt__cast_run,
+    MIRT__IS(row_wise) MIRT__IS(keeps_range) MIRT__SET(extent, mirt__extent_kept) MIRT__SET(half, mirt__cast_half)
+    MIRT__IS(half_out) MIRT__SAVED(1, 1, MIRT__SAVES_dtype))
 
 MIRT_API mirt_tensor *mirt_cast(mirt_tensor *x, mirt_dtype dtype) {
     if (!x || x->dtype == dtype) return x;
     mirt__attrs a = mirt__attrs_of(MIRT__OP_cast);
     a.dtype = dtype;
-    return mirt__record(x->node->graph, MIRT__OP_cast, &a, &x, 1);
+    return mirt__apply(MIRT__OP_cast, &a, &x, 1);
 }
 
 static bool mirt__one_hot_shape(mirt__node *node) {
@@ -96,34 +92,26 @@ static void mirt__one_hot_run(const mirt__call *call) {
     mirt__one_hot o;
     o.count = mirt__elements(call->node->in[0], call->rows);
     o.depth = MIRT__OF(&call->node->a, one_hot)->depth;
-    o.dtype = call->node->in[0]->dtype == MIRT_BOOL ? MIRT_UINT8 : call->node->in[0]->dtype;
+    o.dtype = mirt__bytes_dtype(call->node->in[0]);
     o.x = call->in[0];
-    o.y = (mirt__real *)call->out[0];
+    o.y = mirt__out(call, 0);
     call->kernels->one_hot(&o, &call->where);
 }
 
-MIRT__OP_ROW(one_hot,
-    MIRT__SET(shape, mirt__one_hot_shape) MIRT__SET(run, mirt__one_hot_run) MIRT__SET(row_wise, true)
-    MIRT__SET(saved, true) MIRT__SET(min_in, 1) MIRT__SET(max_in, 1) MIRT__SET(saved_attrs, MIRT__SAVES_depth))
+MIRT__OP_ROW(one_hot, mirt__one_hot_shape, mirt__one_hot_run, MIRT__IS(row_wise) MIRT__SAVED(1, 1, MIRT__SAVES_depth))
 
 MIRT_API mirt_tensor *mirt_one_hot(mirt_tensor *x, int64_t depth) {
-    if (!x) return NULL;
     mirt__attrs a = mirt__attrs_of(MIRT__OP_one_hot);
     MIRT__OF(&a, one_hot)->depth = depth;
-    return mirt__record(x->node->graph, MIRT__OP_one_hot, &a, &x, 1);
+    return mirt__apply(MIRT__OP_one_hot, &a, &x, 1);
 }
 
-static bool mirt__stop_gradient_shape(mirt__node *node) {
-    return mirt__declare(node, node->in[0]->dtype, &node->in[0]->shape);
-}
-
-MIRT__OP_ROW(stop_gradient,
-    MIRT__SET(shape, mirt__stop_gradient_shape) MIRT__SET(alias, true) MIRT__SET(stops_gradient, true)
-    MIRT__SET(row_wise, true) MIRT__SET(extent, mirt__extent_kept) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
-    MIRT__SET(max_in, 1))
+MIRT__OP_ROW(stop_gradient, mirt__shape_kept, NULL,
+    MIRT__IS(alias) MIRT__IS(stops_gradient) MIRT__IS(row_wise) MIRT__SET(extent, mirt__extent_kept)
+    MIRT__SAVED(1, 1, 0))
 
 MIRT_API mirt_tensor *mirt_stop_gradient(mirt_tensor *x) {
-    return x ? mirt__record(x->node->graph, MIRT__OP_stop_gradient, NULL, &x, 1) : NULL;
+    return mirt__apply(MIRT__OP_stop_gradient, NULL, &x, 1);
 }
 
 MIRT_API mirt_shape mirt_tensor_shape(const mirt_tensor *x) {

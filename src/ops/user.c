@@ -82,21 +82,21 @@ static void mirt__user_call(const mirt__call *call, int num_in, bool backward) {
 static void mirt__user_run(const mirt__call *call) { mirt__user_call(call, call->node->num_in, false); }
 MIRT__TRAINING void mirt__user_grad_run(const mirt__call *call) { mirt__user_call(call, call->node->num_in - 2, true); }
 
-MIRT__TRAINING bool mirt__user_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING void mirt__user_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt_tensor *in[MIRT__MAX_IN];
     const mirt_op_class *op = MIRT__OF(&node->a, data)->user_op;
     if (!op->backward) {
         mirt__fail(MIRT_E_INVALID, "%s has no backward function, and a loss depends on variables through it: "
                                    "mirt_stop_gradient its input", op->name);
-        return false;
+        mirt__graph_poison(node->graph);
+        return;
     }
     for (int i = 0; i < node->num_in; i++) in[i] = node->in[i];
     in[node->num_in] = node->out[0];
     in[node->num_in + 1] = dy[0];
-    mirt_tensor *first = mirt__record(node->graph, MIRT__OP_user_grad, &node->a, in, node->num_in + 2);
+    mirt_tensor *first = mirt__apply(MIRT__OP_user_grad, &node->a, in, node->num_in + 2);
     for (int i = 0; first && i < node->num_in; i++)
         dx[i] = node->in[i]->dtype == MIRT_FLOAT32 ? first->node->out[i] : NULL;
-    return first != NULL;
 }
 
 MIRT__TRAINING bool mirt__user_grad_shape(mirt__node *node) {
@@ -106,10 +106,8 @@ MIRT__TRAINING bool mirt__user_grad_shape(mirt__node *node) {
     return true;
 }
 
-MIRT__OP_ROW(user,
-    MIRT__SET(shape, mirt__user_shape) MIRT__SET_GRADIENT(mirt__user_gradient) MIRT__SET(run, mirt__user_run)
-    MIRT__SET(user_code, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1) MIRT__SET(max_in, MIRT__MAX_IN - 2)
-    MIRT__SET(saved_attrs, MIRT__SAVES_dtype | MIRT__SAVES_data | MIRT__SAVES_user_op))
-MIRT__TRAINING_ROW(user_grad,
-    MIRT__SET(shape, mirt__user_grad_shape) MIRT__SET(run, mirt__user_grad_run) MIRT__SET(optional_outputs, 0xffu)
-    MIRT__SET(user_code, true))
+MIRT__OP_ROW(user, mirt__user_shape, mirt__user_run,
+    MIRT__SET_GRADIENT(mirt__user_gradient) MIRT__IS(user_code)
+    MIRT__SAVED(1, MIRT__MAX_IN - 2, MIRT__SAVES_dtype | MIRT__SAVES_data | MIRT__SAVES_user_op))
+MIRT__TRAINING_ROW(user_grad, mirt__user_grad_shape, mirt__user_grad_run,
+    MIRT__SET(optional_outputs, 0xffu) MIRT__IS(user_code))

@@ -21,9 +21,9 @@ PLANTS = [
         "transposed convolution",
         "model",
         "ops/conv.c",
-        "dx[0] = mirt__conv2d_op(dy[0], k, &a);\n    if (k->needs_grad) dx[1] = mirt__record(node->graph",
+        "dx[0] = mirt__conv2d_op(dy[0], k, &a);\n    if (k->needs_grad) dx[1] = mirt__apply_two(",
         "dx[0] = mirt_scale(mirt__conv2d_op(dy[0], k, &a), 0.5f, 0);\n"
-        "    if (k->needs_grad) dx[1] = mirt__record(node->graph",
+        "    if (k->needs_grad) dx[1] = mirt__apply_two(",
         "half of the input's gradient",
     ),
     (
