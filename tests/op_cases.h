@@ -834,13 +834,13 @@ static bool op_begin(op_run *r, const op_case *c, int64_t rows, int threads, boo
 }
 
 static void op_bases(op_run *r, mirt__bases *b, mirt__team *team) {
-    b->team = team;
+    b->where.team = team;
     b->weight = r->weight;
     b->gradient = r->gradient;
     b->arena = r->arena;
-    b->scratch = r->scratch;
-    b->scratch_per_thread = r->program.scratch;
-    b->shared = r->shared;
+    b->where.scratch = r->scratch;
+    b->where.scratch_per_thread = r->program.scratch;
+    b->where.shared = r->shared;
     b->io[0] = r->x;
     b->io[1] = r->weight + r->offset[r->operands];
     b->io[2] = (char *)r->value;

@@ -75,16 +75,16 @@ static bool replay(const mirt__kernels *kernels) {
     for (int i = 0; i <= WEIGHTS; i++) offset[i] = (size_t)i * MOST * sizeof(float);
     if (!mirt__plan(&o.program, o.output, o.outputs, offset, o.rows)) return false;
     b.arena = (char *)mirt__aligned_alloc(o.program.arena);
-    b.scratch = (char *)mirt__aligned_alloc(o.program.scratch);
-    b.shared = (char *)mirt__aligned_alloc(o.program.shared);
-    b.scratch_per_thread = o.program.scratch;
+    b.where.scratch = (char *)mirt__aligned_alloc(o.program.scratch);
+    b.where.shared = (char *)mirt__aligned_alloc(o.program.shared);
+    b.where.scratch_per_thread = o.program.scratch;
     b.weight = (char *)o.weight;
     b.gradient = (char *)o.gradient;
     for (int i = 0; i < MIRT__COUNT(o.io); i++) b.io[i] = (char *)o.io[i];
     replay_alone(&o.program, kernels, &run, &b, o.rows);
     mirt__aligned_free(b.arena);
-    mirt__aligned_free(b.scratch);
-    mirt__aligned_free(b.shared);
+    mirt__aligned_free(b.where.scratch);
+    mirt__aligned_free(b.where.shared);
     return true;
 }
 

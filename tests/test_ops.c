@@ -240,9 +240,7 @@ static void note_overwriting(op_run *r, const mirt__kernels *kernels) {
     call.run = &run;
     call.bases = &b;
     call.rows = r->rows;
-    call.where.scratch = b.scratch;
-    call.where.scratch_per_thread = b.scratch_per_thread;
-    call.where.shared = b.shared;
+    call.where = b.where;
     for (int i = 0; i < program->graph.count; i++) {
         const mirt__node *node = program->graph.node[i];
         if (!mirt__node_runs(node)) continue;

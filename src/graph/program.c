@@ -27,12 +27,7 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
     call.run = run;
     call.rows = rows;
     call.bases = bases;
-    call.where.team = bases->team;
-    call.where.scratch = bases->scratch;
-    call.where.scratch_per_thread = bases->scratch_per_thread;
-    call.where.shared = bases->shared;
-    call.where.handle = bases->handle;
-    call.where.float16 = bases->float16;
+    call.where = bases->where;
     int begin = segment ? program->cut[segment - 1] + 1 : 0;
     int end = segment < program->num_cuts ? program->cut[segment] : program->graph.count;
     mirt__device_timeline *timeline = run->timeline;
@@ -52,7 +47,7 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
         node->op->run(&call);
         if (run->look) run->look(run->look_user, &call, i);
         if (!clocked) continue;
-        bases->backend->wait(bases->handle);
+        bases->backend->wait(bases->where.handle);
         double now = mirt__now();
         if (run->clock) run->clock[i] += now - last;
         if (slices) mirt__timeline_slice(timeline, timeline->names[i], last, now, run->replica);

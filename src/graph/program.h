@@ -32,12 +32,9 @@ typedef struct mirt__program {
 
 /* The memory one replay works on. */
 typedef struct mirt__bases {
-    mirt__team *team;
-    const mirt__backend *backend; /* of the device, */
-    mirt__handle *handle;         /* and the device */
-    bool float16;                 /* as in mirt__where */
-    char *arena, *replica, *weight, *gradient, *state, *scratch, *shared;
-    size_t scratch_per_thread;
+    mirt__where where;
+    const mirt__backend *backend; /* of the device */
+    char *arena, *replica, *weight, *gradient, *state;
     char *io[MIRT__MAX_IO]; /* of the replica */
 } mirt__bases;
 

@@ -125,8 +125,8 @@ static bool mirt__device_states_finite(const mirt_function *f, int device) {
     for (int r = first; f->step.num_states && r < first + count && r < active && finite; r++) {
         char *host = f->step.states + (size_t)r * f->step.state_bytes;
         mirt__replica_bases(&f->step, device, first, r, &b);
-        b.backend->copy_out(b.handle, host, b.state, f->step.state_bytes);
-        if (b.backend->wait(b.handle) != MIRT_OK) return true; /* the step reports this error itself */
+        b.backend->copy_out(b.where.handle, host, b.state, f->step.state_bytes);
+        if (b.backend->wait(b.where.handle) != MIRT_OK) return true; /* the step reports this error itself */
         const mirt__real *state = (const mirt__real *)(const void *)host;
         for (int i = 0; i < f->step.num_states && finite; i++)
             finite = mirt__all_finite(state + f->step.state[i].from, MIRT_FLOAT32, f->step.state[i].count);
@@ -206,8 +206,8 @@ static bool mirt__tensor_finite(const mirt__call *call, const mirt_tensor *t) {
     if (!data || t->lazy) return true;
     for (size_t at = 0, part; at < bytes; at += part) {
         part = bytes - at < sizeof chunk ? bytes - at : sizeof chunk;
-        b->backend->copy_out(b->handle, chunk, data + at, part);
-        if (b->backend->wait(b->handle) != MIRT_OK) return true; /* the step reports this error itself */
+        b->backend->copy_out(b->where.handle, chunk, data + at, part);
+        if (b->backend->wait(b->where.handle) != MIRT_OK) return true; /* the step reports this error itself */
         if (!mirt__all_finite(chunk, t->dtype, (int64_t)(part / size))) return false;
     }
     return true;

@@ -46,7 +46,7 @@ static void mirt__cut_fetch(const mirt__step *step, int device, const mirt__node
         mirt__real *at = mirt__cut_values_of(step, r);
         mirt__replica_bases(step, device, first, r, &b);
         for (int k = 0; k < node->num_in; k++) {
-            b.backend->copy_out(b.handle, at, mirt__address(&b, node->in[k]), mirt__tensor_bytes(node->in[k], 1));
+            b.backend->copy_out(b.where.handle, at, mirt__address(&b, node->in[k]), mirt__tensor_bytes(node->in[k], 1));
             at += mirt__shape_count(&node->in[k]->shape);
         }
     }
@@ -72,9 +72,7 @@ MIRT__LIB bool mirt__step_cut(mirt__step *step, int device, int cut) {
     const mirt__node *node = step->program.graph.node[cut];
     mirt__real *out[MIRT__MAX_OUT];
     mirt__bases b;
-    const int active = mirt__active_replicas(step);
-    int first, count = mirt__device_replicas(step->strategy, step->replicas, device, &first);
-    const int end = first + count < active ? first + count : active;
+    int first, end = mirt__own_replicas(step, device, &first);
     mirt__cut_fetch(step, device, node, first, end);
     mirt__step_finish(step, device);
     if (!mirt__step_meet(step, device, MIRT_PHASE_IMBALANCE, cut)) return false;
@@ -84,8 +82,8 @@ MIRT__LIB bool mirt__step_cut(mirt__step *step, int device, int cut) {
     for (int r = first; r < end; r++) {
         mirt__replica_bases(step, device, first, r, &b);
         for (int k = 0; k < node->num_out; k++)
-            b.backend->copy_in(b.handle, mirt__address(&b, node->out[k]), out[k], mirt__tensor_bytes(node->out[k], 1),
-                               false);
+            b.backend->copy_in(b.where.handle, mirt__address(&b, node->out[k]), out[k],
+                               mirt__tensor_bytes(node->out[k], 1), false);
     }
     return mirt__step_meet(step, device, MIRT_PHASE_REDUCE, cut);
 }

@@ -10,6 +10,12 @@ MIRT__LIB int mirt__active_replicas(const mirt__step *step) {
     return step->rows < step->replicas ? (int)step->rows : step->replicas;
 }
 
+MIRT__LIB int mirt__own_replicas(const mirt__step *step, int device, int *first) {
+    const int active = mirt__active_replicas(step);
+    const int count = mirt__device_replicas(step->strategy, step->replicas, device, first);
+    return *first + count < active ? *first + count : active;
+}
+
 MIRT__LIB mirt__real *mirt__gradient_at(const mirt__step *step, int device, int slot) {
     return (mirt__real *)(void *)(step->strategy->block[device] + (size_t)slot * step->gradient_bytes);
 }
@@ -23,6 +29,7 @@ MIRT__LIB mirt__where mirt__where_of(const mirt__step *step, int device) {
     memset(&where, 0, sizeof where);
     where.team = step->strategy->device[device].team;
     where.handle = mirt__device_of(step, device);
+    where.float16 = step->float16;
     return where;
 }
 
@@ -40,12 +47,11 @@ static void mirt__dry_replay(void *arg) {
     const uintptr_t beyond = (uintptr_t)1 << 40;
     mirt__bases b;
     mirt__step_info run;
-    memset(&b, 0, sizeof b);
     memset(&run, 0, sizeof run);
     b.backend = step->strategy->backend;
-    b.handle = mirt__device_of(step, 0);
-    b.float16 = step->float16;
-    b.arena = b.replica = b.weight = b.gradient = b.state = b.scratch = b.shared = (char *)beyond; /* NOLINT */
+    b.where = mirt__where_of(step, 0);
+    b.where.scratch = b.where.shared = (void *)beyond; /* NOLINT */
+    b.arena = b.replica = b.weight = b.gradient = b.state = (char *)beyond; /* NOLINT */
     for (int i = 0; i < MIRT__MAX_IO; i++) b.io[i] = (char *)beyond; /* NOLINT */
     run.global_rows = dry->rows;
     run.loss_scale = 1;
@@ -95,16 +101,14 @@ static bool mirt__place_copy(size_t *total, size_t count, size_t bytes, size_t *
 
 /* Copies of the batch, of results and states, where the device needs them; false on overflow. */
 static bool mirt__place_copies(mirt__step *step) {
-    size_t *total = &step->needs.io;
-    const size_t rows = (size_t)mirt__device_rows_most(step);
+    size_t *total = &step->needs.io, fields = 0;
+    const size_t rows = (size_t)mirt__device_rows_most(step), places = (size_t)mirt__result_places(step);
     bool good = true;
-    for (int i = 0; i < step->num_fields; i++)
-        good = good && mirt__place_copy(total, rows, step->program.io[i].bytes, &step->io_at[i]);
-    const size_t fields = *total;
-    for (int i = step->result_port; i < step->result_port + step->num_results; i++) {
+    for (int i = 0; i < step->result_port + step->num_results; i++) {
         const mirt__port *port = &step->program.io[i];
-        good = good && mirt__place_copy(total, port->batched ? rows : (size_t)mirt__result_places(step), port->bytes,
-                                        &step->io_at[i]);
+        if (i == step->result_port) fields = *total;
+        if (port->bytes)
+            good = good && mirt__place_copy(total, port->batched ? rows : places, port->bytes, &step->io_at[i]);
     }
     good = good && mirt__place_copy(total, (size_t)step->replicas, step->state_bytes, &step->states_at);
     return good && (!step->sends_ahead || mirt__place_copy(total, 1, fields, &step->ahead_at));
@@ -132,14 +136,13 @@ MIRT__LIB mirt_status mirt__step_needs(mirt__step *step) {
     const size_t slots = step->has_gradients ? (size_t)mirt__gradient_slots(s, step->replicas, p->num_cuts > 0) : 0;
     if (mirt__check_user_code(step) != MIRT_OK) return mirt_last_status();
     if (!s->able.in_place) {
-        step->io_at = (size_t *)mirt__pool_alloc(&step->program.graph.pool, MIRT__MAX_IO * sizeof *step->io_at);
         step->measured = (bool *)mirt__calloc((size_t)p->max_rows + 1, sizeof *step->measured);
-        if (!step->io_at || !step->measured) return mirt_last_status();
+        if (!step->measured) return mirt_last_status();
         step->measured[p->max_rows] = true;
     }
     l->arena = p->arena;
     if (!mirt__mul_size(slots, step->gradient_bytes, &l->gradients) ||
-        !mirt__mul_size(local, p->replica, &l->replica) || (step->io_at && !mirt__place_copies(step)) ||
+        !mirt__mul_size(local, p->replica, &l->replica) || (step->measured && !mirt__place_copies(step)) ||
         !mirt__step_room(step, p->max_rows, &room)) {
         return mirt__fail(MIRT_E_NOMEM, "a batch of this size needs more memory than can be addressed");
     }
@@ -169,7 +172,7 @@ MIRT__LIB mirt_status mirt__step_reserve(mirt__step *step) {
     for (int d = 0; d < s->num_devices; d++) {
         mirt__bases b;
         mirt__device_bases(step, d, &b);
-        s->backend->room(b.handle, b.shared, s->layout.shared);
+        s->backend->room(b.where.handle, b.where.shared, s->layout.shared);
     }
     return MIRT_OK;
 }
@@ -199,37 +202,33 @@ MIRT__LIB void mirt__step_free(mirt__step *step) {
 /* Results that are not batched have a place for every replica, and for every piece in which devices share rows. */
 MIRT__LIB int mirt__result_places(const mirt__step *step) { return step->replicas + 3 * step->strategy->num_devices; }
 
+MIRT__LIB int mirt__device_pieces(const mirt__step *step) {
+    return (step->replicas + step->strategy->num_devices - 1) / step->strategy->num_devices + 2;
+}
+
 /* >>addresses */
 
 MIRT__LIB void mirt__device_bases(const mirt__step *step, int device, mirt__bases *b) {
     const mirt_strategy *s = step->strategy;
     const mirt__layout *l = &s->layout;
     memset(b, 0, sizeof *b);
-    b->team = s->device[device].team;
+    b->where = mirt__where_of(step, device);
     b->backend = s->backend;
-    b->handle = s->device[device].handle;
-    b->float16 = step->float16;
     b->weight = step->weight[device];
     b->gradient = s->block[device];
     b->arena = b->gradient + mirt__align_up(l->gradients);
     b->replica = b->arena + mirt__align_up(l->arena);
-    b->shared = b->replica + mirt__align_up(l->replica);
-    b->scratch = b->shared + mirt__align_up(l->shared);
-    b->scratch_per_thread = l->scratch / (size_t)s->threads;
+    b->where.shared = b->replica + mirt__align_up(l->replica);
+    b->where.scratch = (char *)b->where.shared + mirt__align_up(l->shared);
+    b->where.scratch_per_thread = l->scratch / (size_t)s->threads;
 }
 
-static size_t mirt__port_place(const mirt__step *step, int port) { return step->io_at ? step->io_at[port] : 0; }
-
-/* The device's copies of batch, results and states. */
-static char *mirt__copies_of(const mirt__step *step, int device) {
-    const mirt__layout *l = &step->strategy->layout;
-    return step->strategy->block[device] + mirt__align_up(l->gradients) + mirt__align_up(l->arena) +
-           mirt__align_up(l->replica) + mirt__align_up(l->shared) + mirt__align_up(l->scratch);
-}
-
-/* Where the device has what is at `host`, or `at` bytes into its copies. */
+/* Where the device has what is at `host`, or `at` bytes into its copies of batch, results and states. */
 static char *mirt__placed(const mirt__step *step, int device, char *host, size_t at) {
-    return step->strategy->able.in_place ? host : mirt__copies_of(step, device) + at;
+    mirt__bases b;
+    if (step->strategy->able.in_place) return host;
+    mirt__device_bases(step, device, &b);
+    return (char *)b.where.scratch + mirt__align_up(step->strategy->layout.scratch) + at;
 }
 
 MIRT__LIB char *mirt__states_of(const mirt__step *step, int device) {
@@ -247,34 +246,46 @@ static int64_t mirt__device_rows(const mirt__step *step, int64_t rows, int devic
     return end - *first;
 }
 
-/* The device's first row of a field, on the host. A program never writes an input. */
-static char *mirt__field_host(const void *const *field, int i, size_t row_bytes, int64_t first) {
-    char *base;
-    memcpy(&base, &field[i], sizeof base);
-    return base ? base + (size_t)first * row_bytes : NULL;
+/* The places of results that are not batched which the device fills. */
+static int64_t mirt__device_places(const mirt__step *step, int device, int64_t *first) {
+    if (!step->by_replicas) {
+        const int each = mirt__device_pieces(step);
+        *first = (int64_t)device * each;
+        return each;
+    }
+    int begin, end = mirt__own_replicas(step, device, &begin);
+    *first = begin;
+    return end > begin ? end - begin : 0;
 }
 
-/* Its first row of a field or of a batched result, or the first place of another result; NULL: the batch lacks the
- * field. */
-static char *mirt__port_at(const mirt__step *step, int device, int port, int64_t first) {
+/* What a device has of a field or a result: from which row on, or from which place of one that is not batched. */
+typedef struct mirt__held {
+    int64_t first;
+    size_t bytes;
+    char *host, *there; /* on the host, and where the program finds it; NULL: the batch lacks the field */
+} mirt__held;
+
+static mirt__held mirt__held_of(const mirt__step *step, int device, int port, const void *const *field, int64_t all) {
     const mirt__port *p = &step->program.io[port];
-    char *host;
-    if (port < step->result_port) host = mirt__field_host(step->io, port, p->bytes, first);
-    else host = step->result[port - step->result_port] + (p->batched ? (size_t)first * p->bytes : 0);
-    return host ? mirt__placed(step, device, host, mirt__port_place(step, port)) : NULL;
+    mirt__held h;
+    memset(&h, 0, sizeof h);
+    if (port < step->result_port) memcpy(&h.host, &field[port], sizeof h.host); /* a program never writes an input */
+    else h.host = step->result[port - step->result_port];
+    if (!h.host || !p->bytes) return h;
+    const int64_t count = p->batched ? mirt__device_rows(step, all, device, &h.first)
+                                     : mirt__device_places(step, device, &h.first);
+    const size_t before = (size_t)h.first * p->bytes;
+    h.bytes = (size_t)count * p->bytes;
+    h.host += before;
+    h.there = mirt__placed(step, device, h.host, step->io_at[port] + (p->batched ? 0 : before));
+    return h;
 }
 
 MIRT__LIB void mirt__row_bases(const mirt__step *step, int device, mirt__bases *b, int64_t first_row, int place) {
-    int64_t own; /* the device's first row */
-    mirt__device_rows(step, step->rows, device, &own);
-    for (int i = 0; i < step->num_fields; i++) {
-        char *base = mirt__port_at(step, device, i, own);
-        b->io[i] = base ? base + (size_t)(first_row - own) * step->program.io[i].bytes : NULL;
-    }
-    for (int i = step->result_port; i < step->result_port + step->num_results; i++) {
-        const mirt__port *p = &step->program.io[i];
-        b->io[i] =
-            mirt__port_at(step, device, i, own) + (size_t)(p->batched ? first_row - own : (int64_t)place) * p->bytes;
+    for (int i = 0; i < step->result_port + step->num_results; i++) {
+        const mirt__held h = mirt__held_of(step, device, i, step->io, step->rows);
+        const int64_t at = (step->program.io[i].batched ? first_row : (int64_t)place) - h.first;
+        b->io[i] = h.there ? h.there + at * (int64_t)step->program.io[i].bytes : NULL;
     }
     b->state = mirt__states_of(step, device) + (size_t)place * step->state_bytes;
 }
@@ -291,29 +302,12 @@ MIRT__LIB void mirt__replica_bases(const mirt__step *step, int device, int first
 
 /* >>scatter and fetch */
 
-/* The places of results that are not batched which the device fills. */
-static int mirt__device_places(const mirt__step *step, int device, int *first) {
-    const mirt_strategy *s = step->strategy;
-    if (!step->by_replicas) {
-        const int each = (step->replicas + s->num_devices - 1) / s->num_devices + 2;
-        *first = device * each;
-        return each;
-    }
-    const int active = mirt__active_replicas(step), count = mirt__device_replicas(s, step->replicas, device, first);
-    return *first + count <= active ? count : active > *first ? active - *first : 0;
-}
-
 /* The device's part of a batch of `all` rows, to copies that lie `behind` bytes after those of the batch under way. */
 static void mirt__send(const mirt__step *step, int device, const void *const *field, int64_t all, size_t behind) {
-    const mirt__backend *backend = step->strategy->backend;
-    int64_t first, rows = mirt__device_rows(step, all, device, &first);
-    for (int i = 0; i < step->num_fields && rows > 0; i++) {
-        const size_t row = step->program.io[i].bytes;
-        char *host = mirt__field_host(field, i, row, first);
-        if (row && host)
-            backend->copy_in(mirt__device_of(step, device),
-                             mirt__placed(step, device, host, mirt__port_place(step, i) + behind), host,
-                             (size_t)rows * row, true);
+    for (int i = 0; i < step->num_fields; i++) {
+        const mirt__held h = mirt__held_of(step, device, i, field, all);
+        if (h.bytes)
+            step->strategy->backend->copy_in(mirt__device_of(step, device), h.there + behind, h.host, h.bytes, true);
     }
 }
 
@@ -321,13 +315,9 @@ static void mirt__send(const mirt__step *step, int device, const void *const *fi
  * again at once. */
 static void mirt__take_prefetched(const mirt__step *step, int device) {
     const mirt__backend *backend = step->strategy->backend;
-    const char *copies = mirt__copies_of(step, device);
-    int64_t first, rows = mirt__device_rows(step, step->rows, device, &first);
-    for (int i = 0; i < step->num_fields && rows > 0; i++) {
-        char *to = mirt__port_at(step, device, i, first);
-        if (to)
-            backend->copy(mirt__device_of(step, device), to, copies + step->ahead_at + step->io_at[i],
-                          (size_t)rows * step->program.io[i].bytes);
+    for (int i = 0; i < step->num_fields; i++) {
+        const mirt__held h = mirt__held_of(step, device, i, step->io, step->rows);
+        if (h.bytes) backend->copy(mirt__device_of(step, device), h.there, h.there + step->ahead_at, h.bytes);
     }
     backend->behind(mirt__device_of(step, device));
 }
@@ -337,29 +327,18 @@ MIRT__LIB void mirt__step_scatter_ahead(const mirt__step *step, int device) {
 }
 
 MIRT__LIB void mirt__step_scatter(const mirt__step *step, int device) {
-    const mirt__backend *backend = step->strategy->backend;
-    int place, places = mirt__device_places(step, device, &place);
     if (step->prefetched) mirt__take_prefetched(step, device);
     else mirt__send(step, device, step->io, step->rows, 0);
     for (int i = step->result_port; i < step->result_port + step->num_results && !step->by_replicas; i++) {
-        const mirt__port *port = &step->program.io[i];
-        if (!port->batched)
-            backend->clear(mirt__device_of(step, device),
-                           mirt__port_at(step, device, i, 0) + (size_t)place * port->bytes,
-                           (size_t)places * port->bytes);
+        const mirt__held h = mirt__held_of(step, device, i, NULL, step->rows);
+        if (!step->program.io[i].batched && h.bytes)
+            step->strategy->backend->clear(mirt__device_of(step, device), h.there, h.bytes);
     }
 }
 
 MIRT__LIB void mirt__step_fetch(const mirt__step *step, int device) {
-    const mirt__backend *backend = step->strategy->backend;
-    int place, places = mirt__device_places(step, device, &place);
-    int64_t first, rows = mirt__device_rows(step, step->rows, device, &first);
-    for (int i = 0; i < step->num_results; i++) {
-        const mirt__port *port = &step->program.io[step->result_port + i];
-        const size_t at = (size_t)(port->batched ? first : (int64_t)place) * port->bytes;
-        const char *from = mirt__port_at(step, device, step->result_port + i, first) + (port->batched ? 0 : at);
-        const int64_t count = port->batched ? rows : (int64_t)places;
-        if (count > 0)
-            backend->copy_out(mirt__device_of(step, device), step->result[i] + at, from, (size_t)count * port->bytes);
+    for (int i = step->result_port; i < step->result_port + step->num_results; i++) {
+        const mirt__held h = mirt__held_of(step, device, i, NULL, step->rows);
+        if (h.bytes) step->strategy->backend->copy_out(mirt__device_of(step, device), h.host, h.there, h.bytes);
     }
 }

@@ -15,20 +15,21 @@ static bool mirt__step_sums_first(const mirt__step *step) {
 
 /* >>run */
 
-/* One segment of the program. `sending`: what is told of every node, or NULL. */
-static void mirt__replay(mirt__step *step, int segment, int device, const mirt__bases *b, int replica,
-                         int64_t first_row, int64_t rows, mirt__sending *sending) {
+/* One segment of the program. `look`: what is told of every node, or NULL. */
+static void mirt__replay(mirt__turn *t, int segment, const mirt__bases *b, int replica, int64_t first_row, int64_t rows,
+                         void (*look)(void *user, const mirt__call *call, int node)) {
+    mirt__step *step = t->step;
     mirt__step_info run = step->info;
     run.first_row = first_row;
     run.replica = replica;
-    run.clock = device == 0 && step->clocks ? step->clocks->node : NULL;
-    run.look = step->look ? step->look : MIRT__TRAINS && sending ? mirt__send_ready : NULL;
-    run.look_user = step->look ? (void *)(step->look_user + (size_t)device * step->look_bytes) : (void *)sending;
-    run.timeline = &step->strategy->timeline[device];
+    run.clock = t->device == 0 && step->clocks ? step->clocks->node : NULL;
+    run.look = step->look ? step->look : look;
+    run.look_user = step->look ? (void *)(step->look_user + (size_t)t->device * step->look_bytes) : (void *)t;
+    run.timeline = &step->strategy->timeline[t->device];
     const int at = step->program.first_gradient, begin = segment ? step->program.cut[segment - 1] : 0;
-    mirt__step_mark(step, device, at >= 0 && begin > at ? MIRT_PHASE_BACKWARD : MIRT_PHASE_FORWARD, replica, -1);
-    MIRT__TEST_POINT(MIRT__POINT_REPLAY, device, replica);
-    mirt__park_if_given_up(step->strategy, device);
+    mirt__step_mark(step, t->device, at >= 0 && begin > at ? MIRT_PHASE_BACKWARD : MIRT_PHASE_FORWARD, replica, -1);
+    MIRT__TEST_POINT(MIRT__POINT_REPLAY, t->device, replica);
+    mirt__park_if_given_up(step->strategy, t->device);
     if (run.clock && segment == 0) {
         step->clocks->replays++;
         step->clocks->replayed += rows;
@@ -36,53 +37,65 @@ static void mirt__replay(mirt__step *step, int segment, int device, const mirt__
     mirt__program_run(&step->program, segment, step->strategy->kernels, &run, b, rows);
 }
 
-/* The replicas [counter->first, end) through one segment. */
-static void mirt__run_segment(mirt__step *step, int device, int segment, int end, mirt__counter *counter,
-                              mirt__sending *sending) {
+/* The device's replicas through one segment. */
+static void mirt__run_segment(mirt__turn *t, int segment) {
+    mirt__step *step = t->step;
     mirt__bases bases;
-    for (int r = counter->first; r < end; r++) {
-        const bool sends = step->overlaps && r == end - 1;
+    for (int r = t->first; r < t->end; r++) {
+        const bool sends = step->overlaps && r == t->end - 1;
         int64_t first_row, rows = mirt__replica_share(step, r, &first_row);
-        mirt__replica_bases(step, device, counter->first, r, &bases);
-        if (!step->program.num_cuts) bases.gradient = (char *)mirt__gradient_at(step, device, counter->stack.depth);
-        if (sends) sending->replica = r;
-        mirt__replay(step, segment, device, &bases, r, first_row, rows, sends ? sending : NULL);
+        mirt__replica_bases(step, t->device, t->first, r, &bases);
+        if (!step->program.num_cuts) bases.gradient = (char *)mirt__gradient_at(step, t->device, t->stack.depth);
+        if (sends) t->sent = r;
+        mirt__replay(t, segment, &bases, r, first_row, rows, MIRT__TRAINS && sends ? mirt__send_ready : NULL);
         if (segment < step->program.num_cuts || sends) continue;
-        if (MIRT__TRAINS) mirt__counter_add(step, counter, device, r, 0, INT64_MAX);
-        mirt__tree_push(&counter->stack, r, 1);
+        if (MIRT__TRAINS) mirt__counter_add(t, r, 0, INT64_MAX);
+        mirt__tree_push(&t->stack, r, 1);
     }
 }
 
 /* False: the devices were given up. */
-static bool mirt__run_segments(mirt__step *step, int device) {
-    const int cuts = step->program.num_cuts, active = mirt__active_replicas(step);
-    mirt__counter counter;
-    mirt__sending sending;
-    memset(&counter, 0, sizeof counter);
-    counter.slot_per_replica = cuts > 0;
-    int own = mirt__device_replicas(step->strategy, step->replicas, device, &counter.first), end = counter.first + own;
-    memset(&sending, 0, sizeof sending);
-    sending.step = step;
-    sending.counter = &counter;
-    sending.device = device;
-    sending.replica = -1;
-    sending.next = step->program.mirrored;
+static bool mirt__run_segments(mirt__turn *t) {
+    mirt__step *step = t->step;
+    const int cuts = step->program.num_cuts;
+    t->end = mirt__own_replicas(step, t->device, &t->first);
     for (int segment = 0; segment <= cuts; segment++) {
-        mirt__run_segment(step, device, segment, end < active ? end : active, &counter, &sending);
-        if (segment < cuts && !mirt__step_cut(step, device, step->program.cut[segment])) return false;
+        mirt__run_segment(t, segment);
+        if (segment < cuts && !mirt__step_cut(step, t->device, step->program.cut[segment])) return false;
     }
-    if (MIRT__TRAINS && step->overlaps) mirt__send_buckets(&sending, INT_MAX);
-    if (step->overlaps) step->strategy->backend->reduced(step->strategy->device[device].handle);
+    if (MIRT__TRAINS && step->overlaps) mirt__send_buckets(t, INT_MAX);
+    if (step->overlaps) step->strategy->backend->reduced(step->strategy->device[t->device].handle);
     return true;
 }
 
-/* Scatter, and all replicas of the device. */
-static bool mirt__run_replicas(mirt__step *step, int device) {
+/* The device's rows, as many at a time as the program takes. */
+static bool mirt__run_pieces(mirt__turn *t) {
+    mirt__step *step = t->step;
+    int place = t->device * mirt__device_pieces(step);
+    mirt__bases bases;
+    int64_t first, rows = mirt__share(step->rows, step->strategy->num_devices, t->device, &first);
+    mirt__device_bases(step, t->device, &bases);
+    for (int64_t end = first + rows; first < end; first += rows) {
+        rows = end - first < step->program.max_rows ? end - first : step->program.max_rows;
+        mirt__row_bases(step, t->device, &bases, first, place++);
+        mirt__replay(t, 0, &bases, first != 0, first, rows, NULL);
+    }
+    return true;
+}
+
+/* Scatter, and all replicas or rows of the device. */
+static bool mirt__run_all(mirt__step *step, int device) {
     mirt__step_scatter(step, device);
     mirt__step_clock(step, device, 0);
     do {
-        mirt__step_begin(step, device, 0);
-        if (!mirt__run_segments(step, device)) return false;
+        mirt__turn turn;
+        memset(&turn, 0, sizeof turn);
+        turn.step = step;
+        turn.device = device;
+        turn.sent = -1;
+        turn.next = step->program.mirrored;
+        mirt__step_begin(step, device, step->by_replicas ? 0 : 2);
+        if (!(step->by_replicas ? mirt__run_segments(&turn) : mirt__run_pieces(&turn))) return false;
     } while (!mirt__step_end(step, device));
     mirt__step_clock(step, device, 1);
     mirt__step_fetch(step, device);
@@ -91,35 +104,7 @@ static bool mirt__run_replicas(mirt__step *step, int device) {
 
 MIRT__TRAINING_LIB void mirt__step_replicas(void *arg, int device) {
     mirt__step *step = (mirt__step *)arg;
-    if (mirt__run_replicas(step, device)) mirt__step_finish(step, device);
-}
-
-/* The device's rows, as many at a time as the program takes. */
-static void mirt__run_pieces(mirt__step *step, int device) {
-    const int devices = step->strategy->num_devices;
-    int place = device * ((step->replicas + devices - 1) / devices + 2);
-    mirt__bases bases;
-    int64_t first, rows = mirt__share(step->rows, devices, device, &first);
-    mirt__device_bases(step, device, &bases);
-    for (int64_t end = first + rows; first < end; first += rows) {
-        rows = end - first < step->program.max_rows ? end - first : step->program.max_rows;
-        mirt__row_bases(step, device, &bases, first, place++);
-        mirt__replay(step, 0, device, &bases, first != 0, first, rows, NULL);
-    }
-}
-
-MIRT__LIB void mirt__step_run_rows(void *arg, int device) {
-    mirt__step *step = (mirt__step *)arg;
-    mirt__step_scatter(step, device);
-    mirt__step_clock(step, device, 0);
-    do {
-        mirt__step_begin(step, device, 2);
-        mirt__run_pieces(step, device);
-    } while (!mirt__step_end(step, device));
-    mirt__step_clock(step, device, 1);
-    mirt__step_fetch(step, device);
-    if (!step->holds) mirt__step_finish(step, device);
-    mirt__step_mark(step, device, MIRT__PHASE_JOIN, -1, -1);
+    if (mirt__run_all(step, device)) mirt__step_finish(step, device);
 }
 
 /* >>reduce */
@@ -276,7 +261,7 @@ static bool mirt__step_ends(mirt__step *step, int device) {
 MIRT__LIB void mirt__step_run(void *arg, int device) {
     mirt__step *step = (mirt__step *)arg;
     MIRT__TEST_POINT(MIRT__POINT_STEP, device, (int)step->info.step);
-    if (!mirt__run_replicas(step, device)) return;
+    if (!mirt__run_all(step, device)) return;
     if ((!step->holds || !mirt__step_norms(step)) && !mirt__step_ends(step, device)) return;
     mirt__step_mark(step, device, MIRT__PHASE_JOIN, -1, -1);
 }

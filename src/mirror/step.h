@@ -73,7 +73,7 @@ typedef struct mirt__step {
     mirt__rule rule;
 
     mirt__layout needs;
-    size_t *io_at, states_at; /* [MIRT__MAX_IO] bytes into a device's `io`; in place: NULL */
+    size_t io_at[MIRT__MAX_IO], states_at; /* bytes into a device's `io`; in place: not used */
     size_t ahead_at;      /* the next batch's fields lie this far after those of the batch under way */
     bool *measured;       /* [program.max_rows + 1]: whether the room for that many rows is known; in place: NULL */
     mirt__real *cut_values; /* at a cut: of each replica cut_stride numbers, then as many of each device */
@@ -104,12 +104,10 @@ typedef struct mirt__step {
 } mirt__step;
 
 /* --- step.c: called by every device's thread inside mirt__on_devices --- */
-/* Scatter, run, reduce, apply. */
+/* Scatter, run, reduce, apply; rows that do not depend on each other without regard to replicas. */
 MIRT__LIB void mirt__step_run(void *step, int device);
 /* The second round of a step that holds: the next batch sets out, then results are waited for. */
 MIRT__LIB void mirt__step_run_held(void *step, int device);
-/* Rows that do not depend on each other: scatter and run, without regard to replicas. */
-MIRT__LIB void mirt__step_run_rows(void *step, int device);
 /* The stages one by one. */
 MIRT__LIB void mirt__step_replicas(void *step, int device);
 MIRT__LIB void mirt__step_all_reduce(void *step, int device);
@@ -118,33 +116,30 @@ MIRT__LIB void mirt__step_update(void *step, int device);
 MIRT__LIB bool mirt__step_updates(const mirt__step *step);
 
 /* --- buffers.c: a device's gradient buffers --- */
-/* Which sums of replicas the buffers hold. */
-typedef struct mirt__counter {
-    mirt__tree_stack stack;
-    int first; /* replica of the device */
-    bool slot_per_replica;
-} mirt__counter;
+/* How far a device is with its replicas. */
+typedef struct mirt__turn {
+    mirt__step *step;
+    int device;
+    int first;              /* its first replica, and the one after the last that has rows */
+    int end;
+    mirt__tree_stack stack; /* the sums of replicas that its buffers hold */
+    int sent;               /* its last replica, whose buckets are reduced as backward completes them; -1: none */
+    int next;               /* the next node of the program that reduces */
+} mirt__turn;
 /* The additions with which the gradients of `replica` join, of elements [begin, end). */
-MIRT__TRAINING_LIB void mirt__counter_add(const mirt__step *step, const mirt__counter *c, int device, int replica,
-                                          int64_t begin, int64_t end);
-/* The last replica of a device, whose buckets are reduced as backward completes them. */
-typedef struct mirt__sending {
-    const mirt__step *step;
-    const mirt__counter *counter;
-    int device, replica; /* replica -1: the device has none in this step */
-    int next;            /* node of the program that reduces */
-} mirt__sending;
+MIRT__TRAINING_LIB void mirt__counter_add(const mirt__turn *turn, int replica, int64_t begin, int64_t end);
 /* Reduces the buckets that are complete after node `ready` of the program. */
-MIRT__TRAINING_LIB void mirt__send_buckets(mirt__sending *sending, int ready);
+MIRT__TRAINING_LIB void mirt__send_buckets(mirt__turn *turn, int ready);
 /* The same, as what a replay tells of every node. */
-MIRT__TRAINING_LIB void mirt__send_ready(void *sending, const mirt__call *call, int node);
+MIRT__TRAINING_LIB void mirt__send_ready(void *turn, const mirt__call *call, int node);
 MIRT__LIB mirt__range mirt__overlap(const mirt__range *a, int64_t begin, int64_t end);
 
 /* --- place.c: where a step's data are on the devices --- */
 /* Rows of the batch under way that `replica` owns. */
 MIRT__LIB int64_t mirt__replica_share(const mirt__step *step, int replica, int64_t *first);
-/* The replicas that have rows are the first ones. */
+/* The replicas that have rows are the first ones; a device's are those from *first to before the result. */
 MIRT__LIB int mirt__active_replicas(const mirt__step *step);
+MIRT__LIB int mirt__own_replicas(const mirt__step *step, int device, int *first);
 /* The gradient buffer `slot` of `device`. */
 MIRT__LIB mirt__real *mirt__gradient_at(const mirt__step *step, int device, int slot);
 /* Fills `needs` for the recorded program, and checks that the devices can run it. */
@@ -154,8 +149,9 @@ MIRT__LIB mirt_status mirt__step_reserve(mirt__step *step);
 /* Gradient buffers belong to the step that ran last: clears what another one left. */
 MIRT__LIB void mirt__step_take_memory(mirt__step *step);
 MIRT__LIB void mirt__step_free(mirt__step *step);
-/* Places of a result that is not batched. */
+/* Places of a result that is not batched; those of one device where devices share rows. */
 MIRT__LIB int mirt__result_places(const mirt__step *step);
+MIRT__LIB int mirt__device_pieces(const mirt__step *step);
 /* Where kernels outside of the program run. */
 MIRT__LIB mirt__where mirt__where_of(const mirt__step *step, int device);
 /* Of a device, without rows; of one of its replicas, the first of which is `first`. */

@@ -169,8 +169,7 @@ MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn 
     f->step.overlaps = mirt__can_overlap(f);
     if (!f->step.sends_ahead || f->guard || f->step.clocks)
         next = NULL; /* results are wanted before anything else, or their seconds */
-    if (mirt__run_devices(f, f->step.by_replicas ? mirt__step_run : mirt__step_run_rows, next, arg) != MIRT_OK)
-        return mirt_last_status();
+    if (mirt__run_devices(f, mirt__step_run, next, arg) != MIRT_OK) return mirt_last_status();
     f->step.overlaps = false;
     if (f->step.clocks) {
         f->step.clocks->step += mirt__now() - begin;
