@@ -74,7 +74,7 @@ typedef struct mirt__reduction {
     int parts;
     int part_device[MIRT__MAX_PARTS];
     mirt__real *part[MIRT__MAX_PARTS];
-    struct { int into, from; } add[MIRT__MAX_PARTS];
+    mirt__addition add[MIRT__MAX_PARTS];
     int64_t own_begin, own_end; /* what this device adds up where devices are direct; otherwise not read */
     int devices;
     mirt__real *sum[MIRT__MAX_DEVICES]; /* each device's first buffer */

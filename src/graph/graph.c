@@ -265,6 +265,27 @@ MIRT__LIB void mirt__graph_count_uses(mirt__graph *graph, mirt_tensor *const *ke
     }
 }
 
+MIRT__LIB void mirt__graph_place(mirt__graph *graph, int count) {
+    const int added = graph->count - count;
+    if (!added) return;
+    int *before = (int *)mirt__calloc((size_t)count + 1, sizeof *before); /* how many go before node i */
+    mirt__node **node = (mirt__node **)mirt__calloc((size_t)graph->count, sizeof *node);
+    if (before && node) {
+        for (int i = 0; i < added; i++) before[graph->node[count + i]->position]++;
+        for (int i = 1; i <= count; i++) before[i] += before[i - 1];
+        for (int i = 0; i < count; i++) node[i + before[i]] = graph->node[i];
+        for (int i = added - 1; i >= 0; i--) {
+            mirt__node *more = graph->node[count + i];
+            node[more->position + --before[more->position]] = more;
+        }
+        memcpy(graph->node, node, (size_t)graph->count * sizeof *node);
+    } else {
+        mirt__graph_poison(graph);
+    }
+    mirt__free(before);
+    mirt__free(node);
+}
+
 MIRT__LIB void mirt__graph_prune(mirt__graph *graph, mirt_tensor *const *keep, int count) {
     mirt__mark_live(graph, keep, count, NULL, 0);
     int n = 0;

@@ -150,9 +150,11 @@ typedef struct mirt__attrs {
     } own;
 } mirt__attrs;
 
-/* The fields of a family in `attrs`, which must be of that family: in tests and for debuggers others are at NULL. */
+/* The fields of a family in `attrs`, or NULL where it is of another one. */
+#define MIRT__IF_OF(attrs, name) ((attrs)->family == MIRT__FAMILY_##name ? &(attrs)->own.name : NULL)
+/* Of `attrs` that must be of that family: in tests and for debuggers others are at NULL. */
 #if defined(MIRRORTRAIN_DEBUG) || defined(MIRRORTRAIN_SPLIT_BUILD)
-#define MIRT__OF(attrs, name) ((attrs)->family == MIRT__FAMILY_##name ? &(attrs)->own.name : NULL)
+#define MIRT__OF MIRT__IF_OF
 #else
 #define MIRT__OF(attrs, name) (&(attrs)->own.name)
 #endif
@@ -212,7 +214,8 @@ typedef struct mirt__tiled_tensor {
 /* half.c */
 typedef struct mirt__half_tensor {
     bool possible;     /* it can be stored in 16 bits */
-    int readers;       /* those that can read it so */
+    int readers;       /* those that can read it so, */
+    int profits;       /* and of which a copy so is worth it */
     mirt_tensor *cast; /* its copy in 16 bits, or NULL */
 } mirt__half_tensor;
 
@@ -500,6 +503,8 @@ MIRT__LIB bool mirt__graph_term_add(mirt__graph *graph, mirt_tensor *term);
 MIRT__LIB mirt_tensor *mirt__graph_variable(const mirt__graph *graph, int variable);
 /* Counts readers of every tensor, `keep` included. */
 MIRT__LIB void mirt__graph_count_uses(mirt__graph *graph, mirt_tensor *const *keep, int count);
+/* Nodes from number `count` on go to the places that their `position` says, before the node there. */
+MIRT__LIB void mirt__graph_place(mirt__graph *graph, int count);
 /* Removes nodes that none of `keep` depends on. */
 MIRT__LIB void mirt__graph_prune(mirt__graph *graph, mirt_tensor *const *keep, int count);
 /* Sets needs_grad everywhere: trainable variables and what is computed from them. `trainable` is

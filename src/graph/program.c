@@ -69,7 +69,7 @@ MIRT__TRAINING void mirt__lazy_text(const mirt_tensor *t, mirt__text *out) {
 
 MIRT__TRAINING_LIB void mirt__node_notes(const mirt__node *node, mirt__text *out) {
     static const char *const sums[] = {"", "moments", "sums", "means"};
-    const mirt__attrs_window *w = node->a.family == MIRT__FAMILY_window ? MIRT__OF(&node->a, window) : NULL;
+    const mirt__attrs_window *w = MIRT__IF_OF(&node->a, window);
     for (int k = 0; k < node->num_in && !node->out[0]->lazy; k++) mirt__lazy_text(node->in[k], out);
     if (node->a.affine) mirt__text_add(out, "  reads x*%g%+g", (double)node->a.scale, (double)node->a.offset);
     if (node->a.bias) mirt__text_add(out, "  +bias");

@@ -369,12 +369,13 @@ typedef struct mirt__norm {
    (or part 0). Parts are only read. The new weight goes to every copy in `weight`; they are equal
    before and after. */
 #define MIRT__MAX_PARTS 64
+typedef struct mirt__addition { int into, from; } mirt__addition;
 typedef struct mirt__update {
     mirt_optimizer_kind kind; /* MIRT_OPTIMIZER_LIST names its kernel */
     int64_t begin, end;
     int parts;
     const mirt__real *part[MIRT__MAX_PARTS];
-    struct { int into, from; } tree[MIRT__MAX_PARTS];
+    mirt__addition tree[MIRT__MAX_PARTS];
     int copies;
     mirt__real *weight[MIRT__MAX_PARTS];
     /* The optimizer's `update` (nn/optimizers.c) sets what its kernel reads; slots that it does not use are NULL. */

@@ -1,68 +1,66 @@
 #include "strategy.h"
 /* The list of all-reduce algorithms: which device sends which partial sums where. */
 
-typedef struct mirt__exchange_job {
-    const mirt_strategy *strategy;
-    int replicas, active;
-    bool slot_per_replica;
-    mirt__exchange *out;
-} mirt__exchange_job;
-
 /* Appends what `device` is left with and returns its subtrees. */
-static mirt__tree_stack mirt__append_parts(const mirt__exchange_job *job, int device) {
+static mirt__tree_stack mirt__append_parts(mirt__exchange *x, int device) {
     mirt__tree_stack own;
-    int first, count = mirt__device_replicas(job->strategy, job->replicas, device, &first);
+    int first, count = mirt__device_replicas(x->strategy, x->replicas, device, &first);
     own.depth = 0;
-    for (int r = first; r < first + count && r < job->active; r++) mirt__tree_push(&own, r, 1);
+    for (int r = first; r < first + count && r < x->active; r++) mirt__tree_push(&own, r, 1);
     for (int i = 0; i < own.depth; i++) {
-        job->out->device[job->out->parts] = device;
-        job->out->slot[job->out->parts++] = job->slot_per_replica ? own.node[i].lo - first : i;
+        x->device[x->parts] = device;
+        x->slot[x->parts++] = x->slot_per_replica ? own.node[i].lo - first : i;
     }
     return own;
 }
 
-static void mirt__plan_tree(const mirt__exchange_job *job, int device) {
+/* The uppermost sums of a stack, from `top` down to `bottom`, become one; returns the next addition. */
+static mirt__addition *mirt__merge_parts(mirt__addition *add, const int *part_of, int top, int bottom) {
+    for (; top > bottom; top--, add++) {
+        add->into = part_of[top - 1];
+        add->from = part_of[top];
+    }
+    return add;
+}
+
+static void mirt__plan_tree(mirt__exchange *x, int device) {
     mirt__tree_stack all;
-    int part_of[64], part = 0, adds = 0;
+    int part_of[64], part = 0;
+    mirt__addition *add = x->add;
     (void)device;
     all.depth = 0;
-    for (int d = 0; d < job->strategy->num_devices; d++) {
-        mirt__tree_stack own = mirt__append_parts(job, d);
+    for (int d = 0; d < x->strategy->num_devices; d++) {
+        mirt__tree_stack own = mirt__append_parts(x, d);
         for (int i = 0; i < own.depth; i++) {
-            part_of[all.depth] = part++;
-            int merges = mirt__tree_push(&all, own.node[i].lo, own.node[i].size);
-            for (int at = all.depth - 1 + merges; merges > 0; merges--, at--) {
-                job->out->add[adds].into = part_of[at - 1];
-                job->out->add[adds++].from = part_of[at];
-            }
+            const int top = all.depth;
+            part_of[top] = part++;
+            mirt__tree_push(&all, own.node[i].lo, own.node[i].size);
+            add = mirt__merge_parts(add, part_of, top, all.depth - 1);
         }
     }
-    for (int at = all.depth - 1; at > 0; at--) {
-        job->out->add[adds].into = part_of[at - 1];
-        job->out->add[adds++].from = part_of[at];
-    }
+    mirt__merge_parts(add, part_of, all.depth - 1, 0);
 }
 
 /* All parts in the order of devices that begins with `first`. */
-static void mirt__plan_chain(const mirt__exchange_job *job, int first) {
-    for (int i = 0; i < job->strategy->num_devices; i++)
-        mirt__append_parts(job, (first + i) % job->strategy->num_devices);
-    for (int part = 1; part < job->out->parts; part++) {
-        job->out->add[part - 1].into = 0;
-        job->out->add[part - 1].from = part;
+static void mirt__plan_chain(mirt__exchange *x, int first) {
+    for (int i = 0; i < x->strategy->num_devices; i++)
+        mirt__append_parts(x, (first + i) % x->strategy->num_devices);
+    for (int part = 1; part < x->parts; part++) {
+        x->add[part - 1].into = 0;
+        x->add[part - 1].from = part;
     }
 }
 
-static void mirt__plan_ring(const mirt__exchange_job *job, int device) { mirt__plan_chain(job, device + 1); }
+static void mirt__plan_ring(mirt__exchange *x, int device) { mirt__plan_chain(x, device + 1); }
 
-static void mirt__plan_one_device(const mirt__exchange_job *job, int device) {
+static void mirt__plan_one_device(mirt__exchange *x, int device) {
     (void)device;
-    mirt__plan_chain(job, 0);
+    mirt__plan_chain(x, 0);
 }
 
 typedef struct mirt__collective_row {
     const char *name, *why;
-    void (*plan)(const mirt__exchange_job *job, int device);
+    void (*plan)(mirt__exchange *x, int device);
     bool first_device; /* sums and updates everything; otherwise each device its share */
 } mirt__collective_row;
 
@@ -86,14 +84,12 @@ MIRT__LIB const char *mirt__collective_name(mirt_collective collective, const ch
 
 MIRT__TRAINING_LIB void mirt__exchange_plan(const mirt_strategy *strategy, int replicas, int active,
                                             bool slot_per_replica, int device, mirt__exchange *out) {
-    mirt__exchange_job job;
-    job.strategy = strategy;
-    job.replicas = replicas;
-    job.active = active;
-    job.slot_per_replica = slot_per_replica;
-    job.out = out;
+    out->strategy = strategy;
+    out->replicas = replicas;
+    out->active = active;
+    out->slot_per_replica = slot_per_replica;
     out->parts = 0;
-    mirt__collective_get(strategy->collective)->plan(&job, device);
+    mirt__collective_get(strategy->collective)->plan(out, device);
 }
 
 MIRT__TRAINING_LIB void mirt__exchange_range(const mirt_strategy *strategy, int64_t elements, int device,

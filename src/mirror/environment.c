@@ -12,27 +12,26 @@
 #include <cpuid.h>
 #endif
 
-static void mirt__env_string(mirt__text *out, const char *name, const char *value) {
-    char label[MIRT__JSON_LABEL];
+/* Another member of the object under way. */
+static void mirt__env_name(mirt__text *out, const char *name) {
     const bool first = !out->size || out->data[out->size - 1] == '{';
     mirt__text_add(out, "%s\"%s\": ", first ? "" : ", ", name);
+}
+
+static void mirt__env_string(mirt__text *out, const char *name, const char *value) {
+    char label[MIRT__JSON_LABEL];
+    mirt__env_name(out, name);
     mirt__json_write_string(out, mirt__json_label(value, label));
 }
 
-/* A number, or true and false: what needs no quotes. */
-static void mirt__env_value(mirt__text *out, const char *name, const char *value) {
-    const bool first = !out->size || out->data[out->size - 1] == '{';
-    mirt__text_add(out, "%s\"%s\": %s", first ? "" : ", ", name, value);
-}
-
 static void mirt__env_bool(mirt__text *out, const char *name, bool value) {
-    mirt__env_value(out, name, value ? "true" : "false");
+    mirt__env_name(out, name);
+    mirt__text_add(out, value ? "true" : "false");
 }
 
 static void mirt__env_int(mirt__text *out, const char *name, int value) {
-    char text[16];
-    snprintf(text, sizeof text, "%d", value);
-    mirt__env_value(out, name, text);
+    mirt__env_name(out, name);
+    mirt__text_add(out, "%d", value);
 }
 
 static void mirt__env_build(mirt__text *out) {

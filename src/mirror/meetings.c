@@ -112,13 +112,10 @@ MIRT__TRAINING_LIB void mirt__step_reduce(const mirt__step *step, int device, co
     r.devices = s->num_devices;
     for (int d = 0; d < s->num_devices; d++) r.sum[d] = mirt__gradient_at(step, d, 0);
     r.parts = x.parts;
+    memcpy(r.add, x.add, sizeof r.add);
     for (int i = 0; i < x.parts; i++) {
         r.part_device[i] = x.device[i];
         r.part[i] = mirt__gradient_at(step, x.device[i], x.slot[i]);
-    }
-    for (int i = 0; i + 1 < x.parts; i++) {
-        r.add[i].into = x.add[i].into;
-        r.add[i].from = x.add[i].from;
     }
     s->backend->reduce(s->device[device].handle, &r);
 }

@@ -15,7 +15,8 @@ MIRT__LIB int mirt__tree_push(mirt__tree_stack *stack, int lo, int size) {
     return merges;
 }
 
-MIRT__LIB int mirt__tree_slots(int first, int count) {
+/* Gradient buffers that replicas [first, first + count) need at most at one time. */
+static int mirt__tree_slots(int first, int count) {
     mirt__tree_stack stack;
     stack.depth = 0;
     int slots = 1;

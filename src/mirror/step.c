@@ -179,10 +179,7 @@ MIRT__TRAINING void mirt__apply_parts(const mirt__step *step, int device, mirt__
     mirt__step_plan(step, device, &x);
     u->parts = x.parts;
     for (int i = 0; i < x.parts; i++) u->part[i] = mirt__gradient_at(step, x.device[i], x.slot[i]);
-    for (int i = 0; i + 1 < x.parts; i++) {
-        u->tree[i].into = x.add[i].into;
-        u->tree[i].from = x.add[i].from;
-    }
+    memcpy(u->tree, x.add, sizeof u->tree);
     if (u->parts == 1) return;
     mirt__step_mark(step, device, MIRT_PHASE_REDUCE, -1, -1);
     MIRT__TEST_POINT(MIRT__POINT_COLLECTIVE, device, (int)step->info.step);
@@ -215,7 +212,7 @@ MIRT__TRAINING void mirt__apply_gradients(const mirt__step *step, int device) {
 }
 
 /* False: the devices timed out. */
-static bool mirt__apply(mirt__step *step, int device) {
+static bool mirt__step_apply(mirt__step *step, int device) {
     const bool norms = mirt__step_norms(step);
     if (MIRT__TRAINS && norms && !mirt__reduce_squares(step, device)) return false;
     if (MIRT__TRAINS && norms && !step->rule.accepts(step->rule.user)) return true;
@@ -238,7 +235,7 @@ MIRT__LIB void mirt__step_update(void *arg, int device) {
     mirt__step_clock(step, device, 2);
     do {
         if (!norms) mirt__step_begin(step, device, 1); /* with norms it waits in between */
-        if (!mirt__apply(step, device)) return;
+        if (!mirt__step_apply(step, device)) return;
     } while (!norms && !mirt__step_end(step, device));
     mirt__step_clock(step, device, 3);
     if (mirt__device_copies(s) < s->num_devices && !mirt__step_meet_work(step, device, 2, MIRT_PHASE_IMBALANCE)) return;

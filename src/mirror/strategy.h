@@ -127,8 +127,6 @@ typedef struct mirt__tree_stack {
 } mirt__tree_stack;
 /* Pushes; returns how many times the top two then merge (each leaves the sum in the lower one). */
 MIRT__LIB int mirt__tree_push(mirt__tree_stack *stack, int lo, int size);
-/* Gradient buffers that replicas [first, first + count) need at most at one time. */
-MIRT__LIB int mirt__tree_slots(int first, int count);
 
 /* The following take a number of replicas of their own: the strategy's, or k times as many when a
    step accumulates the gradients of k batches. */
@@ -143,9 +141,12 @@ MIRT__LIB mirt_status mirt__check_parts(const mirt_strategy *strategy, int repli
 /* --- collective.c --- */
 /* How the partial sums that devices are left with are added, as one device does it for its range of elements. */
 typedef struct mirt__exchange {
+    const mirt_strategy *strategy; /* as below */
+    int replicas, active;
+    bool slot_per_replica;
     int parts;
     int device[MIRT__MAX_PARTS], slot[MIRT__MAX_PARTS];
-    struct { int into, from; } add[MIRT__MAX_PARTS]; /* parts - 1 of them, in order; the sum ends in part 0 */
+    mirt__addition add[MIRT__MAX_PARTS]; /* parts - 1 of them, in order; the sum ends in part 0 */
 } mirt__exchange;
 /* `device`'s additions when the replicas [0, active) have rows. A partial sum lies in the slot of its
    depth in its device's binary counter or, with slot_per_replica, in that of its first replica. */

@@ -44,11 +44,7 @@ MIRT__LIB mirt_status mirt__mirror(mirt__step *step, const mirt__gradient_part *
     mirt__graph *graph = &step->program.graph;
     step->program.mirrored = graph->count;
     if (MIRT__TRAINS && mirt__fill_buckets(step, part, count) != MIRT_OK) return mirt_last_status();
-    for (int i = 0; i < step->num_buckets; i++) {
-        if (mirt__bucket_op(graph, MIRT__OP_all_reduce_bucket, i) != MIRT_OK) return mirt_last_status();
-    }
-    for (int i = 0; i < step->num_buckets; i++) {
-        if (mirt__bucket_op(graph, MIRT__OP_update_bucket, i) != MIRT_OK) return mirt_last_status();
-    }
-    return MIRT_OK;
+    for (int i = 0; i < step->num_buckets; i++) mirt__bucket_op(graph, MIRT__OP_all_reduce_bucket, i);
+    for (int i = 0; i < step->num_buckets; i++) mirt__bucket_op(graph, MIRT__OP_update_bucket, i);
+    return graph->status;
 }

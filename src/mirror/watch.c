@@ -15,6 +15,11 @@ MIRT__LIB mirt_status mirt__on_devices(mirt_strategy *s, void (*fn)(void *arg, i
     return mirt__usable(s) == MIRT_OK ? s->round(s, fn, arg) : mirt_last_status();
 }
 
+/* A round without a watchdog. */
+static mirt_status mirt__round_free(mirt_strategy *s, void (*fn)(void *arg, int device), void *arg) {
+    return mirt__team_run(s->leaders, fn, arg), MIRT_OK;
+}
+
 #ifdef MIRRORTRAIN_NO_THREADS
 
 MIRT__LIB void mirt__watch_destroy(mirt_strategy *s) { (void)s; }
@@ -33,15 +38,15 @@ MIRT__LIB mirt__section mirt__watch_input(mirt_strategy *s, mirt_dataset *datase
     return (void)s, (void)dataset, none;
 }
 
-static mirt_status mirt__round_free(mirt_strategy *s, void (*fn)(void *arg, int device), void *arg) {
-    return (void)s, fn(arg, 0), MIRT_OK;
-}
-
 MIRT__LIB mirt_status mirt__watch_create(mirt_strategy *s, double seconds) {
     return (void)seconds, s->round = mirt__round_free, MIRT_OK;
 }
 
 #else
+
+/* Atomic fields, in no order with others. */
+#define MIRT__PEEK(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
+#define MIRT__POKE(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELAXED)
 
 /* A state is its code and, above that, a number that no two sections share. */
 enum { MIRT__SECTION_NONE, MIRT__SECTION_DEVICES, MIRT__SECTION_INPUT, MIRT__SECTION_DEAD, MIRT__SECTION_CODES };
@@ -75,7 +80,8 @@ struct mirt__watch {
     mirt__thread runner;
     mirt__caller caller; /* for whom the job is, */
     const void *lent;    /* and its identity; atomic: w itself when it has stopped waiting */
-    bool has_runner, has_mutex, has_to_runner, has_to_caller, quit;
+    bool has_runner, quit;
+    int made; /* of the mutex and the two conditions */
     int ended; /* atomic: the runner's thread has */
     pthread_mutex_t mutex;
     pthread_cond_t to_runner, to_caller;
@@ -97,7 +103,7 @@ static bool mirt__is_runner(const mirt_strategy *s) {
 }
 
 static bool mirt__given_up(const mirt_strategy *s) {
-    return s->watch && __atomic_load_n(&s->watch->state, __ATOMIC_RELAXED) % MIRT__SECTION_CODES == MIRT__SECTION_DEAD;
+    return s->watch && MIRT__PEEK(s->watch->state) % MIRT__SECTION_CODES == MIRT__SECTION_DEAD;
 }
 
 static void mirt__park(void) {
@@ -112,7 +118,7 @@ MIRT__LIB void mirt__park_if_given_up(const mirt_strategy *s, int device) {
 static bool mirt__watch_change(mirt_strategy *s, uint32_t from, uint32_t code, mirt_dataset *data) {
     mirt__watch *w = s->watch;
     uint32_t next = ++w->serial * MIRT__SECTION_CODES + code;
-    __atomic_store_n(&w->data, data, __ATOMIC_RELAXED);
+    MIRT__POKE(w->data, data);
     if (from % MIRT__SECTION_CODES != MIRT__SECTION_DEAD &&
         __atomic_compare_exchange_n(&w->state, &from, next, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return true;
     if (mirt__is_runner(s)) mirt__park();
@@ -163,15 +169,15 @@ static int mirt__look_at_devices(mirt_strategy *s, bool fresh, double now) {
     uint32_t least = UINT32_MAX;
     int worst = -1;
     for (int d = 0; d < s->num_devices; d++) {
-        uint32_t meetings = __atomic_load_n(&w->device[d].meetings, __ATOMIC_RELAXED);
-        if (!__atomic_load_n(&w->device[d].done, __ATOMIC_RELAXED) && meetings < least) least = meetings;
+        uint32_t meetings = MIRT__PEEK(w->device[d].meetings);
+        if (!MIRT__PEEK(w->device[d].done) && meetings < least) least = meetings;
     }
     for (int d = 0; d < s->num_devices; d++) {
         const mirt__device_timeline *timeline = &s->timeline[d];
-        uint32_t meetings = __atomic_load_n(&w->device[d].meetings, __ATOMIC_RELAXED);
-        bool waits = __atomic_load_n(&w->device[d].done, __ATOMIC_RELAXED) || meetings != least;
-        uint64_t at = ((uint64_t)__atomic_load_n(&timeline->events, __ATOMIC_RELAXED) << 32 | meetings) ^
-                      (uint64_t)__atomic_load_n(&timeline->node, __ATOMIC_RELAXED) << 16;
+        uint32_t meetings = MIRT__PEEK(w->device[d].meetings);
+        bool waits = MIRT__PEEK(w->device[d].done) || meetings != least;
+        uint64_t at = ((uint64_t)MIRT__PEEK(timeline->events) << 32 | meetings) ^
+                      (uint64_t)MIRT__PEEK(timeline->node) << 16;
         bool slow = mirt__seen_too_long(w, &w->seen[d], at, fresh || waits, now);
         if (waits || !(slow || mirt__device_ended(s, d))) continue;
         if (worst < 0 || w->seen[d].since < w->seen[worst].since || mirt__device_ended(s, d)) worst = d;
@@ -190,21 +196,19 @@ static const char *mirt__node_label(const mirt_strategy *s, int number, char out
     return out;
 }
 
-static void mirt__describe_device(const mirt_strategy *s, int device, double waited, char *out, size_t size) {
+static void mirt__describe_device(const mirt_strategy *s, int device, double now, char *out, size_t size) {
+    const double waited = now - s->watch->seen[device].since;
     const mirt__device_timeline *timeline = &s->timeline[device];
     const mirt__device *own = &s->device[device];
     char node[96], replica[48], limit[64] = "its thread has ended";
-    int at = __atomic_load_n(&timeline->replica, __ATOMIC_RELAXED);
-    if (at >= 0 || own->num_replicas == 1)
-        snprintf(replica, sizeof replica, "replica %d", at >= 0 ? at : own->first_replica);
-    else
-        snprintf(replica, sizeof replica, "replicas %d to %d", own->first_replica,
-                 own->first_replica + own->num_replicas - 1);
+    const int at = MIRT__PEEK(timeline->replica), first = own->first_replica, more = own->num_replicas - 1;
+    if (at >= 0 || !more) snprintf(replica, sizeof replica, "replica %d", at >= 0 ? at : first);
+    else snprintf(replica, sizeof replica, "replicas %d to %d", first, first + more);
     if (!mirt__device_ended(s, device)) snprintf(limit, sizeof limit, "made no progress for %.3g s", waited);
     snprintf(out, size, "device %s (%s) %s in step %lld: %s%s", own->name, replica, limit,
-             (long long)__atomic_load_n(&timeline->step, __ATOMIC_RELAXED) + 1,
-             mirt_phase_name((mirt_phase)__atomic_load_n(&timeline->phase, __ATOMIC_RELAXED)),
-             mirt__node_label(s, __atomic_load_n(&timeline->node, __ATOMIC_RELAXED), node));
+             (long long)MIRT__PEEK(timeline->step) + 1,
+             mirt_phase_name((mirt_phase)MIRT__PEEK(timeline->phase)),
+             mirt__node_label(s, MIRT__PEEK(timeline->node), node));
 }
 
 static void mirt__describe_input(const mirt_dataset *data, double waited, char *out, size_t size) {
@@ -223,13 +227,13 @@ static void mirt__log_events(const mirt_strategy *s, int device, double now) {
         const mirt__timeline_event *e = &timeline->event[i % MIRT__TIMELINE_EVENTS];
         char node[96], replica[32] = "";
         double time;
-        int of = __atomic_load_n(&e->replica, __ATOMIC_RELAXED);
+        int of = MIRT__PEEK(e->replica);
         __atomic_load(&e->time, &time, __ATOMIC_RELAXED);
         if (of >= 0) snprintf(replica, sizeof replica, ", replica %d", of);
         mirt__log(s, MIRT_LOG_ERROR, "  %9.4f s  step %lld: %s%s%s", time - now,
-                  (long long)__atomic_load_n(&e->step, __ATOMIC_RELAXED) + 1,
-                  mirt_phase_name((mirt_phase)__atomic_load_n(&e->phase, __ATOMIC_RELAXED)), replica,
-                  mirt__node_label(s, __atomic_load_n(&e->node, __ATOMIC_RELAXED), node));
+                  (long long)MIRT__PEEK(e->step) + 1,
+                  mirt_phase_name((mirt_phase)MIRT__PEEK(e->phase)), replica,
+                  mirt__node_label(s, MIRT__PEEK(e->node), node));
     }
 }
 
@@ -238,9 +242,9 @@ static void mirt__log_death(const mirt_strategy *s, int device, double now) {
     for (int d = 0; d < s->num_devices; d++) {
         char text[256];
         if (d == device) continue;
-        mirt__describe_device(s, d, now - s->watch->seen[d].since, text, sizeof text);
+        mirt__describe_device(s, d, now, text, sizeof text);
         mirt__log(s, MIRT_LOG_ERROR, "at the same time: %s%s", text,
-                  __atomic_load_n(&s->watch->device[d].done, __ATOMIC_RELAXED) ? " (done)" : "");
+                  MIRT__PEEK(s->watch->device[d].done) ? " (done)" : "");
     }
     if (device >= 0) mirt__log_events(s, device, now);
 }
@@ -268,16 +272,15 @@ static bool mirt__watch_look(void *arg) {
     if (code == MIRT__SECTION_DEAD) return true;
     if (code == MIRT__SECTION_DEVICES) late = (device = mirt__look_at_devices(s, fresh, now)) >= 0;
     if (code == MIRT__SECTION_INPUT) {
-        late = mirt__seen_too_long(w, &w->seen[0], mirt__dataset_made(__atomic_load_n(&w->data, __ATOMIC_RELAXED)),
+        late = mirt__seen_too_long(w, &w->seen[0], mirt__dataset_made(MIRT__PEEK(w->data)),
                                    fresh, now);
         late = late || __atomic_load_n(&w->ended, __ATOMIC_ACQUIRE);
     }
     if (!late || !__atomic_compare_exchange_n(&w->state, &state, state - code + MIRT__SECTION_DEAD, false,
                                               __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
         return false;
-    const double waited = now - w->seen[device < 0 ? 0 : device].since;
-    if (device >= 0) mirt__describe_device(s, device, waited, w->death, sizeof w->death);
-    else mirt__describe_input(w->data, waited, w->death, sizeof w->death);
+    if (device >= 0) mirt__describe_device(s, device, now, w->death, sizeof w->death);
+    else mirt__describe_input(w->data, now - w->seen[0].since, w->death, sizeof w->death);
     s->death = w->death;
     s->timing = NULL;
     mirt__log_death(s, device, now);
@@ -367,11 +370,9 @@ static mirt_status mirt__runner_take(mirt__watch *w, int jobs) {
         w->depth += jobs;
     }
     pthread_mutex_unlock(&w->mutex);
-    return taken
-               ? mirt__fail(
-                     MIRT_E_STATE,
-                     "another thread is running a model of this strategy: what makes samples for it cannot run one too")
-               : MIRT_OK;
+    if (!taken) return MIRT_OK;
+    return mirt__fail(
+        MIRT_E_STATE, "another thread is running a model of this strategy: what makes samples for it cannot run one too");
 }
 
 static mirt_status mirt__hand_over(mirt_strategy *s, mirt_status (*fn)(void *arg), void *arg) {
@@ -437,15 +438,15 @@ MIRT__LIB mirt_status mirt__watch_mine(const mirt_strategy *s) {
 static void mirt__round_device(void *arg, int device) {
     mirt__watch *w = ((mirt_strategy *)arg)->watch;
     w->round(w->round_arg, device);
-    __atomic_store_n(&w->device[device].done, 1, __ATOMIC_RELAXED);
+    MIRT__POKE(w->device[device].done, 1);
 }
 
 static mirt_status mirt__round_run(void *arg) {
     mirt_strategy *s = (mirt_strategy *)arg;
     const bool looks = !mirt__is_runner(s);
     for (int d = 0; d < s->num_devices; d++) {
-        __atomic_store_n(&s->watch->device[d].meetings, 0, __ATOMIC_RELAXED);
-        __atomic_store_n(&s->watch->device[d].done, 0, __ATOMIC_RELAXED);
+        MIRT__POKE(s->watch->device[d].meetings, 0);
+        MIRT__POKE(s->watch->device[d].done, 0);
     }
     mirt__team_look(s->leaders, looks ? mirt__watch_look : NULL, s, s->watch->period);
     mirt__team_look(s->device[0].team, looks ? mirt__watch_look : NULL, s, s->watch->period);
@@ -454,26 +455,16 @@ static mirt_status mirt__round_run(void *arg) {
     return mirt__watch_leave(s, before) ? MIRT_OK : MIRT_E_TIMEOUT;
 }
 
-/* The ways of a round: without a watchdog; watched by the caller, who is the first device; by the runner thread. */
-static mirt_status mirt__round_free(mirt_strategy *s, void (*fn)(void *arg, int device), void *arg) {
-    return mirt__team_run(s->leaders, fn, arg), MIRT_OK;
-}
-
+/* By the caller, who is the first device, or where a limit was asked for by the runner thread. */
 static mirt_status mirt__round_watched(mirt_strategy *s, void (*fn)(void *arg, int device), void *arg) {
     s->watch->round = fn;
     s->watch->round_arg = arg;
-    return mirt__round_run(s);
-}
-
-static mirt_status mirt__round_by_runner(mirt_strategy *s, void (*fn)(void *arg, int device), void *arg) {
-    s->watch->round = fn;
-    s->watch->round_arg = arg;
-    return mirt__watched(s, mirt__round_run, s);
+    return s->limit_asked ? mirt__watched(s, mirt__round_run, s) : mirt__round_run(s);
 }
 
 MIRT__LIB bool mirt__devices_barrier(mirt_strategy *s, int device) {
     if (s->watch)
-        __atomic_store_n(&s->watch->device[device].meetings, s->watch->device[device].meetings + 1, __ATOMIC_RELAXED);
+        MIRT__POKE(s->watch->device[device].meetings, s->watch->device[device].meetings + 1);
     bool met = mirt__team_barrier(s->leaders);
     if (met) mirt__park_if_given_up(s, device);
     return met && !mirt__given_up(s);
@@ -486,9 +477,7 @@ MIRT__LIB mirt_status mirt__watch_create(mirt_strategy *s, double seconds) {
     if (seconds != seconds || seconds > 1e9)
         return mirt__fail(MIRT_E_INVALID, "a time limit of %g seconds: it must be below 1e9; negative is none",
                           seconds);
-    s->round = seconds < 0    ? mirt__round_free
-               : seconds > 0 ? mirt__round_by_runner
-                             : mirt__round_watched;
+    s->round = seconds < 0 ? mirt__round_free : mirt__round_watched;
     if (seconds < 0) return MIRT_OK;
     mirt__watch *w = (mirt__watch *)mirt__aligned_alloc(sizeof *w);
     if (!(s->watch = w)) return mirt_last_status();
@@ -497,15 +486,9 @@ MIRT__LIB mirt_status mirt__watch_create(mirt_strategy *s, double seconds) {
     w->limit = seconds > 0 ? seconds : usual;
     w->period = w->limit / 16 < shortest ? shortest : w->limit / 16 > longest ? longest : w->limit / 16;
     int code = pthread_mutex_init(&w->mutex, NULL);
-    w->has_mutex = code == 0;
-    if (!code) {
-        code = mirt__cond_create(&w->to_runner);
-        w->has_to_runner = code == 0;
-    }
-    if (!code) {
-        code = mirt__cond_create(&w->to_caller);
-        w->has_to_caller = code == 0;
-    }
+    if (!code && ++w->made) code = mirt__cond_create(&w->to_runner);
+    if (!code && ++w->made) code = mirt__cond_create(&w->to_caller);
+    if (!code) w->made++;
     return code ? mirt__fail(MIRT_E_THREAD, "a lock could not be made: %s", strerror(code)) : MIRT_OK;
 }
 
@@ -519,11 +502,13 @@ MIRT__LIB void mirt__watch_destroy(mirt_strategy *s) {
         pthread_mutex_unlock(&w->mutex);
         pthread_join(w->runner.id, NULL);
     }
-    if (w->has_to_caller) pthread_cond_destroy(&w->to_caller);
-    if (w->has_to_runner) pthread_cond_destroy(&w->to_runner);
-    if (w->has_mutex) pthread_mutex_destroy(&w->mutex);
+    if (w->made > 2) pthread_cond_destroy(&w->to_caller);
+    if (w->made > 1) pthread_cond_destroy(&w->to_runner);
+    if (w->made > 0) pthread_mutex_destroy(&w->mutex);
     mirt__aligned_free(w);
     s->watch = NULL;
 }
 
+#undef MIRT__PEEK
+#undef MIRT__POKE
 #endif

@@ -9,9 +9,8 @@ static bool mirt__bucket_shape(mirt__node *node) {
 MIRT__OP_ROW(all_reduce_bucket, mirt__bucket_shape, NULL, MIRT__IS(reduces))
 MIRT__OP_ROW(update_bucket, mirt__bucket_shape, NULL, MIRT__IS(updates))
 
-MIRT__LIB mirt_status mirt__bucket_op(mirt__graph *graph, mirt__op_id id, int bucket) {
+MIRT__LIB void mirt__bucket_op(mirt__graph *graph, mirt__op_id id, int bucket) {
     mirt__attrs a = mirt__attrs_of(id);
     a.index = bucket;
     mirt__record(graph, id, &a, NULL, 0);
-    return graph->status;
 }

@@ -145,7 +145,7 @@ static void mirt__conv_workspace(const mirt__node *node, int64_t rows, mirt__wor
     if (node->a.winograd && !node->a.half) mirt__winograd_room(&s, &out->scratch, &out->shared);
 }
 
-MIRT__LIB double mirt__conv_macs(const mirt__node *node, int64_t rows) {
+static double mirt__conv_macs(const mirt__node *node, int64_t rows) {
     const mirt__attrs_window *w = MIRT__OF(&node->a, window);
     mirt__conv s;
     mirt__conv_of(node, rows, &s);
@@ -262,30 +262,32 @@ static void mirt__conv2d_run(const mirt__call *call) {
     call->kernels->conv_forward(&f, &call->where);
 }
 
+/* The attributes of a gradient of `shape`. */
+MIRT__TRAINING mirt__attrs mirt__conv_grad_attrs(const mirt__node *node, const mirt_shape *shape) {
+    mirt__attrs a = node->a;
+    a.shape = *shape;
+    a.activation = MIRT_LINEAR;
+    a.bias = false;
+    a.of = node;
+    return a;
+}
+
 /* Weight gradient (of conv2d or, with `which`, conv2d_pool): dx[1], and dx[2] when there is a bias. */
 MIRT__TRAINING void mirt__conv_weight_gradient(mirt__node *node, mirt_tensor *dz, mirt_tensor *which,
                                                mirt_tensor **dx) {
     if (!node->in[1]->needs_grad && !(node->a.bias && node->in[2]->needs_grad)) return;
-    mirt__attrs a = node->a;
+    mirt__attrs a = mirt__conv_grad_attrs(node, &node->in[1]->shape);
     mirt_tensor *in[3] = {node->in[0], dz, which};
-    a.shape = node->in[1]->shape;
     a.column_sum = node->a.bias && node->in[2]->needs_grad;
-    a.activation = MIRT_LINEAR;
-    a.bias = false;
-    a.of = node;
     dx[1] = mirt__apply(which ? MIRT__OP_conv2d_pool_weight_grad : MIRT__OP_conv2d_weight_grad, &a, in, which ? 3 : 2);
     if (dx[1] && a.column_sum) dx[2] = dx[1]->node->out[1];
 }
 
 MIRT__TRAINING void mirt__conv2d_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt_tensor *dz = mirt__activation_grad_op(node->a.activation, dy[0], node->out[0]);
-    mirt__attrs a = node->a;
+    const mirt__attrs a = mirt__conv_grad_attrs(node, &node->in[0]->shape);
     mirt__conv_weight_gradient(node, dz, NULL, dx);
     if (!node->in[0]->needs_grad) return;
-    a.shape = node->in[0]->shape;
-    a.activation = MIRT_LINEAR;
-    a.bias = false;
-    a.of = node;
     dx[0] = mirt__apply_two(MIRT__OP_conv2d_input_grad, &a, dz, node->in[1]);
 }
 

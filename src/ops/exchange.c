@@ -18,18 +18,6 @@ static bool mirt__all_reduce_shape(mirt__node *node) {
     return true;
 }
 
-static void mirt__all_reduce_run(const mirt__call *call) {
-    for (int i = 0; i < call->node->num_in; i++) {
-        mirt__unary copy;
-        memset(&copy, 0, sizeof copy);
-        copy.kind = MIRT__COPY;
-        copy.count = mirt__elements(call->node->in[i], call->rows);
-        copy.x = mirt__in(call, i);
-        copy.y = mirt__out(call, i);
-        call->kernels->unary(&copy, &call->where);
-    }
-}
-
 /* Every replica's result depends on every replica's value. */
 MIRT__TRAINING void mirt__all_reduce_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     if (node->a.kind == MIRT__ALL_REDUCE_MOMENTS) {
@@ -49,7 +37,7 @@ static mirt__extent mirt__all_reduce_extent(const mirt__node *node, const mirt__
     return MIRT__EXTENT_NONE;
 }
 
-MIRT__OP_ROW(all_reduce, mirt__all_reduce_shape, mirt__all_reduce_run,
+MIRT__OP_ROW(all_reduce, mirt__all_reduce_shape, mirt__copy_run,
     MIRT__SET_GRADIENT(mirt__all_reduce_gradient) MIRT__IS(meets) MIRT__SET(extent, mirt__all_reduce_extent))
 
 MIRT__LIB mirt_tensor *mirt__all_reduce_op(mirt_tensor **inout, int count, int kind) {

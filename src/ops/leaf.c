@@ -96,12 +96,15 @@ static void mirt__constant_run(const mirt__call *call) {
 }
 
 MIRT__LIB void mirt__copy_run(const mirt__call *call) {
-    mirt__cast c;
-    c.from = c.to = call->node->out[0]->dtype;
-    c.count = mirt__elements(call->node->out[0], call->rows);
-    c.x = call->in[0];
-    c.y = call->out[0];
-    call->kernels->cast(&c, &call->where);
+    for (int i = 0; i < call->node->num_in; i++) {
+        mirt__cast c;
+        c.from = call->node->in[i]->dtype;
+        c.to = call->node->out[i]->dtype;
+        c.count = mirt__elements(call->node->out[i], call->rows);
+        c.x = call->in[i];
+        c.y = call->out[i];
+        call->kernels->cast(&c, &call->where);
+    }
 }
 
 static mirt_tensor *mirt__constant_of(mirt__graph *graph, const mirt_array *array, size_t bytes) {

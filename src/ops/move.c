@@ -5,18 +5,20 @@
    elements. pad: begin before and a.shape after, with a.scale. gather: rows of the first input by the
    indices of the second; gather_grad: a.shape is the table's. All keep rows where they are. */
 
-/* One move of a call's bytes; the caller sets dimensions, strides and places. */
-static mirt__move mirt__move_of(const mirt__call *call, const mirt_shape *shape) {
+/* An input's bytes into the output: elements of `shape`, from the first of each on. */
+static mirt__move mirt__move_of(const mirt__call *call, int input, const mirt_shape *shape) {
+    const mirt_shape *x = &call->node->in[input]->shape, *y = &call->node->out[0]->shape;
     mirt__move m;
     memset(&m, 0, sizeof m);
     m.dtype = call->node->out[0]->dtype;
     m.rank = shape->rank;
     for (int i = 0; i < shape->rank; i++) m.dim[i] = mirt__dim_at(shape, i, call->rows);
+    mirt__broadcast_strides(x, x, m.from);
+    mirt__broadcast_strides(y, y, m.to);
+    m.x = call->in[input];
     m.y = call->out[0];
     return m;
 }
-
-static void mirt__move_strides(const mirt_shape *x, int64_t *stride) { mirt__broadcast_strides(x, x, stride); }
 
 /* `base` moved by `place` along the axes with these strides. */
 static void *mirt__move_at(void *base, const int64_t *stride, const int64_t *place, int rank, mirt_dtype dtype) {
@@ -48,12 +50,9 @@ static bool mirt__transpose_shape(mirt__node *node) {
 }
 
 static void mirt__transpose_run(const mirt__call *call) {
-    int64_t stride[MIRT_MAX_RANK];
-    mirt__move m = mirt__move_of(call, &call->node->out[0]->shape);
-    mirt__move_strides(&call->node->in[0]->shape, stride);
-    mirt__move_strides(&call->node->out[0]->shape, m.to);
-    for (int i = 0; i < m.rank; i++) m.from[i] = stride[MIRT__OF(&call->node->a, move)->begin[i]];
-    m.x = call->in[0];
+    const mirt__move straight = mirt__move_of(call, 0, &call->node->out[0]->shape);
+    mirt__move m = straight;
+    for (int i = 0; i < m.rank; i++) m.from[i] = straight.from[MIRT__OF(&call->node->a, move)->begin[i]];
     call->kernels->move(&m, &call->where);
 }
 
@@ -111,10 +110,7 @@ static void mirt__concat_run(const mirt__call *call) {
     const int axis = MIRT__OF(&call->node->a, axis)->axis;
     for (int k = 0; k < call->node->num_in; k++) {
         const mirt_shape *x = &call->node->in[k]->shape;
-        mirt__move m = mirt__move_of(call, x);
-        mirt__move_strides(x, m.from);
-        mirt__move_strides(&call->node->out[0]->shape, m.to);
-        m.x = call->in[k];
+        mirt__move m = mirt__move_of(call, k, x);
         m.y = mirt__move_at(call->out[0], m.to, place, m.rank, m.dtype);
         call->kernels->move(&m, &call->where);
         place[axis] += x->dim[axis];
@@ -194,10 +190,7 @@ static bool mirt__slice_shape(mirt__node *node) {
 }
 
 static void mirt__slice_run(const mirt__call *call) {
-    const mirt_shape *y = &call->node->out[0]->shape;
-    mirt__move m = mirt__move_of(call, y);
-    mirt__move_strides(&call->node->in[0]->shape, m.from);
-    mirt__move_strides(y, m.to);
+    mirt__move m = mirt__move_of(call, 0, &call->node->out[0]->shape);
     m.x = mirt__move_at(call->in[0], m.from, MIRT__OF(&call->node->a, move)->begin, m.rank, m.dtype);
     call->kernels->move(&m, &call->where);
 }
@@ -281,16 +274,11 @@ static void mirt__pad_clear(const mirt__call *call) {
 
 /* All becomes the value, then x goes into its place. */
 static void mirt__pad_run(const mirt__call *call) {
-    const mirt_shape *x = &call->node->in[0]->shape, *y = &call->node->out[0]->shape;
-    const mirt__real value = (mirt__real)call->node->a.scale;
-    mirt__move m = mirt__move_of(call, x);
-    if (call->node->out[0]->dtype != MIRT_FLOAT32) mirt__pad_clear(call);
+    mirt__move m = mirt__move_of(call, 0, &call->node->in[0]->shape);
+    if (m.dtype != MIRT_FLOAT32) mirt__pad_clear(call);
     else
-        call->kernels->fill(mirt__out(call, 0), value, mirt__elements(call->node->out[0], call->rows),
-                            &call->where);
-    mirt__move_strides(x, m.from);
-    mirt__move_strides(y, m.to);
-    m.x = call->in[0];
+        call->kernels->fill(mirt__out(call, 0), (mirt__real)call->node->a.scale,
+                            mirt__elements(call->node->out[0], call->rows), &call->where);
     m.y = mirt__move_at(call->out[0], m.to, MIRT__OF(&call->node->a, move)->begin, m.rank, m.dtype);
     call->kernels->move(&m, &call->where);
 }

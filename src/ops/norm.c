@@ -111,16 +111,21 @@ static bool mirt__normalize_shape(mirt__node *node) {
            mirt__shape_kept(node);
 }
 
+/* x and what follows it, from input `at` on; returns the input after those. */
+static int mirt__norm_inputs_at(const mirt__call *call, int at, mirt__norm *s) {
+    const mirt__attrs_scaling *scaling = &MIRT__OF(&call->node->a, norm)->scaling;
+    mirt__norm_args(call->node, call->rows, s);
+    s->x = call->in[at++];
+    s->mean = mirt__in(call, at++);
+    s->variance = mirt__in(call, at++);
+    if (scaling->gamma) s->gamma = mirt__in(call, at++);
+    if (scaling->beta) s->beta = mirt__in(call, at++);
+    return at;
+}
+
 static void mirt__normalize_run(const mirt__call *call) {
-    const mirt__attrs_norm *own = MIRT__OF(&call->node->a, norm);
     mirt__norm s;
-    int next = 3;
-    mirt__norm_args(call->node, call->rows, &s);
-    s.x = call->in[0];
-    s.mean = mirt__in(call, 1);
-    s.variance = mirt__in(call, 2);
-    if (own->scaling.gamma) s.gamma = mirt__in(call, next++);
-    if (own->scaling.beta) s.beta = mirt__in(call, next++);
+    const int next = mirt__norm_inputs_at(call, 0, &s);
     if (call->node->a.residual) {
         s.add = call->in[next];
         s.add_dtype = call->node->in[next]->dtype;
@@ -140,12 +145,10 @@ MIRT__TRAINING mirt_tensor *mirt__norm_grad_op(mirt__node *node, mirt__op_id id,
     return mirt__apply(id, &a, in, count);
 }
 
-/* dx; sums: of dy and dy * hat over this replica's rows, or NULL. */
-MIRT__TRAINING mirt_tensor *mirt__norm_input_gradient(mirt__node *node, mirt_tensor *dy, mirt_tensor *sums) {
+/* dx. in: dy, x and what follows it; sums: of dy and dy * hat over this replica's rows, or NULL. */
+MIRT__TRAINING mirt_tensor *mirt__norm_input_gradient(mirt__node *node, mirt_tensor **in, int count,
+                                                      mirt_tensor *sums) {
     const mirt__attrs_norm *own = MIRT__OF(&node->a, norm);
-    mirt_tensor *in[MIRT__MAX_IN] = {dy, node->in[0], node->in[1], node->in[2], NULL, NULL, NULL, NULL};
-    int count = 4;
-    for (int i = 3; i < 3 + own->scaling.gamma + own->scaling.beta; i++) in[count++] = node->in[i];
     if (own->batch_statistics && !own->last_axes) {
         in[count] = sums->node->out[0];
         in[count + 1] = sums->node->out[1];
@@ -162,16 +165,16 @@ MIRT__TRAINING void mirt__normalize_gradient(mirt__node *node, mirt_tensor *cons
     const bool wants_gamma = own->scaling.gamma && node->in[gamma]->needs_grad;
     const bool wants_beta = own->scaling.beta && node->in[beta]->needs_grad;
     mirt_tensor *dy = node->a.residual ? mirt__activation_grad_op(node->a.activation, dys[0], node->out[0]) : dys[0];
-    mirt_tensor *in[6] = {dy, node->in[0], node->in[1], node->in[2], NULL, NULL}, *sums = NULL;
+    mirt_tensor *in[MIRT__MAX_IN] = {dy}, *sums = NULL;
     if (node->a.residual && node->in[end]->needs_grad) dx[end] = dy;
-    for (int i = 3; i < end; i++) in[i + 1] = node->in[i];
+    for (int i = 0; i < end; i++) in[i + 1] = node->in[i];
     if (wants_gamma || wants_beta || (node->in[0]->needs_grad && own->batch_statistics && !own->last_axes)) {
         sums = mirt__norm_grad_op(node, MIRT__OP_norm_grad_sums, in, end + 1);
         if (!sums) return;
         if (wants_beta) dx[beta] = sums->node->out[0];
         if (wants_gamma) dx[gamma] = sums->node->out[1];
     }
-    if (node->in[0]->needs_grad) dx[0] = mirt__norm_input_gradient(node, dy, sums);
+    if (node->in[0]->needs_grad) dx[0] = mirt__norm_input_gradient(node, in, end + 1, sums);
 }
 
 MIRT__OP_ROW(normalize, mirt__normalize_shape, mirt__normalize_run,
@@ -186,16 +189,11 @@ MIRT__TRAINING bool mirt__norm_grad_sums_shape(mirt__node *node) {
     return mirt__declare(node, MIRT_FLOAT32, &last) && mirt__declare(node, MIRT_FLOAT32, &last);
 }
 
-MIRT__TRAINING void mirt__norm_grad_args(const mirt__call *call, mirt__norm *s) {
-    const mirt__attrs_norm *own = MIRT__OF(&call->node->a, norm);
-    mirt__norm_args(call->node, call->rows, s);
+MIRT__TRAINING int mirt__norm_grad_args(const mirt__call *call, mirt__norm *s) {
+    const int next = mirt__norm_inputs_at(call, 1, s);
     s->dy = call->in[0];
     s->dy_dtype = call->node->in[0]->dtype;
-    s->x = call->in[1];
-    s->mean = mirt__in(call, 2);
-    s->variance = mirt__in(call, 3);
-    if (own->scaling.gamma) s->gamma = mirt__in(call, 4);
-    if (own->scaling.beta) s->beta = mirt__in(call, 4 + own->scaling.gamma);
+    return next;
 }
 
 MIRT__TRAINING void mirt__norm_grad_sums_run(const mirt__call *call) {
@@ -221,10 +219,8 @@ MIRT__LIB double mirt__norm_count(const mirt__call *call, const mirt__node *node
 
 MIRT__TRAINING void mirt__norm_grad_input_run(const mirt__call *call) {
     const mirt__node *node = call->node;
-    const mirt__attrs_norm *own = MIRT__OF(&node->a, norm);
-    const int sums = 4 + own->scaling.gamma + own->scaling.beta;
     mirt__norm s;
-    mirt__norm_grad_args(call, &s);
+    const int sums = mirt__norm_grad_args(call, &s);
     for (int i = 0; i < 2 && sums < node->num_in; i++) s.sum[i] = mirt__in(call, sums + i);
     s.count = mirt__norm_count(call, node, s.rows);
     s.y = call->out[0];

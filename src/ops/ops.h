@@ -31,8 +31,6 @@ MIRT__LIB const mirt__op_set *mirt__ops(void);
 /* The label of a kind that files may hold; NULL: there is no such kind, or gradients alone record it. Op without kinds:
    its name for kind 0. */
 MIRT__LIB const char *mirt__kind_label(mirt__op_id id, int kind);
-/* What messages call an op: the name of the function that records it. */
-MIRT__LIB const char *mirt__called_name(mirt__op_id id, const mirt__attrs *attrs);
 /* Attributes for a node of the op, all zero. */
 MIRT__LIB mirt__attrs mirt__attrs_of(mirt__op_id id);
 /* Records a node where its inputs are; NULL if one of them is NULL. */
@@ -142,7 +140,7 @@ typedef enum mirt__all_reduce_kind {
 /* Replaces `count` <= MIRT__MAX_OUT tensors by what they are over all replicas; returns the first, or NULL. */
 MIRT__LIB mirt_tensor *mirt__all_reduce_op(mirt_tensor **inout, int count, int kind);
 /* all_reduce_bucket or update_bucket of bucket number `bucket`. */
-MIRT__LIB mirt_status mirt__bucket_op(mirt__graph *graph, mirt__op_id id, int bucket);
+MIRT__LIB void mirt__bucket_op(mirt__graph *graph, mirt__op_id id, int bucket);
 
 /* Shared by convolution and pooling. check: the attributes alone; false with the error set. out: one
    spatial axis of output and the zeros before it, as TensorFlow; false when nothing comes out. */
@@ -162,9 +160,8 @@ MIRT__LIB bool mirt__need_float(const mirt__node *node, int inputs);
 /* An input or output of float32. */
 static inline const mirt__real *mirt__in(const mirt__call *call, int i) { return (const mirt__real *)call->in[i]; }
 static inline mirt__real *mirt__out(const mirt__call *call, int i) { return (mirt__real *)call->out[i]; }
-/* Output 0 becomes the bytes of input 0. */
+/* Each output becomes the numbers of its input. */
 MIRT__LIB void mirt__copy_run(const mirt__call *call);
-MIRT__LIB double mirt__conv_macs(const mirt__node *node, int64_t rows);
 /* Whether both gradients of the convolution, whose weight gradient this is, are better made in one pass. */
 MIRT__LIB bool mirt__conv_both_pays(const mirt__node *node);
 MIRT__LIB mirt__reader mirt__reader_of(const mirt__call *call, int input);

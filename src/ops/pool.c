@@ -48,12 +48,18 @@ static bool mirt__pool_shape(mirt__node *node) {
     return mirt__declare(node, MIRT_FLOAT32, &y) && (node->id != MIRT__OP_max_pool2d || mirt__declare(node, which, &y));
 }
 
-static void mirt__pool_run(const mirt__call *call) {
+/* Of a pooling of images of shape x. */
+static mirt__pool2d mirt__pool_args(const mirt__call *call, const mirt_shape *x) {
     mirt__pool2d p;
-    mirt__pool_geometry(call->node, &call->node->in[0]->shape, call->rows, &p);
+    mirt__pool_geometry(call->node, x, call->rows, &p);
     p.dtype = call->node->in[0]->dtype;
     p.x = call->in[0];
     p.y = call->out[0];
+    return p;
+}
+
+static void mirt__pool_run(const mirt__call *call) {
+    mirt__pool2d p = mirt__pool_args(call, &call->node->in[0]->shape);
     if (call->node->id == MIRT__OP_average_pool2d) {
         call->kernels->average_pool(&p, &call->where);
         return;
@@ -71,11 +77,7 @@ MIRT__TRAINING void mirt__pool_gradient(mirt__node *node, mirt_tensor *const *dy
 }
 
 MIRT__TRAINING void mirt__pool_grad_run(const mirt__call *call) {
-    mirt__pool2d p;
-    mirt__pool_geometry(call->node, &call->node->a.shape, call->rows, &p);
-    p.dtype = call->node->in[0]->dtype;
-    p.x = call->in[0];
-    p.y = call->out[0];
+    mirt__pool2d p = mirt__pool_args(call, &call->node->a.shape);
     if (call->node->id == MIRT__OP_average_pool2d_grad) {
         call->kernels->average_pool_grad(&p, &call->where);
         return;

@@ -54,19 +54,9 @@ static bool mirt__cast_shape(mirt__node *node) {
     return mirt__declare(node, node->a.dtype, &node->in[0]->shape);
 }
 
-static void mirt__cast_run(const mirt__call *call) {
-    mirt__cast c;
-    c.from = call->node->in[0]->dtype;
-    c.to = call->node->a.dtype;
-    c.count = mirt__elements(call->node->out[0], call->rows);
-    c.x = call->in[0];
-    c.y = call->out[0];
-    call->kernels->cast(&c, &call->where);
-}
-
 static bool mirt__cast_half(const mirt__node *node) { return node->a.half; }
 
-MIRT__OP_ROW(cast, mirt__cast_shape, mirt__cast_run,
+MIRT__OP_ROW(cast, mirt__cast_shape, mirt__copy_run,
     MIRT__IS(row_wise) MIRT__IS(keeps_range) MIRT__SET(extent, mirt__extent_kept) MIRT__SET(half, mirt__cast_half)
     MIRT__IS(half_out) MIRT__SAVED(1, 1, MIRT__SAVES_dtype))
 

@@ -20,19 +20,18 @@ MIRT__LIB mirt__attrs mirt__attrs_of(mirt__op_id id) {
 #define MIRT__KIND_NAME_NONE(label) NULL
 #define MIRT__KIND_NAME_0(label) #label
 #define MIRT__KIND_LABEL(number, id, label, function, ...) case MIRT__##id: return MIRT__KIND_NAME_##function(label);
-/* also the copy, which has no function */
-#define MIRT__UNARY_LABEL(number, id, label, ...) case MIRT__##id: return #label;
+/* also those that have no function */
+#define MIRT__ANY_LABEL(number, id, label, ...) case MIRT__##id: return #label;
 #define MIRT__PLAIN_LABEL(number, id, label, function) case MIRT__##id: return MIRT__KIND_NAME_##function(label);
-#define MIRT__LOGIC_LABEL(number, id, label, value) case MIRT__##id: return #label;
 #define MIRT__CHOICE_LABEL(number, id, label) case MIRT__##id: return #label;
 
 MIRT__LIB const char *mirt__kind_label(mirt__op_id id, int kind) {
     if (id == MIRT__OP_unary) {
-        switch ((mirt__unary_kind)kind) { MIRT__UNARY_LIST(MIRT__UNARY_LABEL) }
+        switch ((mirt__unary_kind)kind) { MIRT__UNARY_LIST(MIRT__ANY_LABEL) }
     } else if (id == MIRT__OP_binary) {
         switch ((mirt__binary_kind)kind) { MIRT__BINARY_LIST(MIRT__KIND_LABEL) }
     } else if (id == MIRT__OP_logic) {
-        switch ((mirt__logic_kind)kind) { MIRT__LOGIC_LIST(MIRT__LOGIC_LABEL, MIRT__CHOICE_LABEL) }
+        switch ((mirt__logic_kind)kind) { MIRT__LOGIC_LIST(MIRT__ANY_LABEL, MIRT__CHOICE_LABEL) }
     } else if (id == MIRT__OP_reduce) {
         switch ((mirt__reduce_kind)kind) { MIRT__REDUCE_LIST(MIRT__PLAIN_LABEL) }
     } else if (id == MIRT__OP_scan) {
@@ -46,12 +45,12 @@ MIRT__LIB const char *mirt__kind_label(mirt__op_id id, int kind) {
 #undef MIRT__KIND_NAME_NONE
 #undef MIRT__KIND_NAME_0
 #undef MIRT__KIND_LABEL
-#undef MIRT__UNARY_LABEL
+#undef MIRT__ANY_LABEL
 #undef MIRT__PLAIN_LABEL
-#undef MIRT__LOGIC_LABEL
 #undef MIRT__CHOICE_LABEL
 
-MIRT__LIB const char *mirt__called_name(mirt__op_id id, const mirt__attrs *a) {
+/* What messages call an op: the name of the function that records it. */
+static const char *mirt__called_name(mirt__op_id id, const mirt__attrs *a) {
     if (!a) return mirt__op_get(id)->name;
     if (id == MIRT__OP_user) return MIRT__OF(a, data)->user_op->name;
     const char *label = mirt__kind_label(id, a->kind);

@@ -15,7 +15,7 @@ static void mirt__absorb(mirt__node *node, const mirt__node *producer, mirt_tens
 
 /* Forward fusions need an untransposed matrix product. */
 static bool mirt__takes(const mirt__node *node, unsigned what) {
-    const mirt__attrs_matmul *t = node->a.family == MIRT__FAMILY_matmul ? MIRT__OF(&node->a, matmul) : NULL;
+    const mirt__attrs_matmul *t = MIRT__IF_OF(&node->a, matmul);
     return (node->op->takes & what) && !(t && (t->transpose_a || t->transpose_b));
 }
 
@@ -88,7 +88,8 @@ static void mirt__fuse_residual(mirt__node *node) {
     for (int k = 1; k >= 0; k--) {
         const mirt__node *p = node->in[k]->node;
         if (!mirt__takes(p, MIRT__TAKES_ADDEND) || node->in[k]->uses != 1) continue;
-        if (p->a.family != MIRT__FAMILY_norm || MIRT__OF(&p->a, norm)->last_axes) continue;
+        const mirt__attrs_norm *norm = MIRT__IF_OF(&p->a, norm);
+        if (!norm || norm->last_axes) continue;
         if (p->a.activation != MIRT_LINEAR || p->a.residual) continue;
         mirt__absorb(node, p, node->in[1 - k]);
         node->a.residual = true;

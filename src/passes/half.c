@@ -33,56 +33,49 @@ static bool mirt__half_ties(const mirt__node *node) {
     return node->op->half_tied && mirt__half_tie(tied, node->op->half_tied(node, tied));
 }
 
-/* Whether a gradient made in float32 is worth a copy of half the size for the `readers` normalizations that read it
-   several times, while nothing needs it as it is. */
-static bool mirt__half_worth(const mirt__graph *graph, int at, int readers, const mirt__storage_costs *costs) {
-    const mirt__node *node = graph->node[at];
-    const mirt_tensor *t = node->num_out ? node->out[0] : NULL;
-    return t && !t->lazy && t->shape.rank == 4 && t->dtype == MIRT_FLOAT32 && node->op->run &&
-           !mirt__half_makes(node) && t->pass.half.readers == t->uses && mirt__storage_copy(t, readers, costs);
+/* Whether a gradient made in float32 is worth a copy of half the size for the normalizations that read it several
+   times, while nothing needs it as it is. */
+static bool mirt__half_worth(const mirt_tensor *t, const mirt__storage_costs *costs) {
+    return t && !t->lazy && t->shape.rank == 4 && t->dtype == MIRT_FLOAT32 && t->node->op->run &&
+           !mirt__half_makes(t->node) && t->pass.half.readers == t->uses &&
+           mirt__storage_copy(t, t->pass.half.profits, costs);
 }
 
 /* Puts those copies behind what they copy. */
 static bool mirt__half_cast(mirt__graph *graph, const mirt__storage_costs *costs) {
     const int n = graph->count;
-    int *normalized = (int *)mirt__calloc((size_t)n + 1, sizeof *normalized); /* readers that profit, by position */
-    if (!normalized) mirt__graph_poison(graph);
-    for (int i = 0; normalized && i < n; i++) {
-        graph->node[i]->position = i;
+    for (int i = 0; i < n; i++) {
         for (int k = 0; k < graph->node[i]->num_out; k++) {
-            graph->node[i]->out[k]->pass.half.cast = NULL;
-            graph->node[i]->out[k]->pass.half.readers = 0;
+            mirt__half_tensor *t = &graph->node[i]->out[k]->pass.half;
+            t->cast = NULL;
+            t->readers = t->profits = 0;
         }
     }
-    for (int i = 0; normalized && i < n; i++) {
+    for (int i = 0; i < n; i++) {
         const mirt__node *node = graph->node[i];
         for (int k = 0; k < node->num_in; k++) node->in[k]->pass.half.readers += mirt__half_reads(node, k);
-        if (node->op->half_copied) normalized[node->in[0]->node->position]++;
+        if (node->op->half_copied) node->in[0]->pass.half.profits++;
     }
-    for (int i = 0; normalized && i < n; i++) {
+    for (int i = 0; i < n; i++) {
         mirt_tensor *t = graph->node[i]->out[0];
         mirt__attrs a = mirt__attrs_of(MIRT__OP_cast);
-        if (!mirt__half_worth(graph, i, normalized[i], costs)) continue;
+        if (!mirt__half_worth(t, costs)) continue;
         a.dtype = MIRT_FLOAT32;
         a.half = true;
         graph->scope = t->node->name;
-        if (!(t->pass.half.cast = mirt__record(graph, MIRT__OP_cast, &a, &t, 1))) break;
+        t->pass.half.cast = mirt__apply(MIRT__OP_cast, &a, &t, 1);
+        if (!t->pass.half.cast) break;
+        t->pass.half.cast->node->position = i + 1;
     }
     graph->scope = NULL;
-    mirt__free(normalized);
-    if (graph->status != MIRT_OK) return false;
     for (int i = 0; i < n; i++) {
         for (int k = 0; k < graph->node[i]->num_in; k++) {
             mirt_tensor *cast = graph->node[i]->in[k]->pass.half.cast;
             if (cast) graph->node[i]->in[k] = cast;
         }
     }
-    for (int i = n - 1, to = graph->count - 1; i >= 0; i--) {
-        mirt__node *node = graph->node[i];
-        if (node->out[0]->pass.half.cast) graph->node[to--] = node->out[0]->pass.half.cast->node;
-        graph->node[to--] = node;
-    }
-    return true;
+    mirt__graph_place(graph, n);
+    return graph->status == MIRT_OK;
 }
 
 MIRT__LIB void mirt__fuse_half(mirt__graph *graph, const mirt__storage_costs *costs, mirt_dtype half,

@@ -113,27 +113,6 @@ MIRT__TRAINING mirt_tensor *mirt__storage_repeat(mirt__graph *graph, const mirt_
     return again;
 }
 
-/* Nodes from number `count` on go to the places that their `position` says, before the node there. */
-MIRT__TRAINING void mirt__storage_place(mirt__graph *graph, int count) {
-    const int added = graph->count - count;
-    int *before = (int *)mirt__calloc((size_t)count + 1, sizeof *before); /* how many go before node i */
-    mirt__node **node = (mirt__node **)mirt__calloc((size_t)graph->count + 1, sizeof *node);
-    if (before && node) {
-        for (int i = 0; i < added; i++) before[graph->node[count + i]->position]++;
-        for (int i = 1; i < count; i++) before[i] += before[i - 1];
-        for (int i = 0; i < count; i++) node[i + before[i]] = graph->node[i];
-        for (int i = added - 1; i >= 0; i--) {
-            mirt__node *more = graph->node[count + i];
-            node[more->position + --before[more->position]] = more;
-        }
-        memcpy(graph->node, node, (size_t)graph->count * sizeof *node);
-    } else {
-        mirt__graph_poison(graph);
-    }
-    mirt__free(before);
-    mirt__free(node);
-}
-
 MIRT__TRAINING_LIB void mirt__storage_twice(mirt__graph *graph, const mirt__storage_costs *costs,
                                             mirt_tensor *const *keep, int count) {
     const int nodes = graph->count;
@@ -159,7 +138,7 @@ MIRT__TRAINING_LIB void mirt__storage_twice(mirt__graph *graph, const mirt__stor
             if (again) node->in[k] = again;
         }
     }
-    if (graph->count > nodes) mirt__storage_place(graph, nodes);
+    mirt__graph_place(graph, nodes);
 }
 
 MIRT__TRAINING void mirt__cost_text(double cost, mirt__text *out) {

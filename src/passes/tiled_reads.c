@@ -3,8 +3,8 @@
 #include "../kernels/shapes.h"
 /* Moves work between convolutions into the convolutions. */
 
-/* Removes what is of no use; counts the readers of every tensor and finds the first one. */
-static void mirt__tiled_count(mirt__graph *graph, mirt_tensor *const *keep, int count) {
+/* Removes what is of no use; counts the readers of every tensor, and finds the first one and its `input_grad`. */
+static void mirt__tiled_count(mirt__graph *graph, mirt_tensor *const *keep, int count, mirt__op_id input_grad) {
     mirt__graph_prune(graph, keep, count);
     mirt__graph_count_uses(graph, keep, count);
     for (int i = 0; i < graph->count; i++) {
@@ -19,6 +19,10 @@ static void mirt__tiled_count(mirt__graph *graph, mirt_tensor *const *keep, int 
         mirt__node *node = graph->node[i];
         for (int k = 0; k < node->num_in; k++) node->in[k]->pass.tiled.first_reader = i;
     }
+    for (int i = 0; i < graph->count; i++) {
+        mirt__node *node = graph->node[i];
+        if (node->id == input_grad) node->in[0]->pass.tiled.input_grad = node->out[0];
+    }
 }
 
 /* The node that computes `t`, if its kernel can do `what` too and has no epilogue yet but a.bias and a.activation; else
@@ -26,9 +30,8 @@ static void mirt__tiled_count(mirt__graph *graph, mirt_tensor *const *keep, int 
 static mirt__node *mirt__tiled_maker(const mirt_tensor *t, unsigned what) {
     const mirt__attrs *a = &t->node->a;
     if (t->slot || !(t->node->op->takes & what) || !mirt__by_tiles(t->node)) return NULL;
-    if (a->family != MIRT__FAMILY_window) return NULL;
-    const mirt__attrs_window *w = MIRT__OF(a, window);
-    return !w->norm && !w->slope && !w->sums ? t->node : NULL;
+    const mirt__attrs_window *w = MIRT__IF_OF(a, window);
+    return w && !w->norm && !w->slope && !w->sums ? t->node : NULL;
 }
 
 /* Whether `by` can stand where all inputs of `node` are there and none of its own readers has come yet; it then does.
@@ -177,9 +180,9 @@ static void mirt__tiled_moments(mirt__node *node) {
 static void mirt__tiled_means(mirt__node *node) {
     const mirt_tensor *t = node->in[0];
     mirt__node *p = t->node;
-    if (!(p->op->takes & MIRT__TAKES_MEANS) || t->slot != 0 || p->a.family != MIRT__FAMILY_window) return;
+    mirt__attrs_window *w = MIRT__IF_OF(&p->a, window);
+    if (!(p->op->takes & MIRT__TAKES_MEANS) || t->slot != 0 || !w) return;
     if (node->a.kind != MIRT__REDUCE_MEAN || MIRT__OF(&node->a, reduce)->axes != 6) return;
-    mirt__attrs_window *w = MIRT__OF(&p->a, window);
     if (w->groups == 1 || !mirt__by_tiles(p) || w->sums) return;
     if (p->in[1]->shape.dim[0] * p->in[1]->shape.dim[1] > MIRT__MAX_TAPS || t->shape.dim[1] * t->shape.dim[2] == 0)
         return;
@@ -288,12 +291,12 @@ static void mirt__tiled_count_convs(const mirt__graph *graph) {
     for (int i = 0; i < graph->count; i++) {
         const mirt__node *node = graph->node[i];
         if (!mirt__by_tiles(node)) continue;
-        const bool both = node->a.family == MIRT__FAMILY_window && MIRT__OF(&node->a, window)->both;
+        const mirt__attrs_window *w = MIRT__IF_OF(&node->a, window);
         for (int k = 0; k < node->num_in; k++) {
             const bool last = k == node->num_in - 1; /* x of `both` */
             const bool image = (node->op->lazy_x >> k & 1) && !node->a.affine;
             mirt__tiled_tensor *t = &node->in[k]->pass.tiled;
-            t->x_readers += image || (last && both);
+            t->x_readers += image || (last && w && w->both);
             t->dy_readers += (int)(node->op->lazy_dy >> k & 1);
             t->held = t->held || (node->backward && !node->in[k]->node->backward);
         }
@@ -331,7 +334,8 @@ static void mirt__tiled_lazy(const mirt__graph *graph, const mirt__storage_costs
         const mirt__node *node = graph->node[i];
         mirt_tensor *t = node->out[0];
         if (t->uses == 0 || t->shape.rank != 4) continue;
-        if (node->a.family != MIRT__FAMILY_norm || MIRT__OF(&node->a, norm)->last_axes) continue;
+        const mirt__attrs_norm *norm = MIRT__IF_OF(&node->a, norm);
+        if (!norm || norm->last_axes) continue;
         const bool x = node->op->lazy == MIRT__LAZY_X && t->pass.tiled.x_readers == t->uses && !node->a.residual;
         const bool dy = node->op->lazy == MIRT__LAZY_DY && t->pass.tiled.dy_readers == t->uses;
         if (x || dy) mirt__storage_lazy(t, t->uses, t->pass.tiled.held, costs);
@@ -340,20 +344,12 @@ static void mirt__tiled_lazy(const mirt__graph *graph, const mirt__storage_costs
 
 MIRT__LIB void mirt__fuse_tiled(mirt__graph *graph, const mirt__storage_costs *costs, mirt_tensor *const *keep,
                                  int count) {
-    mirt__tiled_count(graph, keep, count);
-    for (int i = 0; i < graph->count; i++) {
-        mirt__node *node = graph->node[i];
-        if (node->id == MIRT__OP_norm_grad_input) node->in[0]->pass.tiled.input_grad = node->out[0];
-    }
+    mirt__tiled_count(graph, keep, count, MIRT__OP_norm_grad_input);
     for (int i = 0; i < graph->count; i++) mirt__tiled_rewrite(graph, graph->node[i]);
-    mirt__tiled_count(graph, keep, count);
-    for (int i = 0; i < graph->count; i++) {
-        mirt__node *node = graph->node[i];
-        if (node->id == MIRT__OP_conv2d_input_grad) node->in[0]->pass.tiled.input_grad = node->out[0];
-    }
+    mirt__tiled_count(graph, keep, count, MIRT__OP_conv2d_input_grad);
     for (int i = 0; i < graph->count; i++) {
         if (MIRT__TRAINS && graph->node[i]->id == MIRT__OP_conv2d_weight_grad) mirt__tiled_both(graph->node[i]);
     }
-    mirt__tiled_count(graph, keep, count);
+    mirt__tiled_count(graph, keep, count, MIRT__OP_COUNT);
     mirt__tiled_lazy(graph, costs);
 }

@@ -55,9 +55,10 @@ static void mirt__rule_update(void *user, const mirt__where *where, mirt__range 
     if (!by_variable) kernels->update(u, where);
     for (int i = 0; by_variable && i < f->root->num_variables; i++) {
         const mirt__variable *v = &f->root->variable[i];
-        const int64_t first = (int64_t)(v->offset / sizeof(mirt__real)), last = first + v->count;
-        u->begin = range.begin > first ? range.begin : first;
-        u->end = range.end < last ? range.end : last;
+        const int64_t first = (int64_t)(v->offset / sizeof(mirt__real));
+        const mirt__range own = mirt__overlap(&range, first, first + v->count);
+        u->begin = own.begin;
+        u->end = own.end;
         if (!mirt__is_trained(v) || u->begin >= u->end) continue;
         mirt__optimizer_variable(f->model, v, mirt__squares_of(f, i), f->rate, u);
         mirt__unscale(f, u);

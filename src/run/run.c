@@ -194,20 +194,22 @@ MIRT__TRAINING_LIB mirt_status mirt__function_replicas(mirt_function *f) {
     return MIRT_OK;
 }
 
+/* A stage in which no program runs. */
+MIRT__TRAINING mirt_status mirt__run_stage(mirt_function *f, void (*fn)(void *arg, int device)) {
+    const mirt_status status = mirt__on_devices(f->model->strategy, fn, &f->step);
+    return status == MIRT_OK ? mirt__step_failure(&f->step) : status;
+}
+
 MIRT__TRAINING_LIB mirt_status mirt__function_all_reduce(mirt_function *f) {
     f->model->strategy->program = NULL;
-    if (mirt__on_devices(f->model->strategy, mirt__step_all_reduce, &f->step) != MIRT_OK ||
-        mirt__step_failure(&f->step) != MIRT_OK)
-        return mirt_last_status();
+    if (mirt__run_stage(f, mirt__step_all_reduce) != MIRT_OK) return mirt_last_status();
     f->step.reduced = true;
     f->stage = MIRT__REDUCED;
     return MIRT_OK;
 }
 
 MIRT__TRAINING_LIB mirt_status mirt__function_update(mirt_function *f) {
-    if (mirt__coming_rate(f->model, &f->rate) != MIRT_OK) return mirt_last_status();
-    if (mirt__on_devices(f->model->strategy, mirt__step_update, &f->step) != MIRT_OK ||
-        mirt__step_failure(&f->step) != MIRT_OK)
+    if (mirt__coming_rate(f->model, &f->rate) != MIRT_OK || mirt__run_stage(f, mirt__step_update) != MIRT_OK)
         return mirt_last_status();
     mirt__devices_changed(f);
     if (!f->overflow) f->model->step++;
