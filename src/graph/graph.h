@@ -380,8 +380,8 @@ struct mirt__op {
     mirt__family family;
     /* Checks inputs and attributes, declares the outputs by mirt__declare; false with the error set. */
     bool (*shape)(mirt__node *node);
-    /* Records gradients: dx[i] for every input with needs_grad, given dy[i] (NULL: zero); an error marks the graph. NULL:
-       not differentiable. */
+    /* Records gradients: dx[i] for every input with needs_grad, given dy[i] (NULL: zero); an error marks the graph.
+       NULL: not differentiable. */
     void (*gradient)(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx);
     void (*run)(const mirt__call *call); /* NULL: nothing runs (leaves, aliases) */
     void (*workspace)(const mirt__node *node, int64_t rows, mirt__workspace *out); /* NULL: none */
@@ -437,8 +437,8 @@ struct mirt__op {
     bool (*fits)(const mirt__attrs *attrs, mirt_tensor *const *in, int num_in);
 };
 
-/* A row of the table: MIRT__OP_ROW(NAME, SHAPE, RUN, MIRT__SET(FIELD, VALUE) ...), where MIRT__IS(FIELD) sets true. Other
-   fields are NULL, false or 0, the safe choice. Both languages initialize rows at compile time: C by designated
+/* A row of the table: MIRT__OP_ROW(NAME, SHAPE, RUN, MIRT__SET(FIELD, VALUE) ...), where MIRT__IS(FIELD) sets true.
+   Other fields are NULL, false or 0, the safe choice. Both languages initialize rows at compile time: C by designated
    initializers, which C++17 lacks. */
 #ifdef __cplusplus
 #define MIRT__SET(field, value) row.field = value;

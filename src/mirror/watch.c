@@ -371,8 +371,9 @@ static mirt_status mirt__runner_take(mirt__watch *w, int jobs) {
     }
     pthread_mutex_unlock(&w->mutex);
     if (!taken) return MIRT_OK;
-    return mirt__fail(
-        MIRT_E_STATE, "another thread is running a model of this strategy: what makes samples for it cannot run one too");
+    return mirt__fail(MIRT_E_STATE,
+                      "another thread is running a model of this strategy: what makes samples for it cannot run one "
+                      "too");
 }
 
 static mirt_status mirt__hand_over(mirt_strategy *s, mirt_status (*fn)(void *arg), void *arg) {
