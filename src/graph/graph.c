@@ -148,10 +148,10 @@ static const char *mirt__copy_name(mirt__graph *graph, const mirt__copying *c, c
     return full;
 }
 
-/* Copies of copies, made in another order, have other keys. */
+/* Copies of copies, made in another order, have other keys; 0 is none. */
 static uint64_t mirt__copy_key(const mirt__copying *c, uint64_t key) {
     uint64_t mixed = (c->prefix ? mirt__hash(c->prefix) : 0) + c->salt * 0x9E3779B97F4A7C15u;
-    if (!mixed) return key;
+    if (!key || !mixed) return key;
     key = (key ^ mixed) * 0xBF58476D1CE4E5B9u;
     return key ^ key >> 31;
 }
@@ -166,18 +166,16 @@ MIRT__LIB mirt_tensor *mirt__graph_variable(const mirt__graph *graph, int variab
 /* What attributes own: their bytes are copied, keys of random streams become the copy's. */
 static bool mirt__copy_attrs(mirt__graph *graph, const mirt__copying *c, mirt__attrs *a) {
     if (c->training != MIRT_TRAINING_AUTO && a->training == MIRT_TRAINING_AUTO) a->training = c->training;
-    if (a->family == MIRT__FAMILY_random) {
-        mirt__attrs_random *random = MIRT__OF(a, random);
-        if (random->key) random->key = mirt__copy_key(c, random->key);
-    } else if (a->family == MIRT__FAMILY_data) {
-        mirt__attrs_data *own = MIRT__OF(a, data);
-        if (own->key) own->key = mirt__copy_key(c, own->key);
-        if (!own->data) return true;
-        void *data = mirt__pool_alloc(&graph->pool, own->bytes);
-        if (!data) return false;
-        memcpy(data, own->data, own->bytes);
-        own->data = data;
-    }
+    mirt__attrs_random *random = MIRT__IF_OF(a, random);
+    mirt__attrs_data *own = MIRT__IF_OF(a, data);
+    if (random) random->key = mirt__copy_key(c, random->key);
+    if (!own) return true;
+    own->key = mirt__copy_key(c, own->key);
+    if (!own->data) return true;
+    void *data = mirt__pool_alloc(&graph->pool, own->bytes);
+    if (!data) return false;
+    memcpy(data, own->data, own->bytes);
+    own->data = data;
     return true;
 }
 

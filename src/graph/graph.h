@@ -96,11 +96,6 @@ typedef struct mirt__attrs_norm {
     bool synchronized;     /* the statistics are of the global batch */
 } mirt__attrs_norm;
 
-typedef struct mirt__attrs_move {
-    int64_t begin[MIRT_MAX_RANK]; /* of a slice, a padding or a permutation */
-} mirt__attrs_move;
-typedef struct mirt__attrs_axis { int axis; } mirt__attrs_axis;
-typedef struct mirt__attrs_one_hot { int64_t depth; } mirt__attrs_one_hot;
 typedef struct mirt__attrs_reduce {
     unsigned axes;
     bool keepdims;
@@ -110,10 +105,6 @@ typedef struct mirt__attrs_resize {
     int size[2]; /* height and width of the output */
     bool bilinear;
 } mirt__attrs_resize;
-typedef struct mirt__attrs_loss {
-    bool from_logits;
-    bool scaled; /* a weight of the loss: times the scale that keeps float16 gradients in range */
-} mirt__attrs_loss;
 
 /* What an op needs to know besides its inputs; each op's file says which fields it reads. Made by mirt__attrs_of. */
 typedef struct mirt__attrs {
@@ -138,15 +129,18 @@ typedef struct mirt__attrs {
     union {                /* by MIRT__OF alone */
         mirt__attrs_data data;
         mirt__attrs_random random;
-        mirt__attrs_move move;
-        mirt__attrs_axis axis;
-        mirt__attrs_one_hot one_hot;
+        struct { int64_t begin[MIRT_MAX_RANK]; } move; /* of a slice, a padding or a permutation */
+        struct { int axis; } axis;
+        struct { int64_t depth; } one_hot;
         mirt__attrs_reduce reduce;
         mirt__attrs_matmul matmul;
         mirt__attrs_window window;
         mirt__attrs_resize resize;
         mirt__attrs_norm norm;
-        mirt__attrs_loss loss;
+        struct {
+            bool from_logits;
+            bool scaled; /* a weight of the loss: times the scale that keeps float16 gradients in range */
+        } loss;
     } own;
 } mirt__attrs;
 

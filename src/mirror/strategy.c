@@ -147,11 +147,7 @@ static mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_desc
     mirt__handle *handle[MIRT__MAX_DEVICES];
     mirt__joining join;
     for (int d = 0; d < s->num_devices; d++) {
-        mirt__opening opening;
-        opening.index = s->device[d].index;
-        opening.tf32 = desc->tf32;
-        opening.devices = s->num_devices;
-        opening.team = s->device[d].team;
+        const mirt__opening opening = {s->device[d].index, desc->tf32, s->num_devices, s->device[d].team};
         s->device[d].handle = handle[d] = s->backend->open(mirt__backend_host(), &opening);
         if (!handle[d]) return mirt_last_status();
     }
@@ -167,13 +163,6 @@ static mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_desc
     if (s->backend->info(mirt__backend_host(), s->device[0].index, &info) && !info.cores)
         snprintf(about, 256, "%s is %s, %s", s->device[0].name, info.name, info.description);
     return MIRT_OK;
-}
-
-static void mirt__devices_close(mirt_strategy *s) {
-    for (int d = 0; d < s->num_devices; d++) {
-        if (s->device[d].handle) s->backend->close(s->device[d].handle);
-        s->device[d].handle = NULL;
-    }
 }
 
 static mirt_status mirt__devices_take(mirt_strategy *s, const mirt_strategy_desc *desc, mirt__found *found) {
@@ -271,8 +260,11 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
     mirt__watch_destroy(strategy);
     if (strategy->trace) strategy->drop_trace(strategy);
     mirt__memory_free(strategy);
-    mirt__devices_close(strategy);
-    for (int d = 0; d < strategy->num_devices; d++) mirt__team_destroy(strategy->device[d].team);
+    for (int d = 0; d < strategy->num_devices; d++) {
+        mirt__device *own = &strategy->device[d];
+        if (own->handle) strategy->backend->close(own->handle);
+        mirt__team_destroy(own->team);
+    }
     mirt__team_destroy(strategy->leaders);
     mirt__aligned_free(strategy->timeline);
     mirt__text_free(&strategy->environment);

@@ -434,15 +434,11 @@ MIRT__LIB mirt_tensor *mirt__conv2d_transpose_op(mirt_tensor *x, mirt_tensor *ke
 }
 
 static bool mirt__conv2d_pool_shape(mirt__node *node) {
-    mirt__conv s;
-    mirt_shape y = node->in[0]->shape;
-    if (!mirt__conv2d_check(node)) return false;
-    if (!mirt__conv_geometry(node, &y, &node->in[1]->shape, 1, &s))
-        return mirt__fail(MIRT_E_SHAPE, "kernel is larger than its input"), false;
-    y.dim[1] = s.oh / 2;
-    y.dim[2] = s.ow / 2;
-    y.dim[3] = s.co;
-    return mirt__declare(node, MIRT_FLOAT32, &y) && mirt__declare(node, MIRT_UINT8, &y);
+    if (!mirt__conv2d_shape(node)) return false;
+    mirt_shape *y = &node->out[0]->shape;
+    y->dim[1] /= 2;
+    y->dim[2] /= 2;
+    return mirt__declare(node, MIRT_UINT8, y);
 }
 
 static void mirt__conv2d_pool_run(const mirt__call *call) {

@@ -71,11 +71,10 @@ MIRT__LIB mirt_tensor *mirt__variable_op(mirt__graph *graph, int index, const mi
 }
 
 MIRT__TRAINING_LIB mirt_tensor *mirt__loss_weight_op(mirt__graph *graph, mirt__weight_kind kind) {
-    mirt_shape shape = mirt_make_shape(kind == MIRT__WEIGHT_SAMPLE, 0, 0, 0, 0, 0);
     mirt__attrs a = mirt__attrs_of(MIRT__OP_loss_weight);
-    if (shape.rank) shape.dim[0] = MIRT_ROWS;
     a.kind = (int)kind;
-    a.shape = shape;
+    a.shape.rank = kind == MIRT__WEIGHT_SAMPLE;
+    if (a.shape.rank) a.shape.dim[0] = MIRT_ROWS;
     return mirt__record(graph, MIRT__OP_loss_weight, &a, NULL, 0);
 }
 

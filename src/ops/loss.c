@@ -8,19 +8,22 @@ static bool mirt__softmax_shape(mirt__node *node) {
     return mirt__need_float(node, 1) && mirt__shape_kept(node);
 }
 
-static void mirt__softmax_args(const mirt__call *call, mirt__softmax *s) {
-    memset(s, 0, sizeof *s);
-    s->n = mirt__last_dim(call->node->in[0]);
-    s->rows = mirt__elements(call->node->in[0], call->rows) / (s->n ? s->n : 1);
-    s->y = mirt__out(call, 0);
-    s->log = call->node->id == MIRT__OP_log_softmax || call->node->id == MIRT__OP_log_softmax_grad;
-}
-
+/* Forward of x and, with two inputs, the gradient of dy and the output. */
 static void mirt__softmax_run(const mirt__call *call) {
+    const bool grad = MIRT__TRAINS && call->node->num_in > 1;
     mirt__softmax s;
-    mirt__softmax_args(call, &s);
-    s.x = mirt__in(call, 0);
-    call->kernels->softmax(&s, &call->where);
+    memset(&s, 0, sizeof s);
+    s.n = mirt__last_dim(call->node->in[0]);
+    s.rows = mirt__elements(call->node->in[0], call->rows) / (s.n ? s.n : 1);
+    s.x = mirt__in(call, grad);
+    s.y = mirt__out(call, 0);
+    s.log = call->node->id == MIRT__OP_log_softmax || call->node->id == MIRT__OP_log_softmax_grad;
+    if (!grad) {
+        call->kernels->softmax(&s, &call->where);
+        return;
+    }
+    s.dy = mirt__in(call, 0);
+    call->kernels->softmax_grad(&s, &call->where);
 }
 
 MIRT__TRAINING void mirt__softmax_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
@@ -28,21 +31,13 @@ MIRT__TRAINING void mirt__softmax_gradient(mirt__node *node, mirt_tensor *const 
     dx[0] = mirt__apply_two(id, NULL, dy[0], node->out[0]);
 }
 
-MIRT__TRAINING void mirt__softmax_grad_run(const mirt__call *call) {
-    mirt__softmax s;
-    mirt__softmax_args(call, &s);
-    s.dy = mirt__in(call, 0);
-    s.x = mirt__in(call, 1);
-    call->kernels->softmax_grad(&s, &call->where);
-}
-
 MIRT__OP_ROW(softmax, mirt__softmax_shape, mirt__softmax_run,
     MIRT__SET_GRADIENT(mirt__softmax_gradient) MIRT__IS(row_wise) MIRT__SAVED(1, 1, 0))
-MIRT__TRAINING_ROW(softmax_grad, mirt__shape_kept, mirt__softmax_grad_run,)
+MIRT__TRAINING_ROW(softmax_grad, mirt__shape_kept, mirt__softmax_run, )
 
 MIRT__OP_ROW(log_softmax, mirt__softmax_shape, mirt__softmax_run,
     MIRT__SET_GRADIENT(mirt__softmax_gradient) MIRT__IS(row_wise) MIRT__SAVED(1, 1, 0))
-MIRT__TRAINING_ROW(log_softmax_grad, mirt__shape_kept, mirt__softmax_grad_run,)
+MIRT__TRAINING_ROW(log_softmax_grad, mirt__shape_kept, mirt__softmax_run, )
 
 MIRT_API mirt_tensor *mirt_log_softmax(mirt_tensor *x) {
     return mirt__apply(MIRT__OP_log_softmax, NULL, &x, 1);
@@ -69,34 +64,29 @@ MIRT__TRAINING bool mirt__per_sample_shape(mirt__node *node) {
     return mirt__declare(node, MIRT_FLOAT32, &y);
 }
 
-MIRT__TRAINING void mirt__loss_args(const mirt__call *call, mirt__loss *l) {
-    memset(l, 0, sizeof *l);
-    l->kind = (mirt_loss)call->node->a.kind;
-    l->from_logits = MIRT__OF(&call->node->a, loss)->from_logits;
-    l->rows = call->rows;
-    l->n = mirt__shape_count(&call->node->in[0]->shape);
-    l->x = mirt__in(call, 0);
-    l->labels = call->in[1];
-}
-
+/* Forward and, with the gradient of the loss as a third input, back. */
 MIRT__TRAINING void mirt__loss_run(const mirt__call *call) {
     mirt__loss l;
-    mirt__loss_args(call, &l);
-    l.loss = mirt__out(call, 0);
-    call->kernels->loss(&l, &call->where);
+    memset(&l, 0, sizeof l);
+    l.kind = (mirt_loss)call->node->a.kind;
+    l.from_logits = MIRT__OF(&call->node->a, loss)->from_logits;
+    l.rows = call->rows;
+    l.n = mirt__shape_count(&call->node->in[0]->shape);
+    l.x = mirt__in(call, 0);
+    l.labels = call->in[1];
+    if (call->node->num_in < 3) {
+        l.loss = mirt__out(call, 0);
+        call->kernels->loss(&l, &call->where);
+        return;
+    }
+    l.dloss = mirt__in(call, 2);
+    l.dx = mirt__out(call, 0);
+    call->kernels->loss_grad(&l, &call->where);
 }
 
 MIRT__TRAINING void mirt__loss_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt_tensor *in[3] = {node->in[0], node->in[1], dy[0]};
     dx[0] = mirt__apply(MIRT__OP_loss_grad, &node->a, in, 3);
-}
-
-MIRT__TRAINING void mirt__loss_grad_run(const mirt__call *call) {
-    mirt__loss l;
-    mirt__loss_args(call, &l);
-    l.dloss = mirt__in(call, 2);
-    l.dx = mirt__out(call, 0);
-    call->kernels->loss_grad(&l, &call->where);
 }
 
 MIRT__TRAINING void mirt__accuracy_run(const mirt__call *call) {
@@ -112,7 +102,7 @@ MIRT__TRAINING void mirt__accuracy_run(const mirt__call *call) {
 
 MIRT__TRAINING_ROW(loss, mirt__per_sample_shape, mirt__loss_run,
     MIRT__SET_GRADIENT(mirt__loss_gradient) MIRT__IS(row_wise))
-MIRT__TRAINING_ROW(loss_grad, mirt__shape_kept, mirt__loss_grad_run,)
+MIRT__TRAINING_ROW(loss_grad, mirt__shape_kept, mirt__loss_run, )
 MIRT__TRAINING_ROW(accuracy, mirt__per_sample_shape, mirt__accuracy_run, MIRT__IS(row_wise))
 
 MIRT__TRAINING_LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels) {

@@ -311,7 +311,10 @@ static bool mirt__gather_shape(mirt__node *node) {
     return mirt__declare(node, MIRT_FLOAT32, &y);
 }
 
-static mirt__gather mirt__gather_of(const mirt__call *call, const mirt_shape *table) {
+/* Forward and, of the table's gradient, back. */
+static void mirt__gather_run(const mirt__call *call) {
+    const bool grad = MIRT__TRAINS && call->node->id == MIRT__OP_gather_grad;
+    const mirt_shape *table = grad ? &call->node->a.shape : &call->node->in[0]->shape;
     mirt__gather g;
     g.n = table->dim[0];
     g.width = g.n ? mirt__shape_count(table) / g.n : 0;
@@ -320,12 +323,8 @@ static mirt__gather mirt__gather_of(const mirt__call *call, const mirt_shape *ta
     g.indices = call->in[1];
     g.x = mirt__in(call, 0);
     g.y = mirt__out(call, 0);
-    return g;
-}
-
-static void mirt__gather_run(const mirt__call *call) {
-    const mirt__gather g = mirt__gather_of(call, &call->node->in[0]->shape);
-    call->kernels->gather(&g, &call->where);
+    if (grad) call->kernels->gather_grad(&g, &call->where);
+    else call->kernels->gather(&g, &call->where);
 }
 
 MIRT__TRAINING void mirt__gather_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
@@ -334,14 +333,9 @@ MIRT__TRAINING void mirt__gather_gradient(mirt__node *node, mirt_tensor *const *
     dx[0] = mirt__apply_two(MIRT__OP_gather_grad, &a, dy[0], node->in[1]);
 }
 
-MIRT__TRAINING void mirt__gather_grad_run(const mirt__call *call) {
-    const mirt__gather g = mirt__gather_of(call, &call->node->a.shape);
-    call->kernels->gather_grad(&g, &call->where);
-}
-
 MIRT__OP_ROW(gather, mirt__gather_shape, mirt__gather_run,
     MIRT__SET_GRADIENT(mirt__gather_gradient) MIRT__IS(row_wise) MIRT__SAVED(2, 2, 0))
-MIRT__TRAINING_ROW(gather_grad, mirt__shape_given, mirt__gather_grad_run,)
+MIRT__TRAINING_ROW(gather_grad, mirt__shape_given, mirt__gather_run, )
 
 MIRT_API mirt_tensor *mirt_gather(mirt_tensor *table, mirt_tensor *indices) {
     return mirt__apply_two(MIRT__OP_gather, NULL, table, indices);

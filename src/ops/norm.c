@@ -77,10 +77,12 @@ static mirt_shape mirt__norm_stats_of(const mirt__node *node) {
     return shape;
 }
 
+static bool mirt__declare_two(mirt__node *node, mirt_shape shape) {
+    return mirt__declare(node, MIRT_FLOAT32, &shape) && mirt__declare(node, MIRT_FLOAT32, &shape);
+}
+
 static bool mirt__norm_stats_shape(mirt__node *node) {
-    if (!mirt__norm_check(node)) return false;
-    const mirt_shape stats = mirt__norm_stats_of(node);
-    return mirt__declare(node, MIRT_FLOAT32, &stats) && mirt__declare(node, MIRT_FLOAT32, &stats);
+    return mirt__norm_check(node) && mirt__declare_two(node, mirt__norm_stats_of(node));
 }
 
 static void mirt__norm_stats_run(const mirt__call *call) {
@@ -184,9 +186,7 @@ MIRT__OP_ROW(normalize, mirt__normalize_shape, mirt__normalize_run,
     MIRT__SET(half_in, MIRT__INPUTS_ALL) MIRT__IS(half_out))
 
 MIRT__TRAINING bool mirt__norm_grad_sums_shape(mirt__node *node) {
-    const mirt__attrs_norm *own = MIRT__OF(&node->a, norm);
-    const mirt_shape last = mirt__norm_last(&node->in[1]->shape, own->last_axes);
-    return mirt__declare(node, MIRT_FLOAT32, &last) && mirt__declare(node, MIRT_FLOAT32, &last);
+    return mirt__declare_two(node, mirt__norm_last(&node->in[1]->shape, MIRT__OF(&node->a, norm)->last_axes));
 }
 
 MIRT__TRAINING int mirt__norm_grad_args(const mirt__call *call, mirt__norm *s) {

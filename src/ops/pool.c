@@ -106,7 +106,7 @@ MIRT__TRAINING_ROW(max_pool2d_grad, mirt__shape_given, mirt__pool_grad_run,
     MIRT__SET(half_tied, mirt__max_pool_half_tied))
 MIRT__OP_ROW(average_pool2d, mirt__pool_shape, mirt__pool_run,
     MIRT__SET_GRADIENT(mirt__pool_gradient) MIRT__IS(row_wise) MIRT__IS(keeps_range))
-MIRT__TRAINING_ROW(average_pool2d_grad, mirt__shape_given, mirt__pool_grad_run,)
+MIRT__TRAINING_ROW(average_pool2d_grad, mirt__shape_given, mirt__pool_grad_run, )
 
 MIRT__LIB mirt_tensor *mirt__max_pool2d_op(mirt_tensor *x, const mirt__attrs *a) {
     return mirt__apply(MIRT__OP_max_pool2d, a, &x, 1);

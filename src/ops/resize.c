@@ -52,7 +52,7 @@ MIRT__TRAINING void mirt__resize2d_gradient(mirt__node *node, mirt_tensor *const
 
 MIRT__OP_ROW(resize2d, mirt__resize2d_shape, mirt__resize2d_run,
     MIRT__SET_GRADIENT(mirt__resize2d_gradient) MIRT__IS(row_wise) MIRT__IS(keeps_range))
-MIRT__TRAINING_ROW(resize2d_grad, mirt__shape_given, mirt__resize2d_run,)
+MIRT__TRAINING_ROW(resize2d_grad, mirt__shape_given, mirt__resize2d_run, )
 
 MIRT__LIB mirt_tensor *mirt__resize2d_op(mirt_tensor *x, int height, int width, bool bilinear) {
     mirt__attrs a = mirt__attrs_of(MIRT__OP_resize2d);

@@ -4,17 +4,17 @@
 /* scan: a.kind (mirt__scan_kind) along the family's axis. */
 
 MIRT__LIB bool mirt__take_axis(mirt__node *node, const mirt_shape *x) {
-    mirt__attrs_axis *a = MIRT__OF(&node->a, axis);
-    const int axis = a->axis < 0 ? a->axis + x->rank : a->axis;
+    int *own = &MIRT__OF(&node->a, axis)->axis;
+    const int axis = *own < 0 ? *own + x->rank : *own;
     char text[96];
     if (axis < 0 || axis >= x->rank) {
-        return mirt__fail(MIRT_E_SHAPE, "%s has no axis %d", mirt__shape_text(x, text), a->axis), false;
+        return mirt__fail(MIRT_E_SHAPE, "%s has no axis %d", mirt__shape_text(x, text), *own), false;
     }
     if (x->dim[axis] == MIRT_ROWS) {
-        mirt__fail(MIRT_E_SHAPE, "axis %d is the rows of a batch, which are divided among replicas", a->axis);
+        mirt__fail(MIRT_E_SHAPE, "axis %d is the rows of a batch, which are divided among replicas", *own);
         return false;
     }
-    a->axis = axis;
+    *own = axis;
     return true;
 }
 

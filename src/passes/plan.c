@@ -166,22 +166,19 @@ static void mirt__plan_lowest(mirt__stay *stay, int count, mirt__stay s) {
 /* Places the tensors of `space`, of which *bytes are needed. */
 static bool mirt__plan_space(mirt__program *program, mirt__space space, size_t *bytes) {
     int n = mirt__plan_collect(program, space, NULL);
-    mirt__stay *list = (mirt__stay *)mirt__calloc((size_t)n + 1, sizeof *list);
-    mirt__stay *stay = (mirt__stay *)mirt__calloc((size_t)n + 1, sizeof *stay);
-    bool good = list && stay;
-    if (good) {
-        mirt__plan_collect(program, space, list);
-        qsort(list, (size_t)n, sizeof *list, mirt__plan_order);
-        for (int i = 0; i < n; i++) mirt__plan_lowest(stay, i, list[i]);
-        for (int i = 0; i < n; i++) {
-            stay[i].tensor->space = space;
-            stay[i].tensor->offset = stay[i].begin;
-            if (stay[i].begin + stay[i].bytes > *bytes) *bytes = stay[i].begin + stay[i].bytes;
-        }
+    mirt__stay *list = (mirt__stay *)mirt__calloc(2 * (size_t)n + 1, sizeof *list);
+    if (!list) return false;
+    mirt__stay *stay = list + n;
+    mirt__plan_collect(program, space, list);
+    qsort(list, (size_t)n, sizeof *list, mirt__plan_order);
+    for (int i = 0; i < n; i++) mirt__plan_lowest(stay, i, list[i]);
+    for (int i = 0; i < n; i++) {
+        stay[i].tensor->space = space;
+        stay[i].tensor->offset = stay[i].begin;
+        if (stay[i].begin + stay[i].bytes > *bytes) *bytes = stay[i].begin + stay[i].bytes;
     }
     mirt__free(list);
-    mirt__free(stay);
-    return good;
+    return true;
 }
 
 static void mirt__plan_aliases_and_workspace(mirt__program *program) {
