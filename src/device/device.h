@@ -190,15 +190,11 @@ typedef struct mirt__backend {
 #define MIRT__WEAK
 #endif
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+MIRT__BEGIN_C
 /* Found by the linker, or absent; where there are no weak symbols, MIRRORTRAIN_CUDA says that it is there. */
 #if defined(__ELF__) || defined(MIRRORTRAIN_CUDA)
 const mirt__backend *mirt__cuda_backend(void) MIRT__WEAK;
 #endif
-#ifdef __cplusplus
-}
-#endif
+MIRT__END_C
 
 #endif

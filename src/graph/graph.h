@@ -50,7 +50,6 @@ enum {
 #define MIRT__OP_FAMILY(name, family) MIRT__FAMILY_OF_##name = MIRT__FAMILY_##family,
     MIRT__OP_LIST(MIRT__OP_FAMILY)
 #undef MIRT__OP_FAMILY
-    MIRT__FAMILY_OF_NONE
 };
 
 /* constant: its values; user, user_grad: the config; augment: the transforms. */

@@ -10,7 +10,7 @@ MIRT__LIB bool mirt__layout_bytes(const mirt__layout *l, size_t *bytes) {
     return true;
 }
 
-static size_t mirt__larger(size_t a, size_t b) { return a > b ? a : b; }
+static void mirt__raise(size_t *bytes, size_t least) { *bytes = *bytes > least ? *bytes : least; }
 
 static void mirt__block_free(const mirt_strategy *s, int device, char *block) {
     s->backend->forget(s->device[device].handle, NULL);
@@ -18,17 +18,17 @@ static void mirt__block_free(const mirt_strategy *s, int device, char *block) {
 }
 
 MIRT__LIB mirt_status mirt__memory_reserve(mirt_strategy *s, const mirt__layout *needs) {
-    mirt__layout all;
+    mirt__layout all = s->layout;
     size_t bytes;
     if (s->running)
         return mirt__fail(MIRT_E_STATE, "the code of an op cannot run or record models of its own strategy");
     char *block[MIRT__MAX_DEVICES];
-    all.gradients = mirt__larger(s->layout.gradients, needs->gradients);
-    all.arena = mirt__larger(s->layout.arena, needs->arena);
-    all.replica = mirt__larger(s->layout.replica, needs->replica);
-    all.shared = mirt__larger(s->layout.shared, needs->shared);
-    all.scratch = mirt__larger(s->layout.scratch, needs->scratch);
-    all.io = mirt__larger(s->layout.io, needs->io);
+    mirt__raise(&all.gradients, needs->gradients);
+    mirt__raise(&all.arena, needs->arena);
+    mirt__raise(&all.replica, needs->replica);
+    mirt__raise(&all.shared, needs->shared);
+    mirt__raise(&all.scratch, needs->scratch);
+    mirt__raise(&all.io, needs->io);
     if (s->block[0] && memcmp(&all, &s->layout, sizeof all) == 0) return MIRT_OK;
     if (!mirt__layout_bytes(&all, &bytes))
         return mirt__fail(MIRT_E_NOMEM, "a batch of this size needs more memory than can be addressed");

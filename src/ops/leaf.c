@@ -140,9 +140,7 @@ MIRT__LIB mirt_tensor *mirt__constant_op(mirt__graph *graph, mirt_array array) {
 }
 
 MIRT__LIB mirt_tensor *mirt__scalar_op(mirt__graph *graph, float value) {
-    mirt_shape none;
-    memset(&none, 0, sizeof none);
-    return mirt__constant_op(graph, mirt_make_array(&value, MIRT_FLOAT32, none));
+    return mirt__constant_op(graph, mirt_make_array(&value, MIRT_FLOAT32, mirt_make_shape(0, 0, 0, 0, 0, 0)));
 }
 
 MIRT_API mirt_tensor *mirt_constant_tensor(mirt_tensor *like, mirt_array array) {

@@ -105,8 +105,6 @@ MIRT_API mirt_tensor *mirt_stop_gradient(mirt_tensor *x) {
 }
 
 MIRT_API mirt_shape mirt_tensor_shape(const mirt_tensor *x) {
-    mirt_shape none;
-    memset(&none, 0, sizeof none);
-    return x ? x->shape : none;
+    return x ? x->shape : mirt_make_shape(0, 0, 0, 0, 0, 0);
 }
 MIRT_API mirt_dtype mirt_tensor_dtype(const mirt_tensor *x) { return x ? x->dtype : MIRT_FLOAT32; }
