@@ -87,9 +87,15 @@ apart() { # CONFIGURATION
         link_and_run both "$tmp/both.o" $parts && same_said
 }
 
-# The macros of stb_image's and ours that a unit ends with are those of the user's own stb_image.
+# The macros of stb_image's and ours that a unit ends with are those of the user's own stb_image. GCC's -dM ignores
+# _Pragma, so each macro that was ever defined is used at the end, between two @ because the output may break lines.
 macros() { # FLAGS
-    compile "$@" -E -dM tests/stb_unit.c | grep -E '^#define (stb|STB|mirt__stb|mirt__STB|FAST_BITS)' | sort
+    compile "$@" -E -dD tests/stb_unit.c |
+        sed -nE 's/^#define ((stb|STB|mirt__stb|mirt__STB|FAST_BITS)[A-Za-z0-9_]*(\([^)]*\))?).*/\1/p' |
+        awk -F '[(]' 'BEGIN { print "#include \"stb_unit.c\"" }
+            { use = $0; if (NF == 2) { gsub(/[A-Za-z0-9_]+/, "x", $2); use = $1 "(" $2 } }
+            { print "#ifdef " $1 "\n#line 1\n@macro\"" $1 "\"" use "@\n#endif" }' >"$tmp/macro_uses.c"
+    compile "$@" -Itests -E "$tmp/macro_uses.c" | grep -v '^#' | tr -d '\n ' | tr @ '\n' | grep '^macro"' | sort -u
 }
 same_macros() { # USER FIRST CONFIGURATION
     user=$1 first=$2
