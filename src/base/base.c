@@ -193,6 +193,16 @@ MIRT__LIB bool mirt__shape_equal(const mirt_shape *a, const mirt_shape *b) {
     return true;
 }
 
+MIRT__LIB mirt_shape mirt__row_shape(const mirt_shape *shape) {
+    mirt_shape row;
+    memset(&row, 0, sizeof row);
+    while (row.rank + 1 < shape->rank) {
+        row.dim[row.rank] = shape->dim[row.rank + 1];
+        row.rank++;
+    }
+    return row;
+}
+
 static double mirt__seconds(clockid_t clock) {
     struct timespec now;
     if (clock_gettime(clock, &now) != 0) return 0.0;

@@ -148,6 +148,9 @@ MIRT__LIB void mirt__vprint(char *out, size_t size, const char *format, va_list 
 #define MIRT__SHOWN 512
 MIRT__LIB const char *mirt__shown(const char *name, char out[MIRT__SHOWN]);
 
+/* Appends to a text of at most `size` bytes; what does not fit is cut. */
+MIRT__LIB void mirt__line_add(char *line, size_t size, const char *format, ...) MIRT__PRINTF(3, 4);
+
 /* Objects with the same lifetime, which are freed together. */
 typedef struct mirt__pool_block mirt__pool_block;
 typedef struct mirt__pool {
@@ -188,6 +191,8 @@ MIRT__LIB const char *mirt__shape_text(const mirt_shape *shape, char out[96]);
 /* Elements per row of a batched shape, or of a whole shape without rows; -1 on overflow. */
 MIRT__LIB int64_t mirt__shape_count(const mirt_shape *shape);
 MIRT__LIB bool mirt__shape_equal(const mirt_shape *a, const mirt_shape *b);
+/* The shape without its first dimension. */
+MIRT__LIB mirt_shape mirt__row_shape(const mirt_shape *shape);
 /* The candidate with the fewest edits from `word`, or NULL if none is similar. */
 MIRT__LIB const char *mirt__nearest(const char *word, const char *const *candidates, int count);
 /* The same for one candidate at a time: start with {word, NULL, ""}. */

@@ -198,7 +198,7 @@ static int mirt__file_open_temporary(const char *path, char *name, size_t capaci
 }
 
 MIRT_API int mirt_create_temporary(const char *path, char *name, size_t size) {
-    if (!path || !name) return mirt__fail_missing("mirt_create_temporary", path ? "buffer for the name" : "path"), -1;
+    if (!path || !name) return mirt__fail_missing(__func__, path ? "buffer for the name" : "path"), -1;
     name[0] = 0;
     if (size < strlen(path) + MIRT__TEMPORARY_BYTES) {
         mirt__fail(MIRT_E_INVALID, "mirt_create_temporary: the buffer has %zu bytes; the name needs %zu", size,
@@ -350,7 +350,7 @@ MIRT__LIB void mirt__file_abort(mirt__file_writer *writer) {
 
 MIRT_API mirt_status mirt_write_file(const char *path, const void *data, size_t size) {
     mirt__file_writer writer;
-    if (!path || (!data && size)) return mirt__fail_missing("mirt_write_file", path ? "data" : "path");
+    if (!path || (!data && size)) return mirt__fail_missing(__func__, path ? "data" : "path");
     if (mirt__file_begin(&writer, path) == MIRT_OK) mirt__file_append(&writer, data, size);
     if (writer.status == MIRT_OK) return mirt__file_commit(&writer);
     const mirt_status status = writer.status;

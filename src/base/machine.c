@@ -48,7 +48,7 @@ static void mirt__machine_group(const char *group, const char *most, const char 
 
 MIRT_API mirt_status mirt_machine(mirt_machine_info *out) {
     char text[4096], group[384];
-    if (!out) return mirt__fail_missing("mirt_machine", "structure to fill");
+    if (!out) return mirt__fail_missing(__func__, "structure to fill");
     memset(out, 0, sizeof *out);
     if (!(out->cores = mirt__cpu_cores())) return mirt_last_status();
 #ifdef _SC_PHYS_PAGES

@@ -59,6 +59,14 @@ MIRT__LIB void mirt__text_free(mirt__text *text) {
     memset(text, 0, sizeof *text);
 }
 
+MIRT__LIB void mirt__line_add(char *line, size_t size, const char *format, ...) {
+    const size_t used = strlen(line);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line + used, size - used, format, args);
+    va_end(args);
+}
+
 /* >>printable text */
 
 MIRT__LIB int mirt__utf8_length(const char *at, size_t size) {

@@ -4,10 +4,10 @@
 
 MIRT_API mirt_status mirt_set_model_class_names(mirt_model *model, const char *const *names, int count) {
     MIRT__USE_MODEL(model, mirt_last_status());
-    if (!model) return mirt__fail_missing("mirt_set_model_class_names", "model");
+    if (!model) return mirt__fail_missing(__func__, "model");
     const int bad = names ? mirt__bad_name(names, count) : -1;
     if (bad >= 0) return mirt__fail(MIRT_E_INVALID, "%s: the name of class %d is not valid UTF-8", model->name, bad);
-    return mirt__model_set_names(model, mirt__names_copy("mirt_set_model_class_names", names, count), count);
+    return mirt__model_set_names(model, mirt__names_copy(__func__, names, count), count);
 }
 
 MIRT_API const char *const *mirt_model_class_names(const mirt_model *model, int *count) {
@@ -82,7 +82,7 @@ static mirt_model *mirt__load_open(mirt_strategy *strategy, mirt__safetensors *f
 MIRT_API mirt_model *mirt_load(mirt_strategy *strategy, const char *path) {
     MIRT__USE(strategy, NULL);
     mirt__safetensors file;
-    if (!strategy) return mirt__fail_missing("mirt_load", "strategy"), (mirt_model *)NULL;
+    if (!strategy) return mirt__fail_missing(__func__, "strategy"), (mirt_model *)NULL;
     if (!path) return mirt__fail(MIRT_E_INVALID, "mirt_load: no path"), (mirt_model *)NULL;
     return mirt__safetensors_open(&file, path) == MIRT_OK ? mirt__load_open(strategy, &file) : NULL;
 }
@@ -90,7 +90,7 @@ MIRT_API mirt_model *mirt_load(mirt_strategy *strategy, const char *path) {
 MIRT_API mirt_model *mirt_load_memory(mirt_strategy *strategy, const void *data, size_t size) {
     MIRT__USE(strategy, NULL);
     mirt__safetensors file;
-    if (!strategy) return mirt__fail_missing("mirt_load_memory", "strategy"), (mirt_model *)NULL;
+    if (!strategy) return mirt__fail_missing(__func__, "strategy"), (mirt_model *)NULL;
     if (!data) return mirt__fail(MIRT_E_INVALID, "mirt_load_memory: no data"), (mirt_model *)NULL;
     return mirt__safetensors_open_memory(&file, data, size) == MIRT_OK ? mirt__load_open(strategy, &file) : NULL;
 }

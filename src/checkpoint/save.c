@@ -118,7 +118,7 @@ MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_fl
     memset(&texts, 0, sizeof texts);
     if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_save: no model or no path");
     if (mirt_save_check(path) != MIRT_OK) return mirt_last_status();
-    if (whole && mirt__need_compiled(model, "mirt_save") != MIRT_OK) return mirt_last_status();
+    if (whole && mirt__need_compiled(model, __func__) != MIRT_OK) return mirt_last_status();
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
     if (whole && model->is_view)
         return mirt__fail(MIRT_E_STATE, "mirt_save: a view of %s is saved as weights alone; save %s itself",

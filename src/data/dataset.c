@@ -410,15 +410,6 @@ static mirt_status mirt__arrays_check(const char *what, const mirt_array *array)
     return MIRT_OK;
 }
 
-/* The shape without its first dimension. */
-static mirt_shape mirt__arrays_sample_shape(const mirt_shape *shape) {
-    mirt_shape sample;
-    memset(&sample, 0, sizeof sample);
-    sample.rank = shape->rank - 1;
-    for (int i = 0; i < sample.rank; i++) sample.dim[i] = shape->dim[i + 1];
-    return sample;
-}
-
 /* The number of arrays in a list, which ends at the first one without data; -1: a later one has data. */
 static int mirt__arrays_count(const char *what, const mirt_array *list, int most) {
     int count = 0;
@@ -443,7 +434,7 @@ static mirt_status mirt__arrays_add(mirt__data_spec *spec, const mirt_array *arr
                           mirt__field_name(spec, 0, first), (long long)spec->samples, name,
                           (long long)array->shape.dim[0]);
     field[spec->num_fields] = array->data;
-    mirt__data_add_field(spec, array->dtype, mirt__arrays_sample_shape(&array->shape));
+    mirt__data_add_field(spec, array->dtype, mirt__row_shape(&array->shape));
     return MIRT_OK;
 }
 

@@ -453,9 +453,8 @@ MIRT__TRAINING_LIB void mirt__dataset_cost(const mirt_dataset *dataset, mirt__da
     memset(out, 0, sizeof *out);
     out->workers = 1;
     for (const mirt_dataset *d = dataset; d; d = d->kept ? NULL : d->source) {
-        const size_t used = strlen(out->what);
         if (d->cost && !strstr(out->what, d->cost))
-            snprintf(out->what + used, sizeof out->what - used, "%s%s", used ? " and " : "", d->cost);
+            mirt__line_add(out->what, sizeof out->what, "%s%s", out->what[0] ? " and " : "", d->cost);
         if (d->ahead) out->ahead = true;
         if (!d->worker_pool || out->parallel) continue;
         const int threads = mirt__workers_numbers(d->worker_pool, &out->seconds);

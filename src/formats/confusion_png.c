@@ -136,7 +136,7 @@ MIRT_API mirt_status mirt_save_confusion_png(const char *path, const int64_t *co
     mirt__picture p;
     char text[MIRT__NAME_MOST + 1];
     int longest = 1;
-    if (!path || !counts) return mirt__fail_missing("mirt_save_confusion_png", path ? "matrix" : "path");
+    if (!path || !counts) return mirt__fail_missing(__func__, path ? "matrix" : "path");
     if (classes < 2 || classes > 4096)
         return mirt__fail(MIRT_E_INVALID, "mirt_save_confusion_png: %d classes; the number must be 2 to 4096", classes);
     if (mirt__confusion_check(counts, classes) != MIRT_OK) return mirt_last_status();

@@ -111,8 +111,8 @@ MIRT_API mirt_status mirt_write_png(const char *path, mirt_array images, int col
     mirt__file_writer writer;
     unsigned char *file;
     size_t size;
-    if (!path || !images.data) return mirt__fail_missing("mirt_write_png", path ? "images" : "path");
-    if (mirt__png_of(&images, columns, &file, &size) != MIRT_OK) return mirt__fail_at("mirt_write_png");
+    if (!path || !images.data) return mirt__fail_missing(__func__, path ? "images" : "path");
+    if (mirt__png_of(&images, columns, &file, &size) != MIRT_OK) return mirt__fail_at(__func__);
     mirt_status status = mirt__file_begin(&writer, path);
     if (status == MIRT_OK) {
         mirt__file_append(&writer, file, size);

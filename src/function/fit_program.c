@@ -43,9 +43,7 @@ MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data
                           spec->num_x == 1 ? "" : "s", model->name, model->num_inputs);
     }
     for (int i = 0; i < model->num_inputs; i++) {
-        mirt_shape want = model->input[i]->shape;
-        for (int k = 1; k < want.rank; k++) want.dim[k - 1] = want.dim[k];
-        want.dim[--want.rank] = 0;
+        const mirt_shape want = mirt__row_shape(&model->input[i]->shape);
         if (mirt__shape_equal(&want, &spec->field[i].shape)) continue;
         mirt__fail(MIRT_E_SHAPE, "samples are %s, %s takes %s", mirt__shape_text(&spec->field[i].shape, a), model->name,
                    mirt__shape_text(&want, b));

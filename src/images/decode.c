@@ -31,7 +31,7 @@ MIRT__LIB int mirt__mode_channels(mirt_color_mode mode) { return mode == MIRT_RG
 
 MIRT_API mirt_status mirt_image_create(mirt_image *image, int width, int height, int channels) {
     size_t bytes;
-    if (!image) return mirt__fail_missing("mirt_image_create", "image");
+    if (!image) return mirt__fail_missing(__func__, "image");
     memset(image, 0, sizeof *image);
     if (width < 1 || height < 1 || channels < 1 || channels > 4)
         return mirt__fail(
@@ -652,9 +652,9 @@ MIRT_API mirt_status mirt_decode_image(const void *bytes, size_t size, mirt_colo
     MIRT__ENTER;
     mirt_decode_desc defaults;
     memset(&defaults, 0, sizeof defaults);
-    mirt_status status = mirt__decode_arguments("mirt_decode_image", mode, desc, out);
+    mirt_status status = mirt__decode_arguments(__func__, mode, desc, out);
     if (status != MIRT_OK) return status;
-    if (!bytes && size) return mirt__fail_missing("mirt_decode_image", "bytes");
+    if (!bytes && size) return mirt__fail_missing(__func__, "bytes");
     status = mirt__decode((const unsigned char *)bytes, size, mode, desc ? desc : &defaults, out);
     return status == MIRT_OK ? MIRT_OK : mirt__fail_at("the image");
 }
@@ -667,9 +667,9 @@ MIRT_API mirt_status mirt_read_image(const char *path, mirt_color_mode mode, con
     size_t size;
     memset(&defaults, 0, sizeof defaults);
     if (!desc) desc = &defaults;
-    mirt_status status = mirt__decode_arguments("mirt_read_image", mode, desc, out);
+    mirt_status status = mirt__decode_arguments(__func__, mode, desc, out);
     if (status != MIRT_OK) return status;
-    if (!path) return mirt__fail_missing("mirt_read_image", "path");
+    if (!path) return mirt__fail_missing(__func__, "path");
     int64_t most = desc->max_bytes ? desc->max_bytes : (int64_t)1 << 26;
     status = mirt__file_read(path, (size_t)most, &bytes, &size);
     if (status != MIRT_OK) return status;

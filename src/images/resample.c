@@ -284,8 +284,8 @@ MIRT_API mirt_status mirt_resize_image(const mirt_image *image, int height, int 
     MIRT__ENTER;
     mirt__pixmap resize;
     memset(&resize, 0, sizeof resize);
-    if (!image || !image->pixels) return mirt__fail_missing("mirt_resize_image", "image");
-    if (!out) return mirt__fail_missing("mirt_resize_image", "out");
+    if (!image || !image->pixels) return mirt__fail_missing(__func__, "image");
+    if (!out) return mirt__fail_missing(__func__, "out");
     if (image->width < 1 || image->height < 1 || image->channels < 1 || image->channels > 4 || height < 1 || width < 1)
         return mirt__fail(MIRT_E_INVALID,
                           "mirt_resize_image: from %d x %d pixels of %d channels to %d x %d: all must be positive",

@@ -96,7 +96,7 @@ static mirt_status mirt__drift_fail(const mirt_model *root, int device, int righ
 
 MIRT_API mirt_status mirt_check_drift(mirt_model *model) {
     MIRT__USE_MODEL(model, mirt_last_status());
-    if (!model) return mirt__fail_missing("mirt_check_drift", "model");
+    if (!model) return mirt__fail_missing(__func__, "model");
     mirt_strategy *s = model->strategy;
     const int copies = mirt__device_copies(s);
     mirt__drift drift;

@@ -45,13 +45,12 @@ static void mirt__update_text(const mirt_function *f, const mirt__bucket *bucket
                                                                   : "its weights";
     mirt__text_add(out, "%lld elements\n", (long long)bucket->elements);
     for (int d = 0; d < s->num_devices; d++) {
-        int64_t begin, end;
-        mirt__update_range(s, (int64_t)(step->gradient_bytes / sizeof(mirt__real)), d, &begin, &end);
-        if (begin < bucket->begin) begin = bucket->begin;
-        if (end > bucket->end) end = bucket->end;
-        if (begin < end)
+        mirt__range own;
+        mirt__update_range(s, (int64_t)(step->gradient_bytes / sizeof(mirt__real)), d, &own.begin, &own.end);
+        own = mirt__overlap(&own, bucket->begin, bucket->end);
+        if (own.begin < own.end)
             mirt__text_add(out, "    on       %s: %s on elements %lld to %lld, written to %s\n", s->device[d].name,
-                           optimizer, (long long)begin, (long long)end - 1, where);
+                           optimizer, (long long)own.begin, (long long)own.end - 1, where);
     }
 }
 
@@ -73,12 +72,12 @@ static void mirt__mirrored_text(const mirt_function *f, int64_t batch, mirt__tex
 
 MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch) {
     MIRT__USE_MODEL(model, NULL);
-    if (mirt__need_compiled(model, "mirt_graph_text") != MIRT_OK) return NULL;
+    if (mirt__need_compiled(model, __func__) != MIRT_OK) return NULL;
     if (!mirt__num_labels(model)) {
         mirt__fail(MIRT_E_STATE, "%s is compiled without a loss: it has no training step", model->name);
         return NULL;
     }
-    mirt_function *f = mirt__inspect_plan(model, batch);
+    mirt_function *f = mirt__inspect_plan(model, batch, __func__);
     if (!f) return NULL;
     mirt__text *out = &model->graph_text;
     mirt__text_clear(out);
@@ -91,8 +90,7 @@ MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch) {
 
 MIRT_API const char *mirt_graph_costs(mirt_model *model, int64_t batch) {
     MIRT__USE_MODEL(model, NULL);
-    if (mirt__need_compiled(model, "mirt_graph_costs") != MIRT_OK) return NULL;
-    mirt_function *f = mirt__inspect_plan(model, batch);
+    mirt_function *f = mirt__inspect_plan(model, batch, __func__);
     if (!f) return NULL;
     mirt__text *out = &model->graph_text;
     mirt__text_clear(out);

@@ -14,27 +14,23 @@ static void mirt__inspect_spec(const mirt_model *model, mirt__program_kind kind,
         *spec = *known;
         return;
     }
-    for (int i = 0; i < model->num_inputs; i++) {
-        mirt__data_field *field = &spec->field[spec->num_x++];
-        field->dtype = MIRT_UINT8;
-        field->shape.rank = model->input[i]->shape.rank - 1;
-        for (int k = 0; k < field->shape.rank; k++) field->shape.dim[k] = model->input[i]->shape.dim[k + 1];
-    }
+    for (int i = 0; i < model->num_inputs; i++)
+        mirt__data_add_field(spec, MIRT_UINT8, mirt__row_shape(&model->input[i]->shape));
+    spec->num_x = model->num_inputs;
     for (int i = 0; i < model->num_outputs && kind == MIRT__TRAIN; i++) {
         if (!mirt__output_has_loss(model, i)) continue;
         const mirt__loss_class *cls = mirt__output_loss(model, i);
-        mirt__data_field *field = &spec->field[spec->num_x + spec->num_y++];
-        field->dtype = cls && cls->sparse ? MIRT_UINT8 : MIRT_FLOAT32;
-        if (cls && cls->sparse) continue;
-        field->shape.rank = model->output[i]->shape.rank - 1;
-        for (int k = 0; k < field->shape.rank; k++) field->shape.dim[k] = model->output[i]->shape.dim[k + 1];
+        const bool sparse = cls && cls->sparse;
+        mirt__data_add_field(spec, sparse ? MIRT_UINT8 : MIRT_FLOAT32,
+                             sparse ? mirt_make_shape(0, 0, 0, 0, 0, 0) : mirt__row_shape(&model->output[i]->shape));
+        spec->num_y++;
     }
-    spec->num_fields = spec->num_x + spec->num_y;
 }
 
-MIRT__LIB mirt_function *mirt__inspect_plan(mirt_model *model, int64_t batch) {
+MIRT__LIB mirt_function *mirt__inspect_plan(mirt_model *model, int64_t batch, const char *caller) {
     mirt__data_spec spec;
-    mirt__program_kind kind = mirt__num_labels(model) ? MIRT__TRAIN : MIRT__PREDICT;
+    if (mirt__need_compiled(model, caller) != MIRT_OK) return NULL;
+    const mirt__program_kind kind = mirt__num_labels(model) ? MIRT__TRAIN : MIRT__PREDICT;
     if (batch < 1)
         return mirt__fail(MIRT_E_INVALID, "a global batch of %lld: it must be positive", (long long)batch),
                (mirt_function *)NULL;
@@ -59,9 +55,8 @@ MIRT__LIB void mirt__memory_of(const mirt_model *model, const mirt_function *f, 
 
 MIRT_API mirt_status mirt_plan_memory(mirt_model *model, int64_t batch, mirt_memory *out) {
     MIRT__USE_MODEL(model, mirt_last_status());
-    if (mirt__need_compiled(model, "mirt_plan_memory") != MIRT_OK) return mirt_last_status();
     if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_plan_memory: no place for the answer");
-    mirt_function *t = mirt__inspect_plan(model, batch);
+    mirt_function *t = mirt__inspect_plan(model, batch, __func__);
     if (!t) return mirt_last_status();
     memset(out, 0, sizeof *out);
     mirt__memory_of(model, t, out);
@@ -93,13 +88,9 @@ static bool mirt__fitting_try(mirt_model *model, int64_t batch, mirt__fitting *s
         s->fails_bytes = HUGE_VAL;
         return true;
     }
-    if ((double)m.total <= s->limit) {
-        s->fits = batch;
-        s->fits_bytes = (double)m.total;
-    } else {
-        s->fails = batch;
-        s->fails_bytes = (double)m.total;
-    }
+    const bool fits = (double)m.total <= s->limit;
+    *(fits ? &s->fits : &s->fails) = batch;
+    *(fits ? &s->fits_bytes : &s->fails_bytes) = (double)m.total;
     return true;
 }
 
@@ -120,7 +111,7 @@ MIRT_API int64_t mirt_largest_batch(mirt_model *model, uint64_t bytes_per_device
     mirt__fitting s;
     char needs[96], has[96];
     memset(&s, 0, sizeof s);
-    if (mirt__need_compiled(model, "mirt_largest_batch") != MIRT_OK) return 0;
+    if (mirt__need_compiled(model, __func__) != MIRT_OK) return 0;
     if (!bytes_per_device && !(bytes_per_device = mirt__device_free(model))) return 0;
     s.limit = (double)bytes_per_device * model->strategy->num_devices;
     if (!mirt__fitting_try(model, 1, &s)) return 0;
@@ -140,9 +131,8 @@ MIRT_API int64_t mirt_largest_batch(mirt_model *model, uint64_t bytes_per_device
 
 MIRT_API mirt_status mirt_plan_macs(mirt_model *model, int64_t batch, double *out) {
     MIRT__USE_MODEL(model, mirt_last_status());
-    if (mirt__need_compiled(model, "mirt_plan_macs") != MIRT_OK) return mirt_last_status();
     if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_plan_macs: no place for the answer");
-    mirt_function *f = mirt__inspect_plan(model, batch);
+    mirt_function *f = mirt__inspect_plan(model, batch, __func__);
     if (!f) return mirt_last_status();
     *out = 0;
     for (int i = 0; i < f->step.program.graph.count; i++) {
@@ -224,8 +214,7 @@ static void mirt__summary_memory(const mirt_model *model, const mirt_function *t
 
 MIRT_API const char *mirt_summary(mirt_model *model, int64_t batch) {
     MIRT__USE_MODEL(model, NULL);
-    if (mirt__need_compiled(model, "mirt_summary") != MIRT_OK) return NULL;
-    mirt_function *t = mirt__inspect_plan(model, batch);
+    mirt_function *t = mirt__inspect_plan(model, batch, __func__);
     if (!t) return NULL;
     mirt__text_clear(&model->summary);
     mirt__summary_layers(model, &model->summary);

@@ -6,7 +6,7 @@
 /* --- inspect.c --- */
 /* The training step without memory, or of a model without a loss the one that predicts; free with
    mirt__function_free. */
-MIRT__LIB mirt_function *mirt__inspect_plan(mirt_model *model, int64_t batch);
+MIRT__LIB mirt_function *mirt__inspect_plan(mirt_model *model, int64_t batch, const char *caller);
 /* There is no memory for batches of `batch`: the error says which there is memory for. */
 MIRT__LIB void mirt__say_what_fits(mirt_model *model, const mirt__data_spec *spec, int64_t batch);
 MIRT__LIB void mirt__memory_of(const mirt_model *model, const mirt_function *function, mirt_memory *out);

@@ -9,8 +9,8 @@
 #define MIRT__PEAK_START(i) v##i = start;
 #define MIRT__PEAK_NEXT(i) v##i = MIRT__PEAK_FMA(v##i, factor, start);
 #define MIRT__PEAK_SUM(i) memcpy(timeline, &v##i, sizeof v##i), sum += timeline[0];
-#define MIRT__PEAK_TEXT(vector, first, second) \
-    vector v0, v1, v2, v3, v4, v5, v6, v7, v8, v9, v10, v11, start = first, factor = second; \
+#define MIRT__PEAK_TEXT(vector, set) \
+    vector v0, v1, v2, v3, v4, v5, v6, v7, v8, v9, v10, v11, start = set(0.5f), factor = set(0.25f); \
     float timeline[16], sum = 0; \
     MIRT__PEAK_CHAINS(MIRT__PEAK_START) \
     for (int64_t i = 0; i < count; i++) { MIRT__PEAK_CHAINS(MIRT__PEAK_NEXT) } \
@@ -23,33 +23,32 @@
 #include <immintrin.h>
 #define MIRT__PEAK_FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
 __attribute__((target("avx512f,fma"))) static float mirt__peak_avx512(int64_t count) {
-    MIRT__PEAK_TEXT(__m512, _mm512_set1_ps(0.5f), _mm512_set1_ps(0.25f))
+    MIRT__PEAK_TEXT(__m512, _mm512_set1_ps)
 }
 #undef MIRT__PEAK_FMA
 #define MIRT__PEAK_FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
 __attribute__((target("avx2,fma"))) static float mirt__peak_avx2(int64_t count) {
-    MIRT__PEAK_TEXT(__m256, _mm256_set1_ps(0.5f), _mm256_set1_ps(0.25f))
+    MIRT__PEAK_TEXT(__m256, _mm256_set1_ps)
 }
 #undef MIRT__PEAK_FMA
 /* Sums of two products each. */
 #define MIRT__PEAK_FMA(a, b, c) _mm512_dpbf16_ps(c, (__m512bh)_mm512_castps_si512(a), (__m512bh)_mm512_castps_si512(b))
 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) static float mirt__peak_bf16(int64_t count) {
-    MIRT__PEAK_TEXT(__m512, _mm512_set1_ps(0.5f), _mm512_set1_ps(0.25f))
+    MIRT__PEAK_TEXT(__m512, _mm512_set1_ps)
 }
 #undef MIRT__PEAK_FMA
 #elif !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE) && defined(__aarch64__)
 #define MIRT__PEAK_NEON
 #include <arm_neon.h>
 #define MIRT__PEAK_FMA(a, b, c) vfmaq_f32(c, a, b)
-static float mirt__peak_neon(int64_t count) { MIRT__PEAK_TEXT(float32x4_t, vdupq_n_f32(0.5f), vdupq_n_f32(0.25f)) }
+static float mirt__peak_neon(int64_t count) { MIRT__PEAK_TEXT(float32x4_t, vdupq_n_f32) }
 #undef MIRT__PEAK_FMA
 #endif
 typedef float mirt__peak_four __attribute__((vector_size(16)));
 #define MIRT__PEAK_FMA(a, b, c) ((a) * (b) + (c))
-static float mirt__peak_plain(int64_t count) {
-    const mirt__peak_four half = {0.5f, 0.5f, 0.5f, 0.5f}, quarter = {0.25f, 0.25f, 0.25f, 0.25f};
-    MIRT__PEAK_TEXT(mirt__peak_four, half, quarter)
-}
+#define MIRT__PEAK_SET(x) {x, x, x, x}
+static float mirt__peak_plain(int64_t count) { MIRT__PEAK_TEXT(mirt__peak_four, MIRT__PEAK_SET) }
+#undef MIRT__PEAK_SET
 #undef MIRT__PEAK_FMA
 #include "../kernels/optimize_end.inc"
 
@@ -176,7 +175,7 @@ static void mirt__profile_clear(mirt_model *model) {
 
 MIRT_API mirt_status mirt_profile_begin(mirt_model *model) {
     MIRT__USE_MODEL(model, mirt_last_status());
-    if (!model) return mirt__fail_missing("mirt_profile_begin", "model");
+    if (!model) return mirt__fail_missing(__func__, "model");
     if (model->busy || model->strategy->running)
         return mirt__fail(MIRT_E_STATE, "mirt_profile_begin: %s is being trained or recorded", model->name);
     double bytes = mirt__peak_bytes(model->strategy);
@@ -240,13 +239,11 @@ static double mirt__update_bytes(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
     mirt__exchange x;
     int64_t begin, end, elements = 0, trained = (int64_t)(f->root->trained_bytes / sizeof(mirt__real));
-    mirt__exchange_plan(s, f->step.replicas, f->step.rows < f->step.replicas ? (int)f->step.rows : f->step.replicas,
-                        f->step.program.num_cuts > 0, 0, &x);
+    mirt__step_plan(&f->step, 0, &x);
     mirt__update_range(s, trained, 0, &begin, &end);
     for (int i = 0; i < f->step.num_ranges; i++) {
-        int64_t from = f->step.range[i].begin > begin ? f->step.range[i].begin : begin,
-                to = f->step.range[i].end < end ? f->step.range[i].end : end;
-        if (to > from) elements += to - from;
+        const mirt__range own = mirt__overlap(&f->step.range[i], begin, end);
+        if (own.end > own.begin) elements += own.end - own.begin;
     }
     return (double)elements * (double)sizeof(mirt__real) *
            ((s->able.shards ? x.parts : 1) + 1 + mirt__written_copies(s) +
@@ -266,10 +263,10 @@ static const mirt_tensor *mirt__profile_kernel(const mirt__node *node) {
 /* Convolutions of one size are a kind. */
 static void mirt__profile_name(const mirt__node *node, char out[48]) {
     const mirt_tensor *kernel = mirt__profile_kernel(node);
-    int used = snprintf(out, 48, "%s", node->op->name);
-    if (!kernel || used < 0 || used > 24) return;
-    snprintf(out + used, 48 - (size_t)used, " %dx%d%s", (int)kernel->shape.dim[0], (int)kernel->shape.dim[1],
-             MIRT__OF(&node->a, window)->groups > 1 ? " grouped" : "");
+    snprintf(out, 48, "%s", node->op->name);
+    if (!kernel || strlen(out) > 24) return;
+    mirt__line_add(out, 48, " %dx%d%s", (int)kernel->shape.dim[0], (int)kernel->shape.dim[1],
+                   MIRT__OF(&node->a, window)->groups > 1 ? " grouped" : "");
 }
 
 /* One row an operation, then what is not one. Returns how many. */
@@ -306,21 +303,14 @@ static int mirt__profile_rows(const mirt_function *f, mirt__profile_row *row) {
 /* "(3, 3, 96, 1)/2 (rows, 56, 56, 96)": kernel and output, what the times of like operations depend on. */
 static void mirt__profile_what(const mirt__node *node, char *out, size_t size) {
     char shape[96];
-    const mirt_tensor *t = node->out[0];
-    size_t used = 0;
-    for (int k = 0; k < node->num_out; k++) {
-        if (node->out[k]->space != MIRT__SPACE_NONE) {
-            t = node->out[k];
-            break;
-        }
-    }
-    const mirt_tensor *kernel = mirt__profile_kernel(node);
-    if (kernel && kernel != t) {
-        const int stride = MIRT__OF(&node->a, window)->strides[0];
-        used = (size_t)snprintf(out, size, "%s/%d ", mirt__shape_text(&kernel->shape, shape), stride);
-    }
-    snprintf(out + used, size - used, "%s%s%s", t->dtype == MIRT_FLOAT32 ? "" : mirt__dtype_name(t->dtype),
-             t->dtype == MIRT_FLOAT32 ? "" : " ", mirt__shape_text(&t->shape, shape));
+    int first = 0;
+    while (first < node->num_out && node->out[first]->space == MIRT__SPACE_NONE) first++;
+    const mirt_tensor *t = node->out[first < node->num_out ? first : 0], *kernel = mirt__profile_kernel(node);
+    if (kernel && kernel != t)
+        mirt__line_add(out, size, "%s/%d ", mirt__shape_text(&kernel->shape, shape),
+                       MIRT__OF(&node->a, window)->strides[0]);
+    if (t->dtype != MIRT_FLOAT32) mirt__line_add(out, size, "%s ", mirt__dtype_name(t->dtype));
+    mirt__line_add(out, size, "%s", mirt__shape_text(&t->shape, shape));
 }
 
 static void mirt__profile_rates(const mirt_model *model, const mirt__profile_row *r, double step, mirt__text *out) {
@@ -409,7 +399,7 @@ static bool mirt__profile_of(const mirt_model *model, const mirt_function *f, co
 MIRT_API const char *mirt_profile_text(mirt_model *model) {
     MIRT__USE_MODEL(model, NULL);
     const char *name;
-    if (!model) return mirt__fail_missing("mirt_profile_text", "model"), (const char *)NULL;
+    if (!model) return mirt__fail_missing(__func__, "model"), (const char *)NULL;
     mirt__text *out = &model->profile_text;
     mirt__text_clear(out);
     mirt__text_add(out, "ceilings of %s, %d thread%s, %s: %.1f GFLOP/s, in bfloat16 %.1f, %.1f GB/s\n",

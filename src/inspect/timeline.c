@@ -32,11 +32,9 @@ static void mirt__timelines_ahead(const mirt_function *f) {
 /* Of the pass that adds up gradients and updates, the all-reduce is the bytes that it has because of other parts and
    copies. */
 static double mirt__reduce_share(const mirt_function *f) {
-    const mirt_strategy *s = f->model->strategy;
     mirt__exchange x;
-    mirt__exchange_plan(s, f->step.replicas, f->step.rows < f->step.replicas ? (int)f->step.rows : f->step.replicas,
-                        f->step.program.num_cuts > 0, 0, &x);
-    const double more = x.parts - 1 + mirt__written_copies(s) - 1;
+    mirt__step_plan(&f->step, 0, &x);
+    const double more = x.parts - 1 + mirt__written_copies(f->model->strategy) - 1;
     /* gradient and weight read, weight written */
     return more / (more + 3 + 2 * mirt__optimizer_slots(&f->model->config.optimizer));
 }

@@ -40,7 +40,7 @@ static void mirt__timing_device(const mirt_model *model, int d, mirt_device_timi
 
 MIRT_API mirt_status mirt_fit_timing(mirt_model *model, mirt_timing *out) {
     MIRT__USE_MODEL(model, mirt_last_status());
-    if (!model) return mirt__fail_missing("mirt_fit_timing", "model");
+    if (!model) return mirt__fail_missing(__func__, "model");
     if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_fit_timing: no place for the answer");
     mirt_strategy *s = model->strategy;
     if (s->timed != model || !s->timed_steps)

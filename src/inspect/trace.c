@@ -28,7 +28,7 @@ static void mirt__trace_free(mirt_strategy *s) {
 MIRT_API mirt_status mirt_trace_begin(mirt_strategy *s, const char *path, int64_t most_slices) {
     MIRT__USE(s, mirt_last_status());
     const int64_t usual = 200000, most = (int64_t)1 << 30;
-    if (!s) return mirt__fail_missing("mirt_trace_begin", "strategy");
+    if (!s) return mirt__fail_missing(__func__, "strategy");
     if (!path || !*path) return mirt__fail(MIRT_E_INVALID, "mirt_trace_begin: no file");
     if (most_slices < 0 || most_slices > most)
         return mirt__fail(MIRT_E_INVALID, "mirt_trace_begin: %lld slices; 0 to %lld are possible",
@@ -66,20 +66,16 @@ static const char *mirt__trace_sum_name(const mirt_function *f, int device) {
     const mirt_strategy *s = f->model->strategy;
     char text[192] = "all-reduce (";
     mirt__exchange x;
-    mirt__exchange_plan(s, f->step.replicas, f->step.rows < f->step.replicas ? (int)f->step.rows : f->step.replicas,
-                        f->step.program.num_cuts > 0, device, &x);
+    mirt__step_plan(&f->step, device, &x);
     for (int i = 0; i + 1 < x.parts; i++) {
-        const size_t used = strlen(text);
-        if (used > 100) {
-            snprintf(text + used, sizeof text - used, ", ...");
+        if (strlen(text) > 100) {
+            mirt__line_add(text, sizeof text, ", ...");
             break;
         }
-        snprintf(text + used, sizeof text - used, "%s%s += %s", i ? ", " : "", s->device[x.device[x.add[i].into]].name,
-                 s->device[x.device[x.add[i].from]].name);
+        mirt__line_add(text, sizeof text, "%s%s += %s", i ? ", " : "", s->device[x.device[x.add[i].into]].name,
+                       s->device[x.device[x.add[i].from]].name);
     }
-    const size_t used = strlen(text);
-    snprintf(text + used, sizeof text - used, ") and %s",
-             mirt__optimizer_class_get(f->model->config.optimizer.kind)->name);
+    mirt__line_add(text, sizeof text, ") and %s", mirt__optimizer_class_get(f->model->config.optimizer.kind)->name);
     return mirt__pool_strdup(&s->trace->pool, text);
 }
 
@@ -169,7 +165,7 @@ MIRT_API mirt_status mirt_trace_end(mirt_strategy *s) {
     MIRT__USE(s, mirt_last_status());
     mirt__text text;
     memset(&text, 0, sizeof text);
-    if (!s) return mirt__fail_missing("mirt_trace_end", "strategy");
+    if (!s) return mirt__fail_missing(__func__, "strategy");
     if (!s->trace || s->running)
         return mirt__fail(MIRT_E_STATE,
                           s->trace ? "mirt_trace_end: a step is under way" : "mirt_trace_end: no trace was begun");

@@ -43,9 +43,8 @@ MIRT__LIB const mirt__kernels *mirt__kernels_best(void) {
     char names[128] = "";
     if (!name || !*name) return tables[0];
     for (int i = 0; i < count; i++) {
-        const size_t used = strlen(names);
         if (strcmp(name, tables[i]->name) == 0) return tables[i];
-        snprintf(names + used, sizeof names - used, "%s%s", !i ? "" : i + 1 < count ? ", " : " and ", tables[i]->name);
+        mirt__line_add(names, sizeof names, "%s%s", !i ? "" : i + 1 < count ? ", " : " and ", tables[i]->name);
     }
     return mirt__fail(MIRT_E_DEVICE, "the environment variable MIRT_CPU is \"%s\"; this machine has %s kernels", name,
                       names),

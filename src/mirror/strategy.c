@@ -110,10 +110,8 @@ static void mirt__introduce_cores(const mirt_strategy *s, bool asked, int cores)
 /* What the devices are, in words: "2 CPU devices cpu:0 cpu:1 of 1 thread (avx512)". */
 static void mirt__introduce_devices(const mirt_strategy *s, const mirt__found *found, char *out, size_t size) {
     char names[MIRT__MAX_DEVICES * 10] = "";
-    for (int d = 0; (found->named || !s->able.in_place) && d < s->num_devices; d++) {
-        size_t used = strlen(names);
-        snprintf(names + used, sizeof names - used, " %s", s->device[d].name);
-    }
+    for (int d = 0; (found->named || !s->able.in_place) && d < s->num_devices; d++)
+        mirt__line_add(names, sizeof names, " %s", s->device[d].name);
     const char *several = s->num_devices == 1 ? "" : "s";
     if (!s->able.in_place) snprintf(out, size, "%d GPU%s%s", s->num_devices, several, names);
     else

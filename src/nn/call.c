@@ -209,10 +209,7 @@ static bool mirt__view_record(mirt_model *view, mirt_model *model, mirt_tensor *
     mirt__copying c;
     mirt_tensor *in[MIRT_MAX_INPUTS], *keep[MIRT_MAX_OUTPUTS];
     for (int i = 0; i < model->num_inputs; i++) {
-        mirt_shape sample = model->input[i]->shape;
-        for (int k = 1; k < sample.rank; k++) sample.dim[k - 1] = sample.dim[k];
-        sample.dim[--sample.rank] = 0;
-        if (!(in[i] = mirt_input(view, sample))) return false;
+        if (!(in[i] = mirt_input(view, mirt__row_shape(&model->input[i]->shape)))) return false;
     }
     for (int i = 0; i < model->num_variables; i++) {
         if (!mirt__variable_new(view, &model->variable[i], NULL)) return false;

@@ -39,7 +39,7 @@ MIRT_API mirt_status mirt_evaluate(mirt_model *model, mirt_dataset *dataset, mir
     MIRT__USE_MODEL(model, mirt_last_status());
     mirt_dataset *view = NULL;
     mirt__sums sums;
-    if (mirt__need_compiled(model, "mirt_evaluate") != MIRT_OK) return mirt_last_status();
+    if (mirt__need_compiled(model, __func__) != MIRT_OK) return mirt_last_status();
     mirt_dataset *const given = dataset;
     dataset = mirt__ready(model, dataset, MIRT__EVALUATE, &view);
     if (dataset) mirt__sums_start(model, MIRT__EVALUATE, &sums);
@@ -106,8 +106,8 @@ static mirt_status mirt__confusion_pass(mirt_model *model, mirt_dataset *dataset
 MIRT_API mirt_status mirt_confusion_matrix(mirt_model *model, mirt_dataset *dataset, int64_t *counts, int classes) {
     MIRT__USE_MODEL(model, mirt_last_status());
     mirt_dataset *view = NULL;
-    if (mirt__need_recorded(model, "mirt_confusion_matrix") != MIRT_OK) return mirt_last_status();
-    if (!counts) return mirt__fail_missing("mirt_confusion_matrix", "place for the counts");
+    if (mirt__need_recorded(model, __func__) != MIRT_OK) return mirt_last_status();
+    if (!counts) return mirt__fail_missing(__func__, "place for the counts");
     const int64_t n = mirt__shape_count(&model->output[0]->shape), want = n == 1 ? 2 : n;
     if (model->num_outputs != 1)
         return mirt__fail(MIRT_E_INVALID, "mirt_confusion_matrix is for models with one output; %s has %d", model->name,

@@ -93,9 +93,7 @@ static void mirt__features_spec_of(mirt__features *f, const mirt__stretch *cut) 
     f->spec.num_x = cut->count;
     f->spec.num_fields = 0;
     for (int i = 0; i < cut->count; i++) {
-        mirt_shape shape = cut->tensor[i]->shape;
-        for (int k = 1; k < shape.rank; k++) shape.dim[k - 1] = shape.dim[k];
-        shape.dim[--shape.rank] = 0;
+        const mirt_shape shape = mirt__row_shape(&cut->tensor[i]->shape);
         mirt__data_add_field(&f->spec, MIRT_FLOAT32, shape);
         f->spec.field[i].bytes = (size_t)mirt__shape_count(&shape) * sizeof(float);
     }

@@ -19,12 +19,12 @@ static mirt_status mirt__on_batch(mirt_model *model, const mirt_data *data, mirt
 
 MIRT_API mirt_status mirt_train_on_batch(mirt_model *model, const mirt_data *batch, mirt_logs *out) {
     MIRT__USE_MODEL(model, mirt_last_status());
-    return mirt__on_batch(model, batch, MIRT__TRAIN, out, "mirt_train_on_batch");
+    return mirt__on_batch(model, batch, MIRT__TRAIN, out, __func__);
 }
 
 MIRT_API mirt_status mirt_test_on_batch(mirt_model *model, const mirt_data *batch, mirt_logs *out) {
     MIRT__USE_MODEL(model, mirt_last_status());
-    return mirt__on_batch(model, batch, MIRT__EVALUATE, out, "mirt_test_on_batch");
+    return mirt__on_batch(model, batch, MIRT__EVALUATE, out, __func__);
 }
 
 /* >>the four stages */
@@ -55,7 +55,7 @@ static double mirt__batch_loss(mirt_function *f) {
 MIRT_API mirt_status mirt_scatter(mirt_model *model, mirt_array x, mirt_array y) {
     MIRT__USE_MODEL(model, mirt_last_status());
     mirt_data data = mirt__data_of(x, y);
-    mirt_function *f = mirt__begin_arrays(model, &data, MIRT__TRAIN, "mirt_scatter");
+    mirt_function *f = mirt__begin_arrays(model, &data, MIRT__TRAIN, __func__);
     if (!f) return mirt_last_status();
     f->stage = MIRT__SCATTERED;
     return MIRT_OK;
@@ -63,7 +63,7 @@ MIRT_API mirt_status mirt_scatter(mirt_model *model, mirt_array x, mirt_array y)
 
 MIRT_API mirt_status mirt_grad(mirt_model *model, double *loss) {
     MIRT__USE_MODEL(model, mirt_last_status());
-    mirt_function *f = mirt__need_stage(model, MIRT__SCATTERED, "mirt_grad", "mirt_scatter");
+    mirt_function *f = mirt__need_stage(model, MIRT__SCATTERED, __func__, "mirt_scatter");
     if (!f || mirt__function_replicas(f) != MIRT_OK) return mirt_last_status();
     double mean = mirt__batch_loss(f);
     if (loss) *loss = mean;
@@ -72,20 +72,20 @@ MIRT_API mirt_status mirt_grad(mirt_model *model, double *loss) {
 
 MIRT_API mirt_status mirt_all_reduce(mirt_model *model) {
     MIRT__USE_MODEL(model, mirt_last_status());
-    mirt_function *f = mirt__need_stage(model, MIRT__GRADIENTS, "mirt_all_reduce", "mirt_grad");
+    mirt_function *f = mirt__need_stage(model, MIRT__GRADIENTS, __func__, "mirt_grad");
     return f ? mirt__function_all_reduce(f) : mirt_last_status();
 }
 
 MIRT_API mirt_status mirt_apply(mirt_model *model) {
     MIRT__USE_MODEL(model, mirt_last_status());
-    mirt_function *f = mirt__need_stage(model, MIRT__REDUCED, "mirt_apply", "mirt_all_reduce");
+    mirt_function *f = mirt__need_stage(model, MIRT__REDUCED, __func__, "mirt_all_reduce");
     return f ? mirt__function_update(f) : mirt_last_status();
 }
 
 MIRT_API mirt_status mirt_train_step(mirt_model *model, mirt_array x, mirt_array y, double *loss) {
     MIRT__USE_MODEL(model, mirt_last_status());
     mirt_data data = mirt__data_of(x, y);
-    mirt_function *f = mirt__begin_arrays(model, &data, MIRT__TRAIN, "mirt_train_step");
+    mirt_function *f = mirt__begin_arrays(model, &data, MIRT__TRAIN, __func__);
     if (!f || mirt__function_step(f) != MIRT_OK) return mirt_last_status();
     double mean = mirt__batch_loss(f);
     if (loss) *loss = mean;

@@ -152,7 +152,7 @@ MIRT_API mirt_status mirt_predict_on_batch(mirt_model *model, const mirt_data *b
                                            const size_t *capacity) {
     MIRT__USE_MODEL(model, mirt_last_status());
     if (!out || !capacity) return mirt__fail(MIRT_E_INVALID, "mirt_predict_on_batch: no place for the predictions");
-    mirt_function *f = mirt__begin_arrays(model, batch, MIRT__PREDICT, "mirt_predict_on_batch");
+    mirt_function *f = mirt__begin_arrays(model, batch, MIRT__PREDICT, __func__);
     if (!f || mirt__check_room(f, f->step.rows, out, capacity) != MIRT_OK || mirt__function_step(f) != MIRT_OK)
         return mirt_last_status();
     mirt__copy_predictions(f, 0, out);

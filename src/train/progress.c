@@ -11,15 +11,6 @@ MIRT__LIB void mirt__progress_epoch(mirt__progress *progress, const mirt_model *
     mirt__log(model->strategy, MIRT_LOG_PROGRESS, "Epoch %d/%d", epoch + 1, epochs);
 }
 
-/* Appends to a line of `size` bytes; what does not fit is cut. */
-MIRT__PRINTF(3, 4) static void mirt__line_add(char *line, size_t size, const char *format, ...) {
-    size_t used = strlen(line);
-    va_list args;
-    va_start(args, format);
-    vsnprintf(line + used, size - used, format, args);
-    va_end(args);
-}
-
 /* "1s 2ms/step" as Keras writes it. */
 static void mirt__progress_time(char *line, size_t size, double seconds, int64_t steps) {
     double step = seconds / (double)(steps > 0 ? steps : 1);

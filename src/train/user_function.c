@@ -33,7 +33,7 @@ MIRT_API mirt_dataset *mirt_distribute(mirt_strategy *strategy, mirt_dataset *da
     MIRT__ENTER;
     if (!dataset) return NULL;
     if (!strategy) {
-        mirt__fail_missing("mirt_distribute", "strategy");
+        mirt__fail_missing(__func__, "strategy");
         return mirt__dataset_give_up(dataset, false);
     }
     if (!mirt__dataset_spec(dataset)->batch) {
@@ -70,12 +70,12 @@ MIRT__LIB mirt_status mirt__check_distributed(const mirt_model *model, const mir
 MIRT_API mirt_status mirt_dataset_next(mirt_dataset *dataset, mirt_global_batch *out) {
     MIRT__ENTER;
     mirt__batch batch;
-    if (!dataset) return mirt__fail_missing("mirt_dataset_next", "data set");
+    if (!dataset) return mirt__fail_missing(__func__, "data set");
     if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_dataset_next: no place for the batch");
     memset(out, 0, sizeof *out);
     if (!mirt__distributed(dataset))
         return mirt__fail(MIRT_E_STATE, "mirt_dataset_next reads distributed data sets: mirt_distribute makes one");
-    if (mirt__own_process(dataset->process, "mirt_dataset_next", "data set") != MIRT_OK) return MIRT_E_STATE;
+    if (mirt__own_process(dataset->process, __func__, "data set") != MIRT_OK) return MIRT_E_STATE;
     if (dataset->busy)
         return mirt__fail(MIRT_E_STATE, "mirt_dataset_next: another call is reading this data set, such as mirt_fit");
     mirt__distributed_dataset *d = (mirt__distributed_dataset *)dataset;
@@ -132,11 +132,11 @@ MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *da
     mirt__user_body b;
     b.fn = body;
     b.user = user;
-    if (!model) return mirt__fail_missing("mirt_function_create", "model"), (mirt_function *)NULL;
-    if (!body) return mirt__fail_missing("mirt_function_create", "body"), (mirt_function *)NULL;
+    if (!model) return mirt__fail_missing(__func__, "model"), (mirt_function *)NULL;
+    if (!body) return mirt__fail_missing(__func__, "body"), (mirt_function *)NULL;
     if (model->graph.status != MIRT_OK)
         return mirt__fail(model->graph.status, "%s", model->graph.error), (mirt_function *)NULL;
-    if (dataset && mirt__check_distributed(model, dataset, "mirt_function_create") != MIRT_OK) return NULL;
+    if (dataset && mirt__check_distributed(model, dataset, __func__) != MIRT_OK) return NULL;
     if (dataset && !mirt__distributed(dataset)) {
         mirt__fail(
             MIRT_E_INVALID,
@@ -165,7 +165,7 @@ MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *da
 
 MIRT_API void mirt_function_destroy(mirt_function *function) {
     MIRT__ENTER;
-    if (!function || !mirt__may_destroy(function->model->strategy, "mirt_function_destroy")) return;
+    if (!function || !mirt__may_destroy(function->model->strategy, __func__)) return;
     if (function->recording.active) {
         mirt__log(function->model->strategy, MIRT_LOG_ERROR,
                   "a function of %s is being recorded; its body cannot destroy it", function->model->name);
@@ -182,7 +182,7 @@ MIRT_API void mirt_function_destroy(mirt_function *function) {
 MIRT_API mirt_status mirt_function_run(mirt_function *f, const mirt_global_batch *batch) {
     MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
     mirt__batch b;
-    if (!f) return mirt__fail_missing("mirt_function_run", "function");
+    if (!f) return mirt__fail_missing(__func__, "function");
     memset(&b, 0, sizeof b);
     if (f->recording.active)
         return mirt__fail(
@@ -199,7 +199,7 @@ MIRT_API mirt_status mirt_function_run(mirt_function *f, const mirt_global_batch
     } else if (!batch || !batch->dataset || batch->rows < 1) {
         return mirt__fail(MIRT_E_INVALID,
                           "mirt_function_run: takes a batch with rows, which mirt_dataset_next has made");
-    } else if (mirt__check_distributed(f->model, batch->dataset, "mirt_function_run") != MIRT_OK) {
+    } else if (mirt__check_distributed(f->model, batch->dataset, __func__) != MIRT_OK) {
         return mirt_last_status();
     } else if (!mirt__distributed(batch->dataset) ||
                !mirt__spec_same(mirt__dataset_spec(batch->dataset), &f->spec)) {
@@ -239,7 +239,7 @@ static double mirt__result_value(const mirt__result *r, int64_t i) {
 
 MIRT_API mirt_status mirt_reduce(mirt_function *f, const char *name, mirt_reduce_op op, double *out, size_t count) {
     MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
-    const mirt__result *r = mirt__find_result(f, name, "mirt_reduce");
+    const mirt__result *r = mirt__find_result(f, name, __func__);
     int64_t first;
     if (!r) return mirt_last_status();
     if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_reduce: no place for the values of %s", name);
@@ -277,22 +277,22 @@ static mirt_status mirt__copy_result(const mirt__result *r, int64_t first, int64
 MIRT_API mirt_status mirt_gather_result(mirt_function *f, const char *name, float *out, size_t capacity,
                                         size_t *written) {
     MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
-    const mirt__result *r = mirt__find_result(f, name, "mirt_gather_result");
+    const mirt__result *r = mirt__find_result(f, name, __func__);
     return r ? mirt__copy_result(r, 0, r->batched ? f->step.rows : mirt__active_replicas(&f->step), out, capacity,
-                                 written, "mirt_gather_result")
+                                 written, __func__)
              : mirt_last_status();
 }
 
 MIRT_API mirt_status mirt_local_result(mirt_function *f, const char *name, int replica, float *out, size_t capacity,
                                        size_t *written) {
     MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
-    const mirt__result *r = mirt__find_result(f, name, "mirt_local_result");
+    const mirt__result *r = mirt__find_result(f, name, __func__);
     int64_t first;
     if (!r) return mirt_last_status();
     if (replica < 0 || replica >= f->step.replicas)
         return mirt__fail(MIRT_E_NOT_FOUND, "mirt_local_result: there is no replica %d of %d", replica,
                           f->step.replicas);
     int64_t rows = mirt__replica_share(&f->step, replica, &first);
-    return r->batched ? mirt__copy_result(r, first, rows, out, capacity, written, "mirt_local_result")
-                      : mirt__copy_result(r, replica, rows > 0, out, capacity, written, "mirt_local_result");
+    return r->batched ? mirt__copy_result(r, first, rows, out, capacity, written, __func__)
+                      : mirt__copy_result(r, replica, rows > 0, out, capacity, written, __func__);
 }
