@@ -1,26 +1,10 @@
 /* Evaluates models, and counts their predictions in confusion matrices. */
 #include "trainer.h"
 
-static mirt_status mirt__evaluate_batches(void *arg) {
-    const mirt__pass *pass = (const mirt__pass *)arg;
-    mirt_model *model = pass->model;
-    mirt_function *f = model->trainer->function[MIRT__EVALUATE];
-    mirt__sums *sums = pass->sums;
-    mirt__batch batch;
-    mirt__feed feed;
-    mirt__hold(model);
-    mirt__feed_open(&feed, model, pass->dataset, pass->features, true);
-    mirt_status status = mirt__feed_begin(&feed, 0);
-    for (int64_t i = 0; status == MIRT_OK && (pass->steps == 0 || i < pass->steps); i++) {
-        status = mirt__feed_next(&feed, &batch);
-        if (status != MIRT_OK || batch.rows == 0) break;
-        if ((status = mirt__trainer_begin(f, &batch)) != MIRT_OK ||
-            (status = mirt__feed_step(&feed, f, i + 1 != pass->steps)) != MIRT_OK)
-            break;
-        mirt__add_results(f, sums);
-    }
-    mirt__let_go(model);
-    return status;
+static mirt_status mirt__evaluate_take(mirt__pass *pass, const mirt_function *f, const mirt__batch *batch) {
+    (void)batch;
+    mirt__add_results(f, pass->sums);
+    return MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, mirt__features *features,
@@ -30,9 +14,12 @@ MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *datas
     pass.model = model;
     pass.dataset = dataset;
     pass.features = features;
+    pass.kind = MIRT__EVALUATE;
+    pass.ahead = true;
     pass.steps = steps;
+    pass.take = mirt__evaluate_take;
     pass.sums = sums;
-    return mirt__watched_pass(model, dataset, mirt__evaluate_batches, &pass);
+    return mirt__pass_run(&pass);
 }
 
 MIRT_API mirt_status mirt_evaluate(mirt_model *model, mirt_dataset *dataset, mirt_logs *out) {
@@ -76,36 +63,26 @@ static int64_t mirt__label_class(const void *data, mirt_dtype dtype, int64_t row
     return label >= 0 && label < classes && label == floor(label) ? (int64_t)label : -1;
 }
 
-static mirt_status mirt__confusion_pass(mirt_model *model, mirt_dataset *dataset, int64_t *counts, int classes) {
-    mirt_function *f = model->trainer->function[MIRT__PREDICT];
-    const mirt__data_spec *spec = mirt__dataset_spec(dataset);
+static mirt_status mirt__confusion_take(mirt__pass *pass, const mirt_function *f, const mirt__batch *batch) {
+    const mirt__data_spec *spec = mirt__dataset_spec(pass->dataset);
     const mirt__data_field *y = &spec->field[spec->num_x];
     const int64_t n = f->results.list[0].count, width = mirt__shape_count(&y->shape);
-    const double middle = mirt_output_scores(model, 0) == MIRT_SCORES_SIGMOID_LOGITS ? 0 : 0.5;
-    mirt__batch batch;
-    mirt__hold(model);
-    mirt_status status = mirt__dataset_begin(dataset, model->strategy->seed, 0);
-    while (status == MIRT_OK) {
-        status = mirt__dataset_next(dataset, &batch);
-        if (status != MIRT_OK || batch.rows == 0) break;
-        if ((status = mirt__function_begin(f, &batch)) != MIRT_OK || (status = mirt__function_step(f)) != MIRT_OK)
-            break;
-        const mirt__real *x = (const mirt__real *)(const void *)f->results.list[0].data;
-        for (int64_t r = 0; status == MIRT_OK && r < batch.rows; r++) {
-            const int64_t is = mirt__label_class(batch.field[spec->num_x], y->dtype, r, width, classes);
-            if (is < 0)
-                status = mirt__fail(MIRT_E_INVALID, "the label of sample %lld is not one of the classes 0 to %d",
-                                    (long long)(batch.index ? batch.index[r] : r), classes - 1);
-            else counts[is * classes + mirt__said_class(x + r * n, n, middle)]++;
-        }
+    const double middle = mirt_output_scores(pass->model, 0) == MIRT_SCORES_SIGMOID_LOGITS ? 0 : 0.5;
+    const mirt__real *x = (const mirt__real *)(const void *)f->results.list[0].data;
+    for (int64_t r = 0; r < batch->rows; r++) {
+        const int64_t is = mirt__label_class(batch->field[spec->num_x], y->dtype, r, width, pass->classes);
+        if (is < 0)
+            return mirt__fail(MIRT_E_INVALID, "the label of sample %lld is not one of the classes 0 to %d",
+                              (long long)(batch->index ? batch->index[r] : r), pass->classes - 1);
+        pass->counts[is * pass->classes + mirt__said_class(x + r * n, n, middle)]++;
     }
-    mirt__let_go(model);
-    return status;
+    return MIRT_OK;
 }
 
 MIRT_API mirt_status mirt_confusion_matrix(mirt_model *model, mirt_dataset *dataset, int64_t *counts, int classes) {
     MIRT__USE_MODEL(model, mirt_last_status());
     mirt_dataset *view = NULL;
+    mirt__pass pass;
     if (mirt__need_recorded(model, __func__) != MIRT_OK) return mirt_last_status();
     if (!counts) return mirt__fail_missing(__func__, "place for the counts");
     const int64_t n = mirt__shape_count(&model->output[0]->shape), want = n == 1 ? 2 : n;
@@ -120,9 +97,16 @@ MIRT_API mirt_status mirt_confusion_matrix(mirt_model *model, mirt_dataset *data
     const mirt__data_spec *spec = mirt__dataset_spec(dataset);
     const int64_t width = spec->num_y == 1 ? mirt__shape_count(&spec->field[spec->num_x].shape) : 0;
     memset(counts, 0, (size_t)classes * (size_t)classes * sizeof *counts);
+    memset(&pass, 0, sizeof pass);
+    pass.model = model;
+    pass.dataset = dataset;
+    pass.kind = MIRT__PREDICT;
+    pass.take = mirt__confusion_take;
+    pass.counts = counts;
+    pass.classes = classes;
     mirt_status status =
         width == 1 || width == n
-            ? mirt__confusion_pass(model, dataset, counts, classes)
+            ? mirt__pass_run(&pass)
             : mirt__fail(
                   MIRT_E_SHAPE,
                   "mirt_confusion_matrix needs one label a sample: a class number, or as many values as %s has outputs",

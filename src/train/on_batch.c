@@ -46,10 +46,12 @@ static mirt_function *mirt__need_stage(const mirt_model *model, mirt__step_stage
     return mirt__fail(MIRT_E_STATE, "%s: call %s first", caller, before), (mirt_function *)NULL;
 }
 
-static double mirt__batch_loss(mirt_function *f) {
+static mirt_status mirt__batch_loss(mirt_function *f, double *out) {
     mirt__sums sums;
     mirt__sums_start(f->model, MIRT__TRAIN, &sums);
-    return mirt__add_results(f, &sums);
+    const double mean = mirt__add_results(f, &sums);
+    if (out) *out = mean;
+    return MIRT_OK;
 }
 
 MIRT_API mirt_status mirt_scatter(mirt_model *model, mirt_array x, mirt_array y) {
@@ -64,10 +66,7 @@ MIRT_API mirt_status mirt_scatter(mirt_model *model, mirt_array x, mirt_array y)
 MIRT_API mirt_status mirt_grad(mirt_model *model, double *loss) {
     MIRT__USE_MODEL(model, mirt_last_status());
     mirt_function *f = mirt__need_stage(model, MIRT__SCATTERED, __func__, "mirt_scatter");
-    if (!f || mirt__function_replicas(f) != MIRT_OK) return mirt_last_status();
-    double mean = mirt__batch_loss(f);
-    if (loss) *loss = mean;
-    return MIRT_OK;
+    return f && mirt__function_replicas(f) == MIRT_OK ? mirt__batch_loss(f, loss) : mirt_last_status();
 }
 
 MIRT_API mirt_status mirt_all_reduce(mirt_model *model) {
@@ -86,10 +85,7 @@ MIRT_API mirt_status mirt_train_step(mirt_model *model, mirt_array x, mirt_array
     MIRT__USE_MODEL(model, mirt_last_status());
     mirt_data data = mirt__data_of(x, y);
     mirt_function *f = mirt__begin_arrays(model, &data, MIRT__TRAIN, __func__);
-    if (!f || mirt__function_step(f) != MIRT_OK) return mirt_last_status();
-    double mean = mirt__batch_loss(f);
-    if (loss) *loss = mean;
-    return MIRT_OK;
+    return f && mirt__function_step(f) == MIRT_OK ? mirt__batch_loss(f, loss) : mirt_last_status();
 }
 
 MIRT_API int64_t mirt_replica_rows(const mirt_model *model, int replica, int64_t *first) {
@@ -104,10 +100,8 @@ MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int 
     MIRT__USE_MODEL(model, mirt_last_status());
     if (model && mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
     mirt_function *f = model && model->trainer ? model->trainer->function[MIRT__TRAIN] : NULL;
-    bool reduced = f && f->stage == MIRT__REDUCED;
-    if (!f || model->strategy->in_memory != f || (f->stage != MIRT__GRADIENTS && !reduced)) {
+    if (!f || model->strategy->in_memory != f || (f->stage != MIRT__GRADIENTS && f->stage != MIRT__REDUCED))
         return mirt__fail(MIRT_E_STATE, "mirt_get_gradient: call mirt_grad first");
-    }
     if (!name || !out)
         return mirt__fail(MIRT_E_INVALID, "mirt_get_gradient: no weight name or no place for the values");
     int index = mirt__variable_find(model, name), first;
@@ -119,8 +113,7 @@ MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int 
     const mirt_model *root = mirt__root(model, &first);
     const mirt__variable *v = &root->variable[first + index];
     if ((int64_t)count != v->count) {
-        return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, not %llu", name, (long long)v->count,
-                          (unsigned long long)count);
+        return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, not %zu", name, (long long)v->count, count);
     }
     if (!mirt__is_trained(v)) return mirt__fail(MIRT_E_INVALID, "%s is not trained: it has no gradient", name);
     return mirt__device_gradient(&f->step, device, (int64_t)(v->offset / sizeof(mirt__real)), v->count, out);

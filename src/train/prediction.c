@@ -12,25 +12,16 @@ MIRT__LIB mirt_status mirt__watched_pass(const mirt_model *model, mirt_dataset *
 MIRT__LIB mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt__program_kind kind,
                                     mirt_dataset **view) {
     mirt_dataset *const given = dataset;
-    if (!dataset) {
-        mirt__fail_missing(kind == MIRT__EVALUATE ? "mirt_evaluate" : "mirt_predict", "data set");
-        return NULL;
-    }
+    const char *caller = kind == MIRT__EVALUATE ? "mirt_evaluate" : "mirt_predict";
+    if (!dataset) return mirt__fail_missing(caller, "data set"), (mirt_dataset *)NULL;
     if (mirt__watch_mine(model->strategy) != MIRT_OK) return NULL;
-    if (MIRT__TRAINS &&
-        mirt__check_distributed(model, dataset, kind == MIRT__EVALUATE ? "mirt_evaluate" : "mirt_predict") != MIRT_OK) {
-        return NULL;
-    }
-    if (dataset->busy) {
-        mirt__fail(MIRT_E_STATE,
-                   "another call is reading this data set, such as mirt_fit; give the callback one of its "
-                   "own");
-        return NULL;
-    }
-    if (mirt__dataset_spec(dataset)->samples < 0) {
-        mirt__fail(MIRT_E_INVALID, "this data set has no end; mirt_take gives it one");
-        return NULL;
-    }
+    if (MIRT__TRAINS && mirt__check_distributed(model, dataset, caller) != MIRT_OK) return NULL;
+    if (dataset->busy)
+        return mirt__fail(MIRT_E_STATE,
+                          "another call is reading this data set, such as mirt_fit; give the callback one of its own"),
+               (mirt_dataset *)NULL;
+    if (mirt__dataset_spec(dataset)->samples < 0)
+        return mirt__fail(MIRT_E_INVALID, "this data set has no end; mirt_take gives it one"), (mirt_dataset *)NULL;
     if (mirt__check_data(model, mirt__dataset_spec(dataset), kind == MIRT__EVALUATE) != MIRT_OK) return NULL;
     if (!(dataset = mirt__dataset_batched(dataset, MIRT__USUAL_BATCH, false, view))) return NULL;
     const mirt__data_spec *spec = mirt__dataset_spec(dataset);
@@ -43,27 +34,34 @@ MIRT__LIB void mirt__unready(mirt_dataset *given, const mirt_dataset *ready, mir
     mirt_dataset_destroy(view);
 }
 
-static mirt_status mirt__predict_batches(void *arg) {
-    const mirt__pass *pass = (const mirt__pass *)arg;
+static mirt_status mirt__pass_batches(void *arg) {
+    mirt__pass *pass = (mirt__pass *)arg;
     mirt_model *model = pass->model;
-    mirt_function *f = model->trainer->function[MIRT__PREDICT];
+    mirt_function *f = model->trainer->function[pass->kind];
     mirt__batch batch;
     mirt__feed feed;
-    int64_t done = 0;
     mirt__hold(model);
-    mirt__feed_open(&feed, model, pass->dataset, NULL, true);
+    mirt__feed_open(&feed, model, pass->dataset, pass->features, pass->ahead);
     mirt_status status = mirt__feed_begin(&feed, 0);
-    while (status == MIRT_OK) {
+    for (int64_t i = 0; status == MIRT_OK && (pass->steps == 0 || i < pass->steps); i++) {
         status = mirt__feed_next(&feed, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
-        if ((status = mirt__function_begin(f, &batch)) != MIRT_OK ||
-            (status = mirt__feed_step(&feed, f, true)) != MIRT_OK)
-            break;
-        mirt__copy_predictions(f, done, pass->out);
-        done += batch.rows;
+        status = pass->kind == MIRT__EVALUATE ? mirt__trainer_begin(f, &batch) : mirt__function_begin(f, &batch);
+        if (status == MIRT_OK) status = mirt__feed_step(&feed, f, i + 1 != pass->steps);
+        if (status == MIRT_OK) status = pass->take(pass, f, &batch);
     }
     mirt__let_go(model);
     return status;
+}
+
+MIRT__LIB mirt_status mirt__pass_run(mirt__pass *pass) {
+    return mirt__watched_pass(pass->model, pass->dataset, mirt__pass_batches, pass);
+}
+
+static mirt_status mirt__predict_take(mirt__pass *pass, const mirt_function *f, const mirt__batch *batch) {
+    mirt__copy_predictions(f, pass->done, pass->out);
+    pass->done += batch->rows;
+    return MIRT_OK;
 }
 
 static mirt_status mirt__predict_pass(mirt_model *model, mirt_dataset *dataset, float *const *out,
@@ -75,8 +73,11 @@ static mirt_status mirt__predict_pass(mirt_model *model, mirt_dataset *dataset, 
     memset(&pass, 0, sizeof pass);
     pass.model = model;
     pass.dataset = dataset;
+    pass.kind = MIRT__PREDICT;
+    pass.ahead = true;
+    pass.take = mirt__predict_take;
     pass.out = out;
-    return mirt__watched_pass(model, dataset, mirt__predict_batches, &pass);
+    return mirt__pass_run(&pass);
 }
 
 MIRT_API mirt_status mirt_predict_outputs(mirt_model *model, mirt_dataset *dataset, float *const *out,

@@ -60,15 +60,22 @@ MIRT__LIB mirt_status mirt__feed_next(mirt__feed *feed, mirt__batch *out);
 MIRT__LIB mirt_status mirt__feed_step(mirt__feed *feed, mirt_function *function, bool more);
 
 /* --- prediction.c --- */
-/* A pass over a data set. */
+/* A pass over a data set, already batched and prepared for, or over its features (otherwise NULL): what of each batch
+   becomes of the results of the function of `kind`. */
 typedef struct mirt__pass {
     mirt_model *model;
     mirt_dataset *dataset;
     mirt__features *features;
-    int64_t steps;
+    mirt__program_kind kind;
+    bool ahead;    /* the next batch may be read before `take` */
+    int64_t steps; /* 0: all of it */
+    mirt_status (*take)(struct mirt__pass *pass, const mirt_function *function, const mirt__batch *batch);
     mirt__sums *sums;
     float *const *out;
+    int64_t done, *counts;
+    int classes;
 } mirt__pass;
+MIRT__LIB mirt_status mirt__pass_run(mirt__pass *pass);
 /* Runs fn(arg), which goes through `dataset`, watched from the caller's thread; what a dead strategy leaves behind is
    marked. */
 MIRT__LIB mirt_status mirt__watched_pass(const mirt_model *model, mirt_dataset *dataset, mirt_status (*fn)(void *arg),
@@ -84,8 +91,7 @@ MIRT__LIB mirt_function *mirt__begin_arrays(mirt_model *model, const mirt_data *
                                             const char *caller);
 
 /* --- evaluate.c --- */
-/* One pass over `dataset`, already batched and prepared for, or over its features (otherwise NULL); steps 0: all of
-   it. */
+/* As mirt__pass_run, of the metrics. */
 MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, mirt__features *features,
                                           int64_t steps, mirt__sums *sums);
 
