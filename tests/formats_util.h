@@ -121,18 +121,6 @@ static mirt__safetensor describe(const char *name, mirt__st_dtype dtype, int ran
 #define SAMPLE_TENSORS 5
 static mirt__safetensor sample_tensor[SAMPLE_TENSORS];
 
-static mirt_status fetch_kernel(void *user, int index, const void **data) {
-    if (index != 0) return mirt__fail(MIRT_E_STATE, "asked for tensor %d", index);
-    ++*(int *)user;
-    *data = kernel;
-    return MIRT_OK;
-}
-
-static mirt_status fetch_nothing(void *user, int index, const void **data) {
-    (void)user, (void)index, (void)data;
-    return mirt__fail(MIRT_E_DEVICE, "the device is gone");
-}
-
 static mirt__safetensors_content sample(void) {
     mirt__safetensors_content content;
     memset(&content, 0, sizeof content);

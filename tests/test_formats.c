@@ -22,11 +22,7 @@ static void test_round_trip(void) {
 
     size_t size, size2;
     unsigned char *first = slurp(&size);
-    int asked = 0;
-    sample_tensor[0].data = NULL;
-    content.fetch = fetch_kernel;
-    content.user = &asked;
-    ok(mirt__safetensors_write(path, &content) == MIRT_OK && asked == 1, "written from a callback, asked once");
+    ok(mirt__safetensors_write(path, &content) == MIRT_OK, "written again: %s", mirt_last_error());
     unsigned char *second = slurp(&size2);
     ok(size == size2 && !memcmp(first, second, size), "the same bytes");
     ok(mirt__safetensors_open_memory(&file, first, size) == MIRT_OK && is_sample(&file), "read from memory");
@@ -35,8 +31,9 @@ static void test_round_trip(void) {
     memcpy(odd + 1, first, size);
     ok(mirt__safetensors_open_memory(&file, odd + 1, size) == MIRT_OK && is_sample(&file), "read from an odd address");
     mirt__safetensors_close(&file);
-    content.fetch = fetch_nothing;
-    ok(mirt__safetensors_write(path, &content) == MIRT_E_DEVICE && says("the device is gone"), "a callback that fails");
+    sample_tensor[0].rank = 9;
+    ok(mirt__safetensors_write(path, &content) == MIRT_E_INVALID, "what cannot be written");
+    sample_tensor[0].rank = 2;
     free(second);
     second = slurp(&size2);
     ok(size == size2 && !memcmp(first, second, size) && temporaries() == 0, "leaves the old file");
@@ -77,13 +74,8 @@ static void test_write_rejects(void) {
     content = sample();
     sample_tensor[0].rank = 9;
     refuses(&content, MIRT_E_INVALID, "impossible shape");
-    static const char *const reserved[] = {"mirrortrain.sha256", "x"}, *const twice[] = {"a", "1", "a", "2"};
     static const char *const ugly[] = {"a", "\xff"};
     content = sample();
-    content.metadata = reserved, content.metadata_count = 1;
-    refuses(&content, MIRT_E_INVALID, "reserved");
-    content.metadata = twice, content.metadata_count = 2;
-    refuses(&content, MIRT_E_INVALID, "used twice");
     content.metadata = ugly, content.metadata_count = 1;
     refuses(&content, MIRT_E_INVALID, "metadata value");
 
@@ -389,9 +381,8 @@ static void test_foreign_file(void) {
     mirt_status status = mirt__safetensors_open(&file, name);
     ok(status == MIRT_OK, "%s: %s", name, status ? mirt_last_error() : "read");
     if (status != MIRT_OK) return;
-    char shape[MIRT__ST_SHAPE_TEXT];
     ok(file.count > 0, "%d tensors, the first %s %s %s", file.count, file.tensor[0].name,
-       mirt__st_dtype_name(file.tensor[0].dtype), mirt__st_shape_text(&file.tensor[0], shape));
+       mirt__st_dtype_name(file.tensor[0].dtype), mirt__st_shape_text(&file.tensor[0]).text);
     mirt__safetensors_close(&file);
 }
 

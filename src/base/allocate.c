@@ -64,11 +64,6 @@ static void mirt__ask_huge(char *block, size_t bytes) {
         errno = number;
 }
 #undef MIRT__HUGE
-#else
-static void mirt__ask_huge(char *block, size_t bytes) {
-    (void)block;
-    (void)bytes;
-}
 #endif
 
 /* Extra bytes of an aligned block: to move its start up to the alignment, and to store before it the pointer to
@@ -80,7 +75,9 @@ MIRT__LIB void *mirt__aligned_alloc(size_t bytes) {
     if (!mirt__add_size(bytes, MIRT__ALIGNED_EXTRA, &total)) return mirt__no_memory(bytes);
     char *base = (char *)MIRRORTRAIN_MALLOC(total);
     if (!base) return mirt__no_memory(bytes);
+#ifdef MIRT__HUGE_PAGES
     mirt__ask_huge(base, total);
+#endif
     size_t past = (size_t)((uintptr_t)(base + sizeof(void *)) & (MIRT__ALIGN - 1));
     char *start = base + sizeof(void *) + (past ? MIRT__ALIGN - past : 0);
     memcpy(start - sizeof(void *), &base, sizeof base);
@@ -116,6 +113,18 @@ MIRT__LIB char *mirt__pool_strdup(mirt__pool *pool, const char *text) {
     char *copy = (char *)mirt__pool_alloc(pool, size);
     if (copy) memcpy(copy, text, size);
     return copy;
+}
+
+MIRT__LIB char *mirt__pool_print(mirt__pool *pool, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    const size_t size = (size_t)vsnprintf(NULL, 0, format, args) + 1;
+    va_end(args);
+    char *text = (char *)mirt__pool_alloc(pool, size);
+    va_start(args, format);
+    if (text) vsnprintf(text, size, format, args);
+    va_end(args);
+    return text;
 }
 
 MIRT__LIB void mirt__pool_free(mirt__pool *pool) {

@@ -71,14 +71,12 @@ MIRT__LIB mirt_status mirt__fail(mirt_status status, const char *format, ...) {
 }
 
 MIRT__LIB mirt_status mirt__fail_at(const char *format, ...) {
-    char text[2 * MIRT__ERROR_SIZE + 4];
+    char text[MIRT__ERROR_SIZE];
     va_list args;
     va_start(args, format);
-    mirt__vprint(text, MIRT__ERROR_SIZE, format, args);
+    mirt__vprint(text, sizeof text, format, args);
     va_end(args);
-    size_t used = strlen(text);
-    snprintf(text + used, sizeof text - used, ": %s", mirt__last_error.text);
-    text[MIRT__ERROR_SIZE - 1] = 0;
+    mirt__line_add(text, sizeof text, ": %s", mirt__last_error.text);
     memcpy(mirt__last_error.text, text, strlen(text) + 1);
     return mirt__last_error.status;
 }
@@ -118,25 +116,21 @@ MIRT_API mirt_shape mirt_make_shape(int64_t a, int64_t b, int64_t c, int64_t d, 
 }
 
 MIRT_API mirt_array mirt_make_array(const void *data, mirt_dtype dtype, mirt_shape shape) {
-    mirt_array array;
-    array.data = data;
-    array.dtype = dtype;
-    array.shape = shape;
+    const mirt_array array = {data, dtype, shape};
     return array;
 }
 
 MIRT__LIB bool mirt__dtype_known(mirt_dtype dtype) { return (int)dtype >= 0 && dtype < MIRT__DTYPE_COUNT; }
 
+/* In the order of their numbers. */
+static const struct {
+    const char *name;
+    size_t size;
+} mirt__dtypes[] = {{"float32", sizeof(mirt__real)}, {"int32", 4}, {"uint8", 1}, {"bool", 1}, {"bfloat16", 2},
+                    {"float16", 2}};
+
 MIRT__LIB size_t mirt__dtype_size(mirt_dtype dtype) {
-    switch ((int)dtype) {
-    case MIRT_FLOAT32: return sizeof(mirt__real);
-    case MIRT_INT32: return sizeof(int32_t);
-    case MIRT__BFLOAT16:
-    case MIRT__FLOAT16: return 2;
-    case MIRT_UINT8:
-    case MIRT_BOOL: return 1;
-    default: return 0;
-    }
+    return (int)dtype >= 0 && (int)dtype < MIRT__COUNT(mirt__dtypes) ? mirt__dtypes[dtype].size : 0;
 }
 
 MIRT__LIB double mirt__element(const void *data, mirt_dtype dtype, int64_t i) {
@@ -145,15 +139,7 @@ MIRT__LIB double mirt__element(const void *data, mirt_dtype dtype, int64_t i) {
 }
 
 MIRT__LIB const char *mirt__dtype_name(mirt_dtype dtype) {
-    switch ((int)dtype) {
-    case MIRT_FLOAT32: return "float32";
-    case MIRT_INT32: return "int32";
-    case MIRT_UINT8: return "uint8";
-    case MIRT_BOOL: return "bool";
-    case MIRT__BFLOAT16: return "bfloat16";
-    case MIRT__FLOAT16: return "float16";
-    default: return "unknown dtype";
-    }
+    return mirt__dtype_size(dtype) ? mirt__dtypes[dtype].name : "unknown dtype";
 }
 
 MIRT__LIB const char *mirt__shape_text(const mirt_shape *shape, char out[96]) {

@@ -18,7 +18,7 @@
 #ifdef MIRRORTRAIN_SPLIT_BUILD
 #define MIRT__LIB extern
 #else
-#if defined(MIRRORTRAIN_NO_THREADS) && defined(__GNUC__)
+#ifdef MIRRORTRAIN_NO_THREADS
 #define MIRT__LIB static __attribute__((unused)) /* functions called only by threads */
 #else
 #define MIRT__LIB static
@@ -45,11 +45,7 @@
 #define MIRT__ABSENT_LIB MIRT__LIB
 #endif
 
-#if defined(__GNUC__)
 #define MIRT__PRINTF(text, first) __attribute__((format(printf, text, first)))
-#else
-#define MIRT__PRINTF(text, first)
-#endif
 
 #if defined(MIRRORTRAIN_MALLOC) && defined(MIRRORTRAIN_FREE)
 /* both are defined */
@@ -144,9 +140,13 @@ MIRT__LIB int mirt__columns(const char *text);
 /* Formats one line for display: made printable (see mirt_printable) and truncated between characters to `size`
    bytes. */
 MIRT__LIB void mirt__vprint(char *out, size_t size, const char *format, va_list args);
-/* A name for display: printable, truncated if it is very long. Returns `out`. */
+/* A short text by value, for an argument of a message. */
 #define MIRT__SHOWN 512
-MIRT__LIB const char *mirt__shown(const char *name, char out[MIRT__SHOWN]);
+typedef struct mirt__phrase {
+    char text[MIRT__SHOWN];
+} mirt__phrase;
+/* A name for display: printable, truncated if it is very long. */
+MIRT__LIB mirt__phrase mirt__shown(const char *name);
 
 /* Appends to a text of at most `size` bytes; what does not fit is cut. */
 MIRT__LIB void mirt__line_add(char *line, size_t size, const char *format, ...) MIRT__PRINTF(3, 4);
@@ -158,6 +158,7 @@ typedef struct mirt__pool {
 } mirt__pool;
 MIRT__LIB void *mirt__pool_alloc(mirt__pool *pool, size_t bytes); /* zeroed */
 MIRT__LIB char *mirt__pool_strdup(mirt__pool *pool, const char *text);
+MIRT__LIB char *mirt__pool_print(mirt__pool *pool, const char *format, ...) MIRT__PRINTF(2, 3);
 MIRT__LIB void mirt__pool_free(mirt__pool *pool);
 
 /* Monotonic seconds, and seconds since 1970. */

@@ -29,12 +29,8 @@ MIRT__LIB void mirt__timeline_slice(mirt__device_timeline *timeline, const char 
         timeline->left_out++;
         return;
     }
-    mirt__trace_slice *slice = &timeline->slice[timeline->slices++];
-    slice->begin = begin;
-    slice->end = end;
-    slice->name = name;
-    slice->step = timeline->step;
-    slice->replica = replica;
+    const mirt__trace_slice slice = {begin, end, name, timeline->step, replica};
+    timeline->slice[timeline->slices++] = slice;
 }
 
 MIRT__LIB void mirt__timeline_lap(mirt__device_timeline *timeline, int phase, double now) {

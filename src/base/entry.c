@@ -11,9 +11,7 @@
 #define MIRT__LIBRARY_X87 0x037Fu
 
 static mirt__float_control mirt__float_control_get(void) {
-    mirt__float_control control;
-    control.mxcsr = 0; /* MemorySanitizer does not see what assembly writes */
-    control.x87 = 0;
+    mirt__float_control control = {0, 0}; /* MemorySanitizer does not see what assembly writes */
     __asm__ __volatile__("stmxcsr %0\n\tfnstcw %1" : "=m"(control.mxcsr), "=m"(control.x87) : : "memory");
     return control;
 }
@@ -25,9 +23,7 @@ static void mirt__float_control_set(const mirt__float_control *control) {
 }
 
 static mirt__float_control mirt__float_control_library(void) {
-    mirt__float_control control;
-    control.mxcsr = MIRT__LIBRARY_MXCSR;
-    control.x87 = MIRT__LIBRARY_X87;
+    const mirt__float_control control = {MIRT__LIBRARY_MXCSR, MIRT__LIBRARY_X87};
     return control;
 }
 
@@ -48,17 +44,14 @@ static void mirt__float_control_set(const mirt__float_control *control) {
 
 /* Round to nearest, no traps, FZ. */
 static mirt__float_control mirt__float_control_library(void) {
-    mirt__float_control control;
-    control.fpcr = (uint64_t)1 << 24;
-    control.fpsr = 0;
+    const mirt__float_control control = {(uint64_t)1 << 24, 0};
     return control;
 }
 
 #else
 
 static mirt__float_control mirt__float_control_get(void) {
-    mirt__float_control control;
-    control.none = 0;
+    const mirt__float_control control = {0};
     return control;
 }
 
@@ -75,31 +68,32 @@ typedef struct mirt__thread_state {
 
 static __thread mirt__thread_state mirt__this_thread;
 
-MIRT__LIB bool mirt__enter(void) {
-    if (mirt__this_thread.inside++) return true;
+/* From the caller's control to the library's. */
+static void mirt__take_control(void) {
     const mirt__float_control library = mirt__float_control_library();
-    mirt__this_thread.caller.control = mirt__float_control_get();
+    mirt__this_thread.caller = mirt__float_control_get();
     mirt__float_control_set(&library);
+}
+
+MIRT__LIB bool mirt__enter(void) {
+    if (!mirt__this_thread.inside++) mirt__take_control();
     return true;
 }
 
 MIRT__LIB void mirt__leave(bool *entered) {
-    if (*entered && --mirt__this_thread.inside == 0) mirt__float_control_set(&mirt__this_thread.caller.control);
+    if (*entered && --mirt__this_thread.inside == 0) mirt__float_control_set(&mirt__this_thread.caller);
 }
 
 MIRT__LIB int mirt__step_out(void) {
     const int inside = mirt__this_thread.inside;
-    if (inside) mirt__float_control_set(&mirt__this_thread.caller.control);
+    if (inside) mirt__float_control_set(&mirt__this_thread.caller);
     mirt__this_thread.inside = 0;
     return inside;
 }
 
 MIRT__LIB void mirt__step_in(int *was_inside) {
     mirt__this_thread.inside = *was_inside;
-    if (!*was_inside) return;
-    const mirt__float_control library = mirt__float_control_library();
-    mirt__this_thread.caller.control = mirt__float_control_get();
-    mirt__float_control_set(&library);
+    if (*was_inside) mirt__take_control();
 }
 
 MIRT__LIB const void *mirt__thread_identity(void) {
@@ -107,9 +101,7 @@ MIRT__LIB const void *mirt__thread_identity(void) {
 }
 
 MIRT__LIB mirt__caller mirt__caller_get(void) {
-    mirt__caller caller = mirt__this_thread.caller;
-    if (!mirt__this_thread.inside) caller.control = mirt__float_control_get();
-    return caller;
+    return mirt__this_thread.inside ? mirt__this_thread.caller : mirt__float_control_get();
 }
 
 MIRT__LIB void mirt__caller_set(const mirt__caller *caller, const void *const *lent) {

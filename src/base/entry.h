@@ -21,9 +21,7 @@ typedef struct mirt__float_control {
 } mirt__float_control;
 
 /* The settings of the thread that the caller's code runs on. */
-typedef struct mirt__caller {
-    mirt__float_control control;
-} mirt__caller;
+typedef mirt__float_control mirt__caller;
 
 /* The caller's settings of this thread, to be passed to a thread that works for it. */
 MIRT__LIB mirt__caller mirt__caller_get(void);

@@ -86,14 +86,17 @@ MIRT__LIB bool mirt__file_exists(const char *path) {
     return MIRRORTRAIN_STAT(path, &info) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
-MIRT__LIB bool mirt__is_directory(const char *path) {
+/* The kind and permissions of what is at `path`; 0: nothing. */
+static mode_t mirt__file_mode(const char *path) {
     struct stat info;
-    return MIRRORTRAIN_STAT(path, &info) == 0 && S_ISDIR(info.st_mode);
+    return MIRRORTRAIN_STAT(path, &info) == 0 ? info.st_mode : 0;
 }
 
+MIRT__LIB bool mirt__is_directory(const char *path) { return S_ISDIR(mirt__file_mode(path)); }
+
 MIRT__LIB bool mirt__is_device(const char *path) {
-    struct stat info;
-    return MIRRORTRAIN_STAT(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+    const mode_t mode = mirt__file_mode(path);
+    return mode && !S_ISREG(mode) && !S_ISDIR(mode);
 }
 
 MIRT__LIB mirt_status mirt__file_remove(const char *path) {
@@ -225,21 +228,19 @@ static void mirt__file_forget(mirt__file_writer *writer) {
 }
 
 MIRT__LIB mirt_status mirt__file_begin(mirt__file_writer *writer, const char *path) {
-    struct stat info;
+    const mode_t mode = mirt__file_mode(path);
     memset(writer, 0, sizeof *writer);
     writer->fd = -1;
-    bool exists = MIRRORTRAIN_STAT(path, &info) == 0;
     /* Replacing /dev/null or a pipe by a file would break other programs. */
-    if (exists && !S_ISREG(info.st_mode))
+    if (mode && !S_ISREG(mode))
         return writer->status = mirt__fail(MIRT_E_IO, "%s: is not a regular file, so it cannot be replaced", path);
     size_t capacity = strlen(path) + MIRT__TEMPORARY_BYTES;
     writer->path = mirt__strdup(path);
     writer->temporary = (char *)mirt__calloc(capacity, 1);
-    /* Keeps the permissions of a private file. */
-    mode_t mode = exists ? info.st_mode & 0777 : 0666;
     writer->status = MIRT_E_NOMEM;
     if (writer->path && writer->temporary) {
-        writer->fd = mirt__file_open_temporary(path, writer->temporary, capacity, mode);
+        /* Keeps the permissions of a private file. */
+        writer->fd = mirt__file_open_temporary(path, writer->temporary, capacity, mode ? mode & 0777 : 0666);
         writer->status =
             writer->fd >= 0 ? MIRT_OK : mirt__file_fail(path, "cannot create a temporary file in its directory");
     }
@@ -385,11 +386,11 @@ static mirt_status mirt__append_follow(mirt__appender *a, const char *path) {
     struct stat info;
     a->fd = mirt__file_open_as(path, O_WRONLY | O_NONBLOCK, 0);
     if (a->fd >= 0 && MIRRORTRAIN_FSTAT(a->fd, &info) == 0 && !S_ISREG(info.st_mode)) return MIRT_OK;
-    mirt__fail(
-        MIRT_E_IO,
-        "%s: is a symbolic link, and logs do not follow links to files: remove it, or name the file it points to",
-        path);
-    return mirt__append_forget(a, MIRT_E_IO);
+    return mirt__append_forget(
+        a, mirt__fail(MIRT_E_IO,
+                      "%s: is a symbolic link, and logs do not follow links to files: remove it, or name the file it "
+                      "points to",
+                      path));
 }
 
 MIRT__LIB mirt_status mirt__append_open(mirt__appender *a, const char *path, int64_t keep) {
@@ -420,24 +421,20 @@ MIRT__LIB mirt_status mirt__append_sync(mirt__appender *a) {
 }
 
 MIRT__LIB mirt_status mirt__append_close(mirt__appender *a) {
-    mirt_status status = MIRT_OK;
-    int fd = a->fd;
+    const int fd = a->fd;
     a->fd = -1;
-    if (fd >= 0 && MIRRORTRAIN_CLOSE(fd) != 0 && errno != EINTR)
-        status = mirt__file_fail(a->path, "cannot close the file");
-    mirt__free(a->path);
-    a->path = NULL;
-    return status;
+    return mirt__append_forget(a, fd < 0 || MIRRORTRAIN_CLOSE(fd) == 0 || errno == EINTR
+                                      ? MIRT_OK
+                                      : mirt__file_fail(a->path, "cannot close the file"));
 }
 
 /* Creates `path` unless it exists, and syncs its parent, so that files synced in it survive a power failure. */
 static mirt_status mirt__make_one_directory(const char *path) {
-    struct stat info;
     if (MIRRORTRAIN_MKDIR(path, 0777) == 0) return mirt__file_sync_entry(path);
     const int code = errno;
-    const bool there = MIRRORTRAIN_STAT(path, &info) == 0;
-    if (there && S_ISDIR(info.st_mode)) return MIRT_OK;
-    errno = there ? ENOTDIR : code;
+    const mode_t mode = mirt__file_mode(path);
+    if (S_ISDIR(mode)) return MIRT_OK;
+    errno = mode ? ENOTDIR : code;
     return mirt__file_fail(path, "cannot create the directory");
 }
 

@@ -16,30 +16,33 @@ static int64_t mirt__machine_line(const char *text, const char *name) {
     return -1;
 }
 
+static void mirt__machine_peek(const char *group, const char *file, char *text, size_t size) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", group, file);
+    mirt__file_peek(path, text, size);
+}
+
 /* A file that holds one number, or "max"; -1: no such limit. */
 static int64_t mirt__machine_number(const char *group, const char *file) {
-    char path[512], text[64];
-    snprintf(path, sizeof path, "%s/%s", group, file);
-    mirt__file_peek(path, text, sizeof text);
+    char text[64];
+    mirt__machine_peek(group, file, text, sizeof text);
     return text[0] >= '0' && text[0] <= '9' ? (int64_t)strtoll(text, NULL, 10) : -1;
 }
 
 /* The limits of a control group that contains this process. */
 static void mirt__machine_group(const char *group, const char *most, const char *used, mirt_machine_info *out) {
-    char path[512], text[4096];
+    char text[4096];
     const int64_t limit = mirt__machine_number(group, most), taken = mirt__machine_number(group, used);
     if (limit > 0 && (uint64_t)limit < out->memory_total) {
-        snprintf(path, sizeof path, "%s/memory.stat", group);
-        mirt__file_peek(path, text, sizeof text);
+        mirt__machine_peek(group, "memory.stat", text, sizeof text);
         int64_t cached = mirt__machine_line(text, "inactive_file "),
                 left = limit - taken; /* page cache, which can be reclaimed */
         if (cached > 0 && cached < taken) left += cached;
+        if (left < 0) left = 0;
         if (!out->memory_limit || (uint64_t)limit < out->memory_limit) out->memory_limit = (uint64_t)limit;
-        if (taken >= 0 && (uint64_t)(left > 0 ? left : 0) < out->memory_available)
-            out->memory_available = (uint64_t)(left > 0 ? left : 0);
+        if (taken >= 0 && (uint64_t)left < out->memory_available) out->memory_available = (uint64_t)left;
     }
-    snprintf(path, sizeof path, "%s/cpu.max", group);
-    mirt__file_peek(path, text, sizeof text);
+    mirt__machine_peek(group, "cpu.max", text, sizeof text);
     char *end;
     double quota = strtod(text, &end), period = strtod(end, NULL);
     if (end != text && quota > 0 && period > 0 && (out->core_limit == 0 || quota / period < out->core_limit))

@@ -47,11 +47,7 @@ MIRT__LIB void mirt__team_for(mirt__team *team, int64_t tasks, void (*fn)(void *
         for (int64_t task = 0; task < tasks; task++) fn(arg, task, 0);
         return;
     }
-    mirt__team_loop loop;
-    loop.fn = fn;
-    loop.arg = arg;
-    loop.tasks = tasks;
-    loop.next = 0;
+    mirt__team_loop loop = {fn, arg, tasks, 0};
     mirt__team_run(team, mirt__team_loop_run, &loop);
 }
 
@@ -78,10 +74,6 @@ MIRT__LIB mirt__team *mirt__team_create(int size, bool spin) {
 
 MIRT__LIB void mirt__team_destroy(mirt__team *team) {
     mirt__free(team);
-}
-
-MIRT__LIB int mirt__team_size(const mirt__team *team) {
-    return team ? team->size : 1;
 }
 
 MIRT__LIB bool mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member), void *arg) {
@@ -312,10 +304,6 @@ MIRT__LIB void mirt__team_destroy(mirt__team *team) {
     mirt__aligned_free(team);
 }
 
-MIRT__LIB int mirt__team_size(const mirt__team *team) {
-    return team ? team->size : 1;
-}
-
 MIRT__LIB bool mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member), void *arg) {
     if (mirt__team_size(team) == 1) return fn(arg, 0), true;
     uint32_t done = mirt__gate_value(&team->done);
@@ -353,3 +341,7 @@ MIRT__LIB int mirt__team_ended(const mirt__team *team) {
 #undef MIRT__SPIN_SECONDS
 
 #endif
+
+MIRT__LIB int mirt__team_size(const mirt__team *team) {
+    return team ? team->size : 1;
+}

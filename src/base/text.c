@@ -4,21 +4,15 @@
 
 /* Makes room for `more` bytes and the final 0. */
 static bool mirt__text_reserve(mirt__text *text, size_t more) {
-    size_t needed;
-    if (text->failed) return false;
-    if (!mirt__add_size(text->size, more, &needed) || !mirt__add_size(needed, 1, &needed)) {
-        mirt__no_memory(SIZE_MAX);
-        text->failed = true;
-        return false;
-    }
-    if (needed <= text->capacity) return true;
-    size_t capacity = text->capacity < 128 ? 128 : text->capacity;
-    while (capacity < needed) capacity = capacity > SIZE_MAX / 2 ? needed : capacity * 2;
+    size_t needed, capacity = text->capacity < 128 ? 128 : text->capacity;
     void *data = text->data;
-    if (!mirt__grow(&data, text->size, capacity, 1)) {
-        text->failed = true;
-        return false;
-    }
+    if (text->failed) return false;
+    text->failed = !mirt__add_size(text->size, more, &needed) || !mirt__add_size(needed, 1, &needed);
+    if (text->failed) return mirt__no_memory(SIZE_MAX) != NULL;
+    if (needed <= text->capacity) return true;
+    while (capacity < needed) capacity = capacity > SIZE_MAX / 2 ? needed : capacity * 2;
+    text->failed = !mirt__grow(&data, text->size, capacity, 1);
+    if (text->failed) return false;
     text->data = (char *)data;
     text->capacity = capacity;
     return true;
@@ -148,8 +142,9 @@ MIRT__LIB void mirt__vprint(char *out, size_t size, const char *format, va_list 
     mirt_printable(text, out, size);
 }
 
-MIRT__LIB const char *mirt__shown(const char *name, char out[MIRT__SHOWN]) {
-    mirt_printable(name, out, MIRT__SHOWN);
+MIRT__LIB mirt__phrase mirt__shown(const char *name) {
+    mirt__phrase out;
+    mirt_printable(name, out.text, sizeof out.text);
     return out;
 }
 

@@ -33,11 +33,11 @@ static const mirt__json *mirt__checkpoint_header(mirt__pool *pool, const char *p
     if (text && good) json = mirt__json_parse(pool, text, (size_t)header);
     *memory = !good || json || mirt_last_status() != MIRT_E_NOMEM;
     mirt__file_close(&fd);
-    return json && json->type == MIRT__JSON_OBJECT ? json : NULL;
+    return json;
 }
 
 static void mirt__candidate_int(const mirt__json *object, const char *key, int64_t *out) {
-    const mirt__json *value = object && object->type == MIRT__JSON_OBJECT ? mirt__json_member(object, key) : NULL;
+    const mirt__json *value = mirt__json_member(object, key);
     const int64_t most =
         (int64_t)1 << 53; /* as in a run that is resumed; anything else orders as if it were not there */
     if (value && value->type == MIRT__JSON_NUMBER && value->integral && value->integer >= 0 && value->integer <= most)
@@ -48,12 +48,10 @@ static void mirt__candidate_int(const mirt__json *object, const char *key, int64
 static bool mirt__candidate_look(const char *path, mirt__candidate *out, bool *memory) {
     mirt__pool pool = {NULL};
     const mirt__json *header = mirt__checkpoint_header(&pool, path, memory);
-    const mirt__json *metadata = header ? mirt__json_member(header, "__metadata__") : NULL;
-    const mirt__json *text =
-        metadata && metadata->type == MIRT__JSON_OBJECT ? mirt__json_member(metadata, "training") : NULL;
+    const mirt__json *text = mirt__json_member(mirt__json_member(header, "__metadata__"), "training");
     bool ours = text && text->type == MIRT__JSON_STRING;
     const mirt__json *training = ours ? mirt__json_parse(&pool, text->string, strlen(text->string)) : NULL;
-    const mirt__json *run = training && training->type == MIRT__JSON_OBJECT ? mirt__json_member(training, "run") : NULL;
+    const mirt__json *run = mirt__json_member(training, "run");
     mirt__candidate_int(training, "iterations", &out->step);
     mirt__candidate_int(run ? run : training, "saved", &out->saved);
     out->run = run != NULL;
@@ -74,11 +72,9 @@ static void mirt__checkpoint_damaged(const mirt_strategy *strategy, const char *
 static mirt_status mirt__candidate_add(mirt__candidates *c, const mirt_strategy *strategy, const char *directory,
                                        const char *name) {
     mirt__candidate found;
-    const size_t size = strlen(directory) + strlen(name) + 2;
     if (name[0] == '.' || mirt__ends_in(name, ".tmp")) return MIRT_OK;
-    char *path = (char *)mirt__pool_alloc(&c->pool, size);
+    const char *path = mirt__pool_print(&c->pool, "%s%s%s", directory, mirt__ends_in(directory, "/") ? "" : "/", name);
     if (!path) return MIRT_E_NOMEM;
-    snprintf(path, size, "%s%s%s", directory, mirt__ends_in(directory, "/") ? "" : "/", name);
     memset(&found, 0, sizeof found);
     found.path = path;
     if (mirt__is_directory(path)) return MIRT_OK;

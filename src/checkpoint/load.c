@@ -7,7 +7,7 @@ MIRT_API mirt_status mirt_set_model_class_names(mirt_model *model, const char *c
     if (!model) return mirt__fail_missing(__func__, "model");
     const int bad = names ? mirt__bad_name(names, count) : -1;
     if (bad >= 0) return mirt__fail(MIRT_E_INVALID, "%s: the name of class %d is not valid UTF-8", model->name, bad);
-    return mirt__model_set_names(model, mirt__names_copy(__func__, names, count), count);
+    return mirt__model_set_names(model, mirt__names_copy("mirt_set_model_class_names", names, count), count);
 }
 
 MIRT_API const char *const *mirt_model_class_names(const mirt_model *model, int *count) {
@@ -31,18 +31,15 @@ static const mirt__json *mirt__load_metadata(const mirt__safetensors *file, mirt
 static mirt_status mirt__load_classes(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool) {
     if (!mirt__safetensors_metadata(file, "classes")) return MIRT_OK;
     const mirt__json *list = mirt__load_metadata(file, pool, "classes");
-    const char **names = list && list->type == MIRT__JSON_ARRAY
-                             ? (const char **)mirt__pool_alloc(pool, (list->count + 1) * sizeof *names)
-                             : NULL;
     if (!list) return mirt_last_status();
-    if (list->type != MIRT__JSON_ARRAY || !list->count || list->count > INT_MAX)
-        return mirt__fail(MIRT_E_FORMAT, "%s: classes: is no list of names", file->origin);
+    const char **names = (const char **)mirt__pool_alloc(pool, (list->count + 1) * sizeof *names);
     if (!names) return mirt_last_status();
-    for (size_t i = 0; i < list->count; i++) {
-        if (list->item[i]->type != MIRT__JSON_STRING)
-            return mirt__fail(MIRT_E_FORMAT, "%s: classes: is no list of names", file->origin);
+    bool good = list->type == MIRT__JSON_ARRAY && list->count && list->count <= INT_MAX;
+    for (size_t i = 0; good && i < list->count; i++) {
+        good = list->item[i]->type == MIRT__JSON_STRING;
         names[i] = list->item[i]->string;
     }
+    if (!good) return mirt__fail(MIRT_E_FORMAT, "%s: classes: is no list of names", file->origin);
     return mirt_set_model_class_names(model, names, (int)list->count);
 }
 
@@ -67,8 +64,7 @@ static mirt_status mirt__load_into(mirt_model *model, const mirt__safetensors *f
 
 /* Closes `file`. */
 static mirt_model *mirt__load_open(mirt_strategy *strategy, mirt__safetensors *file) {
-    mirt__pool pool;
-    memset(&pool, 0, sizeof pool);
+    mirt__pool pool = {NULL};
     mirt_model *model = mirt_model_create(strategy, NULL);
     if (model && mirt__load_into(model, file, &pool) != MIRT_OK) {
         mirt_model_destroy(model);
@@ -113,17 +109,14 @@ static const char *mirt__load_name(mirt__pool *pool, const mirt__variable *v, co
     const size_t cut = desc->prefix ? strlen(desc->prefix) : 0;
     if (cut && desc->prefix[cut - 1] != '*' && name[cut]) name += cut + 1;
     if (!desc->file_prefix || !*desc->file_prefix) return name;
-    const size_t size = strlen(desc->file_prefix) + strlen(name) + 2;
-    char *whole = (char *)mirt__pool_alloc(pool, size);
+    const char *whole = mirt__pool_print(pool, "%s/%s", desc->file_prefix, name);
     *ok = whole != NULL;
-    if (whole) snprintf(whole, size, "%s/%s", desc->file_prefix, name);
     return whole;
 }
 
 /* Tensors that are nobody's: not those of an optimizer or a run, which whole models have. */
 static void mirt__load_extras(const mirt__safetensors *file, const bool *used, mirt__text *text,
                               mirt_load_report *report) {
-    char shape[MIRT__ST_SHAPE_TEXT], shown[MIRT__SHOWN];
     const bool whole = mirt__safetensors_metadata(file, "compile") != NULL;
 #define MIRT__OPTIMIZER_NAME(kind, name, kernel) #name,
     static const char *const optimizer[] = {MIRT_OPTIMIZER_LIST(MIRT__OPTIMIZER_NAME)};
@@ -138,14 +131,14 @@ static void mirt__load_extras(const mirt__safetensors *file, const bool *used, m
         slot = slot || (whole && (strncmp(t->name, "run/", 4) == 0 || strncmp(t->name, "callbacks/", 10) == 0));
         if (used[i] || slot) continue;
         report->extra++;
-        mirt__text_add(text, "extra: %s %s\n", mirt__shown(t->name, shown), mirt__st_shape_text(t, shape));
+        mirt__text_add(text, "extra: %s %s\n", mirt__shown(t->name).text, mirt__st_shape_text(t).text);
     }
 }
 
 static mirt_status mirt__load_some(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool,
                                    const mirt_load_desc *desc, mirt_load_report *report) {
     mirt__text *text = &model->load_text;
-    char have[MIRT__ST_SHAPE_TEXT], want[96], shown[MIRT__SHOWN];
+    char want[96];
     int asked = 0;
     bool ok = true, *used = (bool *)mirt__pool_alloc(pool, (size_t)file->count + 1);
     if (!used) return mirt_last_status();
@@ -163,12 +156,12 @@ static mirt_status mirt__load_some(mirt_model *model, const mirt__safetensors *f
             report->loaded++;
         } else if (t) {
             report->mismatched++;
-            mirt__text_add(text, "mismatched: %s is %s, in the file %s %s\n", mirt__shown(v->name, shown),
+            mirt__text_add(text, "mismatched: %s is %s, in the file %s %s\n", mirt__shown(v->name).text,
                            mirt__shape_text(&v->shape, want), mirt__st_dtype_name(t->dtype),
-                           mirt__st_shape_text(t, have));
+                           mirt__st_shape_text(t).text);
         } else {
             report->missing++;
-            mirt__text_add(text, "missing: %s %s\n", mirt__shown(v->name, shown), mirt__shape_text(&v->shape, want));
+            mirt__text_add(text, "missing: %s %s\n", mirt__shown(v->name).text, mirt__shape_text(&v->shape, want));
         }
     }
     mirt__load_extras(file, used, text, report);
@@ -184,10 +177,9 @@ MIRT_API mirt_status mirt_load_weights_partial(mirt_model *model, const char *pa
                                                mirt_load_report *report) {
     MIRT__USE_MODEL(model, mirt_last_status());
     mirt__safetensors file;
-    mirt__pool pool;
+    mirt__pool pool = {NULL};
     mirt_load_desc all;
     mirt_load_report own;
-    memset(&pool, 0, sizeof pool);
     memset(&all, 0, sizeof all);
     memset(&own, 0, sizeof own);
     if (report) *report = own;

@@ -66,10 +66,9 @@ static mirt_status mirt__state_read_double(const mirt__state_field *field, const
 }
 
 static mirt_status mirt__state_read_text(const mirt__state_field *field, const mirt__json *value, char **out) {
-    char label[MIRT__JSON_LABEL];
     if (field->valid && !field->valid(value->string)) {
         return mirt__fail(MIRT_E_FORMAT, "\"%s\" cannot be \"%s\"", field->name,
-                          mirt__json_label(value->string, label));
+                          mirt__label(value->string).text);
     }
     *out = mirt__strdup(value->string);
     return *out ? MIRT_OK : mirt_last_status();

@@ -18,20 +18,18 @@ static mirt_status mirt__resume_reserve(const mirt__run_state *r) {
 }
 
 static bool mirt__load_state(const mirt_callback *callback, const char *text) {
-    if (mirt__ready_of(callback)) return !callback->load_state(text, callback->user);
     MIRT__OUTSIDE;
     return !callback->load_state(text, callback->user);
 }
 
 /* The caller's own callbacks may refuse their state: the last that can fail. */
 static mirt_status mirt__resume_ask_callbacks(const mirt__run_state *r) {
-    char label[MIRT__CALLBACK_LABEL];
     for (int i = 0; i < mirt__num_callbacks(r->run); i++) {
         const mirt_callback *callback = r->run->desc->callbacks[i];
         if (mirt__ready_of(callback) || !r->callback[i].text) continue;
         if (mirt__load_state(callback, r->callback[i].text)) continue;
         return mirt__fail(MIRT_E_FORMAT, "the callback %s cannot use the state it has there",
-                          mirt__callback_label(r->run, i, label));
+                          mirt__callback_label(r->run, i).text);
     }
     return MIRT_OK;
 }
@@ -117,7 +115,8 @@ static mirt_status mirt__resume_take(mirt__run_state *r) {
     return run->reopen(run);
 }
 
-MIRT__LIB mirt_status mirt__run_resume_file(mirt__training_run *run, const mirt__safetensors *file) {
+/* Parses all of an open checkpoint (mirt__run_parse), then applies it. */
+static mirt_status mirt__run_resume_file(mirt__training_run *run, const mirt__safetensors *file) {
     mirt__run_state r;
     mirt_status status = mirt__run_parse(&r, run, file);
     if (status == MIRT_OK) status = mirt__resume_reserve(&r);
@@ -151,24 +150,23 @@ static mirt_status mirt__resume_open(const mirt__training_run *run, const char *
 
 /* Checkpoints could not tell states of one name apart. */
 static mirt_status mirt__run_check_names(const mirt__training_run *run) {
-    char label[MIRT_MAX_CALLBACKS][MIRT__CALLBACK_LABEL];
+    mirt__phrase label[MIRT_MAX_CALLBACKS];
     for (int i = 0; i < mirt__num_callbacks(run); i++) {
         const mirt_callback *callback = run->desc->callbacks[i];
-        label[i][0] = 0;
         if (!callback->name || !callback->save_state) continue;
         if (strlen(callback->name) > 80 || !mirt__utf8_valid(callback->name, strlen(callback->name))) {
             return mirt__fail(
                 MIRT_E_INVALID,
                 "mirt_fit: callback %d keeps a state under a name of more than 80 bytes, or not valid UTF-8", i);
         }
-        mirt__callback_label(run, i, label[i]);
+        label[i] = mirt__callback_label(run, i);
         for (int k = 0; k < i; k++) {
             const mirt_callback *other = run->desc->callbacks[k];
-            if (other->name && other->save_state && strcmp(label[i], label[k]) == 0) {
+            if (other->name && other->save_state && strcmp(label[i].text, label[k].text) == 0) {
                 return mirt__fail(MIRT_E_INVALID,
                                   "mirt_fit: the callbacks %d and %d keep their states under one name, \"%s\"; give "
                                   "one of them another",
-                                  k, i, label[i]);
+                                  k, i, label[i].text);
             }
         }
     }

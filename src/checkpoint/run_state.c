@@ -3,13 +3,14 @@
 
 /* >>names of callbacks */
 
-MIRT__LIB const char *mirt__callback_label(const mirt__training_run *run, int index, char out[MIRT__CALLBACK_LABEL]) {
+MIRT__LIB mirt__phrase mirt__callback_label(const mirt__training_run *run, int index) {
     const char *name = run->desc->callbacks[index]->name;
+    mirt__phrase out;
     int same = 0;
     for (int i = 0; i < index; i++)
         same += run->desc->callbacks[i]->name && strcmp(run->desc->callbacks[i]->name, name) == 0;
-    if (same) snprintf(out, MIRT__CALLBACK_LABEL, "%.80s_%d", name, same);
-    else snprintf(out, MIRT__CALLBACK_LABEL, "%.80s", name);
+    snprintf(out.text, sizeof out.text, "%.80s", name);
+    if (same) mirt__line_add(out.text, sizeof out.text, "_%d", same);
     return out;
 }
 
@@ -20,10 +21,7 @@ MIRT__LIB int mirt__num_callbacks(const mirt__training_run *run) {
 }
 
 MIRT__LIB const char *mirt__kept_name(mirt__pool *pool, const char *label, const mirt__variable *v) {
-    const size_t size = strlen(label) + strlen(v->name) + 16;
-    char *name = (char *)mirt__pool_alloc(pool, size);
-    if (name) snprintf(name, size, "callbacks/%s/%s", label, v->name);
-    return name;
+    return mirt__pool_print(pool, "callbacks/%s/%s", label, v->name);
 }
 
 /* >>the numbers */
@@ -172,7 +170,7 @@ static mirt_status mirt__run_same_settings(const mirt__run_state *r) {
     if (strcmp(a, seed->string) != 0) {
         return mirt__fail(MIRT_E_STATE,
                           "it is of a run with seed %s, this strategy has seed %s: going on needs the same",
-                          mirt__json_label(seed->string, b), a);
+                          mirt__label(seed->string).text, a);
     }
     for (int i = 0; i < MIRT__COUNT(mirt__run_ints); i++) {
         const mirt__run_int_field *f = &mirt__run_ints[i];
@@ -184,36 +182,14 @@ static mirt_status mirt__run_same_settings(const mirt__run_state *r) {
     return MIRT_OK;
 }
 
-/* The text of item i of a list, and its length. */
-static const char *mirt__json_item_text(const char *text, const mirt__json *list, size_t i, size_t *size) {
-    size_t begin = list->item[i]->offset, end = i + 1 < list->count ? list->item[i + 1]->offset : begin;
-    if (end == begin) { /* the last: up to its closing brace */
-        int depth = 0;
-        bool quoted = false;
-        for (end = begin; text[end]; end++) {
-            if (text[end] == '\\' && quoted) end++;
-            else if (text[end] == '"') quoted = !quoted;
-            else if (!quoted && text[end] == '{') depth++;
-            else if (!quoted && text[end] == '}' && --depth == 0) {
-                end++;
-                break;
-            }
-        }
-    }
-    while (end > begin && text[end - 1] != '}') end--;
-    *size = end - begin;
-    return text + begin;
-}
-
-static const char *mirt__json_layer_name(const mirt__json *layer, char out[MIRT__JSON_LABEL]) {
+static mirt__phrase mirt__json_layer_name(const mirt__json *layer) {
     const mirt__json *name = mirt__json_member(layer, "name");
     if (!name) name = mirt__json_member(layer, "op");
-    return mirt__json_label(name && name->type == MIRT__JSON_STRING ? name->string : "?", out);
+    return mirt__label(name && name->type == MIRT__JSON_STRING ? name->string : "?");
 }
 
 /* The first layer that is not the same in two texts of architectures. */
 static mirt_status mirt__run_other_model(mirt__run_state *r, const char *was, const char *is) {
-    char a[MIRT__JSON_LABEL], b[MIRT__JSON_LABEL];
     const mirt__json *then = mirt__json_parse(&r->pool, was, strlen(was)),
                      *now = mirt__json_parse(&r->pool, is, strlen(is));
     if (!then || !now) return mirt_last_status();
@@ -221,15 +197,13 @@ static mirt_status mirt__run_other_model(mirt__run_state *r, const char *was, co
                      *new_list = mirt__json_get(now, "layers", MIRT__JSON_ARRAY);
     if (!old_list || !new_list) return mirt_last_status();
     for (size_t i = 0; i < old_list->count && i < new_list->count; i++) {
-        size_t old_size, new_size;
-        const char *x = mirt__json_item_text(was, old_list, i, &old_size),
-                   *y = mirt__json_item_text(is, new_list, i, &new_size);
-        if (old_size == new_size && memcmp(x, y, old_size) == 0) continue;
+        const mirt__json *x = old_list->item[i], *y = new_list->item[i];
+        const size_t size = x->end - x->offset;
+        if (size == y->end - y->offset && memcmp(was + x->offset, is + y->offset, size) == 0) continue;
         return mirt__fail(
             MIRT_E_STATE,
             "it is of another model: its layer %d, \"%s\", is not the layer \"%s\" of %s, or has other settings",
-            (int)i, mirt__json_layer_name(old_list->item[i], a), mirt__json_layer_name(new_list->item[i], b),
-            r->run->model->name);
+            (int)i, mirt__json_layer_name(x).text, mirt__json_layer_name(y).text, r->run->model->name);
     }
     if (old_list->count != new_list->count) {
         return mirt__fail(MIRT_E_STATE, "it is of another model: that has %d layers, %s has %d", (int)old_list->count,
@@ -274,7 +248,6 @@ static mirt_status mirt__run_same_optimizer(mirt__run_state *r) {
 
 /* The tensor, which must be there, of F64 with this rank and this many columns; NULL with the error set. */
 static const mirt__safetensor *mirt__run_table(const mirt__run_state *r, const char *name, int rank, int64_t columns) {
-    char shape[MIRT__ST_SHAPE_TEXT];
     const mirt__safetensor *t = mirt__safetensors_find(r->file, name);
     if (t && t->dtype == MIRT__ST_F64 && t->rank == rank && t->dim[rank - 1] == columns) return t;
     if (!t) mirt__fail(MIRT_E_FORMAT, "there is no tensor %s", name);
@@ -282,14 +255,13 @@ static const mirt__safetensor *mirt__run_table(const mirt__run_state *r, const c
         mirt__fail(MIRT_E_STATE,
                    "%s is %s %s, but this model's losses and metrics give F64 of rank %d with %lld columns: it is of a "
                    "run with others",
-                   name, mirt__st_dtype_name(t->dtype), mirt__st_shape_text(t, shape), rank, (long long)columns);
+                   name, mirt__st_dtype_name(t->dtype), mirt__st_shape_text(t).text, rank, (long long)columns);
     return NULL;
 }
 
 /* The columns' names, as this model's logs have them. */
 static mirt_status mirt__run_read_log_names(mirt__run_state *r, const mirt__json *list) {
     const char *names[MIRT_MAX_LOGS];
-    char label[MIRT__JSON_LABEL];
     const int known = mirt__log_names(r->run->model, true, names);
     if (list->count > (size_t)known) {
         return mirt__fail(MIRT_E_STATE,
@@ -309,7 +281,7 @@ static mirt_status mirt__run_read_log_names(mirt__run_state *r, const mirt__json
         return mirt__fail(
             MIRT_E_STATE,
             "its history has \"%s\", which this model does not report: it is of a run with other losses or metrics",
-            mirt__json_label(name, label));
+            mirt__label(name).text);
     }
     return MIRT_OK;
 }
@@ -355,12 +327,11 @@ static mirt_status mirt__run_read_sums(mirt__run_state *r) {
 }
 
 static mirt_status mirt__run_check_tensors(const mirt__run_state *r) {
-    char label[MIRT__JSON_LABEL];
     for (int i = 0; i < r->file->count; i++) {
         const char *name = r->file->tensor[i].name;
         if (strncmp(name, "run/", 4) != 0 || strcmp(name, "run/history") == 0 || strcmp(name, "run/sums") == 0)
             continue;
-        return mirt__fail(MIRT_E_FORMAT, "there is a tensor %s, which no run has", mirt__json_label(name, label));
+        return mirt__fail(MIRT_E_FORMAT, "there is a tensor %s, which no run has", mirt__label(name).text);
     }
     return MIRT_OK;
 }
@@ -394,22 +365,22 @@ static mirt_status mirt__run_read_callback(mirt__run_state *r, int i, const mirt
 }
 
 static mirt_status mirt__run_read_callbacks(mirt__run_state *r) {
-    char label[MIRT__CALLBACK_LABEL], shown[MIRT__JSON_LABEL];
     const mirt__json *states = mirt__json_get(r->json, "callbacks", MIRT__JSON_OBJECT);
     if (!states) return mirt__fail_at("run");
     for (size_t i = 0; i < states->count; i++) {
         if (states->item[i]->type == MIRT__JSON_STRING) continue;
         return mirt__fail(MIRT_E_FORMAT, "the state of %s is %s, but must be a string",
-                          mirt__json_label(states->item[i]->key, shown), mirt__json_type_name(states->item[i]->type));
+                          mirt__label(states->item[i]->key).text, mirt__json_type_name(states->item[i]->type));
     }
     size_t taken = 0;
     for (int i = 0; i < mirt__num_callbacks(r->run); i++) {
         const mirt_callback *callback = r->run->desc->callbacks[i];
         if (!callback->name || !callback->load_state) continue;
-        const mirt__json *state = mirt__json_member(states, mirt__callback_label(r->run, i, label));
+        const mirt__phrase label = mirt__callback_label(r->run, i);
+        const mirt__json *state = mirt__json_member(states, label.text);
         if (!state) continue;
         taken++;
-        if (mirt__run_read_callback(r, i, state, label) != MIRT_OK) return mirt_last_status();
+        if (mirt__run_read_callback(r, i, state, label.text) != MIRT_OK) return mirt_last_status();
     }
     r->unknown = states->count - taken;
     return MIRT_OK;
@@ -421,7 +392,7 @@ static mirt_status mirt__run_find(mirt__run_state *r) {
     const char *text = mirt__safetensors_metadata(r->file, "training");
     const mirt__json *training = text ? mirt__json_parse(&r->pool, text, strlen(text)) : NULL;
     if (text && !training) return mirt__fail_at("training");
-    r->json = training && training->type == MIRT__JSON_OBJECT ? mirt__json_member(training, "run") : NULL;
+    r->json = mirt__json_member(training, "run");
     if (!r->json || r->json->type != MIRT__JSON_OBJECT) {
         return mirt__fail(MIRT_E_FORMAT,
                           "it holds a model but no run to go on with; mirt_load and mirt_load_weights read it");

@@ -39,8 +39,6 @@ typedef struct mirt__training_run {
 } mirt__training_run;
 
 /* --- run_state.c --- */
-#define MIRT__CALLBACK_LABEL 96 /* bytes of a callback's name in a checkpoint */
-
 /* What a checkpoint holds of one callback of the fit. */
 typedef struct mirt__loaded_callback {
     const char *text;         /* its state; NULL: there is none */
@@ -76,16 +74,23 @@ MIRT__LIB void mirt__run_describe(const mirt__training_run *run, mirt__position 
 MIRT__LIB void mirt__run_write_numbers(mirt__position *at, mirt__text *out);
 MIRT__LIB int mirt__num_callbacks(const mirt__training_run *run);
 /* "early_stopping", and for the next one of that name "early_stopping_1". */
-MIRT__LIB const char *mirt__callback_label(const mirt__training_run *run, int index, char out[MIRT__CALLBACK_LABEL]);
+MIRT__LIB mirt__phrase mirt__callback_label(const mirt__training_run *run, int index);
 /* "callbacks/early_stopping/conv2d/kernel", or NULL. */
 MIRT__LIB const char *mirt__kept_name(mirt__pool *pool, const char *label, const mirt__variable *v);
 
 /* --- run_write.c --- */
+/* A file that is being made: its tensors, and pairs of metadata, which point into these texts. */
+typedef struct mirt__saving {
+    mirt__pool pool;
+    mirt__safetensor *tensor;
+    int count, pairs;
+    const char *pair[16];
+    mirt__text architecture, compile, training, classes;
+} mirt__saving;
 /* What a checkpoint holds beside the model: a member "run" of the metadata "training", and tensors, of which there are
-   at most mirt__run_most_tensors, appended to tensor[*count]. */
+   at most mirt__run_most_tensors. */
 MIRT__LIB int mirt__run_most_tensors(const mirt__training_run *run);
-MIRT__LIB mirt_status mirt__run_write(mirt__training_run *run, mirt__pool *pool, mirt__text *out,
-                                      mirt__safetensor *tensor, int *count);
+MIRT__LIB mirt_status mirt__run_write(mirt__training_run *run, mirt__saving *out);
 /* A time for a file, later than all before. */
 MIRT__LIB int64_t mirt__run_saved(mirt__training_run *run);
 
@@ -94,8 +99,6 @@ MIRT__LIB int64_t mirt__run_saved(mirt__training_run *run);
 MIRT__LIB mirt_status mirt__history_reserve(mirt__training_run *run, int need);
 
 /* --- resume.c --- */
-/* Goes on from an open checkpoint: parses all of it (mirt__run_parse), then applies it. */
-MIRT__LIB mirt_status mirt__run_resume_file(mirt__training_run *run, const mirt__safetensors *file);
 /* Goes on from the checkpoint that the fit was asked to, if it was and there is one. Nothing is changed after a
    failure: of callbacks whose states cannot be told apart, too. */
 MIRT__LIB mirt_status mirt__run_resume(mirt__training_run *run);

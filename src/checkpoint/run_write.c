@@ -18,29 +18,21 @@ typedef struct mirt__state_question {
 
 static void mirt__ask_state(void *arg) {
     mirt__state_question *q = (mirt__state_question *)arg;
-    if (!mirt__ready_of(q->callback)) {
-        MIRT__OUTSIDE;
-        q->size = q->callback->save_state(q->text, q->capacity, q->callback->user);
-        return;
-    }
+    MIRT__OUTSIDE;
     q->size = q->callback->save_state(q->text, q->capacity, q->callback->user);
 }
 
 /* As with all functions of the user, on his thread. */
 static size_t mirt__state_of(const mirt__training_run *run, const mirt_callback *callback, char *text,
                              size_t capacity) {
-    mirt__state_question q;
-    q.callback = callback;
-    q.text = text;
-    q.capacity = capacity;
-    q.size = 0;
-    if (mirt__ready_of(callback)) mirt__ask_state(&q);
-    else mirt__on_caller(run->model->strategy, mirt__ask_state, &q);
+    mirt__state_question q = {callback, text, capacity, 0};
+    if (mirt__ready_of(callback)) return callback->save_state(text, capacity, callback->user);
+    mirt__on_caller(run->model->strategy, mirt__ask_state, &q);
     return q.size;
 }
 
-static mirt_status mirt__run_write_callbacks(const mirt__training_run *run, mirt__text *out) {
-    char label[MIRT__CALLBACK_LABEL];
+static mirt_status mirt__run_write_callbacks(const mirt__training_run *run, mirt__saving *s) {
+    mirt__text *out = &s->training;
     bool first = true;
     for (int i = 0; i < mirt__num_callbacks(run); i++) {
         const mirt_callback *callback = run->desc->callbacks[i];
@@ -51,15 +43,14 @@ static mirt_status mirt__run_write_callbacks(const mirt__training_run *run, mirt
         if (size == SIZE_MAX)
             return mirt__ready_of(callback) ? mirt_last_status()
                                             : mirt__fail(MIRT_E_CALLBACK, "callback %d has no state to save", i);
-        char *text = (char *)mirt__calloc(size + 1, 1);
+        char *text = (char *)mirt__pool_alloc(&s->pool, size + 1);
         if (!text) return mirt_last_status();
         const bool whole = mirt__state_of(run, callback, text, size + 1) == size;
         const bool good = mirt__utf8_valid(text, strlen(text));
         mirt__text_add(out, first ? "" : ",");
-        mirt__json_write_string(out, mirt__callback_label(run, i, label));
+        mirt__json_write_string(out, mirt__callback_label(run, i).text);
         mirt__text_add(out, ":");
         mirt__json_write_string(out, text);
-        mirt__free(text);
         if (!whole && mirt__ready_of(callback)) return mirt_last_status(); /* memory ran out */
         if (!good || !whole)
             return mirt__fail(MIRT_E_CALLBACK,
@@ -73,9 +64,8 @@ MIRT__LIB int mirt__run_most_tensors(const mirt__training_run *run) {
     return 2 + mirt__num_callbacks(run) * run->model->num_variables;
 }
 
-static mirt__safetensor *mirt__run_tensor(mirt__safetensor *tensor, int *count, const char *name, int64_t rows,
-                                          int64_t columns, const double *data) {
-    mirt__safetensor *t = &tensor[(*count)++];
+static void mirt__run_tensor(mirt__saving *s, const char *name, int64_t rows, int64_t columns, const double *data) {
+    mirt__safetensor *t = &s->tensor[s->count++];
     memset(t, 0, sizeof *t);
     t->name = name;
     t->dtype = MIRT__ST_F64;
@@ -83,12 +73,11 @@ static mirt__safetensor *mirt__run_tensor(mirt__safetensor *tensor, int *count, 
     t->dim[0] = rows;
     t->dim[1] = columns;
     t->data = data;
-    return t;
 }
 
 /* A row an epoch: how many logs it has, and their values; `names` gets all names. */
-static mirt_status mirt__run_write_history(const mirt_model *model, mirt__pool *pool, mirt__text *out,
-                                           mirt__safetensor *tensor, int *count) {
+static mirt_status mirt__run_write_history(const mirt_model *model, mirt__saving *s) {
+    mirt__text *out = &s->training;
     const mirt_logs *longest = NULL;
     const int epochs = model->history.epochs;
     for (int e = 0; e < epochs; e++) {
@@ -102,50 +91,47 @@ static mirt_status mirt__run_write_history(const mirt_model *model, mirt__pool *
     mirt__text_add(out, "]");
     if (!longest) return MIRT_OK;
     const int64_t columns = longest->count + 1;
-    double *table = (double *)mirt__pool_alloc(pool, (size_t)epochs * (size_t)columns * sizeof *table);
+    double *table = (double *)mirt__pool_alloc(&s->pool, (size_t)epochs * (size_t)columns * sizeof *table);
     if (!table) return mirt_last_status();
     for (int e = 0; e < epochs; e++) {
         const mirt_logs *logs = &model->history_logs[e];
         table[e * columns] = logs->count;
         memcpy(table + e * columns + 1, logs->value, (size_t)logs->count * sizeof *table);
     }
-    mirt__run_tensor(tensor, count, "run/history", epochs, columns, table);
+    mirt__run_tensor(s, "run/history", epochs, columns, table);
     return MIRT_OK;
 }
 
-static mirt_status mirt__run_write_sums(const mirt__training_run *run, mirt__pool *pool, mirt__safetensor *tensor,
-                                        int *count) {
+static mirt_status mirt__run_write_sums(const mirt__training_run *run, mirt__saving *s) {
     const mirt__sums *sums = &run->sums;
     const int64_t all = 1 + MIRT_MAX_OUTPUTS + sums->num_metric;
-    double *values = (double *)mirt__pool_alloc(pool, (size_t)all * sizeof *values);
+    double *values = (double *)mirt__pool_alloc(&s->pool, (size_t)all * sizeof *values);
     if (!values) return mirt_last_status();
     values[0] = sums->loss;
     memcpy(values + 1, sums->output_loss, sizeof sums->output_loss);
     if (sums->num_metric)
         memcpy(values + 1 + MIRT_MAX_OUTPUTS, sums->metric, (size_t)sums->num_metric * sizeof *values);
-    mirt__run_tensor(tensor, count, "run/sums", all, 0, values);
+    mirt__run_tensor(s, "run/sums", all, 0, values);
     return MIRT_OK;
 }
 
-static mirt_status mirt__run_write_kept(const mirt__training_run *run, mirt__pool *pool, mirt__safetensor *tensor,
-                                        int *count) {
-    char label[MIRT__CALLBACK_LABEL];
+static mirt_status mirt__run_write_kept(const mirt__training_run *run, mirt__saving *s) {
     for (int i = 0; i < mirt__num_callbacks(run); i++) {
         const mirt__readymade *ready = mirt__ready_of(run->desc->callbacks[i]);
         const mirt__real *values = ready && ready->weights_set ? ready->weights : NULL;
         for (int k = 0; values && k < run->model->num_variables; k++) {
             const mirt__variable *v = &run->model->variable[k];
-            const char *name = mirt__kept_name(pool, mirt__callback_label(run, i, label), v);
+            const char *name = mirt__kept_name(&s->pool, mirt__callback_label(run, i).text, v);
             if (!name) return mirt_last_status();
-            mirt__tensor_of(v, name, values, &tensor[(*count)++]);
+            mirt__tensor_of(v, name, values, &s->tensor[s->count++]);
             values += v->count;
         }
     }
     return MIRT_OK;
 }
 
-MIRT__LIB mirt_status mirt__run_write(mirt__training_run *run, mirt__pool *pool, mirt__text *out,
-                                      mirt__safetensor *tensor, int *count) {
+MIRT__LIB mirt_status mirt__run_write(mirt__training_run *run, mirt__saving *s) {
+    mirt__text *out = &s->training;
     mirt_model *model = run->model;
     mirt__run_saved(run);
     mirt__position at = run->at;
@@ -167,11 +153,11 @@ MIRT__LIB mirt_status mirt__run_write(mirt__training_run *run, mirt__pool *pool,
     at.rate = (double)model->config.optimizer.learning_rate;
     mirt__text_add(out, ",\"run\":{\"seed\":\"%llu\"", (unsigned long long)model->strategy->seed);
     mirt__run_write_numbers(&at, out);
-    if (mirt__run_write_history(model, pool, out, tensor, count) != MIRT_OK) return mirt_last_status();
-    if (at.done && mirt__run_write_sums(run, pool, tensor, count) != MIRT_OK) return mirt_last_status();
-    if (mirt__run_write_kept(run, pool, tensor, count) != MIRT_OK) return mirt_last_status();
+    if (mirt__run_write_history(model, s) != MIRT_OK || (at.done && mirt__run_write_sums(run, s) != MIRT_OK) ||
+        mirt__run_write_kept(run, s) != MIRT_OK)
+        return mirt_last_status();
     mirt__text_add(out, ",\"callbacks\":{");
-    if (mirt__run_write_callbacks(run, out) != MIRT_OK) return mirt_last_status();
+    if (mirt__run_write_callbacks(run, s) != MIRT_OK) return mirt_last_status();
     mirt__text_add(out, "}}");
     return out->failed ? mirt_last_status() : MIRT_OK;
 }

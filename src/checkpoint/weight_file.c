@@ -6,11 +6,8 @@ MIRT__TRAINING_LIB const char *mirt__slot_name(mirt__pool *pool, const mirt_mode
     const mirt__optimizer_class *cls = mirt__optimizer_class_get(model->config.optimizer.kind);
     const char *slot_name[MIRT__MAX_SLOTS];
     mirt__optimizer_slot_names(&model->config.optimizer, slot_name);
-    size_t size = strlen(cls->name) + strlen(v->name) + strlen(slot_name[slot]) + 3;
-    char *name = (char *)mirt__pool_alloc(pool, size);
-    if (!name) return NULL;
-    snprintf(name, size, "%s/%s_%s", cls->name, v->name, slot_name[slot]);
-    for (char *at = name + strlen(cls->name) + 1; *at; at++) {
+    char *name = mirt__pool_print(pool, "%s/%s_%s", cls->name, v->name, slot_name[slot]);
+    for (char *at = name ? name + strlen(cls->name) + 1 : NULL; at && *at; at++) {
         if (*at == '/') *at = '_';
     }
     return name;
@@ -35,13 +32,13 @@ MIRT__LIB bool mirt__load_fits(const mirt__safetensor *t, const mirt__variable *
 MIRT__LIB const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, const char *name,
                                                   const mirt__variable *v) {
     const mirt__safetensor *t = mirt__safetensors_find(file, name);
-    char have[MIRT__ST_SHAPE_TEXT], want[96];
+    char want[96];
     if (!t)
         return mirt__fail(MIRT_E_NOT_FOUND, "%s: there is no tensor \"%s\"", file->origin, name),
                (const mirt__safetensor *)NULL;
     if (mirt__load_fits(t, v)) return t;
     mirt__fail(MIRT_E_SHAPE, "%s: %s is %s %s, the model needs F32 %s", file->origin, name,
-               mirt__st_dtype_name(t->dtype), mirt__st_shape_text(t, have), mirt__shape_text(&v->shape, want));
+               mirt__st_dtype_name(t->dtype), mirt__st_shape_text(t).text, mirt__shape_text(&v->shape, want));
     return NULL;
 }
 
@@ -53,9 +50,8 @@ MIRT__LIB void mirt__load_take(const mirt__safetensor *t, mirt_model *model, int
 }
 
 MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *model, int slots, bool take) {
-    mirt__pool pool;
+    mirt__pool pool = {NULL};
     mirt_status status = MIRT_OK;
-    memset(&pool, 0, sizeof pool);
     const size_t variables = (size_t)model->num_variables, most = (size_t)(1 + slots) * variables;
     const mirt__safetensor **found = (const mirt__safetensor **)mirt__pool_alloc(&pool, (most + 1) * sizeof *found);
     if (!found) status = mirt_last_status();

@@ -5,12 +5,7 @@
 MIRT__LIB void mirt__images_fit(const mirt_image_directory_desc *desc, const mirt_image *image, mirt__pixmap *resize,
                                 size_t *offset) {
     int channels = image->channels, height = desc->height, width = desc->width, top = 0, left = 0;
-    memset(resize, 0, sizeof *resize);
-    *offset = 0;
-    resize->height = image->height;
-    resize->width = image->width;
-    resize->stride = (size_t)image->width * (size_t)channels;
-    resize->pixels = image->pixels;
+    *resize = mirt__pixmap_of(image, height, width, desc->interpolation, desc->antialias);
     if (desc->crop_to_aspect_ratio) {
         /* Keras: smart_resize, in float32 */
         int rows = (int)((float)((int64_t)image->width * height) / (float)width),
@@ -31,10 +26,6 @@ MIRT__LIB void mirt__images_fit(const mirt_image_directory_desc *desc, const mir
     }
     resize->out_height = height;
     resize->out_width = width;
-    resize->out_stride = (size_t)desc->width * (size_t)channels;
-    resize->channels = channels;
-    resize->interpolation = desc->interpolation;
-    resize->antialias = desc->antialias;
     resize->dtype = desc->dtype;
     *offset = (size_t)top * resize->out_stride + (size_t)left * (size_t)channels;
 }

@@ -30,7 +30,7 @@ typedef struct mirt__picture {
 static void mirt__picture_fill(const mirt__picture *p, int x, int y, int width, int height, const uint8_t color[3]) {
     for (int i = y < 0 ? 0 : y; i < y + height && i < p->height; i++) {
         for (int j = x < 0 ? 0 : x; j < x + width && j < p->width; j++)
-            memcpy(p->pixel + ((size_t)i * (size_t)p->width + (size_t)j) * 3, color, 3);
+            memcpy(p->pixel + (i * p->width + j) * 3, color, 3);
     }
 }
 
@@ -72,7 +72,7 @@ static int mirt__confusion_name(const mirt__confusion *m, int i, char text[MIRT_
 static void mirt__confusion_cell(const mirt__picture *p, const mirt__confusion *m, int row, int column, int64_t sum) {
     static const uint8_t right[3] = {31, 95, 168}, wrong[3] = {214, 90, 24}, dark[3] = {32, 32, 32},
                          white[3] = {255, 255, 255}, nothing[3] = {247, 247, 247};
-    const int64_t count = m->counts[(size_t)row * (size_t)m->classes + (size_t)column];
+    const int64_t count = m->counts[row * m->classes + column];
     const double share = sum > 0 ? (double)count / (double)sum : 0, depth = count ? 0.12 + 0.88 * sqrt(share) : 0;
     const uint8_t *deep = row == column ? right : wrong;
     uint8_t color[3];
@@ -95,7 +95,7 @@ static void mirt__confusion_draw(const mirt__picture *p, const mirt__confusion *
     mirt__picture_fill(p, 0, 0, p->width, p->height, white);
     for (int i = 0; i < m->classes; i++) {
         int64_t sum = 0;
-        for (int j = 0; j < m->classes; j++) sum += m->counts[(size_t)i * (size_t)m->classes + (size_t)j];
+        for (int j = 0; j < m->classes; j++) sum += m->counts[i * m->classes + j];
         for (int j = 0; j < m->classes; j++) mirt__confusion_cell(p, m, i, j, sum);
         if (!size) continue;
         const int length = mirt__confusion_name(m, i, text), middle = i * m->cell + (m->cell - 8 * size) / 2;
@@ -112,17 +112,14 @@ static mirt_status mirt__confusion_check(const int64_t *counts, int classes) {
     for (int i = 0; i < classes; i++) {
         int64_t sum = 0;
         for (int j = 0; j < classes; j++) {
-            const int64_t count = counts[(size_t)i * (size_t)classes + (size_t)j];
-            if (count < 0)
-                return mirt__fail(
-                    MIRT_E_INVALID,
-                    "mirt_save_confusion_png: the count of row %d, column %d is %lld; a count cannot be negative", i, j,
-                    (long long)count);
-            if (count > most - sum)
-                return mirt__fail(
-                    MIRT_E_INVALID,
-                    "mirt_save_confusion_png: the counts of row %d add up to more than 2^53 (column %d is %lld)", i, j,
-                    (long long)count);
+            const int64_t count = counts[i * classes + j];
+            if (count < 0 || count > most - sum)
+                return mirt__fail(MIRT_E_INVALID,
+                                  count < 0 ? "mirt_save_confusion_png: the count of row %d, column %d is %lld; a "
+                                              "count cannot be negative"
+                                            : "mirt_save_confusion_png: the counts of row %d add up to more than "
+                                              "2^53 (column %d is %lld)",
+                                  i, j, (long long)count);
             sum += count;
         }
     }
@@ -151,7 +148,7 @@ MIRT_API mirt_status mirt_save_confusion_png(const char *path, const int64_t *co
         longest = length > longest ? length : longest;
     }
     int64_t most = 0;
-    for (size_t i = 0; i < (size_t)classes * (size_t)classes; i++) most = counts[i] > most ? counts[i] : most;
+    for (int i = 0; i < classes * classes; i++) most = counts[i] > most ? counts[i] : most;
     const int digits = snprintf(text, sizeof text, "%.0f", (double)most);
     m.digits = 2;
     while (m.digits && (digits * 6 * m.digits > m.cell - 4 || 8 * m.digits > m.cell - 4)) m.digits--;

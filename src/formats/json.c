@@ -36,6 +36,12 @@ MIRT__LIB const char *mirt__json_label(const char *name, char out[MIRT__JSON_LAB
     return out;
 }
 
+MIRT__LIB mirt__phrase mirt__label(const char *name) {
+    mirt__phrase out;
+    mirt__json_label(name, out.text);
+    return out;
+}
+
 static void mirt__json_skip_space(mirt__json_reader *in) {
     while (in->at < in->size && in->text[in->at] != 0 && strchr(" \t\n\r", in->text[in->at])) in->at++;
 }
@@ -53,31 +59,19 @@ static int mirt__json_hex4(const mirt__json_reader *in, size_t at) {
     int value = 0;
     if (in->size < 4 || at > in->size - 4) return -1;
     for (size_t i = at; i < at + 4; i++) {
-        char c = in->text[i];
-        if (c >= '0' && c <= '9') value = value * 16 + (c - '0');
-        else if (c >= 'a' && c <= 'f') value = value * 16 + (c - 'a' + 10);
-        else if (c >= 'A' && c <= 'F') value = value * 16 + (c - 'A' + 10);
-        else return -1;
+        static const char digits[] = "0123456789abcdefABCDEF";
+        const char *digit = in->text[i] ? strchr(digits, in->text[i]) : NULL;
+        if (!digit) return -1;
+        value = value * 16 + (int)(digit - digits) - (digit - digits < 16 ? 0 : 6);
     }
     return value;
 }
 
 static char *mirt__json_put_utf8(char *out, int code) {
-    if (code < 0x80) {
-        *out++ = (char)code;
-    } else if (code < 0x800) {
-        *out++ = (char)(0xC0 | code >> 6);
-        *out++ = (char)(0x80 | (code & 63));
-    } else if (code < 0x10000) {
-        *out++ = (char)(0xE0 | code >> 12);
-        *out++ = (char)(0x80 | (code >> 6 & 63));
-        *out++ = (char)(0x80 | (code & 63));
-    } else {
-        *out++ = (char)(0xF0 | code >> 18);
-        *out++ = (char)(0x80 | (code >> 12 & 63));
-        *out++ = (char)(0x80 | (code >> 6 & 63));
-        *out++ = (char)(0x80 | (code & 63));
-    }
+    static const int first[] = {0, 0xC0, 0xE0, 0xF0}; /* bits of the first byte */
+    int more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+    *out++ = (char)(first[more] | code >> 6 * more);
+    while (more-- > 0) *out++ = (char)(0x80 | (code >> 6 * more & 63));
     return out;
 }
 
@@ -282,14 +276,9 @@ static mirt__json *mirt__json_read_container(mirt__json_reader *in, mirt__json *
     return mirt__json_index(in, node, first);
 }
 
-static mirt__json *mirt__json_read_value(mirt__json_reader *in) {
-    mirt__json_skip_space(in);
-    if (in->at == in->size) return mirt__json_bad(in->at, "the text ends where a value is expected");
-    if (++in->values > MIRT__JSON_VALUES) return mirt__json_bad(in->at, "more than 262144 values");
-    mirt__json *node = (mirt__json *)mirt__pool_alloc(in->pool, sizeof(mirt__json));
-    if (!node) return NULL;
-    node->offset = in->at;
-    char c = in->text[in->at];
+/* The value that begins at in->at. */
+static mirt__json *mirt__json_read_any(mirt__json_reader *in, mirt__json *node) {
+    const char c = in->text[in->at];
     if (c == '{' || c == '[') {
         in->at++;
         return mirt__json_read_container(in, node);
@@ -306,6 +295,18 @@ static mirt__json *mirt__json_read_value(mirt__json_reader *in) {
     return node;
 }
 
+static mirt__json *mirt__json_read_value(mirt__json_reader *in) {
+    mirt__json_skip_space(in);
+    if (in->at == in->size) return mirt__json_bad(in->at, "the text ends where a value is expected");
+    if (++in->values > MIRT__JSON_VALUES) return mirt__json_bad(in->at, "more than 262144 values");
+    mirt__json *node = (mirt__json *)mirt__pool_alloc(in->pool, sizeof(mirt__json));
+    if (!node) return NULL;
+    node->offset = in->at;
+    if (!mirt__json_read_any(in, node)) return NULL;
+    node->end = in->at;
+    return node;
+}
+
 MIRT__LIB mirt__json *mirt__json_parse(mirt__pool *pool, const char *text, size_t size) {
     mirt__json_reader in = {pool, text, size, 0, 0, 0};
     mirt__json *root = mirt__json_read_value(&in);
@@ -315,7 +316,7 @@ MIRT__LIB mirt__json *mirt__json_parse(mirt__pool *pool, const char *text, size_
 }
 
 MIRT__LIB const mirt__json *mirt__json_member(const mirt__json *object, const char *key) {
-    size_t low = 0, high = object->type == MIRT__JSON_OBJECT ? object->count : 0;
+    size_t low = 0, high = object && object->type == MIRT__JSON_OBJECT ? object->count : 0;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         int order = strcmp(key, object->by_key[middle]->key);

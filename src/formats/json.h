@@ -20,7 +20,7 @@ typedef struct mirt__json {
     double number;
     const char *string;      /* UTF-8 that ends in 0 and contains no other 0 */
     const char *key;         /* name of a member of an object */
-    size_t offset;           /* offset of the value's first byte in the text */
+    size_t offset, end;      /* offsets in the text: of the value's first byte, and after its last one */
     size_t count;            /* items or members */
     struct mirt__json **item; /* in the order of the text */
     struct mirt__json **by_key; /* members in the order of their keys */
@@ -31,7 +31,7 @@ typedef struct mirt__json {
    offset, MIRT_E_NOMEM); `pool` may then contain parts. Duplicate names of members, invalid UTF-8, U+0000 and numbers
    outside of double are errors. */
 MIRT__LIB mirt__json *mirt__json_parse(mirt__pool *pool, const char *text, size_t size);
-/* A member of an object, or NULL without an error if it is missing. */
+/* A member of an object, or NULL without an error: it is missing, or `object` is another value, or NULL. */
 MIRT__LIB const mirt__json *mirt__json_member(const mirt__json *object, const char *key);
 /* A member that must exist and have that type; NULL with the error set. */
 MIRT__LIB const mirt__json *mirt__json_get(const mirt__json *object, const char *key, mirt__json_type type);
@@ -49,5 +49,6 @@ MIRT__LIB void mirt__json_write_number(mirt__text *text, double value);
 /* The beginning of an untrusted name, safe to print in a message: truncated between characters, control characters
    replaced. Returns `out`. */
 MIRT__LIB const char *mirt__json_label(const char *name, char out[MIRT__JSON_LABEL]);
+MIRT__LIB mirt__phrase mirt__label(const char *name);
 
 #endif

@@ -108,16 +108,11 @@ MIRT__LIB mirt_status mirt__png_of(const mirt_array *images, int columns, unsign
 
 MIRT_API mirt_status mirt_write_png(const char *path, mirt_array images, int columns) {
     MIRT__ENTER;
-    mirt__file_writer writer;
     unsigned char *file;
     size_t size;
     if (!path || !images.data) return mirt__fail_missing(__func__, path ? "images" : "path");
     if (mirt__png_of(&images, columns, &file, &size) != MIRT_OK) return mirt__fail_at(__func__);
-    mirt_status status = mirt__file_begin(&writer, path);
-    if (status == MIRT_OK) {
-        mirt__file_append(&writer, file, size);
-        status = mirt__file_commit(&writer);
-    }
+    const mirt_status status = mirt_write_file(path, file, size);
     mirt__aligned_free(file);
     return status;
 }

@@ -16,12 +16,8 @@ MIRT__LIB const char *mirt__st_dtype_name(mirt__st_dtype dtype) {
     return mirt__st_dtypes[dtype].name;
 }
 
-MIRT__LIB size_t mirt__st_dtype_size(mirt__st_dtype dtype) {
-    return mirt__st_dtypes[dtype].size;
-}
-
 MIRT__LIB bool mirt__st_bytes(const mirt__safetensor *tensor, size_t *out) {
-    size_t bytes = mirt__st_dtype_size(tensor->dtype);
+    size_t bytes = mirt__st_dtypes[tensor->dtype].size;
     for (int i = 0; i < tensor->rank; i++) {
         if (tensor->dim[i] < 0 || (uint64_t)tensor->dim[i] > SIZE_MAX / 2) return false;
         if (!mirt__mul_size(bytes, (size_t)tensor->dim[i], &bytes)) return false;
@@ -30,39 +26,33 @@ MIRT__LIB bool mirt__st_bytes(const mirt__safetensor *tensor, size_t *out) {
     return bytes <= SIZE_MAX / 2;
 }
 
-MIRT__LIB const char *mirt__st_shape_text(const mirt__safetensor *tensor, char out[MIRT__ST_SHAPE_TEXT]) {
-    size_t used = 1;
-    out[0] = '(';
+MIRT__LIB mirt__phrase mirt__st_shape_text(const mirt__safetensor *tensor) {
+    mirt__phrase out = {"("};
     for (int i = 0; i < tensor->rank; i++)
-        used += (size_t)snprintf(out + used, MIRT__ST_SHAPE_TEXT - used, "%s%lld", i ? ", " : "",
-                                 (long long)tensor->dim[i]);
-    out[used] = ')';
-    out[used + 1] = 0;
+        mirt__line_add(out.text, sizeof out.text, "%s%lld", i ? ", " : "", (long long)tensor->dim[i]);
+    mirt__line_add(out.text, sizeof out.text, ")");
     return out;
 }
 
 /* Sets the error "origin: tensor: what"; tensor NULL means the whole file. */
-static mirt_status mirt__st_bad(const mirt__safetensors *file, const char *tensor, const char *format, ...)
-    MIRT__PRINTF(3, 4);
+MIRT__PRINTF(3, 4)
 static mirt_status mirt__st_bad(const mirt__safetensors *file, const char *tensor, const char *format, ...) {
-    char what[400], label[MIRT__JSON_LABEL];
+    char what[400];
     va_list args;
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
-    return mirt__fail(MIRT_E_FORMAT, "%s: %s%s%s", file->origin, tensor ? mirt__json_label(tensor, label) : "",
+    return mirt__fail(MIRT_E_FORMAT, "%s: %s%s%s", file->origin, tensor ? mirt__label(tensor).text : "",
                       tensor ? ": " : "", what);
 }
 
 /* Prefixes the current error like mirt__st_bad. */
 static mirt_status mirt__st_bad_json(const mirt__safetensors *file, const char *tensor) {
-    char label[MIRT__JSON_LABEL];
-    return mirt__fail_at("%s: %s", file->origin, mirt__json_label(tensor, label));
+    return mirt__fail_at("%s: %s", file->origin, mirt__label(tensor).text);
 }
 
 static mirt_status mirt__st_read_dtype(const mirt__safetensors *file, const mirt__json *node,
                                        mirt__safetensor *tensor) {
-    char label[MIRT__JSON_LABEL];
     const mirt__json *dtype = mirt__json_get(node, "dtype", MIRT__JSON_STRING);
     if (!dtype) return mirt__st_bad_json(file, node->key);
     for (int i = 0; i < MIRT__ST_DTYPE_COUNT; i++) {
@@ -71,12 +61,16 @@ static mirt_status mirt__st_read_dtype(const mirt__safetensors *file, const mirt
         return MIRT_OK;
     }
     return mirt__st_bad(file, node->key, "dtype \"%s\" is unknown (supported are F32, I32, U8 and others)",
-                        mirt__json_label(dtype->string, label));
+                        mirt__label(dtype->string).text);
+}
+
+/* A dimension or an offset. */
+static bool mirt__st_whole(const mirt__json *number) {
+    return number->type == MIRT__JSON_NUMBER && number->integral && number->integer >= 0;
 }
 
 static mirt_status mirt__st_read_shape(const mirt__safetensors *file, const mirt__json *node,
                                        mirt__safetensor *tensor) {
-    char text[MIRT__ST_SHAPE_TEXT];
     const mirt__json *shape = mirt__json_get(node, "shape", MIRT__JSON_ARRAY);
     if (!shape) return mirt__st_bad_json(file, node->key);
     if (shape->count > MIRT__ST_RANK)
@@ -84,19 +78,18 @@ static mirt_status mirt__st_read_shape(const mirt__safetensors *file, const mirt
                             MIRT__ST_RANK);
     for (size_t i = 0; i < shape->count; i++) {
         const mirt__json *dim = shape->item[i];
-        if (dim->type != MIRT__JSON_NUMBER || !dim->integral || dim->integer < 0)
+        if (!mirt__st_whole(dim))
             return mirt__st_bad(file, node->key, "shape[%zu] must be a whole number from 0 to %lld", i,
                                 (long long)INT64_MAX);
         tensor->dim[tensor->rank++] = dim->integer;
     }
     if (mirt__st_bytes(tensor, &tensor->size)) return MIRT_OK;
     return mirt__st_bad(file, node->key, "shape %s of %s is larger than the address space",
-                        mirt__st_shape_text(tensor, text), mirt__st_dtype_name(tensor->dtype));
+                        mirt__st_shape_text(tensor).text, mirt__st_dtype_name(tensor->dtype));
 }
 
 static mirt_status mirt__st_read_offsets(const mirt__safetensors *file, const mirt__json *node,
                                          mirt__safetensor *tensor) {
-    char text[MIRT__ST_SHAPE_TEXT];
     uint64_t offset[2] = {0, 0};
     const mirt__json *pair = mirt__json_get(node, "data_offsets", MIRT__JSON_ARRAY);
     if (!pair) return mirt__st_bad_json(file, node->key);
@@ -104,7 +97,7 @@ static mirt_status mirt__st_read_offsets(const mirt__safetensors *file, const mi
         return mirt__st_bad(file, node->key, "data_offsets has %zu items, but must have 2", pair->count);
     for (int i = 0; i < 2; i++) {
         const mirt__json *item = pair->item[i];
-        if (item->type != MIRT__JSON_NUMBER || !item->integral || item->integer < 0)
+        if (!mirt__st_whole(item))
             return mirt__st_bad(file, node->key, "data_offsets[%d] must be a whole number from 0 to %zu", i,
                                 file->data_size);
         offset[i] = (uint64_t)item->integer;
@@ -117,7 +110,7 @@ static mirt_status mirt__st_read_offsets(const mirt__safetensors *file, const mi
                             end, file->data_size);
     if (end - begin != tensor->size)
         return mirt__st_bad(file, node->key, "data_offsets [%llu, %llu] hold %llu bytes, shape %s of %s needs %zu",
-                            begin, end, end - begin, mirt__st_shape_text(tensor, text),
+                            begin, end, end - begin, mirt__st_shape_text(tensor).text,
                             mirt__st_dtype_name(tensor->dtype), tensor->size);
     tensor->data = file->data + begin;
     return MIRT_OK;
@@ -164,14 +157,13 @@ static mirt_status mirt__st_check_layout(mirt__safetensors *file) {
     for (size_t i = 0; i < count; i++) order[i] = &file->tensor[i];
     qsort(order, count, sizeof *order, mirt__st_compare_places);
     for (size_t i = 0; i < count; i++) {
-        char label[MIRT__JSON_LABEL];
         size_t begin = (size_t)((const unsigned char *)order[i]->data - file->data);
         if (begin > end)
             return mirt__st_bad(file, order[i]->name, "begins at %zu, but the bytes from %zu belong to no tensor",
                                 begin, end);
         if (begin < end)
             return mirt__st_bad(file, order[i]->name, "begins at %zu, but \"%s\" extends to %zu: they overlap", begin,
-                                mirt__json_label(before, label), end);
+                                mirt__label(before).text, end);
         end = begin + order[i]->size;
         before = order[i]->name;
     }
@@ -194,11 +186,10 @@ static mirt_status mirt__st_read_header(mirt__safetensors *file, const mirt__jso
 
 static mirt_status mirt__st_mismatch(const mirt__safetensors *file, const char *tensor, const char *what,
                                      const char *want, const char *got) {
-    char label[MIRT__JSON_LABEL];
     return mirt__st_bad(file, tensor,
                         "%s is %s, but the file states %s: it is damaged, or was changed by a program that kept the "
                         "old mirrortrain.* metadata",
-                        what, got, mirt__json_label(want, label));
+                        what, got, mirt__label(want).text);
 }
 
 static mirt_status mirt__st_check_tensors(mirt__safetensors *file, const char *promised) {
@@ -237,7 +228,7 @@ static mirt_status mirt__st_check_sums(mirt__safetensors *file, const unsigned c
     const mirt__json *value[3];
     int found = 0;
     for (int i = 0; i < 3; i++) {
-        value[i] = file->metadata ? mirt__json_member(file->metadata, keys[i]) : NULL;
+        value[i] = mirt__json_member(file->metadata, keys[i]);
         found += value[i] != NULL;
     }
     if (found == 0) return MIRT_OK;
@@ -310,6 +301,6 @@ MIRT__LIB const mirt__safetensor *mirt__safetensors_find(const mirt__safetensors
 }
 
 MIRT__LIB const char *mirt__safetensors_metadata(const mirt__safetensors *file, const char *key) {
-    const mirt__json *value = file->metadata ? mirt__json_member(file->metadata, key) : NULL;
+    const mirt__json *value = mirt__json_member(file->metadata, key);
     return value ? value->string : NULL;
 }

@@ -59,10 +59,8 @@ MIRT__LIB const mirt__safetensor *mirt__safetensors_find(const mirt__safetensors
 MIRT__LIB const char *mirt__safetensors_metadata(const mirt__safetensors *file, const char *key);
 
 MIRT__LIB const char *mirt__st_dtype_name(mirt__st_dtype dtype);
-MIRT__LIB size_t mirt__st_dtype_size(mirt__st_dtype dtype);
-#define MIRT__ST_SHAPE_TEXT 192
-/* Writes "(3, 3, 1, 32)" to `out`, and returns it. */
-MIRT__LIB const char *mirt__st_shape_text(const mirt__safetensor *tensor, char out[MIRT__ST_SHAPE_TEXT]);
+/* "(3, 3, 1, 32)" */
+MIRT__LIB mirt__phrase mirt__st_shape_text(const mirt__safetensor *tensor);
 /* Bytes of a tensor with dtype and shape; false on overflow. */
 MIRT__LIB bool mirt__st_bytes(const mirt__safetensor *tensor, size_t *out);
 
@@ -71,11 +69,7 @@ typedef struct mirt__safetensors_content {
     const mirt__safetensor *tensor; /* `size` is ignored */
     int count;
     const char *const *metadata; /* key, value, key, value, ... */
-    int metadata_count;          /* pairs */
-    /* Provides the bytes of tensors whose data is NULL, once each in order; they are valid until the next call. Fails
-       with the error set. */
-    mirt_status (*fetch)(void *user, int index, const void **data);
-    void *user;
+    int metadata_count;          /* pairs, with keys that differ from each other and from those above */
 } mirt__safetensors_content;
 
 /* Replaces `path` atomically. The same content gives the same bytes. */

@@ -11,12 +11,10 @@ typedef struct mirt__st_sums {
 static mirt_status mirt__st_check_text(const char *what, const char *text) {
     if (!text) return mirt__fail(MIRT_E_INVALID, "%s is NULL", what);
     if (mirt__utf8_valid(text, strlen(text))) return MIRT_OK;
-    char label[MIRT__JSON_LABEL];
-    return mirt__fail(MIRT_E_INVALID, "%s \"%s\" is not valid UTF-8", what, mirt__json_label(text, label));
+    return mirt__fail(MIRT_E_INVALID, "%s \"%s\" is not valid UTF-8", what, mirt__label(text).text);
 }
 
 static mirt_status mirt__st_check_content(const mirt__safetensors_content *content) {
-    char label[MIRT__JSON_LABEL];
     mirt_status status = MIRT_OK;
     size_t bytes, total = 0;
     for (int i = 0; i < content->count; i++) {
@@ -26,26 +24,17 @@ static mirt_status mirt__st_check_content(const mirt__safetensors_content *conte
         for (int j = 0; j < i; j++)
             if (strcmp(content->tensor[j].name, tensor->name) == 0)
                 return mirt__fail(MIRT_E_INVALID, "two tensors are named \"%s\"",
-                                  mirt__json_label(tensor->name, label));
+                                  mirt__label(tensor->name).text);
         if (strcmp(tensor->name, "__metadata__") == 0)
             return mirt__fail(MIRT_E_INVALID, "a tensor must not be named \"__metadata__\"");
         if (tensor->rank < 0 || tensor->rank > MIRT__ST_RANK || !mirt__st_bytes(tensor, &bytes) ||
             !mirt__add_size(total, bytes, &total))
             return mirt__fail(MIRT_E_INVALID, "tensor \"%s\" has an impossible shape",
-                              mirt__json_label(tensor->name, label));
+                              mirt__label(tensor->name).text);
     }
-    for (int i = 0; i < 2 * content->metadata_count; i++) {
-        const char *text = content->metadata[i];
-        status = mirt__st_check_text(i % 2 ? "metadata value" : "metadata key", text);
-        if (status != MIRT_OK) return status;
-        if (i % 2) continue;
-        bool taken = strncmp(text, "mirrortrain.", 12) == 0;
-        for (int j = 0; j < i; j += 2) taken = taken || strcmp(content->metadata[j], text) == 0;
-        if (taken)
-            return mirt__fail(MIRT_E_INVALID, "metadata key \"%s\" is used twice or reserved",
-                              mirt__json_label(text, label));
-    }
-    return MIRT_OK;
+    for (int i = 0; i < content->metadata_count && status == MIRT_OK; i++)
+        status = mirt__st_check_text("metadata value", content->metadata[2 * i + 1]);
+    return status;
 }
 
 static void mirt__st_add_pair(mirt__text *text, const char *key, const char *value) {
@@ -118,8 +107,7 @@ static mirt_status mirt__st_write_tensors(mirt__file_writer *writer, const mirt_
         const void *data = content->tensor[i].data;
         size_t bytes = 0;
         mirt__st_bytes(&content->tensor[i], &bytes);
-        mirt_status status = data || bytes == 0 ? MIRT_OK : content->fetch(content->user, i, &data);
-        if (status == MIRT_OK) status = mirt__file_append(writer, data, bytes);
+        const mirt_status status = mirt__file_append(writer, data, bytes);
         if (status != MIRT_OK) return status;
         sums->crc[i] = mirt__crc32c(0, data, bytes);
         mirt__sha256_add(&sha, data, bytes);

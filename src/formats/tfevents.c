@@ -162,14 +162,35 @@ MIRT__LIB mirt_status mirt__events_close(mirt__events *e) {
 
 /* >>summaries */
 
+/* The plugin that shows a value, and its tensor. */
+typedef struct mirt__value_kind {
+    const char *plugin;
+    mirt__data_class data_class;
+    int dtype, rank;
+    int64_t dim[2];
+} mirt__value_kind;
+
 /* Messages that are open while a value is written. */
 typedef struct mirt__value_marks {
-    size_t summary, value;
+    size_t summary, value, tensor;
 } mirt__value_marks;
 
-/* Begins a value shown by `plugin`; `content` is the plugin's data. */
-static mirt__value_marks mirt__value_begin(mirt__events *e, int64_t step, const char *tag, const char *plugin,
-                                           const mirt__text *content, mirt__data_class data_class) {
+static size_t mirt__tensor_begin(mirt__text *t, const mirt__value_kind *kind) {
+    const size_t tensor = mirt__pb_open(t, MIRT__VALUE_TENSOR);
+    mirt__pb_int(t, MIRT__TENSOR_DTYPE, kind->dtype);
+    const size_t shape = mirt__pb_open(t, MIRT__TENSOR_SHAPE);
+    for (int i = 0; i < kind->rank; i++) {
+        const size_t one = mirt__pb_open(t, 2);
+        mirt__pb_int(t, 1, kind->dim[i]);
+        mirt__pb_close(t, one);
+    }
+    mirt__pb_close(t, shape);
+    return tensor;
+}
+
+/* Begins a value, whose tensor is next; `content` is the plugin's data, or NULL. */
+static mirt__value_marks mirt__value_begin(mirt__events *e, int64_t step, const char *tag, const mirt__value_kind *kind,
+                                           const mirt__text *content) {
     mirt__text *t = &e->record;
     mirt__value_marks marks;
     mirt__event_begin(e, step);
@@ -177,51 +198,38 @@ static mirt__value_marks mirt__value_begin(mirt__events *e, int64_t step, const 
     marks.value = mirt__pb_open(t, 1);
     mirt__pb_string(t, MIRT__VALUE_TAG, tag);
     const size_t metadata = mirt__pb_open(t, MIRT__VALUE_METADATA), data = mirt__pb_open(t, 1);
-    mirt__pb_string(t, 1, plugin);
+    mirt__pb_string(t, 1, kind->plugin);
     if (content && content->size) mirt__pb_bytes(t, 2, content->data, content->size);
     mirt__pb_close(t, data);
-    if (data_class) mirt__pb_int(t, 4, data_class);
+    if (kind->data_class) mirt__pb_int(t, 4, kind->data_class);
     mirt__pb_close(t, metadata);
+    marks.tensor = mirt__tensor_begin(t, kind);
     return marks;
 }
 
 static mirt_status mirt__value_end(mirt__events *e, const mirt__value_marks *marks) {
+    mirt__pb_close(&e->record, marks->tensor);
     mirt__pb_close(&e->record, marks->value);
     mirt__pb_close(&e->record, marks->summary);
     return mirt__event_write(e);
 }
 
-static size_t mirt__tensor_begin(mirt__text *t, int dtype, const int64_t *dim, int rank) {
-    const size_t tensor = mirt__pb_open(t, MIRT__VALUE_TENSOR);
-    mirt__pb_int(t, MIRT__TENSOR_DTYPE, dtype);
-    const size_t shape = mirt__pb_open(t, MIRT__TENSOR_SHAPE);
-    for (int i = 0; i < rank; i++) {
-        const size_t one = mirt__pb_open(t, 2);
-        mirt__pb_int(t, 1, dim[i]);
-        mirt__pb_close(t, one);
-    }
-    mirt__pb_close(t, shape);
-    return tensor;
-}
-
 MIRT__LIB mirt_status mirt__events_scalar(mirt__events *e, int64_t step, const char *tag, double value) {
+    static const mirt__value_kind scalars = {"scalars", MIRT__CLASS_SCALAR, MIRT__TF_FLOAT, 0, {0, 0}};
     const float number = (float)value;
     uint32_t bits;
-    mirt__value_marks marks = mirt__value_begin(e, step, tag, "scalars", NULL, MIRT__CLASS_SCALAR);
-    const size_t tensor = mirt__tensor_begin(&e->record, MIRT__TF_FLOAT, NULL, 0);
+    const mirt__value_marks marks = mirt__value_begin(e, step, tag, &scalars, NULL);
     memcpy(&bits, &number, sizeof bits);
-    mirt__pb_varint(&e->record, MIRT__TENSOR_CONTENT << 3 | 2);
-    mirt__pb_varint(&e->record, 4);
+    const size_t content = mirt__pb_open(&e->record, MIRT__TENSOR_CONTENT);
     mirt__pb_little(&e->record, bits, 4);
-    mirt__pb_close(&e->record, tensor);
+    mirt__pb_close(&e->record, content);
     return mirt__value_end(e, &marks);
 }
 
 MIRT__LIB mirt_status mirt__events_text(mirt__events *e, int64_t step, const char *tag, const char *text) {
-    mirt__value_marks marks = mirt__value_begin(e, step, tag, "text", NULL, MIRT__CLASS_TENSOR);
-    const size_t tensor = mirt__tensor_begin(&e->record, MIRT__TF_STRING, NULL, 0);
+    static const mirt__value_kind texts = {"text", MIRT__CLASS_TENSOR, MIRT__TF_STRING, 0, {0, 0}};
+    const mirt__value_marks marks = mirt__value_begin(e, step, tag, &texts, NULL);
     mirt__pb_string(&e->record, MIRT__TENSOR_STRING, text);
-    mirt__pb_close(&e->record, tensor);
     return mirt__value_end(e, &marks);
 }
 
@@ -248,44 +256,39 @@ static void mirt__histogram_count(const mirt__real *values, int64_t count, doubl
 
 MIRT__LIB mirt_status mirt__events_histogram(mirt__events *e, int64_t step, const char *tag, const mirt__real *values,
                                              int64_t count) {
-    const int64_t dim[2] = {MIRT__BUCKETS, 3};
+    static const mirt__value_kind histograms = {
+        "histograms", MIRT__CLASS_TENSOR, MIRT__TF_DOUBLE, 2, {MIRT__BUCKETS, 3}};
     double range[2];
     int64_t bucket[MIRT__BUCKETS];
     mirt__histogram_count(values, count, range, bucket);
-    mirt__value_marks marks = mirt__value_begin(e, step, tag, "histograms", NULL, MIRT__CLASS_TENSOR);
-    const size_t tensor = mirt__tensor_begin(&e->record, MIRT__TF_DOUBLE, dim, 2),
-                 content = mirt__pb_open(&e->record, MIRT__TENSOR_CONTENT);
+    const mirt__value_marks marks = mirt__value_begin(e, step, tag, &histograms, NULL);
+    const size_t content = mirt__pb_open(&e->record, MIRT__TENSOR_CONTENT);
+    const double width = (range[1] - range[0]) / MIRT__BUCKETS;
     for (int i = 0; i < MIRT__BUCKETS; i++) { /* left, right, count */
-        for (int side = 0; side < 2; side++)
-            mirt__pb_double_bytes(&e->record, i + side == MIRT__BUCKETS
-                                                  ? range[1]
-                                                  : range[0] + (i + side) * ((range[1] - range[0]) / MIRT__BUCKETS));
+        mirt__pb_double_bytes(&e->record, range[0] + i * width);
+        mirt__pb_double_bytes(&e->record, i + 1 < MIRT__BUCKETS ? range[0] + (i + 1) * width : range[1]);
         mirt__pb_double_bytes(&e->record, (double)bucket[i]);
     }
     mirt__pb_close(&e->record, content);
-    mirt__pb_close(&e->record, tensor);
     return mirt__value_end(e, &marks);
 }
 
 MIRT__LIB mirt_status mirt__events_image(mirt__events *e, int64_t step, const char *tag, const mirt_array *images,
                                          int columns) {
-    const int64_t three = 3;
+    static const mirt__value_kind pictures = {"images", MIRT__CLASS_BLOBS, MIRT__TF_STRING, 1, {3, 0}};
     unsigned char *png;
     size_t size;
     if (mirt__png_of(images, columns, &png, &size) != MIRT_OK) return mirt_last_status();
-    mirt__value_marks marks = mirt__value_begin(e, step, tag, "images", NULL, MIRT__CLASS_BLOBS);
-    const size_t tensor = mirt__tensor_begin(&e->record, MIRT__TF_STRING, &three, 1);
+    const mirt__value_marks marks = mirt__value_begin(e, step, tag, &pictures, NULL);
     for (int i = 0; i < 2; i++) { /* width and height are in the file's header, high byte first */
-        const unsigned char *at = png + 16 + 4 * i;
+        unsigned long value = 0;
         char number[16];
-        snprintf(number, sizeof number, "%lu",
-                 (unsigned long)at[0] << 24 | (unsigned long)at[1] << 16 | (unsigned long)at[2] << 8 |
-                     (unsigned long)at[3]);
+        for (int k = 16; k < 20; k++) value = value << 8 | png[4 * i + k];
+        snprintf(number, sizeof number, "%lu", value);
         mirt__pb_string(&e->record, MIRT__TENSOR_STRING, number);
     }
     mirt__pb_bytes(&e->record, MIRT__TENSOR_STRING, png, size);
     mirt__aligned_free(png);
-    mirt__pb_close(&e->record, tensor);
     return mirt__value_end(e, &marks);
 }
 
@@ -352,9 +355,8 @@ MIRT__LIB mirt_status mirt__events_graph(mirt__events *e, const mirt__json *arch
 
 /* The plugin ignores values without a tensor; all data is in the metadata. */
 static mirt_status mirt__hparams_write(mirt__events *e, const char *tag, const mirt__text *content) {
-    const int64_t none = 0;
-    mirt__value_marks marks = mirt__value_begin(e, 0, tag, "hparams", content, MIRT__CLASS_NONE);
-    mirt__pb_close(&e->record, mirt__tensor_begin(&e->record, MIRT__TF_FLOAT, &none, 1));
+    static const mirt__value_kind hparams = {"hparams", MIRT__CLASS_NONE, MIRT__TF_FLOAT, 1, {0, 0}};
+    const mirt__value_marks marks = mirt__value_begin(e, 0, tag, &hparams, content);
     return mirt__value_end(e, &marks);
 }
 

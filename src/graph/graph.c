@@ -142,10 +142,7 @@ static void mirt__mark_live(const mirt__graph *graph, mirt_tensor *const *keep, 
 
 static const char *mirt__copy_name(mirt__graph *graph, const mirt__copying *c, const char *name) {
     if (!name || !c->prefix) return name ? mirt__pool_strdup(&graph->pool, name) : NULL;
-    size_t size = strlen(name) + strlen(c->prefix) + 2;
-    char *full = (char *)mirt__pool_alloc(&graph->pool, size);
-    if (full) snprintf(full, size, "%s/%s", c->prefix, name);
-    return full;
+    return mirt__pool_print(&graph->pool, "%s/%s", c->prefix, name);
 }
 
 /* Copies of copies, made in another order, have other keys; 0 is none. */

@@ -59,8 +59,7 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
 MIRT__TRAINING void mirt__lazy_text(const mirt_tensor *t, mirt__text *out) {
     if (!t->lazy) return;
     const mirt__node *node = t->node;
-    char shown[MIRT__SHOWN];
-    mirt__text_add(out, "  reads %s", mirt__shown(node->name ? node->name : node->op->name, shown));
+    mirt__text_add(out, "  reads %s", mirt__shown(node->name ? node->name : node->op->name).text);
     if (node->op->lazy == MIRT__LAZY_GATE) mirt__text_add(out, " gate");
     if (node->op->lazy == MIRT__LAZY_DY) mirt__text_add(out, "'");
     if (node->a.activation) mirt__text_add(out, "+%s", mirt__activation_get(node->a.activation)->name);
@@ -84,9 +83,8 @@ MIRT__TRAINING_LIB void mirt__node_notes(const mirt__node *node, mirt__text *out
 
 MIRT__TRAINING void mirt__node_text(const mirt__node *node, mirt__text *out) {
     static const char *const space[] = {"-", "arena", "replica", "weight", "gradient", "state", "io"};
-    char shape[96], name[MIRT__SHOWN], op[MIRT__SHOWN];
-    mirt__text_add(out, "  %-24s %-14s", mirt__shown(node->op->name, op),
-                   node->name ? mirt__shown(node->name, name) : "");
+    char shape[96];
+    mirt__text_add(out, "  %-24s %-14s", mirt__shown(node->op->name).text, mirt__shown(node->name).text);
     for (int k = 0; k < node->num_out; k++) {
         const mirt_tensor *t = node->out[k];
         if (t->space == MIRT__SPACE_NONE) continue;

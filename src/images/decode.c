@@ -355,12 +355,10 @@ static int mirt__stb_eof(void *user) { return ((mirt__stb_bytes *)user)->at >= (
 /* Row `y` of a component, as wide as the image. */
 static unsigned char *mirt__stb_ink_row(mirt__stbi__jpeg *jpeg, int component, int y) {
     const int across = jpeg->img_h_max / jpeg->img_comp[component].h,
-              down = jpeg->img_v_max / jpeg->img_comp[component].v;
+              down = jpeg->img_v_max / jpeg->img_comp[component].v, stride = jpeg->img_comp[component].w2;
     const int here = y / down, other = here + (y % down ? 1 : -1), last = jpeg->img_comp[component].y - 1;
     unsigned char *rows = jpeg->img_comp[component].data, *line = jpeg->img_comp[component].linebuf;
-    unsigned char *close = rows + (size_t)here * (size_t)jpeg->img_comp[component].w2;
-    const size_t next_row = (size_t)(other < 0 ? 0 : other > last ? last : other);
-    unsigned char *next = rows + next_row * (size_t)jpeg->img_comp[component].w2;
+    unsigned char *close = rows + here * stride, *next = rows + (other < 0 ? 0 : other > last ? last : other) * stride;
     const int width = ((int)jpeg->s->img_x + across - 1) / across;
     if (across == 1 && down == 1) return close;
     if (across == 1 && down == 2) return mirt__stbi__resample_row_v_2(line, close, next, width, across);
@@ -412,20 +410,18 @@ static unsigned char *mirt__stb_load_ink(mirt__stbi_io_callbacks *reader, mirt__
 static mirt_status mirt__image_reduce(mirt_image *image, int scale) {
     mirt_image made;
     if (scale == 1) return MIRT_OK;
-    size_t stride = (size_t)image->width * (size_t)image->channels;
+    const int64_t stride = (int64_t)image->width * image->channels;
     mirt_status status = mirt_image_create(&made, (image->width + scale - 1) / scale,
                                            (image->height + scale - 1) / scale, image->channels);
+    unsigned char *out = made.pixels;
     for (int y = 0; status == MIRT_OK && y < made.height; y++) {
         int rows = image->height - y * scale < scale ? image->height - y * scale : scale;
         for (int i = 0; i < made.width * made.channels; i++) {
             int x = i / made.channels * scale, columns = image->width - x < scale ? image->width - x : scale,
                 sum = rows * columns / 2;
-            const unsigned char *pixel =
-                image->pixels + (size_t)(y * scale) * stride + (size_t)(x * made.channels + i % made.channels);
-            for (int k = 0; k < rows * columns; k++)
-                sum += pixel[(size_t)(k / columns) * stride + (size_t)(k % columns * made.channels)];
-            made.pixels[(size_t)y * (size_t)(made.width * made.channels) + (size_t)i] =
-                (unsigned char)(sum / (rows * columns));
+            const unsigned char *pixel = image->pixels + y * scale * stride + x * made.channels + i % made.channels;
+            for (int k = 0; k < rows * columns; k++) sum += pixel[k / columns * stride + k % columns * made.channels];
+            *out++ = (unsigned char)(sum / (rows * columns));
         }
     }
     mirt_image_free(image);
@@ -433,26 +429,10 @@ static mirt_status mirt__image_reduce(mirt_image *image, int scale) {
     return status;
 }
 
-/* The reason that stb_image cannot decode a file with a valid header. */
-static const char *mirt__stb_refused(mirt__image_format format) {
-    if (format == MIRT__FORMAT_JPEG)
-        return "damaged, or a JPEG with 12 bits per channel, lossless or arithmetic coding, which stb_image does not "
-               "decode";
-    if (format == MIRT__FORMAT_BMP) return "damaged, or a compressed BMP, which stb_image does not decode";
-    return "damaged: its pixels cannot be decoded";
-}
-
 static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, const mirt__image_header *header,
                                     mirt_color_mode mode, int scale, mirt_image *out) {
-    mirt__stbi_io_callbacks reader;
-    mirt__stb_bytes file;
-    memset(&file, 0, sizeof file);
-    file.bytes = bytes;
-    file.size = size;
-    file.gif = header->format == MIRT__FORMAT_GIF;
-    reader.read = mirt__stb_read;
-    reader.skip = mirt__stb_skip;
-    reader.eof = mirt__stb_eof;
+    mirt__stbi_io_callbacks reader = {mirt__stb_read, mirt__stb_skip, mirt__stb_eof};
+    mirt__stb_bytes file = {bytes, size, 0, false, header->format == MIRT__FORMAT_GIF};
     /* A JPEG has its own luma; for other formats it is computed. */
     const bool ink = header->format == MIRT__FORMAT_JPEG && header->channels == 4;
     int wanted = ink ? 3 : header->format == MIRT__FORMAT_JPEG ? mirt__mode_channels(mode) : 0, channels = 0;
@@ -472,23 +452,19 @@ static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, con
         memcpy(&value, out->pixels + 2 * i, 2);
         out->pixels[i] = (unsigned char)(value >> 8);
     }
-    if (mirt__stb_memory_failed) {
-        mirt_image_free(out);
-        return mirt__no_memory(header->memory), MIRT_E_NOMEM;
-    }
-    if (file.missed) {
-        mirt_image_free(out);
-        return mirt__fail(MIRT_E_FORMAT, "truncated: its %llu bytes end before its pixels", (unsigned long long)size);
-    }
-    if (!out->pixels) {
-        memset(out, 0, sizeof *out);
-        if (mirt__stb_sum_wrong)
-            return mirt__fail(MIRT_E_FORMAT, "damaged: the checksum of its pixels is wrong or missing");
-        if (!mirt__stb_allowance)
-            return mirt__fail(MIRT_E_FORMAT, "damaged: it unpacks to more data than its size in pixels");
-        return mirt__fail(MIRT_E_FORMAT, "%s", mirt__stb_refused(header->format));
-    }
-    return mirt__image_reduce(out, scale);
+    if (mirt__stb_memory_failed) return mirt__no_memory(header->memory), MIRT_E_NOMEM;
+    if (file.missed) return mirt__fail(MIRT_E_FORMAT, "truncated: its %zu bytes end before its pixels", size);
+    if (out->pixels) return mirt__image_reduce(out, scale);
+    if (mirt__stb_sum_wrong)
+        return mirt__fail(MIRT_E_FORMAT, "damaged: the checksum of its pixels is wrong or missing");
+    if (!mirt__stb_allowance)
+        return mirt__fail(MIRT_E_FORMAT, "damaged: it unpacks to more data than its size in pixels");
+    return mirt__fail(MIRT_E_FORMAT,
+                      header->format == MIRT__FORMAT_JPEG  ? "damaged, or a JPEG with 12 bits per channel, lossless or "
+                                                             "arithmetic coding, which stb_image does not decode"
+                      : header->format == MIRT__FORMAT_BMP ? "damaged, or a compressed BMP, which stb_image does not "
+                                                             "decode"
+                                                           : "damaged: its pixels cannot be decoded");
 }
 
 #endif
@@ -527,23 +503,18 @@ static mirt_status mirt__turbo_decode(const unsigned char *bytes, size_t size, m
 
 #endif
 
-#if defined(MIRT__STB) || defined(MIRRORTRAIN_TURBOJPEG)
-#define MIRT__HAS_DECODER true
-#else
-#define MIRT__HAS_DECODER false
-#endif
-
 #ifdef MIRRORTRAIN_NO_STB_IMAGE
 #define MIRT__NO_DECODER "MIRRORTRAIN_NO_STB_IMAGE was defined"
 #else
 #define MIRT__NO_DECODER \
     "the compiler did not find <stb/stb_image.h>; install it (Debian, Ubuntu: apt-get install libstb-dev) and " \
-    "compile " \
-    "again"
+    "compile again"
 #endif
 
 MIRT__LIB bool mirt__decoder_missing(const mirt_decode_desc *desc) {
-    if (MIRT__HAS_DECODER || desc->decoder) return false;
+    bool stb_image, turbojpeg;
+    mirt__decoders_here(&stb_image, &turbojpeg);
+    if (stb_image || turbojpeg || desc->decoder) return false;
     mirt__fail(MIRT_E_NOT_FOUND, "compiled without an image decoder: " MIRT__NO_DECODER);
     return true;
 }
@@ -554,10 +525,8 @@ static mirt_status mirt__image_convert(mirt_image *image, mirt_color_mode mode) 
     mirt_image made;
     if (from == to) return MIRT_OK;
     mirt_status status = mirt_image_create(&made, image->width, image->height, to);
-    size_t count = (size_t)image->width * (size_t)image->height;
-    for (size_t i = 0; status == MIRT_OK && i < count; i++) {
-        const unsigned char *p = image->pixels + i * (size_t)from;
-        unsigned char *q = made.pixels + i * (size_t)to;
+    const unsigned char *p = image->pixels, *end = p + (int64_t)image->width * image->height * from;
+    for (unsigned char *q = made.pixels; status == MIRT_OK && p < end; p += from, q += to) {
         bool colored = from >= 3;
         /* same as libpng */
         if (to == 1) q[0] = colored ? (unsigned char)((p[0] * 9797 + p[1] * 19234 + p[2] * 3737) >> 15) : p[0];
@@ -617,16 +586,16 @@ static mirt_status mirt__decode_known(const unsigned char *bytes, size_t size, c
 #endif
 }
 
-MIRT__LIB mirt_status mirt__decode(const unsigned char *bytes, size_t size, mirt_color_mode mode,
-                                   const mirt_decode_desc *desc, mirt_image *out) {
+/* With all checks of mirt_decode_image. */
+static mirt_status mirt__decode(const unsigned char *bytes, size_t size, mirt_color_mode mode,
+                                const mirt_decode_desc *desc, mirt_image *out) {
     mirt__image_header header;
     bool done = false;
     int64_t most = desc->max_bytes ? desc->max_bytes : (int64_t)1 << 26;
     memset(out, 0, sizeof *out);
     if (size == 0) return mirt__fail(MIRT_E_FORMAT, "empty: it has no bytes");
     if (size > (uint64_t)most)
-        return mirt__fail(MIRT_E_FORMAT, "%llu bytes: more than %lld (max_bytes)", (unsigned long long)size,
-                          (long long)most);
+        return mirt__fail(MIRT_E_FORMAT, "%zu bytes: more than %lld (max_bytes)", size, (long long)most);
     mirt_status status = mirt__image_read_header(bytes, size, &header);
     if (status == MIRT_OK) status = mirt__image_check(&header, size, desc);
     if (status == MIRT_OK && desc->decoder) status = mirt__decode_by_caller(bytes, size, desc, out, &done);
@@ -636,13 +605,15 @@ MIRT__LIB mirt_status mirt__decode(const unsigned char *bytes, size_t size, mirt
     return status;
 }
 
+/* Checks, and copies `desc`, or what NULL stands for, to *own. */
 static mirt_status mirt__decode_arguments(const char *caller, mirt_color_mode mode, const mirt_decode_desc *desc,
-                                          mirt_image *out) {
+                                          mirt_decode_desc *own, mirt_image *out) {
+    memset(own, 0, sizeof *own);
+    if (desc) *own = *desc;
     if (!out) return mirt__fail_missing(caller, "image");
     memset(out, 0, sizeof *out);
     if (!mirt__mode_known(mode)) return mirt__fail(MIRT_E_INVALID, "%s: invalid color mode (%d)", caller, (int)mode);
-    if (desc && (desc->max_side < 0 || desc->max_pixels < 0 || desc->max_bytes < 0 || desc->least_height < 0 ||
-                 desc->least_width < 0))
+    if (own->max_side < 0 || own->max_pixels < 0 || own->max_bytes < 0 || own->least_height < 0 || own->least_width < 0)
         return mirt__fail(MIRT_E_INVALID, "%s: limits must not be negative", caller);
     return MIRT_OK;
 }
@@ -650,34 +621,30 @@ static mirt_status mirt__decode_arguments(const char *caller, mirt_color_mode mo
 MIRT_API mirt_status mirt_decode_image(const void *bytes, size_t size, mirt_color_mode mode,
                                        const mirt_decode_desc *desc, mirt_image *out) {
     MIRT__ENTER;
-    mirt_decode_desc defaults;
-    memset(&defaults, 0, sizeof defaults);
-    mirt_status status = mirt__decode_arguments(__func__, mode, desc, out);
+    mirt_decode_desc own;
+    mirt_status status = mirt__decode_arguments(__func__, mode, desc, &own, out);
     if (status != MIRT_OK) return status;
     if (!bytes && size) return mirt__fail_missing(__func__, "bytes");
-    status = mirt__decode((const unsigned char *)bytes, size, mode, desc ? desc : &defaults, out);
+    status = mirt__decode((const unsigned char *)bytes, size, mode, &own, out);
     return status == MIRT_OK ? MIRT_OK : mirt__fail_at("the image");
 }
 
 MIRT_API mirt_status mirt_read_image(const char *path, mirt_color_mode mode, const mirt_decode_desc *desc,
                                      mirt_image *out) {
     MIRT__ENTER;
-    mirt_decode_desc defaults;
+    mirt_decode_desc own;
     unsigned char *bytes;
     size_t size;
-    memset(&defaults, 0, sizeof defaults);
-    if (!desc) desc = &defaults;
-    mirt_status status = mirt__decode_arguments(__func__, mode, desc, out);
+    mirt_status status = mirt__decode_arguments(__func__, mode, desc, &own, out);
     if (status != MIRT_OK) return status;
     if (!path) return mirt__fail_missing(__func__, "path");
-    int64_t most = desc->max_bytes ? desc->max_bytes : (int64_t)1 << 26;
+    int64_t most = own.max_bytes ? own.max_bytes : (int64_t)1 << 26;
     status = mirt__file_read(path, (size_t)most, &bytes, &size);
     if (status != MIRT_OK) return status;
-    status = mirt__decode(bytes, size, mode, desc, out);
+    status = mirt__decode(bytes, size, mode, &own, out);
     mirt__aligned_free(bytes);
     return status == MIRT_OK ? MIRT_OK : mirt__fail_at("%s", path);
 }
 
 #undef MIRT__STB
-#undef MIRT__HAS_DECODER
 #undef MIRT__NO_DECODER

@@ -16,8 +16,8 @@ static uint32_t mirt__image_little(const unsigned char *p, int bytes) {
 }
 
 static mirt_status mirt__image_short_header(const char *format, size_t size) {
-    return mirt__fail(MIRT_E_FORMAT, "a truncated %s: its %llu bytes end within the header", format,
-                      (unsigned long long)size);
+    return mirt__fail(MIRT_E_FORMAT, "a truncated %s: its %zu bytes end within the header", format,
+                      size);
 }
 
 /* Adds the Huffman tables of a segment to the set of known tables. Some decoders write oversized tables into memory for
@@ -115,21 +115,22 @@ static mirt_status mirt__jpeg_header(const unsigned char *bytes, size_t size, mi
         if (at + 4 > size) break;
         size_t length = mirt__image_big(next + 2, 2);
         mirt_status status = MIRT_OK;
+        const bool tabled = marker == 0xC4 || marker == 0xDB,
+                   frame = marker >= 0xC0 && marker <= 0xCF && !tabled && marker != 0xC8 && marker != 0xCC;
+        if ((tabled || frame || marker == 0xDA) && at + 2 + length > size) break;
+        if (tabled && length < 2) break;
         if (marker == 0xC4) {
-            if (length < 2 || at + 2 + length > size) break;
             status = mirt__jpeg_tables(next + 4, length - 2, &tables);
         } else if (marker == 0xDB) {
-            if (length < 2 || at + 2 + length > size) break;
             mirt__jpeg_quantizers(next + 4, length - 2, &quantizers);
         } else if (marker == 0xDA) {
-            if (at + 2 + length > size) break;
             if (!mirt__jpeg_scan_known(next, length, progressive, tables))
                 status = mirt__fail(MIRT_E_FORMAT, "damaged: a scan without its tables");
             else if (++scans > most_scans)
                 status =
                     mirt__fail(MIRT_E_FORMAT, "a JPEG with more than %d scans, which would only take time", most_scans);
-        } else if (marker >= 0xC0 && marker <= 0xCF && marker != 0xC8 && marker != 0xCC) {
-            if (at + 10 > size || at + 2 + length > size) break;
+        } else if (frame) {
+            if (at + 10 > size) break;
             progressive = marker == 0xC2;
             status = out->height ? mirt__fail(MIRT_E_FORMAT, "a JPEG with several frames")
                                  : mirt__jpeg_frame(next, length, out);
@@ -139,8 +140,8 @@ static mirt_status mirt__jpeg_header(const unsigned char *bytes, size_t size, mi
         at += 2 + length;
     }
     if (!scans) return mirt__image_short_header("JPEG", size);
-    return mirt__fail(MIRT_E_FORMAT, "a truncated JPEG: its %llu bytes end before its pixels",
-                      (unsigned long long)size);
+    return mirt__fail(MIRT_E_FORMAT, "a truncated JPEG: its %zu bytes end before its pixels",
+                      size);
 }
 
 /* Checks every chunk that stb_image would read, up to IEND. It stores lengths as int, continues in the middle of a
@@ -149,51 +150,48 @@ static mirt_status mirt__jpeg_header(const unsigned char *bytes, size_t size, mi
 static mirt_status mirt__png_chunks(const unsigned char *bytes, size_t size) {
     static const char *const known[] = {"IHDR", "PLTE", "IDAT", "IEND"};
     if (size > INT32_MAX)
-        return mirt__fail(MIRT_E_FORMAT, "a PNG of %llu bytes: at most %d can be decoded", (unsigned long long)size,
+        return mirt__fail(MIRT_E_FORMAT, "a PNG of %zu bytes: at most %d can be decoded", size,
                           INT32_MAX);
     for (size_t at = 8, length; at + 12 <= size; at += 12 + length) {
         const unsigned char *type = bytes + at + 4;
         int k = 0;
         length = (size_t)mirt__image_big(bytes + at, 4);
         if (length > INT32_MAX)
-            return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG whose chunk at byte %llu claims %llu bytes",
-                              (unsigned long long)at, (unsigned long long)length);
+            return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG whose chunk at byte %zu claims %zu bytes",
+                              at, length);
         while (k < MIRT__COUNT(known) && memcmp(type, known[k], 4) != 0) k++;
         if (k == MIRT__COUNT(known) && !(type[0] & 0x20))
-            return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG with an unknown chunk at byte %llu",
-                              (unsigned long long)at);
+            return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG with an unknown chunk at byte %zu",
+                              at);
         if (length > size - at - 12)
-            return mirt__fail(MIRT_E_FORMAT, "truncated: its %llu bytes end in the chunk at byte %llu",
-                              (unsigned long long)size, (unsigned long long)at);
+            return mirt__fail(MIRT_E_FORMAT, "truncated: its %zu bytes end in the chunk at byte %zu",
+                              size, at);
         if (k < MIRT__COUNT(known) && mirt__crc32(0, type, length + 4) != mirt__image_big(type + 4 + length, 4))
-            return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG whose chunk %s at byte %llu has a wrong checksum",
-                              known[k], (unsigned long long)at);
+            return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG whose chunk %s at byte %zu has a wrong checksum",
+                              known[k], at);
         if (k == 3) return MIRT_OK;
     }
-    return mirt__fail(MIRT_E_FORMAT, "truncated: its %llu bytes end before its chunk IEND", (unsigned long long)size);
+    return mirt__fail(MIRT_E_FORMAT, "truncated: its %zu bytes end before its chunk IEND", size);
 }
 
 static mirt_status mirt__png_header(const unsigned char *bytes, size_t size, mirt__image_header *out) {
     static const unsigned char channels[7] = {1, 0, 3, 4, 2, 0, 4}; /* a palette may have alpha */
-    if (size < 33) return mirt__image_short_header("PNG", size);
-    if (memcmp(bytes + 12, "IHDR", 4) != 0 || bytes[25] > 6 || channels[bytes[25]] == 0 || bytes[24] > 16)
-        return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG with an invalid header");
     out->width = mirt__image_big(bytes + 16, 4);
     out->height = mirt__image_big(bytes + 20, 4);
-    if (out->width > INT32_MAX || out->height > INT32_MAX)
+    if (memcmp(bytes + 12, "IHDR", 4) != 0 || bytes[25] > 6 || channels[bytes[25]] == 0 || bytes[24] > 16 ||
+        out->width > INT32_MAX || out->height > INT32_MAX)
         return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG with an invalid header");
     out->deep = bytes[24] == 16;
     uint64_t pixels = (uint64_t)out->width * (uint64_t)out->height, most = UINT64_MAX / 64;
-    out->memory =
-        pixels > most ? UINT64_MAX : pixels * channels[bytes[25]] * (bytes[24] == 16 ? 4 : 2) + 4 * pixels + size;
+    out->memory = pixels > most ? UINT64_MAX : pixels * channels[bytes[25]] * (out->deep ? 4 : 2) + 4 * pixels + size;
     return mirt__png_chunks(bytes, size);
 }
 
 static mirt_status mirt__bmp_header(const unsigned char *bytes, size_t size, mirt__image_header *out) {
-    if (size < 30) return mirt__image_short_header("BMP", size);
-    bool old = mirt__image_little(bytes + 14, 4) == 12;
-    out->width = old ? (int32_t)mirt__image_little(bytes + 18, 2) : (int32_t)mirt__image_little(bytes + 18, 4);
-    out->height = old ? (int32_t)mirt__image_little(bytes + 20, 2) : (int32_t)mirt__image_little(bytes + 22, 4);
+    (void)size;
+    const int each = mirt__image_little(bytes + 14, 4) == 12 ? 2 : 4; /* bytes of a side */
+    out->width = (int32_t)mirt__image_little(bytes + 18, each);
+    out->height = (int32_t)mirt__image_little(bytes + 18 + each, each);
     if (out->height < 0) out->height = -out->height; /* negative heights store rows from top to bottom */
     if (out->width < 0) return mirt__fail(MIRT_E_FORMAT, "damaged: a BMP of width %lld", (long long)out->width);
     out->memory = 8 * (uint64_t)out->width * (uint64_t)out->height;
@@ -201,7 +199,7 @@ static mirt_status mirt__bmp_header(const unsigned char *bytes, size_t size, mir
 }
 
 static mirt_status mirt__gif_header(const unsigned char *bytes, size_t size, mirt__image_header *out) {
-    if (size < 13) return mirt__image_short_header("GIF", size);
+    (void)size;
     out->width = mirt__image_little(bytes + 6, 2);
     out->height = mirt__image_little(bytes + 8, 2);
     out->memory = 13 * (uint64_t)out->width * (uint64_t)out->height;
@@ -209,20 +207,23 @@ static mirt_status mirt__gif_header(const unsigned char *bytes, size_t size, mir
 }
 
 MIRT__LIB mirt_status mirt__image_read_header(const unsigned char *bytes, size_t size, mirt__image_header *out) {
+    static const struct {
+        mirt__image_format format;
+        const char *name, *signature;
+        size_t length, least; /* bytes of the signature, of the header */
+        mirt_status (*read)(const unsigned char *bytes, size_t size, mirt__image_header *out);
+    } kinds[] = {{MIRT__FORMAT_JPEG, "JPEG", "\xFF\xD8\xFF", 3, 3, mirt__jpeg_header},
+                 {MIRT__FORMAT_PNG, "PNG", "\x89PNG\r\n\x1A\n", 8, 33, mirt__png_header},
+                 {MIRT__FORMAT_GIF, "GIF", "GIF87a", 6, 13, mirt__gif_header},
+                 {MIRT__FORMAT_GIF, "GIF", "GIF89a", 6, 13, mirt__gif_header},
+                 {MIRT__FORMAT_BMP, "BMP", "BM", 2, 30, mirt__bmp_header}};
     memset(out, 0, sizeof *out);
     mirt_status status = MIRT_OK;
-    if (size >= 3 && memcmp(bytes, "\xFF\xD8\xFF", 3) == 0) {
-        out->format = MIRT__FORMAT_JPEG;
-        status = mirt__jpeg_header(bytes, size, out);
-    } else if (size >= 8 && memcmp(bytes, "\x89PNG\r\n\x1A\n", 8) == 0) {
-        out->format = MIRT__FORMAT_PNG;
-        status = mirt__png_header(bytes, size, out);
-    } else if (size >= 6 && (memcmp(bytes, "GIF87a", 6) == 0 || memcmp(bytes, "GIF89a", 6) == 0)) {
-        out->format = MIRT__FORMAT_GIF;
-        status = mirt__gif_header(bytes, size, out);
-    } else if (size >= 2 && memcmp(bytes, "BM", 2) == 0) {
-        out->format = MIRT__FORMAT_BMP;
-        status = mirt__bmp_header(bytes, size, out);
+    for (int i = 0; i < MIRT__COUNT(kinds); i++) {
+        if (size < kinds[i].length || memcmp(bytes, kinds[i].signature, kinds[i].length) != 0) continue;
+        out->format = kinds[i].format;
+        if (size < kinds[i].least) return mirt__image_short_header(kinds[i].name, size);
+        status = kinds[i].read(bytes, size, out);
     }
     if (status == MIRT_OK && out->format != MIRT__FORMAT_NONE && (out->width == 0 || out->height == 0))
         status = mirt__fail(MIRT_E_FORMAT, "%lld x %lld pixels: an empty image", (long long)out->width,
@@ -244,8 +245,8 @@ MIRT__LIB mirt_status mirt__image_check(const mirt__image_header *header, size_t
     if (header->memory > harmless && header->memory / ratio > size)
         return mirt__fail(
             MIRT_E_FORMAT,
-            "%lld x %lld pixels in a file of %llu bytes: it would take %llu MiB to decode, more than %d times its size",
-            (long long)header->width, (long long)header->height, (unsigned long long)size,
+            "%lld x %lld pixels in a file of %zu bytes: it would take %llu MiB to decode, more than %d times its size",
+            (long long)header->width, (long long)header->height, size,
             (unsigned long long)(header->memory >> 20), (int)ratio);
     return MIRT_OK;
 }

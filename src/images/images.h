@@ -29,9 +29,6 @@ MIRT__LIB int mirt__mode_channels(mirt_color_mode mode);
 MIRT__LIB bool mirt__decoder_missing(const mirt_decode_desc *desc);
 /* Which decoders are compiled in. */
 MIRT__LIB void mirt__decoders_here(bool *stb_image, bool *turbojpeg);
-/* Decodes with all checks of mirt_decode_image; desc is required. */
-MIRT__LIB mirt_status mirt__decode(const unsigned char *bytes, size_t size, mirt_color_mode mode,
-                                   const mirt_decode_desc *desc, mirt_image *out);
 #endif /* MIRRORTRAIN_NO_IMAGES */
 
 /* Source and target of resizing: rows of `stride` bytes, and of `out_stride` elements. */
@@ -43,6 +40,9 @@ typedef struct mirt__pixmap {
     bool antialias;
     mirt_dtype dtype; /* dtype of the output: MIRT_FLOAT32 or MIRT_UINT8 */
 } mirt__pixmap;
+/* The whole image to this size, as floats without gaps. */
+MIRT__LIB mirt__pixmap mirt__pixmap_of(const mirt_image *image, int height, int width, mirt_interpolation interpolation,
+                                       bool antialias);
 /* Bytes of scratch memory that it needs, aligned to MIRT__ALIGN; 0: too large. */
 MIRT__LIB size_t mirt__pixmap_memory(const mirt__pixmap *resize);
 /* Resizing along one axis as a matrix [in][out] to multiply rows of pixels with. False: out of memory. */

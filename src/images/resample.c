@@ -71,8 +71,7 @@ static void mirt__pixmap_axis_add(mirt__pixmap_axis *axis, int i, int pixel, flo
 }
 
 static void mirt__pixmap_axis_place(mirt__pixmap_axis *axis, int i, int first) {
-    int last = axis->in - axis->taps;
-    axis->first[i] = first < 0 ? 0 : first > last ? last : first;
+    axis->first[i] = mirt__pixmap_axis_bound(first, axis->in - axis->taps + 1);
     for (int t = 0; t < axis->taps; t++) axis->weight[i * axis->taps + t] = 0;
 }
 
@@ -279,19 +278,10 @@ MIRT__LIB bool mirt__pixmap_matrix(mirt_interpolation interpolation, bool antial
     return true;
 }
 
-MIRT_API mirt_status mirt_resize_image(const mirt_image *image, int height, int width, mirt_interpolation interpolation,
-                                       bool antialias, float *out) {
-    MIRT__ENTER;
+MIRT__LIB mirt__pixmap mirt__pixmap_of(const mirt_image *image, int height, int width, mirt_interpolation interpolation,
+                                       bool antialias) {
     mirt__pixmap resize;
     memset(&resize, 0, sizeof resize);
-    if (!image || !image->pixels) return mirt__fail_missing(__func__, "image");
-    if (!out) return mirt__fail_missing(__func__, "out");
-    if (image->width < 1 || image->height < 1 || image->channels < 1 || image->channels > 4 || height < 1 || width < 1)
-        return mirt__fail(MIRT_E_INVALID,
-                          "mirt_resize_image: from %d x %d pixels of %d channels to %d x %d: all must be positive",
-                          image->width, image->height, image->channels, width, height);
-    if ((int)interpolation < 0 || interpolation >= MIRT__INTERPOLATION_COUNT)
-        return mirt__fail(MIRT_E_INVALID, "mirt_resize_image: invalid interpolation (%d)", (int)interpolation);
     resize.pixels = image->pixels;
     resize.height = image->height;
     resize.width = image->width;
@@ -302,6 +292,21 @@ MIRT_API mirt_status mirt_resize_image(const mirt_image *image, int height, int 
     resize.out_stride = (size_t)width * (size_t)image->channels;
     resize.interpolation = interpolation;
     resize.antialias = antialias;
+    return resize;
+}
+
+MIRT_API mirt_status mirt_resize_image(const mirt_image *image, int height, int width, mirt_interpolation interpolation,
+                                       bool antialias, float *out) {
+    MIRT__ENTER;
+    if (!image || !image->pixels) return mirt__fail_missing(__func__, "image");
+    if (!out) return mirt__fail_missing(__func__, "out");
+    if (image->width < 1 || image->height < 1 || image->channels < 1 || image->channels > 4 || height < 1 || width < 1)
+        return mirt__fail(MIRT_E_INVALID,
+                          "mirt_resize_image: from %d x %d pixels of %d channels to %d x %d: all must be positive",
+                          image->width, image->height, image->channels, width, height);
+    if ((int)interpolation < 0 || interpolation >= MIRT__INTERPOLATION_COUNT)
+        return mirt__fail(MIRT_E_INVALID, "mirt_resize_image: invalid interpolation (%d)", (int)interpolation);
+    const mirt__pixmap resize = mirt__pixmap_of(image, height, width, interpolation, antialias);
     size_t bytes = mirt__pixmap_memory(&resize);
     if (!bytes) return mirt__fail(MIRT_E_INVALID, "mirt_resize_image: %d x %d pixels are too many", width, height);
     void *memory = mirt__aligned_alloc(bytes);

@@ -89,11 +89,7 @@ static void mirt__finite_task(void *arg, int64_t task, int member) {
 }
 
 static bool mirt__all_below(mirt__team *team, const mirt__real *x, int64_t count, float bound) {
-    mirt__finite_job job;
-    job.x = x;
-    job.count = count;
-    job.bound = bound;
-    job.bad = 0;
+    mirt__finite_job job = {x, count, bound, 0};
     mirt__team_for(team, (count + MIRT__FINITE_TASK - 1) / MIRT__FINITE_TASK, mirt__finite_task, &job);
     return !job.bad;
 }
@@ -106,10 +102,10 @@ static bool mirt__device_gradients_finite(const mirt_function *f, int device, in
     for (int p = 0; p < x.parts; p++) {
         if (x.device[p] != device) continue;
         for (int i = 0; i < f->step.num_ranges; i++) {
-            const int64_t from = f->step.range[i].begin > begin ? f->step.range[i].begin : begin,
-                          to = f->step.range[i].end < end ? f->step.range[i].end : end;
-            if (from < to && !mirt__all_below(f->model->strategy->device[device].team,
-                                              mirt__gradient_at(&f->step, device, x.slot[p]) + from, to - from, bound))
+            const mirt__range own = mirt__overlap(&f->step.range[i], begin, end);
+            const mirt__real *gradient = mirt__gradient_at(&f->step, device, x.slot[p]) + own.begin;
+            if (own.begin < own.end && !mirt__all_below(f->model->strategy->device[device].team, gradient,
+                                                        own.end - own.begin, bound))
                 return false;
         }
     }
@@ -157,6 +153,10 @@ static int mirt__squares_bad(const mirt_function *f) {
 
 static bool mirt__squares_finite(const mirt_function *function) { return mirt__squares_bad(function) < 0; }
 
+static void mirt__describe_given(const mirt__variable *v, const char *what, char *out, size_t size) {
+    mirt__line_add(out, size, "in %s %.200s, which an update before made so, or whoever set them", what, v->name);
+}
+
 /* Names a weight, or the optimizer's state of one, that is not finite on the host; false: all are. */
 static bool mirt__name_not_finite(const mirt_function *f, char *out, size_t size) {
     const mirt_model *root = f->root;
@@ -165,9 +165,7 @@ static bool mirt__name_not_finite(const mirt_function *f, char *out, size_t size
         for (int i = 0; at && i < root->num_variables; i++) {
             const mirt__variable *v = &root->variable[i];
             if ((block && !mirt__is_trained(v)) || mirt__all_finite(at + v->offset, MIRT_FLOAT32, v->count)) continue;
-            if (out)
-                snprintf(out, size, "in %s %.200s, which an update before made so, or whoever set them",
-                         block ? "the optimizer's state of" : "the weights", v->name);
+            if (out) mirt__describe_given(v, block ? "the optimizer's state of" : "the weights", out, size);
             return true;
         }
     }
@@ -243,9 +241,9 @@ static void mirt__describe_without(const mirt_function *f, int what, char *out, 
     const char *gradient = what & MIRT__GRADIENT_BAD ? mirt__gradient_not_finite(f) : NULL;
     if (what & MIRT__MODEL_BAD && mirt__name_not_finite(f, out, size)) return;
     if (gradient)
-        snprintf(out, size, "that of %.200s is above %g or not a number", gradient,
-                 (double)mirt__gradient_bound(f));
-    else snprintf(out, size, "when the step was run again, it was");
+        mirt__line_add(out, size, "that of %.200s is above %g or not a number", gradient,
+                       (double)mirt__gradient_bound(f));
+    else mirt__line_add(out, size, "when the step was run again, it was");
 }
 
 static void mirt__describe_not_finite(const mirt_function *f, int what, const mirt__finder *first, char *out,
@@ -255,30 +253,28 @@ static void mirt__describe_not_finite(const mirt_function *f, int what, const mi
     if (what & MIRT__LOSS_BAD) name = "the loss of";
     else if (what & MIRT__MODEL_BAD) name = "the model before";
     else if (what & MIRT__STATE_BAD) name = "a moving statistic or other new state of";
-    size_t used = (size_t)snprintf(out, size, "%s step %lld is not finite; ", name, (long long)f->model->step + 1);
+    snprintf(out, size, "%s step %lld is not finite; ", name, (long long)f->model->step + 1);
     if (!first) {
-        mirt__describe_without(f, what, out + used, size - used);
+        mirt__describe_without(f, what, out, size);
         return;
     }
     const mirt__node *node = f->step.program.graph.node[first->node];
     const mirt_tensor *t = first->tensor;
-    used +=
-        (size_t)snprintf(out + used, size - used, "the first number that is not is in replica %d, ", first->replica);
+    mirt__line_add(out, size, "the first number that is not is in replica %d, ", first->replica);
     for (int i = 0; t->space == MIRT__SPACE_WEIGHT && i < f->root->num_variables; i++) {
         if (f->root->variable[i].offset != t->offset) continue;
-        snprintf(out + used, size - used, "in the weights %.200s, which an update before made so, or whoever set them",
-                 f->root->variable[i].name);
+        mirt__describe_given(&f->root->variable[i], "the weights", out, size);
         return;
     }
     if (t->space == MIRT__SPACE_IO && t->port < MIRT__MAX_FIELDS && t->node != node) {
         const bool input = t->port < f->spec.num_x;
-        snprintf(out + used, size - used, "in the data: %s number %d", input ? "input" : "label or weight",
-                 input ? t->port : t->port - f->spec.num_x);
+        mirt__line_add(out, size, "in the data: %s number %d", input ? "input" : "label or weight",
+                       input ? t->port : t->port - f->spec.num_x);
         return;
     }
-    snprintf(out + used, size - used, "in what layer %.100s (%.40s) makes of finite numbers: %s %.90s",
-             node->name ? node->name : "without a name", node->op->name, mirt__dtype_name(t->dtype),
-             mirt__shape_text(&t->shape, shape));
+    mirt__line_add(out, size, "in what layer %.100s (%.40s) makes of finite numbers: %s %.90s",
+                   node->name ? node->name : "without a name", node->op->name, mirt__dtype_name(t->dtype),
+                   mirt__shape_text(&t->shape, shape));
 }
 
 static mirt_status mirt__finders_open(mirt_function *f) {

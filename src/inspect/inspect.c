@@ -64,11 +64,12 @@ MIRT_API mirt_status mirt_plan_memory(mirt_model *model, int64_t batch, mirt_mem
     return MIRT_OK;
 }
 
-MIRT__LIB const char *mirt__bytes_text(double bytes, char out[96]) {
-    if (bytes >= 1e10) snprintf(out, 96, "%.2f GB", bytes / 1e9);
-    else if (bytes >= 1e5) snprintf(out, 96, "%.2f MB", bytes / 1e6);
-    else if (bytes >= 1e4) snprintf(out, 96, "%.1f kB", bytes / 1e3);
-    else snprintf(out, 96, "%.0f bytes", bytes);
+MIRT__LIB mirt__phrase mirt__bytes_text(double bytes) {
+    mirt__phrase out;
+    if (bytes >= 1e10) snprintf(out.text, sizeof out.text, "%.2f GB", bytes / 1e9);
+    else if (bytes >= 1e5) snprintf(out.text, sizeof out.text, "%.2f MB", bytes / 1e6);
+    else if (bytes >= 1e4) snprintf(out.text, sizeof out.text, "%.1f kB", bytes / 1e3);
+    else snprintf(out.text, sizeof out.text, "%.0f bytes", bytes);
     return out;
 }
 
@@ -109,7 +110,6 @@ MIRT_API int64_t mirt_largest_batch(mirt_model *model, uint64_t bytes_per_device
     MIRT__USE_MODEL(model, 0);
     const int64_t most = (int64_t)1 << 30;
     mirt__fitting s;
-    char needs[96], has[96];
     memset(&s, 0, sizeof s);
     if (mirt__need_compiled(model, __func__) != MIRT_OK) return 0;
     if (!bytes_per_device && !(bytes_per_device = mirt__device_free(model))) return 0;
@@ -117,7 +117,7 @@ MIRT_API int64_t mirt_largest_batch(mirt_model *model, uint64_t bytes_per_device
     if (!mirt__fitting_try(model, 1, &s)) return 0;
     if (s.fails) {
         mirt__fail(MIRT_E_NOMEM, "not one sample fits: a step of %s takes %s, and %s are there", model->name,
-                   mirt__bytes_text(s.fails_bytes, needs), mirt__bytes_text(s.limit, has));
+                   mirt__bytes_text(s.fails_bytes).text, mirt__bytes_text(s.limit).text);
         return 0;
     }
     for (int64_t batch = 16; !s.fails && s.fits < most; batch = batch > most / 8 ? most : batch * 8) {
@@ -168,18 +168,17 @@ static double mirt__layer_macs(const mirt_model *model, const mirt__layer *layer
 static void mirt__summary_layers(const mirt_model *model, mirt__text *out) {
     int64_t parameters = 0, trained = 0;
     double macs = 0;
-    char shape[96], name[2 * MIRT__SHOWN + 4], shown[MIRT__SHOWN], kind[MIRT__SHOWN];
+    char shape[96], name[2 * MIRT__SHOWN + 4];
     int width = 42;
     for (int i = 0; i < model->num_layers; i++) {
         int wide = (int)(mirt_printable(model->layer[i]->name, NULL, 0) + strlen(model->layer[i]->cls->class_name)) + 3;
         if (wide > width && wide < 128) width = wide;
     }
-    mirt__text_add(out, "Model: \"%s\"\n%-*s %-24s %12s %14s\n", mirt__shown(model->name, shown), width, "Layer (type)",
+    mirt__text_add(out, "Model: \"%s\"\n%-*s %-24s %12s %14s\n", mirt__shown(model->name).text, width, "Layer (type)",
                    "Output shape", "Parameters", "MACs/sample");
     for (int i = 0; i < model->num_layers; i++) {
         const mirt__layer *layer = model->layer[i];
-        mirt__shown(layer->name, shown);
-        snprintf(name, sizeof name, "%s (%s)", shown, mirt__shown(layer->cls->class_name, kind));
+        snprintf(name, sizeof name, "%s (%s)", mirt__shown(layer->name).text, mirt__shown(layer->cls->class_name).text);
         mirt__text_add(out, "%-*s %-24s %12lld %14.0f\n", width, name, mirt__shape_text(&layer->out[0]->shape, shape),
                        (long long)mirt__layer_parameters(model, layer), mirt__layer_macs(model, layer));
         macs += mirt__layer_macs(model, layer);
@@ -189,7 +188,7 @@ static void mirt__summary_layers(const mirt_model *model, mirt__text *out) {
         trained += mirt__is_trained(&model->variable[i]) ? model->variable[i].count : 0;
     }
     mirt__text_add(out, "Total parameters: %lld (%s), %.*f million multiply-accumulates a sample\n",
-                   (long long)parameters, mirt__bytes_text((double)parameters * sizeof(mirt__real), shape),
+                   (long long)parameters, mirt__bytes_text((double)parameters * sizeof(mirt__real)).text,
                    macs < 1e9 ? 3 : 0, macs / 1e6);
     if (trained != parameters)
         mirt__text_add(out, "Trainable: %lld, not trainable: %lld\n", (long long)trained,
@@ -204,12 +203,11 @@ static void mirt__summary_memory(const mirt_model *model, const mirt_function *t
                    mirt__num_labels(model) ? "Training" : "Predicting", (long long)batch, model->strategy->num_devices,
                    model->strategy->num_devices == 1 ? "" : "s", model->strategy->num_replicas,
                    model->strategy->num_replicas == 1 ? "" : "s");
-    char text[4][96];
     mirt__text_add(out, "  per device  weights %s, gradients %s, activations %s, scratch %s\n",
-                   mirt__bytes_text((double)m.weights, text[0]), mirt__bytes_text((double)m.gradients, text[1]),
-                   mirt__bytes_text((double)m.activations, text[2]), mirt__bytes_text((double)m.scratch, text[3]));
-    mirt__text_add(out, "  in all      %s, of which optimizer slots %s\n", mirt__bytes_text((double)m.total, text[0]),
-                   mirt__bytes_text((double)m.slots, text[1]));
+                   mirt__bytes_text((double)m.weights).text, mirt__bytes_text((double)m.gradients).text,
+                   mirt__bytes_text((double)m.activations).text, mirt__bytes_text((double)m.scratch).text);
+    mirt__text_add(out, "  in all      %s, of which optimizer slots %s\n", mirt__bytes_text((double)m.total).text,
+                   mirt__bytes_text((double)m.slots).text);
 }
 
 MIRT_API const char *mirt_summary(mirt_model *model, int64_t batch) {

@@ -10,8 +10,8 @@ MIRT__LIB mirt_function *mirt__inspect_plan(mirt_model *model, int64_t batch, co
 /* There is no memory for batches of `batch`: the error says which there is memory for. */
 MIRT__LIB void mirt__say_what_fits(mirt_model *model, const mirt__data_spec *spec, int64_t batch);
 MIRT__LIB void mirt__memory_of(const mirt_model *model, const mirt_function *function, mirt_memory *out);
-/* "1.40 MB", "812 bytes" into `out`, which is also returned. */
-MIRT__LIB const char *mirt__bytes_text(double bytes, char out[96]);
+/* "1.40 MB", "812 bytes". */
+MIRT__LIB mirt__phrase mirt__bytes_text(double bytes);
 
 /* --- traps.c --- */
 /* Told once: what fit is about to do on data like these with this function, */

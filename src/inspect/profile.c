@@ -101,9 +101,8 @@ static const mirt__peak *mirt__peak_of(const mirt_strategy *s) {
 /* Multiply-adds in registers, as FLOP/s of the device's threads: the best of several tries. */
 static double mirt__peak_flops(const mirt_strategy *s, float (*chains)(int64_t count), int timelines) {
     mirt__team *team = s->device[0].team;
-    mirt__peak_run run;
+    mirt__peak_run run = {chains, 0};
     double best = 0;
-    run.chains = chains;
     for (int i = 0; i < MIRT__PEAK_TRIES; i++) {
         double begin = mirt__now();
         mirt__team_run(team, mirt__peak_member, &run);
@@ -151,26 +150,11 @@ MIRT__LIB mirt_status mirt__clocks_ready(mirt_function *f) {
     return MIRT_OK;
 }
 
-/* Function number `index` of the model, and what it is called; NULL behind the last. */
-static mirt_function *mirt__profile_function(const mirt_model *model, int index, const char **name) {
-    static const char *const names[MIRT__PROGRAM_KINDS] = {"training", "testing", "predicting", "features"};
-    if (index < MIRT__PROGRAM_KINDS) {
-        *name = names[index];
-        return model->trainer ? model->trainer->function[index] : NULL;
-    }
-    mirt_function *f = model->functions;
-    *name = "a function";
-    for (int i = MIRT__PROGRAM_KINDS; f && i < index; i++) f = f->next;
-    return f;
-}
-
 static void mirt__profile_clear(mirt_model *model) {
-    const char *name;
-    for (int i = 0;; i++) {
-        mirt_function *f = mirt__profile_function(model, i, &name);
-        if (f) mirt__clocks_free(f);
-        else if (i >= MIRT__PROGRAM_KINDS) return;
+    for (int i = 0; model->trainer && i < MIRT__PROGRAM_KINDS; i++) {
+        if (model->trainer->function[i]) mirt__clocks_free(model->trainer->function[i]);
     }
+    for (mirt_function *f = model->functions; f; f = f->next) mirt__clocks_free(f);
 }
 
 MIRT_API mirt_status mirt_profile_begin(mirt_model *model) {
@@ -330,7 +314,7 @@ static void mirt__profile_table(const mirt_model *model, const mirt__profile_row
     rest.seconds = step;
     mirt__text_add(out, "%9s %7s %9s %5s %8s %5s\n", "ms", "", "GFLOP/s", "peak", "GB/s", "peak");
     for (int i = 0; i < count; i++) {
-        char what[160] = "", name[MIRT__SHOWN], shown[MIRT__SHOWN];
+        char what[160] = "";
         if (row[i].seconds < 0.0005 * step) {
             rest.count += row[i].node ? row[i].count : 0;
             continue;
@@ -340,7 +324,7 @@ static void mirt__profile_table(const mirt_model *model, const mirt__profile_row
         if (row[i].count > 1) snprintf(what, sizeof what, "%d of them", row[i].count);
         else if (row[i].node) mirt__profile_what(row[i].node, what, sizeof what);
         const char *layer = row[i].count == 1 && row[i].node && row[i].node->name ? row[i].node->name : "";
-        mirt__text_add(out, "  %-30s %-28s %s", mirt__shown(row[i].name, name), mirt__shown(layer, shown), what);
+        mirt__text_add(out, "  %-30s %-28s %s", mirt__shown(row[i].name).text, mirt__shown(layer).text, what);
         if (row[i].count == 1 && row[i].node) mirt__node_notes(row[i].node, out);
         mirt__text_add(out, "\n");
     }
@@ -370,11 +354,12 @@ static int mirt__profile_kinds(mirt__profile_row *row, int count) {
     return kinds;
 }
 
+/* What the function's steps took, if there were any. False: out of memory. */
 static bool mirt__profile_of(const mirt_model *model, const mirt_function *f, const char *name, mirt__text *out) {
-    const mirt__clocks *c = f->step.clocks;
-    const double step = c->step / (double)c->steps;
+    const mirt__clocks *c = f ? f->step.clocks : NULL;
     double flops = 0, bytes = 0;
-    char shown[MIRT__SHOWN];
+    if (!c || !c->steps) return true;
+    const double step = c->step / (double)c->steps;
     mirt__profile_row *row = (mirt__profile_row *)mirt__calloc((size_t)f->step.program.graph.count + 2, sizeof *row);
     if (!row) return false;
     int count = mirt__profile_rows(f, row);
@@ -386,7 +371,7 @@ static bool mirt__profile_of(const mirt_model *model, const mirt_function *f, co
     mirt__text_add(out,
                    "%s, %s: %lld step%s of %.4g sample%s, %.3f ms each: %.2f GFLOP and %.3f GB on the first device, "
                    "%.1f GFLOP/s and %.1f GB/s\n",
-                   mirt__shown(model->name, shown), name, (long long)c->steps, c->steps == 1 ? "" : "s",
+                   mirt__shown(model->name).text, name, (long long)c->steps, c->steps == 1 ? "" : "s",
                    (double)c->rows / (double)c->steps, c->rows == c->steps ? "" : "s", step * 1e3, flops * 1e-9,
                    bytes * 1e-9, flops / step * 1e-9, bytes / step * 1e-9);
     mirt__profile_table(model, row, count, step, out);
@@ -398,7 +383,7 @@ static bool mirt__profile_of(const mirt_model *model, const mirt_function *f, co
 
 MIRT_API const char *mirt_profile_text(mirt_model *model) {
     MIRT__USE_MODEL(model, NULL);
-    const char *name;
+    static const char *const names[MIRT__PROGRAM_KINDS] = {"training", "testing", "predicting", "features"};
     if (!model) return mirt__fail_missing(__func__, "model"), (const char *)NULL;
     mirt__text *out = &model->profile_text;
     mirt__text_clear(out);
@@ -406,15 +391,14 @@ MIRT_API const char *mirt_profile_text(mirt_model *model) {
                    model->strategy->device[0].name, model->strategy->threads, model->strategy->threads == 1 ? "" : "s",
                    model->strategy->kernels->name, model->peak_flops * 1e-9, model->peak_half * 1e-9,
                    model->peak_bytes * 1e-9);
-    bool any = false;
-    for (int i = 0;; i++) {
-        const mirt_function *f = mirt__profile_function(model, i, &name);
-        if (!f && i >= MIRT__PROGRAM_KINDS) break;
-        if (!f || !f->step.clocks || f->step.clocks->steps == 0) continue;
-        if (!mirt__profile_of(model, f, name, out)) return NULL;
-        any = true;
+    const size_t head = out->size;
+    for (int i = 0; model->trainer && i < MIRT__PROGRAM_KINDS; i++) {
+        if (!mirt__profile_of(model, model->trainer->function[i], names[i], out)) return NULL;
     }
-    if (!any)
+    for (const mirt_function *f = model->functions; f; f = f->next) {
+        if (!mirt__profile_of(model, f, "a function", out)) return NULL;
+    }
+    if (out->size == head && !out->failed)
         return mirt__fail(MIRT_E_STATE, "mirt_profile_text: no step of %s has run since mirt_profile_begin",
                           model->name),
                (const char *)NULL;

@@ -15,8 +15,6 @@ MIRT__LIB void mirt__timing_stop(mirt_model *model);
 MIRT__LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase);
 /* Seconds of the fit so far in a phase, the mean over devices; 0 where another model's seconds are counted. */
 MIRT__LIB double mirt__timing_seconds(const mirt_model *model, mirt_phase phase);
-/* What samples cost, before the data set goes. */
-MIRT__LIB void mirt__timing_input(mirt_model *model, const mirt_dataset *dataset);
 
 /* --- trace.c --- */
 /* Gives the function's operations names, if there is a trace that has none for them yet. */

@@ -3,10 +3,6 @@
 #include "timeline.h"
 /* The seconds of a fit for users. */
 
-MIRT__LIB void mirt__timing_input(mirt_model *model, const mirt_dataset *dataset) {
-    if (model->trainer) mirt__dataset_cost(dataset, &model->trainer->cost);
-}
-
 /* The most memory the process was ever given; 0: nobody says. */
 static size_t mirt__peak_memory(void) {
     char text[2048];
@@ -102,13 +98,12 @@ static void mirt__timing_devices(const mirt_timing *t, mirt__text *out) {
 MIRT_API const char *mirt_timing_text(mirt_model *model) {
     MIRT__USE_MODEL(model, NULL);
     mirt_timing t;
-    char shown[MIRT__SHOWN];
     if (mirt_fit_timing(model, &t) != MIRT_OK) return NULL;
     mirt__text *out = &model->timing_text;
     mirt__text_clear(out);
     mirt__text_add(
         out, "%s: %lld step%s of %.4g samples on %d device%s of %d thread%s, %.3f ms each, %.0f samples a second\n",
-        mirt__shown(model->name, shown), (long long)t.steps, t.steps == 1 ? "" : "s",
+        mirt__shown(model->name).text, (long long)t.steps, t.steps == 1 ? "" : "s",
         (double)t.samples / (double)t.steps, t.num_devices, t.num_devices == 1 ? "" : "s", t.threads,
         t.threads == 1 ? "" : "s", 1e3 * t.wall / (double)t.steps, (double)t.samples / t.wall);
     mirt__timing_phases(

@@ -114,12 +114,6 @@ static void mirt__trace_time(mirt__text *text, const char *key, double seconds) 
     mirt__text_add(text, ",\"%s\":%lld.%03lld", key, ns / 1000, ns % 1000);
 }
 
-static void mirt__trace_row(mirt__text *text, const char *kind, int device, const char *key, const char *value) {
-    mirt__text_add(text, ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"name\":\"%s\",\"args\":{\"%s\":", device, kind, key);
-    mirt__json_write_string(text, value);
-    mirt__text_add(text, "}}");
-}
-
 static void mirt__trace_slice_text(mirt__text *text, const mirt__trace_slice *slice, int device, double began) {
     const double begin = slice->begin > began ? slice->begin : began;
     mirt__text_add(text, ",\n{\"ph\":\"X\",\"pid\":1,\"tid\":%d", device);
@@ -134,7 +128,7 @@ static void mirt__trace_slice_text(mirt__text *text, const mirt__trace_slice *sl
 
 static mirt_status mirt__trace_flush(struct mirt__trace *trace, mirt__text *text) {
     if (text->failed) return mirt_last_status();
-    mirt_status status = mirt__file_append(&trace->file, text->data, text->size);
+    const mirt_status status = mirt__file_append(&trace->file, text->data, text->size);
     mirt__text_clear(text);
     return status;
 }
@@ -148,7 +142,9 @@ static mirt_status mirt__trace_write(mirt_strategy *s, mirt__text *text) {
     mirt__text_add(text, "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"mirrortrain\"}}");
     for (int d = 0; d < s->num_devices && status == MIRT_OK; d++) {
         const mirt__device_timeline *timeline = &s->timeline[d];
-        mirt__trace_row(text, "thread_name", d, "name", s->device[d].name);
+        mirt__text_add(text, ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":", d);
+        mirt__json_write_string(text, s->device[d].name);
+        mirt__text_add(text, "}}");
         for (int64_t i = 0; i < timeline->slices && status == MIRT_OK; i++) {
             mirt__trace_slice_text(text, &timeline->slice[i], d, s->trace->began);
             if (text->failed || text->size > 60000) status = mirt__trace_flush(s->trace, text);

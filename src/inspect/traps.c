@@ -48,7 +48,6 @@ static int64_t mirt__trap_rounded(double value) {
 static void mirt__trap_memory(mirt_model *model, const mirt_function *f, int64_t batch) {
     mirt_memory m;
     mirt_machine_info machine;
-    char text[6][96];
     if (mirt_machine(&machine) != MIRT_OK || !machine.memory_available) return;
     mirt__memory_of(model, f, &m);
     /* Weights stay as large as they are, all else grows with the batch. */
@@ -59,16 +58,17 @@ static void mirt__trap_memory(mirt_model *model, const mirt_function *f, int64_t
     mirt__log(model->strategy, MIRT_LOG_INFO,
               "memory: %s planned, a device weights %s, gradients %s, activations %s, scratch %s; %s are free, enough "
               "for batches of about %lld",
-              mirt__bytes_text((double)m.total, text[0]), mirt__bytes_text((double)m.weights, text[1]),
-              mirt__bytes_text((double)m.gradients, text[2]), mirt__bytes_text((double)m.activations, text[3]),
-              mirt__bytes_text((double)m.scratch, text[4]), mirt__bytes_text(available, text[5]),
+              mirt__bytes_text((double)m.total).text, mirt__bytes_text((double)m.weights).text,
+              mirt__bytes_text((double)m.gradients).text, mirt__bytes_text((double)m.activations).text,
+              mirt__bytes_text((double)m.scratch).text, mirt__bytes_text(available).text,
               (long long)mirt__trap_rounded(about));
     if ((double)m.total <= available || !mirt__trap_first(model, MIRT__TRAP_MEMORY)) return;
     const int64_t largest = mirt_largest_batch(model, 0);
     mirt__log(model->strategy, MIRT_LOG_WARNING,
               "%s takes %s to train on batches of %lld, and %s are free: the system may end the program; a batch of "
               "%lld fits",
-              model->name, text[0], (long long)batch, text[5], (long long)largest);
+              model->name, mirt__bytes_text((double)m.total).text, (long long)batch, mirt__bytes_text(available).text,
+              (long long)largest);
 }
 
 static bool mirt__trap_is_random(const mirt_initializer *i) {
@@ -144,11 +144,7 @@ static double mirt__trap_magnitude(const mirt__data_field *field, const void *da
     const int64_t count = rows * mirt__shape_count(&field->shape), stride = count / 16384 + 1;
     double most = 0;
     for (int64_t i = 0; i < count; i += stride) {
-        double value = field->dtype == MIRT_UINT8     ? (double)((const uint8_t *)data)[i]
-                       : field->dtype == MIRT_INT32   ? (double)((const int32_t *)data)[i]
-                       : field->dtype == MIRT_FLOAT32 ? (double)((const float *)data)[i]
-                                                      : 0;
-        value = value < 0 ? -value : value;
+        const double value = fabs(mirt__element(data, field->dtype, i));
         if (value > most) most = value;
     }
     return most;

@@ -38,13 +38,7 @@ static void mirt__costs_of(const mirt_timing *t, mirt__costs *c) {
 }
 
 /* Appends to the verdict. */
-MIRT__PRINTF(2, 3) static void mirt__say(mirt_timing *t, const char *format, ...) {
-    const size_t used = strlen(t->verdict);
-    va_list args;
-    va_start(args, format);
-    vsnprintf(t->verdict + used, sizeof t->verdict - used, format, args);
-    va_end(args);
-}
+#define MIRT__SAY(t, ...) mirt__line_add((t)->verdict, sizeof (t)->verdict, __VA_ARGS__)
 
 /* Takes the place of a cause that holds up less. */
 static void mirt__blame(mirt_timing *t, mirt_bottleneck kind, double lost, double wall) {
@@ -109,25 +103,25 @@ static double mirt__better_rows(const mirt__costs *c, double lost) {
 static void mirt__verdict_input(mirt_timing *t, const mirt__costs *c) {
     const double left = c->wall - c->input, rows = (double)t->samples / (double)t->steps;
     const int needed = left > 0 && t->sample_seconds > 0 ? (int)ceil(t->sample_seconds * rows / left) : 0;
-    mirt__say(t, "input-bound: %.0f %% of the step waits for %s; ", 100 * t->share, t->input);
-    if (!t->ahead) mirt__say(t, "nothing is made ahead: mirt_prefetch behind mirt_batch");
+    MIRT__SAY(t, "input-bound: %.0f %% of the step waits for %s; ", 100 * t->share, t->input);
+    if (!t->ahead) MIRT__SAY(t, "nothing is made ahead: mirt_prefetch behind mirt_batch");
     else if (!t->parallel)
-        mirt__say(t, "one thread makes the samples, as a stream must: keep them in memory (mirt_cache), or take "
+        MIRT__SAY(t, "one thread makes the samples, as a stream must: keep them in memory (mirt_cache), or take "
                      "samples that can be reached in any order");
     else if (needed <= t->workers)
-        mirt__say(t, "%d worker%s, which wait for something themselves: keep what they make in memory (mirt_cache)",
+        MIRT__SAY(t, "%d worker%s, which wait for something themselves: keep what they make in memory (mirt_cache)",
                   t->workers, t->workers == 1 ? "" : "s");
     else if (needed > t->cores)
-        mirt__say(t, "%d worker%s, %d would do, but there %s %d core%s: keep what is made in memory (mirt_cache)",
+        MIRT__SAY(t, "%d worker%s, %d would do, but there %s %d core%s: keep what is made in memory (mirt_cache)",
                   t->workers, t->workers == 1 ? "" : "s", needed, t->cores == 1 ? "is" : "are", t->cores,
                   t->cores == 1 ? "" : "s");
-    else mirt__say(t, "%d worker%s, %d would do", t->workers, t->workers == 1 ? "" : "s", needed);
+    else MIRT__SAY(t, "%d worker%s, %d would do", t->workers, t->workers == 1 ? "" : "s", needed);
 }
 
 static void mirt__verdict_batch(mirt_timing *t, const mirt__costs *c) {
     const double lost = t->share * c->wall, rows = mirt__better_rows(c, lost);
     t->speedup = c->wall / (lost * c->rows / rows + c->compute + c->input + c->other);
-    mirt__say(t,
+    MIRT__SAY(t,
               "batch %.3g per replica is too small: %.0f %% of the step takes as long for any batch (update, "
               "all-reduce, starting and waiting); %.0f per replica would spread it",
               c->rows, 100 * t->share, rows);
@@ -136,19 +130,18 @@ static void mirt__verdict_batch(mirt_timing *t, const mirt__costs *c) {
 static void mirt__verdict_model(mirt_timing *t, const mirt__costs *c) {
     const double start = 10e-6, one = c->compute * t->num_devices + c->update + c->input + c->other + start;
     t->speedup = c->wall > one ? c->wall / one : 1;
-    mirt__say(t,
+    MIRT__SAY(t,
               "model too small for %d devices: each computes for %.3g ms of a step of %.3g ms, the rest is updating, "
               "starting and waiting for each other; %s",
               t->num_devices, 1e3 * c->compute, 1e3 * c->wall,
               t->speedup > 1.1 ? "one device would do" : "a larger batch gives them more to do");
 }
 
-static void mirt__verdict_device(mirt_timing *t, const mirt__costs *c) {
+static void mirt__verdict_device(mirt_timing *t) {
     bool slow;
     double times = 1;
-    (void)c;
     mirt__held_up(t, t->culprit, &slow, &times);
-    mirt__say(t,
+    MIRT__SAY(t,
               "device %s is slow: it takes %.1f times as long for a sample as the others, which wait for it %.0f %% of "
               "the step",
               t->device[t->culprit].name, times, 100 * t->share);
@@ -157,7 +150,7 @@ static void mirt__verdict_device(mirt_timing *t, const mirt__costs *c) {
 static void mirt__verdict_uneven(mirt_timing *t) {
     int most = 0;
     for (int d = 1; d < t->num_devices; d++) most = t->device[d].samples > t->device[most].samples ? d : most;
-    mirt__say(t,
+    MIRT__SAY(t,
               "uneven: %d replicas on %d devices leave %s with %.0f %% of the samples, and the others wait for it %.0f "
               "%% of the step; %s",
               t->replicas, t->num_devices, t->device[most].name,
@@ -172,33 +165,33 @@ static void mirt__verdict_words(mirt_timing *t, const mirt__costs *c) {
     case MIRT_SLOW_INPUT: mirt__verdict_input(t, c); break;
     case MIRT_SMALL_BATCH: mirt__verdict_batch(t, c); break;
     case MIRT_SMALL_MODEL: mirt__verdict_model(t, c); break;
-    case MIRT_SLOW_DEVICE: mirt__verdict_device(t, c); break;
+    case MIRT_SLOW_DEVICE: mirt__verdict_device(t); break;
     case MIRT_UNEVEN_SHARES: mirt__verdict_uneven(t); break;
     case MIRT_SLOW_REDUCE:
-        mirt__say(t,
+        MIRT__SAY(t,
                   "all-reduce: %.0f %% of the step adds up gradients over devices; a larger batch needs it less often",
                   100 * t->share);
         break;
     case MIRT_SLOW_CALLBACKS:
-        mirt__say(t, "callbacks: %.0f %% of the step is spent in callbacks", 100 * t->share);
+        MIRT__SAY(t, "callbacks: %.0f %% of the step is spent in callbacks", 100 * t->share);
         break;
     case MIRT_SHARED_CORES:
         if (crowded) {
             t->speedup = 1; /* cores cannot be had for the asking */
-            mirt__say(t,
+            MIRT__SAY(t,
                       "shared cores: %d devices of %d thread%s take turns on %d core%s, and wait for each other %.0f "
                       "%% of the step",
                       t->num_devices, t->threads, t->threads == 1 ? "" : "s", t->cores, t->cores == 1 ? "" : "s",
                       100 * t->share);
         } else
-            mirt__say(t,
+            MIRT__SAY(t,
                       "shared cores: the devices wait for each other %.0f %% of the step, now for one, now for "
                       "another: other programs run on their cores",
                       100 * t->share);
         break;
-    default: mirt__say(t, "balanced: %.0f %% of the step is forward and backward", 100 * c->compute / c->wall); return;
+    default: MIRT__SAY(t, "balanced: %.0f %% of the step is forward and backward", 100 * c->compute / c->wall); return;
     }
-    if (t->speedup > 1.05) mirt__say(t, "; if fixed: x%.1f", t->speedup);
+    if (t->speedup > 1.05) MIRT__SAY(t, "; if fixed: x%.1f", t->speedup);
 }
 
 MIRT__LIB void mirt__verdict(mirt_timing *t) {
@@ -210,7 +203,7 @@ MIRT__LIB void mirt__verdict(mirt_timing *t) {
     t->verdict[0] = 0;
     if (!t->steps || t->wall <= 0) return;
     if (t->steps < MIRT__LEAST_STEPS) { /* the first step alone, slower than others, would decide */
-        mirt__say(t, "%lld step%s: too few to tell what takes the time, %d are needed", (long long)t->steps,
+        MIRT__SAY(t, "%lld step%s: too few to tell what takes the time, %d are needed", (long long)t->steps,
                   t->steps == 1 ? "" : "s", MIRT__LEAST_STEPS);
         return;
     }
@@ -225,3 +218,5 @@ MIRT__LIB void mirt__verdict(mirt_timing *t) {
         mirt__blame(t, MIRT_SHARED_CORES, c.meet, c.wall);
     mirt__verdict_words(t, &c);
 }
+
+#undef MIRT__SAY

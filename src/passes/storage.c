@@ -151,10 +151,9 @@ MIRT__TRAINING void mirt__storage_line(const mirt_tensor *t, const mirt__storage
     const mirt__node *node = t->node;
     const bool twice = t->pass.stored.again != NULL; /* then nothing of the backward pass reads it any more */
     const mirt__choice choice = mirt__storage_choice(t, costs, rows, mirt__storage_held(t) || twice);
-    char shape[96], name[MIRT__SHOWN], op[MIRT__SHOWN];
-    mirt__text_add(out, "  %-24s %-28s %-6s %14.0f", mirt__shown(node->op->name, op),
-                   node->name ? mirt__shown(node->name, name) : "", t->lazy ? "lazy" : twice ? "twice" : "stored",
-                   (double)mirt__tensor_bytes(t, rows));
+    char shape[96];
+    mirt__text_add(out, "  %-24s %-28s %-6s %14.0f", mirt__shown(node->op->name).text, mirt__shown(node->name).text,
+                   t->lazy ? "lazy" : twice ? "twice" : "stored", (double)mirt__tensor_bytes(t, rows));
     mirt__cost_text(choice.store, out);
     mirt__cost_text(t->lazy ? choice.lazy : twice ? choice.twice : fmin(choice.lazy, choice.twice), out);
     mirt__text_add(out, "  %s %s\n", mirt__dtype_name(t->dtype), mirt__shape_text(&t->shape, shape));

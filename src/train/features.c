@@ -4,14 +4,10 @@
 /* Features of frozen layers.
 
    A tensor of the model is steady when inputs, constants and weights that are not trained determine it, row by row, in
-   training as
-   otherwise. Steady tensors that others read are the features: mirt_fit trains a function of these, and another one
-   makes them
-   of the data. In the first pass the data set gives its batches as ever; each sample's features, labels and weight go
-   into
-   the store under the sample's index. In later passes the stage below its batches is only asked in which order the
-   indices
-   come, and the batches are put together out of the store. */
+   training as otherwise. Steady tensors that others read are the features: mirt_fit trains a function of these, and
+   another one makes them of the data. In the first pass the data set gives its batches as ever; each sample's features,
+   labels and weight go into the store under the sample's index. In later passes the stage below its batches is only
+   asked in which order the indices come, and the batches are put together out of the store. */
 
 struct mirt__features {
     mirt_model *model;
@@ -278,6 +274,7 @@ MIRT__LIB mirt_status mirt__features_open(mirt_model *model, mirt_dataset *datas
     f->samples = dataset->samples;
     f->edits = mirt__root(model, NULL)->edits;
     mirt__features_spec_of(f, cut);
+    mirt_status status = MIRT_OK;
     const char *why = mirt__features_obstacle(f);
     f->room = why ? 0 : mirt__features_most(f);
     const double bytes = mirt__features_bytes(f, (double)f->room);
@@ -291,12 +288,7 @@ MIRT__LIB mirt_status mirt__features_open(mirt_model *model, mirt_dataset *datas
                   "%s: the features of its frozen layers are computed anew in every epoch: those of the %s need %.1f "
                   "MB, and %.1f MB are allowed (feature_cache_bytes)",
                   model->name, what, bytes * 1e-6, (double)*budget * 1e-6);
-    } else {
-        mirt_status status = mirt__features_allocate(f);
-        if (status != MIRT_OK) {
-            mirt__features_close(f);
-            return status;
-        }
+    } else if ((status = mirt__features_allocate(f)) == MIRT_OK) {
         mirt__log(model->strategy, MIRT_LOG_INFO,
                   "%s: the features of its frozen layers are computed once for each of %lld samples of the %s, and "
                   "kept: %.1f MB",
@@ -306,5 +298,5 @@ MIRT__LIB mirt_status mirt__features_open(mirt_model *model, mirt_dataset *datas
         return MIRT_OK;
     }
     mirt__features_close(f);
-    return MIRT_OK;
+    return status;
 }

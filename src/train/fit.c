@@ -9,17 +9,9 @@
 typedef int (*mirt__callback_fn)(const mirt_event *event, void *user);
 
 static mirt__callback_fn mirt__callback_at(const mirt_callback *c, mirt__moment moment) {
-    switch (moment) {
-    case MIRT__TRAIN_BEGIN: return c->train_begin;
-    case MIRT__TRAIN_END: return c->train_end;
-    case MIRT__EPOCH_BEGIN: return c->epoch_begin;
-    case MIRT__EPOCH_END: return c->epoch_end;
-    case MIRT__BATCH_BEGIN: return c->batch_begin;
-    case MIRT__BATCH_END: return c->batch_end;
-    case MIRT__TEST_BEGIN: return c->test_begin;
-    case MIRT__TEST_END: return c->test_end;
-    default: return NULL;
-    }
+    const mirt__callback_fn all[] = {c->train_begin, c->train_end, c->epoch_begin, c->epoch_end,
+                                     c->batch_begin, c->batch_end, c->test_begin,  c->test_end};
+    return (int)moment < MIRT__COUNT(all) ? all[moment] : NULL;
 }
 
 /* The error of whatever ends this fit, to be set again when others have had their last word. */
@@ -62,10 +54,7 @@ MIRT__LIB float mirt__scheduled_rate(mirt_epoch_schedule_fn schedule, int epoch,
 
 /* Callbacks of the library run on any thread, those of the user on his own. */
 static int mirt__tell_one(mirt__fit *fit, const mirt_callback *callback, mirt__callback_fn fn) {
-    mirt__telling telling;
-    telling.fn = fn;
-    telling.event = &fit->run.event;
-    telling.user = callback->user;
+    mirt__telling telling = {fn, &fit->run.event, callback->user, 0};
     if (mirt__ready_of(callback)) telling.code = fn(telling.event, telling.user);
     else mirt__on_caller(fit->run.model->strategy, mirt__tell_user, &telling);
     return telling.code;
@@ -93,18 +82,12 @@ static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
 }
 
 /* The training function is kept through the callbacks, which may evaluate other data. */
-static mirt_function *mirt__fit_function(mirt__fit *fit) {
-    const mirt__data_spec *spec =
-        fit->features[0] ? mirt__features_spec(fit->features[0]) : mirt__dataset_spec(fit->run.train);
-    return mirt__trainer_prepare(fit->run.model, MIRT__TRAIN, spec, mirt__data_most_rows(spec), fit->run.desc);
-}
-
-static mirt_status mirt__fit_prepare_validation(mirt__fit *fit) {
-    const mirt__data_spec *spec =
-        fit->features[1] ? mirt__features_spec(fit->features[1]) : mirt__dataset_spec(fit->validation);
-    return mirt__trainer_prepare(fit->run.model, MIRT__EVALUATE, spec, mirt__data_most_rows(spec), NULL)
-               ? MIRT_OK
-               : mirt_last_status();
+static mirt_function *mirt__fit_prepared(const mirt__fit *fit, bool validation) {
+    const mirt__features *features = fit->features[validation];
+    const mirt__data_spec *spec = features ? mirt__features_spec(features)
+                                           : mirt__dataset_spec(validation ? fit->validation : fit->run.train);
+    return mirt__trainer_prepare(fit->run.model, validation ? MIRT__EVALUATE : MIRT__TRAIN, spec,
+                                 mirt__data_most_rows(spec), validation ? NULL : fit->run.desc);
 }
 
 static mirt_status mirt__check_class_weights(const mirt__fit *fit) {
@@ -154,9 +137,9 @@ static mirt_status mirt__fit_prepare(mirt__fit *fit) {
     if (fit->validation && mirt__dataset_spec(fit->validation)->samples < 0 && run->desc->validation_steps < 1) {
         return mirt__fail(MIRT_E_INVALID, "the validation data have no end: validation_steps says how much is used");
     }
-    if (mirt__fit_open_features(fit) != MIRT_OK || !mirt__fit_function(fit)) return mirt_last_status();
-    mirt__traps_before(run->model, spec, mirt__fit_function(fit));
-    return fit->validation ? mirt__fit_prepare_validation(fit) : MIRT_OK;
+    if (mirt__fit_open_features(fit) != MIRT_OK || !mirt__fit_prepared(fit, false)) return mirt_last_status();
+    mirt__traps_before(run->model, spec, mirt__fit_prepared(fit, false));
+    return !fit->validation || mirt__fit_prepared(fit, true) ? MIRT_OK : mirt_last_status();
 }
 
 static void mirt__set_logs(mirt__fit *fit, bool with_batch, double batch_loss) {
@@ -214,7 +197,7 @@ static bool mirt__fit_goes_on(const mirt__fit *fit) {
 
 static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, double *loss) {
     mirt__training_run *run = &fit->run;
-    mirt_function *f = mirt__fit_function(fit);
+    mirt_function *f = mirt__fit_prepared(fit, false);
     mirt__timing_phase(run->model, MIRT_PHASE_SCATTER);
     if (!f || mirt__trainer_begin(f, batch) != MIRT_OK) return mirt_last_status();
     if (!run->model->history.steps) mirt__traps_in_batch(run->model, &f->spec, batch);
@@ -299,7 +282,7 @@ static mirt_status mirt__train_batches(void *arg) {
     if (status == MIRT_OK && run->event.batch && (run->stop || mirt__max_steps_reached(fit)))
         mirt__tell(fit, MIRT__INTERRUPTED);
     mirt__timing_stop(model);
-    mirt__timing_input(model, run->train);
+    if (model->trainer) mirt__dataset_cost(run->train, &model->trainer->cost);
     run->event.seconds = mirt__now() - began;
     model->history.seconds += run->event.seconds;
     model->history.input_seconds += run->event.input_seconds;
@@ -320,7 +303,7 @@ static mirt_status mirt__fit_validate(mirt__fit *fit) {
     mirt__sums sums;
     mirt__tell(fit, MIRT__TEST_BEGIN);
     if (fit->status != MIRT_OK) return MIRT_OK;
-    if (mirt__fit_prepare_validation(fit) != MIRT_OK) return mirt_last_status();
+    if (!mirt__fit_prepared(fit, true)) return mirt_last_status();
     mirt__sums_start(fit->run.model, MIRT__EVALUATE, &sums);
     if (mirt__evaluate_pass(fit->run.model, fit->validation, fit->features[1], fit->run.desc->validation_steps,
                             &sums) != MIRT_OK)
@@ -407,6 +390,31 @@ static mirt_status mirt__fit_class_names(mirt_model *model, const mirt_dataset *
     return fit ? mirt__model_set_names(model, mirt__names_copy("mirt_fit", names, count), count) : MIRT_OK;
 }
 
+static mirt_status mirt__fit_check(const mirt_model *model, const mirt_dataset *dataset, const mirt_fit_desc *d) {
+    if (mirt__need_compiled(model, "mirt_fit") != MIRT_OK) return mirt_last_status();
+    if (!dataset) return mirt__fail_missing("mirt_fit", "data set");
+    if (mirt__check_distributed(model, dataset, "mirt_fit") != MIRT_OK ||
+        (d->validation && mirt__check_distributed(model, d->validation, "mirt_fit, validation") != MIRT_OK))
+        return mirt_last_status();
+    if (d->epochs < 0 || d->batch < 0 || d->max_steps < 0 || d->initial_epoch < 0 || d->steps_per_epoch < 0 ||
+        d->validation_steps < 0 || d->validation_freq < 0)
+        return mirt__fail(MIRT_E_INVALID, "mirt_fit: epochs, batch and the numbers of steps cannot be negative");
+    if (model->busy)
+        return mirt__fail(MIRT_E_STATE, "%s is being trained already: mirt_fit was called from its own callback",
+                          model->name);
+    if (dataset->busy) return mirt__fail(MIRT_E_STATE, "mirt_fit: this data set is being trained on already");
+    if (d->validation && d->validation != dataset && d->validation->busy)
+        return mirt__fail(MIRT_E_STATE, "mirt_fit: the validation data are being trained on");
+    if (d->validation == dataset && d->steps_per_epoch)
+        return mirt__fail(MIRT_E_INVALID,
+                          "mirt_fit: with steps_per_epoch the validation data need a data set of their own");
+    const int64_t batches_of = mirt__dataset_spec(dataset)->batch;
+    if (!d->batch || !batches_of || d->batch == batches_of) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID,
+                      "mirt_fit: batch is %lld, but the data set is in batches of %lld already: leave batch 0",
+                      (long long)d->batch, (long long)batches_of);
+}
+
 static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, const mirt_fit_desc *desc, bool shuffle) {
     mirt_fit_desc defaults;
     mirt_dataset *view[2] = {NULL, NULL};
@@ -416,40 +424,12 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     fit.run.model = model;
     fit.run.desc = desc ? desc : &defaults;
     fit.run.reopen = mirt__fit_reopen;
-    if (mirt__need_compiled(model, "mirt_fit") != MIRT_OK) return NULL;
-    if (!dataset) return mirt__fail_missing("mirt_fit", "data set"), (mirt_history *)NULL;
     const mirt_fit_desc *d = fit.run.desc;
-    if (mirt__check_distributed(model, dataset, "mirt_fit") != MIRT_OK) return NULL;
-    if (d->validation && mirt__check_distributed(model, d->validation, "mirt_fit, validation") != MIRT_OK) return NULL;
+    if (mirt__fit_check(model, dataset, d) != MIRT_OK) return NULL;
     fit.shows = !d->no_progress;
     for (int i = 0; i < MIRT_MAX_CALLBACKS && d->callbacks[i]; i++) {
         const mirt__readymade *ready = mirt__ready_of(d->callbacks[i]);
         fit.shows = fit.shows && !(ready && ready->shows_progress);
-    }
-    if (d->epochs < 0 || d->batch < 0 || d->max_steps < 0 || d->initial_epoch < 0 || d->steps_per_epoch < 0 ||
-        d->validation_steps < 0 || d->validation_freq < 0) {
-        return mirt__fail(MIRT_E_INVALID, "mirt_fit: epochs, batch and the numbers of steps cannot be negative"),
-               (mirt_history *)NULL;
-    }
-    if (model->busy)
-        return mirt__fail(MIRT_E_STATE, "%s is being trained already: mirt_fit was called from its own callback",
-                          model->name),
-               (mirt_history *)NULL;
-    if (dataset->busy)
-        return mirt__fail(MIRT_E_STATE, "mirt_fit: this data set is being trained on already"), (mirt_history *)NULL;
-    if (d->validation && d->validation != dataset && d->validation->busy)
-        return mirt__fail(MIRT_E_STATE, "mirt_fit: the validation data are being trained on"), (mirt_history *)NULL;
-    if (d->validation == dataset && d->steps_per_epoch) {
-        return mirt__fail(MIRT_E_INVALID,
-                          "mirt_fit: with steps_per_epoch the validation data need a data set of their own"),
-               (mirt_history *)NULL;
-    }
-    const int64_t batches_of = mirt__dataset_spec(dataset)->batch;
-    if (d->batch && batches_of && d->batch != batches_of) {
-        return mirt__fail(MIRT_E_INVALID,
-                          "mirt_fit: batch is %lld, but the data set is in batches of %lld already: leave batch 0",
-                          (long long)d->batch, (long long)batches_of),
-               (mirt_history *)NULL;
     }
     dataset->busy = true;
     mirt__hold(model);

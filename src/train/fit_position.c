@@ -1,13 +1,17 @@
 /* Where a fit is: passes over its data. */
 #include "fit.h"
 
+static mirt_status mirt__fit_begin_pass(const mirt__fit *fit) {
+    const uint64_t seed = fit->run.model->strategy->seed;
+    return fit->features[0] ? mirt__features_begin(fit->features[0], seed, fit->run.at.pass)
+                            : mirt__dataset_begin(fit->run.train, seed, fit->run.at.pass);
+}
+
 MIRT__LIB mirt_status mirt__fit_begin(mirt__fit *fit) {
-    const mirt_model *model = fit->run.model;
     fit->run.at.pass = fit->run.model->epoch++;
     fit->run.at.begun = 1;
     fit->run.at.passed = 0;
-    return fit->features[0] ? mirt__features_begin(fit->features[0], model->strategy->seed, fit->run.at.pass)
-                            : mirt__dataset_begin(fit->run.train, model->strategy->seed, fit->run.at.pass);
+    return mirt__fit_begin_pass(fit);
 }
 
 /* What is kept from the first pass on is what that pass made. */
@@ -19,14 +23,12 @@ static mirt_status mirt__fit_first_pass(const mirt__fit *fit) {
 
 MIRT__LIB mirt_status mirt__fit_reopen(mirt__training_run *run) {
     const mirt__fit *fit = (const mirt__fit *)run;
-    const uint64_t seed = run->model->strategy->seed;
     mirt__batch batch;
     if (mirt__fit_first_pass(fit) != MIRT_OK) return mirt_last_status();
     if (!run->at.begun && (!run->at.done || run->desc->steps_per_epoch > 0)) return MIRT_OK;
     run->at.begun = 1; /* behind the last batch of an epoch that is still open, too: its pass has no more of them */
     int64_t left = mirt__dataset_pass_over(run->train, run->at.passed) ? 0 : run->at.passed;
-    mirt_status status = fit->features[0] ? mirt__features_begin(fit->features[0], seed, run->at.pass)
-                                          : mirt__dataset_begin(run->train, seed, run->at.pass);
+    mirt_status status = mirt__fit_begin_pass(fit);
     for (; left > 0 && status == MIRT_OK; left--) {
         status = mirt__dataset_next(run->train, &batch);
         if (status == MIRT_OK && !batch.rows)

@@ -14,10 +14,8 @@ MIRT__LIB void mirt__progress_epoch(mirt__progress *progress, const mirt_model *
 /* "1s 2ms/step" as Keras writes it. */
 static void mirt__progress_time(char *line, size_t size, double seconds, int64_t steps) {
     double step = seconds / (double)(steps > 0 ? steps : 1);
-    mirt__line_add(line, size, " %.0fs ", seconds);
-    if (step >= 1) mirt__line_add(line, size, "%.0fs/step", step);
-    else if (step >= 1e-3) mirt__line_add(line, size, "%.0fms/step", step * 1e3);
-    else mirt__line_add(line, size, "%.0fus/step", step * 1e6);
+    mirt__line_add(line, size, " %.0fs %.0f%ss/step", seconds, step * (step >= 1 ? 1 : step >= 1e-3 ? 1e3 : 1e6),
+                   step >= 1 ? "" : step >= 1e-3 ? "m" : "u");
 }
 
 static void mirt__progress_bar(char *line, size_t size, int length, int64_t done, int64_t all) {
@@ -34,9 +32,8 @@ static int mirt__log_rank(const char *name) {
 }
 
 static void mirt__progress_log(char *out, size_t size, const mirt_logs *logs, int i) {
-    char shown[MIRT__SHOWN];
     out[0] = 0;
-    mirt__line_add(out, size, " - %s: %.4f", mirt__shown(logs->name[i], shown), logs->value[i]);
+    mirt__line_add(out, size, " - %s: %.4f", mirt__shown(logs->name[i]).text, logs->value[i]);
 }
 
 /* What is left of a line. */

@@ -106,8 +106,8 @@ MIRT__LIB mirt_status mirt__check_room(const mirt_function *f, int64_t rows, flo
         size_t each = (size_t)f->results.list[i].count;
         if (!out[i]) return mirt__fail(MIRT_E_INVALID, "no place for the predictions");
         if (capacity[i] / (each ? each : 1) >= (size_t)rows) continue;
-        return mirt__fail(MIRT_E_SHAPE, "predictions of %lld samples need %llu floats, there is room for %llu",
-                          (long long)rows, (unsigned long long)(each * (size_t)rows), (unsigned long long)capacity[i]);
+        return mirt__fail(MIRT_E_SHAPE, "predictions of %lld samples need %zu floats, there is room for %zu",
+                          (long long)rows, each * (size_t)rows, capacity[i]);
     }
     return MIRT_OK;
 }

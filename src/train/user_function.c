@@ -33,7 +33,7 @@ MIRT_API mirt_dataset *mirt_distribute(mirt_strategy *strategy, mirt_dataset *da
     MIRT__ENTER;
     if (!dataset) return NULL;
     if (!strategy) {
-        mirt__fail_missing(__func__, "strategy");
+        mirt__fail_missing("mirt_distribute", "strategy");
         return mirt__dataset_give_up(dataset, false);
     }
     if (!mirt__dataset_spec(dataset)->batch) {
@@ -129,9 +129,7 @@ MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *da
     MIRT__USE_MODEL(model, NULL);
     mirt__function_desc desc;
     mirt__data_spec none;
-    mirt__user_body b;
-    b.fn = body;
-    b.user = user;
+    mirt__user_body b = {body, user};
     if (!model) return mirt__fail_missing(__func__, "model"), (mirt_function *)NULL;
     if (!body) return mirt__fail_missing(__func__, "body"), (mirt_function *)NULL;
     if (model->graph.status != MIRT_OK)
@@ -230,11 +228,8 @@ static const mirt__result *mirt__find_result(const mirt_function *f, const char 
 }
 
 static double mirt__result_value(const mirt__result *r, int64_t i) {
-    switch (r->dtype) {
-    case MIRT_FLOAT32: return (double)((const mirt__real *)(const void *)r->data)[i];
-    case MIRT_INT32: return (double)((const int32_t *)(const void *)r->data)[i];
-    default: return (double)((const uint8_t *)r->data)[i];
-    }
+    return r->dtype == MIRT_FLOAT32 ? (double)((const mirt__real *)(const void *)r->data)[i]
+                                    : mirt__element(r->data, r->dtype, i);
 }
 
 MIRT_API mirt_status mirt_reduce(mirt_function *f, const char *name, mirt_reduce_op op, double *out, size_t count) {
@@ -244,8 +239,7 @@ MIRT_API mirt_status mirt_reduce(mirt_function *f, const char *name, mirt_reduce
     if (!r) return mirt_last_status();
     if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_reduce: no place for the values of %s", name);
     if ((int64_t)count != r->count)
-        return mirt__fail(MIRT_E_SHAPE, "mirt_reduce: %s has %lld elements, not %llu", name, (long long)r->count,
-                          (unsigned long long)count);
+        return mirt__fail(MIRT_E_SHAPE, "mirt_reduce: %s has %lld elements, not %zu", name, (long long)r->count, count);
     if (op != MIRT_REDUCE_SUM && op != MIRT_REDUCE_MEAN)
         return mirt__fail(MIRT_E_INVALID,
                           "mirt_reduce: invalid operation (%d); it must be MIRT_REDUCE_SUM or MIRT_REDUCE_MEAN",
@@ -266,8 +260,8 @@ static mirt_status mirt__copy_result(const mirt__result *r, int64_t first, int64
                                      size_t *written, const char *caller) {
     if (!out) return mirt__fail(MIRT_E_INVALID, "%s: no place for the values of %s", caller, r->name);
     if ((int64_t)capacity / (r->count ? r->count : 1) < parts) {
-        return mirt__fail(MIRT_E_SHAPE, "%s: %s has %lld elements, there is room for %llu", caller, r->name,
-                          (long long)(parts * r->count), (unsigned long long)capacity);
+        return mirt__fail(MIRT_E_SHAPE, "%s: %s has %lld elements, there is room for %zu", caller, r->name,
+                          (long long)(parts * r->count), capacity);
     }
     for (int64_t i = 0; i < parts * r->count; i++) out[i] = (float)mirt__result_value(r, first * r->count + i);
     if (written) *written = (size_t)(parts * r->count);
@@ -278,9 +272,9 @@ MIRT_API mirt_status mirt_gather_result(mirt_function *f, const char *name, floa
                                         size_t *written) {
     MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
     const mirt__result *r = mirt__find_result(f, name, __func__);
-    return r ? mirt__copy_result(r, 0, r->batched ? f->step.rows : mirt__active_replicas(&f->step), out, capacity,
-                                 written, __func__)
-             : mirt_last_status();
+    if (!r) return mirt_last_status();
+    return mirt__copy_result(r, 0, r->batched ? f->step.rows : mirt__active_replicas(&f->step), out, capacity, written,
+                             __func__);
 }
 
 MIRT_API mirt_status mirt_local_result(mirt_function *f, const char *name, int replica, float *out, size_t capacity,
@@ -293,6 +287,6 @@ MIRT_API mirt_status mirt_local_result(mirt_function *f, const char *name, int r
         return mirt__fail(MIRT_E_NOT_FOUND, "mirt_local_result: there is no replica %d of %d", replica,
                           f->step.replicas);
     int64_t rows = mirt__replica_share(&f->step, replica, &first);
-    return r->batched ? mirt__copy_result(r, first, rows, out, capacity, written, __func__)
-                      : mirt__copy_result(r, replica, rows > 0, out, capacity, written, __func__);
+    return mirt__copy_result(r, r->batched ? first : replica, r->batched ? rows : rows > 0, out, capacity, written,
+                             __func__);
 }
