@@ -122,29 +122,16 @@ static mirt_status mirt__candidates_read(mirt__candidates *c, const mirt_strateg
     return status;
 }
 
-static mirt_status mirt__checkpoint_sums(const mirt__safetensors *file) {
-    if (file->sha256[0]) return MIRT_OK;
-    return mirt__fail(
+MIRT__LIB mirt_status mirt__checkpoint_open(mirt__safetensors *file, const char *path) {
+    mirt_status status = mirt__safetensors_open(file, path);
+    if (status != MIRT_OK || file->sha256[0]) return status;
+    status = mirt__fail(
         MIRT_E_FORMAT,
         "%s has no checksums (mirrortrain.crc32c, .header and .sha256), so nothing tells whether it is whole: "
         "only files as the library wrote them are resumed; mirt_load and mirt_load_weights read this one",
-        file->origin);
-}
-
-MIRT__LIB mirt_status mirt__checkpoint_open(mirt__safetensors *file, const char *path) {
-    mirt_status status = mirt__safetensors_open(file, path);
-    if (status != MIRT_OK) return status;
-    if ((status = mirt__checkpoint_sums(file)) != MIRT_OK) mirt__safetensors_close(file);
+        path);
+    mirt__safetensors_close(file);
     return status;
-}
-
-/* A run that is lost is not begun anew unasked: `path` was refused, and nothing else in the directory can be gone on
-   with. */
-static mirt_status mirt__checkpoint_lost(const char *directory, const char *path, mirt__safetensors *file,
-                                         bool *found) {
-    *found = mirt__checkpoint_open(file, path) == MIRT_OK; /* says once more what is wrong */
-    if (*found) return MIRT_OK;
-    return mirt__fail_at("mirt_fit: no checkpoint in %s can be used; move them away to begin anew", directory);
 }
 
 MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, const char *directory, bool runs,
@@ -164,8 +151,13 @@ MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, con
         if (!*found && !refused) refused = c.list[i].path;
     }
     if (!refused) refused = c.refused;
-    if (runs && status == MIRT_OK && !*found && refused)
-        status = mirt__checkpoint_lost(directory, refused, file, found);
+    if (runs && status == MIRT_OK && !*found && refused) {
+        /* A run that is lost is not begun anew unasked: the error says once more what is wrong. */
+        *found = mirt__checkpoint_open(file, refused) == MIRT_OK;
+        if (!*found)
+            status =
+                mirt__fail_at("mirt_fit: no checkpoint in %s can be used; move them away to begin anew", directory);
+    }
     mirt__free(c.list);
     mirt__pool_free(&c.pool);
     return status;

@@ -310,20 +310,13 @@ static void mirt__graph_input(mirt__text *out, const char *prefix, const mirt__j
     mirt__pb_close(out, input);
 }
 
-static void mirt__graph_inputs(mirt__text *out, const char *prefix, const mirt__json *of, const char *one,
-                               const char *many) {
-    const mirt__json *from = mirt__json_member(of, one), *list = mirt__json_member(of, many);
-    if (from) mirt__graph_input(out, prefix, from);
-    for (size_t i = 0; list && list->type == MIRT__JSON_ARRAY && i < list->count; i++)
-        mirt__graph_input(out, prefix, list->item[i]);
-}
-
 /* Adds the layers of a model; layers of nested models are prefixed with their names. */
 static void mirt__graph_nodes(mirt__text *out, const char *prefix, const mirt__json *architecture) {
     const mirt__json *layers = mirt__json_member(architecture, "layers");
     for (size_t i = 0; layers && layers->type == MIRT__JSON_ARRAY && i < layers->count && !out->failed; i++) {
         const mirt__json *layer = layers->item[i], *name = mirt__json_member(layer, "name"),
-                         *op = mirt__json_member(layer, "op"), *inner = mirt__json_member(layer, "architecture");
+                         *op = mirt__json_member(layer, "op"), *inner = mirt__json_member(layer, "architecture"),
+                         *from = mirt__json_member(layer, "input"), *list = mirt__json_member(layer, "inputs");
         if (!op) op = mirt__json_member(layer, "class_name");
         if (!name || !op || name->type != MIRT__JSON_STRING || op->type != MIRT__JSON_STRING) continue;
         if (inner) {
@@ -338,7 +331,9 @@ static void mirt__graph_nodes(mirt__text *out, const char *prefix, const mirt__j
         mirt__graph_name(out, prefix, name->string);
         mirt__pb_close(out, own);
         mirt__pb_string(out, 2, op->string);
-        mirt__graph_inputs(out, prefix, layer, "input", "inputs");
+        if (from) mirt__graph_input(out, prefix, from);
+        for (size_t k = 0; list && list->type == MIRT__JSON_ARRAY && k < list->count; k++)
+            mirt__graph_input(out, prefix, list->item[k]);
         mirt__pb_close(out, node);
     }
 }
@@ -352,13 +347,6 @@ MIRT__LIB mirt_status mirt__events_graph(mirt__events *e, const mirt__json *arch
 }
 
 /* >>hyper-parameters */
-
-/* The plugin ignores values without a tensor; all data is in the metadata. */
-static mirt_status mirt__hparams_write(mirt__events *e, const char *tag, const mirt__text *content) {
-    static const mirt__value_kind hparams = {"hparams", MIRT__CLASS_NONE, MIRT__TF_FLOAT, 1, {0, 0}};
-    const mirt__value_marks marks = mirt__value_begin(e, 0, tag, &hparams, content);
-    return mirt__value_end(e, &marks);
-}
 
 /* Experiment: the parameters and metrics. */
 static void mirt__hparams_experiment(mirt__text *t, const mirt__hparam *hparam, int count, const char *const *metric,
@@ -399,6 +387,8 @@ static void mirt__hparams_session(mirt__text *t, const mirt__hparam *hparam, int
 
 MIRT__LIB mirt_status mirt__events_hparams(mirt__events *e, const mirt__hparam *hparam, int count,
                                            const char *const *metric, int num_metrics, const char *metric_group) {
+    /* The plugin ignores values without a tensor; all data is in the metadata. */
+    static const mirt__value_kind hparams = {"hparams", MIRT__CLASS_NONE, MIRT__TF_FLOAT, 1, {0, 0}};
     mirt_status status = MIRT_OK;
     mirt__text content;
     memset(&content, 0, sizeof content);
@@ -406,9 +396,11 @@ MIRT__LIB mirt_status mirt__events_hparams(mirt__events *e, const mirt__hparam *
         mirt__text_clear(&content);
         if (session) mirt__hparams_session(&content, hparam, count);
         else mirt__hparams_experiment(&content, hparam, count, metric, num_metrics, metric_group);
-        status = content.failed ? mirt_last_status()
-                                : mirt__hparams_write(
-                                      e, session ? "_hparams_/session_start_info" : "_hparams_/experiment", &content);
+        if (content.failed) status = mirt_last_status();
+        if (status != MIRT_OK) break;
+        const char *tag = session ? "_hparams_/session_start_info" : "_hparams_/experiment";
+        const mirt__value_marks marks = mirt__value_begin(e, 0, tag, &hparams, &content);
+        status = mirt__value_end(e, &marks);
     }
     mirt__text_free(&content);
     return status;

@@ -46,13 +46,6 @@ static void mirt__jpeg_quantizers(const unsigned char *table, size_t size, unsig
     }
 }
 
-/* The tables that the components of a frame use. */
-static unsigned mirt__jpeg_quantizers_of(const unsigned char *frame) {
-    unsigned named = 0;
-    for (int i = 0; i < frame[9]; i++) named |= 1u << frame[12 + 3 * i] % 16;
-    return named;
-}
-
 /* Whether all tables that a scan uses have been defined. */
 static bool mirt__jpeg_scan_known(const unsigned char *scan, size_t length, bool progressive, unsigned known) {
     size_t count = length > 2 ? scan[4] : 0;
@@ -134,7 +127,7 @@ static mirt_status mirt__jpeg_header(const unsigned char *bytes, size_t size, mi
             progressive = marker == 0xC2;
             status = out->height ? mirt__fail(MIRT_E_FORMAT, "a JPEG with several frames")
                                  : mirt__jpeg_frame(next, length, out);
-            if (status == MIRT_OK) named = mirt__jpeg_quantizers_of(next);
+            for (int i = 0; status == MIRT_OK && i < next[9]; i++) named |= 1u << next[12 + 3 * i] % 16;
         }
         if (status != MIRT_OK) return status;
         at += 2 + length;

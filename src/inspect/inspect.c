@@ -143,12 +143,6 @@ MIRT_API mirt_status mirt_plan_macs(mirt_model *model, int64_t batch, double *ou
     return MIRT_OK;
 }
 
-static int64_t mirt__layer_parameters(const mirt_model *model, const mirt__layer *layer) {
-    int64_t n = 0;
-    for (int i = 0; i < layer->num_variables; i++) n += model->variable[layer->first_variable + i].count;
-    return n;
-}
-
 /* Whether a node of this name is the layer's, or of a model called as the layer. */
 static bool mirt__is_layers(const char *name, const char *layer) {
     size_t size = strlen(layer);
@@ -178,9 +172,11 @@ static void mirt__summary_layers(const mirt_model *model, mirt__text *out) {
                    "Output shape", "Parameters", "MACs/sample");
     for (int i = 0; i < model->num_layers; i++) {
         const mirt__layer *layer = model->layer[i];
+        int64_t own = 0;
+        for (int k = 0; k < layer->num_variables; k++) own += model->variable[layer->first_variable + k].count;
         snprintf(name, sizeof name, "%s (%s)", mirt__shown(layer->name).text, mirt__shown(layer->cls->class_name).text);
         mirt__text_add(out, "%-*s %-24s %12lld %14.0f\n", width, name, mirt__shape_text(&layer->out[0]->shape, shape),
-                       (long long)mirt__layer_parameters(model, layer), mirt__layer_macs(model, layer));
+                       (long long)own, mirt__layer_macs(model, layer));
         macs += mirt__layer_macs(model, layer);
     }
     for (int i = 0; i < model->num_variables; i++) { /* those outside of layers too */

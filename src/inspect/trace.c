@@ -55,12 +55,6 @@ MIRT_API mirt_status mirt_trace_begin(mirt_strategy *s, const char *path, int64_
 
 /* >>names */
 
-static const char *mirt__trace_node_name(struct mirt__trace *trace, const mirt__node *node) {
-    char text[160];
-    snprintf(text, sizeof text, "%s%s%s", node->op->name, node->name ? " " : "", node->name ? node->name : "");
-    return mirt__pool_strdup(&trace->pool, text);
-}
-
 /* "all-reduce (cpu:0 += cpu:1) and adam" */
 static const char *mirt__trace_sum_name(const mirt_function *f, int device) {
     const mirt_strategy *s = f->model->strategy;
@@ -87,7 +81,10 @@ MIRT__LIB mirt_status mirt__trace_ready(mirt_function *f) {
         (const char **)mirt__pool_alloc(&s->trace->pool, ((size_t)count + (size_t)s->num_devices) * sizeof *name);
     if (!name) return mirt_last_status();
     for (int i = 0; i < count; i++) {
-        if (!(name[i] = mirt__trace_node_name(s->trace, f->step.program.graph.node[i]))) return mirt_last_status();
+        const mirt__node *node = f->step.program.graph.node[i];
+        char text[160];
+        snprintf(text, sizeof text, "%s%s%s", node->op->name, node->name ? " " : "", node->name ? node->name : "");
+        if (!(name[i] = mirt__pool_strdup(&s->trace->pool, text))) return mirt_last_status();
     }
     for (int d = 0; d < s->num_devices && f->step.num_ranges; d++) {
         if (!(name[count + d] = mirt__trace_sum_name(f, d))) return mirt_last_status();

@@ -71,10 +71,6 @@ static void mirt__trap_memory(mirt_model *model, const mirt_function *f, int64_t
               (long long)largest);
 }
 
-static bool mirt__trap_is_random(const mirt_initializer *i) {
-    return i->kind != MIRT_INIT_ZEROS && i->kind != MIRT_INIT_ONES && i->kind != MIRT_INIT_CONSTANT;
-}
-
 /* Whether the layer has frozen weights, all of which the initializers drew. */
 static bool mirt__trap_drawn(const mirt_model *model, const mirt__layer *layer) {
     bool drawn = false;
@@ -82,7 +78,8 @@ static bool mirt__trap_drawn(const mirt_model *model, const mirt__layer *layer) 
         const mirt__variable *v = &model->variable[i];
         if (!v->trainable || !v->frozen) continue;
         if (v->loaded) return false;
-        drawn = drawn || mirt__trap_is_random(&v->initializer);
+        const mirt_initializer_kind kind = v->initializer.kind;
+        drawn = drawn || (kind != MIRT_INIT_ZEROS && kind != MIRT_INIT_ONES && kind != MIRT_INIT_CONSTANT);
     }
     return drawn;
 }

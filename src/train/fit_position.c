@@ -14,17 +14,13 @@ MIRT__LIB mirt_status mirt__fit_begin(mirt__fit *fit) {
     return mirt__fit_begin_pass(fit);
 }
 
-/* What is kept from the first pass on is what that pass made. */
-static mirt_status mirt__fit_first_pass(const mirt__fit *fit) {
-    return mirt__dataset_keeps(fit->run.train)
-               ? mirt__dataset_begin(fit->run.train, fit->run.model->strategy->seed, fit->run.at.first_pass)
-               : MIRT_OK;
-}
-
 MIRT__LIB mirt_status mirt__fit_reopen(mirt__training_run *run) {
     const mirt__fit *fit = (const mirt__fit *)run;
     mirt__batch batch;
-    if (mirt__fit_first_pass(fit) != MIRT_OK) return mirt_last_status();
+    /* What is kept from the first pass on is what that pass made. */
+    if (mirt__dataset_keeps(run->train) &&
+        mirt__dataset_begin(run->train, run->model->strategy->seed, run->at.first_pass) != MIRT_OK)
+        return mirt_last_status();
     if (!run->at.begun && (!run->at.done || run->desc->steps_per_epoch > 0)) return MIRT_OK;
     run->at.begun = 1; /* behind the last batch of an epoch that is still open, too: its pass has no more of them */
     int64_t left = mirt__dataset_pass_over(run->train, run->at.passed) ? 0 : run->at.passed;

@@ -1,20 +1,17 @@
 #include "trainer.h"
 /* Training, testing and predicting on one batch of arrays, at once or by the four stages of a mirrored step. */
 
-static mirt_status mirt__results_to(mirt_function *f, mirt__program_kind kind, mirt_logs *out) {
+static mirt_status mirt__on_batch(mirt_model *model, const mirt_data *data, mirt__program_kind kind, mirt_logs *out,
+                                  const char *caller) {
     mirt__sums sums;
-    mirt__sums_start(f->model, kind, &sums);
+    mirt_function *f = mirt__begin_arrays(model, data, kind, caller);
+    if (!f || mirt__function_step(f) != MIRT_OK) return mirt_last_status();
+    mirt__sums_start(model, kind, &sums);
     mirt__add_results(f, &sums);
     if (!out) return MIRT_OK;
     memset(out, 0, sizeof *out);
-    mirt__sums_to_logs(f->model, &sums, false, out);
+    mirt__sums_to_logs(model, &sums, false, out);
     return MIRT_OK;
-}
-
-static mirt_status mirt__on_batch(mirt_model *model, const mirt_data *data, mirt__program_kind kind, mirt_logs *out,
-                                  const char *caller) {
-    mirt_function *f = mirt__begin_arrays(model, data, kind, caller);
-    return f && mirt__function_step(f) == MIRT_OK ? mirt__results_to(f, kind, out) : mirt_last_status();
 }
 
 MIRT_API mirt_status mirt_train_on_batch(mirt_model *model, const mirt_data *batch, mirt_logs *out) {

@@ -18,11 +18,6 @@ static void mirt__progress_time(char *line, size_t size, double seconds, int64_t
                    step >= 1 ? "" : step >= 1e-3 ? "m" : "u");
 }
 
-static void mirt__progress_bar(char *line, size_t size, int length, int64_t done, int64_t all) {
-    int64_t full = all > 0 ? length * done / all : length;
-    for (int i = 0; i < length; i++) mirt__line_add(line, size, "%s", i < full ? "\xe2\x94\x81" : " ");
-}
-
 /* Which logs a line has room for first: the loss, validation, training. -1: it never shows them. */
 enum { MIRT__LOG_RANKS = 4 };
 static int mirt__log_rank(const char *name) {
@@ -83,7 +78,9 @@ MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *m
     mirt__line_add(line, sizeof line, "%s%s", progress->terminal ? "\r" : "", count);
     if (bar >= MIRT__SHORTEST_BAR) {
         mirt__line_add(line, sizeof line, " ");
-        mirt__progress_bar(line, sizeof line, bar < MIRT__BAR ? bar : MIRT__BAR, event->batch, event->batches);
+        const int length = bar < MIRT__BAR ? bar : MIRT__BAR;
+        const int64_t full = event->batches > 0 ? length * event->batch / event->batches : length;
+        for (int i = 0; i < length; i++) mirt__line_add(line, sizeof line, "%s", i < full ? "\xe2\x94\x81" : " ");
     }
     if (timed) mirt__line_add(line, sizeof line, "%s", time);
     for (int i = 0; i < event->logs->count; i++) {
