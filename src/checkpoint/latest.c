@@ -11,6 +11,8 @@ typedef struct mirt__candidate {
 } mirt__candidate;
 
 typedef struct mirt__candidates {
+    const mirt_strategy *strategy; /* whose log tells of damaged ones, or NULL */
+    const char *directory;
     mirt__pool pool;
     mirt__candidate *list;
     int count, capacity;
@@ -69,11 +71,11 @@ static void mirt__checkpoint_damaged(const mirt_strategy *strategy, const char *
     if (strategy) mirt__log(strategy, MIRT_LOG_WARNING, "%s is damaged and passed over: %s", path, mirt_last_error());
 }
 
-static mirt_status mirt__candidate_add(mirt__candidates *c, const mirt_strategy *strategy, const char *directory,
-                                       const char *name) {
+static mirt_status mirt__candidate_add(mirt__candidates *c, const char *name) {
     mirt__candidate found;
     if (name[0] == '.' || mirt__ends_in(name, ".tmp")) return MIRT_OK;
-    const char *path = mirt__pool_print(&c->pool, "%s%s%s", directory, mirt__ends_in(directory, "/") ? "" : "/", name);
+    const char *slash = mirt__ends_in(c->directory, "/") ? "" : "/",
+               *path = mirt__pool_print(&c->pool, "%s%s%s", c->directory, slash, name);
     if (!path) return MIRT_E_NOMEM;
     memset(&found, 0, sizeof found);
     found.path = path;
@@ -84,7 +86,7 @@ static mirt_status mirt__candidate_add(mirt__candidates *c, const mirt_strategy 
         mirt__safetensors file;
         if (!c->others || !mirt__ends_in(name, ".safetensors")) return MIRT_OK;
         if (mirt__safetensors_open(&file, path) == MIRT_OK) mirt__safetensors_close(&file); /* of somebody else */
-        else mirt__checkpoint_damaged(strategy, c->refused = path);
+        else mirt__checkpoint_damaged(c->strategy, c->refused = path);
         return MIRT_OK;
     }
     if (c->count == c->capacity) {
@@ -104,8 +106,9 @@ static int mirt__candidate_compare(const void *a, const void *b) {
     return strcmp(y->path, x->path);
 }
 
-static mirt_status mirt__candidates_read(mirt__candidates *c, const mirt_strategy *strategy, const char *directory) {
+static mirt_status mirt__candidates_read(mirt__candidates *c, const char *directory) {
     mirt_status status = MIRT_OK;
+    c->directory = directory;
     DIR *stream = MIRRORTRAIN_OPENDIR(directory);
     if (!stream)
         return mirt__fail(errno == ENOENT ? MIRT_E_NOT_FOUND : MIRT_E_IO, "%s: cannot open the directory: %s",
@@ -116,7 +119,7 @@ static mirt_status mirt__candidates_read(mirt__candidates *c, const mirt_strateg
         if (!entry && errno)
             status = mirt__fail(MIRT_E_IO, "%s: cannot read the directory: %s", directory, strerror(errno));
         if (!entry) break;
-        status = mirt__candidate_add(c, strategy, directory, entry->d_name);
+        status = mirt__candidate_add(c, entry->d_name);
     }
     closedir(stream);
     return status;
@@ -139,9 +142,10 @@ MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, con
     const char *refused = NULL; /* the newest one */
     mirt__candidates c;
     memset(&c, 0, sizeof c);
+    c.strategy = strategy;
     c.others = true;
     *found = false;
-    mirt_status status = mirt__candidates_read(&c, strategy, directory);
+    mirt_status status = mirt__candidates_read(&c, directory);
     if (status == MIRT_OK && c.count) qsort(c.list, (size_t)c.count, sizeof *c.list, mirt__candidate_compare);
     for (int i = 0; i < c.count && status == MIRT_OK && !*found; i++) {
         if (runs && !c.list[i].run) continue;
@@ -166,7 +170,7 @@ MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, con
 MIRT__LIB mirt_status mirt__checkpoint_newest(const char *directory, int64_t *saved) {
     mirt__candidates c;
     memset(&c, 0, sizeof c);
-    const bool memory = mirt__candidates_read(&c, NULL, directory) != MIRT_E_NOMEM;
+    const bool memory = mirt__candidates_read(&c, directory) != MIRT_E_NOMEM;
     *saved = 0;
     for (int i = 0; i < c.count; i++) *saved = c.list[i].saved > *saved ? c.list[i].saved : *saved;
     mirt__free(c.list);

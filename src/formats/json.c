@@ -230,9 +230,8 @@ static mirt__json *mirt__json_index(mirt__json_reader *in, mirt__json *node, mir
     for (size_t i = 1; i < node->count; i++) {
         const mirt__json *a = node->by_key[i - 1], *b = node->by_key[i];
         if (strcmp(a->key, b->key) != 0) continue;
-        char label[MIRT__JSON_LABEL];
         mirt__fail(MIRT_E_FORMAT, "JSON at offset %zu: the name \"%s\" appears twice",
-                   a->offset > b->offset ? a->offset : b->offset, mirt__json_label(a->key, label));
+                   a->offset > b->offset ? a->offset : b->offset, mirt__label(a->key).text);
         return NULL;
     }
     return node;

@@ -91,13 +91,6 @@ static void mirt__peak_member(void *arg, int member) {
     if (member == 0) run->sink = sum;
 }
 
-/* The last row is for whatever has none of its own. */
-static const mirt__peak *mirt__peak_of(const mirt_strategy *s) {
-    int i = 0;
-    while (i + 1 < MIRT__COUNT(mirt__peaks) && strcmp(mirt__peaks[i].kernels, s->kernels->name) != 0) i++;
-    return &mirt__peaks[i];
-}
-
 /* Multiply-adds in registers, as FLOP/s of the device's threads: the best of several tries. */
 static double mirt__peak_flops(const mirt_strategy *s, float (*chains)(int64_t count), int timelines) {
     mirt__team *team = s->device[0].team;
@@ -166,7 +159,8 @@ MIRT_API mirt_status mirt_profile_begin(mirt_model *model) {
     if (bytes <= 0) return mirt_last_status();
     mirt__profile_clear(model);
     model->peak_bytes = bytes;
-    const mirt__peak *peak = mirt__peak_of(model->strategy);
+    const mirt__peak *peak = mirt__peaks, *rest = peak + MIRT__COUNT(mirt__peaks) - 1; /* for what has no row */
+    while (peak < rest && strcmp(peak->kernels, model->strategy->kernels->name) != 0) peak++;
     model->peak_flops = mirt__peak_flops(model->strategy, peak->chains, peak->timelines);
     model->peak_half =
         peak->half ? mirt__peak_flops(model->strategy, peak->half, 2 * peak->timelines) : model->peak_flops;
