@@ -11,8 +11,8 @@
 
 /* A unit is a segment of `length` columns of a block of rows of an image. Forward they are those of y, backward of dx:
    there number i of a line stands for those that y's number i is the last to reach, stride * i - padding and on. */
-typedef struct mirt__cu_depth {
-    int rows, h, w, c, oh, ow, kh, kw, stride_h, stride_w, dilation_h, dilation_w, top, left;
+struct mirt__cu_depth : mirt__cu_windows {
+    int rows, c, dilation_h, dilation_w;
     mirt__cu_reader x, dy;
     const float *kernel;
     mirt__cu_epilogue e;
@@ -23,7 +23,8 @@ typedef struct mirt__cu_depth {
     int64_t units, each; /* of an image, where sums are; blocks for those */
     mirt__cu_divisor by_segments, by_lines, by_each;
     int across, down;
-} mirt__cu_depth;
+    unsigned blocks, beside; /* of the grid: for all units, for all columns */
+};
 
 /* >>what is read */
 
@@ -53,33 +54,6 @@ static inline __device__ void mirt__cu_depth_floats(const mirt__cu_depth_raw<HAL
         else if (i % 2 == 0) mirt__cu_from_word<HALF == MIRT__CU_FLOAT16S>(raw.bytes.word[i / 2], &to[i], &to[i + 1]);
     }
 }
-/* Activations that need no calls. */
-static inline bool mirt__cu_depth_simple(mirt_activation_kind kind) {
-    return kind == MIRT_LINEAR || kind == MIRT_RELU || kind == MIRT_RELU6 || kind == MIRT_SILU;
-}
-template <int N> static inline __device__ void mirt__cu_depth_activate(mirt_activation_kind kind, float *x) {
-    if (kind == MIRT_LINEAR) return;
-    if (kind == MIRT_SILU) {
-#pragma unroll
-        for (int i = 0; i < N; i++) x[i] = mirt__cu_silu(x[i]);
-        return;
-    }
-    const float most = kind == MIRT_RELU6 ? 6.0f : INFINITY;
-#pragma unroll
-    for (int i = 0; i < N; i++) x[i] = x[i] < 0 ? 0.0f : x[i] > most ? most : x[i];
-}
-template <int N>
-static inline __device__ void mirt__cu_depth_slope(mirt_activation_kind kind, float *g, const float *u) {
-    if (kind == MIRT_LINEAR) return;
-    if (kind == MIRT_SILU) {
-#pragma unroll
-        for (int i = 0; i < N; i++) g[i] = mirt__cu_times_slope(MIRT_SILU, g[i], u[i]);
-        return;
-    }
-    const float most = kind == MIRT_RELU6 ? 6.0f : INFINITY;
-#pragma unroll
-    for (int i = 0; i < N; i++) g[i] = u[i] > 0 && u[i] < most ? g[i] : 0.0f;
-}
 /* x as its reader has it; dy with the z beside it. Zero where there is none. */
 template <int HALF, int N>
 static inline __device__ void mirt__cu_depth_x(const mirt__cu_reader &r, const mirt__cu_columns<N> &c,
@@ -88,7 +62,7 @@ static inline __device__ void mirt__cu_depth_x(const mirt__cu_reader &r, const m
     if (r.kind == MIRT__CU_READ_PLAIN) return;
 #pragma unroll
     for (int i = 0; i < N; i++) to[i] = mirt__cu_normed(to[i], c.mean[i], c.factor[i], c.offset[i]);
-    mirt__cu_depth_activate<N>(r.norm.activation, to);
+    mirt__cu_activate_n<N, true>(r.norm.activation, to);
 #pragma unroll
     for (int i = 0; i < N; i++) to[i] = there ? to[i] : 0.0f;
 }
@@ -105,7 +79,7 @@ static inline __device__ void mirt__cu_depth_dy(const mirt__cu_reader &r, const 
         z[i] = __fsub_rn(z[i], c.mean[i]);
         u[i] = __fadd_rn(__fmul_rn(z[i], c.factor[i]), c.offset[i]);
     }
-    mirt__cu_depth_slope<N>(r.norm.activation, to, u);
+    mirt__cu_times_slope_n<N, true>(r.norm.activation, to, u);
 #pragma unroll
     for (int i = 0; i < N; i++) {
         to[i] = __fmul_rn(__fsub_rn(__fsub_rn(to[i], c.less[i]), __fmul_rn(z[i], c.part[i])), c.factor[i]);
@@ -167,15 +141,7 @@ static __global__ __launch_bounds__(128, 2) void mirt__cu_depth_forward(mirt__cu
         const int row = d.w * d.c, y_row = d.ow * d.c;
         const char *const x_near = mirt__cu_depth_near<HALF>(d.x.data, ((int64_t)image * d.h + iy) * row + p.j);
         char *const y_near = mirt__cu_depth_near<HALF>(d.e.y, ((int64_t)image * d.oh + oy) * y_row + p.j);
-        float sum[LINES][OPEN][N];
-#pragma unroll
-        for (int r = 0; r < LINES; r++) {
-#pragma unroll
-            for (int m = 0; m < OPEN; m++) {
-#pragma unroll
-                for (int v = 0; v < N; v++) sum[r][m][v] = 0;
-            }
-        }
+        float sum[LINES][OPEN][N] = {};
 #pragma unroll 1
         for (int o = begin; o < end + OPEN - 1; o++) {
 #pragma unroll
@@ -219,7 +185,7 @@ static __global__ __launch_bounds__(128, 2) void mirt__cu_depth_forward(mirt__cu
                         for (int v = 0; v < N; v++)
                             y[v] = mirt__cu_normed(y[v], finish.mean[v], finish.factor[v], finish.offset[v]);
                     }
-                    mirt__cu_depth_activate<N>(d.e.activation, y);
+                    mirt__cu_activate_n<N, true>(d.e.activation, y);
                     mirt__cu_put<HALF, N>(y_near, d.e.dtype, (int64_t)(ox * d.c + r * y_row), y);
                     mirt__cu_sums_add<N>(d.e, finish, sums, y, y);
                 }
@@ -265,13 +231,8 @@ static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_d
     mirt__cu_finish_columns<N> finish;
     mirt__cu_columns<N> columns, x_columns;
     mirt__cu_sums<N> sums;
-    float k[DX ? K * K : 1][N], dk[DK ? K * K + 1 : 1][N];
+    float k[DX ? K * K : 1][N], dk[DK ? K * K + 1 : 1][N] = {};
     if (DX) mirt__cu_sums_begin<N>(sums);
-#pragma unroll
-    for (int t = 0; t < (DK ? K * K + 1 : 1); t++) {
-#pragma unroll
-        for (int v = 0; v < N; v++) dk[t][v] = 0;
-    }
     if (p.live) {
         mirt__cu_columns_of<MIRT__CU_READ_ANY, N>(d.dy, p.j, columns);
         if (DK) mirt__cu_columns_of<MIRT__CU_READ_ANY, N>(d.x, p.j, x_columns);
@@ -297,18 +258,7 @@ static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_d
         const char *const x_near = mirt__cu_depth_near<HALF>(d.x.data, x_at),
                    *const slope_near = mirt__cu_depth_near<HALF>(d.e.slope_x, x_at);
         char *const dx_near = mirt__cu_depth_near<HALF>(d.e.y, x_at);
-        float sum[DX ? MAKE : 1][K][N], x[DK ? MAKE : 1][K][N];
-#pragma unroll
-        for (int q = 0; q < MAKE; q++) {
-#pragma unroll
-            for (int kx = 0; kx < K; kx++) {
-#pragma unroll
-                for (int v = 0; v < N; v++) {
-                    if (DX) sum[DX ? q : 0][kx][v] = 0;
-                    if (DK) x[DK ? q : 0][kx][v] = 0;
-                }
-            }
-        }
+        float sum[DX ? MAKE : 1][K][N] = {}, x[DK ? MAKE : 1][K][N] = {};
 #pragma unroll 1
         for (int o = begin - (OPEN - 1); o < end; o++) {
             const bool inside = o >= 0 && o < d.ow;
@@ -322,13 +272,13 @@ static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_d
                 if (d.dy.kind != MIRT__CU_READ_PLAIN)
                     mirt__cu_depth_load<HALF, N>(raw_z[q], z_near, o * d.c + q * row, there);
             }
-            if (DK) {
+            if constexpr (DK) {
 #pragma unroll
                 for (int q = 0; q < MAKE; q++) {
 #pragma unroll
                     for (int s = 0; s < S; s++) {
                         const int column = ix + K - S + s;
-                        mirt__cu_depth_load<HALF, N>(raw_x[DK ? q : 0][s], x_near, column * d.c + q * x_row,
+                        mirt__cu_depth_load<HALF, N>(raw_x[q][s], x_near, column * d.c + q * x_row,
                                                      column >= x0 && column < x1 && iy + q >= 0 && iy + q < d.h);
                     }
                 }
@@ -337,9 +287,9 @@ static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_d
 #pragma unroll
                     for (int s = 0; s < S; s++) {
                         const int column = ix + K - S + s;
-                        mirt__cu_depth_x<HALF, N>(d.x, x_columns, raw_x[DK ? q : 0][s],
+                        mirt__cu_depth_x<HALF, N>(d.x, x_columns, raw_x[q][s],
                                                   column >= x0 && column < x1 && iy + q >= 0 && iy + q < d.h,
-                                                  x[DK ? q : 0][K - S + s]);
+                                                  x[q][K - S + s]);
                     }
                 }
             }
@@ -356,12 +306,8 @@ static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_d
                     for (int kx = 0; kx < K; kx++) {
 #pragma unroll
                         for (int v = 0; v < N; v++) {
-                            if (DX)
-                                sum[DX ? made : 0][kx][v] = fmaf(g[v], k[DX ? ky * K + kx : 0][v],
-                                                                 sum[DX ? made : 0][kx][v]);
-                            if (DK)
-                                dk[DK ? ky * K + kx : 0][v] = fmaf(g[v], x[DK ? made : 0][kx][v],
-                                                                   dk[DK ? ky * K + kx : 0][v]);
+                            if constexpr (DX) sum[made][kx][v] = fmaf(g[v], k[ky * K + kx][v], sum[made][kx][v]);
+                            if constexpr (DK) dk[ky * K + kx][v] = fmaf(g[v], x[made][kx][v], dk[ky * K + kx][v]);
                         }
                     }
                 }
@@ -391,7 +337,7 @@ static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_d
                         for (int v = 0; v < N; v++)
                             u[v] = mirt__cu_normed(z[v], finish.slope_mean[v], finish.slope_factor[v],
                                                    finish.slope_offset[v]);
-                        mirt__cu_depth_slope<N>(d.e.slope.activation, g, u);
+                        mirt__cu_times_slope_n<N, true>(d.e.slope.activation, g, u);
                     }
                     mirt__cu_put<HALF, N>(dx_near, d.e.dtype, (int64_t)(column * d.c + q / S * x_row), g);
                     mirt__cu_sums_add<N>(d.e, finish, sums, g, z);
@@ -403,9 +349,8 @@ static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_d
                 for (int kx = 0; kx < K; kx++) {
 #pragma unroll
                     for (int v = 0; v < N; v++) {
-                        if (DX)
-                            sum[DX ? q : 0][kx][v] = kx + S < K ? sum[DX ? q : 0][kx + S < K ? kx + S : 0][v] : 0.0f;
-                        if (DK) x[DK ? q : 0][kx][v] = kx + S < K ? x[DK ? q : 0][kx + S < K ? kx + S : 0][v] : 0.0f;
+                        if constexpr (DX) sum[q][kx][v] = kx + S < K ? sum[q][(kx + S) % K][v] : 0.0f;
+                        if constexpr (DK) x[q][kx][v] = kx + S < K ? x[q][(kx + S) % K][v] : 0.0f;
                     }
                 }
             }
@@ -440,9 +385,7 @@ template <int N, bool BACK> static __global__ __launch_bounds__(128) void mirt__
     for (int64_t i = p.begin; p.live && i < d.units; i += p.step) {
         const int64_t unit = p.group * d.units + i, line = unit / across, image = line / down;
         const int column = (int)(unit - line * across), row = (int)(line - image * down);
-        float sum[N], x[N], k[N], z[N];
-#pragma unroll
-        for (int v = 0; v < N; v++) sum[v] = 0;
+        float sum[N] = {0}, x[N], k[N], z[N];
         for (int ky = 0; ky < d.kh; ky++) {
             const int y = mirt__cu_depth_tap<BACK>(row, ky, d.stride_h, d.dilation_h, d.top, high);
             for (int kx = 0; y >= 0 && kx < d.kw; kx++) {
@@ -469,12 +412,9 @@ template <int N> static __global__ __launch_bounds__(128) void mirt__cu_depth_an
     const mirt__cu_depth_place p = mirt__cu_depth_place_of<N>(d);
     const int taps = d.kh * d.kw, tap = (int)blockIdx.z, ky = tap / d.kw, kx = tap - ky * d.kw;
     mirt__cu_columns<N> columns, x_columns;
-    float sum[N], g[N], x[N];
+    float sum[N] = {0}, g[N], x[N];
 #pragma unroll
-    for (int v = 0; v < N; v++) {
-        sum[v] = 0;
-        x[v] = 1;
-    }
+    for (int v = 0; v < N; v++) x[v] = 1;
     if (p.live) {
         mirt__cu_columns_of<MIRT__CU_READ_ANY, N>(d.dy, p.j, columns);
         mirt__cu_columns_of<MIRT__CU_READ_ANY, N>(d.x, p.j, x_columns);
@@ -505,20 +445,11 @@ template <int N> static __global__ __launch_bounds__(128) void mirt__cu_depth_an
 static mirt__cu_depth mirt__cu_depth_of(const mirt__conv *s, const mirt__real *kernel) {
     mirt__cu_depth d;
     memset(&d, 0, sizeof d);
+    mirt__cu_windows_of(&d, s);
     d.rows = (int)s->rows;
-    d.h = (int)s->h;
-    d.w = (int)s->w;
     d.c = (int)s->ci;
-    d.oh = (int)s->oh;
-    d.ow = (int)s->ow;
-    d.kh = s->kh;
-    d.kw = s->kw;
-    d.stride_h = s->stride_h;
-    d.stride_w = s->stride_w;
     d.dilation_h = s->dilation_h;
     d.dilation_w = s->dilation_w;
-    d.top = (int)s->pad_top;
-    d.left = (int)s->pad_left;
     d.kernel = kernel;
     return d;
 }
@@ -538,21 +469,20 @@ static int mirt__cu_depth_size(const mirt__cu_depth *d) {
 static bool mirt__cu_depth_reads(const mirt__cu_reader *r, int kind, mirt_dtype dtype) {
     return r->dtype == dtype && (dtype == MIRT_FLOAT32 || mirt__cu_is_half(dtype)) && !r->affine &&
            (r->kind == MIRT__CU_READ_PLAIN || r->kind == kind) && r->width >= 4 &&
-           mirt__cu_depth_simple(r->norm.activation);
+           mirt__cu_simple(r->norm.activation);
 }
 static bool mirt__cu_depth_finishes(const mirt__cu_epilogue *e, mirt_dtype dtype) {
-    return e->dtype == dtype && e->width >= 4 && !e->add && !e->mask && mirt__cu_depth_simple(e->activation) &&
-           mirt__cu_depth_simple(e->slope.activation);
+    return e->dtype == dtype && e->width >= 4 && !e->add && !e->mask && mirt__cu_simple(e->activation) &&
+           mirt__cu_simple(e->slope.activation);
 }
 
-/* Lines of `lines` rows, segments of `columns` columns: of all images, or of one for sums of each. Returns the blocks
-   of the grid. */
-static unsigned mirt__cu_depth_cut(mirt__cu_depth *d, int64_t lines, int64_t columns, int n, bool whole, bool images,
-                                   mirt__cu_layout *layout) {
+/* Lines of `lines` rows, segments of `columns` columns: of all images, or of one for sums of each. */
+static void mirt__cu_depth_cut(mirt__cu_depth *d, int64_t lines, int64_t columns, int n, bool whole, bool images) {
     const int64_t vectors = mirt__cu_ceil(d->c, n);
-    *layout = mirt__cu_layout_of(vectors, 64, 128);
-    d->across = layout->across;
-    d->down = layout->down;
+    const mirt__cu_layout layout = mirt__cu_layout_of(vectors, 64, 128);
+    d->across = layout.across;
+    d->down = layout.down;
+    d->beside = layout.blocks;
     d->length = whole ? 1 : (int)columns;
     while (!whole && d->length > 16 &&
            (int64_t)d->rows * lines * mirt__cu_ceil(columns, d->length) * vectors < MIRT__CU_DEPTH_THREADS)
@@ -564,38 +494,38 @@ static unsigned mirt__cu_depth_cut(mirt__cu_depth *d, int64_t lines, int64_t col
     d->units = images ? image : image * d->rows;
     if (images && d->down > image) d->down = image < 1 ? 1 : (int)image;
     const int64_t blocks = mirt__cu_ceil(d->units, d->down),
-                  share = MIRT__CU_DEPTH_BLOCKS / layout->blocks / (images && d->rows > 0 ? d->rows : 1),
+                  share = MIRT__CU_DEPTH_BLOCKS / d->beside / (images && d->rows > 0 ? d->rows : 1),
                   most = share < 1 ? 1 : share;
     d->each = blocks < 1 ? 1 : blocks < most ? blocks : most;
     d->by_each = mirt__cu_divisor_of(d->each);
-    return (unsigned)(images ? d->each * d->rows : d->each);
+    d->blocks = (unsigned)(images ? d->each * d->rows : d->each);
 }
 
-/* Room for chunks of sums, then for parts of dkernel. */
-static void mirt__cu_depth_room(mirt__cu *cu, mirt__cu_depth *d, unsigned blocks, int taps) {
-    const int64_t sums = mirt__cu_round_up((int64_t)mirt__cu_sums_bytes(d->e.sums, d->c, blocks), 256);
-    char *room = static_cast<char *>(mirt__cu_room(cu, (size_t)(sums + (int64_t)blocks * taps * d->c * 4)));
-    d->sums = mirt__cu_chunks_of(room, d->e.sums, d->c, blocks);
-    d->part = room ? (float *)(room + sums) : NULL;
-}
-static size_t mirt__cu_depth_shared(const mirt__cu_depth *d, int n) {
-    const int floats = mirt__cu_sums_floats(d->down, d->across * n), least = d->across * d->down * n;
-    return (size_t)(floats > least ? floats : least) * sizeof(float);
+/* Room for the chunks of sums of d's blocks, then for parts of dkernel of `weights`' (which may be d). */
+static void mirt__cu_depth_room(mirt__cu *cu, mirt__cu_depth *d, mirt__cu_depth *weights, int taps) {
+    const int64_t sums = mirt__cu_round_up((int64_t)mirt__cu_sums_bytes(d->e.sums, d->c, d->blocks), 256);
+    char *room = static_cast<char *>(mirt__cu_room(cu, (size_t)(sums + (int64_t)weights->blocks * taps * d->c * 4)));
+    d->sums = mirt__cu_chunks_of(room, d->e.sums, d->c, d->blocks);
+    weights->part = room ? (float *)(room + sums) : NULL;
 }
 
-#define MIRT__CU_DEPTH_LAUNCH(kernel) MIRT_LAUNCH(cu, kernel, grid, block, shared, d)
-#define MIRT__CU_DEPTH_FORWARD(K, S, LINES) \
-    do { \
-        if (dtypes == MIRT__CU_FLOATS) \
-            MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_FLOATS>)); \
-        else if (dtypes == MIRT__CU_HALVES) \
-            MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_HALVES>)); \
-        else MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_FLOAT16S>)); \
-    } while (0)
+typedef void (*mirt__cu_depth_kernel)(mirt__cu_depth);
+/* Threads have `n` channels each; the grid is `taps` deep. */
+static void mirt__cu_depth_launch(mirt__cu *cu, mirt__cu_depth_kernel depthwise, const mirt__cu_depth &d, int n,
+                                  int taps) {
+    const int floats = mirt__cu_sums_floats(d.down, d.across * n), least = d.across * d.down * n;
+    MIRT_LAUNCH(cu, depthwise, dim3(d.blocks, d.beside, (unsigned)taps), d.across * d.down,
+                (size_t)(floats > least ? floats : least) * sizeof(float), d);
+}
+
+template <int K, int S, int LINES> static mirt__cu_depth_kernel mirt__cu_depth_forward_of(mirt__cu_dtypes dtypes) {
+    return dtypes == MIRT__CU_FLOATS   ? mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_FLOATS>
+           : dtypes == MIRT__CU_HALVES ? mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_HALVES>
+                                       : mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_FLOAT16S>;
+}
 static bool mirt__cu_depthwise_forward(const mirt__conv_forward *args, mirt__cu *cu) {
     if (!mirt__cu_depth_is(&args->s)) return false;
     mirt__cu_depth d = mirt__cu_depth_of(&args->s, args->kernel);
-    mirt__cu_layout layout;
     d.x = mirt__cu_reader_of(&args->x, args->s.ci);
     d.e = mirt__cu_epilogue_of(&args->epilogue, args->y, args->y_dtype, args->s.co);
     const mirt__cu_dtypes dtypes = mirt__cu_dtypes_of(args->y_dtype);
@@ -605,36 +535,33 @@ static bool mirt__cu_depthwise_forward(const mirt__conv_forward *args, mirt__cu 
     const int size = reads ? mirt__cu_depth_size(&d) : 0, stride = d.stride_h, lines = size == 3 && stride == 1 ? 4 : 2;
     const int n = size ? 4 : d.x.width >= 4 && d.e.width >= 4 && mirt__cu_aligned(d.kernel, 16) ? 4 : 1;
     if (images && d.rows == 0) return true;
-    const unsigned blocks = mirt__cu_depth_cut(&d, size ? mirt__cu_ceil(d.oh, lines) : d.oh, d.ow, n, !size, images,
-                                               &layout);
-    mirt__cu_depth_room(cu, &d, blocks, 0);
-    const dim3 grid(blocks, layout.blocks), block((unsigned)(d.across * d.down));
-    const size_t shared = mirt__cu_depth_shared(&d, n);
-    if (!size && n == 4) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_any<4, false>));
-    else if (!size) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_any<1, false>));
-    else if (size == 3 && stride == 1) MIRT__CU_DEPTH_FORWARD(3, 1, 4);
-    else if (size == 3) MIRT__CU_DEPTH_FORWARD(3, 2, 2);
-    else if (stride == 1) MIRT__CU_DEPTH_FORWARD(5, 1, 2);
-    else MIRT__CU_DEPTH_FORWARD(5, 2, 2);
+    mirt__cu_depth_cut(&d, size ? mirt__cu_ceil(d.oh, lines) : d.oh, d.ow, n, !size, images);
+    mirt__cu_depth_room(cu, &d, &d, 0);
+    mirt__cu_depth_launch(cu,
+                          !size && n == 4            ? mirt__cu_depth_any<4, false>
+                          : !size                    ? mirt__cu_depth_any<1, false>
+                          : size == 3 && stride == 1 ? mirt__cu_depth_forward_of<3, 1, 4>(dtypes)
+                          : size == 3                ? mirt__cu_depth_forward_of<3, 2, 2>(dtypes)
+                          : stride == 1              ? mirt__cu_depth_forward_of<5, 1, 2>(dtypes)
+                                                     : mirt__cu_depth_forward_of<5, 2, 2>(dtypes),
+                          d, n, 1);
     mirt__cu_sums_finish(cu, &d.e, &d.sums, args->epilogue.sum, d.rows, (int64_t)d.oh * d.ow);
     return true;
 }
 
 /* Kernels of one size and stride, which make what is wanted. */
-#define MIRT__CU_DEPTH_BACK_OF(K, S, LINES, HALF) \
-    do { \
-        if (wants == MIRT__CU_DEPTH_DX) \
-            MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_DX>)); \
-        else if (wants == MIRT__CU_DEPTH_BOTH) \
-            MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_BOTH>)); \
-        else MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_DKERNEL>)); \
-    } while (0)
-#define MIRT__CU_DEPTH_BACK(K, S, LINES) \
-    do { \
-        if (dtypes == MIRT__CU_FLOATS) MIRT__CU_DEPTH_BACK_OF(K, S, LINES, MIRT__CU_FLOATS); \
-        else if (dtypes == MIRT__CU_HALVES) MIRT__CU_DEPTH_BACK_OF(K, S, LINES, MIRT__CU_HALVES); \
-        else MIRT__CU_DEPTH_BACK_OF(K, S, LINES, MIRT__CU_FLOAT16S); \
-    } while (0)
+template <int K, int S, int LINES, int HALF>
+static mirt__cu_depth_kernel mirt__cu_depth_back_as(mirt__cu_depth_wants wants) {
+    return wants == MIRT__CU_DEPTH_DX     ? mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_DX>
+           : wants == MIRT__CU_DEPTH_BOTH ? mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_BOTH>
+                                          : mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_DKERNEL>;
+}
+template <int K, int S, int LINES>
+static mirt__cu_depth_kernel mirt__cu_depth_back_of(mirt__cu_dtypes dtypes, mirt__cu_depth_wants wants) {
+    return dtypes == MIRT__CU_FLOATS   ? mirt__cu_depth_back_as<K, S, LINES, MIRT__CU_FLOATS>(wants)
+           : dtypes == MIRT__CU_HALVES ? mirt__cu_depth_back_as<K, S, LINES, MIRT__CU_HALVES>(wants)
+                                       : mirt__cu_depth_back_as<K, S, LINES, MIRT__CU_FLOAT16S>(wants);
+}
 /* d has what is read, and e where dx is wanted. */
 static void mirt__cu_depth_gradients(mirt__cu *cu, mirt__cu_depth d, mirt__cu_depth_wants wants, mirt__real *const *sum,
                                      mirt__real *dkernel, mirt__real *db) {
@@ -646,64 +573,44 @@ static void mirt__cu_depth_gradients(mirt__cu *cu, mirt__cu_depth d, mirt__cu_de
                       (!dx || (mirt__cu_depth_finishes(&d.e, dtype) && !d.e.bias && !d.e.norm.mean &&
                                d.e.activation == MIRT_LINEAR));
     const int size = fast ? mirt__cu_depth_size(&d) : 0, stride = d.stride_h, taps = d.kh * d.kw;
-    mirt__cu_layout layout;
+    const int parts = dk ? taps + 1 : 0; /* of a channel's sums */
+    mirt__cu_depth weights = d; /* where dkernel has kernels of its own */
     d.db = db != NULL;
     if (!size) {
         const bool four = d.dy.width >= 4 && (!dx || (d.e.width >= 4 && mirt__cu_aligned(d.kernel, 16))) &&
                           (!dk || d.x.width >= 4);
         const int n = four ? 4 : 1;
-        mirt__cu_depth weights = d;
-        unsigned blocks = 0, weight_blocks = 0;
-        mirt__cu_layout weight_layout = {1, 1, 1};
-        if (dx) blocks = mirt__cu_depth_cut(&d, d.h, d.w, n, true, false, &layout);
-        if (dk) weight_blocks = mirt__cu_depth_cut(&weights, d.oh, d.ow, n, true, false, &weight_layout);
-        /* One request for both. */
-        const int64_t sums = dx ? mirt__cu_round_up((int64_t)mirt__cu_sums_bytes(d.e.sums, d.c, blocks), 256) : 0;
-        char *room = static_cast<char *>(
-            mirt__cu_room(cu, (size_t)(sums + (int64_t)weight_blocks * (taps + 1) * d.c * 4)));
-        if (dx) {
-            d.sums = mirt__cu_chunks_of(room, d.e.sums, d.c, blocks);
-            const dim3 grid(blocks, layout.blocks), block((unsigned)(d.across * d.down));
-            const size_t shared = mirt__cu_depth_shared(&d, n);
-            if (n == 4) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_any<4, true>));
-            else MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_any<1, true>));
-            mirt__cu_sums_finish(cu, &d.e, &d.sums, sum, d.rows, (int64_t)d.h * d.w);
-        }
-        if (!dk) return;
-        weights.part = room ? (float *)(room + sums) : NULL;
-        const dim3 grid(weight_blocks, weight_layout.blocks, (unsigned)(taps + (db != NULL))),
-            block((unsigned)(weights.across * weights.down));
-        const size_t shared = mirt__cu_depth_shared(&weights, n);
-        if (n == 4) MIRT_LAUNCH(cu, (mirt__cu_depth_any_weights<4>), grid, block, shared, weights);
-        else MIRT_LAUNCH(cu, (mirt__cu_depth_any_weights<1>), grid, block, shared, weights);
-        mirt__cu_parts_total(cu, weights.part, weight_blocks, (int64_t)(taps + 1) * d.c, (int64_t)taps * d.c, dkernel,
-                             d.c, db);
-        return;
+        if (dx) mirt__cu_depth_cut(&d, d.h, d.w, n, true, false);
+        if (dk) mirt__cu_depth_cut(&weights, d.oh, d.ow, n, true, false);
+        mirt__cu_depth_room(cu, &d, &weights, parts);
+        if (dx) mirt__cu_depth_launch(cu, four ? mirt__cu_depth_any<4, true> : mirt__cu_depth_any<1, true>, d, n, 1);
+        if (dk)
+            mirt__cu_depth_launch(cu, four ? mirt__cu_depth_any_weights<4> : mirt__cu_depth_any_weights<1>, weights, n,
+                                  taps + (db != NULL));
+    } else {
+        const int lines = size == 3 && stride == 1 ? 4 : size == 5 && stride == 2 ? 1 : 2;
+        /* Places of y's grid that dx reaches back to; of all of y where db wants them. */
+        d.first_y = db ? 0 : d.top / stride;
+        d.first_x = db ? 0 : d.left / stride;
+        d.end_y = (d.h - 1 + d.top) / stride + 1;
+        d.end_x = (d.w - 1 + d.left) / stride + 1;
+        if (d.end_y < d.oh && db) d.end_y = d.oh;
+        if (d.end_x < d.ow && db) d.end_x = d.ow;
+        mirt__cu_depth_cut(&d, mirt__cu_ceil(d.end_y - d.first_y, lines), d.end_x - d.first_x, 2, false, false);
+        mirt__cu_depth_room(cu, &d, &d, parts);
+        mirt__cu_depth_launch(cu,
+                              size == 3 && stride == 1 ? mirt__cu_depth_back_of<3, 1, 4>(dtypes, wants)
+                              : size == 3              ? mirt__cu_depth_back_of<3, 2, 2>(dtypes, wants)
+                              : stride == 1            ? mirt__cu_depth_back_of<5, 1, 2>(dtypes, wants)
+                                                       : mirt__cu_depth_back_of<5, 2, 1>(dtypes, wants),
+                              d, 2, 1);
+        weights = d;
     }
-    const int lines = size == 3 && stride == 1 ? 4 : size == 5 && stride == 2 ? 1 : 2;
-    /* Places of y's grid that dx reaches back to; of all of y where db wants them. */
-    d.first_y = db ? 0 : d.top / stride;
-    d.first_x = db ? 0 : d.left / stride;
-    d.end_y = (d.h - 1 + d.top) / stride + 1;
-    d.end_x = (d.w - 1 + d.left) / stride + 1;
-    if (d.end_y < d.oh && db) d.end_y = d.oh;
-    if (d.end_x < d.ow && db) d.end_x = d.ow;
-    const unsigned blocks = mirt__cu_depth_cut(&d, mirt__cu_ceil(d.end_y - d.first_y, lines), d.end_x - d.first_x, 2,
-                                               false, false, &layout);
-    mirt__cu_depth_room(cu, &d, blocks, dk ? taps + 1 : 0);
-    const dim3 grid(blocks, layout.blocks), block((unsigned)(d.across * d.down));
-    const size_t shared = mirt__cu_depth_shared(&d, 2);
-    if (size == 3 && stride == 1) MIRT__CU_DEPTH_BACK(3, 1, 4);
-    else if (size == 3) MIRT__CU_DEPTH_BACK(3, 2, 2);
-    else if (stride == 1) MIRT__CU_DEPTH_BACK(5, 1, 2);
-    else MIRT__CU_DEPTH_BACK(5, 2, 1);
     if (dx) mirt__cu_sums_finish(cu, &d.e, &d.sums, sum, d.rows, (int64_t)d.h * d.w);
-    if (dk) mirt__cu_parts_total(cu, d.part, blocks, (int64_t)(taps + 1) * d.c, (int64_t)taps * d.c, dkernel, d.c, db);
+    if (dk)
+        mirt__cu_parts_total(cu, weights.part, weights.blocks, (int64_t)(taps + 1) * d.c, (int64_t)taps * d.c, dkernel,
+                             d.c, db);
 }
-#undef MIRT__CU_DEPTH_FORWARD
-#undef MIRT__CU_DEPTH_BACK
-#undef MIRT__CU_DEPTH_BACK_OF
-#undef MIRT__CU_DEPTH_LAUNCH
 
 static bool mirt__cu_depthwise_input_grad(const mirt__conv_input_grad *args, mirt__cu *cu) {
     if (!mirt__cu_depth_is(&args->s)) return false;

@@ -18,6 +18,52 @@ static inline mirt__cu_layout mirt__cu_layout_of(int64_t vectors, int most, int 
     return c;
 }
 
+/* What a grid goes over: lines of pixels, whose channels are taken N at a time. */
+typedef struct mirt__cu_pixels {
+    int64_t lines; /* of all images, below 2^31 */
+    mirt__cu_divisor by_lines, by_vectors; /* lines of an image; vectors of a pixel */
+    int items, across, down; /* of a line: vectors; of a block: those at a time, and lines */
+} mirt__cu_pixels;
+/* *grid: blocks of so many *threads; 0 where there is nothing. */
+static void mirt__cu_pixels_of(mirt__cu_pixels *p, int64_t images, int64_t height, int64_t width, int64_t vectors,
+                               unsigned *grid, unsigned *threads) {
+    p->lines = images * height;
+    p->by_lines = mirt__cu_divisor_of(height);
+    p->by_vectors = mirt__cu_divisor_of(vectors);
+    p->items = (int)(width * vectors);
+    p->across = p->items < 256 ? p->items < 1 ? 1 : p->items : 256;
+    p->down = 256 / p->across;
+    const int64_t blocks = mirt__cu_ceil(p->lines, p->down);
+    *grid = (unsigned)(p->items == 0 ? 0 : blocks < 1 << 20 ? blocks : 1 << 20);
+    *threads = (unsigned)(p->across * p->down);
+}
+#define MIRT__CU_PIXELS_EACH(a) \
+    for (int64_t line = (int64_t)blockIdx.x * a.down + (int)threadIdx.x / a.across; line < a.lines; \
+         line += (int64_t)gridDim.x * a.down) \
+        for (int item = (int)threadIdx.x % a.across; item < a.items; item += a.across)
+/* There: N channels from `c` on of pixel `column` of row `y` of image `image`. */
+#define MIRT__CU_PIXELS_PLACE(a) \
+    const int64_t image = mirt__cu_divide32((uint32_t)line, a.by_lines), y = line - image * a.by_lines.by; \
+    const int column = (int)mirt__cu_divide32((uint32_t)item, a.by_vectors), \
+              c = (item - column * (int)a.by_vectors.by) * N;
+
+/* Windows of an image that are pooled or convolved. */
+typedef struct mirt__cu_windows {
+    int h, w, oh, ow, kh, kw, stride_h, stride_w, top, left; /* top, left: padding */
+} mirt__cu_windows;
+template <class S> static void mirt__cu_windows_of(mirt__cu_windows *p, const S *s) {
+    p->h = (int)s->h;
+    p->w = (int)s->w;
+    p->oh = (int)s->oh;
+    p->ow = (int)s->ow;
+    p->kh = s->kh;
+    p->kw = s->kw;
+    p->stride_h = s->stride_h;
+    p->stride_w = s->stride_w;
+    p->top = (int)s->pad_top;
+    p->left = (int)s->pad_left;
+}
+
 /* What the compiler knows of the dtypes of a kernel's tensors. */
 typedef enum mirt__cu_dtypes {
     MIRT__CU_FLOATS, MIRT__CU_HALVES /* bfloat16 */, MIRT__CU_FLOAT16S, MIRT__CU_EITHER

@@ -2,16 +2,13 @@
    the windows that contain the pixel. */
 #include "layout.cuh"
 
-typedef struct mirt__cu_pool_call {
-    int64_t lines, x_image, y_image; /* rows of the target in all images, below 2^31; numbers in an image of x, of y (as
-                                        in the forward call) */
-    int h, w, c, oh, ow, kh, kw, stride_h, stride_w, pad_top, pad_left;
+struct mirt__cu_pool_call : mirt__cu_pixels, mirt__cu_windows {
+    int64_t x_image, y_image; /* numbers in an image of x, of y (as in the forward call) */
+    int c;
     const void *x;
     void *y, *which;
     mirt_dtype dtype;
-    mirt__cu_divisor by_lines, by_vectors; /* lines of an image; vectors of a pixel */
-    int items, across, down; /* of a line of the target: vectors; of a block: those at a time, and lines */
-} mirt__cu_pool_call;
+};
 
 /* Places in windows. */
 template <int N, class PLACE> static inline __device__ void mirt__cu_pool_store(PLACE *to, const int *place) {
@@ -38,16 +35,6 @@ template <int N, class PLACE> static inline __device__ void mirt__cu_pool_places
     }
 }
 
-/* Goes over the target: N channels from `c` on of pixel `column` of row `y` of image `image`. */
-#define MIRT__CU_POOL_EACH(a) \
-    for (int64_t line = (int64_t)blockIdx.x * a.down + (int)threadIdx.x / a.across; line < a.lines; \
-         line += (int64_t)gridDim.x * a.down) \
-        for (int item = (int)threadIdx.x % a.across; item < a.items; item += a.across)
-#define MIRT__CU_POOL_PLACE(a) \
-    const int64_t image = mirt__cu_divide32((uint32_t)line, a.by_lines), y = line - image * a.by_lines.by; \
-    const int column = (int)mirt__cu_divide32((uint32_t)item, a.by_vectors), \
-              c = (item - column * (int)a.by_vectors.by) * N;
-
 /* The part [first, end) of a window's kernel that lies inside. */
 static inline __device__ int mirt__cu_pool_first(int start) { return start < 0 ? -start : 0; }
 static inline __device__ int mirt__cu_pool_end(int start, int kernel, int size) {
@@ -63,9 +50,9 @@ static inline __device__ int mirt__cu_pool_beyond(int at, int stride, int window
 
 template <int DTYPES, int N, class PLACE>
 static __global__ __launch_bounds__(256) void mirt__cu_pool_max(mirt__cu_pool_call a) {
-    MIRT__CU_POOL_EACH(a) {
-        MIRT__CU_POOL_PLACE(a)
-        const int top = (int)y * a.stride_h - a.pad_top, left = column * a.stride_w - a.pad_left;
+    MIRT__CU_PIXELS_EACH(a) {
+        MIRT__CU_PIXELS_PLACE(a)
+        const int top = (int)y * a.stride_h - a.top, left = column * a.stride_w - a.left;
         const int ky1 = mirt__cu_pool_end(top, a.kh, a.h), kx1 = mirt__cu_pool_end(left, a.kw, a.w);
         float best[N], value[N];
         int place[N];
@@ -95,16 +82,14 @@ static __global__ __launch_bounds__(256) void mirt__cu_pool_max(mirt__cu_pool_ca
 
 template <int DTYPES, int N, class PLACE>
 static __global__ __launch_bounds__(256) void mirt__cu_pool_max_back(mirt__cu_pool_call a) {
-    MIRT__CU_POOL_EACH(a) {
-        MIRT__CU_POOL_PLACE(a)
-        const int down = (int)y + a.pad_top, right = column + a.pad_left;
+    MIRT__CU_PIXELS_EACH(a) {
+        MIRT__CU_PIXELS_PLACE(a)
+        const int down = (int)y + a.top, right = column + a.left;
         const int oy1 = mirt__cu_pool_beyond(down, a.stride_h, a.oh),
                   ox0 = mirt__cu_pool_behind(right, a.kw, a.stride_w),
                   ox1 = mirt__cu_pool_beyond(right, a.stride_w, a.ow);
-        float sum[N], dy[N];
+        float sum[N] = {0}, dy[N];
         int place[N];
-#pragma unroll
-        for (int v = 0; v < N; v++) sum[v] = 0;
         for (int oy = mirt__cu_pool_behind(down, a.kh, a.stride_h); oy < oy1; oy++) {
             for (int ox = ox0; ox < ox1; ox++) {
                 const int64_t at = image * a.y_image + ((int64_t)oy * a.ow + ox) * a.c + c;
@@ -120,14 +105,12 @@ static __global__ __launch_bounds__(256) void mirt__cu_pool_max_back(mirt__cu_po
 }
 
 template <int N> static __global__ __launch_bounds__(256) void mirt__cu_pool_average(mirt__cu_pool_call a) {
-    MIRT__CU_POOL_EACH(a) {
-        MIRT__CU_POOL_PLACE(a)
-        const int top = (int)y * a.stride_h - a.pad_top, left = column * a.stride_w - a.pad_left;
+    MIRT__CU_PIXELS_EACH(a) {
+        MIRT__CU_PIXELS_PLACE(a)
+        const int top = (int)y * a.stride_h - a.top, left = column * a.stride_w - a.left;
         const int ky0 = mirt__cu_pool_first(top), kx0 = mirt__cu_pool_first(left),
                   ky1 = mirt__cu_pool_end(top, a.kh, a.h), kx1 = mirt__cu_pool_end(left, a.kw, a.w);
-        float sum[N], value[N];
-#pragma unroll
-        for (int v = 0; v < N; v++) sum[v] = 0;
+        float sum[N] = {0}, value[N];
         for (int ky = ky0; ky < ky1; ky++) {
             for (int kx = kx0; kx < kx1; kx++) {
                 mirt__cu_load_n<N>(static_cast<const float *>(a.x) + image * a.x_image +
@@ -145,20 +128,18 @@ template <int N> static __global__ __launch_bounds__(256) void mirt__cu_pool_ave
 }
 
 template <int N> static __global__ __launch_bounds__(256) void mirt__cu_pool_average_back(mirt__cu_pool_call a) {
-    MIRT__CU_POOL_EACH(a) {
-        MIRT__CU_POOL_PLACE(a)
-        const int down = (int)y + a.pad_top, right = column + a.pad_left;
+    MIRT__CU_PIXELS_EACH(a) {
+        MIRT__CU_PIXELS_PLACE(a)
+        const int down = (int)y + a.top, right = column + a.left;
         const int oy1 = mirt__cu_pool_beyond(down, a.stride_h, a.oh),
                   ox0 = mirt__cu_pool_behind(right, a.kw, a.stride_w),
                   ox1 = mirt__cu_pool_beyond(right, a.stride_w, a.ow);
-        float sum[N], dy[N];
-#pragma unroll
-        for (int v = 0; v < N; v++) sum[v] = 0;
+        float sum[N] = {0}, dy[N];
         for (int oy = mirt__cu_pool_behind(down, a.kh, a.stride_h); oy < oy1; oy++) {
-            const int top = oy * a.stride_h - a.pad_top,
+            const int top = oy * a.stride_h - a.top,
                       rows = mirt__cu_pool_end(top, a.kh, a.h) - mirt__cu_pool_first(top);
             for (int ox = ox0; ox < ox1; ox++) {
-                const int left = ox * a.stride_w - a.pad_left,
+                const int left = ox * a.stride_w - a.left,
                           columns = mirt__cu_pool_end(left, a.kw, a.w) - mirt__cu_pool_first(left);
                 const float count = (float)(rows * columns);
                 mirt__cu_load_n<N>(
@@ -170,91 +151,52 @@ template <int N> static __global__ __launch_bounds__(256) void mirt__cu_pool_ave
         mirt__cu_store_n<N>(static_cast<float *>(a.y) + image * a.x_image + (y * a.w + column) * a.c + c, sum);
     }
 }
-#undef MIRT__CU_POOL_EACH
-#undef MIRT__CU_POOL_PLACE
 
-/* N, and what is launched: *grid blocks of *threads. */
-static int mirt__cu_pool_call_of(const mirt__pool2d *p, bool back, mirt__cu_pool_call *a, unsigned *grid,
-                                 unsigned *threads) {
+/* Kernels of vectors by mirt__cu_dtypes, then that of places in int32. */
+typedef void (*const mirt__cu_pool_kernels[MIRT__CU_EITHER + 2])(mirt__cu_pool_call);
+
+static void mirt__cu_pool_run(const mirt__pool2d *p, bool back, const mirt__cu_pool_kernels kernels,
+                              const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
     const bool wide = (int64_t)p->kh * p->kw > UINT8_MAX + 1;
     const int vector = mirt__cu_is_half(p->dtype) ? 8 : 4;
     const bool whole = p->c % vector == 0 && mirt__cu_aligned(p->x, 16) && mirt__cu_aligned(p->y, 16) && !wide &&
                        mirt__cu_aligned(p->which, vector);
-    const int n = whole ? vector : 1;
-    memset(a, 0, sizeof *a);
-    a->h = (int)p->h;
-    a->w = (int)p->w;
-    a->c = (int)p->c;
-    a->oh = (int)p->oh;
-    a->ow = (int)p->ow;
-    a->kh = p->kh;
-    a->kw = p->kw;
-    a->stride_h = p->stride_h;
-    a->stride_w = p->stride_w;
-    a->pad_top = (int)p->pad_top;
-    a->pad_left = (int)p->pad_left;
-    a->x = p->x;
-    a->y = p->y;
-    a->which = p->which;
-    a->dtype = p->dtype;
-    a->x_image = p->h * p->w * p->c;
-    a->y_image = p->oh * p->ow * p->c;
-    a->lines = p->rows * (back ? p->h : p->oh);
-    a->by_lines = mirt__cu_divisor_of(back ? p->h : p->oh);
-    a->by_vectors = mirt__cu_divisor_of(p->c / n);
-    a->items = (int)((back ? p->w : p->ow) * (p->c / n));
-    a->across = a->items < 256 ? a->items < 1 ? 1 : a->items : 256;
-    a->down = 256 / a->across;
-    const int64_t blocks = mirt__cu_ceil(a->lines, a->down);
-    *grid = (unsigned)(a->items == 0 ? 0 : blocks < 1 << 20 ? blocks : 1 << 20);
-    *threads = (unsigned)(a->across * a->down);
-    return n;
-}
-
-#define MIRT__CU_POOL_LAUNCH(kernel, place) \
-    do { \
-        if (n == 4) MIRT_LAUNCH(cu, (kernel<MIRT__CU_FLOATS, 4, place>), grid, threads, 0, a); \
-        else if (n == 8 && (int)a.dtype == MIRT__FLOAT16) \
-            MIRT_LAUNCH(cu, (kernel<MIRT__CU_FLOAT16S, 8, place>), grid, threads, 0, a); \
-        else if (n == 8) MIRT_LAUNCH(cu, (kernel<MIRT__CU_HALVES, 8, place>), grid, threads, 0, a); \
-        else MIRT_LAUNCH(cu, (kernel<MIRT__CU_EITHER, 1, place>), grid, threads, 0, a); \
-    } while (0)
-static void mirt__cu_max_pool(const mirt__pool2d *args, const mirt__where *where) {
-    mirt__cu *cu = mirt__cu_of(where);
+    const auto pooling = kernels[wide ? MIRT__CU_EITHER + 1 : whole ? mirt__cu_dtypes_of(p->dtype) : MIRT__CU_EITHER];
     mirt__cu_pool_call a;
     unsigned grid, threads;
-    const int n = mirt__cu_pool_call_of(args, false, &a, &grid, &threads);
-    if (grid == 0) return;
-    if ((int64_t)args->kh * args->kw > UINT8_MAX + 1)
-        MIRT_LAUNCH(cu, (mirt__cu_pool_max<MIRT__CU_EITHER, 1, int32_t>), grid, threads, 0, a);
-    else MIRT__CU_POOL_LAUNCH(mirt__cu_pool_max, uint8_t);
+    memset(&a, 0, sizeof a);
+    mirt__cu_windows_of(&a, p);
+    a.c = (int)p->c;
+    a.x = p->x;
+    a.y = p->y;
+    a.which = p->which;
+    a.dtype = p->dtype;
+    a.x_image = p->h * p->w * p->c;
+    a.y_image = p->oh * p->ow * p->c;
+    mirt__cu_pixels_of(&a, p->rows, back ? p->h : p->oh, back ? p->w : p->ow, p->c / (whole ? vector : 1), &grid,
+                       &threads);
+    if (grid > 0) MIRT_LAUNCH(cu, pooling, grid, threads, 0, a);
+}
+#define MIRT__CU_MAX_POOLS(kernel) \
+    {kernel<MIRT__CU_FLOATS, 4, uint8_t>, kernel<MIRT__CU_HALVES, 8, uint8_t>, \
+     kernel<MIRT__CU_FLOAT16S, 8, uint8_t>, kernel<MIRT__CU_EITHER, 1, uint8_t>, kernel<MIRT__CU_EITHER, 1, int32_t>}
+static void mirt__cu_max_pool(const mirt__pool2d *args, const mirt__where *where) {
+    static const mirt__cu_pool_kernels kernels = MIRT__CU_MAX_POOLS(mirt__cu_pool_max);
+    mirt__cu_pool_run(args, false, kernels, where);
 }
 static void mirt__cu_max_pool_grad(const mirt__pool2d *args, const mirt__where *where) {
-    mirt__cu *cu = mirt__cu_of(where);
-    mirt__cu_pool_call a;
-    unsigned grid, threads;
-    const int n = mirt__cu_pool_call_of(args, true, &a, &grid, &threads);
-    if (grid == 0) return;
-    if ((int64_t)args->kh * args->kw > UINT8_MAX + 1)
-        MIRT_LAUNCH(cu, (mirt__cu_pool_max_back<MIRT__CU_EITHER, 1, int32_t>), grid, threads, 0, a);
-    else MIRT__CU_POOL_LAUNCH(mirt__cu_pool_max_back, uint8_t);
+    static const mirt__cu_pool_kernels kernels = MIRT__CU_MAX_POOLS(mirt__cu_pool_max_back);
+    mirt__cu_pool_run(args, true, kernels, where);
 }
-#undef MIRT__CU_POOL_LAUNCH
+#undef MIRT__CU_MAX_POOLS
+#define MIRT__CU_AVERAGE_POOLS(kernel) {kernel<4>, NULL, NULL, kernel<1>, kernel<1>}
 static void mirt__cu_average_pool(const mirt__pool2d *args, const mirt__where *where) {
-    mirt__cu *cu = mirt__cu_of(where);
-    mirt__cu_pool_call a;
-    unsigned grid, threads;
-    const int n = mirt__cu_pool_call_of(args, false, &a, &grid, &threads);
-    if (grid == 0) return;
-    if (n == 4) MIRT_LAUNCH(cu, mirt__cu_pool_average<4>, grid, threads, 0, a);
-    else MIRT_LAUNCH(cu, mirt__cu_pool_average<1>, grid, threads, 0, a);
+    static const mirt__cu_pool_kernels kernels = MIRT__CU_AVERAGE_POOLS(mirt__cu_pool_average);
+    mirt__cu_pool_run(args, false, kernels, where);
 }
 static void mirt__cu_average_pool_grad(const mirt__pool2d *args, const mirt__where *where) {
-    mirt__cu *cu = mirt__cu_of(where);
-    mirt__cu_pool_call a;
-    unsigned grid, threads;
-    const int n = mirt__cu_pool_call_of(args, true, &a, &grid, &threads);
-    if (grid == 0) return;
-    if (n == 4) MIRT_LAUNCH(cu, mirt__cu_pool_average_back<4>, grid, threads, 0, a);
-    else MIRT_LAUNCH(cu, mirt__cu_pool_average_back<1>, grid, threads, 0, a);
+    static const mirt__cu_pool_kernels kernels = MIRT__CU_AVERAGE_POOLS(mirt__cu_pool_average_back);
+    mirt__cu_pool_run(args, true, kernels, where);
 }
+#undef MIRT__CU_AVERAGE_POOLS

@@ -144,30 +144,35 @@ static inline __device__ void mirt__cu_columns_get(const mirt__cu_reader &r, con
     }
 }
 
-/* activation(x), of N numbers: one branch for the usual ones. */
-template <int N> static inline __device__ void mirt__cu_activate_n(mirt_activation_kind kind, float *x) {
+/* activation(x), of N numbers: one branch for the usual ones. SIMPLE: it is one of mirt__cu_simple. */
+template <int N, bool SIMPLE = false>
+static inline __device__ void mirt__cu_activate_n(mirt_activation_kind kind, float *x) {
     if (kind == MIRT_LINEAR) return;
-    if (kind == MIRT_RELU || kind == MIRT_RELU6) {
+    if (SIMPLE ? kind != MIRT_SILU : kind == MIRT_RELU || kind == MIRT_RELU6) {
         const float most = kind == MIRT_RELU6 ? 6.0f : INFINITY;
 #pragma unroll
         for (int i = 0; i < N; i++) x[i] = x[i] < 0 ? 0.0f : x[i] > most ? most : x[i];
         return;
     }
 #pragma unroll
-    for (int i = 0; i < N; i++) x[i] = mirt__cu_activate(kind, x[i]);
+    for (int i = 0; i < N; i++) x[i] = mirt__cu_activate(SIMPLE ? MIRT_SILU : kind, x[i]);
 }
 /* g times the slope at u. */
-template <int N>
+template <int N, bool SIMPLE = false>
 static inline __device__ void mirt__cu_times_slope_n(mirt_activation_kind kind, float *g, const float *u) {
     if (kind == MIRT_LINEAR) return;
-    if (kind == MIRT_RELU || kind == MIRT_RELU6) {
+    if (SIMPLE ? kind != MIRT_SILU : kind == MIRT_RELU || kind == MIRT_RELU6) {
         const float most = kind == MIRT_RELU6 ? 6.0f : INFINITY;
 #pragma unroll
         for (int i = 0; i < N; i++) g[i] = u[i] > 0 && u[i] < most ? g[i] : 0.0f;
         return;
     }
 #pragma unroll
-    for (int i = 0; i < N; i++) g[i] = mirt__cu_times_slope(kind, g[i], u[i]);
+    for (int i = 0; i < N; i++) g[i] = mirt__cu_times_slope(SIMPLE ? MIRT_SILU : kind, g[i], u[i]);
+}
+/* Activations that need no calls. */
+static inline bool mirt__cu_simple(mirt_activation_kind kind) {
+    return kind == MIRT_LINEAR || kind == MIRT_RELU || kind == MIRT_RELU6 || kind == MIRT_SILU;
 }
 
 /* Where the gates of a pixel's image begin in `gate`, which is worked out once for a pixel; 0 without gates. */
@@ -179,34 +184,25 @@ static inline __device__ int64_t mirt__cu_gate_of(const mirt__cu_reader &r, int6
 template <int N> struct mirt__cu_raw {
     uint32_t x[N], z[N];
 };
+template <int N, class T> static inline __device__ void mirt__cu_fetch_as(const T *from, uint32_t *to) {
+    if constexpr (N == 1) {
+        to[0] = from[0];
+    } else {
+        constexpr int BYTES = N * sizeof(T) < 16 ? N * sizeof(T) : 16;
+#pragma unroll
+        for (int i = 0; i < N; i += BYTES / sizeof(T)) { /* more than once for words alone */
+            const mirt__cu_bytes<BYTES> v = mirt__cu_load_bytes<BYTES>(from + i);
+#pragma unroll
+            for (int j = 0; j < BYTES / 4; j++) to[i + j] = v.word[j];
+        }
+    }
+}
 template <int N>
 static inline __device__ void mirt__cu_fetch_words(const void *from, mirt_dtype dtype, int64_t at, uint32_t *to) {
-    const int size = mirt__cu_is_half(dtype) ? 2 : dtype == MIRT_UINT8 || dtype == MIRT_BOOL ? 1 : 4;
-    if (N == 1) {
-        if (size == 4) to[0] = static_cast<const uint32_t *>(from)[at];
-        else
-            to[0] = size == 2 ? (uint32_t) static_cast<const uint16_t *>(from)[at]
-                              : (uint32_t) static_cast<const uint8_t *>(from)[at];
-    } else if (size == 4) {
-#pragma unroll
-        for (int i = 0; i < N; i += 4) {
-            const mirt__cu_bytes<16> v = mirt__cu_load_bytes<16>(static_cast<const uint32_t *>(from) + at + i);
-#pragma unroll
-            for (int j = 0; j < 4; j++) to[(i + j) % N] = v.word[j];
-        }
-    } else if (size == 2) {
-        const mirt__cu_bytes<N == 8 ? 16 : 8> v = mirt__cu_load_bytes < N == 8
-                                                      ? 16
-                                                      : 8 > (static_cast<const uint16_t *>(from) + at);
-#pragma unroll
-        for (int j = 0; j < (N == 8 ? 4 : 2); j++) to[j % N] = v.word[j];
-    } else {
-        const mirt__cu_bytes<N == 8 ? 8 : 4> v = mirt__cu_load_bytes < N == 8
-                                                     ? 8
-                                                     : 4 > (static_cast<const uint8_t *>(from) + at);
-#pragma unroll
-        for (int j = 0; j < (N == 8 ? 2 : 1); j++) to[j % N] = v.word[j];
-    }
+    if (mirt__cu_is_half(dtype)) mirt__cu_fetch_as<N>(static_cast<const uint16_t *>(from) + at, to);
+    else if (dtype == MIRT_UINT8 || dtype == MIRT_BOOL)
+        mirt__cu_fetch_as<N>(static_cast<const uint8_t *>(from) + at, to);
+    else mirt__cu_fetch_as<N>(static_cast<const uint32_t *>(from) + at, to);
 }
 template <bool FLOAT16, int N> static inline __device__ void mirt__cu_make_halves(const uint32_t *words, float *to) {
     float none;

@@ -2,15 +2,12 @@
    it. */
 #include "layout.cuh"
 
-typedef struct mirt__cu_resize_call {
-    int64_t lines; /* rows of the target in all images, below 2^31 */
+struct mirt__cu_resize_call : mirt__cu_pixels {
     int h, w, c, oh, ow;
     bool bilinear;
     const float *x;
     float *y;
-    mirt__cu_divisor by_lines, by_vectors;
-    int items, across, down; /* of a line of the target: vectors; of a block: those at a time, and lines */
-} mirt__cu_resize_call;
+};
 
 typedef struct mirt__cu_between {
     int low, high;
@@ -47,21 +44,11 @@ static inline __device__ float mirt__cu_resize_share(const mirt__cu_between &b, 
     return (b.low == place ? 1.0f - b.part : 0.0f) + (b.high == place && b.high != b.low ? b.part : 0.0f);
 }
 
-#define MIRT__CU_RESIZE_EACH(a) \
-    for (int64_t line = (int64_t)blockIdx.x * a.down + (int)threadIdx.x / a.across; line < a.lines; \
-         line += (int64_t)gridDim.x * a.down) \
-        for (int item = (int)threadIdx.x % a.across; item < a.items; item += a.across)
-#define MIRT__CU_RESIZE_PLACE(a) \
-    const int64_t image = mirt__cu_divide32((uint32_t)line, a.by_lines); \
-    const int row = (int)(line - image * a.by_lines.by), \
-              column = (int)mirt__cu_divide32((uint32_t)item, a.by_vectors), \
-              c = (item - column * (int)a.by_vectors.by) * N;
-
 template <class I, int N>
 static __global__ __launch_bounds__(256) void mirt__cu_resize_forward(mirt__cu_resize_call a) {
-    MIRT__CU_RESIZE_EACH(a) {
-        MIRT__CU_RESIZE_PLACE(a)
-        const mirt__cu_between v = mirt__cu_resize_at<I>(row, a.h, a.oh, a.bilinear),
+    MIRT__CU_PIXELS_EACH(a) {
+        MIRT__CU_PIXELS_PLACE(a)
+        const mirt__cu_between v = mirt__cu_resize_at<I>((I)y, a.h, a.oh, a.bilinear),
                                u = mirt__cu_resize_at<I>(column, a.w, a.ow, a.bilinear);
         const float *above = a.x + (image * a.h + v.low) * a.w * a.c + c,
                     *below = a.x + (image * a.h + v.high) * a.w * a.c + c;
@@ -83,15 +70,13 @@ static __global__ __launch_bounds__(256) void mirt__cu_resize_forward(mirt__cu_r
 }
 
 template <class I, int N> static __global__ __launch_bounds__(256) void mirt__cu_resize_back(mirt__cu_resize_call a) {
-    MIRT__CU_RESIZE_EACH(a) {
-        MIRT__CU_RESIZE_PLACE(a)
-        const int oy1 = mirt__cu_resize_end<I>(row, a.h, a.oh), ox0 = mirt__cu_resize_first<I>(column, a.w, a.ow),
+    MIRT__CU_PIXELS_EACH(a) {
+        MIRT__CU_PIXELS_PLACE(a)
+        const int oy1 = mirt__cu_resize_end<I>((I)y, a.h, a.oh), ox0 = mirt__cu_resize_first<I>(column, a.w, a.ow),
                   ox1 = mirt__cu_resize_end<I>(column, a.w, a.ow);
-        float sum[N], dy[N];
-#pragma unroll
-        for (int i = 0; i < N; i++) sum[i] = 0;
-        for (int oy = mirt__cu_resize_first<I>(row, a.h, a.oh); oy < oy1; oy++) {
-            const float down = mirt__cu_resize_share(mirt__cu_resize_at<I>(oy, a.h, a.oh, a.bilinear), row);
+        float sum[N] = {0}, dy[N];
+        for (int oy = mirt__cu_resize_first<I>((I)y, a.h, a.oh); oy < oy1; oy++) {
+            const float down = mirt__cu_resize_share(mirt__cu_resize_at<I>(oy, a.h, a.oh, a.bilinear), (int)y);
             if (down == 0) continue;
             for (int ox = ox0; ox < ox1; ox++) {
                 const float share = down *
@@ -105,17 +90,11 @@ template <class I, int N> static __global__ __launch_bounds__(256) void mirt__cu
         mirt__cu_store_n<N>(a.y + (line * a.w + column) * a.c + c, sum);
     }
 }
-#undef MIRT__CU_RESIZE_EACH
-#undef MIRT__CU_RESIZE_PLACE
 
-static void mirt__cu_resize_run(const mirt__resize *r, bool back, mirt__cu *cu) {
+template <class I, int N> static void mirt__cu_resize_by(const mirt__resize *r, bool back, mirt__cu *cu) {
     mirt__cu_resize_call a;
-    const bool four = r->c % 4 == 0 && mirt__cu_aligned(r->x, 16) && mirt__cu_aligned(r->y, 16);
-    const int64_t width = back ? r->w : r->ow, height = back ? r->h : r->oh, n = four ? 4 : 1;
-    const int64_t most_in = r->h > r->w ? r->h : r->w, most_out = r->oh > r->ow ? r->oh : r->ow;
-    const bool small = (2 * most_out + 3) * (2 * most_in + 3) < INT32_MAX;
+    unsigned grid, threads;
     memset(&a, 0, sizeof a);
-    a.lines = r->rows * height;
     a.h = (int)r->h;
     a.w = (int)r->w;
     a.c = (int)r->c;
@@ -124,22 +103,19 @@ static void mirt__cu_resize_run(const mirt__resize *r, bool back, mirt__cu *cu) 
     a.bilinear = r->bilinear;
     a.x = r->x;
     a.y = r->y;
-    a.by_lines = mirt__cu_divisor_of(height);
-    a.by_vectors = mirt__cu_divisor_of(r->c / n);
-    a.items = (int)(width * (r->c / n));
-    if (a.lines == 0 || a.items == 0) return;
-    a.across = a.items < 256 ? a.items : 256;
-    a.down = 256 / a.across;
-    const int64_t blocks = mirt__cu_ceil(a.lines, a.down);
-    const unsigned grid = (unsigned)(blocks < 1 << 20 ? blocks : 1 << 20), threads = (unsigned)(a.across * a.down);
-    if (!back && small && four) MIRT_LAUNCH(cu, (mirt__cu_resize_forward<int, 4>), grid, threads, 0, a);
-    else if (!back && small) MIRT_LAUNCH(cu, (mirt__cu_resize_forward<int, 1>), grid, threads, 0, a);
-    else if (!back && four) MIRT_LAUNCH(cu, (mirt__cu_resize_forward<int64_t, 4>), grid, threads, 0, a);
-    else if (!back) MIRT_LAUNCH(cu, (mirt__cu_resize_forward<int64_t, 1>), grid, threads, 0, a);
-    else if (small && four) MIRT_LAUNCH(cu, (mirt__cu_resize_back<int, 4>), grid, threads, 0, a);
-    else if (small) MIRT_LAUNCH(cu, (mirt__cu_resize_back<int, 1>), grid, threads, 0, a);
-    else if (four) MIRT_LAUNCH(cu, (mirt__cu_resize_back<int64_t, 4>), grid, threads, 0, a);
-    else MIRT_LAUNCH(cu, (mirt__cu_resize_back<int64_t, 1>), grid, threads, 0, a);
+    mirt__cu_pixels_of(&a, r->rows, back ? r->h : r->oh, back ? r->w : r->ow, r->c / N, &grid, &threads);
+    if (grid == 0) return;
+    if (back) MIRT_LAUNCH(cu, (mirt__cu_resize_back<I, N>), grid, threads, 0, a);
+    else MIRT_LAUNCH(cu, (mirt__cu_resize_forward<I, N>), grid, threads, 0, a);
+}
+static void mirt__cu_resize_run(const mirt__resize *r, bool back, mirt__cu *cu) {
+    const bool four = r->c % 4 == 0 && mirt__cu_aligned(r->x, 16) && mirt__cu_aligned(r->y, 16);
+    const int64_t most_in = r->h > r->w ? r->h : r->w, most_out = r->oh > r->ow ? r->oh : r->ow;
+    const bool small = (2 * most_out + 3) * (2 * most_in + 3) < INT32_MAX;
+    if (small && four) mirt__cu_resize_by<int, 4>(r, back, cu);
+    else if (small) mirt__cu_resize_by<int, 1>(r, back, cu);
+    else if (four) mirt__cu_resize_by<int64_t, 4>(r, back, cu);
+    else mirt__cu_resize_by<int64_t, 1>(r, back, cu);
 }
 static void mirt__cu_resize(const mirt__resize *args, const mirt__where *where) {
     mirt__cu_resize_run(args, false, mirt__cu_of(where));
