@@ -62,10 +62,7 @@ static void mirt__cu_dropout(const mirt__dropout *args, const mirt__where *where
     d.x = args->x;
     d.y = args->y;
     d.draw = static_cast<const mirt__cu_dropout_draw *>(mirt__cu_number(cu, &draw, sizeof draw));
-    const unsigned blocks = mirt__cu_blocks(d.rows * d.pieces.by, MIRT__CU_ELEMENT_BLOCK);
-    if (d.n % 4 == 0 && mirt__cu_aligned(d.x, 16) && mirt__cu_aligned(d.y, 16)) {
-        MIRT_LAUNCH(cu, (mirt__cu_dropout_kernel<true>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, d);
-    } else {
-        MIRT_LAUNCH(cu, (mirt__cu_dropout_kernel<false>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, d);
-    }
+    const bool whole = d.n % 4 == 0 && mirt__cu_aligned(d.x, 16) && mirt__cu_aligned(d.y, 16);
+    MIRT__CU_LAUNCH_PIECES(cu, (whole ? mirt__cu_dropout_kernel<true> : mirt__cu_dropout_kernel<false>),
+                           d.rows * d.pieces.by, d);
 }

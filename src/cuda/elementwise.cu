@@ -3,6 +3,9 @@
 #include "math.cuh"
 
 #define MIRT__CU_ELEMENT_BLOCK 256
+/* A kernel that goes over `count` by MIRT__CU_PIECES. */
+#define MIRT__CU_LAUNCH_PIECES(cu, kernel, count, ...) \
+    MIRT_LAUNCH(cu, kernel, mirt__cu_blocks(count, MIRT__CU_ELEMENT_BLOCK), MIRT__CU_ELEMENT_BLOCK, 0, __VA_ARGS__)
 
 /* ---- Elements of operands that are walked through together, in row-major order of `dim`. Dimensions of one are left
    out, and neighbors that no operand jumps between are one: same shapes become one run, a bias becomes rows by
@@ -66,33 +69,6 @@ static inline __device__ void mirt__cu_walk_place(const mirt__cu_walk &w, int64_
     for (int k = 0; k < OPERANDS; k++) place[k] += at * w.stride[k][0];
 }
 
-/* Goes over [0, count) in pieces of N by all threads of a grid: `first`, and how many there are. */
-#define MIRT__CU_PIECES(first, left, count, N) \
-    for (int64_t first = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * (N), left = (count) - first; left > 0; \
-         first += (int64_t)gridDim.x * blockDim.x * (N), left = (count) - first)
-/* Up to N neighbors of x. */
-template <int N, class T> static inline __device__ void mirt__cu_load_left(const T *x, int64_t left, float *to) {
-    if (left >= N) {
-        mirt__cu_load_n<N>(x, to);
-        return;
-    }
-#pragma unroll
-    for (int j = 0; j < N; j++) {
-        to[j] = 0;
-        if (j < left) mirt__cu_load_n<1>(x + j, to + j);
-    }
-}
-template <int N, class T> static inline __device__ void mirt__cu_store_left(T *y, int64_t left, const float *from) {
-    if (left >= N) {
-        mirt__cu_store_n<N>(y, from);
-        return;
-    }
-#pragma unroll
-    for (int j = 0; j < N; j++) {
-        if (j < left) mirt__cu_store_n<1>(y + j, from + j);
-    }
-}
-
 /* ---- unary */
 
 /* The rows that say CALL. */
@@ -132,13 +108,9 @@ static void mirt__cu_unary(const mirt__unary *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
     const mirt__unary u = *args;
     if (u.count <= 0) return;
-    if (mirt__cu_aligned(u.x, 16) && mirt__cu_aligned(u.y, 16)) {
-        MIRT_LAUNCH(cu, (mirt__cu_unary_kernel<4>), mirt__cu_blocks(u.count, MIRT__CU_ELEMENT_BLOCK * 4),
-                    MIRT__CU_ELEMENT_BLOCK, 0, u);
-    } else {
-        MIRT_LAUNCH(cu, (mirt__cu_unary_kernel<1>), mirt__cu_blocks(u.count, MIRT__CU_ELEMENT_BLOCK),
-                    MIRT__CU_ELEMENT_BLOCK, 0, u);
-    }
+    const int n = mirt__cu_aligned(u.x, 16) && mirt__cu_aligned(u.y, 16) ? 4 : 1;
+    MIRT__CU_LAUNCH_PIECES(cu, (n == 4 ? mirt__cu_unary_kernel<4> : mirt__cu_unary_kernel<1>),
+                           mirt__cu_ceil(u.count, n), u);
 }
 
 /* ---- binary */
@@ -227,14 +199,10 @@ static void mirt__cu_binary(const mirt__binary *args, const mirt__where *where) 
     b.offset = args->offset;
     b.walk = mirt__cu_walk_of(args->rank, args->dim, 2, stride);
     if (b.walk.count <= 0) return;
-    if (mirt__cu_walk_by(&b.walk, 4) && mirt__cu_aligned(b.a, 16) && mirt__cu_aligned(b.b, 16) &&
-        mirt__cu_aligned(b.y, 16)) {
-        MIRT_LAUNCH(cu, (mirt__cu_binary_kernel<4>), mirt__cu_blocks(b.walk.count, MIRT__CU_ELEMENT_BLOCK * 4),
-                    MIRT__CU_ELEMENT_BLOCK, 0, b);
-    } else {
-        MIRT_LAUNCH(cu, (mirt__cu_binary_kernel<1>), mirt__cu_blocks(b.walk.count, MIRT__CU_ELEMENT_BLOCK),
-                    MIRT__CU_ELEMENT_BLOCK, 0, b);
-    }
+    const bool four = mirt__cu_walk_by(&b.walk, 4) && mirt__cu_aligned(b.a, 16) && mirt__cu_aligned(b.b, 16) &&
+                      mirt__cu_aligned(b.y, 16);
+    MIRT__CU_LAUNCH_PIECES(cu, (four ? mirt__cu_binary_kernel<4> : mirt__cu_binary_kernel<1>),
+                           mirt__cu_ceil(b.walk.count, four ? 4 : 1), b);
 }
 
 static void mirt__cu_accumulate(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where) {
@@ -295,12 +263,10 @@ static void mirt__cu_logic(const mirt__logic *args, const mirt__where *where) {
                                                         : 2,
                               stride);
     if (l.walk.count <= 0) return;
-    const unsigned blocks = mirt__cu_blocks(l.walk.count, MIRT__CU_ELEMENT_BLOCK);
-    if (args->dtype == MIRT_FLOAT32)
-        MIRT_LAUNCH(cu, (mirt__cu_logic_kernel<float>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, l);
-    else if (args->dtype == MIRT_INT32)
-        MIRT_LAUNCH(cu, (mirt__cu_logic_kernel<int32_t>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, l);
-    else MIRT_LAUNCH(cu, (mirt__cu_logic_kernel<uint8_t>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, l);
+    const auto logic = args->dtype == MIRT_FLOAT32 ? mirt__cu_logic_kernel<float>
+                       : args->dtype == MIRT_INT32 ? mirt__cu_logic_kernel<int32_t>
+                                                   : mirt__cu_logic_kernel<uint8_t>;
+    MIRT__CU_LAUNCH_PIECES(cu, logic, l.walk.count, l);
 }
 
 /* ---- cast */
@@ -385,30 +351,23 @@ template <class T>
 static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_copy_kernel(const T *x, T *y, int64_t count) {
     MIRT__CU_PIECES(at, left, count, 1) y[at] = x[at];
 }
+template <class T> static bool mirt__cu_copy_as(mirt__cu *cu, void *y, const void *x, int64_t bytes) {
+    const int64_t size = sizeof(T);
+    if (bytes % size || !mirt__cu_aligned(x, size) || !mirt__cu_aligned(y, size)) return false;
+    MIRT__CU_LAUNCH_PIECES(cu, mirt__cu_copy_kernel<T>, bytes / size, static_cast<const T *>(x), static_cast<T *>(y),
+                           bytes / size);
+    return true;
+}
 /* Within the device; `x` and `y` are the same or do not meet. */
 static void mirt__cu_copy_bytes(mirt__cu *cu, void *y, const void *x, int64_t bytes) {
-    if (x == y || bytes <= 0) return;
-    if (bytes % 16 == 0 && mirt__cu_aligned(x, 16) && mirt__cu_aligned(y, 16)) {
-        MIRT_LAUNCH(cu, (mirt__cu_copy_kernel<uint4>), mirt__cu_blocks(bytes / 16, MIRT__CU_ELEMENT_BLOCK),
-                    MIRT__CU_ELEMENT_BLOCK, 0, static_cast<const uint4 *>(x), static_cast<uint4 *>(y), bytes / 16);
-    } else if (bytes % 4 == 0 && mirt__cu_aligned(x, 4) && mirt__cu_aligned(y, 4)) {
-        MIRT_LAUNCH(cu, (mirt__cu_copy_kernel<uint32_t>), mirt__cu_blocks(bytes / 4, MIRT__CU_ELEMENT_BLOCK),
-                    MIRT__CU_ELEMENT_BLOCK, 0, static_cast<const uint32_t *>(x), static_cast<uint32_t *>(y), bytes / 4);
-    } else {
-        MIRT_LAUNCH(cu, (mirt__cu_copy_kernel<uint8_t>), mirt__cu_blocks(bytes, MIRT__CU_ELEMENT_BLOCK),
-                    MIRT__CU_ELEMENT_BLOCK, 0, static_cast<const uint8_t *>(x), static_cast<uint8_t *>(y), bytes);
-    }
+    if (x == y || bytes <= 0 || mirt__cu_copy_as<uint4>(cu, y, x, bytes)) return;
+    if (!mirt__cu_copy_as<uint32_t>(cu, y, x, bytes)) mirt__cu_copy_as<uint8_t>(cu, y, x, bytes);
 }
 
 template <class T> static void mirt__cu_cast_from(mirt__cu *cu, const mirt__cast *c) {
-    const T *x = static_cast<const T *>(c->x);
-    if (mirt__cu_aligned_for(c->x, c->from, 4) && mirt__cu_aligned_for(c->y, c->to, 4)) {
-        MIRT_LAUNCH(cu, (mirt__cu_cast_kernel<4, T>), mirt__cu_blocks(c->count, MIRT__CU_ELEMENT_BLOCK * 4),
-                    MIRT__CU_ELEMENT_BLOCK, 0, x, c->y, c->to, c->count);
-    } else {
-        MIRT_LAUNCH(cu, (mirt__cu_cast_kernel<1, T>), mirt__cu_blocks(c->count, MIRT__CU_ELEMENT_BLOCK),
-                    MIRT__CU_ELEMENT_BLOCK, 0, x, c->y, c->to, c->count);
-    }
+    const int n = mirt__cu_aligned_for(c->x, c->from, 4) && mirt__cu_aligned_for(c->y, c->to, 4) ? 4 : 1;
+    MIRT__CU_LAUNCH_PIECES(cu, (n == 4 ? mirt__cu_cast_kernel<4, T> : mirt__cu_cast_kernel<1, T>),
+                           mirt__cu_ceil(c->count, n), static_cast<const T *>(c->x), c->y, c->to, c->count);
 }
 
 static void mirt__cu_cast(const mirt__cast *args, const mirt__where *where) {
@@ -442,13 +401,9 @@ static void mirt__cu_fill(mirt__real *y, mirt__real value, int64_t count, const 
     mirt__cu *cu = mirt__cu_of(where);
     if (count <= 0) return;
     const float *number = static_cast<const float *>(mirt__cu_number(cu, &value, sizeof value));
-    if (mirt__cu_aligned(y, 16)) {
-        MIRT_LAUNCH(cu, (mirt__cu_fill_kernel<4>), mirt__cu_blocks(count, MIRT__CU_ELEMENT_BLOCK * 4),
-                    MIRT__CU_ELEMENT_BLOCK, 0, y, number, count);
-    } else {
-        MIRT_LAUNCH(cu, (mirt__cu_fill_kernel<1>), mirt__cu_blocks(count, MIRT__CU_ELEMENT_BLOCK),
-                    MIRT__CU_ELEMENT_BLOCK, 0, y, number, count);
-    }
+    const int n = mirt__cu_aligned(y, 16) ? 4 : 1;
+    MIRT__CU_LAUNCH_PIECES(cu, (n == 4 ? mirt__cu_fill_kernel<4> : mirt__cu_fill_kernel<1>), mirt__cu_ceil(count, n), y,
+                           number, count);
 }
 
 static void mirt__cu_constant(void *y, const void *data, size_t bytes, const mirt__where *where) {

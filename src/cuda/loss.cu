@@ -24,14 +24,10 @@ template <bool BLOCK> struct mirt__cu_row_group {
 #define MIRT__CU_EACH(j, n) for (int64_t j = group.lane; j < (n); j += group.size)
 
 /* A kernel by rows. */
-#define MIRT__CU_BY_ROWS(cu, kernel, rows, n, ...) \
-    do { \
-        if ((n) >= MIRT__CU_LONG_ROW) \
-            MIRT_LAUNCH(cu, (kernel<true>), mirt__cu_blocks(rows, 1), MIRT__CU_ROW_BLOCK, 0, __VA_ARGS__); \
-        else \
-            MIRT_LAUNCH(cu, (kernel<false>), mirt__cu_blocks(rows, MIRT__CU_ROW_BLOCK / 32), MIRT__CU_ROW_BLOCK, 0, \
-                        __VA_ARGS__); \
-    } while (0)
+#define MIRT__CU_BY_ROWS(cu, kernel, args) \
+    MIRT_LAUNCH(cu, ((args).n >= MIRT__CU_LONG_ROW ? kernel<true> : kernel<false>), \
+                mirt__cu_blocks((args).rows, (args).n >= MIRT__CU_LONG_ROW ? 1 : MIRT__CU_ROW_BLOCK / 32), \
+                MIRT__CU_ROW_BLOCK, 0, args)
 
 template <bool BLOCK>
 static inline __device__ float mirt__cu_row_max(const mirt__cu_row_group<BLOCK> &group, const float *x, int64_t n) {
@@ -95,11 +91,11 @@ static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_softmax_gr
 
 static void mirt__cu_softmax(const mirt__softmax *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
-    if (args->rows > 0 && args->n > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_softmax_kernel, args->rows, args->n, *args);
+    if (args->rows > 0 && args->n > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_softmax_kernel, *args);
 }
 static void mirt__cu_softmax_grad(const mirt__softmax *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
-    if (args->rows > 0 && args->n > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_softmax_grad_kernel, args->rows, args->n, *args);
+    if (args->rows > 0 && args->n > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_softmax_grad_kernel, *args);
 }
 
 /* ---- losses: the formulas are explained in the library's reference kernels */
@@ -237,11 +233,11 @@ static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_grad_
 
 static void mirt__cu_loss(const mirt__loss *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
-    if (args->rows > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_loss_kernel, args->rows, args->n, *args);
+    if (args->rows > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_loss_kernel, *args);
 }
 static void mirt__cu_loss_grad(const mirt__loss *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
-    if (args->rows > 0 && args->n > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_loss_grad_kernel, args->rows, args->n, *args);
+    if (args->rows > 0 && args->n > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_loss_grad_kernel, *args);
 }
 
 /* ---- accuracy: a warp for each row, however long */

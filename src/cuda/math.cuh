@@ -300,6 +300,30 @@ static inline __device__ void mirt__cu_store_n(mirt__cu_f16 *y, const float *fro
     mirt__cu_store_halves<N, true>(y, from);
 }
 
+/* Goes over [0, count) in pieces of N by all threads of a grid: `first`, and how many there are. */
+#define MIRT__CU_PIECES(first, left, count, N) \
+    for (int64_t first = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * (N), left = (count) - first; left > 0; \
+         first += (int64_t)gridDim.x * blockDim.x * (N), left = (count) - first)
+/* Up to N neighbors of x. */
+template <int N> static inline __device__ void mirt__cu_load_left(const float *x, int64_t left, float *to) {
+    if (N == 1 || left >= N) {
+        mirt__cu_load_n<N>(x, to);
+    } else {
+#pragma unroll
+        for (int j = 0; j < N; j++) to[j] = j < left ? x[j] : 0.0f;
+    }
+}
+template <int N> static inline __device__ void mirt__cu_store_left(float *y, int64_t left, const float *from) {
+    if (N == 1 || left >= N) {
+        mirt__cu_store_n<N>(y, from);
+    } else {
+#pragma unroll
+        for (int j = 0; j < N; j++) {
+            if (j < left) y[j] = from[j];
+        }
+    }
+}
+
 /* Of float32, 16 bits, uint8, bool or int32. */
 template <int N>
 static inline __device__ void mirt__cu_load_as(const void *x, mirt_dtype dtype, int64_t at, float *to) {

@@ -94,8 +94,7 @@ template <class T> static void mirt__cu_move_as(mirt__cu *cu, const void *from, 
             return;
         }
     }
-    MIRT_LAUNCH(cu, (mirt__cu_move_kernel<T>), mirt__cu_blocks(walk->count, MIRT__CU_ELEMENT_BLOCK),
-                MIRT__CU_ELEMENT_BLOCK, 0, x, y, *walk);
+    MIRT__CU_LAUNCH_PIECES(cu, mirt__cu_move_kernel<T>, walk->count, x, y, *walk);
 }
 
 /* Makes elements of n neighbors each, where x and y allow it. */
@@ -162,33 +161,22 @@ static void mirt__cu_one_hot(const mirt__one_hot *args, const mirt__where *where
     const int64_t count = args->count * args->depth;
     if (count <= 0) return;
     const mirt__cu_divisor depth = mirt__cu_divisor_of(args->depth);
-    if (mirt__cu_aligned(args->y, 16)) {
-        MIRT_LAUNCH(cu, (mirt__cu_one_hot_kernel<4>), mirt__cu_blocks(count, MIRT__CU_ELEMENT_BLOCK * 4),
-                    MIRT__CU_ELEMENT_BLOCK, 0, args->x, args->dtype, args->y, count, depth);
-    } else {
-        MIRT_LAUNCH(cu, (mirt__cu_one_hot_kernel<1>), mirt__cu_blocks(count, MIRT__CU_ELEMENT_BLOCK),
-                    MIRT__CU_ELEMENT_BLOCK, 0, args->x, args->dtype, args->y, count, depth);
-    }
+    const int n = mirt__cu_aligned(args->y, 16) ? 4 : 1;
+    MIRT__CU_LAUNCH_PIECES(cu, (n == 4 ? mirt__cu_one_hot_kernel<4> : mirt__cu_one_hot_kernel<1>),
+                           mirt__cu_ceil(count, n), args->x, args->dtype, args->y, count, depth);
 }
 
-typedef struct mirt__cu_gather_args {
-    int64_t n, width, count;
-    mirt_dtype dtype;
-    const void *indices;
-    const float *x;
-    float *y;
+struct mirt__cu_gather_args : mirt__gather {
     mirt__cu_divisor pieces; /* of a row: of N columns; of the gradient: of 32 * N */
-} mirt__cu_gather_args;
+};
 
 /* N divides the width. */
 template <int N>
 static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_gather_kernel(const mirt__cu_gather_args g) {
     MIRT__CU_PIECES(at, left, g.count * g.pieces.by, 1) {
-        float v[N];
+        float v[N] = {0};
         int64_t piece;
         const int64_t index = mirt__cu_index(g.indices, g.dtype, mirt__cu_divmod(at, g.pieces, &piece));
-#pragma unroll
-        for (int j = 0; j < N; j++) v[j] = 0;
         if (index >= 0 && index < g.n) mirt__cu_load_n<N>(g.x + index * g.width + piece * N, v);
         mirt__cu_store_n<N>(g.y + at * N, v);
     }
@@ -204,9 +192,7 @@ static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK)
          at += (int64_t)gridDim.x * warps) {
         int64_t piece;
         const int64_t row = mirt__cu_divmod(at, g.pieces, &piece), column = (piece * 32 + lane) * N;
-        float sum[N];
-#pragma unroll
-        for (int j = 0; j < N; j++) sum[j] = 0;
+        float sum[N] = {0};
         for (int64_t i = 0; i < g.count; i += 32) {
             unsigned found = __ballot_sync(MIRT__CU_ALL,
                                            i + lane < g.count && mirt__cu_index(g.indices, g.dtype, i + lane) == row);
@@ -223,35 +209,24 @@ static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK)
 }
 
 static mirt__cu_gather_args mirt__cu_gather_of(const mirt__gather *args, int *n, int lanes) {
-    mirt__cu_gather_args g;
     *n = args->width % 4 == 0 && mirt__cu_aligned(args->x, 16) && mirt__cu_aligned(args->y, 16) ? 4 : 1;
-    g.n = args->n;
-    g.width = args->width;
-    g.count = args->count;
-    g.dtype = args->dtype;
-    g.indices = args->indices;
-    g.x = args->x;
-    g.y = args->y;
-    g.pieces = mirt__cu_divisor_of(mirt__cu_ceil(args->width, *n * lanes));
-    return g;
+    return {*args, mirt__cu_divisor_of(mirt__cu_ceil(args->width, *n * lanes))};
 }
 
 static void mirt__cu_gather(const mirt__gather *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
     int n;
     const mirt__cu_gather_args g = mirt__cu_gather_of(args, &n, 1);
-    const unsigned blocks = mirt__cu_blocks(g.count * g.pieces.by, MIRT__CU_ELEMENT_BLOCK);
     if (g.count <= 0 || g.width <= 0) return;
-    if (n == 4) MIRT_LAUNCH(cu, (mirt__cu_gather_kernel<4>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, g);
-    else MIRT_LAUNCH(cu, (mirt__cu_gather_kernel<1>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, g);
+    MIRT__CU_LAUNCH_PIECES(cu, (n == 4 ? mirt__cu_gather_kernel<4> : mirt__cu_gather_kernel<1>), g.count * g.pieces.by,
+                           g);
 }
 
 static void mirt__cu_gather_grad(const mirt__gather *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
     int n;
     const mirt__cu_gather_args g = mirt__cu_gather_of(args, &n, 32);
-    const unsigned blocks = mirt__cu_blocks(g.n * g.pieces.by, MIRT__CU_ELEMENT_BLOCK / 32);
     if (g.n <= 0 || g.width <= 0) return;
-    if (n == 4) MIRT_LAUNCH(cu, (mirt__cu_gather_grad_kernel<4>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, g);
-    else MIRT_LAUNCH(cu, (mirt__cu_gather_grad_kernel<1>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, g);
+    MIRT_LAUNCH(cu, (n == 4 ? mirt__cu_gather_grad_kernel<4> : mirt__cu_gather_grad_kernel<1>),
+                mirt__cu_blocks(g.n * g.pieces.by, MIRT__CU_ELEMENT_BLOCK / 32), MIRT__CU_ELEMENT_BLOCK, 0, g);
 }

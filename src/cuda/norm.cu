@@ -4,18 +4,11 @@
 #define MIRT__CU_NORM_CHUNK 64    /* rows whose sums one block takes, at least, */
 #define MIRT__CU_NORM_CHUNKS 1024 /* so that there are no more of them */
 
-typedef struct mirt__cu_norm_call {
-    int64_t rows, n, chunk;
-    const void *x, *dy, *add;
-    void *y;
-    mirt_dtype x_dtype, dy_dtype, add_dtype, y_dtype;
-    mirt_activation_kind activation;
-    const float *mean, *variance, *gamma, *beta, *sum[2];
-    float *part, *out[2]; /* part: [chunks][2 or 3][n] */
-    double count;
-    float epsilon;
-    int across, down, by_row;
-} mirt__cu_norm_call;
+struct mirt__cu_norm_call : mirt__norm {
+    int64_t chunk;
+    float *part; /* [chunks][2 or 3][n] */
+    int across, down;
+};
 
 /* The constants of a normalization in some columns; by rows mean is 0, factor gamma. */
 template <int N> struct mirt__cu_norm_column {
@@ -126,9 +119,7 @@ static __global__ __launch_bounds__(256) void mirt__cu_norm_sums(mirt__cu_norm_c
     const int64_t end = a.rows - first < a.chunk ? a.rows : first + a.chunk;
     const bool live = column < a.n;
     mirt__cu_norm_column<N> k;
-    float sum[2 * N];
-#pragma unroll
-    for (int v = 0; v < 2 * N; v++) sum[v] = 0;
+    float sum[2 * N] = {0};
     if (live && SUM == MIRT__CU_NORM_MOMENTS) mirt__cu_get<DTYPES, N>(a.x, a.x_dtype, first * a.n + column, k.mean);
     else if (live) mirt__cu_norm_columns<N>(a, column, &k);
     for (int64_t row = first + (int)threadIdx.x / a.across; live && row < end; row += 2 * a.down) {
@@ -322,34 +313,6 @@ template <int N> static __global__ void mirt__cu_norm_row_back(mirt__cu_norm_cal
 
 /* >>calls */
 
-static mirt__cu_norm_call mirt__cu_norm_call_of(const mirt__norm *s) {
-    mirt__cu_norm_call a;
-    memset(&a, 0, sizeof a);
-    a.rows = s->rows;
-    a.n = s->n;
-    a.x = s->x;
-    a.dy = s->dy;
-    a.add = s->add;
-    a.y = s->y;
-    a.x_dtype = s->x_dtype;
-    a.dy_dtype = s->dy_dtype;
-    a.add_dtype = s->add_dtype;
-    a.y_dtype = s->y_dtype;
-    a.activation = s->activation;
-    a.mean = s->mean;
-    a.variance = s->variance;
-    a.gamma = s->gamma;
-    a.beta = s->beta;
-    for (int i = 0; i < 2; i++) {
-        a.sum[i] = s->sum[i];
-        a.out[i] = s->out[i];
-    }
-    a.count = s->count;
-    a.epsilon = s->epsilon;
-    a.by_row = s->by_row;
-    return a;
-}
-
 /* Columns at once, where all that is accessed allows it; *dtypes. NULL stands for what is not. */
 static int mirt__cu_norm_vector(const mirt__cu_norm_call *a, bool x, bool dy, bool y, int *dtypes) {
     const void *const data[4] = {x ? a->x : NULL, dy ? a->dy : NULL, y ? a->add : NULL, y ? a->y : NULL};
@@ -361,30 +324,25 @@ static int mirt__cu_norm_vector(const mirt__cu_norm_call *a, bool x, bool dy, bo
     *dtypes = all ? mirt__cu_dtypes_of(one) : MIRT__CU_EITHER;
     return all ? vector : 1;
 }
-#define MIRT__CU_NORM_LAUNCH(kernel, dtypes, ...) \
-    do { \
-        if ((dtypes) == MIRT__CU_FLOATS) MIRT_LAUNCH(cu, (kernel<MIRT__CU_FLOATS, 4>), __VA_ARGS__); \
-        else if ((dtypes) == MIRT__CU_HALVES) MIRT_LAUNCH(cu, (kernel<MIRT__CU_HALVES, 8>), __VA_ARGS__); \
-        else if ((dtypes) == MIRT__CU_FLOAT16S) MIRT_LAUNCH(cu, (kernel<MIRT__CU_FLOAT16S, 8>), __VA_ARGS__); \
-        else MIRT_LAUNCH(cu, (kernel<MIRT__CU_EITHER, 1>), __VA_ARGS__); \
-    } while (0)
-#define MIRT__CU_NORM_LAUNCH_SUMS(sum, dtypes, ...) \
-    do { \
-        if ((dtypes) == MIRT__CU_FLOATS) MIRT_LAUNCH(cu, (mirt__cu_norm_sums<MIRT__CU_FLOATS, 4, sum>), __VA_ARGS__); \
-        else if ((dtypes) == MIRT__CU_HALVES) \
-            MIRT_LAUNCH(cu, (mirt__cu_norm_sums<MIRT__CU_HALVES, 8, sum>), __VA_ARGS__); \
-        else if ((dtypes) == MIRT__CU_FLOAT16S) \
-            MIRT_LAUNCH(cu, (mirt__cu_norm_sums<MIRT__CU_FLOAT16S, 8, sum>), __VA_ARGS__); \
-        else MIRT_LAUNCH(cu, (mirt__cu_norm_sums<MIRT__CU_EITHER, 1, sum>), __VA_ARGS__); \
-    } while (0)
+/* Kernels by mirt__cu_dtypes. */
+typedef void (*mirt__cu_norm_kernel)(mirt__cu_norm_call);
+static const mirt__cu_norm_kernel mirt__cu_norm_applies[] = {
+    mirt__cu_norm_apply<MIRT__CU_FLOATS, 4>, mirt__cu_norm_apply<MIRT__CU_HALVES, 8>,
+    mirt__cu_norm_apply<MIRT__CU_FLOAT16S, 8>, mirt__cu_norm_apply<MIRT__CU_EITHER, 1>};
+static const mirt__cu_norm_kernel mirt__cu_norm_backs[] = {
+    mirt__cu_norm_back<MIRT__CU_FLOATS, 4>, mirt__cu_norm_back<MIRT__CU_HALVES, 8>,
+    mirt__cu_norm_back<MIRT__CU_FLOAT16S, 8>, mirt__cu_norm_back<MIRT__CU_EITHER, 1>};
 
-static void mirt__cu_norm_column_sums(mirt__cu *cu, mirt__cu_norm_call *a, mirt__cu_norm_sum sum) {
+template <int SUM> static void mirt__cu_norm_column_sums(mirt__cu *cu, mirt__cu_norm_call *a) {
+    static const mirt__cu_norm_kernel norm_sums[] = {
+        mirt__cu_norm_sums<MIRT__CU_FLOATS, 4, SUM>, mirt__cu_norm_sums<MIRT__CU_HALVES, 8, SUM>,
+        mirt__cu_norm_sums<MIRT__CU_FLOAT16S, 8, SUM>, mirt__cu_norm_sums<MIRT__CU_EITHER, 1, SUM>};
     int dtypes;
-    const int64_t vector = mirt__cu_norm_vector(a, true, sum != MIRT__CU_NORM_MOMENTS, false, &dtypes);
+    const int64_t vector = mirt__cu_norm_vector(a, true, SUM != MIRT__CU_NORM_MOMENTS, false, &dtypes);
     const mirt__cu_layout c = mirt__cu_layout_of(mirt__cu_ceil(a->n, vector), 64, 256);
     const int64_t most = MIRT__CU_NORM_CHUNKS / c.blocks > 1 ? MIRT__CU_NORM_CHUNKS / c.blocks : 1,
                   share = mirt__cu_ceil(a->rows, most);
-    const int64_t wide = sum == MIRT__CU_NORM_MOMENTS ? 3 : 2;
+    const int64_t wide = SUM == MIRT__CU_NORM_MOMENTS ? 3 : 2;
     if (a->n == 0) return;
     a->across = c.across;
     a->down = c.down;
@@ -394,88 +352,65 @@ static void mirt__cu_norm_column_sums(mirt__cu *cu, mirt__cu_norm_call *a, mirt_
     const mirt__cu_norm_call call = *a;
     const dim3 grid((unsigned)chunks, c.blocks), block((unsigned)(c.across * c.down));
     const size_t shared = (size_t)(c.across * c.down) * 2 * (size_t)vector * sizeof(float);
-    if (chunks > 0) {
-        if (sum == MIRT__CU_NORM_MOMENTS)
-            MIRT__CU_NORM_LAUNCH_SUMS(MIRT__CU_NORM_MOMENTS, dtypes, grid, block, shared, call);
-        else if (sum == MIRT__CU_NORM_GRADIENT)
-            MIRT__CU_NORM_LAUNCH_SUMS(MIRT__CU_NORM_GRADIENT, dtypes, grid, block, shared, call);
-        else MIRT__CU_NORM_LAUNCH_SUMS(MIRT__CU_NORM_GRADIENT_BY_ROW, dtypes, grid, block, shared, call);
-    }
+    if (chunks > 0) MIRT_LAUNCH(cu, norm_sums[dtypes], grid, block, shared, call);
     int lanes = 4;
     while (lanes < MIRT__CU_FINISH_MOST && lanes < chunks) lanes *= 2;
     const unsigned blocks = (unsigned)mirt__cu_ceil(a->n, MIRT__CU_FINISH_COLUMNS),
                    threads = (unsigned)(lanes * MIRT__CU_FINISH_COLUMNS);
-    if (sum == MIRT__CU_NORM_MOMENTS)
-        MIRT_LAUNCH(cu, (mirt__cu_norm_finish<MIRT__CU_NORM_MOMENTS>), blocks, threads, 0, call, chunks);
-    else if (sum == MIRT__CU_NORM_GRADIENT)
-        MIRT_LAUNCH(cu, (mirt__cu_norm_finish<MIRT__CU_NORM_GRADIENT>), blocks, threads, 0, call, chunks);
-    else MIRT_LAUNCH(cu, (mirt__cu_norm_finish<MIRT__CU_NORM_GRADIENT_BY_ROW>), blocks, threads, 0, call, chunks);
+    MIRT_LAUNCH(cu, mirt__cu_norm_finish<SUM>, blocks, threads, 0, call, chunks);
 }
 
-/* Threads for a row. */
-static unsigned mirt__cu_norm_row_threads(int64_t vectors) {
-    return vectors > 1024 ? 256 : vectors > 512 ? 128 : vectors > 256 ? 64 : 32;
+/* A block for a row, whose threads take n numbers at a time. */
+static void mirt__cu_norm_by_rows(mirt__cu *cu, mirt__cu_norm_kernel norm_of_rows, const mirt__cu_norm_call &a, int n) {
+    const int64_t vectors = a.n / n;
+    const unsigned threads = vectors > 1024 ? 256 : vectors > 512 ? 128 : vectors > 256 ? 64 : 32;
+    MIRT_LAUNCH(cu, norm_of_rows, (unsigned)(a.rows > 1 << 20 ? 1 << 20 : a.rows), threads, 0, a);
 }
-static unsigned mirt__cu_norm_row_blocks(int64_t rows) { return (unsigned)(rows > 1 << 20 ? 1 << 20 : rows); }
 
 static void mirt__cu_norm_stats(const mirt__norm *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
-    mirt__cu_norm_call a = mirt__cu_norm_call_of(args);
-    if (!args->by_row) {
-        mirt__cu_norm_column_sums(cu, &a, MIRT__CU_NORM_MOMENTS);
-        return;
-    }
+    mirt__cu_norm_call a = {*args, 0, NULL, 0, 0};
+    if (!args->by_row) return mirt__cu_norm_column_sums<MIRT__CU_NORM_MOMENTS>(cu, &a);
     if (a.rows == 0) return;
     const bool four = a.n % 4 == 0 && mirt__cu_aligned(a.x, 16);
-    const unsigned blocks = mirt__cu_norm_row_blocks(a.rows), threads = mirt__cu_norm_row_threads(four ? a.n / 4 : a.n);
-    if (four) MIRT_LAUNCH(cu, (mirt__cu_norm_row_stats<4>), blocks, threads, 0, a);
-    else MIRT_LAUNCH(cu, (mirt__cu_norm_row_stats<1>), blocks, threads, 0, a);
+    mirt__cu_norm_by_rows(cu, four ? mirt__cu_norm_row_stats<4> : mirt__cu_norm_row_stats<1>, a, four ? 4 : 1);
 }
 
-/* The grid of a pass over rows. Each thread takes several, so that it computes the constants of its columns once. */
-static dim3 mirt__cu_norm_grid(mirt__cu_norm_call *a, int64_t vector) {
-    const mirt__cu_layout c = mirt__cu_layout_of(mirt__cu_ceil(a->n, vector), 256, 256);
-    const int64_t blocks = mirt__cu_ceil(a->rows, (int64_t)c.down * 4),
+/* A pass over rows. Each thread takes several, so that it computes the constants of its columns once. */
+static void mirt__cu_norm_pass(mirt__cu *cu, mirt__cu_norm_kernel norm_of_columns, mirt__cu_norm_call a, int vector) {
+    const mirt__cu_layout c = mirt__cu_layout_of(mirt__cu_ceil(a.n, vector), 256, 256);
+    const int64_t blocks = mirt__cu_ceil(a.rows, (int64_t)c.down * 4),
                   most = c.blocks < 1024 ? 2048 / (int64_t)c.blocks : 2;
-    a->across = c.across;
-    a->down = c.down;
-    return dim3((unsigned)(blocks < most ? blocks : most), c.blocks);
+    a.across = c.across;
+    a.down = c.down;
+    MIRT_LAUNCH(cu, norm_of_columns, dim3((unsigned)(blocks < most ? blocks : most), c.blocks), c.across * c.down, 0,
+                a);
 }
 
 static void mirt__cu_normalize(const mirt__norm *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
-    mirt__cu_norm_call a = mirt__cu_norm_call_of(args);
+    mirt__cu_norm_call a = {*args, 0, NULL, 0, 0};
     int dtypes;
     const int vector = mirt__cu_norm_vector(&a, true, false, true, &dtypes);
-    if (a.rows == 0 || a.n == 0) return;
-    const dim3 grid = mirt__cu_norm_grid(&a, vector), block((unsigned)(a.across * a.down));
-    MIRT__CU_NORM_LAUNCH(mirt__cu_norm_apply, dtypes, grid, block, 0, a);
+    if (a.rows > 0 && a.n > 0) mirt__cu_norm_pass(cu, mirt__cu_norm_applies[dtypes], a, vector);
 }
 
 static void mirt__cu_norm_grad_sums(const mirt__norm *args, const mirt__where *where) {
-    mirt__cu_norm_call a = mirt__cu_norm_call_of(args);
-    mirt__cu_norm_column_sums(mirt__cu_of(where), &a,
-                              args->by_row ? MIRT__CU_NORM_GRADIENT_BY_ROW : MIRT__CU_NORM_GRADIENT);
+    mirt__cu_norm_call a = {*args, 0, NULL, 0, 0};
+    if (args->by_row) mirt__cu_norm_column_sums<MIRT__CU_NORM_GRADIENT_BY_ROW>(mirt__cu_of(where), &a);
+    else mirt__cu_norm_column_sums<MIRT__CU_NORM_GRADIENT>(mirt__cu_of(where), &a);
 }
 
 static void mirt__cu_norm_grad_input(const mirt__norm *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
-    mirt__cu_norm_call a = mirt__cu_norm_call_of(args);
+    mirt__cu_norm_call a = {*args, 0, NULL, 0, 0};
     int dtypes;
     a.add = NULL;
     const int vector = mirt__cu_norm_vector(&a, true, true, true, &dtypes);
     if (a.rows == 0 || a.n == 0) return;
-    if (!args->by_row) {
-        const dim3 grid = mirt__cu_norm_grid(&a, vector), block((unsigned)(a.across * a.down));
-        MIRT__CU_NORM_LAUNCH(mirt__cu_norm_back, dtypes, grid, block, 0, a);
-        return;
-    }
-    const unsigned blocks = mirt__cu_norm_row_blocks(a.rows),
-                   threads = mirt__cu_norm_row_threads(vector == 4 ? a.n / 4 : a.n);
-    if (vector == 4) MIRT_LAUNCH(cu, (mirt__cu_norm_row_back<4>), blocks, threads, 0, a);
-    else MIRT_LAUNCH(cu, (mirt__cu_norm_row_back<1>), blocks, threads, 0, a);
+    if (!args->by_row) mirt__cu_norm_pass(cu, mirt__cu_norm_backs[dtypes], a, vector);
+    else if (vector == 4) mirt__cu_norm_by_rows(cu, mirt__cu_norm_row_back<4>, a, 4);
+    else mirt__cu_norm_by_rows(cu, mirt__cu_norm_row_back<1>, a, 1);
 }
 #undef MIRT__CU_NORM_CHUNK
 #undef MIRT__CU_NORM_CHUNKS
-#undef MIRT__CU_NORM_LAUNCH
-#undef MIRT__CU_NORM_LAUNCH_SUMS

@@ -233,6 +233,9 @@ static __global__ void __launch_bounds__(1024)
     y[output] = mirt__cu_reduce_done(kind, (float)sum, count);
 }
 
+template <class T> static auto mirt__cu_reduce_of(int n) {
+    return n == 4 ? mirt__cu_reduce_kernel<4, T> : mirt__cu_reduce_kernel<1, T>;
+}
 static void mirt__cu_reduce(const mirt__reduce *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
     int n;
@@ -240,17 +243,10 @@ static void mirt__cu_reduce(const mirt__reduce *args, const mirt__where *where) 
     const int64_t outputs = s.kept.count * s.columns;
     if (outputs <= 0) return;
     if (s.chunks > 1) s.partial = static_cast<float *>(mirt__cu_room(cu, (size_t)(outputs * s.chunks) * sizeof(float)));
-    const unsigned blocks = mirt__cu_reduction_blocks(&s);
-    if ((int)args->x_dtype == MIRT__BFLOAT16) {
-        if (n == 4) MIRT_LAUNCH(cu, (mirt__cu_reduce_kernel<4, uint16_t>), blocks, MIRT__CU_REDUCE_BLOCK, 0, s);
-        else MIRT_LAUNCH(cu, (mirt__cu_reduce_kernel<1, uint16_t>), blocks, MIRT__CU_REDUCE_BLOCK, 0, s);
-    } else if ((int)args->x_dtype == MIRT__FLOAT16) {
-        if (n == 4) MIRT_LAUNCH(cu, (mirt__cu_reduce_kernel<4, mirt__cu_f16>), blocks, MIRT__CU_REDUCE_BLOCK, 0, s);
-        else MIRT_LAUNCH(cu, (mirt__cu_reduce_kernel<1, mirt__cu_f16>), blocks, MIRT__CU_REDUCE_BLOCK, 0, s);
-    } else {
-        if (n == 4) MIRT_LAUNCH(cu, (mirt__cu_reduce_kernel<4, float>), blocks, MIRT__CU_REDUCE_BLOCK, 0, s);
-        else MIRT_LAUNCH(cu, (mirt__cu_reduce_kernel<1, float>), blocks, MIRT__CU_REDUCE_BLOCK, 0, s);
-    }
+    const auto reduce = (int)args->x_dtype == MIRT__BFLOAT16  ? mirt__cu_reduce_of<uint16_t>(n)
+                        : (int)args->x_dtype == MIRT__FLOAT16 ? mirt__cu_reduce_of<mirt__cu_f16>(n)
+                                                              : mirt__cu_reduce_of<float>(n);
+    MIRT_LAUNCH(cu, reduce, mirt__cu_reduction_blocks(&s), MIRT__CU_REDUCE_BLOCK, 0, s);
     if (s.chunks > 1) {
         const int warps = s.chunks < 8 ? 4 : s.chunks < 64 ? 8 : MIRT__CU_FINISH_WARPS;
         MIRT_LAUNCH(cu, mirt__cu_reduce_finish_kernel, (unsigned)mirt__cu_ceil(outputs, 32), warps * 32, 0, s.kind,
@@ -295,22 +291,17 @@ static void mirt__cu_reduce_max_grad(const mirt__reduce_max_grad *args, const mi
 
 /* ---- scan */
 
-typedef struct mirt__cu_scan_args {
-    mirt__scan_kind kind;
-    int64_t outer, n;
-    mirt__cu_divisor inner;
-    const float *x;
-    void *y;
-} mirt__cu_scan_args;
+struct mirt__cu_scan_args : mirt__scan {
+    mirt__cu_divisor by_inner;
+};
 
 /* A thread for each line. */
 static __global__ void __launch_bounds__(64) mirt__cu_cumsum_kernel(const mirt__cu_scan_args s) {
-    const int64_t step = s.kind == MIRT__CUMSUM_BACK ? -s.inner.by : s.inner.by;
-    for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < s.outer * s.inner.by;
-         at += (int64_t)gridDim.x * blockDim.x) {
+    const int64_t step = s.kind == MIRT__CUMSUM_BACK ? -s.inner : s.inner;
+    MIRT__CU_PIECES(at, left, s.outer * s.inner, 1) {
         int64_t column;
-        const int64_t row = mirt__cu_divmod(at, s.inner, &column),
-                      first = (row * s.n + (step < 0 ? s.n - 1 : 0)) * s.inner.by + column;
+        const int64_t row = mirt__cu_divmod(at, s.by_inner, &column),
+                      first = (row * s.n + (step < 0 ? s.n - 1 : 0)) * s.inner + column;
         const float *x = s.x + first;
         float *y = static_cast<float *>(s.y) + first, sum = 0;
         for (int64_t i = 0; i < s.n; i++) y[i * step] = sum += x[i * step];
@@ -318,15 +309,14 @@ static __global__ void __launch_bounds__(64) mirt__cu_cumsum_kernel(const mirt__
 }
 static __global__ void __launch_bounds__(64) mirt__cu_extreme_kernel(const mirt__cu_scan_args s) {
     const bool least = s.kind == MIRT__ARGMIN;
-    for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < s.outer * s.inner.by;
-         at += (int64_t)gridDim.x * blockDim.x) {
+    MIRT__CU_PIECES(at, left, s.outer * s.inner, 1) {
         int64_t column;
-        const int64_t row = mirt__cu_divmod(at, s.inner, &column);
-        const float *line = s.x + row * s.n * s.inner.by + column;
+        const int64_t row = mirt__cu_divmod(at, s.by_inner, &column);
+        const float *line = s.x + row * s.n * s.inner + column;
         float most = line[0];
         int32_t best = 0;
         for (int64_t i = 1; i < s.n; i++) {
-            const float x = line[i * s.inner.by];
+            const float x = line[i * s.inner];
             if (least ? x < most : x > most) {
                 most = x;
                 best = (int32_t)i;
@@ -373,15 +363,9 @@ static __global__ void __launch_bounds__(MIRT__CU_REDUCE_BLOCK) mirt__cu_argmax_
 
 static void mirt__cu_scan(const mirt__scan *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
-    mirt__cu_scan_args s;
+    const mirt__cu_scan_args s = {*args, mirt__cu_divisor_of(args->inner)};
     const int64_t lines = args->outer * args->inner;
     if (lines <= 0 || args->n <= 0) return;
-    s.kind = args->kind;
-    s.outer = args->outer;
-    s.n = args->n;
-    s.inner = mirt__cu_divisor_of(args->inner);
-    s.x = args->x;
-    s.y = args->y;
     if (args->kind == MIRT__CUMSUM || args->kind == MIRT__CUMSUM_BACK) {
         MIRT_LAUNCH(cu, mirt__cu_cumsum_kernel, mirt__cu_blocks(lines, 64), 64, 0, s);
     } else if (args->inner == 1) {
