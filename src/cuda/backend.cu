@@ -8,10 +8,7 @@ static void mirt__cu_reduce(mirt__handle *cu, const mirt__reduction *r) {
     const int64_t begin = r->own_begin, count = r->own_end - r->own_begin;
     mirt__where where;
 #if MIRT__CU_NCCL
-    if (cu->group && cu->group->comm[cu->rank]) {
-        mirt__cu_exchange(cu, r);
-        return;
-    }
+    if (cu->group && cu->group->comm[cu->rank]) return mirt__cu_exchange(cu, r);
 #endif
     memset(&where, 0, sizeof where);
     where.handle = cu;

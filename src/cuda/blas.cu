@@ -6,48 +6,37 @@
 #include <cublasLt.h>
 #include <dlfcn.h>
 #include <limits.h>
-#include <stdlib.h>
-
-static bool mirt__cu_blas_good(mirt__cu *cu, cublasStatus_t status, const char *what) {
-    if (status == CUBLAS_STATUS_SUCCESS) return true;
-    mirt__cu_fail(cu, MIRT_E_DEVICE, "cuBLAS could not %s (status %d); MIRT_CUDA_BLAS=0 does without it", what,
-                  (int)status);
-    return false;
-}
 
 /* cublasLt comes with cuBLAS, which needs it; found at run time, it needs no library on the command line. */
+#define MIRT__CU_LT_LIST(X) \
+    X(MatmulDescCreate) \
+    X(MatmulDescDestroy) \
+    X(MatmulDescSetAttribute) \
+    X(MatrixLayoutCreate) \
+    X(MatrixLayoutDestroy) \
+    X(MatmulPreferenceCreate) \
+    X(MatmulPreferenceDestroy) \
+    X(MatmulPreferenceSetAttribute) \
+    X(MatmulAlgoGetHeuristic) \
+    X(Matmul)
 typedef struct mirt__cu_lt {
-    decltype(&cublasLtMatmulDescCreate) desc;
-    decltype(&cublasLtMatmulDescDestroy) desc_destroy;
-    decltype(&cublasLtMatmulDescSetAttribute) desc_set;
-    decltype(&cublasLtMatrixLayoutCreate) layout;
-    decltype(&cublasLtMatrixLayoutDestroy) layout_destroy;
-    decltype(&cublasLtMatmulPreferenceCreate) preference;
-    decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy;
-    decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set;
-    decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic;
-    decltype(&cublasLtMatmul) matmul;
+#define MIRT__CU_LT_MEMBER(name) decltype(&cublasLt##name) name;
+    MIRT__CU_LT_LIST(MIRT__CU_LT_MEMBER)
+#undef MIRT__CU_LT_MEMBER
     bool there;
 } mirt__cu_lt;
 
-template <class F> static bool mirt__cu_lt_find(F *function, const char *name) {
-    *function = reinterpret_cast<F>(dlsym(RTLD_DEFAULT, name));
-    return *function != NULL;
-}
 static mirt__cu_lt mirt__cu_lt_load() {
     mirt__cu_lt lt;
-    lt.there = mirt__cu_lt_find(&lt.desc, "cublasLtMatmulDescCreate") &&
-               mirt__cu_lt_find(&lt.desc_destroy, "cublasLtMatmulDescDestroy") &&
-               mirt__cu_lt_find(&lt.desc_set, "cublasLtMatmulDescSetAttribute") &&
-               mirt__cu_lt_find(&lt.layout, "cublasLtMatrixLayoutCreate") &&
-               mirt__cu_lt_find(&lt.layout_destroy, "cublasLtMatrixLayoutDestroy") &&
-               mirt__cu_lt_find(&lt.preference, "cublasLtMatmulPreferenceCreate") &&
-               mirt__cu_lt_find(&lt.preference_destroy, "cublasLtMatmulPreferenceDestroy") &&
-               mirt__cu_lt_find(&lt.preference_set, "cublasLtMatmulPreferenceSetAttribute") &&
-               mirt__cu_lt_find(&lt.heuristic, "cublasLtMatmulAlgoGetHeuristic") &&
-               mirt__cu_lt_find(&lt.matmul, "cublasLtMatmul");
+    lt.there = true;
+#define MIRT__CU_LT_FIND(name) \
+    lt.name = reinterpret_cast<decltype(lt.name)>(dlsym(RTLD_DEFAULT, "cublasLt" #name)); \
+    lt.there = lt.there && lt.name;
+    MIRT__CU_LT_LIST(MIRT__CU_LT_FIND)
+#undef MIRT__CU_LT_FIND
     return lt;
 }
+#undef MIRT__CU_LT_LIST
 
 /* c[m, n] = a[m, k] b[k, n], as mirt__gemm; for cuBLAS, whose matrices lie by columns, n x m = (n x k) (k x m). */
 typedef struct mirt__cu_product {
@@ -86,18 +75,15 @@ static bool mirt__cu_blas_product(mirt__cu_product *p, cudaDataType from, cudaDa
 static void mirt__cu_blas_run(mirt__cu *cu, const mirt__cu_product *p) {
     const float one = 1, zero = 0;
     if (!mirt__cu_launches(cu)) return;
-    if (p->from == CUDA_R_32F) {
-        mirt__cu_blas_good(cu,
-                           cublasSgemm(cu->blas, p->b_as, p->a_as, p->n, p->m, p->k, &one, (const float *)p->b,
-                                       p->b_pitch, (const float *)p->a, p->a_pitch, &zero, (float *)p->c, p->n),
-                           "multiply");
-        return;
-    }
-    mirt__cu_blas_good(cu,
-                       cublasGemmEx(cu->blas, p->b_as, p->a_as, p->n, p->m, p->k, &one, p->b, p->from, p->b_pitch, p->a,
-                                    p->from, p->a_pitch, &zero, p->c, p->to, p->n, CUBLAS_COMPUTE_32F,
-                                    CUBLAS_GEMM_DEFAULT),
-                       "multiply");
+    const cublasStatus_t status =
+        p->from == CUDA_R_32F
+            ? cublasSgemm(cu->blas, p->b_as, p->a_as, p->n, p->m, p->k, &one, (const float *)p->b, p->b_pitch,
+                          (const float *)p->a, p->a_pitch, &zero, (float *)p->c, p->n)
+            : cublasGemmEx(cu->blas, p->b_as, p->a_as, p->n, p->m, p->k, &one, p->b, p->from, p->b_pitch, p->a, p->from,
+                           p->a_pitch, &zero, p->c, p->to, p->n, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+    if (status != CUBLAS_STATUS_SUCCESS)
+        mirt__cu_fail(cu, MIRT_E_DEVICE, "cuBLAS could not multiply (status %d); MIRT_CUDA_BLAS=0 does without it",
+                      (int)status);
 }
 
 static uint32_t mirt__cu_blas_alignment(const void *pointer) {
@@ -113,47 +99,44 @@ static bool mirt__cu_blas_fused(mirt__cu *cu, const mirt__cu_product *p, const f
     const float one = 1, zero = 0;
     const cublasLtEpilogue_t epilogue = bias ? relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS
                                              : CUBLASLT_EPILOGUE_RELU;
-    const uint32_t align[4] = {mirt__cu_blas_alignment(p->b), mirt__cu_blas_alignment(p->a),
-                               mirt__cu_blas_alignment(p->c), mirt__cu_blas_alignment(p->c)};
     const size_t room = MIRT__CU_BLAS_ROOM;
+    const auto good = [](cublasStatus_t status) { return status == CUBLAS_STATUS_SUCCESS; };
     cublasLtMatmulDesc_t desc = NULL;
     cublasLtMatrixLayout_t a = NULL, b = NULL, c = NULL;
     cublasLtMatmulPreference_t preference = NULL;
     cublasLtMatmulHeuristicResult_t found;
     int count = 0;
+    const auto set = [&](cublasLtMatmulDescAttributes_t what, const auto &value) {
+        return good(lt.MatmulDescSetAttribute(desc, what, &value, sizeof value));
+    };
+    const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t what, const auto &value) {
+        return good(lt.MatmulPreferenceSetAttribute(preference, what, &value, sizeof value));
+    };
     const bool a_plain = p->a_as == CUBLAS_OP_N, b_plain = p->b_as == CUBLAS_OP_N;
     const uint64_t a_rows = (uint64_t)(a_plain ? p->k : p->m), a_cols = (uint64_t)(a_plain ? p->m : p->k);
     const uint64_t b_rows = (uint64_t)(b_plain ? p->n : p->k), b_cols = (uint64_t)(b_plain ? p->k : p->n);
-    bool fine = lt.desc(&desc, cu->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F) ==
-                    CUBLAS_STATUS_SUCCESS &&
-                lt.desc_set(desc, CUBLASLT_MATMUL_DESC_TRANSA, &p->b_as, sizeof p->b_as) == CUBLAS_STATUS_SUCCESS &&
-                lt.desc_set(desc, CUBLASLT_MATMUL_DESC_TRANSB, &p->a_as, sizeof p->a_as) == CUBLAS_STATUS_SUCCESS &&
-                lt.desc_set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue) == CUBLAS_STATUS_SUCCESS &&
-                (!bias ||
-                 lt.desc_set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias) == CUBLAS_STATUS_SUCCESS) &&
-                lt.layout(&b, CUDA_R_32F, b_rows, b_cols, p->b_pitch) == CUBLAS_STATUS_SUCCESS &&
-                lt.layout(&a, CUDA_R_32F, a_rows, a_cols, p->a_pitch) == CUBLAS_STATUS_SUCCESS &&
-                lt.layout(&c, CUDA_R_32F, (uint64_t)p->n, (uint64_t)p->m, p->n) == CUBLAS_STATUS_SUCCESS &&
-                lt.preference(&preference) == CUBLAS_STATUS_SUCCESS &&
-                lt.preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room, sizeof room) ==
-                    CUBLAS_STATUS_SUCCESS;
-    const cublasLtMatmulPreferenceAttributes_t alignment[4] = {
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
-    for (int i = 0; fine && i < 4; i++) {
-        fine = lt.preference_set(preference, alignment[i], &align[i], sizeof align[i]) == CUBLAS_STATUS_SUCCESS;
-    }
     /* A handle of cuBLAS is one of cublasLt, too. */
     const cublasLtHandle_t handle = reinterpret_cast<cublasLtHandle_t>(cu->blas);
-    fine = fine && lt.heuristic(handle, desc, b, a, c, c, preference, 1, &found, &count) == CUBLAS_STATUS_SUCCESS &&
-           count > 0 &&
-           lt.matmul(handle, desc, &one, p->b, b, p->a, a, &zero, p->c, c, p->c, c, &found.algo, cu->blas_room, room,
-                     cu->stream) == CUBLAS_STATUS_SUCCESS;
-    if (preference) lt.preference_destroy(preference);
-    if (c) lt.layout_destroy(c);
-    if (a) lt.layout_destroy(a);
-    if (b) lt.layout_destroy(b);
-    if (desc) lt.desc_destroy(desc);
+    const bool fine =
+        good(lt.MatmulDescCreate(&desc, cu->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F)) &&
+        set(CUBLASLT_MATMUL_DESC_TRANSA, p->b_as) && set(CUBLASLT_MATMUL_DESC_TRANSB, p->a_as) &&
+        set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue) && (!bias || set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias)) &&
+        good(lt.MatrixLayoutCreate(&b, CUDA_R_32F, b_rows, b_cols, p->b_pitch)) &&
+        good(lt.MatrixLayoutCreate(&a, CUDA_R_32F, a_rows, a_cols, p->a_pitch)) &&
+        good(lt.MatrixLayoutCreate(&c, CUDA_R_32F, (uint64_t)p->n, (uint64_t)p->m, p->n)) &&
+        good(lt.MatmulPreferenceCreate(&preference)) && prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, room) &&
+        prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, mirt__cu_blas_alignment(p->b)) &&
+        prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, mirt__cu_blas_alignment(p->a)) &&
+        prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, mirt__cu_blas_alignment(p->c)) &&
+        prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, mirt__cu_blas_alignment(p->c)) &&
+        good(lt.MatmulAlgoGetHeuristic(handle, desc, b, a, c, c, preference, 1, &found, &count)) && count > 0 &&
+        good(lt.Matmul(handle, desc, &one, p->b, b, p->a, a, &zero, p->c, c, p->c, c, &found.algo, cu->blas_room, room,
+                       cu->stream));
+    if (preference) lt.MatmulPreferenceDestroy(preference);
+    if (c) lt.MatrixLayoutDestroy(c);
+    if (a) lt.MatrixLayoutDestroy(a);
+    if (b) lt.MatrixLayoutDestroy(b);
+    if (desc) lt.MatmulDescDestroy(desc);
     return fine;
 }
 
@@ -190,36 +173,27 @@ static __global__ void __launch_bounds__(256)
     parts[(int64_t)blockIdx.y * n + column] = sum;
 }
 
-/* Parts of a long column, and the room for their sums; none for a short one. */
+/* Long columns have parts, whose sums take room. */
 #define MIRT__CU_BLAS_COLUMN 1024
-static int64_t mirt__cu_blas_column_parts(int64_t rows) {
-    const int64_t parts = mirt__cu_ceil(rows, MIRT__CU_BLAS_COLUMN);
-    return parts > 512 ? 512 : parts;
-}
-static size_t mirt__cu_blas_column_room(int64_t rows, int64_t n) {
-    const int64_t parts = mirt__cu_blas_column_parts(rows);
-    return parts > 1 ? (size_t)(parts * n) * sizeof(float) : 0;
-}
 template <class T>
-static void mirt__cu_blas_column_sums(mirt__cu *cu, const T *x, int64_t rows, int64_t n, float *sums, float *room) {
-    const int64_t parts = mirt__cu_blas_column_parts(rows), each = mirt__cu_ceil(rows, parts > 1 ? parts : 1);
+static void mirt__cu_blas_column_sums(mirt__cu *cu, const void *from, int64_t rows, int64_t n, float *sums) {
+    const int64_t whole = mirt__cu_ceil(rows, MIRT__CU_BLAS_COLUMN), parts = whole > 512 ? 512 : whole,
+                  each = mirt__cu_ceil(rows, parts > 1 ? parts : 1);
     const dim3 block(32, 8);
     const unsigned across = (unsigned)mirt__cu_ceil(n, 32);
+    const T *x = static_cast<const T *>(from);
     if (parts <= 1) {
         MIRT_LAUNCH(cu, mirt__cu_blas_columns<T>, dim3(across), block, 0, x, rows, n, rows, sums);
         return;
     }
+    float *room = static_cast<float *>(mirt__cu_room(cu, (size_t)(parts * n) * sizeof(float)));
     MIRT_LAUNCH(cu, mirt__cu_blas_columns<T>, dim3(across, (unsigned)mirt__cu_ceil(rows, each)), block, 0, x, rows, n,
                 each, room);
     MIRT_LAUNCH(cu, mirt__cu_blas_columns<float>, dim3(across), block, 0, room, mirt__cu_ceil(rows, each), n, parts,
                 sums);
 }
 
-static bool mirt__cu_blas_wanted() {
-    const char *value = getenv("MIRT_CUDA_BLAS");
-    return !value || strcmp(value, "0") != 0;
-}
-static bool mirt__cu_blas_on(const mirt__cu *cu) { return cu->blas && mirt__cu_blas_wanted(); }
+static bool mirt__cu_blas_on(const mirt__cu *cu) { return cu->blas && !mirt__cu_switched_off("MIRT_CUDA_BLAS"); }
 static bool mirt__cu_blas_plain(const mirt__reader *r, mirt_dtype dtype) {
     return r->dtype == dtype && !r->affine && !r->norm && !r->gate && !r->back;
 }
@@ -241,15 +215,12 @@ static bool mirt__cu_blas_worth(const mirt__cu_product *p, const mirt__epilogue 
 /* The product and what follows it. */
 static void mirt__cu_blas_finished(mirt__cu *cu, const mirt__cu_product *p, const mirt__epilogue *e) {
     const bool relu = e->activation == MIRT_RELU;
+    const bool nothing = mirt__cu_blas_nothing(e), fuses = p->from == CUDA_R_32F && !e->mask &&
+                                                           (relu || e->activation == MIRT_LINEAR);
     if (!mirt__cu_launches(cu)) return;
-    if (mirt__cu_blas_nothing(e)) {
-        mirt__cu_blas_run(cu, p);
-        return;
-    }
-    if (p->from == CUDA_R_32F && !e->mask && (relu || e->activation == MIRT_LINEAR) &&
-        mirt__cu_blas_fused(cu, p, e->bias, relu))
-        return;
+    if (!nothing && fuses && mirt__cu_blas_fused(cu, p, e->bias, relu)) return;
     mirt__cu_blas_run(cu, p);
+    if (nothing) return;
     const int64_t down = mirt__cu_ceil(p->m, 8);
     MIRT_LAUNCH(cu, mirt__cu_blas_finish,
                 dim3((unsigned)mirt__cu_ceil(p->n, 32), (unsigned)(down > 4096 ? 4096 : down)), dim3(32, 8), 0,
@@ -267,19 +238,20 @@ static bool mirt__cu_blas_gemm(const mirt__gemm *g, mirt__cu *cu) {
                                g->b_row, g->b_col, g->c))
         return false;
     if (!mirt__cu_blas_worth(&p, &g->epilogue)) return false;
-    if (g->column_sum) {
-        float *room = NULL;
-        const size_t bytes = mirt__cu_blas_column_room(g->k, g->n);
-        if (bytes) room = (float *)mirt__cu_room(cu, bytes);
-        mirt__cu_blas_column_sums(cu, g->b, g->k, g->n, g->column_sum, room);
-    }
+    if (g->column_sum) mirt__cu_blas_column_sums<float>(cu, g->b, g->k, g->n, g->column_sum);
     mirt__cu_blas_finished(cu, &p, &g->epilogue);
     return true;
 }
 
-static bool mirt__cu_blas_pixels(const mirt__conv *s) {
-    return s->kh == 1 && s->kw == 1 && s->stride_h == 1 && s->stride_w == 1 && s->groups == 1 && s->pad_top == 0 &&
-           s->pad_left == 0 && s->oh == s->h && s->ow == s->w;
+/* Whether pixels of y are made of those of x. */
+static bool mirt__cu_pixelwise(const mirt__conv *s) {
+    return s->kh == 1 && s->kw == 1 && s->stride_h == 1 && s->stride_w == 1 && s->pad_top == 0 && s->pad_left == 0 &&
+           s->oh == s->h && s->ow == s->w;
+}
+/* Whether a convolution can be a product of cuBLAS. */
+static bool mirt__cu_blas_can(const mirt__cu *cu, const mirt__conv *s, mirt_dtype factors, const mirt__reader *x) {
+    return mirt__cu_blas_on(cu) && mirt__cu_pixelwise(s) && s->groups == 1 && mirt__cu_blas_plain(x, factors) &&
+           (factors == MIRT_FLOAT32 || mirt__cu_multiplies(cu, factors));
 }
 
 static cudaDataType mirt__cu_blas_type(mirt_dtype dtype) {
@@ -289,24 +261,22 @@ static cudaDataType mirt__cu_blas_type(mirt_dtype dtype) {
 /* Weights rounded to 16 bits. */
 static __global__ void __launch_bounds__(256)
     mirt__cu_blas_round(const float *x, int64_t count, void *y, mirt_dtype dtype) {
-    for (int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x; i < count; i += (int64_t)gridDim.x * 256)
-        mirt__cu_store(y, dtype, i, x[i]);
+    MIRT__CU_PIECES(i, left, count, 1) mirt__cu_store(y, dtype, i, x[i]);
 }
 
 /* out[pixels, n] = in[pixels, k] and the kernel [k, n], or, for a gradient, [n, k]. */
 static bool mirt__cu_blas_conv(mirt__cu *cu, const mirt__conv *s, bool back, mirt_dtype factors, const mirt__reader *in,
                                const float *kernel, void *out, mirt_dtype out_dtype, const mirt__epilogue *e) {
-    const bool half = factors != MIRT_FLOAT32;
     mirt__cu_product p;
-    if (!mirt__cu_blas_on(cu) || !mirt__cu_blas_pixels(s) || !mirt__cu_blas_plain(in, factors)) return false;
+    if (!mirt__cu_blas_can(cu, s, factors, in)) return false;
     if (out_dtype == MIRT_FLOAT32 ? !mirt__cu_blas_finishes(e) : out_dtype != factors || !mirt__cu_blas_nothing(e))
         return false;
-    if (half && !mirt__cu_multiplies(cu, factors)) return false;
     const int64_t pixels = s->rows * s->h * s->w, n = back ? s->ci : s->co, k = back ? s->co : s->ci;
-    const void *b = kernel;
     if (!mirt__cu_blas_product(&p, mirt__cu_blas_type(factors), mirt__cu_blas_type(out_dtype), pixels, n, k, in->data,
-                               k, 1, b, back ? 1 : n, back ? k : 1, out) || !mirt__cu_blas_worth(&p, e)) return false;
-    if (half) {
+                               k, 1, kernel, back ? 1 : n, back ? k : 1, out) ||
+        !mirt__cu_blas_worth(&p, e))
+        return false;
+    if (factors != MIRT_FLOAT32) {
         void *rounded = mirt__cu_room(cu, (size_t)(n * k) * 2);
         MIRT_LAUNCH(cu, mirt__cu_blas_round, mirt__cu_blocks(n * k, 256), 256, 0, kernel, n * k, rounded, factors);
         p.b = rounded;
@@ -315,34 +285,19 @@ static bool mirt__cu_blas_conv(mirt__cu *cu, const mirt__conv *s, bool back, mir
     return true;
 }
 
-static bool mirt__cu_blas_conv_forward(const mirt__conv_forward *f, mirt_dtype factors, mirt__cu *cu) {
-    return mirt__cu_blas_conv(cu, &f->s, false, factors, &f->x, f->kernel, f->y, f->y_dtype, &f->epilogue);
-}
-/* Without the weights' gradient. */
-static bool mirt__cu_blas_conv_input_grad(const mirt__conv_input_grad *g, mirt_dtype factors, mirt__cu *cu) {
-    return mirt__cu_blas_conv(cu, &g->s, true, factors, &g->dy, g->kernel, g->dx, g->dx_dtype, &g->epilogue);
-}
-
 static bool mirt__cu_blas_conv_weight_grad(const mirt__conv_weight_grad *g, mirt_dtype factors, mirt__cu *cu) {
     const mirt__conv *s = &g->s;
     const int64_t pixels = s->rows * s->h * s->w;
     mirt__cu_product p;
-    if (!mirt__cu_blas_on(cu) || !mirt__cu_blas_pixels(s) || !mirt__cu_blas_plain(&g->x, factors) ||
-        !mirt__cu_blas_plain(&g->dy, factors))
-        return false;
-    if (factors != MIRT_FLOAT32 && !mirt__cu_multiplies(cu, factors)) return false;
-    if (!mirt__cu_blas_product(&p, mirt__cu_blas_type(factors), CUDA_R_32F, s->ci, s->co, pixels, g->x.data, 1, s->ci,
-                               g->dy.data, s->co, 1, g->dkernel))
+    if (!mirt__cu_blas_can(cu, s, factors, &g->x) || !mirt__cu_blas_plain(&g->dy, factors) ||
+        !mirt__cu_blas_product(&p, mirt__cu_blas_type(factors), CUDA_R_32F, s->ci, s->co, pixels, g->x.data, 1,
+                               s->ci, g->dy.data, s->co, 1, g->dkernel))
         return false;
     if (g->db) {
-        float *room = NULL;
-        const size_t bytes = mirt__cu_blas_column_room(pixels, s->co);
-        if (bytes) room = (float *)mirt__cu_room(cu, bytes);
-        if ((int)factors == MIRT__FLOAT16)
-            mirt__cu_blas_column_sums(cu, (const __half *)g->dy.data, pixels, s->co, g->db, room);
-        else if ((int)factors == MIRT__BFLOAT16)
-            mirt__cu_blas_column_sums(cu, (const __nv_bfloat16 *)g->dy.data, pixels, s->co, g->db, room);
-        else mirt__cu_blas_column_sums(cu, (const float *)g->dy.data, pixels, s->co, g->db, room);
+        const auto column_sums = (int)factors == MIRT__FLOAT16    ? mirt__cu_blas_column_sums<__half>
+                                 : (int)factors == MIRT__BFLOAT16 ? mirt__cu_blas_column_sums<__nv_bfloat16>
+                                                                  : mirt__cu_blas_column_sums<float>;
+        column_sums(cu, g->dy.data, pixels, s->co, g->db);
     }
     mirt__cu_blas_run(cu, &p);
     return true;

@@ -63,60 +63,58 @@ static void mirt__cu_group_fail(mirt__cu *cu);
 static void mirt__cu_group_leave(mirt__cu *cu);
 /* exchange.cu: mirt__cu_idle of all its group. */
 static bool mirt__cu_frees(mirt__cu *cu);
-/* blas.cu */
-static bool mirt__cu_blas_wanted();
 /* graphs.cu */
 static void mirt__cu_graphs_free(mirt__cu *cu);
 static void mirt__cu_graphs_settle(mirt__cu *cu);
-static bool mirt__cu_outside(mirt__cu *cu, mirt__cu_mode *mode);
-static void mirt__cu_inside(mirt__cu *cu, mirt__cu_mode mode);
+static bool mirt__cu_outside(mirt__cu *cu);
+static void mirt__cu_inside(mirt__cu *cu);
 
 /* >>failures */
 
-static void mirt__cu_fail(mirt__cu *cu, mirt_status status, const char *format, ...) {
+static bool mirt__cu_fail(mirt__cu *cu, mirt_status status, const char *format, ...) {
     va_list arguments;
-    if (cu->status != MIRT_OK) return;
+    if (cu->status != MIRT_OK) return false;
     cu->status = status;
     const int used = snprintf(cu->error, sizeof cu->error, "gpu:%d (%s): ", cu->index, cu->name);
     va_start(arguments, format);
     vsnprintf(cu->error + used, sizeof cu->error - (size_t)used, format, arguments);
     va_end(arguments);
+    return false;
 }
 
 /* Failures after which the device, or this program's context on it, can no longer be used. */
 static const struct {
-    cudaError_t error;
+    cudaError_t error[3];
     const char *advice;
 } mirt__cu_losses[] = {
-    {cudaErrorIllegalAddress, "a kernel left its memory, which is a bug: compute-sanitizer names the kernel"},
-    {cudaErrorMisalignedAddress, "a kernel left its memory, which is a bug: compute-sanitizer names the kernel"},
-    {cudaErrorInvalidAddressSpace, "a kernel left its memory, which is a bug: compute-sanitizer names the kernel"},
-    {cudaErrorInvalidPc, "a kernel went astray, which is a bug: compute-sanitizer names the kernel"},
-    {cudaErrorIllegalInstruction, "compile for this GPU with -arch=native"},
-    {cudaErrorHardwareStackError, "a kernel went astray, which is a bug: compute-sanitizer names the kernel"},
-    {cudaErrorLaunchFailure,
+    {{cudaErrorIllegalAddress, cudaErrorMisalignedAddress, cudaErrorInvalidAddressSpace},
+     "a kernel left its memory, which is a bug: compute-sanitizer names the kernel"},
+    {{cudaErrorInvalidPc, cudaErrorHardwareStackError},
+     "a kernel went astray, which is a bug: compute-sanitizer names the kernel"},
+    {{cudaErrorIllegalInstruction}, "compile for this GPU with -arch=native"},
+    {{cudaErrorLaunchFailure},
      "a kernel went astray: compute-sanitizer names it; if it comes again elsewhere, the GPU may be damaged"},
-    {cudaErrorLaunchTimeout, "the display's watchdog stops long kernels: train on a GPU without a display"},
-    {cudaErrorAssert, "a kernel went astray, which is a bug"},
-    {cudaErrorECCUncorrectable,
+    {{cudaErrorLaunchTimeout}, "the display's watchdog stops long kernels: train on a GPU without a display"},
+    {{cudaErrorAssert}, "a kernel went astray, which is a bug"},
+    {{cudaErrorECCUncorrectable},
      "its memory is damaged: see nvidia-smi -q -d ECC; a reset or a restart of the machine may help"},
-    {cudaErrorNvlinkUncorrectable, "NVLink failed: see nvidia-smi nvlink -e; restart the machine"},
+    {{cudaErrorNvlinkUncorrectable}, "NVLink failed: see nvidia-smi nvlink -e; restart the machine"},
 #if CUDART_VERSION >= 12080
-    {cudaErrorContained, "an error in its memory was contained: restart the program"},
+    {{cudaErrorContained}, "an error in its memory was contained: restart the program"},
 #endif
-    {cudaErrorDevicesUnavailable, "it is held by another program in exclusive mode, or by MPS: see nvidia-smi"},
-    {cudaErrorNoDevice, "it has fallen off the bus: see dmesg for Xid 79, and restart the machine"},
-    {cudaErrorInvalidDevice, "it has fallen off the bus: see dmesg for Xid 79, and restart the machine"},
-    {cudaErrorSystemNotReady, "the machine's services are not ready: is nvidia-fabricmanager running?"},
-    {cudaErrorUnknown, "it may have fallen off the bus: see dmesg for Xid messages, and restart the machine"}};
+    {{cudaErrorDevicesUnavailable}, "it is held by another program in exclusive mode, or by MPS: see nvidia-smi"},
+    {{cudaErrorNoDevice, cudaErrorInvalidDevice},
+     "it has fallen off the bus: see dmesg for Xid 79, and restart the machine"},
+    {{cudaErrorSystemNotReady}, "the machine's services are not ready: is nvidia-fabricmanager running?"},
+    {{cudaErrorUnknown}, "it may have fallen off the bus: see dmesg for Xid messages, and restart the machine"}};
 
 static void mirt__cu_failed(mirt__cu *cu, cudaError_t error, const char *what) {
     size_t left = 0, all = 0;
     (void)cudaGetLastError(); /* or the next launch would seem to have failed */
-    for (int i = 0; i < MIRT__COUNT(mirt__cu_losses); i++) {
-        if (mirt__cu_losses[i].error != error) continue;
+    for (int i = 0; i < 3 * MIRT__COUNT(mirt__cu_losses); i++) {
+        if (mirt__cu_losses[i / 3].error[i % 3] != error) continue;
         mirt__cu_fail(cu, MIRT_E_DEVICE, "lost, %s: %s; %s. Resume from the last checkpoint", what,
-                      cudaGetErrorString(error), mirt__cu_losses[i].advice);
+                      cudaGetErrorString(error), mirt__cu_losses[i / 3].advice);
         cu->lost = true;
         return;
     }
@@ -328,17 +326,17 @@ static void mirt__cu_free_parts(mirt__cu *cu) {
     mirt__cu_staging *s = cu->staging;
     const cudaStream_t stream[3] = {cu->stream, cu->copies, cu->exchanges};
     if (cu->blas) (void)cublasDestroy(cu->blas);
-    for (int i = 0; i < 2 && s; i++) mirt__cu_pool_free(&s->pool[i]);
-    if (s && s->small) (void)cudaFree(s->small);
-    if (s && s->arrived) (void)cudaEventDestroy(s->arrived);
-    if (s && s->left) (void)cudaEventDestroy(s->left);
-    if (s && s->fetched) (void)cudaFreeHost(s->fetched);
+    for (int i = 0; i < 2; i++) mirt__cu_pool_free(&s->pool[i]);
+    if (s->arrived) (void)cudaEventDestroy(s->arrived);
+    if (s->left) (void)cudaEventDestroy(s->left);
+    (void)cudaFreeHost(s->fetched);
+    (void)cudaFree(s->small);
     for (int i = 0; i < MIRT__COUNT(cu->signal); i++) {
         if (cu->signal[i]) (void)cudaEventDestroy(cu->signal[i]);
     }
-    if (cu->blas_room) (void)cudaFree(cu->blas_room);
-    if (cu->numbers) (void)cudaFree(cu->numbers);
-    if (cu->sums) (void)cudaFree(cu->sums);
+    (void)cudaFree(cu->blas_room);
+    (void)cudaFree(cu->numbers);
+    (void)cudaFree(cu->sums);
     for (int i = 0; i < 3; i++) {
         if (stream[i]) (void)cudaStreamDestroy(stream[i]);
     }
@@ -374,6 +372,11 @@ static bool mirt__cu_check_switches(const mirt__host *host) {
     return true;
 }
 
+static bool mirt__cu_switched_off(const char *name) {
+    const char *value = getenv(name);
+    return value && strcmp(value, "0") == 0;
+}
+
 /* Its products add up in float32 throughout. */
 static bool mirt__cu_open_blas(mirt__cu *cu) {
     const int precise = cu->tf32 ? (int)CUBLAS_TF32_TENSOR_OP_MATH : (int)CUBLAS_DEFAULT_MATH;
@@ -382,13 +385,17 @@ static bool mirt__cu_open_blas(mirt__cu *cu) {
     const cublasStatus_t made = cublasCreate(&cu->blas);
     if (made != CUBLAS_STATUS_SUCCESS)
         return mirt__cu_fail(cu, MIRT_E_DEVICE, "cuBLAS cannot be used (status %d): it may not fit the driver",
-                             (int)made),
-               false;
+                             (int)made);
     if (cublasSetStream(cu->blas, cu->stream) == CUBLAS_STATUS_SUCCESS &&
         cublasSetWorkspace(cu->blas, cu->blas_room, MIRT__CU_BLAS_ROOM) == CUBLAS_STATUS_SUCCESS &&
         cublasSetMathMode(cu->blas, mode) == CUBLAS_STATUS_SUCCESS)
         return true;
-    return mirt__cu_fail(cu, MIRT_E_DEVICE, "cuBLAS takes no settings"), false;
+    return mirt__cu_fail(cu, MIRT_E_DEVICE, "cuBLAS takes no settings");
+}
+
+/* Makes one that says nothing of when. */
+static bool mirt__cu_event(mirt__cu *cu, cudaEvent_t *event) {
+    return mirt__cu_try(cu, cudaEventCreateWithFlags(event, cudaEventDisableTiming), "making events");
 }
 
 static bool mirt__cu_open_parts(mirt__cu *cu) {
@@ -405,12 +412,9 @@ static bool mirt__cu_open_parts(mirt__cu *cu) {
         if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&cu->signal[i], cudaEventDefault), "making events"))
             return false;
     }
-    if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&cu->staging->arrived, cudaEventDisableTiming), "making events"))
-        return false;
-    if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&cu->staging->left, cudaEventDisableTiming), "making events"))
-        return false;
-    return mirt__cu_try(cu, cudaMalloc((void **)&cu->numbers, MIRT__CU_NUMBERS), "taking memory for numbers") &&
-           (!mirt__cu_blas_wanted() || mirt__cu_open_blas(cu));
+    return mirt__cu_event(cu, &cu->staging->arrived) && mirt__cu_event(cu, &cu->staging->left) &&
+           mirt__cu_try(cu, cudaMalloc((void **)&cu->numbers, MIRT__CU_NUMBERS), "taking memory for numbers") &&
+           (mirt__cu_switched_off("MIRT_CUDA_BLAS") || mirt__cu_open_blas(cu));
 }
 
 static int mirt__cu_one_thread(int asked, int cores, int devices) {
@@ -476,25 +480,19 @@ static void mirt__cu_release(mirt__handle *cu, void *memory) {
 static void *mirt__cu_alloc(mirt__handle *cu, size_t bytes) {
     void *memory = NULL;
     size_t left = 0, all = 0;
+    const size_t size = bytes ? bytes : 1;
     mirt__cu_enter(cu);
-    if (cu->status != MIRT_OK) return mirt__cu_tell(cu), (void *)NULL;
-    const cudaError_t error = cudaMalloc(&memory, bytes ? bytes : 1);
-    if (error == cudaSuccess) {
-        /* other streams may use it at once */
-        if (mirt__cu_try(cu, cudaMemsetAsync(memory, 0, bytes ? bytes : 1, cu->stream), "clearing memory") &&
-            mirt__cu_settled(cu, cu->stream, NULL))
+    if (cu->status == MIRT_OK) {
+        const cudaError_t error = cudaMalloc(&memory, size);
+        if (error != cudaSuccess) (void)cudaGetLastError();
+        if (error == cudaErrorMemoryAllocation && cudaMemGetInfo(&left, &all) == cudaSuccess)
+            mirt__cu_fail(cu, MIRT_E_NOMEM, "out of memory: %.1f MB are asked for, %.1f MB of %.1f MB are free",
+                          (double)bytes / 1e6, (double)left / 1e6, (double)all / 1e6);
+        else if (mirt__cu_try(cu, error, "taking memory") &&
+                 mirt__cu_try(cu, cudaMemsetAsync(memory, 0, size, cu->stream), "clearing memory") &&
+                 mirt__cu_settled(cu, cu->stream, NULL)) /* other streams may use it at once */
             return memory;
         mirt__cu_release(cu, memory);
-        return mirt__cu_tell(cu), (void *)NULL;
-    }
-    (void)cudaGetLastError();
-    if (error != cudaErrorMemoryAllocation) {
-        mirt__cu_failed(cu, error, "taking memory");
-    } else if (cudaMemGetInfo(&left, &all) == cudaSuccess) {
-        mirt__cu_fail(cu, MIRT_E_NOMEM, "out of memory: %.1f MB are asked for, %.1f MB of %.1f MB are free",
-                      (double)bytes / 1e6, (double)left / 1e6, (double)all / 1e6);
-    } else {
-        mirt__cu_failed(cu, error, "taking memory");
     }
     mirt__cu_tell(cu);
     return NULL;
@@ -528,7 +526,7 @@ static void mirt__cu_set_room(mirt__handle *cu, void *memory, size_t bytes) {
 
 static bool mirt__cu_pool_grow(mirt__cu *cu, mirt__cu_pool *pool) {
     mirt__cu_pinned *made = &pool->block[pool->count];
-    if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&made->read, cudaEventDisableTiming), "making events")) return false;
+    if (!mirt__cu_event(cu, &made->read)) return false;
     if (!mirt__cu_try(cu, cudaMallocHost((void **)&made->memory, MIRT__CU_PINNED), "pinning memory of the host"))
         return (void)cudaEventDestroy(made->read), false;
     made->busy = false;
@@ -600,23 +598,21 @@ static void mirt__cu_upload(mirt__cu *cu, void *to, const void *from, size_t byt
 }
 
 static void mirt__cu_stage(mirt__handle *cu, void *to, const void *from, size_t bytes, bool early) {
-    mirt__cu_mode mode;
-    if (!bytes || !mirt__cu_outside(cu, &mode)) return;
+    if (!bytes || !mirt__cu_outside(cu)) return;
     mirt__cu_upload(cu, to, from, bytes, early);
     if (early && cu->status == MIRT_OK &&
         mirt__cu_try(cu, cudaEventRecord(cu->staging->arrived, cu->copies), "marking a copy")) {
         mirt__cu_try(cu, cudaStreamWaitEvent(cu->stream, cu->staging->arrived, 0), "waiting for a copy");
     }
-    mirt__cu_inside(cu, mode);
+    mirt__cu_inside(cu);
 }
 
 static void mirt__cu_behind(mirt__handle *cu) {
-    mirt__cu_mode mode;
-    if (!mirt__cu_outside(cu, &mode)) return;
+    if (!mirt__cu_outside(cu)) return;
     if (mirt__cu_try(cu, cudaEventRecord(cu->staging->left, cu->stream), "marking a place")) {
         mirt__cu_try(cu, cudaStreamWaitEvent(cu->copies, cu->staging->left, 0), "holding up copies");
     }
-    mirt__cu_inside(cu, mode);
+    mirt__cu_inside(cu);
 }
 
 /* What has come from the device goes where it is wanted. */
@@ -653,10 +649,9 @@ static void mirt__cu_download(mirt__cu *cu, void *to, const void *from, size_t b
 }
 
 static void mirt__cu_fetch(mirt__handle *cu, void *to, const void *from, size_t bytes) {
-    mirt__cu_mode mode;
-    if (!bytes || !mirt__cu_outside(cu, &mode)) return;
+    if (!bytes || !mirt__cu_outside(cu)) return;
     mirt__cu_download(cu, to, from, bytes);
-    mirt__cu_inside(cu, mode);
+    mirt__cu_inside(cu);
 }
 
 static void mirt__cu_copy(mirt__handle *cu, void *to, const void *from, size_t bytes) {
@@ -697,9 +692,10 @@ static const void *mirt__cu_number(mirt__cu *cu, const void *value, size_t size)
     const size_t room = (size + 15) / 16 * 16;
     if (cu->mode == MIRT__CU_MEASURE || cu->status != MIRT_OK) return NULL;
     if (cu->numbers_used + room > MIRT__CU_NUMBERS) {
-        if (cu->mode != MIRT__CU_RUN)
-            return mirt__cu_fail(cu, MIRT_E_STATE, "a step has more than %zu bytes of numbers", MIRT__CU_NUMBERS),
-                   (const void *)NULL;
+        if (cu->mode != MIRT__CU_RUN) {
+            mirt__cu_fail(cu, MIRT_E_STATE, "a step has more than %zu bytes of numbers", MIRT__CU_NUMBERS);
+            return NULL;
+        }
         cu->numbers_used = 0;
     }
     const size_t at = cu->numbers_used;
@@ -715,8 +711,10 @@ static const void *mirt__cu_constant_copy(mirt__cu *cu, const void *data, size_t
     for (const mirt__cu_constants *c = cu->staging->constants; c; c = c->next) {
         if (c->bytes == bytes && memcmp(c->kept, data, bytes) == 0) return c->copy;
     }
-    if (cu->mode == MIRT__CU_CAPTURE)
-        return mirt__cu_fail(cu, MIRT_E_STATE, "a constant was not there before"), (const void *)NULL;
+    if (cu->mode == MIRT__CU_CAPTURE) {
+        mirt__cu_fail(cu, MIRT_E_STATE, "a constant was not there before");
+        return NULL;
+    }
     mirt__cu_constants *made = static_cast<mirt__cu_constants *>(cu->host->calloc(1, sizeof *made));
     void *kept = made ? cu->host->calloc(bytes ? bytes : 1, 1) : NULL;
     if (made && cu->staging->small && bytes <= MIRT__CU_SMALL - cu->staging->small_used) {
@@ -744,17 +742,15 @@ static const void *mirt__cu_constant_copy(mirt__cu *cu, const void *data, size_t
 /* >>meetings */
 
 static void mirt__cu_signal(mirt__handle *cu, int number) {
-    mirt__cu_mode mode;
-    if (!mirt__cu_outside(cu, &mode)) return;
+    if (!mirt__cu_outside(cu)) return;
     mirt__cu_try(cu, cudaEventRecord(cu->signal[number], cu->stream), "marking a place");
-    mirt__cu_inside(cu, mode);
+    mirt__cu_inside(cu);
 }
 
 static void mirt__cu_await(mirt__handle *cu, mirt__handle *other, int number) {
-    mirt__cu_mode mode;
-    if (!mirt__cu_outside(cu, &mode)) return;
+    if (!mirt__cu_outside(cu)) return;
     mirt__cu_try(cu, cudaStreamWaitEvent(cu->stream, other->signal[number], 0), "waiting for another GPU");
-    mirt__cu_inside(cu, mode);
+    mirt__cu_inside(cu);
 }
 
 static double mirt__cu_seconds(mirt__handle *cu, int from, int to) {

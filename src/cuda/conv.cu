@@ -33,14 +33,7 @@ static __global__ void __launch_bounds__(256) mirt__cu_mm_pack_kernel(mirt__cu_m
         const int across = ((kx * p.across.dilation - p.across.pad) % p.across.stride + p.across.stride) %
                            p.across.stride;
         if (down >= p.down.phases || across >= p.across.phases) return; /* no target reads by it */
-        int64_t above = 0, left = 0, all_across = 0;
-        for (int i = 0; i < down; i++) above += mirt__cu_mm_line_of(p.down, i).taps;
-        for (int i = 0; i < p.across.phases; i++) {
-            const int here = mirt__cu_mm_line_of(p.across, i).taps;
-            all_across += here;
-            left += i < across ? here : 0;
-        }
-        first = above * all_across + mirt__cu_mm_line_of(p.down, down).taps * left +
+        first = mirt__cu_mm_taps_before(p.down, p.across, down, across, mirt__cu_mm_line_of(p.down, down).taps) +
                 (int64_t)(ky / p.down.tap_step) * mirt__cu_mm_line_of(p.across, across).taps + kx / p.across.tap_step;
     }
     for (int i = y; i < 32; i += 8) {
@@ -101,17 +94,18 @@ static __global__ void __launch_bounds__(256) mirt__cu_mm_spread_kernel(mirt__cu
 
 /* ---- Which tile, and what room that takes. */
 
-static mirt__cu_mm_axis mirt__cu_mm_axis_of(bool back, int64_t source, int64_t target, int kernel, int stride,
-                                            int dilation, int64_t pad) {
+/* Of a convolution from `in` to `out`. */
+static mirt__cu_mm_axis mirt__cu_mm_axis_of(bool back, int64_t in, int64_t out, int kernel, int stride, int dilation,
+                                            int64_t pad) {
     mirt__cu_mm_axis a;
     a.back = back;
-    a.source = (int)source;
-    a.target = (int)target;
+    a.source = (int)(back ? out : in);
+    a.target = (int)(back ? in : out);
     a.kernel = kernel;
     a.stride = stride;
     a.dilation = dilation;
     a.pad = (int)pad;
-    a.phases = !back ? 1 : target < stride ? (int)target : stride;
+    a.phases = !back ? 1 : a.target < stride ? a.target : stride;
     a.tap_step = 1;
     while (back && (int64_t)a.tap_step * dilation % stride != 0) a.tap_step++;
     return a;
@@ -139,36 +133,36 @@ typedef struct mirt__cu_mm_job {
 #define MIRT__CU_MM_PARTIAL (1 << 24) /* floats of partial sums, at most */
 #define MIRT__CU_MM_COLUMNS (48 << 10) /* bytes of columns in shared memory, at most */
 
-#define MIRT__CU_MULTIPLY_CASE(bm, bn, by) \
-    if (tile_m == bm && tile_n == bn && math == by) { \
-        typedef mirt__cu_mm_tile<bm, bn, by> tile; \
-        const int bytes = mirt__cu_mm_work_bytes(tile::stages, tile::a_bytes, tile::b_bytes, tile::slab, \
-                                                 tile::half && p.x.kind & MIRT__CU_READ_BACK) + \
-                          tile::info; \
-        if (launch) MIRT_LAUNCH(cu, (mirt__cu_multiply_kernel<bm, bn, by>), grid, tile::threads, bytes + columns, p); \
-        return bytes; \
-    }
-/* Launches one of the kernels; returns what it takes of shared memory beside the columns. */
-static int mirt__cu_multiply_launch(mirt__cu *cu, const mirt__cu_multiply *args, int math, int tile_m, int tile_n,
-                                    int columns, bool launch) {
-    const mirt__cu_multiply p = *args;
+template <int BM, int BN, int MATH>
+static int mirt__cu_multiply_as(mirt__cu *cu, const mirt__cu_multiply &p, int columns, bool launch) {
+    typedef mirt__cu_mm_tile<BM, BN, MATH> tile;
     const dim3 grid((unsigned)((int64_t)p.blocks_m * p.blocks_n * p.groups * p.down.phases * p.across.phases),
                     (unsigned)p.splits);
-    MIRT__CU_MULTIPLY_CASE(64, 64, MIRT__CU_MM_HALF)
-    MIRT__CU_MULTIPLY_CASE(128, 64, MIRT__CU_MM_HALF)
-    MIRT__CU_MULTIPLY_CASE(128, 128, MIRT__CU_MM_HALF)
-    MIRT__CU_MULTIPLY_CASE(64, 64, MIRT__CU_MM_FLOAT16)
-    MIRT__CU_MULTIPLY_CASE(128, 64, MIRT__CU_MM_FLOAT16)
-    MIRT__CU_MULTIPLY_CASE(128, 128, MIRT__CU_MM_FLOAT16)
-    MIRT__CU_MULTIPLY_CASE(64, 64, MIRT__CU_MM_TF32)
-    MIRT__CU_MULTIPLY_CASE(128, 64, MIRT__CU_MM_TF32)
-    MIRT__CU_MULTIPLY_CASE(128, 128, MIRT__CU_MM_TF32)
-    MIRT__CU_MULTIPLY_CASE(64, 64, MIRT__CU_MM_FMA)
-    MIRT__CU_MULTIPLY_CASE(128, 64, MIRT__CU_MM_FMA)
-    MIRT__CU_MULTIPLY_CASE(128, 128, MIRT__CU_MM_FMA)
-    return 0;
+    const int bytes = mirt__cu_mm_work_bytes(tile::stages, tile::a_bytes, tile::b_bytes, tile::slab,
+                                             tile::half && p.x.kind & MIRT__CU_READ_BACK) +
+                      tile::info;
+    if (launch) MIRT_LAUNCH(cu, (mirt__cu_multiply_kernel<BM, BN, MATH>), grid, tile::threads, bytes + columns, p);
+    return bytes;
 }
-#undef MIRT__CU_MULTIPLY_CASE
+template <int MATH>
+static int mirt__cu_multiply_by(mirt__cu *cu, const mirt__cu_multiply &p, int bm, int bn, int columns, bool launch) {
+    return bn == 128   ? mirt__cu_multiply_as<128, 128, MATH>(cu, p, columns, launch)
+           : bm == 128 ? mirt__cu_multiply_as<128, 64, MATH>(cu, p, columns, launch)
+                       : mirt__cu_multiply_as<64, 64, MATH>(cu, p, columns, launch);
+}
+/* Launches one of the kernels; returns what it takes of shared memory beside the columns. */
+static int mirt__cu_multiply_launch(mirt__cu *cu, const mirt__cu_multiply &p, mirt__cu_math math, int bm, int bn,
+                                    int columns, bool launch) {
+    return math == MIRT__CU_BY_HALF      ? mirt__cu_multiply_by<MIRT__CU_BY_HALF>(cu, p, bm, bn, columns, launch)
+           : math == MIRT__CU_BY_FLOAT16 ? mirt__cu_multiply_by<MIRT__CU_BY_FLOAT16>(cu, p, bm, bn, columns, launch)
+           : math == MIRT__CU_BY_TF32    ? mirt__cu_multiply_by<MIRT__CU_BY_TF32>(cu, p, bm, bn, columns, launch)
+                                         : mirt__cu_multiply_by<MIRT__CU_BY_FMA>(cu, p, bm, bn, columns, launch);
+}
+/* Whether a kernel has room for itself and so many bytes of columns. */
+static bool mirt__cu_multiply_fits(mirt__cu *cu, const mirt__cu_multiply &p, mirt__cu_math math, int bm, int bn,
+                                   int columns) {
+    return (size_t)(mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false) + columns) <= cu->shared_most;
+}
 
 /* A call's memory: what is asked for first, then where it is. */
 typedef struct mirt__cu_mm_rooms {
@@ -183,22 +177,17 @@ static int64_t mirt__cu_mm_rooms_take(mirt__cu_mm_rooms *r, int64_t bytes) {
 static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     mirt__cu_multiply *p = &job->p;
     mirt__cu_mm_pack *w = &job->pack;
+    const mirt__cu_math math = mirt__cu_math_of(cu, job->factors);
     const bool half = job->factors != MIRT_FLOAT32,
-               exact = !mirt__cu_multiplies(cu, job->factors); /* exact: rounded numbers are multiplied as floats */
+               exact = math < MIRT__CU_BY_HALF; /* rounded numbers are multiplied as floats */
     const mirt_dtype dtype = exact ? MIRT_FLOAT32 : job->factors;
-    const int math = (int)dtype == MIRT__FLOAT16           ? MIRT__CU_MM_FLOAT16
-                     : !exact                              ? MIRT__CU_MM_HALF
-                     : !half && cu->tf32 && cu->major >= 8 ? MIRT__CU_MM_TF32
-                                                           : MIRT__CU_MM_FMA;
     const int vector = exact ? 4 : 8, taps = p->down.kernel * p->across.kernel, k = p->k, size = exact ? 4 : 2;
     const bool round = half && exact, whole = !(p->x.kind & MIRT__CU_READ_GATE) ||
                                               p->x.gate_pixels == (int64_t)p->down.source * p->across.source;
     int columns = mirt__cu_columns_floats(p->x, k) * 4;
-    const bool narrow = columns > MIRT__CU_MM_COLUMNS ||
-                        (size_t)mirt__cu_multiply_launch(cu, p, math, 64, 64, 0, false) + (size_t)columns >
-                            cu->shared_most;
+    const bool narrow = columns > MIRT__CU_MM_COLUMNS || !mirt__cu_multiply_fits(cu, *p, math, 64, 64, columns);
     const bool spread = narrow || k % vector != 0 || p->x.width < vector || p->x.dtype != dtype || !whole || round ||
-                        job->turned || !MIRT__CU_MM_QUICK(p->x.norm.activation);
+                        job->turned || !mirt__cu_simple(p->x.norm.activation);
     mirt__cu_mm_spread s;
     mirt__cu_mm_rooms r;
     memset(&r, 0, sizeof r);
@@ -232,10 +221,8 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     int bm = 128, bn = 64;
     if (p->n > 64 && mirt__cu_ceil(rows, 128) * mirt__cu_ceil(p->n, 128) * sets >= MIRT__CU_MM_BLOCKS) bn = 128;
     else if (mirt__cu_ceil(rows, 128) * mirt__cu_ceil(p->n, 64) * sets < MIRT__CU_MM_BLOCKS) bm = 64;
-    if (bn == 128 && (size_t)(mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false) + columns) > cu->shared_most)
-        bn = 64;
-    if (bm == 128 && (size_t)(mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false) + columns) > cu->shared_most)
-        bm = 64;
+    if (bn == 128 && !mirt__cu_multiply_fits(cu, *p, math, bm, bn, columns)) bn = 64;
+    if (bm == 128 && !mirt__cu_multiply_fits(cu, *p, math, bm, bn, columns)) bm = 64;
     p->blocks_m = (int)mirt__cu_ceil(rows, bm);
     p->blocks_n = (int)mirt__cu_ceil(p->n, bn);
     const int64_t blocks = (int64_t)p->blocks_m * p->blocks_n * sets,
@@ -292,7 +279,7 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     if (p->splits > 1) p->partial = (float *)(room + r.partial);
     p->chunks = mirt__cu_chunks_of(room ? room + r.chunks : NULL, p->e.sums, p->e.columns, chunks);
 
-    mirt__cu_multiply_launch(cu, p, math, bm, bn, columns, true);
+    mirt__cu_multiply_launch(cu, *p, math, bm, bn, columns, true);
     if (p->splits > 1) {
         mirt__cu_multiply together = *p;
         together.n = (int)p->e.columns;
@@ -305,63 +292,52 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
 
 /* ---- The table's functions. */
 
-/* The sums of no pixels. */
-static void mirt__cu_mm_nothing(mirt__cu *cu, const mirt__epilogue *epilogue, int64_t columns) {
-    const mirt__cu_epilogue e = mirt__cu_epilogue_of(epilogue, NULL, MIRT_FLOAT32, columns);
-    const mirt__cu_chunks none = mirt__cu_chunks_of(NULL, e.sums, columns, 0);
-    mirt__cu_sums_finish(cu, &e, &none, epilogue->sum, 0, 0);
-}
-
-static void mirt__cu_conv_job(mirt__cu_mm_job *job, const mirt__conv *s, bool back, const mirt__reader *x,
-                              const mirt__real *kernel) {
-    mirt__cu_multiply *p = &job->p;
-    memset(job, 0, sizeof *job);
-    const int64_t ci = s->ci / s->groups, co = s->co / s->groups;
-    p->down = back ? mirt__cu_mm_axis_of(true, s->oh, s->h, s->kh, s->stride_h, s->dilation_h, s->pad_top)
-                   : mirt__cu_mm_axis_of(false, s->h, s->oh, s->kh, s->stride_h, s->dilation_h, s->pad_top);
-    p->across = back ? mirt__cu_mm_axis_of(true, s->ow, s->w, s->kw, s->stride_w, s->dilation_w, s->pad_left)
-                     : mirt__cu_mm_axis_of(false, s->w, s->ow, s->kw, s->stride_w, s->dilation_w, s->pad_left);
+/* y = x by the kernel or, back, by its transpose. */
+static void mirt__cu_conv_by(mirt__cu *cu, const mirt__conv *s, bool back, mirt_dtype factors, const mirt__reader *x,
+                             const mirt__real *kernel, void *y, mirt_dtype dtype, const mirt__epilogue *epilogue) {
+    const int64_t ci = s->ci / s->groups, co = s->co / s->groups, columns = back ? s->ci : s->co;
+    mirt__cu_mm_job job;
+    mirt__cu_multiply *p = &job.p;
+    memset(&job, 0, sizeof job);
+    p->e = mirt__cu_epilogue_of(epilogue, y, dtype, columns);
+    if (s->rows < 1 || (back ? s->h : s->oh) < 1 || (back ? s->w : s->ow) < 1 || columns < 1) {
+        const mirt__cu_chunks none = mirt__cu_chunks_of(NULL, p->e.sums, columns, 0);
+        mirt__cu_sums_finish(cu, &p->e, &none, epilogue->sum, 0, 0);
+        return;
+    }
+    if (mirt__cu_blas_conv(cu, s, back, factors, x, kernel, y, dtype, epilogue)) return;
+    p->down = mirt__cu_mm_axis_of(back, s->h, s->oh, s->kh, s->stride_h, s->dilation_h, s->pad_top);
+    p->across = mirt__cu_mm_axis_of(back, s->w, s->ow, s->kw, s->stride_w, s->dilation_w, s->pad_left);
     p->images = s->rows;
     p->groups = s->groups;
     p->c = (int)(back ? s->co : s->ci);
     p->k = (int)(back ? co : ci);
     p->n = (int)(back ? ci : co);
     p->x = mirt__cu_reader_of(x, p->c);
-    job->pack.from = kernel;
-    job->pack.tap = ci * s->co;
-    job->pack.row = back ? 1 : s->co;
-    job->pack.column = back ? s->co : 1;
-    job->pack.group = co;
-}
-
-static void mirt__cu_conv_forward(const mirt__conv_forward *f, const mirt__where *where) {
-    mirt__cu *cu = mirt__cu_of(where);
-    const mirt__conv *s = &f->s;
-    const mirt_dtype factors = mirt__cu_factors(f->half, where);
-    mirt__cu_mm_job job;
-    if (mirt__cu_depthwise_forward(f, cu)) return;
-    if (s->rows < 1 || s->oh < 1 || s->ow < 1 || s->co < 1) {
-        mirt__cu_mm_nothing(cu, &f->epilogue, s->co);
-        return;
-    }
-    if (mirt__cu_blas_conv_forward(f, factors, cu)) return;
-    mirt__cu_conv_job(&job, s, false, &f->x, f->kernel);
-    job.p.e = mirt__cu_epilogue_of(&f->epilogue, f->y, f->y_dtype, s->co);
-    job.sum = f->epilogue.sum;
+    job.pack.from = kernel;
+    job.pack.tap = ci * s->co;
+    job.pack.row = back ? 1 : s->co;
+    job.pack.column = back ? s->co : 1;
+    job.pack.group = co;
+    job.sum = epilogue->sum;
     job.factors = factors;
     mirt__cu_multiply_run(cu, &job);
 }
 
+static void mirt__cu_conv_forward(const mirt__conv_forward *f, const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
+    if (mirt__cu_depthwise_forward(f, cu)) return;
+    mirt__cu_conv_by(cu, &f->s, false, mirt__cu_factors(f->half, where), &f->x, f->kernel, f->y, f->y_dtype,
+                     &f->epilogue);
+}
+
 static void mirt__cu_conv_input_grad(const mirt__conv_input_grad *g, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
-    const mirt__conv *s = &g->s;
-    const mirt_dtype factors = mirt__cu_factors(g->half, where);
-    mirt__cu_mm_job job;
     if (mirt__cu_depthwise_input_grad(g, cu)) return;
     if (g->x) { /* first, as dx may lie where x or dy does */
         mirt__conv_weight_grad w;
         memset(&w, 0, sizeof w);
-        w.s = *s;
+        w.s = g->s;
         w.x = *g->x;
         w.dy = g->dy;
         w.dkernel = g->dkernel;
@@ -369,16 +345,8 @@ static void mirt__cu_conv_input_grad(const mirt__conv_input_grad *g, const mirt_
         w.half = g->half;
         mirt__cu_conv_weight_grad(&w, where);
     }
-    if (s->rows < 1 || s->h < 1 || s->w < 1 || s->ci < 1) {
-        mirt__cu_mm_nothing(cu, &g->epilogue, s->ci);
-        return;
-    }
-    if (mirt__cu_blas_conv_input_grad(g, factors, cu)) return;
-    mirt__cu_conv_job(&job, s, true, &g->dy, g->kernel);
-    job.p.e = mirt__cu_epilogue_of(&g->epilogue, g->dx, g->dx_dtype, s->ci);
-    job.sum = g->epilogue.sum;
-    job.factors = factors;
-    mirt__cu_multiply_run(cu, &job);
+    mirt__cu_conv_by(cu, &g->s, true, mirt__cu_factors(g->half, where), &g->dy, g->kernel, g->dx, g->dx_dtype,
+                     &g->epilogue);
 }
 
 /* The sums over p of b[p, j], 32 columns per block, in double. */

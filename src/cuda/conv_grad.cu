@@ -5,20 +5,14 @@
 #include "ptx.cuh"
 #include "reader.cuh"
 
-/* How the numbers are multiplied: float32 by FMA, tf32, bfloat16, float16. */
-enum { MIRT__CU_WGRAD_FMA, MIRT__CU_WGRAD_TF32, MIRT__CU_WGRAD_HALF, MIRT__CU_WGRAD_FLOAT16 };
-
 /* Blocks that a device should have: so that large ones run evenly. Pixels that a part has at least. */
 #define MIRT__CU_WGRAD_BLOCKS 792
 #define MIRT__CU_WGRAD_LARGE 528
 #define MIRT__CU_WGRAD_PIXELS 512
 #define MIRT__CU_WGRAD_SUMS ((int64_t)1 << 24) /* floats of all parts, about */
 
-typedef struct mirt__cu_wgrad {
+struct mirt__cu_wgrad : mirt__conv {
     mirt__cu_reader x, dy;
-    int64_t h, w, ci, oh, ow, co;
-    int kw, stride_h, stride_w, dilation_h, dilation_w;
-    int pad_top, pad_left;
     int64_t m, n, channels;   /* of a group: rows and columns of dkernel; channels of x */
     int64_t pixels, part;     /* of dy: all, in a part */
     int tiles_m, tiles_n;
@@ -32,11 +26,11 @@ typedef struct mirt__cu_wgrad {
     int64_t sum_floats;       /* from one part to the next */
     bool bias;
     float *dkernel, *db;      /* where there is one part only */
-} mirt__cu_wgrad;
+};
 
 template <int BY, int BM_, int BN_> struct mirt__cu_wgrad_shape {
-    static constexpr bool HALF = BY >= MIRT__CU_WGRAD_HALF;
-    typedef typename mirt__cu_half_of<BY == MIRT__CU_WGRAD_FLOAT16>::type H;
+    static constexpr bool HALF = BY >= MIRT__CU_BY_HALF;
+    typedef typename mirt__cu_half_of<BY == MIRT__CU_BY_FLOAT16>::type H;
     static constexpr int BM = BM_, BN = BN_, BK = HALF ? 32 : 16;
     static constexpr int THREADS = BM * BN >= 128 * 128 ? 256 : 128;
     static constexpr int WARPS_N = THREADS == 256 ? 4 : 2, WARPS_M = THREADS / 32 / WARPS_N;
@@ -86,7 +80,7 @@ template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
         mirt__cu_reader r = X ? g.x : g.dy;
         if (V > 1) r.kind &= X ? MIRT__CU_READ_NORM | MIRT__CU_READ_GATE : MIRT__CU_READ_BACK;
         if (V == 8) {
-            r.dtype = BY == MIRT__CU_WGRAD_FLOAT16 ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16;
+            r.dtype = BY == MIRT__CU_BY_FLOAT16 ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16;
             r.affine = false;
         }
         return r;
@@ -181,8 +175,8 @@ template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
 /* The sums of a thread. */
 template <class S, int BY> struct mirt__cu_wgrad_sums {
     static constexpr int MT = S::WM / 16, NT = S::WN / 8;
-    float d[BY == MIRT__CU_WGRAD_FMA ? 1 : MT][BY == MIRT__CU_WGRAD_FMA ? 1 : NT][4];
-    float c[BY == MIRT__CU_WGRAD_FMA ? S::TM : 1][BY == MIRT__CU_WGRAD_FMA ? S::TN : 1];
+    float d[BY == MIRT__CU_BY_FMA ? 1 : MT][BY == MIRT__CU_BY_FMA ? 1 : NT][4];
+    float c[BY == MIRT__CU_BY_FMA ? S::TM : 1][BY == MIRT__CU_BY_FMA ? S::TN : 1];
 };
 
 template <class S, int BY>
@@ -190,7 +184,7 @@ static __device__ void mirt__cu_wgrad_multiply(mirt__cu_wgrad_sums<S, BY> &sums,
                                                const unsigned char *a_shared, const unsigned char *b_shared) {
     constexpr int MT = S::WM / 16, NT = S::WN / 8;
     const int lane = thread % 32, warp = thread / 32, wm = warp / S::WARPS_N * S::WM, wn = warp % S::WARPS_N * S::WN;
-    if constexpr (BY == MIRT__CU_WGRAD_FMA) {
+    if constexpr (BY == MIRT__CU_BY_FMA) {
         const float *as = reinterpret_cast<const float *>(a_shared), *bs = reinterpret_cast<const float *>(b_shared);
         const int tx = thread % 16 * 4, ty = thread / 16 * 4;
         constexpr int DOWN = S::THREADS / 16 * 4;
@@ -207,7 +201,7 @@ static __device__ void mirt__cu_wgrad_multiply(mirt__cu_wgrad_sums<S, BY> &sums,
                 for (int j = 0; j < S::TN; j++) sums.c[i][j] = fmaf(a[i], b[j], sums.c[i][j]);
             }
         }
-    } else if constexpr (BY == MIRT__CU_WGRAD_TF32) {
+    } else if constexpr (BY == MIRT__CU_BY_TF32) {
         const float *as = reinterpret_cast<const float *>(a_shared), *bs = reinterpret_cast<const float *>(b_shared);
         const int g = lane / 4, t = lane % 4;
 #pragma unroll
@@ -247,7 +241,7 @@ static __device__ void mirt__cu_wgrad_multiply(mirt__cu_wgrad_sums<S, BY> &sums,
             for (int i = 0; i < MT; i++) {
 #pragma unroll
                 for (int j = 0; j < NT; j++)
-                    mirt__cu_mma_half<BY == MIRT__CU_WGRAD_FLOAT16>(sums.d[i][j], a[i], b[j / 2] + j % 2 * 2);
+                    mirt__cu_mma_half<BY == MIRT__CU_BY_FLOAT16>(sums.d[i][j], a[i], b[j / 2] + j % 2 * 2);
             }
         }
     }
@@ -259,7 +253,7 @@ static __device__ void mirt__cu_wgrad_multiply(mirt__cu_wgrad_sums<S, BY> &sums,
 template <int BY, int BM, int BN, int V>
 static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREADS,
                                          BM > 64                               ? 1
-                                         : BY >= MIRT__CU_WGRAD_HALF && V == 4 ? 2
+                                         : BY >= MIRT__CU_BY_HALF && V == 4 ? 2
                                                                                : 3)
     mirt__cu_wgrad_kernel(const mirt__cu_wgrad g) {
     typedef mirt__cu_wgrad_shape<BY, BM, BN> S;
@@ -319,7 +313,7 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREA
     }
 
     float *to = g.dkernel ? g.dkernel : g.sums + (int64_t)blockIdx.y * g.sum_floats;
-    if constexpr (BY == MIRT__CU_WGRAD_FMA) {
+    if constexpr (BY == MIRT__CU_BY_FMA) {
         const int tx = thread % 16 * 4, ty = thread / 16 * 4;
 #pragma unroll
         for (int i = 0; i < S::TM; i++) {
@@ -355,23 +349,16 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREA
 }
 
 template <int BY, int BM, int BN, int V>
-static void mirt__cu_wgrad_launch(mirt__cu *cu, const mirt__cu_wgrad *g, int64_t groups, int64_t parts) {
+static void mirt__cu_wgrad_launch(mirt__cu *cu, const mirt__cu_wgrad &g, int64_t parts) {
     typedef mirt__cu_wgrad_shape<BY, BM, BN> S;
-    const dim3 grid((unsigned)((int64_t)g->tiles_m * g->tiles_n * groups), (unsigned)parts);
-    const mirt__cu_wgrad args = *g;
-    MIRT_LAUNCH(cu, (mirt__cu_wgrad_kernel<BY, BM, BN, V>), grid, S::THREADS, S::BYTES, args);
+    const dim3 grid((unsigned)((int64_t)g.tiles_m * g.tiles_n * g.groups), (unsigned)parts);
+    MIRT_LAUNCH(cu, (mirt__cu_wgrad_kernel<BY, BM, BN, V>), grid, S::THREADS, S::BYTES, g);
 }
-template <int BY, int V>
-static void mirt__cu_wgrad_by(mirt__cu *cu, const mirt__cu_wgrad *g, int64_t groups, int64_t parts) {
-    if (g->large) mirt__cu_wgrad_launch<BY, 128, 128, V>(cu, g, groups, parts);
-    else if (g->width == V) mirt__cu_wgrad_launch<BY, 64, 64, V>(cu, g, groups, parts);
-    else if (g->width == 4) mirt__cu_wgrad_launch<BY, 64, 64, 4>(cu, g, groups, parts);
-    else mirt__cu_wgrad_launch<BY, 64, 64, 1>(cu, g, groups, parts);
-}
-
-static bool mirt__cu_wgrad_pixels(const mirt__conv *s) {
-    return s->kh == 1 && s->kw == 1 && s->stride_h == 1 && s->stride_w == 1 && s->pad_top == 0 && s->pad_left == 0 &&
-           s->oh == s->h && s->ow == s->w;
+template <int BY, int V> static void mirt__cu_wgrad_by(mirt__cu *cu, const mirt__cu_wgrad &g, int64_t parts) {
+    if (g.large) mirt__cu_wgrad_launch<BY, 128, 128, V>(cu, g, parts);
+    else if (g.width == V) mirt__cu_wgrad_launch<BY, 64, 64, V>(cu, g, parts);
+    else if (g.width == 4) mirt__cu_wgrad_launch<BY, 64, 64, 4>(cu, g, parts);
+    else mirt__cu_wgrad_launch<BY, 64, 64, 1>(cu, g, parts);
 }
 
 static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const mirt__where *where) {
@@ -381,33 +368,22 @@ static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const 
     if (mirt__cu_depthwise_weight_grad(args, cu) || mirt__cu_blas_conv_weight_grad(args, factors, cu)) return;
     mirt__cu_wgrad g;
     memset(&g, 0, sizeof g);
+    static_cast<mirt__conv &>(g) = *s;
     g.x = mirt__cu_reader_of(&args->x, s->ci);
     g.dy = mirt__cu_reader_of(&args->dy, s->co);
-    g.h = s->h;
-    g.w = s->w;
-    g.ci = s->ci;
-    g.oh = s->oh;
-    g.ow = s->ow;
-    g.co = s->co;
-    g.kw = s->kw;
-    g.stride_h = s->stride_h;
-    g.stride_w = s->stride_w;
-    g.dilation_h = s->dilation_h;
-    g.dilation_w = s->dilation_w;
-    g.pad_top = (int)s->pad_top;
-    g.pad_left = (int)s->pad_left;
     g.channels = s->ci / s->groups;
     g.m = (int64_t)s->kh * s->kw * g.channels;
     g.n = s->co / s->groups;
     g.pixels = s->rows * s->oh * s->ow;
-    g.flat = mirt__cu_wgrad_pixels(s);
+    g.flat = mirt__cu_pixelwise(s);
     g.image = mirt__cu_divisor_of(s->oh * s->ow);
     g.line = mirt__cu_divisor_of(s->ow);
     g.gate_images = g.x.gate_pixels == s->h * s->w;
     g.bias = args->db != NULL;
     if (g.m < 1 || s->co < 1) return;
 
-    const bool half = mirt__cu_multiplies(cu, factors);
+    const mirt__cu_math math = mirt__cu_math_of(cu, factors);
+    const bool half = math >= MIRT__CU_BY_HALF;
     const int widest = half && g.x.dtype == factors && g.dy.dtype == g.x.dtype && !g.x.affine && !g.dy.affine ? 8 : 4;
     g.width = widest;
     if (g.x.kind & MIRT__CU_READ_BACK || g.dy.kind & (MIRT__CU_READ_NORM | MIRT__CU_READ_GATE)) g.width = 1;
@@ -435,12 +411,10 @@ static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const 
     }
     if (parts > 0) {
         g.factors = factors;
-        if (half && (int)factors == MIRT__FLOAT16)
-            mirt__cu_wgrad_by<MIRT__CU_WGRAD_FLOAT16, 8>(cu, &g, s->groups, parts);
-        else if (half) mirt__cu_wgrad_by<MIRT__CU_WGRAD_HALF, 8>(cu, &g, s->groups, parts);
-        else if (!args->half && cu->tf32 && cu->major >= 8)
-            mirt__cu_wgrad_by<MIRT__CU_WGRAD_TF32, 4>(cu, &g, s->groups, parts);
-        else mirt__cu_wgrad_by<MIRT__CU_WGRAD_FMA, 4>(cu, &g, s->groups, parts);
+        if (math == MIRT__CU_BY_FLOAT16) mirt__cu_wgrad_by<MIRT__CU_BY_FLOAT16, 8>(cu, g, parts);
+        else if (half) mirt__cu_wgrad_by<MIRT__CU_BY_HALF, 8>(cu, g, parts);
+        else if (math == MIRT__CU_BY_TF32) mirt__cu_wgrad_by<MIRT__CU_BY_TF32, 4>(cu, g, parts);
+        else mirt__cu_wgrad_by<MIRT__CU_BY_FMA, 4>(cu, g, parts);
     }
     if (parts != 1) mirt__cu_parts_total(cu, g.sums, parts, g.sum_floats, g.m * s->co, args->dkernel, s->co, args->db);
 }

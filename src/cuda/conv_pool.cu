@@ -6,16 +6,16 @@
 
 /* Tiles of windows of an image: the input below one is read into shared memory once, where it has room and is plain.
    Lanes are channels of y, and the eight warps of a block share its windows. */
-typedef struct mirt__cu_pooled {
+struct mirt__cu_pooled : mirt__conv {
     mirt__cu_reader x;
-    int64_t h, w, ci, co, across, down; /* windows of an image */
+    int64_t across, down;               /* windows of an image */
     int64_t image;                      /* elements of x in one */
-    int kh, kw, taps;                   /* kh * kw * ci */
+    int taps;                           /* kh * kw * ci */
     int tile_h, tile_w, tiles_x, tiles; /* windows of a tile; tiles of an image */
     int patch_w, patch_h,
         pitch; /* what it reads of x: pixels; floats from row to row, of x itself where it has no room */
     int64_t all;                        /* tiles of all images */
-} mirt__cu_pooled;
+};
 #define MIRT__CU_POOLED_FLOATS 8192 /* of a patch, at most */
 
 /* A tile's place. */
@@ -184,16 +184,11 @@ static __global__ void __launch_bounds__(256)
 static mirt__cu_pooled mirt__cu_pooled_of(const mirt__conv *s, const mirt__reader *x, int *floats) {
     mirt__cu_pooled p;
     memset(&p, 0, sizeof p);
+    static_cast<mirt__conv &>(p) = *s;
     p.x = mirt__cu_reader_of(x, s->ci);
-    p.h = s->h;
-    p.w = s->w;
-    p.ci = s->ci;
-    p.co = s->co;
     p.down = s->oh / 2;
     p.across = s->ow / 2;
     p.image = s->h * s->w * s->ci;
-    p.kh = s->kh;
-    p.kw = s->kw;
     p.taps = (int)(s->kh * s->kw * s->ci);
     p.tile_w = (int)(p.across < 16 ? p.across : 16);
     if (p.tile_w < 1) p.tile_w = 1;
@@ -225,25 +220,14 @@ static void mirt__cu_conv_pool(const mirt__conv_pool *args, const mirt__where *w
     int floats;
     const mirt__cu_pooled p = mirt__cu_pooled_of(s, &args->x, &floats);
     if (p.all < 1 || p.co < 1) return;
-    const dim3 grid((unsigned)p.all, (unsigned)mirt__cu_ceil(p.co, 32)), block(32, 8);
-    const size_t shared = (size_t)floats * sizeof(float);
     const bool patched = floats > 0, square = patched && p.kh == p.kw;
-    if (square && p.kh == 3 && p.ci == 1) {
-        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<3, 1, true>), grid, block, shared, p, args->kernel, args->bias,
-                    args->y, args->which);
-    } else if (square && p.kh == 3 && p.ci == 3) {
-        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<3, 3, true>), grid, block, shared, p, args->kernel, args->bias,
-                    args->y, args->which);
-    } else if (square && p.kh == 5 && p.ci == 1) {
-        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<5, 1, true>), grid, block, shared, p, args->kernel, args->bias,
-                    args->y, args->which);
-    } else if (patched) {
-        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<0, 0, true>), grid, block, shared, p, args->kernel, args->bias,
-                    args->y, args->which);
-    } else {
-        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<0, 0, false>), grid, block, 16, p, args->kernel, args->bias, args->y,
-                    args->which);
-    }
+    const auto pooled = square && p.kh == 3 && p.ci == 1   ? mirt__cu_pooled_forward<3, 1, true>
+                        : square && p.kh == 3 && p.ci == 3 ? mirt__cu_pooled_forward<3, 3, true>
+                        : square && p.kh == 5 && p.ci == 1 ? mirt__cu_pooled_forward<5, 1, true>
+                        : patched                          ? mirt__cu_pooled_forward<0, 0, true>
+                                                           : mirt__cu_pooled_forward<0, 0, false>;
+    MIRT_LAUNCH(cu, pooled, dim3((unsigned)p.all, (unsigned)mirt__cu_ceil(p.co, 32)), dim3(32, 8),
+                patched ? (size_t)floats * sizeof(float) : 16, p, args->kernel, args->bias, args->y, args->which);
 }
 
 #define MIRT__CU_POOLED_PARTS 256
@@ -263,27 +247,18 @@ static void mirt__cu_conv_pool_weight_grad(const mirt__conv_pool_weight_grad *ar
     const int64_t each = mirt__cu_ceil(p.all, parts);
     parts = each > 0 ? mirt__cu_ceil(p.all, each) : 0;
     const int taps = floats == 0 ? 1 : p.taps <= 9 ? 9 : p.taps <= 27 ? 27 : 32;
-    const dim3 grid((unsigned)parts, (unsigned)mirt__cu_ceil(p.co, 32), (unsigned)mirt__cu_ceil(p.taps, taps)),
-        block(32, 8);
-    const size_t shared = (size_t)((taps + 1) * 32 + floats) * sizeof(float);
+    const dim3 grid((unsigned)parts, (unsigned)mirt__cu_ceil(p.co, 32), (unsigned)mirt__cu_ceil(p.taps, taps));
+    const auto pooled_grad = taps == 1    ? mirt__cu_pooled_grad<1, false>
+                             : taps == 9  ? mirt__cu_pooled_grad<9, true>
+                             : taps == 27 ? mirt__cu_pooled_grad<27, true>
+                                          : mirt__cu_pooled_grad<32, true>;
     float *to = args->dkernel, *bias = args->db;
     if (parts != 1) {
         to = sums;
         bias = args->db && sums ? sums + count : NULL;
     }
-    if (parts > 0) {
-        if (taps == 1)
-            MIRT_LAUNCH(cu, (mirt__cu_pooled_grad<1, false>), grid, block, shared, p, each, args->dy, args->which, to,
-                        stride, bias, stride);
-        else if (taps == 9)
-            MIRT_LAUNCH(cu, (mirt__cu_pooled_grad<9, true>), grid, block, shared, p, each, args->dy, args->which, to,
-                        stride, bias, stride);
-        else if (taps == 27)
-            MIRT_LAUNCH(cu, (mirt__cu_pooled_grad<27, true>), grid, block, shared, p, each, args->dy, args->which, to,
-                        stride, bias, stride);
-        else
-            MIRT_LAUNCH(cu, (mirt__cu_pooled_grad<32, true>), grid, block, shared, p, each, args->dy, args->which, to,
-                        stride, bias, stride);
-    }
+    if (parts > 0)
+        MIRT_LAUNCH(cu, pooled_grad, grid, dim3(32, 8), (size_t)((taps + 1) * 32 + floats) * sizeof(float), p, each,
+                    args->dy, args->which, to, stride, bias, stride);
     if (parts != 1) mirt__cu_parts_total(cu, sums, parts, stride, count, args->dkernel, p.co, args->db);
 }

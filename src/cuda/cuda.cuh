@@ -41,7 +41,7 @@ typedef struct mirt__handle {
     double limit;       /* seconds that a wait takes at most; 0: any */
     cudaStream_t stream, copies, exchanges;
     cudaEvent_t signal[8];
-    mirt__cu_mode mode;
+    mirt__cu_mode mode, inner; /* inner: what it is again after what is not part of a graph */
     bool tf32;
     mirt_status status; /* the first failure since the last wait, */
     char error[400];    /* and its sentence */
@@ -69,7 +69,8 @@ static inline bool mirt__cu_launches(const mirt__cu *cu) {
 }
 /* context.cu: notes the first failure; `what` is what was tried. */
 static void mirt__cu_failed(mirt__cu *cu, cudaError_t error, const char *what);
-static void mirt__cu_fail(mirt__cu *cu, mirt_status status, const char *format, ...);
+/* The same by status and sentence; false. */
+static bool mirt__cu_fail(mirt__cu *cu, mirt_status status, const char *format, ...);
 /* context.cu: temporary memory of this call, aligned to 256 bytes; one request per kernel function for all it needs.
    NULL while measuring or after a failure: the caller continues, nothing is launched. */
 static void *mirt__cu_room(mirt__cu *cu, size_t bytes);
@@ -101,6 +102,13 @@ static inline mirt_dtype mirt__cu_factors(bool half, const mirt__where *where) {
 static inline bool mirt__cu_multiplies(const mirt__cu *cu, mirt_dtype factors) {
     return (int)factors == MIRT__FLOAT16 ? cu->major * 10 + cu->minor >= 75
                                          : cu->major >= 8 && (int)factors == MIRT__BFLOAT16;
+}
+/* How numbers are multiplied: float32 by FMA or as tf32; by instructions for bfloat16 and float16. */
+typedef enum mirt__cu_math { MIRT__CU_BY_FMA, MIRT__CU_BY_TF32, MIRT__CU_BY_HALF, MIRT__CU_BY_FLOAT16 } mirt__cu_math;
+static inline mirt__cu_math mirt__cu_math_of(const mirt__cu *cu, mirt_dtype factors) {
+    if (mirt__cu_multiplies(cu, factors))
+        return (int)factors == MIRT__FLOAT16 ? MIRT__CU_BY_FLOAT16 : MIRT__CU_BY_HALF;
+    return factors == MIRT_FLOAT32 && cu->tf32 && cu->major >= 8 ? MIRT__CU_BY_TF32 : MIRT__CU_BY_FMA;
 }
 static inline int64_t mirt__cu_ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 

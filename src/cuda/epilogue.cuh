@@ -268,6 +268,19 @@ static inline __device__ void mirt__cu_sums_leave(const mirt__cu_epilogue &e, co
     }
 }
 
+/* What `all` numbers' sums a and b in column j make; moments about `shift`. */
+static inline __device__ void mirt__cu_sums_out(const mirt__cu_epilogue &e, int64_t j, double shift, double all,
+                                                double a, double b, float *out0, float *out1) {
+    if (e.sums == MIRT__SUMS_MOMENTS) {
+        const double average = all > 0 ? a / all : 0, squares = b - average * a;
+        out0[j] = (float)(shift + average);
+        out1[j] = (float)(all > 0 && squares > 0 ? squares / all : 0);
+    } else {
+        out0[j] = (float)a;
+        out1[j] = (float)(b / sqrt((double)e.slope.variance[j] + (double)e.slope.epsilon));
+    }
+}
+
 /* A lane's share of the sums of chunks [begin, end): moments about `shift`. */
 static __global__ void __launch_bounds__(32 * MIRT__CU_SUM_LANES)
 mirt__cu_sums_kernel(mirt__cu_epilogue e, mirt__cu_chunks from, float *out0, float *out1) {
@@ -307,14 +320,7 @@ mirt__cu_sums_kernel(mirt__cu_epilogue e, mirt__cu_chunks from, float *out0, flo
         group[2 * from.columns] = b;
         return;
     }
-    if (moments) {
-        const double average = all > 0 ? a / all : 0, squares = b - average * a;
-        out0[j] = (float)(shift + average);
-        out1[j] = (float)(all > 0 && squares > 0 ? squares / all : 0);
-    } else {
-        out0[j] = (float)a;
-        out1[j] = (float)(b / sqrt((double)e.slope.variance[j] + (double)e.slope.epsilon));
-    }
+    mirt__cu_sums_out(e, j, shift, all, a, b, out0, out1);
 }
 static __global__ void __launch_bounds__(128)
     mirt__cu_sums_groups_kernel(mirt__cu_epilogue e, mirt__cu_chunks from, int64_t groups, float *out0, float *out1) {
@@ -327,14 +333,8 @@ static __global__ void __launch_bounds__(128)
         a += group[from.columns];
         b += group[2 * from.columns];
     }
-    if (e.sums == MIRT__SUMS_MOMENTS) {
-        const double average = all > 0 ? a / all : 0, squares = b - average * a;
-        out0[j] = (float)((double)from.part[2 * from.columns + j] + average);
-        out1[j] = (float)(all > 0 && squares > 0 ? squares / all : 0);
-    } else {
-        out0[j] = (float)a;
-        out1[j] = (float)(b / sqrt((double)e.slope.variance[j] + (double)e.slope.epsilon));
-    }
+    const double shift = e.sums == MIRT__SUMS_MOMENTS ? (double)from.part[2 * from.columns + j] : 0;
+    mirt__cu_sums_out(e, j, shift, all, a, b, out0, out1);
 }
 /* Means of images, each of which has `each` chunks of sums and `pixels` pixels. */
 static __global__ void __launch_bounds__(128)

@@ -320,30 +320,23 @@ static void mirt__cu_buckets(mirt__cu *cu, const mirt__reduction *args) {
 
 /* Whether something that all devices do is to be done. If not since this one failed, the others shall not wait for
    it. */
-static bool mirt__cu_meets(mirt__cu *cu, mirt__cu_mode *mode) {
-    const bool now = mirt__cu_outside(cu, mode);
+static bool mirt__cu_meets(mirt__cu *cu) {
+    const bool now = mirt__cu_outside(cu);
     if (cu->group && cu->status != MIRT_OK) mirt__cu_group_break(cu);
     return now;
 }
 
-static void mirt__cu_exchange(mirt__handle *cu, const mirt__reduction *args) {
-    mirt__cu_mode mode;
-    if (!cu->group || !mirt__cu_meets(cu, &mode)) return;
 #if MIRT__CU_NCCL
-    mirt__cu_group *group = cu->group;
-    if (!group->comm[cu->rank]) {
-        mirt__cu_fail(cu, MIRT_E_STATE, "an exchange of devices that reach each other's memory");
-    } else if (mirt__cu_group_well(cu) && mirt__cu_exchange_begin(cu)) {
-        if (group->collective == MIRT_NCCL) mirt__cu_buckets(cu, args);
+static void mirt__cu_exchange(mirt__cu *cu, const mirt__reduction *args) {
+    if (!mirt__cu_meets(cu)) return;
+    if (mirt__cu_group_well(cu) && mirt__cu_exchange_begin(cu)) {
+        if (cu->group->collective == MIRT_NCCL) mirt__cu_buckets(cu, args);
         else mirt__cu_tree(cu, args);
         mirt__cu_exchange_end(cu);
     }
-#else
-    (void)args;
-    mirt__cu_fail(cu, MIRT_E_STATE, "an exchange of devices that reach each other's memory");
-#endif
-    mirt__cu_inside(cu, mode);
+    mirt__cu_inside(cu);
 }
+#endif
 
 /* What is enqueued next follows the exchanges. */
 static void mirt__cu_exchange_join(mirt__cu *cu) {
@@ -354,10 +347,9 @@ static void mirt__cu_exchange_join(mirt__cu *cu) {
 }
 
 static void mirt__cu_exchanged(mirt__handle *cu) {
-    mirt__cu_mode mode;
-    if (!cu->group || !mirt__cu_meets(cu, &mode)) return;
+    if (!cu->group || !mirt__cu_meets(cu)) return;
     mirt__cu_exchange_join(cu);
-    mirt__cu_inside(cu, mode);
+    mirt__cu_inside(cu);
 }
 
 static void mirt__cu_gather_now(mirt__cu *cu, char *const *base, const size_t *begin, int devices) {
@@ -383,18 +375,16 @@ static void mirt__cu_gather_now(mirt__cu *cu, char *const *base, const size_t *b
 }
 
 static void mirt__cu_gather(mirt__handle *cu, char *const *base, const size_t *begin, int devices) {
-    mirt__cu_mode mode;
-    if (!mirt__cu_meets(cu, &mode)) return;
+    if (!mirt__cu_meets(cu)) return;
     mirt__cu_gather_now(cu, base, begin, devices);
-    mirt__cu_inside(cu, mode);
+    mirt__cu_inside(cu);
 }
 
 /* >>joining */
 
 /* What the trial adds up: whole numbers, whose sums are exact in any order. */
 static __global__ void __launch_bounds__(256) mirt__cu_trial_kernel(float *to, int64_t count, float factor) {
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (int64_t)gridDim.x * blockDim.x)
-        to[i] = (float)(i % 1021) * factor;
+    MIRT__CU_PIECES(i, left, count, 1) to[i] = (float)(i % 1021) * factor;
 }
 
 /* One thread does the work of all devices for once. `share` of each: the sums of what all have. */
@@ -467,43 +457,35 @@ static bool mirt__cu_trial_nccl(mirt__cu_trial *t, bool first) {
 }
 #endif
 
-/* Each device adds up what all have in their memory. */
-static bool mirt__cu_trial_direct(mirt__cu_trial *t) {
-    for (int d = 0; d < t->group->count; d++) {
+static bool mirt__cu_trial_run(mirt__cu_trial *t, bool first) {
+    (void)first;
+#if MIRT__CU_NCCL
+    if (!t->direct && !mirt__cu_trial_nccl(t, first)) return false;
+#endif
+    for (int d = 0; d < t->group->count && t->direct; d++) { /* each adds up what all have in their memory */
         mirt__cu *cu = t->group->member[d];
         mirt__cu_parts parts;
         mirt__cu_enter(cu);
         mirt__cu_parts_take(&parts, t->exchange[d].parts, t->exchange[d].part, t->exchange[d].add);
         mirt__cu_sum_parts(cu, cu->exchanges, parts, t->sum[d], MIRT__CU_TRIAL);
     }
-    return true;
-}
-
-static bool mirt__cu_trial_run(mirt__cu_trial *t, bool first) {
-#if MIRT__CU_NCCL
-    return (t->direct ? mirt__cu_trial_direct(t) : mirt__cu_trial_nccl(t, first)) && mirt__cu_all_settled(t->group);
-#else
-    (void)first;
-    return mirt__cu_trial_direct(t) && mirt__cu_all_settled(t->group);
-#endif
+    return mirt__cu_all_settled(t->group);
 }
 
 static bool mirt__cu_trial_check(mirt__cu_trial *t, int device) {
     mirt__cu *cu = t->group->member[device];
     enum { SAMPLE = 4096 };
     float *sample = static_cast<float *>(cu->host->calloc(SAMPLE, sizeof *sample));
-    bool good = sample != NULL;
-    if (!sample) return mirt__cu_fail(cu, MIRT_E_NOMEM, "no memory for a trial"), false;
+    if (!sample) return mirt__cu_fail(cu, MIRT_E_NOMEM, "no memory for a trial");
     const int64_t all = (int64_t)t->group->count * (t->group->count + 1) / 2, from = MIRT__CU_TRIAL - SAMPLE;
     mirt__cu_download(cu, sample, t->sum[device] + from, SAMPLE * sizeof *sample);
-    good = mirt__cu_settled(cu, cu->stream, NULL) && mirt__cu_deliver(cu);
+    bool good = mirt__cu_settled(cu, cu->stream, NULL) && mirt__cu_deliver(cu);
     for (int i = 0; good && i < SAMPLE; i++) {
         if (sample[i] == (float)((from + i) % 1021 * all)) continue;
-        mirt__cu_fail(cu, MIRT_E_DEVICE, "sums over GPUs come out wrong%s",
-                      t->direct ? ": reaching another GPU's memory does not work on this machine (the IOMMU may be in "
-                                  "the way); build with NCCL"
-                                : "");
-        good = false;
+        good = mirt__cu_fail(cu, MIRT_E_DEVICE, "sums over GPUs come out wrong%s",
+                             t->direct ? ": reaching another GPU's memory does not work on this machine (the IOMMU may "
+                                         "be in the way); build with NCCL"
+                                       : "");
     }
     cu->host->free(sample);
     return good;
@@ -566,12 +548,10 @@ static bool mirt__cu_reach(const mirt__cu_group *group, const char *why) {
             if (other == cu->index) continue;
             if (!mirt__cu_try(cu, cudaDeviceCanAccessPeer(&can, cu->index, other), "asking for another GPU's memory"))
                 return false;
-            if (!can) {
-                mirt__cu_fail(cu, MIRT_E_DEVICE, "it cannot reach the memory of gpu:%d, and %s: %s", other, why,
-                              MIRT__CU_NCCL ? "use one of the two, or mirrored weights on different GPUs"
-                                            : "build with NCCL (nvcc ... -lnccl), or use one GPU");
-                return false;
-            }
+            if (!can)
+                return mirt__cu_fail(cu, MIRT_E_DEVICE, "it cannot reach the memory of gpu:%d, and %s: %s", other, why,
+                                     MIRT__CU_NCCL ? "use one of the two, or mirrored weights on different GPUs"
+                                                   : "build with NCCL (nvcc ... -lnccl), or use one GPU");
             const cudaError_t error = cudaDeviceEnablePeerAccess(other, 0);
             if (error == cudaErrorPeerAccessAlreadyEnabled) (void)cudaGetLastError();
             else if (!mirt__cu_try(cu, error, "reaching another GPU's memory")) return false;
@@ -602,13 +582,12 @@ static bool mirt__cu_join_nccl(mirt__cu_group *group, int *version) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclUniqueId id;
     if (!mirt__cu_nccl(first, ncclGetVersion(version), "asking its version")) return false;
-    if (*version / 10000 != NCCL_MAJOR || *version < NCCL_VERSION_CODE) {
-        mirt__cu_fail(first, MIRT_E_DEVICE,
-                      "the program was built with nccl.h of NCCL %d.%d.%d, and runs with the library of %d.%d.%d: "
-                      "build and run with the same",
-                      NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH, *version / 10000, *version / 100 % 100, *version % 100);
-        return false;
-    }
+    if (*version / 10000 != NCCL_MAJOR || *version < NCCL_VERSION_CODE)
+        return mirt__cu_fail(
+            first, MIRT_E_DEVICE,
+            "the program was built with nccl.h of NCCL %d.%d.%d, and runs with the library of %d.%d.%d: "
+            "build and run with the same",
+            NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH, *version / 10000, *version / 100 % 100, *version % 100);
     config.blocking = *version / 100 == 226;
     if (group->collective == MIRT_NCCL) { /* the same sums in each run */
         setenv("NCCL_ALGO", "Ring", 0);
@@ -644,27 +623,21 @@ static bool mirt__cu_join_group(mirt__cu_group *group, mirt__joining *join) {
         for (int b = 0; b < a; b++) twice = twice || group->member[a]->index == group->member[b]->index;
     }
 #if MIRT__CU_NCCL
-    const char *wanted = getenv("MIRT_CUDA_NCCL");
-    const bool off = wanted && strcmp(wanted, "0") == 0;
     const char *why = twice          ? "a GPU is named twice"
                       : join->shares ? "the weights are in one place"
                                      : "MIRT_CUDA_NCCL is 0";
-    trial.direct = twice || join->shares || off;
+    trial.direct = twice || join->shares || mirt__cu_switched_off("MIRT_CUDA_NCCL");
 #else
     const char *why = "the program is built without NCCL";
     trial.direct = true;
 #endif
     join->able.direct = trial.direct;
-    if (trial.direct && join->collective == MIRT_NCCL) {
-        mirt__cu_fail(group->member[0], MIRT_E_INVALID, "NCCL cannot join these devices: %s", why);
-        return false;
-    }
+    if (trial.direct && join->collective == MIRT_NCCL)
+        return mirt__cu_fail(group->member[0], MIRT_E_INVALID, "NCCL cannot join these devices: %s", why);
     for (int d = 0; d < group->count; d++) {
         mirt__cu *cu = group->member[d];
         mirt__cu_enter(cu);
-        if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&group->ready[d], cudaEventDisableTiming), "making events") ||
-            !mirt__cu_try(cu, cudaEventCreateWithFlags(&group->done[d], cudaEventDisableTiming), "making events"))
-            return false;
+        if (!mirt__cu_event(cu, &group->ready[d]) || !mirt__cu_event(cu, &group->done[d])) return false;
     }
     int version = 0;
 #if MIRT__CU_NCCL
@@ -673,8 +646,7 @@ static bool mirt__cu_join_group(mirt__cu_group *group, mirt__joining *join) {
     if (trial.direct && !mirt__cu_reach(group, why)) return false;
     const double took = mirt__cu_try_out(&trial);
     if (took < 0 || !mirt__cu_all_well(group, &culprit)) return false;
-    const double speed = (double)MIRT__CU_TRIAL * sizeof(float) / took / 1e9,
-                 megabytes = (double)MIRT__CU_TRIAL * sizeof(float) / 1e6;
+    const double megabytes = (double)MIRT__CU_TRIAL * sizeof(float) / 1e6, speed = megabytes / 1e3 / took;
     if (trial.direct) {
         snprintf(join->how, 256, "each reads the others' memory, as %s; %.3g GB/s for sums of %.3g MB", why, speed,
                  megabytes);

@@ -4,9 +4,6 @@
    that change. */
 #include "cuda.cuh"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #define MIRT__CU_GRAPH_PIECES 64
 
 typedef struct mirt__cu_graph {
@@ -118,10 +115,10 @@ static void mirt__cu_graph_launch(mirt__cu *cu, mirt__cu_graph *graph) {
 }
 
 /* What is not part of a graph stands here: whether it is to be done; if so, it ends with mirt__cu_inside. */
-static bool mirt__cu_outside(mirt__cu *cu, mirt__cu_mode *mode) {
+static bool mirt__cu_outside(mirt__cu *cu) {
     mirt__cu_graph *graph = cu->graphs ? cu->graphs->now : NULL;
     mirt__cu_enter(cu);
-    *mode = cu->mode;
+    cu->inner = cu->mode;
     if (cu->mode == MIRT__CU_CAPTURE) {
         mirt__cu_captured(cu, graph);
         if (!graph->eager) mirt__cu_capture(cu, graph);
@@ -134,7 +131,7 @@ static bool mirt__cu_outside(mirt__cu *cu, mirt__cu_mode *mode) {
     }
     return mirt__cu_launches(cu);
 }
-static void mirt__cu_inside(mirt__cu *cu, mirt__cu_mode mode) { cu->mode = mode; }
+static void mirt__cu_inside(mirt__cu *cu) { cu->mode = cu->inner; }
 
 static void mirt__cu_begin(mirt__handle *cu, const void *owner, uint64_t key) {
     mirt__cu_enter(cu);
@@ -142,8 +139,7 @@ static void mirt__cu_begin(mirt__handle *cu, const void *owner, uint64_t key) {
     if (!cu->graphs) {
         cu->graphs = static_cast<mirt__cu_graphs *>(cu->host->calloc(1, sizeof *cu->graphs));
         if (!cu->graphs) return;
-        const char *wanted = getenv("MIRT_CUDA_GRAPHS");
-        cu->graphs->off = wanted && strcmp(wanted, "0") == 0;
+        cu->graphs->off = mirt__cu_switched_off("MIRT_CUDA_GRAPHS");
     }
     mirt__cu_graphs *graphs = cu->graphs;
     if (graphs->off) return;

@@ -44,7 +44,7 @@ static inline __host__ __device__ mirt__cu_mm_line mirt__cu_mm_line_of(const mir
 /* x is float32 or, for products of 16 bits, of those; it is read by 16 bytes, so k is a multiple of 4 or 8, and
    addresses are of 16. */
 typedef struct mirt__cu_multiply {
-    mirt__cu_reader x;    /* activations: MIRT__CU_MM_QUICK; gates are of whole images */
+    mirt__cu_reader x;    /* activations: mirt__cu_simple; gates are of whole images */
     mirt__cu_mm_axis down, across;
     int64_t images;
     int groups, c, k, n;  /* of a pixel of the source; of a group: channels of the source, of the target */
@@ -56,23 +56,20 @@ typedef struct mirt__cu_multiply {
     int blocks_m, blocks_n, splits, split_steps; /* of k, each of which leaves its sums in `partial` */
     float *partial;
 } mirt__cu_multiply;
-#define MIRT__CU_MM_QUICK(kind) \
-    ((kind) == MIRT_LINEAR || (kind) == MIRT_RELU || (kind) == MIRT_RELU6 || (kind) == MIRT_SILU)
 
-enum { MIRT__CU_MM_FMA, MIRT__CU_MM_TF32, MIRT__CU_MM_HALF, MIRT__CU_MM_FLOAT16 }; /* half: bfloat16 */
 #define MIRT__CU_MM_SLAB 64 /* rows of a tile that are finished at a time, where shared memory may be short */
 
 template <int BM, int BN, int MATH> struct mirt__cu_mm_tile {
-    static const bool half = MATH >= MIRT__CU_MM_HALF;
-    typedef typename mirt__cu_half_of<MATH == MIRT__CU_MM_FLOAT16>::type H;
+    static const bool half = MATH >= MIRT__CU_BY_HALF;
+    typedef typename mirt__cu_half_of<MATH == MIRT__CU_BY_FLOAT16>::type H;
     static const int k = half ? 32 : 16; /* of a step */
     static const int warp_n = half && BN == 128 ? 64 : 32, warp_m = half && BM == 64 ? 32 : 64;
     static const int threads = BM / warp_m * (BN / warp_n) * 32;
     static const int resident = !half ? 1 : BN == 64 ? 3 : 2; /* blocks of a processor, at least */
     static const int stages = half ? 4 : 2;
     static const int vector = half ? 8 : 4;
-    static const int a_row = BM + (MATH == MIRT__CU_MM_TF32 ? 8 : 4),
-                     b_row = BN + (MATH == MIRT__CU_MM_TF32 ? 8 : 0); /* of floats [k][row] */
+    static const int a_row = BM + (MATH == MIRT__CU_BY_TF32 ? 8 : 4),
+                     b_row = BN + (MATH == MIRT__CU_BY_TF32 ? 8 : 0); /* of floats [k][row] */
     static const int a_bytes = half ? BM * k * 2 : a_row * k * 4, b_bytes = half ? BN * k * 2 : b_row * k * 4;
     static const int slab_rows = half ? BM : MIRT__CU_MM_SLAB, slab_row = BN + 4, slab = slab_rows * slab_row * 4;
     static const int info = BM * 32; /* mirt__cu_mm_row, out, image */
@@ -102,6 +99,19 @@ static inline __device__ void mirt__cu_mm_walk_on(mirt__cu_mm_walk &w, int by, i
     }
 }
 
+/* Taps of the phases before one, whose own taps down are `taps`. */
+static inline __device__ int64_t mirt__cu_mm_taps_before(const mirt__cu_mm_axis &y, const mirt__cu_mm_axis &x, int down,
+                                                         int across, int taps) {
+    int64_t above = 0, all_across = 0, left = 0;
+    for (int i = 0; i < x.phases; i++) {
+        const int here = mirt__cu_mm_line_of(x, i).taps;
+        all_across += here;
+        left += i < across ? here : 0;
+    }
+    for (int i = 0; i < down; i++) above += mirt__cu_mm_line_of(y, i).taps;
+    return above * all_across + taps * left;
+}
+
 /* What a block is for. */
 struct mirt__cu_mm_block {
     mirt__cu_mm_line down, across;
@@ -124,17 +134,8 @@ static inline __device__ mirt__cu_mm_block mirt__cu_mm_block_of(const mirt__cu_m
     b.rows = p.images * b.down.count * b.across.count;
     b.part = (int64_t)b.phase * p.blocks_m + b.row / BM;
     b.depth = b.row < b.rows ? b.down.taps * b.across.taps * p.k : 0;
-    int64_t above = 0, all_across = b.across.taps, left = 0;
-    if (p.down.back) {
-        all_across = 0;
-        for (int i = 0; i < p.across.phases; i++) {
-            const int taps = mirt__cu_mm_line_of(p.across, i).taps;
-            all_across += taps;
-            left += i < across ? taps : 0;
-        }
-        for (int i = 0; i < down; i++) above += mirt__cu_mm_line_of(p.down, i).taps;
-    }
-    b.b_at = b.group * p.b_group + (above * all_across + b.down.taps * left) * p.k * p.b_row;
+    const int64_t before = p.down.back ? mirt__cu_mm_taps_before(p.down, p.across, down, across, b.down.taps) : 0;
+    b.b_at = b.group * p.b_group + before * p.k * p.b_row;
     b.steps = (b.depth + K - 1) / K;
     b.first_step = 0;
     if (p.splits > 1) {
@@ -196,11 +197,11 @@ static inline __device__ int mirt__cu_mm_half_b(int k, int piece) {
 template <int BM, int BN, int MATH> struct mirt__cu_mm_sums_of {
     typedef mirt__cu_mm_tile<BM, BN, MATH> tile;
     static const int mt = tile::warp_m / 16, nt = tile::warp_n / 8;
-    float d[MATH == MIRT__CU_MM_FMA ? 16 : mt * nt][4]; /* by FMA: 8 rows of 8, in halves */
+    float d[MATH == MIRT__CU_BY_FMA ? 16 : mt * nt][4]; /* by FMA: 8 rows of 8, in halves */
 
     __device__ void clear() {
 #pragma unroll
-        for (int i = 0; i < (MATH == MIRT__CU_MM_FMA ? 16 : mt * nt); i++) d[i][0] = d[i][1] = d[i][2] = d[i][3] = 0;
+        for (int i = 0; i < (MATH == MIRT__CU_BY_FMA ? 16 : mt * nt); i++) d[i][0] = d[i][1] = d[i][2] = d[i][3] = 0;
     }
     __device__ void add(const char *a_tile, const char *b_tile) {
         const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
@@ -221,10 +222,10 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_sums_of {
                     mirt__cu_ldmatrix_x4(a, a_tile + (a_at ^ k * 32) + i * 16 * 64);
 #pragma unroll
                     for (int j = 0; j < nt; j++)
-                        mirt__cu_mma_half<MATH == MIRT__CU_MM_FLOAT16>(d[i * nt + j], a, b[j / 2] + j % 2 * 2);
+                        mirt__cu_mma_half<MATH == MIRT__CU_BY_FLOAT16>(d[i * nt + j], a, b[j / 2] + j % 2 * 2);
                 }
             }
-        } else if constexpr (MATH == MIRT__CU_MM_TF32) {
+        } else if constexpr (MATH == MIRT__CU_BY_TF32) {
             const uint32_t *as = reinterpret_cast<const uint32_t *>(a_tile) + row + lane / 4,
                            *bs = reinterpret_cast<const uint32_t *>(b_tile) + column + lane / 4;
 #pragma unroll
@@ -270,7 +271,7 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_sums_of {
     }
     /* Rows of a slab into shared memory. */
     __device__ void put(float *to, int slab) const {
-        if constexpr (MATH == MIRT__CU_MM_FMA) {
+        if constexpr (MATH == MIRT__CU_BY_FMA) {
             const int x = (int)threadIdx.x % (BN / 8), y = (int)threadIdx.x / (BN / 8);
 #pragma unroll
             for (int i = 0; i < 8; i++) {
@@ -478,7 +479,7 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_left {
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 uint32_t *place = reinterpret_cast<uint32_t *>(to) + (piece * 4 + e) * tile::a_row + line;
-                *place = MATH == MIRT__CU_MM_TF32 ? mirt__cu_to_tf32(value[e]) : __float_as_uint(value[e]);
+                *place = MATH == MIRT__CU_BY_TF32 ? mirt__cu_to_tf32(value[e]) : __float_as_uint(value[e]);
             }
         }
     }
@@ -509,7 +510,7 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_right {
     __device__ void store(char *to) {
 #pragma unroll
         for (int i = 0; i < count; i++) {
-            if (MATH == MIRT__CU_MM_TF32) {
+            if (MATH == MIRT__CU_BY_TF32) {
 #pragma unroll
                 for (int e = 0; e < 4; e++) word[i].word[e] = mirt__cu_to_tf32(__uint_as_float(word[i].word[e]));
             }

@@ -19,35 +19,19 @@ static void mirt__cu_parts_take(mirt__cu_parts *parts, int count, const mirt__re
     }
 }
 
-/* Up to W neighbors, as one access where there are as many. */
-template <int W> static inline __device__ void mirt__cu_take(const float *at, int64_t there, float *to) {
-    if (W == 1 || there >= W) {
-        mirt__cu_load_n<W>(at, to);
-    } else {
-        for (int k = 0; k < W; k++) to[k] = k < there ? at[k] : 0.0f;
-    }
-}
-template <int W> static inline __device__ void mirt__cu_leave(float *at, int64_t there, const float *from) {
-    if (W == 1 || there >= W) {
-        mirt__cu_store_n<W>(at, from);
-    } else {
-        for (int k = 0; k < W && k < there; k++) at[k] = from[k];
-    }
-}
-
 /* The sum of the W elements at i. */
 template <int W, int MOST>
 static inline __device__ void mirt__cu_parts_sum(const mirt__cu_parts &parts, int64_t i, int64_t there, float *sum) {
     if (MOST <= 2) {
-        mirt__cu_take<W>(parts.part[parts.into[0]] + i, there, sum);
+        mirt__cu_load_left<W>(parts.part[parts.into[0]] + i, there, sum);
         if (parts.count == 1) return;
         float other[W];
-        mirt__cu_take<W>(parts.part[parts.from[0]] + i, there, other);
+        mirt__cu_load_left<W>(parts.part[parts.from[0]] + i, there, other);
         for (int k = 0; k < W; k++) sum[k] = __fadd_rn(sum[k], other[k]);
     } else {
         float value[MOST][W];
         int root = 0;
-        for (int p = 0; p < parts.count; p++) mirt__cu_take<W>(parts.part[p] + i, there, value[p]);
+        for (int p = 0; p < parts.count; p++) mirt__cu_load_left<W>(parts.part[p] + i, there, value[p]);
         for (int t = 0; t + 1 < parts.count; t++) {
             const int from = parts.from[t];
             root = parts.into[t];
@@ -61,11 +45,10 @@ static inline __device__ void mirt__cu_parts_sum(const mirt__cu_parts &parts, in
 template <int W, int MOST>
 static __global__ void __launch_bounds__(256)
     mirt__cu_sum_kernel(const mirt__cu_parts parts, float *sum, int64_t count) {
-    const int64_t step = (int64_t)gridDim.x * blockDim.x * W;
-    for (int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * W; i < count; i += step) {
+    MIRT__CU_PIECES(i, left, count, W) {
         float value[W];
-        mirt__cu_parts_sum<W, MOST>(parts, i, count - i, value);
-        mirt__cu_leave<W>(sum + i, count - i, value);
+        mirt__cu_parts_sum<W, MOST>(parts, i, left, value);
+        mirt__cu_store_left<W>(sum + i, left, value);
     }
 }
 
@@ -75,13 +58,11 @@ static void mirt__cu_sum_parts(mirt__cu *cu, cudaStream_t stream, const mirt__cu
     if (count <= 0 || parts.count < 1) return;
     for (int i = 0; i < parts.count; i++) wide = wide && mirt__cu_aligned(parts.part[i], 16);
     const unsigned blocks = mirt__cu_blocks(mirt__cu_ceil(count, wide ? 4 : 1), 256);
-    if (wide && parts.count <= 2)
-        MIRT_LAUNCH_ON(cu, stream, (mirt__cu_sum_kernel<4, 2>), blocks, 256, 0, parts, sum, count);
-    else if (wide && parts.count <= 8)
-        MIRT_LAUNCH_ON(cu, stream, (mirt__cu_sum_kernel<4, 8>), blocks, 256, 0, parts, sum, count);
-    else if (wide)
-        MIRT_LAUNCH_ON(cu, stream, (mirt__cu_sum_kernel<4, MIRT__MAX_PARTS>), blocks, 256, 0, parts, sum, count);
-    else MIRT_LAUNCH_ON(cu, stream, (mirt__cu_sum_kernel<1, MIRT__MAX_PARTS>), blocks, 256, 0, parts, sum, count);
+    const auto sum_of_parts = !wide              ? mirt__cu_sum_kernel<1, MIRT__MAX_PARTS>
+                              : parts.count <= 2 ? mirt__cu_sum_kernel<4, 2>
+                              : parts.count <= 8 ? mirt__cu_sum_kernel<4, 8>
+                                                 : mirt__cu_sum_kernel<4, MIRT__MAX_PARTS>;
+    MIRT_LAUNCH_ON(cu, stream, sum_of_parts, blocks, 256, 0, parts, sum, count);
 }
 
 /* >>updates */
@@ -108,9 +89,9 @@ struct mirt__cu_sgd {
         float a[W];
         for (int k = 0; k < W; k++) g[k] = __fmul_rn(r.rate, g[k]);
         if (!u.slot[0]) return;
-        mirt__cu_take<W>(u.slot[0] + i, there, a);
+        mirt__cu_load_left<W>(u.slot[0] + i, there, a);
         for (int k = 0; k < W; k++) a[k] = __fsub_rn(__fmul_rn(r.momentum, a[k]), g[k]);
-        mirt__cu_leave<W>(u.slot[0] + i, there, a);
+        mirt__cu_store_left<W>(u.slot[0] + i, there, a);
         for (int k = 0; k < W; k++) g[k] = -(r.nesterov ? __fsub_rn(__fmul_rn(r.momentum, a[k]), g[k]) : a[k]);
     }
 };
@@ -119,18 +100,18 @@ struct mirt__cu_adam {
     static inline __device__ void step(const mirt__cu_updated &u, const mirt__cu_rates &r, int64_t i, int64_t there,
                                        float *g) {
         float a[W], b[W], c[W];
-        mirt__cu_take<W>(u.slot[0] + i, there, a);
-        mirt__cu_take<W>(u.slot[1] + i, there, b);
+        mirt__cu_load_left<W>(u.slot[0] + i, there, a);
+        mirt__cu_load_left<W>(u.slot[1] + i, there, b);
         for (int k = 0; k < W; k++) {
             a[k] = __fmaf_rn(__fsub_rn(g[k], a[k]), r.new_1, a[k]);
             b[k] = __fmaf_rn(__fsub_rn(__fmul_rn(g[k], g[k]), b[k]), r.new_2, b[k]);
         }
-        mirt__cu_leave<W>(u.slot[0] + i, there, a);
-        mirt__cu_leave<W>(u.slot[1] + i, there, b);
+        mirt__cu_store_left<W>(u.slot[0] + i, there, a);
+        mirt__cu_store_left<W>(u.slot[1] + i, there, b);
         if (u.slot[2]) {
-            mirt__cu_take<W>(u.slot[2] + i, there, c);
+            mirt__cu_load_left<W>(u.slot[2] + i, there, c);
             for (int k = 0; k < W; k++) b[k] = c[k] > b[k] ? c[k] : b[k];
-            mirt__cu_leave<W>(u.slot[2] + i, there, b);
+            mirt__cu_store_left<W>(u.slot[2] + i, there, b);
         }
         for (int k = 0; k < W; k++) g[k] = __fdiv_rn(__fmul_rn(r.rate, a[k]), __fadd_rn(__fsqrt_rn(b[k]), r.epsilon));
     }
@@ -140,13 +121,13 @@ struct mirt__cu_rmsprop {
     static inline __device__ void step(const mirt__cu_updated &u, const mirt__cu_rates &r, int64_t i, int64_t there,
                                        float *g) {
         float a[W], b[W], c[W];
-        mirt__cu_take<W>(u.slot[0] + i, there, b);
+        mirt__cu_load_left<W>(u.slot[0] + i, there, b);
         for (int k = 0; k < W; k++) b[k] = __fmaf_rn(__fsub_rn(__fmul_rn(g[k], g[k]), b[k]), r.new_1, b[k]);
-        mirt__cu_leave<W>(u.slot[0] + i, there, b);
+        mirt__cu_store_left<W>(u.slot[0] + i, there, b);
         if (u.slot[2]) {
-            mirt__cu_take<W>(u.slot[2] + i, there, a);
+            mirt__cu_load_left<W>(u.slot[2] + i, there, a);
             for (int k = 0; k < W; k++) a[k] = __fmaf_rn(__fsub_rn(g[k], a[k]), r.new_1, a[k]);
-            mirt__cu_leave<W>(u.slot[2] + i, there, a);
+            mirt__cu_store_left<W>(u.slot[2] + i, there, a);
             for (int k = 0; k < W; k++) {
                 b[k] = __fsub_rn(b[k], __fmul_rn(a[k], a[k]));
                 b[k] = 0.0f > b[k] ? 0.0f : b[k]; /* a variance: rounding alone can make it negative */
@@ -154,9 +135,9 @@ struct mirt__cu_rmsprop {
         }
         for (int k = 0; k < W; k++) g[k] = __fdiv_rn(__fmul_rn(r.rate, g[k]), __fsqrt_rn(__fadd_rn(b[k], r.epsilon)));
         if (!u.slot[1]) return;
-        mirt__cu_take<W>(u.slot[1] + i, there, c);
+        mirt__cu_load_left<W>(u.slot[1] + i, there, c);
         for (int k = 0; k < W; k++) g[k] = __fadd_rn(__fmul_rn(r.momentum, c[k]), g[k]);
-        mirt__cu_leave<W>(u.slot[1] + i, there, g);
+        mirt__cu_store_left<W>(u.slot[1] + i, there, g);
     }
 };
 
@@ -164,9 +145,8 @@ template <class RULE, int W, int MOST>
 static __global__ void __launch_bounds__(256)
     mirt__cu_update_kernel(const mirt__cu_parts parts, const mirt__cu_updated u, const mirt__cu_rates *rates) {
     const mirt__cu_rates r = *rates;
-    const int64_t step = (int64_t)gridDim.x * blockDim.x * W;
-    for (int64_t i = u.begin + ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * W; i < u.end; i += step) {
-        const int64_t there = u.end - i;
+    MIRT__CU_PIECES(at, there, u.end - u.begin, W) {
+        const int64_t i = u.begin + at;
         float g[W], weight[W];
         mirt__cu_parts_sum<W, MOST>(parts, i, there, g);
         if (r.shaped) {
@@ -178,20 +158,20 @@ static __global__ void __launch_bounds__(256)
             }
         }
         RULE::template step<W>(u, r, i, there, g);
-        mirt__cu_take<W>(u.weight[0] + i, there, weight);
+        mirt__cu_load_left<W>(u.weight[0] + i, there, weight);
         for (int k = 0; k < W; k++) {
             if (r.decay != 0) weight[k] = __fsub_rn(weight[k], __fmul_rn(weight[k], r.decay));
             weight[k] = __fsub_rn(weight[k], g[k]);
         }
         if (r.average) {
             float average[W];
-            mirt__cu_take<W>(r.average + i, there, average);
+            mirt__cu_load_left<W>(r.average + i, there, average);
             for (int k = 0; k < W; k++)
                 average[k] = __fadd_rn(__fmul_rn(r.keep, average[k]), __fmul_rn(r.fresh, weight[k]));
-            mirt__cu_leave<W>(r.average + i, there, average);
+            mirt__cu_store_left<W>(r.average + i, there, average);
             for (int k = 0; k < W && r.overwrite; k++) weight[k] = average[k];
         }
-        for (int c = 0; c < u.copies; c++) mirt__cu_leave<W>(u.weight[c] + i, there, weight);
+        for (int c = 0; c < u.copies; c++) mirt__cu_store_left<W>(u.weight[c] + i, there, weight);
     }
 }
 
@@ -235,10 +215,10 @@ template <class RULE> static void mirt__cu_update_by(const mirt__update *args, c
     r.overwrite = args->overwrite;
     const mirt__cu_rates *rates = static_cast<const mirt__cu_rates *>(mirt__cu_number(cu, &r, sizeof r));
     const unsigned blocks = mirt__cu_blocks(mirt__cu_ceil(count, wide ? 4 : 1), 256);
-    if (wide && parts.count <= 2)
-        MIRT_LAUNCH(cu, (mirt__cu_update_kernel<RULE, 4, 2>), blocks, 256, 0, parts, u, rates);
-    else if (wide) MIRT_LAUNCH(cu, (mirt__cu_update_kernel<RULE, 4, MIRT__MAX_PARTS>), blocks, 256, 0, parts, u, rates);
-    else MIRT_LAUNCH(cu, (mirt__cu_update_kernel<RULE, 1, MIRT__MAX_PARTS>), blocks, 256, 0, parts, u, rates);
+    const auto update = !wide              ? mirt__cu_update_kernel<RULE, 1, MIRT__MAX_PARTS>
+                        : parts.count <= 2 ? mirt__cu_update_kernel<RULE, 4, 2>
+                                           : mirt__cu_update_kernel<RULE, 4, MIRT__MAX_PARTS>;
+    MIRT_LAUNCH(cu, update, blocks, 256, 0, parts, u, rates);
 }
 
 #define MIRT__CU_UPDATE(kind, name, kernel) case kind: mirt__cu_update_by<mirt__cu_##kernel>(args, where); break;
@@ -289,10 +269,9 @@ static void mirt__cu_squares_now(mirt__cu *cu, const mirt__real *block, const mi
 
 static void mirt__cu_squares(mirt__handle *cu, const mirt__real *block, const mirt__square_piece *piece, int pieces,
                              double *squares) {
-    mirt__cu_mode mode;
-    if (pieces < 1 || !mirt__cu_outside(cu, &mode)) return;
+    if (pieces < 1 || !mirt__cu_outside(cu)) return;
     mirt__cu_squares_now(cu, block, piece, pieces, squares);
-    mirt__cu_inside(cu, mode);
+    mirt__cu_inside(cu);
 }
 
 /* As mirt__aggregate_variable; a row of blocks a variable. */

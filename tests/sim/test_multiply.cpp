@@ -25,8 +25,10 @@ static void *mirt__cu_room(mirt__cu *device, size_t bytes) {
 }
 /* There is nothing but these products here. */
 static bool mirt__cu_blas_gemm(const mirt__gemm *, mirt__cu *) { return false; }
-static bool mirt__cu_blas_conv_forward(const mirt__conv_forward *, mirt_dtype, mirt__cu *) { return false; }
-static bool mirt__cu_blas_conv_input_grad(const mirt__conv_input_grad *, mirt_dtype, mirt__cu *) { return false; }
+static bool mirt__cu_blas_conv(mirt__cu *, const mirt__conv *, bool, mirt_dtype, const mirt__reader *, const float *,
+                               void *, mirt_dtype, const mirt__epilogue *) {
+    return false;
+}
 static bool mirt__cu_depthwise_forward(const mirt__conv_forward *, mirt__cu *) { return false; }
 static bool mirt__cu_depthwise_input_grad(const mirt__conv_input_grad *, mirt__cu *) { return false; }
 static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *, const mirt__where *) {}
