@@ -17,14 +17,16 @@
 #define MIRT__CU_PTX75(...) asm volatile(__VA_ARGS__)
 #endif
 
+#define MIRT__CU_MMA(shape) \
+    MIRT__CU_PTX("mma.sync.aligned." shape " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+
 /* d[16 rows][8 columns] += a[16][16] b[16][8], numbers of bfloat16: lane 4 g + t has d of rows g (two neighbors from
    column 2 t on) and g + 8, a of rows g and g + 8 at columns 2 t, then of both at 2 t + 8, b of column g at rows 2 t
    and 2 t + 8. */
 static inline __device__ void mirt__cu_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2]) {
-    MIRT__CU_PTX(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    MIRT__CU_MMA("m16n8k16.row.col.f32.bf16.bf16.f32");
 }
 /* The same of float16; older machines multiply 8 columns of a at a time. */
 static inline __device__ void mirt__cu_mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2]) {
@@ -36,38 +38,28 @@ static inline __device__ void mirt__cu_mma_f16(float d[4], const uint32_t a[4], 
                        : "r"(a[2 * k]), "r"(a[2 * k + 1]), "r"(b[k]));
     }
 #else
-    MIRT__CU_PTX(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    MIRT__CU_MMA("m16n8k16.row.col.f32.f16.f16.f32");
 #endif
 }
 /* Of tf32, a[16][8] b[8][8]: a of rows g and g + 8 at column t, then of both at t + 4, b of column g at rows t and t +
    4. */
 static inline __device__ void mirt__cu_mma_tf32(float d[4], const uint32_t a[4], const uint32_t b[2]) {
-    MIRT__CU_PTX(
-        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    MIRT__CU_MMA("m16n8k8.row.col.f32.tf32.tf32.f32");
 }
 /* Four matrices of 8 rows of 16 bytes in shared memory, whose rows lanes 0 to 7, 8 to 15 ... point at: lane 4 g + t
    gets numbers 2 t and 2 t + 1 of row g; of the transposed ones with _trans. */
-static inline __device__ void mirt__cu_ldmatrix_x4(uint32_t r[4], const void *row) {
-    const unsigned at = (unsigned)__cvta_generic_to_shared(row);
-    (void)at;
-    MIRT__CU_PTX75("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                   : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                   : "r"(at)
-                   : "memory");
-}
-static inline __device__ void mirt__cu_ldmatrix_x4_trans(uint32_t r[4], const void *row) {
-    const unsigned at = (unsigned)__cvta_generic_to_shared(row);
-    (void)at;
-    MIRT__CU_PTX75("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                   : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                   : "r"(at)
-                   : "memory");
-}
+#define MIRT__CU_LDMATRIX(name, how) \
+    static inline __device__ void name(uint32_t r[4], const void *row) { \
+        const unsigned at = (unsigned)__cvta_generic_to_shared(row); \
+        (void)at; \
+        MIRT__CU_PTX75("ldmatrix.sync.aligned.m8n8.x4" how ".shared.b16 {%0,%1,%2,%3}, [%4];" \
+                       : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) \
+                       : "r"(at) \
+                       : "memory"); \
+    }
+MIRT__CU_LDMATRIX(mirt__cu_ldmatrix_x4, "")
+MIRT__CU_LDMATRIX(mirt__cu_ldmatrix_x4_trans, ".trans")
+#undef MIRT__CU_LDMATRIX
 /* 16 bytes on their way to shared memory, zeros unless `valid`; both aligned to that. Older machines have them there at
    once. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
@@ -90,6 +82,7 @@ static inline __device__ void mirt__cu_cp_async_wait() {
     MIRT__CU_PTX("cp.async.wait_group %0;" : : "n"(N) : "memory");
 }
 #endif
+#undef MIRT__CU_MMA
 #undef MIRT__CU_PTX
 #undef MIRT__CU_PTX75
 #endif
