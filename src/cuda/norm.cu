@@ -5,9 +5,10 @@
 #define MIRT__CU_NORM_CHUNKS 1024 /* so that there are no more of them */
 
 struct mirt__cu_norm_call : mirt__norm {
+    int across;
     int64_t chunk;
     float *part; /* [chunks][2 or 3][n] */
-    int across, down;
+    int down;
 };
 
 /* The constants of a normalization in some columns; by rows mean is 0, factor gamma. */
@@ -369,7 +370,7 @@ static void mirt__cu_norm_by_rows(mirt__cu *cu, mirt__cu_norm_kernel norm_of_row
 
 static void mirt__cu_norm_stats(const mirt__norm *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
-    mirt__cu_norm_call a = {*args, 0, NULL, 0, 0};
+    mirt__cu_norm_call a = {*args, 0, 0, NULL, 0};
     if (!args->by_row) return mirt__cu_norm_column_sums<MIRT__CU_NORM_MOMENTS>(cu, &a);
     if (a.rows == 0) return;
     const bool four = a.n % 4 == 0 && mirt__cu_aligned(a.x, 16);
@@ -389,21 +390,21 @@ static void mirt__cu_norm_pass(mirt__cu *cu, mirt__cu_norm_kernel norm_of_column
 
 static void mirt__cu_normalize(const mirt__norm *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
-    mirt__cu_norm_call a = {*args, 0, NULL, 0, 0};
+    mirt__cu_norm_call a = {*args, 0, 0, NULL, 0};
     int dtypes;
     const int vector = mirt__cu_norm_vector(&a, true, false, true, &dtypes);
     if (a.rows > 0 && a.n > 0) mirt__cu_norm_pass(cu, mirt__cu_norm_applies[dtypes], a, vector);
 }
 
 static void mirt__cu_norm_grad_sums(const mirt__norm *args, const mirt__where *where) {
-    mirt__cu_norm_call a = {*args, 0, NULL, 0, 0};
+    mirt__cu_norm_call a = {*args, 0, 0, NULL, 0};
     if (args->by_row) mirt__cu_norm_column_sums<MIRT__CU_NORM_GRADIENT_BY_ROW>(mirt__cu_of(where), &a);
     else mirt__cu_norm_column_sums<MIRT__CU_NORM_GRADIENT>(mirt__cu_of(where), &a);
 }
 
 static void mirt__cu_norm_grad_input(const mirt__norm *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
-    mirt__cu_norm_call a = {*args, 0, NULL, 0, 0};
+    mirt__cu_norm_call a = {*args, 0, 0, NULL, 0};
     int dtypes;
     a.add = NULL;
     const int vector = mirt__cu_norm_vector(&a, true, true, true, &dtypes);
