@@ -44,7 +44,7 @@ typedef struct mirt__handle {
     double limit;       /* seconds that a wait takes at most; 0: any */
     cudaStream_t stream, copies, exchanges;
     cudaEvent_t signal[8];
-    mirt__cu_mode mode;
+    mirt__cu_mode mode, inner; /* inner: what it is again after what is not part of a graph */
     bool tf32;
     mirt_status status; /* the first failure since the last wait, */
     char error[400];    /* and its sentence */
@@ -72,7 +72,8 @@ static inline bool mirt__cu_launches(const mirt__cu *cu) {
 }
 /* context.cu: notes the first failure; `what` is what was tried. */
 static void mirt__cu_failed(mirt__cu *cu, cudaError_t error, const char *what);
-static void mirt__cu_fail(mirt__cu *cu, mirt_status status, const char *format, ...);
+/* The same by status and sentence; false. */
+static bool mirt__cu_fail(mirt__cu *cu, mirt_status status, const char *format, ...);
 /* context.cu: temporary memory of this call, aligned to 256 bytes; one request per kernel function for all it needs.
    NULL while measuring or after a failure: the caller continues, nothing is launched. */
 static void *mirt__cu_room(mirt__cu *cu, size_t bytes);
@@ -104,6 +105,13 @@ static inline mirt_dtype mirt__cu_factors(bool half, const mirt__where *where) {
 static inline bool mirt__cu_multiplies(const mirt__cu *cu, mirt_dtype factors) {
     return (int)factors == MIRT__FLOAT16 ? cu->major * 10 + cu->minor >= 75
                                          : cu->major >= 8 && (int)factors == MIRT__BFLOAT16;
+}
+/* How numbers are multiplied: float32 by FMA or as tf32; by instructions for bfloat16 and float16. */
+typedef enum mirt__cu_math { MIRT__CU_BY_FMA, MIRT__CU_BY_TF32, MIRT__CU_BY_HALF, MIRT__CU_BY_FLOAT16 } mirt__cu_math;
+static inline mirt__cu_math mirt__cu_math_of(const mirt__cu *cu, mirt_dtype factors) {
+    if (mirt__cu_multiplies(cu, factors))
+        return (int)factors == MIRT__FLOAT16 ? MIRT__CU_BY_FLOAT16 : MIRT__CU_BY_HALF;
+    return factors == MIRT_FLOAT32 && cu->tf32 && cu->major >= 8 ? MIRT__CU_BY_TF32 : MIRT__CU_BY_FMA;
 }
 static inline int64_t mirt__cu_ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -219,60 +227,58 @@ static void mirt__cu_group_fail(mirt__cu *cu);
 static void mirt__cu_group_leave(mirt__cu *cu);
 /* exchange.cu: mirt__cu_idle of all its group. */
 static bool mirt__cu_frees(mirt__cu *cu);
-/* blas.cu */
-static bool mirt__cu_blas_wanted();
 /* graphs.cu */
 static void mirt__cu_graphs_free(mirt__cu *cu);
 static void mirt__cu_graphs_settle(mirt__cu *cu);
-static bool mirt__cu_outside(mirt__cu *cu, mirt__cu_mode *mode);
-static void mirt__cu_inside(mirt__cu *cu, mirt__cu_mode mode);
+static bool mirt__cu_outside(mirt__cu *cu);
+static void mirt__cu_inside(mirt__cu *cu);
 
 /* >>failures */
 
-static void mirt__cu_fail(mirt__cu *cu, mirt_status status, const char *format, ...) {
+static bool mirt__cu_fail(mirt__cu *cu, mirt_status status, const char *format, ...) {
     va_list arguments;
-    if (cu->status != MIRT_OK) return;
+    if (cu->status != MIRT_OK) return false;
     cu->status = status;
     const int used = snprintf(cu->error, sizeof cu->error, "gpu:%d (%s): ", cu->index, cu->name);
     va_start(arguments, format);
     vsnprintf(cu->error + used, sizeof cu->error - (size_t)used, format, arguments);
     va_end(arguments);
+    return false;
 }
 
 /* Failures after which the device, or this program's context on it, can no longer be used. */
 static const struct {
-    cudaError_t error;
+    cudaError_t error[3];
     const char *advice;
 } mirt__cu_losses[] = {
-    {cudaErrorIllegalAddress, "a kernel left its memory, which is a bug: compute-sanitizer names the kernel"},
-    {cudaErrorMisalignedAddress, "a kernel left its memory, which is a bug: compute-sanitizer names the kernel"},
-    {cudaErrorInvalidAddressSpace, "a kernel left its memory, which is a bug: compute-sanitizer names the kernel"},
-    {cudaErrorInvalidPc, "a kernel went astray, which is a bug: compute-sanitizer names the kernel"},
-    {cudaErrorIllegalInstruction, "compile for this GPU with -arch=native"},
-    {cudaErrorHardwareStackError, "a kernel went astray, which is a bug: compute-sanitizer names the kernel"},
-    {cudaErrorLaunchFailure,
+    {{cudaErrorIllegalAddress, cudaErrorMisalignedAddress, cudaErrorInvalidAddressSpace},
+     "a kernel left its memory, which is a bug: compute-sanitizer names the kernel"},
+    {{cudaErrorInvalidPc, cudaErrorHardwareStackError},
+     "a kernel went astray, which is a bug: compute-sanitizer names the kernel"},
+    {{cudaErrorIllegalInstruction}, "compile for this GPU with -arch=native"},
+    {{cudaErrorLaunchFailure},
      "a kernel went astray: compute-sanitizer names it; if it comes again elsewhere, the GPU may be damaged"},
-    {cudaErrorLaunchTimeout, "the display's watchdog stops long kernels: train on a GPU without a display"},
-    {cudaErrorAssert, "a kernel went astray, which is a bug"},
-    {cudaErrorECCUncorrectable,
+    {{cudaErrorLaunchTimeout}, "the display's watchdog stops long kernels: train on a GPU without a display"},
+    {{cudaErrorAssert}, "a kernel went astray, which is a bug"},
+    {{cudaErrorECCUncorrectable},
      "its memory is damaged: see nvidia-smi -q -d ECC; a reset or a restart of the machine may help"},
-    {cudaErrorNvlinkUncorrectable, "NVLink failed: see nvidia-smi nvlink -e; restart the machine"},
+    {{cudaErrorNvlinkUncorrectable}, "NVLink failed: see nvidia-smi nvlink -e; restart the machine"},
 #if CUDART_VERSION >= 12080
-    {cudaErrorContained, "an error in its memory was contained: restart the program"},
+    {{cudaErrorContained}, "an error in its memory was contained: restart the program"},
 #endif
-    {cudaErrorDevicesUnavailable, "it is held by another program in exclusive mode, or by MPS: see nvidia-smi"},
-    {cudaErrorNoDevice, "it has fallen off the bus: see dmesg for Xid 79, and restart the machine"},
-    {cudaErrorInvalidDevice, "it has fallen off the bus: see dmesg for Xid 79, and restart the machine"},
-    {cudaErrorSystemNotReady, "the machine's services are not ready: is nvidia-fabricmanager running?"},
-    {cudaErrorUnknown, "it may have fallen off the bus: see dmesg for Xid messages, and restart the machine"}};
+    {{cudaErrorDevicesUnavailable}, "it is held by another program in exclusive mode, or by MPS: see nvidia-smi"},
+    {{cudaErrorNoDevice, cudaErrorInvalidDevice},
+     "it has fallen off the bus: see dmesg for Xid 79, and restart the machine"},
+    {{cudaErrorSystemNotReady}, "the machine's services are not ready: is nvidia-fabricmanager running?"},
+    {{cudaErrorUnknown}, "it may have fallen off the bus: see dmesg for Xid messages, and restart the machine"}};
 
 static void mirt__cu_failed(mirt__cu *cu, cudaError_t error, const char *what) {
     size_t left = 0, all = 0;
     (void)cudaGetLastError(); /* or the next launch would seem to have failed */
-    for (int i = 0; i < MIRT__COUNT(mirt__cu_losses); i++) {
-        if (mirt__cu_losses[i].error != error) continue;
+    for (int i = 0; i < 3 * MIRT__COUNT(mirt__cu_losses); i++) {
+        if (mirt__cu_losses[i / 3].error[i % 3] != error) continue;
         mirt__cu_fail(cu, MIRT_E_DEVICE, "lost, %s: %s; %s. Resume from the last checkpoint", what,
-                      cudaGetErrorString(error), mirt__cu_losses[i].advice);
+                      cudaGetErrorString(error), mirt__cu_losses[i / 3].advice);
         cu->lost = true;
         return;
     }
@@ -484,17 +490,17 @@ static void mirt__cu_free_parts(mirt__cu *cu) {
     mirt__cu_staging *s = cu->staging;
     const cudaStream_t stream[3] = {cu->stream, cu->copies, cu->exchanges};
     if (cu->blas) (void)cublasDestroy(cu->blas);
-    for (int i = 0; i < 2 && s; i++) mirt__cu_pool_free(&s->pool[i]);
-    if (s && s->small) (void)cudaFree(s->small);
-    if (s && s->arrived) (void)cudaEventDestroy(s->arrived);
-    if (s && s->left) (void)cudaEventDestroy(s->left);
-    if (s && s->fetched) (void)cudaFreeHost(s->fetched);
+    for (int i = 0; i < 2; i++) mirt__cu_pool_free(&s->pool[i]);
+    if (s->arrived) (void)cudaEventDestroy(s->arrived);
+    if (s->left) (void)cudaEventDestroy(s->left);
+    (void)cudaFreeHost(s->fetched);
+    (void)cudaFree(s->small);
     for (int i = 0; i < MIRT__COUNT(cu->signal); i++) {
         if (cu->signal[i]) (void)cudaEventDestroy(cu->signal[i]);
     }
-    if (cu->blas_room) (void)cudaFree(cu->blas_room);
-    if (cu->numbers) (void)cudaFree(cu->numbers);
-    if (cu->sums) (void)cudaFree(cu->sums);
+    (void)cudaFree(cu->blas_room);
+    (void)cudaFree(cu->numbers);
+    (void)cudaFree(cu->sums);
     for (int i = 0; i < 3; i++) {
         if (stream[i]) (void)cudaStreamDestroy(stream[i]);
     }
@@ -530,6 +536,11 @@ static bool mirt__cu_check_switches(const mirt__host *host) {
     return true;
 }
 
+static bool mirt__cu_switched_off(const char *name) {
+    const char *value = getenv(name);
+    return value && strcmp(value, "0") == 0;
+}
+
 /* Its products add up in float32 throughout. */
 static bool mirt__cu_open_blas(mirt__cu *cu) {
     const int precise = cu->tf32 ? (int)CUBLAS_TF32_TENSOR_OP_MATH : (int)CUBLAS_DEFAULT_MATH;
@@ -538,13 +549,17 @@ static bool mirt__cu_open_blas(mirt__cu *cu) {
     const cublasStatus_t made = cublasCreate(&cu->blas);
     if (made != CUBLAS_STATUS_SUCCESS)
         return mirt__cu_fail(cu, MIRT_E_DEVICE, "cuBLAS cannot be used (status %d): it may not fit the driver",
-                             (int)made),
-               false;
+                             (int)made);
     if (cublasSetStream(cu->blas, cu->stream) == CUBLAS_STATUS_SUCCESS &&
         cublasSetWorkspace(cu->blas, cu->blas_room, MIRT__CU_BLAS_ROOM) == CUBLAS_STATUS_SUCCESS &&
         cublasSetMathMode(cu->blas, mode) == CUBLAS_STATUS_SUCCESS)
         return true;
-    return mirt__cu_fail(cu, MIRT_E_DEVICE, "cuBLAS takes no settings"), false;
+    return mirt__cu_fail(cu, MIRT_E_DEVICE, "cuBLAS takes no settings");
+}
+
+/* Makes one that says nothing of when. */
+static bool mirt__cu_event(mirt__cu *cu, cudaEvent_t *event) {
+    return mirt__cu_try(cu, cudaEventCreateWithFlags(event, cudaEventDisableTiming), "making events");
 }
 
 static bool mirt__cu_open_parts(mirt__cu *cu) {
@@ -561,12 +576,9 @@ static bool mirt__cu_open_parts(mirt__cu *cu) {
         if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&cu->signal[i], cudaEventDefault), "making events"))
             return false;
     }
-    if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&cu->staging->arrived, cudaEventDisableTiming), "making events"))
-        return false;
-    if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&cu->staging->left, cudaEventDisableTiming), "making events"))
-        return false;
-    return mirt__cu_try(cu, cudaMalloc((void **)&cu->numbers, MIRT__CU_NUMBERS), "taking memory for numbers") &&
-           (!mirt__cu_blas_wanted() || mirt__cu_open_blas(cu));
+    return mirt__cu_event(cu, &cu->staging->arrived) && mirt__cu_event(cu, &cu->staging->left) &&
+           mirt__cu_try(cu, cudaMalloc((void **)&cu->numbers, MIRT__CU_NUMBERS), "taking memory for numbers") &&
+           (mirt__cu_switched_off("MIRT_CUDA_BLAS") || mirt__cu_open_blas(cu));
 }
 
 static int mirt__cu_one_thread(int asked, int cores, int devices) {
@@ -632,25 +644,19 @@ static void mirt__cu_release(mirt__handle *cu, void *memory) {
 static void *mirt__cu_alloc(mirt__handle *cu, size_t bytes) {
     void *memory = NULL;
     size_t left = 0, all = 0;
+    const size_t size = bytes ? bytes : 1;
     mirt__cu_enter(cu);
-    if (cu->status != MIRT_OK) return mirt__cu_tell(cu), (void *)NULL;
-    const cudaError_t error = cudaMalloc(&memory, bytes ? bytes : 1);
-    if (error == cudaSuccess) {
-        /* other streams may use it at once */
-        if (mirt__cu_try(cu, cudaMemsetAsync(memory, 0, bytes ? bytes : 1, cu->stream), "clearing memory") &&
-            mirt__cu_settled(cu, cu->stream, NULL))
+    if (cu->status == MIRT_OK) {
+        const cudaError_t error = cudaMalloc(&memory, size);
+        if (error != cudaSuccess) (void)cudaGetLastError();
+        if (error == cudaErrorMemoryAllocation && cudaMemGetInfo(&left, &all) == cudaSuccess)
+            mirt__cu_fail(cu, MIRT_E_NOMEM, "out of memory: %.1f MB are asked for, %.1f MB of %.1f MB are free",
+                          (double)bytes / 1e6, (double)left / 1e6, (double)all / 1e6);
+        else if (mirt__cu_try(cu, error, "taking memory") &&
+                 mirt__cu_try(cu, cudaMemsetAsync(memory, 0, size, cu->stream), "clearing memory") &&
+                 mirt__cu_settled(cu, cu->stream, NULL)) /* other streams may use it at once */
             return memory;
         mirt__cu_release(cu, memory);
-        return mirt__cu_tell(cu), (void *)NULL;
-    }
-    (void)cudaGetLastError();
-    if (error != cudaErrorMemoryAllocation) {
-        mirt__cu_failed(cu, error, "taking memory");
-    } else if (cudaMemGetInfo(&left, &all) == cudaSuccess) {
-        mirt__cu_fail(cu, MIRT_E_NOMEM, "out of memory: %.1f MB are asked for, %.1f MB of %.1f MB are free",
-                      (double)bytes / 1e6, (double)left / 1e6, (double)all / 1e6);
-    } else {
-        mirt__cu_failed(cu, error, "taking memory");
     }
     mirt__cu_tell(cu);
     return NULL;
@@ -684,7 +690,7 @@ static void mirt__cu_set_room(mirt__handle *cu, void *memory, size_t bytes) {
 
 static bool mirt__cu_pool_grow(mirt__cu *cu, mirt__cu_pool *pool) {
     mirt__cu_pinned *made = &pool->block[pool->count];
-    if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&made->read, cudaEventDisableTiming), "making events")) return false;
+    if (!mirt__cu_event(cu, &made->read)) return false;
     if (!mirt__cu_try(cu, cudaMallocHost((void **)&made->memory, MIRT__CU_PINNED), "pinning memory of the host"))
         return (void)cudaEventDestroy(made->read), false;
     made->busy = false;
@@ -756,23 +762,21 @@ static void mirt__cu_upload(mirt__cu *cu, void *to, const void *from, size_t byt
 }
 
 static void mirt__cu_stage(mirt__handle *cu, void *to, const void *from, size_t bytes, bool early) {
-    mirt__cu_mode mode;
-    if (!bytes || !mirt__cu_outside(cu, &mode)) return;
+    if (!bytes || !mirt__cu_outside(cu)) return;
     mirt__cu_upload(cu, to, from, bytes, early);
     if (early && cu->status == MIRT_OK &&
         mirt__cu_try(cu, cudaEventRecord(cu->staging->arrived, cu->copies), "marking a copy")) {
         mirt__cu_try(cu, cudaStreamWaitEvent(cu->stream, cu->staging->arrived, 0), "waiting for a copy");
     }
-    mirt__cu_inside(cu, mode);
+    mirt__cu_inside(cu);
 }
 
 static void mirt__cu_behind(mirt__handle *cu) {
-    mirt__cu_mode mode;
-    if (!mirt__cu_outside(cu, &mode)) return;
+    if (!mirt__cu_outside(cu)) return;
     if (mirt__cu_try(cu, cudaEventRecord(cu->staging->left, cu->stream), "marking a place")) {
         mirt__cu_try(cu, cudaStreamWaitEvent(cu->copies, cu->staging->left, 0), "holding up copies");
     }
-    mirt__cu_inside(cu, mode);
+    mirt__cu_inside(cu);
 }
 
 /* What has come from the device goes where it is wanted. */
@@ -809,10 +813,9 @@ static void mirt__cu_download(mirt__cu *cu, void *to, const void *from, size_t b
 }
 
 static void mirt__cu_fetch(mirt__handle *cu, void *to, const void *from, size_t bytes) {
-    mirt__cu_mode mode;
-    if (!bytes || !mirt__cu_outside(cu, &mode)) return;
+    if (!bytes || !mirt__cu_outside(cu)) return;
     mirt__cu_download(cu, to, from, bytes);
-    mirt__cu_inside(cu, mode);
+    mirt__cu_inside(cu);
 }
 
 static void mirt__cu_copy(mirt__handle *cu, void *to, const void *from, size_t bytes) {
@@ -853,9 +856,10 @@ static const void *mirt__cu_number(mirt__cu *cu, const void *value, size_t size)
     const size_t room = (size + 15) / 16 * 16;
     if (cu->mode == MIRT__CU_MEASURE || cu->status != MIRT_OK) return NULL;
     if (cu->numbers_used + room > MIRT__CU_NUMBERS) {
-        if (cu->mode != MIRT__CU_RUN)
-            return mirt__cu_fail(cu, MIRT_E_STATE, "a step has more than %zu bytes of numbers", MIRT__CU_NUMBERS),
-                   (const void *)NULL;
+        if (cu->mode != MIRT__CU_RUN) {
+            mirt__cu_fail(cu, MIRT_E_STATE, "a step has more than %zu bytes of numbers", MIRT__CU_NUMBERS);
+            return NULL;
+        }
         cu->numbers_used = 0;
     }
     const size_t at = cu->numbers_used;
@@ -871,8 +875,10 @@ static const void *mirt__cu_constant_copy(mirt__cu *cu, const void *data, size_t
     for (const mirt__cu_constants *c = cu->staging->constants; c; c = c->next) {
         if (c->bytes == bytes && memcmp(c->kept, data, bytes) == 0) return c->copy;
     }
-    if (cu->mode == MIRT__CU_CAPTURE)
-        return mirt__cu_fail(cu, MIRT_E_STATE, "a constant was not there before"), (const void *)NULL;
+    if (cu->mode == MIRT__CU_CAPTURE) {
+        mirt__cu_fail(cu, MIRT_E_STATE, "a constant was not there before");
+        return NULL;
+    }
     mirt__cu_constants *made = static_cast<mirt__cu_constants *>(cu->host->calloc(1, sizeof *made));
     void *kept = made ? cu->host->calloc(bytes ? bytes : 1, 1) : NULL;
     if (made && cu->staging->small && bytes <= MIRT__CU_SMALL - cu->staging->small_used) {
@@ -900,17 +906,15 @@ static const void *mirt__cu_constant_copy(mirt__cu *cu, const void *data, size_t
 /* >>meetings */
 
 static void mirt__cu_signal(mirt__handle *cu, int number) {
-    mirt__cu_mode mode;
-    if (!mirt__cu_outside(cu, &mode)) return;
+    if (!mirt__cu_outside(cu)) return;
     mirt__cu_try(cu, cudaEventRecord(cu->signal[number], cu->stream), "marking a place");
-    mirt__cu_inside(cu, mode);
+    mirt__cu_inside(cu);
 }
 
 static void mirt__cu_await(mirt__handle *cu, mirt__handle *other, int number) {
-    mirt__cu_mode mode;
-    if (!mirt__cu_outside(cu, &mode)) return;
+    if (!mirt__cu_outside(cu)) return;
     mirt__cu_try(cu, cudaStreamWaitEvent(cu->stream, other->signal[number], 0), "waiting for another GPU");
-    mirt__cu_inside(cu, mode);
+    mirt__cu_inside(cu);
 }
 
 static double mirt__cu_seconds(mirt__handle *cu, int from, int to) {
@@ -927,9 +931,6 @@ static double mirt__cu_seconds(mirt__handle *cu, int from, int to) {
    where other work stands between. The first time, the work just runs. The second time it is captured without running,
    so `end` asks for it once more. From then on the same code runs without its launches and only gathers the numbers
    that change. */
-
-#include <stdio.h>
-#include <stdlib.h>
 
 #define MIRT__CU_GRAPH_PIECES 64
 
@@ -1042,10 +1043,10 @@ static void mirt__cu_graph_launch(mirt__cu *cu, mirt__cu_graph *graph) {
 }
 
 /* What is not part of a graph stands here: whether it is to be done; if so, it ends with mirt__cu_inside. */
-static bool mirt__cu_outside(mirt__cu *cu, mirt__cu_mode *mode) {
+static bool mirt__cu_outside(mirt__cu *cu) {
     mirt__cu_graph *graph = cu->graphs ? cu->graphs->now : NULL;
     mirt__cu_enter(cu);
-    *mode = cu->mode;
+    cu->inner = cu->mode;
     if (cu->mode == MIRT__CU_CAPTURE) {
         mirt__cu_captured(cu, graph);
         if (!graph->eager) mirt__cu_capture(cu, graph);
@@ -1058,7 +1059,7 @@ static bool mirt__cu_outside(mirt__cu *cu, mirt__cu_mode *mode) {
     }
     return mirt__cu_launches(cu);
 }
-static void mirt__cu_inside(mirt__cu *cu, mirt__cu_mode mode) { cu->mode = mode; }
+static void mirt__cu_inside(mirt__cu *cu) { cu->mode = cu->inner; }
 
 static void mirt__cu_begin(mirt__handle *cu, const void *owner, uint64_t key) {
     mirt__cu_enter(cu);
@@ -1066,8 +1067,7 @@ static void mirt__cu_begin(mirt__handle *cu, const void *owner, uint64_t key) {
     if (!cu->graphs) {
         cu->graphs = static_cast<mirt__cu_graphs *>(cu->host->calloc(1, sizeof *cu->graphs));
         if (!cu->graphs) return;
-        const char *wanted = getenv("MIRT_CUDA_GRAPHS");
-        cu->graphs->off = wanted && strcmp(wanted, "0") == 0;
+        cu->graphs->off = mirt__cu_switched_off("MIRT_CUDA_GRAPHS");
     }
     mirt__cu_graphs *graphs = cu->graphs;
     if (graphs->off) return;
@@ -1447,6 +1447,30 @@ static inline __device__ void mirt__cu_store_n(mirt__cu_f16 *y, const float *fro
     mirt__cu_store_halves<N, true>(y, from);
 }
 
+/* Goes over [0, count) in pieces of N by all threads of a grid: `first`, and how many there are. */
+#define MIRT__CU_PIECES(first, left, count, N) \
+    for (int64_t first = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * (N), left = (count) - first; left > 0; \
+         first += (int64_t)gridDim.x * blockDim.x * (N), left = (count) - first)
+/* Up to N neighbors of x. */
+template <int N> static inline __device__ void mirt__cu_load_left(const float *x, int64_t left, float *to) {
+    if (N == 1 || left >= N) {
+        mirt__cu_load_n<N>(x, to);
+    } else {
+#pragma unroll
+        for (int j = 0; j < N; j++) to[j] = j < left ? x[j] : 0.0f;
+    }
+}
+template <int N> static inline __device__ void mirt__cu_store_left(float *y, int64_t left, const float *from) {
+    if (N == 1 || left >= N) {
+        mirt__cu_store_n<N>(y, from);
+    } else {
+#pragma unroll
+        for (int j = 0; j < N; j++) {
+            if (j < left) y[j] = from[j];
+        }
+    }
+}
+
 /* Of float32, 16 bits, uint8, bool or int32. */
 template <int N>
 static inline __device__ void mirt__cu_load_as(const void *x, mirt_dtype dtype, int64_t at, float *to) {
@@ -1593,35 +1617,19 @@ static void mirt__cu_parts_take(mirt__cu_parts *parts, int count, const mirt__re
     }
 }
 
-/* Up to W neighbors, as one access where there are as many. */
-template <int W> static inline __device__ void mirt__cu_take(const float *at, int64_t there, float *to) {
-    if (W == 1 || there >= W) {
-        mirt__cu_load_n<W>(at, to);
-    } else {
-        for (int k = 0; k < W; k++) to[k] = k < there ? at[k] : 0.0f;
-    }
-}
-template <int W> static inline __device__ void mirt__cu_leave(float *at, int64_t there, const float *from) {
-    if (W == 1 || there >= W) {
-        mirt__cu_store_n<W>(at, from);
-    } else {
-        for (int k = 0; k < W && k < there; k++) at[k] = from[k];
-    }
-}
-
 /* The sum of the W elements at i. */
 template <int W, int MOST>
 static inline __device__ void mirt__cu_parts_sum(const mirt__cu_parts &parts, int64_t i, int64_t there, float *sum) {
     if (MOST <= 2) {
-        mirt__cu_take<W>(parts.part[parts.into[0]] + i, there, sum);
+        mirt__cu_load_left<W>(parts.part[parts.into[0]] + i, there, sum);
         if (parts.count == 1) return;
         float other[W];
-        mirt__cu_take<W>(parts.part[parts.from[0]] + i, there, other);
+        mirt__cu_load_left<W>(parts.part[parts.from[0]] + i, there, other);
         for (int k = 0; k < W; k++) sum[k] = __fadd_rn(sum[k], other[k]);
     } else {
         float value[MOST][W];
         int root = 0;
-        for (int p = 0; p < parts.count; p++) mirt__cu_take<W>(parts.part[p] + i, there, value[p]);
+        for (int p = 0; p < parts.count; p++) mirt__cu_load_left<W>(parts.part[p] + i, there, value[p]);
         for (int t = 0; t + 1 < parts.count; t++) {
             const int from = parts.from[t];
             root = parts.into[t];
@@ -1635,11 +1643,10 @@ static inline __device__ void mirt__cu_parts_sum(const mirt__cu_parts &parts, in
 template <int W, int MOST>
 static __global__ void __launch_bounds__(256)
     mirt__cu_sum_kernel(const mirt__cu_parts parts, float *sum, int64_t count) {
-    const int64_t step = (int64_t)gridDim.x * blockDim.x * W;
-    for (int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * W; i < count; i += step) {
+    MIRT__CU_PIECES(i, left, count, W) {
         float value[W];
-        mirt__cu_parts_sum<W, MOST>(parts, i, count - i, value);
-        mirt__cu_leave<W>(sum + i, count - i, value);
+        mirt__cu_parts_sum<W, MOST>(parts, i, left, value);
+        mirt__cu_store_left<W>(sum + i, left, value);
     }
 }
 
@@ -1649,13 +1656,11 @@ static void mirt__cu_sum_parts(mirt__cu *cu, cudaStream_t stream, const mirt__cu
     if (count <= 0 || parts.count < 1) return;
     for (int i = 0; i < parts.count; i++) wide = wide && mirt__cu_aligned(parts.part[i], 16);
     const unsigned blocks = mirt__cu_blocks(mirt__cu_ceil(count, wide ? 4 : 1), 256);
-    if (wide && parts.count <= 2)
-        MIRT_LAUNCH_ON(cu, stream, (mirt__cu_sum_kernel<4, 2>), blocks, 256, 0, parts, sum, count);
-    else if (wide && parts.count <= 8)
-        MIRT_LAUNCH_ON(cu, stream, (mirt__cu_sum_kernel<4, 8>), blocks, 256, 0, parts, sum, count);
-    else if (wide)
-        MIRT_LAUNCH_ON(cu, stream, (mirt__cu_sum_kernel<4, MIRT__MAX_PARTS>), blocks, 256, 0, parts, sum, count);
-    else MIRT_LAUNCH_ON(cu, stream, (mirt__cu_sum_kernel<1, MIRT__MAX_PARTS>), blocks, 256, 0, parts, sum, count);
+    const auto sum_of_parts = !wide              ? mirt__cu_sum_kernel<1, MIRT__MAX_PARTS>
+                              : parts.count <= 2 ? mirt__cu_sum_kernel<4, 2>
+                              : parts.count <= 8 ? mirt__cu_sum_kernel<4, 8>
+                                                 : mirt__cu_sum_kernel<4, MIRT__MAX_PARTS>;
+    MIRT_LAUNCH_ON(cu, stream, sum_of_parts, blocks, 256, 0, parts, sum, count);
 }
 
 /* >>updates */
@@ -1682,9 +1687,9 @@ struct mirt__cu_sgd {
         float a[W];
         for (int k = 0; k < W; k++) g[k] = __fmul_rn(r.rate, g[k]);
         if (!u.slot[0]) return;
-        mirt__cu_take<W>(u.slot[0] + i, there, a);
+        mirt__cu_load_left<W>(u.slot[0] + i, there, a);
         for (int k = 0; k < W; k++) a[k] = __fsub_rn(__fmul_rn(r.momentum, a[k]), g[k]);
-        mirt__cu_leave<W>(u.slot[0] + i, there, a);
+        mirt__cu_store_left<W>(u.slot[0] + i, there, a);
         for (int k = 0; k < W; k++) g[k] = -(r.nesterov ? __fsub_rn(__fmul_rn(r.momentum, a[k]), g[k]) : a[k]);
     }
 };
@@ -1693,18 +1698,18 @@ struct mirt__cu_adam {
     static inline __device__ void step(const mirt__cu_updated &u, const mirt__cu_rates &r, int64_t i, int64_t there,
                                        float *g) {
         float a[W], b[W], c[W];
-        mirt__cu_take<W>(u.slot[0] + i, there, a);
-        mirt__cu_take<W>(u.slot[1] + i, there, b);
+        mirt__cu_load_left<W>(u.slot[0] + i, there, a);
+        mirt__cu_load_left<W>(u.slot[1] + i, there, b);
         for (int k = 0; k < W; k++) {
             a[k] = __fmaf_rn(__fsub_rn(g[k], a[k]), r.new_1, a[k]);
             b[k] = __fmaf_rn(__fsub_rn(__fmul_rn(g[k], g[k]), b[k]), r.new_2, b[k]);
         }
-        mirt__cu_leave<W>(u.slot[0] + i, there, a);
-        mirt__cu_leave<W>(u.slot[1] + i, there, b);
+        mirt__cu_store_left<W>(u.slot[0] + i, there, a);
+        mirt__cu_store_left<W>(u.slot[1] + i, there, b);
         if (u.slot[2]) {
-            mirt__cu_take<W>(u.slot[2] + i, there, c);
+            mirt__cu_load_left<W>(u.slot[2] + i, there, c);
             for (int k = 0; k < W; k++) b[k] = c[k] > b[k] ? c[k] : b[k];
-            mirt__cu_leave<W>(u.slot[2] + i, there, b);
+            mirt__cu_store_left<W>(u.slot[2] + i, there, b);
         }
         for (int k = 0; k < W; k++) g[k] = __fdiv_rn(__fmul_rn(r.rate, a[k]), __fadd_rn(__fsqrt_rn(b[k]), r.epsilon));
     }
@@ -1714,13 +1719,13 @@ struct mirt__cu_rmsprop {
     static inline __device__ void step(const mirt__cu_updated &u, const mirt__cu_rates &r, int64_t i, int64_t there,
                                        float *g) {
         float a[W], b[W], c[W];
-        mirt__cu_take<W>(u.slot[0] + i, there, b);
+        mirt__cu_load_left<W>(u.slot[0] + i, there, b);
         for (int k = 0; k < W; k++) b[k] = __fmaf_rn(__fsub_rn(__fmul_rn(g[k], g[k]), b[k]), r.new_1, b[k]);
-        mirt__cu_leave<W>(u.slot[0] + i, there, b);
+        mirt__cu_store_left<W>(u.slot[0] + i, there, b);
         if (u.slot[2]) {
-            mirt__cu_take<W>(u.slot[2] + i, there, a);
+            mirt__cu_load_left<W>(u.slot[2] + i, there, a);
             for (int k = 0; k < W; k++) a[k] = __fmaf_rn(__fsub_rn(g[k], a[k]), r.new_1, a[k]);
-            mirt__cu_leave<W>(u.slot[2] + i, there, a);
+            mirt__cu_store_left<W>(u.slot[2] + i, there, a);
             for (int k = 0; k < W; k++) {
                 b[k] = __fsub_rn(b[k], __fmul_rn(a[k], a[k]));
                 b[k] = 0.0f > b[k] ? 0.0f : b[k]; /* a variance: rounding alone can make it negative */
@@ -1728,9 +1733,9 @@ struct mirt__cu_rmsprop {
         }
         for (int k = 0; k < W; k++) g[k] = __fdiv_rn(__fmul_rn(r.rate, g[k]), __fsqrt_rn(__fadd_rn(b[k], r.epsilon)));
         if (!u.slot[1]) return;
-        mirt__cu_take<W>(u.slot[1] + i, there, c);
+        mirt__cu_load_left<W>(u.slot[1] + i, there, c);
         for (int k = 0; k < W; k++) g[k] = __fadd_rn(__fmul_rn(r.momentum, c[k]), g[k]);
-        mirt__cu_leave<W>(u.slot[1] + i, there, g);
+        mirt__cu_store_left<W>(u.slot[1] + i, there, g);
     }
 };
 
@@ -1738,9 +1743,8 @@ template <class RULE, int W, int MOST>
 static __global__ void __launch_bounds__(256)
     mirt__cu_update_kernel(const mirt__cu_parts parts, const mirt__cu_updated u, const mirt__cu_rates *rates) {
     const mirt__cu_rates r = *rates;
-    const int64_t step = (int64_t)gridDim.x * blockDim.x * W;
-    for (int64_t i = u.begin + ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * W; i < u.end; i += step) {
-        const int64_t there = u.end - i;
+    MIRT__CU_PIECES(at, there, u.end - u.begin, W) {
+        const int64_t i = u.begin + at;
         float g[W], weight[W];
         mirt__cu_parts_sum<W, MOST>(parts, i, there, g);
         if (r.shaped) {
@@ -1752,20 +1756,20 @@ static __global__ void __launch_bounds__(256)
             }
         }
         RULE::template step<W>(u, r, i, there, g);
-        mirt__cu_take<W>(u.weight[0] + i, there, weight);
+        mirt__cu_load_left<W>(u.weight[0] + i, there, weight);
         for (int k = 0; k < W; k++) {
             if (r.decay != 0) weight[k] = __fsub_rn(weight[k], __fmul_rn(weight[k], r.decay));
             weight[k] = __fsub_rn(weight[k], g[k]);
         }
         if (r.average) {
             float average[W];
-            mirt__cu_take<W>(r.average + i, there, average);
+            mirt__cu_load_left<W>(r.average + i, there, average);
             for (int k = 0; k < W; k++)
                 average[k] = __fadd_rn(__fmul_rn(r.keep, average[k]), __fmul_rn(r.fresh, weight[k]));
-            mirt__cu_leave<W>(r.average + i, there, average);
+            mirt__cu_store_left<W>(r.average + i, there, average);
             for (int k = 0; k < W && r.overwrite; k++) weight[k] = average[k];
         }
-        for (int c = 0; c < u.copies; c++) mirt__cu_leave<W>(u.weight[c] + i, there, weight);
+        for (int c = 0; c < u.copies; c++) mirt__cu_store_left<W>(u.weight[c] + i, there, weight);
     }
 }
 
@@ -1809,10 +1813,10 @@ template <class RULE> static void mirt__cu_update_by(const mirt__update *args, c
     r.overwrite = args->overwrite;
     const mirt__cu_rates *rates = static_cast<const mirt__cu_rates *>(mirt__cu_number(cu, &r, sizeof r));
     const unsigned blocks = mirt__cu_blocks(mirt__cu_ceil(count, wide ? 4 : 1), 256);
-    if (wide && parts.count <= 2)
-        MIRT_LAUNCH(cu, (mirt__cu_update_kernel<RULE, 4, 2>), blocks, 256, 0, parts, u, rates);
-    else if (wide) MIRT_LAUNCH(cu, (mirt__cu_update_kernel<RULE, 4, MIRT__MAX_PARTS>), blocks, 256, 0, parts, u, rates);
-    else MIRT_LAUNCH(cu, (mirt__cu_update_kernel<RULE, 1, MIRT__MAX_PARTS>), blocks, 256, 0, parts, u, rates);
+    const auto update = !wide              ? mirt__cu_update_kernel<RULE, 1, MIRT__MAX_PARTS>
+                        : parts.count <= 2 ? mirt__cu_update_kernel<RULE, 4, 2>
+                                           : mirt__cu_update_kernel<RULE, 4, MIRT__MAX_PARTS>;
+    MIRT_LAUNCH(cu, update, blocks, 256, 0, parts, u, rates);
 }
 
 #define MIRT__CU_UPDATE(kind, name, kernel) case kind: mirt__cu_update_by<mirt__cu_##kernel>(args, where); break;
@@ -1863,10 +1867,9 @@ static void mirt__cu_squares_now(mirt__cu *cu, const mirt__real *block, const mi
 
 static void mirt__cu_squares(mirt__handle *cu, const mirt__real *block, const mirt__square_piece *piece, int pieces,
                              double *squares) {
-    mirt__cu_mode mode;
-    if (pieces < 1 || !mirt__cu_outside(cu, &mode)) return;
+    if (pieces < 1 || !mirt__cu_outside(cu)) return;
     mirt__cu_squares_now(cu, block, piece, pieces, squares);
-    mirt__cu_inside(cu, mode);
+    mirt__cu_inside(cu);
 }
 
 /* As mirt__aggregate_variable; a row of blocks a variable. */
@@ -2228,30 +2231,23 @@ static void mirt__cu_buckets(mirt__cu *cu, const mirt__reduction *args) {
 
 /* Whether something that all devices do is to be done. If not since this one failed, the others shall not wait for
    it. */
-static bool mirt__cu_meets(mirt__cu *cu, mirt__cu_mode *mode) {
-    const bool now = mirt__cu_outside(cu, mode);
+static bool mirt__cu_meets(mirt__cu *cu) {
+    const bool now = mirt__cu_outside(cu);
     if (cu->group && cu->status != MIRT_OK) mirt__cu_group_break(cu);
     return now;
 }
 
-static void mirt__cu_exchange(mirt__handle *cu, const mirt__reduction *args) {
-    mirt__cu_mode mode;
-    if (!cu->group || !mirt__cu_meets(cu, &mode)) return;
 #if MIRT__CU_NCCL
-    mirt__cu_group *group = cu->group;
-    if (!group->comm[cu->rank]) {
-        mirt__cu_fail(cu, MIRT_E_STATE, "an exchange of devices that reach each other's memory");
-    } else if (mirt__cu_group_well(cu) && mirt__cu_exchange_begin(cu)) {
-        if (group->collective == MIRT_NCCL) mirt__cu_buckets(cu, args);
+static void mirt__cu_exchange(mirt__cu *cu, const mirt__reduction *args) {
+    if (!mirt__cu_meets(cu)) return;
+    if (mirt__cu_group_well(cu) && mirt__cu_exchange_begin(cu)) {
+        if (cu->group->collective == MIRT_NCCL) mirt__cu_buckets(cu, args);
         else mirt__cu_tree(cu, args);
         mirt__cu_exchange_end(cu);
     }
-#else
-    (void)args;
-    mirt__cu_fail(cu, MIRT_E_STATE, "an exchange of devices that reach each other's memory");
-#endif
-    mirt__cu_inside(cu, mode);
+    mirt__cu_inside(cu);
 }
+#endif
 
 /* What is enqueued next follows the exchanges. */
 static void mirt__cu_exchange_join(mirt__cu *cu) {
@@ -2262,10 +2258,9 @@ static void mirt__cu_exchange_join(mirt__cu *cu) {
 }
 
 static void mirt__cu_exchanged(mirt__handle *cu) {
-    mirt__cu_mode mode;
-    if (!cu->group || !mirt__cu_meets(cu, &mode)) return;
+    if (!cu->group || !mirt__cu_meets(cu)) return;
     mirt__cu_exchange_join(cu);
-    mirt__cu_inside(cu, mode);
+    mirt__cu_inside(cu);
 }
 
 static void mirt__cu_gather_now(mirt__cu *cu, char *const *base, const size_t *begin, int devices) {
@@ -2291,18 +2286,16 @@ static void mirt__cu_gather_now(mirt__cu *cu, char *const *base, const size_t *b
 }
 
 static void mirt__cu_gather(mirt__handle *cu, char *const *base, const size_t *begin, int devices) {
-    mirt__cu_mode mode;
-    if (!mirt__cu_meets(cu, &mode)) return;
+    if (!mirt__cu_meets(cu)) return;
     mirt__cu_gather_now(cu, base, begin, devices);
-    mirt__cu_inside(cu, mode);
+    mirt__cu_inside(cu);
 }
 
 /* >>joining */
 
 /* What the trial adds up: whole numbers, whose sums are exact in any order. */
 static __global__ void __launch_bounds__(256) mirt__cu_trial_kernel(float *to, int64_t count, float factor) {
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (int64_t)gridDim.x * blockDim.x)
-        to[i] = (float)(i % 1021) * factor;
+    MIRT__CU_PIECES(i, left, count, 1) to[i] = (float)(i % 1021) * factor;
 }
 
 /* One thread does the work of all devices for once. `share` of each: the sums of what all have. */
@@ -2375,43 +2368,35 @@ static bool mirt__cu_trial_nccl(mirt__cu_trial *t, bool first) {
 }
 #endif
 
-/* Each device adds up what all have in their memory. */
-static bool mirt__cu_trial_direct(mirt__cu_trial *t) {
-    for (int d = 0; d < t->group->count; d++) {
+static bool mirt__cu_trial_run(mirt__cu_trial *t, bool first) {
+    (void)first;
+#if MIRT__CU_NCCL
+    if (!t->direct && !mirt__cu_trial_nccl(t, first)) return false;
+#endif
+    for (int d = 0; d < t->group->count && t->direct; d++) { /* each adds up what all have in their memory */
         mirt__cu *cu = t->group->member[d];
         mirt__cu_parts parts;
         mirt__cu_enter(cu);
         mirt__cu_parts_take(&parts, t->exchange[d].parts, t->exchange[d].part, t->exchange[d].add);
         mirt__cu_sum_parts(cu, cu->exchanges, parts, t->sum[d], MIRT__CU_TRIAL);
     }
-    return true;
-}
-
-static bool mirt__cu_trial_run(mirt__cu_trial *t, bool first) {
-#if MIRT__CU_NCCL
-    return (t->direct ? mirt__cu_trial_direct(t) : mirt__cu_trial_nccl(t, first)) && mirt__cu_all_settled(t->group);
-#else
-    (void)first;
-    return mirt__cu_trial_direct(t) && mirt__cu_all_settled(t->group);
-#endif
+    return mirt__cu_all_settled(t->group);
 }
 
 static bool mirt__cu_trial_check(mirt__cu_trial *t, int device) {
     mirt__cu *cu = t->group->member[device];
     enum { SAMPLE = 4096 };
     float *sample = static_cast<float *>(cu->host->calloc(SAMPLE, sizeof *sample));
-    bool good = sample != NULL;
-    if (!sample) return mirt__cu_fail(cu, MIRT_E_NOMEM, "no memory for a trial"), false;
+    if (!sample) return mirt__cu_fail(cu, MIRT_E_NOMEM, "no memory for a trial");
     const int64_t all = (int64_t)t->group->count * (t->group->count + 1) / 2, from = MIRT__CU_TRIAL - SAMPLE;
     mirt__cu_download(cu, sample, t->sum[device] + from, SAMPLE * sizeof *sample);
-    good = mirt__cu_settled(cu, cu->stream, NULL) && mirt__cu_deliver(cu);
+    bool good = mirt__cu_settled(cu, cu->stream, NULL) && mirt__cu_deliver(cu);
     for (int i = 0; good && i < SAMPLE; i++) {
         if (sample[i] == (float)((from + i) % 1021 * all)) continue;
-        mirt__cu_fail(cu, MIRT_E_DEVICE, "sums over GPUs come out wrong%s",
-                      t->direct ? ": reaching another GPU's memory does not work on this machine (the IOMMU may be in "
-                                  "the way); build with NCCL"
-                                : "");
-        good = false;
+        good = mirt__cu_fail(cu, MIRT_E_DEVICE, "sums over GPUs come out wrong%s",
+                             t->direct ? ": reaching another GPU's memory does not work on this machine (the IOMMU may "
+                                         "be in the way); build with NCCL"
+                                       : "");
     }
     cu->host->free(sample);
     return good;
@@ -2474,12 +2459,10 @@ static bool mirt__cu_reach(const mirt__cu_group *group, const char *why) {
             if (other == cu->index) continue;
             if (!mirt__cu_try(cu, cudaDeviceCanAccessPeer(&can, cu->index, other), "asking for another GPU's memory"))
                 return false;
-            if (!can) {
-                mirt__cu_fail(cu, MIRT_E_DEVICE, "it cannot reach the memory of gpu:%d, and %s: %s", other, why,
-                              MIRT__CU_NCCL ? "use one of the two, or mirrored weights on different GPUs"
-                                            : "build with NCCL (nvcc ... -lnccl), or use one GPU");
-                return false;
-            }
+            if (!can)
+                return mirt__cu_fail(cu, MIRT_E_DEVICE, "it cannot reach the memory of gpu:%d, and %s: %s", other, why,
+                                     MIRT__CU_NCCL ? "use one of the two, or mirrored weights on different GPUs"
+                                                   : "build with NCCL (nvcc ... -lnccl), or use one GPU");
             const cudaError_t error = cudaDeviceEnablePeerAccess(other, 0);
             if (error == cudaErrorPeerAccessAlreadyEnabled) (void)cudaGetLastError();
             else if (!mirt__cu_try(cu, error, "reaching another GPU's memory")) return false;
@@ -2510,13 +2493,12 @@ static bool mirt__cu_join_nccl(mirt__cu_group *group, int *version) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclUniqueId id;
     if (!mirt__cu_nccl(first, ncclGetVersion(version), "asking its version")) return false;
-    if (*version / 10000 != NCCL_MAJOR || *version < NCCL_VERSION_CODE) {
-        mirt__cu_fail(first, MIRT_E_DEVICE,
-                      "the program was built with nccl.h of NCCL %d.%d.%d, and runs with the library of %d.%d.%d: "
-                      "build and run with the same",
-                      NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH, *version / 10000, *version / 100 % 100, *version % 100);
-        return false;
-    }
+    if (*version / 10000 != NCCL_MAJOR || *version < NCCL_VERSION_CODE)
+        return mirt__cu_fail(
+            first, MIRT_E_DEVICE,
+            "the program was built with nccl.h of NCCL %d.%d.%d, and runs with the library of %d.%d.%d: "
+            "build and run with the same",
+            NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH, *version / 10000, *version / 100 % 100, *version % 100);
     config.blocking = *version / 100 == 226;
     if (group->collective == MIRT_NCCL) { /* the same sums in each run */
         setenv("NCCL_ALGO", "Ring", 0);
@@ -2552,27 +2534,21 @@ static bool mirt__cu_join_group(mirt__cu_group *group, mirt__joining *join) {
         for (int b = 0; b < a; b++) twice = twice || group->member[a]->index == group->member[b]->index;
     }
 #if MIRT__CU_NCCL
-    const char *wanted = getenv("MIRT_CUDA_NCCL");
-    const bool off = wanted && strcmp(wanted, "0") == 0;
     const char *why = twice          ? "a GPU is named twice"
                       : join->shares ? "the weights are in one place"
                                      : "MIRT_CUDA_NCCL is 0";
-    trial.direct = twice || join->shares || off;
+    trial.direct = twice || join->shares || mirt__cu_switched_off("MIRT_CUDA_NCCL");
 #else
     const char *why = "the program is built without NCCL";
     trial.direct = true;
 #endif
     join->able.direct = trial.direct;
-    if (trial.direct && join->collective == MIRT_NCCL) {
-        mirt__cu_fail(group->member[0], MIRT_E_INVALID, "NCCL cannot join these devices: %s", why);
-        return false;
-    }
+    if (trial.direct && join->collective == MIRT_NCCL)
+        return mirt__cu_fail(group->member[0], MIRT_E_INVALID, "NCCL cannot join these devices: %s", why);
     for (int d = 0; d < group->count; d++) {
         mirt__cu *cu = group->member[d];
         mirt__cu_enter(cu);
-        if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&group->ready[d], cudaEventDisableTiming), "making events") ||
-            !mirt__cu_try(cu, cudaEventCreateWithFlags(&group->done[d], cudaEventDisableTiming), "making events"))
-            return false;
+        if (!mirt__cu_event(cu, &group->ready[d]) || !mirt__cu_event(cu, &group->done[d])) return false;
     }
     int version = 0;
 #if MIRT__CU_NCCL
@@ -2581,8 +2557,7 @@ static bool mirt__cu_join_group(mirt__cu_group *group, mirt__joining *join) {
     if (trial.direct && !mirt__cu_reach(group, why)) return false;
     const double took = mirt__cu_try_out(&trial);
     if (took < 0 || !mirt__cu_all_well(group, &culprit)) return false;
-    const double speed = (double)MIRT__CU_TRIAL * sizeof(float) / took / 1e9,
-                 megabytes = (double)MIRT__CU_TRIAL * sizeof(float) / 1e6;
+    const double megabytes = (double)MIRT__CU_TRIAL * sizeof(float) / 1e6, speed = megabytes / 1e3 / took;
     if (trial.direct) {
         snprintf(join->how, 256, "each reads the others' memory, as %s; %.3g GB/s for sums of %.3g MB", why, speed,
                  megabytes);
@@ -2646,14 +2621,16 @@ static bool mirt__cu_join(mirt__joining *join) {
 #define MIRT__CU_PTX75(...) asm volatile(__VA_ARGS__)
 #endif
 
+#define MIRT__CU_MMA(shape) \
+    MIRT__CU_PTX("mma.sync.aligned." shape " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+
 /* d[16 rows][8 columns] += a[16][16] b[16][8], numbers of bfloat16: lane 4 g + t has d of rows g (two neighbors from
    column 2 t on) and g + 8, a of rows g and g + 8 at columns 2 t, then of both at 2 t + 8, b of column g at rows 2 t
    and 2 t + 8. */
 static inline __device__ void mirt__cu_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2]) {
-    MIRT__CU_PTX(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    MIRT__CU_MMA("m16n8k16.row.col.f32.bf16.bf16.f32");
 }
 /* The same of float16; older machines multiply 8 columns of a at a time. */
 static inline __device__ void mirt__cu_mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2]) {
@@ -2665,38 +2642,28 @@ static inline __device__ void mirt__cu_mma_f16(float d[4], const uint32_t a[4], 
                        : "r"(a[2 * k]), "r"(a[2 * k + 1]), "r"(b[k]));
     }
 #else
-    MIRT__CU_PTX(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    MIRT__CU_MMA("m16n8k16.row.col.f32.f16.f16.f32");
 #endif
 }
 /* Of tf32, a[16][8] b[8][8]: a of rows g and g + 8 at column t, then of both at t + 4, b of column g at rows t and t +
    4. */
 static inline __device__ void mirt__cu_mma_tf32(float d[4], const uint32_t a[4], const uint32_t b[2]) {
-    MIRT__CU_PTX(
-        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    MIRT__CU_MMA("m16n8k8.row.col.f32.tf32.tf32.f32");
 }
 /* Four matrices of 8 rows of 16 bytes in shared memory, whose rows lanes 0 to 7, 8 to 15 ... point at: lane 4 g + t
    gets numbers 2 t and 2 t + 1 of row g; of the transposed ones with _trans. */
-static inline __device__ void mirt__cu_ldmatrix_x4(uint32_t r[4], const void *row) {
-    const unsigned at = (unsigned)__cvta_generic_to_shared(row);
-    (void)at;
-    MIRT__CU_PTX75("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                   : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                   : "r"(at)
-                   : "memory");
-}
-static inline __device__ void mirt__cu_ldmatrix_x4_trans(uint32_t r[4], const void *row) {
-    const unsigned at = (unsigned)__cvta_generic_to_shared(row);
-    (void)at;
-    MIRT__CU_PTX75("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                   : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                   : "r"(at)
-                   : "memory");
-}
+#define MIRT__CU_LDMATRIX(name, how) \
+    static inline __device__ void name(uint32_t r[4], const void *row) { \
+        const unsigned at = (unsigned)__cvta_generic_to_shared(row); \
+        (void)at; \
+        MIRT__CU_PTX75("ldmatrix.sync.aligned.m8n8.x4" how ".shared.b16 {%0,%1,%2,%3}, [%4];" \
+                       : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) \
+                       : "r"(at) \
+                       : "memory"); \
+    }
+MIRT__CU_LDMATRIX(mirt__cu_ldmatrix_x4, "")
+MIRT__CU_LDMATRIX(mirt__cu_ldmatrix_x4_trans, ".trans")
+#undef MIRT__CU_LDMATRIX
 /* 16 bytes on their way to shared memory, zeros unless `valid`; both aligned to that. Older machines have them there at
    once. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
@@ -2719,6 +2686,7 @@ static inline __device__ void mirt__cu_cp_async_wait() {
     MIRT__CU_PTX("cp.async.wait_group %0;" : : "n"(N) : "memory");
 }
 #endif
+#undef MIRT__CU_MMA
 #undef MIRT__CU_PTX
 #undef MIRT__CU_PTX75
 #endif
@@ -2882,30 +2850,35 @@ static inline __device__ void mirt__cu_columns_get(const mirt__cu_reader &r, con
     }
 }
 
-/* activation(x), of N numbers: one branch for the usual ones. */
-template <int N> static inline __device__ void mirt__cu_activate_n(mirt_activation_kind kind, float *x) {
+/* activation(x), of N numbers: one branch for the usual ones. SIMPLE: it is one of mirt__cu_simple. */
+template <int N, bool SIMPLE = false>
+static inline __device__ void mirt__cu_activate_n(mirt_activation_kind kind, float *x) {
     if (kind == MIRT_LINEAR) return;
-    if (kind == MIRT_RELU || kind == MIRT_RELU6) {
+    if (SIMPLE ? kind != MIRT_SILU : kind == MIRT_RELU || kind == MIRT_RELU6) {
         const float most = kind == MIRT_RELU6 ? 6.0f : INFINITY;
 #pragma unroll
         for (int i = 0; i < N; i++) x[i] = x[i] < 0 ? 0.0f : x[i] > most ? most : x[i];
         return;
     }
 #pragma unroll
-    for (int i = 0; i < N; i++) x[i] = mirt__cu_activate(kind, x[i]);
+    for (int i = 0; i < N; i++) x[i] = mirt__cu_activate(SIMPLE ? MIRT_SILU : kind, x[i]);
 }
 /* g times the slope at u. */
-template <int N>
+template <int N, bool SIMPLE = false>
 static inline __device__ void mirt__cu_times_slope_n(mirt_activation_kind kind, float *g, const float *u) {
     if (kind == MIRT_LINEAR) return;
-    if (kind == MIRT_RELU || kind == MIRT_RELU6) {
+    if (SIMPLE ? kind != MIRT_SILU : kind == MIRT_RELU || kind == MIRT_RELU6) {
         const float most = kind == MIRT_RELU6 ? 6.0f : INFINITY;
 #pragma unroll
         for (int i = 0; i < N; i++) g[i] = u[i] > 0 && u[i] < most ? g[i] : 0.0f;
         return;
     }
 #pragma unroll
-    for (int i = 0; i < N; i++) g[i] = mirt__cu_times_slope(kind, g[i], u[i]);
+    for (int i = 0; i < N; i++) g[i] = mirt__cu_times_slope(SIMPLE ? MIRT_SILU : kind, g[i], u[i]);
+}
+/* Activations that need no calls. */
+static inline bool mirt__cu_simple(mirt_activation_kind kind) {
+    return kind == MIRT_LINEAR || kind == MIRT_RELU || kind == MIRT_RELU6 || kind == MIRT_SILU;
 }
 
 /* Where the gates of a pixel's image begin in `gate`, which is worked out once for a pixel; 0 without gates. */
@@ -2917,34 +2890,25 @@ static inline __device__ int64_t mirt__cu_gate_of(const mirt__cu_reader &r, int6
 template <int N> struct mirt__cu_raw {
     uint32_t x[N], z[N];
 };
+template <int N, class T> static inline __device__ void mirt__cu_fetch_as(const T *from, uint32_t *to) {
+    if constexpr (N == 1) {
+        to[0] = from[0];
+    } else {
+        constexpr int BYTES = N * sizeof(T) < 16 ? N * sizeof(T) : 16;
+#pragma unroll
+        for (int i = 0; i < N; i += BYTES / sizeof(T)) { /* more than once for words alone */
+            const mirt__cu_bytes<BYTES> v = mirt__cu_load_bytes<BYTES>(from + i);
+#pragma unroll
+            for (int j = 0; j < BYTES / 4; j++) to[i + j] = v.word[j];
+        }
+    }
+}
 template <int N>
 static inline __device__ void mirt__cu_fetch_words(const void *from, mirt_dtype dtype, int64_t at, uint32_t *to) {
-    const int size = mirt__cu_is_half(dtype) ? 2 : dtype == MIRT_UINT8 || dtype == MIRT_BOOL ? 1 : 4;
-    if (N == 1) {
-        if (size == 4) to[0] = static_cast<const uint32_t *>(from)[at];
-        else
-            to[0] = size == 2 ? (uint32_t) static_cast<const uint16_t *>(from)[at]
-                              : (uint32_t) static_cast<const uint8_t *>(from)[at];
-    } else if (size == 4) {
-#pragma unroll
-        for (int i = 0; i < N; i += 4) {
-            const mirt__cu_bytes<16> v = mirt__cu_load_bytes<16>(static_cast<const uint32_t *>(from) + at + i);
-#pragma unroll
-            for (int j = 0; j < 4; j++) to[(i + j) % N] = v.word[j];
-        }
-    } else if (size == 2) {
-        const mirt__cu_bytes<N == 8 ? 16 : 8> v = mirt__cu_load_bytes < N == 8
-                                                      ? 16
-                                                      : 8 > (static_cast<const uint16_t *>(from) + at);
-#pragma unroll
-        for (int j = 0; j < (N == 8 ? 4 : 2); j++) to[j % N] = v.word[j];
-    } else {
-        const mirt__cu_bytes<N == 8 ? 8 : 4> v = mirt__cu_load_bytes < N == 8
-                                                     ? 8
-                                                     : 4 > (static_cast<const uint8_t *>(from) + at);
-#pragma unroll
-        for (int j = 0; j < (N == 8 ? 2 : 1); j++) to[j % N] = v.word[j];
-    }
+    if (mirt__cu_is_half(dtype)) mirt__cu_fetch_as<N>(static_cast<const uint16_t *>(from) + at, to);
+    else if (dtype == MIRT_UINT8 || dtype == MIRT_BOOL)
+        mirt__cu_fetch_as<N>(static_cast<const uint8_t *>(from) + at, to);
+    else mirt__cu_fetch_as<N>(static_cast<const uint32_t *>(from) + at, to);
 }
 template <bool FLOAT16, int N> static inline __device__ void mirt__cu_make_halves(const uint32_t *words, float *to) {
     float none;
@@ -3301,6 +3265,19 @@ static inline __device__ void mirt__cu_sums_leave(const mirt__cu_epilogue &e, co
     }
 }
 
+/* What `all` numbers' sums a and b in column j make; moments about `shift`. */
+static inline __device__ void mirt__cu_sums_out(const mirt__cu_epilogue &e, int64_t j, double shift, double all,
+                                                double a, double b, float *out0, float *out1) {
+    if (e.sums == MIRT__SUMS_MOMENTS) {
+        const double average = all > 0 ? a / all : 0, squares = b - average * a;
+        out0[j] = (float)(shift + average);
+        out1[j] = (float)(all > 0 && squares > 0 ? squares / all : 0);
+    } else {
+        out0[j] = (float)a;
+        out1[j] = (float)(b / sqrt((double)e.slope.variance[j] + (double)e.slope.epsilon));
+    }
+}
+
 /* A lane's share of the sums of chunks [begin, end): moments about `shift`. */
 static __global__ void __launch_bounds__(32 * MIRT__CU_SUM_LANES)
 mirt__cu_sums_kernel(mirt__cu_epilogue e, mirt__cu_chunks from, float *out0, float *out1) {
@@ -3340,14 +3317,7 @@ mirt__cu_sums_kernel(mirt__cu_epilogue e, mirt__cu_chunks from, float *out0, flo
         group[2 * from.columns] = b;
         return;
     }
-    if (moments) {
-        const double average = all > 0 ? a / all : 0, squares = b - average * a;
-        out0[j] = (float)(shift + average);
-        out1[j] = (float)(all > 0 && squares > 0 ? squares / all : 0);
-    } else {
-        out0[j] = (float)a;
-        out1[j] = (float)(b / sqrt((double)e.slope.variance[j] + (double)e.slope.epsilon));
-    }
+    mirt__cu_sums_out(e, j, shift, all, a, b, out0, out1);
 }
 static __global__ void __launch_bounds__(128)
     mirt__cu_sums_groups_kernel(mirt__cu_epilogue e, mirt__cu_chunks from, int64_t groups, float *out0, float *out1) {
@@ -3360,14 +3330,8 @@ static __global__ void __launch_bounds__(128)
         a += group[from.columns];
         b += group[2 * from.columns];
     }
-    if (e.sums == MIRT__SUMS_MOMENTS) {
-        const double average = all > 0 ? a / all : 0, squares = b - average * a;
-        out0[j] = (float)((double)from.part[2 * from.columns + j] + average);
-        out1[j] = (float)(all > 0 && squares > 0 ? squares / all : 0);
-    } else {
-        out0[j] = (float)a;
-        out1[j] = (float)(b / sqrt((double)e.slope.variance[j] + (double)e.slope.epsilon));
-    }
+    const double shift = e.sums == MIRT__SUMS_MOMENTS ? (double)from.part[2 * from.columns + j] : 0;
+    mirt__cu_sums_out(e, j, shift, all, a, b, out0, out1);
 }
 /* Means of images, each of which has `each` chunks of sums and `pixels` pixels. */
 static __global__ void __launch_bounds__(128)
@@ -3425,6 +3389,52 @@ static inline mirt__cu_layout mirt__cu_layout_of(int64_t vectors, int most, int 
     return c;
 }
 
+/* What a grid goes over: lines of pixels, whose channels are taken N at a time. */
+typedef struct mirt__cu_pixels {
+    int64_t lines; /* of all images, below 2^31 */
+    mirt__cu_divisor by_lines, by_vectors; /* lines of an image; vectors of a pixel */
+    int items, across, down; /* of a line: vectors; of a block: those at a time, and lines */
+} mirt__cu_pixels;
+/* *grid: blocks of so many *threads; 0 where there is nothing. */
+static void mirt__cu_pixels_of(mirt__cu_pixels *p, int64_t images, int64_t height, int64_t width, int64_t vectors,
+                               unsigned *grid, unsigned *threads) {
+    p->lines = images * height;
+    p->by_lines = mirt__cu_divisor_of(height);
+    p->by_vectors = mirt__cu_divisor_of(vectors);
+    p->items = (int)(width * vectors);
+    p->across = p->items < 256 ? p->items < 1 ? 1 : p->items : 256;
+    p->down = 256 / p->across;
+    const int64_t blocks = mirt__cu_ceil(p->lines, p->down);
+    *grid = (unsigned)(p->items == 0 ? 0 : blocks < 1 << 20 ? blocks : 1 << 20);
+    *threads = (unsigned)(p->across * p->down);
+}
+#define MIRT__CU_PIXELS_EACH(a) \
+    for (int64_t line = (int64_t)blockIdx.x * a.down + (int)threadIdx.x / a.across; line < a.lines; \
+         line += (int64_t)gridDim.x * a.down) \
+        for (int item = (int)threadIdx.x % a.across; item < a.items; item += a.across)
+/* There: N channels from `c` on of pixel `column` of row `y` of image `image`. */
+#define MIRT__CU_PIXELS_PLACE(a) \
+    const int64_t image = mirt__cu_divide32((uint32_t)line, a.by_lines), y = line - image * a.by_lines.by; \
+    const int column = (int)mirt__cu_divide32((uint32_t)item, a.by_vectors), \
+              c = (item - column * (int)a.by_vectors.by) * N;
+
+/* Windows of an image that are pooled or convolved. */
+typedef struct mirt__cu_windows {
+    int h, w, oh, ow, kh, kw, stride_h, stride_w, top, left; /* top, left: padding */
+} mirt__cu_windows;
+template <class S> static void mirt__cu_windows_of(mirt__cu_windows *p, const S *s) {
+    p->h = (int)s->h;
+    p->w = (int)s->w;
+    p->oh = (int)s->oh;
+    p->ow = (int)s->ow;
+    p->kh = s->kh;
+    p->kw = s->kw;
+    p->stride_h = s->stride_h;
+    p->stride_w = s->stride_w;
+    p->top = (int)s->pad_top;
+    p->left = (int)s->pad_left;
+}
+
 /* What the compiler knows of the dtypes of a kernel's tensors. */
 typedef enum mirt__cu_dtypes {
     MIRT__CU_FLOATS, MIRT__CU_HALVES /* bfloat16 */, MIRT__CU_FLOAT16S, MIRT__CU_EITHER
@@ -3477,18 +3487,12 @@ static inline __device__ void mirt__cu_down_sum(float *x, int count, int across,
 #define MIRT__CU_NORM_CHUNK 64    /* rows whose sums one block takes, at least, */
 #define MIRT__CU_NORM_CHUNKS 1024 /* so that there are no more of them */
 
-typedef struct mirt__cu_norm_call {
-    int64_t rows, n, chunk;
-    const void *x, *dy, *add;
-    void *y;
-    mirt_dtype x_dtype, dy_dtype, add_dtype, y_dtype;
-    mirt_activation_kind activation;
-    const float *mean, *variance, *gamma, *beta, *sum[2];
-    float *part, *out[2]; /* part: [chunks][2 or 3][n] */
-    double count;
-    float epsilon;
-    int across, down, by_row;
-} mirt__cu_norm_call;
+struct mirt__cu_norm_call : mirt__norm {
+    int across;
+    int64_t chunk;
+    float *part; /* [chunks][2 or 3][n] */
+    int down;
+};
 
 /* The constants of a normalization in some columns; by rows mean is 0, factor gamma. */
 template <int N> struct mirt__cu_norm_column {
@@ -3599,9 +3603,7 @@ static __global__ __launch_bounds__(256) void mirt__cu_norm_sums(mirt__cu_norm_c
     const int64_t end = a.rows - first < a.chunk ? a.rows : first + a.chunk;
     const bool live = column < a.n;
     mirt__cu_norm_column<N> k;
-    float sum[2 * N];
-#pragma unroll
-    for (int v = 0; v < 2 * N; v++) sum[v] = 0;
+    float sum[2 * N] = {0};
     if (live && SUM == MIRT__CU_NORM_MOMENTS) mirt__cu_get<DTYPES, N>(a.x, a.x_dtype, first * a.n + column, k.mean);
     else if (live) mirt__cu_norm_columns<N>(a, column, &k);
     for (int64_t row = first + (int)threadIdx.x / a.across; live && row < end; row += 2 * a.down) {
@@ -3795,34 +3797,6 @@ template <int N> static __global__ void mirt__cu_norm_row_back(mirt__cu_norm_cal
 
 /* >>calls */
 
-static mirt__cu_norm_call mirt__cu_norm_call_of(const mirt__norm *s) {
-    mirt__cu_norm_call a;
-    memset(&a, 0, sizeof a);
-    a.rows = s->rows;
-    a.n = s->n;
-    a.x = s->x;
-    a.dy = s->dy;
-    a.add = s->add;
-    a.y = s->y;
-    a.x_dtype = s->x_dtype;
-    a.dy_dtype = s->dy_dtype;
-    a.add_dtype = s->add_dtype;
-    a.y_dtype = s->y_dtype;
-    a.activation = s->activation;
-    a.mean = s->mean;
-    a.variance = s->variance;
-    a.gamma = s->gamma;
-    a.beta = s->beta;
-    for (int i = 0; i < 2; i++) {
-        a.sum[i] = s->sum[i];
-        a.out[i] = s->out[i];
-    }
-    a.count = s->count;
-    a.epsilon = s->epsilon;
-    a.by_row = s->by_row;
-    return a;
-}
-
 /* Columns at once, where all that is accessed allows it; *dtypes. NULL stands for what is not. */
 static int mirt__cu_norm_vector(const mirt__cu_norm_call *a, bool x, bool dy, bool y, int *dtypes) {
     const void *const data[4] = {x ? a->x : NULL, dy ? a->dy : NULL, y ? a->add : NULL, y ? a->y : NULL};
@@ -3834,30 +3808,25 @@ static int mirt__cu_norm_vector(const mirt__cu_norm_call *a, bool x, bool dy, bo
     *dtypes = all ? mirt__cu_dtypes_of(one) : MIRT__CU_EITHER;
     return all ? vector : 1;
 }
-#define MIRT__CU_NORM_LAUNCH(kernel, dtypes, ...) \
-    do { \
-        if ((dtypes) == MIRT__CU_FLOATS) MIRT_LAUNCH(cu, (kernel<MIRT__CU_FLOATS, 4>), __VA_ARGS__); \
-        else if ((dtypes) == MIRT__CU_HALVES) MIRT_LAUNCH(cu, (kernel<MIRT__CU_HALVES, 8>), __VA_ARGS__); \
-        else if ((dtypes) == MIRT__CU_FLOAT16S) MIRT_LAUNCH(cu, (kernel<MIRT__CU_FLOAT16S, 8>), __VA_ARGS__); \
-        else MIRT_LAUNCH(cu, (kernel<MIRT__CU_EITHER, 1>), __VA_ARGS__); \
-    } while (0)
-#define MIRT__CU_NORM_LAUNCH_SUMS(sum, dtypes, ...) \
-    do { \
-        if ((dtypes) == MIRT__CU_FLOATS) MIRT_LAUNCH(cu, (mirt__cu_norm_sums<MIRT__CU_FLOATS, 4, sum>), __VA_ARGS__); \
-        else if ((dtypes) == MIRT__CU_HALVES) \
-            MIRT_LAUNCH(cu, (mirt__cu_norm_sums<MIRT__CU_HALVES, 8, sum>), __VA_ARGS__); \
-        else if ((dtypes) == MIRT__CU_FLOAT16S) \
-            MIRT_LAUNCH(cu, (mirt__cu_norm_sums<MIRT__CU_FLOAT16S, 8, sum>), __VA_ARGS__); \
-        else MIRT_LAUNCH(cu, (mirt__cu_norm_sums<MIRT__CU_EITHER, 1, sum>), __VA_ARGS__); \
-    } while (0)
+/* Kernels by mirt__cu_dtypes. */
+typedef void (*mirt__cu_norm_kernel)(mirt__cu_norm_call);
+static const mirt__cu_norm_kernel mirt__cu_norm_applies[] = {
+    mirt__cu_norm_apply<MIRT__CU_FLOATS, 4>, mirt__cu_norm_apply<MIRT__CU_HALVES, 8>,
+    mirt__cu_norm_apply<MIRT__CU_FLOAT16S, 8>, mirt__cu_norm_apply<MIRT__CU_EITHER, 1>};
+static const mirt__cu_norm_kernel mirt__cu_norm_backs[] = {
+    mirt__cu_norm_back<MIRT__CU_FLOATS, 4>, mirt__cu_norm_back<MIRT__CU_HALVES, 8>,
+    mirt__cu_norm_back<MIRT__CU_FLOAT16S, 8>, mirt__cu_norm_back<MIRT__CU_EITHER, 1>};
 
-static void mirt__cu_norm_column_sums(mirt__cu *cu, mirt__cu_norm_call *a, mirt__cu_norm_sum sum) {
+template <int SUM> static void mirt__cu_norm_column_sums(mirt__cu *cu, mirt__cu_norm_call *a) {
+    static const mirt__cu_norm_kernel norm_sums[] = {
+        mirt__cu_norm_sums<MIRT__CU_FLOATS, 4, SUM>, mirt__cu_norm_sums<MIRT__CU_HALVES, 8, SUM>,
+        mirt__cu_norm_sums<MIRT__CU_FLOAT16S, 8, SUM>, mirt__cu_norm_sums<MIRT__CU_EITHER, 1, SUM>};
     int dtypes;
-    const int64_t vector = mirt__cu_norm_vector(a, true, sum != MIRT__CU_NORM_MOMENTS, false, &dtypes);
+    const int64_t vector = mirt__cu_norm_vector(a, true, SUM != MIRT__CU_NORM_MOMENTS, false, &dtypes);
     const mirt__cu_layout c = mirt__cu_layout_of(mirt__cu_ceil(a->n, vector), 64, 256);
     const int64_t most = MIRT__CU_NORM_CHUNKS / c.blocks > 1 ? MIRT__CU_NORM_CHUNKS / c.blocks : 1,
                   share = mirt__cu_ceil(a->rows, most);
-    const int64_t wide = sum == MIRT__CU_NORM_MOMENTS ? 3 : 2;
+    const int64_t wide = SUM == MIRT__CU_NORM_MOMENTS ? 3 : 2;
     if (a->n == 0) return;
     a->across = c.across;
     a->down = c.down;
@@ -3867,107 +3836,81 @@ static void mirt__cu_norm_column_sums(mirt__cu *cu, mirt__cu_norm_call *a, mirt_
     const mirt__cu_norm_call call = *a;
     const dim3 grid((unsigned)chunks, c.blocks), block((unsigned)(c.across * c.down));
     const size_t shared = (size_t)(c.across * c.down) * 2 * (size_t)vector * sizeof(float);
-    if (chunks > 0) {
-        if (sum == MIRT__CU_NORM_MOMENTS)
-            MIRT__CU_NORM_LAUNCH_SUMS(MIRT__CU_NORM_MOMENTS, dtypes, grid, block, shared, call);
-        else if (sum == MIRT__CU_NORM_GRADIENT)
-            MIRT__CU_NORM_LAUNCH_SUMS(MIRT__CU_NORM_GRADIENT, dtypes, grid, block, shared, call);
-        else MIRT__CU_NORM_LAUNCH_SUMS(MIRT__CU_NORM_GRADIENT_BY_ROW, dtypes, grid, block, shared, call);
-    }
+    if (chunks > 0) MIRT_LAUNCH(cu, norm_sums[dtypes], grid, block, shared, call);
     int lanes = 4;
     while (lanes < MIRT__CU_FINISH_MOST && lanes < chunks) lanes *= 2;
     const unsigned blocks = (unsigned)mirt__cu_ceil(a->n, MIRT__CU_FINISH_COLUMNS),
                    threads = (unsigned)(lanes * MIRT__CU_FINISH_COLUMNS);
-    if (sum == MIRT__CU_NORM_MOMENTS)
-        MIRT_LAUNCH(cu, (mirt__cu_norm_finish<MIRT__CU_NORM_MOMENTS>), blocks, threads, 0, call, chunks);
-    else if (sum == MIRT__CU_NORM_GRADIENT)
-        MIRT_LAUNCH(cu, (mirt__cu_norm_finish<MIRT__CU_NORM_GRADIENT>), blocks, threads, 0, call, chunks);
-    else MIRT_LAUNCH(cu, (mirt__cu_norm_finish<MIRT__CU_NORM_GRADIENT_BY_ROW>), blocks, threads, 0, call, chunks);
+    MIRT_LAUNCH(cu, mirt__cu_norm_finish<SUM>, blocks, threads, 0, call, chunks);
 }
 
-/* Threads for a row. */
-static unsigned mirt__cu_norm_row_threads(int64_t vectors) {
-    return vectors > 1024 ? 256 : vectors > 512 ? 128 : vectors > 256 ? 64 : 32;
+/* A block for a row, whose threads take n numbers at a time. */
+static void mirt__cu_norm_by_rows(mirt__cu *cu, mirt__cu_norm_kernel norm_of_rows, const mirt__cu_norm_call &a, int n) {
+    const int64_t vectors = a.n / n;
+    const unsigned threads = vectors > 1024 ? 256 : vectors > 512 ? 128 : vectors > 256 ? 64 : 32;
+    MIRT_LAUNCH(cu, norm_of_rows, (unsigned)(a.rows > 1 << 20 ? 1 << 20 : a.rows), threads, 0, a);
 }
-static unsigned mirt__cu_norm_row_blocks(int64_t rows) { return (unsigned)(rows > 1 << 20 ? 1 << 20 : rows); }
 
 static void mirt__cu_norm_stats(const mirt__norm *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
-    mirt__cu_norm_call a = mirt__cu_norm_call_of(args);
-    if (!args->by_row) {
-        mirt__cu_norm_column_sums(cu, &a, MIRT__CU_NORM_MOMENTS);
-        return;
-    }
+    mirt__cu_norm_call a = {*args, 0, 0, NULL, 0};
+    if (!args->by_row) return mirt__cu_norm_column_sums<MIRT__CU_NORM_MOMENTS>(cu, &a);
     if (a.rows == 0) return;
     const bool four = a.n % 4 == 0 && mirt__cu_aligned(a.x, 16);
-    const unsigned blocks = mirt__cu_norm_row_blocks(a.rows), threads = mirt__cu_norm_row_threads(four ? a.n / 4 : a.n);
-    if (four) MIRT_LAUNCH(cu, (mirt__cu_norm_row_stats<4>), blocks, threads, 0, a);
-    else MIRT_LAUNCH(cu, (mirt__cu_norm_row_stats<1>), blocks, threads, 0, a);
+    mirt__cu_norm_by_rows(cu, four ? mirt__cu_norm_row_stats<4> : mirt__cu_norm_row_stats<1>, a, four ? 4 : 1);
 }
 
-/* The grid of a pass over rows. Each thread takes several, so that it computes the constants of its columns once. */
-static dim3 mirt__cu_norm_grid(mirt__cu_norm_call *a, int64_t vector) {
-    const mirt__cu_layout c = mirt__cu_layout_of(mirt__cu_ceil(a->n, vector), 256, 256);
-    const int64_t blocks = mirt__cu_ceil(a->rows, (int64_t)c.down * 4),
+/* A pass over rows. Each thread takes several, so that it computes the constants of its columns once. */
+static void mirt__cu_norm_pass(mirt__cu *cu, mirt__cu_norm_kernel norm_of_columns, mirt__cu_norm_call a, int vector) {
+    const mirt__cu_layout c = mirt__cu_layout_of(mirt__cu_ceil(a.n, vector), 256, 256);
+    const int64_t blocks = mirt__cu_ceil(a.rows, (int64_t)c.down * 4),
                   most = c.blocks < 1024 ? 2048 / (int64_t)c.blocks : 2;
-    a->across = c.across;
-    a->down = c.down;
-    return dim3((unsigned)(blocks < most ? blocks : most), c.blocks);
+    a.across = c.across;
+    a.down = c.down;
+    MIRT_LAUNCH(cu, norm_of_columns, dim3((unsigned)(blocks < most ? blocks : most), c.blocks), c.across * c.down, 0,
+                a);
 }
 
 static void mirt__cu_normalize(const mirt__norm *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
-    mirt__cu_norm_call a = mirt__cu_norm_call_of(args);
+    mirt__cu_norm_call a = {*args, 0, 0, NULL, 0};
     int dtypes;
     const int vector = mirt__cu_norm_vector(&a, true, false, true, &dtypes);
-    if (a.rows == 0 || a.n == 0) return;
-    const dim3 grid = mirt__cu_norm_grid(&a, vector), block((unsigned)(a.across * a.down));
-    MIRT__CU_NORM_LAUNCH(mirt__cu_norm_apply, dtypes, grid, block, 0, a);
+    if (a.rows > 0 && a.n > 0) mirt__cu_norm_pass(cu, mirt__cu_norm_applies[dtypes], a, vector);
 }
 
 static void mirt__cu_norm_grad_sums(const mirt__norm *args, const mirt__where *where) {
-    mirt__cu_norm_call a = mirt__cu_norm_call_of(args);
-    mirt__cu_norm_column_sums(mirt__cu_of(where), &a,
-                              args->by_row ? MIRT__CU_NORM_GRADIENT_BY_ROW : MIRT__CU_NORM_GRADIENT);
+    mirt__cu_norm_call a = {*args, 0, 0, NULL, 0};
+    if (args->by_row) mirt__cu_norm_column_sums<MIRT__CU_NORM_GRADIENT_BY_ROW>(mirt__cu_of(where), &a);
+    else mirt__cu_norm_column_sums<MIRT__CU_NORM_GRADIENT>(mirt__cu_of(where), &a);
 }
 
 static void mirt__cu_norm_grad_input(const mirt__norm *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
-    mirt__cu_norm_call a = mirt__cu_norm_call_of(args);
+    mirt__cu_norm_call a = {*args, 0, 0, NULL, 0};
     int dtypes;
     a.add = NULL;
     const int vector = mirt__cu_norm_vector(&a, true, true, true, &dtypes);
     if (a.rows == 0 || a.n == 0) return;
-    if (!args->by_row) {
-        const dim3 grid = mirt__cu_norm_grid(&a, vector), block((unsigned)(a.across * a.down));
-        MIRT__CU_NORM_LAUNCH(mirt__cu_norm_back, dtypes, grid, block, 0, a);
-        return;
-    }
-    const unsigned blocks = mirt__cu_norm_row_blocks(a.rows),
-                   threads = mirt__cu_norm_row_threads(vector == 4 ? a.n / 4 : a.n);
-    if (vector == 4) MIRT_LAUNCH(cu, (mirt__cu_norm_row_back<4>), blocks, threads, 0, a);
-    else MIRT_LAUNCH(cu, (mirt__cu_norm_row_back<1>), blocks, threads, 0, a);
+    if (!args->by_row) mirt__cu_norm_pass(cu, mirt__cu_norm_backs[dtypes], a, vector);
+    else if (vector == 4) mirt__cu_norm_by_rows(cu, mirt__cu_norm_row_back<4>, a, 4);
+    else mirt__cu_norm_by_rows(cu, mirt__cu_norm_row_back<1>, a, 1);
 }
 #undef MIRT__CU_NORM_CHUNK
 #undef MIRT__CU_NORM_CHUNKS
-#undef MIRT__CU_NORM_LAUNCH
-#undef MIRT__CU_NORM_LAUNCH_SUMS
 
 /* >>section cuda/pool.cu */
 
 /* Max and average pooling and their gradients. A thread owns N neighboring channels of a pixel; gradients gather from
    the windows that contain the pixel. */
 
-typedef struct mirt__cu_pool_call {
-    int64_t lines, x_image, y_image; /* rows of the target in all images, below 2^31; numbers in an image of x, of y (as
-                                        in the forward call) */
-    int h, w, c, oh, ow, kh, kw, stride_h, stride_w, pad_top, pad_left;
+struct mirt__cu_pool_call : mirt__cu_pixels, mirt__cu_windows {
+    int64_t x_image, y_image; /* numbers in an image of x, of y (as in the forward call) */
+    int c;
     const void *x;
     void *y, *which;
     mirt_dtype dtype;
-    mirt__cu_divisor by_lines, by_vectors; /* lines of an image; vectors of a pixel */
-    int items, across, down; /* of a line of the target: vectors; of a block: those at a time, and lines */
-} mirt__cu_pool_call;
+};
 
 /* Places in windows. */
 template <int N, class PLACE> static inline __device__ void mirt__cu_pool_store(PLACE *to, const int *place) {
@@ -3994,16 +3937,6 @@ template <int N, class PLACE> static inline __device__ void mirt__cu_pool_places
     }
 }
 
-/* Goes over the target: N channels from `c` on of pixel `column` of row `y` of image `image`. */
-#define MIRT__CU_POOL_EACH(a) \
-    for (int64_t line = (int64_t)blockIdx.x * a.down + (int)threadIdx.x / a.across; line < a.lines; \
-         line += (int64_t)gridDim.x * a.down) \
-        for (int item = (int)threadIdx.x % a.across; item < a.items; item += a.across)
-#define MIRT__CU_POOL_PLACE(a) \
-    const int64_t image = mirt__cu_divide32((uint32_t)line, a.by_lines), y = line - image * a.by_lines.by; \
-    const int column = (int)mirt__cu_divide32((uint32_t)item, a.by_vectors), \
-              c = (item - column * (int)a.by_vectors.by) * N;
-
 /* The part [first, end) of a window's kernel that lies inside. */
 static inline __device__ int mirt__cu_pool_first(int start) { return start < 0 ? -start : 0; }
 static inline __device__ int mirt__cu_pool_end(int start, int kernel, int size) {
@@ -4019,9 +3952,9 @@ static inline __device__ int mirt__cu_pool_beyond(int at, int stride, int window
 
 template <int DTYPES, int N, class PLACE>
 static __global__ __launch_bounds__(256) void mirt__cu_pool_max(mirt__cu_pool_call a) {
-    MIRT__CU_POOL_EACH(a) {
-        MIRT__CU_POOL_PLACE(a)
-        const int top = (int)y * a.stride_h - a.pad_top, left = column * a.stride_w - a.pad_left;
+    MIRT__CU_PIXELS_EACH(a) {
+        MIRT__CU_PIXELS_PLACE(a)
+        const int top = (int)y * a.stride_h - a.top, left = column * a.stride_w - a.left;
         const int ky1 = mirt__cu_pool_end(top, a.kh, a.h), kx1 = mirt__cu_pool_end(left, a.kw, a.w);
         float best[N], value[N];
         int place[N];
@@ -4051,16 +3984,14 @@ static __global__ __launch_bounds__(256) void mirt__cu_pool_max(mirt__cu_pool_ca
 
 template <int DTYPES, int N, class PLACE>
 static __global__ __launch_bounds__(256) void mirt__cu_pool_max_back(mirt__cu_pool_call a) {
-    MIRT__CU_POOL_EACH(a) {
-        MIRT__CU_POOL_PLACE(a)
-        const int down = (int)y + a.pad_top, right = column + a.pad_left;
+    MIRT__CU_PIXELS_EACH(a) {
+        MIRT__CU_PIXELS_PLACE(a)
+        const int down = (int)y + a.top, right = column + a.left;
         const int oy1 = mirt__cu_pool_beyond(down, a.stride_h, a.oh),
                   ox0 = mirt__cu_pool_behind(right, a.kw, a.stride_w),
                   ox1 = mirt__cu_pool_beyond(right, a.stride_w, a.ow);
-        float sum[N], dy[N];
+        float sum[N] = {0}, dy[N];
         int place[N];
-#pragma unroll
-        for (int v = 0; v < N; v++) sum[v] = 0;
         for (int oy = mirt__cu_pool_behind(down, a.kh, a.stride_h); oy < oy1; oy++) {
             for (int ox = ox0; ox < ox1; ox++) {
                 const int64_t at = image * a.y_image + ((int64_t)oy * a.ow + ox) * a.c + c;
@@ -4076,14 +4007,12 @@ static __global__ __launch_bounds__(256) void mirt__cu_pool_max_back(mirt__cu_po
 }
 
 template <int N> static __global__ __launch_bounds__(256) void mirt__cu_pool_average(mirt__cu_pool_call a) {
-    MIRT__CU_POOL_EACH(a) {
-        MIRT__CU_POOL_PLACE(a)
-        const int top = (int)y * a.stride_h - a.pad_top, left = column * a.stride_w - a.pad_left;
+    MIRT__CU_PIXELS_EACH(a) {
+        MIRT__CU_PIXELS_PLACE(a)
+        const int top = (int)y * a.stride_h - a.top, left = column * a.stride_w - a.left;
         const int ky0 = mirt__cu_pool_first(top), kx0 = mirt__cu_pool_first(left),
                   ky1 = mirt__cu_pool_end(top, a.kh, a.h), kx1 = mirt__cu_pool_end(left, a.kw, a.w);
-        float sum[N], value[N];
-#pragma unroll
-        for (int v = 0; v < N; v++) sum[v] = 0;
+        float sum[N] = {0}, value[N];
         for (int ky = ky0; ky < ky1; ky++) {
             for (int kx = kx0; kx < kx1; kx++) {
                 mirt__cu_load_n<N>(static_cast<const float *>(a.x) + image * a.x_image +
@@ -4101,20 +4030,18 @@ template <int N> static __global__ __launch_bounds__(256) void mirt__cu_pool_ave
 }
 
 template <int N> static __global__ __launch_bounds__(256) void mirt__cu_pool_average_back(mirt__cu_pool_call a) {
-    MIRT__CU_POOL_EACH(a) {
-        MIRT__CU_POOL_PLACE(a)
-        const int down = (int)y + a.pad_top, right = column + a.pad_left;
+    MIRT__CU_PIXELS_EACH(a) {
+        MIRT__CU_PIXELS_PLACE(a)
+        const int down = (int)y + a.top, right = column + a.left;
         const int oy1 = mirt__cu_pool_beyond(down, a.stride_h, a.oh),
                   ox0 = mirt__cu_pool_behind(right, a.kw, a.stride_w),
                   ox1 = mirt__cu_pool_beyond(right, a.stride_w, a.ow);
-        float sum[N], dy[N];
-#pragma unroll
-        for (int v = 0; v < N; v++) sum[v] = 0;
+        float sum[N] = {0}, dy[N];
         for (int oy = mirt__cu_pool_behind(down, a.kh, a.stride_h); oy < oy1; oy++) {
-            const int top = oy * a.stride_h - a.pad_top,
+            const int top = oy * a.stride_h - a.top,
                       rows = mirt__cu_pool_end(top, a.kh, a.h) - mirt__cu_pool_first(top);
             for (int ox = ox0; ox < ox1; ox++) {
-                const int left = ox * a.stride_w - a.pad_left,
+                const int left = ox * a.stride_w - a.left,
                           columns = mirt__cu_pool_end(left, a.kw, a.w) - mirt__cu_pool_first(left);
                 const float count = (float)(rows * columns);
                 mirt__cu_load_n<N>(
@@ -4126,109 +4053,67 @@ template <int N> static __global__ __launch_bounds__(256) void mirt__cu_pool_ave
         mirt__cu_store_n<N>(static_cast<float *>(a.y) + image * a.x_image + (y * a.w + column) * a.c + c, sum);
     }
 }
-#undef MIRT__CU_POOL_EACH
-#undef MIRT__CU_POOL_PLACE
 
-/* N, and what is launched: *grid blocks of *threads. */
-static int mirt__cu_pool_call_of(const mirt__pool2d *p, bool back, mirt__cu_pool_call *a, unsigned *grid,
-                                 unsigned *threads) {
+/* Kernels of vectors by mirt__cu_dtypes, then that of places in int32. */
+typedef void (*const mirt__cu_pool_kernels[MIRT__CU_EITHER + 2])(mirt__cu_pool_call);
+
+static void mirt__cu_pool_run(const mirt__pool2d *p, bool back, const mirt__cu_pool_kernels kernels,
+                              const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
     const bool wide = (int64_t)p->kh * p->kw > UINT8_MAX + 1;
     const int vector = mirt__cu_is_half(p->dtype) ? 8 : 4;
     const bool whole = p->c % vector == 0 && mirt__cu_aligned(p->x, 16) && mirt__cu_aligned(p->y, 16) && !wide &&
                        mirt__cu_aligned(p->which, vector);
-    const int n = whole ? vector : 1;
-    memset(a, 0, sizeof *a);
-    a->h = (int)p->h;
-    a->w = (int)p->w;
-    a->c = (int)p->c;
-    a->oh = (int)p->oh;
-    a->ow = (int)p->ow;
-    a->kh = p->kh;
-    a->kw = p->kw;
-    a->stride_h = p->stride_h;
-    a->stride_w = p->stride_w;
-    a->pad_top = (int)p->pad_top;
-    a->pad_left = (int)p->pad_left;
-    a->x = p->x;
-    a->y = p->y;
-    a->which = p->which;
-    a->dtype = p->dtype;
-    a->x_image = p->h * p->w * p->c;
-    a->y_image = p->oh * p->ow * p->c;
-    a->lines = p->rows * (back ? p->h : p->oh);
-    a->by_lines = mirt__cu_divisor_of(back ? p->h : p->oh);
-    a->by_vectors = mirt__cu_divisor_of(p->c / n);
-    a->items = (int)((back ? p->w : p->ow) * (p->c / n));
-    a->across = a->items < 256 ? a->items < 1 ? 1 : a->items : 256;
-    a->down = 256 / a->across;
-    const int64_t blocks = mirt__cu_ceil(a->lines, a->down);
-    *grid = (unsigned)(a->items == 0 ? 0 : blocks < 1 << 20 ? blocks : 1 << 20);
-    *threads = (unsigned)(a->across * a->down);
-    return n;
-}
-
-#define MIRT__CU_POOL_LAUNCH(kernel, place) \
-    do { \
-        if (n == 4) MIRT_LAUNCH(cu, (kernel<MIRT__CU_FLOATS, 4, place>), grid, threads, 0, a); \
-        else if (n == 8 && (int)a.dtype == MIRT__FLOAT16) \
-            MIRT_LAUNCH(cu, (kernel<MIRT__CU_FLOAT16S, 8, place>), grid, threads, 0, a); \
-        else if (n == 8) MIRT_LAUNCH(cu, (kernel<MIRT__CU_HALVES, 8, place>), grid, threads, 0, a); \
-        else MIRT_LAUNCH(cu, (kernel<MIRT__CU_EITHER, 1, place>), grid, threads, 0, a); \
-    } while (0)
-static void mirt__cu_max_pool(const mirt__pool2d *args, const mirt__where *where) {
-    mirt__cu *cu = mirt__cu_of(where);
+    const auto pooling = kernels[wide ? MIRT__CU_EITHER + 1 : whole ? mirt__cu_dtypes_of(p->dtype) : MIRT__CU_EITHER];
     mirt__cu_pool_call a;
     unsigned grid, threads;
-    const int n = mirt__cu_pool_call_of(args, false, &a, &grid, &threads);
-    if (grid == 0) return;
-    if ((int64_t)args->kh * args->kw > UINT8_MAX + 1)
-        MIRT_LAUNCH(cu, (mirt__cu_pool_max<MIRT__CU_EITHER, 1, int32_t>), grid, threads, 0, a);
-    else MIRT__CU_POOL_LAUNCH(mirt__cu_pool_max, uint8_t);
+    memset(&a, 0, sizeof a);
+    mirt__cu_windows_of(&a, p);
+    a.c = (int)p->c;
+    a.x = p->x;
+    a.y = p->y;
+    a.which = p->which;
+    a.dtype = p->dtype;
+    a.x_image = p->h * p->w * p->c;
+    a.y_image = p->oh * p->ow * p->c;
+    mirt__cu_pixels_of(&a, p->rows, back ? p->h : p->oh, back ? p->w : p->ow, p->c / (whole ? vector : 1), &grid,
+                       &threads);
+    if (grid > 0) MIRT_LAUNCH(cu, pooling, grid, threads, 0, a);
+}
+#define MIRT__CU_MAX_POOLS(kernel) \
+    {kernel<MIRT__CU_FLOATS, 4, uint8_t>, kernel<MIRT__CU_HALVES, 8, uint8_t>, \
+     kernel<MIRT__CU_FLOAT16S, 8, uint8_t>, kernel<MIRT__CU_EITHER, 1, uint8_t>, kernel<MIRT__CU_EITHER, 1, int32_t>}
+static void mirt__cu_max_pool(const mirt__pool2d *args, const mirt__where *where) {
+    static const mirt__cu_pool_kernels kernels = MIRT__CU_MAX_POOLS(mirt__cu_pool_max);
+    mirt__cu_pool_run(args, false, kernels, where);
 }
 static void mirt__cu_max_pool_grad(const mirt__pool2d *args, const mirt__where *where) {
-    mirt__cu *cu = mirt__cu_of(where);
-    mirt__cu_pool_call a;
-    unsigned grid, threads;
-    const int n = mirt__cu_pool_call_of(args, true, &a, &grid, &threads);
-    if (grid == 0) return;
-    if ((int64_t)args->kh * args->kw > UINT8_MAX + 1)
-        MIRT_LAUNCH(cu, (mirt__cu_pool_max_back<MIRT__CU_EITHER, 1, int32_t>), grid, threads, 0, a);
-    else MIRT__CU_POOL_LAUNCH(mirt__cu_pool_max_back, uint8_t);
+    static const mirt__cu_pool_kernels kernels = MIRT__CU_MAX_POOLS(mirt__cu_pool_max_back);
+    mirt__cu_pool_run(args, true, kernels, where);
 }
-#undef MIRT__CU_POOL_LAUNCH
+#undef MIRT__CU_MAX_POOLS
+#define MIRT__CU_AVERAGE_POOLS(kernel) {kernel<4>, NULL, NULL, kernel<1>, kernel<1>}
 static void mirt__cu_average_pool(const mirt__pool2d *args, const mirt__where *where) {
-    mirt__cu *cu = mirt__cu_of(where);
-    mirt__cu_pool_call a;
-    unsigned grid, threads;
-    const int n = mirt__cu_pool_call_of(args, false, &a, &grid, &threads);
-    if (grid == 0) return;
-    if (n == 4) MIRT_LAUNCH(cu, mirt__cu_pool_average<4>, grid, threads, 0, a);
-    else MIRT_LAUNCH(cu, mirt__cu_pool_average<1>, grid, threads, 0, a);
+    static const mirt__cu_pool_kernels kernels = MIRT__CU_AVERAGE_POOLS(mirt__cu_pool_average);
+    mirt__cu_pool_run(args, false, kernels, where);
 }
 static void mirt__cu_average_pool_grad(const mirt__pool2d *args, const mirt__where *where) {
-    mirt__cu *cu = mirt__cu_of(where);
-    mirt__cu_pool_call a;
-    unsigned grid, threads;
-    const int n = mirt__cu_pool_call_of(args, true, &a, &grid, &threads);
-    if (grid == 0) return;
-    if (n == 4) MIRT_LAUNCH(cu, mirt__cu_pool_average_back<4>, grid, threads, 0, a);
-    else MIRT_LAUNCH(cu, mirt__cu_pool_average_back<1>, grid, threads, 0, a);
+    static const mirt__cu_pool_kernels kernels = MIRT__CU_AVERAGE_POOLS(mirt__cu_pool_average_back);
+    mirt__cu_pool_run(args, true, kernels, where);
 }
+#undef MIRT__CU_AVERAGE_POOLS
 
 /* >>section cuda/resize.cu */
 
 /* Images of another size: a thread has N neighboring channels of a pixel. Gradients gather from the outputs that read
    it. */
 
-typedef struct mirt__cu_resize_call {
-    int64_t lines; /* rows of the target in all images, below 2^31 */
+struct mirt__cu_resize_call : mirt__cu_pixels {
     int h, w, c, oh, ow;
     bool bilinear;
     const float *x;
     float *y;
-    mirt__cu_divisor by_lines, by_vectors;
-    int items, across, down; /* of a line of the target: vectors; of a block: those at a time, and lines */
-} mirt__cu_resize_call;
+};
 
 typedef struct mirt__cu_between {
     int low, high;
@@ -4265,21 +4150,11 @@ static inline __device__ float mirt__cu_resize_share(const mirt__cu_between &b, 
     return (b.low == place ? 1.0f - b.part : 0.0f) + (b.high == place && b.high != b.low ? b.part : 0.0f);
 }
 
-#define MIRT__CU_RESIZE_EACH(a) \
-    for (int64_t line = (int64_t)blockIdx.x * a.down + (int)threadIdx.x / a.across; line < a.lines; \
-         line += (int64_t)gridDim.x * a.down) \
-        for (int item = (int)threadIdx.x % a.across; item < a.items; item += a.across)
-#define MIRT__CU_RESIZE_PLACE(a) \
-    const int64_t image = mirt__cu_divide32((uint32_t)line, a.by_lines); \
-    const int row = (int)(line - image * a.by_lines.by), \
-              column = (int)mirt__cu_divide32((uint32_t)item, a.by_vectors), \
-              c = (item - column * (int)a.by_vectors.by) * N;
-
 template <class I, int N>
 static __global__ __launch_bounds__(256) void mirt__cu_resize_forward(mirt__cu_resize_call a) {
-    MIRT__CU_RESIZE_EACH(a) {
-        MIRT__CU_RESIZE_PLACE(a)
-        const mirt__cu_between v = mirt__cu_resize_at<I>(row, a.h, a.oh, a.bilinear),
+    MIRT__CU_PIXELS_EACH(a) {
+        MIRT__CU_PIXELS_PLACE(a)
+        const mirt__cu_between v = mirt__cu_resize_at<I>((I)y, a.h, a.oh, a.bilinear),
                                u = mirt__cu_resize_at<I>(column, a.w, a.ow, a.bilinear);
         const float *above = a.x + (image * a.h + v.low) * a.w * a.c + c,
                     *below = a.x + (image * a.h + v.high) * a.w * a.c + c;
@@ -4301,15 +4176,13 @@ static __global__ __launch_bounds__(256) void mirt__cu_resize_forward(mirt__cu_r
 }
 
 template <class I, int N> static __global__ __launch_bounds__(256) void mirt__cu_resize_back(mirt__cu_resize_call a) {
-    MIRT__CU_RESIZE_EACH(a) {
-        MIRT__CU_RESIZE_PLACE(a)
-        const int oy1 = mirt__cu_resize_end<I>(row, a.h, a.oh), ox0 = mirt__cu_resize_first<I>(column, a.w, a.ow),
+    MIRT__CU_PIXELS_EACH(a) {
+        MIRT__CU_PIXELS_PLACE(a)
+        const int oy1 = mirt__cu_resize_end<I>((I)y, a.h, a.oh), ox0 = mirt__cu_resize_first<I>(column, a.w, a.ow),
                   ox1 = mirt__cu_resize_end<I>(column, a.w, a.ow);
-        float sum[N], dy[N];
-#pragma unroll
-        for (int i = 0; i < N; i++) sum[i] = 0;
-        for (int oy = mirt__cu_resize_first<I>(row, a.h, a.oh); oy < oy1; oy++) {
-            const float down = mirt__cu_resize_share(mirt__cu_resize_at<I>(oy, a.h, a.oh, a.bilinear), row);
+        float sum[N] = {0}, dy[N];
+        for (int oy = mirt__cu_resize_first<I>((I)y, a.h, a.oh); oy < oy1; oy++) {
+            const float down = mirt__cu_resize_share(mirt__cu_resize_at<I>(oy, a.h, a.oh, a.bilinear), (int)y);
             if (down == 0) continue;
             for (int ox = ox0; ox < ox1; ox++) {
                 const float share = down *
@@ -4323,17 +4196,11 @@ template <class I, int N> static __global__ __launch_bounds__(256) void mirt__cu
         mirt__cu_store_n<N>(a.y + (line * a.w + column) * a.c + c, sum);
     }
 }
-#undef MIRT__CU_RESIZE_EACH
-#undef MIRT__CU_RESIZE_PLACE
 
-static void mirt__cu_resize_run(const mirt__resize *r, bool back, mirt__cu *cu) {
+template <class I, int N> static void mirt__cu_resize_by(const mirt__resize *r, bool back, mirt__cu *cu) {
     mirt__cu_resize_call a;
-    const bool four = r->c % 4 == 0 && mirt__cu_aligned(r->x, 16) && mirt__cu_aligned(r->y, 16);
-    const int64_t width = back ? r->w : r->ow, height = back ? r->h : r->oh, n = four ? 4 : 1;
-    const int64_t most_in = r->h > r->w ? r->h : r->w, most_out = r->oh > r->ow ? r->oh : r->ow;
-    const bool small = (2 * most_out + 3) * (2 * most_in + 3) < INT32_MAX;
+    unsigned grid, threads;
     memset(&a, 0, sizeof a);
-    a.lines = r->rows * height;
     a.h = (int)r->h;
     a.w = (int)r->w;
     a.c = (int)r->c;
@@ -4342,22 +4209,19 @@ static void mirt__cu_resize_run(const mirt__resize *r, bool back, mirt__cu *cu) 
     a.bilinear = r->bilinear;
     a.x = r->x;
     a.y = r->y;
-    a.by_lines = mirt__cu_divisor_of(height);
-    a.by_vectors = mirt__cu_divisor_of(r->c / n);
-    a.items = (int)(width * (r->c / n));
-    if (a.lines == 0 || a.items == 0) return;
-    a.across = a.items < 256 ? a.items : 256;
-    a.down = 256 / a.across;
-    const int64_t blocks = mirt__cu_ceil(a.lines, a.down);
-    const unsigned grid = (unsigned)(blocks < 1 << 20 ? blocks : 1 << 20), threads = (unsigned)(a.across * a.down);
-    if (!back && small && four) MIRT_LAUNCH(cu, (mirt__cu_resize_forward<int, 4>), grid, threads, 0, a);
-    else if (!back && small) MIRT_LAUNCH(cu, (mirt__cu_resize_forward<int, 1>), grid, threads, 0, a);
-    else if (!back && four) MIRT_LAUNCH(cu, (mirt__cu_resize_forward<int64_t, 4>), grid, threads, 0, a);
-    else if (!back) MIRT_LAUNCH(cu, (mirt__cu_resize_forward<int64_t, 1>), grid, threads, 0, a);
-    else if (small && four) MIRT_LAUNCH(cu, (mirt__cu_resize_back<int, 4>), grid, threads, 0, a);
-    else if (small) MIRT_LAUNCH(cu, (mirt__cu_resize_back<int, 1>), grid, threads, 0, a);
-    else if (four) MIRT_LAUNCH(cu, (mirt__cu_resize_back<int64_t, 4>), grid, threads, 0, a);
-    else MIRT_LAUNCH(cu, (mirt__cu_resize_back<int64_t, 1>), grid, threads, 0, a);
+    mirt__cu_pixels_of(&a, r->rows, back ? r->h : r->oh, back ? r->w : r->ow, r->c / N, &grid, &threads);
+    if (grid == 0) return;
+    if (back) MIRT_LAUNCH(cu, (mirt__cu_resize_back<I, N>), grid, threads, 0, a);
+    else MIRT_LAUNCH(cu, (mirt__cu_resize_forward<I, N>), grid, threads, 0, a);
+}
+static void mirt__cu_resize_run(const mirt__resize *r, bool back, mirt__cu *cu) {
+    const bool four = r->c % 4 == 0 && mirt__cu_aligned(r->x, 16) && mirt__cu_aligned(r->y, 16);
+    const int64_t most_in = r->h > r->w ? r->h : r->w, most_out = r->oh > r->ow ? r->oh : r->ow;
+    const bool small = (2 * most_out + 3) * (2 * most_in + 3) < INT32_MAX;
+    if (small && four) mirt__cu_resize_by<int, 4>(r, back, cu);
+    else if (small) mirt__cu_resize_by<int, 1>(r, back, cu);
+    else if (four) mirt__cu_resize_by<int64_t, 4>(r, back, cu);
+    else mirt__cu_resize_by<int64_t, 1>(r, back, cu);
 }
 static void mirt__cu_resize(const mirt__resize *args, const mirt__where *where) {
     mirt__cu_resize_run(args, false, mirt__cu_of(where));
@@ -4631,6 +4495,9 @@ static void mirt__cu_augment_all(const mirt__augment_rows *args, const mirt__whe
 /* Elementwise kernels, with broadcasting, and conversions. */
 
 #define MIRT__CU_ELEMENT_BLOCK 256
+/* A kernel that goes over `count` by MIRT__CU_PIECES. */
+#define MIRT__CU_LAUNCH_PIECES(cu, kernel, count, ...) \
+    MIRT_LAUNCH(cu, kernel, mirt__cu_blocks(count, MIRT__CU_ELEMENT_BLOCK), MIRT__CU_ELEMENT_BLOCK, 0, __VA_ARGS__)
 
 /* ---- Elements of operands that are walked through together, in row-major order of `dim`. Dimensions of one are left
    out, and neighbors that no operand jumps between are one: same shapes become one run, a bias becomes rows by
@@ -4694,33 +4561,6 @@ static inline __device__ void mirt__cu_walk_place(const mirt__cu_walk &w, int64_
     for (int k = 0; k < OPERANDS; k++) place[k] += at * w.stride[k][0];
 }
 
-/* Goes over [0, count) in pieces of N by all threads of a grid: `first`, and how many there are. */
-#define MIRT__CU_PIECES(first, left, count, N) \
-    for (int64_t first = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * (N), left = (count) - first; left > 0; \
-         first += (int64_t)gridDim.x * blockDim.x * (N), left = (count) - first)
-/* Up to N neighbors of x. */
-template <int N, class T> static inline __device__ void mirt__cu_load_left(const T *x, int64_t left, float *to) {
-    if (left >= N) {
-        mirt__cu_load_n<N>(x, to);
-        return;
-    }
-#pragma unroll
-    for (int j = 0; j < N; j++) {
-        to[j] = 0;
-        if (j < left) mirt__cu_load_n<1>(x + j, to + j);
-    }
-}
-template <int N, class T> static inline __device__ void mirt__cu_store_left(T *y, int64_t left, const float *from) {
-    if (left >= N) {
-        mirt__cu_store_n<N>(y, from);
-        return;
-    }
-#pragma unroll
-    for (int j = 0; j < N; j++) {
-        if (j < left) mirt__cu_store_n<1>(y + j, from + j);
-    }
-}
-
 /* ---- unary */
 
 /* The rows that say CALL. */
@@ -4760,13 +4600,9 @@ static void mirt__cu_unary(const mirt__unary *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
     const mirt__unary u = *args;
     if (u.count <= 0) return;
-    if (mirt__cu_aligned(u.x, 16) && mirt__cu_aligned(u.y, 16)) {
-        MIRT_LAUNCH(cu, (mirt__cu_unary_kernel<4>), mirt__cu_blocks(u.count, MIRT__CU_ELEMENT_BLOCK * 4),
-                    MIRT__CU_ELEMENT_BLOCK, 0, u);
-    } else {
-        MIRT_LAUNCH(cu, (mirt__cu_unary_kernel<1>), mirt__cu_blocks(u.count, MIRT__CU_ELEMENT_BLOCK),
-                    MIRT__CU_ELEMENT_BLOCK, 0, u);
-    }
+    const int n = mirt__cu_aligned(u.x, 16) && mirt__cu_aligned(u.y, 16) ? 4 : 1;
+    MIRT__CU_LAUNCH_PIECES(cu, (n == 4 ? mirt__cu_unary_kernel<4> : mirt__cu_unary_kernel<1>),
+                           mirt__cu_ceil(u.count, n), u);
 }
 
 /* ---- binary */
@@ -4855,14 +4691,10 @@ static void mirt__cu_binary(const mirt__binary *args, const mirt__where *where) 
     b.offset = args->offset;
     b.walk = mirt__cu_walk_of(args->rank, args->dim, 2, stride);
     if (b.walk.count <= 0) return;
-    if (mirt__cu_walk_by(&b.walk, 4) && mirt__cu_aligned(b.a, 16) && mirt__cu_aligned(b.b, 16) &&
-        mirt__cu_aligned(b.y, 16)) {
-        MIRT_LAUNCH(cu, (mirt__cu_binary_kernel<4>), mirt__cu_blocks(b.walk.count, MIRT__CU_ELEMENT_BLOCK * 4),
-                    MIRT__CU_ELEMENT_BLOCK, 0, b);
-    } else {
-        MIRT_LAUNCH(cu, (mirt__cu_binary_kernel<1>), mirt__cu_blocks(b.walk.count, MIRT__CU_ELEMENT_BLOCK),
-                    MIRT__CU_ELEMENT_BLOCK, 0, b);
-    }
+    const bool four = mirt__cu_walk_by(&b.walk, 4) && mirt__cu_aligned(b.a, 16) && mirt__cu_aligned(b.b, 16) &&
+                      mirt__cu_aligned(b.y, 16);
+    MIRT__CU_LAUNCH_PIECES(cu, (four ? mirt__cu_binary_kernel<4> : mirt__cu_binary_kernel<1>),
+                           mirt__cu_ceil(b.walk.count, four ? 4 : 1), b);
 }
 
 static void mirt__cu_accumulate(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where) {
@@ -4923,12 +4755,10 @@ static void mirt__cu_logic(const mirt__logic *args, const mirt__where *where) {
                                                         : 2,
                               stride);
     if (l.walk.count <= 0) return;
-    const unsigned blocks = mirt__cu_blocks(l.walk.count, MIRT__CU_ELEMENT_BLOCK);
-    if (args->dtype == MIRT_FLOAT32)
-        MIRT_LAUNCH(cu, (mirt__cu_logic_kernel<float>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, l);
-    else if (args->dtype == MIRT_INT32)
-        MIRT_LAUNCH(cu, (mirt__cu_logic_kernel<int32_t>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, l);
-    else MIRT_LAUNCH(cu, (mirt__cu_logic_kernel<uint8_t>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, l);
+    const auto logic = args->dtype == MIRT_FLOAT32 ? mirt__cu_logic_kernel<float>
+                       : args->dtype == MIRT_INT32 ? mirt__cu_logic_kernel<int32_t>
+                                                   : mirt__cu_logic_kernel<uint8_t>;
+    MIRT__CU_LAUNCH_PIECES(cu, logic, l.walk.count, l);
 }
 
 /* ---- cast */
@@ -5013,30 +4843,23 @@ template <class T>
 static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_copy_kernel(const T *x, T *y, int64_t count) {
     MIRT__CU_PIECES(at, left, count, 1) y[at] = x[at];
 }
+template <class T> static bool mirt__cu_copy_as(mirt__cu *cu, void *y, const void *x, int64_t bytes) {
+    const int64_t size = sizeof(T);
+    if (bytes % size || !mirt__cu_aligned(x, size) || !mirt__cu_aligned(y, size)) return false;
+    MIRT__CU_LAUNCH_PIECES(cu, mirt__cu_copy_kernel<T>, bytes / size, static_cast<const T *>(x), static_cast<T *>(y),
+                           bytes / size);
+    return true;
+}
 /* Within the device; `x` and `y` are the same or do not meet. */
 static void mirt__cu_copy_bytes(mirt__cu *cu, void *y, const void *x, int64_t bytes) {
-    if (x == y || bytes <= 0) return;
-    if (bytes % 16 == 0 && mirt__cu_aligned(x, 16) && mirt__cu_aligned(y, 16)) {
-        MIRT_LAUNCH(cu, (mirt__cu_copy_kernel<uint4>), mirt__cu_blocks(bytes / 16, MIRT__CU_ELEMENT_BLOCK),
-                    MIRT__CU_ELEMENT_BLOCK, 0, static_cast<const uint4 *>(x), static_cast<uint4 *>(y), bytes / 16);
-    } else if (bytes % 4 == 0 && mirt__cu_aligned(x, 4) && mirt__cu_aligned(y, 4)) {
-        MIRT_LAUNCH(cu, (mirt__cu_copy_kernel<uint32_t>), mirt__cu_blocks(bytes / 4, MIRT__CU_ELEMENT_BLOCK),
-                    MIRT__CU_ELEMENT_BLOCK, 0, static_cast<const uint32_t *>(x), static_cast<uint32_t *>(y), bytes / 4);
-    } else {
-        MIRT_LAUNCH(cu, (mirt__cu_copy_kernel<uint8_t>), mirt__cu_blocks(bytes, MIRT__CU_ELEMENT_BLOCK),
-                    MIRT__CU_ELEMENT_BLOCK, 0, static_cast<const uint8_t *>(x), static_cast<uint8_t *>(y), bytes);
-    }
+    if (x == y || bytes <= 0 || mirt__cu_copy_as<uint4>(cu, y, x, bytes)) return;
+    if (!mirt__cu_copy_as<uint32_t>(cu, y, x, bytes)) mirt__cu_copy_as<uint8_t>(cu, y, x, bytes);
 }
 
 template <class T> static void mirt__cu_cast_from(mirt__cu *cu, const mirt__cast *c) {
-    const T *x = static_cast<const T *>(c->x);
-    if (mirt__cu_aligned_for(c->x, c->from, 4) && mirt__cu_aligned_for(c->y, c->to, 4)) {
-        MIRT_LAUNCH(cu, (mirt__cu_cast_kernel<4, T>), mirt__cu_blocks(c->count, MIRT__CU_ELEMENT_BLOCK * 4),
-                    MIRT__CU_ELEMENT_BLOCK, 0, x, c->y, c->to, c->count);
-    } else {
-        MIRT_LAUNCH(cu, (mirt__cu_cast_kernel<1, T>), mirt__cu_blocks(c->count, MIRT__CU_ELEMENT_BLOCK),
-                    MIRT__CU_ELEMENT_BLOCK, 0, x, c->y, c->to, c->count);
-    }
+    const int n = mirt__cu_aligned_for(c->x, c->from, 4) && mirt__cu_aligned_for(c->y, c->to, 4) ? 4 : 1;
+    MIRT__CU_LAUNCH_PIECES(cu, (n == 4 ? mirt__cu_cast_kernel<4, T> : mirt__cu_cast_kernel<1, T>),
+                           mirt__cu_ceil(c->count, n), static_cast<const T *>(c->x), c->y, c->to, c->count);
 }
 
 static void mirt__cu_cast(const mirt__cast *args, const mirt__where *where) {
@@ -5070,13 +4893,9 @@ static void mirt__cu_fill(mirt__real *y, mirt__real value, int64_t count, const 
     mirt__cu *cu = mirt__cu_of(where);
     if (count <= 0) return;
     const float *number = static_cast<const float *>(mirt__cu_number(cu, &value, sizeof value));
-    if (mirt__cu_aligned(y, 16)) {
-        MIRT_LAUNCH(cu, (mirt__cu_fill_kernel<4>), mirt__cu_blocks(count, MIRT__CU_ELEMENT_BLOCK * 4),
-                    MIRT__CU_ELEMENT_BLOCK, 0, y, number, count);
-    } else {
-        MIRT_LAUNCH(cu, (mirt__cu_fill_kernel<1>), mirt__cu_blocks(count, MIRT__CU_ELEMENT_BLOCK),
-                    MIRT__CU_ELEMENT_BLOCK, 0, y, number, count);
-    }
+    const int n = mirt__cu_aligned(y, 16) ? 4 : 1;
+    MIRT__CU_LAUNCH_PIECES(cu, (n == 4 ? mirt__cu_fill_kernel<4> : mirt__cu_fill_kernel<1>), mirt__cu_ceil(count, n), y,
+                           number, count);
 }
 
 static void mirt__cu_constant(void *y, const void *data, size_t bytes, const mirt__where *where) {
@@ -5182,8 +5001,7 @@ template <class T> static void mirt__cu_move_as(mirt__cu *cu, const void *from, 
             return;
         }
     }
-    MIRT_LAUNCH(cu, (mirt__cu_move_kernel<T>), mirt__cu_blocks(walk->count, MIRT__CU_ELEMENT_BLOCK),
-                MIRT__CU_ELEMENT_BLOCK, 0, x, y, *walk);
+    MIRT__CU_LAUNCH_PIECES(cu, mirt__cu_move_kernel<T>, walk->count, x, y, *walk);
 }
 
 /* Makes elements of n neighbors each, where x and y allow it. */
@@ -5250,33 +5068,22 @@ static void mirt__cu_one_hot(const mirt__one_hot *args, const mirt__where *where
     const int64_t count = args->count * args->depth;
     if (count <= 0) return;
     const mirt__cu_divisor depth = mirt__cu_divisor_of(args->depth);
-    if (mirt__cu_aligned(args->y, 16)) {
-        MIRT_LAUNCH(cu, (mirt__cu_one_hot_kernel<4>), mirt__cu_blocks(count, MIRT__CU_ELEMENT_BLOCK * 4),
-                    MIRT__CU_ELEMENT_BLOCK, 0, args->x, args->dtype, args->y, count, depth);
-    } else {
-        MIRT_LAUNCH(cu, (mirt__cu_one_hot_kernel<1>), mirt__cu_blocks(count, MIRT__CU_ELEMENT_BLOCK),
-                    MIRT__CU_ELEMENT_BLOCK, 0, args->x, args->dtype, args->y, count, depth);
-    }
+    const int n = mirt__cu_aligned(args->y, 16) ? 4 : 1;
+    MIRT__CU_LAUNCH_PIECES(cu, (n == 4 ? mirt__cu_one_hot_kernel<4> : mirt__cu_one_hot_kernel<1>),
+                           mirt__cu_ceil(count, n), args->x, args->dtype, args->y, count, depth);
 }
 
-typedef struct mirt__cu_gather_args {
-    int64_t n, width, count;
-    mirt_dtype dtype;
-    const void *indices;
-    const float *x;
-    float *y;
+struct mirt__cu_gather_args : mirt__gather {
     mirt__cu_divisor pieces; /* of a row: of N columns; of the gradient: of 32 * N */
-} mirt__cu_gather_args;
+};
 
 /* N divides the width. */
 template <int N>
 static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_gather_kernel(const mirt__cu_gather_args g) {
     MIRT__CU_PIECES(at, left, g.count * g.pieces.by, 1) {
-        float v[N];
+        float v[N] = {0};
         int64_t piece;
         const int64_t index = mirt__cu_index(g.indices, g.dtype, mirt__cu_divmod(at, g.pieces, &piece));
-#pragma unroll
-        for (int j = 0; j < N; j++) v[j] = 0;
         if (index >= 0 && index < g.n) mirt__cu_load_n<N>(g.x + index * g.width + piece * N, v);
         mirt__cu_store_n<N>(g.y + at * N, v);
     }
@@ -5292,9 +5099,7 @@ static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK)
          at += (int64_t)gridDim.x * warps) {
         int64_t piece;
         const int64_t row = mirt__cu_divmod(at, g.pieces, &piece), column = (piece * 32 + lane) * N;
-        float sum[N];
-#pragma unroll
-        for (int j = 0; j < N; j++) sum[j] = 0;
+        float sum[N] = {0};
         for (int64_t i = 0; i < g.count; i += 32) {
             unsigned found = __ballot_sync(MIRT__CU_ALL,
                                            i + lane < g.count && mirt__cu_index(g.indices, g.dtype, i + lane) == row);
@@ -5311,37 +5116,26 @@ static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK)
 }
 
 static mirt__cu_gather_args mirt__cu_gather_of(const mirt__gather *args, int *n, int lanes) {
-    mirt__cu_gather_args g;
     *n = args->width % 4 == 0 && mirt__cu_aligned(args->x, 16) && mirt__cu_aligned(args->y, 16) ? 4 : 1;
-    g.n = args->n;
-    g.width = args->width;
-    g.count = args->count;
-    g.dtype = args->dtype;
-    g.indices = args->indices;
-    g.x = args->x;
-    g.y = args->y;
-    g.pieces = mirt__cu_divisor_of(mirt__cu_ceil(args->width, *n * lanes));
-    return g;
+    return {*args, mirt__cu_divisor_of(mirt__cu_ceil(args->width, *n * lanes))};
 }
 
 static void mirt__cu_gather(const mirt__gather *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
     int n;
     const mirt__cu_gather_args g = mirt__cu_gather_of(args, &n, 1);
-    const unsigned blocks = mirt__cu_blocks(g.count * g.pieces.by, MIRT__CU_ELEMENT_BLOCK);
     if (g.count <= 0 || g.width <= 0) return;
-    if (n == 4) MIRT_LAUNCH(cu, (mirt__cu_gather_kernel<4>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, g);
-    else MIRT_LAUNCH(cu, (mirt__cu_gather_kernel<1>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, g);
+    MIRT__CU_LAUNCH_PIECES(cu, (n == 4 ? mirt__cu_gather_kernel<4> : mirt__cu_gather_kernel<1>), g.count * g.pieces.by,
+                           g);
 }
 
 static void mirt__cu_gather_grad(const mirt__gather *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
     int n;
     const mirt__cu_gather_args g = mirt__cu_gather_of(args, &n, 32);
-    const unsigned blocks = mirt__cu_blocks(g.n * g.pieces.by, MIRT__CU_ELEMENT_BLOCK / 32);
     if (g.n <= 0 || g.width <= 0) return;
-    if (n == 4) MIRT_LAUNCH(cu, (mirt__cu_gather_grad_kernel<4>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, g);
-    else MIRT_LAUNCH(cu, (mirt__cu_gather_grad_kernel<1>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, g);
+    MIRT_LAUNCH(cu, (n == 4 ? mirt__cu_gather_grad_kernel<4> : mirt__cu_gather_grad_kernel<1>),
+                mirt__cu_blocks(g.n * g.pieces.by, MIRT__CU_ELEMENT_BLOCK / 32), MIRT__CU_ELEMENT_BLOCK, 0, g);
 }
 
 /* >>section cuda/reduce.cu */
@@ -5579,6 +5373,9 @@ static __global__ void __launch_bounds__(1024)
     y[output] = mirt__cu_reduce_done(kind, (float)sum, count);
 }
 
+template <class T> static auto mirt__cu_reduce_of(int n) {
+    return n == 4 ? mirt__cu_reduce_kernel<4, T> : mirt__cu_reduce_kernel<1, T>;
+}
 static void mirt__cu_reduce(const mirt__reduce *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
     int n;
@@ -5586,17 +5383,10 @@ static void mirt__cu_reduce(const mirt__reduce *args, const mirt__where *where) 
     const int64_t outputs = s.kept.count * s.columns;
     if (outputs <= 0) return;
     if (s.chunks > 1) s.partial = static_cast<float *>(mirt__cu_room(cu, (size_t)(outputs * s.chunks) * sizeof(float)));
-    const unsigned blocks = mirt__cu_reduction_blocks(&s);
-    if ((int)args->x_dtype == MIRT__BFLOAT16) {
-        if (n == 4) MIRT_LAUNCH(cu, (mirt__cu_reduce_kernel<4, uint16_t>), blocks, MIRT__CU_REDUCE_BLOCK, 0, s);
-        else MIRT_LAUNCH(cu, (mirt__cu_reduce_kernel<1, uint16_t>), blocks, MIRT__CU_REDUCE_BLOCK, 0, s);
-    } else if ((int)args->x_dtype == MIRT__FLOAT16) {
-        if (n == 4) MIRT_LAUNCH(cu, (mirt__cu_reduce_kernel<4, mirt__cu_f16>), blocks, MIRT__CU_REDUCE_BLOCK, 0, s);
-        else MIRT_LAUNCH(cu, (mirt__cu_reduce_kernel<1, mirt__cu_f16>), blocks, MIRT__CU_REDUCE_BLOCK, 0, s);
-    } else {
-        if (n == 4) MIRT_LAUNCH(cu, (mirt__cu_reduce_kernel<4, float>), blocks, MIRT__CU_REDUCE_BLOCK, 0, s);
-        else MIRT_LAUNCH(cu, (mirt__cu_reduce_kernel<1, float>), blocks, MIRT__CU_REDUCE_BLOCK, 0, s);
-    }
+    const auto reduce = (int)args->x_dtype == MIRT__BFLOAT16  ? mirt__cu_reduce_of<uint16_t>(n)
+                        : (int)args->x_dtype == MIRT__FLOAT16 ? mirt__cu_reduce_of<mirt__cu_f16>(n)
+                                                              : mirt__cu_reduce_of<float>(n);
+    MIRT_LAUNCH(cu, reduce, mirt__cu_reduction_blocks(&s), MIRT__CU_REDUCE_BLOCK, 0, s);
     if (s.chunks > 1) {
         const int warps = s.chunks < 8 ? 4 : s.chunks < 64 ? 8 : MIRT__CU_FINISH_WARPS;
         MIRT_LAUNCH(cu, mirt__cu_reduce_finish_kernel, (unsigned)mirt__cu_ceil(outputs, 32), warps * 32, 0, s.kind,
@@ -5641,22 +5431,17 @@ static void mirt__cu_reduce_max_grad(const mirt__reduce_max_grad *args, const mi
 
 /* ---- scan */
 
-typedef struct mirt__cu_scan_args {
-    mirt__scan_kind kind;
-    int64_t outer, n;
-    mirt__cu_divisor inner;
-    const float *x;
-    void *y;
-} mirt__cu_scan_args;
+struct mirt__cu_scan_args : mirt__scan {
+    mirt__cu_divisor by_inner;
+};
 
 /* A thread for each line. */
 static __global__ void __launch_bounds__(64) mirt__cu_cumsum_kernel(const mirt__cu_scan_args s) {
-    const int64_t step = s.kind == MIRT__CUMSUM_BACK ? -s.inner.by : s.inner.by;
-    for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < s.outer * s.inner.by;
-         at += (int64_t)gridDim.x * blockDim.x) {
+    const int64_t step = s.kind == MIRT__CUMSUM_BACK ? -s.inner : s.inner;
+    MIRT__CU_PIECES(at, left, s.outer * s.inner, 1) {
         int64_t column;
-        const int64_t row = mirt__cu_divmod(at, s.inner, &column),
-                      first = (row * s.n + (step < 0 ? s.n - 1 : 0)) * s.inner.by + column;
+        const int64_t row = mirt__cu_divmod(at, s.by_inner, &column),
+                      first = (row * s.n + (step < 0 ? s.n - 1 : 0)) * s.inner + column;
         const float *x = s.x + first;
         float *y = static_cast<float *>(s.y) + first, sum = 0;
         for (int64_t i = 0; i < s.n; i++) y[i * step] = sum += x[i * step];
@@ -5664,15 +5449,14 @@ static __global__ void __launch_bounds__(64) mirt__cu_cumsum_kernel(const mirt__
 }
 static __global__ void __launch_bounds__(64) mirt__cu_extreme_kernel(const mirt__cu_scan_args s) {
     const bool least = s.kind == MIRT__ARGMIN;
-    for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < s.outer * s.inner.by;
-         at += (int64_t)gridDim.x * blockDim.x) {
+    MIRT__CU_PIECES(at, left, s.outer * s.inner, 1) {
         int64_t column;
-        const int64_t row = mirt__cu_divmod(at, s.inner, &column);
-        const float *line = s.x + row * s.n * s.inner.by + column;
+        const int64_t row = mirt__cu_divmod(at, s.by_inner, &column);
+        const float *line = s.x + row * s.n * s.inner + column;
         float most = line[0];
         int32_t best = 0;
         for (int64_t i = 1; i < s.n; i++) {
-            const float x = line[i * s.inner.by];
+            const float x = line[i * s.inner];
             if (least ? x < most : x > most) {
                 most = x;
                 best = (int32_t)i;
@@ -5719,15 +5503,9 @@ static __global__ void __launch_bounds__(MIRT__CU_REDUCE_BLOCK) mirt__cu_argmax_
 
 static void mirt__cu_scan(const mirt__scan *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
-    mirt__cu_scan_args s;
+    const mirt__cu_scan_args s = {*args, mirt__cu_divisor_of(args->inner)};
     const int64_t lines = args->outer * args->inner;
     if (lines <= 0 || args->n <= 0) return;
-    s.kind = args->kind;
-    s.outer = args->outer;
-    s.n = args->n;
-    s.inner = mirt__cu_divisor_of(args->inner);
-    s.x = args->x;
-    s.y = args->y;
     if (args->kind == MIRT__CUMSUM || args->kind == MIRT__CUMSUM_BACK) {
         MIRT_LAUNCH(cu, mirt__cu_cumsum_kernel, mirt__cu_blocks(lines, 64), 64, 0, s);
     } else if (args->inner == 1) {
@@ -5764,14 +5542,10 @@ template <bool BLOCK> struct mirt__cu_row_group {
 #define MIRT__CU_EACH(j, n) for (int64_t j = group.lane; j < (n); j += group.size)
 
 /* A kernel by rows. */
-#define MIRT__CU_BY_ROWS(cu, kernel, rows, n, ...) \
-    do { \
-        if ((n) >= MIRT__CU_LONG_ROW) \
-            MIRT_LAUNCH(cu, (kernel<true>), mirt__cu_blocks(rows, 1), MIRT__CU_ROW_BLOCK, 0, __VA_ARGS__); \
-        else \
-            MIRT_LAUNCH(cu, (kernel<false>), mirt__cu_blocks(rows, MIRT__CU_ROW_BLOCK / 32), MIRT__CU_ROW_BLOCK, 0, \
-                        __VA_ARGS__); \
-    } while (0)
+#define MIRT__CU_BY_ROWS(cu, kernel, args) \
+    MIRT_LAUNCH(cu, ((args).n >= MIRT__CU_LONG_ROW ? kernel<true> : kernel<false>), \
+                mirt__cu_blocks((args).rows, (args).n >= MIRT__CU_LONG_ROW ? 1 : MIRT__CU_ROW_BLOCK / 32), \
+                MIRT__CU_ROW_BLOCK, 0, args)
 
 template <bool BLOCK>
 static inline __device__ float mirt__cu_row_max(const mirt__cu_row_group<BLOCK> &group, const float *x, int64_t n) {
@@ -5835,11 +5609,11 @@ static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_softmax_gr
 
 static void mirt__cu_softmax(const mirt__softmax *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
-    if (args->rows > 0 && args->n > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_softmax_kernel, args->rows, args->n, *args);
+    if (args->rows > 0 && args->n > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_softmax_kernel, *args);
 }
 static void mirt__cu_softmax_grad(const mirt__softmax *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
-    if (args->rows > 0 && args->n > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_softmax_grad_kernel, args->rows, args->n, *args);
+    if (args->rows > 0 && args->n > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_softmax_grad_kernel, *args);
 }
 
 /* ---- losses: the formulas are explained in the library's reference kernels */
@@ -5977,11 +5751,11 @@ static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_grad_
 
 static void mirt__cu_loss(const mirt__loss *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
-    if (args->rows > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_loss_kernel, args->rows, args->n, *args);
+    if (args->rows > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_loss_kernel, *args);
 }
 static void mirt__cu_loss_grad(const mirt__loss *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
-    if (args->rows > 0 && args->n > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_loss_grad_kernel, args->rows, args->n, *args);
+    if (args->rows > 0 && args->n > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_loss_grad_kernel, *args);
 }
 
 /* ---- accuracy: a warp for each row, however long */
@@ -6078,12 +5852,9 @@ static void mirt__cu_dropout(const mirt__dropout *args, const mirt__where *where
     d.x = args->x;
     d.y = args->y;
     d.draw = static_cast<const mirt__cu_dropout_draw *>(mirt__cu_number(cu, &draw, sizeof draw));
-    const unsigned blocks = mirt__cu_blocks(d.rows * d.pieces.by, MIRT__CU_ELEMENT_BLOCK);
-    if (d.n % 4 == 0 && mirt__cu_aligned(d.x, 16) && mirt__cu_aligned(d.y, 16)) {
-        MIRT_LAUNCH(cu, (mirt__cu_dropout_kernel<true>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, d);
-    } else {
-        MIRT_LAUNCH(cu, (mirt__cu_dropout_kernel<false>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, d);
-    }
+    const bool whole = d.n % 4 == 0 && mirt__cu_aligned(d.x, 16) && mirt__cu_aligned(d.y, 16);
+    MIRT__CU_LAUNCH_PIECES(cu, (whole ? mirt__cu_dropout_kernel<true> : mirt__cu_dropout_kernel<false>),
+                           d.rows * d.pieces.by, d);
 }
 
 /* >>section cuda/parts.cuh */
@@ -6142,8 +5913,8 @@ static void mirt__cu_parts_total(mirt__cu *cu, const float *part, int64_t parts,
 
 /* A unit is a segment of `length` columns of a block of rows of an image. Forward they are those of y, backward of dx:
    there number i of a line stands for those that y's number i is the last to reach, stride * i - padding and on. */
-typedef struct mirt__cu_depth {
-    int rows, h, w, c, oh, ow, kh, kw, stride_h, stride_w, dilation_h, dilation_w, top, left;
+struct mirt__cu_depth : mirt__cu_windows {
+    int rows, c, dilation_h, dilation_w;
     mirt__cu_reader x, dy;
     const float *kernel;
     mirt__cu_epilogue e;
@@ -6154,7 +5925,8 @@ typedef struct mirt__cu_depth {
     int64_t units, each; /* of an image, where sums are; blocks for those */
     mirt__cu_divisor by_segments, by_lines, by_each;
     int across, down;
-} mirt__cu_depth;
+    unsigned blocks, beside; /* of the grid: for all units, for all columns */
+};
 
 /* >>what is read */
 
@@ -6184,33 +5956,6 @@ static inline __device__ void mirt__cu_depth_floats(const mirt__cu_depth_raw<HAL
         else if (i % 2 == 0) mirt__cu_from_word<HALF == MIRT__CU_FLOAT16S>(raw.bytes.word[i / 2], &to[i], &to[i + 1]);
     }
 }
-/* Activations that need no calls. */
-static inline bool mirt__cu_depth_simple(mirt_activation_kind kind) {
-    return kind == MIRT_LINEAR || kind == MIRT_RELU || kind == MIRT_RELU6 || kind == MIRT_SILU;
-}
-template <int N> static inline __device__ void mirt__cu_depth_activate(mirt_activation_kind kind, float *x) {
-    if (kind == MIRT_LINEAR) return;
-    if (kind == MIRT_SILU) {
-#pragma unroll
-        for (int i = 0; i < N; i++) x[i] = mirt__cu_silu(x[i]);
-        return;
-    }
-    const float most = kind == MIRT_RELU6 ? 6.0f : INFINITY;
-#pragma unroll
-    for (int i = 0; i < N; i++) x[i] = x[i] < 0 ? 0.0f : x[i] > most ? most : x[i];
-}
-template <int N>
-static inline __device__ void mirt__cu_depth_slope(mirt_activation_kind kind, float *g, const float *u) {
-    if (kind == MIRT_LINEAR) return;
-    if (kind == MIRT_SILU) {
-#pragma unroll
-        for (int i = 0; i < N; i++) g[i] = mirt__cu_times_slope(MIRT_SILU, g[i], u[i]);
-        return;
-    }
-    const float most = kind == MIRT_RELU6 ? 6.0f : INFINITY;
-#pragma unroll
-    for (int i = 0; i < N; i++) g[i] = u[i] > 0 && u[i] < most ? g[i] : 0.0f;
-}
 /* x as its reader has it; dy with the z beside it. Zero where there is none. */
 template <int HALF, int N>
 static inline __device__ void mirt__cu_depth_x(const mirt__cu_reader &r, const mirt__cu_columns<N> &c,
@@ -6219,7 +5964,7 @@ static inline __device__ void mirt__cu_depth_x(const mirt__cu_reader &r, const m
     if (r.kind == MIRT__CU_READ_PLAIN) return;
 #pragma unroll
     for (int i = 0; i < N; i++) to[i] = mirt__cu_normed(to[i], c.mean[i], c.factor[i], c.offset[i]);
-    mirt__cu_depth_activate<N>(r.norm.activation, to);
+    mirt__cu_activate_n<N, true>(r.norm.activation, to);
 #pragma unroll
     for (int i = 0; i < N; i++) to[i] = there ? to[i] : 0.0f;
 }
@@ -6236,7 +5981,7 @@ static inline __device__ void mirt__cu_depth_dy(const mirt__cu_reader &r, const 
         z[i] = __fsub_rn(z[i], c.mean[i]);
         u[i] = __fadd_rn(__fmul_rn(z[i], c.factor[i]), c.offset[i]);
     }
-    mirt__cu_depth_slope<N>(r.norm.activation, to, u);
+    mirt__cu_times_slope_n<N, true>(r.norm.activation, to, u);
 #pragma unroll
     for (int i = 0; i < N; i++) {
         to[i] = __fmul_rn(__fsub_rn(__fsub_rn(to[i], c.less[i]), __fmul_rn(z[i], c.part[i])), c.factor[i]);
@@ -6298,15 +6043,7 @@ static __global__ __launch_bounds__(128, 2) void mirt__cu_depth_forward(mirt__cu
         const int row = d.w * d.c, y_row = d.ow * d.c;
         const char *const x_near = mirt__cu_depth_near<HALF>(d.x.data, ((int64_t)image * d.h + iy) * row + p.j);
         char *const y_near = mirt__cu_depth_near<HALF>(d.e.y, ((int64_t)image * d.oh + oy) * y_row + p.j);
-        float sum[LINES][OPEN][N];
-#pragma unroll
-        for (int r = 0; r < LINES; r++) {
-#pragma unroll
-            for (int m = 0; m < OPEN; m++) {
-#pragma unroll
-                for (int v = 0; v < N; v++) sum[r][m][v] = 0;
-            }
-        }
+        float sum[LINES][OPEN][N] = {};
 #pragma unroll 1
         for (int o = begin; o < end + OPEN - 1; o++) {
 #pragma unroll
@@ -6350,7 +6087,7 @@ static __global__ __launch_bounds__(128, 2) void mirt__cu_depth_forward(mirt__cu
                         for (int v = 0; v < N; v++)
                             y[v] = mirt__cu_normed(y[v], finish.mean[v], finish.factor[v], finish.offset[v]);
                     }
-                    mirt__cu_depth_activate<N>(d.e.activation, y);
+                    mirt__cu_activate_n<N, true>(d.e.activation, y);
                     mirt__cu_put<HALF, N>(y_near, d.e.dtype, (int64_t)(ox * d.c + r * y_row), y);
                     mirt__cu_sums_add<N>(d.e, finish, sums, y, y);
                 }
@@ -6396,13 +6133,8 @@ static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_d
     mirt__cu_finish_columns<N> finish;
     mirt__cu_columns<N> columns, x_columns;
     mirt__cu_sums<N> sums;
-    float k[DX ? K * K : 1][N], dk[DK ? K * K + 1 : 1][N];
+    float k[DX ? K * K : 1][N], dk[DK ? K * K + 1 : 1][N] = {};
     if (DX) mirt__cu_sums_begin<N>(sums);
-#pragma unroll
-    for (int t = 0; t < (DK ? K * K + 1 : 1); t++) {
-#pragma unroll
-        for (int v = 0; v < N; v++) dk[t][v] = 0;
-    }
     if (p.live) {
         mirt__cu_columns_of<MIRT__CU_READ_ANY, N>(d.dy, p.j, columns);
         if (DK) mirt__cu_columns_of<MIRT__CU_READ_ANY, N>(d.x, p.j, x_columns);
@@ -6428,18 +6160,7 @@ static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_d
         const char *const x_near = mirt__cu_depth_near<HALF>(d.x.data, x_at),
                    *const slope_near = mirt__cu_depth_near<HALF>(d.e.slope_x, x_at);
         char *const dx_near = mirt__cu_depth_near<HALF>(d.e.y, x_at);
-        float sum[DX ? MAKE : 1][K][N], x[DK ? MAKE : 1][K][N];
-#pragma unroll
-        for (int q = 0; q < MAKE; q++) {
-#pragma unroll
-            for (int kx = 0; kx < K; kx++) {
-#pragma unroll
-                for (int v = 0; v < N; v++) {
-                    if (DX) sum[DX ? q : 0][kx][v] = 0;
-                    if (DK) x[DK ? q : 0][kx][v] = 0;
-                }
-            }
-        }
+        float sum[DX ? MAKE : 1][K][N] = {}, x[DK ? MAKE : 1][K][N] = {};
 #pragma unroll 1
         for (int o = begin - (OPEN - 1); o < end; o++) {
             const bool inside = o >= 0 && o < d.ow;
@@ -6453,13 +6174,13 @@ static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_d
                 if (d.dy.kind != MIRT__CU_READ_PLAIN)
                     mirt__cu_depth_load<HALF, N>(raw_z[q], z_near, o * d.c + q * row, there);
             }
-            if (DK) {
+            if constexpr (DK) {
 #pragma unroll
                 for (int q = 0; q < MAKE; q++) {
 #pragma unroll
                     for (int s = 0; s < S; s++) {
                         const int column = ix + K - S + s;
-                        mirt__cu_depth_load<HALF, N>(raw_x[DK ? q : 0][s], x_near, column * d.c + q * x_row,
+                        mirt__cu_depth_load<HALF, N>(raw_x[q][s], x_near, column * d.c + q * x_row,
                                                      column >= x0 && column < x1 && iy + q >= 0 && iy + q < d.h);
                     }
                 }
@@ -6468,9 +6189,9 @@ static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_d
 #pragma unroll
                     for (int s = 0; s < S; s++) {
                         const int column = ix + K - S + s;
-                        mirt__cu_depth_x<HALF, N>(d.x, x_columns, raw_x[DK ? q : 0][s],
+                        mirt__cu_depth_x<HALF, N>(d.x, x_columns, raw_x[q][s],
                                                   column >= x0 && column < x1 && iy + q >= 0 && iy + q < d.h,
-                                                  x[DK ? q : 0][K - S + s]);
+                                                  x[q][K - S + s]);
                     }
                 }
             }
@@ -6487,12 +6208,8 @@ static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_d
                     for (int kx = 0; kx < K; kx++) {
 #pragma unroll
                         for (int v = 0; v < N; v++) {
-                            if (DX)
-                                sum[DX ? made : 0][kx][v] = fmaf(g[v], k[DX ? ky * K + kx : 0][v],
-                                                                 sum[DX ? made : 0][kx][v]);
-                            if (DK)
-                                dk[DK ? ky * K + kx : 0][v] = fmaf(g[v], x[DK ? made : 0][kx][v],
-                                                                   dk[DK ? ky * K + kx : 0][v]);
+                            if constexpr (DX) sum[made][kx][v] = fmaf(g[v], k[ky * K + kx][v], sum[made][kx][v]);
+                            if constexpr (DK) dk[ky * K + kx][v] = fmaf(g[v], x[made][kx][v], dk[ky * K + kx][v]);
                         }
                     }
                 }
@@ -6522,7 +6239,7 @@ static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_d
                         for (int v = 0; v < N; v++)
                             u[v] = mirt__cu_normed(z[v], finish.slope_mean[v], finish.slope_factor[v],
                                                    finish.slope_offset[v]);
-                        mirt__cu_depth_slope<N>(d.e.slope.activation, g, u);
+                        mirt__cu_times_slope_n<N, true>(d.e.slope.activation, g, u);
                     }
                     mirt__cu_put<HALF, N>(dx_near, d.e.dtype, (int64_t)(column * d.c + q / S * x_row), g);
                     mirt__cu_sums_add<N>(d.e, finish, sums, g, z);
@@ -6534,9 +6251,8 @@ static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_d
                 for (int kx = 0; kx < K; kx++) {
 #pragma unroll
                     for (int v = 0; v < N; v++) {
-                        if (DX)
-                            sum[DX ? q : 0][kx][v] = kx + S < K ? sum[DX ? q : 0][kx + S < K ? kx + S : 0][v] : 0.0f;
-                        if (DK) x[DK ? q : 0][kx][v] = kx + S < K ? x[DK ? q : 0][kx + S < K ? kx + S : 0][v] : 0.0f;
+                        if constexpr (DX) sum[q][kx][v] = kx + S < K ? sum[q][(kx + S) % K][v] : 0.0f;
+                        if constexpr (DK) x[q][kx][v] = kx + S < K ? x[q][(kx + S) % K][v] : 0.0f;
                     }
                 }
             }
@@ -6571,9 +6287,7 @@ template <int N, bool BACK> static __global__ __launch_bounds__(128) void mirt__
     for (int64_t i = p.begin; p.live && i < d.units; i += p.step) {
         const int64_t unit = p.group * d.units + i, line = unit / across, image = line / down;
         const int column = (int)(unit - line * across), row = (int)(line - image * down);
-        float sum[N], x[N], k[N], z[N];
-#pragma unroll
-        for (int v = 0; v < N; v++) sum[v] = 0;
+        float sum[N] = {0}, x[N], k[N], z[N];
         for (int ky = 0; ky < d.kh; ky++) {
             const int y = mirt__cu_depth_tap<BACK>(row, ky, d.stride_h, d.dilation_h, d.top, high);
             for (int kx = 0; y >= 0 && kx < d.kw; kx++) {
@@ -6600,12 +6314,9 @@ template <int N> static __global__ __launch_bounds__(128) void mirt__cu_depth_an
     const mirt__cu_depth_place p = mirt__cu_depth_place_of<N>(d);
     const int taps = d.kh * d.kw, tap = (int)blockIdx.z, ky = tap / d.kw, kx = tap - ky * d.kw;
     mirt__cu_columns<N> columns, x_columns;
-    float sum[N], g[N], x[N];
+    float sum[N] = {0}, g[N], x[N];
 #pragma unroll
-    for (int v = 0; v < N; v++) {
-        sum[v] = 0;
-        x[v] = 1;
-    }
+    for (int v = 0; v < N; v++) x[v] = 1;
     if (p.live) {
         mirt__cu_columns_of<MIRT__CU_READ_ANY, N>(d.dy, p.j, columns);
         mirt__cu_columns_of<MIRT__CU_READ_ANY, N>(d.x, p.j, x_columns);
@@ -6636,20 +6347,11 @@ template <int N> static __global__ __launch_bounds__(128) void mirt__cu_depth_an
 static mirt__cu_depth mirt__cu_depth_of(const mirt__conv *s, const mirt__real *kernel) {
     mirt__cu_depth d;
     memset(&d, 0, sizeof d);
+    mirt__cu_windows_of(&d, s);
     d.rows = (int)s->rows;
-    d.h = (int)s->h;
-    d.w = (int)s->w;
     d.c = (int)s->ci;
-    d.oh = (int)s->oh;
-    d.ow = (int)s->ow;
-    d.kh = s->kh;
-    d.kw = s->kw;
-    d.stride_h = s->stride_h;
-    d.stride_w = s->stride_w;
     d.dilation_h = s->dilation_h;
     d.dilation_w = s->dilation_w;
-    d.top = (int)s->pad_top;
-    d.left = (int)s->pad_left;
     d.kernel = kernel;
     return d;
 }
@@ -6669,21 +6371,20 @@ static int mirt__cu_depth_size(const mirt__cu_depth *d) {
 static bool mirt__cu_depth_reads(const mirt__cu_reader *r, int kind, mirt_dtype dtype) {
     return r->dtype == dtype && (dtype == MIRT_FLOAT32 || mirt__cu_is_half(dtype)) && !r->affine &&
            (r->kind == MIRT__CU_READ_PLAIN || r->kind == kind) && r->width >= 4 &&
-           mirt__cu_depth_simple(r->norm.activation);
+           mirt__cu_simple(r->norm.activation);
 }
 static bool mirt__cu_depth_finishes(const mirt__cu_epilogue *e, mirt_dtype dtype) {
-    return e->dtype == dtype && e->width >= 4 && !e->add && !e->mask && mirt__cu_depth_simple(e->activation) &&
-           mirt__cu_depth_simple(e->slope.activation);
+    return e->dtype == dtype && e->width >= 4 && !e->add && !e->mask && mirt__cu_simple(e->activation) &&
+           mirt__cu_simple(e->slope.activation);
 }
 
-/* Lines of `lines` rows, segments of `columns` columns: of all images, or of one for sums of each. Returns the blocks
-   of the grid. */
-static unsigned mirt__cu_depth_cut(mirt__cu_depth *d, int64_t lines, int64_t columns, int n, bool whole, bool images,
-                                   mirt__cu_layout *layout) {
+/* Lines of `lines` rows, segments of `columns` columns: of all images, or of one for sums of each. */
+static void mirt__cu_depth_cut(mirt__cu_depth *d, int64_t lines, int64_t columns, int n, bool whole, bool images) {
     const int64_t vectors = mirt__cu_ceil(d->c, n);
-    *layout = mirt__cu_layout_of(vectors, 64, 128);
-    d->across = layout->across;
-    d->down = layout->down;
+    const mirt__cu_layout layout = mirt__cu_layout_of(vectors, 64, 128);
+    d->across = layout.across;
+    d->down = layout.down;
+    d->beside = layout.blocks;
     d->length = whole ? 1 : (int)columns;
     while (!whole && d->length > 16 &&
            (int64_t)d->rows * lines * mirt__cu_ceil(columns, d->length) * vectors < MIRT__CU_DEPTH_THREADS)
@@ -6695,38 +6396,38 @@ static unsigned mirt__cu_depth_cut(mirt__cu_depth *d, int64_t lines, int64_t col
     d->units = images ? image : image * d->rows;
     if (images && d->down > image) d->down = image < 1 ? 1 : (int)image;
     const int64_t blocks = mirt__cu_ceil(d->units, d->down),
-                  share = MIRT__CU_DEPTH_BLOCKS / layout->blocks / (images && d->rows > 0 ? d->rows : 1),
+                  share = MIRT__CU_DEPTH_BLOCKS / d->beside / (images && d->rows > 0 ? d->rows : 1),
                   most = share < 1 ? 1 : share;
     d->each = blocks < 1 ? 1 : blocks < most ? blocks : most;
     d->by_each = mirt__cu_divisor_of(d->each);
-    return (unsigned)(images ? d->each * d->rows : d->each);
+    d->blocks = (unsigned)(images ? d->each * d->rows : d->each);
 }
 
-/* Room for chunks of sums, then for parts of dkernel. */
-static void mirt__cu_depth_room(mirt__cu *cu, mirt__cu_depth *d, unsigned blocks, int taps) {
-    const int64_t sums = mirt__cu_round_up((int64_t)mirt__cu_sums_bytes(d->e.sums, d->c, blocks), 256);
-    char *room = static_cast<char *>(mirt__cu_room(cu, (size_t)(sums + (int64_t)blocks * taps * d->c * 4)));
-    d->sums = mirt__cu_chunks_of(room, d->e.sums, d->c, blocks);
-    d->part = room ? (float *)(room + sums) : NULL;
-}
-static size_t mirt__cu_depth_shared(const mirt__cu_depth *d, int n) {
-    const int floats = mirt__cu_sums_floats(d->down, d->across * n), least = d->across * d->down * n;
-    return (size_t)(floats > least ? floats : least) * sizeof(float);
+/* Room for the chunks of sums of d's blocks, then for parts of dkernel of `weights`' (which may be d). */
+static void mirt__cu_depth_room(mirt__cu *cu, mirt__cu_depth *d, mirt__cu_depth *weights, int taps) {
+    const int64_t sums = mirt__cu_round_up((int64_t)mirt__cu_sums_bytes(d->e.sums, d->c, d->blocks), 256);
+    char *room = static_cast<char *>(mirt__cu_room(cu, (size_t)(sums + (int64_t)weights->blocks * taps * d->c * 4)));
+    d->sums = mirt__cu_chunks_of(room, d->e.sums, d->c, d->blocks);
+    weights->part = room ? (float *)(room + sums) : NULL;
 }
 
-#define MIRT__CU_DEPTH_LAUNCH(kernel) MIRT_LAUNCH(cu, kernel, grid, block, shared, d)
-#define MIRT__CU_DEPTH_FORWARD(K, S, LINES) \
-    do { \
-        if (dtypes == MIRT__CU_FLOATS) \
-            MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_FLOATS>)); \
-        else if (dtypes == MIRT__CU_HALVES) \
-            MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_HALVES>)); \
-        else MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_FLOAT16S>)); \
-    } while (0)
+typedef void (*mirt__cu_depth_kernel)(mirt__cu_depth);
+/* Threads have `n` channels each; the grid is `taps` deep. */
+static void mirt__cu_depth_launch(mirt__cu *cu, mirt__cu_depth_kernel depthwise, const mirt__cu_depth &d, int n,
+                                  int taps) {
+    const int floats = mirt__cu_sums_floats(d.down, d.across * n), least = d.across * d.down * n;
+    MIRT_LAUNCH(cu, depthwise, dim3(d.blocks, d.beside, (unsigned)taps), d.across * d.down,
+                (size_t)(floats > least ? floats : least) * sizeof(float), d);
+}
+
+template <int K, int S, int LINES> static mirt__cu_depth_kernel mirt__cu_depth_forward_of(mirt__cu_dtypes dtypes) {
+    return dtypes == MIRT__CU_FLOATS   ? mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_FLOATS>
+           : dtypes == MIRT__CU_HALVES ? mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_HALVES>
+                                       : mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_FLOAT16S>;
+}
 static bool mirt__cu_depthwise_forward(const mirt__conv_forward *args, mirt__cu *cu) {
     if (!mirt__cu_depth_is(&args->s)) return false;
     mirt__cu_depth d = mirt__cu_depth_of(&args->s, args->kernel);
-    mirt__cu_layout layout;
     d.x = mirt__cu_reader_of(&args->x, args->s.ci);
     d.e = mirt__cu_epilogue_of(&args->epilogue, args->y, args->y_dtype, args->s.co);
     const mirt__cu_dtypes dtypes = mirt__cu_dtypes_of(args->y_dtype);
@@ -6736,36 +6437,33 @@ static bool mirt__cu_depthwise_forward(const mirt__conv_forward *args, mirt__cu 
     const int size = reads ? mirt__cu_depth_size(&d) : 0, stride = d.stride_h, lines = size == 3 && stride == 1 ? 4 : 2;
     const int n = size ? 4 : d.x.width >= 4 && d.e.width >= 4 && mirt__cu_aligned(d.kernel, 16) ? 4 : 1;
     if (images && d.rows == 0) return true;
-    const unsigned blocks = mirt__cu_depth_cut(&d, size ? mirt__cu_ceil(d.oh, lines) : d.oh, d.ow, n, !size, images,
-                                               &layout);
-    mirt__cu_depth_room(cu, &d, blocks, 0);
-    const dim3 grid(blocks, layout.blocks), block((unsigned)(d.across * d.down));
-    const size_t shared = mirt__cu_depth_shared(&d, n);
-    if (!size && n == 4) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_any<4, false>));
-    else if (!size) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_any<1, false>));
-    else if (size == 3 && stride == 1) MIRT__CU_DEPTH_FORWARD(3, 1, 4);
-    else if (size == 3) MIRT__CU_DEPTH_FORWARD(3, 2, 2);
-    else if (stride == 1) MIRT__CU_DEPTH_FORWARD(5, 1, 2);
-    else MIRT__CU_DEPTH_FORWARD(5, 2, 2);
+    mirt__cu_depth_cut(&d, size ? mirt__cu_ceil(d.oh, lines) : d.oh, d.ow, n, !size, images);
+    mirt__cu_depth_room(cu, &d, &d, 0);
+    mirt__cu_depth_launch(cu,
+                          !size && n == 4            ? mirt__cu_depth_any<4, false>
+                          : !size                    ? mirt__cu_depth_any<1, false>
+                          : size == 3 && stride == 1 ? mirt__cu_depth_forward_of<3, 1, 4>(dtypes)
+                          : size == 3                ? mirt__cu_depth_forward_of<3, 2, 2>(dtypes)
+                          : stride == 1              ? mirt__cu_depth_forward_of<5, 1, 2>(dtypes)
+                                                     : mirt__cu_depth_forward_of<5, 2, 2>(dtypes),
+                          d, n, 1);
     mirt__cu_sums_finish(cu, &d.e, &d.sums, args->epilogue.sum, d.rows, (int64_t)d.oh * d.ow);
     return true;
 }
 
 /* Kernels of one size and stride, which make what is wanted. */
-#define MIRT__CU_DEPTH_BACK_OF(K, S, LINES, HALF) \
-    do { \
-        if (wants == MIRT__CU_DEPTH_DX) \
-            MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_DX>)); \
-        else if (wants == MIRT__CU_DEPTH_BOTH) \
-            MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_BOTH>)); \
-        else MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_DKERNEL>)); \
-    } while (0)
-#define MIRT__CU_DEPTH_BACK(K, S, LINES) \
-    do { \
-        if (dtypes == MIRT__CU_FLOATS) MIRT__CU_DEPTH_BACK_OF(K, S, LINES, MIRT__CU_FLOATS); \
-        else if (dtypes == MIRT__CU_HALVES) MIRT__CU_DEPTH_BACK_OF(K, S, LINES, MIRT__CU_HALVES); \
-        else MIRT__CU_DEPTH_BACK_OF(K, S, LINES, MIRT__CU_FLOAT16S); \
-    } while (0)
+template <int K, int S, int LINES, int HALF>
+static mirt__cu_depth_kernel mirt__cu_depth_back_as(mirt__cu_depth_wants wants) {
+    return wants == MIRT__CU_DEPTH_DX     ? mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_DX>
+           : wants == MIRT__CU_DEPTH_BOTH ? mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_BOTH>
+                                          : mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_DKERNEL>;
+}
+template <int K, int S, int LINES>
+static mirt__cu_depth_kernel mirt__cu_depth_back_of(mirt__cu_dtypes dtypes, mirt__cu_depth_wants wants) {
+    return dtypes == MIRT__CU_FLOATS   ? mirt__cu_depth_back_as<K, S, LINES, MIRT__CU_FLOATS>(wants)
+           : dtypes == MIRT__CU_HALVES ? mirt__cu_depth_back_as<K, S, LINES, MIRT__CU_HALVES>(wants)
+                                       : mirt__cu_depth_back_as<K, S, LINES, MIRT__CU_FLOAT16S>(wants);
+}
 /* d has what is read, and e where dx is wanted. */
 static void mirt__cu_depth_gradients(mirt__cu *cu, mirt__cu_depth d, mirt__cu_depth_wants wants, mirt__real *const *sum,
                                      mirt__real *dkernel, mirt__real *db) {
@@ -6777,64 +6475,44 @@ static void mirt__cu_depth_gradients(mirt__cu *cu, mirt__cu_depth d, mirt__cu_de
                       (!dx || (mirt__cu_depth_finishes(&d.e, dtype) && !d.e.bias && !d.e.norm.mean &&
                                d.e.activation == MIRT_LINEAR));
     const int size = fast ? mirt__cu_depth_size(&d) : 0, stride = d.stride_h, taps = d.kh * d.kw;
-    mirt__cu_layout layout;
+    const int parts = dk ? taps + 1 : 0; /* of a channel's sums */
+    mirt__cu_depth weights = d; /* where dkernel has kernels of its own */
     d.db = db != NULL;
     if (!size) {
         const bool four = d.dy.width >= 4 && (!dx || (d.e.width >= 4 && mirt__cu_aligned(d.kernel, 16))) &&
                           (!dk || d.x.width >= 4);
         const int n = four ? 4 : 1;
-        mirt__cu_depth weights = d;
-        unsigned blocks = 0, weight_blocks = 0;
-        mirt__cu_layout weight_layout = {1, 1, 1};
-        if (dx) blocks = mirt__cu_depth_cut(&d, d.h, d.w, n, true, false, &layout);
-        if (dk) weight_blocks = mirt__cu_depth_cut(&weights, d.oh, d.ow, n, true, false, &weight_layout);
-        /* One request for both. */
-        const int64_t sums = dx ? mirt__cu_round_up((int64_t)mirt__cu_sums_bytes(d.e.sums, d.c, blocks), 256) : 0;
-        char *room = static_cast<char *>(
-            mirt__cu_room(cu, (size_t)(sums + (int64_t)weight_blocks * (taps + 1) * d.c * 4)));
-        if (dx) {
-            d.sums = mirt__cu_chunks_of(room, d.e.sums, d.c, blocks);
-            const dim3 grid(blocks, layout.blocks), block((unsigned)(d.across * d.down));
-            const size_t shared = mirt__cu_depth_shared(&d, n);
-            if (n == 4) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_any<4, true>));
-            else MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_any<1, true>));
-            mirt__cu_sums_finish(cu, &d.e, &d.sums, sum, d.rows, (int64_t)d.h * d.w);
-        }
-        if (!dk) return;
-        weights.part = room ? (float *)(room + sums) : NULL;
-        const dim3 grid(weight_blocks, weight_layout.blocks, (unsigned)(taps + (db != NULL))),
-            block((unsigned)(weights.across * weights.down));
-        const size_t shared = mirt__cu_depth_shared(&weights, n);
-        if (n == 4) MIRT_LAUNCH(cu, (mirt__cu_depth_any_weights<4>), grid, block, shared, weights);
-        else MIRT_LAUNCH(cu, (mirt__cu_depth_any_weights<1>), grid, block, shared, weights);
-        mirt__cu_parts_total(cu, weights.part, weight_blocks, (int64_t)(taps + 1) * d.c, (int64_t)taps * d.c, dkernel,
-                             d.c, db);
-        return;
+        if (dx) mirt__cu_depth_cut(&d, d.h, d.w, n, true, false);
+        if (dk) mirt__cu_depth_cut(&weights, d.oh, d.ow, n, true, false);
+        mirt__cu_depth_room(cu, &d, &weights, parts);
+        if (dx) mirt__cu_depth_launch(cu, four ? mirt__cu_depth_any<4, true> : mirt__cu_depth_any<1, true>, d, n, 1);
+        if (dk)
+            mirt__cu_depth_launch(cu, four ? mirt__cu_depth_any_weights<4> : mirt__cu_depth_any_weights<1>, weights, n,
+                                  taps + (db != NULL));
+    } else {
+        const int lines = size == 3 && stride == 1 ? 4 : size == 5 && stride == 2 ? 1 : 2;
+        /* Places of y's grid that dx reaches back to; of all of y where db wants them. */
+        d.first_y = db ? 0 : d.top / stride;
+        d.first_x = db ? 0 : d.left / stride;
+        d.end_y = (d.h - 1 + d.top) / stride + 1;
+        d.end_x = (d.w - 1 + d.left) / stride + 1;
+        if (d.end_y < d.oh && db) d.end_y = d.oh;
+        if (d.end_x < d.ow && db) d.end_x = d.ow;
+        mirt__cu_depth_cut(&d, mirt__cu_ceil(d.end_y - d.first_y, lines), d.end_x - d.first_x, 2, false, false);
+        mirt__cu_depth_room(cu, &d, &d, parts);
+        mirt__cu_depth_launch(cu,
+                              size == 3 && stride == 1 ? mirt__cu_depth_back_of<3, 1, 4>(dtypes, wants)
+                              : size == 3              ? mirt__cu_depth_back_of<3, 2, 2>(dtypes, wants)
+                              : stride == 1            ? mirt__cu_depth_back_of<5, 1, 2>(dtypes, wants)
+                                                       : mirt__cu_depth_back_of<5, 2, 1>(dtypes, wants),
+                              d, 2, 1);
+        weights = d;
     }
-    const int lines = size == 3 && stride == 1 ? 4 : size == 5 && stride == 2 ? 1 : 2;
-    /* Places of y's grid that dx reaches back to; of all of y where db wants them. */
-    d.first_y = db ? 0 : d.top / stride;
-    d.first_x = db ? 0 : d.left / stride;
-    d.end_y = (d.h - 1 + d.top) / stride + 1;
-    d.end_x = (d.w - 1 + d.left) / stride + 1;
-    if (d.end_y < d.oh && db) d.end_y = d.oh;
-    if (d.end_x < d.ow && db) d.end_x = d.ow;
-    const unsigned blocks = mirt__cu_depth_cut(&d, mirt__cu_ceil(d.end_y - d.first_y, lines), d.end_x - d.first_x, 2,
-                                               false, false, &layout);
-    mirt__cu_depth_room(cu, &d, blocks, dk ? taps + 1 : 0);
-    const dim3 grid(blocks, layout.blocks), block((unsigned)(d.across * d.down));
-    const size_t shared = mirt__cu_depth_shared(&d, 2);
-    if (size == 3 && stride == 1) MIRT__CU_DEPTH_BACK(3, 1, 4);
-    else if (size == 3) MIRT__CU_DEPTH_BACK(3, 2, 2);
-    else if (stride == 1) MIRT__CU_DEPTH_BACK(5, 1, 2);
-    else MIRT__CU_DEPTH_BACK(5, 2, 1);
     if (dx) mirt__cu_sums_finish(cu, &d.e, &d.sums, sum, d.rows, (int64_t)d.h * d.w);
-    if (dk) mirt__cu_parts_total(cu, d.part, blocks, (int64_t)(taps + 1) * d.c, (int64_t)taps * d.c, dkernel, d.c, db);
+    if (dk)
+        mirt__cu_parts_total(cu, weights.part, weights.blocks, (int64_t)(taps + 1) * d.c, (int64_t)taps * d.c, dkernel,
+                             d.c, db);
 }
-#undef MIRT__CU_DEPTH_FORWARD
-#undef MIRT__CU_DEPTH_BACK
-#undef MIRT__CU_DEPTH_BACK_OF
-#undef MIRT__CU_DEPTH_LAUNCH
 
 static bool mirt__cu_depthwise_input_grad(const mirt__conv_input_grad *args, mirt__cu *cu) {
     if (!mirt__cu_depth_is(&args->s)) return false;
@@ -6867,48 +6545,37 @@ static bool mirt__cu_depthwise_weight_grad(const mirt__conv_weight_grad *args, m
 #include <cublasLt.h>
 #include <dlfcn.h>
 #include <limits.h>
-#include <stdlib.h>
-
-static bool mirt__cu_blas_good(mirt__cu *cu, cublasStatus_t status, const char *what) {
-    if (status == CUBLAS_STATUS_SUCCESS) return true;
-    mirt__cu_fail(cu, MIRT_E_DEVICE, "cuBLAS could not %s (status %d); MIRT_CUDA_BLAS=0 does without it", what,
-                  (int)status);
-    return false;
-}
 
 /* cublasLt comes with cuBLAS, which needs it; found at run time, it needs no library on the command line. */
+#define MIRT__CU_LT_LIST(X) \
+    X(MatmulDescCreate) \
+    X(MatmulDescDestroy) \
+    X(MatmulDescSetAttribute) \
+    X(MatrixLayoutCreate) \
+    X(MatrixLayoutDestroy) \
+    X(MatmulPreferenceCreate) \
+    X(MatmulPreferenceDestroy) \
+    X(MatmulPreferenceSetAttribute) \
+    X(MatmulAlgoGetHeuristic) \
+    X(Matmul)
 typedef struct mirt__cu_lt {
-    decltype(&cublasLtMatmulDescCreate) desc;
-    decltype(&cublasLtMatmulDescDestroy) desc_destroy;
-    decltype(&cublasLtMatmulDescSetAttribute) desc_set;
-    decltype(&cublasLtMatrixLayoutCreate) layout;
-    decltype(&cublasLtMatrixLayoutDestroy) layout_destroy;
-    decltype(&cublasLtMatmulPreferenceCreate) preference;
-    decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy;
-    decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set;
-    decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic;
-    decltype(&cublasLtMatmul) matmul;
+#define MIRT__CU_LT_MEMBER(name) decltype(&cublasLt##name) name;
+    MIRT__CU_LT_LIST(MIRT__CU_LT_MEMBER)
+#undef MIRT__CU_LT_MEMBER
     bool there;
 } mirt__cu_lt;
 
-template <class F> static bool mirt__cu_lt_find(F *function, const char *name) {
-    *function = reinterpret_cast<F>(dlsym(RTLD_DEFAULT, name));
-    return *function != NULL;
-}
 static mirt__cu_lt mirt__cu_lt_load() {
     mirt__cu_lt lt;
-    lt.there = mirt__cu_lt_find(&lt.desc, "cublasLtMatmulDescCreate") &&
-               mirt__cu_lt_find(&lt.desc_destroy, "cublasLtMatmulDescDestroy") &&
-               mirt__cu_lt_find(&lt.desc_set, "cublasLtMatmulDescSetAttribute") &&
-               mirt__cu_lt_find(&lt.layout, "cublasLtMatrixLayoutCreate") &&
-               mirt__cu_lt_find(&lt.layout_destroy, "cublasLtMatrixLayoutDestroy") &&
-               mirt__cu_lt_find(&lt.preference, "cublasLtMatmulPreferenceCreate") &&
-               mirt__cu_lt_find(&lt.preference_destroy, "cublasLtMatmulPreferenceDestroy") &&
-               mirt__cu_lt_find(&lt.preference_set, "cublasLtMatmulPreferenceSetAttribute") &&
-               mirt__cu_lt_find(&lt.heuristic, "cublasLtMatmulAlgoGetHeuristic") &&
-               mirt__cu_lt_find(&lt.matmul, "cublasLtMatmul");
+    lt.there = true;
+#define MIRT__CU_LT_FIND(name) \
+    lt.name = reinterpret_cast<decltype(lt.name)>(dlsym(RTLD_DEFAULT, "cublasLt" #name)); \
+    lt.there = lt.there && lt.name;
+    MIRT__CU_LT_LIST(MIRT__CU_LT_FIND)
+#undef MIRT__CU_LT_FIND
     return lt;
 }
+#undef MIRT__CU_LT_LIST
 
 /* c[m, n] = a[m, k] b[k, n], as mirt__gemm; for cuBLAS, whose matrices lie by columns, n x m = (n x k) (k x m). */
 typedef struct mirt__cu_product {
@@ -6947,18 +6614,15 @@ static bool mirt__cu_blas_product(mirt__cu_product *p, cudaDataType from, cudaDa
 static void mirt__cu_blas_run(mirt__cu *cu, const mirt__cu_product *p) {
     const float one = 1, zero = 0;
     if (!mirt__cu_launches(cu)) return;
-    if (p->from == CUDA_R_32F) {
-        mirt__cu_blas_good(cu,
-                           cublasSgemm(cu->blas, p->b_as, p->a_as, p->n, p->m, p->k, &one, (const float *)p->b,
-                                       p->b_pitch, (const float *)p->a, p->a_pitch, &zero, (float *)p->c, p->n),
-                           "multiply");
-        return;
-    }
-    mirt__cu_blas_good(cu,
-                       cublasGemmEx(cu->blas, p->b_as, p->a_as, p->n, p->m, p->k, &one, p->b, p->from, p->b_pitch, p->a,
-                                    p->from, p->a_pitch, &zero, p->c, p->to, p->n, CUBLAS_COMPUTE_32F,
-                                    CUBLAS_GEMM_DEFAULT),
-                       "multiply");
+    const cublasStatus_t status =
+        p->from == CUDA_R_32F
+            ? cublasSgemm(cu->blas, p->b_as, p->a_as, p->n, p->m, p->k, &one, (const float *)p->b, p->b_pitch,
+                          (const float *)p->a, p->a_pitch, &zero, (float *)p->c, p->n)
+            : cublasGemmEx(cu->blas, p->b_as, p->a_as, p->n, p->m, p->k, &one, p->b, p->from, p->b_pitch, p->a, p->from,
+                           p->a_pitch, &zero, p->c, p->to, p->n, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+    if (status != CUBLAS_STATUS_SUCCESS)
+        mirt__cu_fail(cu, MIRT_E_DEVICE, "cuBLAS could not multiply (status %d); MIRT_CUDA_BLAS=0 does without it",
+                      (int)status);
 }
 
 static uint32_t mirt__cu_blas_alignment(const void *pointer) {
@@ -6974,47 +6638,44 @@ static bool mirt__cu_blas_fused(mirt__cu *cu, const mirt__cu_product *p, const f
     const float one = 1, zero = 0;
     const cublasLtEpilogue_t epilogue = bias ? relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS
                                              : CUBLASLT_EPILOGUE_RELU;
-    const uint32_t align[4] = {mirt__cu_blas_alignment(p->b), mirt__cu_blas_alignment(p->a),
-                               mirt__cu_blas_alignment(p->c), mirt__cu_blas_alignment(p->c)};
     const size_t room = MIRT__CU_BLAS_ROOM;
+    const auto good = [](cublasStatus_t status) { return status == CUBLAS_STATUS_SUCCESS; };
     cublasLtMatmulDesc_t desc = NULL;
     cublasLtMatrixLayout_t a = NULL, b = NULL, c = NULL;
     cublasLtMatmulPreference_t preference = NULL;
     cublasLtMatmulHeuristicResult_t found;
     int count = 0;
+    const auto set = [&](cublasLtMatmulDescAttributes_t what, const auto &value) {
+        return good(lt.MatmulDescSetAttribute(desc, what, &value, sizeof value));
+    };
+    const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t what, const auto &value) {
+        return good(lt.MatmulPreferenceSetAttribute(preference, what, &value, sizeof value));
+    };
     const bool a_plain = p->a_as == CUBLAS_OP_N, b_plain = p->b_as == CUBLAS_OP_N;
     const uint64_t a_rows = (uint64_t)(a_plain ? p->k : p->m), a_cols = (uint64_t)(a_plain ? p->m : p->k);
     const uint64_t b_rows = (uint64_t)(b_plain ? p->n : p->k), b_cols = (uint64_t)(b_plain ? p->k : p->n);
-    bool fine = lt.desc(&desc, cu->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F) ==
-                    CUBLAS_STATUS_SUCCESS &&
-                lt.desc_set(desc, CUBLASLT_MATMUL_DESC_TRANSA, &p->b_as, sizeof p->b_as) == CUBLAS_STATUS_SUCCESS &&
-                lt.desc_set(desc, CUBLASLT_MATMUL_DESC_TRANSB, &p->a_as, sizeof p->a_as) == CUBLAS_STATUS_SUCCESS &&
-                lt.desc_set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue) == CUBLAS_STATUS_SUCCESS &&
-                (!bias ||
-                 lt.desc_set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias) == CUBLAS_STATUS_SUCCESS) &&
-                lt.layout(&b, CUDA_R_32F, b_rows, b_cols, p->b_pitch) == CUBLAS_STATUS_SUCCESS &&
-                lt.layout(&a, CUDA_R_32F, a_rows, a_cols, p->a_pitch) == CUBLAS_STATUS_SUCCESS &&
-                lt.layout(&c, CUDA_R_32F, (uint64_t)p->n, (uint64_t)p->m, p->n) == CUBLAS_STATUS_SUCCESS &&
-                lt.preference(&preference) == CUBLAS_STATUS_SUCCESS &&
-                lt.preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room, sizeof room) ==
-                    CUBLAS_STATUS_SUCCESS;
-    const cublasLtMatmulPreferenceAttributes_t alignment[4] = {
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
-    for (int i = 0; fine && i < 4; i++) {
-        fine = lt.preference_set(preference, alignment[i], &align[i], sizeof align[i]) == CUBLAS_STATUS_SUCCESS;
-    }
     /* A handle of cuBLAS is one of cublasLt, too. */
     const cublasLtHandle_t handle = reinterpret_cast<cublasLtHandle_t>(cu->blas);
-    fine = fine && lt.heuristic(handle, desc, b, a, c, c, preference, 1, &found, &count) == CUBLAS_STATUS_SUCCESS &&
-           count > 0 &&
-           lt.matmul(handle, desc, &one, p->b, b, p->a, a, &zero, p->c, c, p->c, c, &found.algo, cu->blas_room, room,
-                     cu->stream) == CUBLAS_STATUS_SUCCESS;
-    if (preference) lt.preference_destroy(preference);
-    if (c) lt.layout_destroy(c);
-    if (a) lt.layout_destroy(a);
-    if (b) lt.layout_destroy(b);
-    if (desc) lt.desc_destroy(desc);
+    const bool fine =
+        good(lt.MatmulDescCreate(&desc, cu->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F)) &&
+        set(CUBLASLT_MATMUL_DESC_TRANSA, p->b_as) && set(CUBLASLT_MATMUL_DESC_TRANSB, p->a_as) &&
+        set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue) && (!bias || set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias)) &&
+        good(lt.MatrixLayoutCreate(&b, CUDA_R_32F, b_rows, b_cols, p->b_pitch)) &&
+        good(lt.MatrixLayoutCreate(&a, CUDA_R_32F, a_rows, a_cols, p->a_pitch)) &&
+        good(lt.MatrixLayoutCreate(&c, CUDA_R_32F, (uint64_t)p->n, (uint64_t)p->m, p->n)) &&
+        good(lt.MatmulPreferenceCreate(&preference)) && prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, room) &&
+        prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, mirt__cu_blas_alignment(p->b)) &&
+        prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, mirt__cu_blas_alignment(p->a)) &&
+        prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, mirt__cu_blas_alignment(p->c)) &&
+        prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, mirt__cu_blas_alignment(p->c)) &&
+        good(lt.MatmulAlgoGetHeuristic(handle, desc, b, a, c, c, preference, 1, &found, &count)) && count > 0 &&
+        good(lt.Matmul(handle, desc, &one, p->b, b, p->a, a, &zero, p->c, c, p->c, c, &found.algo, cu->blas_room, room,
+                       cu->stream));
+    if (preference) lt.MatmulPreferenceDestroy(preference);
+    if (c) lt.MatrixLayoutDestroy(c);
+    if (a) lt.MatrixLayoutDestroy(a);
+    if (b) lt.MatrixLayoutDestroy(b);
+    if (desc) lt.MatmulDescDestroy(desc);
     return fine;
 }
 
@@ -7051,36 +6712,27 @@ static __global__ void __launch_bounds__(256)
     parts[(int64_t)blockIdx.y * n + column] = sum;
 }
 
-/* Parts of a long column, and the room for their sums; none for a short one. */
+/* Long columns have parts, whose sums take room. */
 #define MIRT__CU_BLAS_COLUMN 1024
-static int64_t mirt__cu_blas_column_parts(int64_t rows) {
-    const int64_t parts = mirt__cu_ceil(rows, MIRT__CU_BLAS_COLUMN);
-    return parts > 512 ? 512 : parts;
-}
-static size_t mirt__cu_blas_column_room(int64_t rows, int64_t n) {
-    const int64_t parts = mirt__cu_blas_column_parts(rows);
-    return parts > 1 ? (size_t)(parts * n) * sizeof(float) : 0;
-}
 template <class T>
-static void mirt__cu_blas_column_sums(mirt__cu *cu, const T *x, int64_t rows, int64_t n, float *sums, float *room) {
-    const int64_t parts = mirt__cu_blas_column_parts(rows), each = mirt__cu_ceil(rows, parts > 1 ? parts : 1);
+static void mirt__cu_blas_column_sums(mirt__cu *cu, const void *from, int64_t rows, int64_t n, float *sums) {
+    const int64_t whole = mirt__cu_ceil(rows, MIRT__CU_BLAS_COLUMN), parts = whole > 512 ? 512 : whole,
+                  each = mirt__cu_ceil(rows, parts > 1 ? parts : 1);
     const dim3 block(32, 8);
     const unsigned across = (unsigned)mirt__cu_ceil(n, 32);
+    const T *x = static_cast<const T *>(from);
     if (parts <= 1) {
         MIRT_LAUNCH(cu, mirt__cu_blas_columns<T>, dim3(across), block, 0, x, rows, n, rows, sums);
         return;
     }
+    float *room = static_cast<float *>(mirt__cu_room(cu, (size_t)(parts * n) * sizeof(float)));
     MIRT_LAUNCH(cu, mirt__cu_blas_columns<T>, dim3(across, (unsigned)mirt__cu_ceil(rows, each)), block, 0, x, rows, n,
                 each, room);
     MIRT_LAUNCH(cu, mirt__cu_blas_columns<float>, dim3(across), block, 0, room, mirt__cu_ceil(rows, each), n, parts,
                 sums);
 }
 
-static bool mirt__cu_blas_wanted() {
-    const char *value = getenv("MIRT_CUDA_BLAS");
-    return !value || strcmp(value, "0") != 0;
-}
-static bool mirt__cu_blas_on(const mirt__cu *cu) { return cu->blas && mirt__cu_blas_wanted(); }
+static bool mirt__cu_blas_on(const mirt__cu *cu) { return cu->blas && !mirt__cu_switched_off("MIRT_CUDA_BLAS"); }
 static bool mirt__cu_blas_plain(const mirt__reader *r, mirt_dtype dtype) {
     return r->dtype == dtype && !r->affine && !r->norm && !r->gate && !r->back;
 }
@@ -7102,15 +6754,12 @@ static bool mirt__cu_blas_worth(const mirt__cu_product *p, const mirt__epilogue 
 /* The product and what follows it. */
 static void mirt__cu_blas_finished(mirt__cu *cu, const mirt__cu_product *p, const mirt__epilogue *e) {
     const bool relu = e->activation == MIRT_RELU;
+    const bool nothing = mirt__cu_blas_nothing(e), fuses = p->from == CUDA_R_32F && !e->mask &&
+                                                           (relu || e->activation == MIRT_LINEAR);
     if (!mirt__cu_launches(cu)) return;
-    if (mirt__cu_blas_nothing(e)) {
-        mirt__cu_blas_run(cu, p);
-        return;
-    }
-    if (p->from == CUDA_R_32F && !e->mask && (relu || e->activation == MIRT_LINEAR) &&
-        mirt__cu_blas_fused(cu, p, e->bias, relu))
-        return;
+    if (!nothing && fuses && mirt__cu_blas_fused(cu, p, e->bias, relu)) return;
     mirt__cu_blas_run(cu, p);
+    if (nothing) return;
     const int64_t down = mirt__cu_ceil(p->m, 8);
     MIRT_LAUNCH(cu, mirt__cu_blas_finish,
                 dim3((unsigned)mirt__cu_ceil(p->n, 32), (unsigned)(down > 4096 ? 4096 : down)), dim3(32, 8), 0,
@@ -7128,19 +6777,20 @@ static bool mirt__cu_blas_gemm(const mirt__gemm *g, mirt__cu *cu) {
                                g->b_row, g->b_col, g->c))
         return false;
     if (!mirt__cu_blas_worth(&p, &g->epilogue)) return false;
-    if (g->column_sum) {
-        float *room = NULL;
-        const size_t bytes = mirt__cu_blas_column_room(g->k, g->n);
-        if (bytes) room = (float *)mirt__cu_room(cu, bytes);
-        mirt__cu_blas_column_sums(cu, g->b, g->k, g->n, g->column_sum, room);
-    }
+    if (g->column_sum) mirt__cu_blas_column_sums<float>(cu, g->b, g->k, g->n, g->column_sum);
     mirt__cu_blas_finished(cu, &p, &g->epilogue);
     return true;
 }
 
-static bool mirt__cu_blas_pixels(const mirt__conv *s) {
-    return s->kh == 1 && s->kw == 1 && s->stride_h == 1 && s->stride_w == 1 && s->groups == 1 && s->pad_top == 0 &&
-           s->pad_left == 0 && s->oh == s->h && s->ow == s->w;
+/* Whether pixels of y are made of those of x. */
+static bool mirt__cu_pixelwise(const mirt__conv *s) {
+    return s->kh == 1 && s->kw == 1 && s->stride_h == 1 && s->stride_w == 1 && s->pad_top == 0 && s->pad_left == 0 &&
+           s->oh == s->h && s->ow == s->w;
+}
+/* Whether a convolution can be a product of cuBLAS. */
+static bool mirt__cu_blas_can(const mirt__cu *cu, const mirt__conv *s, mirt_dtype factors, const mirt__reader *x) {
+    return mirt__cu_blas_on(cu) && mirt__cu_pixelwise(s) && s->groups == 1 && mirt__cu_blas_plain(x, factors) &&
+           (factors == MIRT_FLOAT32 || mirt__cu_multiplies(cu, factors));
 }
 
 static cudaDataType mirt__cu_blas_type(mirt_dtype dtype) {
@@ -7150,24 +6800,22 @@ static cudaDataType mirt__cu_blas_type(mirt_dtype dtype) {
 /* Weights rounded to 16 bits. */
 static __global__ void __launch_bounds__(256)
     mirt__cu_blas_round(const float *x, int64_t count, void *y, mirt_dtype dtype) {
-    for (int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x; i < count; i += (int64_t)gridDim.x * 256)
-        mirt__cu_store(y, dtype, i, x[i]);
+    MIRT__CU_PIECES(i, left, count, 1) mirt__cu_store(y, dtype, i, x[i]);
 }
 
 /* out[pixels, n] = in[pixels, k] and the kernel [k, n], or, for a gradient, [n, k]. */
 static bool mirt__cu_blas_conv(mirt__cu *cu, const mirt__conv *s, bool back, mirt_dtype factors, const mirt__reader *in,
                                const float *kernel, void *out, mirt_dtype out_dtype, const mirt__epilogue *e) {
-    const bool half = factors != MIRT_FLOAT32;
     mirt__cu_product p;
-    if (!mirt__cu_blas_on(cu) || !mirt__cu_blas_pixels(s) || !mirt__cu_blas_plain(in, factors)) return false;
+    if (!mirt__cu_blas_can(cu, s, factors, in)) return false;
     if (out_dtype == MIRT_FLOAT32 ? !mirt__cu_blas_finishes(e) : out_dtype != factors || !mirt__cu_blas_nothing(e))
         return false;
-    if (half && !mirt__cu_multiplies(cu, factors)) return false;
     const int64_t pixels = s->rows * s->h * s->w, n = back ? s->ci : s->co, k = back ? s->co : s->ci;
-    const void *b = kernel;
     if (!mirt__cu_blas_product(&p, mirt__cu_blas_type(factors), mirt__cu_blas_type(out_dtype), pixels, n, k, in->data,
-                               k, 1, b, back ? 1 : n, back ? k : 1, out) || !mirt__cu_blas_worth(&p, e)) return false;
-    if (half) {
+                               k, 1, kernel, back ? 1 : n, back ? k : 1, out) ||
+        !mirt__cu_blas_worth(&p, e))
+        return false;
+    if (factors != MIRT_FLOAT32) {
         void *rounded = mirt__cu_room(cu, (size_t)(n * k) * 2);
         MIRT_LAUNCH(cu, mirt__cu_blas_round, mirt__cu_blocks(n * k, 256), 256, 0, kernel, n * k, rounded, factors);
         p.b = rounded;
@@ -7176,34 +6824,19 @@ static bool mirt__cu_blas_conv(mirt__cu *cu, const mirt__conv *s, bool back, mir
     return true;
 }
 
-static bool mirt__cu_blas_conv_forward(const mirt__conv_forward *f, mirt_dtype factors, mirt__cu *cu) {
-    return mirt__cu_blas_conv(cu, &f->s, false, factors, &f->x, f->kernel, f->y, f->y_dtype, &f->epilogue);
-}
-/* Without the weights' gradient. */
-static bool mirt__cu_blas_conv_input_grad(const mirt__conv_input_grad *g, mirt_dtype factors, mirt__cu *cu) {
-    return mirt__cu_blas_conv(cu, &g->s, true, factors, &g->dy, g->kernel, g->dx, g->dx_dtype, &g->epilogue);
-}
-
 static bool mirt__cu_blas_conv_weight_grad(const mirt__conv_weight_grad *g, mirt_dtype factors, mirt__cu *cu) {
     const mirt__conv *s = &g->s;
     const int64_t pixels = s->rows * s->h * s->w;
     mirt__cu_product p;
-    if (!mirt__cu_blas_on(cu) || !mirt__cu_blas_pixels(s) || !mirt__cu_blas_plain(&g->x, factors) ||
-        !mirt__cu_blas_plain(&g->dy, factors))
-        return false;
-    if (factors != MIRT_FLOAT32 && !mirt__cu_multiplies(cu, factors)) return false;
-    if (!mirt__cu_blas_product(&p, mirt__cu_blas_type(factors), CUDA_R_32F, s->ci, s->co, pixels, g->x.data, 1, s->ci,
-                               g->dy.data, s->co, 1, g->dkernel))
+    if (!mirt__cu_blas_can(cu, s, factors, &g->x) || !mirt__cu_blas_plain(&g->dy, factors) ||
+        !mirt__cu_blas_product(&p, mirt__cu_blas_type(factors), CUDA_R_32F, s->ci, s->co, pixels, g->x.data, 1,
+                               s->ci, g->dy.data, s->co, 1, g->dkernel))
         return false;
     if (g->db) {
-        float *room = NULL;
-        const size_t bytes = mirt__cu_blas_column_room(pixels, s->co);
-        if (bytes) room = (float *)mirt__cu_room(cu, bytes);
-        if ((int)factors == MIRT__FLOAT16)
-            mirt__cu_blas_column_sums(cu, (const __half *)g->dy.data, pixels, s->co, g->db, room);
-        else if ((int)factors == MIRT__BFLOAT16)
-            mirt__cu_blas_column_sums(cu, (const __nv_bfloat16 *)g->dy.data, pixels, s->co, g->db, room);
-        else mirt__cu_blas_column_sums(cu, (const float *)g->dy.data, pixels, s->co, g->db, room);
+        const auto column_sums = (int)factors == MIRT__FLOAT16    ? mirt__cu_blas_column_sums<__half>
+                                 : (int)factors == MIRT__BFLOAT16 ? mirt__cu_blas_column_sums<__nv_bfloat16>
+                                                                  : mirt__cu_blas_column_sums<float>;
+        column_sums(cu, g->dy.data, pixels, s->co, g->db);
     }
     mirt__cu_blas_run(cu, &p);
     return true;
@@ -7214,20 +6847,14 @@ static bool mirt__cu_blas_conv_weight_grad(const mirt__conv_weight_grad *g, mirt
 /* Weight gradients of convolutions. dkernel[tap, c][o] is a product over all pixels of dy, which are divided into parts
    that depend on the shape alone; the sums of the parts are added in order. */
 
-/* How the numbers are multiplied: float32 by FMA, tf32, bfloat16, float16. */
-enum { MIRT__CU_WGRAD_FMA, MIRT__CU_WGRAD_TF32, MIRT__CU_WGRAD_HALF, MIRT__CU_WGRAD_FLOAT16 };
-
 /* Blocks that a device should have: so that large ones run evenly. Pixels that a part has at least. */
 #define MIRT__CU_WGRAD_BLOCKS 792
 #define MIRT__CU_WGRAD_LARGE 528
 #define MIRT__CU_WGRAD_PIXELS 512
 #define MIRT__CU_WGRAD_SUMS ((int64_t)1 << 24) /* floats of all parts, about */
 
-typedef struct mirt__cu_wgrad {
+struct mirt__cu_wgrad : mirt__conv {
     mirt__cu_reader x, dy;
-    int64_t h, w, ci, oh, ow, co;
-    int kw, stride_h, stride_w, dilation_h, dilation_w;
-    int pad_top, pad_left;
     int64_t m, n, channels;   /* of a group: rows and columns of dkernel; channels of x */
     int64_t pixels, part;     /* of dy: all, in a part */
     int tiles_m, tiles_n;
@@ -7241,11 +6868,11 @@ typedef struct mirt__cu_wgrad {
     int64_t sum_floats;       /* from one part to the next */
     bool bias;
     float *dkernel, *db;      /* where there is one part only */
-} mirt__cu_wgrad;
+};
 
 template <int BY, int BM_, int BN_> struct mirt__cu_wgrad_shape {
-    static constexpr bool HALF = BY >= MIRT__CU_WGRAD_HALF;
-    typedef typename mirt__cu_half_of<BY == MIRT__CU_WGRAD_FLOAT16>::type H;
+    static constexpr bool HALF = BY >= MIRT__CU_BY_HALF;
+    typedef typename mirt__cu_half_of<BY == MIRT__CU_BY_FLOAT16>::type H;
     static constexpr int BM = BM_, BN = BN_, BK = HALF ? 32 : 16;
     static constexpr int THREADS = BM * BN >= 128 * 128 ? 256 : 128;
     static constexpr int WARPS_N = THREADS == 256 ? 4 : 2, WARPS_M = THREADS / 32 / WARPS_N;
@@ -7295,7 +6922,7 @@ template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
         mirt__cu_reader r = X ? g.x : g.dy;
         if (V > 1) r.kind &= X ? MIRT__CU_READ_NORM | MIRT__CU_READ_GATE : MIRT__CU_READ_BACK;
         if (V == 8) {
-            r.dtype = BY == MIRT__CU_WGRAD_FLOAT16 ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16;
+            r.dtype = BY == MIRT__CU_BY_FLOAT16 ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16;
             r.affine = false;
         }
         return r;
@@ -7390,8 +7017,8 @@ template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
 /* The sums of a thread. */
 template <class S, int BY> struct mirt__cu_wgrad_sums {
     static constexpr int MT = S::WM / 16, NT = S::WN / 8;
-    float d[BY == MIRT__CU_WGRAD_FMA ? 1 : MT][BY == MIRT__CU_WGRAD_FMA ? 1 : NT][4];
-    float c[BY == MIRT__CU_WGRAD_FMA ? S::TM : 1][BY == MIRT__CU_WGRAD_FMA ? S::TN : 1];
+    float d[BY == MIRT__CU_BY_FMA ? 1 : MT][BY == MIRT__CU_BY_FMA ? 1 : NT][4];
+    float c[BY == MIRT__CU_BY_FMA ? S::TM : 1][BY == MIRT__CU_BY_FMA ? S::TN : 1];
 };
 
 template <class S, int BY>
@@ -7399,7 +7026,7 @@ static __device__ void mirt__cu_wgrad_multiply(mirt__cu_wgrad_sums<S, BY> &sums,
                                                const unsigned char *a_shared, const unsigned char *b_shared) {
     constexpr int MT = S::WM / 16, NT = S::WN / 8;
     const int lane = thread % 32, warp = thread / 32, wm = warp / S::WARPS_N * S::WM, wn = warp % S::WARPS_N * S::WN;
-    if constexpr (BY == MIRT__CU_WGRAD_FMA) {
+    if constexpr (BY == MIRT__CU_BY_FMA) {
         const float *as = reinterpret_cast<const float *>(a_shared), *bs = reinterpret_cast<const float *>(b_shared);
         const int tx = thread % 16 * 4, ty = thread / 16 * 4;
         constexpr int DOWN = S::THREADS / 16 * 4;
@@ -7416,7 +7043,7 @@ static __device__ void mirt__cu_wgrad_multiply(mirt__cu_wgrad_sums<S, BY> &sums,
                 for (int j = 0; j < S::TN; j++) sums.c[i][j] = fmaf(a[i], b[j], sums.c[i][j]);
             }
         }
-    } else if constexpr (BY == MIRT__CU_WGRAD_TF32) {
+    } else if constexpr (BY == MIRT__CU_BY_TF32) {
         const float *as = reinterpret_cast<const float *>(a_shared), *bs = reinterpret_cast<const float *>(b_shared);
         const int g = lane / 4, t = lane % 4;
 #pragma unroll
@@ -7456,7 +7083,7 @@ static __device__ void mirt__cu_wgrad_multiply(mirt__cu_wgrad_sums<S, BY> &sums,
             for (int i = 0; i < MT; i++) {
 #pragma unroll
                 for (int j = 0; j < NT; j++)
-                    mirt__cu_mma_half<BY == MIRT__CU_WGRAD_FLOAT16>(sums.d[i][j], a[i], b[j / 2] + j % 2 * 2);
+                    mirt__cu_mma_half<BY == MIRT__CU_BY_FLOAT16>(sums.d[i][j], a[i], b[j / 2] + j % 2 * 2);
             }
         }
     }
@@ -7468,7 +7095,7 @@ static __device__ void mirt__cu_wgrad_multiply(mirt__cu_wgrad_sums<S, BY> &sums,
 template <int BY, int BM, int BN, int V>
 static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREADS,
                                          BM > 64                               ? 1
-                                         : BY >= MIRT__CU_WGRAD_HALF && V == 4 ? 2
+                                         : BY >= MIRT__CU_BY_HALF && V == 4 ? 2
                                                                                : 3)
     mirt__cu_wgrad_kernel(const mirt__cu_wgrad g) {
     typedef mirt__cu_wgrad_shape<BY, BM, BN> S;
@@ -7528,7 +7155,7 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREA
     }
 
     float *to = g.dkernel ? g.dkernel : g.sums + (int64_t)blockIdx.y * g.sum_floats;
-    if constexpr (BY == MIRT__CU_WGRAD_FMA) {
+    if constexpr (BY == MIRT__CU_BY_FMA) {
         const int tx = thread % 16 * 4, ty = thread / 16 * 4;
 #pragma unroll
         for (int i = 0; i < S::TM; i++) {
@@ -7564,23 +7191,16 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREA
 }
 
 template <int BY, int BM, int BN, int V>
-static void mirt__cu_wgrad_launch(mirt__cu *cu, const mirt__cu_wgrad *g, int64_t groups, int64_t parts) {
+static void mirt__cu_wgrad_launch(mirt__cu *cu, const mirt__cu_wgrad &g, int64_t parts) {
     typedef mirt__cu_wgrad_shape<BY, BM, BN> S;
-    const dim3 grid((unsigned)((int64_t)g->tiles_m * g->tiles_n * groups), (unsigned)parts);
-    const mirt__cu_wgrad args = *g;
-    MIRT_LAUNCH(cu, (mirt__cu_wgrad_kernel<BY, BM, BN, V>), grid, S::THREADS, S::BYTES, args);
+    const dim3 grid((unsigned)((int64_t)g.tiles_m * g.tiles_n * g.groups), (unsigned)parts);
+    MIRT_LAUNCH(cu, (mirt__cu_wgrad_kernel<BY, BM, BN, V>), grid, S::THREADS, S::BYTES, g);
 }
-template <int BY, int V>
-static void mirt__cu_wgrad_by(mirt__cu *cu, const mirt__cu_wgrad *g, int64_t groups, int64_t parts) {
-    if (g->large) mirt__cu_wgrad_launch<BY, 128, 128, V>(cu, g, groups, parts);
-    else if (g->width == V) mirt__cu_wgrad_launch<BY, 64, 64, V>(cu, g, groups, parts);
-    else if (g->width == 4) mirt__cu_wgrad_launch<BY, 64, 64, 4>(cu, g, groups, parts);
-    else mirt__cu_wgrad_launch<BY, 64, 64, 1>(cu, g, groups, parts);
-}
-
-static bool mirt__cu_wgrad_pixels(const mirt__conv *s) {
-    return s->kh == 1 && s->kw == 1 && s->stride_h == 1 && s->stride_w == 1 && s->pad_top == 0 && s->pad_left == 0 &&
-           s->oh == s->h && s->ow == s->w;
+template <int BY, int V> static void mirt__cu_wgrad_by(mirt__cu *cu, const mirt__cu_wgrad &g, int64_t parts) {
+    if (g.large) mirt__cu_wgrad_launch<BY, 128, 128, V>(cu, g, parts);
+    else if (g.width == V) mirt__cu_wgrad_launch<BY, 64, 64, V>(cu, g, parts);
+    else if (g.width == 4) mirt__cu_wgrad_launch<BY, 64, 64, 4>(cu, g, parts);
+    else mirt__cu_wgrad_launch<BY, 64, 64, 1>(cu, g, parts);
 }
 
 static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const mirt__where *where) {
@@ -7590,33 +7210,22 @@ static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const 
     if (mirt__cu_depthwise_weight_grad(args, cu) || mirt__cu_blas_conv_weight_grad(args, factors, cu)) return;
     mirt__cu_wgrad g;
     memset(&g, 0, sizeof g);
+    static_cast<mirt__conv &>(g) = *s;
     g.x = mirt__cu_reader_of(&args->x, s->ci);
     g.dy = mirt__cu_reader_of(&args->dy, s->co);
-    g.h = s->h;
-    g.w = s->w;
-    g.ci = s->ci;
-    g.oh = s->oh;
-    g.ow = s->ow;
-    g.co = s->co;
-    g.kw = s->kw;
-    g.stride_h = s->stride_h;
-    g.stride_w = s->stride_w;
-    g.dilation_h = s->dilation_h;
-    g.dilation_w = s->dilation_w;
-    g.pad_top = (int)s->pad_top;
-    g.pad_left = (int)s->pad_left;
     g.channels = s->ci / s->groups;
     g.m = (int64_t)s->kh * s->kw * g.channels;
     g.n = s->co / s->groups;
     g.pixels = s->rows * s->oh * s->ow;
-    g.flat = mirt__cu_wgrad_pixels(s);
+    g.flat = mirt__cu_pixelwise(s);
     g.image = mirt__cu_divisor_of(s->oh * s->ow);
     g.line = mirt__cu_divisor_of(s->ow);
     g.gate_images = g.x.gate_pixels == s->h * s->w;
     g.bias = args->db != NULL;
     if (g.m < 1 || s->co < 1) return;
 
-    const bool half = mirt__cu_multiplies(cu, factors);
+    const mirt__cu_math math = mirt__cu_math_of(cu, factors);
+    const bool half = math >= MIRT__CU_BY_HALF;
     const int widest = half && g.x.dtype == factors && g.dy.dtype == g.x.dtype && !g.x.affine && !g.dy.affine ? 8 : 4;
     g.width = widest;
     if (g.x.kind & MIRT__CU_READ_BACK || g.dy.kind & (MIRT__CU_READ_NORM | MIRT__CU_READ_GATE)) g.width = 1;
@@ -7644,12 +7253,10 @@ static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const 
     }
     if (parts > 0) {
         g.factors = factors;
-        if (half && (int)factors == MIRT__FLOAT16)
-            mirt__cu_wgrad_by<MIRT__CU_WGRAD_FLOAT16, 8>(cu, &g, s->groups, parts);
-        else if (half) mirt__cu_wgrad_by<MIRT__CU_WGRAD_HALF, 8>(cu, &g, s->groups, parts);
-        else if (!args->half && cu->tf32 && cu->major >= 8)
-            mirt__cu_wgrad_by<MIRT__CU_WGRAD_TF32, 4>(cu, &g, s->groups, parts);
-        else mirt__cu_wgrad_by<MIRT__CU_WGRAD_FMA, 4>(cu, &g, s->groups, parts);
+        if (math == MIRT__CU_BY_FLOAT16) mirt__cu_wgrad_by<MIRT__CU_BY_FLOAT16, 8>(cu, g, parts);
+        else if (half) mirt__cu_wgrad_by<MIRT__CU_BY_HALF, 8>(cu, g, parts);
+        else if (math == MIRT__CU_BY_TF32) mirt__cu_wgrad_by<MIRT__CU_BY_TF32, 4>(cu, g, parts);
+        else mirt__cu_wgrad_by<MIRT__CU_BY_FMA, 4>(cu, g, parts);
     }
     if (parts != 1) mirt__cu_parts_total(cu, g.sums, parts, g.sum_floats, g.m * s->co, args->dkernel, s->co, args->db);
 }
@@ -7661,16 +7268,16 @@ static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const 
 
 /* Tiles of windows of an image: the input below one is read into shared memory once, where it has room and is plain.
    Lanes are channels of y, and the eight warps of a block share its windows. */
-typedef struct mirt__cu_pooled {
+struct mirt__cu_pooled : mirt__conv {
     mirt__cu_reader x;
-    int64_t h, w, ci, co, across, down; /* windows of an image */
+    int64_t across, down;               /* windows of an image */
     int64_t image;                      /* elements of x in one */
-    int kh, kw, taps;                   /* kh * kw * ci */
+    int taps;                           /* kh * kw * ci */
     int tile_h, tile_w, tiles_x, tiles; /* windows of a tile; tiles of an image */
     int patch_w, patch_h,
         pitch; /* what it reads of x: pixels; floats from row to row, of x itself where it has no room */
     int64_t all;                        /* tiles of all images */
-} mirt__cu_pooled;
+};
 #define MIRT__CU_POOLED_FLOATS 8192 /* of a patch, at most */
 
 /* A tile's place. */
@@ -7839,16 +7446,11 @@ static __global__ void __launch_bounds__(256)
 static mirt__cu_pooled mirt__cu_pooled_of(const mirt__conv *s, const mirt__reader *x, int *floats) {
     mirt__cu_pooled p;
     memset(&p, 0, sizeof p);
+    static_cast<mirt__conv &>(p) = *s;
     p.x = mirt__cu_reader_of(x, s->ci);
-    p.h = s->h;
-    p.w = s->w;
-    p.ci = s->ci;
-    p.co = s->co;
     p.down = s->oh / 2;
     p.across = s->ow / 2;
     p.image = s->h * s->w * s->ci;
-    p.kh = s->kh;
-    p.kw = s->kw;
     p.taps = (int)(s->kh * s->kw * s->ci);
     p.tile_w = (int)(p.across < 16 ? p.across : 16);
     if (p.tile_w < 1) p.tile_w = 1;
@@ -7880,25 +7482,14 @@ static void mirt__cu_conv_pool(const mirt__conv_pool *args, const mirt__where *w
     int floats;
     const mirt__cu_pooled p = mirt__cu_pooled_of(s, &args->x, &floats);
     if (p.all < 1 || p.co < 1) return;
-    const dim3 grid((unsigned)p.all, (unsigned)mirt__cu_ceil(p.co, 32)), block(32, 8);
-    const size_t shared = (size_t)floats * sizeof(float);
     const bool patched = floats > 0, square = patched && p.kh == p.kw;
-    if (square && p.kh == 3 && p.ci == 1) {
-        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<3, 1, true>), grid, block, shared, p, args->kernel, args->bias,
-                    args->y, args->which);
-    } else if (square && p.kh == 3 && p.ci == 3) {
-        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<3, 3, true>), grid, block, shared, p, args->kernel, args->bias,
-                    args->y, args->which);
-    } else if (square && p.kh == 5 && p.ci == 1) {
-        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<5, 1, true>), grid, block, shared, p, args->kernel, args->bias,
-                    args->y, args->which);
-    } else if (patched) {
-        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<0, 0, true>), grid, block, shared, p, args->kernel, args->bias,
-                    args->y, args->which);
-    } else {
-        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<0, 0, false>), grid, block, 16, p, args->kernel, args->bias, args->y,
-                    args->which);
-    }
+    const auto pooled = square && p.kh == 3 && p.ci == 1   ? mirt__cu_pooled_forward<3, 1, true>
+                        : square && p.kh == 3 && p.ci == 3 ? mirt__cu_pooled_forward<3, 3, true>
+                        : square && p.kh == 5 && p.ci == 1 ? mirt__cu_pooled_forward<5, 1, true>
+                        : patched                          ? mirt__cu_pooled_forward<0, 0, true>
+                                                           : mirt__cu_pooled_forward<0, 0, false>;
+    MIRT_LAUNCH(cu, pooled, dim3((unsigned)p.all, (unsigned)mirt__cu_ceil(p.co, 32)), dim3(32, 8),
+                patched ? (size_t)floats * sizeof(float) : 16, p, args->kernel, args->bias, args->y, args->which);
 }
 
 #define MIRT__CU_POOLED_PARTS 256
@@ -7918,28 +7509,19 @@ static void mirt__cu_conv_pool_weight_grad(const mirt__conv_pool_weight_grad *ar
     const int64_t each = mirt__cu_ceil(p.all, parts);
     parts = each > 0 ? mirt__cu_ceil(p.all, each) : 0;
     const int taps = floats == 0 ? 1 : p.taps <= 9 ? 9 : p.taps <= 27 ? 27 : 32;
-    const dim3 grid((unsigned)parts, (unsigned)mirt__cu_ceil(p.co, 32), (unsigned)mirt__cu_ceil(p.taps, taps)),
-        block(32, 8);
-    const size_t shared = (size_t)((taps + 1) * 32 + floats) * sizeof(float);
+    const dim3 grid((unsigned)parts, (unsigned)mirt__cu_ceil(p.co, 32), (unsigned)mirt__cu_ceil(p.taps, taps));
+    const auto pooled_grad = taps == 1    ? mirt__cu_pooled_grad<1, false>
+                             : taps == 9  ? mirt__cu_pooled_grad<9, true>
+                             : taps == 27 ? mirt__cu_pooled_grad<27, true>
+                                          : mirt__cu_pooled_grad<32, true>;
     float *to = args->dkernel, *bias = args->db;
     if (parts != 1) {
         to = sums;
         bias = args->db && sums ? sums + count : NULL;
     }
-    if (parts > 0) {
-        if (taps == 1)
-            MIRT_LAUNCH(cu, (mirt__cu_pooled_grad<1, false>), grid, block, shared, p, each, args->dy, args->which, to,
-                        stride, bias, stride);
-        else if (taps == 9)
-            MIRT_LAUNCH(cu, (mirt__cu_pooled_grad<9, true>), grid, block, shared, p, each, args->dy, args->which, to,
-                        stride, bias, stride);
-        else if (taps == 27)
-            MIRT_LAUNCH(cu, (mirt__cu_pooled_grad<27, true>), grid, block, shared, p, each, args->dy, args->which, to,
-                        stride, bias, stride);
-        else
-            MIRT_LAUNCH(cu, (mirt__cu_pooled_grad<32, true>), grid, block, shared, p, each, args->dy, args->which, to,
-                        stride, bias, stride);
-    }
+    if (parts > 0)
+        MIRT_LAUNCH(cu, pooled_grad, grid, dim3(32, 8), (size_t)((taps + 1) * 32 + floats) * sizeof(float), p, each,
+                    args->dy, args->which, to, stride, bias, stride);
     if (parts != 1) mirt__cu_parts_total(cu, sums, parts, stride, count, args->dkernel, p.co, args->db);
 }
 
@@ -7988,7 +7570,7 @@ static inline __host__ __device__ mirt__cu_mm_line mirt__cu_mm_line_of(const mir
 /* x is float32 or, for products of 16 bits, of those; it is read by 16 bytes, so k is a multiple of 4 or 8, and
    addresses are of 16. */
 typedef struct mirt__cu_multiply {
-    mirt__cu_reader x;    /* activations: MIRT__CU_MM_QUICK; gates are of whole images */
+    mirt__cu_reader x;    /* activations: mirt__cu_simple; gates are of whole images */
     mirt__cu_mm_axis down, across;
     int64_t images;
     int groups, c, k, n;  /* of a pixel of the source; of a group: channels of the source, of the target */
@@ -8000,23 +7582,20 @@ typedef struct mirt__cu_multiply {
     int blocks_m, blocks_n, splits, split_steps; /* of k, each of which leaves its sums in `partial` */
     float *partial;
 } mirt__cu_multiply;
-#define MIRT__CU_MM_QUICK(kind) \
-    ((kind) == MIRT_LINEAR || (kind) == MIRT_RELU || (kind) == MIRT_RELU6 || (kind) == MIRT_SILU)
 
-enum { MIRT__CU_MM_FMA, MIRT__CU_MM_TF32, MIRT__CU_MM_HALF, MIRT__CU_MM_FLOAT16 }; /* half: bfloat16 */
 #define MIRT__CU_MM_SLAB 64 /* rows of a tile that are finished at a time, where shared memory may be short */
 
 template <int BM, int BN, int MATH> struct mirt__cu_mm_tile {
-    static const bool half = MATH >= MIRT__CU_MM_HALF;
-    typedef typename mirt__cu_half_of<MATH == MIRT__CU_MM_FLOAT16>::type H;
+    static const bool half = MATH >= MIRT__CU_BY_HALF;
+    typedef typename mirt__cu_half_of<MATH == MIRT__CU_BY_FLOAT16>::type H;
     static const int k = half ? 32 : 16; /* of a step */
     static const int warp_n = half && BN == 128 ? 64 : 32, warp_m = half && BM == 64 ? 32 : 64;
     static const int threads = BM / warp_m * (BN / warp_n) * 32;
     static const int resident = !half ? 1 : BN == 64 ? 3 : 2; /* blocks of a processor, at least */
     static const int stages = half ? 4 : 2;
     static const int vector = half ? 8 : 4;
-    static const int a_row = BM + (MATH == MIRT__CU_MM_TF32 ? 8 : 4),
-                     b_row = BN + (MATH == MIRT__CU_MM_TF32 ? 8 : 0); /* of floats [k][row] */
+    static const int a_row = BM + (MATH == MIRT__CU_BY_TF32 ? 8 : 4),
+                     b_row = BN + (MATH == MIRT__CU_BY_TF32 ? 8 : 0); /* of floats [k][row] */
     static const int a_bytes = half ? BM * k * 2 : a_row * k * 4, b_bytes = half ? BN * k * 2 : b_row * k * 4;
     static const int slab_rows = half ? BM : MIRT__CU_MM_SLAB, slab_row = BN + 4, slab = slab_rows * slab_row * 4;
     static const int info = BM * 32; /* mirt__cu_mm_row, out, image */
@@ -8046,6 +7625,19 @@ static inline __device__ void mirt__cu_mm_walk_on(mirt__cu_mm_walk &w, int by, i
     }
 }
 
+/* Taps of the phases before one, whose own taps down are `taps`. */
+static inline __device__ int64_t mirt__cu_mm_taps_before(const mirt__cu_mm_axis &y, const mirt__cu_mm_axis &x, int down,
+                                                         int across, int taps) {
+    int64_t above = 0, all_across = 0, left = 0;
+    for (int i = 0; i < x.phases; i++) {
+        const int here = mirt__cu_mm_line_of(x, i).taps;
+        all_across += here;
+        left += i < across ? here : 0;
+    }
+    for (int i = 0; i < down; i++) above += mirt__cu_mm_line_of(y, i).taps;
+    return above * all_across + taps * left;
+}
+
 /* What a block is for. */
 struct mirt__cu_mm_block {
     mirt__cu_mm_line down, across;
@@ -8068,17 +7660,8 @@ static inline __device__ mirt__cu_mm_block mirt__cu_mm_block_of(const mirt__cu_m
     b.rows = p.images * b.down.count * b.across.count;
     b.part = (int64_t)b.phase * p.blocks_m + b.row / BM;
     b.depth = b.row < b.rows ? b.down.taps * b.across.taps * p.k : 0;
-    int64_t above = 0, all_across = b.across.taps, left = 0;
-    if (p.down.back) {
-        all_across = 0;
-        for (int i = 0; i < p.across.phases; i++) {
-            const int taps = mirt__cu_mm_line_of(p.across, i).taps;
-            all_across += taps;
-            left += i < across ? taps : 0;
-        }
-        for (int i = 0; i < down; i++) above += mirt__cu_mm_line_of(p.down, i).taps;
-    }
-    b.b_at = b.group * p.b_group + (above * all_across + b.down.taps * left) * p.k * p.b_row;
+    const int64_t before = p.down.back ? mirt__cu_mm_taps_before(p.down, p.across, down, across, b.down.taps) : 0;
+    b.b_at = b.group * p.b_group + before * p.k * p.b_row;
     b.steps = (b.depth + K - 1) / K;
     b.first_step = 0;
     if (p.splits > 1) {
@@ -8140,11 +7723,11 @@ static inline __device__ int mirt__cu_mm_half_b(int k, int piece) {
 template <int BM, int BN, int MATH> struct mirt__cu_mm_sums_of {
     typedef mirt__cu_mm_tile<BM, BN, MATH> tile;
     static const int mt = tile::warp_m / 16, nt = tile::warp_n / 8;
-    float d[MATH == MIRT__CU_MM_FMA ? 16 : mt * nt][4]; /* by FMA: 8 rows of 8, in halves */
+    float d[MATH == MIRT__CU_BY_FMA ? 16 : mt * nt][4]; /* by FMA: 8 rows of 8, in halves */
 
     __device__ void clear() {
 #pragma unroll
-        for (int i = 0; i < (MATH == MIRT__CU_MM_FMA ? 16 : mt * nt); i++) d[i][0] = d[i][1] = d[i][2] = d[i][3] = 0;
+        for (int i = 0; i < (MATH == MIRT__CU_BY_FMA ? 16 : mt * nt); i++) d[i][0] = d[i][1] = d[i][2] = d[i][3] = 0;
     }
     __device__ void add(const char *a_tile, const char *b_tile) {
         const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
@@ -8165,10 +7748,10 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_sums_of {
                     mirt__cu_ldmatrix_x4(a, a_tile + (a_at ^ k * 32) + i * 16 * 64);
 #pragma unroll
                     for (int j = 0; j < nt; j++)
-                        mirt__cu_mma_half<MATH == MIRT__CU_MM_FLOAT16>(d[i * nt + j], a, b[j / 2] + j % 2 * 2);
+                        mirt__cu_mma_half<MATH == MIRT__CU_BY_FLOAT16>(d[i * nt + j], a, b[j / 2] + j % 2 * 2);
                 }
             }
-        } else if constexpr (MATH == MIRT__CU_MM_TF32) {
+        } else if constexpr (MATH == MIRT__CU_BY_TF32) {
             const uint32_t *as = reinterpret_cast<const uint32_t *>(a_tile) + row + lane / 4,
                            *bs = reinterpret_cast<const uint32_t *>(b_tile) + column + lane / 4;
 #pragma unroll
@@ -8214,7 +7797,7 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_sums_of {
     }
     /* Rows of a slab into shared memory. */
     __device__ void put(float *to, int slab) const {
-        if constexpr (MATH == MIRT__CU_MM_FMA) {
+        if constexpr (MATH == MIRT__CU_BY_FMA) {
             const int x = (int)threadIdx.x % (BN / 8), y = (int)threadIdx.x / (BN / 8);
 #pragma unroll
             for (int i = 0; i < 8; i++) {
@@ -8422,7 +8005,7 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_left {
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 uint32_t *place = reinterpret_cast<uint32_t *>(to) + (piece * 4 + e) * tile::a_row + line;
-                *place = MATH == MIRT__CU_MM_TF32 ? mirt__cu_to_tf32(value[e]) : __float_as_uint(value[e]);
+                *place = MATH == MIRT__CU_BY_TF32 ? mirt__cu_to_tf32(value[e]) : __float_as_uint(value[e]);
             }
         }
     }
@@ -8453,7 +8036,7 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_right {
     __device__ void store(char *to) {
 #pragma unroll
         for (int i = 0; i < count; i++) {
-            if (MATH == MIRT__CU_MM_TF32) {
+            if (MATH == MIRT__CU_BY_TF32) {
 #pragma unroll
                 for (int e = 0; e < 4; e++) word[i].word[e] = mirt__cu_to_tf32(__uint_as_float(word[i].word[e]));
             }
@@ -8676,14 +8259,7 @@ static __global__ void __launch_bounds__(256) mirt__cu_mm_pack_kernel(mirt__cu_m
         const int across = ((kx * p.across.dilation - p.across.pad) % p.across.stride + p.across.stride) %
                            p.across.stride;
         if (down >= p.down.phases || across >= p.across.phases) return; /* no target reads by it */
-        int64_t above = 0, left = 0, all_across = 0;
-        for (int i = 0; i < down; i++) above += mirt__cu_mm_line_of(p.down, i).taps;
-        for (int i = 0; i < p.across.phases; i++) {
-            const int here = mirt__cu_mm_line_of(p.across, i).taps;
-            all_across += here;
-            left += i < across ? here : 0;
-        }
-        first = above * all_across + mirt__cu_mm_line_of(p.down, down).taps * left +
+        first = mirt__cu_mm_taps_before(p.down, p.across, down, across, mirt__cu_mm_line_of(p.down, down).taps) +
                 (int64_t)(ky / p.down.tap_step) * mirt__cu_mm_line_of(p.across, across).taps + kx / p.across.tap_step;
     }
     for (int i = y; i < 32; i += 8) {
@@ -8744,17 +8320,18 @@ static __global__ void __launch_bounds__(256) mirt__cu_mm_spread_kernel(mirt__cu
 
 /* ---- Which tile, and what room that takes. */
 
-static mirt__cu_mm_axis mirt__cu_mm_axis_of(bool back, int64_t source, int64_t target, int kernel, int stride,
-                                            int dilation, int64_t pad) {
+/* Of a convolution from `in` to `out`. */
+static mirt__cu_mm_axis mirt__cu_mm_axis_of(bool back, int64_t in, int64_t out, int kernel, int stride, int dilation,
+                                            int64_t pad) {
     mirt__cu_mm_axis a;
     a.back = back;
-    a.source = (int)source;
-    a.target = (int)target;
+    a.source = (int)(back ? out : in);
+    a.target = (int)(back ? in : out);
     a.kernel = kernel;
     a.stride = stride;
     a.dilation = dilation;
     a.pad = (int)pad;
-    a.phases = !back ? 1 : target < stride ? (int)target : stride;
+    a.phases = !back ? 1 : a.target < stride ? a.target : stride;
     a.tap_step = 1;
     while (back && (int64_t)a.tap_step * dilation % stride != 0) a.tap_step++;
     return a;
@@ -8782,36 +8359,36 @@ typedef struct mirt__cu_mm_job {
 #define MIRT__CU_MM_PARTIAL (1 << 24) /* floats of partial sums, at most */
 #define MIRT__CU_MM_COLUMNS (48 << 10) /* bytes of columns in shared memory, at most */
 
-#define MIRT__CU_MULTIPLY_CASE(bm, bn, by) \
-    if (tile_m == bm && tile_n == bn && math == by) { \
-        typedef mirt__cu_mm_tile<bm, bn, by> tile; \
-        const int bytes = mirt__cu_mm_work_bytes(tile::stages, tile::a_bytes, tile::b_bytes, tile::slab, \
-                                                 tile::half && p.x.kind & MIRT__CU_READ_BACK) + \
-                          tile::info; \
-        if (launch) MIRT_LAUNCH(cu, (mirt__cu_multiply_kernel<bm, bn, by>), grid, tile::threads, bytes + columns, p); \
-        return bytes; \
-    }
-/* Launches one of the kernels; returns what it takes of shared memory beside the columns. */
-static int mirt__cu_multiply_launch(mirt__cu *cu, const mirt__cu_multiply *args, int math, int tile_m, int tile_n,
-                                    int columns, bool launch) {
-    const mirt__cu_multiply p = *args;
+template <int BM, int BN, int MATH>
+static int mirt__cu_multiply_as(mirt__cu *cu, const mirt__cu_multiply &p, int columns, bool launch) {
+    typedef mirt__cu_mm_tile<BM, BN, MATH> tile;
     const dim3 grid((unsigned)((int64_t)p.blocks_m * p.blocks_n * p.groups * p.down.phases * p.across.phases),
                     (unsigned)p.splits);
-    MIRT__CU_MULTIPLY_CASE(64, 64, MIRT__CU_MM_HALF)
-    MIRT__CU_MULTIPLY_CASE(128, 64, MIRT__CU_MM_HALF)
-    MIRT__CU_MULTIPLY_CASE(128, 128, MIRT__CU_MM_HALF)
-    MIRT__CU_MULTIPLY_CASE(64, 64, MIRT__CU_MM_FLOAT16)
-    MIRT__CU_MULTIPLY_CASE(128, 64, MIRT__CU_MM_FLOAT16)
-    MIRT__CU_MULTIPLY_CASE(128, 128, MIRT__CU_MM_FLOAT16)
-    MIRT__CU_MULTIPLY_CASE(64, 64, MIRT__CU_MM_TF32)
-    MIRT__CU_MULTIPLY_CASE(128, 64, MIRT__CU_MM_TF32)
-    MIRT__CU_MULTIPLY_CASE(128, 128, MIRT__CU_MM_TF32)
-    MIRT__CU_MULTIPLY_CASE(64, 64, MIRT__CU_MM_FMA)
-    MIRT__CU_MULTIPLY_CASE(128, 64, MIRT__CU_MM_FMA)
-    MIRT__CU_MULTIPLY_CASE(128, 128, MIRT__CU_MM_FMA)
-    return 0;
+    const int bytes = mirt__cu_mm_work_bytes(tile::stages, tile::a_bytes, tile::b_bytes, tile::slab,
+                                             tile::half && p.x.kind & MIRT__CU_READ_BACK) +
+                      tile::info;
+    if (launch) MIRT_LAUNCH(cu, (mirt__cu_multiply_kernel<BM, BN, MATH>), grid, tile::threads, bytes + columns, p);
+    return bytes;
 }
-#undef MIRT__CU_MULTIPLY_CASE
+template <int MATH>
+static int mirt__cu_multiply_by(mirt__cu *cu, const mirt__cu_multiply &p, int bm, int bn, int columns, bool launch) {
+    return bn == 128   ? mirt__cu_multiply_as<128, 128, MATH>(cu, p, columns, launch)
+           : bm == 128 ? mirt__cu_multiply_as<128, 64, MATH>(cu, p, columns, launch)
+                       : mirt__cu_multiply_as<64, 64, MATH>(cu, p, columns, launch);
+}
+/* Launches one of the kernels; returns what it takes of shared memory beside the columns. */
+static int mirt__cu_multiply_launch(mirt__cu *cu, const mirt__cu_multiply &p, mirt__cu_math math, int bm, int bn,
+                                    int columns, bool launch) {
+    return math == MIRT__CU_BY_HALF      ? mirt__cu_multiply_by<MIRT__CU_BY_HALF>(cu, p, bm, bn, columns, launch)
+           : math == MIRT__CU_BY_FLOAT16 ? mirt__cu_multiply_by<MIRT__CU_BY_FLOAT16>(cu, p, bm, bn, columns, launch)
+           : math == MIRT__CU_BY_TF32    ? mirt__cu_multiply_by<MIRT__CU_BY_TF32>(cu, p, bm, bn, columns, launch)
+                                         : mirt__cu_multiply_by<MIRT__CU_BY_FMA>(cu, p, bm, bn, columns, launch);
+}
+/* Whether a kernel has room for itself and so many bytes of columns. */
+static bool mirt__cu_multiply_fits(mirt__cu *cu, const mirt__cu_multiply &p, mirt__cu_math math, int bm, int bn,
+                                   int columns) {
+    return (size_t)(mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false) + columns) <= cu->shared_most;
+}
 
 /* A call's memory: what is asked for first, then where it is. */
 typedef struct mirt__cu_mm_rooms {
@@ -8826,22 +8403,17 @@ static int64_t mirt__cu_mm_rooms_take(mirt__cu_mm_rooms *r, int64_t bytes) {
 static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     mirt__cu_multiply *p = &job->p;
     mirt__cu_mm_pack *w = &job->pack;
+    const mirt__cu_math math = mirt__cu_math_of(cu, job->factors);
     const bool half = job->factors != MIRT_FLOAT32,
-               exact = !mirt__cu_multiplies(cu, job->factors); /* exact: rounded numbers are multiplied as floats */
+               exact = math < MIRT__CU_BY_HALF; /* rounded numbers are multiplied as floats */
     const mirt_dtype dtype = exact ? MIRT_FLOAT32 : job->factors;
-    const int math = (int)dtype == MIRT__FLOAT16           ? MIRT__CU_MM_FLOAT16
-                     : !exact                              ? MIRT__CU_MM_HALF
-                     : !half && cu->tf32 && cu->major >= 8 ? MIRT__CU_MM_TF32
-                                                           : MIRT__CU_MM_FMA;
     const int vector = exact ? 4 : 8, taps = p->down.kernel * p->across.kernel, k = p->k, size = exact ? 4 : 2;
     const bool round = half && exact, whole = !(p->x.kind & MIRT__CU_READ_GATE) ||
                                               p->x.gate_pixels == (int64_t)p->down.source * p->across.source;
     int columns = mirt__cu_columns_floats(p->x, k) * 4;
-    const bool narrow = columns > MIRT__CU_MM_COLUMNS ||
-                        (size_t)mirt__cu_multiply_launch(cu, p, math, 64, 64, 0, false) + (size_t)columns >
-                            cu->shared_most;
+    const bool narrow = columns > MIRT__CU_MM_COLUMNS || !mirt__cu_multiply_fits(cu, *p, math, 64, 64, columns);
     const bool spread = narrow || k % vector != 0 || p->x.width < vector || p->x.dtype != dtype || !whole || round ||
-                        job->turned || !MIRT__CU_MM_QUICK(p->x.norm.activation);
+                        job->turned || !mirt__cu_simple(p->x.norm.activation);
     mirt__cu_mm_spread s;
     mirt__cu_mm_rooms r;
     memset(&r, 0, sizeof r);
@@ -8875,10 +8447,8 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     int bm = 128, bn = 64;
     if (p->n > 64 && mirt__cu_ceil(rows, 128) * mirt__cu_ceil(p->n, 128) * sets >= MIRT__CU_MM_BLOCKS) bn = 128;
     else if (mirt__cu_ceil(rows, 128) * mirt__cu_ceil(p->n, 64) * sets < MIRT__CU_MM_BLOCKS) bm = 64;
-    if (bn == 128 && (size_t)(mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false) + columns) > cu->shared_most)
-        bn = 64;
-    if (bm == 128 && (size_t)(mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false) + columns) > cu->shared_most)
-        bm = 64;
+    if (bn == 128 && !mirt__cu_multiply_fits(cu, *p, math, bm, bn, columns)) bn = 64;
+    if (bm == 128 && !mirt__cu_multiply_fits(cu, *p, math, bm, bn, columns)) bm = 64;
     p->blocks_m = (int)mirt__cu_ceil(rows, bm);
     p->blocks_n = (int)mirt__cu_ceil(p->n, bn);
     const int64_t blocks = (int64_t)p->blocks_m * p->blocks_n * sets,
@@ -8935,7 +8505,7 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     if (p->splits > 1) p->partial = (float *)(room + r.partial);
     p->chunks = mirt__cu_chunks_of(room ? room + r.chunks : NULL, p->e.sums, p->e.columns, chunks);
 
-    mirt__cu_multiply_launch(cu, p, math, bm, bn, columns, true);
+    mirt__cu_multiply_launch(cu, *p, math, bm, bn, columns, true);
     if (p->splits > 1) {
         mirt__cu_multiply together = *p;
         together.n = (int)p->e.columns;
@@ -8948,63 +8518,52 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
 
 /* ---- The table's functions. */
 
-/* The sums of no pixels. */
-static void mirt__cu_mm_nothing(mirt__cu *cu, const mirt__epilogue *epilogue, int64_t columns) {
-    const mirt__cu_epilogue e = mirt__cu_epilogue_of(epilogue, NULL, MIRT_FLOAT32, columns);
-    const mirt__cu_chunks none = mirt__cu_chunks_of(NULL, e.sums, columns, 0);
-    mirt__cu_sums_finish(cu, &e, &none, epilogue->sum, 0, 0);
-}
-
-static void mirt__cu_conv_job(mirt__cu_mm_job *job, const mirt__conv *s, bool back, const mirt__reader *x,
-                              const mirt__real *kernel) {
-    mirt__cu_multiply *p = &job->p;
-    memset(job, 0, sizeof *job);
-    const int64_t ci = s->ci / s->groups, co = s->co / s->groups;
-    p->down = back ? mirt__cu_mm_axis_of(true, s->oh, s->h, s->kh, s->stride_h, s->dilation_h, s->pad_top)
-                   : mirt__cu_mm_axis_of(false, s->h, s->oh, s->kh, s->stride_h, s->dilation_h, s->pad_top);
-    p->across = back ? mirt__cu_mm_axis_of(true, s->ow, s->w, s->kw, s->stride_w, s->dilation_w, s->pad_left)
-                     : mirt__cu_mm_axis_of(false, s->w, s->ow, s->kw, s->stride_w, s->dilation_w, s->pad_left);
+/* y = x by the kernel or, back, by its transpose. */
+static void mirt__cu_conv_by(mirt__cu *cu, const mirt__conv *s, bool back, mirt_dtype factors, const mirt__reader *x,
+                             const mirt__real *kernel, void *y, mirt_dtype dtype, const mirt__epilogue *epilogue) {
+    const int64_t ci = s->ci / s->groups, co = s->co / s->groups, columns = back ? s->ci : s->co;
+    mirt__cu_mm_job job;
+    mirt__cu_multiply *p = &job.p;
+    memset(&job, 0, sizeof job);
+    p->e = mirt__cu_epilogue_of(epilogue, y, dtype, columns);
+    if (s->rows < 1 || (back ? s->h : s->oh) < 1 || (back ? s->w : s->ow) < 1 || columns < 1) {
+        const mirt__cu_chunks none = mirt__cu_chunks_of(NULL, p->e.sums, columns, 0);
+        mirt__cu_sums_finish(cu, &p->e, &none, epilogue->sum, 0, 0);
+        return;
+    }
+    if (mirt__cu_blas_conv(cu, s, back, factors, x, kernel, y, dtype, epilogue)) return;
+    p->down = mirt__cu_mm_axis_of(back, s->h, s->oh, s->kh, s->stride_h, s->dilation_h, s->pad_top);
+    p->across = mirt__cu_mm_axis_of(back, s->w, s->ow, s->kw, s->stride_w, s->dilation_w, s->pad_left);
     p->images = s->rows;
     p->groups = s->groups;
     p->c = (int)(back ? s->co : s->ci);
     p->k = (int)(back ? co : ci);
     p->n = (int)(back ? ci : co);
     p->x = mirt__cu_reader_of(x, p->c);
-    job->pack.from = kernel;
-    job->pack.tap = ci * s->co;
-    job->pack.row = back ? 1 : s->co;
-    job->pack.column = back ? s->co : 1;
-    job->pack.group = co;
-}
-
-static void mirt__cu_conv_forward(const mirt__conv_forward *f, const mirt__where *where) {
-    mirt__cu *cu = mirt__cu_of(where);
-    const mirt__conv *s = &f->s;
-    const mirt_dtype factors = mirt__cu_factors(f->half, where);
-    mirt__cu_mm_job job;
-    if (mirt__cu_depthwise_forward(f, cu)) return;
-    if (s->rows < 1 || s->oh < 1 || s->ow < 1 || s->co < 1) {
-        mirt__cu_mm_nothing(cu, &f->epilogue, s->co);
-        return;
-    }
-    if (mirt__cu_blas_conv_forward(f, factors, cu)) return;
-    mirt__cu_conv_job(&job, s, false, &f->x, f->kernel);
-    job.p.e = mirt__cu_epilogue_of(&f->epilogue, f->y, f->y_dtype, s->co);
-    job.sum = f->epilogue.sum;
+    job.pack.from = kernel;
+    job.pack.tap = ci * s->co;
+    job.pack.row = back ? 1 : s->co;
+    job.pack.column = back ? s->co : 1;
+    job.pack.group = co;
+    job.sum = epilogue->sum;
     job.factors = factors;
     mirt__cu_multiply_run(cu, &job);
 }
 
+static void mirt__cu_conv_forward(const mirt__conv_forward *f, const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
+    if (mirt__cu_depthwise_forward(f, cu)) return;
+    mirt__cu_conv_by(cu, &f->s, false, mirt__cu_factors(f->half, where), &f->x, f->kernel, f->y, f->y_dtype,
+                     &f->epilogue);
+}
+
 static void mirt__cu_conv_input_grad(const mirt__conv_input_grad *g, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
-    const mirt__conv *s = &g->s;
-    const mirt_dtype factors = mirt__cu_factors(g->half, where);
-    mirt__cu_mm_job job;
     if (mirt__cu_depthwise_input_grad(g, cu)) return;
     if (g->x) { /* first, as dx may lie where x or dy does */
         mirt__conv_weight_grad w;
         memset(&w, 0, sizeof w);
-        w.s = *s;
+        w.s = g->s;
         w.x = *g->x;
         w.dy = g->dy;
         w.dkernel = g->dkernel;
@@ -9012,16 +8571,8 @@ static void mirt__cu_conv_input_grad(const mirt__conv_input_grad *g, const mirt_
         w.half = g->half;
         mirt__cu_conv_weight_grad(&w, where);
     }
-    if (s->rows < 1 || s->h < 1 || s->w < 1 || s->ci < 1) {
-        mirt__cu_mm_nothing(cu, &g->epilogue, s->ci);
-        return;
-    }
-    if (mirt__cu_blas_conv_input_grad(g, factors, cu)) return;
-    mirt__cu_conv_job(&job, s, true, &g->dy, g->kernel);
-    job.p.e = mirt__cu_epilogue_of(&g->epilogue, g->dx, g->dx_dtype, s->ci);
-    job.sum = g->epilogue.sum;
-    job.factors = factors;
-    mirt__cu_multiply_run(cu, &job);
+    mirt__cu_conv_by(cu, &g->s, true, mirt__cu_factors(g->half, where), &g->dy, g->kernel, g->dx, g->dx_dtype,
+                     &g->epilogue);
 }
 
 /* The sums over p of b[p, j], 32 columns per block, in double. */
@@ -9096,10 +8647,7 @@ static void mirt__cu_reduce(mirt__handle *cu, const mirt__reduction *r) {
     const int64_t begin = r->own_begin, count = r->own_end - r->own_begin;
     mirt__where where;
 #if MIRT__CU_NCCL
-    if (cu->group && cu->group->comm[cu->rank]) {
-        mirt__cu_exchange(cu, r);
-        return;
-    }
+    if (cu->group && cu->group->comm[cu->rank]) return mirt__cu_exchange(cu, r);
 #endif
     memset(&where, 0, sizeof where);
     where.handle = cu;
