@@ -48,18 +48,16 @@ static mirt_status source_make(mirt_dataset *dataset, int64_t i, mirt__work *wor
     return status;
 }
 
-static const mirt__stage source_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, source_make,
+static const mirt__stage source_stage = {mirt__dataset_begin_source, mirt__dataset_next_filled, NULL, source_make,
                                          mirt__dataset_fill_made, NULL, NULL};
 
 static mirt_dataset *source_of(int64_t samples) {
-    mirt_dataset *d = mirt__dataset_new(sizeof(source_dataset), &source_stage, NULL, false);
-    mirt__data_spec spec;
-    memset(&spec, 0, sizeof spec);
-    spec.samples = samples;
-    spec.num_x = spec.num_y = 1;
-    mirt__data_add_field(&spec, MIRT_UINT8, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1));
-    mirt__data_add_field(&spec, MIRT_UINT8, mirt_make_shape(0, 0, 0, 0, 0, 0));
-    mirt__dataset_set_spec(d, &spec);
+    mirt_dataset *d = mirt__dataset_new(sizeof(source_dataset), &source_stage);
+    d->spec.samples = samples;
+    d->spec.num_x = d->spec.num_y = 1;
+    mirt__data_add_field(&d->spec, MIRT_UINT8, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1));
+    mirt__data_add_field(&d->spec, MIRT_UINT8, mirt_make_shape(0, 0, 0, 0, 0, 0));
+    mirt__dataset_check_spec(d);
     d->skips = true;
     ((source_dataset *)d)->home = pthread_self();
     return d;

@@ -7,7 +7,7 @@ MIRT_API mirt_status mirt_set_model_class_names(mirt_model *model, const char *c
     if (!model) return mirt__fail_missing(__func__, "model");
     const int bad = names ? mirt__bad_name(names, count) : -1;
     if (bad >= 0) return mirt__fail(MIRT_E_INVALID, "%s: the name of class %d is not valid UTF-8", model->name, bad);
-    return mirt__model_set_names(model, mirt__names_copy("mirt_set_model_class_names", names, count), count);
+    return mirt__names_set("mirt_set_model_class_names", names, count, &model->class_names, &model->num_class_names);
 }
 
 MIRT_API const char *const *mirt_model_class_names(const mirt_model *model, int *count) {

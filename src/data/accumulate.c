@@ -2,15 +2,11 @@
 
 #include "data.h"
 
-typedef struct mirt__accumulate_dataset {
-    mirt_dataset base;
-    int joined;
-} mirt__accumulate_dataset;
 
 static mirt_status mirt__accumulate_fill(mirt_dataset *dataset, mirt__slot *out) {
     mirt__slot part = *out;
     out->rows = 0;
-    for (int i = 0; i < ((mirt__accumulate_dataset *)dataset)->joined; i++) {
+    for (int i = 0; i < dataset->joins; i++) {
         for (int f = 0; f < dataset->spec.num_fields; f++)
             part.field[f] = (char *)out->field[f] + (size_t)out->rows * dataset->spec.field[f].bytes;
         part.index = out->index + out->rows;
@@ -24,11 +20,11 @@ static mirt_status mirt__accumulate_fill(mirt_dataset *dataset, mirt__slot *out)
 
 static int64_t mirt__accumulate_rows(const mirt_dataset *dataset, int64_t batches) {
     if (dataset->batches >= 0 && batches >= dataset->batches) return dataset->spec.samples;
-    return mirt__dataset_rows(dataset->source, batches * ((const mirt__accumulate_dataset *)dataset)->joined);
+    return mirt__dataset_rows(dataset->source, batches * dataset->joins);
 }
 
 static const mirt__stage mirt__accumulate_stage = {
-    mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, NULL, mirt__accumulate_fill, NULL,
+    mirt__dataset_begin_source, mirt__dataset_next_filled, NULL, NULL, mirt__accumulate_fill, NULL,
     mirt__accumulate_rows
 };
 
@@ -42,15 +38,14 @@ MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches) {
     if (status == MIRT_OK && dataset->spec.batch > INT32_MAX / batches)
         status = mirt__fail(MIRT_E_INVALID, "mirt_accumulate(%d): %d batches of %lld samples are too large a step",
                             batches, batches, (long long)dataset->spec.batch);
-    if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    if (batches == 1) return dataset;
-    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__accumulate_dataset), &mirt__accumulate_stage, dataset, false);
-    if (!stage) return NULL;
-    ((mirt__accumulate_dataset *)stage)->joined = batches;
-    stage->joins = batches;
-    stage->spec.batch *= batches;
-    stage->spec.accumulate *= batches;
-    if (dataset->batches > 0) stage->batches = dataset->batches / batches + (dataset->batches % batches != 0);
-    dataset->lent = dataset->stage->fill && !dataset->pointing;
-    return stage;
+    mirt_dataset *source = dataset;
+    if (status == MIRT_OK && batches > 1)
+        status = mirt__dataset_add(&dataset, sizeof(mirt_dataset), &mirt__accumulate_stage);
+    if (status != MIRT_OK || batches == 1) return mirt__dataset_checked(status, &dataset);
+    dataset->joins = batches;
+    dataset->spec.batch *= batches;
+    dataset->spec.accumulate *= batches;
+    if (source->batches > 0) dataset->batches = source->batches / batches + (source->batches % batches != 0);
+    source->lent = source->stage->fill && !source->pointing;
+    return dataset;
 }

@@ -6,126 +6,72 @@
 #define MIRT__MAX_AUGMENTATIONS 32
 
 typedef struct mirt__augment_dataset {
-    mirt_dataset base;
-    mirt__transform *list;
+    mirt_dataset base; /* own: the list */
     int count;
-    uint64_t seed, epoch;
     size_t room;
 } mirt__augment_dataset;
 
-static mirt_status mirt__augment_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
-    mirt__augment_dataset *d = (mirt__augment_dataset *)dataset;
-    d->seed = seed;
-    d->epoch = (uint64_t)epoch;
-    return mirt__dataset_begin_filled(dataset, seed, epoch);
-}
-
-static mirt_status mirt__augment_apply(const mirt__augment_dataset *d, const mirt__sample *in, mirt__work *work,
+static mirt_status mirt__augment_apply(mirt_dataset *dataset, const mirt__sample *in, mirt__work *work,
                                        void *const *out) {
+    const mirt__augment_dataset *d = (const mirt__augment_dataset *)dataset;
     mirt__augment a;
     uint64_t pass;
-    mirt__dataset_repeats(d->base.source, &pass);
-    a.room = d->room ? mirt__work_room(work, &d->base, d->room) : NULL;
+    mirt__dataset_repeats(dataset->source, &pass);
+    a.room = d->room ? mirt__work_room(work, dataset, d->room) : NULL;
     if (d->room && !a.room) return MIRT_E_NOMEM;
-    for (int f = 1; f < d->base.spec.num_fields; f++) memcpy(out[f], in->field[f], d->base.spec.field[f].bytes);
-    a.transform = d->list;
+    for (int f = 1; f < dataset->spec.num_fields; f++) memcpy(out[f], in->field[f], dataset->spec.field[f].bytes);
+    a.transform = (const mirt__transform *)dataset->own;
     a.count = d->count;
-    a.seed = d->seed;
+    a.seed = dataset->seed;
     a.row = (uint64_t)in->index;
-    a.step = d->epoch + (pass << 32);
-    a.x_dtype = a.y_dtype = d->base.spec.field[0].dtype;
+    a.step = (uint64_t)dataset->epoch + (pass << 32);
+    a.x_dtype = a.y_dtype = dataset->spec.field[0].dtype;
     a.x = in->field[0];
     a.y = out[0];
     mirt__augment_image(&a);
     return MIRT_OK;
 }
 
-static mirt_status mirt__augment_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
-                                      int64_t *index) {
-    mirt__sample in;
-    mirt_status status = mirt__dataset_reach(dataset->source, i, work, &in);
-    if (status != MIRT_OK) return status;
-    *index = in.index;
-    return mirt__augment_apply((const mirt__augment_dataset *)dataset, &in, work, field);
-}
-
-static mirt_status mirt__augment_fill(mirt_dataset *dataset, mirt__slot *out) {
-    mirt__batch batch;
-    mirt__sample in;
-    out->rows = 0;
-    if (!mirt__dataset_work(dataset)) return MIRT_E_NOMEM;
-    mirt_status status = mirt__dataset_next(dataset->source, &batch);
-    if (status != MIRT_OK || batch.rows == 0) return status;
-    memcpy(in.field, batch.field, sizeof in.field);
-    in.index = out->index[0] = batch.index[0];
-    status = mirt__augment_apply((const mirt__augment_dataset *)dataset, &in, dataset->work, out->field);
-    if (status == MIRT_OK) out->rows = 1;
-    return status;
-}
-
-static void mirt__augment_release(mirt_dataset *dataset) { mirt__free(((mirt__augment_dataset *)dataset)->list); }
-
-static const mirt__stage mirt__augment_stage = {
-    mirt__augment_begin, mirt__dataset_next_filled, NULL, NULL, mirt__augment_fill, mirt__augment_release, NULL
-};
-static const mirt__stage mirt__augment_make_stage = {
-    mirt__augment_begin, mirt__dataset_next_filled, NULL, mirt__augment_make, mirt__dataset_fill_made,
-    mirt__augment_release, NULL
-};
-static const mirt__stage mirt__augment_run_stage = {
-    mirt__augment_begin, mirt__dataset_next_filled, NULL, mirt__augment_make, mirt__augment_fill, mirt__augment_release,
-    NULL
-};
-
 static mirt_status mirt__augment_set(mirt_dataset *dataset, const mirt_augmentation *list, int count) {
     mirt__augment_dataset *d = (mirt__augment_dataset *)dataset;
-    mirt__data_spec spec = dataset->spec;
-    mirt_shape *shape = &spec.field[0].shape;
-    uint64_t key = mirt__hash("augment"), identity = dataset->identity;
+    mirt__data_field *x = &dataset->spec.field[0];
+    mirt_shape *shape = &x->shape;
+    uint64_t key = mirt__hash("augment");
     char text[96];
-    for (const mirt_dataset *s = dataset->source; s; s = s->source) key += s->stage->release == mirt__augment_release;
-    if (shape->rank != 3 || (spec.field[0].dtype != MIRT_UINT8 && spec.field[0].dtype != MIRT_FLOAT32)) {
+    for (const mirt_dataset *s = dataset->source; s; s = s->source) key += s->apply == mirt__augment_apply;
+    if (shape->rank != 3 || (x->dtype != MIRT_UINT8 && x->dtype != MIRT_FLOAT32)) {
         return mirt__fail(MIRT_E_SHAPE,
                           "mirt_augment takes images (height, width, channels) of uint8 or float32, not %s of %s",
-                          mirt__shape_text(shape, text), mirt__dtype_name(spec.field[0].dtype));
+                          mirt__shape_text(shape, text), mirt__dtype_name(x->dtype));
     }
-    d->list = (mirt__transform *)mirt__calloc((size_t)count, sizeof *d->list);
-    if (!d->list) return MIRT_E_NOMEM;
+    mirt__transform *transform = (mirt__transform *)mirt__calloc((size_t)count, sizeof *transform);
+    dataset->own = transform;
+    if (!transform) return MIRT_E_NOMEM;
     d->count = count;
     for (int i = 0; i < count; i++) {
-        if (!mirt__transform_of(&list[i], shape->dim[0], shape->dim[1], shape->dim[2], &d->list[i]))
+        if (!mirt__transform_of(&list[i], shape->dim[0], shape->dim[1], shape->dim[2], &transform[i]))
             return mirt__fail_at("mirt_augment: number %d", i);
-        for (size_t k = 0; k < sizeof d->list[i]; k++)
-            identity = mirt__identity_with(identity, ((const unsigned char *)&d->list[i])[k]);
-        d->list[i].key = (key ^ (uint64_t)i << 32) * 0x9E3779B97F4A7C15u;
-        shape->dim[0] = d->list[i].oh;
-        shape->dim[1] = d->list[i].ow;
+        for (size_t k = 0; k < sizeof transform[i]; k++)
+            dataset->identity = mirt__identity_with(dataset->identity, ((const unsigned char *)&transform[i])[k]);
+        transform[i].key = (key ^ (uint64_t)i << 32) * 0x9E3779B97F4A7C15u;
+        shape->dim[0] = transform[i].oh;
+        shape->dim[1] = transform[i].ow;
     }
-    d->room = mirt__augment_room(d->list, count, spec.field[0].dtype, spec.field[0].dtype);
-    dataset->identity = identity;
-    mirt__dataset_vary(dataset);
+    dataset->cost = "augmentation";
+    d->room = mirt__augment_room(transform, count, x->dtype, x->dtype);
     dataset->shuffles++;
-    return mirt__dataset_set_spec(dataset, &spec);
+    return mirt__dataset_check_spec(dataset);
 }
 
 MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentation *list, int count) {
     MIRT__ENTER;
-    mirt_status status = MIRT_OK;
     if (!dataset) return NULL;
-    if (!list || count < 1 || count > MIRT__MAX_AUGMENTATIONS)
-        status = mirt__fail(MIRT_E_INVALID, "mirt_augment needs a list of 1 to %d augmentations",
-                            MIRT__MAX_AUGMENTATIONS);
-    else if (dataset->spec.batch)
-        status = mirt__fail(MIRT_E_INVALID, "mirt_augment must come before mirt_batch: it takes one sample at a time");
-    if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    const mirt__stage *kind = mirt__reachable(dataset) ? &mirt__augment_make_stage
-                              : dataset->run           ? &mirt__augment_run_stage
-                                                       : &mirt__augment_stage;
-    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__augment_dataset), kind, dataset, false);
-    if (!stage) return NULL;
-    if (dataset->run) stage->run = mirt__dataset_run;
-    stage->cost = "augmentation";
-    return mirt__augment_set(stage, list, count) == MIRT_OK ? stage : mirt__dataset_give_up(stage, false);
+    mirt_status status =
+        list && count >= 1 && count <= MIRT__MAX_AUGMENTATIONS
+            ? mirt__dataset_add_each("mirt_augment", &dataset, sizeof(mirt__augment_dataset), mirt__augment_apply)
+            : mirt__fail(MIRT_E_INVALID, "mirt_augment needs a list of 1 to %d augmentations", MIRT__MAX_AUGMENTATIONS);
+    if (status == MIRT_OK) status = mirt__augment_set(dataset, list, count);
+    return mirt__dataset_checked(status, &dataset);
 }
 
 /* >>text */

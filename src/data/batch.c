@@ -147,7 +147,7 @@ static mirt_status mirt__batch_pass_over(mirt_dataset *dataset, int64_t left) {
     return status;
 }
 
-static mirt_status mirt__batch_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+static mirt_status mirt__batch_begin(mirt_dataset *dataset) {
     if (dataset->source->stage->make) {
         if (!mirt__dataset_worker_pool(dataset, dataset->source)) return mirt_last_status();
         mirt_status status = mirt__workers_begin(dataset->worker_pool);
@@ -156,7 +156,7 @@ static mirt_status mirt__batch_begin(mirt_dataset *dataset, uint64_t seed, int64
     }
     const int64_t over = dataset->pass_over;
     dataset->pass_over = 0;
-    mirt_status status = mirt__dataset_begin_filled(dataset, seed, epoch);
+    mirt_status status = mirt__dataset_begin_source(dataset);
     return status == MIRT_OK && over ? mirt__batch_pass_over(dataset, over * dataset->spec.batch) : status;
 }
 
@@ -168,22 +168,21 @@ static int64_t mirt__batch_rows(const mirt_dataset *dataset, int64_t batches) {
 static const mirt__stage mirt__batch_stage = {mirt__batch_begin, mirt__batch_next, NULL, NULL, mirt__batch_fill, NULL,
                                               mirt__batch_rows};
 
-MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bool borrows, bool drop) {
-    if (!source) return NULL;
-    mirt_status status = MIRT_OK;
-    if (batch < 1 || batch > INT32_MAX)
-        status = mirt__fail(MIRT_E_INVALID, "a batch of %lld samples: the size must be 1 to %d", (long long)batch,
-                            (int)INT32_MAX);
-    if (source->spec.batch)
-        status = mirt__fail(MIRT_E_INVALID, "the data set is already in batches of %lld samples",
-                            (long long)source->spec.batch);
+MIRT__LIB mirt_status mirt__batch_over(mirt_dataset **chain, int64_t batch, bool drop) {
+    mirt_dataset *source = *chain;
     int64_t samples = source->spec.samples;
-    if (status == MIRT_OK && drop && samples >= 0 && samples < batch)
-        status = mirt__fail(MIRT_E_INVALID, "mirt_batch_drop_remainder(%lld) leaves none of %lld samples",
-                            (long long)batch, (long long)samples);
-    if (status != MIRT_OK) return mirt__dataset_give_up(source, borrows);
-    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__batch_dataset), &mirt__batch_stage, source, borrows);
-    if (!dataset) return NULL;
+    if (source->spec.batch)
+        return mirt__fail(MIRT_E_INVALID, "the data set is already in batches of %lld samples",
+                          (long long)source->spec.batch);
+    if (batch < 1 || batch > INT32_MAX)
+        return mirt__fail(MIRT_E_INVALID, "a batch of %lld samples: the size must be 1 to %d", (long long)batch,
+                          (int)INT32_MAX);
+    if (drop && samples >= 0 && samples < batch)
+        return mirt__fail(MIRT_E_INVALID, "mirt_batch_drop_remainder(%lld) leaves none of %lld samples",
+                          (long long)batch, (long long)samples);
+    mirt_status status = mirt__dataset_add(chain, sizeof(mirt__batch_dataset), &mirt__batch_stage);
+    if (status != MIRT_OK) return status;
+    mirt_dataset *dataset = *chain;
     ((mirt__batch_dataset *)dataset)->drop = drop;
     if (drop && samples >= 0) dataset->spec.samples = samples -= samples % batch;
     dataset->spec.batch = batch;
@@ -191,18 +190,17 @@ MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bo
     if (mirt__reachable(source) || source->run) dataset->joins = -1;
     dataset->batches = samples < 0 ? -1 : samples / batch + (samples % batch != 0);
     dataset->pointing = source->contiguous;
-    if (dataset->pointing &&
-        mirt__slot_create(&dataset->slot, &dataset->spec, mirt__data_most_rows(&dataset->spec), false) != MIRT_OK)
-        return mirt__dataset_give_up(dataset, false);
-    return dataset;
+    return dataset->pointing
+               ? mirt__slot_create(&dataset->slot, &dataset->spec, mirt__data_most_rows(&dataset->spec), false)
+               : MIRT_OK;
 }
 
 MIRT_API mirt_dataset *mirt_batch(mirt_dataset *dataset, int64_t batch) {
     MIRT__ENTER;
-    return mirt__batch_over(dataset, batch, false, false);
+    return dataset ? mirt__dataset_checked(mirt__batch_over(&dataset, batch, false), &dataset) : NULL;
 }
 
 MIRT_API mirt_dataset *mirt_batch_drop_remainder(mirt_dataset *dataset, int64_t batch) {
     MIRT__ENTER;
-    return mirt__batch_over(dataset, batch, false, true);
+    return dataset ? mirt__dataset_checked(mirt__batch_over(&dataset, batch, true), &dataset) : NULL;
 }

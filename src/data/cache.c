@@ -42,6 +42,7 @@ static void mirt__cache_leave(mirt_dataset *dataset) {
     if (named && named != dataset) {
         dataset->names = named->names;
         dataset->num_names = named->num_names;
+        dataset->names_in_files = named->names_in_files;
         named->names = NULL;
     }
     mirt__dataset_leave(dataset);
@@ -68,20 +69,20 @@ static mirt_status mirt__cache_pull(mirt_dataset *cache, mirt__slot *slot, int64
     return first + count == cache->spec.samples ? mirt__dataset_next(cache->source, &sample) : MIRT_OK;
 }
 
-static mirt_status mirt__cache_source(mirt_dataset *cache, uint64_t seed, int64_t epoch) {
+static mirt_status mirt__cache_source(mirt_dataset *cache) {
     mirt_dataset *source = cache->source;
     if (source->stage->make && !source->run) {
         if (!mirt__dataset_worker_pool(cache, source)) return mirt_last_status();
         if (mirt__workers_begin(cache->worker_pool) != MIRT_OK) return mirt_last_status();
     }
-    return mirt__dataset_begin(source, seed, epoch);
+    return mirt__dataset_begin_source(cache);
 }
 
 /* >>in memory */
 
-static mirt_status mirt__cache_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+static mirt_status mirt__cache_begin(mirt_dataset *dataset) {
     if (!dataset->source) return MIRT_OK;
-    mirt_status status = mirt__cache_source(dataset, seed, epoch);
+    mirt_status status = mirt__cache_source(dataset);
     if (status == MIRT_OK && !dataset->slot.block)
         status = mirt__slot_create(&dataset->slot, &dataset->spec, dataset->spec.samples, true);
     if (status == MIRT_OK) status = mirt__cache_pull(dataset, &dataset->slot, 0, dataset->spec.samples);
@@ -106,13 +107,14 @@ static const mirt__stage mirt__cache_stage = {
 
 /* >>in a file */
 
-static void mirt__cache_head_of(const mirt_dataset *dataset, uint64_t seed, int64_t epoch, mirt__cache_head *head) {
+static void mirt__cache_head_of(const mirt_dataset *dataset, mirt__cache_head *head) {
     const mirt__data_spec *spec = &dataset->spec;
     memset(head, 0, sizeof *head);
     memcpy(head->magic, "MIRTdat1", sizeof head->magic);
     head->identity = dataset->identity;
     if (dataset->shuffles)
-        head->identity = mirt__identity_with(mirt__identity_with(head->identity, seed), (uint64_t)epoch + 1);
+        head->identity = mirt__identity_with(mirt__identity_with(head->identity, dataset->seed),
+                                             (uint64_t)dataset->epoch + 1);
     head->samples = (uint64_t)spec->samples;
     head->record = ((const mirt__cache_dataset *)dataset)->record;
     head->num_fields = (uint32_t)spec->num_fields;
@@ -172,7 +174,7 @@ static mirt_status mirt__cache_write(mirt__cache_dataset *cache, const mirt__cac
     return status;
 }
 
-static mirt_status mirt__cache_file_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+static mirt_status mirt__cache_file_begin(mirt_dataset *dataset) {
     const size_t buffer = (size_t)16 << 20;
     mirt__cache_dataset *cache = (mirt__cache_dataset *)dataset;
     mirt__cache_head head;
@@ -181,12 +183,12 @@ static mirt_status mirt__cache_file_begin(mirt_dataset *dataset, uint64_t seed, 
     if (status != MIRT_OK || !dataset->source) return status;
     if (!cache->checked && !(cache->checked = (unsigned char *)mirt__calloc((size_t)dataset->spec.samples, 1)))
         return MIRT_E_NOMEM;
-    mirt__cache_head_of(dataset, seed, epoch, &head);
+    mirt__cache_head_of(dataset, &head);
     if (!mirt__cache_fits(cache, &head)) {
         int64_t rows = (int64_t)(buffer / cache->record) + 1;
         memset(&slot, 0, sizeof slot);
         if (rows > dataset->spec.samples) rows = dataset->spec.samples;
-        status = mirt__cache_source(dataset, seed, epoch);
+        status = mirt__cache_source(dataset);
         if (status == MIRT_OK) status = mirt__slot_create(&slot, &dataset->spec, rows, true);
         if (status == MIRT_OK) status = mirt__cache_write(cache, &head, &slot, rows);
         mirt__aligned_free(slot.block);
@@ -272,20 +274,23 @@ MIRT_API mirt_dataset *mirt_cache_with(mirt_dataset *dataset, const mirt_cache_d
     if (!desc) desc = &defaults;
     if (!dataset) return NULL;
     if (dataset->contiguous) return dataset; /* already in memory */
-    if (mirt__cache_check(dataset, desc) != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__cache_dataset),
-                                            desc->file ? &mirt__cache_file_stage : &mirt__cache_stage, dataset, false);
-    if (!stage) return NULL;
-    mirt__cache_dataset *cache = (mirt__cache_dataset *)stage;
+    mirt_status status = mirt__cache_check(dataset, desc);
+    const mirt__stage *kind = desc->file ? &mirt__cache_file_stage : &mirt__cache_stage;
+    if (status == MIRT_OK) status = mirt__dataset_add(&dataset, sizeof(mirt__cache_dataset), kind);
+    if (status != MIRT_OK) return mirt__dataset_checked(status, &dataset);
+    mirt__cache_dataset *cache = (mirt__cache_dataset *)dataset;
     cache->fd = -1;
-    cache->record = mirt__cache_sample_bytes(&stage->spec) + sizeof(mirt__cache_tail);
-    cache->indices = mirt__cache_indices(dataset);
-    stage->contiguous = !desc->file && !stage->skips;
-    if (stage->varies == 1) stage->varies = 0;
-    stage->kept = true;
-    if (desc->file) stage->cost = "reading the cache's file";
-    if (desc->file && !(cache->path = mirt__strdup(desc->file))) return mirt__dataset_give_up(stage, false);
-    return stage;
+    cache->record = mirt__cache_sample_bytes(&dataset->spec) + sizeof(mirt__cache_tail);
+    cache->indices = mirt__cache_indices(dataset->source);
+    dataset->contiguous = !desc->file && !dataset->skips;
+    if (dataset->varies == 1) dataset->varies = 0;
+    dataset->kept = true;
+    if (desc->file) {
+        dataset->cost = "reading the cache's file";
+        cache->path = mirt__strdup(desc->file);
+        if (!cache->path) status = MIRT_E_NOMEM;
+    }
+    return mirt__dataset_checked(status, &dataset);
 }
 
 MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset) {

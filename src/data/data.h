@@ -46,9 +46,9 @@ MIRT__LIB mirt_status mirt__dataset_idle(const char *caller, const mirt_dataset 
 /* Copies the next samples of the pass, at most `count`, into the arrays of `out` that have memory; *rows: their
    number. */
 MIRT__LIB mirt_status mirt__dataset_pull(mirt_dataset *dataset, int64_t count, mirt_data *out, int64_t *rows);
-/* `dataset` itself if it is batched. Otherwise a view that borrows it, also put into *view, to be destroyed after use:
-   with a batch stage, before it a shuffle stage if `shuffle`, and a prefetch stage if its samples are expensive. NULL
-   with the error set. */
+/* `dataset` itself if it is batched. Otherwise a view that borrows it: with a batch stage, before it a shuffle stage if
+   `shuffle`, and a prefetch stage if its samples are expensive. NULL with the error set. *view are the stages made, to
+   be destroyed after use or failure. */
 MIRT__LIB mirt_dataset *mirt__dataset_batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view);
 /* Rows of the largest batch; 1 without a batch stage. */
 MIRT__LIB int64_t mirt__data_most_rows(const mirt__data_spec *spec);
@@ -90,7 +90,8 @@ MIRT__LIB void *mirt__work_room(mirt__work *work, const mirt_dataset *stage, siz
 
 /* The functions of a kind of stage; NULL if it does not have one. */
 typedef struct mirt__stage {
-    mirt_status (*begin)(mirt_dataset *dataset, uint64_t seed, int64_t epoch);
+    /* Begins the pass of dataset->seed and dataset->epoch. */
+    mirt_status (*begin)(mirt_dataset *dataset);
     mirt_status (*next)(mirt_dataset *dataset, mirt__batch *out);
     /* Returns sample i of this epoch's order without copying; NULL: a stream. */
     mirt_status (*at)(mirt_dataset *dataset, int64_t i, mirt__sample *out);
@@ -107,6 +108,10 @@ typedef struct mirt__stage {
     int64_t (*rows)(const mirt_dataset *dataset, int64_t batches);
 } mirt__stage;
 
+/* Makes a sample of one of the previous stage. */
+typedef mirt_status (*mirt__sample_fn)(mirt_dataset *dataset, const mirt__sample *in, mirt__work *work,
+                                       void *const *out);
+
 /* The sample that some thread is making, and the stage that makes it; name NULL: none. Both atomic. */
 typedef struct mirt__at {
     const char *name;
@@ -118,6 +123,9 @@ struct mirt_dataset {
     const mirt__stage *stage;
     int64_t process;      /* process that created it */
     mirt_dataset *source; /* the previous stage, or NULL */
+    uint64_t seed;        /* of the pass under way, */
+    int64_t epoch;        /* and its number */
+    void *own;            /* memory of this stage, from mirt__calloc, freed with it */
     mirt__at at;          /* of the thread that runs the stages without its own work */
     uint64_t made;        /* atomic: counts samples; may miss some */
     bool lost;            /* abandoned threads may still use it, so nothing may be freed */
@@ -153,13 +161,23 @@ struct mirt_dataset {
        1, at most `most`, valid until the next call; count is 0 at the end, and at the end of a pass unless `turn`.
        NULL: use the position. */
     mirt_status (*run)(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count);
+    mirt__sample_fn apply; /* of stages of mirt__dataset_add_each */
     char **names;     /* names of classes; NULL: those of the previous stage */
     int num_names;
+    bool names_in_files; /* they are UTF-8, which files require */
 };
 
-/* Creates a stage of `size` bytes on `source` (NULL for a first stage), with its spec. On failure returns NULL with the
-   error set and destroys `source` unless borrowed. */
-MIRT__LIB mirt_dataset *mirt__dataset_new(size_t size, const mirt__stage *stage, mirt_dataset *source, bool borrows);
+/* Creates a first stage of `size` bytes. NULL with the error set. */
+MIRT__LIB mirt_dataset *mirt__dataset_new(size_t size, const mirt__stage *stage);
+/* Adds a stage of `size` bytes to the chain that ends with *chain; it begins with the spec of the stage before. Whoever
+   has a chain destroys it when a stage cannot be added or set up: those that do this never destroy. */
+MIRT__LIB mirt_status mirt__dataset_add(mirt_dataset **chain, size_t size, const mirt__stage *stage);
+/* Adds a stage that makes each sample of one of the stage before; `caller` adds it. What it makes of a sample may
+   differ between epochs and, after mirt_repeat, between passes. */
+MIRT__LIB mirt_status mirt__dataset_add_each(const char *caller, mirt_dataset **chain, size_t size,
+                                             mirt__sample_fn apply);
+/* What functions return that users make a stage with: the chain, or NULL after an error, which destroys it. */
+MIRT__LIB mirt_dataset *mirt__dataset_checked(mirt_status status, mirt_dataset *const *chain);
 /* Enclose code that may never return: user code and file access. `work` may be NULL. */
 MIRT__LIB void mirt__at_begin(mirt_dataset *dataset, mirt__work *work, const char *name, int64_t index);
 MIRT__LIB void mirt__at_end(mirt_dataset *dataset, mirt__work *work);
@@ -171,8 +189,10 @@ MIRT__LIB int64_t mirt__dataset_at(const mirt_dataset *dataset, char *name, size
 MIRT__LIB void mirt__dataset_leave(mirt_dataset *dataset);
 /* Marks all stages as lost. */
 MIRT__LIB void mirt__dataset_lose(mirt_dataset *dataset);
-/* Checks the spec of a first stage (the fields' bytes and num_fields excepted, which are set). */
-MIRT__LIB mirt_status mirt__dataset_set_spec(mirt_dataset *dataset, const mirt__data_spec *spec);
+/* Checks the fields of a stage's spec and the number of samples, and sets the bytes of fields. */
+MIRT__LIB mirt_status mirt__dataset_check_spec(mirt_dataset *dataset);
+/* `own` and `cost` become a copy of `name`. */
+MIRT__LIB mirt_status mirt__dataset_name_cost(mirt_dataset *dataset, const char *name);
 /* Appends a field to a spec under construction. */
 MIRT__LIB void mirt__data_add_field(mirt__data_spec *spec, mirt_dtype dtype, mirt_shape shape);
 /* `next` for stages that have `at`. */
@@ -181,31 +201,32 @@ MIRT__LIB mirt_status mirt__dataset_next_at(mirt_dataset *dataset, mirt__batch *
 MIRT__LIB mirt_status mirt__dataset_fill_made(mirt_dataset *dataset, mirt__slot *out);
 /* Whether samples can be reached at random. */
 MIRT__LIB bool mirt__reachable(const mirt_dataset *dataset);
-/* `make` and `run` that forward to the previous stage; field NULL: only the index. */
+/* `make` that forwards to the previous stage; field NULL: only the index. */
 MIRT__LIB mirt_status mirt__dataset_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
                                          int64_t *index);
-MIRT__LIB mirt_status mirt__dataset_run(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count);
+
 /* Sample i of a data set with random access: in place, or made in the work's buffer. */
 MIRT__LIB mirt_status mirt__dataset_reach(mirt_dataset *dataset, int64_t i, mirt__work *work, mirt__sample *out);
-/* `next` for stages that have `fill`, and `begin`, which makes the slot and begins the previous stage. */
+/* `next` for stages that have `fill`. */
 MIRT__LIB mirt_status mirt__dataset_next_filled(mirt_dataset *dataset, mirt__batch *out);
-MIRT__LIB mirt_status mirt__dataset_begin_filled(mirt_dataset *dataset, uint64_t seed, int64_t epoch);
+/* `begin` that begins the previous stage, and makes the slot of a stage that has `fill`. */
+MIRT__LIB mirt_status mirt__dataset_begin_source(mirt_dataset *dataset);
 MIRT__LIB mirt_status mirt__dataset_begin_slot(mirt_dataset *dataset); /* only makes the slot */
 /* The stage that names the classes, or NULL. */
 MIRT__LIB mirt_dataset *mirt__names_of(mirt_dataset *dataset);
 /* Combines a data set's identity with another number. */
 MIRT__LIB uint64_t mirt__identity_with(uint64_t identity, uint64_t more);
-/* Destroys `dataset` unless borrowed; returns NULL, for constructors that fail. */
-MIRT__LIB mirt_dataset *mirt__dataset_give_up(mirt_dataset *dataset, bool borrowed);
 
 /* The number of samples in the first `batches` batches, which exist. */
 MIRT__LIB int64_t mirt__dataset_rows(const mirt_dataset *dataset, int64_t batches);
-/* A copy of names (of classes) in one block, freed with mirt__free. NULL with the error set. */
-MIRT__LIB char **mirt__names_copy(const char *caller, const char *const *names, int count);
+/* Copies names (of classes) to *own, one block that mirt__free frees, and their number to *number; frees those that
+   were there. */
+MIRT__LIB mirt_status mirt__names_set(const char *caller, const char *const *names, int count, char ***own,
+                                      int *number);
 /* The first name that is not UTF-8, which files require, or -1. */
 MIRT__LIB int mirt__bad_name(const char *const *names, int count);
-/* Names the classes "0" to "9"; returns NULL for NULL. */
-MIRT__LIB mirt_dataset *mirt__dataset_name_digits(mirt_dataset *dataset);
+/* Names the classes "0" to "9". */
+MIRT__LIB mirt_status mirt__dataset_name_digits(mirt_dataset *dataset);
 
 /* Allocates memory for `rows` samples; without `samples` only for their indices. */
 MIRT__LIB mirt_status mirt__slot_create(mirt__slot *slot, const mirt__data_spec *spec, int64_t rows, bool samples);
@@ -227,13 +248,14 @@ MIRT__LIB void mirt__slot_give(const mirt__slot *slot, const mirt__data_spec *sp
 MIRT__LIB mirt_status mirt__stage_count(const char *caller, int64_t count, int least);
 /* Whether mirt_repeat may return a sample more than once in an epoch; `pass` distinguishes the passes. */
 MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset, uint64_t *pass);
-/* Marks that this stage's result for a sample may differ between epochs and, after mirt_repeat, between passes. */
-MIRT__LIB void mirt__dataset_vary(mirt_dataset *dataset);
+
 /* The next batch of `source`, with slot->rows 0 at the end. */
 MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source);
 
-MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer, bool borrows);
-MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bool borrows, bool drop);
+/* Add a stage to a chain, as mirt__dataset_add does. */
+MIRT__LIB mirt_status mirt__shuffle_over(mirt_dataset **chain, int64_t buffer);
+MIRT__LIB mirt_status mirt__batch_over(mirt_dataset **chain, int64_t batch, bool drop);
+MIRT__LIB mirt_status mirt__prefetch_over(mirt_dataset **chain, int depth);
 #ifndef MIRRORTRAIN_NO_THREADS
 /* If `dataset` is a batch stage with workers, they start the next batch in the slot of a later `fill`, in the order of
    calls. */

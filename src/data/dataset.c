@@ -12,7 +12,9 @@ MIRT__LIB mirt_status mirt__dataset_begin(mirt_dataset *dataset, uint64_t seed, 
                           "this data set was abandoned in the middle of an epoch; it can no longer be used");
     if (mirt__own_process(dataset->process, "reading a data set", "data set") != MIRT_OK) return MIRT_E_STATE;
     dataset->position = 0;
-    mirt_status status = dataset->stage->begin ? dataset->stage->begin(dataset, seed, epoch) : MIRT_OK;
+    dataset->seed = seed;
+    dataset->epoch = epoch;
+    mirt_status status = dataset->stage->begin ? dataset->stage->begin(dataset) : MIRT_OK;
     /* A later pass must not begin where this pass should have begun. */
     for (mirt_dataset *d = dataset; status != MIRT_OK && d; d = d->source) d->pass_over = 0;
     return status;
@@ -61,34 +63,41 @@ MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset) {
         mirt__aligned_free(dataset->slot.block);
         mirt__work_destroy(dataset->work);
         mirt__free(dataset->names);
+        mirt__free(dataset->own);
         mirt__free(dataset);
         dataset = before;
     }
 }
 
-MIRT__LIB mirt_dataset *mirt__dataset_give_up(mirt_dataset *dataset, bool borrowed) {
-    if (!borrowed) mirt_dataset_destroy(dataset);
+MIRT__LIB mirt_dataset *mirt__dataset_checked(mirt_status status, mirt_dataset *const *chain) {
+    if (status == MIRT_OK) return *chain;
+    mirt_dataset_destroy(*chain);
     return NULL;
 }
 
-MIRT__LIB mirt_dataset *mirt__dataset_new(size_t size, const mirt__stage *stage, mirt_dataset *source, bool borrows) {
+MIRT__LIB mirt_dataset *mirt__dataset_new(size_t size, const mirt__stage *stage) {
     mirt_dataset *dataset = (mirt_dataset *)mirt__calloc(1, size);
-    if (!dataset) return mirt__dataset_give_up(source, borrows);
+    if (!dataset) return NULL;
     dataset->stage = stage;
     dataset->process = mirt__process();
-    dataset->source = source;
-    dataset->borrows = borrows;
-    if (source) {
-        dataset->spec = source->spec;
-        dataset->batches = source->batches;
-        dataset->shuffles = source->shuffles;
-        dataset->skips = source->skips;
-        dataset->identity = source->identity;
-        dataset->workers = source->workers;
-        dataset->varies = source->varies;
-        dataset->samples = source->samples;
-    }
+    dataset->spec.accumulate = 1;
     return dataset;
+}
+
+MIRT__LIB mirt_status mirt__dataset_add(mirt_dataset **chain, size_t size, const mirt__stage *stage) {
+    mirt_dataset *source = *chain, *dataset = mirt__dataset_new(size, stage);
+    if (!dataset) return MIRT_E_NOMEM;
+    dataset->source = source;
+    dataset->spec = source->spec;
+    dataset->batches = source->batches;
+    dataset->shuffles = source->shuffles;
+    dataset->skips = source->skips;
+    dataset->identity = source->identity;
+    dataset->workers = source->workers;
+    dataset->varies = source->varies;
+    dataset->samples = source->samples;
+    *chain = dataset;
+    return MIRT_OK;
 }
 
 MIRT_API mirt_status mirt_dataset_workers(mirt_dataset *dataset, int workers) {
@@ -111,6 +120,14 @@ MIRT__LIB uint64_t mirt__identity_with(uint64_t identity, uint64_t more) {
     return identity ^ identity >> 29;
 }
 
+MIRT__LIB mirt_status mirt__dataset_name_cost(mirt_dataset *dataset, const char *name) {
+    char *copy = mirt__strdup(name);
+    if (!copy) return MIRT_E_NOMEM;
+    dataset->own = copy;
+    dataset->cost = copy;
+    return MIRT_OK;
+}
+
 /* >>class names: those of the last stage that has names */
 
 MIRT__LIB mirt_dataset *mirt__names_of(mirt_dataset *dataset) {
@@ -118,24 +135,27 @@ MIRT__LIB mirt_dataset *mirt__names_of(mirt_dataset *dataset) {
     return dataset;
 }
 
-MIRT__LIB char **mirt__names_copy(const char *caller, const char *const *names, int count) {
+MIRT__LIB mirt_status mirt__names_set(const char *caller, const char *const *names, int count, char ***own,
+                                      int *number) {
     size_t bytes = 0;
-    if (!names || count < 1) return mirt__fail(MIRT_E_INVALID, "%s needs at least one name", caller), (char **)NULL;
+    if (!names || count < 1) return mirt__fail(MIRT_E_INVALID, "%s needs at least one name", caller);
     for (int i = 0; i < count; i++) {
-        if (!names[i])
-            return mirt__fail(MIRT_E_INVALID, "%s: class %d of %d has no name", caller, i, count), (char **)NULL;
+        if (!names[i]) return mirt__fail(MIRT_E_INVALID, "%s: class %d of %d has no name", caller, i, count);
         bytes += sizeof(char *) + strlen(names[i]) + 1;
     }
     /* pointers, followed by the names they point to */
     char **copy = (char **)mirt__calloc(1, bytes);
-    if (!copy) return NULL;
+    if (!copy) return MIRT_E_NOMEM;
     char *text = (char *)(copy + count);
     for (int i = 0; i < count; i++) {
         size_t size = strlen(names[i]) + 1;
         copy[i] = (char *)memcpy(text, names[i], size);
         text += size;
     }
-    return copy;
+    mirt__free(*own);
+    *own = copy;
+    *number = count;
+    return MIRT_OK;
 }
 
 MIRT__LIB int mirt__bad_name(const char *const *names, int count) {
@@ -147,12 +167,9 @@ MIRT__LIB int mirt__bad_name(const char *const *names, int count) {
 
 MIRT_API mirt_status mirt_set_class_names(mirt_dataset *dataset, const char *const *names, int count) {
     if (!dataset) return mirt__fail_missing("mirt_set_class_names", "data set");
-    char **copy = mirt__names_copy("mirt_set_class_names", names, count);
-    if (!copy) return mirt_last_status();
-    mirt__free(dataset->names);
-    dataset->names = copy;
-    dataset->num_names = count;
-    return MIRT_OK;
+    mirt_status status = mirt__names_set("mirt_set_class_names", names, count, &dataset->names, &dataset->num_names);
+    if (status == MIRT_OK) dataset->names_in_files = mirt__bad_name(names, count) < 0;
+    return status;
 }
 
 MIRT_API const char *const *mirt_class_names(const mirt_dataset *dataset, int *count) {
@@ -161,11 +178,9 @@ MIRT_API const char *const *mirt_class_names(const mirt_dataset *dataset, int *c
     return named ? (const char *const *)named->names : NULL;
 }
 
-MIRT__TRAINING_LIB mirt_dataset *mirt__dataset_name_digits(mirt_dataset *dataset) {
+MIRT__TRAINING_LIB mirt_status mirt__dataset_name_digits(mirt_dataset *dataset) {
     static const char *const names[] = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
-    if (dataset && mirt_set_class_names(dataset, names, MIRT__COUNT(names)) != MIRT_OK)
-        return mirt__dataset_give_up(dataset, false);
-    return dataset;
+    return mirt_set_class_names(dataset, names, MIRT__COUNT(names));
 }
 
 /* >>fields */
@@ -215,15 +230,14 @@ static bool mirt__slot_bytes(const mirt__data_spec *spec, int64_t rows, bool sam
     return true;
 }
 
-MIRT__LIB mirt_status mirt__dataset_set_spec(mirt_dataset *dataset, const mirt__data_spec *spec) {
+MIRT__LIB mirt_status mirt__dataset_check_spec(mirt_dataset *dataset) {
+    mirt__data_spec *spec = &dataset->spec;
     char name[16];
     size_t bytes;
     mirt_status status = MIRT_OK;
-    dataset->spec = *spec;
-    dataset->spec.accumulate = 1;
     for (int f = 0; f < spec->num_fields && status == MIRT_OK; f++)
-        status = mirt__data_field_bytes(mirt__field_name(spec, f, name), &dataset->spec.field[f]);
-    if (status == MIRT_OK && !mirt__slot_bytes(&dataset->spec, spec->samples < 0 ? 1 : spec->samples, true, &bytes))
+        status = mirt__data_field_bytes(mirt__field_name(spec, f, name), &spec->field[f]);
+    if (status == MIRT_OK && !mirt__slot_bytes(spec, spec->samples < 0 ? 1 : spec->samples, true, &bytes))
         status = mirt__fail(MIRT_E_SHAPE, "%lld samples of this size are too many for this machine",
                             (long long)spec->samples);
     return status;
@@ -303,9 +317,10 @@ MIRT__LIB mirt_status mirt__dataset_begin_slot(mirt_dataset *dataset) {
     return mirt__slot_create(&dataset->slot, &dataset->spec, mirt__data_most_rows(&dataset->spec), true);
 }
 
-MIRT__LIB mirt_status mirt__dataset_begin_filled(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+MIRT__LIB mirt_status mirt__dataset_begin_source(mirt_dataset *dataset) {
     mirt_status status = mirt__dataset_begin_slot(dataset);
-    return status == MIRT_OK && dataset->source ? mirt__dataset_begin(dataset->source, seed, epoch) : status;
+    return status == MIRT_OK && dataset->source ? mirt__dataset_begin(dataset->source, dataset->seed, dataset->epoch)
+                                                : status;
 }
 
 MIRT__LIB mirt_status mirt__dataset_fill_made(mirt_dataset *dataset, mirt__slot *out) {
@@ -335,10 +350,6 @@ MIRT__LIB mirt_status mirt__dataset_make(mirt_dataset *dataset, int64_t i, mirt_
     return MIRT_OK;
 }
 
-MIRT__LIB mirt_status mirt__dataset_run(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first,
-                                        int64_t *count) {
-    return dataset->source->run(dataset->source, most, turn, first, count);
-}
 
 MIRT__LIB mirt_status mirt__dataset_reach(mirt_dataset *dataset, int64_t i, mirt__work *work, mirt__sample *out) {
     if (dataset->stage->at) return dataset->stage->at(dataset, i, out);
@@ -368,10 +379,15 @@ MIRT__LIB mirt_status mirt__dataset_next_filled(mirt_dataset *dataset, mirt__bat
 
 MIRT__LIB mirt_dataset *mirt__dataset_batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view) {
     const int64_t stream_buffer = 1024;
+    mirt_dataset *chain = dataset;
+    mirt_status status = MIRT_OK;
     if (dataset->spec.batch) return dataset;
-    mirt_dataset *made = MIRT__TRAINS && shuffle ? mirt__shuffle_over(dataset, stream_buffer, true) : dataset;
-    made = mirt__batch_over(made, batch, !shuffle, false);
-    return *view = made && made->source->stage->make ? mirt_prefetch(made, MIRT_AUTOTUNE) : made;
+    if (MIRT__TRAINS && shuffle) status = mirt__shuffle_over(&chain, stream_buffer);
+    if (status == MIRT_OK) status = mirt__batch_over(&chain, batch, false);
+    if (status == MIRT_OK && chain->source->stage->make) status = mirt__prefetch_over(&chain, MIRT_AUTOTUNE);
+    for (mirt_dataset *d = chain; d != dataset; d = d->source) d->borrows = d->source == dataset;
+    *view = chain == dataset ? NULL : chain;
+    return status == MIRT_OK ? chain : NULL;
 }
 
 /* >>samples in memory */
@@ -457,15 +473,13 @@ MIRT__LIB mirt_status mirt__arrays_spec(const mirt_data *data, mirt__data_spec *
 
 MIRT_API mirt_dataset *mirt_arrays_of(const mirt_data *data) {
     MIRT__ENTER;
-    mirt__data_spec spec;
     if (!data) return mirt__fail_missing("mirt_arrays_of", "data"), (mirt_dataset *)NULL;
-    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__block_dataset), &mirt__arrays_stage, NULL, false);
+    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__block_dataset), &mirt__arrays_stage);
     if (!dataset) return NULL;
     dataset->contiguous = true;
-    if (mirt__arrays_spec(data, &spec, ((mirt__block_dataset *)dataset)->field) == MIRT_OK &&
-        mirt__dataset_set_spec(dataset, &spec) == MIRT_OK)
-        return dataset;
-    return mirt__dataset_give_up(dataset, false);
+    mirt_status status = mirt__arrays_spec(data, &dataset->spec, ((mirt__block_dataset *)dataset)->field);
+    if (status == MIRT_OK) status = mirt__dataset_check_spec(dataset);
+    return mirt__dataset_checked(status, &dataset);
 }
 
 MIRT_API mirt_dataset *mirt_arrays(mirt_array x, mirt_array y) {

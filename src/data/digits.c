@@ -178,10 +178,8 @@ static void mirt__digit_draw(unsigned char *canvas, int digit, mirt__random *ran
     mirt__digit_add_noise(canvas, &hand, random);
 }
 
-static mirt_status mirt__digits_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+static mirt_status mirt__digits_begin(mirt_dataset *dataset) {
     mirt__block_dataset *block = (mirt__block_dataset *)dataset;
-    (void)seed;
-    (void)epoch;
     if (dataset->slot.block) return MIRT_OK;
     mirt_status status = mirt__slot_create(&dataset->slot, &dataset->spec, dataset->spec.samples, true);
     if (status != MIRT_OK) return status;
@@ -214,21 +212,20 @@ MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_spli
         mirt__fail(MIRT_E_INVALID, "mirt_drawn_digits needs a count of at least 1, not %lld", (long long)count);
         return NULL;
     }
-    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__block_dataset), &mirt__digits_stage, NULL, false);
+    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__block_dataset), &mirt__digits_stage);
     if (!dataset) return NULL;
     mirt__block_dataset *block = (mirt__block_dataset *)dataset;
     block->seed = seed;
     block->split = split;
     dataset->identity = mirt__identity_with(mirt__identity_with(mirt__hash("digits"), seed), (uint64_t)split);
     dataset->contiguous = true;
-    mirt__data_spec spec;
-    memset(&spec, 0, sizeof spec);
-    spec.num_x = spec.num_y = 1;
-    mirt__data_add_field(&spec, MIRT_UINT8, mirt_make_shape(MIRT__DIGIT_SIDE, MIRT__DIGIT_SIDE, 1, 0, 0, 0));
-    mirt__data_add_field(&spec, MIRT_UINT8, mirt_make_shape(0, 0, 0, 0, 0, 0));
-    spec.samples = count;
-    if (mirt__dataset_set_spec(dataset, &spec) != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    return mirt__dataset_name_digits(dataset);
+    dataset->spec.num_x = dataset->spec.num_y = 1;
+    mirt__data_add_field(&dataset->spec, MIRT_UINT8, MIRT_SHAPE(MIRT__DIGIT_SIDE, MIRT__DIGIT_SIDE, 1));
+    mirt__data_add_field(&dataset->spec, MIRT_UINT8, MIRT_SHAPE(0));
+    dataset->spec.samples = count;
+    mirt_status status = mirt__dataset_check_spec(dataset);
+    if (status == MIRT_OK) status = mirt__dataset_name_digits(dataset);
+    return mirt__dataset_checked(status, &dataset);
 }
 
 #undef MIRT__DIGIT_SIDE

@@ -5,24 +5,23 @@
 typedef struct mirt__generator_dataset {
     mirt_dataset base;
     mirt_generator_desc desc;
-    char *name;
     bool ended; /* this pass has ended */
 } mirt__generator_dataset;
 
-static mirt_status mirt__generator_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+static mirt_status mirt__generator_begin(mirt_dataset *dataset) {
     mirt__generator_dataset *generator = (mirt__generator_dataset *)dataset;
     generator->ended = false;
-    mirt__at_begin(dataset, NULL, generator->name, -1);
+    mirt__at_begin(dataset, NULL, dataset->cost, -1);
     int code = 0;
     if (generator->desc.begin) {
         MIRT__OUTSIDE;
-        code = generator->desc.begin(epoch, generator->desc.user);
+        code = generator->desc.begin(dataset->epoch, generator->desc.user);
     }
     mirt__at_end(dataset, NULL);
     if (code)
-        return mirt__fail(MIRT_E_CALLBACK, "%s returned %d at the beginning of epoch %lld", generator->name, code,
-                          (long long)epoch);
-    return mirt__dataset_begin_filled(dataset, seed, epoch);
+        return mirt__fail(MIRT_E_CALLBACK, "%s returned %d at the beginning of epoch %lld", dataset->cost, code,
+                          (long long)dataset->epoch);
+    return mirt__dataset_begin_source(dataset);
 }
 
 /* *end: the function reports that the sample does not exist; an error if `end` is NULL. */
@@ -31,7 +30,7 @@ static mirt_status mirt__generator_write(mirt_dataset *dataset, int64_t i, mirt_
     const mirt__generator_dataset *generator = (const mirt__generator_dataset *)dataset;
     const float one = 1;
     if (dataset->spec.has_weights) memcpy(field[dataset->spec.num_fields - 1], &one, sizeof one);
-    mirt__at_begin(dataset, work, generator->name, i);
+    mirt__at_begin(dataset, work, dataset->cost, i);
     int code;
     {
         MIRT__OUTSIDE;
@@ -40,7 +39,7 @@ static mirt_status mirt__generator_write(mirt_dataset *dataset, int64_t i, mirt_
     mirt__at_end(dataset, work);
     if (end) *end = code == MIRT_END_OF_DATA;
     if (code == 0 || (end && *end)) return MIRT_OK;
-    return mirt__fail(MIRT_E_CALLBACK, "%s returned %d for sample %lld", generator->name, code, (long long)i);
+    return mirt__fail(MIRT_E_CALLBACK, "%s returned %d for sample %lld", dataset->cost, code, (long long)i);
 }
 
 static mirt_status mirt__generator_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
@@ -61,13 +60,10 @@ static mirt_status mirt__generator_fill(mirt_dataset *dataset, mirt__slot *out) 
     return MIRT_OK;
 }
 
-static void mirt__generator_release(mirt_dataset *dataset) { mirt__free(((mirt__generator_dataset *)dataset)->name); }
-
-static const mirt__stage mirt__generator_stage = {mirt__generator_begin, mirt__dataset_next_filled, NULL, NULL,
-                                                  mirt__generator_fill,  mirt__generator_release,   NULL};
+static const mirt__stage mirt__generator_stage = {
+    mirt__generator_begin, mirt__dataset_next_filled, NULL, NULL, mirt__generator_fill, NULL, NULL};
 static const mirt__stage mirt__generator_make_stage = {
-    mirt__generator_begin,   mirt__dataset_next_filled, NULL, mirt__generator_make,
-    mirt__dataset_fill_made, mirt__generator_release,   NULL};
+    mirt__generator_begin, mirt__dataset_next_filled, NULL, mirt__generator_make, mirt__dataset_fill_made, NULL, NULL};
 
 static mirt_status mirt__generator_check(const mirt_generator_desc *desc) {
     if (!desc || !desc->fn) return mirt__fail(MIRT_E_INVALID, "mirt_dataset_from_generator needs a function");
@@ -94,26 +90,23 @@ static mirt_status mirt__generator_check(const mirt_generator_desc *desc) {
 
 MIRT_API mirt_dataset *mirt_dataset_from_generator(const mirt_generator_desc *desc) {
     MIRT__ENTER;
-    mirt__data_spec spec;
     if (mirt__generator_check(desc) != MIRT_OK) return NULL;
     const mirt__stage *stage = desc->any_order ? &mirt__generator_make_stage : &mirt__generator_stage;
-    mirt__generator_dataset *generator = (mirt__generator_dataset *)mirt__dataset_new(sizeof *generator, stage, NULL,
-                                                                                      false);
-    if (!generator) return NULL;
-    generator->desc = *desc;
-    generator->name = mirt__strdup(desc->name ? desc->name : "the generator");
-    memset(&spec, 0, sizeof spec);
-    spec.samples = desc->samples ? desc->samples : -1;
-    spec.num_x = desc->num_x;
-    spec.num_y = desc->num_y;
-    spec.has_weights = desc->weights;
-    for (int i = 0; i < desc->num_x; i++) mirt__data_add_field(&spec, desc->x[i].dtype, desc->x[i].shape);
-    for (int i = 0; i < desc->num_y; i++) mirt__data_add_field(&spec, desc->y[i].dtype, desc->y[i].shape);
-    if (desc->weights) mirt__data_add_field(&spec, MIRT_FLOAT32, mirt_make_shape(0, 0, 0, 0, 0, 0));
-    generator->base.varies = 1; /* unknown, so assume that they vary */
-    generator->base.foreign = true;
-    generator->base.cost = generator->name;
-    if (generator->name) generator->base.identity = mirt__hash(generator->name);
-    if (generator->name && mirt__dataset_set_spec(&generator->base, &spec) == MIRT_OK) return &generator->base;
-    return mirt__dataset_give_up(&generator->base, false);
+    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__generator_dataset), stage);
+    if (!dataset) return NULL;
+    mirt__data_spec *spec = &dataset->spec;
+    ((mirt__generator_dataset *)dataset)->desc = *desc;
+    spec->samples = desc->samples ? desc->samples : -1;
+    spec->num_x = desc->num_x;
+    spec->num_y = desc->num_y;
+    spec->has_weights = desc->weights;
+    for (int i = 0; i < desc->num_x; i++) mirt__data_add_field(spec, desc->x[i].dtype, desc->x[i].shape);
+    for (int i = 0; i < desc->num_y; i++) mirt__data_add_field(spec, desc->y[i].dtype, desc->y[i].shape);
+    if (desc->weights) mirt__data_add_field(spec, MIRT_FLOAT32, MIRT_SHAPE(0));
+    dataset->varies = 1; /* unknown, so assume that they vary */
+    dataset->foreign = true;
+    mirt_status status = mirt__dataset_name_cost(dataset, desc->name ? desc->name : "the generator");
+    if (status == MIRT_OK) dataset->identity = mirt__hash(dataset->cost);
+    if (status == MIRT_OK) status = mirt__dataset_check_spec(dataset);
+    return mirt__dataset_checked(status, &dataset);
 }

@@ -16,8 +16,7 @@ typedef struct mirt__idx_file {
 typedef struct mirt__idx_dataset {
     mirt_dataset base;
     mirt__idx_file *images, *labels; /* labels may be NULL */
-    unsigned char *x;                /* buffer for one sample */
-    unsigned char y;
+    unsigned char y;                 /* the last one; the image is in base.own */
 } mirt__idx_dataset;
 
 static void mirt__idx_close(mirt__idx_file *file) {
@@ -178,10 +177,8 @@ static mirt_status mirt__idx_skip_header(mirt__idx_file *file) {
     return status == MIRT_OK ? mirt__idx_read(file, header, 4 + 4 * (size_t)file->rank) : status;
 }
 
-static mirt_status mirt__idx_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+static mirt_status mirt__idx_begin(mirt_dataset *dataset) {
     mirt__idx_dataset *idx = (mirt__idx_dataset *)dataset;
-    (void)seed;
-    (void)epoch;
     mirt_status status = mirt__idx_skip_header(idx->images);
     if (status == MIRT_OK && idx->labels) status = mirt__idx_skip_header(idx->labels);
     return status;
@@ -198,11 +195,11 @@ static mirt_status mirt__idx_next(mirt_dataset *dataset, mirt__batch *out) {
         dataset->position++;
         return status;
     }
-    status = mirt__idx_read(idx->images, idx->x, dataset->spec.field[0].bytes);
+    status = mirt__idx_read(idx->images, (unsigned char *)dataset->own, dataset->spec.field[0].bytes);
     if (status == MIRT_OK && idx->labels) status = mirt__idx_read(idx->labels, &idx->y, 1);
     if (status != MIRT_OK) return status;
     dataset->current = dataset->position++;
-    out->field[0] = idx->x;
+    out->field[0] = dataset->own; /* room for one image */
     if (idx->labels) out->field[1] = &idx->y;
     out->rows = 1;
     out->index = &dataset->current;
@@ -213,7 +210,6 @@ static void mirt__idx_release(mirt_dataset *dataset) {
     mirt__idx_dataset *idx = (mirt__idx_dataset *)dataset;
     mirt__idx_close(idx->images);
     mirt__idx_close(idx->labels);
-    mirt__free(idx->x);
 }
 
 static const mirt__stage mirt__idx_stage = {mirt__idx_begin, mirt__idx_next, NULL, NULL, NULL, mirt__idx_release, NULL};
@@ -229,17 +225,15 @@ static mirt_status mirt__idx_set(mirt__idx_dataset *idx, const char *images_path
             return mirt__fail(MIRT_E_SHAPE, "%s has %lld images, %s has %lld labels: both need the same number",
                               images_path, (long long)dim[0], labels_path, (long long)idx->labels->dim[0]);
     }
-    mirt__data_spec spec;
-    memset(&spec, 0, sizeof spec);
-    spec.num_x = 1;
-    spec.num_y = labels_path != NULL;
-    mirt__data_add_field(&spec, MIRT_UINT8, mirt_make_shape(dim[1], dim[2], 1, 0, 0, 0));
-    if (spec.num_y) mirt__data_add_field(&spec, MIRT_UINT8, mirt_make_shape(0, 0, 0, 0, 0, 0));
-    spec.samples = dim[0];
-    mirt_status status = mirt__dataset_set_spec(&idx->base, &spec);
-    if (status != MIRT_OK) return mirt__fail_at("%s", images_path);
-    idx->x = (unsigned char *)mirt__calloc(1, idx->base.spec.field[0].bytes);
-    return idx->x ? MIRT_OK : MIRT_E_NOMEM;
+    mirt__data_spec *spec = &idx->base.spec;
+    spec->num_x = 1;
+    spec->num_y = labels_path != NULL;
+    mirt__data_add_field(spec, MIRT_UINT8, MIRT_SHAPE(dim[1], dim[2], 1));
+    if (spec->num_y) mirt__data_add_field(spec, MIRT_UINT8, MIRT_SHAPE(0));
+    spec->samples = dim[0];
+    if (mirt__dataset_check_spec(&idx->base) != MIRT_OK) return mirt__fail_at("%s", images_path);
+    idx->base.own = mirt__calloc(1, spec->field[0].bytes);
+    return idx->base.own ? MIRT_OK : MIRT_E_NOMEM;
 }
 
 MIRT_API mirt_dataset *mirt_idx(const char *images_path, const char *labels_path) {
@@ -248,11 +242,10 @@ MIRT_API mirt_dataset *mirt_idx(const char *images_path, const char *labels_path
         mirt__fail(MIRT_E_INVALID, "mirt_idx needs the path of a file of images");
         return NULL;
     }
-    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__idx_dataset), &mirt__idx_stage, NULL, false);
+    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__idx_dataset), &mirt__idx_stage);
     if (!dataset) return NULL;
     dataset->identity = mirt__identity_with(mirt__hash(images_path), labels_path ? mirt__hash(labels_path) : 0);
-    if (mirt__idx_set((mirt__idx_dataset *)dataset, images_path, labels_path) == MIRT_OK) return dataset;
-    return mirt__dataset_give_up(dataset, false);
+    return mirt__dataset_checked(mirt__idx_set((mirt__idx_dataset *)dataset, images_path, labels_path), &dataset);
 }
 
 /* directory/name or else directory/name.gz, whichever exists; false with the error set. */
@@ -289,8 +282,8 @@ MIRT_API mirt_dataset *mirt_mnist(const char *directory, mirt_split split) {
     if (mirt__mnist_find(&images, directory,
                          split == MIRT_TEST ? "t10k-images-idx3-ubyte" : "train-images-idx3-ubyte") &&
         mirt__mnist_find(&labels, directory, split == MIRT_TEST ? "t10k-labels-idx1-ubyte" : "train-labels-idx1-ubyte"))
-        dataset = mirt__dataset_name_digits(mirt_idx(images.data, labels.data));
+        dataset = mirt_idx(images.data, labels.data);
     mirt__text_free(&images);
     mirt__text_free(&labels);
-    return dataset;
+    return dataset ? mirt__dataset_checked(mirt__dataset_name_digits(dataset), &dataset) : NULL;
 }

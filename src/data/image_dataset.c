@@ -61,7 +61,7 @@ static void mirt__images_release(mirt_dataset *dataset) {
 }
 
 static const mirt__stage mirt__images_stage = {
-    mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__images_make,
+    mirt__dataset_begin_source, mirt__dataset_next_filled, NULL, mirt__images_make,
     mirt__dataset_fill_made,    mirt__images_release,      NULL};
 
 MIRT__LIB const mirt__image_dataset *mirt__images_of(const mirt_dataset *dataset) {
@@ -184,8 +184,7 @@ static uint64_t mirt__images_identity(const mirt__image_list *list, const mirt_i
 
 /* Creates the source stage; takes ownership of the list. */
 static mirt_dataset *mirt__images_source(mirt__image_list *list, const mirt_image_directory_desc *desc) {
-    mirt__data_spec spec;
-    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__image_dataset), &mirt__images_stage, NULL, false);
+    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__image_dataset), &mirt__images_stage);
     if (!dataset) {
         mirt__image_list_free(list);
         return NULL;
@@ -199,23 +198,25 @@ static mirt_dataset *mirt__images_source(mirt__image_list *list, const mirt_imag
     const char *end = list->count ? strrchr(list->path[0], '.') : NULL;
     dataset->cost = end && (end[1] == 'j' || end[1] == 'J') ? "JPEG decoding" : "image decoding";
     dataset->identity = mirt__images_identity(&images->list, desc);
-    memset(&spec, 0, sizeof spec);
-    spec.num_x = 1;
-    mirt__data_add_field(&spec, desc->dtype,
-                         mirt_make_shape(desc->height, desc->width, mirt__mode_channels(desc->color_mode), 0, 0, 0));
+    mirt__data_spec *spec = &dataset->spec;
+    spec->num_x = 1;
+    mirt__data_add_field(spec, desc->dtype,
+                         MIRT_SHAPE(desc->height, desc->width, mirt__mode_channels(desc->color_mode)));
     if (desc->label_mode != MIRT_LABELS_NONE) {
         int64_t numbers = desc->label_mode == MIRT_LABELS_BINARY        ? 1
                           : desc->label_mode == MIRT_LABELS_CATEGORICAL ? list->num_classes
                                                                         : 0;
-        mirt__data_add_field(&spec, desc->label_mode == MIRT_LABELS_INT ? MIRT_INT32 : MIRT_FLOAT32,
-                             mirt_make_shape(numbers, 0, 0, 0, 0, 0));
-        spec.num_y = 1;
+        mirt__data_add_field(spec, desc->label_mode == MIRT_LABELS_INT ? MIRT_INT32 : MIRT_FLOAT32,
+                             MIRT_SHAPE(numbers));
+        spec->num_y = 1;
     }
-    spec.samples = list->count;
-    bool good = mirt__dataset_set_spec(dataset, &spec) == MIRT_OK;
-    if (good) good = (images->reason = (char **)mirt__calloc((size_t)list->count, sizeof(char *))) != NULL;
-    if (good && list->classes) good = mirt_set_class_names(dataset, list->classes, list->num_classes) == MIRT_OK;
-    return good ? dataset : mirt__dataset_give_up(dataset, false);
+    spec->samples = list->count;
+    mirt_status status = mirt__dataset_check_spec(dataset);
+    images->reason = (char **)mirt__calloc((size_t)list->count, sizeof(char *));
+    if (!images->reason) status = MIRT_E_NOMEM;
+    if (status == MIRT_OK && list->classes)
+        status = mirt_set_class_names(dataset, list->classes, list->num_classes);
+    return mirt__dataset_checked(status, &dataset);
 }
 
 /* Creates the stages for a subset of the files. */

@@ -205,14 +205,13 @@ static mirt_status mirt__photos_make(mirt_dataset *dataset, int64_t i, mirt__wor
 }
 
 static const mirt__stage mirt__photos_stage = {
-    mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__photos_make, mirt__dataset_fill_made, NULL, NULL
+    mirt__dataset_begin_source, mirt__dataset_next_filled, NULL, mirt__photos_make, mirt__dataset_fill_made, NULL, NULL
 };
 
 MIRT_API mirt_dataset *mirt_drawn_photos(int64_t count, int height, int width, uint64_t seed, mirt_split split) {
     MIRT__ENTER;
     static const char *const names[] = {"cats", "dogs"};
     const int most = 4096;
-    mirt__data_spec spec;
     if (split != MIRT_TRAIN && split != MIRT_TEST)
         return mirt__fail(MIRT_E_INVALID, "mirt_drawn_photos has the splits MIRT_TRAIN and MIRT_TEST, not %d",
                           (int)split),
@@ -223,20 +222,19 @@ MIRT_API mirt_dataset *mirt_drawn_photos(int64_t count, int height, int width, u
                    "mirt_drawn_photos: %lld pictures of %d x %d pixels: at least 1 is needed, with sides of 8 to %d",
                    (long long)count, height, width, most),
                (mirt_dataset *)NULL;
-    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__photos), &mirt__photos_stage, NULL, false);
+    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__photos), &mirt__photos_stage);
     if (!dataset) return NULL;
     ((mirt__photos *)dataset)->seed = seed;
     ((mirt__photos *)dataset)->split = split;
     dataset->cost = "drawing photographs";
     dataset->identity = mirt__identity_with(mirt__identity_with(mirt__hash("photos"), seed), (uint64_t)split);
-    memset(&spec, 0, sizeof spec);
-    spec.num_x = spec.num_y = 1;
-    mirt__data_add_field(&spec, MIRT_UINT8, mirt_make_shape(height, width, 3, 0, 0, 0));
-    mirt__data_add_field(&spec, MIRT_FLOAT32, mirt_make_shape(1, 0, 0, 0, 0, 0));
-    spec.samples = count;
-    bool good = mirt__dataset_set_spec(dataset, &spec) == MIRT_OK &&
-                mirt_set_class_names(dataset, names, MIRT__COUNT(names)) == MIRT_OK;
-    return good ? dataset : mirt__dataset_give_up(dataset, false);
+    dataset->spec.num_x = dataset->spec.num_y = 1;
+    mirt__data_add_field(&dataset->spec, MIRT_UINT8, MIRT_SHAPE(height, width, 3));
+    mirt__data_add_field(&dataset->spec, MIRT_FLOAT32, MIRT_SHAPE(1));
+    dataset->spec.samples = count;
+    mirt_status status = mirt__dataset_check_spec(dataset);
+    if (status == MIRT_OK) status = mirt_set_class_names(dataset, names, MIRT__COUNT(names));
+    return mirt__dataset_checked(status, &dataset);
 }
 
 #undef MIRT__PHOTO_ROUND

@@ -11,14 +11,12 @@ static mirt_status mirt__prefetch_check(int depth) {
 
 #ifdef MIRRORTRAIN_NO_THREADS
 
-MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth) {
-    MIRT__ENTER;
-    return dataset && mirt__prefetch_check(depth) != MIRT_OK ? mirt__dataset_give_up(dataset, false) : dataset;
+MIRT__LIB mirt_status mirt__prefetch_over(mirt_dataset **chain, int depth) {
+    (void)chain;
+    return mirt__prefetch_check(depth);
 }
 
 #else
-
-#include <pthread.h>
 
 /* A slot is in one list, or held by the consumer, or filled by the worker. */
 typedef struct mirt__berth {
@@ -47,14 +45,13 @@ static mirt__berth *mirt__berth_pop(mirt__berth_list *list) {
 typedef struct mirt__prefetch_dataset {
     mirt_dataset base;
     int slots, most; /* depth plus the slot that the consumer holds, now and at most */
-    mirt__berth *slot;
+    mirt__berth *slot; /* they follow this struct in its block */
     mirt__berth *held; /* held by the consumer until its next call */
     mirt__berth_list free, asked, filled; /* asked: workers of the previous stage are filling them already */
-    pthread_mutex_t mutex;
-    pthread_cond_t to_worker, to_consumer;
+    mirt__signals signals;
     mirt__thread thread;
     mirt__caller caller; /* settings of the thread that began the pass */
-    bool has_mutex, has_worker_cond, has_consumer_cond, has_thread;
+    bool has_thread;
     double waited; /* seconds that the consumer waited since the worker began the last batch */
     bool full;     /* no slot has been free since their number last grew */
     bool busy;             /* the worker runs through an epoch */
@@ -95,20 +92,20 @@ static void mirt__prefetch_epoch(mirt__prefetch_dataset *prefetch) {
     for (;;) {
         while (!prefetch->cancel && !prefetch->free.first && !prefetch->asked.first) {
             prefetch->full = true;
-            pthread_cond_wait(&prefetch->to_worker, &prefetch->mutex);
+            pthread_cond_wait(&prefetch->signals.to_threads, &prefetch->signals.mutex);
         }
         if (prefetch->cancel) return;
         mirt__prefetch_tell(prefetch);
         while (prefetch->free.first && mirt__batch_ask(source, &prefetch->free.first->slot))
             mirt__berth_push(&prefetch->asked, mirt__berth_pop(&prefetch->free));
         mirt__berth *ahead = mirt__berth_pop(prefetch->asked.first ? &prefetch->asked : &prefetch->free);
-        pthread_mutex_unlock(&prefetch->mutex);
+        pthread_mutex_unlock(&prefetch->signals.mutex);
         mirt_status status = source->lent ? source->stage->fill(source, &ahead->slot)
                                           : mirt__slot_pull(&ahead->slot, source);
-        pthread_mutex_lock(&prefetch->mutex);
+        pthread_mutex_lock(&prefetch->signals.mutex);
         bool any = status == MIRT_OK && ahead->slot.rows > 0;
         mirt__berth_push(any ? &prefetch->filled : &prefetch->free, ahead);
-        if (any) pthread_cond_signal(&prefetch->to_consumer);
+        if (any) pthread_cond_signal(&prefetch->signals.to_consumer);
         if (any || status == MIRT__SKIPPED) continue;
         prefetch->status = status;
         if (status != MIRT_OK) snprintf(prefetch->error, sizeof prefetch->error, "%s", mirt_last_error());
@@ -118,37 +115,37 @@ static void mirt__prefetch_epoch(mirt__prefetch_dataset *prefetch) {
 
 static void *mirt__prefetch_worker(void *arg) {
     mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)arg;
-    pthread_mutex_lock(&prefetch->mutex);
+    pthread_mutex_lock(&prefetch->signals.mutex);
     while (!prefetch->quit) {
         if (prefetch->busy) {
             mirt__caller_set(&prefetch->caller, NULL);
             mirt__prefetch_epoch(prefetch);
             prefetch->busy = false;
-            pthread_cond_signal(&prefetch->to_consumer);
+            pthread_cond_signal(&prefetch->signals.to_consumer);
         } else {
-            pthread_cond_wait(&prefetch->to_worker, &prefetch->mutex);
+            pthread_cond_wait(&prefetch->signals.to_threads, &prefetch->signals.mutex);
         }
     }
-    pthread_mutex_unlock(&prefetch->mutex);
+    pthread_mutex_unlock(&prefetch->signals.mutex);
     return NULL;
 }
 
 /* Returns once the worker is idle. */
 static void mirt__prefetch_stop(mirt__prefetch_dataset *prefetch) {
-    pthread_mutex_lock(&prefetch->mutex);
+    pthread_mutex_lock(&prefetch->signals.mutex);
     prefetch->cancel = true;
-    pthread_cond_signal(&prefetch->to_worker);
-    while (prefetch->busy) pthread_cond_wait(&prefetch->to_consumer, &prefetch->mutex);
+    pthread_cond_signal(&prefetch->signals.to_threads);
+    while (prefetch->busy) mirt__signals_wait(&prefetch->signals);
     prefetch->cancel = false;
-    pthread_mutex_unlock(&prefetch->mutex);
+    pthread_mutex_unlock(&prefetch->signals.mutex);
 }
 
-static mirt_status mirt__prefetch_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+static mirt_status mirt__prefetch_begin(mirt_dataset *dataset) {
     mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)dataset;
     mirt__prefetch_stop(prefetch);
     /* While the worker is idle, this thread owns the previous stages, so their messages are logged at once. */
-    mirt_status status = mirt__dataset_begin(dataset->source, seed, epoch);
-    pthread_mutex_lock(&prefetch->mutex);
+    mirt_status status = mirt__dataset_begin_source(dataset);
+    pthread_mutex_lock(&prefetch->signals.mutex);
     memset(&prefetch->free, 0, sizeof prefetch->free);
     prefetch->asked = prefetch->filled = prefetch->free;
     for (int i = 0; i < prefetch->slots; i++) mirt__berth_push(&prefetch->free, &prefetch->slot[i]);
@@ -156,28 +153,28 @@ static mirt_status mirt__prefetch_begin(mirt_dataset *dataset, uint64_t seed, in
     prefetch->caller = mirt__caller_get();
     prefetch->status = MIRT_OK;
     prefetch->busy = status == MIRT_OK;
-    pthread_cond_signal(&prefetch->to_worker);
-    pthread_mutex_unlock(&prefetch->mutex);
+    pthread_cond_signal(&prefetch->signals.to_threads);
+    pthread_mutex_unlock(&prefetch->signals.mutex);
     return status;
 }
 
 static mirt_status mirt__prefetch_next(mirt_dataset *dataset, mirt__batch *out) {
     mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)dataset;
     memset(out, 0, sizeof *out);
-    pthread_mutex_lock(&prefetch->mutex);
+    pthread_mutex_lock(&prefetch->signals.mutex);
     if (prefetch->held) {
         mirt__berth_push(&prefetch->free, prefetch->held);
-        pthread_cond_signal(&prefetch->to_worker);
+        pthread_cond_signal(&prefetch->signals.to_threads);
     }
     if (prefetch->busy && !prefetch->filled.first) {
         double began = mirt__now();
-        while (prefetch->busy && !prefetch->filled.first) pthread_cond_wait(&prefetch->to_consumer, &prefetch->mutex);
+        while (prefetch->busy && !prefetch->filled.first) mirt__signals_wait(&prefetch->signals);
         prefetch->waited += mirt__now() - began;
     }
     prefetch->held = prefetch->filled.first ? mirt__berth_pop(&prefetch->filled) : NULL;
     mirt__berth *held = prefetch->held;
     mirt_status status = prefetch->status;
-    pthread_mutex_unlock(&prefetch->mutex);
+    pthread_mutex_unlock(&prefetch->signals.mutex);
     if (!held) return status == MIRT_OK ? MIRT_OK : mirt__fail(status, "%s", prefetch->error);
     mirt__slot_give(&held->slot, &dataset->spec, 0, held->slot.rows, out);
     return MIRT_OK;
@@ -186,72 +183,52 @@ static mirt_status mirt__prefetch_next(mirt_dataset *dataset, mirt__batch *out) 
 static void mirt__prefetch_release(mirt_dataset *dataset) {
     mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)dataset;
     if (prefetch->has_thread) {
-        pthread_mutex_lock(&prefetch->mutex);
+        pthread_mutex_lock(&prefetch->signals.mutex);
         prefetch->cancel = true;
         prefetch->quit = true;
-        pthread_cond_signal(&prefetch->to_worker);
-        pthread_mutex_unlock(&prefetch->mutex);
+        pthread_cond_signal(&prefetch->signals.to_threads);
+        pthread_mutex_unlock(&prefetch->signals.mutex);
         pthread_join(prefetch->thread.id, NULL);
     }
     /* Its workers may be filling slots of this stage. */
     if (dataset->source->worker_pool) mirt__workers_drop(dataset->source->worker_pool);
-    if (prefetch->has_consumer_cond) pthread_cond_destroy(&prefetch->to_consumer);
-    if (prefetch->has_worker_cond) pthread_cond_destroy(&prefetch->to_worker);
-    if (prefetch->has_mutex) pthread_mutex_destroy(&prefetch->mutex);
-    for (int i = 0; prefetch->slot && i < prefetch->most; i++) mirt__aligned_free(prefetch->slot[i].slot.block);
-    mirt__free(prefetch->slot);
+    mirt__signals_destroy(&prefetch->signals);
+    for (int i = 0; i < prefetch->slots; i++) mirt__aligned_free(prefetch->slot[i].slot.block);
 }
 
 static const mirt__stage mirt__prefetch_stage = {mirt__prefetch_begin, mirt__prefetch_next, NULL, NULL, NULL,
                                                  mirt__prefetch_release, NULL};
 
-static mirt_status mirt__prefetch_create_slots(mirt__prefetch_dataset *prefetch) {
-    const mirt__data_spec *spec = &prefetch->base.spec;
-    mirt_status status = MIRT_OK;
-    prefetch->slot = (mirt__berth *)mirt__calloc((size_t)prefetch->most, sizeof(mirt__berth));
-    if (!prefetch->slot) return MIRT_E_NOMEM;
-    for (int i = 0; i < prefetch->slots && status == MIRT_OK; i++)
-        status = mirt__slot_create(&prefetch->slot[i].slot, spec, mirt__data_most_rows(spec), true);
-    return status;
-}
-
-static mirt_status mirt__prefetch_start(mirt__prefetch_dataset *prefetch) {
-    int code = pthread_mutex_init(&prefetch->mutex, NULL);
-    prefetch->has_mutex = code == 0;
-    if (code == 0) {
-        code = pthread_cond_init(&prefetch->to_worker, NULL);
-        prefetch->has_worker_cond = code == 0;
-    }
-    if (code == 0) {
-        code = pthread_cond_init(&prefetch->to_consumer, NULL);
-        prefetch->has_consumer_cond = code == 0;
-    }
-    if (code == 0) {
-        code = mirt__thread_start(&prefetch->thread, mirt__prefetch_worker, prefetch);
-        prefetch->has_thread = code == 0;
-    }
-    if (code != 0) return mirt__fail(MIRT_E_THREAD, "cannot start the prefetch thread: %s", strerror(code));
-    return MIRT_OK;
-}
-
-MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth) {
-    MIRT__ENTER;
-    if (!dataset) return NULL;
-    if (mirt__prefetch_check(depth) != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    if (mirt__reachable(dataset) || dataset->run || dataset->pointing || dataset->stage == &mirt__prefetch_stage)
-        return dataset; /* nothing to prepare, not possible yet, or already prefetched */
-    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__prefetch_dataset), &mirt__prefetch_stage, dataset, false);
-    if (!stage) return NULL;
-    mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)stage;
-    prefetch->slots = (depth == MIRT_AUTOTUNE ? 2 : depth) + 1;
-    prefetch->most = depth == MIRT_AUTOTUNE ? 16 + 1 : prefetch->slots;
-    stage->joins = 1;
-    stage->ahead = true;
+MIRT__LIB mirt_status mirt__prefetch_over(mirt_dataset **chain, int depth) {
+    const int slots = (depth == MIRT_AUTOTUNE ? 2 : depth) + 1, most = depth == MIRT_AUTOTUNE ? 16 + 1 : slots;
+    mirt_dataset *source = *chain;
+    mirt_status status = mirt__prefetch_check(depth);
+    if (mirt__reachable(source) || source->run || source->pointing || source->stage == &mirt__prefetch_stage)
+        return status; /* nothing to prepare, not possible yet, or already prefetched */
+    if (status == MIRT_OK)
+        status = mirt__dataset_add(chain, sizeof(mirt__prefetch_dataset) + (size_t)most * sizeof(mirt__berth),
+                                   &mirt__prefetch_stage);
+    if (status != MIRT_OK) return status;
+    mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)*chain;
+    prefetch->slot = (mirt__berth *)(void *)(prefetch + 1);
+    prefetch->most = most;
+    prefetch->base.joins = 1;
+    prefetch->base.ahead = true;
     prefetch->waited = 1; /* the first epoch always begins with a wait */
-    dataset->lent = dataset->stage->fill != NULL;
-    if (mirt__prefetch_create_slots(prefetch) != MIRT_OK || mirt__prefetch_start(prefetch) != MIRT_OK)
-        return mirt__dataset_give_up(stage, false);
-    return stage;
+    source->lent = source->stage->fill != NULL;
+    while (prefetch->slots < slots && status == MIRT_OK)
+        status = mirt__slot_create(&prefetch->slot[prefetch->slots++].slot, &source->spec,
+                                   mirt__data_most_rows(&source->spec), true);
+    if (status != MIRT_OK) return status;
+    int code = mirt__signals_create(&prefetch->signals);
+    if (code == 0) code = mirt__thread_start(&prefetch->thread, mirt__prefetch_worker, prefetch);
+    prefetch->has_thread = code == 0;
+    return code ? mirt__fail(MIRT_E_THREAD, "cannot start the prefetch thread: %s", strerror(code)) : MIRT_OK;
 }
 
 #endif
+
+MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth) {
+    MIRT__ENTER;
+    return dataset ? mirt__dataset_checked(mirt__prefetch_over(&dataset, depth), &dataset) : NULL;
+}

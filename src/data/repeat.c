@@ -7,26 +7,21 @@ typedef struct mirt__repeat_dataset {
     int64_t passes, pass; /* passes 0: endless */
     bool any;             /* this pass has returned a sample */
     int64_t lost;         /* atomic: number of skipped samples of the pass */
-    uint64_t seed;
-    int64_t epoch;
 } mirt__repeat_dataset;
 
 /* Each pass is an epoch for the previous stages. */
 static mirt_status mirt__repeat_pass(mirt__repeat_dataset *repeat) {
     const int bits = 24; /* seed of epochs, if passes are endless */
-    uint64_t epoch = (uint64_t)repeat->epoch, pass = (uint64_t)repeat->pass;
+    uint64_t epoch = (uint64_t)repeat->base.epoch, pass = (uint64_t)repeat->pass;
     epoch = repeat->passes ? epoch * (uint64_t)repeat->passes + pass : (pass << bits) + epoch;
     repeat->any = false;
     repeat->lost = 0;
-    return mirt__dataset_begin(repeat->base.source, repeat->seed, (int64_t)epoch);
+    return mirt__dataset_begin(repeat->base.source, repeat->base.seed, (int64_t)epoch);
 }
 
-static mirt_status mirt__repeat_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
-    mirt__repeat_dataset *repeat = (mirt__repeat_dataset *)dataset;
-    repeat->pass = 0;
-    repeat->seed = seed;
-    repeat->epoch = epoch;
-    return mirt__repeat_pass(repeat);
+static mirt_status mirt__repeat_begin(mirt_dataset *dataset) {
+    ((mirt__repeat_dataset *)dataset)->pass = 0;
+    return mirt__repeat_pass((mirt__repeat_dataset *)dataset);
 }
 
 static mirt_status mirt__repeat_next(mirt_dataset *dataset, mirt__batch *out) {
@@ -98,19 +93,18 @@ MIRT_API mirt_dataset *mirt_repeat(mirt_dataset *dataset, int64_t count) {
     if (status == MIRT_OK && count && dataset->spec.samples > INT64_MAX / count)
         status = mirt__fail(MIRT_E_INVALID, "mirt_repeat(%lld): %lld samples are too many to repeat that often",
                             (long long)count, (long long)dataset->spec.samples);
-    if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    bool runs = !dataset->spec.batch && mirt__reachable(dataset);
-    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__repeat_dataset),
-                                            runs ? &mirt__repeat_run_stage : &mirt__repeat_stage, dataset, false);
-    if (!stage) return NULL;
-    if (runs) stage->run = mirt__repeat_run;
-    ((mirt__repeat_dataset *)stage)->passes = count;
-    stage->pointing = dataset->pointing;
-    stage->samples = NULL;
-    stage->identity = mirt__identity_with(stage->identity, mirt__hash("repeat") + (uint64_t)count);
-    if (stage->varies) stage->varies = 2;
-    bool endless = count == 0 || dataset->spec.samples < 0;
-    stage->spec.samples = endless ? -1 : dataset->spec.samples * count;
-    if (dataset->spec.batch) stage->batches = endless ? -1 : dataset->batches * count;
-    return stage;
+    const mirt_dataset *source = dataset;
+    const bool runs = !source->spec.batch && mirt__reachable(source), endless = count == 0 || source->spec.samples < 0;
+    const mirt__stage *kind = runs ? &mirt__repeat_run_stage : &mirt__repeat_stage;
+    if (status == MIRT_OK) status = mirt__dataset_add(&dataset, sizeof(mirt__repeat_dataset), kind);
+    if (status != MIRT_OK) return mirt__dataset_checked(status, &dataset);
+    if (runs) dataset->run = mirt__repeat_run;
+    ((mirt__repeat_dataset *)dataset)->passes = count;
+    dataset->pointing = source->pointing;
+    dataset->samples = NULL;
+    dataset->identity = mirt__identity_with(dataset->identity, mirt__hash("repeat") + (uint64_t)count);
+    if (dataset->varies) dataset->varies = 2;
+    dataset->spec.samples = endless ? -1 : source->spec.samples * count;
+    if (source->spec.batch) dataset->batches = endless ? -1 : source->batches * count;
+    return dataset;
 }

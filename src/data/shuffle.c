@@ -5,51 +5,42 @@
 typedef struct mirt__shuffle_dataset {
     mirt_dataset base;
     mirt__random random;
-    int64_t *order;         /* [samples] of a permutation */
-    int64_t capacity, held; /* samples in the slot, for streams */
+    int64_t capacity, held; /* samples in the slot, for streams; a permutation is in base.own */
     int64_t given; /* the slot returned last, to be refilled; -1: none */
 } mirt__shuffle_dataset;
 
-static void mirt__shuffle_start(mirt__shuffle_dataset *shuffle, uint64_t seed, int64_t epoch) {
-    uint64_t key = mirt__hash("shuffle") + ((uint64_t)shuffle->base.shuffles << 48) + (uint64_t)epoch;
-    shuffle->random = mirt__random_stream(seed, key);
+static mirt__random mirt__shuffle_random(const mirt_dataset *dataset) {
+    uint64_t key = mirt__hash("shuffle") + ((uint64_t)dataset->shuffles << 48) + (uint64_t)dataset->epoch;
+    return mirt__random_stream(dataset->seed, key);
 }
 
 /* Fisher-Yates shuffle. */
-static mirt_status mirt__shuffle_permute(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
-    mirt__shuffle_dataset *shuffle = (mirt__shuffle_dataset *)dataset;
-    mirt_status status = mirt__dataset_begin_filled(dataset, seed, epoch);
+static mirt_status mirt__shuffle_permute(mirt_dataset *dataset) {
+    mirt_status status = mirt__dataset_begin_source(dataset);
     if (status != MIRT_OK) return status;
-    mirt__shuffle_start(shuffle, seed, epoch);
+    int64_t *order = (int64_t *)dataset->own;
+    mirt__random random = mirt__shuffle_random(dataset);
     for (int64_t i = 0; i < dataset->spec.samples; i++) {
-        int64_t j = (int64_t)mirt__random_below(&shuffle->random, (uint64_t)i + 1);
-        shuffle->order[i] = shuffle->order[j];
-        shuffle->order[j] = i;
+        int64_t j = (int64_t)mirt__random_below(&random, (uint64_t)i + 1);
+        order[i] = order[j];
+        order[j] = i;
     }
     return MIRT_OK;
 }
 
 static mirt_status mirt__shuffle_at(mirt_dataset *dataset, int64_t i, mirt__sample *out) {
-    const mirt__shuffle_dataset *shuffle = (const mirt__shuffle_dataset *)dataset;
-    return dataset->source->stage->at(dataset->source, shuffle->order[i], out);
+    return dataset->source->stage->at(dataset->source, ((const int64_t *)dataset->own)[i], out);
 }
 
 static mirt_status mirt__shuffle_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
                                       int64_t *index) {
-    const mirt__shuffle_dataset *shuffle = (const mirt__shuffle_dataset *)dataset;
-    return dataset->source->stage->make(dataset->source, shuffle->order[i], work, field, index);
-}
-
-static void mirt__shuffle_release(mirt_dataset *dataset) {
-    mirt__shuffle_dataset *shuffle = (mirt__shuffle_dataset *)dataset;
-    mirt__free(shuffle->order);
+    return dataset->source->stage->make(dataset->source, ((const int64_t *)dataset->own)[i], work, field, index);
 }
 
 static const mirt__stage mirt__permutation_stage = {
-    mirt__shuffle_permute, mirt__dataset_next_at, mirt__shuffle_at, NULL, NULL, mirt__shuffle_release, NULL};
+    mirt__shuffle_permute, mirt__dataset_next_at, mirt__shuffle_at, NULL, NULL, NULL, NULL};
 static const mirt__stage mirt__permutation_make_stage = {
-    mirt__shuffle_permute,   mirt__dataset_next_filled, NULL, mirt__shuffle_make,
-    mirt__dataset_fill_made, mirt__shuffle_release,     NULL};
+    mirt__shuffle_permute, mirt__dataset_next_filled, NULL, mirt__shuffle_make, mirt__dataset_fill_made, NULL, NULL};
 
 /* Reads the stream's next sample into `slot`; *got is false at its end. */
 static mirt_status mirt__shuffle_pull(mirt__shuffle_dataset *shuffle, int64_t slot, bool *got) {
@@ -61,11 +52,11 @@ static mirt_status mirt__shuffle_pull(mirt__shuffle_dataset *shuffle, int64_t sl
     return MIRT_OK;
 }
 
-static mirt_status mirt__shuffle_buffer_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+static mirt_status mirt__shuffle_buffer_begin(mirt_dataset *dataset) {
     mirt__shuffle_dataset *shuffle = (mirt__shuffle_dataset *)dataset;
-    mirt_status status = mirt__dataset_begin(dataset->source, seed, epoch);
+    mirt_status status = mirt__dataset_begin_source(dataset);
     if (status != MIRT_OK) return status;
-    mirt__shuffle_start(shuffle, seed, epoch);
+    shuffle->random = mirt__shuffle_random(dataset);
     shuffle->given = -1;
     shuffle->held = 0;
     bool got = true;
@@ -108,37 +99,33 @@ static mirt_status mirt__shuffle_buffer_next(mirt_dataset *dataset, mirt__batch 
 }
 
 static const mirt__stage mirt__shuffle_buffer_stage = {
-    mirt__shuffle_buffer_begin, mirt__shuffle_buffer_next, NULL, NULL, NULL, mirt__shuffle_release, NULL};
+    mirt__shuffle_buffer_begin, mirt__shuffle_buffer_next, NULL, NULL, NULL, NULL, NULL};
 
-MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer, bool borrows) {
-    if (!source) return NULL;
-    bool reachable = mirt__reachable(source);
-    if (source->spec.batch) {
-        mirt__fail(MIRT_E_INVALID, "mirt_shuffle must come before mirt_batch: it shuffles samples, not batches");
-        return mirt__dataset_give_up(source, borrows);
-    }
-    if (buffer < 1) {
-        mirt__fail(MIRT_E_INVALID, "a shuffle buffer of %lld samples: at least 1 is needed", (long long)buffer);
-        return mirt__dataset_give_up(source, borrows);
-    }
+MIRT__LIB mirt_status mirt__shuffle_over(mirt_dataset **chain, int64_t buffer) {
+    const mirt_dataset *source = *chain;
+    const bool reachable = mirt__reachable(source);
+    if (source->spec.batch)
+        return mirt__fail(MIRT_E_INVALID, "mirt_shuffle must come before mirt_batch: it shuffles samples, not batches");
+    if (buffer < 1)
+        return mirt__fail(MIRT_E_INVALID, "a shuffle buffer of %lld samples: at least 1 is needed", (long long)buffer);
     const mirt__stage *stage = source->stage->at ? &mirt__permutation_stage
                                : reachable       ? &mirt__permutation_make_stage
                                                  : &mirt__shuffle_buffer_stage;
-    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__shuffle_dataset), stage, source, borrows);
-    if (!dataset) return NULL;
+    mirt_status status = mirt__dataset_add(chain, sizeof(mirt__shuffle_dataset), stage);
+    if (status != MIRT_OK) return status;
+    mirt_dataset *dataset = *chain;
     mirt__shuffle_dataset *shuffle = (mirt__shuffle_dataset *)dataset;
     dataset->shuffles++;
     int64_t samples = dataset->spec.samples;
     shuffle->capacity = samples >= 0 && buffer > samples ? samples : buffer;
     dataset->identity = mirt__identity_with(dataset->identity,
                                             mirt__hash("shuffle") + (reachable ? 0 : (uint64_t)shuffle->capacity));
-    mirt_status status = MIRT_OK;
-    if (!reachable) status = mirt__slot_create(&dataset->slot, &dataset->spec, shuffle->capacity, true);
-    else if (!(shuffle->order = (int64_t *)mirt__calloc((size_t)samples, sizeof(int64_t)))) status = MIRT_E_NOMEM;
-    return status == MIRT_OK ? dataset : mirt__dataset_give_up(dataset, false);
+    if (!reachable) return mirt__slot_create(&dataset->slot, &dataset->spec, shuffle->capacity, true);
+    dataset->own = mirt__calloc((size_t)samples, sizeof(int64_t));
+    return dataset->own ? MIRT_OK : MIRT_E_NOMEM;
 }
 
 MIRT_API mirt_dataset *mirt_shuffle(mirt_dataset *dataset, int64_t buffer) {
     MIRT__ENTER;
-    return mirt__shuffle_over(dataset, buffer, false);
+    return dataset ? mirt__dataset_checked(mirt__shuffle_over(&dataset, buffer), &dataset) : NULL;
 }

@@ -22,9 +22,9 @@ typedef struct mirt__window_dataset {
     int64_t passed;       /* position of the first ones, if samples come in passes */
 } mirt__window_dataset;
 
-static mirt_status mirt__window_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+static mirt_status mirt__window_begin(mirt_dataset *dataset) {
     ((mirt__window_dataset *)dataset)->passed = 0;
-    return mirt__dataset_begin(dataset->source, seed, epoch);
+    return mirt__dataset_begin_source(dataset);
 }
 
 static mirt_status mirt__window_run(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count) {
@@ -79,7 +79,7 @@ static const mirt__stage mirt__window_at_stage = {
     mirt__window_begin, mirt__dataset_next_at, mirt__window_at, NULL, NULL, NULL, NULL
 };
 static const mirt__stage mirt__window_make_stage = {
-    mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__window_make, mirt__dataset_fill_made, NULL, NULL
+    mirt__dataset_begin_source, mirt__dataset_next_filled, NULL, mirt__window_make, mirt__dataset_fill_made, NULL, NULL
 };
 
 static mirt_dataset *mirt__window(mirt_dataset *source, int64_t given, bool skips) {
@@ -94,13 +94,13 @@ static mirt_dataset *mirt__window(mirt_dataset *source, int64_t given, bool skip
                             have == 1            ? ""
                             : source->spec.batch ? "es"
                                                  : "s");
-    if (status != MIRT_OK) return mirt__dataset_give_up(source, false);
     const mirt__stage *stage = source->stage->at     ? &mirt__window_at_stage
                                : source->run         ? &mirt__window_run_stage
                                : source->stage->make ? &mirt__window_make_stage
                                                      : &mirt__window_stage;
-    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__window_dataset), stage, source, false);
-    if (!dataset) return NULL;
+    mirt_dataset *dataset = source;
+    if (status == MIRT_OK) status = mirt__dataset_add(&dataset, sizeof(mirt__window_dataset), stage);
+    if (status != MIRT_OK) return mirt__dataset_checked(status, &dataset);
     mirt__window_dataset *window = (mirt__window_dataset *)dataset;
     if (have >= 0 && (count < 0 || count > have - first)) count = have - first;
     if (source->run) dataset->run = mirt__window_run;
@@ -129,94 +129,107 @@ MIRT_API mirt_dataset *mirt_skip(mirt_dataset *dataset, int64_t count) {
     return mirt__window(dataset, count, true);
 }
 
-/* >>map */
+/* >>stages that make a sample of each */
 
-MIRT__LIB void mirt__dataset_vary(mirt_dataset *dataset) {
+static mirt_status mirt__each_fill(mirt_dataset *dataset, mirt__slot *out) {
+    mirt__batch batch;
+    mirt__sample in;
+    out->rows = 0;
+    if (!mirt__dataset_work(dataset)) return MIRT_E_NOMEM;
+    mirt_status status = mirt__dataset_next(dataset->source, &batch);
+    if (status != MIRT_OK || batch.rows == 0) return status;
+    memcpy(in.field, batch.field, sizeof in.field);
+    in.index = out->index[0] = batch.index[0];
+    status = dataset->apply(dataset, &in, dataset->work, out->field);
+    out->rows = status == MIRT_OK;
+    return status;
+}
+
+static mirt_status mirt__each_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
+                                   int64_t *index) {
+    mirt__sample in;
+    if (!field) return mirt__dataset_make(dataset, i, work, NULL, index);
+    mirt_status status = mirt__dataset_reach(dataset->source, i, work, &in);
+    if (status != MIRT_OK) return status;
+    *index = in.index;
+    return dataset->apply(dataset, &in, work, field);
+}
+
+static mirt_status mirt__each_run(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count) {
+    return dataset->source->run(dataset->source, most, turn, first, count);
+}
+
+static const mirt__stage mirt__each_stage = {
+    mirt__dataset_begin_source, mirt__dataset_next_filled, NULL, NULL, mirt__each_fill, NULL, NULL
+};
+static const mirt__stage mirt__each_make_stage = {
+    mirt__dataset_begin_source, mirt__dataset_next_filled, NULL, mirt__each_make, mirt__dataset_fill_made, NULL, NULL
+};
+static const mirt__stage mirt__each_run_stage = {
+    mirt__dataset_begin_source, mirt__dataset_next_filled, NULL, mirt__each_make, mirt__each_fill, NULL, NULL
+};
+
+MIRT__LIB mirt_status mirt__dataset_add_each(const char *caller, mirt_dataset **chain, size_t size,
+                                             mirt__sample_fn apply) {
+    const mirt_dataset *source = *chain;
     uint64_t pass;
-    dataset->varies = MIRT__TRAINS && mirt__dataset_repeats(dataset->source, &pass) ? 2 : 1;
+    if (source->spec.batch)
+        return mirt__fail(MIRT_E_INVALID, "%s must come before mirt_batch: it takes one sample at a time", caller);
+    mirt_status status = mirt__dataset_add(chain, size,
+                                           mirt__reachable(source) ? &mirt__each_make_stage
+                                           : source->run           ? &mirt__each_run_stage
+                                                                   : &mirt__each_stage);
+    if (status != MIRT_OK) return status;
+    mirt_dataset *dataset = *chain;
+    if (source->run) dataset->run = mirt__each_run;
+    dataset->apply = apply;
+    dataset->varies = MIRT__TRAINS && mirt__dataset_repeats(source, &pass) ? 2 : 1;
+    return MIRT_OK;
 }
 
 typedef struct mirt__map_dataset {
     mirt_dataset base;
     mirt_map_fn fn;
     void *user;
-    char *name;
     bool keeps_x; /* x[0] keeps its shape and dtype */
 } mirt__map_dataset;
 
-static mirt_status mirt__map_apply(mirt__map_dataset *map, const void *const *in, int64_t index, mirt__work *work,
-                                   void *const *out) {
-    const mirt__data_spec *from = &map->base.source->spec;
+static mirt_status mirt__map_apply(mirt_dataset *dataset, const mirt__sample *in, mirt__work *work, void *const *out) {
+    mirt__map_dataset *map = (mirt__map_dataset *)dataset;
+    const mirt__data_spec *from = &dataset->source->spec;
     const float one = 1;
-    for (int f = map->keeps_x ? 0 : 1; f < from->num_fields; f++) memcpy(out[f], in[f], from->field[f].bytes);
-    if (map->base.spec.num_fields > from->num_fields) memcpy(out[from->num_fields], &one, sizeof one);
-    mirt__at_begin(&map->base, work, map->name, index);
+    for (int f = map->keeps_x ? 0 : 1; f < from->num_fields; f++) memcpy(out[f], in->field[f], from->field[f].bytes);
+    if (dataset->spec.num_fields > from->num_fields) memcpy(out[from->num_fields], &one, sizeof one);
+    mirt__at_begin(dataset, work, dataset->cost, in->index);
     int code;
     {
         MIRT__OUTSIDE;
-        code = map->fn(in, out, index, map->user);
+        code = map->fn(in->field, out, in->index, map->user);
     }
-    mirt__at_end(&map->base, work);
-    if (code)
-        return mirt__fail(MIRT_E_CALLBACK, "%s returned %d for sample %lld", map->name, code, (long long)index);
-    return MIRT_OK;
+    mirt__at_end(dataset, work);
+    return code ? mirt__fail(MIRT_E_CALLBACK, "%s returned %d for sample %lld", dataset->cost, code,
+                             (long long)in->index)
+                : MIRT_OK;
 }
-
-static mirt_status mirt__map_fill(mirt_dataset *dataset, mirt__slot *out) {
-    mirt__batch in;
-    out->rows = 0;
-    mirt_status status = mirt__dataset_next(dataset->source, &in);
-    if (status != MIRT_OK || in.rows == 0) return status;
-    out->index[0] = in.index[0];
-    status = mirt__map_apply((mirt__map_dataset *)dataset, in.field, in.index[0], NULL, out->field);
-    if (status == MIRT_OK) out->rows = 1;
-    return status;
-}
-
-static mirt_status mirt__map_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
-                                  int64_t *index) {
-    mirt__sample in;
-    if (!field) return mirt__dataset_make(dataset, i, work, NULL, index);
-    mirt_status status = mirt__dataset_reach(dataset->source, i, work, &in);
-    if (status != MIRT_OK) return status;
-    *index = in.index;
-    return mirt__map_apply((mirt__map_dataset *)dataset, in.field, in.index, work, field);
-}
-
-static void mirt__map_release(mirt_dataset *dataset) { mirt__free(((mirt__map_dataset *)dataset)->name); }
-
-static const mirt__stage mirt__map_stage = {
-    mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, NULL, mirt__map_fill, mirt__map_release, NULL
-};
-static const mirt__stage mirt__map_make_stage = {
-    mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__map_make, mirt__dataset_fill_made,
-    mirt__map_release, NULL
-};
-
-static const mirt__stage mirt__map_run_stage = {
-    mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__map_make, mirt__map_fill, mirt__map_release, NULL
-};
 
 static mirt_status mirt__map_set(mirt_dataset *dataset, const mirt_map_desc *desc) {
     mirt__map_dataset *map = (mirt__map_dataset *)dataset;
-    mirt__data_spec spec = dataset->spec;
+    mirt__data_spec *spec = &dataset->spec;
     map->fn = desc->fn;
     map->user = desc->user;
     map->keeps_x = desc->shape.rank == 0;
-    map->name = mirt__strdup(desc->name ? desc->name : "mirt_map");
-    if (!map->name) return MIRT_E_NOMEM;
-    dataset->cost = map->name;
+    if (mirt__dataset_name_cost(dataset, desc->name ? desc->name : "mirt_map") != MIRT_OK) return MIRT_E_NOMEM;
     dataset->foreign = true;
-    dataset->identity = mirt__identity_with(dataset->identity, mirt__hash(map->name));
+    dataset->identity = mirt__identity_with(dataset->identity, mirt__hash(dataset->cost));
     if (!map->keeps_x) {
-        spec.field[0].dtype = desc->dtype;
-        spec.field[0].shape = desc->shape;
+        spec->field[0].dtype = desc->dtype;
+        spec->field[0].shape = desc->shape;
     }
-    if (desc->add_weights && !spec.has_weights) {
-        mirt__data_add_field(&spec, MIRT_FLOAT32, mirt_make_shape(0, 0, 0, 0, 0, 0));
-        spec.has_weights = true;
+    if (desc->add_weights && !spec->has_weights) {
+        mirt__data_add_field(spec, MIRT_FLOAT32, MIRT_SHAPE(0));
+        spec->has_weights = true;
     }
-    return mirt__dataset_set_spec(dataset, &spec) == MIRT_OK ? MIRT_OK : mirt__fail_at("%s", map->name);
+    return mirt__dataset_check_spec(dataset) == MIRT_OK ? MIRT_OK : mirt__fail_at("%s", dataset->cost);
 }
 
 MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc) {
@@ -227,15 +240,8 @@ MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc
     else if (desc->shape.rank < 0 || desc->shape.rank > MIRT_MAX_RANK)
         status = mirt__fail(MIRT_E_SHAPE, "mirt_map: a shape has %d dimensions: at most %d are allowed",
                             desc->shape.rank, MIRT_MAX_RANK);
-    else if (dataset->spec.batch)
-        status = mirt__fail(MIRT_E_INVALID, "mirt_map must come before mirt_batch: it takes one sample at a time");
-    if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    const mirt__stage *kind = mirt__reachable(dataset) ? &mirt__map_make_stage
-                              : dataset->run           ? &mirt__map_run_stage
-                                                       : &mirt__map_stage;
-    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__map_dataset), kind, dataset, false);
-    if (!stage) return NULL;
-    if (dataset->run) stage->run = mirt__dataset_run;
-    mirt__dataset_vary(stage);
-    return mirt__map_set(stage, desc) == MIRT_OK ? stage : mirt__dataset_give_up(stage, false);
+    if (status == MIRT_OK)
+        status = mirt__dataset_add_each("mirt_map", &dataset, sizeof(mirt__map_dataset), mirt__map_apply);
+    if (status == MIRT_OK) status = mirt__map_set(dataset, desc);
+    return mirt__dataset_checked(status, &dataset);
 }

@@ -90,7 +90,6 @@ static void mirt__stage_at(const mirt_dataset *stage, mirt__at *out) {
 #ifdef MIRRORTRAIN_NO_THREADS
 static void mirt__stages_lock(bool locked) { (void)locked; }
 #else
-#include <pthread.h>
 static pthread_mutex_t mirt__stages_mutex = PTHREAD_MUTEX_INITIALIZER;
 static void mirt__stages_lock(bool locked) {
     locked ? pthread_mutex_lock(&mirt__stages_mutex) : pthread_mutex_unlock(&mirt__stages_mutex);
@@ -130,7 +129,7 @@ MIRT__TRAINING_LIB void mirt__dataset_leave(mirt_dataset *dataset) {
     mirt__stages_lock(false);
     if (lost) return;
     mirt__workers_destroy(pool);
-    mirt__dataset_give_up(source, dataset->borrows);
+    if (!dataset->borrows) mirt_dataset_destroy(source);
 }
 
 /* >>the worker pool */
@@ -149,10 +148,7 @@ typedef struct mirt__worker_job {
     mirt__caller caller;
 } mirt__worker_job;
 
-#ifdef MIRRORTRAIN_NO_THREADS
-#define MIRT__WORKERS_CALL(call) ((void)0)
-#else
-#define MIRT__WORKERS_CALL(call) call
+#ifndef MIRRORTRAIN_NO_THREADS
 typedef struct mirt__worker_thread {
     mirt__worker_pool *pool;
     mirt__work *work;
@@ -172,13 +168,49 @@ struct mirt__worker_pool {
     bool bound;            /* no more threads will be started */
     int threads, cores;
 #ifndef MIRRORTRAIN_NO_THREADS
+    mirt__signals signals;
     mirt__worker_thread thread[MIRT__WORKERS_MOST];
-    pthread_mutex_t mutex;
-    pthread_cond_t to_threads, to_asker;
-    int made; /* number of those three that exist, in this order */
     bool quit;
 #endif
 };
+
+#ifdef MIRRORTRAIN_NO_THREADS
+static void mirt__workers_lock(mirt__worker_pool *pool, bool locked) { (void)pool, (void)locked; }
+static void mirt__workers_wake(mirt__worker_pool *pool, bool threads) { (void)pool, (void)threads; }
+static void mirt__workers_wait(mirt__worker_pool *pool, const mirt__worker_job *job) { (void)pool, (void)job; }
+#else
+MIRT__LIB int mirt__signals_create(mirt__signals *signals) {
+    int code = pthread_mutex_init(&signals->mutex, NULL);
+    if (!code && ++signals->made) code = pthread_cond_init(&signals->to_threads, NULL);
+    if (!code && ++signals->made) code = pthread_cond_init(&signals->to_consumer, NULL);
+    if (!code) signals->made++;
+    return code;
+}
+
+MIRT__LIB void mirt__signals_destroy(mirt__signals *signals) {
+    if (signals->made > 2) pthread_cond_destroy(&signals->to_consumer);
+    if (signals->made > 1) pthread_cond_destroy(&signals->to_threads);
+    if (signals->made > 0) pthread_mutex_destroy(&signals->mutex);
+}
+
+MIRT__LIB void mirt__signals_wait(mirt__signals *signals) {
+    pthread_cond_wait(&signals->to_consumer, &signals->mutex);
+}
+
+static void mirt__workers_lock(mirt__worker_pool *pool, bool locked) {
+    locked ? pthread_mutex_lock(&pool->signals.mutex) : pthread_mutex_unlock(&pool->signals.mutex);
+}
+
+/* Wakes the threads, or who waits for them. */
+static void mirt__workers_wake(mirt__worker_pool *pool, bool threads) {
+    pthread_cond_broadcast(threads ? &pool->signals.to_threads : &pool->signals.to_consumer);
+}
+
+/* Waits for the samples of a job; the mutex is locked on entry and return. */
+static void mirt__workers_wait(mirt__worker_pool *pool, const mirt__worker_job *job) {
+    while (job->done < job->count) mirt__signals_wait(&pool->signals);
+}
+#endif
 
 static mirt__worker_job *mirt__worker_job_at(mirt__worker_pool *pool, int64_t number) {
     return &pool->job[number % MIRT__WORKERS_JOBS];
@@ -231,11 +263,11 @@ static void mirt__workers_step(mirt__worker_pool *pool, mirt__worker_job *job, m
     if (pace > 0 && pace < least) rows = (int64_t)(least / pace);
     if (rows > fair) rows = fair > 1 ? fair : 1;
     job->claimed += rows;
-    MIRT__WORKERS_CALL(pthread_mutex_unlock(&pool->mutex));
+    mirt__workers_lock(pool, false);
     double began = mirt__now();
     int64_t end = mirt__workers_make(pool->source, job, work, row, row + rows, &skipped, &status);
     double seconds = mirt__now() - began;
-    MIRT__WORKERS_CALL(pthread_mutex_lock(&pool->mutex));
+    mirt__workers_lock(pool, true);
     mirt__workers_measure(pool, seconds, rows);
     job->done += rows;
     job->skipped += skipped;
@@ -247,7 +279,7 @@ static void mirt__workers_step(mirt__worker_pool *pool, mirt__worker_job *job, m
         }
         job->count = job->claimed;
     }
-    MIRT__WORKERS_CALL(if (job->done == job->count) pthread_cond_signal(&pool->to_asker));
+    if (job->done == job->count) mirt__workers_wake(pool, false);
 }
 
 #ifndef MIRRORTRAIN_NO_THREADS
@@ -263,14 +295,14 @@ static mirt__worker_job *mirt__workers_unclaimed(mirt__worker_pool *pool) {
 static void *mirt__workers_main(void *arg) {
     mirt__worker_thread *thread = (mirt__worker_thread *)arg;
     mirt__worker_pool *pool = thread->pool;
-    pthread_mutex_lock(&pool->mutex);
+    mirt__workers_lock(pool, true);
     while (!pool->quit) {
         mirt__worker_job *job = mirt__workers_unclaimed(pool);
         if (job) mirt__caller_set(&job->caller, NULL);
         if (job) mirt__workers_step(pool, job, thread->work);
-        else pthread_cond_wait(&pool->to_threads, &pool->mutex);
+        else pthread_cond_wait(&pool->signals.to_threads, &pool->signals.mutex);
     }
-    pthread_mutex_unlock(&pool->mutex);
+    mirt__workers_lock(pool, false);
     return NULL;
 }
 
@@ -300,29 +332,8 @@ static void mirt__workers_tune(mirt__worker_pool *pool, int64_t samples) {
     if (mirt__workers_start(pool, most) != MIRT_OK) pool->bound = true;
 }
 
-MIRT__LIB void mirt__workers_destroy(mirt__worker_pool *pool) {
-    if (!pool) return;
-    if (pool->made == 3) {
-        mirt__workers_drop(pool);
-        pthread_mutex_lock(&pool->mutex);
-        pool->quit = true;
-        pthread_cond_broadcast(&pool->to_threads);
-        pthread_mutex_unlock(&pool->mutex);
-        for (int i = 0; i < pool->threads; i++) pthread_join(pool->thread[i].thread.id, NULL);
-    }
-    for (int i = 0; i < MIRT__WORKERS_MOST; i++) mirt__work_destroy(pool->thread[i].work);
-    if (pool->made > 2) pthread_cond_destroy(&pool->to_asker);
-    if (pool->made > 1) pthread_cond_destroy(&pool->to_threads);
-    if (pool->made > 0) pthread_mutex_destroy(&pool->mutex);
-    mirt__work_destroy(pool->work);
-    mirt__free(pool);
-}
-
 static mirt_status mirt__workers_init(mirt__worker_pool *pool) {
-    int code = pthread_mutex_init(&pool->mutex, NULL);
-    if (!code && ++pool->made) code = pthread_cond_init(&pool->to_threads, NULL);
-    if (!code && ++pool->made) code = pthread_cond_init(&pool->to_asker, NULL);
-    if (!code) pool->made++;
+    const int code = mirt__signals_create(&pool->signals);
     return code ? mirt__fail(MIRT_E_THREAD, "cannot create worker threads: %s", strerror(code)) : MIRT_OK;
 }
 
@@ -334,12 +345,25 @@ static mirt_status mirt__workers_start(mirt__worker_pool *pool, int threads) {
 static void mirt__workers_tune(mirt__worker_pool *pool, int64_t samples) { (void)pool, (void)samples; }
 static mirt_status mirt__workers_init(mirt__worker_pool *pool) { return (void)pool, MIRT_OK; }
 
+#endif
+
 MIRT__LIB void mirt__workers_destroy(mirt__worker_pool *pool) {
-    if (pool) mirt__work_destroy(pool->work);
+    if (!pool) return;
+#ifndef MIRRORTRAIN_NO_THREADS
+    if (pool->signals.made == 3) {
+        mirt__workers_drop(pool);
+        mirt__workers_lock(pool, true);
+        pool->quit = true;
+        mirt__workers_wake(pool, true);
+        mirt__workers_lock(pool, false);
+    }
+    for (int i = 0; i < pool->threads; i++) pthread_join(pool->thread[i].thread.id, NULL);
+    for (int i = 0; i < MIRT__WORKERS_MOST; i++) mirt__work_destroy(pool->thread[i].work);
+    mirt__signals_destroy(&pool->signals);
+#endif
+    mirt__work_destroy(pool->work);
     mirt__free(pool);
 }
-
-#endif
 
 MIRT__LIB mirt__worker_pool *mirt__workers_create(mirt_dataset *source) {
     mirt__worker_pool *pool = (mirt__worker_pool *)mirt__calloc(1, sizeof(mirt__worker_pool));
@@ -353,16 +377,14 @@ MIRT__LIB mirt__worker_pool *mirt__workers_create(mirt_dataset *source) {
 }
 
 MIRT__LIB void mirt__workers_drop(mirt__worker_pool *pool) {
-    MIRT__WORKERS_CALL(pthread_mutex_lock(&pool->mutex));
+    mirt__workers_lock(pool, true);
     for (int64_t i = pool->finished; i < pool->asked; i++) {
         mirt__worker_job *job = mirt__worker_job_at(pool, i);
         job->count = job->claimed;
     }
     for (; pool->finished < pool->asked; pool->finished++)
-        MIRT__WORKERS_CALL(
-            while (mirt__worker_job_at(pool, pool->finished)->done < mirt__worker_job_at(pool, pool->finished)->count)
-                pthread_cond_wait(&pool->to_asker, &pool->mutex));
-    MIRT__WORKERS_CALL(pthread_mutex_unlock(&pool->mutex));
+        mirt__workers_wait(pool, mirt__worker_job_at(pool, pool->finished));
+    mirt__workers_lock(pool, false);
 }
 
 MIRT__LIB mirt_status mirt__workers_begin(mirt__worker_pool *pool) {
@@ -371,17 +393,19 @@ MIRT__LIB mirt_status mirt__workers_begin(mirt__worker_pool *pool) {
     if (workers == 0) return MIRT_OK;
     pool->bound = true;
     if (workers == 1) return MIRT_OK;
-    MIRT__WORKERS_CALL(pthread_mutex_lock(&pool->mutex));
+    mirt__workers_lock(pool, true);
     mirt_status status = mirt__workers_start(pool, workers);
-    MIRT__WORKERS_CALL(pthread_mutex_unlock(&pool->mutex));
+    mirt__workers_lock(pool, false);
     return status;
 }
 
 MIRT__LIB void mirt__workers_at(mirt__worker_pool *pool, mirt__at *out) {
-    MIRT__WORKERS_CALL(pthread_mutex_lock(&pool->mutex));
+    mirt__workers_lock(pool, true);
     mirt__at_least(&pool->work->at, out);
-    MIRT__WORKERS_CALL(for (int i = 0; i < pool->threads; i++) mirt__at_least(&pool->thread[i].work->at, out));
-    MIRT__WORKERS_CALL(pthread_mutex_unlock(&pool->mutex));
+#ifndef MIRRORTRAIN_NO_THREADS
+    for (int i = 0; i < pool->threads; i++) mirt__at_least(&pool->thread[i].work->at, out);
+#endif
+    mirt__workers_lock(pool, false);
 }
 
 MIRT__LIB bool mirt__workers_asked(const mirt__worker_pool *pool) {
@@ -392,7 +416,7 @@ MIRT__LIB bool mirt__workers_ask(mirt__worker_pool *pool, const mirt__slot *slot
                                  bool ahead) {
     if (pool->asked - pool->finished == MIRT__WORKERS_JOBS) return false;
     mirt__worker_job *job = mirt__worker_job_at(pool, pool->asked);
-    MIRT__WORKERS_CALL(pthread_mutex_lock(&pool->mutex));
+    mirt__workers_lock(pool, true);
     memset(job, 0, sizeof *job);
     job->slot = *slot;
     job->first = first;
@@ -400,8 +424,8 @@ MIRT__LIB bool mirt__workers_ask(mirt__worker_pool *pool, const mirt__slot *slot
     job->caller = mirt__caller_get();
     pool->asked++;
     pool->ahead = pool->ahead || ahead;
-    MIRT__WORKERS_CALL(if (pool->threads) pthread_cond_broadcast(&pool->to_threads));
-    MIRT__WORKERS_CALL(pthread_mutex_unlock(&pool->mutex));
+    if (pool->threads) mirt__workers_wake(pool, true);
+    mirt__workers_lock(pool, false);
     return true;
 }
 
@@ -422,16 +446,16 @@ static int64_t mirt__workers_close_up(const mirt__data_spec *spec, const mirt__s
 
 MIRT__LIB mirt_status mirt__workers_finish(mirt__worker_pool *pool, bool gaps, int64_t *rows) {
     mirt__worker_job *job = mirt__worker_job_at(pool, pool->finished);
-    MIRT__WORKERS_CALL(pthread_mutex_lock(&pool->mutex));
+    mirt__workers_lock(pool, true);
     bool alone = pool->threads == 0;
     while (!pool->threads && job->claimed < job->count) {
         mirt__workers_step(pool, job, pool->work);
         mirt__workers_tune(pool, job->count - job->claimed);
     }
-    MIRT__WORKERS_CALL(while (job->done < job->count) pthread_cond_wait(&pool->to_asker, &pool->mutex));
+    mirt__workers_wait(pool, job);
     pool->finished++;
     if (!alone || job->count == 1) mirt__workers_tune(pool, job->count);
-    MIRT__WORKERS_CALL(pthread_mutex_unlock(&pool->mutex));
+    mirt__workers_lock(pool, false);
     *rows = 0;
     if (job->status != MIRT_OK) {
         mirt__workers_drop(pool); /* the rest is no longer needed */
@@ -442,10 +466,10 @@ MIRT__LIB mirt_status mirt__workers_finish(mirt__worker_pool *pool, bool gaps, i
 }
 
 MIRT__TRAINING_LIB int mirt__workers_numbers(mirt__worker_pool *pool, double *seconds) {
-    MIRT__WORKERS_CALL(pthread_mutex_lock(&pool->mutex));
+    mirt__workers_lock(pool, true);
     const int threads = pool->threads;
     *seconds = mirt__workers_pace(pool);
-    MIRT__WORKERS_CALL(pthread_mutex_unlock(&pool->mutex));
+    mirt__workers_lock(pool, false);
     return threads;
 }
 

@@ -2,7 +2,22 @@
 #define MIRT__WORKERS_H
 /* Worker threads that make the samples of a data set with random access. */
 
+#include "../base/entry.h"
 #include "data.h"
+
+#ifndef MIRRORTRAIN_NO_THREADS
+/* A mutex, and the conditions that a consumer and the threads that work for it wait for. */
+typedef struct mirt__signals {
+    int made; /* number of the following that exist, in their order */
+    pthread_mutex_t mutex;
+    pthread_cond_t to_threads, to_consumer;
+} mirt__signals;
+/* An error number; mirt__signals_destroy frees what has been made until then, too. */
+MIRT__LIB int mirt__signals_create(mirt__signals *signals);
+MIRT__LIB void mirt__signals_destroy(mirt__signals *signals);
+/* As the consumer, with the mutex. */
+MIRT__LIB void mirt__signals_wait(mirt__signals *signals);
+#endif
 
 /* Creates a pool for samples of `source`; threads start when a pass begins, `workers` of them. */
 MIRT__LIB mirt__worker_pool *mirt__workers_create(mirt_dataset *source);

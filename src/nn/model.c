@@ -200,11 +200,3 @@ MIRT__LIB void mirt__compile_forget(mirt_model *model) {
     model->num_pieces = 0;
     model->compiled = false;
 }
-
-MIRT__LIB mirt_status mirt__model_set_names(mirt_model *model, char **names, int count) {
-    if (!names) return mirt_last_status();
-    mirt__free(model->class_names);
-    model->class_names = names;
-    model->num_class_names = count;
-    return MIRT_OK;
-}

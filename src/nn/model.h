@@ -276,8 +276,6 @@ MIRT__LIB void mirt__hold(mirt_model *model);
 MIRT__LIB void mirt__let_go(mirt_model *model);
 /* Marks the model with the current error and returns NULL. */
 MIRT__LIB mirt_tensor *mirt__model_poison(mirt_model *model);
-/* Takes the names of classes, of mirt__names_copy; NULL: the copy failed. */
-MIRT__LIB mirt_status mirt__model_set_names(mirt_model *model, char **names, int count);
 /* Frees the programs of fit, evaluate and predict: the outputs, the metrics or the optimizer change. */
 MIRT__LIB void mirt__trainer_drop(mirt_model *model);
 /* Back to before mirt_compile, the weights kept. */

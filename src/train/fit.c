@@ -382,12 +382,15 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
 }
 
 /* The model's from now on, if it tells these classes apart; names that no file could hold are left out. */
-static mirt_status mirt__fit_class_names(mirt_model *model, const mirt_dataset *dataset) {
-    int count;
-    const char *const *names = mirt_class_names(dataset, &count);
+static mirt_status mirt__fit_class_names(const mirt__fit *fit) {
+    mirt_model *model = fit->run.model;
+    const mirt_dataset *named = mirt__names_of(fit->run.train);
     const int64_t units = model->num_outputs == 1 ? mirt__last_dim(model->output[0]) : 0;
-    const bool fit = names && (units == count || (units == 1 && count == 2)) && mirt__bad_name(names, count) < 0;
-    return fit ? mirt__model_set_names(model, mirt__names_copy("mirt_fit", names, count), count) : MIRT_OK;
+    if (!named || !named->names_in_files) return MIRT_OK;
+    return units == named->num_names || (units == 1 && named->num_names == 2)
+               ? mirt__names_set("mirt_fit", (const char *const *)named->names, named->num_names, &model->class_names,
+                                 &model->num_class_names)
+               : MIRT_OK;
 }
 
 static mirt_status mirt__fit_check(const mirt_model *model, const mirt_dataset *dataset, const mirt_fit_desc *d) {
@@ -439,10 +442,10 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     model->history_capacity = 0;
     mirt__timing_reset(model);
     mirt_status status = mirt__history_reserve(&fit.run, 1);
-    if (status == MIRT_OK) status = mirt__fit_class_names(model, dataset);
     const int64_t batch = d->batch ? d->batch : MIRT__USUAL_BATCH;
     if (status == MIRT_OK && !(fit.run.train = mirt__dataset_batched(dataset, batch, shuffle, &view[0])))
         status = mirt_last_status();
+    if (status == MIRT_OK) status = mirt__fit_class_names(&fit);
     if (status == MIRT_OK && d->validation) {
         const int64_t same = mirt__dataset_spec(fit.run.train)->batch;
         fit.validation = mirt__dataset_batched(d->validation, same, false, &view[1]);

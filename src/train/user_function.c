@@ -7,13 +7,13 @@ typedef struct mirt__distributed_dataset {
     mirt_dataset base;
     mirt_strategy *strategy;
     char about[96]; /* the strategy in words, which may be gone when this is needed */
-    int64_t epoch; /* of the pass under way */
+    int64_t epoch; /* of the pass of mirt_dataset_next under way */
 } mirt__distributed_dataset;
 
 /* Also by mirt_fit and the like, after which the next pass of mirt_dataset_next begins anew. */
-static mirt_status mirt__distributed_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+static mirt_status mirt__distributed_begin(mirt_dataset *dataset) {
     dataset->begun = false;
-    return mirt__dataset_begin(dataset->source, seed, epoch);
+    return mirt__dataset_begin_source(dataset);
 }
 
 static mirt_status mirt__distributed_read(mirt_dataset *dataset, mirt__batch *out) {
@@ -31,23 +31,20 @@ static const char *mirt__strategy_about(const mirt_strategy *s, char out[96]) {
 
 MIRT_API mirt_dataset *mirt_distribute(mirt_strategy *strategy, mirt_dataset *dataset) {
     MIRT__ENTER;
+    mirt_status status = MIRT_OK;
     if (!dataset) return NULL;
-    if (!strategy) {
-        mirt__fail_missing("mirt_distribute", "strategy");
-        return mirt__dataset_give_up(dataset, false);
-    }
-    if (!mirt__dataset_spec(dataset)->batch) {
-        mirt__fail(MIRT_E_INVALID, "mirt_distribute comes after mirt_batch: global batches are dealt to the replicas");
-        return mirt__dataset_give_up(dataset, false);
-    }
-    mirt_dataset *out = mirt__dataset_new(sizeof(mirt__distributed_dataset), &mirt__distributed_stage, dataset, false);
-    if (out) {
-        ((mirt__distributed_dataset *)out)->strategy = strategy;
-        ((mirt__distributed_dataset *)out)->epoch = -1;
-        mirt__strategy_about(strategy, ((mirt__distributed_dataset *)out)->about);
-        out->joins = 1;
-    }
-    return out;
+    if (!strategy) status = mirt__fail_missing("mirt_distribute", "strategy");
+    else if (!mirt__dataset_spec(dataset)->batch)
+        status = mirt__fail(MIRT_E_INVALID,
+                            "mirt_distribute comes after mirt_batch: global batches are dealt to the replicas");
+    else status = mirt__dataset_add(&dataset, sizeof(mirt__distributed_dataset), &mirt__distributed_stage);
+    if (status != MIRT_OK) return mirt__dataset_checked(status, &dataset);
+    mirt__distributed_dataset *d = (mirt__distributed_dataset *)dataset;
+    d->strategy = strategy;
+    d->epoch = -1;
+    mirt__strategy_about(strategy, d->about);
+    dataset->joins = 1;
+    return dataset;
 }
 
 static const mirt__distributed_dataset *mirt__distributed(const mirt_dataset *dataset) {
