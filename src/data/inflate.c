@@ -41,6 +41,7 @@ struct mirt__gunzip {
     uint64_t bits; /* the next bit_count bits of the file, lowest first; higher bits are undefined */
     int bit_count;
     mirt__gunzip_mode mode;
+    mirt_status status;   /* of the first failure: what is read after it is 0 */
     bool last;            /* the current block is the last */
     uint32_t stored_left; /* bytes of a stored block */
     int copy_left, copy_back;
@@ -86,14 +87,16 @@ static void mirt__gunzip_checksum(mirt__gunzip *z, const unsigned char *p, size_
     z->crc = ~c;
 }
 
-static mirt_status mirt__gunzip_fail(const mirt__gunzip *z, const char *what) {
+/* Keeps the first failure. */
+static void mirt__gunzip_fail(mirt__gunzip *z, const char *what) {
     uint64_t unread = z->bytes->size - z->bytes->at + (uint64_t)(z->bit_count / 8);
-    return mirt__fail(MIRT_E_FORMAT, "damaged gzip data at byte %llu: %s", (unsigned long long)(z->bytes->end - unread),
-                      what);
+    if (z->status == MIRT_OK)
+        z->status = mirt__fail(MIRT_E_FORMAT, "damaged gzip data at byte %llu: %s",
+                               (unsigned long long)(z->bytes->end - unread), what);
 }
 
 /* Fills the bits up to 56 or more, or to the end of the file. */
-static mirt_status mirt__gunzip_refill(mirt__gunzip *z) {
+static void mirt__gunzip_refill(mirt__gunzip *z) {
     mirt__bytes *bytes = z->bytes;
     if (bytes->size - bytes->at >= 8) {
         const unsigned char *p = bytes->data + bytes->at;
@@ -103,20 +106,16 @@ static mirt_status mirt__gunzip_refill(mirt__gunzip *z) {
         z->bits |= word << z->bit_count;
         z->bit_count += whole * 8;
         bytes->at += (size_t)whole;
-        return MIRT_OK;
+        return;
     }
     /* Byte by byte across the buffer's end, after clearing undefined bits. */
     z->bits &= ((uint64_t)1 << z->bit_count) - 1;
-    while (z->bit_count <= 55) {
-        if (bytes->at == bytes->size) {
-            mirt_status status = mirt__bytes_fill(bytes);
-            if (status != MIRT_OK) return status;
-            if (bytes->size == 0) return MIRT_OK;
-        }
+    while (z->bit_count <= 55 && z->status == MIRT_OK) {
+        if (bytes->at == bytes->size) z->status = mirt__bytes_fill(bytes);
+        if (bytes->size == 0) return;
         z->bits |= (uint64_t)bytes->data[bytes->at++] << z->bit_count;
         z->bit_count += 8;
     }
-    return MIRT_OK;
 }
 
 static void mirt__gunzip_drop(mirt__gunzip *z, int count) {
@@ -125,16 +124,13 @@ static void mirt__gunzip_drop(mirt__gunzip *z, int count) {
 }
 
 /* The next `count` <= 32 bits. */
-static mirt_status mirt__gunzip_take(mirt__gunzip *z, int count, uint32_t *out) {
-    *out = 0;
-    if (z->bit_count < count) {
-        mirt_status status = mirt__gunzip_refill(z);
-        if (status != MIRT_OK) return status;
-        if (z->bit_count < count) return mirt__gunzip_fail(z, "the file ends too early");
-    }
-    *out = (uint32_t)(z->bits & (((uint64_t)1 << count) - 1));
+static uint32_t mirt__gunzip_take(mirt__gunzip *z, int count) {
+    if (z->bit_count < count) mirt__gunzip_refill(z);
+    if (z->bit_count < count) mirt__gunzip_fail(z, "the file ends too early");
+    if (z->status != MIRT_OK) return 0;
+    const uint32_t taken = (uint32_t)(z->bits & (((uint64_t)1 << count) - 1));
     mirt__gunzip_drop(z, count);
-    return MIRT_OK;
+    return taken;
 }
 
 /* False if the lengths are not a code: too many words, or too few, except for the single word that RFC 1951 allows. */
@@ -192,18 +188,15 @@ static int mirt__huffman_find(const mirt__huffman *h, uint64_t bits, int *length
     return -1;
 }
 
-static mirt_status mirt__gunzip_symbol(mirt__gunzip *z, const mirt__huffman *h, int *symbol) {
+static int mirt__gunzip_symbol(mirt__gunzip *z, const mirt__huffman *h) {
     int length;
-    if (z->bit_count < 15) {
-        mirt_status status = mirt__gunzip_refill(z);
-        if (status != MIRT_OK) return status;
-    }
-    *symbol = mirt__huffman_find(h, z->bits, &length);
-    if (length > z->bit_count || (*symbol < 0 && z->bit_count < 15))
-        return mirt__gunzip_fail(z, "the file ends too early");
-    if (*symbol < 0) return mirt__gunzip_fail(z, "a code word that does not exist");
+    if (z->bit_count < 15) mirt__gunzip_refill(z);
+    const int symbol = mirt__huffman_find(h, z->bits, &length);
+    if (length > z->bit_count || (symbol < 0 && z->bit_count < 15)) mirt__gunzip_fail(z, "the file ends too early");
+    else if (symbol < 0) mirt__gunzip_fail(z, "a code word that does not exist");
+    if (z->status != MIRT_OK) return 0;
     mirt__gunzip_drop(z, length);
-    return MIRT_OK;
+    return symbol;
 }
 
 static void mirt__gunzip_fixed_codes(mirt__gunzip *z) {
@@ -215,103 +208,78 @@ static void mirt__gunzip_fixed_codes(mirt__gunzip *z) {
 }
 
 /* Reads `wanted` code lengths, which are compressed with the code in z->lengths. */
-static mirt_status mirt__gunzip_code_lengths(mirt__gunzip *z, unsigned char *length, int wanted) {
-    int n = 0;
-    while (n < wanted) {
-        int symbol;
-        mirt_status status = mirt__gunzip_symbol(z, &z->lengths, &symbol);
-        if (status != MIRT_OK) return status;
+static void mirt__gunzip_code_lengths(mirt__gunzip *z, unsigned char *length, int wanted) {
+    for (int n = 0; n < wanted && z->status == MIRT_OK;) {
+        const int symbol = mirt__gunzip_symbol(z, &z->lengths);
         if (symbol < 16) {
             length[n++] = (unsigned char)symbol;
             continue;
         }
-        uint32_t repeat;
-        status = mirt__gunzip_take(z, symbol == 16 ? 2 : symbol == 17 ? 3 : 7, &repeat);
-        if (status != MIRT_OK) return status;
-        repeat += symbol == 18 ? 11 : 3;
-        if (symbol == 16 && n == 0) return mirt__gunzip_fail(z, "a repeated code length with none before it");
-        if (repeat > (uint32_t)(wanted - n)) return mirt__gunzip_fail(z, "too many code lengths");
-        memset(length + n, symbol == 16 ? length[n - 1] : 0, repeat);
-        n += (int)repeat;
+        const int repeat = (int)mirt__gunzip_take(z, symbol == 16 ? 2 : symbol == 17 ? 3 : 7) + (symbol == 18 ? 11 : 3);
+        if (symbol == 16 && n == 0) mirt__gunzip_fail(z, "a repeated code length with none before it");
+        if (repeat > wanted - n) mirt__gunzip_fail(z, "too many code lengths");
+        if (z->status != MIRT_OK) return;
+        memset(length + n, symbol == 16 ? length[n - 1] : 0, (size_t)repeat);
+        n += repeat;
     }
-    return MIRT_OK;
 }
 
-static mirt_status mirt__gunzip_dynamic_codes(mirt__gunzip *z) {
+static void mirt__gunzip_dynamic_codes(mirt__gunzip *z) {
     static const unsigned char order[19] = {16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15};
     unsigned char length[286 + 30];
-    uint32_t literals, distances, codes, value;
-    mirt_status status = mirt__gunzip_take(z, 5, &literals);
-    if (status == MIRT_OK) status = mirt__gunzip_take(z, 5, &distances);
-    if (status == MIRT_OK) status = mirt__gunzip_take(z, 4, &codes);
-    if (status != MIRT_OK) return status;
-    literals += 257;
-    distances += 1;
-    codes += 4;
-    if (literals > 286 || distances > 30) return mirt__gunzip_fail(z, "too many code words");
-    memset(length, 0, 19);
-    for (uint32_t i = 0; i < codes; i++) {
-        status = mirt__gunzip_take(z, 3, &value);
-        if (status != MIRT_OK) return status;
-        length[order[i]] = (unsigned char)value;
-    }
-    if (!mirt__huffman_build(&z->lengths, length, 19)) return mirt__gunzip_fail(z, "code lengths that make no code");
-    status = mirt__gunzip_code_lengths(z, length, (int)(literals + distances));
-    if (status != MIRT_OK) return status;
-    if (length[256] == 0) return mirt__gunzip_fail(z, "a block without an end");
-    if (!mirt__huffman_build(&z->lengths, length, (int)literals) ||
-        !mirt__huffman_build(&z->distances, length + literals, (int)distances))
-        return mirt__gunzip_fail(z, "code lengths that make no code");
-    return MIRT_OK;
+    const int literals = (int)mirt__gunzip_take(z, 5) + 257, distances = (int)mirt__gunzip_take(z, 5) + 1,
+              codes = (int)mirt__gunzip_take(z, 4) + 4;
+    if (literals > 286 || distances > 30) mirt__gunzip_fail(z, "too many code words");
+    memset(length, 0, sizeof length);
+    for (int i = 0; i < codes; i++) length[order[i]] = (unsigned char)mirt__gunzip_take(z, 3);
+    if (!mirt__huffman_build(&z->lengths, length, 19)) mirt__gunzip_fail(z, "code lengths that make no code");
+    if (z->status == MIRT_OK) mirt__gunzip_code_lengths(z, length, literals + distances);
+    if (length[256] == 0) mirt__gunzip_fail(z, "a block without an end");
+    if (z->status == MIRT_OK && (!mirt__huffman_build(&z->lengths, length, literals) ||
+                                 !mirt__huffman_build(&z->distances, length + literals, distances)))
+        mirt__gunzip_fail(z, "code lengths that make no code");
 }
 
 /* Stored blocks start at a byte boundary. */
-static mirt_status mirt__gunzip_stored_header(mirt__gunzip *z) {
-    uint32_t size, check;
+static void mirt__gunzip_stored_header(mirt__gunzip *z) {
     mirt__gunzip_drop(z, z->bit_count & 7);
-    mirt_status status = mirt__gunzip_take(z, 16, &size);
-    if (status == MIRT_OK) status = mirt__gunzip_take(z, 16, &check);
-    if (status != MIRT_OK) return status;
-    if ((size ^ check) != 0xFFFF) return mirt__gunzip_fail(z, "a stored block whose two lengths differ");
-    z->stored_left = size;
-    return MIRT_OK;
+    z->stored_left = mirt__gunzip_take(z, 16);
+    if ((z->stored_left ^ mirt__gunzip_take(z, 16)) != 0xFFFF)
+        mirt__gunzip_fail(z, "a stored block whose two lengths differ");
 }
 
-static mirt_status mirt__gunzip_block(mirt__gunzip *z) {
+static void mirt__gunzip_block(mirt__gunzip *z) {
     if (z->last) {
         z->mode = MIRT__GUNZIP_TRAILER;
-        return MIRT_OK;
+        return;
     }
-    uint32_t head;
-    mirt_status status = mirt__gunzip_take(z, 3, &head);
-    if (status != MIRT_OK) return status;
+    const uint32_t head = mirt__gunzip_take(z, 3);
+    if (z->status != MIRT_OK) return;
     z->last = head & 1;
     z->mode = head >> 1 ? MIRT__GUNZIP_CODES : MIRT__GUNZIP_STORED;
     switch (head >> 1) {
-    case 0: return mirt__gunzip_stored_header(z);
-    case 1: mirt__gunzip_fixed_codes(z); return MIRT_OK;
-    case 2: return mirt__gunzip_dynamic_codes(z);
-    default: return mirt__gunzip_fail(z, "an unknown kind of block");
+    case 0: mirt__gunzip_stored_header(z); break;
+    case 1: mirt__gunzip_fixed_codes(z); break;
+    case 2: mirt__gunzip_dynamic_codes(z); break;
+    default: mirt__gunzip_fail(z, "an unknown kind of block");
     }
 }
 
-static mirt_status mirt__gunzip_stored(mirt__gunzip *z, unsigned char *out, size_t size, size_t *made) {
+static size_t mirt__gunzip_stored(mirt__gunzip *z, unsigned char *out, size_t size) {
     size_t n = 0;
     while (n < size && z->stored_left > 0) {
-        uint32_t byte;
-        mirt_status status = mirt__gunzip_take(z, 8, &byte);
-        if (status != MIRT_OK) return status;
-        out[n++] = (unsigned char)byte;
-        z->window[z->total++ % MIRT__WINDOW] = (unsigned char)byte;
+        const unsigned char byte = (unsigned char)mirt__gunzip_take(z, 8);
+        if (z->status != MIRT_OK) return n;
+        out[n++] = byte;
+        z->window[z->total++ % MIRT__WINDOW] = byte;
         z->stored_left--;
     }
     if (z->stored_left == 0) z->mode = MIRT__GUNZIP_BLOCK;
-    *made = n;
-    return MIRT_OK;
+    return n;
 }
 
 /* Reads length and distance of a repetition, after its length symbol. */
-static mirt_status mirt__gunzip_match(mirt__gunzip *z, int symbol) {
+static void mirt__gunzip_match(mirt__gunzip *z, int symbol) {
     static const uint16_t length_base[29] = {3,  4,  5,  6,  7,  8,  9,  10, 11,  13,  15,  17,  19,  23, 27,
                                              31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258};
     static const unsigned char length_bits[29] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2,
@@ -319,22 +287,21 @@ static mirt_status mirt__gunzip_match(mirt__gunzip *z, int symbol) {
     static const uint16_t distance_base[30] = {1,    2,    3,    4,    5,    7,    9,    13,    17,    25,
                                                33,   49,   65,   97,   129,  193,  257,  385,   513,   769,
                                                1025, 1537, 2049, 3073, 4097, 6145, 8193, 12289, 16385, 24577};
-    uint32_t extra;
-    if (symbol > 285) return mirt__gunzip_fail(z, "an unknown length");
-    mirt_status status = mirt__gunzip_take(z, length_bits[symbol - 257], &extra);
-    if (status != MIRT_OK) return status;
-    z->copy_left = length_base[symbol - 257] + (int)extra;
-    status = mirt__gunzip_symbol(z, &z->distances, &symbol);
-    if (status != MIRT_OK) return status;
-    if (symbol > 29) return mirt__gunzip_fail(z, "an unknown distance");
-    status = mirt__gunzip_take(z, symbol < 4 ? 0 : symbol / 2 - 1, &extra);
-    if (status != MIRT_OK) return status;
-    z->copy_back = distance_base[symbol] + (int)extra;
-    if ((uint64_t)z->copy_back > z->total) return mirt__gunzip_fail(z, "a repetition that begins before the start");
-    return MIRT_OK;
+    if (symbol > 285) {
+        mirt__gunzip_fail(z, "an unknown length");
+        return;
+    }
+    z->copy_left = length_base[symbol - 257] + (int)mirt__gunzip_take(z, length_bits[symbol - 257]);
+    symbol = mirt__gunzip_symbol(z, &z->distances);
+    if (symbol > 29 || z->status != MIRT_OK) {
+        mirt__gunzip_fail(z, "an unknown distance");
+        return;
+    }
+    z->copy_back = distance_base[symbol] + (int)mirt__gunzip_take(z, symbol < 4 ? 0 : symbol / 2 - 1);
+    if ((uint64_t)z->copy_back > z->total) mirt__gunzip_fail(z, "a repetition that begins before the start");
 }
 
-static mirt_status mirt__gunzip_codes(mirt__gunzip *z, unsigned char *out, size_t size, size_t *made) {
+static size_t mirt__gunzip_codes(mirt__gunzip *z, unsigned char *out, size_t size) {
     size_t n = 0;
     while (n < size) {
         uint64_t total = z->total;
@@ -346,93 +313,72 @@ static mirt_status mirt__gunzip_codes(mirt__gunzip *z, unsigned char *out, size_
         }
         z->total = total;
         if (n == size) break;
-        int symbol;
-        mirt_status status = mirt__gunzip_symbol(z, &z->lengths, &symbol);
-        if (status != MIRT_OK) return status;
+        const int symbol = mirt__gunzip_symbol(z, &z->lengths);
+        if (symbol > 256) mirt__gunzip_match(z, symbol);
+        if (z->status != MIRT_OK) break;
         if (symbol < 256) {
             z->window[z->total++ % MIRT__WINDOW] = (unsigned char)symbol;
             out[n++] = (unsigned char)symbol;
         } else if (symbol == 256) {
             z->mode = MIRT__GUNZIP_BLOCK;
             break;
-        } else {
-            status = mirt__gunzip_match(z, symbol);
-            if (status != MIRT_OK) return status;
         }
     }
-    *made = n;
-    return MIRT_OK;
+    return n;
 }
 
-static mirt_status mirt__gunzip_trailer(mirt__gunzip *z) {
-    uint32_t crc, size;
+static void mirt__gunzip_trailer(mirt__gunzip *z) {
     mirt__gunzip_drop(z, z->bit_count & 7);
-    mirt_status status = mirt__gunzip_take(z, 32, &crc);
-    if (status == MIRT_OK) status = mirt__gunzip_take(z, 32, &size);
-    if (status != MIRT_OK) return status;
-    if (crc != z->crc) return mirt__gunzip_fail(z, "the checksum is wrong");
-    if (size != (uint32_t)z->total) return mirt__gunzip_fail(z, "the length at the end is wrong");
-    status = mirt__gunzip_refill(z);
-    if (status != MIRT_OK) return status;
-    if (z->bit_count > 0) return mirt__gunzip_fail(z, "more data follow its end");
+    const uint32_t crc = mirt__gunzip_take(z, 32), size = mirt__gunzip_take(z, 32);
+    if (crc != z->crc) mirt__gunzip_fail(z, "the checksum is wrong");
+    if (size != (uint32_t)z->total) mirt__gunzip_fail(z, "the length at the end is wrong");
+    mirt__gunzip_refill(z);
+    if (z->bit_count > 0) mirt__gunzip_fail(z, "more data follow its end");
     z->mode = MIRT__GUNZIP_END;
-    return MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__gunzip_read(mirt__gunzip *z, unsigned char *out, size_t size, size_t *got) {
     *got = 0;
-    while (*got < size && z->mode != MIRT__GUNZIP_END) {
-        mirt_status status;
+    while (*got < size && z->mode != MIRT__GUNZIP_END && z->status == MIRT_OK) {
         size_t made = 0;
         switch (z->mode) {
-        case MIRT__GUNZIP_BLOCK: status = mirt__gunzip_block(z); break;
-        case MIRT__GUNZIP_STORED: status = mirt__gunzip_stored(z, out + *got, size - *got, &made); break;
-        case MIRT__GUNZIP_CODES: status = mirt__gunzip_codes(z, out + *got, size - *got, &made); break;
-        default: status = mirt__gunzip_trailer(z); break;
+        case MIRT__GUNZIP_BLOCK: mirt__gunzip_block(z); break;
+        case MIRT__GUNZIP_STORED: made = mirt__gunzip_stored(z, out + *got, size - *got); break;
+        case MIRT__GUNZIP_CODES: made = mirt__gunzip_codes(z, out + *got, size - *got); break;
+        default: mirt__gunzip_trailer(z);
         }
-        if (status != MIRT_OK) return status;
         mirt__gunzip_checksum(z, out + *got, made);
         *got += made;
     }
-    return MIRT_OK;
+    return z->status;
 }
 
 /* Skips `count` bytes, or up to and including a zero byte if count is negative. */
-static mirt_status mirt__gunzip_skip(mirt__gunzip *z, int64_t count) {
-    uint32_t byte = 1;
-    while (count < 0 ? byte != 0 : count > 0) {
-        mirt_status status = mirt__gunzip_take(z, 8, &byte);
-        if (status != MIRT_OK) return status;
-        if (count > 0) count--;
-    }
-    return MIRT_OK;
+static void mirt__gunzip_skip(mirt__gunzip *z, int64_t count) {
+    for (uint32_t byte = 1; (count < 0 ? byte != 0 : count > 0) && z->status == MIRT_OK; count -= count > 0)
+        byte = mirt__gunzip_take(z, 8);
 }
 
 MIRT__LIB mirt_status mirt__gunzip_begin(mirt__gunzip *z) {
     const uint32_t header_check = 2, extra = 4, name = 8, comment = 16;
-    uint32_t magic, flags, length = 0;
     z->bits = 0;
     z->bit_count = 0;
     z->mode = MIRT__GUNZIP_BLOCK;
+    z->status = MIRT_OK;
     z->last = false;
     z->copy_left = 0;
     z->crc = 0;
     z->total = 0;
-    mirt_status status = mirt__gunzip_take(z, 24, &magic);
-    if (status == MIRT_OK && magic != 0x088B1F)
-        status = mirt__gunzip_fail(z, "not gzip, or compressed with a method other than deflate");
-    if (status == MIRT_OK) status = mirt__gunzip_take(z, 8, &flags);
-    if (status != MIRT_OK) return status;
-    if (flags & 0xE0) return mirt__gunzip_fail(z, "unknown flags");
-    status = mirt__gunzip_skip(z, 6); /* time, extra flags, operating system */
-    if (status == MIRT_OK && (flags & extra)) {
-        status = mirt__gunzip_take(z, 16, &length);
-        if (status == MIRT_OK) status = mirt__gunzip_skip(z, length);
-    }
-    if (status == MIRT_OK && (flags & name)) status = mirt__gunzip_skip(z, -1);
-    if (status == MIRT_OK && (flags & comment)) status = mirt__gunzip_skip(z, -1);
-    if (status == MIRT_OK && (flags & header_check)) status = mirt__gunzip_skip(z, 2);
-    return status;
+    if (mirt__gunzip_take(z, 24) != 0x088B1F)
+        mirt__gunzip_fail(z, "not gzip, or compressed with a method other than deflate");
+    const uint32_t flags = mirt__gunzip_take(z, 8);
+    if (flags & 0xE0) mirt__gunzip_fail(z, "unknown flags");
+    mirt__gunzip_skip(z, 6); /* time, extra flags, operating system */
+    if (flags & extra) mirt__gunzip_skip(z, mirt__gunzip_take(z, 16));
+    if (flags & name) mirt__gunzip_skip(z, -1);
+    if (flags & comment) mirt__gunzip_skip(z, -1);
+    if (flags & header_check) mirt__gunzip_skip(z, 2);
+    return z->status;
 }
 
 #undef MIRT__WINDOW
