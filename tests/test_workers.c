@@ -48,8 +48,7 @@ static mirt_status source_make(mirt_dataset *dataset, int64_t i, mirt__work *wor
     return status;
 }
 
-static const mirt__stage source_stage = {mirt__dataset_begin_source, mirt__dataset_next_filled, NULL, source_make,
-                                         mirt__dataset_fill_made, NULL, NULL};
+static const mirt__stage source_stage = {NULL, NULL, NULL, source_make, mirt__dataset_fill_made, NULL, NULL};
 
 static mirt_dataset *source_of(int64_t samples) {
     mirt_dataset *d = mirt__dataset_new(sizeof(source_dataset), &source_stage);

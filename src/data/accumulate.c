@@ -24,9 +24,7 @@ static int64_t mirt__accumulate_rows(const mirt_dataset *dataset, int64_t batche
 }
 
 static const mirt__stage mirt__accumulate_stage = {
-    mirt__dataset_begin_source, mirt__dataset_next_filled, NULL, NULL, mirt__accumulate_fill, NULL,
-    mirt__accumulate_rows
-};
+    NULL, NULL, NULL, NULL, mirt__accumulate_fill, NULL, mirt__accumulate_rows};
 
 MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches) {
     MIRT__ENTER;

@@ -165,8 +165,8 @@ static int64_t mirt__batch_rows(const mirt_dataset *dataset, int64_t batches) {
     return batches > INT64_MAX / dataset->spec.batch ? INT64_MAX : batches * dataset->spec.batch;
 }
 
-static const mirt__stage mirt__batch_stage = {mirt__batch_begin, mirt__batch_next, NULL, NULL, mirt__batch_fill, NULL,
-                                              mirt__batch_rows};
+static const mirt__stage mirt__batch_stage = {
+    mirt__batch_begin, mirt__batch_next, NULL, NULL, mirt__batch_fill, NULL, mirt__batch_rows};
 
 MIRT__LIB mirt_status mirt__batch_over(mirt_dataset **chain, int64_t batch, bool drop) {
     mirt_dataset *source = *chain;

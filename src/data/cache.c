@@ -101,9 +101,7 @@ static mirt_status mirt__cache_at(mirt_dataset *dataset, int64_t i, mirt__sample
     return status == MIRT_OK && out->index == MIRT__NO_INDEX ? MIRT__SKIPPED : status;
 }
 
-static const mirt__stage mirt__cache_stage = {
-    mirt__cache_begin, mirt__dataset_next_at, mirt__cache_at, NULL, NULL, NULL, NULL
-};
+static const mirt__stage mirt__cache_stage = {mirt__cache_begin, NULL, mirt__cache_at, NULL, NULL, NULL, NULL};
 
 /* >>in a file */
 
@@ -234,8 +232,7 @@ static void mirt__cache_file_release(mirt_dataset *dataset) {
 }
 
 static const mirt__stage mirt__cache_file_stage = {
-    mirt__cache_file_begin,  mirt__dataset_next_filled, NULL, mirt__cache_file_make,
-    mirt__dataset_fill_made, mirt__cache_file_release,  NULL};
+    mirt__cache_file_begin, NULL, NULL, mirt__cache_file_make, mirt__dataset_fill_made, mirt__cache_file_release, NULL};
 
 /* >>both */
 

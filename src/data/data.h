@@ -88,11 +88,11 @@ MIRT__LIB void *mirt__work_room(mirt__work *work, const mirt_dataset *stage, siz
 /* Returned by `make`, and by `at` if the data set skips samples: leave this sample out. No error is set. */
 #define MIRT__SKIPPED MIRT__STATUS_COUNT
 
-/* The functions of a kind of stage; NULL if it does not have one. */
+/* The functions of a kind of stage; NULL if it does not have one, or the usual one. */
 typedef struct mirt__stage {
-    /* Begins the pass of dataset->seed and dataset->epoch. */
+    /* Begins the pass of dataset->seed and dataset->epoch; NULL: mirt__dataset_begin_source. */
     mirt_status (*begin)(mirt_dataset *dataset);
-    mirt_status (*next)(mirt_dataset *dataset, mirt__batch *out);
+    mirt_status (*next)(mirt_dataset *dataset, mirt__batch *out); /* NULL: as `at` or `fill` give samples */
     /* Returns sample i of this epoch's order without copying; NULL: a stream. */
     mirt_status (*at)(mirt_dataset *dataset, int64_t i, mirt__sample *out);
     /* Computes sample i of this epoch's order into field[num_fields] and *index; one of `at` and `make` gives random
@@ -195,8 +195,6 @@ MIRT__LIB mirt_status mirt__dataset_check_spec(mirt_dataset *dataset);
 MIRT__LIB mirt_status mirt__dataset_name_cost(mirt_dataset *dataset, const char *name);
 /* Appends a field to a spec under construction. */
 MIRT__LIB void mirt__data_add_field(mirt__data_spec *spec, mirt_dtype dtype, mirt_shape shape);
-/* `next` for stages that have `at`. */
-MIRT__LIB mirt_status mirt__dataset_next_at(mirt_dataset *dataset, mirt__batch *out);
 /* `fill` for stages that have `make`. */
 MIRT__LIB mirt_status mirt__dataset_fill_made(mirt_dataset *dataset, mirt__slot *out);
 /* Whether samples can be reached at random. */
@@ -272,6 +270,12 @@ typedef struct mirt__block_dataset {
 MIRT__LIB mirt_status mirt__block_at(mirt_dataset *dataset, int64_t i, mirt__sample *out);
 /* Replaces the samples by those in the slot. */
 MIRT__LIB void mirt__block_from_slot(mirt__block_dataset *block);
+
+/* For drawn images. Whether a split is one of the two; fails in the name of `caller`. */
+MIRT__LIB bool mirt__split_known(const char *caller, mirt_split split);
+/* low to high, both included. */
+MIRT__LIB int mirt__random_between(mirt__random *random, int low, int high);
+MIRT__LIB unsigned char mirt__byte_of(int value);
 
 /* A file read from its start through a small buffer. */
 typedef struct mirt__bytes {

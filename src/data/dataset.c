@@ -14,7 +14,7 @@ MIRT__LIB mirt_status mirt__dataset_begin(mirt_dataset *dataset, uint64_t seed, 
     dataset->position = 0;
     dataset->seed = seed;
     dataset->epoch = epoch;
-    mirt_status status = dataset->stage->begin ? dataset->stage->begin(dataset) : MIRT_OK;
+    mirt_status status = dataset->stage->begin ? dataset->stage->begin(dataset) : mirt__dataset_begin_source(dataset);
     /* A later pass must not begin where this pass should have begun. */
     for (mirt_dataset *d = dataset; status != MIRT_OK && d; d = d->source) d->pass_over = 0;
     return status;
@@ -36,8 +36,24 @@ MIRT__TRAINING_LIB bool mirt__dataset_pass_over(mirt_dataset *dataset, int64_t b
     return true;
 }
 
+static mirt_status mirt__dataset_next_at(mirt_dataset *dataset, mirt__batch *out) {
+    memset(out, 0, sizeof *out);
+    mirt__sample sample;
+    mirt_status status = MIRT__SKIPPED;
+    while (status == MIRT__SKIPPED && dataset->position < dataset->spec.samples)
+        status = dataset->stage->at(dataset, dataset->position++, &sample);
+    if (status != MIRT_OK) return status == MIRT__SKIPPED ? MIRT_OK : status;
+    dataset->current = sample.index;
+    for (int f = 0; f < dataset->spec.num_fields; f++) out->field[f] = sample.field[f];
+    out->rows = 1;
+    out->index = &dataset->current;
+    return MIRT_OK;
+}
+
 MIRT__LIB mirt_status mirt__dataset_next(mirt_dataset *dataset, mirt__batch *out) {
-    return dataset->stage->next(dataset, out);
+    return dataset->stage->next ? dataset->stage->next(dataset, out)
+           : dataset->stage->at ? mirt__dataset_next_at(dataset, out)
+                                : mirt__dataset_next_filled(dataset, out);
 }
 
 MIRT_API int64_t mirt_dataset_size(const mirt_dataset *dataset) {
@@ -298,20 +314,6 @@ MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source) {
 
 /* >>functions shared by stages */
 
-MIRT__LIB mirt_status mirt__dataset_next_at(mirt_dataset *dataset, mirt__batch *out) {
-    memset(out, 0, sizeof *out);
-    mirt__sample sample;
-    mirt_status status = MIRT__SKIPPED;
-    while (status == MIRT__SKIPPED && dataset->position < dataset->spec.samples)
-        status = dataset->stage->at(dataset, dataset->position++, &sample);
-    if (status != MIRT_OK) return status == MIRT__SKIPPED ? MIRT_OK : status;
-    dataset->current = sample.index;
-    for (int f = 0; f < dataset->spec.num_fields; f++) out->field[f] = sample.field[f];
-    out->rows = 1;
-    out->index = &dataset->current;
-    return MIRT_OK;
-}
-
 MIRT__LIB mirt_status mirt__dataset_begin_slot(mirt_dataset *dataset) {
     if (!dataset->stage->fill || dataset->lent || dataset->slot.block) return MIRT_OK;
     return mirt__slot_create(&dataset->slot, &dataset->spec, mirt__data_most_rows(&dataset->spec), true);
@@ -390,6 +392,22 @@ MIRT__LIB mirt_dataset *mirt__dataset_batched(mirt_dataset *dataset, int64_t bat
     return status == MIRT_OK ? chain : NULL;
 }
 
+/* >>drawn images */
+
+MIRT__LIB bool mirt__split_known(const char *caller, mirt_split split) {
+    if (split == MIRT_TRAIN || split == MIRT_TEST) return true;
+    mirt__fail(MIRT_E_INVALID, "%s has the splits MIRT_TRAIN and MIRT_TEST, not %d", caller, (int)split);
+    return false;
+}
+
+MIRT__LIB int mirt__random_between(mirt__random *random, int low, int high) {
+    return low + (int)mirt__random_below(random, (uint64_t)(high - low + 1));
+}
+
+MIRT__LIB unsigned char mirt__byte_of(int value) {
+    return (unsigned char)(value < 0 ? 0 : value > 255 ? 255 : value);
+}
+
 /* >>samples in memory */
 
 MIRT__LIB mirt_status mirt__block_at(mirt_dataset *dataset, int64_t i, mirt__sample *out) {
@@ -405,7 +423,7 @@ MIRT__TRAINING_LIB void mirt__block_from_slot(mirt__block_dataset *block) {
     for (int f = 0; f < block->base.spec.num_fields; f++) block->field[f] = block->base.slot.field[f];
 }
 
-static const mirt__stage mirt__arrays_stage = {NULL, mirt__dataset_next_at, mirt__block_at, NULL, NULL, NULL, NULL};
+static const mirt__stage mirt__arrays_stage = {NULL, NULL, mirt__block_at, NULL, NULL, NULL, NULL};
 
 static mirt_status mirt__arrays_check(const char *what, const mirt_array *array) {
     char text[96];

@@ -51,30 +51,26 @@ typedef struct mirt__digit_point {
     int x, y;
 } mirt__digit_point;
 
-static int mirt__digit_between(mirt__random *random, int low, int high) {
-    return low + (int)mirt__random_below(random, (uint64_t)(high - low + 1));
-}
-
 static mirt__digit_hand mirt__digit_draw_hand(mirt__random *random) {
     mirt__digit_hand hand;
-    hand.turn = mirt__digit_between(random, -300, 300);
-    hand.slant = mirt__digit_between(random, -350, 350);
-    hand.width = mirt__digit_between(random, 40, 78);
-    hand.height = mirt__digit_between(random, 45, 76);
-    hand.shift_x = mirt__digit_between(random, -2 * MIRT__DIGIT_ONE, 2 * MIRT__DIGIT_ONE);
-    hand.shift_y = mirt__digit_between(random, -2 * MIRT__DIGIT_ONE, 2 * MIRT__DIGIT_ONE);
-    for (int i = 0; i < 6; i++) hand.bend[i] = mirt__digit_between(random, -160, 160);
-    hand.wobble = mirt__digit_between(random, 1, 6);
-    hand.pen = mirt__digit_between(random, 170, 440);
-    hand.ink = mirt__digit_between(random, 150, 255);
-    hand.noise = mirt__digit_between(random, 0, 80);
+    hand.turn = mirt__random_between(random, -300, 300);
+    hand.slant = mirt__random_between(random, -350, 350);
+    hand.width = mirt__random_between(random, 40, 78);
+    hand.height = mirt__random_between(random, 45, 76);
+    hand.shift_x = mirt__random_between(random, -2 * MIRT__DIGIT_ONE, 2 * MIRT__DIGIT_ONE);
+    hand.shift_y = mirt__random_between(random, -2 * MIRT__DIGIT_ONE, 2 * MIRT__DIGIT_ONE);
+    for (int i = 0; i < 6; i++) hand.bend[i] = mirt__random_between(random, -160, 160);
+    hand.wobble = mirt__random_between(random, 1, 6);
+    hand.pen = mirt__random_between(random, 170, 440);
+    hand.ink = mirt__random_between(random, 150, 255);
+    hand.noise = mirt__random_between(random, 0, 80);
     return hand;
 }
 
 static mirt__digit_point mirt__digit_place(const mirt__digit_hand *hand, mirt__random *random, int x, int y) {
     const int center = MIRT__DIGIT_SIDE / 2 * MIRT__DIGIT_ONE;
-    x += mirt__digit_between(random, -hand->wobble, hand->wobble) - 50;
-    y += mirt__digit_between(random, -hand->wobble, hand->wobble) - 50;
+    x += mirt__random_between(random, -hand->wobble, hand->wobble) - 50;
+    y += mirt__random_between(random, -hand->wobble, hand->wobble) - 50;
     /* From here on in 1/16 of the square's units. */
     int xx = x * x, xy = x * y, yy = y * y;
     int bent_x = x * 16 + (hand->bend[0] * xx + hand->bend[1] * xy + hand->bend[2] * yy) * 16 / (50 * 1024);
@@ -86,13 +82,10 @@ static mirt__digit_point mirt__digit_place(const mirt__digit_hand *hand, mirt__r
     return point;
 }
 
-static int mirt__digit_clamp(int value, int low, int high) {
-    return value < low ? low : value > high ? high : value;
-}
-
 /* The first pixel of the range [center - reach, center + reach], kept inside the canvas. */
 static int mirt__digit_pixel(int coordinate) {
-    return mirt__digit_clamp(coordinate, 0, MIRT__DIGIT_SIDE * MIRT__DIGIT_ONE - 1) / MIRT__DIGIT_ONE;
+    const int most = MIRT__DIGIT_SIDE - 1;
+    return coordinate < 0 ? 0 : coordinate / MIRT__DIGIT_ONE < most ? coordinate / MIRT__DIGIT_ONE : most;
 }
 
 /* Darkens the pixels near the straight line from a to b: fully inside the pen, fading over one pixel at its edge. */
@@ -151,14 +144,14 @@ static void mirt__digit_add_noise(unsigned char *canvas, const mirt__digit_hand 
         if (i % 4 == 0) word = mirt__random_u32(random);
         int grain = (int)(word & 255) - 128;
         word >>= 8;
-        canvas[i] = (unsigned char)mirt__digit_clamp(canvas[i] * hand->ink / 255 + grain * hand->noise / 128, 0, 255);
+        canvas[i] = mirt__byte_of(canvas[i] * hand->ink / 255 + grain * hand->noise / 128);
     }
 }
 
 static void mirt__digit_draw(unsigned char *canvas, int digit, mirt__random *random) {
     mirt__digit_point points[16];
     int first = mirt__digit_first_way[digit], last = mirt__digit_first_way[digit + 1] - 1, count = 0;
-    const unsigned char *way = mirt__digit_ways[mirt__digit_between(random, first, last)];
+    const unsigned char *way = mirt__digit_ways[mirt__random_between(random, first, last)];
     mirt__digit_hand hand = mirt__digit_draw_hand(random);
     memset(canvas, 0, MIRT__DIGIT_PIXELS);
     for (bool more = true; more;) {
@@ -198,16 +191,11 @@ static mirt_status mirt__digits_begin(mirt_dataset *dataset) {
     return MIRT_OK;
 }
 
-static const mirt__stage mirt__digits_stage = {
-    mirt__digits_begin, mirt__dataset_next_at, mirt__block_at, NULL, NULL, NULL, NULL
-};
+static const mirt__stage mirt__digits_stage = {mirt__digits_begin, NULL, mirt__block_at, NULL, NULL, NULL, NULL};
 
 MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_split split) {
     MIRT__ENTER;
-    if (split != MIRT_TRAIN && split != MIRT_TEST) {
-        mirt__fail(MIRT_E_INVALID, "mirt_drawn_digits has the splits MIRT_TRAIN and MIRT_TEST, not %d", (int)split);
-        return NULL;
-    }
+    if (!mirt__split_known("mirt_drawn_digits", split)) return NULL;
     if (count < 1) {
         mirt__fail(MIRT_E_INVALID, "mirt_drawn_digits needs a count of at least 1, not %lld", (long long)count);
         return NULL;

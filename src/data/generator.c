@@ -61,9 +61,9 @@ static mirt_status mirt__generator_fill(mirt_dataset *dataset, mirt__slot *out) 
 }
 
 static const mirt__stage mirt__generator_stage = {
-    mirt__generator_begin, mirt__dataset_next_filled, NULL, NULL, mirt__generator_fill, NULL, NULL};
+    mirt__generator_begin, NULL, NULL, NULL, mirt__generator_fill, NULL, NULL};
 static const mirt__stage mirt__generator_make_stage = {
-    mirt__generator_begin, mirt__dataset_next_filled, NULL, mirt__generator_make, mirt__dataset_fill_made, NULL, NULL};
+    mirt__generator_begin, NULL, NULL, mirt__generator_make, mirt__dataset_fill_made, NULL, NULL};
 
 static mirt_status mirt__generator_check(const mirt_generator_desc *desc) {
     if (!desc || !desc->fn) return mirt__fail(MIRT_E_INVALID, "mirt_dataset_from_generator needs a function");

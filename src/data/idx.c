@@ -15,8 +15,8 @@ typedef struct mirt__idx_file {
 
 typedef struct mirt__idx_dataset {
     mirt_dataset base;
-    mirt__idx_file *images, *labels; /* labels may be NULL */
-    unsigned char y;                 /* the last one; the image is in base.own */
+    mirt__idx_file *file[2]; /* of each field: images, and labels, which may be NULL */
+    unsigned char y;         /* the last one; the image is in base.own */
 } mirt__idx_dataset;
 
 static void mirt__idx_close(mirt__idx_file *file) {
@@ -44,11 +44,17 @@ static mirt_status mirt__idx_read_plain(mirt__bytes *bytes, unsigned char *out, 
     return MIRT_OK;
 }
 
+/* Reads up to `size` bytes of the plain or unpacked file. */
+static mirt_status mirt__idx_read_some(mirt__idx_file *file, unsigned char *out, size_t size, size_t *got) {
+    mirt_status status = file->gunzip ? mirt__gunzip_read(file->gunzip, out, size, got)
+                                      : mirt__idx_read_plain(&file->bytes, out, size, got);
+    return status == MIRT_OK ? MIRT_OK : mirt__fail_at("%s", file->path);
+}
+
 static mirt_status mirt__idx_read(mirt__idx_file *file, unsigned char *out, size_t size) {
     size_t got;
-    mirt_status status = file->gunzip ? mirt__gunzip_read(file->gunzip, out, size, &got)
-                                      : mirt__idx_read_plain(&file->bytes, out, size, &got);
-    if (status != MIRT_OK) return mirt__fail_at("%s", file->path);
+    mirt_status status = mirt__idx_read_some(file, out, size, &got);
+    if (status != MIRT_OK) return status;
     file->read += got;
     if (got == size) return MIRT_OK;
     uint64_t expected = file->size > file->read ? file->size : file->read - got + size;
@@ -60,13 +66,10 @@ static mirt_status mirt__idx_read(mirt__idx_file *file, unsigned char *out, size
 static mirt_status mirt__idx_check_end(mirt__idx_file *file) {
     unsigned char more;
     size_t got;
-    mirt_status status = file->gunzip ? mirt__gunzip_read(file->gunzip, &more, 1, &got)
-                                      : mirt__idx_read_plain(&file->bytes, &more, 1, &got);
-    if (status != MIRT_OK) return mirt__fail_at("%s", file->path);
-    if (got > 0)
-        return mirt__fail(MIRT_E_FORMAT, "%s continues after its last sample: expected %llu bytes%s", file->path,
-                          (unsigned long long)file->size, file->gunzip ? " unpacked" : "");
-    return MIRT_OK;
+    mirt_status status = mirt__idx_read_some(file, &more, 1, &got);
+    if (status != MIRT_OK || got == 0) return status;
+    return mirt__fail(MIRT_E_FORMAT, "%s continues after its last sample: expected %llu bytes%s", file->path,
+                      (unsigned long long)file->size, file->gunzip ? " unpacked" : "");
 }
 
 /* Rewinds to the start of the plain or unpacked file. */
@@ -179,52 +182,45 @@ static mirt_status mirt__idx_skip_header(mirt__idx_file *file) {
 
 static mirt_status mirt__idx_begin(mirt_dataset *dataset) {
     mirt__idx_dataset *idx = (mirt__idx_dataset *)dataset;
-    mirt_status status = mirt__idx_skip_header(idx->images);
-    if (status == MIRT_OK && idx->labels) status = mirt__idx_skip_header(idx->labels);
+    mirt_status status = MIRT_OK;
+    for (int f = 0; f < dataset->spec.num_fields && status == MIRT_OK; f++)
+        status = mirt__idx_skip_header(idx->file[f]);
     return status;
 }
 
 static mirt_status mirt__idx_next(mirt_dataset *dataset, mirt__batch *out) {
     mirt__idx_dataset *idx = (mirt__idx_dataset *)dataset;
+    unsigned char *to[] = {(unsigned char *)dataset->own, &idx->y};
+    const bool ends = dataset->position == dataset->spec.samples;
+    mirt_status status = MIRT_OK;
     memset(out, 0, sizeof *out);
     if (dataset->position > dataset->spec.samples) return MIRT_OK;
-    mirt_status status;
-    if (dataset->position == dataset->spec.samples) {
-        status = mirt__idx_check_end(idx->images);
-        if (status == MIRT_OK && idx->labels) status = mirt__idx_check_end(idx->labels);
-        dataset->position++;
-        return status;
+    for (int f = 0; f < dataset->spec.num_fields && status == MIRT_OK; f++) {
+        status = ends ? mirt__idx_check_end(idx->file[f])
+                      : mirt__idx_read(idx->file[f], to[f], dataset->spec.field[f].bytes);
+        out->field[f] = to[f];
     }
-    status = mirt__idx_read(idx->images, (unsigned char *)dataset->own, dataset->spec.field[0].bytes);
-    if (status == MIRT_OK && idx->labels) status = mirt__idx_read(idx->labels, &idx->y, 1);
-    if (status != MIRT_OK) return status;
+    if (status != MIRT_OK && !ends) return status;
     dataset->current = dataset->position++;
-    out->field[0] = dataset->own; /* room for one image */
-    if (idx->labels) out->field[1] = &idx->y;
-    out->rows = 1;
+    out->rows = !ends;
     out->index = &dataset->current;
-    return MIRT_OK;
+    return status;
 }
 
 static void mirt__idx_release(mirt_dataset *dataset) {
-    mirt__idx_dataset *idx = (mirt__idx_dataset *)dataset;
-    mirt__idx_close(idx->images);
-    mirt__idx_close(idx->labels);
+    for (int f = 0; f < 2; f++) mirt__idx_close(((mirt__idx_dataset *)dataset)->file[f]);
 }
 
 static const mirt__stage mirt__idx_stage = {mirt__idx_begin, mirt__idx_next, NULL, NULL, NULL, mirt__idx_release, NULL};
 
 static mirt_status mirt__idx_set(mirt__idx_dataset *idx, const char *images_path, const char *labels_path) {
-    idx->images = mirt__idx_open(images_path, 3);
-    if (!idx->images) return mirt_last_status();
-    const int64_t *dim = idx->images->dim;
-    if (labels_path) {
-        idx->labels = mirt__idx_open(labels_path, 1);
-        if (!idx->labels) return mirt_last_status();
-        if (idx->labels->dim[0] != dim[0])
-            return mirt__fail(MIRT_E_SHAPE, "%s has %lld images, %s has %lld labels: both need the same number",
-                              images_path, (long long)dim[0], labels_path, (long long)idx->labels->dim[0]);
-    }
+    idx->file[0] = mirt__idx_open(images_path, 3);
+    if (idx->file[0] && labels_path) idx->file[1] = mirt__idx_open(labels_path, 1);
+    if (!idx->file[labels_path != NULL]) return mirt_last_status();
+    const int64_t *dim = idx->file[0]->dim;
+    if (labels_path && idx->file[1]->dim[0] != dim[0])
+        return mirt__fail(MIRT_E_SHAPE, "%s has %lld images, %s has %lld labels: both need the same number",
+                          images_path, (long long)dim[0], labels_path, (long long)idx->file[1]->dim[0]);
     mirt__data_spec *spec = &idx->base.spec;
     spec->num_x = 1;
     spec->num_y = labels_path != NULL;
@@ -248,40 +244,37 @@ MIRT_API mirt_dataset *mirt_idx(const char *images_path, const char *labels_path
     return mirt__dataset_checked(mirt__idx_set((mirt__idx_dataset *)dataset, images_path, labels_path), &dataset);
 }
 
-/* directory/name or else directory/name.gz, whichever exists; false with the error set. */
-static bool mirt__mnist_find(mirt__text *path, const char *directory, const char *name) {
+/* directory/set-name or else directory/set-name.gz, whichever exists; false with the error set. */
+static bool mirt__mnist_find(mirt__text *path, const char *directory, const char *set, const char *name) {
     static const char *const endings[] = {"", ".gz"};
     const char *slash = *directory && directory[strlen(directory) - 1] == '/' ? "" : "/";
     for (int i = 0; i < MIRT__COUNT(endings); i++) {
         mirt__text_clear(path);
-        mirt__text_add(path, "%s%s%s%s", directory, slash, name, endings[i]);
+        mirt__text_add(path, "%s%s%s-%s%s", directory, slash, set, name, endings[i]);
         if (path->failed) return false;
         if (mirt__file_exists(path->data)) return true; /* mirt_idx reports whether it can be opened */
     }
     mirt__fail(MIRT_E_NOT_FOUND,
-               "%s: found neither %s nor %s.gz; put MNIST's four files there, from "
+               "%s: found neither %s-%s nor %s-%s.gz; put MNIST's four files there, from "
                "https://storage.googleapis.com/cvdf-datasets/mnist/",
-               directory, name, name);
+               directory, set, name, set, name);
     return false;
 }
 
 MIRT_API mirt_dataset *mirt_mnist(const char *directory, mirt_split split) {
     MIRT__ENTER;
+    const char *set = split == MIRT_TEST ? "t10k" : "train";
+    mirt_dataset *dataset = NULL;
+    mirt__text images, labels;
     if (!directory) {
         mirt__fail(MIRT_E_INVALID, "mirt_mnist needs a directory");
         return NULL;
     }
-    if (split != MIRT_TRAIN && split != MIRT_TEST) {
-        mirt__fail(MIRT_E_INVALID, "mirt_mnist has the splits MIRT_TRAIN and MIRT_TEST, not %d", (int)split);
-        return NULL;
-    }
-    mirt__text images, labels;
+    if (!mirt__split_known("mirt_mnist", split)) return NULL;
     memset(&images, 0, sizeof images);
     memset(&labels, 0, sizeof labels);
-    mirt_dataset *dataset = NULL;
-    if (mirt__mnist_find(&images, directory,
-                         split == MIRT_TEST ? "t10k-images-idx3-ubyte" : "train-images-idx3-ubyte") &&
-        mirt__mnist_find(&labels, directory, split == MIRT_TEST ? "t10k-labels-idx1-ubyte" : "train-labels-idx1-ubyte"))
+    if (mirt__mnist_find(&images, directory, set, "images-idx3-ubyte") &&
+        mirt__mnist_find(&labels, directory, set, "labels-idx1-ubyte"))
         dataset = mirt_idx(images.data, labels.data);
     mirt__text_free(&images);
     mirt__text_free(&labels);

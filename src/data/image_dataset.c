@@ -61,8 +61,7 @@ static void mirt__images_release(mirt_dataset *dataset) {
 }
 
 static const mirt__stage mirt__images_stage = {
-    mirt__dataset_begin_source, mirt__dataset_next_filled, NULL, mirt__images_make,
-    mirt__dataset_fill_made,    mirt__images_release,      NULL};
+    NULL, NULL, NULL, mirt__images_make, mirt__dataset_fill_made, mirt__images_release, NULL};
 
 MIRT__LIB const mirt__image_dataset *mirt__images_of(const mirt_dataset *dataset) {
     while (dataset && dataset->source) dataset = dataset->source;

@@ -32,10 +32,8 @@ typedef struct mirt__photos {
 } mirt__photos;
 
 static int mirt__photo_between(mirt__photo *photo, int low, int high) {
-    return low + (int)mirt__random_below(&photo->random, (uint64_t)(high - low + 1));
+    return mirt__random_between(&photo->random, low, high);
 }
-
-static unsigned char mirt__photo_byte(int value) { return (unsigned char)(value < 0 ? 0 : value > 255 ? 255 : value); }
 
 static void mirt__photo_background(mirt__photo *photo) {
     int cloud[MIRT__PHOTO_GRID + 1][MIRT__PHOTO_GRID + 1][3], base[3], wild = mirt__photo_between(photo, 10, 90);
@@ -50,7 +48,7 @@ static void mirt__photo_background(mirt__photo *photo) {
                 int above = cloud[row >> 8][column >> 8][c] * (256 - u) + cloud[row >> 8][(column >> 8) + 1][c] * u;
                 int below = cloud[(row >> 8) + 1][column >> 8][c] * (256 - u) +
                             cloud[(row >> 8) + 1][(column >> 8) + 1][c] * u;
-                photo->pixels[((size_t)y * (size_t)photo->width + (size_t)x) * 3 + (size_t)c] = mirt__photo_byte(
+                photo->pixels[((size_t)y * (size_t)photo->width + (size_t)x) * 3 + (size_t)c] = mirt__byte_of(
                     (above * (256 - v) + below * v) / 65536);
             }
         }
@@ -85,7 +83,7 @@ static void mirt__photo_paint(mirt__photo *photo, const mirt__photo_shape *shape
             int shade = (int)(u * photo->light / 1024);
             if (photo->stripes && ((u + 4096) / photo->stripes + (v * v / 400000)) % 2) shade -= 25;
             for (int c = 0; c < 3; c++)
-                photo->pixels[(size_t)(y * photo->width + x) * 3 + (size_t)c] = mirt__photo_byte(shape->color[c] +
+                photo->pixels[(size_t)(y * photo->width + x) * 3 + (size_t)c] = mirt__byte_of(shape->color[c] +
                                                                                                  shade);
         }
     }
@@ -163,7 +161,7 @@ static void mirt__photo_grain(mirt__photo *photo) {
     uint32_t word = 0;
     for (size_t i = 0; i < count; i++) {
         if (i % 4 == 0) word = mirt__random_u32(&photo->random);
-        photo->pixels[i] = mirt__photo_byte(photo->pixels[i] + ((int)(word & 255) - 128) * strength / 128);
+        photo->pixels[i] = mirt__byte_of(photo->pixels[i] + ((int)(word & 255) - 128) * strength / 128);
         word >>= 8;
     }
 }
@@ -205,23 +203,19 @@ static mirt_status mirt__photos_make(mirt_dataset *dataset, int64_t i, mirt__wor
 }
 
 static const mirt__stage mirt__photos_stage = {
-    mirt__dataset_begin_source, mirt__dataset_next_filled, NULL, mirt__photos_make, mirt__dataset_fill_made, NULL, NULL
-};
+    NULL, NULL, NULL, mirt__photos_make, mirt__dataset_fill_made, NULL, NULL};
 
 MIRT_API mirt_dataset *mirt_drawn_photos(int64_t count, int height, int width, uint64_t seed, mirt_split split) {
     MIRT__ENTER;
     static const char *const names[] = {"cats", "dogs"};
     const int most = 4096;
-    if (split != MIRT_TRAIN && split != MIRT_TEST)
-        return mirt__fail(MIRT_E_INVALID, "mirt_drawn_photos has the splits MIRT_TRAIN and MIRT_TEST, not %d",
-                          (int)split),
-               (mirt_dataset *)NULL;
-    if (count < 1 || height < 8 || width < 8 || height > most || width > most)
-        return mirt__fail(
-                   MIRT_E_INVALID,
+    if (!mirt__split_known("mirt_drawn_photos", split)) return NULL;
+    if (count < 1 || height < 8 || width < 8 || height > most || width > most) {
+        mirt__fail(MIRT_E_INVALID,
                    "mirt_drawn_photos: %lld pictures of %d x %d pixels: at least 1 is needed, with sides of 8 to %d",
-                   (long long)count, height, width, most),
-               (mirt_dataset *)NULL;
+                   (long long)count, height, width, most);
+        return NULL;
+    }
     mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__photos), &mirt__photos_stage);
     if (!dataset) return NULL;
     ((mirt__photos *)dataset)->seed = seed;

@@ -196,8 +196,8 @@ static void mirt__prefetch_release(mirt_dataset *dataset) {
     for (int i = 0; i < prefetch->slots; i++) mirt__aligned_free(prefetch->slot[i].slot.block);
 }
 
-static const mirt__stage mirt__prefetch_stage = {mirt__prefetch_begin, mirt__prefetch_next, NULL, NULL, NULL,
-                                                 mirt__prefetch_release, NULL};
+static const mirt__stage mirt__prefetch_stage = {
+    mirt__prefetch_begin, mirt__prefetch_next, NULL, NULL, NULL, mirt__prefetch_release, NULL};
 
 MIRT__LIB mirt_status mirt__prefetch_over(mirt_dataset **chain, int depth) {
     const int slots = (depth == MIRT_AUTOTUNE ? 2 : depth) + 1, most = depth == MIRT_AUTOTUNE ? 16 + 1 : slots;

@@ -69,11 +69,9 @@ static int64_t mirt__repeat_rows(const mirt_dataset *dataset, int64_t batches) {
 }
 
 static const mirt__stage mirt__repeat_stage = {
-    mirt__repeat_begin, mirt__repeat_next, NULL, NULL, NULL, NULL, mirt__repeat_rows
-};
+    mirt__repeat_begin, mirt__repeat_next, NULL, NULL, NULL, NULL, mirt__repeat_rows};
 static const mirt__stage mirt__repeat_run_stage = {
-    mirt__repeat_begin, mirt__repeat_next, NULL, mirt__repeat_make, NULL, NULL, mirt__repeat_rows
-};
+    mirt__repeat_begin, mirt__repeat_next, NULL, mirt__repeat_make, NULL, NULL, mirt__repeat_rows};
 
 MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset, uint64_t *pass) {
     bool repeats = false;

@@ -38,9 +38,9 @@ static mirt_status mirt__shuffle_make(mirt_dataset *dataset, int64_t i, mirt__wo
 }
 
 static const mirt__stage mirt__permutation_stage = {
-    mirt__shuffle_permute, mirt__dataset_next_at, mirt__shuffle_at, NULL, NULL, NULL, NULL};
+    mirt__shuffle_permute, NULL, mirt__shuffle_at, NULL, NULL, NULL, NULL};
 static const mirt__stage mirt__permutation_make_stage = {
-    mirt__shuffle_permute, mirt__dataset_next_filled, NULL, mirt__shuffle_make, mirt__dataset_fill_made, NULL, NULL};
+    mirt__shuffle_permute, NULL, NULL, mirt__shuffle_make, mirt__dataset_fill_made, NULL, NULL};
 
 /* Reads the stream's next sample into `slot`; *got is false at its end. */
 static mirt_status mirt__shuffle_pull(mirt__shuffle_dataset *shuffle, int64_t slot, bool *got) {

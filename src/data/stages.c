@@ -70,17 +70,12 @@ static int64_t mirt__window_rows(const mirt_dataset *dataset, int64_t batches) {
 }
 
 static const mirt__stage mirt__window_stage = {
-    mirt__window_begin, mirt__window_next, NULL, NULL, NULL, NULL, mirt__window_rows
-};
+    mirt__window_begin, mirt__window_next, NULL, NULL, NULL, NULL, mirt__window_rows};
 static const mirt__stage mirt__window_run_stage = {
-    mirt__window_begin, mirt__window_next, NULL, mirt__dataset_make, NULL, NULL, mirt__window_rows
-};
-static const mirt__stage mirt__window_at_stage = {
-    mirt__window_begin, mirt__dataset_next_at, mirt__window_at, NULL, NULL, NULL, NULL
-};
+    mirt__window_begin, mirt__window_next, NULL, mirt__dataset_make, NULL, NULL, mirt__window_rows};
+static const mirt__stage mirt__window_at_stage = {mirt__window_begin, NULL, mirt__window_at, NULL, NULL, NULL, NULL};
 static const mirt__stage mirt__window_make_stage = {
-    mirt__dataset_begin_source, mirt__dataset_next_filled, NULL, mirt__window_make, mirt__dataset_fill_made, NULL, NULL
-};
+    NULL, NULL, NULL, mirt__window_make, mirt__dataset_fill_made, NULL, NULL};
 
 static mirt_dataset *mirt__window(mirt_dataset *source, int64_t given, bool skips) {
     if (!source) return NULL;
@@ -159,15 +154,10 @@ static mirt_status mirt__each_run(mirt_dataset *dataset, int64_t most, bool turn
     return dataset->source->run(dataset->source, most, turn, first, count);
 }
 
-static const mirt__stage mirt__each_stage = {
-    mirt__dataset_begin_source, mirt__dataset_next_filled, NULL, NULL, mirt__each_fill, NULL, NULL
-};
+static const mirt__stage mirt__each_stage = {NULL, NULL, NULL, NULL, mirt__each_fill, NULL, NULL};
 static const mirt__stage mirt__each_make_stage = {
-    mirt__dataset_begin_source, mirt__dataset_next_filled, NULL, mirt__each_make, mirt__dataset_fill_made, NULL, NULL
-};
-static const mirt__stage mirt__each_run_stage = {
-    mirt__dataset_begin_source, mirt__dataset_next_filled, NULL, mirt__each_make, mirt__each_fill, NULL, NULL
-};
+    NULL, NULL, NULL, mirt__each_make, mirt__dataset_fill_made, NULL, NULL};
+static const mirt__stage mirt__each_run_stage = {NULL, NULL, NULL, mirt__each_make, mirt__each_fill, NULL, NULL};
 
 MIRT__LIB mirt_status mirt__dataset_add_each(const char *caller, mirt_dataset **chain, size_t size,
                                              mirt__sample_fn apply) {
