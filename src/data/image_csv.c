@@ -114,29 +114,20 @@ static mirt_status mirt__csv_classes(mirt__image_list *list, const mirt__csv *cs
 
 /* Adds paths to the list and their labels to `name`. */
 static mirt_status mirt__csv_read(mirt__csv *csv, mirt__image_list *list, const char ***name) {
-    void *names = NULL;
     int64_t most = 0;
-    mirt_status status = MIRT_OK;
-    for (bool first = true, got = true; status == MIRT_OK; first = false) {
-        status = mirt__csv_next(csv, &got);
-        if (status != MIRT_OK || !got) break;
+    for (bool first = true, got = true; ; first = false) {
+        mirt_status status = mirt__csv_next(csv, &got);
+        if (status != MIRT_OK || !got) return status;
         const char *path = mirt__csv_path(csv, list);
-        if (!path) status = MIRT_E_NOMEM;
-        bool header = first && path &&
-                      (strcmp(csv->field[0].data, "path") == 0 ||
-                       (!mirt__file_exists(path) && !mirt__image_name(path)));
-        if (status != MIRT_OK || header) continue;
-        status = mirt__image_list_add(list, path, 0);
-        if (status == MIRT_OK && list->count > most) {
-            most = 2 * most + 64;
-            if (!mirt__grow(&names, (size_t)list->count - 1, (size_t)most, sizeof(char *))) status = MIRT_E_NOMEM;
-        }
-        if (status != MIRT_OK) break;
-        ((const char **)names)[list->count - 1] = mirt__pool_strdup(&list->pool, csv->field[1].data);
-        if (!((const char **)names)[list->count - 1]) status = MIRT_E_NOMEM;
+        if (!path) return MIRT_E_NOMEM;
+        if (first && (strcmp(csv->field[0].data, "path") == 0 || (!mirt__file_exists(path) && !mirt__image_name(path))))
+            continue; /* a header */
+        if (mirt__image_list_add(list, path, 0) != MIRT_OK ||
+            !mirt__list_room((void **)name, list->count - 1, &most, sizeof **name))
+            return MIRT_E_NOMEM;
+        (*name)[list->count - 1] = mirt__pool_strdup(&list->pool, csv->field[1].data);
+        if (!(*name)[list->count - 1]) return MIRT_E_NOMEM;
     }
-    *name = (const char **)names;
-    return status;
 }
 
 MIRT__LIB mirt_status mirt__image_list_csv(mirt__image_list *list, const char *path,

@@ -14,20 +14,18 @@ MIRT__LIB void mirt__image_list_free(mirt__image_list *list) {
     memset(list, 0, sizeof *list);
 }
 
-static mirt_status mirt__image_list_reserve(mirt__image_list *list, int64_t capacity) {
-    void *path = (void *)list->path, *label = list->label;
-    if (capacity <= list->capacity) return MIRT_OK;
-    bool grown = mirt__grow(&path, (size_t)list->count, (size_t)capacity, sizeof(char *));
-    list->path = (const char **)path;
-    grown = grown && mirt__grow(&label, (size_t)list->count, (size_t)capacity, sizeof(int32_t));
-    list->label = (int32_t *)label;
-    if (grown) list->capacity = capacity;
-    return grown ? MIRT_OK : MIRT_E_NOMEM;
+MIRT__LIB bool mirt__list_room(void **list, int64_t count, int64_t *capacity, size_t size) {
+    const int64_t more = 2 * count + 64;
+    if (count < *capacity) return true;
+    if (!mirt__grow(list, (size_t)count, (size_t)more, size)) return false;
+    *capacity = more;
+    return true;
 }
 
 MIRT__LIB mirt_status mirt__image_list_add(mirt__image_list *list, const char *path, int32_t label) {
-    if (!path) return MIRT_E_NOMEM;
-    if (list->count == list->capacity && mirt__image_list_reserve(list, 2 * list->capacity + 64) != MIRT_OK)
+    int64_t labels = list->capacity;
+    if (!path || !mirt__list_room((void **)&list->label, list->count, &labels, sizeof *list->label) ||
+        !mirt__list_room((void **)&list->path, list->count, &list->capacity, sizeof *list->path))
         return MIRT_E_NOMEM;
     list->path[list->count] = path;
     list->label[list->count++] = label;
@@ -36,18 +34,16 @@ MIRT__LIB mirt_status mirt__image_list_add(mirt__image_list *list, const char *p
 
 MIRT__LIB mirt_status mirt__image_list_set_classes(mirt__image_list *list, const char *const *names, int count) {
     list->classes = (const char **)mirt__pool_alloc(&list->pool, (size_t)count * sizeof(char *) + 1);
-    for (int i = 0; list->classes && i < count; i++) {
-        list->classes[i] = mirt__pool_strdup(&list->pool, names[i]);
-        if (!list->classes[i]) return MIRT_E_NOMEM;
-    }
+    bool good = list->classes != NULL;
+    for (int i = 0; good && i < count; i++) good = (list->classes[i] = mirt__pool_strdup(&list->pool, names[i])) != NULL;
     list->num_classes = count;
-    return list->classes ? MIRT_OK : MIRT_E_NOMEM;
+    return good ? MIRT_OK : MIRT_E_NOMEM;
 }
 
 MIRT__LIB mirt_status mirt__image_list_part(const mirt__image_list *list, int64_t first, int64_t count,
                                             mirt__image_list *out) {
+    mirt_status status = MIRT_OK;
     memset(out, 0, sizeof *out);
-    mirt_status status = mirt__image_list_reserve(out, count);
     for (int64_t i = first; status == MIRT_OK && i < first + count; i++)
         status = mirt__image_list_add(out, mirt__pool_strdup(&out->pool, list->path[i]), list->label[i]);
     if (status == MIRT_OK && list->classes)
@@ -126,15 +122,11 @@ typedef struct mirt__walk {
 
 MIRT__LIB bool mirt__image_name(const char *name) {
     static const char *const endings[] = {".bmp", ".gif", ".jpeg", ".jpg", ".png"};
-    size_t length = strlen(name);
-    for (int i = 0; i < MIRT__COUNT(endings); i++) {
-        size_t size = strlen(endings[i]), same = 0;
-        while (same < size && size <= length) {
-            char c = name[length - size + same];
-            if ((c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c) != endings[i][same]) break;
-            same++;
-        }
-        if (same == size) return true;
+    const char *end = strrchr(name, '.');
+    for (int i = 0; end && i < MIRT__COUNT(endings); i++) {
+        size_t k = 0;
+        while (end[k] && (end[k] >= 'A' && end[k] <= 'Z' ? end[k] - 'A' + 'a' : end[k]) == endings[i][k]) k++;
+        if (!end[k] && !endings[i][k]) return true;
     }
     return false;
 }
@@ -147,31 +139,20 @@ static const char *mirt__walk_join(mirt__walk *walk, const char *directory, cons
 }
 
 static mirt_status mirt__walk_add_dir(mirt__walk *walk, const char *path, const struct stat *info, bool link) {
-    void *dir = walk->dir;
     /* A cycle contains a link to a directory that has been visited. */
     for (int64_t i = 0; link && i < walk->dirs; i++) {
         if (walk->dir[i].device == info->st_dev && walk->dir[i].inode == info->st_ino) return MIRT_OK;
     }
-    if (walk->dirs == walk->most_dirs) {
-        int64_t most = 2 * walk->most_dirs + 16;
-        if (!mirt__grow(&dir, (size_t)walk->dirs, (size_t)most, sizeof *walk->dir)) return MIRT_E_NOMEM;
-        walk->dir = (mirt__walk_dir *)dir;
-        walk->most_dirs = most;
-    }
+    if (!path || !mirt__list_room((void **)&walk->dir, walk->dirs, &walk->most_dirs, sizeof *walk->dir))
+        return MIRT_E_NOMEM;
     walk->dir[walk->dirs].path = path;
     walk->dir[walk->dirs].device = info->st_dev;
     walk->dir[walk->dirs++].inode = info->st_ino;
-    return path ? MIRT_OK : MIRT_E_NOMEM;
+    return MIRT_OK;
 }
 
 static mirt_status mirt__walk_add_file(mirt__walk *walk, const char *directory, const char *name) {
-    void *file = walk->file;
-    if (walk->files == walk->most_files) {
-        int64_t most = 2 * walk->most_files + 64;
-        if (!mirt__grow(&file, (size_t)walk->files, (size_t)most, sizeof *walk->file)) return MIRT_E_NOMEM;
-        walk->file = (mirt__walk_file *)file;
-        walk->most_files = most;
-    }
+    if (!mirt__list_room((void **)&walk->file, walk->files, &walk->most_files, sizeof *walk->file)) return MIRT_E_NOMEM;
     walk->file[walk->files].directory = directory;
     walk->file[walk->files].name = mirt__pool_strdup(&walk->pool, name);
     return walk->file[walk->files++].name ? MIRT_OK : MIRT_E_NOMEM;

@@ -16,6 +16,8 @@ typedef struct mirt__image_list {
 
 /* Whether a name has the suffix of an image file. */
 MIRT__LIB bool mirt__image_name(const char *name);
+/* Room for one more in a list of `count`; false with the error set. */
+MIRT__LIB bool mirt__list_room(void **list, int64_t count, int64_t *capacity, size_t size);
 MIRT__LIB void mirt__image_list_free(mirt__image_list *list);
 /* The path must be in the list's pool, so that it lives as long as the list. NULL: out of memory. */
 MIRT__LIB mirt_status mirt__image_list_add(mirt__image_list *list, const char *path, int32_t label);

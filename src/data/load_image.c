@@ -72,17 +72,21 @@ MIRT__LIB mirt_status mirt__images_check_names(const char *caller, const mirt_im
 
 MIRT__LIB mirt_status mirt__images_check(const char *caller, const mirt_image_directory_desc *desc) {
     const double split = desc->validation_split;
+    const struct {
+        const char *what;
+        int value, most;
+    } choices[] = {{"color mode", (int)desc->color_mode, MIRT_RGBA},
+                   {"interpolation", (int)desc->interpolation, MIRT__INTERPOLATION_COUNT - 1},
+                   {"label mode", (int)desc->label_mode, MIRT_LABELS_NONE},
+                   {"policy for corrupt images", (int)desc->corrupt, MIRT_CORRUPT_ZERO},
+                   {"subset", (int)desc->subset, MIRT_SUBSET_VALIDATION}};
     if (desc->height < 1 || desc->width < 1)
         return mirt__fail(MIRT_E_INVALID, "%s: images of %d x %d pixels: both must be positive", caller, desc->height,
                           desc->width);
-    if (!mirt__mode_known(desc->color_mode))
-        return mirt__fail(MIRT_E_INVALID, "%s: invalid color mode (%d)", caller, (int)desc->color_mode);
-    if ((int)desc->interpolation < 0 || desc->interpolation >= MIRT__INTERPOLATION_COUNT)
-        return mirt__fail(MIRT_E_INVALID, "%s: invalid interpolation (%d)", caller, (int)desc->interpolation);
-    if ((int)desc->label_mode < 0 || desc->label_mode > MIRT_LABELS_NONE)
-        return mirt__fail(MIRT_E_INVALID, "%s: invalid label mode (%d)", caller, (int)desc->label_mode);
-    if ((int)desc->corrupt < 0 || desc->corrupt > MIRT_CORRUPT_ZERO)
-        return mirt__fail(MIRT_E_INVALID, "%s: invalid policy for corrupt images (%d)", caller, (int)desc->corrupt);
+    for (int i = 0; i < MIRT__COUNT(choices); i++) {
+        if (choices[i].value < 0 || choices[i].value > choices[i].most)
+            return mirt__fail(MIRT_E_INVALID, "%s: invalid %s (%d)", caller, choices[i].what, choices[i].value);
+    }
     if (desc->dtype != MIRT_FLOAT32 && desc->dtype != MIRT_UINT8)
         return mirt__fail(MIRT_E_INVALID, "%s: pixels must be MIRT_FLOAT32 or MIRT_UINT8", caller);
     if (desc->batch_size < MIRT_NO_BATCH)
@@ -96,8 +100,6 @@ MIRT__LIB mirt_status mirt__images_check(const char *caller, const mirt_image_di
     if (!(split >= 0 && split < 1))
         return mirt__fail(MIRT_E_INVALID, "%s: a validation_split of %g: it must be above 0 and below 1", caller,
                           split);
-    if ((int)desc->subset < 0 || desc->subset > MIRT_SUBSET_VALIDATION)
-        return mirt__fail(MIRT_E_INVALID, "%s: invalid subset (%d)", caller, (int)desc->subset);
     if ((split > 0) != (desc->subset != MIRT_SUBSET_ALL))
         return mirt__fail(MIRT_E_INVALID, "%s: validation_split and subset must be set together", caller);
     if (split > 0 && !desc->no_shuffle && !desc->has_seed)
