@@ -2,14 +2,10 @@
 
 #include "workers.h"
 
-typedef struct mirt__batch_run_of {
-    int64_t first, count;
-} mirt__batch_run_of;
-
 typedef struct mirt__batch_dataset {
     mirt_dataset base;
     bool drop; /* drops a last batch that is not full */
-    mirt__batch_run_of rest; /* samples for the next batch, already taken from the source */
+    mirt__sample_range rest; /* samples for the next batch, already taken from the source */
 } mirt__batch_dataset;
 
 static mirt_status mirt__batch_fill(mirt_dataset *dataset, mirt__slot *out);
@@ -56,8 +52,8 @@ static mirt_status mirt__batch_collect(mirt_dataset *dataset, mirt__slot *out) {
 }
 
 /* The next samples to make, at most `most`. */
-static mirt_status mirt__batch_run(mirt_dataset *dataset, int64_t most, bool turn, mirt__batch_run_of *run) {
-    if (dataset->source->run) return dataset->source->run(dataset->source, most, turn, &run->first, &run->count);
+static mirt_status mirt__batch_run(mirt_dataset *dataset, int64_t most, bool turn, mirt__sample_range *run) {
+    if (dataset->source->run) return dataset->source->run(dataset->source, most, turn, run);
     int64_t left = dataset->spec.samples - dataset->position;
     run->first = dataset->position;
     run->count = left < most ? left : most;
@@ -69,7 +65,7 @@ static mirt_status mirt__batch_run(mirt_dataset *dataset, int64_t most, bool tur
 
 MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot) {
     if (dataset->stage->fill != mirt__batch_fill || !dataset->worker_pool) return false;
-    mirt__batch_run_of *rest = &((mirt__batch_dataset *)dataset)->rest;
+    mirt__sample_range *rest = &((mirt__batch_dataset *)dataset)->rest;
     /* Samples that do not form a whole batch with the following ones are left to `fill`. */
     if (rest->count == 0 && mirt__batch_run(dataset, dataset->spec.batch, false, rest) != MIRT_OK) return false;
     if (rest->count < dataset->spec.batch ||
@@ -84,7 +80,7 @@ MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot) {
 /* Fills a batch from a stage that makes its samples in threads; a batch may extend over the end of a pass. A batch that
    loses all its rows is MIRT__SKIPPED. */
 static mirt_status mirt__batch_made(mirt_dataset *dataset, mirt__slot *out) {
-    mirt__batch_run_of *rest = &((mirt__batch_dataset *)dataset)->rest;
+    mirt__sample_range *rest = &((mirt__batch_dataset *)dataset)->rest;
     mirt__slot part = *out;
     int64_t tried = 0;
     mirt_status status = MIRT_OK;
@@ -137,7 +133,7 @@ static mirt_status mirt__batch_next(mirt_dataset *dataset, mirt__batch *out) {
 
 /* Skips the first `left` samples of a pass. */
 static mirt_status mirt__batch_pass_over(mirt_dataset *dataset, int64_t left) {
-    mirt__batch_run_of run;
+    mirt__sample_range run;
     mirt_status status = MIRT_OK;
     while (left > 0 && status == MIRT_OK) {
         status = mirt__batch_run(dataset, left, true, &run);

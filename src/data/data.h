@@ -80,6 +80,7 @@ MIRT__LIB mirt__work *mirt__work_create(void);
 MIRT__LIB void mirt__work_destroy(mirt__work *work);
 /* The data set's default work, created on first use; false with the error set. */
 MIRT__LIB bool mirt__dataset_work(mirt_dataset *dataset);
+/* Its pool for samples of `source`, of which threads start when a pass begins; likewise. */
 MIRT__LIB bool mirt__dataset_worker_pool(mirt_dataset *dataset, mirt_dataset *source);
 /* This stage's buffer of at least `bytes`, aligned to MIRT__ALIGN; it keeps its address and contents until a larger one
    is requested. NULL with the error set. */
@@ -107,6 +108,11 @@ typedef struct mirt__stage {
     /* The number of samples in the first `batches` batches, which exist; NULL: the same as in the previous stage. */
     int64_t (*rows)(const mirt_dataset *dataset, int64_t batches);
 } mirt__stage;
+
+/* Samples first .. first + count - 1. */
+typedef struct mirt__sample_range {
+    int64_t first, count;
+} mirt__sample_range;
 
 /* Makes a sample of one of the previous stage. */
 typedef mirt_status (*mirt__sample_fn)(mirt_dataset *dataset, const mirt__sample *in, mirt__work *work,
@@ -157,10 +163,9 @@ struct mirt_dataset {
     bool kept;        /* samples of the previous stages are made once */
     bool ahead;       /* samples are made while others are in use */
     uint64_t identity; /* identifies the origin and processing of samples, for cache files; 0 for arrays */
-    /* For samples that come in passes with random access by `make`: the next ones are `make`'s first .. first + count -
-       1, at most `most`, valid until the next call; count is 0 at the end, and at the end of a pass unless `turn`.
-       NULL: use the position. */
-    mirt_status (*run)(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count);
+    /* For samples that come in passes with random access by `make`: the next ones, at most `most`, valid until the next
+       call; none at the end, and at the end of a pass unless `turn`. NULL: use the position. */
+    mirt_status (*run)(mirt_dataset *dataset, int64_t most, bool turn, mirt__sample_range *run);
     mirt__sample_fn apply; /* of stages of mirt__dataset_add_each */
     char **names;     /* names of classes; NULL: those of the previous stage */
     int num_names;

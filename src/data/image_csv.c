@@ -82,18 +82,16 @@ static int mirt__csv_compare(const void *a, const void *b) {
 static mirt_status mirt__csv_classes(mirt__image_list *list, const mirt__csv *csv, const char **name,
                                      const mirt_image_directory_desc *desc) {
     int64_t count = 0;
-    const char **sorted = (const char **)mirt__calloc((size_t)list->count + 1, sizeof(char *));
-    mirt_status status = sorted ? MIRT_OK : MIRT_E_NOMEM;
-    if (status == MIRT_OK && !desc->class_names) {
-        memcpy((void *)sorted, (const void *)name, (size_t)list->count * sizeof(char *));
-        qsort((void *)sorted, (size_t)list->count, sizeof(char *), mirt__csv_compare);
-        for (int64_t i = 0; i < list->count; i++) {
-            if (i == 0 || strcmp(sorted[i], sorted[count - 1]) != 0) sorted[count++] = sorted[i];
-        }
-        status = mirt__image_list_set_classes(list, sorted, (int)count);
-    } else if (status == MIRT_OK) {
-        status = mirt__image_list_set_classes(list, desc->class_names, desc->num_class_names);
+    const size_t bytes = (size_t)list->count * sizeof(char *);
+    const char **sorted = (const char **)mirt__pool_alloc(&list->pool, bytes);
+    if (!sorted) return MIRT_E_NOMEM;
+    memcpy((void *)sorted, (const void *)name, bytes);
+    qsort((void *)sorted, (size_t)list->count, sizeof(char *), mirt__csv_compare);
+    for (int64_t i = 0; i < list->count; i++) {
+        if (i == 0 || strcmp(sorted[i], sorted[count - 1]) != 0) sorted[count++] = sorted[i];
     }
+    mirt_status status = mirt__image_list_set_classes(list, desc->class_names ? desc->class_names : sorted,
+                                                      desc->class_names ? desc->num_class_names : (int)count);
     for (int64_t i = 0; i < list->count && status == MIRT_OK; i++) {
         int k = 0;
         if (desc->class_names) {
@@ -108,7 +106,6 @@ static mirt_status mirt__csv_classes(mirt__image_list *list, const mirt__csv *cs
                                 csv->path, list->path[i], name[i]);
         list->label[i] = k;
     }
-    mirt__free((void *)sorted);
     return status;
 }
 

@@ -15,13 +15,12 @@ static void mirt__images_log(const mirt_image_directory_desc *desc, mirt_log_lev
 
 /* Stores the reason the first time; several threads may call it. */
 static mirt_status mirt__images_note(mirt__image_dataset *images, int64_t i) {
-    char *none = NULL, *reason;
     if (__atomic_load_n(&images->reason[i], __ATOMIC_ACQUIRE)) return MIRT_OK;
-    reason = mirt__strdup(mirt_last_error());
+    char *none = NULL, *reason = mirt__strdup(mirt_last_error());
     if (!reason) return MIRT_E_NOMEM;
-    if (!__atomic_compare_exchange_n(&images->reason[i], &none, reason, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-        mirt__free(reason);
-    else mirt__images_log(&images->desc, MIRT_LOG_WARNING, reason);
+    if (__atomic_compare_exchange_n(&images->reason[i], &none, reason, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        mirt__images_log(&images->desc, MIRT_LOG_WARNING, reason);
+    else mirt__free(reason);
     return MIRT_OK;
 }
 
@@ -121,9 +120,8 @@ static mirt_status mirt__images_list(const char *path, bool csv, const mirt_imag
     if (desc->label_mode == MIRT_LABELS_BINARY && list->num_classes != 2)
         status = mirt__fail(MIRT_E_INVALID, "%s: binary labels need exactly 2 classes, but there %s %d", path,
                             list->num_classes == 1 ? "is" : "are", list->num_classes);
-    for (int64_t i = 0; desc->label_mode >= MIRT_LABELS_BINARY && desc->label_mode != MIRT_LABELS_NONE &&
-                        i < list->count && status == MIRT_OK;
-         i++) {
+    const bool numbered = desc->label_mode == MIRT_LABELS_BINARY || desc->label_mode == MIRT_LABELS_CATEGORICAL;
+    for (int64_t i = 0; numbered && i < list->count && status == MIRT_OK; i++) {
         if (list->label[i] < 0 || list->label[i] >= list->num_classes)
             status = mirt__fail(MIRT_E_INVALID, "%s: the label %ld of %s is not one of %d classes, 0 to %d", path,
                                 (long)list->label[i], list->path[i], list->num_classes, list->num_classes - 1);
@@ -132,13 +130,11 @@ static mirt_status mirt__images_list(const char *path, bool csv, const mirt_imag
         mirt__image_list_free(list);
         return status;
     }
-    if (list->classes) {
+    const char *many = list->count == 1 ? "" : "s";
+    if (list->classes)
         mirt__images_say(desc, MIRT_LOG_INFO, "Found %lld file%s belonging to %d class%s.", (long long)list->count,
-                         list->count == 1 ? "" : "s", list->num_classes, list->num_classes == 1 ? "" : "es");
-    } else {
-        mirt__images_say(desc, MIRT_LOG_INFO, "Found %lld file%s.", (long long)list->count,
-                         list->count == 1 ? "" : "s");
-    }
+                         many, list->num_classes, list->num_classes == 1 ? "" : "es");
+    else mirt__images_say(desc, MIRT_LOG_INFO, "Found %lld file%s.", (long long)list->count, many);
     if (list->classes && !csv && !desc->labels) mirt__images_warn_of_empty(path, desc, list);
     if (!desc->no_shuffle) mirt__image_list_shuffle(list, desc->seed);
     return MIRT_OK;
@@ -244,7 +240,7 @@ static mirt_status mirt__images_refuse_parts(const char *directory, const mirt_i
                             "%s is split into parts, which are not classes: pass %s or %s, or call "
                             "mirt_image_datasets_from_directory for both; class_names that list them make them classes",
                             directory, parts.training, parts.validation);
-    mirt__image_parts_free(&parts);
+    mirt__pool_free(&parts.pool);
     return status;
 }
 
@@ -253,10 +249,11 @@ static mirt_dataset *mirt__images_open(const char *caller, const char *path, boo
     mirt_image_directory_desc desc;
     mirt__image_list list;
     mirt__images_defaults(given, &desc);
-    if (!path) return mirt__fail_missing(caller, csv ? "file of paths and labels" : "directory"), (mirt_dataset *)NULL;
-    if (mirt__images_check(caller, &desc) != MIRT_OK || mirt__decoder_missing(&desc.decode)) return NULL;
-    if (!csv && mirt__images_refuse_parts(path, &desc) != MIRT_OK) return NULL;
-    if (mirt__images_list(path, csv, &desc, &list) != MIRT_OK) return NULL;
+    if (!path) mirt__fail_missing(caller, csv ? "file of paths and labels" : "directory");
+    if (!path || mirt__images_check(caller, &desc) != MIRT_OK || mirt__decoder_missing(&desc.decode) ||
+        (!csv && mirt__images_refuse_parts(path, &desc) != MIRT_OK) ||
+        mirt__images_list(path, csv, &desc, &list) != MIRT_OK)
+        return NULL;
     mirt_dataset *dataset = mirt__images_build(path, &list, &desc, desc.subset, !desc.no_shuffle);
     mirt__image_list_free(&list);
     return dataset;
@@ -269,18 +266,18 @@ MIRT_API mirt_dataset *mirt_image_dataset_from_directory(const char *directory, 
 
 MIRT_API mirt_dataset *mirt_image_dataset_from_csv(const char *csv, const mirt_image_directory_desc *desc) {
     MIRT__ENTER;
-    if (desc && desc->labels)
-        return mirt__fail(MIRT_E_INVALID, "mirt_image_dataset_from_csv: labels are in the file"), (mirt_dataset *)NULL;
-    return mirt__images_open("mirt_image_dataset_from_csv", csv, true, desc);
+    if (!desc || !desc->labels) return mirt__images_open("mirt_image_dataset_from_csv", csv, true, desc);
+    mirt__fail(MIRT_E_INVALID, "mirt_image_dataset_from_csv: labels are in the file");
+    return NULL;
 }
 
 /* Both lists are sorted, or are the caller's class_names. */
 static mirt_status mirt__images_same_classes(const mirt__image_parts *parts, const mirt__image_list list[2]) {
-    int i = 0;
     const int counts[] = {list[0].num_classes, list[1].num_classes};
-    while (i < counts[0] && i < counts[1] && strcmp(list[0].classes[i], list[1].classes[i]) == 0) i++;
+    int i = 0, order = 0;
+    while (i < counts[0] && i < counts[1] && (order = strcmp(list[0].classes[i], list[1].classes[i])) == 0) i++;
     if (i == counts[0] && i == counts[1]) return MIRT_OK;
-    const int extra = i == counts[0] || (i < counts[1] && strcmp(list[0].classes[i], list[1].classes[i]) > 0);
+    const int extra = i == counts[0] || order > 0;
     const char *path[] = {parts->training, parts->validation};
     return mirt__fail(MIRT_E_INVALID, "%s has no subdirectory for the class \"%s\", which %s has", path[1 - extra],
                       list[extra].classes[i], path[extra]);
@@ -343,7 +340,7 @@ MIRT_API mirt_status mirt_image_datasets_from_directory(const char *directory, c
     else if (status == MIRT_OK)
         status = mirt__fail(MIRT_E_INVALID, "%s: %s has no train/ and validation/: validation_split must be above 0",
                             caller, directory);
-    mirt__image_parts_free(&parts);
+    mirt__pool_free(&parts.pool);
     for (int i = 0; i < 2 && status != MIRT_OK; i++) mirt_dataset_destroy(out[i]);
     if (status != MIRT_OK) return status;
     *training = out[0];
@@ -371,7 +368,7 @@ MIRT_API mirt_status mirt_image_directory_part(const char *directory, const mirt
         status = mirt__fail(MIRT_E_INVALID, "%s: a path of %llu bytes does not fit into %llu", caller,
                             (unsigned long long)length, (unsigned long long)size);
     if (status == MIRT_OK) memcpy(path, found, length);
-    mirt__image_parts_free(&parts);
+    mirt__pool_free(&parts.pool);
     return status;
 }
 

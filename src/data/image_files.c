@@ -35,7 +35,10 @@ MIRT__LIB mirt_status mirt__image_list_add(mirt__image_list *list, const char *p
 MIRT__LIB mirt_status mirt__image_list_set_classes(mirt__image_list *list, const char *const *names, int count) {
     list->classes = (const char **)mirt__pool_alloc(&list->pool, (size_t)count * sizeof(char *) + 1);
     bool good = list->classes != NULL;
-    for (int i = 0; good && i < count; i++) good = (list->classes[i] = mirt__pool_strdup(&list->pool, names[i])) != NULL;
+    for (int i = 0; good && i < count; i++) {
+        list->classes[i] = mirt__pool_strdup(&list->pool, names[i]);
+        good = list->classes[i] != NULL;
+    }
     list->num_classes = count;
     return good ? MIRT_OK : MIRT_E_NOMEM;
 }
@@ -277,12 +280,9 @@ static mirt_status mirt__image_list_choose_classes(mirt__image_list *list, const
 }
 
 static mirt_status mirt__image_list_find_classes(mirt__image_list *list, const mirt__walk *walk) {
-    const char **names = (const char **)mirt__calloc((size_t)walk->files + 1, sizeof(char *));
-    if (!names) return MIRT_E_NOMEM;
-    for (int64_t i = 0; i < walk->files; i++) names[i] = walk->file[i].name;
-    mirt_status status = mirt__image_list_set_classes(list, names, (int)walk->files);
-    mirt__free((void *)names);
-    return status;
+    const char **names = (const char **)mirt__pool_alloc(&list->pool, ((size_t)walk->files + 1) * sizeof(char *));
+    for (int64_t i = 0; names && i < walk->files; i++) names[i] = walk->file[i].name;
+    return names ? mirt__image_list_set_classes(list, names, (int)walk->files) : MIRT_E_NOMEM;
 }
 
 static mirt_status mirt__image_list_by_class(mirt__image_list *list, mirt__walk *walk, const char *directory,
@@ -313,26 +313,22 @@ static mirt_status mirt__image_list_set_labels(mirt__image_list *list, const cha
     if (desc->num_labels != list->count)
         return mirt__fail(MIRT_E_INVALID, "%lld labels for the %lld images below %s: one per image is needed",
                           (long long)desc->num_labels, (long long)list->count, directory);
-    int32_t *sorted = (int32_t *)mirt__calloc((size_t)list->count, sizeof(int32_t));
-    const char **names = (const char **)mirt__calloc((size_t)list->count, sizeof(char *));
-    mirt_status status = sorted && names ? MIRT_OK : MIRT_E_NOMEM;
+    const size_t bytes = (size_t)list->count * sizeof(int32_t);
+    int32_t *sorted = (int32_t *)mirt__pool_alloc(&list->pool, bytes);
+    const char **names = (const char **)mirt__pool_alloc(&list->pool, (size_t)list->count * sizeof(char *));
     int count = 0;
-    if (status == MIRT_OK) {
-        memcpy(list->label, desc->labels, (size_t)list->count * sizeof(int32_t));
-        memcpy(sorted, desc->labels, (size_t)list->count * sizeof(int32_t));
-        qsort(sorted, (size_t)list->count, sizeof(int32_t), mirt__image_label_compare);
-    }
-    for (int64_t i = 0; i < list->count && status == MIRT_OK; i++) {
+    if (!sorted || !names) return MIRT_E_NOMEM;
+    memcpy(list->label, desc->labels, bytes);
+    memcpy(sorted, desc->labels, bytes);
+    qsort(sorted, (size_t)list->count, sizeof *sorted, mirt__image_label_compare);
+    for (int64_t i = 0; i < list->count; i++) {
         char text[16];
         if (i > 0 && sorted[i] == sorted[i - 1]) continue;
         snprintf(text, sizeof text, "%ld", (long)sorted[i]);
         names[count] = mirt__pool_strdup(&list->pool, text);
-        if (!names[count++]) status = MIRT_E_NOMEM;
+        if (!names[count++]) return MIRT_E_NOMEM;
     }
-    if (status == MIRT_OK) status = mirt__image_list_set_classes(list, names, count);
-    mirt__free(sorted);
-    mirt__free((void *)names);
-    return status;
+    return mirt__image_list_set_classes(list, names, count);
 }
 
 MIRT__LIB mirt_status mirt__image_list_directory(mirt__image_list *list, const char *directory,
@@ -440,5 +436,3 @@ MIRT__LIB mirt_status mirt__image_parts_find(mirt__image_parts *parts, const cha
     mirt__walk_free(&walk);
     return status;
 }
-
-MIRT__LIB void mirt__image_parts_free(mirt__image_parts *parts) { mirt__pool_free(&parts->pool); }

@@ -32,11 +32,10 @@ typedef struct mirt__image_parts {
     mirt__pool pool;
     const char *training, *validation;
 } mirt__image_parts;
-/* Fills uninitialized parts, which the caller frees in any case. MIRT_E_INVALID: split, but ambiguous which part is for
-   validation; the error says what to do. Other errors as in mirt_image_dataset_from_directory. */
+/* Fills uninitialized parts, whose pool the caller frees in any case. MIRT_E_INVALID: split, but ambiguous which part is
+   for validation; the error says what to do. Other errors as in mirt_image_dataset_from_directory. */
 MIRT__LIB mirt_status mirt__image_parts_find(mirt__image_parts *parts, const char *directory,
                                              const mirt_image_directory_desc *desc);
-MIRT__LIB void mirt__image_parts_free(mirt__image_parts *parts);
 /* numpy's RandomState(seed).shuffle. */
 MIRT__LIB void mirt__image_list_shuffle(mirt__image_list *list, uint32_t seed);
 /* Copies files [first, first + count) into an empty list, which is freed on failure. */

@@ -38,14 +38,14 @@ static mirt_status mirt__repeat_next(mirt_dataset *dataset, mirt__batch *out) {
     }
 }
 
-static mirt_status mirt__repeat_run(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count) {
+static mirt_status mirt__repeat_run(mirt_dataset *dataset, int64_t most, bool turn, mirt__sample_range *run) {
     mirt__repeat_dataset *repeat = (mirt__repeat_dataset *)dataset;
     for (;;) {
         int64_t left = dataset->source->spec.samples - dataset->position;
-        *first = dataset->position;
-        *count = most < left ? most : left;
-        dataset->position += *count;
-        if (*count || !turn || repeat->lost == dataset->source->spec.samples || repeat->pass + 1 == repeat->passes)
+        run->first = dataset->position;
+        run->count = most < left ? most : left;
+        dataset->position += run->count;
+        if (run->count || !turn || repeat->lost == dataset->source->spec.samples || repeat->pass + 1 == repeat->passes)
             return MIRT_OK;
         repeat->pass++;
         dataset->position = 0;

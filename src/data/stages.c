@@ -27,16 +27,19 @@ static mirt_status mirt__window_begin(mirt_dataset *dataset) {
     return mirt__dataset_begin_source(dataset);
 }
 
-static mirt_status mirt__window_run(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count) {
+static mirt_status mirt__window_run(mirt_dataset *dataset, int64_t most, bool turn, mirt__sample_range *run) {
     mirt__window_dataset *window = (mirt__window_dataset *)dataset;
     mirt_status status = MIRT_OK;
-    for (*count = 1; window->passed < window->first && *count && status == MIRT_OK; window->passed += *count)
-        status = dataset->source->run(dataset->source, window->first - window->passed, turn, first, count);
-    if (status != MIRT_OK || window->passed < window->first) return *count = 0, status;
+    run->count = 1;
+    while (window->passed < window->first && run->count && status == MIRT_OK) {
+        status = dataset->source->run(dataset->source, window->first - window->passed, turn, run);
+        window->passed += run->count;
+    }
+    run->count = 0;
+    if (status != MIRT_OK || window->passed < window->first) return status;
     if (window->count >= 0 && most > window->count - dataset->position) most = window->count - dataset->position;
-    *count = 0;
-    if (most > 0) status = dataset->source->run(dataset->source, most, turn, first, count);
-    dataset->position += *count;
+    if (most > 0) status = dataset->source->run(dataset->source, most, turn, run);
+    dataset->position += run->count;
     return status;
 }
 
@@ -150,8 +153,8 @@ static mirt_status mirt__each_make(mirt_dataset *dataset, int64_t i, mirt__work 
     return dataset->apply(dataset, &in, work, field);
 }
 
-static mirt_status mirt__each_run(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count) {
-    return dataset->source->run(dataset->source, most, turn, first, count);
+static mirt_status mirt__each_run(mirt_dataset *dataset, int64_t most, bool turn, mirt__sample_range *run) {
+    return dataset->source->run(dataset->source, most, turn, run);
 }
 
 static const mirt__stage mirt__each_stage = {NULL, NULL, NULL, NULL, mirt__each_fill, NULL, NULL};

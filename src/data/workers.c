@@ -63,11 +63,6 @@ MIRT__LIB bool mirt__dataset_work(mirt_dataset *dataset) {
     return dataset->work != NULL;
 }
 
-MIRT__LIB bool mirt__dataset_worker_pool(mirt_dataset *dataset, mirt_dataset *source) {
-    if (!dataset->worker_pool) __atomic_store_n(&dataset->worker_pool, mirt__workers_create(source), __ATOMIC_RELEASE);
-    return dataset->worker_pool != NULL;
-}
-
 /* The lesser of two. */
 static void mirt__at_least(const mirt__at *at, mirt__at *out) {
     const char *name = __atomic_load_n(&at->name, __ATOMIC_ACQUIRE);
@@ -75,61 +70,6 @@ static void mirt__at_least(const mirt__at *at, mirt__at *out) {
     if (!name || (out->name && out->index <= index)) return;
     out->name = name;
     out->index = index;
-}
-
-static void mirt__stage_at(const mirt_dataset *stage, mirt__at *out) {
-    mirt__work *work = __atomic_load_n(&stage->work, __ATOMIC_ACQUIRE);
-    mirt__worker_pool *pool = __atomic_load_n(&stage->worker_pool, __ATOMIC_ACQUIRE);
-    mirt__at_least(&stage->at, out);
-    if (work) mirt__at_least(&work->at, out);
-    if (pool) mirt__workers_at(pool, out);
-}
-
-/* >>progress of stages as seen by other threads, while a cache may free the stages before it */
-
-#ifdef MIRRORTRAIN_NO_THREADS
-static void mirt__stages_lock(bool locked) { (void)locked; }
-#else
-static pthread_mutex_t mirt__stages_mutex = PTHREAD_MUTEX_INITIALIZER;
-static void mirt__stages_lock(bool locked) {
-    locked ? pthread_mutex_lock(&mirt__stages_mutex) : pthread_mutex_unlock(&mirt__stages_mutex);
-}
-#endif
-
-MIRT__LIB uint64_t mirt__dataset_made(const mirt_dataset *dataset) {
-    uint64_t made = 0;
-    mirt__stages_lock(true);
-    for (; dataset; dataset = dataset->source) made += __atomic_load_n(&dataset->made, __ATOMIC_RELAXED);
-    mirt__stages_lock(false);
-    return made;
-}
-
-MIRT__LIB int64_t mirt__dataset_at(const mirt_dataset *dataset, char *name, size_t size) {
-    mirt__at at = {NULL, 0};
-    mirt__stages_lock(true);
-    for (; dataset; dataset = dataset->source) mirt__stage_at(dataset, &at);
-    snprintf(name, size, "%s", at.name ? at.name : "");
-    mirt__stages_lock(false);
-    return at.index;
-}
-
-MIRT__LIB void mirt__dataset_lose(mirt_dataset *dataset) {
-    mirt__stages_lock(true);
-    for (; dataset; dataset = dataset->source) dataset->lost = true;
-    mirt__stages_lock(false);
-}
-
-MIRT__TRAINING_LIB void mirt__dataset_leave(mirt_dataset *dataset) {
-    mirt_dataset *source = dataset->source;
-    mirt__worker_pool *pool = dataset->worker_pool;
-    mirt__stages_lock(true);
-    dataset->source = NULL;
-    dataset->worker_pool = NULL;
-    const bool lost = dataset->lost;
-    mirt__stages_lock(false);
-    if (lost) return;
-    mirt__workers_destroy(pool);
-    if (!dataset->borrows) mirt_dataset_destroy(source);
 }
 
 /* >>the worker pool */
@@ -365,7 +305,7 @@ MIRT__LIB void mirt__workers_destroy(mirt__worker_pool *pool) {
     mirt__free(pool);
 }
 
-MIRT__LIB mirt__worker_pool *mirt__workers_create(mirt_dataset *source) {
+static mirt__worker_pool *mirt__workers_create(mirt_dataset *source) {
     mirt__worker_pool *pool = (mirt__worker_pool *)mirt__calloc(1, sizeof(mirt__worker_pool));
     if (!pool) return NULL;
     pool->source = source;
@@ -374,6 +314,11 @@ MIRT__LIB mirt__worker_pool *mirt__workers_create(mirt_dataset *source) {
     if ((pool->work = mirt__work_create()) && mirt__workers_init(pool) == MIRT_OK) return pool;
     mirt__workers_destroy(pool);
     return NULL;
+}
+
+MIRT__LIB bool mirt__dataset_worker_pool(mirt_dataset *dataset, mirt_dataset *source) {
+    if (!dataset->worker_pool) __atomic_store_n(&dataset->worker_pool, mirt__workers_create(source), __ATOMIC_RELEASE);
+    return dataset->worker_pool != NULL;
 }
 
 MIRT__LIB void mirt__workers_drop(mirt__worker_pool *pool) {
@@ -397,15 +342,6 @@ MIRT__LIB mirt_status mirt__workers_begin(mirt__worker_pool *pool) {
     mirt_status status = mirt__workers_start(pool, workers);
     mirt__workers_lock(pool, false);
     return status;
-}
-
-MIRT__LIB void mirt__workers_at(mirt__worker_pool *pool, mirt__at *out) {
-    mirt__workers_lock(pool, true);
-    mirt__at_least(&pool->work->at, out);
-#ifndef MIRRORTRAIN_NO_THREADS
-    for (int i = 0; i < pool->threads; i++) mirt__at_least(&pool->thread[i].work->at, out);
-#endif
-    mirt__workers_lock(pool, false);
 }
 
 MIRT__LIB bool mirt__workers_asked(const mirt__worker_pool *pool) {
@@ -465,12 +401,68 @@ MIRT__LIB mirt_status mirt__workers_finish(mirt__worker_pool *pool, bool gaps, i
     return MIRT_OK;
 }
 
-MIRT__TRAINING_LIB int mirt__workers_numbers(mirt__worker_pool *pool, double *seconds) {
+/* >>progress of stages as seen by other threads, while a cache may free the stages before it */
+
+#ifdef MIRRORTRAIN_NO_THREADS
+static void mirt__stages_lock(bool locked) { (void)locked; }
+#else
+static pthread_mutex_t mirt__stages_mutex = PTHREAD_MUTEX_INITIALIZER;
+static void mirt__stages_lock(bool locked) {
+    locked ? pthread_mutex_lock(&mirt__stages_mutex) : pthread_mutex_unlock(&mirt__stages_mutex);
+}
+#endif
+
+static void mirt__workers_at(mirt__worker_pool *pool, mirt__at *out) {
     mirt__workers_lock(pool, true);
-    const int threads = pool->threads;
-    *seconds = mirt__workers_pace(pool);
+    mirt__at_least(&pool->work->at, out);
+#ifndef MIRRORTRAIN_NO_THREADS
+    for (int i = 0; i < pool->threads; i++) mirt__at_least(&pool->thread[i].work->at, out);
+#endif
     mirt__workers_lock(pool, false);
-    return threads;
+}
+
+static void mirt__stage_at(const mirt_dataset *stage, mirt__at *out) {
+    mirt__work *work = __atomic_load_n(&stage->work, __ATOMIC_ACQUIRE);
+    mirt__worker_pool *pool = __atomic_load_n(&stage->worker_pool, __ATOMIC_ACQUIRE);
+    mirt__at_least(&stage->at, out);
+    if (work) mirt__at_least(&work->at, out);
+    if (pool) mirt__workers_at(pool, out);
+}
+
+MIRT__LIB uint64_t mirt__dataset_made(const mirt_dataset *dataset) {
+    uint64_t made = 0;
+    mirt__stages_lock(true);
+    for (; dataset; dataset = dataset->source) made += __atomic_load_n(&dataset->made, __ATOMIC_RELAXED);
+    mirt__stages_lock(false);
+    return made;
+}
+
+MIRT__LIB int64_t mirt__dataset_at(const mirt_dataset *dataset, char *name, size_t size) {
+    mirt__at at = {NULL, 0};
+    mirt__stages_lock(true);
+    for (; dataset; dataset = dataset->source) mirt__stage_at(dataset, &at);
+    snprintf(name, size, "%s", at.name ? at.name : "");
+    mirt__stages_lock(false);
+    return at.index;
+}
+
+MIRT__LIB void mirt__dataset_lose(mirt_dataset *dataset) {
+    mirt__stages_lock(true);
+    for (; dataset; dataset = dataset->source) dataset->lost = true;
+    mirt__stages_lock(false);
+}
+
+MIRT__TRAINING_LIB void mirt__dataset_leave(mirt_dataset *dataset) {
+    mirt_dataset *source = dataset->source;
+    mirt__worker_pool *pool = dataset->worker_pool;
+    mirt__stages_lock(true);
+    dataset->source = NULL;
+    dataset->worker_pool = NULL;
+    const bool lost = dataset->lost;
+    mirt__stages_lock(false);
+    if (lost) return;
+    mirt__workers_destroy(pool);
+    if (!dataset->borrows) mirt_dataset_destroy(source);
 }
 
 MIRT__TRAINING_LIB void mirt__dataset_cost(const mirt_dataset *dataset, mirt__data_cost *out) {
@@ -481,9 +473,11 @@ MIRT__TRAINING_LIB void mirt__dataset_cost(const mirt_dataset *dataset, mirt__da
             mirt__line_add(out->what, sizeof out->what, "%s%s", out->what[0] ? " and " : "", d->cost);
         if (d->ahead) out->ahead = true;
         if (!d->worker_pool || out->parallel) continue;
-        const int threads = mirt__workers_numbers(d->worker_pool, &out->seconds);
+        mirt__workers_lock(d->worker_pool, true);
+        if (d->worker_pool->threads > 1) out->workers = d->worker_pool->threads;
+        out->seconds = mirt__workers_pace(d->worker_pool);
+        mirt__workers_lock(d->worker_pool, false);
         out->parallel = true;
-        if (threads > 1) out->workers = threads;
     }
     if (!out->what[0]) snprintf(out->what, sizeof out->what, "copying samples");
 }

@@ -19,8 +19,6 @@ MIRT__LIB void mirt__signals_destroy(mirt__signals *signals);
 MIRT__LIB void mirt__signals_wait(mirt__signals *signals);
 #endif
 
-/* Creates a pool for samples of `source`; threads start when a pass begins, `workers` of them. */
-MIRT__LIB mirt__worker_pool *mirt__workers_create(mirt_dataset *source);
 /* Waits for samples that are being made and drops the rest. */
 MIRT__LIB void mirt__workers_destroy(mirt__worker_pool *pool);
 /* Call before an epoch: drops all requests, and starts the threads if their number is fixed. */
@@ -31,14 +29,10 @@ MIRT__LIB void mirt__workers_drop(mirt__worker_pool *pool);
    False: too many requests. `ahead`: the caller does not wait for them yet. */
 MIRT__LIB bool mirt__workers_ask(mirt__worker_pool *pool, const mirt__slot *slot, int64_t first, int64_t count,
                                  bool ahead);
-MIRT__LIB void mirt__workers_at(mirt__worker_pool *pool, mirt__at *out);
 MIRT__LIB bool mirt__workers_asked(const mirt__worker_pool *pool);
 /* Waits for the oldest request: all its samples in order without the skipped ones, or with `gaps` in their places, with
    index MIRT__NO_INDEX for skipped ones. The error is that of the first sample that failed. */
 MIRT__LIB mirt_status mirt__workers_finish(mirt__worker_pool *pool, bool gaps, int64_t *rows);
-/* The number of threads that make samples (0: the requesting thread does), and the seconds each takes per sample; 0:
-   unknown. */
-MIRT__LIB int mirt__workers_numbers(mirt__worker_pool *pool, double *seconds);
 #define MIRT__NO_INDEX INT64_MIN
 
 #endif
