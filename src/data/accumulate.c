@@ -19,7 +19,6 @@ static mirt_status mirt__accumulate_fill(mirt_dataset *dataset, mirt__slot *out)
 }
 
 static int64_t mirt__accumulate_rows(const mirt_dataset *dataset, int64_t batches) {
-    if (dataset->batches >= 0 && batches >= dataset->batches) return dataset->spec.samples;
     return mirt__dataset_rows(dataset->source, batches * dataset->joins);
 }
 

@@ -137,6 +137,7 @@ static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char 
     char name[32], word[32];
     const int most = MIRT__COUNT(mirt__augment_names);
     int i = 0, numbers = 0;
+    mirt__augment_words wants;
     mirt__transform checked;
     const bool named = mirt__augment_word(text, name, ended);
     mirt__suggestion guess = {name, NULL, ""};
@@ -146,10 +147,9 @@ static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char 
     if (!named || i == most)
         return mirt__fail(MIRT_E_INVALID, "\"%s\" is not an augmentation%s", name, mirt__did_you_mean(&guess)), false;
     out->kind = mirt__augment_names[i].kind;
+    wants = mirt__augment_names[i].numbers;
     while (*ended == ':') {
-        if (!mirt__augment_word(text, word, ended) ||
-            !mirt__augment_value(word, mirt__augment_names[i].numbers, numbers, out)) {
-            const mirt__augment_words wants = mirt__augment_names[i].numbers;
+        if (!mirt__augment_word(text, word, ended) || !mirt__augment_value(word, wants, numbers, out)) {
             return mirt__fail(MIRT_E_INVALID, "augmentation %s: invalid value \"%s\"; write %s:%s", name, word,
                               name,
                               wants == MIRT__WORDS_NONE   ? "horizontal or :vertical"
@@ -159,9 +159,9 @@ static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char 
         }
         numbers += (word[0] >= '0' && word[0] <= '9') || word[0] == '-' || word[0] == '+' || word[0] == '.';
     }
-    if (!numbers && mirt__augment_names[i].numbers != MIRT__WORDS_NONE) {
+    if (!numbers && wants != MIRT__WORDS_NONE) {
         return mirt__fail(MIRT_E_INVALID, "augmentation %s needs a value, such as %s:%s", name, name,
-                          mirt__augment_names[i].numbers == MIRT__WORDS_SIZE ? "224" : "0.1"),
+                          wants == MIRT__WORDS_SIZE ? "224" : "0.1"),
                false;
     }
     /* A zoom by one number keeps the aspect ratio. */

@@ -145,8 +145,7 @@ static mirt_status mirt__batch_pass_over(mirt_dataset *dataset, int64_t left) {
 
 static mirt_status mirt__batch_begin(mirt_dataset *dataset) {
     if (dataset->source->stage->make) {
-        if (!mirt__dataset_worker_pool(dataset, dataset->source)) return mirt_last_status();
-        mirt_status status = mirt__workers_begin(dataset->worker_pool);
+        mirt_status status = mirt__workers_begin(dataset);
         if (status != MIRT_OK) return status;
         ((mirt__batch_dataset *)dataset)->rest.count = 0;
     }
@@ -157,7 +156,6 @@ static mirt_status mirt__batch_begin(mirt_dataset *dataset) {
 }
 
 static int64_t mirt__batch_rows(const mirt_dataset *dataset, int64_t batches) {
-    if (dataset->batches >= 0 && batches >= dataset->batches) return dataset->spec.samples;
     return batches > INT64_MAX / dataset->spec.batch ? INT64_MAX : batches * dataset->spec.batch;
 }
 

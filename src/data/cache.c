@@ -70,12 +70,9 @@ static mirt_status mirt__cache_pull(mirt_dataset *cache, mirt__slot *slot, int64
 }
 
 static mirt_status mirt__cache_source(mirt_dataset *cache) {
-    mirt_dataset *source = cache->source;
-    if (source->stage->make && !source->run) {
-        if (!mirt__dataset_worker_pool(cache, source)) return mirt_last_status();
-        if (mirt__workers_begin(cache->worker_pool) != MIRT_OK) return mirt_last_status();
-    }
-    return mirt__dataset_begin_source(cache);
+    const mirt_dataset *source = cache->source;
+    mirt_status status = source->stage->make && !source->run ? mirt__workers_begin(cache) : MIRT_OK;
+    return status == MIRT_OK ? mirt__dataset_begin_source(cache) : status;
 }
 
 /* >>in memory */
@@ -242,9 +239,8 @@ static int64_t mirt__cache_indices(const mirt_dataset *source) {
     for (; source; source = source->source) {
         if (source->spec.samples < 0) return (int64_t)1 << 48; /* part of a stream */
         if (source->spec.samples > most) most = source->spec.samples;
-        const bool cache = source->stage == &mirt__cache_stage || source->stage == &mirt__cache_file_stage;
-        const int64_t below = cache ? ((const mirt__cache_dataset *)source)->indices
-                                    : 0; /* its sources may have been freed */
+        /* The sources of a cache may have been freed. */
+        const int64_t below = source->kept ? ((const mirt__cache_dataset *)source)->indices : 0;
         if (below > most) most = below;
     }
     return most;

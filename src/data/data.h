@@ -80,8 +80,6 @@ MIRT__LIB mirt__work *mirt__work_create(void);
 MIRT__LIB void mirt__work_destroy(mirt__work *work);
 /* The data set's default work, created on first use; false with the error set. */
 MIRT__LIB bool mirt__dataset_work(mirt_dataset *dataset);
-/* Its pool for samples of `source`, of which threads start when a pass begins; likewise. */
-MIRT__LIB bool mirt__dataset_worker_pool(mirt_dataset *dataset, mirt_dataset *source);
 /* This stage's buffer of at least `bytes`, aligned to MIRT__ALIGN; it keeps its address and contents until a larger one
    is requested. NULL with the error set. */
 MIRT__LIB void *mirt__work_room(mirt__work *work, const mirt_dataset *stage, size_t bytes);
@@ -105,7 +103,8 @@ typedef struct mirt__stage {
     mirt_status (*fill)(mirt_dataset *dataset, mirt__slot *out);
     /* Frees the stage's memory, but not its slot nor the previous stage. */
     void (*release)(mirt_dataset *dataset);
-    /* The number of samples in the first `batches` batches, which exist; NULL: the same as in the previous stage. */
+    /* The number of samples in the first `batches` batches, which exist and are not all; NULL: the same as in the
+       previous stage. */
     int64_t (*rows)(const mirt_dataset *dataset, int64_t batches);
 } mirt__stage;
 
@@ -249,6 +248,8 @@ MIRT__LIB void mirt__slot_give(const mirt__slot *slot, const mirt__data_spec *sp
                                mirt__batch *out);
 /* Whether `count` lies between `least` and INT32_MAX; fails in the name of `caller`. */
 MIRT__LIB mirt_status mirt__stage_count(const char *caller, int64_t count, int least);
+/* Whether a shape may have so many dimensions; likewise. */
+MIRT__LIB mirt_status mirt__shape_check(const char *caller, const mirt_shape *shape);
 /* Whether mirt_repeat may return a sample more than once in an epoch; `pass` distinguishes the passes. */
 MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset, uint64_t *pass);
 

@@ -80,10 +80,7 @@ static mirt_status mirt__generator_check(const mirt_generator_desc *desc) {
                           "mirt_dataset_from_generator: samples in any order need their number, but it is 0");
     for (int i = 0; i < desc->num_x + desc->num_y; i++) {
         const mirt_shape *shape = i < desc->num_x ? &desc->x[i].shape : &desc->y[i - desc->num_x].shape;
-        if (shape->rank < 0 || shape->rank > MIRT_MAX_RANK)
-            return mirt__fail(MIRT_E_SHAPE,
-                              "mirt_dataset_from_generator: a shape has %d dimensions: at most %d are allowed",
-                              shape->rank, MIRT_MAX_RANK);
+        if (mirt__shape_check("mirt_dataset_from_generator", shape) != MIRT_OK) return MIRT_E_SHAPE;
     }
     return MIRT_OK;
 }

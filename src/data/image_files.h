@@ -32,8 +32,8 @@ typedef struct mirt__image_parts {
     mirt__pool pool;
     const char *training, *validation;
 } mirt__image_parts;
-/* Fills uninitialized parts, whose pool the caller frees in any case. MIRT_E_INVALID: split, but ambiguous which part is
-   for validation; the error says what to do. Other errors as in mirt_image_dataset_from_directory. */
+/* Fills uninitialized parts, whose pool the caller frees in any case. MIRT_E_INVALID: split, but ambiguous which part
+   is for validation; the error says what to do. Other errors as in mirt_image_dataset_from_directory. */
 MIRT__LIB mirt_status mirt__image_parts_find(mirt__image_parts *parts, const char *directory,
                                              const mirt_image_directory_desc *desc);
 /* numpy's RandomState(seed).shuffle. */

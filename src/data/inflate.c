@@ -1,8 +1,9 @@
 /* Unpacks gzip (RFC 1952, deflate: RFC 1951) as a stream and verifies checksum and length. Errors give the offset in
    the compressed file; the caller prefixes the file's name. */
 
-#include "data.h"
+#include "../base/digest.h"
 #include "../base/file.h"
+#include "data.h"
 
 #define MIRT__WINDOW 32768
 #define MIRT__FAST_BITS 10
@@ -45,10 +46,9 @@ struct mirt__gunzip {
     bool last;            /* the current block is the last */
     uint32_t stored_left; /* bytes of a stored block */
     int copy_left, copy_back;
-    uint32_t crc;
+    uint32_t crc;   /* of the windows before this one */
     uint64_t total; /* bytes unpacked */
     mirt__huffman lengths, distances;
-    uint32_t crc_table[8][256];
     unsigned char window[MIRT__WINDOW]; /* byte i of the output is at i % MIRT__WINDOW */
 };
 
@@ -56,35 +56,11 @@ MIRT__LIB mirt__gunzip *mirt__gunzip_create(mirt__bytes *bytes) {
     mirt__gunzip *z = (mirt__gunzip *)mirt__calloc(1, sizeof(mirt__gunzip));
     if (!z) return NULL;
     z->bytes = bytes;
-    for (uint32_t i = 0; i < 256; i++) {
-        uint32_t c = i;
-        for (int bit = 0; bit < 8; bit++) c = c & 1 ? 0xEDB88320u ^ (c >> 1) : c >> 1;
-        z->crc_table[0][i] = c;
-    }
-    for (int k = 1; k < 8; k++) {
-        for (int i = 0; i < 256; i++) {
-            uint32_t c = z->crc_table[k - 1][i];
-            z->crc_table[k][i] = (c >> 8) ^ z->crc_table[0][c & 255];
-        }
-    }
     return z;
 }
 
 MIRT__LIB void mirt__gunzip_destroy(mirt__gunzip *z) {
     mirt__free(z);
-}
-
-/* Eight bytes per iteration. */
-static void mirt__gunzip_checksum(mirt__gunzip *z, const unsigned char *p, size_t size) {
-    uint32_t c = ~z->crc;
-    uint32_t(*t)[256] = z->crc_table;
-    for (; size >= 8; size -= 8, p += 8) {
-        c ^= (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-        c = t[7][c & 255] ^ t[6][c >> 8 & 255] ^ t[5][c >> 16 & 255] ^ t[4][c >> 24] ^ t[3][p[4]] ^ t[2][p[5]] ^
-            t[1][p[6]] ^ t[0][p[7]];
-    }
-    for (; size > 0; size--, p++) c = (c >> 8) ^ t[0][(c ^ *p) & 255];
-    z->crc = ~c;
 }
 
 /* Keeps the first failure. */
@@ -330,7 +306,8 @@ static size_t mirt__gunzip_codes(mirt__gunzip *z, unsigned char *out, size_t siz
 static void mirt__gunzip_trailer(mirt__gunzip *z) {
     mirt__gunzip_drop(z, z->bit_count & 7);
     const uint32_t crc = mirt__gunzip_take(z, 32), size = mirt__gunzip_take(z, 32);
-    if (crc != z->crc) mirt__gunzip_fail(z, "the checksum is wrong");
+    if (crc != mirt__crc32(z->crc, z->window, (size_t)(z->total % MIRT__WINDOW)))
+        mirt__gunzip_fail(z, "the checksum is wrong");
     if (size != (uint32_t)z->total) mirt__gunzip_fail(z, "the length at the end is wrong");
     mirt__gunzip_refill(z);
     if (z->bit_count > 0) mirt__gunzip_fail(z, "more data follow its end");
@@ -340,15 +317,17 @@ static void mirt__gunzip_trailer(mirt__gunzip *z) {
 MIRT__LIB mirt_status mirt__gunzip_read(mirt__gunzip *z, unsigned char *out, size_t size, size_t *got) {
     *got = 0;
     while (*got < size && z->mode != MIRT__GUNZIP_END && z->status == MIRT_OK) {
+        const size_t left = size - *got, room = MIRT__WINDOW - (size_t)(z->total % MIRT__WINDOW),
+                     most = left < room ? left : room;
         size_t made = 0;
         switch (z->mode) {
         case MIRT__GUNZIP_BLOCK: mirt__gunzip_block(z); break;
-        case MIRT__GUNZIP_STORED: made = mirt__gunzip_stored(z, out + *got, size - *got); break;
-        case MIRT__GUNZIP_CODES: made = mirt__gunzip_codes(z, out + *got, size - *got); break;
+        case MIRT__GUNZIP_STORED: made = mirt__gunzip_stored(z, out + *got, most); break;
+        case MIRT__GUNZIP_CODES: made = mirt__gunzip_codes(z, out + *got, most); break;
         default: mirt__gunzip_trailer(z);
         }
-        mirt__gunzip_checksum(z, out + *got, made);
         *got += made;
+        if (made == room) z->crc = mirt__crc32(z->crc, z->window, MIRT__WINDOW);
     }
     return z->status;
 }

@@ -3,20 +3,7 @@
 #include "../base/entry.h"
 #include "workers.h"
 
-static mirt_status mirt__prefetch_check(int depth) {
-    const int most = 4096;
-    if ((depth >= 1 && depth <= most) || depth == MIRT_AUTOTUNE) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "a prefetch depth of %d: it must be 1 to %d, or MIRT_AUTOTUNE", depth, most);
-}
-
-#ifdef MIRRORTRAIN_NO_THREADS
-
-MIRT__LIB mirt_status mirt__prefetch_over(mirt_dataset **chain, int depth) {
-    (void)chain;
-    return mirt__prefetch_check(depth);
-}
-
-#else
+#ifndef MIRRORTRAIN_NO_THREADS
 
 /* A slot is in one list, or held by the consumer, or filled by the worker. */
 typedef struct mirt__berth {
@@ -199,15 +186,13 @@ static void mirt__prefetch_release(mirt_dataset *dataset) {
 static const mirt__stage mirt__prefetch_stage = {
     mirt__prefetch_begin, mirt__prefetch_next, NULL, NULL, NULL, mirt__prefetch_release, NULL};
 
-MIRT__LIB mirt_status mirt__prefetch_over(mirt_dataset **chain, int depth) {
+static mirt_status mirt__prefetch_add(mirt_dataset **chain, int depth) {
     const int slots = (depth == MIRT_AUTOTUNE ? 2 : depth) + 1, most = depth == MIRT_AUTOTUNE ? 16 + 1 : slots;
     mirt_dataset *source = *chain;
-    mirt_status status = mirt__prefetch_check(depth);
     if (mirt__reachable(source) || source->run || source->pointing || source->stage == &mirt__prefetch_stage)
-        return status; /* nothing to prepare, not possible yet, or already prefetched */
-    if (status == MIRT_OK)
-        status = mirt__dataset_add(chain, sizeof(mirt__prefetch_dataset) + (size_t)most * sizeof(mirt__berth),
-                                   &mirt__prefetch_stage);
+        return MIRT_OK; /* nothing to prepare, not possible yet, or already prefetched */
+    mirt_status status = mirt__dataset_add(chain, sizeof(mirt__prefetch_dataset) + (size_t)most * sizeof(mirt__berth),
+                                           &mirt__prefetch_stage);
     if (status != MIRT_OK) return status;
     mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)*chain;
     prefetch->slot = (mirt__berth *)(void *)(prefetch + 1);
@@ -226,7 +211,15 @@ MIRT__LIB mirt_status mirt__prefetch_over(mirt_dataset **chain, int depth) {
     return code ? mirt__fail(MIRT_E_THREAD, "cannot start the prefetch thread: %s", strerror(code)) : MIRT_OK;
 }
 
+#else
+static mirt_status mirt__prefetch_add(mirt_dataset **chain, int depth) { return (void)chain, (void)depth, MIRT_OK; }
 #endif
+
+MIRT__LIB mirt_status mirt__prefetch_over(mirt_dataset **chain, int depth) {
+    const int most = 4096;
+    if ((depth >= 1 && depth <= most) || depth == MIRT_AUTOTUNE) return mirt__prefetch_add(chain, depth);
+    return mirt__fail(MIRT_E_INVALID, "a prefetch depth of %d: it must be 1 to %d, or MIRT_AUTOTUNE", depth, most);
+}
 
 MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth) {
     MIRT__ENTER;

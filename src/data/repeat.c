@@ -64,7 +64,6 @@ static mirt_status mirt__repeat_make(mirt_dataset *dataset, int64_t i, mirt__wor
 static int64_t mirt__repeat_rows(const mirt_dataset *dataset, int64_t batches) {
     const mirt_dataset *source = dataset->source;
     if (source->batches < 0) return mirt__dataset_rows(source, batches);
-    if (dataset->batches >= 0 && batches >= dataset->batches) return dataset->spec.samples;
     return batches / source->batches * source->spec.samples + mirt__dataset_rows(source, batches % source->batches);
 }
 
@@ -76,7 +75,7 @@ static const mirt__stage mirt__repeat_run_stage = {
 MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset, uint64_t *pass) {
     bool repeats = false;
     for (*pass = 0; dataset; dataset = dataset->source) {
-        if (dataset->stage != &mirt__repeat_stage && dataset->stage != &mirt__repeat_run_stage) continue;
+        if (dataset->stage->next != mirt__repeat_next) continue;
         *pass = (*pass << 32) + *pass + (uint64_t)((const mirt__repeat_dataset *)dataset)->pass;
         repeats = true;
     }

@@ -8,8 +8,15 @@ MIRT__LIB mirt_status mirt__stage_count(const char *caller, int64_t count, int l
                       (int)INT32_MAX);
 }
 
+MIRT__LIB mirt_status mirt__shape_check(const char *caller, const mirt_shape *shape) {
+    if (shape->rank >= 0 && shape->rank <= MIRT_MAX_RANK) return MIRT_OK;
+    return mirt__fail(MIRT_E_SHAPE, "%s: a shape has %d dimensions: at most %d are allowed", caller, shape->rank,
+                      MIRT_MAX_RANK);
+}
+
 MIRT__LIB int64_t mirt__dataset_rows(const mirt_dataset *dataset, int64_t batches) {
     while (!dataset->stage->rows) dataset = dataset->source;
+    if (dataset->batches >= 0 && batches >= dataset->batches) return dataset->spec.samples;
     return dataset->stage->rows(dataset, batches);
 }
 
@@ -228,11 +235,8 @@ static mirt_status mirt__map_set(mirt_dataset *dataset, const mirt_map_desc *des
 MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc) {
     MIRT__ENTER;
     if (!dataset) return NULL;
-    mirt_status status = MIRT_OK;
-    if (!desc || !desc->fn) status = mirt__fail(MIRT_E_INVALID, "mirt_map needs a function");
-    else if (desc->shape.rank < 0 || desc->shape.rank > MIRT_MAX_RANK)
-        status = mirt__fail(MIRT_E_SHAPE, "mirt_map: a shape has %d dimensions: at most %d are allowed",
-                            desc->shape.rank, MIRT_MAX_RANK);
+    mirt_status status = desc && desc->fn ? mirt__shape_check("mirt_map", &desc->shape)
+                                          : mirt__fail(MIRT_E_INVALID, "mirt_map needs a function");
     if (status == MIRT_OK)
         status = mirt__dataset_add_each("mirt_map", &dataset, sizeof(mirt__map_dataset), mirt__map_apply);
     if (status == MIRT_OK) status = mirt__map_set(dataset, desc);

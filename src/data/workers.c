@@ -316,11 +316,6 @@ static mirt__worker_pool *mirt__workers_create(mirt_dataset *source) {
     return NULL;
 }
 
-MIRT__LIB bool mirt__dataset_worker_pool(mirt_dataset *dataset, mirt_dataset *source) {
-    if (!dataset->worker_pool) __atomic_store_n(&dataset->worker_pool, mirt__workers_create(source), __ATOMIC_RELEASE);
-    return dataset->worker_pool != NULL;
-}
-
 MIRT__LIB void mirt__workers_drop(mirt__worker_pool *pool) {
     mirt__workers_lock(pool, true);
     for (int64_t i = pool->finished; i < pool->asked; i++) {
@@ -332,8 +327,12 @@ MIRT__LIB void mirt__workers_drop(mirt__worker_pool *pool) {
     mirt__workers_lock(pool, false);
 }
 
-MIRT__LIB mirt_status mirt__workers_begin(mirt__worker_pool *pool) {
-    int workers = pool->source->workers;
+MIRT__LIB mirt_status mirt__workers_begin(mirt_dataset *dataset) {
+    int workers = dataset->source->workers;
+    if (!dataset->worker_pool)
+        __atomic_store_n(&dataset->worker_pool, mirt__workers_create(dataset->source), __ATOMIC_RELEASE);
+    mirt__worker_pool *pool = dataset->worker_pool;
+    if (!pool) return mirt_last_status();
     mirt__workers_drop(pool);
     if (workers == 0) return MIRT_OK;
     pool->bound = true;

@@ -21,8 +21,9 @@ MIRT__LIB void mirt__signals_wait(mirt__signals *signals);
 
 /* Waits for samples that are being made and drops the rest. */
 MIRT__LIB void mirt__workers_destroy(mirt__worker_pool *pool);
-/* Call before an epoch: drops all requests, and starts the threads if their number is fixed. */
-MIRT__LIB mirt_status mirt__workers_begin(mirt__worker_pool *pool);
+/* Before a pass: the pool of `dataset` for samples of its source, without requests, and with its threads if their
+   number is fixed. */
+MIRT__LIB mirt_status mirt__workers_begin(mirt_dataset *dataset);
 MIRT__LIB void mirt__workers_drop(mirt__worker_pool *pool);
 
 /* Requests samples [first, first + count) in `slot`, whose memory must stay valid until this is finished or dropped.
