@@ -5,7 +5,7 @@
 #include "workers.h"
 
 typedef struct mirt__cache_dataset {
-    mirt__block_dataset block;
+    mirt_dataset base;
     char *path; /* NULL: in memory */
     int fd;
     uint64_t start; /* offset of the first record in the file */
@@ -88,13 +88,12 @@ static mirt_status mirt__cache_begin(mirt_dataset *dataset) {
         dataset->slot.block = NULL;
         return status;
     }
-    mirt__block_from_slot((mirt__block_dataset *)dataset);
     mirt__cache_leave(dataset);
     return MIRT_OK;
 }
 
 static mirt_status mirt__cache_at(mirt_dataset *dataset, int64_t i, mirt__sample *out) {
-    mirt_status status = mirt__block_at(dataset, i, out);
+    mirt_status status = mirt__slot_sample(dataset, i, out);
     return status == MIRT_OK && out->index == MIRT__NO_INDEX ? MIRT__SKIPPED : status;
 }
 
@@ -134,7 +133,7 @@ static bool mirt__cache_fits(mirt__cache_dataset *cache, const mirt__cache_head 
 
 static mirt_status mirt__cache_append(mirt__cache_dataset *cache, mirt__file_writer *writer, const mirt__slot *slot,
                                       int64_t count) {
-    const mirt__data_spec *spec = &cache->block.base.spec;
+    const mirt__data_spec *spec = &cache->base.spec;
     for (int64_t row = 0; row < count; row++) {
         mirt__cache_tail tail;
         memset(&tail, 0, sizeof tail);
@@ -155,7 +154,7 @@ static mirt_status mirt__cache_append(mirt__cache_dataset *cache, mirt__file_wri
 static mirt_status mirt__cache_write(mirt__cache_dataset *cache, const mirt__cache_head *head, mirt__slot *slot,
                                      int64_t rows) {
     mirt__file_writer writer;
-    mirt_dataset *dataset = &cache->block.base;
+    mirt_dataset *dataset = &cache->base;
     mirt_status status = mirt__file_begin(&writer, cache->path);
     if (status != MIRT_OK) return status;
     status = mirt__file_append(&writer, head, sizeof *head);
@@ -262,8 +261,7 @@ static mirt_status mirt__cache_check(const mirt_dataset *dataset, const mirt_cac
 
 MIRT_API mirt_dataset *mirt_cache_with(mirt_dataset *dataset, const mirt_cache_desc *desc) {
     MIRT__ENTER;
-    mirt_cache_desc defaults;
-    memset(&defaults, 0, sizeof defaults);
+    static const mirt_cache_desc defaults = {0, NULL};
     if (!desc) desc = &defaults;
     if (!dataset) return NULL;
     if (dataset->contiguous) return dataset; /* already in memory */

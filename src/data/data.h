@@ -266,18 +266,16 @@ MIRT__LIB mirt_status mirt__prefetch_over(mirt_dataset **chain, int depth);
 MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot);
 #endif
 
-/* Samples in memory: arrays, caches, drawn digits. */
-typedef struct mirt__block_dataset {
-    mirt_dataset base;
-    const void *field[MIRT__MAX_FIELDS];
-    uint64_t seed; /* cached pixels of drawn digits */
-    mirt_split split;
-} mirt__block_dataset;
-MIRT__LIB mirt_status mirt__block_at(mirt_dataset *dataset, int64_t i, mirt__sample *out);
-/* Replaces the samples by those in the slot. */
-MIRT__LIB void mirt__block_from_slot(mirt__block_dataset *block);
+/* `at` of stages that have all samples in their slot: arrays, which have no indices there, caches, drawn digits. */
+MIRT__LIB mirt_status mirt__slot_sample(mirt_dataset *dataset, int64_t i, mirt__sample *out);
 
-/* For drawn images. Whether a split is one of the two; fails in the name of `caller`. */
+/* A first stage that draws images. */
+typedef struct mirt__drawn {
+    mirt_dataset base;
+    uint64_t seed;
+    mirt_split split;
+} mirt__drawn;
+/* Whether a split is one of the two; fails in the name of `caller`. */
 MIRT__LIB bool mirt__split_known(const char *caller, mirt_split split);
 /* low to high, both included. */
 MIRT__LIB int mirt__random_between(mirt__random *random, int low, int high);

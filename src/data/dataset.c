@@ -410,20 +410,14 @@ MIRT__LIB unsigned char mirt__byte_of(int value) {
 
 /* >>samples in memory */
 
-MIRT__LIB mirt_status mirt__block_at(mirt_dataset *dataset, int64_t i, mirt__sample *out) {
-    const mirt__block_dataset *block = (const mirt__block_dataset *)dataset;
-    const mirt__data_spec *spec = &dataset->spec;
-    for (int f = 0; f < spec->num_fields; f++)
-        out->field[f] = (const char *)block->field[f] + (size_t)i * spec->field[f].bytes;
+MIRT__LIB mirt_status mirt__slot_sample(mirt_dataset *dataset, int64_t i, mirt__sample *out) {
+    for (int f = 0; f < dataset->spec.num_fields; f++)
+        out->field[f] = (const char *)dataset->slot.field[f] + (size_t)i * dataset->spec.field[f].bytes;
     out->index = dataset->slot.index ? dataset->slot.index[i] : i;
     return MIRT_OK;
 }
 
-MIRT__TRAINING_LIB void mirt__block_from_slot(mirt__block_dataset *block) {
-    for (int f = 0; f < block->base.spec.num_fields; f++) block->field[f] = block->base.slot.field[f];
-}
-
-static const mirt__stage mirt__arrays_stage = {NULL, NULL, mirt__block_at, NULL, NULL, NULL, NULL};
+static const mirt__stage mirt__arrays_stage = {NULL, NULL, mirt__slot_sample, NULL, NULL, NULL, NULL};
 
 static mirt_status mirt__arrays_check(const char *what, const mirt_array *array) {
     char text[96];
@@ -491,11 +485,13 @@ MIRT__LIB mirt_status mirt__arrays_spec(const mirt_data *data, mirt__data_spec *
 
 MIRT_API mirt_dataset *mirt_arrays_of(const mirt_data *data) {
     MIRT__ENTER;
-    if (!data) return mirt__fail_missing("mirt_arrays_of", "data"), (mirt_dataset *)NULL;
-    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__block_dataset), &mirt__arrays_stage);
+    const void *field[MIRT__MAX_FIELDS] = {NULL};
+    if (!data) mirt__fail_missing("mirt_arrays_of", "data");
+    mirt_dataset *dataset = data ? mirt__dataset_new(sizeof(mirt_dataset), &mirt__arrays_stage) : NULL;
     if (!dataset) return NULL;
     dataset->contiguous = true;
-    mirt_status status = mirt__arrays_spec(data, &dataset->spec, ((mirt__block_dataset *)dataset)->field);
+    mirt_status status = mirt__arrays_spec(data, &dataset->spec, field);
+    for (int f = 0; f < MIRT__MAX_FIELDS; f++) dataset->slot.field[f] = (void *)field[f];
     if (status == MIRT_OK) status = mirt__dataset_check_spec(dataset);
     return mirt__dataset_checked(status, &dataset);
 }

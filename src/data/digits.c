@@ -172,7 +172,7 @@ static void mirt__digit_draw(unsigned char *canvas, int digit, mirt__random *ran
 }
 
 static mirt_status mirt__digits_begin(mirt_dataset *dataset) {
-    mirt__block_dataset *block = (mirt__block_dataset *)dataset;
+    const mirt__drawn *drawn = (const mirt__drawn *)dataset;
     if (dataset->slot.block) return MIRT_OK;
     mirt_status status = mirt__slot_create(&dataset->slot, &dataset->spec, dataset->spec.samples, true);
     if (status != MIRT_OK) return status;
@@ -180,18 +180,17 @@ static mirt_status mirt__digits_begin(mirt_dataset *dataset) {
     for (int64_t i = 0; i < dataset->spec.samples; i++) {
         /* One random stream per image: splits have different ones, and drawing more images does not change the first
            ones. */
-        uint64_t key = mirt__hash("digits") ^ ((uint64_t)i * 2 + (uint64_t)block->split);
-        mirt__random random = mirt__random_stream(block->seed, key);
+        uint64_t key = mirt__hash("digits") ^ ((uint64_t)i * 2 + (uint64_t)drawn->split);
+        mirt__random random = mirt__random_stream(drawn->seed, key);
         int digit = (int)mirt__random_below(&random, 10);
         mirt__digit_draw(x + i * MIRT__DIGIT_PIXELS, digit, &random);
         y[i] = (unsigned char)digit;
         dataset->slot.index[i] = i;
     }
-    mirt__block_from_slot(block);
     return MIRT_OK;
 }
 
-static const mirt__stage mirt__digits_stage = {mirt__digits_begin, NULL, mirt__block_at, NULL, NULL, NULL, NULL};
+static const mirt__stage mirt__digits_stage = {mirt__digits_begin, NULL, mirt__slot_sample, NULL, NULL, NULL, NULL};
 
 MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_split split) {
     MIRT__ENTER;
@@ -200,11 +199,10 @@ MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_spli
         mirt__fail(MIRT_E_INVALID, "mirt_drawn_digits needs a count of at least 1, not %lld", (long long)count);
         return NULL;
     }
-    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__block_dataset), &mirt__digits_stage);
+    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__drawn), &mirt__digits_stage);
     if (!dataset) return NULL;
-    mirt__block_dataset *block = (mirt__block_dataset *)dataset;
-    block->seed = seed;
-    block->split = split;
+    ((mirt__drawn *)dataset)->seed = seed;
+    ((mirt__drawn *)dataset)->split = split;
     dataset->identity = mirt__identity_with(mirt__identity_with(mirt__hash("digits"), seed), (uint64_t)split);
     dataset->contiguous = true;
     dataset->spec.num_x = dataset->spec.num_y = 1;

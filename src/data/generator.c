@@ -66,21 +66,19 @@ static const mirt__stage mirt__generator_make_stage = {
     mirt__generator_begin, NULL, NULL, mirt__generator_make, mirt__dataset_fill_made, NULL, NULL};
 
 static mirt_status mirt__generator_check(const mirt_generator_desc *desc) {
-    if (!desc || !desc->fn) return mirt__fail(MIRT_E_INVALID, "mirt_dataset_from_generator needs a function");
+    static const char caller[] = "mirt_dataset_from_generator";
+    if (!desc || !desc->fn) return mirt__fail(MIRT_E_INVALID, "%s needs a function", caller);
     if (desc->num_x < 1 || desc->num_x > MIRT_MAX_INPUTS || desc->num_y < 0 || desc->num_y > MIRT_MAX_OUTPUTS)
-        return mirt__fail(MIRT_E_INVALID,
-                          "mirt_dataset_from_generator: %d inputs and %d labels: they must be 1 to %d and 0 to %d",
+        return mirt__fail(MIRT_E_INVALID, "%s: %d inputs and %d labels: they must be 1 to %d and 0 to %d", caller,
                           desc->num_x, desc->num_y, MIRT_MAX_INPUTS, MIRT_MAX_OUTPUTS);
     if (desc->samples < 0 || desc->samples > INT32_MAX)
-        return mirt__fail(MIRT_E_INVALID,
-                          "mirt_dataset_from_generator: %lld samples: the number must be 1 to %d, or 0 for a stream",
+        return mirt__fail(MIRT_E_INVALID, "%s: %lld samples: the number must be 1 to %d, or 0 for a stream", caller,
                           (long long)desc->samples, (int)INT32_MAX);
     if (desc->any_order && desc->samples == 0)
-        return mirt__fail(MIRT_E_INVALID,
-                          "mirt_dataset_from_generator: samples in any order need their number, but it is 0");
+        return mirt__fail(MIRT_E_INVALID, "%s: samples in any order need their number, but it is 0", caller);
     for (int i = 0; i < desc->num_x + desc->num_y; i++) {
         const mirt_shape *shape = i < desc->num_x ? &desc->x[i].shape : &desc->y[i - desc->num_x].shape;
-        if (mirt__shape_check("mirt_dataset_from_generator", shape) != MIRT_OK) return MIRT_E_SHAPE;
+        if (mirt__shape_check(caller, shape) != MIRT_OK) return MIRT_E_SHAPE;
     }
     return MIRT_OK;
 }

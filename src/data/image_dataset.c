@@ -140,19 +140,6 @@ static mirt_status mirt__images_list(const char *path, bool csv, const mirt_imag
     return MIRT_OK;
 }
 
-/* Selects the files of a subset. */
-static mirt_status mirt__images_range(const char *path, int64_t count, double split, mirt_subset subset, int64_t *first,
-                                      int64_t *files) {
-    int64_t validation = (int64_t)(split * (double)count);
-    *first = subset == MIRT_SUBSET_VALIDATION ? count - validation : 0;
-    *files = subset == MIRT_SUBSET_ALL ? count : subset == MIRT_SUBSET_VALIDATION ? validation : count - validation;
-    if (subset == MIRT_SUBSET_ALL || (validation > 0 && validation < count)) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID,
-                      "%s: a validation_split of %g of %lld files leaves none for %s: at least %lld are needed", path,
-                      split, (long long)count, validation ? "training" : "validation",
-                      (long long)ceil(validation ? 1 / (1 - split) : 1 / split));
-}
-
 /* Identifies the names of the files, not their contents, and all settings that affect pixels or the handling of corrupt
    files. */
 static uint64_t mirt__images_identity(const mirt__image_list *list, const mirt_image_directory_desc *desc) {
@@ -217,12 +204,21 @@ static mirt_dataset *mirt__images_source(mirt__image_list *list, const mirt_imag
 /* Creates the stages for a subset of the files. */
 static mirt_dataset *mirt__images_build(const char *path, const mirt__image_list *list,
                                         const mirt_image_directory_desc *desc, mirt_subset subset, bool shuffle) {
+    const double split = desc->validation_split;
+    const int64_t validation = (int64_t)(split * (double)list->count), training = list->count - validation,
+                  first = subset == MIRT_SUBSET_VALIDATION ? training : 0,
+                  files = subset == MIRT_SUBSET_ALL ? list->count : first ? validation : training;
     mirt__image_list part;
-    int64_t first, files;
-    if (mirt__images_range(path, list->count, desc->validation_split, subset, &first, &files) != MIRT_OK) return NULL;
+    if (subset != MIRT_SUBSET_ALL && (validation == 0 || training == 0)) {
+        mirt__fail(MIRT_E_INVALID,
+                   "%s: a validation_split of %g of %lld files leaves none for %s: at least %lld are needed", path,
+                   split, (long long)list->count, validation ? "training" : "validation",
+                   (long long)ceil(validation ? 1 / (1 - split) : 1 / split));
+        return NULL;
+    }
     if (subset != MIRT_SUBSET_ALL)
         mirt__images_say(desc, MIRT_LOG_INFO, "Using %lld files for %s.", (long long)files,
-                         subset == MIRT_SUBSET_TRAINING ? "training" : "validation");
+                         first ? "validation" : "training");
     if (mirt__image_list_part(list, first, files, &part) != MIRT_OK) return NULL;
     mirt_dataset *dataset = mirt__images_source(&part, desc);
     if (desc->batch_size == MIRT_NO_BATCH) return dataset;
@@ -341,11 +337,9 @@ MIRT_API mirt_status mirt_image_datasets_from_directory(const char *directory, c
         status = mirt__fail(MIRT_E_INVALID, "%s: %s has no train/ and validation/: validation_split must be above 0",
                             caller, directory);
     mirt__pool_free(&parts.pool);
-    for (int i = 0; i < 2 && status != MIRT_OK; i++) mirt_dataset_destroy(out[i]);
-    if (status != MIRT_OK) return status;
-    *training = out[0];
-    *validation = out[1];
-    return MIRT_OK;
+    *training = mirt__dataset_checked(status, &out[0]);
+    *validation = mirt__dataset_checked(status, &out[1]);
+    return status;
 }
 
 MIRT_API mirt_status mirt_image_directory_part(const char *directory, const mirt_image_directory_desc *given,

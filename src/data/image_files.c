@@ -134,11 +134,12 @@ MIRT__LIB bool mirt__image_name(const char *name) {
     return false;
 }
 
-static const char *mirt__walk_join(mirt__walk *walk, const char *directory, const char *name) {
+/* directory/name in the pool. */
+static const char *mirt__walk_join(mirt__walk *walk, mirt__pool *pool, const char *directory, const char *name) {
     const char *slash = *directory && directory[strlen(directory) - 1] == '/' ? "" : "/";
     mirt__text_clear(&walk->text);
     mirt__text_add(&walk->text, "%s%s%s", directory, slash, name);
-    return walk->text.failed ? NULL : mirt__pool_strdup(&walk->pool, walk->text.data);
+    return walk->text.failed ? NULL : mirt__pool_strdup(pool, walk->text.data);
 }
 
 static mirt_status mirt__walk_add_dir(mirt__walk *walk, const char *path, const struct stat *info, bool link) {
@@ -169,7 +170,8 @@ static mirt_status mirt__walk_entry(mirt__walk *walk, DIR *stream, const char *d
     if (found && S_ISDIR(info.st_mode)) {
         if (!walk->deep) return *name == '.' ? MIRT_OK : mirt__walk_add_file(walk, directory, name);
         return link && !walk->follow ? MIRT_OK
-                                     : mirt__walk_add_dir(walk, mirt__walk_join(walk, directory, name), &info, link);
+                                     : mirt__walk_add_dir(walk, mirt__walk_join(walk, &walk->pool, directory, name), &info,
+                                                          link);
     }
     /* A dangling link counts as a file: reading it reports the error. */
     return walk->deep && mirt__image_name(name) ? mirt__walk_add_file(walk, directory, name) : MIRT_OK;
@@ -255,10 +257,9 @@ static mirt_status mirt__walk_refuse_parts(const mirt__walk *walk, const char *r
 static mirt_status mirt__image_list_add_tree(mirt__image_list *list, mirt__walk *walk, const char *root, bool follow,
                                              int32_t label) {
     mirt_status status = mirt__walk_run(walk, root, true, follow);
-    for (int64_t i = 0; i < walk->files && status == MIRT_OK; i++) {
-        const char *path = mirt__walk_join(walk, walk->file[i].directory, walk->file[i].name);
-        status = path ? mirt__image_list_add(list, mirt__pool_strdup(&list->pool, path), label) : MIRT_E_NOMEM;
-    }
+    for (int64_t i = 0; i < walk->files && status == MIRT_OK; i++)
+        status = mirt__image_list_add(
+            list, mirt__walk_join(walk, &list->pool, walk->file[i].directory, walk->file[i].name), label);
     return status;
 }
 
@@ -295,7 +296,7 @@ static mirt_status mirt__image_list_by_class(mirt__image_list *list, mirt__walk 
     status = desc->class_names ? mirt__image_list_choose_classes(list, walk, directory, desc)
                                : mirt__image_list_find_classes(list, walk);
     for (int i = 0; i < list->num_classes && status == MIRT_OK; i++) {
-        const char *root = mirt__walk_join(walk, directory, list->classes[i]);
+        const char *root = mirt__walk_join(walk, &walk->pool, directory, list->classes[i]);
         status = root ? mirt__image_list_add_tree(list, walk, root, desc->follow_links, i) : MIRT_E_NOMEM;
         if (status == MIRT_OK && !desc->class_names) status = mirt__walk_refuse_parts(walk, root);
     }
@@ -385,11 +386,6 @@ static mirt_status mirt__has_subdirectories(const char *directory, bool *has) {
     return status;
 }
 
-static const char *mirt__part_path(mirt__image_parts *parts, mirt__walk *walk, const char *directory, int part) {
-    const char *path = mirt__walk_join(walk, directory, mirt__part_names[part]);
-    return path ? mirt__pool_strdup(&parts->pool, path) : NULL;
-}
-
 /* Checks a directory that has train/ and at least one of the others. */
 static mirt_status mirt__image_parts_choose(mirt__image_parts *parts, mirt__walk *walk, const char *directory,
                                             const mirt__split *split) {
@@ -398,8 +394,8 @@ static mirt_status mirt__image_parts_choose(mirt__image_parts *parts, mirt__walk
     for (int k = MIRT__PART_VALIDATION; k < MIRT__PART_TEST; k++) {
         if (split->found[k]) second[seconds++] = k;
     }
-    const char *training = mirt__part_path(parts, walk, directory, MIRT__PART_TRAIN);
-    const char *validation = mirt__part_path(parts, walk, directory, second[0]);
+    const char *training = mirt__walk_join(walk, &parts->pool, directory, mirt__part_names[MIRT__PART_TRAIN]);
+    const char *validation = mirt__walk_join(walk, &parts->pool, directory, mirt__part_names[second[0]]);
     mirt_status status = training && validation ? MIRT_OK : MIRT_E_NOMEM;
     /* Next to other classes these could also be classes, unless they contain classes. */
     if (status == MIRT_OK && split->others) status = mirt__has_subdirectories(training, &nested);

@@ -25,12 +25,6 @@ typedef struct mirt__photo {
     int light, stripes;                 /* shading to one side; period of the stripes, or 0 */
 } mirt__photo;
 
-typedef struct mirt__photos {
-    mirt_dataset base;
-    uint64_t seed;
-    mirt_split split;
-} mirt__photos;
-
 static int mirt__photo_between(mirt__photo *photo, int low, int high) {
     return mirt__random_between(&photo->random, low, high);
 }
@@ -167,7 +161,7 @@ static void mirt__photo_grain(mirt__photo *photo) {
 }
 
 /* One of each pair is a dog, so that any number of pictures has equally many cats and dogs. */
-static bool mirt__photo_is_dog(const mirt__photos *photos, int64_t i) {
+static bool mirt__photo_is_dog(const mirt__drawn *photos, int64_t i) {
     mirt__random random = mirt__random_stream(photos->seed, mirt__hash("photos' order") ^
                                                                 ((uint64_t)(i / 2) * 2 + (uint64_t)photos->split));
     return (mirt__random_below(&random, 2) + (uint64_t)i) % 2 != 0;
@@ -175,7 +169,7 @@ static bool mirt__photo_is_dog(const mirt__photos *photos, int64_t i) {
 
 static mirt_status mirt__photos_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
                                      int64_t *index) {
-    const mirt__photos *photos = (const mirt__photos *)dataset;
+    const mirt__drawn *photos = (const mirt__drawn *)dataset;
     mirt__photo photo;
     (void)work;
     *index = i;
@@ -216,10 +210,10 @@ MIRT_API mirt_dataset *mirt_drawn_photos(int64_t count, int height, int width, u
                    (long long)count, height, width, most);
         return NULL;
     }
-    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__photos), &mirt__photos_stage);
+    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__drawn), &mirt__photos_stage);
     if (!dataset) return NULL;
-    ((mirt__photos *)dataset)->seed = seed;
-    ((mirt__photos *)dataset)->split = split;
+    ((mirt__drawn *)dataset)->seed = seed;
+    ((mirt__drawn *)dataset)->split = split;
     dataset->cost = "drawing photographs";
     dataset->identity = mirt__identity_with(mirt__identity_with(mirt__hash("photos"), seed), (uint64_t)split);
     dataset->spec.num_x = dataset->spec.num_y = 1;
