@@ -121,9 +121,8 @@ static mirt_status mirt__read_begin(mirt_dataset *dataset, int64_t index, const 
     return MIRT_OK;
 }
 
-static mirt_status mirt__read_element(const char *caller, mirt_dataset *dataset, int64_t index,
+static mirt_status mirt__read_element(const char *caller, const char *element, mirt_dataset *dataset, int64_t index,
                                       const mirt_read_desc *desc, mirt_data *out, int64_t *rows) {
-    const char *element = dataset->spec.batch ? "batch" : "sample";
     mirt__batch batch;
     int64_t left;
     memset(&batch, 0, sizeof batch);
@@ -148,19 +147,17 @@ MIRT_API mirt_status mirt_dataset_read(mirt_dataset *dataset, int64_t index, con
     mirt_status status = mirt__read_check(caller, dataset, out);
     if (status != MIRT_OK) return status;
     if (!desc) desc = &defaults;
-    const bool batched = dataset->spec.batch > 0;
-    const int64_t have = batched ? dataset->batches : dataset->spec.samples;
-    if (index < 0 || (have >= 0 && index >= have)) {
-        if (have < 0)
-            return mirt__fail(MIRT_E_INVALID, "%s: there is no %s %lld", caller, batched ? "batch" : "sample",
-                              (long long)index);
+    const char *element = dataset->spec.batch ? "batch" : "sample";
+    const int64_t have = dataset->spec.batch ? dataset->batches : dataset->spec.samples;
+    if (index < 0 && have < 0)
+        return mirt__fail(MIRT_E_INVALID, "%s: there is no %s %lld", caller, element, (long long)index);
+    if (index < 0 || (have >= 0 && index >= have))
         return mirt__fail(MIRT_E_INVALID, "%s: there is no %s %lld; the data set has those from 0 to %lld", caller,
-                          batched ? "batch" : "sample", (long long)index, (long long)have - 1);
-    }
+                          element, (long long)index, (long long)have - 1);
     if (desc->epoch < 0)
         return mirt__fail(MIRT_E_INVALID, "%s: epoch %lld is negative", caller, (long long)desc->epoch);
     dataset->busy = true;
-    status = mirt__read_element(caller, dataset, index, desc, out, &rows);
+    status = mirt__read_element(caller, element, dataset, index, desc, out, &rows);
     return mirt__read_end(dataset, status, rows, out);
 }
 

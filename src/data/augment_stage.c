@@ -203,7 +203,7 @@ MIRT_API mirt_status mirt_adapt(mirt_normalization_desc *desc, mirt_dataset *dat
     mirt__batch batch;
     char text[96];
     if (!desc || !dataset) return mirt__fail_missing("mirt_adapt", desc ? "data set" : "description");
-    const mirt__data_field *field = &mirt__dataset_spec(dataset)->field[0];
+    const mirt__data_field *field = &dataset->spec.field[0];
     const int64_t c = field->shape.rank ? field->shape.dim[field->shape.rank - 1] : 0, limit = dataset->spec.samples;
     if (c < 1 || c > MIRT_MAX_CHANNELS) {
         return mirt__fail(MIRT_E_SHAPE, "mirt_adapt takes samples of at most %d channels, not %s", MIRT_MAX_CHANNELS,

@@ -66,8 +66,8 @@ MIRT_API int64_t mirt_dataset_batches(const mirt_dataset *dataset) {
 
 MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset) {
     MIRT__ENTER;
-    if (dataset && dataset->lost) return; /* threads may still use it */
-    if (dataset && dataset->busy) {
+    if (!dataset || dataset->lost) return; /* threads may still use it */
+    if (dataset->busy) {
         mirt__fail(MIRT_E_STATE,
                    "a call such as mirt_fit is reading this data set; it cannot be destroyed before that call returns");
         return;
@@ -315,7 +315,10 @@ MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source) {
 /* >>functions shared by stages */
 
 MIRT__LIB mirt_status mirt__dataset_begin_slot(mirt_dataset *dataset) {
-    if (!dataset->stage->fill || dataset->lent || dataset->slot.block) return MIRT_OK;
+    if (!dataset->stage->fill) return MIRT_OK;
+    if (!dataset->work) __atomic_store_n(&dataset->work, mirt__work_create(), __ATOMIC_RELEASE);
+    if (!dataset->work) return MIRT_E_NOMEM;
+    if (dataset->lent || dataset->slot.block) return MIRT_OK;
     return mirt__slot_create(&dataset->slot, &dataset->spec, mirt__data_most_rows(&dataset->spec), true);
 }
 
@@ -328,7 +331,6 @@ MIRT__LIB mirt_status mirt__dataset_begin_source(mirt_dataset *dataset) {
 MIRT__LIB mirt_status mirt__dataset_fill_made(mirt_dataset *dataset, mirt__slot *out) {
     mirt_status status = MIRT__SKIPPED;
     out->rows = 0;
-    if (!mirt__dataset_work(dataset)) return MIRT_E_NOMEM;
     while (status == MIRT__SKIPPED && dataset->position < dataset->spec.samples)
         status = dataset->stage->make(dataset, dataset->position++, dataset->work, out->field, out->index);
     out->rows = status == MIRT_OK;

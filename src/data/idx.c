@@ -155,21 +155,16 @@ static mirt_status mirt__idx_check_size(mirt__idx_file *file) {
     return MIRT_OK;
 }
 
-static mirt_status mirt__idx_prepare(mirt__idx_file *file, const char *path, int rank) {
-    file->path = mirt__strdup(path);
-    if (!file->path) return MIRT_E_NOMEM;
-    mirt_status status = mirt__file_open(path, &file->bytes.fd, &file->bytes.file_size);
-    if (status == MIRT_OK) status = mirt__idx_recognize(file);
-    if (status == MIRT_OK) status = mirt__idx_read_header(file, rank);
-    if (status == MIRT_OK) status = mirt__idx_check_size(file);
-    return status;
-}
-
 static mirt__idx_file *mirt__idx_open(const char *path, int rank) {
     mirt__idx_file *file = (mirt__idx_file *)mirt__calloc(1, sizeof(mirt__idx_file));
     if (!file) return NULL;
     file->bytes.fd = -1;
-    if (mirt__idx_prepare(file, path, rank) == MIRT_OK) return file;
+    file->path = mirt__strdup(path);
+    mirt_status status = file->path ? mirt__file_open(path, &file->bytes.fd, &file->bytes.file_size) : MIRT_E_NOMEM;
+    if (status == MIRT_OK) status = mirt__idx_recognize(file);
+    if (status == MIRT_OK) status = mirt__idx_read_header(file, rank);
+    if (status == MIRT_OK) status = mirt__idx_check_size(file);
+    if (status == MIRT_OK) return file;
     mirt__idx_close(file);
     return NULL;
 }

@@ -169,9 +169,8 @@ static mirt_status mirt__walk_entry(mirt__walk *walk, DIR *stream, const char *d
     if (link) found = fstatat(dirfd(stream), name, &info, 0) == 0;
     if (found && S_ISDIR(info.st_mode)) {
         if (!walk->deep) return *name == '.' ? MIRT_OK : mirt__walk_add_file(walk, directory, name);
-        return link && !walk->follow ? MIRT_OK
-                                     : mirt__walk_add_dir(walk, mirt__walk_join(walk, &walk->pool, directory, name), &info,
-                                                          link);
+        if (link && !walk->follow) return MIRT_OK;
+        return mirt__walk_add_dir(walk, mirt__walk_join(walk, &walk->pool, directory, name), &info, link);
     }
     /* A dangling link counts as a file: reading it reports the error. */
     return walk->deep && mirt__image_name(name) ? mirt__walk_add_file(walk, directory, name) : MIRT_OK;

@@ -103,7 +103,7 @@ static void mirt__prefetch_epoch(mirt__prefetch_dataset *prefetch) {
 static void *mirt__prefetch_worker(void *arg) {
     mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)arg;
     pthread_mutex_lock(&prefetch->signals.mutex);
-    while (!prefetch->quit) {
+    while (!prefetch->quit || prefetch->busy) {
         if (prefetch->busy) {
             mirt__caller_set(&prefetch->caller, NULL);
             mirt__prefetch_epoch(prefetch);
@@ -117,10 +117,11 @@ static void *mirt__prefetch_worker(void *arg) {
     return NULL;
 }
 
-/* Returns once the worker is idle. */
-static void mirt__prefetch_stop(mirt__prefetch_dataset *prefetch) {
+/* Returns once the worker is idle, or ends. */
+static void mirt__prefetch_stop(mirt__prefetch_dataset *prefetch, bool quit) {
     pthread_mutex_lock(&prefetch->signals.mutex);
     prefetch->cancel = true;
+    prefetch->quit = quit;
     pthread_cond_signal(&prefetch->signals.to_threads);
     while (prefetch->busy) mirt__signals_wait(&prefetch->signals);
     prefetch->cancel = false;
@@ -129,7 +130,7 @@ static void mirt__prefetch_stop(mirt__prefetch_dataset *prefetch) {
 
 static mirt_status mirt__prefetch_begin(mirt_dataset *dataset) {
     mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)dataset;
-    mirt__prefetch_stop(prefetch);
+    mirt__prefetch_stop(prefetch, false);
     /* While the worker is idle, this thread owns the previous stages, so their messages are logged at once. */
     mirt_status status = mirt__dataset_begin_source(dataset);
     pthread_mutex_lock(&prefetch->signals.mutex);
@@ -170,11 +171,7 @@ static mirt_status mirt__prefetch_next(mirt_dataset *dataset, mirt__batch *out) 
 static void mirt__prefetch_release(mirt_dataset *dataset) {
     mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)dataset;
     if (prefetch->has_thread) {
-        pthread_mutex_lock(&prefetch->signals.mutex);
-        prefetch->cancel = true;
-        prefetch->quit = true;
-        pthread_cond_signal(&prefetch->signals.to_threads);
-        pthread_mutex_unlock(&prefetch->signals.mutex);
+        mirt__prefetch_stop(prefetch, true);
         pthread_join(prefetch->thread.id, NULL);
     }
     /* Its workers may be filling slots of this stage. */

@@ -140,7 +140,6 @@ static mirt_status mirt__each_fill(mirt_dataset *dataset, mirt__slot *out) {
     mirt__batch batch;
     mirt__sample in;
     out->rows = 0;
-    if (!mirt__dataset_work(dataset)) return MIRT_E_NOMEM;
     mirt_status status = mirt__dataset_next(dataset->source, &batch);
     if (status != MIRT_OK || batch.rows == 0) return status;
     memcpy(in.field, batch.field, sizeof in.field);

@@ -58,11 +58,6 @@ MIRT__LIB void mirt__at_end(mirt_dataset *dataset, mirt__work *work) {
     __atomic_store_n(&dataset->made, __atomic_load_n(&dataset->made, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
 }
 
-MIRT__LIB bool mirt__dataset_work(mirt_dataset *dataset) {
-    if (!dataset->work) __atomic_store_n(&dataset->work, mirt__work_create(), __ATOMIC_RELEASE);
-    return dataset->work != NULL;
-}
-
 /* The lesser of two. */
 static void mirt__at_least(const mirt__at *at, mirt__at *out) {
     const char *name = __atomic_load_n(&at->name, __ATOMIC_ACQUIRE);
