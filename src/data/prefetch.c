@@ -1,6 +1,5 @@
 /* Prepares batches in a worker thread before they are used. */
 
-#include "../base/entry.h"
 #include "workers.h"
 
 #ifndef MIRRORTRAIN_NO_THREADS

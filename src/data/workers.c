@@ -1,6 +1,5 @@
 /* Worker threads that make samples: their number, their jobs, their buffers. */
 
-#include "../base/entry.h"
 #include "../base/team.h"
 #include "workers.h"
 
