@@ -120,9 +120,10 @@ test:
 	@CC="$(CC)" tests/run -t $(TEST_LIMIT) $(TESTS:%=build/tests/%) tests/check_api.sh tests/check_language.py tests/run_snippets $(wildcard tests/test_*.sh tests/test_*.py)
 
 
-# Tests of other numbers in place of floats, of how the header is set up, or that look into a file of src/ are compiled with all of the
-# header; the others with src/ compiled file by file, once, so that a test may put functions of its own in place of the system's.
-WHOLE = test_half test_models test_profile test_tiled_reads $(patsubst tests/%.c,%,$(shell grep -lE '^.define (MIRRORTRAIN_(MALLOC|OPEN|STATIC|NO_THREADS)|MIRT__TEST_[A-Z]|MIRT__REAL_DOUBLE)' tests/*.c))
+# Tests of other numbers in place of floats or of how the header is set up are compiled with all of the header; the others with src/
+# compiled file by file, once, so that a test may put functions of its own in place of the system's. A test that looks into a file of
+# src/ includes it.
+WHOLE = $(patsubst tests/%.c,%,$(shell grep -lE '^.define (MIRRORTRAIN_(MALLOC|OPEN|STATIC|NO_THREADS)|MIRT__TEST_[A-Z]|MIRT__REAL_DOUBLE)' tests/*.c))
 SOURCES = $(shell sed -n 's|^\([a-z].*\)\.c$$|\1|p' src/FILES)
 PARTS = -std=c11 -D_POSIX_C_SOURCE=200809L -DMIRRORTRAIN_SPLIT_BUILD
 # Tests of the whole header wait for conditions through hooks too, which MIRT_TEST_WAKE_DELAY delays (tests/hooks.h).
@@ -132,8 +133,8 @@ build/parts.h: src/FILES
 	@mkdir -p build
 	@{ sed -n 's|^\([a-z].*\.h\)$$|#include "../src/\1"|p' src/FILES; echo '#define MIRRORTRAIN_IMPLEMENTED'; } >$@
 
-# NAME, COMPILER, FLAGS, and the tests that take the whole header with all vectors' kernels: the rules of build/NAME/TEST. These
-# kernels are half of the time to compile, with sanitizers a minute; tests that are not about them do without.
+# NAME, COMPILER, FLAGS: the rules of build/NAME/TEST. The vectors' kernels are half of the time to compile, with sanitizers a minute;
+# tests that take the whole header are not about them, and do without.
 define TEST_RULES
 build/$(1)/parts/%.o: src/%.c tests/hooks.h
 	@mkdir -p $$(@D)
@@ -147,7 +148,7 @@ build/$(1)/parts.a: $$(SOURCES:%=build/$(1)/parts/%.o) build/$(1)/parts/hooks.o
 	@ar rcs $$@ $$^
 $$(WHOLE:%=build/$(1)/%): build/$(1)/%: tests/%.c build/$(1)/parts/hooks.o $$(TEST_HEADERS)
 	@mkdir -p $$(@D)
-	$(2) -std=c11 $(3) $(LATE) $$(if $$(filter $(4),$$*),,-DMIRRORTRAIN_NO_SIMD) $$< build/$(1)/parts/hooks.o -o $$@ $$(LDLIBS)
+	$(2) -std=c11 $(3) $(LATE) -DMIRRORTRAIN_NO_SIMD $$< build/$(1)/parts/hooks.o -o $$@ $$(LDLIBS)
 build/$(1)/%: tests/%.c build/parts.h build/$(1)/parts.a $$(TEST_HEADERS)
 	$(2) $$(PARTS) $(3) -include build/parts.h $$< build/$(1)/parts.a -o $$@ $$(LDLIBS)
 build/$(1)/test_interrupt: cli/stop.c cli/cli.h
@@ -168,19 +169,19 @@ FUZZ_FLAGS = -O2 -g -DFUZZER -DMIRRORTRAIN_NO_SIMD -Wno-pass-failed -fsanitize=f
 MSAN_FLAGS = -O1 -g -DMIRRORTRAIN_NO_SIMD -Wno-pass-failed -fsanitize=memory -fno-omit-frame-pointer -fno-sanitize-recover=all
 COVER_FLAGS = -O0 -g -DMIRRORTRAIN_NO_SIMD --coverage -fprofile-update=atomic
 
-$(eval $(call TEST_RULES,tests,$(CC),$(CFLAGS) -g $(TEST_WARNINGS),test_half test_tiled_reads test_models test_profile))
-$(eval $(call TEST_RULES,asan,$(SANITIZE_CC),$(ASAN_FLAGS),test_half test_tiled_reads))
-$(eval $(call TEST_RULES,tsan,$(SANITIZE_CC),-O1 -g -fsanitize=thread,test_half test_tiled_reads))
-$(eval $(call TEST_RULES,msan,$(FUZZ_CC),$(MSAN_FLAGS),))
-$(eval $(call TEST_RULES,cover,gcc,$(COVER_FLAGS),test_half test_tiled_reads test_models test_profile))
+$(eval $(call TEST_RULES,tests,$(CC),$(CFLAGS) -g $(TEST_WARNINGS)))
+$(eval $(call TEST_RULES,asan,$(SANITIZE_CC),$(ASAN_FLAGS)))
+$(eval $(call TEST_RULES,tsan,$(SANITIZE_CC),-O1 -g -fsanitize=thread))
+$(eval $(call TEST_RULES,msan,$(FUZZ_CC),$(MSAN_FLAGS)))
+$(eval $(call TEST_RULES,cover,gcc,$(COVER_FLAGS)))
 # tests/mutants.py links one changed object of src/ before parts.a. Fewer vectors compile faster; their text is the same.
 MUTANT_FLAGS = -O2 -DMIRRORTRAIN_NO_SIMD -w
-$(eval $(call TEST_RULES,mutants,$(CC),$(MUTANT_FLAGS),))
+$(eval $(call TEST_RULES,mutants,$(CC),$(MUTANT_FLAGS)))
 build/mutants/%.o: tests/%.c build/parts.h $(TEST_HEADERS)
 	@mkdir -p $(@D)
 	$(CC) $(PARTS) $(MUTANT_FLAGS) -include build/parts.h -c $< -o $@
-$(eval $(call TEST_RULES,arm64,$(ARM64_CC),-O2 $(TEST_WARNINGS),%))
-$(eval $(call TEST_RULES,fuzz,$(FUZZ_CC),$(FUZZ_FLAGS),))
+$(eval $(call TEST_RULES,arm64,$(ARM64_CC),-O2 $(TEST_WARNINGS)))
+$(eval $(call TEST_RULES,fuzz,$(FUZZ_CC),$(FUZZ_FLAGS)))
 $(eval $(call LOG_RULES,tests,$(CC),$(CFLAGS) -g $(TEST_WARNINGS),build/tests/parts.a))
 $(eval $(call LOG_RULES,asan,$(SANITIZE_CC),$(ASAN_FLAGS),build/asan/parts.a))
 $(eval $(call LOG_RULES,msan,$(FUZZ_CC),$(MSAN_FLAGS),build/msan/parts.a))

@@ -1,6 +1,6 @@
 /* The primitives of bfloat16 products against plain C. */
-#define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
+#include "../src/kernels/simd.c"
 #include "tap.h"
 
 #include "bfloat16.h"

@@ -1,7 +1,8 @@
 /* Tests ready-made networks: layers, weights and sizes of each against keras.applications. Also results of small ones
    against float64 Keras (golden/networks.h), stochastic depth, errors, saving, freezing, replicas. */
-#define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
+#include "../src/nn/layers_activation.c"
+#include "../src/nn/layers_core.c"
 #include "golden/networks.h"
 #include "mirror_util.h"
 #include "tap.h"

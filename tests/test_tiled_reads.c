@@ -1,7 +1,7 @@
 /* Tests tiled reads and epilogues of every table's primitives against plain double arithmetic. AVX2 and AVX-512
    are bit-identical; the activations' curves are tested over all floats. */
-#define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
+#include "../src/kernels/simd.c"
 #include "tap.h"
 
 #include "bfloat16.h"
