@@ -1,11 +1,22 @@
 """Plants one small error at a time in a copy of a source file. Some case must fail that passes without the error."""
 
 import os
+import re
 import subprocess
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 FLAGS = ["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-DMIRRORTRAIN_SPLIT_BUILD", "-O1", "-w"]
 MODELS = 150  # cases that are drawn
+# What is compiled for a header that is planted in.
+USERS = {
+    "kernels/elementwise.h": [
+        "kernels/activations.c",
+        "kernels/common_elementwise.c",
+        "kernels/reference_elementwise.c",
+    ],
+    "kernels/loss_elements.h": ["kernels/common_loss.c"],
+    "kernels/transform.h": ["kernels/augment.c"],
+}
 
 # Family, part, file, what stands there once, what stands there instead, the error in words.
 PLANTS = [
@@ -377,9 +388,8 @@ def compile_with(source, place, scratch, objects):
     """A runner with one source replaced; raises CalledProcessError."""
     built = os.path.join(scratch, "planted")
     cc, archive = os.environ.get("CC", "cc").split(), os.path.join(ROOT, "build/tests/parts.a")
-    units = [source] if source.endswith(".c") else ["kernels/augment.c"]  # the one user of a header that is planted in
     made = []
-    for unit in units:
+    for unit in USERS.get(source, [source]):
         made.append(os.path.join(scratch, os.path.basename(unit) + ".o"))
         subprocess.run(
             cc
@@ -391,16 +401,26 @@ def compile_with(source, place, scratch, objects):
     return built
 
 
+def changed(entry, text):
+    """The text of the entry's file with the error, or None where the table does not fit. Lines may break anywhere."""
+    _, _, _, old, new, _ = entry
+    found = list(re.finditer(r"\s+".join(map(re.escape, old.split())), text))
+    if len(found) != 1 or found[0].group() == new:
+        return None
+    return text[: found[0].start()] + new + text[found[0].end() :]
+
+
 def plant(entry, place, scratch, objects):
     """A runner with the error, or None where the table does not fit the source."""
-    _, _, source, old, new, _ = entry
+    source = entry[2]
     path = os.path.join(place, source)
     with open(path) as f:
         text = f.read()
-    if text.count(old) != 1:
+    wrong = changed(entry, text)
+    if wrong is None:
         return None
     with open(path, "w") as f:
-        f.write(text.replace(old, new))
+        f.write(wrong)
     try:
         return compile_with(source, place, scratch, objects)
     finally:
