@@ -213,6 +213,7 @@ test-long:
 	@tests/run -t 3600 tests/check_size.sh tests/check_caller_speed.sh tests/check_stb_units.sh $(LONG_TESTS:%=build/tests/%)
 	@$(MAKE) --no-print-directory asan matrix
 	@$(MAKE) --no-print-directory memcheck
+	@WHOLE=1 tests/run -t 3600 tests/run_snippets
 	@CUDA_SECONDS=180 QUICK=1 tests/run -t 3600 tests/check_cuda.sh
 	@$(MAKE) --no-print-directory differential
 	@$(MAKE) --no-print-directory mutants LIMIT=20
