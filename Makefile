@@ -91,9 +91,9 @@ FIND_DECODER = '\#if __has_include(<stb/stb_image.h>)\n\#include <stb/stb_image.
 	'\#elif __has_include(<stb_image.h>)\n\#include <stb_image.h>\n\#endif\n'
 build/decoder: FORCE
 	@mkdir -p build
-	@printf '%b' $(FIND_DECODER) | $(CC) $(CFLAGS) -DSTB_IMAGE_IMPLEMENTATION -w -E -x c - >$@.found 2>/dev/null; \
-	if grep -q stbi_load $@.found; then cksum <$@.found >$@.new; else echo none >$@.new; fi; rm -f $@.found; \
-	if cmp -s $@.new $@; then rm -f $@.new; else mv $@.new $@; \
+	@own=$@.$$$$; printf '%b' $(FIND_DECODER) | $(CC) $(CFLAGS) -DSTB_IMAGE_IMPLEMENTATION -w -E -x c - >$$own.found 2>/dev/null; \
+	if grep -q stbi_load $$own.found; then cksum <$$own.found >$$own; else echo none >$$own; fi; rm -f $$own.found; \
+	if cmp -s $$own $@; then rm -f $$own; else mv $$own $@; \
 	if grep -q none $@; then \
 	echo "no stb_image.h: no photographs can be read; apt-get install libstb-dev, then make"; fi; fi
 # ccache's direct mode does not see a header that was added.
