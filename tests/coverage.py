@@ -86,7 +86,11 @@ def make_tree(tree):
         with open(path) as file:
             text = file.read()
         with open(path, "w") as file:
-            text = re.sub(r"(?m)^#pragma GCC optimize(?:.*\\\n)*.*$| __attribute__\(\(always_inline\)\)", "", text)
+            text = re.sub(
+                r"(?m)^#pragma GCC optimize(?:.*\\\n)*.*$| __attribute__\(\(always_inline\)\)",
+                lambda found: "\n" * found.group().count("\n"),  # lines keep their numbers
+                text,
+            )
             checked += text.count(CHECKED_FAMILIES)
             file.write(text.replace(CHECKED_FAMILIES, "#if 0"))
     if checked != 2:
