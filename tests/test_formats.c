@@ -72,6 +72,9 @@ static void test_write_rejects(void) {
     sample_tensor[0].dim[0] = -1;
     refuses(&content, MIRT_E_INVALID, "impossible shape");
     content = sample();
+    sample_tensor[0].rank = -1;
+    refuses(&content, MIRT_E_INVALID, "impossible shape");
+    content = sample();
     sample_tensor[0].rank = 9;
     refuses(&content, MIRT_E_INVALID, "impossible shape");
     static const char *const ugly[] = {"a", "\xff"};

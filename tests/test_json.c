@@ -52,8 +52,12 @@ static const char *const bad_json[][2] = {
     {"\"\\u12g4\"", "unknown escape"},
     {"\"\\u12", "unterminated string"},
     {"\"\\u12\"", "unknown escape"},
+    {"\"\\u12/4\"", "unknown escape"},
+    {"\"\\u12:4\"", "unknown escape"},
     {"\"\\ud800\"", "incomplete surrogate pair"},
     {"\"\\ud800\\u0041\"", "incomplete surrogate pair"},
+    {"\"\\ud800\\n0041\"", "incomplete surrogate pair"},
+    {"\"\\ud800\\ue000\"", "incomplete surrogate pair"},
     {"\"\\udc00\"", "incomplete surrogate pair"},
     {"\"\\u0000\"", "U+0000"},
     {"\"\x80\"", "offset 1: invalid UTF-8"},
@@ -93,6 +97,7 @@ static void test_json_rejects(void) {
         mirt__pool_free(&pool);
     }
     ok(!mirt__json_parse(&pool, "1\0", 2) && says("offset 1: something follows"), "a zero byte is not white space");
+    ok(!mirt__json_parse(&pool, "\"\\\0\"", 4) && says("offset 1: unknown escape"), "a zero byte is no escape");
     memset(deep, '[', 300000);
     ok(!mirt__json_parse(&pool, deep, 300000) && says("64 levels"), "300000 open brackets");
     memset(deep + 64, ']', 64);
@@ -112,13 +117,13 @@ static void test_json_rejects(void) {
 static void test_json_reads(void) {
     mirt__pool pool = {NULL};
     const mirt__json *v = parse(&pool,
-                                " {\"s\" : \"a\\n\\\"\\\\\\/\\u00e4\\u20ac\\ud83d\\ude00\xc3\xa4\" "
+                                " {\"s\" : \"a\\n\\\"\\\\\\/\\u00e4\\u20ac\\uff01\\ud83d\\ude00\xc3\xa4\" "
                                 ",\r\n\"n\":null,\"t\":true,"
                                 "\"f\":false,\"a\":[1,-2.5e3,[],{}], \"\":0,\"i\":-9223372036854775808,"
                                 "\"j\":9223372036854775807,\"k\":9223372036854775808,\"x\":1.0}\t");
     if (!ok(v && v->type == MIRT__JSON_OBJECT && v->count == 10, "an object of ten members")) return;
     const mirt__json *s = mirt__json_get(v, "s", MIRT__JSON_STRING), *a = mirt__json_get(v, "a", MIRT__JSON_ARRAY);
-    ok(s && !strcmp(s->string, "a\n\"\\/\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80\xc3\xa4"), "escapes and UTF-8");
+    ok(s && !strcmp(s->string, "a\n\"\\/\xc3\xa4\xe2\x82\xac\xef\xbc\x81\xf0\x9f\x98\x80\xc3\xa4"), "escapes and UTF-8");
     ok(s && s->offset == 8, "offset of a value");
     ok(a && a->count == 4 && a->item[0]->integer == 1 && a->item[1]->number == -2500.0 && !a->item[1]->integral &&
            a->item[2]->type == MIRT__JSON_ARRAY && a->item[2]->count == 0 && a->item[3]->type == MIRT__JSON_OBJECT,
@@ -169,6 +174,10 @@ static void test_json_writes(void) {
     mirt__json_write_string(&text, "a\"\\\b\f\n\r\t\x01\x1f/\xc3\xa4\x7f");
     ok(!strcmp(text.data, "\"a\\\"\\\\\\b\\f\\n\\r\\t\\u0001\\u001f/\xc3\xa4\\u007f\""), "string escapes: %s",
        text.data);
+    mirt__text_clear(&text);
+    mirt__json_write_string(&text, "\xc2\x80\xc2\x9f\xc2\xa0\xc2");
+    ok(!strcmp(text.data, "\"\\u0080\\u009f\xc2\xa0\xc2\""), "controls of two bytes are escaped, their neighbor and half of one "
+       "are not: %s", text.data);
     mirt__text_clear(&text);
     mirt__json_write_number(&text, 0.001f);
     mirt__text_add(&text, " ");

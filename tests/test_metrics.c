@@ -292,6 +292,45 @@ static void check_picture(int classes, const char *const *names) {
     free(counts);
 }
 
+/* Above 512 classes a cell is two pixels, without letters or gaps; letters that a picture cannot show are question marks. */
+static void check_small_cells(void) {
+    enum { SMALL = 600, LEFT = 40, SIDE = LEFT + 2 * SMALL + 12 };
+    static const unsigned char blue[3] = {31, 95, 168}, gray[3] = {247, 247, 247};
+    static const char *const odd[][2] = {{"?a?", "b"}, {"\x01"
+                                                       "a\x7f",
+                                                       "b"}};
+    char path[300];
+    int64_t *counts = (int64_t *)calloc((size_t)SMALL * SMALL, sizeof *counts);
+    for (int i = 0; i < SMALL; i++) counts[i * SMALL + i] = i + 1;
+    snprintf(path, sizeof path, "%s/confusion.png", work_directory());
+    mirt_status status = mirt_save_confusion_png(path, counts, SMALL, NULL);
+    mirt_image picture, other;
+    memset(&picture, 0, sizeof picture);
+    memset(&other, 0, sizeof other);
+    bool good = status == MIRT_OK && mirt_read_image(path, MIRT_RGB, NULL, &picture) == MIRT_OK &&
+                picture.width == SIDE && picture.height == SIDE;
+    for (int i = 0; good && i < 2 * SMALL; i += 149) {
+        for (int j = 0; good && j < 2 * SMALL; j++) {
+            const unsigned char *at = picture.pixels + ((size_t)(LEFT + i) * SIDE + (size_t)(LEFT + j)) * 3;
+            good = memcmp(at, i / 2 == j / 2 ? blue : gray, 3) == 0;
+        }
+    }
+    ok(good, "%d classes: %d by %d pixels, each cell two by two", SMALL, (int)picture.width,
+       (int)picture.height);
+    mirt_image_free(&picture);
+    good = mirt_save_confusion_png(path, counts, 2, odd[0]) == MIRT_OK &&
+           mirt_read_image(path, MIRT_RGB, NULL, &picture) == MIRT_OK &&
+           mirt_save_confusion_png(path, counts, 2, odd[1]) == MIRT_OK &&
+           mirt_read_image(path, MIRT_RGB, NULL, &other) == MIRT_OK;
+    ok(good && picture.width == other.width && picture.height == other.height &&
+           memcmp(picture.pixels, other.pixels, (size_t)picture.width * (size_t)picture.height * 3) == 0,
+       "control characters in names are question marks");
+    mirt_image_free(&picture);
+    mirt_image_free(&other);
+    unlink(path);
+    free(counts);
+}
+
 /* Counts that no samples add up to: refused, and nothing is written. */
 static void check_counts_refused(void) {
     const int64_t most = (int64_t)1 << 53;
@@ -361,6 +400,7 @@ int main(void) {
     check_picture(11, long_names);
     check_picture(25, NULL);
     check_picture(300, NULL);
+    check_small_cells();
     const int64_t counts[4] = {1, 2, 3, 4};
     ok(mirt_save_confusion_png("/nowhere/at/all.png", counts, 2, NULL) != MIRT_OK, "refused: %s", mirt_last_error());
     return done_testing();

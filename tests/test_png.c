@@ -100,6 +100,10 @@ static void test_png(void) {
        mirt_last_error());
     ok(mirt_write_png(path, mirt_make_array(z, MIRT_UINT8, MIRT_SHAPE(2000000000, 2000000000, 1)), 1) == MIRT_E_SHAPE,
        "%s", mirt_last_error());
+    ok(mirt_write_png(path, mirt_make_array(z, MIRT_UINT8, MIRT_SHAPE(-2, -3, 1)), 1) == MIRT_E_SHAPE, "%s",
+       mirt_last_error());
+    ok(mirt_write_png(path, mirt_make_array(z, MIRT_INT32, MIRT_SHAPE(2, 3, 1)), 1) == MIRT_E_SHAPE, "%s",
+       mirt_last_error());
     ok(mirt_write_png("/nowhere/at/all.png", mirt_make_array(z, MIRT_FLOAT32, MIRT_SHAPE(2, 3, 1)), 1) != MIRT_OK, "%s",
        mirt_last_error());
     unlink(path);
