@@ -256,12 +256,58 @@ static void test_decoder(void) {
     ok(image_fails(file, size, &desc, MIRT_E_INVALID, "negative"), "%s", mirt_last_error());
     ok(mirt_decode_image(file, size, (mirt_color_mode)3, NULL, &image) == MIRT_E_INVALID &&
            mirt_decode_image(NULL, 1, MIRT_RGB, NULL, &image) == MIRT_E_INVALID &&
+           mirt_decode_image(NULL, 0, MIRT_RGB, NULL, &image) == MIRT_E_FORMAT &&
            mirt_decode_image(file, size, MIRT_RGB, NULL, NULL) == MIRT_E_INVALID,
        "arguments are checked");
     ok(mirt_image_create(&image, 0, 1, 1) == MIRT_E_INVALID && mirt_image_create(&image, 1, 1, 5) == MIRT_E_INVALID &&
            !image.pixels,
        "sizes of images, too");
     mirt_image_free(NULL);
+}
+
+/* What a caller's decoder makes of "MADE" and four bytes: width, height and channels as it says, in memory for 2 x 1 pixels of as many
+   channels as the last one says. */
+static int made_by_decoder(const unsigned char *bytes, size_t size, mirt_image *out, void *user) {
+    (void)user;
+    if (size != 8 || mirt_image_create(out, 2, 1, bytes[7]) != MIRT_OK) return 1;
+    for (int i = 0; i < 2 * bytes[7]; i++) out->pixels[i] = (unsigned char)(40 * i + 20);
+    out->width = bytes[4];
+    out->height = bytes[5];
+    out->channels = (signed char)bytes[6];
+    return 0;
+}
+
+/* Gray is repeated, colors are weighed as libpng does, alpha is kept, dropped or full. */
+static void test_channels(void) {
+    static const unsigned char want[4][3][8] = {
+        {{20, 20, 20, 60, 60, 60}, {20, 60}, {20, 20, 20, 255, 60, 60, 60, 255}},
+        {{20, 20, 20, 100, 100, 100}, {20, 100}, {20, 20, 20, 60, 100, 100, 100, 140}},
+        {{20, 60, 100, 140, 180, 220}, {52, 172}, {20, 60, 100, 255, 140, 180, 220, 255}},
+        {{20, 60, 100, 180, 220, 4}, {52, 183}, {20, 60, 100, 140, 180, 220, 4, 44}},
+    };
+    static const unsigned char bad[][4] = {{0, 1, 1, 1}, {2, 0, 1, 1}, {2, 1, 0, 1}, {2, 1, 5, 1}};
+    static const int channels[3] = {3, 1, 4};
+    unsigned char file[9] = "MADE";
+    mirt_decode_desc desc;
+    mirt_image image;
+    memset(&desc, 0, sizeof desc);
+    desc.decoder = made_by_decoder;
+    file[4] = 2, file[5] = 1;
+    for (int from = 1; from <= 4; from++) {
+        file[6] = file[7] = (unsigned char)from;
+        for (int mode = MIRT_RGB; mode <= MIRT_RGBA; mode++) {
+            const bool good = mirt_decode_image(file, 8, (mirt_color_mode)mode, &desc, &image) == MIRT_OK &&
+                              image.width == 2 && image.height == 1 && image.channels == channels[mode];
+            ok(good && memcmp(image.pixels, want[from - 1][mode], 2 * (size_t)channels[mode]) == 0,
+               "%d channels become %d: %d %d", from, channels[mode], good ? image.pixels[0] : -1,
+               good ? image.pixels[image.channels] : -1);
+            mirt_image_free(&image);
+        }
+    }
+    for (int i = 0; i < MIRT__COUNT(bad); i++) {
+        memcpy(file + 4, bad[i], 4);
+        ok(image_fails(file, 8, &desc, MIRT_E_CALLBACK, "returned an invalid image"), "%s", mirt_last_error());
+    }
 }
 
 /* At a part of its size: about the mean of blocks, as a JPEG's own scaling is. */
@@ -687,6 +733,31 @@ static void test_headers(void) {
     file[4] = (2 + 17 + 300) / 256, file[5] = (2 + 17 + 300) % 256;
     file[6 + 15] = 150, file[6 + 16] = 150;
     ok(image_fails(file, 400, NULL, MIRT_E_FORMAT, "a Huffman table with 300 codes"), "%s", mirt_last_error());
+    file[5] = 2 + 16;
+    file[4] = 0;
+    ok(image_fails(file, 400, NULL, MIRT_E_FORMAT, "a Huffman table with 150 codes"), "one that ends early: %s",
+       mirt_last_error());
+    file[5] = 2 + 17;
+    file[6 + 15] = file[6 + 16] = 0;
+    for (int k = 0; k < 2; k++) {
+        file[6] = k ? 0x04 : 0x20;
+        ok(image_fails(file, 400, NULL, MIRT_E_FORMAT, "a Huffman table with 0 codes"), "one of class %d, number %d",
+           file[6] / 16, file[6] % 16);
+    }
+    size = image_write_bmp(file, 3, 2);
+    ok(image_fails(file, 29, NULL, MIRT_E_FORMAT, "a truncated BMP: its 29 bytes"), "%s", mirt_last_error());
+    file[21] = 0x80;
+    ok(image_fails(file, size, NULL, MIRT_E_FORMAT, "a BMP of width -2147483645"), "%s", mirt_last_error());
+    image_write_bmp(file, 3, 2); /* the header of OS/2 has sizes of two bytes */
+    file[10] = 26, file[14] = 12;
+    memcpy(file + 20, "\2\0\1\0\30", 6);
+    memmove(file + 26, file + 54, size - 54);
+    bool old = mirt_decode_image(file, size - 28, MIRT_RGB, NULL, &image) == MIRT_OK && image.width == 3 &&
+               image.height == 2;
+    ok(old && image.pixels[0] == 0 && image.pixels[8] == 8 && image.pixels[9] == 50, "a BMP with an old header: %s",
+       old ? "decoded" : mirt_last_error());
+    mirt_image_free(&image);
+    ok(image_fails(gif, 12, NULL, MIRT_E_FORMAT, "a truncated GIF: its 12 bytes"), "%s", mirt_last_error());
     size = png_begin(file, 1, 1, 8, 0);
     size += png_chunk(file + size, "ABCD", (const unsigned char *)"x", 1);
     size += png_chunk(file + size, "IEND", NULL, 0);
@@ -735,6 +806,7 @@ int main(int argc, char **argv) {
     test_sampling();
     test_darkness();
     test_decoder();
+    test_channels();
     test_reduced();
     test_paths();
     test_wide();
