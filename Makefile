@@ -123,7 +123,7 @@ test:
 # Tests of other numbers in place of floats or of how the header is set up are compiled with all of the header; the others with src/
 # compiled file by file, once, so that a test may put functions of its own in place of the system's. A test that looks into a file of
 # src/ includes it.
-WHOLE = $(patsubst tests/%.c,%,$(shell grep -lE '^.define (MIRRORTRAIN_(MALLOC|OPEN|STATIC|NO_THREADS)|MIRT__TEST_[A-Z]|MIRT__REAL_DOUBLE)' tests/*.c))
+WHOLE = $(patsubst tests/%.c,%,$(shell grep -lE '^.define (MIRRORTRAIN_(MALLOC|OPEN|STATIC|NO_THREADS)|MIRT__REAL_DOUBLE)' tests/*.c))
 SOURCES = $(shell sed -n 's|^\([a-z].*\)\.c$$|\1|p' src/FILES)
 PARTS = -std=c11 -D_POSIX_C_SOURCE=200809L -DMIRRORTRAIN_SPLIT_BUILD
 # Tests of the whole header wait for conditions through hooks too, which MIRT_TEST_WAKE_DELAY delays (tests/hooks.h).
@@ -189,9 +189,6 @@ $(eval $(call LOG_RULES,cover,gcc,$(COVER_FLAGS),build/cover/parts.a))
 $(eval $(call LOG_RULES,fuzz,$(FUZZ_CC),$(FUZZ_FLAGS),build/fuzz/parts.a))
 $(eval $(call LOG_RULES,planted,$(FUZZ_CC),$(FUZZ_FLAGS) -DFUZZ_PLANTED,build/fuzz/parts.a))
 
-build/planted/fuzz_image: tests/fuzz_image.c $(TEST_HEADERS)
-	@mkdir -p $(@D)
-	$(FUZZ_CC) -std=c11 $(FUZZ_FLAGS) -DFUZZ_PLANTED $< -o $@ $(LDLIBS)
 build/planted/%: tests/%.c build/parts.h build/fuzz/parts.a $(TEST_HEADERS)
 	@mkdir -p $(@D)
 	$(FUZZ_CC) $(PARTS) $(FUZZ_FLAGS) -DFUZZ_PLANTED -include build/parts.h $< build/fuzz/parts.a -o $@ $(LDLIBS)
@@ -229,8 +226,9 @@ kill-test: build/mirrortrain
 # MIRT_TEST_SMALL asks the tests for small shapes only.
 sanitize: asan tsan
 
-# QUICK=1: without tests that take the whole header, which need a minute each to compile.
-ASAN_TESTS = $(if $(QUICK),$(filter-out $(WHOLE),$(TESTS)),$(TESTS))
+# QUICK=1: without tests that take the whole header or the vectors' primitives, which need a minute each to compile.
+ASAN_LONG = $(WHOLE) $(patsubst tests/%.c,%,$(shell grep -l 'src/kernels/simd.c' tests/test_*.c))
+ASAN_TESTS = $(if $(QUICK),$(filter-out $(ASAN_LONG),$(TESTS)),$(TESTS))
 asan:
 	@$(MAKE) --no-print-directory -j$(JOBS) $(ASAN_TESTS:%=build/asan/%) $(FUZZ:%=build/asan/fuzz_%)
 	@MIRT_TEST_SMALL=1 ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \

@@ -4,8 +4,8 @@
 #include <stdbool.h>
 static bool any_sum;
 #define MIRT__TEST_SUM(wrong) ((wrong) && !any_sum)
-#define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
+#include "../src/images/decode.c"
 #include "fuzz_main.h"
 #include "image_util.h"
 
