@@ -292,7 +292,8 @@ static void check_picture(int classes, const char *const *names) {
     free(counts);
 }
 
-/* Above 512 classes a cell is two pixels, without letters or gaps; letters that a picture cannot show are question marks. */
+/* Above 512 classes a cell is two pixels, without letters or gaps. Letters that no picture can show are question
+   marks. */
 static void check_small_cells(void) {
     enum { SMALL = 600, LEFT = 40, SIDE = LEFT + 2 * SMALL + 12 };
     static const unsigned char blue[3] = {31, 95, 168}, gray[3] = {247, 247, 247};
