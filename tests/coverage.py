@@ -23,8 +23,8 @@ JOBS = os.environ.get("JOBS", "2")
 # Threads count at the same time, so counters are atomic. A child process of a test writes its counts only in exit.
 FLAGS = "-O0 -ffp-contract=off -w --coverage -fprofile-update=atomic -D_exit=exit"
 TIME_LIMIT = 1200
-# MIRT__OF (graph/graph.h) checks an op's family here and in debuggers' builds alone; what users compile does not, and the
-# check's other side cannot be reached. So the form that users compile is the one to measure.
+# MIRT__OF (graph/graph.h) checks an op's family in tests' and debuggers' builds alone. What users compile does not, and
+# the check never fails, so the form that users compile is the one to measure.
 CHECKED_FAMILIES = "#if defined(MIRRORTRAIN_DEBUG) || defined(MIRRORTRAIN_SPLIT_BUILD)"
 # Flags of the processor, and the functions that are not called without them.
 INSTRUCTION_SETS = (

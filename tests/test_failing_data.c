@@ -1,5 +1,5 @@
-/* Sources of data that fail, behind every stage: each call that reads says why and leaves nothing behind. Once the source
-   works again, it reads what it should. */
+/* Sources of data that fail, read through every stage. Each call says why and frees all memory. Once the source works
+   again, it reads what it should. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdlib.h>
 
@@ -68,7 +68,7 @@ typedef enum chain {
 static const char *const chain_names[CHAINS] = {
     "alone",    "mapped",            "augmented",  "shuffled",         "cached",            "cached in a file",
     "repeated", "without its first", "in batches", "in whole batches", "in joined batches", "prefetched",
-    "behind all stages"
+    "through all stages"
 };
 
 static mirt_dataset *chain_of(chain kind, mirt_dataset *d) {
@@ -173,7 +173,7 @@ static void check(source from, chain through) {
             fails_at = NEVER;
             failed++;
             if (read_by((reader)how, other, &seen) != MIRT_OK || seen != want[how]) {
-                printf("# %s does not go on after failing at %d: %s\n", reader_names[how], places[i],
+                printf("# %s does not recover after failing at %d: %s\n", reader_names[how], places[i],
                        mirt_last_error());
                 wrong++;
             }
@@ -189,6 +189,6 @@ int main(void) {
     for (int from = 0; from < SOURCES; from++) {
         for (int through = 0; through < CHAINS; through++) check((source)from, (chain)through);
     }
-    ok(live_blocks == 0, "nothing is left behind");
+    ok(live_blocks == 0, "no memory is lost");
     return done_testing();
 }

@@ -265,8 +265,8 @@ static void test_decoder(void) {
     mirt_image_free(NULL);
 }
 
-/* What a caller's decoder makes of "MADE" and four bytes: an image of 2 x 1 pixels, of as many channels as the last byte
-   says; the others are the width, height and channels that it tells. */
+/* What a decoder of the caller makes of "MADE" and four bytes: an image of 2 x 1 pixels and of as many channels as the
+   last byte says. The other bytes are the width, height and channels that it reports. */
 static int made_by_decoder(const unsigned char *bytes, size_t size, mirt_image *out, void *user) {
     (void)user;
     if (size != 8 || mirt_image_create(out, 2, 1, bytes[7]) != MIRT_OK) return 1;

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Each error that tests/differential/planted.py plants has its one place in src/: a change that moves it must change
-the table too, which only a run with Keras beside it would say otherwise."""
+"""Each error that tests/differential/planted.py plants has one place in src/.
+
+A change that moves the place must change the table too. Without this test only a run with Keras would say so."""
 import os
 import sys
 
