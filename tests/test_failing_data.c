@@ -5,7 +5,7 @@
 
 static long live_blocks; /* atomic */
 void *hook_malloc(size_t size) {
-    void *block = malloc(size);
+    void *block = size >> 40 ? NULL : malloc(size); /* sanitizers end the program instead */
     if (block) __atomic_add_fetch(&live_blocks, 1, __ATOMIC_RELAXED);
     return block;
 }
@@ -22,16 +22,18 @@ void hook_free(void *block) {
 
 enum { SIDE = 6, PIXELS = SIDE * SIDE, SAMPLES = 23, CODE = 77, NEVER = -2, AT_BEGIN = -1 };
 
-static int fails_at; /* the sample at which a source fails, AT_BEGIN or NEVER */
+static int fails_at; /* the sample at which a source fails, AT_BEGIN or NEVER; atomic */
+static void fail_at(int place) { __atomic_store_n(&fails_at, place, __ATOMIC_RELAXED); }
+static int failing(void) { return __atomic_load_n(&fails_at, __ATOMIC_RELAXED); }
 
 static int begin_source(int64_t epoch, void *user) {
     (void)epoch, (void)user;
-    return fails_at == AT_BEGIN ? CODE : 0;
+    return failing() == AT_BEGIN ? CODE : 0;
 }
 static int make_sample(void *const *out, int64_t index, void *user) {
     const bool stream = user != NULL;
     if (stream && index >= SAMPLES) return MIRT_END_OF_DATA;
-    if (index == fails_at) return CODE;
+    if (index == failing()) return CODE;
     for (int i = 0; i < PIXELS; i++) ((uint8_t *)out[0])[i] = (uint8_t)(index * 31 + i * 7);
     *(int32_t *)out[1] = (int32_t)(index % 3);
     return 0;
@@ -146,7 +148,7 @@ static void check(source from, chain through) {
     int wrong = 0, failed = 0;
     char said[300] = "";
     uint64_t want[READERS], seen;
-    fails_at = NEVER;
+    fail_at(NEVER);
     mirt_dataset *d = chain_of(through, source_of(from));
     for (int how = 0; d && how < READERS; how++) {
         const mirt_status status = read_by((reader)how, d, &want[how]);
@@ -156,9 +158,9 @@ static void check(source from, chain through) {
     mirt_dataset_destroy(d);
     for (int i = 0; d && i < MIRT__COUNT(places); i++) {
         for (int how = 0; how < READERS; how++) {
-            fails_at = NEVER;
+            fail_at(NEVER);
             mirt_dataset *other = chain_of(through, source_of(from));
-            fails_at = places[i];
+            fail_at(places[i]);
             const mirt_status status = read_by((reader)how, other, &seen);
             /* With random access one element may be read without the sample that fails. */
             const bool unread = from == ANY_ORDER && how == READ && places[i] != AT_BEGIN && status == MIRT_OK;
@@ -170,7 +172,7 @@ static void check(source from, chain through) {
                        mirt_last_error());
             else if (!unread) snprintf(said, sizeof said, "%s", mirt_last_error());
             wrong += !good;
-            fails_at = NEVER;
+            fail_at(NEVER);
             failed++;
             if (read_by((reader)how, other, &seen) != MIRT_OK || seen != want[how]) {
                 printf("# %s does not recover after failing at %d: %s\n", reader_names[how], places[i],
@@ -184,11 +186,55 @@ static void check(source from, chain through) {
        said);
 }
 
+/* >>samples that no memory can hold */
+
+static mirt_dataset *huge_of(int64_t side, int inputs, int64_t samples) {
+    mirt_generator_desc d;
+    memset(&d, 0, sizeof d);
+    d.fn = make_sample; /* is never called */
+    d.num_x = inputs;
+    for (int i = 0; i < inputs; i++) d.x[i] = mirt_make_array(NULL, MIRT_UINT8, MIRT_SHAPE(side, (int64_t)1 << 30, 1));
+    d.samples = samples;
+    return mirt_dataset_from_generator(&d);
+}
+
+static void refused(mirt_status status, mirt_status want, const char *what) {
+    ok(status == want, "%s: status %d, \"%s\"", what, (int)status, status ? mirt_last_error() : "");
+}
+static void unreadable(mirt_dataset *d, const char *what) {
+    mirt_data data;
+    refused(d ? mirt_dataset_read(d, 0, NULL, &data) : mirt_last_status(), MIRT_E_NOMEM, what);
+    ok(!d || (!data.x[0].data && data.x[0].shape.rank == 0), "and there are no arrays");
+    mirt_dataset_destroy(d);
+}
+
+static void check_huge(void) {
+    const int64_t side = (int64_t)1 << 30;
+    mirt_normalization_desc normal;
+    mirt_data data;
+    memset(&normal, 0, sizeof normal);
+    ok(!huge_of(side * side, 1, 0), "2^90 bytes in a sample: %s", mirt_last_error());
+    ok(!huge_of(side, 1, 1000), "2^60 bytes, 1000 times: %s", mirt_last_error());
+    mirt_dataset *d = mirt_take(huge_of(side, 1, 0), 64);
+    refused(d ? MIRT_OK : mirt_last_status(), MIRT_OK, "some of a stream of such samples");
+    refused(mirt_dataset_arrays(d, &data), MIRT_E_NOMEM, "all of them");
+    refused(mirt_adapt(&normal, d), MIRT_E_NOMEM, "their mean");
+    refused(mirt_save_grid(picture, d, 8, 8), MIRT_E_SHAPE, "a picture of 2^66 bytes");
+    refused(mirt_save_grid(picture, d, 1, 1), MIRT_E_NOMEM, "a picture of 2^60 bytes");
+    unreadable(d, "one of them");
+    for (int batch = 1; batch <= 64; batch *= 2) unreadable(mirt_batch(huge_of(side, 1, 0), batch), "a batch");
+    unreadable(mirt_batch(huge_of(side, 4, 0), 2), "a batch of 2^63 bytes in four inputs");
+    unreadable(mirt_shuffle(huge_of(side, 1, 0), 20), "shuffled");
+    unreadable(mirt_cache(mirt_take(huge_of(side, 1, 0), 3)), "cached");
+    unreadable(mirt_accumulate(mirt_batch(huge_of(side, 1, 0), 4), 4), "in joined batches");
+}
+
 int main(void) {
     snprintf(picture, sizeof picture, "%s/grid.png", work_directory());
     for (int from = 0; from < SOURCES; from++) {
         for (int through = 0; through < CHAINS; through++) check((source)from, (chain)through);
     }
+    check_huge();
     ok(live_blocks == 0, "no memory is lost");
     return done_testing();
 }
