@@ -300,7 +300,8 @@ static void check_rows(void) {
     };
     for (int id = 0; id < MIRT__OP_COUNT; id++) {
         const mirt__op *op = mirt__op_get((mirt__op_id)id);
-        ok(strcmp(op->name, label[id]) == 0 && op->shape, "%s: the row is in its place", label[id]);
+        const bool made = id == MIRT__OP_conv2d_pool; /* by mirt__fuse_pool, not recorded */
+        ok(strcmp(op->name, label[id]) == 0 && (op->shape == NULL) == made, "%s: the row is in its place", label[id]);
         ok(op->family == family[id] && mirt__attrs_of((mirt__op_id)id).family == family[id],
            "%s: the row and new attributes are of its family", op->name);
         ok(!(op->saved_attrs & ~saved_by(op->family)), "%s: saves no attributes of another family", op->name);

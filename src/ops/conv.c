@@ -433,14 +433,6 @@ MIRT__LIB mirt_tensor *mirt__conv2d_transpose_op(mirt_tensor *x, mirt_tensor *ke
     return mirt__apply_two(MIRT__OP_conv2d_transpose, &own, x, kernel);
 }
 
-static bool mirt__conv2d_pool_shape(mirt__node *node) {
-    if (!mirt__conv2d_shape(node)) return false;
-    mirt_shape *y = &node->out[0]->shape;
-    y->dim[1] /= 2;
-    y->dim[2] /= 2;
-    return mirt__declare(node, MIRT_UINT8, y);
-}
-
 static void mirt__conv2d_pool_run(const mirt__call *call) {
     mirt__conv_pool p;
     memset(&p, 0, sizeof p);
@@ -457,7 +449,8 @@ MIRT__TRAINING void mirt__conv2d_pool_gradient(mirt__node *node, mirt_tensor *co
     mirt__conv_weight_gradient(node, dy[0], node->out[1], dx);
 }
 
-MIRT__OP_ROW(conv2d_pool, mirt__conv2d_pool_shape, mirt__conv2d_pool_run,
+/* Never recorded: mirt__fuse_pool makes it from a convolution whose shape is known. */
+MIRT__OP_ROW(conv2d_pool, NULL, mirt__conv2d_pool_run,
     MIRT__SET_GRADIENT(mirt__conv2d_pool_gradient) MIRT__SET(workspace, mirt__conv_workspace)
     MIRT__SET(macs, mirt__conv_macs) MIRT__SET(optional_outputs, MIRT__OUTPUT(1)))
 
