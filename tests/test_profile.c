@@ -88,7 +88,7 @@ static void check_work(void) {
 static void check_table(int devices, int replicas) {
     mirt_strategy *s = strategy_of(devices, replicas, 1);
     mirt_model *plain = image_model(s, mirt_adam(1e-3f), 0.3f), *clocked = image_model(s, mirt_adam(1e-3f), 0.3f);
-    double ms = 0, share = 0, step;
+    double ms = 0, share = 0, step = 0;
     ok(!mirt_profile_text(clocked) && mirt_last_status() == MIRT_E_STATE, "before it begins: \"%s\"",
        mirt_last_error());
     bool good = mirt_profile_begin(clocked) == MIRT_OK;
