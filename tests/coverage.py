@@ -21,7 +21,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 GCOV = os.environ.get("GCOV", "gcov")
 JOBS = os.environ.get("JOBS", "2")
 # Threads count at the same time, so counters are atomic. A child process of a test writes its counts only in exit.
-FLAGS = "-O0 -ffp-contract=off -w --coverage -fprofile-update=atomic -D_exit=exit"
+FLAGS = "-O0 -ffp-contract=off -w --coverage -fprofile-update=atomic -D_exit=exit -DUNCHECKED_FAMILIES"
 TIME_LIMIT = 1200
 # MIRT__OF (graph/graph.h) checks an op's family in tests' and debuggers' builds alone. What users compile does not, and
 # the check never fails, so the form that users compile is the one to measure.

@@ -277,7 +277,12 @@ static void check_families(void) {
     const mirt_shape shape = mirt_make_shape(2, 3, 0, 0, 0, 0);
     const mirt__attrs conv = mirt__attrs_of(MIRT__OP_conv2d), other = mirt__attrs_of(MIRT__OP_normalize);
     const mirt__attrs_window *window = MIRT__OF(&conv, window), *none = MIRT__OF(&other, window);
+#ifdef UNCHECKED_FAMILIES /* tests/coverage.py: as users compile them */
+    skip("fields of another family at NULL: not checked in this build");
+    (void)window, (void)none;
+#else
     ok(window && !none, "fields of another family are at NULL");
+#endif
     mirt__graph_init(&graph, NULL, mirt__ops());
     mirt_tensor *x = mirt__variable_op(&graph, 0, &shape);
     ok(!mirt__record(&graph, MIRT__OP_reduce, &conv, &x, 1) && graph.status == MIRT_E_INVALID &&
