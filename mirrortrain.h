@@ -1932,8 +1932,8 @@ typedef struct mirt_callback {
     /* What a checkpoint keeps of it, under its name: save_state writes at most `capacity` bytes of UTF-8 text with its
        final 0 and returns how many characters there are, as snprintf does; load_state is given that text before
        train_begin of a fit that resumes from the checkpoint (non-zero: the text is invalid, which is an error). NULL:
-       it has no state. Names have at most 80 bytes of UTF-8; of several with one name the second is called NAME_1 in the file,
-       and so on. */
+       it has no state. Names have at most 80 bytes of UTF-8; of several with one name the second is called NAME_1 in
+       the file, and so on. */
     const char *name;
     size_t (*save_state)(char *text, size_t capacity, void *user);
     int (*load_state)(const char *text, void *user);
@@ -2490,8 +2490,8 @@ MIRT_API mirt_status mirt_profile_begin(mirt_model *model);
 /* Ends it. */
 MIRT_API void mirt_profile_end(mirt_model *model);
 /* What was clocked since it began, by operation and by kind of operation, the slowest first: milliseconds per step,
-   work and bytes read and written, their rates and shares of the ceilings. Owned by the model, valid until the next call.
-   NULL: MIRT_E_STATE when nothing was, MIRT_E_NOMEM. */
+   work and bytes read and written, their rates and shares of the ceilings. Owned by the model, valid until the next
+   call. NULL: MIRT_E_STATE when nothing was, MIRT_E_NOMEM. */
 MIRT_API const char *mirt_profile_text(mirt_model *model);
 
 /* Keras: Model.summary: layers, shapes, parameters, multiply-accumulates, memory per device for
@@ -24979,9 +24979,9 @@ MIRT__ABSENT_LIB mirt_status mirt__dataset_idle(const char *caller, const mirt_d
 /* Copies the next samples of the pass, at most `count`, into the arrays of `out` that have memory; *rows: their
    number. */
 MIRT__ABSENT_LIB mirt_status mirt__dataset_pull(mirt_dataset *dataset, int64_t count, mirt_data *out, int64_t *rows);
-/* `dataset` itself if it is batched. Otherwise a view that borrows it, also put into *view, to be destroyed after use:
-   with a batch stage, before it a shuffle stage if `shuffle`, and a prefetch stage if its samples are expensive. NULL
-   with the error set. */
+/* `dataset` itself if it is batched. Otherwise a view that borrows it: with a batch stage, before it a shuffle stage if
+   `shuffle`, and a prefetch stage if its samples are expensive. NULL with the error set. *view are the stages made, to
+   be destroyed after use or failure. */
 MIRT__LIB mirt_dataset *mirt__dataset_batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view);
 /* Rows of the largest batch; 1 without a batch stage. */
 MIRT__LIB int64_t mirt__data_most_rows(const mirt__data_spec *spec);
@@ -25011,9 +25011,6 @@ typedef struct mirt__work mirt__work;
 typedef struct mirt__worker_pool mirt__worker_pool; /* workers.h */
 MIRT__LIB mirt__work *mirt__work_create(void);
 MIRT__LIB void mirt__work_destroy(mirt__work *work);
-/* The data set's default work, created on first use; false with the error set. */
-MIRT__LIB bool mirt__dataset_work(mirt_dataset *dataset);
-MIRT__LIB bool mirt__dataset_worker_pool(mirt_dataset *dataset, mirt_dataset *source);
 /* This stage's buffer of at least `bytes`, aligned to MIRT__ALIGN; it keeps its address and contents until a larger one
    is requested. NULL with the error set. */
 MIRT__LIB void *mirt__work_room(mirt__work *work, const mirt_dataset *stage, size_t bytes);
@@ -25021,10 +25018,11 @@ MIRT__LIB void *mirt__work_room(mirt__work *work, const mirt_dataset *stage, siz
 /* Returned by `make`, and by `at` if the data set skips samples: leave this sample out. No error is set. */
 #define MIRT__SKIPPED MIRT__STATUS_COUNT
 
-/* The functions of a kind of stage; NULL if it does not have one. */
+/* The functions of a kind of stage; NULL if it does not have one, or the usual one. */
 typedef struct mirt__stage {
-    mirt_status (*begin)(mirt_dataset *dataset, uint64_t seed, int64_t epoch);
-    mirt_status (*next)(mirt_dataset *dataset, mirt__batch *out);
+    /* Begins the pass of dataset->seed and dataset->epoch; NULL: mirt__dataset_begin_source. */
+    mirt_status (*begin)(mirt_dataset *dataset);
+    mirt_status (*next)(mirt_dataset *dataset, mirt__batch *out); /* NULL: as `at` or `fill` give samples */
     /* Returns sample i of this epoch's order without copying; NULL: a stream. */
     mirt_status (*at)(mirt_dataset *dataset, int64_t i, mirt__sample *out);
     /* Computes sample i of this epoch's order into field[num_fields] and *index; one of `at` and `make` gives random
@@ -25036,9 +25034,19 @@ typedef struct mirt__stage {
     mirt_status (*fill)(mirt_dataset *dataset, mirt__slot *out);
     /* Frees the stage's memory, but not its slot nor the previous stage. */
     void (*release)(mirt_dataset *dataset);
-    /* The number of samples in the first `batches` batches, which exist; NULL: the same as in the previous stage. */
+    /* The number of samples in the first `batches` batches, which exist and are not all; NULL: the same as in the
+       previous stage. */
     int64_t (*rows)(const mirt_dataset *dataset, int64_t batches);
 } mirt__stage;
+
+/* Samples first .. first + count - 1. */
+typedef struct mirt__sample_range {
+    int64_t first, count;
+} mirt__sample_range;
+
+/* Makes a sample of one of the previous stage. */
+typedef mirt_status (*mirt__sample_fn)(mirt_dataset *dataset, const mirt__sample *in, mirt__work *work,
+                                       void *const *out);
 
 /* The sample that some thread is making, and the stage that makes it; name NULL: none. Both atomic. */
 typedef struct mirt__at {
@@ -25051,6 +25059,9 @@ struct mirt_dataset {
     const mirt__stage *stage;
     int64_t process;      /* process that created it */
     mirt_dataset *source; /* the previous stage, or NULL */
+    uint64_t seed;        /* of the pass under way, */
+    int64_t epoch;        /* and its number */
+    void *own;            /* memory of this stage, from mirt__calloc, freed with it */
     mirt__at at;          /* of the thread that runs the stages without its own work */
     uint64_t made;        /* atomic: counts samples; may miss some */
     bool lost;            /* abandoned threads may still use it, so nothing may be freed */
@@ -25071,7 +25082,7 @@ struct mirt_dataset {
     int64_t position; /* samples returned in this epoch, in stages that count them */
     int64_t current;  /* index of the last returned sample, in stages without batches */
     mirt__slot slot;  /* samples the stage holds, freed with it */
-    mirt__work *work; /* for samples made one at a time */
+    mirt__work *work; /* for samples made one at a time, in stages that have `fill` */
     mirt__worker_pool *worker_pool; /* for samples made in parallel */
     int workers;      /* number of threads that make samples; 0: chosen by the stall */
     bool fed;         /* the consumer has not waited recently */
@@ -25082,17 +25093,26 @@ struct mirt_dataset {
     bool kept;        /* samples of the previous stages are made once */
     bool ahead;       /* samples are made while others are in use */
     uint64_t identity; /* identifies the origin and processing of samples, for cache files; 0 for arrays */
-    /* For samples that come in passes with random access by `make`: the next ones are `make`'s first .. first + count -
-       1, at most `most`, valid until the next call; count is 0 at the end, and at the end of a pass unless `turn`.
-       NULL: use the position. */
-    mirt_status (*run)(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count);
+    /* For samples that come in passes with random access by `make`: the next ones, at most `most`, valid until the next
+       call; none at the end, and at the end of a pass unless `turn`. NULL: use the position. */
+    mirt_status (*run)(mirt_dataset *dataset, int64_t most, bool turn, mirt__sample_range *run);
+    mirt__sample_fn apply; /* of stages of mirt__dataset_add_each */
     char **names;     /* names of classes; NULL: those of the previous stage */
     int num_names;
+    bool names_in_files; /* they are UTF-8, which files require */
 };
 
-/* Creates a stage of `size` bytes on `source` (NULL for a first stage), with its spec. On failure returns NULL with the
-   error set and destroys `source` unless borrowed. */
-MIRT__LIB mirt_dataset *mirt__dataset_new(size_t size, const mirt__stage *stage, mirt_dataset *source, bool borrows);
+/* Creates a first stage of `size` bytes. NULL with the error set. */
+MIRT__LIB mirt_dataset *mirt__dataset_new(size_t size, const mirt__stage *stage);
+/* Adds a stage of `size` bytes to the chain that ends with *chain; it begins with the spec of the stage before. Whoever
+   has a chain destroys it when a stage cannot be added or set up: those that do this never destroy. */
+MIRT__LIB mirt_status mirt__dataset_add(mirt_dataset **chain, size_t size, const mirt__stage *stage);
+/* Adds a stage that makes each sample of one of the stage before; `caller` adds it. What it makes of a sample may
+   differ between epochs and, after mirt_repeat, between passes. */
+MIRT__LIB mirt_status mirt__dataset_add_each(const char *caller, mirt_dataset **chain, size_t size,
+                                             mirt__sample_fn apply);
+/* What functions return that users make a stage with: the chain, or NULL after an error, which destroys it. */
+MIRT__LIB mirt_dataset *mirt__dataset_checked(mirt_status status, mirt_dataset *const *chain);
 /* Enclose code that may never return: user code and file access. `work` may be NULL. */
 MIRT__LIB void mirt__at_begin(mirt_dataset *dataset, mirt__work *work, const char *name, int64_t index);
 MIRT__LIB void mirt__at_end(mirt_dataset *dataset, mirt__work *work);
@@ -25104,41 +25124,42 @@ MIRT__LIB int64_t mirt__dataset_at(const mirt_dataset *dataset, char *name, size
 MIRT__LIB void mirt__dataset_leave(mirt_dataset *dataset);
 /* Marks all stages as lost. */
 MIRT__LIB void mirt__dataset_lose(mirt_dataset *dataset);
-/* Checks the spec of a first stage (the fields' bytes and num_fields excepted, which are set). */
-MIRT__LIB mirt_status mirt__dataset_set_spec(mirt_dataset *dataset, const mirt__data_spec *spec);
+/* Checks the fields of a stage's spec and the number of samples, and sets the bytes of fields. */
+MIRT__LIB mirt_status mirt__dataset_check_spec(mirt_dataset *dataset);
+/* `own` and `cost` become a copy of `name`. */
+MIRT__LIB mirt_status mirt__dataset_name_cost(mirt_dataset *dataset, const char *name);
 /* Appends a field to a spec under construction. */
 MIRT__LIB void mirt__data_add_field(mirt__data_spec *spec, mirt_dtype dtype, mirt_shape shape);
-/* `next` for stages that have `at`. */
-MIRT__LIB mirt_status mirt__dataset_next_at(mirt_dataset *dataset, mirt__batch *out);
 /* `fill` for stages that have `make`. */
 MIRT__LIB mirt_status mirt__dataset_fill_made(mirt_dataset *dataset, mirt__slot *out);
 /* Whether samples can be reached at random. */
 MIRT__LIB bool mirt__reachable(const mirt_dataset *dataset);
-/* `make` and `run` that forward to the previous stage; field NULL: only the index. */
+/* `make` that forwards to the previous stage; field NULL: only the index. */
 MIRT__LIB mirt_status mirt__dataset_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
                                          int64_t *index);
-MIRT__LIB mirt_status mirt__dataset_run(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count);
+
 /* Sample i of a data set with random access: in place, or made in the work's buffer. */
 MIRT__LIB mirt_status mirt__dataset_reach(mirt_dataset *dataset, int64_t i, mirt__work *work, mirt__sample *out);
-/* `next` for stages that have `fill`, and `begin`, which makes the slot and begins the previous stage. */
+/* `next` for stages that have `fill`. */
 MIRT__LIB mirt_status mirt__dataset_next_filled(mirt_dataset *dataset, mirt__batch *out);
-MIRT__LIB mirt_status mirt__dataset_begin_filled(mirt_dataset *dataset, uint64_t seed, int64_t epoch);
-MIRT__LIB mirt_status mirt__dataset_begin_slot(mirt_dataset *dataset); /* only makes the slot */
+/* `begin` that begins the previous stage, and makes slot and work of a stage that has `fill`. */
+MIRT__LIB mirt_status mirt__dataset_begin_source(mirt_dataset *dataset);
+MIRT__LIB mirt_status mirt__dataset_begin_slot(mirt_dataset *dataset); /* without the previous stage */
 /* The stage that names the classes, or NULL. */
 MIRT__LIB mirt_dataset *mirt__names_of(mirt_dataset *dataset);
 /* Combines a data set's identity with another number. */
 MIRT__LIB uint64_t mirt__identity_with(uint64_t identity, uint64_t more);
-/* Destroys `dataset` unless borrowed; returns NULL, for constructors that fail. */
-MIRT__LIB mirt_dataset *mirt__dataset_give_up(mirt_dataset *dataset, bool borrowed);
 
 /* The number of samples in the first `batches` batches, which exist. */
 MIRT__LIB int64_t mirt__dataset_rows(const mirt_dataset *dataset, int64_t batches);
-/* A copy of names (of classes) in one block, freed with mirt__free. NULL with the error set. */
-MIRT__LIB char **mirt__names_copy(const char *caller, const char *const *names, int count);
+/* Copies names (of classes) to *own, one block that mirt__free frees, and their number to *number; frees those that
+   were there. */
+MIRT__LIB mirt_status mirt__names_set(const char *caller, const char *const *names, int count, char ***own,
+                                      int *number);
 /* The first name that is not UTF-8, which files require, or -1. */
 MIRT__LIB int mirt__bad_name(const char *const *names, int count);
-/* Names the classes "0" to "9"; returns NULL for NULL. */
-MIRT__LIB mirt_dataset *mirt__dataset_name_digits(mirt_dataset *dataset);
+/* Names the classes "0" to "9". */
+MIRT__LIB mirt_status mirt__dataset_name_digits(mirt_dataset *dataset);
 
 /* Allocates memory for `rows` samples; without `samples` only for their indices. */
 MIRT__LIB mirt_status mirt__slot_create(mirt__slot *slot, const mirt__data_spec *spec, int64_t rows, bool samples);
@@ -25158,31 +25179,38 @@ MIRT__LIB void mirt__slot_give(const mirt__slot *slot, const mirt__data_spec *sp
                                mirt__batch *out);
 /* Whether `count` lies between `least` and INT32_MAX; fails in the name of `caller`. */
 MIRT__LIB mirt_status mirt__stage_count(const char *caller, int64_t count, int least);
+/* Whether a shape may have so many dimensions; likewise. */
+MIRT__LIB mirt_status mirt__shape_check(const char *caller, const mirt_shape *shape);
 /* Whether mirt_repeat may return a sample more than once in an epoch; `pass` distinguishes the passes. */
 MIRT__ABSENT_LIB bool mirt__dataset_repeats(const mirt_dataset *dataset, uint64_t *pass);
-/* Marks that this stage's result for a sample may differ between epochs and, after mirt_repeat, between passes. */
-MIRT__LIB void mirt__dataset_vary(mirt_dataset *dataset);
+
 /* The next batch of `source`, with slot->rows 0 at the end. */
 MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source);
 
-MIRT__ABSENT_LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer, bool borrows);
-MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bool borrows, bool drop);
+/* Add a stage to a chain, as mirt__dataset_add does. */
+MIRT__ABSENT_LIB mirt_status mirt__shuffle_over(mirt_dataset **chain, int64_t buffer);
+MIRT__LIB mirt_status mirt__batch_over(mirt_dataset **chain, int64_t batch, bool drop);
+MIRT__LIB mirt_status mirt__prefetch_over(mirt_dataset **chain, int depth);
 #ifndef MIRRORTRAIN_NO_THREADS
 /* If `dataset` is a batch stage with workers, they start the next batch in the slot of a later `fill`, in the order of
    calls. */
 MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot);
 #endif
 
-/* Samples in memory: arrays, caches, drawn digits. */
-typedef struct mirt__block_dataset {
+/* `at` of stages that have all samples in their slot: arrays, which have no indices there, caches, drawn digits. */
+MIRT__LIB mirt_status mirt__slot_sample(mirt_dataset *dataset, int64_t i, mirt__sample *out);
+
+/* A first stage that draws images. */
+typedef struct mirt__drawn {
     mirt_dataset base;
-    const void *field[MIRT__MAX_FIELDS];
-    uint64_t seed; /* cached pixels of drawn digits */
+    uint64_t seed;
     mirt_split split;
-} mirt__block_dataset;
-MIRT__LIB mirt_status mirt__block_at(mirt_dataset *dataset, int64_t i, mirt__sample *out);
-/* Replaces the samples by those in the slot. */
-MIRT__LIB void mirt__block_from_slot(mirt__block_dataset *block);
+} mirt__drawn;
+/* Whether a split is one of the two; fails in the name of `caller`. */
+MIRT__LIB bool mirt__split_known(const char *caller, mirt_split split);
+/* low to high, both included. */
+MIRT__LIB int mirt__random_between(mirt__random *random, int low, int high);
+MIRT__LIB unsigned char mirt__byte_of(int value);
 
 /* A file read from its start through a small buffer. */
 typedef struct mirt__bytes {
@@ -25213,26 +25241,35 @@ MIRT__ABSENT_LIB void mirt__gunzip_destroy(mirt__gunzip *gunzip);
 #define MIRT__WORKERS_H
 /* Worker threads that make the samples of a data set with random access. */
 
-/* Creates a pool for samples of `source`; threads start when a pass begins, `workers` of them. */
-MIRT__LIB mirt__worker_pool *mirt__workers_create(mirt_dataset *source);
+#ifndef MIRRORTRAIN_NO_THREADS
+/* A mutex, and the conditions that a consumer and the threads that work for it wait for. */
+typedef struct mirt__signals {
+    int made; /* number of the following that exist, in their order */
+    pthread_mutex_t mutex;
+    pthread_cond_t to_threads, to_consumer;
+} mirt__signals;
+/* An error number; mirt__signals_destroy frees what has been made until then, too. */
+MIRT__LIB int mirt__signals_create(mirt__signals *signals);
+MIRT__LIB void mirt__signals_destroy(mirt__signals *signals);
+/* As the consumer, with the mutex. */
+MIRT__LIB void mirt__signals_wait(mirt__signals *signals);
+#endif
+
 /* Waits for samples that are being made and drops the rest. */
 MIRT__LIB void mirt__workers_destroy(mirt__worker_pool *pool);
-/* Call before an epoch: drops all requests, and starts the threads if their number is fixed. */
-MIRT__LIB mirt_status mirt__workers_begin(mirt__worker_pool *pool);
+/* Before a pass: the pool of `dataset` for samples of its source, without requests, and with its threads if their
+   number is fixed. */
+MIRT__LIB mirt_status mirt__workers_begin(mirt_dataset *dataset);
 MIRT__LIB void mirt__workers_drop(mirt__worker_pool *pool);
 
 /* Requests samples [first, first + count) in `slot`, whose memory must stay valid until this is finished or dropped.
    False: too many requests. `ahead`: the caller does not wait for them yet. */
 MIRT__LIB bool mirt__workers_ask(mirt__worker_pool *pool, const mirt__slot *slot, int64_t first, int64_t count,
                                  bool ahead);
-MIRT__LIB void mirt__workers_at(mirt__worker_pool *pool, mirt__at *out);
 MIRT__LIB bool mirt__workers_asked(const mirt__worker_pool *pool);
 /* Waits for the oldest request: all its samples in order without the skipped ones, or with `gaps` in their places, with
    index MIRT__NO_INDEX for skipped ones. The error is that of the first sample that failed. */
 MIRT__LIB mirt_status mirt__workers_finish(mirt__worker_pool *pool, bool gaps, int64_t *rows);
-/* The number of threads that make samples (0: the requesting thread does), and the seconds each takes per sample; 0:
-   unknown. */
-MIRT__LIB int mirt__workers_numbers(mirt__worker_pool *pool, double *seconds);
 #define MIRT__NO_INDEX INT64_MIN
 
 #endif
@@ -25295,16 +25332,6 @@ MIRT__LIB void mirt__at_end(mirt_dataset *dataset, mirt__work *work) {
     __atomic_store_n(&dataset->made, __atomic_load_n(&dataset->made, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
 }
 
-MIRT__LIB bool mirt__dataset_work(mirt_dataset *dataset) {
-    if (!dataset->work) __atomic_store_n(&dataset->work, mirt__work_create(), __ATOMIC_RELEASE);
-    return dataset->work != NULL;
-}
-
-MIRT__LIB bool mirt__dataset_worker_pool(mirt_dataset *dataset, mirt_dataset *source) {
-    if (!dataset->worker_pool) __atomic_store_n(&dataset->worker_pool, mirt__workers_create(source), __ATOMIC_RELEASE);
-    return dataset->worker_pool != NULL;
-}
-
 /* The lesser of two. */
 static void mirt__at_least(const mirt__at *at, mirt__at *out) {
     const char *name = __atomic_load_n(&at->name, __ATOMIC_ACQUIRE);
@@ -25312,62 +25339,6 @@ static void mirt__at_least(const mirt__at *at, mirt__at *out) {
     if (!name || (out->name && out->index <= index)) return;
     out->name = name;
     out->index = index;
-}
-
-static void mirt__stage_at(const mirt_dataset *stage, mirt__at *out) {
-    mirt__work *work = __atomic_load_n(&stage->work, __ATOMIC_ACQUIRE);
-    mirt__worker_pool *pool = __atomic_load_n(&stage->worker_pool, __ATOMIC_ACQUIRE);
-    mirt__at_least(&stage->at, out);
-    if (work) mirt__at_least(&work->at, out);
-    if (pool) mirt__workers_at(pool, out);
-}
-
-/* >>progress of stages as seen by other threads, while a cache may free the stages before it */
-
-#ifdef MIRRORTRAIN_NO_THREADS
-static void mirt__stages_lock(bool locked) { (void)locked; }
-#else
-#include <pthread.h>
-static pthread_mutex_t mirt__stages_mutex = PTHREAD_MUTEX_INITIALIZER;
-static void mirt__stages_lock(bool locked) {
-    locked ? pthread_mutex_lock(&mirt__stages_mutex) : pthread_mutex_unlock(&mirt__stages_mutex);
-}
-#endif
-
-MIRT__LIB uint64_t mirt__dataset_made(const mirt_dataset *dataset) {
-    uint64_t made = 0;
-    mirt__stages_lock(true);
-    for (; dataset; dataset = dataset->source) made += __atomic_load_n(&dataset->made, __ATOMIC_RELAXED);
-    mirt__stages_lock(false);
-    return made;
-}
-
-MIRT__LIB int64_t mirt__dataset_at(const mirt_dataset *dataset, char *name, size_t size) {
-    mirt__at at = {NULL, 0};
-    mirt__stages_lock(true);
-    for (; dataset; dataset = dataset->source) mirt__stage_at(dataset, &at);
-    snprintf(name, size, "%s", at.name ? at.name : "");
-    mirt__stages_lock(false);
-    return at.index;
-}
-
-MIRT__LIB void mirt__dataset_lose(mirt_dataset *dataset) {
-    mirt__stages_lock(true);
-    for (; dataset; dataset = dataset->source) dataset->lost = true;
-    mirt__stages_lock(false);
-}
-
-MIRT__TRAINING_LIB void mirt__dataset_leave(mirt_dataset *dataset) {
-    mirt_dataset *source = dataset->source;
-    mirt__worker_pool *pool = dataset->worker_pool;
-    mirt__stages_lock(true);
-    dataset->source = NULL;
-    dataset->worker_pool = NULL;
-    const bool lost = dataset->lost;
-    mirt__stages_lock(false);
-    if (lost) return;
-    mirt__workers_destroy(pool);
-    mirt__dataset_give_up(source, dataset->borrows);
 }
 
 /* >>the worker pool */
@@ -25386,10 +25357,7 @@ typedef struct mirt__worker_job {
     mirt__caller caller;
 } mirt__worker_job;
 
-#ifdef MIRRORTRAIN_NO_THREADS
-#define MIRT__WORKERS_CALL(call) ((void)0)
-#else
-#define MIRT__WORKERS_CALL(call) call
+#ifndef MIRRORTRAIN_NO_THREADS
 typedef struct mirt__worker_thread {
     mirt__worker_pool *pool;
     mirt__work *work;
@@ -25409,13 +25377,49 @@ struct mirt__worker_pool {
     bool bound;            /* no more threads will be started */
     int threads, cores;
 #ifndef MIRRORTRAIN_NO_THREADS
+    mirt__signals signals;
     mirt__worker_thread thread[MIRT__WORKERS_MOST];
-    pthread_mutex_t mutex;
-    pthread_cond_t to_threads, to_asker;
-    int made; /* number of those three that exist, in this order */
     bool quit;
 #endif
 };
+
+#ifdef MIRRORTRAIN_NO_THREADS
+static void mirt__workers_lock(mirt__worker_pool *pool, bool locked) { (void)pool, (void)locked; }
+static void mirt__workers_wake(mirt__worker_pool *pool, bool threads) { (void)pool, (void)threads; }
+static void mirt__workers_wait(mirt__worker_pool *pool, const mirt__worker_job *job) { (void)pool, (void)job; }
+#else
+MIRT__LIB int mirt__signals_create(mirt__signals *signals) {
+    int code = pthread_mutex_init(&signals->mutex, NULL);
+    if (!code && ++signals->made) code = pthread_cond_init(&signals->to_threads, NULL);
+    if (!code && ++signals->made) code = pthread_cond_init(&signals->to_consumer, NULL);
+    if (!code) signals->made++;
+    return code;
+}
+
+MIRT__LIB void mirt__signals_destroy(mirt__signals *signals) {
+    if (signals->made > 2) pthread_cond_destroy(&signals->to_consumer);
+    if (signals->made > 1) pthread_cond_destroy(&signals->to_threads);
+    if (signals->made > 0) pthread_mutex_destroy(&signals->mutex);
+}
+
+MIRT__LIB void mirt__signals_wait(mirt__signals *signals) {
+    pthread_cond_wait(&signals->to_consumer, &signals->mutex);
+}
+
+static void mirt__workers_lock(mirt__worker_pool *pool, bool locked) {
+    locked ? pthread_mutex_lock(&pool->signals.mutex) : pthread_mutex_unlock(&pool->signals.mutex);
+}
+
+/* Wakes the threads, or who waits for them. */
+static void mirt__workers_wake(mirt__worker_pool *pool, bool threads) {
+    pthread_cond_broadcast(threads ? &pool->signals.to_threads : &pool->signals.to_consumer);
+}
+
+/* Waits for the samples of a job; the mutex is locked on entry and return. */
+static void mirt__workers_wait(mirt__worker_pool *pool, const mirt__worker_job *job) {
+    while (job->done < job->count) mirt__signals_wait(&pool->signals);
+}
+#endif
 
 static mirt__worker_job *mirt__worker_job_at(mirt__worker_pool *pool, int64_t number) {
     return &pool->job[number % MIRT__WORKERS_JOBS];
@@ -25468,11 +25472,11 @@ static void mirt__workers_step(mirt__worker_pool *pool, mirt__worker_job *job, m
     if (pace > 0 && pace < least) rows = (int64_t)(least / pace);
     if (rows > fair) rows = fair > 1 ? fair : 1;
     job->claimed += rows;
-    MIRT__WORKERS_CALL(pthread_mutex_unlock(&pool->mutex));
+    mirt__workers_lock(pool, false);
     double began = mirt__now();
     int64_t end = mirt__workers_make(pool->source, job, work, row, row + rows, &skipped, &status);
     double seconds = mirt__now() - began;
-    MIRT__WORKERS_CALL(pthread_mutex_lock(&pool->mutex));
+    mirt__workers_lock(pool, true);
     mirt__workers_measure(pool, seconds, rows);
     job->done += rows;
     job->skipped += skipped;
@@ -25484,7 +25488,7 @@ static void mirt__workers_step(mirt__worker_pool *pool, mirt__worker_job *job, m
         }
         job->count = job->claimed;
     }
-    MIRT__WORKERS_CALL(if (job->done == job->count) pthread_cond_signal(&pool->to_asker));
+    if (job->done == job->count) mirt__workers_wake(pool, false);
 }
 
 #ifndef MIRRORTRAIN_NO_THREADS
@@ -25500,14 +25504,14 @@ static mirt__worker_job *mirt__workers_unclaimed(mirt__worker_pool *pool) {
 static void *mirt__workers_main(void *arg) {
     mirt__worker_thread *thread = (mirt__worker_thread *)arg;
     mirt__worker_pool *pool = thread->pool;
-    pthread_mutex_lock(&pool->mutex);
+    mirt__workers_lock(pool, true);
     while (!pool->quit) {
         mirt__worker_job *job = mirt__workers_unclaimed(pool);
         if (job) mirt__caller_set(&job->caller, NULL);
         if (job) mirt__workers_step(pool, job, thread->work);
-        else pthread_cond_wait(&pool->to_threads, &pool->mutex);
+        else pthread_cond_wait(&pool->signals.to_threads, &pool->signals.mutex);
     }
-    pthread_mutex_unlock(&pool->mutex);
+    mirt__workers_lock(pool, false);
     return NULL;
 }
 
@@ -25537,29 +25541,8 @@ static void mirt__workers_tune(mirt__worker_pool *pool, int64_t samples) {
     if (mirt__workers_start(pool, most) != MIRT_OK) pool->bound = true;
 }
 
-MIRT__LIB void mirt__workers_destroy(mirt__worker_pool *pool) {
-    if (!pool) return;
-    if (pool->made == 3) {
-        mirt__workers_drop(pool);
-        pthread_mutex_lock(&pool->mutex);
-        pool->quit = true;
-        pthread_cond_broadcast(&pool->to_threads);
-        pthread_mutex_unlock(&pool->mutex);
-        for (int i = 0; i < pool->threads; i++) pthread_join(pool->thread[i].thread.id, NULL);
-    }
-    for (int i = 0; i < MIRT__WORKERS_MOST; i++) mirt__work_destroy(pool->thread[i].work);
-    if (pool->made > 2) pthread_cond_destroy(&pool->to_asker);
-    if (pool->made > 1) pthread_cond_destroy(&pool->to_threads);
-    if (pool->made > 0) pthread_mutex_destroy(&pool->mutex);
-    mirt__work_destroy(pool->work);
-    mirt__free(pool);
-}
-
 static mirt_status mirt__workers_init(mirt__worker_pool *pool) {
-    int code = pthread_mutex_init(&pool->mutex, NULL);
-    if (!code && ++pool->made) code = pthread_cond_init(&pool->to_threads, NULL);
-    if (!code && ++pool->made) code = pthread_cond_init(&pool->to_asker, NULL);
-    if (!code) pool->made++;
+    const int code = mirt__signals_create(&pool->signals);
     return code ? mirt__fail(MIRT_E_THREAD, "cannot create worker threads: %s", strerror(code)) : MIRT_OK;
 }
 
@@ -25571,14 +25554,27 @@ static mirt_status mirt__workers_start(mirt__worker_pool *pool, int threads) {
 static void mirt__workers_tune(mirt__worker_pool *pool, int64_t samples) { (void)pool, (void)samples; }
 static mirt_status mirt__workers_init(mirt__worker_pool *pool) { return (void)pool, MIRT_OK; }
 
+#endif
+
 MIRT__LIB void mirt__workers_destroy(mirt__worker_pool *pool) {
-    if (pool) mirt__work_destroy(pool->work);
+    if (!pool) return;
+#ifndef MIRRORTRAIN_NO_THREADS
+    if (pool->signals.made == 3) {
+        mirt__workers_drop(pool);
+        mirt__workers_lock(pool, true);
+        pool->quit = true;
+        mirt__workers_wake(pool, true);
+        mirt__workers_lock(pool, false);
+    }
+    for (int i = 0; i < pool->threads; i++) pthread_join(pool->thread[i].thread.id, NULL);
+    for (int i = 0; i < MIRT__WORKERS_MOST; i++) mirt__work_destroy(pool->thread[i].work);
+    mirt__signals_destroy(&pool->signals);
+#endif
+    mirt__work_destroy(pool->work);
     mirt__free(pool);
 }
 
-#endif
-
-MIRT__LIB mirt__worker_pool *mirt__workers_create(mirt_dataset *source) {
+static mirt__worker_pool *mirt__workers_create(mirt_dataset *source) {
     mirt__worker_pool *pool = (mirt__worker_pool *)mirt__calloc(1, sizeof(mirt__worker_pool));
     if (!pool) return NULL;
     pool->source = source;
@@ -25590,35 +25586,30 @@ MIRT__LIB mirt__worker_pool *mirt__workers_create(mirt_dataset *source) {
 }
 
 MIRT__LIB void mirt__workers_drop(mirt__worker_pool *pool) {
-    MIRT__WORKERS_CALL(pthread_mutex_lock(&pool->mutex));
+    mirt__workers_lock(pool, true);
     for (int64_t i = pool->finished; i < pool->asked; i++) {
         mirt__worker_job *job = mirt__worker_job_at(pool, i);
         job->count = job->claimed;
     }
     for (; pool->finished < pool->asked; pool->finished++)
-        MIRT__WORKERS_CALL(
-            while (mirt__worker_job_at(pool, pool->finished)->done < mirt__worker_job_at(pool, pool->finished)->count)
-                pthread_cond_wait(&pool->to_asker, &pool->mutex));
-    MIRT__WORKERS_CALL(pthread_mutex_unlock(&pool->mutex));
+        mirt__workers_wait(pool, mirt__worker_job_at(pool, pool->finished));
+    mirt__workers_lock(pool, false);
 }
 
-MIRT__LIB mirt_status mirt__workers_begin(mirt__worker_pool *pool) {
-    int workers = pool->source->workers;
+MIRT__LIB mirt_status mirt__workers_begin(mirt_dataset *dataset) {
+    int workers = dataset->source->workers;
+    if (!dataset->worker_pool)
+        __atomic_store_n(&dataset->worker_pool, mirt__workers_create(dataset->source), __ATOMIC_RELEASE);
+    mirt__worker_pool *pool = dataset->worker_pool;
+    if (!pool) return mirt_last_status();
     mirt__workers_drop(pool);
     if (workers == 0) return MIRT_OK;
     pool->bound = true;
     if (workers == 1) return MIRT_OK;
-    MIRT__WORKERS_CALL(pthread_mutex_lock(&pool->mutex));
+    mirt__workers_lock(pool, true);
     mirt_status status = mirt__workers_start(pool, workers);
-    MIRT__WORKERS_CALL(pthread_mutex_unlock(&pool->mutex));
+    mirt__workers_lock(pool, false);
     return status;
-}
-
-MIRT__LIB void mirt__workers_at(mirt__worker_pool *pool, mirt__at *out) {
-    MIRT__WORKERS_CALL(pthread_mutex_lock(&pool->mutex));
-    mirt__at_least(&pool->work->at, out);
-    MIRT__WORKERS_CALL(for (int i = 0; i < pool->threads; i++) mirt__at_least(&pool->thread[i].work->at, out));
-    MIRT__WORKERS_CALL(pthread_mutex_unlock(&pool->mutex));
 }
 
 MIRT__LIB bool mirt__workers_asked(const mirt__worker_pool *pool) {
@@ -25629,7 +25620,7 @@ MIRT__LIB bool mirt__workers_ask(mirt__worker_pool *pool, const mirt__slot *slot
                                  bool ahead) {
     if (pool->asked - pool->finished == MIRT__WORKERS_JOBS) return false;
     mirt__worker_job *job = mirt__worker_job_at(pool, pool->asked);
-    MIRT__WORKERS_CALL(pthread_mutex_lock(&pool->mutex));
+    mirt__workers_lock(pool, true);
     memset(job, 0, sizeof *job);
     job->slot = *slot;
     job->first = first;
@@ -25637,8 +25628,8 @@ MIRT__LIB bool mirt__workers_ask(mirt__worker_pool *pool, const mirt__slot *slot
     job->caller = mirt__caller_get();
     pool->asked++;
     pool->ahead = pool->ahead || ahead;
-    MIRT__WORKERS_CALL(if (pool->threads) pthread_cond_broadcast(&pool->to_threads));
-    MIRT__WORKERS_CALL(pthread_mutex_unlock(&pool->mutex));
+    if (pool->threads) mirt__workers_wake(pool, true);
+    mirt__workers_lock(pool, false);
     return true;
 }
 
@@ -25659,16 +25650,16 @@ static int64_t mirt__workers_close_up(const mirt__data_spec *spec, const mirt__s
 
 MIRT__LIB mirt_status mirt__workers_finish(mirt__worker_pool *pool, bool gaps, int64_t *rows) {
     mirt__worker_job *job = mirt__worker_job_at(pool, pool->finished);
-    MIRT__WORKERS_CALL(pthread_mutex_lock(&pool->mutex));
+    mirt__workers_lock(pool, true);
     bool alone = pool->threads == 0;
     while (!pool->threads && job->claimed < job->count) {
         mirt__workers_step(pool, job, pool->work);
         mirt__workers_tune(pool, job->count - job->claimed);
     }
-    MIRT__WORKERS_CALL(while (job->done < job->count) pthread_cond_wait(&pool->to_asker, &pool->mutex));
+    mirt__workers_wait(pool, job);
     pool->finished++;
     if (!alone || job->count == 1) mirt__workers_tune(pool, job->count);
-    MIRT__WORKERS_CALL(pthread_mutex_unlock(&pool->mutex));
+    mirt__workers_lock(pool, false);
     *rows = 0;
     if (job->status != MIRT_OK) {
         mirt__workers_drop(pool); /* the rest is no longer needed */
@@ -25678,12 +25669,68 @@ MIRT__LIB mirt_status mirt__workers_finish(mirt__worker_pool *pool, bool gaps, i
     return MIRT_OK;
 }
 
-MIRT__TRAINING_LIB int mirt__workers_numbers(mirt__worker_pool *pool, double *seconds) {
-    MIRT__WORKERS_CALL(pthread_mutex_lock(&pool->mutex));
-    const int threads = pool->threads;
-    *seconds = mirt__workers_pace(pool);
-    MIRT__WORKERS_CALL(pthread_mutex_unlock(&pool->mutex));
-    return threads;
+/* >>progress of stages as seen by other threads, while a cache may free the stages before it */
+
+#ifdef MIRRORTRAIN_NO_THREADS
+static void mirt__stages_lock(bool locked) { (void)locked; }
+#else
+static pthread_mutex_t mirt__stages_mutex = PTHREAD_MUTEX_INITIALIZER;
+static void mirt__stages_lock(bool locked) {
+    locked ? pthread_mutex_lock(&mirt__stages_mutex) : pthread_mutex_unlock(&mirt__stages_mutex);
+}
+#endif
+
+static void mirt__workers_at(mirt__worker_pool *pool, mirt__at *out) {
+    mirt__workers_lock(pool, true);
+    mirt__at_least(&pool->work->at, out);
+#ifndef MIRRORTRAIN_NO_THREADS
+    for (int i = 0; i < pool->threads; i++) mirt__at_least(&pool->thread[i].work->at, out);
+#endif
+    mirt__workers_lock(pool, false);
+}
+
+static void mirt__stage_at(const mirt_dataset *stage, mirt__at *out) {
+    mirt__work *work = __atomic_load_n(&stage->work, __ATOMIC_ACQUIRE);
+    mirt__worker_pool *pool = __atomic_load_n(&stage->worker_pool, __ATOMIC_ACQUIRE);
+    mirt__at_least(&stage->at, out);
+    if (work) mirt__at_least(&work->at, out);
+    if (pool) mirt__workers_at(pool, out);
+}
+
+MIRT__LIB uint64_t mirt__dataset_made(const mirt_dataset *dataset) {
+    uint64_t made = 0;
+    mirt__stages_lock(true);
+    for (; dataset; dataset = dataset->source) made += __atomic_load_n(&dataset->made, __ATOMIC_RELAXED);
+    mirt__stages_lock(false);
+    return made;
+}
+
+MIRT__LIB int64_t mirt__dataset_at(const mirt_dataset *dataset, char *name, size_t size) {
+    mirt__at at = {NULL, 0};
+    mirt__stages_lock(true);
+    for (; dataset; dataset = dataset->source) mirt__stage_at(dataset, &at);
+    snprintf(name, size, "%s", at.name ? at.name : "");
+    mirt__stages_lock(false);
+    return at.index;
+}
+
+MIRT__LIB void mirt__dataset_lose(mirt_dataset *dataset) {
+    mirt__stages_lock(true);
+    for (; dataset; dataset = dataset->source) dataset->lost = true;
+    mirt__stages_lock(false);
+}
+
+MIRT__TRAINING_LIB void mirt__dataset_leave(mirt_dataset *dataset) {
+    mirt_dataset *source = dataset->source;
+    mirt__worker_pool *pool = dataset->worker_pool;
+    mirt__stages_lock(true);
+    dataset->source = NULL;
+    dataset->worker_pool = NULL;
+    const bool lost = dataset->lost;
+    mirt__stages_lock(false);
+    if (lost) return;
+    mirt__workers_destroy(pool);
+    if (!dataset->borrows) mirt_dataset_destroy(source);
 }
 
 MIRT__TRAINING_LIB void mirt__dataset_cost(const mirt_dataset *dataset, mirt__data_cost *out) {
@@ -25694,9 +25741,11 @@ MIRT__TRAINING_LIB void mirt__dataset_cost(const mirt_dataset *dataset, mirt__da
             mirt__line_add(out->what, sizeof out->what, "%s%s", out->what[0] ? " and " : "", d->cost);
         if (d->ahead) out->ahead = true;
         if (!d->worker_pool || out->parallel) continue;
-        const int threads = mirt__workers_numbers(d->worker_pool, &out->seconds);
+        mirt__workers_lock(d->worker_pool, true);
+        if (d->worker_pool->threads > 1) out->workers = d->worker_pool->threads;
+        out->seconds = mirt__workers_pace(d->worker_pool);
+        mirt__workers_lock(d->worker_pool, false);
         out->parallel = true;
-        if (threads > 1) out->workers = threads;
     }
     if (!out->what[0]) snprintf(out->what, sizeof out->what, "copying samples");
 }
@@ -25715,7 +25764,9 @@ MIRT__LIB mirt_status mirt__dataset_begin(mirt_dataset *dataset, uint64_t seed, 
                           "this data set was abandoned in the middle of an epoch; it can no longer be used");
     if (mirt__own_process(dataset->process, "reading a data set", "data set") != MIRT_OK) return MIRT_E_STATE;
     dataset->position = 0;
-    mirt_status status = dataset->stage->begin ? dataset->stage->begin(dataset, seed, epoch) : MIRT_OK;
+    dataset->seed = seed;
+    dataset->epoch = epoch;
+    mirt_status status = dataset->stage->begin ? dataset->stage->begin(dataset) : mirt__dataset_begin_source(dataset);
     /* A later pass must not begin where this pass should have begun. */
     for (mirt_dataset *d = dataset; status != MIRT_OK && d; d = d->source) d->pass_over = 0;
     return status;
@@ -25737,8 +25788,24 @@ MIRT__TRAINING_LIB bool mirt__dataset_pass_over(mirt_dataset *dataset, int64_t b
     return true;
 }
 
+static mirt_status mirt__dataset_next_at(mirt_dataset *dataset, mirt__batch *out) {
+    memset(out, 0, sizeof *out);
+    mirt__sample sample;
+    mirt_status status = MIRT__SKIPPED;
+    while (status == MIRT__SKIPPED && dataset->position < dataset->spec.samples)
+        status = dataset->stage->at(dataset, dataset->position++, &sample);
+    if (status != MIRT_OK) return status == MIRT__SKIPPED ? MIRT_OK : status;
+    dataset->current = sample.index;
+    for (int f = 0; f < dataset->spec.num_fields; f++) out->field[f] = sample.field[f];
+    out->rows = 1;
+    out->index = &dataset->current;
+    return MIRT_OK;
+}
+
 MIRT__LIB mirt_status mirt__dataset_next(mirt_dataset *dataset, mirt__batch *out) {
-    return dataset->stage->next(dataset, out);
+    return dataset->stage->next ? dataset->stage->next(dataset, out)
+           : dataset->stage->at ? mirt__dataset_next_at(dataset, out)
+                                : mirt__dataset_next_filled(dataset, out);
 }
 
 MIRT_API int64_t mirt_dataset_size(const mirt_dataset *dataset) {
@@ -25751,8 +25818,8 @@ MIRT_API int64_t mirt_dataset_batches(const mirt_dataset *dataset) {
 
 MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset) {
     MIRT__ENTER;
-    if (dataset && dataset->lost) return; /* threads may still use it */
-    if (dataset && dataset->busy) {
+    if (!dataset || dataset->lost) return; /* threads may still use it */
+    if (dataset->busy) {
         mirt__fail(MIRT_E_STATE,
                    "a call such as mirt_fit is reading this data set; it cannot be destroyed before that call returns");
         return;
@@ -25764,34 +25831,41 @@ MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset) {
         mirt__aligned_free(dataset->slot.block);
         mirt__work_destroy(dataset->work);
         mirt__free(dataset->names);
+        mirt__free(dataset->own);
         mirt__free(dataset);
         dataset = before;
     }
 }
 
-MIRT__LIB mirt_dataset *mirt__dataset_give_up(mirt_dataset *dataset, bool borrowed) {
-    if (!borrowed) mirt_dataset_destroy(dataset);
+MIRT__LIB mirt_dataset *mirt__dataset_checked(mirt_status status, mirt_dataset *const *chain) {
+    if (status == MIRT_OK) return *chain;
+    mirt_dataset_destroy(*chain);
     return NULL;
 }
 
-MIRT__LIB mirt_dataset *mirt__dataset_new(size_t size, const mirt__stage *stage, mirt_dataset *source, bool borrows) {
+MIRT__LIB mirt_dataset *mirt__dataset_new(size_t size, const mirt__stage *stage) {
     mirt_dataset *dataset = (mirt_dataset *)mirt__calloc(1, size);
-    if (!dataset) return mirt__dataset_give_up(source, borrows);
+    if (!dataset) return NULL;
     dataset->stage = stage;
     dataset->process = mirt__process();
-    dataset->source = source;
-    dataset->borrows = borrows;
-    if (source) {
-        dataset->spec = source->spec;
-        dataset->batches = source->batches;
-        dataset->shuffles = source->shuffles;
-        dataset->skips = source->skips;
-        dataset->identity = source->identity;
-        dataset->workers = source->workers;
-        dataset->varies = source->varies;
-        dataset->samples = source->samples;
-    }
+    dataset->spec.accumulate = 1;
     return dataset;
+}
+
+MIRT__LIB mirt_status mirt__dataset_add(mirt_dataset **chain, size_t size, const mirt__stage *stage) {
+    mirt_dataset *source = *chain, *dataset = mirt__dataset_new(size, stage);
+    if (!dataset) return MIRT_E_NOMEM;
+    dataset->source = source;
+    dataset->spec = source->spec;
+    dataset->batches = source->batches;
+    dataset->shuffles = source->shuffles;
+    dataset->skips = source->skips;
+    dataset->identity = source->identity;
+    dataset->workers = source->workers;
+    dataset->varies = source->varies;
+    dataset->samples = source->samples;
+    *chain = dataset;
+    return MIRT_OK;
 }
 
 MIRT_API mirt_status mirt_dataset_workers(mirt_dataset *dataset, int workers) {
@@ -25814,6 +25888,14 @@ MIRT__LIB uint64_t mirt__identity_with(uint64_t identity, uint64_t more) {
     return identity ^ identity >> 29;
 }
 
+MIRT__LIB mirt_status mirt__dataset_name_cost(mirt_dataset *dataset, const char *name) {
+    char *copy = mirt__strdup(name);
+    if (!copy) return MIRT_E_NOMEM;
+    dataset->own = copy;
+    dataset->cost = copy;
+    return MIRT_OK;
+}
+
 /* >>class names: those of the last stage that has names */
 
 MIRT__LIB mirt_dataset *mirt__names_of(mirt_dataset *dataset) {
@@ -25821,24 +25903,27 @@ MIRT__LIB mirt_dataset *mirt__names_of(mirt_dataset *dataset) {
     return dataset;
 }
 
-MIRT__LIB char **mirt__names_copy(const char *caller, const char *const *names, int count) {
+MIRT__LIB mirt_status mirt__names_set(const char *caller, const char *const *names, int count, char ***own,
+                                      int *number) {
     size_t bytes = 0;
-    if (!names || count < 1) return mirt__fail(MIRT_E_INVALID, "%s needs at least one name", caller), (char **)NULL;
+    if (!names || count < 1) return mirt__fail(MIRT_E_INVALID, "%s needs at least one name", caller);
     for (int i = 0; i < count; i++) {
-        if (!names[i])
-            return mirt__fail(MIRT_E_INVALID, "%s: class %d of %d has no name", caller, i, count), (char **)NULL;
+        if (!names[i]) return mirt__fail(MIRT_E_INVALID, "%s: class %d of %d has no name", caller, i, count);
         bytes += sizeof(char *) + strlen(names[i]) + 1;
     }
     /* pointers, followed by the names they point to */
     char **copy = (char **)mirt__calloc(1, bytes);
-    if (!copy) return NULL;
+    if (!copy) return MIRT_E_NOMEM;
     char *text = (char *)(copy + count);
     for (int i = 0; i < count; i++) {
         size_t size = strlen(names[i]) + 1;
         copy[i] = (char *)memcpy(text, names[i], size);
         text += size;
     }
-    return copy;
+    mirt__free(*own);
+    *own = copy;
+    *number = count;
+    return MIRT_OK;
 }
 
 MIRT__LIB int mirt__bad_name(const char *const *names, int count) {
@@ -25850,12 +25935,9 @@ MIRT__LIB int mirt__bad_name(const char *const *names, int count) {
 
 MIRT_API mirt_status mirt_set_class_names(mirt_dataset *dataset, const char *const *names, int count) {
     if (!dataset) return mirt__fail_missing("mirt_set_class_names", "data set");
-    char **copy = mirt__names_copy("mirt_set_class_names", names, count);
-    if (!copy) return mirt_last_status();
-    mirt__free(dataset->names);
-    dataset->names = copy;
-    dataset->num_names = count;
-    return MIRT_OK;
+    mirt_status status = mirt__names_set("mirt_set_class_names", names, count, &dataset->names, &dataset->num_names);
+    if (status == MIRT_OK) dataset->names_in_files = mirt__bad_name(names, count) < 0;
+    return status;
 }
 
 MIRT_API const char *const *mirt_class_names(const mirt_dataset *dataset, int *count) {
@@ -25864,11 +25946,9 @@ MIRT_API const char *const *mirt_class_names(const mirt_dataset *dataset, int *c
     return named ? (const char *const *)named->names : NULL;
 }
 
-MIRT__TRAINING_LIB mirt_dataset *mirt__dataset_name_digits(mirt_dataset *dataset) {
+MIRT__TRAINING_LIB mirt_status mirt__dataset_name_digits(mirt_dataset *dataset) {
     static const char *const names[] = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
-    if (dataset && mirt_set_class_names(dataset, names, MIRT__COUNT(names)) != MIRT_OK)
-        return mirt__dataset_give_up(dataset, false);
-    return dataset;
+    return mirt_set_class_names(dataset, names, MIRT__COUNT(names));
 }
 
 /* >>fields */
@@ -25918,15 +25998,14 @@ static bool mirt__slot_bytes(const mirt__data_spec *spec, int64_t rows, bool sam
     return true;
 }
 
-MIRT__LIB mirt_status mirt__dataset_set_spec(mirt_dataset *dataset, const mirt__data_spec *spec) {
+MIRT__LIB mirt_status mirt__dataset_check_spec(mirt_dataset *dataset) {
+    mirt__data_spec *spec = &dataset->spec;
     char name[16];
     size_t bytes;
     mirt_status status = MIRT_OK;
-    dataset->spec = *spec;
-    dataset->spec.accumulate = 1;
     for (int f = 0; f < spec->num_fields && status == MIRT_OK; f++)
-        status = mirt__data_field_bytes(mirt__field_name(spec, f, name), &dataset->spec.field[f]);
-    if (status == MIRT_OK && !mirt__slot_bytes(&dataset->spec, spec->samples < 0 ? 1 : spec->samples, true, &bytes))
+        status = mirt__data_field_bytes(mirt__field_name(spec, f, name), &spec->field[f]);
+    if (status == MIRT_OK && !mirt__slot_bytes(spec, spec->samples < 0 ? 1 : spec->samples, true, &bytes))
         status = mirt__fail(MIRT_E_SHAPE, "%lld samples of this size are too many for this machine",
                             (long long)spec->samples);
     return status;
@@ -25987,34 +26066,23 @@ MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source) {
 
 /* >>functions shared by stages */
 
-MIRT__LIB mirt_status mirt__dataset_next_at(mirt_dataset *dataset, mirt__batch *out) {
-    memset(out, 0, sizeof *out);
-    mirt__sample sample;
-    mirt_status status = MIRT__SKIPPED;
-    while (status == MIRT__SKIPPED && dataset->position < dataset->spec.samples)
-        status = dataset->stage->at(dataset, dataset->position++, &sample);
-    if (status != MIRT_OK) return status == MIRT__SKIPPED ? MIRT_OK : status;
-    dataset->current = sample.index;
-    for (int f = 0; f < dataset->spec.num_fields; f++) out->field[f] = sample.field[f];
-    out->rows = 1;
-    out->index = &dataset->current;
-    return MIRT_OK;
-}
-
 MIRT__LIB mirt_status mirt__dataset_begin_slot(mirt_dataset *dataset) {
-    if (!dataset->stage->fill || dataset->lent || dataset->slot.block) return MIRT_OK;
+    if (!dataset->stage->fill) return MIRT_OK;
+    if (!dataset->work) __atomic_store_n(&dataset->work, mirt__work_create(), __ATOMIC_RELEASE);
+    if (!dataset->work) return MIRT_E_NOMEM;
+    if (dataset->lent || dataset->slot.block) return MIRT_OK;
     return mirt__slot_create(&dataset->slot, &dataset->spec, mirt__data_most_rows(&dataset->spec), true);
 }
 
-MIRT__LIB mirt_status mirt__dataset_begin_filled(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+MIRT__LIB mirt_status mirt__dataset_begin_source(mirt_dataset *dataset) {
     mirt_status status = mirt__dataset_begin_slot(dataset);
-    return status == MIRT_OK && dataset->source ? mirt__dataset_begin(dataset->source, seed, epoch) : status;
+    return status == MIRT_OK && dataset->source ? mirt__dataset_begin(dataset->source, dataset->seed, dataset->epoch)
+                                                : status;
 }
 
 MIRT__LIB mirt_status mirt__dataset_fill_made(mirt_dataset *dataset, mirt__slot *out) {
     mirt_status status = MIRT__SKIPPED;
     out->rows = 0;
-    if (!mirt__dataset_work(dataset)) return MIRT_E_NOMEM;
     while (status == MIRT__SKIPPED && dataset->position < dataset->spec.samples)
         status = dataset->stage->make(dataset, dataset->position++, dataset->work, out->field, out->index);
     out->rows = status == MIRT_OK;
@@ -26036,11 +26104,6 @@ MIRT__LIB mirt_status mirt__dataset_make(mirt_dataset *dataset, int64_t i, mirt_
     for (int f = 0; field && f < source->spec.num_fields; f++)
         memcpy(field[f], sample.field[f], source->spec.field[f].bytes);
     return MIRT_OK;
-}
-
-MIRT__LIB mirt_status mirt__dataset_run(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first,
-                                        int64_t *count) {
-    return dataset->source->run(dataset->source, most, turn, first, count);
 }
 
 MIRT__LIB mirt_status mirt__dataset_reach(mirt_dataset *dataset, int64_t i, mirt__work *work, mirt__sample *out) {
@@ -26071,28 +26134,43 @@ MIRT__LIB mirt_status mirt__dataset_next_filled(mirt_dataset *dataset, mirt__bat
 
 MIRT__LIB mirt_dataset *mirt__dataset_batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view) {
     const int64_t stream_buffer = 1024;
+    mirt_dataset *chain = dataset;
+    mirt_status status = MIRT_OK;
     if (dataset->spec.batch) return dataset;
-    mirt_dataset *made = MIRT__TRAINS && shuffle ? mirt__shuffle_over(dataset, stream_buffer, true) : dataset;
-    made = mirt__batch_over(made, batch, !shuffle, false);
-    return *view = made && made->source->stage->make ? mirt_prefetch(made, MIRT_AUTOTUNE) : made;
+    if (MIRT__TRAINS && shuffle) status = mirt__shuffle_over(&chain, stream_buffer);
+    if (status == MIRT_OK) status = mirt__batch_over(&chain, batch, false);
+    if (status == MIRT_OK && chain->source->stage->make) status = mirt__prefetch_over(&chain, MIRT_AUTOTUNE);
+    for (mirt_dataset *d = chain; d != dataset; d = d->source) d->borrows = d->source == dataset;
+    *view = chain == dataset ? NULL : chain;
+    return status == MIRT_OK ? chain : NULL;
+}
+
+/* >>drawn images */
+
+MIRT__LIB bool mirt__split_known(const char *caller, mirt_split split) {
+    if (split == MIRT_TRAIN || split == MIRT_TEST) return true;
+    mirt__fail(MIRT_E_INVALID, "%s has the splits MIRT_TRAIN and MIRT_TEST, not %d", caller, (int)split);
+    return false;
+}
+
+MIRT__LIB int mirt__random_between(mirt__random *random, int low, int high) {
+    return low + (int)mirt__random_below(random, (uint64_t)(high - low + 1));
+}
+
+MIRT__LIB unsigned char mirt__byte_of(int value) {
+    return (unsigned char)(value < 0 ? 0 : value > 255 ? 255 : value);
 }
 
 /* >>samples in memory */
 
-MIRT__LIB mirt_status mirt__block_at(mirt_dataset *dataset, int64_t i, mirt__sample *out) {
-    const mirt__block_dataset *block = (const mirt__block_dataset *)dataset;
-    const mirt__data_spec *spec = &dataset->spec;
-    for (int f = 0; f < spec->num_fields; f++)
-        out->field[f] = (const char *)block->field[f] + (size_t)i * spec->field[f].bytes;
+MIRT__LIB mirt_status mirt__slot_sample(mirt_dataset *dataset, int64_t i, mirt__sample *out) {
+    for (int f = 0; f < dataset->spec.num_fields; f++)
+        out->field[f] = (const char *)dataset->slot.field[f] + (size_t)i * dataset->spec.field[f].bytes;
     out->index = dataset->slot.index ? dataset->slot.index[i] : i;
     return MIRT_OK;
 }
 
-MIRT__TRAINING_LIB void mirt__block_from_slot(mirt__block_dataset *block) {
-    for (int f = 0; f < block->base.spec.num_fields; f++) block->field[f] = block->base.slot.field[f];
-}
-
-static const mirt__stage mirt__arrays_stage = {NULL, mirt__dataset_next_at, mirt__block_at, NULL, NULL, NULL, NULL};
+static const mirt__stage mirt__arrays_stage = {NULL, NULL, mirt__slot_sample, NULL, NULL, NULL, NULL};
 
 static mirt_status mirt__arrays_check(const char *what, const mirt_array *array) {
     char text[96];
@@ -26160,15 +26238,15 @@ MIRT__LIB mirt_status mirt__arrays_spec(const mirt_data *data, mirt__data_spec *
 
 MIRT_API mirt_dataset *mirt_arrays_of(const mirt_data *data) {
     MIRT__ENTER;
-    mirt__data_spec spec;
-    if (!data) return mirt__fail_missing("mirt_arrays_of", "data"), (mirt_dataset *)NULL;
-    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__block_dataset), &mirt__arrays_stage, NULL, false);
+    const void *field[MIRT__MAX_FIELDS] = {NULL};
+    if (!data) mirt__fail_missing("mirt_arrays_of", "data");
+    mirt_dataset *dataset = data ? mirt__dataset_new(sizeof(mirt_dataset), &mirt__arrays_stage) : NULL;
     if (!dataset) return NULL;
     dataset->contiguous = true;
-    if (mirt__arrays_spec(data, &spec, ((mirt__block_dataset *)dataset)->field) == MIRT_OK &&
-        mirt__dataset_set_spec(dataset, &spec) == MIRT_OK)
-        return dataset;
-    return mirt__dataset_give_up(dataset, false);
+    mirt_status status = mirt__arrays_spec(data, &dataset->spec, field);
+    for (int f = 0; f < MIRT__MAX_FIELDS; f++) dataset->slot.field[f] = (void *)field[f];
+    if (status == MIRT_OK) status = mirt__dataset_check_spec(dataset);
+    return mirt__dataset_checked(status, &dataset);
 }
 
 MIRT_API mirt_dataset *mirt_arrays(mirt_array x, mirt_array y) {
@@ -26200,7 +26278,7 @@ MIRT_API mirt_dataset *mirt_arrays(mirt_array x, mirt_array y) {
 /* Keeps the samples of the first epoch, in memory or in a reusable file. */
 
 typedef struct mirt__cache_dataset {
-    mirt__block_dataset block;
+    mirt_dataset base;
     char *path; /* NULL: in memory */
     int fd;
     uint64_t start; /* offset of the first record in the file */
@@ -26237,6 +26315,7 @@ static void mirt__cache_leave(mirt_dataset *dataset) {
     if (named && named != dataset) {
         dataset->names = named->names;
         dataset->num_names = named->num_names;
+        dataset->names_in_files = named->names_in_files;
         named->names = NULL;
     }
     mirt__dataset_leave(dataset);
@@ -26263,20 +26342,17 @@ static mirt_status mirt__cache_pull(mirt_dataset *cache, mirt__slot *slot, int64
     return first + count == cache->spec.samples ? mirt__dataset_next(cache->source, &sample) : MIRT_OK;
 }
 
-static mirt_status mirt__cache_source(mirt_dataset *cache, uint64_t seed, int64_t epoch) {
-    mirt_dataset *source = cache->source;
-    if (source->stage->make && !source->run) {
-        if (!mirt__dataset_worker_pool(cache, source)) return mirt_last_status();
-        if (mirt__workers_begin(cache->worker_pool) != MIRT_OK) return mirt_last_status();
-    }
-    return mirt__dataset_begin(source, seed, epoch);
+static mirt_status mirt__cache_source(mirt_dataset *cache) {
+    const mirt_dataset *source = cache->source;
+    mirt_status status = source->stage->make && !source->run ? mirt__workers_begin(cache) : MIRT_OK;
+    return status == MIRT_OK ? mirt__dataset_begin_source(cache) : status;
 }
 
 /* >>in memory */
 
-static mirt_status mirt__cache_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+static mirt_status mirt__cache_begin(mirt_dataset *dataset) {
     if (!dataset->source) return MIRT_OK;
-    mirt_status status = mirt__cache_source(dataset, seed, epoch);
+    mirt_status status = mirt__cache_source(dataset);
     if (status == MIRT_OK && !dataset->slot.block)
         status = mirt__slot_create(&dataset->slot, &dataset->spec, dataset->spec.samples, true);
     if (status == MIRT_OK) status = mirt__cache_pull(dataset, &dataset->slot, 0, dataset->spec.samples);
@@ -26285,29 +26361,27 @@ static mirt_status mirt__cache_begin(mirt_dataset *dataset, uint64_t seed, int64
         dataset->slot.block = NULL;
         return status;
     }
-    mirt__block_from_slot((mirt__block_dataset *)dataset);
     mirt__cache_leave(dataset);
     return MIRT_OK;
 }
 
 static mirt_status mirt__cache_at(mirt_dataset *dataset, int64_t i, mirt__sample *out) {
-    mirt_status status = mirt__block_at(dataset, i, out);
+    mirt_status status = mirt__slot_sample(dataset, i, out);
     return status == MIRT_OK && out->index == MIRT__NO_INDEX ? MIRT__SKIPPED : status;
 }
 
-static const mirt__stage mirt__cache_stage = {
-    mirt__cache_begin, mirt__dataset_next_at, mirt__cache_at, NULL, NULL, NULL, NULL
-};
+static const mirt__stage mirt__cache_stage = {mirt__cache_begin, NULL, mirt__cache_at, NULL, NULL, NULL, NULL};
 
 /* >>in a file */
 
-static void mirt__cache_head_of(const mirt_dataset *dataset, uint64_t seed, int64_t epoch, mirt__cache_head *head) {
+static void mirt__cache_head_of(const mirt_dataset *dataset, mirt__cache_head *head) {
     const mirt__data_spec *spec = &dataset->spec;
     memset(head, 0, sizeof *head);
     memcpy(head->magic, "MIRTdat1", sizeof head->magic);
     head->identity = dataset->identity;
     if (dataset->shuffles)
-        head->identity = mirt__identity_with(mirt__identity_with(head->identity, seed), (uint64_t)epoch + 1);
+        head->identity = mirt__identity_with(mirt__identity_with(head->identity, dataset->seed),
+                                             (uint64_t)dataset->epoch + 1);
     head->samples = (uint64_t)spec->samples;
     head->record = ((const mirt__cache_dataset *)dataset)->record;
     head->num_fields = (uint32_t)spec->num_fields;
@@ -26332,7 +26406,7 @@ static bool mirt__cache_fits(mirt__cache_dataset *cache, const mirt__cache_head 
 
 static mirt_status mirt__cache_append(mirt__cache_dataset *cache, mirt__file_writer *writer, const mirt__slot *slot,
                                       int64_t count) {
-    const mirt__data_spec *spec = &cache->block.base.spec;
+    const mirt__data_spec *spec = &cache->base.spec;
     for (int64_t row = 0; row < count; row++) {
         mirt__cache_tail tail;
         memset(&tail, 0, sizeof tail);
@@ -26353,7 +26427,7 @@ static mirt_status mirt__cache_append(mirt__cache_dataset *cache, mirt__file_wri
 static mirt_status mirt__cache_write(mirt__cache_dataset *cache, const mirt__cache_head *head, mirt__slot *slot,
                                      int64_t rows) {
     mirt__file_writer writer;
-    mirt_dataset *dataset = &cache->block.base;
+    mirt_dataset *dataset = &cache->base;
     mirt_status status = mirt__file_begin(&writer, cache->path);
     if (status != MIRT_OK) return status;
     status = mirt__file_append(&writer, head, sizeof *head);
@@ -26367,7 +26441,7 @@ static mirt_status mirt__cache_write(mirt__cache_dataset *cache, const mirt__cac
     return status;
 }
 
-static mirt_status mirt__cache_file_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+static mirt_status mirt__cache_file_begin(mirt_dataset *dataset) {
     const size_t buffer = (size_t)16 << 20;
     mirt__cache_dataset *cache = (mirt__cache_dataset *)dataset;
     mirt__cache_head head;
@@ -26376,12 +26450,12 @@ static mirt_status mirt__cache_file_begin(mirt_dataset *dataset, uint64_t seed, 
     if (status != MIRT_OK || !dataset->source) return status;
     if (!cache->checked && !(cache->checked = (unsigned char *)mirt__calloc((size_t)dataset->spec.samples, 1)))
         return MIRT_E_NOMEM;
-    mirt__cache_head_of(dataset, seed, epoch, &head);
+    mirt__cache_head_of(dataset, &head);
     if (!mirt__cache_fits(cache, &head)) {
         int64_t rows = (int64_t)(buffer / cache->record) + 1;
         memset(&slot, 0, sizeof slot);
         if (rows > dataset->spec.samples) rows = dataset->spec.samples;
-        status = mirt__cache_source(dataset, seed, epoch);
+        status = mirt__cache_source(dataset);
         if (status == MIRT_OK) status = mirt__slot_create(&slot, &dataset->spec, rows, true);
         if (status == MIRT_OK) status = mirt__cache_write(cache, &head, &slot, rows);
         mirt__aligned_free(slot.block);
@@ -26427,8 +26501,7 @@ static void mirt__cache_file_release(mirt_dataset *dataset) {
 }
 
 static const mirt__stage mirt__cache_file_stage = {
-    mirt__cache_file_begin,  mirt__dataset_next_filled, NULL, mirt__cache_file_make,
-    mirt__dataset_fill_made, mirt__cache_file_release,  NULL};
+    mirt__cache_file_begin, NULL, NULL, mirt__cache_file_make, mirt__dataset_fill_made, mirt__cache_file_release, NULL};
 
 /* >>both */
 
@@ -26438,9 +26511,8 @@ static int64_t mirt__cache_indices(const mirt_dataset *source) {
     for (; source; source = source->source) {
         if (source->spec.samples < 0) return (int64_t)1 << 48; /* part of a stream */
         if (source->spec.samples > most) most = source->spec.samples;
-        const bool cache = source->stage == &mirt__cache_stage || source->stage == &mirt__cache_file_stage;
-        const int64_t below = cache ? ((const mirt__cache_dataset *)source)->indices
-                                    : 0; /* its sources may have been freed */
+        /* The sources of a cache may have been freed. */
+        const int64_t below = source->kept ? ((const mirt__cache_dataset *)source)->indices : 0;
         if (below > most) most = below;
     }
     return most;
@@ -26462,25 +26534,27 @@ static mirt_status mirt__cache_check(const mirt_dataset *dataset, const mirt_cac
 
 MIRT_API mirt_dataset *mirt_cache_with(mirt_dataset *dataset, const mirt_cache_desc *desc) {
     MIRT__ENTER;
-    mirt_cache_desc defaults;
-    memset(&defaults, 0, sizeof defaults);
+    static const mirt_cache_desc defaults = {0, NULL};
     if (!desc) desc = &defaults;
     if (!dataset) return NULL;
     if (dataset->contiguous) return dataset; /* already in memory */
-    if (mirt__cache_check(dataset, desc) != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__cache_dataset),
-                                            desc->file ? &mirt__cache_file_stage : &mirt__cache_stage, dataset, false);
-    if (!stage) return NULL;
-    mirt__cache_dataset *cache = (mirt__cache_dataset *)stage;
+    mirt_status status = mirt__cache_check(dataset, desc);
+    const mirt__stage *kind = desc->file ? &mirt__cache_file_stage : &mirt__cache_stage;
+    if (status == MIRT_OK) status = mirt__dataset_add(&dataset, sizeof(mirt__cache_dataset), kind);
+    if (status != MIRT_OK) return mirt__dataset_checked(status, &dataset);
+    mirt__cache_dataset *cache = (mirt__cache_dataset *)dataset;
     cache->fd = -1;
-    cache->record = mirt__cache_sample_bytes(&stage->spec) + sizeof(mirt__cache_tail);
-    cache->indices = mirt__cache_indices(dataset);
-    stage->contiguous = !desc->file && !stage->skips;
-    if (stage->varies == 1) stage->varies = 0;
-    stage->kept = true;
-    if (desc->file) stage->cost = "reading the cache's file";
-    if (desc->file && !(cache->path = mirt__strdup(desc->file))) return mirt__dataset_give_up(stage, false);
-    return stage;
+    cache->record = mirt__cache_sample_bytes(&dataset->spec) + sizeof(mirt__cache_tail);
+    cache->indices = mirt__cache_indices(dataset->source);
+    dataset->contiguous = !desc->file && !dataset->skips;
+    if (dataset->varies == 1) dataset->varies = 0;
+    dataset->kept = true;
+    if (desc->file) {
+        dataset->cost = "reading the cache's file";
+        cache->path = mirt__strdup(desc->file);
+        if (!cache->path) status = MIRT_E_NOMEM;
+    }
+    return mirt__dataset_checked(status, &dataset);
 }
 
 MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset) {
@@ -26497,24 +26571,23 @@ MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset) {
 typedef struct mirt__generator_dataset {
     mirt_dataset base;
     mirt_generator_desc desc;
-    char *name;
     bool ended; /* this pass has ended */
 } mirt__generator_dataset;
 
-static mirt_status mirt__generator_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+static mirt_status mirt__generator_begin(mirt_dataset *dataset) {
     mirt__generator_dataset *generator = (mirt__generator_dataset *)dataset;
     generator->ended = false;
-    mirt__at_begin(dataset, NULL, generator->name, -1);
+    mirt__at_begin(dataset, NULL, dataset->cost, -1);
     int code = 0;
     if (generator->desc.begin) {
         MIRT__OUTSIDE;
-        code = generator->desc.begin(epoch, generator->desc.user);
+        code = generator->desc.begin(dataset->epoch, generator->desc.user);
     }
     mirt__at_end(dataset, NULL);
     if (code)
-        return mirt__fail(MIRT_E_CALLBACK, "%s returned %d at the beginning of epoch %lld", generator->name, code,
-                          (long long)epoch);
-    return mirt__dataset_begin_filled(dataset, seed, epoch);
+        return mirt__fail(MIRT_E_CALLBACK, "%s returned %d at the beginning of epoch %lld", dataset->cost, code,
+                          (long long)dataset->epoch);
+    return mirt__dataset_begin_source(dataset);
 }
 
 /* *end: the function reports that the sample does not exist; an error if `end` is NULL. */
@@ -26523,7 +26596,7 @@ static mirt_status mirt__generator_write(mirt_dataset *dataset, int64_t i, mirt_
     const mirt__generator_dataset *generator = (const mirt__generator_dataset *)dataset;
     const float one = 1;
     if (dataset->spec.has_weights) memcpy(field[dataset->spec.num_fields - 1], &one, sizeof one);
-    mirt__at_begin(dataset, work, generator->name, i);
+    mirt__at_begin(dataset, work, dataset->cost, i);
     int code;
     {
         MIRT__OUTSIDE;
@@ -26532,7 +26605,7 @@ static mirt_status mirt__generator_write(mirt_dataset *dataset, int64_t i, mirt_
     mirt__at_end(dataset, work);
     if (end) *end = code == MIRT_END_OF_DATA;
     if (code == 0 || (end && *end)) return MIRT_OK;
-    return mirt__fail(MIRT_E_CALLBACK, "%s returned %d for sample %lld", generator->name, code, (long long)i);
+    return mirt__fail(MIRT_E_CALLBACK, "%s returned %d for sample %lld", dataset->cost, code, (long long)i);
 }
 
 static mirt_status mirt__generator_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
@@ -26553,61 +26626,50 @@ static mirt_status mirt__generator_fill(mirt_dataset *dataset, mirt__slot *out) 
     return MIRT_OK;
 }
 
-static void mirt__generator_release(mirt_dataset *dataset) { mirt__free(((mirt__generator_dataset *)dataset)->name); }
-
-static const mirt__stage mirt__generator_stage = {mirt__generator_begin, mirt__dataset_next_filled, NULL, NULL,
-                                                  mirt__generator_fill,  mirt__generator_release,   NULL};
+static const mirt__stage mirt__generator_stage = {
+    mirt__generator_begin, NULL, NULL, NULL, mirt__generator_fill, NULL, NULL};
 static const mirt__stage mirt__generator_make_stage = {
-    mirt__generator_begin,   mirt__dataset_next_filled, NULL, mirt__generator_make,
-    mirt__dataset_fill_made, mirt__generator_release,   NULL};
+    mirt__generator_begin, NULL, NULL, mirt__generator_make, mirt__dataset_fill_made, NULL, NULL};
 
 static mirt_status mirt__generator_check(const mirt_generator_desc *desc) {
-    if (!desc || !desc->fn) return mirt__fail(MIRT_E_INVALID, "mirt_dataset_from_generator needs a function");
+    static const char caller[] = "mirt_dataset_from_generator";
+    if (!desc || !desc->fn) return mirt__fail(MIRT_E_INVALID, "%s needs a function", caller);
     if (desc->num_x < 1 || desc->num_x > MIRT_MAX_INPUTS || desc->num_y < 0 || desc->num_y > MIRT_MAX_OUTPUTS)
-        return mirt__fail(MIRT_E_INVALID,
-                          "mirt_dataset_from_generator: %d inputs and %d labels: they must be 1 to %d and 0 to %d",
+        return mirt__fail(MIRT_E_INVALID, "%s: %d inputs and %d labels: they must be 1 to %d and 0 to %d", caller,
                           desc->num_x, desc->num_y, MIRT_MAX_INPUTS, MIRT_MAX_OUTPUTS);
     if (desc->samples < 0 || desc->samples > INT32_MAX)
-        return mirt__fail(MIRT_E_INVALID,
-                          "mirt_dataset_from_generator: %lld samples: the number must be 1 to %d, or 0 for a stream",
+        return mirt__fail(MIRT_E_INVALID, "%s: %lld samples: the number must be 1 to %d, or 0 for a stream", caller,
                           (long long)desc->samples, (int)INT32_MAX);
     if (desc->any_order && desc->samples == 0)
-        return mirt__fail(MIRT_E_INVALID,
-                          "mirt_dataset_from_generator: samples in any order need their number, but it is 0");
+        return mirt__fail(MIRT_E_INVALID, "%s: samples in any order need their number, but it is 0", caller);
     for (int i = 0; i < desc->num_x + desc->num_y; i++) {
         const mirt_shape *shape = i < desc->num_x ? &desc->x[i].shape : &desc->y[i - desc->num_x].shape;
-        if (shape->rank < 0 || shape->rank > MIRT_MAX_RANK)
-            return mirt__fail(MIRT_E_SHAPE,
-                              "mirt_dataset_from_generator: a shape has %d dimensions: at most %d are allowed",
-                              shape->rank, MIRT_MAX_RANK);
+        if (mirt__shape_check(caller, shape) != MIRT_OK) return MIRT_E_SHAPE;
     }
     return MIRT_OK;
 }
 
 MIRT_API mirt_dataset *mirt_dataset_from_generator(const mirt_generator_desc *desc) {
     MIRT__ENTER;
-    mirt__data_spec spec;
     if (mirt__generator_check(desc) != MIRT_OK) return NULL;
     const mirt__stage *stage = desc->any_order ? &mirt__generator_make_stage : &mirt__generator_stage;
-    mirt__generator_dataset *generator = (mirt__generator_dataset *)mirt__dataset_new(sizeof *generator, stage, NULL,
-                                                                                      false);
-    if (!generator) return NULL;
-    generator->desc = *desc;
-    generator->name = mirt__strdup(desc->name ? desc->name : "the generator");
-    memset(&spec, 0, sizeof spec);
-    spec.samples = desc->samples ? desc->samples : -1;
-    spec.num_x = desc->num_x;
-    spec.num_y = desc->num_y;
-    spec.has_weights = desc->weights;
-    for (int i = 0; i < desc->num_x; i++) mirt__data_add_field(&spec, desc->x[i].dtype, desc->x[i].shape);
-    for (int i = 0; i < desc->num_y; i++) mirt__data_add_field(&spec, desc->y[i].dtype, desc->y[i].shape);
-    if (desc->weights) mirt__data_add_field(&spec, MIRT_FLOAT32, mirt_make_shape(0, 0, 0, 0, 0, 0));
-    generator->base.varies = 1; /* unknown, so assume that they vary */
-    generator->base.foreign = true;
-    generator->base.cost = generator->name;
-    if (generator->name) generator->base.identity = mirt__hash(generator->name);
-    if (generator->name && mirt__dataset_set_spec(&generator->base, &spec) == MIRT_OK) return &generator->base;
-    return mirt__dataset_give_up(&generator->base, false);
+    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__generator_dataset), stage);
+    if (!dataset) return NULL;
+    mirt__data_spec *spec = &dataset->spec;
+    ((mirt__generator_dataset *)dataset)->desc = *desc;
+    spec->samples = desc->samples ? desc->samples : -1;
+    spec->num_x = desc->num_x;
+    spec->num_y = desc->num_y;
+    spec->has_weights = desc->weights;
+    for (int i = 0; i < desc->num_x; i++) mirt__data_add_field(spec, desc->x[i].dtype, desc->x[i].shape);
+    for (int i = 0; i < desc->num_y; i++) mirt__data_add_field(spec, desc->y[i].dtype, desc->y[i].shape);
+    if (desc->weights) mirt__data_add_field(spec, MIRT_FLOAT32, MIRT_SHAPE(0));
+    dataset->varies = 1; /* unknown, so assume that they vary */
+    dataset->foreign = true;
+    mirt_status status = mirt__dataset_name_cost(dataset, desc->name ? desc->name : "the generator");
+    if (status == MIRT_OK) dataset->identity = mirt__hash(dataset->cost);
+    if (status == MIRT_OK) status = mirt__dataset_check_spec(dataset);
+    return mirt__dataset_checked(status, &dataset);
 }
 
 /* >>section base/cold_end.inc */
@@ -26626,51 +26688,42 @@ MIRT_API mirt_dataset *mirt_dataset_from_generator(const mirt_generator_desc *de
 typedef struct mirt__shuffle_dataset {
     mirt_dataset base;
     mirt__random random;
-    int64_t *order;         /* [samples] of a permutation */
-    int64_t capacity, held; /* samples in the slot, for streams */
+    int64_t capacity, held; /* samples in the slot, for streams; a permutation is in base.own */
     int64_t given; /* the slot returned last, to be refilled; -1: none */
 } mirt__shuffle_dataset;
 
-static void mirt__shuffle_start(mirt__shuffle_dataset *shuffle, uint64_t seed, int64_t epoch) {
-    uint64_t key = mirt__hash("shuffle") + ((uint64_t)shuffle->base.shuffles << 48) + (uint64_t)epoch;
-    shuffle->random = mirt__random_stream(seed, key);
+static mirt__random mirt__shuffle_random(const mirt_dataset *dataset) {
+    uint64_t key = mirt__hash("shuffle") + ((uint64_t)dataset->shuffles << 48) + (uint64_t)dataset->epoch;
+    return mirt__random_stream(dataset->seed, key);
 }
 
 /* Fisher-Yates shuffle. */
-static mirt_status mirt__shuffle_permute(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
-    mirt__shuffle_dataset *shuffle = (mirt__shuffle_dataset *)dataset;
-    mirt_status status = mirt__dataset_begin_filled(dataset, seed, epoch);
+static mirt_status mirt__shuffle_permute(mirt_dataset *dataset) {
+    mirt_status status = mirt__dataset_begin_source(dataset);
     if (status != MIRT_OK) return status;
-    mirt__shuffle_start(shuffle, seed, epoch);
+    int64_t *order = (int64_t *)dataset->own;
+    mirt__random random = mirt__shuffle_random(dataset);
     for (int64_t i = 0; i < dataset->spec.samples; i++) {
-        int64_t j = (int64_t)mirt__random_below(&shuffle->random, (uint64_t)i + 1);
-        shuffle->order[i] = shuffle->order[j];
-        shuffle->order[j] = i;
+        int64_t j = (int64_t)mirt__random_below(&random, (uint64_t)i + 1);
+        order[i] = order[j];
+        order[j] = i;
     }
     return MIRT_OK;
 }
 
 static mirt_status mirt__shuffle_at(mirt_dataset *dataset, int64_t i, mirt__sample *out) {
-    const mirt__shuffle_dataset *shuffle = (const mirt__shuffle_dataset *)dataset;
-    return dataset->source->stage->at(dataset->source, shuffle->order[i], out);
+    return dataset->source->stage->at(dataset->source, ((const int64_t *)dataset->own)[i], out);
 }
 
 static mirt_status mirt__shuffle_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
                                       int64_t *index) {
-    const mirt__shuffle_dataset *shuffle = (const mirt__shuffle_dataset *)dataset;
-    return dataset->source->stage->make(dataset->source, shuffle->order[i], work, field, index);
-}
-
-static void mirt__shuffle_release(mirt_dataset *dataset) {
-    mirt__shuffle_dataset *shuffle = (mirt__shuffle_dataset *)dataset;
-    mirt__free(shuffle->order);
+    return dataset->source->stage->make(dataset->source, ((const int64_t *)dataset->own)[i], work, field, index);
 }
 
 static const mirt__stage mirt__permutation_stage = {
-    mirt__shuffle_permute, mirt__dataset_next_at, mirt__shuffle_at, NULL, NULL, mirt__shuffle_release, NULL};
+    mirt__shuffle_permute, NULL, mirt__shuffle_at, NULL, NULL, NULL, NULL};
 static const mirt__stage mirt__permutation_make_stage = {
-    mirt__shuffle_permute,   mirt__dataset_next_filled, NULL, mirt__shuffle_make,
-    mirt__dataset_fill_made, mirt__shuffle_release,     NULL};
+    mirt__shuffle_permute, NULL, NULL, mirt__shuffle_make, mirt__dataset_fill_made, NULL, NULL};
 
 /* Reads the stream's next sample into `slot`; *got is false at its end. */
 static mirt_status mirt__shuffle_pull(mirt__shuffle_dataset *shuffle, int64_t slot, bool *got) {
@@ -26682,11 +26735,11 @@ static mirt_status mirt__shuffle_pull(mirt__shuffle_dataset *shuffle, int64_t sl
     return MIRT_OK;
 }
 
-static mirt_status mirt__shuffle_buffer_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+static mirt_status mirt__shuffle_buffer_begin(mirt_dataset *dataset) {
     mirt__shuffle_dataset *shuffle = (mirt__shuffle_dataset *)dataset;
-    mirt_status status = mirt__dataset_begin(dataset->source, seed, epoch);
+    mirt_status status = mirt__dataset_begin_source(dataset);
     if (status != MIRT_OK) return status;
-    mirt__shuffle_start(shuffle, seed, epoch);
+    shuffle->random = mirt__shuffle_random(dataset);
     shuffle->given = -1;
     shuffle->held = 0;
     bool got = true;
@@ -26729,39 +26782,35 @@ static mirt_status mirt__shuffle_buffer_next(mirt_dataset *dataset, mirt__batch 
 }
 
 static const mirt__stage mirt__shuffle_buffer_stage = {
-    mirt__shuffle_buffer_begin, mirt__shuffle_buffer_next, NULL, NULL, NULL, mirt__shuffle_release, NULL};
+    mirt__shuffle_buffer_begin, mirt__shuffle_buffer_next, NULL, NULL, NULL, NULL, NULL};
 
-MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer, bool borrows) {
-    if (!source) return NULL;
-    bool reachable = mirt__reachable(source);
-    if (source->spec.batch) {
-        mirt__fail(MIRT_E_INVALID, "mirt_shuffle must come before mirt_batch: it shuffles samples, not batches");
-        return mirt__dataset_give_up(source, borrows);
-    }
-    if (buffer < 1) {
-        mirt__fail(MIRT_E_INVALID, "a shuffle buffer of %lld samples: at least 1 is needed", (long long)buffer);
-        return mirt__dataset_give_up(source, borrows);
-    }
+MIRT__LIB mirt_status mirt__shuffle_over(mirt_dataset **chain, int64_t buffer) {
+    const mirt_dataset *source = *chain;
+    const bool reachable = mirt__reachable(source);
+    if (source->spec.batch)
+        return mirt__fail(MIRT_E_INVALID, "mirt_shuffle must come before mirt_batch: it shuffles samples, not batches");
+    if (buffer < 1)
+        return mirt__fail(MIRT_E_INVALID, "a shuffle buffer of %lld samples: at least 1 is needed", (long long)buffer);
     const mirt__stage *stage = source->stage->at ? &mirt__permutation_stage
                                : reachable       ? &mirt__permutation_make_stage
                                                  : &mirt__shuffle_buffer_stage;
-    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__shuffle_dataset), stage, source, borrows);
-    if (!dataset) return NULL;
+    mirt_status status = mirt__dataset_add(chain, sizeof(mirt__shuffle_dataset), stage);
+    if (status != MIRT_OK) return status;
+    mirt_dataset *dataset = *chain;
     mirt__shuffle_dataset *shuffle = (mirt__shuffle_dataset *)dataset;
     dataset->shuffles++;
     int64_t samples = dataset->spec.samples;
     shuffle->capacity = samples >= 0 && buffer > samples ? samples : buffer;
     dataset->identity = mirt__identity_with(dataset->identity,
                                             mirt__hash("shuffle") + (reachable ? 0 : (uint64_t)shuffle->capacity));
-    mirt_status status = MIRT_OK;
-    if (!reachable) status = mirt__slot_create(&dataset->slot, &dataset->spec, shuffle->capacity, true);
-    else if (!(shuffle->order = (int64_t *)mirt__calloc((size_t)samples, sizeof(int64_t)))) status = MIRT_E_NOMEM;
-    return status == MIRT_OK ? dataset : mirt__dataset_give_up(dataset, false);
+    if (!reachable) return mirt__slot_create(&dataset->slot, &dataset->spec, shuffle->capacity, true);
+    dataset->own = mirt__calloc((size_t)samples, sizeof(int64_t));
+    return dataset->own ? MIRT_OK : MIRT_E_NOMEM;
 }
 
 MIRT_API mirt_dataset *mirt_shuffle(mirt_dataset *dataset, int64_t buffer) {
     MIRT__ENTER;
-    return mirt__shuffle_over(dataset, buffer, false);
+    return dataset ? mirt__dataset_checked(mirt__shuffle_over(&dataset, buffer), &dataset) : NULL;
 }
 
 #endif /* MIRRORTRAIN_NO_TRAIN */
@@ -26770,14 +26819,10 @@ MIRT_API mirt_dataset *mirt_shuffle(mirt_dataset *dataset, int64_t buffer) {
 
 /* Groups samples into batches: copies them, or points to contiguous ones. */
 
-typedef struct mirt__batch_run_of {
-    int64_t first, count;
-} mirt__batch_run_of;
-
 typedef struct mirt__batch_dataset {
     mirt_dataset base;
     bool drop; /* drops a last batch that is not full */
-    mirt__batch_run_of rest; /* samples for the next batch, already taken from the source */
+    mirt__sample_range rest; /* samples for the next batch, already taken from the source */
 } mirt__batch_dataset;
 
 static mirt_status mirt__batch_fill(mirt_dataset *dataset, mirt__slot *out);
@@ -26824,8 +26869,8 @@ static mirt_status mirt__batch_collect(mirt_dataset *dataset, mirt__slot *out) {
 }
 
 /* The next samples to make, at most `most`. */
-static mirt_status mirt__batch_run(mirt_dataset *dataset, int64_t most, bool turn, mirt__batch_run_of *run) {
-    if (dataset->source->run) return dataset->source->run(dataset->source, most, turn, &run->first, &run->count);
+static mirt_status mirt__batch_run(mirt_dataset *dataset, int64_t most, bool turn, mirt__sample_range *run) {
+    if (dataset->source->run) return dataset->source->run(dataset->source, most, turn, run);
     int64_t left = dataset->spec.samples - dataset->position;
     run->first = dataset->position;
     run->count = left < most ? left : most;
@@ -26837,7 +26882,7 @@ static mirt_status mirt__batch_run(mirt_dataset *dataset, int64_t most, bool tur
 
 MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot) {
     if (dataset->stage->fill != mirt__batch_fill || !dataset->worker_pool) return false;
-    mirt__batch_run_of *rest = &((mirt__batch_dataset *)dataset)->rest;
+    mirt__sample_range *rest = &((mirt__batch_dataset *)dataset)->rest;
     /* Samples that do not form a whole batch with the following ones are left to `fill`. */
     if (rest->count == 0 && mirt__batch_run(dataset, dataset->spec.batch, false, rest) != MIRT_OK) return false;
     if (rest->count < dataset->spec.batch ||
@@ -26852,7 +26897,7 @@ MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot) {
 /* Fills a batch from a stage that makes its samples in threads; a batch may extend over the end of a pass. A batch that
    loses all its rows is MIRT__SKIPPED. */
 static mirt_status mirt__batch_made(mirt_dataset *dataset, mirt__slot *out) {
-    mirt__batch_run_of *rest = &((mirt__batch_dataset *)dataset)->rest;
+    mirt__sample_range *rest = &((mirt__batch_dataset *)dataset)->rest;
     mirt__slot part = *out;
     int64_t tried = 0;
     mirt_status status = MIRT_OK;
@@ -26905,7 +26950,7 @@ static mirt_status mirt__batch_next(mirt_dataset *dataset, mirt__batch *out) {
 
 /* Skips the first `left` samples of a pass. */
 static mirt_status mirt__batch_pass_over(mirt_dataset *dataset, int64_t left) {
-    mirt__batch_run_of run;
+    mirt__sample_range run;
     mirt_status status = MIRT_OK;
     while (left > 0 && status == MIRT_OK) {
         status = mirt__batch_run(dataset, left, true, &run);
@@ -26915,43 +26960,40 @@ static mirt_status mirt__batch_pass_over(mirt_dataset *dataset, int64_t left) {
     return status;
 }
 
-static mirt_status mirt__batch_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+static mirt_status mirt__batch_begin(mirt_dataset *dataset) {
     if (dataset->source->stage->make) {
-        if (!mirt__dataset_worker_pool(dataset, dataset->source)) return mirt_last_status();
-        mirt_status status = mirt__workers_begin(dataset->worker_pool);
+        mirt_status status = mirt__workers_begin(dataset);
         if (status != MIRT_OK) return status;
         ((mirt__batch_dataset *)dataset)->rest.count = 0;
     }
     const int64_t over = dataset->pass_over;
     dataset->pass_over = 0;
-    mirt_status status = mirt__dataset_begin_filled(dataset, seed, epoch);
+    mirt_status status = mirt__dataset_begin_source(dataset);
     return status == MIRT_OK && over ? mirt__batch_pass_over(dataset, over * dataset->spec.batch) : status;
 }
 
 static int64_t mirt__batch_rows(const mirt_dataset *dataset, int64_t batches) {
-    if (dataset->batches >= 0 && batches >= dataset->batches) return dataset->spec.samples;
     return batches > INT64_MAX / dataset->spec.batch ? INT64_MAX : batches * dataset->spec.batch;
 }
 
-static const mirt__stage mirt__batch_stage = {mirt__batch_begin, mirt__batch_next, NULL, NULL, mirt__batch_fill, NULL,
-                                              mirt__batch_rows};
+static const mirt__stage mirt__batch_stage = {
+    mirt__batch_begin, mirt__batch_next, NULL, NULL, mirt__batch_fill, NULL, mirt__batch_rows};
 
-MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bool borrows, bool drop) {
-    if (!source) return NULL;
-    mirt_status status = MIRT_OK;
-    if (batch < 1 || batch > INT32_MAX)
-        status = mirt__fail(MIRT_E_INVALID, "a batch of %lld samples: the size must be 1 to %d", (long long)batch,
-                            (int)INT32_MAX);
-    if (source->spec.batch)
-        status = mirt__fail(MIRT_E_INVALID, "the data set is already in batches of %lld samples",
-                            (long long)source->spec.batch);
+MIRT__LIB mirt_status mirt__batch_over(mirt_dataset **chain, int64_t batch, bool drop) {
+    mirt_dataset *source = *chain;
     int64_t samples = source->spec.samples;
-    if (status == MIRT_OK && drop && samples >= 0 && samples < batch)
-        status = mirt__fail(MIRT_E_INVALID, "mirt_batch_drop_remainder(%lld) leaves none of %lld samples",
-                            (long long)batch, (long long)samples);
-    if (status != MIRT_OK) return mirt__dataset_give_up(source, borrows);
-    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__batch_dataset), &mirt__batch_stage, source, borrows);
-    if (!dataset) return NULL;
+    if (source->spec.batch)
+        return mirt__fail(MIRT_E_INVALID, "the data set is already in batches of %lld samples",
+                          (long long)source->spec.batch);
+    if (batch < 1 || batch > INT32_MAX)
+        return mirt__fail(MIRT_E_INVALID, "a batch of %lld samples: the size must be 1 to %d", (long long)batch,
+                          (int)INT32_MAX);
+    if (drop && samples >= 0 && samples < batch)
+        return mirt__fail(MIRT_E_INVALID, "mirt_batch_drop_remainder(%lld) leaves none of %lld samples",
+                          (long long)batch, (long long)samples);
+    mirt_status status = mirt__dataset_add(chain, sizeof(mirt__batch_dataset), &mirt__batch_stage);
+    if (status != MIRT_OK) return status;
+    mirt_dataset *dataset = *chain;
     ((mirt__batch_dataset *)dataset)->drop = drop;
     if (drop && samples >= 0) dataset->spec.samples = samples -= samples % batch;
     dataset->spec.batch = batch;
@@ -26959,20 +27001,19 @@ MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bo
     if (mirt__reachable(source) || source->run) dataset->joins = -1;
     dataset->batches = samples < 0 ? -1 : samples / batch + (samples % batch != 0);
     dataset->pointing = source->contiguous;
-    if (dataset->pointing &&
-        mirt__slot_create(&dataset->slot, &dataset->spec, mirt__data_most_rows(&dataset->spec), false) != MIRT_OK)
-        return mirt__dataset_give_up(dataset, false);
-    return dataset;
+    return dataset->pointing
+               ? mirt__slot_create(&dataset->slot, &dataset->spec, mirt__data_most_rows(&dataset->spec), false)
+               : MIRT_OK;
 }
 
 MIRT_API mirt_dataset *mirt_batch(mirt_dataset *dataset, int64_t batch) {
     MIRT__ENTER;
-    return mirt__batch_over(dataset, batch, false, false);
+    return dataset ? mirt__dataset_checked(mirt__batch_over(&dataset, batch, false), &dataset) : NULL;
 }
 
 MIRT_API mirt_dataset *mirt_batch_drop_remainder(mirt_dataset *dataset, int64_t batch) {
     MIRT__ENTER;
-    return mirt__batch_over(dataset, batch, false, true);
+    return dataset ? mirt__dataset_checked(mirt__batch_over(&dataset, batch, true), &dataset) : NULL;
 }
 
 /* >>section data/stages.c */
@@ -26985,8 +27026,15 @@ MIRT__LIB mirt_status mirt__stage_count(const char *caller, int64_t count, int l
                       (int)INT32_MAX);
 }
 
+MIRT__LIB mirt_status mirt__shape_check(const char *caller, const mirt_shape *shape) {
+    if (shape->rank >= 0 && shape->rank <= MIRT_MAX_RANK) return MIRT_OK;
+    return mirt__fail(MIRT_E_SHAPE, "%s: a shape has %d dimensions: at most %d are allowed", caller, shape->rank,
+                      MIRT_MAX_RANK);
+}
+
 MIRT__LIB int64_t mirt__dataset_rows(const mirt_dataset *dataset, int64_t batches) {
     while (!dataset->stage->rows) dataset = dataset->source;
+    if (dataset->batches >= 0 && batches >= dataset->batches) return dataset->spec.samples;
     return dataset->stage->rows(dataset, batches);
 }
 
@@ -26999,21 +27047,24 @@ typedef struct mirt__window_dataset {
     int64_t passed;       /* position of the first ones, if samples come in passes */
 } mirt__window_dataset;
 
-static mirt_status mirt__window_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+static mirt_status mirt__window_begin(mirt_dataset *dataset) {
     ((mirt__window_dataset *)dataset)->passed = 0;
-    return mirt__dataset_begin(dataset->source, seed, epoch);
+    return mirt__dataset_begin_source(dataset);
 }
 
-static mirt_status mirt__window_run(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count) {
+static mirt_status mirt__window_run(mirt_dataset *dataset, int64_t most, bool turn, mirt__sample_range *run) {
     mirt__window_dataset *window = (mirt__window_dataset *)dataset;
     mirt_status status = MIRT_OK;
-    for (*count = 1; window->passed < window->first && *count && status == MIRT_OK; window->passed += *count)
-        status = dataset->source->run(dataset->source, window->first - window->passed, turn, first, count);
-    if (status != MIRT_OK || window->passed < window->first) return *count = 0, status;
+    run->count = 1;
+    while (window->passed < window->first && run->count && status == MIRT_OK) {
+        status = dataset->source->run(dataset->source, window->first - window->passed, turn, run);
+        window->passed += run->count;
+    }
+    run->count = 0;
+    if (status != MIRT_OK || window->passed < window->first) return status;
     if (window->count >= 0 && most > window->count - dataset->position) most = window->count - dataset->position;
-    *count = 0;
-    if (most > 0) status = dataset->source->run(dataset->source, most, turn, first, count);
-    dataset->position += *count;
+    if (most > 0) status = dataset->source->run(dataset->source, most, turn, run);
+    dataset->position += run->count;
     return status;
 }
 
@@ -27047,17 +27098,12 @@ static int64_t mirt__window_rows(const mirt_dataset *dataset, int64_t batches) {
 }
 
 static const mirt__stage mirt__window_stage = {
-    mirt__window_begin, mirt__window_next, NULL, NULL, NULL, NULL, mirt__window_rows
-};
+    mirt__window_begin, mirt__window_next, NULL, NULL, NULL, NULL, mirt__window_rows};
 static const mirt__stage mirt__window_run_stage = {
-    mirt__window_begin, mirt__window_next, NULL, mirt__dataset_make, NULL, NULL, mirt__window_rows
-};
-static const mirt__stage mirt__window_at_stage = {
-    mirt__window_begin, mirt__dataset_next_at, mirt__window_at, NULL, NULL, NULL, NULL
-};
+    mirt__window_begin, mirt__window_next, NULL, mirt__dataset_make, NULL, NULL, mirt__window_rows};
+static const mirt__stage mirt__window_at_stage = {mirt__window_begin, NULL, mirt__window_at, NULL, NULL, NULL, NULL};
 static const mirt__stage mirt__window_make_stage = {
-    mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__window_make, mirt__dataset_fill_made, NULL, NULL
-};
+    NULL, NULL, NULL, mirt__window_make, mirt__dataset_fill_made, NULL, NULL};
 
 static mirt_dataset *mirt__window(mirt_dataset *source, int64_t given, bool skips) {
     if (!source) return NULL;
@@ -27071,13 +27117,13 @@ static mirt_dataset *mirt__window(mirt_dataset *source, int64_t given, bool skip
                             have == 1            ? ""
                             : source->spec.batch ? "es"
                                                  : "s");
-    if (status != MIRT_OK) return mirt__dataset_give_up(source, false);
     const mirt__stage *stage = source->stage->at     ? &mirt__window_at_stage
                                : source->run         ? &mirt__window_run_stage
                                : source->stage->make ? &mirt__window_make_stage
                                                      : &mirt__window_stage;
-    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__window_dataset), stage, source, false);
-    if (!dataset) return NULL;
+    mirt_dataset *dataset = source;
+    if (status == MIRT_OK) status = mirt__dataset_add(&dataset, sizeof(mirt__window_dataset), stage);
+    if (status != MIRT_OK) return mirt__dataset_checked(status, &dataset);
     mirt__window_dataset *window = (mirt__window_dataset *)dataset;
     if (have >= 0 && (count < 0 || count > have - first)) count = have - first;
     if (source->run) dataset->run = mirt__window_run;
@@ -27106,115 +27152,112 @@ MIRT_API mirt_dataset *mirt_skip(mirt_dataset *dataset, int64_t count) {
     return mirt__window(dataset, count, true);
 }
 
-/* >>map */
+/* >>stages that make a sample of each */
 
-MIRT__LIB void mirt__dataset_vary(mirt_dataset *dataset) {
+static mirt_status mirt__each_fill(mirt_dataset *dataset, mirt__slot *out) {
+    mirt__batch batch;
+    mirt__sample in;
+    out->rows = 0;
+    mirt_status status = mirt__dataset_next(dataset->source, &batch);
+    if (status != MIRT_OK || batch.rows == 0) return status;
+    memcpy(in.field, batch.field, sizeof in.field);
+    in.index = out->index[0] = batch.index[0];
+    status = dataset->apply(dataset, &in, dataset->work, out->field);
+    out->rows = status == MIRT_OK;
+    return status;
+}
+
+static mirt_status mirt__each_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
+                                   int64_t *index) {
+    mirt__sample in;
+    if (!field) return mirt__dataset_make(dataset, i, work, NULL, index);
+    mirt_status status = mirt__dataset_reach(dataset->source, i, work, &in);
+    if (status != MIRT_OK) return status;
+    *index = in.index;
+    return dataset->apply(dataset, &in, work, field);
+}
+
+static mirt_status mirt__each_run(mirt_dataset *dataset, int64_t most, bool turn, mirt__sample_range *run) {
+    return dataset->source->run(dataset->source, most, turn, run);
+}
+
+static const mirt__stage mirt__each_stage = {NULL, NULL, NULL, NULL, mirt__each_fill, NULL, NULL};
+static const mirt__stage mirt__each_make_stage = {
+    NULL, NULL, NULL, mirt__each_make, mirt__dataset_fill_made, NULL, NULL};
+static const mirt__stage mirt__each_run_stage = {NULL, NULL, NULL, mirt__each_make, mirt__each_fill, NULL, NULL};
+
+MIRT__LIB mirt_status mirt__dataset_add_each(const char *caller, mirt_dataset **chain, size_t size,
+                                             mirt__sample_fn apply) {
+    const mirt_dataset *source = *chain;
     uint64_t pass;
-    dataset->varies = MIRT__TRAINS && mirt__dataset_repeats(dataset->source, &pass) ? 2 : 1;
+    if (source->spec.batch)
+        return mirt__fail(MIRT_E_INVALID, "%s must come before mirt_batch: it takes one sample at a time", caller);
+    mirt_status status = mirt__dataset_add(chain, size,
+                                           mirt__reachable(source) ? &mirt__each_make_stage
+                                           : source->run           ? &mirt__each_run_stage
+                                                                   : &mirt__each_stage);
+    if (status != MIRT_OK) return status;
+    mirt_dataset *dataset = *chain;
+    if (source->run) dataset->run = mirt__each_run;
+    dataset->apply = apply;
+    dataset->varies = MIRT__TRAINS && mirt__dataset_repeats(source, &pass) ? 2 : 1;
+    return MIRT_OK;
 }
 
 typedef struct mirt__map_dataset {
     mirt_dataset base;
     mirt_map_fn fn;
     void *user;
-    char *name;
     bool keeps_x; /* x[0] keeps its shape and dtype */
 } mirt__map_dataset;
 
-static mirt_status mirt__map_apply(mirt__map_dataset *map, const void *const *in, int64_t index, mirt__work *work,
-                                   void *const *out) {
-    const mirt__data_spec *from = &map->base.source->spec;
+static mirt_status mirt__map_apply(mirt_dataset *dataset, const mirt__sample *in, mirt__work *work, void *const *out) {
+    mirt__map_dataset *map = (mirt__map_dataset *)dataset;
+    const mirt__data_spec *from = &dataset->source->spec;
     const float one = 1;
-    for (int f = map->keeps_x ? 0 : 1; f < from->num_fields; f++) memcpy(out[f], in[f], from->field[f].bytes);
-    if (map->base.spec.num_fields > from->num_fields) memcpy(out[from->num_fields], &one, sizeof one);
-    mirt__at_begin(&map->base, work, map->name, index);
+    for (int f = map->keeps_x ? 0 : 1; f < from->num_fields; f++) memcpy(out[f], in->field[f], from->field[f].bytes);
+    if (dataset->spec.num_fields > from->num_fields) memcpy(out[from->num_fields], &one, sizeof one);
+    mirt__at_begin(dataset, work, dataset->cost, in->index);
     int code;
     {
         MIRT__OUTSIDE;
-        code = map->fn(in, out, index, map->user);
+        code = map->fn(in->field, out, in->index, map->user);
     }
-    mirt__at_end(&map->base, work);
-    if (code)
-        return mirt__fail(MIRT_E_CALLBACK, "%s returned %d for sample %lld", map->name, code, (long long)index);
-    return MIRT_OK;
+    mirt__at_end(dataset, work);
+    return code ? mirt__fail(MIRT_E_CALLBACK, "%s returned %d for sample %lld", dataset->cost, code,
+                             (long long)in->index)
+                : MIRT_OK;
 }
-
-static mirt_status mirt__map_fill(mirt_dataset *dataset, mirt__slot *out) {
-    mirt__batch in;
-    out->rows = 0;
-    mirt_status status = mirt__dataset_next(dataset->source, &in);
-    if (status != MIRT_OK || in.rows == 0) return status;
-    out->index[0] = in.index[0];
-    status = mirt__map_apply((mirt__map_dataset *)dataset, in.field, in.index[0], NULL, out->field);
-    if (status == MIRT_OK) out->rows = 1;
-    return status;
-}
-
-static mirt_status mirt__map_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
-                                  int64_t *index) {
-    mirt__sample in;
-    if (!field) return mirt__dataset_make(dataset, i, work, NULL, index);
-    mirt_status status = mirt__dataset_reach(dataset->source, i, work, &in);
-    if (status != MIRT_OK) return status;
-    *index = in.index;
-    return mirt__map_apply((mirt__map_dataset *)dataset, in.field, in.index, work, field);
-}
-
-static void mirt__map_release(mirt_dataset *dataset) { mirt__free(((mirt__map_dataset *)dataset)->name); }
-
-static const mirt__stage mirt__map_stage = {
-    mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, NULL, mirt__map_fill, mirt__map_release, NULL
-};
-static const mirt__stage mirt__map_make_stage = {
-    mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__map_make, mirt__dataset_fill_made,
-    mirt__map_release, NULL
-};
-
-static const mirt__stage mirt__map_run_stage = {
-    mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__map_make, mirt__map_fill, mirt__map_release, NULL
-};
 
 static mirt_status mirt__map_set(mirt_dataset *dataset, const mirt_map_desc *desc) {
     mirt__map_dataset *map = (mirt__map_dataset *)dataset;
-    mirt__data_spec spec = dataset->spec;
+    mirt__data_spec *spec = &dataset->spec;
     map->fn = desc->fn;
     map->user = desc->user;
     map->keeps_x = desc->shape.rank == 0;
-    map->name = mirt__strdup(desc->name ? desc->name : "mirt_map");
-    if (!map->name) return MIRT_E_NOMEM;
-    dataset->cost = map->name;
+    if (mirt__dataset_name_cost(dataset, desc->name ? desc->name : "mirt_map") != MIRT_OK) return MIRT_E_NOMEM;
     dataset->foreign = true;
-    dataset->identity = mirt__identity_with(dataset->identity, mirt__hash(map->name));
+    dataset->identity = mirt__identity_with(dataset->identity, mirt__hash(dataset->cost));
     if (!map->keeps_x) {
-        spec.field[0].dtype = desc->dtype;
-        spec.field[0].shape = desc->shape;
+        spec->field[0].dtype = desc->dtype;
+        spec->field[0].shape = desc->shape;
     }
-    if (desc->add_weights && !spec.has_weights) {
-        mirt__data_add_field(&spec, MIRT_FLOAT32, mirt_make_shape(0, 0, 0, 0, 0, 0));
-        spec.has_weights = true;
+    if (desc->add_weights && !spec->has_weights) {
+        mirt__data_add_field(spec, MIRT_FLOAT32, MIRT_SHAPE(0));
+        spec->has_weights = true;
     }
-    return mirt__dataset_set_spec(dataset, &spec) == MIRT_OK ? MIRT_OK : mirt__fail_at("%s", map->name);
+    return mirt__dataset_check_spec(dataset) == MIRT_OK ? MIRT_OK : mirt__fail_at("%s", dataset->cost);
 }
 
 MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc) {
     MIRT__ENTER;
     if (!dataset) return NULL;
-    mirt_status status = MIRT_OK;
-    if (!desc || !desc->fn) status = mirt__fail(MIRT_E_INVALID, "mirt_map needs a function");
-    else if (desc->shape.rank < 0 || desc->shape.rank > MIRT_MAX_RANK)
-        status = mirt__fail(MIRT_E_SHAPE, "mirt_map: a shape has %d dimensions: at most %d are allowed",
-                            desc->shape.rank, MIRT_MAX_RANK);
-    else if (dataset->spec.batch)
-        status = mirt__fail(MIRT_E_INVALID, "mirt_map must come before mirt_batch: it takes one sample at a time");
-    if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    const mirt__stage *kind = mirt__reachable(dataset) ? &mirt__map_make_stage
-                              : dataset->run           ? &mirt__map_run_stage
-                                                       : &mirt__map_stage;
-    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__map_dataset), kind, dataset, false);
-    if (!stage) return NULL;
-    if (dataset->run) stage->run = mirt__dataset_run;
-    mirt__dataset_vary(stage);
-    return mirt__map_set(stage, desc) == MIRT_OK ? stage : mirt__dataset_give_up(stage, false);
+    mirt_status status = desc && desc->fn ? mirt__shape_check("mirt_map", &desc->shape)
+                                          : mirt__fail(MIRT_E_INVALID, "mirt_map needs a function");
+    if (status == MIRT_OK)
+        status = mirt__dataset_add_each("mirt_map", &dataset, sizeof(mirt__map_dataset), mirt__map_apply);
+    if (status == MIRT_OK) status = mirt__map_set(dataset, desc);
+    return mirt__dataset_checked(status, &dataset);
 }
 
 #ifndef MIRRORTRAIN_NO_TRAIN
@@ -27228,26 +27271,21 @@ typedef struct mirt__repeat_dataset {
     int64_t passes, pass; /* passes 0: endless */
     bool any;             /* this pass has returned a sample */
     int64_t lost;         /* atomic: number of skipped samples of the pass */
-    uint64_t seed;
-    int64_t epoch;
 } mirt__repeat_dataset;
 
 /* Each pass is an epoch for the previous stages. */
 static mirt_status mirt__repeat_pass(mirt__repeat_dataset *repeat) {
     const int bits = 24; /* seed of epochs, if passes are endless */
-    uint64_t epoch = (uint64_t)repeat->epoch, pass = (uint64_t)repeat->pass;
+    uint64_t epoch = (uint64_t)repeat->base.epoch, pass = (uint64_t)repeat->pass;
     epoch = repeat->passes ? epoch * (uint64_t)repeat->passes + pass : (pass << bits) + epoch;
     repeat->any = false;
     repeat->lost = 0;
-    return mirt__dataset_begin(repeat->base.source, repeat->seed, (int64_t)epoch);
+    return mirt__dataset_begin(repeat->base.source, repeat->base.seed, (int64_t)epoch);
 }
 
-static mirt_status mirt__repeat_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
-    mirt__repeat_dataset *repeat = (mirt__repeat_dataset *)dataset;
-    repeat->pass = 0;
-    repeat->seed = seed;
-    repeat->epoch = epoch;
-    return mirt__repeat_pass(repeat);
+static mirt_status mirt__repeat_begin(mirt_dataset *dataset) {
+    ((mirt__repeat_dataset *)dataset)->pass = 0;
+    return mirt__repeat_pass((mirt__repeat_dataset *)dataset);
 }
 
 static mirt_status mirt__repeat_next(mirt_dataset *dataset, mirt__batch *out) {
@@ -27264,14 +27302,14 @@ static mirt_status mirt__repeat_next(mirt_dataset *dataset, mirt__batch *out) {
     }
 }
 
-static mirt_status mirt__repeat_run(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count) {
+static mirt_status mirt__repeat_run(mirt_dataset *dataset, int64_t most, bool turn, mirt__sample_range *run) {
     mirt__repeat_dataset *repeat = (mirt__repeat_dataset *)dataset;
     for (;;) {
         int64_t left = dataset->source->spec.samples - dataset->position;
-        *first = dataset->position;
-        *count = most < left ? most : left;
-        dataset->position += *count;
-        if (*count || !turn || repeat->lost == dataset->source->spec.samples || repeat->pass + 1 == repeat->passes)
+        run->first = dataset->position;
+        run->count = most < left ? most : left;
+        dataset->position += run->count;
+        if (run->count || !turn || repeat->lost == dataset->source->spec.samples || repeat->pass + 1 == repeat->passes)
             return MIRT_OK;
         repeat->pass++;
         dataset->position = 0;
@@ -27290,21 +27328,18 @@ static mirt_status mirt__repeat_make(mirt_dataset *dataset, int64_t i, mirt__wor
 static int64_t mirt__repeat_rows(const mirt_dataset *dataset, int64_t batches) {
     const mirt_dataset *source = dataset->source;
     if (source->batches < 0) return mirt__dataset_rows(source, batches);
-    if (dataset->batches >= 0 && batches >= dataset->batches) return dataset->spec.samples;
     return batches / source->batches * source->spec.samples + mirt__dataset_rows(source, batches % source->batches);
 }
 
 static const mirt__stage mirt__repeat_stage = {
-    mirt__repeat_begin, mirt__repeat_next, NULL, NULL, NULL, NULL, mirt__repeat_rows
-};
+    mirt__repeat_begin, mirt__repeat_next, NULL, NULL, NULL, NULL, mirt__repeat_rows};
 static const mirt__stage mirt__repeat_run_stage = {
-    mirt__repeat_begin, mirt__repeat_next, NULL, mirt__repeat_make, NULL, NULL, mirt__repeat_rows
-};
+    mirt__repeat_begin, mirt__repeat_next, NULL, mirt__repeat_make, NULL, NULL, mirt__repeat_rows};
 
 MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset, uint64_t *pass) {
     bool repeats = false;
     for (*pass = 0; dataset; dataset = dataset->source) {
-        if (dataset->stage != &mirt__repeat_stage && dataset->stage != &mirt__repeat_run_stage) continue;
+        if (dataset->stage->next != mirt__repeat_next) continue;
         *pass = (*pass << 32) + *pass + (uint64_t)((const mirt__repeat_dataset *)dataset)->pass;
         repeats = true;
     }
@@ -27319,36 +27354,30 @@ MIRT_API mirt_dataset *mirt_repeat(mirt_dataset *dataset, int64_t count) {
     if (status == MIRT_OK && count && dataset->spec.samples > INT64_MAX / count)
         status = mirt__fail(MIRT_E_INVALID, "mirt_repeat(%lld): %lld samples are too many to repeat that often",
                             (long long)count, (long long)dataset->spec.samples);
-    if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    bool runs = !dataset->spec.batch && mirt__reachable(dataset);
-    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__repeat_dataset),
-                                            runs ? &mirt__repeat_run_stage : &mirt__repeat_stage, dataset, false);
-    if (!stage) return NULL;
-    if (runs) stage->run = mirt__repeat_run;
-    ((mirt__repeat_dataset *)stage)->passes = count;
-    stage->pointing = dataset->pointing;
-    stage->samples = NULL;
-    stage->identity = mirt__identity_with(stage->identity, mirt__hash("repeat") + (uint64_t)count);
-    if (stage->varies) stage->varies = 2;
-    bool endless = count == 0 || dataset->spec.samples < 0;
-    stage->spec.samples = endless ? -1 : dataset->spec.samples * count;
-    if (dataset->spec.batch) stage->batches = endless ? -1 : dataset->batches * count;
-    return stage;
+    const mirt_dataset *source = dataset;
+    const bool runs = !source->spec.batch && mirt__reachable(source), endless = count == 0 || source->spec.samples < 0;
+    const mirt__stage *kind = runs ? &mirt__repeat_run_stage : &mirt__repeat_stage;
+    if (status == MIRT_OK) status = mirt__dataset_add(&dataset, sizeof(mirt__repeat_dataset), kind);
+    if (status != MIRT_OK) return mirt__dataset_checked(status, &dataset);
+    if (runs) dataset->run = mirt__repeat_run;
+    ((mirt__repeat_dataset *)dataset)->passes = count;
+    dataset->pointing = source->pointing;
+    dataset->samples = NULL;
+    dataset->identity = mirt__identity_with(dataset->identity, mirt__hash("repeat") + (uint64_t)count);
+    if (dataset->varies) dataset->varies = 2;
+    dataset->spec.samples = endless ? -1 : source->spec.samples * count;
+    if (source->spec.batch) dataset->batches = endless ? -1 : source->batches * count;
+    return dataset;
 }
 
 /* >>section data/accumulate.c */
 
 /* A stage that joins several batches into one step. */
 
-typedef struct mirt__accumulate_dataset {
-    mirt_dataset base;
-    int joined;
-} mirt__accumulate_dataset;
-
 static mirt_status mirt__accumulate_fill(mirt_dataset *dataset, mirt__slot *out) {
     mirt__slot part = *out;
     out->rows = 0;
-    for (int i = 0; i < ((mirt__accumulate_dataset *)dataset)->joined; i++) {
+    for (int i = 0; i < dataset->joins; i++) {
         for (int f = 0; f < dataset->spec.num_fields; f++)
             part.field[f] = (char *)out->field[f] + (size_t)out->rows * dataset->spec.field[f].bytes;
         part.index = out->index + out->rows;
@@ -27361,14 +27390,11 @@ static mirt_status mirt__accumulate_fill(mirt_dataset *dataset, mirt__slot *out)
 }
 
 static int64_t mirt__accumulate_rows(const mirt_dataset *dataset, int64_t batches) {
-    if (dataset->batches >= 0 && batches >= dataset->batches) return dataset->spec.samples;
-    return mirt__dataset_rows(dataset->source, batches * ((const mirt__accumulate_dataset *)dataset)->joined);
+    return mirt__dataset_rows(dataset->source, batches * dataset->joins);
 }
 
 static const mirt__stage mirt__accumulate_stage = {
-    mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, NULL, mirt__accumulate_fill, NULL,
-    mirt__accumulate_rows
-};
+    NULL, NULL, NULL, NULL, mirt__accumulate_fill, NULL, mirt__accumulate_rows};
 
 MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches) {
     MIRT__ENTER;
@@ -27380,17 +27406,16 @@ MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches) {
     if (status == MIRT_OK && dataset->spec.batch > INT32_MAX / batches)
         status = mirt__fail(MIRT_E_INVALID, "mirt_accumulate(%d): %d batches of %lld samples are too large a step",
                             batches, batches, (long long)dataset->spec.batch);
-    if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    if (batches == 1) return dataset;
-    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__accumulate_dataset), &mirt__accumulate_stage, dataset, false);
-    if (!stage) return NULL;
-    ((mirt__accumulate_dataset *)stage)->joined = batches;
-    stage->joins = batches;
-    stage->spec.batch *= batches;
-    stage->spec.accumulate *= batches;
-    if (dataset->batches > 0) stage->batches = dataset->batches / batches + (dataset->batches % batches != 0);
-    dataset->lent = dataset->stage->fill && !dataset->pointing;
-    return stage;
+    mirt_dataset *source = dataset;
+    if (status == MIRT_OK && batches > 1)
+        status = mirt__dataset_add(&dataset, sizeof(mirt_dataset), &mirt__accumulate_stage);
+    if (status != MIRT_OK || batches == 1) return mirt__dataset_checked(status, &dataset);
+    dataset->joins = batches;
+    dataset->spec.batch *= batches;
+    dataset->spec.accumulate *= batches;
+    if (source->batches > 0) dataset->batches = source->batches / batches + (source->batches % batches != 0);
+    source->lent = source->stage->fill && !source->pointing;
+    return dataset;
 }
 
 /* >>section data/augment_stage.c */
@@ -27400,126 +27425,72 @@ MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches) {
 #define MIRT__MAX_AUGMENTATIONS 32
 
 typedef struct mirt__augment_dataset {
-    mirt_dataset base;
-    mirt__transform *list;
+    mirt_dataset base; /* own: the list */
     int count;
-    uint64_t seed, epoch;
     size_t room;
 } mirt__augment_dataset;
 
-static mirt_status mirt__augment_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
-    mirt__augment_dataset *d = (mirt__augment_dataset *)dataset;
-    d->seed = seed;
-    d->epoch = (uint64_t)epoch;
-    return mirt__dataset_begin_filled(dataset, seed, epoch);
-}
-
-static mirt_status mirt__augment_apply(const mirt__augment_dataset *d, const mirt__sample *in, mirt__work *work,
+static mirt_status mirt__augment_apply(mirt_dataset *dataset, const mirt__sample *in, mirt__work *work,
                                        void *const *out) {
+    const mirt__augment_dataset *d = (const mirt__augment_dataset *)dataset;
     mirt__augment a;
     uint64_t pass;
-    mirt__dataset_repeats(d->base.source, &pass);
-    a.room = d->room ? mirt__work_room(work, &d->base, d->room) : NULL;
+    mirt__dataset_repeats(dataset->source, &pass);
+    a.room = d->room ? mirt__work_room(work, dataset, d->room) : NULL;
     if (d->room && !a.room) return MIRT_E_NOMEM;
-    for (int f = 1; f < d->base.spec.num_fields; f++) memcpy(out[f], in->field[f], d->base.spec.field[f].bytes);
-    a.transform = d->list;
+    for (int f = 1; f < dataset->spec.num_fields; f++) memcpy(out[f], in->field[f], dataset->spec.field[f].bytes);
+    a.transform = (const mirt__transform *)dataset->own;
     a.count = d->count;
-    a.seed = d->seed;
+    a.seed = dataset->seed;
     a.row = (uint64_t)in->index;
-    a.step = d->epoch + (pass << 32);
-    a.x_dtype = a.y_dtype = d->base.spec.field[0].dtype;
+    a.step = (uint64_t)dataset->epoch + (pass << 32);
+    a.x_dtype = a.y_dtype = dataset->spec.field[0].dtype;
     a.x = in->field[0];
     a.y = out[0];
     mirt__augment_image(&a);
     return MIRT_OK;
 }
 
-static mirt_status mirt__augment_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
-                                      int64_t *index) {
-    mirt__sample in;
-    mirt_status status = mirt__dataset_reach(dataset->source, i, work, &in);
-    if (status != MIRT_OK) return status;
-    *index = in.index;
-    return mirt__augment_apply((const mirt__augment_dataset *)dataset, &in, work, field);
-}
-
-static mirt_status mirt__augment_fill(mirt_dataset *dataset, mirt__slot *out) {
-    mirt__batch batch;
-    mirt__sample in;
-    out->rows = 0;
-    if (!mirt__dataset_work(dataset)) return MIRT_E_NOMEM;
-    mirt_status status = mirt__dataset_next(dataset->source, &batch);
-    if (status != MIRT_OK || batch.rows == 0) return status;
-    memcpy(in.field, batch.field, sizeof in.field);
-    in.index = out->index[0] = batch.index[0];
-    status = mirt__augment_apply((const mirt__augment_dataset *)dataset, &in, dataset->work, out->field);
-    if (status == MIRT_OK) out->rows = 1;
-    return status;
-}
-
-static void mirt__augment_release(mirt_dataset *dataset) { mirt__free(((mirt__augment_dataset *)dataset)->list); }
-
-static const mirt__stage mirt__augment_stage = {
-    mirt__augment_begin, mirt__dataset_next_filled, NULL, NULL, mirt__augment_fill, mirt__augment_release, NULL
-};
-static const mirt__stage mirt__augment_make_stage = {
-    mirt__augment_begin, mirt__dataset_next_filled, NULL, mirt__augment_make, mirt__dataset_fill_made,
-    mirt__augment_release, NULL
-};
-static const mirt__stage mirt__augment_run_stage = {
-    mirt__augment_begin, mirt__dataset_next_filled, NULL, mirt__augment_make, mirt__augment_fill, mirt__augment_release,
-    NULL
-};
-
 static mirt_status mirt__augment_set(mirt_dataset *dataset, const mirt_augmentation *list, int count) {
     mirt__augment_dataset *d = (mirt__augment_dataset *)dataset;
-    mirt__data_spec spec = dataset->spec;
-    mirt_shape *shape = &spec.field[0].shape;
-    uint64_t key = mirt__hash("augment"), identity = dataset->identity;
+    mirt__data_field *x = &dataset->spec.field[0];
+    mirt_shape *shape = &x->shape;
+    uint64_t key = mirt__hash("augment");
     char text[96];
-    for (const mirt_dataset *s = dataset->source; s; s = s->source) key += s->stage->release == mirt__augment_release;
-    if (shape->rank != 3 || (spec.field[0].dtype != MIRT_UINT8 && spec.field[0].dtype != MIRT_FLOAT32)) {
+    for (const mirt_dataset *s = dataset->source; s; s = s->source) key += s->apply == mirt__augment_apply;
+    if (shape->rank != 3 || (x->dtype != MIRT_UINT8 && x->dtype != MIRT_FLOAT32)) {
         return mirt__fail(MIRT_E_SHAPE,
                           "mirt_augment takes images (height, width, channels) of uint8 or float32, not %s of %s",
-                          mirt__shape_text(shape, text), mirt__dtype_name(spec.field[0].dtype));
+                          mirt__shape_text(shape, text), mirt__dtype_name(x->dtype));
     }
-    d->list = (mirt__transform *)mirt__calloc((size_t)count, sizeof *d->list);
-    if (!d->list) return MIRT_E_NOMEM;
+    mirt__transform *transform = (mirt__transform *)mirt__calloc((size_t)count, sizeof *transform);
+    dataset->own = transform;
+    if (!transform) return MIRT_E_NOMEM;
     d->count = count;
     for (int i = 0; i < count; i++) {
-        if (!mirt__transform_of(&list[i], shape->dim[0], shape->dim[1], shape->dim[2], &d->list[i]))
+        if (!mirt__transform_of(&list[i], shape->dim[0], shape->dim[1], shape->dim[2], &transform[i]))
             return mirt__fail_at("mirt_augment: number %d", i);
-        for (size_t k = 0; k < sizeof d->list[i]; k++)
-            identity = mirt__identity_with(identity, ((const unsigned char *)&d->list[i])[k]);
-        d->list[i].key = (key ^ (uint64_t)i << 32) * 0x9E3779B97F4A7C15u;
-        shape->dim[0] = d->list[i].oh;
-        shape->dim[1] = d->list[i].ow;
+        for (size_t k = 0; k < sizeof transform[i]; k++)
+            dataset->identity = mirt__identity_with(dataset->identity, ((const unsigned char *)&transform[i])[k]);
+        transform[i].key = (key ^ (uint64_t)i << 32) * 0x9E3779B97F4A7C15u;
+        shape->dim[0] = transform[i].oh;
+        shape->dim[1] = transform[i].ow;
     }
-    d->room = mirt__augment_room(d->list, count, spec.field[0].dtype, spec.field[0].dtype);
-    dataset->identity = identity;
-    mirt__dataset_vary(dataset);
+    dataset->cost = "augmentation";
+    d->room = mirt__augment_room(transform, count, x->dtype, x->dtype);
     dataset->shuffles++;
-    return mirt__dataset_set_spec(dataset, &spec);
+    return mirt__dataset_check_spec(dataset);
 }
 
 MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentation *list, int count) {
     MIRT__ENTER;
-    mirt_status status = MIRT_OK;
     if (!dataset) return NULL;
-    if (!list || count < 1 || count > MIRT__MAX_AUGMENTATIONS)
-        status = mirt__fail(MIRT_E_INVALID, "mirt_augment needs a list of 1 to %d augmentations",
-                            MIRT__MAX_AUGMENTATIONS);
-    else if (dataset->spec.batch)
-        status = mirt__fail(MIRT_E_INVALID, "mirt_augment must come before mirt_batch: it takes one sample at a time");
-    if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    const mirt__stage *kind = mirt__reachable(dataset) ? &mirt__augment_make_stage
-                              : dataset->run           ? &mirt__augment_run_stage
-                                                       : &mirt__augment_stage;
-    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__augment_dataset), kind, dataset, false);
-    if (!stage) return NULL;
-    if (dataset->run) stage->run = mirt__dataset_run;
-    stage->cost = "augmentation";
-    return mirt__augment_set(stage, list, count) == MIRT_OK ? stage : mirt__dataset_give_up(stage, false);
+    mirt_status status =
+        list && count >= 1 && count <= MIRT__MAX_AUGMENTATIONS
+            ? mirt__dataset_add_each("mirt_augment", &dataset, sizeof(mirt__augment_dataset), mirt__augment_apply)
+            : mirt__fail(MIRT_E_INVALID, "mirt_augment needs a list of 1 to %d augmentations", MIRT__MAX_AUGMENTATIONS);
+    if (status == MIRT_OK) status = mirt__augment_set(dataset, list, count);
+    return mirt__dataset_checked(status, &dataset);
 }
 
 /* >>text */
@@ -27585,6 +27556,7 @@ static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char 
     char name[32], word[32];
     const int most = MIRT__COUNT(mirt__augment_names);
     int i = 0, numbers = 0;
+    mirt__augment_words wants;
     mirt__transform checked;
     const bool named = mirt__augment_word(text, name, ended);
     mirt__suggestion guess = {name, NULL, ""};
@@ -27594,10 +27566,9 @@ static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char 
     if (!named || i == most)
         return mirt__fail(MIRT_E_INVALID, "\"%s\" is not an augmentation%s", name, mirt__did_you_mean(&guess)), false;
     out->kind = mirt__augment_names[i].kind;
+    wants = mirt__augment_names[i].numbers;
     while (*ended == ':') {
-        if (!mirt__augment_word(text, word, ended) ||
-            !mirt__augment_value(word, mirt__augment_names[i].numbers, numbers, out)) {
-            const mirt__augment_words wants = mirt__augment_names[i].numbers;
+        if (!mirt__augment_word(text, word, ended) || !mirt__augment_value(word, wants, numbers, out)) {
             return mirt__fail(MIRT_E_INVALID, "augmentation %s: invalid value \"%s\"; write %s:%s", name, word,
                               name,
                               wants == MIRT__WORDS_NONE   ? "horizontal or :vertical"
@@ -27607,9 +27578,9 @@ static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char 
         }
         numbers += (word[0] >= '0' && word[0] <= '9') || word[0] == '-' || word[0] == '+' || word[0] == '.';
     }
-    if (!numbers && mirt__augment_names[i].numbers != MIRT__WORDS_NONE) {
+    if (!numbers && wants != MIRT__WORDS_NONE) {
         return mirt__fail(MIRT_E_INVALID, "augmentation %s needs a value, such as %s:%s", name, name,
-                          mirt__augment_names[i].numbers == MIRT__WORDS_SIZE ? "224" : "0.1"),
+                          wants == MIRT__WORDS_SIZE ? "224" : "0.1"),
                false;
     }
     /* A zoom by one number keeps the aspect ratio. */
@@ -27651,7 +27622,7 @@ MIRT_API mirt_status mirt_adapt(mirt_normalization_desc *desc, mirt_dataset *dat
     mirt__batch batch;
     char text[96];
     if (!desc || !dataset) return mirt__fail_missing("mirt_adapt", desc ? "data set" : "description");
-    const mirt__data_field *field = &mirt__dataset_spec(dataset)->field[0];
+    const mirt__data_field *field = &dataset->spec.field[0];
     const int64_t c = field->shape.rank ? field->shape.dim[field->shape.rank - 1] : 0, limit = dataset->spec.samples;
     if (c < 1 || c > MIRT_MAX_CHANNELS) {
         return mirt__fail(MIRT_E_SHAPE, "mirt_adapt takes samples of at most %d channels, not %s", MIRT_MAX_CHANNELS,
@@ -27693,22 +27664,7 @@ MIRT_API mirt_status mirt_adapt(mirt_normalization_desc *desc, mirt_dataset *dat
 
 /* Prepares batches in a worker thread before they are used. */
 
-static mirt_status mirt__prefetch_check(int depth) {
-    const int most = 4096;
-    if ((depth >= 1 && depth <= most) || depth == MIRT_AUTOTUNE) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "a prefetch depth of %d: it must be 1 to %d, or MIRT_AUTOTUNE", depth, most);
-}
-
-#ifdef MIRRORTRAIN_NO_THREADS
-
-MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth) {
-    MIRT__ENTER;
-    return dataset && mirt__prefetch_check(depth) != MIRT_OK ? mirt__dataset_give_up(dataset, false) : dataset;
-}
-
-#else
-
-#include <pthread.h>
+#ifndef MIRRORTRAIN_NO_THREADS
 
 /* A slot is in one list, or held by the consumer, or filled by the worker. */
 typedef struct mirt__berth {
@@ -27737,14 +27693,13 @@ static mirt__berth *mirt__berth_pop(mirt__berth_list *list) {
 typedef struct mirt__prefetch_dataset {
     mirt_dataset base;
     int slots, most; /* depth plus the slot that the consumer holds, now and at most */
-    mirt__berth *slot;
+    mirt__berth *slot; /* they follow this struct in its block */
     mirt__berth *held; /* held by the consumer until its next call */
     mirt__berth_list free, asked, filled; /* asked: workers of the previous stage are filling them already */
-    pthread_mutex_t mutex;
-    pthread_cond_t to_worker, to_consumer;
+    mirt__signals signals;
     mirt__thread thread;
     mirt__caller caller; /* settings of the thread that began the pass */
-    bool has_mutex, has_worker_cond, has_consumer_cond, has_thread;
+    bool has_thread;
     double waited; /* seconds that the consumer waited since the worker began the last batch */
     bool full;     /* no slot has been free since their number last grew */
     bool busy;             /* the worker runs through an epoch */
@@ -27785,20 +27740,20 @@ static void mirt__prefetch_epoch(mirt__prefetch_dataset *prefetch) {
     for (;;) {
         while (!prefetch->cancel && !prefetch->free.first && !prefetch->asked.first) {
             prefetch->full = true;
-            pthread_cond_wait(&prefetch->to_worker, &prefetch->mutex);
+            pthread_cond_wait(&prefetch->signals.to_threads, &prefetch->signals.mutex);
         }
         if (prefetch->cancel) return;
         mirt__prefetch_tell(prefetch);
         while (prefetch->free.first && mirt__batch_ask(source, &prefetch->free.first->slot))
             mirt__berth_push(&prefetch->asked, mirt__berth_pop(&prefetch->free));
         mirt__berth *ahead = mirt__berth_pop(prefetch->asked.first ? &prefetch->asked : &prefetch->free);
-        pthread_mutex_unlock(&prefetch->mutex);
+        pthread_mutex_unlock(&prefetch->signals.mutex);
         mirt_status status = source->lent ? source->stage->fill(source, &ahead->slot)
                                           : mirt__slot_pull(&ahead->slot, source);
-        pthread_mutex_lock(&prefetch->mutex);
+        pthread_mutex_lock(&prefetch->signals.mutex);
         bool any = status == MIRT_OK && ahead->slot.rows > 0;
         mirt__berth_push(any ? &prefetch->filled : &prefetch->free, ahead);
-        if (any) pthread_cond_signal(&prefetch->to_consumer);
+        if (any) pthread_cond_signal(&prefetch->signals.to_consumer);
         if (any || status == MIRT__SKIPPED) continue;
         prefetch->status = status;
         if (status != MIRT_OK) snprintf(prefetch->error, sizeof prefetch->error, "%s", mirt_last_error());
@@ -27808,37 +27763,38 @@ static void mirt__prefetch_epoch(mirt__prefetch_dataset *prefetch) {
 
 static void *mirt__prefetch_worker(void *arg) {
     mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)arg;
-    pthread_mutex_lock(&prefetch->mutex);
-    while (!prefetch->quit) {
+    pthread_mutex_lock(&prefetch->signals.mutex);
+    while (!prefetch->quit || prefetch->busy) {
         if (prefetch->busy) {
             mirt__caller_set(&prefetch->caller, NULL);
             mirt__prefetch_epoch(prefetch);
             prefetch->busy = false;
-            pthread_cond_signal(&prefetch->to_consumer);
+            pthread_cond_signal(&prefetch->signals.to_consumer);
         } else {
-            pthread_cond_wait(&prefetch->to_worker, &prefetch->mutex);
+            pthread_cond_wait(&prefetch->signals.to_threads, &prefetch->signals.mutex);
         }
     }
-    pthread_mutex_unlock(&prefetch->mutex);
+    pthread_mutex_unlock(&prefetch->signals.mutex);
     return NULL;
 }
 
-/* Returns once the worker is idle. */
-static void mirt__prefetch_stop(mirt__prefetch_dataset *prefetch) {
-    pthread_mutex_lock(&prefetch->mutex);
+/* Returns once the worker is idle, or ends. */
+static void mirt__prefetch_stop(mirt__prefetch_dataset *prefetch, bool quit) {
+    pthread_mutex_lock(&prefetch->signals.mutex);
     prefetch->cancel = true;
-    pthread_cond_signal(&prefetch->to_worker);
-    while (prefetch->busy) pthread_cond_wait(&prefetch->to_consumer, &prefetch->mutex);
+    prefetch->quit = quit;
+    pthread_cond_signal(&prefetch->signals.to_threads);
+    while (prefetch->busy) mirt__signals_wait(&prefetch->signals);
     prefetch->cancel = false;
-    pthread_mutex_unlock(&prefetch->mutex);
+    pthread_mutex_unlock(&prefetch->signals.mutex);
 }
 
-static mirt_status mirt__prefetch_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+static mirt_status mirt__prefetch_begin(mirt_dataset *dataset) {
     mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)dataset;
-    mirt__prefetch_stop(prefetch);
+    mirt__prefetch_stop(prefetch, false);
     /* While the worker is idle, this thread owns the previous stages, so their messages are logged at once. */
-    mirt_status status = mirt__dataset_begin(dataset->source, seed, epoch);
-    pthread_mutex_lock(&prefetch->mutex);
+    mirt_status status = mirt__dataset_begin_source(dataset);
+    pthread_mutex_lock(&prefetch->signals.mutex);
     memset(&prefetch->free, 0, sizeof prefetch->free);
     prefetch->asked = prefetch->filled = prefetch->free;
     for (int i = 0; i < prefetch->slots; i++) mirt__berth_push(&prefetch->free, &prefetch->slot[i]);
@@ -27846,28 +27802,28 @@ static mirt_status mirt__prefetch_begin(mirt_dataset *dataset, uint64_t seed, in
     prefetch->caller = mirt__caller_get();
     prefetch->status = MIRT_OK;
     prefetch->busy = status == MIRT_OK;
-    pthread_cond_signal(&prefetch->to_worker);
-    pthread_mutex_unlock(&prefetch->mutex);
+    pthread_cond_signal(&prefetch->signals.to_threads);
+    pthread_mutex_unlock(&prefetch->signals.mutex);
     return status;
 }
 
 static mirt_status mirt__prefetch_next(mirt_dataset *dataset, mirt__batch *out) {
     mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)dataset;
     memset(out, 0, sizeof *out);
-    pthread_mutex_lock(&prefetch->mutex);
+    pthread_mutex_lock(&prefetch->signals.mutex);
     if (prefetch->held) {
         mirt__berth_push(&prefetch->free, prefetch->held);
-        pthread_cond_signal(&prefetch->to_worker);
+        pthread_cond_signal(&prefetch->signals.to_threads);
     }
     if (prefetch->busy && !prefetch->filled.first) {
         double began = mirt__now();
-        while (prefetch->busy && !prefetch->filled.first) pthread_cond_wait(&prefetch->to_consumer, &prefetch->mutex);
+        while (prefetch->busy && !prefetch->filled.first) mirt__signals_wait(&prefetch->signals);
         prefetch->waited += mirt__now() - began;
     }
     prefetch->held = prefetch->filled.first ? mirt__berth_pop(&prefetch->filled) : NULL;
     mirt__berth *held = prefetch->held;
     mirt_status status = prefetch->status;
-    pthread_mutex_unlock(&prefetch->mutex);
+    pthread_mutex_unlock(&prefetch->signals.mutex);
     if (!held) return status == MIRT_OK ? MIRT_OK : mirt__fail(status, "%s", prefetch->error);
     mirt__slot_give(&held->slot, &dataset->spec, 0, held->slot.rows, out);
     return MIRT_OK;
@@ -27876,75 +27832,57 @@ static mirt_status mirt__prefetch_next(mirt_dataset *dataset, mirt__batch *out) 
 static void mirt__prefetch_release(mirt_dataset *dataset) {
     mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)dataset;
     if (prefetch->has_thread) {
-        pthread_mutex_lock(&prefetch->mutex);
-        prefetch->cancel = true;
-        prefetch->quit = true;
-        pthread_cond_signal(&prefetch->to_worker);
-        pthread_mutex_unlock(&prefetch->mutex);
+        mirt__prefetch_stop(prefetch, true);
         pthread_join(prefetch->thread.id, NULL);
     }
     /* Its workers may be filling slots of this stage. */
     if (dataset->source->worker_pool) mirt__workers_drop(dataset->source->worker_pool);
-    if (prefetch->has_consumer_cond) pthread_cond_destroy(&prefetch->to_consumer);
-    if (prefetch->has_worker_cond) pthread_cond_destroy(&prefetch->to_worker);
-    if (prefetch->has_mutex) pthread_mutex_destroy(&prefetch->mutex);
-    for (int i = 0; prefetch->slot && i < prefetch->most; i++) mirt__aligned_free(prefetch->slot[i].slot.block);
-    mirt__free(prefetch->slot);
+    mirt__signals_destroy(&prefetch->signals);
+    for (int i = 0; i < prefetch->slots; i++) mirt__aligned_free(prefetch->slot[i].slot.block);
 }
 
-static const mirt__stage mirt__prefetch_stage = {mirt__prefetch_begin, mirt__prefetch_next, NULL, NULL, NULL,
-                                                 mirt__prefetch_release, NULL};
+static const mirt__stage mirt__prefetch_stage = {
+    mirt__prefetch_begin, mirt__prefetch_next, NULL, NULL, NULL, mirt__prefetch_release, NULL};
 
-static mirt_status mirt__prefetch_create_slots(mirt__prefetch_dataset *prefetch) {
-    const mirt__data_spec *spec = &prefetch->base.spec;
-    mirt_status status = MIRT_OK;
-    prefetch->slot = (mirt__berth *)mirt__calloc((size_t)prefetch->most, sizeof(mirt__berth));
-    if (!prefetch->slot) return MIRT_E_NOMEM;
-    for (int i = 0; i < prefetch->slots && status == MIRT_OK; i++)
-        status = mirt__slot_create(&prefetch->slot[i].slot, spec, mirt__data_most_rows(spec), true);
-    return status;
+static mirt_status mirt__prefetch_add(mirt_dataset **chain, int depth) {
+    const int slots = (depth == MIRT_AUTOTUNE ? 2 : depth) + 1, most = depth == MIRT_AUTOTUNE ? 16 + 1 : slots;
+    mirt_dataset *source = *chain;
+    if (mirt__reachable(source) || source->run || source->pointing || source->stage == &mirt__prefetch_stage)
+        return MIRT_OK; /* nothing to prepare, not possible yet, or already prefetched */
+    mirt_status status = mirt__dataset_add(chain, sizeof(mirt__prefetch_dataset) + (size_t)most * sizeof(mirt__berth),
+                                           &mirt__prefetch_stage);
+    if (status != MIRT_OK) return status;
+    mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)*chain;
+    prefetch->slot = (mirt__berth *)(void *)(prefetch + 1);
+    prefetch->most = most;
+    prefetch->base.joins = 1;
+    prefetch->base.ahead = true;
+    prefetch->waited = 1; /* the first epoch always begins with a wait */
+    source->lent = source->stage->fill != NULL;
+    while (prefetch->slots < slots && status == MIRT_OK)
+        status = mirt__slot_create(&prefetch->slot[prefetch->slots++].slot, &source->spec,
+                                   mirt__data_most_rows(&source->spec), true);
+    if (status != MIRT_OK) return status;
+    int code = mirt__signals_create(&prefetch->signals);
+    if (code == 0) code = mirt__thread_start(&prefetch->thread, mirt__prefetch_worker, prefetch);
+    prefetch->has_thread = code == 0;
+    return code ? mirt__fail(MIRT_E_THREAD, "cannot start the prefetch thread: %s", strerror(code)) : MIRT_OK;
 }
 
-static mirt_status mirt__prefetch_start(mirt__prefetch_dataset *prefetch) {
-    int code = pthread_mutex_init(&prefetch->mutex, NULL);
-    prefetch->has_mutex = code == 0;
-    if (code == 0) {
-        code = pthread_cond_init(&prefetch->to_worker, NULL);
-        prefetch->has_worker_cond = code == 0;
-    }
-    if (code == 0) {
-        code = pthread_cond_init(&prefetch->to_consumer, NULL);
-        prefetch->has_consumer_cond = code == 0;
-    }
-    if (code == 0) {
-        code = mirt__thread_start(&prefetch->thread, mirt__prefetch_worker, prefetch);
-        prefetch->has_thread = code == 0;
-    }
-    if (code != 0) return mirt__fail(MIRT_E_THREAD, "cannot start the prefetch thread: %s", strerror(code));
-    return MIRT_OK;
+#else
+static mirt_status mirt__prefetch_add(mirt_dataset **chain, int depth) { return (void)chain, (void)depth, MIRT_OK; }
+#endif
+
+MIRT__LIB mirt_status mirt__prefetch_over(mirt_dataset **chain, int depth) {
+    const int most = 4096;
+    if ((depth >= 1 && depth <= most) || depth == MIRT_AUTOTUNE) return mirt__prefetch_add(chain, depth);
+    return mirt__fail(MIRT_E_INVALID, "a prefetch depth of %d: it must be 1 to %d, or MIRT_AUTOTUNE", depth, most);
 }
 
 MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth) {
     MIRT__ENTER;
-    if (!dataset) return NULL;
-    if (mirt__prefetch_check(depth) != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    if (mirt__reachable(dataset) || dataset->run || dataset->pointing || dataset->stage == &mirt__prefetch_stage)
-        return dataset; /* nothing to prepare, not possible yet, or already prefetched */
-    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__prefetch_dataset), &mirt__prefetch_stage, dataset, false);
-    if (!stage) return NULL;
-    mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)stage;
-    prefetch->slots = (depth == MIRT_AUTOTUNE ? 2 : depth) + 1;
-    prefetch->most = depth == MIRT_AUTOTUNE ? 16 + 1 : prefetch->slots;
-    stage->joins = 1;
-    stage->ahead = true;
-    prefetch->waited = 1; /* the first epoch always begins with a wait */
-    dataset->lent = dataset->stage->fill != NULL;
-    if (mirt__prefetch_create_slots(prefetch) != MIRT_OK || mirt__prefetch_start(prefetch) != MIRT_OK)
-        return mirt__dataset_give_up(stage, false);
-    return stage;
+    return dataset ? mirt__dataset_checked(mirt__prefetch_over(&dataset, depth), &dataset) : NULL;
 }
-
-#endif
 
 #ifndef MIRRORTRAIN_NO_TRAIN
 
@@ -27990,13 +27928,13 @@ struct mirt__gunzip {
     uint64_t bits; /* the next bit_count bits of the file, lowest first; higher bits are undefined */
     int bit_count;
     mirt__gunzip_mode mode;
+    mirt_status status;   /* of the first failure: what is read after it is 0 */
     bool last;            /* the current block is the last */
     uint32_t stored_left; /* bytes of a stored block */
     int copy_left, copy_back;
-    uint32_t crc;
+    uint32_t crc;   /* of the windows before this one */
     uint64_t total; /* bytes unpacked */
     mirt__huffman lengths, distances;
-    uint32_t crc_table[8][256];
     unsigned char window[MIRT__WINDOW]; /* byte i of the output is at i % MIRT__WINDOW */
 };
 
@@ -28004,17 +27942,6 @@ MIRT__LIB mirt__gunzip *mirt__gunzip_create(mirt__bytes *bytes) {
     mirt__gunzip *z = (mirt__gunzip *)mirt__calloc(1, sizeof(mirt__gunzip));
     if (!z) return NULL;
     z->bytes = bytes;
-    for (uint32_t i = 0; i < 256; i++) {
-        uint32_t c = i;
-        for (int bit = 0; bit < 8; bit++) c = c & 1 ? 0xEDB88320u ^ (c >> 1) : c >> 1;
-        z->crc_table[0][i] = c;
-    }
-    for (int k = 1; k < 8; k++) {
-        for (int i = 0; i < 256; i++) {
-            uint32_t c = z->crc_table[k - 1][i];
-            z->crc_table[k][i] = (c >> 8) ^ z->crc_table[0][c & 255];
-        }
-    }
     return z;
 }
 
@@ -28022,27 +27949,16 @@ MIRT__LIB void mirt__gunzip_destroy(mirt__gunzip *z) {
     mirt__free(z);
 }
 
-/* Eight bytes per iteration. */
-static void mirt__gunzip_checksum(mirt__gunzip *z, const unsigned char *p, size_t size) {
-    uint32_t c = ~z->crc;
-    uint32_t(*t)[256] = z->crc_table;
-    for (; size >= 8; size -= 8, p += 8) {
-        c ^= (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-        c = t[7][c & 255] ^ t[6][c >> 8 & 255] ^ t[5][c >> 16 & 255] ^ t[4][c >> 24] ^ t[3][p[4]] ^ t[2][p[5]] ^
-            t[1][p[6]] ^ t[0][p[7]];
-    }
-    for (; size > 0; size--, p++) c = (c >> 8) ^ t[0][(c ^ *p) & 255];
-    z->crc = ~c;
-}
-
-static mirt_status mirt__gunzip_fail(const mirt__gunzip *z, const char *what) {
+/* Keeps the first failure. */
+static void mirt__gunzip_fail(mirt__gunzip *z, const char *what) {
     uint64_t unread = z->bytes->size - z->bytes->at + (uint64_t)(z->bit_count / 8);
-    return mirt__fail(MIRT_E_FORMAT, "damaged gzip data at byte %llu: %s", (unsigned long long)(z->bytes->end - unread),
-                      what);
+    if (z->status == MIRT_OK)
+        z->status = mirt__fail(MIRT_E_FORMAT, "damaged gzip data at byte %llu: %s",
+                               (unsigned long long)(z->bytes->end - unread), what);
 }
 
 /* Fills the bits up to 56 or more, or to the end of the file. */
-static mirt_status mirt__gunzip_refill(mirt__gunzip *z) {
+static void mirt__gunzip_refill(mirt__gunzip *z) {
     mirt__bytes *bytes = z->bytes;
     if (bytes->size - bytes->at >= 8) {
         const unsigned char *p = bytes->data + bytes->at;
@@ -28052,20 +27968,16 @@ static mirt_status mirt__gunzip_refill(mirt__gunzip *z) {
         z->bits |= word << z->bit_count;
         z->bit_count += whole * 8;
         bytes->at += (size_t)whole;
-        return MIRT_OK;
+        return;
     }
     /* Byte by byte across the buffer's end, after clearing undefined bits. */
     z->bits &= ((uint64_t)1 << z->bit_count) - 1;
-    while (z->bit_count <= 55) {
-        if (bytes->at == bytes->size) {
-            mirt_status status = mirt__bytes_fill(bytes);
-            if (status != MIRT_OK) return status;
-            if (bytes->size == 0) return MIRT_OK;
-        }
+    while (z->bit_count <= 55 && z->status == MIRT_OK) {
+        if (bytes->at == bytes->size) z->status = mirt__bytes_fill(bytes);
+        if (bytes->size == 0) return;
         z->bits |= (uint64_t)bytes->data[bytes->at++] << z->bit_count;
         z->bit_count += 8;
     }
-    return MIRT_OK;
 }
 
 static void mirt__gunzip_drop(mirt__gunzip *z, int count) {
@@ -28074,16 +27986,13 @@ static void mirt__gunzip_drop(mirt__gunzip *z, int count) {
 }
 
 /* The next `count` <= 32 bits. */
-static mirt_status mirt__gunzip_take(mirt__gunzip *z, int count, uint32_t *out) {
-    *out = 0;
-    if (z->bit_count < count) {
-        mirt_status status = mirt__gunzip_refill(z);
-        if (status != MIRT_OK) return status;
-        if (z->bit_count < count) return mirt__gunzip_fail(z, "the file ends too early");
-    }
-    *out = (uint32_t)(z->bits & (((uint64_t)1 << count) - 1));
+static uint32_t mirt__gunzip_take(mirt__gunzip *z, int count) {
+    if (z->bit_count < count) mirt__gunzip_refill(z);
+    if (z->bit_count < count) mirt__gunzip_fail(z, "the file ends too early");
+    if (z->status != MIRT_OK) return 0;
+    const uint32_t taken = (uint32_t)(z->bits & (((uint64_t)1 << count) - 1));
     mirt__gunzip_drop(z, count);
-    return MIRT_OK;
+    return taken;
 }
 
 /* False if the lengths are not a code: too many words, or too few, except for the single word that RFC 1951 allows. */
@@ -28141,18 +28050,15 @@ static int mirt__huffman_find(const mirt__huffman *h, uint64_t bits, int *length
     return -1;
 }
 
-static mirt_status mirt__gunzip_symbol(mirt__gunzip *z, const mirt__huffman *h, int *symbol) {
+static int mirt__gunzip_symbol(mirt__gunzip *z, const mirt__huffman *h) {
     int length;
-    if (z->bit_count < 15) {
-        mirt_status status = mirt__gunzip_refill(z);
-        if (status != MIRT_OK) return status;
-    }
-    *symbol = mirt__huffman_find(h, z->bits, &length);
-    if (length > z->bit_count || (*symbol < 0 && z->bit_count < 15))
-        return mirt__gunzip_fail(z, "the file ends too early");
-    if (*symbol < 0) return mirt__gunzip_fail(z, "a code word that does not exist");
+    if (z->bit_count < 15) mirt__gunzip_refill(z);
+    const int symbol = mirt__huffman_find(h, z->bits, &length);
+    if (length > z->bit_count || (symbol < 0 && z->bit_count < 15)) mirt__gunzip_fail(z, "the file ends too early");
+    else if (symbol < 0) mirt__gunzip_fail(z, "a code word that does not exist");
+    if (z->status != MIRT_OK) return 0;
     mirt__gunzip_drop(z, length);
-    return MIRT_OK;
+    return symbol;
 }
 
 static void mirt__gunzip_fixed_codes(mirt__gunzip *z) {
@@ -28164,103 +28070,78 @@ static void mirt__gunzip_fixed_codes(mirt__gunzip *z) {
 }
 
 /* Reads `wanted` code lengths, which are compressed with the code in z->lengths. */
-static mirt_status mirt__gunzip_code_lengths(mirt__gunzip *z, unsigned char *length, int wanted) {
-    int n = 0;
-    while (n < wanted) {
-        int symbol;
-        mirt_status status = mirt__gunzip_symbol(z, &z->lengths, &symbol);
-        if (status != MIRT_OK) return status;
+static void mirt__gunzip_code_lengths(mirt__gunzip *z, unsigned char *length, int wanted) {
+    for (int n = 0; n < wanted && z->status == MIRT_OK;) {
+        const int symbol = mirt__gunzip_symbol(z, &z->lengths);
         if (symbol < 16) {
             length[n++] = (unsigned char)symbol;
             continue;
         }
-        uint32_t repeat;
-        status = mirt__gunzip_take(z, symbol == 16 ? 2 : symbol == 17 ? 3 : 7, &repeat);
-        if (status != MIRT_OK) return status;
-        repeat += symbol == 18 ? 11 : 3;
-        if (symbol == 16 && n == 0) return mirt__gunzip_fail(z, "a repeated code length with none before it");
-        if (repeat > (uint32_t)(wanted - n)) return mirt__gunzip_fail(z, "too many code lengths");
-        memset(length + n, symbol == 16 ? length[n - 1] : 0, repeat);
-        n += (int)repeat;
+        const int repeat = (int)mirt__gunzip_take(z, symbol == 16 ? 2 : symbol == 17 ? 3 : 7) + (symbol == 18 ? 11 : 3);
+        if (symbol == 16 && n == 0) mirt__gunzip_fail(z, "a repeated code length with none before it");
+        if (repeat > wanted - n) mirt__gunzip_fail(z, "too many code lengths");
+        if (z->status != MIRT_OK) return;
+        memset(length + n, symbol == 16 ? length[n - 1] : 0, (size_t)repeat);
+        n += repeat;
     }
-    return MIRT_OK;
 }
 
-static mirt_status mirt__gunzip_dynamic_codes(mirt__gunzip *z) {
+static void mirt__gunzip_dynamic_codes(mirt__gunzip *z) {
     static const unsigned char order[19] = {16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15};
     unsigned char length[286 + 30];
-    uint32_t literals, distances, codes, value;
-    mirt_status status = mirt__gunzip_take(z, 5, &literals);
-    if (status == MIRT_OK) status = mirt__gunzip_take(z, 5, &distances);
-    if (status == MIRT_OK) status = mirt__gunzip_take(z, 4, &codes);
-    if (status != MIRT_OK) return status;
-    literals += 257;
-    distances += 1;
-    codes += 4;
-    if (literals > 286 || distances > 30) return mirt__gunzip_fail(z, "too many code words");
-    memset(length, 0, 19);
-    for (uint32_t i = 0; i < codes; i++) {
-        status = mirt__gunzip_take(z, 3, &value);
-        if (status != MIRT_OK) return status;
-        length[order[i]] = (unsigned char)value;
-    }
-    if (!mirt__huffman_build(&z->lengths, length, 19)) return mirt__gunzip_fail(z, "code lengths that make no code");
-    status = mirt__gunzip_code_lengths(z, length, (int)(literals + distances));
-    if (status != MIRT_OK) return status;
-    if (length[256] == 0) return mirt__gunzip_fail(z, "a block without an end");
-    if (!mirt__huffman_build(&z->lengths, length, (int)literals) ||
-        !mirt__huffman_build(&z->distances, length + literals, (int)distances))
-        return mirt__gunzip_fail(z, "code lengths that make no code");
-    return MIRT_OK;
+    const int literals = (int)mirt__gunzip_take(z, 5) + 257, distances = (int)mirt__gunzip_take(z, 5) + 1,
+              codes = (int)mirt__gunzip_take(z, 4) + 4;
+    if (literals > 286 || distances > 30) mirt__gunzip_fail(z, "too many code words");
+    memset(length, 0, sizeof length);
+    for (int i = 0; i < codes; i++) length[order[i]] = (unsigned char)mirt__gunzip_take(z, 3);
+    if (!mirt__huffman_build(&z->lengths, length, 19)) mirt__gunzip_fail(z, "code lengths that make no code");
+    if (z->status == MIRT_OK) mirt__gunzip_code_lengths(z, length, literals + distances);
+    if (length[256] == 0) mirt__gunzip_fail(z, "a block without an end");
+    if (z->status == MIRT_OK && (!mirt__huffman_build(&z->lengths, length, literals) ||
+                                 !mirt__huffman_build(&z->distances, length + literals, distances)))
+        mirt__gunzip_fail(z, "code lengths that make no code");
 }
 
 /* Stored blocks start at a byte boundary. */
-static mirt_status mirt__gunzip_stored_header(mirt__gunzip *z) {
-    uint32_t size, check;
+static void mirt__gunzip_stored_header(mirt__gunzip *z) {
     mirt__gunzip_drop(z, z->bit_count & 7);
-    mirt_status status = mirt__gunzip_take(z, 16, &size);
-    if (status == MIRT_OK) status = mirt__gunzip_take(z, 16, &check);
-    if (status != MIRT_OK) return status;
-    if ((size ^ check) != 0xFFFF) return mirt__gunzip_fail(z, "a stored block whose two lengths differ");
-    z->stored_left = size;
-    return MIRT_OK;
+    z->stored_left = mirt__gunzip_take(z, 16);
+    if ((z->stored_left ^ mirt__gunzip_take(z, 16)) != 0xFFFF)
+        mirt__gunzip_fail(z, "a stored block whose two lengths differ");
 }
 
-static mirt_status mirt__gunzip_block(mirt__gunzip *z) {
+static void mirt__gunzip_block(mirt__gunzip *z) {
     if (z->last) {
         z->mode = MIRT__GUNZIP_TRAILER;
-        return MIRT_OK;
+        return;
     }
-    uint32_t head;
-    mirt_status status = mirt__gunzip_take(z, 3, &head);
-    if (status != MIRT_OK) return status;
+    const uint32_t head = mirt__gunzip_take(z, 3);
+    if (z->status != MIRT_OK) return;
     z->last = head & 1;
     z->mode = head >> 1 ? MIRT__GUNZIP_CODES : MIRT__GUNZIP_STORED;
     switch (head >> 1) {
-    case 0: return mirt__gunzip_stored_header(z);
-    case 1: mirt__gunzip_fixed_codes(z); return MIRT_OK;
-    case 2: return mirt__gunzip_dynamic_codes(z);
-    default: return mirt__gunzip_fail(z, "an unknown kind of block");
+    case 0: mirt__gunzip_stored_header(z); break;
+    case 1: mirt__gunzip_fixed_codes(z); break;
+    case 2: mirt__gunzip_dynamic_codes(z); break;
+    default: mirt__gunzip_fail(z, "an unknown kind of block");
     }
 }
 
-static mirt_status mirt__gunzip_stored(mirt__gunzip *z, unsigned char *out, size_t size, size_t *made) {
+static size_t mirt__gunzip_stored(mirt__gunzip *z, unsigned char *out, size_t size) {
     size_t n = 0;
     while (n < size && z->stored_left > 0) {
-        uint32_t byte;
-        mirt_status status = mirt__gunzip_take(z, 8, &byte);
-        if (status != MIRT_OK) return status;
-        out[n++] = (unsigned char)byte;
-        z->window[z->total++ % MIRT__WINDOW] = (unsigned char)byte;
+        const unsigned char byte = (unsigned char)mirt__gunzip_take(z, 8);
+        if (z->status != MIRT_OK) return n;
+        out[n++] = byte;
+        z->window[z->total++ % MIRT__WINDOW] = byte;
         z->stored_left--;
     }
     if (z->stored_left == 0) z->mode = MIRT__GUNZIP_BLOCK;
-    *made = n;
-    return MIRT_OK;
+    return n;
 }
 
 /* Reads length and distance of a repetition, after its length symbol. */
-static mirt_status mirt__gunzip_match(mirt__gunzip *z, int symbol) {
+static void mirt__gunzip_match(mirt__gunzip *z, int symbol) {
     static const uint16_t length_base[29] = {3,  4,  5,  6,  7,  8,  9,  10, 11,  13,  15,  17,  19,  23, 27,
                                              31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258};
     static const unsigned char length_bits[29] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2,
@@ -28268,22 +28149,21 @@ static mirt_status mirt__gunzip_match(mirt__gunzip *z, int symbol) {
     static const uint16_t distance_base[30] = {1,    2,    3,    4,    5,    7,    9,    13,    17,    25,
                                                33,   49,   65,   97,   129,  193,  257,  385,   513,   769,
                                                1025, 1537, 2049, 3073, 4097, 6145, 8193, 12289, 16385, 24577};
-    uint32_t extra;
-    if (symbol > 285) return mirt__gunzip_fail(z, "an unknown length");
-    mirt_status status = mirt__gunzip_take(z, length_bits[symbol - 257], &extra);
-    if (status != MIRT_OK) return status;
-    z->copy_left = length_base[symbol - 257] + (int)extra;
-    status = mirt__gunzip_symbol(z, &z->distances, &symbol);
-    if (status != MIRT_OK) return status;
-    if (symbol > 29) return mirt__gunzip_fail(z, "an unknown distance");
-    status = mirt__gunzip_take(z, symbol < 4 ? 0 : symbol / 2 - 1, &extra);
-    if (status != MIRT_OK) return status;
-    z->copy_back = distance_base[symbol] + (int)extra;
-    if ((uint64_t)z->copy_back > z->total) return mirt__gunzip_fail(z, "a repetition that begins before the start");
-    return MIRT_OK;
+    if (symbol > 285) {
+        mirt__gunzip_fail(z, "an unknown length");
+        return;
+    }
+    z->copy_left = length_base[symbol - 257] + (int)mirt__gunzip_take(z, length_bits[symbol - 257]);
+    symbol = mirt__gunzip_symbol(z, &z->distances);
+    if (symbol > 29 || z->status != MIRT_OK) {
+        mirt__gunzip_fail(z, "an unknown distance");
+        return;
+    }
+    z->copy_back = distance_base[symbol] + (int)mirt__gunzip_take(z, symbol < 4 ? 0 : symbol / 2 - 1);
+    if ((uint64_t)z->copy_back > z->total) mirt__gunzip_fail(z, "a repetition that begins before the start");
 }
 
-static mirt_status mirt__gunzip_codes(mirt__gunzip *z, unsigned char *out, size_t size, size_t *made) {
+static size_t mirt__gunzip_codes(mirt__gunzip *z, unsigned char *out, size_t size) {
     size_t n = 0;
     while (n < size) {
         uint64_t total = z->total;
@@ -28295,93 +28175,75 @@ static mirt_status mirt__gunzip_codes(mirt__gunzip *z, unsigned char *out, size_
         }
         z->total = total;
         if (n == size) break;
-        int symbol;
-        mirt_status status = mirt__gunzip_symbol(z, &z->lengths, &symbol);
-        if (status != MIRT_OK) return status;
+        const int symbol = mirt__gunzip_symbol(z, &z->lengths);
+        if (symbol > 256) mirt__gunzip_match(z, symbol);
+        if (z->status != MIRT_OK) break;
         if (symbol < 256) {
             z->window[z->total++ % MIRT__WINDOW] = (unsigned char)symbol;
             out[n++] = (unsigned char)symbol;
         } else if (symbol == 256) {
             z->mode = MIRT__GUNZIP_BLOCK;
             break;
-        } else {
-            status = mirt__gunzip_match(z, symbol);
-            if (status != MIRT_OK) return status;
         }
     }
-    *made = n;
-    return MIRT_OK;
+    return n;
 }
 
-static mirt_status mirt__gunzip_trailer(mirt__gunzip *z) {
-    uint32_t crc, size;
+static void mirt__gunzip_trailer(mirt__gunzip *z) {
     mirt__gunzip_drop(z, z->bit_count & 7);
-    mirt_status status = mirt__gunzip_take(z, 32, &crc);
-    if (status == MIRT_OK) status = mirt__gunzip_take(z, 32, &size);
-    if (status != MIRT_OK) return status;
-    if (crc != z->crc) return mirt__gunzip_fail(z, "the checksum is wrong");
-    if (size != (uint32_t)z->total) return mirt__gunzip_fail(z, "the length at the end is wrong");
-    status = mirt__gunzip_refill(z);
-    if (status != MIRT_OK) return status;
-    if (z->bit_count > 0) return mirt__gunzip_fail(z, "more data follow its end");
+    const uint32_t crc = mirt__gunzip_take(z, 32), size = mirt__gunzip_take(z, 32);
+    if (crc != mirt__crc32(z->crc, z->window, (size_t)(z->total % MIRT__WINDOW)))
+        mirt__gunzip_fail(z, "the checksum is wrong");
+    if (size != (uint32_t)z->total) mirt__gunzip_fail(z, "the length at the end is wrong");
+    mirt__gunzip_refill(z);
+    if (z->bit_count > 0) mirt__gunzip_fail(z, "more data follow its end");
     z->mode = MIRT__GUNZIP_END;
-    return MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__gunzip_read(mirt__gunzip *z, unsigned char *out, size_t size, size_t *got) {
     *got = 0;
-    while (*got < size && z->mode != MIRT__GUNZIP_END) {
-        mirt_status status;
+    while (*got < size && z->mode != MIRT__GUNZIP_END && z->status == MIRT_OK) {
+        const size_t left = size - *got, room = MIRT__WINDOW - (size_t)(z->total % MIRT__WINDOW),
+                     most = left < room ? left : room;
         size_t made = 0;
         switch (z->mode) {
-        case MIRT__GUNZIP_BLOCK: status = mirt__gunzip_block(z); break;
-        case MIRT__GUNZIP_STORED: status = mirt__gunzip_stored(z, out + *got, size - *got, &made); break;
-        case MIRT__GUNZIP_CODES: status = mirt__gunzip_codes(z, out + *got, size - *got, &made); break;
-        default: status = mirt__gunzip_trailer(z); break;
+        case MIRT__GUNZIP_BLOCK: mirt__gunzip_block(z); break;
+        case MIRT__GUNZIP_STORED: made = mirt__gunzip_stored(z, out + *got, most); break;
+        case MIRT__GUNZIP_CODES: made = mirt__gunzip_codes(z, out + *got, most); break;
+        default: mirt__gunzip_trailer(z);
         }
-        if (status != MIRT_OK) return status;
-        mirt__gunzip_checksum(z, out + *got, made);
         *got += made;
+        if (made == room) z->crc = mirt__crc32(z->crc, z->window, MIRT__WINDOW);
     }
-    return MIRT_OK;
+    return z->status;
 }
 
 /* Skips `count` bytes, or up to and including a zero byte if count is negative. */
-static mirt_status mirt__gunzip_skip(mirt__gunzip *z, int64_t count) {
-    uint32_t byte = 1;
-    while (count < 0 ? byte != 0 : count > 0) {
-        mirt_status status = mirt__gunzip_take(z, 8, &byte);
-        if (status != MIRT_OK) return status;
-        if (count > 0) count--;
-    }
-    return MIRT_OK;
+static void mirt__gunzip_skip(mirt__gunzip *z, int64_t count) {
+    for (uint32_t byte = 1; (count < 0 ? byte != 0 : count > 0) && z->status == MIRT_OK; count -= count > 0)
+        byte = mirt__gunzip_take(z, 8);
 }
 
 MIRT__LIB mirt_status mirt__gunzip_begin(mirt__gunzip *z) {
     const uint32_t header_check = 2, extra = 4, name = 8, comment = 16;
-    uint32_t magic, flags, length = 0;
     z->bits = 0;
     z->bit_count = 0;
     z->mode = MIRT__GUNZIP_BLOCK;
+    z->status = MIRT_OK;
     z->last = false;
     z->copy_left = 0;
     z->crc = 0;
     z->total = 0;
-    mirt_status status = mirt__gunzip_take(z, 24, &magic);
-    if (status == MIRT_OK && magic != 0x088B1F)
-        status = mirt__gunzip_fail(z, "not gzip, or compressed with a method other than deflate");
-    if (status == MIRT_OK) status = mirt__gunzip_take(z, 8, &flags);
-    if (status != MIRT_OK) return status;
-    if (flags & 0xE0) return mirt__gunzip_fail(z, "unknown flags");
-    status = mirt__gunzip_skip(z, 6); /* time, extra flags, operating system */
-    if (status == MIRT_OK && (flags & extra)) {
-        status = mirt__gunzip_take(z, 16, &length);
-        if (status == MIRT_OK) status = mirt__gunzip_skip(z, length);
-    }
-    if (status == MIRT_OK && (flags & name)) status = mirt__gunzip_skip(z, -1);
-    if (status == MIRT_OK && (flags & comment)) status = mirt__gunzip_skip(z, -1);
-    if (status == MIRT_OK && (flags & header_check)) status = mirt__gunzip_skip(z, 2);
-    return status;
+    if (mirt__gunzip_take(z, 24) != 0x088B1F)
+        mirt__gunzip_fail(z, "not gzip, or compressed with a method other than deflate");
+    const uint32_t flags = mirt__gunzip_take(z, 8);
+    if (flags & 0xE0) mirt__gunzip_fail(z, "unknown flags");
+    mirt__gunzip_skip(z, 6); /* time, extra flags, operating system */
+    if (flags & extra) mirt__gunzip_skip(z, mirt__gunzip_take(z, 16));
+    if (flags & name) mirt__gunzip_skip(z, -1);
+    if (flags & comment) mirt__gunzip_skip(z, -1);
+    if (flags & header_check) mirt__gunzip_skip(z, 2);
+    return z->status;
 }
 
 #undef MIRT__WINDOW
@@ -28440,30 +28302,26 @@ typedef struct mirt__digit_point {
     int x, y;
 } mirt__digit_point;
 
-static int mirt__digit_between(mirt__random *random, int low, int high) {
-    return low + (int)mirt__random_below(random, (uint64_t)(high - low + 1));
-}
-
 static mirt__digit_hand mirt__digit_draw_hand(mirt__random *random) {
     mirt__digit_hand hand;
-    hand.turn = mirt__digit_between(random, -300, 300);
-    hand.slant = mirt__digit_between(random, -350, 350);
-    hand.width = mirt__digit_between(random, 40, 78);
-    hand.height = mirt__digit_between(random, 45, 76);
-    hand.shift_x = mirt__digit_between(random, -2 * MIRT__DIGIT_ONE, 2 * MIRT__DIGIT_ONE);
-    hand.shift_y = mirt__digit_between(random, -2 * MIRT__DIGIT_ONE, 2 * MIRT__DIGIT_ONE);
-    for (int i = 0; i < 6; i++) hand.bend[i] = mirt__digit_between(random, -160, 160);
-    hand.wobble = mirt__digit_between(random, 1, 6);
-    hand.pen = mirt__digit_between(random, 170, 440);
-    hand.ink = mirt__digit_between(random, 150, 255);
-    hand.noise = mirt__digit_between(random, 0, 80);
+    hand.turn = mirt__random_between(random, -300, 300);
+    hand.slant = mirt__random_between(random, -350, 350);
+    hand.width = mirt__random_between(random, 40, 78);
+    hand.height = mirt__random_between(random, 45, 76);
+    hand.shift_x = mirt__random_between(random, -2 * MIRT__DIGIT_ONE, 2 * MIRT__DIGIT_ONE);
+    hand.shift_y = mirt__random_between(random, -2 * MIRT__DIGIT_ONE, 2 * MIRT__DIGIT_ONE);
+    for (int i = 0; i < 6; i++) hand.bend[i] = mirt__random_between(random, -160, 160);
+    hand.wobble = mirt__random_between(random, 1, 6);
+    hand.pen = mirt__random_between(random, 170, 440);
+    hand.ink = mirt__random_between(random, 150, 255);
+    hand.noise = mirt__random_between(random, 0, 80);
     return hand;
 }
 
 static mirt__digit_point mirt__digit_place(const mirt__digit_hand *hand, mirt__random *random, int x, int y) {
     const int center = MIRT__DIGIT_SIDE / 2 * MIRT__DIGIT_ONE;
-    x += mirt__digit_between(random, -hand->wobble, hand->wobble) - 50;
-    y += mirt__digit_between(random, -hand->wobble, hand->wobble) - 50;
+    x += mirt__random_between(random, -hand->wobble, hand->wobble) - 50;
+    y += mirt__random_between(random, -hand->wobble, hand->wobble) - 50;
     /* From here on in 1/16 of the square's units. */
     int xx = x * x, xy = x * y, yy = y * y;
     int bent_x = x * 16 + (hand->bend[0] * xx + hand->bend[1] * xy + hand->bend[2] * yy) * 16 / (50 * 1024);
@@ -28475,13 +28333,10 @@ static mirt__digit_point mirt__digit_place(const mirt__digit_hand *hand, mirt__r
     return point;
 }
 
-static int mirt__digit_clamp(int value, int low, int high) {
-    return value < low ? low : value > high ? high : value;
-}
-
 /* The first pixel of the range [center - reach, center + reach], kept inside the canvas. */
 static int mirt__digit_pixel(int coordinate) {
-    return mirt__digit_clamp(coordinate, 0, MIRT__DIGIT_SIDE * MIRT__DIGIT_ONE - 1) / MIRT__DIGIT_ONE;
+    const int most = MIRT__DIGIT_SIDE - 1;
+    return coordinate < 0 ? 0 : coordinate / MIRT__DIGIT_ONE < most ? coordinate / MIRT__DIGIT_ONE : most;
 }
 
 /* Darkens the pixels near the straight line from a to b: fully inside the pen, fading over one pixel at its edge. */
@@ -28540,14 +28395,14 @@ static void mirt__digit_add_noise(unsigned char *canvas, const mirt__digit_hand 
         if (i % 4 == 0) word = mirt__random_u32(random);
         int grain = (int)(word & 255) - 128;
         word >>= 8;
-        canvas[i] = (unsigned char)mirt__digit_clamp(canvas[i] * hand->ink / 255 + grain * hand->noise / 128, 0, 255);
+        canvas[i] = mirt__byte_of(canvas[i] * hand->ink / 255 + grain * hand->noise / 128);
     }
 }
 
 static void mirt__digit_draw(unsigned char *canvas, int digit, mirt__random *random) {
     mirt__digit_point points[16];
     int first = mirt__digit_first_way[digit], last = mirt__digit_first_way[digit + 1] - 1, count = 0;
-    const unsigned char *way = mirt__digit_ways[mirt__digit_between(random, first, last)];
+    const unsigned char *way = mirt__digit_ways[mirt__random_between(random, first, last)];
     mirt__digit_hand hand = mirt__digit_draw_hand(random);
     memset(canvas, 0, MIRT__DIGIT_PIXELS);
     for (bool more = true; more;) {
@@ -28567,10 +28422,8 @@ static void mirt__digit_draw(unsigned char *canvas, int digit, mirt__random *ran
     mirt__digit_add_noise(canvas, &hand, random);
 }
 
-static mirt_status mirt__digits_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
-    mirt__block_dataset *block = (mirt__block_dataset *)dataset;
-    (void)seed;
-    (void)epoch;
+static mirt_status mirt__digits_begin(mirt_dataset *dataset) {
+    const mirt__drawn *drawn = (const mirt__drawn *)dataset;
     if (dataset->slot.block) return MIRT_OK;
     mirt_status status = mirt__slot_create(&dataset->slot, &dataset->spec, dataset->spec.samples, true);
     if (status != MIRT_OK) return status;
@@ -28578,46 +28431,38 @@ static mirt_status mirt__digits_begin(mirt_dataset *dataset, uint64_t seed, int6
     for (int64_t i = 0; i < dataset->spec.samples; i++) {
         /* One random stream per image: splits have different ones, and drawing more images does not change the first
            ones. */
-        uint64_t key = mirt__hash("digits") ^ ((uint64_t)i * 2 + (uint64_t)block->split);
-        mirt__random random = mirt__random_stream(block->seed, key);
+        uint64_t key = mirt__hash("digits") ^ ((uint64_t)i * 2 + (uint64_t)drawn->split);
+        mirt__random random = mirt__random_stream(drawn->seed, key);
         int digit = (int)mirt__random_below(&random, 10);
         mirt__digit_draw(x + i * MIRT__DIGIT_PIXELS, digit, &random);
         y[i] = (unsigned char)digit;
         dataset->slot.index[i] = i;
     }
-    mirt__block_from_slot(block);
     return MIRT_OK;
 }
 
-static const mirt__stage mirt__digits_stage = {
-    mirt__digits_begin, mirt__dataset_next_at, mirt__block_at, NULL, NULL, NULL, NULL
-};
+static const mirt__stage mirt__digits_stage = {mirt__digits_begin, NULL, mirt__slot_sample, NULL, NULL, NULL, NULL};
 
 MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_split split) {
     MIRT__ENTER;
-    if (split != MIRT_TRAIN && split != MIRT_TEST) {
-        mirt__fail(MIRT_E_INVALID, "mirt_drawn_digits has the splits MIRT_TRAIN and MIRT_TEST, not %d", (int)split);
-        return NULL;
-    }
+    if (!mirt__split_known("mirt_drawn_digits", split)) return NULL;
     if (count < 1) {
         mirt__fail(MIRT_E_INVALID, "mirt_drawn_digits needs a count of at least 1, not %lld", (long long)count);
         return NULL;
     }
-    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__block_dataset), &mirt__digits_stage, NULL, false);
+    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__drawn), &mirt__digits_stage);
     if (!dataset) return NULL;
-    mirt__block_dataset *block = (mirt__block_dataset *)dataset;
-    block->seed = seed;
-    block->split = split;
+    ((mirt__drawn *)dataset)->seed = seed;
+    ((mirt__drawn *)dataset)->split = split;
     dataset->identity = mirt__identity_with(mirt__identity_with(mirt__hash("digits"), seed), (uint64_t)split);
     dataset->contiguous = true;
-    mirt__data_spec spec;
-    memset(&spec, 0, sizeof spec);
-    spec.num_x = spec.num_y = 1;
-    mirt__data_add_field(&spec, MIRT_UINT8, mirt_make_shape(MIRT__DIGIT_SIDE, MIRT__DIGIT_SIDE, 1, 0, 0, 0));
-    mirt__data_add_field(&spec, MIRT_UINT8, mirt_make_shape(0, 0, 0, 0, 0, 0));
-    spec.samples = count;
-    if (mirt__dataset_set_spec(dataset, &spec) != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    return mirt__dataset_name_digits(dataset);
+    dataset->spec.num_x = dataset->spec.num_y = 1;
+    mirt__data_add_field(&dataset->spec, MIRT_UINT8, MIRT_SHAPE(MIRT__DIGIT_SIDE, MIRT__DIGIT_SIDE, 1));
+    mirt__data_add_field(&dataset->spec, MIRT_UINT8, MIRT_SHAPE(0));
+    dataset->spec.samples = count;
+    mirt_status status = mirt__dataset_check_spec(dataset);
+    if (status == MIRT_OK) status = mirt__dataset_name_digits(dataset);
+    return mirt__dataset_checked(status, &dataset);
 }
 
 #undef MIRT__DIGIT_SIDE
@@ -28657,9 +28502,8 @@ typedef struct mirt__idx_file {
 
 typedef struct mirt__idx_dataset {
     mirt_dataset base;
-    mirt__idx_file *images, *labels; /* labels may be NULL */
-    unsigned char *x;                /* buffer for one sample */
-    unsigned char y;
+    mirt__idx_file *file[2]; /* of each field: images, and labels, which may be NULL */
+    unsigned char y;         /* the last one; the image is in base.own */
 } mirt__idx_dataset;
 
 static void mirt__idx_close(mirt__idx_file *file) {
@@ -28687,11 +28531,17 @@ static mirt_status mirt__idx_read_plain(mirt__bytes *bytes, unsigned char *out, 
     return MIRT_OK;
 }
 
+/* Reads up to `size` bytes of the plain or unpacked file. */
+static mirt_status mirt__idx_read_some(mirt__idx_file *file, unsigned char *out, size_t size, size_t *got) {
+    mirt_status status = file->gunzip ? mirt__gunzip_read(file->gunzip, out, size, got)
+                                      : mirt__idx_read_plain(&file->bytes, out, size, got);
+    return status == MIRT_OK ? MIRT_OK : mirt__fail_at("%s", file->path);
+}
+
 static mirt_status mirt__idx_read(mirt__idx_file *file, unsigned char *out, size_t size) {
     size_t got;
-    mirt_status status = file->gunzip ? mirt__gunzip_read(file->gunzip, out, size, &got)
-                                      : mirt__idx_read_plain(&file->bytes, out, size, &got);
-    if (status != MIRT_OK) return mirt__fail_at("%s", file->path);
+    mirt_status status = mirt__idx_read_some(file, out, size, &got);
+    if (status != MIRT_OK) return status;
     file->read += got;
     if (got == size) return MIRT_OK;
     uint64_t expected = file->size > file->read ? file->size : file->read - got + size;
@@ -28703,13 +28553,10 @@ static mirt_status mirt__idx_read(mirt__idx_file *file, unsigned char *out, size
 static mirt_status mirt__idx_check_end(mirt__idx_file *file) {
     unsigned char more;
     size_t got;
-    mirt_status status = file->gunzip ? mirt__gunzip_read(file->gunzip, &more, 1, &got)
-                                      : mirt__idx_read_plain(&file->bytes, &more, 1, &got);
-    if (status != MIRT_OK) return mirt__fail_at("%s", file->path);
-    if (got > 0)
-        return mirt__fail(MIRT_E_FORMAT, "%s continues after its last sample: expected %llu bytes%s", file->path,
-                          (unsigned long long)file->size, file->gunzip ? " unpacked" : "");
-    return MIRT_OK;
+    mirt_status status = mirt__idx_read_some(file, &more, 1, &got);
+    if (status != MIRT_OK || got == 0) return status;
+    return mirt__fail(MIRT_E_FORMAT, "%s continues after its last sample: expected %llu bytes%s", file->path,
+                      (unsigned long long)file->size, file->gunzip ? " unpacked" : "");
 }
 
 /* Rewinds to the start of the plain or unpacked file. */
@@ -28795,21 +28642,16 @@ static mirt_status mirt__idx_check_size(mirt__idx_file *file) {
     return MIRT_OK;
 }
 
-static mirt_status mirt__idx_prepare(mirt__idx_file *file, const char *path, int rank) {
-    file->path = mirt__strdup(path);
-    if (!file->path) return MIRT_E_NOMEM;
-    mirt_status status = mirt__file_open(path, &file->bytes.fd, &file->bytes.file_size);
-    if (status == MIRT_OK) status = mirt__idx_recognize(file);
-    if (status == MIRT_OK) status = mirt__idx_read_header(file, rank);
-    if (status == MIRT_OK) status = mirt__idx_check_size(file);
-    return status;
-}
-
 static mirt__idx_file *mirt__idx_open(const char *path, int rank) {
     mirt__idx_file *file = (mirt__idx_file *)mirt__calloc(1, sizeof(mirt__idx_file));
     if (!file) return NULL;
     file->bytes.fd = -1;
-    if (mirt__idx_prepare(file, path, rank) == MIRT_OK) return file;
+    file->path = mirt__strdup(path);
+    mirt_status status = file->path ? mirt__file_open(path, &file->bytes.fd, &file->bytes.file_size) : MIRT_E_NOMEM;
+    if (status == MIRT_OK) status = mirt__idx_recognize(file);
+    if (status == MIRT_OK) status = mirt__idx_read_header(file, rank);
+    if (status == MIRT_OK) status = mirt__idx_check_size(file);
+    if (status == MIRT_OK) return file;
     mirt__idx_close(file);
     return NULL;
 }
@@ -28820,68 +28662,56 @@ static mirt_status mirt__idx_skip_header(mirt__idx_file *file) {
     return status == MIRT_OK ? mirt__idx_read(file, header, 4 + 4 * (size_t)file->rank) : status;
 }
 
-static mirt_status mirt__idx_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+static mirt_status mirt__idx_begin(mirt_dataset *dataset) {
     mirt__idx_dataset *idx = (mirt__idx_dataset *)dataset;
-    (void)seed;
-    (void)epoch;
-    mirt_status status = mirt__idx_skip_header(idx->images);
-    if (status == MIRT_OK && idx->labels) status = mirt__idx_skip_header(idx->labels);
+    mirt_status status = MIRT_OK;
+    for (int f = 0; f < dataset->spec.num_fields && status == MIRT_OK; f++)
+        status = mirt__idx_skip_header(idx->file[f]);
     return status;
 }
 
 static mirt_status mirt__idx_next(mirt_dataset *dataset, mirt__batch *out) {
     mirt__idx_dataset *idx = (mirt__idx_dataset *)dataset;
+    unsigned char *to[] = {(unsigned char *)dataset->own, &idx->y};
+    const bool ends = dataset->position == dataset->spec.samples;
+    mirt_status status = MIRT_OK;
     memset(out, 0, sizeof *out);
     if (dataset->position > dataset->spec.samples) return MIRT_OK;
-    mirt_status status;
-    if (dataset->position == dataset->spec.samples) {
-        status = mirt__idx_check_end(idx->images);
-        if (status == MIRT_OK && idx->labels) status = mirt__idx_check_end(idx->labels);
-        dataset->position++;
-        return status;
+    for (int f = 0; f < dataset->spec.num_fields && status == MIRT_OK; f++) {
+        status = ends ? mirt__idx_check_end(idx->file[f])
+                      : mirt__idx_read(idx->file[f], to[f], dataset->spec.field[f].bytes);
+        out->field[f] = to[f];
     }
-    status = mirt__idx_read(idx->images, idx->x, dataset->spec.field[0].bytes);
-    if (status == MIRT_OK && idx->labels) status = mirt__idx_read(idx->labels, &idx->y, 1);
-    if (status != MIRT_OK) return status;
+    if (status != MIRT_OK && !ends) return status;
     dataset->current = dataset->position++;
-    out->field[0] = idx->x;
-    if (idx->labels) out->field[1] = &idx->y;
-    out->rows = 1;
+    out->rows = !ends;
     out->index = &dataset->current;
-    return MIRT_OK;
+    return status;
 }
 
 static void mirt__idx_release(mirt_dataset *dataset) {
-    mirt__idx_dataset *idx = (mirt__idx_dataset *)dataset;
-    mirt__idx_close(idx->images);
-    mirt__idx_close(idx->labels);
-    mirt__free(idx->x);
+    for (int f = 0; f < 2; f++) mirt__idx_close(((mirt__idx_dataset *)dataset)->file[f]);
 }
 
 static const mirt__stage mirt__idx_stage = {mirt__idx_begin, mirt__idx_next, NULL, NULL, NULL, mirt__idx_release, NULL};
 
 static mirt_status mirt__idx_set(mirt__idx_dataset *idx, const char *images_path, const char *labels_path) {
-    idx->images = mirt__idx_open(images_path, 3);
-    if (!idx->images) return mirt_last_status();
-    const int64_t *dim = idx->images->dim;
-    if (labels_path) {
-        idx->labels = mirt__idx_open(labels_path, 1);
-        if (!idx->labels) return mirt_last_status();
-        if (idx->labels->dim[0] != dim[0])
-            return mirt__fail(MIRT_E_SHAPE, "%s has %lld images, %s has %lld labels: both need the same number",
-                              images_path, (long long)dim[0], labels_path, (long long)idx->labels->dim[0]);
-    }
-    mirt__data_spec spec;
-    memset(&spec, 0, sizeof spec);
-    spec.num_x = 1;
-    spec.num_y = labels_path != NULL;
-    mirt__data_add_field(&spec, MIRT_UINT8, mirt_make_shape(dim[1], dim[2], 1, 0, 0, 0));
-    if (spec.num_y) mirt__data_add_field(&spec, MIRT_UINT8, mirt_make_shape(0, 0, 0, 0, 0, 0));
-    spec.samples = dim[0];
-    mirt_status status = mirt__dataset_set_spec(&idx->base, &spec);
-    if (status != MIRT_OK) return mirt__fail_at("%s", images_path);
-    idx->x = (unsigned char *)mirt__calloc(1, idx->base.spec.field[0].bytes);
-    return idx->x ? MIRT_OK : MIRT_E_NOMEM;
+    idx->file[0] = mirt__idx_open(images_path, 3);
+    if (idx->file[0] && labels_path) idx->file[1] = mirt__idx_open(labels_path, 1);
+    if (!idx->file[labels_path != NULL]) return mirt_last_status();
+    const int64_t *dim = idx->file[0]->dim;
+    if (labels_path && idx->file[1]->dim[0] != dim[0])
+        return mirt__fail(MIRT_E_SHAPE, "%s has %lld images, %s has %lld labels: both need the same number",
+                          images_path, (long long)dim[0], labels_path, (long long)idx->file[1]->dim[0]);
+    mirt__data_spec *spec = &idx->base.spec;
+    spec->num_x = 1;
+    spec->num_y = labels_path != NULL;
+    mirt__data_add_field(spec, MIRT_UINT8, MIRT_SHAPE(dim[1], dim[2], 1));
+    if (spec->num_y) mirt__data_add_field(spec, MIRT_UINT8, MIRT_SHAPE(0));
+    spec->samples = dim[0];
+    if (mirt__dataset_check_spec(&idx->base) != MIRT_OK) return mirt__fail_at("%s", images_path);
+    idx->base.own = mirt__calloc(1, spec->field[0].bytes);
+    return idx->base.own ? MIRT_OK : MIRT_E_NOMEM;
 }
 
 MIRT_API mirt_dataset *mirt_idx(const char *images_path, const char *labels_path) {
@@ -28890,51 +28720,47 @@ MIRT_API mirt_dataset *mirt_idx(const char *images_path, const char *labels_path
         mirt__fail(MIRT_E_INVALID, "mirt_idx needs the path of a file of images");
         return NULL;
     }
-    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__idx_dataset), &mirt__idx_stage, NULL, false);
+    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__idx_dataset), &mirt__idx_stage);
     if (!dataset) return NULL;
     dataset->identity = mirt__identity_with(mirt__hash(images_path), labels_path ? mirt__hash(labels_path) : 0);
-    if (mirt__idx_set((mirt__idx_dataset *)dataset, images_path, labels_path) == MIRT_OK) return dataset;
-    return mirt__dataset_give_up(dataset, false);
+    return mirt__dataset_checked(mirt__idx_set((mirt__idx_dataset *)dataset, images_path, labels_path), &dataset);
 }
 
-/* directory/name or else directory/name.gz, whichever exists; false with the error set. */
-static bool mirt__mnist_find(mirt__text *path, const char *directory, const char *name) {
+/* directory/set-name or else directory/set-name.gz, whichever exists; false with the error set. */
+static bool mirt__mnist_find(mirt__text *path, const char *directory, const char *set, const char *name) {
     static const char *const endings[] = {"", ".gz"};
     const char *slash = *directory && directory[strlen(directory) - 1] == '/' ? "" : "/";
     for (int i = 0; i < MIRT__COUNT(endings); i++) {
         mirt__text_clear(path);
-        mirt__text_add(path, "%s%s%s%s", directory, slash, name, endings[i]);
+        mirt__text_add(path, "%s%s%s-%s%s", directory, slash, set, name, endings[i]);
         if (path->failed) return false;
         if (mirt__file_exists(path->data)) return true; /* mirt_idx reports whether it can be opened */
     }
     mirt__fail(MIRT_E_NOT_FOUND,
-               "%s: found neither %s nor %s.gz; put MNIST's four files there, from "
+               "%s: found neither %s-%s nor %s-%s.gz; put MNIST's four files there, from "
                "https://storage.googleapis.com/cvdf-datasets/mnist/",
-               directory, name, name);
+               directory, set, name, set, name);
     return false;
 }
 
 MIRT_API mirt_dataset *mirt_mnist(const char *directory, mirt_split split) {
     MIRT__ENTER;
+    const char *set = split == MIRT_TEST ? "t10k" : "train";
+    mirt_dataset *dataset = NULL;
+    mirt__text images, labels;
     if (!directory) {
         mirt__fail(MIRT_E_INVALID, "mirt_mnist needs a directory");
         return NULL;
     }
-    if (split != MIRT_TRAIN && split != MIRT_TEST) {
-        mirt__fail(MIRT_E_INVALID, "mirt_mnist has the splits MIRT_TRAIN and MIRT_TEST, not %d", (int)split);
-        return NULL;
-    }
-    mirt__text images, labels;
+    if (!mirt__split_known("mirt_mnist", split)) return NULL;
     memset(&images, 0, sizeof images);
     memset(&labels, 0, sizeof labels);
-    mirt_dataset *dataset = NULL;
-    if (mirt__mnist_find(&images, directory,
-                         split == MIRT_TEST ? "t10k-images-idx3-ubyte" : "train-images-idx3-ubyte") &&
-        mirt__mnist_find(&labels, directory, split == MIRT_TEST ? "t10k-labels-idx1-ubyte" : "train-labels-idx1-ubyte"))
-        dataset = mirt__dataset_name_digits(mirt_idx(images.data, labels.data));
+    if (mirt__mnist_find(&images, directory, set, "images-idx3-ubyte") &&
+        mirt__mnist_find(&labels, directory, set, "labels-idx1-ubyte"))
+        dataset = mirt_idx(images.data, labels.data);
     mirt__text_free(&images);
     mirt__text_free(&labels);
-    return dataset;
+    return dataset ? mirt__dataset_checked(mirt__dataset_name_digits(dataset), &dataset) : NULL;
 }
 
 #endif /* MIRRORTRAIN_NO_TRAIN */
@@ -28958,6 +28784,8 @@ typedef struct mirt__image_list {
 
 /* Whether a name has the suffix of an image file. */
 MIRT__ABSENT_LIB bool mirt__image_name(const char *name);
+/* Room for one more in a list of `count`; false with the error set. */
+MIRT__ABSENT_LIB bool mirt__list_room(void **list, int64_t count, int64_t *capacity, size_t size);
 MIRT__ABSENT_LIB void mirt__image_list_free(mirt__image_list *list);
 /* The path must be in the list's pool, so that it lives as long as the list. NULL: out of memory. */
 MIRT__ABSENT_LIB mirt_status mirt__image_list_add(mirt__image_list *list, const char *path, int32_t label);
@@ -28972,11 +28800,10 @@ typedef struct mirt__image_parts {
     mirt__pool pool;
     const char *training, *validation;
 } mirt__image_parts;
-/* Fills uninitialized parts, which the caller frees in any case. MIRT_E_INVALID: split, but ambiguous which part is for
-   validation; the error says what to do. Other errors as in mirt_image_dataset_from_directory. */
+/* Fills uninitialized parts, whose pool the caller frees in any case. MIRT_E_INVALID: split, but ambiguous which part
+   is for validation; the error says what to do. Other errors as in mirt_image_dataset_from_directory. */
 MIRT__ABSENT_LIB mirt_status mirt__image_parts_find(mirt__image_parts *parts, const char *directory,
                                              const mirt_image_directory_desc *desc);
-MIRT__ABSENT_LIB void mirt__image_parts_free(mirt__image_parts *parts);
 /* numpy's RandomState(seed).shuffle. */
 MIRT__ABSENT_LIB void mirt__image_list_shuffle(mirt__image_list *list, uint32_t seed);
 /* Copies files [first, first + count) into an empty list, which is freed on failure. */
@@ -29082,17 +28909,21 @@ MIRT__LIB mirt_status mirt__images_check_names(const char *caller, const mirt_im
 
 MIRT__LIB mirt_status mirt__images_check(const char *caller, const mirt_image_directory_desc *desc) {
     const double split = desc->validation_split;
+    const struct {
+        const char *what;
+        int value, most;
+    } choices[] = {{"color mode", (int)desc->color_mode, MIRT_RGBA},
+                   {"interpolation", (int)desc->interpolation, MIRT__INTERPOLATION_COUNT - 1},
+                   {"label mode", (int)desc->label_mode, MIRT_LABELS_NONE},
+                   {"policy for corrupt images", (int)desc->corrupt, MIRT_CORRUPT_ZERO},
+                   {"subset", (int)desc->subset, MIRT_SUBSET_VALIDATION}};
     if (desc->height < 1 || desc->width < 1)
         return mirt__fail(MIRT_E_INVALID, "%s: images of %d x %d pixels: both must be positive", caller, desc->height,
                           desc->width);
-    if (!mirt__mode_known(desc->color_mode))
-        return mirt__fail(MIRT_E_INVALID, "%s: invalid color mode (%d)", caller, (int)desc->color_mode);
-    if ((int)desc->interpolation < 0 || desc->interpolation >= MIRT__INTERPOLATION_COUNT)
-        return mirt__fail(MIRT_E_INVALID, "%s: invalid interpolation (%d)", caller, (int)desc->interpolation);
-    if ((int)desc->label_mode < 0 || desc->label_mode > MIRT_LABELS_NONE)
-        return mirt__fail(MIRT_E_INVALID, "%s: invalid label mode (%d)", caller, (int)desc->label_mode);
-    if ((int)desc->corrupt < 0 || desc->corrupt > MIRT_CORRUPT_ZERO)
-        return mirt__fail(MIRT_E_INVALID, "%s: invalid policy for corrupt images (%d)", caller, (int)desc->corrupt);
+    for (int i = 0; i < MIRT__COUNT(choices); i++) {
+        if (choices[i].value < 0 || choices[i].value > choices[i].most)
+            return mirt__fail(MIRT_E_INVALID, "%s: invalid %s (%d)", caller, choices[i].what, choices[i].value);
+    }
     if (desc->dtype != MIRT_FLOAT32 && desc->dtype != MIRT_UINT8)
         return mirt__fail(MIRT_E_INVALID, "%s: pixels must be MIRT_FLOAT32 or MIRT_UINT8", caller);
     if (desc->batch_size < MIRT_NO_BATCH)
@@ -29106,8 +28937,6 @@ MIRT__LIB mirt_status mirt__images_check(const char *caller, const mirt_image_di
     if (!(split >= 0 && split < 1))
         return mirt__fail(MIRT_E_INVALID, "%s: a validation_split of %g: it must be above 0 and below 1", caller,
                           split);
-    if ((int)desc->subset < 0 || desc->subset > MIRT_SUBSET_VALIDATION)
-        return mirt__fail(MIRT_E_INVALID, "%s: invalid subset (%d)", caller, (int)desc->subset);
     if ((split > 0) != (desc->subset != MIRT_SUBSET_ALL))
         return mirt__fail(MIRT_E_INVALID, "%s: validation_split and subset must be set together", caller);
     if (split > 0 && !desc->no_shuffle && !desc->has_seed)
@@ -29158,20 +28987,18 @@ MIRT__LIB void mirt__image_list_free(mirt__image_list *list) {
     memset(list, 0, sizeof *list);
 }
 
-static mirt_status mirt__image_list_reserve(mirt__image_list *list, int64_t capacity) {
-    void *path = (void *)list->path, *label = list->label;
-    if (capacity <= list->capacity) return MIRT_OK;
-    bool grown = mirt__grow(&path, (size_t)list->count, (size_t)capacity, sizeof(char *));
-    list->path = (const char **)path;
-    grown = grown && mirt__grow(&label, (size_t)list->count, (size_t)capacity, sizeof(int32_t));
-    list->label = (int32_t *)label;
-    if (grown) list->capacity = capacity;
-    return grown ? MIRT_OK : MIRT_E_NOMEM;
+MIRT__LIB bool mirt__list_room(void **list, int64_t count, int64_t *capacity, size_t size) {
+    const int64_t more = 2 * count + 64;
+    if (count < *capacity) return true;
+    if (!mirt__grow(list, (size_t)count, (size_t)more, size)) return false;
+    *capacity = more;
+    return true;
 }
 
 MIRT__LIB mirt_status mirt__image_list_add(mirt__image_list *list, const char *path, int32_t label) {
-    if (!path) return MIRT_E_NOMEM;
-    if (list->count == list->capacity && mirt__image_list_reserve(list, 2 * list->capacity + 64) != MIRT_OK)
+    int64_t labels = list->capacity;
+    if (!path || !mirt__list_room((void **)&list->label, list->count, &labels, sizeof *list->label) ||
+        !mirt__list_room((void **)&list->path, list->count, &list->capacity, sizeof *list->path))
         return MIRT_E_NOMEM;
     list->path[list->count] = path;
     list->label[list->count++] = label;
@@ -29180,18 +29007,19 @@ MIRT__LIB mirt_status mirt__image_list_add(mirt__image_list *list, const char *p
 
 MIRT__LIB mirt_status mirt__image_list_set_classes(mirt__image_list *list, const char *const *names, int count) {
     list->classes = (const char **)mirt__pool_alloc(&list->pool, (size_t)count * sizeof(char *) + 1);
-    for (int i = 0; list->classes && i < count; i++) {
+    bool good = list->classes != NULL;
+    for (int i = 0; good && i < count; i++) {
         list->classes[i] = mirt__pool_strdup(&list->pool, names[i]);
-        if (!list->classes[i]) return MIRT_E_NOMEM;
+        good = list->classes[i] != NULL;
     }
     list->num_classes = count;
-    return list->classes ? MIRT_OK : MIRT_E_NOMEM;
+    return good ? MIRT_OK : MIRT_E_NOMEM;
 }
 
 MIRT__LIB mirt_status mirt__image_list_part(const mirt__image_list *list, int64_t first, int64_t count,
                                             mirt__image_list *out) {
+    mirt_status status = MIRT_OK;
     memset(out, 0, sizeof *out);
-    mirt_status status = mirt__image_list_reserve(out, count);
     for (int64_t i = first; status == MIRT_OK && i < first + count; i++)
         status = mirt__image_list_add(out, mirt__pool_strdup(&out->pool, list->path[i]), list->label[i]);
     if (status == MIRT_OK && list->classes)
@@ -29270,52 +29098,38 @@ typedef struct mirt__walk {
 
 MIRT__LIB bool mirt__image_name(const char *name) {
     static const char *const endings[] = {".bmp", ".gif", ".jpeg", ".jpg", ".png"};
-    size_t length = strlen(name);
-    for (int i = 0; i < MIRT__COUNT(endings); i++) {
-        size_t size = strlen(endings[i]), same = 0;
-        while (same < size && size <= length) {
-            char c = name[length - size + same];
-            if ((c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c) != endings[i][same]) break;
-            same++;
-        }
-        if (same == size) return true;
+    const char *end = strrchr(name, '.');
+    for (int i = 0; end && i < MIRT__COUNT(endings); i++) {
+        size_t k = 0;
+        while (end[k] && (end[k] >= 'A' && end[k] <= 'Z' ? end[k] - 'A' + 'a' : end[k]) == endings[i][k]) k++;
+        if (!end[k] && !endings[i][k]) return true;
     }
     return false;
 }
 
-static const char *mirt__walk_join(mirt__walk *walk, const char *directory, const char *name) {
+/* directory/name in the pool. */
+static const char *mirt__walk_join(mirt__walk *walk, mirt__pool *pool, const char *directory, const char *name) {
     const char *slash = *directory && directory[strlen(directory) - 1] == '/' ? "" : "/";
     mirt__text_clear(&walk->text);
     mirt__text_add(&walk->text, "%s%s%s", directory, slash, name);
-    return walk->text.failed ? NULL : mirt__pool_strdup(&walk->pool, walk->text.data);
+    return walk->text.failed ? NULL : mirt__pool_strdup(pool, walk->text.data);
 }
 
 static mirt_status mirt__walk_add_dir(mirt__walk *walk, const char *path, const struct stat *info, bool link) {
-    void *dir = walk->dir;
     /* A cycle contains a link to a directory that has been visited. */
     for (int64_t i = 0; link && i < walk->dirs; i++) {
         if (walk->dir[i].device == info->st_dev && walk->dir[i].inode == info->st_ino) return MIRT_OK;
     }
-    if (walk->dirs == walk->most_dirs) {
-        int64_t most = 2 * walk->most_dirs + 16;
-        if (!mirt__grow(&dir, (size_t)walk->dirs, (size_t)most, sizeof *walk->dir)) return MIRT_E_NOMEM;
-        walk->dir = (mirt__walk_dir *)dir;
-        walk->most_dirs = most;
-    }
+    if (!path || !mirt__list_room((void **)&walk->dir, walk->dirs, &walk->most_dirs, sizeof *walk->dir))
+        return MIRT_E_NOMEM;
     walk->dir[walk->dirs].path = path;
     walk->dir[walk->dirs].device = info->st_dev;
     walk->dir[walk->dirs++].inode = info->st_ino;
-    return path ? MIRT_OK : MIRT_E_NOMEM;
+    return MIRT_OK;
 }
 
 static mirt_status mirt__walk_add_file(mirt__walk *walk, const char *directory, const char *name) {
-    void *file = walk->file;
-    if (walk->files == walk->most_files) {
-        int64_t most = 2 * walk->most_files + 64;
-        if (!mirt__grow(&file, (size_t)walk->files, (size_t)most, sizeof *walk->file)) return MIRT_E_NOMEM;
-        walk->file = (mirt__walk_file *)file;
-        walk->most_files = most;
-    }
+    if (!mirt__list_room((void **)&walk->file, walk->files, &walk->most_files, sizeof *walk->file)) return MIRT_E_NOMEM;
     walk->file[walk->files].directory = directory;
     walk->file[walk->files].name = mirt__pool_strdup(&walk->pool, name);
     return walk->file[walk->files++].name ? MIRT_OK : MIRT_E_NOMEM;
@@ -29328,8 +29142,8 @@ static mirt_status mirt__walk_entry(mirt__walk *walk, DIR *stream, const char *d
     if (link) found = fstatat(dirfd(stream), name, &info, 0) == 0;
     if (found && S_ISDIR(info.st_mode)) {
         if (!walk->deep) return *name == '.' ? MIRT_OK : mirt__walk_add_file(walk, directory, name);
-        return link && !walk->follow ? MIRT_OK
-                                     : mirt__walk_add_dir(walk, mirt__walk_join(walk, directory, name), &info, link);
+        if (link && !walk->follow) return MIRT_OK;
+        return mirt__walk_add_dir(walk, mirt__walk_join(walk, &walk->pool, directory, name), &info, link);
     }
     /* A dangling link counts as a file: reading it reports the error. */
     return walk->deep && mirt__image_name(name) ? mirt__walk_add_file(walk, directory, name) : MIRT_OK;
@@ -29415,10 +29229,9 @@ static mirt_status mirt__walk_refuse_parts(const mirt__walk *walk, const char *r
 static mirt_status mirt__image_list_add_tree(mirt__image_list *list, mirt__walk *walk, const char *root, bool follow,
                                              int32_t label) {
     mirt_status status = mirt__walk_run(walk, root, true, follow);
-    for (int64_t i = 0; i < walk->files && status == MIRT_OK; i++) {
-        const char *path = mirt__walk_join(walk, walk->file[i].directory, walk->file[i].name);
-        status = path ? mirt__image_list_add(list, mirt__pool_strdup(&list->pool, path), label) : MIRT_E_NOMEM;
-    }
+    for (int64_t i = 0; i < walk->files && status == MIRT_OK; i++)
+        status = mirt__image_list_add(
+            list, mirt__walk_join(walk, &list->pool, walk->file[i].directory, walk->file[i].name), label);
     return status;
 }
 
@@ -29440,12 +29253,9 @@ static mirt_status mirt__image_list_choose_classes(mirt__image_list *list, const
 }
 
 static mirt_status mirt__image_list_find_classes(mirt__image_list *list, const mirt__walk *walk) {
-    const char **names = (const char **)mirt__calloc((size_t)walk->files + 1, sizeof(char *));
-    if (!names) return MIRT_E_NOMEM;
-    for (int64_t i = 0; i < walk->files; i++) names[i] = walk->file[i].name;
-    mirt_status status = mirt__image_list_set_classes(list, names, (int)walk->files);
-    mirt__free((void *)names);
-    return status;
+    const char **names = (const char **)mirt__pool_alloc(&list->pool, ((size_t)walk->files + 1) * sizeof(char *));
+    for (int64_t i = 0; names && i < walk->files; i++) names[i] = walk->file[i].name;
+    return names ? mirt__image_list_set_classes(list, names, (int)walk->files) : MIRT_E_NOMEM;
 }
 
 static mirt_status mirt__image_list_by_class(mirt__image_list *list, mirt__walk *walk, const char *directory,
@@ -29458,7 +29268,7 @@ static mirt_status mirt__image_list_by_class(mirt__image_list *list, mirt__walk 
     status = desc->class_names ? mirt__image_list_choose_classes(list, walk, directory, desc)
                                : mirt__image_list_find_classes(list, walk);
     for (int i = 0; i < list->num_classes && status == MIRT_OK; i++) {
-        const char *root = mirt__walk_join(walk, directory, list->classes[i]);
+        const char *root = mirt__walk_join(walk, &walk->pool, directory, list->classes[i]);
         status = root ? mirt__image_list_add_tree(list, walk, root, desc->follow_links, i) : MIRT_E_NOMEM;
         if (status == MIRT_OK && !desc->class_names) status = mirt__walk_refuse_parts(walk, root);
     }
@@ -29476,26 +29286,22 @@ static mirt_status mirt__image_list_set_labels(mirt__image_list *list, const cha
     if (desc->num_labels != list->count)
         return mirt__fail(MIRT_E_INVALID, "%lld labels for the %lld images below %s: one per image is needed",
                           (long long)desc->num_labels, (long long)list->count, directory);
-    int32_t *sorted = (int32_t *)mirt__calloc((size_t)list->count, sizeof(int32_t));
-    const char **names = (const char **)mirt__calloc((size_t)list->count, sizeof(char *));
-    mirt_status status = sorted && names ? MIRT_OK : MIRT_E_NOMEM;
+    const size_t bytes = (size_t)list->count * sizeof(int32_t);
+    int32_t *sorted = (int32_t *)mirt__pool_alloc(&list->pool, bytes);
+    const char **names = (const char **)mirt__pool_alloc(&list->pool, (size_t)list->count * sizeof(char *));
     int count = 0;
-    if (status == MIRT_OK) {
-        memcpy(list->label, desc->labels, (size_t)list->count * sizeof(int32_t));
-        memcpy(sorted, desc->labels, (size_t)list->count * sizeof(int32_t));
-        qsort(sorted, (size_t)list->count, sizeof(int32_t), mirt__image_label_compare);
-    }
-    for (int64_t i = 0; i < list->count && status == MIRT_OK; i++) {
+    if (!sorted || !names) return MIRT_E_NOMEM;
+    memcpy(list->label, desc->labels, bytes);
+    memcpy(sorted, desc->labels, bytes);
+    qsort(sorted, (size_t)list->count, sizeof *sorted, mirt__image_label_compare);
+    for (int64_t i = 0; i < list->count; i++) {
         char text[16];
         if (i > 0 && sorted[i] == sorted[i - 1]) continue;
         snprintf(text, sizeof text, "%ld", (long)sorted[i]);
         names[count] = mirt__pool_strdup(&list->pool, text);
-        if (!names[count++]) status = MIRT_E_NOMEM;
+        if (!names[count++]) return MIRT_E_NOMEM;
     }
-    if (status == MIRT_OK) status = mirt__image_list_set_classes(list, names, count);
-    mirt__free(sorted);
-    mirt__free((void *)names);
-    return status;
+    return mirt__image_list_set_classes(list, names, count);
 }
 
 MIRT__LIB mirt_status mirt__image_list_directory(mirt__image_list *list, const char *directory,
@@ -29552,11 +29358,6 @@ static mirt_status mirt__has_subdirectories(const char *directory, bool *has) {
     return status;
 }
 
-static const char *mirt__part_path(mirt__image_parts *parts, mirt__walk *walk, const char *directory, int part) {
-    const char *path = mirt__walk_join(walk, directory, mirt__part_names[part]);
-    return path ? mirt__pool_strdup(&parts->pool, path) : NULL;
-}
-
 /* Checks a directory that has train/ and at least one of the others. */
 static mirt_status mirt__image_parts_choose(mirt__image_parts *parts, mirt__walk *walk, const char *directory,
                                             const mirt__split *split) {
@@ -29565,8 +29366,8 @@ static mirt_status mirt__image_parts_choose(mirt__image_parts *parts, mirt__walk
     for (int k = MIRT__PART_VALIDATION; k < MIRT__PART_TEST; k++) {
         if (split->found[k]) second[seconds++] = k;
     }
-    const char *training = mirt__part_path(parts, walk, directory, MIRT__PART_TRAIN);
-    const char *validation = mirt__part_path(parts, walk, directory, second[0]);
+    const char *training = mirt__walk_join(walk, &parts->pool, directory, mirt__part_names[MIRT__PART_TRAIN]);
+    const char *validation = mirt__walk_join(walk, &parts->pool, directory, mirt__part_names[second[0]]);
     mirt_status status = training && validation ? MIRT_OK : MIRT_E_NOMEM;
     /* Next to other classes these could also be classes, unless they contain classes. */
     if (status == MIRT_OK && split->others) status = mirt__has_subdirectories(training, &nested);
@@ -29603,8 +29404,6 @@ MIRT__LIB mirt_status mirt__image_parts_find(mirt__image_parts *parts, const cha
     mirt__walk_free(&walk);
     return status;
 }
-
-MIRT__LIB void mirt__image_parts_free(mirt__image_parts *parts) { mirt__pool_free(&parts->pool); }
 
 /* >>section data/image_csv.c */
 
@@ -29689,18 +29488,16 @@ static int mirt__csv_compare(const void *a, const void *b) {
 static mirt_status mirt__csv_classes(mirt__image_list *list, const mirt__csv *csv, const char **name,
                                      const mirt_image_directory_desc *desc) {
     int64_t count = 0;
-    const char **sorted = (const char **)mirt__calloc((size_t)list->count + 1, sizeof(char *));
-    mirt_status status = sorted ? MIRT_OK : MIRT_E_NOMEM;
-    if (status == MIRT_OK && !desc->class_names) {
-        memcpy((void *)sorted, (const void *)name, (size_t)list->count * sizeof(char *));
-        qsort((void *)sorted, (size_t)list->count, sizeof(char *), mirt__csv_compare);
-        for (int64_t i = 0; i < list->count; i++) {
-            if (i == 0 || strcmp(sorted[i], sorted[count - 1]) != 0) sorted[count++] = sorted[i];
-        }
-        status = mirt__image_list_set_classes(list, sorted, (int)count);
-    } else if (status == MIRT_OK) {
-        status = mirt__image_list_set_classes(list, desc->class_names, desc->num_class_names);
+    const size_t bytes = (size_t)list->count * sizeof(char *);
+    const char **sorted = (const char **)mirt__pool_alloc(&list->pool, bytes);
+    if (!sorted) return MIRT_E_NOMEM;
+    memcpy((void *)sorted, (const void *)name, bytes);
+    qsort((void *)sorted, (size_t)list->count, sizeof(char *), mirt__csv_compare);
+    for (int64_t i = 0; i < list->count; i++) {
+        if (i == 0 || strcmp(sorted[i], sorted[count - 1]) != 0) sorted[count++] = sorted[i];
     }
+    mirt_status status = mirt__image_list_set_classes(list, desc->class_names ? desc->class_names : sorted,
+                                                      desc->class_names ? desc->num_class_names : (int)count);
     for (int64_t i = 0; i < list->count && status == MIRT_OK; i++) {
         int k = 0;
         if (desc->class_names) {
@@ -29715,35 +29512,25 @@ static mirt_status mirt__csv_classes(mirt__image_list *list, const mirt__csv *cs
                                 csv->path, list->path[i], name[i]);
         list->label[i] = k;
     }
-    mirt__free((void *)sorted);
     return status;
 }
 
 /* Adds paths to the list and their labels to `name`. */
 static mirt_status mirt__csv_read(mirt__csv *csv, mirt__image_list *list, const char ***name) {
-    void *names = NULL;
     int64_t most = 0;
-    mirt_status status = MIRT_OK;
-    for (bool first = true, got = true; status == MIRT_OK; first = false) {
-        status = mirt__csv_next(csv, &got);
-        if (status != MIRT_OK || !got) break;
+    for (bool first = true, got = true; ; first = false) {
+        mirt_status status = mirt__csv_next(csv, &got);
+        if (status != MIRT_OK || !got) return status;
         const char *path = mirt__csv_path(csv, list);
-        if (!path) status = MIRT_E_NOMEM;
-        bool header = first && path &&
-                      (strcmp(csv->field[0].data, "path") == 0 ||
-                       (!mirt__file_exists(path) && !mirt__image_name(path)));
-        if (status != MIRT_OK || header) continue;
-        status = mirt__image_list_add(list, path, 0);
-        if (status == MIRT_OK && list->count > most) {
-            most = 2 * most + 64;
-            if (!mirt__grow(&names, (size_t)list->count - 1, (size_t)most, sizeof(char *))) status = MIRT_E_NOMEM;
-        }
-        if (status != MIRT_OK) break;
-        ((const char **)names)[list->count - 1] = mirt__pool_strdup(&list->pool, csv->field[1].data);
-        if (!((const char **)names)[list->count - 1]) status = MIRT_E_NOMEM;
+        if (!path) return MIRT_E_NOMEM;
+        if (first && (strcmp(csv->field[0].data, "path") == 0 || (!mirt__file_exists(path) && !mirt__image_name(path))))
+            continue; /* a header */
+        if (mirt__image_list_add(list, path, 0) != MIRT_OK ||
+            !mirt__list_room((void **)name, list->count - 1, &most, sizeof **name))
+            return MIRT_E_NOMEM;
+        (*name)[list->count - 1] = mirt__pool_strdup(&list->pool, csv->field[1].data);
+        if (!(*name)[list->count - 1]) return MIRT_E_NOMEM;
     }
-    *name = (const char **)names;
-    return status;
 }
 
 MIRT__LIB mirt_status mirt__image_list_csv(mirt__image_list *list, const char *path,
@@ -29789,13 +29576,12 @@ static void mirt__images_log(const mirt_image_directory_desc *desc, mirt_log_lev
 
 /* Stores the reason the first time; several threads may call it. */
 static mirt_status mirt__images_note(mirt__image_dataset *images, int64_t i) {
-    char *none = NULL, *reason;
     if (__atomic_load_n(&images->reason[i], __ATOMIC_ACQUIRE)) return MIRT_OK;
-    reason = mirt__strdup(mirt_last_error());
+    char *none = NULL, *reason = mirt__strdup(mirt_last_error());
     if (!reason) return MIRT_E_NOMEM;
-    if (!__atomic_compare_exchange_n(&images->reason[i], &none, reason, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-        mirt__free(reason);
-    else mirt__images_log(&images->desc, MIRT_LOG_WARNING, reason);
+    if (__atomic_compare_exchange_n(&images->reason[i], &none, reason, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        mirt__images_log(&images->desc, MIRT_LOG_WARNING, reason);
+    else mirt__free(reason);
     return MIRT_OK;
 }
 
@@ -29835,8 +29621,7 @@ static void mirt__images_release(mirt_dataset *dataset) {
 }
 
 static const mirt__stage mirt__images_stage = {
-    mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__images_make,
-    mirt__dataset_fill_made,    mirt__images_release,      NULL};
+    NULL, NULL, NULL, mirt__images_make, mirt__dataset_fill_made, mirt__images_release, NULL};
 
 MIRT__LIB const mirt__image_dataset *mirt__images_of(const mirt_dataset *dataset) {
     while (dataset && dataset->source) dataset = dataset->source;
@@ -29896,9 +29681,8 @@ static mirt_status mirt__images_list(const char *path, bool csv, const mirt_imag
     if (desc->label_mode == MIRT_LABELS_BINARY && list->num_classes != 2)
         status = mirt__fail(MIRT_E_INVALID, "%s: binary labels need exactly 2 classes, but there %s %d", path,
                             list->num_classes == 1 ? "is" : "are", list->num_classes);
-    for (int64_t i = 0; desc->label_mode >= MIRT_LABELS_BINARY && desc->label_mode != MIRT_LABELS_NONE &&
-                        i < list->count && status == MIRT_OK;
-         i++) {
+    const bool numbered = desc->label_mode == MIRT_LABELS_BINARY || desc->label_mode == MIRT_LABELS_CATEGORICAL;
+    for (int64_t i = 0; numbered && i < list->count && status == MIRT_OK; i++) {
         if (list->label[i] < 0 || list->label[i] >= list->num_classes)
             status = mirt__fail(MIRT_E_INVALID, "%s: the label %ld of %s is not one of %d classes, 0 to %d", path,
                                 (long)list->label[i], list->path[i], list->num_classes, list->num_classes - 1);
@@ -29907,29 +29691,14 @@ static mirt_status mirt__images_list(const char *path, bool csv, const mirt_imag
         mirt__image_list_free(list);
         return status;
     }
-    if (list->classes) {
+    const char *many = list->count == 1 ? "" : "s";
+    if (list->classes)
         mirt__images_say(desc, MIRT_LOG_INFO, "Found %lld file%s belonging to %d class%s.", (long long)list->count,
-                         list->count == 1 ? "" : "s", list->num_classes, list->num_classes == 1 ? "" : "es");
-    } else {
-        mirt__images_say(desc, MIRT_LOG_INFO, "Found %lld file%s.", (long long)list->count,
-                         list->count == 1 ? "" : "s");
-    }
+                         many, list->num_classes, list->num_classes == 1 ? "" : "es");
+    else mirt__images_say(desc, MIRT_LOG_INFO, "Found %lld file%s.", (long long)list->count, many);
     if (list->classes && !csv && !desc->labels) mirt__images_warn_of_empty(path, desc, list);
     if (!desc->no_shuffle) mirt__image_list_shuffle(list, desc->seed);
     return MIRT_OK;
-}
-
-/* Selects the files of a subset. */
-static mirt_status mirt__images_range(const char *path, int64_t count, double split, mirt_subset subset, int64_t *first,
-                                      int64_t *files) {
-    int64_t validation = (int64_t)(split * (double)count);
-    *first = subset == MIRT_SUBSET_VALIDATION ? count - validation : 0;
-    *files = subset == MIRT_SUBSET_ALL ? count : subset == MIRT_SUBSET_VALIDATION ? validation : count - validation;
-    if (subset == MIRT_SUBSET_ALL || (validation > 0 && validation < count)) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID,
-                      "%s: a validation_split of %g of %lld files leaves none for %s: at least %lld are needed", path,
-                      split, (long long)count, validation ? "training" : "validation",
-                      (long long)ceil(validation ? 1 / (1 - split) : 1 / split));
 }
 
 /* Identifies the names of the files, not their contents, and all settings that affect pixels or the handling of corrupt
@@ -29958,8 +29727,7 @@ static uint64_t mirt__images_identity(const mirt__image_list *list, const mirt_i
 
 /* Creates the source stage; takes ownership of the list. */
 static mirt_dataset *mirt__images_source(mirt__image_list *list, const mirt_image_directory_desc *desc) {
-    mirt__data_spec spec;
-    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__image_dataset), &mirt__images_stage, NULL, false);
+    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__image_dataset), &mirt__images_stage);
     if (!dataset) {
         mirt__image_list_free(list);
         return NULL;
@@ -29973,34 +29741,45 @@ static mirt_dataset *mirt__images_source(mirt__image_list *list, const mirt_imag
     const char *end = list->count ? strrchr(list->path[0], '.') : NULL;
     dataset->cost = end && (end[1] == 'j' || end[1] == 'J') ? "JPEG decoding" : "image decoding";
     dataset->identity = mirt__images_identity(&images->list, desc);
-    memset(&spec, 0, sizeof spec);
-    spec.num_x = 1;
-    mirt__data_add_field(&spec, desc->dtype,
-                         mirt_make_shape(desc->height, desc->width, mirt__mode_channels(desc->color_mode), 0, 0, 0));
+    mirt__data_spec *spec = &dataset->spec;
+    spec->num_x = 1;
+    mirt__data_add_field(spec, desc->dtype,
+                         MIRT_SHAPE(desc->height, desc->width, mirt__mode_channels(desc->color_mode)));
     if (desc->label_mode != MIRT_LABELS_NONE) {
         int64_t numbers = desc->label_mode == MIRT_LABELS_BINARY        ? 1
                           : desc->label_mode == MIRT_LABELS_CATEGORICAL ? list->num_classes
                                                                         : 0;
-        mirt__data_add_field(&spec, desc->label_mode == MIRT_LABELS_INT ? MIRT_INT32 : MIRT_FLOAT32,
-                             mirt_make_shape(numbers, 0, 0, 0, 0, 0));
-        spec.num_y = 1;
+        mirt__data_add_field(spec, desc->label_mode == MIRT_LABELS_INT ? MIRT_INT32 : MIRT_FLOAT32,
+                             MIRT_SHAPE(numbers));
+        spec->num_y = 1;
     }
-    spec.samples = list->count;
-    bool good = mirt__dataset_set_spec(dataset, &spec) == MIRT_OK;
-    if (good) good = (images->reason = (char **)mirt__calloc((size_t)list->count, sizeof(char *))) != NULL;
-    if (good && list->classes) good = mirt_set_class_names(dataset, list->classes, list->num_classes) == MIRT_OK;
-    return good ? dataset : mirt__dataset_give_up(dataset, false);
+    spec->samples = list->count;
+    mirt_status status = mirt__dataset_check_spec(dataset);
+    images->reason = (char **)mirt__calloc((size_t)list->count, sizeof(char *));
+    if (!images->reason) status = MIRT_E_NOMEM;
+    if (status == MIRT_OK && list->classes)
+        status = mirt_set_class_names(dataset, list->classes, list->num_classes);
+    return mirt__dataset_checked(status, &dataset);
 }
 
 /* Creates the stages for a subset of the files. */
 static mirt_dataset *mirt__images_build(const char *path, const mirt__image_list *list,
                                         const mirt_image_directory_desc *desc, mirt_subset subset, bool shuffle) {
+    const double split = desc->validation_split;
+    const int64_t validation = (int64_t)(split * (double)list->count), training = list->count - validation,
+                  first = subset == MIRT_SUBSET_VALIDATION ? training : 0,
+                  files = subset == MIRT_SUBSET_ALL ? list->count : first ? validation : training;
     mirt__image_list part;
-    int64_t first, files;
-    if (mirt__images_range(path, list->count, desc->validation_split, subset, &first, &files) != MIRT_OK) return NULL;
+    if (subset != MIRT_SUBSET_ALL && (validation == 0 || training == 0)) {
+        mirt__fail(MIRT_E_INVALID,
+                   "%s: a validation_split of %g of %lld files leaves none for %s: at least %lld are needed", path,
+                   split, (long long)list->count, validation ? "training" : "validation",
+                   (long long)ceil(validation ? 1 / (1 - split) : 1 / split));
+        return NULL;
+    }
     if (subset != MIRT_SUBSET_ALL)
         mirt__images_say(desc, MIRT_LOG_INFO, "Using %lld files for %s.", (long long)files,
-                         subset == MIRT_SUBSET_TRAINING ? "training" : "validation");
+                         first ? "validation" : "training");
     if (mirt__image_list_part(list, first, files, &part) != MIRT_OK) return NULL;
     mirt_dataset *dataset = mirt__images_source(&part, desc);
     if (desc->batch_size == MIRT_NO_BATCH) return dataset;
@@ -30018,7 +29797,7 @@ static mirt_status mirt__images_refuse_parts(const char *directory, const mirt_i
                             "%s is split into parts, which are not classes: pass %s or %s, or call "
                             "mirt_image_datasets_from_directory for both; class_names that list them make them classes",
                             directory, parts.training, parts.validation);
-    mirt__image_parts_free(&parts);
+    mirt__pool_free(&parts.pool);
     return status;
 }
 
@@ -30027,10 +29806,11 @@ static mirt_dataset *mirt__images_open(const char *caller, const char *path, boo
     mirt_image_directory_desc desc;
     mirt__image_list list;
     mirt__images_defaults(given, &desc);
-    if (!path) return mirt__fail_missing(caller, csv ? "file of paths and labels" : "directory"), (mirt_dataset *)NULL;
-    if (mirt__images_check(caller, &desc) != MIRT_OK || mirt__decoder_missing(&desc.decode)) return NULL;
-    if (!csv && mirt__images_refuse_parts(path, &desc) != MIRT_OK) return NULL;
-    if (mirt__images_list(path, csv, &desc, &list) != MIRT_OK) return NULL;
+    if (!path) mirt__fail_missing(caller, csv ? "file of paths and labels" : "directory");
+    if (!path || mirt__images_check(caller, &desc) != MIRT_OK || mirt__decoder_missing(&desc.decode) ||
+        (!csv && mirt__images_refuse_parts(path, &desc) != MIRT_OK) ||
+        mirt__images_list(path, csv, &desc, &list) != MIRT_OK)
+        return NULL;
     mirt_dataset *dataset = mirt__images_build(path, &list, &desc, desc.subset, !desc.no_shuffle);
     mirt__image_list_free(&list);
     return dataset;
@@ -30043,18 +29823,18 @@ MIRT_API mirt_dataset *mirt_image_dataset_from_directory(const char *directory, 
 
 MIRT_API mirt_dataset *mirt_image_dataset_from_csv(const char *csv, const mirt_image_directory_desc *desc) {
     MIRT__ENTER;
-    if (desc && desc->labels)
-        return mirt__fail(MIRT_E_INVALID, "mirt_image_dataset_from_csv: labels are in the file"), (mirt_dataset *)NULL;
-    return mirt__images_open("mirt_image_dataset_from_csv", csv, true, desc);
+    if (!desc || !desc->labels) return mirt__images_open("mirt_image_dataset_from_csv", csv, true, desc);
+    mirt__fail(MIRT_E_INVALID, "mirt_image_dataset_from_csv: labels are in the file");
+    return NULL;
 }
 
 /* Both lists are sorted, or are the caller's class_names. */
 static mirt_status mirt__images_same_classes(const mirt__image_parts *parts, const mirt__image_list list[2]) {
-    int i = 0;
     const int counts[] = {list[0].num_classes, list[1].num_classes};
-    while (i < counts[0] && i < counts[1] && strcmp(list[0].classes[i], list[1].classes[i]) == 0) i++;
+    int i = 0, order = 0;
+    while (i < counts[0] && i < counts[1] && (order = strcmp(list[0].classes[i], list[1].classes[i])) == 0) i++;
     if (i == counts[0] && i == counts[1]) return MIRT_OK;
-    const int extra = i == counts[0] || (i < counts[1] && strcmp(list[0].classes[i], list[1].classes[i]) > 0);
+    const int extra = i == counts[0] || order > 0;
     const char *path[] = {parts->training, parts->validation};
     return mirt__fail(MIRT_E_INVALID, "%s has no subdirectory for the class \"%s\", which %s has", path[1 - extra],
                       list[extra].classes[i], path[extra]);
@@ -30117,12 +29897,10 @@ MIRT_API mirt_status mirt_image_datasets_from_directory(const char *directory, c
     else if (status == MIRT_OK)
         status = mirt__fail(MIRT_E_INVALID, "%s: %s has no train/ and validation/: validation_split must be above 0",
                             caller, directory);
-    mirt__image_parts_free(&parts);
-    for (int i = 0; i < 2 && status != MIRT_OK; i++) mirt_dataset_destroy(out[i]);
-    if (status != MIRT_OK) return status;
-    *training = out[0];
-    *validation = out[1];
-    return MIRT_OK;
+    mirt__pool_free(&parts.pool);
+    *training = mirt__dataset_checked(status, &out[0]);
+    *validation = mirt__dataset_checked(status, &out[1]);
+    return status;
 }
 
 MIRT_API mirt_status mirt_image_directory_part(const char *directory, const mirt_image_directory_desc *given,
@@ -30145,7 +29923,7 @@ MIRT_API mirt_status mirt_image_directory_part(const char *directory, const mirt
         status = mirt__fail(MIRT_E_INVALID, "%s: a path of %llu bytes does not fit into %llu", caller,
                             (unsigned long long)length, (unsigned long long)size);
     if (status == MIRT_OK) memcpy(path, found, length);
-    mirt__image_parts_free(&parts);
+    mirt__pool_free(&parts.pool);
     return status;
 }
 
@@ -30334,9 +30112,8 @@ static mirt_status mirt__read_begin(mirt_dataset *dataset, int64_t index, const 
     return MIRT_OK;
 }
 
-static mirt_status mirt__read_element(const char *caller, mirt_dataset *dataset, int64_t index,
+static mirt_status mirt__read_element(const char *caller, const char *element, mirt_dataset *dataset, int64_t index,
                                       const mirt_read_desc *desc, mirt_data *out, int64_t *rows) {
-    const char *element = dataset->spec.batch ? "batch" : "sample";
     mirt__batch batch;
     int64_t left;
     memset(&batch, 0, sizeof batch);
@@ -30361,19 +30138,17 @@ MIRT_API mirt_status mirt_dataset_read(mirt_dataset *dataset, int64_t index, con
     mirt_status status = mirt__read_check(caller, dataset, out);
     if (status != MIRT_OK) return status;
     if (!desc) desc = &defaults;
-    const bool batched = dataset->spec.batch > 0;
-    const int64_t have = batched ? dataset->batches : dataset->spec.samples;
-    if (index < 0 || (have >= 0 && index >= have)) {
-        if (have < 0)
-            return mirt__fail(MIRT_E_INVALID, "%s: there is no %s %lld", caller, batched ? "batch" : "sample",
-                              (long long)index);
+    const char *element = dataset->spec.batch ? "batch" : "sample";
+    const int64_t have = dataset->spec.batch ? dataset->batches : dataset->spec.samples;
+    if (index < 0 && have < 0)
+        return mirt__fail(MIRT_E_INVALID, "%s: there is no %s %lld", caller, element, (long long)index);
+    if (index < 0 || (have >= 0 && index >= have))
         return mirt__fail(MIRT_E_INVALID, "%s: there is no %s %lld; the data set has those from 0 to %lld", caller,
-                          batched ? "batch" : "sample", (long long)index, (long long)have - 1);
-    }
+                          element, (long long)index, (long long)have - 1);
     if (desc->epoch < 0)
         return mirt__fail(MIRT_E_INVALID, "%s: epoch %lld is negative", caller, (long long)desc->epoch);
     dataset->busy = true;
-    status = mirt__read_element(caller, dataset, index, desc, out, &rows);
+    status = mirt__read_element(caller, element, dataset, index, desc, out, &rows);
     return mirt__read_end(dataset, status, rows, out);
 }
 
@@ -30488,17 +30263,9 @@ typedef struct mirt__photo {
     int light, stripes;                 /* shading to one side; period of the stripes, or 0 */
 } mirt__photo;
 
-typedef struct mirt__photos {
-    mirt_dataset base;
-    uint64_t seed;
-    mirt_split split;
-} mirt__photos;
-
 static int mirt__photo_between(mirt__photo *photo, int low, int high) {
-    return low + (int)mirt__random_below(&photo->random, (uint64_t)(high - low + 1));
+    return mirt__random_between(&photo->random, low, high);
 }
-
-static unsigned char mirt__photo_byte(int value) { return (unsigned char)(value < 0 ? 0 : value > 255 ? 255 : value); }
 
 static void mirt__photo_background(mirt__photo *photo) {
     int cloud[MIRT__PHOTO_GRID + 1][MIRT__PHOTO_GRID + 1][3], base[3], wild = mirt__photo_between(photo, 10, 90);
@@ -30513,7 +30280,7 @@ static void mirt__photo_background(mirt__photo *photo) {
                 int above = cloud[row >> 8][column >> 8][c] * (256 - u) + cloud[row >> 8][(column >> 8) + 1][c] * u;
                 int below = cloud[(row >> 8) + 1][column >> 8][c] * (256 - u) +
                             cloud[(row >> 8) + 1][(column >> 8) + 1][c] * u;
-                photo->pixels[((size_t)y * (size_t)photo->width + (size_t)x) * 3 + (size_t)c] = mirt__photo_byte(
+                photo->pixels[((size_t)y * (size_t)photo->width + (size_t)x) * 3 + (size_t)c] = mirt__byte_of(
                     (above * (256 - v) + below * v) / 65536);
             }
         }
@@ -30548,7 +30315,7 @@ static void mirt__photo_paint(mirt__photo *photo, const mirt__photo_shape *shape
             int shade = (int)(u * photo->light / 1024);
             if (photo->stripes && ((u + 4096) / photo->stripes + (v * v / 400000)) % 2) shade -= 25;
             for (int c = 0; c < 3; c++)
-                photo->pixels[(size_t)(y * photo->width + x) * 3 + (size_t)c] = mirt__photo_byte(shape->color[c] +
+                photo->pixels[(size_t)(y * photo->width + x) * 3 + (size_t)c] = mirt__byte_of(shape->color[c] +
                                                                                                  shade);
         }
     }
@@ -30626,13 +30393,13 @@ static void mirt__photo_grain(mirt__photo *photo) {
     uint32_t word = 0;
     for (size_t i = 0; i < count; i++) {
         if (i % 4 == 0) word = mirt__random_u32(&photo->random);
-        photo->pixels[i] = mirt__photo_byte(photo->pixels[i] + ((int)(word & 255) - 128) * strength / 128);
+        photo->pixels[i] = mirt__byte_of(photo->pixels[i] + ((int)(word & 255) - 128) * strength / 128);
         word >>= 8;
     }
 }
 
 /* One of each pair is a dog, so that any number of pictures has equally many cats and dogs. */
-static bool mirt__photo_is_dog(const mirt__photos *photos, int64_t i) {
+static bool mirt__photo_is_dog(const mirt__drawn *photos, int64_t i) {
     mirt__random random = mirt__random_stream(photos->seed, mirt__hash("photos' order") ^
                                                                 ((uint64_t)(i / 2) * 2 + (uint64_t)photos->split));
     return (mirt__random_below(&random, 2) + (uint64_t)i) % 2 != 0;
@@ -30640,7 +30407,7 @@ static bool mirt__photo_is_dog(const mirt__photos *photos, int64_t i) {
 
 static mirt_status mirt__photos_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
                                      int64_t *index) {
-    const mirt__photos *photos = (const mirt__photos *)dataset;
+    const mirt__drawn *photos = (const mirt__drawn *)dataset;
     mirt__photo photo;
     (void)work;
     *index = i;
@@ -30668,38 +30435,32 @@ static mirt_status mirt__photos_make(mirt_dataset *dataset, int64_t i, mirt__wor
 }
 
 static const mirt__stage mirt__photos_stage = {
-    mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__photos_make, mirt__dataset_fill_made, NULL, NULL
-};
+    NULL, NULL, NULL, mirt__photos_make, mirt__dataset_fill_made, NULL, NULL};
 
 MIRT_API mirt_dataset *mirt_drawn_photos(int64_t count, int height, int width, uint64_t seed, mirt_split split) {
     MIRT__ENTER;
     static const char *const names[] = {"cats", "dogs"};
     const int most = 4096;
-    mirt__data_spec spec;
-    if (split != MIRT_TRAIN && split != MIRT_TEST)
-        return mirt__fail(MIRT_E_INVALID, "mirt_drawn_photos has the splits MIRT_TRAIN and MIRT_TEST, not %d",
-                          (int)split),
-               (mirt_dataset *)NULL;
-    if (count < 1 || height < 8 || width < 8 || height > most || width > most)
-        return mirt__fail(
-                   MIRT_E_INVALID,
+    if (!mirt__split_known("mirt_drawn_photos", split)) return NULL;
+    if (count < 1 || height < 8 || width < 8 || height > most || width > most) {
+        mirt__fail(MIRT_E_INVALID,
                    "mirt_drawn_photos: %lld pictures of %d x %d pixels: at least 1 is needed, with sides of 8 to %d",
-                   (long long)count, height, width, most),
-               (mirt_dataset *)NULL;
-    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__photos), &mirt__photos_stage, NULL, false);
+                   (long long)count, height, width, most);
+        return NULL;
+    }
+    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__drawn), &mirt__photos_stage);
     if (!dataset) return NULL;
-    ((mirt__photos *)dataset)->seed = seed;
-    ((mirt__photos *)dataset)->split = split;
+    ((mirt__drawn *)dataset)->seed = seed;
+    ((mirt__drawn *)dataset)->split = split;
     dataset->cost = "drawing photographs";
     dataset->identity = mirt__identity_with(mirt__identity_with(mirt__hash("photos"), seed), (uint64_t)split);
-    memset(&spec, 0, sizeof spec);
-    spec.num_x = spec.num_y = 1;
-    mirt__data_add_field(&spec, MIRT_UINT8, mirt_make_shape(height, width, 3, 0, 0, 0));
-    mirt__data_add_field(&spec, MIRT_FLOAT32, mirt_make_shape(1, 0, 0, 0, 0, 0));
-    spec.samples = count;
-    bool good = mirt__dataset_set_spec(dataset, &spec) == MIRT_OK &&
-                mirt_set_class_names(dataset, names, MIRT__COUNT(names)) == MIRT_OK;
-    return good ? dataset : mirt__dataset_give_up(dataset, false);
+    dataset->spec.num_x = dataset->spec.num_y = 1;
+    mirt__data_add_field(&dataset->spec, MIRT_UINT8, MIRT_SHAPE(height, width, 3));
+    mirt__data_add_field(&dataset->spec, MIRT_FLOAT32, MIRT_SHAPE(1));
+    dataset->spec.samples = count;
+    mirt_status status = mirt__dataset_check_spec(dataset);
+    if (status == MIRT_OK) status = mirt_set_class_names(dataset, names, MIRT__COUNT(names));
+    return mirt__dataset_checked(status, &dataset);
 }
 
 #undef MIRT__PHOTO_ROUND
@@ -33354,14 +33115,6 @@ MIRT__LIB mirt_tensor *mirt__conv2d_transpose_op(mirt_tensor *x, mirt_tensor *ke
     return mirt__apply_two(MIRT__OP_conv2d_transpose, &own, x, kernel);
 }
 
-static bool mirt__conv2d_pool_shape(mirt__node *node) {
-    if (!mirt__conv2d_shape(node)) return false;
-    mirt_shape *y = &node->out[0]->shape;
-    y->dim[1] /= 2;
-    y->dim[2] /= 2;
-    return mirt__declare(node, MIRT_UINT8, y);
-}
-
 static void mirt__conv2d_pool_run(const mirt__call *call) {
     mirt__conv_pool p;
     memset(&p, 0, sizeof p);
@@ -33378,7 +33131,8 @@ MIRT__TRAINING void mirt__conv2d_pool_gradient(mirt__node *node, mirt_tensor *co
     mirt__conv_weight_gradient(node, dy[0], node->out[1], dx);
 }
 
-MIRT__OP_ROW(conv2d_pool, mirt__conv2d_pool_shape, mirt__conv2d_pool_run,
+/* Never recorded: mirt__fuse_pool makes it from a convolution whose shape is known. */
+MIRT__OP_ROW(conv2d_pool, NULL, mirt__conv2d_pool_run,
     MIRT__SET_GRADIENT(mirt__conv2d_pool_gradient) MIRT__SET(workspace, mirt__conv_workspace)
     MIRT__SET(macs, mirt__conv_macs) MIRT__SET(optional_outputs, MIRT__OUTPUT(1)))
 
@@ -39140,8 +38894,6 @@ MIRT__LIB void mirt__hold(mirt_model *model);
 MIRT__LIB void mirt__let_go(mirt_model *model);
 /* Marks the model with the current error and returns NULL. */
 MIRT__LIB mirt_tensor *mirt__model_poison(mirt_model *model);
-/* Takes the names of classes, of mirt__names_copy; NULL: the copy failed. */
-MIRT__LIB mirt_status mirt__model_set_names(mirt_model *model, char **names, int count);
 /* Frees the programs of fit, evaluate and predict: the outputs, the metrics or the optimizer change. */
 MIRT__LIB void mirt__trainer_drop(mirt_model *model);
 /* Back to before mirt_compile, the weights kept. */
@@ -42248,14 +42000,6 @@ MIRT__LIB void mirt__compile_forget(mirt_model *model) {
     model->piece = NULL;
     model->num_pieces = 0;
     model->compiled = false;
-}
-
-MIRT__LIB mirt_status mirt__model_set_names(mirt_model *model, char **names, int count) {
-    if (!names) return mirt_last_status();
-    mirt__free(model->class_names);
-    model->class_names = names;
-    model->num_class_names = count;
-    return MIRT_OK;
 }
 
 #ifndef MIRRORTRAIN_NO_TRAIN
@@ -49423,7 +49167,7 @@ MIRT_API mirt_status mirt_set_model_class_names(mirt_model *model, const char *c
     if (!model) return mirt__fail_missing(__func__, "model");
     const int bad = names ? mirt__bad_name(names, count) : -1;
     if (bad >= 0) return mirt__fail(MIRT_E_INVALID, "%s: the name of class %d is not valid UTF-8", model->name, bad);
-    return mirt__model_set_names(model, mirt__names_copy("mirt_set_model_class_names", names, count), count);
+    return mirt__names_set("mirt_set_model_class_names", names, count, &model->class_names, &model->num_class_names);
 }
 
 MIRT_API const char *const *mirt_model_class_names(const mirt_model *model, int *count) {
@@ -50715,13 +50459,13 @@ typedef struct mirt__distributed_dataset {
     mirt_dataset base;
     mirt_strategy *strategy;
     char about[96]; /* the strategy in words, which may be gone when this is needed */
-    int64_t epoch; /* of the pass under way */
+    int64_t epoch; /* of the pass of mirt_dataset_next under way */
 } mirt__distributed_dataset;
 
 /* Also by mirt_fit and the like, after which the next pass of mirt_dataset_next begins anew. */
-static mirt_status mirt__distributed_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+static mirt_status mirt__distributed_begin(mirt_dataset *dataset) {
     dataset->begun = false;
-    return mirt__dataset_begin(dataset->source, seed, epoch);
+    return mirt__dataset_begin_source(dataset);
 }
 
 static mirt_status mirt__distributed_read(mirt_dataset *dataset, mirt__batch *out) {
@@ -50739,23 +50483,20 @@ static const char *mirt__strategy_about(const mirt_strategy *s, char out[96]) {
 
 MIRT_API mirt_dataset *mirt_distribute(mirt_strategy *strategy, mirt_dataset *dataset) {
     MIRT__ENTER;
+    mirt_status status = MIRT_OK;
     if (!dataset) return NULL;
-    if (!strategy) {
-        mirt__fail_missing("mirt_distribute", "strategy");
-        return mirt__dataset_give_up(dataset, false);
-    }
-    if (!mirt__dataset_spec(dataset)->batch) {
-        mirt__fail(MIRT_E_INVALID, "mirt_distribute comes after mirt_batch: global batches are dealt to the replicas");
-        return mirt__dataset_give_up(dataset, false);
-    }
-    mirt_dataset *out = mirt__dataset_new(sizeof(mirt__distributed_dataset), &mirt__distributed_stage, dataset, false);
-    if (out) {
-        ((mirt__distributed_dataset *)out)->strategy = strategy;
-        ((mirt__distributed_dataset *)out)->epoch = -1;
-        mirt__strategy_about(strategy, ((mirt__distributed_dataset *)out)->about);
-        out->joins = 1;
-    }
-    return out;
+    if (!strategy) status = mirt__fail_missing("mirt_distribute", "strategy");
+    else if (!mirt__dataset_spec(dataset)->batch)
+        status = mirt__fail(MIRT_E_INVALID,
+                            "mirt_distribute comes after mirt_batch: global batches are dealt to the replicas");
+    else status = mirt__dataset_add(&dataset, sizeof(mirt__distributed_dataset), &mirt__distributed_stage);
+    if (status != MIRT_OK) return mirt__dataset_checked(status, &dataset);
+    mirt__distributed_dataset *d = (mirt__distributed_dataset *)dataset;
+    d->strategy = strategy;
+    d->epoch = -1;
+    mirt__strategy_about(strategy, d->about);
+    dataset->joins = 1;
+    return dataset;
 }
 
 static const mirt__distributed_dataset *mirt__distributed(const mirt_dataset *dataset) {
@@ -52456,12 +52197,15 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
 }
 
 /* The model's from now on, if it tells these classes apart; names that no file could hold are left out. */
-static mirt_status mirt__fit_class_names(mirt_model *model, const mirt_dataset *dataset) {
-    int count;
-    const char *const *names = mirt_class_names(dataset, &count);
+static mirt_status mirt__fit_class_names(const mirt__fit *fit) {
+    mirt_model *model = fit->run.model;
+    const mirt_dataset *named = mirt__names_of(fit->run.train);
     const int64_t units = model->num_outputs == 1 ? mirt__last_dim(model->output[0]) : 0;
-    const bool fit = names && (units == count || (units == 1 && count == 2)) && mirt__bad_name(names, count) < 0;
-    return fit ? mirt__model_set_names(model, mirt__names_copy("mirt_fit", names, count), count) : MIRT_OK;
+    if (!named || !named->names_in_files) return MIRT_OK;
+    return units == named->num_names || (units == 1 && named->num_names == 2)
+               ? mirt__names_set("mirt_fit", (const char *const *)named->names, named->num_names, &model->class_names,
+                                 &model->num_class_names)
+               : MIRT_OK;
 }
 
 static mirt_status mirt__fit_check(const mirt_model *model, const mirt_dataset *dataset, const mirt_fit_desc *d) {
@@ -52513,10 +52257,10 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     model->history_capacity = 0;
     mirt__timing_reset(model);
     mirt_status status = mirt__history_reserve(&fit.run, 1);
-    if (status == MIRT_OK) status = mirt__fit_class_names(model, dataset);
     const int64_t batch = d->batch ? d->batch : MIRT__USUAL_BATCH;
     if (status == MIRT_OK && !(fit.run.train = mirt__dataset_batched(dataset, batch, shuffle, &view[0])))
         status = mirt_last_status();
+    if (status == MIRT_OK) status = mirt__fit_class_names(&fit);
     if (status == MIRT_OK && d->validation) {
         const int64_t same = mirt__dataset_spec(fit.run.train)->batch;
         fit.validation = mirt__dataset_batched(d->validation, same, false, &view[1]);

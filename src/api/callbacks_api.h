@@ -55,8 +55,8 @@ typedef struct mirt_callback {
     /* What a checkpoint keeps of it, under its name: save_state writes at most `capacity` bytes of UTF-8 text with its
        final 0 and returns how many characters there are, as snprintf does; load_state is given that text before
        train_begin of a fit that resumes from the checkpoint (non-zero: the text is invalid, which is an error). NULL:
-       it has no state. Names have at most 80 bytes of UTF-8; of several with one name the second is called NAME_1 in the file,
-       and so on. */
+       it has no state. Names have at most 80 bytes of UTF-8; of several with one name the second is called NAME_1 in
+       the file, and so on. */
     const char *name;
     size_t (*save_state)(char *text, size_t capacity, void *user);
     int (*load_state)(const char *text, void *user);

@@ -36,8 +36,8 @@ MIRT_API mirt_status mirt_profile_begin(mirt_model *model);
 /* Ends it. */
 MIRT_API void mirt_profile_end(mirt_model *model);
 /* What was clocked since it began, by operation and by kind of operation, the slowest first: milliseconds per step,
-   work and bytes read and written, their rates and shares of the ceilings. Owned by the model, valid until the next call.
-   NULL: MIRT_E_STATE when nothing was, MIRT_E_NOMEM. */
+   work and bytes read and written, their rates and shares of the ceilings. Owned by the model, valid until the next
+   call. NULL: MIRT_E_STATE when nothing was, MIRT_E_NOMEM. */
 MIRT_API const char *mirt_profile_text(mirt_model *model);
 
 /* Keras: Model.summary: layers, shapes, parameters, multiply-accumulates, memory per device for

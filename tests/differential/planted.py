@@ -369,8 +369,8 @@ PLANTS = [
         "directories",
         "directory",
         "data/image_dataset.c",
-        "int64_t validation = (int64_t)(split * (double)count);",
-        "int64_t validation = (int64_t)(split * (double)count + 0.5);",
+        "const int64_t validation = (int64_t)(split * (double)list->count),",
+        "const int64_t validation = (int64_t)(split * (double)list->count + 0.5),",
         "the split is rounded",
     ),
     (
