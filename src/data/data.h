@@ -149,7 +149,7 @@ struct mirt_dataset {
     int64_t position; /* samples returned in this epoch, in stages that count them */
     int64_t current;  /* index of the last returned sample, in stages without batches */
     mirt__slot slot;  /* samples the stage holds, freed with it */
-    mirt__work *work; /* for samples made one at a time, in stages that have `fill` */
+    mirt__work *work; /* for samples made one at a time */
     mirt__worker_pool *worker_pool; /* for samples made in parallel */
     int workers;      /* number of threads that make samples; 0: chosen by the stall */
     bool fed;         /* the consumer has not waited recently */
@@ -209,7 +209,7 @@ MIRT__LIB mirt_status mirt__dataset_make(mirt_dataset *dataset, int64_t i, mirt_
 MIRT__LIB mirt_status mirt__dataset_reach(mirt_dataset *dataset, int64_t i, mirt__work *work, mirt__sample *out);
 /* `next` for stages that have `fill`. */
 MIRT__LIB mirt_status mirt__dataset_next_filled(mirt_dataset *dataset, mirt__batch *out);
-/* `begin` that begins the previous stage, and makes slot and work of a stage that has `fill`. */
+/* `begin` that begins the previous stage, and makes the slot, and the work if needed, of a stage that has `fill`. */
 MIRT__LIB mirt_status mirt__dataset_begin_source(mirt_dataset *dataset);
 MIRT__LIB mirt_status mirt__dataset_begin_slot(mirt_dataset *dataset); /* without the previous stage */
 /* The stage that names the classes, or NULL. */

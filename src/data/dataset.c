@@ -316,8 +316,10 @@ MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source) {
 
 MIRT__LIB mirt_status mirt__dataset_begin_slot(mirt_dataset *dataset) {
     if (!dataset->stage->fill) return MIRT_OK;
-    if (!dataset->work) __atomic_store_n(&dataset->work, mirt__work_create(), __ATOMIC_RELEASE);
-    if (!dataset->work) return MIRT_E_NOMEM;
+    if (!dataset->work && (dataset->stage->make || dataset->apply)) {
+        __atomic_store_n(&dataset->work, mirt__work_create(), __ATOMIC_RELEASE);
+        if (!dataset->work) return MIRT_E_NOMEM;
+    }
     if (dataset->lent || dataset->slot.block) return MIRT_OK;
     return mirt__slot_create(&dataset->slot, &dataset->spec, mirt__data_most_rows(&dataset->spec), true);
 }
