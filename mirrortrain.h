@@ -25082,7 +25082,7 @@ struct mirt_dataset {
     int64_t position; /* samples returned in this epoch, in stages that count them */
     int64_t current;  /* index of the last returned sample, in stages without batches */
     mirt__slot slot;  /* samples the stage holds, freed with it */
-    mirt__work *work; /* for samples made one at a time, in stages that have `fill` */
+    mirt__work *work; /* for samples made one at a time */
     mirt__worker_pool *worker_pool; /* for samples made in parallel */
     int workers;      /* number of threads that make samples; 0: chosen by the stall */
     bool fed;         /* the consumer has not waited recently */
@@ -25142,7 +25142,7 @@ MIRT__LIB mirt_status mirt__dataset_make(mirt_dataset *dataset, int64_t i, mirt_
 MIRT__LIB mirt_status mirt__dataset_reach(mirt_dataset *dataset, int64_t i, mirt__work *work, mirt__sample *out);
 /* `next` for stages that have `fill`. */
 MIRT__LIB mirt_status mirt__dataset_next_filled(mirt_dataset *dataset, mirt__batch *out);
-/* `begin` that begins the previous stage, and makes slot and work of a stage that has `fill`. */
+/* `begin` that begins the previous stage, and makes the slot, and the work if needed, of a stage that has `fill`. */
 MIRT__LIB mirt_status mirt__dataset_begin_source(mirt_dataset *dataset);
 MIRT__LIB mirt_status mirt__dataset_begin_slot(mirt_dataset *dataset); /* without the previous stage */
 /* The stage that names the classes, or NULL. */
@@ -26068,8 +26068,10 @@ MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source) {
 
 MIRT__LIB mirt_status mirt__dataset_begin_slot(mirt_dataset *dataset) {
     if (!dataset->stage->fill) return MIRT_OK;
-    if (!dataset->work) __atomic_store_n(&dataset->work, mirt__work_create(), __ATOMIC_RELEASE);
-    if (!dataset->work) return MIRT_E_NOMEM;
+    if (!dataset->work && (dataset->stage->make || dataset->apply)) {
+        __atomic_store_n(&dataset->work, mirt__work_create(), __ATOMIC_RELEASE);
+        if (!dataset->work) return MIRT_E_NOMEM;
+    }
     if (dataset->lent || dataset->slot.block) return MIRT_OK;
     return mirt__slot_create(&dataset->slot, &dataset->spec, mirt__data_most_rows(&dataset->spec), true);
 }
