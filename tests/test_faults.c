@@ -305,6 +305,31 @@ static mirt_status do_predict(world *w) {
     return status == MIRT_OK ? mirt_predict(w->model, w->train, out, SAMPLES * CLASSES) : status;
 }
 
+static int copy_sample(void *const *out, int64_t index, void *user) {
+    (void)user;
+    memcpy(out[0], pixels + index * PIXELS, PIXELS);
+    memcpy(out[1], labels + index, 1);
+    return 0;
+}
+
+/* Of samples that it has to put into batches itself. */
+static mirt_status do_confusion(world *w) {
+    int64_t counts[CLASSES * CLASSES];
+    mirt_generator_desc d;
+    memset(&d, 0, sizeof d);
+    d.fn = copy_sample;
+    d.samples = SAMPLES;
+    d.any_order = true;
+    d.num_x = d.num_y = 1;
+    d.x[0] = mirt_make_array(NULL, MIRT_UINT8, MIRT_SHAPE(SIDE, SIDE, 1));
+    d.y[0] = mirt_make_array(NULL, MIRT_UINT8, mirt_make_shape(0, 0, 0, 0, 0, 0));
+    mirt_dataset *samples = mirt_dataset_from_generator(&d);
+    const mirt_status status =
+        samples ? mirt_confusion_matrix(w->model, samples, counts, CLASSES) : mirt_last_status();
+    mirt_dataset_destroy(samples);
+    return status;
+}
+
 static mirt_status do_save(world *w) { return mirt_save(w->model, save_path, MIRT_SAVE_ALL); }
 static mirt_status do_save_weights(world *w) { return mirt_save(w->model, save_path, MIRT_SAVE_WEIGHTS_ONLY); }
 static mirt_status do_load_weights(world *w) { return mirt_load_weights(w->model, model_path); }
@@ -415,6 +440,7 @@ static const fault_case cases[] = {
      {make_strategy, make_model, compile_adam, do_step},
      do_evaluate_arrays,
      do_step},
+    {"mirt_confusion_matrix", {make_strategy, make_model, compile_adam, NULL}, do_confusion, do_step},
     {"mirt_predict", {make_strategy, make_model, compile_adam, make_datasets}, do_predict, do_step},
     {"mirt_train_step", {make_strategy, make_model, compile_sgd, NULL}, do_step, do_save},
     {"the four stages", {make_strategy, make_model, compile_sgd, NULL}, do_stages, do_evaluate_arrays},

@@ -93,7 +93,11 @@ MIRT_API mirt_status mirt_confusion_matrix(mirt_model *model, mirt_dataset *data
         return mirt__fail(MIRT_E_SHAPE, "mirt_confusion_matrix: %s tells %lld classes apart, not %d", model->name,
                           (long long)want, classes);
     mirt_dataset *const given = dataset;
-    if (!(dataset = mirt__ready(model, dataset, MIRT__PREDICT, &view))) return mirt_last_status();
+    if (!(dataset = mirt__ready(model, dataset, MIRT__PREDICT, &view))) {
+        const mirt_status failed = mirt_last_status();
+        mirt__unready(given, NULL, view);
+        return failed;
+    }
     const mirt__data_spec *spec = mirt__dataset_spec(dataset);
     const int64_t width = spec->num_y == 1 ? mirt__shape_count(&spec->field[spec->num_x].shape) : 0;
     memset(counts, 0, (size_t)classes * (size_t)classes * sizeof *counts);
