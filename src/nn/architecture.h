@@ -18,7 +18,7 @@ typedef struct mirt__file_attr {
 #define MIRT__PLACE_axis(name) own.axis.name
 #define MIRT__PLACE_move(name) own.move.name
 #define MIRT__FILE_ATTR(name, kind, family) \
-    {MIRT__FIELD(mirt__attrs, #name, kind, MIRT__PLACE_##family(name)), \
+    {{#name, MIRT__FIELD_##kind, offsetof(mirt__attrs, MIRT__PLACE_##family(name)), false}, \
      sizeof(((mirt__attrs *)NULL)->MIRT__PLACE_##family(name)), MIRT__SAVES_##name},
 static const mirt__file_attr mirt__file_attrs[] = {MIRT__SAVED_ATTR_LIST(MIRT__FILE_ATTR)};
 #undef MIRT__FILE_ATTR

@@ -1,6 +1,7 @@
 /* The settings of mirt_compile as JSON, and back. */
 #include "config.h"
 
+MIRT__STATIC_ASSERT(MIRT__SCHEDULE_COUNT - 1 <= MIRT__MAX_CLASSES, "mirt__read_object has room for each schedule");
 static const mirt__field mirt__reduction_field = MIRT__OWN_FIELD(mirt_compile_desc, REDUCTION, reduction);
 
 /* Losses and weights per output, if there are any. */

@@ -76,6 +76,7 @@ MIRT__LIB mirt_status mirt__read_object(const mirt__json *object, const char *ke
     return mirt__read_fields(config, classes[*index].fields, classes[*index].num_fields, out);
 }
 
+MIRT__STATIC_ASSERT(MIRT__INIT_COUNT <= MIRT__MAX_CLASSES, "mirt__read_object has room for each initializer");
 static mirt_status mirt__read_initializer(const mirt__json *object, const char *key, mirt_initializer *out) {
     int kind;
     memset(out, 0, sizeof *out);
@@ -201,7 +202,8 @@ MIRT__LIB mirt_status mirt__read_field(const mirt__json *config, const mirt__fie
 }
 
 MIRT__LIB mirt_status mirt__read_fields(const mirt__json *json, const mirt__field *fields, int count, void *object) {
-    for (const mirt__field *f = fields; f < fields + count; f++) {
+    for (int i = 0; i < count; i++) { /* `fields` may be NULL */
+        const mirt__field *f = &fields[i];
         if (f->optional && !mirt__json_member(json, f->name)) continue;
         if (mirt__read_field(json, f, object) != MIRT_OK) return mirt_last_status();
     }

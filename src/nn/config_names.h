@@ -28,6 +28,7 @@ static const struct { const char *const *list; int count; } mirt__field_names[] 
     MIRT__NAMES(mirt__curve_names), MIRT__NAMES(mirt__reduction_names)};
 #undef MIRT__NAMES
 MIRT__STATIC_ASSERT(MIRT__COUNT(mirt__field_names) == MIRT__FIELD_CHOICES, "names of each enumeration");
+MIRT__STATIC_ASSERT(sizeof(mirt_padding) == sizeof(int), "enumerations are copied as int: no -fshort-enums");
 
 static const mirt__field mirt__constant_fields[] = {MIRT__FIELD(mirt_initializer, "value", FLOAT, a)},
                          mirt__uniform_fields[] = {MIRT__FIELD(mirt_initializer, "minval", FLOAT, a),

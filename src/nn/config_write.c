@@ -103,7 +103,8 @@ MIRT__LIB bool mirt__fields_zero(const mirt__field *fields, int count, const voi
 
 MIRT__LIB void mirt__write_fields(mirt__text *out, const mirt__field *fields, int count, const void *object,
                                   bool first) {
-    for (const mirt__field *f = fields; f < fields + count; f++) {
+    for (int i = 0; i < count; i++) { /* `fields` may be NULL */
+        const mirt__field *f = &fields[i];
         if (f->optional && mirt__fields_zero(f, 1, object)) continue;
         mirt__write_field(out, f, object, first);
         first = false;

@@ -57,7 +57,7 @@ static mirt_tensor *mirt__augmented(mirt__layer *layer, mirt_tensor *x, mirt_aug
     return kind == MIRT_CENTER_CROP || kind == MIRT_RESIZING ? mirt__fit_op(x, &t) : mirt__augment_op(x, &t);
 }
 
-#define MIRT__AUGMENT_FIELD(name, kind) MIRT__OWN_FIELD(mirt_augmentation, kind, name)
+#define MIRT__AUGMENT_FIELD(name, kind) {#name, MIRT__FIELD_##kind, offsetof(mirt_augmentation, name), false}
 #define MIRT__FILLING \
     MIRT__AUGMENT_FIELD(fill_mode, FILL), MIRT__AUGMENT_FIELD(interpolation, INTERPOLATION), \
         MIRT__AUGMENT_FIELD(fill_value, FLOAT)

@@ -34,7 +34,7 @@ typedef enum mirt__field_kind {
     MIRT__FIELD_CHANNELS, /* float[MIRT_MAX_CHANNELS] */
     MIRT__FIELD_FLOAT2,
     MIRT__FIELD_TEXT, /* const char *: the file's own, until it is copied */
-    MIRT__FIELD_BOUNDARIES, MIRT__FIELD_VALUES, /* mirt_schedule: of this kind of it */
+    MIRT__FIELD_BOUNDARIES, MIRT__FIELD_VALUES, /* piecewise mirt_schedule, in this order: VALUES checks its count */
     /* Of operations: */
     MIRT__FIELD_INT64, MIRT__FIELD_LIMIT, /* a float that may be infinite */
     MIRT__FIELD_DIMS, /* mirt_shape: any */
@@ -49,7 +49,7 @@ typedef struct mirt__field {
 } mirt__field;
 /* A field of the description `desc`; one that has its member's name; and an optional one of these. */
 #define MIRT__FIELD(desc, name, kind, member) {name, MIRT__FIELD_##kind, offsetof(desc, member), false}
-#define MIRT__OWN_FIELD(desc, kind, member) MIRT__FIELD(desc, #member, kind, member)
+#define MIRT__OWN_FIELD(desc, kind, member) {#member, MIRT__FIELD_##kind, offsetof(desc, member), false}
 #define MIRT__OPTIONAL_FIELD(desc, kind, member) {#member, MIRT__FIELD_##kind, offsetof(desc, member), true}
 /* The field of a description that is one value. */
 #define MIRT__ONLY_FIELD(name, kind) {name, MIRT__FIELD_##kind, 0, false}
