@@ -43,7 +43,10 @@ def main():
                     open_to_all.add(name)
     bare = [name for name, (kind, enters) in found.items() if not enters and name not in ALONE and not BY_TYPE.match(kind)]
     stale = [name for name in ALONE if name not in found or found[name][1]]
-    ok(len(found) > 250, f"{len(found)} public functions")
+    # Those that macros make are not found: none may take more than tensors.
+    made = [path for path in glob.glob(SOURCES)
+            if re.search(r"MIRT_API (?!mirt_tensor \*)[^;{]*mirt_##", open(path, encoding="utf-8").read())]
+    ok(len(found) > 255 and not made, f"{len(found)} public functions; macros make only tensors: {made}")
     ok(not bare, f"each that computes enters the library: {' '.join(bare)}")
     ok(not stale, f"the list of those that need not is right: {' '.join(stale)}")
     ok(open_to_all == FREE, f"each that uses a strategy claims it: {' '.join(sorted(open_to_all ^ FREE))}")

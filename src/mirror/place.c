@@ -106,9 +106,9 @@ static bool mirt__place_copies(mirt__step *step) {
     bool good = true;
     for (int i = 0; i < step->result_port + step->num_results; i++) {
         const mirt__port *port = &step->program.io[i];
-        if (i == step->result_port) fields = *total;
         if (port->bytes)
             good = good && mirt__place_copy(total, port->batched ? rows : places, port->bytes, &step->io_at[i]);
+        if (i < step->result_port) fields = *total;
     }
     good = good && mirt__place_copy(total, (size_t)step->replicas, step->state_bytes, &step->states_at);
     return good && (!step->sends_ahead || mirt__place_copy(total, 1, fields, &step->ahead_at));

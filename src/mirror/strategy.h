@@ -141,9 +141,11 @@ MIRT__LIB mirt_status mirt__check_parts(const mirt_strategy *strategy, int repli
 /* --- collective.c --- */
 /* How the partial sums that devices are left with are added, as one device does it for its range of elements. */
 typedef struct mirt__exchange {
-    const mirt_strategy *strategy; /* as below */
+    /* Asked: the arguments of mirt__exchange_plan. */
+    const mirt_strategy *strategy;
     int replicas, active;
     bool slot_per_replica;
+    /* Answered. */
     int parts;
     int device[MIRT__MAX_PARTS], slot[MIRT__MAX_PARTS];
     mirt__addition add[MIRT__MAX_PARTS]; /* parts - 1 of them, in order; the sum ends in part 0 */

@@ -456,7 +456,7 @@ static mirt_status mirt__round_run(void *arg) {
     return mirt__watch_leave(s, before) ? MIRT_OK : MIRT_E_TIMEOUT;
 }
 
-/* By the caller, who is the first device, or where a limit was asked for by the runner thread. */
+/* By the caller, who is the first device; where a limit was asked for, by the runner thread. */
 static mirt_status mirt__round_watched(mirt_strategy *s, void (*fn)(void *arg, int device), void *arg) {
     s->watch->round = fn;
     s->watch->round_arg = arg;

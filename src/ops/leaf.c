@@ -1,5 +1,5 @@
 #include "ops.h"
-/* Leaves of the graph: inputs, variables, constants (data), and the weight of a sample's loss. */
+/* What ops share to record nodes and call kernels; inputs, variables, constants. Also the weight of a sample's loss. */
 
 MIRT__LIB mirt_tensor *mirt__apply(mirt__op_id id, const mirt__attrs *a, mirt_tensor *const *in, int num_in) {
     return in[0] ? mirt__record(in[0]->node->graph, id, a, in, num_in) : NULL;

@@ -10,12 +10,12 @@ static bool mirt__softmax_shape(mirt__node *node) {
 
 /* Forward of x and, with two inputs, the gradient of dy and the output. */
 static void mirt__softmax_run(const mirt__call *call) {
-    const bool grad = MIRT__TRAINS && call->node->num_in > 1;
+    const bool grad = MIRT__TRAINS && call->node->num_in > 1; /* its inputs are dy and y, not x */
     mirt__softmax s;
     memset(&s, 0, sizeof s);
     s.n = mirt__last_dim(call->node->in[0]);
     s.rows = mirt__elements(call->node->in[0], call->rows) / (s.n ? s.n : 1);
-    s.x = mirt__in(call, grad);
+    s.x = mirt__in(call, grad ? 1 : 0);
     s.y = mirt__out(call, 0);
     s.log = call->node->id == MIRT__OP_log_softmax || call->node->id == MIRT__OP_log_softmax_grad;
     if (!grad) {
