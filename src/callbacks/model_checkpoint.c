@@ -73,7 +73,7 @@ static void mirt__blank_write(const mirt__blank *blank, const mirt_event *event,
     mirt__text_add(out, format, counts ? (double)number : mirt_logs_value(event->logs, blank->name));
 }
 
-/* Expands the pattern into self->path. NULL for a pattern without placeholders. */
+/* Expands the pattern into self->path. `event` may be NULL for a pattern without placeholders. */
 static mirt_status mirt__pattern_write(mirt__checkpointer *self, const mirt_event *event) {
     mirt__text *out = &self->path;
     mirt__blank blank;

@@ -2,7 +2,6 @@
 
 #include "data.h"
 
-
 static mirt_status mirt__accumulate_fill(mirt_dataset *dataset, mirt__slot *out) {
     mirt__slot part = *out;
     out->rows = 0;

@@ -31,7 +31,7 @@ typedef struct mirt__cache_head {
 static size_t mirt__cache_sample_bytes(const mirt__data_spec *spec) {
     size_t bytes = 0;
     for (int f = 0; f < spec->num_fields; f++)
-        bytes += spec->field[f].bytes; /* set_spec has checked that all samples fit */
+        bytes += spec->field[f].bytes; /* mirt__dataset_check_spec has checked that all samples fit */
     return bytes;
 }
 

@@ -270,7 +270,7 @@ MIRT__LIB mirt_status mirt__slot_sample(mirt_dataset *dataset, int64_t i, mirt__
 /* A first stage that draws images. */
 typedef struct mirt__drawn {
     mirt_dataset base;
-    uint64_t seed;
+    uint64_t seed; /* of the images, unlike base.seed */
     mirt_split split;
 } mirt__drawn;
 /* Whether a split is one of the two; fails in the name of `caller`. */

@@ -356,7 +356,6 @@ MIRT__LIB mirt_status mirt__dataset_make(mirt_dataset *dataset, int64_t i, mirt_
     return MIRT_OK;
 }
 
-
 MIRT__LIB mirt_status mirt__dataset_reach(mirt_dataset *dataset, int64_t i, mirt__work *work, mirt__sample *out) {
     if (dataset->stage->at) return dataset->stage->at(dataset, i, out);
     const mirt__data_spec *spec = &dataset->spec;

@@ -211,7 +211,7 @@ static const mirt__stage mirt__idx_stage = {mirt__idx_begin, mirt__idx_next, NUL
 static mirt_status mirt__idx_set(mirt__idx_dataset *idx, const char *images_path, const char *labels_path) {
     idx->file[0] = mirt__idx_open(images_path, 3);
     if (idx->file[0] && labels_path) idx->file[1] = mirt__idx_open(labels_path, 1);
-    if (!idx->file[labels_path != NULL]) return mirt_last_status();
+    if (!idx->file[0] || (labels_path && !idx->file[1])) return mirt_last_status();
     const int64_t *dim = idx->file[0]->dim;
     if (labels_path && idx->file[1]->dim[0] != dim[0])
         return mirt__fail(MIRT_E_SHAPE, "%s has %lld images, %s has %lld labels: both need the same number",

@@ -205,9 +205,10 @@ static mirt_dataset *mirt__images_source(mirt__image_list *list, const mirt_imag
 static mirt_dataset *mirt__images_build(const char *path, const mirt__image_list *list,
                                         const mirt_image_directory_desc *desc, mirt_subset subset, bool shuffle) {
     const double split = desc->validation_split;
+    const bool validates = subset == MIRT_SUBSET_VALIDATION;
     const int64_t validation = (int64_t)(split * (double)list->count), training = list->count - validation,
-                  first = subset == MIRT_SUBSET_VALIDATION ? training : 0,
-                  files = subset == MIRT_SUBSET_ALL ? list->count : first ? validation : training;
+                  first = validates ? training : 0,
+                  files = subset == MIRT_SUBSET_ALL ? list->count : validates ? validation : training;
     mirt__image_list part;
     if (subset != MIRT_SUBSET_ALL && (validation == 0 || training == 0)) {
         mirt__fail(MIRT_E_INVALID,
@@ -218,7 +219,7 @@ static mirt_dataset *mirt__images_build(const char *path, const mirt__image_list
     }
     if (subset != MIRT_SUBSET_ALL)
         mirt__images_say(desc, MIRT_LOG_INFO, "Using %lld files for %s.", (long long)files,
-                         first ? "validation" : "training");
+                         validates ? "validation" : "training");
     if (mirt__image_list_part(list, first, files, &part) != MIRT_OK) return NULL;
     mirt_dataset *dataset = mirt__images_source(&part, desc);
     if (desc->batch_size == MIRT_NO_BATCH) return dataset;

@@ -269,10 +269,8 @@ static void mirt__gunzip_match(mirt__gunzip *z, int symbol) {
     }
     z->copy_left = length_base[symbol - 257] + (int)mirt__gunzip_take(z, length_bits[symbol - 257]);
     symbol = mirt__gunzip_symbol(z, &z->distances);
-    if (symbol > 29 || z->status != MIRT_OK) {
-        mirt__gunzip_fail(z, "an unknown distance");
-        return;
-    }
+    if (symbol > 29) mirt__gunzip_fail(z, "an unknown distance");
+    if (symbol > 29 || z->status != MIRT_OK) return;
     z->copy_back = distance_base[symbol] + (int)mirt__gunzip_take(z, symbol < 4 ? 0 : symbol / 2 - 1);
     if ((uint64_t)z->copy_back > z->total) mirt__gunzip_fail(z, "a repetition that begins before the start");
 }

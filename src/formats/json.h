@@ -49,6 +49,7 @@ MIRT__LIB void mirt__json_write_number(mirt__text *text, double value);
 /* The beginning of an untrusted name, safe to print in a message: truncated between characters, control characters
    replaced. Returns `out`. */
 MIRT__LIB const char *mirt__json_label(const char *name, char out[MIRT__JSON_LABEL]);
+/* The same by value. */
 MIRT__LIB mirt__phrase mirt__label(const char *name);
 
 #endif

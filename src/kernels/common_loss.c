@@ -111,7 +111,7 @@ static float mirt__common_categorical_crossentropy(const mirt__simd *simd, const
 
 /* Inlined, so that the loops contain the called function. */
 MIRT__INLINE float mirt__common_mean(const mirt__loss *l, int64_t r,
-                                          float (*element)(bool logits, float x, float t)) {
+                                     float (*element)(bool logits, float x, float t)) {
     const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n;
     float loss = 0;
     for (int64_t j = 0; j < l->n; j++) loss += element(l->from_logits, x[j], t[j]);
@@ -178,7 +178,7 @@ static void mirt__common_categorical_crossentropy_grad(const mirt__simd *simd, c
 }
 
 MIRT__INLINE void mirt__common_mean_grad(const mirt__loss *l, int64_t r,
-                                              float (*element)(bool logits, float x, float t, float scale, float n)) {
+                                         float (*element)(bool logits, float x, float t, float scale, float n)) {
     const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n;
     const float scale = l->dloss[r], n = (float)l->n;
     const bool logits = l->from_logits;

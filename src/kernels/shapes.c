@@ -210,7 +210,7 @@ MIRT__LIB mirt__depth_cut mirt__depth_cut_of(const mirt__conv *s) {
     const int64_t most = cut.blocks == 1
                              ? s->h
                              : mirt__max(cut.block_rows * s->stride_h,
-                                                s->h - ((cut.blocks - 1) * cut.block_rows * s->stride_h - s->pad_top));
+                                         s->h - ((cut.blocks - 1) * cut.block_rows * s->stride_h - s->pad_top));
     cut.grad_sums = mirt__parts(most, cut.grad_rows) * cut.grad_pieces;
     cut.x_rows = reach_h + 1;
     cut.x_before = s->pad_left;

@@ -60,8 +60,8 @@ MIRT__LIB mirt_status mirt__feed_next(mirt__feed *feed, mirt__batch *out);
 MIRT__LIB mirt_status mirt__feed_step(mirt__feed *feed, mirt_function *function, bool more);
 
 /* --- prediction.c --- */
-/* A pass over a data set, already batched and prepared for, or over its features (otherwise NULL): what of each batch
-   becomes of the results of the function of `kind`. */
+/* A pass of the function of `kind` over a data set that is batched and prepared, or over its features (otherwise NULL).
+   `take` gets the results of each batch. */
 typedef struct mirt__pass {
     mirt_model *model;
     mirt_dataset *dataset;
