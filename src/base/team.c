@@ -82,7 +82,7 @@ MIRT__LIB bool mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member
     return true;
 }
 
-MIRT__LIB bool mirt__team_barrier(mirt__team *team) { return (void)team, true; }
+MIRT__TRAINING_LIB bool mirt__team_barrier(mirt__team *team) { return (void)team, true; }
 MIRT__LIB void mirt__team_look(mirt__team *team, bool (*look)(void *arg), void *arg, double seconds) {
     (void)team, (void)look, (void)arg, (void)seconds;
 }
@@ -316,7 +316,7 @@ MIRT__LIB bool mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member
     return mirt__gate_wait(&team->done, done, team->spin, &team->looker);
 }
 
-MIRT__LIB bool mirt__team_barrier(mirt__team *team) {
+MIRT__TRAINING_LIB bool mirt__team_barrier(mirt__team *team) {
     if (mirt__team_size(team) == 1) return true;
     uint32_t old = mirt__gate_value(&team->barrier);
     if (__atomic_add_fetch(&team->arrived, 1, __ATOMIC_ACQ_REL) != team->size)

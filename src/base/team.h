@@ -18,7 +18,7 @@ MIRT__LIB bool mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member
 MIRT__LIB void mirt__team_for(mirt__team *team, int64_t tasks, void (*fn)(void *arg, int64_t task, int member),
                               void *arg);
 /* A barrier for all members of a running mirt__team_run; false: as above. */
-MIRT__LIB bool mirt__team_barrier(mirt__team *team);
+MIRT__TRAINING_LIB bool mirt__team_barrier(mirt__team *team);
 /* While the calling thread waits for the others, it calls look(arg) every `seconds`; if that returns true, it stops
    waiting. The team can then no longer be used and must not be destroyed. With look NULL, and on other threads, waits
    are unlimited. */

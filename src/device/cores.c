@@ -103,7 +103,7 @@ static void mirt__core_room(mirt__handle *handle, void *memory, size_t bytes) {
 
 /* >>reductions */
 
-static void mirt__core_reduce(mirt__handle *handle, const mirt__reduction *r) {
+MIRT__TRAINING void mirt__core_reduce(mirt__handle *handle, const mirt__reduction *r) {
     const mirt__core *core = mirt__core_of(handle);
     const int64_t begin = r->own_begin, count = r->own_end - r->own_begin;
     mirt__where where;
@@ -117,11 +117,11 @@ static void mirt__core_reduce(mirt__handle *handle, const mirt__reduction *r) {
 }
 
 /* Replicas' states are in the host's memory, where every device finds all of them. */
-static void mirt__core_gather(mirt__handle *handle, char *const *base, const size_t *begin, int devices) {
+MIRT__TRAINING void mirt__core_gather(mirt__handle *handle, char *const *base, const size_t *begin, int devices) {
     (void)handle, (void)base, (void)begin, (void)devices;
 }
 
-static void mirt__core_aggregate(mirt__handle *handle, const mirt__aggregation_job *a) {
+MIRT__TRAINING void mirt__core_aggregate(mirt__handle *handle, const mirt__aggregation_job *a) {
     const mirt__real *value[MIRT__MAX_REPLICAS];
     int64_t rows[MIRT__MAX_REPLICAS], first;
     (void)handle;
@@ -139,7 +139,7 @@ typedef struct mirt__squares_job {
 } mirt__squares_job;
 
 /* Squares of float32 numbers are exact in double, and the order of additions depends on the elements' places alone. */
-static void mirt__squares_task(void *arg, int64_t task, int member) {
+MIRT__TRAINING void mirt__squares_task(void *arg, int64_t task, int member) {
     const mirt__squares_job *job = (const mirt__squares_job *)arg;
     const mirt__square_piece *p = &job->piece[task];
     const mirt__real *g = job->block + p->begin;
@@ -153,8 +153,8 @@ static void mirt__squares_task(void *arg, int64_t task, int member) {
     job->squares[task] = ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
 }
 
-static void mirt__core_squares(mirt__handle *handle, const mirt__real *block, const mirt__square_piece *piece,
-                               int pieces, double *squares) {
+MIRT__TRAINING void mirt__core_squares(mirt__handle *handle, const mirt__real *block, const mirt__square_piece *piece,
+                                       int pieces, double *squares) {
     mirt__squares_job job;
     job.block = block;
     job.piece = piece;
@@ -169,7 +169,8 @@ MIRT__LIB const mirt__backend *mirt__cores_backend(void) {
         mirt__core_close,      mirt__core_join,    mirt__core_alloc,    mirt__core_release,   mirt__core_free_bytes,
         mirt__core_copy_in,    mirt__core_nothing, mirt__core_copy,     mirt__core_copy,      mirt__core_clear,
         mirt__core_wait,       mirt__core_measure, mirt__core_room,     mirt__core_begin,     mirt__core_end,
-        mirt__core_forget,     mirt__core_signal,  mirt__core_await,    mirt__core_reduce,    mirt__core_nothing,
-        mirt__core_gather,     mirt__core_aggregate, mirt__core_squares, mirt__core_seconds};
+        mirt__core_forget,     mirt__core_signal,  mirt__core_await,    MIRT__TRAINING_ENTRY(mirt__core_reduce),
+        mirt__core_nothing, MIRT__TRAINING_ENTRY(mirt__core_gather), MIRT__TRAINING_ENTRY(mirt__core_aggregate),
+        MIRT__TRAINING_ENTRY(mirt__core_squares), mirt__core_seconds};
     return &cores;
 }

@@ -1,7 +1,7 @@
 /* Records the programs of fit, evaluate and predict. */
 #include "fit_program.h"
 
-MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller) {
+MIRT__TRAINING_LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller) {
     if (model && mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
     if (!model) return mirt__fail_missing(caller, "model");
     if (model->compiled) return MIRT_OK;

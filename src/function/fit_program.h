@@ -29,7 +29,7 @@ struct mirt__trainer {
 };
 
 /* --- fit_program.c --- */
-MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller);
+MIRT__TRAINING_LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller);
 /* Inputs and outputs are there, which is enough to predict. */
 MIRT__LIB mirt_status mirt__need_recorded(const mirt_model *model, const char *caller);
 /* Whether data of this description fits the model's inputs (and labels). */

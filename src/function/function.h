@@ -96,7 +96,7 @@ struct mirt_function {
 /* --- record.c --- */
 /* Whether batches of the two are alike: in their first `fields` fields, or in all. */
 MIRT__LIB bool mirt__fields_same(const mirt__data_spec *a, const mirt__data_spec *b, int fields);
-MIRT__LIB bool mirt__spec_same(const mirt__data_spec *a, const mirt__data_spec *b);
+MIRT__TRAINING_LIB bool mirt__spec_same(const mirt__data_spec *a, const mirt__data_spec *b);
 typedef bool (*mirt__body)(mirt_function *function, void *user);
 /* What a function is made for. */
 typedef struct mirt__function_desc {

@@ -8,7 +8,7 @@
 
 /* >>fields and results */
 
-static bool mirt__grow_list(void **list, int used, int *capacity, size_t size) {
+MIRT__TRAINING bool mirt__grow_list(void **list, int used, int *capacity, size_t size) {
     if (used < *capacity) return true;
     int more = *capacity ? 2 * *capacity : 16;
     if (!mirt__grow(list, (size_t)used, (size_t)more, size)) return false;
@@ -42,7 +42,7 @@ MIRT__LIB bool mirt__fields_same(const mirt__data_spec *a, const mirt__data_spec
     return a->accumulate == b->accumulate && a->features == b->features;
 }
 
-MIRT__LIB bool mirt__spec_same(const mirt__data_spec *a, const mirt__data_spec *b) {
+MIRT__TRAINING_LIB bool mirt__spec_same(const mirt__data_spec *a, const mirt__data_spec *b) {
     return a->num_x == b->num_x && a->num_fields == b->num_fields && a->has_weights == b->has_weights &&
            mirt__fields_same(a, b, a->num_fields);
 }
@@ -172,7 +172,7 @@ MIRT__TRAINING bool mirt__term_gradients(mirt_function *f, mirt_tensor *const *t
     return mirt__gradients(graph, term, seed, count);
 }
 
-static bool mirt__root_trained(const void *arg, int variable) {
+MIRT__TRAINING bool mirt__root_trained(const void *arg, int variable) {
     return mirt__is_trained(&((const mirt_model *)arg)->variable[variable]);
 }
 
@@ -252,12 +252,13 @@ static int mirt__collect_kept(const mirt_function *f, mirt_tensor **keep) {
     const mirt__graph *graph = &f->step.program.graph;
     int n = 0;
     for (int i = 0; i < f->results.count; i++) keep[n++] = f->results.list[i].tensor;
+    if (!MIRT__TRAINS) return n;
     for (int i = 0; i < graph->num_assignments; i++) keep[n++] = graph->assignment[i].value;
     for (int i = 0; i < f->recording.num_applied; i++) keep[n++] = f->recording.applied[i].gradient;
     return n;
 }
 
-static mirt_status mirt__collect_states(mirt_function *f) {
+MIRT__TRAINING mirt_status mirt__collect_states(mirt_function *f) {
     const mirt__graph *graph = &f->step.program.graph;
     if (!graph->num_assignments) return MIRT_OK;
     f->step.state = (mirt__aggregated *)mirt__calloc((size_t)graph->num_assignments, sizeof *f->step.state);
@@ -279,13 +280,13 @@ static mirt_status mirt__collect_states(mirt_function *f) {
     return MIRT_OK;
 }
 
-static int mirt__by_begin(const void *a, const void *b) {
+MIRT__TRAINING int mirt__by_begin(const void *a, const void *b) {
     const mirt__gradient_part *x = (const mirt__gradient_part *)a, *y = (const mirt__gradient_part *)b;
     return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
 /* Where the gradients that exist are in the weight block, in its order. */
-static mirt__gradient_part *mirt__gradient_parts(mirt_function *f) {
+MIRT__TRAINING mirt__gradient_part *mirt__gradient_parts(mirt_function *f) {
     const mirt__recording *r = &f->recording;
     mirt__gradient_part *part = (mirt__gradient_part *)mirt__pool_alloc(&f->step.program.graph.pool,
                                                                         ((size_t)r->num_applied + 1) * sizeof *part);
@@ -299,7 +300,7 @@ static mirt__gradient_part *mirt__gradient_parts(mirt_function *f) {
 }
 
 /* What they cover of the weight block, neighbors joined. */
-static mirt_status mirt__collect_ranges(mirt__step *step, const mirt__gradient_part *part, int count) {
+MIRT__TRAINING mirt_status mirt__collect_ranges(mirt__step *step, const mirt__gradient_part *part, int count) {
     const int64_t vector = MIRT__ALIGN / (int64_t)sizeof(mirt__real);
     if (!count) return MIRT_OK;
     step->range = (mirt__range *)mirt__calloc((size_t)count, sizeof *step->range);
@@ -326,12 +327,12 @@ static mirt_status mirt__plan_function(mirt_function *f, mirt__output *outputs, 
         outputs[n].space = MIRT__SPACE_IO;
         outputs[n++].port = MIRT__MAX_FIELDS + i;
     }
-    for (int i = 0; i < f->step.num_states; i++) {
+    for (int i = 0; MIRT__TRAINS && i < f->step.num_states; i++) {
         outputs[n].tensor = graph->assignment[i].value;
         outputs[n].space = MIRT__SPACE_STATE;
         outputs[n++].offset = (size_t)f->step.state[i].from * sizeof(mirt__real);
     }
-    for (int i = 0; i < f->recording.num_applied; i++) {
+    for (int i = 0; MIRT__TRAINS && i < f->recording.num_applied; i++) {
         outputs[n].tensor = f->recording.applied[i].gradient;
         outputs[n].space = MIRT__SPACE_GRADIENT;
         outputs[n++].offset = f->root->variable[f->recording.applied[i].variable].offset;
@@ -351,7 +352,7 @@ static mirt_status mirt__finish(mirt_function *f) {
     size_t *offset = (size_t *)mirt__pool_alloc(pool, most * sizeof *offset);
     if (!keep || !outputs || !offset) return mirt_last_status();
     const mirt__storage_costs *costs = &f->model->strategy->able.costs;
-    mirt__graph_mark_gradients(graph, mirt__root_trained, f->root);
+    if (MIRT__TRAINS) mirt__graph_mark_gradients(graph, mirt__root_trained, f->root);
     int kept = mirt__collect_kept(f, keep);
     for (int i = 0; i < r->num_minimized; i++) keep[kept + i] = r->minimized[i];
     mirt__fuse_forward(graph, keep, kept + r->num_minimized);
@@ -368,12 +369,13 @@ static mirt_status mirt__finish(mirt_function *f) {
         if (graph->status != MIRT_OK) return graph->status;
         for (int i = 0; i < graph->count; i++) graph->node[i]->a.winograd = f->model->strategy->winograd;
     }
+    f->step.num_results = f->results.count;
+    if (!MIRT__TRAINS) return mirt__plan_function(f, outputs, offset);
     const mirt__gradient_part *part = mirt__gradient_parts(f);
     if (!part || mirt__collect_states(f) != MIRT_OK || mirt__collect_ranges(&f->step, part, r->num_applied) != MIRT_OK)
         return mirt_last_status();
     f->step.gradient_bytes = f->root->trained_bytes;
     f->step.has_gradients = r->num_applied > 0;
-    f->step.num_results = f->results.count;
     return mirt__plan_function(f, outputs, offset) == MIRT_OK ? mirt__mirror(&f->step, part, r->num_applied)
                                                               : mirt_last_status();
 }
@@ -391,7 +393,7 @@ static mirt_status mirt__function_record(mirt_function *f, mirt__body body, void
         return mirt__fail(f->step.program.graph.status, "%s", f->step.program.graph.error);
     if (!good) return mirt_last_status();
     if (mirt__finish(f) != MIRT_OK) return mirt_last_status();
-    if (f->step.program.num_cuts || f->step.num_states)
+    if (MIRT__TRAINS && (f->step.program.num_cuts || f->step.num_states))
         f->step.by_replicas = true; /* its results are not those of rows alone */
     return mirt__step_needs(&f->step);
 }

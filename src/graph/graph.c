@@ -218,15 +218,15 @@ MIRT__LIB bool mirt__graph_copy(mirt__graph *graph, const mirt__copying *c, mirt
     return true;
 }
 
-MIRT__LIB mirt__assignment *mirt__graph_assignment(const mirt__graph *graph, int variable) {
+MIRT__TRAINING_LIB mirt__assignment *mirt__graph_assignment(const mirt__graph *graph, int variable) {
     for (int i = 0; i < graph->num_assignments; i++) {
         if (graph->assignment[i].variable == variable) return &graph->assignment[i];
     }
     return NULL;
 }
 
-MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor *value, mirt_aggregation aggregation,
-                                  double momentum) {
+MIRT__TRAINING_LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor *value,
+                                           mirt_aggregation aggregation, double momentum) {
     mirt__assignment *a = value ? mirt__graph_assignment(graph, variable) : NULL;
     if (!value) return false;
     if (!a && !mirt__graph_room((void **)&graph->assignment, graph->num_assignments, &graph->assignment_capacity,
@@ -290,7 +290,7 @@ MIRT__LIB void mirt__graph_prune(mirt__graph *graph, mirt_tensor *const *keep, i
     graph->count = n;
 }
 
-MIRT__LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(const void *arg, int variable),
+MIRT__TRAINING_LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(const void *arg, int variable),
                                           const void *arg) {
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];

@@ -26,20 +26,22 @@ typedef enum mirt__family {
 } mirt__family;
 
 /* Every op: a row here with its family, a file in src/ops, a row in tests/op_cases.h. Node number NAME is
-   MIRT__OP_NAME, its definition mirt__op_NAME. */
-#define MIRT__OP_LIST(X) \
-    X(input, plain) X(variable, plain) X(loss_weight, loss) \
-    X(constant, data) X(logic, plain) X(stop_gradient, plain) X(scan, axis) X(log_softmax, plain) \
-    X(log_softmax_grad, plain) X(transpose, move) X(concat, axis) X(slice, move) X(pad, move) X(gather, plain) \
-    X(gather_grad, plain) X(unary, plain) X(binary, plain) X(broadcast, plain) X(bias_add, plain) X(reduce, reduce) \
-    X(reduce_max_grad, reduce) X(reshape, plain) X(cast, plain) X(one_hot, one_hot) X(matmul, matmul) \
-    X(conv2d, window) X(conv2d_input_grad, window) X(conv2d_weight_grad, window) X(conv2d_pool, window) \
-    X(conv2d_pool_weight_grad, window) X(max_pool2d, window) X(max_pool2d_grad, window) X(average_pool2d, window) \
-    X(average_pool2d_grad, window) X(user, data) X(user_grad, data) X(softmax, plain) X(softmax_grad, plain) \
-    X(loss, loss) X(loss_grad, loss) X(accuracy, plain) X(dropout, random) X(dropout_mask, random) X(augment, data) \
-    X(conv2d_transpose, window) X(resize2d, resize) X(resize2d_grad, resize) X(norm_stats, norm) X(normalize, norm) \
-    X(norm_grad_sums, norm) X(norm_grad_input, norm) X(batch_norm, norm) X(all_reduce, plain) \
-    X(all_reduce_bucket, plain) X(update_bucket, plain)
+   MIRT__OP_NAME, its definition mirt__op_NAME. Predict-only programs lack the definitions of the second list. */
+#define MIRT__OP_LIST(X) MIRT__PREDICT_OP_LIST(X) MIRT__TRAINING_OP_LIST(X)
+#define MIRT__PREDICT_OP_LIST(X) \
+    X(input, plain) X(variable, plain) X(constant, data) X(logic, plain) X(stop_gradient, plain) X(scan, axis) \
+    X(log_softmax, plain) X(transpose, move) X(concat, axis) X(slice, move) X(pad, move) X(gather, plain) \
+    X(unary, plain) X(binary, plain) X(broadcast, plain) X(bias_add, plain) X(reduce, reduce) X(reshape, plain) \
+    X(cast, plain) X(one_hot, one_hot) X(matmul, matmul) X(conv2d, window) X(conv2d_pool, window) \
+    X(max_pool2d, window) X(average_pool2d, window) X(user, data) X(softmax, plain) X(dropout, random) \
+    X(dropout_mask, random) X(augment, data) X(conv2d_transpose, window) X(resize2d, resize) X(norm_stats, norm) \
+    X(normalize, norm) X(batch_norm, norm)
+#define MIRT__TRAINING_OP_LIST(X) \
+    X(loss_weight, loss) X(log_softmax_grad, plain) X(gather_grad, plain) X(reduce_max_grad, reduce) \
+    X(conv2d_input_grad, window) X(conv2d_weight_grad, window) X(conv2d_pool_weight_grad, window) \
+    X(max_pool2d_grad, window) X(average_pool2d_grad, window) X(user_grad, data) X(softmax_grad, plain) X(loss, loss) \
+    X(loss_grad, loss) X(accuracy, plain) X(resize2d_grad, resize) X(norm_grad_sums, norm) X(norm_grad_input, norm) \
+    X(all_reduce, plain) X(all_reduce_bucket, plain) X(update_bucket, plain)
 typedef enum mirt__op_id {
 #define MIRT__OP_ENUM(name, family) MIRT__OP_##name,
     MIRT__OP_LIST(MIRT__OP_ENUM)
@@ -452,12 +454,17 @@ struct mirt__op {
 /* Files may hold it: its number of inputs, and MIRT__SAVES_... */
 #define MIRT__SAVED(least, most, attrs) \
     MIRT__IS(saved) MIRT__SET(min_in, least) MIRT__SET(max_in, most) MIRT__SET(saved_attrs, attrs)
-/* The gradient of a row, and the row of an op that only training records: predict-only programs have neither. */
+/* What of a row only training reads, and the row of an op that only training records: predict-only programs have
+   neither. */
 #ifdef MIRRORTRAIN_NO_TRAIN
 #define MIRT__SET_GRADIENT(function)
-#define MIRT__TRAINING_ROW(op, shape_rule, runs, fields) MIRT__OP_ROW(op, NULL, NULL, )
+#define MIRT__SET_EXTENT(function)
+#define MIRT__SET_MACS(function)
+#define MIRT__TRAINING_ROW(op, shape_rule, runs, fields)
 #else
 #define MIRT__SET_GRADIENT(function) MIRT__SET(gradient, function)
+#define MIRT__SET_EXTENT(function) MIRT__SET(extent, function)
+#define MIRT__SET_MACS(function) MIRT__SET(macs, function)
 #define MIRT__TRAINING_ROW MIRT__OP_ROW
 #endif
 
@@ -485,11 +492,11 @@ typedef struct mirt__copying {
 /* The `count` tensors of `keep` (NULL allowed) are replaced by their copies; only what they depend on is copied. */
 MIRT__LIB bool mirt__graph_copy(mirt__graph *graph, const mirt__copying *copying, mirt_tensor **keep, int count);
 /* What a variable shall become so far, or NULL. */
-MIRT__LIB mirt__assignment *mirt__graph_assignment(const mirt__graph *graph, int variable);
+MIRT__TRAINING_LIB mirt__assignment *mirt__graph_assignment(const mirt__graph *graph, int variable);
 /* Variable `variable` shall have `value` after the step, or go on to it (see mirt__assignment), whatever it was to
  * become before. */
-MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor *value, mirt_aggregation aggregation,
-                                  double momentum);
+MIRT__TRAINING_LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor *value,
+                                           mirt_aggregation aggregation, double momentum);
 /* A term of the loss: a number that depends on weights alone, or a value a sample. */
 MIRT__LIB bool mirt__graph_term_add(mirt__graph *graph, mirt_tensor *term);
 /* The graph's node of a variable, or NULL. */
@@ -502,7 +509,7 @@ MIRT__LIB void mirt__graph_place(mirt__graph *graph, int count);
 MIRT__LIB void mirt__graph_prune(mirt__graph *graph, mirt_tensor *const *keep, int count);
 /* Sets needs_grad everywhere: trainable variables and what is computed from them. `trainable` is
    asked per variable index. */
-MIRT__LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(const void *arg, int variable),
+MIRT__TRAINING_LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(const void *arg, int variable),
                                           const void *arg);
 /* x, and what is computed from it, needs a gradient too. */
 MIRT__LIB void mirt__graph_need_gradient(mirt__graph *graph, mirt_tensor *x);

@@ -28,15 +28,15 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
     call.rows = rows;
     call.bases = bases;
     call.where = bases->where;
-    int begin = segment ? program->cut[segment - 1] + 1 : 0;
-    int end = segment < program->num_cuts ? program->cut[segment] : program->graph.count;
+    int begin = MIRT__TRAINS && segment ? program->cut[segment - 1] + 1 : 0;
+    int end = MIRT__TRAINS && segment < program->num_cuts ? program->cut[segment] : program->graph.count;
     mirt__device_timeline *timeline = run->timeline;
-    const bool slices = timeline && timeline->names, clocked = run->clock || slices;
+    const bool slices = MIRT__TRAINS && timeline && timeline->names, clocked = MIRT__TRAINS && (run->clock || slices);
     double last = clocked ? mirt__now() : 0;
     for (int i = begin; rows > 0 && i < end; i++) {
         const mirt__node *node = program->graph.node[i];
         if (!mirt__node_runs(node)) continue;
-        if (timeline && i == program->first_gradient) {
+        if (MIRT__TRAINS && timeline && i == program->first_gradient) {
             mirt__timeline_mark(timeline, MIRT_PHASE_BACKWARD, run->replica, i);
             if (slices) last = mirt__now();
         }
@@ -45,8 +45,8 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
         for (int k = 0; k < node->num_in; k++) call.in[k] = mirt__address(bases, node->in[k]);
         for (int k = 0; k < node->num_out; k++) call.out[k] = mirt__address(bases, node->out[k]);
         node->op->run(&call);
-        if (run->look) run->look(run->look_user, &call, i);
-        if (!clocked) continue;
+        if (MIRT__TRAINS && run->look) run->look(run->look_user, &call, i);
+        if (!MIRT__TRAINS || !clocked) continue;
         bases->backend->wait(bases->where.handle);
         double now = mirt__now();
         if (run->clock) run->clock[i] += now - last;

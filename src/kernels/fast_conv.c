@@ -172,7 +172,7 @@ static void mirt__conv_ahead(const mirt__conv_job *job, int64_t number, mirt__ah
     const int64_t first = (b.image * v->h + from) * v->w * v->c, count = (end - from) * v->w * v->c;
     if (count > MIRT__INPUT_TILE * 5 / 4) return; /* it would not fit into the cache */
     mirt__ahead_add(ahead, x->data, x->dtype, first, count);
-    if (x->back) mirt__ahead_add(ahead, x->back->z, x->dtype, first, count);
+    if (MIRT__TRAINS && x->back) mirt__ahead_add(ahead, x->back->z, x->dtype, first, count);
 }
 
 /* The positions of a block that have the same taps. */
@@ -202,12 +202,12 @@ static void mirt__conv_set_run(const mirt__conv_job *job, mirt__sweep *sweep, co
         sweep->lines = 1;
     }
     const int64_t chunks = v->chunks / v->sets, first = number * chunks;
-    for (int64_t i = 0; counts && i < chunks; i++) {
+    for (int64_t i = 0; MIRT__TRAINS && counts && i < chunks; i++) {
         const int64_t left = sweep->m - i * MIRT__SUM_CHUNK;
         counts[first + i] = (int32_t)(left < 0 ? 0 : mirt__min(left, MIRT__SUM_CHUNK));
     }
     float *sum = f->sum;
-    if (sum) f->sum += first * job->sum_floats;
+    if (MIRT__TRAINS && sum) f->sum += first * job->sum_floats;
     if (sweep->m > 0) mirt__sweep_run(sweep);
     f->sum = sum;
 }
@@ -250,7 +250,7 @@ static void mirt__conv_block_run(const mirt__conv_job *job, int64_t block, int64
     sweep.finish = job->finish;
     sweep.sum_chunk = job->sum_floats;
     f.fresh = true;
-    if (job->sums) f.sum = job->sums + block * v->chunks * job->sum_floats;
+    if (MIRT__TRAINS && job->sums) f.sum = job->sums + block * v->chunks * job->sum_floats;
     for (int64_t i = 0; i < v->sets; i++)
         mirt__conv_set_run(job, &sweep, &b, i, &f, split == 0 ? job->counts + block * v->chunks : NULL);
     if (f.stream) __atomic_thread_fence(__ATOMIC_SEQ_CST);
@@ -319,7 +319,7 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
     job.input_tile.column_step = v->column_step;
     job.input_tile.pixel = job.pixel;
     job.packed = (float *)(void *)(shared + places.packed);
-    if (epilogue->sums != MIRT__SUMS_NONE) job.sums = (float *)(void *)(shared + places.sums);
+    if (MIRT__TRAINS && epilogue->sums != MIRT__SUMS_NONE) job.sums = (float *)(void *)(shared + places.sums);
     job.counts = (int32_t *)(void *)(shared + places.counts);
     job.runs = (mirt__run *)(void *)(shared + places.runs);
     job.sets = (mirt__conv_set *)(void *)(shared + places.sets);
@@ -340,7 +340,7 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
         mirt__team_for(where->team, job.tap_count * job.panels, mirt__conv_pack_task, &job);
         mirt__team_for(where->team, tasks, mirt__conv_task, &job);
     }
-    if (job.sums)
+    if (MIRT__TRAINS && job.sums)
         mirt__counted_sums_run(where->team, epilogue, job.sums, job.counts, v->blocks * v->chunks, v->target_c);
 }
 

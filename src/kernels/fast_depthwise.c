@@ -67,7 +67,7 @@ static void mirt__depth_ask(const mirt__depth_job *job, mirt__soon *soon, const 
     const int64_t size = ring->w * ring->c * (int64_t)mirt__dtype_size(from->dtype),
                   first = image * ring->h + ring->next;
     const int64_t last = mirt__min(first + rows, job->s->rows * ring->h);
-    for (int i = 0; i < (from->back ? 2 : 1); i++, soon->next++) {
+    for (int i = 0; i < (MIRT__TRAINS && from->back ? 2 : 1); i++, soon->next++) {
         soon->at[soon->next] = (const char *)(i ? from->back->z : from->data) + first * size;
         soon->end[soon->next] = (const char *)(i ? from->back->z : from->data) + last * size;
     }
@@ -371,6 +371,7 @@ static void mirt__depth_sums(mirt__depth_job *job) {
         mirt__team_for(job->where->team, s->rows, mirt__depth_means_task, job);
         return;
     }
+    if (!MIRT__TRAINS) return;
     mirt__chunk_sums sums;
     memset(&sums, 0, sizeof sums);
     sums.part = job->sums;

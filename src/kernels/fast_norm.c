@@ -75,7 +75,7 @@ static float *mirt__norm_mixed(const mirt__norm_job *job, int64_t at, int64_t ro
 static void mirt__norm_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__norm_job *job = (const mirt__norm_job *)args;
     const mirt__norm *s = job->s;
-    const bool mixed = job->made.from.back && s->x_dtype != s->dy_dtype,
+    const bool mixed = MIRT__TRAINS && job->made.from.back && s->x_dtype != s->dy_dtype,
                converts = s->add && s->add_dtype != s->y_dtype;
     float *first = (float *)scratch, *second = first + job->piece * s->n;
     for (int64_t at = begin, rows; at < end; at += rows) {
@@ -150,6 +150,7 @@ static void mirt__norm_sums(mirt__norm_job *job, mirt__column_sums sums, const m
 
 MIRT__LIB void mirt__fast_norm_stats(const mirt__simd *simd, const mirt__norm *args, const mirt__where *where) {
     mirt__norm_job job;
+    if (!MIRT__TRAINS) return; /* predict-only programs have statistics of rows alone */
     mirt__norm_start(&job, simd, args);
     mirt__norm_sums(&job, MIRT__SUMS_MOMENTS, where);
 }

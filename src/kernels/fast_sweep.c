@@ -13,13 +13,13 @@ static void mirt__input_tile_soon(const mirt__input_tile *s, int64_t first, int6
     if (count * size < 4 * MIRT__LINE) return;
     for (int64_t i = first * size; i < end; i += MIRT__LINE) {
         __builtin_prefetch((const char *)x->data + i, 0, 2);
-        if (x->back) __builtin_prefetch((const char *)x->back->z + i, 0, 2);
+        if (MIRT__TRAINS && x->back) __builtin_prefetch((const char *)x->back->z + i, 0, 2);
     }
 }
 
 /* Consecutive pixels from pixel `at` on. */
 static void mirt__input_tile_read(const mirt__input_tile *s, float *to, int64_t at, int64_t pixels) {
-    if (s->pair > 0) {
+    if (MIRT__TRAINS && s->pair > 0) {
         const int64_t left = s->pixels - s->pair - at,
                       paired = left < 0        ? 0
                                : mirt__min(left, pixels),
@@ -236,7 +236,7 @@ static void mirt__sweep_panel(const mirt__sweep *s, int64_t panel) {
         }
         mirt__sweep_group(s, s->b + panel * s->b_panel, columns, rows, a, c, s->finish ? at : NULL);
         if (place && !s->finish) continue;
-        if (s->finishing->sum) {
+        if (MIRT__TRAINS && s->finishing->sum) {
             f.sum = s->finishing->sum + i / MIRT__SUM_CHUNK * s->sum_chunk + column;
             f.fresh = s->finishing->fresh && i % MIRT__SUM_CHUNK == 0;
         }

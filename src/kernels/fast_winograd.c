@@ -136,7 +136,7 @@ static void mirt__winograd_task(void *arg, int64_t task, int member) {
     sweep.c_x = MIRT__PANEL;
     sweep.fresh = sweep.padded = true;
     const int64_t end = job->panels * (split + 1) / job->splits;
-    float *sums = job->sums ? job->sums + block * v->chunks * job->sum_floats : NULL;
+    float *sums = MIRT__TRAINS && job->sums ? job->sums + block * v->chunks * job->sum_floats : NULL;
     int32_t *counts = sums && split == 0 ? job->counts + block * v->chunks : NULL;
     if (counts) memset(counts, 0, (size_t)v->chunks * sizeof *counts); /* the last block may have fewer chunks */
     for (int64_t panel = job->panels * split / job->splits; panel < end; panel++) {
@@ -170,7 +170,7 @@ MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, 
         mirt__finishing_of(epilogue, v->target_c, y, dtype, (float *)(void *)(shared + v->places.finishing));
     job.input_tile = mirt__input_tile_of(simd, &job.x, v->h, v->w, v->c, -v->before_w, v->tile_columns);
     job.packed = (float *)(void *)(shared + v->places.packed);
-    if (epilogue->sums != MIRT__SUMS_NONE) job.sums = (float *)(void *)(shared + v->places.sums);
+    if (MIRT__TRAINS && epilogue->sums != MIRT__SUMS_NONE) job.sums = (float *)(void *)(shared + v->places.sums);
     job.counts = (int32_t *)(void *)(shared + v->places.counts);
     job.runs = (mirt__run *)(void *)(shared + v->places.runs);
     int64_t k = 0;
@@ -183,7 +183,7 @@ MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, 
                        mirt__winograd_pack_task, &job);
         mirt__team_for(where->team, v->blocks * job.splits, mirt__winograd_task, &job);
     }
-    if (job.sums)
+    if (MIRT__TRAINS && job.sums)
         mirt__counted_sums_run(where->team, epilogue, job.sums, job.counts, v->blocks * v->chunks, v->target_c);
 }
 #undef MIRT__FINISHED_TILES

@@ -24,14 +24,14 @@ MIRT__LIB size_t mirt__source_floats(const mirt__reader *reader) {
 }
 
 MIRT__LIB mirt__source mirt__source_of(const mirt__reader *reader, float *floats) {
-    const mirt__norm_back *back = reader->back;
+    const mirt__norm_back *back = MIRT__TRAINS ? reader->back : NULL;
     const int64_t n = reader->channels;
     mirt__source s;
     memset(&s, 0, sizeof s);
     s.from = *reader;
     if (!reader->norm && !back) return s;
     float *less = mirt__source_scaling(back ? &back->norm : reader->norm, n, floats, &s.norm);
-    if (!back || !back->sum[0]) return s;
+    if (!MIRT__TRAINS || !back || !back->sum[0]) return s;
     for (int64_t j = 0; j < n; j++) {
         less[j] = (float)((double)back->sum[0][j] / back->count);
         less[n + j] = (float)((double)back->sum[1][j] / back->count) * mirt__source_inverse(&back->norm, j);
@@ -109,8 +109,7 @@ static void mirt__source_moments(const mirt__epilogue *e, const mirt__chunk_sums
     }
 }
 
-MIRT__TRAINING void mirt__source_gradients(const mirt__epilogue *e, const mirt__chunk_sums *s, int64_t begin,
-                                           int64_t n) {
+static void mirt__source_gradients(const mirt__epilogue *e, const mirt__chunk_sums *s, int64_t begin, int64_t n) {
     double sum[MIRT__SOURCE_COLUMNS], product[MIRT__SOURCE_COLUMNS];
     for (int64_t j = 0; j < n; j++) sum[j] = product[j] = 0;
     for (int64_t chunk = 0; chunk < s->chunks; chunk++) {
@@ -133,7 +132,7 @@ MIRT__LIB void mirt__column_sums_finish(const mirt__epilogue *e, const mirt__chu
     for (int64_t n; begin < end; begin += n) {
         n = mirt__min(end - begin, MIRT__SOURCE_COLUMNS);
         if (e->sums == MIRT__SUMS_MOMENTS) mirt__source_moments(e, s, begin, n);
-        else if (MIRT__TRAINS) mirt__source_gradients(e, s, begin, n);
+        else mirt__source_gradients(e, s, begin, n);
     }
 }
 

@@ -9,11 +9,11 @@ MIRT__LIB mirt__range mirt__overlap(const mirt__range *a, int64_t begin, int64_t
 }
 
 /* The buffer of the sum at `depth` of the counter, whose first replica is `replica`. */
-MIRT__TRAINING mirt__real *mirt__counter_buffer(const mirt__turn *t, int depth, int replica) {
+static mirt__real *mirt__counter_buffer(const mirt__turn *t, int depth, int replica) {
     return mirt__gradient_at(t->step, t->device, t->step->program.num_cuts ? replica - t->first : depth);
 }
 
-MIRT__TRAINING_LIB void mirt__counter_add(const mirt__turn *t, int replica, int64_t begin, int64_t end) {
+MIRT__LIB void mirt__counter_add(const mirt__turn *t, int replica, int64_t begin, int64_t end) {
     const mirt__step *step = t->step;
     mirt__real *buffer[64];
     mirt__tree_stack stack = t->stack;
@@ -32,7 +32,7 @@ MIRT__TRAINING_LIB void mirt__counter_add(const mirt__turn *t, int replica, int6
     }
 }
 
-MIRT__TRAINING_LIB void mirt__send_buckets(mirt__turn *t, int ready) {
+MIRT__LIB void mirt__send_buckets(mirt__turn *t, int ready) {
     for (; t->next < t->step->program.graph.count; t->next++) {
         const mirt__node *node = t->step->program.graph.node[t->next];
         if (!node->op->reduces) continue;
@@ -43,7 +43,7 @@ MIRT__TRAINING_LIB void mirt__send_buckets(mirt__turn *t, int ready) {
     }
 }
 
-MIRT__TRAINING_LIB void mirt__send_ready(void *turn, const mirt__call *call, int node) {
+MIRT__LIB void mirt__send_ready(void *turn, const mirt__call *call, int node) {
     (void)call;
     mirt__send_buckets((mirt__turn *)turn, node);
 }

@@ -2,7 +2,7 @@
 /* The list of all-reduce algorithms: which device sends which partial sums where. */
 
 /* Appends what `device` is left with and returns its subtrees. */
-static mirt__tree_stack mirt__append_parts(mirt__exchange *x, int device) {
+MIRT__TRAINING mirt__tree_stack mirt__append_parts(mirt__exchange *x, int device) {
     mirt__tree_stack own;
     int first, count = mirt__device_replicas(x->strategy, x->replicas, device, &first);
     own.depth = 0;
@@ -15,7 +15,7 @@ static mirt__tree_stack mirt__append_parts(mirt__exchange *x, int device) {
 }
 
 /* The uppermost sums of a stack, from `top` down to `bottom`, become one; returns the next addition. */
-static mirt__addition *mirt__merge_parts(mirt__addition *add, const int *part_of, int top, int bottom) {
+MIRT__TRAINING mirt__addition *mirt__merge_parts(mirt__addition *add, const int *part_of, int top, int bottom) {
     for (; top > bottom; top--, add++) {
         add->into = part_of[top - 1];
         add->from = part_of[top];
@@ -23,7 +23,7 @@ static mirt__addition *mirt__merge_parts(mirt__addition *add, const int *part_of
     return add;
 }
 
-static void mirt__plan_tree(mirt__exchange *x, int device) {
+MIRT__TRAINING void mirt__plan_tree(mirt__exchange *x, int device) {
     mirt__tree_stack all;
     int part_of[64], part = 0;
     mirt__addition *add = x->add;
@@ -42,7 +42,7 @@ static void mirt__plan_tree(mirt__exchange *x, int device) {
 }
 
 /* All parts in the order of devices that begins with `first`. */
-static void mirt__plan_chain(mirt__exchange *x, int first) {
+MIRT__TRAINING void mirt__plan_chain(mirt__exchange *x, int first) {
     for (int i = 0; i < x->strategy->num_devices; i++)
         mirt__append_parts(x, (first + i) % x->strategy->num_devices);
     for (int part = 1; part < x->parts; part++) {
@@ -51,9 +51,9 @@ static void mirt__plan_chain(mirt__exchange *x, int first) {
     }
 }
 
-static void mirt__plan_ring(mirt__exchange *x, int device) { mirt__plan_chain(x, device + 1); }
+MIRT__TRAINING void mirt__plan_ring(mirt__exchange *x, int device) { mirt__plan_chain(x, device + 1); }
 
-static void mirt__plan_one_device(mirt__exchange *x, int device) {
+MIRT__TRAINING void mirt__plan_one_device(mirt__exchange *x, int device) {
     (void)device;
     mirt__plan_chain(x, 0);
 }
@@ -65,10 +65,10 @@ typedef struct mirt__collective_row {
 } mirt__collective_row;
 
 static const mirt__collective_row mirt__collectives[] = {
-    {"tree", "the same bits on any number of devices", mirt__plan_tree, false},
-    {"ring", "every device adds its share in the order of its neighbors", mirt__plan_ring, false},
-    {"one device", "the first device adds and updates everything", mirt__plan_one_device, true},
-    {"NCCL", "its own all-reduce, of which order it likes", mirt__plan_tree, false}
+    {"tree", "the same bits on any number of devices", MIRT__TRAINING_ENTRY(mirt__plan_tree), false},
+    {"ring", "every device adds its share in the order of its neighbors", MIRT__TRAINING_ENTRY(mirt__plan_ring), false},
+    {"one device", "the first device adds and updates everything", MIRT__TRAINING_ENTRY(mirt__plan_one_device), true},
+    {"NCCL", "its own all-reduce, of which order it likes", MIRT__TRAINING_ENTRY(mirt__plan_tree), false}
 };
 
 static const mirt__collective_row *mirt__collective_get(mirt_collective collective) {

@@ -22,8 +22,9 @@ MIRT__LIB bool mirt__step_meet_work(const mirt__step *step, int device, int numb
 /* >>cuts */
 
 /* The outputs of an all_reduce node from `active` replicas' inputs. */
-static void mirt__all_reduce_values(const mirt__node *node, int active, const mirt__real *value[][MIRT__MAX_REPLICAS],
-                                    const int64_t *rows, mirt__real **out) {
+static void mirt__all_reduce_values(const mirt__node *node, int active,
+                                            const mirt__real *value[][MIRT__MAX_REPLICAS], const int64_t *rows,
+                                            mirt__real **out) {
     int64_t count = mirt__shape_count(&node->out[0]->shape);
     if (node->a.kind == MIRT__ALL_REDUCE_MOMENTS) {
         mirt__combine_moments(active, value[0], value[1], rows, count, out[0], out[1]);
@@ -90,12 +91,12 @@ MIRT__LIB bool mirt__step_cut(mirt__step *step, int device, int cut) {
 
 /* >>gradients and states */
 
-MIRT__TRAINING_LIB void mirt__step_plan(const mirt__step *step, int device, mirt__exchange *x) {
+MIRT__LIB void mirt__step_plan(const mirt__step *step, int device, mirt__exchange *x) {
     mirt__exchange_plan(step->strategy, step->replicas, mirt__active_replicas(step), step->program.num_cuts > 0, device,
                         x);
 }
 
-MIRT__TRAINING_LIB void mirt__step_reduce(const mirt__step *step, int device, const mirt__bucket *bucket) {
+MIRT__LIB void mirt__step_reduce(const mirt__step *step, int device, const mirt__bucket *bucket) {
     const mirt_strategy *s = step->strategy;
     mirt__exchange x;
     mirt__reduction r;
@@ -136,7 +137,7 @@ MIRT__LIB void mirt__step_gather_states(const mirt__step *step, int device) {
 }
 
 /* The device's own sum: the later parts are added to the earlier as the tree does. */
-MIRT__TRAINING_LIB mirt_status mirt__device_gradient(mirt__step *step, int device, int64_t at, int64_t count,
+MIRT__LIB mirt_status mirt__device_gradient(mirt__step *step, int device, int64_t at, int64_t count,
                                                      float *out) {
     const mirt_strategy *s = step->strategy;
     mirt__exchange x;

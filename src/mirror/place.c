@@ -2,21 +2,21 @@
 #include "step.h"
 /* Where a step's data are on the devices, and how they get there. */
 
-MIRT__LIB int64_t mirt__replica_share(const mirt__step *step, int replica, int64_t *first) {
+MIRT__TRAINING_LIB int64_t mirt__replica_share(const mirt__step *step, int replica, int64_t *first) {
     return mirt__share(step->rows, step->replicas, replica, first);
 }
 
-MIRT__LIB int mirt__active_replicas(const mirt__step *step) {
+MIRT__TRAINING_LIB int mirt__active_replicas(const mirt__step *step) {
     return step->rows < step->replicas ? (int)step->rows : step->replicas;
 }
 
-MIRT__LIB int mirt__own_replicas(const mirt__step *step, int device, int *first) {
+MIRT__TRAINING_LIB int mirt__own_replicas(const mirt__step *step, int device, int *first) {
     const int active = mirt__active_replicas(step);
     const int count = mirt__device_replicas(step->strategy, step->replicas, device, first);
     return *first + count < active ? *first + count : active;
 }
 
-MIRT__LIB mirt__real *mirt__gradient_at(const mirt__step *step, int device, int slot) {
+MIRT__TRAINING_LIB mirt__real *mirt__gradient_at(const mirt__step *step, int device, int slot) {
     return (mirt__real *)(void *)(step->strategy->block[device] + (size_t)slot * step->gradient_bytes);
 }
 
@@ -114,7 +114,7 @@ static bool mirt__place_copies(mirt__step *step) {
     return good && (!step->sends_ahead || mirt__place_copy(total, 1, fields, &step->ahead_at));
 }
 
-static mirt_status mirt__place_cuts(mirt__step *step) {
+MIRT__TRAINING mirt_status mirt__place_cuts(mirt__step *step) {
     const size_t holders = (size_t)step->replicas + (size_t)step->strategy->num_devices;
     for (int i = 0; i < step->program.num_cuts; i++) {
         const mirt__node *node = step->program.graph.node[step->program.cut[i]];
@@ -133,7 +133,8 @@ MIRT__LIB mirt_status mirt__step_needs(mirt__step *step) {
     mirt__layout *l = &step->needs;
     mirt__kernel_room room;
     const size_t local = (size_t)((step->replicas + s->num_devices - 1) / s->num_devices);
-    const size_t slots = step->has_gradients ? (size_t)mirt__gradient_slots(s, step->replicas, p->num_cuts > 0) : 0;
+    const size_t slots =
+        MIRT__TRAINS && step->has_gradients ? (size_t)mirt__gradient_slots(s, step->replicas, p->num_cuts > 0) : 0;
     if (mirt__check_user_code(step) != MIRT_OK) return mirt_last_status();
     if (!s->able.in_place) {
         step->measured = (bool *)mirt__calloc((size_t)p->max_rows + 1, sizeof *step->measured);
@@ -148,7 +149,7 @@ MIRT__LIB mirt_status mirt__step_needs(mirt__step *step) {
     }
     l->shared = room.shared;
     l->scratch = room.scratch;
-    return mirt__place_cuts(step);
+    return MIRT__TRAINS ? mirt__place_cuts(step) : MIRT_OK;
 }
 
 /* Fewer rows may be split in other ways, which take more room. */
@@ -177,7 +178,7 @@ MIRT__LIB mirt_status mirt__step_reserve(mirt__step *step) {
     return MIRT_OK;
 }
 
-MIRT__LIB void mirt__step_take_memory(mirt__step *step) {
+MIRT__TRAINING_LIB void mirt__step_take_memory(mirt__step *step) {
     mirt_strategy *s = step->strategy;
     if (s->in_memory == step->owner) return;
     for (int d = 0; d < s->num_devices; d++)
@@ -238,7 +239,7 @@ MIRT__LIB char *mirt__states_of(const mirt__step *step, int device) {
 /* The rows that the device has of a batch of `rows`. */
 static int64_t mirt__device_rows(const mirt__step *step, int64_t rows, int device, int64_t *first) {
     const mirt_strategy *s = step->strategy;
-    if (!step->by_replicas) return mirt__share(rows, s->num_devices, device, first);
+    if (!MIRT__TRAINS || !step->by_replicas) return mirt__share(rows, s->num_devices, device, first);
     int replica, count = mirt__device_replicas(s, step->replicas, device, &replica);
     int64_t end;
     mirt__share(rows, step->replicas, replica, first);
@@ -248,7 +249,7 @@ static int64_t mirt__device_rows(const mirt__step *step, int64_t rows, int devic
 
 /* The places of results that are not batched which the device fills. */
 static int64_t mirt__device_places(const mirt__step *step, int device, int64_t *first) {
-    if (!step->by_replicas) {
+    if (!MIRT__TRAINS || !step->by_replicas) {
         const int each = mirt__device_pieces(step);
         *first = (int64_t)device * each;
         return each;
@@ -290,7 +291,8 @@ MIRT__LIB void mirt__row_bases(const mirt__step *step, int device, mirt__bases *
     b->state = mirt__states_of(step, device) + (size_t)place * step->state_bytes;
 }
 
-MIRT__LIB void mirt__replica_bases(const mirt__step *step, int device, int first, int replica, mirt__bases *b) {
+MIRT__TRAINING_LIB void mirt__replica_bases(const mirt__step *step, int device, int first, int replica,
+                                            mirt__bases *b) {
     int64_t row;
     mirt__device_bases(step, device, b);
     mirt__replica_share(step, replica, &row);

@@ -34,7 +34,7 @@ MIRT__LIB int mirt__device_replicas(const mirt_strategy *strategy, int replicas,
     return count;
 }
 
-MIRT__LIB int mirt__gradient_slots(const mirt_strategy *strategy, int replicas, bool slot_per_replica) {
+MIRT__TRAINING_LIB int mirt__gradient_slots(const mirt_strategy *strategy, int replicas, bool slot_per_replica) {
     int slots = 1;
     for (int d = 0; d < strategy->num_devices; d++) {
         int first, count = mirt__device_replicas(strategy, replicas, d, &first);

@@ -1,15 +1,15 @@
 #include "step.h"
 /* The mirrored step: scatter, run, reduce, apply. The devices' threads run it at the same time. */
 
-MIRT__LIB bool mirt__step_updates(const mirt__step *step) { return step->num_ranges || step->num_states; }
+MIRT__TRAINING_LIB bool mirt__step_updates(const mirt__step *step) { return step->num_ranges || step->num_states; }
 
 /* Whether the update needs the squares of the gradients' sum: the optimizer does, or they tell whether it is finite. */
-static bool mirt__step_norms(const mirt__step *step) {
-    return MIRT__TRAINS && step->num_ranges && (step->rule.norms || (step->check && !step->strategy->able.in_place));
+MIRT__TRAINING bool mirt__step_norms(const mirt__step *step) {
+    return step->num_ranges && (step->rule.norms || (step->check && !step->strategy->able.in_place));
 }
 
 /* Whether the sum has to be complete before the update, which otherwise adds up the partial sums itself. */
-static bool mirt__step_sums_first(const mirt__step *step) {
+MIRT__TRAINING bool mirt__step_sums_first(const mirt__step *step) {
     return mirt__step_norms(step) || !step->strategy->able.shards;
 }
 
@@ -38,7 +38,7 @@ static void mirt__replay(mirt__turn *t, int segment, const mirt__bases *b, int r
 }
 
 /* The device's replicas through one segment. */
-static void mirt__run_segment(mirt__turn *t, int segment) {
+MIRT__TRAINING void mirt__run_segment(mirt__turn *t, int segment) {
     mirt__step *step = t->step;
     mirt__bases bases;
     for (int r = t->first; r < t->end; r++) {
@@ -47,15 +47,15 @@ static void mirt__run_segment(mirt__turn *t, int segment) {
         mirt__replica_bases(step, t->device, t->first, r, &bases);
         if (!step->program.num_cuts) bases.gradient = (char *)mirt__gradient_at(step, t->device, t->stack.depth);
         if (sends) t->sent = r;
-        mirt__replay(t, segment, &bases, r, first_row, rows, MIRT__TRAINS && sends ? mirt__send_ready : NULL);
+        mirt__replay(t, segment, &bases, r, first_row, rows, sends ? mirt__send_ready : NULL);
         if (segment < step->program.num_cuts || sends) continue;
-        if (MIRT__TRAINS) mirt__counter_add(t, r, 0, INT64_MAX);
+        mirt__counter_add(t, r, 0, INT64_MAX);
         mirt__tree_push(&t->stack, r, 1);
     }
 }
 
 /* False: the devices were given up. */
-static bool mirt__run_segments(mirt__turn *t) {
+MIRT__TRAINING bool mirt__run_segments(mirt__turn *t) {
     mirt__step *step = t->step;
     const int cuts = step->program.num_cuts;
     t->end = mirt__own_replicas(step, t->device, &t->first);
@@ -63,7 +63,7 @@ static bool mirt__run_segments(mirt__turn *t) {
         mirt__run_segment(t, segment);
         if (segment < cuts && !mirt__step_cut(step, t->device, step->program.cut[segment])) return false;
     }
-    if (MIRT__TRAINS && step->overlaps) mirt__send_buckets(t, INT_MAX);
+    if (step->overlaps) mirt__send_buckets(t, INT_MAX);
     if (step->overlaps) step->strategy->backend->reduced(step->strategy->device[t->device].handle);
     return true;
 }
@@ -85,6 +85,7 @@ static bool mirt__run_pieces(mirt__turn *t) {
 
 /* Scatter, and all replicas or rows of the device. */
 static bool mirt__run_all(mirt__step *step, int device) {
+    bool good;
     mirt__step_scatter(step, device);
     mirt__step_clock(step, device, 0);
     do {
@@ -95,7 +96,9 @@ static bool mirt__run_all(mirt__step *step, int device) {
         turn.sent = -1;
         turn.next = step->program.mirrored;
         mirt__step_begin(step, device, step->by_replicas ? 0 : 2);
-        if (!(step->by_replicas ? mirt__run_segments(&turn) : mirt__run_pieces(&turn))) return false;
+        if (MIRT__TRAINS && step->by_replicas) good = mirt__run_segments(&turn);
+        else good = mirt__run_pieces(&turn);
+        if (!good) return false;
     } while (!mirt__step_end(step, device));
     mirt__step_clock(step, device, 1);
     mirt__step_fetch(step, device);
@@ -151,7 +154,7 @@ MIRT__TRAINING bool mirt__reduce_squares(mirt__step *step, int device) {
 /* >>apply */
 
 /* New values of variables from all replicas', written into the device's copy. */
-static void mirt__apply_states(const mirt__step *step, int device) {
+MIRT__TRAINING void mirt__apply_states(const mirt__step *step, int device) {
     const mirt_strategy *s = step->strategy;
     mirt__aggregation_job a;
     if (device >= mirt__device_copies(s) || !step->num_states) return;
@@ -212,22 +215,22 @@ MIRT__TRAINING void mirt__apply_gradients(const mirt__step *step, int device) {
 }
 
 /* False: the devices timed out. */
-static bool mirt__step_apply(mirt__step *step, int device) {
+MIRT__TRAINING bool mirt__step_apply(mirt__step *step, int device) {
     const bool norms = mirt__step_norms(step);
-    if (MIRT__TRAINS && norms && !mirt__reduce_squares(step, device)) return false;
-    if (MIRT__TRAINS && norms && !step->rule.accepts(step->rule.user)) return true;
+    if (norms && !mirt__reduce_squares(step, device)) return false;
+    if (norms && !step->rule.accepts(step->rule.user)) return true;
     mirt__apply_states(step, device);
-    if (MIRT__TRAINS && step->num_ranges) mirt__apply_gradients(step, device);
+    if (step->num_ranges) mirt__apply_gradients(step, device);
     return true;
 }
 
-MIRT__LIB void mirt__step_update(void *arg, int device) {
+MIRT__TRAINING_LIB void mirt__step_update(void *arg, int device) {
     mirt__step *step = (mirt__step *)arg;
     const mirt_strategy *s = step->strategy;
     const bool norms = mirt__step_norms(step), sums = step->num_ranges && !step->reduced && mirt__step_sums_first(step);
     mirt__step_mark(step, device, MIRT_PHASE_UPDATE, -1, -1);
     MIRT__TEST_POINT(MIRT__POINT_UPDATE, device, (int)step->info.step);
-    if (MIRT__TRAINS && sums) mirt__reduce_all(step, device);
+    if (sums) mirt__reduce_all(step, device);
     mirt__step_gather_states(step, device);
     if (s->able.direct && (sums || (step->num_states && !s->able.in_place)) &&
         !mirt__step_meet_work(step, device, 1, MIRT_PHASE_REDUCE))
@@ -246,9 +249,10 @@ MIRT__LIB void mirt__step_update(void *arg, int device) {
 
 /* What follows the replicas. False: the devices were given up. */
 static bool mirt__step_ends(mirt__step *step, int device) {
-    if (!step->holds && (step->check || !mirt__step_updates(step))) mirt__step_finish(step, device);
+    const bool updates = MIRT__TRAINS && mirt__step_updates(step);
+    if (!step->holds && (step->check || !updates)) mirt__step_finish(step, device);
     if (step->check) __atomic_fetch_or(&step->not_finite, step->check(step->rule.user, device), __ATOMIC_ACQ_REL);
-    if (!mirt__step_updates(step)) return true;
+    if (!MIRT__TRAINS || !updates) return true;
     if (!mirt__step_meet_work(step, device, 0, MIRT_PHASE_IMBALANCE)) return false;
     if (!__atomic_load_n(&step->failed, __ATOMIC_ACQUIRE) && !__atomic_load_n(&step->not_finite, __ATOMIC_ACQUIRE))
         mirt__step_update(step, device);
@@ -259,15 +263,16 @@ MIRT__LIB void mirt__step_run(void *arg, int device) {
     mirt__step *step = (mirt__step *)arg;
     MIRT__TEST_POINT(MIRT__POINT_STEP, device, (int)step->info.step);
     if (!mirt__run_all(step, device)) return;
-    if ((!step->holds || !mirt__step_norms(step)) && !mirt__step_ends(step, device)) return;
+    if ((!step->holds || !MIRT__TRAINS || !mirt__step_norms(step)) && !mirt__step_ends(step, device)) return;
     mirt__step_mark(step, device, MIRT__PHASE_JOIN, -1, -1);
 }
 
 MIRT__LIB void mirt__step_run_held(void *arg, int device) {
     mirt__step *step = (mirt__step *)arg;
     mirt__step_scatter_ahead(step, device);
-    mirt__step_mark(step, device, mirt__step_updates(step) ? MIRT_PHASE_UPDATE : MIRT_PHASE_FORWARD, -1, -1);
-    if (!mirt__step_norms(step)) mirt__step_finish(step, device);
+    const bool updates = MIRT__TRAINS && mirt__step_updates(step);
+    mirt__step_mark(step, device, updates ? MIRT_PHASE_UPDATE : MIRT_PHASE_FORWARD, -1, -1);
+    if (!MIRT__TRAINS || !mirt__step_norms(step)) mirt__step_finish(step, device);
     else if (!mirt__step_ends(step, device)) return;
     mirt__step_mark(step, device, MIRT__PHASE_JOIN, -1, -1);
 }

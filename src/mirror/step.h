@@ -109,11 +109,11 @@ MIRT__LIB void mirt__step_run(void *step, int device);
 /* The second round of a step that holds: the next batch sets out, then results are waited for. */
 MIRT__LIB void mirt__step_run_held(void *step, int device);
 /* The stages one by one. */
-MIRT__LIB void mirt__step_replicas(void *step, int device);
-MIRT__LIB void mirt__step_all_reduce(void *step, int device);
-MIRT__LIB void mirt__step_update(void *step, int device);
+MIRT__TRAINING_LIB void mirt__step_replicas(void *step, int device);
+MIRT__TRAINING_LIB void mirt__step_all_reduce(void *step, int device);
+MIRT__TRAINING_LIB void mirt__step_update(void *step, int device);
 /* Whether it leaves anything but results. */
-MIRT__LIB bool mirt__step_updates(const mirt__step *step);
+MIRT__TRAINING_LIB bool mirt__step_updates(const mirt__step *step);
 
 /* --- buffers.c: a device's gradient buffers --- */
 /* How far a device is with its replicas. */
@@ -127,27 +127,27 @@ typedef struct mirt__turn {
     int next;               /* the next node of the program that reduces */
 } mirt__turn;
 /* The additions with which the gradients of `replica` join, of elements [begin, end). */
-MIRT__TRAINING_LIB void mirt__counter_add(const mirt__turn *turn, int replica, int64_t begin, int64_t end);
+MIRT__LIB void mirt__counter_add(const mirt__turn *turn, int replica, int64_t begin, int64_t end);
 /* Reduces the buckets that are complete after node `ready` of the program. */
-MIRT__TRAINING_LIB void mirt__send_buckets(mirt__turn *turn, int ready);
+MIRT__LIB void mirt__send_buckets(mirt__turn *turn, int ready);
 /* The same, as what a replay tells of every node. */
-MIRT__TRAINING_LIB void mirt__send_ready(void *turn, const mirt__call *call, int node);
+MIRT__LIB void mirt__send_ready(void *turn, const mirt__call *call, int node);
 MIRT__LIB mirt__range mirt__overlap(const mirt__range *a, int64_t begin, int64_t end);
 
 /* --- place.c: where a step's data are on the devices --- */
 /* Rows of the batch under way that `replica` owns. */
-MIRT__LIB int64_t mirt__replica_share(const mirt__step *step, int replica, int64_t *first);
+MIRT__TRAINING_LIB int64_t mirt__replica_share(const mirt__step *step, int replica, int64_t *first);
 /* The replicas that have rows are the first ones; a device's are those from *first to before the result. */
-MIRT__LIB int mirt__active_replicas(const mirt__step *step);
-MIRT__LIB int mirt__own_replicas(const mirt__step *step, int device, int *first);
+MIRT__TRAINING_LIB int mirt__active_replicas(const mirt__step *step);
+MIRT__TRAINING_LIB int mirt__own_replicas(const mirt__step *step, int device, int *first);
 /* The gradient buffer `slot` of `device`. */
-MIRT__LIB mirt__real *mirt__gradient_at(const mirt__step *step, int device, int slot);
+MIRT__TRAINING_LIB mirt__real *mirt__gradient_at(const mirt__step *step, int device, int slot);
 /* Fills `needs` for the recorded program, and checks that the devices can run it. */
 MIRT__LIB mirt_status mirt__step_needs(mirt__step *step);
 /* A batch is about to run: reserves memory. The devices' weights are there. */
 MIRT__LIB mirt_status mirt__step_reserve(mirt__step *step);
 /* Gradient buffers belong to the step that ran last: clears what another one left. */
-MIRT__LIB void mirt__step_take_memory(mirt__step *step);
+MIRT__TRAINING_LIB void mirt__step_take_memory(mirt__step *step);
 MIRT__LIB void mirt__step_free(mirt__step *step);
 /* Places of a result that is not batched; those of one device where devices share rows. */
 MIRT__LIB int mirt__result_places(const mirt__step *step);
@@ -156,7 +156,8 @@ MIRT__LIB int mirt__device_pieces(const mirt__step *step);
 MIRT__LIB mirt__where mirt__where_of(const mirt__step *step, int device);
 /* Of a device, without rows; of one of its replicas, the first of which is `first`. */
 MIRT__LIB void mirt__device_bases(const mirt__step *step, int device, mirt__bases *bases);
-MIRT__LIB void mirt__replica_bases(const mirt__step *step, int device, int first, int replica, mirt__bases *bases);
+MIRT__TRAINING_LIB void mirt__replica_bases(const mirt__step *step, int device, int first, int replica,
+                                            mirt__bases *bases);
 /* `place`: where results that are not batched go. */
 MIRT__LIB void mirt__row_bases(const mirt__step *step, int device, mirt__bases *bases, int64_t first_row, int place);
 /* All replicas' states, in the device's memory. */
@@ -175,9 +176,9 @@ MIRT__LIB bool mirt__step_meet_work(const mirt__step *step, int device, int numb
 /* At a cut: all replicas' inputs of the node make its outputs. False: the devices were given up. */
 MIRT__LIB bool mirt__step_cut(mirt__step *step, int device, int cut);
 /* How the partial sums of the active replicas become one, as seen by `device`. */
-MIRT__TRAINING_LIB void mirt__step_plan(const mirt__step *step, int device, mirt__exchange *out);
+MIRT__LIB void mirt__step_plan(const mirt__step *step, int device, mirt__exchange *out);
 /* Reduces a bucket; its sum is there once the devices have met again. */
-MIRT__TRAINING_LIB void mirt__step_reduce(const mirt__step *step, int device, const mirt__bucket *bucket);
+MIRT__LIB void mirt__step_reduce(const mirt__step *step, int device, const mirt__bucket *bucket);
 /* All replicas' states on every device. */
 MIRT__LIB void mirt__step_gather_states(const mirt__step *step, int device);
 /* `count` elements from `at` of the device's own gradient, or after the all-reduce of the sum of all. */
@@ -192,7 +193,7 @@ MIRT__LIB void mirt__step_mark(const mirt__step *step, int device, int phase, in
 MIRT__LIB void mirt__step_begin(const mirt__step *step, int device, int part);
 MIRT__LIB bool mirt__step_end(const mirt__step *step, int device);
 /* The end of a stage, for the clock: 0 the beginning, 1 replicas, 2 reduction, 3 update. */
-MIRT__LIB void mirt__step_clock(const mirt__step *step, int device, int stage);
+MIRT__TRAINING_LIB void mirt__step_clock(const mirt__step *step, int device, int stage);
 /* Waits for the device. False: it failed, which is kept for the caller. */
 MIRT__LIB bool mirt__step_finish(mirt__step *step, int device);
 /* What failed on the devices, if anything. */

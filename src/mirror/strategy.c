@@ -273,7 +273,7 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
 MIRT__LIB int mirt__device_copies(const mirt_strategy *strategy) {
     return strategy->kind == MIRT_CENTRAL_STORAGE ? 1 : strategy->num_devices;
 }
-MIRT__LIB int mirt__written_copies(const mirt_strategy *strategy) {
+MIRT__TRAINING_LIB int mirt__written_copies(const mirt_strategy *strategy) {
     return strategy->able.shards ? mirt__device_copies(strategy) : 1;
 }
 

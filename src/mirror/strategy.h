@@ -87,7 +87,7 @@ MIRT__LIB int mirt__log_columns(const mirt_strategy *strategy);
 MIRT__LIB mirt_status mirt__on_devices(mirt_strategy *strategy, void (*fn)(void *arg, int device), void *arg);
 /* Inside mirt__on_devices: waits for the other devices; false: they were given up, and this one is to return at
    once. */
-MIRT__LIB bool mirt__devices_barrier(mirt_strategy *strategy, int device);
+MIRT__TRAINING_LIB bool mirt__devices_barrier(mirt_strategy *strategy, int device);
 /* MIRT_E_TIMEOUT: the strategy is dead. */
 MIRT__LIB mirt_status mirt__usable(const mirt_strategy *strategy);
 /* Inside mirt__on_devices: a device that was given up never comes back from here, unless it is the caller. */
@@ -112,7 +112,7 @@ MIRT__LIB bool mirt__may_destroy(const mirt_strategy *strategy, const char *call
 /* Copies of the weights that devices read: one per device, or one for all. */
 MIRT__LIB int mirt__device_copies(const mirt_strategy *strategy);
 /* Those that one device writes in an update. */
-MIRT__LIB int mirt__written_copies(const mirt_strategy *strategy);
+MIRT__TRAINING_LIB int mirt__written_copies(const mirt_strategy *strategy);
 
 /* --- replicas.c --- */
 /* The fixed binary tree over replicas [0, count): a node over [lo, hi) splits at the largest power
@@ -134,7 +134,7 @@ MIRT__LIB int mirt__tree_push(mirt__tree_stack *stack, int lo, int size);
 /* The replicas [*first, *first + result) that `device` runs. */
 MIRT__LIB int mirt__device_replicas(const mirt_strategy *strategy, int replicas, int device, int *first);
 /* Gradient buffers of each device: what the binary counter needs, or one a replica. */
-MIRT__LIB int mirt__gradient_slots(const mirt_strategy *strategy, int replicas, bool slot_per_replica);
+MIRT__TRAINING_LIB int mirt__gradient_slots(const mirt_strategy *strategy, int replicas, bool slot_per_replica);
 /* Whether the devices' partial sums fit a mirt__exchange, whatever number of replicas has rows. */
 MIRT__LIB mirt_status mirt__check_parts(const mirt_strategy *strategy, int replicas);
 

@@ -4,7 +4,7 @@
 
 /* The node after which the gradients of elements [begin, end) are complete, and nobody reads them any more: sums take
  * their place. */
-MIRT__TRAINING int mirt__bucket_ready(const mirt__program *program, int64_t begin, int64_t end) {
+static int mirt__bucket_ready(const mirt__program *program, int64_t begin, int64_t end) {
     int ready = 0;
     for (int i = 0; i < program->graph.count; i++) {
         const mirt__node *node = program->graph.node[i];
@@ -19,7 +19,7 @@ MIRT__TRAINING int mirt__bucket_ready(const mirt__program *program, int64_t begi
 
 /* From the back of the block, where backward begins: whole variables, a small bucket first so that something travels
  * early. */
-MIRT__TRAINING mirt_status mirt__fill_buckets(mirt__step *step, const mirt__gradient_part *part, int count) {
+static mirt_status mirt__fill_buckets(mirt__step *step, const mirt__gradient_part *part, int count) {
     const int64_t first = (1 << 20) / (int64_t)sizeof(mirt__real), each = (25 << 20) / (int64_t)sizeof(mirt__real);
     int64_t end = (int64_t)(step->gradient_bytes / sizeof(mirt__real));
     if (!(step->bucket = (mirt__bucket *)mirt__calloc((size_t)count + 1, sizeof *step->bucket)))

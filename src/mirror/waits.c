@@ -31,7 +31,7 @@ MIRT__LIB bool mirt__step_end(const mirt__step *step, int device) {
 
 /* >>clocks of devices that queue their work */
 
-MIRT__LIB void mirt__step_clock(const mirt__step *step, int device, int stage) {
+MIRT__TRAINING_LIB void mirt__step_clock(const mirt__step *step, int device, int stage) {
     const mirt_strategy *s = step->strategy;
     mirt__device_timeline *timeline = &s->timeline[device];
     if (!timeline->timed) return;
@@ -41,7 +41,7 @@ MIRT__LIB void mirt__step_clock(const mirt__step *step, int device, int stage) {
 
 /* Seconds of the step's stages by phase; returns their sum. Two thirds of a training replica's are its backward part.
  */
-static double mirt__stage_seconds(const mirt__step *step, int device, double seconds[4]) {
+MIRT__TRAINING double mirt__stage_seconds(const mirt__step *step, int device, double seconds[4]) {
     const mirt_strategy *s = step->strategy;
     double sum = 0;
     memset(seconds, 0, 4 * sizeof *seconds);
@@ -58,7 +58,7 @@ static double mirt__stage_seconds(const mirt__step *step, int device, double sec
 
 /* The seconds of a wait are those of the device's stages, in the order in which they ended, and so are those of reading
    the next batch in which the device was still at work. */
-static void mirt__stages_count(const mirt__step *step, int device, double from, double to) {
+MIRT__TRAINING void mirt__stages_count(const mirt__step *step, int device, double from, double to) {
     static const int phase[] = {MIRT_PHASE_FORWARD, MIRT_PHASE_BACKWARD, MIRT_PHASE_REDUCE, MIRT_PHASE_UPDATE};
     mirt__device_timeline *timeline = &step->strategy->timeline[device];
     double seconds[4], at = from;
@@ -86,7 +86,7 @@ MIRT__LIB bool mirt__step_finish(mirt__step *step, int device) {
     const double from = timed ? mirt__now() : 0;
     int none = MIRT_OK;
     const mirt_status status = s->backend->wait(s->device[device].handle);
-    if (timed && status == MIRT_OK) mirt__stages_count(step, device, from, mirt__now());
+    if (MIRT__TRAINS && timed && status == MIRT_OK) mirt__stages_count(step, device, from, mirt__now());
     if (status == MIRT_OK) return true;
     if (__atomic_compare_exchange_n(&step->device_status, &none, (int)status, false, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE)) {

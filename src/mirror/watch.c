@@ -30,7 +30,7 @@ MIRT__LIB void mirt__on_caller(const mirt_strategy *s, void (*fn)(void *arg), vo
 MIRT__LIB mirt_status mirt__watch_mine(const mirt_strategy *s) { return (void)s, MIRT_OK; }
 MIRT__LIB bool mirt__watch_leave(mirt_strategy *s, mirt__section before) { return (void)s, (void)before, true; }
 MIRT__LIB void mirt__park_if_given_up(const mirt_strategy *s, int device) { (void)s, (void)device; }
-MIRT__LIB bool mirt__devices_barrier(mirt_strategy *s, int device) { return (void)s, (void)device, true; }
+MIRT__TRAINING_LIB bool mirt__devices_barrier(mirt_strategy *s, int device) { return (void)s, (void)device, true; }
 
 MIRT__LIB mirt__section mirt__watch_input(mirt_strategy *s, mirt_dataset *dataset) {
     mirt__section none;
@@ -463,7 +463,7 @@ static mirt_status mirt__round_watched(mirt_strategy *s, void (*fn)(void *arg, i
     return s->limit_asked ? mirt__watched(s, mirt__round_run, s) : mirt__round_run(s);
 }
 
-MIRT__LIB bool mirt__devices_barrier(mirt_strategy *s, int device) {
+MIRT__TRAINING_LIB bool mirt__devices_barrier(mirt_strategy *s, int device) {
     if (s->watch)
         MIRT__POKE(s->watch->device[device].meetings, s->watch->device[device].meetings + 1);
     bool met = mirt__team_barrier(s->leaders);

@@ -10,7 +10,7 @@
 static mirt__op_id mirt__file_op(const char *name) {
     for (int id = 0; id < MIRT__OP_COUNT; id++) {
         const mirt__op *op = mirt__op_get((mirt__op_id)id);
-        if (op->saved && strcmp(op->name, name) == 0) return (mirt__op_id)id;
+        if (op && op->saved && strcmp(op->name, name) == 0) return (mirt__op_id)id;
     }
     return MIRT__OP_COUNT;
 }

@@ -29,7 +29,7 @@ MIRT__LIB int mirt__call_variables(const mirt__graph *graph, const mirt_model *m
 }
 
 /* Whether a number depends only on weights. */
-static bool mirt__of_weights(const mirt__graph *graph, const mirt_tensor *t) {
+MIRT__TRAINING bool mirt__of_weights(const mirt__graph *graph, const mirt_tensor *t) {
     for (int i = 0; i < graph->count; i++) graph->node[i]->live = graph->node[i] == t->node;
     for (int i = graph->count - 1; i >= 0; i--) {
         const mirt__node *node = graph->node[i];
@@ -41,8 +41,8 @@ static bool mirt__of_weights(const mirt__graph *graph, const mirt_tensor *t) {
 
 /* Whether a term of the model's loss counts in this graph: terms that depend only on weights count once, regardless of
    the number of calls; the regularizer of a weight counts while the weight is trained, as in Keras. */
-static bool mirt__term_counts(const mirt__graph *graph, const mirt_model *model, const mirt_tensor *term, int first,
-                              bool again) {
+MIRT__TRAINING bool mirt__term_counts(const mirt__graph *graph, const mirt_model *model, const mirt_tensor *term,
+                                      int first, bool again) {
     const mirt__node *node = term->node;
     if (again && mirt__of_weights(&model->graph, term)) return false;
     if (!graph->root || !node->a.regularizer) return true;
@@ -54,12 +54,12 @@ static bool mirt__call_copy(mirt__graph *graph, mirt_model *model, const mirt__s
                             mirt_training training, const char *prefix, uint64_t salt, const mirt__stretch *to,
                             mirt_tensor **out) {
     mirt__copying c;
-    int outputs = to->count, terms = to->tensor == model->output ? model->graph.num_terms : 0;
+    int outputs = to->count, terms = MIRT__TRAINS && to->tensor == model->output ? model->graph.num_terms : 0;
     mirt_tensor **keep = (mirt_tensor **)mirt__pool_alloc(&graph->pool, (size_t)(outputs + terms) * sizeof *keep + 1);
     if (!keep) return false;
     memcpy(keep, to->tensor, (size_t)outputs * sizeof *keep);
     const int first = mirt__call_variables(graph, model);
-    for (int i = 0; i < terms; i++) {
+    for (int i = 0; MIRT__TRAINS && i < terms; i++) {
         mirt_tensor *term = model->graph.term[i];
         keep[outputs + i] = mirt__term_counts(graph, model, term, first, salt != 0) ? term : NULL;
     }
@@ -74,7 +74,7 @@ static bool mirt__call_copy(mirt__graph *graph, mirt_model *model, const mirt__s
     c.training = training;
     c.mode = graph->mode;
     if (!mirt__graph_copy(graph, &c, keep, outputs + terms)) return false;
-    for (int i = 0; i < terms; i++) {
+    for (int i = 0; MIRT__TRAINS && i < terms; i++) {
         if (keep[outputs + i] && !mirt__graph_term_add(graph, keep[outputs + i])) return false;
     }
     memcpy(out, keep, (size_t)outputs * sizeof *out);

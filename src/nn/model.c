@@ -190,7 +190,7 @@ MIRT__LIB void mirt__trainer_drop(mirt_model *model) {
 
 MIRT__LIB void mirt__compile_forget(mirt_model *model) {
     mirt__trainer_drop(model);
-    mirt__device_slots_free(model);
+    if (MIRT__TRAINS) mirt__device_slots_free(model);
     for (int i = 0; i < MIRT__MAX_SLOTS; i++) {
         mirt__aligned_free(model->slot[i]);
         model->slot[i] = NULL;

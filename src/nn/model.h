@@ -238,10 +238,10 @@ struct mirt_model {
 MIRT__LIB mirt_status mirt__weights_place(mirt_model *root);
 /* The devices get the weights of a root, or the model's optimizer state, if the host's are newer; */
 MIRT__LIB mirt_status mirt__weights_to_devices(mirt_model *root);
-MIRT__LIB mirt_status mirt__slots_to_devices(mirt_model *model);
+MIRT__TRAINING_LIB mirt_status mirt__slots_to_devices(mirt_model *model);
 /* the host gets them if the devices' are newer. Failures go to the log, and the strategy can no longer be used. */
 MIRT__LIB void mirt__weights_to_host(mirt_model *root);
-MIRT__LIB void mirt__slots_to_host(mirt_model *model);
+MIRT__TRAINING_LIB void mirt__slots_to_host(mirt_model *model);
 /* A device's copy of a variable. */
 MIRT__LIB mirt_status mirt__device_weight_get(mirt_model *model, int device, int variable, float *out);
 /* The host's were changed. */
@@ -249,7 +249,7 @@ MIRT__LIB void mirt__weights_changed(mirt_model *model);
 MIRT__LIB void mirt__slots_changed(mirt_model *model);
 /* The devices' copies; before the host's blocks are freed. */
 MIRT__LIB void mirt__device_weights_free(mirt_model *root);
-MIRT__LIB void mirt__device_slots_free(mirt_model *model);
+MIRT__TRAINING_LIB void mirt__device_slots_free(mirt_model *model);
 /* Bytes that each device has for the model's training, including what the model uses already. */
 MIRT__LIB size_t mirt__device_free(const mirt_model *model);
 

@@ -86,7 +86,7 @@ MIRT__LIB void mirt__weights_changed(mirt_model *model) { mirt__root(model, NULL
 
 /* >>slots */
 
-MIRT__LIB void mirt__device_slots_free(mirt_model *model) {
+MIRT__TRAINING_LIB void mirt__device_slots_free(mirt_model *model) {
     const mirt_strategy *s = model->strategy;
     for (int d = 0; d < s->num_devices; d++) {
         for (int i = 0; i < MIRT__MAX_SLOTS; i++) mirt__device_release(s, d, model->slot[i], &model->device_slot[d][i]);
@@ -94,7 +94,7 @@ MIRT__LIB void mirt__device_slots_free(mirt_model *model) {
     model->slots_newer = MIRT__NEWER_HOST;
 }
 
-MIRT__LIB mirt_status mirt__slots_to_devices(mirt_model *model) {
+MIRT__TRAINING_LIB mirt_status mirt__slots_to_devices(mirt_model *model) {
     mirt_strategy *s = model->strategy;
     const size_t bytes = mirt__root(model, NULL)->trained_bytes;
     if (model->slots_newer != MIRT__NEWER_HOST) return MIRT_OK;
@@ -112,7 +112,7 @@ MIRT__LIB mirt_status mirt__slots_to_devices(mirt_model *model) {
 }
 
 /* Devices that update a share have the state of that share alone. */
-MIRT__LIB void mirt__slots_to_host(mirt_model *model) {
+MIRT__TRAINING_LIB void mirt__slots_to_host(mirt_model *model) {
     mirt_strategy *s = model->strategy;
     const size_t bytes = mirt__root(model, NULL)->trained_bytes;
     if (model->slots_newer != MIRT__NEWER_DEVICES || s->lost[0]) return;

@@ -91,7 +91,7 @@ MIRT__LIB mirt__real *mirt__weight_at(const mirt_model *model, int variable) {
 MIRT__LIB mirt__real *mirt__slot_at(const mirt_model *model, int slot, int variable) {
     int first;
     const mirt_model *root = mirt__root(model, &first);
-    mirt__slots_to_host((mirt_model *)model);
+    if (MIRT__TRAINS) mirt__slots_to_host((mirt_model *)model);
     return (mirt__real *)(void *)(model->slot[slot] + root->variable[first + variable].offset);
 }
 

@@ -153,7 +153,7 @@ static double mirt__conv_macs(const mirt__node *node, int64_t rows) {
            (double)(s.ci / s.groups);
 }
 
-MIRT__LIB bool mirt__conv_both_pays(const mirt__node *node) {
+MIRT__TRAINING_LIB bool mirt__conv_both_pays(const mirt__node *node) {
     const mirt__attrs_window *w = MIRT__OF(&node->a, window);
     mirt__conv s;
     mirt__conv_of(node, 1, &s);
@@ -185,7 +185,7 @@ static int mirt__scaling_of(const mirt__call *call, const mirt__node *node, cons
 }
 
 /* The gradient of a normalization's input: dy, z, mean, variance, [gamma], [beta], [the two sums]. */
-static void mirt__norm_back_of(const mirt__call *call, const mirt__node *node, mirt__norm_back *out) {
+MIRT__TRAINING void mirt__norm_back_of(const mirt__call *call, const mirt__node *node, mirt__norm_back *out) {
     const mirt__attrs_scaling *a = &MIRT__OF(&node->a, norm)->scaling;
     int next = mirt__scaling_of(call, node, a, 2, node->a.mask_activation, &out->norm);
     out->z = mirt__address(call->bases, node->in[1]);
@@ -231,9 +231,9 @@ static mirt__epilogue mirt__fused_epilogue(const mirt__call *call, mirt__scaling
     }
     if (a->residual) e.add = call->in[at++];
     e.activation = a->activation;
-    if (a->mask_activation) e.mask = call->in[at++];
+    if (MIRT__TRAINS && a->mask_activation) e.mask = call->in[at++];
     e.mask_activation = a->mask_activation;
-    if (w->slope) {
+    if (MIRT__TRAINS && w->slope) {
         e.slope_x = call->in[at++];
         at = mirt__scaling_of(call, call->node, &w->scaling, at, w->slope_activation, own);
         e.slope = own;
@@ -319,7 +319,7 @@ static int mirt__conv2d_half_tied(const mirt__node *node, mirt_tensor **tied) {
 
 MIRT__OP_ROW(conv2d, mirt__conv2d_shape, mirt__conv2d_run,
     MIRT__SET_GRADIENT(mirt__conv2d_gradient) MIRT__SET(workspace, mirt__conv_workspace)
-    MIRT__SET(macs, mirt__conv_macs) MIRT__IS(row_wise) MIRT__IS(multiplies) MIRT__IS(weighted_sum)
+    MIRT__SET_MACS(mirt__conv_macs) MIRT__IS(row_wise) MIRT__IS(multiplies) MIRT__IS(weighted_sum)
     MIRT__SET(takes, MIRT__TAKES_READER | MIRT__TAKES_BIAS | MIRT__TAKES_ACTIVATION | MIRT__TAKES_PADDING |
                      MIRT__TAKES_NORM | MIRT__TAKES_MOMENTS | MIRT__TAKES_MEANS)
     MIRT__SET(tiled_reads, mirt__conv2d_tiled) MIRT__SET(lazy_x, MIRT__INPUT(0)) MIRT__SET(half, mirt__conv2d_tiled)
@@ -350,7 +350,7 @@ static void mirt__conv2d_input_grad_run(const mirt__call *call) {
     g.half = a->half;
     g.winograd = a->winograd;
     g.epilogue = mirt__fused_epilogue(call, &norm, &next);
-    if (w->both) {
+    if (MIRT__TRAINS && w->both) {
         const int out = w->sums ? 3 : 1;
         x = mirt__lazy_reader_of(call, next, &read[1]);
         g.x = &x;
@@ -361,7 +361,7 @@ static void mirt__conv2d_input_grad_run(const mirt__call *call) {
 }
 
 MIRT__TRAINING_ROW(conv2d_input_grad, mirt__conv_grad_shape, mirt__conv2d_input_grad_run,
-    MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs)
+    MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET_MACS(mirt__conv_macs)
     MIRT__SET(takes, MIRT__TAKES_MASK | MIRT__TAKES_GRADIENT | MIRT__TAKES_SLICE | MIRT__TAKES_NORM_SUMS)
     MIRT__SET(tiled_reads, mirt__conv2d_tiled) MIRT__SET(lazy_dy, MIRT__INPUT(0)) MIRT__SET(half, mirt__conv2d_tiled)
     MIRT__SET(half_in, ~MIRT__INPUT(1)) MIRT__IS(half_out) MIRT__SET(half_tied, mirt__conv2d_half_tied)
@@ -381,7 +381,7 @@ MIRT__TRAINING void mirt__conv2d_weight_grad_run(const mirt__call *call) {
 }
 
 MIRT__TRAINING_ROW(conv2d_weight_grad, mirt__conv_grad_shape, mirt__conv2d_weight_grad_run,
-    MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs) MIRT__SET(takes, MIRT__TAKES_PADDING)
+    MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET_MACS(mirt__conv_macs) MIRT__SET(takes, MIRT__TAKES_PADDING)
     MIRT__SET(tiled_reads, mirt__conv2d_weight_grad_tiled) MIRT__SET(lazy_x, MIRT__INPUT(0))
     MIRT__SET(lazy_dy, MIRT__INPUT(1)) MIRT__SET(half, mirt__conv2d_weight_grad_tiled)
     MIRT__SET(half_in, MIRT__INPUTS_ALL) MIRT__SET(half_products, mirt__conv2d_half_products))
@@ -425,7 +425,7 @@ MIRT__TRAINING void mirt__conv2d_transpose_gradient(mirt__node *node, mirt_tenso
 
 MIRT__OP_ROW(conv2d_transpose, mirt__conv2d_transpose_shape, mirt__conv2d_input_grad_run,
     MIRT__SET_GRADIENT(mirt__conv2d_transpose_gradient) MIRT__SET(workspace, mirt__conv_workspace)
-    MIRT__SET(macs, mirt__conv_macs) MIRT__IS(row_wise) MIRT__IS(multiplies) MIRT__IS(weighted_sum))
+    MIRT__SET_MACS(mirt__conv_macs) MIRT__IS(row_wise) MIRT__IS(multiplies) MIRT__IS(weighted_sum))
 
 MIRT__LIB mirt_tensor *mirt__conv2d_transpose_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a) {
     mirt__attrs own = *a;
@@ -452,7 +452,7 @@ MIRT__TRAINING void mirt__conv2d_pool_gradient(mirt__node *node, mirt_tensor *co
 /* Never recorded: mirt__fuse_pool makes it from a convolution whose shape is known. */
 MIRT__OP_ROW(conv2d_pool, NULL, mirt__conv2d_pool_run,
     MIRT__SET_GRADIENT(mirt__conv2d_pool_gradient) MIRT__SET(workspace, mirt__conv_workspace)
-    MIRT__SET(macs, mirt__conv_macs) MIRT__SET(optional_outputs, MIRT__OUTPUT(1)))
+    MIRT__SET_MACS(mirt__conv_macs) MIRT__SET(optional_outputs, MIRT__OUTPUT(1)))
 
 MIRT__TRAINING void mirt__conv2d_pool_weight_grad_run(const mirt__call *call) {
     mirt__conv_pool_weight_grad g;
@@ -472,7 +472,7 @@ MIRT__TRAINING double mirt__conv2d_pool_weight_grad_macs(const mirt__node *node,
 }
 
 MIRT__TRAINING_ROW(conv2d_pool_weight_grad, mirt__conv_grad_shape, mirt__conv2d_pool_weight_grad_run,
-    MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv2d_pool_weight_grad_macs))
+    MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET_MACS(mirt__conv2d_pool_weight_grad_macs))
 
 MIRT__LIB mirt_tensor *mirt__conv2d_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a) {
     return mirt__apply_two(MIRT__OP_conv2d, a, x, kernel);

@@ -66,14 +66,14 @@ MIRT__TRAINING void mirt__unary_gradient(mirt__node *node, mirt_tensor *const *d
 #undef MIRT__GRADIENT_END
 #undef MIRT__GRADIENT_CASE
 
-static mirt__extent mirt__unary_extent(const mirt__node *node, const mirt__extent in[2]) {
+MIRT__TRAINING mirt__extent mirt__unary_extent(const mirt__node *node, const mirt__extent in[2]) {
     const int kind = node->a.kind;
     const bool linear = kind == MIRT__COPY || kind == MIRT__NEGATIVE || (kind == MIRT__AFFINE && node->a.offset == 0);
     return linear ? in[0] : MIRT__EXTENT_OTHER;
 }
 
 MIRT__OP_ROW(unary, mirt__unary_shape, mirt__unary_run,
-    MIRT__SET_GRADIENT(mirt__unary_gradient) MIRT__IS(row_wise) MIRT__SET(extent, mirt__unary_extent)
+    MIRT__SET_GRADIENT(mirt__unary_gradient) MIRT__IS(row_wise) MIRT__SET_EXTENT(mirt__unary_extent)
     MIRT__SET(overwrites, MIRT__INPUTS_ALL)
     MIRT__SAVED(1, 1, MIRT__SAVES_kind | MIRT__SAVES_scale | MIRT__SAVES_offset))
 
@@ -185,7 +185,7 @@ MIRT__TRAINING void mirt__binary_gradient(mirt__node *node, mirt_tensor *const *
     if (b->needs_grad) dx[1] = mirt__unbroadcast(db, b);
 }
 
-static mirt__extent mirt__binary_extent(const mirt__node *node, const mirt__extent in[2]) {
+MIRT__TRAINING mirt__extent mirt__binary_extent(const mirt__node *node, const mirt__extent in[2]) {
     const int kind = node->a.kind;
     if (kind == MIRT__ADD || kind == MIRT__SUBTRACT) return in[0] == in[1] ? in[0] : MIRT__EXTENT_OTHER;
     if (kind == MIRT__MULTIPLY && in[0] == MIRT__EXTENT_NONE) return in[1];
@@ -196,7 +196,7 @@ static mirt__extent mirt__binary_extent(const mirt__node *node, const mirt__exte
 static bool mirt__binary_half(const mirt__node *node) { return node->out[0]->lazy; }
 
 MIRT__OP_ROW(binary, mirt__binary_shape, mirt__binary_run,
-    MIRT__SET_GRADIENT(mirt__binary_gradient) MIRT__IS(row_wise) MIRT__SET(extent, mirt__binary_extent)
+    MIRT__SET_GRADIENT(mirt__binary_gradient) MIRT__IS(row_wise) MIRT__SET_EXTENT(mirt__binary_extent)
     MIRT__SET(overwrites, MIRT__INPUTS_ALL) MIRT__SET(lazy, MIRT__LAZY_GATE) MIRT__SET(half, mirt__binary_half)
     MIRT__SET(half_in, MIRT__INPUT(0)) MIRT__SAVED(2, 2, MIRT__SAVES_kind))
 
@@ -220,7 +220,7 @@ static void mirt__broadcast_run(const mirt__call *call) {
 }
 
 MIRT__OP_ROW(broadcast, mirt__broadcast_to_shape, mirt__broadcast_run,
-    MIRT__IS(row_wise) MIRT__SET(extent, mirt__extent_kept) MIRT__SET(shape_only, MIRT__INPUT(1)))
+    MIRT__IS(row_wise) MIRT__SET_EXTENT(mirt__extent_kept) MIRT__SET(shape_only, MIRT__INPUT(1)))
 
 MIRT__TRAINING_LIB mirt_tensor *mirt__broadcast_op(mirt_tensor *x, mirt_tensor *like, bool mean) {
     mirt__attrs a = mirt__attrs_of(MIRT__OP_broadcast);
@@ -263,7 +263,7 @@ MIRT__LIB mirt_activation_kind mirt__activation_of(const mirt__node *node) {
     return MIRT_LINEAR;
 }
 
-MIRT__LIB mirt_activation_kind mirt__activation_grad_of(const mirt__node *node) {
+MIRT__TRAINING_LIB mirt_activation_kind mirt__activation_grad_of(const mirt__node *node) {
     for (int i = 0; node->id == MIRT__OP_binary && i < MIRT__ACTIVATION_COUNT; i++) {
         const mirt__activation_class *c = mirt__activation_get((mirt_activation_kind)i);
         if (c->fused && c->grad == (mirt__binary_kind)node->a.kind) return (mirt_activation_kind)i;

@@ -19,7 +19,7 @@ static bool mirt__all_reduce_shape(mirt__node *node) {
 }
 
 /* Every replica's result depends on every replica's value. */
-MIRT__TRAINING void mirt__all_reduce_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+static void mirt__all_reduce_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     if (node->a.kind == MIRT__ALL_REDUCE_MOMENTS) {
         mirt__fail(MIRT_E_INVALID, "combined statistics are differentiated by the normalization that reads them");
         mirt__graph_poison(node->graph);
@@ -38,7 +38,7 @@ static mirt__extent mirt__all_reduce_extent(const mirt__node *node, const mirt__
 }
 
 MIRT__OP_ROW(all_reduce, mirt__all_reduce_shape, mirt__copy_run,
-    MIRT__SET_GRADIENT(mirt__all_reduce_gradient) MIRT__IS(meets) MIRT__SET(extent, mirt__all_reduce_extent))
+    MIRT__SET_GRADIENT(mirt__all_reduce_gradient) MIRT__IS(meets) MIRT__SET_EXTENT(mirt__all_reduce_extent))
 
 MIRT__LIB mirt_tensor *mirt__all_reduce_op(mirt_tensor **inout, int count, int kind) {
     mirt__attrs a = mirt__attrs_of(MIRT__OP_all_reduce);

@@ -158,4 +158,4 @@ MIRT__OP_ROW(constant, mirt__shape_given, mirt__constant_run,
     MIRT__IS(row_wise) MIRT__SAVED(0, 0, MIRT__SAVES_dtype | MIRT__SAVES_shape | MIRT__SAVES_data))
 MIRT__OP_ROW(input, mirt__shape_given, NULL, MIRT__SET(space, MIRT__SPACE_IO) MIRT__IS(row_wise))
 MIRT__OP_ROW(variable, mirt__shape_given, NULL, MIRT__SET(space, MIRT__SPACE_WEIGHT) MIRT__IS(row_wise))
-MIRT__TRAINING_ROW(loss_weight, mirt__shape_given, mirt__loss_weight_run, MIRT__SET(extent, mirt__loss_weight_extent))
+MIRT__TRAINING_ROW(loss_weight, mirt__shape_given, mirt__loss_weight_run, MIRT__SET_EXTENT(mirt__loss_weight_extent))

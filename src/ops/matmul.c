@@ -162,7 +162,7 @@ static void mirt__matmul_workspace(const mirt__node *node, int64_t rows, mirt__w
     out->scratch = mirt__gemm_scratch(&g);
 }
 
-static double mirt__matmul_macs(const mirt__node *node, int64_t rows) {
+MIRT__TRAINING double mirt__matmul_macs(const mirt__node *node, int64_t rows) {
     mirt__gemm g;
     mirt__matmul_args(node, rows, &g);
     return (double)g.m * (double)g.n * (double)g.k;
@@ -206,7 +206,7 @@ static bool mirt__matmul_half_products(const mirt__node *node) {
 
 MIRT__OP_ROW(matmul, mirt__matmul_shape, mirt__matmul_run,
     MIRT__SET_GRADIENT(mirt__matmul_gradient) MIRT__SET(workspace, mirt__matmul_workspace)
-    MIRT__SET(macs, mirt__matmul_macs) MIRT__IS(row_wise) MIRT__IS(multiplies) MIRT__IS(weighted_sum)
+    MIRT__SET_MACS(mirt__matmul_macs) MIRT__IS(row_wise) MIRT__IS(multiplies) MIRT__IS(weighted_sum)
     MIRT__SET(takes, MIRT__TAKES_READER | MIRT__TAKES_BIAS | MIRT__TAKES_ACTIVATION | MIRT__TAKES_MASK)
     MIRT__SET(half_products, mirt__matmul_half_products)
     MIRT__SAVED(2, 2, MIRT__SAVES_transpose_a | MIRT__SAVES_transpose_b))

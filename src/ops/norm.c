@@ -211,7 +211,7 @@ MIRT__TRAINING bool mirt__norm_grad_input_shape(mirt__node *node) {
     return mirt__declare(node, MIRT_FLOAT32, &node->in[1]->shape);
 }
 
-MIRT__LIB double mirt__norm_count(const mirt__call *call, const mirt__node *node, int64_t rows) {
+MIRT__TRAINING_LIB double mirt__norm_count(const mirt__call *call, const mirt__node *node, int64_t rows) {
     const mirt__attrs_norm *own = MIRT__OF(&node->a, norm);
     const bool global = own->synchronized && mirt__is_batched(&node->in[1]->shape);
     return global ? (double)rows * ((double)call->run->global_rows / (double)call->rows) : (double)rows;
@@ -286,13 +286,13 @@ MIRT__LIB mirt_tensor *mirt__batch_norm_op(mirt_tensor *const *in, const mirt__a
     return mirt__apply(MIRT__OP_batch_norm, a, in, mirt__norm_inputs(a));
 }
 
-static mirt_tensor *mirt__moving_average(mirt_tensor *moving, mirt_tensor *batch, double momentum) {
+MIRT__TRAINING mirt_tensor *mirt__moving_average(mirt_tensor *moving, mirt_tensor *batch, double momentum) {
     mirt_tensor *kept = mirt__unary_op(MIRT__AFFINE, moving, (float)momentum, 0);
     return mirt__binary_op(MIRT__ADD, kept, mirt__unary_op(MIRT__AFFINE, batch, (float)(1 - momentum), 0));
 }
 
-MIRT__LIB mirt_tensor *mirt__batch_norm_training(mirt_tensor *const *in, const mirt__attrs *a, mirt_tensor **mean,
-                                                 mirt_tensor **variance) {
+MIRT__TRAINING_LIB mirt_tensor *mirt__batch_norm_training(mirt_tensor *const *in, const mirt__attrs *a,
+                                                          mirt_tensor **mean, mirt_tensor **variance) {
     mirt__attrs attrs = *a;
     mirt__attrs_norm *own = MIRT__OF(&attrs, norm);
     mirt_tensor *now[5] = {in[0], NULL, NULL, NULL, NULL};
@@ -316,7 +316,8 @@ MIRT__LIB mirt_tensor *mirt__batch_norm_inference(mirt_tensor *const *in, const 
 
 /* A moving statistic goes on to that of this batch: behind the step, with all replicas' in one, or in the step where
    one call of the layer goes on from another. */
-static bool mirt__batch_norm_moves(mirt__graph *graph, mirt_tensor *moving, mirt_tensor *batch, double momentum) {
+MIRT__TRAINING bool mirt__batch_norm_moves(mirt__graph *graph, mirt_tensor *moving, mirt_tensor *batch,
+                                           double momentum) {
     mirt__assignment *earlier = mirt__graph_assignment(graph, moving->node->a.index);
     if (!earlier) return mirt__graph_assign(graph, moving->node->a.index, batch, MIRT_AGGREGATE_MEAN, momentum);
     if (earlier->momentum > 0) earlier->value = mirt__moving_average(moving, earlier->value, earlier->momentum);
@@ -339,6 +340,9 @@ static mirt_tensor *mirt__batch_norm_lower(mirt__graph *graph, const mirt__node 
     mirt_tensor *mean, *variance;
     const bool training = mirt__in_training(node, mode) && !mirt__norm_frozen(in[1], mode);
     if (!training) return mirt__batch_norm_inference(in, &node->a);
+    if (!MIRT__TRAINS)
+        return mirt__fail(MIRT_E_STATE, "a program without training cannot take the statistics of a batch"),
+               (mirt_tensor *)NULL;
     mirt_tensor *y = mirt__batch_norm_training(in, &node->a, &mean, &variance);
     const bool moved = y && mirt__batch_norm_moves(graph, in[1], mean, momentum) &&
                        mirt__batch_norm_moves(graph, in[2], variance, momentum);

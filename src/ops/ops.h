@@ -70,7 +70,7 @@ MIRT__LIB mirt_tensor *mirt__scalar_op(mirt__graph *graph, float value);
 /* The activation that a unary node computes; the fused one whose gradient a binary node is; MIRT_LINEAR for all others.
  */
 MIRT__LIB mirt_activation_kind mirt__activation_of(const mirt__node *node);
-MIRT__LIB mirt_activation_kind mirt__activation_grad_of(const mirt__node *node);
+MIRT__TRAINING_LIB mirt_activation_kind mirt__activation_grad_of(const mirt__node *node);
 /* The activation node of `kind` on x; x itself for MIRT_LINEAR. */
 MIRT__LIB mirt_tensor *mirt__activation_op(mirt_activation_kind kind, mirt_tensor *x);
 /* dy times the derivative of a fused activation whose output is y; dy for MIRT_LINEAR. */
@@ -126,8 +126,8 @@ MIRT__LIB mirt_tensor *mirt__layer_norm_op(mirt_tensor *x, mirt_tensor *gamma, m
    never run: a program has one of the two below in its place, recorded with its inputs and
    attributes. In training `mean` and `variance` are the batch's, which the moving ones are to go on to. */
 MIRT__LIB mirt_tensor *mirt__batch_norm_op(mirt_tensor *const *in, const mirt__attrs *a);
-MIRT__LIB mirt_tensor *mirt__batch_norm_training(mirt_tensor *const *in, const mirt__attrs *a, mirt_tensor **mean,
-                                                 mirt_tensor **variance);
+MIRT__TRAINING_LIB mirt_tensor *mirt__batch_norm_training(mirt_tensor *const *in, const mirt__attrs *a,
+                                                          mirt_tensor **mean, mirt_tensor **variance);
 MIRT__LIB mirt_tensor *mirt__batch_norm_inference(mirt_tensor *const *in, const mirt__attrs *a);
 
 /* SUM adds over replicas, MEAN weighs them by their rows, MOMENTS takes a mean and a (biased)
@@ -163,9 +163,9 @@ static inline mirt__real *mirt__out(const mirt__call *call, int i) { return (mir
 /* Each output becomes the numbers of its input. */
 MIRT__LIB void mirt__copy_run(const mirt__call *call);
 /* Whether both gradients of the convolution, whose weight gradient this is, are better made in one pass. */
-MIRT__LIB bool mirt__conv_both_pays(const mirt__node *node);
+MIRT__TRAINING_LIB bool mirt__conv_both_pays(const mirt__node *node);
 MIRT__LIB mirt__reader mirt__reader_of(const mirt__call *call, int input);
 /* The rows that the sums of a norm_grad_input are over, of `rows` in this call. */
-MIRT__LIB double mirt__norm_count(const mirt__call *call, const mirt__node *node, int64_t rows);
+MIRT__TRAINING_LIB double mirt__norm_count(const mirt__call *call, const mirt__node *node, int64_t rows);
 
 #endif

@@ -63,7 +63,7 @@ MIRT__TRAINING void mirt__reduce_gradient(mirt__node *node, mirt_tensor *const *
     }
 }
 
-static mirt__extent mirt__reduce_extent(const mirt__node *node, const mirt__extent in[2]) {
+MIRT__TRAINING mirt__extent mirt__reduce_extent(const mirt__node *node, const mirt__extent in[2]) {
     const bool sum = node->a.kind == MIRT__REDUCE_SUM;
     if (mirt__is_batched(&node->in[0]->shape)) return sum ? MIRT__EXTENT_SUM : MIRT__EXTENT_OTHER;
     return sum || node->a.kind == MIRT__REDUCE_MEAN ? in[0] : MIRT__EXTENT_OTHER;
@@ -75,7 +75,7 @@ static bool mirt__reduce_half(const mirt__node *node) {
 
 MIRT__OP_ROW(reduce, mirt__reduce_shape, mirt__reduce_run,
     MIRT__SET_GRADIENT(mirt__reduce_gradient) MIRT__SET(workspace, mirt__reduce_workspace) MIRT__IS(row_wise)
-    MIRT__SET(extent, mirt__reduce_extent) MIRT__SET(half, mirt__reduce_half) MIRT__SET(half_in, MIRT__INPUT(0))
+    MIRT__SET_EXTENT(mirt__reduce_extent) MIRT__SET(half, mirt__reduce_half) MIRT__SET(half_in, MIRT__INPUT(0))
     MIRT__SAVED(1, 1, MIRT__SAVES_kind | MIRT__SAVES_axes | MIRT__SAVES_keepdims))
 
 MIRT__TRAINING void mirt__reduce_max_grad_run(const mirt__call *call) {

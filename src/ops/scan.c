@@ -18,7 +18,7 @@ MIRT__LIB bool mirt__take_axis(mirt__node *node, const mirt_shape *x) {
     return true;
 }
 
-static bool mirt__scan_finds(const mirt__node *node) {
+MIRT__TRAINING bool mirt__scan_finds(const mirt__node *node) {
     return node->a.kind == MIRT__ARGMAX || node->a.kind == MIRT__ARGMIN;
 }
 

@@ -21,7 +21,7 @@ MIRT__TRAINING void mirt__reshape_gradient(mirt__node *node, mirt_tensor *const 
 
 MIRT__OP_ROW(reshape, mirt__reshape_shape, NULL,
     MIRT__SET_GRADIENT(mirt__reshape_gradient) MIRT__IS(alias) MIRT__IS(row_wise) MIRT__IS(keeps_range)
-    MIRT__SET(extent, mirt__extent_kept) MIRT__SAVED(1, 1, MIRT__SAVES_shape))
+    MIRT__SET_EXTENT(mirt__extent_kept) MIRT__SAVED(1, 1, MIRT__SAVES_shape))
 
 MIRT__LIB mirt_tensor *mirt__reshape_op(mirt_tensor *x, const mirt_shape *shape) {
     if (!x || mirt__shape_equal(&x->shape, shape)) return x;
@@ -57,7 +57,7 @@ static bool mirt__cast_shape(mirt__node *node) {
 static bool mirt__cast_half(const mirt__node *node) { return node->a.half; }
 
 MIRT__OP_ROW(cast, mirt__cast_shape, mirt__copy_run,
-    MIRT__IS(row_wise) MIRT__IS(keeps_range) MIRT__SET(extent, mirt__extent_kept) MIRT__SET(half, mirt__cast_half)
+    MIRT__IS(row_wise) MIRT__IS(keeps_range) MIRT__SET_EXTENT(mirt__extent_kept) MIRT__SET(half, mirt__cast_half)
     MIRT__IS(half_out) MIRT__SAVED(1, 1, MIRT__SAVES_dtype))
 
 MIRT_API mirt_tensor *mirt_cast(mirt_tensor *x, mirt_dtype dtype) {
@@ -97,7 +97,7 @@ MIRT_API mirt_tensor *mirt_one_hot(mirt_tensor *x, int64_t depth) {
 }
 
 MIRT__OP_ROW(stop_gradient, mirt__shape_kept, NULL,
-    MIRT__IS(alias) MIRT__IS(stops_gradient) MIRT__IS(row_wise) MIRT__SET(extent, mirt__extent_kept)
+    MIRT__IS(alias) MIRT__IS(stops_gradient) MIRT__IS(row_wise) MIRT__SET_EXTENT(mirt__extent_kept)
     MIRT__SAVED(1, 1, 0))
 
 MIRT_API mirt_tensor *mirt_stop_gradient(mirt_tensor *x) {

@@ -4,7 +4,10 @@
 MIRT__LIB const mirt__op *mirt__op_get(mirt__op_id id) {
     switch (id) {
 #define MIRT__OP_CASE(name, family) case MIRT__OP_##name: return &mirt__op_##name;
-    MIRT__OP_LIST(MIRT__OP_CASE)
+    MIRT__PREDICT_OP_LIST(MIRT__OP_CASE)
+#ifndef MIRRORTRAIN_NO_TRAIN
+    MIRT__TRAINING_OP_LIST(MIRT__OP_CASE)
+#endif
 #undef MIRT__OP_CASE
     default: return NULL;
     }

@@ -42,7 +42,7 @@ static bool mirt__half_worth(const mirt_tensor *t, const mirt__storage_costs *co
 }
 
 /* Puts those copies behind what they copy. */
-static bool mirt__half_cast(mirt__graph *graph, const mirt__storage_costs *costs) {
+MIRT__TRAINING bool mirt__half_cast(mirt__graph *graph, const mirt__storage_costs *costs) {
     const int n = graph->count;
     for (int i = 0; i < n; i++) {
         for (int k = 0; k < graph->node[i]->num_out; k++) {
@@ -80,7 +80,7 @@ static bool mirt__half_cast(mirt__graph *graph, const mirt__storage_costs *costs
 
 MIRT__LIB void mirt__fuse_half(mirt__graph *graph, const mirt__storage_costs *costs, mirt_dtype half,
                                mirt_tensor *const *keep, int count) {
-    if (!mirt__half_cast(graph, costs)) return;
+    if (MIRT__TRAINS && !mirt__half_cast(graph, costs)) return;
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
         for (int k = 0; k < node->num_out; k++) {

@@ -73,7 +73,7 @@ static bool mirt__plan_needs_place(const mirt__node *node, int slot) {
            !(t->uses == 0 && (node->op->optional_outputs >> slot & 1));
 }
 
-static bool mirt__plan_crosses(const mirt__program *program, const mirt_tensor *t) {
+MIRT__TRAINING bool mirt__plan_crosses(const mirt__program *program, const mirt_tensor *t) {
     for (int i = 0; i < program->num_cuts; i++) {
         if (t->first <= program->cut[i] && program->cut[i] <= t->last) return true;
     }
@@ -98,7 +98,7 @@ static void mirt__plan_in_place(const mirt__program *program) {
             if (owner->reuses) owner = owner->reuses;
             if (owner->last != i || !mirt__plan_overwrites(node, k)) continue;
             if (!mirt__plan_needs_place(owner->node, owner->slot)) continue;
-            if (mirt__plan_crosses(program, t) || mirt__plan_crosses(program, owner)) continue;
+            if (MIRT__TRAINS && (mirt__plan_crosses(program, t) || mirt__plan_crosses(program, owner))) continue;
             t->reuses = owner;
             owner->last = t->last;
         }
@@ -130,7 +130,7 @@ static int mirt__plan_collect(const mirt__program *program, mirt__space space, m
         for (int k = 0; k < graph->node[i]->num_out; k++) {
             mirt_tensor *t = graph->node[i]->out[k];
             if (!mirt__plan_needs_place(graph->node[i], k) || t->reuses) continue;
-            if (mirt__plan_crosses(program, t) != (space == MIRT__SPACE_REPLICA)) continue;
+            if (MIRT__TRAINS && mirt__plan_crosses(program, t) != (space == MIRT__SPACE_REPLICA)) continue;
             if (list) {
                 mirt__stay s = {0, mirt__align_up(mirt__tensor_bytes(t, program->max_rows)), t, t->first, t->last};
                 list[n] = s;
@@ -200,7 +200,7 @@ static void mirt__plan_aliases_and_workspace(mirt__program *program) {
     }
 }
 
-static bool mirt__plan_cuts(mirt__program *program) {
+MIRT__TRAINING bool mirt__plan_cuts(mirt__program *program) {
     mirt__graph *graph = &program->graph;
     program->cut = (int *)mirt__pool_alloc(&graph->pool, (size_t)graph->count * sizeof *program->cut + 1);
     for (int i = 0; program->cut && i < graph->count; i++) {
@@ -213,11 +213,12 @@ MIRT__LIB bool mirt__plan(mirt__program *program, mirt__output *outputs, int num
                           const size_t *variable_offset, int64_t max_rows) {
     program->max_rows = max_rows;
     mirt__plan_leaves(program, variable_offset);
-    if (!mirt__plan_outputs(program, outputs, num_outputs) || !mirt__plan_cuts(program)) return false;
+    if (!mirt__plan_outputs(program, outputs, num_outputs) || (MIRT__TRAINS && !mirt__plan_cuts(program)))
+        return false;
     mirt__plan_lifetimes(&program->graph);
     mirt__plan_in_place(program);
     if (!mirt__plan_space(program, MIRT__SPACE_ARENA, &program->arena) ||
-        !mirt__plan_space(program, MIRT__SPACE_REPLICA, &program->replica)) {
+        (MIRT__TRAINS && !mirt__plan_space(program, MIRT__SPACE_REPLICA, &program->replica))) {
         return false;
     }
     mirt__plan_aliases_and_workspace(program);

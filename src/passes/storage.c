@@ -46,7 +46,7 @@ MIRT__LIB bool mirt__storage_lazy(mirt_tensor *t, int readers, bool held, const 
     return t->lazy;
 }
 
-MIRT__LIB bool mirt__storage_copy(const mirt_tensor *t, int readers, const mirt__storage_costs *costs) {
+MIRT__TRAINING_LIB bool mirt__storage_copy(const mirt_tensor *t, int readers, const mirt__storage_costs *costs) {
     const double bytes = (double)mirt__tensor_bytes(t, 1), copied = bytes / 2;
     return readers > 0 && costs->pass * (bytes + copied) <= costs->pass * MIRT__COPY_READS * readers * (bytes - copied);
 }

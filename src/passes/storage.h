@@ -22,7 +22,7 @@ MIRT__LIB mirt__storage mirt__choose(const mirt__choice *choice);
    of the backward pass, and `t` is of the forward pass. */
 MIRT__LIB bool mirt__storage_lazy(mirt_tensor *t, int readers, bool held, const mirt__storage_costs *costs);
 /* Whether a copy of `t` in 16 bits pays for `readers` normalizations that read it in its place. */
-MIRT__LIB bool mirt__storage_copy(const mirt_tensor *t, int readers, const mirt__storage_costs *costs);
+MIRT__TRAINING_LIB bool mirt__storage_copy(const mirt_tensor *t, int readers, const mirt__storage_costs *costs);
 /* Records the nodes whose tensors are computed twice once more, before the first backward node that reads them. To be
    called before mirt__fuse_half. On an error the graph is marked. */
 MIRT__TRAINING_LIB void mirt__storage_twice(mirt__graph *graph, const mirt__storage_costs *costs,

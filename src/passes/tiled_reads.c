@@ -169,7 +169,7 @@ MIRT__TRAINING void mirt__tiled_mask(mirt__graph *graph, mirt__node *node) {
     mirt__tiled_take(p, node);
 }
 
-static void mirt__tiled_moments(mirt__node *node) {
+MIRT__TRAINING void mirt__tiled_moments(mirt__node *node) {
     mirt__node *p = mirt__tiled_maker(node->in[0], MIRT__TAKES_MOMENTS);
     if (!p || MIRT__OF(&node->a, norm)->last_axes) return;
     MIRT__OF(&p->a, window)->sums = MIRT__SUMS_MOMENTS;
@@ -234,7 +234,7 @@ static void mirt__tiled_activation(mirt__node *node) {
     mirt__tiled_take(p, node);
 }
 
-/* Rewrites of the backward graph. */
+/* Rewrites that only training needs. */
 MIRT__TRAINING void mirt__tiled_rewrite_gradient(mirt__graph *graph, mirt__node *node) {
     switch ((int)node->id) {
     case MIRT__OP_slice: mirt__tiled_slice(node); break;
@@ -242,6 +242,7 @@ MIRT__TRAINING void mirt__tiled_rewrite_gradient(mirt__graph *graph, mirt__node 
         mirt__tiled_sum(graph, node);
         if (node->num_out) mirt__tiled_mask(graph, node);
         break;
+    case MIRT__OP_norm_stats: mirt__tiled_moments(node); break;
     case MIRT__OP_norm_grad_sums: mirt__tiled_sums(graph, node); break;
     default: break;
     }
@@ -252,7 +253,6 @@ static void mirt__tiled_rewrite(mirt__graph *graph, mirt__node *node) {
     switch ((int)node->id) {
     case MIRT__OP_unary: mirt__tiled_activation(node); break;
     case MIRT__OP_reduce: mirt__tiled_means(node); break;
-    case MIRT__OP_norm_stats: mirt__tiled_moments(node); break;
     case MIRT__OP_normalize: mirt__tiled_normalize(graph, node); break;
     default:
         if (MIRT__TRAINS) mirt__tiled_rewrite_gradient(graph, node);

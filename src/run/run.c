@@ -2,7 +2,7 @@
 /* Runs a step from the caller's thread: checks the batch's labels, starts the devices, reports failures. */
 
 /* Class numbers have to be whole, and of a class. */
-static mirt_status mirt__check_classes(const mirt_function *f, int field, const mirt__batch *batch) {
+MIRT__TRAINING mirt_status mirt__check_classes(const mirt_function *f, int field, const mirt__batch *batch) {
     const mirt__data_field *spec = &f->spec.field[field];
     int64_t per_row = mirt__shape_count(&spec->shape), count = batch->rows * per_row;
     int classes = f->classes[field];
@@ -21,7 +21,7 @@ static mirt_status mirt__check_classes(const mirt_function *f, int field, const 
 /* What the optimizer reads and writes, on the devices. */
 static mirt_status mirt__weights_ready(const mirt_function *f) {
     if (mirt__weights_to_devices(f->root) != MIRT_OK) return mirt_last_status();
-    return f->step.has_gradients ? mirt__slots_to_devices(f->model) : MIRT_OK;
+    return MIRT__TRAINS && f->step.has_gradients ? mirt__slots_to_devices(f->model) : MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *batch) {
@@ -43,12 +43,12 @@ MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *
                           (long long)batch->rows, (long long)step->max_rows);
     }
     for (int i = 0; i < f->spec.num_fields; i++) {
-        if (f->classes[i] && mirt__check_classes(f, i, batch) != MIRT_OK) return mirt_last_status();
+        if (MIRT__TRAINS && f->classes[i] && mirt__check_classes(f, i, batch) != MIRT_OK) return mirt_last_status();
         step->io[i] = batch->field[i];
     }
     step->rows = batch->rows;
     if (mirt__step_reserve(step) != MIRT_OK || mirt__weights_ready(f) != MIRT_OK) return mirt_last_status();
-    mirt__step_take_memory(step);
+    if (MIRT__TRAINS) mirt__step_take_memory(step);
     if (MIRT__TRAINS) mirt__rule_set(f);
     step->failed = NULL;
     step->overlaps = step->reduced = f->overflow = false;
@@ -98,11 +98,11 @@ static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int
     mirt__info_set(f);
     mirt__hold(f->model);
     for (int d = 0; d < s->num_devices; d++) __atomic_store_n(&s->timeline[d].step, f->model->step, __ATOMIC_RELAXED);
-    if (s->observer) s->observer->begin(f);
+    if (MIRT__TRAINS && s->observer) s->observer->begin(f);
     step->holds = next != NULL;
     mirt_status status = mirt__run_round(f, fn);
     if (next && status == MIRT_OK) {
-        if (s->observer) s->observer->ahead(f);
+        if (MIRT__TRAINS && s->observer) s->observer->ahead(f);
         step->holds = false;
         const mirt__batch *ahead = step->device_status == MIRT_OK ? next(arg) : NULL;
         step->ahead = ahead ? ahead->field : NULL;
@@ -112,17 +112,17 @@ static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int
     }
     for (int d = 0; d < s->num_devices && status == MIRT_OK; d++)
         mirt__timeline_mark(&s->timeline[d], MIRT_PHASE_LAUNCH, -1, -1);
-    if (s->observer && status == MIRT_OK) s->observer->end(f);
+    if (MIRT__TRAINS && s->observer && status == MIRT_OK) s->observer->end(f);
     mirt__let_go(f->model);
     return status == MIRT_OK ? mirt__step_failure(step) : status;
 }
 
 /* The devices' weights, and the optimizer's state, are the newer ones now. */
-static void mirt__devices_changed(mirt_function *f) {
+MIRT__TRAINING void mirt__devices_changed(mirt_function *f) {
     const mirt__step *step = &f->step;
     for (int i = 0; i < step->num_states && !f->overflow; i++)
         f->root->edits += f->root->variable[step->state[i].variable].frozen;
-    if (MIRT__TRAINS && step->float16 && step->num_ranges) mirt__loss_scale_step(f->root, f->overflow);
+    if (step->float16 && step->num_ranges) mirt__loss_scale_step(f->root, f->overflow);
     if (step->num_ranges) f->model->slots_newer = MIRT__NEWER_DEVICES;
     if (mirt__step_updates(step)) f->root->weights_newer = MIRT__NEWER_DEVICES;
 }
@@ -144,13 +144,13 @@ MIRT__TRAINING mirt_status mirt__step_not_finite(mirt_function *f) {
 
 /* Whether buckets are reduced while backward runs: where devices send, and nothing can keep the step from being
  * applied. */
-static bool mirt__can_overlap(const mirt_function *f) {
+MIRT__TRAINING bool mirt__can_overlap(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
     return f->step.by_replicas && f->step.num_buckets && !s->able.direct && s->num_devices > 1 &&
            !f->step.program.num_cuts && !f->guard;
 }
 
-static mirt_status mirt__observer_ready(mirt_function *f) {
+MIRT__TRAINING mirt_status mirt__observer_ready(mirt_function *f) {
     const mirt__observer *observer = f->model->strategy->observer;
     return observer ? observer->ready(f) : MIRT_OK;
 }
@@ -158,8 +158,11 @@ static mirt_status mirt__observer_ready(mirt_function *f) {
 MIRT__LIB mirt_status mirt__function_step(mirt_function *f) { return mirt__function_step_ahead(f, NULL, NULL); }
 
 MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn next, void *arg) {
-    if (MIRT__TRAINS && f->step.has_gradients && mirt__coming_rate(f->model, &f->rate) != MIRT_OK)
-        return mirt_last_status();
+    if (!MIRT__TRAINS) {
+        if (!f->step.sends_ahead) next = NULL;
+        return mirt__run_devices(f, mirt__step_run, next, arg) == MIRT_OK ? mirt__check_failed(f) : mirt_last_status();
+    }
+    if (f->step.has_gradients && mirt__coming_rate(f->model, &f->rate) != MIRT_OK) return mirt_last_status();
     if (mirt__observer_ready(f) != MIRT_OK) return mirt_last_status();
     const double begin = f->step.clocks ? mirt__now() : 0;
     if (f->guard && f->model->nan_first) {
@@ -177,7 +180,7 @@ MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn 
         f->step.clocks->rows += f->step.rows;
     }
     if (mirt__check_failed(f) != MIRT_OK) return mirt_last_status();
-    if (MIRT__TRAINS && f->step.not_finite) {
+    if (f->step.not_finite) {
         if (mirt__step_not_finite(f) != MIRT_OK) return mirt_last_status();
         if (f->model->nan_watch == 2) return MIRT_OK;
     }

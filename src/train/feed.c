@@ -53,7 +53,7 @@ MIRT__LIB mirt_status mirt__feed_next(mirt__feed *feed, mirt__batch *out) {
 }
 
 /* Metrics count with labels and weights when results are there. */
-static void mirt__feed_keep_labels(mirt_function *f) {
+MIRT__TRAINING void mirt__feed_keep_labels(mirt_function *f) {
     char *at = f->results.labels;
     for (int i = f->spec.num_x; i < f->spec.num_fields; i++) {
         const size_t bytes = f->spec.field[i].bytes;
@@ -64,7 +64,7 @@ static void mirt__feed_keep_labels(mirt_function *f) {
 
 static const mirt__batch *mirt__feed_ahead(void *arg) {
     mirt__feed *feed = (mirt__feed *)arg;
-    mirt__feed_keep_labels(feed->step);
+    if (MIRT__TRAINS) mirt__feed_keep_labels(feed->step);
     feed->status = mirt__feed_read(feed, &feed->batch);
     feed->held = true;
     if (feed->status != MIRT_OK) mirt__error_get(&feed->error);

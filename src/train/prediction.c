@@ -136,8 +136,8 @@ MIRT__LIB mirt_function *mirt__begin_arrays(mirt_model *model, const mirt_data *
                                             const char *caller) {
     mirt__data_spec spec;
     mirt__batch batch;
-    if ((kind == MIRT__PREDICT ? mirt__need_recorded(model, caller) : mirt__need_compiled(model, caller)) != MIRT_OK)
-        return NULL;
+    if (MIRT__TRAINS && kind != MIRT__PREDICT && mirt__need_compiled(model, caller) != MIRT_OK) return NULL;
+    if (kind == MIRT__PREDICT && mirt__need_recorded(model, caller) != MIRT_OK) return NULL;
     if (!data) return mirt__fail_missing(caller, "batch"), (mirt_function *)NULL;
     if (model->busy && kind == MIRT__TRAIN)
         return mirt__fail(MIRT_E_STATE, "%s: %s is being trained or recorded", caller, model->name),

@@ -3,9 +3,9 @@
 #include "trainer.h"
 
 /* Sums for what the function's metrics leave. */
-static mirt_status mirt__trainer_sums(mirt__trainer *t, const mirt_function *f, mirt__program_kind kind) {
+MIRT__TRAINING mirt_status mirt__trainer_sums(mirt__trainer *t, const mirt_function *f, mirt__program_kind kind) {
     int count = 1;
-    if (!MIRT__TRAINS || kind >= MIRT__PREDICT) return MIRT_OK;
+    if (kind >= MIRT__PREDICT) return MIRT_OK;
     for (int i = 0; i < f->model->num_metrics; i++) count += mirt__sums_of(f, i);
     double *sums = (double *)mirt__calloc((size_t)count, sizeof *sums);
     if (!sums) return mirt_last_status();
@@ -15,7 +15,7 @@ static mirt_status mirt__trainer_sums(mirt__trainer *t, const mirt_function *f, 
 }
 
 /* The training function's class weights, to be recognized again. */
-static mirt_status mirt__trainer_class_weights(mirt__trainer *t, const mirt__fit_body *body) {
+MIRT__TRAINING mirt_status mirt__trainer_class_weights(mirt__trainer *t, const mirt__fit_body *body) {
     if (body->kind != MIRT__TRAIN) return MIRT_OK;
     float *copy = (float *)mirt__calloc((size_t)body->num_class_weights + 1, sizeof *copy);
     if (!copy) return mirt_last_status();
@@ -49,7 +49,7 @@ static bool mirt__trainer_has(const mirt_model *model, mirt__program_kind kind, 
     if (!f || most > f->step.max_rows || f->layout != mirt__root(model, NULL)->layout ||
         f->root != mirt__root(model, NULL) || f->half != f->root->half || f->step.float16 != f->root->scaled)
         return false;
-    if (kind >= MIRT__PREDICT) return mirt__fields_same(&f->spec, spec, spec->num_x);
+    if (!MIRT__TRAINS || kind >= MIRT__PREDICT) return mirt__fields_same(&f->spec, spec, spec->num_x);
     bool weights = kind != MIRT__TRAIN ||
                    (t->num_class_weights == body->num_class_weights &&
                     (!body->num_class_weights || memcmp(t->class_weights, body->class_weights,
@@ -79,7 +79,8 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
     memcpy(f->results.metric, body.metric_result, sizeof f->results.metric);
     mirt__function_free(t->function[kind]); /* its sums and class weights go too */
     t->function[kind] = NULL;
-    if (mirt__trainer_sums(t, f, kind) != MIRT_OK || mirt__trainer_class_weights(t, &body) != MIRT_OK) {
+    if (MIRT__TRAINS &&
+        (mirt__trainer_sums(t, f, kind) != MIRT_OK || mirt__trainer_class_weights(t, &body) != MIRT_OK)) {
         mirt__function_free(f);
         return NULL;
     }
@@ -91,7 +92,7 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
 /* The batch becomes the one under way, if its weights are numbers. */
 MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *f, const mirt__batch *batch) {
     int at = f->spec.num_x + f->spec.num_y;
-    for (int64_t i = 0; f->spec.has_weights && i < batch->rows; i++) {
+    for (int64_t i = 0; MIRT__TRAINS && f->spec.has_weights && i < batch->rows; i++) {
         double weight = (double)((const float *)batch->field[at])[i];
         if (isfinite(weight)) continue;
         return mirt__fail(MIRT_E_INVALID, "the weight of sample %lld is %g",
