@@ -2,12 +2,12 @@
 /* Sums over samples of the losses and metrics that a function leaves. */
 
 /* How many sums a metric keeps. */
-MIRT__TRAINING_LIB int mirt__sums_of(const mirt_function *f, int metric) {
+MIRT__LIB int mirt__sums_of(const mirt_function *f, int metric) {
     const int counted = mirt__metric_sums(&f->model->metric[metric]);
     return counted ? counted : (int)f->results.list[f->results.metric[metric]].count;
 }
 
-MIRT__TRAINING_LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt__sums *sums) {
+MIRT__LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt__sums *sums) {
     const mirt_function *f = model->trainer->function[kind];
     memset(sums, 0, sizeof *sums);
     sums->kind = kind;
@@ -17,7 +17,7 @@ MIRT__TRAINING_LIB void mirt__sums_start(mirt_model *model, mirt__program_kind k
 }
 
 /* Adds a result's rows, column by column. */
-MIRT__TRAINING void mirt__add_rows(const mirt__result *r, int64_t rows, double *out) {
+static void mirt__add_rows(const mirt__result *r, int64_t rows, double *out) {
     const mirt__real *value = (const mirt__real *)(const void *)r->data;
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t j = 0; j < r->count; j++) out[j] += (double)value[i * r->count + j];
@@ -25,7 +25,7 @@ MIRT__TRAINING void mirt__add_rows(const mirt__result *r, int64_t rows, double *
 }
 
 /* What a metric counts in the batch, whose labels are still there. */
-MIRT__TRAINING void mirt__add_counts(const mirt_function *f, const mirt__metric_use *use, const mirt__result *r,
+static void mirt__add_counts(const mirt_function *f, const mirt__metric_use *use, const mirt__result *r,
                                      double *out) {
     const int field = f->spec.num_x + mirt__label_number(f->model, use->output);
     mirt__counted c;
@@ -40,7 +40,7 @@ MIRT__TRAINING void mirt__add_counts(const mirt_function *f, const mirt__metric_
 
 /* Adds a loss to a sum over samples; returns the batch's own. What is one number for the batch (a sum over it, or terms
    of weights) counts once a sample, as in Keras. */
-MIRT__TRAINING double mirt__add_loss(const mirt_function *f, const mirt__result *r, double *sum) {
+static double mirt__add_loss(const mirt_function *f, const mirt__result *r, double *sum) {
     const mirt__real *value = (const mirt__real *)(const void *)r->data;
     bool number = !r->batched || f->model->config.reduction == MIRT_SUM;
     int64_t n = r->batched            ? f->step.rows
@@ -56,7 +56,7 @@ MIRT__TRAINING double mirt__add_loss(const mirt_function *f, const mirt__result 
 }
 
 /* Results: the loss, the outputs' losses when there are several, the metrics, the terms. */
-MIRT__TRAINING_LIB double mirt__add_results(const mirt_function *f, mirt__sums *sums) {
+MIRT__LIB double mirt__add_results(const mirt_function *f, mirt__sums *sums) {
     const mirt_model *model = f->model;
     double loss = mirt__add_loss(f, &f->results.list[0], &sums->loss);
     if (f->results.terms >= 0) loss += mirt__add_loss(f, &f->results.list[f->results.terms], &sums->loss);
@@ -75,13 +75,13 @@ MIRT__TRAINING_LIB double mirt__add_results(const mirt_function *f, mirt__sums *
     return loss;
 }
 
-MIRT__TRAINING_LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value) {
+MIRT__LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value) {
     if (logs->count == MIRT_MAX_LOGS) return;
     logs->name[logs->count] = name;
     logs->value[logs->count++] = value == value ? value : (double)NAN; /* of one sign, for those who print it */
 }
 
-MIRT__TRAINING_LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, bool validation,
+MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, bool validation,
                                            mirt_logs *logs) {
     const mirt_function *f = model->trainer->function[sums->kind];
     double count = sums->count ? (double)sums->count : 1;
@@ -109,7 +109,7 @@ MIRT__TRAINING_LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__
     }
 }
 
-MIRT__TRAINING_LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]) {
+MIRT__LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]) {
     int count = 0;
     for (int v = 0; v < 1 + validation; v++) {
         names[count++] = v ? "val_loss" : "loss";

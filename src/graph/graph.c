@@ -260,7 +260,7 @@ MIRT__LIB void mirt__graph_count_uses(mirt__graph *graph, mirt_tensor *const *ke
     }
 }
 
-MIRT__LIB void mirt__graph_place(mirt__graph *graph, int count) {
+MIRT__TRAINING_LIB void mirt__graph_place(mirt__graph *graph, int count) {
     const int added = graph->count - count;
     if (!added) return;
     int *before = (int *)mirt__calloc((size_t)count + 1, sizeof *before); /* how many go before node i */

@@ -504,7 +504,7 @@ MIRT__LIB mirt_tensor *mirt__graph_variable(const mirt__graph *graph, int variab
 /* Counts readers of every tensor, `keep` included. */
 MIRT__LIB void mirt__graph_count_uses(mirt__graph *graph, mirt_tensor *const *keep, int count);
 /* Nodes from number `count` on go to the places that their `position` says, before the node there. */
-MIRT__LIB void mirt__graph_place(mirt__graph *graph, int count);
+MIRT__TRAINING_LIB void mirt__graph_place(mirt__graph *graph, int count);
 /* Removes nodes that none of `keep` depends on. */
 MIRT__LIB void mirt__graph_prune(mirt__graph *graph, mirt_tensor *const *keep, int count);
 /* Sets needs_grad everywhere: trainable variables and what is computed from them. `trainable` is

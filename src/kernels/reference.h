@@ -41,14 +41,14 @@ MIRT__LIB mirt__real mirt__ref_slope(mirt_activation_kind kind, mirt__real x);
 MIRT__LIB int64_t mirt__ref_offset(int64_t at, int rank, const int64_t *dim, const int64_t *stride);
 
 #define MIRT__KERNEL_DECLARE(name, arguments, fast, use) \
-    MIRT__LIB void mirt__ref_##name(const mirt__##arguments *args);
+    MIRT__ABSENT_LIB void mirt__ref_##name(const mirt__##arguments *args);
 MIRT__KERNEL_LIST(MIRT__KERNEL_DECLARE)
 #undef MIRT__KERNEL_DECLARE
 /* These two are the same for every table. */
 MIRT__LIB void mirt__ref_fill(mirt__real *y, mirt__real value, int64_t count, const mirt__where *where);
 MIRT__LIB void mirt__ref_constant(void *y, const void *data, size_t bytes, const mirt__where *where);
 MIRT__LIB void mirt__ref_accumulate(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where);
-#define MIRT__REF_UPDATE(kind, name, kernel) MIRT__LIB void mirt__ref_##kernel(const mirt__update *args);
+#define MIRT__REF_UPDATE(kind, name, kernel) MIRT__ABSENT_LIB void mirt__ref_##kernel(const mirt__update *args);
 MIRT_OPTIMIZER_LIST(MIRT__REF_UPDATE)
 #undef MIRT__REF_UPDATE
 

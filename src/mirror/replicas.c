@@ -16,7 +16,7 @@ MIRT__LIB int mirt__tree_push(mirt__tree_stack *stack, int lo, int size) {
 }
 
 /* Gradient buffers that replicas [first, first + count) need at most at one time. */
-static int mirt__tree_slots(int first, int count) {
+MIRT__TRAINING int mirt__tree_slots(int first, int count) {
     mirt__tree_stack stack;
     stack.depth = 0;
     int slots = 1;

@@ -23,7 +23,7 @@ MIRT__LIB bool mirt__layer_takes_images(const mirt_tensor *x) {
 }
 
 /* factor * sum of kind(w). */
-static mirt_tensor *mirt__penalty(mirt_tensor *w, mirt__unary_kind kind, float factor) {
+MIRT__TRAINING mirt_tensor *mirt__penalty(mirt_tensor *w, mirt__unary_kind kind, float factor) {
     const unsigned all = (1u << w->shape.rank) - 1;
     return mirt__unary_op(MIRT__AFFINE, mirt__reduce_op(MIRT__REDUCE_SUM, mirt__unary_op(kind, w, 0, 0), all, false),
                           factor, 0);
@@ -38,7 +38,7 @@ static bool mirt__regularize(mirt__layer *layer, mirt_tensor *w, const mirt_regu
                           (double)r->l1, (double)r->l2),
                false;
     }
-    if (r->l1 == 0 && r->l2 == 0) return true;
+    if (!MIRT__TRAINS || (r->l1 == 0 && r->l2 == 0)) return true;
     mirt_tensor *l1 = r->l1 != 0 ? mirt__penalty(w, MIRT__ABS, r->l1) : NULL,
                 *l2 = r->l2 != 0 ? mirt__penalty(w, MIRT__SQUARE, r->l2) : NULL;
     mirt_tensor *penalty = r->l1 == 0 ? l2 : r->l2 == 0 ? l1 : mirt__binary_op(MIRT__ADD, l1, l2);

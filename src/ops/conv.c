@@ -145,7 +145,7 @@ static void mirt__conv_workspace(const mirt__node *node, int64_t rows, mirt__wor
     if (node->a.winograd && !node->a.half) mirt__winograd_room(&s, &out->scratch, &out->shared);
 }
 
-static double mirt__conv_macs(const mirt__node *node, int64_t rows) {
+MIRT__TRAINING double mirt__conv_macs(const mirt__node *node, int64_t rows) {
     const mirt__attrs_window *w = MIRT__OF(&node->a, window);
     mirt__conv s;
     mirt__conv_of(node, rows, &s);
@@ -207,7 +207,7 @@ static mirt__reader mirt__lazy_reader_of(const mirt__call *call, int input, mirt
         const mirt__attrs_scaling *a = &MIRT__OF(&t->node->a, norm)->scaling;
         mirt__scaling_of(call, t->node, a, 1, t->node->a.activation, &own->norm);
         r.norm = &own->norm;
-    } else if (t->lazy) {
+    } else if (MIRT__TRAINS && t->lazy) {
         mirt__norm_back_of(call, t->node, &own->back);
         r.back = &own->back;
     }

@@ -22,7 +22,7 @@ MIRT__LIB int64_t mirt__dim_at(const mirt_shape *shape, int axis, int64_t rows) 
 
 MIRT__LIB mirt_dtype mirt__bytes_dtype(const mirt_tensor *x) { return x->dtype == MIRT_BOOL ? MIRT_UINT8 : x->dtype; }
 
-MIRT__LIB mirt__extent mirt__extent_kept(const mirt__node *node, const mirt__extent in[2]) {
+MIRT__TRAINING_LIB mirt__extent mirt__extent_kept(const mirt__node *node, const mirt__extent in[2]) {
     (void)node;
     return in[0];
 }

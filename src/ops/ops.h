@@ -37,7 +37,7 @@ MIRT__LIB mirt__attrs mirt__attrs_of(mirt__op_id id);
 MIRT__LIB mirt_tensor *mirt__apply(mirt__op_id id, const mirt__attrs *attrs, mirt_tensor *const *in, int num_in);
 MIRT__LIB mirt_tensor *mirt__apply_two(mirt__op_id id, const mirt__attrs *attrs, mirt_tensor *a, mirt_tensor *b);
 /* For rows of the op table: the output depends on rows as input 0 does. */
-MIRT__LIB mirt__extent mirt__extent_kept(const mirt__node *node, const mirt__extent in[2]);
+MIRT__TRAINING_LIB mirt__extent mirt__extent_kept(const mirt__node *node, const mirt__extent in[2]);
 /* Shape rules: one output as the attributes say, or as input 0 is. */
 MIRT__LIB bool mirt__shape_given(mirt__node *node);
 MIRT__LIB bool mirt__shape_kept(mirt__node *node);

@@ -35,7 +35,7 @@ static bool mirt__half_ties(const mirt__node *node) {
 
 /* Whether a gradient made in float32 is worth a copy of half the size for the normalizations that read it several
    times, while nothing needs it as it is. */
-static bool mirt__half_worth(const mirt_tensor *t, const mirt__storage_costs *costs) {
+MIRT__TRAINING bool mirt__half_worth(const mirt_tensor *t, const mirt__storage_costs *costs) {
     return t && !t->lazy && t->shape.rank == 4 && t->dtype == MIRT_FLOAT32 && t->node->op->run &&
            !mirt__half_makes(t->node) && t->pass.half.readers == t->uses &&
            mirt__storage_copy(t, t->pass.half.profits, costs);
