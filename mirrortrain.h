@@ -332,7 +332,10 @@
                                 repeats, measures or reads data sets from files is
                                 not declared; neither are ready-made callbacks.
                                 Compile settings in files are ignored. Predictions
-                                are bit-identical to those of the whole library
+                                are bit-identical to those of the whole library;
+                                models called with MIRT_TRAINING_ON may neither
+                                augment nor take the statistics of a batch
+                                (MIRT_E_STATE)
    MIRRORTRAIN_SHARED           for a shared library and its users: marks the API as
                                 exported; compile with -fvisibility=hidden
    MIRRORTRAIN_DEBUG            for debuggers, with -O0: plain C kernels, optimized
@@ -4110,7 +4113,7 @@ MIRT__LIB bool mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member
 MIRT__LIB void mirt__team_for(mirt__team *team, int64_t tasks, void (*fn)(void *arg, int64_t task, int member),
                               void *arg);
 /* A barrier for all members of a running mirt__team_run; false: as above. */
-MIRT__LIB bool mirt__team_barrier(mirt__team *team);
+MIRT__TRAINING_LIB bool mirt__team_barrier(mirt__team *team);
 /* While the calling thread waits for the others, it calls look(arg) every `seconds`; if that returns true, it stops
    waiting. The team can then no longer be used and must not be destroyed. With look NULL, and on other threads, waits
    are unlimited. */
@@ -5975,7 +5978,7 @@ MIRT__LIB bool mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member
     return true;
 }
 
-MIRT__LIB bool mirt__team_barrier(mirt__team *team) { return (void)team, true; }
+MIRT__TRAINING_LIB bool mirt__team_barrier(mirt__team *team) { return (void)team, true; }
 MIRT__LIB void mirt__team_look(mirt__team *team, bool (*look)(void *arg), void *arg, double seconds) {
     (void)team, (void)look, (void)arg, (void)seconds;
 }
@@ -6209,7 +6212,7 @@ MIRT__LIB bool mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member
     return mirt__gate_wait(&team->done, done, team->spin, &team->looker);
 }
 
-MIRT__LIB bool mirt__team_barrier(mirt__team *team) {
+MIRT__TRAINING_LIB bool mirt__team_barrier(mirt__team *team) {
     if (mirt__team_size(team) == 1) return true;
     uint32_t old = mirt__gate_value(&team->barrier);
     if (__atomic_add_fetch(&team->arrived, 1, __ATOMIC_ACQ_REL) != team->size)
@@ -6871,22 +6874,22 @@ extern const mirt__kernels mirt__kernels_reference;
 
 /* An activation (not softmax), its derivative as a function of the activation's output (relu, relu6, sigmoid, tanh),
    and as a function of its input (all). */
-MIRT__LIB mirt__real mirt__ref_activate(mirt_activation_kind kind, mirt__real x);
-MIRT__LIB mirt__real mirt__ref_derivative(mirt_activation_kind kind, mirt__real y);
-MIRT__LIB mirt__real mirt__ref_slope(mirt_activation_kind kind, mirt__real x);
+MIRT__ABSENT_LIB mirt__real mirt__ref_activate(mirt_activation_kind kind, mirt__real x);
+MIRT__ABSENT_LIB mirt__real mirt__ref_derivative(mirt_activation_kind kind, mirt__real y);
+MIRT__ABSENT_LIB mirt__real mirt__ref_slope(mirt_activation_kind kind, mirt__real x);
 
 /* The offset, with these strides, of the element at row-major position `at` of `dim`. */
-MIRT__LIB int64_t mirt__ref_offset(int64_t at, int rank, const int64_t *dim, const int64_t *stride);
+MIRT__ABSENT_LIB int64_t mirt__ref_offset(int64_t at, int rank, const int64_t *dim, const int64_t *stride);
 
 #define MIRT__KERNEL_DECLARE(name, arguments, fast, use) \
-    MIRT__LIB void mirt__ref_##name(const mirt__##arguments *args);
+    MIRT__ABSENT_LIB void mirt__ref_##name(const mirt__##arguments *args);
 MIRT__KERNEL_LIST(MIRT__KERNEL_DECLARE)
 #undef MIRT__KERNEL_DECLARE
 /* These two are the same for every table. */
 MIRT__LIB void mirt__ref_fill(mirt__real *y, mirt__real value, int64_t count, const mirt__where *where);
 MIRT__LIB void mirt__ref_constant(void *y, const void *data, size_t bytes, const mirt__where *where);
-MIRT__LIB void mirt__ref_accumulate(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where);
-#define MIRT__REF_UPDATE(kind, name, kernel) MIRT__LIB void mirt__ref_##kernel(const mirt__update *args);
+MIRT__ABSENT_LIB void mirt__ref_accumulate(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where);
+#define MIRT__REF_UPDATE(kind, name, kernel) MIRT__ABSENT_LIB void mirt__ref_##kernel(const mirt__update *args);
 MIRT_OPTIMIZER_LIST(MIRT__REF_UPDATE)
 #undef MIRT__REF_UPDATE
 
@@ -7146,7 +7149,7 @@ MIRT__LIB mirt__depth_cut mirt__depth_cut_of(const mirt__conv *s) {
     const int64_t most = cut.blocks == 1
                              ? s->h
                              : mirt__max(cut.block_rows * s->stride_h,
-                                                s->h - ((cut.blocks - 1) * cut.block_rows * s->stride_h - s->pad_top));
+                                         s->h - ((cut.blocks - 1) * cut.block_rows * s->stride_h - s->pad_top));
     cut.grad_sums = mirt__parts(most, cut.grad_rows) * cut.grad_pieces;
     cut.x_rows = reach_h + 1;
     cut.x_before = s->pad_left;
@@ -7374,6 +7377,20 @@ MIRT__LIB const mirt__activation_class *mirt__activation_get(mirt_activation_kin
     return (int)kind >= 0 && kind < MIRT__ACTIVATION_COUNT ? &mirt__activation_table[kind] : NULL;
 }
 
+/* >>section kernels/reference_fill.c */
+
+/* What all tables share. */
+
+MIRT__LIB void mirt__ref_fill(mirt__real *y, mirt__real value, int64_t count, const mirt__where *where) {
+    (void)where;
+    for (int64_t i = 0; i < count; i++) y[i] = value;
+}
+
+MIRT__LIB void mirt__ref_constant(void *y, const void *data, size_t bytes, const mirt__where *where) {
+    (void)where;
+    memcpy(y, data, bytes);
+}
+
 #ifndef MIRRORTRAIN_NO_TRAIN
 
 /* >>section kernels/reference.c */
@@ -7410,8 +7427,6 @@ MIRT__KERNEL_TABLE mirt__kernels mirt__kernels_reference = {
     mirt__ref_accumulate,
     mirt__ref_update,
 };
-
-#endif /* MIRRORTRAIN_NO_TRAIN */
 
 /* >>section kernels/reference_elementwise.c */
 
@@ -7745,16 +7760,6 @@ MIRT__LIB void mirt__ref_gather_grad(const mirt__gather *g) {
         const int64_t row = mirt__ref_gather_index(g, i);
         for (int64_t j = 0; row >= 0 && j < g->width; j++) g->y[row * g->width + j] += g->x[i * g->width + j];
     }
-}
-
-MIRT__LIB void mirt__ref_fill(mirt__real *y, mirt__real value, int64_t count, const mirt__where *where) {
-    (void)where;
-    for (int64_t i = 0; i < count; i++) y[i] = value;
-}
-
-MIRT__LIB void mirt__ref_constant(void *y, const void *data, size_t bytes, const mirt__where *where) {
-    (void)where;
-    memcpy(y, data, bytes);
 }
 
 /* >>section kernels/reference_matrix.c */
@@ -8420,6 +8425,8 @@ MIRT__LIB void mirt__ref_resize_grad(const mirt__resize *r) {
         }
     }
 }
+
+#endif /* MIRRORTRAIN_NO_TRAIN */
 
 /* >>section base/cold_end.inc */
 
@@ -9493,7 +9500,7 @@ static float mirt__common_categorical_crossentropy(const mirt__simd *simd, const
 
 /* Inlined, so that the loops contain the called function. */
 MIRT__INLINE float mirt__common_mean(const mirt__loss *l, int64_t r,
-                                          float (*element)(bool logits, float x, float t)) {
+                                     float (*element)(bool logits, float x, float t)) {
     const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n;
     float loss = 0;
     for (int64_t j = 0; j < l->n; j++) loss += element(l->from_logits, x[j], t[j]);
@@ -9560,7 +9567,7 @@ static void mirt__common_categorical_crossentropy_grad(const mirt__simd *simd, c
 }
 
 MIRT__INLINE void mirt__common_mean_grad(const mirt__loss *l, int64_t r,
-                                              float (*element)(bool logits, float x, float t, float scale, float n)) {
+                                         float (*element)(bool logits, float x, float t, float scale, float n)) {
     const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n;
     const float scale = l->dloss[r], n = (float)l->n;
     const bool logits = l->from_logits;
@@ -10583,14 +10590,14 @@ MIRT__LIB size_t mirt__source_floats(const mirt__reader *reader) {
 }
 
 MIRT__LIB mirt__source mirt__source_of(const mirt__reader *reader, float *floats) {
-    const mirt__norm_back *back = reader->back;
+    const mirt__norm_back *back = MIRT__TRAINS ? reader->back : NULL;
     const int64_t n = reader->channels;
     mirt__source s;
     memset(&s, 0, sizeof s);
     s.from = *reader;
     if (!reader->norm && !back) return s;
     float *less = mirt__source_scaling(back ? &back->norm : reader->norm, n, floats, &s.norm);
-    if (!back || !back->sum[0]) return s;
+    if (!MIRT__TRAINS || !back || !back->sum[0]) return s;
     for (int64_t j = 0; j < n; j++) {
         less[j] = (float)((double)back->sum[0][j] / back->count);
         less[n + j] = (float)((double)back->sum[1][j] / back->count) * mirt__source_inverse(&back->norm, j);
@@ -10668,8 +10675,7 @@ static void mirt__source_moments(const mirt__epilogue *e, const mirt__chunk_sums
     }
 }
 
-MIRT__TRAINING void mirt__source_gradients(const mirt__epilogue *e, const mirt__chunk_sums *s, int64_t begin,
-                                           int64_t n) {
+static void mirt__source_gradients(const mirt__epilogue *e, const mirt__chunk_sums *s, int64_t begin, int64_t n) {
     double sum[MIRT__SOURCE_COLUMNS], product[MIRT__SOURCE_COLUMNS];
     for (int64_t j = 0; j < n; j++) sum[j] = product[j] = 0;
     for (int64_t chunk = 0; chunk < s->chunks; chunk++) {
@@ -10692,7 +10698,7 @@ MIRT__LIB void mirt__column_sums_finish(const mirt__epilogue *e, const mirt__chu
     for (int64_t n; begin < end; begin += n) {
         n = mirt__min(end - begin, MIRT__SOURCE_COLUMNS);
         if (e->sums == MIRT__SUMS_MOMENTS) mirt__source_moments(e, s, begin, n);
-        else if (MIRT__TRAINS) mirt__source_gradients(e, s, begin, n);
+        else mirt__source_gradients(e, s, begin, n);
     }
 }
 
@@ -10984,131 +10990,158 @@ static void MIRT__K(draw)(uint32_t block, const uint32_t counter[3], uint64_t ke
 #define MIRT__P(name) MIRT__K(name)
 #define MIRT__PRODUCT(x, b, sum) MIRT__K(fma)(x, b, sum)
 /* The tiles of an instruction set, named MIRT__P(name). They use its wrappers and MIRT__PRODUCT(x, b, sum), which is
-   sum + x * b. If MIRT__HALF_PRODUCT exists, for the lower half alone (MIRT__HALF_WHOLE extends it with zeros), the
-   second of two vectors may be a half. */
-/* Accumulators are variables instead of an array, which gcc would keep in memory. With constant `rows` and `vectors`
-   unused ones are removed. */
-#if MIRT__VECTORS == 4
-#define MIRT__EACH_VECTOR(X, i) X(i, 0) X(i, 1) X(i, 2) X(i, 3)
-#else
-#define MIRT__EACH_VECTOR(X, i) X(i, 0) X(i, 1)
-#endif
-#if MIRT__ROWS == 6
-#define MIRT__EACH_ROW(X, y) X(y, 0) X(y, 1) X(y, 2) X(y, 3) X(y, 4) X(y, 5)
-#else
-#define MIRT__EACH_ROW(X, y) X(y, 0) X(y, 1) X(y, 2) X(y, 3)
-#endif
-#ifdef MIRT__TALL /* tiles of two vectors have up to fourteen rows */
-#define MIRT__EACH_LOW_ROW(X, y) X(y, 6) X(y, 7) X(y, 8) X(y, 9) X(y, 10) X(y, 11) X(y, 12) X(y, 13)
-#else
-#define MIRT__EACH_LOW_ROW(X, y)
-#endif
-#define MIRT__VECTORS_OF_ROW(X, i) MIRT__EACH_VECTOR(X, i)
-#define MIRT__TWO_OF_ROW(X, i) X(i, 0) X(i, 1)
-#define MIRT__EACH(X) MIRT__EACH_ROW(MIRT__VECTORS_OF_ROW, X) MIRT__EACH_LOW_ROW(MIRT__TWO_OF_ROW, X)
-#define MIRT__ROW_OF_A(y, i) const float *a##i = tile->a[rows > i ? i : 0];
-#define MIRT__NO_B(i, j) MIRT__VEC b##j = s00;
-/* A tile has a row and a vector at least, and two vectors where it is tall. */
-#define MIRT__HAS_ROW(i) (i < 1 || rows > i)
-#define MIRT__HAS_VECTOR(i, j) (j < 1 || i > 5 || vectors > j)
-#define MIRT__ROW_OF_B(i, j) \
-    if (MIRT__HAS_VECTOR(i, j)) b##j = MIRT__K(load)(b + j * MIRT__LANES);
-#define MIRT__CLEAR(i, j) MIRT__VEC s##i##j = MIRT__K(zero)();
-#define MIRT__RELOAD(i, j) \
-    if (MIRT__HAS_ROW(i) && MIRT__HAS_VECTOR(i, j)) \
-        s##i##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
-#ifdef MIRT__HALF_PRODUCT
-#define MIRT__ADD(i, j) \
-    if (MIRT__HAS_VECTOR(i, j)) \
-        s##i##j = j == 1 && half ? MIRT__HALF_PRODUCT(x, b##j, s##i##j) : MIRT__PRODUCT(x, b##j, s##i##j);
-#define MIRT__STORED(i, j) j == 1 && half ? MIRT__HALF_WHOLE(s##i##j) : s##i##j
-#else
-#define MIRT__ADD(i, j) \
-    if (MIRT__HAS_VECTOR(i, j)) s##i##j = MIRT__PRODUCT(x, b##j, s##i##j);
-#define MIRT__STORED(i, j) s##i##j
-#endif
-#define MIRT__STEP(each, i) \
-    if (MIRT__HAS_ROW(i)) { \
+   sum + x * b. If MIRT__HALF_PRODUCT exists, for the lower half alone (MIRT__HALF_WHOLE extends it with zeros), there
+   are tiles of two vectors, the second of which is a half. */
+/* Accumulators are variables instead of an array, which gcc would keep in memory. Each tile is expanded with its own
+   rows and vectors: MIRT__R3(V, X) is V(X, 0) V(X, 1) V(X, 2), and MIRT__V2(X, i) is X(i, 0) X(i, 1). */
+#define MIRT__R1(V, X) V(X, 0)
+#define MIRT__R2(V, X) MIRT__R1(V, X) V(X, 1)
+#define MIRT__R3(V, X) MIRT__R2(V, X) V(X, 2)
+#define MIRT__R4(V, X) MIRT__R3(V, X) V(X, 3)
+#define MIRT__R5(V, X) MIRT__R4(V, X) V(X, 4)
+#define MIRT__R6(V, X) MIRT__R5(V, X) V(X, 5)
+#define MIRT__R7(V, X) MIRT__R6(V, X) V(X, 6)
+#define MIRT__R8(V, X) MIRT__R7(V, X) V(X, 7)
+#define MIRT__R9(V, X) MIRT__R8(V, X) V(X, 8)
+#define MIRT__R10(V, X) MIRT__R9(V, X) V(X, 9)
+#define MIRT__R11(V, X) MIRT__R10(V, X) V(X, 10)
+#define MIRT__R12(V, X) MIRT__R11(V, X) V(X, 11)
+#define MIRT__R13(V, X) MIRT__R12(V, X) V(X, 12)
+#define MIRT__R14(V, X) MIRT__R13(V, X) V(X, 13)
+#define MIRT__V1(X, i) X(i, 0)
+#define MIRT__V2(X, i) X(i, 0) X(i, 1)
+#define MIRT__V4(X, i) X(i, 0) X(i, 1) X(i, 2) X(i, 3)
+#define MIRT__ROW_OF_A(X, i) const float *a##i = tile->a[i];
+#define MIRT__ROW_OF_B(i, j) const MIRT__VEC b##j = MIRT__K(load)(b + j * MIRT__LANES);
+#define MIRT__CLEAR(i, j) MIRT__VEC s##i##_##j = MIRT__K(zero)();
+#define MIRT__RELOAD(i, j) s##i##_##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
+#define MIRT__ADD(i, j) s##i##_##j = MIRT__PRODUCT(x, b##j, s##i##_##j);
+#define MIRT__STEP(V, i) \
+    { \
         const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
-        each(MIRT__ADD, i) \
+        V(MIRT__ADD, i) \
     }
-#define MIRT__SPILL(i, j) \
-    if (MIRT__HAS_ROW(i) && MIRT__HAS_VECTOR(i, j)) \
-        MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, MIRT__STORED(i, j));
-MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const int vectors, const bool half) {
-    (void)half;
-    MIRT__EACH_ROW(MIRT__ROW_OF_A, )
-    MIRT__EACH_LOW_ROW(MIRT__ROW_OF_A, )
-    MIRT__EACH(MIRT__CLEAR)
-    if (!tile->fresh) { MIRT__EACH(MIRT__RELOAD) }
-    const float *b = tile->b;
-    const char *ahead = tile->ahead;
-    const int64_t b_row = tile->b_row, a_step = tile->a_step, ahead_step = tile->ahead_step;
-    MIRT__EACH_VECTOR(MIRT__NO_B, 0)
-    for (int64_t r = 0; r < tile->run_count; r++) {
-        int64_t at = tile->runs[r].a;
-        for (int64_t left = tile->runs[r].length; left > 0; left--) {
-            MIRT__EACH_VECTOR(MIRT__ROW_OF_B, 0)
-            MIRT__EACH_ROW(MIRT__STEP, MIRT__EACH_VECTOR)
-            MIRT__EACH_LOW_ROW(MIRT__STEP, MIRT__TWO_OF_ROW)
-            __builtin_prefetch(ahead, 0, 2);
-            if (vectors == 4) __builtin_prefetch(ahead + ahead_step / 2, 0, 2);
-            ahead += ahead_step;
-            at += a_step;
-            b += b_row;
-        }
+#define MIRT__HALF_STEP(V, i) \
+    { \
+        const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
+        MIRT__ADD(i, 0) \
+        s##i##_1 = MIRT__HALF_PRODUCT(x, b1, s##i##_1); \
     }
-    MIRT__EACH(MIRT__SPILL)
-}
-
-/* The tile whose last row is `last`, of 1, 2 or 4 vectors, or of two of which the second is a half (3). */
-#define MIRT__TILE(kind, last) \
-    static void MIRT__P(tile_##kind##_##last)(const mirt__tile *tile) { \
-        MIRT__P(tile_of)(tile, last + 1, kind == 3 ? 2 : kind, kind == 3); \
+#define MIRT__SPILL(i, j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, s##i##_##j);
+#define MIRT__HALF_SPILL(X, i) \
+    MIRT__SPILL(i, 0) \
+    MIRT__K(store)(tile->c[i] + tile->column + MIRT__LANES, MIRT__HALF_WHOLE(s##i##_1));
+/* step(vectors, i) and spill(X, i): of one row */
+#define MIRT__TILE_OF(rows, vectors, V, each_step, spill) \
+    static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { \
+        MIRT__R##rows(MIRT__ROW_OF_A, ) \
+        MIRT__R##rows(V, MIRT__CLEAR) \
+        if (!tile->fresh) { MIRT__R##rows(V, MIRT__RELOAD) } \
+        const float *b = tile->b; \
+        const char *ahead = tile->ahead; \
+        const int64_t b_row = tile->b_row, a_step = tile->a_step, ahead_step = tile->ahead_step; \
+        for (int64_t r = 0; r < tile->run_count; r++) { \
+            int64_t at = tile->runs[r].a; \
+            for (int64_t left = tile->runs[r].length; left > 0; left--) { \
+                V(MIRT__ROW_OF_B, 0) \
+                MIRT__R##rows(each_step, V) \
+                __builtin_prefetch(ahead, 0, 2); \
+                MIRT__MORE_AHEAD_##vectors \
+                ahead += ahead_step; \
+                at += a_step; \
+                b += b_row; \
+            } \
+        } \
+        MIRT__R##rows(spill, MIRT__SPILL) \
     }
-#define MIRT__TILE_NAME(kind, last) MIRT__P(tile_##kind##_##last),
-MIRT__EACH_ROW(MIRT__TILE, 1)
-MIRT__EACH_ROW(MIRT__TILE, 2)
-MIRT__EACH_LOW_ROW(MIRT__TILE, 2)
+#define MIRT__MORE_AHEAD_1
+#define MIRT__MORE_AHEAD_2
+#define MIRT__MORE_AHEAD_half
+#define MIRT__MORE_AHEAD_4 __builtin_prefetch(ahead + ahead_step / 2, 0, 2);
+#define MIRT__TILE_1(rows) MIRT__TILE_OF(rows, 1, MIRT__V1, MIRT__STEP, MIRT__V1)
+#define MIRT__TILE_2(rows) MIRT__TILE_OF(rows, 2, MIRT__V2, MIRT__STEP, MIRT__V2)
+#define MIRT__TILE_4(rows) MIRT__TILE_OF(rows, 4, MIRT__V4, MIRT__STEP, MIRT__V4)
+#define MIRT__TILE_half(rows) MIRT__TILE_OF(rows, half, MIRT__V2, MIRT__HALF_STEP, MIRT__HALF_SPILL)
+#if MIRT__ROWS == 6
+#define MIRT__TILES(T) T(1) T(2) T(3) T(4) T(5) T(6)
+#define MIRT__TILE_NAMES(vectors) \
+    MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors), \
+        MIRT__P(tile_5_##vectors), MIRT__P(tile_6_##vectors)
+#else
+#define MIRT__TILES(T) T(1) T(2) T(3) T(4)
+#define MIRT__TILE_NAMES(vectors) \
+    MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors)
+#endif
+MIRT__TILES(MIRT__TILE_1)
+MIRT__TILES(MIRT__TILE_2)
+#ifdef MIRT__TALL /* tiles of two vectors have up to fourteen rows */
+MIRT__TILE_2(7) MIRT__TILE_2(8) MIRT__TILE_2(9) MIRT__TILE_2(10)
+MIRT__TILE_2(11) MIRT__TILE_2(12) MIRT__TILE_2(13) MIRT__TILE_2(14)
+#define MIRT__LOW_NAMES \
+    , MIRT__P(tile_7_2), MIRT__P(tile_8_2), MIRT__P(tile_9_2), MIRT__P(tile_10_2), \
+    MIRT__P(tile_11_2), MIRT__P(tile_12_2), MIRT__P(tile_13_2), MIRT__P(tile_14_2)
+#else
+#define MIRT__LOW_NAMES
+#endif
 #if MIRT__VECTORS == 4
-MIRT__EACH_ROW(MIRT__TILE, 4)
+MIRT__TILES(MIRT__TILE_4)
 #endif
 #ifdef MIRT__HALF_PRODUCT
-MIRT__EACH_ROW(MIRT__TILE, 3)
+MIRT__TILES(MIRT__TILE_half)
 #endif
 static const mirt__tile_fn MIRT__P(tiles)[MIRT__HALF_KIND + 1][MIRT__TILE_ROWS] = {
-    {MIRT__EACH_ROW(MIRT__TILE_NAME, 1)},
-    {MIRT__EACH_ROW(MIRT__TILE_NAME, 2) MIRT__EACH_LOW_ROW(MIRT__TILE_NAME, 2)},
+    {MIRT__TILE_NAMES(1)}, {MIRT__TILE_NAMES(2) MIRT__LOW_NAMES},
 #if MIRT__VECTORS == 4
-    {MIRT__EACH_ROW(MIRT__TILE_NAME, 4)},
+    {MIRT__TILE_NAMES(4)},
 #else
     {NULL},
 #endif
 #ifdef MIRT__HALF_PRODUCT
-    {MIRT__EACH_ROW(MIRT__TILE_NAME, 3)}
+    {MIRT__TILE_NAMES(half)}
+#else
+    {NULL}
 #endif
 };
-#undef MIRT__EACH_VECTOR
-#undef MIRT__EACH_ROW
-#undef MIRT__EACH_LOW_ROW
-#undef MIRT__VECTORS_OF_ROW
-#undef MIRT__TWO_OF_ROW
-#undef MIRT__EACH
+#undef MIRT__R1
+#undef MIRT__R2
+#undef MIRT__R3
+#undef MIRT__R4
+#undef MIRT__R5
+#undef MIRT__R6
+#undef MIRT__R7
+#undef MIRT__R8
+#undef MIRT__R9
+#undef MIRT__R10
+#undef MIRT__R11
+#undef MIRT__R12
+#undef MIRT__R13
+#undef MIRT__R14
+#undef MIRT__V1
+#undef MIRT__V2
+#undef MIRT__V4
 #undef MIRT__ROW_OF_A
-#undef MIRT__NO_B
-#undef MIRT__HAS_ROW
-#undef MIRT__HAS_VECTOR
 #undef MIRT__ROW_OF_B
 #undef MIRT__CLEAR
 #undef MIRT__RELOAD
 #undef MIRT__ADD
 #undef MIRT__STEP
+#undef MIRT__HALF_STEP
 #undef MIRT__SPILL
-#undef MIRT__TILE
-#undef MIRT__TILE_NAME
+#undef MIRT__HALF_SPILL
+#undef MIRT__TILE_OF
+#undef MIRT__MORE_AHEAD_1
+#undef MIRT__MORE_AHEAD_2
+#undef MIRT__MORE_AHEAD_half
+#undef MIRT__MORE_AHEAD_4
+#undef MIRT__TILE_1
+#undef MIRT__TILE_2
+#undef MIRT__TILE_4
+#undef MIRT__TILE_half
+#undef MIRT__TILES
+#undef MIRT__TILE_NAMES
+#undef MIRT__LOW_NAMES
 #undef MIRT__TALL
 #undef MIRT__PRODUCT
-#undef MIRT__STORED
 #undef MIRT__HALF_PRODUCT
 #undef MIRT__HALF_WHOLE
 #undef MIRT__P
@@ -11558,7 +11591,8 @@ MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(input_tile) * s, const int64_
 #undef MIRT__AHEAD_OF
 static void MIRT__K(read_columns)(const MIRT__K(input_tile) *s) {
     const mirt__reader *reader = &s->source->from;
-    const MIRT__K(how) how = MIRT__K(how_of)(reader->back ? reader->back->norm.activation : reader->norm->activation);
+    const MIRT__K(how) how = MIRT__K(how_of)(
+        MIRT__TRAINS && reader->back ? reader->back->norm.activation : reader->norm->activation);
     const int64_t whole = s->columns - s->columns % MIRT__LANES;
     if (MIRT__TRAINS && reader->back) {
         if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) MIRT__K(read_back)(s, 0, whole, MIRT__K(by_clipping), true);
@@ -11594,7 +11628,8 @@ static void MIRT__K(read_gate)(const MIRT__K(input_tile) *s, int64_t pixel, int6
 
 static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int64_t count) {
     const mirt__reader *reader = &source->from;
-    if (!reader->norm && !reader->gate && !reader->back) {
+    const bool back = MIRT__TRAINS && reader->back;
+    if (!reader->norm && !reader->gate && !back) {
         MIRT__K(read_plain)(to, reader, at, count);
         return;
     }
@@ -11606,7 +11641,7 @@ static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int
     s.row = c;
     s.columns = pixels ? c : count;
     mirt__norm_columns_skip(&moved.norm, channel);
-    if (source->less) {
+    if (back && source->less) {
         moved.less += channel;
         moved.part += channel;
     }
@@ -11614,7 +11649,7 @@ static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int
         s.pixels = mirt__min(left, most);
         s.to = to;
         s.at = at;
-        if (reader->back || reader->norm) MIRT__K(read_columns)(&s);
+        if (back || reader->norm) MIRT__K(read_columns)(&s);
         else MIRT__K(read_plain)(to, reader, at, s.pixels * s.columns);
         if (reader->gate) MIRT__K(read_gate)(&s, at / c, channel);
         to += s.pixels * c;
@@ -11655,13 +11690,13 @@ MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bo
     d.mask_activation = e->mask_activation;
     d.mask_end = MIRT__K(set)(e->mask_activation == MIRT_RELU6 ? 6.0f : INFINITY);
     d.bend = MIRT__K(bend_of)(e->activation);
-    d.slope_bend = MIRT__K(bend_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
+    d.slope_bend = MIRT__K(bend_of)(MIRT__TRAINS && e->slope ? e->slope->activation : MIRT_LINEAR);
     d.half = !frozen && f->dtype == MIRT__BFLOAT16;
     d.bias = forward && !frozen && f->bias;
     d.norm = forward && (frozen || f->norm.mean);
     d.activate = forward;
     d.gradient = MIRT__TRAINS && sums == MIRT__SUMS_GRADIENT;
-    d.moments = sums == MIRT__SUMS_MOMENTS;
+    d.moments = MIRT__TRAINS && sums == MIRT__SUMS_MOMENTS;
     d.images = !d.gradient && !d.moments && e->sums == MIRT__SUMS_IMAGES;
     d.slope = MIRT__TRAINS && backward && d.slope_bend.kind != MIRT_LINEAR;
     d.z = d.slope || d.gradient;
@@ -11768,7 +11803,7 @@ MIRT__INLINE void MIRT__K(finish_one)(const mirt__finishing *f, float *const *c,
         const int64_t place = at[i] + j;
         const MIRT__VEC x =
             MIRT__K(column_value)(&d, &k, MIRT__K(load_part)(c[i] + j, n, whole), place, &z, n, how, whole);
-        if (!frozen && i == 0 && f->fresh) k.shift = x;
+        if (d.moments && i == 0 && f->fresh) k.shift = x;
         MIRT__K(column_add)(&d, &k, x, z);
         MIRT__K(store_as)(f->y, place, x, d.half, n, whole);
     }
@@ -12562,131 +12597,158 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #define MIRT__PRODUCT(x, b, sum) \
     _mm512_dpbf16_ps(sum, (__m512bh)_mm512_castps_si512(x), (__m512bh)_mm512_castps_si512(b))
 /* The tiles of an instruction set, named MIRT__P(name). They use its wrappers and MIRT__PRODUCT(x, b, sum), which is
-   sum + x * b. If MIRT__HALF_PRODUCT exists, for the lower half alone (MIRT__HALF_WHOLE extends it with zeros), the
-   second of two vectors may be a half. */
-/* Accumulators are variables instead of an array, which gcc would keep in memory. With constant `rows` and `vectors`
-   unused ones are removed. */
-#if MIRT__VECTORS == 4
-#define MIRT__EACH_VECTOR(X, i) X(i, 0) X(i, 1) X(i, 2) X(i, 3)
-#else
-#define MIRT__EACH_VECTOR(X, i) X(i, 0) X(i, 1)
-#endif
-#if MIRT__ROWS == 6
-#define MIRT__EACH_ROW(X, y) X(y, 0) X(y, 1) X(y, 2) X(y, 3) X(y, 4) X(y, 5)
-#else
-#define MIRT__EACH_ROW(X, y) X(y, 0) X(y, 1) X(y, 2) X(y, 3)
-#endif
-#ifdef MIRT__TALL /* tiles of two vectors have up to fourteen rows */
-#define MIRT__EACH_LOW_ROW(X, y) X(y, 6) X(y, 7) X(y, 8) X(y, 9) X(y, 10) X(y, 11) X(y, 12) X(y, 13)
-#else
-#define MIRT__EACH_LOW_ROW(X, y)
-#endif
-#define MIRT__VECTORS_OF_ROW(X, i) MIRT__EACH_VECTOR(X, i)
-#define MIRT__TWO_OF_ROW(X, i) X(i, 0) X(i, 1)
-#define MIRT__EACH(X) MIRT__EACH_ROW(MIRT__VECTORS_OF_ROW, X) MIRT__EACH_LOW_ROW(MIRT__TWO_OF_ROW, X)
-#define MIRT__ROW_OF_A(y, i) const float *a##i = tile->a[rows > i ? i : 0];
-#define MIRT__NO_B(i, j) MIRT__VEC b##j = s00;
-/* A tile has a row and a vector at least, and two vectors where it is tall. */
-#define MIRT__HAS_ROW(i) (i < 1 || rows > i)
-#define MIRT__HAS_VECTOR(i, j) (j < 1 || i > 5 || vectors > j)
-#define MIRT__ROW_OF_B(i, j) \
-    if (MIRT__HAS_VECTOR(i, j)) b##j = MIRT__K(load)(b + j * MIRT__LANES);
-#define MIRT__CLEAR(i, j) MIRT__VEC s##i##j = MIRT__K(zero)();
-#define MIRT__RELOAD(i, j) \
-    if (MIRT__HAS_ROW(i) && MIRT__HAS_VECTOR(i, j)) \
-        s##i##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
-#ifdef MIRT__HALF_PRODUCT
-#define MIRT__ADD(i, j) \
-    if (MIRT__HAS_VECTOR(i, j)) \
-        s##i##j = j == 1 && half ? MIRT__HALF_PRODUCT(x, b##j, s##i##j) : MIRT__PRODUCT(x, b##j, s##i##j);
-#define MIRT__STORED(i, j) j == 1 && half ? MIRT__HALF_WHOLE(s##i##j) : s##i##j
-#else
-#define MIRT__ADD(i, j) \
-    if (MIRT__HAS_VECTOR(i, j)) s##i##j = MIRT__PRODUCT(x, b##j, s##i##j);
-#define MIRT__STORED(i, j) s##i##j
-#endif
-#define MIRT__STEP(each, i) \
-    if (MIRT__HAS_ROW(i)) { \
+   sum + x * b. If MIRT__HALF_PRODUCT exists, for the lower half alone (MIRT__HALF_WHOLE extends it with zeros), there
+   are tiles of two vectors, the second of which is a half. */
+/* Accumulators are variables instead of an array, which gcc would keep in memory. Each tile is expanded with its own
+   rows and vectors: MIRT__R3(V, X) is V(X, 0) V(X, 1) V(X, 2), and MIRT__V2(X, i) is X(i, 0) X(i, 1). */
+#define MIRT__R1(V, X) V(X, 0)
+#define MIRT__R2(V, X) MIRT__R1(V, X) V(X, 1)
+#define MIRT__R3(V, X) MIRT__R2(V, X) V(X, 2)
+#define MIRT__R4(V, X) MIRT__R3(V, X) V(X, 3)
+#define MIRT__R5(V, X) MIRT__R4(V, X) V(X, 4)
+#define MIRT__R6(V, X) MIRT__R5(V, X) V(X, 5)
+#define MIRT__R7(V, X) MIRT__R6(V, X) V(X, 6)
+#define MIRT__R8(V, X) MIRT__R7(V, X) V(X, 7)
+#define MIRT__R9(V, X) MIRT__R8(V, X) V(X, 8)
+#define MIRT__R10(V, X) MIRT__R9(V, X) V(X, 9)
+#define MIRT__R11(V, X) MIRT__R10(V, X) V(X, 10)
+#define MIRT__R12(V, X) MIRT__R11(V, X) V(X, 11)
+#define MIRT__R13(V, X) MIRT__R12(V, X) V(X, 12)
+#define MIRT__R14(V, X) MIRT__R13(V, X) V(X, 13)
+#define MIRT__V1(X, i) X(i, 0)
+#define MIRT__V2(X, i) X(i, 0) X(i, 1)
+#define MIRT__V4(X, i) X(i, 0) X(i, 1) X(i, 2) X(i, 3)
+#define MIRT__ROW_OF_A(X, i) const float *a##i = tile->a[i];
+#define MIRT__ROW_OF_B(i, j) const MIRT__VEC b##j = MIRT__K(load)(b + j * MIRT__LANES);
+#define MIRT__CLEAR(i, j) MIRT__VEC s##i##_##j = MIRT__K(zero)();
+#define MIRT__RELOAD(i, j) s##i##_##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
+#define MIRT__ADD(i, j) s##i##_##j = MIRT__PRODUCT(x, b##j, s##i##_##j);
+#define MIRT__STEP(V, i) \
+    { \
         const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
-        each(MIRT__ADD, i) \
+        V(MIRT__ADD, i) \
     }
-#define MIRT__SPILL(i, j) \
-    if (MIRT__HAS_ROW(i) && MIRT__HAS_VECTOR(i, j)) \
-        MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, MIRT__STORED(i, j));
-MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const int vectors, const bool half) {
-    (void)half;
-    MIRT__EACH_ROW(MIRT__ROW_OF_A, )
-    MIRT__EACH_LOW_ROW(MIRT__ROW_OF_A, )
-    MIRT__EACH(MIRT__CLEAR)
-    if (!tile->fresh) { MIRT__EACH(MIRT__RELOAD) }
-    const float *b = tile->b;
-    const char *ahead = tile->ahead;
-    const int64_t b_row = tile->b_row, a_step = tile->a_step, ahead_step = tile->ahead_step;
-    MIRT__EACH_VECTOR(MIRT__NO_B, 0)
-    for (int64_t r = 0; r < tile->run_count; r++) {
-        int64_t at = tile->runs[r].a;
-        for (int64_t left = tile->runs[r].length; left > 0; left--) {
-            MIRT__EACH_VECTOR(MIRT__ROW_OF_B, 0)
-            MIRT__EACH_ROW(MIRT__STEP, MIRT__EACH_VECTOR)
-            MIRT__EACH_LOW_ROW(MIRT__STEP, MIRT__TWO_OF_ROW)
-            __builtin_prefetch(ahead, 0, 2);
-            if (vectors == 4) __builtin_prefetch(ahead + ahead_step / 2, 0, 2);
-            ahead += ahead_step;
-            at += a_step;
-            b += b_row;
-        }
+#define MIRT__HALF_STEP(V, i) \
+    { \
+        const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
+        MIRT__ADD(i, 0) \
+        s##i##_1 = MIRT__HALF_PRODUCT(x, b1, s##i##_1); \
     }
-    MIRT__EACH(MIRT__SPILL)
-}
-
-/* The tile whose last row is `last`, of 1, 2 or 4 vectors, or of two of which the second is a half (3). */
-#define MIRT__TILE(kind, last) \
-    static void MIRT__P(tile_##kind##_##last)(const mirt__tile *tile) { \
-        MIRT__P(tile_of)(tile, last + 1, kind == 3 ? 2 : kind, kind == 3); \
+#define MIRT__SPILL(i, j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, s##i##_##j);
+#define MIRT__HALF_SPILL(X, i) \
+    MIRT__SPILL(i, 0) \
+    MIRT__K(store)(tile->c[i] + tile->column + MIRT__LANES, MIRT__HALF_WHOLE(s##i##_1));
+/* step(vectors, i) and spill(X, i): of one row */
+#define MIRT__TILE_OF(rows, vectors, V, each_step, spill) \
+    static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { \
+        MIRT__R##rows(MIRT__ROW_OF_A, ) \
+        MIRT__R##rows(V, MIRT__CLEAR) \
+        if (!tile->fresh) { MIRT__R##rows(V, MIRT__RELOAD) } \
+        const float *b = tile->b; \
+        const char *ahead = tile->ahead; \
+        const int64_t b_row = tile->b_row, a_step = tile->a_step, ahead_step = tile->ahead_step; \
+        for (int64_t r = 0; r < tile->run_count; r++) { \
+            int64_t at = tile->runs[r].a; \
+            for (int64_t left = tile->runs[r].length; left > 0; left--) { \
+                V(MIRT__ROW_OF_B, 0) \
+                MIRT__R##rows(each_step, V) \
+                __builtin_prefetch(ahead, 0, 2); \
+                MIRT__MORE_AHEAD_##vectors \
+                ahead += ahead_step; \
+                at += a_step; \
+                b += b_row; \
+            } \
+        } \
+        MIRT__R##rows(spill, MIRT__SPILL) \
     }
-#define MIRT__TILE_NAME(kind, last) MIRT__P(tile_##kind##_##last),
-MIRT__EACH_ROW(MIRT__TILE, 1)
-MIRT__EACH_ROW(MIRT__TILE, 2)
-MIRT__EACH_LOW_ROW(MIRT__TILE, 2)
+#define MIRT__MORE_AHEAD_1
+#define MIRT__MORE_AHEAD_2
+#define MIRT__MORE_AHEAD_half
+#define MIRT__MORE_AHEAD_4 __builtin_prefetch(ahead + ahead_step / 2, 0, 2);
+#define MIRT__TILE_1(rows) MIRT__TILE_OF(rows, 1, MIRT__V1, MIRT__STEP, MIRT__V1)
+#define MIRT__TILE_2(rows) MIRT__TILE_OF(rows, 2, MIRT__V2, MIRT__STEP, MIRT__V2)
+#define MIRT__TILE_4(rows) MIRT__TILE_OF(rows, 4, MIRT__V4, MIRT__STEP, MIRT__V4)
+#define MIRT__TILE_half(rows) MIRT__TILE_OF(rows, half, MIRT__V2, MIRT__HALF_STEP, MIRT__HALF_SPILL)
+#if MIRT__ROWS == 6
+#define MIRT__TILES(T) T(1) T(2) T(3) T(4) T(5) T(6)
+#define MIRT__TILE_NAMES(vectors) \
+    MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors), \
+        MIRT__P(tile_5_##vectors), MIRT__P(tile_6_##vectors)
+#else
+#define MIRT__TILES(T) T(1) T(2) T(3) T(4)
+#define MIRT__TILE_NAMES(vectors) \
+    MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors)
+#endif
+MIRT__TILES(MIRT__TILE_1)
+MIRT__TILES(MIRT__TILE_2)
+#ifdef MIRT__TALL /* tiles of two vectors have up to fourteen rows */
+MIRT__TILE_2(7) MIRT__TILE_2(8) MIRT__TILE_2(9) MIRT__TILE_2(10)
+MIRT__TILE_2(11) MIRT__TILE_2(12) MIRT__TILE_2(13) MIRT__TILE_2(14)
+#define MIRT__LOW_NAMES \
+    , MIRT__P(tile_7_2), MIRT__P(tile_8_2), MIRT__P(tile_9_2), MIRT__P(tile_10_2), \
+    MIRT__P(tile_11_2), MIRT__P(tile_12_2), MIRT__P(tile_13_2), MIRT__P(tile_14_2)
+#else
+#define MIRT__LOW_NAMES
+#endif
 #if MIRT__VECTORS == 4
-MIRT__EACH_ROW(MIRT__TILE, 4)
+MIRT__TILES(MIRT__TILE_4)
 #endif
 #ifdef MIRT__HALF_PRODUCT
-MIRT__EACH_ROW(MIRT__TILE, 3)
+MIRT__TILES(MIRT__TILE_half)
 #endif
 static const mirt__tile_fn MIRT__P(tiles)[MIRT__HALF_KIND + 1][MIRT__TILE_ROWS] = {
-    {MIRT__EACH_ROW(MIRT__TILE_NAME, 1)},
-    {MIRT__EACH_ROW(MIRT__TILE_NAME, 2) MIRT__EACH_LOW_ROW(MIRT__TILE_NAME, 2)},
+    {MIRT__TILE_NAMES(1)}, {MIRT__TILE_NAMES(2) MIRT__LOW_NAMES},
 #if MIRT__VECTORS == 4
-    {MIRT__EACH_ROW(MIRT__TILE_NAME, 4)},
+    {MIRT__TILE_NAMES(4)},
 #else
     {NULL},
 #endif
 #ifdef MIRT__HALF_PRODUCT
-    {MIRT__EACH_ROW(MIRT__TILE_NAME, 3)}
+    {MIRT__TILE_NAMES(half)}
+#else
+    {NULL}
 #endif
 };
-#undef MIRT__EACH_VECTOR
-#undef MIRT__EACH_ROW
-#undef MIRT__EACH_LOW_ROW
-#undef MIRT__VECTORS_OF_ROW
-#undef MIRT__TWO_OF_ROW
-#undef MIRT__EACH
+#undef MIRT__R1
+#undef MIRT__R2
+#undef MIRT__R3
+#undef MIRT__R4
+#undef MIRT__R5
+#undef MIRT__R6
+#undef MIRT__R7
+#undef MIRT__R8
+#undef MIRT__R9
+#undef MIRT__R10
+#undef MIRT__R11
+#undef MIRT__R12
+#undef MIRT__R13
+#undef MIRT__R14
+#undef MIRT__V1
+#undef MIRT__V2
+#undef MIRT__V4
 #undef MIRT__ROW_OF_A
-#undef MIRT__NO_B
-#undef MIRT__HAS_ROW
-#undef MIRT__HAS_VECTOR
 #undef MIRT__ROW_OF_B
 #undef MIRT__CLEAR
 #undef MIRT__RELOAD
 #undef MIRT__ADD
 #undef MIRT__STEP
+#undef MIRT__HALF_STEP
 #undef MIRT__SPILL
-#undef MIRT__TILE
-#undef MIRT__TILE_NAME
+#undef MIRT__HALF_SPILL
+#undef MIRT__TILE_OF
+#undef MIRT__MORE_AHEAD_1
+#undef MIRT__MORE_AHEAD_2
+#undef MIRT__MORE_AHEAD_half
+#undef MIRT__MORE_AHEAD_4
+#undef MIRT__TILE_1
+#undef MIRT__TILE_2
+#undef MIRT__TILE_4
+#undef MIRT__TILE_half
+#undef MIRT__TILES
+#undef MIRT__TILE_NAMES
+#undef MIRT__LOW_NAMES
 #undef MIRT__TALL
 #undef MIRT__PRODUCT
-#undef MIRT__STORED
 #undef MIRT__HALF_PRODUCT
 #undef MIRT__HALF_WHOLE
 #undef MIRT__P
@@ -12858,7 +12920,7 @@ static mirt__word_input_tile mirt__word_input_tile_of(float *to, const mirt__sou
     s.x = (const uint16_t *)source->from.data;
     s.norm = source->norm;
     mirt__norm_columns_skip(&s.norm, channel);
-    if (source->from.back) {
+    if (MIRT__TRAINS && source->from.back) {
         s.z = (const uint16_t *)source->from.back->z;
         s.less = source->less + channel;
         s.part = source->part + channel;
@@ -13082,7 +13144,7 @@ static bool mirt__word_clips(mirt_activation_kind kind) { return kind == MIRT_RE
 static void mirt__word_finish_rows(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows,
                                    int64_t columns) {
     const mirt__epilogue *e = f->epilogue;
-    const mirt_activation_kind kind = e->slope ? e->slope->activation : MIRT_LINEAR;
+    const mirt_activation_kind kind = MIRT__TRAINS && e->slope ? e->slope->activation : MIRT_LINEAR;
     const mirt__word_way way = {e->sums == MIRT__SUMS_MOMENTS,
                                 e->sums == MIRT__SUMS_GRADIENT,
                                 f->bias != NULL,
@@ -13102,8 +13164,8 @@ static void mirt__word_finish_rows(const mirt__finishing *f, float *const *c, co
 #undef MIRT__WORD_FINISH
 
 static const mirt__words mirt__words_avx512bf16 = {
-    mirt__word_tiles, mirt__word_copy_rows, mirt__word_transpose, mirt__word_read_words, mirt__word_read_pairs,
-    MIRT__TRAINING_ENTRY(mirt__word_column_sum)
+    mirt__word_tiles, mirt__word_copy_rows, mirt__word_transpose, mirt__word_read_words,
+    MIRT__TRAINING_ENTRY(mirt__word_read_pairs), MIRT__TRAINING_ENTRY(mirt__word_column_sum)
 };
 #define MIRT__T(name) mirt__##name##_avx512bf16
 #define MIRT__NAME "avx512bf16"
@@ -13361,131 +13423,158 @@ static void MIRT__K(draw)(uint32_t block, const uint32_t counter[3], uint64_t ke
 #define MIRT__P(name) MIRT__K(name)
 #define MIRT__PRODUCT(x, b, sum) MIRT__K(fma)(x, b, sum)
 /* The tiles of an instruction set, named MIRT__P(name). They use its wrappers and MIRT__PRODUCT(x, b, sum), which is
-   sum + x * b. If MIRT__HALF_PRODUCT exists, for the lower half alone (MIRT__HALF_WHOLE extends it with zeros), the
-   second of two vectors may be a half. */
-/* Accumulators are variables instead of an array, which gcc would keep in memory. With constant `rows` and `vectors`
-   unused ones are removed. */
-#if MIRT__VECTORS == 4
-#define MIRT__EACH_VECTOR(X, i) X(i, 0) X(i, 1) X(i, 2) X(i, 3)
-#else
-#define MIRT__EACH_VECTOR(X, i) X(i, 0) X(i, 1)
-#endif
-#if MIRT__ROWS == 6
-#define MIRT__EACH_ROW(X, y) X(y, 0) X(y, 1) X(y, 2) X(y, 3) X(y, 4) X(y, 5)
-#else
-#define MIRT__EACH_ROW(X, y) X(y, 0) X(y, 1) X(y, 2) X(y, 3)
-#endif
-#ifdef MIRT__TALL /* tiles of two vectors have up to fourteen rows */
-#define MIRT__EACH_LOW_ROW(X, y) X(y, 6) X(y, 7) X(y, 8) X(y, 9) X(y, 10) X(y, 11) X(y, 12) X(y, 13)
-#else
-#define MIRT__EACH_LOW_ROW(X, y)
-#endif
-#define MIRT__VECTORS_OF_ROW(X, i) MIRT__EACH_VECTOR(X, i)
-#define MIRT__TWO_OF_ROW(X, i) X(i, 0) X(i, 1)
-#define MIRT__EACH(X) MIRT__EACH_ROW(MIRT__VECTORS_OF_ROW, X) MIRT__EACH_LOW_ROW(MIRT__TWO_OF_ROW, X)
-#define MIRT__ROW_OF_A(y, i) const float *a##i = tile->a[rows > i ? i : 0];
-#define MIRT__NO_B(i, j) MIRT__VEC b##j = s00;
-/* A tile has a row and a vector at least, and two vectors where it is tall. */
-#define MIRT__HAS_ROW(i) (i < 1 || rows > i)
-#define MIRT__HAS_VECTOR(i, j) (j < 1 || i > 5 || vectors > j)
-#define MIRT__ROW_OF_B(i, j) \
-    if (MIRT__HAS_VECTOR(i, j)) b##j = MIRT__K(load)(b + j * MIRT__LANES);
-#define MIRT__CLEAR(i, j) MIRT__VEC s##i##j = MIRT__K(zero)();
-#define MIRT__RELOAD(i, j) \
-    if (MIRT__HAS_ROW(i) && MIRT__HAS_VECTOR(i, j)) \
-        s##i##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
-#ifdef MIRT__HALF_PRODUCT
-#define MIRT__ADD(i, j) \
-    if (MIRT__HAS_VECTOR(i, j)) \
-        s##i##j = j == 1 && half ? MIRT__HALF_PRODUCT(x, b##j, s##i##j) : MIRT__PRODUCT(x, b##j, s##i##j);
-#define MIRT__STORED(i, j) j == 1 && half ? MIRT__HALF_WHOLE(s##i##j) : s##i##j
-#else
-#define MIRT__ADD(i, j) \
-    if (MIRT__HAS_VECTOR(i, j)) s##i##j = MIRT__PRODUCT(x, b##j, s##i##j);
-#define MIRT__STORED(i, j) s##i##j
-#endif
-#define MIRT__STEP(each, i) \
-    if (MIRT__HAS_ROW(i)) { \
+   sum + x * b. If MIRT__HALF_PRODUCT exists, for the lower half alone (MIRT__HALF_WHOLE extends it with zeros), there
+   are tiles of two vectors, the second of which is a half. */
+/* Accumulators are variables instead of an array, which gcc would keep in memory. Each tile is expanded with its own
+   rows and vectors: MIRT__R3(V, X) is V(X, 0) V(X, 1) V(X, 2), and MIRT__V2(X, i) is X(i, 0) X(i, 1). */
+#define MIRT__R1(V, X) V(X, 0)
+#define MIRT__R2(V, X) MIRT__R1(V, X) V(X, 1)
+#define MIRT__R3(V, X) MIRT__R2(V, X) V(X, 2)
+#define MIRT__R4(V, X) MIRT__R3(V, X) V(X, 3)
+#define MIRT__R5(V, X) MIRT__R4(V, X) V(X, 4)
+#define MIRT__R6(V, X) MIRT__R5(V, X) V(X, 5)
+#define MIRT__R7(V, X) MIRT__R6(V, X) V(X, 6)
+#define MIRT__R8(V, X) MIRT__R7(V, X) V(X, 7)
+#define MIRT__R9(V, X) MIRT__R8(V, X) V(X, 8)
+#define MIRT__R10(V, X) MIRT__R9(V, X) V(X, 9)
+#define MIRT__R11(V, X) MIRT__R10(V, X) V(X, 10)
+#define MIRT__R12(V, X) MIRT__R11(V, X) V(X, 11)
+#define MIRT__R13(V, X) MIRT__R12(V, X) V(X, 12)
+#define MIRT__R14(V, X) MIRT__R13(V, X) V(X, 13)
+#define MIRT__V1(X, i) X(i, 0)
+#define MIRT__V2(X, i) X(i, 0) X(i, 1)
+#define MIRT__V4(X, i) X(i, 0) X(i, 1) X(i, 2) X(i, 3)
+#define MIRT__ROW_OF_A(X, i) const float *a##i = tile->a[i];
+#define MIRT__ROW_OF_B(i, j) const MIRT__VEC b##j = MIRT__K(load)(b + j * MIRT__LANES);
+#define MIRT__CLEAR(i, j) MIRT__VEC s##i##_##j = MIRT__K(zero)();
+#define MIRT__RELOAD(i, j) s##i##_##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
+#define MIRT__ADD(i, j) s##i##_##j = MIRT__PRODUCT(x, b##j, s##i##_##j);
+#define MIRT__STEP(V, i) \
+    { \
         const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
-        each(MIRT__ADD, i) \
+        V(MIRT__ADD, i) \
     }
-#define MIRT__SPILL(i, j) \
-    if (MIRT__HAS_ROW(i) && MIRT__HAS_VECTOR(i, j)) \
-        MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, MIRT__STORED(i, j));
-MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const int vectors, const bool half) {
-    (void)half;
-    MIRT__EACH_ROW(MIRT__ROW_OF_A, )
-    MIRT__EACH_LOW_ROW(MIRT__ROW_OF_A, )
-    MIRT__EACH(MIRT__CLEAR)
-    if (!tile->fresh) { MIRT__EACH(MIRT__RELOAD) }
-    const float *b = tile->b;
-    const char *ahead = tile->ahead;
-    const int64_t b_row = tile->b_row, a_step = tile->a_step, ahead_step = tile->ahead_step;
-    MIRT__EACH_VECTOR(MIRT__NO_B, 0)
-    for (int64_t r = 0; r < tile->run_count; r++) {
-        int64_t at = tile->runs[r].a;
-        for (int64_t left = tile->runs[r].length; left > 0; left--) {
-            MIRT__EACH_VECTOR(MIRT__ROW_OF_B, 0)
-            MIRT__EACH_ROW(MIRT__STEP, MIRT__EACH_VECTOR)
-            MIRT__EACH_LOW_ROW(MIRT__STEP, MIRT__TWO_OF_ROW)
-            __builtin_prefetch(ahead, 0, 2);
-            if (vectors == 4) __builtin_prefetch(ahead + ahead_step / 2, 0, 2);
-            ahead += ahead_step;
-            at += a_step;
-            b += b_row;
-        }
+#define MIRT__HALF_STEP(V, i) \
+    { \
+        const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
+        MIRT__ADD(i, 0) \
+        s##i##_1 = MIRT__HALF_PRODUCT(x, b1, s##i##_1); \
     }
-    MIRT__EACH(MIRT__SPILL)
-}
-
-/* The tile whose last row is `last`, of 1, 2 or 4 vectors, or of two of which the second is a half (3). */
-#define MIRT__TILE(kind, last) \
-    static void MIRT__P(tile_##kind##_##last)(const mirt__tile *tile) { \
-        MIRT__P(tile_of)(tile, last + 1, kind == 3 ? 2 : kind, kind == 3); \
+#define MIRT__SPILL(i, j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, s##i##_##j);
+#define MIRT__HALF_SPILL(X, i) \
+    MIRT__SPILL(i, 0) \
+    MIRT__K(store)(tile->c[i] + tile->column + MIRT__LANES, MIRT__HALF_WHOLE(s##i##_1));
+/* step(vectors, i) and spill(X, i): of one row */
+#define MIRT__TILE_OF(rows, vectors, V, each_step, spill) \
+    static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { \
+        MIRT__R##rows(MIRT__ROW_OF_A, ) \
+        MIRT__R##rows(V, MIRT__CLEAR) \
+        if (!tile->fresh) { MIRT__R##rows(V, MIRT__RELOAD) } \
+        const float *b = tile->b; \
+        const char *ahead = tile->ahead; \
+        const int64_t b_row = tile->b_row, a_step = tile->a_step, ahead_step = tile->ahead_step; \
+        for (int64_t r = 0; r < tile->run_count; r++) { \
+            int64_t at = tile->runs[r].a; \
+            for (int64_t left = tile->runs[r].length; left > 0; left--) { \
+                V(MIRT__ROW_OF_B, 0) \
+                MIRT__R##rows(each_step, V) \
+                __builtin_prefetch(ahead, 0, 2); \
+                MIRT__MORE_AHEAD_##vectors \
+                ahead += ahead_step; \
+                at += a_step; \
+                b += b_row; \
+            } \
+        } \
+        MIRT__R##rows(spill, MIRT__SPILL) \
     }
-#define MIRT__TILE_NAME(kind, last) MIRT__P(tile_##kind##_##last),
-MIRT__EACH_ROW(MIRT__TILE, 1)
-MIRT__EACH_ROW(MIRT__TILE, 2)
-MIRT__EACH_LOW_ROW(MIRT__TILE, 2)
+#define MIRT__MORE_AHEAD_1
+#define MIRT__MORE_AHEAD_2
+#define MIRT__MORE_AHEAD_half
+#define MIRT__MORE_AHEAD_4 __builtin_prefetch(ahead + ahead_step / 2, 0, 2);
+#define MIRT__TILE_1(rows) MIRT__TILE_OF(rows, 1, MIRT__V1, MIRT__STEP, MIRT__V1)
+#define MIRT__TILE_2(rows) MIRT__TILE_OF(rows, 2, MIRT__V2, MIRT__STEP, MIRT__V2)
+#define MIRT__TILE_4(rows) MIRT__TILE_OF(rows, 4, MIRT__V4, MIRT__STEP, MIRT__V4)
+#define MIRT__TILE_half(rows) MIRT__TILE_OF(rows, half, MIRT__V2, MIRT__HALF_STEP, MIRT__HALF_SPILL)
+#if MIRT__ROWS == 6
+#define MIRT__TILES(T) T(1) T(2) T(3) T(4) T(5) T(6)
+#define MIRT__TILE_NAMES(vectors) \
+    MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors), \
+        MIRT__P(tile_5_##vectors), MIRT__P(tile_6_##vectors)
+#else
+#define MIRT__TILES(T) T(1) T(2) T(3) T(4)
+#define MIRT__TILE_NAMES(vectors) \
+    MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors)
+#endif
+MIRT__TILES(MIRT__TILE_1)
+MIRT__TILES(MIRT__TILE_2)
+#ifdef MIRT__TALL /* tiles of two vectors have up to fourteen rows */
+MIRT__TILE_2(7) MIRT__TILE_2(8) MIRT__TILE_2(9) MIRT__TILE_2(10)
+MIRT__TILE_2(11) MIRT__TILE_2(12) MIRT__TILE_2(13) MIRT__TILE_2(14)
+#define MIRT__LOW_NAMES \
+    , MIRT__P(tile_7_2), MIRT__P(tile_8_2), MIRT__P(tile_9_2), MIRT__P(tile_10_2), \
+    MIRT__P(tile_11_2), MIRT__P(tile_12_2), MIRT__P(tile_13_2), MIRT__P(tile_14_2)
+#else
+#define MIRT__LOW_NAMES
+#endif
 #if MIRT__VECTORS == 4
-MIRT__EACH_ROW(MIRT__TILE, 4)
+MIRT__TILES(MIRT__TILE_4)
 #endif
 #ifdef MIRT__HALF_PRODUCT
-MIRT__EACH_ROW(MIRT__TILE, 3)
+MIRT__TILES(MIRT__TILE_half)
 #endif
 static const mirt__tile_fn MIRT__P(tiles)[MIRT__HALF_KIND + 1][MIRT__TILE_ROWS] = {
-    {MIRT__EACH_ROW(MIRT__TILE_NAME, 1)},
-    {MIRT__EACH_ROW(MIRT__TILE_NAME, 2) MIRT__EACH_LOW_ROW(MIRT__TILE_NAME, 2)},
+    {MIRT__TILE_NAMES(1)}, {MIRT__TILE_NAMES(2) MIRT__LOW_NAMES},
 #if MIRT__VECTORS == 4
-    {MIRT__EACH_ROW(MIRT__TILE_NAME, 4)},
+    {MIRT__TILE_NAMES(4)},
 #else
     {NULL},
 #endif
 #ifdef MIRT__HALF_PRODUCT
-    {MIRT__EACH_ROW(MIRT__TILE_NAME, 3)}
+    {MIRT__TILE_NAMES(half)}
+#else
+    {NULL}
 #endif
 };
-#undef MIRT__EACH_VECTOR
-#undef MIRT__EACH_ROW
-#undef MIRT__EACH_LOW_ROW
-#undef MIRT__VECTORS_OF_ROW
-#undef MIRT__TWO_OF_ROW
-#undef MIRT__EACH
+#undef MIRT__R1
+#undef MIRT__R2
+#undef MIRT__R3
+#undef MIRT__R4
+#undef MIRT__R5
+#undef MIRT__R6
+#undef MIRT__R7
+#undef MIRT__R8
+#undef MIRT__R9
+#undef MIRT__R10
+#undef MIRT__R11
+#undef MIRT__R12
+#undef MIRT__R13
+#undef MIRT__R14
+#undef MIRT__V1
+#undef MIRT__V2
+#undef MIRT__V4
 #undef MIRT__ROW_OF_A
-#undef MIRT__NO_B
-#undef MIRT__HAS_ROW
-#undef MIRT__HAS_VECTOR
 #undef MIRT__ROW_OF_B
 #undef MIRT__CLEAR
 #undef MIRT__RELOAD
 #undef MIRT__ADD
 #undef MIRT__STEP
+#undef MIRT__HALF_STEP
 #undef MIRT__SPILL
-#undef MIRT__TILE
-#undef MIRT__TILE_NAME
+#undef MIRT__HALF_SPILL
+#undef MIRT__TILE_OF
+#undef MIRT__MORE_AHEAD_1
+#undef MIRT__MORE_AHEAD_2
+#undef MIRT__MORE_AHEAD_half
+#undef MIRT__MORE_AHEAD_4
+#undef MIRT__TILE_1
+#undef MIRT__TILE_2
+#undef MIRT__TILE_4
+#undef MIRT__TILE_half
+#undef MIRT__TILES
+#undef MIRT__TILE_NAMES
+#undef MIRT__LOW_NAMES
 #undef MIRT__TALL
 #undef MIRT__PRODUCT
-#undef MIRT__STORED
 #undef MIRT__HALF_PRODUCT
 #undef MIRT__HALF_WHOLE
 #undef MIRT__P
@@ -13935,7 +14024,8 @@ MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(input_tile) * s, const int64_
 #undef MIRT__AHEAD_OF
 static void MIRT__K(read_columns)(const MIRT__K(input_tile) *s) {
     const mirt__reader *reader = &s->source->from;
-    const MIRT__K(how) how = MIRT__K(how_of)(reader->back ? reader->back->norm.activation : reader->norm->activation);
+    const MIRT__K(how) how = MIRT__K(how_of)(
+        MIRT__TRAINS && reader->back ? reader->back->norm.activation : reader->norm->activation);
     const int64_t whole = s->columns - s->columns % MIRT__LANES;
     if (MIRT__TRAINS && reader->back) {
         if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) MIRT__K(read_back)(s, 0, whole, MIRT__K(by_clipping), true);
@@ -13971,7 +14061,8 @@ static void MIRT__K(read_gate)(const MIRT__K(input_tile) *s, int64_t pixel, int6
 
 static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int64_t count) {
     const mirt__reader *reader = &source->from;
-    if (!reader->norm && !reader->gate && !reader->back) {
+    const bool back = MIRT__TRAINS && reader->back;
+    if (!reader->norm && !reader->gate && !back) {
         MIRT__K(read_plain)(to, reader, at, count);
         return;
     }
@@ -13983,7 +14074,7 @@ static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int
     s.row = c;
     s.columns = pixels ? c : count;
     mirt__norm_columns_skip(&moved.norm, channel);
-    if (source->less) {
+    if (back && source->less) {
         moved.less += channel;
         moved.part += channel;
     }
@@ -13991,7 +14082,7 @@ static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int
         s.pixels = mirt__min(left, most);
         s.to = to;
         s.at = at;
-        if (reader->back || reader->norm) MIRT__K(read_columns)(&s);
+        if (back || reader->norm) MIRT__K(read_columns)(&s);
         else MIRT__K(read_plain)(to, reader, at, s.pixels * s.columns);
         if (reader->gate) MIRT__K(read_gate)(&s, at / c, channel);
         to += s.pixels * c;
@@ -14032,13 +14123,13 @@ MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bo
     d.mask_activation = e->mask_activation;
     d.mask_end = MIRT__K(set)(e->mask_activation == MIRT_RELU6 ? 6.0f : INFINITY);
     d.bend = MIRT__K(bend_of)(e->activation);
-    d.slope_bend = MIRT__K(bend_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
+    d.slope_bend = MIRT__K(bend_of)(MIRT__TRAINS && e->slope ? e->slope->activation : MIRT_LINEAR);
     d.half = !frozen && f->dtype == MIRT__BFLOAT16;
     d.bias = forward && !frozen && f->bias;
     d.norm = forward && (frozen || f->norm.mean);
     d.activate = forward;
     d.gradient = MIRT__TRAINS && sums == MIRT__SUMS_GRADIENT;
-    d.moments = sums == MIRT__SUMS_MOMENTS;
+    d.moments = MIRT__TRAINS && sums == MIRT__SUMS_MOMENTS;
     d.images = !d.gradient && !d.moments && e->sums == MIRT__SUMS_IMAGES;
     d.slope = MIRT__TRAINS && backward && d.slope_bend.kind != MIRT_LINEAR;
     d.z = d.slope || d.gradient;
@@ -14145,7 +14236,7 @@ MIRT__INLINE void MIRT__K(finish_one)(const mirt__finishing *f, float *const *c,
         const int64_t place = at[i] + j;
         const MIRT__VEC x =
             MIRT__K(column_value)(&d, &k, MIRT__K(load_part)(c[i] + j, n, whole), place, &z, n, how, whole);
-        if (!frozen && i == 0 && f->fresh) k.shift = x;
+        if (d.moments && i == 0 && f->fresh) k.shift = x;
         MIRT__K(column_add)(&d, &k, x, z);
         MIRT__K(store_as)(f->y, place, x, d.half, n, whole);
     }
@@ -15041,131 +15132,158 @@ MIRT__INLINE void mirt__pair_neon(float *to, int64_t next, const float *above, c
 #define MIRT__P(name) MIRT__K(name)
 #define MIRT__PRODUCT(x, b, sum) MIRT__K(fma)(x, b, sum)
 /* The tiles of an instruction set, named MIRT__P(name). They use its wrappers and MIRT__PRODUCT(x, b, sum), which is
-   sum + x * b. If MIRT__HALF_PRODUCT exists, for the lower half alone (MIRT__HALF_WHOLE extends it with zeros), the
-   second of two vectors may be a half. */
-/* Accumulators are variables instead of an array, which gcc would keep in memory. With constant `rows` and `vectors`
-   unused ones are removed. */
-#if MIRT__VECTORS == 4
-#define MIRT__EACH_VECTOR(X, i) X(i, 0) X(i, 1) X(i, 2) X(i, 3)
-#else
-#define MIRT__EACH_VECTOR(X, i) X(i, 0) X(i, 1)
-#endif
-#if MIRT__ROWS == 6
-#define MIRT__EACH_ROW(X, y) X(y, 0) X(y, 1) X(y, 2) X(y, 3) X(y, 4) X(y, 5)
-#else
-#define MIRT__EACH_ROW(X, y) X(y, 0) X(y, 1) X(y, 2) X(y, 3)
-#endif
-#ifdef MIRT__TALL /* tiles of two vectors have up to fourteen rows */
-#define MIRT__EACH_LOW_ROW(X, y) X(y, 6) X(y, 7) X(y, 8) X(y, 9) X(y, 10) X(y, 11) X(y, 12) X(y, 13)
-#else
-#define MIRT__EACH_LOW_ROW(X, y)
-#endif
-#define MIRT__VECTORS_OF_ROW(X, i) MIRT__EACH_VECTOR(X, i)
-#define MIRT__TWO_OF_ROW(X, i) X(i, 0) X(i, 1)
-#define MIRT__EACH(X) MIRT__EACH_ROW(MIRT__VECTORS_OF_ROW, X) MIRT__EACH_LOW_ROW(MIRT__TWO_OF_ROW, X)
-#define MIRT__ROW_OF_A(y, i) const float *a##i = tile->a[rows > i ? i : 0];
-#define MIRT__NO_B(i, j) MIRT__VEC b##j = s00;
-/* A tile has a row and a vector at least, and two vectors where it is tall. */
-#define MIRT__HAS_ROW(i) (i < 1 || rows > i)
-#define MIRT__HAS_VECTOR(i, j) (j < 1 || i > 5 || vectors > j)
-#define MIRT__ROW_OF_B(i, j) \
-    if (MIRT__HAS_VECTOR(i, j)) b##j = MIRT__K(load)(b + j * MIRT__LANES);
-#define MIRT__CLEAR(i, j) MIRT__VEC s##i##j = MIRT__K(zero)();
-#define MIRT__RELOAD(i, j) \
-    if (MIRT__HAS_ROW(i) && MIRT__HAS_VECTOR(i, j)) \
-        s##i##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
-#ifdef MIRT__HALF_PRODUCT
-#define MIRT__ADD(i, j) \
-    if (MIRT__HAS_VECTOR(i, j)) \
-        s##i##j = j == 1 && half ? MIRT__HALF_PRODUCT(x, b##j, s##i##j) : MIRT__PRODUCT(x, b##j, s##i##j);
-#define MIRT__STORED(i, j) j == 1 && half ? MIRT__HALF_WHOLE(s##i##j) : s##i##j
-#else
-#define MIRT__ADD(i, j) \
-    if (MIRT__HAS_VECTOR(i, j)) s##i##j = MIRT__PRODUCT(x, b##j, s##i##j);
-#define MIRT__STORED(i, j) s##i##j
-#endif
-#define MIRT__STEP(each, i) \
-    if (MIRT__HAS_ROW(i)) { \
+   sum + x * b. If MIRT__HALF_PRODUCT exists, for the lower half alone (MIRT__HALF_WHOLE extends it with zeros), there
+   are tiles of two vectors, the second of which is a half. */
+/* Accumulators are variables instead of an array, which gcc would keep in memory. Each tile is expanded with its own
+   rows and vectors: MIRT__R3(V, X) is V(X, 0) V(X, 1) V(X, 2), and MIRT__V2(X, i) is X(i, 0) X(i, 1). */
+#define MIRT__R1(V, X) V(X, 0)
+#define MIRT__R2(V, X) MIRT__R1(V, X) V(X, 1)
+#define MIRT__R3(V, X) MIRT__R2(V, X) V(X, 2)
+#define MIRT__R4(V, X) MIRT__R3(V, X) V(X, 3)
+#define MIRT__R5(V, X) MIRT__R4(V, X) V(X, 4)
+#define MIRT__R6(V, X) MIRT__R5(V, X) V(X, 5)
+#define MIRT__R7(V, X) MIRT__R6(V, X) V(X, 6)
+#define MIRT__R8(V, X) MIRT__R7(V, X) V(X, 7)
+#define MIRT__R9(V, X) MIRT__R8(V, X) V(X, 8)
+#define MIRT__R10(V, X) MIRT__R9(V, X) V(X, 9)
+#define MIRT__R11(V, X) MIRT__R10(V, X) V(X, 10)
+#define MIRT__R12(V, X) MIRT__R11(V, X) V(X, 11)
+#define MIRT__R13(V, X) MIRT__R12(V, X) V(X, 12)
+#define MIRT__R14(V, X) MIRT__R13(V, X) V(X, 13)
+#define MIRT__V1(X, i) X(i, 0)
+#define MIRT__V2(X, i) X(i, 0) X(i, 1)
+#define MIRT__V4(X, i) X(i, 0) X(i, 1) X(i, 2) X(i, 3)
+#define MIRT__ROW_OF_A(X, i) const float *a##i = tile->a[i];
+#define MIRT__ROW_OF_B(i, j) const MIRT__VEC b##j = MIRT__K(load)(b + j * MIRT__LANES);
+#define MIRT__CLEAR(i, j) MIRT__VEC s##i##_##j = MIRT__K(zero)();
+#define MIRT__RELOAD(i, j) s##i##_##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
+#define MIRT__ADD(i, j) s##i##_##j = MIRT__PRODUCT(x, b##j, s##i##_##j);
+#define MIRT__STEP(V, i) \
+    { \
         const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
-        each(MIRT__ADD, i) \
+        V(MIRT__ADD, i) \
     }
-#define MIRT__SPILL(i, j) \
-    if (MIRT__HAS_ROW(i) && MIRT__HAS_VECTOR(i, j)) \
-        MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, MIRT__STORED(i, j));
-MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const int vectors, const bool half) {
-    (void)half;
-    MIRT__EACH_ROW(MIRT__ROW_OF_A, )
-    MIRT__EACH_LOW_ROW(MIRT__ROW_OF_A, )
-    MIRT__EACH(MIRT__CLEAR)
-    if (!tile->fresh) { MIRT__EACH(MIRT__RELOAD) }
-    const float *b = tile->b;
-    const char *ahead = tile->ahead;
-    const int64_t b_row = tile->b_row, a_step = tile->a_step, ahead_step = tile->ahead_step;
-    MIRT__EACH_VECTOR(MIRT__NO_B, 0)
-    for (int64_t r = 0; r < tile->run_count; r++) {
-        int64_t at = tile->runs[r].a;
-        for (int64_t left = tile->runs[r].length; left > 0; left--) {
-            MIRT__EACH_VECTOR(MIRT__ROW_OF_B, 0)
-            MIRT__EACH_ROW(MIRT__STEP, MIRT__EACH_VECTOR)
-            MIRT__EACH_LOW_ROW(MIRT__STEP, MIRT__TWO_OF_ROW)
-            __builtin_prefetch(ahead, 0, 2);
-            if (vectors == 4) __builtin_prefetch(ahead + ahead_step / 2, 0, 2);
-            ahead += ahead_step;
-            at += a_step;
-            b += b_row;
-        }
+#define MIRT__HALF_STEP(V, i) \
+    { \
+        const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
+        MIRT__ADD(i, 0) \
+        s##i##_1 = MIRT__HALF_PRODUCT(x, b1, s##i##_1); \
     }
-    MIRT__EACH(MIRT__SPILL)
-}
-
-/* The tile whose last row is `last`, of 1, 2 or 4 vectors, or of two of which the second is a half (3). */
-#define MIRT__TILE(kind, last) \
-    static void MIRT__P(tile_##kind##_##last)(const mirt__tile *tile) { \
-        MIRT__P(tile_of)(tile, last + 1, kind == 3 ? 2 : kind, kind == 3); \
+#define MIRT__SPILL(i, j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, s##i##_##j);
+#define MIRT__HALF_SPILL(X, i) \
+    MIRT__SPILL(i, 0) \
+    MIRT__K(store)(tile->c[i] + tile->column + MIRT__LANES, MIRT__HALF_WHOLE(s##i##_1));
+/* step(vectors, i) and spill(X, i): of one row */
+#define MIRT__TILE_OF(rows, vectors, V, each_step, spill) \
+    static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { \
+        MIRT__R##rows(MIRT__ROW_OF_A, ) \
+        MIRT__R##rows(V, MIRT__CLEAR) \
+        if (!tile->fresh) { MIRT__R##rows(V, MIRT__RELOAD) } \
+        const float *b = tile->b; \
+        const char *ahead = tile->ahead; \
+        const int64_t b_row = tile->b_row, a_step = tile->a_step, ahead_step = tile->ahead_step; \
+        for (int64_t r = 0; r < tile->run_count; r++) { \
+            int64_t at = tile->runs[r].a; \
+            for (int64_t left = tile->runs[r].length; left > 0; left--) { \
+                V(MIRT__ROW_OF_B, 0) \
+                MIRT__R##rows(each_step, V) \
+                __builtin_prefetch(ahead, 0, 2); \
+                MIRT__MORE_AHEAD_##vectors \
+                ahead += ahead_step; \
+                at += a_step; \
+                b += b_row; \
+            } \
+        } \
+        MIRT__R##rows(spill, MIRT__SPILL) \
     }
-#define MIRT__TILE_NAME(kind, last) MIRT__P(tile_##kind##_##last),
-MIRT__EACH_ROW(MIRT__TILE, 1)
-MIRT__EACH_ROW(MIRT__TILE, 2)
-MIRT__EACH_LOW_ROW(MIRT__TILE, 2)
+#define MIRT__MORE_AHEAD_1
+#define MIRT__MORE_AHEAD_2
+#define MIRT__MORE_AHEAD_half
+#define MIRT__MORE_AHEAD_4 __builtin_prefetch(ahead + ahead_step / 2, 0, 2);
+#define MIRT__TILE_1(rows) MIRT__TILE_OF(rows, 1, MIRT__V1, MIRT__STEP, MIRT__V1)
+#define MIRT__TILE_2(rows) MIRT__TILE_OF(rows, 2, MIRT__V2, MIRT__STEP, MIRT__V2)
+#define MIRT__TILE_4(rows) MIRT__TILE_OF(rows, 4, MIRT__V4, MIRT__STEP, MIRT__V4)
+#define MIRT__TILE_half(rows) MIRT__TILE_OF(rows, half, MIRT__V2, MIRT__HALF_STEP, MIRT__HALF_SPILL)
+#if MIRT__ROWS == 6
+#define MIRT__TILES(T) T(1) T(2) T(3) T(4) T(5) T(6)
+#define MIRT__TILE_NAMES(vectors) \
+    MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors), \
+        MIRT__P(tile_5_##vectors), MIRT__P(tile_6_##vectors)
+#else
+#define MIRT__TILES(T) T(1) T(2) T(3) T(4)
+#define MIRT__TILE_NAMES(vectors) \
+    MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors)
+#endif
+MIRT__TILES(MIRT__TILE_1)
+MIRT__TILES(MIRT__TILE_2)
+#ifdef MIRT__TALL /* tiles of two vectors have up to fourteen rows */
+MIRT__TILE_2(7) MIRT__TILE_2(8) MIRT__TILE_2(9) MIRT__TILE_2(10)
+MIRT__TILE_2(11) MIRT__TILE_2(12) MIRT__TILE_2(13) MIRT__TILE_2(14)
+#define MIRT__LOW_NAMES \
+    , MIRT__P(tile_7_2), MIRT__P(tile_8_2), MIRT__P(tile_9_2), MIRT__P(tile_10_2), \
+    MIRT__P(tile_11_2), MIRT__P(tile_12_2), MIRT__P(tile_13_2), MIRT__P(tile_14_2)
+#else
+#define MIRT__LOW_NAMES
+#endif
 #if MIRT__VECTORS == 4
-MIRT__EACH_ROW(MIRT__TILE, 4)
+MIRT__TILES(MIRT__TILE_4)
 #endif
 #ifdef MIRT__HALF_PRODUCT
-MIRT__EACH_ROW(MIRT__TILE, 3)
+MIRT__TILES(MIRT__TILE_half)
 #endif
 static const mirt__tile_fn MIRT__P(tiles)[MIRT__HALF_KIND + 1][MIRT__TILE_ROWS] = {
-    {MIRT__EACH_ROW(MIRT__TILE_NAME, 1)},
-    {MIRT__EACH_ROW(MIRT__TILE_NAME, 2) MIRT__EACH_LOW_ROW(MIRT__TILE_NAME, 2)},
+    {MIRT__TILE_NAMES(1)}, {MIRT__TILE_NAMES(2) MIRT__LOW_NAMES},
 #if MIRT__VECTORS == 4
-    {MIRT__EACH_ROW(MIRT__TILE_NAME, 4)},
+    {MIRT__TILE_NAMES(4)},
 #else
     {NULL},
 #endif
 #ifdef MIRT__HALF_PRODUCT
-    {MIRT__EACH_ROW(MIRT__TILE_NAME, 3)}
+    {MIRT__TILE_NAMES(half)}
+#else
+    {NULL}
 #endif
 };
-#undef MIRT__EACH_VECTOR
-#undef MIRT__EACH_ROW
-#undef MIRT__EACH_LOW_ROW
-#undef MIRT__VECTORS_OF_ROW
-#undef MIRT__TWO_OF_ROW
-#undef MIRT__EACH
+#undef MIRT__R1
+#undef MIRT__R2
+#undef MIRT__R3
+#undef MIRT__R4
+#undef MIRT__R5
+#undef MIRT__R6
+#undef MIRT__R7
+#undef MIRT__R8
+#undef MIRT__R9
+#undef MIRT__R10
+#undef MIRT__R11
+#undef MIRT__R12
+#undef MIRT__R13
+#undef MIRT__R14
+#undef MIRT__V1
+#undef MIRT__V2
+#undef MIRT__V4
 #undef MIRT__ROW_OF_A
-#undef MIRT__NO_B
-#undef MIRT__HAS_ROW
-#undef MIRT__HAS_VECTOR
 #undef MIRT__ROW_OF_B
 #undef MIRT__CLEAR
 #undef MIRT__RELOAD
 #undef MIRT__ADD
 #undef MIRT__STEP
+#undef MIRT__HALF_STEP
 #undef MIRT__SPILL
-#undef MIRT__TILE
-#undef MIRT__TILE_NAME
+#undef MIRT__HALF_SPILL
+#undef MIRT__TILE_OF
+#undef MIRT__MORE_AHEAD_1
+#undef MIRT__MORE_AHEAD_2
+#undef MIRT__MORE_AHEAD_half
+#undef MIRT__MORE_AHEAD_4
+#undef MIRT__TILE_1
+#undef MIRT__TILE_2
+#undef MIRT__TILE_4
+#undef MIRT__TILE_half
+#undef MIRT__TILES
+#undef MIRT__TILE_NAMES
+#undef MIRT__LOW_NAMES
 #undef MIRT__TALL
 #undef MIRT__PRODUCT
-#undef MIRT__STORED
 #undef MIRT__HALF_PRODUCT
 #undef MIRT__HALF_WHOLE
 #undef MIRT__P
@@ -15615,7 +15733,8 @@ MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(input_tile) * s, const int64_
 #undef MIRT__AHEAD_OF
 static void MIRT__K(read_columns)(const MIRT__K(input_tile) *s) {
     const mirt__reader *reader = &s->source->from;
-    const MIRT__K(how) how = MIRT__K(how_of)(reader->back ? reader->back->norm.activation : reader->norm->activation);
+    const MIRT__K(how) how = MIRT__K(how_of)(
+        MIRT__TRAINS && reader->back ? reader->back->norm.activation : reader->norm->activation);
     const int64_t whole = s->columns - s->columns % MIRT__LANES;
     if (MIRT__TRAINS && reader->back) {
         if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) MIRT__K(read_back)(s, 0, whole, MIRT__K(by_clipping), true);
@@ -15651,7 +15770,8 @@ static void MIRT__K(read_gate)(const MIRT__K(input_tile) *s, int64_t pixel, int6
 
 static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int64_t count) {
     const mirt__reader *reader = &source->from;
-    if (!reader->norm && !reader->gate && !reader->back) {
+    const bool back = MIRT__TRAINS && reader->back;
+    if (!reader->norm && !reader->gate && !back) {
         MIRT__K(read_plain)(to, reader, at, count);
         return;
     }
@@ -15663,7 +15783,7 @@ static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int
     s.row = c;
     s.columns = pixels ? c : count;
     mirt__norm_columns_skip(&moved.norm, channel);
-    if (source->less) {
+    if (back && source->less) {
         moved.less += channel;
         moved.part += channel;
     }
@@ -15671,7 +15791,7 @@ static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int
         s.pixels = mirt__min(left, most);
         s.to = to;
         s.at = at;
-        if (reader->back || reader->norm) MIRT__K(read_columns)(&s);
+        if (back || reader->norm) MIRT__K(read_columns)(&s);
         else MIRT__K(read_plain)(to, reader, at, s.pixels * s.columns);
         if (reader->gate) MIRT__K(read_gate)(&s, at / c, channel);
         to += s.pixels * c;
@@ -15712,13 +15832,13 @@ MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bo
     d.mask_activation = e->mask_activation;
     d.mask_end = MIRT__K(set)(e->mask_activation == MIRT_RELU6 ? 6.0f : INFINITY);
     d.bend = MIRT__K(bend_of)(e->activation);
-    d.slope_bend = MIRT__K(bend_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
+    d.slope_bend = MIRT__K(bend_of)(MIRT__TRAINS && e->slope ? e->slope->activation : MIRT_LINEAR);
     d.half = !frozen && f->dtype == MIRT__BFLOAT16;
     d.bias = forward && !frozen && f->bias;
     d.norm = forward && (frozen || f->norm.mean);
     d.activate = forward;
     d.gradient = MIRT__TRAINS && sums == MIRT__SUMS_GRADIENT;
-    d.moments = sums == MIRT__SUMS_MOMENTS;
+    d.moments = MIRT__TRAINS && sums == MIRT__SUMS_MOMENTS;
     d.images = !d.gradient && !d.moments && e->sums == MIRT__SUMS_IMAGES;
     d.slope = MIRT__TRAINS && backward && d.slope_bend.kind != MIRT_LINEAR;
     d.z = d.slope || d.gradient;
@@ -15825,7 +15945,7 @@ MIRT__INLINE void MIRT__K(finish_one)(const mirt__finishing *f, float *const *c,
         const int64_t place = at[i] + j;
         const MIRT__VEC x =
             MIRT__K(column_value)(&d, &k, MIRT__K(load_part)(c[i] + j, n, whole), place, &z, n, how, whole);
-        if (!frozen && i == 0 && f->fresh) k.shift = x;
+        if (d.moments && i == 0 && f->fresh) k.shift = x;
         MIRT__K(column_add)(&d, &k, x, z);
         MIRT__K(store_as)(f->y, place, x, d.half, n, whole);
     }
@@ -16731,131 +16851,158 @@ MIRT__INLINE void mirt__pair_plain(float *to, int64_t next, const float *above, 
 #define MIRT__P(name) MIRT__K(name)
 #define MIRT__PRODUCT(x, b, sum) MIRT__K(fma)(x, b, sum)
 /* The tiles of an instruction set, named MIRT__P(name). They use its wrappers and MIRT__PRODUCT(x, b, sum), which is
-   sum + x * b. If MIRT__HALF_PRODUCT exists, for the lower half alone (MIRT__HALF_WHOLE extends it with zeros), the
-   second of two vectors may be a half. */
-/* Accumulators are variables instead of an array, which gcc would keep in memory. With constant `rows` and `vectors`
-   unused ones are removed. */
-#if MIRT__VECTORS == 4
-#define MIRT__EACH_VECTOR(X, i) X(i, 0) X(i, 1) X(i, 2) X(i, 3)
-#else
-#define MIRT__EACH_VECTOR(X, i) X(i, 0) X(i, 1)
-#endif
-#if MIRT__ROWS == 6
-#define MIRT__EACH_ROW(X, y) X(y, 0) X(y, 1) X(y, 2) X(y, 3) X(y, 4) X(y, 5)
-#else
-#define MIRT__EACH_ROW(X, y) X(y, 0) X(y, 1) X(y, 2) X(y, 3)
-#endif
-#ifdef MIRT__TALL /* tiles of two vectors have up to fourteen rows */
-#define MIRT__EACH_LOW_ROW(X, y) X(y, 6) X(y, 7) X(y, 8) X(y, 9) X(y, 10) X(y, 11) X(y, 12) X(y, 13)
-#else
-#define MIRT__EACH_LOW_ROW(X, y)
-#endif
-#define MIRT__VECTORS_OF_ROW(X, i) MIRT__EACH_VECTOR(X, i)
-#define MIRT__TWO_OF_ROW(X, i) X(i, 0) X(i, 1)
-#define MIRT__EACH(X) MIRT__EACH_ROW(MIRT__VECTORS_OF_ROW, X) MIRT__EACH_LOW_ROW(MIRT__TWO_OF_ROW, X)
-#define MIRT__ROW_OF_A(y, i) const float *a##i = tile->a[rows > i ? i : 0];
-#define MIRT__NO_B(i, j) MIRT__VEC b##j = s00;
-/* A tile has a row and a vector at least, and two vectors where it is tall. */
-#define MIRT__HAS_ROW(i) (i < 1 || rows > i)
-#define MIRT__HAS_VECTOR(i, j) (j < 1 || i > 5 || vectors > j)
-#define MIRT__ROW_OF_B(i, j) \
-    if (MIRT__HAS_VECTOR(i, j)) b##j = MIRT__K(load)(b + j * MIRT__LANES);
-#define MIRT__CLEAR(i, j) MIRT__VEC s##i##j = MIRT__K(zero)();
-#define MIRT__RELOAD(i, j) \
-    if (MIRT__HAS_ROW(i) && MIRT__HAS_VECTOR(i, j)) \
-        s##i##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
-#ifdef MIRT__HALF_PRODUCT
-#define MIRT__ADD(i, j) \
-    if (MIRT__HAS_VECTOR(i, j)) \
-        s##i##j = j == 1 && half ? MIRT__HALF_PRODUCT(x, b##j, s##i##j) : MIRT__PRODUCT(x, b##j, s##i##j);
-#define MIRT__STORED(i, j) j == 1 && half ? MIRT__HALF_WHOLE(s##i##j) : s##i##j
-#else
-#define MIRT__ADD(i, j) \
-    if (MIRT__HAS_VECTOR(i, j)) s##i##j = MIRT__PRODUCT(x, b##j, s##i##j);
-#define MIRT__STORED(i, j) s##i##j
-#endif
-#define MIRT__STEP(each, i) \
-    if (MIRT__HAS_ROW(i)) { \
+   sum + x * b. If MIRT__HALF_PRODUCT exists, for the lower half alone (MIRT__HALF_WHOLE extends it with zeros), there
+   are tiles of two vectors, the second of which is a half. */
+/* Accumulators are variables instead of an array, which gcc would keep in memory. Each tile is expanded with its own
+   rows and vectors: MIRT__R3(V, X) is V(X, 0) V(X, 1) V(X, 2), and MIRT__V2(X, i) is X(i, 0) X(i, 1). */
+#define MIRT__R1(V, X) V(X, 0)
+#define MIRT__R2(V, X) MIRT__R1(V, X) V(X, 1)
+#define MIRT__R3(V, X) MIRT__R2(V, X) V(X, 2)
+#define MIRT__R4(V, X) MIRT__R3(V, X) V(X, 3)
+#define MIRT__R5(V, X) MIRT__R4(V, X) V(X, 4)
+#define MIRT__R6(V, X) MIRT__R5(V, X) V(X, 5)
+#define MIRT__R7(V, X) MIRT__R6(V, X) V(X, 6)
+#define MIRT__R8(V, X) MIRT__R7(V, X) V(X, 7)
+#define MIRT__R9(V, X) MIRT__R8(V, X) V(X, 8)
+#define MIRT__R10(V, X) MIRT__R9(V, X) V(X, 9)
+#define MIRT__R11(V, X) MIRT__R10(V, X) V(X, 10)
+#define MIRT__R12(V, X) MIRT__R11(V, X) V(X, 11)
+#define MIRT__R13(V, X) MIRT__R12(V, X) V(X, 12)
+#define MIRT__R14(V, X) MIRT__R13(V, X) V(X, 13)
+#define MIRT__V1(X, i) X(i, 0)
+#define MIRT__V2(X, i) X(i, 0) X(i, 1)
+#define MIRT__V4(X, i) X(i, 0) X(i, 1) X(i, 2) X(i, 3)
+#define MIRT__ROW_OF_A(X, i) const float *a##i = tile->a[i];
+#define MIRT__ROW_OF_B(i, j) const MIRT__VEC b##j = MIRT__K(load)(b + j * MIRT__LANES);
+#define MIRT__CLEAR(i, j) MIRT__VEC s##i##_##j = MIRT__K(zero)();
+#define MIRT__RELOAD(i, j) s##i##_##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
+#define MIRT__ADD(i, j) s##i##_##j = MIRT__PRODUCT(x, b##j, s##i##_##j);
+#define MIRT__STEP(V, i) \
+    { \
         const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
-        each(MIRT__ADD, i) \
+        V(MIRT__ADD, i) \
     }
-#define MIRT__SPILL(i, j) \
-    if (MIRT__HAS_ROW(i) && MIRT__HAS_VECTOR(i, j)) \
-        MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, MIRT__STORED(i, j));
-MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const int vectors, const bool half) {
-    (void)half;
-    MIRT__EACH_ROW(MIRT__ROW_OF_A, )
-    MIRT__EACH_LOW_ROW(MIRT__ROW_OF_A, )
-    MIRT__EACH(MIRT__CLEAR)
-    if (!tile->fresh) { MIRT__EACH(MIRT__RELOAD) }
-    const float *b = tile->b;
-    const char *ahead = tile->ahead;
-    const int64_t b_row = tile->b_row, a_step = tile->a_step, ahead_step = tile->ahead_step;
-    MIRT__EACH_VECTOR(MIRT__NO_B, 0)
-    for (int64_t r = 0; r < tile->run_count; r++) {
-        int64_t at = tile->runs[r].a;
-        for (int64_t left = tile->runs[r].length; left > 0; left--) {
-            MIRT__EACH_VECTOR(MIRT__ROW_OF_B, 0)
-            MIRT__EACH_ROW(MIRT__STEP, MIRT__EACH_VECTOR)
-            MIRT__EACH_LOW_ROW(MIRT__STEP, MIRT__TWO_OF_ROW)
-            __builtin_prefetch(ahead, 0, 2);
-            if (vectors == 4) __builtin_prefetch(ahead + ahead_step / 2, 0, 2);
-            ahead += ahead_step;
-            at += a_step;
-            b += b_row;
-        }
+#define MIRT__HALF_STEP(V, i) \
+    { \
+        const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
+        MIRT__ADD(i, 0) \
+        s##i##_1 = MIRT__HALF_PRODUCT(x, b1, s##i##_1); \
     }
-    MIRT__EACH(MIRT__SPILL)
-}
-
-/* The tile whose last row is `last`, of 1, 2 or 4 vectors, or of two of which the second is a half (3). */
-#define MIRT__TILE(kind, last) \
-    static void MIRT__P(tile_##kind##_##last)(const mirt__tile *tile) { \
-        MIRT__P(tile_of)(tile, last + 1, kind == 3 ? 2 : kind, kind == 3); \
+#define MIRT__SPILL(i, j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, s##i##_##j);
+#define MIRT__HALF_SPILL(X, i) \
+    MIRT__SPILL(i, 0) \
+    MIRT__K(store)(tile->c[i] + tile->column + MIRT__LANES, MIRT__HALF_WHOLE(s##i##_1));
+/* step(vectors, i) and spill(X, i): of one row */
+#define MIRT__TILE_OF(rows, vectors, V, each_step, spill) \
+    static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { \
+        MIRT__R##rows(MIRT__ROW_OF_A, ) \
+        MIRT__R##rows(V, MIRT__CLEAR) \
+        if (!tile->fresh) { MIRT__R##rows(V, MIRT__RELOAD) } \
+        const float *b = tile->b; \
+        const char *ahead = tile->ahead; \
+        const int64_t b_row = tile->b_row, a_step = tile->a_step, ahead_step = tile->ahead_step; \
+        for (int64_t r = 0; r < tile->run_count; r++) { \
+            int64_t at = tile->runs[r].a; \
+            for (int64_t left = tile->runs[r].length; left > 0; left--) { \
+                V(MIRT__ROW_OF_B, 0) \
+                MIRT__R##rows(each_step, V) \
+                __builtin_prefetch(ahead, 0, 2); \
+                MIRT__MORE_AHEAD_##vectors \
+                ahead += ahead_step; \
+                at += a_step; \
+                b += b_row; \
+            } \
+        } \
+        MIRT__R##rows(spill, MIRT__SPILL) \
     }
-#define MIRT__TILE_NAME(kind, last) MIRT__P(tile_##kind##_##last),
-MIRT__EACH_ROW(MIRT__TILE, 1)
-MIRT__EACH_ROW(MIRT__TILE, 2)
-MIRT__EACH_LOW_ROW(MIRT__TILE, 2)
+#define MIRT__MORE_AHEAD_1
+#define MIRT__MORE_AHEAD_2
+#define MIRT__MORE_AHEAD_half
+#define MIRT__MORE_AHEAD_4 __builtin_prefetch(ahead + ahead_step / 2, 0, 2);
+#define MIRT__TILE_1(rows) MIRT__TILE_OF(rows, 1, MIRT__V1, MIRT__STEP, MIRT__V1)
+#define MIRT__TILE_2(rows) MIRT__TILE_OF(rows, 2, MIRT__V2, MIRT__STEP, MIRT__V2)
+#define MIRT__TILE_4(rows) MIRT__TILE_OF(rows, 4, MIRT__V4, MIRT__STEP, MIRT__V4)
+#define MIRT__TILE_half(rows) MIRT__TILE_OF(rows, half, MIRT__V2, MIRT__HALF_STEP, MIRT__HALF_SPILL)
+#if MIRT__ROWS == 6
+#define MIRT__TILES(T) T(1) T(2) T(3) T(4) T(5) T(6)
+#define MIRT__TILE_NAMES(vectors) \
+    MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors), \
+        MIRT__P(tile_5_##vectors), MIRT__P(tile_6_##vectors)
+#else
+#define MIRT__TILES(T) T(1) T(2) T(3) T(4)
+#define MIRT__TILE_NAMES(vectors) \
+    MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors)
+#endif
+MIRT__TILES(MIRT__TILE_1)
+MIRT__TILES(MIRT__TILE_2)
+#ifdef MIRT__TALL /* tiles of two vectors have up to fourteen rows */
+MIRT__TILE_2(7) MIRT__TILE_2(8) MIRT__TILE_2(9) MIRT__TILE_2(10)
+MIRT__TILE_2(11) MIRT__TILE_2(12) MIRT__TILE_2(13) MIRT__TILE_2(14)
+#define MIRT__LOW_NAMES \
+    , MIRT__P(tile_7_2), MIRT__P(tile_8_2), MIRT__P(tile_9_2), MIRT__P(tile_10_2), \
+    MIRT__P(tile_11_2), MIRT__P(tile_12_2), MIRT__P(tile_13_2), MIRT__P(tile_14_2)
+#else
+#define MIRT__LOW_NAMES
+#endif
 #if MIRT__VECTORS == 4
-MIRT__EACH_ROW(MIRT__TILE, 4)
+MIRT__TILES(MIRT__TILE_4)
 #endif
 #ifdef MIRT__HALF_PRODUCT
-MIRT__EACH_ROW(MIRT__TILE, 3)
+MIRT__TILES(MIRT__TILE_half)
 #endif
 static const mirt__tile_fn MIRT__P(tiles)[MIRT__HALF_KIND + 1][MIRT__TILE_ROWS] = {
-    {MIRT__EACH_ROW(MIRT__TILE_NAME, 1)},
-    {MIRT__EACH_ROW(MIRT__TILE_NAME, 2) MIRT__EACH_LOW_ROW(MIRT__TILE_NAME, 2)},
+    {MIRT__TILE_NAMES(1)}, {MIRT__TILE_NAMES(2) MIRT__LOW_NAMES},
 #if MIRT__VECTORS == 4
-    {MIRT__EACH_ROW(MIRT__TILE_NAME, 4)},
+    {MIRT__TILE_NAMES(4)},
 #else
     {NULL},
 #endif
 #ifdef MIRT__HALF_PRODUCT
-    {MIRT__EACH_ROW(MIRT__TILE_NAME, 3)}
+    {MIRT__TILE_NAMES(half)}
+#else
+    {NULL}
 #endif
 };
-#undef MIRT__EACH_VECTOR
-#undef MIRT__EACH_ROW
-#undef MIRT__EACH_LOW_ROW
-#undef MIRT__VECTORS_OF_ROW
-#undef MIRT__TWO_OF_ROW
-#undef MIRT__EACH
+#undef MIRT__R1
+#undef MIRT__R2
+#undef MIRT__R3
+#undef MIRT__R4
+#undef MIRT__R5
+#undef MIRT__R6
+#undef MIRT__R7
+#undef MIRT__R8
+#undef MIRT__R9
+#undef MIRT__R10
+#undef MIRT__R11
+#undef MIRT__R12
+#undef MIRT__R13
+#undef MIRT__R14
+#undef MIRT__V1
+#undef MIRT__V2
+#undef MIRT__V4
 #undef MIRT__ROW_OF_A
-#undef MIRT__NO_B
-#undef MIRT__HAS_ROW
-#undef MIRT__HAS_VECTOR
 #undef MIRT__ROW_OF_B
 #undef MIRT__CLEAR
 #undef MIRT__RELOAD
 #undef MIRT__ADD
 #undef MIRT__STEP
+#undef MIRT__HALF_STEP
 #undef MIRT__SPILL
-#undef MIRT__TILE
-#undef MIRT__TILE_NAME
+#undef MIRT__HALF_SPILL
+#undef MIRT__TILE_OF
+#undef MIRT__MORE_AHEAD_1
+#undef MIRT__MORE_AHEAD_2
+#undef MIRT__MORE_AHEAD_half
+#undef MIRT__MORE_AHEAD_4
+#undef MIRT__TILE_1
+#undef MIRT__TILE_2
+#undef MIRT__TILE_4
+#undef MIRT__TILE_half
+#undef MIRT__TILES
+#undef MIRT__TILE_NAMES
+#undef MIRT__LOW_NAMES
 #undef MIRT__TALL
 #undef MIRT__PRODUCT
-#undef MIRT__STORED
 #undef MIRT__HALF_PRODUCT
 #undef MIRT__HALF_WHOLE
 #undef MIRT__P
@@ -17305,7 +17452,8 @@ MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(input_tile) * s, const int64_
 #undef MIRT__AHEAD_OF
 static void MIRT__K(read_columns)(const MIRT__K(input_tile) *s) {
     const mirt__reader *reader = &s->source->from;
-    const MIRT__K(how) how = MIRT__K(how_of)(reader->back ? reader->back->norm.activation : reader->norm->activation);
+    const MIRT__K(how) how = MIRT__K(how_of)(
+        MIRT__TRAINS && reader->back ? reader->back->norm.activation : reader->norm->activation);
     const int64_t whole = s->columns - s->columns % MIRT__LANES;
     if (MIRT__TRAINS && reader->back) {
         if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) MIRT__K(read_back)(s, 0, whole, MIRT__K(by_clipping), true);
@@ -17341,7 +17489,8 @@ static void MIRT__K(read_gate)(const MIRT__K(input_tile) *s, int64_t pixel, int6
 
 static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int64_t count) {
     const mirt__reader *reader = &source->from;
-    if (!reader->norm && !reader->gate && !reader->back) {
+    const bool back = MIRT__TRAINS && reader->back;
+    if (!reader->norm && !reader->gate && !back) {
         MIRT__K(read_plain)(to, reader, at, count);
         return;
     }
@@ -17353,7 +17502,7 @@ static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int
     s.row = c;
     s.columns = pixels ? c : count;
     mirt__norm_columns_skip(&moved.norm, channel);
-    if (source->less) {
+    if (back && source->less) {
         moved.less += channel;
         moved.part += channel;
     }
@@ -17361,7 +17510,7 @@ static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int
         s.pixels = mirt__min(left, most);
         s.to = to;
         s.at = at;
-        if (reader->back || reader->norm) MIRT__K(read_columns)(&s);
+        if (back || reader->norm) MIRT__K(read_columns)(&s);
         else MIRT__K(read_plain)(to, reader, at, s.pixels * s.columns);
         if (reader->gate) MIRT__K(read_gate)(&s, at / c, channel);
         to += s.pixels * c;
@@ -17402,13 +17551,13 @@ MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bo
     d.mask_activation = e->mask_activation;
     d.mask_end = MIRT__K(set)(e->mask_activation == MIRT_RELU6 ? 6.0f : INFINITY);
     d.bend = MIRT__K(bend_of)(e->activation);
-    d.slope_bend = MIRT__K(bend_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
+    d.slope_bend = MIRT__K(bend_of)(MIRT__TRAINS && e->slope ? e->slope->activation : MIRT_LINEAR);
     d.half = !frozen && f->dtype == MIRT__BFLOAT16;
     d.bias = forward && !frozen && f->bias;
     d.norm = forward && (frozen || f->norm.mean);
     d.activate = forward;
     d.gradient = MIRT__TRAINS && sums == MIRT__SUMS_GRADIENT;
-    d.moments = sums == MIRT__SUMS_MOMENTS;
+    d.moments = MIRT__TRAINS && sums == MIRT__SUMS_MOMENTS;
     d.images = !d.gradient && !d.moments && e->sums == MIRT__SUMS_IMAGES;
     d.slope = MIRT__TRAINS && backward && d.slope_bend.kind != MIRT_LINEAR;
     d.z = d.slope || d.gradient;
@@ -17515,7 +17664,7 @@ MIRT__INLINE void MIRT__K(finish_one)(const mirt__finishing *f, float *const *c,
         const int64_t place = at[i] + j;
         const MIRT__VEC x =
             MIRT__K(column_value)(&d, &k, MIRT__K(load_part)(c[i] + j, n, whole), place, &z, n, how, whole);
-        if (!frozen && i == 0 && f->fresh) k.shift = x;
+        if (d.moments && i == 0 && f->fresh) k.shift = x;
         MIRT__K(column_add)(&d, &k, x, z);
         MIRT__K(store_as)(f->y, place, x, d.half, n, whole);
     }
@@ -18768,7 +18917,7 @@ static void mirt__depth_ask(const mirt__depth_job *job, mirt__soon *soon, const 
     const int64_t size = ring->w * ring->c * (int64_t)mirt__dtype_size(from->dtype),
                   first = image * ring->h + ring->next;
     const int64_t last = mirt__min(first + rows, job->s->rows * ring->h);
-    for (int i = 0; i < (from->back ? 2 : 1); i++, soon->next++) {
+    for (int i = 0; i < (MIRT__TRAINS && from->back ? 2 : 1); i++, soon->next++) {
         soon->at[soon->next] = (const char *)(i ? from->back->z : from->data) + first * size;
         soon->end[soon->next] = (const char *)(i ? from->back->z : from->data) + last * size;
     }
@@ -19072,6 +19221,7 @@ static void mirt__depth_sums(mirt__depth_job *job) {
         mirt__team_for(job->where->team, s->rows, mirt__depth_means_task, job);
         return;
     }
+    if (!MIRT__TRAINS) return;
     mirt__chunk_sums sums;
     memset(&sums, 0, sizeof sums);
     sums.part = job->sums;
@@ -19248,7 +19398,7 @@ static float *mirt__norm_mixed(const mirt__norm_job *job, int64_t at, int64_t ro
 static void mirt__norm_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__norm_job *job = (const mirt__norm_job *)args;
     const mirt__norm *s = job->s;
-    const bool mixed = job->made.from.back && s->x_dtype != s->dy_dtype,
+    const bool mixed = MIRT__TRAINS && job->made.from.back && s->x_dtype != s->dy_dtype,
                converts = s->add && s->add_dtype != s->y_dtype;
     float *first = (float *)scratch, *second = first + job->piece * s->n;
     for (int64_t at = begin, rows; at < end; at += rows) {
@@ -19323,6 +19473,7 @@ static void mirt__norm_sums(mirt__norm_job *job, mirt__column_sums sums, const m
 
 MIRT__LIB void mirt__fast_norm_stats(const mirt__simd *simd, const mirt__norm *args, const mirt__where *where) {
     mirt__norm_job job;
+    if (!MIRT__TRAINS) return; /* predict-only programs have statistics of rows alone */
     mirt__norm_start(&job, simd, args);
     mirt__norm_sums(&job, MIRT__SUMS_MOMENTS, where);
 }
@@ -19524,13 +19675,13 @@ static void mirt__input_tile_soon(const mirt__input_tile *s, int64_t first, int6
     if (count * size < 4 * MIRT__LINE) return;
     for (int64_t i = first * size; i < end; i += MIRT__LINE) {
         __builtin_prefetch((const char *)x->data + i, 0, 2);
-        if (x->back) __builtin_prefetch((const char *)x->back->z + i, 0, 2);
+        if (MIRT__TRAINS && x->back) __builtin_prefetch((const char *)x->back->z + i, 0, 2);
     }
 }
 
 /* Consecutive pixels from pixel `at` on. */
 static void mirt__input_tile_read(const mirt__input_tile *s, float *to, int64_t at, int64_t pixels) {
-    if (s->pair > 0) {
+    if (MIRT__TRAINS && s->pair > 0) {
         const int64_t left = s->pixels - s->pair - at,
                       paired = left < 0        ? 0
                                : mirt__min(left, pixels),
@@ -19747,7 +19898,7 @@ static void mirt__sweep_panel(const mirt__sweep *s, int64_t panel) {
         }
         mirt__sweep_group(s, s->b + panel * s->b_panel, columns, rows, a, c, s->finish ? at : NULL);
         if (place && !s->finish) continue;
-        if (s->finishing->sum) {
+        if (MIRT__TRAINS && s->finishing->sum) {
             f.sum = s->finishing->sum + i / MIRT__SUM_CHUNK * s->sum_chunk + column;
             f.fresh = s->finishing->fresh && i % MIRT__SUM_CHUNK == 0;
         }
@@ -19923,7 +20074,7 @@ static void mirt__winograd_task(void *arg, int64_t task, int member) {
     sweep.c_x = MIRT__PANEL;
     sweep.fresh = sweep.padded = true;
     const int64_t end = job->panels * (split + 1) / job->splits;
-    float *sums = job->sums ? job->sums + block * v->chunks * job->sum_floats : NULL;
+    float *sums = MIRT__TRAINS && job->sums ? job->sums + block * v->chunks * job->sum_floats : NULL;
     int32_t *counts = sums && split == 0 ? job->counts + block * v->chunks : NULL;
     if (counts) memset(counts, 0, (size_t)v->chunks * sizeof *counts); /* the last block may have fewer chunks */
     for (int64_t panel = job->panels * split / job->splits; panel < end; panel++) {
@@ -19957,7 +20108,7 @@ MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, 
         mirt__finishing_of(epilogue, v->target_c, y, dtype, (float *)(void *)(shared + v->places.finishing));
     job.input_tile = mirt__input_tile_of(simd, &job.x, v->h, v->w, v->c, -v->before_w, v->tile_columns);
     job.packed = (float *)(void *)(shared + v->places.packed);
-    if (epilogue->sums != MIRT__SUMS_NONE) job.sums = (float *)(void *)(shared + v->places.sums);
+    if (MIRT__TRAINS && epilogue->sums != MIRT__SUMS_NONE) job.sums = (float *)(void *)(shared + v->places.sums);
     job.counts = (int32_t *)(void *)(shared + v->places.counts);
     job.runs = (mirt__run *)(void *)(shared + v->places.runs);
     int64_t k = 0;
@@ -19970,7 +20121,7 @@ MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, 
                        mirt__winograd_pack_task, &job);
         mirt__team_for(where->team, v->blocks * job.splits, mirt__winograd_task, &job);
     }
-    if (job.sums)
+    if (MIRT__TRAINS && job.sums)
         mirt__counted_sums_run(where->team, epilogue, job.sums, job.counts, v->blocks * v->chunks, v->target_c);
 }
 #undef MIRT__FINISHED_TILES
@@ -20175,7 +20326,7 @@ static void mirt__conv_ahead(const mirt__conv_job *job, int64_t number, mirt__ah
     const int64_t first = (b.image * v->h + from) * v->w * v->c, count = (end - from) * v->w * v->c;
     if (count > MIRT__INPUT_TILE * 5 / 4) return; /* it would not fit into the cache */
     mirt__ahead_add(ahead, x->data, x->dtype, first, count);
-    if (x->back) mirt__ahead_add(ahead, x->back->z, x->dtype, first, count);
+    if (MIRT__TRAINS && x->back) mirt__ahead_add(ahead, x->back->z, x->dtype, first, count);
 }
 
 /* The positions of a block that have the same taps. */
@@ -20205,12 +20356,12 @@ static void mirt__conv_set_run(const mirt__conv_job *job, mirt__sweep *sweep, co
         sweep->lines = 1;
     }
     const int64_t chunks = v->chunks / v->sets, first = number * chunks;
-    for (int64_t i = 0; counts && i < chunks; i++) {
+    for (int64_t i = 0; MIRT__TRAINS && counts && i < chunks; i++) {
         const int64_t left = sweep->m - i * MIRT__SUM_CHUNK;
         counts[first + i] = (int32_t)(left < 0 ? 0 : mirt__min(left, MIRT__SUM_CHUNK));
     }
     float *sum = f->sum;
-    if (sum) f->sum += first * job->sum_floats;
+    if (MIRT__TRAINS && sum) f->sum += first * job->sum_floats;
     if (sweep->m > 0) mirt__sweep_run(sweep);
     f->sum = sum;
 }
@@ -20253,7 +20404,7 @@ static void mirt__conv_block_run(const mirt__conv_job *job, int64_t block, int64
     sweep.finish = job->finish;
     sweep.sum_chunk = job->sum_floats;
     f.fresh = true;
-    if (job->sums) f.sum = job->sums + block * v->chunks * job->sum_floats;
+    if (MIRT__TRAINS && job->sums) f.sum = job->sums + block * v->chunks * job->sum_floats;
     for (int64_t i = 0; i < v->sets; i++)
         mirt__conv_set_run(job, &sweep, &b, i, &f, split == 0 ? job->counts + block * v->chunks : NULL);
     if (f.stream) __atomic_thread_fence(__ATOMIC_SEQ_CST);
@@ -20322,7 +20473,7 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
     job.input_tile.column_step = v->column_step;
     job.input_tile.pixel = job.pixel;
     job.packed = (float *)(void *)(shared + places.packed);
-    if (epilogue->sums != MIRT__SUMS_NONE) job.sums = (float *)(void *)(shared + places.sums);
+    if (MIRT__TRAINS && epilogue->sums != MIRT__SUMS_NONE) job.sums = (float *)(void *)(shared + places.sums);
     job.counts = (int32_t *)(void *)(shared + places.counts);
     job.runs = (mirt__run *)(void *)(shared + places.runs);
     job.sets = (mirt__conv_set *)(void *)(shared + places.sets);
@@ -20343,7 +20494,7 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
         mirt__team_for(where->team, job.tap_count * job.panels, mirt__conv_pack_task, &job);
         mirt__team_for(where->team, tasks, mirt__conv_task, &job);
     }
-    if (job.sums)
+    if (MIRT__TRAINS && job.sums)
         mirt__counted_sums_run(where->team, epilogue, job.sums, job.counts, v->blocks * v->chunks, v->target_c);
 }
 
@@ -21242,7 +21393,7 @@ static void mirt__core_room(mirt__handle *handle, void *memory, size_t bytes) {
 
 /* >>reductions */
 
-static void mirt__core_reduce(mirt__handle *handle, const mirt__reduction *r) {
+MIRT__TRAINING void mirt__core_reduce(mirt__handle *handle, const mirt__reduction *r) {
     const mirt__core *core = mirt__core_of(handle);
     const int64_t begin = r->own_begin, count = r->own_end - r->own_begin;
     mirt__where where;
@@ -21256,11 +21407,11 @@ static void mirt__core_reduce(mirt__handle *handle, const mirt__reduction *r) {
 }
 
 /* Replicas' states are in the host's memory, where every device finds all of them. */
-static void mirt__core_gather(mirt__handle *handle, char *const *base, const size_t *begin, int devices) {
+MIRT__TRAINING void mirt__core_gather(mirt__handle *handle, char *const *base, const size_t *begin, int devices) {
     (void)handle, (void)base, (void)begin, (void)devices;
 }
 
-static void mirt__core_aggregate(mirt__handle *handle, const mirt__aggregation_job *a) {
+MIRT__TRAINING void mirt__core_aggregate(mirt__handle *handle, const mirt__aggregation_job *a) {
     const mirt__real *value[MIRT__MAX_REPLICAS];
     int64_t rows[MIRT__MAX_REPLICAS], first;
     (void)handle;
@@ -21278,7 +21429,7 @@ typedef struct mirt__squares_job {
 } mirt__squares_job;
 
 /* Squares of float32 numbers are exact in double, and the order of additions depends on the elements' places alone. */
-static void mirt__squares_task(void *arg, int64_t task, int member) {
+MIRT__TRAINING void mirt__squares_task(void *arg, int64_t task, int member) {
     const mirt__squares_job *job = (const mirt__squares_job *)arg;
     const mirt__square_piece *p = &job->piece[task];
     const mirt__real *g = job->block + p->begin;
@@ -21292,8 +21443,8 @@ static void mirt__squares_task(void *arg, int64_t task, int member) {
     job->squares[task] = ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
 }
 
-static void mirt__core_squares(mirt__handle *handle, const mirt__real *block, const mirt__square_piece *piece,
-                               int pieces, double *squares) {
+MIRT__TRAINING void mirt__core_squares(mirt__handle *handle, const mirt__real *block, const mirt__square_piece *piece,
+                                       int pieces, double *squares) {
     mirt__squares_job job;
     job.block = block;
     job.piece = piece;
@@ -21308,8 +21459,9 @@ MIRT__LIB const mirt__backend *mirt__cores_backend(void) {
         mirt__core_close,      mirt__core_join,    mirt__core_alloc,    mirt__core_release,   mirt__core_free_bytes,
         mirt__core_copy_in,    mirt__core_nothing, mirt__core_copy,     mirt__core_copy,      mirt__core_clear,
         mirt__core_wait,       mirt__core_measure, mirt__core_room,     mirt__core_begin,     mirt__core_end,
-        mirt__core_forget,     mirt__core_signal,  mirt__core_await,    mirt__core_reduce,    mirt__core_nothing,
-        mirt__core_gather,     mirt__core_aggregate, mirt__core_squares, mirt__core_seconds};
+        mirt__core_forget,     mirt__core_signal,  mirt__core_await,    MIRT__TRAINING_ENTRY(mirt__core_reduce),
+        mirt__core_nothing, MIRT__TRAINING_ENTRY(mirt__core_gather), MIRT__TRAINING_ENTRY(mirt__core_aggregate),
+        MIRT__TRAINING_ENTRY(mirt__core_squares), mirt__core_seconds};
     return &cores;
 }
 
@@ -21539,6 +21691,7 @@ MIRT__LIB void mirt__json_write_number(mirt__text *text, double value);
 /* The beginning of an untrusted name, safe to print in a message: truncated between characters, control characters
    replaced. Returns `out`. */
 MIRT__LIB const char *mirt__json_label(const char *name, char out[MIRT__JSON_LABEL]);
+/* The same by value. */
 MIRT__LIB mirt__phrase mirt__label(const char *name);
 
 #endif
@@ -25203,7 +25356,7 @@ MIRT__LIB mirt_status mirt__slot_sample(mirt_dataset *dataset, int64_t i, mirt__
 /* A first stage that draws images. */
 typedef struct mirt__drawn {
     mirt_dataset base;
-    uint64_t seed;
+    uint64_t seed; /* of the images, unlike base.seed */
     mirt_split split;
 } mirt__drawn;
 /* Whether a split is one of the two; fails in the name of `caller`. */
@@ -26306,7 +26459,7 @@ typedef struct mirt__cache_head {
 static size_t mirt__cache_sample_bytes(const mirt__data_spec *spec) {
     size_t bytes = 0;
     for (int f = 0; f < spec->num_fields; f++)
-        bytes += spec->field[f].bytes; /* set_spec has checked that all samples fit */
+        bytes += spec->field[f].bytes; /* mirt__dataset_check_spec has checked that all samples fit */
     return bytes;
 }
 
@@ -28157,10 +28310,8 @@ static void mirt__gunzip_match(mirt__gunzip *z, int symbol) {
     }
     z->copy_left = length_base[symbol - 257] + (int)mirt__gunzip_take(z, length_bits[symbol - 257]);
     symbol = mirt__gunzip_symbol(z, &z->distances);
-    if (symbol > 29 || z->status != MIRT_OK) {
-        mirt__gunzip_fail(z, "an unknown distance");
-        return;
-    }
+    if (symbol > 29) mirt__gunzip_fail(z, "an unknown distance");
+    if (symbol > 29 || z->status != MIRT_OK) return;
     z->copy_back = distance_base[symbol] + (int)mirt__gunzip_take(z, symbol < 4 ? 0 : symbol / 2 - 1);
     if ((uint64_t)z->copy_back > z->total) mirt__gunzip_fail(z, "a repetition that begins before the start");
 }
@@ -28700,7 +28851,7 @@ static const mirt__stage mirt__idx_stage = {mirt__idx_begin, mirt__idx_next, NUL
 static mirt_status mirt__idx_set(mirt__idx_dataset *idx, const char *images_path, const char *labels_path) {
     idx->file[0] = mirt__idx_open(images_path, 3);
     if (idx->file[0] && labels_path) idx->file[1] = mirt__idx_open(labels_path, 1);
-    if (!idx->file[labels_path != NULL]) return mirt_last_status();
+    if (!idx->file[0] || (labels_path && !idx->file[1])) return mirt_last_status();
     const int64_t *dim = idx->file[0]->dim;
     if (labels_path && idx->file[1]->dim[0] != dim[0])
         return mirt__fail(MIRT_E_SHAPE, "%s has %lld images, %s has %lld labels: both need the same number",
@@ -29768,9 +29919,10 @@ static mirt_dataset *mirt__images_source(mirt__image_list *list, const mirt_imag
 static mirt_dataset *mirt__images_build(const char *path, const mirt__image_list *list,
                                         const mirt_image_directory_desc *desc, mirt_subset subset, bool shuffle) {
     const double split = desc->validation_split;
+    const bool validates = subset == MIRT_SUBSET_VALIDATION;
     const int64_t validation = (int64_t)(split * (double)list->count), training = list->count - validation,
-                  first = subset == MIRT_SUBSET_VALIDATION ? training : 0,
-                  files = subset == MIRT_SUBSET_ALL ? list->count : first ? validation : training;
+                  first = validates ? training : 0,
+                  files = subset == MIRT_SUBSET_ALL ? list->count : validates ? validation : training;
     mirt__image_list part;
     if (subset != MIRT_SUBSET_ALL && (validation == 0 || training == 0)) {
         mirt__fail(MIRT_E_INVALID,
@@ -29781,7 +29933,7 @@ static mirt_dataset *mirt__images_build(const char *path, const mirt__image_list
     }
     if (subset != MIRT_SUBSET_ALL)
         mirt__images_say(desc, MIRT_LOG_INFO, "Using %lld files for %s.", (long long)files,
-                         first ? "validation" : "training");
+                         validates ? "validation" : "training");
     if (mirt__image_list_part(list, first, files, &part) != MIRT_OK) return NULL;
     mirt_dataset *dataset = mirt__images_source(&part, desc);
     if (desc->batch_size == MIRT_NO_BATCH) return dataset;
@@ -30497,20 +30649,22 @@ typedef enum mirt__family {
 } mirt__family;
 
 /* Every op: a row here with its family, a file in src/ops, a row in tests/op_cases.h. Node number NAME is
-   MIRT__OP_NAME, its definition mirt__op_NAME. */
-#define MIRT__OP_LIST(X) \
-    X(input, plain) X(variable, plain) X(loss_weight, loss) \
-    X(constant, data) X(logic, plain) X(stop_gradient, plain) X(scan, axis) X(log_softmax, plain) \
-    X(log_softmax_grad, plain) X(transpose, move) X(concat, axis) X(slice, move) X(pad, move) X(gather, plain) \
-    X(gather_grad, plain) X(unary, plain) X(binary, plain) X(broadcast, plain) X(bias_add, plain) X(reduce, reduce) \
-    X(reduce_max_grad, reduce) X(reshape, plain) X(cast, plain) X(one_hot, one_hot) X(matmul, matmul) \
-    X(conv2d, window) X(conv2d_input_grad, window) X(conv2d_weight_grad, window) X(conv2d_pool, window) \
-    X(conv2d_pool_weight_grad, window) X(max_pool2d, window) X(max_pool2d_grad, window) X(average_pool2d, window) \
-    X(average_pool2d_grad, window) X(user, data) X(user_grad, data) X(softmax, plain) X(softmax_grad, plain) \
-    X(loss, loss) X(loss_grad, loss) X(accuracy, plain) X(dropout, random) X(dropout_mask, random) X(augment, data) \
-    X(conv2d_transpose, window) X(resize2d, resize) X(resize2d_grad, resize) X(norm_stats, norm) X(normalize, norm) \
-    X(norm_grad_sums, norm) X(norm_grad_input, norm) X(batch_norm, norm) X(all_reduce, plain) \
-    X(all_reduce_bucket, plain) X(update_bucket, plain)
+   MIRT__OP_NAME, its definition mirt__op_NAME. Predict-only programs lack the definitions of the second list. */
+#define MIRT__OP_LIST(X) MIRT__PREDICT_OP_LIST(X) MIRT__TRAINING_OP_LIST(X)
+#define MIRT__PREDICT_OP_LIST(X) \
+    X(input, plain) X(variable, plain) X(constant, data) X(logic, plain) X(stop_gradient, plain) X(scan, axis) \
+    X(log_softmax, plain) X(transpose, move) X(concat, axis) X(slice, move) X(pad, move) X(gather, plain) \
+    X(unary, plain) X(binary, plain) X(broadcast, plain) X(bias_add, plain) X(reduce, reduce) X(reshape, plain) \
+    X(cast, plain) X(one_hot, one_hot) X(matmul, matmul) X(conv2d, window) X(conv2d_pool, window) \
+    X(max_pool2d, window) X(average_pool2d, window) X(user, data) X(softmax, plain) X(dropout, random) \
+    X(dropout_mask, random) X(augment, data) X(conv2d_transpose, window) X(resize2d, resize) X(norm_stats, norm) \
+    X(normalize, norm) X(batch_norm, norm)
+#define MIRT__TRAINING_OP_LIST(X) \
+    X(loss_weight, loss) X(log_softmax_grad, plain) X(gather_grad, plain) X(reduce_max_grad, reduce) \
+    X(conv2d_input_grad, window) X(conv2d_weight_grad, window) X(conv2d_pool_weight_grad, window) \
+    X(max_pool2d_grad, window) X(average_pool2d_grad, window) X(user_grad, data) X(softmax_grad, plain) X(loss, loss) \
+    X(loss_grad, loss) X(accuracy, plain) X(resize2d_grad, resize) X(norm_grad_sums, norm) X(norm_grad_input, norm) \
+    X(all_reduce, plain) X(all_reduce_bucket, plain) X(update_bucket, plain)
 typedef enum mirt__op_id {
 #define MIRT__OP_ENUM(name, family) MIRT__OP_##name,
     MIRT__OP_LIST(MIRT__OP_ENUM)
@@ -30923,12 +31077,17 @@ struct mirt__op {
 /* Files may hold it: its number of inputs, and MIRT__SAVES_... */
 #define MIRT__SAVED(least, most, attrs) \
     MIRT__IS(saved) MIRT__SET(min_in, least) MIRT__SET(max_in, most) MIRT__SET(saved_attrs, attrs)
-/* The gradient of a row, and the row of an op that only training records: predict-only programs have neither. */
+/* What of a row only training reads, and the row of an op that only training records: predict-only programs have
+   neither. */
 #ifdef MIRRORTRAIN_NO_TRAIN
 #define MIRT__SET_GRADIENT(function)
-#define MIRT__TRAINING_ROW(op, shape_rule, runs, fields) MIRT__OP_ROW(op, NULL, NULL, )
+#define MIRT__SET_EXTENT(function)
+#define MIRT__SET_MACS(function)
+#define MIRT__TRAINING_ROW(op, shape_rule, runs, fields)
 #else
 #define MIRT__SET_GRADIENT(function) MIRT__SET(gradient, function)
+#define MIRT__SET_EXTENT(function) MIRT__SET(extent, function)
+#define MIRT__SET_MACS(function) MIRT__SET(macs, function)
 #define MIRT__TRAINING_ROW MIRT__OP_ROW
 #endif
 
@@ -30956,11 +31115,11 @@ typedef struct mirt__copying {
 /* The `count` tensors of `keep` (NULL allowed) are replaced by their copies; only what they depend on is copied. */
 MIRT__LIB bool mirt__graph_copy(mirt__graph *graph, const mirt__copying *copying, mirt_tensor **keep, int count);
 /* What a variable shall become so far, or NULL. */
-MIRT__LIB mirt__assignment *mirt__graph_assignment(const mirt__graph *graph, int variable);
+MIRT__TRAINING_LIB mirt__assignment *mirt__graph_assignment(const mirt__graph *graph, int variable);
 /* Variable `variable` shall have `value` after the step, or go on to it (see mirt__assignment), whatever it was to
  * become before. */
-MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor *value, mirt_aggregation aggregation,
-                                  double momentum);
+MIRT__TRAINING_LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor *value,
+                                           mirt_aggregation aggregation, double momentum);
 /* A term of the loss: a number that depends on weights alone, or a value a sample. */
 MIRT__LIB bool mirt__graph_term_add(mirt__graph *graph, mirt_tensor *term);
 /* The graph's node of a variable, or NULL. */
@@ -30968,12 +31127,12 @@ MIRT__LIB mirt_tensor *mirt__graph_variable(const mirt__graph *graph, int variab
 /* Counts readers of every tensor, `keep` included. */
 MIRT__LIB void mirt__graph_count_uses(mirt__graph *graph, mirt_tensor *const *keep, int count);
 /* Nodes from number `count` on go to the places that their `position` says, before the node there. */
-MIRT__LIB void mirt__graph_place(mirt__graph *graph, int count);
+MIRT__TRAINING_LIB void mirt__graph_place(mirt__graph *graph, int count);
 /* Removes nodes that none of `keep` depends on. */
 MIRT__LIB void mirt__graph_prune(mirt__graph *graph, mirt_tensor *const *keep, int count);
 /* Sets needs_grad everywhere: trainable variables and what is computed from them. `trainable` is
    asked per variable index. */
-MIRT__LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(const void *arg, int variable),
+MIRT__TRAINING_LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(const void *arg, int variable),
                                           const void *arg);
 /* x, and what is computed from it, needs a gradient too. */
 MIRT__LIB void mirt__graph_need_gradient(mirt__graph *graph, mirt_tensor *x);
@@ -31084,7 +31243,7 @@ MIRT__LIB mirt__attrs mirt__attrs_of(mirt__op_id id);
 MIRT__LIB mirt_tensor *mirt__apply(mirt__op_id id, const mirt__attrs *attrs, mirt_tensor *const *in, int num_in);
 MIRT__LIB mirt_tensor *mirt__apply_two(mirt__op_id id, const mirt__attrs *attrs, mirt_tensor *a, mirt_tensor *b);
 /* For rows of the op table: the output depends on rows as input 0 does. */
-MIRT__LIB mirt__extent mirt__extent_kept(const mirt__node *node, const mirt__extent in[2]);
+MIRT__TRAINING_LIB mirt__extent mirt__extent_kept(const mirt__node *node, const mirt__extent in[2]);
 /* Shape rules: one output as the attributes say, or as input 0 is. */
 MIRT__LIB bool mirt__shape_given(mirt__node *node);
 MIRT__LIB bool mirt__shape_kept(mirt__node *node);
@@ -31117,7 +31276,7 @@ MIRT__LIB mirt_tensor *mirt__scalar_op(mirt__graph *graph, float value);
 /* The activation that a unary node computes; the fused one whose gradient a binary node is; MIRT_LINEAR for all others.
  */
 MIRT__LIB mirt_activation_kind mirt__activation_of(const mirt__node *node);
-MIRT__LIB mirt_activation_kind mirt__activation_grad_of(const mirt__node *node);
+MIRT__TRAINING_LIB mirt_activation_kind mirt__activation_grad_of(const mirt__node *node);
 /* The activation node of `kind` on x; x itself for MIRT_LINEAR. */
 MIRT__LIB mirt_tensor *mirt__activation_op(mirt_activation_kind kind, mirt_tensor *x);
 /* dy times the derivative of a fused activation whose output is y; dy for MIRT_LINEAR. */
@@ -31173,8 +31332,8 @@ MIRT__LIB mirt_tensor *mirt__layer_norm_op(mirt_tensor *x, mirt_tensor *gamma, m
    never run: a program has one of the two below in its place, recorded with its inputs and
    attributes. In training `mean` and `variance` are the batch's, which the moving ones are to go on to. */
 MIRT__LIB mirt_tensor *mirt__batch_norm_op(mirt_tensor *const *in, const mirt__attrs *a);
-MIRT__LIB mirt_tensor *mirt__batch_norm_training(mirt_tensor *const *in, const mirt__attrs *a, mirt_tensor **mean,
-                                                 mirt_tensor **variance);
+MIRT__TRAINING_LIB mirt_tensor *mirt__batch_norm_training(mirt_tensor *const *in, const mirt__attrs *a,
+                                                          mirt_tensor **mean, mirt_tensor **variance);
 MIRT__LIB mirt_tensor *mirt__batch_norm_inference(mirt_tensor *const *in, const mirt__attrs *a);
 
 /* SUM adds over replicas, MEAN weighs them by their rows, MOMENTS takes a mean and a (biased)
@@ -31185,9 +31344,9 @@ typedef enum mirt__all_reduce_kind {
     MIRT__ALL_REDUCE_MOMENTS
 } mirt__all_reduce_kind;
 /* Replaces `count` <= MIRT__MAX_OUT tensors by what they are over all replicas; returns the first, or NULL. */
-MIRT__LIB mirt_tensor *mirt__all_reduce_op(mirt_tensor **inout, int count, int kind);
+MIRT__ABSENT_LIB mirt_tensor *mirt__all_reduce_op(mirt_tensor **inout, int count, int kind);
 /* all_reduce_bucket or update_bucket of bucket number `bucket`. */
-MIRT__LIB void mirt__bucket_op(mirt__graph *graph, mirt__op_id id, int bucket);
+MIRT__ABSENT_LIB void mirt__bucket_op(mirt__graph *graph, mirt__op_id id, int bucket);
 
 /* Shared by convolution and pooling. check: the attributes alone; false with the error set. out: one
    spatial axis of output and the zeros before it, as TensorFlow; false when nothing comes out. */
@@ -31210,10 +31369,10 @@ static inline mirt__real *mirt__out(const mirt__call *call, int i) { return (mir
 /* Each output becomes the numbers of its input. */
 MIRT__LIB void mirt__copy_run(const mirt__call *call);
 /* Whether both gradients of the convolution, whose weight gradient this is, are better made in one pass. */
-MIRT__LIB bool mirt__conv_both_pays(const mirt__node *node);
+MIRT__TRAINING_LIB bool mirt__conv_both_pays(const mirt__node *node);
 MIRT__LIB mirt__reader mirt__reader_of(const mirt__call *call, int input);
 /* The rows that the sums of a norm_grad_input are over, of `rows` in this call. */
-MIRT__LIB double mirt__norm_count(const mirt__call *call, const mirt__node *node, int64_t rows);
+MIRT__TRAINING_LIB double mirt__norm_count(const mirt__call *call, const mirt__node *node, int64_t rows);
 
 #endif
 
@@ -31232,7 +31391,7 @@ MIRT__LIB double mirt__norm_count(const mirt__call *call, const mirt__node *node
 
 /* >>section ops/leaf.c */
 
-/* Leaves of the graph: inputs, variables, constants (data), and the weight of a sample's loss. */
+/* What ops share to record nodes and call kernels; inputs, variables, constants. Also the weight of a sample's loss. */
 
 MIRT__LIB mirt_tensor *mirt__apply(mirt__op_id id, const mirt__attrs *a, mirt_tensor *const *in, int num_in) {
     return in[0] ? mirt__record(in[0]->node->graph, id, a, in, num_in) : NULL;
@@ -31255,7 +31414,7 @@ MIRT__LIB int64_t mirt__dim_at(const mirt_shape *shape, int axis, int64_t rows) 
 
 MIRT__LIB mirt_dtype mirt__bytes_dtype(const mirt_tensor *x) { return x->dtype == MIRT_BOOL ? MIRT_UINT8 : x->dtype; }
 
-MIRT__LIB mirt__extent mirt__extent_kept(const mirt__node *node, const mirt__extent in[2]) {
+MIRT__TRAINING_LIB mirt__extent mirt__extent_kept(const mirt__node *node, const mirt__extent in[2]) {
     (void)node;
     return in[0];
 }
@@ -31391,7 +31550,7 @@ MIRT__OP_ROW(constant, mirt__shape_given, mirt__constant_run,
     MIRT__IS(row_wise) MIRT__SAVED(0, 0, MIRT__SAVES_dtype | MIRT__SAVES_shape | MIRT__SAVES_data))
 MIRT__OP_ROW(input, mirt__shape_given, NULL, MIRT__SET(space, MIRT__SPACE_IO) MIRT__IS(row_wise))
 MIRT__OP_ROW(variable, mirt__shape_given, NULL, MIRT__SET(space, MIRT__SPACE_WEIGHT) MIRT__IS(row_wise))
-MIRT__TRAINING_ROW(loss_weight, mirt__shape_given, mirt__loss_weight_run, MIRT__SET(extent, mirt__loss_weight_extent))
+MIRT__TRAINING_ROW(loss_weight, mirt__shape_given, mirt__loss_weight_run, MIRT__SET_EXTENT(mirt__loss_weight_extent))
 
 /* >>section ops/elementwise.c */
 
@@ -31462,14 +31621,14 @@ MIRT__TRAINING void mirt__unary_gradient(mirt__node *node, mirt_tensor *const *d
 #undef MIRT__GRADIENT_END
 #undef MIRT__GRADIENT_CASE
 
-static mirt__extent mirt__unary_extent(const mirt__node *node, const mirt__extent in[2]) {
+MIRT__TRAINING mirt__extent mirt__unary_extent(const mirt__node *node, const mirt__extent in[2]) {
     const int kind = node->a.kind;
     const bool linear = kind == MIRT__COPY || kind == MIRT__NEGATIVE || (kind == MIRT__AFFINE && node->a.offset == 0);
     return linear ? in[0] : MIRT__EXTENT_OTHER;
 }
 
 MIRT__OP_ROW(unary, mirt__unary_shape, mirt__unary_run,
-    MIRT__SET_GRADIENT(mirt__unary_gradient) MIRT__IS(row_wise) MIRT__SET(extent, mirt__unary_extent)
+    MIRT__SET_GRADIENT(mirt__unary_gradient) MIRT__IS(row_wise) MIRT__SET_EXTENT(mirt__unary_extent)
     MIRT__SET(overwrites, MIRT__INPUTS_ALL)
     MIRT__SAVED(1, 1, MIRT__SAVES_kind | MIRT__SAVES_scale | MIRT__SAVES_offset))
 
@@ -31581,7 +31740,7 @@ MIRT__TRAINING void mirt__binary_gradient(mirt__node *node, mirt_tensor *const *
     if (b->needs_grad) dx[1] = mirt__unbroadcast(db, b);
 }
 
-static mirt__extent mirt__binary_extent(const mirt__node *node, const mirt__extent in[2]) {
+MIRT__TRAINING mirt__extent mirt__binary_extent(const mirt__node *node, const mirt__extent in[2]) {
     const int kind = node->a.kind;
     if (kind == MIRT__ADD || kind == MIRT__SUBTRACT) return in[0] == in[1] ? in[0] : MIRT__EXTENT_OTHER;
     if (kind == MIRT__MULTIPLY && in[0] == MIRT__EXTENT_NONE) return in[1];
@@ -31592,7 +31751,7 @@ static mirt__extent mirt__binary_extent(const mirt__node *node, const mirt__exte
 static bool mirt__binary_half(const mirt__node *node) { return node->out[0]->lazy; }
 
 MIRT__OP_ROW(binary, mirt__binary_shape, mirt__binary_run,
-    MIRT__SET_GRADIENT(mirt__binary_gradient) MIRT__IS(row_wise) MIRT__SET(extent, mirt__binary_extent)
+    MIRT__SET_GRADIENT(mirt__binary_gradient) MIRT__IS(row_wise) MIRT__SET_EXTENT(mirt__binary_extent)
     MIRT__SET(overwrites, MIRT__INPUTS_ALL) MIRT__SET(lazy, MIRT__LAZY_GATE) MIRT__SET(half, mirt__binary_half)
     MIRT__SET(half_in, MIRT__INPUT(0)) MIRT__SAVED(2, 2, MIRT__SAVES_kind))
 
@@ -31616,7 +31775,7 @@ static void mirt__broadcast_run(const mirt__call *call) {
 }
 
 MIRT__OP_ROW(broadcast, mirt__broadcast_to_shape, mirt__broadcast_run,
-    MIRT__IS(row_wise) MIRT__SET(extent, mirt__extent_kept) MIRT__SET(shape_only, MIRT__INPUT(1)))
+    MIRT__IS(row_wise) MIRT__SET_EXTENT(mirt__extent_kept) MIRT__SET(shape_only, MIRT__INPUT(1)))
 
 MIRT__TRAINING_LIB mirt_tensor *mirt__broadcast_op(mirt_tensor *x, mirt_tensor *like, bool mean) {
     mirt__attrs a = mirt__attrs_of(MIRT__OP_broadcast);
@@ -31659,7 +31818,7 @@ MIRT__LIB mirt_activation_kind mirt__activation_of(const mirt__node *node) {
     return MIRT_LINEAR;
 }
 
-MIRT__LIB mirt_activation_kind mirt__activation_grad_of(const mirt__node *node) {
+MIRT__TRAINING_LIB mirt_activation_kind mirt__activation_grad_of(const mirt__node *node) {
     for (int i = 0; node->id == MIRT__OP_binary && i < MIRT__ACTIVATION_COUNT; i++) {
         const mirt__activation_class *c = mirt__activation_get((mirt_activation_kind)i);
         if (c->fused && c->grad == (mirt__binary_kind)node->a.kind) return (mirt_activation_kind)i;
@@ -31871,7 +32030,7 @@ MIRT__TRAINING void mirt__reduce_gradient(mirt__node *node, mirt_tensor *const *
     }
 }
 
-static mirt__extent mirt__reduce_extent(const mirt__node *node, const mirt__extent in[2]) {
+MIRT__TRAINING mirt__extent mirt__reduce_extent(const mirt__node *node, const mirt__extent in[2]) {
     const bool sum = node->a.kind == MIRT__REDUCE_SUM;
     if (mirt__is_batched(&node->in[0]->shape)) return sum ? MIRT__EXTENT_SUM : MIRT__EXTENT_OTHER;
     return sum || node->a.kind == MIRT__REDUCE_MEAN ? in[0] : MIRT__EXTENT_OTHER;
@@ -31883,7 +32042,7 @@ static bool mirt__reduce_half(const mirt__node *node) {
 
 MIRT__OP_ROW(reduce, mirt__reduce_shape, mirt__reduce_run,
     MIRT__SET_GRADIENT(mirt__reduce_gradient) MIRT__SET(workspace, mirt__reduce_workspace) MIRT__IS(row_wise)
-    MIRT__SET(extent, mirt__reduce_extent) MIRT__SET(half, mirt__reduce_half) MIRT__SET(half_in, MIRT__INPUT(0))
+    MIRT__SET_EXTENT(mirt__reduce_extent) MIRT__SET(half, mirt__reduce_half) MIRT__SET(half_in, MIRT__INPUT(0))
     MIRT__SAVED(1, 1, MIRT__SAVES_kind | MIRT__SAVES_axes | MIRT__SAVES_keepdims))
 
 MIRT__TRAINING void mirt__reduce_max_grad_run(const mirt__call *call) {
@@ -31948,7 +32107,7 @@ MIRT__LIB bool mirt__take_axis(mirt__node *node, const mirt_shape *x) {
     return true;
 }
 
-static bool mirt__scan_finds(const mirt__node *node) {
+MIRT__TRAINING bool mirt__scan_finds(const mirt__node *node) {
     return node->a.kind == MIRT__ARGMAX || node->a.kind == MIRT__ARGMIN;
 }
 
@@ -32025,7 +32184,7 @@ MIRT__TRAINING void mirt__reshape_gradient(mirt__node *node, mirt_tensor *const 
 
 MIRT__OP_ROW(reshape, mirt__reshape_shape, NULL,
     MIRT__SET_GRADIENT(mirt__reshape_gradient) MIRT__IS(alias) MIRT__IS(row_wise) MIRT__IS(keeps_range)
-    MIRT__SET(extent, mirt__extent_kept) MIRT__SAVED(1, 1, MIRT__SAVES_shape))
+    MIRT__SET_EXTENT(mirt__extent_kept) MIRT__SAVED(1, 1, MIRT__SAVES_shape))
 
 MIRT__LIB mirt_tensor *mirt__reshape_op(mirt_tensor *x, const mirt_shape *shape) {
     if (!x || mirt__shape_equal(&x->shape, shape)) return x;
@@ -32061,7 +32220,7 @@ static bool mirt__cast_shape(mirt__node *node) {
 static bool mirt__cast_half(const mirt__node *node) { return node->a.half; }
 
 MIRT__OP_ROW(cast, mirt__cast_shape, mirt__copy_run,
-    MIRT__IS(row_wise) MIRT__IS(keeps_range) MIRT__SET(extent, mirt__extent_kept) MIRT__SET(half, mirt__cast_half)
+    MIRT__IS(row_wise) MIRT__IS(keeps_range) MIRT__SET_EXTENT(mirt__extent_kept) MIRT__SET(half, mirt__cast_half)
     MIRT__IS(half_out) MIRT__SAVED(1, 1, MIRT__SAVES_dtype))
 
 MIRT_API mirt_tensor *mirt_cast(mirt_tensor *x, mirt_dtype dtype) {
@@ -32101,7 +32260,7 @@ MIRT_API mirt_tensor *mirt_one_hot(mirt_tensor *x, int64_t depth) {
 }
 
 MIRT__OP_ROW(stop_gradient, mirt__shape_kept, NULL,
-    MIRT__IS(alias) MIRT__IS(stops_gradient) MIRT__IS(row_wise) MIRT__SET(extent, mirt__extent_kept)
+    MIRT__IS(alias) MIRT__IS(stops_gradient) MIRT__IS(row_wise) MIRT__SET_EXTENT(mirt__extent_kept)
     MIRT__SAVED(1, 1, 0))
 
 MIRT_API mirt_tensor *mirt_stop_gradient(mirt_tensor *x) {
@@ -32622,7 +32781,7 @@ static void mirt__matmul_workspace(const mirt__node *node, int64_t rows, mirt__w
     out->scratch = mirt__gemm_scratch(&g);
 }
 
-static double mirt__matmul_macs(const mirt__node *node, int64_t rows) {
+MIRT__TRAINING double mirt__matmul_macs(const mirt__node *node, int64_t rows) {
     mirt__gemm g;
     mirt__matmul_args(node, rows, &g);
     return (double)g.m * (double)g.n * (double)g.k;
@@ -32666,7 +32825,7 @@ static bool mirt__matmul_half_products(const mirt__node *node) {
 
 MIRT__OP_ROW(matmul, mirt__matmul_shape, mirt__matmul_run,
     MIRT__SET_GRADIENT(mirt__matmul_gradient) MIRT__SET(workspace, mirt__matmul_workspace)
-    MIRT__SET(macs, mirt__matmul_macs) MIRT__IS(row_wise) MIRT__IS(multiplies) MIRT__IS(weighted_sum)
+    MIRT__SET_MACS(mirt__matmul_macs) MIRT__IS(row_wise) MIRT__IS(multiplies) MIRT__IS(weighted_sum)
     MIRT__SET(takes, MIRT__TAKES_READER | MIRT__TAKES_BIAS | MIRT__TAKES_ACTIVATION | MIRT__TAKES_MASK)
     MIRT__SET(half_products, mirt__matmul_half_products)
     MIRT__SAVED(2, 2, MIRT__SAVES_transpose_a | MIRT__SAVES_transpose_b))
@@ -32829,7 +32988,7 @@ static void mirt__conv_workspace(const mirt__node *node, int64_t rows, mirt__wor
     if (node->a.winograd && !node->a.half) mirt__winograd_room(&s, &out->scratch, &out->shared);
 }
 
-static double mirt__conv_macs(const mirt__node *node, int64_t rows) {
+MIRT__TRAINING double mirt__conv_macs(const mirt__node *node, int64_t rows) {
     const mirt__attrs_window *w = MIRT__OF(&node->a, window);
     mirt__conv s;
     mirt__conv_of(node, rows, &s);
@@ -32837,7 +32996,7 @@ static double mirt__conv_macs(const mirt__node *node, int64_t rows) {
            (double)(s.ci / s.groups);
 }
 
-MIRT__LIB bool mirt__conv_both_pays(const mirt__node *node) {
+MIRT__TRAINING_LIB bool mirt__conv_both_pays(const mirt__node *node) {
     const mirt__attrs_window *w = MIRT__OF(&node->a, window);
     mirt__conv s;
     mirt__conv_of(node, 1, &s);
@@ -32869,7 +33028,7 @@ static int mirt__scaling_of(const mirt__call *call, const mirt__node *node, cons
 }
 
 /* The gradient of a normalization's input: dy, z, mean, variance, [gamma], [beta], [the two sums]. */
-static void mirt__norm_back_of(const mirt__call *call, const mirt__node *node, mirt__norm_back *out) {
+MIRT__TRAINING void mirt__norm_back_of(const mirt__call *call, const mirt__node *node, mirt__norm_back *out) {
     const mirt__attrs_scaling *a = &MIRT__OF(&node->a, norm)->scaling;
     int next = mirt__scaling_of(call, node, a, 2, node->a.mask_activation, &out->norm);
     out->z = mirt__address(call->bases, node->in[1]);
@@ -32891,7 +33050,7 @@ static mirt__reader mirt__lazy_reader_of(const mirt__call *call, int input, mirt
         const mirt__attrs_scaling *a = &MIRT__OF(&t->node->a, norm)->scaling;
         mirt__scaling_of(call, t->node, a, 1, t->node->a.activation, &own->norm);
         r.norm = &own->norm;
-    } else if (t->lazy) {
+    } else if (MIRT__TRAINS && t->lazy) {
         mirt__norm_back_of(call, t->node, &own->back);
         r.back = &own->back;
     }
@@ -32915,9 +33074,9 @@ static mirt__epilogue mirt__fused_epilogue(const mirt__call *call, mirt__scaling
     }
     if (a->residual) e.add = call->in[at++];
     e.activation = a->activation;
-    if (a->mask_activation) e.mask = call->in[at++];
+    if (MIRT__TRAINS && a->mask_activation) e.mask = call->in[at++];
     e.mask_activation = a->mask_activation;
-    if (w->slope) {
+    if (MIRT__TRAINS && w->slope) {
         e.slope_x = call->in[at++];
         at = mirt__scaling_of(call, call->node, &w->scaling, at, w->slope_activation, own);
         e.slope = own;
@@ -33003,7 +33162,7 @@ static int mirt__conv2d_half_tied(const mirt__node *node, mirt_tensor **tied) {
 
 MIRT__OP_ROW(conv2d, mirt__conv2d_shape, mirt__conv2d_run,
     MIRT__SET_GRADIENT(mirt__conv2d_gradient) MIRT__SET(workspace, mirt__conv_workspace)
-    MIRT__SET(macs, mirt__conv_macs) MIRT__IS(row_wise) MIRT__IS(multiplies) MIRT__IS(weighted_sum)
+    MIRT__SET_MACS(mirt__conv_macs) MIRT__IS(row_wise) MIRT__IS(multiplies) MIRT__IS(weighted_sum)
     MIRT__SET(takes, MIRT__TAKES_READER | MIRT__TAKES_BIAS | MIRT__TAKES_ACTIVATION | MIRT__TAKES_PADDING |
                      MIRT__TAKES_NORM | MIRT__TAKES_MOMENTS | MIRT__TAKES_MEANS)
     MIRT__SET(tiled_reads, mirt__conv2d_tiled) MIRT__SET(lazy_x, MIRT__INPUT(0)) MIRT__SET(half, mirt__conv2d_tiled)
@@ -33034,7 +33193,7 @@ static void mirt__conv2d_input_grad_run(const mirt__call *call) {
     g.half = a->half;
     g.winograd = a->winograd;
     g.epilogue = mirt__fused_epilogue(call, &norm, &next);
-    if (w->both) {
+    if (MIRT__TRAINS && w->both) {
         const int out = w->sums ? 3 : 1;
         x = mirt__lazy_reader_of(call, next, &read[1]);
         g.x = &x;
@@ -33045,7 +33204,7 @@ static void mirt__conv2d_input_grad_run(const mirt__call *call) {
 }
 
 MIRT__TRAINING_ROW(conv2d_input_grad, mirt__conv_grad_shape, mirt__conv2d_input_grad_run,
-    MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs)
+    MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET_MACS(mirt__conv_macs)
     MIRT__SET(takes, MIRT__TAKES_MASK | MIRT__TAKES_GRADIENT | MIRT__TAKES_SLICE | MIRT__TAKES_NORM_SUMS)
     MIRT__SET(tiled_reads, mirt__conv2d_tiled) MIRT__SET(lazy_dy, MIRT__INPUT(0)) MIRT__SET(half, mirt__conv2d_tiled)
     MIRT__SET(half_in, ~MIRT__INPUT(1)) MIRT__IS(half_out) MIRT__SET(half_tied, mirt__conv2d_half_tied)
@@ -33065,7 +33224,7 @@ MIRT__TRAINING void mirt__conv2d_weight_grad_run(const mirt__call *call) {
 }
 
 MIRT__TRAINING_ROW(conv2d_weight_grad, mirt__conv_grad_shape, mirt__conv2d_weight_grad_run,
-    MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs) MIRT__SET(takes, MIRT__TAKES_PADDING)
+    MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET_MACS(mirt__conv_macs) MIRT__SET(takes, MIRT__TAKES_PADDING)
     MIRT__SET(tiled_reads, mirt__conv2d_weight_grad_tiled) MIRT__SET(lazy_x, MIRT__INPUT(0))
     MIRT__SET(lazy_dy, MIRT__INPUT(1)) MIRT__SET(half, mirt__conv2d_weight_grad_tiled)
     MIRT__SET(half_in, MIRT__INPUTS_ALL) MIRT__SET(half_products, mirt__conv2d_half_products))
@@ -33109,7 +33268,7 @@ MIRT__TRAINING void mirt__conv2d_transpose_gradient(mirt__node *node, mirt_tenso
 
 MIRT__OP_ROW(conv2d_transpose, mirt__conv2d_transpose_shape, mirt__conv2d_input_grad_run,
     MIRT__SET_GRADIENT(mirt__conv2d_transpose_gradient) MIRT__SET(workspace, mirt__conv_workspace)
-    MIRT__SET(macs, mirt__conv_macs) MIRT__IS(row_wise) MIRT__IS(multiplies) MIRT__IS(weighted_sum))
+    MIRT__SET_MACS(mirt__conv_macs) MIRT__IS(row_wise) MIRT__IS(multiplies) MIRT__IS(weighted_sum))
 
 MIRT__LIB mirt_tensor *mirt__conv2d_transpose_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a) {
     mirt__attrs own = *a;
@@ -33136,7 +33295,7 @@ MIRT__TRAINING void mirt__conv2d_pool_gradient(mirt__node *node, mirt_tensor *co
 /* Never recorded: mirt__fuse_pool makes it from a convolution whose shape is known. */
 MIRT__OP_ROW(conv2d_pool, NULL, mirt__conv2d_pool_run,
     MIRT__SET_GRADIENT(mirt__conv2d_pool_gradient) MIRT__SET(workspace, mirt__conv_workspace)
-    MIRT__SET(macs, mirt__conv_macs) MIRT__SET(optional_outputs, MIRT__OUTPUT(1)))
+    MIRT__SET_MACS(mirt__conv_macs) MIRT__SET(optional_outputs, MIRT__OUTPUT(1)))
 
 MIRT__TRAINING void mirt__conv2d_pool_weight_grad_run(const mirt__call *call) {
     mirt__conv_pool_weight_grad g;
@@ -33156,7 +33315,7 @@ MIRT__TRAINING double mirt__conv2d_pool_weight_grad_macs(const mirt__node *node,
 }
 
 MIRT__TRAINING_ROW(conv2d_pool_weight_grad, mirt__conv_grad_shape, mirt__conv2d_pool_weight_grad_run,
-    MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv2d_pool_weight_grad_macs))
+    MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET_MACS(mirt__conv2d_pool_weight_grad_macs))
 
 MIRT__LIB mirt_tensor *mirt__conv2d_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a) {
     return mirt__apply_two(MIRT__OP_conv2d, a, x, kernel);
@@ -33311,12 +33470,12 @@ static bool mirt__softmax_shape(mirt__node *node) {
 
 /* Forward of x and, with two inputs, the gradient of dy and the output. */
 static void mirt__softmax_run(const mirt__call *call) {
-    const bool grad = MIRT__TRAINS && call->node->num_in > 1;
+    const bool grad = MIRT__TRAINS && call->node->num_in > 1; /* its inputs are dy and y, not x */
     mirt__softmax s;
     memset(&s, 0, sizeof s);
     s.n = mirt__last_dim(call->node->in[0]);
     s.rows = mirt__elements(call->node->in[0], call->rows) / (s.n ? s.n : 1);
-    s.x = mirt__in(call, grad);
+    s.x = mirt__in(call, grad ? 1 : 0);
     s.y = mirt__out(call, 0);
     s.log = call->node->id == MIRT__OP_log_softmax || call->node->id == MIRT__OP_log_softmax_grad;
     if (!grad) {
@@ -33608,6 +33767,8 @@ MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t
     return mirt__record(graph, MIRT__OP_augment, &a, &x, 1);
 }
 
+#ifndef MIRRORTRAIN_NO_TRAIN
+
 /* >>section ops/exchange.c */
 
 /* All-reduce of values among replicas within a step, for synchronized batch norm. */
@@ -33630,7 +33791,7 @@ static bool mirt__all_reduce_shape(mirt__node *node) {
 }
 
 /* Every replica's result depends on every replica's value. */
-MIRT__TRAINING void mirt__all_reduce_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+static void mirt__all_reduce_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     if (node->a.kind == MIRT__ALL_REDUCE_MOMENTS) {
         mirt__fail(MIRT_E_INVALID, "combined statistics are differentiated by the normalization that reads them");
         mirt__graph_poison(node->graph);
@@ -33649,7 +33810,7 @@ static mirt__extent mirt__all_reduce_extent(const mirt__node *node, const mirt__
 }
 
 MIRT__OP_ROW(all_reduce, mirt__all_reduce_shape, mirt__copy_run,
-    MIRT__SET_GRADIENT(mirt__all_reduce_gradient) MIRT__IS(meets) MIRT__SET(extent, mirt__all_reduce_extent))
+    MIRT__SET_GRADIENT(mirt__all_reduce_gradient) MIRT__IS(meets) MIRT__SET_EXTENT(mirt__all_reduce_extent))
 
 MIRT__LIB mirt_tensor *mirt__all_reduce_op(mirt_tensor **inout, int count, int kind) {
     mirt__attrs a = mirt__attrs_of(MIRT__OP_all_reduce);
@@ -33676,6 +33837,8 @@ MIRT__LIB void mirt__bucket_op(mirt__graph *graph, mirt__op_id id, int bucket) {
     a.index = bucket;
     mirt__record(graph, id, &a, NULL, 0);
 }
+
+#endif /* MIRRORTRAIN_NO_TRAIN */
 
 /* >>section ops/norm.c */
 
@@ -33891,7 +34054,7 @@ MIRT__TRAINING bool mirt__norm_grad_input_shape(mirt__node *node) {
     return mirt__declare(node, MIRT_FLOAT32, &node->in[1]->shape);
 }
 
-MIRT__LIB double mirt__norm_count(const mirt__call *call, const mirt__node *node, int64_t rows) {
+MIRT__TRAINING_LIB double mirt__norm_count(const mirt__call *call, const mirt__node *node, int64_t rows) {
     const mirt__attrs_norm *own = MIRT__OF(&node->a, norm);
     const bool global = own->synchronized && mirt__is_batched(&node->in[1]->shape);
     return global ? (double)rows * ((double)call->run->global_rows / (double)call->rows) : (double)rows;
@@ -33966,13 +34129,13 @@ MIRT__LIB mirt_tensor *mirt__batch_norm_op(mirt_tensor *const *in, const mirt__a
     return mirt__apply(MIRT__OP_batch_norm, a, in, mirt__norm_inputs(a));
 }
 
-static mirt_tensor *mirt__moving_average(mirt_tensor *moving, mirt_tensor *batch, double momentum) {
+MIRT__TRAINING mirt_tensor *mirt__moving_average(mirt_tensor *moving, mirt_tensor *batch, double momentum) {
     mirt_tensor *kept = mirt__unary_op(MIRT__AFFINE, moving, (float)momentum, 0);
     return mirt__binary_op(MIRT__ADD, kept, mirt__unary_op(MIRT__AFFINE, batch, (float)(1 - momentum), 0));
 }
 
-MIRT__LIB mirt_tensor *mirt__batch_norm_training(mirt_tensor *const *in, const mirt__attrs *a, mirt_tensor **mean,
-                                                 mirt_tensor **variance) {
+MIRT__TRAINING_LIB mirt_tensor *mirt__batch_norm_training(mirt_tensor *const *in, const mirt__attrs *a,
+                                                          mirt_tensor **mean, mirt_tensor **variance) {
     mirt__attrs attrs = *a;
     mirt__attrs_norm *own = MIRT__OF(&attrs, norm);
     mirt_tensor *now[5] = {in[0], NULL, NULL, NULL, NULL};
@@ -33996,7 +34159,8 @@ MIRT__LIB mirt_tensor *mirt__batch_norm_inference(mirt_tensor *const *in, const 
 
 /* A moving statistic goes on to that of this batch: behind the step, with all replicas' in one, or in the step where
    one call of the layer goes on from another. */
-static bool mirt__batch_norm_moves(mirt__graph *graph, mirt_tensor *moving, mirt_tensor *batch, double momentum) {
+MIRT__TRAINING bool mirt__batch_norm_moves(mirt__graph *graph, mirt_tensor *moving, mirt_tensor *batch,
+                                           double momentum) {
     mirt__assignment *earlier = mirt__graph_assignment(graph, moving->node->a.index);
     if (!earlier) return mirt__graph_assign(graph, moving->node->a.index, batch, MIRT_AGGREGATE_MEAN, momentum);
     if (earlier->momentum > 0) earlier->value = mirt__moving_average(moving, earlier->value, earlier->momentum);
@@ -34019,6 +34183,9 @@ static mirt_tensor *mirt__batch_norm_lower(mirt__graph *graph, const mirt__node 
     mirt_tensor *mean, *variance;
     const bool training = mirt__in_training(node, mode) && !mirt__norm_frozen(in[1], mode);
     if (!training) return mirt__batch_norm_inference(in, &node->a);
+    if (!MIRT__TRAINS)
+        return mirt__fail(MIRT_E_STATE, "a program without training cannot take the statistics of a batch"),
+               (mirt_tensor *)NULL;
     mirt_tensor *y = mirt__batch_norm_training(in, &node->a, &mean, &variance);
     const bool moved = y && mirt__batch_norm_moves(graph, in[1], mean, momentum) &&
                        mirt__batch_norm_moves(graph, in[2], variance, momentum);
@@ -34224,7 +34391,10 @@ MIRT__TRAINING_ROW(user_grad, mirt__user_grad_shape, mirt__user_grad_run,
 MIRT__LIB const mirt__op *mirt__op_get(mirt__op_id id) {
     switch (id) {
 #define MIRT__OP_CASE(name, family) case MIRT__OP_##name: return &mirt__op_##name;
-    MIRT__OP_LIST(MIRT__OP_CASE)
+    MIRT__PREDICT_OP_LIST(MIRT__OP_CASE)
+#ifndef MIRRORTRAIN_NO_TRAIN
+    MIRT__TRAINING_OP_LIST(MIRT__OP_CASE)
+#endif
 #undef MIRT__OP_CASE
     default: return NULL;
     }
@@ -34512,15 +34682,15 @@ MIRT__LIB bool mirt__graph_copy(mirt__graph *graph, const mirt__copying *c, mirt
     return true;
 }
 
-MIRT__LIB mirt__assignment *mirt__graph_assignment(const mirt__graph *graph, int variable) {
+MIRT__TRAINING_LIB mirt__assignment *mirt__graph_assignment(const mirt__graph *graph, int variable) {
     for (int i = 0; i < graph->num_assignments; i++) {
         if (graph->assignment[i].variable == variable) return &graph->assignment[i];
     }
     return NULL;
 }
 
-MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor *value, mirt_aggregation aggregation,
-                                  double momentum) {
+MIRT__TRAINING_LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor *value,
+                                           mirt_aggregation aggregation, double momentum) {
     mirt__assignment *a = value ? mirt__graph_assignment(graph, variable) : NULL;
     if (!value) return false;
     if (!a && !mirt__graph_room((void **)&graph->assignment, graph->num_assignments, &graph->assignment_capacity,
@@ -34554,7 +34724,7 @@ MIRT__LIB void mirt__graph_count_uses(mirt__graph *graph, mirt_tensor *const *ke
     }
 }
 
-MIRT__LIB void mirt__graph_place(mirt__graph *graph, int count) {
+MIRT__TRAINING_LIB void mirt__graph_place(mirt__graph *graph, int count) {
     const int added = graph->count - count;
     if (!added) return;
     int *before = (int *)mirt__calloc((size_t)count + 1, sizeof *before); /* how many go before node i */
@@ -34584,7 +34754,7 @@ MIRT__LIB void mirt__graph_prune(mirt__graph *graph, mirt_tensor *const *keep, i
     graph->count = n;
 }
 
-MIRT__LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(const void *arg, int variable),
+MIRT__TRAINING_LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(const void *arg, int variable),
                                           const void *arg) {
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
@@ -34678,15 +34848,15 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
     call.rows = rows;
     call.bases = bases;
     call.where = bases->where;
-    int begin = segment ? program->cut[segment - 1] + 1 : 0;
-    int end = segment < program->num_cuts ? program->cut[segment] : program->graph.count;
+    int begin = MIRT__TRAINS && segment ? program->cut[segment - 1] + 1 : 0;
+    int end = MIRT__TRAINS && segment < program->num_cuts ? program->cut[segment] : program->graph.count;
     mirt__device_timeline *timeline = run->timeline;
-    const bool slices = timeline && timeline->names, clocked = run->clock || slices;
+    const bool slices = MIRT__TRAINS && timeline && timeline->names, clocked = MIRT__TRAINS && (run->clock || slices);
     double last = clocked ? mirt__now() : 0;
     for (int i = begin; rows > 0 && i < end; i++) {
         const mirt__node *node = program->graph.node[i];
         if (!mirt__node_runs(node)) continue;
-        if (timeline && i == program->first_gradient) {
+        if (MIRT__TRAINS && timeline && i == program->first_gradient) {
             mirt__timeline_mark(timeline, MIRT_PHASE_BACKWARD, run->replica, i);
             if (slices) last = mirt__now();
         }
@@ -34695,8 +34865,8 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
         for (int k = 0; k < node->num_in; k++) call.in[k] = mirt__address(bases, node->in[k]);
         for (int k = 0; k < node->num_out; k++) call.out[k] = mirt__address(bases, node->out[k]);
         node->op->run(&call);
-        if (run->look) run->look(run->look_user, &call, i);
-        if (!clocked) continue;
+        if (MIRT__TRAINS && run->look) run->look(run->look_user, &call, i);
+        if (!MIRT__TRAINS || !clocked) continue;
         bases->backend->wait(bases->where.handle);
         double now = mirt__now();
         if (run->clock) run->clock[i] += now - last;
@@ -34779,7 +34949,7 @@ MIRT__LIB mirt__storage mirt__choose(const mirt__choice *choice);
    of the backward pass, and `t` is of the forward pass. */
 MIRT__LIB bool mirt__storage_lazy(mirt_tensor *t, int readers, bool held, const mirt__storage_costs *costs);
 /* Whether a copy of `t` in 16 bits pays for `readers` normalizations that read it in its place. */
-MIRT__LIB bool mirt__storage_copy(const mirt_tensor *t, int readers, const mirt__storage_costs *costs);
+MIRT__TRAINING_LIB bool mirt__storage_copy(const mirt_tensor *t, int readers, const mirt__storage_costs *costs);
 /* Records the nodes whose tensors are computed twice once more, before the first backward node that reads them. To be
    called before mirt__fuse_half. On an error the graph is marked. */
 MIRT__TRAINING_LIB void mirt__storage_twice(mirt__graph *graph, const mirt__storage_costs *costs,
@@ -35082,7 +35252,7 @@ MIRT__LIB bool mirt__storage_lazy(mirt_tensor *t, int readers, bool held, const 
     return t->lazy;
 }
 
-MIRT__LIB bool mirt__storage_copy(const mirt_tensor *t, int readers, const mirt__storage_costs *costs) {
+MIRT__TRAINING_LIB bool mirt__storage_copy(const mirt_tensor *t, int readers, const mirt__storage_costs *costs) {
     const double bytes = (double)mirt__tensor_bytes(t, 1), copied = bytes / 2;
     return readers > 0 && costs->pass * (bytes + copied) <= costs->pass * MIRT__COPY_READS * readers * (bytes - copied);
 }
@@ -35385,7 +35555,7 @@ MIRT__TRAINING void mirt__tiled_mask(mirt__graph *graph, mirt__node *node) {
     mirt__tiled_take(p, node);
 }
 
-static void mirt__tiled_moments(mirt__node *node) {
+MIRT__TRAINING void mirt__tiled_moments(mirt__node *node) {
     mirt__node *p = mirt__tiled_maker(node->in[0], MIRT__TAKES_MOMENTS);
     if (!p || MIRT__OF(&node->a, norm)->last_axes) return;
     MIRT__OF(&p->a, window)->sums = MIRT__SUMS_MOMENTS;
@@ -35450,7 +35620,7 @@ static void mirt__tiled_activation(mirt__node *node) {
     mirt__tiled_take(p, node);
 }
 
-/* Rewrites of the backward graph. */
+/* Rewrites that only training needs. */
 MIRT__TRAINING void mirt__tiled_rewrite_gradient(mirt__graph *graph, mirt__node *node) {
     switch ((int)node->id) {
     case MIRT__OP_slice: mirt__tiled_slice(node); break;
@@ -35458,6 +35628,7 @@ MIRT__TRAINING void mirt__tiled_rewrite_gradient(mirt__graph *graph, mirt__node 
         mirt__tiled_sum(graph, node);
         if (node->num_out) mirt__tiled_mask(graph, node);
         break;
+    case MIRT__OP_norm_stats: mirt__tiled_moments(node); break;
     case MIRT__OP_norm_grad_sums: mirt__tiled_sums(graph, node); break;
     default: break;
     }
@@ -35468,7 +35639,6 @@ static void mirt__tiled_rewrite(mirt__graph *graph, mirt__node *node) {
     switch ((int)node->id) {
     case MIRT__OP_unary: mirt__tiled_activation(node); break;
     case MIRT__OP_reduce: mirt__tiled_means(node); break;
-    case MIRT__OP_norm_stats: mirt__tiled_moments(node); break;
     case MIRT__OP_normalize: mirt__tiled_normalize(graph, node); break;
     default:
         if (MIRT__TRAINS) mirt__tiled_rewrite_gradient(graph, node);
@@ -35607,14 +35777,14 @@ static bool mirt__half_ties(const mirt__node *node) {
 
 /* Whether a gradient made in float32 is worth a copy of half the size for the normalizations that read it several
    times, while nothing needs it as it is. */
-static bool mirt__half_worth(const mirt_tensor *t, const mirt__storage_costs *costs) {
+MIRT__TRAINING bool mirt__half_worth(const mirt_tensor *t, const mirt__storage_costs *costs) {
     return t && !t->lazy && t->shape.rank == 4 && t->dtype == MIRT_FLOAT32 && t->node->op->run &&
            !mirt__half_makes(t->node) && t->pass.half.readers == t->uses &&
            mirt__storage_copy(t, t->pass.half.profits, costs);
 }
 
 /* Puts those copies behind what they copy. */
-static bool mirt__half_cast(mirt__graph *graph, const mirt__storage_costs *costs) {
+MIRT__TRAINING bool mirt__half_cast(mirt__graph *graph, const mirt__storage_costs *costs) {
     const int n = graph->count;
     for (int i = 0; i < n; i++) {
         for (int k = 0; k < graph->node[i]->num_out; k++) {
@@ -35652,7 +35822,7 @@ static bool mirt__half_cast(mirt__graph *graph, const mirt__storage_costs *costs
 
 MIRT__LIB void mirt__fuse_half(mirt__graph *graph, const mirt__storage_costs *costs, mirt_dtype half,
                                mirt_tensor *const *keep, int count) {
-    if (!mirt__half_cast(graph, costs)) return;
+    if (MIRT__TRAINS && !mirt__half_cast(graph, costs)) return;
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
         for (int k = 0; k < node->num_out; k++) {
@@ -35756,7 +35926,7 @@ static bool mirt__plan_needs_place(const mirt__node *node, int slot) {
            !(t->uses == 0 && (node->op->optional_outputs >> slot & 1));
 }
 
-static bool mirt__plan_crosses(const mirt__program *program, const mirt_tensor *t) {
+MIRT__TRAINING bool mirt__plan_crosses(const mirt__program *program, const mirt_tensor *t) {
     for (int i = 0; i < program->num_cuts; i++) {
         if (t->first <= program->cut[i] && program->cut[i] <= t->last) return true;
     }
@@ -35781,7 +35951,7 @@ static void mirt__plan_in_place(const mirt__program *program) {
             if (owner->reuses) owner = owner->reuses;
             if (owner->last != i || !mirt__plan_overwrites(node, k)) continue;
             if (!mirt__plan_needs_place(owner->node, owner->slot)) continue;
-            if (mirt__plan_crosses(program, t) || mirt__plan_crosses(program, owner)) continue;
+            if (MIRT__TRAINS && (mirt__plan_crosses(program, t) || mirt__plan_crosses(program, owner))) continue;
             t->reuses = owner;
             owner->last = t->last;
         }
@@ -35813,7 +35983,7 @@ static int mirt__plan_collect(const mirt__program *program, mirt__space space, m
         for (int k = 0; k < graph->node[i]->num_out; k++) {
             mirt_tensor *t = graph->node[i]->out[k];
             if (!mirt__plan_needs_place(graph->node[i], k) || t->reuses) continue;
-            if (mirt__plan_crosses(program, t) != (space == MIRT__SPACE_REPLICA)) continue;
+            if (MIRT__TRAINS && mirt__plan_crosses(program, t) != (space == MIRT__SPACE_REPLICA)) continue;
             if (list) {
                 mirt__stay s = {0, mirt__align_up(mirt__tensor_bytes(t, program->max_rows)), t, t->first, t->last};
                 list[n] = s;
@@ -35883,7 +36053,7 @@ static void mirt__plan_aliases_and_workspace(mirt__program *program) {
     }
 }
 
-static bool mirt__plan_cuts(mirt__program *program) {
+MIRT__TRAINING bool mirt__plan_cuts(mirt__program *program) {
     mirt__graph *graph = &program->graph;
     program->cut = (int *)mirt__pool_alloc(&graph->pool, (size_t)graph->count * sizeof *program->cut + 1);
     for (int i = 0; program->cut && i < graph->count; i++) {
@@ -35896,11 +36066,12 @@ MIRT__LIB bool mirt__plan(mirt__program *program, mirt__output *outputs, int num
                           const size_t *variable_offset, int64_t max_rows) {
     program->max_rows = max_rows;
     mirt__plan_leaves(program, variable_offset);
-    if (!mirt__plan_outputs(program, outputs, num_outputs) || !mirt__plan_cuts(program)) return false;
+    if (!mirt__plan_outputs(program, outputs, num_outputs) || (MIRT__TRAINS && !mirt__plan_cuts(program)))
+        return false;
     mirt__plan_lifetimes(&program->graph);
     mirt__plan_in_place(program);
     if (!mirt__plan_space(program, MIRT__SPACE_ARENA, &program->arena) ||
-        !mirt__plan_space(program, MIRT__SPACE_REPLICA, &program->replica)) {
+        (MIRT__TRAINS && !mirt__plan_space(program, MIRT__SPACE_REPLICA, &program->replica))) {
         return false;
     }
     mirt__plan_aliases_and_workspace(program);
@@ -36004,7 +36175,7 @@ MIRT__LIB int mirt__log_columns(const mirt_strategy *strategy);
 MIRT__LIB mirt_status mirt__on_devices(mirt_strategy *strategy, void (*fn)(void *arg, int device), void *arg);
 /* Inside mirt__on_devices: waits for the other devices; false: they were given up, and this one is to return at
    once. */
-MIRT__LIB bool mirt__devices_barrier(mirt_strategy *strategy, int device);
+MIRT__TRAINING_LIB bool mirt__devices_barrier(mirt_strategy *strategy, int device);
 /* MIRT_E_TIMEOUT: the strategy is dead. */
 MIRT__LIB mirt_status mirt__usable(const mirt_strategy *strategy);
 /* Inside mirt__on_devices: a device that was given up never comes back from here, unless it is the caller. */
@@ -36029,7 +36200,7 @@ MIRT__LIB bool mirt__may_destroy(const mirt_strategy *strategy, const char *call
 /* Copies of the weights that devices read: one per device, or one for all. */
 MIRT__LIB int mirt__device_copies(const mirt_strategy *strategy);
 /* Those that one device writes in an update. */
-MIRT__LIB int mirt__written_copies(const mirt_strategy *strategy);
+MIRT__TRAINING_LIB int mirt__written_copies(const mirt_strategy *strategy);
 
 /* --- replicas.c --- */
 /* The fixed binary tree over replicas [0, count): a node over [lo, hi) splits at the largest power
@@ -36051,16 +36222,18 @@ MIRT__LIB int mirt__tree_push(mirt__tree_stack *stack, int lo, int size);
 /* The replicas [*first, *first + result) that `device` runs. */
 MIRT__LIB int mirt__device_replicas(const mirt_strategy *strategy, int replicas, int device, int *first);
 /* Gradient buffers of each device: what the binary counter needs, or one a replica. */
-MIRT__LIB int mirt__gradient_slots(const mirt_strategy *strategy, int replicas, bool slot_per_replica);
+MIRT__TRAINING_LIB int mirt__gradient_slots(const mirt_strategy *strategy, int replicas, bool slot_per_replica);
 /* Whether the devices' partial sums fit a mirt__exchange, whatever number of replicas has rows. */
 MIRT__LIB mirt_status mirt__check_parts(const mirt_strategy *strategy, int replicas);
 
 /* --- collective.c --- */
 /* How the partial sums that devices are left with are added, as one device does it for its range of elements. */
 typedef struct mirt__exchange {
-    const mirt_strategy *strategy; /* as below */
+    /* Asked: the arguments of mirt__exchange_plan. */
+    const mirt_strategy *strategy;
     int replicas, active;
     bool slot_per_replica;
+    /* Answered. */
     int parts;
     int device[MIRT__MAX_PARTS], slot[MIRT__MAX_PARTS];
     mirt__addition add[MIRT__MAX_PARTS]; /* parts - 1 of them, in order; the sum ends in part 0 */
@@ -36133,7 +36306,7 @@ MIRT__LIB int mirt__tree_push(mirt__tree_stack *stack, int lo, int size) {
 }
 
 /* Gradient buffers that replicas [first, first + count) need at most at one time. */
-static int mirt__tree_slots(int first, int count) {
+MIRT__TRAINING int mirt__tree_slots(int first, int count) {
     mirt__tree_stack stack;
     stack.depth = 0;
     int slots = 1;
@@ -36151,7 +36324,7 @@ MIRT__LIB int mirt__device_replicas(const mirt_strategy *strategy, int replicas,
     return count;
 }
 
-MIRT__LIB int mirt__gradient_slots(const mirt_strategy *strategy, int replicas, bool slot_per_replica) {
+MIRT__TRAINING_LIB int mirt__gradient_slots(const mirt_strategy *strategy, int replicas, bool slot_per_replica) {
     int slots = 1;
     for (int d = 0; d < strategy->num_devices; d++) {
         int first, count = mirt__device_replicas(strategy, replicas, d, &first);
@@ -36236,7 +36409,7 @@ MIRT__LIB bool mirt__may_destroy(const mirt_strategy *s, const char *call) {
 /* The list of all-reduce algorithms: which device sends which partial sums where. */
 
 /* Appends what `device` is left with and returns its subtrees. */
-static mirt__tree_stack mirt__append_parts(mirt__exchange *x, int device) {
+MIRT__TRAINING mirt__tree_stack mirt__append_parts(mirt__exchange *x, int device) {
     mirt__tree_stack own;
     int first, count = mirt__device_replicas(x->strategy, x->replicas, device, &first);
     own.depth = 0;
@@ -36249,7 +36422,7 @@ static mirt__tree_stack mirt__append_parts(mirt__exchange *x, int device) {
 }
 
 /* The uppermost sums of a stack, from `top` down to `bottom`, become one; returns the next addition. */
-static mirt__addition *mirt__merge_parts(mirt__addition *add, const int *part_of, int top, int bottom) {
+MIRT__TRAINING mirt__addition *mirt__merge_parts(mirt__addition *add, const int *part_of, int top, int bottom) {
     for (; top > bottom; top--, add++) {
         add->into = part_of[top - 1];
         add->from = part_of[top];
@@ -36257,7 +36430,7 @@ static mirt__addition *mirt__merge_parts(mirt__addition *add, const int *part_of
     return add;
 }
 
-static void mirt__plan_tree(mirt__exchange *x, int device) {
+MIRT__TRAINING void mirt__plan_tree(mirt__exchange *x, int device) {
     mirt__tree_stack all;
     int part_of[64], part = 0;
     mirt__addition *add = x->add;
@@ -36276,7 +36449,7 @@ static void mirt__plan_tree(mirt__exchange *x, int device) {
 }
 
 /* All parts in the order of devices that begins with `first`. */
-static void mirt__plan_chain(mirt__exchange *x, int first) {
+MIRT__TRAINING void mirt__plan_chain(mirt__exchange *x, int first) {
     for (int i = 0; i < x->strategy->num_devices; i++)
         mirt__append_parts(x, (first + i) % x->strategy->num_devices);
     for (int part = 1; part < x->parts; part++) {
@@ -36285,9 +36458,9 @@ static void mirt__plan_chain(mirt__exchange *x, int first) {
     }
 }
 
-static void mirt__plan_ring(mirt__exchange *x, int device) { mirt__plan_chain(x, device + 1); }
+MIRT__TRAINING void mirt__plan_ring(mirt__exchange *x, int device) { mirt__plan_chain(x, device + 1); }
 
-static void mirt__plan_one_device(mirt__exchange *x, int device) {
+MIRT__TRAINING void mirt__plan_one_device(mirt__exchange *x, int device) {
     (void)device;
     mirt__plan_chain(x, 0);
 }
@@ -36299,10 +36472,10 @@ typedef struct mirt__collective_row {
 } mirt__collective_row;
 
 static const mirt__collective_row mirt__collectives[] = {
-    {"tree", "the same bits on any number of devices", mirt__plan_tree, false},
-    {"ring", "every device adds its share in the order of its neighbors", mirt__plan_ring, false},
-    {"one device", "the first device adds and updates everything", mirt__plan_one_device, true},
-    {"NCCL", "its own all-reduce, of which order it likes", mirt__plan_tree, false}
+    {"tree", "the same bits on any number of devices", MIRT__TRAINING_ENTRY(mirt__plan_tree), false},
+    {"ring", "every device adds its share in the order of its neighbors", MIRT__TRAINING_ENTRY(mirt__plan_ring), false},
+    {"one device", "the first device adds and updates everything", MIRT__TRAINING_ENTRY(mirt__plan_one_device), true},
+    {"NCCL", "its own all-reduce, of which order it likes", MIRT__TRAINING_ENTRY(mirt__plan_tree), false}
 };
 
 static const mirt__collective_row *mirt__collective_get(mirt_collective collective) {
@@ -36463,7 +36636,7 @@ MIRT__LIB void mirt__on_caller(const mirt_strategy *s, void (*fn)(void *arg), vo
 MIRT__LIB mirt_status mirt__watch_mine(const mirt_strategy *s) { return (void)s, MIRT_OK; }
 MIRT__LIB bool mirt__watch_leave(mirt_strategy *s, mirt__section before) { return (void)s, (void)before, true; }
 MIRT__LIB void mirt__park_if_given_up(const mirt_strategy *s, int device) { (void)s, (void)device; }
-MIRT__LIB bool mirt__devices_barrier(mirt_strategy *s, int device) { return (void)s, (void)device, true; }
+MIRT__TRAINING_LIB bool mirt__devices_barrier(mirt_strategy *s, int device) { return (void)s, (void)device, true; }
 
 MIRT__LIB mirt__section mirt__watch_input(mirt_strategy *s, mirt_dataset *dataset) {
     mirt__section none;
@@ -36889,14 +37062,14 @@ static mirt_status mirt__round_run(void *arg) {
     return mirt__watch_leave(s, before) ? MIRT_OK : MIRT_E_TIMEOUT;
 }
 
-/* By the caller, who is the first device, or where a limit was asked for by the runner thread. */
+/* By the caller, who is the first device; where a limit was asked for, by the runner thread. */
 static mirt_status mirt__round_watched(mirt_strategy *s, void (*fn)(void *arg, int device), void *arg) {
     s->watch->round = fn;
     s->watch->round_arg = arg;
     return s->limit_asked ? mirt__watched(s, mirt__round_run, s) : mirt__round_run(s);
 }
 
-MIRT__LIB bool mirt__devices_barrier(mirt_strategy *s, int device) {
+MIRT__TRAINING_LIB bool mirt__devices_barrier(mirt_strategy *s, int device) {
     if (s->watch)
         MIRT__POKE(s->watch->device[device].meetings, s->watch->device[device].meetings + 1);
     bool met = mirt__team_barrier(s->leaders);
@@ -37221,7 +37394,7 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
 MIRT__LIB int mirt__device_copies(const mirt_strategy *strategy) {
     return strategy->kind == MIRT_CENTRAL_STORAGE ? 1 : strategy->num_devices;
 }
-MIRT__LIB int mirt__written_copies(const mirt_strategy *strategy) {
+MIRT__TRAINING_LIB int mirt__written_copies(const mirt_strategy *strategy) {
     return strategy->able.shards ? mirt__device_copies(strategy) : 1;
 }
 
@@ -37520,11 +37693,11 @@ MIRT__LIB void mirt__step_run(void *step, int device);
 /* The second round of a step that holds: the next batch sets out, then results are waited for. */
 MIRT__LIB void mirt__step_run_held(void *step, int device);
 /* The stages one by one. */
-MIRT__LIB void mirt__step_replicas(void *step, int device);
-MIRT__LIB void mirt__step_all_reduce(void *step, int device);
-MIRT__LIB void mirt__step_update(void *step, int device);
+MIRT__TRAINING_LIB void mirt__step_replicas(void *step, int device);
+MIRT__TRAINING_LIB void mirt__step_all_reduce(void *step, int device);
+MIRT__TRAINING_LIB void mirt__step_update(void *step, int device);
 /* Whether it leaves anything but results. */
-MIRT__LIB bool mirt__step_updates(const mirt__step *step);
+MIRT__TRAINING_LIB bool mirt__step_updates(const mirt__step *step);
 
 /* --- buffers.c: a device's gradient buffers --- */
 /* How far a device is with its replicas. */
@@ -37538,27 +37711,27 @@ typedef struct mirt__turn {
     int next;               /* the next node of the program that reduces */
 } mirt__turn;
 /* The additions with which the gradients of `replica` join, of elements [begin, end). */
-MIRT__TRAINING_LIB void mirt__counter_add(const mirt__turn *turn, int replica, int64_t begin, int64_t end);
+MIRT__ABSENT_LIB void mirt__counter_add(const mirt__turn *turn, int replica, int64_t begin, int64_t end);
 /* Reduces the buckets that are complete after node `ready` of the program. */
-MIRT__TRAINING_LIB void mirt__send_buckets(mirt__turn *turn, int ready);
+MIRT__ABSENT_LIB void mirt__send_buckets(mirt__turn *turn, int ready);
 /* The same, as what a replay tells of every node. */
-MIRT__TRAINING_LIB void mirt__send_ready(void *turn, const mirt__call *call, int node);
-MIRT__LIB mirt__range mirt__overlap(const mirt__range *a, int64_t begin, int64_t end);
+MIRT__ABSENT_LIB void mirt__send_ready(void *turn, const mirt__call *call, int node);
+MIRT__ABSENT_LIB mirt__range mirt__overlap(const mirt__range *a, int64_t begin, int64_t end);
 
 /* --- place.c: where a step's data are on the devices --- */
 /* Rows of the batch under way that `replica` owns. */
-MIRT__LIB int64_t mirt__replica_share(const mirt__step *step, int replica, int64_t *first);
+MIRT__TRAINING_LIB int64_t mirt__replica_share(const mirt__step *step, int replica, int64_t *first);
 /* The replicas that have rows are the first ones; a device's are those from *first to before the result. */
-MIRT__LIB int mirt__active_replicas(const mirt__step *step);
-MIRT__LIB int mirt__own_replicas(const mirt__step *step, int device, int *first);
+MIRT__TRAINING_LIB int mirt__active_replicas(const mirt__step *step);
+MIRT__TRAINING_LIB int mirt__own_replicas(const mirt__step *step, int device, int *first);
 /* The gradient buffer `slot` of `device`. */
-MIRT__LIB mirt__real *mirt__gradient_at(const mirt__step *step, int device, int slot);
+MIRT__TRAINING_LIB mirt__real *mirt__gradient_at(const mirt__step *step, int device, int slot);
 /* Fills `needs` for the recorded program, and checks that the devices can run it. */
 MIRT__LIB mirt_status mirt__step_needs(mirt__step *step);
 /* A batch is about to run: reserves memory. The devices' weights are there. */
 MIRT__LIB mirt_status mirt__step_reserve(mirt__step *step);
 /* Gradient buffers belong to the step that ran last: clears what another one left. */
-MIRT__LIB void mirt__step_take_memory(mirt__step *step);
+MIRT__TRAINING_LIB void mirt__step_take_memory(mirt__step *step);
 MIRT__LIB void mirt__step_free(mirt__step *step);
 /* Places of a result that is not batched; those of one device where devices share rows. */
 MIRT__LIB int mirt__result_places(const mirt__step *step);
@@ -37567,7 +37740,8 @@ MIRT__LIB int mirt__device_pieces(const mirt__step *step);
 MIRT__LIB mirt__where mirt__where_of(const mirt__step *step, int device);
 /* Of a device, without rows; of one of its replicas, the first of which is `first`. */
 MIRT__LIB void mirt__device_bases(const mirt__step *step, int device, mirt__bases *bases);
-MIRT__LIB void mirt__replica_bases(const mirt__step *step, int device, int first, int replica, mirt__bases *bases);
+MIRT__TRAINING_LIB void mirt__replica_bases(const mirt__step *step, int device, int first, int replica,
+                                            mirt__bases *bases);
 /* `place`: where results that are not batched go. */
 MIRT__LIB void mirt__row_bases(const mirt__step *step, int device, mirt__bases *bases, int64_t first_row, int place);
 /* All replicas' states, in the device's memory. */
@@ -37580,19 +37754,19 @@ MIRT__LIB void mirt__step_fetch(const mirt__step *step, int device);
 
 /* --- meetings.c: where devices meet --- */
 /* Waits for the other devices; the seconds count as `phase`. False: the devices were given up. */
-MIRT__LIB bool mirt__step_meet(const mirt__step *step, int device, int phase, int node);
+MIRT__ABSENT_LIB bool mirt__step_meet(const mirt__step *step, int device, int phase, int node);
 /* The same, and what is enqueued next may read what the others had enqueued. */
-MIRT__LIB bool mirt__step_meet_work(const mirt__step *step, int device, int number, int phase);
+MIRT__ABSENT_LIB bool mirt__step_meet_work(const mirt__step *step, int device, int number, int phase);
 /* At a cut: all replicas' inputs of the node make its outputs. False: the devices were given up. */
-MIRT__LIB bool mirt__step_cut(mirt__step *step, int device, int cut);
+MIRT__ABSENT_LIB bool mirt__step_cut(mirt__step *step, int device, int cut);
 /* How the partial sums of the active replicas become one, as seen by `device`. */
-MIRT__TRAINING_LIB void mirt__step_plan(const mirt__step *step, int device, mirt__exchange *out);
+MIRT__ABSENT_LIB void mirt__step_plan(const mirt__step *step, int device, mirt__exchange *out);
 /* Reduces a bucket; its sum is there once the devices have met again. */
-MIRT__TRAINING_LIB void mirt__step_reduce(const mirt__step *step, int device, const mirt__bucket *bucket);
+MIRT__ABSENT_LIB void mirt__step_reduce(const mirt__step *step, int device, const mirt__bucket *bucket);
 /* All replicas' states on every device. */
-MIRT__LIB void mirt__step_gather_states(const mirt__step *step, int device);
+MIRT__ABSENT_LIB void mirt__step_gather_states(const mirt__step *step, int device);
 /* `count` elements from `at` of the device's own gradient, or after the all-reduce of the sum of all. */
-MIRT__LIB mirt_status mirt__device_gradient(mirt__step *step, int device, int64_t at, int64_t count, float *out);
+MIRT__ABSENT_LIB mirt_status mirt__device_gradient(mirt__step *step, int device, int64_t at, int64_t count, float *out);
 
 /* --- waits.c: captured work, waits, clocks and failures of devices --- */
 /* The one call for clocks, trace and watchdog: `device` enters `phase` (of users, or of base/device_timeline.h), at
@@ -37603,7 +37777,7 @@ MIRT__LIB void mirt__step_mark(const mirt__step *step, int device, int phase, in
 MIRT__LIB void mirt__step_begin(const mirt__step *step, int device, int part);
 MIRT__LIB bool mirt__step_end(const mirt__step *step, int device);
 /* The end of a stage, for the clock: 0 the beginning, 1 replicas, 2 reduction, 3 update. */
-MIRT__LIB void mirt__step_clock(const mirt__step *step, int device, int stage);
+MIRT__TRAINING_LIB void mirt__step_clock(const mirt__step *step, int device, int stage);
 /* Waits for the device. False: it failed, which is kept for the caller. */
 MIRT__LIB bool mirt__step_finish(mirt__step *step, int device);
 /* What failed on the devices, if anything. */
@@ -37615,9 +37789,11 @@ typedef struct mirt__gradient_part {
     int64_t begin, count;
 } mirt__gradient_part;
 /* Puts the gradients, sorted by `begin`, into buckets, and appends their nodes to the program. */
-MIRT__LIB mirt_status mirt__mirror(mirt__step *step, const mirt__gradient_part *part, int count);
+MIRT__ABSENT_LIB mirt_status mirt__mirror(mirt__step *step, const mirt__gradient_part *part, int count);
 
 #endif
+
+#ifndef MIRRORTRAIN_NO_TRAIN
 
 /* >>section mirror/transform.c */
 
@@ -37625,7 +37801,7 @@ MIRT__LIB mirt_status mirt__mirror(mirt__step *step, const mirt__gradient_part *
 
 /* The node after which the gradients of elements [begin, end) are complete, and nobody reads them any more: sums take
  * their place. */
-MIRT__TRAINING int mirt__bucket_ready(const mirt__program *program, int64_t begin, int64_t end) {
+static int mirt__bucket_ready(const mirt__program *program, int64_t begin, int64_t end) {
     int ready = 0;
     for (int i = 0; i < program->graph.count; i++) {
         const mirt__node *node = program->graph.node[i];
@@ -37640,7 +37816,7 @@ MIRT__TRAINING int mirt__bucket_ready(const mirt__program *program, int64_t begi
 
 /* From the back of the block, where backward begins: whole variables, a small bucket first so that something travels
  * early. */
-MIRT__TRAINING mirt_status mirt__fill_buckets(mirt__step *step, const mirt__gradient_part *part, int count) {
+static mirt_status mirt__fill_buckets(mirt__step *step, const mirt__gradient_part *part, int count) {
     const int64_t first = (1 << 20) / (int64_t)sizeof(mirt__real), each = (25 << 20) / (int64_t)sizeof(mirt__real);
     int64_t end = (int64_t)(step->gradient_bytes / sizeof(mirt__real));
     if (!(step->bucket = (mirt__bucket *)mirt__calloc((size_t)count + 1, sizeof *step->bucket)))
@@ -37670,6 +37846,8 @@ MIRT__LIB mirt_status mirt__mirror(mirt__step *step, const mirt__gradient_part *
     return graph->status;
 }
 
+#endif /* MIRRORTRAIN_NO_TRAIN */
+
 /* >>section base/cold_end.inc */
 
 /* Ends cold_begin.inc. */
@@ -37681,21 +37859,21 @@ MIRT__LIB mirt_status mirt__mirror(mirt__step *step, const mirt__gradient_part *
 
 /* Where a step's data are on the devices, and how they get there. */
 
-MIRT__LIB int64_t mirt__replica_share(const mirt__step *step, int replica, int64_t *first) {
+MIRT__TRAINING_LIB int64_t mirt__replica_share(const mirt__step *step, int replica, int64_t *first) {
     return mirt__share(step->rows, step->replicas, replica, first);
 }
 
-MIRT__LIB int mirt__active_replicas(const mirt__step *step) {
+MIRT__TRAINING_LIB int mirt__active_replicas(const mirt__step *step) {
     return step->rows < step->replicas ? (int)step->rows : step->replicas;
 }
 
-MIRT__LIB int mirt__own_replicas(const mirt__step *step, int device, int *first) {
+MIRT__TRAINING_LIB int mirt__own_replicas(const mirt__step *step, int device, int *first) {
     const int active = mirt__active_replicas(step);
     const int count = mirt__device_replicas(step->strategy, step->replicas, device, first);
     return *first + count < active ? *first + count : active;
 }
 
-MIRT__LIB mirt__real *mirt__gradient_at(const mirt__step *step, int device, int slot) {
+MIRT__TRAINING_LIB mirt__real *mirt__gradient_at(const mirt__step *step, int device, int slot) {
     return (mirt__real *)(void *)(step->strategy->block[device] + (size_t)slot * step->gradient_bytes);
 }
 
@@ -37785,15 +37963,15 @@ static bool mirt__place_copies(mirt__step *step) {
     bool good = true;
     for (int i = 0; i < step->result_port + step->num_results; i++) {
         const mirt__port *port = &step->program.io[i];
-        if (i == step->result_port) fields = *total;
         if (port->bytes)
             good = good && mirt__place_copy(total, port->batched ? rows : places, port->bytes, &step->io_at[i]);
+        if (i < step->result_port) fields = *total;
     }
     good = good && mirt__place_copy(total, (size_t)step->replicas, step->state_bytes, &step->states_at);
     return good && (!step->sends_ahead || mirt__place_copy(total, 1, fields, &step->ahead_at));
 }
 
-static mirt_status mirt__place_cuts(mirt__step *step) {
+MIRT__TRAINING mirt_status mirt__place_cuts(mirt__step *step) {
     const size_t holders = (size_t)step->replicas + (size_t)step->strategy->num_devices;
     for (int i = 0; i < step->program.num_cuts; i++) {
         const mirt__node *node = step->program.graph.node[step->program.cut[i]];
@@ -37812,7 +37990,8 @@ MIRT__LIB mirt_status mirt__step_needs(mirt__step *step) {
     mirt__layout *l = &step->needs;
     mirt__kernel_room room;
     const size_t local = (size_t)((step->replicas + s->num_devices - 1) / s->num_devices);
-    const size_t slots = step->has_gradients ? (size_t)mirt__gradient_slots(s, step->replicas, p->num_cuts > 0) : 0;
+    const size_t slots =
+        MIRT__TRAINS && step->has_gradients ? (size_t)mirt__gradient_slots(s, step->replicas, p->num_cuts > 0) : 0;
     if (mirt__check_user_code(step) != MIRT_OK) return mirt_last_status();
     if (!s->able.in_place) {
         step->measured = (bool *)mirt__calloc((size_t)p->max_rows + 1, sizeof *step->measured);
@@ -37827,7 +38006,7 @@ MIRT__LIB mirt_status mirt__step_needs(mirt__step *step) {
     }
     l->shared = room.shared;
     l->scratch = room.scratch;
-    return mirt__place_cuts(step);
+    return MIRT__TRAINS ? mirt__place_cuts(step) : MIRT_OK;
 }
 
 /* Fewer rows may be split in other ways, which take more room. */
@@ -37856,7 +38035,7 @@ MIRT__LIB mirt_status mirt__step_reserve(mirt__step *step) {
     return MIRT_OK;
 }
 
-MIRT__LIB void mirt__step_take_memory(mirt__step *step) {
+MIRT__TRAINING_LIB void mirt__step_take_memory(mirt__step *step) {
     mirt_strategy *s = step->strategy;
     if (s->in_memory == step->owner) return;
     for (int d = 0; d < s->num_devices; d++)
@@ -37917,7 +38096,7 @@ MIRT__LIB char *mirt__states_of(const mirt__step *step, int device) {
 /* The rows that the device has of a batch of `rows`. */
 static int64_t mirt__device_rows(const mirt__step *step, int64_t rows, int device, int64_t *first) {
     const mirt_strategy *s = step->strategy;
-    if (!step->by_replicas) return mirt__share(rows, s->num_devices, device, first);
+    if (!MIRT__TRAINS || !step->by_replicas) return mirt__share(rows, s->num_devices, device, first);
     int replica, count = mirt__device_replicas(s, step->replicas, device, &replica);
     int64_t end;
     mirt__share(rows, step->replicas, replica, first);
@@ -37927,7 +38106,7 @@ static int64_t mirt__device_rows(const mirt__step *step, int64_t rows, int devic
 
 /* The places of results that are not batched which the device fills. */
 static int64_t mirt__device_places(const mirt__step *step, int device, int64_t *first) {
-    if (!step->by_replicas) {
+    if (!MIRT__TRAINS || !step->by_replicas) {
         const int each = mirt__device_pieces(step);
         *first = (int64_t)device * each;
         return each;
@@ -37969,7 +38148,8 @@ MIRT__LIB void mirt__row_bases(const mirt__step *step, int device, mirt__bases *
     b->state = mirt__states_of(step, device) + (size_t)place * step->state_bytes;
 }
 
-MIRT__LIB void mirt__replica_bases(const mirt__step *step, int device, int first, int replica, mirt__bases *b) {
+MIRT__TRAINING_LIB void mirt__replica_bases(const mirt__step *step, int device, int first, int replica,
+                                            mirt__bases *b) {
     int64_t row;
     mirt__device_bases(step, device, b);
     mirt__replica_share(step, replica, &row);
@@ -38022,6 +38202,8 @@ MIRT__LIB void mirt__step_fetch(const mirt__step *step, int device) {
     }
 }
 
+#ifndef MIRRORTRAIN_NO_TRAIN
+
 /* >>section mirror/meetings.c */
 
 /* Where the devices of a step meet: at cuts of the program, and to reduce gradients. */
@@ -38046,8 +38228,9 @@ MIRT__LIB bool mirt__step_meet_work(const mirt__step *step, int device, int numb
 /* >>cuts */
 
 /* The outputs of an all_reduce node from `active` replicas' inputs. */
-static void mirt__all_reduce_values(const mirt__node *node, int active, const mirt__real *value[][MIRT__MAX_REPLICAS],
-                                    const int64_t *rows, mirt__real **out) {
+static void mirt__all_reduce_values(const mirt__node *node, int active,
+                                            const mirt__real *value[][MIRT__MAX_REPLICAS], const int64_t *rows,
+                                            mirt__real **out) {
     int64_t count = mirt__shape_count(&node->out[0]->shape);
     if (node->a.kind == MIRT__ALL_REDUCE_MOMENTS) {
         mirt__combine_moments(active, value[0], value[1], rows, count, out[0], out[1]);
@@ -38114,12 +38297,12 @@ MIRT__LIB bool mirt__step_cut(mirt__step *step, int device, int cut) {
 
 /* >>gradients and states */
 
-MIRT__TRAINING_LIB void mirt__step_plan(const mirt__step *step, int device, mirt__exchange *x) {
+MIRT__LIB void mirt__step_plan(const mirt__step *step, int device, mirt__exchange *x) {
     mirt__exchange_plan(step->strategy, step->replicas, mirt__active_replicas(step), step->program.num_cuts > 0, device,
                         x);
 }
 
-MIRT__TRAINING_LIB void mirt__step_reduce(const mirt__step *step, int device, const mirt__bucket *bucket) {
+MIRT__LIB void mirt__step_reduce(const mirt__step *step, int device, const mirt__bucket *bucket) {
     const mirt_strategy *s = step->strategy;
     mirt__exchange x;
     mirt__reduction r;
@@ -38160,7 +38343,7 @@ MIRT__LIB void mirt__step_gather_states(const mirt__step *step, int device) {
 }
 
 /* The device's own sum: the later parts are added to the earlier as the tree does. */
-MIRT__TRAINING_LIB mirt_status mirt__device_gradient(mirt__step *step, int device, int64_t at, int64_t count,
+MIRT__LIB mirt_status mirt__device_gradient(mirt__step *step, int device, int64_t at, int64_t count,
                                                      float *out) {
     const mirt_strategy *s = step->strategy;
     mirt__exchange x;
@@ -38181,6 +38364,8 @@ MIRT__TRAINING_LIB mirt_status mirt__device_gradient(mirt__step *step, int devic
     for (int64_t i = 0; step->float16 && i < count; i++) out[i] = (float)((double)out[i] / step->info.gradient_scale);
     return good ? MIRT_OK : mirt__step_failure(step);
 }
+
+#endif /* MIRRORTRAIN_NO_TRAIN */
 
 /* >>section mirror/waits.c */
 
@@ -38216,7 +38401,7 @@ MIRT__LIB bool mirt__step_end(const mirt__step *step, int device) {
 
 /* >>clocks of devices that queue their work */
 
-MIRT__LIB void mirt__step_clock(const mirt__step *step, int device, int stage) {
+MIRT__TRAINING_LIB void mirt__step_clock(const mirt__step *step, int device, int stage) {
     const mirt_strategy *s = step->strategy;
     mirt__device_timeline *timeline = &s->timeline[device];
     if (!timeline->timed) return;
@@ -38226,7 +38411,7 @@ MIRT__LIB void mirt__step_clock(const mirt__step *step, int device, int stage) {
 
 /* Seconds of the step's stages by phase; returns their sum. Two thirds of a training replica's are its backward part.
  */
-static double mirt__stage_seconds(const mirt__step *step, int device, double seconds[4]) {
+MIRT__TRAINING double mirt__stage_seconds(const mirt__step *step, int device, double seconds[4]) {
     const mirt_strategy *s = step->strategy;
     double sum = 0;
     memset(seconds, 0, 4 * sizeof *seconds);
@@ -38243,7 +38428,7 @@ static double mirt__stage_seconds(const mirt__step *step, int device, double sec
 
 /* The seconds of a wait are those of the device's stages, in the order in which they ended, and so are those of reading
    the next batch in which the device was still at work. */
-static void mirt__stages_count(const mirt__step *step, int device, double from, double to) {
+MIRT__TRAINING void mirt__stages_count(const mirt__step *step, int device, double from, double to) {
     static const int phase[] = {MIRT_PHASE_FORWARD, MIRT_PHASE_BACKWARD, MIRT_PHASE_REDUCE, MIRT_PHASE_UPDATE};
     mirt__device_timeline *timeline = &step->strategy->timeline[device];
     double seconds[4], at = from;
@@ -38271,7 +38456,7 @@ MIRT__LIB bool mirt__step_finish(mirt__step *step, int device) {
     const double from = timed ? mirt__now() : 0;
     int none = MIRT_OK;
     const mirt_status status = s->backend->wait(s->device[device].handle);
-    if (timed && status == MIRT_OK) mirt__stages_count(step, device, from, mirt__now());
+    if (MIRT__TRAINS && timed && status == MIRT_OK) mirt__stages_count(step, device, from, mirt__now());
     if (status == MIRT_OK) return true;
     if (__atomic_compare_exchange_n(&step->device_status, &none, (int)status, false, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE)) {
@@ -38292,6 +38477,8 @@ MIRT__LIB mirt_status mirt__step_failure(mirt__step *step) {
     return mirt_last_status();
 }
 
+#ifndef MIRRORTRAIN_NO_TRAIN
+
 /* >>section mirror/buffers.c */
 
 /* Gradient buffers of a device: adds up its replicas' gradients and sends finished buckets. */
@@ -38304,11 +38491,11 @@ MIRT__LIB mirt__range mirt__overlap(const mirt__range *a, int64_t begin, int64_t
 }
 
 /* The buffer of the sum at `depth` of the counter, whose first replica is `replica`. */
-MIRT__TRAINING mirt__real *mirt__counter_buffer(const mirt__turn *t, int depth, int replica) {
+static mirt__real *mirt__counter_buffer(const mirt__turn *t, int depth, int replica) {
     return mirt__gradient_at(t->step, t->device, t->step->program.num_cuts ? replica - t->first : depth);
 }
 
-MIRT__TRAINING_LIB void mirt__counter_add(const mirt__turn *t, int replica, int64_t begin, int64_t end) {
+MIRT__LIB void mirt__counter_add(const mirt__turn *t, int replica, int64_t begin, int64_t end) {
     const mirt__step *step = t->step;
     mirt__real *buffer[64];
     mirt__tree_stack stack = t->stack;
@@ -38327,7 +38514,7 @@ MIRT__TRAINING_LIB void mirt__counter_add(const mirt__turn *t, int replica, int6
     }
 }
 
-MIRT__TRAINING_LIB void mirt__send_buckets(mirt__turn *t, int ready) {
+MIRT__LIB void mirt__send_buckets(mirt__turn *t, int ready) {
     for (; t->next < t->step->program.graph.count; t->next++) {
         const mirt__node *node = t->step->program.graph.node[t->next];
         if (!node->op->reduces) continue;
@@ -38338,24 +38525,26 @@ MIRT__TRAINING_LIB void mirt__send_buckets(mirt__turn *t, int ready) {
     }
 }
 
-MIRT__TRAINING_LIB void mirt__send_ready(void *turn, const mirt__call *call, int node) {
+MIRT__LIB void mirt__send_ready(void *turn, const mirt__call *call, int node) {
     (void)call;
     mirt__send_buckets((mirt__turn *)turn, node);
 }
+
+#endif /* MIRRORTRAIN_NO_TRAIN */
 
 /* >>section mirror/step.c */
 
 /* The mirrored step: scatter, run, reduce, apply. The devices' threads run it at the same time. */
 
-MIRT__LIB bool mirt__step_updates(const mirt__step *step) { return step->num_ranges || step->num_states; }
+MIRT__TRAINING_LIB bool mirt__step_updates(const mirt__step *step) { return step->num_ranges || step->num_states; }
 
 /* Whether the update needs the squares of the gradients' sum: the optimizer does, or they tell whether it is finite. */
-static bool mirt__step_norms(const mirt__step *step) {
-    return MIRT__TRAINS && step->num_ranges && (step->rule.norms || (step->check && !step->strategy->able.in_place));
+MIRT__TRAINING bool mirt__step_norms(const mirt__step *step) {
+    return step->num_ranges && (step->rule.norms || (step->check && !step->strategy->able.in_place));
 }
 
 /* Whether the sum has to be complete before the update, which otherwise adds up the partial sums itself. */
-static bool mirt__step_sums_first(const mirt__step *step) {
+MIRT__TRAINING bool mirt__step_sums_first(const mirt__step *step) {
     return mirt__step_norms(step) || !step->strategy->able.shards;
 }
 
@@ -38384,7 +38573,7 @@ static void mirt__replay(mirt__turn *t, int segment, const mirt__bases *b, int r
 }
 
 /* The device's replicas through one segment. */
-static void mirt__run_segment(mirt__turn *t, int segment) {
+MIRT__TRAINING void mirt__run_segment(mirt__turn *t, int segment) {
     mirt__step *step = t->step;
     mirt__bases bases;
     for (int r = t->first; r < t->end; r++) {
@@ -38393,15 +38582,15 @@ static void mirt__run_segment(mirt__turn *t, int segment) {
         mirt__replica_bases(step, t->device, t->first, r, &bases);
         if (!step->program.num_cuts) bases.gradient = (char *)mirt__gradient_at(step, t->device, t->stack.depth);
         if (sends) t->sent = r;
-        mirt__replay(t, segment, &bases, r, first_row, rows, MIRT__TRAINS && sends ? mirt__send_ready : NULL);
+        mirt__replay(t, segment, &bases, r, first_row, rows, sends ? mirt__send_ready : NULL);
         if (segment < step->program.num_cuts || sends) continue;
-        if (MIRT__TRAINS) mirt__counter_add(t, r, 0, INT64_MAX);
+        mirt__counter_add(t, r, 0, INT64_MAX);
         mirt__tree_push(&t->stack, r, 1);
     }
 }
 
 /* False: the devices were given up. */
-static bool mirt__run_segments(mirt__turn *t) {
+MIRT__TRAINING bool mirt__run_segments(mirt__turn *t) {
     mirt__step *step = t->step;
     const int cuts = step->program.num_cuts;
     t->end = mirt__own_replicas(step, t->device, &t->first);
@@ -38409,7 +38598,7 @@ static bool mirt__run_segments(mirt__turn *t) {
         mirt__run_segment(t, segment);
         if (segment < cuts && !mirt__step_cut(step, t->device, step->program.cut[segment])) return false;
     }
-    if (MIRT__TRAINS && step->overlaps) mirt__send_buckets(t, INT_MAX);
+    if (step->overlaps) mirt__send_buckets(t, INT_MAX);
     if (step->overlaps) step->strategy->backend->reduced(step->strategy->device[t->device].handle);
     return true;
 }
@@ -38431,6 +38620,7 @@ static bool mirt__run_pieces(mirt__turn *t) {
 
 /* Scatter, and all replicas or rows of the device. */
 static bool mirt__run_all(mirt__step *step, int device) {
+    bool good;
     mirt__step_scatter(step, device);
     mirt__step_clock(step, device, 0);
     do {
@@ -38441,7 +38631,9 @@ static bool mirt__run_all(mirt__step *step, int device) {
         turn.sent = -1;
         turn.next = step->program.mirrored;
         mirt__step_begin(step, device, step->by_replicas ? 0 : 2);
-        if (!(step->by_replicas ? mirt__run_segments(&turn) : mirt__run_pieces(&turn))) return false;
+        if (MIRT__TRAINS && step->by_replicas) good = mirt__run_segments(&turn);
+        else good = mirt__run_pieces(&turn);
+        if (!good) return false;
     } while (!mirt__step_end(step, device));
     mirt__step_clock(step, device, 1);
     mirt__step_fetch(step, device);
@@ -38497,7 +38689,7 @@ MIRT__TRAINING bool mirt__reduce_squares(mirt__step *step, int device) {
 /* >>apply */
 
 /* New values of variables from all replicas', written into the device's copy. */
-static void mirt__apply_states(const mirt__step *step, int device) {
+MIRT__TRAINING void mirt__apply_states(const mirt__step *step, int device) {
     const mirt_strategy *s = step->strategy;
     mirt__aggregation_job a;
     if (device >= mirt__device_copies(s) || !step->num_states) return;
@@ -38558,22 +38750,22 @@ MIRT__TRAINING void mirt__apply_gradients(const mirt__step *step, int device) {
 }
 
 /* False: the devices timed out. */
-static bool mirt__step_apply(mirt__step *step, int device) {
+MIRT__TRAINING bool mirt__step_apply(mirt__step *step, int device) {
     const bool norms = mirt__step_norms(step);
-    if (MIRT__TRAINS && norms && !mirt__reduce_squares(step, device)) return false;
-    if (MIRT__TRAINS && norms && !step->rule.accepts(step->rule.user)) return true;
+    if (norms && !mirt__reduce_squares(step, device)) return false;
+    if (norms && !step->rule.accepts(step->rule.user)) return true;
     mirt__apply_states(step, device);
-    if (MIRT__TRAINS && step->num_ranges) mirt__apply_gradients(step, device);
+    if (step->num_ranges) mirt__apply_gradients(step, device);
     return true;
 }
 
-MIRT__LIB void mirt__step_update(void *arg, int device) {
+MIRT__TRAINING_LIB void mirt__step_update(void *arg, int device) {
     mirt__step *step = (mirt__step *)arg;
     const mirt_strategy *s = step->strategy;
     const bool norms = mirt__step_norms(step), sums = step->num_ranges && !step->reduced && mirt__step_sums_first(step);
     mirt__step_mark(step, device, MIRT_PHASE_UPDATE, -1, -1);
     MIRT__TEST_POINT(MIRT__POINT_UPDATE, device, (int)step->info.step);
-    if (MIRT__TRAINS && sums) mirt__reduce_all(step, device);
+    if (sums) mirt__reduce_all(step, device);
     mirt__step_gather_states(step, device);
     if (s->able.direct && (sums || (step->num_states && !s->able.in_place)) &&
         !mirt__step_meet_work(step, device, 1, MIRT_PHASE_REDUCE))
@@ -38592,9 +38784,10 @@ MIRT__LIB void mirt__step_update(void *arg, int device) {
 
 /* What follows the replicas. False: the devices were given up. */
 static bool mirt__step_ends(mirt__step *step, int device) {
-    if (!step->holds && (step->check || !mirt__step_updates(step))) mirt__step_finish(step, device);
+    const bool updates = MIRT__TRAINS && mirt__step_updates(step);
+    if (!step->holds && (step->check || !updates)) mirt__step_finish(step, device);
     if (step->check) __atomic_fetch_or(&step->not_finite, step->check(step->rule.user, device), __ATOMIC_ACQ_REL);
-    if (!mirt__step_updates(step)) return true;
+    if (!MIRT__TRAINS || !updates) return true;
     if (!mirt__step_meet_work(step, device, 0, MIRT_PHASE_IMBALANCE)) return false;
     if (!__atomic_load_n(&step->failed, __ATOMIC_ACQUIRE) && !__atomic_load_n(&step->not_finite, __ATOMIC_ACQUIRE))
         mirt__step_update(step, device);
@@ -38605,15 +38798,16 @@ MIRT__LIB void mirt__step_run(void *arg, int device) {
     mirt__step *step = (mirt__step *)arg;
     MIRT__TEST_POINT(MIRT__POINT_STEP, device, (int)step->info.step);
     if (!mirt__run_all(step, device)) return;
-    if ((!step->holds || !mirt__step_norms(step)) && !mirt__step_ends(step, device)) return;
+    if ((!step->holds || !MIRT__TRAINS || !mirt__step_norms(step)) && !mirt__step_ends(step, device)) return;
     mirt__step_mark(step, device, MIRT__PHASE_JOIN, -1, -1);
 }
 
 MIRT__LIB void mirt__step_run_held(void *arg, int device) {
     mirt__step *step = (mirt__step *)arg;
     mirt__step_scatter_ahead(step, device);
-    mirt__step_mark(step, device, mirt__step_updates(step) ? MIRT_PHASE_UPDATE : MIRT_PHASE_FORWARD, -1, -1);
-    if (!mirt__step_norms(step)) mirt__step_finish(step, device);
+    const bool updates = MIRT__TRAINS && mirt__step_updates(step);
+    mirt__step_mark(step, device, updates ? MIRT_PHASE_UPDATE : MIRT_PHASE_FORWARD, -1, -1);
+    if (!MIRT__TRAINS || !mirt__step_norms(step)) mirt__step_finish(step, device);
     else if (!mirt__step_ends(step, device)) return;
     mirt__step_mark(step, device, MIRT__PHASE_JOIN, -1, -1);
 }
@@ -38654,7 +38848,7 @@ typedef enum mirt__field_kind {
     MIRT__FIELD_CHANNELS, /* float[MIRT_MAX_CHANNELS] */
     MIRT__FIELD_FLOAT2,
     MIRT__FIELD_TEXT, /* const char *: the file's own, until it is copied */
-    MIRT__FIELD_BOUNDARIES, MIRT__FIELD_VALUES, /* mirt_schedule: of this kind of it */
+    MIRT__FIELD_BOUNDARIES, MIRT__FIELD_VALUES, /* piecewise mirt_schedule, in this order: VALUES checks its count */
     /* Of operations: */
     MIRT__FIELD_INT64, MIRT__FIELD_LIMIT, /* a float that may be infinite */
     MIRT__FIELD_DIMS, /* mirt_shape: any */
@@ -38669,7 +38863,7 @@ typedef struct mirt__field {
 } mirt__field;
 /* A field of the description `desc`; one that has its member's name; and an optional one of these. */
 #define MIRT__FIELD(desc, name, kind, member) {name, MIRT__FIELD_##kind, offsetof(desc, member), false}
-#define MIRT__OWN_FIELD(desc, kind, member) MIRT__FIELD(desc, #member, kind, member)
+#define MIRT__OWN_FIELD(desc, kind, member) {#member, MIRT__FIELD_##kind, offsetof(desc, member), false}
 #define MIRT__OPTIONAL_FIELD(desc, kind, member) {#member, MIRT__FIELD_##kind, offsetof(desc, member), true}
 /* The field of a description that is one value. */
 #define MIRT__ONLY_FIELD(name, kind) {name, MIRT__FIELD_##kind, 0, false}
@@ -38858,10 +39052,10 @@ struct mirt_model {
 MIRT__LIB mirt_status mirt__weights_place(mirt_model *root);
 /* The devices get the weights of a root, or the model's optimizer state, if the host's are newer; */
 MIRT__LIB mirt_status mirt__weights_to_devices(mirt_model *root);
-MIRT__LIB mirt_status mirt__slots_to_devices(mirt_model *model);
+MIRT__TRAINING_LIB mirt_status mirt__slots_to_devices(mirt_model *model);
 /* the host gets them if the devices' are newer. Failures go to the log, and the strategy can no longer be used. */
 MIRT__LIB void mirt__weights_to_host(mirt_model *root);
-MIRT__LIB void mirt__slots_to_host(mirt_model *model);
+MIRT__TRAINING_LIB void mirt__slots_to_host(mirt_model *model);
 /* A device's copy of a variable. */
 MIRT__LIB mirt_status mirt__device_weight_get(mirt_model *model, int device, int variable, float *out);
 /* The host's were changed. */
@@ -38869,7 +39063,7 @@ MIRT__LIB void mirt__weights_changed(mirt_model *model);
 MIRT__LIB void mirt__slots_changed(mirt_model *model);
 /* The devices' copies; before the host's blocks are freed. */
 MIRT__LIB void mirt__device_weights_free(mirt_model *root);
-MIRT__LIB void mirt__device_slots_free(mirt_model *model);
+MIRT__TRAINING_LIB void mirt__device_slots_free(mirt_model *model);
 /* Bytes that each device has for the model's training, including what the model uses already. */
 MIRT__LIB size_t mirt__device_free(const mirt_model *model);
 
@@ -41172,7 +41366,7 @@ static mirt_tensor *mirt__augmented(mirt__layer *layer, mirt_tensor *x, mirt_aug
     return kind == MIRT_CENTER_CROP || kind == MIRT_RESIZING ? mirt__fit_op(x, &t) : mirt__augment_op(x, &t);
 }
 
-#define MIRT__AUGMENT_FIELD(name, kind) MIRT__OWN_FIELD(mirt_augmentation, kind, name)
+#define MIRT__AUGMENT_FIELD(name, kind) {#name, MIRT__FIELD_##kind, offsetof(mirt_augmentation, name), false}
 #define MIRT__FILLING \
     MIRT__AUGMENT_FIELD(fill_mode, FILL), MIRT__AUGMENT_FIELD(interpolation, INTERPOLATION), \
         MIRT__AUGMENT_FIELD(fill_value, FLOAT)
@@ -41389,7 +41583,7 @@ MIRT__LIB bool mirt__layer_takes_images(const mirt_tensor *x) {
 }
 
 /* factor * sum of kind(w). */
-static mirt_tensor *mirt__penalty(mirt_tensor *w, mirt__unary_kind kind, float factor) {
+MIRT__TRAINING mirt_tensor *mirt__penalty(mirt_tensor *w, mirt__unary_kind kind, float factor) {
     const unsigned all = (1u << w->shape.rank) - 1;
     return mirt__unary_op(MIRT__AFFINE, mirt__reduce_op(MIRT__REDUCE_SUM, mirt__unary_op(kind, w, 0, 0), all, false),
                           factor, 0);
@@ -41404,7 +41598,7 @@ static bool mirt__regularize(mirt__layer *layer, mirt_tensor *w, const mirt_regu
                           (double)r->l1, (double)r->l2),
                false;
     }
-    if (r->l1 == 0 && r->l2 == 0) return true;
+    if (!MIRT__TRAINS || (r->l1 == 0 && r->l2 == 0)) return true;
     mirt_tensor *l1 = r->l1 != 0 ? mirt__penalty(w, MIRT__ABS, r->l1) : NULL,
                 *l2 = r->l2 != 0 ? mirt__penalty(w, MIRT__SQUARE, r->l2) : NULL;
     mirt_tensor *penalty = r->l1 == 0 ? l2 : r->l2 == 0 ? l1 : mirt__binary_op(MIRT__ADD, l1, l2);
@@ -41993,7 +42187,7 @@ MIRT__LIB void mirt__trainer_drop(mirt_model *model) {
 
 MIRT__LIB void mirt__compile_forget(mirt_model *model) {
     mirt__trainer_drop(model);
-    mirt__device_slots_free(model);
+    if (MIRT__TRAINS) mirt__device_slots_free(model);
     for (int i = 0; i < MIRT__MAX_SLOTS; i++) {
         mirt__aligned_free(model->slot[i]);
         model->slot[i] = NULL;
@@ -42222,7 +42416,7 @@ MIRT__LIB mirt__real *mirt__weight_at(const mirt_model *model, int variable) {
 MIRT__LIB mirt__real *mirt__slot_at(const mirt_model *model, int slot, int variable) {
     int first;
     const mirt_model *root = mirt__root(model, &first);
-    mirt__slots_to_host((mirt_model *)model);
+    if (MIRT__TRAINS) mirt__slots_to_host((mirt_model *)model);
     return (mirt__real *)(void *)(model->slot[slot] + root->variable[first + variable].offset);
 }
 
@@ -42776,7 +42970,7 @@ MIRT__LIB void mirt__weights_changed(mirt_model *model) { mirt__root(model, NULL
 
 /* >>slots */
 
-MIRT__LIB void mirt__device_slots_free(mirt_model *model) {
+MIRT__TRAINING_LIB void mirt__device_slots_free(mirt_model *model) {
     const mirt_strategy *s = model->strategy;
     for (int d = 0; d < s->num_devices; d++) {
         for (int i = 0; i < MIRT__MAX_SLOTS; i++) mirt__device_release(s, d, model->slot[i], &model->device_slot[d][i]);
@@ -42784,7 +42978,7 @@ MIRT__LIB void mirt__device_slots_free(mirt_model *model) {
     model->slots_newer = MIRT__NEWER_HOST;
 }
 
-MIRT__LIB mirt_status mirt__slots_to_devices(mirt_model *model) {
+MIRT__TRAINING_LIB mirt_status mirt__slots_to_devices(mirt_model *model) {
     mirt_strategy *s = model->strategy;
     const size_t bytes = mirt__root(model, NULL)->trained_bytes;
     if (model->slots_newer != MIRT__NEWER_HOST) return MIRT_OK;
@@ -42802,7 +42996,7 @@ MIRT__LIB mirt_status mirt__slots_to_devices(mirt_model *model) {
 }
 
 /* Devices that update a share have the state of that share alone. */
-MIRT__LIB void mirt__slots_to_host(mirt_model *model) {
+MIRT__TRAINING_LIB void mirt__slots_to_host(mirt_model *model) {
     mirt_strategy *s = model->strategy;
     const size_t bytes = mirt__root(model, NULL)->trained_bytes;
     if (model->slots_newer != MIRT__NEWER_DEVICES || s->lost[0]) return;
@@ -42922,6 +43116,7 @@ static const struct { const char *const *list; int count; } mirt__field_names[] 
     MIRT__NAMES(mirt__curve_names), MIRT__NAMES(mirt__reduction_names)};
 #undef MIRT__NAMES
 MIRT__STATIC_ASSERT(MIRT__COUNT(mirt__field_names) == MIRT__FIELD_CHOICES, "names of each enumeration");
+MIRT__STATIC_ASSERT(sizeof(mirt_padding) == sizeof(int), "enumerations are copied as int: no -fshort-enums");
 
 static const mirt__field mirt__constant_fields[] = {MIRT__FIELD(mirt_initializer, "value", FLOAT, a)},
                          mirt__uniform_fields[] = {MIRT__FIELD(mirt_initializer, "minval", FLOAT, a),
@@ -43023,6 +43218,7 @@ MIRT__LIB mirt_status mirt__read_object(const mirt__json *object, const char *ke
     return mirt__read_fields(config, classes[*index].fields, classes[*index].num_fields, out);
 }
 
+MIRT__STATIC_ASSERT(MIRT__INIT_COUNT <= MIRT__MAX_CLASSES, "mirt__read_object has room for each initializer");
 static mirt_status mirt__read_initializer(const mirt__json *object, const char *key, mirt_initializer *out) {
     int kind;
     memset(out, 0, sizeof *out);
@@ -43148,7 +43344,8 @@ MIRT__LIB mirt_status mirt__read_field(const mirt__json *config, const mirt__fie
 }
 
 MIRT__LIB mirt_status mirt__read_fields(const mirt__json *json, const mirt__field *fields, int count, void *object) {
-    for (const mirt__field *f = fields; f < fields + count; f++) {
+    for (int i = 0; i < count; i++) { /* `fields` may be NULL */
+        const mirt__field *f = &fields[i];
         if (f->optional && !mirt__json_member(json, f->name)) continue;
         if (mirt__read_field(json, f, object) != MIRT_OK) return mirt_last_status();
     }
@@ -43174,7 +43371,7 @@ typedef struct mirt__file_attr {
 #define MIRT__PLACE_axis(name) own.axis.name
 #define MIRT__PLACE_move(name) own.move.name
 #define MIRT__FILE_ATTR(name, kind, family) \
-    {MIRT__FIELD(mirt__attrs, #name, kind, MIRT__PLACE_##family(name)), \
+    {{#name, MIRT__FIELD_##kind, offsetof(mirt__attrs, MIRT__PLACE_##family(name)), false}, \
      sizeof(((mirt__attrs *)NULL)->MIRT__PLACE_##family(name)), MIRT__SAVES_##name},
 static const mirt__file_attr mirt__file_attrs[] = {MIRT__SAVED_ATTR_LIST(MIRT__FILE_ATTR)};
 #undef MIRT__FILE_ATTR
@@ -43211,7 +43408,7 @@ static const mirt__field mirt__part_field = MIRT__ONLY_FIELD("training", TRAININ
 static mirt__op_id mirt__file_op(const char *name) {
     for (int id = 0; id < MIRT__OP_COUNT; id++) {
         const mirt__op *op = mirt__op_get((mirt__op_id)id);
-        if (op->saved && strcmp(op->name, name) == 0) return (mirt__op_id)id;
+        if (op && op->saved && strcmp(op->name, name) == 0) return (mirt__op_id)id;
     }
     return MIRT__OP_COUNT;
 }
@@ -43654,7 +43851,8 @@ MIRT__LIB bool mirt__fields_zero(const mirt__field *fields, int count, const voi
 
 MIRT__LIB void mirt__write_fields(mirt__text *out, const mirt__field *fields, int count, const void *object,
                                   bool first) {
-    for (const mirt__field *f = fields; f < fields + count; f++) {
+    for (int i = 0; i < count; i++) { /* `fields` may be NULL */
+        const mirt__field *f = &fields[i];
         if (f->optional && mirt__fields_zero(f, 1, object)) continue;
         mirt__write_field(out, f, object, first);
         first = false;
@@ -43673,6 +43871,7 @@ MIRT__LIB void mirt__write_object(mirt__text *out, const mirt__object_class *cls
 
 /* The settings of mirt_compile as JSON, and back. */
 
+MIRT__STATIC_ASSERT(MIRT__SCHEDULE_COUNT - 1 <= MIRT__MAX_CLASSES, "mirt__read_object has room for each schedule");
 static const mirt__field mirt__reduction_field = MIRT__OWN_FIELD(mirt_compile_desc, REDUCTION, reduction);
 
 /* Losses and weights per output, if there are any. */
@@ -44314,7 +44513,7 @@ MIRT__LIB int mirt__call_variables(const mirt__graph *graph, const mirt_model *m
 }
 
 /* Whether a number depends only on weights. */
-static bool mirt__of_weights(const mirt__graph *graph, const mirt_tensor *t) {
+MIRT__TRAINING bool mirt__of_weights(const mirt__graph *graph, const mirt_tensor *t) {
     for (int i = 0; i < graph->count; i++) graph->node[i]->live = graph->node[i] == t->node;
     for (int i = graph->count - 1; i >= 0; i--) {
         const mirt__node *node = graph->node[i];
@@ -44326,8 +44525,8 @@ static bool mirt__of_weights(const mirt__graph *graph, const mirt_tensor *t) {
 
 /* Whether a term of the model's loss counts in this graph: terms that depend only on weights count once, regardless of
    the number of calls; the regularizer of a weight counts while the weight is trained, as in Keras. */
-static bool mirt__term_counts(const mirt__graph *graph, const mirt_model *model, const mirt_tensor *term, int first,
-                              bool again) {
+MIRT__TRAINING bool mirt__term_counts(const mirt__graph *graph, const mirt_model *model, const mirt_tensor *term,
+                                      int first, bool again) {
     const mirt__node *node = term->node;
     if (again && mirt__of_weights(&model->graph, term)) return false;
     if (!graph->root || !node->a.regularizer) return true;
@@ -44339,12 +44538,12 @@ static bool mirt__call_copy(mirt__graph *graph, mirt_model *model, const mirt__s
                             mirt_training training, const char *prefix, uint64_t salt, const mirt__stretch *to,
                             mirt_tensor **out) {
     mirt__copying c;
-    int outputs = to->count, terms = to->tensor == model->output ? model->graph.num_terms : 0;
+    int outputs = to->count, terms = MIRT__TRAINS && to->tensor == model->output ? model->graph.num_terms : 0;
     mirt_tensor **keep = (mirt_tensor **)mirt__pool_alloc(&graph->pool, (size_t)(outputs + terms) * sizeof *keep + 1);
     if (!keep) return false;
     memcpy(keep, to->tensor, (size_t)outputs * sizeof *keep);
     const int first = mirt__call_variables(graph, model);
-    for (int i = 0; i < terms; i++) {
+    for (int i = 0; MIRT__TRAINS && i < terms; i++) {
         mirt_tensor *term = model->graph.term[i];
         keep[outputs + i] = mirt__term_counts(graph, model, term, first, salt != 0) ? term : NULL;
     }
@@ -44359,7 +44558,7 @@ static bool mirt__call_copy(mirt__graph *graph, mirt_model *model, const mirt__s
     c.training = training;
     c.mode = graph->mode;
     if (!mirt__graph_copy(graph, &c, keep, outputs + terms)) return false;
-    for (int i = 0; i < terms; i++) {
+    for (int i = 0; MIRT__TRAINS && i < terms; i++) {
         if (keep[outputs + i] && !mirt__graph_term_add(graph, keep[outputs + i])) return false;
     }
     memcpy(out, keep, (size_t)outputs * sizeof *out);
@@ -44651,7 +44850,7 @@ struct mirt_function {
 /* --- record.c --- */
 /* Whether batches of the two are alike: in their first `fields` fields, or in all. */
 MIRT__LIB bool mirt__fields_same(const mirt__data_spec *a, const mirt__data_spec *b, int fields);
-MIRT__LIB bool mirt__spec_same(const mirt__data_spec *a, const mirt__data_spec *b);
+MIRT__TRAINING_LIB bool mirt__spec_same(const mirt__data_spec *a, const mirt__data_spec *b);
 typedef bool (*mirt__body)(mirt_function *function, void *user);
 /* What a function is made for. */
 typedef struct mirt__function_desc {
@@ -44721,7 +44920,7 @@ struct mirt__trainer {
 };
 
 /* --- fit_program.c --- */
-MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller);
+MIRT__TRAINING_LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller);
 /* Inputs and outputs are there, which is enough to predict. */
 MIRT__LIB mirt_status mirt__need_recorded(const mirt_model *model, const char *caller);
 /* Whether data of this description fits the model's inputs (and labels). */
@@ -44748,14 +44947,14 @@ MIRT__ABSENT_LIB bool mirt__record_losses(mirt_function *f, mirt__fit_body *body
 
 /* --- sums.c --- */
 /* How many sums a metric of the function keeps. */
-MIRT__LIB int mirt__sums_of(const mirt_function *function, int metric);
-MIRT__LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt__sums *sums);
+MIRT__ABSENT_LIB int mirt__sums_of(const mirt_function *function, int metric);
+MIRT__ABSENT_LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt__sums *sums);
 /* Adds the results of the batch under way to `sums`; returns the batch's own loss. */
-MIRT__LIB double mirt__add_results(const mirt_function *function, mirt__sums *sums);
-MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, bool validation, mirt_logs *logs);
-MIRT__LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value);
+MIRT__ABSENT_LIB double mirt__add_results(const mirt_function *function, mirt__sums *sums);
+MIRT__ABSENT_LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, bool validation, mirt_logs *logs);
+MIRT__ABSENT_LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value);
 /* Names of the logs that a fit of this model has at the end of an epoch; with those of validation. Returns how many. */
-MIRT__LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]);
+MIRT__ABSENT_LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]);
 
 #endif
 
@@ -44827,7 +45026,7 @@ MIRT__LIB mirt_status mirt__function_allocate(mirt_function *f) {
 
 /* >>fields and results */
 
-static bool mirt__grow_list(void **list, int used, int *capacity, size_t size) {
+MIRT__TRAINING bool mirt__grow_list(void **list, int used, int *capacity, size_t size) {
     if (used < *capacity) return true;
     int more = *capacity ? 2 * *capacity : 16;
     if (!mirt__grow(list, (size_t)used, (size_t)more, size)) return false;
@@ -44861,7 +45060,7 @@ MIRT__LIB bool mirt__fields_same(const mirt__data_spec *a, const mirt__data_spec
     return a->accumulate == b->accumulate && a->features == b->features;
 }
 
-MIRT__LIB bool mirt__spec_same(const mirt__data_spec *a, const mirt__data_spec *b) {
+MIRT__TRAINING_LIB bool mirt__spec_same(const mirt__data_spec *a, const mirt__data_spec *b) {
     return a->num_x == b->num_x && a->num_fields == b->num_fields && a->has_weights == b->has_weights &&
            mirt__fields_same(a, b, a->num_fields);
 }
@@ -44991,7 +45190,7 @@ MIRT__TRAINING bool mirt__term_gradients(mirt_function *f, mirt_tensor *const *t
     return mirt__gradients(graph, term, seed, count);
 }
 
-static bool mirt__root_trained(const void *arg, int variable) {
+MIRT__TRAINING bool mirt__root_trained(const void *arg, int variable) {
     return mirt__is_trained(&((const mirt_model *)arg)->variable[variable]);
 }
 
@@ -45071,12 +45270,13 @@ static int mirt__collect_kept(const mirt_function *f, mirt_tensor **keep) {
     const mirt__graph *graph = &f->step.program.graph;
     int n = 0;
     for (int i = 0; i < f->results.count; i++) keep[n++] = f->results.list[i].tensor;
+    if (!MIRT__TRAINS) return n;
     for (int i = 0; i < graph->num_assignments; i++) keep[n++] = graph->assignment[i].value;
     for (int i = 0; i < f->recording.num_applied; i++) keep[n++] = f->recording.applied[i].gradient;
     return n;
 }
 
-static mirt_status mirt__collect_states(mirt_function *f) {
+MIRT__TRAINING mirt_status mirt__collect_states(mirt_function *f) {
     const mirt__graph *graph = &f->step.program.graph;
     if (!graph->num_assignments) return MIRT_OK;
     f->step.state = (mirt__aggregated *)mirt__calloc((size_t)graph->num_assignments, sizeof *f->step.state);
@@ -45098,13 +45298,13 @@ static mirt_status mirt__collect_states(mirt_function *f) {
     return MIRT_OK;
 }
 
-static int mirt__by_begin(const void *a, const void *b) {
+MIRT__TRAINING int mirt__by_begin(const void *a, const void *b) {
     const mirt__gradient_part *x = (const mirt__gradient_part *)a, *y = (const mirt__gradient_part *)b;
     return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
 /* Where the gradients that exist are in the weight block, in its order. */
-static mirt__gradient_part *mirt__gradient_parts(mirt_function *f) {
+MIRT__TRAINING mirt__gradient_part *mirt__gradient_parts(mirt_function *f) {
     const mirt__recording *r = &f->recording;
     mirt__gradient_part *part = (mirt__gradient_part *)mirt__pool_alloc(&f->step.program.graph.pool,
                                                                         ((size_t)r->num_applied + 1) * sizeof *part);
@@ -45118,7 +45318,7 @@ static mirt__gradient_part *mirt__gradient_parts(mirt_function *f) {
 }
 
 /* What they cover of the weight block, neighbors joined. */
-static mirt_status mirt__collect_ranges(mirt__step *step, const mirt__gradient_part *part, int count) {
+MIRT__TRAINING mirt_status mirt__collect_ranges(mirt__step *step, const mirt__gradient_part *part, int count) {
     const int64_t vector = MIRT__ALIGN / (int64_t)sizeof(mirt__real);
     if (!count) return MIRT_OK;
     step->range = (mirt__range *)mirt__calloc((size_t)count, sizeof *step->range);
@@ -45145,12 +45345,12 @@ static mirt_status mirt__plan_function(mirt_function *f, mirt__output *outputs, 
         outputs[n].space = MIRT__SPACE_IO;
         outputs[n++].port = MIRT__MAX_FIELDS + i;
     }
-    for (int i = 0; i < f->step.num_states; i++) {
+    for (int i = 0; MIRT__TRAINS && i < f->step.num_states; i++) {
         outputs[n].tensor = graph->assignment[i].value;
         outputs[n].space = MIRT__SPACE_STATE;
         outputs[n++].offset = (size_t)f->step.state[i].from * sizeof(mirt__real);
     }
-    for (int i = 0; i < f->recording.num_applied; i++) {
+    for (int i = 0; MIRT__TRAINS && i < f->recording.num_applied; i++) {
         outputs[n].tensor = f->recording.applied[i].gradient;
         outputs[n].space = MIRT__SPACE_GRADIENT;
         outputs[n++].offset = f->root->variable[f->recording.applied[i].variable].offset;
@@ -45170,7 +45370,7 @@ static mirt_status mirt__finish(mirt_function *f) {
     size_t *offset = (size_t *)mirt__pool_alloc(pool, most * sizeof *offset);
     if (!keep || !outputs || !offset) return mirt_last_status();
     const mirt__storage_costs *costs = &f->model->strategy->able.costs;
-    mirt__graph_mark_gradients(graph, mirt__root_trained, f->root);
+    if (MIRT__TRAINS) mirt__graph_mark_gradients(graph, mirt__root_trained, f->root);
     int kept = mirt__collect_kept(f, keep);
     for (int i = 0; i < r->num_minimized; i++) keep[kept + i] = r->minimized[i];
     mirt__fuse_forward(graph, keep, kept + r->num_minimized);
@@ -45187,12 +45387,13 @@ static mirt_status mirt__finish(mirt_function *f) {
         if (graph->status != MIRT_OK) return graph->status;
         for (int i = 0; i < graph->count; i++) graph->node[i]->a.winograd = f->model->strategy->winograd;
     }
+    f->step.num_results = f->results.count;
+    if (!MIRT__TRAINS) return mirt__plan_function(f, outputs, offset);
     const mirt__gradient_part *part = mirt__gradient_parts(f);
     if (!part || mirt__collect_states(f) != MIRT_OK || mirt__collect_ranges(&f->step, part, r->num_applied) != MIRT_OK)
         return mirt_last_status();
     f->step.gradient_bytes = f->root->trained_bytes;
     f->step.has_gradients = r->num_applied > 0;
-    f->step.num_results = f->results.count;
     return mirt__plan_function(f, outputs, offset) == MIRT_OK ? mirt__mirror(&f->step, part, r->num_applied)
                                                               : mirt_last_status();
 }
@@ -45210,7 +45411,7 @@ static mirt_status mirt__function_record(mirt_function *f, mirt__body body, void
         return mirt__fail(f->step.program.graph.status, "%s", f->step.program.graph.error);
     if (!good) return mirt_last_status();
     if (mirt__finish(f) != MIRT_OK) return mirt_last_status();
-    if (f->step.program.num_cuts || f->step.num_states)
+    if (MIRT__TRAINS && (f->step.program.num_cuts || f->step.num_states))
         f->step.by_replicas = true; /* its results are not those of rows alone */
     return mirt__step_needs(&f->step);
 }
@@ -45651,7 +45852,7 @@ MIRT__LIB bool mirt__record_losses(mirt_function *f, mirt__fit_body *body, mirt_
 
 /* Records the programs of fit, evaluate and predict. */
 
-MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller) {
+MIRT__TRAINING_LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller) {
     if (model && mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
     if (!model) return mirt__fail_missing(caller, "model");
     if (model->compiled) return MIRT_OK;
@@ -45787,17 +45988,19 @@ MIRT__TRAINING_LIB mirt_function *mirt__trainer_dry(mirt_model *model, mirt__pro
     return mirt__trainer_record(model, spec, most, &body);
 }
 
+#ifndef MIRRORTRAIN_NO_TRAIN
+
 /* >>section function/sums.c */
 
 /* Sums over samples of the losses and metrics that a function leaves. */
 
 /* How many sums a metric keeps. */
-MIRT__TRAINING_LIB int mirt__sums_of(const mirt_function *f, int metric) {
+MIRT__LIB int mirt__sums_of(const mirt_function *f, int metric) {
     const int counted = mirt__metric_sums(&f->model->metric[metric]);
     return counted ? counted : (int)f->results.list[f->results.metric[metric]].count;
 }
 
-MIRT__TRAINING_LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt__sums *sums) {
+MIRT__LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt__sums *sums) {
     const mirt_function *f = model->trainer->function[kind];
     memset(sums, 0, sizeof *sums);
     sums->kind = kind;
@@ -45807,7 +46010,7 @@ MIRT__TRAINING_LIB void mirt__sums_start(mirt_model *model, mirt__program_kind k
 }
 
 /* Adds a result's rows, column by column. */
-MIRT__TRAINING void mirt__add_rows(const mirt__result *r, int64_t rows, double *out) {
+static void mirt__add_rows(const mirt__result *r, int64_t rows, double *out) {
     const mirt__real *value = (const mirt__real *)(const void *)r->data;
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t j = 0; j < r->count; j++) out[j] += (double)value[i * r->count + j];
@@ -45815,7 +46018,7 @@ MIRT__TRAINING void mirt__add_rows(const mirt__result *r, int64_t rows, double *
 }
 
 /* What a metric counts in the batch, whose labels are still there. */
-MIRT__TRAINING void mirt__add_counts(const mirt_function *f, const mirt__metric_use *use, const mirt__result *r,
+static void mirt__add_counts(const mirt_function *f, const mirt__metric_use *use, const mirt__result *r,
                                      double *out) {
     const int field = f->spec.num_x + mirt__label_number(f->model, use->output);
     mirt__counted c;
@@ -45830,7 +46033,7 @@ MIRT__TRAINING void mirt__add_counts(const mirt_function *f, const mirt__metric_
 
 /* Adds a loss to a sum over samples; returns the batch's own. What is one number for the batch (a sum over it, or terms
    of weights) counts once a sample, as in Keras. */
-MIRT__TRAINING double mirt__add_loss(const mirt_function *f, const mirt__result *r, double *sum) {
+static double mirt__add_loss(const mirt_function *f, const mirt__result *r, double *sum) {
     const mirt__real *value = (const mirt__real *)(const void *)r->data;
     bool number = !r->batched || f->model->config.reduction == MIRT_SUM;
     int64_t n = r->batched            ? f->step.rows
@@ -45846,7 +46049,7 @@ MIRT__TRAINING double mirt__add_loss(const mirt_function *f, const mirt__result 
 }
 
 /* Results: the loss, the outputs' losses when there are several, the metrics, the terms. */
-MIRT__TRAINING_LIB double mirt__add_results(const mirt_function *f, mirt__sums *sums) {
+MIRT__LIB double mirt__add_results(const mirt_function *f, mirt__sums *sums) {
     const mirt_model *model = f->model;
     double loss = mirt__add_loss(f, &f->results.list[0], &sums->loss);
     if (f->results.terms >= 0) loss += mirt__add_loss(f, &f->results.list[f->results.terms], &sums->loss);
@@ -45865,13 +46068,13 @@ MIRT__TRAINING_LIB double mirt__add_results(const mirt_function *f, mirt__sums *
     return loss;
 }
 
-MIRT__TRAINING_LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value) {
+MIRT__LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value) {
     if (logs->count == MIRT_MAX_LOGS) return;
     logs->name[logs->count] = name;
     logs->value[logs->count++] = value == value ? value : (double)NAN; /* of one sign, for those who print it */
 }
 
-MIRT__TRAINING_LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, bool validation,
+MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, bool validation,
                                            mirt_logs *logs) {
     const mirt_function *f = model->trainer->function[sums->kind];
     double count = sums->count ? (double)sums->count : 1;
@@ -45899,7 +46102,7 @@ MIRT__TRAINING_LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__
     }
 }
 
-MIRT__TRAINING_LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]) {
+MIRT__LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]) {
     int count = 0;
     for (int v = 0; v < 1 + validation; v++) {
         names[count++] = v ? "val_loss" : "loss";
@@ -45912,6 +46115,8 @@ MIRT__TRAINING_LIB int mirt__log_names(const mirt_model *model, bool validation,
     }
     return count;
 }
+
+#endif /* MIRRORTRAIN_NO_TRAIN */
 
 /* >>section inspect/timeline.h */
 
@@ -48185,7 +48390,7 @@ MIRT__LIB void mirt__rule_set(mirt_function *f) {
 /* Runs a step from the caller's thread: checks the batch's labels, starts the devices, reports failures. */
 
 /* Class numbers have to be whole, and of a class. */
-static mirt_status mirt__check_classes(const mirt_function *f, int field, const mirt__batch *batch) {
+MIRT__TRAINING mirt_status mirt__check_classes(const mirt_function *f, int field, const mirt__batch *batch) {
     const mirt__data_field *spec = &f->spec.field[field];
     int64_t per_row = mirt__shape_count(&spec->shape), count = batch->rows * per_row;
     int classes = f->classes[field];
@@ -48204,7 +48409,7 @@ static mirt_status mirt__check_classes(const mirt_function *f, int field, const 
 /* What the optimizer reads and writes, on the devices. */
 static mirt_status mirt__weights_ready(const mirt_function *f) {
     if (mirt__weights_to_devices(f->root) != MIRT_OK) return mirt_last_status();
-    return f->step.has_gradients ? mirt__slots_to_devices(f->model) : MIRT_OK;
+    return MIRT__TRAINS && f->step.has_gradients ? mirt__slots_to_devices(f->model) : MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *batch) {
@@ -48226,12 +48431,12 @@ MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *
                           (long long)batch->rows, (long long)step->max_rows);
     }
     for (int i = 0; i < f->spec.num_fields; i++) {
-        if (f->classes[i] && mirt__check_classes(f, i, batch) != MIRT_OK) return mirt_last_status();
+        if (MIRT__TRAINS && f->classes[i] && mirt__check_classes(f, i, batch) != MIRT_OK) return mirt_last_status();
         step->io[i] = batch->field[i];
     }
     step->rows = batch->rows;
     if (mirt__step_reserve(step) != MIRT_OK || mirt__weights_ready(f) != MIRT_OK) return mirt_last_status();
-    mirt__step_take_memory(step);
+    if (MIRT__TRAINS) mirt__step_take_memory(step);
     if (MIRT__TRAINS) mirt__rule_set(f);
     step->failed = NULL;
     step->overlaps = step->reduced = f->overflow = false;
@@ -48281,11 +48486,11 @@ static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int
     mirt__info_set(f);
     mirt__hold(f->model);
     for (int d = 0; d < s->num_devices; d++) __atomic_store_n(&s->timeline[d].step, f->model->step, __ATOMIC_RELAXED);
-    if (s->observer) s->observer->begin(f);
+    if (MIRT__TRAINS && s->observer) s->observer->begin(f);
     step->holds = next != NULL;
     mirt_status status = mirt__run_round(f, fn);
     if (next && status == MIRT_OK) {
-        if (s->observer) s->observer->ahead(f);
+        if (MIRT__TRAINS && s->observer) s->observer->ahead(f);
         step->holds = false;
         const mirt__batch *ahead = step->device_status == MIRT_OK ? next(arg) : NULL;
         step->ahead = ahead ? ahead->field : NULL;
@@ -48295,17 +48500,17 @@ static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int
     }
     for (int d = 0; d < s->num_devices && status == MIRT_OK; d++)
         mirt__timeline_mark(&s->timeline[d], MIRT_PHASE_LAUNCH, -1, -1);
-    if (s->observer && status == MIRT_OK) s->observer->end(f);
+    if (MIRT__TRAINS && s->observer && status == MIRT_OK) s->observer->end(f);
     mirt__let_go(f->model);
     return status == MIRT_OK ? mirt__step_failure(step) : status;
 }
 
 /* The devices' weights, and the optimizer's state, are the newer ones now. */
-static void mirt__devices_changed(mirt_function *f) {
+MIRT__TRAINING void mirt__devices_changed(mirt_function *f) {
     const mirt__step *step = &f->step;
     for (int i = 0; i < step->num_states && !f->overflow; i++)
         f->root->edits += f->root->variable[step->state[i].variable].frozen;
-    if (MIRT__TRAINS && step->float16 && step->num_ranges) mirt__loss_scale_step(f->root, f->overflow);
+    if (step->float16 && step->num_ranges) mirt__loss_scale_step(f->root, f->overflow);
     if (step->num_ranges) f->model->slots_newer = MIRT__NEWER_DEVICES;
     if (mirt__step_updates(step)) f->root->weights_newer = MIRT__NEWER_DEVICES;
 }
@@ -48327,13 +48532,13 @@ MIRT__TRAINING mirt_status mirt__step_not_finite(mirt_function *f) {
 
 /* Whether buckets are reduced while backward runs: where devices send, and nothing can keep the step from being
  * applied. */
-static bool mirt__can_overlap(const mirt_function *f) {
+MIRT__TRAINING bool mirt__can_overlap(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
     return f->step.by_replicas && f->step.num_buckets && !s->able.direct && s->num_devices > 1 &&
            !f->step.program.num_cuts && !f->guard;
 }
 
-static mirt_status mirt__observer_ready(mirt_function *f) {
+MIRT__TRAINING mirt_status mirt__observer_ready(mirt_function *f) {
     const mirt__observer *observer = f->model->strategy->observer;
     return observer ? observer->ready(f) : MIRT_OK;
 }
@@ -48341,8 +48546,11 @@ static mirt_status mirt__observer_ready(mirt_function *f) {
 MIRT__LIB mirt_status mirt__function_step(mirt_function *f) { return mirt__function_step_ahead(f, NULL, NULL); }
 
 MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn next, void *arg) {
-    if (MIRT__TRAINS && f->step.has_gradients && mirt__coming_rate(f->model, &f->rate) != MIRT_OK)
-        return mirt_last_status();
+    if (!MIRT__TRAINS) {
+        if (!f->step.sends_ahead) next = NULL;
+        return mirt__run_devices(f, mirt__step_run, next, arg) == MIRT_OK ? mirt__check_failed(f) : mirt_last_status();
+    }
+    if (f->step.has_gradients && mirt__coming_rate(f->model, &f->rate) != MIRT_OK) return mirt_last_status();
     if (mirt__observer_ready(f) != MIRT_OK) return mirt_last_status();
     const double begin = f->step.clocks ? mirt__now() : 0;
     if (f->guard && f->model->nan_first) {
@@ -48360,7 +48568,7 @@ MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn 
         f->step.clocks->rows += f->step.rows;
     }
     if (mirt__check_failed(f) != MIRT_OK) return mirt_last_status();
-    if (MIRT__TRAINS && f->step.not_finite) {
+    if (f->step.not_finite) {
         if (mirt__step_not_finite(f) != MIRT_OK) return mirt_last_status();
         if (f->model->nan_watch == 2) return MIRT_OK;
     }
@@ -50354,8 +50562,8 @@ MIRT__LIB mirt_status mirt__feed_next(mirt__feed *feed, mirt__batch *out);
 MIRT__LIB mirt_status mirt__feed_step(mirt__feed *feed, mirt_function *function, bool more);
 
 /* --- prediction.c --- */
-/* A pass over a data set, already batched and prepared for, or over its features (otherwise NULL): what of each batch
-   becomes of the results of the function of `kind`. */
+/* A pass of the function of `kind` over a data set that is batched and prepared, or over its features (otherwise NULL).
+   `take` gets the results of each batch. */
 typedef struct mirt__pass {
     mirt_model *model;
     mirt_dataset *dataset;
@@ -50756,9 +50964,9 @@ MIRT_API mirt_status mirt_local_result(mirt_function *f, const char *name, int r
 /* Keeps the functions of fit, evaluate and predict, recorded for the data at hand. */
 
 /* Sums for what the function's metrics leave. */
-static mirt_status mirt__trainer_sums(mirt__trainer *t, const mirt_function *f, mirt__program_kind kind) {
+MIRT__TRAINING mirt_status mirt__trainer_sums(mirt__trainer *t, const mirt_function *f, mirt__program_kind kind) {
     int count = 1;
-    if (!MIRT__TRAINS || kind >= MIRT__PREDICT) return MIRT_OK;
+    if (kind >= MIRT__PREDICT) return MIRT_OK;
     for (int i = 0; i < f->model->num_metrics; i++) count += mirt__sums_of(f, i);
     double *sums = (double *)mirt__calloc((size_t)count, sizeof *sums);
     if (!sums) return mirt_last_status();
@@ -50768,7 +50976,7 @@ static mirt_status mirt__trainer_sums(mirt__trainer *t, const mirt_function *f, 
 }
 
 /* The training function's class weights, to be recognized again. */
-static mirt_status mirt__trainer_class_weights(mirt__trainer *t, const mirt__fit_body *body) {
+MIRT__TRAINING mirt_status mirt__trainer_class_weights(mirt__trainer *t, const mirt__fit_body *body) {
     if (body->kind != MIRT__TRAIN) return MIRT_OK;
     float *copy = (float *)mirt__calloc((size_t)body->num_class_weights + 1, sizeof *copy);
     if (!copy) return mirt_last_status();
@@ -50802,7 +51010,7 @@ static bool mirt__trainer_has(const mirt_model *model, mirt__program_kind kind, 
     if (!f || most > f->step.max_rows || f->layout != mirt__root(model, NULL)->layout ||
         f->root != mirt__root(model, NULL) || f->half != f->root->half || f->step.float16 != f->root->scaled)
         return false;
-    if (kind >= MIRT__PREDICT) return mirt__fields_same(&f->spec, spec, spec->num_x);
+    if (!MIRT__TRAINS || kind >= MIRT__PREDICT) return mirt__fields_same(&f->spec, spec, spec->num_x);
     bool weights = kind != MIRT__TRAIN ||
                    (t->num_class_weights == body->num_class_weights &&
                     (!body->num_class_weights || memcmp(t->class_weights, body->class_weights,
@@ -50832,7 +51040,8 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
     memcpy(f->results.metric, body.metric_result, sizeof f->results.metric);
     mirt__function_free(t->function[kind]); /* its sums and class weights go too */
     t->function[kind] = NULL;
-    if (mirt__trainer_sums(t, f, kind) != MIRT_OK || mirt__trainer_class_weights(t, &body) != MIRT_OK) {
+    if (MIRT__TRAINS &&
+        (mirt__trainer_sums(t, f, kind) != MIRT_OK || mirt__trainer_class_weights(t, &body) != MIRT_OK)) {
         mirt__function_free(f);
         return NULL;
     }
@@ -50844,7 +51053,7 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
 /* The batch becomes the one under way, if its weights are numbers. */
 MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *f, const mirt__batch *batch) {
     int at = f->spec.num_x + f->spec.num_y;
-    for (int64_t i = 0; f->spec.has_weights && i < batch->rows; i++) {
+    for (int64_t i = 0; MIRT__TRAINS && f->spec.has_weights && i < batch->rows; i++) {
         double weight = (double)((const float *)batch->field[at])[i];
         if (isfinite(weight)) continue;
         return mirt__fail(MIRT_E_INVALID, "the weight of sample %lld is %g",
@@ -51247,7 +51456,7 @@ MIRT__LIB mirt_status mirt__feed_next(mirt__feed *feed, mirt__batch *out) {
 }
 
 /* Metrics count with labels and weights when results are there. */
-static void mirt__feed_keep_labels(mirt_function *f) {
+MIRT__TRAINING void mirt__feed_keep_labels(mirt_function *f) {
     char *at = f->results.labels;
     for (int i = f->spec.num_x; i < f->spec.num_fields; i++) {
         const size_t bytes = f->spec.field[i].bytes;
@@ -51258,7 +51467,7 @@ static void mirt__feed_keep_labels(mirt_function *f) {
 
 static const mirt__batch *mirt__feed_ahead(void *arg) {
     mirt__feed *feed = (mirt__feed *)arg;
-    mirt__feed_keep_labels(feed->step);
+    if (MIRT__TRAINS) mirt__feed_keep_labels(feed->step);
     feed->status = mirt__feed_read(feed, &feed->batch);
     feed->held = true;
     if (feed->status != MIRT_OK) mirt__error_get(&feed->error);
@@ -51417,8 +51626,8 @@ MIRT__LIB mirt_function *mirt__begin_arrays(mirt_model *model, const mirt_data *
                                             const char *caller) {
     mirt__data_spec spec;
     mirt__batch batch;
-    if ((kind == MIRT__PREDICT ? mirt__need_recorded(model, caller) : mirt__need_compiled(model, caller)) != MIRT_OK)
-        return NULL;
+    if (MIRT__TRAINS && kind != MIRT__PREDICT && mirt__need_compiled(model, caller) != MIRT_OK) return NULL;
+    if (kind == MIRT__PREDICT && mirt__need_recorded(model, caller) != MIRT_OK) return NULL;
     if (!data) return mirt__fail_missing(caller, "batch"), (mirt_function *)NULL;
     if (model->busy && kind == MIRT__TRAIN)
         return mirt__fail(MIRT_E_STATE, "%s: %s is being trained or recorded", caller, model->name),
@@ -51658,7 +51867,11 @@ MIRT_API mirt_status mirt_confusion_matrix(mirt_model *model, mirt_dataset *data
         return mirt__fail(MIRT_E_SHAPE, "mirt_confusion_matrix: %s tells %lld classes apart, not %d", model->name,
                           (long long)want, classes);
     mirt_dataset *const given = dataset;
-    if (!(dataset = mirt__ready(model, dataset, MIRT__PREDICT, &view))) return mirt_last_status();
+    if (!(dataset = mirt__ready(model, dataset, MIRT__PREDICT, &view))) {
+        const mirt_status failed = mirt_last_status();
+        mirt__unready(given, NULL, view);
+        return failed;
+    }
     const mirt__data_spec *spec = mirt__dataset_spec(dataset);
     const int64_t width = spec->num_y == 1 ? mirt__shape_count(&spec->field[spec->num_x].shape) : 0;
     memset(counts, 0, (size_t)classes * (size_t)classes * sizeof *counts);
@@ -52719,7 +52932,7 @@ static void mirt__blank_write(const mirt__blank *blank, const mirt_event *event,
     mirt__text_add(out, format, counts ? (double)number : mirt_logs_value(event->logs, blank->name));
 }
 
-/* Expands the pattern into self->path. NULL for a pattern without placeholders. */
+/* Expands the pattern into self->path. `event` may be NULL for a pattern without placeholders. */
 static mirt_status mirt__pattern_write(mirt__checkpointer *self, const mirt_event *event) {
     mirt__text *out = &self->path;
     mirt__blank blank;
