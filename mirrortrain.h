@@ -1071,7 +1071,6 @@ MIRT_API mirt_tensor *mirt_silu(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_hard_sigmoid(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_hard_swish(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_softplus(mirt_tensor *x);
-MIRT_API mirt_tensor *mirt_log_sigmoid(mirt_tensor *x);
 /* Comparisons of two tensors of one dtype, with numpy broadcasting -> MIRT_BOOL, through which no
    gradient passes. Casts to and from bool: what is not 0 is true, which is 1. */
 MIRT_API mirt_tensor *mirt_equal(mirt_tensor *a, mirt_tensor *b);
@@ -2821,11 +2820,7 @@ MIRT__BOTH void mirt__philox(const uint32_t counter[4], const uint32_t key[2], u
       CALL(mirt__cu_activate_curved(MIRT_HARD_SWISH, x, scale)), SLOPE(MIRT__HARD_SWISH_GRAD, x)) \
     /* log(1 + exp(x)) */ \
     X(23, ACT_SOFTPLUS, softplus, 0, (x > 0 ? x : 0) + mirt__log1p(mirt__exp(-mirt__fabs(x))), \
-      ACTIVATION(MIRT_SOFTPLUS), CALL(mirt__cu_activate_curved(MIRT_SOFTPLUS, x, scale)), \
-      SLOPE(MIRT__SOFTPLUS_GRAD, x)) \
-    X(24, LOG_SIGMOID, log_sigmoid, 0, (x < 0 ? x : 0) - mirt__log1p(mirt__exp(-mirt__fabs(x))), \
-      VECTOR(log_sigmoid), CALL(-mirt__cu_softplus(-x)), \
-      PASS(mirt__times(dy, mirt__unary_op(MIRT__ACT_SIGMOID, mirt__unary_op(MIRT__NEGATIVE, x, 0, 0), 0, 0))))
+      ACTIVATION(MIRT_SOFTPLUS), CALL(mirt__cu_activate_curved(MIRT_SOFTPLUS, x, scale)), SLOPE(MIRT__SOFTPLUS_GRAD, x))
 
 /* X(number, ID, label, public function, reference, fast, gpu). The label is the public function's, or the op's.
    Kinds named after an activation or a unary kind are gradients: a = dy, b = its output for relu, sigmoid, tanh and
@@ -11306,9 +11301,6 @@ MIRT__INLINE MIRT__VEC MIRT__K(softplus)(MIRT__VEC x) {
     y = MIRT__K(fma)(y * t, s, s);
     return MIRT__K(relu)(x) + (y + y);
 }
-MIRT__INLINE MIRT__VEC MIRT__K(log_sigmoid)(MIRT__VEC x) {
-    return MIRT__K(zero)() - MIRT__K(softplus)(MIRT__K(zero)() - x);
-}
 /* The standard normal distribution's probability of less than x, and *bell = exp(-x^2 / 2). The tail beyond a is
    exp(-a^2 / 2) times a polynomial in (a - 3) / (a + 3). */
 MIRT__INLINE MIRT__VEC MIRT__K(normal)(MIRT__VEC x, MIRT__VEC *bell) {
@@ -13742,9 +13734,6 @@ MIRT__INLINE MIRT__VEC MIRT__K(softplus)(MIRT__VEC x) {
     y = MIRT__K(fma)(y * t, s, s);
     return MIRT__K(relu)(x) + (y + y);
 }
-MIRT__INLINE MIRT__VEC MIRT__K(log_sigmoid)(MIRT__VEC x) {
-    return MIRT__K(zero)() - MIRT__K(softplus)(MIRT__K(zero)() - x);
-}
 /* The standard normal distribution's probability of less than x, and *bell = exp(-x^2 / 2). The tail beyond a is
    exp(-a^2 / 2) times a polynomial in (a - 3) / (a + 3). */
 MIRT__INLINE MIRT__VEC MIRT__K(normal)(MIRT__VEC x, MIRT__VEC *bell) {
@@ -15453,9 +15442,6 @@ MIRT__INLINE MIRT__VEC MIRT__K(softplus)(MIRT__VEC x) {
     y = MIRT__K(horner)(y, t, 1.0f / 3);
     y = MIRT__K(fma)(y * t, s, s);
     return MIRT__K(relu)(x) + (y + y);
-}
-MIRT__INLINE MIRT__VEC MIRT__K(log_sigmoid)(MIRT__VEC x) {
-    return MIRT__K(zero)() - MIRT__K(softplus)(MIRT__K(zero)() - x);
 }
 /* The standard normal distribution's probability of less than x, and *bell = exp(-x^2 / 2). The tail beyond a is
    exp(-a^2 / 2) times a polynomial in (a - 3) / (a + 3). */
@@ -17175,9 +17161,6 @@ MIRT__INLINE MIRT__VEC MIRT__K(softplus)(MIRT__VEC x) {
     y = MIRT__K(horner)(y, t, 1.0f / 3);
     y = MIRT__K(fma)(y * t, s, s);
     return MIRT__K(relu)(x) + (y + y);
-}
-MIRT__INLINE MIRT__VEC MIRT__K(log_sigmoid)(MIRT__VEC x) {
-    return MIRT__K(zero)() - MIRT__K(softplus)(MIRT__K(zero)() - x);
 }
 /* The standard normal distribution's probability of less than x, and *bell = exp(-x^2 / 2). The tail beyond a is
    exp(-a^2 / 2) times a polynomial in (a - 3) / (a + 3). */

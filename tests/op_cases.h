@@ -57,7 +57,6 @@ CASE(silu) { UNUSED; return mirt_silu(v[0]); }
 CASE(hard_sigmoid) { UNUSED; return mirt_hard_sigmoid(v[0]); }
 CASE(hard_swish) { UNUSED; return mirt_hard_swish(v[0]); }
 CASE(softplus) { UNUSED; return mirt_softplus(v[0]); }
-CASE(log_sigmoid) { UNUSED; return mirt_log_sigmoid(v[0]); }
 CASE(leaky_relu) { UNUSED; return mirt_leaky_relu(v[0], 0.3f); }
 CASE(elu) { UNUSED; return mirt_elu(v[0], 1.5f); }
 CASE(clip) { UNUSED; return mirt_clip(v[0], -0.5f, 1.25f); }
@@ -580,7 +579,6 @@ static const op_case op_cases[] = {
     {ROW(hard_sigmoid), 1, {{5, 13}}, {0}, MIRT_FLOAT32, -4.0, 8.0},
     {ROW(hard_swish), 1, {{5, 13}}, {0}, MIRT_FLOAT32, -4.0, 8.0},
     {ROW(softplus), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
-    {ROW(log_sigmoid), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(leaky_relu), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(elu), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(clip), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},

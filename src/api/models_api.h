@@ -77,7 +77,6 @@ MIRT_API mirt_tensor *mirt_silu(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_hard_sigmoid(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_hard_swish(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_softplus(mirt_tensor *x);
-MIRT_API mirt_tensor *mirt_log_sigmoid(mirt_tensor *x);
 /* Comparisons of two tensors of one dtype, with numpy broadcasting -> MIRT_BOOL, through which no
    gradient passes. Casts to and from bool: what is not 0 is true, which is 1. */
 MIRT_API mirt_tensor *mirt_equal(mirt_tensor *a, mirt_tensor *b);

@@ -62,11 +62,7 @@
       CALL(mirt__cu_activate_curved(MIRT_HARD_SWISH, x, scale)), SLOPE(MIRT__HARD_SWISH_GRAD, x)) \
     /* log(1 + exp(x)) */ \
     X(23, ACT_SOFTPLUS, softplus, 0, (x > 0 ? x : 0) + mirt__log1p(mirt__exp(-mirt__fabs(x))), \
-      ACTIVATION(MIRT_SOFTPLUS), CALL(mirt__cu_activate_curved(MIRT_SOFTPLUS, x, scale)), \
-      SLOPE(MIRT__SOFTPLUS_GRAD, x)) \
-    X(24, LOG_SIGMOID, log_sigmoid, 0, (x < 0 ? x : 0) - mirt__log1p(mirt__exp(-mirt__fabs(x))), \
-      VECTOR(log_sigmoid), CALL(-mirt__cu_softplus(-x)), \
-      PASS(mirt__times(dy, mirt__unary_op(MIRT__ACT_SIGMOID, mirt__unary_op(MIRT__NEGATIVE, x, 0, 0), 0, 0))))
+      ACTIVATION(MIRT_SOFTPLUS), CALL(mirt__cu_activate_curved(MIRT_SOFTPLUS, x, scale)), SLOPE(MIRT__SOFTPLUS_GRAD, x))
 
 /* X(number, ID, label, public function, reference, fast, gpu). The label is the public function's, or the op's.
    Kinds named after an activation or a unary kind are gradients: a = dy, b = its output for relu, sigmoid, tanh and
