@@ -1755,8 +1755,7 @@ MIRT_API mirt_status mirt_apply_averages(mirt_model *model);
     X(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, sparse_categorical_crossentropy, SPARSE, MIRT_SOFTMAX) \
     X(MIRT_CATEGORICAL_CROSSENTROPY, categorical_crossentropy, CATEGORICAL, MIRT_SOFTMAX) \
     X(MIRT_BINARY_CROSSENTROPY, binary_crossentropy, ELEMENTS, MIRT_SIGMOID) \
-    X(MIRT_MEAN_SQUARED_ERROR, mean_squared_error, ELEMENTS, MIRT_LINEAR) \
-    X(MIRT_MEAN_ABSOLUTE_ERROR, mean_absolute_error, ELEMENTS, MIRT_LINEAR)
+    X(MIRT_MEAN_SQUARED_ERROR, mean_squared_error, ELEMENTS, MIRT_LINEAR)
 #define MIRT__LOSS_VALUE(loss, name, labels, activation) loss,
 typedef enum mirt_loss { MIRT_LOSS_NONE = 0, MIRT_LOSS_LIST(MIRT__LOSS_VALUE) MIRT__LOSS_COUNT } mirt_loss;
 #undef MIRT__LOSS_VALUE
@@ -3599,16 +3598,6 @@ MIRT__ELEMENT float mirt__mean_squared_error(bool logits, float x, float t) {
 MIRT__ELEMENT float mirt__mean_squared_error_grad(bool logits, float x, float t, float scale, float n) {
     (void)logits;
     return scale * (2 * (x - t) / n);
-}
-
-MIRT__ELEMENT float mirt__mean_absolute_error(bool logits, float x, float t) {
-    (void)logits;
-    return fabsf(x - t);
-}
-/* 0 where both are equal, as in Keras; NaN stays NaN. */
-MIRT__ELEMENT float mirt__mean_absolute_error_grad(bool logits, float x, float t, float scale, float n) {
-    (void)logits;
-    return scale * ((x > t ? 1.0f : x < t ? -1.0f : x - t) / n);
 }
 
 #undef MIRT__ELEMENT
@@ -8224,16 +8213,6 @@ static mirt__real mirt__ref_mean_squared_error(bool logits, mirt__real x, mirt__
 static mirt__real mirt__ref_mean_squared_error_grad(bool logits, mirt__real x, mirt__real t) {
     (void)logits;
     return 2 * (x - t);
-}
-
-static mirt__real mirt__ref_mean_absolute_error(bool logits, mirt__real x, mirt__real t) {
-    (void)logits;
-    return mirt__fabs(x - t);
-}
-/* 0 where both are equal, as in Keras; NaN stays NaN. */
-static mirt__real mirt__ref_mean_absolute_error_grad(bool logits, mirt__real x, mirt__real t) {
-    (void)logits;
-    return x > t ? 1 : x < t ? -1 : x - t;
 }
 
 typedef mirt__real (*mirt__ref_element)(bool logits, mirt__real x, mirt__real t);

@@ -140,8 +140,7 @@ MIRT_API mirt_status mirt_apply_averages(mirt_model *model);
     X(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, sparse_categorical_crossentropy, SPARSE, MIRT_SOFTMAX) \
     X(MIRT_CATEGORICAL_CROSSENTROPY, categorical_crossentropy, CATEGORICAL, MIRT_SOFTMAX) \
     X(MIRT_BINARY_CROSSENTROPY, binary_crossentropy, ELEMENTS, MIRT_SIGMOID) \
-    X(MIRT_MEAN_SQUARED_ERROR, mean_squared_error, ELEMENTS, MIRT_LINEAR) \
-    X(MIRT_MEAN_ABSOLUTE_ERROR, mean_absolute_error, ELEMENTS, MIRT_LINEAR)
+    X(MIRT_MEAN_SQUARED_ERROR, mean_squared_error, ELEMENTS, MIRT_LINEAR)
 #define MIRT__LOSS_VALUE(loss, name, labels, activation) loss,
 typedef enum mirt_loss { MIRT_LOSS_NONE = 0, MIRT_LOSS_LIST(MIRT__LOSS_VALUE) MIRT__LOSS_COUNT } mirt_loss;
 #undef MIRT__LOSS_VALUE

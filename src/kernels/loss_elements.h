@@ -52,16 +52,6 @@ MIRT__ELEMENT float mirt__mean_squared_error_grad(bool logits, float x, float t,
     return scale * (2 * (x - t) / n);
 }
 
-MIRT__ELEMENT float mirt__mean_absolute_error(bool logits, float x, float t) {
-    (void)logits;
-    return fabsf(x - t);
-}
-/* 0 where both are equal, as in Keras; NaN stays NaN. */
-MIRT__ELEMENT float mirt__mean_absolute_error_grad(bool logits, float x, float t, float scale, float n) {
-    (void)logits;
-    return scale * ((x > t ? 1.0f : x < t ? -1.0f : x - t) / n);
-}
-
 #undef MIRT__ELEMENT
 #ifndef __CUDACC__
 #include "optimize_end.inc"

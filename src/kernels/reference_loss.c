@@ -143,16 +143,6 @@ static mirt__real mirt__ref_mean_squared_error_grad(bool logits, mirt__real x, m
     return 2 * (x - t);
 }
 
-static mirt__real mirt__ref_mean_absolute_error(bool logits, mirt__real x, mirt__real t) {
-    (void)logits;
-    return mirt__fabs(x - t);
-}
-/* 0 where both are equal, as in Keras; NaN stays NaN. */
-static mirt__real mirt__ref_mean_absolute_error_grad(bool logits, mirt__real x, mirt__real t) {
-    (void)logits;
-    return x > t ? 1 : x < t ? -1 : x - t;
-}
-
 typedef mirt__real (*mirt__ref_element)(bool logits, mirt__real x, mirt__real t);
 
 static mirt__real mirt__ref_mean(const mirt__loss *l, int64_t r, mirt__ref_element element) {
