@@ -1698,8 +1698,7 @@ MIRT_API float mirt_scale_learning_rate(const mirt_strategy *strategy, float rat
     X(MIRT_ADAM, adam, adam) \
     X(MIRT_SGD, sgd, sgd) \
     X(MIRT_ADAMW, adamw, adam) \
-    X(MIRT_RMSPROP, rmsprop, rmsprop) \
-    X(MIRT_SGDW, sgdw, sgd)
+    X(MIRT_RMSPROP, rmsprop, rmsprop)
 #define MIRT__OPTIMIZER_VALUE(kind, name, kernel) kind,
 typedef enum mirt_optimizer_kind {
     MIRT_OPTIMIZER_LIST(MIRT__OPTIMIZER_VALUE) MIRT__OPTIMIZER_COUNT
@@ -1742,8 +1741,6 @@ MIRT_API mirt_optimizer mirt_adamw(float learning_rate);
 MIRT_API mirt_optimizer mirt_sgd(float learning_rate, float momentum, bool nesterov);
 /* Keras RMSprop: rho 0.9, no momentum, epsilon 1e-7; its usual rate is 1e-3. Hinton 2012. */
 MIRT_API mirt_optimizer mirt_rmsprop(float learning_rate);
-/* SGD with a momentum of 0.9 and a weight decay of 0.004, decoupled. Loshchilov & Hutter 2019. */
-MIRT_API mirt_optimizer mirt_sgdw(float learning_rate);
 
 /* With use_ema: replaces the weights by their averages, on every device. mirt_fit calls it at its end; custom loops
    call it themselves. Does nothing before the first step. Keras: finalize_variable_values. MIRT_E_STATE: compiled without
@@ -39423,17 +39420,6 @@ static const mirt__field mirt__rmsprop_fields[] = {MIRT__OWN_FIELD(mirt_optimize
 static const mirt__optimizer_class mirt__optimizer_rmsprop = {
     "rmsprop", mirt_rmsprop, MIRT__FIELDS(mirt__rmsprop_fields), false,
     mirt__rmsprop_slots, mirt__rmsprop_check, mirt__rmsprop_update};
-
-MIRT_API mirt_optimizer mirt_sgdw(float learning_rate) {
-    mirt_optimizer o = mirt_sgd(learning_rate, 0.9f, false);
-    o.kind = MIRT_SGDW;
-    o.weight_decay = 0.004f;
-    return o;
-}
-
-static const mirt__optimizer_class mirt__optimizer_sgdw = {
-    "sgdw", mirt_sgdw, MIRT__FIELDS(mirt__sgd_fields), false,
-    mirt__sgd_slots, mirt__sgd_check, mirt__sgd_update};
 
 /* >>all optimizers */
 

@@ -149,17 +149,6 @@ static const mirt__optimizer_class mirt__optimizer_rmsprop = {
     "rmsprop", mirt_rmsprop, MIRT__FIELDS(mirt__rmsprop_fields), false,
     mirt__rmsprop_slots, mirt__rmsprop_check, mirt__rmsprop_update};
 
-MIRT_API mirt_optimizer mirt_sgdw(float learning_rate) {
-    mirt_optimizer o = mirt_sgd(learning_rate, 0.9f, false);
-    o.kind = MIRT_SGDW;
-    o.weight_decay = 0.004f;
-    return o;
-}
-
-static const mirt__optimizer_class mirt__optimizer_sgdw = {
-    "sgdw", mirt_sgdw, MIRT__FIELDS(mirt__sgd_fields), false,
-    mirt__sgd_slots, mirt__sgd_check, mirt__sgd_update};
-
 /* >>all optimizers */
 
 static const mirt__field mirt__common_fields[] = {

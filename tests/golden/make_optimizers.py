@@ -57,7 +57,6 @@ UPDATES = {
     "rmsprop": lambda: opt.RMSprop(0.01),
     "rmsprop momentum": lambda: opt.RMSprop(0.01, rho=0.8, momentum=0.5),
     "rmsprop centered": lambda: opt.RMSprop(0.01, centered=True, momentum=0.5, weight_decay=0.125),
-    "sgdw": lambda: opt.SGD(0.01, momentum=0.9, weight_decay=0.004),
 }
 text = [HEAD % (tf.__version__, keras.__version__)]
 

@@ -213,16 +213,6 @@ static const double optimizer_16_slot[] = {
     0.49724622117101647, 0.40444543376850584, 0.16603143059564712, -0.46364219181082145
 };
 
-static const double optimizer_17_weight[] = {
-    -1.5397435640617121, -0.004642615050049953, -0.80111209644968262, -0.12606835492501156, 0.51673898624988202,
-    0.75383735988963119, -0.41870542945732808, 0.83771324130679958
-};
-
-static const double optimizer_17_slot[] = {
-    -0.020899215078254738, 0.011420590861641194, 0.050985074421699306, 0.018884465437489912, -0.04972461953362213,
-    -0.040444541440637395, -0.016603142401554204, 0.046364208877213625
-};
-
 static const golden_update golden_updates[] = {
     {"adam", "momentum,velocity", optimizer_0_weight, optimizer_0_slot, NULL},
     {"adam amsgrad", "momentum,velocity,velocity_hat", optimizer_1_weight, optimizer_1_slot, NULL},
@@ -241,7 +231,6 @@ static const golden_update golden_updates[] = {
     {"rmsprop", "velocity", optimizer_14_weight, optimizer_14_slot, NULL},
     {"rmsprop momentum", "velocity,momentum", optimizer_15_weight, optimizer_15_slot, NULL},
     {"rmsprop centered", "velocity,momentum,average_gradient", optimizer_16_weight, optimizer_16_slot, NULL},
-    {"sgdw", "momentum", optimizer_17_weight, optimizer_17_slot, NULL},
 };
 
 enum { SCHEDULE_STEPS = 18 };
