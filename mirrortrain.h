@@ -1698,8 +1698,7 @@ MIRT_API float mirt_scale_learning_rate(const mirt_strategy *strategy, float rat
     X(MIRT_ADAM, adam, adam) \
     X(MIRT_SGD, sgd, sgd) \
     X(MIRT_ADAMW, adamw, adam) \
-    X(MIRT_RMSPROP, rmsprop, rmsprop) \
-    X(MIRT_ADAMAX, adamax, adamax)
+    X(MIRT_RMSPROP, rmsprop, rmsprop)
 #define MIRT__OPTIMIZER_VALUE(kind, name, kernel) kind,
 typedef enum mirt_optimizer_kind {
     MIRT_OPTIMIZER_LIST(MIRT__OPTIMIZER_VALUE) MIRT__OPTIMIZER_COUNT
@@ -1742,8 +1741,6 @@ MIRT_API mirt_optimizer mirt_adamw(float learning_rate);
 MIRT_API mirt_optimizer mirt_sgd(float learning_rate, float momentum, bool nesterov);
 /* Keras RMSprop: rho 0.9, no momentum, epsilon 1e-7; its usual rate is 1e-3. Hinton 2012. */
 MIRT_API mirt_optimizer mirt_rmsprop(float learning_rate);
-/* Keras Adamax: beta_1 0.9, beta_2 0.999, epsilon 1e-7. Kingma & Ba 2015. */
-MIRT_API mirt_optimizer mirt_adamax(float learning_rate);
 
 /* With use_ema: replaces the weights by their averages, on every device. mirt_fit calls it at its end; custom loops
    call it themselves. Does nothing before the first step. Keras: finalize_variable_values. MIRT_E_STATE: compiled without
@@ -7714,18 +7711,6 @@ MIRT__LIB void mirt__ref_rmsprop(const mirt__update *u) {
     }
 }
 
-MIRT__LIB void mirt__ref_adamax(const mirt__update *u) {
-    const mirt__real rate = u->learning_rate, new_1 = u->new_1, new_2 = u->new_2, epsilon = u->epsilon;
-    for (int64_t i = u->begin; i < u->end; i++) {
-        const mirt__real g = mirt__ref_gradient(u, i), size = mirt__fabs(g);
-        const mirt__real m = u->slot[0][i] + (g - u->slot[0][i]) * new_1;
-        const mirt__real faded = u->slot[1][i] - u->slot[1][i] * new_2, norm = faded > size ? faded : size;
-        u->slot[0][i] = m;
-        u->slot[1][i] = norm;
-        mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) - m * rate / (norm + epsilon));
-    }
-}
-
 /* >>section kernels/reference_move.c */
 
 /* Reference: strided copies, rows by index, and operations along one axis. */
@@ -12529,26 +12514,6 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
         MIRT__UPDATE_STORE
     }
 }
-
-static void MIRT__K(adamax_range)(const mirt__update *args, int64_t begin, int64_t end) {
-    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
-    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
-    float *first = args->slot[0], *second = args->slot[1];
-    const bool extras = true;
-    MIRT__UPDATE_PARTS
-    for (int64_t i = begin; i < end; i += MIRT__LANES) {
-        const int64_t n = mirt__min(end - i, MIRT__LANES);
-        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
-        MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), norm = MIRT__K(load_up_to)(second + i, n);
-        m = MIRT__K(fma)(g - m, new_1, m);
-        norm = MIRT__K(max)(norm - norm * new_2, MIRT__K(abs)(g));
-        MIRT__K(store_up_to)(first + i, m, n);
-        MIRT__K(store_up_to)(second + i, norm, n);
-        MIRT__UPDATE_WEIGHT
-        weight -= rate * m / (norm + epsilon);
-        MIRT__UPDATE_STORE
-    }
-}
 #undef MIRT__UPDATE_STORE
 #undef MIRT__UPDATE_WEIGHT
 #undef MIRT__UPDATE_PARTS
@@ -14982,26 +14947,6 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
         MIRT__UPDATE_STORE
     }
 }
-
-static void MIRT__K(adamax_range)(const mirt__update *args, int64_t begin, int64_t end) {
-    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
-    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
-    float *first = args->slot[0], *second = args->slot[1];
-    const bool extras = true;
-    MIRT__UPDATE_PARTS
-    for (int64_t i = begin; i < end; i += MIRT__LANES) {
-        const int64_t n = mirt__min(end - i, MIRT__LANES);
-        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
-        MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), norm = MIRT__K(load_up_to)(second + i, n);
-        m = MIRT__K(fma)(g - m, new_1, m);
-        norm = MIRT__K(max)(norm - norm * new_2, MIRT__K(abs)(g));
-        MIRT__K(store_up_to)(first + i, m, n);
-        MIRT__K(store_up_to)(second + i, norm, n);
-        MIRT__UPDATE_WEIGHT
-        weight -= rate * m / (norm + epsilon);
-        MIRT__UPDATE_STORE
-    }
-}
 #undef MIRT__UPDATE_STORE
 #undef MIRT__UPDATE_WEIGHT
 #undef MIRT__UPDATE_PARTS
@@ -16708,26 +16653,6 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
         }
         MIRT__UPDATE_WEIGHT
         weight -= step;
-        MIRT__UPDATE_STORE
-    }
-}
-
-static void MIRT__K(adamax_range)(const mirt__update *args, int64_t begin, int64_t end) {
-    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
-    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
-    float *first = args->slot[0], *second = args->slot[1];
-    const bool extras = true;
-    MIRT__UPDATE_PARTS
-    for (int64_t i = begin; i < end; i += MIRT__LANES) {
-        const int64_t n = mirt__min(end - i, MIRT__LANES);
-        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
-        MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), norm = MIRT__K(load_up_to)(second + i, n);
-        m = MIRT__K(fma)(g - m, new_1, m);
-        norm = MIRT__K(max)(norm - norm * new_2, MIRT__K(abs)(g));
-        MIRT__K(store_up_to)(first + i, m, n);
-        MIRT__K(store_up_to)(second + i, norm, n);
-        MIRT__UPDATE_WEIGHT
-        weight -= rate * m / (norm + epsilon);
         MIRT__UPDATE_STORE
     }
 }
@@ -18447,26 +18372,6 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
         }
         MIRT__UPDATE_WEIGHT
         weight -= step;
-        MIRT__UPDATE_STORE
-    }
-}
-
-static void MIRT__K(adamax_range)(const mirt__update *args, int64_t begin, int64_t end) {
-    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
-    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
-    float *first = args->slot[0], *second = args->slot[1];
-    const bool extras = true;
-    MIRT__UPDATE_PARTS
-    for (int64_t i = begin; i < end; i += MIRT__LANES) {
-        const int64_t n = mirt__min(end - i, MIRT__LANES);
-        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
-        MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), norm = MIRT__K(load_up_to)(second + i, n);
-        m = MIRT__K(fma)(g - m, new_1, m);
-        norm = MIRT__K(max)(norm - norm * new_2, MIRT__K(abs)(g));
-        MIRT__K(store_up_to)(first + i, m, n);
-        MIRT__K(store_up_to)(second + i, norm, n);
-        MIRT__UPDATE_WEIGHT
-        weight -= rate * m / (norm + epsilon);
         MIRT__UPDATE_STORE
     }
 }
@@ -39515,41 +39420,6 @@ static const mirt__field mirt__rmsprop_fields[] = {MIRT__OWN_FIELD(mirt_optimize
 static const mirt__optimizer_class mirt__optimizer_rmsprop = {
     "rmsprop", mirt_rmsprop, MIRT__FIELDS(mirt__rmsprop_fields), false,
     mirt__rmsprop_slots, mirt__rmsprop_check, mirt__rmsprop_update};
-
-MIRT_API mirt_optimizer mirt_adamax(float learning_rate) {
-    mirt_optimizer o = mirt_adam(learning_rate);
-    o.kind = MIRT_ADAMAX;
-    return o;
-}
-
-static int mirt__adamax_slots(const mirt_optimizer *o, const char **name) {
-    (void)o;
-    name[0] = "momentum";
-    name[1] = "norm";
-    return 2;
-}
-
-static mirt_status mirt__adamax_check(const mirt_optimizer *o) {
-    if (mirt__is_share(o->beta_1) && mirt__is_share(o->beta_2) && mirt__is_rate((double)o->epsilon))
-        return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID,
-                      "Adamax's beta_1 %g and beta_2 %g must be in [0, 1), and epsilon %g must not be negative; start "
-                      "from mirt_adamax(rate)",
-                      (double)o->beta_1, (double)o->beta_2, (double)o->epsilon);
-}
-
-static void mirt__adamax_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
-                                mirt__update *update) {
-    memcpy(update->slot, slot, 2 * sizeof *slot);
-    update->new_1 = (float)(1 - mirt__as_written(o->beta_1));
-    update->new_2 = (float)(1 - mirt__as_written(o->beta_2));
-    update->epsilon = o->epsilon;
-    update->learning_rate = (float)(rate / (1 - pow((double)o->beta_1, (double)step)));
-}
-
-static const mirt__optimizer_class mirt__optimizer_adamax = {
-    "adamax", mirt_adamax, MIRT__FIELDS(mirt__adam_fields), false,
-    mirt__adamax_slots, mirt__adamax_check, mirt__adamax_update};
 
 /* >>all optimizers */
 

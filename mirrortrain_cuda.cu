@@ -1738,23 +1738,6 @@ struct mirt__cu_rmsprop {
         mirt__cu_store_left<W>(u.slot[1] + i, there, g);
     }
 };
-struct mirt__cu_adamax {
-    template <int W>
-    static inline __device__ void step(const mirt__cu_updated &u, const mirt__cu_rates &r, int64_t i, int64_t there,
-                                       float *g) {
-        float a[W], b[W];
-        mirt__cu_load_left<W>(u.slot[0] + i, there, a);
-        mirt__cu_load_left<W>(u.slot[1] + i, there, b);
-        for (int k = 0; k < W; k++) {
-            a[k] = __fmaf_rn(__fsub_rn(g[k], a[k]), r.new_1, a[k]);
-            b[k] = __fsub_rn(b[k], __fmul_rn(b[k], r.new_2));
-            b[k] = b[k] > fabsf(g[k]) ? b[k] : fabsf(g[k]);
-        }
-        mirt__cu_store_left<W>(u.slot[0] + i, there, a);
-        mirt__cu_store_left<W>(u.slot[1] + i, there, b);
-        for (int k = 0; k < W; k++) g[k] = __fdiv_rn(__fmul_rn(r.rate, a[k]), __fadd_rn(b[k], r.epsilon));
-    }
-};
 
 template <class RULE, int W, int MOST>
 static __global__ void __launch_bounds__(256)

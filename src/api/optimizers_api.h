@@ -83,8 +83,7 @@ MIRT_API float mirt_scale_learning_rate(const mirt_strategy *strategy, float rat
     X(MIRT_ADAM, adam, adam) \
     X(MIRT_SGD, sgd, sgd) \
     X(MIRT_ADAMW, adamw, adam) \
-    X(MIRT_RMSPROP, rmsprop, rmsprop) \
-    X(MIRT_ADAMAX, adamax, adamax)
+    X(MIRT_RMSPROP, rmsprop, rmsprop)
 #define MIRT__OPTIMIZER_VALUE(kind, name, kernel) kind,
 typedef enum mirt_optimizer_kind {
     MIRT_OPTIMIZER_LIST(MIRT__OPTIMIZER_VALUE) MIRT__OPTIMIZER_COUNT
@@ -127,8 +126,6 @@ MIRT_API mirt_optimizer mirt_adamw(float learning_rate);
 MIRT_API mirt_optimizer mirt_sgd(float learning_rate, float momentum, bool nesterov);
 /* Keras RMSprop: rho 0.9, no momentum, epsilon 1e-7; its usual rate is 1e-3. Hinton 2012. */
 MIRT_API mirt_optimizer mirt_rmsprop(float learning_rate);
-/* Keras Adamax: beta_1 0.9, beta_2 0.999, epsilon 1e-7. Kingma & Ba 2015. */
-MIRT_API mirt_optimizer mirt_adamax(float learning_rate);
 
 /* With use_ema: replaces the weights by their averages, on every device. mirt_fit calls it at its end; custom loops
    call it themselves. Does nothing before the first step. Keras: finalize_variable_values. MIRT_E_STATE: compiled without

@@ -280,15 +280,3 @@ MIRT__LIB void mirt__ref_rmsprop(const mirt__update *u) {
         mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) - step);
     }
 }
-
-MIRT__LIB void mirt__ref_adamax(const mirt__update *u) {
-    const mirt__real rate = u->learning_rate, new_1 = u->new_1, new_2 = u->new_2, epsilon = u->epsilon;
-    for (int64_t i = u->begin; i < u->end; i++) {
-        const mirt__real g = mirt__ref_gradient(u, i), size = mirt__fabs(g);
-        const mirt__real m = u->slot[0][i] + (g - u->slot[0][i]) * new_1;
-        const mirt__real faded = u->slot[1][i] - u->slot[1][i] * new_2, norm = faded > size ? faded : size;
-        u->slot[0][i] = m;
-        u->slot[1][i] = norm;
-        mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) - m * rate / (norm + epsilon));
-    }
-}

@@ -149,41 +149,6 @@ static const mirt__optimizer_class mirt__optimizer_rmsprop = {
     "rmsprop", mirt_rmsprop, MIRT__FIELDS(mirt__rmsprop_fields), false,
     mirt__rmsprop_slots, mirt__rmsprop_check, mirt__rmsprop_update};
 
-MIRT_API mirt_optimizer mirt_adamax(float learning_rate) {
-    mirt_optimizer o = mirt_adam(learning_rate);
-    o.kind = MIRT_ADAMAX;
-    return o;
-}
-
-static int mirt__adamax_slots(const mirt_optimizer *o, const char **name) {
-    (void)o;
-    name[0] = "momentum";
-    name[1] = "norm";
-    return 2;
-}
-
-static mirt_status mirt__adamax_check(const mirt_optimizer *o) {
-    if (mirt__is_share(o->beta_1) && mirt__is_share(o->beta_2) && mirt__is_rate((double)o->epsilon))
-        return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID,
-                      "Adamax's beta_1 %g and beta_2 %g must be in [0, 1), and epsilon %g must not be negative; start "
-                      "from mirt_adamax(rate)",
-                      (double)o->beta_1, (double)o->beta_2, (double)o->epsilon);
-}
-
-static void mirt__adamax_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
-                                mirt__update *update) {
-    memcpy(update->slot, slot, 2 * sizeof *slot);
-    update->new_1 = (float)(1 - mirt__as_written(o->beta_1));
-    update->new_2 = (float)(1 - mirt__as_written(o->beta_2));
-    update->epsilon = o->epsilon;
-    update->learning_rate = (float)(rate / (1 - pow((double)o->beta_1, (double)step)));
-}
-
-static const mirt__optimizer_class mirt__optimizer_adamax = {
-    "adamax", mirt_adamax, MIRT__FIELDS(mirt__adam_fields), false,
-    mirt__adamax_slots, mirt__adamax_check, mirt__adamax_update};
-
 /* >>all optimizers */
 
 static const mirt__field mirt__common_fields[] = {

@@ -57,8 +57,6 @@ UPDATES = {
     "rmsprop": lambda: opt.RMSprop(0.01),
     "rmsprop momentum": lambda: opt.RMSprop(0.01, rho=0.8, momentum=0.5),
     "rmsprop centered": lambda: opt.RMSprop(0.01, centered=True, momentum=0.5, weight_decay=0.125),
-    "adamax": lambda: opt.Adamax(0.01),
-    "adamax clipnorm ema": lambda: opt.Adamax(0.01, weight_decay=0.125, clipnorm=1.5, use_ema=True),
 }
 text = [HEAD % (tf.__version__, keras.__version__)]
 
