@@ -1377,8 +1377,6 @@ MIRT_API mirt_tensor *mirt_softmax_layer(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_batch_norm(mirt_tensor *x, const mirt_batch_norm_desc *desc);
 /* Ba et al. 2016. NULL desc: all defaults. */
 MIRT_API mirt_tensor *mirt_layer_norm(mirt_tensor *x, const mirt_layer_norm_desc *desc);
-/* Divides by the Euclidean norm over `axis`, -1 being the last; axis 0 holds the rows. Keras: UnitNormalization. */
-MIRT_API mirt_tensor *mirt_unit_normalization(mirt_tensor *x, int axis);
 /* Per sample, as mirt_reshape; one dimension may be -1: what is left. Keras: Reshape. */
 MIRT_API mirt_tensor *mirt_reshape_layer(mirt_tensor *x, mirt_shape shape);
 /* Axis i + 1 becomes axis dims[i], counted from 1 after the rows: MIRT_SHAPE(3, 1, 2). Keras: Permute. */
@@ -40664,7 +40662,7 @@ MIRT__LIB void mirt__metrics_warn(mirt_model *model) {
     X(zero_padding2d) X(cropping2d) X(up_sampling2d) \
     X(random_flip) X(random_rotation) X(random_zoom) X(random_translation) X(random_crop) X(center_crop) X(resizing) \
     X(random_contrast) X(random_brightness) \
-    X(batch_norm) X(layer_norm) X(unit_normalization) \
+    X(batch_norm) X(layer_norm) \
     X(add) X(subtract) X(multiply) X(average) X(maximum) X(minimum) X(concatenate)
 
 #define MIRT__LAYER_NUMBER(name) MIRT__NUMBER_OF_LAYER_##name,
@@ -41511,25 +41509,6 @@ MIRT__LAYER(layer_norm, "LayerNormalization", "layer_normalization", 1, 1, mirt_
 
 MIRT__LAYER_FUNCTION(mirt_batch_norm, batch_norm, mirt_batch_norm_desc, mirt__layer_on)
 MIRT__LAYER_FUNCTION(mirt_layer_norm, layer_norm, mirt_layer_norm_desc, mirt__layer_on)
-
-static mirt_tensor *mirt__unit_normalization_build(mirt__layer *layer, mirt_tensor *x) {
-    const int axis = *(const int *)layer->desc, rank = x->shape.rank, at = axis < 0 ? axis + rank : axis;
-    if (at < 1 || at >= rank) {
-        mirt__fail(MIRT_E_SHAPE, "axis is %d; it must name one of %d axes other than that of the rows", axis, rank);
-        return NULL;
-    }
-    mirt_tensor *squares = mirt__reduce_op(MIRT__REDUCE_SUM, mirt__unary_op(MIRT__SQUARE, x, 0, 0), 1u << at, true);
-    /* Keras's epsilon of 1e-12 is the smallest norm. */
-    squares = mirt__unary_op(MIRT__CLIP, squares, 1e-24f, INFINITY);
-    return mirt__binary_op(MIRT__MULTIPLY, x, mirt__unary_op(MIRT__RSQRT, squares, 0, 0));
-}
-
-static const mirt__field mirt__unit_normalization_fields[] = {MIRT__ONLY_FIELD("axis", SIGNED)};
-MIRT__LAYER(unit_normalization, "UnitNormalization", "unit_normalization", 1, 1, mirt__unit_normalization_fields, int);
-
-MIRT_API mirt_tensor *mirt_unit_normalization(mirt_tensor *x, int axis) {
-    return mirt__layer_on(&mirt__unit_normalization_layer, x, &axis, NULL);
-}
 
 /* >>section nn/layers_merge.c */
 

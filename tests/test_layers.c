@@ -170,8 +170,6 @@ static mirt_tensor *row_sized(mirt_tensor *x, mirt_augmentation_kind kind, int h
 static mirt_tensor *row_center_crop(mirt_tensor *x) { return row_sized(x, MIRT_CENTER_CROP, 3, 2, false); }
 static mirt_tensor *row_center_crop_larger(mirt_tensor *x) { return row_sized(x, MIRT_CENTER_CROP, 6, 4, false); }
 static mirt_tensor *row_resizing(mirt_tensor *x) { return row_sized(x, MIRT_RESIZING, 3, 7, false); }
-static mirt_tensor *row_unit(mirt_tensor *x) { return mirt_unit_normalization(x, -1); }
-static mirt_tensor *row_unit_axis(mirt_tensor *x) { return mirt_unit_normalization(x, 1); }
 static mirt_tensor *row_resizing_crop(mirt_tensor *x) { return row_sized(x, MIRT_RESIZING, 4, 3, true); }
 static mirt_tensor *row_up(mirt_tensor *x) { return mirt_up_sampling2d(x, NULL); }
 static mirt_tensor *row_up_bilinear(mirt_tensor *x) {
@@ -341,8 +339,6 @@ static const struct {
     {"center_crop larger", row_center_crop_larger},
     {"resizing", row_resizing},
     {"resizing crop", row_resizing_crop},
-    {"unit_normalization", row_unit},
-    {"unit_normalization axis", row_unit_axis},
 };
 
 /* >>against Keras */
@@ -646,8 +642,6 @@ WRONG(permute_count, mirt_permute(w->image, MIRT_SHAPE(2, 1)))
 WRONG(permute_twice, mirt_permute(w->image, MIRT_SHAPE(1, 2, 2)))
 WRONG(permute_far, mirt_permute(w->image, MIRT_SHAPE(1, 2, 4)))
 WRONG(relu, relu(w->image, -1, 0, 0))
-WRONG(unit_rows, mirt_unit_normalization(w->image, 0))
-WRONG(unit_axis, mirt_unit_normalization(w->image, -5))
 WRONG(leaky, mirt_leaky_relu_layer(w->image, NAN))
 WRONG(prelu, prelu(w->image, 1))
 WRONG(prelu_far, prelu(w->image, 16))
@@ -716,8 +710,6 @@ static const struct {
     {wrong_permute_twice, "permute: the permutation must name each of the axes"},
     {wrong_permute_far, "permute: the permutation"},
     {wrong_relu, "re_lu: max_value -1"},
-    {wrong_unit_rows, "unit_normalization: axis is 0"},
-    {wrong_unit_axis, "unit_normalization: axis is -5"},
     {wrong_leaky, "leaky_re_lu: the slope is"},
     {wrong_prelu, "p_re_lu: shared_axes is 1; bits 1 to 3"},
     {wrong_prelu_far, "p_re_lu: shared_axes is 16"},

@@ -383,8 +383,6 @@ MIRT_API mirt_tensor *mirt_softmax_layer(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_batch_norm(mirt_tensor *x, const mirt_batch_norm_desc *desc);
 /* Ba et al. 2016. NULL desc: all defaults. */
 MIRT_API mirt_tensor *mirt_layer_norm(mirt_tensor *x, const mirt_layer_norm_desc *desc);
-/* Divides by the Euclidean norm over `axis`, -1 being the last; axis 0 holds the rows. Keras: UnitNormalization. */
-MIRT_API mirt_tensor *mirt_unit_normalization(mirt_tensor *x, int axis);
 /* Per sample, as mirt_reshape; one dimension may be -1: what is left. Keras: Reshape. */
 MIRT_API mirt_tensor *mirt_reshape_layer(mirt_tensor *x, mirt_shape shape);
 /* Axis i + 1 becomes axis dims[i], counted from 1 after the rows: MIRT_SHAPE(3, 1, 2). Keras: Permute. */

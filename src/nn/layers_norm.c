@@ -94,22 +94,3 @@ MIRT__LAYER(layer_norm, "LayerNormalization", "layer_normalization", 1, 1, mirt_
 
 MIRT__LAYER_FUNCTION(mirt_batch_norm, batch_norm, mirt_batch_norm_desc, mirt__layer_on)
 MIRT__LAYER_FUNCTION(mirt_layer_norm, layer_norm, mirt_layer_norm_desc, mirt__layer_on)
-
-static mirt_tensor *mirt__unit_normalization_build(mirt__layer *layer, mirt_tensor *x) {
-    const int axis = *(const int *)layer->desc, rank = x->shape.rank, at = axis < 0 ? axis + rank : axis;
-    if (at < 1 || at >= rank) {
-        mirt__fail(MIRT_E_SHAPE, "axis is %d; it must name one of %d axes other than that of the rows", axis, rank);
-        return NULL;
-    }
-    mirt_tensor *squares = mirt__reduce_op(MIRT__REDUCE_SUM, mirt__unary_op(MIRT__SQUARE, x, 0, 0), 1u << at, true);
-    /* Keras's epsilon of 1e-12 is the smallest norm. */
-    squares = mirt__unary_op(MIRT__CLIP, squares, 1e-24f, INFINITY);
-    return mirt__binary_op(MIRT__MULTIPLY, x, mirt__unary_op(MIRT__RSQRT, squares, 0, 0));
-}
-
-static const mirt__field mirt__unit_normalization_fields[] = {MIRT__ONLY_FIELD("axis", SIGNED)};
-MIRT__LAYER(unit_normalization, "UnitNormalization", "unit_normalization", 1, 1, mirt__unit_normalization_fields, int);
-
-MIRT_API mirt_tensor *mirt_unit_normalization(mirt_tensor *x, int axis) {
-    return mirt__layer_on(&mirt__unit_normalization_layer, x, &axis, NULL);
-}

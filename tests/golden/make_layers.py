@@ -152,8 +152,6 @@ CASES.update({
     "center_crop larger": (double(L.CenterCrop(6, 4)), IMAGE),
     "resizing": (double(L.Resizing(3, 7)), IMAGE),
     "resizing crop": (double(L.Resizing(4, 3, interpolation="nearest", crop_to_aspect_ratio=True)), IMAGE),
-    "unit_normalization": (L.UnitNormalization(), IMAGE),
-    "unit_normalization axis": (L.UnitNormalization(axis=1), IMAGE),
 })
 
 
