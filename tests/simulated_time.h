@@ -1,9 +1,9 @@
 #ifndef SIMULATED_TIME_H
 #define SIMULATED_TIME_H
-/* Runs the library's threads in simulated time. What a test asserts then does not depend on the machine. One thread runs
-   at a time. Computing takes no time; the clock moves when every thread sleeps or waits, to the next moment at
-   which one of them continues. Works with tests that are linked with parts.a, as it replaces the functions of
-   hooks.h. A test that defines TIMED runs in real time. */
+/* Runs the library's threads in simulated time. What a test asserts then does not depend on the machine. One
+   thread runs at a time. Computing takes no time; the clock moves when every thread sleeps or waits, to the next
+   moment at which one of them continues. Works with tests that are linked with parts.a, as it replaces the
+   functions of hooks.h. A test that defines TIMED runs in real time. */
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
