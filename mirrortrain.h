@@ -603,7 +603,8 @@ typedef struct mirt_strategy_desc {
        use returns at once and frees nothing. Other strategies are not affected. 0: 60; single steps (mirt_train_step
        and the like) then check only the devices after the first, because the caller is the first. A positive number:
        exactly this limit. Negative: none. Time in which the process is suspended (SIGSTOP, a debugger, a snapshot of a
-       virtual machine) does not count: the limit starts again afterwards. */
+       virtual machine) does not count: the limit starts again afterwards. Programs without threads or without training
+       have none. */
     double timeout_seconds;
     bool winograd;       /* 3x3 convolutions of stride 1 and the gradients of their inputs by Winograd's F(2x2, 3x3),
                             where that is faster (it takes up to half the time): float32, with other roundings. CPUs
@@ -2685,10 +2686,10 @@ MIRT__END_C
 /* >>section base/optimize_keep.inc */
 
 /* Saves __OPTIMIZE__, which gcc leaves defined in C after `#pragma GCC optimize`. A program compiled without
-   optimization must not see it: headers that then define intrinsics as functions refuse constant arguments. */
+   optimization must not see it: headers that then define intrinsics as functions refuse constant arguments. After such
+   a pragma gcc also takes longer for each of their thousands of functions. */
 #pragma push_macro("__OPTIMIZE__")
-#if !defined(__clang__) && !defined(__OPTIMIZE__) && defined(__SSE2__) && \
-    !defined(__CUDACC__)
+#if !defined(__clang__) && defined(__SSE2__) && !defined(__CUDACC__)
 #if defined(__x86_64__) && !defined(MIRRORTRAIN_NO_SIMD)
 #include <immintrin.h>
 #else
@@ -3350,7 +3351,7 @@ typedef struct mirt__augment_rows {
     X(scan, scan, COMMON, ALL) X(move, move, COMMON, ALL) X(gather, gather, COMMON, ALL) \
     X(gather_grad, gather, COMMON, TRAIN) X(softmax, softmax, FAST, ALL) X(softmax_grad, softmax, COMMON, TRAIN) \
     X(loss, loss, FAST, TRAIN) X(loss_grad, loss, FAST, TRAIN) X(accuracy, accuracy, COMMON, TRAIN) \
-    X(dropout, dropout, FAST, ALL) X(cast, cast, COMMON, ALL) X(one_hot, one_hot, COMMON, ALL) \
+    X(dropout, dropout, FAST, TRAIN) X(cast, cast, COMMON, ALL) X(one_hot, one_hot, COMMON, ALL) \
     X(resize, resize, COMMON, ALL) X(resize_grad, resize, COMMON, TRAIN) X(norm_stats, norm, NORM, ALL) \
     X(normalize, norm, NORM, ALL) X(norm_grad_sums, norm, NORM, TRAIN) X(norm_grad_input, norm, NORM, TRAIN)
 
@@ -4013,7 +4014,7 @@ typedef struct mirt__random {
 MIRT__LIB mirt__random mirt__random_stream(uint64_t seed, uint64_t key);
 MIRT__LIB uint32_t mirt__random_u32(mirt__random *random);
 /* Uniform below `bound` > 0, without bias. */
-MIRT__LIB uint64_t mirt__random_below(mirt__random *random, uint64_t bound);
+MIRT__TRAINING_LIB uint64_t mirt__random_below(mirt__random *random, uint64_t bound);
 /* [0, 1) with 24 bits; normal by Box-Muller. */
 MIRT__LIB float mirt__random_unit(mirt__random *random);
 MIRT__LIB double mirt__random_normal(mirt__random *random);
@@ -5694,7 +5695,7 @@ MIRT__LIB uint32_t mirt__random_u32(mirt__random *random) {
     return random->word[4 - random->left--];
 }
 
-MIRT__LIB uint64_t mirt__random_below(mirt__random *random, uint64_t bound) {
+MIRT__TRAINING_LIB uint64_t mirt__random_below(mirt__random *random, uint64_t bound) {
     if (bound <= 1) return 0;
     if (bound <= UINT32_MAX) {
         /* Lemire 2019: multiply, and draw again only in the small biased range. */
@@ -8696,6 +8697,8 @@ static void mirt__common_cast_half(const float *x, uint16_t *y, int64_t count) {
     }
 }
 
+#define MIRT__CAST(y, value) \
+    MIRT__INDEPENDENT for (int64_t i = begin; i < end; i++) (y)[i] = value;
 static void mirt__common_cast_range(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__cast *c = (const mirt__cast *)args;
     const float *xf = (const float *)c->x;
@@ -8712,28 +8715,27 @@ static void mirt__common_cast_range(const void *args, int64_t begin, int64_t end
         if (c->to == (mirt_dtype)MIRT__BFLOAT16) {
             mirt__common_cast_half(xf + begin, (uint16_t *)c->y + begin, end - begin);
         } else if (c->to == MIRT_INT32) {
-            for (int64_t i = begin; i < end; i++) yi[i] = mirt__common_float_to_i32(xf[i]);
+            MIRT__CAST(yi, mirt__common_float_to_i32(xf[i]))
         } else if (c->to == MIRT_BOOL) {
-            for (int64_t i = begin; i < end; i++) yb[i] = xf[i] != 0;
+            MIRT__CAST(yb, xf[i] != 0)
         } else {
-            for (int64_t i = begin; i < end; i++) yb[i] = mirt__common_float_to_u8(xf[i]);
+            MIRT__CAST(yb, mirt__common_float_to_u8(xf[i]))
         }
     } else if (c->to == MIRT_BOOL) {
-        for (int64_t i = begin; i < end; i++) yb[i] = c->from == MIRT_INT32 ? xi[i] != 0 : xb[i] != 0;
+        MIRT__CAST(yb, c->from == MIRT_INT32 ? xi[i] != 0 : xb[i] != 0)
     } else if (c->from == MIRT_INT32 && c->to == MIRT_FLOAT32) {
-        for (int64_t i = begin; i < end; i++) yf[i] = (float)xi[i];
+        MIRT__CAST(yf, (float)xi[i])
     } else if (c->from == MIRT_INT32) {
-        for (int64_t i = begin; i < end; i++) yb[i] = (uint8_t)(xi[i] < 0 ? 0 : xi[i] > 255 ? 255 : xi[i]);
+        MIRT__CAST(yb, (uint8_t)(xi[i] < 0 ? 0 : xi[i] > 255 ? 255 : xi[i]))
     } else if (c->to == MIRT_FLOAT32) {
-        MIRT__INDEPENDENT
-        for (int64_t i = begin; i < end; i++) yf[i] = (float)xb[i];
+        MIRT__CAST(yf, (float)xb[i])
     } else if (c->to == MIRT_INT32) {
-        MIRT__INDEPENDENT
-        for (int64_t i = begin; i < end; i++) yi[i] = xb[i];
+        MIRT__CAST(yi, xb[i])
     } else if (xb != yb) {
         memcpy(yb + begin, xb + begin, (size_t)(end - begin));
     }
 }
+#undef MIRT__CAST
 
 MIRT__LIB void mirt__common_cast(const mirt__cast *args, const mirt__where *where) {
     mirt__common_range(where, args->count, MIRT__GRAIN, mirt__common_cast_range, args);
@@ -9986,7 +9988,7 @@ static const struct {
 };
 
 /* {f, 0} means {-f, f}, or {f, f} for contrast; a negative first number and 0 are a range. */
-static bool mirt__transform_factor(const mirt_augmentation *d, const float factor[2], int axis, mirt__transform *out) {
+MIRT__TRAINING bool mirt__transform_factor(const mirt_augmentation *d, const float factor[2], int axis, mirt__transform *out) {
     const float least = mirt__transform_table[d->kind].least, most = mirt__transform_table[d->kind].most;
     float low = factor[0], high = factor[1];
     for (int i = 0; i < 2; i++) {
@@ -10039,8 +10041,9 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
                           (int)d->interpolation),
                false;
     }
-    if ((reads & MIRT__READS_FACTOR) && !mirt__transform_factor(d, d->factor, 0, out)) return false;
-    if (reads & MIRT__READS_FACTORS) {
+    /* only training draws factors */
+    if (MIRT__TRAINS && (reads & MIRT__READS_FACTOR) && !mirt__transform_factor(d, d->factor, 0, out)) return false;
+    if (MIRT__TRAINS && (reads & MIRT__READS_FACTORS)) {
         out->paired = d->kind == MIRT_RANDOM_ZOOM && d->width_factor[0] == 0 && d->width_factor[1] == 0;
         if (!mirt__transform_factor(d, d->height_factor, 0, out) || !mirt__transform_factor(d, d->width_factor, 1, out))
             return false;
@@ -12532,7 +12535,7 @@ static const mirt__simd MIRT__T(simd) = {
     MIRT__K(taps_row), MIRT__TRAINING_ENTRY(MIRT__K(taps_row_grad)), MIRT__K(max_window),
     MIRT__TRAINING_ENTRY(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
     MIRT__TRAINING_ENTRY(MIRT__K(accumulate_range)), MIRT__K(round_range), MIRT__K(activate_range),
-    MIRT__TRAINING_ENTRY(MIRT__K(slope_range)), MIRT__K(unary_range), MIRT__K(exp_range), MIRT__DRAW, MIRT__WORDS
+    MIRT__TRAINING_ENTRY(MIRT__K(slope_range)), MIRT__K(unary_range), MIRT__K(exp_range), MIRT__TRAINING_ENTRY(MIRT__DRAW), MIRT__WORDS
 };
 
 #define MIRT__WRAP_COMMON(name, arguments)
@@ -13187,7 +13190,7 @@ static const mirt__simd MIRT__T(simd) = {
     MIRT__K(taps_row), MIRT__TRAINING_ENTRY(MIRT__K(taps_row_grad)), MIRT__K(max_window),
     MIRT__TRAINING_ENTRY(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
     MIRT__TRAINING_ENTRY(MIRT__K(accumulate_range)), MIRT__K(round_range), MIRT__K(activate_range),
-    MIRT__TRAINING_ENTRY(MIRT__K(slope_range)), MIRT__K(unary_range), MIRT__K(exp_range), MIRT__DRAW, MIRT__WORDS
+    MIRT__TRAINING_ENTRY(MIRT__K(slope_range)), MIRT__K(unary_range), MIRT__K(exp_range), MIRT__TRAINING_ENTRY(MIRT__DRAW), MIRT__WORDS
 };
 
 #define MIRT__WRAP_COMMON(name, arguments)
@@ -14965,7 +14968,7 @@ static const mirt__simd MIRT__T(simd) = {
     MIRT__K(taps_row), MIRT__TRAINING_ENTRY(MIRT__K(taps_row_grad)), MIRT__K(max_window),
     MIRT__TRAINING_ENTRY(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
     MIRT__TRAINING_ENTRY(MIRT__K(accumulate_range)), MIRT__K(round_range), MIRT__K(activate_range),
-    MIRT__TRAINING_ENTRY(MIRT__K(slope_range)), MIRT__K(unary_range), MIRT__K(exp_range), MIRT__DRAW, MIRT__WORDS
+    MIRT__TRAINING_ENTRY(MIRT__K(slope_range)), MIRT__K(unary_range), MIRT__K(exp_range), MIRT__TRAINING_ENTRY(MIRT__DRAW), MIRT__WORDS
 };
 
 #define MIRT__WRAP_COMMON(name, arguments)
@@ -16674,7 +16677,7 @@ static const mirt__simd MIRT__T(simd) = {
     MIRT__K(taps_row), MIRT__TRAINING_ENTRY(MIRT__K(taps_row_grad)), MIRT__K(max_window),
     MIRT__TRAINING_ENTRY(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
     MIRT__TRAINING_ENTRY(MIRT__K(accumulate_range)), MIRT__K(round_range), MIRT__K(activate_range),
-    MIRT__TRAINING_ENTRY(MIRT__K(slope_range)), MIRT__K(unary_range), MIRT__K(exp_range), MIRT__DRAW, MIRT__WORDS
+    MIRT__TRAINING_ENTRY(MIRT__K(slope_range)), MIRT__K(unary_range), MIRT__K(exp_range), MIRT__TRAINING_ENTRY(MIRT__DRAW), MIRT__WORDS
 };
 
 #define MIRT__WRAP_COMMON(name, arguments)
@@ -18393,7 +18396,7 @@ static const mirt__simd MIRT__T(simd) = {
     MIRT__K(taps_row), MIRT__TRAINING_ENTRY(MIRT__K(taps_row_grad)), MIRT__K(max_window),
     MIRT__TRAINING_ENTRY(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
     MIRT__TRAINING_ENTRY(MIRT__K(accumulate_range)), MIRT__K(round_range), MIRT__K(activate_range),
-    MIRT__TRAINING_ENTRY(MIRT__K(slope_range)), MIRT__K(unary_range), MIRT__K(exp_range), MIRT__DRAW, MIRT__WORDS
+    MIRT__TRAINING_ENTRY(MIRT__K(slope_range)), MIRT__K(unary_range), MIRT__K(exp_range), MIRT__TRAINING_ENTRY(MIRT__DRAW), MIRT__WORDS
 };
 
 #define MIRT__WRAP_COMMON(name, arguments)
@@ -24751,22 +24754,6 @@ MIRT_API mirt_status mirt_read_image(const char *path, mirt_color_mode mode, con
 /* Separable resizing: every pixel is a weighted sum of a few neighbors. Weights are those of TensorFlow's kernels,
    computed in float32 like there. */
 
-/* Begins kernels: optimized even if the including program is not, without contraction. The numerical law forbids
-   contracting a * b + c. Clang has no pragma for the optimization. gcc -O2 alone vectorizes only loops of known length;
-   the cost model allows all. */
-#if defined(__clang__)
-#pragma STDC FP_CONTRACT OFF
-#pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
-#elif defined(__GNUC__)
-#pragma GCC push_options
-#if !defined(MIRRORTRAIN_DEBUG)
-#pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
-#elif defined(__OPTIMIZE__)
-#pragma GCC optimize("fp-contract=off")
-#endif
-#endif
-
 /* >>weights: out pixel i is the sum of weight[i * taps + t] * in pixel first[i] + t */
 
 typedef struct mirt__pixmap_axis {
@@ -24901,6 +24888,22 @@ static void mirt__pixmap_axis_set(mirt__pixmap_axis *axis, const mirt__pixmap *r
 }
 
 /* >>pixels */
+
+/* Begins kernels: optimized even if the including program is not, without contraction. The numerical law forbids
+   contracting a * b + c. Clang has no pragma for the optimization. gcc -O2 alone vectorizes only loops of known length;
+   the cost model allows all. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#if !defined(MIRRORTRAIN_DEBUG)
+#pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#elif defined(__OPTIMIZE__)
+#pragma GCC optimize("fp-contract=off")
+#endif
+#endif
 
 typedef float mirt__pixmap_four __attribute__((vector_size(16), aligned(4), may_alias));
 
@@ -25271,8 +25274,8 @@ MIRT__LIB void mirt__at_begin(mirt_dataset *dataset, mirt__work *work, const cha
 MIRT__LIB void mirt__at_end(mirt_dataset *dataset, mirt__work *work);
 /* Callable by any thread: the progress of all stages, and the smallest sample that a thread is making, with its stage's
    name ("": none). */
-MIRT__LIB uint64_t mirt__dataset_made(const mirt_dataset *dataset);
-MIRT__LIB int64_t mirt__dataset_at(const mirt_dataset *dataset, char *name, size_t size);
+MIRT__TRAINING_LIB uint64_t mirt__dataset_made(const mirt_dataset *dataset);
+MIRT__TRAINING_LIB int64_t mirt__dataset_at(const mirt_dataset *dataset, char *name, size_t size);
 /* Destroys the previous stages. */
 MIRT__LIB void mirt__dataset_leave(mirt_dataset *dataset);
 /* Marks all stages as lost. */
@@ -25360,10 +25363,10 @@ typedef struct mirt__drawn {
     mirt_split split;
 } mirt__drawn;
 /* Whether a split is one of the two; fails in the name of `caller`. */
-MIRT__LIB bool mirt__split_known(const char *caller, mirt_split split);
+MIRT__TRAINING_LIB bool mirt__split_known(const char *caller, mirt_split split);
 /* low to high, both included. */
-MIRT__LIB int mirt__random_between(mirt__random *random, int low, int high);
-MIRT__LIB unsigned char mirt__byte_of(int value);
+MIRT__TRAINING_LIB int mirt__random_between(mirt__random *random, int low, int high);
+MIRT__TRAINING_LIB unsigned char mirt__byte_of(int value);
 
 /* A file read from its start through a small buffer. */
 typedef struct mirt__bytes {
@@ -25486,7 +25489,7 @@ MIRT__LIB void mirt__at_end(mirt_dataset *dataset, mirt__work *work) {
 }
 
 /* The lesser of two. */
-static void mirt__at_least(const mirt__at *at, mirt__at *out) {
+MIRT__TRAINING void mirt__at_least(const mirt__at *at, mirt__at *out) {
     const char *name = __atomic_load_n(&at->name, __ATOMIC_ACQUIRE);
     int64_t index = __atomic_load_n(&at->index, __ATOMIC_RELAXED);
     if (!name || (out->name && out->index <= index)) return;
@@ -25833,7 +25836,7 @@ static void mirt__stages_lock(bool locked) {
 }
 #endif
 
-static void mirt__workers_at(mirt__worker_pool *pool, mirt__at *out) {
+MIRT__TRAINING void mirt__workers_at(mirt__worker_pool *pool, mirt__at *out) {
     mirt__workers_lock(pool, true);
     mirt__at_least(&pool->work->at, out);
 #ifndef MIRRORTRAIN_NO_THREADS
@@ -25842,7 +25845,7 @@ static void mirt__workers_at(mirt__worker_pool *pool, mirt__at *out) {
     mirt__workers_lock(pool, false);
 }
 
-static void mirt__stage_at(const mirt_dataset *stage, mirt__at *out) {
+MIRT__TRAINING void mirt__stage_at(const mirt_dataset *stage, mirt__at *out) {
     mirt__work *work = __atomic_load_n(&stage->work, __ATOMIC_ACQUIRE);
     mirt__worker_pool *pool = __atomic_load_n(&stage->worker_pool, __ATOMIC_ACQUIRE);
     mirt__at_least(&stage->at, out);
@@ -25850,7 +25853,7 @@ static void mirt__stage_at(const mirt_dataset *stage, mirt__at *out) {
     if (pool) mirt__workers_at(pool, out);
 }
 
-MIRT__LIB uint64_t mirt__dataset_made(const mirt_dataset *dataset) {
+MIRT__TRAINING_LIB uint64_t mirt__dataset_made(const mirt_dataset *dataset) {
     uint64_t made = 0;
     mirt__stages_lock(true);
     for (; dataset; dataset = dataset->source) made += __atomic_load_n(&dataset->made, __ATOMIC_RELAXED);
@@ -25858,7 +25861,7 @@ MIRT__LIB uint64_t mirt__dataset_made(const mirt_dataset *dataset) {
     return made;
 }
 
-MIRT__LIB int64_t mirt__dataset_at(const mirt_dataset *dataset, char *name, size_t size) {
+MIRT__TRAINING_LIB int64_t mirt__dataset_at(const mirt_dataset *dataset, char *name, size_t size) {
     mirt__at at = {NULL, 0};
     mirt__stages_lock(true);
     for (; dataset; dataset = dataset->source) mirt__stage_at(dataset, &at);
@@ -26302,17 +26305,17 @@ MIRT__LIB mirt_dataset *mirt__dataset_batched(mirt_dataset *dataset, int64_t bat
 
 /* >>drawn images */
 
-MIRT__LIB bool mirt__split_known(const char *caller, mirt_split split) {
+MIRT__TRAINING_LIB bool mirt__split_known(const char *caller, mirt_split split) {
     if (split == MIRT_TRAIN || split == MIRT_TEST) return true;
     mirt__fail(MIRT_E_INVALID, "%s has the splits MIRT_TRAIN and MIRT_TEST, not %d", caller, (int)split);
     return false;
 }
 
-MIRT__LIB int mirt__random_between(mirt__random *random, int low, int high) {
+MIRT__TRAINING_LIB int mirt__random_between(mirt__random *random, int low, int high) {
     return low + (int)mirt__random_below(random, (uint64_t)(high - low + 1));
 }
 
-MIRT__LIB unsigned char mirt__byte_of(int value) {
+MIRT__TRAINING_LIB unsigned char mirt__byte_of(int value) {
     return (unsigned char)(value < 0 ? 0 : value > 255 ? 255 : value);
 }
 
@@ -31249,6 +31252,8 @@ MIRT__LIB bool mirt__shape_given(mirt__node *node);
 MIRT__LIB bool mirt__shape_kept(mirt__node *node);
 /* Whether a node of a model is lowered for training. */
 MIRT__LIB bool mirt__in_training(const mirt__node *node, const mirt__mode *mode);
+/* For predict-only programs, which cannot do what `action` says: NULL, with the error set. */
+MIRT__LIB mirt_tensor *mirt__without_training(const char *action);
 
 /* Leaves. input: `slot` is its place among the program's inputs; shape batched. */
 MIRT__LIB mirt_tensor *mirt__input_op(mirt__graph *graph, int slot, mirt_dtype dtype, const mirt_shape *shape);
@@ -31421,6 +31426,10 @@ MIRT__TRAINING_LIB mirt__extent mirt__extent_kept(const mirt__node *node, const 
 
 MIRT__LIB bool mirt__in_training(const mirt__node *node, const mirt__mode *mode) {
     return node->a.training == MIRT_TRAINING_AUTO ? mode->training : node->a.training == MIRT_TRAINING_ON;
+}
+
+MIRT__LIB mirt_tensor *mirt__without_training(const char *action) {
+    return mirt__fail(MIRT_E_STATE, "a program without training cannot %s", action), (mirt_tensor *)NULL;
 }
 
 MIRT__LIB int64_t mirt__last_dim(const mirt_tensor *x) { return x->shape.rank ? x->shape.dim[x->shape.rank - 1] : 1; }
@@ -33605,7 +33614,7 @@ static bool mirt__dropout_shape(mirt__node *node) {
     return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, x);
 }
 
-static void mirt__dropout_run(const mirt__call *call) {
+MIRT__TRAINING void mirt__dropout_run(const mirt__call *call) {
     const mirt_shape *shape = &call->node->out[0]->shape;
     const mirt__attrs_random *a = MIRT__OF(&call->node->a, random);
     mirt__dropout d;
@@ -33626,8 +33635,9 @@ MIRT__TRAINING void mirt__dropout_gradient(mirt__node *node, mirt_tensor *const 
 
 static mirt_tensor *mirt__dropout_lower(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in,
                                         const mirt__mode *mode) {
-    if (!mirt__in_training(node, mode)) return in[0];
     (void)graph;
+    if (!mirt__in_training(node, mode)) return in[0];
+    if (!MIRT__TRAINS) return mirt__without_training("drop out");
     return node->a.shape.rank ? mirt__masked_op(in[0], &node->a) : mirt__apply(MIRT__OP_dropout, &node->a, in, 1);
 }
 
@@ -33636,19 +33646,19 @@ static bool mirt__dropout_keeps_all(const mirt__node *node, const mirt__mode *mo
     return MIRT__OF(&node->a, random)->rate == 0;
 }
 
-MIRT__OP_ROW(dropout, mirt__dropout_shape, mirt__dropout_run,
+MIRT__OP_ROW(dropout, mirt__dropout_shape, MIRT__TRAINING_ENTRY(mirt__dropout_run),
     MIRT__SET_GRADIENT(mirt__dropout_gradient) MIRT__SET(lower, mirt__dropout_lower) MIRT__IS(row_wise)
     MIRT__IS(keeps_range) MIRT__SET(steady, mirt__dropout_keeps_all))
 
 /* Dropout of ones. Of its input it reads nothing: that says only whether there are rows. */
-static void mirt__dropout_mask_run(const mirt__call *call) {
+MIRT__TRAINING void mirt__dropout_mask_run(const mirt__call *call) {
     mirt__call inplace = *call;
     call->kernels->fill(mirt__out(call, 0), 1, mirt__elements(call->node->out[0], call->rows), &call->where);
     inplace.in[0] = call->out[0];
     mirt__dropout_run(&inplace);
 }
 
-MIRT__OP_ROW(dropout_mask, mirt__shape_given, mirt__dropout_mask_run, )
+MIRT__OP_ROW(dropout_mask, mirt__shape_given, MIRT__TRAINING_ENTRY(mirt__dropout_mask_run), )
 
 MIRT__LIB mirt_tensor *mirt__masked_op(mirt_tensor *x, const mirt__attrs *a) {
     mirt_tensor *rows = mirt_stop_gradient(x);
@@ -33731,8 +33741,7 @@ static mirt_tensor *mirt__augment_lower(mirt__graph *graph, const mirt__node *no
     const mirt__transform *t = mirt__augment_list(node);
     mirt_tensor *x = in[0];
     if (mirt__in_training(node, mode)) {
-        if (!MIRT__TRAINS)
-            return mirt__fail(MIRT_E_STATE, "a program without training cannot augment"), (mirt_tensor *)NULL;
+        if (!MIRT__TRAINS) return mirt__without_training("augment");
         if (x->node->id == MIRT__OP_cast && x->node->in[0]->dtype == MIRT_UINT8) x = x->node->in[0];
         return mirt__record(graph, MIRT__OP_augment, &node->a, &x, 1);
     }
@@ -34183,9 +34192,7 @@ static mirt_tensor *mirt__batch_norm_lower(mirt__graph *graph, const mirt__node 
     mirt_tensor *mean, *variance;
     const bool training = mirt__in_training(node, mode) && !mirt__norm_frozen(in[1], mode);
     if (!training) return mirt__batch_norm_inference(in, &node->a);
-    if (!MIRT__TRAINS)
-        return mirt__fail(MIRT_E_STATE, "a program without training cannot take the statistics of a batch"),
-               (mirt_tensor *)NULL;
+    if (!MIRT__TRAINS) return mirt__without_training("take the statistics of a batch");
     mirt_tensor *y = mirt__batch_norm_training(in, &node->a, &mean, &variance);
     const bool moved = y && mirt__batch_norm_moves(graph, in[1], mean, momentum) &&
                        mirt__batch_norm_moves(graph, in[2], variance, momentum);
@@ -36626,7 +36633,7 @@ static mirt_status mirt__round_free(mirt_strategy *s, void (*fn)(void *arg, int 
     return mirt__team_run(s->leaders, fn, arg), MIRT_OK;
 }
 
-#ifdef MIRRORTRAIN_NO_THREADS
+#if defined(MIRRORTRAIN_NO_THREADS) || defined(MIRRORTRAIN_NO_TRAIN)
 
 MIRT__LIB void mirt__watch_destroy(mirt_strategy *s) { (void)s; }
 MIRT__LIB mirt_status mirt__watched(mirt_strategy *s, mirt_status (*fn)(void *arg), void *arg) {

@@ -1,5 +1,5 @@
 /* Trains and saves a small model, or loads one and predicts: build_program train|predict FILE. Without training in the
-   library it only predicts.
+   library it only predicts. build_program call LAYER: predicts with a layer that is called as in training.
    Prints a digest of the predictions, which is the same in all builds if the predictions are bit-identical. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
@@ -55,6 +55,25 @@ static mirt_model *train(mirt_strategy *strategy, const char *path) {
 }
 #endif
 
+/* A part of one layer, "drop out", "augment" or "statistics", called as in training. */
+static int call_in_training(mirt_strategy *strategy, const char *layer) {
+    static float pixels[4], out[4];
+    mirt_augmentation flip;
+    memset(&flip, 0, sizeof flip);
+    flip.kind = MIRT_RANDOM_FLIP;
+    mirt_model *part = mirt_model_create(strategy, "part"), *model = mirt_model_create(strategy, "whole");
+    const mirt_shape shape = mirt_make_shape(2, 2, 1, 0, 0, 0);
+    mirt_tensor *x = mirt_input(part, shape);
+    mirt_model_output(part, strcmp(layer, "drop out") == 0  ? mirt_dropout(x, 0.5f)
+                            : strcmp(layer, "augment") == 0 ? mirt_augmentation_layer(x, &flip)
+                                                            : mirt_batch_norm(x, NULL));
+    mirt_model_output(model, mirt_call(part, mirt_input(model, shape), MIRT_TRAINING_ON));
+    const mirt_array images = mirt_make_array(pixels, MIRT_FLOAT32, mirt_make_shape(1, 2, 2, 1, 0, 0));
+    if (mirt_predict_arrays(model, images, out, 4) != MIRT_OK) return fail(strategy);
+    mirt_strategy_destroy(strategy);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     static float image[IMAGES * SIDE * SIDE], score[IMAGES * CLASSES], score_again[IMAGES * CLASSES];
     static mirt_data batch;
@@ -67,6 +86,7 @@ int main(int argc, char **argv) {
     desc.devices = "cpu:0";
     mirt_strategy *strategy = mirt_strategy_create(&desc);
     if (!strategy) return fail(NULL);
+    if (strcmp(argv[1], "call") == 0) return call_in_training(strategy, argv[2]);
     mirt_model *model = strcmp(argv[1], "train") == 0 ? train(strategy, argv[2]) : mirt_load(strategy, argv[2]);
     if (!model) return fail(strategy);
     for (int i = 0; i < IMAGES * SIDE * SIDE; i++) image[i] = (float)(i * 37 % 256);

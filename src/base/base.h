@@ -175,7 +175,7 @@ typedef struct mirt__random {
 MIRT__LIB mirt__random mirt__random_stream(uint64_t seed, uint64_t key);
 MIRT__LIB uint32_t mirt__random_u32(mirt__random *random);
 /* Uniform below `bound` > 0, without bias. */
-MIRT__LIB uint64_t mirt__random_below(mirt__random *random, uint64_t bound);
+MIRT__TRAINING_LIB uint64_t mirt__random_below(mirt__random *random, uint64_t bound);
 /* [0, 1) with 24 bits; normal by Box-Muller. */
 MIRT__LIB float mirt__random_unit(mirt__random *random);
 MIRT__LIB double mirt__random_normal(mirt__random *random);

@@ -22,7 +22,7 @@ MIRT__LIB uint32_t mirt__random_u32(mirt__random *random) {
     return random->word[4 - random->left--];
 }
 
-MIRT__LIB uint64_t mirt__random_below(mirt__random *random, uint64_t bound) {
+MIRT__TRAINING_LIB uint64_t mirt__random_below(mirt__random *random, uint64_t bound) {
     if (bound <= 1) return 0;
     if (bound <= UINT32_MAX) {
         /* Lemire 2019: multiply, and draw again only in the small biased range. */

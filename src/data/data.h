@@ -185,8 +185,8 @@ MIRT__LIB void mirt__at_begin(mirt_dataset *dataset, mirt__work *work, const cha
 MIRT__LIB void mirt__at_end(mirt_dataset *dataset, mirt__work *work);
 /* Callable by any thread: the progress of all stages, and the smallest sample that a thread is making, with its stage's
    name ("": none). */
-MIRT__LIB uint64_t mirt__dataset_made(const mirt_dataset *dataset);
-MIRT__LIB int64_t mirt__dataset_at(const mirt_dataset *dataset, char *name, size_t size);
+MIRT__TRAINING_LIB uint64_t mirt__dataset_made(const mirt_dataset *dataset);
+MIRT__TRAINING_LIB int64_t mirt__dataset_at(const mirt_dataset *dataset, char *name, size_t size);
 /* Destroys the previous stages. */
 MIRT__LIB void mirt__dataset_leave(mirt_dataset *dataset);
 /* Marks all stages as lost. */
@@ -274,10 +274,10 @@ typedef struct mirt__drawn {
     mirt_split split;
 } mirt__drawn;
 /* Whether a split is one of the two; fails in the name of `caller`. */
-MIRT__LIB bool mirt__split_known(const char *caller, mirt_split split);
+MIRT__TRAINING_LIB bool mirt__split_known(const char *caller, mirt_split split);
 /* low to high, both included. */
-MIRT__LIB int mirt__random_between(mirt__random *random, int low, int high);
-MIRT__LIB unsigned char mirt__byte_of(int value);
+MIRT__TRAINING_LIB int mirt__random_between(mirt__random *random, int low, int high);
+MIRT__TRAINING_LIB unsigned char mirt__byte_of(int value);
 
 /* A file read from its start through a small buffer. */
 typedef struct mirt__bytes {

@@ -397,17 +397,17 @@ MIRT__LIB mirt_dataset *mirt__dataset_batched(mirt_dataset *dataset, int64_t bat
 
 /* >>drawn images */
 
-MIRT__LIB bool mirt__split_known(const char *caller, mirt_split split) {
+MIRT__TRAINING_LIB bool mirt__split_known(const char *caller, mirt_split split) {
     if (split == MIRT_TRAIN || split == MIRT_TEST) return true;
     mirt__fail(MIRT_E_INVALID, "%s has the splits MIRT_TRAIN and MIRT_TEST, not %d", caller, (int)split);
     return false;
 }
 
-MIRT__LIB int mirt__random_between(mirt__random *random, int low, int high) {
+MIRT__TRAINING_LIB int mirt__random_between(mirt__random *random, int low, int high) {
     return low + (int)mirt__random_below(random, (uint64_t)(high - low + 1));
 }
 
-MIRT__LIB unsigned char mirt__byte_of(int value) {
+MIRT__TRAINING_LIB unsigned char mirt__byte_of(int value) {
     return (unsigned char)(value < 0 ? 0 : value > 255 ? 255 : value);
 }
 

@@ -58,7 +58,7 @@ MIRT__LIB void mirt__at_end(mirt_dataset *dataset, mirt__work *work) {
 }
 
 /* The lesser of two. */
-static void mirt__at_least(const mirt__at *at, mirt__at *out) {
+MIRT__TRAINING void mirt__at_least(const mirt__at *at, mirt__at *out) {
     const char *name = __atomic_load_n(&at->name, __ATOMIC_ACQUIRE);
     int64_t index = __atomic_load_n(&at->index, __ATOMIC_RELAXED);
     if (!name || (out->name && out->index <= index)) return;
@@ -405,7 +405,7 @@ static void mirt__stages_lock(bool locked) {
 }
 #endif
 
-static void mirt__workers_at(mirt__worker_pool *pool, mirt__at *out) {
+MIRT__TRAINING void mirt__workers_at(mirt__worker_pool *pool, mirt__at *out) {
     mirt__workers_lock(pool, true);
     mirt__at_least(&pool->work->at, out);
 #ifndef MIRRORTRAIN_NO_THREADS
@@ -414,7 +414,7 @@ static void mirt__workers_at(mirt__worker_pool *pool, mirt__at *out) {
     mirt__workers_lock(pool, false);
 }
 
-static void mirt__stage_at(const mirt_dataset *stage, mirt__at *out) {
+MIRT__TRAINING void mirt__stage_at(const mirt_dataset *stage, mirt__at *out) {
     mirt__work *work = __atomic_load_n(&stage->work, __ATOMIC_ACQUIRE);
     mirt__worker_pool *pool = __atomic_load_n(&stage->worker_pool, __ATOMIC_ACQUIRE);
     mirt__at_least(&stage->at, out);
@@ -422,7 +422,7 @@ static void mirt__stage_at(const mirt_dataset *stage, mirt__at *out) {
     if (pool) mirt__workers_at(pool, out);
 }
 
-MIRT__LIB uint64_t mirt__dataset_made(const mirt_dataset *dataset) {
+MIRT__TRAINING_LIB uint64_t mirt__dataset_made(const mirt_dataset *dataset) {
     uint64_t made = 0;
     mirt__stages_lock(true);
     for (; dataset; dataset = dataset->source) made += __atomic_load_n(&dataset->made, __ATOMIC_RELAXED);
@@ -430,7 +430,7 @@ MIRT__LIB uint64_t mirt__dataset_made(const mirt_dataset *dataset) {
     return made;
 }
 
-MIRT__LIB int64_t mirt__dataset_at(const mirt_dataset *dataset, char *name, size_t size) {
+MIRT__TRAINING_LIB int64_t mirt__dataset_at(const mirt_dataset *dataset, char *name, size_t size) {
     mirt__at at = {NULL, 0};
     mirt__stages_lock(true);
     for (; dataset; dataset = dataset->source) mirt__stage_at(dataset, &at);

@@ -3,8 +3,6 @@
 
 #include "images.h"
 
-#include "../kernels/optimize_begin.inc"
-
 /* >>weights: out pixel i is the sum of weight[i * taps + t] * in pixel first[i] + t */
 
 typedef struct mirt__pixmap_axis {
@@ -139,6 +137,8 @@ static void mirt__pixmap_axis_set(mirt__pixmap_axis *axis, const mirt__pixmap *r
 }
 
 /* >>pixels */
+
+#include "../kernels/optimize_begin.inc"
 
 typedef float mirt__pixmap_four __attribute__((vector_size(16), aligned(4), may_alias));
 

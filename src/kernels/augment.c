@@ -34,7 +34,7 @@ static const struct {
 };
 
 /* {f, 0} means {-f, f}, or {f, f} for contrast; a negative first number and 0 are a range. */
-static bool mirt__transform_factor(const mirt_augmentation *d, const float factor[2], int axis, mirt__transform *out) {
+MIRT__TRAINING bool mirt__transform_factor(const mirt_augmentation *d, const float factor[2], int axis, mirt__transform *out) {
     const float least = mirt__transform_table[d->kind].least, most = mirt__transform_table[d->kind].most;
     float low = factor[0], high = factor[1];
     for (int i = 0; i < 2; i++) {
@@ -87,8 +87,9 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
                           (int)d->interpolation),
                false;
     }
-    if ((reads & MIRT__READS_FACTOR) && !mirt__transform_factor(d, d->factor, 0, out)) return false;
-    if (reads & MIRT__READS_FACTORS) {
+    /* only training draws factors */
+    if (MIRT__TRAINS && (reads & MIRT__READS_FACTOR) && !mirt__transform_factor(d, d->factor, 0, out)) return false;
+    if (MIRT__TRAINS && (reads & MIRT__READS_FACTORS)) {
         out->paired = d->kind == MIRT_RANDOM_ZOOM && d->width_factor[0] == 0 && d->width_factor[1] == 0;
         if (!mirt__transform_factor(d, d->height_factor, 0, out) || !mirt__transform_factor(d, d->width_factor, 1, out))
             return false;

@@ -244,6 +244,8 @@ static void mirt__common_cast_half(const float *x, uint16_t *y, int64_t count) {
     }
 }
 
+#define MIRT__CAST(y, value) \
+    MIRT__INDEPENDENT for (int64_t i = begin; i < end; i++) (y)[i] = value;
 static void mirt__common_cast_range(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__cast *c = (const mirt__cast *)args;
     const float *xf = (const float *)c->x;
@@ -260,28 +262,27 @@ static void mirt__common_cast_range(const void *args, int64_t begin, int64_t end
         if (c->to == (mirt_dtype)MIRT__BFLOAT16) {
             mirt__common_cast_half(xf + begin, (uint16_t *)c->y + begin, end - begin);
         } else if (c->to == MIRT_INT32) {
-            for (int64_t i = begin; i < end; i++) yi[i] = mirt__common_float_to_i32(xf[i]);
+            MIRT__CAST(yi, mirt__common_float_to_i32(xf[i]))
         } else if (c->to == MIRT_BOOL) {
-            for (int64_t i = begin; i < end; i++) yb[i] = xf[i] != 0;
+            MIRT__CAST(yb, xf[i] != 0)
         } else {
-            for (int64_t i = begin; i < end; i++) yb[i] = mirt__common_float_to_u8(xf[i]);
+            MIRT__CAST(yb, mirt__common_float_to_u8(xf[i]))
         }
     } else if (c->to == MIRT_BOOL) {
-        for (int64_t i = begin; i < end; i++) yb[i] = c->from == MIRT_INT32 ? xi[i] != 0 : xb[i] != 0;
+        MIRT__CAST(yb, c->from == MIRT_INT32 ? xi[i] != 0 : xb[i] != 0)
     } else if (c->from == MIRT_INT32 && c->to == MIRT_FLOAT32) {
-        for (int64_t i = begin; i < end; i++) yf[i] = (float)xi[i];
+        MIRT__CAST(yf, (float)xi[i])
     } else if (c->from == MIRT_INT32) {
-        for (int64_t i = begin; i < end; i++) yb[i] = (uint8_t)(xi[i] < 0 ? 0 : xi[i] > 255 ? 255 : xi[i]);
+        MIRT__CAST(yb, (uint8_t)(xi[i] < 0 ? 0 : xi[i] > 255 ? 255 : xi[i]))
     } else if (c->to == MIRT_FLOAT32) {
-        MIRT__INDEPENDENT
-        for (int64_t i = begin; i < end; i++) yf[i] = (float)xb[i];
+        MIRT__CAST(yf, (float)xb[i])
     } else if (c->to == MIRT_INT32) {
-        MIRT__INDEPENDENT
-        for (int64_t i = begin; i < end; i++) yi[i] = xb[i];
+        MIRT__CAST(yi, xb[i])
     } else if (xb != yb) {
         memcpy(yb + begin, xb + begin, (size_t)(end - begin));
     }
 }
+#undef MIRT__CAST
 
 MIRT__LIB void mirt__common_cast(const mirt__cast *args, const mirt__where *where) {
     mirt__common_range(where, args->count, MIRT__GRAIN, mirt__common_cast_range, args);

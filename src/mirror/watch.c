@@ -20,7 +20,7 @@ static mirt_status mirt__round_free(mirt_strategy *s, void (*fn)(void *arg, int 
     return mirt__team_run(s->leaders, fn, arg), MIRT_OK;
 }
 
-#ifdef MIRRORTRAIN_NO_THREADS
+#if defined(MIRRORTRAIN_NO_THREADS) || defined(MIRRORTRAIN_NO_TRAIN)
 
 MIRT__LIB void mirt__watch_destroy(mirt_strategy *s) { (void)s; }
 MIRT__LIB mirt_status mirt__watched(mirt_strategy *s, mirt_status (*fn)(void *arg), void *arg) {

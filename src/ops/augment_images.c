@@ -61,8 +61,7 @@ static mirt_tensor *mirt__augment_lower(mirt__graph *graph, const mirt__node *no
     const mirt__transform *t = mirt__augment_list(node);
     mirt_tensor *x = in[0];
     if (mirt__in_training(node, mode)) {
-        if (!MIRT__TRAINS)
-            return mirt__fail(MIRT_E_STATE, "a program without training cannot augment"), (mirt_tensor *)NULL;
+        if (!MIRT__TRAINS) return mirt__without_training("augment");
         if (x->node->id == MIRT__OP_cast && x->node->in[0]->dtype == MIRT_UINT8) x = x->node->in[0];
         return mirt__record(graph, MIRT__OP_augment, &node->a, &x, 1);
     }

@@ -24,7 +24,7 @@ static bool mirt__dropout_shape(mirt__node *node) {
     return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, x);
 }
 
-static void mirt__dropout_run(const mirt__call *call) {
+MIRT__TRAINING void mirt__dropout_run(const mirt__call *call) {
     const mirt_shape *shape = &call->node->out[0]->shape;
     const mirt__attrs_random *a = MIRT__OF(&call->node->a, random);
     mirt__dropout d;
@@ -45,8 +45,9 @@ MIRT__TRAINING void mirt__dropout_gradient(mirt__node *node, mirt_tensor *const 
 
 static mirt_tensor *mirt__dropout_lower(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in,
                                         const mirt__mode *mode) {
-    if (!mirt__in_training(node, mode)) return in[0];
     (void)graph;
+    if (!mirt__in_training(node, mode)) return in[0];
+    if (!MIRT__TRAINS) return mirt__without_training("drop out");
     return node->a.shape.rank ? mirt__masked_op(in[0], &node->a) : mirt__apply(MIRT__OP_dropout, &node->a, in, 1);
 }
 
@@ -55,19 +56,19 @@ static bool mirt__dropout_keeps_all(const mirt__node *node, const mirt__mode *mo
     return MIRT__OF(&node->a, random)->rate == 0;
 }
 
-MIRT__OP_ROW(dropout, mirt__dropout_shape, mirt__dropout_run,
+MIRT__OP_ROW(dropout, mirt__dropout_shape, MIRT__TRAINING_ENTRY(mirt__dropout_run),
     MIRT__SET_GRADIENT(mirt__dropout_gradient) MIRT__SET(lower, mirt__dropout_lower) MIRT__IS(row_wise)
     MIRT__IS(keeps_range) MIRT__SET(steady, mirt__dropout_keeps_all))
 
 /* Dropout of ones. Of its input it reads nothing: that says only whether there are rows. */
-static void mirt__dropout_mask_run(const mirt__call *call) {
+MIRT__TRAINING void mirt__dropout_mask_run(const mirt__call *call) {
     mirt__call inplace = *call;
     call->kernels->fill(mirt__out(call, 0), 1, mirt__elements(call->node->out[0], call->rows), &call->where);
     inplace.in[0] = call->out[0];
     mirt__dropout_run(&inplace);
 }
 
-MIRT__OP_ROW(dropout_mask, mirt__shape_given, mirt__dropout_mask_run, )
+MIRT__OP_ROW(dropout_mask, mirt__shape_given, MIRT__TRAINING_ENTRY(mirt__dropout_mask_run), )
 
 MIRT__LIB mirt_tensor *mirt__masked_op(mirt_tensor *x, const mirt__attrs *a) {
     mirt_tensor *rows = mirt_stop_gradient(x);

@@ -31,6 +31,10 @@ MIRT__LIB bool mirt__in_training(const mirt__node *node, const mirt__mode *mode)
     return node->a.training == MIRT_TRAINING_AUTO ? mode->training : node->a.training == MIRT_TRAINING_ON;
 }
 
+MIRT__LIB mirt_tensor *mirt__without_training(const char *action) {
+    return mirt__fail(MIRT_E_STATE, "a program without training cannot %s", action), (mirt_tensor *)NULL;
+}
+
 MIRT__LIB int64_t mirt__last_dim(const mirt_tensor *x) { return x->shape.rank ? x->shape.dim[x->shape.rank - 1] : 1; }
 
 MIRT__LIB bool mirt__need_float(const mirt__node *node, int inputs) {

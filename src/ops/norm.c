@@ -340,9 +340,7 @@ static mirt_tensor *mirt__batch_norm_lower(mirt__graph *graph, const mirt__node 
     mirt_tensor *mean, *variance;
     const bool training = mirt__in_training(node, mode) && !mirt__norm_frozen(in[1], mode);
     if (!training) return mirt__batch_norm_inference(in, &node->a);
-    if (!MIRT__TRAINS)
-        return mirt__fail(MIRT_E_STATE, "a program without training cannot take the statistics of a batch"),
-               (mirt_tensor *)NULL;
+    if (!MIRT__TRAINS) return mirt__without_training("take the statistics of a batch");
     mirt_tensor *y = mirt__batch_norm_training(in, &node->a, &mean, &variance);
     const bool moved = y && mirt__batch_norm_moves(graph, in[1], mean, momentum) &&
                        mirt__batch_norm_moves(graph, in[2], variance, momentum);

@@ -43,6 +43,8 @@ MIRT__LIB bool mirt__shape_given(mirt__node *node);
 MIRT__LIB bool mirt__shape_kept(mirt__node *node);
 /* Whether a node of a model is lowered for training. */
 MIRT__LIB bool mirt__in_training(const mirt__node *node, const mirt__mode *mode);
+/* For predict-only programs, which cannot do what `action` says: NULL, with the error set. */
+MIRT__LIB mirt_tensor *mirt__without_training(const char *action);
 
 /* Leaves. input: `slot` is its place among the program's inputs; shape batched. */
 MIRT__LIB mirt_tensor *mirt__input_op(mirt__graph *graph, int slot, mirt_dtype dtype, const mirt_shape *shape);
