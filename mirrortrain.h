@@ -25247,7 +25247,8 @@ struct mirt_dataset {
     int64_t pass_over; /* batches to skip when the next pass begins */
     const char *cost; /* name of the expensive work of this stage, for messages; NULL: cheap */
     bool kept;        /* samples of the previous stages are made once */
-    bool ahead;       /* samples are made while others are in use */
+    bool ahead;       /* samples are made while others are in use; */
+    uint64_t pass;    /* then, that of the previous stages from which the sample returned last comes */
     uint64_t identity; /* identifies the origin and processing of samples, for cache files; 0 for arrays */
     /* For samples that come in passes with random access by `make`: the next ones, at most `most`, valid until the next
        call; none at the end, and at the end of a pass unless `turn`. NULL: use the position. */
@@ -25337,7 +25338,8 @@ MIRT__LIB void mirt__slot_give(const mirt__slot *slot, const mirt__data_spec *sp
 MIRT__LIB mirt_status mirt__stage_count(const char *caller, int64_t count, int least);
 /* Whether a shape may have so many dimensions; likewise. */
 MIRT__LIB mirt_status mirt__shape_check(const char *caller, const mirt_shape *shape);
-/* Whether mirt_repeat may return a sample more than once in an epoch; `pass` distinguishes the passes. */
+/* Whether mirt_repeat may return a sample more than once in an epoch; `pass` distinguishes the passes, of which it is
+   that of the sample returned last. */
 MIRT__ABSENT_LIB bool mirt__dataset_repeats(const mirt_dataset *dataset, uint64_t *pass);
 
 /* The next batch of `source`, with slot->rows 0 at the end. */
@@ -27496,11 +27498,15 @@ static const mirt__stage mirt__repeat_run_stage = {
 
 MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset, uint64_t *pass) {
     bool repeats = false;
+    const mirt_dataset *ahead = NULL; /* whose previous stages may be in a later pass */
     for (*pass = 0; dataset; dataset = dataset->source) {
+        if (dataset->ahead && !ahead) ahead = dataset;
         if (dataset->stage->next != mirt__repeat_next) continue;
-        *pass = (*pass << 32) + *pass + (uint64_t)((const mirt__repeat_dataset *)dataset)->pass;
+        *pass += *pass << 32;
+        if (!ahead) *pass += (uint64_t)((const mirt__repeat_dataset *)dataset)->pass;
         repeats = true;
     }
+    if (ahead) *pass += ahead->pass;
     return repeats;
 }
 
@@ -27827,6 +27833,7 @@ MIRT_API mirt_status mirt_adapt(mirt_normalization_desc *desc, mirt_dataset *dat
 /* A slot is in one list, or held by the consumer, or filled by the worker. */
 typedef struct mirt__berth {
     mirt__slot slot;
+    uint64_t pass; /* of the previous stages */
     struct mirt__berth *next;
 } mirt__berth;
 
@@ -27908,6 +27915,7 @@ static void mirt__prefetch_epoch(mirt__prefetch_dataset *prefetch) {
         pthread_mutex_unlock(&prefetch->signals.mutex);
         mirt_status status = source->lent ? source->stage->fill(source, &ahead->slot)
                                           : mirt__slot_pull(&ahead->slot, source);
+        if (MIRT__TRAINS) mirt__dataset_repeats(source, &ahead->pass);
         pthread_mutex_lock(&prefetch->signals.mutex);
         bool any = status == MIRT_OK && ahead->slot.rows > 0;
         mirt__berth_push(any ? &prefetch->filled : &prefetch->free, ahead);
@@ -27983,6 +27991,7 @@ static mirt_status mirt__prefetch_next(mirt_dataset *dataset, mirt__batch *out) 
     mirt_status status = prefetch->status;
     pthread_mutex_unlock(&prefetch->signals.mutex);
     if (!held) return status == MIRT_OK ? MIRT_OK : mirt__fail(status, "%s", prefetch->error);
+    dataset->pass = held->pass;
     mirt__slot_give(&held->slot, &dataset->spec, 0, held->slot.rows, out);
     return MIRT_OK;
 }

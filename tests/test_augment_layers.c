@@ -289,6 +289,48 @@ static void test_stages(void) {
     mirt_dataset_destroy(d);
 }
 
+static int row_of(void *const *out, int64_t index, void *user) {
+    (void)user;
+    memcpy(out[0], row_bytes[index], sizeof row_bytes[index]);
+    return 0;
+}
+
+/* A sample is augmented by the pass it comes from, although the thread that prefetches is in a later one. */
+static void test_passes_ahead(void) {
+    enum { PASSES = 4, SHOWN = PASSES * ROWS };
+    static unsigned char seen[3][SHOWN][PIXELS];
+    const struct timespec pause = {0, 10000000};
+    mirt_augmentation list[2];
+    memset(list, 0, sizeof list);
+    list[1].kind = MIRT_RANDOM_TRANSLATION;
+    list[1].height_factor[0] = list[1].width_factor[0] = 0.4f;
+    bool made = true;
+    for (int k = 0; k < 3; k++) {
+        mirt_generator_desc rows;
+        memset(&rows, 0, sizeof rows);
+        rows.fn = row_of;
+        rows.num_x = 1;
+        rows.x[0] = mirt_make_array(NULL, MIRT_UINT8, MIRT_SHAPE(SIDE_H, SIDE_W, 3));
+        rows.samples = ROWS;
+        mirt_dataset *d = mirt_repeat(mirt_dataset_from_generator(&rows), 2);
+        if (k == 1) d = mirt_prefetch(d, 2 * ROWS);
+        d = mirt_repeat(d, PASSES / 2);
+        if (k == 2) d = mirt_prefetch(d, 2 * ROWS);
+        d = mirt_augment(d, list, 2);
+        mirt__batch batch;
+        made = made && d && mirt__dataset_begin(d, 5, 1) == MIRT_OK;
+        for (int i = 0; i < SHOWN && made; i++) {
+            if (k && i % ROWS == 0) nanosleep(&pause, NULL); /* the other thread gets ahead */
+            made = mirt__dataset_next(d, &batch) == MIRT_OK && batch.rows == 1;
+            if (made) memcpy(seen[k][i], batch.field[0], PIXELS);
+        }
+        mirt_dataset_destroy(d);
+    }
+    ok(made && memcmp(seen[0][0], seen[0][ROWS], PIXELS) != 0, "passes are augmented in different ways");
+    ok(made && memcmp(seen[0], seen[2], sizeof seen[0]) == 0, "... and in the same ones where samples are prefetched");
+    ok(made && memcmp(seen[0], seen[1], sizeof seen[0]) == 0, "... and where prefetched samples are repeated");
+}
+
 /* >>misuse, statistics */
 
 static void test_misuse(void) {
@@ -400,6 +442,7 @@ int main(void) {
     test_inference();
     test_files();
     test_stages();
+    test_passes_ahead();
     test_misuse();
     test_adapt();
     return done_testing();

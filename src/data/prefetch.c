@@ -7,6 +7,7 @@
 /* A slot is in one list, or held by the consumer, or filled by the worker. */
 typedef struct mirt__berth {
     mirt__slot slot;
+    uint64_t pass; /* of the previous stages */
     struct mirt__berth *next;
 } mirt__berth;
 
@@ -88,6 +89,7 @@ static void mirt__prefetch_epoch(mirt__prefetch_dataset *prefetch) {
         pthread_mutex_unlock(&prefetch->signals.mutex);
         mirt_status status = source->lent ? source->stage->fill(source, &ahead->slot)
                                           : mirt__slot_pull(&ahead->slot, source);
+        if (MIRT__TRAINS) mirt__dataset_repeats(source, &ahead->pass);
         pthread_mutex_lock(&prefetch->signals.mutex);
         bool any = status == MIRT_OK && ahead->slot.rows > 0;
         mirt__berth_push(any ? &prefetch->filled : &prefetch->free, ahead);
@@ -163,6 +165,7 @@ static mirt_status mirt__prefetch_next(mirt_dataset *dataset, mirt__batch *out) 
     mirt_status status = prefetch->status;
     pthread_mutex_unlock(&prefetch->signals.mutex);
     if (!held) return status == MIRT_OK ? MIRT_OK : mirt__fail(status, "%s", prefetch->error);
+    dataset->pass = held->pass;
     mirt__slot_give(&held->slot, &dataset->spec, 0, held->slot.rows, out);
     return MIRT_OK;
 }

@@ -74,11 +74,15 @@ static const mirt__stage mirt__repeat_run_stage = {
 
 MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset, uint64_t *pass) {
     bool repeats = false;
+    const mirt_dataset *ahead = NULL; /* whose previous stages may be in a later pass */
     for (*pass = 0; dataset; dataset = dataset->source) {
+        if (dataset->ahead && !ahead) ahead = dataset;
         if (dataset->stage->next != mirt__repeat_next) continue;
-        *pass = (*pass << 32) + *pass + (uint64_t)((const mirt__repeat_dataset *)dataset)->pass;
+        *pass += *pass << 32;
+        if (!ahead) *pass += (uint64_t)((const mirt__repeat_dataset *)dataset)->pass;
         repeats = true;
     }
+    if (ahead) *pass += ahead->pass;
     return repeats;
 }
 
