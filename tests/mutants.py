@@ -10,8 +10,9 @@ mutant before, are left out; so are changes to texts for users and to marks of t
 each file and its survivors; the last line is "N passed, N failed", where files below LEAST percent failed.
 
 From the environment: SEED (0) draws LIMIT (0: all) mutants of each file; JOBS (2) processes; SMALL=0 runs tests with
-all shapes; DEADLINE, a time of the day such as 14:30, stops it early. The working tree is only read. With NVIDIA's
-headers (tests/sim/fetch_headers) tests on simulated GPUs run too.
+all shapes; DEADLINE, a time of the day such as 14:30, stops it early; AGAIN, what an earlier run printed, takes only
+its survivors. The working tree is only read. With NVIDIA's headers (tests/sim/fetch_headers) tests on simulated GPUs
+run too.
 """
 import concurrent.futures
 import hashlib
@@ -31,17 +32,18 @@ BUILD = os.path.join(ROOT, "build/mutants")
 SEED, LIMIT, JOBS = (int(os.environ.get(name) or default) for name, default in (("SEED", 0), ("LIMIT", 0), ("JOBS", 2)))
 CC = os.environ.get("CC") or "cc"
 FLAGS = (os.environ.get("MUTANT_FLAGS") or "").split()
+AGAIN = os.environ.get("AGAIN")
 LEAST = 80  # percent of mutants that must be killed
 
 STEP = ["test_mirrored", "test_tree", "test_splits", "test_strategies", "test_functions", "test_function_losses",
         "test_batch_norm",
         "test_training", "test_optimizers", "test_not_finite", "test_function_misuse", "test_misuse", "test_suspended",
-        "test_custom", "test_guards", "test_fit"]
+        "test_custom", "test_guards", "test_fit", "test_separate_devices", "test_profile", "test_watchdog"]
 PLAN = ["test_tree", "test_splits", "test_mirrored", "test_strategies", "test_graphs", "test_functions",
         "test_function_losses", "test_batch_norm", "test_memory", "test_model"]
 UPDATE = ["test_optimizers", "test_kernels", "test_splits", "test_mirrored", "test_training", "test_functions",
           "test_function_losses"]
-SIMULATED = ["sim/test_not_finite", "sim/test_float16"]
+SIMULATED = ["sim/test_not_finite", "sim/test_float16", "sim/test_ahead", "sim/test_training", "sim/test_corners"]
 # File, the one that is compiled where it is not the file itself, functions (none: all), tests.
 SUBJECTS = (
     ("src/mirror/replicas.c", None, None, PLAN),
@@ -387,6 +389,11 @@ class Tests:
         return None
 
 
+def survived():
+    with open(AGAIN) as file:
+        return {line.split("survives: ")[1].rstrip("\n") for line in file if "survives: " in line}
+
+
 def late():
     return "DEADLINE" in os.environ and time.strftime("%H:%M") >= os.environ["DEADLINE"]
 
@@ -395,7 +402,7 @@ def check_file(subject, tests, home, pool):
     path, unit, names, wanted = subject
     unit = unit or path
     text, all_mutants = mutants_of(path, names)
-    order = list(all_mutants)
+    order = [m for m in all_mutants if not AGAIN or described(path, text, m) in survived()]
     random.Random("%d %s" % (SEED, path)).shuffle(order)
     base = compile_mutant(unit, path, text, None, home)
     if not base or not all_mutants:
