@@ -234,6 +234,45 @@ static void check_clipped_step(int devices, int replicas, bool stages) {
     mirt_strategy_destroy(s);
 }
 
+/* So many pieces of gradients that a device squares them in several rounds. */
+static void check_many_pieces(void) {
+    enum { IN = 1024, OUT = 8192 + 24, ROWS = 2 };
+    static float x[ROWS * IN], y[ROWS * OUT];
+    float *after[2] = {NULL, NULL};
+    size_t count[2] = {0, 0};
+    double squares = 0;
+    for (int i = 0; i < ROWS * IN; i++) x[i] = (float)(i % 17) / 16;
+    for (int k = 0; k < 2; k++) {
+        mirt_strategy *s = strategy_of(k ? 2 : 1, 2, 1);
+        mirt_model *m = mirt_model_create(s, "wide");
+        mirt_dense_desc dense;
+        mirt_compile_desc c;
+        memset(&dense, 0, sizeof dense);
+        memset(&c, 0, sizeof c);
+        dense.units = OUT;
+        mirt_model_output(m, mirt_dense(mirt_input(m, MIRT_SHAPE(IN)), &dense));
+        c.loss = MIRT_MEAN_SQUARED_ERROR;
+        c.optimizer = mirt_sgd(1, 0, false);
+        c.optimizer.global_clipnorm = 0.0078125f;
+        bool good = mirt_compile(m, &c) == MIRT_OK;
+        size_t same = 0;
+        float *before = good ? all_weights(m, 0, &same) : NULL;
+        good = good && mirt_train_step(m, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(ROWS, IN)),
+                                       mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(ROWS, OUT)), NULL) == MIRT_OK;
+        if (good) after[k] = all_weights(m, 0, &count[k]);
+        for (size_t i = 0; after[k] && !k && i < count[k] && i < same; i++)
+            squares += ((double)after[k][i] - (double)before[i]) * ((double)after[k][i] - (double)before[i]);
+        free(before);
+        mirt_strategy_destroy(s);
+    }
+    ok(fabs(sqrt(squares) - 0.0078125) < 1e-5, "a wide layer's weights move by their limit, 0.0078125 (%.7f)",
+       sqrt(squares));
+    ok(after[0] && after[1] && count[0] == count[1] && memcmp(after[0], after[1], count[0] * sizeof(float)) == 0,
+       "... and to the same bits on one device and on two (%zu weights)", count[0]);
+    free(after[0]);
+    free(after[1]);
+}
+
 static void check_stage_order(void) {
     mirt_strategy *s = strategy_of(2, 2, 1);
     mirt_model *m = image_model(s, mirt_adam(1e-3f), 0);
@@ -263,6 +302,7 @@ int main(void) {
     check_four_stages(3, 8, mirt_sgd(0.05f, 0.9f, true), "Nesterov");
     check_four_stages(3, 7, mirt_adam(1e-3f), "Adam");
     for (int run = 0; run < 4; run++) check_clipped_step(run & 1 ? 3 : 1, run & 1 ? 5 : 1, run & 2);
+    check_many_pieces();
     check_stage_order();
     rmdir(work_directory());
     return done_testing();
