@@ -333,9 +333,10 @@
                                 not declared; neither are ready-made callbacks.
                                 Compile settings in files are ignored. Predictions
                                 are bit-identical to those of the whole library;
-                                models called with MIRT_TRAINING_ON may neither
-                                augment nor take the statistics of a batch
-                                (MIRT_E_STATE)
+                                models called with MIRT_TRAINING_ON may not
+                                augment, apply dropout or take the statistics of a
+                                batch (MIRT_E_STATE). Of timeout_seconds only the
+                                limit of waits for GPUs is left
    MIRRORTRAIN_SHARED           for a shared library and its users: marks the API as
                                 exported; compile with -fvisibility=hidden
    MIRRORTRAIN_DEBUG            for debuggers, with -O0: plain C kernels, optimized
@@ -604,7 +605,7 @@ typedef struct mirt_strategy_desc {
        and the like) then check only the devices after the first, because the caller is the first. A positive number:
        exactly this limit. Negative: none. Time in which the process is suspended (SIGSTOP, a debugger, a snapshot of a
        virtual machine) does not count: the limit starts again afterwards. Programs without threads or without training
-       have none. */
+       have only the limit of waits for GPUs. */
     double timeout_seconds;
     bool winograd;       /* 3x3 convolutions of stride 1 and the gradients of their inputs by Winograd's F(2x2, 3x3),
                             where that is faster (it takes up to half the time): float32, with other roundings. CPUs
@@ -9988,7 +9989,8 @@ static const struct {
 };
 
 /* {f, 0} means {-f, f}, or {f, f} for contrast; a negative first number and 0 are a range. */
-MIRT__TRAINING bool mirt__transform_factor(const mirt_augmentation *d, const float factor[2], int axis, mirt__transform *out) {
+MIRT__TRAINING bool mirt__transform_factor(const mirt_augmentation *d, const float factor[2], int axis,
+                                           mirt__transform *out) {
     const float least = mirt__transform_table[d->kind].least, most = mirt__transform_table[d->kind].most;
     float low = factor[0], high = factor[1];
     for (int i = 0; i < 2; i++) {
@@ -12535,7 +12537,8 @@ static const mirt__simd MIRT__T(simd) = {
     MIRT__K(taps_row), MIRT__TRAINING_ENTRY(MIRT__K(taps_row_grad)), MIRT__K(max_window),
     MIRT__TRAINING_ENTRY(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
     MIRT__TRAINING_ENTRY(MIRT__K(accumulate_range)), MIRT__K(round_range), MIRT__K(activate_range),
-    MIRT__TRAINING_ENTRY(MIRT__K(slope_range)), MIRT__K(unary_range), MIRT__K(exp_range), MIRT__TRAINING_ENTRY(MIRT__DRAW), MIRT__WORDS
+    MIRT__TRAINING_ENTRY(MIRT__K(slope_range)), MIRT__K(unary_range), MIRT__K(exp_range),
+    MIRT__TRAINING_ENTRY(MIRT__DRAW), MIRT__WORDS
 };
 
 #define MIRT__WRAP_COMMON(name, arguments)
@@ -13190,7 +13193,8 @@ static const mirt__simd MIRT__T(simd) = {
     MIRT__K(taps_row), MIRT__TRAINING_ENTRY(MIRT__K(taps_row_grad)), MIRT__K(max_window),
     MIRT__TRAINING_ENTRY(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
     MIRT__TRAINING_ENTRY(MIRT__K(accumulate_range)), MIRT__K(round_range), MIRT__K(activate_range),
-    MIRT__TRAINING_ENTRY(MIRT__K(slope_range)), MIRT__K(unary_range), MIRT__K(exp_range), MIRT__TRAINING_ENTRY(MIRT__DRAW), MIRT__WORDS
+    MIRT__TRAINING_ENTRY(MIRT__K(slope_range)), MIRT__K(unary_range), MIRT__K(exp_range),
+    MIRT__TRAINING_ENTRY(MIRT__DRAW), MIRT__WORDS
 };
 
 #define MIRT__WRAP_COMMON(name, arguments)
@@ -14968,7 +14972,8 @@ static const mirt__simd MIRT__T(simd) = {
     MIRT__K(taps_row), MIRT__TRAINING_ENTRY(MIRT__K(taps_row_grad)), MIRT__K(max_window),
     MIRT__TRAINING_ENTRY(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
     MIRT__TRAINING_ENTRY(MIRT__K(accumulate_range)), MIRT__K(round_range), MIRT__K(activate_range),
-    MIRT__TRAINING_ENTRY(MIRT__K(slope_range)), MIRT__K(unary_range), MIRT__K(exp_range), MIRT__TRAINING_ENTRY(MIRT__DRAW), MIRT__WORDS
+    MIRT__TRAINING_ENTRY(MIRT__K(slope_range)), MIRT__K(unary_range), MIRT__K(exp_range),
+    MIRT__TRAINING_ENTRY(MIRT__DRAW), MIRT__WORDS
 };
 
 #define MIRT__WRAP_COMMON(name, arguments)
@@ -16677,7 +16682,8 @@ static const mirt__simd MIRT__T(simd) = {
     MIRT__K(taps_row), MIRT__TRAINING_ENTRY(MIRT__K(taps_row_grad)), MIRT__K(max_window),
     MIRT__TRAINING_ENTRY(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
     MIRT__TRAINING_ENTRY(MIRT__K(accumulate_range)), MIRT__K(round_range), MIRT__K(activate_range),
-    MIRT__TRAINING_ENTRY(MIRT__K(slope_range)), MIRT__K(unary_range), MIRT__K(exp_range), MIRT__TRAINING_ENTRY(MIRT__DRAW), MIRT__WORDS
+    MIRT__TRAINING_ENTRY(MIRT__K(slope_range)), MIRT__K(unary_range), MIRT__K(exp_range),
+    MIRT__TRAINING_ENTRY(MIRT__DRAW), MIRT__WORDS
 };
 
 #define MIRT__WRAP_COMMON(name, arguments)
@@ -18396,7 +18402,8 @@ static const mirt__simd MIRT__T(simd) = {
     MIRT__K(taps_row), MIRT__TRAINING_ENTRY(MIRT__K(taps_row_grad)), MIRT__K(max_window),
     MIRT__TRAINING_ENTRY(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
     MIRT__TRAINING_ENTRY(MIRT__K(accumulate_range)), MIRT__K(round_range), MIRT__K(activate_range),
-    MIRT__TRAINING_ENTRY(MIRT__K(slope_range)), MIRT__K(unary_range), MIRT__K(exp_range), MIRT__TRAINING_ENTRY(MIRT__DRAW), MIRT__WORDS
+    MIRT__TRAINING_ENTRY(MIRT__K(slope_range)), MIRT__K(unary_range), MIRT__K(exp_range),
+    MIRT__TRAINING_ENTRY(MIRT__DRAW), MIRT__WORDS
 };
 
 #define MIRT__WRAP_COMMON(name, arguments)
@@ -25247,8 +25254,9 @@ struct mirt_dataset {
     int64_t pass_over; /* batches to skip when the next pass begins */
     const char *cost; /* name of the expensive work of this stage, for messages; NULL: cheap */
     bool kept;        /* samples of the previous stages are made once */
-    bool ahead;       /* samples are made while others are in use; */
-    uint64_t pass;    /* then, that of the previous stages from which the sample returned last comes */
+    bool ahead;       /* samples are made while others are in use */
+    bool keeps_pass;  /* samples wait here, and `pass` is that of the previous stages for the sample returned last */
+    uint64_t pass;
     uint64_t identity; /* identifies the origin and processing of samples, for cache files; 0 for arrays */
     /* For samples that come in passes with random access by `make`: the next ones, at most `most`, valid until the next
        call; none at the end, and at the end of a pass unless `turn`. NULL: use the position. */
@@ -25338,8 +25346,8 @@ MIRT__LIB void mirt__slot_give(const mirt__slot *slot, const mirt__data_spec *sp
 MIRT__LIB mirt_status mirt__stage_count(const char *caller, int64_t count, int least);
 /* Whether a shape may have so many dimensions; likewise. */
 MIRT__LIB mirt_status mirt__shape_check(const char *caller, const mirt_shape *shape);
-/* Whether mirt_repeat may return a sample more than once in an epoch; `pass` distinguishes the passes, of which it is
-   that of the sample returned last. */
+/* Whether mirt_repeat may return a sample more than once in an epoch; `pass` becomes a number for the pass from which
+   the sample returned last comes. */
 MIRT__ABSENT_LIB bool mirt__dataset_repeats(const mirt_dataset *dataset, uint64_t *pass);
 
 /* The next batch of `source`, with slot->rows 0 at the end. */
@@ -26848,7 +26856,7 @@ MIRT_API mirt_dataset *mirt_dataset_from_generator(const mirt_generator_desc *de
 typedef struct mirt__shuffle_dataset {
     mirt_dataset base;
     mirt__random random;
-    int64_t capacity, held; /* samples in the slot, for streams; a permutation is in base.own */
+    int64_t capacity, held; /* samples in the slot, for streams; base.own has their passes, or else a permutation */
     int64_t given; /* the slot returned last, to be refilled; -1: none */
 } mirt__shuffle_dataset;
 
@@ -26892,6 +26900,7 @@ static mirt_status mirt__shuffle_pull(mirt__shuffle_dataset *shuffle, int64_t sl
     *got = status == MIRT_OK && sample.rows > 0;
     if (!*got) return status;
     mirt__slot_put(&shuffle->base.slot, &shuffle->base.spec, slot, sample.field, sample.index, 1);
+    mirt__dataset_repeats(shuffle->base.source, &((uint64_t *)shuffle->base.own)[slot]);
     return MIRT_OK;
 }
 
@@ -26913,6 +26922,7 @@ static mirt_status mirt__shuffle_buffer_begin(mirt_dataset *dataset) {
 
 /* Removes the sample returned last from the buffer. */
 static mirt_status mirt__shuffle_mend(mirt__shuffle_dataset *shuffle) {
+    uint64_t *pass = (uint64_t *)shuffle->base.own;
     int64_t slot = shuffle->given;
     bool got;
     mirt_status status = mirt__shuffle_pull(shuffle, slot, &got);
@@ -26924,6 +26934,7 @@ static mirt_status mirt__shuffle_mend(mirt__shuffle_dataset *shuffle) {
     mirt__batch moved;
     mirt__slot_give(&shuffle->base.slot, &shuffle->base.spec, last, 1, &moved);
     mirt__slot_put(&shuffle->base.slot, &shuffle->base.spec, slot, moved.field, moved.index, 1);
+    pass[slot] = pass[last];
     return MIRT_OK;
 }
 
@@ -26937,6 +26948,7 @@ static mirt_status mirt__shuffle_buffer_next(mirt_dataset *dataset, mirt__batch 
     if (shuffle->held == 0) return MIRT_OK;
     int64_t slot = (int64_t)mirt__random_below(&shuffle->random, (uint64_t)shuffle->held);
     shuffle->given = slot;
+    dataset->pass = ((const uint64_t *)dataset->own)[slot];
     mirt__slot_give(&dataset->slot, &dataset->spec, slot, 1, out);
     return MIRT_OK;
 }
@@ -26963,9 +26975,10 @@ MIRT__LIB mirt_status mirt__shuffle_over(mirt_dataset **chain, int64_t buffer) {
     shuffle->capacity = samples >= 0 && buffer > samples ? samples : buffer;
     dataset->identity = mirt__identity_with(dataset->identity,
                                             mirt__hash("shuffle") + (reachable ? 0 : (uint64_t)shuffle->capacity));
-    if (!reachable) return mirt__slot_create(&dataset->slot, &dataset->spec, shuffle->capacity, true);
-    dataset->own = mirt__calloc((size_t)samples, sizeof(int64_t));
-    return dataset->own ? MIRT_OK : MIRT_E_NOMEM;
+    dataset->keeps_pass = !reachable;
+    dataset->own = mirt__calloc((size_t)(reachable ? samples : shuffle->capacity), sizeof(int64_t));
+    if (!dataset->own) return MIRT_E_NOMEM;
+    return reachable ? MIRT_OK : mirt__slot_create(&dataset->slot, &dataset->spec, shuffle->capacity, true);
 }
 
 MIRT_API mirt_dataset *mirt_shuffle(mirt_dataset *dataset, int64_t buffer) {
@@ -27497,16 +27510,17 @@ static const mirt__stage mirt__repeat_run_stage = {
     mirt__repeat_begin, mirt__repeat_next, NULL, mirt__repeat_make, NULL, NULL, mirt__repeat_rows};
 
 MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset, uint64_t *pass) {
+    const uint64_t apart = 0x9E3779B1u; /* passes of repeated passes differ in their low 32 bits */
+    const mirt_dataset *kept = NULL;    /* its previous stages may be in a later pass */
     bool repeats = false;
-    const mirt_dataset *ahead = NULL; /* whose previous stages may be in a later pass */
     for (*pass = 0; dataset; dataset = dataset->source) {
-        if (dataset->ahead && !ahead) ahead = dataset;
+        if (dataset->keeps_pass && !kept) kept = dataset;
         if (dataset->stage->next != mirt__repeat_next) continue;
-        *pass += *pass << 32;
-        if (!ahead) *pass += (uint64_t)((const mirt__repeat_dataset *)dataset)->pass;
+        *pass *= apart;
+        if (!kept) *pass += (uint64_t)((const mirt__repeat_dataset *)dataset)->pass;
         repeats = true;
     }
-    if (ahead) *pass += ahead->pass;
+    if (kept) *pass += kept->pass;
     return repeats;
 }
 
@@ -28023,7 +28037,7 @@ static mirt_status mirt__prefetch_add(mirt_dataset **chain, int depth) {
     prefetch->slot = (mirt__berth *)(void *)(prefetch + 1);
     prefetch->most = most;
     prefetch->base.joins = 1;
-    prefetch->base.ahead = true;
+    prefetch->base.ahead = prefetch->base.keeps_pass = true;
     prefetch->waited = 1; /* the first epoch always begins with a wait */
     source->lent = source->stage->fill != NULL;
     while (prefetch->slots < slots && status == MIRT_OK)
@@ -33646,7 +33660,7 @@ static mirt_tensor *mirt__dropout_lower(mirt__graph *graph, const mirt__node *no
                                         const mirt__mode *mode) {
     (void)graph;
     if (!mirt__in_training(node, mode)) return in[0];
-    if (!MIRT__TRAINS) return mirt__without_training("drop out");
+    if (!MIRT__TRAINS) return mirt__without_training("apply dropout");
     return node->a.shape.rank ? mirt__masked_op(in[0], &node->a) : mirt__apply(MIRT__OP_dropout, &node->a, in, 1);
 }
 

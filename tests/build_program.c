@@ -55,7 +55,7 @@ static mirt_model *train(mirt_strategy *strategy, const char *path) {
 }
 #endif
 
-/* A part of one layer, "drop out", "augment" or "statistics", called as in training. */
+/* A part of one layer, "dropout", "augment" or "statistics", called as in training. */
 static int call_in_training(mirt_strategy *strategy, const char *layer) {
     static float pixels[4], out[4];
     mirt_augmentation flip;
@@ -64,7 +64,7 @@ static int call_in_training(mirt_strategy *strategy, const char *layer) {
     mirt_model *part = mirt_model_create(strategy, "part"), *model = mirt_model_create(strategy, "whole");
     const mirt_shape shape = mirt_make_shape(2, 2, 1, 0, 0, 0);
     mirt_tensor *x = mirt_input(part, shape);
-    mirt_model_output(part, strcmp(layer, "drop out") == 0  ? mirt_dropout(x, 0.5f)
+    mirt_model_output(part, strcmp(layer, "dropout") == 0  ? mirt_dropout(x, 0.5f)
                             : strcmp(layer, "augment") == 0 ? mirt_augmentation_layer(x, &flip)
                                                             : mirt_batch_norm(x, NULL));
     mirt_model_output(model, mirt_call(part, mirt_input(model, shape), MIRT_TRAINING_ON));

@@ -298,14 +298,14 @@ static int row_of(void *const *out, int64_t index, void *user) {
 /* A sample is augmented by the pass it comes from, although the thread that prefetches is in a later one. */
 static void test_passes_ahead(void) {
     enum { PASSES = 4, SHOWN = PASSES * ROWS };
-    static unsigned char seen[3][SHOWN][PIXELS];
+    static unsigned char seen[5][SHOWN][PIXELS];
     const struct timespec pause = {0, 10000000};
     mirt_augmentation list[2];
     memset(list, 0, sizeof list);
     list[1].kind = MIRT_RANDOM_TRANSLATION;
     list[1].height_factor[0] = list[1].width_factor[0] = 0.4f;
     bool made = true;
-    for (int k = 0; k < 3; k++) {
+    for (int k = 0; k < 5; k++) {
         mirt_generator_desc rows;
         memset(&rows, 0, sizeof rows);
         rows.fn = row_of;
@@ -315,7 +315,8 @@ static void test_passes_ahead(void) {
         mirt_dataset *d = mirt_repeat(mirt_dataset_from_generator(&rows), 2);
         if (k == 1) d = mirt_prefetch(d, 2 * ROWS);
         d = mirt_repeat(d, PASSES / 2);
-        if (k == 2) d = mirt_prefetch(d, 2 * ROWS);
+        if (k == 2 || k == 4) d = mirt_prefetch(d, 2 * ROWS);
+        if (k >= 3) d = mirt_shuffle(d, SHOWN);
         d = mirt_augment(d, list, 2);
         mirt__batch batch;
         made = made && d && mirt__dataset_begin(d, 5, 1) == MIRT_OK;
@@ -326,9 +327,19 @@ static void test_passes_ahead(void) {
         }
         mirt_dataset_destroy(d);
     }
-    ok(made && memcmp(seen[0][0], seen[0][ROWS], PIXELS) != 0, "passes are augmented in different ways");
+    bool distinct = made;
+    for (int i = 0; i < SHOWN; i++) {
+        for (int j = 0; j < i; j++) distinct = distinct && memcmp(seen[0][i], seen[0][j], PIXELS) != 0;
+    }
+    ok(distinct, "every pass is augmented in its own way");
     ok(made && memcmp(seen[0], seen[2], sizeof seen[0]) == 0, "... and in the same ones where samples are prefetched");
     ok(made && memcmp(seen[0], seen[1], sizeof seen[0]) == 0, "... and where prefetched samples are repeated");
+    int found = 0;
+    for (int i = 0; i < SHOWN; i++) {
+        for (int j = 0; j < SHOWN; j++) found += memcmp(seen[0][i], seen[3][j], PIXELS) == 0;
+    }
+    ok(made && found == SHOWN, "a buffer shuffles %d of the %d images that there are without it", found, SHOWN);
+    ok(made && memcmp(seen[3], seen[4], sizeof seen[3]) == 0, "... and the same ones where samples are prefetched");
 }
 
 /* >>misuse, statistics */

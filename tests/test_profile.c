@@ -101,10 +101,10 @@ static void check_table(int devices, int replicas) {
                mirt_train_step(clocked, images_x(0, 40), images_y(0, 40), &b) == MIRT_OK && a == b;
     }
     ok(good, "clocks change no loss");
-    const mirt__clocks *clocks = clocked->trainer->function[MIRT__TRAIN]->step.clocks;
-    ok(good && clocks->replays == 3 * replicas / devices && clocks->replayed == 3 * 40 / devices,
+    const mirt__clocks *clocks = good ? clocked->trainer->function[MIRT__TRAIN]->step.clocks : NULL;
+    ok(clocks && clocks->replays == 3 * replicas / devices && clocks->replayed == 3 * 40 / devices,
        "the first of %d devices ran %lld replicas of %lld samples in 3 steps", devices,
-       good ? (long long)clocks->replays : 0, good ? (long long)clocks->replayed : 0);
+       clocks ? (long long)clocks->replays : 0, clocks ? (long long)clocks->replayed : 0);
     const char *text = mirt_profile_text(clocked);
     int rows = text ? table_sums(text, &ms, &share, &step) : 0;
     ok(text && strstr(text, "training: 3 steps of 40 samples") && strstr(text, "by kind:"),

@@ -61,7 +61,7 @@ typedef struct mirt_strategy_desc {
        and the like) then check only the devices after the first, because the caller is the first. A positive number:
        exactly this limit. Negative: none. Time in which the process is suspended (SIGSTOP, a debugger, a snapshot of a
        virtual machine) does not count: the limit starts again afterwards. Programs without threads or without training
-       have none. */
+       have only the limit of waits for GPUs. */
     double timeout_seconds;
     bool winograd;       /* 3x3 convolutions of stride 1 and the gradients of their inputs by Winograd's F(2x2, 3x3),
                             where that is faster (it takes up to half the time): float32, with other roundings. CPUs

@@ -158,8 +158,9 @@ struct mirt_dataset {
     int64_t pass_over; /* batches to skip when the next pass begins */
     const char *cost; /* name of the expensive work of this stage, for messages; NULL: cheap */
     bool kept;        /* samples of the previous stages are made once */
-    bool ahead;       /* samples are made while others are in use; */
-    uint64_t pass;    /* then, that of the previous stages from which the sample returned last comes */
+    bool ahead;       /* samples are made while others are in use */
+    bool keeps_pass;  /* samples wait here, and `pass` is that of the previous stages for the sample returned last */
+    uint64_t pass;
     uint64_t identity; /* identifies the origin and processing of samples, for cache files; 0 for arrays */
     /* For samples that come in passes with random access by `make`: the next ones, at most `most`, valid until the next
        call; none at the end, and at the end of a pass unless `turn`. NULL: use the position. */
@@ -249,8 +250,8 @@ MIRT__LIB void mirt__slot_give(const mirt__slot *slot, const mirt__data_spec *sp
 MIRT__LIB mirt_status mirt__stage_count(const char *caller, int64_t count, int least);
 /* Whether a shape may have so many dimensions; likewise. */
 MIRT__LIB mirt_status mirt__shape_check(const char *caller, const mirt_shape *shape);
-/* Whether mirt_repeat may return a sample more than once in an epoch; `pass` distinguishes the passes, of which it is
-   that of the sample returned last. */
+/* Whether mirt_repeat may return a sample more than once in an epoch; `pass` becomes a number for the pass from which
+   the sample returned last comes. */
 MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset, uint64_t *pass);
 
 /* The next batch of `source`, with slot->rows 0 at the end. */

@@ -197,7 +197,7 @@ static mirt_status mirt__prefetch_add(mirt_dataset **chain, int depth) {
     prefetch->slot = (mirt__berth *)(void *)(prefetch + 1);
     prefetch->most = most;
     prefetch->base.joins = 1;
-    prefetch->base.ahead = true;
+    prefetch->base.ahead = prefetch->base.keeps_pass = true;
     prefetch->waited = 1; /* the first epoch always begins with a wait */
     source->lent = source->stage->fill != NULL;
     while (prefetch->slots < slots && status == MIRT_OK)

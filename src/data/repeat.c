@@ -73,16 +73,17 @@ static const mirt__stage mirt__repeat_run_stage = {
     mirt__repeat_begin, mirt__repeat_next, NULL, mirt__repeat_make, NULL, NULL, mirt__repeat_rows};
 
 MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset, uint64_t *pass) {
+    const uint64_t apart = 0x9E3779B1u; /* passes of repeated passes differ in their low 32 bits */
+    const mirt_dataset *kept = NULL;    /* its previous stages may be in a later pass */
     bool repeats = false;
-    const mirt_dataset *ahead = NULL; /* whose previous stages may be in a later pass */
     for (*pass = 0; dataset; dataset = dataset->source) {
-        if (dataset->ahead && !ahead) ahead = dataset;
+        if (dataset->keeps_pass && !kept) kept = dataset;
         if (dataset->stage->next != mirt__repeat_next) continue;
-        *pass += *pass << 32;
-        if (!ahead) *pass += (uint64_t)((const mirt__repeat_dataset *)dataset)->pass;
+        *pass *= apart;
+        if (!kept) *pass += (uint64_t)((const mirt__repeat_dataset *)dataset)->pass;
         repeats = true;
     }
-    if (ahead) *pass += ahead->pass;
+    if (kept) *pass += kept->pass;
     return repeats;
 }
 

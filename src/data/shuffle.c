@@ -5,7 +5,7 @@
 typedef struct mirt__shuffle_dataset {
     mirt_dataset base;
     mirt__random random;
-    int64_t capacity, held; /* samples in the slot, for streams; a permutation is in base.own */
+    int64_t capacity, held; /* samples in the slot, for streams; base.own has their passes, or else a permutation */
     int64_t given; /* the slot returned last, to be refilled; -1: none */
 } mirt__shuffle_dataset;
 
@@ -49,6 +49,7 @@ static mirt_status mirt__shuffle_pull(mirt__shuffle_dataset *shuffle, int64_t sl
     *got = status == MIRT_OK && sample.rows > 0;
     if (!*got) return status;
     mirt__slot_put(&shuffle->base.slot, &shuffle->base.spec, slot, sample.field, sample.index, 1);
+    mirt__dataset_repeats(shuffle->base.source, &((uint64_t *)shuffle->base.own)[slot]);
     return MIRT_OK;
 }
 
@@ -70,6 +71,7 @@ static mirt_status mirt__shuffle_buffer_begin(mirt_dataset *dataset) {
 
 /* Removes the sample returned last from the buffer. */
 static mirt_status mirt__shuffle_mend(mirt__shuffle_dataset *shuffle) {
+    uint64_t *pass = (uint64_t *)shuffle->base.own;
     int64_t slot = shuffle->given;
     bool got;
     mirt_status status = mirt__shuffle_pull(shuffle, slot, &got);
@@ -81,6 +83,7 @@ static mirt_status mirt__shuffle_mend(mirt__shuffle_dataset *shuffle) {
     mirt__batch moved;
     mirt__slot_give(&shuffle->base.slot, &shuffle->base.spec, last, 1, &moved);
     mirt__slot_put(&shuffle->base.slot, &shuffle->base.spec, slot, moved.field, moved.index, 1);
+    pass[slot] = pass[last];
     return MIRT_OK;
 }
 
@@ -94,6 +97,7 @@ static mirt_status mirt__shuffle_buffer_next(mirt_dataset *dataset, mirt__batch 
     if (shuffle->held == 0) return MIRT_OK;
     int64_t slot = (int64_t)mirt__random_below(&shuffle->random, (uint64_t)shuffle->held);
     shuffle->given = slot;
+    dataset->pass = ((const uint64_t *)dataset->own)[slot];
     mirt__slot_give(&dataset->slot, &dataset->spec, slot, 1, out);
     return MIRT_OK;
 }
@@ -120,9 +124,10 @@ MIRT__LIB mirt_status mirt__shuffle_over(mirt_dataset **chain, int64_t buffer) {
     shuffle->capacity = samples >= 0 && buffer > samples ? samples : buffer;
     dataset->identity = mirt__identity_with(dataset->identity,
                                             mirt__hash("shuffle") + (reachable ? 0 : (uint64_t)shuffle->capacity));
-    if (!reachable) return mirt__slot_create(&dataset->slot, &dataset->spec, shuffle->capacity, true);
-    dataset->own = mirt__calloc((size_t)samples, sizeof(int64_t));
-    return dataset->own ? MIRT_OK : MIRT_E_NOMEM;
+    dataset->keeps_pass = !reachable;
+    dataset->own = mirt__calloc((size_t)(reachable ? samples : shuffle->capacity), sizeof(int64_t));
+    if (!dataset->own) return MIRT_E_NOMEM;
+    return reachable ? MIRT_OK : mirt__slot_create(&dataset->slot, &dataset->spec, shuffle->capacity, true);
 }
 
 MIRT_API mirt_dataset *mirt_shuffle(mirt_dataset *dataset, int64_t buffer) {

@@ -34,7 +34,8 @@ static const struct {
 };
 
 /* {f, 0} means {-f, f}, or {f, f} for contrast; a negative first number and 0 are a range. */
-MIRT__TRAINING bool mirt__transform_factor(const mirt_augmentation *d, const float factor[2], int axis, mirt__transform *out) {
+MIRT__TRAINING bool mirt__transform_factor(const mirt_augmentation *d, const float factor[2], int axis,
+                                           mirt__transform *out) {
     const float least = mirt__transform_table[d->kind].least, most = mirt__transform_table[d->kind].most;
     float low = factor[0], high = factor[1];
     for (int i = 0; i < 2; i++) {

@@ -47,7 +47,7 @@ static mirt_tensor *mirt__dropout_lower(mirt__graph *graph, const mirt__node *no
                                         const mirt__mode *mode) {
     (void)graph;
     if (!mirt__in_training(node, mode)) return in[0];
-    if (!MIRT__TRAINS) return mirt__without_training("drop out");
+    if (!MIRT__TRAINS) return mirt__without_training("apply dropout");
     return node->a.shape.rank ? mirt__masked_op(in[0], &node->a) : mirt__apply(MIRT__OP_dropout, &node->a, in, 1);
 }
 
