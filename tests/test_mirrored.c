@@ -273,6 +273,55 @@ static void check_many_pieces(void) {
     free(after[1]);
 }
 
+/* The last program node that reads a gradient of elements [begin, end). */
+static int last_read(const mirt__program *program, int64_t begin, int64_t end) {
+    int last = -1;
+    for (int i = 0; i < program->graph.count; i++) {
+        for (int k = 0; k < program->graph.node[i]->num_out; k++) {
+            const mirt_tensor *t = program->graph.node[i]->out[k];
+            const int64_t at = (int64_t)t->offset / 4;
+            if (t->space == MIRT__SPACE_GRADIENT && at >= begin && at < end && t->last > last) last = t->last;
+        }
+    }
+    return last;
+}
+
+/* Buckets are whole variables, from the back: the first one of 1 MB or more, the others of 25 MB or more, which a
+   variable of exactly 25 MB fills. */
+static void check_buckets(void) {
+    enum { WIDE = 2560, OUT = 1024 }; /* WIDE * WIDE floats are 25 MB, WIDE * OUT are 10 */
+    static float x[8], y[OUT];
+    static const int64_t filled[] = {WIDE * OUT, WIDE * WIDE, 8 * WIDE};
+    mirt_strategy *s = strategy_of(1, 1, 1);
+    mirt_model *m = mirt_model_create(s, "buckets");
+    mirt_dense_desc dense;
+    mirt_compile_desc c;
+    memset(&dense, 0, sizeof dense);
+    memset(&c, 0, sizeof c);
+    dense.no_bias = true;
+    dense.units = WIDE;
+    mirt_tensor *h = mirt_dense(mirt_dense(mirt_input(m, MIRT_SHAPE(8)), &dense), &dense);
+    dense.units = OUT;
+    mirt_model_output(m, mirt_dense(h, &dense));
+    c.loss = MIRT_MEAN_SQUARED_ERROR;
+    c.optimizer = mirt_sgd(0.1f, 0, false);
+    bool good = mirt_compile(m, &c) == MIRT_OK &&
+                mirt_train_step(m, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(1, 8)),
+                                mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(1, OUT)), NULL) == MIRT_OK;
+    const mirt__step *step = good ? &m->trainer->function[MIRT__TRAIN]->step : NULL;
+    good = step && step->num_buckets == MIRT__COUNT(filled);
+    bool ready = good;
+    for (int i = 0; good && i < step->num_buckets; i++) {
+        const mirt__bucket *b = &step->bucket[i];
+        good = b->elements == filled[i] && b->end == (i ? b[-1].begin : (int64_t)(step->gradient_bytes / 4));
+        ready = ready && b->ready == last_read(&step->program, b->begin, b->end) && (!i || b->ready > b[-1].ready);
+    }
+    ok(good && step->bucket[2].begin == 0, "three buckets cover the gradients from the back (%d)",
+       step ? step->num_buckets : 0);
+    ok(ready, "and are ready once their gradients have been read, one after the other");
+    mirt_strategy_destroy(s);
+}
+
 static void check_stage_order(void) {
     mirt_strategy *s = strategy_of(2, 2, 1);
     mirt_model *m = image_model(s, mirt_adam(1e-3f), 0);
@@ -303,6 +352,7 @@ int main(void) {
     check_four_stages(3, 7, mirt_adam(1e-3f), "Adam");
     for (int run = 0; run < 4; run++) check_clipped_step(run & 1 ? 3 : 1, run & 1 ? 5 : 1, run & 2);
     check_many_pieces();
+    check_buckets();
     check_stage_order();
     rmdir(work_directory());
     return done_testing();
