@@ -16,7 +16,8 @@
 #                    FUZZ="csv log" runs these targets alone; fuzz-merge adds what was found to tests/corpus
 # make fuzz-planted  every fuzz target finds a fault planted behind the last check of its parser; fuzz-coverage: lines of the parsers
 # make mutants       errors planted in reduction, splitting, scaling, optimizers and step, of which the tests must find 80 %;
-#                   FILES="run.c step.c" takes these alone, LIMIT so many errors of each file, which SEED draws
+#                   FILES="run.c step.c" takes these alone, LIMIT so many errors of each file, which SEED draws, and
+#                   AGAIN=LOG those that survived an earlier run
 # make memcheck      a small tier of tests and all corpora under MemorySanitizer; needs clang
 # make accuracy      bfloat16 trains as well as float32: make accuracy PEER_PYTHON=/path/to/python
 # make accuracy-photos  the program fine-tunes MobileNetV2 on photographs to the accuracy that Keras reaches
@@ -288,7 +289,7 @@ MEMORY_TESTS = test_base test_json test_formats test_format_faults test_hostile 
 # FILES="run.c optimizers.c": these alone; LIMIT: at most so many mutants of each file, which SEED draws.
 mutants:
 	@CC="$(CC)" MUTANT_FLAGS="$(PARTS) $(filter-out -w,$(MUTANT_FLAGS))" SEED=$(SEED) LIMIT=$(LIMIT) JOBS=$(JOBS) \
-		python3 tests/mutants.py $(FILES)
+		AGAIN=$(AGAIN) python3 tests/mutants.py $(FILES)
 
 memcheck:
 	@$(MAKE) --no-print-directory -j$(JOBS) $(FUZZ:%=build/msan/fuzz_%) $(MEMORY_TESTS:%=build/msan/%)
