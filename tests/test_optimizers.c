@@ -540,6 +540,8 @@ static void check_loss_scale(void) {
     mirt_set_log(s, count_scale_log, NULL);
     mirt__loss_scale_set(m, DBL_MAX, 1999);
     good = scale_is(m, DBL_MAX, 1999);
+    mirt__loss_scale_set(m, 0.5, 0);
+    good = good && scale_is(m, 0.5, 0);
     mirt__loss_scale_set(m, 16, 1);
     for (int i = 0; i < MIRT__COUNT(bad); i++) {
         mirt__loss_scale_set(m, bad[i].scale, bad[i].steps);
