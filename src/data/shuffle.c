@@ -125,9 +125,10 @@ MIRT__LIB mirt_status mirt__shuffle_over(mirt_dataset **chain, int64_t buffer) {
     dataset->identity = mirt__identity_with(dataset->identity,
                                             mirt__hash("shuffle") + (reachable ? 0 : (uint64_t)shuffle->capacity));
     dataset->keeps_pass = !reachable;
+    if (!reachable) status = mirt__slot_create(&dataset->slot, &dataset->spec, shuffle->capacity, true);
+    if (status != MIRT_OK) return status;
     dataset->own = mirt__calloc((size_t)(reachable ? samples : shuffle->capacity), sizeof(int64_t));
-    if (!dataset->own) return MIRT_E_NOMEM;
-    return reachable ? MIRT_OK : mirt__slot_create(&dataset->slot, &dataset->spec, shuffle->capacity, true);
+    return dataset->own ? MIRT_OK : MIRT_E_NOMEM;
 }
 
 MIRT_API mirt_dataset *mirt_shuffle(mirt_dataset *dataset, int64_t buffer) {
