@@ -234,31 +234,43 @@ static void check_clipped_step(int devices, int replicas, bool stages) {
     mirt_strategy_destroy(s);
 }
 
+/* A chain of dense layers without bias, from `in` numbers. */
+static mirt_model *dense_chain(mirt_strategy *s, int in, const int *units, int count, mirt_optimizer optimizer) {
+    mirt_model *m = mirt_model_create(s, "chain");
+    mirt_tensor *x = mirt_input(m, MIRT_SHAPE(in));
+    mirt_dense_desc dense;
+    mirt_compile_desc c;
+    memset(&dense, 0, sizeof dense);
+    memset(&c, 0, sizeof c);
+    dense.no_bias = true;
+    for (int i = 0; i < count; i++) {
+        dense.units = units[i];
+        x = mirt_dense(x, &dense);
+    }
+    mirt_model_output(m, x);
+    c.loss = MIRT_MEAN_SQUARED_ERROR;
+    c.optimizer = optimizer;
+    return mirt_compile(m, &c) == MIRT_OK ? m : NULL;
+}
+
 /* So many pieces of gradients that a device squares them in several rounds. */
 static void check_many_pieces(void) {
     enum { IN = 1024, OUT = 8192 + 24, ROWS = 2 };
     static float x[ROWS * IN], y[ROWS * OUT];
+    const int units[] = {OUT};
+    mirt_optimizer clipped = mirt_sgd(1, 0, false);
     float *after[2] = {NULL, NULL};
     size_t count[2] = {0, 0};
     double squares = 0;
+    clipped.global_clipnorm = 0.0078125f;
     for (int i = 0; i < ROWS * IN; i++) x[i] = (float)(i % 17) / 16;
     for (int k = 0; k < 2; k++) {
         mirt_strategy *s = strategy_of(k ? 2 : 1, 2, 1);
-        mirt_model *m = mirt_model_create(s, "wide");
-        mirt_dense_desc dense;
-        mirt_compile_desc c;
-        memset(&dense, 0, sizeof dense);
-        memset(&c, 0, sizeof c);
-        dense.units = OUT;
-        mirt_model_output(m, mirt_dense(mirt_input(m, MIRT_SHAPE(IN)), &dense));
-        c.loss = MIRT_MEAN_SQUARED_ERROR;
-        c.optimizer = mirt_sgd(1, 0, false);
-        c.optimizer.global_clipnorm = 0.0078125f;
-        bool good = mirt_compile(m, &c) == MIRT_OK;
+        mirt_model *m = dense_chain(s, IN, units, 1, clipped);
         size_t same = 0;
-        float *before = good ? all_weights(m, 0, &same) : NULL;
-        good = good && mirt_train_step(m, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(ROWS, IN)),
-                                       mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(ROWS, OUT)), NULL) == MIRT_OK;
+        float *before = m ? all_weights(m, 0, &same) : NULL;
+        bool good = m && mirt_train_step(m, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(ROWS, IN)),
+                                         mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(ROWS, OUT)), NULL) == MIRT_OK;
         if (good) after[k] = all_weights(m, 0, &count[k]);
         for (size_t i = 0; after[k] && !k && i < count[k] && i < same; i++)
             squares += ((double)after[k][i] - (double)before[i]) * ((double)after[k][i] - (double)before[i]);
@@ -293,21 +305,10 @@ static void check_buckets(void) {
     static float x[8], y[OUT];
     static const int64_t filled[] = {WIDE * OUT, WIDE * WIDE, 8 * WIDE};
     mirt_strategy *s = strategy_of(1, 1, 1);
-    mirt_model *m = mirt_model_create(s, "buckets");
-    mirt_dense_desc dense;
-    mirt_compile_desc c;
-    memset(&dense, 0, sizeof dense);
-    memset(&c, 0, sizeof c);
-    dense.no_bias = true;
-    dense.units = WIDE;
-    mirt_tensor *h = mirt_dense(mirt_dense(mirt_input(m, MIRT_SHAPE(8)), &dense), &dense);
-    dense.units = OUT;
-    mirt_model_output(m, mirt_dense(h, &dense));
-    c.loss = MIRT_MEAN_SQUARED_ERROR;
-    c.optimizer = mirt_sgd(0.1f, 0, false);
-    bool good = mirt_compile(m, &c) == MIRT_OK &&
-                mirt_train_step(m, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(1, 8)),
-                                mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(1, OUT)), NULL) == MIRT_OK;
+    static const int units[] = {WIDE, WIDE, OUT};
+    mirt_model *m = dense_chain(s, 8, units, 3, mirt_sgd(0.1f, 0, false));
+    bool good = m && mirt_train_step(m, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(1, 8)),
+                                     mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(1, OUT)), NULL) == MIRT_OK;
     const mirt__step *step = good ? &m->trainer->function[MIRT__TRAIN]->step : NULL;
     good = step && step->num_buckets == MIRT__COUNT(filled);
     bool ready = good;
