@@ -31453,7 +31453,7 @@ MIRT__LIB bool mirt__in_training(const mirt__node *node, const mirt__mode *mode)
 }
 
 MIRT__LIB mirt_tensor *mirt__without_training(const char *action) {
-    return mirt__fail(MIRT_E_STATE, "a program without training cannot %s", action), (mirt_tensor *)NULL;
+    return mirt__fail(MIRT_E_STATE, "compiled with MIRRORTRAIN_NO_TRAIN, which cannot %s", action), (mirt_tensor *)NULL;
 }
 
 MIRT__LIB int64_t mirt__last_dim(const mirt_tensor *x) { return x->shape.rank ? x->shape.dim[x->shape.rank - 1] : 1; }
