@@ -285,9 +285,8 @@
    CONFIGURATION
    =============
    Define these before the implementation. MIRRORTRAIN_NO_CALLBACKS, _NO_IMAGES,
-   _NO_MODELS, _NO_TRAIN and MIRRORTRAIN_SHARED also change the declarations:
-   define them for all files, as with -D. The others change nothing that other
-   files see.
+   _NO_MODELS, _NO_TRAIN, _IMAGES and _SHARED also change the declarations: define
+   them for all files, as with -D. The others change nothing that other files see.
 
    MIRRORTRAIN_IMPLEMENTATION   create the implementation here
    MIRRORTRAIN_STATIC           make all functions static: a private copy for this
@@ -321,16 +320,19 @@
    MIRRORTRAIN_NO_CALLBACKS     without the ready-made callbacks and event files;
                                 callbacks of the program work
    MIRRORTRAIN_NO_IMAGES        without decoding images and data sets of images
+   MIRRORTRAIN_IMAGES           with MIRRORTRAIN_NO_TRAIN: single images (mirt_load_image,
+                                mirt_read_image, mirt_decode_image)
    MIRRORTRAIN_NO_MODELS        without the ready-made networks
    MIRRORTRAIN_NO_TRAIN         predict only: loads and builds models, loads weights,
                                 predicts (mirt_load, mirt_load_weights,
                                 mirt_predict, mirt_predict_on_batch ...), with data
                                 sets of arrays and generators, mirt_take,
-                                mirt_skip, mirt_map, mirt_batch and mirt_prefetch,
-                                and single images (mirt_load_image). All that
-                                trains, evaluates, saves, augments, shuffles,
-                                repeats, measures or reads data sets from files is
-                                not declared; neither are ready-made callbacks.
+                                mirt_skip, mirt_map, mirt_batch and mirt_prefetch.
+                                All that trains, evaluates, saves, augments,
+                                shuffles, repeats, measures, decodes images or
+                                reads data sets from files is not declared; neither
+                                are ready-made callbacks. MIRRORTRAIN_IMAGES keeps
+                                single images.
                                 Compile settings in files are ignored. Predictions
                                 are bit-identical to those of the whole library;
                                 models called with MIRT_TRAINING_ON may not
@@ -392,6 +394,13 @@
 /* What is only for training goes with it. */
 #if defined(MIRRORTRAIN_NO_TRAIN) && !defined(MIRRORTRAIN_NO_CALLBACKS)
 #define MIRRORTRAIN_NO_CALLBACKS
+#endif
+/* A program that predicts often has its pixels already. */
+#if defined(MIRRORTRAIN_NO_TRAIN) && !defined(MIRRORTRAIN_IMAGES) && !defined(MIRRORTRAIN_NO_IMAGES)
+#define MIRRORTRAIN_NO_IMAGES
+#endif
+#if defined(MIRRORTRAIN_IMAGES) && defined(MIRRORTRAIN_NO_IMAGES)
+#error "mirrortrain.h: MIRRORTRAIN_IMAGES keeps what MIRRORTRAIN_NO_IMAGES leaves out; define one of them"
 #endif
 #if defined(MIRRORTRAIN_NO_TRAIN) || defined(MIRRORTRAIN_NO_IMAGES)
 #define MIRT__NO_IMAGE_DATASETS

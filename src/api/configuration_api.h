@@ -23,6 +23,13 @@
 #if defined(MIRRORTRAIN_NO_TRAIN) && !defined(MIRRORTRAIN_NO_CALLBACKS)
 #define MIRRORTRAIN_NO_CALLBACKS
 #endif
+/* A program that predicts often has its pixels already. */
+#if defined(MIRRORTRAIN_NO_TRAIN) && !defined(MIRRORTRAIN_IMAGES) && !defined(MIRRORTRAIN_NO_IMAGES)
+#define MIRRORTRAIN_NO_IMAGES
+#endif
+#if defined(MIRRORTRAIN_IMAGES) && defined(MIRRORTRAIN_NO_IMAGES)
+#error "mirrortrain.h: MIRRORTRAIN_IMAGES keeps what MIRRORTRAIN_NO_IMAGES leaves out; define one of them"
+#endif
 #if defined(MIRRORTRAIN_NO_TRAIN) || defined(MIRRORTRAIN_NO_IMAGES)
 #define MIRT__NO_IMAGE_DATASETS
 #endif
