@@ -3214,7 +3214,7 @@ typedef struct mirt__loss {
     const void *labels;
     mirt__real *loss;        /* forward */
     const mirt__real *dloss; /* gradient: [rows] */
-    mirt__real *dx;
+    mirt__real *dx;          /* gradient; NULL forward */
 } mirt__loss;
 
 typedef enum mirt__accuracy_kind {
@@ -3360,7 +3360,7 @@ typedef struct mirt__augment_rows {
     X(logic, logic, COMMON, ALL) X(reduce, reduce, COMMON, ALL) X(reduce_max_grad, reduce_max_grad, COMMON, TRAIN) \
     X(scan, scan, COMMON, ALL) X(move, move, COMMON, ALL) X(gather, gather, COMMON, ALL) \
     X(gather_grad, gather, COMMON, TRAIN) X(softmax, softmax, FAST, ALL) X(softmax_grad, softmax, COMMON, TRAIN) \
-    X(loss, loss, FAST, TRAIN) X(loss_grad, loss, FAST, TRAIN) X(accuracy, accuracy, COMMON, TRAIN) \
+    X(loss, loss, FAST, TRAIN) X(accuracy, accuracy, COMMON, TRAIN) \
     X(dropout, dropout, FAST, TRAIN) X(cast, cast, COMMON, ALL) X(one_hot, one_hot, COMMON, ALL) \
     X(resize, resize, COMMON, ALL) X(resize_grad, resize, COMMON, TRAIN) X(norm_stats, norm, NORM, ALL) \
     X(normalize, norm, NORM, ALL) X(norm_grad_sums, norm, NORM, TRAIN) X(norm_grad_input, norm, NORM, TRAIN)
@@ -8243,7 +8243,11 @@ static void mirt__ref_mean_grad(const mirt__loss *l, int64_t r, mirt__ref_elemen
 #define MIRT__REF_SPARSE(name, grad) mirt__ref_##name##grad(l, r)
 #define MIRT__REF_CATEGORICAL MIRT__REF_SPARSE
 #define MIRT__REF_ELEMENTS(name, grad) mirt__ref_mean##grad(l, r, mirt__ref_##name##grad)
-#define MIRT__REF_LOSS(kind, name, labels, activation) case kind: l->loss[r] = MIRT__REF_##labels(name, ); break;
+#define MIRT__REF_LOSS(kind, name, labels, activation) \
+    case kind: \
+        if (l->dx) MIRT__REF_##labels(name, _grad); \
+        else l->loss[r] = MIRT__REF_##labels(name, ); \
+        break;
 MIRT__LIB void mirt__ref_loss(const mirt__loss *l) {
     for (int64_t r = 0; r < l->rows; r++) {
         switch (l->kind) {
@@ -8251,19 +8255,7 @@ MIRT__LIB void mirt__ref_loss(const mirt__loss *l) {
         case MIRT_LOSS_NONE:
         case MIRT__LOSS_COUNT: break;
         }
-    }
-}
-#undef MIRT__REF_LOSS
-
-#define MIRT__REF_LOSS(kind, name, labels, activation) case kind: MIRT__REF_##labels(name, _grad); break;
-MIRT__LIB void mirt__ref_loss_grad(const mirt__loss *l) {
-    for (int64_t r = 0; r < l->rows; r++) {
-        switch (l->kind) {
-        MIRT_LOSS_LIST(MIRT__REF_LOSS)
-        case MIRT_LOSS_NONE:
-        case MIRT__LOSS_COUNT: break;
-        }
-        for (int64_t j = 0; j < l->n; j++) l->dx[r * l->n + j] *= l->dloss[r];
+        for (int64_t j = 0; l->dx && j < l->n; j++) l->dx[r * l->n + j] *= l->dloss[r];
     }
 }
 #undef MIRT__REF_SPARSE
@@ -9519,26 +9511,6 @@ MIRT__INLINE float mirt__common_mean(const mirt__loss *l, int64_t r,
     return loss / (float)l->n;
 }
 
-/* The labels of its row in MIRT_LOSS_LIST determine whether a loss is a function of rows, or the mean of a function of
-   elements. */
-#define MIRT__COMMON_SPARSE(name, grad) mirt__common_##name##grad(call->simd, l, r)
-#define MIRT__COMMON_CATEGORICAL MIRT__COMMON_SPARSE
-#define MIRT__COMMON_ELEMENTS(name, grad) mirt__common_mean##grad(l, r, mirt__##name##grad)
-#define MIRT__COMMON_LOSS(kind, name, labels, activation) case kind: l->loss[r] = MIRT__COMMON_##labels(name, ); break;
-static void mirt__common_loss_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
-    const mirt__common_call *call = (const mirt__common_call *)args;
-    const mirt__loss *l = (const mirt__loss *)call->args;
-    (void)scratch;
-    for (int64_t r = begin; r < end; r++) {
-        switch (l->kind) {
-        MIRT_LOSS_LIST(MIRT__COMMON_LOSS)
-        case MIRT_LOSS_NONE:
-        case MIRT__LOSS_COUNT: break;
-        }
-    }
-}
-#undef MIRT__COMMON_LOSS
-
 /* The gradient of row r. */
 static void mirt__common_sparse_categorical_crossentropy_grad(const mirt__simd *simd, const mirt__loss *l,
                                                               int64_t r) {
@@ -9587,8 +9559,18 @@ MIRT__INLINE void mirt__common_mean_grad(const mirt__loss *l, int64_t r,
     for (int64_t j = 0, count = l->n; j < count; j++) dx[j] = element(logits, x[j], t[j], scale, n);
 }
 
-#define MIRT__COMMON_LOSS(kind, name, labels, activation) case kind: MIRT__COMMON_##labels(name, _grad); break;
-static void mirt__common_loss_back(const void *args, int64_t begin, int64_t end, void *scratch) {
+/* The labels of its row in MIRT_LOSS_LIST determine whether a loss is a function of rows, or the mean of a function of
+   elements. */
+#define MIRT__COMMON_SPARSE(name, grad) mirt__common_##name##grad(call->simd, l, r)
+#define MIRT__COMMON_CATEGORICAL MIRT__COMMON_SPARSE
+#define MIRT__COMMON_ELEMENTS(name, grad) mirt__common_mean##grad(l, r, mirt__##name##grad)
+#define MIRT__COMMON_LOSS(kind, name, labels, activation) \
+    case kind: \
+        if (l->dx) MIRT__COMMON_##labels(name, _grad); \
+        else l->loss[r] = MIRT__COMMON_##labels(name, ); \
+        break;
+/* Losses of rows, or gradients if there is a dx. */
+static void mirt__common_loss_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__common_call *call = (const mirt__common_call *)args;
     const mirt__loss *l = (const mirt__loss *)call->args;
     (void)scratch;
@@ -9608,11 +9590,6 @@ static void mirt__common_loss_back(const void *args, int64_t begin, int64_t end,
 MIRT__LIB void mirt__fast_loss(const mirt__simd *simd, const mirt__loss *args, const mirt__where *where) {
     const mirt__common_call call = {args, simd};
     mirt__common_range(where, args->rows, mirt__common_step(args->n * 8), mirt__common_loss_rows, &call);
-}
-
-MIRT__LIB void mirt__fast_loss_grad(const mirt__simd *simd, const mirt__loss *args, const mirt__where *where) {
-    const mirt__common_call call = {args, simd};
-    mirt__common_range(where, args->rows, mirt__common_step(args->n * 8), mirt__common_loss_back, &call);
 }
 
 static void mirt__common_accuracy_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
@@ -33578,12 +33555,11 @@ MIRT__TRAINING void mirt__loss_run(const mirt__call *call) {
     l.labels = call->in[1];
     if (call->node->num_in < 3) {
         l.loss = mirt__out(call, 0);
-        call->kernels->loss(&l, &call->where);
-        return;
+    } else {
+        l.dloss = mirt__in(call, 2);
+        l.dx = mirt__out(call, 0);
     }
-    l.dloss = mirt__in(call, 2);
-    l.dx = mirt__out(call, 0);
-    call->kernels->loss_grad(&l, &call->where);
+    call->kernels->loss(&l, &call->where);
 }
 
 MIRT__TRAINING void mirt__loss_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {

@@ -5751,11 +5751,9 @@ static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_grad_
 
 static void mirt__cu_loss(const mirt__loss *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
-    if (args->rows > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_loss_kernel, *args);
-}
-static void mirt__cu_loss_grad(const mirt__loss *args, const mirt__where *where) {
-    mirt__cu *cu = mirt__cu_of(where);
-    if (args->rows > 0 && args->n > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_loss_grad_kernel, *args);
+    if (args->rows == 0 || (args->dx && args->n == 0)) return;
+    if (args->dx) MIRT__CU_BY_ROWS(cu, mirt__cu_loss_grad_kernel, *args);
+    else MIRT__CU_BY_ROWS(cu, mirt__cu_loss_kernel, *args);
 }
 
 /* ---- accuracy: a warp for each row, however long */

@@ -600,8 +600,7 @@ static void loss_run(const job *j, const mirt__kernels *k, const mirt__where *wh
     l.loss = out_at(j, 2);
     l.dloss = (const float *)j->at[2];
     l.dx = j->buffers > 3 ? out_at(j, 3) : NULL;
-    if (l.dx) k->loss_grad(&l, where);
-    else k->loss(&l, where);
+    k->loss(&l, where);
 }
 
 static const int32_t accuracy_shapes[][MAX_NUMBERS] = {

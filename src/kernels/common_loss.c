@@ -118,26 +118,6 @@ MIRT__INLINE float mirt__common_mean(const mirt__loss *l, int64_t r,
     return loss / (float)l->n;
 }
 
-/* The labels of its row in MIRT_LOSS_LIST determine whether a loss is a function of rows, or the mean of a function of
-   elements. */
-#define MIRT__COMMON_SPARSE(name, grad) mirt__common_##name##grad(call->simd, l, r)
-#define MIRT__COMMON_CATEGORICAL MIRT__COMMON_SPARSE
-#define MIRT__COMMON_ELEMENTS(name, grad) mirt__common_mean##grad(l, r, mirt__##name##grad)
-#define MIRT__COMMON_LOSS(kind, name, labels, activation) case kind: l->loss[r] = MIRT__COMMON_##labels(name, ); break;
-static void mirt__common_loss_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
-    const mirt__common_call *call = (const mirt__common_call *)args;
-    const mirt__loss *l = (const mirt__loss *)call->args;
-    (void)scratch;
-    for (int64_t r = begin; r < end; r++) {
-        switch (l->kind) {
-        MIRT_LOSS_LIST(MIRT__COMMON_LOSS)
-        case MIRT_LOSS_NONE:
-        case MIRT__LOSS_COUNT: break;
-        }
-    }
-}
-#undef MIRT__COMMON_LOSS
-
 /* The gradient of row r. */
 static void mirt__common_sparse_categorical_crossentropy_grad(const mirt__simd *simd, const mirt__loss *l,
                                                               int64_t r) {
@@ -186,8 +166,18 @@ MIRT__INLINE void mirt__common_mean_grad(const mirt__loss *l, int64_t r,
     for (int64_t j = 0, count = l->n; j < count; j++) dx[j] = element(logits, x[j], t[j], scale, n);
 }
 
-#define MIRT__COMMON_LOSS(kind, name, labels, activation) case kind: MIRT__COMMON_##labels(name, _grad); break;
-static void mirt__common_loss_back(const void *args, int64_t begin, int64_t end, void *scratch) {
+/* The labels of its row in MIRT_LOSS_LIST determine whether a loss is a function of rows, or the mean of a function of
+   elements. */
+#define MIRT__COMMON_SPARSE(name, grad) mirt__common_##name##grad(call->simd, l, r)
+#define MIRT__COMMON_CATEGORICAL MIRT__COMMON_SPARSE
+#define MIRT__COMMON_ELEMENTS(name, grad) mirt__common_mean##grad(l, r, mirt__##name##grad)
+#define MIRT__COMMON_LOSS(kind, name, labels, activation) \
+    case kind: \
+        if (l->dx) MIRT__COMMON_##labels(name, _grad); \
+        else l->loss[r] = MIRT__COMMON_##labels(name, ); \
+        break;
+/* Losses of rows, or gradients if there is a dx. */
+static void mirt__common_loss_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__common_call *call = (const mirt__common_call *)args;
     const mirt__loss *l = (const mirt__loss *)call->args;
     (void)scratch;
@@ -207,11 +197,6 @@ static void mirt__common_loss_back(const void *args, int64_t begin, int64_t end,
 MIRT__LIB void mirt__fast_loss(const mirt__simd *simd, const mirt__loss *args, const mirt__where *where) {
     const mirt__common_call call = {args, simd};
     mirt__common_range(where, args->rows, mirt__common_step(args->n * 8), mirt__common_loss_rows, &call);
-}
-
-MIRT__LIB void mirt__fast_loss_grad(const mirt__simd *simd, const mirt__loss *args, const mirt__where *where) {
-    const mirt__common_call call = {args, simd};
-    mirt__common_range(where, args->rows, mirt__common_step(args->n * 8), mirt__common_loss_back, &call);
 }
 
 static void mirt__common_accuracy_rows(const void *args, int64_t begin, int64_t end, void *scratch) {

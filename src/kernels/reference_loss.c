@@ -160,7 +160,11 @@ static void mirt__ref_mean_grad(const mirt__loss *l, int64_t r, mirt__ref_elemen
 #define MIRT__REF_SPARSE(name, grad) mirt__ref_##name##grad(l, r)
 #define MIRT__REF_CATEGORICAL MIRT__REF_SPARSE
 #define MIRT__REF_ELEMENTS(name, grad) mirt__ref_mean##grad(l, r, mirt__ref_##name##grad)
-#define MIRT__REF_LOSS(kind, name, labels, activation) case kind: l->loss[r] = MIRT__REF_##labels(name, ); break;
+#define MIRT__REF_LOSS(kind, name, labels, activation) \
+    case kind: \
+        if (l->dx) MIRT__REF_##labels(name, _grad); \
+        else l->loss[r] = MIRT__REF_##labels(name, ); \
+        break;
 MIRT__LIB void mirt__ref_loss(const mirt__loss *l) {
     for (int64_t r = 0; r < l->rows; r++) {
         switch (l->kind) {
@@ -168,19 +172,7 @@ MIRT__LIB void mirt__ref_loss(const mirt__loss *l) {
         case MIRT_LOSS_NONE:
         case MIRT__LOSS_COUNT: break;
         }
-    }
-}
-#undef MIRT__REF_LOSS
-
-#define MIRT__REF_LOSS(kind, name, labels, activation) case kind: MIRT__REF_##labels(name, _grad); break;
-MIRT__LIB void mirt__ref_loss_grad(const mirt__loss *l) {
-    for (int64_t r = 0; r < l->rows; r++) {
-        switch (l->kind) {
-        MIRT_LOSS_LIST(MIRT__REF_LOSS)
-        case MIRT_LOSS_NONE:
-        case MIRT__LOSS_COUNT: break;
-        }
-        for (int64_t j = 0; j < l->n; j++) l->dx[r * l->n + j] *= l->dloss[r];
+        for (int64_t j = 0; l->dx && j < l->n; j++) l->dx[r * l->n + j] *= l->dloss[r];
     }
 }
 #undef MIRT__REF_SPARSE

@@ -284,7 +284,7 @@ typedef struct mirt__loss {
     const void *labels;
     mirt__real *loss;        /* forward */
     const mirt__real *dloss; /* gradient: [rows] */
-    mirt__real *dx;
+    mirt__real *dx;          /* gradient; NULL forward */
 } mirt__loss;
 
 typedef enum mirt__accuracy_kind {
@@ -430,7 +430,7 @@ typedef struct mirt__augment_rows {
     X(logic, logic, COMMON, ALL) X(reduce, reduce, COMMON, ALL) X(reduce_max_grad, reduce_max_grad, COMMON, TRAIN) \
     X(scan, scan, COMMON, ALL) X(move, move, COMMON, ALL) X(gather, gather, COMMON, ALL) \
     X(gather_grad, gather, COMMON, TRAIN) X(softmax, softmax, FAST, ALL) X(softmax_grad, softmax, COMMON, TRAIN) \
-    X(loss, loss, FAST, TRAIN) X(loss_grad, loss, FAST, TRAIN) X(accuracy, accuracy, COMMON, TRAIN) \
+    X(loss, loss, FAST, TRAIN) X(accuracy, accuracy, COMMON, TRAIN) \
     X(dropout, dropout, FAST, TRAIN) X(cast, cast, COMMON, ALL) X(one_hot, one_hot, COMMON, ALL) \
     X(resize, resize, COMMON, ALL) X(resize_grad, resize, COMMON, TRAIN) X(norm_stats, norm, NORM, ALL) \
     X(normalize, norm, NORM, ALL) X(norm_grad_sums, norm, NORM, TRAIN) X(norm_grad_input, norm, NORM, TRAIN)

@@ -76,12 +76,11 @@ MIRT__TRAINING void mirt__loss_run(const mirt__call *call) {
     l.labels = call->in[1];
     if (call->node->num_in < 3) {
         l.loss = mirt__out(call, 0);
-        call->kernels->loss(&l, &call->where);
-        return;
+    } else {
+        l.dloss = mirt__in(call, 2);
+        l.dx = mirt__out(call, 0);
     }
-    l.dloss = mirt__in(call, 2);
-    l.dx = mirt__out(call, 0);
-    call->kernels->loss_grad(&l, &call->where);
+    call->kernels->loss(&l, &call->where);
 }
 
 MIRT__TRAINING void mirt__loss_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
