@@ -3638,6 +3638,7 @@ MIRT__ELEMENT float mirt__mean_squared_error_grad(bool logits, float x, float t,
 
 #define MIRT__BACKEND_VERSION 5
 #define MIRT__MAX_DEVICES 32
+#define MIRT__MOST_SQUARES 1024 /* pieces in a call of `squares` */
 
 typedef struct mirt__handle mirt__handle; /* of an opened device */
 
@@ -37676,6 +37677,7 @@ typedef struct mirt__step {
     size_t io_at[MIRT__MAX_IO], states_at; /* bytes into a device's `io`; in place: not used */
     size_t ahead_at;      /* the next batch's fields lie this far after those of the batch under way */
     bool *measured;       /* [program.max_rows + 1]: whether the room for that many rows is known; in place: NULL */
+    bool *ran;            /* [max_rows + 1]: whether devices have run steps of that many rows; in place: NULL */
     mirt__real *cut_values; /* at a cut: of each replica cut_stride numbers, then as many of each device */
     size_t cut_stride;
 
@@ -38011,7 +38013,8 @@ MIRT__LIB mirt_status mirt__step_needs(mirt__step *step) {
     if (mirt__check_user_code(step) != MIRT_OK) return mirt_last_status();
     if (!s->able.in_place) {
         step->measured = (bool *)mirt__calloc((size_t)p->max_rows + 1, sizeof *step->measured);
-        if (!step->measured) return mirt_last_status();
+        step->ran = (bool *)mirt__calloc((size_t)step->max_rows + 1, sizeof *step->ran);
+        if (!step->measured || !step->ran) return mirt_last_status();
         step->measured[p->max_rows] = true;
     }
     l->arena = p->arena;
@@ -38068,6 +38071,7 @@ MIRT__LIB void mirt__step_free(mirt__step *step) {
     mirt__free(step->range);
     mirt__free(step->bucket);
     mirt__free(step->measured);
+    mirt__free(step->ran);
     mirt__free(step->cut_values);
     mirt__free(step->clocks);
     for (int d = 0; d < s->num_devices; d++) s->backend->forget(mirt__device_of(step, d), step->owner);
@@ -38682,14 +38686,13 @@ MIRT__TRAINING_LIB void mirt__step_all_reduce(void *arg, int device) {
 
 /* The squares of all pieces of the sum, of which each device takes its share. False: it failed, or was given up. */
 MIRT__TRAINING bool mirt__reduce_squares(mirt__step *step, int device) {
-    enum { MOST = 1024 };
     const mirt_strategy *s = step->strategy;
-    mirt__square_piece piece[MOST];
-    double squares[MOST];
+    mirt__square_piece piece[MIRT__MOST_SQUARES];
+    double squares[MIRT__MOST_SQUARES];
     int64_t at, left = mirt__share(step->rule.num_pieces, s->num_devices, device, &at);
-    for (; left > 0; at += MOST, left -= MOST) {
+    for (; left > 0; at += MIRT__MOST_SQUARES, left -= MIRT__MOST_SQUARES) {
         mirt__piece *own = step->rule.piece + at;
-        const int pieces = left < (int64_t)MOST ? (int)left : (int)MOST;
+        const int pieces = left < MIRT__MOST_SQUARES ? (int)left : MIRT__MOST_SQUARES;
         for (int i = 0; i < pieces; i++) {
             piece[i].begin = own[i].begin;
             piece[i].count = own[i].count;
@@ -48547,11 +48550,12 @@ MIRT__TRAINING mirt_status mirt__step_not_finite(mirt_function *f) {
 }
 
 /* Whether buckets are reduced while backward runs: where devices send, and nothing can keep the step from being
- * applied. */
+   applied. The first step of as many rows loads kernels and takes memory for constants: both may wait for what a
+   device sends, which may wait for what this one has yet to launch. */
 MIRT__TRAINING bool mirt__can_overlap(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
     return f->step.by_replicas && f->step.num_buckets && !s->able.direct && s->num_devices > 1 &&
-           !f->step.program.num_cuts && !f->guard;
+           !f->step.program.num_cuts && !f->guard && f->step.ran[f->step.rows];
 }
 
 MIRT__TRAINING mirt_status mirt__observer_ready(mirt_function *f) {
@@ -48578,6 +48582,7 @@ MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn 
         next = NULL; /* results are wanted before anything else, or their seconds */
     if (mirt__run_devices(f, mirt__step_run, next, arg) != MIRT_OK) return mirt_last_status();
     f->step.overlaps = false;
+    if (f->step.ran) f->step.ran[f->step.rows] = true;
     if (f->step.clocks) {
         f->step.clocks->step += mirt__now() - begin;
         f->step.clocks->steps++;

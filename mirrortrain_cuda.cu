@@ -58,8 +58,7 @@ typedef struct mirt__handle {
     size_t numbers_used;
     cublasHandle_t blas;
     void *blas_room;
-    char *sums; /* pieces of a block, and the sums of their squares */
-    int sums_most;
+    char *sums; /* MIRT__CU_SUMS bytes: pieces of a block, then the sums of their squares */
     mirt__cu_staging *staging;
     mirt__cu_graphs *graphs;
     mirt__cu_group *group;
@@ -81,17 +80,26 @@ static void *mirt__cu_room(mirt__cu *cu, size_t bytes);
    replayed. */
 static const void *mirt__cu_number(mirt__cu *cu, const void *value, size_t size);
 #define MIRT__CU_NUMBERS ((size_t)1 << 18) /* bytes of a step's */
+#define MIRT__CU_SUMS (MIRT__MOST_SQUARES * (sizeof(mirt__square_piece) + sizeof(double)))
 /* context.cu: the device's copy of what the host has at `data`, made when it is asked for the first time; NULL after a
    failure. */
 static const void *mirt__cu_constant_copy(mirt__cu *cu, const void *data, size_t bytes);
 /* context.cu: a call of the runtime; false if it failed, which is noted. */
 static bool mirt__cu_try(mirt__cu *cu, cudaError_t error, const char *what);
 
-/* The calling thread works on this device from here on: it may have been on another one. */
-static inline void mirt__cu_enter(mirt__cu *cu) {
+/* Loads a kernel, as its first launch would. Loading may wait for all kernels at work, and those of NCCL may wait for
+   what the calling thread has yet to launch: what first runs beside them is loaded before. */
+template <class KERNEL> static inline bool mirt__cu_load(mirt__cu *cu, KERNEL *kernel) {
+    cudaFuncAttributes facts;
+    return mirt__cu_try(cu, cudaFuncGetAttributes(&facts, reinterpret_cast<const void *>(kernel)), "loading its code");
+}
+
+/* The calling thread works on this device from here on: it may have been on another one. False: it has failed. */
+static inline bool mirt__cu_enter(mirt__cu *cu) {
     int now = -1;
     if (cudaGetDevice(&now) != cudaSuccess || now != cu->index)
         mirt__cu_try(cu, cudaSetDevice(cu->index), "choosing the device");
+    return cu->status == MIRT_OK;
 }
 static inline mirt__cu *mirt__cu_of(const mirt__where *where) {
     mirt__cu_enter(where->handle);
@@ -578,6 +586,7 @@ static bool mirt__cu_open_parts(mirt__cu *cu) {
     }
     return mirt__cu_event(cu, &cu->staging->arrived) && mirt__cu_event(cu, &cu->staging->left) &&
            mirt__cu_try(cu, cudaMalloc((void **)&cu->numbers, MIRT__CU_NUMBERS), "taking memory for numbers") &&
+           mirt__cu_try(cu, cudaMalloc((void **)&cu->sums, MIRT__CU_SUMS), "taking memory for sums of squares") &&
            (mirt__cu_switched_off("MIRT_CUDA_BLAS") || mirt__cu_open_blas(cu));
 }
 
@@ -1849,17 +1858,8 @@ static __global__ void __launch_bounds__(128)
 
 static void mirt__cu_squares_now(mirt__cu *cu, const mirt__real *block, const mirt__square_piece *piece, int pieces,
                                  double *squares) {
-    if (pieces > cu->sums_most) {
-        if (cu->sums && mirt__cu_settled(cu, cu->stream, NULL)) (void)cudaFree(cu->sums);
-        cu->sums = NULL;
-        cu->sums_most = 0;
-        if (!mirt__cu_try(cu, cudaMalloc((void **)&cu->sums, (size_t)pieces * (sizeof *piece + sizeof *squares)),
-                          "taking memory for sums of squares"))
-            return;
-        cu->sums_most = pieces;
-    }
     const mirt__square_piece *there = reinterpret_cast<const mirt__square_piece *>(cu->sums);
-    double *to = reinterpret_cast<double *>(cu->sums + (size_t)cu->sums_most * sizeof *piece);
+    double *to = reinterpret_cast<double *>(cu->sums + MIRT__MOST_SQUARES * sizeof *piece);
     mirt__cu_upload(cu, cu->sums, piece, (size_t)pieces * sizeof *piece, false);
     MIRT_LAUNCH(cu, mirt__cu_squares_kernel, (unsigned)mirt__cu_ceil(pieces, 16), 128, 0, block, there, pieces, to);
     mirt__cu_download(cu, squares, to, (size_t)pieces * sizeof *squares);
@@ -1907,6 +1907,24 @@ static void mirt__cu_aggregate(mirt__handle *cu, const mirt__aggregation_job *ar
         MIRT_LAUNCH(cu, mirt__cu_aggregate_kernel, dim3(mirt__cu_blocks(most, 256 * 8), (unsigned)values), 256, 0, own);
     }
 }
+
+/* >>loading */
+
+template <class RULE> static bool mirt__cu_load_update(mirt__cu *cu) {
+    return mirt__cu_load(cu, mirt__cu_update_kernel<RULE, 1, MIRT__MAX_PARTS>) &&
+           mirt__cu_load(cu, mirt__cu_update_kernel<RULE, 4, 2>) &&
+           mirt__cu_load(cu, mirt__cu_update_kernel<RULE, 4, MIRT__MAX_PARTS>);
+}
+
+/* The kernels that first run beside exchanges. */
+#define MIRT__CU_LOAD_UPDATE(kind, name, kernel) && mirt__cu_load_update<mirt__cu_##kernel>(cu)
+static bool mirt__cu_load_late(mirt__cu *cu) {
+    return mirt__cu_load(cu, mirt__cu_sum_kernel<1, MIRT__MAX_PARTS>) && mirt__cu_load(cu, mirt__cu_sum_kernel<4, 2>) &&
+           mirt__cu_load(cu, mirt__cu_sum_kernel<4, 8>) && mirt__cu_load(cu, mirt__cu_sum_kernel<4, MIRT__MAX_PARTS>) &&
+           mirt__cu_load(cu, mirt__cu_squares_kernel) &&
+           mirt__cu_load(cu, mirt__cu_aggregate_kernel) MIRT_OPTIMIZER_LIST(MIRT__CU_LOAD_UPDATE);
+}
+#undef MIRT__CU_LOAD_UPDATE
 
 /* >>section cuda/exchange.cu */
 
@@ -2409,8 +2427,8 @@ static double mirt__cu_try_out(mirt__cu_trial *t) {
     bool good = true;
     for (int d = 0; d < group->count && good; d++) {
         mirt__cu *cu = group->member[d];
-        mirt__cu_enter(cu);
-        good = mirt__cu_try(cu, cudaMalloc((void **)&t->value[d], 2 * MIRT__CU_TRIAL * sizeof(float)),
+        good = mirt__cu_enter(cu) &&
+               mirt__cu_try(cu, cudaMalloc((void **)&t->value[d], 2 * MIRT__CU_TRIAL * sizeof(float)),
                             "taking memory for a trial");
         if (!good) break;
         t->sum[d] = t->value[d] + MIRT__CU_TRIAL;
@@ -2509,15 +2527,15 @@ static bool mirt__cu_join_nccl(mirt__cu_group *group, int *version) {
     if (!mirt__cu_nccl(first, ncclGetUniqueId(&id), "beginning") || !mirt__cu_nccl_start(first)) return false;
     bool good = true;
     for (int d = 0; d < group->count && good; d++) {
-        mirt__cu_enter(group->member[d]);
-        good = mirt__cu_nccl(group->member[d], ncclCommInitRankConfig(&group->comm[d], group->count, id, d, &config),
+        good = mirt__cu_enter(group->member[d]) &&
+               mirt__cu_nccl(group->member[d], ncclCommInitRankConfig(&group->comm[d], group->count, id, d, &config),
                              "joining");
     }
     good = mirt__cu_all_end(group, "joining");
     for (int d = 0; d < group->count && good; d++) {
-        mirt__cu_enter(group->member[d]);
-        good = mirt__cu_take_all(group->member[d]) &&
-               mirt__cu_try(group->member[d], cudaMalloc((void **)&group->inbox[d], MIRT__CU_INBOX * sizeof(float)),
+        mirt__cu *cu = group->member[d];
+        good = mirt__cu_enter(cu) && mirt__cu_take_all(cu) && mirt__cu_load_late(cu) &&
+               mirt__cu_try(cu, cudaMalloc((void **)&group->inbox[d], MIRT__CU_INBOX * sizeof(float)),
                             "taking memory for exchanges");
     }
     return good;
@@ -2547,8 +2565,8 @@ static bool mirt__cu_join_group(mirt__cu_group *group, mirt__joining *join) {
         return mirt__cu_fail(group->member[0], MIRT_E_INVALID, "NCCL cannot join these devices: %s", why);
     for (int d = 0; d < group->count; d++) {
         mirt__cu *cu = group->member[d];
-        mirt__cu_enter(cu);
-        if (!mirt__cu_event(cu, &group->ready[d]) || !mirt__cu_event(cu, &group->done[d])) return false;
+        if (!mirt__cu_enter(cu) || !mirt__cu_event(cu, &group->ready[d]) || !mirt__cu_event(cu, &group->done[d]))
+            return false;
     }
     int version = 0;
 #if MIRT__CU_NCCL

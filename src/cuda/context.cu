@@ -414,6 +414,7 @@ static bool mirt__cu_open_parts(mirt__cu *cu) {
     }
     return mirt__cu_event(cu, &cu->staging->arrived) && mirt__cu_event(cu, &cu->staging->left) &&
            mirt__cu_try(cu, cudaMalloc((void **)&cu->numbers, MIRT__CU_NUMBERS), "taking memory for numbers") &&
+           mirt__cu_try(cu, cudaMalloc((void **)&cu->sums, MIRT__CU_SUMS), "taking memory for sums of squares") &&
            (mirt__cu_switched_off("MIRT_CUDA_BLAS") || mirt__cu_open_blas(cu));
 }
 

@@ -55,8 +55,7 @@ typedef struct mirt__handle {
     size_t numbers_used;
     cublasHandle_t blas;
     void *blas_room;
-    char *sums; /* pieces of a block, and the sums of their squares */
-    int sums_most;
+    char *sums; /* MIRT__CU_SUMS bytes: pieces of a block, then the sums of their squares */
     mirt__cu_staging *staging;
     mirt__cu_graphs *graphs;
     mirt__cu_group *group;
@@ -78,17 +77,26 @@ static void *mirt__cu_room(mirt__cu *cu, size_t bytes);
    replayed. */
 static const void *mirt__cu_number(mirt__cu *cu, const void *value, size_t size);
 #define MIRT__CU_NUMBERS ((size_t)1 << 18) /* bytes of a step's */
+#define MIRT__CU_SUMS (MIRT__MOST_SQUARES * (sizeof(mirt__square_piece) + sizeof(double)))
 /* context.cu: the device's copy of what the host has at `data`, made when it is asked for the first time; NULL after a
    failure. */
 static const void *mirt__cu_constant_copy(mirt__cu *cu, const void *data, size_t bytes);
 /* context.cu: a call of the runtime; false if it failed, which is noted. */
 static bool mirt__cu_try(mirt__cu *cu, cudaError_t error, const char *what);
 
-/* The calling thread works on this device from here on: it may have been on another one. */
-static inline void mirt__cu_enter(mirt__cu *cu) {
+/* Loads a kernel, as its first launch would. Loading may wait for all kernels at work, and those of NCCL may wait for
+   what the calling thread has yet to launch: what first runs beside them is loaded before. */
+template <class KERNEL> static inline bool mirt__cu_load(mirt__cu *cu, KERNEL *kernel) {
+    cudaFuncAttributes facts;
+    return mirt__cu_try(cu, cudaFuncGetAttributes(&facts, reinterpret_cast<const void *>(kernel)), "loading its code");
+}
+
+/* The calling thread works on this device from here on: it may have been on another one. False: it has failed. */
+static inline bool mirt__cu_enter(mirt__cu *cu) {
     int now = -1;
     if (cudaGetDevice(&now) != cudaSuccess || now != cu->index)
         mirt__cu_try(cu, cudaSetDevice(cu->index), "choosing the device");
+    return cu->status == MIRT_OK;
 }
 static inline mirt__cu *mirt__cu_of(const mirt__where *where) {
     mirt__cu_enter(where->handle);

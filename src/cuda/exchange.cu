@@ -498,8 +498,8 @@ static double mirt__cu_try_out(mirt__cu_trial *t) {
     bool good = true;
     for (int d = 0; d < group->count && good; d++) {
         mirt__cu *cu = group->member[d];
-        mirt__cu_enter(cu);
-        good = mirt__cu_try(cu, cudaMalloc((void **)&t->value[d], 2 * MIRT__CU_TRIAL * sizeof(float)),
+        good = mirt__cu_enter(cu) &&
+               mirt__cu_try(cu, cudaMalloc((void **)&t->value[d], 2 * MIRT__CU_TRIAL * sizeof(float)),
                             "taking memory for a trial");
         if (!good) break;
         t->sum[d] = t->value[d] + MIRT__CU_TRIAL;
@@ -598,15 +598,15 @@ static bool mirt__cu_join_nccl(mirt__cu_group *group, int *version) {
     if (!mirt__cu_nccl(first, ncclGetUniqueId(&id), "beginning") || !mirt__cu_nccl_start(first)) return false;
     bool good = true;
     for (int d = 0; d < group->count && good; d++) {
-        mirt__cu_enter(group->member[d]);
-        good = mirt__cu_nccl(group->member[d], ncclCommInitRankConfig(&group->comm[d], group->count, id, d, &config),
+        good = mirt__cu_enter(group->member[d]) &&
+               mirt__cu_nccl(group->member[d], ncclCommInitRankConfig(&group->comm[d], group->count, id, d, &config),
                              "joining");
     }
     good = mirt__cu_all_end(group, "joining");
     for (int d = 0; d < group->count && good; d++) {
-        mirt__cu_enter(group->member[d]);
-        good = mirt__cu_take_all(group->member[d]) &&
-               mirt__cu_try(group->member[d], cudaMalloc((void **)&group->inbox[d], MIRT__CU_INBOX * sizeof(float)),
+        mirt__cu *cu = group->member[d];
+        good = mirt__cu_enter(cu) && mirt__cu_take_all(cu) && mirt__cu_load_late(cu) &&
+               mirt__cu_try(cu, cudaMalloc((void **)&group->inbox[d], MIRT__CU_INBOX * sizeof(float)),
                             "taking memory for exchanges");
     }
     return good;
@@ -636,8 +636,8 @@ static bool mirt__cu_join_group(mirt__cu_group *group, mirt__joining *join) {
         return mirt__cu_fail(group->member[0], MIRT_E_INVALID, "NCCL cannot join these devices: %s", why);
     for (int d = 0; d < group->count; d++) {
         mirt__cu *cu = group->member[d];
-        mirt__cu_enter(cu);
-        if (!mirt__cu_event(cu, &group->ready[d]) || !mirt__cu_event(cu, &group->done[d])) return false;
+        if (!mirt__cu_enter(cu) || !mirt__cu_event(cu, &group->ready[d]) || !mirt__cu_event(cu, &group->done[d]))
+            return false;
     }
     int version = 0;
 #if MIRT__CU_NCCL

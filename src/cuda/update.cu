@@ -251,17 +251,8 @@ static __global__ void __launch_bounds__(128)
 
 static void mirt__cu_squares_now(mirt__cu *cu, const mirt__real *block, const mirt__square_piece *piece, int pieces,
                                  double *squares) {
-    if (pieces > cu->sums_most) {
-        if (cu->sums && mirt__cu_settled(cu, cu->stream, NULL)) (void)cudaFree(cu->sums);
-        cu->sums = NULL;
-        cu->sums_most = 0;
-        if (!mirt__cu_try(cu, cudaMalloc((void **)&cu->sums, (size_t)pieces * (sizeof *piece + sizeof *squares)),
-                          "taking memory for sums of squares"))
-            return;
-        cu->sums_most = pieces;
-    }
     const mirt__square_piece *there = reinterpret_cast<const mirt__square_piece *>(cu->sums);
-    double *to = reinterpret_cast<double *>(cu->sums + (size_t)cu->sums_most * sizeof *piece);
+    double *to = reinterpret_cast<double *>(cu->sums + MIRT__MOST_SQUARES * sizeof *piece);
     mirt__cu_upload(cu, cu->sums, piece, (size_t)pieces * sizeof *piece, false);
     MIRT_LAUNCH(cu, mirt__cu_squares_kernel, (unsigned)mirt__cu_ceil(pieces, 16), 128, 0, block, there, pieces, to);
     mirt__cu_download(cu, squares, to, (size_t)pieces * sizeof *squares);
@@ -309,3 +300,21 @@ static void mirt__cu_aggregate(mirt__handle *cu, const mirt__aggregation_job *ar
         MIRT_LAUNCH(cu, mirt__cu_aggregate_kernel, dim3(mirt__cu_blocks(most, 256 * 8), (unsigned)values), 256, 0, own);
     }
 }
+
+/* >>loading */
+
+template <class RULE> static bool mirt__cu_load_update(mirt__cu *cu) {
+    return mirt__cu_load(cu, mirt__cu_update_kernel<RULE, 1, MIRT__MAX_PARTS>) &&
+           mirt__cu_load(cu, mirt__cu_update_kernel<RULE, 4, 2>) &&
+           mirt__cu_load(cu, mirt__cu_update_kernel<RULE, 4, MIRT__MAX_PARTS>);
+}
+
+/* The kernels that first run beside exchanges. */
+#define MIRT__CU_LOAD_UPDATE(kind, name, kernel) && mirt__cu_load_update<mirt__cu_##kernel>(cu)
+static bool mirt__cu_load_late(mirt__cu *cu) {
+    return mirt__cu_load(cu, mirt__cu_sum_kernel<1, MIRT__MAX_PARTS>) && mirt__cu_load(cu, mirt__cu_sum_kernel<4, 2>) &&
+           mirt__cu_load(cu, mirt__cu_sum_kernel<4, 8>) && mirt__cu_load(cu, mirt__cu_sum_kernel<4, MIRT__MAX_PARTS>) &&
+           mirt__cu_load(cu, mirt__cu_squares_kernel) &&
+           mirt__cu_load(cu, mirt__cu_aggregate_kernel) MIRT_OPTIMIZER_LIST(MIRT__CU_LOAD_UPDATE);
+}
+#undef MIRT__CU_LOAD_UPDATE

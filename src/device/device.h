@@ -12,6 +12,7 @@
 
 #define MIRT__BACKEND_VERSION 5
 #define MIRT__MAX_DEVICES 32
+#define MIRT__MOST_SQUARES 1024 /* pieces in a call of `squares` */
 
 typedef struct mirt__handle mirt__handle; /* of an opened device */
 

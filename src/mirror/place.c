@@ -138,7 +138,8 @@ MIRT__LIB mirt_status mirt__step_needs(mirt__step *step) {
     if (mirt__check_user_code(step) != MIRT_OK) return mirt_last_status();
     if (!s->able.in_place) {
         step->measured = (bool *)mirt__calloc((size_t)p->max_rows + 1, sizeof *step->measured);
-        if (!step->measured) return mirt_last_status();
+        step->ran = (bool *)mirt__calloc((size_t)step->max_rows + 1, sizeof *step->ran);
+        if (!step->measured || !step->ran) return mirt_last_status();
         step->measured[p->max_rows] = true;
     }
     l->arena = p->arena;
@@ -195,6 +196,7 @@ MIRT__LIB void mirt__step_free(mirt__step *step) {
     mirt__free(step->range);
     mirt__free(step->bucket);
     mirt__free(step->measured);
+    mirt__free(step->ran);
     mirt__free(step->cut_values);
     mirt__free(step->clocks);
     for (int d = 0; d < s->num_devices; d++) s->backend->forget(mirt__device_of(step, d), step->owner);

@@ -131,14 +131,13 @@ MIRT__TRAINING_LIB void mirt__step_all_reduce(void *arg, int device) {
 
 /* The squares of all pieces of the sum, of which each device takes its share. False: it failed, or was given up. */
 MIRT__TRAINING bool mirt__reduce_squares(mirt__step *step, int device) {
-    enum { MOST = 1024 };
     const mirt_strategy *s = step->strategy;
-    mirt__square_piece piece[MOST];
-    double squares[MOST];
+    mirt__square_piece piece[MIRT__MOST_SQUARES];
+    double squares[MIRT__MOST_SQUARES];
     int64_t at, left = mirt__share(step->rule.num_pieces, s->num_devices, device, &at);
-    for (; left > 0; at += MOST, left -= MOST) {
+    for (; left > 0; at += MIRT__MOST_SQUARES, left -= MIRT__MOST_SQUARES) {
         mirt__piece *own = step->rule.piece + at;
-        const int pieces = left < (int64_t)MOST ? (int)left : (int)MOST;
+        const int pieces = left < MIRT__MOST_SQUARES ? (int)left : MIRT__MOST_SQUARES;
         for (int i = 0; i < pieces; i++) {
             piece[i].begin = own[i].begin;
             piece[i].count = own[i].count;

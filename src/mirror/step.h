@@ -76,6 +76,7 @@ typedef struct mirt__step {
     size_t io_at[MIRT__MAX_IO], states_at; /* bytes into a device's `io`; in place: not used */
     size_t ahead_at;      /* the next batch's fields lie this far after those of the batch under way */
     bool *measured;       /* [program.max_rows + 1]: whether the room for that many rows is known; in place: NULL */
+    bool *ran;            /* [max_rows + 1]: whether devices have run steps of that many rows; in place: NULL */
     mirt__real *cut_values; /* at a cut: of each replica cut_stride numbers, then as many of each device */
     size_t cut_stride;
 

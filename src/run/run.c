@@ -143,11 +143,12 @@ MIRT__TRAINING mirt_status mirt__step_not_finite(mirt_function *f) {
 }
 
 /* Whether buckets are reduced while backward runs: where devices send, and nothing can keep the step from being
- * applied. */
+   applied. The first step of as many rows loads kernels and takes memory for constants: both may wait for what a
+   device sends, which may wait for what this one has yet to launch. */
 MIRT__TRAINING bool mirt__can_overlap(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
     return f->step.by_replicas && f->step.num_buckets && !s->able.direct && s->num_devices > 1 &&
-           !f->step.program.num_cuts && !f->guard;
+           !f->step.program.num_cuts && !f->guard && f->step.ran[f->step.rows];
 }
 
 MIRT__TRAINING mirt_status mirt__observer_ready(mirt_function *f) {
@@ -174,6 +175,7 @@ MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn 
         next = NULL; /* results are wanted before anything else, or their seconds */
     if (mirt__run_devices(f, mirt__step_run, next, arg) != MIRT_OK) return mirt_last_status();
     f->step.overlaps = false;
+    if (f->step.ran) f->step.ran[f->step.rows] = true;
     if (f->step.clocks) {
         f->step.clocks->step += mirt__now() - begin;
         f->step.clocks->steps++;

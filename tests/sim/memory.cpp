@@ -323,7 +323,7 @@ using namespace mirt_sim;
 cudaError_t cudaMalloc(void **out, size_t bytes) {
     API("cudaMalloc", cudaErrorMemoryAllocation);
     if (refused_by_capture("cudaMalloc")) return set_error(cudaErrorStreamCaptureUnsupported);
-    finish_exchanges("cudaMalloc");
+    refuse_beside_exchanges("cudaMalloc");
     return set_error(allocate(current_device(), out, bytes));
 }
 
@@ -331,6 +331,7 @@ cudaError_t cudaFree(void *address) {
     FREEING();
     if (!address) return cudaSuccess;
     if (refused_by_capture("cudaFree")) return set_error(cudaErrorStreamCaptureUnsupported);
+    refuse_beside_exchanges("cudaFree");
     /* Freeing waits for the device. */
     finish_device(device_of_address(address));
     return release(address);
@@ -356,14 +357,14 @@ static cudaError_t pin(void **out, size_t bytes) {
 cudaError_t cudaMallocHost(void **out, size_t bytes) {
     API("cudaMallocHost", cudaErrorMemoryAllocation);
     if (refused_by_capture("cudaMallocHost")) return set_error(cudaErrorStreamCaptureUnsupported);
-    finish_exchanges("cudaMallocHost");
+    refuse_beside_exchanges("cudaMallocHost");
     return set_error(pin(out, bytes));
 }
 
 cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned int) {
     API("cudaHostAlloc", cudaErrorMemoryAllocation);
     if (refused_by_capture("cudaHostAlloc")) return set_error(cudaErrorStreamCaptureUnsupported);
-    finish_exchanges("cudaHostAlloc");
+    refuse_beside_exchanges("cudaHostAlloc");
     return set_error(pin(out, bytes));
 }
 

@@ -253,7 +253,6 @@ void post_mail(const Post &p) {
 
 struct Exchange : Work {
     struct Run;
-    static std::set<const Run *> at_work; /* kernels that are there, and may wait for other devices' */
     std::shared_ptr<Rank> rank;
     std::vector<Call> calls;
     uint64_t ticket = 0; /* 0: in a graph */
@@ -262,7 +261,6 @@ struct Exchange : Work {
         std::shared_ptr<Work> keep;
         std::vector<Post> posts;
         bool begun = false, over = false;
-        ~Run() override { at_work.erase(this); }
         bool ended() override {
             Rank *r = work->rank.get();
             if (over) return true;
@@ -270,7 +268,6 @@ struct Exchange : Work {
                 /* The calls on one communicator go in their order, whatever streams they are on. */
                 if (r->dead || !r->clique->ready() || (work->ticket && work->ticket != r->begun + 1)) return false;
                 begun = true;
-                at_work.insert(this);
                 if (work->ticket) r->begun++;
                 on_lane(lane_now, [&] { before(r->clique.get()); });
                 for (const Call &c : work->calls) posts.push_back(Post(new Posted{work->rank, c, false}));
@@ -283,7 +280,6 @@ struct Exchange : Work {
             for (const Post &p : posts)
                 if (!p->done && !r->aborted) return false;
             over = true;
-            at_work.erase(this);
             changed();
             on_lane(lane_now, [&] { after(r->clique.get()); });
             if (work->ticket) r->ended++;
@@ -324,8 +320,6 @@ struct Exchange : Work {
         return run;
     }
 };
-
-std::set<const Exchange::Run *> Exchange::at_work;
 
 void check_comm(ncclComm_t comm, const char *call) {
     if (!comms.count(comm)) fatal("wrong handle: %s of a communicator that was destroyed, or never was", call);
@@ -496,12 +490,14 @@ int mirt_sim::nccl_leaks() {
     return (int)comms.size();
 }
 
-void mirt_sim::finish_exchanges(const char *call) {
-    wait_until(call, nullptr, [] {
-        for (const Exchange::Run *run : Exchange::at_work)
-            if (!run->work->rank->aborted && !run->work->rank->dead) return false;
-        return true;
-    });
+void mirt_sim::refuse_beside_exchanges(const char *what) {
+    if (ranks_killed()) return;
+    for (ncclComm_t c : comms) {
+        const Rank *r = c->rank.get();
+        const bool waits = in_progress(r) && !r->job->joins;
+        if (!r->aborted && r->error == ncclSuccess && (waits || r->ended != r->issued))
+            fatal("beside an exchange: %s while a collective of rank %d is under way", what, r->rank);
+    }
 }
 
 bool mirt_sim::ranks_killed() {

@@ -116,9 +116,11 @@ bool stream_captures(cudaStream_t stream);
 void check_stream(cudaStream_t stream, const char *call);
 int blas_leaks();
 int nccl_leaks();
-/* Memory that all devices see is taken when no kernel of NCCL is at work on any: it may wait for one that the caller
-   has yet to launch. */
-void finish_exchanges(const char *call);
+/* What may wait for all kernels must not be done while a collective is under way, which may wait for one that the
+   caller has yet to launch: that is a deadlock on some machine. */
+void refuse_beside_exchanges(const char *what);
+/* A function's code is loaded on the current device with its first use. */
+void load(const void *function, const char *name);
 bool ranks_killed(); /* and their communicators are still there */
 } // namespace mirt_sim
 #endif

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <set>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 using namespace mirt_sim;
@@ -124,6 +125,8 @@ unsigned dice() {
 }
 
 Entry::Entry() {
+    static const pid_t owner = getpid();
+    if (getpid() != owner) fatal("after a fork: CUDA is used in a child of a process that used it");
     guard_thread();
     wanting++;
     lock.lock();
@@ -521,6 +524,13 @@ static bool on_stack(const void *at) {
     return p > here && p < here + (64 << 10);
 }
 
+static std::set<std::pair<const void *, int>> loaded;
+
+void load(const void *function, const char *name) {
+    if (!function || !loaded.insert({function, device_now}).second) return;
+    refuse_beside_exchanges(("loading kernel " + kernel_name(name)).c_str());
+}
+
 cudaError_t submit(const Kernel &k, cudaStream_t stream) {
     std::shared_ptr<KernelWork> work(new KernelWork());
     work->k = k;
@@ -545,6 +555,7 @@ cudaError_t submit(const Kernel &k, cudaStream_t stream) {
                 kernel_name(k.name).c_str(), k.shared);
         return set_error(cudaErrorInvalidValue);
     }
+    load(k.function, k.name);
     check_stream(stream, "a kernel launch");
     if (stream->device != device_now) return set_error(cudaErrorInvalidResourceHandle);
     for (size_t i = 0; i + sizeof(void *) <= k.bytes; i += sizeof(void *)) {
@@ -736,6 +747,13 @@ cudaError_t cudaFuncSetAttribute(const void *function, cudaFuncAttribute attribu
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
     if (value < 0 || (size_t)value > most_shared) return set_error(cudaErrorInvalidValue);
     promised_shared[{function, device_now}] = (size_t)value;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *facts, const void *function) {
+    API("cudaFuncGetAttributes", cudaErrorInvalidDeviceFunction);
+    *facts = {};
+    load(function, nullptr);
     return cudaSuccess;
 }
 

@@ -658,6 +658,10 @@ static bool train(const Group &g, int steps, std::vector<std::vector<floats>> *w
         m.push_back(put(r, zero));
         v.push_back(put(r, zero));
         for (int s = 0; s < steps; s++) (*input)[(size_t)d].push_back(numbers(count));
+        if (in.back()) { /* loads the kernel */
+            const mirt__where where = where_of(r);
+            backend->kernels()->accumulate(in.back(), in.back(), count, &where);
+        }
         good = gradient[(size_t)d][0] && in.back() && w.back() && m.back() && v.back() && backend->wait(r) == MIRT_OK &&
                good;
     }
@@ -767,7 +771,7 @@ static void test_steps(int devices, mirt_collective collective) {
        collective == MIRT_TREE ? "those of the CPU, bit by bit" : "the same on all of them");
 }
 
-/* The kernels of the first wait for the second, which has still to do all that a first step does. */
+/* The kernels of the first wait for the second, which has still to do all of a first step but to load kernels. */
 static void test_late(void) {
     Group g(first_devices(2), MIRT_TREE);
     std::vector<std::vector<float *>> gradient;
@@ -775,7 +779,9 @@ static void test_late(void) {
     float *cell[2];
     for (int d = 0; d < 2; d++) {
         gradient.push_back({put(g.handle[(size_t)d], numbers(9000))});
+        const mirt__where where = where_of(g.handle[(size_t)d]);
         cell[d] = (float *)backend->alloc(g.handle[(size_t)d], sent[0].size() * sizeof(float));
+        backend->kernels()->constant(cell[d], sent[0].data(), sizeof(float), &where); /* loads the kernel */
         backend->wait(g.handle[(size_t)d]);
     }
     g.each([&](int d) {

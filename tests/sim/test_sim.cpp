@@ -424,6 +424,9 @@ struct Trainer {
         cudaSetDevice(device);
         cudaMalloc((void **)&g, sizeof(float) * BUCKET * BUCKETS);
         cudaMalloc((void **)&w, sizeof(float) * BUCKET * BUCKETS);
+        cudaFuncAttributes facts;
+        cudaFuncGetAttributes(&facts, reinterpret_cast<const void *>(&gradients));
+        cudaFuncGetAttributes(&facts, reinterpret_cast<const void *>(&update));
         cudaStreamCreateWithFlags(&compute, cudaStreamNonBlocking);
         cudaStreamCreateWithFlags(&exchange, cudaStreamNonBlocking);
         for (cudaEvent_t &e : made) cudaEventCreateWithFlags(&e, cudaEventDisableTiming);
@@ -524,6 +527,7 @@ static std::vector<floats> train(int devices, bool threads, bool graph, Bug bug)
         for (int s = 0; s < STEPS; s++)
             for (Trainer &one : t) one.steps(1);
         if (bug == HOST_READS) weights[0][0] = t[0].w[0];
+        for (int d = 0; d < devices && bug == USE_FREED; d++) (void)t[(size_t)d].weights(); /* waits for its work */
         if (bug == USE_FREED) cudaFree(t[0].g);
         if (bug == USE_FREED) t[0].steps(1);
         for (int d = 0; d < devices; d++) weights[(size_t)d] = t[(size_t)d].weights();
@@ -800,6 +804,57 @@ static void test_faults() {
         LAUNCH(overrun, dim3(1), dim3(128), 0, d.stream, p);
     });
 #endif
+    /* One rank's collective is under way, and stays so: the other's is yet to come. */
+    const auto beside_exchange = [](const std::function<void(Device &)> &f) {
+        Device d;
+        ncclComm_t comms[2];
+        ncclCommInitAll(comms, 2, nullptr);
+        float *x = d.room<float>(8);
+        ncclAllReduce(x, x, 8, ncclFloat, ncclSum, comms[0], d.stream);
+        f(d);
+    };
+    caught("memory taken beside a collective", "beside an exchange", "cudaMalloc while", [&] {
+        beside_exchange([](Device &) {
+            void *p;
+            cudaMalloc(&p, 8);
+        });
+    });
+    caught("pinned memory taken beside a collective", "beside an exchange", "cudaMallocHost while", [&] {
+        beside_exchange([](Device &) {
+            void *p;
+            cudaMallocHost(&p, 8);
+        });
+    });
+    caught("memory freed beside a collective", "beside an exchange", "cudaFree while", [&] {
+        void *p;
+        cudaMalloc(&p, 8);
+        beside_exchange([&](Device &) { cudaFree(p); });
+    });
+    const auto launch_named = [](Device &d) {
+        float *p = nullptr;
+        mirt_sim::launch(dim3(1), dim3(32), 0, d.stream, [=] { overrun(p); }, "named",
+                         reinterpret_cast<const void *>(&overrun));
+    };
+    caught("a kernel loaded beside a collective", "beside an exchange", "loading kernel named while", [&] {
+        beside_exchange(launch_named);
+    });
+    caught("though not one that was loaded before", "all is well", "", [&] {
+        cudaFuncAttributes facts;
+        cudaFuncGetAttributes(&facts, reinterpret_cast<const void *>(&overrun));
+        beside_exchange([&](Device &d) {
+            launch_named(d);
+            mirt_sim::fatal("all is well: it was loaded");
+        });
+    });
+    caught("CUDA in a child process", "after a fork", "", [] {
+        int status = 0;
+        Device d;
+        const pid_t child = fork();
+        if (child == 0) cudaSetDevice(0);
+        if (child == 0) _exit(0);
+        waitpid(child, &status, 0);
+        _exit(WEXITSTATUS(status));
+    });
     caught("leaks", "leaks", "", [] {
         void *p;
         cudaStream_t s;
