@@ -682,6 +682,8 @@ typedef struct mirt_data {
     mirt_array x[MIRT_MAX_INPUTS];
     mirt_array y[MIRT_MAX_OUTPUTS];
     mirt_array weights;
+    bool same; /* for one batch: these are the arrays of the call before, and nothing in them has changed: devices with
+                  memory of their own keep their copy */
 } mirt_data;
 
 /* Samples borrowed from arrays until the dataset is destroyed; y.data may be NULL (no labels).
@@ -25111,6 +25113,7 @@ typedef struct mirt__batch {
     const void *field[MIRT__MAX_FIELDS]; /* dense [rows, ...] as in the spec; valid until the next call */
     int64_t rows;
     const int64_t *index; /* [rows] index of each sample in the first stage's data */
+    bool same;            /* as mirt_data's */
 } mirt__batch;
 
 MIRT__LIB const mirt__data_spec *mirt__dataset_spec(const mirt_dataset *dataset);
@@ -37686,6 +37689,8 @@ typedef struct mirt__step {
     const void **io;      /* [num_fields] on the host */
     mirt__step_info info; /* what every replay is told */
     bool prefetched;      /* the devices have it already */
+    bool there;           /* where the program reads it, since the last run */
+    bool same;            /* and it stays there */
     const void *const *ahead; /* fields of the next batch, sent while this one is under way; NULL: none */
     int64_t ahead_rows;
     bool holds;           /* results of this round are waited for in the next one */
@@ -38207,7 +38212,7 @@ MIRT__LIB void mirt__step_scatter_ahead(const mirt__step *step, int device) {
 
 MIRT__LIB void mirt__step_scatter(const mirt__step *step, int device) {
     if (step->prefetched) mirt__take_prefetched(step, device);
-    else mirt__send(step, device, step->io, step->rows, 0);
+    else if (!step->same) mirt__send(step, device, step->io, step->rows, 0);
     for (int i = step->result_port; i < step->result_port + step->num_results && !step->by_replicas; i++) {
         const mirt__held h = mirt__held_of(step, device, i, NULL, step->rows);
         if (!step->program.io[i].batched && h.bytes)
@@ -48449,12 +48454,16 @@ MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *
         return mirt__fail(MIRT_E_SHAPE, "a batch of %lld samples is larger than the %lld the function was made for",
                           (long long)batch->rows, (long long)step->max_rows);
     }
+    step->same = batch->same && step->there && step->rows == batch->rows && s->in_memory == f;
     for (int i = 0; i < f->spec.num_fields; i++) {
         if (MIRT__TRAINS && f->classes[i] && mirt__check_classes(f, i, batch) != MIRT_OK) return mirt_last_status();
+        step->same = step->same && step->io[i] == batch->field[i];
         step->io[i] = batch->field[i];
     }
     step->rows = batch->rows;
+    step->there = false;
     if (mirt__step_reserve(step) != MIRT_OK || mirt__weights_ready(f) != MIRT_OK) return mirt_last_status();
+    step->same = step->same && s->in_memory == f; /* reserving may have moved it */
     if (MIRT__TRAINS) mirt__step_take_memory(step);
     if (MIRT__TRAINS) mirt__rule_set(f);
     step->failed = NULL;
@@ -48521,7 +48530,9 @@ static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int
         mirt__timeline_mark(&s->timeline[d], MIRT_PHASE_LAUNCH, -1, -1);
     if (MIRT__TRAINS && s->observer && status == MIRT_OK) s->observer->end(f);
     mirt__let_go(f->model);
-    return status == MIRT_OK ? mirt__step_failure(step) : status;
+    if (status == MIRT_OK) status = mirt__step_failure(step);
+    step->there = status == MIRT_OK;
+    return status;
 }
 
 /* The devices' weights, and the optimizer's state, are the newer ones now. */
@@ -51640,6 +51651,7 @@ static mirt_status mirt__batch_of(const mirt_data *data, bool labels, mirt__data
         return mirt__fail(MIRT_E_INVALID, "the batch has no labels");
     if (mirt__arrays_spec(data, spec, batch->field) != MIRT_OK) return mirt_last_status();
     spec->batch = batch->rows = spec->samples;
+    batch->same = data->same;
     return MIRT_OK;
 }
 

@@ -113,9 +113,12 @@ static bool draw_data(job *j) {
     return true;
 }
 
+/* The batch stays on the devices but with --feed. */
 static mirt_status step(job *j) {
-    if (!j->o->forward) return mirt_train_on_batch(j->model, &j->data, NULL);
-    return mirt_predict_on_batch(j->model, &j->data, &j->out, &j->out_size);
+    const mirt_status status = j->o->forward ? mirt_predict_on_batch(j->model, &j->data, &j->out, &j->out_size)
+                                             : mirt_train_on_batch(j->model, &j->data, NULL);
+    j->data.same = !j->o->feed;
+    return status;
 }
 
 static int by_size(const void *a, const void *b) {
@@ -153,12 +156,12 @@ static int report(job *j) {
         return complain_of_library();
     tell("bench: model=%s batch=%lld dtype=%s images_per_second=%.2f ms_per_step=%.3f peak_mb=%.1f gflops=%.1f "
          "planned_mb=%.1f "
-         "mode=%s size=%lld devices=%d threads=%d steps=%d%s",
+         "mode=%s size=%lld devices=%d threads=%d steps=%d%s%s",
          o->model, (long long)j->batch, chosen(o->dtype, "bf16") ? "bf16" : "float32", (double)j->batch / median,
          median * 1e3, peak * 1e-6, 2 * macs / median * 1e-9, (double)plan.total * 1e-6,
          o->forward ? "forward" : "train", (long long)mirt_tensor_shape(mirt_input_of(j->model, 0)).dim[1],
          mirt_num_devices(j->strategy), mirt_num_threads(j->strategy), count,
-         o->winograd && !chosen(o->dtype, "bf16") ? " winograd=on" : "");
+         o->winograd && !chosen(o->dtype, "bf16") ? " winograd=on" : "", o->feed ? " feed=on" : "");
     if (!o->profile) return EXIT_OK;
     if (mirt_profile_begin(j->model) != MIRT_OK || !measure(j)) return complain_of_library();
     const char *text = mirt_profile_text(j->model);

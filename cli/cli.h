@@ -62,7 +62,7 @@ typedef struct options {
     const char *run; /* the directory of a run, and what to write there */
     int64_t checkpoint_every, keep, early_stopping; /* 0: none */
     bool resume, overwrite, tensorboard, report;
-    bool no_top, no_shuffle, no_cache, originals, winograd, log_steps, forward, profile, help;
+    bool no_top, no_shuffle, no_cache, originals, winograd, feed, log_steps, forward, profile, help;
 } options;
 
 typedef struct command {

@@ -94,6 +94,8 @@ static const flag flags[] = {
      "dtype of the operands of convolutions and of stored images: bf16 is the policy mixed_bfloat16; default float32"},
     {"winograd", NULL, FLAG_SWITCH, 0, AT(winograd), CMD_FIT | CMD_EVALUATE | CMD_BENCH | CMD_SCALING,
      "faster 3x3 convolutions in float32, with different rounding"},
+    {"feed", NULL, FLAG_SWITCH, 0, AT(feed), CMD_BENCH,
+     "send the batch to the devices in every step; without, GPUs keep it"},
     {"seed", "S", FLAG_SEED, 0, AT(seed), CMD_EVALUATE, "the seed given to fit, for --validation-split; default 0"},
     {"seed", "S", FLAG_SEED, 0, AT(seed), CMD_FIT | CMD_AUGMENT,
      "seed of all random numbers: initial weights, shuffling, augmentation; default 0"},

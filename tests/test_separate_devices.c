@@ -189,6 +189,47 @@ static void check_nodes(void) {
     mirt_strategy_destroy(s);
 }
 
+/* Steps on one batch, some of which say that it is the same one; the bytes that each has sent to the devices. */
+static bool same_steps(bool say, int64_t sent[8], char out[MIRT__SHA256_HEX]) {
+    memset(&separate_able, 0, sizeof separate_able);
+    separate_able.costs.pass = 0.1;
+    mirt_strategy *s = strategy_on("test", 2, 3, false);
+    mirt_model *m = s ? image_model(s, mirt_adam(3e-3f), 0.2f) : NULL;
+    mirt_data batch, other;
+    int64_t before = 0;
+    bool good = m;
+    memset(&batch, 0, sizeof batch);
+    batch.x[0] = images_x(0, 20);
+    batch.y[0] = images_y(0, 20);
+    other = batch;
+    other.x[0] = images_x(20, 20);
+    for (int i = 0; i < 8 && good; i++) {
+        batch.same = other.same = say;
+        if (i == 4) good = mirt_test_on_batch(m, &batch, NULL) == MIRT_OK; /* in the same memory */
+        if (i == 5) good = mirt_test_on_batch(m, &batch, NULL) == MIRT_OK; /* and again, */
+        if (i == 5) good = good && mirt_scatter(m, batch.x[0], batch.y[0]) == MIRT_OK; /* before what is not sent yet */
+        good = good && mirt_train_on_batch(m, i == 2 ? &other : &batch, NULL) == MIRT_OK;
+        int64_t in = 0;
+        for (int d = 0; good && d < 2; d++) in += separate_of(s->device[d].handle)->bytes_in;
+        sent[i] = in - before;
+        before = in;
+    }
+    if (good) digest_weights(m, 1, out);
+    mirt_strategy_destroy(s);
+    return good;
+}
+
+static void check_same(void) {
+    static const bool skips[] = {false, true, false, false, false, false, true, true};
+    char with[MIRT__SHA256_HEX] = "with", without[MIRT__SHA256_HEX] = "without";
+    int64_t sent[8], always[8];
+    const bool good = same_steps(true, sent, with) && same_steps(false, always, without);
+    ok(good && strcmp(with, without) == 0, "batches that devices keep: the weights of batches sent anew");
+    for (int i = 0; i < 8; i++)
+        ok(good && always[i] > 0 && sent[i] == (skips[i] ? 0 : always[i]), "step %d: %s (%lld of %lld bytes)", i,
+           skips[i] ? "nothing is sent" : "the batch is sent", (long long)sent[i], (long long)always[i]);
+}
+
 /* What is printed: one all_reduce and one update line per bucket, whose elements are all that is trained. */
 static void check_text(mirt_collective collective, const char *name) {
     mirt_strategy_desc d;
@@ -229,6 +270,7 @@ int main(void) {
         check_program((program)p, 3, 3, true, true, p % 2 == 0, false);
     }
     check_nodes();
+    check_same();
     check_text(MIRT_COLLECTIVE_AUTO, "tree");
     check_text(MIRT_RING, "ring");
     check_text(MIRT_REDUCE_TO_ONE_DEVICE, "one device");

@@ -25,6 +25,8 @@ typedef struct mirt_data {
     mirt_array x[MIRT_MAX_INPUTS];
     mirt_array y[MIRT_MAX_OUTPUTS];
     mirt_array weights;
+    bool same; /* for one batch: these are the arrays of the call before, and nothing in them has changed: devices with
+                  memory of their own keep their copy */
 } mirt_data;
 
 /* Samples borrowed from arrays until the dataset is destroyed; y.data may be NULL (no labels).

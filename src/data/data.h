@@ -28,6 +28,7 @@ typedef struct mirt__batch {
     const void *field[MIRT__MAX_FIELDS]; /* dense [rows, ...] as in the spec; valid until the next call */
     int64_t rows;
     const int64_t *index; /* [rows] index of each sample in the first stage's data */
+    bool same;            /* as mirt_data's */
 } mirt__batch;
 
 MIRT__LIB const mirt__data_spec *mirt__dataset_spec(const mirt_dataset *dataset);

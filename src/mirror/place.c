@@ -332,7 +332,7 @@ MIRT__LIB void mirt__step_scatter_ahead(const mirt__step *step, int device) {
 
 MIRT__LIB void mirt__step_scatter(const mirt__step *step, int device) {
     if (step->prefetched) mirt__take_prefetched(step, device);
-    else mirt__send(step, device, step->io, step->rows, 0);
+    else if (!step->same) mirt__send(step, device, step->io, step->rows, 0);
     for (int i = step->result_port; i < step->result_port + step->num_results && !step->by_replicas; i++) {
         const mirt__held h = mirt__held_of(step, device, i, NULL, step->rows);
         if (!step->program.io[i].batched && h.bytes)

@@ -85,6 +85,8 @@ typedef struct mirt__step {
     const void **io;      /* [num_fields] on the host */
     mirt__step_info info; /* what every replay is told */
     bool prefetched;      /* the devices have it already */
+    bool there;           /* where the program reads it, since the last run */
+    bool same;            /* and it stays there */
     const void *const *ahead; /* fields of the next batch, sent while this one is under way; NULL: none */
     int64_t ahead_rows;
     bool holds;           /* results of this round are waited for in the next one */

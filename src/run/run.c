@@ -42,12 +42,16 @@ MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *
         return mirt__fail(MIRT_E_SHAPE, "a batch of %lld samples is larger than the %lld the function was made for",
                           (long long)batch->rows, (long long)step->max_rows);
     }
+    step->same = batch->same && step->there && step->rows == batch->rows && s->in_memory == f;
     for (int i = 0; i < f->spec.num_fields; i++) {
         if (MIRT__TRAINS && f->classes[i] && mirt__check_classes(f, i, batch) != MIRT_OK) return mirt_last_status();
+        step->same = step->same && step->io[i] == batch->field[i];
         step->io[i] = batch->field[i];
     }
     step->rows = batch->rows;
+    step->there = false;
     if (mirt__step_reserve(step) != MIRT_OK || mirt__weights_ready(f) != MIRT_OK) return mirt_last_status();
+    step->same = step->same && s->in_memory == f; /* reserving may have moved it */
     if (MIRT__TRAINS) mirt__step_take_memory(step);
     if (MIRT__TRAINS) mirt__rule_set(f);
     step->failed = NULL;
@@ -114,7 +118,9 @@ static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int
         mirt__timeline_mark(&s->timeline[d], MIRT_PHASE_LAUNCH, -1, -1);
     if (MIRT__TRAINS && s->observer && status == MIRT_OK) s->observer->end(f);
     mirt__let_go(f->model);
-    return status == MIRT_OK ? mirt__step_failure(step) : status;
+    if (status == MIRT_OK) status = mirt__step_failure(step);
+    step->there = status == MIRT_OK;
+    return status;
 }
 
 /* The devices' weights, and the optimizer's state, are the newer ones now. */

@@ -129,6 +129,7 @@ static mirt_status mirt__batch_of(const mirt_data *data, bool labels, mirt__data
         return mirt__fail(MIRT_E_INVALID, "the batch has no labels");
     if (mirt__arrays_spec(data, spec, batch->field) != MIRT_OK) return mirt_last_status();
     spec->batch = batch->rows = spec->samples;
+    batch->same = data->same;
     return MIRT_OK;
 }
 
