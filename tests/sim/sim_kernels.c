@@ -72,15 +72,17 @@ static void sim_run(const char *row, sim_call *call, const void *args) {
     }
 SIM_ROWS(SIM_ROW)
 
-/* A factor for everything may stand on the stack, where a GPU reads nothing. */
+/* A factor for everything may stand on the stack, where a GPU reads nothing; other threads have theirs. */
 static void sim_binary_by(const mirt__binary *args, const mirt__where *where) {
-    static mirt__real factor;
+    mirt__real *factor = (mirt__real *)malloc(sizeof *factor);
     mirt__binary own = *args;
+    if (!factor) sim_give_up("binary", "no memory");
     bool same = args->b != NULL;
     for (int i = 0; i < args->rank; i++) same = same && (args->b_stride[i] == 0 || args->dim[i] == 1);
-    if (same) factor = *args->b;
-    if (same) own.b = &factor;
+    if (same) *factor = *args->b;
+    if (same) own.b = factor;
     sim_binary(&own, where);
+    free(factor);
 }
 
 /* These take no struct. */
