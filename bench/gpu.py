@@ -20,20 +20,20 @@ import time
 import common
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# GFLOP and MB (bfloat16) of an image, training and forward.
+# MB (bfloat16) of an image, training and forward.
 CASES = {
-    "mnist": {"flags": [], "size": 28, "gflop": 0.0029, "mb": 0.15, "floor": 1.2},
-    "mobilenet_v2": {"flags": [], "size": 224, "gflop": 1.8, "mb": 134, "floor": 1.2},
-    "resnet50": {"flags": [], "size": 224, "gflop": 24.5, "mb": 250, "floor": 1.0},
-    "efficientnet_v2_m": {"flags": [], "size": 224, "gflop": 32.1, "mb": 407, "floor": 1.0},
-    "efficientnet_v2_m forward": {"flags": ["--no-top", "--forward"], "size": 224, "gflop": 10.7, "mb": 78, "floor": 1.0},
+    "mnist": {"flags": [], "size": 28, "mb": 0.15, "floor": 1.2},
+    "mobilenet_v2": {"flags": [], "size": 224, "mb": 134, "floor": 1.2},
+    "resnet50": {"flags": [], "size": 224, "mb": 250, "floor": 1.0},
+    "efficientnet_v2_m": {"flags": [], "size": 224, "mb": 407, "floor": 1.0},
+    "efficientnet_v2_m forward": {"flags": ["--no-top", "--forward"], "size": 224, "mb": 78, "floor": 1.0},
 }
 BATCHES, DTYPES = (256, 64), ("bf16", "float32")
 MARK = "<!-- gpu-bench -->\n"
 
 
 def ours(args, case, dtype, batch, seconds):
-    """The program's images a second; an error's first line where it fails."""
+    """The program's images and GFLOP a second; an error's first line and None where it fails."""
     name = case.split()[0]
     command = [args.ours, "bench", "--model", name, "--batch", str(batch), "--devices", args.device, "--seconds", str(seconds)] + CASES[case]["flags"]
     command += ["--size", str(CASES[case]["size"])] if name != "mnist" else []
@@ -41,11 +41,11 @@ def ours(args, case, dtype, batch, seconds):
     try:
         result = subprocess.run(command, capture_output=True, text=True, timeout=90)
     except subprocess.TimeoutExpired:
-        return "longer than 90 s"
-    found = re.search(r"images_per_second=(\S+)", result.stdout)
+        return "longer than 90 s", None
+    found = re.search(r"images_per_second=(\S+).* gflops=(\S+)", result.stdout)
     if result.returncode or not found:
-        return (result.stderr.strip().splitlines() or ["no bench line"])[-1][:160]
-    return float(found.group(1))
+        return (result.stderr.strip().splitlines() or ["no bench line"])[-1][:160], None
+    return float(found.group(1)), float(found.group(2))
 
 
 class Peer:
@@ -144,8 +144,8 @@ def main():
     for dtype in DTYPES:
         for case in CASES:
             for batch in BATCHES:
-                rates[case, dtype, batch] = ours(args, case, dtype, batch, max(1, round(args.seconds))) if left() > 60 else "no time"
-                common.note("ours %s %s %d: %s" % (case, dtype, batch, rates[case, dtype, batch]))
+                rates[case, dtype, batch] = ours(args, case, dtype, batch, max(1, round(args.seconds))) if left() > 60 else ("no time", None)
+                common.note("ours %s %s %d: %s" % (case, dtype, batch, rates[case, dtype, batch][0]))
     python = common.find_peers(args.peer_python).get("torch")
     rows, about = peer_rows(args, python, left) if python else ({}, None)
     if not python:
@@ -155,14 +155,14 @@ def main():
         return "%.0f" % rate if isinstance(rate, float) else str(rate or "")
 
     table, kept = [], []
-    for (case, dtype, batch), rate in rates.items():
+    for (case, dtype, batch), (rate, gflops) in rates.items():
         modes, facts = rows.get((case, dtype, batch), {}), CASES[case]
         best = max((r for r in modes.values() if isinstance(r, float)), default=None)
         ratio = rate / best if best and isinstance(rate, float) else None
         moved = rate * facts["mb"] * (1 if dtype == "bf16" else 2) * 1e-6 if isinstance(rate, float) else None
         table.append((case, dtype, str(batch), shown(rate), *(shown(modes.get(mode)) for mode in ("eager", "graph", "compile")),
                       "" if ratio is None else "%.2fx%s" % (ratio, "" if dtype != "bf16" or ratio >= facts["floor"] else " (below %.1fx)" % facts["floor"]),
-                      "" if moved is None else "%.2f" % moved, "" if moved is None else "%.1f" % (rate * facts["gflop"] * 1e-3)))
+                      "" if moved is None else "%.2f" % moved, "" if moved is None else "%.1f" % (gflops * 1e-3)))
         kept.append({"case": case, "dtype": dtype, "batch": batch, "ours": rate, "torch": modes, "ratio_to_best": ratio})
     text = "%s, %s%s; images a second:\n\n" % (name or args.device, time.strftime("%Y-%m-%d"), ", PyTorch %s" % about["version"] if about and "version" in about else "")
     text += common.markdown(("", "dtype", "batch", "ours", "PyTorch eager", "graph", "compile", "ours to its best", "TB/s", "TFLOP/s"), table)

@@ -94,7 +94,8 @@ static void look_at_processor(visit *v) {
                        : strstr(instructions, "fma")      ? "avx2"
                        : strstr(instructions, "neon")     ? "neon"
                                                           : "plain";
-    if (!has(v, "vectors"))
+    if (strcmp(kernels, "cuda") == 0) say(v, FINE, "kernels", "cuda");
+    else if (!has(v, "vectors"))
         say(v, WARNED, "kernels",
             "%s: compiled with MIRRORTRAIN_NO_SIMD, without the kernels for %s, which are several times faster",
             kernels, best);

@@ -45,23 +45,8 @@ for a in $architectures; do
         else
             tap_not_ok "sm_$a: in $used s of processor time, more than $most s"
         fi
-        awk -v hot="$hot" '
-            /Compiling entry function/ { name = $0; sub(/.*function .*_Z/, "_Z", name); sub(/. for .*/, "", name) }
-            /bytes spill stores/ { spill = $0; sub(/^.*stack frame, /, "", spill); sub(/ bytes spill stores.*/, "", spill); spills[name] = spill + 0 }
-            /Used [0-9]+ registers/ { r = $0; sub(/.*Used /, "", r); registers[name] = r + 0 }
-            END {
-                for (name in registers) {
-                    if (registers[name] > most) most = registers[name]
-                    if (spills[name] > 0) { printf "# %s: %d registers, %d bytes spilled\n", name, registers[name], spills[name]; spilled++; if (name ~ hot) bad++ }
-                    count++
-                }
-                printf "# %d kernels, at most %d registers, %d that spill\n", count, most, spilled
-                exit bad > 0
-            }' "$log" >"$tmp/registers"
-        status=$?
-        grep '^#' "$tmp/registers" | tail -40
-        if [ $status -eq 0 ]; then tap_ok "sm_$a: hot kernels spill nothing"; else tap_not_ok \
-            "sm_$a: hot kernels spill nothing"; fi
+        tap_check "sm_$a: hot kernels spill nothing" python3 tools/ptxas.py "$log" --hot "$hot"
+        python3 tools/ptxas.py "$log" | sed 's/^/# /'
     else
         tap_not_ok "sm_$a: compiles without a warning" "$log"
     fi

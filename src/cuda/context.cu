@@ -226,7 +226,7 @@ static bool mirt__cu_idle(mirt__cu *cu) {
    none. */
 static int mirt__cu_code_for(int device) {
 #ifdef __CUDA_ARCH_LIST__
-    static const int made[] = {__CUDA_ARCH_LIST__};
+    const int made[] = {__CUDA_ARCH_LIST__};
     int best = 0;
     for (int i = 0; i < MIRT__COUNT(made); i++) {
         if (made[i] / 10 <= device && made[i] / 10 > best) best = made[i] / 10;
@@ -292,10 +292,12 @@ static bool mirt__cu_info(const mirt__host *host, int index, mirt__device_facts 
     memset(out, 0, sizeof *out);
     if (!mirt__cu_properties(host, index, &device)) return false;
     const int version = device.major * 10 + device.minor, code = mirt__cu_code_for(version);
+    char late[80] = "";
+    if (code && code / 10 != version / 10) /* the driver compiles it */
+        snprintf(late, sizeof late, "; code for sm_%d is compiled anew: use nvcc -arch=native", code);
     snprintf(out->name, sizeof out->name, "%.63s", device.name);
     snprintf(out->description, sizeof out->description, "sm_%d, %d processors, %.1f GB%s", version,
-             device.multiProcessorCount, (double)device.totalGlobalMem / 1e9,
-             code < 80 && version >= 80 ? "; compiled for an older one: nvcc -arch=native makes it faster" : "");
+             device.multiProcessorCount, (double)device.totalGlobalMem / 1e9, late);
     out->memory = device.totalGlobalMem;
     out->half = code >= 80;
     return true;
@@ -489,11 +491,7 @@ static void *mirt__cu_alloc(mirt__handle *cu, size_t bytes) {
         if (error == cudaErrorMemoryAllocation && cudaMemGetInfo(&left, &all) == cudaSuccess)
             mirt__cu_fail(cu, MIRT_E_NOMEM, "out of memory: %.1f MB are asked for, %.1f MB of %.1f MB are free",
                           (double)bytes / 1e6, (double)left / 1e6, (double)all / 1e6);
-        else if (mirt__cu_try(cu, error, "taking memory") &&
-                 mirt__cu_try(cu, cudaMemsetAsync(memory, 0, size, cu->stream), "clearing memory") &&
-                 mirt__cu_settled(cu, cu->stream, NULL)) /* other streams may use it at once */
-            return memory;
-        mirt__cu_release(cu, memory);
+        else if (mirt__cu_try(cu, error, "taking memory")) return memory;
     }
     mirt__cu_tell(cu);
     return NULL;

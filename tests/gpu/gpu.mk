@@ -1,4 +1,5 @@
 # With a GPU at hand: one command each, within ten minutes. GPU_ARCH may name another one than the machine's.
+# Objects that were made elsewhere are used.
 GPU_ARCH = native
 NVCC = nvcc
 # Where cuBLAS and NCCL are, found out once.
@@ -7,9 +8,10 @@ GPU_LINK = $$(sed -n 2p build/gpu/libraries)
 GPU_KERNEL_TESTS = test_kernels test_ops test_storage test_depthwise test_conv_tiles
 GPU_PROGRAMS = $(GPU_KERNEL_TESTS:%=build/gpu/%) build/gpu/test_gpu build/gpu/nccl_pair build/gpu/selftest
 
-build/gpu/libraries: tests/gpu/library_flags
+# Changes if the machine's libraries do.
+build/gpu/libraries: tests/gpu/library_flags FORCE
 	@mkdir -p $(@D)
-	@tests/gpu/library_flags $(NVCC) >$@.new && mv $@.new $@
+	@tests/gpu/library_flags $(NVCC) >$@.new && if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 build/gpu/cuda.o: mirrortrain_cuda.cu mirrortrain.h build/gpu/libraries
 	@mkdir -p $(@D)
 	$(NVCC) -std=c++17 -O2 -lineinfo -arch=$(GPU_ARCH) $(GPU_COMPILE) -c $< -o $@

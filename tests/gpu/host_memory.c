@@ -1,6 +1,7 @@
 /* Tests of single kernels give them the host's memory. A simulated device takes any but the stack; a real one takes
    what is registered: the program's data, and what malloc gives, which comes from one block here (linked with --wrap).
-   Such memory is the device's under the same address. */
+   Such memory is the device's under the same address. Where registering is refused, a device that reads pageable memory
+   needs none; else the block is managed memory, and tests whose buffers are the program's data fail. */
 #include <cuda_runtime_api.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -87,32 +88,49 @@ void *__wrap_realloc(void *memory, size_t bytes) {
     return larger;
 }
 
-/* Before main, so that nothing of the tests is elsewhere. */
-__attribute__((constructor)) static void make_block(void) {
-    void *made = mmap(NULL, block_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (made == MAP_FAILED) return;
-    next = (char *)made;
-    block = (char *)made;
-}
-
 /* The device's, at the same address. */
 static const char *share(char *begin, size_t bytes) {
     void *there = NULL;
     cudaError_t error = cudaHostRegister(begin, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
     if (error == cudaSuccess) error = cudaHostGetDevicePointer(&there, begin, 0);
+    (void)cudaGetLastError();
     if (error != cudaSuccess) return cudaGetErrorString(error);
     return there == begin ? NULL : "it has another address there";
 }
 
-/* What sim_kernels.c asks for before it opens the device: from here on memory is the device's, too. */
-void mirt_sim_host_memory(int on) {
+static const char *share_data(void) {
     const uintptr_t page = 4096, begin = (uintptr_t)__data_start & ~(page - 1),
                     end = ((uintptr_t)_end + page - 1) & ~(page - 1);
-    const char *why = block ? share((char *)begin, end - begin) : "there is too little";
-    if (!why) why = share(block, block_bytes);
+    return share((char *)begin, end - begin);
+}
+
+/* Why the device cannot have the host's memory, and what is done instead; NULL: it has it. */
+static const char *refused, *instead;
+
+/* Before main, so that nothing of the tests is elsewhere. */
+__attribute__((constructor)) static void make_block(void) {
+    int pageable = 0;
+    void *made = mmap(NULL, block_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (made == MAP_FAILED) return;
+    refused = share_data();
+    if (!refused) refused = share((char *)made, block_bytes);
+    if (refused && cudaDeviceGetAttribute(&pageable, cudaDevAttrPageableMemoryAccess, 0) == cudaSuccess && pageable) {
+        instead = "the device reads pageable memory";
+    } else if (refused) {
+        munmap(made, block_bytes);
+        if (cudaMallocManaged(&made, block_bytes, cudaMemAttachGlobal) != cudaSuccess) return;
+        instead = "what is allocated is managed memory, the program's data are not the device's";
+    }
+    next = (char *)made;
+    block = (char *)made;
+}
+
+/* What sim_kernels.c asks for before it opens the device: from here on memory is the device's, too. */
+void mirt_sim_host_memory(int on) {
     (void)on;
-    if (!why) return;
-    printf("Bail out! the host's memory cannot be the device's: %s\n", why);
+    if (block && refused) printf("# the host's memory cannot be registered: %s; %s\n", refused, instead);
+    if (block) return;
+    printf("Bail out! the host's memory cannot be the device's: %s\n", refused ? refused : "there is too little");
     fflush(stdout);
     _Exit(1);
 }

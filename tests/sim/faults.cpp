@@ -4,7 +4,7 @@
 #include <strings.h>
 
 namespace mirt_sim {
-static Options chosen = {0, 1, (size_t)2 << 30, 0, false, 0, 0, true, 90, -1, -1, 20, true};
+static Options chosen = {0, 1, (size_t)2 << 30, 0, false, 0, 0, true, 90, 0, -1, -1, 20, true};
 
 static const struct Setting {
     const char *name;
@@ -19,6 +19,7 @@ static const struct Setting {
     {"nccl", [](double v) { chosen.nccl = (int)v; }},
     {"same_places", [](double v) { chosen.same_places = v != 0; }},
     {"capability", [](double v) { chosen.capability = (int)v; }},
+    {"code", [](double v) { chosen.code = (int)v; }},
     {"never_joins", [](double v) { chosen.never_joins = (int)v; }},
     {"never_issues", [](double v) { chosen.never_issues = (int)v; }},
     {"patience", [](double v) { chosen.patience = v; }},

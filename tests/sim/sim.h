@@ -22,6 +22,7 @@ struct Options {
     bool same_places; /* ranks that reduce parts of memory of one size reduce the same part: true */
     int capability;   /* of the devices: 90; below 80 there are matrix products of float16 alone, and no asynchronous
                          copies: they are done at once */
+    int code;         /* what the program was compiled for, as 90; 0: the devices */
     int never_joins;  /* the rank of NCCL's that never joins: -1, none */
     int never_issues; /* the rank whose calls are under way for ever: -1, none */
     double patience; /* seconds until a wait for what nobody brings is reported as a deadlock: 20 */

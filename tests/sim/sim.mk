@@ -98,6 +98,19 @@ $(eval $(call SIM_LIBRARY_RULES,sim-tsan,-fsanitize=thread,))
 $(eval $(call SIM_LIBRARY_RULES,sim-coverage,,--coverage -fprofile-update=atomic))
 $(eval $(call SIM_LIBRARY_RULES,sim-cover,,))
 
+# The program on simulated devices, and what stands for the machine in tests of a GPU's kernels.
+SIM_OTHERS = test_program.sh test_host_memory
+build/sim/mirrortrain: $(CLI:cli/%.c=build/sim/cli/%.o) build/mirrortrain.o build/sim/cuda.o build/sim/simulator.a
+	$(SIM_CXX) -rdynamic $^ -o $@ -ldl $(LDLIBS)
+build/sim/cli/%.o: cli/%.c cli/cli.h cli/report.h mirrortrain.h
+	@mkdir -p $(@D)
+	$(CC) -std=c11 $(CFLAGS) -c $< -o $@
+build/sim/test_program.sh: tests/sim/test_program.sh build/sim/mirrortrain
+	ln -sf ../../tests/sim/test_program.sh $@
+build/sim/test_host_memory: tests/sim/test_host_memory.c tests/gpu/host_memory.c tests/tap.h
+	$(CC) -std=c11 -D_GNU_SOURCE -O1 -g $(TEST_WARNINGS) $(CUDA_INCLUDE) -D__real_malloc=malloc -D__real_free=free \
+		-D__real_realloc=realloc $< -o $@ $(LDLIBS)
+
 # SEED:PROGRAM, or SEED:PROGRAM:DEVICES. Kernels and the simulator itself in a few orders, networks (SIM_MANY) in many.
 SIM_MANY += test_training
 SIM_MANY_SEEDS = $(shell seq 1 20)
@@ -114,8 +127,8 @@ sim-test sim-full sim-asan sim-tsan sim-coverage:
 	@echo "skipped: there are no headers of NVIDIA's; tests/sim/fetch_headers brings them"
 else
 sim-test:
-	@$(MAKE) --no-print-directory -j$(JOBS) $(SIM_PROGRAMS:%=build/sim/%)
-	@MIRT_TEST_SMALL=1 tests/sim/run_seeds $(JOBS) build/sim $(SIM_RUNS)
+	@$(MAKE) --no-print-directory -j$(JOBS) $(SIM_PROGRAMS:%=build/sim/%) $(SIM_OTHERS:%=build/sim/%)
+	@MIRT_TEST_SMALL=1 tests/sim/run_seeds $(JOBS) build/sim $(SIM_RUNS) $(SIM_OTHERS:%=0:%)
 
 sim-full:
 	@$(MAKE) --no-print-directory -j$(JOBS) $(SIM_PROGRAMS:%=build/sim/%)

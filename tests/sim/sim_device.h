@@ -15,6 +15,11 @@
 #include <type_traits>
 #include <utility>
 
+namespace mirt_sim {
+int code_made_for(); /* as 90 */
+}
+#define __CUDA_ARCH_LIST__ 10 * ::mirt_sim::code_made_for()
+
 #undef __global__
 #undef __device__
 #undef __host__

@@ -585,6 +585,8 @@ int report_leaks() {
 }
 } // namespace mirt_sim
 
+int mirt_sim::code_made_for() { return options().code ? options().code : options().capability; }
+
 cudaError_t cudaGetDeviceCount(int *count) {
     API("cudaGetDeviceCount", cudaErrorInsufficientDriver);
     *count = 0;

@@ -132,6 +132,15 @@ static void test_devices(void) {
     ok(backend->info(&host, 3, &info) && strstr(info.name, "Simulated") && strstr(info.description, "sm_") &&
            info.memory > 0 && info.half,
        "a device says what it is: %s, %s", info.name, info.description);
+    ok(!strstr(info.description, "compiled anew"), "with code for it");
+    mirt_sim::options().code = 75;
+    ok(backend->info(&host, 3, &info) && !info.half && strlen(info.description) < 96 &&
+           strstr(info.description, "code for sm_75 is compiled anew: use nvcc -arch=native"),
+       "with code for an older one: %s", info.description);
+    mirt_sim::options().code = 100;
+    ok(!backend->open(&host, opening(0, false)) && strstr(last_error, "has code for newer ones alone"),
+       "with code for a newer one: %s", last_error);
+    mirt_sim::options().code = 0;
     ok(!backend->info(&host, 4, &info) && strstr(last_error, "gpu:4") && strstr(last_error, "gpu:0 to gpu:3"),
        "one that is not there: %s", last_error);
     ok(!backend->open(&host, opening(-1, false)), "nor is one below 0");
@@ -149,9 +158,7 @@ static void test_devices(void) {
 static void test_memory(mirt__handle *r) {
     const size_t before = backend->free_bytes(r);
     char *memory = (char *)backend->alloc(r, 1000000);
-    floats zero = get(r, (float *)memory, 250000);
-    ok(before && backend->free_bytes(r) + 1000000 <= before && zero == floats(250000, 0.0f),
-       "memory is taken, and is zero");
+    ok(before && memory && backend->free_bytes(r) + 1000000 <= before, "memory is taken");
     ok(!backend->alloc(r, (size_t)1 << 50) && strstr(last_error, "out of memory") && strstr(last_error, "are free"),
        "too much of it: %s", last_error);
     void *nothing = backend->alloc(r, 0);

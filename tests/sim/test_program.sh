@@ -1,0 +1,30 @@
+#!/bin/sh
+# The program on simulated GPUs. Its commands see them, run on them, and use none after a fork.
+root=$(cd "$(dirname "$0")/../.." && pwd)
+. "$root/tests/tap.sh"
+program=$root/build/sim/mirrortrain
+MIRT_SIM_DEVICES=2
+export MIRT_SIM_DEVICES
+unset MIRT_SIM_SEED
+cd "$tmp" || exit 2
+
+# DESCRIPTION PATTERN ARGUMENTS...: it ends well, and says so.
+says() {
+    name=$1 pattern=$2
+    shift 2
+    if "$program" "$@" >"$tmp/out" 2>&1 && grep -q "$pattern" "$tmp/out"; then
+        tap_ok "$name"
+    else
+        tap_not_ok "$name" "$tmp/out"
+    fi
+}
+says "devices lists them" '^gpu:1 .*sm_90' devices
+says "doctor knows them, and their kernels" '^ok *kernels *cuda$' doctor
+says "bench keeps the batch on the device" 'images_per_second=.* devices=1 .* steps=2$' bench --devices gpu:0 --batch 4 \
+    --steps 2
+says "bench --feed sends it" 'feed=on$' bench --devices gpu:0,gpu:1 --batch 4 --steps 2 --feed
+says "bench of several batches runs each in a child" 'batch=6 ' bench --devices gpu:0 --batch 4,6 --steps 2
+MIRT_DEVICES=gpu
+export MIRT_DEVICES
+says "scaling measures each number in a child" '^ *2 ' scaling --device-counts 1,2 --batch 8 --seconds 1
+tap_done
