@@ -8311,7 +8311,7 @@ static __global__ void __launch_bounds__(256) mirt__cu_mm_spread_kernel(mirt__cu
                       group = set - pixel * p.groups;
         const int64_t j = (p.turned ? at / p.pixels : at - set * pieces) * 4;
         const int64_t from = pixel * p.stride + group * p.k + j;
-        if (p.wide) {
+        if (p.wide && j < p.k) {
             mirt__cu_columns<4> c;
             mirt__cu_columns_of<MIRT__CU_READ_ANY, 4>(p.x, group * p.k + j, c);
             mirt__cu_read<MIRT__CU_READ_ANY, 4>(p.x, c, from, mirt__cu_gate_of(p.x, pixel), group * p.k + j, value);
