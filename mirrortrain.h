@@ -3647,8 +3647,12 @@ typedef struct mirt__handle mirt__handle; /* of an opened device */
 /* Nanoseconds on a device for each byte ... */
 typedef struct mirt__storage_costs {
     double pass; /* that a node of its own reads or writes */
-    double lazy; /* that a reader of a lazy tensor reads in its place */
+    double read; /* that a reader of a tensor that can be lazy reads: of it, or of what it is computed from */
     double held; /* that is kept between the forward and the backward pass */
+    /* and for each element of a lazy tensor that a convolution computes: once for each tap and `columns` columns of its
+       matrix product; 0 columns: of all of them */
+    double again;
+    int columns;
 } mirt__storage_costs;
 
 /* What the devices of a strategy can do; set by `join`. The abilities do not depend on each other. */
@@ -30841,7 +30845,8 @@ typedef enum mirt__extent {
 typedef struct mirt__tiled_tensor {
     int first_reader;        /* its position */
     int x_readers;           /* convolutions that can read it lazily as their image, */
-    int dy_readers;          /* and as that image's gradient */
+    int dy_readers;          /* and as that image's gradient; */
+    int64_t again;           /* they compute an element so often */
     bool held;               /* convolutions of the backward pass read it, and it is of the forward pass */
     mirt_tensor *input_grad; /* the gradient of a convolution's or normalization's input made from it, or NULL */
 } mirt__tiled_tensor;
@@ -30878,7 +30883,8 @@ struct mirt_tensor {
     mirt_shape shape;
     bool needs_grad;
     bool lazy;         /* never stored: its readers compute it from its node's inputs while they read */
-    int lazy_readers;  /* if all its readers can do so: how many there are; otherwise 0 */
+    int lazy_readers;  /* if all its readers can do so: how many there are, otherwise 0; */
+    int64_t lazy_again; /* and how often they compute an element */
     bool repeatable;   /* its node could run once more in the backward pass */
     mirt_tensor *grad; /* recorded by mirt__gradients */
     int uses;          /* counted by mirt__graph_count_uses */
@@ -31389,6 +31395,9 @@ static inline mirt__real *mirt__out(const mirt__call *call, int i) { return (mir
 MIRT__LIB void mirt__copy_run(const mirt__call *call);
 /* Whether both gradients of the convolution, whose weight gradient this is, are better made in one pass. */
 MIRT__TRAINING_LIB bool mirt__conv_both_pays(const mirt__node *node);
+/* How often a convolution computes each element of a lazy input: once for each tap and `columns` columns of its matrix
+   product (0: all of them). */
+MIRT__LIB int64_t mirt__conv_again(const mirt__node *node, int input, int columns);
 MIRT__LIB mirt__reader mirt__reader_of(const mirt__call *call, int input);
 /* The rows that the sums of a norm_grad_input are over, of `rows` in this call. */
 MIRT__TRAINING_LIB double mirt__norm_count(const mirt__call *call, const mirt__node *node, int64_t rows);
@@ -33024,6 +33033,17 @@ MIRT__TRAINING_LIB bool mirt__conv_both_pays(const mirt__node *node) {
     mirt__conv s;
     mirt__conv_of(node, 1, &s);
     return w->groups > 1 || mirt__both_applies(&s);
+}
+
+MIRT__LIB int64_t mirt__conv_again(const mirt__node *node, int input, int columns) {
+    const mirt__attrs_window *w = MIRT__OF(&node->a, window);
+    mirt__conv s;
+    mirt__conv_of(node, 1, &s);
+    const int64_t taps = (int64_t)s.kh * s.kw, ci = s.ci / s.groups, co = s.co / s.groups;
+    const bool weights = node->id == MIRT__OP_conv2d_weight_grad, x = weights && input == 0;
+    const bool both = w->both && input == node->num_in - 1;
+    const int64_t across = x || both || node->id == MIRT__OP_conv2d ? co : weights ? taps * ci : ci;
+    return (weights && !x ? 1 : taps) * (columns ? (across + columns - 1) / columns : 1);
 }
 
 /* What is read of a lazy tensor, for as long as the call lasts. */
@@ -34965,9 +34985,8 @@ typedef struct mirt__choice {
 
 /* The cheapest; of equal ones lazy before stored, and stored before twice. */
 MIRT__LIB mirt__storage mirt__choose(const mirt__choice *choice);
-/* Makes `t` lazy if that is cheaper than storing it. All its `readers` readers can compute it; `held`: some of them are
-   of the backward pass, and `t` is of the forward pass. */
-MIRT__LIB bool mirt__storage_lazy(mirt_tensor *t, int readers, bool held, const mirt__storage_costs *costs);
+/* Makes `t`, which all its readers can compute, lazy if that is cheaper than storing it. */
+MIRT__LIB bool mirt__storage_lazy(mirt_tensor *t, const mirt__storage_costs *costs);
 /* Whether a copy of `t` in 16 bits pays for `readers` normalizations that read it in its place. */
 MIRT__TRAINING_LIB bool mirt__storage_copy(const mirt_tensor *t, int readers, const mirt__storage_costs *costs);
 /* Records the nodes whose tensors are computed twice once more, before the first backward node that reads them. To be
@@ -35258,16 +35277,19 @@ static double mirt__storage_pass(const mirt_tensor *t, int64_t rows) {
 static mirt__choice mirt__storage_choice(const mirt_tensor *t, const mirt__storage_costs *costs, int64_t rows,
                                          bool held) {
     mirt__choice choice = {0, HUGE_VAL, HUGE_VAL};
-    const double pass = costs->pass * mirt__storage_pass(t, rows);
-    choice.store = pass + (held ? costs->held * (double)mirt__tensor_bytes(t, rows) : 0);
-    if (t->lazy_readers) choice.lazy = costs->lazy * t->lazy_readers * mirt__storage_inputs(t->node, rows);
+    const double pass = costs->pass * mirt__storage_pass(t, rows), bytes = (double)mirt__tensor_bytes(t, rows);
+    choice.store = pass + (held ? costs->held * bytes : 0) + costs->read * t->lazy_readers * bytes;
+    if (t->lazy_readers)
+        choice.lazy = costs->read * t->lazy_readers * mirt__storage_inputs(t->node, rows) +
+                      costs->again * (double)t->lazy_again * bytes / (double)mirt__dtype_size(t->dtype);
     if (t->repeatable) choice.twice = 2 * pass;
     return choice;
 }
 
-MIRT__LIB bool mirt__storage_lazy(mirt_tensor *t, int readers, bool held, const mirt__storage_costs *costs) {
-    t->lazy_readers = readers;
-    const mirt__choice choice = mirt__storage_choice(t, costs, 1, held);
+MIRT__LIB bool mirt__storage_lazy(mirt_tensor *t, const mirt__storage_costs *costs) {
+    t->lazy_readers = t->uses;
+    t->lazy_again = t->pass.tiled.again;
+    const mirt__choice choice = mirt__storage_choice(t, costs, 1, t->pass.tiled.held);
     t->lazy = mirt__choose(&choice) == MIRT__LAZY;
     return t->lazy;
 }
@@ -35686,11 +35708,12 @@ MIRT__TRAINING void mirt__tiled_both(mirt__node *weights) {
 
 /* >>lazy tensors */
 
-static void mirt__tiled_count_convs(const mirt__graph *graph) {
+static void mirt__tiled_count_convs(const mirt__graph *graph, int columns) {
     for (int i = 0; i < graph->count; i++) {
         for (int k = 0; k < graph->node[i]->num_out; k++) {
             mirt__tiled_tensor *t = &graph->node[i]->out[k]->pass.tiled;
             t->x_readers = t->dy_readers = 0;
+            t->again = 0;
             t->held = false;
         }
     }
@@ -35701,9 +35724,11 @@ static void mirt__tiled_count_convs(const mirt__graph *graph) {
         for (int k = 0; k < node->num_in; k++) {
             const bool last = k == node->num_in - 1; /* x of `both` */
             const bool image = (node->op->lazy_x >> k & 1) && !node->a.affine;
+            const bool x = image || (last && w && w->both), dy = node->op->lazy_dy >> k & 1;
             mirt__tiled_tensor *t = &node->in[k]->pass.tiled;
-            t->x_readers += image || (last && w && w->both);
-            t->dy_readers += (int)(node->op->lazy_dy >> k & 1);
+            t->x_readers += x;
+            t->dy_readers += dy;
+            if (x || dy) t->again += mirt__conv_again(node, k, columns);
             t->held = t->held || (node->backward && !node->in[k]->node->backward);
         }
     }
@@ -35727,13 +35752,14 @@ static bool mirt__tiled_gates(mirt__node *node) {
 }
 
 static void mirt__tiled_lazy(const mirt__graph *graph, const mirt__storage_costs *costs) {
-    mirt__tiled_count_convs(graph);
+    mirt__tiled_count_convs(graph, costs->columns);
     for (int i = 0; i < graph->count; i++) {
         mirt_tensor *t = graph->node[i]->out[0];
         if (t->uses == 0 || t->pass.tiled.x_readers != t->uses || !mirt__tiled_gates(graph->node[i])) continue;
-        if (!mirt__storage_lazy(t, t->uses, t->pass.tiled.held, costs)) continue;
+        if (!mirt__storage_lazy(t, costs)) continue;
         mirt__tiled_tensor *x = &graph->node[i]->in[0]->pass.tiled;
         x->x_readers++;
+        x->again += t->pass.tiled.again;
         x->held = x->held || t->pass.tiled.held;
     }
     for (int i = 0; i < graph->count; i++) {
@@ -35744,7 +35770,7 @@ static void mirt__tiled_lazy(const mirt__graph *graph, const mirt__storage_costs
         if (!norm || norm->last_axes) continue;
         const bool x = node->op->lazy == MIRT__LAZY_X && t->pass.tiled.x_readers == t->uses && !node->a.residual;
         const bool dy = node->op->lazy == MIRT__LAZY_DY && t->pass.tiled.dy_readers == t->uses;
-        if (x || dy) mirt__storage_lazy(t, t->uses, t->pass.tiled.held, costs);
+        if (x || dy) mirt__storage_lazy(t, costs);
     }
 }
 
@@ -36564,6 +36590,9 @@ MIRT__TRAINING_LIB void mirt__update_range(const mirt_strategy *strategy, int64_
 
 /* Makes room for `needs`, keeping nothing of what is there; the block never shrinks. */
 MIRT__LIB mirt_status mirt__memory_reserve(mirt_strategy *strategy, const mirt__layout *needs);
+/* When a function found too little memory: functions that are recorded from here on store nothing that readers can
+   compute. False: so it was before, or the memory was not it. */
+MIRT__LIB bool mirt__memory_save(mirt_strategy *strategy);
 /* Bytes of a block for `layout`; false on overflow. */
 MIRT__LIB bool mirt__layout_bytes(const mirt__layout *layout, size_t *bytes);
 MIRT__LIB void mirt__memory_free(mirt_strategy *strategy);
@@ -36615,6 +36644,14 @@ MIRT__LIB mirt_status mirt__memory_reserve(mirt_strategy *s, const mirt__layout 
     memcpy(s->block, block, (size_t)s->num_devices * sizeof *block);
     s->layout = all;
     return MIRT_OK;
+}
+
+MIRT__LIB bool mirt__memory_save(mirt_strategy *s) {
+    mirt__storage_costs *costs = &s->able.costs;
+    if (mirt_last_status() != MIRT_E_NOMEM || costs->again <= 0) return false;
+    costs->read = costs->again = 0;
+    mirt__log(s, MIRT_LOG_WARNING, "%.300s: computes more tensors again in place of storing them", mirt_last_error());
+    return true;
 }
 
 MIRT__LIB void mirt__memory_free(mirt_strategy *s) {
@@ -45394,6 +45431,7 @@ static mirt_status mirt__finish(mirt_function *f) {
     size_t *offset = (size_t *)mirt__pool_alloc(pool, most * sizeof *offset);
     if (!keep || !outputs || !offset) return mirt_last_status();
     const mirt__storage_costs *costs = &f->model->strategy->able.costs;
+    mirt__storage_costs tiled_costs = *costs;
     if (MIRT__TRAINS) mirt__graph_mark_gradients(graph, mirt__root_trained, f->root);
     int kept = mirt__collect_kept(f, keep);
     for (int i = 0; i < r->num_minimized; i++) keep[kept + i] = r->minimized[i];
@@ -45403,7 +45441,8 @@ static mirt_status mirt__finish(mirt_function *f) {
     if (MIRT__TRAINS) mirt__fuse_backward(graph, keep, kept);
     const mirt_dtype half = f->step.float16 ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16;
     const bool tiled = f->model->strategy->kernels->tiled_reads;
-    if (tiled) mirt__fuse_tiled(graph, costs, keep, kept);
+    if (f->half) tiled_costs.again *= 2; /* tensors will have half as many bytes as now */
+    if (tiled) mirt__fuse_tiled(graph, &tiled_costs, keep, kept);
     if (MIRT__TRAINS) mirt__storage_twice(graph, costs, keep, kept);
     if (graph->status != MIRT_OK) return graph->status;
     if (tiled) {
@@ -50840,11 +50879,11 @@ MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *da
     desc.max_batch = dataset ? mirt__data_most_rows(desc.spec) : model->strategy->num_replicas;
     desc.by_replicas = true;
     mirt_function *f = mirt__function_new(model, &desc, mirt__run_user_body, &b);
-    if (!f) return NULL;
-    if (mirt__function_allocate(f) != MIRT_OK) {
+    while (f && mirt__function_allocate(f) != MIRT_OK) {
         mirt__function_free(f);
-        return NULL;
+        f = mirt__memory_save(model->strategy) ? mirt__function_new(model, &desc, mirt__run_user_body, &b) : NULL;
     }
+    if (!f) return NULL;
     f->next = model->functions;
     model->functions = f;
     model->free_functions = mirt__functions_free;
@@ -51064,6 +51103,7 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
     if (!f) return NULL;
     if (mirt__function_allocate(f) != MIRT_OK) {
         mirt__function_free(f);
+        if (mirt__memory_save(model->strategy)) return mirt__trainer_prepare(model, kind, spec, most, fit);
         if (MIRT__TRAINS && mirt_last_status() == MIRT_E_NOMEM && kind == MIRT__TRAIN)
             mirt__say_what_fits(model, spec, most);
         return NULL;

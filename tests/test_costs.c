@@ -37,7 +37,11 @@ static void read_line(const char *line, outcome *o) {
     o->wrong++;
 }
 
-static outcome run(const network *net, const mirt__kernels *kernels, bool half, double pass, double lazy, double held) {
+static int columns;            /* of the costs, */
+static int lazy_by_columns[2]; /* and the lazy tensors without and with them */
+
+static outcome run(const network *net, const mirt__kernels *kernels, bool half, double pass, double again,
+                   double held) {
     const how h = {false, false, half};
     const mirt_array x = mirt_make_array(data_x, MIRT_UINT8, MIRT_SHAPE(SAMPLES, SIDE, SIDE, 3));
     const mirt_array y = mirt_make_array(data_y, MIRT_UINT8, MIRT_SHAPE(SAMPLES));
@@ -46,7 +50,8 @@ static outcome run(const network *net, const mirt__kernels *kernels, bool half, 
     memset(&o, 0, sizeof o);
     mirt_strategy *s = strategy_of(1, 2, 1);
     s->able.costs.pass = pass;
-    s->able.costs.lazy = lazy;
+    s->able.costs.again = again;
+    s->able.costs.columns = columns;
     s->able.costs.held = held;
     s->kernels = kernels;
     mirt_model *m = build(s, net, &h);
@@ -83,7 +88,10 @@ static void check(const network *net, const mirt__kernels *kernels, bool half) {
     const char *name = half ? "bfloat16" : "float32";
     outcome usual = run(net, kernels, half, 0.1, 0, 0), dear = run(net, kernels, half, 0.1, 10, 0);
     outcome scarce = run(net, kernels, half, 0.1, 0, 100), both = run(net, kernels, half, 0.1, 1000, 100);
-    outcome some = run(net, kernels, half, 0.1, 0.12, 0);
+    outcome some = run(net, kernels, half, 0.1, 0.2, 0);
+    columns = 3;
+    outcome tiles = run(net, kernels, half, 0.1, 0.2, 0);
+    columns = 0;
     ok(usual.lazy > 0 && usual.twice == 0 && usual.once_more == 0 && usual.stored > usual.lazy,
        "%s %s, costs of cores: %d lazy, none twice, %d stored", net->name, name, usual.lazy, usual.stored);
     ok(dear.lazy == 0 && dear.twice == 0 && dear.memory > usual.memory && apart(&dear, &usual) < (half ? 3e-2 : 1e-4),
@@ -96,6 +104,8 @@ static void check(const network *net, const mirt__kernels *kernels, bool half) {
        "%s %s, both dear: %d are computed twice, %zu bytes, not %zu", net->name, name, both.twice, both.memory,
        dear.memory);
     ok(some.lazy < usual.lazy, "%s %s, lazy reads of a medium price: %d are lazy", net->name, name, some.lazy);
+    lazy_by_columns[0] += some.lazy;
+    lazy_by_columns[1] += tiles.lazy;
     ok(!usual.wrong && !dear.wrong && !scarce.wrong && !both.wrong && !some.wrong && usual.bytes < dear.bytes,
        "%s %s: every tensor is listed with the cheaper choice (%d, %d, %d, %d, %d are not)", net->name, name,
        usual.wrong, dear.wrong, scarce.wrong, both.wrong, some.wrong);
@@ -104,6 +114,7 @@ static void check(const network *net, const mirt__kernels *kernels, bool half) {
     free(scarce.weights);
     free(both.weights);
     free(some.weights);
+    free(tiles.weights);
 }
 
 /* Each allocation fails once while a plan is made in which nodes run twice. */
@@ -111,7 +122,7 @@ static void check_no_memory(const network *net, const mirt__kernels *kernels) {
     const how h = {false, false, false};
     mirt_strategy *s = strategy_of(1, 1, 1);
     s->able.costs.pass = 0.1;
-    s->able.costs.lazy = 1000;
+    s->able.costs.again = 1000;
     s->able.costs.held = 100;
     s->kernels = kernels;
     mirt_model *m = build(s, net, &h);
@@ -158,6 +169,8 @@ int main(void) {
     for (int i = 0; i < MIRT__COUNT(networks); i++) {
         for (int half = 0; half < 2; half++) check(&networks[i], &on, half != 0);
     }
+    ok(lazy_by_columns[1] < lazy_by_columns[0], "that are computed for every 3 columns: %d are lazy, not %d",
+       lazy_by_columns[1], lazy_by_columns[0]);
     check_no_memory(&networks[MIRT__COUNT(networks) - 1], &on);
     return done_testing();
 }

@@ -362,9 +362,15 @@ static void mirt__cu_close(mirt__handle *cu) {
     cu->host->free(cu);
 }
 
-/* The environment's switches: 0 or 1, and nothing is 1. */
+/* The environment's switches: 0 or 1, and nothing is 1; what is stored is all, none or, as nothing, auto. */
 static bool mirt__cu_check_switches(const mirt__host *host) {
     static const char *const names[] = {"MIRT_CUDA_BLAS", "MIRT_CUDA_GRAPHS", "MIRT_CUDA_NCCL"};
+    const char *store = getenv("MIRT_CUDA_STORE");
+    if (store && *store && strcmp(store, "auto") != 0 && strcmp(store, "all") != 0 && strcmp(store, "none") != 0) {
+        host->fail(MIRT_E_DEVICE, "the environment's MIRT_CUDA_STORE is \"%.100s\"; it may be auto, all or none",
+                   store);
+        return false;
+    }
     for (int i = 0; i < MIRT__COUNT(names); i++) {
         const char *value = getenv(names[i]);
         if (!value || !*value || strcmp(value, "0") == 0 || strcmp(value, "1") == 0) continue;

@@ -19,8 +19,12 @@ typedef struct mirt__handle mirt__handle; /* of an opened device */
 /* Nanoseconds on a device for each byte ... */
 typedef struct mirt__storage_costs {
     double pass; /* that a node of its own reads or writes */
-    double lazy; /* that a reader of a lazy tensor reads in its place */
+    double read; /* that a reader of a tensor that can be lazy reads: of it, or of what it is computed from */
     double held; /* that is kept between the forward and the backward pass */
+    /* and for each element of a lazy tensor that a convolution computes: once for each tap and `columns` columns of its
+       matrix product; 0 columns: of all of them */
+    double again;
+    int columns;
 } mirt__storage_costs;
 
 /* What the devices of a strategy can do; set by `join`. The abilities do not depend on each other. */

@@ -352,6 +352,7 @@ static mirt_status mirt__finish(mirt_function *f) {
     size_t *offset = (size_t *)mirt__pool_alloc(pool, most * sizeof *offset);
     if (!keep || !outputs || !offset) return mirt_last_status();
     const mirt__storage_costs *costs = &f->model->strategy->able.costs;
+    mirt__storage_costs tiled_costs = *costs;
     if (MIRT__TRAINS) mirt__graph_mark_gradients(graph, mirt__root_trained, f->root);
     int kept = mirt__collect_kept(f, keep);
     for (int i = 0; i < r->num_minimized; i++) keep[kept + i] = r->minimized[i];
@@ -361,7 +362,8 @@ static mirt_status mirt__finish(mirt_function *f) {
     if (MIRT__TRAINS) mirt__fuse_backward(graph, keep, kept);
     const mirt_dtype half = f->step.float16 ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16;
     const bool tiled = f->model->strategy->kernels->tiled_reads;
-    if (tiled) mirt__fuse_tiled(graph, costs, keep, kept);
+    if (f->half) tiled_costs.again *= 2; /* tensors will have half as many bytes as now */
+    if (tiled) mirt__fuse_tiled(graph, &tiled_costs, keep, kept);
     if (MIRT__TRAINS) mirt__storage_twice(graph, costs, keep, kept);
     if (graph->status != MIRT_OK) return graph->status;
     if (tiled) {

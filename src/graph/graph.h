@@ -201,7 +201,8 @@ typedef enum mirt__extent {
 typedef struct mirt__tiled_tensor {
     int first_reader;        /* its position */
     int x_readers;           /* convolutions that can read it lazily as their image, */
-    int dy_readers;          /* and as that image's gradient */
+    int dy_readers;          /* and as that image's gradient; */
+    int64_t again;           /* they compute an element so often */
     bool held;               /* convolutions of the backward pass read it, and it is of the forward pass */
     mirt_tensor *input_grad; /* the gradient of a convolution's or normalization's input made from it, or NULL */
 } mirt__tiled_tensor;
@@ -238,7 +239,8 @@ struct mirt_tensor {
     mirt_shape shape;
     bool needs_grad;
     bool lazy;         /* never stored: its readers compute it from its node's inputs while they read */
-    int lazy_readers;  /* if all its readers can do so: how many there are; otherwise 0 */
+    int lazy_readers;  /* if all its readers can do so: how many there are, otherwise 0; */
+    int64_t lazy_again; /* and how often they compute an element */
     bool repeatable;   /* its node could run once more in the backward pass */
     mirt_tensor *grad; /* recorded by mirt__gradients */
     int uses;          /* counted by mirt__graph_count_uses */

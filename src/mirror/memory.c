@@ -44,6 +44,14 @@ MIRT__LIB mirt_status mirt__memory_reserve(mirt_strategy *s, const mirt__layout 
     return MIRT_OK;
 }
 
+MIRT__LIB bool mirt__memory_save(mirt_strategy *s) {
+    mirt__storage_costs *costs = &s->able.costs;
+    if (mirt_last_status() != MIRT_E_NOMEM || costs->again <= 0) return false;
+    costs->read = costs->again = 0;
+    mirt__log(s, MIRT_LOG_WARNING, "%.300s: computes more tensors again in place of storing them", mirt_last_error());
+    return true;
+}
+
 MIRT__LIB void mirt__memory_free(mirt_strategy *s) {
     for (int d = 0; d < s->num_devices; d++) {
         if (s->block[d]) mirt__block_free(s, d, s->block[d]);

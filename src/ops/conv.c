@@ -160,6 +160,17 @@ MIRT__TRAINING_LIB bool mirt__conv_both_pays(const mirt__node *node) {
     return w->groups > 1 || mirt__both_applies(&s);
 }
 
+MIRT__LIB int64_t mirt__conv_again(const mirt__node *node, int input, int columns) {
+    const mirt__attrs_window *w = MIRT__OF(&node->a, window);
+    mirt__conv s;
+    mirt__conv_of(node, 1, &s);
+    const int64_t taps = (int64_t)s.kh * s.kw, ci = s.ci / s.groups, co = s.co / s.groups;
+    const bool weights = node->id == MIRT__OP_conv2d_weight_grad, x = weights && input == 0;
+    const bool both = w->both && input == node->num_in - 1;
+    const int64_t across = x || both || node->id == MIRT__OP_conv2d ? co : weights ? taps * ci : ci;
+    return (weights && !x ? 1 : taps) * (columns ? (across + columns - 1) / columns : 1);
+}
+
 /* What is read of a lazy tensor, for as long as the call lasts. */
 typedef struct mirt__lazy_read {
     mirt__scaling norm;

@@ -166,6 +166,9 @@ static inline mirt__real *mirt__out(const mirt__call *call, int i) { return (mir
 MIRT__LIB void mirt__copy_run(const mirt__call *call);
 /* Whether both gradients of the convolution, whose weight gradient this is, are better made in one pass. */
 MIRT__TRAINING_LIB bool mirt__conv_both_pays(const mirt__node *node);
+/* How often a convolution computes each element of a lazy input: once for each tap and `columns` columns of its matrix
+   product (0: all of them). */
+MIRT__LIB int64_t mirt__conv_again(const mirt__node *node, int input, int columns);
 MIRT__LIB mirt__reader mirt__reader_of(const mirt__call *call, int input);
 /* The rows that the sums of a norm_grad_input are over, of `rows` in this call. */
 MIRT__TRAINING_LIB double mirt__norm_count(const mirt__call *call, const mirt__node *node, int64_t rows);

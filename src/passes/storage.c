@@ -32,16 +32,19 @@ static double mirt__storage_pass(const mirt_tensor *t, int64_t rows) {
 static mirt__choice mirt__storage_choice(const mirt_tensor *t, const mirt__storage_costs *costs, int64_t rows,
                                          bool held) {
     mirt__choice choice = {0, HUGE_VAL, HUGE_VAL};
-    const double pass = costs->pass * mirt__storage_pass(t, rows);
-    choice.store = pass + (held ? costs->held * (double)mirt__tensor_bytes(t, rows) : 0);
-    if (t->lazy_readers) choice.lazy = costs->lazy * t->lazy_readers * mirt__storage_inputs(t->node, rows);
+    const double pass = costs->pass * mirt__storage_pass(t, rows), bytes = (double)mirt__tensor_bytes(t, rows);
+    choice.store = pass + (held ? costs->held * bytes : 0) + costs->read * t->lazy_readers * bytes;
+    if (t->lazy_readers)
+        choice.lazy = costs->read * t->lazy_readers * mirt__storage_inputs(t->node, rows) +
+                      costs->again * (double)t->lazy_again * bytes / (double)mirt__dtype_size(t->dtype);
     if (t->repeatable) choice.twice = 2 * pass;
     return choice;
 }
 
-MIRT__LIB bool mirt__storage_lazy(mirt_tensor *t, int readers, bool held, const mirt__storage_costs *costs) {
-    t->lazy_readers = readers;
-    const mirt__choice choice = mirt__storage_choice(t, costs, 1, held);
+MIRT__LIB bool mirt__storage_lazy(mirt_tensor *t, const mirt__storage_costs *costs) {
+    t->lazy_readers = t->uses;
+    t->lazy_again = t->pass.tiled.again;
+    const mirt__choice choice = mirt__storage_choice(t, costs, 1, t->pass.tiled.held);
     t->lazy = mirt__choose(&choice) == MIRT__LAZY;
     return t->lazy;
 }

@@ -18,9 +18,8 @@ typedef struct mirt__choice {
 
 /* The cheapest; of equal ones lazy before stored, and stored before twice. */
 MIRT__LIB mirt__storage mirt__choose(const mirt__choice *choice);
-/* Makes `t` lazy if that is cheaper than storing it. All its `readers` readers can compute it; `held`: some of them are
-   of the backward pass, and `t` is of the forward pass. */
-MIRT__LIB bool mirt__storage_lazy(mirt_tensor *t, int readers, bool held, const mirt__storage_costs *costs);
+/* Makes `t`, which all its readers can compute, lazy if that is cheaper than storing it. */
+MIRT__LIB bool mirt__storage_lazy(mirt_tensor *t, const mirt__storage_costs *costs);
 /* Whether a copy of `t` in 16 bits pays for `readers` normalizations that read it in its place. */
 MIRT__TRAINING_LIB bool mirt__storage_copy(const mirt_tensor *t, int readers, const mirt__storage_costs *costs);
 /* Records the nodes whose tensors are computed twice once more, before the first backward node that reads them. To be

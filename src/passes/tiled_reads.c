@@ -280,11 +280,12 @@ MIRT__TRAINING void mirt__tiled_both(mirt__node *weights) {
 
 /* >>lazy tensors */
 
-static void mirt__tiled_count_convs(const mirt__graph *graph) {
+static void mirt__tiled_count_convs(const mirt__graph *graph, int columns) {
     for (int i = 0; i < graph->count; i++) {
         for (int k = 0; k < graph->node[i]->num_out; k++) {
             mirt__tiled_tensor *t = &graph->node[i]->out[k]->pass.tiled;
             t->x_readers = t->dy_readers = 0;
+            t->again = 0;
             t->held = false;
         }
     }
@@ -295,9 +296,11 @@ static void mirt__tiled_count_convs(const mirt__graph *graph) {
         for (int k = 0; k < node->num_in; k++) {
             const bool last = k == node->num_in - 1; /* x of `both` */
             const bool image = (node->op->lazy_x >> k & 1) && !node->a.affine;
+            const bool x = image || (last && w && w->both), dy = node->op->lazy_dy >> k & 1;
             mirt__tiled_tensor *t = &node->in[k]->pass.tiled;
-            t->x_readers += image || (last && w && w->both);
-            t->dy_readers += (int)(node->op->lazy_dy >> k & 1);
+            t->x_readers += x;
+            t->dy_readers += dy;
+            if (x || dy) t->again += mirt__conv_again(node, k, columns);
             t->held = t->held || (node->backward && !node->in[k]->node->backward);
         }
     }
@@ -321,13 +324,14 @@ static bool mirt__tiled_gates(mirt__node *node) {
 }
 
 static void mirt__tiled_lazy(const mirt__graph *graph, const mirt__storage_costs *costs) {
-    mirt__tiled_count_convs(graph);
+    mirt__tiled_count_convs(graph, costs->columns);
     for (int i = 0; i < graph->count; i++) {
         mirt_tensor *t = graph->node[i]->out[0];
         if (t->uses == 0 || t->pass.tiled.x_readers != t->uses || !mirt__tiled_gates(graph->node[i])) continue;
-        if (!mirt__storage_lazy(t, t->uses, t->pass.tiled.held, costs)) continue;
+        if (!mirt__storage_lazy(t, costs)) continue;
         mirt__tiled_tensor *x = &graph->node[i]->in[0]->pass.tiled;
         x->x_readers++;
+        x->again += t->pass.tiled.again;
         x->held = x->held || t->pass.tiled.held;
     }
     for (int i = 0; i < graph->count; i++) {
@@ -338,7 +342,7 @@ static void mirt__tiled_lazy(const mirt__graph *graph, const mirt__storage_costs
         if (!norm || norm->last_axes) continue;
         const bool x = node->op->lazy == MIRT__LAZY_X && t->pass.tiled.x_readers == t->uses && !node->a.residual;
         const bool dy = node->op->lazy == MIRT__LAZY_DY && t->pass.tiled.dy_readers == t->uses;
-        if (x || dy) mirt__storage_lazy(t, t->uses, t->pass.tiled.held, costs);
+        if (x || dy) mirt__storage_lazy(t, costs);
     }
 }
 

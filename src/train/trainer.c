@@ -71,6 +71,7 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
     if (!f) return NULL;
     if (mirt__function_allocate(f) != MIRT_OK) {
         mirt__function_free(f);
+        if (mirt__memory_save(model->strategy)) return mirt__trainer_prepare(model, kind, spec, most, fit);
         if (MIRT__TRAINS && mirt_last_status() == MIRT_E_NOMEM && kind == MIRT__TRAIN)
             mirt__say_what_fits(model, spec, most);
         return NULL;

@@ -146,11 +146,11 @@ MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *da
     desc.max_batch = dataset ? mirt__data_most_rows(desc.spec) : model->strategy->num_replicas;
     desc.by_replicas = true;
     mirt_function *f = mirt__function_new(model, &desc, mirt__run_user_body, &b);
-    if (!f) return NULL;
-    if (mirt__function_allocate(f) != MIRT_OK) {
+    while (f && mirt__function_allocate(f) != MIRT_OK) {
         mirt__function_free(f);
-        return NULL;
+        f = mirt__memory_save(model->strategy) ? mirt__function_new(model, &desc, mirt__run_user_body, &b) : NULL;
     }
+    if (!f) return NULL;
     f->next = model->functions;
     model->functions = f;
     model->free_functions = mirt__functions_free;

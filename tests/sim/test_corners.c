@@ -1,7 +1,8 @@
-/* Rare cases of devices that train together, on simulated GPUs. Gradients that leave in several buckets, sums of pieces
-   of a batch, fewer rows that take more memory, replicas without rows, statistics that one device reads late, many
-   gradients whose norm is asked for, steps that leave some out, saving weights that are in one place, pinned memory
-   that is full, free memory after a step. One order is enough for these. Four devices (MIRT_SIM_DEVICES). */
+/* Rare cases of devices that train together, on simulated GPUs. Gradients that leave in several buckets, sums of
+   pieces of a batch, fewer rows that take more memory, replicas without rows, statistics that one device reads late,
+   many gradients whose norm is asked for, steps that leave some out, saving weights that are in one place, pinned
+   memory that is full, free memory after a step, too little of it. One order is enough for these. Four devices
+   (MIRT_SIM_DEVICES). */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../../mirrortrain.h"
 #include "four_devices.h"
@@ -473,6 +474,63 @@ static void check_largest(void) {
     mirt_strategy_destroy(s);
 }
 
+/* >>what is stored if memory suffices */
+
+static char short_of[400]; /* the last warning */
+
+static void keep_warning(mirt_log_level level, const char *line, void *user) {
+    (void)user;
+    if (level == MIRT_LOG_WARNING) snprintf(short_of, sizeof short_of, "%s", line);
+}
+
+/* One step of two convolutions with batch normalization between, which may be stored or not; the weights. */
+static float *store_step(const char *store, size_t *count, bool *good) {
+    mirt_strategy_desc d;
+    mirt_conv2d_desc conv;
+    double loss;
+    memset(&d, 0, sizeof d);
+    memset(&conv, 0, sizeof conv);
+    d.devices = "gpu:0";
+    d.log = keep_warning;
+    conv.filters = 64;
+    conv.kernel[0] = 3;
+    conv.no_bias = true;
+    *short_of = 0;
+    setenv("MIRT_CUDA_STORE", store, 1);
+    mirt_strategy *s = mirt_strategy_create(&d);
+    unsetenv("MIRT_CUDA_STORE");
+    mirt_model *m = s ? mirt_model_create(s, "stored") : NULL;
+    mirt_tensor *x = m ? pixels_of(m) : NULL;
+    for (int i = 0; i < 3; i++) x = mirt_activation(mirt_batch_norm(mirt_conv2d(x, &conv), NULL), MIRT_RELU);
+    if (m) mirt_model_output(m, mirt_global_average_pool2d(x));
+    m = compiled(m, mirt_sgd(0.1f, 0.9f, false));
+    *good = m && mirt_train_step(m, images_x(0, 60), images_y(0, 60), &loss) == MIRT_OK;
+    float *weights = *good ? all_weights(m, 0, count) : NULL;
+    mirt_strategy_destroy(s);
+    return weights;
+}
+
+static void check_stored(void) {
+    size_t count = 0, more = 0, saved = 0;
+    bool good, fits, saves;
+    float *none = store_step("none", &count, &good);
+    const size_t without = mirt_sim_device_peak(0);
+    float *all = store_step("all", &more, &fits);
+    const size_t with = mirt_sim_device_peak(0);
+    ok(good && fits && !*short_of && with > without && more == count && furthest(all, none, count) < 1e-4,
+       "stored tensors take %zu bytes, not %zu, and change rounding alone%s%s", with, without, good ? "" : ": ",
+       good ? "" : mirt_last_error());
+    mirt_sim_set("memory", (double)(with / 2 + without / 2));
+    float *less = store_step("all", &saved, &saves);
+    ok(saves && strstr(short_of, "computes more tensors again in place of storing them") && saved == count &&
+           memcmp(less, none, count * sizeof *none) == 0,
+       "with too little memory they are not stored: %s", saves ? short_of : mirt_last_error());
+    mirt_sim_set("memory", 2147483648.0);
+    free(none);
+    free(all);
+    free(less);
+}
+
 int main(void) {
     if (!four_devices()) return done_testing();
     late_device = -1;
@@ -489,5 +547,6 @@ int main(void) {
     check_central();
     check_full();
     check_largest();
+    check_stored();
     return done_testing();
 }

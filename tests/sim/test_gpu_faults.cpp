@@ -311,6 +311,12 @@ static void check_wishes(void) {
         mirt_strategy_destroy(s);
         setenv(name, before.c_str(), 1);
     }
+    setenv("MIRT_CUDA_STORE", "some", 1);
+    s = strategy("gpu:0");
+    ok(!s && strstr(mirt_last_error(), "MIRT_CUDA_STORE is \"some\"; it may be auto, all or none"),
+       "MIRT_CUDA_STORE=some: \"%s\"", mirt_last_error());
+    mirt_strategy_destroy(s);
+    unsetenv("MIRT_CUDA_STORE");
     const size_t memory = mirt_sim::options().memory;
     mirt_sim::options().memory = 1 << 20;
     setenv("MIRT_CUDA_BLAS", "1", 1);

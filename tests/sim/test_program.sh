@@ -20,6 +20,17 @@ says() {
 }
 says "devices lists them" '^gpu:1 .*sm_90' devices
 says "doctor knows them, and their kernels" '^ok *kernels *cuda$' doctor
+# How many tensors of a step are lazy, by what MIRT_CUDA_STORE says.
+lazy() {
+    MIRT_CUDA_STORE=$1 "$program" graph --devices gpu:0 --model mobilenet_v2 --size 32 --costs 2>"$tmp/out" |
+        grep -c ' lazy '
+}
+none=$(lazy none) auto=$(lazy auto) all=$(lazy all)
+if [ "$none" -gt "$auto" ] && [ "$auto" -gt 0 ] && [ "$all" -eq 0 ]; then
+    tap_ok "graph --costs: $none lazy tensors, by costs $auto, and none if all are stored"
+else
+    tap_not_ok "graph --costs: $none lazy tensors, by costs $auto, $all if all are stored" "$tmp/out"
+fi
 says "bench keeps the batch on the device" 'images_per_second=.* devices=1 .* steps=2$' bench --devices gpu:0 --batch 4 \
     --steps 2
 says "bench --feed sends it" 'feed=on$' bench --devices gpu:0,gpu:1 --batch 4 --steps 2 --feed
