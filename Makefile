@@ -31,6 +31,7 @@
 #                   sim-full, sim-asan, sim-tsan: more of it; sim-coverage: lines of src/cuda that it reaches
 # make gpu-test      with a GPU: kernels beside the CPUs', training, NCCL, compute-sanitizer, in ten minutes
 # make gpu-bench     with a GPU: ours beside PyTorch, in ten minutes: make gpu-bench PEER_PYTHON=/path/to/python
+# make gpu-hour      build/gpu-hour: prebuilt programs and a script for the first hour on a GPU; needs nvcc
 # make cuda          the GPU backend with nvcc, for old and new GPUs, and the examples with it; cuda-speed: its CPU code beside cc -O2
 # make bench         ours beside TensorFlow and PyTorch: make bench PEER_PYTHON=/path/to/python:/another
 #                   BENCH="mobilenet_v2 resnet50" runs these alone, BENCH_FLAGS=--quick less of each

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """The table of compiled kernels, and that a hot one that spills is an error."""
 import os
 import subprocess

@@ -55,4 +55,12 @@ gpu-bench:
 	$(MAKE) --no-print-directory -j$(or $(GPU_JOBS),4) build/gpu/mirrortrain && \
 	python3 bench/gpu.py --peer-python "$(or $(PEER_PYTHON),python3)" --limit $$(($${GPU_LIMIT:-560} - ($$(date +%s) - began)))
 
-.PHONY: gpu-test gpu-bench
+# What the first hour on a GPU needs, in one folder: prebuilt programs, the sources, and a script of four stages.
+gpu-hour:
+	@command -v $(NVCC) >/dev/null || { echo "gpu-hour: skipped, no nvcc"; exit 0; }; \
+	$(MAKE) --no-print-directory -j$(JOBS) build/gpu/libraries build/gpu/sim_kernels.o build/gpu/host_memory.o \
+		$(GPU_KERNEL_TESTS:%=build/gpu/c/%.o) build/gpu/c/test_gpu.o build/tests/parts.a build/mirrortrain.o \
+		$(CLI:cli/%.c=build/gpu/cli/%.o) && \
+	tests/gpu/make_hour "$(NVCC)" "$(SIM_CXX)" "$(GPU_KERNEL_TESTS)" "$(CLI:cli/%.c=build/gpu/cli/%.o)" "$(LDLIBS)"
+
+.PHONY: gpu-test gpu-bench gpu-hour
