@@ -168,7 +168,9 @@ MIRT__LIB int64_t mirt__conv_again(const mirt__node *node, int input, int column
     const bool weights = node->id == MIRT__OP_conv2d_weight_grad, x = weights && input == 0;
     const bool both = w->both && input == node->num_in - 1;
     const int64_t across = x || both || node->id == MIRT__OP_conv2d ? co : weights ? taps * ci : ci;
-    return (weights && !x ? 1 : taps) * (columns ? (across + columns - 1) / columns : 1);
+    int64_t again = (weights && !x ? 1 : taps) * (columns ? (across + columns - 1) / columns : 1);
+    if (w->both && input == 0) again += columns ? (taps * ci + columns - 1) / columns : 1; /* for the weights */
+    return again;
 }
 
 /* What is read of a lazy tensor, for as long as the call lasts. */

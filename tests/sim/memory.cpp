@@ -331,7 +331,6 @@ cudaError_t cudaFree(void *address) {
     FREEING();
     if (!address) return cudaSuccess;
     if (refused_by_capture("cudaFree")) return set_error(cudaErrorStreamCaptureUnsupported);
-    refuse_beside_exchanges("cudaFree");
     /* Freeing waits for the device. */
     finish_device(device_of_address(address));
     return release(address);
