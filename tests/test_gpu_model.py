@@ -36,6 +36,11 @@ ok(stored.rows["normalize"][2] == 2 * 2 * pixels * 64 and stored.rows["normalize
 ok(lazy.rows["conv2d"][3] > 2 * stored.rows["conv2d"][3],
    "normalizing for nine taps takes longer than the product: %.3g and %.3g s" %
    (lazy.rows["conv2d"][3], stored.rows["conv2d"][3]))
+pixelwise = LINES.replace("(3, 3, 64, 64)", "(1, 1, 64, 64)")
+rows = gpu_model.step(list(gpu_model.read(pixelwise % ("", "", ""), 256)), GPU, 36928).rows
+ok("conv2d_weight_grad, cuBLAS" in rows and "bias gradient" in rows, "weights of single pixels are cuBLAS's")
+rows = gpu_model.step(list(gpu_model.read(pixelwise % ("", "  reads bn'", ""), 256)), GPU, 36928).rows
+ok("conv2d_weight_grad" in rows, "but not those of lazy operands")
 ok(abs(stored.total() - sum(row[3] for row in stored.rows.values())) < 1e-12 and stored.rows["update"][0] == 1,
    "the sum of all kinds")
 ok(sum(1 for _ in gpu_model.resnet50()) == 53, "ResNet50 has 53 convolutions")

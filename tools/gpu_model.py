@@ -173,7 +173,12 @@ def convolution(model, node, forward, weights, x, y):
     if node.kind == "conv2d_input_grad":
         model.product("conv2d_input_grad", sources, ci, co, taps * pixels / sources if kh > 1 else pixels / sources,
                       y.bytes * (2 if lazy_dy else 1) + x.bytes + extra, BACK if lazy_dy else 0)
-    if node.kind == "conv2d_weight_grad" or both:
+    if node.kind == "conv2d_weight_grad" and taps == 1 and pixels == sources and not node.reads:
+        model.add("conv2d_weight_grad, cuBLAS", x.bytes + y.bytes, 2.0 * pixels * ci * co,
+                  flops_reached=model.gpu.library)
+        if len(node.outs) > 1:
+            model.add("bias gradient", y.bytes)
+    elif node.kind == "conv2d_weight_grad" or both:
         rows, tile = taps * ci, 128 if taps * ci > 64 and co > 64 else 64
         blocks, steps = ceil(rows, tile) * ceil(co, tile), pixels / 32
         per = WEIGHTS + (WEIGHTS_NORM if lazy_x else 0) + (WEIGHTS_BACK if lazy_dy else 0)
