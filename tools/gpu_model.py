@@ -31,10 +31,10 @@ OVERLAP = 0.3   # of what is not the slowest
 REACHED = 0.8   # of tb, by kernels that read and write several tensors
 # Instructions of a warp: a step of 32 of a product of 128 x 128 by four warps; more where its operand is normalized, or
 # is the gradient of a normalization; before and after the steps; weight gradients by eight warps, as they are and by
-# transforms; depthwise convolutions of an element.
+# transforms; depthwise convolutions of 3x3, of an output or a gradient of the input: stored with stride 1 and 2, lazy.
 STEP, NORM, BACK, AROUND = 280, 620, 500, 1200
 WEIGHTS, WEIGHTS_NORM, WEIGHTS_BACK = 263, 340, 290
-DEPTHWISE, DEPTHWISE_BACK = 41, 95
+DEPTHWISE, DEPTHWISE_BACK = {1: 24, 2: 46, "lazy": 41}, {1: 58, 2: 33, "lazy": 95}
 # Images per second of one GPU in training ResNet50 v1.5 in mixed precision, and whose figures they are.
 PUBLISHED = (
     ("v100", "separate", 1200, "NVIDIA DeepLearningExamples, PyTorch 21.03, DGX-1 16 GB"),
@@ -161,11 +161,12 @@ def convolution(model, node, forward, weights, x, y):
     both = "+weight" in node.flags
     extra = x.bytes * (("+add" in node.flags) + ("+sums" in node.flags))
     if ci == 1 and co > 1 and x.shape[3] > 1:
+        how = "lazy" if node.reads else 1 if pixels == sources else 2
         if node.kind == "conv2d":
-            model.add("depthwise", x.bytes + y.bytes, instructions=pixels * co * DEPTHWISE / 32)
+            model.add("depthwise", x.bytes + y.bytes, instructions=pixels * co * DEPTHWISE[how] / 32)
         else:
             model.add("depthwise gradients", 2 * x.bytes + 2 * y.bytes + extra,
-                      instructions=sources * co * DEPTHWISE_BACK / 32)
+                      instructions=sources * co * DEPTHWISE_BACK[how] / 32)
         return
     strided = 1 if kh > 1 else pixels / sources
     if node.kind == "conv2d":

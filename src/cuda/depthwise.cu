@@ -37,16 +37,6 @@ template <int HALF> static inline __device__ char *mirt__cu_depth_near(const voi
     return static_cast<char *>(const_cast<void *>(from)) + at * (HALF ? 2 : 4);
 }
 template <int HALF, int N>
-static inline __device__ void mirt__cu_depth_load(mirt__cu_depth_raw<HALF, N> &raw, const char *near, int away,
-                                                  bool there) {
-    if (there) {
-        raw.bytes = mirt__cu_load_bytes<HALF ? 2 * N : 4 * N>(near + (int64_t)away * (HALF ? 2 : 4));
-        return;
-    }
-#pragma unroll
-    for (int i = 0; i < (HALF ? N / 2 : N); i++) raw.bytes.word[i] = 0;
-}
-template <int HALF, int N>
 static inline __device__ void mirt__cu_depth_floats(const mirt__cu_depth_raw<HALF, N> &raw, float *to) {
 #pragma unroll
     for (int i = 0; i < N; i++) {
@@ -54,25 +44,25 @@ static inline __device__ void mirt__cu_depth_floats(const mirt__cu_depth_raw<HAL
         else if (i % 2 == 0) mirt__cu_from_word<HALF == MIRT__CU_FLOAT16S>(raw.bytes.word[i / 2], &to[i], &to[i + 1]);
     }
 }
-/* x as its reader has it; dy with the z beside it. Zero where there is none. */
-template <int HALF, int N>
+/* x as its reader has it; dy with the z beside it. Zero where there is none. PLAIN: both are. */
+template <int HALF, int N, bool PLAIN = false>
 static inline __device__ void mirt__cu_depth_x(const mirt__cu_reader &r, const mirt__cu_columns<N> &c,
                                                const mirt__cu_depth_raw<HALF, N> &raw, bool there, float *to) {
     mirt__cu_depth_floats<HALF, N>(raw, to);
-    if (r.kind == MIRT__CU_READ_PLAIN) return;
+    if (PLAIN || r.kind == MIRT__CU_READ_PLAIN) return;
 #pragma unroll
     for (int i = 0; i < N; i++) to[i] = mirt__cu_normed(to[i], c.mean[i], c.factor[i], c.offset[i]);
     mirt__cu_activate_n<N, true>(r.norm.activation, to);
 #pragma unroll
     for (int i = 0; i < N; i++) to[i] = there ? to[i] : 0.0f;
 }
-template <int HALF, int N>
+template <int HALF, int N, bool PLAIN = false>
 static inline __device__ void mirt__cu_depth_dy(const mirt__cu_reader &r, const mirt__cu_columns<N> &c,
                                                 const mirt__cu_depth_raw<HALF, N> &raw,
                                                 const mirt__cu_depth_raw<HALF, N> &raw_z, bool there, float *to) {
     float z[N], u[N];
     mirt__cu_depth_floats<HALF, N>(raw, to);
-    if (r.kind == MIRT__CU_READ_PLAIN) return;
+    if (PLAIN || r.kind == MIRT__CU_READ_PLAIN) return;
     mirt__cu_depth_floats<HALF, N>(raw_z, z);
 #pragma unroll
     for (int i = 0; i < N; i++) {
@@ -85,6 +75,19 @@ static inline __device__ void mirt__cu_depth_dy(const mirt__cu_reader &r, const 
         to[i] = __fmul_rn(__fsub_rn(__fsub_rn(to[i], c.less[i]), __fmul_rn(z[i], c.part[i])), c.factor[i]);
         to[i] = there ? to[i] : 0.0f;
     }
+}
+
+/* N numbers of a row that exists, or by `kept` zeros: then it is another row's place. */
+template <int HALF, int N>
+static inline __device__ void mirt__cu_depth_take(mirt__cu_depth_raw<HALF, N> &raw, const char *near, int away,
+                                                  uint32_t kept) {
+    raw.bytes = mirt__cu_load_bytes<HALF ? 2 * N : 4 * N>(near + (int64_t)away * (HALF ? 2 : 4));
+#pragma unroll
+    for (int i = 0; i < (HALF ? N / 2 : N); i++) raw.bytes.word[i] &= kept;
+}
+template <int HALF, int N> static inline __device__ void mirt__cu_depth_none(mirt__cu_depth_raw<HALF, N> &raw) {
+#pragma unroll
+    for (int i = 0; i < (HALF ? N / 2 : N); i++) raw.bytes.word[i] = 0;
 }
 
 /* Where a thread is. */
@@ -115,8 +118,10 @@ static inline __device__ void mirt__cu_depth_leave(const mirt__cu_depth &d, cons
 
 /* >>forward: `LINES` rows of y at a time; column o + t of x, taken S at a time, reaches outputs o, o - 1, ... */
 
-template <int K, int S, int LINES, int N, int HALF>
-static __global__ __launch_bounds__(128, 2) void mirt__cu_depth_forward(mirt__cu_depth d) {
+/* USUAL: of training: the image is stored, and nothing follows but the moments. */
+template <int K, int S, int LINES, int N, int HALF, bool USUAL>
+static __global__ __launch_bounds__(128, USUAL && HALF && K == 3 ? 3 : 2)
+    void mirt__cu_depth_forward(mirt__cu_depth d) {
     MIRT_DYNAMIC_SHARED(float, room);
     constexpr int OPEN = (K + S - 1) / S, READ = (LINES - 1) * S + K;
     const mirt__cu_depth_place p = mirt__cu_depth_place_of<N>(d);
@@ -126,8 +131,8 @@ static __global__ __launch_bounds__(128, 2) void mirt__cu_depth_forward(mirt__cu
     float k[K * K][N];
     mirt__cu_sums_begin<N>(sums);
     if (p.live) {
-        mirt__cu_columns_of<MIRT__CU_READ_ANY, N>(d.x, p.j, columns);
-        mirt__cu_finish_columns_of<N>(d.e, p.j, N, finish);
+        if (!USUAL) mirt__cu_columns_of<MIRT__CU_READ_ANY, N>(d.x, p.j, columns);
+        if (!USUAL) mirt__cu_finish_columns_of<N>(d.e, p.j, N, finish);
 #pragma unroll
         for (int t = 0; t < K * K; t++) mirt__cu_load_n<N>(d.kernel + (int64_t)t * d.c + p.j, k[t]);
     }
@@ -141,22 +146,36 @@ static __global__ __launch_bounds__(128, 2) void mirt__cu_depth_forward(mirt__cu
         const int row = d.w * d.c, y_row = d.ow * d.c;
         const char *const x_near = mirt__cu_depth_near<HALF>(d.x.data, ((int64_t)image * d.h + iy) * row + p.j);
         char *const y_near = mirt__cu_depth_near<HALF>(d.e.y, ((int64_t)image * d.oh + oy) * y_row + p.j);
+        /* Rows beyond the image are read as the nearest one, and become zeros. */
+        uint32_t kept[READ];
+        int away[READ];
+#pragma unroll
+        for (int q = 0; q < READ; q++) {
+            const int nearest = iy + q < 0 ? 0 : iy + q < d.h ? iy + q : d.h - 1;
+            kept[q] = iy + q == nearest ? ~0u : 0u;
+            away[q] = (nearest - iy) * row + (begin * S - d.left) * d.c;
+        }
         float sum[LINES][OPEN][N] = {};
 #pragma unroll 1
         for (int o = begin; o < end + OPEN - 1; o++) {
 #pragma unroll
             for (int t = 0; t < S; t++) {
                 const int ix = o * S + t - d.left;
-                const bool inside = ix >= 0 && ix < d.w;
+                const bool inside = ix >= 0 && ix < d.w && d.h > 0;
                 mirt__cu_depth_raw<HALF, N> raw[READ];
+                if (inside) {
 #pragma unroll
-                for (int q = 0; q < READ; q++)
-                    mirt__cu_depth_load<HALF, N>(raw[q], x_near, ix * d.c + q * row,
-                                                 inside && iy + q >= 0 && iy + q < d.h);
+                    for (int q = 0; q < READ; q++) mirt__cu_depth_take<HALF, N>(raw[q], x_near, away[q], kept[q]);
+                } else {
+#pragma unroll
+                    for (int q = 0; q < READ; q++) mirt__cu_depth_none<HALF, N>(raw[q]);
+                }
+#pragma unroll
+                for (int q = 0; q < READ; q++) away[q] += d.c;
 #pragma unroll
                 for (int q = 0; q < READ; q++) {
                     float x[N];
-                    mirt__cu_depth_x<HALF, N>(d.x, columns, raw[q], inside && iy + q >= 0 && iy + q < d.h, x);
+                    mirt__cu_depth_x<HALF, N, USUAL>(d.x, columns, raw[q], inside && kept[q], x);
 #pragma unroll
                     for (int r = 0; r < LINES; r++) {
                         const int ky = q - r * S;
@@ -176,18 +195,19 @@ static __global__ __launch_bounds__(128, 2) void mirt__cu_depth_forward(mirt__cu
             for (int r = 0; r < LINES; r++) {
                 if (ox >= begin && oy + r < d.oh) {
                     float *y = sum[r][OPEN - 1];
-                    if (d.e.bias) {
+                    if (!USUAL && d.e.bias) {
 #pragma unroll
                         for (int v = 0; v < N; v++) y[v] = __fadd_rn(y[v], finish.bias[v]);
                     }
-                    if (d.e.norm.mean) {
+                    if (!USUAL && d.e.norm.mean) {
 #pragma unroll
                         for (int v = 0; v < N; v++)
                             y[v] = mirt__cu_normed(y[v], finish.mean[v], finish.factor[v], finish.offset[v]);
                     }
-                    mirt__cu_activate_n<N, true>(d.e.activation, y);
+                    if (!USUAL) mirt__cu_activate_n<N, true>(d.e.activation, y);
                     mirt__cu_put<HALF, N>(y_near, d.e.dtype, (int64_t)(ox * d.c + r * y_row), y);
-                    mirt__cu_sums_add<N>(d.e, finish, sums, y, y);
+                    if (USUAL) mirt__cu_moments_add<N>(sums, y);
+                    else mirt__cu_sums_add<N>(d.e, finish, sums, y, y);
                 }
 #pragma unroll
                 for (int m = OPEN - 1; m >= 0; m--) {
@@ -222,7 +242,9 @@ static inline __device__ void mirt__cu_depth_parts(const mirt__cu_depth &d, cons
     }
 }
 
-template <int K, int S, int LINES, int N, int HALF, int WANTS>
+/* USUAL: of training, with operands that are stored: the gradient of a normalization's output, times the slope of ReLU
+   or ReLU6, with its sums, and without a bias. */
+template <int K, int S, int LINES, int N, int HALF, int WANTS, bool USUAL>
 static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_depth_back(mirt__cu_depth d) {
     MIRT_DYNAMIC_SHARED(float, room);
     constexpr int OPEN = (K + S - 1) / S, READ = LINES + OPEN - 1, MAKE = LINES * S;
@@ -232,10 +254,11 @@ static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_d
     mirt__cu_columns<N> columns, x_columns;
     mirt__cu_sums<N> sums;
     float k[DX ? K * K : 1][N], dk[DK ? K * K + 1 : 1][N] = {};
+    const float most = d.e.slope.activation == MIRT_RELU6 ? 6.0f : INFINITY;
     if (DX) mirt__cu_sums_begin<N>(sums);
     if (p.live) {
-        mirt__cu_columns_of<MIRT__CU_READ_ANY, N>(d.dy, p.j, columns);
-        if (DK) mirt__cu_columns_of<MIRT__CU_READ_ANY, N>(d.x, p.j, x_columns);
+        if (!USUAL) mirt__cu_columns_of<MIRT__CU_READ_ANY, N>(d.dy, p.j, columns);
+        if (DK && !USUAL) mirt__cu_columns_of<MIRT__CU_READ_ANY, N>(d.x, p.j, x_columns);
         if (DX) {
             mirt__cu_finish_columns_of<N>(d.e, p.j, N, finish);
 #pragma unroll
@@ -258,46 +281,66 @@ static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_d
         const char *const x_near = mirt__cu_depth_near<HALF>(d.x.data, x_at),
                    *const slope_near = mirt__cu_depth_near<HALF>(d.e.slope_x, x_at);
         char *const dx_near = mirt__cu_depth_near<HALF>(d.e.y, x_at);
+        /* Rows beyond the image are read as the nearest one, and become zeros. */
+        uint32_t dy_kept[READ], x_kept[MAKE];
+        int dy_away[READ], x_away[MAKE];
+#pragma unroll
+        for (int q = 0; q < READ; q++) {
+            const int oy = a - (OPEN - 1) + q, nearest = oy < 0 ? 0 : oy < d.oh ? oy : d.oh - 1;
+            dy_kept[q] = oy == nearest ? ~0u : 0u;
+            dy_away[q] = (nearest - a + OPEN - 1) * row + (begin - (OPEN - 1)) * d.c;
+        }
+#pragma unroll
+        for (int q = 0; q < MAKE; q++) {
+            const int nearest = iy + q < 0 ? 0 : iy + q < d.h ? iy + q : d.h - 1;
+            x_kept[q] = iy + q == nearest ? ~0u : 0u;
+            x_away[q] = (nearest - iy) * x_row + ((begin - (OPEN - 1)) * S - d.left) * d.c;
+        }
         float sum[DX ? MAKE : 1][K][N] = {}, x[DK ? MAKE : 1][K][N] = {};
+        const int one = d.c, step = S * d.c;
+        const char *const x_ahead = mirt__cu_depth_near<HALF>(x_near, (K - S) * d.c);
 #pragma unroll 1
         for (int o = begin - (OPEN - 1); o < end; o++) {
-            const bool inside = o >= 0 && o < d.ow;
+            const bool inside = o >= 0 && o < d.ow && d.oh > 0;
             const int ix = o * S - d.left;
             mirt__cu_depth_raw<HALF, N> raw[READ], raw_z[READ], raw_x[DK ? MAKE : 1][S];
+            if (inside) {
 #pragma unroll
-            for (int q = 0; q < READ; q++) {
-                const int oy = a - (OPEN - 1) + q;
-                const bool there = inside && oy >= 0 && oy < d.oh;
-                mirt__cu_depth_load<HALF, N>(raw[q], dy_near, o * d.c + q * row, there);
-                if (d.dy.kind != MIRT__CU_READ_PLAIN)
-                    mirt__cu_depth_load<HALF, N>(raw_z[q], z_near, o * d.c + q * row, there);
+                for (int q = 0; q < READ; q++) {
+                    mirt__cu_depth_take<HALF, N>(raw[q], dy_near, dy_away[q], dy_kept[q]);
+                    if (!USUAL && d.dy.kind != MIRT__CU_READ_PLAIN)
+                        mirt__cu_depth_take<HALF, N>(raw_z[q], z_near, dy_away[q], dy_kept[q]);
+                }
+            } else {
+#pragma unroll
+                for (int q = 0; q < READ; q++) {
+                    mirt__cu_depth_none<HALF, N>(raw[q]);
+                    if (!USUAL) mirt__cu_depth_none<HALF, N>(raw_z[q]);
+                }
             }
             if constexpr (DK) {
 #pragma unroll
-                for (int q = 0; q < MAKE; q++) {
+                for (int s = 0; s < S; s++) {
+                    const int column = ix + K - S + s;
+                    if (column >= x0 && column < x1) {
 #pragma unroll
-                    for (int s = 0; s < S; s++) {
-                        const int column = ix + K - S + s;
-                        mirt__cu_depth_load<HALF, N>(raw_x[q][s], x_near, column * d.c + q * x_row,
-                                                     column >= x0 && column < x1 && iy + q >= 0 && iy + q < d.h);
+                        for (int q = 0; q < MAKE; q++)
+                            mirt__cu_depth_take<HALF, N>(raw_x[q][s], x_ahead, x_away[q] + s * one, x_kept[q]);
+                    } else {
+#pragma unroll
+                        for (int q = 0; q < MAKE; q++) mirt__cu_depth_none<HALF, N>(raw_x[q][s]);
                     }
-                }
 #pragma unroll
-                for (int q = 0; q < MAKE; q++) {
-#pragma unroll
-                    for (int s = 0; s < S; s++) {
-                        const int column = ix + K - S + s;
-                        mirt__cu_depth_x<HALF, N>(d.x, x_columns, raw_x[q][s],
-                                                  column >= x0 && column < x1 && iy + q >= 0 && iy + q < d.h,
-                                                  x[q][K - S + s]);
+                    for (int q = 0; q < MAKE; q++) {
+                        mirt__cu_depth_x<HALF, N, USUAL>(d.x, x_columns, raw_x[q][s],
+                                                         column >= x0 && column < x1 && x_kept[q], x[q][K - S + s]);
                     }
                 }
             }
 #pragma unroll
             for (int q = 0; q < READ; q++) {
-                const int oy = a - (OPEN - 1) + q;
                 float g[N];
-                mirt__cu_depth_dy<HALF, N>(d.dy, columns, raw[q], raw_z[q], inside && oy >= 0 && oy < d.oh, g);
+                mirt__cu_depth_dy<HALF, N, USUAL>(d.dy, columns, raw[q], raw_z[q], inside && dy_kept[q], g);
 #pragma unroll
                 for (int made = 0; made < MAKE; made++) {
                     const int ky = made - (q - (OPEN - 1)) * S;
@@ -311,38 +354,56 @@ static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_d
                         }
                     }
                 }
-                if (DK && q >= OPEN - 1 && o >= begin) {
+                if (DK && !USUAL && q >= OPEN - 1 && o >= begin) {
 #pragma unroll
                     for (int v = 0; v < N; v++) dk[DK ? K * K : 0][v] += g[v];
                 }
             }
             if (DX && o >= begin) {
-                mirt__cu_depth_raw<HALF, N> slope[MAKE * S];
-                if (d.e.slope.mean) {
 #pragma unroll
-                    for (int q = 0; q < MAKE * S; q++) {
-                        mirt__cu_depth_load<HALF, N>(slope[q], slope_near, (ix + q % S) * d.c + q / S * x_row,
-                                                     ix + q % S >= 0 && ix + q % S < d.w && iy + q / S >= 0 &&
-                                                         iy + q / S < d.h);
+                for (int s = 0; s < S; s++) {
+                    if (ix + s < 0 || ix + s >= d.w) continue;
+                    mirt__cu_depth_raw<HALF, N> slope[MAKE];
+                    if (USUAL || d.e.slope.mean) {
+#pragma unroll
+                        for (int q = 0; q < MAKE; q++)
+                            mirt__cu_depth_take<HALF, N>(slope[q], slope_near, x_away[q] + s * d.c, ~0u);
                     }
-                }
 #pragma unroll
-                for (int q = 0; q < MAKE * S; q++) {
-                    const int column = ix + q % S, made = iy + q / S;
-                    if (column < 0 || column >= d.w || made < 0 || made >= d.h) continue;
-                    float *g = sum[DX ? q / S : 0][q % S], z[N], u[N];
-                    if (d.e.slope.mean) {
-                        mirt__cu_depth_floats<HALF, N>(slope[q], z);
+                    for (int q = 0; q < MAKE; q++) {
+                        if (!x_kept[q]) continue;
+                        float *g = sum[DX ? q : 0][s], z[N], u[N];
+                        if constexpr (USUAL) {
+                            mirt__cu_depth_floats<HALF, N>(slope[q], z);
 #pragma unroll
-                        for (int v = 0; v < N; v++)
-                            u[v] = mirt__cu_normed(z[v], finish.slope_mean[v], finish.slope_factor[v],
-                                                   finish.slope_offset[v]);
-                        mirt__cu_times_slope_n<N, true>(d.e.slope.activation, g, u);
+                            for (int v = 0; v < N; v++) {
+                                const float away = __fsub_rn(z[v], finish.slope_mean[v]);
+                                u[v] = __fadd_rn(__fmul_rn(away, finish.slope_factor[v]), finish.slope_offset[v]);
+                                g[v] = u[v] > 0 && u[v] < most ? g[v] : 0.0f;
+                                sums.first[v] += g[v];
+                                sums.second[v] = fmaf(g[v], away, sums.second[v]);
+                            }
+                            sums.count += 1;
+                            mirt__cu_put<HALF, N>(dx_near, d.e.dtype, (int64_t)(x_away[q] + s * d.c), g);
+                            continue;
+                        }
+                        if (d.e.slope.mean) {
+                            mirt__cu_depth_floats<HALF, N>(slope[q], z);
+#pragma unroll
+                            for (int v = 0; v < N; v++)
+                                u[v] = mirt__cu_normed(z[v], finish.slope_mean[v], finish.slope_factor[v],
+                                                       finish.slope_offset[v]);
+                            mirt__cu_times_slope_n<N, true>(d.e.slope.activation, g, u);
+                        }
+                        mirt__cu_put<HALF, N>(dx_near, d.e.dtype, (int64_t)(x_away[q] + s * d.c), g);
+                        mirt__cu_sums_add<N>(d.e, finish, sums, g, z);
                     }
-                    mirt__cu_put<HALF, N>(dx_near, d.e.dtype, (int64_t)(column * d.c + q / S * x_row), g);
-                    mirt__cu_sums_add<N>(d.e, finish, sums, g, z);
                 }
             }
+#pragma unroll
+            for (int q = 0; q < READ; q++) dy_away[q] += one;
+#pragma unroll
+            for (int q = 0; q < MAKE; q++) x_away[q] += step;
 #pragma unroll
             for (int q = 0; q < MAKE; q++) {
 #pragma unroll
@@ -518,10 +579,16 @@ static void mirt__cu_depth_launch(mirt__cu *cu, mirt__cu_depth_kernel depthwise,
                 (size_t)(floats > least ? floats : least) * sizeof(float), d);
 }
 
-template <int K, int S, int LINES> static mirt__cu_depth_kernel mirt__cu_depth_forward_of(mirt__cu_dtypes dtypes) {
-    return dtypes == MIRT__CU_FLOATS   ? mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_FLOATS>
-           : dtypes == MIRT__CU_HALVES ? mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_HALVES>
-                                       : mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_FLOAT16S>;
+template <int K, int S, int LINES, bool USUAL>
+static mirt__cu_depth_kernel mirt__cu_depth_forward_as(mirt__cu_dtypes dtypes) {
+    return dtypes == MIRT__CU_FLOATS   ? mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_FLOATS, USUAL>
+           : dtypes == MIRT__CU_HALVES ? mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_HALVES, USUAL>
+                                       : mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_FLOAT16S, USUAL>;
+}
+template <int K, int S, int LINES>
+static mirt__cu_depth_kernel mirt__cu_depth_forward_of(mirt__cu_dtypes dtypes, bool usual) {
+    return usual ? mirt__cu_depth_forward_as<K, S, LINES, true>(dtypes)
+                 : mirt__cu_depth_forward_as<K, S, LINES, false>(dtypes);
 }
 static bool mirt__cu_depthwise_forward(const mirt__conv_forward *args, mirt__cu *cu) {
     if (!mirt__cu_depth_is(&args->s)) return false;
@@ -534,16 +601,18 @@ static bool mirt__cu_depthwise_forward(const mirt__conv_forward *args, mirt__cu 
                        mirt__cu_depth_finishes(&d.e, args->y_dtype) && !d.e.slope.mean;
     const int size = reads ? mirt__cu_depth_size(&d) : 0, stride = d.stride_h, lines = size == 3 && stride == 1 ? 4 : 2;
     const int n = size ? 4 : d.x.width >= 4 && d.e.width >= 4 && mirt__cu_aligned(d.kernel, 16) ? 4 : 1;
+    const bool usual = d.x.kind == MIRT__CU_READ_PLAIN && !d.e.bias && !d.e.norm.mean &&
+                       d.e.activation == MIRT_LINEAR && d.e.sums == MIRT__SUMS_MOMENTS;
     if (images && d.rows == 0) return true;
     mirt__cu_depth_cut(&d, size ? mirt__cu_ceil(d.oh, lines) : d.oh, d.ow, n, !size, images);
     mirt__cu_depth_room(cu, &d, &d, 0);
     mirt__cu_depth_launch(cu,
                           !size && n == 4            ? mirt__cu_depth_any<4, false>
                           : !size                    ? mirt__cu_depth_any<1, false>
-                          : size == 3 && stride == 1 ? mirt__cu_depth_forward_of<3, 1, 4>(dtypes)
-                          : size == 3                ? mirt__cu_depth_forward_of<3, 2, 2>(dtypes)
-                          : stride == 1              ? mirt__cu_depth_forward_of<5, 1, 2>(dtypes)
-                                                     : mirt__cu_depth_forward_of<5, 2, 2>(dtypes),
+                          : size == 3 && stride == 1 ? mirt__cu_depth_forward_of<3, 1, 4>(dtypes, usual)
+                          : size == 3                ? mirt__cu_depth_forward_of<3, 2, 2>(dtypes, usual)
+                          : stride == 1              ? mirt__cu_depth_forward_of<5, 1, 2>(dtypes, usual)
+                                                     : mirt__cu_depth_forward_of<5, 2, 2>(dtypes, usual),
                           d, n, 1);
     mirt__cu_sums_finish(cu, &d.e, &d.sums, args->epilogue.sum, d.rows, (int64_t)d.oh * d.ow);
     return true;
@@ -551,16 +620,23 @@ static bool mirt__cu_depthwise_forward(const mirt__conv_forward *args, mirt__cu 
 
 /* Kernels of one size and stride, which make what is wanted. */
 template <int K, int S, int LINES, int HALF>
-static mirt__cu_depth_kernel mirt__cu_depth_back_as(mirt__cu_depth_wants wants) {
-    return wants == MIRT__CU_DEPTH_DX     ? mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_DX>
-           : wants == MIRT__CU_DEPTH_BOTH ? mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_BOTH>
-                                          : mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_DKERNEL>;
+static mirt__cu_depth_kernel mirt__cu_depth_back_as(mirt__cu_depth_wants wants, bool usual) {
+    return usual                          ? mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_BOTH, true>
+           : wants == MIRT__CU_DEPTH_DX   ? mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_DX, false>
+           : wants == MIRT__CU_DEPTH_BOTH ? mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_BOTH, false>
+                                          : mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_DKERNEL, false>;
 }
 template <int K, int S, int LINES>
-static mirt__cu_depth_kernel mirt__cu_depth_back_of(mirt__cu_dtypes dtypes, mirt__cu_depth_wants wants) {
-    return dtypes == MIRT__CU_FLOATS   ? mirt__cu_depth_back_as<K, S, LINES, MIRT__CU_FLOATS>(wants)
-           : dtypes == MIRT__CU_HALVES ? mirt__cu_depth_back_as<K, S, LINES, MIRT__CU_HALVES>(wants)
-                                       : mirt__cu_depth_back_as<K, S, LINES, MIRT__CU_FLOAT16S>(wants);
+static mirt__cu_depth_kernel mirt__cu_depth_back_of(mirt__cu_dtypes dtypes, mirt__cu_depth_wants wants, bool usual) {
+    return dtypes == MIRT__CU_FLOATS   ? mirt__cu_depth_back_as<K, S, LINES, MIRT__CU_FLOATS>(wants, usual)
+           : dtypes == MIRT__CU_HALVES ? mirt__cu_depth_back_as<K, S, LINES, MIRT__CU_HALVES>(wants, usual)
+                                       : mirt__cu_depth_back_as<K, S, LINES, MIRT__CU_FLOAT16S>(wants, usual);
+}
+static bool mirt__cu_depth_usual(const mirt__cu_depth *d, mirt__cu_depth_wants wants) {
+    const mirt_activation_kind kind = d->e.slope.activation;
+    return wants == MIRT__CU_DEPTH_BOTH && !d->db && d->dy.kind == MIRT__CU_READ_PLAIN &&
+           d->x.kind == MIRT__CU_READ_PLAIN && d->e.slope.mean && (kind == MIRT_RELU || kind == MIRT_RELU6) &&
+           d->e.sums == MIRT__SUMS_GRADIENT;
 }
 /* d has what is read, and e where dx is wanted. */
 static void mirt__cu_depth_gradients(mirt__cu *cu, mirt__cu_depth d, mirt__cu_depth_wants wants, mirt__real *const *sum,
@@ -598,11 +674,12 @@ static void mirt__cu_depth_gradients(mirt__cu *cu, mirt__cu_depth d, mirt__cu_de
         if (d.end_x < d.ow && db) d.end_x = d.ow;
         mirt__cu_depth_cut(&d, mirt__cu_ceil(d.end_y - d.first_y, lines), d.end_x - d.first_x, 2, false, false);
         mirt__cu_depth_room(cu, &d, &d, parts);
+        const bool usual = mirt__cu_depth_usual(&d, wants);
         mirt__cu_depth_launch(cu,
-                              size == 3 && stride == 1 ? mirt__cu_depth_back_of<3, 1, 4>(dtypes, wants)
-                              : size == 3              ? mirt__cu_depth_back_of<3, 2, 2>(dtypes, wants)
-                              : stride == 1            ? mirt__cu_depth_back_of<5, 1, 2>(dtypes, wants)
-                                                       : mirt__cu_depth_back_of<5, 2, 1>(dtypes, wants),
+                              size == 3 && stride == 1 ? mirt__cu_depth_back_of<3, 1, 4>(dtypes, wants, usual)
+                              : size == 3              ? mirt__cu_depth_back_of<3, 2, 2>(dtypes, wants, usual)
+                              : stride == 1            ? mirt__cu_depth_back_of<5, 1, 2>(dtypes, wants, usual)
+                                                       : mirt__cu_depth_back_of<5, 2, 1>(dtypes, wants, usual),
                               d, 2, 1);
         weights = d;
     }

@@ -164,24 +164,25 @@ template <int N> static inline __device__ void mirt__cu_sums_begin(mirt__cu_sums
 #pragma unroll
     for (int i = 0; i < N; i++) s.shift[i] = s.first[i] = s.second[i] = 0;
 }
+template <int N> static inline __device__ void mirt__cu_moments_add(mirt__cu_sums<N> &s, const float *x) {
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        if (s.count == 0) s.shift[i] = x[i];
+        const float away = x[i] - s.shift[i];
+        s.first[i] += away;
+        s.second[i] = fmaf(away, away, s.second[i]);
+    }
+    s.count += 1;
+}
 template <int N>
 static inline __device__ void mirt__cu_sums_add(const mirt__cu_epilogue &e, const mirt__cu_finish_columns<N> &c,
                                                 mirt__cu_sums<N> &s, const float *x, const float *z) {
     if (e.sums == MIRT__SUMS_NONE) return;
-    if (e.sums == MIRT__SUMS_MOMENTS) {
+    if (e.sums == MIRT__SUMS_MOMENTS) return mirt__cu_moments_add<N>(s, x);
 #pragma unroll
-        for (int i = 0; i < N; i++) {
-            if (s.count == 0) s.shift[i] = x[i];
-            const float away = x[i] - s.shift[i];
-            s.first[i] += away;
-            s.second[i] = fmaf(away, away, s.second[i]);
-        }
-    } else {
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-            s.first[i] += x[i];
-            if (e.sums == MIRT__SUMS_GRADIENT) s.second[i] = fmaf(x[i], z[i] - c.slope_mean[i], s.second[i]);
-        }
+    for (int i = 0; i < N; i++) {
+        s.first[i] += x[i];
+        if (e.sums == MIRT__SUMS_GRADIENT) s.second[i] = fmaf(x[i], z[i] - c.slope_mean[i], s.second[i]);
     }
     s.count += 1;
 }
