@@ -13154,6 +13154,7 @@ static void mirt__word_finish_rows(const mirt__finishing *f, float *const *c, co
     /* Streams whole lines, unless rows have so few that the cache is as fast. */
     const bool stream = f->stream && (uintptr_t)f->y % 64 == 0 && (f->sum_row | at[0]) % 32 == 0 && f->sum_row > 64;
     if (f->dtype == MIRT__BFLOAT16 && rows > 0 && !f->norm.mean && (way.mask || !e->mask) &&
+        e->sums != MIRT__SUMS_IMAGES &&
         (way.relu || e->activation == MIRT_LINEAR) && (way.slope || kind == MIRT_LINEAR)) {
         MIRT__WORD_WAYS(MIRT__WORD_FINISH)
     }

@@ -161,7 +161,16 @@ static const setup setups[] = {
     {"bfloat16 in", false, false, false, true, false, true, false, false, true, true, false, false, MIRT_SILU,
      MIRT_LINEAR},
     {"bfloat16 out", false, false, false, false, true, true, false, false, false, false, false, true, MIRT_RELU,
-     MIRT_RELU}};
+     MIRT_RELU},
+    /* of training with stored operands: forward, and the gradients */
+    {"moments", false, false, false, false, false, false, false, false, false, true, false, false, MIRT_LINEAR,
+     MIRT_LINEAR},
+    {"slope and sums", false, false, false, false, false, false, false, false, false, true, false, true, MIRT_LINEAR,
+     MIRT_RELU6},
+    {"bfloat16 moments", false, false, false, true, true, false, false, false, false, true, false, false, MIRT_LINEAR,
+     MIRT_LINEAR},
+    {"bfloat16 slope and sums", false, false, false, true, true, false, false, false, false, true, false, true,
+     MIRT_LINEAR, MIRT_RELU}};
 
 /* One call: its arrays, and what they should become. */
 typedef struct call {
