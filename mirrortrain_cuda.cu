@@ -6178,7 +6178,7 @@ static inline __device__ void mirt__cu_depth_parts(const mirt__cu_depth &d, cons
 }
 
 /* USUAL: of training, with operands that are stored: the gradient of a normalization's output, times the slope of ReLU
-   or ReLU6, with its sums, and without a bias. */
+   or ReLU6, with its sums. */
 template <int K, int S, int LINES, int N, int HALF, int WANTS, bool USUAL>
 static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_depth_back(mirt__cu_depth d) {
     MIRT_DYNAMIC_SHARED(float, room);
@@ -6289,7 +6289,7 @@ static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_d
                         }
                     }
                 }
-                if (DK && !USUAL && q >= OPEN - 1 && o >= begin) {
+                if (DK && (!USUAL || d.db) && q >= OPEN - 1 && o >= begin) {
 #pragma unroll
                     for (int v = 0; v < N; v++) dk[DK ? K * K : 0][v] += g[v];
                 }
@@ -6569,7 +6569,7 @@ static mirt__cu_depth_kernel mirt__cu_depth_back_of(mirt__cu_dtypes dtypes, mirt
 }
 static bool mirt__cu_depth_usual(const mirt__cu_depth *d, mirt__cu_depth_wants wants) {
     const mirt_activation_kind kind = d->e.slope.activation;
-    return wants == MIRT__CU_DEPTH_BOTH && !d->db && d->dy.kind == MIRT__CU_READ_PLAIN &&
+    return wants == MIRT__CU_DEPTH_BOTH && d->dy.kind == MIRT__CU_READ_PLAIN &&
            d->x.kind == MIRT__CU_READ_PLAIN && d->e.slope.mean && (kind == MIRT_RELU || kind == MIRT_RELU6) &&
            d->e.sums == MIRT__SUMS_GRADIENT;
 }
