@@ -44,25 +44,25 @@ static inline __device__ void mirt__cu_depth_floats(const mirt__cu_depth_raw<HAL
         else if (i % 2 == 0) mirt__cu_from_word<HALF == MIRT__CU_FLOAT16S>(raw.bytes.word[i / 2], &to[i], &to[i + 1]);
     }
 }
-/* x as its reader has it; dy with the z beside it. Zero where there is none. PLAIN: both are. */
-template <int HALF, int N, bool PLAIN = false>
+/* x as its reader has it; dy with the z beside it. Zero where there is none. */
+template <int HALF, int N>
 static inline __device__ void mirt__cu_depth_x(const mirt__cu_reader &r, const mirt__cu_columns<N> &c,
                                                const mirt__cu_depth_raw<HALF, N> &raw, bool there, float *to) {
     mirt__cu_depth_floats<HALF, N>(raw, to);
-    if (PLAIN || r.kind == MIRT__CU_READ_PLAIN) return;
+    if (r.kind == MIRT__CU_READ_PLAIN) return;
 #pragma unroll
     for (int i = 0; i < N; i++) to[i] = mirt__cu_normed(to[i], c.mean[i], c.factor[i], c.offset[i]);
     mirt__cu_activate_n<N, true>(r.norm.activation, to);
 #pragma unroll
     for (int i = 0; i < N; i++) to[i] = there ? to[i] : 0.0f;
 }
-template <int HALF, int N, bool PLAIN = false>
+template <int HALF, int N>
 static inline __device__ void mirt__cu_depth_dy(const mirt__cu_reader &r, const mirt__cu_columns<N> &c,
                                                 const mirt__cu_depth_raw<HALF, N> &raw,
                                                 const mirt__cu_depth_raw<HALF, N> &raw_z, bool there, float *to) {
     float z[N], u[N];
     mirt__cu_depth_floats<HALF, N>(raw, to);
-    if (PLAIN || r.kind == MIRT__CU_READ_PLAIN) return;
+    if (r.kind == MIRT__CU_READ_PLAIN) return;
     mirt__cu_depth_floats<HALF, N>(raw_z, z);
 #pragma unroll
     for (int i = 0; i < N; i++) {
@@ -77,6 +77,16 @@ static inline __device__ void mirt__cu_depth_dy(const mirt__cu_reader &r, const 
     }
 }
 
+template <int HALF, int N> static inline __device__ void mirt__cu_depth_none(mirt__cu_depth_raw<HALF, N> &raw) {
+#pragma unroll
+    for (int i = 0; i < (HALF ? N / 2 : N); i++) raw.bytes.word[i] = 0;
+}
+template <int HALF, int N>
+static inline __device__ void mirt__cu_depth_load(mirt__cu_depth_raw<HALF, N> &raw, const char *near, int away,
+                                                  bool there) {
+    if (there) raw.bytes = mirt__cu_load_bytes<HALF ? 2 * N : 4 * N>(near + (int64_t)away * (HALF ? 2 : 4));
+    else mirt__cu_depth_none<HALF, N>(raw);
+}
 /* N numbers of a row that exists, or by `kept` zeros: then it is another row's place. */
 template <int HALF, int N>
 static inline __device__ void mirt__cu_depth_take(mirt__cu_depth_raw<HALF, N> &raw, const char *near, int away,
@@ -84,10 +94,6 @@ static inline __device__ void mirt__cu_depth_take(mirt__cu_depth_raw<HALF, N> &r
     raw.bytes = mirt__cu_load_bytes<HALF ? 2 * N : 4 * N>(near + (int64_t)away * (HALF ? 2 : 4));
 #pragma unroll
     for (int i = 0; i < (HALF ? N / 2 : N); i++) raw.bytes.word[i] &= kept;
-}
-template <int HALF, int N> static inline __device__ void mirt__cu_depth_none(mirt__cu_depth_raw<HALF, N> &raw) {
-#pragma unroll
-    for (int i = 0; i < (HALF ? N / 2 : N); i++) raw.bytes.word[i] = 0;
 }
 
 /* Where a thread is. */
@@ -175,7 +181,8 @@ static __global__ __launch_bounds__(128, USUAL && HALF && K == 3 ? 3 : 2)
 #pragma unroll
                 for (int q = 0; q < READ; q++) {
                     float x[N];
-                    mirt__cu_depth_x<HALF, N, USUAL>(d.x, columns, raw[q], inside && kept[q], x);
+                    if constexpr (USUAL) mirt__cu_depth_floats<HALF, N>(raw[q], x);
+                    else mirt__cu_depth_x<HALF, N>(d.x, columns, raw[q], inside && kept[q], x);
 #pragma unroll
                     for (int r = 0; r < LINES; r++) {
                         const int ky = q - r * S;
@@ -281,7 +288,7 @@ static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_d
         const char *const x_near = mirt__cu_depth_near<HALF>(d.x.data, x_at),
                    *const slope_near = mirt__cu_depth_near<HALF>(d.e.slope_x, x_at);
         char *const dx_near = mirt__cu_depth_near<HALF>(d.e.y, x_at);
-        /* Rows beyond the image are read as the nearest one, and become zeros. */
+        /* USUAL: rows beyond the image are read as the nearest one, and become zeros. */
         uint32_t dy_kept[READ], x_kept[MAKE];
         int dy_away[READ], x_away[MAKE];
 #pragma unroll
@@ -304,43 +311,49 @@ static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_d
             const bool inside = o >= 0 && o < d.ow && d.oh > 0;
             const int ix = o * S - d.left;
             mirt__cu_depth_raw<HALF, N> raw[READ], raw_z[READ], raw_x[DK ? MAKE : 1][S];
-            if (inside) {
+            if (USUAL && inside) {
 #pragma unroll
-                for (int q = 0; q < READ; q++) {
+                for (int q = 0; q < READ; q++)
                     mirt__cu_depth_take<HALF, N>(raw[q], dy_near, dy_away[q], dy_kept[q]);
-                    if (!USUAL && d.dy.kind != MIRT__CU_READ_PLAIN)
-                        mirt__cu_depth_take<HALF, N>(raw_z[q], z_near, dy_away[q], dy_kept[q]);
-                }
             } else {
 #pragma unroll
                 for (int q = 0; q < READ; q++) {
-                    mirt__cu_depth_none<HALF, N>(raw[q]);
-                    if (!USUAL) mirt__cu_depth_none<HALF, N>(raw_z[q]);
+                    const int oy = a - (OPEN - 1) + q;
+                    const bool there = !USUAL && inside && oy >= 0 && oy < d.oh;
+                    mirt__cu_depth_load<HALF, N>(raw[q], dy_near, o * d.c + q * row, there);
+                    if (!USUAL && d.dy.kind != MIRT__CU_READ_PLAIN)
+                        mirt__cu_depth_load<HALF, N>(raw_z[q], z_near, o * d.c + q * row, there);
                 }
             }
             if constexpr (DK) {
 #pragma unroll
                 for (int s = 0; s < S; s++) {
                     const int column = ix + K - S + s;
-                    if (column >= x0 && column < x1) {
+                    const bool beside = column >= x0 && column < x1;
+                    if (USUAL && beside) {
 #pragma unroll
                         for (int q = 0; q < MAKE; q++)
                             mirt__cu_depth_take<HALF, N>(raw_x[q][s], x_ahead, x_away[q] + s * one, x_kept[q]);
                     } else {
 #pragma unroll
-                        for (int q = 0; q < MAKE; q++) mirt__cu_depth_none<HALF, N>(raw_x[q][s]);
+                        for (int q = 0; q < MAKE; q++)
+                            mirt__cu_depth_load<HALF, N>(raw_x[q][s], x_near, column * d.c + q * x_row,
+                                                         !USUAL && beside && iy + q >= 0 && iy + q < d.h);
                     }
 #pragma unroll
                     for (int q = 0; q < MAKE; q++) {
-                        mirt__cu_depth_x<HALF, N, USUAL>(d.x, x_columns, raw_x[q][s],
-                                                         column >= x0 && column < x1 && x_kept[q], x[q][K - S + s]);
+                        if constexpr (USUAL) mirt__cu_depth_floats<HALF, N>(raw_x[q][s], x[q][K - S + s]);
+                        else mirt__cu_depth_x<HALF, N>(d.x, x_columns, raw_x[q][s],
+                                                       beside && iy + q >= 0 && iy + q < d.h, x[q][K - S + s]);
                     }
                 }
             }
 #pragma unroll
             for (int q = 0; q < READ; q++) {
                 float g[N];
-                mirt__cu_depth_dy<HALF, N, USUAL>(d.dy, columns, raw[q], raw_z[q], inside && dy_kept[q], g);
+                if constexpr (USUAL) mirt__cu_depth_floats<HALF, N>(raw[q], g);
+                else mirt__cu_depth_dy<HALF, N>(d.dy, columns, raw[q], raw_z[q],
+                                                inside && a - (OPEN - 1) + q >= 0 && a - (OPEN - 1) + q < d.oh, g);
 #pragma unroll
                 for (int made = 0; made < MAKE; made++) {
                     const int ky = made - (q - (OPEN - 1)) * S;
@@ -366,12 +379,16 @@ static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_d
                     mirt__cu_depth_raw<HALF, N> slope[MAKE];
                     if (USUAL || d.e.slope.mean) {
 #pragma unroll
-                        for (int q = 0; q < MAKE; q++)
-                            mirt__cu_depth_take<HALF, N>(slope[q], slope_near, x_away[q] + s * d.c, ~0u);
+                        for (int q = 0; q < MAKE; q++) {
+                            if (USUAL) mirt__cu_depth_take<HALF, N>(slope[q], slope_near, x_away[q] + s * one, ~0u);
+                            else
+                                mirt__cu_depth_load<HALF, N>(slope[q], slope_near, (ix + s) * d.c + q * x_row,
+                                                             iy + q >= 0 && iy + q < d.h);
+                        }
                     }
 #pragma unroll
                     for (int q = 0; q < MAKE; q++) {
-                        if (!x_kept[q]) continue;
+                        if (USUAL ? !x_kept[q] : iy + q < 0 || iy + q >= d.h) continue;
                         float *g = sum[DX ? q : 0][s], z[N], u[N];
                         if constexpr (USUAL) {
                             mirt__cu_depth_floats<HALF, N>(slope[q], z);
@@ -384,19 +401,19 @@ static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_d
                                 sums.second[v] = fmaf(g[v], away, sums.second[v]);
                             }
                             sums.count += 1;
-                            mirt__cu_put<HALF, N>(dx_near, d.e.dtype, (int64_t)(x_away[q] + s * d.c), g);
-                            continue;
-                        }
-                        if (d.e.slope.mean) {
-                            mirt__cu_depth_floats<HALF, N>(slope[q], z);
+                        } else {
+                            if (d.e.slope.mean) {
+                                mirt__cu_depth_floats<HALF, N>(slope[q], z);
 #pragma unroll
-                            for (int v = 0; v < N; v++)
-                                u[v] = mirt__cu_normed(z[v], finish.slope_mean[v], finish.slope_factor[v],
-                                                       finish.slope_offset[v]);
-                            mirt__cu_times_slope_n<N, true>(d.e.slope.activation, g, u);
+                                for (int v = 0; v < N; v++)
+                                    u[v] = mirt__cu_normed(z[v], finish.slope_mean[v], finish.slope_factor[v],
+                                                           finish.slope_offset[v]);
+                                mirt__cu_times_slope_n<N, true>(d.e.slope.activation, g, u);
+                            }
+                            mirt__cu_sums_add<N>(d.e, finish, sums, g, z);
                         }
-                        mirt__cu_put<HALF, N>(dx_near, d.e.dtype, (int64_t)(x_away[q] + s * d.c), g);
-                        mirt__cu_sums_add<N>(d.e, finish, sums, g, z);
+                        mirt__cu_put<HALF, N>(dx_near, d.e.dtype,
+                                              (int64_t)(USUAL ? x_away[q] + s * one : (ix + s) * d.c + q * x_row), g);
                     }
                 }
             }

@@ -29,7 +29,8 @@ static inline __device__ void mirt__cu_norm_columns(const mirt__cu_norm_call &a,
 }
 
 /* y = activation(u + add). */
-template <int DTYPES, int N> static __global__ __launch_bounds__(256) void mirt__cu_norm_apply(mirt__cu_norm_call a) {
+template <int DTYPES, int N>
+static __global__ __launch_bounds__(256, 2) void mirt__cu_norm_apply(mirt__cu_norm_call a) {
     const int lane = (int)threadIdx.x % a.across;
     const int64_t column = ((int64_t)blockIdx.y * a.across + lane) * N, step = (int64_t)gridDim.x * a.down;
     if (column >= a.n) return;
