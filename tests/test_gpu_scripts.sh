@@ -70,6 +70,12 @@ check "a killed script leaves its results" grep -q '^training: 1 passed, 0 faile
 pkill -f "$tmp/tree/build/gpu/nccl_pair" 2>/dev/null
 pkill -f "build/gpu/nccl_pair" 2>/dev/null
 
+# Without -arch nvcc compiles for an old GPU, and the driver once more at the start of the program.
+cat "$root"/README.md "$root"/docs/*.md "$root"/src/manual.txt "$root"/examples/*.c* | tr '\n' ' ' |
+    grep -oE 'nvcc (-[^ ]* )*[^ ]+\.(c|cu|cpp) ' >"$tmp/out"
+check "documented commands of nvcc name the GPU's architecture: $(grep -c . "$tmp/out")" \
+    sh -c "grep -q . '$tmp/out' && ! grep -v -e -arch= '$tmp/out'"
+
 # Objects that were made elsewhere serve as they are, until the flags for the libraries change.
 mkdir "$tmp/links" && cd "$tmp/links" || exit 2
 for file in "$root"/*; do [ "$(basename "$file")" = build ] || ln -s "$file" .; done
