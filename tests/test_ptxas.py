@@ -36,6 +36,11 @@ def run(log, *flags):
         return result.returncode, result.stdout
 
 
+def run_without_log():
+    result = subprocess.run([sys.executable, ptxas.__file__, "/nowhere/log"], capture_output=True, text=True)
+    return result.returncode, result.stderr
+
+
 kernels = ptxas.read(LOG)
 ok(kernels == {"_Z11norm_kernelILi8EEvf": {"registers": 168, "shared": 2048, "stack": 8, "stores": 12, "loads": 16},
                "_Z10add_kernelPf": {"registers": 20, "shared": 16, "stack": 0, "stores": 0, "loads": 0}},
@@ -46,4 +51,6 @@ status, text = run(LOG, "--hot", "add_kernel")
 ok(status == 0 and "2 kernels, at most 168 registers, 1 that spill, 0 of them hot" in text, "another one is told")
 ok("add_kernel" not in text and "add_kernel" in run(LOG, "--all")[1], "all are listed on request")
 ok(run("nothing was compiled\n")[0] == 1, "a log without kernels is an error")
+status, text = run_without_log()
+ok(status == 1 and text.startswith("ptxas: ") and "/nowhere/log" in text, "a log that cannot be read is named")
 sys.exit(done())

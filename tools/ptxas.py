@@ -52,8 +52,12 @@ def main():
     parser.add_argument("--hot", default="$^", help="none of these kernels may spill")
     parser.add_argument("--all", action="store_true", help="list those that do not spill, too")
     args = parser.parse_args()
-    with open(args.log, encoding="utf-8", errors="replace") as file:
-        kernels = read(file.read())
+    try:
+        with open(args.log, encoding="utf-8", errors="replace") as file:
+            kernels = read(file.read())
+    except OSError as error:
+        print("ptxas: %s" % error, file=sys.stderr)
+        return 1
     names = demangled(sorted(kernels))
     spilling = [k for k, facts in kernels.items() if facts["stores"] or facts["loads"]]
     hot = [k for k in spilling if re.search(args.hot, k)]
