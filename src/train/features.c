@@ -170,6 +170,7 @@ static mirt_status mirt__features_catch_up(mirt__features *f, int64_t i) {
     mirt__batch one, out;
     mirt_status status = mirt__dataset_reach(f->samples, i, f->work, &sample);
     if (status != MIRT_OK) return status;
+    memset(&one, 0, sizeof one);
     memcpy(one.field, sample.field, sizeof one.field);
     one.rows = 1;
     one.index = &sample.index;
