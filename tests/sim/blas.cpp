@@ -82,6 +82,7 @@ struct Product : Work {
         return out;
     }
     void run() override {
+        if (options().skip) return;
         int64_t m = d.rows, n = d.columns, k = a_turned ? a.rows : a.columns;
         reads(a.at, span(a));
         reads(b.at, span(b));
@@ -165,6 +166,8 @@ cublasStatus_t start(const char *call, const std::shared_ptr<Product> &p, cudaSt
     if (p->beta != 0) check_matrix(call, p->c, p->batch);
     check_matrix(call, p->d, p->batch);
     p->device = stream_device(stream);
+    const int64_t depth = p->a_turned ? p->a.rows : p->a.columns;
+    report_launch({call, nullptr, p->d.rows, p->d.columns, depth, p->batch, {}, {}, 0});
     return enqueue(stream, p, call) ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;
 }
 

@@ -4,7 +4,7 @@
 #include <strings.h>
 
 namespace mirt_sim {
-static Options chosen = {0, 1, (size_t)2 << 30, 0, false, 0, 0, true, 90, 0, -1, -1, 20, true};
+static Options chosen = {0, 1, (size_t)2 << 30, 0, false, 0, 0, true, 90, 0, -1, -1, 20, true, false};
 
 static const struct Setting {
     const char *name;
@@ -24,6 +24,7 @@ static const struct Setting {
     {"never_issues", [](double v) { chosen.never_issues = (int)v; }},
     {"patience", [](double v) { chosen.patience = v; }},
     {"stack", [](double v) { chosen.stack = v != 0; }},
+    {"skip", [](double v) { chosen.skip = v != 0; }},
 };
 
 static bool read_environment() {
@@ -35,6 +36,11 @@ static bool read_environment() {
         if (value && *value) s.set(atof(value));
     }
     return true;
+}
+
+static void (*saw_launch)(const mirt_sim_launch *launch);
+void report_launch(const mirt_sim_launch &launch) {
+    if (saw_launch) saw_launch(&launch);
 }
 
 Options &options() {
@@ -52,6 +58,7 @@ void mirt_sim_set(const char *option, double value) {
         if (!strcasecmp(s.name, option)) return s.set(value);
     fatal("no option of the simulator: '%s'", option);
 }
+void mirt_sim_watch(void (*saw)(const mirt_sim_launch *launch)) { saw_launch = saw; }
 void mirt_sim_lose_device(int device, int error) { lose_device(device, error); }
 void mirt_sim_hang_device(int device, int on) { hang_device(device, on != 0); }
 void mirt_sim_kill_rank(int rank, int silently) { kill_rank(rank, silently != 0); }

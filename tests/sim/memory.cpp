@@ -2,6 +2,7 @@
  * except while work of that device runs. Every allocation ends at the end of a page and is filled with 0xFF, and
  * addresses are not used again while there are others, so that accesses to freed memory are caught. */
 #include "sim_internal.h"
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -17,7 +18,8 @@ extern "C" const char __executable_start, etext;
 
 namespace mirt_sim {
 namespace {
-const size_t page = 4096, arena_bytes = (size_t)32 << 30, grain = 256;
+const size_t page = 4096, grain = 256;
+size_t arena_bytes; /* addresses of a device: more than its memory, as those of freed memory are not used again */
 
 struct Block {
     char *pages; /* of the allocation; after them comes one that is never opened */
@@ -48,6 +50,7 @@ static size_t slack_bytes(const Block &b, char *at) { return (size_t)(b.pages + 
 
 static Device *prepare(int d) {
     Device *device = &device_of[d];
+    if (!arena_bytes) arena_bytes = std::max((size_t)32 << 30, 2 * options().memory);
     if (!device->arena) {
         void *p = mmap(nullptr, arena_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (p == MAP_FAILED) fatal("out of memory: no addresses for device %d", d);

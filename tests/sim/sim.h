@@ -4,13 +4,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A kernel launch, or a matrix product of cuBLAS. */
+typedef struct mirt_sim_launch {
+    const char *what;     /* the kernel as the source names it, or the call of cuBLAS */
+    const void *function; /* the kernel; NULL: a product, */
+    int64_t m, n, k;      /* of m x k by k x n numbers, column by column, */
+    int64_t batch;        /* this many times */
+    unsigned grid[3], block[3];
+    size_t shared;        /* bytes of dynamic shared memory */
+} mirt_sim_launch;
+
 #ifdef __cplusplus
 namespace mirt_sim {
 
 enum { FATAL_STATUS = 97, MOST_DEVICES = 16 };
 
 /* Set by the environment when the program begins (MIRT_SIM_SEED, _DEVICES, _MEMORY, _FAIL, _NO_PEERS, _DRIVER, _NCCL,
- * _CAPABILITY, _NEVER_JOINS, _NEVER_ISSUES, _PATIENCE, _STACK), and by tests between runs. */
+ * _CAPABILITY, _NEVER_JOINS, _NEVER_ISSUES, _PATIENCE, _STACK, _SKIP), and by tests between runs. */
 struct Options {
     uint64_t seed;   /* 0: streams and threads in the order of their calls; another: some other legal order */
     int devices;     /* how many there are: 1 */
@@ -28,6 +38,8 @@ struct Options {
     double patience; /* seconds until a wait for what nobody brings is reported as a deadlock: 20 */
     bool
         stack; /* kernels may be given memory of the stack, where they may be given the host's: true; no GPU takes it */
+    bool skip; /* kernels and products are checked and queued but not computed, and large memory is not filled: for
+                  records of networks too large to simulate; results are meaningless: false */
 };
 Options &options();
 
@@ -73,6 +85,8 @@ size_t mirt_sim_device_bytes(int device);
 size_t mirt_sim_device_peak(int device);
 int mirt_sim_report_leaks(void);
 void mirt_sim_host_memory(int on);
+/* From now on `saw` is called for every launch and product when it is queued or captured. NULL: no longer. */
+void mirt_sim_watch(void (*saw)(const mirt_sim_launch *launch));
 #ifdef __cplusplus
 }
 #endif

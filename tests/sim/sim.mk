@@ -19,6 +19,7 @@ LDLIBS_sim-asan = -lubsan
 LDLIBS_sim-cover = -lgcov
 
 SIM_TESTS += test_sim
+SIM_TESTS += test_watch
 SIM_TESTS += test_multiply
 test_multiply_FLAGS = -I. -DMIRRORTRAIN_BACKEND -include mirrortrain.h -Wno-unknown-pragmas -Wno-pedantic -Wno-shadow -Wno-uninitialized -Wno-maybe-uninitialized
 SIM_TESTS += test_gpu_faults

@@ -119,6 +119,8 @@ int nccl_leaks();
 /* What may wait for all kernels must not be done while a collective is under way, which may wait for one that the
    caller has yet to launch: that is a deadlock on some machine. */
 void refuse_beside_exchanges(const char *what);
+/* Calls the function of mirt_sim_watch. */
+void report_launch(const mirt_sim_launch &launch);
 /* A function's code is loaded on the current device with its first use. */
 void load(const void *function, const char *name);
 bool ranks_killed(); /* and their communicators are still there */

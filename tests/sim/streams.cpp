@@ -511,7 +511,9 @@ static void some_steps(const char *call) {
 struct KernelWork : Work {
     Kernel k;
     ~KernelWork() override { k.destroy(k.closure); }
-    void run() override { run_kernel(k); }
+    void run() override {
+        if (!options().skip) run_kernel(k);
+    }
 };
 
 /* Bytes of dynamic shared memory that a kernel was promised on a device, where it is more than it gets anyway. */
@@ -567,6 +569,8 @@ cudaError_t submit(const Kernel &k, cudaStream_t stream) {
     }
     work->kernel = true;
     work->device = stream->device;
+    report_launch({k.name, k.function, 0, 0, 0, 0, {k.grid.x, k.grid.y, k.grid.z}, {k.block.x, k.block.y, k.block.z},
+                   k.shared});
     return enqueue(stream, work, "a kernel launch");
 }
 
@@ -1094,6 +1098,7 @@ struct FillWork : Work {
     size_t bytes;
     void run() override {
         check_range("cudaMemsetAsync", to, bytes);
+        if (options().skip && bytes > (size_t)16 << 20) return;
         writes(to, bytes);
         memset(to, value, bytes);
     }
