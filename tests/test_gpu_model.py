@@ -43,6 +43,14 @@ rows = gpu_model.step(list(gpu_model.read(pixelwise % ("", "  reads bn'", ""), 2
 ok("conv2d_weight_grad" in rows, "but not those of lazy operands")
 ok(abs(stored.total() - sum(row[3] for row in stored.rows.values())) < 1e-12 and stored.rows["update"][0] == 1,
    "the sum of all kinds")
+ok(abs(sum(part for parts in stored.kernels.values() for _, part in parts) - stored.total()) < 1e-12 and
+   [kind for kind, _ in stored.kernels[3]] == ["conv2d_input_grad"] and
+   [kind for kind, _ in stored.kernels[None]] == ["update"], "the same by nodes")
+forward = "\n".join(line for line in (LINES % ("", "", "")).splitlines() if "_grad" not in line)
+shapes = {"conv": ([3, 3, 64, 64], gpu_model.tensor_of("bfloat16", [256, 56, 56, 64]))}
+alone = gpu_model.step(list(gpu_model.read(forward, 256)), GPU, 0, shapes)
+ok(alone.rows["conv2d"] == stored.rows["conv2d"] and "update" not in alone.rows,
+   "a forward step alone needs the shapes of kernels")
 ok(sum(1 for _ in gpu_model.resnet50()) == 53, "ResNet50 has 53 convolutions")
 macs = sum(pixels * ci * co * side * side for _, pixels, ci, co, side, _, _ in gpu_model.resnet50())
 ok(4.0e9 < macs < 4.2e9, "of %.2f GMAC" % (macs / 1e9))

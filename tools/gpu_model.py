@@ -50,6 +50,13 @@ def ceil(a, b):
     return -(-a // b)
 
 
+def tensor_of(dtype, shape):
+    count = 1
+    for d in shape:
+        count *= d
+    return Tensor(count * {"bfloat16": 2, "float16": 2, "uint8": 1}.get(dtype, 4), shape)
+
+
 def read(text, batch):
     """Nodes of a graph's text, with the bytes and shapes of their outputs."""
     for line in text.splitlines():
@@ -59,11 +66,7 @@ def read(text, batch):
         kind, name, rest = found.groups()
         outs = []
         for dtype, dims in re.findall(r"(\w+) \(([^)]*)\)", rest):
-            shape = [batch if d == "rows" else int(d) for d in dims.split(", ") if d]
-            count = 1
-            for d in shape:
-                count *= d
-            outs.append(Tensor(count * {"bfloat16": 2, "float16": 2, "uint8": 1}.get(dtype, 4), shape))
+            outs.append(tensor_of(dtype, [batch if d == "rows" else int(d) for d in dims.split(", ") if d]))
         yield Node(kind, name, outs, set(re.findall(r"\+\w+|\*\w+'?", rest)), re.findall(r"reads (\S+)", rest))
 
 
@@ -72,6 +75,7 @@ class Model:
 
     def __init__(self, gpu):
         self.gpu, self.rows = gpu, {}
+        self.at, self.kernels = None, {}  # the index of the node, and (kind, seconds) of each node's kernels
         self.issue = gpu.processors * 4 * gpu.clock * 0.65
 
     def add(self, kind, bytes_moved, flop=0, instructions=0, flops_reached=None):
@@ -81,6 +85,7 @@ class Model:
         issue = instructions / self.issue
         slowest = max(memory, tensor, issue)
         seconds = slowest + OVERLAP * (memory + tensor + issue - slowest) + LAUNCH
+        self.kernels.setdefault(self.at, []).append((kind, seconds))
         row = self.rows.setdefault(kind, [0, 0.0, 0.0, 0.0, {"memory": 0.0, "tensor cores": 0.0, "issue": 0.0}])
         row[0] += 1
         row[1] += flop
@@ -108,11 +113,13 @@ class Model:
         return "\n".join(lines)
 
 
-def step(nodes, gpu, parameters):
-    """The model of a training or forward step, of a list of nodes."""
+def step(nodes, gpu, parameters, shapes=None):
+    """The model of a training or forward step, of a list of nodes. shapes: {name: (kernel, image)} of convolutions that
+    have no gradients, whose text says what those are; an image is a Tensor."""
     model = Model(gpu)
     forward = {node.name: node for node in nodes if node.kind == "conv2d"}
-    weights, inputs = {}, {}
+    weights = {name: kernel for name, (kernel, _) in (shapes or {}).items()}
+    inputs = {name: image for name, (_, image) in (shapes or {}).items()}
     for node in nodes:
         for out in node.outs:
             if node.kind in ("conv2d_weight_grad", "conv2d_input_grad") and len(out.shape) == 4 and out.bytes and \
@@ -121,7 +128,7 @@ def step(nodes, gpu, parameters):
         if node.kind == "conv2d_input_grad":
             inputs[node.name] = node.outs[0]
     before = None
-    for node in nodes:
+    for model.at, node in enumerate(nodes):
         out = node.outs[0]
         if node.kind == "conv2d":
             x = inputs.get(node.name) or before
@@ -140,7 +147,9 @@ def step(nodes, gpu, parameters):
             model.add("other", 2 * sum(tensor.bytes for tensor in node.outs))
         if len(out.shape) == 4 and node.kind != "conv2d_weight_grad":
             before = out
-    model.add("update", 28.0 * parameters)
+    model.at = None
+    if parameters:
+        model.add("update", 28.0 * parameters)
     return model
 
 
