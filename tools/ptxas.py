@@ -46,6 +46,39 @@ def read(log):
     return kernels
 
 
+class Exceptions:
+    """Kernels that may have less than the least of a figure, from a file of lines
+
+        FIGURE ARCHITECTURE,... | KERNEL | LEAST | reason
+
+    KERNEL is a regular expression for the whole short name without spaces, LEAST what the kernel must have instead."""
+
+    def __init__(self, path, figure, architecture):
+        self.lines, self.used = [], set()
+        if not path:
+            return
+        with open(path, encoding="utf-8") as file:
+            for line in file:
+                if not line.strip() or line.startswith("#"):
+                    continue
+                head, kernel, least, reason = (part.strip() for part in line.split("|", 3))
+                what, architectures = head.split()
+                if what == figure and architecture in architectures.split(","):
+                    self.lines.append((kernel, float(least), reason))
+
+    def reason(self, kernel, value):
+        """Why this kernel may have this little; None: it may not."""
+        for line in self.lines:
+            if re.fullmatch(line[0], kernel.replace(" ", "")):
+                self.used.add(line)
+                if value >= line[1]:
+                    return line[2]
+        return None
+
+    def unused(self):
+        return [line[0] for line in self.lines if line not in self.used]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("log")
