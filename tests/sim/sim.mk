@@ -57,6 +57,8 @@ SIM_C_TESTS += test_ahead
 SIM_C_TESTS += test_corners
 SIM_C_TESTS += test_gpu
 SIM_C_TESTS += test_not_finite
+# No test: records the launches of a step (tests/check_gpu_tables.sh).
+SIM_C_PROGRAMS = $(SIM_C_TESTS) launches
 # How many devices there are, where it is not one, and which seeds it takes where not all.
 test_training_DEVICES = 4
 test_float16_DEVICES = 4
@@ -87,10 +89,10 @@ $$(SIM_KERNEL_TESTS:%=build/$(1)/c/%.o): build/$(1)/c/%.o: tests/%.c build/parts
 	$$(CC) $$(PARTS) -O2 -g $(2) $$(TEST_WARNINGS) -include build/parts.h -c $$< -o $$@
 $$(SIM_KERNEL_TESTS:%=build/$(1)/%): build/$(1)/%: build/$(1)/c/%.o build/$(1)/sim_kernels.o build/$(1)/cuda.o build/$(1)/simulator.a $$(or $$(SIM_LIBRARY),$$(PARTS_$(1)))
 	$$(SIM_CXX) $(2) $(3) -rdynamic $$^ -Wl,--wrap=mirt__kernel_tables -Wl,--wrap=mirt__kernels_best -o $$@ -ldl $$(LDLIBS) $$(LDLIBS_$(1))
-$$(SIM_C_TESTS:%=build/$(1)/c/%.o): build/$(1)/c/%.o: $$$$(firstword $$$$(wildcard tests/sim/$$$$*.c tests/gpu/$$$$*.c tests/$$$$*.c)) build/parts.h $$(TEST_HEADERS) $$(wildcard tests/sim/*.h)
+$$(SIM_C_PROGRAMS:%=build/$(1)/c/%.o): build/$(1)/c/%.o: $$$$(firstword $$$$(wildcard tests/sim/$$$$*.c tests/gpu/$$$$*.c tests/$$$$*.c)) build/parts.h $$(TEST_HEADERS) $$(wildcard tests/sim/*.h)
 	@mkdir -p $$(@D)
 	$$(CC) $$(PARTS) -O2 -g $(2) $$(TEST_WARNINGS) -include build/parts.h -c $$< -o $$@
-$$(SIM_C_TESTS:%=build/$(1)/%): build/$(1)/%: build/$(1)/c/%.o build/$(1)/cuda.o build/$(1)/simulator.a $$(or $$(SIM_LIBRARY),$$(PARTS_$(1)))
+$$(SIM_C_PROGRAMS:%=build/$(1)/%): build/$(1)/%: build/$(1)/c/%.o build/$(1)/cuda.o build/$(1)/simulator.a $$(or $$(SIM_LIBRARY),$$(PARTS_$(1)))
 	$$(SIM_CXX) $(2) $(3) -rdynamic $$^ -o $$@ -ldl $$(LDLIBS) $$(LDLIBS_$(1))
 endef
 $(eval $(call SIM_LIBRARY_RULES,sim,,))
@@ -100,7 +102,7 @@ $(eval $(call SIM_LIBRARY_RULES,sim-coverage,,--coverage -fprofile-update=atomic
 $(eval $(call SIM_LIBRARY_RULES,sim-cover,,))
 
 # The program on simulated devices, and what stands for the machine in tests of a GPU's kernels.
-SIM_OTHERS = test_program.sh test_host_memory
+SIM_OTHERS = test_program.sh test_launches.sh test_host_memory
 build/sim/mirrortrain: $(CLI:cli/%.c=build/sim/cli/%.o) build/mirrortrain.o build/sim/cuda.o build/sim/simulator.a
 	$(SIM_CXX) -rdynamic $^ -o $@ -ldl $(LDLIBS)
 build/sim/cli/%.o: cli/%.c cli/cli.h cli/report.h mirrortrain.h
@@ -108,6 +110,8 @@ build/sim/cli/%.o: cli/%.c cli/cli.h cli/report.h mirrortrain.h
 	$(CC) -std=c11 $(CFLAGS) -c $< -o $@
 build/sim/test_program.sh: tests/sim/test_program.sh build/sim/mirrortrain
 	ln -sf ../../tests/sim/test_program.sh $@
+build/sim/test_launches.sh: tests/sim/test_launches.sh build/sim/launches
+	ln -sf ../../tests/sim/test_launches.sh $@
 build/sim/test_host_memory: tests/sim/test_host_memory.c tests/gpu/host_memory.c tests/tap.h
 	$(CC) -std=c11 -D_GNU_SOURCE -O1 -g $(TEST_WARNINGS) $(CUDA_INCLUDE) -D__real_malloc=malloc -D__real_free=free \
 		-D__real_realloc=realloc $< -o $@ $(LDLIBS)
