@@ -32,7 +32,8 @@
 # make gpu-test      with a GPU: kernels beside the CPUs', training, NCCL, compute-sanitizer, in ten minutes
 # make gpu-bench     with a GPU: ours beside PyTorch, in ten minutes: make gpu-bench PEER_PYTHON=/path/to/python
 # make gpu-hour      build/gpu-hour: prebuilt programs and a script for the first hour on a GPU; needs nvcc
-# make cuda          the GPU backend with nvcc, for old and new GPUs, and the examples with it; cuda-speed: its CPU code beside cc -O2
+# make cuda          the GPU backend with nvcc, for old and new GPUs, and the examples with it; tables of warps, tensor
+#                   instructions and cuBLAS in build/cuda; cuda-speed: its CPU code beside cc -O2
 # make bench         ours beside TensorFlow and PyTorch: make bench PEER_PYTHON=/path/to/python:/another
 #                   BENCH="mobilenet_v2 resnet50" runs these alone, BENCH_FLAGS=--quick less of each
 # make install       the header and the program, below PREFIX
@@ -339,7 +340,7 @@ include tests/sim/sim.mk
 include tests/gpu/gpu.mk
 
 cuda:
-	@tests/run -t 1500 tests/check_cuda.sh
+	@tests/run -t 2100 tests/check_cuda.sh
 
 cuda-speed: build/mirrortrain
 	@if command -v nvcc >/dev/null; then python3 bench/nvcc.py; else echo "cuda-speed: skipped, no nvcc"; fi

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Compiles the GPU backend and the examples with NVIDIA's compiler. mirrortrain_cuda.cu compiles without a warning for
 # old and new GPUs, in limited time; hot kernels do not spill registers; every example compiles and links with one
-# command, and the program trains on CPUs without a GPU. Skipped with a message without nvcc.
+# command, and the program trains on CPUs without a GPU. Of sm_80 and sm_90 tests/check_gpu_tables.sh writes tables.
+# Skipped with a message without nvcc.
 #
 #   tests/check_cuda.sh [ARCHITECTURE...]     as 75 90; without any: 75, 80, 90 and the newest that nvcc knows
 #
@@ -47,6 +48,17 @@ for a in $architectures; do
         fi
         tap_check "sm_$a: hot kernels spill nothing" python3 tools/ptxas.py "$log" --hot "$hot"
         python3 tools/ptxas.py "$log" | sed 's/^/# /'
+        case $a in
+        80 | 90)
+            if tests/check_gpu_tables.sh "$a" "$log" "$tmp/sm_$a.o" >"$tmp/tables" 2>&1; then
+                tap_ok "sm_$a: warps, tensor instructions and cuBLAS, in $logs/*.md"
+                grep -v '^ok [0-9]* -\|^1\.\.' "$tmp/tables" | sed 's/^#* */# /'
+            else
+                grep -v '^ok [0-9]* -\|^1\.\.' "$tmp/tables" >"$tmp/out"
+                tap_not_ok "sm_$a: warps, tensor instructions and cuBLAS" "$tmp/out"
+            fi
+            ;;
+        esac
     else
         tap_not_ok "sm_$a: compiles without a warning" "$log"
     fi
