@@ -3118,9 +3118,10 @@ typedef struct mirt__activation_class {
 /* y = f(x), count elements; y may be x. */
 typedef struct mirt__unary {
     mirt__unary_kind kind;
+    mirt_dtype x_dtype, y_dtype; /* float32, or 16 bits if the table has `half_elements` */
     int64_t count;
-    const mirt__real *x;
-    mirt__real *y;
+    const void *x;
+    void *y;
     float scale, offset; /* MIRT__AFFINE: x * scale + offset, one FMA */
 } mirt__unary;
 
@@ -3130,9 +3131,10 @@ typedef struct mirt__binary {
     mirt__binary_kind kind;
     int rank;
     int64_t dim[MIRT_MAX_RANK], a_stride[MIRT_MAX_RANK], b_stride[MIRT_MAX_RANK];
-    const mirt__real *a, *b;
+    mirt_dtype a_dtype, b_dtype, y_dtype; /* as of mirt__unary */
+    const void *a, *b;
     bool number; /* b is one number, in the host's memory: the value of `scale` */
-    mirt__real *y;
+    void *y;
     float scale, offset; /* of the unary kind whose gradient it is */
 } mirt__binary;
 
@@ -3370,7 +3372,8 @@ typedef struct mirt__augment_rows {
 typedef struct mirt__kernels {
     const char *name; /* "avx512bf16", "avx512", "avx2", "neon", "plain", "reference" */
     bool tiled_reads;      /* supports lazy operands with tiled reads, more epilogues and dtypes */
-    bool half;        /* has instructions for products of bfloat16; otherwise these are emulated */
+    bool half;             /* has instructions for products of bfloat16; otherwise these are emulated */
+    bool half_elements;    /* with tiled_reads: unary and binary read and write 16-bit numbers */
 #define MIRT__KERNEL_MEMBER(name, arguments, fast, use) \
     void (*name)(const mirt__##arguments *args, const mirt__where *where);
     MIRT__KERNEL_LIST(MIRT__KERNEL_MEMBER)
@@ -3638,7 +3641,7 @@ MIRT__ELEMENT float mirt__mean_squared_error_grad(bool logits, float x, float t,
    A strategy opens its devices; afterwards only the device's own thread uses it. Work runs in the order in which it is
    enqueued (cores: at once). The first failure sticks: all work after it is skipped, and `wait` returns it. */
 
-#define MIRT__BACKEND_VERSION 5
+#define MIRT__BACKEND_VERSION 6
 #define MIRT__MAX_DEVICES 32
 #define MIRT__MOST_SQUARES 1024 /* pieces in a call of `squares` */
 
@@ -7435,7 +7438,7 @@ static void mirt__ref_update(const mirt__update *args, const mirt__where *where)
 #undef MIRT__REF_UPDATE
 
 MIRT__KERNEL_TABLE mirt__kernels mirt__kernels_reference = {
-    "reference", false, false,
+    "reference", false, false, false,
 #define MIRT__KERNEL_ENTRY(name, arguments, fast, use) mirt__ref_table_##name,
     MIRT__KERNEL_LIST(MIRT__KERNEL_ENTRY)
 #undef MIRT__KERNEL_ENTRY
@@ -7496,8 +7499,10 @@ MIRT__LIB mirt__real mirt__ref_slope(mirt_activation_kind kind, mirt__real x) {
 }
 
 MIRT__LIB void mirt__ref_unary(const mirt__unary *u) {
+    const mirt__real *x = (const mirt__real *)u->x;
+    mirt__real *y = (mirt__real *)u->y;
     for (int64_t i = 0; i < u->count; i++)
-        u->y[i] = mirt__ref_unary_of(u->kind, u->x[i], (mirt__real)u->scale, (mirt__real)u->offset);
+        y[i] = mirt__ref_unary_of(u->kind, x[i], (mirt__real)u->scale, (mirt__real)u->offset);
 }
 
 MIRT__LIB int64_t mirt__ref_offset(int64_t at, int rank, const int64_t *dim, const int64_t *stride) {
@@ -7514,10 +7519,12 @@ static int64_t mirt__ref_count(const int64_t *dim, int rank) {
 
 MIRT__LIB void mirt__ref_binary(const mirt__binary *b) {
     const int64_t count = mirt__ref_count(b->dim, b->rank);
+    const mirt__real *left = (const mirt__real *)b->a, *right = (const mirt__real *)b->b;
+    mirt__real *y = (mirt__real *)b->y;
     for (int64_t at = 0; at < count; at++) {
-        b->y[at] = mirt__ref_binary_of(b->kind, b->a[mirt__ref_offset(at, b->rank, b->dim, b->a_stride)],
-                                       b->b[mirt__ref_offset(at, b->rank, b->dim, b->b_stride)], (mirt__real)b->scale,
-                                       (mirt__real)b->offset);
+        y[at] = mirt__ref_binary_of(b->kind, left[mirt__ref_offset(at, b->rank, b->dim, b->a_stride)],
+                                    right[mirt__ref_offset(at, b->rank, b->dim, b->b_stride)], (mirt__real)b->scale,
+                                    (mirt__real)b->offset);
     }
 }
 
@@ -8515,8 +8522,8 @@ static float mirt__common_hard_sigmoid(float x) { return (x < -3 ? 0 : x > 3 ? 6
 static void mirt__common_unary_range(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__common_call *call = (const mirt__common_call *)args;
     const mirt__unary *u = (const mirt__unary *)call->args;
-    const float *px = u->x, scale = u->scale, offset = u->offset;
-    float *y = u->y;
+    const float *px = (const float *)u->x, scale = u->scale, offset = u->offset;
+    float *y = (float *)u->y;
     (void)scratch;
     switch (u->kind) { MIRT__UNARY_LIST(MIRT__UNARY_CASE) }
 }
@@ -8625,13 +8632,14 @@ static void mirt__common_binary_range(const void *args, int64_t begin, int64_t e
     const mirt__binary *b = (const mirt__binary *)call->args;
     const int64_t *step[2] = {walk->stride[0] + walk->rank - 1, walk->stride[1] + walk->rank - 1};
     const bool dense = *step[0] == 1 && *step[1] == 1;
-    float piece[2][MIRT__BINARY_PIECE];
+    const float *pa = (const float *)b->a, *pb = (const float *)b->b;
+    float *y = (float *)b->y, piece[2][MIRT__BINARY_PIECE];
     (void)scratch;
     for (int64_t at = begin, count, place[3]; at < end; at += count) {
         count = mirt__common_walk_line(walk, at, dense ? end - at : mirt__min(end - at, MIRT__BINARY_PIECE), place);
         mirt__common_binary_dense(
-            b, call->simd, mirt__common_gather_line(b->a + place[0], *step[0], piece[0], count),
-            mirt__common_gather_line(b->b + place[1], *step[1], piece[1], count), b->y + at, count);
+            b, call->simd, mirt__common_gather_line(pa + place[0], *step[0], piece[0], count),
+            mirt__common_gather_line(pb + place[1], *step[1], piece[1], count), y + at, count);
     }
 }
 
@@ -12562,7 +12570,7 @@ static void MIRT__T(update)(const mirt__update *args, const mirt__where *where) 
 #undef MIRT__UPDATE_CASE
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
-    MIRT__NAME, true, MIRT__HALF,
+    MIRT__NAME, true, MIRT__HALF, false,
 #define MIRT__KERNEL_FAST(name) MIRT__T(name)
 #define MIRT__KERNEL_NORM MIRT__KERNEL_FAST
 #define MIRT__KERNEL_COMMON(name) mirt__common_##name
@@ -13219,7 +13227,7 @@ static void MIRT__T(update)(const mirt__update *args, const mirt__where *where) 
 #undef MIRT__UPDATE_CASE
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
-    MIRT__NAME, true, MIRT__HALF,
+    MIRT__NAME, true, MIRT__HALF, false,
 #define MIRT__KERNEL_FAST(name) MIRT__T(name)
 #define MIRT__KERNEL_NORM MIRT__KERNEL_FAST
 #define MIRT__KERNEL_COMMON(name) mirt__common_##name
@@ -14998,7 +15006,7 @@ static void MIRT__T(update)(const mirt__update *args, const mirt__where *where) 
 #undef MIRT__UPDATE_CASE
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
-    MIRT__NAME, true, MIRT__HALF,
+    MIRT__NAME, true, MIRT__HALF, false,
 #define MIRT__KERNEL_FAST(name) MIRT__T(name)
 #define MIRT__KERNEL_NORM MIRT__KERNEL_FAST
 #define MIRT__KERNEL_COMMON(name) mirt__common_##name
@@ -16708,7 +16716,7 @@ static void MIRT__T(update)(const mirt__update *args, const mirt__where *where) 
 #undef MIRT__UPDATE_CASE
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
-    MIRT__NAME, true, MIRT__HALF,
+    MIRT__NAME, true, MIRT__HALF, false,
 #define MIRT__KERNEL_FAST(name) MIRT__T(name)
 #define MIRT__KERNEL_NORM MIRT__KERNEL_FAST
 #define MIRT__KERNEL_COMMON(name) mirt__common_##name
@@ -18428,7 +18436,7 @@ static void MIRT__T(update)(const mirt__update *args, const mirt__where *where) 
 #undef MIRT__UPDATE_CASE
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
-    MIRT__NAME, true, MIRT__HALF,
+    MIRT__NAME, true, MIRT__HALF, false,
 #define MIRT__KERNEL_FAST(name) MIRT__T(name)
 #define MIRT__KERNEL_NORM MIRT__KERNEL_FAST
 #define MIRT__KERNEL_COMMON(name) mirt__common_##name
@@ -31066,6 +31074,7 @@ struct mirt__op {
     bool (*half)(const mirt__node *node); /* whether its kernel supports them; NULL: never */
     unsigned half_in;                     /* with half: inputs that may be 16-bit images */
     bool half_out;                        /* with half: output 0 may be one */
+    bool half_elements;                   /* all may be where the kernels have `half_elements` */
     bool half_copied;                     /* reads input 0 several times: a 16-bit copy pays off */
     bool (*half_products)(const mirt__node *node); /* whether it multiplies 16-bit numbers; NULL: never */
     /* Stores in `tied` the tensors that must have the same dtype, and returns their number. NULL: none. */
@@ -31609,12 +31618,14 @@ static bool mirt__unary_shape(mirt__node *node) {
 static void mirt__unary_run(const mirt__call *call) {
     mirt__unary u;
     u.kind = (mirt__unary_kind)call->node->a.kind;
+    u.x_dtype = call->node->in[0]->dtype;
+    u.y_dtype = call->node->out[0]->dtype;
     u.count = mirt__elements(call->node->out[0], call->rows);
-    u.x = mirt__in(call, 0);
-    u.y = mirt__out(call, 0);
+    u.x = call->in[0];
+    u.y = call->out[0];
     u.scale = call->node->a.scale;
     u.offset = call->node->a.offset;
-    if (call->node->in[0]->dtype != MIRT_FLOAT32) mirt__copy_run(call);
+    if (mirt__dtype_known(u.x_dtype) && u.x_dtype != MIRT_FLOAT32) mirt__copy_run(call);
     else call->kernels->unary(&u, &call->where);
 }
 
@@ -31662,7 +31673,7 @@ MIRT__TRAINING mirt__extent mirt__unary_extent(const mirt__node *node, const mir
 
 MIRT__OP_ROW(unary, mirt__unary_shape, mirt__unary_run,
     MIRT__SET_GRADIENT(mirt__unary_gradient) MIRT__IS(row_wise) MIRT__SET_EXTENT(mirt__unary_extent)
-    MIRT__SET(overwrites, MIRT__INPUTS_ALL)
+    MIRT__SET(overwrites, MIRT__INPUTS_ALL) MIRT__IS(half_elements)
     MIRT__SAVED(1, 1, MIRT__SAVES_kind | MIRT__SAVES_scale | MIRT__SAVES_offset))
 
 MIRT__LIB mirt_tensor *mirt__unary_op(mirt__unary_kind kind, mirt_tensor *x, float scale, float offset) {
@@ -31717,8 +31728,10 @@ static void mirt__binary_args(const mirt__call *call, mirt__binary *b) {
     for (int i = 0; i < out->rank; i++) b->dim[i] = mirt__dim_at(out, i, call->rows);
     b->scale = call->node->a.scale;
     b->offset = call->node->a.offset;
-    b->a = mirt__in(call, 0);
-    b->y = mirt__out(call, 0);
+    b->a_dtype = call->node->in[0]->dtype;
+    b->y_dtype = call->node->out[0]->dtype;
+    b->a = call->in[0];
+    b->y = call->out[0];
     mirt__broadcast_strides(&call->node->in[0]->shape, out, b->a_stride);
 }
 
@@ -31726,7 +31739,8 @@ static void mirt__binary_call(const mirt__call *call, mirt__binary_kind kind) {
     mirt__binary b;
     mirt__binary_args(call, &b);
     b.kind = kind;
-    b.b = mirt__in(call, 1);
+    b.b_dtype = call->node->in[1]->dtype;
+    b.b = call->in[1];
     mirt__broadcast_strides(&call->node->in[1]->shape, &call->node->out[0]->shape, b.b_stride);
     call->kernels->binary(&b, &call->where);
 }
@@ -31786,7 +31800,7 @@ static bool mirt__binary_half(const mirt__node *node) { return node->out[0]->laz
 MIRT__OP_ROW(binary, mirt__binary_shape, mirt__binary_run,
     MIRT__SET_GRADIENT(mirt__binary_gradient) MIRT__IS(row_wise) MIRT__SET_EXTENT(mirt__binary_extent)
     MIRT__SET(overwrites, MIRT__INPUTS_ALL) MIRT__SET(lazy, MIRT__LAZY_GATE) MIRT__SET(half, mirt__binary_half)
-    MIRT__SET(half_in, MIRT__INPUT(0)) MIRT__SAVED(2, 2, MIRT__SAVES_kind))
+    MIRT__SET(half_in, MIRT__INPUT(0)) MIRT__IS(half_elements) MIRT__SAVED(2, 2, MIRT__SAVES_kind))
 
 static bool mirt__broadcast_to_shape(mirt__node *node) {
     return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, &node->in[1]->shape);
@@ -31808,7 +31822,8 @@ static void mirt__broadcast_run(const mirt__call *call) {
 }
 
 MIRT__OP_ROW(broadcast, mirt__broadcast_to_shape, mirt__broadcast_run,
-    MIRT__IS(row_wise) MIRT__SET_EXTENT(mirt__extent_kept) MIRT__SET(shape_only, MIRT__INPUT(1)))
+    MIRT__IS(row_wise) MIRT__SET_EXTENT(mirt__extent_kept) MIRT__SET(shape_only, MIRT__INPUT(1))
+    MIRT__IS(half_elements))
 
 MIRT__TRAINING_LIB mirt_tensor *mirt__broadcast_op(mirt_tensor *x, mirt_tensor *like, bool mean) {
     mirt__attrs a = mirt__attrs_of(MIRT__OP_broadcast);
@@ -31836,7 +31851,7 @@ MIRT__TRAINING void mirt__bias_add_gradient(mirt__node *node, mirt_tensor *const
 
 MIRT__OP_ROW(bias_add, mirt__bias_add_shape, mirt__bias_add_run,
     MIRT__SET_GRADIENT(mirt__bias_add_gradient) MIRT__IS(row_wise) MIRT__IS(weighted_sum)
-    MIRT__SET(overwrites, MIRT__INPUT(0)))
+    MIRT__SET(overwrites, MIRT__INPUT(0)) MIRT__IS(half_elements))
 
 MIRT__LIB mirt_tensor *mirt__bias_add_op(mirt_tensor *x, mirt_tensor *bias) {
     return mirt__apply_two(MIRT__OP_bias_add, NULL, x, bias);
@@ -33686,7 +33701,7 @@ MIRT__OP_ROW(dropout, mirt__dropout_shape, MIRT__TRAINING_ENTRY(mirt__dropout_ru
     MIRT__SET_GRADIENT(mirt__dropout_gradient) MIRT__SET(lower, mirt__dropout_lower) MIRT__IS(row_wise)
     MIRT__IS(keeps_range) MIRT__SET(steady, mirt__dropout_keeps_all))
 
-/* Dropout of ones. Of its input it reads nothing: that says only whether there are rows. */
+/* Dropout of ones. Its input says only whether there are rows. */
 MIRT__TRAINING void mirt__dropout_mask_run(const mirt__call *call) {
     mirt__call inplace = *call;
     call->kernels->fill(mirt__out(call, 0), 1, mirt__elements(call->node->out[0], call->rows), &call->where);
@@ -33694,11 +33709,11 @@ MIRT__TRAINING void mirt__dropout_mask_run(const mirt__call *call) {
     mirt__dropout_run(&inplace);
 }
 
-MIRT__OP_ROW(dropout_mask, mirt__shape_given, MIRT__TRAINING_ENTRY(mirt__dropout_mask_run), )
+MIRT__OP_ROW(dropout_mask, mirt__shape_given, MIRT__TRAINING_ENTRY(mirt__dropout_mask_run),
+    MIRT__IS(stops_gradient) MIRT__SET(shape_only, MIRT__INPUT(0)))
 
 MIRT__LIB mirt_tensor *mirt__masked_op(mirt_tensor *x, const mirt__attrs *a) {
-    mirt_tensor *rows = mirt_stop_gradient(x);
-    return mirt__binary_op(MIRT__MULTIPLY, x, mirt__apply(MIRT__OP_dropout_mask, a, &rows, 1));
+    return mirt__binary_op(MIRT__MULTIPLY, x, mirt__apply(MIRT__OP_dropout_mask, a, &x, 1));
 }
 
 MIRT__LIB mirt_tensor *mirt__dropout_noise_op(mirt_tensor *x, float rate, uint64_t key, const mirt_shape *noise) {
@@ -35051,11 +35066,11 @@ MIRT__LIB void mirt__fuse_tiled(mirt__graph *graph, const mirt__storage_costs *c
 /* The policy mixed_bfloat16 (or mixed_float16, `half` says which), for kernels that read and write by tiled_reads:
    products of convolutions are of numbers rounded to bfloat16, added up in float32; images that are written and read by
    nodes that can are stored as bfloat16. Weights, statistics, sums, gradients of weights and what is kept are float32.
-   A gradient made in float32 that normalizations read is copied. After tiled_reads.c. On an error the graph is
-   marked. */
+   A gradient made in float32 that normalizations read is copied. `elements`: so are images that elementwise kernels
+   read and write. After tiled_reads.c. On an error the graph is marked. */
 
 MIRT__LIB void mirt__fuse_half(mirt__graph *graph, const mirt__storage_costs *costs, mirt_dtype half,
-                               mirt_tensor *const *keep, int count);
+                               bool elements, mirt_tensor *const *keep, int count);
 
 #endif
 
@@ -35794,13 +35809,14 @@ MIRT__LIB void mirt__fuse_tiled(mirt__graph *graph, const mirt__storage_costs *c
 /* Stores images as 16-bit numbers under a mixed policy. */
 
 /* Whether the node's kernel can write its first output so. */
-static bool mirt__half_makes(const mirt__node *node) {
+static bool mirt__half_makes(const mirt__node *node, bool elements) {
+    if (elements && node->op->half_elements) return true;
     return node->op->half_out && node->op->half && node->op->half(node);
 }
 
 /* Whether it can read the input so. Images have four axes, as all that convolutions make. */
-static bool mirt__half_reads(const mirt__node *node, int input) {
-    if (node->op->shape_only >> input & 1) return true;
+static bool mirt__half_reads(const mirt__node *node, int input, bool elements) {
+    if (node->op->shape_only >> input & 1 || (elements && node->op->half_elements)) return true;
     return (node->op->half_in >> input & 1) && node->op->half && node->op->half(node);
 }
 
@@ -35826,14 +35842,14 @@ static bool mirt__half_ties(const mirt__node *node) {
 
 /* Whether a gradient made in float32 is worth a copy of half the size for the normalizations that read it several
    times, while nothing needs it as it is. */
-MIRT__TRAINING bool mirt__half_worth(const mirt_tensor *t, const mirt__storage_costs *costs) {
+MIRT__TRAINING bool mirt__half_worth(const mirt_tensor *t, const mirt__storage_costs *costs, bool elements) {
     return t && !t->lazy && t->shape.rank == 4 && t->dtype == MIRT_FLOAT32 && t->node->op->run &&
-           !mirt__half_makes(t->node) && t->pass.half.readers == t->uses &&
+           !mirt__half_makes(t->node, elements) && t->pass.half.readers == t->uses &&
            mirt__storage_copy(t, t->pass.half.profits, costs);
 }
 
 /* Puts those copies behind what they copy. */
-MIRT__TRAINING bool mirt__half_cast(mirt__graph *graph, const mirt__storage_costs *costs) {
+MIRT__TRAINING bool mirt__half_cast(mirt__graph *graph, const mirt__storage_costs *costs, bool elements) {
     const int n = graph->count;
     for (int i = 0; i < n; i++) {
         for (int k = 0; k < graph->node[i]->num_out; k++) {
@@ -35844,13 +35860,13 @@ MIRT__TRAINING bool mirt__half_cast(mirt__graph *graph, const mirt__storage_cost
     }
     for (int i = 0; i < n; i++) {
         const mirt__node *node = graph->node[i];
-        for (int k = 0; k < node->num_in; k++) node->in[k]->pass.half.readers += mirt__half_reads(node, k);
+        for (int k = 0; k < node->num_in; k++) node->in[k]->pass.half.readers += mirt__half_reads(node, k, elements);
         if (node->op->half_copied) node->in[0]->pass.half.profits++;
     }
     for (int i = 0; i < n; i++) {
         mirt_tensor *t = graph->node[i]->out[0];
         mirt__attrs a = mirt__attrs_of(MIRT__OP_cast);
-        if (!mirt__half_worth(t, costs)) continue;
+        if (!mirt__half_worth(t, costs, elements)) continue;
         a.dtype = MIRT_FLOAT32;
         a.half = true;
         graph->scope = t->node->name;
@@ -35870,13 +35886,14 @@ MIRT__TRAINING bool mirt__half_cast(mirt__graph *graph, const mirt__storage_cost
 }
 
 MIRT__LIB void mirt__fuse_half(mirt__graph *graph, const mirt__storage_costs *costs, mirt_dtype half,
-                               mirt_tensor *const *keep, int count) {
-    if (MIRT__TRAINS && !mirt__half_cast(graph, costs)) return;
+                               bool elements, mirt_tensor *const *keep, int count) {
+    if (MIRT__TRAINS && !mirt__half_cast(graph, costs, elements)) return;
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
         for (int k = 0; k < node->num_out; k++) {
             const mirt_tensor *t = node->out[0];
-            node->out[k]->pass.half.possible = k == 0 && !t->lazy && t->shape.rank == 4 && mirt__half_makes(node);
+            node->out[k]->pass.half.possible = k == 0 && !t->lazy && t->shape.rank == 4 && t->dtype == MIRT_FLOAT32 &&
+                                               mirt__half_makes(node, elements);
         }
     }
     for (int i = 0; i < count; i++) {
@@ -35884,7 +35901,7 @@ MIRT__LIB void mirt__fuse_half(mirt__graph *graph, const mirt__storage_costs *co
     }
     for (int i = 0; i < graph->count; i++) {
         const mirt__node *node = graph->node[i];
-        for (int k = 0; k < node->num_in; k++) node->in[k]->pass.half.possible &= mirt__half_reads(node, k);
+        for (int k = 0; k < node->num_in; k++) node->in[k]->pass.half.possible &= mirt__half_reads(node, k, elements);
     }
     for (bool news = true; news;) {
         news = false;
@@ -45449,7 +45466,7 @@ static mirt_status mirt__finish(mirt_function *f) {
     if (MIRT__TRAINS) mirt__storage_twice(graph, costs, keep, kept);
     if (graph->status != MIRT_OK) return graph->status;
     if (tiled) {
-        if (f->half) mirt__fuse_half(graph, costs, half, keep, kept);
+        if (f->half) mirt__fuse_half(graph, costs, half, f->model->strategy->kernels->half_elements, keep, kept);
         if (graph->status != MIRT_OK) return graph->status;
         for (int i = 0; i < graph->count; i++) graph->node[i]->a.winograd = f->model->strategy->winograd;
     }

@@ -52,6 +52,7 @@ static void unary_plan(job *j) {
 
 static void unary_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
     mirt__unary u;
+    memset(&u, 0, sizeof u);
     u.kind = (mirt__unary_kind)j->s[0];
     u.count = j->count;
     u.x = (const float *)j->at[0];

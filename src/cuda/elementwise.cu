@@ -1,11 +1,13 @@
 /* Elementwise kernels, with broadcasting, and conversions. */
 #include "cuda.cuh"
-#include "math.cuh"
+#include "layout.cuh"
 
 #define MIRT__CU_ELEMENT_BLOCK 256
 /* A kernel that goes over `count` by MIRT__CU_PIECES. */
 #define MIRT__CU_LAUNCH_PIECES(cu, kernel, count, ...) \
     MIRT_LAUNCH(cu, kernel, mirt__cu_blocks(count, MIRT__CU_ELEMENT_BLOCK), MIRT__CU_ELEMENT_BLOCK, 0, __VA_ARGS__)
+/* The instance of a kernel that takes n neighbors at a time. */
+#define MIRT__CU_BY_WIDTH(n, kernel) ((n) == 8 ? kernel<8> : (n) == 4 ? kernel<4> : kernel<1>)
 
 /* ---- Elements of operands that are walked through together, in row-major order of `dim`. Dimensions of one are left
    out, and neighbors that no operand jumps between are one: same shapes become one run, a bias becomes rows by
@@ -69,6 +71,45 @@ static inline __device__ void mirt__cu_walk_place(const mirt__cu_walk &w, int64_
     for (int k = 0; k < OPERANDS; k++) place[k] += at * w.stride[k][0];
 }
 
+/* Up to N neighbors of float32 or 16 bits. */
+template <int N>
+static inline __device__ void mirt__cu_get_left(const void *x, mirt_dtype dtype, int64_t at, int64_t left, float *to) {
+    if (N == 1 || left >= N) {
+        mirt__cu_get<MIRT__CU_EITHER, N>(x, dtype, at, to);
+    } else {
+#pragma unroll
+        for (int j = 0; j < N; j++) {
+            to[j] = 0;
+            if (j < left) mirt__cu_get<MIRT__CU_EITHER, 1>(x, dtype, at + j, to + j);
+        }
+    }
+}
+template <int N>
+static inline __device__ void mirt__cu_put_left(void *y, mirt_dtype dtype, int64_t at, int64_t left,
+                                                const float *from) {
+    if (N == 1 || left >= N) {
+        mirt__cu_put<MIRT__CU_EITHER, N>(y, dtype, at, from);
+    } else {
+#pragma unroll
+        for (int j = 0; j < N; j++) {
+            if (j < left) mirt__cu_put<MIRT__CU_EITHER, 1>(y, dtype, at + j, from + j);
+        }
+    }
+}
+
+/* The number of neighbors that a thread takes of tensors that begin there (NULL: of none): 16 bytes of the narrowest, or
+   one. `walk`: how they are walked through, or NULL for one run. */
+static int mirt__cu_element_width(const mirt__cu_walk *walk, const void *const *x, const mirt_dtype *dtype, int count) {
+    bool halves = false;
+    for (int k = 0; k < count; k++) halves = halves || (x[k] && mirt__cu_is_half(dtype[k]));
+    for (int n = halves ? 8 : 4; n > 1; n = n == 8 ? 4 : 1) {
+        bool good = !walk || mirt__cu_walk_by(walk, n);
+        for (int k = 0; k < count; k++) good = good && mirt__cu_aligned_for(x[k], dtype[k], n);
+        if (good) return n;
+    }
+    return 1;
+}
+
 /* ---- unary */
 
 /* The rows that say CALL. */
@@ -96,11 +137,11 @@ static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_unary_
     const float scale = u.scale, offset = u.offset;
     MIRT__CU_PIECES(at, left, u.count, N) {
         float v[N];
-        mirt__cu_load_left<N>(u.x + at, left, v);
+        mirt__cu_get_left<N>(u.x, u.x_dtype, at, left, v);
         bool rare = false;
         switch (u.kind) { MIRT__UNARY_LIST(MIRT__CU_UNARY) }
         for (int j = 0; rare && j < N; j++) v[j] = mirt__cu_unary_rare(u.kind, v[j], scale);
-        mirt__cu_store_left<N>(u.y + at, left, v);
+        mirt__cu_put_left<N>(u.y, u.y_dtype, at, left, v);
     }
 }
 
@@ -108,17 +149,19 @@ static void mirt__cu_unary(const mirt__unary *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
     const mirt__unary u = *args;
     if (u.count <= 0) return;
-    const int n = mirt__cu_aligned(u.x, 16) && mirt__cu_aligned(u.y, 16) ? 4 : 1;
-    MIRT__CU_LAUNCH_PIECES(cu, (n == 4 ? mirt__cu_unary_kernel<4> : mirt__cu_unary_kernel<1>),
-                           mirt__cu_ceil(u.count, n), u);
+    const void *const of[2] = {u.x, u.y};
+    const mirt_dtype dtype[2] = {u.x_dtype, u.y_dtype};
+    const int n = mirt__cu_element_width(NULL, of, dtype, 2);
+    MIRT__CU_LAUNCH_PIECES(cu, MIRT__CU_BY_WIDTH(n, mirt__cu_unary_kernel), mirt__cu_ceil(u.count, n), u);
 }
 
 /* ---- binary */
 
 typedef struct mirt__cu_binary_args {
     mirt__binary_kind kind;
-    const float *a, *b;
-    float *y;
+    mirt_dtype a_dtype, b_dtype, y_dtype;
+    const void *a, *b; /* b is NULL: it is the number `scale` */
+    void *y;
     float scale, offset;
     mirt__cu_walk walk;
 } mirt__cu_binary_args;
@@ -147,14 +190,16 @@ static __attribute__((noinline)) __device__ float mirt__cu_binary_rare(mirt__bin
 
 /* N neighbors of an operand, or one that stands for all of them. */
 template <int N>
-static inline __device__ void mirt__cu_load_step(const float *x, int64_t step, int64_t left, float *to) {
+static inline __device__ void mirt__cu_get_step(const void *x, mirt_dtype dtype, int64_t at, int64_t step, int64_t left,
+                                                float *to) {
     if (N > 1 && step == 0) {
-        const float one = x[0];
+        float one;
+        mirt__cu_get<MIRT__CU_EITHER, 1>(x, dtype, at, &one);
 #pragma unroll
         for (int j = 0; j < N; j++) to[j] = one;
         return;
     }
-    mirt__cu_load_left<N>(x, left, to);
+    mirt__cu_get_left<N>(x, dtype, at, left, to);
 }
 
 template <int N>
@@ -167,9 +212,9 @@ static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK)
         float v[N], w[N];
         int64_t place[2];
         mirt__cu_walk_place<2>(args.walk, at, place);
-        mirt__cu_load_step<N>(args.a + place[0], a_step, left, v);
+        mirt__cu_get_step<N>(args.a, args.a_dtype, place[0], a_step, left, v);
         if (args.b) {
-            mirt__cu_load_step<N>(args.b + place[1], b_step, left, w);
+            mirt__cu_get_step<N>(args.b, args.b_dtype, place[1], b_step, left, w);
         } else {
 #pragma unroll
             for (int j = 0; j < N; j++) w[j] = scale;
@@ -177,7 +222,7 @@ static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK)
         bool rare = false;
         switch (args.kind) { MIRT__BINARY_LIST(MIRT__CU_BINARY) }
         for (int j = 0; rare && j < N; j++) v[j] = mirt__cu_binary_rare(args.kind, v[j], w[j], scale);
-        mirt__cu_store_left<N>(args.y + at, left, v);
+        mirt__cu_put_left<N>(args.y, args.y_dtype, at, left, v);
     }
 }
 #undef MIRT__CU_UNARY_INLINE
@@ -192,6 +237,9 @@ static void mirt__cu_binary(const mirt__binary *args, const mirt__where *where) 
     const int64_t *const stride[2] = {args->a_stride, args->b_stride};
     mirt__cu_binary_args b;
     b.kind = args->kind;
+    b.a_dtype = args->a_dtype;
+    b.b_dtype = args->b_dtype;
+    b.y_dtype = args->y_dtype;
     b.a = args->a;
     b.b = args->number ? NULL : args->b;
     b.y = args->y;
@@ -199,10 +247,10 @@ static void mirt__cu_binary(const mirt__binary *args, const mirt__where *where) 
     b.offset = args->offset;
     b.walk = mirt__cu_walk_of(args->rank, args->dim, 2, stride);
     if (b.walk.count <= 0) return;
-    const bool four = mirt__cu_walk_by(&b.walk, 4) && mirt__cu_aligned(b.a, 16) && mirt__cu_aligned(b.b, 16) &&
-                      mirt__cu_aligned(b.y, 16);
-    MIRT__CU_LAUNCH_PIECES(cu, (four ? mirt__cu_binary_kernel<4> : mirt__cu_binary_kernel<1>),
-                           mirt__cu_ceil(b.walk.count, four ? 4 : 1), b);
+    const void *const of[3] = {b.a, b.b, b.y};
+    const mirt_dtype dtype[3] = {b.a_dtype, b.b_dtype, b.y_dtype};
+    const int n = mirt__cu_element_width(&b.walk, of, dtype, 3);
+    MIRT__CU_LAUNCH_PIECES(cu, MIRT__CU_BY_WIDTH(n, mirt__cu_binary_kernel), mirt__cu_ceil(b.walk.count, n), b);
 }
 
 static void mirt__cu_accumulate(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where) {

@@ -10,7 +10,7 @@
 
 #include "../kernels/table.h"
 
-#define MIRT__BACKEND_VERSION 5
+#define MIRT__BACKEND_VERSION 6
 #define MIRT__MAX_DEVICES 32
 #define MIRT__MOST_SQUARES 1024 /* pieces in a call of `squares` */
 

@@ -367,7 +367,7 @@ static mirt_status mirt__finish(mirt_function *f) {
     if (MIRT__TRAINS) mirt__storage_twice(graph, costs, keep, kept);
     if (graph->status != MIRT_OK) return graph->status;
     if (tiled) {
-        if (f->half) mirt__fuse_half(graph, costs, half, keep, kept);
+        if (f->half) mirt__fuse_half(graph, costs, half, f->model->strategy->kernels->half_elements, keep, kept);
         if (graph->status != MIRT_OK) return graph->status;
         for (int i = 0; i < graph->count; i++) graph->node[i]->a.winograd = f->model->strategy->winograd;
     }

@@ -53,8 +53,8 @@ static float mirt__common_hard_sigmoid(float x) { return (x < -3 ? 0 : x > 3 ? 6
 static void mirt__common_unary_range(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__common_call *call = (const mirt__common_call *)args;
     const mirt__unary *u = (const mirt__unary *)call->args;
-    const float *px = u->x, scale = u->scale, offset = u->offset;
-    float *y = u->y;
+    const float *px = (const float *)u->x, scale = u->scale, offset = u->offset;
+    float *y = (float *)u->y;
     (void)scratch;
     switch (u->kind) { MIRT__UNARY_LIST(MIRT__UNARY_CASE) }
 }
@@ -163,13 +163,14 @@ static void mirt__common_binary_range(const void *args, int64_t begin, int64_t e
     const mirt__binary *b = (const mirt__binary *)call->args;
     const int64_t *step[2] = {walk->stride[0] + walk->rank - 1, walk->stride[1] + walk->rank - 1};
     const bool dense = *step[0] == 1 && *step[1] == 1;
-    float piece[2][MIRT__BINARY_PIECE];
+    const float *pa = (const float *)b->a, *pb = (const float *)b->b;
+    float *y = (float *)b->y, piece[2][MIRT__BINARY_PIECE];
     (void)scratch;
     for (int64_t at = begin, count, place[3]; at < end; at += count) {
         count = mirt__common_walk_line(walk, at, dense ? end - at : mirt__min(end - at, MIRT__BINARY_PIECE), place);
         mirt__common_binary_dense(
-            b, call->simd, mirt__common_gather_line(b->a + place[0], *step[0], piece[0], count),
-            mirt__common_gather_line(b->b + place[1], *step[1], piece[1], count), b->y + at, count);
+            b, call->simd, mirt__common_gather_line(pa + place[0], *step[0], piece[0], count),
+            mirt__common_gather_line(pb + place[1], *step[1], piece[1], count), y + at, count);
     }
 }
 

@@ -48,8 +48,10 @@ MIRT__LIB mirt__real mirt__ref_slope(mirt_activation_kind kind, mirt__real x) {
 }
 
 MIRT__LIB void mirt__ref_unary(const mirt__unary *u) {
+    const mirt__real *x = (const mirt__real *)u->x;
+    mirt__real *y = (mirt__real *)u->y;
     for (int64_t i = 0; i < u->count; i++)
-        u->y[i] = mirt__ref_unary_of(u->kind, u->x[i], (mirt__real)u->scale, (mirt__real)u->offset);
+        y[i] = mirt__ref_unary_of(u->kind, x[i], (mirt__real)u->scale, (mirt__real)u->offset);
 }
 
 MIRT__LIB int64_t mirt__ref_offset(int64_t at, int rank, const int64_t *dim, const int64_t *stride) {
@@ -66,10 +68,12 @@ static int64_t mirt__ref_count(const int64_t *dim, int rank) {
 
 MIRT__LIB void mirt__ref_binary(const mirt__binary *b) {
     const int64_t count = mirt__ref_count(b->dim, b->rank);
+    const mirt__real *left = (const mirt__real *)b->a, *right = (const mirt__real *)b->b;
+    mirt__real *y = (mirt__real *)b->y;
     for (int64_t at = 0; at < count; at++) {
-        b->y[at] = mirt__ref_binary_of(b->kind, b->a[mirt__ref_offset(at, b->rank, b->dim, b->a_stride)],
-                                       b->b[mirt__ref_offset(at, b->rank, b->dim, b->b_stride)], (mirt__real)b->scale,
-                                       (mirt__real)b->offset);
+        y[at] = mirt__ref_binary_of(b->kind, left[mirt__ref_offset(at, b->rank, b->dim, b->a_stride)],
+                                    right[mirt__ref_offset(at, b->rank, b->dim, b->b_stride)], (mirt__real)b->scale,
+                                    (mirt__real)b->offset);
     }
 }
 

@@ -186,9 +186,10 @@ typedef struct mirt__activation_class {
 /* y = f(x), count elements; y may be x. */
 typedef struct mirt__unary {
     mirt__unary_kind kind;
+    mirt_dtype x_dtype, y_dtype; /* float32, or 16 bits if the table has `half_elements` */
     int64_t count;
-    const mirt__real *x;
-    mirt__real *y;
+    const void *x;
+    void *y;
     float scale, offset; /* MIRT__AFFINE: x * scale + offset, one FMA */
 } mirt__unary;
 
@@ -198,9 +199,10 @@ typedef struct mirt__binary {
     mirt__binary_kind kind;
     int rank;
     int64_t dim[MIRT_MAX_RANK], a_stride[MIRT_MAX_RANK], b_stride[MIRT_MAX_RANK];
-    const mirt__real *a, *b;
+    mirt_dtype a_dtype, b_dtype, y_dtype; /* as of mirt__unary */
+    const void *a, *b;
     bool number; /* b is one number, in the host's memory: the value of `scale` */
-    mirt__real *y;
+    void *y;
     float scale, offset; /* of the unary kind whose gradient it is */
 } mirt__binary;
 
@@ -438,7 +440,8 @@ typedef struct mirt__augment_rows {
 typedef struct mirt__kernels {
     const char *name; /* "avx512bf16", "avx512", "avx2", "neon", "plain", "reference" */
     bool tiled_reads;      /* supports lazy operands with tiled reads, more epilogues and dtypes */
-    bool half;        /* has instructions for products of bfloat16; otherwise these are emulated */
+    bool half;             /* has instructions for products of bfloat16; otherwise these are emulated */
+    bool half_elements;    /* with tiled_reads: unary and binary read and write 16-bit numbers */
 #define MIRT__KERNEL_MEMBER(name, arguments, fast, use) \
     void (*name)(const mirt__##arguments *args, const mirt__where *where);
     MIRT__KERNEL_LIST(MIRT__KERNEL_MEMBER)

@@ -60,7 +60,7 @@ MIRT__OP_ROW(dropout, mirt__dropout_shape, MIRT__TRAINING_ENTRY(mirt__dropout_ru
     MIRT__SET_GRADIENT(mirt__dropout_gradient) MIRT__SET(lower, mirt__dropout_lower) MIRT__IS(row_wise)
     MIRT__IS(keeps_range) MIRT__SET(steady, mirt__dropout_keeps_all))
 
-/* Dropout of ones. Of its input it reads nothing: that says only whether there are rows. */
+/* Dropout of ones. Its input says only whether there are rows. */
 MIRT__TRAINING void mirt__dropout_mask_run(const mirt__call *call) {
     mirt__call inplace = *call;
     call->kernels->fill(mirt__out(call, 0), 1, mirt__elements(call->node->out[0], call->rows), &call->where);
@@ -68,11 +68,11 @@ MIRT__TRAINING void mirt__dropout_mask_run(const mirt__call *call) {
     mirt__dropout_run(&inplace);
 }
 
-MIRT__OP_ROW(dropout_mask, mirt__shape_given, MIRT__TRAINING_ENTRY(mirt__dropout_mask_run), )
+MIRT__OP_ROW(dropout_mask, mirt__shape_given, MIRT__TRAINING_ENTRY(mirt__dropout_mask_run),
+    MIRT__IS(stops_gradient) MIRT__SET(shape_only, MIRT__INPUT(0)))
 
 MIRT__LIB mirt_tensor *mirt__masked_op(mirt_tensor *x, const mirt__attrs *a) {
-    mirt_tensor *rows = mirt_stop_gradient(x);
-    return mirt__binary_op(MIRT__MULTIPLY, x, mirt__apply(MIRT__OP_dropout_mask, a, &rows, 1));
+    return mirt__binary_op(MIRT__MULTIPLY, x, mirt__apply(MIRT__OP_dropout_mask, a, &x, 1));
 }
 
 MIRT__LIB mirt_tensor *mirt__dropout_noise_op(mirt_tensor *x, float rate, uint64_t key, const mirt_shape *noise) {

@@ -21,12 +21,14 @@ static bool mirt__unary_shape(mirt__node *node) {
 static void mirt__unary_run(const mirt__call *call) {
     mirt__unary u;
     u.kind = (mirt__unary_kind)call->node->a.kind;
+    u.x_dtype = call->node->in[0]->dtype;
+    u.y_dtype = call->node->out[0]->dtype;
     u.count = mirt__elements(call->node->out[0], call->rows);
-    u.x = mirt__in(call, 0);
-    u.y = mirt__out(call, 0);
+    u.x = call->in[0];
+    u.y = call->out[0];
     u.scale = call->node->a.scale;
     u.offset = call->node->a.offset;
-    if (call->node->in[0]->dtype != MIRT_FLOAT32) mirt__copy_run(call);
+    if (mirt__dtype_known(u.x_dtype) && u.x_dtype != MIRT_FLOAT32) mirt__copy_run(call);
     else call->kernels->unary(&u, &call->where);
 }
 
@@ -74,7 +76,7 @@ MIRT__TRAINING mirt__extent mirt__unary_extent(const mirt__node *node, const mir
 
 MIRT__OP_ROW(unary, mirt__unary_shape, mirt__unary_run,
     MIRT__SET_GRADIENT(mirt__unary_gradient) MIRT__IS(row_wise) MIRT__SET_EXTENT(mirt__unary_extent)
-    MIRT__SET(overwrites, MIRT__INPUTS_ALL)
+    MIRT__SET(overwrites, MIRT__INPUTS_ALL) MIRT__IS(half_elements)
     MIRT__SAVED(1, 1, MIRT__SAVES_kind | MIRT__SAVES_scale | MIRT__SAVES_offset))
 
 MIRT__LIB mirt_tensor *mirt__unary_op(mirt__unary_kind kind, mirt_tensor *x, float scale, float offset) {
@@ -129,8 +131,10 @@ static void mirt__binary_args(const mirt__call *call, mirt__binary *b) {
     for (int i = 0; i < out->rank; i++) b->dim[i] = mirt__dim_at(out, i, call->rows);
     b->scale = call->node->a.scale;
     b->offset = call->node->a.offset;
-    b->a = mirt__in(call, 0);
-    b->y = mirt__out(call, 0);
+    b->a_dtype = call->node->in[0]->dtype;
+    b->y_dtype = call->node->out[0]->dtype;
+    b->a = call->in[0];
+    b->y = call->out[0];
     mirt__broadcast_strides(&call->node->in[0]->shape, out, b->a_stride);
 }
 
@@ -138,7 +142,8 @@ static void mirt__binary_call(const mirt__call *call, mirt__binary_kind kind) {
     mirt__binary b;
     mirt__binary_args(call, &b);
     b.kind = kind;
-    b.b = mirt__in(call, 1);
+    b.b_dtype = call->node->in[1]->dtype;
+    b.b = call->in[1];
     mirt__broadcast_strides(&call->node->in[1]->shape, &call->node->out[0]->shape, b.b_stride);
     call->kernels->binary(&b, &call->where);
 }
@@ -198,7 +203,7 @@ static bool mirt__binary_half(const mirt__node *node) { return node->out[0]->laz
 MIRT__OP_ROW(binary, mirt__binary_shape, mirt__binary_run,
     MIRT__SET_GRADIENT(mirt__binary_gradient) MIRT__IS(row_wise) MIRT__SET_EXTENT(mirt__binary_extent)
     MIRT__SET(overwrites, MIRT__INPUTS_ALL) MIRT__SET(lazy, MIRT__LAZY_GATE) MIRT__SET(half, mirt__binary_half)
-    MIRT__SET(half_in, MIRT__INPUT(0)) MIRT__SAVED(2, 2, MIRT__SAVES_kind))
+    MIRT__SET(half_in, MIRT__INPUT(0)) MIRT__IS(half_elements) MIRT__SAVED(2, 2, MIRT__SAVES_kind))
 
 static bool mirt__broadcast_to_shape(mirt__node *node) {
     return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, &node->in[1]->shape);
@@ -220,7 +225,8 @@ static void mirt__broadcast_run(const mirt__call *call) {
 }
 
 MIRT__OP_ROW(broadcast, mirt__broadcast_to_shape, mirt__broadcast_run,
-    MIRT__IS(row_wise) MIRT__SET_EXTENT(mirt__extent_kept) MIRT__SET(shape_only, MIRT__INPUT(1)))
+    MIRT__IS(row_wise) MIRT__SET_EXTENT(mirt__extent_kept) MIRT__SET(shape_only, MIRT__INPUT(1))
+    MIRT__IS(half_elements))
 
 MIRT__TRAINING_LIB mirt_tensor *mirt__broadcast_op(mirt_tensor *x, mirt_tensor *like, bool mean) {
     mirt__attrs a = mirt__attrs_of(MIRT__OP_broadcast);
@@ -248,7 +254,7 @@ MIRT__TRAINING void mirt__bias_add_gradient(mirt__node *node, mirt_tensor *const
 
 MIRT__OP_ROW(bias_add, mirt__bias_add_shape, mirt__bias_add_run,
     MIRT__SET_GRADIENT(mirt__bias_add_gradient) MIRT__IS(row_wise) MIRT__IS(weighted_sum)
-    MIRT__SET(overwrites, MIRT__INPUT(0)))
+    MIRT__SET(overwrites, MIRT__INPUT(0)) MIRT__IS(half_elements))
 
 MIRT__LIB mirt_tensor *mirt__bias_add_op(mirt_tensor *x, mirt_tensor *bias) {
     return mirt__apply_two(MIRT__OP_bias_add, NULL, x, bias);

@@ -3,13 +3,14 @@
 /* Stores images as 16-bit numbers under a mixed policy. */
 
 /* Whether the node's kernel can write its first output so. */
-static bool mirt__half_makes(const mirt__node *node) {
+static bool mirt__half_makes(const mirt__node *node, bool elements) {
+    if (elements && node->op->half_elements) return true;
     return node->op->half_out && node->op->half && node->op->half(node);
 }
 
 /* Whether it can read the input so. Images have four axes, as all that convolutions make. */
-static bool mirt__half_reads(const mirt__node *node, int input) {
-    if (node->op->shape_only >> input & 1) return true;
+static bool mirt__half_reads(const mirt__node *node, int input, bool elements) {
+    if (node->op->shape_only >> input & 1 || (elements && node->op->half_elements)) return true;
     return (node->op->half_in >> input & 1) && node->op->half && node->op->half(node);
 }
 
@@ -35,14 +36,14 @@ static bool mirt__half_ties(const mirt__node *node) {
 
 /* Whether a gradient made in float32 is worth a copy of half the size for the normalizations that read it several
    times, while nothing needs it as it is. */
-MIRT__TRAINING bool mirt__half_worth(const mirt_tensor *t, const mirt__storage_costs *costs) {
+MIRT__TRAINING bool mirt__half_worth(const mirt_tensor *t, const mirt__storage_costs *costs, bool elements) {
     return t && !t->lazy && t->shape.rank == 4 && t->dtype == MIRT_FLOAT32 && t->node->op->run &&
-           !mirt__half_makes(t->node) && t->pass.half.readers == t->uses &&
+           !mirt__half_makes(t->node, elements) && t->pass.half.readers == t->uses &&
            mirt__storage_copy(t, t->pass.half.profits, costs);
 }
 
 /* Puts those copies behind what they copy. */
-MIRT__TRAINING bool mirt__half_cast(mirt__graph *graph, const mirt__storage_costs *costs) {
+MIRT__TRAINING bool mirt__half_cast(mirt__graph *graph, const mirt__storage_costs *costs, bool elements) {
     const int n = graph->count;
     for (int i = 0; i < n; i++) {
         for (int k = 0; k < graph->node[i]->num_out; k++) {
@@ -53,13 +54,13 @@ MIRT__TRAINING bool mirt__half_cast(mirt__graph *graph, const mirt__storage_cost
     }
     for (int i = 0; i < n; i++) {
         const mirt__node *node = graph->node[i];
-        for (int k = 0; k < node->num_in; k++) node->in[k]->pass.half.readers += mirt__half_reads(node, k);
+        for (int k = 0; k < node->num_in; k++) node->in[k]->pass.half.readers += mirt__half_reads(node, k, elements);
         if (node->op->half_copied) node->in[0]->pass.half.profits++;
     }
     for (int i = 0; i < n; i++) {
         mirt_tensor *t = graph->node[i]->out[0];
         mirt__attrs a = mirt__attrs_of(MIRT__OP_cast);
-        if (!mirt__half_worth(t, costs)) continue;
+        if (!mirt__half_worth(t, costs, elements)) continue;
         a.dtype = MIRT_FLOAT32;
         a.half = true;
         graph->scope = t->node->name;
@@ -79,13 +80,14 @@ MIRT__TRAINING bool mirt__half_cast(mirt__graph *graph, const mirt__storage_cost
 }
 
 MIRT__LIB void mirt__fuse_half(mirt__graph *graph, const mirt__storage_costs *costs, mirt_dtype half,
-                               mirt_tensor *const *keep, int count) {
-    if (MIRT__TRAINS && !mirt__half_cast(graph, costs)) return;
+                               bool elements, mirt_tensor *const *keep, int count) {
+    if (MIRT__TRAINS && !mirt__half_cast(graph, costs, elements)) return;
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
         for (int k = 0; k < node->num_out; k++) {
             const mirt_tensor *t = node->out[0];
-            node->out[k]->pass.half.possible = k == 0 && !t->lazy && t->shape.rank == 4 && mirt__half_makes(node);
+            node->out[k]->pass.half.possible = k == 0 && !t->lazy && t->shape.rank == 4 && t->dtype == MIRT_FLOAT32 &&
+                                               mirt__half_makes(node, elements);
         }
     }
     for (int i = 0; i < count; i++) {
@@ -93,7 +95,7 @@ MIRT__LIB void mirt__fuse_half(mirt__graph *graph, const mirt__storage_costs *co
     }
     for (int i = 0; i < graph->count; i++) {
         const mirt__node *node = graph->node[i];
-        for (int k = 0; k < node->num_in; k++) node->in[k]->pass.half.possible &= mirt__half_reads(node, k);
+        for (int k = 0; k < node->num_in; k++) node->in[k]->pass.half.possible &= mirt__half_reads(node, k, elements);
     }
     for (bool news = true; news;) {
         news = false;

@@ -190,6 +190,35 @@ static mirt_model *build_norms(mirt_strategy *s, const char *policy) {
     return compiled(m, policy, mirt_sgd(0.05f, 0.9f, false));
 }
 
+/* As EfficientNet's blocks: gated by channels, and the branch of a sample dropped. */
+static mirt_model *build_gates(mirt_strategy *s, const char *policy) {
+    mirt_model *m = mirt_model_create(s, "gates");
+    mirt_conv2d_desc conv;
+    mirt_dropout_desc drop;
+    mirt_dense_desc logits;
+    memset(&conv, 0, sizeof conv);
+    memset(&drop, 0, sizeof drop);
+    memset(&logits, 0, sizeof logits);
+    conv.filters = 16;
+    conv.kernel[0] = conv.kernel[1] = conv.strides[0] = conv.strides[1] = 2;
+    conv.no_bias = true;
+    drop.rate = 0.2f;
+    drop.noise_shape = MIRT_SHAPE(1, 1, 1);
+    logits.units = 10;
+    mirt_tensor *x = mirt_rescale(mirt_input(m, MIRT_SHAPE(28, 28, 1)), 1.0f / 255, 0), *in[2], *gate[2];
+    in[1] = mirt_activation(mirt_batch_norm(mirt_conv2d(x, &conv), NULL), MIRT_SILU);
+    conv.kernel[0] = conv.kernel[1] = conv.strides[0] = conv.strides[1] = 1;
+    gate[0] = mirt_activation(mirt_batch_norm(mirt_conv2d(in[1], &conv), NULL), MIRT_SILU);
+    x = mirt_reshape_layer(mirt_global_average_pool2d(gate[0]), MIRT_SHAPE(1, 1, 16));
+    conv.activation = MIRT_SIGMOID;
+    gate[1] = mirt_conv2d(x, &conv);
+    conv.activation = MIRT_LINEAR;
+    in[0] = mirt_dropout_layer(mirt_batch_norm(mirt_conv2d(mirt_multiply_layer(gate, 2), &conv), NULL), &drop);
+    x = mirt_global_average_pool2d(mirt_add_layer(in, 2));
+    mirt_model_output(m, mirt_dense(x, &logits));
+    return compiled(m, policy, mirt_sgd(0.05f, 0.9f, false));
+}
+
 typedef struct network {
     const char *name;
     mirt_model *(*build)(mirt_strategy *s, const char *policy);
@@ -451,7 +480,8 @@ static void check_found(void) {
 }
 
 int main(void) {
-    const network mnist = {"MNIST's network", build_mnist, false}, norms = {"a normalized one", build_norms, true};
+    const network mnist = {"MNIST's network", build_mnist, false}, norms = {"a normalized one", build_norms, true},
+                  gates = {"a gated one", build_gates, true};
     const bool small = small_tier();
     if (!four_devices()) return done_testing();
     backend = mirt__cuda_backend();
@@ -465,8 +495,10 @@ int main(void) {
     draw_digits();
     check_stored(&mnist);
     check_stored(&norms);
+    check_stored(&gates);
     check_training(&mnist, small ? 3 : 20);
     check_training(&norms, small ? 4 : 15);
+    check_training(&gates, small ? 3 : 10);
     check_overflow(&norms, "gpu");
     if (!small) check_overflow(&mnist, "gpu:0,gpu:1");
     check_growth(&norms);

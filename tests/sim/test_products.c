@@ -1,6 +1,6 @@
-/* Products and convolutions of a simulated GPU that other tests leave out, against the reference. Products
-   of rounded numbers (tf32, bfloat16, float16), those of cuBLAS and what follows them, every kernel of convolutions
-   with pooling. */
+/* Products, convolutions and elementwise kernels of a simulated GPU that other tests leave out, against the reference.
+   Products of rounded numbers (tf32, bfloat16, float16), those of cuBLAS and what follows them, every kernel of
+   convolutions with pooling, elements of 16 bits. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../../mirrortrain.h"
 #include "opening.h"
@@ -106,6 +106,12 @@ static void products_input(const void *args, const mirt__where *where) {
 }
 static void products_weights(const void *args, const mirt__where *where) {
     products_backend->kernels()->conv_weight_grad((const mirt__conv_weight_grad *)args, where);
+}
+static void products_unary(const void *args, const mirt__where *where) {
+    products_backend->kernels()->unary((const mirt__unary *)args, where);
+}
+static void products_binary(const void *args, const mirt__where *where) {
+    products_backend->kernels()->binary((const mirt__binary *)args, where);
 }
 static void products_pool(const void *args, const mirt__where *where) {
     products_backend->kernels()->conv_pool((const mirt__conv_pool *)args, where);
@@ -299,6 +305,88 @@ static void products_test_pool(int64_t rows, int64_t h, int64_t w, int64_t ci, i
     free(wanted);
 }
 
+/* Elements of each dtype; y may replace a. `repeats`: b's dimensions that are 1, by bits. Results in 16 bits are those of
+   the reference, rounded: exactly, but for what is computed by several operations. */
+static void products_test_binary(mirt__binary_kind kind, int64_t pixels, int64_t channels, unsigned repeats,
+                                 const mirt_dtype *dtype, bool replaced) {
+    const int64_t dim[4] = {2, pixels, 3, channels}, count = 6 * pixels * channels;
+    int64_t others = 1;
+    mirt__binary b;
+    memset(&b, 0, sizeof b);
+    b.kind = kind;
+    b.rank = 4;
+    b.scale = 1.0f / 3;
+    for (int64_t i = 3, step = 1; i >= 0; step *= dim[i--]) {
+        b.dim[i] = dim[i];
+        b.a_stride[i] = step;
+        b.b_stride[i] = repeats >> i & 1 ? 0 : others;
+        if (!(repeats >> i & 1)) others *= dim[i];
+    }
+    products_array x = products_make(count, dtype[0]), z = products_make(others, dtype[1]),
+                   y = products_make(count, dtype[2]);
+    b.a = x.x;
+    b.b = z.x;
+    b.y = y.x;
+    mirt__ref_binary(&b);
+    for (int64_t i = 0; i < count; i++) {
+        if (y.dtype != MIRT_FLOAT32) y.x[i] = products_widen(products_round(y.x[i], y.dtype), y.dtype);
+        y.size[i] = fabsf(y.x[i]);
+    }
+    b.a_dtype = x.dtype, b.b_dtype = z.dtype, b.y_dtype = y.dtype;
+    b.a = x.device;
+    b.b = z.device;
+    b.y = y.device;
+    if (replaced) { /* the buffers are exchanged, so that each is freed once */
+        y.device = x.device;
+        x.device = b.y;
+        b.y = y.device;
+    }
+    products_run(products_binary, &b);
+    const double error = products_error(&y), limit = kind == MIRT__SILU_GRAD ? 8e-3 : 0;
+    ok(error <= limit, "binary %d of dtypes %d, %d to %d%s, %d pixels of %d channels, repeats %u: off by %.1e", (int)kind,
+       (int)dtype[0], (int)dtype[1], (int)dtype[2], replaced ? " in place" : "", (int)pixels, (int)channels, repeats,
+       error);
+    products_free(&x);
+    products_free(&z);
+    products_free(&y);
+}
+
+static void products_test_unary(int64_t count, mirt_dtype from, mirt_dtype to) {
+    products_array x = products_make(count, from), y = products_make(count, to);
+    mirt__unary u;
+    memset(&u, 0, sizeof u);
+    u.kind = MIRT__NEGATIVE;
+    u.count = count;
+    u.x = x.device;
+    u.y = y.device;
+    u.x_dtype = from;
+    u.y_dtype = to;
+    products_run(products_unary, &u);
+    for (int64_t i = 0; i < count; i++) {
+        y.x[i] = to == MIRT_FLOAT32 ? -x.x[i] : products_widen(products_round(-x.x[i], to), to);
+        y.size[i] = fabsf(y.x[i]);
+    }
+    const double error = products_error(&y);
+    ok(error == 0, "%d elements of dtype %d to %d: off by %.1e", (int)count, (int)from, (int)to, error);
+    products_free(&x);
+    products_free(&y);
+}
+
+/* Of float32 and 16 bits in each place, by one, four and eight neighbors, in rows that end in between. */
+static void products_test_elements(mirt_dtype half) {
+    static const mirt__binary_kind kinds[] = {MIRT__ADD, MIRT__MULTIPLY, MIRT__SILU_GRAD};
+    static const unsigned repeats[] = {0, 6, 14, 7}; /* an image; a gate of channels; of samples; a bias */
+    static const int64_t channels[] = {16, 12, 5};
+    for (int set = 0; set < 8; set++) {
+        const mirt_dtype dtype[3] = {set & 1 ? half : MIRT_FLOAT32, set & 2 ? half : MIRT_FLOAT32,
+                                     set & 4 ? half : MIRT_FLOAT32};
+        for (int i = 0; i < 12; i++)
+            products_test_binary(kinds[(set + i) % 3], 3 + i % 2, channels[i % 3], repeats[i / 3], dtype,
+                                 dtype[0] == dtype[2] && i % 2);
+        for (int64_t count = 1; set < 4 && count < 2000; count = count * 5 + 3) products_test_unary(count, dtype[0], dtype[1]);
+    }
+}
+
 int main(void) {
     products_backend = mirt__cuda_backend();
     for (int tf32 = 0; tf32 < 2; tf32++) {
@@ -325,6 +413,7 @@ int main(void) {
                 mirt__conv deep = products_conv(2, 9, 8, 16, 16, 3, 1, 1);
                 deep.groups = 16;
                 products_test_conv(deep, dtype, 1e-5);
+                products_test_elements(dtype);
             }
             products_test_pool(2, 13, 12, 1, 7, 3);
             products_test_pool(2, 11, 12, 1, 33, 5);
