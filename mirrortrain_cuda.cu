@@ -7765,7 +7765,7 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_tile {
     static const bool half = MATH >= MIRT__CU_BY_HALF;
     typedef typename mirt__cu_half_of<MATH == MIRT__CU_BY_FLOAT16>::type H;
     static const int k = half ? 32 : 16; /* of a step */
-    static const int warp_n = half && BN == 128 ? 64 : 32, warp_m = half && BM == 64 ? 32 : 64;
+    static const int warp_n = 32, warp_m = half && BM == 64 ? 32 : 64;
     static const int threads = BM / warp_m * (BN / warp_n) * 32;
     static const int resident = !half ? 1 : BN == 64 ? 3 : 2; /* blocks of a processor, at least */
     static const int stages = half ? 4 : 2;
@@ -7782,8 +7782,8 @@ static inline __host__ __device__ int mirt__cu_mm_work_bytes(int stages, int a_b
     return bytes > slab ? bytes : slab;
 }
 
-struct mirt__cu_mm_row { /* a pixel of the target: its image in the source, and what its first tap reads there */
-    int64_t base;
+struct mirt__cu_mm_row { /* a pixel of the target: what its first tap reads, and where that begins */
+    int64_t at;
     int y, x;
 };
 /* Where a thread is in k. */
@@ -7859,16 +7859,16 @@ static inline __device__ void mirt__cu_mm_rows_put(const mirt__cu_multiply &p, c
     for (int i = (int)threadIdx.x; i < BM; i += THREADS) {
         const int64_t m = b.row + i;
         mirt__cu_mm_row r;
-        r.base = 0;
+        r.at = 0;
         r.y = r.x = -(1 << 29);
         int64_t to = -1, of = 0;
         if (m < b.rows) {
             const int64_t lines = mirt__cu_mm_divide(m, b.across.count), x = m - lines * b.across.count;
             of = mirt__cu_mm_divide(lines, b.down.count);
             const int64_t y = lines - of * b.down.count;
-            r.base = of * p.down.source * p.across.source;
             r.y = (int)y * b.down.move + b.down.off;
             r.x = (int)x * b.across.move + b.across.off;
+            r.at = ((of * p.down.source + r.y) * p.across.source + r.x) * p.c + (int64_t)b.group * p.k;
             to = (of * p.down.target + b.down.first + y * b.down.step) * p.across.target + b.across.first +
                  x * b.across.step;
         }
@@ -7878,13 +7878,16 @@ static inline __device__ void mirt__cu_mm_rows_put(const mirt__cu_multiply &p, c
     }
 }
 
-/* Where the pixel that a row reads by a tap begins, or -1. */
-static inline __device__ int64_t mirt__cu_mm_row_at(const mirt__cu_multiply &p, const mirt__cu_mm_block &b,
+/* Whether a row reads something by a tap. */
+static inline __device__ bool mirt__cu_mm_row_reads(const mirt__cu_multiply &p, const mirt__cu_mm_block &b,
                                                     const mirt__cu_mm_row &r, const mirt__cu_mm_walk &w) {
     const int y = r.y + w.y * b.down.tap_off, x = r.x + w.x * b.across.tap_off;
-    const bool inside = (unsigned)y < (unsigned)p.down.source && (unsigned)x < (unsigned)p.across.source &&
-                        w.y < b.down.taps;
-    return inside ? (r.base + (int64_t)y * p.across.source + x) * p.c + (int64_t)b.group * p.k : -1;
+    return (unsigned)y < (unsigned)p.down.source && (unsigned)x < (unsigned)p.across.source && w.y < b.down.taps;
+}
+/* How far behind what the first tap reads a tap reads, in all rows. */
+static inline __device__ int64_t mirt__cu_mm_tap_at(const mirt__cu_multiply &p, const mirt__cu_mm_block &b,
+                                                    const mirt__cu_mm_walk &w) {
+    return ((int64_t)(w.y * b.down.tap_off) * p.across.source + w.x * b.across.tap_off) * p.c;
 }
 
 /* Numbers of 16 bits in shared memory: rows of 64 bytes for x, of BN * 2 for b, whose pieces of 16 bytes lie so that
@@ -8034,7 +8037,7 @@ template <int BN, int THREADS> struct mirt__cu_mm_finisher {
         }
     }
     __device__ void slab(const mirt__cu_multiply &p, const float *from, const int64_t *out, int rows) {
-        const int batch = 4;
+        const int batch = THREADS > 128 ? 2 : 4; /* more would not fit in their registers */
         if (n == 0) return;
 #pragma unroll 1
         for (int r = lane; r < rows; r += lanes * batch) {
@@ -8071,13 +8074,16 @@ static inline __device__ void mirt__cu_multiply_end(const mirt__cu_multiply &p, 
                                                     const int64_t *out) {
     typedef mirt__cu_mm_tile<BM, BN, MATH> tile;
     mirt__cu_mm_finisher<BN, tile::threads> finisher;
+    __syncthreads();
+    sums.put(slab, 0);
+    __syncthreads();
     finisher.begin(p, b.group, b.column);
-#pragma unroll 1
-    for (int i = 0; i < BM / tile::slab_rows; i++) {
+    finisher.slab(p, slab, out, tile::slab_rows);
+    if constexpr (tile::slab_rows < BM) {
         __syncthreads();
-        sums.put(slab, i);
+        sums.put(slab, 1);
         __syncthreads();
-        finisher.slab(p, slab, out + i * tile::slab_rows, tile::slab_rows);
+        finisher.slab(p, slab, out + tile::slab_rows, tile::slab_rows);
     }
     if (p.splits == 1) finisher.end(p, b.group, b.column, b.part, slab);
 }
@@ -8135,7 +8141,10 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_left {
 
     __device__ void look(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_row *info) {
 #pragma unroll
-        for (int i = 0; i < count; i++) from[i] = mirt__cu_mm_row_at(p, b, info[row + i * step], at);
+        for (int i = 0; i < count; i++) {
+            const mirt__cu_mm_row &r = info[row + i * step];
+            from[i] = mirt__cu_mm_row_reads(p, b, r, at) ? r.at + mirt__cu_mm_tap_at(p, b, at) : -1;
+        }
     }
     __device__ void begin(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_row *info) {
         piece = (int)threadIdx.x % pieces;
@@ -8253,106 +8262,135 @@ static inline __device__ void mirt__cu_mm_through_registers(const mirt__cu_multi
     }
 }
 
-/* Of 16 bits, copied to shared memory while older stages are multiplied; each thread makes what it copied there what
-   its reader reads. */
-template <int BM, int BN, int MATH>
+/* A thread's share of copies of 16 bits to shared memory, of which each stage has a step of k. BARE: x is multiplied as
+   it is stored; otherwise each thread makes what it copied there what its reader reads. */
+template <int BM, int BN, int MATH, bool BARE> struct mirt__cu_mm_copies {
+    typedef mirt__cu_mm_tile<BM, BN, MATH> tile;
+    typedef typename tile::H H;
+    static const int step = tile::threads / 4, count = BM / step, b_step = tile::threads / (BN / 8),
+                     b_count = tile::k / b_step, ahead = tile::stages - 1;
+    mirt__cu_mm_walk at;
+    int piece, row, a_at, b_at, b_left; /* b_left: rows of b from the thread's first one on */
+    const H *x[count], *right[b_count]; /* of which nothing is read where there is nothing */
+    bool there[count], back;
+    unsigned valid, live; /* not BARE: `there` by bits, and of each stage, the newest's are the lowest */
+    int c;                /* nor this: channel of the oldest stage */
+
+    /* What the thread reads by another tap. */
+    __device__ void look(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_row *rows) {
+        const int64_t off = mirt__cu_mm_tap_at(p, b, at) + at.c;
+        valid = 0;
+#pragma unroll
+        for (int i = 0; i < count; i++) {
+            const mirt__cu_mm_row &r = rows[row + i * step];
+            x[i] = static_cast<const H *>(p.x.data) + (r.at + off);
+            there[i] = mirt__cu_mm_row_reads(p, b, r, at);
+            valid |= (there[i] ? 1u : 0u) << i;
+        }
+    }
+    __device__ void begin(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_row *rows) {
+        const int first = b.first_step * tile::k, b_piece = (int)threadIdx.x % (BN / 8),
+                  b_row = (int)threadIdx.x / (BN / 8);
+        piece = (int)threadIdx.x % 4;
+        row = (int)threadIdx.x / 4;
+        a_at = mirt__cu_mm_half_a(row, piece); /* those of rows 8 apart lie alike */
+        b_at = mirt__cu_mm_half_b<BN>(b_row, b_piece);
+        b_left = b.column + b_piece * 8 < p.b_row ? b.depth - first - b_row : 0;
+#pragma unroll
+        for (int i = 0; i < b_count; i++)
+            right[i] = static_cast<const H *>(p.b) + b.b_at + b.column + b_piece * 8 +
+                       (int64_t)(first + b_row + i * b_step) * p.b_row;
+        at.c = at.y = at.x = 0;
+        mirt__cu_mm_walk_on(at, first + piece * 8, p.k, b.across.taps < 1 ? 1 : b.across.taps);
+        c = at.c;
+        live = 0;
+        back = !BARE && (p.x.kind & MIRT__CU_READ_BACK) != 0;
+        look(p, b, rows);
+    }
+    /* Asks for the next step. */
+    __device__ void ask(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_row *rows, char *to) {
+#pragma unroll
+        for (int i = 0; i < count; i++) {
+            mirt__cu_cp_async16(to + a_at + i * step * 64, x[i], there[i]);
+            if (back)
+                mirt__cu_cp_async16(to + tile::a_bytes + tile::b_bytes + a_at + i * step * 64,
+                                    static_cast<const H *>(p.x.z) + (x[i] - static_cast<const H *>(p.x.data)), there[i]);
+            x[i] += tile::k;
+        }
+        live |= valid;
+#pragma unroll
+        for (int i = 0; i < b_count; i++) {
+            mirt__cu_cp_async16(to + tile::a_bytes + b_at + i * b_step * BN * 2, right[i], i * b_step < b_left);
+            right[i] += tile::k * p.b_row;
+        }
+        b_left -= tile::k;
+        at.c += tile::k;
+        if (at.c < p.k) return;
+        mirt__cu_mm_walk_on(at, 0, p.k, b.across.taps);
+        look(p, b, rows);
+    }
+    /* What came is as its reader reads it. */
+    __device__ void make(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const int *image, const float *columns,
+                         char *done) {
+        const unsigned mine = live >> (ahead - 1) * count;
+#pragma unroll 1
+        for (int part = 0; part < 8; part += 4) {
+            mirt__cu_columns<4> k;
+            mirt__cu_columns_get<MIRT__CU_READ_ANY, 4>(p.x, columns, p.k, c + part, k);
+#pragma unroll 1
+            for (int i = 0; i < count; i++) {
+                if (!(mine >> i & 1)) continue;
+                const int line = row + i * step, at_byte = a_at + i * step * 64 + part * 2;
+                H *place = reinterpret_cast<H *>(done + at_byte);
+                float value[4], other[4] = {0, 0, 0, 0};
+                mirt__cu_load_n<4>(place, value);
+                if (back)
+                    mirt__cu_load_n<4>(reinterpret_cast<const H *>(done + tile::a_bytes + tile::b_bytes + at_byte),
+                                       other);
+                mirt__cu_mm_quick<4>(p.x, k, value, other,
+                                     p.x.gate + image[line] * p.x.channels + (int64_t)b.group * p.k + c + part);
+                mirt__cu_store_n<4>(place, value);
+            }
+        }
+        c += tile::k;
+        while (c >= p.k) c -= p.k;
+    }
+};
+/* Stages are copied while older ones are multiplied. */
+template <int BM, int BN, int MATH, bool BARE>
 static inline __device__ void mirt__cu_mm_through_copies(const mirt__cu_multiply &p, const mirt__cu_mm_block &b,
                                                          const mirt__cu_mm_row *rows, const int *image,
                                                          const float *columns, char *work,
                                                          mirt__cu_mm_sums_of<BM, BN, MATH> &sums) {
     typedef mirt__cu_mm_tile<BM, BN, MATH> tile;
-    typedef typename tile::H H;
-    const int step = tile::threads / 4, count = BM / step, b_step = tile::threads / (BN / 8),
-              b_count = tile::k / b_step, ahead = tile::stages - 1;
-    const int piece = (int)threadIdx.x % 4, row = (int)threadIdx.x / 4, b_piece = (int)threadIdx.x % (BN / 8),
-              b_row = (int)threadIdx.x / (BN / 8);
-    const bool back = (p.x.kind & MIRT__CU_READ_BACK) != 0, bare = p.x.kind == MIRT__CU_READ_PLAIN && !p.x.affine,
-               inside = b.column + b_piece * 8 < p.b_row;
-    const int stage = tile::a_bytes + tile::b_bytes + (back ? tile::a_bytes : 0), first = b.first_step;
-    const int a_at = mirt__cu_mm_half_a(row, piece),
-              b_at = mirt__cu_mm_half_b<BN>(b_row, b_piece); /* those of rows 8 apart lie alike */
-    const H *x = static_cast<const H *>(p.x.data), *z = static_cast<const H *>(p.x.z);
-    const H *right = static_cast<const H *>(p.b) + b.b_at + b.column + b_piece * 8 +
-                     (int64_t)(first * tile::k + b_row) * p.b_row;
-    mirt__cu_mm_walk at = {0, 0, 0};
-    int64_t from[count];
-    unsigned live = 0; /* which of its pieces exist: `count` bits for each stage, the newest's are the lowest */
-    int c = 0;         /* channel of the oldest stage */
-    if (first >= b.steps) return;
-    mirt__cu_mm_walk_on(at, first * tile::k + piece * 8, p.k, b.across.taps);
-    c = at.c;
-#pragma unroll
-    for (int i = 0; i < count; i++) from[i] = mirt__cu_mm_row_at(p, b, rows[row + i * step], at);
-    int asked_slot = 0, done_slot = 0;
-    for (int s = first; s < b.steps + ahead; s++) {
-        char *done = work + done_slot * stage;
-        if (s >= first + ahead) {
+    typedef mirt__cu_mm_copies<BM, BN, MATH, BARE> mine;
+    mine copies;
+    if (b.first_step >= b.steps) return;
+    copies.begin(p, b, rows);
+    const int stage = tile::a_bytes + tile::b_bytes + (copies.back ? tile::a_bytes : 0),
+              end = tile::stages * stage, steps = b.steps - b.first_step;
+    /* The oldest stage is the one after the newest. */
+#pragma unroll 1
+    for (int s = -mine::ahead, newest = 0; s < steps; s++) {
+        const int oldest = newest + stage == end ? 0 : newest + stage;
+        if (s >= 0) {
             mirt__cu_cp_async_wait<tile::stages - 2>();
-            const unsigned mine = live >> (ahead - 1) * count;
-            if (!bare) {
-#pragma unroll 1
-                for (int part = 0; part < 8; part += 4) {
-                    mirt__cu_columns<4> k;
-                    mirt__cu_columns_get<MIRT__CU_READ_ANY, 4>(p.x, columns, p.k, c + part, k);
-#pragma unroll 1
-                    for (int i = 0; i < count; i++) {
-                        if (!(mine >> i & 1)) continue;
-                        const int line = row + i * step, at_byte = a_at + i * step * 64 + part * 2;
-                        H *place = reinterpret_cast<H *>(done + at_byte);
-                        float value[4], other[4] = {0, 0, 0, 0};
-                        mirt__cu_load_n<4>(place, value);
-                        if (back)
-                            mirt__cu_load_n<4>(
-                                reinterpret_cast<const H *>(done + tile::a_bytes + tile::b_bytes + at_byte), other);
-                        mirt__cu_mm_quick<4>(p.x, k, value, other,
-                                             p.x.gate + image[line] * p.x.channels + (int64_t)b.group * p.k + c + part);
-                        mirt__cu_store_n<4>(place, value);
-                    }
-                }
-                c += tile::k;
-                while (c >= p.k) c -= p.k;
-            }
+            if constexpr (!BARE) copies.make(p, b, image, columns, work + oldest);
             __syncthreads(); /* all of this stage is there, and nobody is at the one before any more */
         }
-        live <<= count;
-        if (s < b.steps) {
-            char *to = work + asked_slot * stage;
-#pragma unroll
-            for (int i = 0; i < count; i++) {
-                const bool valid = from[i] >= 0;
-                live |= (valid ? 1u : 0u) << i;
-                mirt__cu_cp_async16(to + a_at + i * step * 64, valid ? x + from[i] + at.c : x, valid);
-                if (back)
-                    mirt__cu_cp_async16(to + tile::a_bytes + tile::b_bytes + a_at + i * step * 64,
-                                        valid ? z + from[i] + at.c : z, valid);
-            }
-#pragma unroll
-            for (int i = 0; i < b_count; i++) {
-                const bool valid = inside && s * tile::k + b_row + i * b_step < b.depth;
-                mirt__cu_cp_async16(to + tile::a_bytes + b_at + i * b_step * BN * 2,
-                                    valid ? right + i * b_step * (int)p.b_row : static_cast<const H *>(p.b), valid);
-            }
-            right += tile::k * p.b_row;
-            const mirt__cu_mm_walk was = at;
-            mirt__cu_mm_walk_on(at, tile::k, p.k, b.across.taps);
-            if (at.y != was.y || at.x != was.x) {
-#pragma unroll
-                for (int i = 0; i < count; i++) from[i] = mirt__cu_mm_row_at(p, b, rows[row + i * step], at);
-            }
-        }
+        copies.live <<= mine::count;
+        if (s + mine::ahead < steps) copies.ask(p, b, rows, work + newest);
         mirt__cu_cp_async_commit();
-        asked_slot = asked_slot + 1 == tile::stages ? 0 : asked_slot + 1;
-        if (s >= first + ahead) {
-            sums.add(done, done + tile::a_bytes);
-            done_slot = done_slot + 1 == tile::stages ? 0 : done_slot + 1;
-        }
+        if (s >= 0) sums.add(work + oldest, work + oldest + tile::a_bytes);
+        newest = oldest;
     }
     mirt__cu_cp_async_wait<0>();
 }
 
-template <int BM, int BN, int MATH>
+/* BARE: x is read as it is stored, in 16 bits. */
+template <int BM, int BN, int MATH, bool BARE>
 static __global__ void __launch_bounds__((mirt__cu_mm_tile<BM, BN, MATH>::threads),
-                                         (mirt__cu_mm_tile<BM, BN, MATH>::resident))
+                                         (!BARE && BN == 128 ? 1 : mirt__cu_mm_tile<BM, BN, MATH>::resident))
     mirt__cu_multiply_kernel(mirt__cu_multiply p) {
     typedef mirt__cu_mm_tile<BM, BN, MATH> tile;
     MIRT_DYNAMIC_SHARED(char, work);
@@ -8369,7 +8407,7 @@ static __global__ void __launch_bounds__((mirt__cu_mm_tile<BM, BN, MATH>::thread
 
     mirt__cu_mm_sums_of<BM, BN, MATH> sums;
     sums.clear();
-    if constexpr (tile::half) mirt__cu_mm_through_copies<BM, BN, MATH>(p, b, rows, image, columns, work, sums);
+    if constexpr (tile::half) mirt__cu_mm_through_copies<BM, BN, MATH, BARE>(p, b, rows, image, columns, work, sums);
     else mirt__cu_mm_through_registers<BM, BN, MATH>(p, b, rows, image, columns, work, sums);
     mirt__cu_multiply_end<BM, BN, MATH>(p, b, sums, reinterpret_cast<float *>(work), out);
 }
@@ -8543,7 +8581,12 @@ static int mirt__cu_multiply_as(mirt__cu *cu, const mirt__cu_multiply &p, int co
     const int bytes = mirt__cu_mm_work_bytes(tile::stages, tile::a_bytes, tile::b_bytes, tile::slab,
                                              tile::half && p.x.kind & MIRT__CU_READ_BACK) +
                       tile::info;
-    if (launch) MIRT_LAUNCH(cu, (mirt__cu_multiply_kernel<BM, BN, MATH>), grid, tile::threads, bytes + columns, p);
+    const bool bare = tile::half && p.x.kind == MIRT__CU_READ_PLAIN && !p.x.affine;
+    if (launch)
+        MIRT_LAUNCH(cu,
+                    (bare ? mirt__cu_multiply_kernel<BM, BN, MATH, tile::half>
+                          : mirt__cu_multiply_kernel<BM, BN, MATH, false>),
+                    grid, tile::threads, bytes + columns, p);
     return bytes;
 }
 template <int MATH>

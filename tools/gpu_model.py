@@ -29,10 +29,10 @@ GPUS = {
 LAUNCH = 2.0e-6
 OVERLAP = 0.3   # of what is not the slowest
 REACHED = 0.8   # of tb, by kernels that read and write several tensors
-# Instructions of a warp: a step of 32 of a product of 128 x 128 by four warps; more where its operand is normalized, or
-# is the gradient of a normalization; before and after the steps; weight gradients by eight warps, as they are and by
-# transforms; depthwise convolutions of 3x3, of an output or a gradient of the input: stored with stride 1 and 2, lazy.
-STEP, NORM, BACK, AROUND = 280, 620, 500, 1200
+# Instructions of a warp: a step of 32 of a product of 128 x 128, as if by four warps; where it goes on to the next tap;
+# more where its operand is normalized, or is the gradient of a normalization; before and after the steps; weight
+# gradients by eight warps, as they are and by transforms; depthwise convolutions of 3x3, of an output or a gradient of the input: stored with stride 1 and 2, lazy.
+STEP, TAP, NORM, BACK, AROUND = 204, 102, 620, 500, 1200
 WEIGHTS, WEIGHTS_NORM, WEIGHTS_BACK = 263, 340, 290
 DEPTHWISE, DEPTHWISE_BACK = {1: 24, 2: 46, "lazy": 41}, {1: 58, 2: 33, "lazy": 95}
 # Images per second of one GPU in training ResNet50 v1.5 in mixed precision, and whose figures they are.
@@ -98,6 +98,8 @@ class Model:
         """A product by the library's own kernels, in blocks of 128 x 128 or less; `more`: of instructions."""
         columns = 128 if n > 64 else 64
         rows = 128 if ceil(m, 128) * ceil(n, columns) >= 128 else 64
+        if taps > 1:
+            more += TAP * min(1, 32 / k)
         tiles, steps = ceil(m, rows) * ceil(n, columns), ceil(ceil(k, 8) * 8 * taps, 32)
         instructions = tiles * (rows / 128 * 4) * steps * (STEP * columns / 128 + more) + tiles * 4 * AROUND
         return self.add(kind, bytes_moved, 2.0 * tiles * rows * columns * steps * 32, instructions)

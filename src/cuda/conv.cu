@@ -141,7 +141,12 @@ static int mirt__cu_multiply_as(mirt__cu *cu, const mirt__cu_multiply &p, int co
     const int bytes = mirt__cu_mm_work_bytes(tile::stages, tile::a_bytes, tile::b_bytes, tile::slab,
                                              tile::half && p.x.kind & MIRT__CU_READ_BACK) +
                       tile::info;
-    if (launch) MIRT_LAUNCH(cu, (mirt__cu_multiply_kernel<BM, BN, MATH>), grid, tile::threads, bytes + columns, p);
+    const bool bare = tile::half && p.x.kind == MIRT__CU_READ_PLAIN && !p.x.affine;
+    if (launch)
+        MIRT_LAUNCH(cu,
+                    (bare ? mirt__cu_multiply_kernel<BM, BN, MATH, tile::half>
+                          : mirt__cu_multiply_kernel<BM, BN, MATH, false>),
+                    grid, tile::threads, bytes + columns, p);
     return bytes;
 }
 template <int MATH>

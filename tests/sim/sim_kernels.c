@@ -79,7 +79,7 @@ static void sim_binary_by(const mirt__binary *args, const mirt__where *where) {
     if (!factor) sim_give_up("binary", "no memory");
     bool same = args->b != NULL;
     for (int i = 0; i < args->rank; i++) same = same && (args->b_stride[i] == 0 || args->dim[i] == 1);
-    if (same) *factor = *args->b;
+    if (same) *factor = *(const mirt__real *)args->b;
     if (same) own.b = factor;
     sim_binary(&own, where);
     free(factor);
