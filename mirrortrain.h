@@ -3118,7 +3118,7 @@ typedef struct mirt__activation_class {
 /* y = f(x), count elements; y may be x. */
 typedef struct mirt__unary {
     mirt__unary_kind kind;
-    mirt_dtype x_dtype, y_dtype; /* float32, or 16 bits if the table has `half_elements` */
+    mirt_dtype x_dtype, y_dtype; /* float32, or 16 bits if the table has `fused_elements` */
     int64_t count;
     const void *x;
     void *y;
@@ -3130,9 +3130,10 @@ typedef struct mirt__unary {
 typedef struct mirt__binary {
     mirt__binary_kind kind;
     int rank;
-    int64_t dim[MIRT_MAX_RANK], a_stride[MIRT_MAX_RANK], b_stride[MIRT_MAX_RANK];
-    mirt_dtype a_dtype, b_dtype, y_dtype; /* as of mirt__unary */
+    int64_t dim[MIRT_MAX_RANK], a_stride[MIRT_MAX_RANK], b_stride[MIRT_MAX_RANK], c_stride[MIRT_MAX_RANK];
+    mirt_dtype a_dtype, b_dtype, c_dtype, y_dtype; /* as of mirt__unary */
     const void *a, *b;
+    const void *c; /* added to f, after rounding, if the table has `fused_elements`; NULL: nothing */
     bool number; /* b is one number, in the host's memory: the value of `scale` */
     void *y;
     float scale, offset; /* of the unary kind whose gradient it is */
@@ -3156,6 +3157,7 @@ typedef struct mirt__reduce {
     unsigned axes;
     int64_t dim[MIRT_MAX_RANK];
     const void *x;
+    const void *by; /* as x: what each element is multiplied by in sums and means, if the table has `fused_elements` */
     mirt_dtype x_dtype; /* float32, or MIRT__BFLOAT16 for sums and means if the table has `tiled_reads` */
     mirt__real *y;
 } mirt__reduce;
@@ -3373,7 +3375,7 @@ typedef struct mirt__kernels {
     const char *name; /* "avx512bf16", "avx512", "avx2", "neon", "plain", "reference" */
     bool tiled_reads;      /* supports lazy operands with tiled reads, more epilogues and dtypes */
     bool half;             /* has instructions for products of bfloat16; otherwise these are emulated */
-    bool half_elements;    /* with tiled_reads: unary and binary read and write 16-bit numbers */
+    bool fused_elements;   /* with tiled_reads: unary and binary read and write 16 bits, products are added to and up */
 #define MIRT__KERNEL_MEMBER(name, arguments, fast, use) \
     void (*name)(const mirt__##arguments *args, const mirt__where *where);
     MIRT__KERNEL_LIST(MIRT__KERNEL_MEMBER)
@@ -31074,7 +31076,7 @@ struct mirt__op {
     bool (*half)(const mirt__node *node); /* whether its kernel supports them; NULL: never */
     unsigned half_in;                     /* with half: inputs that may be 16-bit images */
     bool half_out;                        /* with half: output 0 may be one */
-    bool half_elements;                   /* all may be where the kernels have `half_elements` */
+    bool half_elements;                   /* all may be where the kernels have `fused_elements` */
     bool half_copied;                     /* reads input 0 several times: a 16-bit copy pays off */
     bool (*half_products)(const mirt__node *node); /* whether it multiplies 16-bit numbers; NULL: never */
     /* Stores in `tied` the tensors that must have the same dtype, and returns their number. NULL: none. */
@@ -31742,6 +31744,11 @@ static void mirt__binary_call(const mirt__call *call, mirt__binary_kind kind) {
     b.b_dtype = call->node->in[1]->dtype;
     b.b = call->in[1];
     mirt__broadcast_strides(&call->node->in[1]->shape, &call->node->out[0]->shape, b.b_stride);
+    if (call->node->a.residual) {
+        b.c_dtype = call->node->in[2]->dtype;
+        b.c = call->in[2];
+        mirt__broadcast_strides(&call->node->in[2]->shape, &call->node->out[0]->shape, b.c_stride);
+    }
     call->kernels->binary(&b, &call->where);
 }
 
@@ -31806,12 +31813,13 @@ static bool mirt__broadcast_to_shape(mirt__node *node) {
     return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, &node->in[1]->shape);
 }
 
-/* A product with a constant that repeats everywhere: the copy and the division of a mean in one pass. */
+/* A product with a constant that repeats everywhere: the copy and the division of a mean in one pass. The output may
+   still have the input's shape, for a reader that repeats it. */
 static void mirt__broadcast_run(const mirt__call *call) {
     mirt__real factor = 1;
     int64_t repeats = mirt__elements(call->node->in[0], call->rows);
     if (call->node->a.kind == MIRT__REDUCE_MEAN && repeats)
-        factor = (mirt__real)repeats / (mirt__real)mirt__elements(call->node->out[0], call->rows);
+        factor = (mirt__real)repeats / (mirt__real)mirt__elements(call->node->in[1], call->rows);
     mirt__binary b;
     mirt__binary_args(call, &b);
     b.kind = MIRT__MULTIPLY;
@@ -32048,6 +32056,7 @@ static void mirt__reduce_run(const mirt__call *call) {
     mirt__reduce r;
     mirt__reduce_args(call->node, call->rows, &r);
     r.x = call->in[0];
+    if (call->node->num_in > 1) r.by = call->in[1];
     r.x_dtype = call->node->in[0]->dtype;
     r.y = mirt__out(call, 0);
     call->kernels->reduce(&r, &call->where);
@@ -32088,9 +32097,16 @@ static bool mirt__reduce_half(const mirt__node *node) {
     return node->a.kind == MIRT__REDUCE_SUM || node->a.kind == MIRT__REDUCE_MEAN;
 }
 
+/* What is multiplied. */
+static int mirt__reduce_half_tied(const mirt__node *node, mirt_tensor **tied) {
+    for (int k = 0; k < node->num_in; k++) tied[k] = node->in[k];
+    return node->num_in;
+}
+
 MIRT__OP_ROW(reduce, mirt__reduce_shape, mirt__reduce_run,
     MIRT__SET_GRADIENT(mirt__reduce_gradient) MIRT__SET(workspace, mirt__reduce_workspace) MIRT__IS(row_wise)
-    MIRT__SET_EXTENT(mirt__reduce_extent) MIRT__SET(half, mirt__reduce_half) MIRT__SET(half_in, MIRT__INPUT(0))
+    MIRT__SET_EXTENT(mirt__reduce_extent) MIRT__SET(half, mirt__reduce_half) MIRT__SET(half_in, MIRT__INPUTS_ALL)
+    MIRT__SET(half_tied, mirt__reduce_half_tied)
     MIRT__SAVED(1, 1, MIRT__SAVES_kind | MIRT__SAVES_axes | MIRT__SAVES_keepdims))
 
 MIRT__TRAINING void mirt__reduce_max_grad_run(const mirt__call *call) {
@@ -34952,6 +34968,7 @@ MIRT__TRAINING_LIB void mirt__node_notes(const mirt__node *node, mirt__text *out
     if (node->a.bias) mirt__text_add(out, "  +bias");
     if (w && w->norm) mirt__text_add(out, "  +normalize");
     if (node->a.residual) mirt__text_add(out, "  +add");
+    if (node->id == MIRT__OP_reduce && node->num_in > 1) mirt__text_add(out, "  *product");
     if (node->a.activation) mirt__text_add(out, "  +%s", mirt__activation_get(node->a.activation)->name);
     if (node->a.mask_activation) mirt__text_add(out, "  *%s'", mirt__activation_get(node->a.mask_activation)->name);
     if (w && w->slope_activation) mirt__text_add(out, "  *%s'", mirt__activation_get(w->slope_activation)->name);
@@ -35022,7 +35039,8 @@ MIRT__TRAINING_LIB void mirt__storage_text(mirt__program *program, const mirt__s
 #ifndef MIRT__FUSE_H
 #define MIRT__FUSE_H
 /* Elementwise work moves into the kernel that reads or writes the tensor. The rewrites depend on
-   the graph alone, never on the machine, so the order of every sum is the same everywhere.
+   the graph alone, never on the machine, so the order of every sum is the same everywhere; but for `products`, which
+   are for kernels with `fused_elements`.
 
    forward (before gradients are recorded; the fused ops know their own gradients):
      product(reshape(rescale(cast(x))))   -> product reading x
@@ -35030,10 +35048,15 @@ MIRT__TRAINING_LIB void mirt__storage_text(mirt__program *program, const mirt__s
      activation(normalize(x) + r)         -> normalize, likewise
      max_pool2d 2x2(relu(conv2d(data)))   -> conv2d_pool
    backward:
-     activation gradient(product)         -> product with a mask */
+     activation gradient(product)         -> product with a mask
+   elements (of sums that no other pass has taken):
+     x + broadcast(y)                     -> x + y, which repeats it
+     x * y + z                            -> product with an addend, with `products`
+     reduce(x * y)                        -> sum or mean of products, likewise */
 
 MIRT__LIB void mirt__fuse_forward(mirt__graph *graph, mirt_tensor *const *keep, int count);
 MIRT__TRAINING_LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep, int count);
+MIRT__TRAINING_LIB void mirt__fuse_elements(mirt__graph *graph, bool products, mirt_tensor *const *keep, int count);
 
 #endif
 
@@ -35256,6 +35279,54 @@ MIRT__TRAINING_LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *con
         if (!mirt__shape_equal(&node->in[0]->shape, &node->in[1]->shape)) continue;
         mirt__absorb(node, p, node->in[1]);
         node->a.mask_activation = kind;
+    }
+    mirt__graph_prune(graph, keep, count);
+}
+
+/* A sum with a tensor that is repeated: it repeats what is not stored again for that. */
+MIRT__TRAINING void mirt__fuse_repeated(const mirt__node *sum) {
+    for (int k = 0; k < 2; k++) {
+        mirt_tensor *t = sum->in[k];
+        const mirt_shape *small = &t->node->in[0]->shape;
+        if (t->node->id != MIRT__OP_broadcast || t->uses != 1 || small->rank != t->shape.rank) continue;
+        if (mirt__shape_equal(&sum->in[1 - k]->shape, &sum->out[0]->shape)) t->shape = *small;
+    }
+}
+
+/* Whether `t` is a product that nothing else reads. */
+MIRT__TRAINING bool mirt__fuse_is_product(const mirt_tensor *t) {
+    const mirt__node *p = t->node;
+    return p->id == MIRT__OP_binary && p->a.kind == MIRT__MULTIPLY && !p->a.residual && t->uses == 1 && !t->lazy;
+}
+
+MIRT__TRAINING void mirt__fuse_addend(mirt__node *sum) {
+    for (int k = 0; k < 2; k++) {
+        const mirt_tensor *t = sum->in[k];
+        if (!mirt__fuse_is_product(t) || !mirt__shape_equal(&t->shape, &sum->out[0]->shape)) continue;
+        mirt__absorb(sum, t->node, sum->in[1 - k]);
+        sum->a.residual = true;
+        return;
+    }
+}
+
+/* The sum or mean of a product along axes. */
+MIRT__TRAINING void mirt__fuse_reduced(mirt__node *reduce) {
+    const mirt_tensor *t = reduce->in[0];
+    mirt_tensor *const *in = t->node->in;
+    if (reduce->a.kind >= MIRT__REDUCE_MAX || !mirt__fuse_is_product(t)) return;
+    if (!mirt__shape_equal(&in[0]->shape, &t->shape) || !mirt__shape_equal(&in[1]->shape, &t->shape)) return;
+    reduce->in[0] = in[0];
+    reduce->in[reduce->num_in++] = in[1];
+}
+
+MIRT__TRAINING_LIB void mirt__fuse_elements(mirt__graph *graph, bool products, mirt_tensor *const *keep, int count) {
+    mirt__graph_count_uses(graph, keep, count);
+    for (int i = 0; i < graph->count; i++) {
+        mirt__node *node = graph->node[i];
+        const bool sum = node->id == MIRT__OP_binary && node->a.kind == MIRT__ADD;
+        if (sum) mirt__fuse_repeated(node);
+        if (sum && products) mirt__fuse_addend(node);
+        if (node->id == MIRT__OP_reduce && products) mirt__fuse_reduced(node);
     }
     mirt__graph_prune(graph, keep, count);
 }
@@ -45464,9 +45535,10 @@ static mirt_status mirt__finish(mirt_function *f) {
     if (f->half) tiled_costs.again *= 2; /* tensors will have half as many bytes as now */
     if (tiled) mirt__fuse_tiled(graph, &tiled_costs, keep, kept);
     if (MIRT__TRAINS) mirt__storage_twice(graph, costs, keep, kept);
+    if (MIRT__TRAINS) mirt__fuse_elements(graph, f->model->strategy->kernels->fused_elements, keep, kept);
     if (graph->status != MIRT_OK) return graph->status;
     if (tiled) {
-        if (f->half) mirt__fuse_half(graph, costs, half, f->model->strategy->kernels->half_elements, keep, kept);
+        if (f->half) mirt__fuse_half(graph, costs, half, f->model->strategy->kernels->fused_elements, keep, kept);
         if (graph->status != MIRT_OK) return graph->status;
         for (int i = 0; i < graph->count; i++) graph->node[i]->a.winograd = f->model->strategy->winograd;
     }

@@ -4534,8 +4534,6 @@ static void mirt__cu_augment_all(const mirt__augment_rows *args, const mirt__whe
 /* A kernel that goes over `count` by MIRT__CU_PIECES. */
 #define MIRT__CU_LAUNCH_PIECES(cu, kernel, count, ...) \
     MIRT_LAUNCH(cu, kernel, mirt__cu_blocks(count, MIRT__CU_ELEMENT_BLOCK), MIRT__CU_ELEMENT_BLOCK, 0, __VA_ARGS__)
-/* The instance of a kernel that takes n neighbors at a time. */
-#define MIRT__CU_BY_WIDTH(n, kernel) ((n) == 8 ? kernel<8> : (n) == 4 ? kernel<4> : kernel<1>)
 
 /* ---- Elements of operands that are walked through together, in row-major order of `dim`. Dimensions of one are left
    out, and neighbors that no operand jumps between are one: same shapes become one run, a bias becomes rows by
@@ -4625,8 +4623,8 @@ static inline __device__ void mirt__cu_put_left(void *y, mirt_dtype dtype, int64
     }
 }
 
-/* The number of neighbors that a thread takes of tensors that begin there (NULL: of none): 16 bytes of the narrowest, or
-   one. `walk`: how they are walked through, or NULL for one run. */
+/* The number of neighbors that a thread takes of tensors that begin there (NULL: of none): 8 where some are of 16 bits,
+   otherwise 4, or fewer. `walk`: how they are walked through, or NULL for one run. */
 static int mirt__cu_element_width(const mirt__cu_walk *walk, const void *const *x, const mirt_dtype *dtype, int count) {
     bool halves = false;
     for (int k = 0; k < count; k++) halves = halves || (x[k] && mirt__cu_is_half(dtype[k]));
@@ -4680,15 +4678,19 @@ static void mirt__cu_unary(const mirt__unary *args, const mirt__where *where) {
     const void *const of[2] = {u.x, u.y};
     const mirt_dtype dtype[2] = {u.x_dtype, u.y_dtype};
     const int n = mirt__cu_element_width(NULL, of, dtype, 2);
-    MIRT__CU_LAUNCH_PIECES(cu, MIRT__CU_BY_WIDTH(n, mirt__cu_unary_kernel), mirt__cu_ceil(u.count, n), u);
+    MIRT__CU_LAUNCH_PIECES(cu,
+                           (n == 8   ? mirt__cu_unary_kernel<8>
+                            : n == 4 ? mirt__cu_unary_kernel<4>
+                                     : mirt__cu_unary_kernel<1>),
+                           mirt__cu_ceil(u.count, n), u);
 }
 
 /* ---- binary */
 
 typedef struct mirt__cu_binary_args {
     mirt__binary_kind kind;
-    mirt_dtype a_dtype, b_dtype, y_dtype;
-    const void *a, *b; /* b is NULL: it is the number `scale` */
+    mirt_dtype a_dtype, b_dtype, c_dtype, y_dtype;
+    const void *a, *b, *c; /* b is NULL: it is the number `scale` */
     void *y;
     float scale, offset;
     mirt__cu_walk walk;
@@ -4730,7 +4732,8 @@ static inline __device__ void mirt__cu_get_step(const void *x, mirt_dtype dtype,
     mirt__cu_get_left<N>(x, dtype, at, left, to);
 }
 
-template <int N>
+/* ADDS: c is added. */
+template <int N, bool ADDS>
 static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK)
     mirt__cu_binary_kernel(const mirt__cu_binary_args args) {
     const float scale = args.scale, offset = args.offset;
@@ -4738,8 +4741,8 @@ static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK)
     const int64_t a_step = args.walk.stride[0][last], b_step = args.walk.stride[1][last];
     MIRT__CU_PIECES(at, left, args.walk.count, N) {
         float v[N], w[N];
-        int64_t place[2];
-        mirt__cu_walk_place<2>(args.walk, at, place);
+        int64_t place[ADDS ? 3 : 2];
+        mirt__cu_walk_place<ADDS ? 3 : 2>(args.walk, at, place);
         mirt__cu_get_step<N>(args.a, args.a_dtype, place[0], a_step, left, v);
         if (args.b) {
             mirt__cu_get_step<N>(args.b, args.b_dtype, place[1], b_step, left, w);
@@ -4750,6 +4753,11 @@ static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK)
         bool rare = false;
         switch (args.kind) { MIRT__BINARY_LIST(MIRT__CU_BINARY) }
         for (int j = 0; rare && j < N; j++) v[j] = mirt__cu_binary_rare(args.kind, v[j], w[j], scale);
+        if constexpr (ADDS) {
+            mirt__cu_get_step<N>(args.c, args.c_dtype, place[2], args.walk.stride[2][last], left, w);
+#pragma unroll
+            for (int j = 0; j < N; j++) v[j] = __fadd_rn(v[j], w[j]);
+        }
         mirt__cu_put_left<N>(args.y, args.y_dtype, at, left, v);
     }
 }
@@ -4760,25 +4768,35 @@ static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK)
 #undef MIRT__CU_BINARY_CALL
 #undef MIRT__CU_BINARY
 
+template <bool ADDS> static void mirt__cu_binary_launch(mirt__cu *cu, const mirt__cu_binary_args &b, int n) {
+    MIRT__CU_LAUNCH_PIECES(cu,
+                           (n == 8   ? mirt__cu_binary_kernel<8, ADDS>
+                            : n == 4 ? mirt__cu_binary_kernel<4, ADDS>
+                                     : mirt__cu_binary_kernel<1, ADDS>),
+                           mirt__cu_ceil(b.walk.count, n), b);
+}
 static void mirt__cu_binary(const mirt__binary *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
-    const int64_t *const stride[2] = {args->a_stride, args->b_stride};
+    const int64_t *const stride[3] = {args->a_stride, args->b_stride, args->c_stride};
     mirt__cu_binary_args b;
     b.kind = args->kind;
     b.a_dtype = args->a_dtype;
     b.b_dtype = args->b_dtype;
+    b.c_dtype = args->c_dtype;
     b.y_dtype = args->y_dtype;
     b.a = args->a;
     b.b = args->number ? NULL : args->b;
+    b.c = args->c;
     b.y = args->y;
     b.scale = args->scale;
     b.offset = args->offset;
-    b.walk = mirt__cu_walk_of(args->rank, args->dim, 2, stride);
+    b.walk = mirt__cu_walk_of(args->rank, args->dim, b.c ? 3 : 2, stride);
     if (b.walk.count <= 0) return;
-    const void *const of[3] = {b.a, b.b, b.y};
-    const mirt_dtype dtype[3] = {b.a_dtype, b.b_dtype, b.y_dtype};
-    const int n = mirt__cu_element_width(&b.walk, of, dtype, 3);
-    MIRT__CU_LAUNCH_PIECES(cu, MIRT__CU_BY_WIDTH(n, mirt__cu_binary_kernel), mirt__cu_ceil(b.walk.count, n), b);
+    const void *const of[4] = {b.a, b.b, b.c, b.y};
+    const mirt_dtype dtype[4] = {b.a_dtype, b.b_dtype, b.c_dtype, b.y_dtype};
+    const int n = mirt__cu_element_width(&b.walk, of, dtype, 4);
+    if (b.c) mirt__cu_binary_launch<true>(cu, b, n);
+    else mirt__cu_binary_launch<false>(cu, b, n);
 }
 
 static void mirt__cu_accumulate(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where) {
@@ -5244,7 +5262,7 @@ typedef struct mirt__cu_axes {
    on the others. */
 typedef struct mirt__cu_reduction {
     mirt__reduce_kind kind;
-    const void *x;
+    const void *x, *by; /* by: what x is multiplied by, or NULL */
     float *y, *partial;
     int across, down, rows; /* as powers of two: 1 << across ... */
     int64_t columns, chunk, chunks, count; /* count: of the elements in each output */
@@ -5298,6 +5316,7 @@ static mirt__cu_reduction mirt__cu_reduction_of(const mirt__reduce *r, bool spli
     memset(&s, 0, sizeof s);
     s.kind = r->kind;
     s.x = r->x;
+    s.by = r->by;
     s.y = r->y;
     s.kept.count = s.gone.count = s.columns = 1;
     for (int i = r->rank - 1; i >= 0; step *= r->dim[i], i--) {
@@ -5308,7 +5327,7 @@ static mirt__cu_reduction mirt__cu_reduction_of(const mirt__reduce *r, bool spli
         else mirt__cu_axes_add(gone ? &s.gone : &s.kept, r->dim[i], step);
     }
     s.count = s.gone.count;
-    *n = mirt__cu_aligned_for(r->x, r->x_dtype, 4) ? 4 : 1;
+    *n = mirt__cu_aligned_for(r->x, r->x_dtype, 4) && mirt__cu_aligned_for(r->by, r->x_dtype, 4) ? 4 : 1;
     if (s.columns > 1) {
         if (s.columns % 4 || !mirt__cu_aligned(r->y, 16)) *n = 1; /* then all steps are multiples of 4 */
         s.across = mirt__cu_power(mirt__cu_ceil(s.columns, *n), 5);
@@ -5399,17 +5418,19 @@ template <int N, class T>
 static __global__ void __launch_bounds__(MIRT__CU_REDUCE_BLOCK) mirt__cu_reduce_kernel(const mirt__cu_reduction s) {
     MIRT_SHARED(float, room, N * MIRT__CU_REDUCE_BLOCK);
     const mirt__cu_reducing r = mirt__cu_reducing_of<N>(s);
-    const T *x = static_cast<const T *>(s.x) + r.x;
+    const T *x = static_cast<const T *>(s.x) + r.x, *by = s.by ? static_cast<const T *>(s.by) + r.x : NULL;
     const mirt__reduce_kind kind = s.kind;
     float sum[N];
 #pragma unroll
     for (int j = 0; j < N; j++) sum[j] = mirt__cu_reduce_none(kind);
 #pragma unroll 4
     for (int64_t at = r.begin; at < r.end; at += r.step) {
-        float v[N];
-        mirt__cu_load_n<N>(x + mirt__cu_axes_place(s.gone, at), v);
+        float v[N], w[N];
+        const int64_t place = mirt__cu_axes_place(s.gone, at);
+        mirt__cu_load_n<N>(x + place, v);
+        if (by) mirt__cu_load_n<N>(by + place, w);
 #pragma unroll
-        for (int j = 0; j < N; j++) sum[j] = mirt__cu_reduce_pair(kind, sum[j], v[j]);
+        for (int j = 0; j < N; j++) sum[j] = mirt__cu_reduce_pair(kind, sum[j], by ? __fmul_rn(v[j], w[j]) : v[j]);
     }
     mirt__cu_reduce_threads<N>(s, r.down, sum, room,
                                [=](float a, float b) { return mirt__cu_reduce_pair(kind, a, b); });
@@ -8311,10 +8332,12 @@ template <int BM, int BN, int MATH, bool BARE> struct mirt__cu_mm_copies {
     __device__ void ask(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_row *rows, char *to) {
 #pragma unroll
         for (int i = 0; i < count; i++) {
-            mirt__cu_cp_async16(to + a_at + i * step * 64, x[i], there[i]);
+            char *place = to + a_at + i * step * 64;
+            mirt__cu_cp_async16(place, x[i], there[i]);
             if (back)
-                mirt__cu_cp_async16(to + tile::a_bytes + tile::b_bytes + a_at + i * step * 64,
-                                    static_cast<const H *>(p.x.z) + (x[i] - static_cast<const H *>(p.x.data)), there[i]);
+                mirt__cu_cp_async16(place + tile::a_bytes + tile::b_bytes,
+                                    static_cast<const H *>(p.x.z) + (x[i] - static_cast<const H *>(p.x.data)),
+                                    there[i]);
             x[i] += tile::k;
         }
         live |= valid;

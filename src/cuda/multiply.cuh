@@ -609,10 +609,12 @@ template <int BM, int BN, int MATH, bool BARE> struct mirt__cu_mm_copies {
     __device__ void ask(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_row *rows, char *to) {
 #pragma unroll
         for (int i = 0; i < count; i++) {
-            mirt__cu_cp_async16(to + a_at + i * step * 64, x[i], there[i]);
+            char *place = to + a_at + i * step * 64;
+            mirt__cu_cp_async16(place, x[i], there[i]);
             if (back)
-                mirt__cu_cp_async16(to + tile::a_bytes + tile::b_bytes + a_at + i * step * 64,
-                                    static_cast<const H *>(p.x.z) + (x[i] - static_cast<const H *>(p.x.data)), there[i]);
+                mirt__cu_cp_async16(place + tile::a_bytes + tile::b_bytes,
+                                    static_cast<const H *>(p.x.z) + (x[i] - static_cast<const H *>(p.x.data)),
+                                    there[i]);
             x[i] += tile::k;
         }
         live |= valid;

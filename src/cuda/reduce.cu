@@ -20,7 +20,7 @@ typedef struct mirt__cu_axes {
    on the others. */
 typedef struct mirt__cu_reduction {
     mirt__reduce_kind kind;
-    const void *x;
+    const void *x, *by; /* by: what x is multiplied by, or NULL */
     float *y, *partial;
     int across, down, rows; /* as powers of two: 1 << across ... */
     int64_t columns, chunk, chunks, count; /* count: of the elements in each output */
@@ -74,6 +74,7 @@ static mirt__cu_reduction mirt__cu_reduction_of(const mirt__reduce *r, bool spli
     memset(&s, 0, sizeof s);
     s.kind = r->kind;
     s.x = r->x;
+    s.by = r->by;
     s.y = r->y;
     s.kept.count = s.gone.count = s.columns = 1;
     for (int i = r->rank - 1; i >= 0; step *= r->dim[i], i--) {
@@ -84,7 +85,7 @@ static mirt__cu_reduction mirt__cu_reduction_of(const mirt__reduce *r, bool spli
         else mirt__cu_axes_add(gone ? &s.gone : &s.kept, r->dim[i], step);
     }
     s.count = s.gone.count;
-    *n = mirt__cu_aligned_for(r->x, r->x_dtype, 4) ? 4 : 1;
+    *n = mirt__cu_aligned_for(r->x, r->x_dtype, 4) && mirt__cu_aligned_for(r->by, r->x_dtype, 4) ? 4 : 1;
     if (s.columns > 1) {
         if (s.columns % 4 || !mirt__cu_aligned(r->y, 16)) *n = 1; /* then all steps are multiples of 4 */
         s.across = mirt__cu_power(mirt__cu_ceil(s.columns, *n), 5);
@@ -175,17 +176,19 @@ template <int N, class T>
 static __global__ void __launch_bounds__(MIRT__CU_REDUCE_BLOCK) mirt__cu_reduce_kernel(const mirt__cu_reduction s) {
     MIRT_SHARED(float, room, N * MIRT__CU_REDUCE_BLOCK);
     const mirt__cu_reducing r = mirt__cu_reducing_of<N>(s);
-    const T *x = static_cast<const T *>(s.x) + r.x;
+    const T *x = static_cast<const T *>(s.x) + r.x, *by = s.by ? static_cast<const T *>(s.by) + r.x : NULL;
     const mirt__reduce_kind kind = s.kind;
     float sum[N];
 #pragma unroll
     for (int j = 0; j < N; j++) sum[j] = mirt__cu_reduce_none(kind);
 #pragma unroll 4
     for (int64_t at = r.begin; at < r.end; at += r.step) {
-        float v[N];
-        mirt__cu_load_n<N>(x + mirt__cu_axes_place(s.gone, at), v);
+        float v[N], w[N];
+        const int64_t place = mirt__cu_axes_place(s.gone, at);
+        mirt__cu_load_n<N>(x + place, v);
+        if (by) mirt__cu_load_n<N>(by + place, w);
 #pragma unroll
-        for (int j = 0; j < N; j++) sum[j] = mirt__cu_reduce_pair(kind, sum[j], v[j]);
+        for (int j = 0; j < N; j++) sum[j] = mirt__cu_reduce_pair(kind, sum[j], by ? __fmul_rn(v[j], w[j]) : v[j]);
     }
     mirt__cu_reduce_threads<N>(s, r.down, sum, room,
                                [=](float a, float b) { return mirt__cu_reduce_pair(kind, a, b); });

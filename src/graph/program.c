@@ -74,6 +74,7 @@ MIRT__TRAINING_LIB void mirt__node_notes(const mirt__node *node, mirt__text *out
     if (node->a.bias) mirt__text_add(out, "  +bias");
     if (w && w->norm) mirt__text_add(out, "  +normalize");
     if (node->a.residual) mirt__text_add(out, "  +add");
+    if (node->id == MIRT__OP_reduce && node->num_in > 1) mirt__text_add(out, "  *product");
     if (node->a.activation) mirt__text_add(out, "  +%s", mirt__activation_get(node->a.activation)->name);
     if (node->a.mask_activation) mirt__text_add(out, "  *%s'", mirt__activation_get(node->a.mask_activation)->name);
     if (w && w->slope_activation) mirt__text_add(out, "  *%s'", mirt__activation_get(w->slope_activation)->name);

@@ -186,7 +186,7 @@ typedef struct mirt__activation_class {
 /* y = f(x), count elements; y may be x. */
 typedef struct mirt__unary {
     mirt__unary_kind kind;
-    mirt_dtype x_dtype, y_dtype; /* float32, or 16 bits if the table has `half_elements` */
+    mirt_dtype x_dtype, y_dtype; /* float32, or 16 bits if the table has `fused_elements` */
     int64_t count;
     const void *x;
     void *y;
@@ -198,9 +198,10 @@ typedef struct mirt__unary {
 typedef struct mirt__binary {
     mirt__binary_kind kind;
     int rank;
-    int64_t dim[MIRT_MAX_RANK], a_stride[MIRT_MAX_RANK], b_stride[MIRT_MAX_RANK];
-    mirt_dtype a_dtype, b_dtype, y_dtype; /* as of mirt__unary */
+    int64_t dim[MIRT_MAX_RANK], a_stride[MIRT_MAX_RANK], b_stride[MIRT_MAX_RANK], c_stride[MIRT_MAX_RANK];
+    mirt_dtype a_dtype, b_dtype, c_dtype, y_dtype; /* as of mirt__unary */
     const void *a, *b;
+    const void *c; /* added to f, after rounding, if the table has `fused_elements`; NULL: nothing */
     bool number; /* b is one number, in the host's memory: the value of `scale` */
     void *y;
     float scale, offset; /* of the unary kind whose gradient it is */
@@ -224,6 +225,7 @@ typedef struct mirt__reduce {
     unsigned axes;
     int64_t dim[MIRT_MAX_RANK];
     const void *x;
+    const void *by; /* as x: what each element is multiplied by in sums and means, if the table has `fused_elements` */
     mirt_dtype x_dtype; /* float32, or MIRT__BFLOAT16 for sums and means if the table has `tiled_reads` */
     mirt__real *y;
 } mirt__reduce;
@@ -441,7 +443,7 @@ typedef struct mirt__kernels {
     const char *name; /* "avx512bf16", "avx512", "avx2", "neon", "plain", "reference" */
     bool tiled_reads;      /* supports lazy operands with tiled reads, more epilogues and dtypes */
     bool half;             /* has instructions for products of bfloat16; otherwise these are emulated */
-    bool half_elements;    /* with tiled_reads: unary and binary read and write 16-bit numbers */
+    bool fused_elements;   /* with tiled_reads: unary and binary read and write 16 bits, products are added to and up */
 #define MIRT__KERNEL_MEMBER(name, arguments, fast, use) \
     void (*name)(const mirt__##arguments *args, const mirt__where *where);
     MIRT__KERNEL_LIST(MIRT__KERNEL_MEMBER)

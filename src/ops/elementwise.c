@@ -145,6 +145,11 @@ static void mirt__binary_call(const mirt__call *call, mirt__binary_kind kind) {
     b.b_dtype = call->node->in[1]->dtype;
     b.b = call->in[1];
     mirt__broadcast_strides(&call->node->in[1]->shape, &call->node->out[0]->shape, b.b_stride);
+    if (call->node->a.residual) {
+        b.c_dtype = call->node->in[2]->dtype;
+        b.c = call->in[2];
+        mirt__broadcast_strides(&call->node->in[2]->shape, &call->node->out[0]->shape, b.c_stride);
+    }
     call->kernels->binary(&b, &call->where);
 }
 
@@ -209,12 +214,13 @@ static bool mirt__broadcast_to_shape(mirt__node *node) {
     return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, &node->in[1]->shape);
 }
 
-/* A product with a constant that repeats everywhere: the copy and the division of a mean in one pass. */
+/* A product with a constant that repeats everywhere: the copy and the division of a mean in one pass. The output may
+   still have the input's shape, for a reader that repeats it. */
 static void mirt__broadcast_run(const mirt__call *call) {
     mirt__real factor = 1;
     int64_t repeats = mirt__elements(call->node->in[0], call->rows);
     if (call->node->a.kind == MIRT__REDUCE_MEAN && repeats)
-        factor = (mirt__real)repeats / (mirt__real)mirt__elements(call->node->out[0], call->rows);
+        factor = (mirt__real)repeats / (mirt__real)mirt__elements(call->node->in[1], call->rows);
     mirt__binary b;
     mirt__binary_args(call, &b);
     b.kind = MIRT__MULTIPLY;

@@ -33,6 +33,7 @@ static void mirt__reduce_run(const mirt__call *call) {
     mirt__reduce r;
     mirt__reduce_args(call->node, call->rows, &r);
     r.x = call->in[0];
+    if (call->node->num_in > 1) r.by = call->in[1];
     r.x_dtype = call->node->in[0]->dtype;
     r.y = mirt__out(call, 0);
     call->kernels->reduce(&r, &call->where);
@@ -73,9 +74,16 @@ static bool mirt__reduce_half(const mirt__node *node) {
     return node->a.kind == MIRT__REDUCE_SUM || node->a.kind == MIRT__REDUCE_MEAN;
 }
 
+/* What is multiplied. */
+static int mirt__reduce_half_tied(const mirt__node *node, mirt_tensor **tied) {
+    for (int k = 0; k < node->num_in; k++) tied[k] = node->in[k];
+    return node->num_in;
+}
+
 MIRT__OP_ROW(reduce, mirt__reduce_shape, mirt__reduce_run,
     MIRT__SET_GRADIENT(mirt__reduce_gradient) MIRT__SET(workspace, mirt__reduce_workspace) MIRT__IS(row_wise)
-    MIRT__SET_EXTENT(mirt__reduce_extent) MIRT__SET(half, mirt__reduce_half) MIRT__SET(half_in, MIRT__INPUT(0))
+    MIRT__SET_EXTENT(mirt__reduce_extent) MIRT__SET(half, mirt__reduce_half) MIRT__SET(half_in, MIRT__INPUTS_ALL)
+    MIRT__SET(half_tied, mirt__reduce_half_tied)
     MIRT__SAVED(1, 1, MIRT__SAVES_kind | MIRT__SAVES_axes | MIRT__SAVES_keepdims))
 
 MIRT__TRAINING void mirt__reduce_max_grad_run(const mirt__call *call) {

@@ -147,3 +147,51 @@ MIRT__TRAINING_LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *con
     }
     mirt__graph_prune(graph, keep, count);
 }
+
+/* A sum with a tensor that is repeated: it repeats what is not stored again for that. */
+MIRT__TRAINING void mirt__fuse_repeated(const mirt__node *sum) {
+    for (int k = 0; k < 2; k++) {
+        mirt_tensor *t = sum->in[k];
+        const mirt_shape *small = &t->node->in[0]->shape;
+        if (t->node->id != MIRT__OP_broadcast || t->uses != 1 || small->rank != t->shape.rank) continue;
+        if (mirt__shape_equal(&sum->in[1 - k]->shape, &sum->out[0]->shape)) t->shape = *small;
+    }
+}
+
+/* Whether `t` is a product that nothing else reads. */
+MIRT__TRAINING bool mirt__fuse_is_product(const mirt_tensor *t) {
+    const mirt__node *p = t->node;
+    return p->id == MIRT__OP_binary && p->a.kind == MIRT__MULTIPLY && !p->a.residual && t->uses == 1 && !t->lazy;
+}
+
+MIRT__TRAINING void mirt__fuse_addend(mirt__node *sum) {
+    for (int k = 0; k < 2; k++) {
+        const mirt_tensor *t = sum->in[k];
+        if (!mirt__fuse_is_product(t) || !mirt__shape_equal(&t->shape, &sum->out[0]->shape)) continue;
+        mirt__absorb(sum, t->node, sum->in[1 - k]);
+        sum->a.residual = true;
+        return;
+    }
+}
+
+/* The sum or mean of a product along axes. */
+MIRT__TRAINING void mirt__fuse_reduced(mirt__node *reduce) {
+    const mirt_tensor *t = reduce->in[0];
+    mirt_tensor *const *in = t->node->in;
+    if (reduce->a.kind >= MIRT__REDUCE_MAX || !mirt__fuse_is_product(t)) return;
+    if (!mirt__shape_equal(&in[0]->shape, &t->shape) || !mirt__shape_equal(&in[1]->shape, &t->shape)) return;
+    reduce->in[0] = in[0];
+    reduce->in[reduce->num_in++] = in[1];
+}
+
+MIRT__TRAINING_LIB void mirt__fuse_elements(mirt__graph *graph, bool products, mirt_tensor *const *keep, int count) {
+    mirt__graph_count_uses(graph, keep, count);
+    for (int i = 0; i < graph->count; i++) {
+        mirt__node *node = graph->node[i];
+        const bool sum = node->id == MIRT__OP_binary && node->a.kind == MIRT__ADD;
+        if (sum) mirt__fuse_repeated(node);
+        if (sum && products) mirt__fuse_addend(node);
+        if (node->id == MIRT__OP_reduce && products) mirt__fuse_reduced(node);
+    }
+    mirt__graph_prune(graph, keep, count);
+}

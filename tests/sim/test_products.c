@@ -113,6 +113,9 @@ static void products_unary(const void *args, const mirt__where *where) {
 static void products_binary(const void *args, const mirt__where *where) {
     products_backend->kernels()->binary((const mirt__binary *)args, where);
 }
+static void products_reduce(const void *args, const mirt__where *where) {
+    products_backend->kernels()->reduce((const mirt__reduce *)args, where);
+}
 static void products_pool(const void *args, const mirt__where *where) {
     products_backend->kernels()->conv_pool((const mirt__conv_pool *)args, where);
 }
@@ -305,12 +308,13 @@ static void products_test_pool(int64_t rows, int64_t h, int64_t w, int64_t ci, i
     free(wanted);
 }
 
-/* Elements of each dtype; y may replace a. `repeats`: b's dimensions that are 1, by bits. Results in 16 bits are those of
-   the reference, rounded: exactly, but for what is computed by several operations. */
+/* Elements of each dtype: of a, b, y and what is added, if `adds`; y may replace a. `repeats`: dimensions of b that are
+   1, by bits; c has the others. Results in 16 bits are those of the reference, rounded: exactly, but for what is
+   computed by several operations. */
 static void products_test_binary(mirt__binary_kind kind, int64_t pixels, int64_t channels, unsigned repeats,
-                                 const mirt_dtype *dtype, bool replaced) {
+                                 const mirt_dtype *dtype, bool replaced, bool adds) {
     const int64_t dim[4] = {2, pixels, 3, channels}, count = 6 * pixels * channels;
-    int64_t others = 1;
+    int64_t others = 1, added = 1;
     mirt__binary b;
     memset(&b, 0, sizeof b);
     b.kind = kind;
@@ -321,18 +325,22 @@ static void products_test_binary(mirt__binary_kind kind, int64_t pixels, int64_t
         b.a_stride[i] = step;
         b.b_stride[i] = repeats >> i & 1 ? 0 : others;
         if (!(repeats >> i & 1)) others *= dim[i];
+        b.c_stride[i] = repeats >> i & 1 ? added : 0;
+        if (repeats >> i & 1) added *= dim[i];
     }
     products_array x = products_make(count, dtype[0]), z = products_make(others, dtype[1]),
-                   y = products_make(count, dtype[2]);
+                   y = products_make(count, dtype[2]), c = products_make(added, dtype[1]);
     b.a = x.x;
     b.b = z.x;
     b.y = y.x;
     mirt__ref_binary(&b);
     for (int64_t i = 0; i < count; i++) {
+        if (adds) y.x[i] += c.x[mirt__ref_offset(i, 4, b.dim, b.c_stride)];
         if (y.dtype != MIRT_FLOAT32) y.x[i] = products_widen(products_round(y.x[i], y.dtype), y.dtype);
         y.size[i] = fabsf(y.x[i]);
     }
-    b.a_dtype = x.dtype, b.b_dtype = z.dtype, b.y_dtype = y.dtype;
+    b.a_dtype = x.dtype, b.b_dtype = b.c_dtype = z.dtype, b.y_dtype = y.dtype;
+    b.c = adds ? c.device : NULL;
     b.a = x.device;
     b.b = z.device;
     b.y = y.device;
@@ -343,11 +351,45 @@ static void products_test_binary(mirt__binary_kind kind, int64_t pixels, int64_t
     }
     products_run(products_binary, &b);
     const double error = products_error(&y), limit = kind == MIRT__SILU_GRAD ? 8e-3 : 0;
-    ok(error <= limit, "binary %d of dtypes %d, %d to %d%s, %d pixels of %d channels, repeats %u: off by %.1e", (int)kind,
-       (int)dtype[0], (int)dtype[1], (int)dtype[2], replaced ? " in place" : "", (int)pixels, (int)channels, repeats,
-       error);
+    ok(error <= limit, "binary %d of dtypes %d, %d to %d%s%s, %d pixels of %d channels, repeats %u: off by %.1e",
+       (int)kind, (int)dtype[0], (int)dtype[1], (int)dtype[2], replaced ? " in place" : "", adds ? ", added to" : "",
+       (int)pixels, (int)channels, repeats, error);
     products_free(&x);
     products_free(&z);
+    products_free(&y);
+    products_free(&c);
+}
+
+/* Sums of products over pixels, or over channels. */
+static void products_test_reduced(int64_t channels, unsigned axes, mirt_dtype dtype) {
+    enum { IMAGES = 3, PIXELS = 35 };
+    const int64_t count = IMAGES * PIXELS * channels, results = axes == 2 ? IMAGES * channels : IMAGES * PIXELS;
+    products_array x = products_make(count, dtype), by = products_make(count, dtype),
+                   y = products_make(results, MIRT_FLOAT32);
+    mirt__reduce r;
+    memset(&r, 0, sizeof r);
+    r.kind = MIRT__REDUCE_MEAN;
+    r.rank = 3;
+    r.axes = axes;
+    r.dim[0] = IMAGES;
+    r.dim[1] = PIXELS;
+    r.dim[2] = channels;
+    r.x = x.device;
+    r.by = by.device;
+    r.x_dtype = dtype;
+    r.y = (float *)y.device;
+    memset(y.x, 0, (size_t)results * sizeof *y.x);
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t to = axes == 2 ? i / channels / PIXELS * channels + i % channels : i / channels;
+        y.x[to] += x.x[i] * by.x[i] / (float)(axes == 2 ? PIXELS : channels);
+    }
+    for (int64_t i = 0; i < results; i++) y.size[i] = 1;
+    products_run(products_reduce, &r);
+    const double error = products_error(&y);
+    ok(error < 1e-6, "means of products of dtype %d, %d channels, over axes %u: off by %.1e", (int)dtype, (int)channels,
+       axes, error);
+    products_free(&x);
+    products_free(&by);
     products_free(&y);
 }
 
@@ -382,9 +424,11 @@ static void products_test_elements(mirt_dtype half) {
                                      set & 4 ? half : MIRT_FLOAT32};
         for (int i = 0; i < 12; i++)
             products_test_binary(kinds[(set + i) % 3], 3 + i % 2, channels[i % 3], repeats[i / 3], dtype,
-                                 dtype[0] == dtype[2] && i % 2);
-        for (int64_t count = 1; set < 4 && count < 2000; count = count * 5 + 3) products_test_unary(count, dtype[0], dtype[1]);
+                                 dtype[0] == dtype[2] && i % 2, i % 3 == 1);
+        for (int64_t count = 1; set < 4 && count < 2000; count = count * 5 + 3)
+            products_test_unary(count, dtype[0], dtype[1]);
     }
+    for (int i = 0; i < 6; i++) products_test_reduced(channels[i % 3], i < 3 ? 2 : 4, i % 2 ? MIRT_FLOAT32 : half);
 }
 
 int main(void) {
