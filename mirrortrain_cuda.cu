@@ -7039,16 +7039,12 @@ static bool mirt__cu_blas_conv_weight_grad(const mirt__conv_weight_grad *g, mirt
     return true;
 }
 
-/* >>section cuda/conv_grad.cu */
+/* >>section cuda/weight_grad.cuh */
 
-/* Weight gradients of convolutions. dkernel[tap, c][o] is a product over all pixels of dy, which are divided into parts
-   that depend on the shape alone; the sums of the parts are added in order. */
-
-/* Blocks that a device should have: so that large ones run evenly. Pixels that a part has at least. */
-#define MIRT__CU_WGRAD_BLOCKS 792
-#define MIRT__CU_WGRAD_LARGE 528
-#define MIRT__CU_WGRAD_PIXELS 512
-#define MIRT__CU_WGRAD_SUMS ((int64_t)1 << 24) /* floats of all parts, about */
+#ifndef MIRT__CUDA_WEIGHT_GRAD_CUH
+#define MIRT__CUDA_WEIGHT_GRAD_CUH
+/* Weight gradients of tensors stored in 16 bits, and what their kernels share. Nothing is computed while tensors are
+   read, so that copies to shared memory run stages ahead of the products. */
 
 struct mirt__cu_wgrad : mirt__conv {
     mirt__cu_reader x, dy;
@@ -7066,6 +7062,227 @@ struct mirt__cu_wgrad : mirt__conv {
     bool bias;
     float *dkernel, *db;      /* where there is one part only */
 };
+
+/* Where a part of the pixels begins: pixels are counted from there on. */
+struct mirt__cu_wgrad_start {
+    int64_t pixel, row; /* row: its image */
+    uint32_t rest;      /* pixels of that image before it */
+    int count;
+};
+static inline __device__ mirt__cu_wgrad_start mirt__cu_wgrad_start_of(const mirt__cu_wgrad &g) {
+    mirt__cu_wgrad_start start;
+    start.pixel = (int64_t)blockIdx.y * g.part;
+    start.count = (int)(start.pixel + g.part < g.pixels ? g.part : g.pixels - start.pixel);
+    start.row = start.pixel / g.image.by;
+    start.rest = (uint32_t)(start.pixel - start.row * g.image.by);
+    return start;
+}
+
+/* Which tile of dkernel a block computes. */
+struct mirt__cu_wgrad_tile {
+    int64_t group, m0, n0;
+    bool bias; /* it adds up dy, too */
+};
+template <int BM, int BN> static inline __device__ mirt__cu_wgrad_tile mirt__cu_wgrad_tile_of(const mirt__cu_wgrad &g) {
+    const unsigned down = blockIdx.x % (unsigned)g.tiles_m, rest = blockIdx.x / (unsigned)g.tiles_m;
+    mirt__cu_wgrad_tile t;
+    t.group = rest / (unsigned)g.tiles_n;
+    t.m0 = (int64_t)down * BM;
+    t.n0 = (int64_t)(rest % (unsigned)g.tiles_n) * BN;
+    t.bias = g.bias && down == 0;
+    return t;
+}
+static inline __device__ float *mirt__cu_wgrad_to(const mirt__cu_wgrad &g) {
+    return g.dkernel ? g.dkernel : g.sums + (int64_t)blockIdx.y * g.sum_floats;
+}
+
+/* The sums of a lane as mma.sync has them; row, column: of its first one. */
+template <int MT, int NT>
+static inline __device__ void mirt__cu_wgrad_leave(const mirt__cu_wgrad &g, int64_t group, int64_t row, int64_t column,
+                                                   const float (&d)[MT][NT][4]) {
+    float *to = mirt__cu_wgrad_to(g);
+#pragma unroll
+    for (int i = 0; i < MT; i++) {
+#pragma unroll
+        for (int j = 0; j < NT; j++) {
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                const int64_t r = row + i * 16 + e / 2 * 8, c = column + j * 8 + e % 2;
+                if (r < g.m && c < g.n) to[r * g.co + group * g.n + c] = d[i][j][e];
+            }
+        }
+    }
+}
+/* db of a tile from its threads' sums: those of the same column of dy, in their order. */
+template <int THREADS, int BN>
+static inline __device__ void mirt__cu_wgrad_leave_bias(const mirt__cu_wgrad &g, const mirt__cu_wgrad_tile &t,
+                                                        float sum, float *room) {
+    const int thread = (int)threadIdx.x;
+    room[thread] = sum;
+    __syncthreads();
+    if (thread >= BN || t.n0 + thread >= g.n) return;
+    for (int i = 1; i < THREADS / BN; i++) sum += room[i * BN + thread];
+    (g.dkernel ? g.db : mirt__cu_wgrad_to(g) + g.m * g.co)[t.group * g.n + t.n0 + thread] = sum;
+}
+
+/* ---- Through copies: tiles of 128 by BN, 32 pixels a stage. Warps multiply 64 by 32, which leaves room for 16 of them
+   on a processor. */
+
+/* Pixels and numbers of a tile are counted in pieces of 8, of which tensors have fewer than this. */
+#define MIRT__CU_WGRAD_PIECES ((int64_t)1 << 30)
+
+template <int BN> struct mirt__cu_wgrad_copies {
+    static constexpr int BM = 128, BK = 32, THREADS = 2 * BN, RESIDENT = BN == 128 ? 2 : 4;
+    static constexpr int STAGES = 4, AHEAD = STAGES - 1;
+    static constexpr int A_BYTES = BK * BM * 2, STAGE = A_BYTES + BK * BN * 2;
+    /* Pixels of x are looked up for so many steps at a time, a pixel per thread, while those before are read. */
+    static constexpr int TURNS = THREADS / BK, TURN = BK * (int)sizeof(int4);
+    static constexpr int BYTES = STAGES * STAGE + 2 * TURNS * TURN;
+
+    /* Rows of a tile are pixels. Eight rows have the same piece in different banks, for ldmatrix. */
+    template <int COLUMNS> static __device__ int place(int row, int piece) {
+        return row * COLUMNS * 2 + (piece ^ (row & 7)) * 16;
+    }
+
+    static constexpr int X_LINES = THREADS / (BM / 8), DY_LINES = THREADS / (BN / 8); /* that are copied at a time */
+    const uint4 *x, *dy;
+    int x_put, dy_put, line;    /* where a thread's first pieces go in a stage; its first pixel of x */
+    int y, across, tap;         /* of its tap, from a pixel of dy: lines, pixels, pieces */
+    int dy_at, left;            /* its next piece of dy, and how many pixels there are from it on */
+
+    __device__ void begin(const mirt__cu_wgrad &g, const mirt__cu_wgrad_tile &t, const mirt__cu_wgrad_start &start) {
+        const int thread = (int)threadIdx.x, piece = thread % (BM / 8), dy_piece = thread % (BN / 8),
+                  dy_line = thread / (BN / 8);
+        const int64_t row = t.m0 + piece * 8, column = t.n0 + dy_piece * 8;
+        const int64_t nth = row / g.channels, down = nth / g.kw;
+        line = thread / (BM / 8);
+        x = static_cast<const uint4 *>(g.x.data);
+        dy = static_cast<const uint4 *>(g.dy.data);
+        x_put = place<BM>(line, piece);
+        dy_put = A_BYTES + place<BN>(dy_line, dy_piece);
+        y = (int)(down * g.dilation_h - g.pad_top);
+        across = (int)((nth - down * g.kw) * g.dilation_w - g.pad_left);
+        tap = (int)((((int64_t)y * g.w + across) * g.ci + t.group * g.channels + (row - nth * g.channels)) / 8);
+        if (row >= g.m) y = -(1 << 29);
+        dy_at = (int)(((start.pixel + dy_line) * g.co + t.group * g.n + column) / 8);
+        left = column < g.n ? start.count - dy_line : 0;
+    }
+    /* Pixel k of a part, as taps read x from it: its piece, line and place in the line; far above x if there is
+       none. */
+    static __device__ int4 pixel(const mirt__cu_wgrad &g, const mirt__cu_wgrad_start &start, int k) {
+        if (k >= start.count) return make_int4(0, -(1 << 29), 0, 0);
+        const uint32_t within = start.rest + (uint32_t)k, image = mirt__cu_divide32(within, g.image),
+                       of = within - image * (uint32_t)g.image.by, down = mirt__cu_divide32(of, g.line);
+        const int iy = (int)down * g.stride_h, ix = (int)(of - down * (uint32_t)g.line.by) * g.stride_w;
+        return make_int4((int)((((start.row + image) * g.h + iy) * g.w + ix) * (g.ci / 8)), iy, ix, 0);
+    }
+    /* Asks for the next 32 pixels; `pixels`: those of x. */
+    __device__ void ask(const mirt__cu_wgrad &g, const int4 *pixels, unsigned char *stage) {
+        int4 p[BK / X_LINES]; /* all of them first: each copy after a load costs three instructions of waiting */
+#pragma unroll
+        for (int i = 0; i < BK / X_LINES; i++) p[i] = pixels[line + i * X_LINES];
+#pragma unroll
+        for (int i = 0; i < BK / X_LINES; i++) {
+            const bool valid = (unsigned)(p[i].y + y) < (unsigned)g.h && (unsigned)(p[i].z + across) < (unsigned)g.w;
+            mirt__cu_cp_async16(stage + x_put + i * X_LINES * BM * 2, x + (p[i].x + tap), valid);
+        }
+#pragma unroll
+        for (int i = 0; i < BK / DY_LINES; i++)
+            mirt__cu_cp_async16(stage + dy_put + i * DY_LINES * BN * 2, dy + (dy_at + i * DY_LINES * (int)(g.co / 8)),
+                                i * DY_LINES < left);
+        dy_at += BK * (int)(g.co / 8);
+        left -= BK;
+        mirt__cu_cp_async_commit();
+    }
+};
+
+/* A part's sums of a tile, in the order of pixels. */
+template <bool FLOAT16, int BN>
+static __global__ void __launch_bounds__(mirt__cu_wgrad_copies<BN>::THREADS, mirt__cu_wgrad_copies<BN>::RESIDENT)
+    mirt__cu_copied_wgrad_kernel(const mirt__cu_wgrad g) {
+    typedef mirt__cu_wgrad_copies<BN> S;
+    typedef typename mirt__cu_half_of<FLOAT16>::type H;
+    MIRT_DYNAMIC_SHARED(unsigned char, shared);
+    int4 *pixels = reinterpret_cast<int4 *>(shared + S::STAGES * S::STAGE);
+    const int thread = (int)threadIdx.x, lane = thread % 32, warp = thread / 32;
+    const int wm = warp / (BN / 32) * 64, wn = warp % (BN / 32) * 32;
+    const int a_at = S::template place<S::BM>(lane % 8 + lane / 16 * 8, wm / 8 + lane / 8 % 2),
+              b_at = S::A_BYTES + S::template place<BN>(lane % 16, wn / 8 + lane / 16);
+    const int bias_at = S::A_BYTES + S::template place<BN>(thread / BN, thread % BN / 8) + thread % 8 * 2;
+    const mirt__cu_wgrad_tile t = mirt__cu_wgrad_tile_of<S::BM, BN>(g);
+    const mirt__cu_wgrad_start start = mirt__cu_wgrad_start_of(g);
+    float d[4][4][4], sum = 0;
+    memset(&d, 0, sizeof d);
+    S copies;
+    copies.begin(g, t, start);
+    for (int i = 0; i < 2 * S::THREADS; i += S::THREADS) pixels[i + thread] = S::pixel(g, start, i + thread);
+    __syncthreads();
+    for (int i = 0; i < S::AHEAD; i++) copies.ask(g, pixels + i * S::BK, shared + i * S::STAGE);
+    unsigned turn = S::AHEAD;
+    int now = 0, next = S::AHEAD * S::STAGE;
+#pragma unroll 1
+    for (int k = 0; k < start.count; k += S::BK) {
+        mirt__cu_cp_async_wait<S::STAGES - 2>();
+        __syncthreads(); /* all of this stage is there, and nobody is at the one before any more */
+        if (turn % S::TURNS == 0)
+            pixels[(turn ^ S::TURNS) * S::BK + thread] = S::pixel(g, start, k + S::AHEAD * S::BK + S::THREADS + thread);
+        copies.ask(g, pixels + turn * S::BK, shared + next);
+        turn = (turn + 1) % (2 * S::TURNS);
+        const unsigned char *stage = shared + now;
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            uint32_t b[2][4];
+#pragma unroll
+            for (int j = 0; j < 2; j++) mirt__cu_ldmatrix_x4_trans(b[j], stage + (b_at ^ j * 32) + half * 16 * BN * 2);
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                uint32_t a[4];
+                mirt__cu_ldmatrix_x4_trans(a, stage + (a_at ^ i * 32) + half * 16 * S::BM * 2);
+#pragma unroll
+                for (int j = 0; j < 4; j++) mirt__cu_mma_half<FLOAT16>(d[i][j], a, b[j / 2] + j % 2 * 2);
+            }
+        }
+        if (t.bias) {
+#pragma unroll
+            for (int i = 0; i < S::BK; i += 2)
+                sum += mirt__cu_from_half(
+                    *reinterpret_cast<const H *>(stage + (bias_at ^ (i & 6) * 16) + i * BN * 2));
+        }
+        next = now;
+        now = now + S::STAGE == S::STAGES * S::STAGE ? 0 : now + S::STAGE;
+    }
+    mirt__cu_wgrad_leave(g, t.group, t.m0 + wm + lane / 4, t.n0 + wn + lane % 4 * 2, d);
+    mirt__cu_cp_async_wait<0>();
+    if (!t.bias) return;
+    __syncthreads();
+    mirt__cu_wgrad_leave_bias<S::THREADS, BN>(g, t, sum, reinterpret_cast<float *>(shared));
+}
+
+template <bool FLOAT16, int BN>
+static void mirt__cu_copied_wgrad_launch(mirt__cu *cu, const mirt__cu_wgrad &g, int64_t parts) {
+    typedef mirt__cu_wgrad_copies<BN> S;
+    const dim3 grid((unsigned)((int64_t)g.tiles_m * g.tiles_n * g.groups), (unsigned)parts);
+    MIRT_LAUNCH(cu, (mirt__cu_copied_wgrad_kernel<FLOAT16, BN>), grid, S::THREADS, S::BYTES, g);
+}
+/* Parts are those of tiles of 64 by 64, where they are not large. */
+template <bool FLOAT16> static void mirt__cu_copied_wgrad(mirt__cu *cu, mirt__cu_wgrad g, int64_t parts) {
+    g.tiles_m = (int)mirt__cu_ceil(g.m, 128);
+    if (g.large) mirt__cu_copied_wgrad_launch<FLOAT16, 128>(cu, g, parts);
+    else mirt__cu_copied_wgrad_launch<FLOAT16, 64>(cu, g, parts);
+}
+
+#endif
+
+/* >>section cuda/conv_grad.cu */
+
+/* Weight gradients of convolutions. dkernel[tap, c][o] is a product over all pixels of dy, which are divided into parts
+   that depend on the shape alone; the sums of the parts are added in order. */
+
+/* Blocks that a device should have: so that large ones run evenly. Pixels that a part has at least. */
+#define MIRT__CU_WGRAD_BLOCKS 792
+#define MIRT__CU_WGRAD_LARGE 528
+#define MIRT__CU_WGRAD_PIXELS 512
+#define MIRT__CU_WGRAD_SUMS ((int64_t)1 << 24) /* floats of all parts, about */
 
 template <int BY, int BM_, int BN_> struct mirt__cu_wgrad_shape {
     static constexpr bool HALF = BY >= MIRT__CU_BY_HALF;
@@ -7094,13 +7311,6 @@ static inline __device__ void mirt__cu_wgrad_put(unsigned char *shared, int at, 
         mirt__cu_store_n<V>(reinterpret_cast<float *>(shared) + at, v);
     }
 }
-
-/* Where a part of the pixels begins: pixels are counted from there on. */
-struct mirt__cu_wgrad_start {
-    int64_t pixel, row; /* row: its image */
-    uint32_t rest;      /* pixels of that image before it */
-    int count;
-};
 
 /* A thread's share of a tile: V neighbors of every DOWN-th pixel, in raw form from when they are asked for until they
    are put. */
@@ -7301,10 +7511,8 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREA
     float *a_columns = reinterpret_cast<float *>(bs + 2 * S::B_BYTES),
           *b_columns = a_columns + MIRT__CU_COLUMN_ROWS * BM;
     const int thread = (int)threadIdx.x, lane = thread % 32, warp = thread / 32;
-    const int tile_m = (int)(blockIdx.x % (unsigned)g.tiles_m),
-              tile_n = (int)(blockIdx.x / (unsigned)g.tiles_m % (unsigned)g.tiles_n);
-    const int64_t group = blockIdx.x / ((unsigned)g.tiles_m * (unsigned)g.tiles_n);
-    const int64_t m0 = (int64_t)tile_m * BM, n0 = (int64_t)tile_n * BN;
+    const mirt__cu_wgrad_tile t = mirt__cu_wgrad_tile_of<BM, BN>(g);
+    const int64_t group = t.group, m0 = t.m0, n0 = t.n0;
     for (int i = thread; i < BM; i += S::THREADS) {
         if (m0 + i < g.m) mirt__cu_column_put(g.x, group * g.channels + (m0 + i) % g.channels, a_columns, BM, i);
     }
@@ -7312,16 +7520,11 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREA
         mirt__cu_column_put(g.dy, group * g.n + n0 + i, b_columns, BN, i);
     mirt__cu_wgrad_side<S, BY, V, true> x;
     mirt__cu_wgrad_side<S, BY, V, false> dy;
-    const bool x_mine = x.begin(g, group, m0, thread), dy_mine = dy.begin(g, group, n0, thread),
-               bias = g.bias && tile_m == 0;
+    const bool x_mine = x.begin(g, group, m0, thread), dy_mine = dy.begin(g, group, n0, thread);
     mirt__cu_wgrad_sums<S, BY> sums;
     float sum = 0;
     memset(&sums, 0, sizeof sums);
-    mirt__cu_wgrad_start start;
-    start.pixel = (int64_t)blockIdx.y * g.part;
-    start.count = (int)(start.pixel + g.part < g.pixels ? g.part : g.pixels - start.pixel);
-    start.row = start.pixel / g.image.by;
-    start.rest = (uint32_t)(start.pixel - start.row * g.image.by);
+    const mirt__cu_wgrad_start start = mirt__cu_wgrad_start_of(g);
     __syncthreads();
     /* A tile is asked for, the one before is multiplied, then it is put beside that. */
     int at = 1;
@@ -7335,7 +7538,7 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREA
         }
         if (k >= 0) {
             mirt__cu_wgrad_multiply<S, BY>(sums, thread, a, b);
-            if (bias) {
+            if (t.bias) {
 #pragma unroll 4
                 for (int i = thread / BN; i < S::BK; i += S::SHARE) {
                     const int from = i * S::B_PITCH + thread % BN;
@@ -7351,8 +7554,8 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREA
         __syncthreads();
     }
 
-    float *to = g.dkernel ? g.dkernel : g.sums + (int64_t)blockIdx.y * g.sum_floats;
     if constexpr (BY == MIRT__CU_BY_FMA) {
+        float *to = mirt__cu_wgrad_to(g);
         const int tx = thread % 16 * 4, ty = thread / 16 * 4;
 #pragma unroll
         for (int i = 0; i < S::TM; i++) {
@@ -7365,26 +7568,9 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREA
         }
     } else {
         const int wm = warp / S::WARPS_N * S::WM + lane / 4, wn = warp % S::WARPS_N * S::WN + lane % 4 * 2;
-#pragma unroll
-        for (int i = 0; i < S::WM / 16; i++) {
-#pragma unroll
-            for (int j = 0; j < S::WN / 8; j++) {
-#pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    const int64_t row = m0 + wm + i * 16 + e / 2 * 8, column = n0 + wn + j * 8 + e % 2;
-                    if (row < g.m && column < g.n) to[row * g.co + group * g.n + column] = sums.d[i][j][e];
-                }
-            }
-        }
+        mirt__cu_wgrad_leave(g, group, m0 + wm, n0 + wn, sums.d);
     }
-    if (!bias) return;
-    /* Threads of the same column of dy, in their order. */
-    float *room = reinterpret_cast<float *>(shared);
-    room[thread] = sum;
-    __syncthreads();
-    if (thread >= BN || n0 + thread >= g.n) return;
-    for (int i = 1; i < S::SHARE; i++) sum += room[i * BN + thread];
-    (g.dkernel ? g.db : to + g.m * g.co)[group * g.n + n0 + thread] = sum;
+    if (t.bias) mirt__cu_wgrad_leave_bias<S::THREADS, BN>(g, t, sum, reinterpret_cast<float *>(shared));
 }
 
 template <int BY, int BM, int BN, int V>
@@ -7394,8 +7580,10 @@ static void mirt__cu_wgrad_launch(mirt__cu *cu, const mirt__cu_wgrad &g, int64_t
     MIRT_LAUNCH(cu, (mirt__cu_wgrad_kernel<BY, BM, BN, V>), grid, S::THREADS, S::BYTES, g);
 }
 template <int BY, int V> static void mirt__cu_wgrad_by(mirt__cu *cu, const mirt__cu_wgrad &g, int64_t parts) {
-    if (g.large) mirt__cu_wgrad_launch<BY, 128, 128, V>(cu, g, parts);
-    else if (g.width == V) mirt__cu_wgrad_launch<BY, 64, 64, V>(cu, g, parts);
+    if constexpr (BY < MIRT__CU_BY_HALF) {
+        if (g.large) return mirt__cu_wgrad_launch<BY, 128, 128, V>(cu, g, parts);
+    }
+    if (g.width == V) mirt__cu_wgrad_launch<BY, 64, 64, V>(cu, g, parts);
     else if (g.width == 4) mirt__cu_wgrad_launch<BY, 64, 64, 4>(cu, g, parts);
     else mirt__cu_wgrad_launch<BY, 64, 64, 1>(cu, g, parts);
 }
@@ -7429,7 +7617,12 @@ static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const 
     while (g.width > 1 &&
            (g.x.width < g.width || g.dy.width < g.width || g.channels % g.width != 0 || g.n % g.width != 0))
         g.width = g.width == 8 ? 4 : 1;
-    g.large = g.width == (half ? 8 : 4) && g.m > 64 && g.n > 64;
+    const int64_t pieces = (s->rows * s->h * s->w * s->ci > g.pixels * s->co ? s->rows * s->h * s->w * s->ci
+                                                                              : g.pixels * s->co) / 8;
+    const bool copied = g.width == 8 && g.x.kind == MIRT__CU_READ_PLAIN && g.dy.kind == MIRT__CU_READ_PLAIN &&
+                        pieces < MIRT__CU_WGRAD_PIECES;
+    g.large = (half ? copied && mirt__cu_wgrad_copies<128>::BYTES <= cu->shared_most : g.width == 4) && g.m > 64 &&
+              g.n > 64;
     const int tile = g.large ? 128 : 64;
     g.tiles_m = (int)mirt__cu_ceil(g.m, tile);
     g.tiles_n = (int)mirt__cu_ceil(g.n, tile);
@@ -7450,7 +7643,9 @@ static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const 
     }
     if (parts > 0) {
         g.factors = factors;
-        if (math == MIRT__CU_BY_FLOAT16) mirt__cu_wgrad_by<MIRT__CU_BY_FLOAT16, 8>(cu, g, parts);
+        if (copied && math == MIRT__CU_BY_FLOAT16) mirt__cu_copied_wgrad<true>(cu, g, parts);
+        else if (copied) mirt__cu_copied_wgrad<false>(cu, g, parts);
+        else if (math == MIRT__CU_BY_FLOAT16) mirt__cu_wgrad_by<MIRT__CU_BY_FLOAT16, 8>(cu, g, parts);
         else if (half) mirt__cu_wgrad_by<MIRT__CU_BY_HALF, 8>(cu, g, parts);
         else if (math == MIRT__CU_BY_TF32) mirt__cu_wgrad_by<MIRT__CU_BY_TF32, 4>(cu, g, parts);
         else mirt__cu_wgrad_by<MIRT__CU_BY_FMA, 4>(cu, g, parts);

@@ -2,31 +2,13 @@
    that depend on the shape alone; the sums of the parts are added in order. */
 #include "cuda.cuh"
 #include "parts.cuh"
-#include "ptx.cuh"
-#include "reader.cuh"
+#include "weight_grad.cuh"
 
 /* Blocks that a device should have: so that large ones run evenly. Pixels that a part has at least. */
 #define MIRT__CU_WGRAD_BLOCKS 792
 #define MIRT__CU_WGRAD_LARGE 528
 #define MIRT__CU_WGRAD_PIXELS 512
 #define MIRT__CU_WGRAD_SUMS ((int64_t)1 << 24) /* floats of all parts, about */
-
-struct mirt__cu_wgrad : mirt__conv {
-    mirt__cu_reader x, dy;
-    int64_t m, n, channels;   /* of a group: rows and columns of dkernel; channels of x */
-    int64_t pixels, part;     /* of dy: all, in a part */
-    int tiles_m, tiles_n;
-    bool flat;                /* x's pixels are dy's */
-    int width;                /* neighbors that are read at once */
-    bool large;               /* tiles of 128 by 128 */
-    mirt_dtype factors;       /* what numbers are rounded to */
-    bool gate_images;         /* an image has the same gates */
-    mirt__cu_divisor image, line;
-    float *sums;              /* of part 0: dkernel, then db */
-    int64_t sum_floats;       /* from one part to the next */
-    bool bias;
-    float *dkernel, *db;      /* where there is one part only */
-};
 
 template <int BY, int BM_, int BN_> struct mirt__cu_wgrad_shape {
     static constexpr bool HALF = BY >= MIRT__CU_BY_HALF;
@@ -55,13 +37,6 @@ static inline __device__ void mirt__cu_wgrad_put(unsigned char *shared, int at, 
         mirt__cu_store_n<V>(reinterpret_cast<float *>(shared) + at, v);
     }
 }
-
-/* Where a part of the pixels begins: pixels are counted from there on. */
-struct mirt__cu_wgrad_start {
-    int64_t pixel, row; /* row: its image */
-    uint32_t rest;      /* pixels of that image before it */
-    int count;
-};
 
 /* A thread's share of a tile: V neighbors of every DOWN-th pixel, in raw form from when they are asked for until they
    are put. */
@@ -262,10 +237,8 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREA
     float *a_columns = reinterpret_cast<float *>(bs + 2 * S::B_BYTES),
           *b_columns = a_columns + MIRT__CU_COLUMN_ROWS * BM;
     const int thread = (int)threadIdx.x, lane = thread % 32, warp = thread / 32;
-    const int tile_m = (int)(blockIdx.x % (unsigned)g.tiles_m),
-              tile_n = (int)(blockIdx.x / (unsigned)g.tiles_m % (unsigned)g.tiles_n);
-    const int64_t group = blockIdx.x / ((unsigned)g.tiles_m * (unsigned)g.tiles_n);
-    const int64_t m0 = (int64_t)tile_m * BM, n0 = (int64_t)tile_n * BN;
+    const mirt__cu_wgrad_tile t = mirt__cu_wgrad_tile_of<BM, BN>(g);
+    const int64_t group = t.group, m0 = t.m0, n0 = t.n0;
     for (int i = thread; i < BM; i += S::THREADS) {
         if (m0 + i < g.m) mirt__cu_column_put(g.x, group * g.channels + (m0 + i) % g.channels, a_columns, BM, i);
     }
@@ -273,16 +246,11 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREA
         mirt__cu_column_put(g.dy, group * g.n + n0 + i, b_columns, BN, i);
     mirt__cu_wgrad_side<S, BY, V, true> x;
     mirt__cu_wgrad_side<S, BY, V, false> dy;
-    const bool x_mine = x.begin(g, group, m0, thread), dy_mine = dy.begin(g, group, n0, thread),
-               bias = g.bias && tile_m == 0;
+    const bool x_mine = x.begin(g, group, m0, thread), dy_mine = dy.begin(g, group, n0, thread);
     mirt__cu_wgrad_sums<S, BY> sums;
     float sum = 0;
     memset(&sums, 0, sizeof sums);
-    mirt__cu_wgrad_start start;
-    start.pixel = (int64_t)blockIdx.y * g.part;
-    start.count = (int)(start.pixel + g.part < g.pixels ? g.part : g.pixels - start.pixel);
-    start.row = start.pixel / g.image.by;
-    start.rest = (uint32_t)(start.pixel - start.row * g.image.by);
+    const mirt__cu_wgrad_start start = mirt__cu_wgrad_start_of(g);
     __syncthreads();
     /* A tile is asked for, the one before is multiplied, then it is put beside that. */
     int at = 1;
@@ -296,7 +264,7 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREA
         }
         if (k >= 0) {
             mirt__cu_wgrad_multiply<S, BY>(sums, thread, a, b);
-            if (bias) {
+            if (t.bias) {
 #pragma unroll 4
                 for (int i = thread / BN; i < S::BK; i += S::SHARE) {
                     const int from = i * S::B_PITCH + thread % BN;
@@ -312,8 +280,8 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREA
         __syncthreads();
     }
 
-    float *to = g.dkernel ? g.dkernel : g.sums + (int64_t)blockIdx.y * g.sum_floats;
     if constexpr (BY == MIRT__CU_BY_FMA) {
+        float *to = mirt__cu_wgrad_to(g);
         const int tx = thread % 16 * 4, ty = thread / 16 * 4;
 #pragma unroll
         for (int i = 0; i < S::TM; i++) {
@@ -326,26 +294,9 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREA
         }
     } else {
         const int wm = warp / S::WARPS_N * S::WM + lane / 4, wn = warp % S::WARPS_N * S::WN + lane % 4 * 2;
-#pragma unroll
-        for (int i = 0; i < S::WM / 16; i++) {
-#pragma unroll
-            for (int j = 0; j < S::WN / 8; j++) {
-#pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    const int64_t row = m0 + wm + i * 16 + e / 2 * 8, column = n0 + wn + j * 8 + e % 2;
-                    if (row < g.m && column < g.n) to[row * g.co + group * g.n + column] = sums.d[i][j][e];
-                }
-            }
-        }
+        mirt__cu_wgrad_leave(g, group, m0 + wm, n0 + wn, sums.d);
     }
-    if (!bias) return;
-    /* Threads of the same column of dy, in their order. */
-    float *room = reinterpret_cast<float *>(shared);
-    room[thread] = sum;
-    __syncthreads();
-    if (thread >= BN || n0 + thread >= g.n) return;
-    for (int i = 1; i < S::SHARE; i++) sum += room[i * BN + thread];
-    (g.dkernel ? g.db : to + g.m * g.co)[group * g.n + n0 + thread] = sum;
+    if (t.bias) mirt__cu_wgrad_leave_bias<S::THREADS, BN>(g, t, sum, reinterpret_cast<float *>(shared));
 }
 
 template <int BY, int BM, int BN, int V>
@@ -355,8 +306,10 @@ static void mirt__cu_wgrad_launch(mirt__cu *cu, const mirt__cu_wgrad &g, int64_t
     MIRT_LAUNCH(cu, (mirt__cu_wgrad_kernel<BY, BM, BN, V>), grid, S::THREADS, S::BYTES, g);
 }
 template <int BY, int V> static void mirt__cu_wgrad_by(mirt__cu *cu, const mirt__cu_wgrad &g, int64_t parts) {
-    if (g.large) mirt__cu_wgrad_launch<BY, 128, 128, V>(cu, g, parts);
-    else if (g.width == V) mirt__cu_wgrad_launch<BY, 64, 64, V>(cu, g, parts);
+    if constexpr (BY < MIRT__CU_BY_HALF) {
+        if (g.large) return mirt__cu_wgrad_launch<BY, 128, 128, V>(cu, g, parts);
+    }
+    if (g.width == V) mirt__cu_wgrad_launch<BY, 64, 64, V>(cu, g, parts);
     else if (g.width == 4) mirt__cu_wgrad_launch<BY, 64, 64, 4>(cu, g, parts);
     else mirt__cu_wgrad_launch<BY, 64, 64, 1>(cu, g, parts);
 }
@@ -390,7 +343,12 @@ static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const 
     while (g.width > 1 &&
            (g.x.width < g.width || g.dy.width < g.width || g.channels % g.width != 0 || g.n % g.width != 0))
         g.width = g.width == 8 ? 4 : 1;
-    g.large = g.width == (half ? 8 : 4) && g.m > 64 && g.n > 64;
+    const int64_t pieces = (s->rows * s->h * s->w * s->ci > g.pixels * s->co ? s->rows * s->h * s->w * s->ci
+                                                                              : g.pixels * s->co) / 8;
+    const bool copied = g.width == 8 && g.x.kind == MIRT__CU_READ_PLAIN && g.dy.kind == MIRT__CU_READ_PLAIN &&
+                        pieces < MIRT__CU_WGRAD_PIECES;
+    g.large = (half ? copied && mirt__cu_wgrad_copies<128>::BYTES <= cu->shared_most : g.width == 4) && g.m > 64 &&
+              g.n > 64;
     const int tile = g.large ? 128 : 64;
     g.tiles_m = (int)mirt__cu_ceil(g.m, tile);
     g.tiles_n = (int)mirt__cu_ceil(g.n, tile);
@@ -411,7 +369,9 @@ static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const 
     }
     if (parts > 0) {
         g.factors = factors;
-        if (math == MIRT__CU_BY_FLOAT16) mirt__cu_wgrad_by<MIRT__CU_BY_FLOAT16, 8>(cu, g, parts);
+        if (copied && math == MIRT__CU_BY_FLOAT16) mirt__cu_copied_wgrad<true>(cu, g, parts);
+        else if (copied) mirt__cu_copied_wgrad<false>(cu, g, parts);
+        else if (math == MIRT__CU_BY_FLOAT16) mirt__cu_wgrad_by<MIRT__CU_BY_FLOAT16, 8>(cu, g, parts);
         else if (half) mirt__cu_wgrad_by<MIRT__CU_BY_HALF, 8>(cu, g, parts);
         else if (math == MIRT__CU_BY_TF32) mirt__cu_wgrad_by<MIRT__CU_BY_TF32, 4>(cu, g, parts);
         else mirt__cu_wgrad_by<MIRT__CU_BY_FMA, 4>(cu, g, parts);

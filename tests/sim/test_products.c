@@ -213,7 +213,7 @@ static void products_test_conv(mirt__conv s, mirt_dtype dtype, double limit) {
     memset(&i, 0, sizeof i);
     memset(&w, 0, sizeof w);
     f.s = i.s = w.s = s;
-    f.half = i.half = w.half = half && s.groups == 1;
+    f.half = i.half = w.half = half && s.groups < s.ci;
     f.x = w.x = products_reader(&x, x.device, s.ci);
     i.dy = w.dy = products_reader(&dy, dy.device, s.co);
     f.kernel = i.kernel = (const float *)kernel.device;
@@ -250,6 +250,24 @@ static void products_test_conv(mirt__conv s, mirt_dtype dtype, double limit) {
        (int)s.rows, (int)s.h, (int)s.w, (int)s.ci, (int)s.co, s.kh, s.kw, s.stride_h, forward, input, kernels, bias);
     products_array *const all[] = {&x, &y, &dy, &dx, &kernel, &dkernel, &db};
     for (int j = 0; j < 7; j++) products_free(all[j]);
+}
+
+/* Weight gradients by copies: pixels that fill no stage or some of them, more than one part, taps and tiles that end
+   within a block, strides and groups. */
+static void products_test_stored_weights(mirt_dtype dtype) {
+    mirt__conv dilated = products_conv(1, 15, 14, 8, 16, 3, 1, 2), groups = products_conv(2, 7, 9, 48, 80, 3, 1, 1);
+    dilated.dilation_h = dilated.dilation_w = 2;
+    groups.groups = 2;
+    products_test_conv(products_conv(1, 1, 1, 8, 8, 3, 1, 1), dtype, 1e-5);
+    products_test_conv(products_conv(1, 3, 5, 8, 24, 3, 1, 1), dtype, 1e-5);
+    products_test_conv(products_conv(3, 9, 11, 24, 72, 3, 1, 1), dtype, 1e-5);
+    products_test_conv(products_conv(2, 13, 17, 72, 136, 3, 2, 1), dtype, 1e-5);
+    products_test_conv(products_conv(2, 12, 11, 16, 40, 5, 1, 2), dtype, 1e-5);
+    products_test_conv(products_conv(4, 9, 9, 64, 80, 1, 2, 0), dtype, 1e-5);
+    products_test_conv(products_conv(3, 25, 24, 8, 16, 3, 1, 1), dtype, 1e-5);
+    products_test_conv(products_conv(11, 14, 14, 16, 72, 3, 1, 0), dtype, 1e-5);
+    products_test_conv(dilated, dtype, 1e-5);
+    products_test_conv(groups, dtype, 1e-5);
 }
 
 static void products_test_pool(int64_t rows, int64_t h, int64_t w, int64_t ci, int64_t co, int taps) {
@@ -458,6 +476,7 @@ int main(void) {
                 deep.groups = 16;
                 products_test_conv(deep, dtype, 1e-5);
                 products_test_elements(dtype);
+                products_test_stored_weights(dtype);
             }
             products_test_pool(2, 13, 12, 1, 7, 3);
             products_test_pool(2, 11, 12, 1, 33, 5);
