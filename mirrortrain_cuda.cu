@@ -7039,6 +7039,95 @@ static bool mirt__cu_blas_conv_weight_grad(const mirt__conv_weight_grad *g, mirt
     return true;
 }
 
+/* >>section cuda/spread.cuh */
+
+#ifndef MIRT__CUDA_SPREAD_CUH
+#define MIRT__CUDA_SPREAD_CUH
+/* Inputs that products cannot read as they lie in memory are written down first. They are as products want them then:
+   each group's channels filled up with zeros. */
+
+typedef struct mirt__cu_mm_spread {
+    mirt__cu_reader x;
+    void *to;
+    int64_t pixels, stride,
+        turned; /* stride: from pixel to pixel; turned: element p * turned + i is channel p of pixel i */
+    int k, k_pad, groups;
+    mirt_dtype dtype, factors; /* of `to`; what numbers are rounded to */
+    bool wide; /* all channels of a piece exist and can be read at once */
+    mirt__cu_divisor by_pieces, by_pixels, by_groups;
+} mirt__cu_mm_spread;
+
+/* Four channels per thread. */
+static __global__ void __launch_bounds__(256) mirt__cu_mm_spread_kernel(mirt__cu_mm_spread p) {
+    const int64_t pieces = p.k_pad / 4, all = p.pixels * p.groups * pieces;
+    for (int64_t at = (int64_t)blockIdx.x * 256 + threadIdx.x; at < all; at += (int64_t)gridDim.x * 256) {
+        float value[4] = {0, 0, 0, 0};
+        int64_t set, piece, group;
+        if (p.turned) piece = mirt__cu_divmod(at, p.by_pixels, &set);
+        else set = mirt__cu_divmod(at, p.by_pieces, &piece);
+        const int64_t pixel = mirt__cu_divmod(set, p.by_groups, &group), j = piece * 4;
+        const int64_t from = pixel * p.stride + group * p.k + j;
+        if (p.wide && j < p.k) {
+            mirt__cu_columns<4> c;
+            mirt__cu_columns_of<MIRT__CU_READ_ANY, 4>(p.x, group * p.k + j, c);
+            mirt__cu_read<MIRT__CU_READ_ANY, 4>(p.x, c, from, mirt__cu_gate_of(p.x, pixel), group * p.k + j, value);
+        } else {
+#pragma unroll 1
+            for (int i = 0; i < 4 && j + i < p.k; i++) {
+                const float one = mirt__cu_read_one(p.x, p.turned ? (j + i) * p.turned + pixel : from + i);
+                value[0] = i == 0 ? one : value[0];
+                value[1] = i == 1 ? one : value[1];
+                value[2] = i == 2 ? one : value[2];
+                value[3] = i == 3 ? one : value[3];
+            }
+        }
+        const int64_t to = set * p.k_pad + j;
+#pragma unroll
+        for (int i = 0; i < 4; i++) value[i] = p.dtype == p.factors ? value[i] : mirt__cu_round(value[i], p.factors);
+        mirt__cu_store_as<4>(p.to, p.dtype, to, value);
+    }
+}
+
+/* Of `pixels` that are `stride` elements apart, each of which has k channels per group. */
+static mirt__cu_mm_spread mirt__cu_mm_spread_of(const mirt__cu_reader &x, int64_t pixels, int64_t stride, int groups,
+                                                int k, mirt_dtype dtype, mirt_dtype factors, int64_t turned) {
+    mirt__cu_mm_spread s;
+    memset(&s, 0, sizeof s);
+    s.x = x;
+    s.pixels = pixels;
+    s.stride = stride;
+    s.turned = turned;
+    s.k = k;
+    s.k_pad = (int)mirt__cu_round_up(k, dtype == MIRT_FLOAT32 ? 4 : 8);
+    s.groups = groups;
+    s.dtype = dtype;
+    s.factors = factors;
+    s.wide = k % 4 == 0 && x.width >= 4 && !turned;
+    s.by_pieces = mirt__cu_divisor_of(s.k_pad / 4);
+    s.by_pixels = mirt__cu_divisor_of(pixels);
+    s.by_groups = mirt__cu_divisor_of(groups);
+    return s;
+}
+static int64_t mirt__cu_mm_spread_bytes(const mirt__cu_mm_spread &s) {
+    return s.pixels * s.groups * s.k_pad * (s.dtype == MIRT_FLOAT32 ? 4 : 2);
+}
+static void mirt__cu_mm_spread_run(mirt__cu *cu, mirt__cu_mm_spread s, void *to) {
+    s.to = to;
+    MIRT_LAUNCH(cu, mirt__cu_mm_spread_kernel, mirt__cu_blocks(s.pixels * s.groups * (s.k_pad / 4), 256), 256, 0, s);
+}
+
+/* A call's memory: what is asked for first, then where it is. */
+typedef struct mirt__cu_mm_rooms {
+    int64_t x, b, partial, chunks, end;
+} mirt__cu_mm_rooms;
+static int64_t mirt__cu_mm_rooms_take(mirt__cu_mm_rooms *r, int64_t bytes) {
+    const int64_t at = r->end;
+    r->end += mirt__cu_round_up(bytes, 256);
+    return at;
+}
+
+#endif
+
 /* >>section cuda/weight_grad.cuh */
 
 #ifndef MIRT__CUDA_WEIGHT_GRAD_CUH
@@ -7048,7 +7137,10 @@ static bool mirt__cu_blas_conv_weight_grad(const mirt__conv_weight_grad *g, mirt
 
 struct mirt__cu_wgrad : mirt__conv {
     mirt__cu_reader x, dy;
-    int64_t m, n, channels;   /* of a group: rows and columns of dkernel; channels of x */
+    int64_t lines, n;         /* of a group: lines and columns of dkernel */
+    int64_t m, channels;      /* of a group: rows of the product, channels of x; with those that are filled up */
+    int64_t filled;           /* of the channels, the last ones, zeros */
+    int64_t x_row, dy_row;    /* from one pixel to the next, in pieces of 8 */
     int64_t pixels, part;     /* of dy: all, in a part */
     int tiles_m, tiles_n;
     bool flat;                /* x's pixels are dy's */
@@ -7102,14 +7194,18 @@ static inline __device__ void mirt__cu_wgrad_leave(const mirt__cu_wgrad &g, int6
                                                    const float (&d)[MT][NT][4]) {
     float *to = mirt__cu_wgrad_to(g);
 #pragma unroll
-    for (int i = 0; i < MT; i++) {
+    for (int i = 0; i < 2 * MT; i++) {
+        int64_t r = row + i * 8;
+        if (r >= g.m) break;
+        if (g.filled) {
+            const int64_t tap = r / g.channels;
+            if (r - tap * g.channels >= g.channels - g.filled) continue;
+            r -= tap * g.filled;
+        }
 #pragma unroll
-        for (int j = 0; j < NT; j++) {
-#pragma unroll
-            for (int e = 0; e < 4; e++) {
-                const int64_t r = row + i * 16 + e / 2 * 8, c = column + j * 8 + e % 2;
-                if (r < g.m && c < g.n) to[r * g.co + group * g.n + c] = d[i][j][e];
-            }
+        for (int j = 0; j < 2 * NT; j++) {
+            const int64_t c = column + j / 2 * 8 + j % 2;
+            if (c < g.n) to[r * g.co + group * g.n + c] = d[i / 2][j / 2][i % 2 * 2 + j % 2];
         }
     }
 }
@@ -7122,22 +7218,21 @@ static inline __device__ void mirt__cu_wgrad_leave_bias(const mirt__cu_wgrad &g,
     __syncthreads();
     if (thread >= BN || t.n0 + thread >= g.n) return;
     for (int i = 1; i < THREADS / BN; i++) sum += room[i * BN + thread];
-    (g.dkernel ? g.db : mirt__cu_wgrad_to(g) + g.m * g.co)[t.group * g.n + t.n0 + thread] = sum;
+    (g.dkernel ? g.db : mirt__cu_wgrad_to(g) + g.lines * g.co)[t.group * g.n + t.n0 + thread] = sum;
 }
 
 /* ---- Through copies: tiles of 128 by BN, 32 pixels a stage. Warps multiply 64 by 32, which leaves room for 16 of them
    on a processor. */
 
-/* Pixels and numbers of a tile are counted in pieces of 8, of which tensors have fewer than this. */
-#define MIRT__CU_WGRAD_PIECES ((int64_t)1 << 30)
+/* Tensors have fewer numbers than this: pieces of 8 are counted in 32 bits. */
+#define MIRT__CU_WGRAD_NUMBERS ((int64_t)1 << 34)
 
 template <int BN> struct mirt__cu_wgrad_copies {
     static constexpr int BM = 128, BK = 32, THREADS = 2 * BN, RESIDENT = BN == 128 ? 2 : 4;
     static constexpr int STAGES = 4, AHEAD = STAGES - 1;
     static constexpr int A_BYTES = BK * BM * 2, STAGE = A_BYTES + BK * BN * 2;
     /* Pixels of x are looked up for so many steps at a time, a pixel per thread, while those before are read. */
-    static constexpr int TURNS = THREADS / BK, TURN = BK * (int)sizeof(int4);
-    static constexpr int BYTES = STAGES * STAGE + 2 * TURNS * TURN;
+    static constexpr int BYTES = STAGES * STAGE + 2 * THREADS * (int)sizeof(int4);
 
     /* Rows of a tile are pixels. Eight rows have the same piece in different banks, for ldmatrix. */
     template <int COLUMNS> static __device__ int place(int row, int piece) {
@@ -7147,8 +7242,9 @@ template <int BN> struct mirt__cu_wgrad_copies {
     static constexpr int X_LINES = THREADS / (BM / 8), DY_LINES = THREADS / (BN / 8); /* that are copied at a time */
     const uint4 *x, *dy;
     int x_put, dy_put, line;    /* where a thread's first pieces go in a stage; its first pixel of x */
-    int y, across, tap;         /* of its tap, from a pixel of dy: lines, pixels, pieces */
-    int dy_at, left;            /* its next piece of dy, and how many pixels there are from it on */
+    int y, across;              /* of its tap, from a pixel of dy: lines, pixels */
+    unsigned tap, dy_at;        /* pieces: that far from a pixel's first one; its next one of dy */
+    int left;                   /* pixels from that one on */
 
     __device__ void begin(const mirt__cu_wgrad &g, const mirt__cu_wgrad_tile &t, const mirt__cu_wgrad_start &start) {
         const int thread = (int)threadIdx.x, piece = thread % (BM / 8), dy_piece = thread % (BN / 8),
@@ -7162,9 +7258,10 @@ template <int BN> struct mirt__cu_wgrad_copies {
         dy_put = A_BYTES + place<BN>(dy_line, dy_piece);
         y = (int)(down * g.dilation_h - g.pad_top);
         across = (int)((nth - down * g.kw) * g.dilation_w - g.pad_left);
-        tap = (int)((((int64_t)y * g.w + across) * g.ci + t.group * g.channels + (row - nth * g.channels)) / 8);
+        tap = (unsigned)(((int64_t)y * g.w + across) * g.x_row +
+                         (t.group * g.channels + row - nth * g.channels) / 8);
         if (row >= g.m) y = -(1 << 29);
-        dy_at = (int)(((start.pixel + dy_line) * g.co + t.group * g.n + column) / 8);
+        dy_at = (unsigned)((start.pixel + dy_line) * g.dy_row + t.group * (g.dy_row / g.groups) + column / 8);
         left = column < g.n ? start.count - dy_line : 0;
     }
     /* Pixel k of a part, as taps read x from it: its piece, line and place in the line; far above x if there is
@@ -7174,7 +7271,7 @@ template <int BN> struct mirt__cu_wgrad_copies {
         const uint32_t within = start.rest + (uint32_t)k, image = mirt__cu_divide32(within, g.image),
                        of = within - image * (uint32_t)g.image.by, down = mirt__cu_divide32(of, g.line);
         const int iy = (int)down * g.stride_h, ix = (int)(of - down * (uint32_t)g.line.by) * g.stride_w;
-        return make_int4((int)((((start.row + image) * g.h + iy) * g.w + ix) * (g.ci / 8)), iy, ix, 0);
+        return make_int4((int)((((start.row + image) * g.h + iy) * g.w + ix) * g.x_row), iy, ix, 0);
     }
     /* Asks for the next 32 pixels; `pixels`: those of x. */
     __device__ void ask(const mirt__cu_wgrad &g, const int4 *pixels, unsigned char *stage) {
@@ -7184,13 +7281,14 @@ template <int BN> struct mirt__cu_wgrad_copies {
 #pragma unroll
         for (int i = 0; i < BK / X_LINES; i++) {
             const bool valid = (unsigned)(p[i].y + y) < (unsigned)g.h && (unsigned)(p[i].z + across) < (unsigned)g.w;
-            mirt__cu_cp_async16(stage + x_put + i * X_LINES * BM * 2, x + (p[i].x + tap), valid);
+            mirt__cu_cp_async16(stage + x_put + i * X_LINES * BM * 2, x + ((unsigned)p[i].x + tap), valid);
         }
+        const unsigned row = (unsigned)g.dy_row;
 #pragma unroll
         for (int i = 0; i < BK / DY_LINES; i++)
-            mirt__cu_cp_async16(stage + dy_put + i * DY_LINES * BN * 2, dy + (dy_at + i * DY_LINES * (int)(g.co / 8)),
+            mirt__cu_cp_async16(stage + dy_put + i * DY_LINES * BN * 2, dy + (dy_at + i * DY_LINES * row),
                                 i * DY_LINES < left);
-        dy_at += BK * (int)(g.co / 8);
+        dy_at += BK * row;
         left -= BK;
         mirt__cu_cp_async_commit();
     }
@@ -7218,16 +7316,16 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_copies<BN>::THREADS, mir
     for (int i = 0; i < 2 * S::THREADS; i += S::THREADS) pixels[i + thread] = S::pixel(g, start, i + thread);
     __syncthreads();
     for (int i = 0; i < S::AHEAD; i++) copies.ask(g, pixels + i * S::BK, shared + i * S::STAGE);
-    unsigned turn = S::AHEAD;
+    unsigned turn = S::AHEAD * S::BK; /* of pixels: those of the next stage */
     int now = 0, next = S::AHEAD * S::STAGE;
 #pragma unroll 1
     for (int k = 0; k < start.count; k += S::BK) {
         mirt__cu_cp_async_wait<S::STAGES - 2>();
         __syncthreads(); /* all of this stage is there, and nobody is at the one before any more */
-        if (turn % S::TURNS == 0)
-            pixels[(turn ^ S::TURNS) * S::BK + thread] = S::pixel(g, start, k + S::AHEAD * S::BK + S::THREADS + thread);
-        copies.ask(g, pixels + turn * S::BK, shared + next);
-        turn = (turn + 1) % (2 * S::TURNS);
+        if (turn % S::THREADS == 0)
+            pixels[(turn ^ S::THREADS) + thread] = S::pixel(g, start, k + S::AHEAD * S::BK + S::THREADS + thread);
+        copies.ask(g, pixels + turn, shared + next);
+        turn = (turn + S::BK) % (2 * S::THREADS);
         const unsigned char *stage = shared + now;
 #pragma unroll
         for (int half = 0; half < 2; half++) {
@@ -7284,37 +7382,30 @@ template <bool FLOAT16> static void mirt__cu_copied_wgrad(mirt__cu *cu, mirt__cu
 #define MIRT__CU_WGRAD_PIXELS 512
 #define MIRT__CU_WGRAD_SUMS ((int64_t)1 << 24) /* floats of all parts, about */
 
-template <int BY, int BM_, int BN_> struct mirt__cu_wgrad_shape {
-    static constexpr bool HALF = BY >= MIRT__CU_BY_HALF;
-    typedef typename mirt__cu_half_of<BY == MIRT__CU_BY_FLOAT16>::type H;
-    static constexpr int BM = BM_, BN = BN_, BK = HALF ? 32 : 16;
+/* ---- Of floats, by FMA or TF32: tiles of BM by BN, 16 pixels at a time. */
+
+template <int BM_, int BN_> struct mirt__cu_wgrad_shape {
+    static constexpr int BM = BM_, BN = BN_, BK = 16;
     static constexpr int THREADS = BM * BN >= 128 * 128 ? 256 : 128;
     static constexpr int WARPS_N = THREADS == 256 ? 4 : 2, WARPS_M = THREADS / 32 / WARPS_N;
     static constexpr int WM = BM / WARPS_M, WN = BN / WARPS_N;           /* of a warp */
     static constexpr int TN = BN >= 128 ? 8 : 4, TM = BM * BN / THREADS / TN; /* of a thread, by FMA */
-    static constexpr int SIZE = HALF ? 2 : 4;
     static constexpr int A_PITCH = BM + 8, B_PITCH = BN + 8;
-    static constexpr int A_BYTES = BK * A_PITCH * SIZE, B_BYTES = BK * B_PITCH * SIZE;
+    static constexpr int A_FLOATS = BK * A_PITCH, B_FLOATS = BK * B_PITCH;
     static constexpr int SHARE = THREADS / BN; /* threads of a column */
-    static constexpr int COLUMNS = MIRT__CU_COLUMN_ROWS * (BM + BN) * (int)sizeof(float);
-    static constexpr int BYTES = 2 * (A_BYTES + B_BYTES) + COLUMNS;
+    static constexpr int BYTES = (2 * (A_FLOATS + B_FLOATS) + MIRT__CU_COLUMN_ROWS * (BM + BN)) * (int)sizeof(float);
 };
 
 /* V numbers to shared memory. */
-template <class S, int V>
-static inline __device__ void mirt__cu_wgrad_put(unsigned char *shared, int at, float *v, mirt_dtype factors) {
-    if constexpr (S::HALF) {
-        mirt__cu_store_n<V>(reinterpret_cast<typename S::H *>(shared) + at, v);
-    } else {
+template <int V> static inline __device__ void mirt__cu_wgrad_put(float *to, float *v, mirt_dtype factors) {
 #pragma unroll
-        for (int i = 0; i < V; i++) v[i] = mirt__cu_round(v[i], factors);
-        mirt__cu_store_n<V>(reinterpret_cast<float *>(shared) + at, v);
-    }
+    for (int i = 0; i < V; i++) v[i] = mirt__cu_round(v[i], factors);
+    mirt__cu_store_n<V>(to, v);
 }
 
 /* A thread's share of a tile: V neighbors of every DOWN-th pixel, in raw form from when they are asked for until they
    are put. */
-template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
+template <class S, int V, bool X> struct mirt__cu_wgrad_side {
     static constexpr int COLUMNS = X ? S::BM : S::BN, PITCH = X ? S::A_PITCH : S::B_PITCH, ACROSS = COLUMNS / V,
                          DOWN = S::THREADS / ACROSS;
     static constexpr int COUNT = V > 1 ? S::BK / DOWN : 1;
@@ -7328,10 +7419,6 @@ template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
     static __device__ mirt__cu_reader reader(const mirt__cu_wgrad &g) {
         mirt__cu_reader r = X ? g.x : g.dy;
         if (V > 1) r.kind &= X ? MIRT__CU_READ_NORM | MIRT__CU_READ_GATE : MIRT__CU_READ_BACK;
-        if (V == 8) {
-            r.dtype = BY == MIRT__CU_BY_FLOAT16 ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16;
-            r.affine = false;
-        }
         return r;
     }
     __device__ bool begin(const mirt__cu_wgrad &g, int64_t group, int64_t first, int thread) {
@@ -7382,40 +7469,24 @@ template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
         }
     }
     __device__ void put(const mirt__cu_wgrad &g, const mirt__cu_wgrad_start &start, int k, bool mine,
-                        const float *columns, unsigned char *shared) {
+                        const float *columns, float *shared) {
         const mirt__cu_reader r = reader(g);
-        if constexpr (V > 1) { /* by fours, which take less registers */
+        mirt__cu_columns<V> c;
+        mirt__cu_columns_get<MIRT__CU_READ_ANY, V>(r, columns, COLUMNS, column, c);
+        if constexpr (V > 1) {
 #pragma unroll
-            for (int part = 0; part < V; part += 4) {
-                mirt__cu_columns<4> c;
-                mirt__cu_columns_get<MIRT__CU_READ_ANY, 4>(r, columns, COLUMNS, column + part, c);
-#pragma unroll
-                for (int i = 0; i < COUNT; i++) {
-                    float v[4];
-                    mirt__cu_raw<4> four;
-#pragma unroll
-                    for (int j = 0; j < 4; j++) { /* eight are two to a word */
-                        four.x[j] = raw[i].x[(V == 8 ? part / 2 + j % 2 : j) % V];
-                        four.z[j] = raw[i].z[(V == 8 ? part / 2 + j % 2 : j) % V];
-                    }
-                    if (there >> i & 1) {
-                        mirt__cu_make<MIRT__CU_READ_ANY, 4>(r, c, four, X ? gates[i] : 0, channel + part, v);
-                    } else {
-#pragma unroll
-                        for (int j = 0; j < 4; j++) v[j] = 0;
-                    }
-                    mirt__cu_wgrad_put<S, 4>(shared, (line + i * DOWN) * PITCH + column + part, v, g.factors);
-                }
+            for (int i = 0; i < COUNT; i++) {
+                float v[V] = {0};
+                if (there >> i & 1) mirt__cu_make<MIRT__CU_READ_ANY, V>(r, c, raw[i], X ? gates[i] : 0, channel, v);
+                mirt__cu_wgrad_put<V>(shared + (line + i * DOWN) * PITCH + column, v, g.factors);
             }
         } else {
-            mirt__cu_columns<1> c;
-            mirt__cu_columns_get<MIRT__CU_READ_ANY, 1>(r, columns, COLUMNS, column, c);
 #pragma unroll 2
             for (int i = line; i < S::BK; i += DOWN) {
                 float v[1] = {0};
                 if (mine && fetch_one(g, r, start, k + i, raw[0], gates[0]))
                     mirt__cu_make<MIRT__CU_READ_ANY, 1>(r, c, raw[0], gates[0], channel, v);
-                mirt__cu_wgrad_put<S, 1>(shared, i * PITCH + column, v, g.factors);
+                mirt__cu_wgrad_put<1>(shared + i * PITCH + column, v, g.factors);
             }
         }
     }
@@ -7430,11 +7501,10 @@ template <class S, int BY> struct mirt__cu_wgrad_sums {
 
 template <class S, int BY>
 static __device__ void mirt__cu_wgrad_multiply(mirt__cu_wgrad_sums<S, BY> &sums, int thread,
-                                               const unsigned char *a_shared, const unsigned char *b_shared) {
+                                               const float *as, const float *bs) {
     constexpr int MT = S::WM / 16, NT = S::WN / 8;
     const int lane = thread % 32, warp = thread / 32, wm = warp / S::WARPS_N * S::WM, wn = warp % S::WARPS_N * S::WN;
     if constexpr (BY == MIRT__CU_BY_FMA) {
-        const float *as = reinterpret_cast<const float *>(a_shared), *bs = reinterpret_cast<const float *>(b_shared);
         const int tx = thread % 16 * 4, ty = thread / 16 * 4;
         constexpr int DOWN = S::THREADS / 16 * 4;
 #pragma unroll
@@ -7450,8 +7520,7 @@ static __device__ void mirt__cu_wgrad_multiply(mirt__cu_wgrad_sums<S, BY> &sums,
                 for (int j = 0; j < S::TN; j++) sums.c[i][j] = fmaf(a[i], b[j], sums.c[i][j]);
             }
         }
-    } else if constexpr (BY == MIRT__CU_BY_TF32) {
-        const float *as = reinterpret_cast<const float *>(a_shared), *bs = reinterpret_cast<const float *>(b_shared);
+    } else {
         const int g = lane / 4, t = lane % 4;
 #pragma unroll
         for (int k = 0; k < S::BK; k += 8) {
@@ -7473,26 +7542,6 @@ static __device__ void mirt__cu_wgrad_multiply(mirt__cu_wgrad_sums<S, BY> &sums,
                 for (int j = 0; j < NT; j++) mirt__cu_mma_tf32(sums.d[i][j], a[i], b[j]);
             }
         }
-    } else {
-        const uint16_t *as = reinterpret_cast<const uint16_t *>(a_shared),
-                       *bs = reinterpret_cast<const uint16_t *>(b_shared);
-#pragma unroll
-        for (int k = 0; k < S::BK; k += 16) {
-            uint32_t a[MT][4], b[NT / 2][4];
-#pragma unroll
-            for (int i = 0; i < MT; i++)
-                mirt__cu_ldmatrix_x4_trans(a[i], as + (k + lane % 8 + lane / 16 * 8) * S::A_PITCH + wm + i * 16 +
-                                                     lane / 8 % 2 * 8);
-#pragma unroll
-            for (int j = 0; j < NT / 2; j++)
-                mirt__cu_ldmatrix_x4_trans(b[j], bs + (k + lane % 16) * S::B_PITCH + wn + j * 16 + lane / 16 * 8);
-#pragma unroll
-            for (int i = 0; i < MT; i++) {
-#pragma unroll
-                for (int j = 0; j < NT; j++)
-                    mirt__cu_mma_half<BY == MIRT__CU_BY_FLOAT16>(sums.d[i][j], a[i], b[j / 2] + j % 2 * 2);
-            }
-        }
     }
 }
 
@@ -7500,15 +7549,11 @@ static __device__ void mirt__cu_wgrad_multiply(mirt__cu_wgrad_sums<S, BY> &sums,
    [pixels][columns]. Both lie in shared memory by pixels, two tiles of each: some warps read the next one while others
    multiply. */
 template <int BY, int BM, int BN, int V>
-static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREADS,
-                                         BM > 64                               ? 1
-                                         : BY >= MIRT__CU_BY_HALF && V == 4 ? 2
-                                                                               : 3)
+static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BM, BN>::THREADS, BM > 64 ? 1 : 3)
     mirt__cu_wgrad_kernel(const mirt__cu_wgrad g) {
-    typedef mirt__cu_wgrad_shape<BY, BM, BN> S;
-    MIRT_DYNAMIC_SHARED(unsigned char, shared);
-    unsigned char *as = shared, *bs = shared + 2 * S::A_BYTES;
-    float *a_columns = reinterpret_cast<float *>(bs + 2 * S::B_BYTES),
+    typedef mirt__cu_wgrad_shape<BM, BN> S;
+    MIRT_DYNAMIC_SHARED(float, shared);
+    float *as = shared, *bs = shared + 2 * S::A_FLOATS, *a_columns = bs + 2 * S::B_FLOATS,
           *b_columns = a_columns + MIRT__CU_COLUMN_ROWS * BM;
     const int thread = (int)threadIdx.x, lane = thread % 32, warp = thread / 32;
     const mirt__cu_wgrad_tile t = mirt__cu_wgrad_tile_of<BM, BN>(g);
@@ -7518,8 +7563,8 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREA
     }
     for (int i = thread; i < BN && n0 + i < g.n; i += S::THREADS)
         mirt__cu_column_put(g.dy, group * g.n + n0 + i, b_columns, BN, i);
-    mirt__cu_wgrad_side<S, BY, V, true> x;
-    mirt__cu_wgrad_side<S, BY, V, false> dy;
+    mirt__cu_wgrad_side<S, V, true> x;
+    mirt__cu_wgrad_side<S, V, false> dy;
     const bool x_mine = x.begin(g, group, m0, thread), dy_mine = dy.begin(g, group, n0, thread);
     mirt__cu_wgrad_sums<S, BY> sums;
     float sum = 0;
@@ -7531,7 +7576,7 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREA
 #pragma unroll 1
     for (int k = -S::BK; k < start.count; k += S::BK, at ^= 1) {
         const bool more = k + S::BK < start.count;
-        const unsigned char *a = as + at * S::A_BYTES, *b = bs + at * S::B_BYTES;
+        const float *a = as + at * S::A_FLOATS, *b = bs + at * S::B_FLOATS;
         if (more) {
             x.fetch(g, start, k + S::BK, x_mine);
             dy.fetch(g, start, k + S::BK, dy_mine);
@@ -7540,16 +7585,12 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREA
             mirt__cu_wgrad_multiply<S, BY>(sums, thread, a, b);
             if (t.bias) {
 #pragma unroll 4
-                for (int i = thread / BN; i < S::BK; i += S::SHARE) {
-                    const int from = i * S::B_PITCH + thread % BN;
-                    sum += S::HALF ? mirt__cu_from_half(reinterpret_cast<const typename S::H *>(b)[from])
-                                   : reinterpret_cast<const float *>(b)[from];
-                }
+                for (int i = thread / BN; i < S::BK; i += S::SHARE) sum += b[i * S::B_PITCH + thread % BN];
             }
         }
         if (more) {
-            x.put(g, start, k + S::BK, x_mine, a_columns, as + (at ^ 1) * S::A_BYTES);
-            dy.put(g, start, k + S::BK, dy_mine, b_columns, bs + (at ^ 1) * S::B_BYTES);
+            x.put(g, start, k + S::BK, x_mine, a_columns, as + (at ^ 1) * S::A_FLOATS);
+            dy.put(g, start, k + S::BK, dy_mine, b_columns, bs + (at ^ 1) * S::B_FLOATS);
         }
         __syncthreads();
     }
@@ -7570,22 +7611,24 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREA
         const int wm = warp / S::WARPS_N * S::WM + lane / 4, wn = warp % S::WARPS_N * S::WN + lane % 4 * 2;
         mirt__cu_wgrad_leave(g, group, m0 + wm, n0 + wn, sums.d);
     }
-    if (t.bias) mirt__cu_wgrad_leave_bias<S::THREADS, BN>(g, t, sum, reinterpret_cast<float *>(shared));
+    if (t.bias) mirt__cu_wgrad_leave_bias<S::THREADS, BN>(g, t, sum, shared);
 }
 
 template <int BY, int BM, int BN, int V>
 static void mirt__cu_wgrad_launch(mirt__cu *cu, const mirt__cu_wgrad &g, int64_t parts) {
-    typedef mirt__cu_wgrad_shape<BY, BM, BN> S;
+    typedef mirt__cu_wgrad_shape<BM, BN> S;
     const dim3 grid((unsigned)((int64_t)g.tiles_m * g.tiles_n * g.groups), (unsigned)parts);
     MIRT_LAUNCH(cu, (mirt__cu_wgrad_kernel<BY, BM, BN, V>), grid, S::THREADS, S::BYTES, g);
 }
-template <int BY, int V> static void mirt__cu_wgrad_by(mirt__cu *cu, const mirt__cu_wgrad &g, int64_t parts) {
-    if constexpr (BY < MIRT__CU_BY_HALF) {
-        if (g.large) return mirt__cu_wgrad_launch<BY, 128, 128, V>(cu, g, parts);
-    }
-    if (g.width == V) mirt__cu_wgrad_launch<BY, 64, 64, V>(cu, g, parts);
+template <int BY> static void mirt__cu_wgrad_by(mirt__cu *cu, const mirt__cu_wgrad &g, int64_t parts) {
+    if (g.large) mirt__cu_wgrad_launch<BY, 128, 128, 4>(cu, g, parts);
     else if (g.width == 4) mirt__cu_wgrad_launch<BY, 64, 64, 4>(cu, g, parts);
     else mirt__cu_wgrad_launch<BY, 64, 64, 1>(cu, g, parts);
+}
+
+/* What is not stored as it is multiplied is written down first. */
+static bool mirt__cu_wgrad_stored(const mirt__cu_reader &r, int64_t channels, mirt_dtype factors) {
+    return r.kind == MIRT__CU_READ_PLAIN && !r.affine && r.dtype == factors && r.width == 8 && channels % 8 == 0;
 }
 
 static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const mirt__where *where) {
@@ -7599,7 +7642,7 @@ static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const 
     g.x = mirt__cu_reader_of(&args->x, s->ci);
     g.dy = mirt__cu_reader_of(&args->dy, s->co);
     g.channels = s->ci / s->groups;
-    g.m = (int64_t)s->kh * s->kw * g.channels;
+    g.lines = (int64_t)s->kh * s->kw * g.channels;
     g.n = s->co / s->groups;
     g.pixels = s->rows * s->oh * s->ow;
     g.flat = mirt__cu_pixelwise(s);
@@ -7607,26 +7650,44 @@ static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const 
     g.line = mirt__cu_divisor_of(s->ow);
     g.gate_images = g.x.gate_pixels == s->h * s->w;
     g.bias = args->db != NULL;
-    if (g.m < 1 || s->co < 1) return;
+    g.factors = factors;
+    if (g.lines < 1 || s->co < 1) return;
 
     const mirt__cu_math math = mirt__cu_math_of(cu, factors);
-    const bool half = math >= MIRT__CU_BY_HALF;
-    const int widest = half && g.x.dtype == factors && g.dy.dtype == g.x.dtype && !g.x.affine && !g.dy.affine ? 8 : 4;
-    g.width = widest;
-    if (g.x.kind & MIRT__CU_READ_BACK || g.dy.kind & (MIRT__CU_READ_NORM | MIRT__CU_READ_GATE)) g.width = 1;
-    while (g.width > 1 &&
-           (g.x.width < g.width || g.dy.width < g.width || g.channels % g.width != 0 || g.n % g.width != 0))
-        g.width = g.width == 8 ? 4 : 1;
-    const int64_t pieces = (s->rows * s->h * s->w * s->ci > g.pixels * s->co ? s->rows * s->h * s->w * s->ci
-                                                                              : g.pixels * s->co) / 8;
-    const bool copied = g.width == 8 && g.x.kind == MIRT__CU_READ_PLAIN && g.dy.kind == MIRT__CU_READ_PLAIN &&
-                        pieces < MIRT__CU_WGRAD_PIECES;
-    g.large = (half ? copied && mirt__cu_wgrad_copies<128>::BYTES <= cu->shared_most : g.width == 4) && g.m > 64 &&
-              g.n > 64;
+    const int64_t sources = s->rows * s->h * s->w, x_padded = mirt__cu_round_up(g.channels, 8),
+                  dy_padded = mirt__cu_round_up(g.n, 8);
+    const bool half = math >= MIRT__CU_BY_HALF && sources * s->groups * x_padded < MIRT__CU_WGRAD_NUMBERS &&
+                      g.pixels * s->groups * dy_padded < MIRT__CU_WGRAD_NUMBERS;
+    const bool x_spread = half && !mirt__cu_wgrad_stored(g.x, g.channels, factors),
+               dy_spread = half && !mirt__cu_wgrad_stored(g.dy, g.n, factors);
+    mirt__cu_mm_spread x, dy;
+    mirt__cu_mm_rooms r;
+    memset(&r, 0, sizeof r);
+    memset(&x, 0, sizeof x);
+    memset(&dy, 0, sizeof dy);
+    if (x_spread) {
+        x = mirt__cu_mm_spread_of(g.x, sources, s->ci, s->groups, (int)g.channels, factors, factors, 0);
+        r.x = mirt__cu_mm_rooms_take(&r, mirt__cu_mm_spread_bytes(x));
+    }
+    if (dy_spread) {
+        dy = mirt__cu_mm_spread_of(g.dy, g.pixels, s->co, s->groups, (int)g.n, factors, factors, 0);
+        r.b = mirt__cu_mm_rooms_take(&r, mirt__cu_mm_spread_bytes(dy));
+    }
+    if (half) {
+        g.filled = x_padded - g.channels;
+        g.channels = x_padded;
+        g.x_row = s->groups * x_padded / 8;
+        g.dy_row = s->groups * dy_padded / 8;
+    } else {
+        const bool odd = g.x.kind & MIRT__CU_READ_BACK || g.dy.kind & (MIRT__CU_READ_NORM | MIRT__CU_READ_GATE);
+        g.width = !odd && g.x.width >= 4 && g.dy.width >= 4 && g.channels % 4 == 0 && g.n % 4 == 0 ? 4 : 1;
+    }
+    g.m = (int64_t)s->kh * s->kw * g.channels;
+    g.large = (half ? mirt__cu_wgrad_copies<128>::BYTES <= cu->shared_most : g.width == 4) && g.m > 64 && g.n > 64;
     const int tile = g.large ? 128 : 64;
     g.tiles_m = (int)mirt__cu_ceil(g.m, tile);
     g.tiles_n = (int)mirt__cu_ceil(g.n, tile);
-    g.sum_floats = g.m * s->co + (g.bias ? s->co : 0);
+    g.sum_floats = g.lines * s->co + (g.bias ? s->co : 0);
     /* Never more parts for fewer pixels. */
     int64_t parts = (g.large ? MIRT__CU_WGRAD_LARGE : MIRT__CU_WGRAD_BLOCKS) /
                     ((int64_t)g.tiles_m * g.tiles_n * s->groups);
@@ -7634,23 +7695,32 @@ static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const 
     if (parts > worth) parts = worth;
     if (parts > most) parts = most;
     if (parts <= g.pixels >> 30) parts = (g.pixels >> 30) + 1; /* they are counted in 32 bits */
-    if (parts > 1) g.sums = (float *)mirt__cu_room(cu, (size_t)(parts * g.sum_floats) * sizeof(float));
     g.part = mirt__cu_ceil(mirt__cu_ceil(g.pixels, parts), 32) * 32;
+    if (parts > 1) r.partial = mirt__cu_mm_rooms_take(&r, parts * g.sum_floats * (int64_t)sizeof(float));
+    char *room = r.end > 0 ? (char *)mirt__cu_room(cu, (size_t)r.end) : NULL;
+    if (r.end > 0 && !room) return;
+    g.sums = (float *)(room + r.partial);
     parts = g.pixels > 0 ? mirt__cu_ceil(g.pixels, g.part) : 0;
     if (parts == 1) {
         g.dkernel = args->dkernel;
         g.db = args->db;
     }
-    if (parts > 0) {
-        g.factors = factors;
-        if (copied && math == MIRT__CU_BY_FLOAT16) mirt__cu_copied_wgrad<true>(cu, g, parts);
-        else if (copied) mirt__cu_copied_wgrad<false>(cu, g, parts);
-        else if (math == MIRT__CU_BY_FLOAT16) mirt__cu_wgrad_by<MIRT__CU_BY_FLOAT16, 8>(cu, g, parts);
-        else if (half) mirt__cu_wgrad_by<MIRT__CU_BY_HALF, 8>(cu, g, parts);
-        else if (math == MIRT__CU_BY_TF32) mirt__cu_wgrad_by<MIRT__CU_BY_TF32, 4>(cu, g, parts);
-        else mirt__cu_wgrad_by<MIRT__CU_BY_FMA, 4>(cu, g, parts);
+    if (x_spread) {
+        mirt__cu_mm_spread_run(cu, x, room + r.x);
+        g.x.data = room + r.x;
     }
-    if (parts != 1) mirt__cu_parts_total(cu, g.sums, parts, g.sum_floats, g.m * s->co, args->dkernel, s->co, args->db);
+    if (dy_spread) {
+        mirt__cu_mm_spread_run(cu, dy, room + r.b);
+        g.dy.data = room + r.b;
+    }
+    if (parts > 0) {
+        if (half && math == MIRT__CU_BY_FLOAT16) mirt__cu_copied_wgrad<true>(cu, g, parts);
+        else if (half) mirt__cu_copied_wgrad<false>(cu, g, parts);
+        else if (math == MIRT__CU_BY_TF32) mirt__cu_wgrad_by<MIRT__CU_BY_TF32>(cu, g, parts);
+        else mirt__cu_wgrad_by<MIRT__CU_BY_FMA>(cu, g, parts);
+    }
+    if (parts != 1)
+        mirt__cu_parts_total(cu, g.sums, parts, g.sum_floats, g.lines * s->co, args->dkernel, s->co, args->db);
 }
 
 /* >>section cuda/conv_pool.cu */
@@ -8707,49 +8777,6 @@ static __global__ void __launch_bounds__(256) mirt__cu_mm_pack_kernel(mirt__cu_m
     }
 }
 
-/* ---- What products cannot read as it lies in memory is written down first: as they want it, each group's channels
-   filled up with zeros. */
-
-typedef struct mirt__cu_mm_spread {
-    mirt__cu_reader x;
-    void *to;
-    int64_t pixels, stride,
-        turned; /* stride: from pixel to pixel; turned: element p * turned + i is channel p of pixel i */
-    int k, k_pad, groups;
-    mirt_dtype dtype, factors; /* as of weights */
-    bool wide; /* all channels of a piece exist and can be read at once */
-} mirt__cu_mm_spread;
-
-/* Four channels per thread. */
-static __global__ void __launch_bounds__(256) mirt__cu_mm_spread_kernel(mirt__cu_mm_spread p) {
-    const int64_t pieces = p.k_pad / 4, all = p.pixels * p.groups * pieces;
-    for (int64_t at = (int64_t)blockIdx.x * 256 + threadIdx.x; at < all; at += (int64_t)gridDim.x * 256) {
-        float value[4] = {0, 0, 0, 0};
-        const int64_t set = p.turned ? at % p.pixels : at / pieces, pixel = set / p.groups,
-                      group = set - pixel * p.groups;
-        const int64_t j = (p.turned ? at / p.pixels : at - set * pieces) * 4;
-        const int64_t from = pixel * p.stride + group * p.k + j;
-        if (p.wide && j < p.k) {
-            mirt__cu_columns<4> c;
-            mirt__cu_columns_of<MIRT__CU_READ_ANY, 4>(p.x, group * p.k + j, c);
-            mirt__cu_read<MIRT__CU_READ_ANY, 4>(p.x, c, from, mirt__cu_gate_of(p.x, pixel), group * p.k + j, value);
-        } else {
-#pragma unroll 1
-            for (int i = 0; i < 4 && j + i < p.k; i++) {
-                const float one = mirt__cu_read_one(p.x, p.turned ? (j + i) * p.turned + pixel : from + i);
-                value[0] = i == 0 ? one : value[0];
-                value[1] = i == 1 ? one : value[1];
-                value[2] = i == 2 ? one : value[2];
-                value[3] = i == 3 ? one : value[3];
-            }
-        }
-        const int64_t to = set * p.k_pad + j;
-#pragma unroll
-        for (int i = 0; i < 4; i++) value[i] = p.dtype == p.factors ? value[i] : mirt__cu_round(value[i], p.factors);
-        mirt__cu_store_as<4>(p.to, p.dtype, to, value);
-    }
-}
-
 /* ---- Which tile, and what room that takes. */
 
 /* Of a convolution from `in` to `out`. */
@@ -8827,16 +8854,6 @@ static bool mirt__cu_multiply_fits(mirt__cu *cu, const mirt__cu_multiply &p, mir
     return (size_t)(mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false) + columns) <= cu->shared_most;
 }
 
-/* A call's memory: what is asked for first, then where it is. */
-typedef struct mirt__cu_mm_rooms {
-    int64_t x, b, partial, chunks, end;
-} mirt__cu_mm_rooms;
-static int64_t mirt__cu_mm_rooms_take(mirt__cu_mm_rooms *r, int64_t bytes) {
-    const int64_t at = r->end;
-    r->end += mirt__cu_round_up(bytes, 256);
-    return at;
-}
-
 static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     mirt__cu_multiply *p = &job->p;
     mirt__cu_mm_pack *w = &job->pack;
@@ -8858,19 +8875,11 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     p->pixels = p->images * p->down.target * p->across.target;
     if (p->groups > 1 && p->n % 4 != 0) p->e.width = 1;
     if (spread) {
-        s.x = p->x;
-        s.pixels = p->images * p->down.source * p->across.source;
-        s.stride = p->c;
-        s.turned = job->turned;
-        s.k = k;
-        s.k_pad = (int)mirt__cu_round_up(k, vector);
-        s.groups = p->groups;
-        s.dtype = dtype;
-        s.factors = job->factors;
-        s.wide = k % 4 == 0 && p->x.width >= 4 && !job->turned;
+        s = mirt__cu_mm_spread_of(p->x, p->images * p->down.source * p->across.source, p->c, p->groups, k, dtype,
+                               job->factors, job->turned);
         p->k = s.k_pad;
         p->c = p->groups * s.k_pad;
-        r.x = mirt__cu_mm_rooms_take(&r, s.pixels * p->c * size);
+        r.x = mirt__cu_mm_rooms_take(&r, mirt__cu_mm_spread_bytes(s));
         memset(&p->x, 0, sizeof p->x);
         p->x.dtype = dtype;
         p->x.width = 8;
@@ -8924,10 +8933,8 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     if (r.end > 0 && !room) return;
 
     if (spread) {
-        s.to = room + r.x;
-        p->x.data = s.to;
-        MIRT_LAUNCH(cu, mirt__cu_mm_spread_kernel, mirt__cu_blocks(s.pixels * s.groups * (s.k_pad / 4), 256), 256, 0,
-                    s);
+        mirt__cu_mm_spread_run(cu, s, room + r.x);
+        p->x.data = room + r.x;
     }
     if (packed && w->tiles_k > 0) {
         w->to = room + r.b;

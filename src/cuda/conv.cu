@@ -1,5 +1,6 @@
 /* Convolutions, the gradients of their inputs and dense layers, by multiply.cuh. */
 #include "multiply.cuh"
+#include "spread.cuh"
 
 /* ---- Weights as products want them: rows of k in the order in which they come, each of a few columns more than there
    are, zeros. */
@@ -46,49 +47,6 @@ static __global__ void __launch_bounds__(256) mirt__cu_mm_pack_kernel(mirt__cu_m
         const int64_t to = (group * p.rows + first * p.k_pad + k0 + i) * p.n_pad + n0 + x;
         const float value = tile[i * 33 + x];
         mirt__cu_store(p.to, p.dtype, to, p.dtype == p.factors ? value : mirt__cu_round(value, p.factors));
-    }
-}
-
-/* ---- What products cannot read as it lies in memory is written down first: as they want it, each group's channels
-   filled up with zeros. */
-
-typedef struct mirt__cu_mm_spread {
-    mirt__cu_reader x;
-    void *to;
-    int64_t pixels, stride,
-        turned; /* stride: from pixel to pixel; turned: element p * turned + i is channel p of pixel i */
-    int k, k_pad, groups;
-    mirt_dtype dtype, factors; /* as of weights */
-    bool wide; /* all channels of a piece exist and can be read at once */
-} mirt__cu_mm_spread;
-
-/* Four channels per thread. */
-static __global__ void __launch_bounds__(256) mirt__cu_mm_spread_kernel(mirt__cu_mm_spread p) {
-    const int64_t pieces = p.k_pad / 4, all = p.pixels * p.groups * pieces;
-    for (int64_t at = (int64_t)blockIdx.x * 256 + threadIdx.x; at < all; at += (int64_t)gridDim.x * 256) {
-        float value[4] = {0, 0, 0, 0};
-        const int64_t set = p.turned ? at % p.pixels : at / pieces, pixel = set / p.groups,
-                      group = set - pixel * p.groups;
-        const int64_t j = (p.turned ? at / p.pixels : at - set * pieces) * 4;
-        const int64_t from = pixel * p.stride + group * p.k + j;
-        if (p.wide && j < p.k) {
-            mirt__cu_columns<4> c;
-            mirt__cu_columns_of<MIRT__CU_READ_ANY, 4>(p.x, group * p.k + j, c);
-            mirt__cu_read<MIRT__CU_READ_ANY, 4>(p.x, c, from, mirt__cu_gate_of(p.x, pixel), group * p.k + j, value);
-        } else {
-#pragma unroll 1
-            for (int i = 0; i < 4 && j + i < p.k; i++) {
-                const float one = mirt__cu_read_one(p.x, p.turned ? (j + i) * p.turned + pixel : from + i);
-                value[0] = i == 0 ? one : value[0];
-                value[1] = i == 1 ? one : value[1];
-                value[2] = i == 2 ? one : value[2];
-                value[3] = i == 3 ? one : value[3];
-            }
-        }
-        const int64_t to = set * p.k_pad + j;
-#pragma unroll
-        for (int i = 0; i < 4; i++) value[i] = p.dtype == p.factors ? value[i] : mirt__cu_round(value[i], p.factors);
-        mirt__cu_store_as<4>(p.to, p.dtype, to, value);
     }
 }
 
@@ -169,16 +127,6 @@ static bool mirt__cu_multiply_fits(mirt__cu *cu, const mirt__cu_multiply &p, mir
     return (size_t)(mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false) + columns) <= cu->shared_most;
 }
 
-/* A call's memory: what is asked for first, then where it is. */
-typedef struct mirt__cu_mm_rooms {
-    int64_t x, b, partial, chunks, end;
-} mirt__cu_mm_rooms;
-static int64_t mirt__cu_mm_rooms_take(mirt__cu_mm_rooms *r, int64_t bytes) {
-    const int64_t at = r->end;
-    r->end += mirt__cu_round_up(bytes, 256);
-    return at;
-}
-
 static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     mirt__cu_multiply *p = &job->p;
     mirt__cu_mm_pack *w = &job->pack;
@@ -200,19 +148,11 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     p->pixels = p->images * p->down.target * p->across.target;
     if (p->groups > 1 && p->n % 4 != 0) p->e.width = 1;
     if (spread) {
-        s.x = p->x;
-        s.pixels = p->images * p->down.source * p->across.source;
-        s.stride = p->c;
-        s.turned = job->turned;
-        s.k = k;
-        s.k_pad = (int)mirt__cu_round_up(k, vector);
-        s.groups = p->groups;
-        s.dtype = dtype;
-        s.factors = job->factors;
-        s.wide = k % 4 == 0 && p->x.width >= 4 && !job->turned;
+        s = mirt__cu_mm_spread_of(p->x, p->images * p->down.source * p->across.source, p->c, p->groups, k, dtype,
+                               job->factors, job->turned);
         p->k = s.k_pad;
         p->c = p->groups * s.k_pad;
-        r.x = mirt__cu_mm_rooms_take(&r, s.pixels * p->c * size);
+        r.x = mirt__cu_mm_rooms_take(&r, mirt__cu_mm_spread_bytes(s));
         memset(&p->x, 0, sizeof p->x);
         p->x.dtype = dtype;
         p->x.width = 8;
@@ -266,10 +206,8 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     if (r.end > 0 && !room) return;
 
     if (spread) {
-        s.to = room + r.x;
-        p->x.data = s.to;
-        MIRT_LAUNCH(cu, mirt__cu_mm_spread_kernel, mirt__cu_blocks(s.pixels * s.groups * (s.k_pad / 4), 256), 256, 0,
-                    s);
+        mirt__cu_mm_spread_run(cu, s, room + r.x);
+        p->x.data = room + r.x;
     }
     if (packed && w->tiles_k > 0) {
         w->to = room + r.b;

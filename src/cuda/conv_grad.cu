@@ -2,6 +2,7 @@
    that depend on the shape alone; the sums of the parts are added in order. */
 #include "cuda.cuh"
 #include "parts.cuh"
+#include "spread.cuh"
 #include "weight_grad.cuh"
 
 /* Blocks that a device should have: so that large ones run evenly. Pixels that a part has at least. */
@@ -10,37 +11,30 @@
 #define MIRT__CU_WGRAD_PIXELS 512
 #define MIRT__CU_WGRAD_SUMS ((int64_t)1 << 24) /* floats of all parts, about */
 
-template <int BY, int BM_, int BN_> struct mirt__cu_wgrad_shape {
-    static constexpr bool HALF = BY >= MIRT__CU_BY_HALF;
-    typedef typename mirt__cu_half_of<BY == MIRT__CU_BY_FLOAT16>::type H;
-    static constexpr int BM = BM_, BN = BN_, BK = HALF ? 32 : 16;
+/* ---- Of floats, by FMA or TF32: tiles of BM by BN, 16 pixels at a time. */
+
+template <int BM_, int BN_> struct mirt__cu_wgrad_shape {
+    static constexpr int BM = BM_, BN = BN_, BK = 16;
     static constexpr int THREADS = BM * BN >= 128 * 128 ? 256 : 128;
     static constexpr int WARPS_N = THREADS == 256 ? 4 : 2, WARPS_M = THREADS / 32 / WARPS_N;
     static constexpr int WM = BM / WARPS_M, WN = BN / WARPS_N;           /* of a warp */
     static constexpr int TN = BN >= 128 ? 8 : 4, TM = BM * BN / THREADS / TN; /* of a thread, by FMA */
-    static constexpr int SIZE = HALF ? 2 : 4;
     static constexpr int A_PITCH = BM + 8, B_PITCH = BN + 8;
-    static constexpr int A_BYTES = BK * A_PITCH * SIZE, B_BYTES = BK * B_PITCH * SIZE;
+    static constexpr int A_FLOATS = BK * A_PITCH, B_FLOATS = BK * B_PITCH;
     static constexpr int SHARE = THREADS / BN; /* threads of a column */
-    static constexpr int COLUMNS = MIRT__CU_COLUMN_ROWS * (BM + BN) * (int)sizeof(float);
-    static constexpr int BYTES = 2 * (A_BYTES + B_BYTES) + COLUMNS;
+    static constexpr int BYTES = (2 * (A_FLOATS + B_FLOATS) + MIRT__CU_COLUMN_ROWS * (BM + BN)) * (int)sizeof(float);
 };
 
 /* V numbers to shared memory. */
-template <class S, int V>
-static inline __device__ void mirt__cu_wgrad_put(unsigned char *shared, int at, float *v, mirt_dtype factors) {
-    if constexpr (S::HALF) {
-        mirt__cu_store_n<V>(reinterpret_cast<typename S::H *>(shared) + at, v);
-    } else {
+template <int V> static inline __device__ void mirt__cu_wgrad_put(float *to, float *v, mirt_dtype factors) {
 #pragma unroll
-        for (int i = 0; i < V; i++) v[i] = mirt__cu_round(v[i], factors);
-        mirt__cu_store_n<V>(reinterpret_cast<float *>(shared) + at, v);
-    }
+    for (int i = 0; i < V; i++) v[i] = mirt__cu_round(v[i], factors);
+    mirt__cu_store_n<V>(to, v);
 }
 
 /* A thread's share of a tile: V neighbors of every DOWN-th pixel, in raw form from when they are asked for until they
    are put. */
-template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
+template <class S, int V, bool X> struct mirt__cu_wgrad_side {
     static constexpr int COLUMNS = X ? S::BM : S::BN, PITCH = X ? S::A_PITCH : S::B_PITCH, ACROSS = COLUMNS / V,
                          DOWN = S::THREADS / ACROSS;
     static constexpr int COUNT = V > 1 ? S::BK / DOWN : 1;
@@ -54,10 +48,6 @@ template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
     static __device__ mirt__cu_reader reader(const mirt__cu_wgrad &g) {
         mirt__cu_reader r = X ? g.x : g.dy;
         if (V > 1) r.kind &= X ? MIRT__CU_READ_NORM | MIRT__CU_READ_GATE : MIRT__CU_READ_BACK;
-        if (V == 8) {
-            r.dtype = BY == MIRT__CU_BY_FLOAT16 ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16;
-            r.affine = false;
-        }
         return r;
     }
     __device__ bool begin(const mirt__cu_wgrad &g, int64_t group, int64_t first, int thread) {
@@ -108,40 +98,24 @@ template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
         }
     }
     __device__ void put(const mirt__cu_wgrad &g, const mirt__cu_wgrad_start &start, int k, bool mine,
-                        const float *columns, unsigned char *shared) {
+                        const float *columns, float *shared) {
         const mirt__cu_reader r = reader(g);
-        if constexpr (V > 1) { /* by fours, which take less registers */
+        mirt__cu_columns<V> c;
+        mirt__cu_columns_get<MIRT__CU_READ_ANY, V>(r, columns, COLUMNS, column, c);
+        if constexpr (V > 1) {
 #pragma unroll
-            for (int part = 0; part < V; part += 4) {
-                mirt__cu_columns<4> c;
-                mirt__cu_columns_get<MIRT__CU_READ_ANY, 4>(r, columns, COLUMNS, column + part, c);
-#pragma unroll
-                for (int i = 0; i < COUNT; i++) {
-                    float v[4];
-                    mirt__cu_raw<4> four;
-#pragma unroll
-                    for (int j = 0; j < 4; j++) { /* eight are two to a word */
-                        four.x[j] = raw[i].x[(V == 8 ? part / 2 + j % 2 : j) % V];
-                        four.z[j] = raw[i].z[(V == 8 ? part / 2 + j % 2 : j) % V];
-                    }
-                    if (there >> i & 1) {
-                        mirt__cu_make<MIRT__CU_READ_ANY, 4>(r, c, four, X ? gates[i] : 0, channel + part, v);
-                    } else {
-#pragma unroll
-                        for (int j = 0; j < 4; j++) v[j] = 0;
-                    }
-                    mirt__cu_wgrad_put<S, 4>(shared, (line + i * DOWN) * PITCH + column + part, v, g.factors);
-                }
+            for (int i = 0; i < COUNT; i++) {
+                float v[V] = {0};
+                if (there >> i & 1) mirt__cu_make<MIRT__CU_READ_ANY, V>(r, c, raw[i], X ? gates[i] : 0, channel, v);
+                mirt__cu_wgrad_put<V>(shared + (line + i * DOWN) * PITCH + column, v, g.factors);
             }
         } else {
-            mirt__cu_columns<1> c;
-            mirt__cu_columns_get<MIRT__CU_READ_ANY, 1>(r, columns, COLUMNS, column, c);
 #pragma unroll 2
             for (int i = line; i < S::BK; i += DOWN) {
                 float v[1] = {0};
                 if (mine && fetch_one(g, r, start, k + i, raw[0], gates[0]))
                     mirt__cu_make<MIRT__CU_READ_ANY, 1>(r, c, raw[0], gates[0], channel, v);
-                mirt__cu_wgrad_put<S, 1>(shared, i * PITCH + column, v, g.factors);
+                mirt__cu_wgrad_put<1>(shared + i * PITCH + column, v, g.factors);
             }
         }
     }
@@ -156,11 +130,10 @@ template <class S, int BY> struct mirt__cu_wgrad_sums {
 
 template <class S, int BY>
 static __device__ void mirt__cu_wgrad_multiply(mirt__cu_wgrad_sums<S, BY> &sums, int thread,
-                                               const unsigned char *a_shared, const unsigned char *b_shared) {
+                                               const float *as, const float *bs) {
     constexpr int MT = S::WM / 16, NT = S::WN / 8;
     const int lane = thread % 32, warp = thread / 32, wm = warp / S::WARPS_N * S::WM, wn = warp % S::WARPS_N * S::WN;
     if constexpr (BY == MIRT__CU_BY_FMA) {
-        const float *as = reinterpret_cast<const float *>(a_shared), *bs = reinterpret_cast<const float *>(b_shared);
         const int tx = thread % 16 * 4, ty = thread / 16 * 4;
         constexpr int DOWN = S::THREADS / 16 * 4;
 #pragma unroll
@@ -176,8 +149,7 @@ static __device__ void mirt__cu_wgrad_multiply(mirt__cu_wgrad_sums<S, BY> &sums,
                 for (int j = 0; j < S::TN; j++) sums.c[i][j] = fmaf(a[i], b[j], sums.c[i][j]);
             }
         }
-    } else if constexpr (BY == MIRT__CU_BY_TF32) {
-        const float *as = reinterpret_cast<const float *>(a_shared), *bs = reinterpret_cast<const float *>(b_shared);
+    } else {
         const int g = lane / 4, t = lane % 4;
 #pragma unroll
         for (int k = 0; k < S::BK; k += 8) {
@@ -199,26 +171,6 @@ static __device__ void mirt__cu_wgrad_multiply(mirt__cu_wgrad_sums<S, BY> &sums,
                 for (int j = 0; j < NT; j++) mirt__cu_mma_tf32(sums.d[i][j], a[i], b[j]);
             }
         }
-    } else {
-        const uint16_t *as = reinterpret_cast<const uint16_t *>(a_shared),
-                       *bs = reinterpret_cast<const uint16_t *>(b_shared);
-#pragma unroll
-        for (int k = 0; k < S::BK; k += 16) {
-            uint32_t a[MT][4], b[NT / 2][4];
-#pragma unroll
-            for (int i = 0; i < MT; i++)
-                mirt__cu_ldmatrix_x4_trans(a[i], as + (k + lane % 8 + lane / 16 * 8) * S::A_PITCH + wm + i * 16 +
-                                                     lane / 8 % 2 * 8);
-#pragma unroll
-            for (int j = 0; j < NT / 2; j++)
-                mirt__cu_ldmatrix_x4_trans(b[j], bs + (k + lane % 16) * S::B_PITCH + wn + j * 16 + lane / 16 * 8);
-#pragma unroll
-            for (int i = 0; i < MT; i++) {
-#pragma unroll
-                for (int j = 0; j < NT; j++)
-                    mirt__cu_mma_half<BY == MIRT__CU_BY_FLOAT16>(sums.d[i][j], a[i], b[j / 2] + j % 2 * 2);
-            }
-        }
     }
 }
 
@@ -226,15 +178,11 @@ static __device__ void mirt__cu_wgrad_multiply(mirt__cu_wgrad_sums<S, BY> &sums,
    [pixels][columns]. Both lie in shared memory by pixels, two tiles of each: some warps read the next one while others
    multiply. */
 template <int BY, int BM, int BN, int V>
-static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREADS,
-                                         BM > 64                               ? 1
-                                         : BY >= MIRT__CU_BY_HALF && V == 4 ? 2
-                                                                               : 3)
+static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BM, BN>::THREADS, BM > 64 ? 1 : 3)
     mirt__cu_wgrad_kernel(const mirt__cu_wgrad g) {
-    typedef mirt__cu_wgrad_shape<BY, BM, BN> S;
-    MIRT_DYNAMIC_SHARED(unsigned char, shared);
-    unsigned char *as = shared, *bs = shared + 2 * S::A_BYTES;
-    float *a_columns = reinterpret_cast<float *>(bs + 2 * S::B_BYTES),
+    typedef mirt__cu_wgrad_shape<BM, BN> S;
+    MIRT_DYNAMIC_SHARED(float, shared);
+    float *as = shared, *bs = shared + 2 * S::A_FLOATS, *a_columns = bs + 2 * S::B_FLOATS,
           *b_columns = a_columns + MIRT__CU_COLUMN_ROWS * BM;
     const int thread = (int)threadIdx.x, lane = thread % 32, warp = thread / 32;
     const mirt__cu_wgrad_tile t = mirt__cu_wgrad_tile_of<BM, BN>(g);
@@ -244,8 +192,8 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREA
     }
     for (int i = thread; i < BN && n0 + i < g.n; i += S::THREADS)
         mirt__cu_column_put(g.dy, group * g.n + n0 + i, b_columns, BN, i);
-    mirt__cu_wgrad_side<S, BY, V, true> x;
-    mirt__cu_wgrad_side<S, BY, V, false> dy;
+    mirt__cu_wgrad_side<S, V, true> x;
+    mirt__cu_wgrad_side<S, V, false> dy;
     const bool x_mine = x.begin(g, group, m0, thread), dy_mine = dy.begin(g, group, n0, thread);
     mirt__cu_wgrad_sums<S, BY> sums;
     float sum = 0;
@@ -257,7 +205,7 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREA
 #pragma unroll 1
     for (int k = -S::BK; k < start.count; k += S::BK, at ^= 1) {
         const bool more = k + S::BK < start.count;
-        const unsigned char *a = as + at * S::A_BYTES, *b = bs + at * S::B_BYTES;
+        const float *a = as + at * S::A_FLOATS, *b = bs + at * S::B_FLOATS;
         if (more) {
             x.fetch(g, start, k + S::BK, x_mine);
             dy.fetch(g, start, k + S::BK, dy_mine);
@@ -266,16 +214,12 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREA
             mirt__cu_wgrad_multiply<S, BY>(sums, thread, a, b);
             if (t.bias) {
 #pragma unroll 4
-                for (int i = thread / BN; i < S::BK; i += S::SHARE) {
-                    const int from = i * S::B_PITCH + thread % BN;
-                    sum += S::HALF ? mirt__cu_from_half(reinterpret_cast<const typename S::H *>(b)[from])
-                                   : reinterpret_cast<const float *>(b)[from];
-                }
+                for (int i = thread / BN; i < S::BK; i += S::SHARE) sum += b[i * S::B_PITCH + thread % BN];
             }
         }
         if (more) {
-            x.put(g, start, k + S::BK, x_mine, a_columns, as + (at ^ 1) * S::A_BYTES);
-            dy.put(g, start, k + S::BK, dy_mine, b_columns, bs + (at ^ 1) * S::B_BYTES);
+            x.put(g, start, k + S::BK, x_mine, a_columns, as + (at ^ 1) * S::A_FLOATS);
+            dy.put(g, start, k + S::BK, dy_mine, b_columns, bs + (at ^ 1) * S::B_FLOATS);
         }
         __syncthreads();
     }
@@ -296,22 +240,24 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREA
         const int wm = warp / S::WARPS_N * S::WM + lane / 4, wn = warp % S::WARPS_N * S::WN + lane % 4 * 2;
         mirt__cu_wgrad_leave(g, group, m0 + wm, n0 + wn, sums.d);
     }
-    if (t.bias) mirt__cu_wgrad_leave_bias<S::THREADS, BN>(g, t, sum, reinterpret_cast<float *>(shared));
+    if (t.bias) mirt__cu_wgrad_leave_bias<S::THREADS, BN>(g, t, sum, shared);
 }
 
 template <int BY, int BM, int BN, int V>
 static void mirt__cu_wgrad_launch(mirt__cu *cu, const mirt__cu_wgrad &g, int64_t parts) {
-    typedef mirt__cu_wgrad_shape<BY, BM, BN> S;
+    typedef mirt__cu_wgrad_shape<BM, BN> S;
     const dim3 grid((unsigned)((int64_t)g.tiles_m * g.tiles_n * g.groups), (unsigned)parts);
     MIRT_LAUNCH(cu, (mirt__cu_wgrad_kernel<BY, BM, BN, V>), grid, S::THREADS, S::BYTES, g);
 }
-template <int BY, int V> static void mirt__cu_wgrad_by(mirt__cu *cu, const mirt__cu_wgrad &g, int64_t parts) {
-    if constexpr (BY < MIRT__CU_BY_HALF) {
-        if (g.large) return mirt__cu_wgrad_launch<BY, 128, 128, V>(cu, g, parts);
-    }
-    if (g.width == V) mirt__cu_wgrad_launch<BY, 64, 64, V>(cu, g, parts);
+template <int BY> static void mirt__cu_wgrad_by(mirt__cu *cu, const mirt__cu_wgrad &g, int64_t parts) {
+    if (g.large) mirt__cu_wgrad_launch<BY, 128, 128, 4>(cu, g, parts);
     else if (g.width == 4) mirt__cu_wgrad_launch<BY, 64, 64, 4>(cu, g, parts);
     else mirt__cu_wgrad_launch<BY, 64, 64, 1>(cu, g, parts);
+}
+
+/* What is not stored as it is multiplied is written down first. */
+static bool mirt__cu_wgrad_stored(const mirt__cu_reader &r, int64_t channels, mirt_dtype factors) {
+    return r.kind == MIRT__CU_READ_PLAIN && !r.affine && r.dtype == factors && r.width == 8 && channels % 8 == 0;
 }
 
 static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const mirt__where *where) {
@@ -325,7 +271,7 @@ static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const 
     g.x = mirt__cu_reader_of(&args->x, s->ci);
     g.dy = mirt__cu_reader_of(&args->dy, s->co);
     g.channels = s->ci / s->groups;
-    g.m = (int64_t)s->kh * s->kw * g.channels;
+    g.lines = (int64_t)s->kh * s->kw * g.channels;
     g.n = s->co / s->groups;
     g.pixels = s->rows * s->oh * s->ow;
     g.flat = mirt__cu_pixelwise(s);
@@ -333,26 +279,44 @@ static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const 
     g.line = mirt__cu_divisor_of(s->ow);
     g.gate_images = g.x.gate_pixels == s->h * s->w;
     g.bias = args->db != NULL;
-    if (g.m < 1 || s->co < 1) return;
+    g.factors = factors;
+    if (g.lines < 1 || s->co < 1) return;
 
     const mirt__cu_math math = mirt__cu_math_of(cu, factors);
-    const bool half = math >= MIRT__CU_BY_HALF;
-    const int widest = half && g.x.dtype == factors && g.dy.dtype == g.x.dtype && !g.x.affine && !g.dy.affine ? 8 : 4;
-    g.width = widest;
-    if (g.x.kind & MIRT__CU_READ_BACK || g.dy.kind & (MIRT__CU_READ_NORM | MIRT__CU_READ_GATE)) g.width = 1;
-    while (g.width > 1 &&
-           (g.x.width < g.width || g.dy.width < g.width || g.channels % g.width != 0 || g.n % g.width != 0))
-        g.width = g.width == 8 ? 4 : 1;
-    const int64_t pieces = (s->rows * s->h * s->w * s->ci > g.pixels * s->co ? s->rows * s->h * s->w * s->ci
-                                                                              : g.pixels * s->co) / 8;
-    const bool copied = g.width == 8 && g.x.kind == MIRT__CU_READ_PLAIN && g.dy.kind == MIRT__CU_READ_PLAIN &&
-                        pieces < MIRT__CU_WGRAD_PIECES;
-    g.large = (half ? copied && mirt__cu_wgrad_copies<128>::BYTES <= cu->shared_most : g.width == 4) && g.m > 64 &&
-              g.n > 64;
+    const int64_t sources = s->rows * s->h * s->w, x_padded = mirt__cu_round_up(g.channels, 8),
+                  dy_padded = mirt__cu_round_up(g.n, 8);
+    const bool half = math >= MIRT__CU_BY_HALF && sources * s->groups * x_padded < MIRT__CU_WGRAD_NUMBERS &&
+                      g.pixels * s->groups * dy_padded < MIRT__CU_WGRAD_NUMBERS;
+    const bool x_spread = half && !mirt__cu_wgrad_stored(g.x, g.channels, factors),
+               dy_spread = half && !mirt__cu_wgrad_stored(g.dy, g.n, factors);
+    mirt__cu_mm_spread x, dy;
+    mirt__cu_mm_rooms r;
+    memset(&r, 0, sizeof r);
+    memset(&x, 0, sizeof x);
+    memset(&dy, 0, sizeof dy);
+    if (x_spread) {
+        x = mirt__cu_mm_spread_of(g.x, sources, s->ci, s->groups, (int)g.channels, factors, factors, 0);
+        r.x = mirt__cu_mm_rooms_take(&r, mirt__cu_mm_spread_bytes(x));
+    }
+    if (dy_spread) {
+        dy = mirt__cu_mm_spread_of(g.dy, g.pixels, s->co, s->groups, (int)g.n, factors, factors, 0);
+        r.b = mirt__cu_mm_rooms_take(&r, mirt__cu_mm_spread_bytes(dy));
+    }
+    if (half) {
+        g.filled = x_padded - g.channels;
+        g.channels = x_padded;
+        g.x_row = s->groups * x_padded / 8;
+        g.dy_row = s->groups * dy_padded / 8;
+    } else {
+        const bool odd = g.x.kind & MIRT__CU_READ_BACK || g.dy.kind & (MIRT__CU_READ_NORM | MIRT__CU_READ_GATE);
+        g.width = !odd && g.x.width >= 4 && g.dy.width >= 4 && g.channels % 4 == 0 && g.n % 4 == 0 ? 4 : 1;
+    }
+    g.m = (int64_t)s->kh * s->kw * g.channels;
+    g.large = (half ? mirt__cu_wgrad_copies<128>::BYTES <= cu->shared_most : g.width == 4) && g.m > 64 && g.n > 64;
     const int tile = g.large ? 128 : 64;
     g.tiles_m = (int)mirt__cu_ceil(g.m, tile);
     g.tiles_n = (int)mirt__cu_ceil(g.n, tile);
-    g.sum_floats = g.m * s->co + (g.bias ? s->co : 0);
+    g.sum_floats = g.lines * s->co + (g.bias ? s->co : 0);
     /* Never more parts for fewer pixels. */
     int64_t parts = (g.large ? MIRT__CU_WGRAD_LARGE : MIRT__CU_WGRAD_BLOCKS) /
                     ((int64_t)g.tiles_m * g.tiles_n * s->groups);
@@ -360,21 +324,30 @@ static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const 
     if (parts > worth) parts = worth;
     if (parts > most) parts = most;
     if (parts <= g.pixels >> 30) parts = (g.pixels >> 30) + 1; /* they are counted in 32 bits */
-    if (parts > 1) g.sums = (float *)mirt__cu_room(cu, (size_t)(parts * g.sum_floats) * sizeof(float));
     g.part = mirt__cu_ceil(mirt__cu_ceil(g.pixels, parts), 32) * 32;
+    if (parts > 1) r.partial = mirt__cu_mm_rooms_take(&r, parts * g.sum_floats * (int64_t)sizeof(float));
+    char *room = r.end > 0 ? (char *)mirt__cu_room(cu, (size_t)r.end) : NULL;
+    if (r.end > 0 && !room) return;
+    g.sums = (float *)(room + r.partial);
     parts = g.pixels > 0 ? mirt__cu_ceil(g.pixels, g.part) : 0;
     if (parts == 1) {
         g.dkernel = args->dkernel;
         g.db = args->db;
     }
-    if (parts > 0) {
-        g.factors = factors;
-        if (copied && math == MIRT__CU_BY_FLOAT16) mirt__cu_copied_wgrad<true>(cu, g, parts);
-        else if (copied) mirt__cu_copied_wgrad<false>(cu, g, parts);
-        else if (math == MIRT__CU_BY_FLOAT16) mirt__cu_wgrad_by<MIRT__CU_BY_FLOAT16, 8>(cu, g, parts);
-        else if (half) mirt__cu_wgrad_by<MIRT__CU_BY_HALF, 8>(cu, g, parts);
-        else if (math == MIRT__CU_BY_TF32) mirt__cu_wgrad_by<MIRT__CU_BY_TF32, 4>(cu, g, parts);
-        else mirt__cu_wgrad_by<MIRT__CU_BY_FMA, 4>(cu, g, parts);
+    if (x_spread) {
+        mirt__cu_mm_spread_run(cu, x, room + r.x);
+        g.x.data = room + r.x;
     }
-    if (parts != 1) mirt__cu_parts_total(cu, g.sums, parts, g.sum_floats, g.m * s->co, args->dkernel, s->co, args->db);
+    if (dy_spread) {
+        mirt__cu_mm_spread_run(cu, dy, room + r.b);
+        g.dy.data = room + r.b;
+    }
+    if (parts > 0) {
+        if (half && math == MIRT__CU_BY_FLOAT16) mirt__cu_copied_wgrad<true>(cu, g, parts);
+        else if (half) mirt__cu_copied_wgrad<false>(cu, g, parts);
+        else if (math == MIRT__CU_BY_TF32) mirt__cu_wgrad_by<MIRT__CU_BY_TF32>(cu, g, parts);
+        else mirt__cu_wgrad_by<MIRT__CU_BY_FMA>(cu, g, parts);
+    }
+    if (parts != 1)
+        mirt__cu_parts_total(cu, g.sums, parts, g.sum_floats, g.lines * s->co, args->dkernel, s->co, args->db);
 }

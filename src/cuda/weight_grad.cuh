@@ -8,7 +8,10 @@
 
 struct mirt__cu_wgrad : mirt__conv {
     mirt__cu_reader x, dy;
-    int64_t m, n, channels;   /* of a group: rows and columns of dkernel; channels of x */
+    int64_t lines, n;         /* of a group: lines and columns of dkernel */
+    int64_t m, channels;      /* of a group: rows of the product, channels of x; with those that are filled up */
+    int64_t filled;           /* of the channels, the last ones, zeros */
+    int64_t x_row, dy_row;    /* from one pixel to the next, in pieces of 8 */
     int64_t pixels, part;     /* of dy: all, in a part */
     int tiles_m, tiles_n;
     bool flat;                /* x's pixels are dy's */
@@ -62,14 +65,18 @@ static inline __device__ void mirt__cu_wgrad_leave(const mirt__cu_wgrad &g, int6
                                                    const float (&d)[MT][NT][4]) {
     float *to = mirt__cu_wgrad_to(g);
 #pragma unroll
-    for (int i = 0; i < MT; i++) {
+    for (int i = 0; i < 2 * MT; i++) {
+        int64_t r = row + i * 8;
+        if (r >= g.m) break;
+        if (g.filled) {
+            const int64_t tap = r / g.channels;
+            if (r - tap * g.channels >= g.channels - g.filled) continue;
+            r -= tap * g.filled;
+        }
 #pragma unroll
-        for (int j = 0; j < NT; j++) {
-#pragma unroll
-            for (int e = 0; e < 4; e++) {
-                const int64_t r = row + i * 16 + e / 2 * 8, c = column + j * 8 + e % 2;
-                if (r < g.m && c < g.n) to[r * g.co + group * g.n + c] = d[i][j][e];
-            }
+        for (int j = 0; j < 2 * NT; j++) {
+            const int64_t c = column + j / 2 * 8 + j % 2;
+            if (c < g.n) to[r * g.co + group * g.n + c] = d[i / 2][j / 2][i % 2 * 2 + j % 2];
         }
     }
 }
@@ -82,22 +89,21 @@ static inline __device__ void mirt__cu_wgrad_leave_bias(const mirt__cu_wgrad &g,
     __syncthreads();
     if (thread >= BN || t.n0 + thread >= g.n) return;
     for (int i = 1; i < THREADS / BN; i++) sum += room[i * BN + thread];
-    (g.dkernel ? g.db : mirt__cu_wgrad_to(g) + g.m * g.co)[t.group * g.n + t.n0 + thread] = sum;
+    (g.dkernel ? g.db : mirt__cu_wgrad_to(g) + g.lines * g.co)[t.group * g.n + t.n0 + thread] = sum;
 }
 
 /* ---- Through copies: tiles of 128 by BN, 32 pixels a stage. Warps multiply 64 by 32, which leaves room for 16 of them
    on a processor. */
 
-/* Pixels and numbers of a tile are counted in pieces of 8, of which tensors have fewer than this. */
-#define MIRT__CU_WGRAD_PIECES ((int64_t)1 << 30)
+/* Tensors have fewer numbers than this: pieces of 8 are counted in 32 bits. */
+#define MIRT__CU_WGRAD_NUMBERS ((int64_t)1 << 34)
 
 template <int BN> struct mirt__cu_wgrad_copies {
     static constexpr int BM = 128, BK = 32, THREADS = 2 * BN, RESIDENT = BN == 128 ? 2 : 4;
     static constexpr int STAGES = 4, AHEAD = STAGES - 1;
     static constexpr int A_BYTES = BK * BM * 2, STAGE = A_BYTES + BK * BN * 2;
     /* Pixels of x are looked up for so many steps at a time, a pixel per thread, while those before are read. */
-    static constexpr int TURNS = THREADS / BK, TURN = BK * (int)sizeof(int4);
-    static constexpr int BYTES = STAGES * STAGE + 2 * TURNS * TURN;
+    static constexpr int BYTES = STAGES * STAGE + 2 * THREADS * (int)sizeof(int4);
 
     /* Rows of a tile are pixels. Eight rows have the same piece in different banks, for ldmatrix. */
     template <int COLUMNS> static __device__ int place(int row, int piece) {
@@ -107,8 +113,9 @@ template <int BN> struct mirt__cu_wgrad_copies {
     static constexpr int X_LINES = THREADS / (BM / 8), DY_LINES = THREADS / (BN / 8); /* that are copied at a time */
     const uint4 *x, *dy;
     int x_put, dy_put, line;    /* where a thread's first pieces go in a stage; its first pixel of x */
-    int y, across, tap;         /* of its tap, from a pixel of dy: lines, pixels, pieces */
-    int dy_at, left;            /* its next piece of dy, and how many pixels there are from it on */
+    int y, across;              /* of its tap, from a pixel of dy: lines, pixels */
+    unsigned tap, dy_at;        /* pieces: that far from a pixel's first one; its next one of dy */
+    int left;                   /* pixels from that one on */
 
     __device__ void begin(const mirt__cu_wgrad &g, const mirt__cu_wgrad_tile &t, const mirt__cu_wgrad_start &start) {
         const int thread = (int)threadIdx.x, piece = thread % (BM / 8), dy_piece = thread % (BN / 8),
@@ -122,9 +129,10 @@ template <int BN> struct mirt__cu_wgrad_copies {
         dy_put = A_BYTES + place<BN>(dy_line, dy_piece);
         y = (int)(down * g.dilation_h - g.pad_top);
         across = (int)((nth - down * g.kw) * g.dilation_w - g.pad_left);
-        tap = (int)((((int64_t)y * g.w + across) * g.ci + t.group * g.channels + (row - nth * g.channels)) / 8);
+        tap = (unsigned)(((int64_t)y * g.w + across) * g.x_row +
+                         (t.group * g.channels + row - nth * g.channels) / 8);
         if (row >= g.m) y = -(1 << 29);
-        dy_at = (int)(((start.pixel + dy_line) * g.co + t.group * g.n + column) / 8);
+        dy_at = (unsigned)((start.pixel + dy_line) * g.dy_row + t.group * (g.dy_row / g.groups) + column / 8);
         left = column < g.n ? start.count - dy_line : 0;
     }
     /* Pixel k of a part, as taps read x from it: its piece, line and place in the line; far above x if there is
@@ -134,7 +142,7 @@ template <int BN> struct mirt__cu_wgrad_copies {
         const uint32_t within = start.rest + (uint32_t)k, image = mirt__cu_divide32(within, g.image),
                        of = within - image * (uint32_t)g.image.by, down = mirt__cu_divide32(of, g.line);
         const int iy = (int)down * g.stride_h, ix = (int)(of - down * (uint32_t)g.line.by) * g.stride_w;
-        return make_int4((int)((((start.row + image) * g.h + iy) * g.w + ix) * (g.ci / 8)), iy, ix, 0);
+        return make_int4((int)((((start.row + image) * g.h + iy) * g.w + ix) * g.x_row), iy, ix, 0);
     }
     /* Asks for the next 32 pixels; `pixels`: those of x. */
     __device__ void ask(const mirt__cu_wgrad &g, const int4 *pixels, unsigned char *stage) {
@@ -144,13 +152,14 @@ template <int BN> struct mirt__cu_wgrad_copies {
 #pragma unroll
         for (int i = 0; i < BK / X_LINES; i++) {
             const bool valid = (unsigned)(p[i].y + y) < (unsigned)g.h && (unsigned)(p[i].z + across) < (unsigned)g.w;
-            mirt__cu_cp_async16(stage + x_put + i * X_LINES * BM * 2, x + (p[i].x + tap), valid);
+            mirt__cu_cp_async16(stage + x_put + i * X_LINES * BM * 2, x + ((unsigned)p[i].x + tap), valid);
         }
+        const unsigned row = (unsigned)g.dy_row;
 #pragma unroll
         for (int i = 0; i < BK / DY_LINES; i++)
-            mirt__cu_cp_async16(stage + dy_put + i * DY_LINES * BN * 2, dy + (dy_at + i * DY_LINES * (int)(g.co / 8)),
+            mirt__cu_cp_async16(stage + dy_put + i * DY_LINES * BN * 2, dy + (dy_at + i * DY_LINES * row),
                                 i * DY_LINES < left);
-        dy_at += BK * (int)(g.co / 8);
+        dy_at += BK * row;
         left -= BK;
         mirt__cu_cp_async_commit();
     }
@@ -178,16 +187,16 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_copies<BN>::THREADS, mir
     for (int i = 0; i < 2 * S::THREADS; i += S::THREADS) pixels[i + thread] = S::pixel(g, start, i + thread);
     __syncthreads();
     for (int i = 0; i < S::AHEAD; i++) copies.ask(g, pixels + i * S::BK, shared + i * S::STAGE);
-    unsigned turn = S::AHEAD;
+    unsigned turn = S::AHEAD * S::BK; /* of pixels: those of the next stage */
     int now = 0, next = S::AHEAD * S::STAGE;
 #pragma unroll 1
     for (int k = 0; k < start.count; k += S::BK) {
         mirt__cu_cp_async_wait<S::STAGES - 2>();
         __syncthreads(); /* all of this stage is there, and nobody is at the one before any more */
-        if (turn % S::TURNS == 0)
-            pixels[(turn ^ S::TURNS) * S::BK + thread] = S::pixel(g, start, k + S::AHEAD * S::BK + S::THREADS + thread);
-        copies.ask(g, pixels + turn * S::BK, shared + next);
-        turn = (turn + 1) % (2 * S::TURNS);
+        if (turn % S::THREADS == 0)
+            pixels[(turn ^ S::THREADS) + thread] = S::pixel(g, start, k + S::AHEAD * S::BK + S::THREADS + thread);
+        copies.ask(g, pixels + turn, shared + next);
+        turn = (turn + S::BK) % (2 * S::THREADS);
         const unsigned char *stage = shared + now;
 #pragma unroll
         for (int half = 0; half < 2; half++) {
