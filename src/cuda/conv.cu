@@ -90,6 +90,7 @@ typedef struct mirt__cu_mm_job {
 #endif
 #define MIRT__CU_MM_PARTIAL (1 << 24) /* floats of partial sums, at most */
 #define MIRT__CU_MM_COLUMNS (48 << 10) /* bytes of columns in shared memory, at most */
+#define MIRT__CU_MM_BACK (12 << 10)    /* beside gradients and z of 16 bits, so that two blocks fit a processor */
 
 template <int BM, int BN, int MATH>
 static int mirt__cu_multiply_as(mirt__cu *cu, const mirt__cu_multiply &p, int columns, bool launch) {
@@ -138,7 +139,8 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     const bool round = half && exact, whole = !(p->x.kind & MIRT__CU_READ_GATE) ||
                                               p->x.gate_pixels == (int64_t)p->down.source * p->across.source;
     int columns = mirt__cu_columns_floats(p->x, k) * 4;
-    const bool narrow = columns > MIRT__CU_MM_COLUMNS || !mirt__cu_multiply_fits(cu, *p, math, 64, 64, columns);
+    const int most = !exact && p->x.kind & MIRT__CU_READ_BACK ? MIRT__CU_MM_BACK : MIRT__CU_MM_COLUMNS;
+    const bool narrow = columns > most || !mirt__cu_multiply_fits(cu, *p, math, 64, 64, columns);
     const bool spread = narrow || k % vector != 0 || p->x.width < vector || p->x.dtype != dtype || !whole || round ||
                         job->turned || !mirt__cu_simple(p->x.norm.activation);
     mirt__cu_mm_spread s;
