@@ -30,10 +30,11 @@ LAUNCH = 2.0e-6
 OVERLAP = 0.3   # of what is not the slowest
 REACHED = 0.8   # of tb, by kernels that read and write several tensors
 # Instructions of a warp: a step of 32 of a product of 128 x 128, as if by four warps; where it goes on to the next tap;
-# more where its operand is normalized, or is the gradient of a normalization; before and after the steps; weight
-# gradients by eight warps, as they are and by transforms; depthwise convolutions of 3x3, of an output or a gradient of the input: stored with stride 1 and 2, lazy.
+# more where its operand is normalized, or is the gradient of a normalization; before and after the steps; a step of a
+# weight gradient of 128 columns by eight warps or of 64 by four, and what the first line of tiles adds for the bias;
+# depthwise convolutions of 3x3, of an output or a gradient of the input: stored with stride 1 and 2, lazy.
 STEP, TAP, NORM, BACK, AROUND = 204, 102, 620, 500, 1200
-WEIGHTS, WEIGHTS_NORM, WEIGHTS_BACK = 263, 340, 290
+WEIGHTS, WEIGHTS_BIAS = {128: 108, 64: 128}, 55
 DEPTHWISE, DEPTHWISE_BACK = {1: 24, 2: 46, "lazy": 41}, {1: 58, 2: 33, "lazy": 95}
 # Images per second of one GPU in training ResNet50 v1.5 in mixed precision, and whose figures they are.
 PUBLISHED = (
@@ -145,6 +146,10 @@ def step(nodes, gpu, parameters, shapes=None):
             model.add(node.kind, 2 * before.bytes)
         elif node.kind == "matmul":
             model.add("matmul", 2 * sum(tensor.bytes for tensor in node.outs))
+        elif node.kind == "reduce" and before is not None:
+            model.add("other", before.bytes * (2 if "*product" in node.flags else 1))
+        elif node.kind == "binary" and "+add" in node.flags:
+            model.add("other", 3 * out.bytes)
         elif node.kind not in ("constant", "all_reduce", "update"):
             model.add("other", 2 * sum(tensor.bytes for tensor in node.outs))
         if len(out.shape) == 4 and node.kind != "conv2d_weight_grad":
@@ -185,17 +190,22 @@ def convolution(model, node, forward, weights, x, y):
     if node.kind == "conv2d_input_grad":
         model.product("conv2d_input_grad", sources, ci, co, taps * pixels / sources if kh > 1 else pixels / sources,
                       y.bytes * (2 if lazy_dy else 1) + x.bytes + extra, BACK if lazy_dy else 0)
-    if node.kind == "conv2d_weight_grad" and taps == 1 and pixels == sources and not node.reads:
+    if (both or node.kind == "conv2d_weight_grad") and taps == 1 and pixels == sources and not node.reads:
         model.add("conv2d_weight_grad, cuBLAS", x.bytes + y.bytes, 2.0 * pixels * ci * co,
                   flops_reached=model.gpu.library)
-        if len(node.outs) > 1:
+        if len(node.outs) > 1 and not both:
             model.add("bias gradient", y.bytes)
-    elif node.kind == "conv2d_weight_grad" or both:
-        rows, tile = taps * ci, 128 if taps * ci > 64 and co > 64 else 64
-        blocks, steps = ceil(rows, tile) * ceil(co, tile), pixels / 32
-        per = WEIGHTS + (WEIGHTS_NORM if lazy_x else 0) + (WEIGHTS_BACK if lazy_dy else 0)
-        model.add("conv2d_weight_grad", x.bytes * strided + y.bytes * (2 if lazy_dy else 1),
-                  2.0 * blocks * tile * tile * pixels, blocks * steps * per * (8 if tile == 128 else 4))
+    elif both or node.kind == "conv2d_weight_grad":
+        rows = taps * ceil(ci, 8) * 8
+        columns = 128 if rows > 64 and co > 64 else 64
+        down, across, steps = ceil(rows, 128), ceil(co, columns), pixels / 32
+        for lazy, tensor, channels in ((lazy_x, x, ci), (lazy_dy, y, co)):
+            if lazy or channels % 8:  # in 16 bits with channels filled up
+                model.add("operands of weight gradients",
+                          tensor.bytes + 2.0 * images * tensor.shape[1] * tensor.shape[2] * ceil(channels, 8) * 8)
+        bias = WEIGHTS_BIAS if len(node.outs) > 1 and not both else 0
+        model.add("conv2d_weight_grad", x.bytes * strided + y.bytes, 2.0 * down * across * 128 * columns * pixels,
+                  across * steps * columns / 16 * (down * WEIGHTS[columns] + bias))
 
 
 def resnet50():
