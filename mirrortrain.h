@@ -35879,15 +35879,20 @@ MIRT__LIB void mirt__fuse_tiled(mirt__graph *graph, const mirt__storage_costs *c
 
 /* Stores images as 16-bit numbers under a mixed policy. */
 
+/* Whether an elementwise kernel runs that reads and writes them so: not where readers compute what it would. */
+static bool mirt__half_runs(const mirt__node *node, bool elements) {
+    return elements && node->op->half_elements && !node->out[0]->lazy;
+}
+
 /* Whether the node's kernel can write its first output so. */
 static bool mirt__half_makes(const mirt__node *node, bool elements) {
-    if (elements && node->op->half_elements) return true;
+    if (mirt__half_runs(node, elements)) return true;
     return node->op->half_out && node->op->half && node->op->half(node);
 }
 
 /* Whether it can read the input so. Images have four axes, as all that convolutions make. */
 static bool mirt__half_reads(const mirt__node *node, int input, bool elements) {
-    if (node->op->shape_only >> input & 1 || (elements && node->op->half_elements)) return true;
+    if (node->op->shape_only >> input & 1 || mirt__half_runs(node, elements)) return true;
     return (node->op->half_in >> input & 1) && node->op->half && node->op->half(node);
 }
 

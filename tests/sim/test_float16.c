@@ -1,6 +1,7 @@
-/* mixed_float16 on simulated GPUs: conversions, kernels, training and the loss's scale. Conversions of every float16
-   number; kernels that store float16; training whose bits do not depend on the number of GPUs. The scale is halved, and
-   the step skipped, when one replica's gradients overflow; it is doubled in time, and saved. Four devices. */
+/* mixed_float16, and what GPUs store of mixed policies, on simulated GPUs: conversions, kernels, training and the loss's
+   scale. Conversions of every float16 number; kernels that store float16; training whose bits do not depend on the
+   number of GPUs, nor on what is stored or who multiplies. The scale is halved, and the step skipped, when one
+   replica's gradients overflow; it is doubled in time, and saved. Four devices. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../../mirrortrain.h"
 #include "../float16.h"
@@ -304,6 +305,36 @@ static void check_training(const network *n, int steps) {
     free(brain);
 }
 
+/* Whatever is stored, and whoever multiplies: the bits do not depend on the number of GPUs, and rounding is what it is
+   with float32's weights as the measure. */
+static void check_choices(const network *n, int steps) {
+    static const char *const devices[] = {"gpu:0", "gpu:0,gpu:1", "gpu:0,gpu:1,gpu:2", "gpu"};
+    size_t count = 0, own;
+    float *plain = trained(n, "cpu", "float32", steps, &count), *one = NULL;
+    for (int i = 0; plain && i < 6 * 4; i++) {
+        const char *store = i / 8 == 0 ? "none" : i / 8 == 1 ? "all" : "auto", *blas = i / 4 % 2 ? "1" : "0";
+        if (i % 4 % 2 && small_tier()) continue;
+        setenv("MIRT_CUDA_STORE", store, 1);
+        setenv("MIRT_CUDA_BLAS", blas, 1);
+        float *have = trained(n, devices[i % 4], "mixed_bfloat16", steps, &own);
+        unsetenv("MIRT_CUDA_STORE");
+        unsetenv("MIRT_CUDA_BLAS");
+        if (i % 4 == 0) {
+            free(one);
+            one = have;
+            const double off = have ? furthest(have, plain, count) : 1;
+            ok(off > 1e-8 && off < 1e-3, "%s, stored: %s, cuBLAS: %s: weights are %.1e from float32's", n->name, store,
+               blas, off);
+            continue;
+        }
+        ok(one && have && own == count && memcmp(have, one, count * sizeof *have) == 0,
+           "%s, stored: %s, cuBLAS: %s: %s have the bits of one", n->name, store, blas, devices[i % 4]);
+        free(have);
+    }
+    free(one);
+    free(plain);
+}
+
 /* >>the loss's scale */
 
 /* All that a file has of the model. */
@@ -499,6 +530,7 @@ int main(void) {
     check_training(&mnist, small ? 3 : 20);
     check_training(&norms, small ? 4 : 15);
     check_training(&gates, small ? 3 : 10);
+    check_choices(&gates, small ? 2 : 6);
     check_overflow(&norms, "gpu");
     if (!small) check_overflow(&mnist, "gpu:0,gpu:1");
     check_growth(&norms);
