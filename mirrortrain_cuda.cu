@@ -8170,7 +8170,7 @@ static inline __device__ bool mirt__cu_mm_row_reads(const mirt__cu_multiply &p, 
     const int y = r.y + w.y * b.down.tap_off, x = r.x + w.x * b.across.tap_off;
     return (unsigned)y < (unsigned)p.down.source && (unsigned)x < (unsigned)p.across.source && w.y < b.down.taps;
 }
-/* How far behind what the first tap reads a tap reads, in all rows. */
+/* How far from what the first tap reads a tap reads, in all rows. */
 static inline __device__ int64_t mirt__cu_mm_tap_at(const mirt__cu_multiply &p, const mirt__cu_mm_block &b,
                                                     const mirt__cu_mm_walk &w) {
     return ((int64_t)(w.y * b.down.tap_off) * p.across.source + w.x * b.across.tap_off) * p.c;

@@ -29,7 +29,7 @@ GPUS = {
 LAUNCH = 2.0e-6
 OVERLAP = 0.3   # of what is not the slowest
 REACHED = 0.8   # of tb, by kernels that read and write several tensors
-# Instructions of a warp: a step of 32 of a product of 128 x 128, as if by four warps; where it goes on to the next tap;
+# Instructions of a warp: a step of 32 of a product of 128 x 128, as if by four warps; where the next tap begins;
 # more where its operand is normalized, or is the gradient of a normalization; before and after the steps; a step of a
 # weight gradient of 128 columns by eight warps or of 64 by four, and what the first line of tiles adds for the bias;
 # depthwise convolutions of 3x3, of an output or a gradient of the input: stored with stride 1 and 2, lazy.

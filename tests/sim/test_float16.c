@@ -1,7 +1,7 @@
-/* mixed_float16, and what GPUs store of mixed policies, on simulated GPUs: conversions, kernels, training and the loss's
-   scale. Conversions of every float16 number; kernels that store float16; training whose bits do not depend on the
-   number of GPUs, nor on what is stored or who multiplies. The scale is halved, and the step skipped, when one
-   replica's gradients overflow; it is doubled in time, and saved. Four devices. */
+/* mixed_float16 on simulated GPUs, and what mixed policies store. Conversions of every float16 number; kernels
+   that store float16; training whose bits do not depend on the number of GPUs, nor on what is stored or who
+   multiplies. The scale is halved, and the step skipped, when one replica's gradients overflow; it is doubled in time,
+   and saved. Four devices. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../../mirrortrain.h"
 #include "../float16.h"

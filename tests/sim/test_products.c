@@ -1,6 +1,6 @@
-/* Products, convolutions and elementwise kernels of a simulated GPU that other tests leave out, against the reference.
-   Products of rounded numbers (tf32, bfloat16, float16), those of cuBLAS and what follows them, every kernel of
-   convolutions with pooling, elements of 16 bits. */
+/* Kernels of simulated GPUs against the reference, where other tests leave them out. Products of rounded numbers (tf32,
+   bfloat16, float16), those of cuBLAS and what follows them, every kernel of convolutions with pooling, elements of 16
+   bits. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../../mirrortrain.h"
 #include "opening.h"
