@@ -126,7 +126,7 @@ static inline __device__ void mirt__cu_depth_leave(const mirt__cu_depth &d, cons
 
 /* USUAL: of training: the image is stored, and nothing follows but the moments. */
 template <int K, int S, int LINES, int N, int HALF, bool USUAL>
-static __global__ __launch_bounds__(128, USUAL && HALF && K == 3 ? 3 : 2)
+static __global__ __launch_bounds__(128, K == 3 ? 3 : 2)
     void mirt__cu_depth_forward(mirt__cu_depth d) {
     MIRT_DYNAMIC_SHARED(float, room);
     constexpr int OPEN = (K + S - 1) / S, READ = (LINES - 1) * S + K;
@@ -616,17 +616,19 @@ static bool mirt__cu_depthwise_forward(const mirt__conv_forward *args, mirt__cu 
     const bool images = d.e.sums == MIRT__SUMS_IMAGES;
     const bool reads = mirt__cu_depth_reads(&d.x, MIRT__CU_READ_NORM, args->y_dtype) &&
                        mirt__cu_depth_finishes(&d.e, args->y_dtype) && !d.e.slope.mean;
-    const int size = reads ? mirt__cu_depth_size(&d) : 0, stride = d.stride_h, lines = size == 3 && stride == 1 ? 4 : 2;
-    const int n = size ? 4 : d.x.width >= 4 && d.e.width >= 4 && mirt__cu_aligned(d.kernel, 16) ? 4 : 1;
     const bool usual = d.x.kind == MIRT__CU_READ_PLAIN && !d.e.bias && !d.e.norm.mean &&
                        d.e.activation == MIRT_LINEAR && d.e.sums == MIRT__SUMS_MOMENTS;
+    /* Three blocks have registers for four lines only if nothing else follows. */
+    const int size = reads ? mirt__cu_depth_size(&d) : 0, stride = d.stride_h, lines = size == 3 && stride == 1 && usual ? 4 : 2;
+    const int n = size ? 4 : d.x.width >= 4 && d.e.width >= 4 && mirt__cu_aligned(d.kernel, 16) ? 4 : 1;
     if (images && d.rows == 0) return true;
     mirt__cu_depth_cut(&d, size ? mirt__cu_ceil(d.oh, lines) : d.oh, d.ow, n, !size, images);
     mirt__cu_depth_room(cu, &d, &d, 0);
     mirt__cu_depth_launch(cu,
                           !size && n == 4            ? mirt__cu_depth_any<4, false>
                           : !size                    ? mirt__cu_depth_any<1, false>
-                          : size == 3 && stride == 1 ? mirt__cu_depth_forward_of<3, 1, 4>(dtypes, usual)
+                          : lines == 4               ? mirt__cu_depth_forward_as<3, 1, 4, true>(dtypes)
+                          : size == 3 && stride == 1 ? mirt__cu_depth_forward_as<3, 1, 2, false>(dtypes)
                           : size == 3                ? mirt__cu_depth_forward_of<3, 2, 2>(dtypes, usual)
                           : stride == 1              ? mirt__cu_depth_forward_of<5, 1, 2>(dtypes, usual)
                                                      : mirt__cu_depth_forward_of<5, 2, 2>(dtypes, usual),
