@@ -28,7 +28,8 @@
 # make convert-test  weights from Keras, torchvision and timm and back: make convert-test PEER_PYTHON=/path/to/python:/another
 # make same-bits     weights after training, beside those of another commit: make same-bits BASE=COMMIT
 # make sim-test      the GPU backend on a simulated CUDA runtime; needs NVIDIA's headers (tests/sim/fetch_headers), no GPU
-#                   sim-full, sim-asan, sim-tsan: more of it; sim-coverage: lines of src/cuda that it reaches
+#                   sim-full, sim-asan, sim-tsan: more of it; sim-coverage: lines of src/cuda that it reaches;
+#                   sim-access: bank conflicts, and bytes that several blocks of a launch touch
 # make gpu-test      with a GPU: kernels beside the CPUs', training, NCCL, compute-sanitizer, in ten minutes
 # make gpu-bench     with a GPU: ours beside PyTorch, in ten minutes: make gpu-bench PEER_PYTHON=/path/to/python
 # make gpu-hour      build/gpu-hour: prebuilt programs and a script for the first hour on a GPU; needs nvcc

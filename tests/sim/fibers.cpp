@@ -211,6 +211,7 @@ static void switch_to(Exec *e, Fiber *to) {
     Fiber *from = e->now;
     if (from == to) return;
     e->now = to;
+    access_stack(to->stack, stack_bytes);
     ASAN(bool host = to == &e->host;)
     ASAN(__sanitizer_start_switch_fiber(&from->fake, host ? e->host_bottom : to->stack,
                                         host ? e->host_size : stack_bytes);)
@@ -297,6 +298,7 @@ int barrier(int value, int *any, int *all) {
         wait_here(e);
     }
     TSAN(__tsan_acquire(&e->counts[g]);)
+    access_meeting(true);
     if (any) *any = e->counts[g] != 0;
     if (all) *all = e->alls[g] != 0;
     return (int)e->counts[g];
@@ -343,6 +345,7 @@ char *meet(unsigned mask, Meeting kind, const void *in, unsigned bytes, void (*c
         wait_here(e);
     }
     TSAN(__tsan_acquire(&g->present[at]);)
+    access_meeting(false);
     if (present) *present = g->present[at];
     return g->slots[at];
 }
@@ -450,13 +453,19 @@ void *dynamic_shared(size_t align) {
     return e->arrays[0].at;
 }
 
-const char *shared_row(const void *row) {
+static void check_row(const void *row) {
     const Exec *e = exec;
     const char *p = static_cast<const char *>(row);
     if (reinterpret_cast<uintptr_t>(p) % 16) fatal("shared memory: a row at an address that is not a multiple of 16");
     for (const Array &a : e->arrays)
-        if (p >= a.at && p + 16 <= a.at + a.bytes) return p;
+        if (p >= a.at && p + 16 <= a.at + a.bytes) return;
     fatal("shared memory: a row that is not in shared memory");
+}
+
+const char *shared_row(const void *row) {
+    check_row(row);
+    access_row(row, __builtin_return_address(0));
+    return static_cast<const char *>(row);
 }
 
 static void need_capability(const char *what, int least = 80) {
@@ -467,7 +476,8 @@ bool copy_async(void *to, const void *from, bool valid) {
     Exec *e = exec;
     if (reinterpret_cast<uintptr_t>(to) % 16 || (valid && reinterpret_cast<uintptr_t>(from) % 16))
         fatal("cp.async: an address is not a multiple of 16: to %p, from %p", to, from);
-    shared_row(to);
+    check_row(to);
+    access_copy(to, valid ? from : nullptr, __builtin_return_address(0));
     if (options().capability < 80) return false;
     Copy copy = {to, valid ? from : nullptr};
     e->copies[state.lin].copies.push_back(copy);
@@ -519,6 +529,7 @@ static void begin_block(Exec *e) {
     e->arrays.clear();
     if (e->kernel->shared) array_room(e, e->kernel->shared, 128, "dynamic");
     choose_order(e);
+    access_block();
 }
 
 static void check_arrays(const Exec *e) {
@@ -643,6 +654,7 @@ void run_kernel(const Kernel &kernel) {
     running.what = kernel.name;
     TSAN(e->host.tsan = __tsan_get_current_fiber();)
     e->now = &e->host;
+    access_launch(e->n, e->shared, shared_bytes);
     for (unsigned z = 0; z < kernel.grid.z; z++)
         for (unsigned y = 0; y < kernel.grid.y; y++)
             for (unsigned x = 0; x < kernel.grid.x; x++) {
@@ -650,6 +662,7 @@ void run_kernel(const Kernel &kernel) {
                 begin_block(e);
                 TSAN(__tsan_release(&e->started);)
                 leave(e);
+                access_block_end();
                 check_arrays(e);
                 if (e->garbage.size() >= 256) {
                     TSAN(__tsan_acquire(&e->alive);)

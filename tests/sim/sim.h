@@ -65,6 +65,9 @@ const char *failed_call();
 /* Bytes allocated on a device now, and the most since the program began. */
 size_t device_bytes(int device);
 size_t device_peak(int device);
+/* The most lanes of one phase of a warp's access to shared memory that wanted different words of one bank, of a
+   kernel's accesses so far; make sim-access counts them. */
+int bank_conflicts(const char *kernel);
 /* What is still there of memory, streams, events, graphs, handles, communicators: 0 if nothing is; prints each to
  * stderr, with its number among those of its kind. */
 int report_leaks();

@@ -7,10 +7,11 @@ SIM_FLAGS = -std=c++17 -O3 -g $(TEST_WARNINGS) $(CUDA_INCLUDE)
 # fmaf as one instruction where there is one, and nothing fused but what says so.
 SIM_ARCH = $(if $(shell grep -m1 -o ' fma ' /proc/cpuinfo 2>/dev/null),-mfma) -ffp-contract=off
 SIM_SEEDS = 0 1 2
-SIM_PARTS = fibers memory streams blas nccl faults
+SIM_PARTS = fibers memory streams blas nccl faults access
 
 # The library that is linked with them, and what else its sanitizers want.
 PARTS_sim = build/tests/parts.a
+PARTS_sim-access = build/tests/parts.a
 PARTS_sim-asan = build/asan/parts.a
 PARTS_sim-tsan = build/tsan/parts.a
 PARTS_sim-coverage = build/tests/parts.a
@@ -20,12 +21,18 @@ LDLIBS_sim-cover = -lgcov
 
 SIM_TESTS += test_sim
 SIM_TESTS += test_watch
+SIM_TESTS += test_access
 SIM_TESTS += test_multiply
 test_multiply_FLAGS = -I. -DMIRRORTRAIN_BACKEND -include mirrortrain.h -Wno-unknown-pragmas -Wno-pedantic -Wno-shadow -Wno-uninitialized -Wno-maybe-uninitialized
 SIM_TESTS += test_gpu_faults
 test_gpu_faults_WITH = $(@D)/cuda.o $(PARTS_$(notdir $(@D)))
 SIM_TESTS += test_services
 test_services_WITH = $(@D)/cuda.o $(PARTS_$(notdir $(@D)))
+
+# Flags that only device code is compiled with. access.cpp defines the functions that -fsanitize=thread calls, so
+# libtsan is not linked; nothing makes one access of several.
+DEVICE_sim-access = -DMIRT_SIM_ACCESS -fsanitize=thread --param tsan-instrument-func-entry-exit=0 -fno-tree-vectorize \
+	-fno-store-merging
 
 # NAME, FLAGS of the simulator, FLAGS of tests: the rules of build/NAME/simulator.a and build/NAME/TEST.
 define SIM_RULES
@@ -37,13 +44,16 @@ build/$(1)/simulator.a: $$(SIM_PARTS:%=build/$(1)/%.o)
 	@ar rcs $$@ $$^
 .SECONDEXPANSION:
 $$(SIM_TESTS:%=build/$(1)/%): build/$(1)/%: tests/sim/%.cpp build/$(1)/simulator.a $$$$($$$$*_WITH) tests/tap.h
-	$$(SIM_CXX) $$(SIM_FLAGS) $(3) -Itests -Itests/sim -include tests/sim/sim_device.h $$($$*_FLAGS) $$< $$($$*_WITH) build/$(1)/simulator.a -o $$@ -rdynamic -ldl $$(LDLIBS) $$(LDLIBS_$(1))
+	$$(SIM_CXX) $$(SIM_FLAGS) $(3) $$(DEVICE_$(1)) -Itests -Itests/sim -include tests/sim/sim_device.h \
+		$$($$*_FLAGS) -c $$< -o $$@.o
+	$$(SIM_CXX) $(3) $$@.o $$($$*_WITH) build/$(1)/simulator.a -o $$@ -rdynamic -ldl $$(LDLIBS) $$(LDLIBS_$(1))
 endef
 $(eval $(call SIM_RULES,sim,,))
 $(eval $(call SIM_RULES,sim-asan,-O1 -fsanitize=address,-O1 -fsanitize=address))
 # The simulator tells the sanitizer what is ordered, and is not looked at itself.
 $(eval $(call SIM_RULES,sim-tsan,-DMIRT_SIM_TSAN,-O1 -fsanitize=thread))
 $(eval $(call SIM_RULES,sim-coverage,,--coverage))
+$(eval $(call SIM_RULES,sim-access,-DMIRT_SIM_ACCESS,-O2))
 # Coverage of the rest of src/, not of src/cuda: tests/coverage.py.
 $(eval $(call SIM_RULES,sim-cover,,))
 
@@ -80,7 +90,9 @@ build/cuda_parts.cu: src/cuda/FILES
 define SIM_LIBRARY_RULES
 build/$(1)/cuda.o: build/cuda_parts.cu $$(wildcard src/cuda/*) tests/sim/sim_device.h mirrortrain.h
 	@mkdir -p $$(@D)
-	$$(SIM_CXX) -std=c++17 -O2 -g $$(SIM_ARCH) $(2) $(3) -Wall -Wextra -Werror -Wno-unknown-pragmas -Wno-unused-function -Wno-maybe-uninitialized $$(CUDA_INCLUDE) -I. -DMIRT_SIM -include tests/sim/sim_device.h -x c++ -c $$< -o $$@
+	$$(SIM_CXX) -std=c++17 -O2 -g $$(SIM_ARCH) $(2) $(3) $$(DEVICE_$(1)) -Wall -Wextra -Werror \
+		-Wno-unknown-pragmas -Wno-unused-function -Wno-maybe-uninitialized $$(CUDA_INCLUDE) -I. -DMIRT_SIM \
+		-include tests/sim/sim_device.h -x c++ -c $$< -o $$@
 build/$(1)/sim_kernels.o: tests/sim/sim_kernels.c build/parts.h mirrortrain.h
 	@mkdir -p $$(@D)
 	$$(CC) $$(PARTS) -O2 -g $(2) $$(WARNINGS) -c $$< -o $$@
@@ -100,6 +112,7 @@ $(eval $(call SIM_LIBRARY_RULES,sim-asan,-fsanitize=address,))
 $(eval $(call SIM_LIBRARY_RULES,sim-tsan,-fsanitize=thread,))
 $(eval $(call SIM_LIBRARY_RULES,sim-coverage,,--coverage -fprofile-update=atomic))
 $(eval $(call SIM_LIBRARY_RULES,sim-cover,,))
+$(eval $(call SIM_LIBRARY_RULES,sim-access,,))
 
 # The program on simulated devices, and what stands for the machine in tests of a GPU's kernels.
 SIM_OTHERS = test_program.sh test_launches.sh test_host_memory
@@ -120,15 +133,19 @@ build/sim/test_host_memory: tests/sim/test_host_memory.c tests/gpu/host_memory.c
 SIM_MANY += test_training
 SIM_MANY_SEEDS = $(shell seq 1 20)
 export SIM_NO_STACK = $(GPU_KERNEL_TESTS)
-SIM_PROGRAMS = $(sort $(SIM_TESTS) $(SIM_KERNEL_TESTS) $(SIM_C_TESTS))
+SIM_PROGRAMS = $(sort $(filter-out test_access,$(SIM_TESTS)) $(SIM_KERNEL_TESTS) $(SIM_C_TESTS))
 # SEEDS, TESTS
 sim_runs = $(foreach test,$(2),$(foreach seed,$(or $($(test)_SEEDS),$(1)),$(seed):$(test)$(addprefix :,$($(test)_DEVICES))))
 SIM_RUNS = $(call sim_runs,$(SIM_SEEDS),$(filter-out $(SIM_MANY),$(SIM_PROGRAMS))) $(call sim_runs,$(SIM_MANY_SEEDS),$(SIM_MANY))
 
+# Those that sim-test runs with each access looked at; ACCESS_PROGRAMS="$(SIM_PROGRAMS)" takes all.
+ACCESS_PROGRAMS = test_access test_multiply test_products test_depthwise test_kernels test_ops test_norm \
+	test_conv_tiles test_storage test_augment
+
 # MIRT_TEST_SMALL asks for small shapes; sim-full has all of them, and more seeds.
 SIM_SEEN = $(if $(CUDA_INCLUDE)$(wildcard /usr/include/cublas_v2.h /usr/local/include/cublas_v2.h),yes)
 ifeq ($(SIM_SEEN),)
-sim-test sim-full sim-asan sim-tsan sim-coverage:
+sim-test sim-full sim-asan sim-tsan sim-access sim-coverage:
 	@echo "skipped: there are no headers of NVIDIA's; tests/sim/fetch_headers brings them"
 else
 sim-test:
@@ -138,6 +155,14 @@ sim-test:
 sim-full:
 	@$(MAKE) --no-print-directory -j$(JOBS) $(SIM_PROGRAMS:%=build/sim/%)
 	@SIM_LIMIT=3600 tests/sim/run_seeds $(JOBS) build/sim $(call sim_runs,$(shell seq 0 9),$(SIM_PROGRAMS))
+
+# Bank conflicts, and bytes that several blocks of a launch touch. sim-test has the programs of single kernels.
+sim-access:
+	@$(MAKE) --no-print-directory -j$(JOBS) $(ACCESS_PROGRAMS:%=build/sim-access/%)
+	@rm -rf build/sim-access/banks && mkdir -p build/sim-access/banks
+	@MIRT_TEST_SMALL=1 MIRT_SIM_BANKS=build/sim-access/banks SIM_LIMIT=1200 \
+		tests/sim/run_seeds $(JOBS) build/sim-access $(call sim_runs,1,$(ACCESS_PROGRAMS))
+	@tests/run tests/sim/test_banks.py
 
 sim-asan:
 	@$(MAKE) --no-print-directory -j$(JOBS) $(SIM_PROGRAMS:%=build/sim-asan/%)
@@ -158,4 +183,4 @@ sim-coverage:
 
 endif
 
-.PHONY: sim-test sim-full sim-asan sim-tsan sim-coverage
+.PHONY: sim-test sim-full sim-asan sim-tsan sim-access sim-coverage

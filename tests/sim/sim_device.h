@@ -160,6 +160,23 @@ struct Copy {
 /* The next copy that must arrive for all but the newest n groups to be there; false if there is none. */
 bool copy_due(unsigned n, Copy *copy);
 
+/* Accesses of the twins of ldmatrix and cp.async; where each access is looked at (access.cpp), those that no device
+   makes are hidden. */
+#ifdef MIRT_SIM_ACCESS
+void copy_words(void *to, const void *from);
+uint16_t shared_number(const char *row, unsigned index);
+#define MIRT_SIM_TWIN inline __attribute__((always_inline))
+#else
+inline void copy_words(void *to, const void *from) {
+    for (int i = 0; i < 4; i++)
+        static_cast<uint32_t *>(to)[i] = from ? static_cast<const uint32_t *>(from)[i] : 0;
+}
+inline uint16_t shared_number(const char *row, unsigned index) {
+    return reinterpret_cast<const uint16_t *>(row)[index];
+}
+#define MIRT_SIM_TWIN inline
+#endif
+
 void mma_bf16(char *slots, unsigned lanes);
 void mma_f16(char *slots, unsigned lanes);
 void mma_tf32(char *slots, unsigned lanes);
@@ -391,7 +408,7 @@ inline void mirt__cu_mma_tf32(float d[4], const uint32_t a[4], const uint32_t b[
     ::mirt_sim::mma(d, a, b, ::mirt_sim::mma_tf32);
 }
 namespace mirt_sim {
-inline void ldmatrix(uint32_t r[4], const void *row, bool trans) {
+MIRT_SIM_TWIN void ldmatrix(uint32_t r[4], const void *row, bool trans) {
     const char *address = shared_row(row);
     const char *slots = meet(~0u, LDMATRIX, &address, sizeof address, nullptr, nullptr);
     unsigned l = lane();
@@ -399,24 +416,22 @@ inline void ldmatrix(uint32_t r[4], const void *row, bool trans) {
         uint16_t pair[2];
         for (unsigned j = 0; j < 2; j++) {
             unsigned line = trans ? l % 4 * 2 + j : l / 4, column = trans ? l / 4 : l % 4 * 2 + j;
-            pair[j] = reinterpret_cast<const uint16_t *>(slot<const char *>(slots, 8 * i + line))[column];
+            pair[j] = shared_number(slot<const char *>(slots, 8 * i + line), column);
         }
         r[i] = (uint32_t)pair[1] << 16 | pair[0];
     }
 }
 } // namespace mirt_sim
-inline void mirt__cu_ldmatrix_x4(uint32_t r[4], const void *row) { ::mirt_sim::ldmatrix(r, row, false); }
-inline void mirt__cu_ldmatrix_x4_trans(uint32_t r[4], const void *row) { ::mirt_sim::ldmatrix(r, row, true); }
-inline void mirt__cu_cp_async16(void *shared, const void *global, bool valid) {
+MIRT_SIM_TWIN void mirt__cu_ldmatrix_x4(uint32_t r[4], const void *row) { ::mirt_sim::ldmatrix(r, row, false); }
+MIRT_SIM_TWIN void mirt__cu_ldmatrix_x4_trans(uint32_t r[4], const void *row) { ::mirt_sim::ldmatrix(r, row, true); }
+MIRT_SIM_TWIN void mirt__cu_cp_async16(void *shared, const void *global, bool valid) {
+    static const uint32_t nothing[4] = {~0u, ~0u, ~0u, ~0u};
     const bool later = ::mirt_sim::copy_async(shared, global, valid);
-    for (int i = 0; i < 4; i++)
-        static_cast<uint32_t *>(shared)[i] = later ? ~0u : valid ? static_cast<const uint32_t *>(global)[i] : 0;
+    ::mirt_sim::copy_words(shared, later ? nothing : valid ? global : nullptr);
 }
 inline void mirt__cu_cp_async_commit() { ::mirt_sim::copy_commit(); }
 template <int N> inline void mirt__cu_cp_async_wait() {
     ::mirt_sim::Copy copy;
-    while (::mirt_sim::copy_due(N, &copy))
-        for (int i = 0; i < 4; i++)
-            static_cast<uint32_t *>(copy.to)[i] = copy.from ? static_cast<const uint32_t *>(copy.from)[i] : 0;
+    while (::mirt_sim::copy_due(N, &copy)) ::mirt_sim::copy_words(copy.to, copy.from);
 }
 #endif

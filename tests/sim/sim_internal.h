@@ -49,6 +49,24 @@ inline void reads(const void *, size_t) {}
 inline void writes(const void *, size_t) {}
 #endif
 extern __thread Lane *lane_now; /* whose work is looked at */
+/* access.cpp, which looks at each access of a kernel's threads. */
+#ifdef MIRT_SIM_ACCESS
+void access_launch(unsigned threads, const void *shared, size_t bytes);
+void access_block();
+void access_block_end();
+void access_meeting(bool barrier); /* the thread has met others */
+void access_stack(const void *at, size_t bytes);
+void access_copy(const void *to, const void *from, const void *pc);
+void access_row(const void *row, const void *pc);
+#else
+inline void access_launch(unsigned, const void *, size_t) {}
+inline void access_block() {}
+inline void access_block_end() {}
+inline void access_meeting(bool) {}
+inline void access_stack(const void *, size_t) {}
+inline void access_copy(const void *, const void *, const void *) {}
+inline void access_row(const void *, const void *) {}
+#endif
 void run_kernel(const Kernel &kernel);
 std::string kernel_name(const char *name);
 std::string where();

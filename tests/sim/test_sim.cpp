@@ -119,7 +119,7 @@ static void differs(const char *what, const std::function<bool()> &wrong) {
 
 /* What lacks an order has wrong values, and the thread sanitizer names the two places. */
 static void races(const char *what, const char *place, const std::function<bool()> &wrong) {
-#if defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_THREAD__) && !defined(MIRT_SIM_ACCESS)
     int status = 0;
     std::string said = said_by([&] { wrong(); }, &status);
     if (only >= 0) return;
