@@ -8178,6 +8178,11 @@ static inline __device__ int64_t mirt__cu_mm_tap_at(const mirt__cu_multiply &p, 
     return ((int64_t)(w.y * b.down.tap_off) * p.across.source + w.x * b.across.tap_off) * p.c;
 }
 
+/* The place of a row of x among the floats of a k. Four lanes store numbers whose k are 4 apart, and 4 pitches of tf32
+   are a multiple of all banks: so rows are moved by 8 from one such k to the next. */
+template <int MATH> static inline __host__ __device__ int mirt__cu_mm_float_a(int k, int row) {
+    return MATH == MIRT__CU_BY_TF32 ? row ^ (k >> 2 & 3) * 8 : row;
+}
 /* Numbers of 16 bits in shared memory: rows of 64 bytes for x, of BN * 2 for b, whose pieces of 16 bytes lie so that
    eight rows' pieces of the same number lie in different banks. */
 static inline __device__ int mirt__cu_mm_half_a(int row, int piece) { return row * 64 + (piece ^ (row >> 1 & 3)) * 16; }
@@ -8227,10 +8232,10 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_sums_of {
                 const int at = k + lane % 4;
 #pragma unroll
                 for (int i = 0; i < mt; i++) {
-                    a[i][0] = as[at * tile::a_row + i * 16];
-                    a[i][1] = as[at * tile::a_row + i * 16 + 8];
-                    a[i][2] = as[(at + 4) * tile::a_row + i * 16];
-                    a[i][3] = as[(at + 4) * tile::a_row + i * 16 + 8];
+#pragma unroll
+                    for (int e = 0; e < 4; e++) /* `row` and lane / 4 have none of the bits that move */
+                        a[i][e] = as[(at + e / 2 * 4) * tile::a_row +
+                                     mirt__cu_mm_float_a<MATH>(k + e / 2 * 4, i * 16 + e % 2 * 8)];
                 }
 #pragma unroll
                 for (int j = 0; j < nt; j++) {
@@ -8464,7 +8469,7 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_left {
         if (live) mirt__cu_columns_get<MIRT__CU_READ_ANY, 4>(p.x, shared, p.k, c, columns);
 #pragma unroll
         for (int i = 0; i < count; i++) {
-            const int line = row + i * step;
+            const int line = row + i * step, at_line = mirt__cu_mm_float_a<MATH>(piece * 4, line);
             float value[4] = {0, 0, 0, 0}, other[4] = {0, 0, 0, 0};
             if (live >> i & 1) {
 #pragma unroll
@@ -8477,7 +8482,7 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_left {
             }
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                uint32_t *place = reinterpret_cast<uint32_t *>(to) + (piece * 4 + e) * tile::a_row + line;
+                uint32_t *place = reinterpret_cast<uint32_t *>(to) + (piece * 4 + e) * tile::a_row + at_line;
                 *place = MATH == MIRT__CU_BY_TF32 ? mirt__cu_to_tf32(value[e]) : __float_as_uint(value[e]);
             }
         }
