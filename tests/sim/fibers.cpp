@@ -99,6 +99,7 @@ struct Exec {
     unsigned ready_at, ready_count;
     unsigned n, started, alive, step, next;
     bool ready_first;
+    bool newest_first; /* a warp whose lanes met runs on, up to the next barrier, before others do */
     unsigned arrived, generation, counts[2], alls[2];
     Fiber host;
     Fiber *now;
@@ -226,9 +227,9 @@ static void push_ready(Exec *e, unsigned fiber) {
 }
 
 static unsigned pop_ready(Exec *e) {
-    unsigned fiber = e->ready[e->ready_at++ & (unsigned)(e->ready.size() - 1)];
     e->ready_count--;
-    return fiber;
+    unsigned at = e->newest_first ? e->ready_at + e->ready_count : e->ready_at++;
+    return e->ready[at & (unsigned)(e->ready.size() - 1)];
 }
 
 static const char *meeting_name(Meeting kind) {
@@ -392,10 +393,11 @@ static unsigned dice(Exec *e) {
 static void choose_order(Exec *e) {
     e->step = 1;
     e->next = 0;
-    e->ready_first = false;
+    e->ready_first = e->newest_first = false;
     if (!options().seed) return;
     unsigned roll = dice(e);
     e->ready_first = roll & 1;
+    e->newest_first = roll >> 21 & 1;
     e->next = (roll >> 1) % e->n;
     unsigned step = (roll >> 11) % e->n;
     if (roll & 2) step = roll & 4 ? e->n - 1 : 1;

@@ -145,7 +145,7 @@ ACCESS_PROGRAMS = test_access test_multiply test_products test_depthwise test_ke
 # MIRT_TEST_SMALL asks for small shapes; sim-full has all of them, and more seeds.
 SIM_SEEN = $(if $(CUDA_INCLUDE)$(wildcard /usr/include/cublas_v2.h /usr/local/include/cublas_v2.h),yes)
 ifeq ($(SIM_SEEN),)
-sim-test sim-full sim-asan sim-tsan sim-access sim-coverage:
+sim-test sim-full sim-asan sim-tsan sim-access sim-planted sim-coverage:
 	@echo "skipped: there are no headers of NVIDIA's; tests/sim/fetch_headers brings them"
 else
 sim-test:
@@ -163,6 +163,12 @@ sim-access:
 	@MIRT_TEST_SMALL=1 MIRT_SIM_BANKS=build/sim-access/banks SIM_LIMIT=1200 \
 		tests/sim/run_seeds $(JOBS) build/sim-access $(call sim_runs,1,$(ACCESS_PROGRAMS))
 	@tests/run tests/sim/test_banks.py
+
+# Faults planted in src/cuda are found (tests/sim/planted.py). PLANTS: words of the descriptions of some.
+sim-planted:
+	@$(MAKE) --no-print-directory -j$(JOBS) build/sim/test_depthwise build/sim-access/simulator.a
+	@CXX="$(SIM_CXX) -std=c++17 -O1 -w $(SIM_ARCH) $(CUDA_INCLUDE)" FLAGS="$(test_multiply_FLAGS)" JOBS=$(JOBS) \
+		ACCESS_FLAGS="$(DEVICE_sim-access)" LIBS="-ldl $(LDLIBS)" python3 tests/sim/planted.py $(PLANTS)
 
 sim-asan:
 	@$(MAKE) --no-print-directory -j$(JOBS) $(SIM_PROGRAMS:%=build/sim-asan/%)
@@ -183,4 +189,4 @@ sim-coverage:
 
 endif
 
-.PHONY: sim-test sim-full sim-asan sim-tsan sim-access sim-coverage
+.PHONY: sim-test sim-full sim-asan sim-tsan sim-access sim-planted sim-coverage

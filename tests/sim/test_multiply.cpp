@@ -347,7 +347,9 @@ static void check_gemm(const char *how, int64_t m, int64_t n, int64_t k, int64_t
        (int)k, (int)more, a_turned ? ", a turned" : "", b_turned ? ", b turned" : "", worst);
 }
 
-int main() {
+/* The argument, if there is one, names the way that alone is tested. */
+int main(int count, char **arguments) {
+    const char *only = count > 1 ? arguments[1] : NULL;
     static const struct { const char *name; int capability; bool tf32; mirt_dtype factors;
     } ways[] = {{"float32", 90, false, MIRT_FLOAT32},
                 {"tf32", 90, true, MIRT_FLOAT32},
@@ -361,6 +363,7 @@ int main() {
     mirt__cu_try(&cu, cudaStreamCreateWithFlags(&cu.stream, cudaStreamNonBlocking), "stream");
     for (int i = 0; i < 2 * (int)(sizeof ways / sizeof *ways); i++) {
         const auto &way = ways[i / 2];
+        if (only && strcmp(only, way.name) != 0) continue;
         const mirt_dtype t = way.factors;
         const std::string how = std::string(way.name) + (i % 2 ? ", large tiles" : "");
         const char *name = how.c_str();
@@ -384,6 +387,7 @@ int main() {
         check(name, conv(3, 2, 2, 8, 8, 3, 4, 1, 1, 1), true, PLAIN, MIRT_LINEAR, NOTHING, t, t, t);
         check(name, conv(1, 4, 4, 2600, 8, 1, 1, 1, 1, 0), false, BACK, MIRT_RELU6, NOTHING, t, t, t);
     }
+    if (only) return done_testing();
     mirt_sim::options().capability = 90;
     cu.major = 9;
     for (int i = 0; i < 16; i++) {

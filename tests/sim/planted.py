@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Faults planted in the kernels of src/cuda, each of which a simulated test must find.
+
+    tests/sim/planted.py [WORD...]      plants those whose descriptions contain one of the words; none: all
+
+Changes one place in a copy of src/cuda, compiles the test with it, and runs the test with seeds until it fails. A place
+that is no longer there once is a failure too: a change that moves it must change PLANTS. `make sim-planted` sets CXX,
+LIBS and FLAGS, and builds what the tests are linked with: sim.mk names those that are not in TOGETHER."""
+import concurrent.futures
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+ROOT = os.path.join(HERE, "../..")
+sys.path.insert(0, os.path.join(HERE, ".."))
+import tap
+
+SEEDS = range(1, 9)
+JOBS = int(os.environ.get("JOBS") or 2)
+# Tests in C++ that are a translation unit with the kernels, and those in C with the GPU's table beside the CPUs'
+# (sim_kernels.c). All others are in C, and programs on devices.
+TOGETHER = {"test_multiply"}
+BESIDE = {"test_conv_tiles", "test_depthwise", "test_kernels", "test_norm", "test_ops"}
+# How a simulator's variant compiles device code; sim-tsan names a missing barrier whatever the order of threads.
+VARIANTS = {
+    "sim": [],
+    "sim-tsan": ["-fsanitize=thread"],
+    "sim-access": os.environ.get("ACCESS_FLAGS", "").split(),
+}
+
+COPIES = "mirt__cu_mm_through_copies", ("test_multiply", "bfloat16")
+REGISTERS = "mirt__cu_mm_through_registers", ("test_multiply", "float32")
+# What is planted, file, function in which to look, text, what it becomes, test and its arguments, variant.
+PLANTS = (
+    ("a stage too few for copies", "multiply.cuh", COPIES[0],
+     "asked_slot + 1 == tile::stages ? 0 : asked_slot + 1", "asked_slot + 2 == tile::stages ? 0 : asked_slot + 1",
+     COPIES[1], "sim"),
+    ("a stage too few, in which all agree", "multiply.cuh", COPIES[0],
+     "ahead = tile::stages - 1;", "ahead = tile::stages;", COPIES[1], "sim"),
+    ("no wait for copies", "multiply.cuh", COPIES[0], "mirt__cu_cp_async_wait<tile::stages - 2>();", "", COPIES[1],
+     "sim"),
+    ("a wait for copies that is a stage late", "multiply.cuh", COPIES[0],
+     "mirt__cu_cp_async_wait<tile::stages - 2>();", "mirt__cu_cp_async_wait<tile::stages - 1>();", COPIES[1], "sim"),
+    ("copies are not committed", "multiply.cuh", COPIES[0], "mirt__cu_cp_async_commit();", "", COPIES[1], "sim"),
+    ("copies are committed only while there are more", "multiply.cuh", COPIES[0], "mirt__cu_cp_async_commit();",
+     "if (s < b.steps) mirt__cu_cp_async_commit();", COPIES[1], "sim"),
+    ("the wrong stage is multiplied first", "multiply.cuh", COPIES[0], "asked_slot = 0, done_slot = 0;",
+     "asked_slot = 0, done_slot = 1;", COPIES[1], "sim"),
+    ("the stage that is multiplied stays", "multiply.cuh", COPIES[0],
+     "done_slot = done_slot + 1 == tile::stages ? 0 : done_slot + 1;", "done_slot = 0;", COPIES[1], "sim"),
+    ("pieces of another stage are transformed", "multiply.cuh", COPIES[0], "live >> (ahead - 1) * count",
+     "live >> (ahead - 2) * count", COPIES[1], "sim"),
+    ("channels of another stage", "multiply.cuh", COPIES[0], "c += tile::k;", "c += s > first + ahead ? tile::k : 0;",
+     COPIES[1], "sim"),
+    ("no barrier between a stage and its product", "multiply.cuh", COPIES[0], "__syncthreads();", "", COPIES[1],
+     "sim"),
+    ("a stage too few for registers", "multiply.cuh", REGISTERS[0], "(s + 1 - b.first_step) % 2", "0", REGISTERS[1],
+     "sim"),
+    ("a wrong stage of registers", "multiply.cuh", REGISTERS[0], "(s - b.first_step) % 2 * bytes",
+     "(s + 1 - b.first_step) % 2 * bytes", REGISTERS[1], "sim"),
+    ("no barrier before the first product", "multiply.cuh", REGISTERS[0],
+     "right.store(work + tile::a_bytes);\n    __syncthreads();", "right.store(work + tile::a_bytes);", REGISTERS[1],
+     "sim"),
+    ("no barrier between products", "multiply.cuh", REGISTERS[0], "        __syncthreads();\n", "", REGISTERS[1],
+     "sim"),
+    ("no barrier between products and their slab", "multiply.cuh", "mirt__cu_multiply_end",
+     "        __syncthreads();\n        sums.put", "        sums.put", COPIES[1], "sim"),
+    ("no barrier between a slab and its end", "multiply.cuh", "mirt__cu_multiply_end",
+     "        __syncthreads();\n        finisher.slab", "        finisher.slab", COPIES[1], "sim"),
+    ("no barrier after the table of columns", "multiply.cuh", "mirt__cu_multiply_kernel(", "__syncthreads();", "",
+     COPIES[1], "sim"),
+    ("no barrier before sums of columns", "epilogue.cuh", "void mirt__cu_sums_leave",
+     "__syncthreads(); /* of what was in `shared` */", "", COPIES[1], "sim"),
+    ("no barrier between sums of columns", "epilogue.cuh", "void mirt__cu_sums_leave",
+     "    __syncthreads();\n    const", "    const", COPIES[1], "sim"),
+    ("several blocks say how many numbers a chunk has", "multiply.cuh", "void end(", "group == 0 && first == 0", "true",
+     COPIES[1], "sim-access"),
+    ("blocks whose columns overlap", "multiply.cuh", "mirt__cu_mm_block_of", "% (unsigned)p.blocks_n) * BN;",
+     "% (unsigned)p.blocks_n) * (BN - 8);", COPIES[1], "sim-access"),
+    ("no barrier between the sums of two taps", "depthwise.cu", "mirt__cu_depth_parts",
+     "__syncthreads();\n        mirt__cu_down_sum", "mirt__cu_down_sum", ("test_depthwise",), "sim"),
+)
+
+
+def changed(plant, text):
+    """The text with the fault; None: there is not one such place from the function's first mention to the next line
+    that is a closing brace."""
+    _, _, function, old, new, _, _ = plant
+    begin = text.find(function)
+    end = text.find("\n}\n", begin)
+    part = text[begin:end]
+    if part.count(old) != 1:
+        return None
+    return text[:begin] + part.replace(old, new) + text[end:]
+
+
+def build(plant, home):
+    """The test's program with the fault, or what the compiler said."""
+    _, source, _, _, _, (test, *_), variant = plant
+    os.makedirs(os.path.join(home, "tests/sim"))
+    os.makedirs(os.path.join(home, "build"))
+    shutil.copytree(os.path.join(ROOT, "src/cuda"), os.path.join(home, "src/cuda"))
+    for name in os.listdir(os.path.join(ROOT, "src")):
+        if name != "cuda":
+            os.symlink(os.path.join(ROOT, "src", name), os.path.join(home, "src", name))
+    os.symlink(os.path.join(ROOT, "mirrortrain.h"), os.path.join(home, "mirrortrain.h"))
+    path = os.path.join(home, "src/cuda", source)
+    with open(path) as file:
+        text = changed(plant, file.read())
+    if text is None:
+        return None, "there is not one such place"
+    with open(path, "w") as file:
+        file.write(text)
+    built, program = os.path.join(ROOT, "build", variant), os.path.join(home, test)
+    include = ["-I" + home, "-I" + os.path.join(ROOT, "tests"), "-I" + HERE, "-include", HERE + "/sim_device.h"]
+    if test in TOGETHER:
+        unit, flags = os.path.join(home, "tests/sim", test + ".cpp"), os.environ["FLAGS"].split()
+        shutil.copy(os.path.join(HERE, test + ".cpp"), unit)
+        rest = []
+    else:
+        unit, flags = os.path.join(home, "build/cuda_parts.cu"), ["-DMIRT_SIM", "-x", "c++"]
+        shutil.copy(os.path.join(ROOT, "build/cuda_parts.cu"), unit)
+        parts = {"sim-tsan": "tsan"}.get(variant, "tests")
+        rest = ["%s/c/%s.o" % (built, test)] + (["%s/sim_kernels.o" % built] if test in BESIDE else [])
+        rest += ["-Wl,--wrap=" + name for name in ("mirt__kernel_tables", "mirt__kernels_best") if test in BESIDE]
+        rest.append("build/%s/parts.a" % parts)
+    compiler = os.environ["CXX"].split()
+    link = ["-fsanitize=thread"] if variant == "sim-tsan" else []
+    for command in (compiler + VARIANTS[variant] + include + flags + ["-c", unit, "-o", program + ".o"],
+                    compiler + link + ["-rdynamic", program + ".o"] + rest + [built + "/simulator.a", "-o", program] +
+                    os.environ["LIBS"].split()):
+        made = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if made.returncode != 0:
+            return None, made.stdout[-300:]
+    return program, None
+
+
+def find(plant):
+    """Whether the test notices, and how."""
+    with tempfile.TemporaryDirectory(prefix="mirt_planted.") as home:
+        program, why = build(plant, home)
+        if not program:
+            return False, why
+        for seed in SEEDS:
+            where = dict(os.environ, MIRT_SIM_SEED=str(seed), MIRT_TEST_SMALL="1", TSAN_OPTIONS="halt_on_error=1")
+            if seed % 2 == 1:
+                where["MIRT_TEST_ALIGNED"] = "1"
+            try:
+                made = subprocess.run([program] + list(plant[5][1:]), env=where, stdout=subprocess.PIPE,
+                                      stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, timeout=300)
+            except subprocess.TimeoutExpired:
+                return True, "seed %d: does not end" % seed
+            if made.returncode != 0:
+                said = made.stdout.decode(errors="replace").split("\n")
+                first = [line for line in said if line.startswith(("not ok", "sim: ", "WARNING"))] or ["a crash"]
+                return True, "seed %d: %s" % (seed, first[0][:100])
+    return False, "not with %d seeds" % len(SEEDS)
+
+
+def main():
+    words = sys.argv[1:]
+    plants = [plant for plant in PLANTS if not words or any(word in plant[0] for word in words)]
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+        for plant, (found, how) in zip(plants, pool.map(find, plants)):
+            tap.ok(found, "%s: %s" % (plant[0], how))
+    return tap.done()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
