@@ -29,8 +29,8 @@
 # make same-bits     weights after training, beside those of another commit: make same-bits BASE=COMMIT
 # make sim-test      the GPU backend on a simulated CUDA runtime; needs NVIDIA's headers (tests/sim/fetch_headers), no GPU
 #                   sim-full, sim-asan, sim-tsan: more of it; sim-coverage: lines of src/cuda that it reaches;
-#                   sim-access: bank conflicts, and bytes that several blocks of a launch touch; sim-planted: faults
-#                   planted in kernels are found
+#                   sim-access: bank conflicts, and bytes that several blocks of a launch touch; sim-contract: the
+#                   same with products and sums fused; sim-planted: faults planted in kernels are found
 # make gpu-test      with a GPU: kernels beside the CPUs', training, NCCL, compute-sanitizer, in ten minutes
 # make gpu-bench     with a GPU: ours beside PyTorch, in ten minutes: make gpu-bench PEER_PYTHON=/path/to/python
 # make gpu-hour      build/gpu-hour: prebuilt programs and a script for the first hour on a GPU; needs nvcc

@@ -23,12 +23,13 @@ JOBS = int(os.environ.get("JOBS") or 2)
 # Tests in C++ that are a translation unit with the kernels, and those in C with the GPU's table beside the CPUs'
 # (sim_kernels.c). All others are in C, and programs on devices.
 TOGETHER = {"test_multiply"}
-BESIDE = {"test_conv_tiles", "test_depthwise", "test_kernels", "test_norm", "test_ops"}
+BESIDE = {"test_augment", "test_conv_tiles", "test_depthwise", "test_kernels", "test_norm", "test_ops"}
 # How a simulator's variant compiles device code; sim-tsan names a missing barrier whatever the order of threads.
 VARIANTS = {
     "sim": [],
     "sim-tsan": ["-fsanitize=thread"],
     "sim-access": os.environ.get("ACCESS_FLAGS", "").split(),
+    "sim-contract": os.environ.get("CONTRACT_FLAGS", "").split() + ["-O2"],  # less fuses nothing
 }
 
 COPIES = "mirt__cu_mm_through_copies", ("test_multiply", "bfloat16")
@@ -82,6 +83,9 @@ PLANTS = (
      "% (unsigned)p.blocks_n) * (BN - 8);", COPIES[1], "sim-access"),
     ("no barrier between the sums of two taps", "depthwise.cu", "mirt__cu_depth_parts",
      "__syncthreads();\n        mirt__cu_down_sum", "mirt__cu_down_sum", ("test_depthwise",), "sim"),
+    ("a product that may be fused where it is read, and not where it is stored", "multiply.cuh", "mirt__cu_mm_quick",
+     "mirt__cu_normed(x[i], c.mean[i], c.factor[i], c.offset[i])",
+     "(x[i] - c.mean[i]) * c.factor[i] + c.offset[i]", REGISTERS[1], "sim-contract"),
 )
 
 

@@ -12,6 +12,7 @@ SIM_PARTS = fibers memory streams blas nccl faults access
 # The library that is linked with them, and what else its sanitizers want.
 PARTS_sim = build/tests/parts.a
 PARTS_sim-access = build/tests/parts.a
+PARTS_sim-contract = build/tests/parts.a
 PARTS_sim-asan = build/asan/parts.a
 PARTS_sim-tsan = build/tsan/parts.a
 PARTS_sim-coverage = build/tests/parts.a
@@ -33,6 +34,8 @@ test_services_WITH = $(@D)/cuda.o $(PARTS_$(notdir $(@D)))
 # libtsan is not linked; nothing makes one access of several.
 DEVICE_sim-access = -DMIRT_SIM_ACCESS -fsanitize=thread --param tsan-instrument-func-entry-exit=0 -fno-tree-vectorize \
 	-fno-store-merging
+# nvcc makes one instruction of a product and the sum that takes it, unless told otherwise.
+DEVICE_sim-contract = -DMIRT_SIM_CONTRACT -ffp-contract=fast
 
 # NAME, FLAGS of the simulator, FLAGS of tests: the rules of build/NAME/simulator.a and build/NAME/TEST.
 define SIM_RULES
@@ -54,6 +57,7 @@ $(eval $(call SIM_RULES,sim-asan,-O1 -fsanitize=address,-O1 -fsanitize=address))
 $(eval $(call SIM_RULES,sim-tsan,-DMIRT_SIM_TSAN,-O1 -fsanitize=thread))
 $(eval $(call SIM_RULES,sim-coverage,,--coverage))
 $(eval $(call SIM_RULES,sim-access,-DMIRT_SIM_ACCESS,-O2))
+$(eval $(call SIM_RULES,sim-contract,,$(SIM_ARCH)))
 # Coverage of the rest of src/, not of src/cuda: tests/coverage.py.
 $(eval $(call SIM_RULES,sim-cover,,))
 
@@ -113,6 +117,7 @@ $(eval $(call SIM_LIBRARY_RULES,sim-tsan,-fsanitize=thread,))
 $(eval $(call SIM_LIBRARY_RULES,sim-coverage,,--coverage -fprofile-update=atomic))
 $(eval $(call SIM_LIBRARY_RULES,sim-cover,,))
 $(eval $(call SIM_LIBRARY_RULES,sim-access,,))
+$(eval $(call SIM_LIBRARY_RULES,sim-contract,,))
 
 # The program on simulated devices, and what stands for the machine in tests of a GPU's kernels.
 SIM_OTHERS = test_program.sh test_launches.sh test_host_memory
@@ -141,11 +146,12 @@ SIM_RUNS = $(call sim_runs,$(SIM_SEEDS),$(filter-out $(SIM_MANY),$(SIM_PROGRAMS)
 # Those that sim-test runs with each access looked at; ACCESS_PROGRAMS="$(SIM_PROGRAMS)" takes all.
 ACCESS_PROGRAMS = test_access test_multiply test_products test_depthwise test_kernels test_ops test_norm \
 	test_conv_tiles test_storage test_augment
+CONTRACT_PROGRAMS = $(filter-out test_sim,$(SIM_PROGRAMS))
 
 # MIRT_TEST_SMALL asks for small shapes; sim-full has all of them, and more seeds.
 SIM_SEEN = $(if $(CUDA_INCLUDE)$(wildcard /usr/include/cublas_v2.h /usr/local/include/cublas_v2.h),yes)
 ifeq ($(SIM_SEEN),)
-sim-test sim-full sim-asan sim-tsan sim-access sim-planted sim-coverage:
+sim-test sim-full sim-asan sim-tsan sim-access sim-contract sim-planted sim-coverage:
 	@echo "skipped: there are no headers of NVIDIA's; tests/sim/fetch_headers brings them"
 else
 sim-test:
@@ -164,11 +170,19 @@ sim-access:
 		tests/sim/run_seeds $(JOBS) build/sim-access $(call sim_runs,1,$(ACCESS_PROGRAMS))
 	@tests/run tests/sim/test_banks.py
 
+# Kernels with products and sums fused, as nvcc compiles them: what must be bit-identical still is.
+sim-contract:
+	@$(MAKE) --no-print-directory -j$(JOBS) $(CONTRACT_PROGRAMS:%=build/sim-contract/%)
+	@MIRT_TEST_SMALL=1 SIM_LIMIT=1200 tests/sim/run_seeds $(JOBS) build/sim-contract \
+		$(call sim_runs,1 2,$(CONTRACT_PROGRAMS))
+
 # Faults planted in src/cuda are found (tests/sim/planted.py). PLANTS: words of the descriptions of some.
 sim-planted:
-	@$(MAKE) --no-print-directory -j$(JOBS) build/sim/test_depthwise build/sim-access/simulator.a
+	@$(MAKE) --no-print-directory -j$(JOBS) build/sim/test_depthwise \
+		build/sim-access/simulator.a build/sim-contract/simulator.a
 	@CXX="$(SIM_CXX) -std=c++17 -O1 -w $(SIM_ARCH) $(CUDA_INCLUDE)" FLAGS="$(test_multiply_FLAGS)" JOBS=$(JOBS) \
-		ACCESS_FLAGS="$(DEVICE_sim-access)" LIBS="-ldl $(LDLIBS)" python3 tests/sim/planted.py $(PLANTS)
+		ACCESS_FLAGS="$(DEVICE_sim-access)" CONTRACT_FLAGS="$(DEVICE_sim-contract)" LIBS="-ldl $(LDLIBS)" \
+		python3 tests/sim/planted.py $(PLANTS)
 
 sim-asan:
 	@$(MAKE) --no-print-directory -j$(JOBS) $(SIM_PROGRAMS:%=build/sim-asan/%)
@@ -189,4 +203,4 @@ sim-coverage:
 
 endif
 
-.PHONY: sim-test sim-full sim-asan sim-tsan sim-access sim-planted sim-coverage
+.PHONY: sim-test sim-full sim-asan sim-tsan sim-access sim-contract sim-planted sim-coverage

@@ -327,10 +327,22 @@ inline float __uint_as_float(unsigned v) { return ::mirt_sim::bits<float>(v); }
 inline unsigned __float_as_uint(float v) { return ::mirt_sim::bits<unsigned>(v); }
 inline double __longlong_as_double(long long v) { return ::mirt_sim::bits<double>(v); }
 inline long long __double_as_longlong(double v) { return ::mirt_sim::bits<long long>(v); }
+namespace mirt_sim {
+/* A product or sum that is rounded by itself. Where the compiler fuses others, as nvcc does (MIRT_SIM_CONTRACT), it
+   does not see this one's origin. */
+inline float alone(float x) {
+#if defined(MIRT_SIM_CONTRACT) && defined(__x86_64__)
+    asm("" : "+x"(x));
+#elif defined(MIRT_SIM_CONTRACT)
+    asm("" : "+w"(x));
+#endif
+    return x;
+}
+} // namespace mirt_sim
 inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
-inline float __fadd_rn(float a, float b) { return a + b; }
-inline float __fsub_rn(float a, float b) { return a - b; }
-inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fadd_rn(float a, float b) { return ::mirt_sim::alone(::mirt_sim::alone(a) + ::mirt_sim::alone(b)); }
+inline float __fsub_rn(float a, float b) { return ::mirt_sim::alone(::mirt_sim::alone(a) - ::mirt_sim::alone(b)); }
+inline float __fmul_rn(float a, float b) { return ::mirt_sim::alone(a * b); }
 inline float __fdiv_rn(float a, float b) { return a / b; }
 inline float __frcp_rn(float a) { return 1.0f / a; }
 inline float __fsqrt_rn(float a) { return sqrtf(a); }

@@ -305,6 +305,37 @@ static void check_far(const char *how, int side) {
        worst, off);
 }
 
+/* What is normalized when it is read has the bits of what was normalized before it was stored. */
+static void check_stored(const char *how, mirt_activation_kind kind) {
+    const int c = 24;
+    const mirt__conv s = conv(1, 13, 15, c, c, 1, 1, 1, 1, 0);
+    const int64_t n = s.h * s.w * c;
+    Numbers x(n, MIRT_FLOAT32, -9, 9), k(c * c, MIRT_FLOAT32), stored(n, MIRT_FLOAT32), read(n, MIRT_FLOAT32);
+    Norm norm(c, kind);
+    mirt__where where;
+    mirt__conv_forward f;
+    memset(&where, 0, sizeof where);
+    memset(&f, 0, sizeof f);
+    for (int i = 0; i < c * c; i++) k.floats()[i] = i % (c + 1) == 0;
+    where.handle = &cu;
+    f.s = s;
+    f.x.data = x.at();
+    f.x.channels = c;
+    f.kernel = k.floats();
+    f.y = stored.at();
+    f.epilogue.norm = &norm.s;
+    f.epilogue.activation = kind;
+    mirt__cu_conv_forward(&f, &where);
+    f.y = read.at();
+    f.x.norm = &norm.s;
+    memset(&f.epilogue, 0, sizeof f.epilogue);
+    mirt__cu_conv_forward(&f, &where);
+    mirt__cu_try(&cu, cudaStreamSynchronize(cu.stream), "wait");
+    int64_t differ = 0;
+    for (int64_t i = 0; i < n; i++) differ += stored.floats()[i] != read.floats()[i];
+    ok(differ == 0, "%s: normalized when stored and when read: %d of %d differ", how, (int)differ, (int)n);
+}
+
 /* Dense layers: a lies by rows, which may be longer than k, or by columns; b likewise. */
 static void check_gemm(const char *how, int64_t m, int64_t n, int64_t k, int64_t more, bool a_turned, bool b_turned) {
     const int64_t a_row = a_turned ? 1 : k + more, a_col = a_turned ? m + more : 1;
@@ -385,6 +416,10 @@ int main(int count, char **arguments) {
         check(name, conv(1, 7, 7, 16, 18, 3, 1, 1, 2, 1), false, GATE, MIRT_LINEAR, MOMENTS, t, MIRT_FLOAT32,
               MIRT_FLOAT32);
         check(name, conv(3, 2, 2, 8, 8, 3, 4, 1, 1, 1), true, PLAIN, MIRT_LINEAR, NOTHING, t, t, t);
+        if (t == MIRT_FLOAT32 && !way.tf32) {
+            check_stored(name, MIRT_LINEAR);
+            check_stored(name, MIRT_RELU6);
+        }
         check(name, conv(1, 4, 4, 2600, 8, 1, 1, 1, 1, 0), false, BACK, MIRT_RELU6, NOTHING, t, t, t);
     }
     if (only) return done_testing();
