@@ -219,6 +219,8 @@ test-long:
 	@CUDA_SECONDS=180 QUICK=1 tests/run -t 3600 tests/check_cuda.sh
 	@$(MAKE) --no-print-directory differential
 	@$(MAKE) --no-print-directory mutants LIMIT=20
+	@$(MAKE) --no-print-directory sim-access ACCESS_PROGRAMS="$(SIM_PROGRAMS)"
+	@$(MAKE) --no-print-directory sim-contract sim-planted
 	@$(MAKE) --no-print-directory test-busy
 
 # Seven runs of make test.

@@ -155,6 +155,7 @@ sim-test sim-full sim-asan sim-tsan sim-access sim-contract sim-planted sim-cove
 	@echo "skipped: there are no headers of NVIDIA's; tests/sim/fetch_headers brings them"
 else
 sim-test:
+	@$(MAKE) --no-print-directory sim-access
 	@$(MAKE) --no-print-directory -j$(JOBS) $(SIM_PROGRAMS:%=build/sim/%) $(SIM_OTHERS:%=build/sim/%)
 	@MIRT_TEST_SMALL=1 tests/sim/run_seeds $(JOBS) build/sim $(SIM_RUNS) $(SIM_OTHERS:%=0:%)
 
