@@ -6624,7 +6624,8 @@ static bool mirt__cu_depthwise_forward(const mirt__conv_forward *args, mirt__cu 
     const bool usual = d.x.kind == MIRT__CU_READ_PLAIN && !d.e.bias && !d.e.norm.mean &&
                        d.e.activation == MIRT_LINEAR && d.e.sums == MIRT__SUMS_MOMENTS;
     /* Three blocks have registers for four lines only if nothing else follows. */
-    const int size = reads ? mirt__cu_depth_size(&d) : 0, stride = d.stride_h, lines = size == 3 && stride == 1 && usual ? 4 : 2;
+    const int size = reads ? mirt__cu_depth_size(&d) : 0, stride = d.stride_h,
+              lines = size == 3 && stride == 1 && usual ? 4 : 2;
     const int n = size ? 4 : d.x.width >= 4 && d.e.width >= 4 && mirt__cu_aligned(d.kernel, 16) ? 4 : 1;
     if (images && d.rows == 0) return true;
     mirt__cu_depth_cut(&d, size ? mirt__cu_ceil(d.oh, lines) : d.oh, d.ow, n, !size, images);
