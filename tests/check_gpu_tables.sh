@@ -30,7 +30,7 @@ keeps() {
 
 # The products of 16 bits: with TF32 a tensor instruction does half as much.
 keeps "sm_$a: the share of tensor instructions in loops of products" "$tables/tensor_sm_$a.md" python3 tools/sass.py \
-    --object "$object" --log "$log" --kernels 'multiply_kernelI.*Li[23]EEv|wgrad_kernelILi[23]E' --architecture "$a" \
+    --object "$object" --log "$log" --kernels 'multiply_kernelI.*Li[23]ELb|copied_wgrad_kernelILb' --architecture "$a" \
     --plain 0.25 --transforms 0.15 --exceptions tests/gpu_exceptions.txt
 
 if [ -z "${QUICK-}" ]; then

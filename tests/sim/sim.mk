@@ -179,7 +179,7 @@ sim-contract:
 
 # Faults planted in src/cuda are found (tests/sim/planted.py). PLANTS: words of the descriptions of some.
 sim-planted:
-	@$(MAKE) --no-print-directory -j$(JOBS) build/sim/test_depthwise \
+	@$(MAKE) --no-print-directory -j$(JOBS) build/sim/test_depthwise build/sim/test_products \
 		build/sim-access/simulator.a build/sim-contract/simulator.a
 	@CXX="$(SIM_CXX) -std=c++17 -O1 -w $(SIM_ARCH) $(CUDA_INCLUDE)" FLAGS="$(test_multiply_FLAGS)" JOBS=$(JOBS) \
 		ACCESS_FLAGS="$(DEVICE_sim-access)" CONTRACT_FLAGS="$(DEVICE_sim-contract)" LIBS="-ldl $(LDLIBS)" \
