@@ -160,6 +160,14 @@ def step(nodes, gpu, parameters, shapes=None):
     return model
 
 
+def filled(model, tensor):
+    """An operand that is first written down in 16 bits, its channels filled up; returns what products read."""
+    rows, h, w, channels = tensor.shape
+    written = 2.0 * rows * h * w * ceil(channels, 8) * 8
+    model.add("operands of products", tensor.bytes + written)
+    return Tensor(written, tensor.shape)
+
+
 def convolution(model, node, forward, weights, x, y):
     """A convolution or its gradients; x: the image, y: the output."""
     shape = weights.get(node.name)
@@ -186,6 +194,8 @@ def convolution(model, node, forward, weights, x, y):
         return
     strided = 1 if kh > 1 else pixels / sources
     if node.kind == "conv2d":
+        if ci % 8:
+            x = filled(model, x)
         model.product("conv2d", pixels, co, ci, taps, x.bytes * strided + y.bytes, NORM if lazy_x else 0)
     if node.kind == "conv2d_input_grad":
         model.product("conv2d_input_grad", sources, ci, co, taps * pixels / sources if kh > 1 else pixels / sources,
@@ -200,9 +210,8 @@ def convolution(model, node, forward, weights, x, y):
         columns = 128 if rows > 64 and co > 64 else 64
         down, across, steps = ceil(rows, 128), ceil(co, columns), pixels / 32
         for lazy, tensor, channels in ((lazy_x, x, ci), (lazy_dy, y, co)):
-            if lazy or channels % 8:  # in 16 bits with channels filled up
-                model.add("operands of weight gradients",
-                          tensor.bytes + 2.0 * images * tensor.shape[1] * tensor.shape[2] * ceil(channels, 8) * 8)
+            if lazy or channels % 8:
+                filled(model, tensor)
         bias = WEIGHTS_BIAS if len(node.outs) > 1 and not both else 0
         model.add("conv2d_weight_grad", x.bytes * strided + y.bytes, 2.0 * down * across * 128 * columns * pixels,
                   across * steps * columns / 16 * (down * WEIGHTS[columns] + bias))

@@ -1,4 +1,5 @@
 /* Convolutions, the gradients of their inputs and dense layers, by multiply.cuh. */
+#include "colors.cuh"
 #include "multiply.cuh"
 #include "spread.cuh"
 
@@ -272,6 +273,18 @@ static void mirt__cu_conv_by(mirt__cu *cu, const mirt__conv *s, bool back, mirt_
 static void mirt__cu_conv_forward(const mirt__conv_forward *f, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
     if (mirt__cu_depthwise_forward(f, cu)) return;
+    if (mirt__cu_pixelwise(&f->s) && f->s.groups == 1) {
+        mirt__cu_colors c;
+        memset(&c, 0, sizeof c);
+        c.x = mirt__cu_reader_of(&f->x, f->s.ci);
+        c.b = f->kernel;
+        c.b_row = f->s.co;
+        c.b_column = 1;
+        c.pixels = f->s.rows * f->s.h * f->s.w;
+        c.factors = mirt__cu_factors(f->half, where);
+        const mirt__cu_epilogue e = mirt__cu_epilogue_of(&f->epilogue, f->y, f->y_dtype, f->s.co);
+        if (mirt__cu_multiply_colors(cu, c, f->s.co, f->s.ci, e)) return;
+    }
     mirt__cu_conv_by(cu, &f->s, false, mirt__cu_factors(f->half, where), &f->x, f->kernel, f->y, f->y_dtype,
                      &f->epilogue);
 }
@@ -322,6 +335,17 @@ static void mirt__cu_gemm(const mirt__gemm *g, const mirt__where *where) {
                     g->n, g->b_row, g->b_col, g->column_sum);
     }
     if (g->m < 1) return;
+    if (g->a_col == 1 && g->a_row == g->k) {
+        mirt__cu_colors c;
+        memset(&c, 0, sizeof c);
+        c.x = mirt__cu_reader_of(&g->a, g->k);
+        c.b = g->b;
+        c.b_row = g->b_row;
+        c.b_column = g->b_col;
+        c.pixels = g->m;
+        const mirt__cu_epilogue e = mirt__cu_epilogue_of(&g->epilogue, g->c, MIRT_FLOAT32, g->n);
+        if (mirt__cu_multiply_colors(cu, c, g->n, g->k, e)) return;
+    }
     memset(&job, 0, sizeof job);
     p->down = p->across = mirt__cu_mm_axis_of(false, 1, 1, 1, 1, 1, 0);
     p->images = g->m;

@@ -252,6 +252,69 @@ static void products_test_conv(mirt__conv s, mirt_dtype dtype, double limit) {
     for (int j = 0; j < 7; j++) products_free(all[j]);
 }
 
+/* Pixels times a small matrix, as preprocessing has them: bytes that become numbers, or float32. By a convolution, of
+   rounded numbers, or by a product whose matrix is turned. */
+static void products_test_colors(int n, int64_t pixels, bool bytes, mirt_dtype factors) {
+    const bool half = factors != MIRT_FLOAT32;
+    products_array x = products_make(pixels * n, MIRT_FLOAT32), b = products_make(n * n, MIRT_FLOAT32),
+                   bias = products_make(n, MIRT_FLOAT32), y = products_make(pixels * n, MIRT_FLOAT32);
+    uint8_t *byte = (uint8_t *)calloc((size_t)(pixels * n), 1);
+    mirt__reader from = products_reader(&x, x.device, n);
+    mirt__epilogue epilogue;
+    memset(&epilogue, 0, sizeof epilogue);
+    epilogue.bias = (const float *)bias.device;
+    from.affine = true;
+    from.scale = bytes ? 1 / 128.0f : 0.75f;
+    from.offset = -1;
+    if (bytes) from.dtype = MIRT_UINT8;
+    for (int64_t i = 0; i < pixels * n; i++) {
+        if (bytes) x.x[i] = byte[i] = (uint8_t)(i * 37 % 256);
+        x.x[i] = fmaf(x.x[i], from.scale, from.offset);
+        if (half) x.x[i] = products_widen(products_round(x.x[i], factors), factors);
+    }
+    if (bytes) products_backend->copy_in(products_device, x.device, byte, (size_t)(pixels * n), false);
+    for (int i = 0; half && i < n * n; i++) b.x[i] = products_widen(products_round(b.x[i], factors), factors);
+    for (int64_t i = 0; i < pixels * n; i++) {
+        y.x[i] = 0;
+        for (int k = 0; k < n; k++) {
+            const int64_t at = half ? k * n + i % n : i % n * n + k;
+            y.x[i] = fmaf(x.x[i / n * n + k], b.x[at], y.x[i]);
+        }
+        y.x[i] += bias.x[i % n];
+    }
+    if (half) {
+        mirt__conv_forward f;
+        memset(&f, 0, sizeof f);
+        f.s = products_conv(1, (int)pixels, 1, n, n, 1, 1, 0);
+        f.half = true;
+        f.x = from;
+        f.kernel = (const float *)b.device;
+        f.y = y.device;
+        f.epilogue = epilogue;
+        products_run_in(products_forward, &f, factors == f16);
+    } else {
+        mirt__gemm g;
+        memset(&g, 0, sizeof g);
+        g.m = pixels;
+        g.n = g.k = g.a_row = g.b_col = n;
+        g.a_col = g.b_row = 1;
+        g.a = from;
+        g.b = (const float *)b.device;
+        g.c = (float *)y.device;
+        g.epilogue = epilogue;
+        products_run(products_gemm, &g);
+    }
+    for (int64_t i = 0; i < y.count; i++) y.size[i] = 1;
+    const double error = products_error(&y);
+    ok(error < 1e-6, "%d pixels of %d %s times a matrix of %s: off by %.1e", (int)pixels, n,
+       bytes ? "bytes" : "numbers", mirt__dtype_name(factors), error);
+    products_free(&x);
+    products_free(&b);
+    products_free(&bias);
+    products_free(&y);
+    free(byte);
+}
+
 /* Weight gradients by copies: pixels that fill no stage or some of them, more than one part, taps and tiles that end
    within a block, strides and groups. */
 static void products_test_stored_weights(mirt_dtype dtype) {
@@ -464,6 +527,8 @@ int main(void) {
         products_test_conv(products_conv(2, 8, 9, 12, 20, 3, 2, 1), MIRT_FLOAT32, limit);
         products_test_conv(products_conv(1, 6, 5, 24, 72, 3, 1, 1), MIRT_FLOAT32, limit);
         products_test_conv(products_conv(2, 9, 9, 3, 5, 3, 1, 0), MIRT_FLOAT32, limit);
+        for (int i = 0; !tf32 && i < 18; i++)
+            products_test_colors(2 + i % 3, i % 2 ? 64 : 31, i / 3 % 2, i < 6 ? MIRT_FLOAT32 : i < 12 ? bf16 : f16);
         if (!tf32) {
             for (int half = 0; half < 2; half++) {
                 const mirt_dtype dtype = half ? f16 : bf16;
