@@ -3470,6 +3470,12 @@ template <class S> static void mirt__cu_windows_of(mirt__cu_windows *p, const S 
     p->left = (int)s->pad_left;
 }
 
+/* Whether pixels of y are made of those of x. */
+static bool mirt__cu_pixelwise(const mirt__conv *s) {
+    return s->kh == 1 && s->kw == 1 && s->stride_h == 1 && s->stride_w == 1 && s->pad_top == 0 && s->pad_left == 0 &&
+           s->oh == s->h && s->ow == s->w;
+}
+
 /* What the compiler knows of the dtypes of a kernel's tensors. */
 typedef enum mirt__cu_dtypes {
     MIRT__CU_FLOATS, MIRT__CU_HALVES /* bfloat16 */, MIRT__CU_FLOAT16S, MIRT__CU_EITHER
@@ -6982,11 +6988,6 @@ static bool mirt__cu_blas_gemm(const mirt__gemm *g, mirt__cu *cu) {
     return true;
 }
 
-/* Whether pixels of y are made of those of x. */
-static bool mirt__cu_pixelwise(const mirt__conv *s) {
-    return s->kh == 1 && s->kw == 1 && s->stride_h == 1 && s->stride_w == 1 && s->pad_top == 0 && s->pad_left == 0 &&
-           s->oh == s->h && s->ow == s->w;
-}
 /* Whether a convolution can be a product of cuBLAS. */
 static bool mirt__cu_blas_can(const mirt__cu *cu, const mirt__conv *s, mirt_dtype factors, const mirt__reader *x) {
     return mirt__cu_blas_on(cu) && mirt__cu_pixelwise(s) && s->groups == 1 && mirt__cu_blas_plain(x, factors) &&
