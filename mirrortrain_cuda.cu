@@ -7277,6 +7277,13 @@ template <int BN> struct mirt__cu_wgrad_copies {
         const int iy = (int)down * g.stride_h, ix = (int)(of - down * (uint32_t)g.line.by) * g.stride_w;
         return make_int4((int)((((start.row + image) * g.h + iy) * g.w + ix) * g.x_row), iy, ix, 0);
     }
+    /* Pixel k is kept at `to`, as one access. */
+    static __device__ void keep(const mirt__cu_wgrad &g, const mirt__cu_wgrad_start &start, int k, int4 *to) {
+        const int4 p = pixel(g, start, k);
+        mirt__cu_bytes<16> raw;
+        memcpy(raw.word, &p, sizeof p);
+        mirt__cu_store_bytes<16>(to, raw);
+    }
     /* Asks for the next 32 pixels; `pixels`: those of x. */
     __device__ void ask(const mirt__cu_wgrad &g, const int4 *pixels, unsigned char *stage) {
         int4 p[BK / X_LINES]; /* all of them first: each copy after a load costs three instructions of waiting */
@@ -7317,7 +7324,7 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_copies<BN>::THREADS, mir
     memset(&d, 0, sizeof d);
     S copies;
     copies.begin(g, t, start);
-    for (int i = 0; i < 2 * S::THREADS; i += S::THREADS) pixels[i + thread] = S::pixel(g, start, i + thread);
+    for (int i = thread; i < 2 * S::THREADS; i += S::THREADS) S::keep(g, start, i, pixels + i);
     __syncthreads();
     for (int i = 0; i < S::AHEAD; i++) copies.ask(g, pixels + i * S::BK, shared + i * S::STAGE);
     unsigned turn = S::AHEAD * S::BK; /* of pixels: those of the next stage */
@@ -7327,7 +7334,7 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_copies<BN>::THREADS, mir
         mirt__cu_cp_async_wait<S::STAGES - 2>();
         __syncthreads(); /* all of this stage is there, and nobody is at the one before any more */
         if (turn % S::THREADS == 0)
-            pixels[(turn ^ S::THREADS) + thread] = S::pixel(g, start, k + S::AHEAD * S::BK + S::THREADS + thread);
+            S::keep(g, start, k + S::AHEAD * S::BK + S::THREADS + thread, pixels + (turn ^ S::THREADS) + thread);
         copies.ask(g, pixels + turn, shared + next);
         turn = (turn + S::BK) % (2 * S::THREADS);
         const unsigned char *stage = shared + now;
@@ -8076,6 +8083,18 @@ struct mirt__cu_mm_row { /* a pixel of the target: what its first tap reads, and
     int64_t at;
     int y, x;
 };
+/* In shared memory, as one access. */
+static inline __device__ mirt__cu_mm_row mirt__cu_mm_row_get(const mirt__cu_mm_row *from) {
+    mirt__cu_mm_row row;
+    const mirt__cu_bytes<16> raw = mirt__cu_load_bytes<16>(from);
+    memcpy(&row, raw.word, sizeof row);
+    return row;
+}
+static inline __device__ void mirt__cu_mm_row_put(mirt__cu_mm_row *to, const mirt__cu_mm_row &row) {
+    mirt__cu_bytes<16> raw;
+    memcpy(raw.word, &row, sizeof row);
+    mirt__cu_store_bytes<16>(to, raw);
+}
 /* Where a thread is in k. */
 struct mirt__cu_mm_walk {
     int c, y, x;
@@ -8162,7 +8181,7 @@ static inline __device__ void mirt__cu_mm_rows_put(const mirt__cu_multiply &p, c
             to = (of * p.down.target + b.down.first + y * b.down.step) * p.across.target + b.across.first +
                  x * b.across.step;
         }
-        rows[i] = r;
+        mirt__cu_mm_row_put(rows + i, r);
         out[i] = to;
         image[i] = (int)of;
     }
@@ -8437,7 +8456,7 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_left {
     __device__ void look(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_row *info) {
 #pragma unroll
         for (int i = 0; i < count; i++) {
-            const mirt__cu_mm_row &r = info[row + i * step];
+            const mirt__cu_mm_row r = mirt__cu_mm_row_get(info + row + i * step);
             from[i] = mirt__cu_mm_row_reads(p, b, r, at) ? r.at + mirt__cu_mm_tap_at(p, b, at) : -1;
         }
     }
@@ -8577,7 +8596,7 @@ template <int BM, int BN, int MATH, bool BARE> struct mirt__cu_mm_copies {
         valid = 0;
 #pragma unroll
         for (int i = 0; i < count; i++) {
-            const mirt__cu_mm_row &r = rows[row + i * step];
+            const mirt__cu_mm_row r = mirt__cu_mm_row_get(rows + row + i * step);
             x[i] = static_cast<const H *>(p.x.data) + (r.at + off);
             there[i] = mirt__cu_mm_row_reads(p, b, r, at);
             valid |= (there[i] ? 1u : 0u) << i;

@@ -84,6 +84,18 @@ struct mirt__cu_mm_row { /* a pixel of the target: what its first tap reads, and
     int64_t at;
     int y, x;
 };
+/* In shared memory, as one access. */
+static inline __device__ mirt__cu_mm_row mirt__cu_mm_row_get(const mirt__cu_mm_row *from) {
+    mirt__cu_mm_row row;
+    const mirt__cu_bytes<16> raw = mirt__cu_load_bytes<16>(from);
+    memcpy(&row, raw.word, sizeof row);
+    return row;
+}
+static inline __device__ void mirt__cu_mm_row_put(mirt__cu_mm_row *to, const mirt__cu_mm_row &row) {
+    mirt__cu_bytes<16> raw;
+    memcpy(raw.word, &row, sizeof row);
+    mirt__cu_store_bytes<16>(to, raw);
+}
 /* Where a thread is in k. */
 struct mirt__cu_mm_walk {
     int c, y, x;
@@ -170,7 +182,7 @@ static inline __device__ void mirt__cu_mm_rows_put(const mirt__cu_multiply &p, c
             to = (of * p.down.target + b.down.first + y * b.down.step) * p.across.target + b.across.first +
                  x * b.across.step;
         }
-        rows[i] = r;
+        mirt__cu_mm_row_put(rows + i, r);
         out[i] = to;
         image[i] = (int)of;
     }
@@ -445,7 +457,7 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_left {
     __device__ void look(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_row *info) {
 #pragma unroll
         for (int i = 0; i < count; i++) {
-            const mirt__cu_mm_row &r = info[row + i * step];
+            const mirt__cu_mm_row r = mirt__cu_mm_row_get(info + row + i * step);
             from[i] = mirt__cu_mm_row_reads(p, b, r, at) ? r.at + mirt__cu_mm_tap_at(p, b, at) : -1;
         }
     }
@@ -585,7 +597,7 @@ template <int BM, int BN, int MATH, bool BARE> struct mirt__cu_mm_copies {
         valid = 0;
 #pragma unroll
         for (int i = 0; i < count; i++) {
-            const mirt__cu_mm_row &r = rows[row + i * step];
+            const mirt__cu_mm_row r = mirt__cu_mm_row_get(rows + row + i * step);
             x[i] = static_cast<const H *>(p.x.data) + (r.at + off);
             there[i] = mirt__cu_mm_row_reads(p, b, r, at);
             valid |= (there[i] ? 1u : 0u) << i;

@@ -144,6 +144,13 @@ template <int BN> struct mirt__cu_wgrad_copies {
         const int iy = (int)down * g.stride_h, ix = (int)(of - down * (uint32_t)g.line.by) * g.stride_w;
         return make_int4((int)((((start.row + image) * g.h + iy) * g.w + ix) * g.x_row), iy, ix, 0);
     }
+    /* Pixel k is kept at `to`, as one access. */
+    static __device__ void keep(const mirt__cu_wgrad &g, const mirt__cu_wgrad_start &start, int k, int4 *to) {
+        const int4 p = pixel(g, start, k);
+        mirt__cu_bytes<16> raw;
+        memcpy(raw.word, &p, sizeof p);
+        mirt__cu_store_bytes<16>(to, raw);
+    }
     /* Asks for the next 32 pixels; `pixels`: those of x. */
     __device__ void ask(const mirt__cu_wgrad &g, const int4 *pixels, unsigned char *stage) {
         int4 p[BK / X_LINES]; /* all of them first: each copy after a load costs three instructions of waiting */
@@ -184,7 +191,7 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_copies<BN>::THREADS, mir
     memset(&d, 0, sizeof d);
     S copies;
     copies.begin(g, t, start);
-    for (int i = 0; i < 2 * S::THREADS; i += S::THREADS) pixels[i + thread] = S::pixel(g, start, i + thread);
+    for (int i = thread; i < 2 * S::THREADS; i += S::THREADS) S::keep(g, start, i, pixels + i);
     __syncthreads();
     for (int i = 0; i < S::AHEAD; i++) copies.ask(g, pixels + i * S::BK, shared + i * S::STAGE);
     unsigned turn = S::AHEAD * S::BK; /* of pixels: those of the next stage */
@@ -194,7 +201,7 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_copies<BN>::THREADS, mir
         mirt__cu_cp_async_wait<S::STAGES - 2>();
         __syncthreads(); /* all of this stage is there, and nobody is at the one before any more */
         if (turn % S::THREADS == 0)
-            pixels[(turn ^ S::THREADS) + thread] = S::pixel(g, start, k + S::AHEAD * S::BK + S::THREADS + thread);
+            S::keep(g, start, k + S::AHEAD * S::BK + S::THREADS + thread, pixels + (turn ^ S::THREADS) + thread);
         copies.ask(g, pixels + turn, shared + next);
         turn = (turn + S::BK) % (2 * S::THREADS);
         const unsigned char *stage = shared + now;

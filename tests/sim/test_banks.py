@@ -16,7 +16,6 @@ BUILD = os.path.join(HERE, "../../build/sim-access")
 MOST = 2
 # Functions that a block goes through once, outside of its loops, and the conflicts that they may have.
 ONCE = {
-    "mirt__cu_mm_rows_put": 4,  # a row's two ints are stored apart here, at once by nvcc: 2-way
     "mirt__cu_sums_leave": 5,
 }
 # Lines of these say how something is accessed, not who accesses it.
