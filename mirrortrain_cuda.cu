@@ -1365,8 +1365,10 @@ template <int BYTES> static inline __device__ mirt__cu_bytes<BYTES> mirt__cu_loa
 }
 template <int BYTES> static inline __device__ void mirt__cu_store_bytes(void *to, const mirt__cu_bytes<BYTES> &from) {
 #ifdef MIRT_SIM
+    mirt__cu_bytes<BYTES> whole = from;
     mirt_sim::check_aligned(to, BYTES);
-    memcpy(to, from.word, BYTES);
+    mirt_sim::keep_whole(whole);
+    memcpy(to, whole.word, BYTES);
 #else
     if (BYTES == 16) {
         *static_cast<uint4 *>(to) = make_uint4(from.word[0], from.word[1 % (BYTES / 4)], from.word[2 % (BYTES / 4)],

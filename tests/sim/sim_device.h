@@ -132,6 +132,8 @@ inline T slot(const char *slots, unsigned lane) {
 }
 [[noreturn]] void fatal(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* The compiler does not store its members one by one. */
+template <class T> inline void keep_whole(T &x) { asm volatile("" : "+m"(x)); }
 /* An access of several numbers at once, which a device refuses anywhere else. */
 inline void check_aligned(const void *at, size_t bytes) {
     if (reinterpret_cast<uintptr_t>(at) % bytes) fatal("misaligned address: %zu bytes at once at %p", bytes, at);
