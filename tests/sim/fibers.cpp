@@ -54,7 +54,7 @@ const size_t stack_bytes = 512 << 10;
 #else
 const size_t stack_bytes = 128 << 10;
 #endif
-const size_t page = 4096, shared_bytes = 256 << 10, static_limit = 48 << 10, most_shared = 227 << 10, canary_bytes = 64;
+const size_t page = 4096, shared_bytes = 256 << 10, static_limit = 48 << 10, canary_bytes = 64;
 const unsigned warp = 32;
 
 struct Fiber {
@@ -438,9 +438,9 @@ void *shared_array(Site *site, size_t bytes, size_t align, const char *name) {
     e->static_bytes += bytes;
     if (e->static_bytes > static_limit)
         fatal("shared memory: static arrays up to '%s' are %zu bytes, more than 48 KiB", name, e->static_bytes);
-    if (e->static_bytes + e->kernel->shared > most_shared)
+    if (e->static_bytes + e->kernel->shared > most_shared())
         fatal("shared memory: arrays up to '%s' and what the launch asks for are more than %zu bytes", name,
-              most_shared);
+              most_shared());
     site->at = array_room(e, bytes, align < 16 ? 16 : align, name);
     site->block = e->block;
     TSAN(__tsan_acquire(&e->garbage);)

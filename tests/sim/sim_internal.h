@@ -25,6 +25,9 @@ struct Running {
 };
 extern __thread Running running;
 
+/* streams.cpp. Bytes of shared memory that a block may ask for, by the devices' compute capability. */
+size_t most_shared();
+
 /* fibers.cpp. The thread sanitizer is told what is ordered and what is not: a stream, and each branch of a graph on it,
  * is a lane, a thread of the sanitizer's own; all else has no lanes and these do nothing. */
 struct Lane;

@@ -517,7 +517,7 @@ struct KernelWork : Work {
 };
 
 /* Bytes of dynamic shared memory that a kernel was promised on a device, where it is more than it gets anyway. */
-static const size_t most_shared = 227 << 10, usual_shared = 48 << 10;
+static const size_t usual_shared = 48 << 10;
 static std::map<std::pair<const void *, int>, size_t> promised_shared;
 
 /* Of the calling thread, above here. */
@@ -545,9 +545,9 @@ cudaError_t submit(const Kernel &k, cudaStream_t stream) {
                 kernel_name(k.name).c_str(), k.grid.x, k.grid.y, k.grid.z, k.block.x, k.block.y, k.block.z);
         return set_error(cudaErrorInvalidConfiguration);
     }
-    if (k.shared > most_shared) {
+    if (k.shared > most_shared()) {
         fprintf(stderr, "sim: note: kernel %s wants %zu bytes of dynamic shared memory, there are %zu\n",
-                kernel_name(k.name).c_str(), k.shared, most_shared);
+                kernel_name(k.name).c_str(), k.shared, most_shared());
         return set_error(cudaErrorInvalidValue);
     }
     if (k.shared > usual_shared && k.function && k.shared > promised_shared[{k.function, device_now}]) {
@@ -589,6 +589,10 @@ int report_leaks() {
 }
 } // namespace mirt_sim
 
+size_t mirt_sim::most_shared() {
+    const int capability = options().capability;
+    return (size_t)(capability >= 90 ? 227 : capability > 80 ? 99 : capability == 80 ? 163 : 64) << 10;
+}
 int mirt_sim::code_made_for() { return options().code ? options().code : options().capability; }
 
 cudaError_t cudaGetDeviceCount(int *count) {
@@ -620,8 +624,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device) {
     snprintf(p->name, sizeof p->name, "Simulated GPU %d", device);
     p->totalGlobalMem = options().memory;
     p->sharedMemPerBlock = 48 << 10;
-    p->sharedMemPerBlockOptin = 227 << 10;
-    p->sharedMemPerMultiprocessor = 228 << 10;
+    p->sharedMemPerBlockOptin = most_shared();
+    p->sharedMemPerMultiprocessor = most_shared() + (options().capability < 80 ? 0 : 1 << 10);
     p->regsPerBlock = p->regsPerMultiprocessor = 65536;
     p->warpSize = 32;
     p->maxThreadsPerBlock = 1024;
@@ -751,7 +755,7 @@ const char *cudaGetErrorString(cudaError_t error) {
 cudaError_t cudaFuncSetAttribute(const void *function, cudaFuncAttribute attribute, int value) {
     API("cudaFuncSetAttribute", cudaErrorInvalidValue);
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
-    if (value < 0 || (size_t)value > most_shared) return set_error(cudaErrorInvalidValue);
+    if (value < 0 || (size_t)value > most_shared()) return set_error(cudaErrorInvalidValue);
     promised_shared[{function, device_now}] = (size_t)value;
     return cudaSuccess;
 }

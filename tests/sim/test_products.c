@@ -7,6 +7,7 @@
 #include "../bfloat16.h"
 #include "../float16.h"
 #include "../tap.h"
+#include "sim.h"
 
 static const mirt__host products_host = {mirt__fail, mirt__calloc, free, mirt__now};
 static const mirt__backend *products_backend;
@@ -553,5 +554,10 @@ int main(void) {
         }
         products_backend->close(products_device);
     }
+    mirt_sim_set("capability", 75); /* too little shared memory for large tiles of weight gradients */
+    products_device = products_backend->open(&products_host, opening(0, false));
+    if (!products_device) return 1;
+    products_test_stored_weights(f16);
+    products_backend->close(products_device);
     return done_testing();
 }
