@@ -13,7 +13,13 @@ static bool mirt__half_makes(const mirt__node *node, bool elements) {
     return node->op->half_out && node->op->half && node->op->half(node);
 }
 
-/* Whether it can read the input so. Images have four axes, as all that convolutions make. */
+/* Whether `t` is a stored image in float32: rows of the batch with the four axes of what convolutions make. Tensors
+   without rows are made of weights. */
+static bool mirt__half_image(const mirt_tensor *t) {
+    return !t->lazy && t->shape.rank == 4 && mirt__is_batched(&t->shape) && t->dtype == MIRT_FLOAT32;
+}
+
+/* Whether it can read the input so. */
 static bool mirt__half_reads(const mirt__node *node, int input, bool elements) {
     if (node->op->shape_only >> input & 1 || mirt__half_runs(node, elements)) return true;
     return (node->op->half_in >> input & 1) && node->op->half && node->op->half(node);
@@ -42,9 +48,8 @@ static bool mirt__half_ties(const mirt__node *node) {
 /* Whether a gradient made in float32 is worth a copy of half the size for the normalizations that read it several
    times, while nothing needs it as it is. */
 MIRT__TRAINING bool mirt__half_worth(const mirt_tensor *t, const mirt__storage_costs *costs, bool elements) {
-    return t && !t->lazy && t->shape.rank == 4 && t->dtype == MIRT_FLOAT32 && t->node->op->run &&
-           !mirt__half_makes(t->node, elements) && t->pass.half.readers == t->uses &&
-           mirt__storage_copy(t, t->pass.half.profits, costs);
+    return t && mirt__half_image(t) && t->node->op->run && !mirt__half_makes(t->node, elements) &&
+           t->pass.half.readers == t->uses && mirt__storage_copy(t, t->pass.half.profits, costs);
 }
 
 /* Puts those copies behind what they copy. */
@@ -90,9 +95,8 @@ MIRT__LIB void mirt__fuse_half(mirt__graph *graph, const mirt__storage_costs *co
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
         for (int k = 0; k < node->num_out; k++) {
-            const mirt_tensor *t = node->out[0];
-            node->out[k]->pass.half.possible = k == 0 && !t->lazy && t->shape.rank == 4 && t->dtype == MIRT_FLOAT32 &&
-                                               mirt__half_makes(node, elements);
+            mirt_tensor *t = node->out[k];
+            t->pass.half.possible = k == 0 && mirt__half_image(t) && mirt__half_makes(node, elements);
         }
     }
     for (int i = 0; i < count; i++) {
