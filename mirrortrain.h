@@ -35287,9 +35287,10 @@ MIRT__TRAINING_LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *con
 MIRT__TRAINING void mirt__fuse_repeated(const mirt__node *sum) {
     for (int k = 0; k < 2; k++) {
         mirt_tensor *t = sum->in[k];
+        if (t->node->id != MIRT__OP_broadcast || t->uses != 1) continue;
         const mirt_shape *small = &t->node->in[0]->shape;
-        if (t->node->id != MIRT__OP_broadcast || t->uses != 1 || small->rank != t->shape.rank) continue;
-        if (mirt__shape_equal(&sum->in[1 - k]->shape, &sum->out[0]->shape)) t->shape = *small;
+        if (small->rank == t->shape.rank && mirt__shape_equal(&sum->in[1 - k]->shape, &sum->out[0]->shape))
+            t->shape = *small;
     }
 }
 
