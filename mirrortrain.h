@@ -30920,6 +30920,7 @@ struct mirt__node {
     mirt__graph *graph;
     bool live;
     bool backward; /* of a gradient */
+    bool of_model; /* of a function: copied from a model, or in the gradient of such a node; the loss is not */
     const mirt__node *repeats; /* of the forward pass, whose output it computes once more, or NULL */
     bool steady;   /* determined by inputs and frozen weights row by row, while features are looked for */
 };
@@ -30939,6 +30940,7 @@ struct mirt__graph {
     int count, capacity;
     const char *scope; /* name of the layer being recorded */
     bool backward;     /* gradients are being recorded */
+    bool of_model;     /* a model's nodes are being copied, or their gradients recorded */
     mirt_status status; /* the first error */
     char error[512];
     mirt_model *model;       /* whose graph it is, or NULL */
@@ -34616,6 +34618,7 @@ static mirt__node *mirt__graph_new_node(mirt__graph *graph, mirt__op_id id, cons
     node->graph = graph;
     node->name = graph->scope;
     node->backward = graph->backward;
+    node->of_model = graph->of_model;
     node->num_in = num_in;
     if (node->a.family != node->op->family)
         return mirt__fail(MIRT_E_INVALID, "its attributes are those of another family of operations"),
@@ -34742,14 +34745,14 @@ static bool mirt__copy_node(mirt__graph *graph, const mirt__copying *c, const mi
 }
 
 MIRT__LIB bool mirt__graph_copy(mirt__graph *graph, const mirt__copying *c, mirt_tensor **keep, int count) {
+    bool good = true;
     mirt__mark_live(c->source, keep, count, c->replaced, c->num_replaced);
     for (int k = 0; k < c->num_replaced; k++) ((mirt_tensor *)c->replaced[k])->pass.copy = c->replacement[k];
-    for (int i = 0; i < c->source->count; i++) {
-        if (c->source->node[i]->live && !mirt__copy_node(graph, c, c->source->node[i])) {
-            mirt__graph_poison(graph);
-            return false;
-        }
-    }
+    graph->of_model = true;
+    for (int i = 0; i < c->source->count && good; i++)
+        good = !c->source->node[i]->live || mirt__copy_node(graph, c, c->source->node[i]);
+    graph->of_model = false;
+    if (!good) return mirt__graph_poison(graph), false;
     for (int i = 0; i < count; i++) {
         if (keep[i]) keep[i] = keep[i]->pass.copy;
     }
@@ -34870,6 +34873,7 @@ MIRT__TRAINING void mirt__node_gradient(mirt__graph *graph, mirt__node *node) {
         return;
     }
     graph->scope = node->name;
+    graph->of_model = node->of_model;
     node->op->gradient(node, dy, dx);
     for (int k = 0; k < node->num_in && graph->status == MIRT_OK; k++) {
         if (dx[k] && node->in[k]->needs_grad) mirt__gradient_add(node->in[k], dx[k]);
@@ -34886,7 +34890,7 @@ MIRT__TRAINING_LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *const *
     }
     graph->backward = true;
     for (int i = nodes - 1; i >= 0 && graph->status == MIRT_OK; i--) mirt__node_gradient(graph, graph->node[i]);
-    graph->backward = false;
+    graph->backward = graph->of_model = false;
     graph->scope = NULL;
     return graph->status == MIRT_OK;
 }
@@ -35089,8 +35093,9 @@ MIRT__LIB void mirt__fuse_tiled(mirt__graph *graph, const mirt__storage_costs *c
 /* The policy mixed_bfloat16 (or mixed_float16, `half` says which), for kernels that read and write by tiled_reads:
    products of convolutions are of numbers rounded to bfloat16, added up in float32; images that are written and read by
    nodes that can are stored as bfloat16. Weights, statistics, sums, gradients of weights and what is kept are float32.
-   A gradient made in float32 that normalizations read is copied. `elements`: so are images that elementwise kernels
-   read and write. After tiled_reads.c. On an error the graph is marked. */
+   A gradient made in float32 that normalizations read is copied. `elements`: images of models that elementwise kernels
+   read and write are stored so, too; of custom losses and metrics they are float32. After tiled_reads.c. On an error
+   the graph is marked. */
 
 MIRT__LIB void mirt__fuse_half(mirt__graph *graph, const mirt__storage_costs *costs, mirt_dtype half,
                                bool elements, mirt_tensor *const *keep, int count);
@@ -35444,8 +35449,9 @@ MIRT__TRAINING mirt_tensor *mirt__storage_repeat(mirt__graph *graph, const mirt_
     const mirt__node *node = t->node;
     graph->scope = node->name;
     graph->backward = true;
+    graph->of_model = node->of_model;
     mirt_tensor *again = mirt__record(graph, node->id, &node->a, node->in, node->num_in);
-    graph->backward = false;
+    graph->backward = graph->of_model = false;
     graph->scope = NULL;
     if (again) again->node->repeats = node;
     return again;
@@ -35880,9 +35886,10 @@ MIRT__LIB void mirt__fuse_tiled(mirt__graph *graph, const mirt__storage_costs *c
 
 /* Stores images as 16-bit numbers under a mixed policy. */
 
-/* Whether an elementwise kernel runs that reads and writes them so: not where readers compute what it would. */
+/* Whether an elementwise kernel runs that reads and writes them so: not where readers compute what it would, and not in
+   losses and metrics. */
 static bool mirt__half_runs(const mirt__node *node, bool elements) {
-    return elements && node->op->half_elements && !node->out[0]->lazy;
+    return elements && node->of_model && node->op->half_elements && !node->out[0]->lazy;
 }
 
 /* Whether the node's kernel can write its first output so. */

@@ -78,6 +78,7 @@ static mirt__node *mirt__graph_new_node(mirt__graph *graph, mirt__op_id id, cons
     node->graph = graph;
     node->name = graph->scope;
     node->backward = graph->backward;
+    node->of_model = graph->of_model;
     node->num_in = num_in;
     if (node->a.family != node->op->family)
         return mirt__fail(MIRT_E_INVALID, "its attributes are those of another family of operations"),
@@ -204,14 +205,14 @@ static bool mirt__copy_node(mirt__graph *graph, const mirt__copying *c, const mi
 }
 
 MIRT__LIB bool mirt__graph_copy(mirt__graph *graph, const mirt__copying *c, mirt_tensor **keep, int count) {
+    bool good = true;
     mirt__mark_live(c->source, keep, count, c->replaced, c->num_replaced);
     for (int k = 0; k < c->num_replaced; k++) ((mirt_tensor *)c->replaced[k])->pass.copy = c->replacement[k];
-    for (int i = 0; i < c->source->count; i++) {
-        if (c->source->node[i]->live && !mirt__copy_node(graph, c, c->source->node[i])) {
-            mirt__graph_poison(graph);
-            return false;
-        }
-    }
+    graph->of_model = true;
+    for (int i = 0; i < c->source->count && good; i++)
+        good = !c->source->node[i]->live || mirt__copy_node(graph, c, c->source->node[i]);
+    graph->of_model = false;
+    if (!good) return mirt__graph_poison(graph), false;
     for (int i = 0; i < count; i++) {
         if (keep[i]) keep[i] = keep[i]->pass.copy;
     }
@@ -332,6 +333,7 @@ MIRT__TRAINING void mirt__node_gradient(mirt__graph *graph, mirt__node *node) {
         return;
     }
     graph->scope = node->name;
+    graph->of_model = node->of_model;
     node->op->gradient(node, dy, dx);
     for (int k = 0; k < node->num_in && graph->status == MIRT_OK; k++) {
         if (dx[k] && node->in[k]->needs_grad) mirt__gradient_add(node->in[k], dx[k]);
@@ -348,7 +350,7 @@ MIRT__TRAINING_LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *const *
     }
     graph->backward = true;
     for (int i = nodes - 1; i >= 0 && graph->status == MIRT_OK; i--) mirt__node_gradient(graph, graph->node[i]);
-    graph->backward = false;
+    graph->backward = graph->of_model = false;
     graph->scope = NULL;
     return graph->status == MIRT_OK;
 }

@@ -265,6 +265,7 @@ struct mirt__node {
     mirt__graph *graph;
     bool live;
     bool backward; /* of a gradient */
+    bool of_model; /* of a function: copied from a model, or in the gradient of such a node; the loss is not */
     const mirt__node *repeats; /* of the forward pass, whose output it computes once more, or NULL */
     bool steady;   /* determined by inputs and frozen weights row by row, while features are looked for */
 };
@@ -284,6 +285,7 @@ struct mirt__graph {
     int count, capacity;
     const char *scope; /* name of the layer being recorded */
     bool backward;     /* gradients are being recorded */
+    bool of_model;     /* a model's nodes are being copied, or their gradients recorded */
     mirt_status status; /* the first error */
     char error[512];
     mirt_model *model;       /* whose graph it is, or NULL */

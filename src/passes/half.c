@@ -2,9 +2,10 @@
 #include "../ops/ops.h"
 /* Stores images as 16-bit numbers under a mixed policy. */
 
-/* Whether an elementwise kernel runs that reads and writes them so: not where readers compute what it would. */
+/* Whether an elementwise kernel runs that reads and writes them so: not where readers compute what it would, and not in
+   losses and metrics. */
 static bool mirt__half_runs(const mirt__node *node, bool elements) {
-    return elements && node->op->half_elements && !node->out[0]->lazy;
+    return elements && node->of_model && node->op->half_elements && !node->out[0]->lazy;
 }
 
 /* Whether the node's kernel can write its first output so. */

@@ -109,8 +109,9 @@ MIRT__TRAINING mirt_tensor *mirt__storage_repeat(mirt__graph *graph, const mirt_
     const mirt__node *node = t->node;
     graph->scope = node->name;
     graph->backward = true;
+    graph->of_model = node->of_model;
     mirt_tensor *again = mirt__record(graph, node->id, &node->a, node->in, node->num_in);
-    graph->backward = false;
+    graph->backward = graph->of_model = false;
     graph->scope = NULL;
     if (again) again->node->repeats = node;
     return again;

@@ -339,6 +339,45 @@ static void check_choices(const network *n, int steps) {
     free(plain);
 }
 
+static mirt_tensor *far_squares(mirt_tensor *labels, mirt_tensor *output, void *user) {
+    (void)user;
+    return mirt_reduce_mean(mirt_square(mirt_subtract(output, mirt_scale(labels, 4, 0))), 14, false);
+}
+
+/* A custom loss is computed in float32: squares of differences beyond 256 are no float16. */
+static double far_loss(const char *devices, const char *policy) {
+    static const mirt_custom_loss squares = {"far_squares", far_squares, NULL};
+    mirt_strategy *s = strategy_on(devices, 2);
+    mirt_model *m = s ? mirt_model_create(s, "far") : NULL;
+    mirt_conv2d_desc conv;
+    mirt_compile_desc c;
+    mirt_data data;
+    mirt_logs logs;
+    double loss = NAN;
+    memset(&conv, 0, sizeof conv);
+    memset(&c, 0, sizeof c);
+    memset(&data, 0, sizeof data);
+    conv.filters = 1;
+    conv.kernel[0] = conv.kernel[1] = 3;
+    conv.padding = MIRT_SAME;
+    c.optimizer = mirt_sgd(1e-5f, 0, false);
+    c.custom_losses[0] = &squares;
+    data.x[0] = data.y[0] = mirt_make_array(digit_pixels, MIRT_UINT8, MIRT_SHAPE(BATCH, 28, 28, 1));
+    if (!m) return loss;
+    mirt_model_output(m, mirt_conv2d(mirt_rescale(mirt_input(m, MIRT_SHAPE(28, 28, 1)), 1.0f / 255, 0), &conv));
+    if (mirt_set_dtype_policy(m, policy) == MIRT_OK && mirt_compile(m, &c) == MIRT_OK &&
+        mirt_train_on_batch(m, &data, &logs) == MIRT_OK)
+        loss = mirt_logs_value(&logs, "loss");
+    mirt_strategy_destroy(s);
+    return loss;
+}
+static void check_custom_loss(void) {
+    const double plain = far_loss("cpu", "float32"), brain = far_loss("gpu:0", "mixed_bfloat16"),
+                 own = far_loss("gpu:0", "mixed_float16");
+    ok(fabs(brain - plain) < 1e-5 * plain && fabs(own - plain) < 1e-5 * plain,
+       "a custom loss of %.1f: mixed_bfloat16 has %.1f, mixed_float16 %.1f", plain, brain, own);
+}
+
 /* >>the loss's scale */
 
 /* All that a file has of the model. */
@@ -531,6 +570,7 @@ int main(void) {
     check_stored(&mnist);
     check_stored(&norms);
     check_stored(&gates);
+    check_custom_loss();
     check_training(&mnist, small ? 3 : 20);
     check_training(&norms, small ? 4 : 15);
     check_training(&gates, small ? 3 : 10);
