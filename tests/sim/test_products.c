@@ -390,7 +390,7 @@ static void products_test_pool(int64_t rows, int64_t h, int64_t w, int64_t ci, i
     free(wanted);
 }
 
-/* Elements of each dtype: of a, b, y and what is added, if `adds`; y may replace a. `repeats`: dimensions of b that are
+/* Elements of each dtype: of a, b and y; what is added, if `adds`, is as a; y may replace a. `repeats`: dimensions of b that are
    1, by bits; c has the others. Results in 16 bits are those of the reference, rounded: exactly, but for what is
    computed by several operations. */
 static void products_test_binary(mirt__binary_kind kind, int64_t pixels, int64_t channels, unsigned repeats,
@@ -411,7 +411,7 @@ static void products_test_binary(mirt__binary_kind kind, int64_t pixels, int64_t
         if (repeats >> i & 1) added *= dim[i];
     }
     products_array x = products_make(count, dtype[0]), z = products_make(others, dtype[1]),
-                   y = products_make(count, dtype[2]), c = products_make(added, dtype[1]);
+                   y = products_make(count, dtype[2]), c = products_make(added, dtype[0]);
     b.a = x.x;
     b.b = z.x;
     b.y = y.x;
@@ -421,7 +421,7 @@ static void products_test_binary(mirt__binary_kind kind, int64_t pixels, int64_t
         if (y.dtype != MIRT_FLOAT32) y.x[i] = products_widen(products_round(y.x[i], y.dtype), y.dtype);
         y.size[i] = fabsf(y.x[i]);
     }
-    b.a_dtype = x.dtype, b.b_dtype = b.c_dtype = z.dtype, b.y_dtype = y.dtype;
+    b.a_dtype = x.dtype, b.b_dtype = z.dtype, b.c_dtype = c.dtype, b.y_dtype = y.dtype;
     b.c = adds ? c.device : NULL;
     b.a = x.device;
     b.b = z.device;
@@ -442,10 +442,10 @@ static void products_test_binary(mirt__binary_kind kind, int64_t pixels, int64_t
     products_free(&c);
 }
 
-/* Sums of products over pixels, or over channels. */
-static void products_test_reduced(int64_t channels, unsigned axes, mirt_dtype dtype) {
-    enum { IMAGES = 3, PIXELS = 35 };
-    const int64_t count = IMAGES * PIXELS * channels, results = axes == 2 ? IMAGES * channels : IMAGES * PIXELS;
+/* Means of products over pixels, or over channels. */
+static void products_test_reduced(int64_t pixels, int64_t channels, unsigned axes, mirt_dtype dtype) {
+    enum { IMAGES = 3 };
+    const int64_t count = IMAGES * pixels * channels, results = axes == 2 ? IMAGES * channels : IMAGES * pixels;
     products_array x = products_make(count, dtype), by = products_make(count, dtype),
                    y = products_make(results, MIRT_FLOAT32);
     mirt__reduce r;
@@ -454,7 +454,7 @@ static void products_test_reduced(int64_t channels, unsigned axes, mirt_dtype dt
     r.rank = 3;
     r.axes = axes;
     r.dim[0] = IMAGES;
-    r.dim[1] = PIXELS;
+    r.dim[1] = pixels;
     r.dim[2] = channels;
     r.x = x.device;
     r.by = by.device;
@@ -462,14 +462,14 @@ static void products_test_reduced(int64_t channels, unsigned axes, mirt_dtype dt
     r.y = (float *)y.device;
     memset(y.x, 0, (size_t)results * sizeof *y.x);
     for (int64_t i = 0; i < count; i++) {
-        const int64_t to = axes == 2 ? i / channels / PIXELS * channels + i % channels : i / channels;
-        y.x[to] += x.x[i] * by.x[i] / (float)(axes == 2 ? PIXELS : channels);
+        const int64_t to = axes == 2 ? i / channels / pixels * channels + i % channels : i / channels;
+        y.x[to] += x.x[i] * by.x[i] / (float)(axes == 2 ? pixels : channels);
     }
     for (int64_t i = 0; i < results; i++) y.size[i] = 1;
     products_run(products_reduce, &r);
     const double error = products_error(&y);
-    ok(error < 1e-6, "means of products of dtype %d, %d channels, over axes %u: off by %.1e", (int)dtype, (int)channels,
-       axes, error);
+    ok(error < 1e-6, "means of products of dtype %d, %d pixels of %d channels, over axes %u: off by %.1e", (int)dtype,
+       (int)pixels, (int)channels, axes, error);
     products_free(&x);
     products_free(&by);
     products_free(&y);
@@ -506,11 +506,12 @@ static void products_test_elements(mirt_dtype half) {
                                      set & 4 ? half : MIRT_FLOAT32};
         for (int i = 0; i < 12; i++)
             products_test_binary(kinds[(set + i) % 3], 3 + i % 2, channels[i % 3], repeats[i / 3], dtype,
-                                 dtype[0] == dtype[2] && i % 2, i % 3 == 1);
+                                 dtype[0] == dtype[2] && i % 2, (set + i) % 3 == 1);
         for (int64_t count = 1; set < 4 && count < 2000; count = count * 5 + 3)
             products_test_unary(count, dtype[0], dtype[1]);
     }
-    for (int i = 0; i < 6; i++) products_test_reduced(channels[i % 3], i < 3 ? 2 : 4, i % 2 ? MIRT_FLOAT32 : half);
+    for (int i = 0; i < 6; i++) products_test_reduced(35, channels[i % 3], i < 3 ? 2 : 4, i % 2 ? MIRT_FLOAT32 : half);
+    for (int i = 0; i < 3; i++) products_test_reduced(5000, channels[i], 2, half); /* in several chunks */
 }
 
 int main(void) {
