@@ -390,9 +390,9 @@ static void products_test_pool(int64_t rows, int64_t h, int64_t w, int64_t ci, i
     free(wanted);
 }
 
-/* Elements of each dtype: of a, b and y; what is added, if `adds`, is as a; y may replace a. `repeats`: dimensions of b that are
-   1, by bits; c has the others. Results in 16 bits are those of the reference, rounded: exactly, but for what is
-   computed by several operations. */
+/* Elements of each dtype: of a, b and y; what is added, if `adds`, is as a; y may replace a. `repeats`: dimensions of b
+   that are 1, by bits; c has the others. Results in 16 bits are those of the reference, rounded: exactly, but for what
+   is computed by several operations. */
 static void products_test_binary(mirt__binary_kind kind, int64_t pixels, int64_t channels, unsigned repeats,
                                  const mirt_dtype *dtype, bool replaced, bool adds) {
     const int64_t dim[4] = {2, pixels, 3, channels}, count = 6 * pixels * channels;
