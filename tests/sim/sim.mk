@@ -65,6 +65,7 @@ $(eval $(call SIM_RULES,sim-cover,,))
 # tests/sim/NAME.c, tests/gpu/NAME.c or tests/NAME.c, is one line too: SIM_C_TESTS += NAME.
 SIM_KERNEL_TESTS = test_kernels test_ops test_storage test_golden test_tensors test_depthwise test_conv_tiles test_norm test_augment
 SIM_C_TESTS += test_products
+SIM_C_TESTS += test_fuse
 SIM_C_TESTS += test_float16
 SIM_C_TESTS += test_training
 SIM_C_TESTS += test_ahead
