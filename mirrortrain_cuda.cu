@@ -3197,14 +3197,21 @@ template <int N> static inline __device__ void mirt__cu_sums_begin(mirt__cu_sums
 #pragma unroll
     for (int i = 0; i < N; i++) s.shift[i] = s.first[i] = s.second[i] = 0;
 }
-template <int N> static inline __device__ void mirt__cu_moments_add(mirt__cu_sums<N> &s, const float *x) {
+/* The same as mirt__cu_moments_add, but the caller sets the shift and the count. */
+template <int N> static inline __device__ void mirt__cu_moments_above(mirt__cu_sums<N> &s, const float *x) {
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        if (s.count == 0) s.shift[i] = x[i];
         const float away = x[i] - s.shift[i];
         s.first[i] += away;
         s.second[i] = fmaf(away, away, s.second[i]);
     }
+}
+template <int N> static inline __device__ void mirt__cu_moments_add(mirt__cu_sums<N> &s, const float *x) {
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        if (s.count == 0) s.shift[i] = x[i];
+    }
+    mirt__cu_moments_above<N>(s, x);
     s.count += 1;
 }
 template <int N>
@@ -6012,15 +6019,11 @@ static void mirt__cu_parts_total(mirt__cu *cu, const float *part, int64_t parts,
 
 #endif
 
-/* >>section cuda/depthwise.cu */
+/* >>section cuda/depthwise.cuh */
 
-/* Depthwise convolutions and both of their gradients in one pass. A thread owns some neighboring channels and walks
-   along a segment of the image's columns, holding in registers the outputs that the current column reaches. Shapes
-   without such a kernel are computed pixel by pixel. */
-
-#define MIRT__CU_DEPTH_TAPS 64
-#define MIRT__CU_DEPTH_BLOCKS 1024  /* of a grid, at most: as many chunks of sums */
-#define MIRT__CU_DEPTH_THREADS 262144 /* for which segments are cut shorter */
+#ifndef MIRT__CUDA_DEPTHWISE_CUH
+#define MIRT__CUDA_DEPTHWISE_CUH
+/* Depthwise convolutions: what a thread works on, and how it reads rows. */
 
 /* A unit is a segment of `length` columns of a block of rows of an image. Forward they are those of y, backward of dx:
    there number i of a line stands for those that y's number i is the last to reach, stride * i - padding and on. */
@@ -6100,13 +6103,63 @@ static inline __device__ void mirt__cu_depth_load(mirt__cu_depth_raw<HALF, N> &r
     if (there) raw.bytes = mirt__cu_load_bytes<HALF ? 2 * N : 4 * N>(near + (int64_t)away * (HALF ? 2 : 4));
     else mirt__cu_depth_none<HALF, N>(raw);
 }
-/* N numbers of a row that exists, or by `kept` zeros: then it is another row's place. */
+
+/* >>rows of stored tensors, in loops whose time is that of their instructions */
+
+/* Keeps a value in its register. The compiler would move its computation into a branch, and repeat it in each pass. */
+template <class T> static inline __device__ void mirt__cu_depth_keep(T &value) {
+#ifdef MIRT_SIM
+    (void)value;
+#else
+    if constexpr (sizeof value == 8) asm volatile("" : "+l"(value));
+    else asm volatile("" : "+r"(value));
+#endif
+}
+/* Sets zero in a rare branch. The compiler would set a constant before the branch, in each pass. */
+static inline __device__ void mirt__cu_depth_clear(float &value) {
+#ifdef MIRT_SIM
+    value = 0;
+#else
+    asm volatile("mov.b32 %0, 0;" : "=f"(value));
+#endif
+}
+/* The address `bytes` after a pointer that mirt__cu_depth_keep hid, so that the compiler no longer knows its memory. */
+static inline __device__ char *mirt__cu_depth_after(char *kept, int64_t bytes) {
+    char *at = kept + bytes;
+#ifndef MIRT_SIM
+    __builtin_assume(__isGlobal(at));
+#endif
+    return at;
+}
+/* Row `at` of `rows`, or the nearest one. */
+static inline __device__ int mirt__cu_depth_nearest(int at, int rows) { return at < 0 ? 0 : at < rows ? at : rows - 1; }
+/* Replaces a row beyond the image by zeros during the conversion to floats. With bfloat16 this takes no additional
+   instruction: `low` multiplies a word to get its lower number, `high` selects the upper one. With other types `low`
+   selects all of a word. */
+template <int HALF> struct mirt__cu_depth_mask {
+    uint32_t low, high;
+};
+template <int HALF> static inline __device__ void mirt__cu_depth_mask_of(bool there, mirt__cu_depth_mask<HALF> &mask) {
+    mask.low = !there ? 0u : HALF == MIRT__CU_HALVES ? 0x10000u : ~0u;
+    mask.high = there ? 0xFFFF0000u : 0u;
+    mirt__cu_depth_keep(mask.low);
+    if (HALF == MIRT__CU_HALVES) mirt__cu_depth_keep(mask.high);
+}
 template <int HALF, int N>
-static inline __device__ void mirt__cu_depth_take(mirt__cu_depth_raw<HALF, N> &raw, const char *near, int away,
-                                                  uint32_t kept) {
-    raw.bytes = mirt__cu_load_bytes<HALF ? 2 * N : 4 * N>(near + (int64_t)away * (HALF ? 2 : 4));
+static inline __device__ void mirt__cu_depth_masked(const mirt__cu_depth_raw<HALF, N> &raw,
+                                                    const mirt__cu_depth_mask<HALF> &mask, float *to) {
+    if constexpr (HALF == MIRT__CU_HALVES) {
 #pragma unroll
-    for (int i = 0; i < (HALF ? N / 2 : N); i++) raw.bytes.word[i] &= kept;
+        for (int i = 0; i < N; i += 2) {
+            to[i] = __uint_as_float(raw.bytes.word[i / 2] * mask.low);
+            to[i + 1] = __uint_as_float(raw.bytes.word[i / 2] & mask.high);
+        }
+    } else {
+        mirt__cu_depth_raw<HALF, N> kept;
+#pragma unroll
+        for (int i = 0; i < (HALF ? N / 2 : N); i++) kept.bytes.word[i] = raw.bytes.word[i] & mask.low;
+        mirt__cu_depth_floats<HALF, N>(kept, to);
+    }
 }
 
 /* Where a thread is. */
@@ -6135,14 +6188,27 @@ static inline __device__ void mirt__cu_depth_leave(const mirt__cu_depth &d, cons
                            blockIdx.x, first, blockIdx.y == 0, room);
 }
 
+#endif
+
+/* >>section cuda/depthwise.cu */
+
+/* Depthwise convolutions and both of their gradients in one pass. A thread owns some neighboring channels and walks
+   along a segment of the image's columns, holding in registers the outputs that the current column reaches. Shapes
+   without such a kernel are computed pixel by pixel. */
+
+#define MIRT__CU_DEPTH_TAPS 64
+#define MIRT__CU_DEPTH_BLOCKS 1024  /* of a grid, at most: as many chunks of sums */
+#define MIRT__CU_DEPTH_THREADS 262144 /* for which segments are cut shorter */
+
 /* >>forward: `LINES` rows of y at a time; column o + t of x, taken S at a time, reaches outputs o, o - 1, ... */
 
-/* USUAL: of training: the image is stored, and nothing follows but the moments. */
+/* USUAL: of training: the image is stored, and nothing follows but the moments. Its loop is unrolled by as many columns
+   as it takes for each sum to stay in its register. */
 template <int K, int S, int LINES, int N, int HALF, bool USUAL>
 static __global__ __launch_bounds__(128, K == 3 ? 3 : 2)
     void mirt__cu_depth_forward(mirt__cu_depth d) {
     MIRT_DYNAMIC_SHARED(float, room);
-    constexpr int OPEN = (K + S - 1) / S, READ = (LINES - 1) * S + K;
+    constexpr int OPEN = (K + S - 1) / S, READ = (LINES - 1) * S + K, TURNS = USUAL && K == 3 ? OPEN : 1;
     const mirt__cu_depth_place p = mirt__cu_depth_place_of<N>(d);
     mirt__cu_finish_columns<N> finish;
     mirt__cu_columns<N> columns;
@@ -6161,79 +6227,108 @@ static __global__ __launch_bounds__(128, K == 3 ? 3 : 2)
                        image = mirt__cu_divide32(line, d.by_lines);
         const int oy = (int)(line - image * (uint32_t)d.by_lines.by) * LINES, iy = oy * S - d.top;
         const int begin = (int)(unit - (int64_t)line * d.by_segments.by) * d.length,
-                  end = d.ow - begin < d.length ? d.ow : begin + d.length;
-        const int row = d.w * d.c, y_row = d.ow * d.c;
-        const char *const x_near = mirt__cu_depth_near<HALF>(d.x.data, ((int64_t)image * d.h + iy) * row + p.j);
-        char *const y_near = mirt__cu_depth_near<HALF>(d.e.y, ((int64_t)image * d.oh + oy) * y_row + p.j);
-        /* Rows beyond the image are read as the nearest one, and become zeros. */
-        uint32_t kept[READ];
-        int away[READ];
+                  end = d.ow - begin < d.length ? d.ow : begin + d.length, last = end + OPEN - 1;
+        const int lines = d.oh - oy < LINES ? d.oh - oy : LINES;
+        const int64_t row = (int64_t)d.w * d.c, y_row = (int64_t)d.ow * d.c, column = d.c * (HALF ? 2 : 4);
+        /* Rows, shifted so that pass o reads column o * S of x and writes column o of y. */
+        char *x_near[READ], *y_near[LINES];
+        mirt__cu_depth_mask<HALF> mask[READ];
 #pragma unroll
         for (int q = 0; q < READ; q++) {
-            const int nearest = iy + q < 0 ? 0 : iy + q < d.h ? iy + q : d.h - 1;
-            kept[q] = iy + q == nearest ? ~0u : 0u;
-            away[q] = (nearest - iy) * row + (begin * S - d.left) * d.c;
+            const int nearest = USUAL ? mirt__cu_depth_nearest(iy + q, d.h) : iy + q;
+            x_near[q] =
+                mirt__cu_depth_near<HALF>(d.x.data, ((int64_t)image * d.h + nearest) * row - d.left * d.c + p.j);
+            if (USUAL) mirt__cu_depth_keep(x_near[q]);
+            if (USUAL) mirt__cu_depth_mask_of<HALF>(iy + q == nearest, mask[q]);
+        }
+#pragma unroll
+        for (int r = 0; r < LINES; r++) {
+            y_near[r] =
+                mirt__cu_depth_near<HALF>(d.e.y, ((int64_t)image * d.oh + oy + r) * y_row - (OPEN - 1) * d.c + p.j);
+            if (USUAL) mirt__cu_depth_keep(y_near[r]);
+        }
+        /* Columns where x begins and ends; the pass whose outputs set the shift, -1 if it is set. */
+        int before = d.left, after = d.h > 0 ? d.left + d.w : 0, shift_at = sums.count == 0 ? begin + OPEN - 1 : -1;
+        if (USUAL) {
+            mirt__cu_depth_keep(before);
+            mirt__cu_depth_keep(after);
+            mirt__cu_depth_keep(shift_at);
+            sums.count += (float)(lines * (end - begin));
         }
         float sum[LINES][OPEN][N] = {};
 #pragma unroll 1
-        for (int o = begin; o < end + OPEN - 1; o++) {
+        for (int o = begin; o < last;) {
 #pragma unroll
-            for (int t = 0; t < S; t++) {
-                const int ix = o * S + t - d.left;
-                const bool inside = ix >= 0 && ix < d.w && d.h > 0;
-                mirt__cu_depth_raw<HALF, N> raw[READ];
-                if (inside) {
+            for (int turn = 0; turn < TURNS; turn++) {
+                if (o >= last) continue;
 #pragma unroll
-                    for (int q = 0; q < READ; q++) mirt__cu_depth_take<HALF, N>(raw[q], x_near, away[q], kept[q]);
-                } else {
+                for (int t = 0; t < S; t++) {
+                    if (o * S + t >= before && o * S + t < after) {
+                        mirt__cu_depth_raw<HALF, N> raw[READ];
 #pragma unroll
-                    for (int q = 0; q < READ; q++) mirt__cu_depth_none<HALF, N>(raw[q]);
+                        for (int q = 0; q < READ; q++)
+                            mirt__cu_depth_load<HALF, N>(raw[q],
+                                                         mirt__cu_depth_after(x_near[q], (o * S + t) * column), 0,
+                                                         USUAL || (iy + q >= 0 && iy + q < d.h));
+#pragma unroll
+                        for (int q = 0; q < READ; q++) {
+                            float x[N];
+                            if constexpr (USUAL) mirt__cu_depth_masked<HALF, N>(raw[q], mask[q], x);
+                            else mirt__cu_depth_x<HALF, N>(d.x, columns, raw[q], iy + q >= 0 && iy + q < d.h, x);
+#pragma unroll
+                            for (int r = 0; r < LINES; r++) {
+                                const int ky = q - r * S;
+                                if (ky < 0 || ky >= K) continue;
+#pragma unroll
+                                for (int m = 0; m < OPEN; m++) {
+                                    if (t + m * S >= K) continue;
+                                    float *const to = sum[r][(m + OPEN - turn) % OPEN];
+#pragma unroll
+                                    for (int v = 0; v < N; v++)
+                                        to[v] = fmaf(x[v], k[ky * K + t + m * S][v], m + t + ky > 0 ? to[v] : 0.0f);
+                                }
+                            }
+                        }
+                    } else if (t == 0) {
+#pragma unroll
+                        for (int i = 0; i < LINES * N; i++)
+                            mirt__cu_depth_clear(sum[i / N][(OPEN - turn) % OPEN][i % N]);
+                    }
                 }
+                if (o >= begin + OPEN - 1) {
+                    constexpr int DONE = 2 * OPEN - 1;
+                    if (USUAL && o == shift_at) {
 #pragma unroll
-                for (int q = 0; q < READ; q++) away[q] += d.c;
-#pragma unroll
-                for (int q = 0; q < READ; q++) {
-                    float x[N];
-                    if constexpr (USUAL) mirt__cu_depth_floats<HALF, N>(raw[q], x);
-                    else mirt__cu_depth_x<HALF, N>(d.x, columns, raw[q], inside && kept[q], x);
+                        for (int v = 0; v < N; v++) sums.shift[v] = sum[0][(DONE - turn) % OPEN][v];
+                    }
 #pragma unroll
                     for (int r = 0; r < LINES; r++) {
-                        const int ky = q - r * S;
-                        if (ky < 0 || ky >= K) continue;
+                        if (r >= lines) break;
+                        float *const y = sum[r][(DONE - turn) % OPEN];
+                        if (!USUAL && d.e.bias) {
 #pragma unroll
-                        for (int m = 0; m < OPEN; m++) {
-                            if (t + m * S >= K) continue;
+                            for (int v = 0; v < N; v++) y[v] = __fadd_rn(y[v], finish.bias[v]);
+                        }
+                        if (!USUAL && d.e.norm.mean) {
 #pragma unroll
                             for (int v = 0; v < N; v++)
-                                sum[r][m][v] = fmaf(x[v], k[ky * K + t + m * S][v], sum[r][m][v]);
+                                y[v] = mirt__cu_normed(y[v], finish.mean[v], finish.factor[v], finish.offset[v]);
                         }
+                        if (!USUAL) mirt__cu_activate_n<N, true>(d.e.activation, y);
+                        mirt__cu_put<HALF, N>(mirt__cu_depth_after(y_near[r], o * column), d.e.dtype, 0, y);
+                        if (USUAL) mirt__cu_moments_above<N>(sums, y);
+                        else mirt__cu_sums_add<N>(d.e, finish, sums, y, y);
                     }
                 }
-            }
-            const int ox = o - (OPEN - 1);
 #pragma unroll
-            for (int r = 0; r < LINES; r++) {
-                if (ox >= begin && oy + r < d.oh) {
-                    float *y = sum[r][OPEN - 1];
-                    if (!USUAL && d.e.bias) {
+                for (int r = 0; r < LINES && TURNS == 1; r++) {
 #pragma unroll
-                        for (int v = 0; v < N; v++) y[v] = __fadd_rn(y[v], finish.bias[v]);
+                    for (int m = OPEN - 1; m > 0; m--) {
+#pragma unroll
+                        for (int v = 0; v < N; v++) sum[r][m][v] = sum[r][m - 1][v];
                     }
-                    if (!USUAL && d.e.norm.mean) {
-#pragma unroll
-                        for (int v = 0; v < N; v++)
-                            y[v] = mirt__cu_normed(y[v], finish.mean[v], finish.factor[v], finish.offset[v]);
-                    }
-                    if (!USUAL) mirt__cu_activate_n<N, true>(d.e.activation, y);
-                    mirt__cu_put<HALF, N>(y_near, d.e.dtype, (int64_t)(ox * d.c + r * y_row), y);
-                    if (USUAL) mirt__cu_moments_add<N>(sums, y);
-                    else mirt__cu_sums_add<N>(d.e, finish, sums, y, y);
                 }
-#pragma unroll
-                for (int m = OPEN - 1; m >= 0; m--) {
-#pragma unroll
-                    for (int v = 0; v < N; v++) sum[r][m][v] = m > 0 ? sum[r][m - 1][v] : 0.0f;
-                }
+                o++;
             }
         }
     }
@@ -6263,11 +6358,13 @@ static inline __device__ void mirt__cu_depth_parts(const mirt__cu_depth &d, cons
 }
 
 /* USUAL: of training, with operands that are stored: the gradient of a normalization's output, times the slope of ReLU
-   or ReLU6, with its sums. */
+   or ReLU6, with its sums. Its loop is unrolled as that of forward. Offsets are relative to the beginnings of tensors,
+   which have fewer than 2^31 numbers: an address then takes one instruction. */
 template <int K, int S, int LINES, int N, int HALF, int WANTS, bool USUAL>
 static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_depth_back(mirt__cu_depth d) {
     MIRT_DYNAMIC_SHARED(float, room);
-    constexpr int OPEN = (K + S - 1) / S, READ = LINES + OPEN - 1, MAKE = LINES * S;
+    constexpr int OPEN = (K + S - 1) / S, READ = LINES + OPEN - 1, MAKE = LINES * S,
+                  TURNS = USUAL && K == 3 && S == 1 ? K : 1;
     constexpr bool DX = WANTS != MIRT__CU_DEPTH_DKERNEL, DK = WANTS != MIRT__CU_DEPTH_DX;
     const mirt__cu_depth_place p = mirt__cu_depth_place_of<N>(d);
     mirt__cu_finish_columns<N> finish;
@@ -6288,123 +6385,140 @@ static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_d
     for (int64_t i = p.begin; p.live && i < d.units; i += p.step) {
         const uint32_t unit = (uint32_t)i, line = mirt__cu_divide32(unit, d.by_segments),
                        image = mirt__cu_divide32(line, d.by_lines);
-        const int a = d.first_y + (int)(line - image * (uint32_t)d.by_lines.by) * LINES, iy = a * S - d.top;
+        const int a = d.first_y + (int)(line - image * (uint32_t)d.by_lines.by) * LINES, iy = a * S - d.top,
+                  a0 = a - (OPEN - 1); /* first rows of dy that reach dx, of dx, of dy */
         const int begin = d.first_x + (int)(unit - line * (uint32_t)d.by_segments.by) * d.length,
                   end = d.end_x - begin < d.length ? d.end_x : begin + d.length;
-        const int x0 = begin * S - d.left > 0 ? begin * S - d.left : 0,
-                  x1 = end * S - d.left < d.w ? end * S - d.left : d.w; /* of dx */
+        int x0 = begin * S - d.left > 0 ? begin * S - d.left : 0,
+            x1 = d.h < 1 ? 0 : end * S - d.left < d.w ? end * S - d.left : d.w, /* of dx */
+            after = d.oh > 0 ? d.ow : 0;
         const int row = d.ow * d.c, x_row = d.w * d.c;
-        const int64_t dy_at = ((int64_t)image * d.oh + a - (OPEN - 1)) * row + p.j,
-                      x_at = ((int64_t)image * d.h + iy) * x_row + p.j;
-        const char *const dy_near = mirt__cu_depth_near<HALF>(d.dy.data, dy_at),
-                   *const z_near = mirt__cu_depth_near<HALF>(d.dy.z, dy_at);
-        const char *const x_near = mirt__cu_depth_near<HALF>(d.x.data, x_at),
-                   *const slope_near = mirt__cu_depth_near<HALF>(d.e.slope_x, x_at);
-        char *const dx_near = mirt__cu_depth_near<HALF>(d.e.y, x_at);
-        /* USUAL: rows beyond the image are read as the nearest one, and become zeros. */
-        uint32_t dy_kept[READ], x_kept[MAKE];
-        int dy_away[READ], x_away[MAKE];
-#pragma unroll
-        for (int q = 0; q < READ; q++) {
-            const int oy = a - (OPEN - 1) + q, nearest = oy < 0 ? 0 : oy < d.oh ? oy : d.oh - 1;
-            dy_kept[q] = oy == nearest ? ~0u : 0u;
-            dy_away[q] = (nearest - a + OPEN - 1) * row + (begin - (OPEN - 1)) * d.c;
-        }
-#pragma unroll
-        for (int q = 0; q < MAKE; q++) {
-            const int nearest = iy + q < 0 ? 0 : iy + q < d.h ? iy + q : d.h - 1;
-            x_kept[q] = iy + q == nearest ? ~0u : 0u;
-            x_away[q] = (nearest - iy) * x_row + ((begin - (OPEN - 1)) * S - d.left) * d.c;
-        }
-        float sum[DX ? MAKE : 1][K][N] = {}, x[DK ? MAKE : 1][K][N] = {};
-        const int one = d.c, step = S * d.c;
-        const char *const x_ahead = mirt__cu_depth_near<HALF>(x_near, (K - S) * d.c);
-#pragma unroll 1
-        for (int o = begin - (OPEN - 1); o < end; o++) {
-            const bool inside = o >= 0 && o < d.ow && d.oh > 0;
-            const int ix = o * S - d.left;
-            mirt__cu_depth_raw<HALF, N> raw[READ], raw_z[READ], raw_x[DK ? MAKE : 1][S];
-            if (USUAL && inside) {
-#pragma unroll
-                for (int q = 0; q < READ; q++)
-                    mirt__cu_depth_take<HALF, N>(raw[q], dy_near, dy_away[q], dy_kept[q]);
-            } else {
-#pragma unroll
-                for (int q = 0; q < READ; q++) {
-                    const int oy = a - (OPEN - 1) + q;
-                    const bool there = !USUAL && inside && oy >= 0 && oy < d.oh;
-                    mirt__cu_depth_load<HALF, N>(raw[q], dy_near, o * d.c + q * row, there);
-                    if (!USUAL && d.dy.kind != MIRT__CU_READ_PLAIN)
-                        mirt__cu_depth_load<HALF, N>(raw_z[q], z_near, o * d.c + q * row, there);
-                }
-            }
-            if constexpr (DK) {
-#pragma unroll
-                for (int s = 0; s < S; s++) {
-                    const int column = ix + K - S + s;
-                    const bool beside = column >= x0 && column < x1;
-                    if (USUAL && beside) {
-#pragma unroll
-                        for (int q = 0; q < MAKE; q++)
-                            mirt__cu_depth_take<HALF, N>(raw_x[q][s], x_ahead, x_away[q] + s * one, x_kept[q]);
-                    } else {
-#pragma unroll
-                        for (int q = 0; q < MAKE; q++)
-                            mirt__cu_depth_load<HALF, N>(raw_x[q][s], x_near, column * d.c + q * x_row,
-                                                         !USUAL && beside && iy + q >= 0 && iy + q < d.h);
-                    }
-#pragma unroll
-                    for (int q = 0; q < MAKE; q++) {
-                        if constexpr (USUAL) mirt__cu_depth_floats<HALF, N>(raw_x[q][s], x[q][K - S + s]);
-                        else mirt__cu_depth_x<HALF, N>(d.x, x_columns, raw_x[q][s],
-                                                       beside && iy + q >= 0 && iy + q < d.h, x[q][K - S + s]);
-                    }
-                }
-            }
+        const int64_t dy_first = ((int64_t)image * d.oh + a0) * row + p.j,
+                      x_first = ((int64_t)image * d.h + iy) * x_row + p.j;
+        const int64_t dy_from = USUAL ? 0 : dy_first, x_from = USUAL ? 0 : x_first;
+        const char *const dy_near = mirt__cu_depth_near<HALF>(d.dy.data, dy_from),
+                   *const z_near = mirt__cu_depth_near<HALF>(d.dy.z, dy_from);
+        const char *const x_near = mirt__cu_depth_near<HALF>(d.x.data, x_from),
+                   *const slope_near = mirt__cu_depth_near<HALF>(d.e.slope_x, x_from);
+        char *const dx_near = mirt__cu_depth_near<HALF>(d.e.y, x_from);
+        /* USUAL: offsets of column o of each row of dy, and of column o * S - left of x; how many rows of x exist. */
+        mirt__cu_depth_mask<HALF> dy_mask[READ], x_mask[MAKE];
+        int dy_away[READ], x_away[MAKE], made_rows = 0;
+        if (USUAL) {
 #pragma unroll
             for (int q = 0; q < READ; q++) {
-                float g[N];
-                if constexpr (USUAL) mirt__cu_depth_floats<HALF, N>(raw[q], g);
-                else mirt__cu_depth_dy<HALF, N>(d.dy, columns, raw[q], raw_z[q],
-                                                inside && a - (OPEN - 1) + q >= 0 && a - (OPEN - 1) + q < d.oh, g);
+                const int nearest = mirt__cu_depth_nearest(a0 + q, d.oh);
+                mirt__cu_depth_mask_of<HALF>(a0 + q == nearest, dy_mask[q]);
+                dy_away[q] = (int)dy_first + (nearest - a0) * row + (begin - (OPEN - 1)) * d.c;
+            }
 #pragma unroll
-                for (int made = 0; made < MAKE; made++) {
-                    const int ky = made - (q - (OPEN - 1)) * S;
-                    if (ky < 0 || ky >= K) continue;
+            for (int q = 0; q < MAKE; q++) {
+                const int nearest = mirt__cu_depth_nearest(iy + q, d.h);
+                mirt__cu_depth_mask_of<HALF>(iy + q == nearest, x_mask[q]);
+                x_away[q] = (int)x_first + (nearest - iy) * x_row + ((begin - (OPEN - 1)) * S - d.left) * d.c;
+                made_rows += iy + q == nearest;
+            }
+            if (x1 > x0) sums.count += (float)(made_rows * (x1 - x0));
+            mirt__cu_depth_keep(x0);
+            mirt__cu_depth_keep(x1);
+            mirt__cu_depth_keep(after);
+        }
+        float sum[DX ? MAKE : 1][K][N] = {}, x[DK ? MAKE : 1][K][N] = {};
+#pragma unroll 1
+        for (int o = begin - (OPEN - 1); o < end;) {
 #pragma unroll
-                    for (int kx = 0; kx < K; kx++) {
+            for (int turn = 0; turn < TURNS; turn++) {
+                if (o >= end) continue;
+                const bool inside = o >= 0 && (USUAL ? o < after : o < d.ow && d.oh > 0);
+                const int ix = o * S - d.left;
+                mirt__cu_depth_raw<HALF, N> raw[READ], raw_z[READ], raw_x[DK ? MAKE : 1][S], slope[MAKE][S];
+                const auto take_slope = [&](int s) {
 #pragma unroll
-                        for (int v = 0; v < N; v++) {
-                            if constexpr (DX) sum[made][kx][v] = fmaf(g[v], k[ky * K + kx][v], sum[made][kx][v]);
-                            if constexpr (DK) dk[ky * K + kx][v] = fmaf(g[v], x[made][kx][v], dk[ky * K + kx][v]);
-                        }
+                    for (int q = 0; q < MAKE; q++)
+                        mirt__cu_depth_load<HALF, N>(slope[q][s], slope_near,
+                                                     USUAL ? x_away[q] + s * d.c : (ix + s) * d.c + q * x_row,
+                                                     USUAL || (iy + q >= 0 && iy + q < d.h));
+                };
+                if (!USUAL || inside) {
+#pragma unroll
+                    for (int q = 0; q < READ; q++) {
+                        const bool there = USUAL || (inside && a0 + q >= 0 && a0 + q < d.oh);
+                        const int away = USUAL ? dy_away[q] : o * d.c + q * row;
+                        mirt__cu_depth_load<HALF, N>(raw[q], dy_near, away, there);
+                        if (!USUAL && d.dy.kind != MIRT__CU_READ_PLAIN)
+                            mirt__cu_depth_load<HALF, N>(raw_z[q], z_near, away, there);
                     }
                 }
-                if (DK && (!USUAL || d.db) && q >= OPEN - 1 && o >= begin) {
+                if constexpr (DK) {
 #pragma unroll
-                    for (int v = 0; v < N; v++) dk[DK ? K * K : 0][v] += g[v];
-                }
-            }
-            if (DX && o >= begin) {
+                    for (int s = 0; s < S; s++) {
+                        const int column = ix + K - S + s;
+                        const bool beside = column >= x0 && column < x1;
 #pragma unroll
-                for (int s = 0; s < S; s++) {
-                    if (ix + s < 0 || ix + s >= d.w) continue;
-                    mirt__cu_depth_raw<HALF, N> slope[MAKE];
-                    if (USUAL || d.e.slope.mean) {
+                        for (int q = 0; q < MAKE; q++)
+                            mirt__cu_depth_load<HALF, N>(
+                                raw_x[q][s], x_near, USUAL ? x_away[q] + (K - S + s) * d.c : column * d.c + q * x_row,
+                                beside && (USUAL || (iy + q >= 0 && iy + q < d.h)));
 #pragma unroll
                         for (int q = 0; q < MAKE; q++) {
-                            if (USUAL) mirt__cu_depth_take<HALF, N>(slope[q], slope_near, x_away[q] + s * one, ~0u);
-                            else
-                                mirt__cu_depth_load<HALF, N>(slope[q], slope_near, (ix + s) * d.c + q * x_row,
-                                                             iy + q >= 0 && iy + q < d.h);
+                            float *const to = x[q][(K - S + s + turn * S) % K];
+                            if constexpr (USUAL) mirt__cu_depth_masked<HALF, N>(raw_x[q][s], x_mask[q], to);
+                            else mirt__cu_depth_x<HALF, N>(d.x, x_columns, raw_x[q][s],
+                                                           beside && iy + q >= 0 && iy + q < d.h, to);
                         }
                     }
+                }
+                if (USUAL) { /* early, so that the loads overlap with the products */
+#pragma unroll
+                    for (int s = 0; s < S; s++) {
+                        if (ix + s >= x0 && ix + s < x1) take_slope(s);
+                    }
+                }
+                if (!USUAL || inside) {
+#pragma unroll
+                    for (int q = 0; q < READ; q++) {
+                        float g[N];
+                        if constexpr (USUAL) mirt__cu_depth_masked<HALF, N>(raw[q], dy_mask[q], g);
+                        else mirt__cu_depth_dy<HALF, N>(d.dy, columns, raw[q], raw_z[q],
+                                                        inside && a0 + q >= 0 && a0 + q < d.oh, g);
+#pragma unroll
+                        for (int made = 0; made < MAKE; made++) {
+                            const int ky = made - (q - (OPEN - 1)) * S;
+                            if (ky < 0 || ky >= K) continue;
+#pragma unroll
+                            for (int kx = 0; kx < K; kx++) {
+                                const int slot = (kx + turn * S) % K, tap = ky * K + kx;
+                                const bool first = kx + S >= K && ky + S >= K;
+#pragma unroll
+                                for (int v = 0; v < N; v++) {
+                                    if constexpr (DX) {
+                                        float &to = sum[made][slot][v];
+                                        to = fmaf(g[v], k[tap][v], first ? 0.0f : to);
+                                    }
+                                    if constexpr (DK) dk[tap][v] = fmaf(g[v], x[made][slot][v], dk[tap][v]);
+                                }
+                            }
+                        }
+                        if (DK && !USUAL && q >= OPEN - 1 && o >= begin) {
+#pragma unroll
+                            for (int v = 0; v < N; v++) dk[DK ? K * K : 0][v] += g[v];
+                        }
+                    }
+                } else if (DX) {
+#pragma unroll
+                    for (int i = 0; i < MAKE * S * N; i++)
+                        mirt__cu_depth_clear(sum[i / (S * N)][(K - S + i / N % S + turn * S) % K][i % N]);
+                }
+#pragma unroll
+                for (int s = 0; s < S && DX; s++) {
+                    if (USUAL ? ix + s < x0 || ix + s >= x1 : o < begin || ix + s < 0 || ix + s >= d.w) continue;
+                    if (!USUAL && d.e.slope.mean) take_slope(s);
 #pragma unroll
                     for (int q = 0; q < MAKE; q++) {
-                        if (USUAL ? !x_kept[q] : iy + q < 0 || iy + q >= d.h) continue;
-                        float *g = sum[DX ? q : 0][s], z[N], u[N];
+                        if (USUAL ? !x_mask[q].low : iy + q < 0 || iy + q >= d.h) continue;
+                        float *const g = sum[DX ? q : 0][(s + turn * S) % K], z[N], u[N];
                         if constexpr (USUAL) {
-                            mirt__cu_depth_floats<HALF, N>(slope[q], z);
+                            mirt__cu_depth_floats<HALF, N>(slope[q][s], z);
 #pragma unroll
                             for (int v = 0; v < N; v++) {
                                 const float away = __fsub_rn(z[v], finish.slope_mean[v]);
@@ -6413,10 +6527,9 @@ static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_d
                                 sums.first[v] += g[v];
                                 sums.second[v] = fmaf(g[v], away, sums.second[v]);
                             }
-                            sums.count += 1;
                         } else {
                             if (d.e.slope.mean) {
-                                mirt__cu_depth_floats<HALF, N>(slope[q], z);
+                                mirt__cu_depth_floats<HALF, N>(slope[q][s], z);
 #pragma unroll
                                 for (int v = 0; v < N; v++)
                                     u[v] = mirt__cu_normed(z[v], finish.slope_mean[v], finish.slope_factor[v],
@@ -6426,24 +6539,24 @@ static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_d
                             mirt__cu_sums_add<N>(d.e, finish, sums, g, z);
                         }
                         mirt__cu_put<HALF, N>(dx_near, d.e.dtype,
-                                              (int64_t)(USUAL ? x_away[q] + s * one : (ix + s) * d.c + q * x_row), g);
+                                              (int64_t)(USUAL ? x_away[q] + s * d.c : (ix + s) * d.c + q * x_row), g);
                     }
                 }
-            }
 #pragma unroll
-            for (int q = 0; q < READ; q++) dy_away[q] += one;
+                for (int q = 0; q < READ && USUAL; q++) dy_away[q] += d.c;
 #pragma unroll
-            for (int q = 0; q < MAKE; q++) x_away[q] += step;
+                for (int q = 0; q < MAKE; q++) {
+                    if (USUAL) x_away[q] += S * d.c;
 #pragma unroll
-            for (int q = 0; q < MAKE; q++) {
+                    for (int kx = 0; kx + S < K && TURNS == 1; kx++) {
 #pragma unroll
-                for (int kx = 0; kx < K; kx++) {
-#pragma unroll
-                    for (int v = 0; v < N; v++) {
-                        if constexpr (DX) sum[q][kx][v] = kx + S < K ? sum[q][(kx + S) % K][v] : 0.0f;
-                        if constexpr (DK) x[q][kx][v] = kx + S < K ? x[q][(kx + S) % K][v] : 0.0f;
+                        for (int v = 0; v < N; v++) {
+                            if constexpr (DX) sum[q][kx][v] = sum[q][kx + S][v];
+                            if constexpr (DK) x[q][kx][v] = x[q][kx + S][v];
+                        }
                     }
                 }
+                o++;
             }
         }
     }
@@ -6667,9 +6780,10 @@ static mirt__cu_depth_kernel mirt__cu_depth_back_of(mirt__cu_dtypes dtypes, mirt
 }
 static bool mirt__cu_depth_usual(const mirt__cu_depth *d, mirt__cu_depth_wants wants) {
     const mirt_activation_kind kind = d->e.slope.activation;
-    return wants == MIRT__CU_DEPTH_BOTH && d->dy.kind == MIRT__CU_READ_PLAIN &&
+    const int64_t x = (int64_t)d->h * d->w, y = (int64_t)d->oh * d->ow, pixels = x > y ? x : y;
+    return wants == MIRT__CU_DEPTH_BOTH && !d->db && d->dy.kind == MIRT__CU_READ_PLAIN &&
            d->x.kind == MIRT__CU_READ_PLAIN && d->e.slope.mean && (kind == MIRT_RELU || kind == MIRT_RELU6) &&
-           d->e.sums == MIRT__SUMS_GRADIENT;
+           d->e.sums == MIRT__SUMS_GRADIENT && (d->rows + 1) * pixels * d->c < INT32_MAX;
 }
 /* d has what is read, and e where dx is wanted. */
 static void mirt__cu_depth_gradients(mirt__cu *cu, mirt__cu_depth d, mirt__cu_depth_wants wants, mirt__real *const *sum,

@@ -391,6 +391,9 @@ static void finish(const call *c, double *sum[2], double *sum_size[2]) {
         sum[1][i % n] += (c->want[i] - sum[0][i % n]) * (c->want[i] - sum[0][i % n]) / rows;
 }
 
+/* A slope without a normalization to read: training with stored operands, where convolutions have no bias. */
+static bool biased(const call *c) { return !c->how->slope || c->how->norm; }
+
 /* Scratch of exactly the size that is asked for; what was left in it may not matter. `what` 0 makes all of backward (of
    depthwise ones and with both_at_once in one pass), 1 and 2 one gradient each. */
 static void run(const call *c, const mirt__kernels *k, mirt__team *team, int what) {
@@ -432,7 +435,7 @@ static void run(const call *c, const mirt__kernels *k, mirt__team *team, int wha
         if (one_pass) {
             g.x = &c->x_reader;
             g.dkernel = (float *)c->dkernel.data;
-            g.db = (float *)c->db.data;
+            g.db = biased(c) ? (float *)c->db.data : NULL;
         }
         k->conv_input_grad(&g, &where);
     }
@@ -443,7 +446,7 @@ static void run(const call *c, const mirt__kernels *k, mirt__team *team, int wha
         g.x = c->x_reader;
         g.dy = c->reader;
         g.dkernel = (float *)c->dkernel.data;
-        g.db = (float *)c->db.data;
+        g.db = biased(c) ? (float *)c->db.data : NULL;
         g.half = c->how->products;
         k->conv_weight_grad(&g, &where);
     }
@@ -474,7 +477,7 @@ static void written(call *c, array *out[WRITTEN]) {
     out[1] = c->epilogue.sums != MIRT__SUMS_NONE ? &c->sum[0] : NULL;
     out[2] = c->epilogue.sums != MIRT__SUMS_NONE ? &c->sum[1] : NULL;
     out[3] = c->back && !winograd ? &c->dkernel : NULL;
-    out[4] = c->back && !winograd ? &c->db : NULL;
+    out[4] = c->back && !winograd && biased(c) ? &c->db : NULL;
 }
 
 /* Every table and team: the values of the first, which are compared with double arithmetic. */
@@ -529,7 +532,7 @@ static void check(const shape *p, const setup *how, bool back, const mirt__kerne
     error = worse(error, error_of(&c.out, c.want, c.size));
     if (back && !winograd) {
         error = worse(error, error_of(&c.dkernel, dkernel, dkernel_size));
-        error = worse(error, error_of(&c.db, db, db_size));
+        if (biased(&c)) error = worse(error, error_of(&c.db, db, db_size));
     }
     for (int i = 0; i < 2 && c.epilogue.sums != MIRT__SUMS_NONE && p->rows > 0; i++)
         sum_error = worse(sum_error, error_of(&c.sum[i], sum[i], sum_size[i]));

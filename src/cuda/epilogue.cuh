@@ -164,14 +164,21 @@ template <int N> static inline __device__ void mirt__cu_sums_begin(mirt__cu_sums
 #pragma unroll
     for (int i = 0; i < N; i++) s.shift[i] = s.first[i] = s.second[i] = 0;
 }
-template <int N> static inline __device__ void mirt__cu_moments_add(mirt__cu_sums<N> &s, const float *x) {
+/* The same as mirt__cu_moments_add, but the caller sets the shift and the count. */
+template <int N> static inline __device__ void mirt__cu_moments_above(mirt__cu_sums<N> &s, const float *x) {
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        if (s.count == 0) s.shift[i] = x[i];
         const float away = x[i] - s.shift[i];
         s.first[i] += away;
         s.second[i] = fmaf(away, away, s.second[i]);
     }
+}
+template <int N> static inline __device__ void mirt__cu_moments_add(mirt__cu_sums<N> &s, const float *x) {
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        if (s.count == 0) s.shift[i] = x[i];
+    }
+    mirt__cu_moments_above<N>(s, x);
     s.count += 1;
 }
 template <int N>
