@@ -35,7 +35,7 @@ REACHED = 0.8   # of tb, by kernels that read and write several tensors
 # depthwise convolutions of 3x3, of an output or a gradient of the input: stored with stride 1 and 2, lazy.
 STEP, TAP, NORM, BACK, AROUND = 204, 102, 620, 500, 1200
 WEIGHTS, WEIGHTS_BIAS = {128: 108, 64: 128}, 55
-DEPTHWISE, DEPTHWISE_BACK = {1: 24, 2: 46, "lazy": 41}, {1: 58, 2: 33, "lazy": 95}
+DEPTHWISE, DEPTHWISE_BACK = {1: 18, 2: 26, "lazy": 41}, {1: 44, 2: 28, "lazy": 95}
 # Images per second of one GPU in training ResNet50 v1.5 in mixed precision, and whose figures they are.
 PUBLISHED = (
     ("v100", "separate", 1200, "NVIDIA DeepLearningExamples, PyTorch 21.03, DGX-1 16 GB"),
