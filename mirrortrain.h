@@ -3375,7 +3375,7 @@ typedef struct mirt__kernels {
     const char *name; /* "avx512bf16", "avx512", "avx2", "neon", "plain", "reference" */
     bool tiled_reads;      /* supports lazy operands with tiled reads, more epilogues and dtypes */
     bool half;             /* has instructions for products of bfloat16; otherwise these are emulated */
-    bool fused_elements;   /* with tiled_reads: unary and binary read and write 16 bits, products are added to and up */
+    bool fused_elements;   /* unary and binary take 16 bits; products may have an addend or be reduced */
 #define MIRT__KERNEL_MEMBER(name, arguments, fast, use) \
     void (*name)(const mirt__##arguments *args, const mirt__where *where);
     MIRT__KERNEL_LIST(MIRT__KERNEL_MEMBER)
@@ -31078,7 +31078,7 @@ struct mirt__op {
     bool (*half)(const mirt__node *node); /* whether its kernel supports them; NULL: never */
     unsigned half_in;                     /* with half: inputs that may be 16-bit images */
     bool half_out;                        /* with half: output 0 may be one */
-    bool half_elements;                   /* all may be where the kernels have `fused_elements` */
+    bool half_elements;                   /* inputs and output may be where the kernels have `fused_elements` */
     bool half_copied;                     /* reads input 0 several times: a 16-bit copy pays off */
     bool (*half_products)(const mirt__node *node); /* whether it multiplies 16-bit numbers; NULL: never */
     /* Stores in `tied` the tensors that must have the same dtype, and returns their number. NULL: none. */
@@ -35288,7 +35288,8 @@ MIRT__TRAINING_LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *con
     mirt__graph_prune(graph, keep, count);
 }
 
-/* A sum with a tensor that is repeated: it repeats what is not stored again for that. */
+/* A sum with a tensor that is repeated: it repeats what is not stored again for that. The other operand has the sum's
+   shape, so that the sum can still overwrite it. */
 MIRT__TRAINING void mirt__fuse_repeated(const mirt__node *sum) {
     for (int k = 0; k < 2; k++) {
         mirt_tensor *t = sum->in[k];
@@ -35305,6 +35306,7 @@ MIRT__TRAINING bool mirt__fuse_is_product(const mirt_tensor *t) {
     return p->id == MIRT__OP_binary && p->a.kind == MIRT__MULTIPLY && !p->a.residual && t->uses == 1 && !t->lazy;
 }
 
+/* A sum with a product of its shape: a smaller one would be computed again for each repetition. */
 MIRT__TRAINING void mirt__fuse_addend(mirt__node *sum) {
     for (int k = 0; k < 2; k++) {
         const mirt_tensor *t = sum->in[k];
@@ -45552,7 +45554,8 @@ static mirt_status mirt__finish(mirt_function *f) {
     if (f->half) tiled_costs.again *= 2; /* tensors will have half as many bytes as now */
     if (tiled) mirt__fuse_tiled(graph, &tiled_costs, keep, kept);
     if (MIRT__TRAINS) mirt__storage_twice(graph, costs, keep, kept);
-    if (MIRT__TRAINS) mirt__fuse_elements(graph, f->model->strategy->kernels->fused_elements, keep, kept);
+    if (MIRT__TRAINS && r->num_applied)
+        mirt__fuse_elements(graph, f->model->strategy->kernels->fused_elements, keep, kept);
     if (graph->status != MIRT_OK) return graph->status;
     if (tiled) {
         if (f->half) mirt__fuse_half(graph, costs, half, f->model->strategy->kernels->fused_elements, keep, kept);

@@ -465,7 +465,7 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_left {
         piece = (int)threadIdx.x % pieces;
         row = (int)threadIdx.x / pieces;
         at.c = at.y = at.x = 0;
-        mirt__cu_mm_walk_on(at, b.first_step * tile::k + piece * 4, p.k, b.across.taps < 1 ? 1 : b.across.taps);
+        mirt__cu_mm_walk_on(at, b.first_step * tile::k + piece * 4, p.k, b.across.taps);
         look(p, b, info);
     }
     /* Asks for what the next step reads. */
@@ -588,8 +588,9 @@ template <int BM, int BN, int MATH, bool BARE> struct mirt__cu_mm_copies {
     int piece, row, a_at, b_at, b_left; /* b_left: rows of b from the thread's first one on */
     const H *x[count], *right[b_count]; /* of which nothing is read where there is nothing */
     bool there[count], back;
-    unsigned valid, live; /* not BARE: `there` by bits, and of each stage, the newest's are the lowest */
-    int c;                /* nor this: channel of the oldest stage */
+    /* For transforms: `there` as bits; those of all stages, the newest in the lowest; the oldest stage's channel. */
+    unsigned valid, live;
+    int c;
 
     /* What the thread reads by another tap. */
     __device__ void look(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_row *rows) {
@@ -616,7 +617,7 @@ template <int BM, int BN, int MATH, bool BARE> struct mirt__cu_mm_copies {
             right[i] = static_cast<const H *>(p.b) + b.b_at + b.column + b_piece * 8 +
                        (int64_t)(first + b_row + i * b_step) * p.b_row;
         at.c = at.y = at.x = 0;
-        mirt__cu_mm_walk_on(at, first + piece * 8, p.k, b.across.taps < 1 ? 1 : b.across.taps);
+        mirt__cu_mm_walk_on(at, first + piece * 8, p.k, b.across.taps);
         c = at.c;
         live = 0;
         back = !BARE && (p.x.kind & MIRT__CU_READ_BACK) != 0;

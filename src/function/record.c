@@ -365,7 +365,8 @@ static mirt_status mirt__finish(mirt_function *f) {
     if (f->half) tiled_costs.again *= 2; /* tensors will have half as many bytes as now */
     if (tiled) mirt__fuse_tiled(graph, &tiled_costs, keep, kept);
     if (MIRT__TRAINS) mirt__storage_twice(graph, costs, keep, kept);
-    if (MIRT__TRAINS) mirt__fuse_elements(graph, f->model->strategy->kernels->fused_elements, keep, kept);
+    if (MIRT__TRAINS && r->num_applied)
+        mirt__fuse_elements(graph, f->model->strategy->kernels->fused_elements, keep, kept);
     if (graph->status != MIRT_OK) return graph->status;
     if (tiled) {
         if (f->half) mirt__fuse_half(graph, costs, half, f->model->strategy->kernels->fused_elements, keep, kept);

@@ -423,7 +423,7 @@ struct mirt__op {
     bool (*half)(const mirt__node *node); /* whether its kernel supports them; NULL: never */
     unsigned half_in;                     /* with half: inputs that may be 16-bit images */
     bool half_out;                        /* with half: output 0 may be one */
-    bool half_elements;                   /* all may be where the kernels have `fused_elements` */
+    bool half_elements;                   /* inputs and output may be where the kernels have `fused_elements` */
     bool half_copied;                     /* reads input 0 several times: a 16-bit copy pays off */
     bool (*half_products)(const mirt__node *node); /* whether it multiplies 16-bit numbers; NULL: never */
     /* Stores in `tied` the tensors that must have the same dtype, and returns their number. NULL: none. */

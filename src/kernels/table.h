@@ -443,7 +443,7 @@ typedef struct mirt__kernels {
     const char *name; /* "avx512bf16", "avx512", "avx2", "neon", "plain", "reference" */
     bool tiled_reads;      /* supports lazy operands with tiled reads, more epilogues and dtypes */
     bool half;             /* has instructions for products of bfloat16; otherwise these are emulated */
-    bool fused_elements;   /* with tiled_reads: unary and binary read and write 16 bits, products are added to and up */
+    bool fused_elements;   /* unary and binary take 16 bits; products may have an addend or be reduced */
 #define MIRT__KERNEL_MEMBER(name, arguments, fast, use) \
     void (*name)(const mirt__##arguments *args, const mirt__where *where);
     MIRT__KERNEL_LIST(MIRT__KERNEL_MEMBER)

@@ -148,7 +148,8 @@ MIRT__TRAINING_LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *con
     mirt__graph_prune(graph, keep, count);
 }
 
-/* A sum with a tensor that is repeated: it repeats what is not stored again for that. */
+/* A sum with a tensor that is repeated: it repeats what is not stored again for that. The other operand has the sum's
+   shape, so that the sum can still overwrite it. */
 MIRT__TRAINING void mirt__fuse_repeated(const mirt__node *sum) {
     for (int k = 0; k < 2; k++) {
         mirt_tensor *t = sum->in[k];
@@ -165,6 +166,7 @@ MIRT__TRAINING bool mirt__fuse_is_product(const mirt_tensor *t) {
     return p->id == MIRT__OP_binary && p->a.kind == MIRT__MULTIPLY && !p->a.residual && t->uses == 1 && !t->lazy;
 }
 
+/* A sum with a product of its shape: a smaller one would be computed again for each repetition. */
 MIRT__TRAINING void mirt__fuse_addend(mirt__node *sum) {
     for (int k = 0; k < 2; k++) {
         const mirt_tensor *t = sum->in[k];

@@ -327,7 +327,7 @@ static void check_choices(const network *n, int steps) {
             free(one);
             one = have;
             const double off = have ? furthest(have, plain, count) : 1;
-            ok(off > 1e-8 && off < 1e-3, "%s, stored: %s, cuBLAS: %s: weights are %.1e from float32's", n->name, store,
+            ok(off > 1e-8 && off < 2e-4, "%s, stored: %s, cuBLAS: %s: weights are %.1e from float32's", n->name, store,
                blas, off);
             continue;
         }
