@@ -35294,9 +35294,9 @@ MIRT__TRAINING void mirt__fuse_repeated(const mirt__node *sum) {
     for (int k = 0; k < 2; k++) {
         mirt_tensor *t = sum->in[k];
         if (t->node->id != MIRT__OP_broadcast || t->uses != 1) continue;
-        const mirt_shape *small = &t->node->in[0]->shape;
-        if (small->rank == t->shape.rank && mirt__shape_equal(&sum->in[1 - k]->shape, &sum->out[0]->shape))
-            t->shape = *small;
+        const mirt_shape *source = &t->node->in[0]->shape;
+        if (source->rank == t->shape.rank && mirt__shape_equal(&sum->in[1 - k]->shape, &sum->out[0]->shape))
+            t->shape = *source;
     }
 }
 
