@@ -3643,7 +3643,7 @@ MIRT__ELEMENT float mirt__mean_squared_error_grad(bool logits, float x, float t,
    A strategy opens its devices; afterwards only the device's own thread uses it. Work runs in the order in which it is
    enqueued (cores: at once). The first failure sticks: all work after it is skipped, and `wait` returns it. */
 
-#define MIRT__BACKEND_VERSION 6
+#define MIRT__BACKEND_VERSION 7
 #define MIRT__MAX_DEVICES 32
 #define MIRT__MOST_SQUARES 1024 /* pieces in a call of `squares` */
 
@@ -3785,6 +3785,11 @@ typedef struct mirt__backend {
     void (*clear)(mirt__handle *handle, void *memory, size_t bytes);
     /* Until all that was enqueued is done; MIRT_OK, or the first failure since the last wait that returned one. */
     mirt_status (*wait)(mirt__handle *handle);
+    /* mark: ends a round of work. wait_mark: as `wait`, but only for the work up to the last mark; copies to the host
+       before it are complete then, and the work after it continues. At most one mark is outstanding; `wait` covers
+       it too. */
+    void (*mark)(mirt__handle *handle);
+    mirt_status (*wait_mark)(mirt__handle *handle);
 
     /* What the kernels of replay(arg) need. On entry `room` has what the ops declare. A device whose kernels choose
        their room themselves calls replay, which then computes nothing. */
@@ -3801,7 +3806,7 @@ typedef struct mirt__backend {
     void (*forget)(mirt__handle *handle, const void *owner);
 
     /* A meeting of devices: `signal` marks a place in this device's work, `await` delays what is enqueued next until
-       another device has reached the place it marked last with the same number (0 to 7). Between the two calls the
+       another device has reached the place it marked last with the same number (0 to 11). Between the two calls the
        devices' threads have met. */
     void (*signal)(mirt__handle *handle, int number);
     void (*await)(mirt__handle *handle, mirt__handle *other, int number);
@@ -4200,7 +4205,9 @@ typedef struct mirt__device_timeline {
     bool timed;               /* phases add up seconds */
     int open, held_open;      /* the current phase, */
     double since, held_since; /* its start; and the values before an interval that is not counted */
-    double begun;             /* when work was sent to a device with separate memory */
+    double begun[2];          /* when work was sent to a device with separate memory, by the step's turn */
+    double ended;             /* when the last step that was waited for ended on the device, as far as known */
+    double reads;             /* when the caller began to read the next batch */
     double lap[MIRT__PHASES];       /* seconds of this step */
     double total[MIRT_PHASE_COUNT]; /* seconds of the fit, without this step */
     int64_t samples;                /* samples of the fit */
@@ -21472,8 +21479,9 @@ MIRT__LIB const mirt__backend *mirt__cores_backend(void) {
         mirt__kernels_best,    mirt__core_devices, mirt__core_info,     mirt__core_threads,   mirt__core_open,
         mirt__core_close,      mirt__core_join,    mirt__core_alloc,    mirt__core_release,   mirt__core_free_bytes,
         mirt__core_copy_in,    mirt__core_nothing, mirt__core_copy,     mirt__core_copy,      mirt__core_clear,
-        mirt__core_wait,       mirt__core_measure, mirt__core_room,     mirt__core_begin,     mirt__core_end,
-        mirt__core_forget,     mirt__core_signal,  mirt__core_await,    MIRT__TRAINING_ENTRY(mirt__core_reduce),
+        mirt__core_wait,       mirt__core_nothing, mirt__core_wait,     mirt__core_measure,   mirt__core_room,
+        mirt__core_begin,      mirt__core_end,     mirt__core_forget,   mirt__core_signal,    mirt__core_await,
+        MIRT__TRAINING_ENTRY(mirt__core_reduce),
         mirt__core_nothing, MIRT__TRAINING_ENTRY(mirt__core_gather), MIRT__TRAINING_ENTRY(mirt__core_aggregate),
         MIRT__TRAINING_ENTRY(mirt__core_squares), mirt__core_seconds};
     return &cores;
@@ -36321,6 +36329,8 @@ struct mirt_strategy {
 
 MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, const char *format, ...)
     MIRT__PRINTF(3, 4);
+/* Whether messages go to the user's own code. */
+MIRT__LIB bool mirt__log_is_users(const mirt_strategy *strategy);
 /* Width of the terminal that the default log writes to, asked for anew by every call: a line can be overwritten there
    as long as it is no wider. 0: the log goes elsewhere. */
 MIRT__LIB int mirt__log_columns(const mirt_strategy *strategy);
@@ -37298,6 +37308,10 @@ static void mirt__log_stderr(mirt_log_level level, const char *text, void *user)
     fprintf(stderr, level == MIRT_LOG_PROGRESS && text[0] == '\r' ? "%s" : "%s\n", text);
 }
 
+MIRT__LIB bool mirt__log_is_users(const mirt_strategy *strategy) {
+    return strategy->log && strategy->log != mirt__log_stderr;
+}
+
 MIRT__TRAINING_LIB int mirt__log_columns(const mirt_strategy *strategy) {
     enum { USUAL = 80 };
     if (strategy->log != mirt__log_stderr || !isatty(2)) return 0;
@@ -37841,6 +37855,7 @@ typedef struct mirt__step {
     const void *const *ahead; /* fields of the next batch, sent while this one is under way; NULL: none */
     int64_t ahead_rows;
     bool holds;           /* results of this round are waited for in the next one */
+    int turn;             /* 0 or 1, another one in a step launched ahead: where its results and times are */
     bool overlaps;        /* buckets are reduced while backward runs */
     bool reduced;         /* every device has the gradients' sum */
     bool captures;        /* work may be captured */
@@ -37862,12 +37877,18 @@ typedef struct mirt__step {
 MIRT__LIB void mirt__step_run(void *step, int device);
 /* The second round of a step that holds: the next batch sets out, then results are waited for. */
 MIRT__LIB void mirt__step_run_held(void *step, int device);
+/* Launches the step after one that holds: its batch sets out, and all follows that mirt__step_run does. */
+MIRT__LIB void mirt__step_run_next(void *step, int device);
+/* Waits for the results of the step before the one launched by mirt__step_run_next. */
+MIRT__LIB void mirt__step_run_marked(void *step, int device);
 /* The stages one by one. */
 MIRT__TRAINING_LIB void mirt__step_replicas(void *step, int device);
 MIRT__TRAINING_LIB void mirt__step_all_reduce(void *step, int device);
 MIRT__TRAINING_LIB void mirt__step_update(void *step, int device);
 /* Whether it leaves anything but results. */
 MIRT__TRAINING_LIB bool mirt__step_updates(const mirt__step *step);
+/* Whether the update needs the squares of the gradients' sum: the optimizer does, or they tell whether it is finite. */
+MIRT__TRAINING_LIB bool mirt__step_norms(const mirt__step *step);
 
 /* --- buffers.c: a device's gradient buffers --- */
 /* How far a device is with its replicas. */
@@ -37950,6 +37971,8 @@ MIRT__LIB bool mirt__step_end(const mirt__step *step, int device);
 MIRT__TRAINING_LIB void mirt__step_clock(const mirt__step *step, int device, int stage);
 /* Waits for the device. False: it failed, which is kept for the caller. */
 MIRT__LIB bool mirt__step_finish(mirt__step *step, int device);
+/* The same, without the step launched after it. */
+MIRT__LIB bool mirt__step_finish_marked(mirt__step *step, int device);
 /* What failed on the devices, if anything. */
 MIRT__LIB mirt_status mirt__step_failure(mirt__step *step);
 
@@ -38543,7 +38566,9 @@ MIRT__LIB mirt_status mirt__device_gradient(mirt__step *step, int device, int64_
 
 /* Waits for a device's work in a step, and counts its seconds. */
 
-enum { MIRT__TIMING_EVENT = 4 }; /* the first of the signals that tell stages of a step apart */
+/* The signals that tell stages of a step apart: the next step may be launched before the seconds of this one are
+   asked for. */
+static int mirt__timing_event(const mirt__step *step, int stage) { return 4 * (step->turn + 1) + stage; }
 
 MIRT__LIB void mirt__step_mark(const mirt__step *step, int device, int phase, int replica, int node) {
     mirt__timeline_mark(&step->strategy->timeline[device], phase, replica, node);
@@ -38577,8 +38602,8 @@ MIRT__TRAINING_LIB void mirt__step_clock(const mirt__step *step, int device, int
     const mirt_strategy *s = step->strategy;
     mirt__device_timeline *timeline = &s->timeline[device];
     if (!timeline->timed) return;
-    if (stage == 0) timeline->begun = mirt__now();
-    s->backend->signal(s->device[device].handle, MIRT__TIMING_EVENT + stage);
+    if (stage == 0) timeline->begun[step->turn] = mirt__now();
+    s->backend->signal(s->device[device].handle, mirt__timing_event(step, stage));
 }
 
 /* Seconds of the step's stages by phase; returns their sum. Two thirds of a training replica's are its backward part.
@@ -38589,7 +38614,8 @@ MIRT__TRAINING double mirt__stage_seconds(const mirt__step *step, int device, do
     memset(seconds, 0, 4 * sizeof *seconds);
     for (int stage = 1; stage < 4 && (stage == 1 || mirt__step_updates(step)); stage++) {
         const double took =
-            s->backend->seconds(s->device[device].handle, MIRT__TIMING_EVENT + stage - 1, MIRT__TIMING_EVENT + stage);
+            s->backend->seconds(s->device[device].handle, mirt__timing_event(step, stage - 1),
+                                mirt__timing_event(step, stage));
         if (!(took > 0)) continue;
         if (stage > 1 || step->program.first_gradient < 0) seconds[stage == 1 ? 0 : stage] = took;
         else seconds[0] = took / 3, seconds[1] = took * 2 / 3;
@@ -38611,10 +38637,12 @@ MIRT__TRAINING void mirt__stages_count(const mirt__step *step, int device, doubl
         mirt__timeline_lap(timeline, phase[i], at);
         at += (to - from) * seconds[i] / sum;
     }
-    const double ahead = timeline->lap[MIRT__PHASE_AHEAD], work = timeline->begun + sum - (from - ahead),
+    const double begun = timeline->begun[step->turn], end = (begun > timeline->ended ? begun : timeline->ended) + sum,
+                 ahead = timeline->lap[MIRT__PHASE_AHEAD], work = end - timeline->reads,
                  hidden = work > ahead ? ahead
                           : work > 0   ? work
                                        : 0;
+    timeline->ended = end < to ? end : to;
     for (int i = 0; i < 4; i++) timeline->lap[phase[i]] += hidden * seconds[i] / sum;
     timeline->lap[MIRT__PHASE_AHEAD] -= hidden;
     mirt__step_mark(step, device, MIRT__PHASE_JOIN, -1, -1);
@@ -38622,12 +38650,12 @@ MIRT__TRAINING void mirt__stages_count(const mirt__step *step, int device, doubl
 
 /* >>waits */
 
-MIRT__LIB bool mirt__step_finish(mirt__step *step, int device) {
+static bool mirt__step_wait(mirt__step *step, int device, mirt_status (*wait)(mirt__handle *handle)) {
     const mirt_strategy *s = step->strategy;
     const bool timed = s->timeline[device].timed;
     const double from = timed ? mirt__now() : 0;
     int none = MIRT_OK;
-    const mirt_status status = s->backend->wait(s->device[device].handle);
+    const mirt_status status = wait(s->device[device].handle);
     if (MIRT__TRAINS && timed && status == MIRT_OK) mirt__stages_count(step, device, from, mirt__now());
     if (status == MIRT_OK) return true;
     if (__atomic_compare_exchange_n(&step->device_status, &none, (int)status, false, __ATOMIC_ACQ_REL,
@@ -38636,6 +38664,14 @@ MIRT__LIB bool mirt__step_finish(mirt__step *step, int device) {
         step->device_failed = device;
     }
     return false;
+}
+
+MIRT__LIB bool mirt__step_finish(mirt__step *step, int device) {
+    return mirt__step_wait(step, device, step->strategy->backend->wait);
+}
+
+MIRT__LIB bool mirt__step_finish_marked(mirt__step *step, int device) {
+    return mirt__step_wait(step, device, step->strategy->backend->wait_mark);
 }
 
 MIRT__LIB mirt_status mirt__step_failure(mirt__step *step) {
@@ -38710,8 +38746,7 @@ MIRT__LIB void mirt__send_ready(void *turn, const mirt__call *call, int node) {
 
 MIRT__TRAINING_LIB bool mirt__step_updates(const mirt__step *step) { return step->num_ranges || step->num_states; }
 
-/* Whether the update needs the squares of the gradients' sum: the optimizer does, or they tell whether it is finite. */
-MIRT__TRAINING bool mirt__step_norms(const mirt__step *step) {
+MIRT__TRAINING_LIB bool mirt__step_norms(const mirt__step *step) {
     return step->num_ranges && (step->rule.norms || (step->check && !step->strategy->able.in_place));
 }
 
@@ -38980,6 +39015,22 @@ MIRT__LIB void mirt__step_run_held(void *arg, int device) {
     mirt__step_mark(step, device, updates ? MIRT_PHASE_UPDATE : MIRT_PHASE_FORWARD, -1, -1);
     if (!MIRT__TRAINS || !mirt__step_norms(step)) mirt__step_finish(step, device);
     else if (!mirt__step_ends(step, device)) return;
+    mirt__step_mark(step, device, MIRT__PHASE_JOIN, -1, -1);
+}
+
+MIRT__LIB void mirt__step_run_next(void *arg, int device) {
+    mirt__step *step = (mirt__step *)arg;
+    const mirt_strategy *s = step->strategy;
+    s->backend->mark(s->device[device].handle);
+    mirt__step_scatter_ahead(step, device);
+    mirt__step_run(step, device);
+}
+
+MIRT__LIB void mirt__step_run_marked(void *arg, int device) {
+    mirt__step *step = (mirt__step *)arg;
+    const bool updates = MIRT__TRAINS && mirt__step_updates(step);
+    mirt__step_mark(step, device, updates ? MIRT_PHASE_UPDATE : MIRT_PHASE_FORWARD, -1, -1);
+    mirt__step_finish_marked(step, device);
     mirt__step_mark(step, device, MIRT__PHASE_JOIN, -1, -1);
 }
 
@@ -44951,7 +45002,7 @@ typedef struct mirt__results {
     int count;
     int terms;                         /* of fit: the numbers among the loss's terms; -1: there are none */
     int metric[MIRT__MAX_METRIC_USES]; /* of fit: each metric's values, or the predictions that it counts */
-    char *memory;                      /* of results and states */
+    char *memory;                      /* of results, twice if it sends ahead, and states */
     char *labels; /* of the batch under way, and its weights, while the next one is read, if it sends ahead */
 } mirt__results;
 
@@ -44992,6 +45043,15 @@ typedef struct mirt__guard {
     void (*close)(mirt_function *function, int what, bool good); /* it has run, with its failures unless `good` */
 } mirt__guard;
 
+/* The next step, launched before the results of the step under way are read. */
+typedef struct mirt__following {
+    bool allowed;  /* nothing runs on the devices or reads weights in between */
+    bool launched; /* it is on the devices, and its batch is the next one */
+    int64_t rows;  /* of its batch, */
+    const void *io[MIRT__MAX_FIELDS]; /* the fields, */
+    double rate;   /* and its learning rate */
+} mirt__following;
+
 typedef enum mirt__step_stage { MIRT__IDLE, MIRT__SCATTERED, MIRT__GRADIENTS, MIRT__REDUCED } mirt__step_stage;
 
 struct mirt_function {
@@ -45014,6 +45074,7 @@ struct mirt_function {
     const mirt__guard *guard; /* of this step; NULL: it is applied whatever its values are */
     bool overflow;       /* atomic: scaled gradients were not finite, and nothing was applied */
     bool counted;        /* its steps are those of a fit */
+    mirt__following following;
     const char *const *trace_name; /* of nodes, then of what devices add up: the trace's, if it is this one: */
     uint64_t trace_serial;
 };
@@ -45054,6 +45115,8 @@ MIRT__LIB mirt_tensor *mirt__field_as(mirt_function *function, int field, mirt_d
 MIRT__LIB mirt_status mirt__result_add(mirt_function *function, const char *name, mirt_tensor *tensor);
 /* Gives a recorded function its results' memory, and the devices what it needs of them. */
 MIRT__LIB mirt_status mirt__function_allocate(mirt_function *function);
+/* Where the results of the step's turn are. */
+MIRT__LIB void mirt__results_place(mirt_function *function);
 /* Bytes of the results' memory. */
 MIRT__LIB size_t mirt__function_host(const mirt_function *function);
 
@@ -45166,12 +45229,27 @@ static size_t mirt__result_bytes(const mirt_function *f, const mirt__result *r) 
     return mirt__align_up(places * (size_t)r->count * mirt__dtype_size(r->dtype));
 }
 
+/* Bytes of the results of one step. */
+static size_t mirt__results_bytes(const mirt_function *f) {
+    size_t total = 0;
+    for (int i = 0; i < f->results.count; i++) total += mirt__result_bytes(f, &f->results.list[i]);
+    return total;
+}
+
 MIRT__LIB size_t mirt__function_host(const mirt_function *f) {
     size_t total = mirt__align_up((size_t)f->step.replicas * f->step.state_bytes);
-    for (int i = 0; i < f->results.count; i++) total += mirt__result_bytes(f, &f->results.list[i]);
+    total += mirt__results_bytes(f) * (f->step.sends_ahead ? 2 : 1);
     for (int i = f->spec.num_x; i < f->spec.num_fields && f->step.sends_ahead; i++)
         total += mirt__align_up((size_t)f->step.max_rows * f->spec.field[i].bytes);
     return total;
+}
+
+MIRT__LIB void mirt__results_place(mirt_function *f) {
+    char *at = f->results.memory + (f->step.turn ? mirt__results_bytes(f) : 0);
+    for (int i = 0; i < f->results.count; i++) {
+        f->results.list[i].data = f->step.result[i] = at;
+        at += mirt__result_bytes(f, &f->results.list[i]);
+    }
 }
 
 MIRT__LIB mirt_status mirt__function_allocate(mirt_function *f) {
@@ -45180,13 +45258,9 @@ MIRT__LIB mirt_status mirt__function_allocate(mirt_function *f) {
         (char **)mirt__pool_alloc(&f->step.program.graph.pool, ((size_t)f->results.count + 1) * sizeof *f->step.result);
     if (!f->step.result || !(f->results.memory = (char *)mirt__aligned_alloc(total))) return mirt_last_status();
     memset(f->results.memory, 0, total);
-    char *at = f->results.memory;
-    for (int i = 0; i < f->results.count; i++) {
-        f->results.list[i].data = f->step.result[i] = at;
-        at += mirt__result_bytes(f, &f->results.list[i]);
-    }
-    f->step.states = at;
-    f->results.labels = at + mirt__align_up((size_t)f->step.replicas * f->step.state_bytes);
+    mirt__results_place(f);
+    f->step.states = f->results.memory + mirt__results_bytes(f) * (f->step.sends_ahead ? 2 : 1);
+    f->results.labels = f->step.states + mirt__align_up((size_t)f->step.replicas * f->step.state_bytes);
     return mirt__weights_place(f->root) == MIRT_OK ? mirt__memory_reserve(f->model->strategy, &f->step.needs)
                                                    : mirt_last_status();
 }
@@ -48295,8 +48369,10 @@ static void mirt__timelines_begin(mirt_function *f) {
 static void mirt__timelines_ahead(const mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     const double now = mirt__now();
-    for (int d = 0; d < s->num_devices && s->timeline[0].timed; d++)
+    for (int d = 0; d < s->num_devices && s->timeline[0].timed; d++) {
+        s->timeline[d].reads = now;
         mirt__timeline_lap(&s->timeline[d], MIRT__PHASE_AHEAD, now);
+    }
 }
 
 /* Of the pass that adds up gradients and updates, the all-reduce is the bytes that it has because of other parts and
@@ -48474,6 +48550,23 @@ MIRT__LIB mirt_status mirt__function_update(mirt_function *function);
 /* How the function's gradients become weights. */
 MIRT__ABSENT_LIB void mirt__rule_set(mirt_function *function);
 
+/* --- follow.c --- */
+/* Whether the step of `batch` can be launched before the results of the step under way are read. */
+MIRT__LIB bool mirt__can_follow(const mirt_function *function, const mirt__batch *batch);
+/* Launches it, and waits for the results of the step under way. */
+MIRT__LIB mirt_status mirt__follow(mirt_function *function, const mirt__batch *batch);
+/* The step that was launched becomes the one under way. */
+MIRT__LIB mirt_status mirt__follow_begin(mirt_function *function, const mirt__batch *batch);
+
+/* --- run.c, for follow.c --- */
+/* Whether the batch's class numbers are such; otherwise the error is set. */
+MIRT__LIB mirt_status mirt__check_class_numbers(const mirt_function *function, const mirt__batch *batch);
+/* Whether buckets are reduced while backward runs. */
+MIRT__TRAINING_LIB bool mirt__can_overlap(const mirt_function *function);
+/* What every replay of the step is told. */
+MIRT__LIB void mirt__info_set(mirt_function *function);
+MIRT__LIB mirt_status mirt__run_round(mirt_function *function, void (*fn)(void *arg, int device));
+
 #endif
 
 #ifndef MIRRORTRAIN_NO_TRAIN
@@ -48587,11 +48680,19 @@ static mirt_status mirt__weights_ready(const mirt_function *f) {
     return MIRT__TRAINS && f->step.has_gradients ? mirt__slots_to_devices(f->model) : MIRT_OK;
 }
 
+MIRT__LIB mirt_status mirt__check_class_numbers(const mirt_function *f, const mirt__batch *batch) {
+    for (int i = 0; i < f->spec.num_fields; i++) {
+        if (MIRT__TRAINS && f->classes[i] && mirt__check_classes(f, i, batch) != MIRT_OK) return mirt_last_status();
+    }
+    return MIRT_OK;
+}
+
 MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *batch) {
     mirt_strategy *s = f->model->strategy;
     mirt__step *step = &f->step;
     if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
     f->stage = MIRT__IDLE;
+    if (f->following.launched) return mirt__follow_begin(f, batch);
     step->prefetched = false;
     if (s->prefetched != f) s->prefetched = NULL;
     if (f->root != mirt__root(f->model, NULL) || f->layout != f->root->layout) {
@@ -48606,8 +48707,8 @@ MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *
                           (long long)batch->rows, (long long)step->max_rows);
     }
     step->same = batch->same && step->there && step->rows == batch->rows && s->in_memory == f;
+    if (mirt__check_class_numbers(f, batch) != MIRT_OK) return mirt_last_status();
     for (int i = 0; i < f->spec.num_fields; i++) {
-        if (MIRT__TRAINS && f->classes[i] && mirt__check_classes(f, i, batch) != MIRT_OK) return mirt_last_status();
         step->same = step->same && step->io[i] == batch->field[i];
         step->io[i] = batch->field[i];
     }
@@ -48632,7 +48733,7 @@ static mirt_status mirt__check_failed(const mirt_function *f) {
 }
 
 /* Ops of the user run on the devices: they cannot run models of this strategy, nor destroy this one. */
-static mirt_status mirt__run_round(mirt_function *f, void (*fn)(void *arg, int device)) {
+MIRT__LIB mirt_status mirt__run_round(mirt_function *f, void (*fn)(void *arg, int device)) {
     mirt_strategy *s = f->model->strategy;
     s->running = true;
     s->program = &f->step.program;
@@ -48641,8 +48742,7 @@ static mirt_status mirt__run_round(mirt_function *f, void (*fn)(void *arg, int d
     return status;
 }
 
-/* What every replay is told. */
-static void mirt__info_set(mirt_function *f) {
+MIRT__LIB void mirt__info_set(mirt_function *f) {
     const mirt_model *model = f->model;
     mirt__step_info *info = &f->step.info;
     memset(info, 0, sizeof *info);
@@ -48657,7 +48757,24 @@ static void mirt__info_set(mirt_function *f) {
     f->step.check = f->guard ? f->guard->device : NULL;
 }
 
-/* In one round or, with `next`, in two, between which it is called. */
+/* What follows the launch of a step: the next batch is read and sent, its step launched if that can be, and results are
+   waited for. */
+static mirt_status mirt__run_rest(mirt_function *f, mirt__next_fn next, void *arg) {
+    mirt_strategy *s = f->model->strategy;
+    mirt__step *step = &f->step;
+    if (MIRT__TRAINS && next && s->observer) s->observer->ahead(f);
+    step->holds = false;
+    const mirt__batch *ahead = next && step->device_status == MIRT_OK ? next(arg) : NULL;
+    step->ahead = ahead ? ahead->field : NULL;
+    step->ahead_rows = ahead ? ahead->rows : 0;
+    if (ahead && mirt__can_follow(f, ahead)) return mirt__follow(f, ahead);
+    const mirt_status status = mirt__run_round(f, mirt__step_run_held);
+    s->prefetched = status == MIRT_OK && ahead ? f : NULL;
+    return status;
+}
+
+/* In one round or, with `next`, in more, between which it is called. A step that was launched ahead has had its
+   first. */
 static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int device), mirt__next_fn next,
                                      void *arg) {
     mirt_strategy *s = f->model->strategy;
@@ -48667,22 +48784,17 @@ static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int
     for (int d = 0; d < s->num_devices; d++) __atomic_store_n(&s->timeline[d].step, f->model->step, __ATOMIC_RELAXED);
     if (MIRT__TRAINS && s->observer) s->observer->begin(f);
     step->holds = next != NULL;
-    mirt_status status = mirt__run_round(f, fn);
-    if (next && status == MIRT_OK) {
-        if (MIRT__TRAINS && s->observer) s->observer->ahead(f);
-        step->holds = false;
-        const mirt__batch *ahead = step->device_status == MIRT_OK ? next(arg) : NULL;
-        step->ahead = ahead ? ahead->field : NULL;
-        step->ahead_rows = ahead ? ahead->rows : 0;
-        status = mirt__run_round(f, mirt__step_run_held);
-        s->prefetched = status == MIRT_OK && ahead ? f : NULL;
-    }
+    const bool launched = f->following.launched;
+    f->following.launched = false;
+    mirt_status status = launched ? MIRT_OK : mirt__run_round(f, fn);
+    if ((next || launched) && status == MIRT_OK) status = mirt__run_rest(f, next, arg);
     for (int d = 0; d < s->num_devices && status == MIRT_OK; d++)
         mirt__timeline_mark(&s->timeline[d], MIRT_PHASE_LAUNCH, -1, -1);
     if (MIRT__TRAINS && s->observer && status == MIRT_OK) s->observer->end(f);
     mirt__let_go(f->model);
     if (status == MIRT_OK) status = mirt__step_failure(step);
-    step->there = status == MIRT_OK;
+    f->following.launched = f->following.launched && status == MIRT_OK;
+    step->there = status == MIRT_OK && !f->following.launched;
     return status;
 }
 
@@ -48711,10 +48823,10 @@ MIRT__TRAINING mirt_status mirt__step_not_finite(mirt_function *f) {
     return f->model->nan_watch == 1 ? mirt__run_devices(f, mirt__step_update, NULL, NULL) : MIRT_OK;
 }
 
-/* Whether buckets are reduced while backward runs: where devices send, and nothing can keep the step from being
-   applied. The first step of as many rows loads kernels and takes memory for constants: both may wait for what a
-   device sends, which may wait for what this one has yet to launch. */
-MIRT__TRAINING bool mirt__can_overlap(const mirt_function *f) {
+/* Where devices send, and nothing can keep the step from being applied. The first step of as many rows loads kernels
+   and takes memory for constants: both may wait for what a device sends, which may wait for what this one has yet to
+   launch. */
+MIRT__TRAINING_LIB bool mirt__can_overlap(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
     return f->step.by_replicas && f->step.num_buckets && !s->able.direct && s->num_devices > 1 &&
            !f->step.program.num_cuts && !f->guard && f->step.ran[f->step.rows];
@@ -48730,7 +48842,9 @@ MIRT__LIB mirt_status mirt__function_step(mirt_function *f) { return mirt__funct
 MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn next, void *arg) {
     if (!MIRT__TRAINS) {
         if (!f->step.sends_ahead) next = NULL;
-        return mirt__run_devices(f, mirt__step_run, next, arg) == MIRT_OK ? mirt__check_failed(f) : mirt_last_status();
+        if (mirt__run_devices(f, mirt__step_run, next, arg) != MIRT_OK) return mirt_last_status();
+        if (f->step.ran) f->step.ran[f->step.rows] = true;
+        return mirt__check_failed(f);
     }
     if (f->step.has_gradients && mirt__coming_rate(f->model, &f->rate) != MIRT_OK) return mirt_last_status();
     if (mirt__observer_ready(f) != MIRT_OK) return mirt_last_status();
@@ -48788,6 +48902,97 @@ MIRT__TRAINING_LIB mirt_status mirt__function_update(mirt_function *f) {
     mirt__devices_changed(f);
     if (!f->overflow) f->model->step++;
     f->stage = MIRT__IDLE;
+    return MIRT_OK;
+}
+
+/* >>section run/follow.c */
+
+/* Launches the next step before the results of the previous one are read. Devices then do not wait for the host. */
+
+/* The rate of the step after the one under way; false: it is not known yet, as the user's code says it. */
+static bool mirt__coming_known(const mirt_function *f, double *rate) {
+    const mirt_model *model = f->model;
+    const mirt_optimizer *o = &model->config.optimizer;
+    *rate = 0;
+    if (!MIRT__TRAINS || !f->step.has_gradients) return true;
+    if (o->schedule && !model->rate_set) return false;
+    *rate = o->decay.kind && !model->rate_set ? mirt__schedule_rate(&o->decay, model->step + 1)
+                                              : (double)o->learning_rate;
+    return mirt__is_rate(*rate);
+}
+
+/* Whether the host neither waits in the middle of its steps nor looks at what they do. */
+static bool mirt__runs_freely(const mirt_function *f) {
+    const mirt__step *step = &f->step;
+    const bool norms = MIRT__TRAINS && mirt__step_norms(step);
+    return !norms && !step->program.num_cuts && !step->look && !step->clocks && !f->guard && !f->model->profiled &&
+           !f->model->strategy->trace;
+}
+
+MIRT__LIB bool mirt__can_follow(const mirt_function *f, const mirt__batch *batch) {
+    const mirt__step *step = &f->step;
+    double rate;
+    /* The first step of that many rows may move memory, loads kernels, and takes memory for constants. */
+    return f->following.allowed && step->ran && step->ran[batch->rows] && mirt__runs_freely(f) &&
+           mirt__coming_known(f, &rate) && mirt__check_class_numbers(f, batch) == MIRT_OK;
+}
+
+/* The other step becomes the one under way. */
+static void mirt__follow_swap(mirt_function *f) {
+    mirt__following *other = &f->following;
+    mirt__step *step = &f->step;
+    const int64_t rows = step->rows;
+    const double rate = f->rate;
+    step->rows = other->rows;
+    other->rows = rows;
+    f->rate = other->rate;
+    other->rate = rate;
+    for (int i = 0; i < f->spec.num_fields; i++) {
+        const void *field = step->io[i];
+        step->io[i] = other->io[i];
+        other->io[i] = field;
+    }
+    step->turn ^= 1;
+    mirt__results_place(f);
+}
+
+/* For the devices' threads the model is `steps` further. */
+static void mirt__follow_count(const mirt_function *f, int steps) {
+    mirt_strategy *s = f->model->strategy;
+    if (f->step.has_gradients) f->model->step += steps;
+    for (int d = 0; d < s->num_devices; d++) __atomic_store_n(&s->timeline[d].step, f->model->step, __ATOMIC_RELAXED);
+}
+
+static mirt_status mirt__follow_launch(mirt_function *f) {
+    mirt__step *step = &f->step;
+    mirt__follow_swap(f);
+    mirt__follow_count(f, 1);
+    mirt__info_set(f);
+    step->prefetched = step->holds = true;
+    step->overlaps = MIRT__TRAINS && mirt__can_overlap(f);
+    const mirt_status status = mirt__run_round(f, mirt__step_run_next);
+    step->prefetched = step->holds = step->overlaps = false;
+    mirt__follow_count(f, -1);
+    mirt__follow_swap(f);
+    return status;
+}
+
+MIRT__LIB mirt_status mirt__follow(mirt_function *f, const mirt__batch *batch) {
+    f->following.rows = batch->rows;
+    for (int i = 0; i < f->spec.num_fields; i++) f->following.io[i] = batch->field[i];
+    mirt__coming_known(f, &f->following.rate);
+    if (mirt__follow_launch(f) != MIRT_OK) return mirt_last_status();
+    f->following.launched = true;
+    return mirt__run_round(f, mirt__step_run_marked);
+}
+
+MIRT__LIB mirt_status mirt__follow_begin(mirt_function *f, const mirt__batch *batch) {
+    if (batch->rows != f->following.rows)
+        return mirt__fail(MIRT_E_STATE, "the step of another batch of %lld samples was launched already",
+                          (long long)f->following.rows);
+    mirt__follow_swap(f);
+    f->step.failed = NULL;
+    f->step.same = false;
     return MIRT_OK;
 }
 
@@ -48896,6 +49101,7 @@ typedef struct mirt__readymade {
     /* Brings files whose lengths are in its state to the disk, before a checkpoint says what these are. May be NULL. */
     mirt_status (*sync)(struct mirt__readymade *self);
     bool shows_progress; /* fit shows none then */
+    int64_t every; /* it reads weights or writes files after each step whose number is a multiple; 0: after none */
     const char *restores; /* the directory whose checkpoint the fit goes on from, or NULL */
     mirt__real *weights; /* a copy of all weights, one after the other, which checkpoints keep; or NULL */
     int64_t num_weights; /* elements there is room for */
@@ -50696,6 +50902,8 @@ MIRT__LIB mirt__trainer *mirt__trainer_of(mirt_model *model);
    there. `fit`: for its class weights, or NULL. */
 MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec,
                                                int64_t most, const mirt_fit_desc *fit);
+/* Whether the batch's sample weights are numbers; otherwise the error is set. */
+MIRT__LIB mirt_status mirt__check_weights(const mirt_function *function, const mirt__batch *batch);
 /* mirt__function_begin for data whose sample weights are not known to be numbers. */
 MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *function, const mirt__batch *batch);
 /* Whether `rows` predictions fit into the caller's memory, capacity[i] floats for output i. */
@@ -50731,6 +50939,8 @@ typedef struct mirt__feed {
     mirt__features *features; /* or NULL */
     bool ahead;           /* it may do so */
     mirt_function *step;  /* under way */
+    bool follows;         /* nothing runs on the devices or reads weights between the step under way and the next */
+    bool weighs;          /* steps take sample weights */
     bool held, prefetched;    /* the next batch was read; it was sent, too */
     mirt_status status;   /* of reading it, */
     mirt__error error;    /* which is told when its turn has come */
@@ -50743,6 +50953,10 @@ MIRT__LIB mirt_status mirt__feed_begin(mirt__feed *feed, int64_t epoch);
 MIRT__LIB mirt_status mirt__feed_next(mirt__feed *feed, mirt__batch *out);
 /* mirt__function_step on the batch that came last; `more`: another one will be asked for. */
 MIRT__LIB mirt_status mirt__feed_step(mirt__feed *feed, mirt_function *function, bool more);
+/* Whether the step of the next batch is on the devices: then the loop takes it. */
+MIRT__LIB bool mirt__feed_launched(const mirt__feed *feed);
+/* At the end of a loop: takes a step that is still on the devices. */
+MIRT__LIB void mirt__feed_close(mirt__feed *feed);
 
 /* --- prediction.c --- */
 /* A pass of the function of `kind` over a data set that is batched and prepared, or over its features (otherwise NULL).
@@ -51234,8 +51448,7 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
 
 /* >>a batch */
 
-/* The batch becomes the one under way, if its weights are numbers. */
-MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *f, const mirt__batch *batch) {
+MIRT__LIB mirt_status mirt__check_weights(const mirt_function *f, const mirt__batch *batch) {
     int at = f->spec.num_x + f->spec.num_y;
     for (int64_t i = 0; MIRT__TRAINS && f->spec.has_weights && i < batch->rows; i++) {
         double weight = (double)((const float *)batch->field[at])[i];
@@ -51243,6 +51456,12 @@ MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *f, const mirt__batch *b
         return mirt__fail(MIRT_E_INVALID, "the weight of sample %lld is %g",
                           (long long)(batch->index ? batch->index[i] : i), weight);
     }
+    return MIRT_OK;
+}
+
+/* The batch becomes the one under way, if its weights are numbers. */
+MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *f, const mirt__batch *batch) {
+    if (!f->following.launched && mirt__check_weights(f, batch) != MIRT_OK) return mirt_last_status();
     return mirt__function_begin(f, batch);
 }
 
@@ -51656,9 +51875,10 @@ static const mirt__batch *mirt__feed_ahead(void *arg) {
     feed->status = mirt__feed_read(feed, &feed->batch);
     feed->held = true;
     if (feed->status != MIRT_OK) mirt__error_get(&feed->error);
-    return feed->status == MIRT_OK && feed->batch.rows > 0 && feed->batch.rows <= feed->step->step.max_rows
-               ? &feed->batch
-               : NULL;
+    if (feed->status != MIRT_OK || feed->batch.rows < 1 || feed->batch.rows > feed->step->step.max_rows) return NULL;
+    feed->step->following.allowed = feed->follows &&
+                                    (!feed->weighs || mirt__check_weights(feed->step, &feed->batch) == MIRT_OK);
+    return &feed->batch;
 }
 
 MIRT__LIB mirt_status mirt__feed_step(mirt__feed *feed, mirt_function *f, bool more) {
@@ -51669,8 +51889,16 @@ MIRT__LIB mirt_status mirt__feed_step(mirt__feed *feed, mirt_function *f, bool m
     s->prefetched = NULL;
     feed->step = f;
     const mirt_status status = mirt__function_step_ahead(f, mirt__feed_ahead, feed);
+    f->following.allowed = false;
     feed->prefetched = s->prefetched == f;
     return status;
+}
+
+MIRT__LIB bool mirt__feed_launched(const mirt__feed *feed) { return feed->step && feed->step->following.launched; }
+
+MIRT__LIB void mirt__feed_close(mirt__feed *feed) {
+    if (!mirt__feed_launched(feed)) return;
+    if (mirt__function_begin(feed->step, &feed->batch) == MIRT_OK) mirt__function_step(feed->step);
 }
 
 /* >>section train/prediction.c */
@@ -51717,6 +51945,8 @@ static mirt_status mirt__pass_batches(void *arg) {
     mirt__feed feed;
     mirt__hold(model);
     mirt__feed_open(&feed, model, pass->dataset, pass->features, pass->ahead);
+    feed.follows = pass->ahead;
+    feed.weighs = pass->kind == MIRT__EVALUATE;
     mirt_status status = mirt__feed_begin(&feed, 0);
     for (int64_t i = 0; status == MIRT_OK && (pass->steps == 0 || i < pass->steps); i++) {
         status = mirt__feed_next(&feed, &batch);
@@ -51725,6 +51955,7 @@ static mirt_status mirt__pass_batches(void *arg) {
         if (status == MIRT_OK) status = mirt__feed_step(&feed, f, i + 1 != pass->steps);
         if (status == MIRT_OK) status = pass->take(pass, f, &batch);
     }
+    mirt__feed_close(&feed);
     mirt__let_go(model);
     return status;
 }
@@ -52407,8 +52638,33 @@ static mirt_status mirt__fit_next(mirt__fit *fit, mirt__batch *batch) {
 /* Whether another batch is asked for behind the one under way, if nobody stops. */
 static bool mirt__fit_goes_on(const mirt__fit *fit) {
     const mirt_fit_desc *d = fit->run.desc;
-    return (d->steps_per_epoch < 1 || fit->run.event.batch + 1 < d->steps_per_epoch) &&
+    return !__atomic_load_n(&fit->run.model->stop_requested, __ATOMIC_RELAXED) &&
+           (d->steps_per_epoch < 1 || fit->run.event.batch + 1 < d->steps_per_epoch) &&
            (d->max_steps < 1 || fit->run.model->history.steps + 1 < d->max_steps);
+}
+
+/* Whether the user's code runs at the end of a step: it says what a metric is. */
+static bool mirt__fit_asks_metrics(const mirt_model *model) {
+    for (int i = 0; i < model->num_metrics; i++) {
+        if (!model->metric[i].cls && model->metric[i].custom.result) return true;
+    }
+    return false;
+}
+
+/* Whether the next step may be launched before the results of the step under way are handled: nothing that reads
+   weights, can fail, or is the user's comes in between. */
+static bool mirt__fit_follows(const mirt__fit *fit, const mirt_function *f) {
+    const mirt_fit_desc *d = fit->run.desc;
+    const int64_t step = fit->run.model->step + 1;
+    bool follows = !mirt__fit_asks_metrics(fit->run.model), shows = fit->shows;
+    if (d->check_drift_every > 0 && step % d->check_drift_every == 0) follows = false;
+    for (int i = 0; i < fit->told; i++) {
+        const mirt__readymade *ready = mirt__ready_of(d->callbacks[i]);
+        const int64_t every = ready ? ready->every : 0;
+        shows = shows || (ready && ready->shows_progress);
+        follows = follows && (!every || (f->step.has_gradients && step % every != 0));
+    }
+    return follows && !(shows && mirt__log_is_users(fit->run.model->strategy));
 }
 
 static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, double *loss) {
@@ -52421,6 +52677,8 @@ static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, d
     f->counted = true;
     f->guard = run->model->nan_watch > 0 ? mirt__finite_guard() : NULL;
     run->model->not_finite[0] = 0;
+    fit->feed.follows = mirt__fit_follows(fit, f);
+    fit->feed.weighs = true;
     const double waited = mirt__timing_seconds(run->model, MIRT_PHASE_INPUT);
     if (mirt__feed_step(&fit->feed, f, mirt__fit_goes_on(fit)) != MIRT_OK) return mirt_last_status();
     run->event.input_seconds += mirt__timing_seconds(run->model, MIRT_PHASE_INPUT) - waited;
@@ -52475,14 +52733,16 @@ static mirt_status mirt__train_batches(void *arg) {
     const double began = mirt__now() - run->at.epoch_seconds; /* loading the data is no training step */
     const int64_t first = run->event.batch;
     mirt__timing_start(model);
-    /* A request is looked for after steps and at the end of an epoch, so that whatever it ends has a checkpoint. */
-    while (status == MIRT_OK && !(run->event.batch > first ? mirt__fit_stops(fit) : run->stop) &&
-           !mirt__max_steps_reached(fit)) {
+    /* A request is looked for after steps and at the end of an epoch, so that whatever it ends has a checkpoint. A step
+       that is launched is finished first. */
+    while (status == MIRT_OK &&
+           (mirt__feed_launched(&fit->feed) ||
+            (!(run->event.batch > first ? mirt__fit_stops(fit) : run->stop) && !mirt__max_steps_reached(fit)))) {
         status = mirt__fit_next(fit, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
         run->event.seconds = mirt__now() - began;
         mirt__tell(fit, MIRT__BATCH_BEGIN);
-        if (run->stop) break;
+        if (run->stop && !mirt__feed_launched(&fit->feed)) break;
         status = mirt__train_batch(fit, &batch, &loss);
         if (status != MIRT_OK) break;
         mirt__warn_of_nan(fit, loss);
@@ -52495,6 +52755,7 @@ static mirt_status mirt__train_batches(void *arg) {
         run->event.batch++;
         if (fit->shows) mirt__progress_line(&fit->progress, model, &run->event, false);
     }
+    mirt__feed_close(&fit->feed);
     if (status == MIRT_OK && run->event.batch && (run->stop || mirt__max_steps_reached(fit)))
         mirt__tell(fit, MIRT__INTERRUPTED);
     mirt__timing_stop(model);
@@ -53417,6 +53678,7 @@ static mirt__checkpointer *mirt__checkpointer_new(const char *name, const char *
     self->desc = *desc;
     ready->release = mirt__checkpointer_release;
     ready->after = mirt__checkpointer_after;
+    ready->every = desc->every_steps;
     ready->base.train_begin = mirt__checkpointer_begin;
     ready->base.epoch_begin = mirt__checkpointer_epoch_begin;
     if ((self->pattern = mirt__strdup(desc->path))) return self;
@@ -53981,7 +54243,7 @@ MIRT_API mirt_callback *mirt_json_logger(const mirt_json_logger_desc *desc) {
     if (!self) return NULL;
     mirt_callback *base = &self->log.ready.base;
     self->append = desc->append;
-    self->steps = desc->steps;
+    self->steps = self->log.ready.every = desc->steps;
     base->train_begin = mirt__json_train_begin;
     base->epoch_begin = base->batch_begin = mirt__json_go_on; /* it may resume in the middle of an epoch */
     base->batch_end = mirt__json_batch_end;
@@ -54306,6 +54568,7 @@ MIRT_API mirt_callback *mirt_tensorboard(const mirt_tensorboard_desc *desc) {
     if (!self) return NULL;
     mirt_callback *base = &self->ready.base;
     self->desc = *desc;
+    self->ready.every = self->desc.update_freq;
     self->ready.release = mirt__board_release;
     self->ready.sync = mirt__board_sync;
     base->train_begin = mirt__board_train_begin;

@@ -221,9 +221,10 @@ const mirt__backend *mirt__cuda_backend(void) {
         mirt__kernels_best,    separate_devices,   separate_info,    separate_threads,  separate_open,
         separate_close,        separate_join,      separate_alloc,   separate_release,  separate_free_bytes,
         separate_copy_in,      separate_nothing,   separate_copy_out, separate_copy,    separate_clear,
-        separate_wait,         separate_measure,   separate_room,    separate_begin,    separate_end,
-        separate_forget,       separate_signal,    separate_await,   separate_reduce,   separate_nothing,
-        separate_gather,       separate_aggregate, separate_squares, separate_seconds};
+        separate_wait,         separate_nothing,   separate_wait,    separate_measure,  separate_room,
+        separate_begin,        separate_end,       separate_forget,  separate_signal,   separate_await,
+        separate_reduce,       separate_nothing,   separate_gather,  separate_aggregate, separate_squares,
+        separate_seconds};
     return &table;
 }
 

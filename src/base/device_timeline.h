@@ -41,7 +41,9 @@ typedef struct mirt__device_timeline {
     bool timed;               /* phases add up seconds */
     int open, held_open;      /* the current phase, */
     double since, held_since; /* its start; and the values before an interval that is not counted */
-    double begun;             /* when work was sent to a device with separate memory */
+    double begun[2];          /* when work was sent to a device with separate memory, by the step's turn */
+    double ended;             /* when the last step that was waited for ended on the device, as far as known */
+    double reads;             /* when the caller began to read the next batch */
     double lap[MIRT__PHASES];       /* seconds of this step */
     double total[MIRT_PHASE_COUNT]; /* seconds of the fit, without this step */
     int64_t samples;                /* samples of the fit */

@@ -205,7 +205,7 @@ MIRT_API mirt_callback *mirt_json_logger(const mirt_json_logger_desc *desc) {
     if (!self) return NULL;
     mirt_callback *base = &self->log.ready.base;
     self->append = desc->append;
-    self->steps = desc->steps;
+    self->steps = self->log.ready.every = desc->steps;
     base->train_begin = mirt__json_train_begin;
     base->epoch_begin = base->batch_begin = mirt__json_go_on; /* it may resume in the middle of an epoch */
     base->batch_end = mirt__json_batch_end;

@@ -372,6 +372,7 @@ static mirt__checkpointer *mirt__checkpointer_new(const char *name, const char *
     self->desc = *desc;
     ready->release = mirt__checkpointer_release;
     ready->after = mirt__checkpointer_after;
+    ready->every = desc->every_steps;
     ready->base.train_begin = mirt__checkpointer_begin;
     ready->base.epoch_begin = mirt__checkpointer_epoch_begin;
     if ((self->pattern = mirt__strdup(desc->path))) return self;

@@ -316,6 +316,7 @@ MIRT_API mirt_callback *mirt_tensorboard(const mirt_tensorboard_desc *desc) {
     if (!self) return NULL;
     mirt_callback *base = &self->ready.base;
     self->desc = *desc;
+    self->ready.every = self->desc.update_freq;
     self->ready.release = mirt__board_release;
     self->ready.sync = mirt__board_sync;
     base->train_begin = mirt__board_train_begin;

@@ -61,6 +61,7 @@ typedef struct mirt__readymade {
     /* Brings files whose lengths are in its state to the disk, before a checkpoint says what these are. May be NULL. */
     mirt_status (*sync)(struct mirt__readymade *self);
     bool shows_progress; /* fit shows none then */
+    int64_t every; /* it reads weights or writes files after each step whose number is a multiple; 0: after none */
     const char *restores; /* the directory whose checkpoint the fit goes on from, or NULL */
     mirt__real *weights; /* a copy of all weights, one after the other, which checkpoints keep; or NULL */
     int64_t num_weights; /* elements there is room for */

@@ -43,14 +43,22 @@ typedef struct mirt__cu_constants {
     bool small;
 } mirt__cu_constants;
 
+/* Copies from the device that are not delivered yet. */
+typedef struct mirt__cu_fetched {
+    char *memory; /* pinned */
+    size_t used;
+    mirt__cu_delivery delivery[MIRT__CU_DELIVERIES];
+    int deliveries;
+} mirt__cu_fetched;
+
 struct mirt__cu_staging {
     mirt__cu_pool pool[2]; /* of the stream of work; of the copies' */
     cudaEvent_t arrived;   /* what the copies' stream brought */
     cudaEvent_t left;      /* what it may bring something else in the place of */
-    char *fetched;         /* pinned; what came from the device and was not delivered yet */
-    size_t fetched_used;
-    mirt__cu_delivery delivery[MIRT__CU_DELIVERIES];
-    int deliveries;
+    mirt__cu_fetched fetched[2]; /* of the round under way, and of the round before the mark */
+    int round;                   /* which of them is the round's under way */
+    cudaEvent_t mark;            /* the end of the round before */
+    bool marked;                 /* which was not waited for yet */
     mirt__cu_constants *constants;
     char *small;           /* room for copies of small ones, if there is */
     size_t small_used;
@@ -331,7 +339,8 @@ static void mirt__cu_free_parts(mirt__cu *cu) {
     for (int i = 0; i < 2; i++) mirt__cu_pool_free(&s->pool[i]);
     if (s->arrived) (void)cudaEventDestroy(s->arrived);
     if (s->left) (void)cudaEventDestroy(s->left);
-    (void)cudaFreeHost(s->fetched);
+    for (int i = 0; i < 2; i++) (void)cudaFreeHost(s->fetched[i].memory);
+    if (s->mark) (void)cudaEventDestroy(s->mark);
     (void)cudaFree(s->small);
     for (int i = 0; i < MIRT__COUNT(cu->signal); i++) {
         if (cu->signal[i]) (void)cudaEventDestroy(cu->signal[i]);
@@ -421,6 +430,7 @@ static bool mirt__cu_open_parts(mirt__cu *cu) {
             return false;
     }
     return mirt__cu_event(cu, &cu->staging->arrived) && mirt__cu_event(cu, &cu->staging->left) &&
+           mirt__cu_event(cu, &cu->staging->mark) &&
            mirt__cu_try(cu, cudaMalloc((void **)&cu->numbers, MIRT__CU_NUMBERS), "taking memory for numbers") &&
            mirt__cu_try(cu, cudaMalloc((void **)&cu->sums, MIRT__CU_SUMS), "taking memory for sums of squares") &&
            (mirt__cu_switched_off("MIRT_CUDA_BLAS") || mirt__cu_open_blas(cu));
@@ -539,9 +549,9 @@ static bool mirt__cu_pool_grow(mirt__cu *cu, mirt__cu_pool *pool) {
     return true;
 }
 
-static bool mirt__cu_fetched_make(mirt__cu *cu) {
-    return cu->staging->fetched || mirt__cu_try(cu, cudaMallocHost((void **)&cu->staging->fetched, MIRT__CU_PINNED),
-                                                "pinning memory of the host");
+static bool mirt__cu_fetched_make(mirt__cu *cu, mirt__cu_fetched *fetched) {
+    return fetched->memory || mirt__cu_try(cu, cudaMallocHost((void **)&fetched->memory, MIRT__CU_PINNED),
+                                           "pinning memory of the host");
 }
 
 /* All that steps take. Taking memory may wait for the kernels of all devices, and later one of those may wait for what
@@ -554,7 +564,7 @@ static bool mirt__cu_take_all(mirt__cu *cu) {
             if (!mirt__cu_pool_grow(cu, &cu->staging->pool[i])) return false;
         }
     }
-    return mirt__cu_fetched_make(cu);
+    return mirt__cu_fetched_make(cu, &cu->staging->fetched[0]) && mirt__cu_fetched_make(cu, &cu->staging->fetched[1]);
 }
 
 /* A block whose copies are done: one that is left, a new one, or the oldest, which is waited for. */
@@ -620,45 +630,6 @@ static void mirt__cu_behind(mirt__handle *cu) {
     mirt__cu_inside(cu);
 }
 
-/* What has come from the device goes where it is wanted. */
-static bool mirt__cu_deliver(mirt__cu *cu) {
-    mirt__cu_staging *s = cu->staging;
-    if (s->deliveries && !mirt__cu_settled(cu, cu->stream, NULL)) return false;
-    for (int i = 0; i < s->deliveries; i++)
-        memcpy(s->delivery[i].to, s->fetched + s->delivery[i].from, s->delivery[i].bytes);
-    s->deliveries = 0;
-    s->fetched_used = 0;
-    return true;
-}
-
-static void mirt__cu_download(mirt__cu *cu, void *to, const void *from, size_t bytes) {
-    mirt__cu_staging *s = cu->staging;
-    if (!mirt__cu_fetched_make(cu)) return;
-    for (size_t done = 0; done < bytes;) {
-        if ((s->fetched_used == MIRT__CU_PINNED || s->deliveries == MIRT__CU_DELIVERIES) && !mirt__cu_deliver(cu))
-            return;
-        const size_t left = MIRT__CU_PINNED - s->fetched_used, piece = bytes - done < left ? bytes - done : left;
-        mirt__cu_delivery *d = &s->delivery[s->deliveries];
-        d->to = static_cast<char *>(to) + done;
-        d->from = s->fetched_used;
-        d->bytes = piece;
-        if (!mirt__cu_try(cu,
-                          cudaMemcpyAsync(s->fetched + d->from, static_cast<const char *>(from) + done, piece,
-                                          cudaMemcpyDeviceToHost, cu->stream),
-                          "copying from it"))
-            return;
-        s->deliveries++;
-        s->fetched_used += (piece + 255) / 256 * 256;
-        done += piece;
-    }
-}
-
-static void mirt__cu_fetch(mirt__handle *cu, void *to, const void *from, size_t bytes) {
-    if (!bytes || !mirt__cu_outside(cu)) return;
-    mirt__cu_download(cu, to, from, bytes);
-    mirt__cu_inside(cu);
-}
-
 static void mirt__cu_copy(mirt__handle *cu, void *to, const void *from, size_t bytes) {
     mirt__cu_enter(cu);
     if (mirt__cu_launches(cu) && bytes)
@@ -669,24 +640,6 @@ static void mirt__cu_clear(mirt__handle *cu, void *memory, size_t bytes) {
     mirt__cu_enter(cu);
     if (mirt__cu_launches(cu) && bytes)
         mirt__cu_try(cu, cudaMemsetAsync(memory, 0, bytes, cu->stream), "clearing memory");
-}
-
-static mirt_status mirt__cu_wait(mirt__handle *cu) {
-    mirt__cu_staging *s = cu->staging;
-    mirt__cu_enter(cu);
-    mirt__cu_graphs_settle(cu);
-    const bool done = !cu->lost && mirt__cu_settled(cu, cu->copies, NULL) &&
-                      mirt__cu_settled(cu, cu->exchanges, NULL) && mirt__cu_settled(cu, cu->stream, NULL);
-    if (done && cu->status == MIRT_OK) mirt__cu_deliver(cu);
-    s->deliveries = 0;
-    s->fetched_used = 0;
-    for (int i = 0; i < 2 && done; i++) {
-        for (int k = 0; k < s->pool[i].count; k++) s->pool[i].block[k].busy = false;
-        s->pool[i].used = 0;
-    }
-    if (cu->status == MIRT_OK) return MIRT_OK;
-    mirt__cu_group_fail(cu);
-    return mirt__cu_tell(cu);
 }
 
 /* >>numbers and constants */

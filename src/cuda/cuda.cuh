@@ -40,7 +40,7 @@ typedef struct mirt__handle {
     size_t shared_most; /* bytes of shared memory that a block may ask for */
     double limit;       /* seconds that a wait takes at most; 0: any */
     cudaStream_t stream, copies, exchanges;
-    cudaEvent_t signal[8];
+    cudaEvent_t signal[12];
     mirt__cu_mode mode, inner; /* inner: what it is again after what is not part of a graph */
     bool tf32;
     mirt_status status; /* the first failure since the last wait, */

@@ -168,8 +168,9 @@ MIRT__LIB const mirt__backend *mirt__cores_backend(void) {
         mirt__kernels_best,    mirt__core_devices, mirt__core_info,     mirt__core_threads,   mirt__core_open,
         mirt__core_close,      mirt__core_join,    mirt__core_alloc,    mirt__core_release,   mirt__core_free_bytes,
         mirt__core_copy_in,    mirt__core_nothing, mirt__core_copy,     mirt__core_copy,      mirt__core_clear,
-        mirt__core_wait,       mirt__core_measure, mirt__core_room,     mirt__core_begin,     mirt__core_end,
-        mirt__core_forget,     mirt__core_signal,  mirt__core_await,    MIRT__TRAINING_ENTRY(mirt__core_reduce),
+        mirt__core_wait,       mirt__core_nothing, mirt__core_wait,     mirt__core_measure,   mirt__core_room,
+        mirt__core_begin,      mirt__core_end,     mirt__core_forget,   mirt__core_signal,    mirt__core_await,
+        MIRT__TRAINING_ENTRY(mirt__core_reduce),
         mirt__core_nothing, MIRT__TRAINING_ENTRY(mirt__core_gather), MIRT__TRAINING_ENTRY(mirt__core_aggregate),
         MIRT__TRAINING_ENTRY(mirt__core_squares), mirt__core_seconds};
     return &cores;

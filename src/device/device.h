@@ -10,7 +10,7 @@
 
 #include "../kernels/table.h"
 
-#define MIRT__BACKEND_VERSION 6
+#define MIRT__BACKEND_VERSION 7
 #define MIRT__MAX_DEVICES 32
 #define MIRT__MOST_SQUARES 1024 /* pieces in a call of `squares` */
 
@@ -152,6 +152,11 @@ typedef struct mirt__backend {
     void (*clear)(mirt__handle *handle, void *memory, size_t bytes);
     /* Until all that was enqueued is done; MIRT_OK, or the first failure since the last wait that returned one. */
     mirt_status (*wait)(mirt__handle *handle);
+    /* mark: ends a round of work. wait_mark: as `wait`, but only for the work up to the last mark; copies to the host
+       before it are complete then, and the work after it continues. At most one mark is outstanding; `wait` covers
+       it too. */
+    void (*mark)(mirt__handle *handle);
+    mirt_status (*wait_mark)(mirt__handle *handle);
 
     /* What the kernels of replay(arg) need. On entry `room` has what the ops declare. A device whose kernels choose
        their room themselves calls replay, which then computes nothing. */
@@ -168,7 +173,7 @@ typedef struct mirt__backend {
     void (*forget)(mirt__handle *handle, const void *owner);
 
     /* A meeting of devices: `signal` marks a place in this device's work, `await` delays what is enqueued next until
-       another device has reached the place it marked last with the same number (0 to 7). Between the two calls the
+       another device has reached the place it marked last with the same number (0 to 11). Between the two calls the
        devices' threads have met. */
     void (*signal)(mirt__handle *handle, int number);
     void (*await)(mirt__handle *handle, mirt__handle *other, int number);

@@ -26,7 +26,7 @@ typedef struct mirt__results {
     int count;
     int terms;                         /* of fit: the numbers among the loss's terms; -1: there are none */
     int metric[MIRT__MAX_METRIC_USES]; /* of fit: each metric's values, or the predictions that it counts */
-    char *memory;                      /* of results and states */
+    char *memory;                      /* of results, twice if it sends ahead, and states */
     char *labels; /* of the batch under way, and its weights, while the next one is read, if it sends ahead */
 } mirt__results;
 
@@ -67,6 +67,15 @@ typedef struct mirt__guard {
     void (*close)(mirt_function *function, int what, bool good); /* it has run, with its failures unless `good` */
 } mirt__guard;
 
+/* The next step, launched before the results of the step under way are read. */
+typedef struct mirt__following {
+    bool allowed;  /* nothing runs on the devices or reads weights in between */
+    bool launched; /* it is on the devices, and its batch is the next one */
+    int64_t rows;  /* of its batch, */
+    const void *io[MIRT__MAX_FIELDS]; /* the fields, */
+    double rate;   /* and its learning rate */
+} mirt__following;
+
 typedef enum mirt__step_stage { MIRT__IDLE, MIRT__SCATTERED, MIRT__GRADIENTS, MIRT__REDUCED } mirt__step_stage;
 
 struct mirt_function {
@@ -89,6 +98,7 @@ struct mirt_function {
     const mirt__guard *guard; /* of this step; NULL: it is applied whatever its values are */
     bool overflow;       /* atomic: scaled gradients were not finite, and nothing was applied */
     bool counted;        /* its steps are those of a fit */
+    mirt__following following;
     const char *const *trace_name; /* of nodes, then of what devices add up: the trace's, if it is this one: */
     uint64_t trace_serial;
 };
@@ -129,6 +139,8 @@ MIRT__LIB mirt_tensor *mirt__field_as(mirt_function *function, int field, mirt_d
 MIRT__LIB mirt_status mirt__result_add(mirt_function *function, const char *name, mirt_tensor *tensor);
 /* Gives a recorded function its results' memory, and the devices what it needs of them. */
 MIRT__LIB mirt_status mirt__function_allocate(mirt_function *function);
+/* Where the results of the step's turn are. */
+MIRT__LIB void mirt__results_place(mirt_function *function);
 /* Bytes of the results' memory. */
 MIRT__LIB size_t mirt__function_host(const mirt_function *function);
 

@@ -21,12 +21,27 @@ static size_t mirt__result_bytes(const mirt_function *f, const mirt__result *r) 
     return mirt__align_up(places * (size_t)r->count * mirt__dtype_size(r->dtype));
 }
 
+/* Bytes of the results of one step. */
+static size_t mirt__results_bytes(const mirt_function *f) {
+    size_t total = 0;
+    for (int i = 0; i < f->results.count; i++) total += mirt__result_bytes(f, &f->results.list[i]);
+    return total;
+}
+
 MIRT__LIB size_t mirt__function_host(const mirt_function *f) {
     size_t total = mirt__align_up((size_t)f->step.replicas * f->step.state_bytes);
-    for (int i = 0; i < f->results.count; i++) total += mirt__result_bytes(f, &f->results.list[i]);
+    total += mirt__results_bytes(f) * (f->step.sends_ahead ? 2 : 1);
     for (int i = f->spec.num_x; i < f->spec.num_fields && f->step.sends_ahead; i++)
         total += mirt__align_up((size_t)f->step.max_rows * f->spec.field[i].bytes);
     return total;
+}
+
+MIRT__LIB void mirt__results_place(mirt_function *f) {
+    char *at = f->results.memory + (f->step.turn ? mirt__results_bytes(f) : 0);
+    for (int i = 0; i < f->results.count; i++) {
+        f->results.list[i].data = f->step.result[i] = at;
+        at += mirt__result_bytes(f, &f->results.list[i]);
+    }
 }
 
 MIRT__LIB mirt_status mirt__function_allocate(mirt_function *f) {
@@ -35,13 +50,9 @@ MIRT__LIB mirt_status mirt__function_allocate(mirt_function *f) {
         (char **)mirt__pool_alloc(&f->step.program.graph.pool, ((size_t)f->results.count + 1) * sizeof *f->step.result);
     if (!f->step.result || !(f->results.memory = (char *)mirt__aligned_alloc(total))) return mirt_last_status();
     memset(f->results.memory, 0, total);
-    char *at = f->results.memory;
-    for (int i = 0; i < f->results.count; i++) {
-        f->results.list[i].data = f->step.result[i] = at;
-        at += mirt__result_bytes(f, &f->results.list[i]);
-    }
-    f->step.states = at;
-    f->results.labels = at + mirt__align_up((size_t)f->step.replicas * f->step.state_bytes);
+    mirt__results_place(f);
+    f->step.states = f->results.memory + mirt__results_bytes(f) * (f->step.sends_ahead ? 2 : 1);
+    f->results.labels = f->step.states + mirt__align_up((size_t)f->step.replicas * f->step.state_bytes);
     return mirt__weights_place(f->root) == MIRT_OK ? mirt__memory_reserve(f->model->strategy, &f->step.needs)
                                                    : mirt_last_status();
 }

@@ -25,8 +25,10 @@ static void mirt__timelines_begin(mirt_function *f) {
 static void mirt__timelines_ahead(const mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     const double now = mirt__now();
-    for (int d = 0; d < s->num_devices && s->timeline[0].timed; d++)
+    for (int d = 0; d < s->num_devices && s->timeline[0].timed; d++) {
+        s->timeline[d].reads = now;
         mirt__timeline_lap(&s->timeline[d], MIRT__PHASE_AHEAD, now);
+    }
 }
 
 /* Of the pass that adds up gradients and updates, the all-reduce is the bytes that it has because of other parts and

@@ -3,8 +3,7 @@
 
 MIRT__TRAINING_LIB bool mirt__step_updates(const mirt__step *step) { return step->num_ranges || step->num_states; }
 
-/* Whether the update needs the squares of the gradients' sum: the optimizer does, or they tell whether it is finite. */
-MIRT__TRAINING bool mirt__step_norms(const mirt__step *step) {
+MIRT__TRAINING_LIB bool mirt__step_norms(const mirt__step *step) {
     return step->num_ranges && (step->rule.norms || (step->check && !step->strategy->able.in_place));
 }
 
@@ -273,5 +272,21 @@ MIRT__LIB void mirt__step_run_held(void *arg, int device) {
     mirt__step_mark(step, device, updates ? MIRT_PHASE_UPDATE : MIRT_PHASE_FORWARD, -1, -1);
     if (!MIRT__TRAINS || !mirt__step_norms(step)) mirt__step_finish(step, device);
     else if (!mirt__step_ends(step, device)) return;
+    mirt__step_mark(step, device, MIRT__PHASE_JOIN, -1, -1);
+}
+
+MIRT__LIB void mirt__step_run_next(void *arg, int device) {
+    mirt__step *step = (mirt__step *)arg;
+    const mirt_strategy *s = step->strategy;
+    s->backend->mark(s->device[device].handle);
+    mirt__step_scatter_ahead(step, device);
+    mirt__step_run(step, device);
+}
+
+MIRT__LIB void mirt__step_run_marked(void *arg, int device) {
+    mirt__step *step = (mirt__step *)arg;
+    const bool updates = MIRT__TRAINS && mirt__step_updates(step);
+    mirt__step_mark(step, device, updates ? MIRT_PHASE_UPDATE : MIRT_PHASE_FORWARD, -1, -1);
+    mirt__step_finish_marked(step, device);
     mirt__step_mark(step, device, MIRT__PHASE_JOIN, -1, -1);
 }

@@ -90,6 +90,7 @@ typedef struct mirt__step {
     const void *const *ahead; /* fields of the next batch, sent while this one is under way; NULL: none */
     int64_t ahead_rows;
     bool holds;           /* results of this round are waited for in the next one */
+    int turn;             /* 0 or 1, another one in a step launched ahead: where its results and times are */
     bool overlaps;        /* buckets are reduced while backward runs */
     bool reduced;         /* every device has the gradients' sum */
     bool captures;        /* work may be captured */
@@ -111,12 +112,18 @@ typedef struct mirt__step {
 MIRT__LIB void mirt__step_run(void *step, int device);
 /* The second round of a step that holds: the next batch sets out, then results are waited for. */
 MIRT__LIB void mirt__step_run_held(void *step, int device);
+/* Launches the step after one that holds: its batch sets out, and all follows that mirt__step_run does. */
+MIRT__LIB void mirt__step_run_next(void *step, int device);
+/* Waits for the results of the step before the one launched by mirt__step_run_next. */
+MIRT__LIB void mirt__step_run_marked(void *step, int device);
 /* The stages one by one. */
 MIRT__TRAINING_LIB void mirt__step_replicas(void *step, int device);
 MIRT__TRAINING_LIB void mirt__step_all_reduce(void *step, int device);
 MIRT__TRAINING_LIB void mirt__step_update(void *step, int device);
 /* Whether it leaves anything but results. */
 MIRT__TRAINING_LIB bool mirt__step_updates(const mirt__step *step);
+/* Whether the update needs the squares of the gradients' sum: the optimizer does, or they tell whether it is finite. */
+MIRT__TRAINING_LIB bool mirt__step_norms(const mirt__step *step);
 
 /* --- buffers.c: a device's gradient buffers --- */
 /* How far a device is with its replicas. */
@@ -199,6 +206,8 @@ MIRT__LIB bool mirt__step_end(const mirt__step *step, int device);
 MIRT__TRAINING_LIB void mirt__step_clock(const mirt__step *step, int device, int stage);
 /* Waits for the device. False: it failed, which is kept for the caller. */
 MIRT__LIB bool mirt__step_finish(mirt__step *step, int device);
+/* The same, without the step launched after it. */
+MIRT__LIB bool mirt__step_finish_marked(mirt__step *step, int device);
 /* What failed on the devices, if anything. */
 MIRT__LIB mirt_status mirt__step_failure(mirt__step *step);
 

@@ -10,6 +10,10 @@ static void mirt__log_stderr(mirt_log_level level, const char *text, void *user)
     fprintf(stderr, level == MIRT_LOG_PROGRESS && text[0] == '\r' ? "%s" : "%s\n", text);
 }
 
+MIRT__LIB bool mirt__log_is_users(const mirt_strategy *strategy) {
+    return strategy->log && strategy->log != mirt__log_stderr;
+}
+
 MIRT__TRAINING_LIB int mirt__log_columns(const mirt_strategy *strategy) {
     enum { USUAL = 80 };
     if (strategy->log != mirt__log_stderr || !isatty(2)) return 0;

@@ -77,6 +77,8 @@ struct mirt_strategy {
 
 MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, const char *format, ...)
     MIRT__PRINTF(3, 4);
+/* Whether messages go to the user's own code. */
+MIRT__LIB bool mirt__log_is_users(const mirt_strategy *strategy);
 /* Width of the terminal that the default log writes to, asked for anew by every call: a line can be overwritten there
    as long as it is no wider. 0: the log goes elsewhere. */
 MIRT__LIB int mirt__log_columns(const mirt_strategy *strategy);

@@ -1,7 +1,9 @@
 #include "step.h"
 /* Waits for a device's work in a step, and counts its seconds. */
 
-enum { MIRT__TIMING_EVENT = 4 }; /* the first of the signals that tell stages of a step apart */
+/* The signals that tell stages of a step apart: the next step may be launched before the seconds of this one are
+   asked for. */
+static int mirt__timing_event(const mirt__step *step, int stage) { return 4 * (step->turn + 1) + stage; }
 
 MIRT__LIB void mirt__step_mark(const mirt__step *step, int device, int phase, int replica, int node) {
     mirt__timeline_mark(&step->strategy->timeline[device], phase, replica, node);
@@ -35,8 +37,8 @@ MIRT__TRAINING_LIB void mirt__step_clock(const mirt__step *step, int device, int
     const mirt_strategy *s = step->strategy;
     mirt__device_timeline *timeline = &s->timeline[device];
     if (!timeline->timed) return;
-    if (stage == 0) timeline->begun = mirt__now();
-    s->backend->signal(s->device[device].handle, MIRT__TIMING_EVENT + stage);
+    if (stage == 0) timeline->begun[step->turn] = mirt__now();
+    s->backend->signal(s->device[device].handle, mirt__timing_event(step, stage));
 }
 
 /* Seconds of the step's stages by phase; returns their sum. Two thirds of a training replica's are its backward part.
@@ -47,7 +49,8 @@ MIRT__TRAINING double mirt__stage_seconds(const mirt__step *step, int device, do
     memset(seconds, 0, 4 * sizeof *seconds);
     for (int stage = 1; stage < 4 && (stage == 1 || mirt__step_updates(step)); stage++) {
         const double took =
-            s->backend->seconds(s->device[device].handle, MIRT__TIMING_EVENT + stage - 1, MIRT__TIMING_EVENT + stage);
+            s->backend->seconds(s->device[device].handle, mirt__timing_event(step, stage - 1),
+                                mirt__timing_event(step, stage));
         if (!(took > 0)) continue;
         if (stage > 1 || step->program.first_gradient < 0) seconds[stage == 1 ? 0 : stage] = took;
         else seconds[0] = took / 3, seconds[1] = took * 2 / 3;
@@ -69,10 +72,12 @@ MIRT__TRAINING void mirt__stages_count(const mirt__step *step, int device, doubl
         mirt__timeline_lap(timeline, phase[i], at);
         at += (to - from) * seconds[i] / sum;
     }
-    const double ahead = timeline->lap[MIRT__PHASE_AHEAD], work = timeline->begun + sum - (from - ahead),
+    const double begun = timeline->begun[step->turn], end = (begun > timeline->ended ? begun : timeline->ended) + sum,
+                 ahead = timeline->lap[MIRT__PHASE_AHEAD], work = end - timeline->reads,
                  hidden = work > ahead ? ahead
                           : work > 0   ? work
                                        : 0;
+    timeline->ended = end < to ? end : to;
     for (int i = 0; i < 4; i++) timeline->lap[phase[i]] += hidden * seconds[i] / sum;
     timeline->lap[MIRT__PHASE_AHEAD] -= hidden;
     mirt__step_mark(step, device, MIRT__PHASE_JOIN, -1, -1);
@@ -80,12 +85,12 @@ MIRT__TRAINING void mirt__stages_count(const mirt__step *step, int device, doubl
 
 /* >>waits */
 
-MIRT__LIB bool mirt__step_finish(mirt__step *step, int device) {
+static bool mirt__step_wait(mirt__step *step, int device, mirt_status (*wait)(mirt__handle *handle)) {
     const mirt_strategy *s = step->strategy;
     const bool timed = s->timeline[device].timed;
     const double from = timed ? mirt__now() : 0;
     int none = MIRT_OK;
-    const mirt_status status = s->backend->wait(s->device[device].handle);
+    const mirt_status status = wait(s->device[device].handle);
     if (MIRT__TRAINS && timed && status == MIRT_OK) mirt__stages_count(step, device, from, mirt__now());
     if (status == MIRT_OK) return true;
     if (__atomic_compare_exchange_n(&step->device_status, &none, (int)status, false, __ATOMIC_ACQ_REL,
@@ -94,6 +99,14 @@ MIRT__LIB bool mirt__step_finish(mirt__step *step, int device) {
         step->device_failed = device;
     }
     return false;
+}
+
+MIRT__LIB bool mirt__step_finish(mirt__step *step, int device) {
+    return mirt__step_wait(step, device, step->strategy->backend->wait);
+}
+
+MIRT__LIB bool mirt__step_finish_marked(mirt__step *step, int device) {
+    return mirt__step_wait(step, device, step->strategy->backend->wait_mark);
 }
 
 MIRT__LIB mirt_status mirt__step_failure(mirt__step *step) {

@@ -24,11 +24,19 @@ static mirt_status mirt__weights_ready(const mirt_function *f) {
     return MIRT__TRAINS && f->step.has_gradients ? mirt__slots_to_devices(f->model) : MIRT_OK;
 }
 
+MIRT__LIB mirt_status mirt__check_class_numbers(const mirt_function *f, const mirt__batch *batch) {
+    for (int i = 0; i < f->spec.num_fields; i++) {
+        if (MIRT__TRAINS && f->classes[i] && mirt__check_classes(f, i, batch) != MIRT_OK) return mirt_last_status();
+    }
+    return MIRT_OK;
+}
+
 MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *batch) {
     mirt_strategy *s = f->model->strategy;
     mirt__step *step = &f->step;
     if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
     f->stage = MIRT__IDLE;
+    if (f->following.launched) return mirt__follow_begin(f, batch);
     step->prefetched = false;
     if (s->prefetched != f) s->prefetched = NULL;
     if (f->root != mirt__root(f->model, NULL) || f->layout != f->root->layout) {
@@ -43,8 +51,8 @@ MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *
                           (long long)batch->rows, (long long)step->max_rows);
     }
     step->same = batch->same && step->there && step->rows == batch->rows && s->in_memory == f;
+    if (mirt__check_class_numbers(f, batch) != MIRT_OK) return mirt_last_status();
     for (int i = 0; i < f->spec.num_fields; i++) {
-        if (MIRT__TRAINS && f->classes[i] && mirt__check_classes(f, i, batch) != MIRT_OK) return mirt_last_status();
         step->same = step->same && step->io[i] == batch->field[i];
         step->io[i] = batch->field[i];
     }
@@ -69,7 +77,7 @@ static mirt_status mirt__check_failed(const mirt_function *f) {
 }
 
 /* Ops of the user run on the devices: they cannot run models of this strategy, nor destroy this one. */
-static mirt_status mirt__run_round(mirt_function *f, void (*fn)(void *arg, int device)) {
+MIRT__LIB mirt_status mirt__run_round(mirt_function *f, void (*fn)(void *arg, int device)) {
     mirt_strategy *s = f->model->strategy;
     s->running = true;
     s->program = &f->step.program;
@@ -78,8 +86,7 @@ static mirt_status mirt__run_round(mirt_function *f, void (*fn)(void *arg, int d
     return status;
 }
 
-/* What every replay is told. */
-static void mirt__info_set(mirt_function *f) {
+MIRT__LIB void mirt__info_set(mirt_function *f) {
     const mirt_model *model = f->model;
     mirt__step_info *info = &f->step.info;
     memset(info, 0, sizeof *info);
@@ -94,7 +101,24 @@ static void mirt__info_set(mirt_function *f) {
     f->step.check = f->guard ? f->guard->device : NULL;
 }
 
-/* In one round or, with `next`, in two, between which it is called. */
+/* What follows the launch of a step: the next batch is read and sent, its step launched if that can be, and results are
+   waited for. */
+static mirt_status mirt__run_rest(mirt_function *f, mirt__next_fn next, void *arg) {
+    mirt_strategy *s = f->model->strategy;
+    mirt__step *step = &f->step;
+    if (MIRT__TRAINS && next && s->observer) s->observer->ahead(f);
+    step->holds = false;
+    const mirt__batch *ahead = next && step->device_status == MIRT_OK ? next(arg) : NULL;
+    step->ahead = ahead ? ahead->field : NULL;
+    step->ahead_rows = ahead ? ahead->rows : 0;
+    if (ahead && mirt__can_follow(f, ahead)) return mirt__follow(f, ahead);
+    const mirt_status status = mirt__run_round(f, mirt__step_run_held);
+    s->prefetched = status == MIRT_OK && ahead ? f : NULL;
+    return status;
+}
+
+/* In one round or, with `next`, in more, between which it is called. A step that was launched ahead has had its
+   first. */
 static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int device), mirt__next_fn next,
                                      void *arg) {
     mirt_strategy *s = f->model->strategy;
@@ -104,22 +128,17 @@ static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int
     for (int d = 0; d < s->num_devices; d++) __atomic_store_n(&s->timeline[d].step, f->model->step, __ATOMIC_RELAXED);
     if (MIRT__TRAINS && s->observer) s->observer->begin(f);
     step->holds = next != NULL;
-    mirt_status status = mirt__run_round(f, fn);
-    if (next && status == MIRT_OK) {
-        if (MIRT__TRAINS && s->observer) s->observer->ahead(f);
-        step->holds = false;
-        const mirt__batch *ahead = step->device_status == MIRT_OK ? next(arg) : NULL;
-        step->ahead = ahead ? ahead->field : NULL;
-        step->ahead_rows = ahead ? ahead->rows : 0;
-        status = mirt__run_round(f, mirt__step_run_held);
-        s->prefetched = status == MIRT_OK && ahead ? f : NULL;
-    }
+    const bool launched = f->following.launched;
+    f->following.launched = false;
+    mirt_status status = launched ? MIRT_OK : mirt__run_round(f, fn);
+    if ((next || launched) && status == MIRT_OK) status = mirt__run_rest(f, next, arg);
     for (int d = 0; d < s->num_devices && status == MIRT_OK; d++)
         mirt__timeline_mark(&s->timeline[d], MIRT_PHASE_LAUNCH, -1, -1);
     if (MIRT__TRAINS && s->observer && status == MIRT_OK) s->observer->end(f);
     mirt__let_go(f->model);
     if (status == MIRT_OK) status = mirt__step_failure(step);
-    step->there = status == MIRT_OK;
+    f->following.launched = f->following.launched && status == MIRT_OK;
+    step->there = status == MIRT_OK && !f->following.launched;
     return status;
 }
 
@@ -148,10 +167,10 @@ MIRT__TRAINING mirt_status mirt__step_not_finite(mirt_function *f) {
     return f->model->nan_watch == 1 ? mirt__run_devices(f, mirt__step_update, NULL, NULL) : MIRT_OK;
 }
 
-/* Whether buckets are reduced while backward runs: where devices send, and nothing can keep the step from being
-   applied. The first step of as many rows loads kernels and takes memory for constants: both may wait for what a
-   device sends, which may wait for what this one has yet to launch. */
-MIRT__TRAINING bool mirt__can_overlap(const mirt_function *f) {
+/* Where devices send, and nothing can keep the step from being applied. The first step of as many rows loads kernels
+   and takes memory for constants: both may wait for what a device sends, which may wait for what this one has yet to
+   launch. */
+MIRT__TRAINING_LIB bool mirt__can_overlap(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
     return f->step.by_replicas && f->step.num_buckets && !s->able.direct && s->num_devices > 1 &&
            !f->step.program.num_cuts && !f->guard && f->step.ran[f->step.rows];
@@ -167,7 +186,9 @@ MIRT__LIB mirt_status mirt__function_step(mirt_function *f) { return mirt__funct
 MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn next, void *arg) {
     if (!MIRT__TRAINS) {
         if (!f->step.sends_ahead) next = NULL;
-        return mirt__run_devices(f, mirt__step_run, next, arg) == MIRT_OK ? mirt__check_failed(f) : mirt_last_status();
+        if (mirt__run_devices(f, mirt__step_run, next, arg) != MIRT_OK) return mirt_last_status();
+        if (f->step.ran) f->step.ran[f->step.rows] = true;
+        return mirt__check_failed(f);
     }
     if (f->step.has_gradients && mirt__coming_rate(f->model, &f->rate) != MIRT_OK) return mirt_last_status();
     if (mirt__observer_ready(f) != MIRT_OK) return mirt_last_status();

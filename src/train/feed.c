@@ -68,9 +68,10 @@ static const mirt__batch *mirt__feed_ahead(void *arg) {
     feed->status = mirt__feed_read(feed, &feed->batch);
     feed->held = true;
     if (feed->status != MIRT_OK) mirt__error_get(&feed->error);
-    return feed->status == MIRT_OK && feed->batch.rows > 0 && feed->batch.rows <= feed->step->step.max_rows
-               ? &feed->batch
-               : NULL;
+    if (feed->status != MIRT_OK || feed->batch.rows < 1 || feed->batch.rows > feed->step->step.max_rows) return NULL;
+    feed->step->following.allowed = feed->follows &&
+                                    (!feed->weighs || mirt__check_weights(feed->step, &feed->batch) == MIRT_OK);
+    return &feed->batch;
 }
 
 MIRT__LIB mirt_status mirt__feed_step(mirt__feed *feed, mirt_function *f, bool more) {
@@ -81,6 +82,14 @@ MIRT__LIB mirt_status mirt__feed_step(mirt__feed *feed, mirt_function *f, bool m
     s->prefetched = NULL;
     feed->step = f;
     const mirt_status status = mirt__function_step_ahead(f, mirt__feed_ahead, feed);
+    f->following.allowed = false;
     feed->prefetched = s->prefetched == f;
     return status;
+}
+
+MIRT__LIB bool mirt__feed_launched(const mirt__feed *feed) { return feed->step && feed->step->following.launched; }
+
+MIRT__LIB void mirt__feed_close(mirt__feed *feed) {
+    if (!mirt__feed_launched(feed)) return;
+    if (mirt__function_begin(feed->step, &feed->batch) == MIRT_OK) mirt__function_step(feed->step);
 }

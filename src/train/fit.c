@@ -191,8 +191,33 @@ static mirt_status mirt__fit_next(mirt__fit *fit, mirt__batch *batch) {
 /* Whether another batch is asked for behind the one under way, if nobody stops. */
 static bool mirt__fit_goes_on(const mirt__fit *fit) {
     const mirt_fit_desc *d = fit->run.desc;
-    return (d->steps_per_epoch < 1 || fit->run.event.batch + 1 < d->steps_per_epoch) &&
+    return !__atomic_load_n(&fit->run.model->stop_requested, __ATOMIC_RELAXED) &&
+           (d->steps_per_epoch < 1 || fit->run.event.batch + 1 < d->steps_per_epoch) &&
            (d->max_steps < 1 || fit->run.model->history.steps + 1 < d->max_steps);
+}
+
+/* Whether the user's code runs at the end of a step: it says what a metric is. */
+static bool mirt__fit_asks_metrics(const mirt_model *model) {
+    for (int i = 0; i < model->num_metrics; i++) {
+        if (!model->metric[i].cls && model->metric[i].custom.result) return true;
+    }
+    return false;
+}
+
+/* Whether the next step may be launched before the results of the step under way are handled: nothing that reads
+   weights, can fail, or is the user's comes in between. */
+static bool mirt__fit_follows(const mirt__fit *fit, const mirt_function *f) {
+    const mirt_fit_desc *d = fit->run.desc;
+    const int64_t step = fit->run.model->step + 1;
+    bool follows = !mirt__fit_asks_metrics(fit->run.model), shows = fit->shows;
+    if (d->check_drift_every > 0 && step % d->check_drift_every == 0) follows = false;
+    for (int i = 0; i < fit->told; i++) {
+        const mirt__readymade *ready = mirt__ready_of(d->callbacks[i]);
+        const int64_t every = ready ? ready->every : 0;
+        shows = shows || (ready && ready->shows_progress);
+        follows = follows && (!every || (f->step.has_gradients && step % every != 0));
+    }
+    return follows && !(shows && mirt__log_is_users(fit->run.model->strategy));
 }
 
 static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, double *loss) {
@@ -205,6 +230,8 @@ static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, d
     f->counted = true;
     f->guard = run->model->nan_watch > 0 ? mirt__finite_guard() : NULL;
     run->model->not_finite[0] = 0;
+    fit->feed.follows = mirt__fit_follows(fit, f);
+    fit->feed.weighs = true;
     const double waited = mirt__timing_seconds(run->model, MIRT_PHASE_INPUT);
     if (mirt__feed_step(&fit->feed, f, mirt__fit_goes_on(fit)) != MIRT_OK) return mirt_last_status();
     run->event.input_seconds += mirt__timing_seconds(run->model, MIRT_PHASE_INPUT) - waited;
@@ -259,14 +286,16 @@ static mirt_status mirt__train_batches(void *arg) {
     const double began = mirt__now() - run->at.epoch_seconds; /* loading the data is no training step */
     const int64_t first = run->event.batch;
     mirt__timing_start(model);
-    /* A request is looked for after steps and at the end of an epoch, so that whatever it ends has a checkpoint. */
-    while (status == MIRT_OK && !(run->event.batch > first ? mirt__fit_stops(fit) : run->stop) &&
-           !mirt__max_steps_reached(fit)) {
+    /* A request is looked for after steps and at the end of an epoch, so that whatever it ends has a checkpoint. A step
+       that is launched is finished first. */
+    while (status == MIRT_OK &&
+           (mirt__feed_launched(&fit->feed) ||
+            (!(run->event.batch > first ? mirt__fit_stops(fit) : run->stop) && !mirt__max_steps_reached(fit)))) {
         status = mirt__fit_next(fit, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
         run->event.seconds = mirt__now() - began;
         mirt__tell(fit, MIRT__BATCH_BEGIN);
-        if (run->stop) break;
+        if (run->stop && !mirt__feed_launched(&fit->feed)) break;
         status = mirt__train_batch(fit, &batch, &loss);
         if (status != MIRT_OK) break;
         mirt__warn_of_nan(fit, loss);
@@ -279,6 +308,7 @@ static mirt_status mirt__train_batches(void *arg) {
         run->event.batch++;
         if (fit->shows) mirt__progress_line(&fit->progress, model, &run->event, false);
     }
+    mirt__feed_close(&fit->feed);
     if (status == MIRT_OK && run->event.batch && (run->stop || mirt__max_steps_reached(fit)))
         mirt__tell(fit, MIRT__INTERRUPTED);
     mirt__timing_stop(model);

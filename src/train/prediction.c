@@ -42,6 +42,8 @@ static mirt_status mirt__pass_batches(void *arg) {
     mirt__feed feed;
     mirt__hold(model);
     mirt__feed_open(&feed, model, pass->dataset, pass->features, pass->ahead);
+    feed.follows = pass->ahead;
+    feed.weighs = pass->kind == MIRT__EVALUATE;
     mirt_status status = mirt__feed_begin(&feed, 0);
     for (int64_t i = 0; status == MIRT_OK && (pass->steps == 0 || i < pass->steps); i++) {
         status = mirt__feed_next(&feed, &batch);
@@ -50,6 +52,7 @@ static mirt_status mirt__pass_batches(void *arg) {
         if (status == MIRT_OK) status = mirt__feed_step(&feed, f, i + 1 != pass->steps);
         if (status == MIRT_OK) status = pass->take(pass, f, &batch);
     }
+    mirt__feed_close(&feed);
     mirt__let_go(model);
     return status;
 }

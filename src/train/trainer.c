@@ -90,8 +90,7 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
 
 /* >>a batch */
 
-/* The batch becomes the one under way, if its weights are numbers. */
-MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *f, const mirt__batch *batch) {
+MIRT__LIB mirt_status mirt__check_weights(const mirt_function *f, const mirt__batch *batch) {
     int at = f->spec.num_x + f->spec.num_y;
     for (int64_t i = 0; MIRT__TRAINS && f->spec.has_weights && i < batch->rows; i++) {
         double weight = (double)((const float *)batch->field[at])[i];
@@ -99,6 +98,12 @@ MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *f, const mirt__batch *b
         return mirt__fail(MIRT_E_INVALID, "the weight of sample %lld is %g",
                           (long long)(batch->index ? batch->index[i] : i), weight);
     }
+    return MIRT_OK;
+}
+
+/* The batch becomes the one under way, if its weights are numbers. */
+MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *f, const mirt__batch *batch) {
+    if (!f->following.launched && mirt__check_weights(f, batch) != MIRT_OK) return mirt_last_status();
     return mirt__function_begin(f, batch);
 }
 

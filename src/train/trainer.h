@@ -11,6 +11,8 @@ MIRT__LIB mirt__trainer *mirt__trainer_of(mirt_model *model);
    there. `fit`: for its class weights, or NULL. */
 MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec,
                                                int64_t most, const mirt_fit_desc *fit);
+/* Whether the batch's sample weights are numbers; otherwise the error is set. */
+MIRT__LIB mirt_status mirt__check_weights(const mirt_function *function, const mirt__batch *batch);
 /* mirt__function_begin for data whose sample weights are not known to be numbers. */
 MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *function, const mirt__batch *batch);
 /* Whether `rows` predictions fit into the caller's memory, capacity[i] floats for output i. */
@@ -46,6 +48,8 @@ typedef struct mirt__feed {
     mirt__features *features; /* or NULL */
     bool ahead;           /* it may do so */
     mirt_function *step;  /* under way */
+    bool follows;         /* nothing runs on the devices or reads weights between the step under way and the next */
+    bool weighs;          /* steps take sample weights */
     bool held, prefetched;    /* the next batch was read; it was sent, too */
     mirt_status status;   /* of reading it, */
     mirt__error error;    /* which is told when its turn has come */
@@ -58,6 +62,10 @@ MIRT__LIB mirt_status mirt__feed_begin(mirt__feed *feed, int64_t epoch);
 MIRT__LIB mirt_status mirt__feed_next(mirt__feed *feed, mirt__batch *out);
 /* mirt__function_step on the batch that came last; `more`: another one will be asked for. */
 MIRT__LIB mirt_status mirt__feed_step(mirt__feed *feed, mirt_function *function, bool more);
+/* Whether the step of the next batch is on the devices: then the loop takes it. */
+MIRT__LIB bool mirt__feed_launched(const mirt__feed *feed);
+/* At the end of a loop: takes a step that is still on the devices. */
+MIRT__LIB void mirt__feed_close(mirt__feed *feed);
 
 /* --- prediction.c --- */
 /* A pass of the function of `kind` over a data set that is batched and prepared, or over its features (otherwise NULL).

@@ -1,5 +1,5 @@
-/* Reading and sending the next batch during a step, on simulated GPUs. Checks the order of the calls, and that nothing
-   else changes. Four devices (MIRT_SIM_DEVICES). */
+/* Reads and launches steps ahead on simulated GPUs. Checks the order of the calls, and that nothing else changes.
+   Four devices (MIRT_SIM_DEVICES). */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../../mirrortrain.h"
 #include "four_devices.h"
@@ -12,13 +12,23 @@
 /* >>a backend that notes what the library asks of the first device */
 
 /* S: a copy that is sent early, B: later copies follow the work so far, C: a copy on the device, b: work begins, F:
-   results are fetched, W: a wait. Equal letters in a row count as one. */
+   results are fetched, M: a round of work ends, w: a wait for that round, W: a wait for all. Equal letters in a row
+   count as one. */
 static const mirt__backend *real_backend;
 static mirt__backend noting;
 static const mirt__handle *noted;
 static char notes[4000];
 static bool forgets_to_wait;   /* copies set out at once */
 static double pretends_to_take; /* seconds of each stage of a step; 0: what they take */
+/* What befalls the device when it is told of the end of so many rounds; 0: never. */
+static int loses_at;
+static bool hangs; /* it is not lost */
+
+static int noted_times(char what) {
+    int times = 0;
+    for (const char *at = notes; *at; at++) times += *at == what;
+    return times;
+}
 
 static void note(const mirt__handle *handle, char what) {
     const size_t used = strlen(notes);
@@ -51,6 +61,18 @@ static mirt_status note_wait(mirt__handle *r) {
     note(r, 'W');
     return real_backend->wait(r);
 }
+static void note_mark(mirt__handle *r) {
+    note(r, 'M');
+    real_backend->mark(r);
+    if (r == noted && loses_at && noted_times('M') == loses_at) {
+        if (hangs) mirt_sim_hang_device(0, 1);
+        else mirt_sim_lose_device(0, 700); /* an illegal address */
+    }
+}
+static mirt_status note_wait_mark(mirt__handle *r) {
+    note(r, 'w');
+    return real_backend->wait_mark(r);
+}
 
 static double note_seconds(mirt__handle *r, int from, int to) {
     return pretends_to_take > 0 ? pretends_to_take : real_backend->seconds(r, from, to);
@@ -65,29 +87,37 @@ static void notes_begin(mirt_strategy *s) {
     noting.begin = note_begin;
     noting.copy_out = note_fetch;
     noting.wait = note_wait;
+    noting.mark = note_mark;
+    noting.wait_mark = note_wait_mark;
     noting.seconds = note_seconds;
     s->backend = &noting;
     noted = s->device[0].handle;
     notes[0] = 0;
 }
 
-static int noted_times(char what) {
-    int times = 0;
-    for (const char *at = notes; *at; at++) times += *at == what;
-    return times;
-}
-
 /* >>one training */
 
-enum { PLAIN, CLIPPED, SYNCHRONIZED, FROZEN, KINDS };
+enum { PLAIN, CLIPPED, SYNCHRONIZED, FROZEN, DECAYING, ASKING, AVERAGED, KINDS };
 static const char *const kind_name[] = {
-    "a convnet", "clipped by norms", "synchronized normalization", "nothing to train"
+    "a convnet", "clipped by norms", "synchronized normalization", "nothing to train", "a decaying rate",
+    "a schedule of the user", "averaged weights"
 };
+
+static float slower(int64_t step, void *user) { return (void)user, 2e-3f / (float)(step + 1); }
+
+/* Whether steps are launched before the results of the step before them are read. */
+static bool follows(int kind) { return kind != CLIPPED && kind != SYNCHRONIZED && kind != ASKING; }
 
 static mirt_model *build(mirt_strategy *s, int kind) {
     mirt_compile_desc c = image_compile(mirt_adam(2e-3f));
     mirt_model *m;
     if (kind == CLIPPED) c.optimizer.global_clipnorm = 0.5f;
+    if (kind == DECAYING) c.optimizer.decay = mirt_cosine_decay(4e-3f, 7, 0.1f);
+    if (kind == ASKING) c.optimizer.schedule = slower;
+    if (kind == AVERAGED) {
+        c.optimizer.use_ema = true;
+        c.optimizer.ema_overwrite_frequency = 3;
+    }
     c.metrics[1] = MIRT_F1_SCORE; /* counts with labels when results are there */
     if (kind == SYNCHRONIZED) {
         mirt_batch_norm_desc norm;
@@ -113,17 +143,32 @@ typedef struct training {
     int64_t samples, batch, steps_per_epoch, max_steps;
     mirt_dataset *(*data)(const struct training *t); /* NULL: shuffled arrays */
     const char *checkpoints, *resume;
+    double limit; /* seconds; 0: none is asked for */
     bool validated, at_once, watched; /* at_once: a callback wants to know of batches; watched: one looks for NaN */
 } training;
 typedef struct outcome {
     char weights[MIRT__SHA256_HEX], error[400], told[4000]; /* told: all logs that a callback sees */
     int64_t steps;
-    int ahead; /* batches that were prefetched before their step */
+    int ahead;    /* batches that were prefetched before their step, */
+    int followed; /* and steps launched before the results of the step before them were read */
     mirt_timing timing;
     double input_seconds;
 } outcome;
 
+static mirt_strategy *strategy_limited(const char *devices, double seconds) {
+    mirt_strategy_desc d;
+    memset(&d, 0, sizeof d);
+    d.devices = devices;
+    d.replicas = 4;
+    d.seed = 11;
+    d.timeout_seconds = seconds;
+    d.silent = true;
+    return mirt_strategy_create(&d);
+}
+
 static int tell_nothing(const mirt_event *event, void *user) { return (void)event, (void)user, 0; }
+static mirt_model *to_stop; /* of the fit under way */
+static int note_model(const mirt_event *event, void *user) { return (void)user, to_stop = event->model, 0; }
 static int tell_epoch(const mirt_event *event, void *user) {
     char *told = (char *)user;
     for (int i = 0; i < event->logs->count; i++) {
@@ -149,13 +194,14 @@ static void train(const training *t, outcome *out) {
     memset(&batches, 0, sizeof batches);
     memset(&d, 0, sizeof d);
     memset(&fit, 0, sizeof fit);
-    mirt_strategy *s = strategy_on(t->devices, 4);
+    mirt_strategy *s = strategy_limited(t->devices, t->limit);
     mirt_model *m = s ? build(s, t->kind) : NULL;
     mirt_dataset *data = data_of(t);
     if (!m || !data) snprintf(out->error, sizeof out->error, "%s", mirt_last_error());
     if (m) notes_begin(s);
     epochs.user = out->told;
     epochs.epoch_end = tell_epoch;
+    epochs.train_begin = note_model;
     batches.batch_end = tell_nothing;
     d.path = t->checkpoints;
     d.every_steps = 2;
@@ -174,9 +220,11 @@ static void train(const training *t, outcome *out) {
     fit.no_progress = true;
     fit.validation = t->validated ? mirt_batch(mirt_arrays(images_x(70, 23), images_y(70, 23)), 10) : NULL;
     const mirt_history *h = m && data ? mirt_fit(m, data, &fit) : NULL;
+    mirt_sim_set("fail", 0); /* the weights are to be read */
     if (!h && !out->error[0]) snprintf(out->error, sizeof out->error, "%s", mirt_last_error());
     if (m) {
         out->ahead = noted_times('B');
+        out->followed = noted_times('w');
         out->steps = m->history.steps;
         mirt_fit_timing(m, &out->timing);
         out->input_seconds = m->history.input_seconds;
@@ -208,7 +256,8 @@ static training training_of(const char *devices, int kind) {
 
 /* >>what is tested */
 
-/* A step is enqueued, then the next batch sets out, then results are waited for. */
+/* A step is enqueued, the next batch sets out, its step is enqueued, and only then the results of the first are waited
+   for. The first step of a number of rows is waited for before. */
 static void check_order(void) {
     mirt_strategy *s = strategy_on("gpu:0", 4);
     mirt_model *m = s ? build(s, PLAIN) : NULL;
@@ -224,13 +273,14 @@ static void check_order(void) {
     fit.check_drift_every = -1;
     ok(m && mirt_fit(m, data, &fit), "a first epoch");
     notes_begin(s);
-    ok(mirt_fit(m, data, &fit) && strcmp(notes, "SbFbSWCBbFbSWCBbFbSWCBbFbSWCBbFbW") == 0,
-       "five steps: a batch sets out before the step before it is waited for: %s", notes);
+    ok(mirt_fit(m, data, &fit) && strcmp(notes, "SbFbMSCBbFbwMSCBbFbwMSCBbFbwMSCBbFbwW") == 0,
+       "five steps: each is enqueued before the step before it is waited for: %s", notes);
     notes_begin(s);
-    ok(mirt_evaluate(m, data, &logs) == MIRT_OK && strcmp(notes, "SbFSWCBbFSWCBbFSWCBbFSWCBbFW") == 0,
+    ok(mirt_evaluate(m, data, &logs) == MIRT_OK && strcmp(notes, "SbFSWCBbFMSCBbFwMSCBbFwMSCBbFwW") == 0,
        "so do five batches of an evaluation: %s", notes);
     notes_begin(s);
-    ok(mirt_predict(m, data, out, 40 * IMAGE_CLASSES) == MIRT_OK && strcmp(notes, "SbFSWCBbFSWCBbFSWCBbFSWCBbFW") == 0,
+    ok(mirt_predict(m, data, out, 40 * IMAGE_CLASSES) == MIRT_OK &&
+           strcmp(notes, "SbFSWCBbFMSCBbFwMSCBbFwMSCBbFwW") == 0,
        "and of predictions: %s", notes);
     fit.callbacks[0] = &batches;
     notes_begin(s);
@@ -250,9 +300,10 @@ static void check_same(training t, const char *what) {
     train(&t, &ahead);
     t.at_once = true;
     train(&t, &at_once);
-    ok(same(&ahead, &at_once) && ahead.ahead > at_once.ahead && (t.validated || !at_once.ahead) && !ahead.error[0],
-       "%s, %s on %s: the bits and logs of waiting at once; %d batches were prefetched%s%s", what,
-       kind_name[t.kind], t.devices, ahead.ahead, ahead.error[0] ? ": " : "", ahead.error);
+    ok(same(&ahead, &at_once) && ahead.ahead > at_once.ahead && (t.validated || !at_once.ahead) && !ahead.error[0] &&
+           (ahead.followed > at_once.followed) == follows(t.kind) && (t.validated || !at_once.followed),
+       "%s, %s on %s: the bits and logs of waiting at once; %d batches were prefetched, %d of their steps launched%s%s",
+       what, kind_name[t.kind], t.devices, ahead.ahead, ahead.followed, ahead.error[0] ? ": " : "", ahead.error);
 }
 
 static void check_bits(void) {
@@ -260,7 +311,7 @@ static void check_bits(void) {
     for (int i = 0; i < 4; i += small_tier() ? 3 : 1)
         check_same(training_of(devices[i], PLAIN), "an uneven last batch");
     for (int kind = CLIPPED; kind < KINDS; kind++)
-        check_same(training_of(devices[small_tier() ? 1 : kind], kind), "whole epochs");
+        check_same(training_of(devices[small_tier() ? 1 : kind % 4], kind), "whole epochs");
     training t = training_of("gpu:0,gpu:1", PLAIN);
     t.validated = true;
     check_same(t, "validation");
@@ -273,7 +324,7 @@ static void check_bits(void) {
     train(&t, &plain);
     t.watched = true;
     train(&t, &watched);
-    ok(same(&plain, &watched) && plain.ahead > 0 && watched.ahead == 0,
+    ok(same(&plain, &watched) && plain.followed > 0 && watched.ahead == 0 && watched.followed == 0,
        "who looks for NaN looks before anything is read");
 }
 
@@ -300,8 +351,6 @@ static void check_missing_wait(void) {
 #endif
 }
 
-/* >>data that fail */
-
 static int samples_fail(void *const *field, int64_t i, void *user) {
     if (i == *(const int64_t *)user) return 7;
     memcpy(field[0], image_pixels[i], IMAGE);
@@ -321,6 +370,50 @@ static mirt_dataset *data_made_by(mirt_generator_fn fn, const training *t) {
     d.samples = t->samples;
     return mirt_batch(mirt_dataset_from_generator(&d), t->batch);
 }
+
+/* Evaluation and predictions, the batches of which code of the user makes (that waits), and arrays. */
+static void check_passes(const char *devices, int64_t units) {
+    static float out[2][183 * 6000];
+    double value[2][3];
+    int followed[2];
+    mirt_strategy *s = strategy_on(devices, 4);
+    mirt_model *m = mirt_model_create(s, "wide");
+    mirt_compile_desc c = image_compile(mirt_adam(2e-3f));
+    mirt_dense_desc wide;
+    training t = training_of(devices, PLAIN);
+    memset(&wide, 0, sizeof wide);
+    wide.units = units;
+    mirt_model_output(m, mirt_dense(mirt_flatten(mirt_rescale(mirt_input(m, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1)),
+                                                              1.0f / 255, 0)), &wide));
+    bool good = mirt_compile(m, &c) == MIRT_OK;
+    t.samples = 183;
+    t.batch = 50;
+    failing_sample = -1;
+    for (int k = 0; k < 2; k++) {
+        mirt_dataset *data = k ? data_made_by(samples_fail, &t)
+                               : mirt_batch(mirt_arrays(images_x(0, t.samples), images_y(0, t.samples)), t.batch);
+        mirt_logs logs;
+        memset(&logs, 0, sizeof logs);
+        for (int again = 0; again < 2; again++) {
+            notes_begin(s);
+            good = good && mirt_predict(m, data, out[k], (size_t)(t.samples * units)) == MIRT_OK;
+            good = good && mirt_evaluate(m, data, &logs) == MIRT_OK;
+        }
+        followed[k] = noted_times('w');
+        value[k][0] = mirt_logs_value(&logs, "loss");
+        value[k][1] = mirt_logs_value(&logs, "accuracy");
+        value[k][2] = logs.count;
+        mirt_dataset_destroy(data);
+    }
+    ok(good && memcmp(out[0], out[1], (size_t)(t.samples * units) * sizeof **out) == 0 &&
+           memcmp(value[0], value[1], sizeof *value) == 0 && followed[0] == 6 && !followed[1],
+       "predictions of %lld numbers and an evaluation on %s: %d steps were launched ahead, %d with data of the user's, "
+       "and the results are bit-identical%s%s", (long long)units, devices, followed[0], followed[1],
+       good ? "" : ": ", good ? "" : mirt_last_error());
+    mirt_strategy_destroy(s);
+}
+
+/* >>data that fail */
 
 static mirt_dataset *failing_data(const training *t) {
     mirt_dataset *made = data_made_by(samples_fail, t);
@@ -400,6 +493,94 @@ static void check_stuck_data(void) {
     ok(noted_times('b') > 0 && noted_times('B') == 1, "the second step had begun");
 }
 
+/* >>steps that are launched when something happens */
+
+static int samples_stop(void *const *field, int64_t i, void *user) {
+    if (i == 40) mirt_request_stop(to_stop);
+    return samples_fail(field, i, user);
+}
+
+/* The clock of the library stands still but for what samples take, and for each look at it. */
+static bool clock_stands;
+static int64_t clock_shows; /* atomic: nanoseconds */
+
+static int slow_samples(void *const *field, int64_t i, void *user) {
+    __atomic_add_fetch(&clock_shows, 4000000, __ATOMIC_RELAXED);
+    return samples_fail(field, i, user);
+}
+/* Made by the thread that asks for them, ahead too. */
+static mirt_dataset *slow_data(const training *t) {
+    mirt_dataset *data = data_made_by(slow_samples, t);
+    for (mirt_dataset *stage = data; stage; stage = stage->source) stage->foreign = false;
+    return data;
+}
+
+static mirt_dataset *stopping_data(const training *t) {
+    mirt_dataset *data = data_made_by(samples_stop, t);
+    for (mirt_dataset *stage = data; stage; stage = stage->source) stage->foreign = false;
+    return data;
+}
+
+static void check_stop(void) {
+    outcome stopped, want;
+    training t = training_of("gpu:0,gpu:1", PLAIN);
+    failing_sample = -1;
+    t.data = stopping_data;
+    train(&t, &stopped);
+    t.data = slow_data;
+    t.max_steps = 3;
+    train(&t, &want);
+    ok(stopped.steps == 3 && stopped.followed == 1 && !stopped.error[0] &&
+           strcmp(stopped.weights, want.weights) == 0 && want.followed == 1,
+       "who asks to stop gets the step that was launched, and it counts: %lld steps, %d launched ahead",
+       (long long)stopped.steps, stopped.followed);
+}
+
+/* Both steps fail, with one error. */
+static void check_lost(const char *devices, bool hanging) {
+#ifdef __SANITIZE_ADDRESS__ /* what such devices hold is never freed */
+    (void)devices, (void)hanging;
+    skip("devices that are lost");
+#else
+    outcome out;
+    training t = training_of(devices, PLAIN);
+    t.limit = hanging;
+    hangs = hanging;
+    loses_at = 3; /* the seventh step is about to be launched */
+    train(&t, &out);
+    loses_at = 0;
+    ok(strstr(out.error, "gpu:0") && out.steps == 5 && out.followed == 3,
+       "a device of %s %s when a step is launched ahead: %lld steps, \"%s\"", devices,
+       hangs ? "hangs" : "is lost", (long long)out.steps, out.error);
+    mirt_sim_hang_device(0, 0);
+    mirt_sim_lose_device(0, 0);
+#endif
+}
+
+/* Calls that fail, one in a run: an error, or nothing else changes. */
+static void check_faults(const char *devices) {
+    outcome good, out;
+    training t = training_of(devices, PLAIN);
+    t.epochs = 2;
+    mirt_sim_reset_calls();
+    train(&t, &good);
+    const long calls = mirt_sim_calls(), turns = small_tier() ? 23 : 101;
+    int failed = 0, wrong = 0, leaks = 0;
+    char first[500] = "";
+    for (long turn = 1; turn <= turns; turn++) {
+        mirt_sim_reset_calls();
+        mirt_sim_set("fail", (double)(calls * turn / (turns + 1)));
+        train(&t, &out);
+        failed += out.error[0] != 0;
+        const bool bad = out.error[0] ? out.steps > good.steps : !same(&good, &out);
+        if (bad && !wrong++) snprintf(first, sizeof first, "%.400s", out.error);
+        leaks += mirt_sim_report_leaks() != 0;
+    }
+    ok(failed > turns / 3 && !wrong && !leaks,
+       "calls that fail on %s: %d of %ld fits fail, %d end in another way, %d leave something%s%s", devices, failed,
+       turns, wrong, leaks, first[0] ? ": " : "", first);
+}
+
 /* >>checkpoints, and others on the devices */
 
 static void check_resume(void) {
@@ -410,7 +591,9 @@ static void check_resume(void) {
     train(&t, &whole);
     t.checkpoints = pattern;
     train(&t, &files);
-    ok(same(&whole, &files) && files.ahead > 0, "checkpoints every two steps change nothing");
+    ok(same(&whole, &files) && files.followed > 0 && files.followed < whole.followed,
+       "checkpoints every two steps change nothing; %d of %d steps are launched ahead", files.followed,
+       whole.followed);
     t.checkpoints = NULL;
     for (int step = 2; step < 4 * t.epochs; step += 2) {
         snprintf(from, sizeof from, "%s/ahead_%d.safetensors", work_directory(), step);
@@ -479,10 +662,6 @@ static void check_others(void) {
 
 void hook_late_unlocked(pthread_mutex_t *mutex); /* hooks.h */
 
-/* The clock of the library stands still but for what samples take, and for each look at it. */
-static bool clock_stands;
-static int64_t clock_shows; /* atomic: nanoseconds */
-
 int hook_clock(clockid_t clock, struct timespec *out) {
     if (!clock_stands || clock != CLOCK_MONOTONIC) return clock_gettime(clock, out);
     const int64_t shows = __atomic_add_fetch(&clock_shows, 1, __ATOMIC_RELAXED);
@@ -503,17 +682,6 @@ int hook_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex, const struct ti
     const int code = pthread_cond_timedwait(cond, mutex, until);
     hook_late_unlocked(mutex);
     return code;
-}
-
-static int slow_samples(void *const *field, int64_t i, void *user) {
-    __atomic_add_fetch(&clock_shows, 4000000, __ATOMIC_RELAXED);
-    return samples_fail(field, i, user);
-}
-/* Made by the thread that asks for them, ahead too. */
-static mirt_dataset *slow_data(const training *t) {
-    mirt_dataset *data = data_made_by(slow_samples, t);
-    for (mirt_dataset *stage = data; stage; stage = stage->source) stage->foreign = false;
-    return data;
 }
 
 static void check_seconds(void) {
@@ -585,11 +753,21 @@ int main(void) {
     check_order();
     check_bits();
     check_missing_wait();
+    check_passes("gpu:0,gpu:1", 5);
+    check_passes("gpu:0", 6000); /* more than a block of pinned memory holds */
     check_failing_data();
+    check_stop();
+    check_faults("gpu:0");
+    setenv("MIRT_CUDA_BLAS", "0", 1); /* nor do other kernels take the place of products that fail */
+    check_faults("gpu:0,gpu:1");
+    unsetenv("MIRT_CUDA_BLAS");
     check_resume();
     check_others();
     check_seconds();
     check_memory();
-    check_stuck_data(); /* threads are left behind */
+    check_lost("gpu:0,gpu:1", false); /* its memory is not freed, */
+    check_lost("gpu:0", false);
+    check_lost("gpu:0", true); /* nor do threads end */
+    check_stuck_data();
     return done_testing();
 }
