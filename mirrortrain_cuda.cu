@@ -3519,12 +3519,6 @@ template <class S> static void mirt__cu_windows_of(mirt__cu_windows *p, const S 
     p->left = (int)s->pad_left;
 }
 
-/* Whether pixels of y are made of those of x. */
-static bool mirt__cu_pixelwise(const mirt__conv *s) {
-    return s->kh == 1 && s->kw == 1 && s->stride_h == 1 && s->stride_w == 1 && s->pad_top == 0 && s->pad_left == 0 &&
-           s->oh == s->h && s->ow == s->w;
-}
-
 /* What the compiler knows of the dtypes of a kernel's tensors. */
 typedef enum mirt__cu_dtypes {
     MIRT__CU_FLOATS, MIRT__CU_HALVES /* bfloat16 */, MIRT__CU_FLOAT16S, MIRT__CU_EITHER
@@ -7144,6 +7138,11 @@ static bool mirt__cu_blas_gemm(const mirt__gemm *g, mirt__cu *cu) {
     return true;
 }
 
+/* Whether pixels of y are made of those of x. */
+static bool mirt__cu_pixelwise(const mirt__conv *s) {
+    return s->kh == 1 && s->kw == 1 && s->stride_h == 1 && s->stride_w == 1 && s->pad_top == 0 && s->pad_left == 0 &&
+           s->oh == s->h && s->ow == s->w;
+}
 /* Whether a convolution can be a product of cuBLAS. */
 static bool mirt__cu_blas_can(const mirt__cu *cu, const mirt__conv *s, mirt_dtype factors, const mirt__reader *x) {
     return mirt__cu_blas_on(cu) && mirt__cu_pixelwise(s) && s->groups == 1 && mirt__cu_blas_plain(x, factors) &&
@@ -9114,7 +9113,27 @@ static bool mirt__cu_multiply_fits(mirt__cu *cu, const mirt__cu_multiply &p, mir
     return (size_t)(mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false) + columns) <= cu->shared_most;
 }
 
+/* Products of single pixels with a small matrix, which take no tiles; false: another product. */
+static bool mirt__cu_multiply_small(mirt__cu *cu, const mirt__cu_mm_job *job) {
+    const mirt__cu_multiply *p = &job->p;
+    const mirt__cu_mm_axis *const axis[2] = {&p->down, &p->across};
+    mirt__cu_colors c;
+    for (int i = 0; i < 2; i++) {
+        if (axis[i]->kernel != 1 || axis[i]->stride != 1 || axis[i]->source != axis[i]->target) return false;
+    }
+    if (p->groups > 1 || p->c != p->k || job->turned) return false;
+    memset(&c, 0, sizeof c);
+    c.x = p->x;
+    c.b = job->pack.from;
+    c.b_row = job->pack.row;
+    c.b_column = job->pack.column;
+    c.pixels = p->images * p->down.target * p->across.target;
+    c.factors = job->factors;
+    return mirt__cu_multiply_colors(cu, c, p->n, p->k, p->e);
+}
+
 static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
+    if (mirt__cu_multiply_small(cu, job)) return;
     mirt__cu_multiply *p = &job->p;
     mirt__cu_mm_pack *w = &job->pack;
     const mirt__cu_math math = mirt__cu_math_of(cu, job->factors);
@@ -9258,18 +9277,6 @@ static void mirt__cu_conv_by(mirt__cu *cu, const mirt__conv *s, bool back, mirt_
 static void mirt__cu_conv_forward(const mirt__conv_forward *f, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
     if (mirt__cu_depthwise_forward(f, cu)) return;
-    if (mirt__cu_pixelwise(&f->s) && f->s.groups == 1) {
-        mirt__cu_colors c;
-        memset(&c, 0, sizeof c);
-        c.x = mirt__cu_reader_of(&f->x, f->s.ci);
-        c.b = f->kernel;
-        c.b_row = f->s.co;
-        c.b_column = 1;
-        c.pixels = f->s.rows * f->s.h * f->s.w;
-        c.factors = mirt__cu_factors(f->half, where);
-        const mirt__cu_epilogue e = mirt__cu_epilogue_of(&f->epilogue, f->y, f->y_dtype, f->s.co);
-        if (mirt__cu_multiply_colors(cu, c, f->s.co, f->s.ci, e)) return;
-    }
     mirt__cu_conv_by(cu, &f->s, false, mirt__cu_factors(f->half, where), &f->x, f->kernel, f->y, f->y_dtype,
                      &f->epilogue);
 }
@@ -9320,17 +9327,6 @@ static void mirt__cu_gemm(const mirt__gemm *g, const mirt__where *where) {
                     g->n, g->b_row, g->b_col, g->column_sum);
     }
     if (g->m < 1) return;
-    if (g->a_col == 1 && g->a_row == g->k) {
-        mirt__cu_colors c;
-        memset(&c, 0, sizeof c);
-        c.x = mirt__cu_reader_of(&g->a, g->k);
-        c.b = g->b;
-        c.b_row = g->b_row;
-        c.b_column = g->b_col;
-        c.pixels = g->m;
-        const mirt__cu_epilogue e = mirt__cu_epilogue_of(&g->epilogue, g->c, MIRT_FLOAT32, g->n);
-        if (mirt__cu_multiply_colors(cu, c, g->n, g->k, e)) return;
-    }
     memset(&job, 0, sizeof job);
     p->down = p->across = mirt__cu_mm_axis_of(false, 1, 1, 1, 1, 1, 0);
     p->images = g->m;

@@ -538,6 +538,7 @@ int main(void) {
                 products_test_conv(products_conv(40, 6, 7, 4, 4, 1, 1, 0), dtype, 1e-5);
                 products_test_conv(products_conv(2, 7, 7, 16, 80, 3, 2, 1), dtype, 1e-5);
                 products_test_conv(products_conv(1, 7, 7, 12, 4, 3, 1, 1), dtype, 1e-5);
+                products_test_conv(products_conv(2, 5, 7, 3, 3, 1, 1, 0), dtype, 1e-5);
                 products_test_conv(products_conv(2, 9, 9, 3, 5, 3, 1, 0), dtype, 1e-5);
                 mirt__conv deep = products_conv(2, 9, 8, 16, 16, 3, 1, 1);
                 deep.groups = 16;
