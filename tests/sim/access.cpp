@@ -55,33 +55,29 @@ Page *page_of(uintptr_t number) {
           n / grid.x / grid.y, byte.c_str());
 }
 
-void read_global(uintptr_t at, size_t bytes) {
-    for (const uintptr_t end = at + bytes; at < end;) {
+/* Each byte's writer and reader, which `look` may change. */
+template <class F> void each_byte(uintptr_t at, size_t bytes, F look) {
+    for (const uintptr_t end = at + bytes; at < end; at++) {
         Page *p = page_of(at / page);
-        size_t i = at % page, n = std::min((size_t)(end - at), page - i);
-        for (at += n; n > 0; i++, n--) {
-            const uint32_t writer = p->writer[i], reader = p->reader[i];
-            if (writer >= first_block && writer != block)
-                shared_byte("read here that is written by", at - n, writer);
-            if ((reader & ~several) < first_block) p->reader[i] = block;
-            else if (reader != block) p->reader[i] = block | several;
-        }
+        look(at, p->writer[at % page], p->reader[at % page]);
     }
 }
 
-void write_global(uintptr_t at, size_t bytes) {
-    for (const uintptr_t end = at + bytes; at < end;) {
-        Page *p = page_of(at / page);
-        size_t i = at % page, n = std::min((size_t)(end - at), page - i);
-        for (at += n; n > 0; i++, n--) {
-            const uint32_t writer = p->writer[i], reader = p->reader[i];
-            if (writer >= first_block && writer != block)
-                shared_byte("written here and by", at - n, writer);
-            if ((reader & ~several) >= first_block && reader != block)
-                shared_byte("written here that is read by", at - n, reader);
-            p->writer[i] = block;
-        }
-    }
+void read_global(uintptr_t first, size_t bytes) {
+    each_byte(first, bytes, [](uintptr_t at, const uint32_t &writer, uint32_t &reader) {
+        if (writer >= first_block && writer != block) shared_byte("read here that is written by", at, writer);
+        if ((reader & ~several) < first_block) reader = block;
+        else if (reader != block) reader = block | several;
+    });
+}
+
+void write_global(uintptr_t first, size_t bytes) {
+    each_byte(first, bytes, [](uintptr_t at, uint32_t &writer, const uint32_t &reader) {
+        if (writer >= first_block && writer != block) shared_byte("written here and by", at, writer);
+        if ((reader & ~several) >= first_block && reader != block)
+            shared_byte("written here that is read by", at, reader);
+        writer = block;
+    });
 }
 
 /* ---- Banks of shared memory ---- */
