@@ -96,33 +96,19 @@ static void products_run_in(products_call *call, const void *args, bool float16)
     if (room) products_backend->release(products_device, room);
 }
 static void products_run(products_call *call, const void *args) { products_run_in(call, args, false); }
-static void products_gemm(const void *args, const mirt__where *where) {
-    products_backend->kernels()->gemm((const mirt__gemm *)args, where);
-}
-static void products_forward(const void *args, const mirt__where *where) {
-    products_backend->kernels()->conv_forward((const mirt__conv_forward *)args, where);
-}
-static void products_input(const void *args, const mirt__where *where) {
-    products_backend->kernels()->conv_input_grad((const mirt__conv_input_grad *)args, where);
-}
-static void products_weights(const void *args, const mirt__where *where) {
-    products_backend->kernels()->conv_weight_grad((const mirt__conv_weight_grad *)args, where);
-}
-static void products_unary(const void *args, const mirt__where *where) {
-    products_backend->kernels()->unary((const mirt__unary *)args, where);
-}
-static void products_binary(const void *args, const mirt__where *where) {
-    products_backend->kernels()->binary((const mirt__binary *)args, where);
-}
-static void products_reduce(const void *args, const mirt__where *where) {
-    products_backend->kernels()->reduce((const mirt__reduce *)args, where);
-}
-static void products_pool(const void *args, const mirt__where *where) {
-    products_backend->kernels()->conv_pool((const mirt__conv_pool *)args, where);
-}
-static void products_pool_weights(const void *args, const mirt__where *where) {
-    products_backend->kernels()->conv_pool_weight_grad((const mirt__conv_pool_weight_grad *)args, where);
-}
+#define PRODUCTS_CALL(name, kernel, arguments) \
+    static void products_##name(const void *args, const mirt__where *where) { \
+        products_backend->kernels()->kernel((const mirt__##arguments *)args, where); \
+    }
+PRODUCTS_CALL(gemm, gemm, gemm)
+PRODUCTS_CALL(forward, conv_forward, conv_forward)
+PRODUCTS_CALL(input, conv_input_grad, conv_input_grad)
+PRODUCTS_CALL(weights, conv_weight_grad, conv_weight_grad)
+PRODUCTS_CALL(unary, unary, unary)
+PRODUCTS_CALL(binary, binary, binary)
+PRODUCTS_CALL(reduce, reduce, reduce)
+PRODUCTS_CALL(pool, conv_pool, conv_pool)
+PRODUCTS_CALL(pool_weights, conv_pool_weight_grad, conv_pool_weight_grad)
 
 static mirt__reader products_reader(const products_array *a, const void *data, int64_t channels) {
     mirt__reader r;
