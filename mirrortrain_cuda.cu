@@ -8742,20 +8742,18 @@ template <int BM, int BN, int MATH, bool BARE> struct mirt__cu_mm_copies {
     int piece, row, a_at, b_at, b_left; /* b_left: rows of b from the thread's first one on */
     const H *x[count], *right[b_count]; /* of which nothing is read where there is nothing */
     bool there[count], back;
-    /* For transforms: `there` as bits; those of all stages, the newest in the lowest; the oldest stage's channel. */
-    unsigned valid, live;
+    /* For transforms: `there` of all stages, as bits, the newest in the lowest; the oldest stage's channel. */
+    unsigned live;
     int c;
 
     /* What the thread reads by another tap. */
     __device__ void look(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_row *rows) {
         const int64_t off = mirt__cu_mm_tap_at(p, b, at) + at.c;
-        valid = 0;
 #pragma unroll
         for (int i = 0; i < count; i++) {
             const mirt__cu_mm_row r = mirt__cu_mm_row_get(rows + row + i * step);
             x[i] = static_cast<const H *>(p.x.data) + (r.at + off);
             there[i] = mirt__cu_mm_row_reads(p, b, r, at);
-            valid |= (there[i] ? 1u : 0u) << i;
         }
     }
     __device__ void begin(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_row *rows) {
@@ -8788,8 +8786,8 @@ template <int BM, int BN, int MATH, bool BARE> struct mirt__cu_mm_copies {
                                     static_cast<const H *>(p.x.z) + (x[i] - static_cast<const H *>(p.x.data)),
                                     there[i]);
             x[i] += tile::k;
+            live |= (there[i] ? 1u : 0u) << i;
         }
-        live |= valid;
 #pragma unroll
         for (int i = 0; i < b_count; i++) {
             mirt__cu_cp_async16(to + tile::a_bytes + b_at + i * b_step * BN * 2, right[i], i * b_step < b_left);
