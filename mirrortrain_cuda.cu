@@ -4737,11 +4737,7 @@ static void mirt__cu_unary(const mirt__unary *args, const mirt__where *where) {
 /* ---- binary */
 
 typedef struct mirt__cu_binary_args {
-    mirt__binary_kind kind;
-    mirt_dtype a_dtype, b_dtype, c_dtype, y_dtype;
-    const void *a, *b, *c; /* b is NULL: it is the number `scale` */
-    void *y;
-    float scale, offset;
+    mirt__binary b; /* b.b is NULL: it is the number `scale` */
     mirt__cu_walk walk;
 } mirt__cu_binary_args;
 
@@ -4784,14 +4780,15 @@ static inline __device__ void mirt__cu_get_step(const void *x, mirt_dtype dtype,
 /* ADDS: c is added. */
 template <int N, bool ADDS>
 static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK)
-    mirt__cu_binary_kernel(const mirt__cu_binary_args args) {
+    mirt__cu_binary_kernel(const mirt__cu_binary_args call) {
+    const mirt__binary &args = call.b;
     const float scale = args.scale, offset = args.offset;
-    const int last = args.walk.rank - 1;
-    const int64_t a_step = args.walk.stride[0][last], b_step = args.walk.stride[1][last];
-    MIRT__CU_PIECES(at, left, args.walk.count, N) {
+    const int last = call.walk.rank - 1;
+    const int64_t a_step = call.walk.stride[0][last], b_step = call.walk.stride[1][last];
+    MIRT__CU_PIECES(at, left, call.walk.count, N) {
         float v[N], w[N];
         int64_t place[ADDS ? 3 : 2];
-        mirt__cu_walk_place<ADDS ? 3 : 2>(args.walk, at, place);
+        mirt__cu_walk_place<ADDS ? 3 : 2>(call.walk, at, place);
         mirt__cu_get_step<N>(args.a, args.a_dtype, place[0], a_step, left, v);
         if (args.b) {
             mirt__cu_get_step<N>(args.b, args.b_dtype, place[1], b_step, left, w);
@@ -4803,7 +4800,7 @@ static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK)
         switch (args.kind) { MIRT__BINARY_LIST(MIRT__CU_BINARY) }
         for (int j = 0; rare && j < N; j++) v[j] = mirt__cu_binary_rare(args.kind, v[j], w[j], scale);
         if constexpr (ADDS) {
-            mirt__cu_get_step<N>(args.c, args.c_dtype, place[2], args.walk.stride[2][last], left, w);
+            mirt__cu_get_step<N>(args.c, args.c_dtype, place[2], call.walk.stride[2][last], left, w);
 #pragma unroll
             for (int j = 0; j < N; j++) v[j] = __fadd_rn(v[j], w[j]);
         }
@@ -4817,35 +4814,27 @@ static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK)
 #undef MIRT__CU_BINARY_CALL
 #undef MIRT__CU_BINARY
 
-template <bool ADDS> static void mirt__cu_binary_launch(mirt__cu *cu, const mirt__cu_binary_args &b, int n) {
+template <bool ADDS> static void mirt__cu_binary_launch(mirt__cu *cu, const mirt__cu_binary_args &call, int n) {
     MIRT__CU_LAUNCH_PIECES(cu,
                            (n == 8   ? mirt__cu_binary_kernel<8, ADDS>
                             : n == 4 ? mirt__cu_binary_kernel<4, ADDS>
                                      : mirt__cu_binary_kernel<1, ADDS>),
-                           mirt__cu_ceil(b.walk.count, n), b);
+                           mirt__cu_ceil(call.walk.count, n), call);
 }
 static void mirt__cu_binary(const mirt__binary *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
     const int64_t *const stride[3] = {args->a_stride, args->b_stride, args->c_stride};
-    mirt__cu_binary_args b;
-    b.kind = args->kind;
-    b.a_dtype = args->a_dtype;
-    b.b_dtype = args->b_dtype;
-    b.c_dtype = args->c_dtype;
-    b.y_dtype = args->y_dtype;
-    b.a = args->a;
-    b.b = args->number ? NULL : args->b;
-    b.c = args->c;
-    b.y = args->y;
-    b.scale = args->scale;
-    b.offset = args->offset;
-    b.walk = mirt__cu_walk_of(args->rank, args->dim, b.c ? 3 : 2, stride);
-    if (b.walk.count <= 0) return;
-    const void *const of[4] = {b.a, b.b, b.c, b.y};
-    const mirt_dtype dtype[4] = {b.a_dtype, b.b_dtype, b.c_dtype, b.y_dtype};
-    const int n = mirt__cu_element_width(&b.walk, of, dtype, 4);
-    if (b.c) mirt__cu_binary_launch<true>(cu, b, n);
-    else mirt__cu_binary_launch<false>(cu, b, n);
+    mirt__cu_binary_args call;
+    mirt__binary *b = &call.b;
+    *b = *args;
+    if (b->number) b->b = NULL;
+    call.walk = mirt__cu_walk_of(b->rank, b->dim, b->c ? 3 : 2, stride);
+    if (call.walk.count <= 0) return;
+    const void *const of[4] = {b->a, b->b, b->c, b->y};
+    const mirt_dtype dtype[4] = {b->a_dtype, b->b_dtype, b->c_dtype, b->y_dtype};
+    const int n = mirt__cu_element_width(&call.walk, of, dtype, 4);
+    if (b->c) mirt__cu_binary_launch<true>(cu, call, n);
+    else mirt__cu_binary_launch<false>(cu, call, n);
 }
 
 static void mirt__cu_accumulate(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where) {
