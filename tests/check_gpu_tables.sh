@@ -9,6 +9,10 @@
 # With QUICK in the environment build/sim/launches is not made, but used if it is up to date.
 cd "$(dirname "$0")/.." || exit 2
 . tests/tap.sh
+if [ $# -ne 3 ]; then
+    echo "usage: tests/check_gpu_tables.sh ARCHITECTURE LOG OBJECT" >&2
+    exit 2
+fi
 a=$1 log=$2 object=$3 tables=build/cuda
 mkdir -p "$tables"
 

@@ -68,5 +68,9 @@ result = run(LINES % ("", "", ""), "-")
 ok(result.returncode == 0 and "images/s, between" in result.stdout and "| conv2d |" in result.stdout,
    "the program prints the table and the band: %s" % result.stdout.strip().splitlines()[-1:])
 ok(run("nothing\n", "-").returncode == 1, "a text without convolutions is an error")
+for what, place in (("a graph that is not there", "/no/such/graph"), ("bytes that are no text", sys.executable)):
+    result = run("", place)
+    ok(result.returncode == 1 and result.stderr.startswith("gpu_model: %s: " % place),
+       "%s is an error that names it: %s" % (what, result.stderr.strip()))
 ok("a100, separate" in run("", "--published").stdout, "published rates are printed on request")
 sys.exit(done())

@@ -72,7 +72,7 @@ for architecture, threads, registers, shared, blocks in RESIDENT:
     ok(got == blocks, "sm_%s, %d threads of %d registers, %d bytes: %d blocks, not %d" %
        (architecture, threads, registers, shared, blocks, got))
 
-record = occupancy.read(RECORD)
+record = occupancy.read(RECORD, "record")
 ok((record.model, record.mode, record.batch, record.size) == ("small", "train", 256, 56), "a record says what it is of")
 ok([group.line for group in record.groups] == [0, 1, 2, 3, 4, 5, None], "launches are those of their node")
 ok(record.groups[2].launches[1] == occupancy.Launch("_Z24mirt__cu_multiply_kernelILi128EEv4args", 6272, 128, 71680, 0),
@@ -117,5 +117,6 @@ ok(status == 1 and "_Z20mirt__cu_norm_kernel4args" in text, "a kernel that was n
 status, text = run(RECORD.replace("end\n", ""))
 ok(status == 1 and "not a complete record" in text, "so is a record without its end")
 predicted = RECORD.replace("small train", "small predict").split("kernel _Z24")[0] + "end\n"
-ok(occupancy.modeled(occupancy.read(predicted), gpu_model.GPUS["h200"])[1] > 0, "a step without gradients has a model")
+ok(occupancy.modeled(occupancy.read(predicted, "record"), gpu_model.GPUS["h200"])[1] > 0,
+   "a step without gradients has a model")
 sys.exit(done())

@@ -283,8 +283,12 @@ def main():
         return 0
     if not args.graph:
         parser.error("the text of a graph, or --published")
-    with sys.stdin if args.graph == "-" else open(args.graph, encoding="utf-8") as file:
-        text = file.read()
+    try:
+        with sys.stdin if args.graph == "-" else open(args.graph, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        print("gpu_model: %s: %s" % (args.graph, error), file=sys.stderr)
+        return 1
     nodes = list(read(text, args.batch))
     if not any(node.kind == "conv2d" for node in nodes):
         print("gpu_model: no convolutions in it; it reads what mirrortrain graph prints", file=sys.stderr)

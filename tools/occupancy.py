@@ -40,7 +40,7 @@ Group = namedtuple("Group", "line launches")  # line None: after the last node
 Record = namedtuple("Record", "model mode batch size lines groups shapes")
 
 
-def read(text):
+def read(text, path):
     """The record of one step, as tests/sim/launches.c prints it."""
     lines, groups, shapes, launches, head = [], [], {}, [], None
     for row in text.splitlines():
@@ -64,7 +64,7 @@ def read(text):
                     word[image + 1], [int(n) for n in word[image + 2:]]))
         elif row == "end" and head:
             return Record(*head, lines, groups + [Group(None, launches)], shapes)
-    raise ValueError("it is not a complete record of launches")
+    raise ValueError("%s is not a complete record of launches" % path)
 
 
 def resident(processor, threads, registers, shared):
@@ -232,7 +232,8 @@ def main():
         records = []
         for path in args.record:
             with open(path, encoding="utf-8") as file:
-                records.append(read(file.read()))
+                text = file.read()
+            records.append(read(text, path))
         if args.library:
             print_library(records)
             return 0
