@@ -38,6 +38,7 @@
 #                   instructions and cuBLAS in build/cuda; cuda-speed: its CPU code beside cc -O2
 # make bench         ours beside TensorFlow and PyTorch: make bench PEER_PYTHON=/path/to/python:/another
 #                   BENCH="mobilenet_v2 resnet50" runs these alone, BENCH_FLAGS=--quick less of each
+# make mpi           build/mirrortrain-openmpi.so and -mpich.so, which the program needs under mpirun, for what is installed
 # make install       the header and the program, below PREFIX
 #
 # Every variable may be set on the command line: make CC=clang CFLAGS="-O2 -g".
@@ -75,8 +76,8 @@ ARM64_RUN = qemu-aarch64 -L /usr/aarch64-linux-gnu
 TESTS = $(patsubst tests/%.c,%,$(wildcard tests/test_*.c))
 LONG_TESTS = $(patsubst tests/%.c,%,$(wildcard tests/long_*.c))
 # What runs on several threads; the others would only take longer.
-TSAN_TESTS = $(filter-out test_base test_interrupt test_checkpoints test_crafted test_power_loss test_archive test_half test_tiled_reads test_models test_profile test_memory test_conv_tiles test_depthwise test_winograd test_storage test_custom test_callback_faults test_events test_event_faults test_files test_faults test_formats test_format_faults test_function_faults test_function_misuse test_golden test_gradients \
-	test_graphs test_hooks test_hostile test_hostile_members test_images test_image_faults test_augment_faults test_json test_augment \
+TSAN_TESTS = $(filter-out test_base test_interrupt test_scaling_model test_checkpoints test_crafted test_power_loss test_archive test_half test_tiled_reads test_models test_profile test_memory test_conv_tiles test_depthwise test_winograd test_storage test_custom test_callback_faults test_events test_event_faults test_files test_faults test_formats test_format_faults test_function_faults test_function_misuse test_golden test_gradients \
+	test_graphs test_group test_hooks test_hostile test_hostile_members test_images test_image_faults test_augment_faults test_json test_augment \
 	test_augment_layers test_png test_functional test_kernels test_layer_faults test_layer_names test_layers test_limits test_descriptions test_recording test_passes test_full test_resume_models test_no_threads test_misuse test_mnist_parity \
 	test_model test_models test_norm test_odd_files test_op_refusals test_save test_tensors test_transfer \
 	test_verdict_words,$(TESTS))
@@ -87,7 +88,7 @@ CLI = $(wildcard cli/*.c)
 
 all: build/mirrortrain
 
-build/mirrortrain: $(CLI) cli/cli.h cli/report.h build/mirrortrain.o
+build/mirrortrain: $(CLI) cli/cli.h cli/report.h cli/scaling.h build/mirrortrain.o
 	$(CC) -std=c11 $(CFLAGS) $(CLI) build/mirrortrain.o -o $@ $(LDLIBS) -ldl
 
 # Says which stb_image the compiler finds, as src/images/decode.c looks for it; changes only when that does, so that
@@ -107,7 +108,7 @@ FORCE:
 
 build/mirrortrain.o: mirrortrain.c mirrortrain.h build/decoder
 	@mkdir -p build
-	$(CC) -std=c11 $(CFLAGS) -c mirrortrain.c -o $@
+	$(CC) -std=c11 $(CFLAGS) -DMIRRORTRAIN_MPI -c mirrortrain.c -o $@
 
 # The header is committed, so nothing but these two needs src/.
 header: build/amalgamate
@@ -130,7 +131,7 @@ test:
 # src/ includes it.
 WHOLE = $(patsubst tests/%.c,%,$(shell grep -lE '^.define (MIRRORTRAIN_(MALLOC|OPEN|STATIC|NO_THREADS)|MIRT__REAL_DOUBLE)' tests/*.c))
 SOURCES = $(shell sed -n 's|^\([a-z].*\)\.c$$|\1|p' src/FILES)
-PARTS = -std=c11 -D_POSIX_C_SOURCE=200809L -DMIRRORTRAIN_SPLIT_BUILD
+PARTS = -std=c11 -D_POSIX_C_SOURCE=200809L -DMIRRORTRAIN_SPLIT_BUILD -DMIRRORTRAIN_MPI
 # Tests of the whole header wait for conditions through hooks too, which MIRT_TEST_WAKE_DELAY delays (tests/hooks.h).
 LATE = -Dpthread_cond_wait=hook_wait -Dpthread_cond_timedwait=hook_timedwait
 
@@ -157,14 +158,15 @@ $$(WHOLE:%=build/$(1)/%): build/$(1)/%: tests/%.c build/$(1)/parts/hooks.o $$(TE
 build/$(1)/%: tests/%.c build/parts.h build/$(1)/parts.a $$(TEST_HEADERS)
 	$(2) $$(PARTS) $(3) -include build/parts.h $$< build/$(1)/parts.a -o $$@ $$(LDLIBS)
 build/$(1)/test_interrupt: cli/stop.c cli/cli.h
+build/$(1)/test_scaling_model: cli/scaling_model.c cli/scaling.h cli/cli.h
 # The program with hooks, for MIRT_TEST_WAKE_DELAY.
-build/$(1)/mirrortrain: $$(CLI) cli/cli.h cli/report.h build/$(1)/parts.a
+build/$(1)/mirrortrain: $$(CLI) cli/cli.h cli/report.h cli/scaling.h build/$(1)/parts.a
 	$(2) -std=c11 $(3) $$(CLI) build/$(1)/parts.a -o $$@ $$(LDLIBS) -ldl
 -include $$(wildcard build/$(1)/parts/*/*.d)
 endef
 # NAME, COMPILER, FLAGS, LIBRARY: the target for logs of runs, which the program reads.
 define LOG_RULES
-build/$(1)/fuzz_log: tests/fuzz_log.c $$(CLI) cli/cli.h cli/report.h $(4) $$(TEST_HEADERS)
+build/$(1)/fuzz_log: tests/fuzz_log.c $$(CLI) cli/cli.h cli/report.h cli/scaling.h $(4) $$(TEST_HEADERS)
 	@mkdir -p $$(@D)
 	$(2) -std=c11 $(3) -Dmain=program_main -c cli/main.c -o build/$(1)/program_main.o
 	$(2) -std=c11 $(3) $$< $$(filter-out cli/main.c,$$(CLI)) build/$(1)/program_main.o $(4) -o $$@ $$(LDLIBS) -ldl
@@ -210,9 +212,15 @@ smoke-test:
 	@$(MAKE) --no-print-directory -j$(JOBS) build/mirrortrain build/checklist
 	@tests/run -t 300 tests/smoke_test.sh
 
+# Processes under mpirun, in several layouts.
+test-layouts:
+	@tests/run -t 900 tests/check_layouts.sh
+
 test-long:
 	@$(MAKE) --no-print-directory -j$(JOBS) build/mirrortrain $(LONG_TESTS:%=build/tests/%)
 	@tests/run -t 3600 tests/check_size.sh tests/check_caller_speed.sh tests/check_stb_units.sh $(LONG_TESTS:%=build/tests/%)
+	@LAYOUTS="1:1 4:2 5:2 2:1:5,3 3:1:1,1,6" tests/run -t 3600 tests/check_layouts.sh
+	@MPI=mpich LAYOUTS="1:1 1:2 2:1 2:2 3:1 3:2 4:1 4:2 5:1 5:2 4:1:3,1,2,2 2:2:1,3" tests/run -t 3600 tests/check_layouts.sh
 	@$(MAKE) --no-print-directory asan matrix
 	@$(MAKE) --no-print-directory memcheck
 	@WHOLE=1 tests/run -t 3600 tests/run_snippets
@@ -349,15 +357,18 @@ cuda:
 cuda-speed: build/mirrortrain
 	@if command -v nvcc >/dev/null; then python3 bench/nvcc.py; else echo "cuda-speed: skipped, no nvcc"; fi
 
+mpi:
+	@CFLAGS="$(CFLAGS)" tools/build_mpi.sh build
+
 install: build/mirrortrain
 	mkdir -p $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include
-	cp build/mirrortrain $(DESTDIR)$(PREFIX)/bin/
+	cp build/mirrortrain $(wildcard build/mirrortrain-*.so) $(DESTDIR)$(PREFIX)/bin/
 	cp mirrortrain.h $(DESTDIR)$(PREFIX)/include/
 
 clean:
 	rm -rf build
 
-.PHONY: FORCE all cuda cuda-speed header check-header test kill-test smoke-test test-long test-busy \
+.PHONY: FORCE all mpi cuda cuda-speed header check-header test kill-test smoke-test test-long test-busy test-layouts \
 	sanitize asan tsan coverage matrix examples test-arm64 fuzz fuzz-planted fuzz-merge fuzz-coverage memcheck \
 	mutants parity differential differential-planted accuracy accuracy-photos convert-test same-bits bench install \
 	clean

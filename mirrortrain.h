@@ -376,7 +376,8 @@
 
 /* The implementation needs POSIX names (threads, clocks), which -std=c11 hides unless this
    macro stands before the first system header. */
-#if defined(MIRRORTRAIN_IMPLEMENTATION) && !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE)
+#if (defined(MIRRORTRAIN_IMPLEMENTATION) || defined(MIRRORTRAIN_BACKEND)) && \
+    !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE)
 #define _POSIX_C_SOURCE 200809L
 #endif
 
@@ -407,6 +408,20 @@
 #endif
 #if defined(MIRRORTRAIN_NO_CALLBACKS) || defined(MIRRORTRAIN_NO_IMAGES) || defined(MIRRORTRAIN_NO_MODELS)
 #define MIRT__PARTIAL_BUILD
+#endif
+
+/* Training in several processes is compiled by MPI's compiler (mpicc), which finds <mpi.h>, and where MIRRORTRAIN_MPI
+   is defined. Other programs train alone. */
+#ifndef MIRRORTRAIN_MPI
+#define MIRT__ALONE
+#ifdef __has_include
+#if __has_include(<mpi.h>)
+#undef MIRT__ALONE
+#endif
+#endif
+#endif
+#if defined(MIRRORTRAIN_NO_TRAIN) && !defined(MIRT__ALONE)
+#define MIRT__ALONE
 #endif
 
 #include <stdbool.h>
@@ -464,7 +479,8 @@ MIRT__BEGIN_C
     X(MIRT_E_THREAD, "threads could not be started") \
     X(MIRT_E_CALLBACK, "code of the caller failed") \
     X(MIRT_E_TIMEOUT, "no progress within the time limit") \
-    X(MIRT_E_DRIFT, "copies of the weights differ")
+    X(MIRT_E_DRIFT, "copies of the weights differ") \
+    X(MIRT_E_WORKER, "another process is lost, or differs")
 
 typedef enum mirt_status {
 #define MIRT__STATUS_ENUM(code, text) code,
@@ -574,20 +590,26 @@ typedef enum mirt_log_level { MIRT_LOG_ERROR, MIRT_LOG_WARNING, MIRT_LOG_INFO, M
    library. */
 typedef void (*mirt_log_fn)(mirt_log_level level, const char *text, void *user);
 
-/* Where weights live. Keras: tf.distribute's MirroredStrategy, OneDeviceStrategy, CentralStorageStrategy.
+/* Where weights live. Keras: tf.distribute's MirroredStrategy, OneDeviceStrategy, CentralStorageStrategy,
+   MultiWorkerMirroredStrategy.
    MIRT_MIRRORED: every device has its copy. MIRT_ONE_DEVICE: one device runs all replicas.
-   MIRT_CENTRAL_STORAGE: one copy that all devices read; bit-identical to MIRT_MIRRORED. */
-typedef enum mirt_strategy_kind { MIRT_MIRRORED = 0, MIRT_ONE_DEVICE, MIRT_CENTRAL_STORAGE } mirt_strategy_kind;
+   MIRT_CENTRAL_STORAGE: one copy that all devices read; bit-identical to MIRT_MIRRORED.
+   MIRT_MULTI_WORKER: the devices of all processes that mpirun started train together, bit-identical to MIRT_MIRRORED
+   with as many replicas. It needs mirrortrain_mpi.c on the compiler's command line; a process alone is
+   MIRT_MIRRORED. */
+typedef enum mirt_strategy_kind {
+    MIRT_MIRRORED = 0, MIRT_ONE_DEVICE, MIRT_CENTRAL_STORAGE, MIRT_MULTI_WORKER
+} mirt_strategy_kind;
 
 /* How the replicas' gradients meet (tf.distribute.CrossDeviceOps). MIRT_TREE: one fixed binary tree
    over replica numbers; the result does not depend on the number of devices. MIRT_RING: a
    reduce-scatter in ring order, device d's share of the elements summed over devices d + 1, d + 2,
    ..., d. MIRT_REDUCE_TO_ONE_DEVICE: the first device adds in device order and updates all weights.
-   Ring and one device give other roundings on other numbers of devices, and so does MIRT_NCCL: NCCL's own
-   all-reduce, between GPUs. */
+   Ring and one device give other roundings on other numbers of devices, and so do MIRT_NCCL, NCCL's own all-reduce
+   between GPUs, and MIRT_MPI_ALLREDUCE, that of MPI between processes: these add up the sums of processes' trees. */
 typedef enum mirt_collective {
     MIRT_COLLECTIVE_AUTO = 0, /* now MIRT_TREE: the same bits on any number of devices */
-    MIRT_TREE, MIRT_RING, MIRT_REDUCE_TO_ONE_DEVICE, MIRT_NCCL
+    MIRT_TREE, MIRT_RING, MIRT_REDUCE_TO_ONE_DEVICE, MIRT_NCCL, MIRT_MPI_ALLREDUCE
 } mirt_collective;
 
 /* Zero means default. */
@@ -598,7 +620,7 @@ typedef struct mirt_strategy_desc {
        environment's MIRT_DEVICES is "cpu", NULL means cores whatever there is; where it is "gpu", numbers mean so many
        GPUs, and no GPU is an error */
     const char *devices;
-    int replicas;        /* logical replicas V; 0: one per device */
+    int replicas;        /* logical replicas V, of all processes; 0: one per device */
     int threads;         /* threads per device, if it is of cores; 0: the device's cores. The system places them on
                             cores */
     uint64_t seed;       /* of initial weights, dropout and shuffling */
@@ -623,6 +645,12 @@ typedef struct mirt_strategy_desc {
                             GPU */
     bool tf32;           /* GPUs multiply float32 numbers with 10 bits of mantissa (TF32): faster, with other
                             roundings */
+    /* What devices get of replicas and rows, as "3,1": a number for each device of all processes, or for each process.
+       Any shares give the same bits. NULL: equal ones */
+    const char *shares;
+    /* Gradients are summed so many bytes at a time, between processes during the backward pass. 0: 25 MB in one
+       process, 2 MB between several */
+    int64_t bucket_bytes;
 } mirt_strategy_desc;
 
 /* Keras: tf.distribute.MirroredStrategy(devices). `devices` as in mirt_strategy_desc; desc NULL: all
@@ -633,6 +661,12 @@ MIRT_API mirt_strategy *mirt_mirrored(const char *devices);
    several. */
 MIRT_API mirt_strategy *mirt_one_device(const char *device);
 MIRT_API mirt_strategy *mirt_central_storage(const char *devices);
+/* Keras: tf.distribute.MultiWorkerMirroredStrategy. `devices` of this process. Every process calls it, and afterwards
+   the same functions in the same order. MIRT_E_WORKER: the processes do not find each other, or differ.
+   The first process (mirt_worker_index 0) writes all files of a fit, and logs to stderr, where the others show warnings
+   and errors alone; a log function of the program gets what every process has to say. Callbacks are called in every
+   process and have to take the same decisions. */
+MIRT_API mirt_strategy *mirt_multi_worker(const char *devices);
 MIRT_API mirt_strategy *mirt_strategy_create(const mirt_strategy_desc *desc);
 /* Destroys the strategy and the models still living in it. NULL is allowed. */
 MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy);
@@ -640,6 +674,14 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy);
 MIRT_API int mirt_num_replicas(const mirt_strategy *strategy);
 MIRT_API int mirt_num_devices(const mirt_strategy *strategy);
 MIRT_API int mirt_num_threads(const mirt_strategy *strategy);
+/* Processes that train together, and which of them this one is, from 0. */
+MIRT_API int mirt_num_workers(const mirt_strategy *strategy);
+MIRT_API int mirt_worker_index(const mirt_strategy *strategy);
+#ifndef MIRRORTRAIN_NO_TRAIN
+/* Waits for all of these processes. `status`: how the calling one fares; if it is not MIRT_OK in any of them, the
+   others get MIRT_E_WORKER, with the last error of the first such process. Returns `status` otherwise. */
+MIRT_API mirt_status mirt_barrier(mirt_strategy *strategy, mirt_status status);
+#endif
 /* Replaces the log sink; fn NULL is silent. */
 MIRT_API void mirt_set_log(mirt_strategy *strategy, mirt_log_fn fn, void *user);
 
@@ -2430,7 +2472,7 @@ typedef enum mirt_save_flags { MIRT_SAVE_ALL = 0, MIRT_SAVE_WEIGHTS_ONLY = 1 } m
    metadata. The same model gives the same bytes. Replaces `path` atomically. Code is not saved: of a schedule the rate
    in force is, and ops, layers, losses and metrics of your own are by their names. MIRT_E_STATE: not compiled, or a
    view (both fine with MIRT_SAVE_WEIGHTS_ONLY); MIRT_E_INVALID: the name is that of another format (mirt_save_check);
-   MIRT_E_IO. */
+   MIRT_E_IO. Of processes that train together (mirt_multi_worker) the first writes; the others return MIRT_OK. */
 MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_flags flags);
 /* Whether mirt_save accepts the name, before anything is trained: MIRT_E_INVALID for those that end as files of
    another format do, such as .keras, .h5, .onnx and .pt, and the error names the converter if there is one. Any
@@ -2569,7 +2611,8 @@ MIRT_API const char *mirt_phase_name(mirt_phase phase);
 /* Traces what the strategy's devices do from now on, until mirt_trace_end writes `path` as trace-event JSON, for
    ui.perfetto.dev or chrome://tracing: a row per device, on it phases, and in these a slice for each operation, by its
    layer. `most_slices` bounds the memory (40 bytes each, at once; 0: 200,000): when they are used up the rest is left
-   out, and the file and the log say how many. MIRT_E_STATE, MIRT_E_INVALID, MIRT_E_IO, MIRT_E_NOMEM. */
+   out, and the file and the log say how many. Of several processes (mirt_multi_worker) the first traces its devices.
+   MIRT_E_STATE, MIRT_E_INVALID, MIRT_E_IO, MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_trace_begin(mirt_strategy *strategy, const char *path, int64_t most_slices);
 /* What was at `path` stays unless all is written. The trace is over even so. Destroying the strategy ends it without a
    file. */
@@ -3842,6 +3885,84 @@ MIRT__END_C
 
 #endif
 
+/* >>section group/engine.h */
+
+#ifndef MIRT__ENGINE_H
+#define MIRT__ENGINE_H
+/* The table that moves bytes between processes which train one model together. It adds nothing: what is added, and in
+   which order, is the library's (group/plan.c). The engine for MPI is another file on the compiler's command line
+   (mirrortrain_mpi.c), which the library finds by a weak symbol. */
+
+#define MIRT__ENGINE_VERSION 1
+#define MIRT__ENGINE_CHANNELS 2 /* 0: gradients; 1: everything else */
+#define MIRT__ENGINE_ANSWER 256 /* bytes */
+
+typedef struct mirt__message {
+    int peer; /* a rank */
+    void *data;
+    size_t bytes;
+} mirt__message;
+
+/* Why a round of messages failed. */
+typedef struct mirt__engine_failure {
+    int peer;       /* that failed or was waited for; -1: not known */
+    bool silent;    /* nothing came from it for longer than the limit */
+    char text[256]; /* what the engine says */
+} mirt__engine_failure;
+
+/* How long a round waits for messages. */
+typedef struct mirt__waiting {
+    double limit; /* seconds without any message; 0: for ever */
+    /* Asked by the thread that waits when the limit has passed: true: wait as long again. NULL: it fails. */
+    bool (*patient)(void *user, int peer);
+    void *user;
+    int peer;  /* atomic: whom it waits for, -1: nobody */
+    int hurry; /* atomic: the caller has nothing else to do: messages are looked for without a pause */
+} mirt__waiting;
+
+typedef struct mirt__round {
+    const mirt__message *send, *receive;
+    int sends, receives;
+    /* NULL, or told by the calling thread of each message of `receive` as it comes. */
+    void (*got)(void *user, int receive);
+    void *user;
+    mirt__waiting *waiting;
+} mirt__round;
+
+typedef struct mirt__engine {
+    int version;
+    const char *name; /* "MPI" */
+    /* Joins the group, once in a process, within `limit` seconds (0: for ever). `why`: the reason of a failure, 256
+       bytes. */
+    bool (*start)(double limit, int *rank, int *size, char *why);
+    /* All messages of a round; those between two processes on one channel are matched in order, and have the same
+       number of bytes on both sides. A channel is one thread's at a time; different channels are independent. After a
+       failure, which is set in *failure, the group can no longer be used. */
+    bool (*trade)(int channel, const mirt__round *round, mirt__engine_failure *failure);
+    /* The sum of `count` numbers over all processes, in an order of the engine's choice; otherwise as trade. NULL: the
+       engine has none. */
+    bool (*all_reduce)(int channel, mirt__real *sum, int64_t count, mirt__waiting *waiting,
+                       mirt__engine_failure *failure);
+    /* Questions between processes, beside the rounds. `answer`, which a thread of the engine calls, fills
+       MIRT__ENGINE_ANSWER bytes; NULL: nobody answers any more, and no call is under way. ask: the answer of a process;
+       false: none came within `limit` seconds. One thread asks at a time. */
+    void (*answers)(void (*answer)(void *user, char *out), void *user);
+    bool (*ask)(int peer, double limit, char *out);
+    /* The host of a process, for messages; lives as long as the group. */
+    const char *(*host)(int rank);
+    /* Ends the process's part in the group; `broken`: a round failed, and nothing more is said to the others. */
+    void (*stop)(bool broken);
+} mirt__engine;
+
+MIRT__BEGIN_C
+/* Found by the linker, or absent; where there are no weak symbols, MIRRORTRAIN_MPI says that it is there. */
+#if defined(__ELF__) || defined(MIRRORTRAIN_MPI)
+const mirt__engine *mirt__mpi_engine(void) MIRT__WEAK;
+#endif
+MIRT__END_C
+
+#endif
+
 #endif /* MIRRORTRAIN_BACKEND */
 
 #if defined(MIRRORTRAIN_IMPLEMENTATION) && !defined(MIRRORTRAIN_IMPLEMENTED)
@@ -3909,6 +4030,19 @@ MIRT__END_C
 #define MIRT__TRAINING_LIB MIRT__LIB
 #define MIRT__TRAINING_ENTRY(entry) entry
 #define MIRT__ABSENT_LIB MIRT__LIB
+#endif
+
+/* What only several processes that train together run: likewise, in a program of one process (MIRT__ALONE). */
+#ifdef MIRT__ALONE
+#define MIRT__TOGETHER false
+#define MIRT__TOGETHER_ONLY static inline
+#define MIRT__TOGETHER_ONLY_LIB static inline
+#define MIRT__TOGETHER_LIB extern
+#else
+#define MIRT__TOGETHER true
+#define MIRT__TOGETHER_ONLY static
+#define MIRT__TOGETHER_ONLY_LIB MIRT__LIB
+#define MIRT__TOGETHER_LIB MIRT__LIB
 #endif
 
 #define MIRT__PRINTF(text, first) __attribute__((format(printf, text, first)))
@@ -4026,6 +4160,9 @@ MIRT__LIB void *mirt__pool_alloc(mirt__pool *pool, size_t bytes); /* zeroed */
 MIRT__LIB char *mirt__pool_strdup(mirt__pool *pool, const char *text);
 MIRT__LIB char *mirt__pool_print(mirt__pool *pool, const char *format, ...) MIRT__PRINTF(2, 3);
 MIRT__LIB void mirt__pool_free(mirt__pool *pool);
+
+/* Balanced, contiguous shares: the first (total % shares) get one more. */
+MIRT__LIB int64_t mirt__share(int64_t total, int64_t shares, int64_t index, int64_t *first);
 
 /* Monotonic seconds, and seconds since 1970. */
 MIRT__LIB double mirt__now(void);
@@ -4399,7 +4536,8 @@ static mirt_cause mirt__cause_of(mirt_status status) {
     case MIRT_E_IO:
     case MIRT_E_DEVICE:
     case MIRT_E_TIMEOUT:
-    case MIRT_E_DRIFT: return MIRT_CAUSE_ENVIRONMENT;
+    case MIRT_E_DRIFT:
+    case MIRT_E_WORKER: return MIRT_CAUSE_ENVIRONMENT;
     case MIRT_E_NOMEM:
     case MIRT_E_THREAD: return MIRT_CAUSE_RESOURCES;
     case MIRT_E_STATE:
@@ -4555,6 +4693,12 @@ static double mirt__seconds(clockid_t clock) {
 MIRT__LIB double mirt__now(void) { return mirt__seconds(CLOCK_MONOTONIC); }
 
 MIRT__LIB double mirt__clock(void) { return mirt__seconds(CLOCK_REALTIME); }
+
+MIRT__LIB int64_t mirt__share(int64_t total, int64_t shares, int64_t index, int64_t *first) {
+    int64_t each = total / shares, extra = total % shares;
+    *first = index * each + (index < extra ? index : extra);
+    return each + (index < extra);
+}
 
 /* >>section base/entry.c */
 
@@ -21215,8 +21359,6 @@ MIRT__LIB bool mirt__has_backend(void);
 MIRT__LIB const mirt__host *mirt__backend_host(void);
 
 /* --- aggregate.c --- */
-/* Balanced, contiguous shares: the first (total % shares) get one more. */
-MIRT__LIB int64_t mirt__share(int64_t total, int64_t shares, int64_t index, int64_t *first);
 /* One value of `count` elements from those of `active` replicas in their order, in double precision; `out` may be one
    of them. The mean of equal values is that value. NONE leaves `out` alone. */
 MIRT__LIB void mirt__aggregate(mirt_aggregation kind, int active, const mirt__real *const *value, const int64_t *rows,
@@ -21234,12 +21376,6 @@ MIRT__LIB void mirt__combine_moments(int active, const mirt__real *const *mean, 
 /* >>section device/aggregate.c */
 
 /* Combines the replicas' values of a variable, such as moving averages, into one. */
-
-MIRT__LIB int64_t mirt__share(int64_t total, int64_t shares, int64_t index, int64_t *first) {
-    int64_t each = total / shares, extra = total % shares;
-    *first = index * each + (index < extra ? index : extra);
-    return each + (index < extra);
-}
 
 /* Number `i` of `active` values; a mean from differences to the first one: exactly that number when all are equal. */
 static mirt__real mirt__aggregate_number(mirt_aggregation kind, int active, const mirt__real *const *value,
@@ -21661,6 +21797,634 @@ MIRT__LIB mirt_status mirt__find_devices(const char *text, bool one, bool repeat
 #if !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
+
+/* >>section group/group.h */
+
+#ifndef MIRT__GROUP_H
+#define MIRT__GROUP_H
+/* Processes that train one model together: how the tree over replicas spans them. */
+
+#define MIRT__GROUP_CHUNK 65536 /* elements of a message, at most */
+
+/* --- tree.c --- */
+typedef enum mirt__plan_op {
+    MIRT__PLAN_SEND,    /* elements of `slot` to `peer` */
+    MIRT__PLAN_ADD,     /* those of `peer` are added to `slot` */
+    MIRT__PLAN_JOIN,    /* those of slot `from` are added to `slot`, in this process */
+    MIRT__PLAN_KEEP,    /* those of `slot` are complete: they go to the sum */
+    MIRT__PLAN_GIVE,    /* elements of the sum to `peer` */
+    MIRT__PLAN_TAKE     /* elements of the sum from `peer` */
+} mirt__plan_op;
+/* What one process does. Rounds ascend; in a round, messages are traded, then JOINs and KEEPs follow in order. */
+typedef struct mirt__plan_item {
+    mirt__plan_op op;
+    int round, peer, slot, from;
+    int64_t begin, end; /* elements */
+} mirt__plan_item;
+/* How the fixed tree over replicas [0, active) (strategy.h) is evaluated by processes that have contiguous blocks of
+   them. A node that several processes have parts of is divided by elements among them; they exchange pieces in
+   proportion, and add them. Then the sums go to all processes (Bruck et al. 1997), each of which sends to one other in
+   a round. A pure function of its arguments. */
+typedef struct mirt__group_plan {
+    int rounds, slots;   /* slots: partial sums that this process begins with, those of the largest complete subtrees
+                            among its replicas, in their order */
+    int count;
+    mirt__plan_item *item; /* by rounds */
+    int64_t elements, inbox; /* inbox: elements that arrive in a round to be added, at most */
+    /* Room for the messages of a round; a plan serves one sum at a time. */
+    mirt__message *send, *receive;
+    mirt__real **into; /* for each of `receive`: where it is added, or NULL */
+} mirt__group_plan;
+/* `begin`: [processes + 1] first replicas; replicas from `active` on have no rows. Without any, a plan has no items. */
+MIRT__TOGETHER_LIB mirt_status mirt__group_plan_make(mirt__group_plan *plan, int processes, const int *begin, int active,
+                                                  int process, int64_t elements);
+MIRT__TOGETHER_LIB void mirt__group_plan_free(mirt__group_plan *plan);
+
+/* --- sum.c --- */
+/* The memory of a sum over processes. */
+typedef struct mirt__group_sum {
+    const mirt__engine *engine;
+    int channel;
+    mirt__waiting *waiting;
+    mirt__real *const *slot; /* [plan.slots] of plan.elements; overwritten */
+    mirt__real *sum;         /* gets the sum; may be slot[0] */
+    mirt__real *inbox;       /* [plan.inbox] */
+    /* into[0, count) += from[0, count) */
+    void (*add)(void *user, mirt__real *into, const mirt__real *from, int64_t count);
+    void *user;
+} mirt__group_sum;
+/* Every process calls it with its plan. False: *failure says why. */
+MIRT__TOGETHER_LIB bool mirt__group_sum_run(const mirt__group_plan *plan, const mirt__group_sum *sum,
+                                   mirt__engine_failure *failure);
+
+/* --- gather.c --- */
+/* An array that every process has a part of: process p the elements [before[p], before[p + 1]). */
+typedef struct mirt__gathered {
+    void *base;
+    const int64_t *before; /* [size + 1] */
+    size_t bytes;          /* of an element */
+} mirt__gathered;
+/* Afterwards every process has all of the arrays. In ceil(log2(size)) rounds. */
+typedef struct mirt__gathering {
+    const mirt__engine *engine;
+    int channel, rank, size;
+    mirt__waiting *waiting;
+} mirt__gathering;
+MIRT__TOGETHER_LIB bool mirt__gather_all(const mirt__gathering *group, const mirt__gathered *array, int arrays,
+                                  mirt__engine_failure *failure);
+
+#endif
+
+#ifndef MIRT__ALONE
+
+/* >>section base/cold_begin.inc */
+
+/* Begins code that runs once or waits for kernels. gcc compiles it in half the time this way; without optimization
+   nothing changes. a * b + c is never contracted, so that initial weights do not depend on flags. */
+#if !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC push_options
+#ifdef MIRRORTRAIN_DEBUG
+#pragma GCC optimize("fp-contract=off")
+#else
+#pragma GCC optimize("O1,expensive-optimizations,fp-contract=off")
+#endif
+#endif
+
+/* >>section group/tree.c */
+
+/* Plans how processes evaluate the tree over replicas: which elements each sends to whom. */
+
+#define MIRT__GROUP_ALIGN 16 /* elements: what is divided is cut at multiples of it */
+#define MIRT__GROUP_WHOLE 64 /* elements: no more than these are not divided, */
+#define MIRT__GROUP_EIGHTH 8 /* nor an eighth of a process's share: a piece is a message */
+
+/* Elements of a node's sum, and which slot of which process they lie in. */
+typedef struct mirt__holding {
+    int process, slot;
+    int64_t begin, end;
+} mirt__holding;
+
+/* A plan under way. Every process makes the plan of all of them, and keeps its own part. */
+typedef struct mirt__group_planner {
+    const int *first; /* replicas, of each process */
+    int processes, process;
+    int64_t elements, whole; /* whole: no more than these are not divided */
+    mirt__holding *held; /* a stack: those of each node under way are in order and cover all elements */
+    int holdings, holding_capacity;
+    mirt__plan_item *item;
+    int items, item_capacity;
+    int64_t *total[2]; /* elements that each process holds of a left and of a right child; 0 between nodes */
+    int leaf_process, leaf_slot; /* of the last leaf */
+    int slots;
+} mirt__group_planner;
+
+/* Room for one more in a list. */
+static bool mirt__group_grow(void **list, int used, int *capacity, size_t size) {
+    if (used < *capacity) return true;
+    if (*capacity > INT_MAX / 2) {
+        mirt__no_memory(SIZE_MAX);
+        return false;
+    }
+    const int more = *capacity ? 2 * *capacity : 64;
+    if (!mirt__grow(list, (size_t)used, (size_t)more, size)) return false;
+    *capacity = more;
+    return true;
+}
+
+/* Elements [begin, end) in the slot of `like`, on top of the stack. */
+static bool mirt__group_hold(mirt__group_planner *p, const mirt__holding *like, int64_t begin, int64_t end) {
+    if (begin == end) return true;
+    mirt__holding *top = p->holdings ? &p->held[p->holdings - 1] : NULL;
+    if (top && top->end == begin && top->process == like->process && top->slot == like->slot) {
+        top->end = end;
+        return true;
+    }
+    if (!mirt__group_grow((void **)&p->held, p->holdings, &p->holding_capacity, sizeof *p->held)) return false;
+    top = &p->held[p->holdings++];
+    *top = *like;
+    top->begin = begin;
+    top->end = end;
+    return true;
+}
+
+/* Appends an item of this process. */
+static bool mirt__group_item(mirt__group_planner *p, mirt__plan_op op, int round, int peer, int slot, int from,
+                             int64_t begin, int64_t end) {
+    if (begin == end) return true;
+    if (!mirt__group_grow((void **)&p->item, p->items, &p->item_capacity, sizeof *p->item)) return false;
+    mirt__plan_item *item = &p->item[p->items++];
+    item->op = op;
+    item->round = round;
+    item->peer = peer;
+    item->slot = slot;
+    item->from = from;
+    item->begin = begin;
+    item->end = end;
+    return true;
+}
+
+/* >>the sum: up the tree */
+
+/* Elements [begin, end) go from one process to another, which adds them. */
+static bool mirt__group_send(mirt__group_planner *p, int round, const mirt__holding *from, const mirt__holding *to,
+                             int64_t begin, int64_t end) {
+    if (p->process == from->process)
+        return mirt__group_item(p, MIRT__PLAN_SEND, round, to->process, from->slot, 0, begin, end);
+    if (p->process == to->process)
+        return mirt__group_item(p, MIRT__PLAN_ADD, round, from->process, to->slot, 0, begin, end);
+    return true;
+}
+
+/* Where elements [begin, end) are cut: `first` keeps the sum of those before the cut, and `second` of the rest. Each
+   keeps a part in inverse proportion to what it holds, and half of that if it is on both sides of the tree: all end
+   with equal shares. Integers, as all processes must get the same. */
+static int64_t mirt__group_cut(const mirt__group_planner *p, int side, const mirt__holding *first,
+                               const mirt__holding *second, int64_t begin, int64_t end) {
+    const int64_t count = end - begin;
+    if (count <= p->whole) return end;
+    int64_t keep_first = p->total[!side][second->process], keep_second = p->total[side][first->process];
+    while ((keep_first | keep_second) >> 20) {
+        keep_first >>= 1;
+        keep_second >>= 1;
+    }
+    if (!p->total[!side][first->process]) keep_first *= 2;
+    if (!p->total[side][second->process]) keep_second *= 2;
+    const int64_t both = keep_first + keep_second;
+    const int64_t cut = begin + count / both * keep_first + count % both * keep_first / both;
+    return mirt__max(cut / MIRT__GROUP_ALIGN * MIRT__GROUP_ALIGN, begin);
+}
+
+/* Elements [begin, end) of a left and of a right child become those of their parent. */
+static bool mirt__group_meet(mirt__group_planner *p, const mirt__holding *left, const mirt__holding *right, int round,
+                             int64_t begin, int64_t end) {
+    if (left->process == right->process) {
+        if (p->process == left->process &&
+            !mirt__group_item(p, MIRT__PLAN_JOIN, round, -1, left->slot, right->slot, begin, end))
+            return false;
+        return mirt__group_hold(p, left, begin, end);
+    }
+    /* A process that has elements on the other side of a border keeps those next to it: fewer messages. */
+    const mirt__holding *before = &p->held[p->holdings - 1];
+    const bool goes_on = before->end == begin;
+    const bool swap = (goes_on && before->process == right->process) ||
+                      (!(goes_on && before->process == left->process) && left->end > end);
+    const mirt__holding *first = swap ? right : left, *second = swap ? left : right;
+    const int64_t cut = mirt__group_cut(p, swap, first, second, begin, end);
+    return mirt__group_send(p, round, second, first, begin, cut) &&
+           mirt__group_send(p, round, first, second, cut, end) && mirt__group_hold(p, first, begin, cut) &&
+           mirt__group_hold(p, second, cut, end);
+}
+
+/* Replaces the holdings of a left child, from `bottom` on, and a right child, from `middle` on, by their parent's. */
+static bool mirt__group_merge(mirt__group_planner *p, int bottom, int middle, int round) {
+    const int top = p->holdings;
+    if (top == bottom) return true; /* there are no elements */
+    for (int i = bottom; i < top; i++) p->total[i >= middle][p->held[i].process] += p->held[i].end - p->held[i].begin;
+    for (int64_t at = 0, l = bottom, r = middle; at < p->elements;) {
+        const mirt__holding left = p->held[l], right = p->held[r]; /* copies: the stack moves when it grows */
+        const int64_t end = mirt__min(left.end, right.end);
+        if (!mirt__group_meet(p, &left, &right, round, at, end)) return false;
+        l += left.end == end;
+        r += right.end == end;
+        at = end;
+    }
+    for (int i = bottom; i < top; i++) p->total[i >= middle][p->held[i].process] = 0;
+    memmove(&p->held[bottom], &p->held[top], (size_t)(p->holdings - top) * sizeof *p->held);
+    p->holdings -= top - bottom;
+    return true;
+}
+
+/* The process that a replica belongs to. */
+static int mirt__group_owner(const mirt__group_planner *p, int replica) {
+    int low = 0, high = p->processes;
+    while (high - low > 1) {
+        const int middle = low + (high - low) / 2;
+        if (p->first[middle] <= replica)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static bool mirt__group_leaf(mirt__group_planner *p, int process) {
+    p->leaf_slot = process == p->leaf_process ? p->leaf_slot + 1 : 0;
+    p->leaf_process = process;
+    if (process == p->process) p->slots++;
+    const mirt__holding all = {process, p->leaf_slot, 0, 0};
+    return mirt__group_hold(p, &all, 0, p->elements);
+}
+
+/* Pushes the holdings of the node over replicas [lo, hi). *ready: the round after which they are its sum; -1: they are
+   from the beginning. */
+static bool mirt__group_node(mirt__group_planner *p, int lo, int hi, int *ready) {
+    const int size = hi - lo, process = mirt__group_owner(p, lo);
+    const bool one_process = process == mirt__group_owner(p, hi - 1);
+    *ready = -1;
+    if (one_process && (size & (size - 1)) == 0) return mirt__group_leaf(p, process);
+    int half = 1, left, right;
+    while (half < size - half) half *= 2;
+    const int bottom = p->holdings;
+    if (!mirt__group_node(p, lo, lo + half, &left)) return false;
+    const int middle = p->holdings;
+    if (!mirt__group_node(p, lo + half, hi, &right)) return false;
+    *ready = (left > right ? left : right) + !one_process; /* additions within a process follow a round's messages */
+    if (*ready < 0) *ready = 0;
+    return mirt__group_merge(p, bottom, middle, *ready);
+}
+
+/* >>the way back: Bruck's all-gather, for any number of processes */
+
+/* Where the final elements of a process lie, for sorting. */
+typedef struct mirt__seat {
+    int64_t center; /* twice; -1: it holds none */
+    int process;
+} mirt__seat;
+
+static int mirt__seat_order(const void *a, const void *b) {
+    const mirt__seat *one = (const mirt__seat *)a, *other = (const mirt__seat *)b;
+    if (one->center != other->center) return one->center < other->center ? -1 : 1;
+    return one->process < other->process ? -1 : 1;
+}
+
+/* Processes in a ring in the order of the elements that they hold, those that hold none spread among them.
+   place[process], and the process at each place. */
+static void mirt__group_seat(const mirt__group_planner *p, mirt__seat *seat, int *place, int *at) {
+    int holders = 0, next = 0;
+    for (int i = 0; i < p->processes; i++) {
+        seat[i].center = -1;
+        seat[i].process = i;
+        at[i] = -1;
+    }
+    int64_t *begin = p->total[0];
+    for (int i = 0; i < p->holdings; i++) {
+        const mirt__holding *h = &p->held[i];
+        if (seat[h->process].center < 0) begin[h->process] = h->begin;
+        seat[h->process].center = begin[h->process] + h->end;
+    }
+    for (int i = 0; i < p->processes; i++) {
+        if (seat[i].center < 0) continue;
+        const mirt__seat holder = seat[i];
+        seat[i] = seat[holders];
+        seat[holders++] = holder;
+    }
+    qsort(seat, (size_t)holders, sizeof *seat, mirt__seat_order);
+    for (int i = 0; i < holders; i++) at[(int64_t)i * p->processes / holders] = seat[i].process;
+    for (int i = holders; i < p->processes; i++) {
+        while (at[next] >= 0) next++;
+        at[next] = seat[i].process;
+    }
+    for (int i = 0; i < p->processes; i++) place[at[i]] = i;
+}
+
+/* The final elements of the processes at places [from, from + count) of the ring go to `peer`, or come from it. */
+static bool mirt__group_pass(mirt__group_planner *p, mirt__plan_op op, int round, int peer, const int *place, int from,
+                             int count) {
+    int64_t begin = 0, end = 0;
+    for (int i = 0; i < p->holdings; i++) {
+        const mirt__holding *h = &p->held[i];
+        int offset = place[h->process] - from;
+        if (offset < 0) offset += p->processes;
+        if (offset >= count) continue;
+        if (h->begin != end) {
+            if (!mirt__group_item(p, op, round, peer, 0, 0, begin, end)) return false;
+            begin = h->begin;
+        }
+        end = h->end;
+    }
+    return mirt__group_item(p, op, round, peer, 0, 0, begin, end);
+}
+
+/* After a round that begins with the elements of `known` places, those from a process's own place on, it has those of
+   twice as many. *round becomes the one after the last. */
+static bool mirt__group_gather(mirt__group_planner *p, const int *place, const int *at, int *round) {
+    const int own = place[p->process], n = p->processes;
+    for (int known = 1, count; known < n; known += count, ++*round) {
+        const int above = (own + known) % n, below = (own + n - known) % n;
+        count = known < n - known ? known : n - known;
+        if (!mirt__group_pass(p, MIRT__PLAN_GIVE, *round, at[below], place, own, count) ||
+            !mirt__group_pass(p, MIRT__PLAN_TAKE, *round, at[above], place, above, count))
+            return false;
+    }
+    return true;
+}
+
+static bool mirt__group_return(mirt__group_planner *p, int *round) {
+    mirt__seat *seat = (mirt__seat *)mirt__calloc((size_t)p->processes, sizeof *seat);
+    int *place = (int *)mirt__calloc((size_t)p->processes, sizeof *place);
+    int *at = (int *)mirt__calloc((size_t)p->processes, sizeof *at);
+    bool good = seat && place && at;
+    if (good) {
+        mirt__group_seat(p, seat, place, at);
+        good = mirt__group_gather(p, place, at, round);
+    }
+    mirt__free(seat);
+    mirt__free(place);
+    mirt__free(at);
+    return good;
+}
+
+/* >>the plan */
+
+/* All items of this process, in the order in which the tree has them. */
+static bool mirt__group_all_items(mirt__group_planner *p, int active, int *rounds) {
+    int round;
+    if (!mirt__group_node(p, 0, active, &round)) return false;
+    if (round < 0) round = 0;
+    for (int i = 0; i < p->holdings; i++) {
+        const mirt__holding *h = &p->held[i];
+        if (h->process == p->process &&
+            !mirt__group_item(p, MIRT__PLAN_KEEP, round, -1, h->slot, 0, h->begin, h->end))
+            return false;
+    }
+    *rounds = round + 1;
+    return mirt__group_return(p, rounds);
+}
+
+/* The items by rounds; those of a round stay in their order, which is the same in all processes. */
+static bool mirt__group_sort(const mirt__group_planner *p, mirt__group_plan *plan) {
+    plan->item = (mirt__plan_item *)mirt__calloc((size_t)p->items, sizeof *plan->item);
+    if (!plan->item) return false;
+    for (int round = 0; round < plan->rounds; round++) {
+        for (int i = 0; i < p->items; i++) {
+            if (p->item[i].round == round) plan->item[plan->count++] = p->item[i];
+        }
+    }
+    return true;
+}
+
+/* Room for the messages and for what is to be added of any round. */
+static bool mirt__group_room(mirt__group_plan *plan) {
+    int64_t sends = 0, receives = 0;
+    for (int i = 0; i < plan->count;) {
+        const int round = plan->item[i].round;
+        int64_t send = 0, receive = 0, add = 0;
+        for (; i < plan->count && plan->item[i].round == round; i++) {
+            const mirt__plan_item *item = &plan->item[i];
+            const int64_t count = item->end - item->begin, messages = mirt__parts(count, MIRT__GROUP_CHUNK);
+            if (item->op == MIRT__PLAN_SEND || item->op == MIRT__PLAN_GIVE) send += messages;
+            if (item->op == MIRT__PLAN_ADD || item->op == MIRT__PLAN_TAKE) receive += messages;
+            if (item->op == MIRT__PLAN_ADD) add += count;
+        }
+        sends = mirt__max(sends, send);
+        receives = mirt__max(receives, receive);
+        plan->inbox = mirt__max(plan->inbox, add);
+    }
+    if (sends > INT_MAX || receives > INT_MAX) {
+        mirt__no_memory(SIZE_MAX);
+        return false;
+    }
+    plan->send = (mirt__message *)mirt__calloc((size_t)sends, sizeof *plan->send);
+    plan->receive = (mirt__message *)mirt__calloc((size_t)receives, sizeof *plan->receive);
+    plan->into = (mirt__real **)mirt__calloc((size_t)receives, sizeof *plan->into);
+    return plan->send && plan->receive && plan->into;
+}
+
+static mirt_status mirt__group_check(int processes, const int *begin, int active, int process, int64_t elements) {
+    if (processes < 1 || processes > INT_MAX / 2 || !begin || process < 0 || process >= processes)
+        return mirt__fail(MIRT_E_INVALID, "process %d of %d cannot take part in a sum", process, processes);
+    bool good = begin[0] == 0;
+    for (int i = 0; i < processes && good; i++) good = begin[i] <= begin[i + 1];
+    if (!good) return mirt__fail(MIRT_E_INVALID, "the replicas of %d processes are not in order", processes);
+    if (active < 0 || active > begin[processes])
+        return mirt__fail(MIRT_E_INVALID, "%d of %d replicas cannot have rows", active, begin[processes]);
+    if (elements < 0 || (uint64_t)elements > PTRDIFF_MAX / sizeof(mirt__real))
+        return mirt__fail(MIRT_E_INVALID, "%lld elements cannot be added", (long long)elements);
+    return MIRT_OK;
+}
+
+/* Of arguments that were checked. */
+static bool mirt__group_fill(mirt__group_plan *plan, mirt__group_planner *p, int active) {
+    for (int side = 0; side < 2; side++) {
+        p->total[side] = (int64_t *)mirt__calloc((size_t)p->processes, sizeof **p->total);
+        if (!p->total[side]) return false;
+    }
+    if (active && !mirt__group_all_items(p, active, &plan->rounds)) return false;
+    plan->slots = p->slots;
+    return mirt__group_sort(p, plan) && mirt__group_room(plan);
+}
+
+MIRT__LIB mirt_status mirt__group_plan_make(mirt__group_plan *plan, int processes, const int *begin, int active,
+                                            int process, int64_t elements) {
+    mirt__group_planner p;
+    memset(plan, 0, sizeof *plan);
+    if (mirt__group_check(processes, begin, active, process, elements) != MIRT_OK) return mirt_last_status();
+    memset(&p, 0, sizeof p);
+    p.first = begin;
+    p.processes = processes;
+    p.process = process;
+    p.elements = plan->elements = elements;
+    p.whole = mirt__max(MIRT__GROUP_WHOLE, elements / MIRT__GROUP_EIGHTH / processes);
+    p.leaf_process = -1;
+    const bool good = mirt__group_fill(plan, &p, active);
+    mirt__free(p.held);
+    mirt__free(p.item);
+    mirt__free(p.total[0]);
+    mirt__free(p.total[1]);
+    if (good) return MIRT_OK;
+    mirt__group_plan_free(plan);
+    return mirt_last_status();
+}
+
+MIRT__LIB void mirt__group_plan_free(mirt__group_plan *plan) {
+    mirt__free(plan->item);
+    mirt__free(plan->send);
+    mirt__free(plan->receive);
+    mirt__free(plan->into);
+    memset(plan, 0, sizeof *plan);
+}
+
+/* >>section group/sum.c */
+
+/* Adds up over processes, as a plan says. */
+
+typedef struct mirt__sum_under_way {
+    const mirt__group_plan *plan;
+    const mirt__group_sum *sum;
+} mirt__sum_under_way;
+
+/* The messages of an item, so short that additions overlap with the arrival of the next one; returns how many. */
+static int mirt__sum_cut(const mirt__plan_item *item, mirt__real *data, mirt__message *out) {
+    const int64_t count = item->end - item->begin;
+    int messages = 0;
+    for (int64_t at = 0; at < count; at += MIRT__GROUP_CHUNK, messages++) {
+        out[messages].peer = item->peer;
+        out[messages].data = data + at;
+        out[messages].bytes = (size_t)mirt__min(MIRT__GROUP_CHUNK, count - at) * sizeof *data;
+    }
+    return messages;
+}
+
+/* Those of items [item, end) into the plan's room. */
+static void mirt__sum_messages(const mirt__sum_under_way *run, const mirt__plan_item *item, const mirt__plan_item *end,
+                               mirt__round *round) {
+    const mirt__group_plan *plan = run->plan;
+    const mirt__group_sum *sum = run->sum;
+    mirt__real *inbox = sum->inbox;
+    for (; item < end; item++) {
+        mirt__message *send = plan->send + round->sends, *receive = plan->receive + round->receives;
+        mirt__real **into = plan->into + round->receives;
+        int messages;
+        switch (item->op) {
+        case MIRT__PLAN_SEND:
+            round->sends += mirt__sum_cut(item, sum->slot[item->slot] + item->begin, send);
+            break;
+        case MIRT__PLAN_GIVE:
+            round->sends += mirt__sum_cut(item, sum->sum + item->begin, send);
+            break;
+        case MIRT__PLAN_ADD:
+            messages = mirt__sum_cut(item, inbox, receive);
+            for (int i = 0; i < messages; i++)
+                into[i] = sum->slot[item->slot] + item->begin + (int64_t)i * MIRT__GROUP_CHUNK;
+            inbox += item->end - item->begin;
+            round->receives += messages;
+            break;
+        case MIRT__PLAN_TAKE:
+            messages = mirt__sum_cut(item, sum->sum + item->begin, receive);
+            for (int i = 0; i < messages; i++) into[i] = NULL;
+            round->receives += messages;
+            break;
+        case MIRT__PLAN_JOIN:
+        case MIRT__PLAN_KEEP:
+            break;
+        }
+    }
+}
+
+static void mirt__sum_got(void *user, int receive) {
+    const mirt__sum_under_way *run = (const mirt__sum_under_way *)user;
+    const mirt__message *message = &run->plan->receive[receive];
+    mirt__real *into = run->plan->into[receive];
+    if (!into) return;
+    const int64_t count = (int64_t)(message->bytes / sizeof *into);
+    run->sum->add(run->sum->user, into, (const mirt__real *)message->data, count);
+}
+
+/* What is left to do in this process when a round's messages are there. */
+static void mirt__sum_own(const mirt__group_sum *sum, const mirt__plan_item *item, const mirt__plan_item *end) {
+    for (; item < end; item++) {
+        const int64_t begin = item->begin, count = item->end - begin;
+        if (item->op == MIRT__PLAN_JOIN)
+            sum->add(sum->user, sum->slot[item->slot] + begin, sum->slot[item->from] + begin, count);
+        if (item->op == MIRT__PLAN_KEEP && sum->slot[item->slot] != sum->sum)
+            memcpy(sum->sum + begin, sum->slot[item->slot] + begin, (size_t)count * sizeof(mirt__real));
+    }
+}
+
+MIRT__LIB bool mirt__group_sum_run(const mirt__group_plan *plan, const mirt__group_sum *sum,
+                                   mirt__engine_failure *failure) {
+    mirt__sum_under_way run = {plan, sum};
+    const mirt__plan_item *const last = plan->item + plan->count;
+    for (const mirt__plan_item *item = plan->item, *end; item < last; item = end) {
+        mirt__round round = {plan->send, plan->receive, 0, 0, mirt__sum_got, &run, sum->waiting};
+        for (end = item; end < last && end->round == item->round;) end++;
+        mirt__sum_messages(&run, item, end, &round);
+        if ((round.sends || round.receives) && !sum->engine->trade(sum->channel, &round, failure)) return false;
+        mirt__sum_own(sum, item, end);
+    }
+    return true;
+}
+
+/* >>section group/gather.c */
+
+/* Every process gets what the others have (Bruck et al. 1997): in each round twice as much as in the one before. */
+
+enum { MIRT__GATHER_ARRAYS = 32 }; /* in a round */
+
+/* The elements of processes first, first + 1, ..., counted around the end, as messages with `peer`. */
+static int mirt__gather_messages(const mirt__gathered *array, int arrays, int first, int count, int size, int peer,
+                                 mirt__message *out) {
+    int messages = 0;
+    for (int i = 0; i < arrays; i++) {
+        for (int from = first, left = count; left > 0; from = 0) {
+            const int end = from + left < size ? from + left : size;
+            const int64_t elements = array[i].before[end] - array[i].before[from];
+            mirt__message *m = &out[messages];
+            m->peer = peer;
+            m->data = (char *)array[i].base + (size_t)array[i].before[from] * array[i].bytes;
+            m->bytes = (size_t)elements * array[i].bytes;
+            messages += m->bytes > 0;
+            left -= end - from;
+        }
+    }
+    return messages;
+}
+
+static bool mirt__gather_some(const mirt__gathering *g, const mirt__gathered *array, int arrays,
+                              mirt__engine_failure *failure) {
+    mirt__message send[2 * MIRT__GATHER_ARRAYS], receive[2 * MIRT__GATHER_ARRAYS];
+    mirt__round round;
+    memset(&round, 0, sizeof round);
+    round.send = send;
+    round.receive = receive;
+    round.waiting = g->waiting;
+    for (int have = 1; have < g->size; have *= 2) {
+        const int count = have < g->size - have ? have : g->size - have, from = (g->rank + have) % g->size,
+                  to = (g->rank + g->size - have) % g->size;
+        round.sends = mirt__gather_messages(array, arrays, g->rank, count, g->size, to, send);
+        round.receives = mirt__gather_messages(array, arrays, from, count, g->size, from, receive);
+        if (!g->engine->trade(g->channel, &round, failure)) return false;
+    }
+    return true;
+}
+
+MIRT__LIB bool mirt__gather_all(const mirt__gathering *group, const mirt__gathered *array, int arrays,
+                                  mirt__engine_failure *failure) {
+    for (int at = 0; at < arrays; at += MIRT__GATHER_ARRAYS) {
+        const int some = arrays - at < MIRT__GATHER_ARRAYS ? arrays - at : MIRT__GATHER_ARRAYS;
+        if (!mirt__gather_some(group, array + at, some, failure)) return false;
+    }
+    return true;
+}
+
+/* >>section base/cold_end.inc */
+
+/* Ends cold_begin.inc. */
+#if !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC pop_options
+#endif
+
+#endif /* MIRT__ALONE */
 
 /* >>section formats/json.h */
 
@@ -25136,8 +25900,25 @@ typedef struct mirt__batch {
     const void *field[MIRT__MAX_FIELDS]; /* dense [rows, ...] as in the spec; valid until the next call */
     int64_t rows;
     const int64_t *index; /* [rows] index of each sample in the first stage's data */
+    int64_t first;        /* of a part of a batch: the number of its first sample in this pass */
     bool same;            /* as mirt_data's */
+    bool met;             /* processes that train together have agreed on it; */
+    int64_t begin, end;   /* then these rows of x are there */
 } mirt__batch;
+
+/* The rows of a batch that this process makes: of the balanced shares of `of`, those from begin to before end. The rows
+   of others are left alone, but for their index, and skipped rows keep their places, with index MIRT__NO_INDEX. */
+typedef struct mirt__data_part {
+    int64_t of, begin, end; /* of 0: all rows, those that are skipped are closed up */
+} mirt__data_part;
+MIRT__LIB void mirt__part_rows(const mirt__data_part *part, int64_t rows, int64_t *begin, int64_t *end);
+/* Of the next pass. Nothing changes where samples cannot be made one without the others. */
+MIRT__TOGETHER_ONLY_LIB void mirt__dataset_set_part(mirt_dataset *dataset, const mirt__data_part *part);
+/* Of the pass under way. */
+MIRT__TOGETHER_ONLY_LIB const mirt__data_part *mirt__dataset_part(const mirt_dataset *dataset);
+/* Makes sample number `i` of the pass under way of a data set that makes parts. */
+MIRT__TOGETHER_ONLY_LIB mirt_status mirt__dataset_make_again(mirt_dataset *dataset, int64_t i, void *const *field,
+                                                        int64_t *index);
 
 MIRT__LIB const mirt__data_spec *mirt__dataset_spec(const mirt_dataset *dataset);
 /* Starts an epoch, also in the middle of one: the order depends on (seed, epoch). Loads and allocates only the first
@@ -25180,6 +25961,7 @@ typedef struct mirt__slot {
     void *field[MIRT__MAX_FIELDS];
     int64_t *index;
     int64_t rows; /* filled */
+    int64_t first; /* as a batch's */
 } mirt__slot;
 
 /* The buffers that one thread needs to make samples: one per stage, such as for a sample before it is mapped. */
@@ -25193,6 +25975,7 @@ MIRT__LIB void *mirt__work_room(mirt__work *work, const mirt_dataset *stage, siz
 
 /* Returned by `make`, and by `at` if the data set skips samples: leave this sample out. No error is set. */
 #define MIRT__SKIPPED MIRT__STATUS_COUNT
+#define MIRT__NO_INDEX INT64_MIN /* of a skipped row that keeps its place */
 
 /* The functions of a kind of stage; NULL if it does not have one, or the usual one. */
 typedef struct mirt__stage {
@@ -25264,6 +26047,8 @@ struct mirt_dataset {
     bool fed;         /* the consumer has not waited recently */
     int joins; /* batches of the previous stage per batch, if a pass can begin after some of them; -1: this is the batch
                   stage */
+    mirt__data_part part, next_part; /* of a batch stage, in this pass and the next */
+    int64_t part_batches; /* that make a step, whose rows have that part */
     int64_t pass_over; /* batches to skip when the next pass begins */
     const char *cost; /* name of the expensive work of this stage, for messages; NULL: cheap */
     bool kept;        /* samples of the previous stages are made once */
@@ -25373,7 +26158,7 @@ MIRT__LIB mirt_status mirt__prefetch_over(mirt_dataset **chain, int depth);
 #ifndef MIRRORTRAIN_NO_THREADS
 /* If `dataset` is a batch stage with workers, they start the next batch in the slot of a later `fill`, in the order of
    calls. */
-MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot);
+MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, mirt__slot *slot);
 #endif
 
 /* `at` of stages that have all samples in their slot: arrays, which have no indices there, caches, drawn digits. */
@@ -25445,11 +26230,12 @@ MIRT__LIB void mirt__workers_drop(mirt__worker_pool *pool);
    False: too many requests. `ahead`: the caller does not wait for them yet. */
 MIRT__LIB bool mirt__workers_ask(mirt__worker_pool *pool, const mirt__slot *slot, int64_t first, int64_t count,
                                  bool ahead);
+/* The index of sample `i`, by the requesting thread. */
+MIRT__TOGETHER_ONLY_LIB mirt_status mirt__workers_index(mirt__worker_pool *pool, int64_t i, int64_t *index);
 MIRT__LIB bool mirt__workers_asked(const mirt__worker_pool *pool);
 /* Waits for the oldest request: all its samples in order without the skipped ones, or with `gaps` in their places, with
    index MIRT__NO_INDEX for skipped ones. The error is that of the first sample that failed. */
 MIRT__LIB mirt_status mirt__workers_finish(mirt__worker_pool *pool, bool gaps, int64_t *rows);
-#define MIRT__NO_INDEX INT64_MIN
 
 #endif
 
@@ -25789,6 +26575,10 @@ MIRT__LIB mirt_status mirt__workers_begin(mirt_dataset *dataset) {
     mirt_status status = mirt__workers_start(pool, workers);
     mirt__workers_lock(pool, false);
     return status;
+}
+
+MIRT__TOGETHER_ONLY_LIB mirt_status mirt__workers_index(mirt__worker_pool *pool, int64_t i, int64_t *index) {
+    return pool->source->stage->make(pool->source, i, pool->work, NULL, index);
 }
 
 MIRT__LIB bool mirt__workers_asked(const mirt__worker_pool *pool) {
@@ -26229,6 +27019,7 @@ MIRT__LIB void mirt__slot_give(const mirt__slot *slot, const mirt__data_spec *sp
         out->field[f] = (const char *)slot->field[f] + (size_t)row * spec->field[f].bytes;
     out->index = slot->index + row;
     out->rows = rows;
+    out->first = slot->first + row;
 }
 
 MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source) {
@@ -26239,6 +27030,7 @@ MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source) {
     status = mirt__dataset_next(source, &batch);
     if (status != MIRT_OK) return status;
     slot->rows = batch.rows;
+    slot->first = batch.first;
     if (batch.rows) mirt__slot_put(slot, &source->spec, 0, batch.field, batch.index, batch.rows);
     return MIRT_OK;
 }
@@ -27065,16 +27857,101 @@ static mirt_status mirt__batch_run(mirt_dataset *dataset, int64_t most, bool tur
     return MIRT_OK;
 }
 
+/* >>parts of batches */
+
+MIRT__LIB void mirt__part_rows(const mirt__data_part *part, int64_t rows, int64_t *begin, int64_t *end) {
+    *begin = 0;
+    *end = rows;
+    if (!part->of) return;
+    mirt__share(rows, part->of, part->begin, begin);
+    mirt__share(rows, part->of, part->end, end);
+}
+
+/* The samples of a batch that this process makes. */
+static mirt__sample_range mirt__batch_own(const mirt_dataset *dataset, const mirt__sample_range *all) {
+    mirt__sample_range own = *all;
+    if (!dataset->part.of) return own;
+    const int64_t step = dataset->spec.batch * dataset->part_batches, start = all->first / step * step,
+                  left = dataset->spec.samples - start, last = all->first + all->count;
+    int64_t begin, end;
+    mirt__part_rows(&dataset->part, left < step ? left : step, &begin, &end);
+    own.first = start + begin > all->first ? start + begin : all->first;
+    if (own.first > last) own.first = last;
+    own.count = (start + end < last ? start + end : last) - own.first;
+    if (own.count < 0) own.count = 0;
+    return own;
+}
+
+/* Asks the workers for samples of a batch, which begins in `slot`. */
+static bool mirt__batch_request(mirt_dataset *dataset, mirt__slot *slot, const mirt__sample_range *run, bool ahead) {
+    const mirt__sample_range own = mirt__batch_own(dataset, run);
+    const int64_t before = own.first - run->first;
+    mirt__slot part = *slot;
+    slot->first = run->first;
+    for (int f = 0; f < dataset->spec.num_fields; f++)
+        part.field[f] = (char *)slot->field[f] + (size_t)before * dataset->spec.field[f].bytes;
+    part.index = slot->index + before;
+    return mirt__workers_ask(dataset->worker_pool, &part, own.first, own.count, ahead);
+}
+
+/* Fills the part of a batch. */
+MIRT__TOGETHER_ONLY mirt_status mirt__batch_part(mirt_dataset *dataset, mirt__slot *out) {
+    mirt__sample_range *rest = &((mirt__batch_dataset *)dataset)->rest, all;
+    int64_t made;
+    if (!mirt__workers_asked(dataset->worker_pool)) {
+        mirt_status status = rest->count ? MIRT_OK : mirt__batch_run(dataset, dataset->spec.batch, true, rest);
+        out->rows = rest->count;
+        if (status != MIRT_OK || rest->count == 0) return status;
+        mirt__batch_request(dataset, out, rest, false);
+        rest->count = 0;
+    } else {
+        out->rows = dataset->spec.batch;
+    }
+    all.first = out->first;
+    all.count = out->rows;
+    const mirt__sample_range own = mirt__batch_own(dataset, &all);
+    for (int64_t i = all.first; i < all.first + all.count; i++) {
+        if (i >= own.first && i < own.first + own.count) continue;
+        const mirt_status status = mirt__workers_index(dataset->worker_pool, i, &out->index[i - all.first]);
+        if (status != MIRT_OK) out->index[i - all.first] = 0; /* its owner will say so */
+    }
+    return mirt__workers_finish(dataset->worker_pool, true, &made);
+}
+
+MIRT__TOGETHER_ONLY_LIB void mirt__dataset_set_part(mirt_dataset *dataset, const mirt__data_part *part) {
+    const bool skips = dataset->skips;
+    int64_t batches = 1;
+    for (; dataset->joins > 0; dataset = dataset->source) batches *= dataset->joins;
+    if (dataset->joins == 0 || dataset->stage->fill != mirt__batch_fill || !dataset->source->stage->make ||
+        dataset->source->run || (batches > 1 && skips))
+        return;
+    dataset->next_part = *part;
+    dataset->part_batches = batches;
+}
+
+MIRT__TOGETHER_ONLY_LIB const mirt__data_part *mirt__dataset_part(const mirt_dataset *dataset) {
+    while (dataset->joins > 0) dataset = dataset->source;
+    return &dataset->part;
+}
+
+MIRT__TOGETHER_ONLY_LIB mirt_status mirt__dataset_make_again(mirt_dataset *dataset, int64_t i, void *const *field,
+                                                        int64_t *index) {
+    while (dataset->joins > 0) dataset = dataset->source;
+    if (!dataset->work) {
+        __atomic_store_n(&dataset->work, mirt__work_create(), __ATOMIC_RELEASE);
+        if (!dataset->work) return MIRT_E_NOMEM;
+    }
+    return dataset->source->stage->make(dataset->source, i, dataset->work, field, index);
+}
+
 #ifndef MIRRORTRAIN_NO_THREADS
 
-MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot) {
+MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, mirt__slot *slot) {
     if (dataset->stage->fill != mirt__batch_fill || !dataset->worker_pool) return false;
     mirt__sample_range *rest = &((mirt__batch_dataset *)dataset)->rest;
     /* Samples that do not form a whole batch with the following ones are left to `fill`. */
     if (rest->count == 0 && mirt__batch_run(dataset, dataset->spec.batch, false, rest) != MIRT_OK) return false;
-    if (rest->count < dataset->spec.batch ||
-        !mirt__workers_ask(dataset->worker_pool, slot, rest->first, rest->count, true))
-        return false;
+    if (rest->count < dataset->spec.batch || !mirt__batch_request(dataset, slot, rest, true)) return false;
     rest->count = 0;
     return true;
 }
@@ -27098,7 +27975,7 @@ static mirt_status mirt__batch_made(mirt_dataset *dataset, mirt__slot *out) {
         for (int f = 0; f < dataset->spec.num_fields; f++)
             part.field[f] = (char *)out->field[f] + (size_t)out->rows * dataset->spec.field[f].bytes;
         part.index = out->index + out->rows;
-        mirt__workers_ask(dataset->worker_pool, &part, rest->first, rest->count, false);
+        mirt__batch_request(dataset, &part, rest, false);
         status = mirt__workers_finish(dataset->worker_pool, false, &part.rows);
         out->rows += part.rows;
         tried += rest->count;
@@ -27109,6 +27986,7 @@ static mirt_status mirt__batch_made(mirt_dataset *dataset, mirt__slot *out) {
 }
 
 static mirt_status mirt__batch_fill(mirt_dataset *dataset, mirt__slot *out) {
+    if (MIRT__TOGETHER && dataset->part.of) return mirt__batch_part(dataset, out);
     out->rows = 0;
     if (dataset->worker_pool) return mirt__batch_made(dataset, out);
     return dataset->source->stage->at ? mirt__batch_gather(dataset, out) : mirt__batch_collect(dataset, out);
@@ -27155,6 +28033,8 @@ static mirt_status mirt__batch_begin(mirt_dataset *dataset) {
     }
     const int64_t over = dataset->pass_over;
     dataset->pass_over = 0;
+    dataset->part = dataset->next_part;
+    memset(&dataset->next_part, 0, sizeof dataset->next_part);
     mirt_status status = mirt__dataset_begin_source(dataset);
     return status == MIRT_OK && over ? mirt__batch_pass_over(dataset, over * dataset->spec.batch) : status;
 }
@@ -27576,6 +28456,7 @@ static mirt_status mirt__accumulate_fill(mirt_dataset *dataset, mirt__slot *out)
         mirt_status status = mirt__slot_pull(&part, dataset->source);
         if (status != MIRT_OK) return status;
         if (part.rows == 0) break;
+        if (i == 0) out->first = part.first;
         out->rows += part.rows;
     }
     return MIRT_OK;
@@ -36262,6 +37143,7 @@ MIRT__LIB bool mirt__plan(mirt__program *program, mirt__output *outputs, int num
    device runs its contiguous block of replicas one after another. */
 
 struct mirt__program;
+typedef struct mirt__courier mirt__courier;
 typedef struct mirt__watch mirt__watch;
 
 typedef struct mirt__device {
@@ -36277,6 +37159,39 @@ typedef struct mirt__layout {
     size_t gradients, arena, replica, shared, scratch, io; /* io: copies of the batch and of results */
 } mirt__layout;
 
+/* What a process has found in a step. */
+typedef struct mirt__peer_flags {
+    int32_t failed, failed_code, not_finite, stop;
+} mirt__peer_flags;
+enum { MIRT__BEFORE_ONE, MIRT__BEFORE_ROWS, MIRT__BEFORE_PLACES, MIRT__BEFORE_REPLICAS, MIRT__BEFORES };
+
+/* Who waits on a channel, and why the wait has failed, or "". */
+typedef struct mirt__patience {
+    mirt_strategy *strategy;
+    char failed[300];
+} mirt__patience;
+
+/* This process among those that train one model together (mirt_multi_worker). Its devices are some of the devices of
+   all, which are numbered in the order of processes. */
+typedef struct mirt__peers {
+    const mirt__engine *engine;
+    int rank, size;
+    mirt__waiting waiting[MIRT__ENGINE_CHANNELS];
+    mirt__courier *courier; /* NULL: not needed yet */
+    int trades;          /* atomic: rounds of messages under way */
+    mirt__patience patience[MIRT__ENGINE_CHANNELS];
+    int asks;            /* atomic: a thread asks another process where it is */
+    int *first_device;   /* [size + 1] */
+    int64_t *before[MIRT__BEFORES]; /* [size + 1]: what processes have of a step, before each of them */
+    mirt__peer_flags *flags;      /* [size] */
+    char failed[300];    /* the process whose user code failed */
+    bool left;           /* a process has ended a pass with an error, which all know */
+    bool broken;         /* a round of messages failed: nothing can be said to the others any more */
+} mirt__peers;
+
+/* Of a strategy; NULL: it trains alone. */
+#define MIRT__PEERS(strategy) (MIRT__TOGETHER ? (strategy)->peers : (mirt__peers *)NULL)
+
 struct mirt_strategy {
     int64_t process;        /* that created it; its threads are not in a child */
     const void *owner;      /* atomic: the identity of the thread that has calls under way, or NULL */
@@ -36285,8 +37200,12 @@ struct mirt_strategy {
     mirt_strategy_kind kind;
     mirt_collective collective;
     int num_devices, num_replicas, threads;
+    mirt__peers *peers;        /* NULL: this process trains alone */
+    int first_device, all_devices; /* of all processes' devices: this one's first, and their number */
+    int64_t *share_before;         /* [all_devices + 1]: what devices get begins in these proportions; NULL: equal */
     uint64_t seed;
     bool winograd;
+    int64_t bucket_bytes;
     const mirt__backend *backend; /* the devices' table, */
     mirt__abilities able;         /* and what they can do */
     mirt__error device_error;     /* of the first that failed in a step */
@@ -36327,6 +37246,9 @@ struct mirt_strategy {
     struct mirt__layer_class *layer_classes; /* user-defined, a list, the latest first */
 };
 
+/* Whether this process writes the files of a training: of those that train together the first one does. */
+MIRT__LIB bool mirt__writes_files(const mirt_strategy *strategy);
+/* The default log of another process than the first shows warnings and errors alone. */
 MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, const char *format, ...)
     MIRT__PRINTF(3, 4);
 /* Whether messages go to the user's own code. */
@@ -36361,6 +37283,41 @@ MIRT__LIB void mirt__use_end(mirt_strategy **strategy);
 /* Whether what belongs to it can be destroyed now: not while another thread uses it, which is logged, nor in a child of
    its process, nor when it timed out, as its threads may still run. */
 MIRT__LIB bool mirt__may_destroy(const mirt_strategy *strategy, const char *call);
+/* --- peers.c: several processes. Those that return a status set the error. --- */
+/* Makes the rounds of messages of `s` wait with patience, and answers where this process is. */
+MIRT__TOGETHER_LIB void mirt__peers_open(mirt_strategy *strategy, double limit);
+/* Whether somebody waits for the gradients that are being summed. */
+MIRT__TOGETHER_LIB void mirt__peers_hurry(mirt_strategy *strategy, bool hurry);
+MIRT__TOGETHER_LIB mirt__gathering mirt__peers_gathering(const mirt_strategy *strategy);
+/* Every process gets what the others have: of arrays, or of one element of each process. */
+MIRT__TOGETHER_LIB mirt_status mirt__peers_gather(mirt_strategy *strategy, const mirt__gathered *array, int arrays);
+MIRT__TOGETHER_LIB mirt_status mirt__peers_tell(mirt_strategy *strategy, void *element, size_t bytes);
+/* The bytes of the first process become those of all. */
+MIRT__TOGETHER_LIB mirt_status mirt__peers_hear_first(mirt_strategy *strategy, void *data, size_t bytes);
+/* Sets the error of a round of messages that failed, after which the strategy cannot be used. */
+MIRT__TOGETHER_LIB mirt_status mirt__peers_fail(mirt_strategy *strategy, int channel, const mirt__engine_failure *failure);
+MIRT__TOGETHER_LIB void mirt__peers_leave(mirt_strategy *strategy);
+/* --- courier.c --- */
+MIRT__TOGETHER_LIB void mirt__courier_destroy(mirt__courier *courier);
+
+/* --- launcher.c --- */
+/* Variables that say how many processes were started together, and which this one is. */
+typedef struct mirt__launcher {
+    const char *name, *size, *rank;
+} mirt__launcher;
+/* The value of a variable of the environment; 0: there is none. */
+MIRT__ABSENT_LIB int mirt__environment_number(const char *name);
+/* Joins the processes that mpirun started, if `kind` asks for it; afterwards the strategy's numbers of devices are
+   known. */
+MIRT__ABSENT_LIB mirt_status mirt__peers_join(mirt_strategy *strategy, const mirt_strategy_desc *desc);
+/* --- join.c --- */
+/* `launcher`: NULL, or what started several processes. *found: the program has an engine. */
+MIRT__TOGETHER_LIB mirt_status mirt__peers_start(mirt_strategy *strategy, const mirt__launcher *launcher, double limit,
+                                        bool *found);
+/* Of `cores` that this process may use, those that it should, as others on its host use some, too. */
+MIRT__TOGETHER_LIB int mirt__peers_cores(const mirt_strategy *strategy, int cores);
+/* Whether all processes have the same settings; the strategy has replicas and kernels. */
+MIRT__TOGETHER_LIB mirt_status mirt__peers_agree(mirt_strategy *strategy);
 /* --- strategy.c --- */
 
 /* Copies of the weights that devices read: one per device, or one for all. */
@@ -36385,6 +37342,18 @@ MIRT__LIB int mirt__tree_push(mirt__tree_stack *stack, int lo, int size);
 /* The following take a number of replicas of their own: the strategy's, or k times as many when a
    step accumulates the gradients of k batches. */
 
+/* Where the part of number `at` of the devices of all processes begins; their number: the end. */
+MIRT__LIB int64_t mirt__share_begin(const mirt_strategy *strategy, int64_t total, int at);
+/* Equal parts that devices get whole numbers of. */
+MIRT__LIB int64_t mirt__share_units(const mirt_strategy *strategy);
+/* The part of `total` things that `device` of this process gets, and that the process `rank` gets; `total` itself for
+   rank == number of processes: contiguous, in the order of devices. */
+MIRT__LIB int64_t mirt__device_share(const mirt_strategy *strategy, int64_t total, int device, int64_t *first);
+MIRT__TOGETHER_ONLY_LIB int64_t mirt__peer_begin(const mirt_strategy *strategy, int64_t total, int rank);
+/* Sets the shares that a description as "3,1" gives, for each device or each process. */
+MIRT__LIB mirt_status mirt__shares_set(mirt_strategy *strategy, const char *text);
+/* The most replicas that any device of any process has. */
+MIRT__LIB int mirt__most_replicas(const mirt_strategy *strategy, int replicas);
 /* The replicas [*first, *first + result) that `device` runs. */
 MIRT__LIB int mirt__device_replicas(const mirt_strategy *strategy, int replicas, int device, int *first);
 /* Gradient buffers of each device: what the binary counter needs, or one a replica. */
@@ -36403,6 +37372,9 @@ typedef struct mirt__exchange {
     int parts;
     int device[MIRT__MAX_PARTS], slot[MIRT__MAX_PARTS];
     mirt__addition add[MIRT__MAX_PARTS]; /* parts - 1 of them, in order; the sum ends in part 0 */
+    /* Of several processes: the additions of this one, and the parts that they leave, which the processes then add. */
+    int adds, left;
+    int leaves[64];
 } mirt__exchange;
 /* `device`'s additions when the replicas [0, active) have rows. A partial sum lies in the slot of its
    depth in its device's binary counter or, with slot_per_replica, in that of its first replica. */
@@ -36483,9 +37455,102 @@ MIRT__TRAINING int mirt__tree_slots(int first, int count) {
     return slots;
 }
 
+enum { MIRT__SHARES_MOST = 1000000 }; /* of one device to another, and in all */
+
+/* The numbers of "3,1"; their count, or -1. */
+static int mirt__shares_read(const char *text, int64_t *share, int most) {
+    int count = 0;
+    for (;; text++) {
+        char *end;
+        const long value = strtol(text, &end, 10);
+        if (end == text || value < 1 || value > MIRT__SHARES_MOST || count == most) return -1;
+        share[count++] = value;
+        if (!*end) return count;
+        if (*end != ',') return -1;
+        text = end;
+    }
+}
+
+static int mirt__peer_devices(const mirt_strategy *s, int rank) {
+    const mirt__peers *p = MIRT__PEERS(s);
+    return p ? p->first_device[rank + 1] - p->first_device[rank] : s->all_devices;
+}
+
+/* A process's share is that of all its devices together. */
+MIRT__TOGETHER_ONLY mirt_status mirt__shares_of_peers(mirt_strategy *s, const int64_t *share) {
+    int64_t scale = 1;
+    for (int p = 0; p < MIRT__PEERS(s)->size; p++) {
+        int64_t a = scale, b = mirt__peer_devices(s, p);
+        while (b) {
+            const int64_t rest = a % b;
+            a = b;
+            b = rest;
+        }
+        scale = scale / a * mirt__peer_devices(s, p);
+        if (scale > MIRT__SHARES_MOST)
+            return mirt__fail(MIRT_E_INVALID, "shares for processes with so many different numbers of devices: give "
+                                              "one for each device");
+    }
+    for (int p = 0, d = 0; p < MIRT__PEERS(s)->size; p++) {
+        for (int i = mirt__peer_devices(s, p); i > 0; i--, d++)
+            s->share_before[d + 1] = s->share_before[d] + share[p] * scale / mirt__peer_devices(s, p);
+    }
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__shares_set(mirt_strategy *s, const char *text) {
+    const int processes = MIRT__PEERS(s) ? MIRT__PEERS(s)->size : 1;
+    int64_t *share = (int64_t *)mirt__calloc((size_t)s->all_devices, sizeof *share);
+    s->share_before = (int64_t *)mirt__calloc((size_t)s->all_devices + 1, sizeof *s->share_before);
+    mirt_status status = share && s->share_before ? MIRT_OK : mirt_last_status();
+    const int count = status == MIRT_OK ? mirt__shares_read(text, share, s->all_devices) : 0;
+    if (status == MIRT_OK && count != s->all_devices && count != processes)
+        status = mirt__fail(MIRT_E_INVALID,
+                            "shares \"%.64s\": a whole number from 1 to %d is needed for each of %d devices or %d "
+                            "processes, with commas",
+                            text, MIRT__SHARES_MOST, s->all_devices, processes);
+    for (int d = 0; status == MIRT_OK && count == s->all_devices && d < count; d++)
+        s->share_before[d + 1] = s->share_before[d] + share[d];
+    if (status == MIRT_OK && count != s->all_devices) {
+        if (MIRT__PEERS(s)) status = mirt__shares_of_peers(s, share);
+        else for (int d = 0; d <= s->all_devices; d++) s->share_before[d] = d;
+    }
+    mirt__free(share);
+    return status;
+}
+
+MIRT__LIB int64_t mirt__share_units(const mirt_strategy *strategy) {
+    return strategy->share_before ? strategy->share_before[strategy->all_devices] : strategy->all_devices;
+}
+
+MIRT__LIB int64_t mirt__share_begin(const mirt_strategy *strategy, int64_t total, int at) {
+    int64_t first;
+    mirt__share(total, mirt__share_units(strategy), strategy->share_before ? strategy->share_before[at] : at, &first);
+    return first;
+}
+
+MIRT__LIB int64_t mirt__device_share(const mirt_strategy *strategy, int64_t total, int device, int64_t *first) {
+    *first = mirt__share_begin(strategy, total, strategy->first_device + device);
+    return mirt__share_begin(strategy, total, strategy->first_device + device + 1) - *first;
+}
+
+MIRT__TOGETHER_ONLY_LIB int64_t mirt__peer_begin(const mirt_strategy *strategy, int64_t total, int rank) {
+    const mirt__peers *peers = MIRT__PEERS(strategy);
+    return mirt__share_begin(strategy, total, peers ? peers->first_device[rank] : rank * strategy->all_devices);
+}
+
+MIRT__LIB int mirt__most_replicas(const mirt_strategy *strategy, int replicas) {
+    int64_t most = 0;
+    for (int d = 0; d < strategy->all_devices; d++) {
+        const int64_t own = mirt__share_begin(strategy, replicas, d + 1) - mirt__share_begin(strategy, replicas, d);
+        if (own > most) most = own;
+    }
+    return (int)most;
+}
+
 MIRT__LIB int mirt__device_replicas(const mirt_strategy *strategy, int replicas, int device, int *first) {
     int64_t at;
-    int count = (int)mirt__share(replicas, strategy->num_devices, device, &at);
+    const int count = (int)mirt__device_share(strategy, replicas, device, &at);
     *first = (int)at;
     return count;
 }
@@ -36611,6 +37676,9 @@ MIRT__TRAINING void mirt__plan_tree(mirt__exchange *x, int device) {
             add = mirt__merge_parts(add, part_of, top, all.depth - 1);
         }
     }
+    x->adds = (int)(add - x->add);
+    x->left = all.depth;
+    memcpy(x->leaves, part_of, (size_t)all.depth * sizeof *part_of);
     mirt__merge_parts(add, part_of, all.depth - 1, 0);
 }
 
@@ -36641,7 +37709,8 @@ static const mirt__collective_row mirt__collectives[] = {
     {"tree", "the same bits on any number of devices", MIRT__TRAINING_ENTRY(mirt__plan_tree), false},
     {"ring", "every device adds its share in the order of its neighbors", MIRT__TRAINING_ENTRY(mirt__plan_ring), false},
     {"one device", "the first device adds and updates everything", MIRT__TRAINING_ENTRY(mirt__plan_one_device), true},
-    {"NCCL", "its own all-reduce, of which order it likes", MIRT__TRAINING_ENTRY(mirt__plan_tree), false}
+    {"NCCL", "its own all-reduce, of which order it likes", MIRT__TRAINING_ENTRY(mirt__plan_tree), false},
+    {"MPI_Allreduce", "MPI's own, of which order it likes", MIRT__TRAINING_ENTRY(mirt__plan_tree), false}
 };
 
 static const mirt__collective_row *mirt__collective_get(mirt_collective collective) {
@@ -37048,7 +38117,9 @@ static bool mirt__watch_look(void *arg) {
     mirt__watch *w = s->watch;
     const double now = mirt__now();
     uint32_t state = __atomic_load_n(&w->state, __ATOMIC_ACQUIRE), code = state % MIRT__SECTION_CODES;
-    const bool fresh = mirt__was_suspended(w, now) || state != w->seen_state;
+    /* Waits for other processes have limits of their own. */
+    const bool trades = MIRT__PEERS(s) && __atomic_load_n(&MIRT__PEERS(s)->trades, __ATOMIC_RELAXED) > 0;
+    const bool fresh = mirt__was_suspended(w, now) || state != w->seen_state || trades;
     int device = -1;
     bool late = false;
     w->seen_state = state;
@@ -37297,6 +38368,67 @@ MIRT__LIB void mirt__watch_destroy(mirt_strategy *s) {
 #undef MIRT__POKE
 #endif
 
+#ifndef MIRRORTRAIN_NO_TRAIN
+
+/* >>section mirror/launcher.c */
+
+/* What started this process, and whether other processes belong to it. */
+
+static const mirt__launcher mirt__launchers[] = {
+    {"Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
+    {"MPICH", "PMI_SIZE", "PMI_RANK"},
+    {"Slurm", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}
+};
+
+MIRT__LIB int mirt__environment_number(const char *name) {
+    const char *text = getenv(name);
+    char *end;
+    if (!text || !*text) return 0;
+    const long value = strtol(text, &end, 10);
+    return *end || value < 0 || value > INT_MAX ? 0 : (int)value;
+}
+
+/* The launcher that started several processes, which are not to be independent; otherwise NULL. */
+static const mirt__launcher *mirt__launcher_here(void) {
+    if (mirt__environment_number("MIRT_WORKERS") == 1) return NULL;
+    for (int i = 0; i < MIRT__COUNT(mirt__launchers); i++) {
+        if (mirt__environment_number(mirt__launchers[i].size) > 1) return &mirt__launchers[i];
+    }
+    return NULL;
+}
+
+/* Once in the log of the first process: several processes, each of which trains alone. */
+static void mirt__warn_of_copies(const mirt_strategy *s, const mirt__launcher *launcher) {
+    static int warned;
+    if (!launcher || mirt__environment_number(launcher->rank) > 0) return;
+    if (__atomic_exchange_n(&warned, 1, __ATOMIC_RELAXED)) return;
+    mirt__log(s, MIRT_LOG_WARNING,
+              "%s started %d processes, each of which trains a model of its own: mirt_multi_worker makes them train "
+              "one together; MIRT_WORKERS=1 says that independent runs are wanted",
+              launcher->name, mirt__environment_number(launcher->size));
+}
+
+/* Several processes were started, which this program cannot join. */
+static mirt_status mirt__launcher_alone(const mirt__launcher *launcher) {
+    const int started = mirt__environment_number(launcher->size);
+    return mirt__fail(MIRT_E_WORKER,
+                      "%s started %d processes (%s), but this program is built without MPI and would train %d times: "
+                      "compile it with mpicc and mirrortrain_mpi.c, or set MIRT_WORKERS=1 for independent runs",
+                      launcher->name, started, launcher->size, started);
+}
+
+MIRT__LIB mirt_status mirt__peers_join(mirt_strategy *s, const mirt_strategy_desc *desc) {
+    const mirt__launcher *launcher = mirt__launcher_here();
+    const double usual = 60, asked = desc->timeout_seconds;
+    bool found = false;
+    if (s->kind != MIRT_MULTI_WORKER) return mirt__warn_of_copies(s, launcher), MIRT_OK;
+    if (MIRT__TOGETHER && mirt__peers_start(s, launcher, asked < 0 ? 0 : asked > 0 ? asked : usual, &found) != MIRT_OK)
+        return mirt_last_status();
+    return launcher && !found ? mirt__launcher_alone(launcher) : MIRT_OK;
+}
+
+#endif /* MIRRORTRAIN_NO_TRAIN */
+
 /* >>section mirror/strategy.c */
 
 #include <sys/ioctl.h>
@@ -37308,13 +38440,17 @@ static void mirt__log_stderr(mirt_log_level level, const char *text, void *user)
     fprintf(stderr, level == MIRT_LOG_PROGRESS && text[0] == '\r' ? "%s" : "%s\n", text);
 }
 
+MIRT__LIB bool mirt__writes_files(const mirt_strategy *strategy) {
+    return !MIRT__PEERS(strategy) || MIRT__PEERS(strategy)->rank == 0;
+}
+
 MIRT__LIB bool mirt__log_is_users(const mirt_strategy *strategy) {
     return strategy->log && strategy->log != mirt__log_stderr;
 }
 
 MIRT__TRAINING_LIB int mirt__log_columns(const mirt_strategy *strategy) {
     enum { USUAL = 80 };
-    if (strategy->log != mirt__log_stderr || !isatty(2)) return 0;
+    if (strategy->log != mirt__log_stderr || !mirt__writes_files(strategy) || !isatty(2)) return 0;
 #ifdef TIOCGWINSZ
     struct winsize size;
     if (ioctl(2, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
@@ -37339,13 +38475,16 @@ static void mirt__log_write(void *arg) {
 MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, const char *format, ...) {
     mirt__log_line line;
     va_list args;
-    if (!strategy->log) return;
+    const bool other = strategy->log == mirt__log_stderr && !mirt__writes_files(strategy);
+    if (!strategy->log || (other && level > MIRT_LOG_WARNING)) return;
     line.strategy = strategy;
     line.level = level;
+    const size_t begin =
+        other ? (size_t)snprintf(line.text, sizeof line.text, "process %d: ", MIRT__PEERS(strategy)->rank) : 0;
     va_start(args, format);
     if (level == MIRT_LOG_PROGRESS)
         vsnprintf(line.text, sizeof line.text, format, args); /* it moves the cursor itself */
-    else mirt__vprint(line.text, sizeof line.text, format, args);
+    else mirt__vprint(line.text + begin, sizeof line.text - begin, format, args);
     va_end(args);
     if (strategy->log == mirt__log_stderr) mirt__log_write(&line);
     else mirt__on_caller(strategy, mirt__log_write, &line);
@@ -37359,13 +38498,22 @@ MIRT_API void mirt_set_log(mirt_strategy *strategy, mirt_log_fn fn, void *user) 
 }
 
 static mirt_status mirt__check_strategy(const mirt_strategy *s) {
+    if (MIRT__PEERS(s) && s->collective > MIRT_TREE && s->collective != MIRT_MPI_ALLREDUCE)
+        return mirt__fail(MIRT_E_INVALID, "several processes sum gradients by MIRT_TREE or MIRT_MPI_ALLREDUCE");
+    if (s->collective == MIRT_MPI_ALLREDUCE && s->kind != MIRT_MULTI_WORKER)
+        return mirt__fail(MIRT_E_INVALID, "MIRT_MPI_ALLREDUCE is for MIRT_MULTI_WORKER");
     if (s->kind == MIRT_ONE_DEVICE && s->num_devices > 1) {
         return mirt__fail(MIRT_E_INVALID, "a strategy of one device is given %d; name one, or take a mirrored strategy",
                           s->num_devices);
     }
-    if (s->num_replicas < s->num_devices) {
+    if (s->num_replicas < s->all_devices) {
         return mirt__fail(MIRT_E_INVALID, "%d replica%s on %d devices: every device needs at least one replica",
-                          s->num_replicas, s->num_replicas == 1 ? "" : "s", s->num_devices);
+                          s->num_replicas, s->num_replicas == 1 ? "" : "s", s->all_devices);
+    }
+    for (int d = 0; d < s->all_devices && s->share_before; d++) {
+        if (mirt__share_begin(s, s->num_replicas, d + 1) > mirt__share_begin(s, s->num_replicas, d)) continue;
+        return mirt__fail(MIRT_E_INVALID, "%d replicas in these shares leave none for device %d of %d: ask for more",
+                          s->num_replicas, d, s->all_devices);
     }
     if (s->num_replicas > MIRT__MAX_REPLICAS)
         return mirt__fail(MIRT_E_INVALID, "%d replicas asked for; at most %d work", s->num_replicas,
@@ -37394,6 +38542,7 @@ static mirt_status mirt__start_threads(mirt_strategy *s, int cores) {
 
 /* What became of the cores. */
 static void mirt__introduce_cores(const mirt_strategy *s, bool asked, int cores) {
+    if (MIRT__PEERS(s)) return; /* others may run on them */
     const int idle = cores - s->num_devices * s->threads;
     if (idle > 0 && asked) {
         mirt__log(s, MIRT_LOG_INFO, "%d of %d cores are left to others, as asked for", idle, cores);
@@ -37424,15 +38573,31 @@ static void mirt__introduce_devices(const mirt_strategy *s, const mirt__found *f
                  s->num_devices, several, names, s->threads, s->threads == 1 ? "" : "s", s->kernels->name);
 }
 
+/* "process 0 of 4 on 2 hosts, with ", or "" where there is one. */
+static void mirt__introduce_peers(const mirt_strategy *s, char *out, size_t size) {
+    const mirt__peers *p = MIRT__PEERS(s);
+    int hosts = 0;
+    out[0] = 0;
+    for (int i = 0; p && i < p->size; i++) {
+        int first = 0;
+        while (strcmp(p->engine->host(first), p->engine->host(i)) != 0) first++;
+        hosts += first == i;
+    }
+    if (p)
+        snprintf(out, size, "process %d of %d on %d host%s, with ", p->rank, p->size, hosts, hosts == 1 ? "" : "s");
+}
+
 static void mirt__introduce(const mirt_strategy *s, const mirt__found *found, const char *about, const char *joined) {
     const char *why = "", *name = mirt__collective_name(s->collective, &why);
-    char how[160] = "", kind[MIRT__MAX_DEVICES * 10 + 96];
+    char how[160] = "", kind[MIRT__MAX_DEVICES * 10 + 96], process[96];
     mirt__introduce_devices(s, found, kind, sizeof kind);
+    mirt__introduce_peers(s, process, sizeof process);
     if (s->num_replicas > 1)
         snprintf(how, sizeof how, ", gradients summed by %s (%s: %s)", name,
                  s->collective == MIRT_COLLECTIVE_AUTO ? "auto" : "asked for", why);
-    mirt__log(s, MIRT_LOG_INFO, "mirrortrain %s: %s, %d replica%s%s%s%s", mirt_version(), kind, s->num_replicas,
-              s->num_replicas == 1 ? "" : "s", s->kind == MIRT_CENTRAL_STORAGE ? ", one copy of the weights" : "",
+    mirt__log(s, MIRT_LOG_INFO, "mirrortrain %s: %s%s, %d replica%s%s%s%s", mirt_version(), process, kind,
+              s->num_replicas, s->num_replicas == 1 ? "" : "s",
+              s->kind == MIRT_CENTRAL_STORAGE ? ", one copy of the weights" : "",
               s->winograd && s->able.in_place ? ", Winograd's convolutions" : "", how);
     if (*about) mirt__log(s, MIRT_LOG_INFO, "%s", about);
     if (*joined) mirt__log(s, MIRT_LOG_INFO, "%s", joined);
@@ -37487,24 +38652,32 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     s->log_user = desc->log_user;
     s->seed = desc->seed;
     if (!cores || !mirt__kernels_best()) return mirt_last_status();
-    if ((int)desc->kind < 0 || desc->kind > MIRT_CENTRAL_STORAGE)
+    if ((int)desc->kind < 0 || desc->kind > MIRT_MULTI_WORKER)
         return mirt__fail(MIRT_E_INVALID,
-                          "mirt_strategy_create: invalid kind (%d); it must be MIRT_MIRRORED, MIRT_ONE_DEVICE or "
-                          "MIRT_CENTRAL_STORAGE",
+                          "mirt_strategy_create: invalid kind (%d); it must be MIRT_MIRRORED, MIRT_ONE_DEVICE, "
+                          "MIRT_CENTRAL_STORAGE or MIRT_MULTI_WORKER",
                           (int)desc->kind);
     s->kind = desc->kind;
     if (mirt__devices_take(s, desc, &found) != MIRT_OK) return mirt_last_status();
+    s->all_devices = s->num_devices;
+    if (MIRT__TRAINS && mirt__peers_join(s, desc) != MIRT_OK) return mirt_last_status();
     const char *why;
     if (!mirt__collective_name(desc->collective, &why))
         return mirt__fail(MIRT_E_INVALID,
                           "mirt_strategy_create: invalid collective (%d); it must be one of mirt_collective",
                           (int)desc->collective);
+    if (desc->shares && mirt__shares_set(s, desc->shares) != MIRT_OK) return mirt_last_status();
     s->winograd = desc->winograd;
     s->collective = desc->collective;
+    if (desc->bucket_bytes < 0)
+        return mirt__fail(MIRT_E_INVALID, "mirt_strategy_create: bucket_bytes is %lld; it cannot be negative",
+                          (long long)desc->bucket_bytes);
+    s->bucket_bytes = desc->bucket_bytes ? desc->bucket_bytes : (int64_t)(MIRT__PEERS(s) ? 2 : 25) << 20;
+    if (MIRT__PEERS(s) && !found.named) cores = mirt__peers_cores(s, cores);
     if (desc->replicas < 0 || desc->threads < 0)
         return mirt__fail(MIRT_E_INVALID, "mirt_strategy_create: %d replicas and %d threads; neither can be negative",
                           desc->replicas, desc->threads);
-    s->num_replicas = desc->replicas ? desc->replicas : s->num_devices;
+    s->num_replicas = desc->replicas ? desc->replicas : s->all_devices;
     s->threads = s->backend->threads(desc->threads, found.named ? s->num_devices : cores, s->num_devices);
     for (int d = 0; d < s->num_devices; d++) {
         s->device[d].num_replicas = mirt__device_replicas(s, s->num_replicas, d, &s->device[d].first_replica);
@@ -37517,6 +38690,7 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     memset(s->timeline, 0, timelines);
     for (int d = 0; d < s->num_devices; d++) mirt__timeline_reset(&s->timeline[d]);
     if (mirt__devices_open(s, desc, about, joined) != MIRT_OK) return mirt_last_status();
+    if (MIRT__PEERS(s) && mirt__peers_agree(s) != MIRT_OK) return mirt_last_status();
     mirt__introduce(s, &found, about, joined);
     if (s->able.in_place) mirt__introduce_cores(s, found.named || desc->threads, cores);
     return MIRT_OK;
@@ -37543,6 +38717,9 @@ static mirt_strategy *mirt__strategy_of(mirt_strategy_kind kind, const char *dev
 
 MIRT_API mirt_strategy *mirt_mirrored(const char *devices) { return mirt__strategy_of(MIRT_MIRRORED, devices); }
 MIRT_API mirt_strategy *mirt_one_device(const char *device) { return mirt__strategy_of(MIRT_ONE_DEVICE, device); }
+MIRT_API mirt_strategy *mirt_multi_worker(const char *devices) {
+    return mirt__strategy_of(MIRT_MULTI_WORKER, devices);
+}
 MIRT_API mirt_strategy *mirt_central_storage(const char *devices) {
     return mirt__strategy_of(MIRT_CENTRAL_STORAGE, devices);
 }
@@ -37566,6 +38743,8 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
         mirt__team_destroy(own->team);
     }
     mirt__team_destroy(strategy->leaders);
+    if (MIRT__PEERS(strategy)) mirt__peers_leave(strategy);
+    mirt__free(strategy->share_before);
     mirt__aligned_free(strategy->timeline);
     mirt__text_free(&strategy->environment);
     mirt__pool_free(&strategy->pool);
@@ -37581,6 +38760,12 @@ MIRT__TRAINING_LIB int mirt__written_copies(const mirt_strategy *strategy) {
 
 MIRT_API int mirt_num_replicas(const mirt_strategy *strategy) { return strategy ? strategy->num_replicas : 0; }
 MIRT_API int mirt_num_devices(const mirt_strategy *strategy) { return strategy ? strategy->num_devices : 0; }
+MIRT_API int mirt_num_workers(const mirt_strategy *strategy) {
+    return !strategy ? 0 : MIRT__PEERS(strategy) ? MIRT__PEERS(strategy)->size : 1;
+}
+MIRT_API int mirt_worker_index(const mirt_strategy *strategy) {
+    return strategy && MIRT__PEERS(strategy) ? MIRT__PEERS(strategy)->rank : 0;
+}
 MIRT_API int mirt_num_threads(const mirt_strategy *strategy) { return strategy ? strategy->threads : 0; }
 
 /* >>section base/once_begin.inc */
@@ -37811,6 +38996,15 @@ typedef struct mirt__rule {
     void (*update)(void *user, const mirt__where *where, mirt__range range, mirt__update *update);
 } mirt__rule;
 
+/* How the processes sum the buckets. */
+typedef struct mirt__peer_plans {
+    int active; /* replicas that the plans are for */
+    int *begin; /* first replicas of processes */
+    mirt__group_plan *plan; /* [num_buckets]; one without elements is still to be made */
+    mirt__real *inbox;
+    int64_t inbox_elements;
+} mirt__peer_plans;
+
 typedef struct mirt__step {
     mirt_strategy *strategy;
     const void *owner;    /* what runs it; the devices' gradient buffers and captured work are told apart by it */
@@ -37844,6 +39038,7 @@ typedef struct mirt__step {
     bool *ran;            /* [max_rows + 1]: whether devices have run steps of that many rows; in place: NULL */
     mirt__real *cut_values; /* at a cut: of each replica cut_stride numbers, then as many of each device */
     size_t cut_stride;
+    mirt__peer_plans plans;
 
     /* the batch under way */
     int64_t rows;
@@ -37862,6 +39057,7 @@ typedef struct mirt__step {
     int (*check)(void *owner,
                  int device); /* NULL, or what of the device's results is not finite: then nothing is applied */
     int not_finite;       /* atomic: what `check` and the rule found */
+    bool stop;            /* training is to end: in this process, and when the replicas have run in any */
     void (*look)(void *user, const mirt__call *call, int node); /* NULL, or told of every node that has run, */
     char *look_user;      /* with this of the devices, */
     size_t look_bytes;    /* of this size each */
@@ -37869,7 +39065,7 @@ typedef struct mirt__step {
     const char *failed;   /* the node whose user code failed, */
     int failed_code;      /* and its code */
     int device_status;    /* atomic: of the first device that failed in this run, */
-    int device_failed;    /* and which it is */
+    int device_failed;    /* and which it is; -1: another process */
 } mirt__step;
 
 /* --- step.c: called by every device's thread inside mirt__on_devices --- */
@@ -37915,6 +39111,8 @@ MIRT__TRAINING_LIB int64_t mirt__replica_share(const mirt__step *step, int repli
 /* The replicas that have rows are the first ones; a device's are those from *first to before the result. */
 MIRT__TRAINING_LIB int mirt__active_replicas(const mirt__step *step);
 MIRT__TRAINING_LIB int mirt__own_replicas(const mirt__step *step, int device, int *first);
+/* Where `device` finds the gradients' sum once it is complete. */
+MIRT__TRAINING_LIB mirt__real *mirt__sum_at(const mirt__step *step, int device);
 /* The gradient buffer `slot` of `device`. */
 MIRT__TRAINING_LIB mirt__real *mirt__gradient_at(const mirt__step *step, int device, int slot);
 /* Fills `needs` for the recorded program, and checks that the devices can run it. */
@@ -37958,6 +39156,30 @@ MIRT__ABSENT_LIB void mirt__step_reduce(const mirt__step *step, int device, cons
 MIRT__ABSENT_LIB void mirt__step_gather_states(const mirt__step *step, int device);
 /* `count` elements from `at` of the device's own gradient, or after the all-reduce of the sum of all. */
 MIRT__ABSENT_LIB mirt_status mirt__device_gradient(mirt__step *step, int device, int64_t at, int64_t count, float *out);
+
+/* --- peers_step.c: called by every device's thread where several processes train together. False: the devices
+   timed out, or a process is lost, which is kept for the caller. --- */
+/* When the replicas have run: every process gets the results and states of all, and learns what they found. */
+MIRT__TOGETHER_LIB bool mirt__peers_tell_step(mirt__step *step, int device);
+/* At a cut: cut_values of all replicas. */
+MIRT__TOGETHER_LIB bool mirt__peers_cut(mirt__step *step, int device, int cut);
+/* The sum of all gradients, in the first buffer of the first device. */
+MIRT__TOGETHER_LIB bool mirt__peers_reduce(mirt__step *step, int device);
+MIRT__TOGETHER_LIB void mirt__peers_free(mirt__step *step);
+/* The sum of one bucket, of which the devices of this process have their parts; false: *failure says why. */
+MIRT__TOGETHER_LIB bool mirt__peers_sum(mirt__step *step, int bucket, mirt__engine_failure *failure);
+
+/* --- courier.c: sums buckets while backward runs --- */
+/* Whether there is one; it is made if not. */
+MIRT__TOGETHER_LIB bool mirt__courier_ready(mirt_strategy *strategy);
+/* Before the devices run the step; false with the error set. */
+MIRT__TOGETHER_LIB bool mirt__courier_begin(mirt__step *step);
+/* By each device: its gradients of the bucket are complete. */
+MIRT__TOGETHER_LIB void mirt__courier_post(mirt__step *step, int bucket);
+/* By the first device: waits for the sums. False: *failure says why. */
+MIRT__TOGETHER_LIB bool mirt__courier_await(mirt__step *step, mirt__engine_failure *failure);
+/* After the step; `given_up`: not all devices have posted all buckets. */
+MIRT__TOGETHER_LIB void mirt__courier_end(mirt__step *step, bool given_up);
 
 /* --- waits.c: captured work, waits, clocks and failures of devices --- */
 /* The one call for clocks, trace and watchdog: `device` enters `phase` (of users, or of base/device_timeline.h), at
@@ -38010,7 +39232,8 @@ static int mirt__bucket_ready(const mirt__program *program, int64_t begin, int64
 /* From the back of the block, where backward begins: whole variables, a small bucket first so that something travels
  * early. */
 static mirt_status mirt__fill_buckets(mirt__step *step, const mirt__gradient_part *part, int count) {
-    const int64_t first = (1 << 20) / (int64_t)sizeof(mirt__real), each = (25 << 20) / (int64_t)sizeof(mirt__real);
+    const int64_t each = step->strategy->bucket_bytes / (int64_t)sizeof(mirt__real),
+                  small_one = (1 << 20) / (int64_t)sizeof(mirt__real), first = each < small_one ? each : small_one;
     int64_t end = (int64_t)(step->gradient_bytes / sizeof(mirt__real));
     if (!(step->bucket = (mirt__bucket *)mirt__calloc((size_t)count + 1, sizeof *step->bucket)))
         return mirt_last_status();
@@ -38048,6 +39271,756 @@ MIRT__LIB mirt_status mirt__mirror(mirt__step *step, const mirt__gradient_part *
 #pragma GCC pop_options
 #endif
 
+#ifndef MIRT__ALONE
+
+/* >>section base/cold_begin.inc */
+
+/* Begins code that runs once or waits for kernels. gcc compiles it in half the time this way; without optimization
+   nothing changes. a * b + c is never contracted, so that initial weights do not depend on flags. */
+#if !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC push_options
+#ifdef MIRRORTRAIN_DEBUG
+#pragma GCC optimize("fp-contract=off")
+#else
+#pragma GCC optimize("O1,expensive-optimizations,fp-contract=off")
+#endif
+#endif
+
+/* >>section mirror/peers.c */
+
+/* Messages between processes outside of steps, and what happens when one is lost. */
+
+/* What a process answers when it is asked where it is. */
+typedef struct mirt__whereabouts {
+    int64_t step;
+    int32_t phase, waits_for; /* waits_for: -1: nobody */
+    char ended[200];          /* why its strategy cannot be used any more, or "" */
+} mirt__whereabouts;
+
+/* >>where a process is */
+
+static int mirt__peers_awaited(const mirt__peers *p) {
+    int peer = -1;
+    for (int i = 0; i < MIRT__ENGINE_CHANNELS && peer < 0; i++)
+        peer = __atomic_load_n(&p->waiting[i].peer, __ATOMIC_RELAXED);
+    return peer;
+}
+
+/* Called by a thread of the engine. */
+static void mirt__peers_answer(void *user, char *out) {
+    const mirt_strategy *s = (const mirt_strategy *)user;
+    mirt__whereabouts at;
+    memset(&at, 0, sizeof at);
+    if (s->timeline) {
+        at.phase = __atomic_load_n(&s->timeline[0].phase, __ATOMIC_RELAXED);
+        at.step = __atomic_load_n(&s->timeline[0].step, __ATOMIC_RELAXED);
+    }
+    at.waits_for = mirt__peers_awaited(s->peers);
+    const char *death = s->death;
+    if (death) snprintf(at.ended, sizeof at.ended, "%s", death);
+    memcpy(out, &at, sizeof at);
+}
+
+/* Whether a process answers; its answers to others are waited for. */
+static bool mirt__peers_ask(mirt__peers *p, int peer, mirt__whereabouts *out) {
+    const double soon = 2;
+    const struct timespec nap = {0, 1000000};
+    char answer[MIRT__ENGINE_ANSWER];
+    while (__atomic_exchange_n(&p->asks, 1, __ATOMIC_ACQUIRE)) nanosleep(&nap, NULL);
+    const bool good = p->engine->ask(peer, soon, answer);
+    __atomic_store_n(&p->asks, 0, __ATOMIC_RELEASE);
+    if (good) memcpy(out, answer, sizeof *out);
+    return good;
+}
+
+/* Follows who waits for whom from `peer` on. True: whoever is at the end is at work, and worth waiting for. */
+static bool mirt__peers_patient(void *user, int peer) {
+    mirt__patience *patience = (mirt__patience *)user;
+    mirt__peers *p = patience->strategy->peers;
+    const size_t size = sizeof patience->failed;
+    mirt__whereabouts at;
+    const char *host = "";
+    int last = -1;
+    memset(&at, 0, sizeof at);
+    for (int asked = 0; peer >= 0 && peer != p->rank && asked < p->size; asked++) {
+        last = peer;
+        host = p->engine->host(peer);
+        if (!mirt__peers_ask(p, peer, &at)) {
+            snprintf(patience->failed, size, "process %d (%s) does not answer", peer, host);
+            return false;
+        }
+        if (at.ended[0]) {
+            snprintf(patience->failed, size, "process %d (%s) has ended: %.180s", peer, host, at.ended);
+            return false;
+        }
+        peer = at.waits_for;
+    }
+    if (peer < 0) return true;
+    snprintf(patience->failed, size, "processes wait for each other; process %d (%s) is at %s of step %lld", last,
+             host, mirt_phase_name((mirt_phase)at.phase), (long long)at.step + 1);
+    return false;
+}
+
+MIRT__LIB void mirt__peers_open(mirt_strategy *s, double limit) {
+    for (int i = 0; i < MIRT__ENGINE_CHANNELS; i++) {
+        mirt__waiting *w = &s->peers->waiting[i];
+        w->limit = limit;
+        w->patient = mirt__peers_patient;
+        s->peers->patience[i].strategy = s;
+        w->user = &s->peers->patience[i];
+        w->peer = -1;
+        w->hurry = 1;
+    }
+    s->peers->engine->answers(mirt__peers_answer, s);
+}
+
+MIRT__LIB void mirt__peers_hurry(mirt_strategy *s, bool hurry) {
+    __atomic_store_n(&s->peers->waiting[0].hurry, (int)hurry, __ATOMIC_RELAXED);
+}
+
+MIRT__LIB void mirt__peers_leave(mirt_strategy *s) {
+    mirt__peers *p = s->peers;
+    if (!p) return;
+    mirt__courier_destroy(p->courier);
+    p->engine->answers(NULL, NULL);
+    p->engine->stop(p->broken);
+    for (int i = 0; i < MIRT__BEFORES; i++) mirt__free(p->before[i]);
+    mirt__free(p->flags);
+    mirt__free(p->first_device);
+    mirt__free(p);
+    s->peers = NULL;
+}
+
+/* >>messages */
+
+/* "process 0 (host a) in step 12 at all-reduce": this one, for messages. */
+static void mirt__peers_describe(const mirt_strategy *s, char *out, size_t size) {
+    const mirt__peers *p = s->peers;
+    snprintf(out, size, "process %d (%s)", p->rank, p->engine->host(p->rank));
+    if (s->timeline)
+        mirt__line_add(out, size, " in step %lld at %s",
+                       (long long)__atomic_load_n(&s->timeline[0].step, __ATOMIC_RELAXED) + 1,
+                       mirt_phase_name((mirt_phase)__atomic_load_n(&s->timeline[0].phase, __ATOMIC_RELAXED)));
+}
+
+MIRT__LIB mirt_status mirt__peers_fail(mirt_strategy *s, int channel, const mirt__engine_failure *failure) {
+    mirt__peers *p = s->peers;
+    const char *failed = p->patience[channel].failed;
+    char own[240], peer[160] = "another process";
+    mirt_status status;
+    mirt__peers_describe(s, own, sizeof own);
+    if (failure->peer >= 0)
+        snprintf(peer, sizeof peer, "process %d (%s)", failure->peer, p->engine->host(failure->peer));
+    if (failure->silent)
+        status = mirt__fail(MIRT_E_WORKER, "%s: %s has waited %.3g s for %s",
+                            failed[0] ? failed : "no message came", own, p->waiting[0].limit, peer);
+    else status = mirt__fail(MIRT_E_WORKER, "%s has lost %s: %s", own, peer, failure->text);
+    p->broken = true;
+    if (!s->lost[0]) snprintf(s->lost, sizeof s->lost, "%s", mirt_last_error());
+    return status;
+}
+
+MIRT__LIB mirt__gathering mirt__peers_gathering(const mirt_strategy *s) {
+    mirt__gathering g;
+    memset(&g, 0, sizeof g);
+    g.engine = s->peers->engine;
+    g.channel = 1;
+    g.rank = s->peers->rank;
+    g.size = s->peers->size;
+    g.waiting = &s->peers->waiting[1];
+    return g;
+}
+
+MIRT__LIB mirt_status mirt__peers_gather(mirt_strategy *s, const mirt__gathered *array, int arrays) {
+    const mirt__gathering gathering = mirt__peers_gathering(s);
+    mirt__engine_failure failure;
+    if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
+    __atomic_fetch_add(&s->peers->trades, 1, __ATOMIC_RELAXED);
+    const bool good = mirt__gather_all(&gathering, array, arrays, &failure);
+    __atomic_fetch_sub(&s->peers->trades, 1, __ATOMIC_RELAXED);
+    return good ? MIRT_OK : mirt__peers_fail(s, 1, &failure);
+}
+
+MIRT__LIB mirt_status mirt__peers_tell(mirt_strategy *s, void *element, size_t bytes) {
+    mirt__gathered all = {element, s->peers->before[MIRT__BEFORE_ONE], bytes};
+    return mirt__peers_gather(s, &all, 1);
+}
+
+MIRT__LIB mirt_status mirt__peers_hear_first(mirt_strategy *s, void *data, size_t bytes) {
+    int64_t *before = s->peers->before[MIRT__BEFORE_ROWS];
+    mirt__gathered first = {data, before, bytes};
+    for (int p = 0; p <= s->peers->size; p++) before[p] = p > 0;
+    return mirt__peers_gather(s, &first, 1);
+}
+
+/* >>section mirror/join.c */
+
+#include <unistd.h>
+/* Joins the processes that train together: finds the engine, numbers all devices, compares settings. */
+
+static const mirt__engine *mirt__engine_here(void) {
+#if defined(__ELF__) || defined(MIRRORTRAIN_MPI)
+    const mirt__engine *engine = mirt__mpi_engine ? mirt__mpi_engine() : NULL;
+    return engine && engine->version == MIRT__ENGINE_VERSION ? engine : NULL;
+#else
+    return NULL;
+#endif
+}
+
+/* >>the group */
+
+/* Numbers the devices of all processes. */
+static mirt_status mirt__peers_number(mirt_strategy *s) {
+    mirt__peers *w = s->peers;
+    if (!(w->first_device = (int *)mirt__calloc((size_t)w->size + 1, sizeof *w->first_device)))
+        return mirt_last_status();
+    int *devices = w->first_device + 1;
+    devices[w->rank] = s->num_devices;
+    if (mirt__peers_tell(s, devices, sizeof *devices) != MIRT_OK) return mirt_last_status();
+    for (int p = 0; p < w->size; p++) {
+        if (devices[p] < 1 || devices[p] > MIRT__MAX_DEVICES)
+            return mirt__fail(MIRT_E_WORKER, "process %d has %d devices, which cannot be", p, devices[p]);
+        devices[p] += w->first_device[p];
+    }
+    s->first_device = w->first_device[w->rank];
+    s->all_devices = w->first_device[w->size];
+    return MIRT_OK;
+}
+
+MIRT__LIB int mirt__peers_cores(const mirt_strategy *s, int cores) {
+    const mirt__peers *p = s->peers;
+    int here = 0;
+    for (int i = 0; i < p->size; i++) here += strcmp(p->engine->host(i), p->engine->host(p->rank)) == 0;
+    if (cores < sysconf(_SC_NPROCESSORS_ONLN)) return cores; /* the launcher has bound the process to these */
+    return cores > here ? cores / here : 1;
+}
+
+MIRT__LIB mirt_status mirt__peers_start(mirt_strategy *s, const mirt__launcher *launcher, double limit, bool *found) {
+    const mirt__engine *engine = mirt__engine_here();
+    const int expected = launcher ? mirt__environment_number(launcher->size) : 1;
+    int rank = 0, size = 1;
+    char why[256] = "";
+    *found = engine != NULL;
+    if (!engine || mirt__environment_number("MIRT_WORKERS") == 1) return MIRT_OK;
+    if (!engine->start(limit, &rank, &size, why))
+        return mirt__fail(MIRT_E_WORKER, "%s could not be started: %s", engine->name, why);
+    if (launcher && size != expected)
+        return mirt__fail(MIRT_E_WORKER,
+                          "%s started %d processes (%s), but this program's MPI, %s, knows of %d: start it with the "
+                          "mpirun of the MPI that it is built with",
+                          launcher->name, expected, launcher->size, engine->name, size);
+    if (size == 1) return MIRT_OK;
+    mirt__peers *w = (mirt__peers *)mirt__calloc(1, sizeof *w);
+    if (!(s->peers = w)) return mirt_last_status();
+    w->engine = engine;
+    w->rank = rank;
+    w->size = size;
+    for (int i = 0; i < MIRT__BEFORES; i++) {
+        w->before[i] = (int64_t *)mirt__calloc((size_t)size + 1, sizeof *w->before[i]);
+        if (!w->before[i]) return mirt_last_status();
+    }
+    for (int p = 0; p <= size; p++) w->before[MIRT__BEFORE_ONE][p] = p;
+    if (!(w->flags = (mirt__peer_flags *)mirt__calloc((size_t)size, sizeof *w->flags))) return mirt_last_status();
+    mirt__peers_open(s, limit);
+    return mirt__peers_number(s);
+}
+
+/* >>settings */
+
+/* What has to be the same in all processes. */
+typedef struct mirt__setting {
+    char name[32], value[48];
+} mirt__setting;
+enum { MIRT__SETTINGS = 7 };
+
+static void mirt__setting_set(mirt__setting *setting, const char *name, long long value) {
+    snprintf(setting->name, sizeof setting->name, "%s", name);
+    snprintf(setting->value, sizeof setting->value, "%lld", value);
+}
+
+static void mirt__settings_of(const mirt_strategy *s, mirt__setting setting[MIRT__SETTINGS]) {
+    memset(setting, 0, MIRT__SETTINGS * sizeof *setting);
+    snprintf(setting[0].name, sizeof setting[0].name, "version");
+    snprintf(setting[0].value, sizeof setting[0].value, "%s", mirt_version());
+    snprintf(setting[1].name, sizeof setting[1].name, "processor");
+#if defined(__aarch64__)
+    snprintf(setting[1].value, sizeof setting[1].value, "arm64");
+#else
+    snprintf(setting[1].value, sizeof setting[1].value, "x86-64");
+#endif
+    mirt__setting_set(&setting[2], "replicas", s->num_replicas);
+    mirt__setting_set(&setting[3], "seed", (long long)s->seed);
+    mirt__setting_set(&setting[4], "winograd", s->winograd);
+    uint64_t shares = 0;
+    for (int i = 0; s->share_before && i <= s->all_devices; i++)
+        shares = shares * 1000003 + (uint64_t)s->share_before[i];
+    mirt__setting_set(&setting[5], "shares (hash)", (long long)shares);
+    mirt__setting_set(&setting[6], "backend", s->able.in_place);
+}
+
+static mirt_status mirt__settings_compare(const mirt_strategy *s, const mirt__setting *all) {
+    const mirt__peers *w = s->peers;
+    for (int p = 1; p < w->size; p++) {
+        for (int i = 0; i < MIRT__SETTINGS; i++) {
+            const mirt__setting *first = &all[i], *own = &all[p * MIRT__SETTINGS + i];
+            if (memcmp(first, own, sizeof *own) == 0) continue;
+            return mirt__fail(MIRT_E_WORKER,
+                              "processes differ: %.32s is %.48s in process 0 (%s) and %.48s in process %d (%s)",
+                              first->name, first->value, w->engine->host(0), own->value, p, w->engine->host(p));
+        }
+    }
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__peers_agree(mirt_strategy *s) {
+    const mirt__peers *w = s->peers;
+    if (!w) return MIRT_OK;
+    if (!s->able.in_place)
+        return mirt__fail(MIRT_E_DEVICE, "several processes train together on cores so far: ask for \"cpu\"");
+    mirt__setting *all = (mirt__setting *)mirt__calloc((size_t)w->size * MIRT__SETTINGS, sizeof *all);
+    if (!all) return mirt_last_status();
+    mirt__settings_of(s, &all[w->rank * MIRT__SETTINGS]);
+    mirt_status status = mirt__peers_tell(s, all, MIRT__SETTINGS * sizeof *all);
+    if (status == MIRT_OK) status = mirt__settings_compare(s, all);
+    mirt__free(all);
+    return status;
+}
+
+/* >>section mirror/peers_step.c */
+
+/* What processes exchange in a step: their devices meet, and the first one trades. */
+
+/* The failure of messages, whose error is set, is the step's. */
+static void mirt__peer_lost(mirt__step *step) {
+    mirt__error_get(&step->strategy->device_error);
+    step->device_failed = -1;
+    __atomic_store_n(&step->device_status, (int)mirt_last_status(), __ATOMIC_RELEASE);
+}
+
+/* All devices call it: the first one trades once all have come. False: the devices timed out, or it failed. */
+static bool mirt__peer_turn(mirt__step *step, int device, int node, void (*trade)(mirt__step *step, int node)) {
+    const mirt__peers *w = step->strategy->peers;
+    if (!mirt__step_meet(step, device, MIRT_PHASE_IMBALANCE, node)) return false;
+    mirt__step_mark(step, device, MIRT_PHASE_REDUCE, -1, node);
+    if (device == 0 && !w->broken) trade(step, node);
+    return mirt__step_meet(step, device, MIRT_PHASE_REDUCE, node) && !w->broken;
+}
+
+/* >>who has what */
+
+/* Replicas that have rows of the processes before `rank`. */
+static int64_t mirt__peer_active(const mirt__step *step, int rank) {
+    const int64_t begin = mirt__peer_begin(step->strategy, step->replicas, rank), active = mirt__active_replicas(step);
+    return begin < active ? begin : active;
+}
+
+static int64_t mirt__peer_rows(const mirt__step *step, int rank) {
+    int64_t first;
+    if (!step->by_replicas) return mirt__peer_begin(step->strategy, step->rows, rank);
+    const int64_t begin = mirt__peer_begin(step->strategy, step->replicas, rank);
+    return mirt__share(step->rows, step->replicas, begin, &first), first;
+}
+
+static int64_t mirt__peer_places(const mirt__step *step, int rank) {
+    if (step->by_replicas) return mirt__peer_active(step, rank);
+    return (int64_t)step->strategy->peers->first_device[rank] * mirt__device_pieces(step);
+}
+
+/* >>results and states */
+
+static void mirt__peer_befores(const mirt__step *step) {
+    mirt__peers *w = step->strategy->peers;
+    for (int p = 0; p <= w->size; p++) {
+        w->before[MIRT__BEFORE_ROWS][p] = mirt__peer_rows(step, p);
+        w->before[MIRT__BEFORE_PLACES][p] = mirt__peer_places(step, p);
+        w->before[MIRT__BEFORE_REPLICAS][p] = mirt__peer_active(step, p);
+    }
+}
+
+/* What this process has found goes to all. */
+static mirt__peer_flags mirt__peer_flags_of(mirt__step *step) {
+    mirt__peer_flags flags;
+    memset(&flags, 0, sizeof flags);
+    flags.failed = __atomic_load_n(&step->failed, __ATOMIC_ACQUIRE) != NULL;
+    flags.failed_code = step->failed_code;
+    flags.not_finite = __atomic_load_n(&step->not_finite, __ATOMIC_ACQUIRE);
+    flags.stop = step->stop;
+    return flags;
+}
+
+static void mirt__peer_flags_take(mirt__step *step) {
+    mirt__peers *w = step->strategy->peers;
+    for (int p = 0; p < w->size; p++) {
+        __atomic_fetch_or(&step->not_finite, w->flags[p].not_finite, __ATOMIC_ACQ_REL);
+        step->stop = step->stop || w->flags[p].stop;
+        if (!w->flags[p].failed || step->failed) continue;
+        snprintf(w->failed, sizeof w->failed, "process %d (%s)", p, w->engine->host(p));
+        step->failed_code = w->flags[p].failed_code;
+        __atomic_store_n(&step->failed, (const char *)w->failed, __ATOMIC_RELEASE);
+    }
+}
+
+static void mirt__peer_tell(mirt__step *step, int node) {
+    mirt__peers *w = step->strategy->peers;
+    mirt__gathered array[MIRT__MAX_IO + 2];
+    int arrays = 0;
+    (void)node;
+    mirt__peer_befores(step);
+    w->flags[w->rank] = mirt__peer_flags_of(step);
+    array[arrays].base = w->flags;
+    array[arrays].before = w->before[MIRT__BEFORE_ONE];
+    array[arrays++].bytes = sizeof *w->flags;
+    for (int i = 0; i < step->num_results; i++) {
+        const mirt__port *port = &step->program.io[step->result_port + i];
+        array[arrays].base = step->result[i];
+        array[arrays].before = w->before[port->batched ? MIRT__BEFORE_ROWS : MIRT__BEFORE_PLACES];
+        array[arrays++].bytes = port->bytes;
+    }
+    array[arrays].base = step->states;
+    array[arrays].before = w->before[MIRT__BEFORE_REPLICAS];
+    array[arrays].bytes = step->num_states ? step->state_bytes : 0;
+    arrays += step->num_states > 0;
+    if (mirt__peers_gather(step->strategy, array, arrays) == MIRT_OK) mirt__peer_flags_take(step);
+    else mirt__peer_lost(step);
+}
+
+MIRT__LIB bool mirt__peers_tell_step(mirt__step *step, int device) {
+    return mirt__peer_turn(step, device, -1, mirt__peer_tell);
+}
+
+/* >>cuts */
+
+static void mirt__peer_cut(mirt__step *step, int node) {
+    mirt__gathered values;
+    (void)node;
+    mirt__peer_befores(step);
+    values.base = step->cut_values;
+    values.before = step->strategy->peers->before[MIRT__BEFORE_REPLICAS];
+    values.bytes = step->cut_stride * sizeof *step->cut_values;
+    if (mirt__peers_gather(step->strategy, &values, 1) != MIRT_OK) mirt__peer_lost(step);
+}
+
+MIRT__LIB bool mirt__peers_cut(mirt__step *step, int device, int cut) {
+    return mirt__peer_turn(step, device, cut, mirt__peer_cut);
+}
+
+/* >>gradients */
+
+static mirt__real *mirt__part_at(const mirt__step *step, const mirt__exchange *x, int part) {
+    return mirt__gradient_at(step, x->device[part], x->slot[part]);
+}
+
+/* The additions of this process, of elements [begin, end). */
+static void mirt__peer_add_own(const mirt__step *step, int device, int64_t begin, int64_t end) {
+    const mirt__where where = mirt__where_of(step, device);
+    mirt__exchange x;
+    mirt__step_plan(step, device, &x);
+    for (int i = 0; i < x.adds && begin < end; i++) {
+        step->strategy->kernels->accumulate(mirt__part_at(step, &x, x.add[i].into) + begin,
+                                            mirt__part_at(step, &x, x.add[i].from) + begin, end - begin, &where);
+    }
+}
+
+/* Where elements from `begin` on of the partial sums lie that the devices of this process are left with. */
+static void mirt__peer_slots(const mirt__step *step, const mirt__exchange *x, int64_t begin, mirt__real **slot) {
+    for (int i = 0; i < x->left; i++) slot[i] = mirt__part_at(step, x, x->leaves[i]) + begin;
+}
+
+typedef struct mirt__peer_adding {
+    const mirt__kernels *kernels;
+    mirt__where where;
+} mirt__peer_adding;
+
+static void mirt__peer_add(void *user, mirt__real *into, const mirt__real *from, int64_t count) {
+    mirt__peer_adding *adding = (mirt__peer_adding *)user;
+    adding->kernels->accumulate(into, from, count, &adding->where);
+}
+
+/* The plan of a bucket, for as many active replicas as this step has. */
+static const mirt__group_plan *mirt__peer_plan(mirt__step *step, int bucket) {
+    const mirt_strategy *s = step->strategy;
+    const mirt__bucket *b = &step->bucket[bucket];
+    mirt__peer_plans *plans = &step->plans;
+    const int active = mirt__active_replicas(step);
+    if (plans->active != active) {
+        for (int i = 0; i < step->num_buckets && plans->plan; i++) mirt__group_plan_free(&plans->plan[i]);
+        plans->active = active;
+    }
+    if (!plans->plan) {
+        plans->plan = (mirt__group_plan *)mirt__calloc((size_t)step->num_buckets, sizeof *plans->plan);
+        plans->begin = (int *)mirt__calloc((size_t)s->peers->size + 1, sizeof *plans->begin);
+        if (!plans->plan || !plans->begin) return NULL;
+        for (int p = 0; p <= s->peers->size; p++) plans->begin[p] = (int)mirt__peer_begin(s, step->replicas, p);
+    }
+    mirt__group_plan *plan = &plans->plan[bucket];
+    if (!plan->elements && mirt__group_plan_make(plan, s->peers->size, plans->begin, active, s->peers->rank,
+                                             b->end - b->begin) != MIRT_OK)
+        return NULL;
+    if (plan->inbox > plans->inbox_elements) {
+        mirt__aligned_free(plans->inbox);
+        plans->inbox_elements = 0;
+        if (!(plans->inbox = (mirt__real *)mirt__aligned_alloc((size_t)plan->inbox * sizeof *plans->inbox)))
+            return NULL;
+        plans->inbox_elements = plan->inbox;
+    }
+    return plan;
+}
+
+/* MPI's own: the sums of processes, each of which has added up its tree. */
+static bool mirt__peers_all_reduce(mirt__step *step, const mirt__bucket *bucket, mirt__engine_failure *failure) {
+    mirt_strategy *s = step->strategy;
+    mirt__real *sum = mirt__gradient_at(step, 0, 0) + bucket->begin;
+    const int64_t count = bucket->end - bucket->begin;
+    const mirt__where where = mirt__where_of(step, 0);
+    mirt__exchange x;
+    mirt__step_plan(step, 0, &x);
+    for (int i = x.adds; i + 1 < x.parts; i++)
+        s->kernels->accumulate(mirt__part_at(step, &x, x.add[i].into) + bucket->begin,
+                               mirt__part_at(step, &x, x.add[i].from) + bucket->begin, count, &where);
+    if (!x.parts) memset(sum, 0, (size_t)count * sizeof *sum);
+    else if (mirt__part_at(step, &x, 0) + bucket->begin != sum)
+        memcpy(sum, mirt__part_at(step, &x, 0) + bucket->begin, (size_t)count * sizeof *sum);
+    __atomic_fetch_add(&s->peers->trades, 1, __ATOMIC_RELAXED);
+    const bool good = s->peers->engine->all_reduce(0, sum, count, &s->peers->waiting[0], failure);
+    __atomic_fetch_sub(&s->peers->trades, 1, __ATOMIC_RELAXED);
+    return good;
+}
+
+MIRT__LIB bool mirt__peers_sum(mirt__step *step, int bucket, mirt__engine_failure *failure) {
+    mirt_strategy *s = step->strategy;
+    const int64_t begin = step->bucket[bucket].begin;
+    const bool tree = s->collective != MIRT_MPI_ALLREDUCE;
+    const mirt__group_plan *plan = tree ? mirt__peer_plan(step, bucket) : NULL;
+    mirt__real *slot[64];
+    mirt__peer_adding adding;
+    mirt__group_sum sum;
+    mirt__exchange x;
+    memset(failure, 0, sizeof *failure);
+    failure->peer = s->peers->rank;
+    snprintf(failure->text, sizeof failure->text, "%.250s", plan ? "" : mirt_last_error());
+    if (tree && !plan) return false;
+    if (step->overlaps) mirt__peer_add_own(step, 0, begin, step->bucket[bucket].end);
+    if (!tree) return mirt__peers_all_reduce(step, &step->bucket[bucket], failure);
+    mirt__step_plan(step, 0, &x);
+    mirt__peer_slots(step, &x, begin, slot);
+    adding.kernels = s->kernels;
+    adding.where = mirt__where_of(step, 0);
+    memset(&sum, 0, sizeof sum);
+    sum.engine = s->peers->engine;
+    sum.waiting = &s->peers->waiting[0];
+    sum.slot = slot;
+    sum.sum = mirt__gradient_at(step, 0, 0) + begin;
+    sum.inbox = step->plans.inbox;
+    sum.add = mirt__peer_add;
+    sum.user = &adding;
+    __atomic_fetch_add(&s->peers->trades, 1, __ATOMIC_RELAXED);
+    const bool good = mirt__group_sum_run(plan, &sum, failure);
+    __atomic_fetch_sub(&s->peers->trades, 1, __ATOMIC_RELAXED);
+    return good;
+}
+
+static bool mirt__peer_sums(mirt__step *step, mirt__engine_failure *failure) {
+    bool good = true;
+    if (step->overlaps) return mirt__courier_await(step, failure);
+    for (int i = step->program.mirrored; i < step->program.graph.count && good; i++) {
+        const mirt__node *reduce = step->program.graph.node[i];
+        good = !reduce->op->reduces || mirt__peers_sum(step, reduce->a.index, failure);
+    }
+    return good;
+}
+
+static void mirt__peer_reduce(mirt__step *step, int node) {
+    mirt__engine_failure failure;
+    (void)node;
+    if (mirt__peer_sums(step, &failure)) return;
+    mirt__peers_fail(step->strategy, 0, &failure);
+    mirt__peer_lost(step);
+}
+
+MIRT__LIB bool mirt__peers_reduce(mirt__step *step, int device) {
+    int64_t begin, end;
+    mirt__step_mark(step, device, MIRT_PHASE_REDUCE, -1, -1);
+    MIRT__TEST_POINT(MIRT__POINT_COLLECTIVE, device, (int)step->info.step);
+    mirt__exchange_range(step->strategy, (int64_t)(step->gradient_bytes / sizeof(mirt__real)), device, &begin, &end);
+    if (!step->overlaps) mirt__peer_add_own(step, device, begin, end);
+    return mirt__peer_turn(step, device, -1, mirt__peer_reduce);
+}
+
+MIRT__LIB void mirt__peers_free(mirt__step *step) {
+    mirt__peer_plans *plans = &step->plans;
+    for (int i = 0; plans->plan && i < step->num_buckets; i++) mirt__group_plan_free(&plans->plan[i]);
+    mirt__free(plans->plan);
+    mirt__free(plans->begin);
+    mirt__aligned_free(plans->inbox);
+    memset(plans, 0, sizeof *plans);
+}
+
+/* >>section mirror/courier.c */
+
+/* A thread that sums buckets over processes during the backward pass. */
+
+#ifdef MIRRORTRAIN_NO_THREADS
+
+MIRT__LIB bool mirt__courier_ready(mirt_strategy *s) { return (void)s, false; }
+MIRT__LIB bool mirt__courier_begin(mirt__step *step) { return (void)step, false; }
+MIRT__LIB void mirt__courier_post(mirt__step *step, int bucket) { (void)step, (void)bucket; }
+MIRT__LIB bool mirt__courier_await(mirt__step *step, mirt__engine_failure *failure) {
+    return (void)step, (void)failure, true;
+}
+MIRT__LIB void mirt__courier_end(mirt__step *step, bool given_up) { (void)step, (void)given_up; }
+MIRT__LIB void mirt__courier_destroy(mirt__courier *courier) { (void)courier; }
+
+#else
+
+/* The mutex guards everything. */
+struct mirt__courier {
+    mirt__thread thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t posted, done;
+    mirt__step *step; /* whose buckets it takes; NULL: none */
+    int *arrived;     /* [num_buckets]: devices that have a bucket's gradients */
+    int room;         /* of arrived */
+    bool quit, given_up, good;
+    mirt__engine_failure failure; /* unless good */
+};
+
+/* Waits until all devices have posted the bucket; the mutex is locked. False: they will not. */
+static bool mirt__courier_expect(mirt__courier *c, int bucket) {
+    while (!c->given_up && c->arrived[bucket] < c->step->strategy->num_devices)
+        pthread_cond_wait(&c->posted, &c->mutex);
+    return !c->given_up;
+}
+
+/* The buckets of a step in the order of the program; the mutex is locked on entry and return. */
+static void mirt__courier_take(mirt__courier *c) {
+    mirt__step *step = c->step;
+    const mirt__graph *graph = &step->program.graph;
+    mirt__engine_failure failure;
+    for (int i = step->program.mirrored; i < graph->count && c->good; i++) {
+        const int bucket = graph->node[i]->a.index;
+        if (!graph->node[i]->op->reduces) continue;
+        if (!mirt__courier_expect(c, bucket)) return;
+        pthread_mutex_unlock(&c->mutex);
+        const bool good = mirt__peers_sum(step, bucket, &failure);
+        pthread_mutex_lock(&c->mutex);
+        c->good = good;
+        c->failure = failure;
+    }
+}
+
+static void *mirt__courier_main(void *arg) {
+    mirt__courier *c = (mirt__courier *)arg;
+    pthread_mutex_lock(&c->mutex);
+    while (!c->quit) {
+        if (!c->step) {
+            pthread_cond_wait(&c->posted, &c->mutex);
+            continue;
+        }
+        mirt__courier_take(c);
+        c->step = NULL;
+        pthread_cond_broadcast(&c->done);
+    }
+    pthread_mutex_unlock(&c->mutex);
+    return NULL;
+}
+
+static mirt__courier *mirt__courier_create(void) {
+    mirt__courier *c = (mirt__courier *)mirt__calloc(1, sizeof *c);
+    if (!c) return NULL;
+    int code = pthread_mutex_init(&c->mutex, NULL), made = code == 0;
+    if (!code && !(code = pthread_cond_init(&c->posted, NULL))) made++;
+    if (!code && !(code = pthread_cond_init(&c->done, NULL))) made++;
+    if (!code) code = mirt__thread_start(&c->thread, mirt__courier_main, c);
+    if (!code) return c;
+    if (made > 2) pthread_cond_destroy(&c->done);
+    if (made > 1) pthread_cond_destroy(&c->posted);
+    if (made > 0) pthread_mutex_destroy(&c->mutex);
+    mirt__free(c);
+    mirt__fail(MIRT_E_THREAD, "the thread that sums gradients could not be started: %s", strerror(code));
+    return NULL;
+}
+
+MIRT__LIB void mirt__courier_destroy(mirt__courier *c) {
+    if (!c) return;
+    pthread_mutex_lock(&c->mutex);
+    c->quit = true;
+    pthread_cond_signal(&c->posted);
+    pthread_mutex_unlock(&c->mutex);
+    pthread_join(c->thread.id, NULL);
+    pthread_cond_destroy(&c->posted);
+    pthread_cond_destroy(&c->done);
+    pthread_mutex_destroy(&c->mutex);
+    mirt__free(c->arrived);
+    mirt__free(c);
+}
+
+MIRT__LIB bool mirt__courier_ready(mirt_strategy *s) {
+    if (!s->peers->courier) s->peers->courier = mirt__courier_create();
+    return s->peers->courier != NULL;
+}
+
+MIRT__LIB bool mirt__courier_begin(mirt__step *step) {
+    mirt__courier *c = step->strategy->peers->courier;
+    if (c->room < step->num_buckets) {
+        if (!mirt__grow((void **)&c->arrived, 0, (size_t)step->num_buckets, sizeof *c->arrived)) return false;
+        c->room = step->num_buckets;
+    }
+    pthread_mutex_lock(&c->mutex);
+    memset(c->arrived, 0, (size_t)step->num_buckets * sizeof *c->arrived);
+    c->good = true;
+    c->given_up = false;
+    c->step = step;
+    mirt__peers_hurry(step->strategy, false);
+    pthread_cond_signal(&c->posted);
+    pthread_mutex_unlock(&c->mutex);
+    return true;
+}
+
+MIRT__LIB void mirt__courier_post(mirt__step *step, int bucket) {
+    mirt__courier *c = step->strategy->peers->courier;
+    pthread_mutex_lock(&c->mutex);
+    if (++c->arrived[bucket] == step->strategy->num_devices) pthread_cond_signal(&c->posted);
+    pthread_mutex_unlock(&c->mutex);
+}
+
+/* The wait is as long as those of the messages that the courier waits for. */
+static void mirt__courier_settle(mirt__courier *c, mirt_strategy *s) {
+    __atomic_fetch_add(&s->peers->trades, 1, __ATOMIC_RELAXED);
+    mirt__peers_hurry(s, true);
+    while (c->step) pthread_cond_wait(&c->done, &c->mutex);
+    __atomic_fetch_sub(&s->peers->trades, 1, __ATOMIC_RELAXED);
+}
+
+MIRT__LIB bool mirt__courier_await(mirt__step *step, mirt__engine_failure *failure) {
+    mirt__courier *c = step->strategy->peers->courier;
+    pthread_mutex_lock(&c->mutex);
+    mirt__courier_settle(c, step->strategy);
+    const bool good = c->good;
+    *failure = c->failure;
+    pthread_mutex_unlock(&c->mutex);
+    return good;
+}
+
+MIRT__LIB void mirt__courier_end(mirt__step *step, bool given_up) {
+    mirt__courier *c = step->strategy->peers->courier;
+    pthread_mutex_lock(&c->mutex);
+    c->given_up = c->given_up || given_up;
+    pthread_cond_signal(&c->posted);
+    mirt__courier_settle(c, step->strategy);
+    pthread_mutex_unlock(&c->mutex);
+}
+
+#endif
+
+/* >>section base/cold_end.inc */
+
+/* Ends cold_begin.inc. */
+#if !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC pop_options
+#endif
+
+#endif /* MIRT__ALONE */
+
 /* >>section mirror/place.c */
 
 /* Where a step's data are on the devices, and how they get there. */
@@ -38068,6 +40041,10 @@ MIRT__TRAINING_LIB int mirt__own_replicas(const mirt__step *step, int device, in
 
 MIRT__TRAINING_LIB mirt__real *mirt__gradient_at(const mirt__step *step, int device, int slot) {
     return (mirt__real *)(void *)(step->strategy->block[device] + (size_t)slot * step->gradient_bytes);
+}
+
+MIRT__TRAINING_LIB mirt__real *mirt__sum_at(const mirt__step *step, int device) {
+    return mirt__gradient_at(step, MIRT__PEERS(step->strategy) ? 0 : device, 0);
 }
 
 static mirt__handle *mirt__device_of(const mirt__step *step, int device) {
@@ -38135,9 +40112,14 @@ static mirt_status mirt__check_user_code(const mirt__step *step) {
 
 /* Rows of a batch that one device can have at most. */
 static int64_t mirt__device_rows_most(const mirt__step *step) {
-    const int devices = step->strategy->num_devices;
-    const int64_t replicas = (step->replicas + devices - 1) / devices, by_replicas = replicas * step->program.max_rows,
-                  by_rows = (step->max_rows + devices - 1) / devices;
+    const mirt_strategy *s = step->strategy;
+    const int64_t by_replicas = (int64_t)mirt__most_replicas(s, step->replicas) * step->program.max_rows;
+    int64_t by_rows = 0;
+    for (int d = 0; d < s->num_devices; d++) {
+        int64_t first;
+        const int64_t rows = mirt__device_share(s, step->max_rows, d, &first);
+        if (rows > by_rows) by_rows = rows;
+    }
     const int64_t most = by_replicas > by_rows ? by_replicas : by_rows;
     return most < step->max_rows ? most : step->max_rows;
 }
@@ -38182,7 +40164,7 @@ MIRT__LIB mirt_status mirt__step_needs(mirt__step *step) {
     const mirt__program *p = &step->program;
     mirt__layout *l = &step->needs;
     mirt__kernel_room room;
-    const size_t local = (size_t)((step->replicas + s->num_devices - 1) / s->num_devices);
+    const size_t local = (size_t)mirt__most_replicas(s, step->replicas);
     const size_t slots =
         MIRT__TRAINS && step->has_gradients ? (size_t)mirt__gradient_slots(s, step->replicas, p->num_cuts > 0) : 0;
     if (mirt__check_user_code(step) != MIRT_OK) return mirt_last_status();
@@ -38215,7 +40197,7 @@ MIRT__LIB mirt_status mirt__step_reserve(mirt__step *step) {
     const mirt_strategy *s = step->strategy;
     const int64_t most = step->program.max_rows;
     for (int d = 0; d < s->num_devices; d++) {
-        int64_t first, rows = mirt__share(step->rows, s->num_devices, d, &first);
+        int64_t first, rows = mirt__device_share(s, step->rows, d, &first);
         if (!step->by_replicas) mirt__step_measure(step, rows < most ? rows : rows % most);
     }
     for (int more = 0; more < 2 && step->by_replicas; more++)
@@ -38249,14 +40231,17 @@ MIRT__LIB void mirt__step_free(mirt__step *step) {
     mirt__free(step->ran);
     mirt__free(step->cut_values);
     mirt__free(step->clocks);
+    if (MIRT__PEERS(s)) mirt__peers_free(step);
     for (int d = 0; d < s->num_devices; d++) s->backend->forget(mirt__device_of(step, d), step->owner);
 }
 
 /* Results that are not batched have a place for every replica, and for every piece in which devices share rows. */
-MIRT__LIB int mirt__result_places(const mirt__step *step) { return step->replicas + 3 * step->strategy->num_devices; }
+MIRT__LIB int mirt__result_places(const mirt__step *step) {
+    return step->strategy->all_devices * mirt__device_pieces(step);
+}
 
 MIRT__LIB int mirt__device_pieces(const mirt__step *step) {
-    return (step->replicas + step->strategy->num_devices - 1) / step->strategy->num_devices + 2;
+    return mirt__most_replicas(step->strategy, step->replicas) + 2;
 }
 
 /* >>addresses */
@@ -38291,7 +40276,7 @@ MIRT__LIB char *mirt__states_of(const mirt__step *step, int device) {
 /* The rows that the device has of a batch of `rows`. */
 static int64_t mirt__device_rows(const mirt__step *step, int64_t rows, int device, int64_t *first) {
     const mirt_strategy *s = step->strategy;
-    if (!MIRT__TRAINS || !step->by_replicas) return mirt__share(rows, s->num_devices, device, first);
+    if (!MIRT__TRAINS || !step->by_replicas) return mirt__device_share(s, rows, device, first);
     int replica, count = mirt__device_replicas(s, step->replicas, device, &replica);
     int64_t end;
     mirt__share(rows, step->replicas, replica, first);
@@ -38303,7 +40288,7 @@ static int64_t mirt__device_rows(const mirt__step *step, int64_t rows, int devic
 static int64_t mirt__device_places(const mirt__step *step, int device, int64_t *first) {
     if (!MIRT__TRAINS || !step->by_replicas) {
         const int each = mirt__device_pieces(step);
-        *first = (int64_t)device * each;
+        *first = (int64_t)(step->strategy->first_device + device) * each;
         return each;
     }
     int begin, end = mirt__own_replicas(step, device, &begin);
@@ -38477,7 +40462,9 @@ MIRT__LIB bool mirt__step_cut(mirt__step *step, int device, int cut) {
     int first, end = mirt__own_replicas(step, device, &first);
     mirt__cut_fetch(step, device, node, first, end);
     mirt__step_finish(step, device);
-    if (!mirt__step_meet(step, device, MIRT_PHASE_IMBALANCE, cut)) return false;
+    if (MIRT__PEERS(step->strategy) ? !mirt__peers_cut(step, device, cut)
+                                               : !mirt__step_meet(step, device, MIRT_PHASE_IMBALANCE, cut))
+        return false;
     mirt__step_mark(step, device, MIRT_PHASE_REDUCE, -1, cut);
     MIRT__TEST_POINT(MIRT__POINT_COLLECTIVE, device, (int)step->info.step);
     mirt__cut_compute(step, device, node, out);
@@ -38549,7 +40536,8 @@ MIRT__LIB mirt_status mirt__device_gradient(mirt__step *step, int device, int64_
     for (int64_t i = 0; i < count; i++) out[i] = 0;
     for (int p = x.parts - 1; p >= 0 && good; p--) {
         if (step->reduced ? p > 0 : x.device[p] != device) continue;
-        const mirt__real *part = mirt__gradient_at(step, device, step->reduced ? 0 : x.slot[p]) + at;
+        const mirt__real *part =
+            (step->reduced ? mirt__sum_at(step, device) : mirt__gradient_at(step, device, x.slot[p])) + at;
         s->backend->copy_out(s->device[device].handle, copy, part, (size_t)count * sizeof *copy);
         good = mirt__step_finish(step, device);
         for (int64_t i = 0; i < count; i++) out[i] = any ? (float)copy[i] + out[i] : (float)copy[i];
@@ -38680,7 +40668,7 @@ MIRT__LIB mirt_status mirt__step_failure(mirt__step *step) {
     if (status == MIRT_OK) return MIRT_OK;
     step->device_status = MIRT_OK;
     mirt__error_set(&s->device_error);
-    mirt__fail_at("device %s", s->device[step->device_failed].name);
+    if (step->device_failed >= 0) mirt__fail_at("device %s", s->device[step->device_failed].name);
     if (!s->lost[0]) snprintf(s->lost, sizeof s->lost, "%s", mirt_last_error());
     return mirt_last_status();
 }
@@ -38729,7 +40717,8 @@ MIRT__LIB void mirt__send_buckets(mirt__turn *t, int ready) {
         const mirt__bucket *bucket = &t->step->bucket[node->a.index];
         if (bucket->ready > ready) return;
         if (t->sent >= 0) mirt__counter_add(t, t->sent, bucket->begin, bucket->end);
-        mirt__step_reduce(t->step, t->device, bucket);
+        if (MIRT__PEERS(t->step->strategy)) mirt__courier_post(t->step, node->a.index);
+        else mirt__step_reduce(t->step, t->device, bucket);
     }
 }
 
@@ -38752,7 +40741,7 @@ MIRT__TRAINING_LIB bool mirt__step_norms(const mirt__step *step) {
 
 /* Whether the sum has to be complete before the update, which otherwise adds up the partial sums itself. */
 MIRT__TRAINING bool mirt__step_sums_first(const mirt__step *step) {
-    return mirt__step_norms(step) || !step->strategy->able.shards;
+    return mirt__step_norms(step) || MIRT__PEERS(step->strategy) || !step->strategy->able.shards;
 }
 
 /* >>run */
@@ -38813,9 +40802,9 @@ MIRT__TRAINING bool mirt__run_segments(mirt__turn *t) {
 /* The device's rows, as many at a time as the program takes. */
 static bool mirt__run_pieces(mirt__turn *t) {
     mirt__step *step = t->step;
-    int place = t->device * mirt__device_pieces(step);
+    int place = (step->strategy->first_device + t->device) * mirt__device_pieces(step);
     mirt__bases bases;
-    int64_t first, rows = mirt__share(step->rows, step->strategy->num_devices, t->device, &first);
+    int64_t first, rows = mirt__device_share(step->strategy, step->rows, t->device, &first);
     mirt__device_bases(step, t->device, &bases);
     for (int64_t end = first + rows; first < end; first += rows) {
         rows = end - first < step->program.max_rows ? end - first : step->program.max_rows;
@@ -38849,26 +40838,29 @@ static bool mirt__run_all(mirt__step *step, int device) {
 
 MIRT__TRAINING_LIB void mirt__step_replicas(void *arg, int device) {
     mirt__step *step = (mirt__step *)arg;
-    if (mirt__run_all(step, device)) mirt__step_finish(step, device);
+    if (!mirt__run_all(step, device)) return;
+    mirt__step_finish(step, device);
+    if (MIRT__PEERS(step->strategy)) mirt__peers_tell_step(step, device);
 }
 
 /* >>reduce */
 
-/* The sum of all buckets on every device, once the devices have met. */
-MIRT__TRAINING void mirt__reduce_all(const mirt__step *step, int device) {
+/* The sum of all buckets on every device, once the devices have met. False: the devices timed out. */
+MIRT__TRAINING bool mirt__reduce_all(mirt__step *step, int device) {
     const mirt_strategy *s = step->strategy;
-    if (step->overlaps) return; /* it is on its way */
+    if (MIRT__PEERS(s)) return mirt__peers_reduce(step, device);
+    if (step->overlaps) return true; /* it is on its way */
     for (int i = step->program.mirrored; i < step->program.graph.count; i++) {
         const mirt__node *node = step->program.graph.node[i];
         if (node->op->reduces) mirt__step_reduce(step, device, &step->bucket[node->a.index]);
     }
     s->backend->reduced(s->device[device].handle);
+    return true;
 }
 
 MIRT__TRAINING_LIB void mirt__step_all_reduce(void *arg, int device) {
     mirt__step *step = (mirt__step *)arg;
-    mirt__reduce_all(step, device);
-    mirt__step_finish(step, device);
+    if (mirt__reduce_all(step, device)) mirt__step_finish(step, device);
 }
 
 /* The squares of all pieces of the sum, of which each device takes its share. False: it failed, or was given up. */
@@ -38885,7 +40877,7 @@ MIRT__TRAINING bool mirt__reduce_squares(mirt__step *step, int device) {
             piece[i].count = own[i].count;
             squares[i] = 0;
         }
-        s->backend->squares(s->device[device].handle, mirt__gradient_at(step, device, 0), piece, pieces, squares);
+        s->backend->squares(s->device[device].handle, mirt__sum_at(step, device), piece, pieces, squares);
         if (!mirt__step_finish(step, device)) break;
         for (int i = 0; i < pieces; i++) own[i].squares = squares[i];
     }
@@ -38916,7 +40908,7 @@ MIRT__TRAINING void mirt__apply_parts(const mirt__step *step, int device, mirt__
     const bool shards = s->able.shards;
     mirt__exchange x;
     u->parts = 1;
-    u->part[0] = mirt__gradient_at(step, device, 0);
+    u->part[0] = mirt__sum_at(step, device);
     u->copies = mirt__written_copies(s);
     for (int d = 0; d < u->copies; d++) u->weight[d] = (mirt__real *)(void *)step->weight[shards ? d : device];
     if (step->reduced || mirt__step_sums_first(step)) return;
@@ -38971,7 +40963,7 @@ MIRT__TRAINING_LIB void mirt__step_update(void *arg, int device) {
     const bool norms = mirt__step_norms(step), sums = step->num_ranges && !step->reduced && mirt__step_sums_first(step);
     mirt__step_mark(step, device, MIRT_PHASE_UPDATE, -1, -1);
     MIRT__TEST_POINT(MIRT__POINT_UPDATE, device, (int)step->info.step);
-    if (sums) mirt__reduce_all(step, device);
+    if (sums && !mirt__reduce_all(step, device)) return;
     mirt__step_gather_states(step, device);
     if (s->able.direct && (sums || (step->num_states && !s->able.in_place)) &&
         !mirt__step_meet_work(step, device, 1, MIRT_PHASE_REDUCE))
@@ -38993,6 +40985,7 @@ static bool mirt__step_ends(mirt__step *step, int device) {
     const bool updates = MIRT__TRAINS && mirt__step_updates(step);
     if (!step->holds && (step->check || !updates)) mirt__step_finish(step, device);
     if (step->check) __atomic_fetch_or(&step->not_finite, step->check(step->rule.user, device), __ATOMIC_ACQ_REL);
+    if (MIRT__PEERS(step->strategy) && !mirt__peers_tell_step(step, device)) return false;
     if (!MIRT__TRAINS || !updates) return true;
     if (!mirt__step_meet_work(step, device, 0, MIRT_PHASE_IMBALANCE)) return false;
     if (!__atomic_load_n(&step->failed, __ATOMIC_ACQUIRE) && !__atomic_load_n(&step->not_finite, __ATOMIC_ACQUIRE))
@@ -46489,6 +48482,7 @@ MIRT_API mirt_status mirt_trace_begin(mirt_strategy *s, const char *path, int64_
     if (most_slices < 0 || most_slices > most)
         return mirt__fail(MIRT_E_INVALID, "mirt_trace_begin: %lld slices; 0 to %lld are possible",
                           (long long)most_slices, (long long)most);
+    if (!mirt__writes_files(s)) return MIRT_OK;
     if (s->running) return mirt__fail(MIRT_E_STATE, "mirt_trace_begin: a step is under way");
     if (s->trace)
         return mirt__fail(MIRT_E_STATE, "mirt_trace_begin: this strategy is being traced into %s", s->trace->file.path);
@@ -46615,6 +48609,7 @@ MIRT_API mirt_status mirt_trace_end(mirt_strategy *s) {
     mirt__text text;
     memset(&text, 0, sizeof text);
     if (!s) return mirt__fail_missing(__func__, "strategy");
+    if (!mirt__writes_files(s)) return MIRT_OK;
     if (!s->trace || s->running)
         return mirt__fail(MIRT_E_STATE,
                           s->trace ? "mirt_trace_end: a step is under way" : "mirt_trace_end: no trace was begun");
@@ -47335,6 +49330,29 @@ static mirt_status mirt__finders_open(mirt_function *f) {
     return MIRT_OK;
 }
 
+/* What a process says of numbers that are not finite; node -1: none of its replicas has made them. */
+typedef struct mirt__found_by {
+    int node;
+    char text[sizeof ((mirt_model *)NULL)->not_finite];
+} mirt__found_by;
+
+/* Every process takes the description of the one that found the first node. */
+MIRT__TOGETHER_ONLY void mirt__finders_agree(mirt_function *f, int node) {
+    mirt_strategy *s = f->model->strategy;
+    const mirt__peers *p = MIRT__PEERS(s);
+    mirt__found_by *all = (mirt__found_by *)mirt__calloc((size_t)p->size, sizeof *all), *best = NULL;
+    char *text = f->model->not_finite;
+    if (!all) return;
+    all[p->rank].node = node;
+    snprintf(all[p->rank].text, sizeof all->text, "%s", text);
+    const bool told = mirt__peers_tell(s, all, sizeof *all) == MIRT_OK;
+    for (int i = 0; i < p->size && told; i++) {
+        if (all[i].node >= 0 && (!best || all[i].node < best->node)) best = &all[i];
+    }
+    if (best) snprintf(text, sizeof f->model->not_finite, "%s", best->text);
+    mirt__free(all);
+}
+
 static void mirt__finders_close(mirt_function *f, int what, bool good) {
     const mirt_strategy *s = f->model->strategy;
     mirt__finder *finder = (mirt__finder *)(void *)f->step.look_user;
@@ -47345,6 +49363,7 @@ static void mirt__finders_close(mirt_function *f, int what, bool good) {
         if (finder[d].node >= 0 && (!first || finder[d].node < first->node)) first = &finder[d];
     }
     if (good) mirt__describe_not_finite(f, what, first, f->model->not_finite, sizeof f->model->not_finite);
+    if (good && MIRT__PEERS(s)) mirt__finders_agree(f, first ? first->node : -1);
     mirt__free(finder);
 }
 
@@ -47699,12 +49718,13 @@ typedef enum mirt__trap {
     MIRT__TRAP_RANDOM = 16
 } mirt__trap;
 
-/* Whether it is the first time. */
+/* Whether it is the first time, and nobody else says the same: processes that train together have one model and the
+   same batches, but memory of their own. */
 static bool mirt__trap_first(const mirt_model *model, mirt__trap trap) {
     mirt_model *own = (mirt_model *)model;
     const bool first = !(own->traps & (unsigned)trap);
     own->traps |= (unsigned)trap;
-    return first;
+    return first && (trap == MIRT__TRAP_MEMORY || mirt__writes_files(model->strategy));
 }
 
 /* >>before fit */
@@ -47838,7 +49858,9 @@ static double mirt__trap_magnitude(const mirt__data_field *field, const void *da
 
 static void mirt__trap_scale(const mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch) {
     for (int i = 0; i < model->num_inputs; i++) {
-        const double most = mirt__trap_magnitude(&spec->field[i], batch->field[i], batch->rows);
+        const char *first = (const char *)batch->field[i] + (size_t)batch->begin * spec->field[i].bytes;
+        const int64_t rows = batch->met ? batch->end - batch->begin : batch->rows;
+        const double most = mirt__trap_magnitude(&spec->field[i], first, rows);
         const mirt__node *reader = most > 20 ? mirt__trap_reader(model, i) : NULL;
         if (!reader || !mirt__trap_first(model, MIRT__TRAP_SCALE)) continue;
         mirt__log(model->strategy, MIRT_LOG_WARNING,
@@ -47972,6 +49994,25 @@ static mirt_status mirt__drift_fail(const mirt_model *root, int device, int righ
                       root->variable[i].name, (long long)at, (double)have, (double)want);
 }
 
+/* Whether the copies of all processes are equal; those of each are. */
+MIRT__TOGETHER_ONLY mirt_status mirt__drift_of_peers(const mirt_model *root) {
+    mirt_strategy *s = root->strategy;
+    const mirt__peers *p = MIRT__PEERS(s);
+    uint64_t *hash = (uint64_t *)mirt__calloc((size_t)p->size, sizeof *hash);
+    if (!hash) return mirt_last_status();
+    hash[p->rank] = s->copy_hash[0];
+    mirt_status status = mirt__peers_tell(s, hash, sizeof *hash);
+    const int right = status == MIRT_OK ? mirt__drift_majority(hash, p->size) : 0;
+    for (int i = 0; i < p->size && status == MIRT_OK; i++) {
+        if (hash[i] != hash[right])
+            status = mirt__fail(MIRT_E_DRIFT, "after step %lld the weights of process %d (%s) differ from those of "
+                                              "process %d (%s)",
+                                (long long)root->step, i, p->engine->host(i), right, p->engine->host(right));
+    }
+    mirt__free(hash);
+    return status;
+}
+
 MIRT_API mirt_status mirt_check_drift(mirt_model *model) {
     MIRT__USE_MODEL(model, mirt_last_status());
     if (!model) return mirt__fail_missing(__func__, "model");
@@ -47982,13 +50023,15 @@ MIRT_API mirt_status mirt_check_drift(mirt_model *model) {
     if (s->running) return mirt__fail(MIRT_E_STATE, "mirt_check_drift: %s is in the middle of a step", model->name);
     memset(&drift, 0, sizeof drift);
     drift.root = mirt__root(model, NULL);
-    if (!drift.root->weight || copies < 2 || drift.root->weights_newer == MIRT__NEWER_HOST) return MIRT_OK;
+    if (!drift.root->weight || (copies < 2 && !MIRT__PEERS(s)) || drift.root->weights_newer == MIRT__NEWER_HOST)
+        return MIRT_OK;
     mirt_status status = mirt__on_devices(s, mirt__drift_hash, &drift);
     if (status == MIRT_OK && drift.status != MIRT_OK) mirt__error_set(&drift.error), status = mirt_last_status();
     const int right = status == MIRT_OK ? mirt__drift_majority(s->copy_hash, copies) : 0;
     for (int d = 0; d < copies && status == MIRT_OK; d++) {
         if (s->copy_hash[d] != s->copy_hash[right]) status = mirt__drift_fail(drift.root, d, right);
     }
+    if (MIRT__PEERS(s) && status == MIRT_OK) status = mirt__drift_of_peers(drift.root);
     return status;
 }
 
@@ -48827,7 +50870,9 @@ MIRT__TRAINING mirt_status mirt__step_not_finite(mirt_function *f) {
    and takes memory for constants: both may wait for what a device sends, which may wait for what this one has yet to
    launch. */
 MIRT__TRAINING_LIB bool mirt__can_overlap(const mirt_function *f) {
-    const mirt_strategy *s = f->model->strategy;
+    mirt_strategy *s = f->model->strategy;
+    if (MIRT__PEERS(s))
+        return f->step.by_replicas && f->step.num_buckets && !f->step.program.num_cuts && mirt__courier_ready(s);
     return f->step.by_replicas && f->step.num_buckets && !s->able.direct && s->num_devices > 1 &&
            !f->step.program.num_cuts && !f->guard && f->step.ran[f->step.rows];
 }
@@ -48854,9 +50899,13 @@ MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn 
         f->model->nan_first = false;
     }
     f->step.overlaps = mirt__can_overlap(f);
+    if (f->step.overlaps && MIRT__PEERS(f->model->strategy) && !mirt__courier_begin(&f->step))
+        return mirt_last_status();
     if (!f->step.sends_ahead || f->guard || f->step.clocks)
         next = NULL; /* results are wanted before anything else, or their seconds */
-    if (mirt__run_devices(f, mirt__step_run, next, arg) != MIRT_OK) return mirt_last_status();
+    const mirt_status ran = mirt__run_devices(f, mirt__step_run, next, arg);
+    if (f->step.overlaps && MIRT__PEERS(f->model->strategy)) mirt__courier_end(&f->step, ran != MIRT_OK);
+    if (ran != MIRT_OK) return ran;
     f->step.overlaps = false;
     if (f->step.ran) f->step.ran[f->step.rows] = true;
     if (f->step.clocks) {
@@ -49100,6 +51149,8 @@ typedef struct mirt__readymade {
     mirt_status (*accepts)(const struct mirt__readymade *self, const mirt__ready_state *state);
     /* Brings files whose lengths are in its state to the disk, before a checkpoint says what these are. May be NULL. */
     mirt_status (*sync)(struct mirt__readymade *self);
+    bool logs;           /* all that it does is to write files: processes that write none go without it */
+    const char *file;    /* that it writes, or a pattern; or NULL */
     bool shows_progress; /* fit shows none then */
     int64_t every; /* it reads weights or writes files after each step whose number is a multiple; 0: after none */
     const char *restores; /* the directory whose checkpoint the fit goes on from, or NULL */
@@ -49228,6 +51279,11 @@ MIRT__ABSENT_LIB int64_t mirt__run_saved(mirt__training_run *run);
 /* --- history.c --- */
 /* Room for the logs of `need` epochs: for a usual number of epochs all of it at the beginning. */
 MIRT__ABSENT_LIB mirt_status mirt__history_reserve(mirt__training_run *run, int need);
+
+/* --- resume_together.c --- */
+/* Where processes train together: what the first one has found and opened, or why it could not, becomes that of all. */
+MIRT__TOGETHER_LIB mirt_status mirt__resume_together(mirt_strategy *strategy, mirt_status status, mirt__safetensors *file,
+                                            bool *found);
 
 /* --- resume.c --- */
 /* Goes on from the checkpoint that the fit was asked to, if it was and there is one. Nothing is changed after a
@@ -50316,6 +52372,7 @@ static mirt_status mirt__run_read_kept(mirt__run_state *r, const char *label, mi
 static mirt_status mirt__run_read_callback(mirt__run_state *r, int i, const mirt__json *state, const char *label) {
     const mirt__readymade *ready = mirt__ready_of(r->run->desc->callbacks[i]);
     mirt__loaded_callback *out = &r->callback[i];
+    if (ready && ready->logs && !mirt__writes_files(r->run->model->strategy)) return MIRT_OK;
     out->text = state->string;
     if (!ready) return MIRT_OK;
     if (mirt__ready_parse(ready, state->string, &out->state) != MIRT_OK) return mirt__fail_at("the state of %s", label);
@@ -50659,7 +52716,7 @@ MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_fl
         return mirt__fail(MIRT_E_STATE, "mirt_save: a view of %s is saved as weights alone; save %s itself",
                           model->name, model->name);
     mirt_status status = mirt__model_materialize(model);
-    if (status == MIRT_OK) status = mirt__save_any(model, path, whole, &s);
+    if (status == MIRT_OK && mirt__writes_files(model->strategy)) status = mirt__save_any(model, path, whole, &s);
     mirt__text_free(&s.architecture);
     mirt__text_free(&s.compile);
     mirt__text_free(&s.training);
@@ -50688,6 +52745,83 @@ MIRT__LIB mirt_status mirt__history_reserve(mirt__training_run *run, int need) {
     model->history.epoch = model->history_logs;
     return MIRT_OK;
 }
+
+#endif /* MIRRORTRAIN_NO_TRAIN */
+
+#ifndef MIRT__ALONE
+
+/* >>section checkpoint/resume_together.c */
+
+/* Where processes train together, the first one finds and reads the checkpoint for all. */
+
+typedef struct mirt__resume_word {
+    int64_t status, found, size;
+    char reason[400], origin[400];
+} mirt__resume_word;
+
+/* Memory for the file, or an error that all have: messages of this size are under way afterwards. */
+static mirt_status mirt__resume_room(mirt_strategy *s, size_t size, unsigned char **bytes) {
+    const mirt__peers *p = s->peers;
+    int32_t *good = (int32_t *)mirt__calloc((size_t)p->size, sizeof *good);
+    if (!good) return mirt_last_status();
+    *bytes = p->rank ? (unsigned char *)mirt__aligned_alloc(size) : NULL;
+    good[p->rank] = p->rank == 0 || *bytes;
+    mirt_status status = mirt__peers_tell(s, good, sizeof *good);
+    for (int i = 0; i < p->size && status == MIRT_OK; i++) {
+        if (!good[i])
+            status = mirt__fail(MIRT_E_NOMEM, "process %d (%s) has no memory for a checkpoint of %zu bytes", i,
+                                p->engine->host(i), size);
+    }
+    if (status != MIRT_OK) {
+        mirt__aligned_free(*bytes);
+        *bytes = NULL;
+    }
+    mirt__free(good);
+    return status;
+}
+
+/* The file takes the bytes. */
+static mirt_status mirt__resume_parse(mirt__safetensors *file, unsigned char *bytes, size_t size, const char *origin) {
+    const mirt_status status = mirt__safetensors_open_memory(file, bytes, size);
+    if (status != MIRT_OK) return mirt__aligned_free(bytes), status;
+    file->owned = bytes;
+    file->origin = mirt__pool_strdup(&file->pool, origin);
+    if (file->origin) return MIRT_OK;
+    mirt__safetensors_close(file);
+    return mirt_last_status();
+}
+
+MIRT__LIB mirt_status mirt__resume_together(mirt_strategy *s, mirt_status status, mirt__safetensors *file,
+                                            bool *found) {
+    const mirt__peers *p = s->peers;
+    mirt__resume_word word;
+    unsigned char *bytes = NULL;
+    memset(&word, 0, sizeof word);
+    if (p->rank == 0) {
+        word.status = (int64_t)status;
+        word.found = status == MIRT_OK && *found;
+        if (status != MIRT_OK) snprintf(word.reason, sizeof word.reason, "%s", mirt_last_error());
+        if (word.found) snprintf(word.origin, sizeof word.origin, "%s", file->origin);
+        if (word.found) word.size = file->data - file->owned + (int64_t)file->data_size;
+    }
+    const mirt_status heard = mirt__peers_hear_first(s, &word, sizeof word);
+    if (status != MIRT_OK || heard != MIRT_OK) return status != MIRT_OK ? status : heard;
+    if (word.status != MIRT_OK)
+        return mirt__fail(MIRT_E_WORKER, "process 0 (%s) cannot resume: %s", p->engine->host(0), word.reason);
+    *found = word.found != 0;
+    if (!*found) return MIRT_OK;
+    status = mirt__resume_room(s, (size_t)word.size, &bytes);
+    if (status == MIRT_OK) status = mirt__peers_hear_first(s, p->rank ? bytes : file->owned, (size_t)word.size);
+    if (p->rank == 0 && status != MIRT_OK) mirt__safetensors_close(file);
+    if (p->rank == 0) return status;
+    if (status == MIRT_OK) return mirt__resume_parse(file, bytes, (size_t)word.size, word.origin);
+    mirt__aligned_free(bytes);
+    return status;
+}
+
+#endif /* MIRT__ALONE */
+
+#ifndef MIRRORTRAIN_NO_TRAIN
 
 /* >>section checkpoint/resume.c */
 
@@ -50866,14 +53000,17 @@ static mirt_status mirt__run_check_names(const mirt__training_run *run) {
 MIRT__LIB mirt_status mirt__run_resume(mirt__training_run *run) {
     mirt__safetensors file;
     const char *path = run->desc->resume;
-    bool found;
+    mirt_strategy *strategy = run->model->strategy;
+    mirt_status status = MIRT_OK;
+    bool found = false;
     if (mirt__run_check_names(run) != MIRT_OK) return mirt_last_status();
     for (int i = 0; !path && i < mirt__num_callbacks(run); i++) {
         const mirt__readymade *ready = mirt__ready_of(run->desc->callbacks[i]);
         path = ready ? ready->restores : NULL;
     }
     if (!path) return MIRT_OK;
-    mirt_status status = mirt__resume_open(run, path, &file, &found);
+    if (mirt__writes_files(strategy)) status = mirt__resume_open(run, path, &file, &found);
+    if (MIRT__PEERS(strategy)) status = mirt__resume_together(strategy, status, &file, &found);
     if (status != MIRT_OK || !found) return status;
     status = mirt__run_resume_file(run, &file);
     mirt__safetensors_close(&file);
@@ -50904,8 +53041,8 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
                                                int64_t most, const mirt_fit_desc *fit);
 /* Whether the batch's sample weights are numbers; otherwise the error is set. */
 MIRT__LIB mirt_status mirt__check_weights(const mirt_function *function, const mirt__batch *batch);
-/* mirt__function_begin for data whose sample weights are not known to be numbers. */
-MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *function, const mirt__batch *batch);
+/* mirt__function_begin in a loop; `weighs`: the sample weights are to be numbers. */
+MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *function, const mirt__batch *batch, bool weighs);
 /* Whether `rows` predictions fit into the caller's memory, capacity[i] floats for output i. */
 MIRT__LIB mirt_status mirt__check_room(const mirt_function *function, int64_t rows, float *const *out,
                                        const size_t *capacity);
@@ -50915,6 +53052,33 @@ MIRT__LIB void mirt__copy_predictions(const mirt_function *function, int64_t don
 /* --- user_function.c --- */
 /* MIRT_E_INVALID: the data set, or one it reads, is distributed to another strategy than the model's. */
 MIRT__ABSENT_LIB mirt_status mirt__check_distributed(const mirt_model *model, const mirt_dataset *dataset, const char *caller);
+
+/* --- pass_data.c --- */
+/* A data set as a loop reads it: for steps of `replicas`, or 0 where devices share rows as they like. Where processes
+   train together, each makes what its devices need of x, and gets the labels and weights of all rows. */
+typedef struct mirt__pass_data {
+    mirt_strategy *strategy;
+    mirt_dataset *dataset;
+    int replicas;
+} mirt__pass_data;
+MIRT__LIB mirt_status mirt__pass_data_begin(const mirt__pass_data *reading, int64_t epoch);
+MIRT__LIB mirt_status mirt__pass_data_next(const mirt__pass_data *reading, mirt__batch *out);
+
+/* --- together.c --- */
+/* The same where processes train together. */
+MIRT__TOGETHER_LIB mirt_status mirt__begin_together(const mirt__pass_data *reading, int64_t epoch);
+MIRT__TOGETHER_LIB mirt_status mirt__next_together(const mirt__pass_data *reading, mirt__batch *out);
+/* Before a fit: whether all processes do the same. */
+MIRT__TOGETHER_LIB mirt_status mirt__fit_together(mirt_model *model, const mirt_dataset *data, const mirt_fit_desc *desc);
+/* Before a step: whether all processes have a batch of as many rows. `*skipped`: of this process's rows; then of all
+   rows. */
+MIRT__TOGETHER_LIB mirt_status mirt__meet_with_batch(mirt_strategy *strategy, mirt_status status, int64_t rows,
+                                            int64_t *skipped);
+/* At a point of a call that all processes reach: the error of one is the others' as well. `*asked`: in this process;
+   then in any. */
+MIRT__TOGETHER_LIB mirt_status mirt__meet_others(mirt_strategy *strategy, mirt_status status, bool *asked);
+/* At the end of a pass: an error of this process alone becomes known to the others. */
+MIRT__TOGETHER_LIB void mirt__leave_together(mirt_strategy *strategy, mirt_status status);
 
 /* --- features.c --- */
 /* What the frozen layers at the beginning of a model make of the samples of a data set, kept while mirt_fit goes over
@@ -50927,7 +53091,7 @@ MIRT__ABSENT_LIB mirt_status mirt__features_open(mirt_model *model, mirt_dataset
 MIRT__ABSENT_LIB void mirt__features_close(mirt__features *features);
 /* As those of the data set, whose place they take; the batches are of features, as this says. */
 MIRT__ABSENT_LIB const mirt__data_spec *mirt__features_spec(const mirt__features *features);
-MIRT__ABSENT_LIB mirt_status mirt__features_begin(mirt__features *features, uint64_t seed, int64_t epoch);
+MIRT__ABSENT_LIB mirt_status mirt__features_begin(mirt__features *features, int64_t epoch);
 MIRT__ABSENT_LIB mirt_status mirt__features_next(mirt__features *features, mirt__batch *out);
 
 /* --- feed.c --- */
@@ -50937,6 +53101,7 @@ typedef struct mirt__feed {
     mirt_model *model;
     mirt_dataset *dataset;
     mirt__features *features; /* or NULL */
+    int replicas;         /* of a step, or 0 */
     bool ahead;           /* it may do so */
     mirt_function *step;  /* under way */
     bool follows;         /* nothing runs on the devices or reads weights between the step under way and the next */
@@ -50946,9 +53111,9 @@ typedef struct mirt__feed {
     mirt__error error;    /* which is told when its turn has come */
     mirt__batch batch;
 } mirt__feed;
-/* `ahead`: nobody minds that the data are one batch further than the steps. */
+/* `replicas`: as a mirt__pass_data's. `ahead`: nobody minds that the data are one batch further than the steps. */
 MIRT__LIB void mirt__feed_open(mirt__feed *feed, mirt_model *model, mirt_dataset *dataset, mirt__features *features,
-                               bool ahead);
+                               int replicas, bool ahead);
 MIRT__LIB mirt_status mirt__feed_begin(mirt__feed *feed, int64_t epoch);
 MIRT__LIB mirt_status mirt__feed_next(mirt__feed *feed, mirt__batch *out);
 /* mirt__function_step on the batch that came last; `more`: another one will be asked for. */
@@ -51023,7 +53188,8 @@ typedef struct mirt__fit {
     mirt__progress progress; /* of the line that it shows without a callback */
     bool shows;
     bool warned;
-    bool asked;            /* to stop, by mirt_request_stop */
+    bool requested;        /* by mirt_request_stop, as all processes know, */
+    bool asked;            /* and training ends for that */
     int told;              /* callbacks whose train_begin was called */
     mirt_status status;    /* of a callback that failed, */
     mirt__error failure;   /* and its error */
@@ -51033,7 +53199,13 @@ typedef struct mirt__fit {
 /* What the user's schedule says of `epoch`. */
 MIRT__ABSENT_LIB float mirt__scheduled_rate(mirt_epoch_schedule_fn schedule, int epoch, const mirt_model *model, void *user);
 
+/* --- fit_files.c --- */
+/* Says in the log if another process does not see the files that the first one writes. */
+MIRT__TOGETHER_LIB void mirt__fit_look_for_files(const mirt__fit *fit);
+
 /* --- fit_position.c --- */
+/* Of a step. */
+MIRT__ABSENT_LIB int mirt__fit_replicas(const mirt__fit *fit);
 /* Begins the next pass over the data. */
 MIRT__ABSENT_LIB mirt_status mirt__fit_begin(mirt__fit *fit);
 /* Continues the pass over the data that at.pass is the key of, after its first at.passed batches. `run` is a fit's. */
@@ -51349,12 +53521,321 @@ MIRT_API mirt_status mirt_local_result(mirt_function *f, const char *name, int r
 
 #endif /* MIRRORTRAIN_NO_TRAIN */
 
+#ifndef MIRT__ALONE
+
+/* >>section train/together.c */
+
+/* Processes that train together agree on batches, of which each makes its own rows. */
+
+/* What a process has when it reaches a batch. */
+typedef struct mirt__arrival {
+    int64_t status; /* of reading it, or why the process leaves */
+    int64_t rows, skipped;
+} mirt__arrival;
+
+enum { MIRT__REASON = 320 };
+
+/* The rows of this process; `replicas` of a step, or 0 where devices share the rows as they like. */
+static mirt__data_part mirt__part_of(const mirt_strategy *s, int replicas) {
+    mirt__data_part part;
+    part.of = replicas ? replicas : mirt__share_units(s);
+    part.begin = mirt__peer_begin(s, part.of, s->peers->rank);
+    part.end = mirt__peer_begin(s, part.of, s->peers->rank + 1);
+    return part;
+}
+
+MIRT__LIB mirt_status mirt__begin_together(const mirt__pass_data *r, int64_t epoch) {
+    const mirt__data_part part = mirt__part_of(r->strategy, r->replicas);
+    mirt__dataset_set_part(r->dataset, &part);
+    r->strategy->peers->left = false;
+    return mirt__dataset_begin(r->dataset, r->strategy->seed, epoch);
+}
+
+/* >>what goes wrong */
+
+/* Every process says why it leaves, or nothing; the first that does is blamed. */
+static mirt_status mirt__arrivals_blame(mirt_strategy *s, const mirt__arrival *all, mirt_status own) {
+    const mirt__peers *p = s->peers;
+    mirt__error error;
+    int first = 0;
+    char *reason = (char *)mirt__calloc((size_t)p->size, MIRT__REASON);
+    if (!reason) return mirt_last_status();
+    if (own != MIRT_OK) mirt__error_get(&error);
+    if (own != MIRT_OK) snprintf(reason + (size_t)p->rank * MIRT__REASON, MIRT__REASON, "%.300s", error.text);
+    const mirt_status told = mirt__peers_tell(s, reason, MIRT__REASON);
+    while (all[first].status == MIRT_OK) first++;
+    if (own != MIRT_OK) mirt__error_set(&error);
+    else if (told == MIRT_OK)
+        own = mirt__fail(MIRT_E_WORKER, "process %d (%s) has stopped: %s", first, p->engine->host(first),
+                         reason + (size_t)first * MIRT__REASON);
+    mirt__free(reason);
+    s->peers->left = true;
+    return own != MIRT_OK ? own : told;
+}
+
+static mirt_status mirt__arrivals_differ(const mirt_strategy *s, const mirt__arrival *all, int other) {
+    const mirt__peers *p = s->peers;
+    return mirt__fail(MIRT_E_WORKER,
+                      "processes have different data: process 0 (%s) reads a batch of %lld samples, process %d (%s) "
+                      "one of %lld",
+                      p->engine->host(0), (long long)all[0].rows, other, p->engine->host(other),
+                      (long long)all[other].rows);
+}
+
+/* Meets the others before a batch; *skipped: rows that all of them skip. */
+static mirt_status mirt__arrive(mirt_strategy *s, const mirt__arrival *own, int64_t *skipped) {
+    const mirt__peers *p = s->peers;
+    mirt__arrival *all = (mirt__arrival *)mirt__calloc((size_t)p->size, sizeof *all);
+    if (!all) return mirt_last_status();
+    bool leaves = false;
+    int other = 0;
+    all[p->rank] = *own;
+    mirt_status status = mirt__peers_tell(s, all, sizeof *all);
+    *skipped = 0;
+    for (int i = 0; i < p->size && status == MIRT_OK; i++) {
+        leaves = leaves || all[i].status != MIRT_OK;
+        *skipped += all[i].skipped;
+        if (all[i].rows != all[0].rows && !other) other = i;
+    }
+    if (leaves) status = mirt__arrivals_blame(s, all, (mirt_status)own->status);
+    else if (other) status = mirt__arrivals_differ(s, all, other);
+    mirt__free(all);
+    return status;
+}
+
+MIRT__LIB mirt_status mirt__meet_others(mirt_strategy *s, mirt_status status, bool *asked) {
+    mirt__arrival arrival;
+    int64_t all;
+    if (!s->peers || s->peers->left || s->peers->broken || s->death) return status;
+    memset(&arrival, 0, sizeof arrival);
+    arrival.status = (int64_t)status;
+    arrival.skipped = *asked;
+    status = mirt__arrive(s, &arrival, &all);
+    *asked = all > 0;
+    return status;
+}
+
+MIRT__LIB void mirt__leave_together(mirt_strategy *s, mirt_status status) {
+    mirt__arrival arrival;
+    int64_t skipped;
+    mirt__error error;
+    if (!s->peers || s->peers->left || s->peers->broken || s->death || status == MIRT_OK) return;
+    memset(&arrival, 0, sizeof arrival);
+    arrival.status = (int64_t)status;
+    mirt__error_get(&error);
+    mirt__arrive(s, &arrival, &skipped);
+    mirt__error_set(&error);
+}
+
+/* >>what a fit is */
+
+/* What has to be the same in all processes that fit a model. */
+typedef struct mirt__fit_settings {
+    uint64_t model, weights, training, samples, batch, step;
+} mirt__fit_settings;
+
+static uint64_t mirt__model_hash(const mirt_model *model) {
+    const mirt_model *root = mirt__root(model, NULL);
+    uint64_t hash = (uint64_t)model->graph.count;
+    for (int i = 0; i < root->num_variables; i++) {
+        const mirt__variable *v = &root->variable[i];
+        hash = mirt__hash_bytes(hash, v->name, strlen(v->name));
+        hash = mirt__hash_bytes(hash, &v->count, sizeof v->count);
+    }
+    return hash;
+}
+
+static uint64_t mirt__weights_hash(mirt_model *model) {
+    mirt_model *root = mirt__root(model, NULL);
+    uint64_t hash = 0;
+    mirt__weights_to_host(root);
+    for (int i = 0; root->weight && i < root->num_variables; i++)
+        hash = mirt__hash_bytes(hash, root->weight + root->variable[i].offset,
+                                (size_t)root->variable[i].count * sizeof(mirt__real));
+    return hash;
+}
+
+static uint64_t mirt__training_hash(const mirt_model *model, const mirt_fit_desc *d) {
+    const int64_t number[] = {d->epochs, d->steps_per_epoch, d->max_steps, d->initial_epoch, d->validation_steps,
+                              d->validation_freq, d->validation != NULL};
+    mirt__text text = {NULL, 0, 0, false};
+    mirt__compile_write(model, &text);
+    uint64_t hash = mirt__hash_bytes(0, number, sizeof number);
+    hash = mirt__hash_bytes(hash, text.data, text.size);
+    mirt__text_free(&text);
+    return hash;
+}
+
+MIRT__LIB mirt_status mirt__fit_together(mirt_model *model, const mirt_dataset *data, const mirt_fit_desc *desc) {
+    static const char training[] = "the optimizer, the loss or the numbers of epochs and steps";
+    static const char *const what[] = {"the model's layers",    "the model's weights", training,
+                                       "the number of samples", "the batch size",      "the step"};
+    mirt_strategy *s = model->strategy;
+    const mirt__peers *p = s->peers;
+    mirt__fit_settings *all = (mirt__fit_settings *)mirt__calloc((size_t)p->size, sizeof *all), *own = all + p->rank;
+    if (!all) return mirt_last_status();
+    own->model = mirt__model_hash(model);
+    own->weights = mirt__weights_hash(model);
+    own->training = mirt__training_hash(model, desc);
+    own->samples = (uint64_t)mirt__dataset_spec(data)->samples;
+    own->batch = (uint64_t)mirt__dataset_spec(data)->batch;
+    own->step = (uint64_t)model->step;
+    s->peers->left = false;
+    mirt_status status = mirt__peers_tell(s, all, sizeof *all);
+    for (int i = 1; i < p->size && status == MIRT_OK; i++) {
+        const uint64_t *first = &all[0].model, *other = &all[i].model;
+        int k = 0;
+        while (k < MIRT__COUNT(what) && first[k] == other[k]) k++;
+        if (k < MIRT__COUNT(what))
+            status = mirt__fail(MIRT_E_WORKER, "processes differ in %s: process 0 (%s) and process %d (%s)", what[k],
+                                p->engine->host(0), i, p->engine->host(i));
+    }
+    if (status != MIRT_OK) s->peers->left = true;
+    mirt__free(all);
+    return status;
+}
+
+/* >>skipped rows */
+
+/* The rows of the batch that are left, with all that this process needs of them, are closed up. */
+static mirt_status mirt__close_up(mirt_dataset *dataset, const mirt__data_part *part, const char *skipped,
+                                  mirt__batch *batch) {
+    const mirt__data_spec *spec = mirt__dataset_spec(dataset);
+    int64_t left = 0, begin, end, own_begin, own_end, row = 0;
+    int64_t *index;
+    memcpy(&index, &batch->index, sizeof index); /* a slot's, which is this process's own */
+    mirt__part_rows(part, batch->rows, &own_begin, &own_end);
+    for (int64_t i = 0; i < batch->rows; i++) left += !skipped[i];
+    mirt__part_rows(part, left, &begin, &end);
+    for (int64_t i = 0; i < batch->rows; i++) {
+        void *field[MIRT__MAX_FIELDS];
+        if (skipped[i]) continue;
+        for (int f = 0; f < spec->num_fields; f++) {
+            memcpy(&field[f], &batch->field[f], sizeof field[f]);
+            field[f] = (char *)field[f] + (size_t)row * spec->field[f].bytes;
+            if (row != i && i >= own_begin && i < own_end && row >= begin && row < end)
+                memcpy(field[f], (const char *)batch->field[f] + (size_t)i * spec->field[f].bytes,
+                       spec->field[f].bytes);
+        }
+        index[row] = index[i];
+        if ((i < own_begin || i >= own_end) && row >= begin && row < end) {
+            const mirt_status status = mirt__dataset_make_again(dataset, batch->first + i, field, &index[row]);
+            if (status != MIRT_OK)
+                return mirt__fail(MIRT_E_WORKER, "sample %lld can be read by another process, but not by this one",
+                                  (long long)(batch->first + i));
+        }
+        row++;
+    }
+    batch->rows = left;
+    return MIRT_OK;
+}
+
+/* `before`: the rows of the processes before each of them. */
+static void mirt__rows_before(const mirt__pass_data *r, int64_t rows, int64_t *before) {
+    const mirt_strategy *s = r->strategy;
+    const mirt__data_part part = mirt__part_of(s, r->replicas);
+    for (int p = 0; p <= s->peers->size; p++)
+        mirt__share(rows, part.of, mirt__peer_begin(s, part.of, p), &before[p]);
+}
+
+static mirt_status mirt__skip_together(const mirt__pass_data *r, mirt__batch *batch) {
+    const mirt__data_part *part = mirt__dataset_part(r->dataset);
+    int64_t *before = r->strategy->peers->before[MIRT__BEFORE_ROWS], begin, end;
+    char *skipped = (char *)mirt__calloc((size_t)batch->rows, 1);
+    mirt__gathered array = {skipped, before, 1};
+    if (!skipped) return mirt_last_status();
+    mirt__part_rows(part, batch->rows, &begin, &end);
+    for (int64_t i = begin; i < end; i++) skipped[i] = batch->index[i] == MIRT__NO_INDEX;
+    mirt__rows_before(r, batch->rows, before);
+    mirt_status status = mirt__peers_gather(r->strategy, &array, 1);
+    if (status == MIRT_OK) status = mirt__close_up(r->dataset, part, skipped, batch);
+    mirt__free(skipped);
+    return status;
+}
+
+/* >>a batch */
+
+/* Labels and weights of all rows: losses and metrics are counted by every process. */
+static mirt_status mirt__labels_together(const mirt__pass_data *r, mirt__batch *batch) {
+    const mirt__data_spec *spec = mirt__dataset_spec(r->dataset);
+    int64_t *before = r->strategy->peers->before[MIRT__BEFORE_ROWS];
+    mirt__gathered array[MIRT__MAX_FIELDS];
+    int arrays = 0;
+    mirt__rows_before(r, batch->rows, before);
+    for (int i = spec->num_x; i < spec->num_fields; i++, arrays++) {
+        memcpy(&array[arrays].base, &batch->field[i], sizeof array[arrays].base);
+        array[arrays].before = before;
+        array[arrays].bytes = spec->field[i].bytes;
+    }
+    return mirt__peers_gather(r->strategy, array, arrays);
+}
+
+MIRT__LIB mirt_status mirt__meet_with_batch(mirt_strategy *s, mirt_status status, int64_t rows, int64_t *skipped) {
+    mirt__arrival arrival;
+    memset(&arrival, 0, sizeof arrival);
+    arrival.status = (int64_t)status;
+    arrival.rows = status == MIRT_OK ? rows : 0;
+    arrival.skipped = *skipped;
+    return mirt__arrive(s, &arrival, skipped);
+}
+
+/* *lost: all rows of the batch are skipped. */
+static mirt_status mirt__read_together(const mirt__pass_data *r, mirt__batch *out, bool *lost) {
+    const mirt__data_part *part = mirt__dataset_part(r->dataset);
+    int64_t skipped = 0, begin = 0, end = 0;
+    *lost = false;
+    mirt_status status = mirt__dataset_next(r->dataset, out);
+    if (status == MIRT_OK && part->of) mirt__part_rows(part, out->rows, &begin, &end);
+    for (int64_t i = begin; i < end; i++) skipped += out->index[i] == MIRT__NO_INDEX;
+    if (!part->of && status == MIRT_OK && out->rows) return MIRT_OK; /* they meet when it has been looked at */
+    status = mirt__meet_with_batch(r->strategy, status, out->rows, &skipped);
+    out->met = true;
+    if (status != MIRT_OK || !part->of || !out->rows) return status;
+    if (skipped) status = mirt__skip_together(r, out);
+    *lost = out->rows == 0;
+    mirt__part_rows(part, out->rows, &out->begin, &out->end);
+    return status == MIRT_OK && out->rows ? mirt__labels_together(r, out) : status;
+}
+
+MIRT__LIB mirt_status mirt__next_together(const mirt__pass_data *r, mirt__batch *out) {
+    bool lost = true;
+    mirt_status status = MIRT_OK;
+    while (lost && status == MIRT_OK) {
+        memset(out, 0, sizeof *out);
+        status = mirt__read_together(r, out, &lost);
+    }
+    return status;
+}
+
+#endif /* MIRT__ALONE */
+
 /* >>section base/cold_end.inc */
 
 /* Ends cold_begin.inc. */
 #if !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
+
+/* >>section train/pass_data.c */
+
+/* Reads a data set for a loop, in one process or in several. */
+
+MIRT__LIB mirt_status mirt__pass_data_begin(const mirt__pass_data *r, int64_t epoch) {
+    return MIRT__PEERS(r->strategy) ? mirt__begin_together(r, epoch)
+                                              : mirt__dataset_begin(r->dataset, r->strategy->seed, epoch);
+}
+
+MIRT__LIB mirt_status mirt__pass_data_next(const mirt__pass_data *r, mirt__batch *out) {
+    return MIRT__PEERS(r->strategy) ? mirt__next_together(r, out) : mirt__dataset_next(r->dataset, out);
+}
+
+MIRT_API mirt_status mirt_barrier(mirt_strategy *strategy, mirt_status status) {
+    MIRT__USE(strategy, mirt_last_status());
+    bool asked = false;
+    if (!strategy) return mirt__fail_missing(__func__, "strategy");
+    if (MIRT__PEERS(strategy)) MIRT__PEERS(strategy)->left = false;
+    return MIRT__PEERS(strategy) ? mirt__meet_others(strategy, status, &asked) : status;
+}
 
 /* >>section train/trainer.c */
 
@@ -51459,10 +53940,12 @@ MIRT__LIB mirt_status mirt__check_weights(const mirt_function *f, const mirt__ba
     return MIRT_OK;
 }
 
-/* The batch becomes the one under way, if its weights are numbers. */
-MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *f, const mirt__batch *batch) {
-    if (!f->following.launched && mirt__check_weights(f, batch) != MIRT_OK) return mirt_last_status();
-    return mirt__function_begin(f, batch);
+MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *f, const mirt__batch *batch, bool weighs) {
+    mirt_strategy *s = f->model->strategy;
+    mirt_status status = weighs && !f->following.launched ? mirt__check_weights(f, batch) : MIRT_OK;
+    int64_t none = 0;
+    if (status == MIRT_OK) status = mirt__function_begin(f, batch);
+    return MIRT__PEERS(s) && !batch->met ? mirt__meet_with_batch(s, status, batch->rows, &none) : status;
 }
 
 MIRT__LIB mirt_status mirt__check_room(const mirt_function *f, int64_t rows, float *const *out,
@@ -51647,6 +54130,7 @@ static mirt_status mirt__features_make(mirt__features *f, const mirt__batch *in,
     memset(out, 0, sizeof *out);
     out->rows = in->rows;
     out->index = in->index;
+    out->met = in->met;
     for (int i = 0; i < f->spec.num_x; i++) out->field[i] = function->results.list[i].data;
     for (int i = f->spec.num_x; i < f->spec.num_fields; i++) out->field[i] = in->field[data->num_x + i - f->spec.num_x];
     for (int64_t r = 0; r < in->rows; r++) {
@@ -51720,18 +54204,29 @@ static mirt_status mirt__features_gather(mirt__features *f, mirt__batch *out) {
 
 MIRT__LIB const mirt__data_spec *mirt__features_spec(const mirt__features *f) { return &f->spec; }
 
-MIRT__LIB mirt_status mirt__features_begin(mirt__features *f, uint64_t seed, int64_t epoch) {
+static mirt__pass_data mirt__features_source(const mirt__features *f) {
+    mirt__pass_data reading;
+    reading.strategy = f->model->strategy;
+    reading.dataset = f->dataset;
+    reading.replicas = 0;
+    return reading;
+}
+
+MIRT__LIB mirt_status mirt__features_begin(mirt__features *f, int64_t epoch) {
+    const mirt__pass_data reading = mirt__features_source(f);
     f->position = f->batches = 0;
     f->ordered = f->passed;
-    return mirt__dataset_begin(f->ordered ? f->samples : f->dataset, seed, epoch);
+    return f->ordered ? mirt__dataset_begin(f->samples, reading.strategy->seed, epoch)
+                      : mirt__pass_data_begin(&reading, epoch);
 }
 
 MIRT__LIB mirt_status mirt__features_next(mirt__features *f, mirt__batch *out) {
+    const mirt__pass_data reading = mirt__features_source(f);
     mirt__batch in;
     memset(out, 0, sizeof *out);
     mirt__features_check(f);
     if (f->ordered) return mirt__features_gather(f, out);
-    mirt_status status = mirt__dataset_next(f->dataset, &in);
+    mirt_status status = mirt__pass_data_next(&reading, &in);
     if (status != MIRT_OK) return status;
     f->passed = in.rows == 0;
     return in.rows ? mirt__features_make(f, &in, out) : MIRT_OK;
@@ -51817,35 +54312,44 @@ static bool mirt__feed_foreign(const mirt_dataset *d) {
 }
 
 MIRT__LIB void mirt__feed_open(mirt__feed *feed, mirt_model *model, mirt_dataset *dataset, mirt__features *features,
-                               bool ahead) {
+                               int replicas, bool ahead) {
     memset(feed, 0, sizeof *feed);
     feed->model = model;
     feed->dataset = dataset;
     feed->features = features;
+    feed->replicas = replicas;
     /* features are made on the devices */
     feed->ahead = ahead && model->strategy->able.queues && !features && !mirt__feed_foreign(dataset);
+}
+
+static mirt__pass_data mirt__feed_source(const mirt__feed *feed) {
+    mirt__pass_data reading;
+    reading.strategy = feed->model->strategy;
+    reading.dataset = feed->dataset;
+    reading.replicas = feed->replicas;
+    return reading;
 }
 
 /* A feed is not touched inside of a section: who gives up a wait for samples takes the loop's memory away with it. */
 MIRT__LIB mirt_status mirt__feed_begin(mirt__feed *feed, int64_t epoch) {
     mirt_strategy *s = feed->model->strategy;
-    mirt_dataset *dataset = feed->dataset;
+    const mirt__pass_data reading = mirt__feed_source(feed);
     mirt__features *features = feed->features;
-    mirt__section before = mirt__watch_input(s, dataset);
-    mirt_status status = MIRT__TRAINS && features ? mirt__features_begin(features, s->seed, epoch)
-                                                  : mirt__dataset_begin(dataset, s->seed, epoch);
+    mirt__section before = mirt__watch_input(s, feed->dataset);
+    mirt_status status = MIRT__TRAINS && features ? mirt__features_begin(features, epoch)
+                                                  : mirt__pass_data_begin(&reading, epoch);
     return mirt__watch_leave(s, before) ? status : MIRT_E_TIMEOUT;
 }
 
 static mirt_status mirt__feed_read(const mirt__feed *feed, mirt__batch *out) {
     mirt_strategy *s = feed->model->strategy;
-    mirt_dataset *dataset = feed->dataset;
+    const mirt__pass_data reading = mirt__feed_source(feed);
     mirt__features *features = feed->features;
     mirt__batch batch;
     memset(&batch, 0, sizeof batch);
-    mirt__section before = mirt__watch_input(s, dataset);
+    mirt__section before = mirt__watch_input(s, feed->dataset);
     mirt_status status = MIRT__TRAINS && features ? mirt__features_next(features, &batch)
-                                                  : mirt__dataset_next(dataset, &batch);
+                                                  : mirt__pass_data_next(&reading, &batch);
     if (!mirt__watch_leave(s, before)) return MIRT_E_TIMEOUT;
     *out = batch;
     return status;
@@ -51944,14 +54448,15 @@ static mirt_status mirt__pass_batches(void *arg) {
     mirt__batch batch;
     mirt__feed feed;
     mirt__hold(model);
-    mirt__feed_open(&feed, model, pass->dataset, pass->features, pass->ahead);
+    mirt__feed_open(&feed, model, pass->dataset, pass->features, f->step.by_replicas ? f->step.replicas : 0,
+                    pass->ahead);
     feed.follows = pass->ahead;
     feed.weighs = pass->kind == MIRT__EVALUATE;
     mirt_status status = mirt__feed_begin(&feed, 0);
     for (int64_t i = 0; status == MIRT_OK && (pass->steps == 0 || i < pass->steps); i++) {
         status = mirt__feed_next(&feed, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
-        status = pass->kind == MIRT__EVALUATE ? mirt__trainer_begin(f, &batch) : mirt__function_begin(f, &batch);
+        status = mirt__trainer_begin(f, &batch, pass->kind == MIRT__EVALUATE);
         if (status == MIRT_OK) status = mirt__feed_step(&feed, f, i + 1 != pass->steps);
         if (status == MIRT_OK) status = pass->take(pass, f, &batch);
     }
@@ -51961,7 +54466,9 @@ static mirt_status mirt__pass_batches(void *arg) {
 }
 
 MIRT__LIB mirt_status mirt__pass_run(mirt__pass *pass) {
-    return mirt__watched_pass(pass->model, pass->dataset, mirt__pass_batches, pass);
+    const mirt_status status = mirt__watched_pass(pass->model, pass->dataset, mirt__pass_batches, pass);
+    if (MIRT__PEERS(pass->model->strategy)) mirt__leave_together(pass->model->strategy, status);
+    return status;
 }
 
 static mirt_status mirt__predict_take(mirt__pass *pass, const mirt_function *f, const mirt__batch *batch) {
@@ -52053,7 +54560,7 @@ MIRT__LIB mirt_function *mirt__begin_arrays(mirt_model *model, const mirt_data *
         mirt__check_data(model, &spec, kind != MIRT__PREDICT) != MIRT_OK)
         return NULL;
     mirt_function *f = mirt__trainer_prepare(model, kind, &spec, batch.rows, NULL);
-    return f && mirt__trainer_begin(f, &batch) == MIRT_OK ? f : NULL;
+    return f && mirt__trainer_begin(f, &batch, true) == MIRT_OK ? f : NULL;
 }
 
 MIRT_API mirt_status mirt_predict_on_batch(mirt_model *model, const mirt_data *batch, float *const *out,
@@ -52415,10 +54922,22 @@ MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *m
 
 /* Where a fit is: passes over its data. */
 
+static mirt__pass_data mirt__fit_source(const mirt__fit *fit) {
+    mirt__pass_data reading;
+    reading.strategy = fit->run.model->strategy;
+    reading.dataset = fit->run.train;
+    reading.replicas = mirt__fit_replicas(fit);
+    return reading;
+}
+
 static mirt_status mirt__fit_begin_pass(const mirt__fit *fit) {
-    const uint64_t seed = fit->run.model->strategy->seed;
-    return fit->features[0] ? mirt__features_begin(fit->features[0], seed, fit->run.at.pass)
-                            : mirt__dataset_begin(fit->run.train, seed, fit->run.at.pass);
+    const mirt__pass_data reading = mirt__fit_source(fit);
+    return fit->features[0] ? mirt__features_begin(fit->features[0], fit->run.at.pass)
+                            : mirt__pass_data_begin(&reading, fit->run.at.pass);
+}
+
+MIRT__LIB int mirt__fit_replicas(const mirt__fit *fit) {
+    return fit->run.model->strategy->num_replicas * mirt__dataset_spec(fit->run.train)->accumulate;
 }
 
 MIRT__LIB mirt_status mirt__fit_begin(mirt__fit *fit) {
@@ -52430,6 +54949,7 @@ MIRT__LIB mirt_status mirt__fit_begin(mirt__fit *fit) {
 
 MIRT__LIB mirt_status mirt__fit_reopen(mirt__training_run *run) {
     const mirt__fit *fit = (const mirt__fit *)run;
+    const mirt__pass_data reading = mirt__fit_source(fit);
     mirt__batch batch;
     /* What is kept from the first pass on is what that pass made. */
     if (mirt__dataset_keeps(run->train) &&
@@ -52440,7 +54960,7 @@ MIRT__LIB mirt_status mirt__fit_reopen(mirt__training_run *run) {
     int64_t left = mirt__dataset_pass_over(run->train, run->at.passed) ? 0 : run->at.passed;
     mirt_status status = mirt__fit_begin_pass(fit);
     for (; left > 0 && status == MIRT_OK; left--) {
-        status = mirt__dataset_next(run->train, &batch);
+        status = mirt__pass_data_next(&reading, &batch);
         if (status == MIRT_OK && !batch.rows)
             return mirt__fail(MIRT_E_INVALID,
                               "the data end before the %lld batches that the checkpoint has gone through",
@@ -52448,6 +54968,62 @@ MIRT__LIB mirt_status mirt__fit_reopen(mirt__training_run *run) {
     }
     return status;
 }
+
+#endif /* MIRRORTRAIN_NO_TRAIN */
+
+#ifndef MIRT__ALONE
+
+/* >>section train/fit_files.c */
+
+/* Whether processes that train together see the files of the first one. */
+
+enum { MIRT__SEEN_PATH = 1024 };
+
+/* A file beside those that callbacks write; false: there is none. */
+static bool mirt__seen_begin(const mirt__fit *fit, mirt__file_writer *file) {
+    for (int i = 0; i < fit->told; i++) {
+        const mirt__readymade *ready = mirt__ready_of(fit->run.desc->callbacks[i]);
+        if (ready && ready->file && mirt__file_begin(file, ready->file) == MIRT_OK) return true;
+    }
+    return false;
+}
+
+/* The first process that does not see the file; 0: all do. */
+static int mirt__seen_by(mirt_strategy *s, const char *path) {
+    const mirt__peers *p = s->peers;
+    int other = 0;
+    char *seen = (char *)mirt__calloc((size_t)p->size, 1);
+    if (!seen) return 0;
+    seen[p->rank] = mirt__file_exists(path);
+    const bool told = mirt__peers_tell(s, seen, 1) == MIRT_OK;
+    for (int i = p->size - 1; told && i > 0; i--) other = seen[i] ? other : i;
+    mirt__free(seen);
+    return other;
+}
+
+MIRT__LIB void mirt__fit_look_for_files(const mirt__fit *fit) {
+    mirt_strategy *s = fit->run.model->strategy;
+    const mirt__peers *p = s->peers;
+    mirt__error error;
+    mirt__file_writer file;
+    char path[MIRT__SEEN_PATH] = "";
+    mirt__error_get(&error);
+    const bool begun = p->rank == 0 && mirt__seen_begin(fit, &file);
+    if (begun && strlen(file.temporary) < sizeof path) memcpy(path, file.temporary, strlen(file.temporary) + 1);
+    const bool looks = mirt__peers_hear_first(s, path, sizeof path) == MIRT_OK && path[0];
+    const int other = looks ? mirt__seen_by(s, path) : 0;
+    if (other)
+        mirt__log(s, MIRT_LOG_INFO,
+                  "process %d (%s) does not see the files that process 0 (%s) writes, which is fine: process 0 reads "
+                  "checkpoints for all",
+                  other, p->engine->host(other), p->engine->host(0));
+    if (begun) mirt__file_abort(&file);
+    mirt__error_set(&error);
+}
+
+#endif /* MIRT__ALONE */
+
+#ifndef MIRRORTRAIN_NO_TRAIN
 
 /* >>section train/fit.c */
 
@@ -52515,7 +55091,9 @@ static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
         const mirt_callback *callback = run->desc->callbacks[i];
         if (moment == MIRT__TRAIN_BEGIN && fit->status == MIRT_OK) fit->told = i + 1;
         if (i >= fit->told) break; /* one before has failed to begin */
-        mirt__callback_fn fn = mirt__callback_at(callback, moment);
+        const mirt__readymade *ready = mirt__ready_of(callback);
+        const bool idle = ready && ready->logs && !mirt__writes_files(run->model->strategy);
+        mirt__callback_fn fn = idle ? NULL : mirt__callback_at(callback, moment);
         const uint32_t before = mirt__error_number();
         if (fn) mirt__take_answer(fit, callback, before, mirt__tell_one(fit, callback, fn));
     }
@@ -52602,7 +55180,7 @@ static bool mirt__max_steps_reached(const mirt__fit *fit) {
 
 /* Once a fit: from here on every weight is lost. */
 static void mirt__warn_of_nan(mirt__fit *fit, double loss) {
-    if (loss == loss || fit->warned) return;
+    if (loss == loss || fit->warned || !mirt__writes_files(fit->run.model->strategy)) return;
     fit->warned = true;
     mirt__log(fit->run.model->strategy, MIRT_LOG_WARNING,
               "the loss is not a number since step %lld: a lower learning rate may help, or the data holds NaN",
@@ -52635,10 +55213,26 @@ static mirt_status mirt__fit_next(mirt__fit *fit, mirt__batch *batch) {
     return status;
 }
 
+/* Whether training is to end by mirt_request_stop. Processes that train together go by what all of them know. */
+static bool mirt__fit_requested(const mirt__fit *fit) {
+    const mirt_model *model = fit->run.model;
+    const bool alone = !MIRT__PEERS(model->strategy);
+    return fit->requested || (alone && __atomic_load_n(&model->stop_requested, __ATOMIC_RELAXED));
+}
+
+static mirt_status mirt__fit_meet(mirt__fit *fit, mirt_status status) {
+    const mirt_model *model = fit->run.model;
+    bool asked = __atomic_load_n(&model->stop_requested, __ATOMIC_RELAXED);
+    if (!MIRT__PEERS(model->strategy)) return status;
+    status = mirt__meet_others(model->strategy, status, &asked);
+    fit->requested = fit->requested || asked;
+    return status;
+}
+
 /* Whether another batch is asked for behind the one under way, if nobody stops. */
 static bool mirt__fit_goes_on(const mirt__fit *fit) {
     const mirt_fit_desc *d = fit->run.desc;
-    return !__atomic_load_n(&fit->run.model->stop_requested, __ATOMIC_RELAXED) &&
+    return !mirt__fit_requested(fit) &&
            (d->steps_per_epoch < 1 || fit->run.event.batch + 1 < d->steps_per_epoch) &&
            (d->max_steps < 1 || fit->run.model->history.steps + 1 < d->max_steps);
 }
@@ -52671,7 +55265,7 @@ static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, d
     mirt__training_run *run = &fit->run;
     mirt_function *f = mirt__fit_prepared(fit, false);
     mirt__timing_phase(run->model, MIRT_PHASE_SCATTER);
-    if (!f || mirt__trainer_begin(f, batch) != MIRT_OK) return mirt_last_status();
+    if (!f || mirt__trainer_begin(f, batch, true) != MIRT_OK) return mirt_last_status();
     if (!run->model->history.steps) mirt__traps_in_batch(run->model, &f->spec, batch);
     mirt__timing_phase(run->model, MIRT_PHASE_LAUNCH);
     f->counted = true;
@@ -52680,7 +55274,9 @@ static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, d
     fit->feed.follows = mirt__fit_follows(fit, f);
     fit->feed.weighs = true;
     const double waited = mirt__timing_seconds(run->model, MIRT_PHASE_INPUT);
+    f->step.stop = __atomic_load_n(&run->model->stop_requested, __ATOMIC_RELAXED);
     if (mirt__feed_step(&fit->feed, f, mirt__fit_goes_on(fit)) != MIRT_OK) return mirt_last_status();
+    fit->requested = fit->requested || f->step.stop;
     run->event.input_seconds += mirt__timing_seconds(run->model, MIRT_PHASE_INPUT) - waited;
     f->guard = NULL;
     *loss = mirt__add_results(f, &run->sums);
@@ -52714,7 +55310,7 @@ static bool mirt__fit_tells_batches(const mirt__fit *fit) {
 
 /* Whether training ends here, as a callback or mirt_request_stop wants it. */
 static bool mirt__fit_stops(mirt__fit *fit) {
-    if (__atomic_load_n(&fit->run.model->stop_requested, __ATOMIC_RELAXED)) fit->asked = fit->run.stop = true;
+    if (mirt__fit_requested(fit)) fit->asked = fit->run.stop = true;
     return fit->run.stop;
 }
 
@@ -52725,7 +55321,8 @@ static mirt_status mirt__train_batches(void *arg) {
     mirt__batch batch;
     double loss = 0;
     mirt__fit_start_sums(fit);
-    mirt__feed_open(&fit->feed, model, run->train, fit->features[0], !mirt__fit_tells_batches(fit));
+    mirt__feed_open(&fit->feed, model, run->train, fit->features[0], mirt__fit_replicas(fit),
+                    !mirt__fit_tells_batches(fit));
     run->trained = false;
     run->event.batch = run->at.done;
     run->event.input_seconds = run->at.epoch_input_seconds;
@@ -52807,7 +55404,8 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
     if (run->stop) return MIRT_OK;
     if (fit->shows) mirt__progress_epoch(&fit->progress, model, epoch, run->event.epochs);
     if (mirt__train_epoch(fit) != MIRT_OK) return mirt_last_status();
-    if (run->desc->check_drift_every == 0 && mirt_check_drift(model) != MIRT_OK) return mirt_last_status();
+    if (fit->status == MIRT_OK && run->desc->check_drift_every == 0 && mirt_check_drift(model) != MIRT_OK)
+        return mirt_last_status();
     if (run->sums.count == 0 || fit->status != MIRT_OK) return run->at.opened = 0, MIRT_OK;
     mirt__set_logs(fit, false, 0);
     int every = run->desc->validation_freq > 0 ? run->desc->validation_freq : 1;
@@ -52827,7 +55425,8 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
 
 static mirt_status mirt__fit_run(mirt__fit *fit) {
     mirt__training_run *run = &fit->run;
-    mirt_status status = mirt__fit_prepare(fit);
+    if (MIRT__PEERS(run->model->strategy)) MIRT__PEERS(run->model->strategy)->left = false;
+    mirt_status status = mirt__fit_meet(fit, mirt__fit_prepare(fit));
     if (status != MIRT_OK) return status;
     run->event.model = run->model;
     run->event.epochs = run->desc->epochs > 0 ? run->desc->epochs : 1;
@@ -52838,9 +55437,12 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     run->event.initial_epoch = run->desc->initial_epoch;
     run->at.epoch = run->desc->initial_epoch;
     run->at.first_pass = run->model->epoch;
-    if (mirt__run_resume(run) != MIRT_OK) return mirt_last_status();
+    if (mirt__fit_meet(fit, mirt__run_resume(run)) != MIRT_OK) return mirt_last_status();
+    if (MIRT__PEERS(run->model->strategy) && mirt__fit_together(run->model, run->train, run->desc) != MIRT_OK)
+        return mirt_last_status();
     mirt__trap_random(run->model);
     mirt__tell(fit, MIRT__TRAIN_BEGIN);
+    if (MIRT__PEERS(run->model->strategy)) mirt__fit_look_for_files(fit);
     mirt__fit_stops(fit);
     for (int epoch = (int)run->at.epoch; epoch < run->event.epochs && status == MIRT_OK && !run->stop &&
                                          (run->at.opened || !mirt__max_steps_reached(fit));
@@ -52855,7 +55457,7 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
         run->model->history.images_per_second = (double)run->at.images / run->model->history.seconds;
     mirt__tell(fit, MIRT__TRAIN_END);
     if (fit->status != MIRT_OK) mirt__error_set(&fit->failure);
-    return fit->status;
+    return mirt__fit_meet(fit, fit->status);
 }
 
 /* The model's from now on, if it tells these classes apart; names that no file could hold are left out. */
@@ -53472,6 +56074,7 @@ static mirt_status mirt__checkpointer_follow(char *path, mirt__training_run *run
 static mirt_status mirt__checkpointer_probe(mirt__checkpointer *self, const mirt_event *event) {
     mirt__file_writer writer;
     if (mirt__pattern_write(self, event) != MIRT_OK) return mirt_last_status();
+    if (!mirt__writes_files(event->model->strategy)) return MIRT_OK;
     mirt_status status = mirt__make_directory_of(self->path.data);
     if (status == MIRT_OK) status = mirt__file_begin(&writer, self->path.data);
     if (status == MIRT_OK) mirt__file_abort(&writer);
@@ -53549,6 +56152,10 @@ static void mirt__files_own(mirt__checkpointer *self) {
     if (to) *to = 0;
 }
 
+static mirt_status mirt__checkpointer_remove(const char *path, const mirt_event *event) {
+    return mirt__writes_files(event->model->strategy) ? mirt__file_remove(path) : MIRT_OK;
+}
+
 /* Removes the oldest files if there are too many. */
 static void mirt__files_trim(mirt__checkpointer *self, const mirt_event *event) {
     int count = 0;
@@ -53556,7 +56163,7 @@ static void mirt__files_trim(mirt__checkpointer *self, const mirt_event *event) 
     for (; self->desc.keep && count > self->desc.keep; count--) {
         char *end = strchr(self->files, '\n');
         *end = 0;
-        if (mirt__file_remove(self->files) != MIRT_OK)
+        if (mirt__checkpointer_remove(self->files, event) != MIRT_OK)
             mirt__log(event->model->strategy, MIRT_LOG_WARNING, "%s: %s", self->watcher.who, mirt_last_error());
         memmove(self->files, end + 1, strlen(end + 1) + 1);
     }
@@ -53564,7 +56171,7 @@ static void mirt__files_trim(mirt__checkpointer *self, const mirt_event *event) 
 
 static int mirt__checkpointer_save(mirt__checkpointer *self, const mirt_event *event, bool whole) {
     if (mirt__pattern_write(self, event) != MIRT_OK) return MIRT_CALLBACK_FAILED;
-    if (mirt__make_directory_of(self->path.data) != MIRT_OK)
+    if (mirt__writes_files(event->model->strategy) && mirt__make_directory_of(self->path.data) != MIRT_OK)
         return MIRT_CALLBACK_FAILED; /* its name may contain placeholders */
     if (self->desc.keep && mirt__files_add(self, self->path.data) != MIRT_OK) return MIRT_CALLBACK_FAILED;
     self->last_step = event->model->step;
@@ -53628,7 +56235,7 @@ static int mirt__checkpointer_after(mirt__readymade *ready, const mirt_event *ev
     mirt__checkpointer *self = (mirt__checkpointer *)ready;
     if (moment == MIRT__TRAIN_END && self->directory && !self->keeps_backup &&
         mirt__pattern_write(self, NULL) == MIRT_OK)
-        mirt__file_remove(self->path.data);
+        mirt__checkpointer_remove(self->path.data, event);
     if (!mirt__checkpointer_due(self, event, moment)) return 0;
     if (self->desc.best_only &&
         !mirt__watcher_improved(&self->watcher, mirt_logs_value(event->logs, self->watcher.monitor)))
@@ -53681,7 +56288,8 @@ static mirt__checkpointer *mirt__checkpointer_new(const char *name, const char *
     ready->every = desc->every_steps;
     ready->base.train_begin = mirt__checkpointer_begin;
     ready->base.epoch_begin = mirt__checkpointer_epoch_begin;
-    if ((self->pattern = mirt__strdup(desc->path))) return self;
+    ready->file = self->pattern = mirt__strdup(desc->path);
+    if (self->pattern) return self;
     mirt_callback_destroy(&ready->base);
     return NULL;
 }
@@ -53899,7 +56507,9 @@ MIRT__LIB mirt__log_file *mirt__log_file_new(size_t size, const char *name, cons
     self->ready.release = mirt__log_file_release;
     self->ready.accepts = mirt__log_file_accepts;
     self->ready.sync = mirt__log_file_sync;
-    if ((self->path = mirt__strdup(path))) return self;
+    self->ready.logs = true;
+    self->ready.file = self->path = mirt__strdup(path);
+    if (self->path) return self;
     mirt_callback_destroy(&self->ready.base);
     return NULL;
 }
@@ -54121,7 +56731,8 @@ static mirt_status mirt__json_begin_line(mirt__json_logger *self, const mirt_eve
     mirt__json_int(line, "epochs", event->epochs);
     mirt__json_int(line, "batches", event->batches);
     mirt__json_int(line, "batch", event->batch_size);
-    mirt__json_int(line, "devices", mirt_num_devices(model->strategy));
+    mirt__json_int(line, "devices", model->strategy->all_devices);
+    if (MIRT__PEERS(model->strategy)) mirt__json_int(line, "processes", mirt_num_workers(model->strategy));
     mirt__json_int(line, "replicas", mirt_num_replicas(model->strategy));
     mirt__json_int(line, "threads", mirt_num_threads(model->strategy));
     mirt__text_add(line, ",\"seed\":%llu,\"dtype\":\"%s\",\"compile\":", (unsigned long long)model->strategy->seed,
@@ -54152,7 +56763,7 @@ static int mirt__json_go_on(const mirt_event *event, void *user) {
     mirt__json_number(line, "time", mirt__clock());
     mirt__json_int(line, "step", mirt_step(event->model));
     mirt__json_int(line, "epochs", event->epochs);
-    mirt__json_int(line, "devices", mirt_num_devices(event->model->strategy));
+    mirt__json_int(line, "devices", event->model->strategy->all_devices);
     return mirt__callback_result(mirt__json_line_end(self));
 }
 
@@ -54347,7 +56958,7 @@ static mirt_status mirt__board_hparams(mirt__tensorboard *self, const mirt_event
         {"batch_size", NULL, (double)event->batch_size},
         {"epochs", NULL, (double)event->epochs},
         {"seed", NULL, (double)model->strategy->seed},
-        {"devices", NULL, (double)mirt_num_devices(model->strategy)},
+        {"devices", NULL, (double)model->strategy->all_devices},
         {"replicas", NULL, (double)mirt_num_replicas(model->strategy)},
     };
     mirt__events *e = mirt__board_file(self, MIRT__BOARD_ROOT);
@@ -54571,6 +57182,7 @@ MIRT_API mirt_callback *mirt_tensorboard(const mirt_tensorboard_desc *desc) {
     self->ready.every = self->desc.update_freq;
     self->ready.release = mirt__board_release;
     self->ready.sync = mirt__board_sync;
+    self->ready.logs = true;
     base->train_begin = mirt__board_train_begin;
     base->batch_end = mirt__board_batch_end;
     base->test_end = mirt__board_test_end;

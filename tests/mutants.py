@@ -46,6 +46,10 @@ UPDATE = ["test_optimizers", "test_kernels", "test_splits", "test_mirrored", "te
 SIMULATED = ["sim/test_not_finite", "sim/test_float16", "sim/test_ahead", "sim/test_training", "sim/test_corners"]
 # File, the one that is compiled where it is not the file itself, functions (none: all), tests.
 SUBJECTS = (
+    ("src/group/tree.c", None, None, ["test_group"]),
+    ("src/group/sum.c", None, None, ["test_group"]),
+    ("src/group/gather.c", None, None, ["test_together"]),
+    ("src/train/together.c", None, None, ["test_together"]),
     ("src/mirror/replicas.c", None, None, PLAN),
     ("src/mirror/collective.c", None, None, PLAN),
     ("src/device/aggregate.c", None, None, PLAN),

@@ -164,12 +164,24 @@ static mirt_status reach_drift(mirt_strategy *s) {
     mirt_strategy_destroy(own);
     return mirt_last_status();
 }
+static mirt_status reach_worker(mirt_strategy *s) {
+    mirt_strategy_desc desc;
+    (void)s;
+    memset(&desc, 0, sizeof desc);
+    desc.kind = MIRT_MULTI_WORKER;
+    desc.silent = true;
+    setenv("OMPI_COMM_WORLD_SIZE", "2", 1); /* as if mpirun had started the program */
+    mirt_strategy *own = mirt_strategy_create(&desc);
+    unsetenv("OMPI_COMM_WORLD_SIZE");
+    return own ? MIRT_OK : mirt_last_status();
+}
 static mirt_status (*const reach[])(mirt_strategy *s) = {
     reach_ok,     reach_invalid, reach_shape,  reach_nomem,    reach_io,      reach_format, reach_not_found,
-    reach_device, reach_state,   reach_thread, reach_callback, reach_timeout, reach_drift};
+    reach_device, reach_state,   reach_thread, reach_callback, reach_timeout, reach_drift,
+    reach_worker};
 static const char *const causes[] = {"none",  "configuration", "configuration", "resources", "environment",
                                      "input", "configuration", "environment",   "bug",       "resources",
-                                     "bug",   "input",         "environment"};
+                                     "bug",   "input",         "environment",   "environment"};
 
 static void test_statuses(void) {
     mirt_strategy *strategy = make_strategy(1);

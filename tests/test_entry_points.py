@@ -13,6 +13,7 @@ FUNCTION = re.compile(r"^MIRT_API ([^;{]*?)\b(mirt_\w+)\(([^{;]*)\) \{(.*?)(?:^\
 # Of those that take a model, a strategy or a function, these may be called while another thread uses it, or call one that may not;
 # in the body of a function there is one thread alone.
 FREE = set("""
+    mirt_num_workers mirt_worker_index
     mirt_num_replicas mirt_num_devices mirt_num_threads mirt_model_by_name mirt_mobilenet_v2 mirt_resnet50 mirt_efficientnet_v2
     mirt_model_output mirt_step mirt_num_weights mirt_weight mirt_request_stop mirt_model_class_names mirt_replica_rows
     mirt_output_scores mirt_strategy_destroy mirt_model_destroy mirt_function_destroy mirt_get_learning_rate mirt_input
@@ -25,6 +26,7 @@ ALONE = set("""
     mirt_version mirt_status_text mirt_last_error mirt_last_status mirt_last_cause mirt_cause_text mirt_machine mirt_phase_name
     mirt_learning_rate_scheduler mirt_progbar_logger mirt_terminate_on_nan mirt_dataset_size mirt_dataset_batches mirt_dataset_workers
     mirt_set_class_names mirt_class_names mirt_dataset_file mirt_image_create mirt_image_free mirt_mirrored
+    mirt_multi_worker mirt_num_workers mirt_worker_index
     mirt_one_device mirt_central_storage mirt_num_replicas mirt_num_devices mirt_num_threads mirt_model_by_name mirt_mobilenet_v2
     mirt_resnet50 mirt_efficientnet_v2 mirt_layer_add_loss mirt_model_output mirt_step
     mirt_num_weights mirt_weight mirt_request_stop mirt_logs_value mirt_history_last mirt_assign mirt_function_result

@@ -332,13 +332,14 @@ static void refused(mirt_strategy *s, mirt_status status, const char *word) {
 }
 
 static void check_errors(void) {
-    refused(make_strategy((mirt_strategy_kind)3, MIRT_COLLECTIVE_AUTO, NULL, 0), MIRT_E_INVALID,
-            "mirt_strategy_create: invalid kind (3); it must be MIRT_MIRRORED, MIRT_ONE_DEVICE or "
-            "MIRT_CENTRAL_STORAGE");
+    refused(make_strategy((mirt_strategy_kind)4, MIRT_COLLECTIVE_AUTO, NULL, 0), MIRT_E_INVALID,
+            "mirt_strategy_create: invalid kind (4); it must be MIRT_MIRRORED, MIRT_ONE_DEVICE, "
+            "MIRT_CENTRAL_STORAGE or MIRT_MULTI_WORKER");
     refused(make_strategy((mirt_strategy_kind)-1, MIRT_COLLECTIVE_AUTO, NULL, 0), MIRT_E_INVALID,
             "invalid kind (-1)");
-    refused(make_strategy(MIRT_MIRRORED, (mirt_collective)5, NULL, 0), MIRT_E_INVALID,
-            "mirt_strategy_create: invalid collective (5); it must be one of mirt_collective");
+    refused(make_strategy(MIRT_MIRRORED, (mirt_collective)6, NULL, 0), MIRT_E_INVALID,
+            "mirt_strategy_create: invalid collective (6); it must be one of mirt_collective");
+    refused(make_strategy(MIRT_MIRRORED, MIRT_MPI_ALLREDUCE, NULL, 0), MIRT_E_INVALID, "is for MIRT_MULTI_WORKER");
     refused(make_strategy(MIRT_MIRRORED, MIRT_NCCL, NULL, 0), MIRT_E_INVALID, "NCCL joins GPUs");
     refused(make_strategy(MIRT_MIRRORED, (mirt_collective)-1, NULL, 0), MIRT_E_INVALID,
             "invalid collective (-1)");

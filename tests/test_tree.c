@@ -59,7 +59,7 @@ static mirt_strategy plan;
 static void make_plan(mirt_collective collective, int devices, int replicas) {
     memset(&plan, 0, sizeof plan);
     plan.collective = collective;
-    plan.num_devices = devices;
+    plan.num_devices = plan.all_devices = devices;
     plan.num_replicas = replicas;
 }
 

@@ -1,4 +1,4 @@
-/* Writes mirrortrain.h, mirrortrain.c and mirrortrain_cuda.cu from src/.
+/* Writes mirrortrain.h, mirrortrain.c, mirrortrain_cuda.cu and mirrortrain_mpi.c from src/.
 
        amalgamate [--check] SRC_DIR OUT_DIR
 
@@ -8,8 +8,10 @@
    included first. What stands before the line @IMPLEMENTATION is for backends too. Of the other files only #include "..." lines are changed: a file
    that stands earlier in the list is already there, a .inc file is copied in, and anything else is an
    error. The files between @WITHOUT MACRO and @END are left out where the program defines MACRO. Prototypes
-   of functions that MIRRORTRAIN_NO_TRAIN leaves out begin with MIRT__ABSENT_LIB in place of MIRT__LIB.
-   SRC_DIR/../LICENSE ends the header. SRC_DIR/cuda/FILES lists those of mirrortrain_cuda.cu.
+   of functions that MIRRORTRAIN_NO_TRAIN leaves out begin with MIRT__ABSENT_LIB in place of MIRT__LIB, those that
+   MIRT__ALONE leaves out with MIRT__TOGETHER_LIB.
+   SRC_DIR/../LICENSE ends the header. SRC_DIR/cuda/FILES lists those of mirrortrain_cuda.cu, and
+   SRC_DIR/mpi/FILES those of mirrortrain_mpi.c.
 
    --check compares with what is in OUT_DIR instead. Exit status: 0 ok, 1 stale or failed, 2 usage. */
 #include <errno.h>
@@ -198,9 +200,10 @@ static bool ends_in(const char *path, const char *suffix) {
     return a >= b && strcmp(path + a - b, suffix) == 0;
 }
 
-/* The functions that predict-only programs leave out. */
+/* The functions that predict-only programs, or those of one process, leave out. */
 static struct {
     char name[MAX_ABSENT][MAX_NAME_LENGTH];
+    bool together[MAX_ABSENT]; /* only for several processes */
     int count;
 } absent;
 
@@ -216,23 +219,25 @@ static bool library_function(const char *line, size_t size, char name[MAX_NAME_L
     return true;
 }
 
-static bool is_absent(const char *name) {
+/* What its prototype begins with in place of MIRT__LIB; NULL: it is never left out. */
+static const char *linkage_of(const char *name) {
     for (int i = 0; i < absent.count; i++) {
-        if (strcmp(absent.name[i], name) == 0) return true;
+        if (strcmp(absent.name[i], name) == 0) return absent.together[i] ? "MIRT__TOGETHER_LIB" : "MIRT__ABSENT_LIB";
     }
-    return false;
+    return NULL;
 }
 
 /* Notes the functions of a .c file. */
-static void find_absent(const char *src, const char *path) {
+static void find_absent(const char *src, const char *path, bool together) {
     char full[MAX_PATH_LENGTH], name[MAX_NAME_LENGTH];
     join(full, src, path);
     text t = read_existing(full);
     const char *cursor = t.data, *line;
     size_t size;
     while ((size = next_line(&cursor, &line)) > 0) {
-        if (!library_function(line, size, name) || is_absent(name)) continue;
+        if (!library_function(line, size, name) || linkage_of(name)) continue;
         if (absent.count == MAX_ABSENT) die("%s: more than %d functions; raise MAX_ABSENT", full, MAX_ABSENT);
+        absent.together[absent.count] = together;
         memcpy(absent.name[absent.count++], name, sizeof name);
     }
     free(t.data);
@@ -265,8 +270,8 @@ static void append_source(text *out, const char *src, const char *path, const so
             continue;
         }
         bool blank = is_blank(line, size);
-        if (library_function(line, size, target) && is_absent(target) && ends_in(path, ".h")) {
-            append_string(out, "MIRT__ABSENT_LIB");
+        if (library_function(line, size, target) && linkage_of(target) && ends_in(path, ".h")) {
+            append_string(out, linkage_of(target));
             append(out, line + 9, size - 9);
         } else if (!(blank && after_blank)) {
             append(out, line, size);
@@ -383,13 +388,13 @@ static text make_header(const char *src, const source_list *list) {
     return out;
 }
 
-/* The backend for GPUs: what cuda/FILES lists, after the header's part for backends. */
-static text make_cuda(const char *src, const source_list *header) {
+/* A file beside the header: what `files` lists, after the header's part for backends. */
+static text make_beside(const char *src, const source_list *header, const char *files) {
     static source_list list;
     text out = {0};
     list = *header;
     list.count = header->shared;
-    read_list(src, "cuda/FILES", &list);
+    read_list(src, files, &list);
     append_string(&out, "#define MIRRORTRAIN_BACKEND\n#include \"mirrortrain.h\"\n");
     append_sections(&out, src, &list, header->shared, list.count);
     append_license(&out, src);
@@ -421,15 +426,19 @@ int main(int argc, char **argv) {
     read_list(src, "FILES", &list);
     if (!list.shared) die("%s/FILES: has no line @IMPLEMENTATION", src);
     for (int i = list.shared; i < list.count; i++) {
-        bool training = strcmp(list.without[i], "MIRRORTRAIN_NO_TRAIN") == 0 ||
-                        strcmp(list.without[i], "MIRT__NO_IMAGE_DATASETS") == 0;
-        if (training && ends_in(list.path[i], ".c")) find_absent(src, list.path[i]);
+        const bool together = strcmp(list.without[i], "MIRT__ALONE") == 0;
+        bool leaves = together || strcmp(list.without[i], "MIRRORTRAIN_NO_TRAIN") == 0 ||
+                      strcmp(list.without[i], "MIRT__NO_IMAGE_DATASETS") == 0;
+        if (leaves && ends_in(list.path[i], ".c")) find_absent(src, list.path[i], together);
     }
-    text file[3] = {make_header(src, &list), {0}, make_cuda(src, &list)};
-    static const char *const name[3] = {"mirrortrain.h", "mirrortrain.c", "mirrortrain_cuda.cu"};
+    enum { FILES = 4 };
+    text file[FILES] = {make_header(src, &list), {0}, make_beside(src, &list, "cuda/FILES"),
+                        make_beside(src, &list, "mpi/FILES")};
+    static const char *const name[FILES] = {"mirrortrain.h", "mirrortrain.c", "mirrortrain_cuda.cu",
+                                            "mirrortrain_mpi.c"};
     append_string(&file[1], "#define MIRRORTRAIN_IMPLEMENTATION\n#include \"mirrortrain.h\"\n");
     const char *stale = NULL;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < FILES; i++) {
         char path[MAX_PATH_LENGTH];
         join(path, out, name[i]);
         if (!update(path, &file[i], check)) stale = name[i];

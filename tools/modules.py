@@ -25,8 +25,8 @@ import textwrap
 HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # The public API is below everything, and declares what all modules define.
 API = "api"
-# Has a list of its own; compiled apart from the rest, it sees what stands before this line of src/FILES.
-CUDA, SPLIT = "cuda", "@IMPLEMENTATION"
+# Have lists of their own; compiled apart from the rest, they see what stands before this line of src/FILES.
+BESIDE, SPLIT = ("cuda", "mpi"), "@IMPLEMENTATION"
 SOURCE = (".c", ".h", ".inc", ".cu", ".cuh")
 RECORD = "tests/module_counts.txt"
 PURPOSE = {
@@ -34,6 +34,7 @@ PURPOSE = {
     "base": "memory, errors, files, threads, clock",
     "kernels": "tensor arithmetic on CPU cores",
     "device": "the table that cores and GPUs fill",
+    "group": "sums over processes",
     "formats": "JSON, safetensors, PNG, event files",
     "images": "decoding and resizing",
     "data": "data sets, their stages and workers",
@@ -50,6 +51,7 @@ PURPOSE = {
     "callbacks": "Keras's callbacks",
     "models": "ready-made networks",
     "cuda": "GPU kernels and the device table of GPUs",
+    "mpi": "the engine that moves bytes between processes",
 }
 
 Reference = collections.namedtuple("Reference", "file kind name target")
@@ -114,6 +116,7 @@ class Sources:
         self.list = [path for path in listed(src, "FILES") if not re.match(r"base/\w+\.inc$|@", path)]
         self.text, self.uses, self.includes, self.macros = {}, {}, {}, {}
         self.home, self.declares = {}, collections.defaultdict(set)
+        self.weak = set()  # names that may be missing: whoever uses them does not depend on them
         for folder, _, names in os.walk(src):
             for name in names:
                 path = os.path.relpath(os.path.join(folder, name), src)
@@ -137,6 +140,7 @@ class Sources:
         raw = read(os.path.join(self.src, path))
         text = self.text[path] = plain(raw)
         here = os.path.dirname(path)
+        self.weak |= set(re.findall(r"(\w+)\([^()]*\)\s*MIRT__WEAK", text))
         self.includes[path] = {
             os.path.normpath(os.path.join(here, name)) for name in re.findall(r'^\s*#\s*include "([^"]+)"', raw, re.M)
         }
@@ -159,8 +163,8 @@ class Sources:
         lines = listed(self.src, "FILES")
         own = [module_of(path) for path in lines[lines.index(SPLIT) + 1 :] if path in self.text]
         shared = [module_of(path) for path in self.list if module_of(path) not in own]
-        between = [module for module in dict.fromkeys(shared + own) if module not in (API, CUDA)]
-        self.modules = [API] + between + [CUDA]
+        between = [module for module in dict.fromkeys(shared + own) if module not in (API, *BESIDE)]
+        self.modules = [API] + between + list(BESIDE)
         place = {}
         for number, path in enumerate(self.list):
             part = os.path.splitext(path)[0]
@@ -178,7 +182,7 @@ class Sources:
                 continue
             for name in sorted(self.uses[path]):
                 target = self.home.get(name)
-                if target and target != path:
+                if target and target != path and name not in self.weak:
                     yield Reference(path, "declares" if name in self.declares[path] else "uses", name, target)
 
 

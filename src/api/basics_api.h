@@ -24,7 +24,8 @@ MIRT__BEGIN_C
     X(MIRT_E_THREAD, "threads could not be started") \
     X(MIRT_E_CALLBACK, "code of the caller failed") \
     X(MIRT_E_TIMEOUT, "no progress within the time limit") \
-    X(MIRT_E_DRIFT, "copies of the weights differ")
+    X(MIRT_E_DRIFT, "copies of the weights differ") \
+    X(MIRT_E_WORKER, "another process is lost, or differs")
 
 typedef enum mirt_status {
 #define MIRT__STATUS_ENUM(code, text) code,

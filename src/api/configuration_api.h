@@ -4,7 +4,8 @@
 
 /* The implementation needs POSIX names (threads, clocks), which -std=c11 hides unless this
    macro stands before the first system header. */
-#if defined(MIRRORTRAIN_IMPLEMENTATION) && !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE)
+#if (defined(MIRRORTRAIN_IMPLEMENTATION) || defined(MIRRORTRAIN_BACKEND)) && \
+    !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE)
 #define _POSIX_C_SOURCE 200809L
 #endif
 
@@ -35,6 +36,20 @@
 #endif
 #if defined(MIRRORTRAIN_NO_CALLBACKS) || defined(MIRRORTRAIN_NO_IMAGES) || defined(MIRRORTRAIN_NO_MODELS)
 #define MIRT__PARTIAL_BUILD
+#endif
+
+/* Training in several processes is compiled by MPI's compiler (mpicc), which finds <mpi.h>, and where MIRRORTRAIN_MPI
+   is defined. Other programs train alone. */
+#ifndef MIRRORTRAIN_MPI
+#define MIRT__ALONE
+#ifdef __has_include
+#if __has_include(<mpi.h>)
+#undef MIRT__ALONE
+#endif
+#endif
+#endif
+#if defined(MIRRORTRAIN_NO_TRAIN) && !defined(MIRT__ALONE)
+#define MIRT__ALONE
 #endif
 
 #include <stdbool.h>

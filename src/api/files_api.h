@@ -71,7 +71,7 @@ typedef enum mirt_save_flags { MIRT_SAVE_ALL = 0, MIRT_SAVE_WEIGHTS_ONLY = 1 } m
    metadata. The same model gives the same bytes. Replaces `path` atomically. Code is not saved: of a schedule the rate
    in force is, and ops, layers, losses and metrics of your own are by their names. MIRT_E_STATE: not compiled, or a
    view (both fine with MIRT_SAVE_WEIGHTS_ONLY); MIRT_E_INVALID: the name is that of another format (mirt_save_check);
-   MIRT_E_IO. */
+   MIRT_E_IO. Of processes that train together (mirt_multi_worker) the first writes; the others return MIRT_OK. */
 MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_flags flags);
 /* Whether mirt_save accepts the name, before anything is trained: MIRT_E_INVALID for those that end as files of
    another format do, such as .keras, .h5, .onnx and .pt, and the error names the converter if there is one. Any

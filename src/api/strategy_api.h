@@ -21,20 +21,26 @@ typedef enum mirt_log_level { MIRT_LOG_ERROR, MIRT_LOG_WARNING, MIRT_LOG_INFO, M
    library. */
 typedef void (*mirt_log_fn)(mirt_log_level level, const char *text, void *user);
 
-/* Where weights live. Keras: tf.distribute's MirroredStrategy, OneDeviceStrategy, CentralStorageStrategy.
+/* Where weights live. Keras: tf.distribute's MirroredStrategy, OneDeviceStrategy, CentralStorageStrategy,
+   MultiWorkerMirroredStrategy.
    MIRT_MIRRORED: every device has its copy. MIRT_ONE_DEVICE: one device runs all replicas.
-   MIRT_CENTRAL_STORAGE: one copy that all devices read; bit-identical to MIRT_MIRRORED. */
-typedef enum mirt_strategy_kind { MIRT_MIRRORED = 0, MIRT_ONE_DEVICE, MIRT_CENTRAL_STORAGE } mirt_strategy_kind;
+   MIRT_CENTRAL_STORAGE: one copy that all devices read; bit-identical to MIRT_MIRRORED.
+   MIRT_MULTI_WORKER: the devices of all processes that mpirun started train together, bit-identical to MIRT_MIRRORED
+   with as many replicas. It needs mirrortrain_mpi.c on the compiler's command line; a process alone is
+   MIRT_MIRRORED. */
+typedef enum mirt_strategy_kind {
+    MIRT_MIRRORED = 0, MIRT_ONE_DEVICE, MIRT_CENTRAL_STORAGE, MIRT_MULTI_WORKER
+} mirt_strategy_kind;
 
 /* How the replicas' gradients meet (tf.distribute.CrossDeviceOps). MIRT_TREE: one fixed binary tree
    over replica numbers; the result does not depend on the number of devices. MIRT_RING: a
    reduce-scatter in ring order, device d's share of the elements summed over devices d + 1, d + 2,
    ..., d. MIRT_REDUCE_TO_ONE_DEVICE: the first device adds in device order and updates all weights.
-   Ring and one device give other roundings on other numbers of devices, and so does MIRT_NCCL: NCCL's own
-   all-reduce, between GPUs. */
+   Ring and one device give other roundings on other numbers of devices, and so do MIRT_NCCL, NCCL's own all-reduce
+   between GPUs, and MIRT_MPI_ALLREDUCE, that of MPI between processes: these add up the sums of processes' trees. */
 typedef enum mirt_collective {
     MIRT_COLLECTIVE_AUTO = 0, /* now MIRT_TREE: the same bits on any number of devices */
-    MIRT_TREE, MIRT_RING, MIRT_REDUCE_TO_ONE_DEVICE, MIRT_NCCL
+    MIRT_TREE, MIRT_RING, MIRT_REDUCE_TO_ONE_DEVICE, MIRT_NCCL, MIRT_MPI_ALLREDUCE
 } mirt_collective;
 
 /* Zero means default. */
@@ -45,7 +51,7 @@ typedef struct mirt_strategy_desc {
        environment's MIRT_DEVICES is "cpu", NULL means cores whatever there is; where it is "gpu", numbers mean so many
        GPUs, and no GPU is an error */
     const char *devices;
-    int replicas;        /* logical replicas V; 0: one per device */
+    int replicas;        /* logical replicas V, of all processes; 0: one per device */
     int threads;         /* threads per device, if it is of cores; 0: the device's cores. The system places them on
                             cores */
     uint64_t seed;       /* of initial weights, dropout and shuffling */
@@ -70,6 +76,12 @@ typedef struct mirt_strategy_desc {
                             GPU */
     bool tf32;           /* GPUs multiply float32 numbers with 10 bits of mantissa (TF32): faster, with other
                             roundings */
+    /* What devices get of replicas and rows, as "3,1": a number for each device of all processes, or for each process.
+       Any shares give the same bits. NULL: equal ones */
+    const char *shares;
+    /* Gradients are summed so many bytes at a time, between processes during the backward pass. 0: 25 MB in one
+       process, 2 MB between several */
+    int64_t bucket_bytes;
 } mirt_strategy_desc;
 
 /* Keras: tf.distribute.MirroredStrategy(devices). `devices` as in mirt_strategy_desc; desc NULL: all
@@ -80,6 +92,12 @@ MIRT_API mirt_strategy *mirt_mirrored(const char *devices);
    several. */
 MIRT_API mirt_strategy *mirt_one_device(const char *device);
 MIRT_API mirt_strategy *mirt_central_storage(const char *devices);
+/* Keras: tf.distribute.MultiWorkerMirroredStrategy. `devices` of this process. Every process calls it, and afterwards
+   the same functions in the same order. MIRT_E_WORKER: the processes do not find each other, or differ.
+   The first process (mirt_worker_index 0) writes all files of a fit, and logs to stderr, where the others show warnings
+   and errors alone; a log function of the program gets what every process has to say. Callbacks are called in every
+   process and have to take the same decisions. */
+MIRT_API mirt_strategy *mirt_multi_worker(const char *devices);
 MIRT_API mirt_strategy *mirt_strategy_create(const mirt_strategy_desc *desc);
 /* Destroys the strategy and the models still living in it. NULL is allowed. */
 MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy);
@@ -87,6 +105,14 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy);
 MIRT_API int mirt_num_replicas(const mirt_strategy *strategy);
 MIRT_API int mirt_num_devices(const mirt_strategy *strategy);
 MIRT_API int mirt_num_threads(const mirt_strategy *strategy);
+/* Processes that train together, and which of them this one is, from 0. */
+MIRT_API int mirt_num_workers(const mirt_strategy *strategy);
+MIRT_API int mirt_worker_index(const mirt_strategy *strategy);
+#ifndef MIRRORTRAIN_NO_TRAIN
+/* Waits for all of these processes. `status`: how the calling one fares; if it is not MIRT_OK in any of them, the
+   others get MIRT_E_WORKER, with the last error of the first such process. Returns `status` otherwise. */
+MIRT_API mirt_status mirt_barrier(mirt_strategy *strategy, mirt_status status);
+#endif
 /* Replaces the log sink; fn NULL is silent. */
 MIRT_API void mirt_set_log(mirt_strategy *strategy, mirt_log_fn fn, void *user);
 

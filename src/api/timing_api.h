@@ -40,7 +40,8 @@ MIRT_API const char *mirt_phase_name(mirt_phase phase);
 /* Traces what the strategy's devices do from now on, until mirt_trace_end writes `path` as trace-event JSON, for
    ui.perfetto.dev or chrome://tracing: a row per device, on it phases, and in these a slice for each operation, by its
    layer. `most_slices` bounds the memory (40 bytes each, at once; 0: 200,000): when they are used up the rest is left
-   out, and the file and the log say how many. MIRT_E_STATE, MIRT_E_INVALID, MIRT_E_IO, MIRT_E_NOMEM. */
+   out, and the file and the log say how many. Of several processes (mirt_multi_worker) the first traces its devices.
+   MIRT_E_STATE, MIRT_E_INVALID, MIRT_E_IO, MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_trace_begin(mirt_strategy *strategy, const char *path, int64_t most_slices);
 /* What was at `path` stays unless all is written. The trace is over even so. Destroying the strategy ends it without a
    file. */

@@ -42,7 +42,8 @@ static mirt_cause mirt__cause_of(mirt_status status) {
     case MIRT_E_IO:
     case MIRT_E_DEVICE:
     case MIRT_E_TIMEOUT:
-    case MIRT_E_DRIFT: return MIRT_CAUSE_ENVIRONMENT;
+    case MIRT_E_DRIFT:
+    case MIRT_E_WORKER: return MIRT_CAUSE_ENVIRONMENT;
     case MIRT_E_NOMEM:
     case MIRT_E_THREAD: return MIRT_CAUSE_RESOURCES;
     case MIRT_E_STATE:
@@ -198,3 +199,9 @@ static double mirt__seconds(clockid_t clock) {
 MIRT__LIB double mirt__now(void) { return mirt__seconds(CLOCK_MONOTONIC); }
 
 MIRT__LIB double mirt__clock(void) { return mirt__seconds(CLOCK_REALTIME); }
+
+MIRT__LIB int64_t mirt__share(int64_t total, int64_t shares, int64_t index, int64_t *first) {
+    int64_t each = total / shares, extra = total % shares;
+    *first = index * each + (index < extra ? index : extra);
+    return each + (index < extra);
+}

@@ -45,6 +45,19 @@
 #define MIRT__ABSENT_LIB MIRT__LIB
 #endif
 
+/* What only several processes that train together run: likewise, in a program of one process (MIRT__ALONE). */
+#ifdef MIRT__ALONE
+#define MIRT__TOGETHER false
+#define MIRT__TOGETHER_ONLY static inline
+#define MIRT__TOGETHER_ONLY_LIB static inline
+#define MIRT__TOGETHER_LIB extern
+#else
+#define MIRT__TOGETHER true
+#define MIRT__TOGETHER_ONLY static
+#define MIRT__TOGETHER_ONLY_LIB MIRT__LIB
+#define MIRT__TOGETHER_LIB MIRT__LIB
+#endif
+
 #define MIRT__PRINTF(text, first) __attribute__((format(printf, text, first)))
 
 #if defined(MIRRORTRAIN_MALLOC) && defined(MIRRORTRAIN_FREE)
@@ -160,6 +173,9 @@ MIRT__LIB void *mirt__pool_alloc(mirt__pool *pool, size_t bytes); /* zeroed */
 MIRT__LIB char *mirt__pool_strdup(mirt__pool *pool, const char *text);
 MIRT__LIB char *mirt__pool_print(mirt__pool *pool, const char *format, ...) MIRT__PRINTF(2, 3);
 MIRT__LIB void mirt__pool_free(mirt__pool *pool);
+
+/* Balanced, contiguous shares: the first (total % shares) get one more. */
+MIRT__LIB int64_t mirt__share(int64_t total, int64_t shares, int64_t index, int64_t *first);
 
 /* Monotonic seconds, and seconds since 1970. */
 MIRT__LIB double mirt__now(void);

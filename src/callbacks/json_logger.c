@@ -83,7 +83,8 @@ static mirt_status mirt__json_begin_line(mirt__json_logger *self, const mirt_eve
     mirt__json_int(line, "epochs", event->epochs);
     mirt__json_int(line, "batches", event->batches);
     mirt__json_int(line, "batch", event->batch_size);
-    mirt__json_int(line, "devices", mirt_num_devices(model->strategy));
+    mirt__json_int(line, "devices", model->strategy->all_devices);
+    if (MIRT__PEERS(model->strategy)) mirt__json_int(line, "processes", mirt_num_workers(model->strategy));
     mirt__json_int(line, "replicas", mirt_num_replicas(model->strategy));
     mirt__json_int(line, "threads", mirt_num_threads(model->strategy));
     mirt__text_add(line, ",\"seed\":%llu,\"dtype\":\"%s\",\"compile\":", (unsigned long long)model->strategy->seed,
@@ -114,7 +115,7 @@ static int mirt__json_go_on(const mirt_event *event, void *user) {
     mirt__json_number(line, "time", mirt__clock());
     mirt__json_int(line, "step", mirt_step(event->model));
     mirt__json_int(line, "epochs", event->epochs);
-    mirt__json_int(line, "devices", mirt_num_devices(event->model->strategy));
+    mirt__json_int(line, "devices", event->model->strategy->all_devices);
     return mirt__callback_result(mirt__json_line_end(self));
 }
 

@@ -45,7 +45,9 @@ MIRT__LIB mirt__log_file *mirt__log_file_new(size_t size, const char *name, cons
     self->ready.release = mirt__log_file_release;
     self->ready.accepts = mirt__log_file_accepts;
     self->ready.sync = mirt__log_file_sync;
-    if ((self->path = mirt__strdup(path))) return self;
+    self->ready.logs = true;
+    self->ready.file = self->path = mirt__strdup(path);
+    if (self->path) return self;
     mirt_callback_destroy(&self->ready.base);
     return NULL;
 }

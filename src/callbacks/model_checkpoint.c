@@ -166,6 +166,7 @@ static mirt_status mirt__checkpointer_follow(char *path, mirt__training_run *run
 static mirt_status mirt__checkpointer_probe(mirt__checkpointer *self, const mirt_event *event) {
     mirt__file_writer writer;
     if (mirt__pattern_write(self, event) != MIRT_OK) return mirt_last_status();
+    if (!mirt__writes_files(event->model->strategy)) return MIRT_OK;
     mirt_status status = mirt__make_directory_of(self->path.data);
     if (status == MIRT_OK) status = mirt__file_begin(&writer, self->path.data);
     if (status == MIRT_OK) mirt__file_abort(&writer);
@@ -243,6 +244,10 @@ static void mirt__files_own(mirt__checkpointer *self) {
     if (to) *to = 0;
 }
 
+static mirt_status mirt__checkpointer_remove(const char *path, const mirt_event *event) {
+    return mirt__writes_files(event->model->strategy) ? mirt__file_remove(path) : MIRT_OK;
+}
+
 /* Removes the oldest files if there are too many. */
 static void mirt__files_trim(mirt__checkpointer *self, const mirt_event *event) {
     int count = 0;
@@ -250,7 +255,7 @@ static void mirt__files_trim(mirt__checkpointer *self, const mirt_event *event) 
     for (; self->desc.keep && count > self->desc.keep; count--) {
         char *end = strchr(self->files, '\n');
         *end = 0;
-        if (mirt__file_remove(self->files) != MIRT_OK)
+        if (mirt__checkpointer_remove(self->files, event) != MIRT_OK)
             mirt__log(event->model->strategy, MIRT_LOG_WARNING, "%s: %s", self->watcher.who, mirt_last_error());
         memmove(self->files, end + 1, strlen(end + 1) + 1);
     }
@@ -258,7 +263,7 @@ static void mirt__files_trim(mirt__checkpointer *self, const mirt_event *event) 
 
 static int mirt__checkpointer_save(mirt__checkpointer *self, const mirt_event *event, bool whole) {
     if (mirt__pattern_write(self, event) != MIRT_OK) return MIRT_CALLBACK_FAILED;
-    if (mirt__make_directory_of(self->path.data) != MIRT_OK)
+    if (mirt__writes_files(event->model->strategy) && mirt__make_directory_of(self->path.data) != MIRT_OK)
         return MIRT_CALLBACK_FAILED; /* its name may contain placeholders */
     if (self->desc.keep && mirt__files_add(self, self->path.data) != MIRT_OK) return MIRT_CALLBACK_FAILED;
     self->last_step = event->model->step;
@@ -322,7 +327,7 @@ static int mirt__checkpointer_after(mirt__readymade *ready, const mirt_event *ev
     mirt__checkpointer *self = (mirt__checkpointer *)ready;
     if (moment == MIRT__TRAIN_END && self->directory && !self->keeps_backup &&
         mirt__pattern_write(self, NULL) == MIRT_OK)
-        mirt__file_remove(self->path.data);
+        mirt__checkpointer_remove(self->path.data, event);
     if (!mirt__checkpointer_due(self, event, moment)) return 0;
     if (self->desc.best_only &&
         !mirt__watcher_improved(&self->watcher, mirt_logs_value(event->logs, self->watcher.monitor)))
@@ -375,7 +380,8 @@ static mirt__checkpointer *mirt__checkpointer_new(const char *name, const char *
     ready->every = desc->every_steps;
     ready->base.train_begin = mirt__checkpointer_begin;
     ready->base.epoch_begin = mirt__checkpointer_epoch_begin;
-    if ((self->pattern = mirt__strdup(desc->path))) return self;
+    ready->file = self->pattern = mirt__strdup(desc->path);
+    if (self->pattern) return self;
     mirt_callback_destroy(&ready->base);
     return NULL;
 }

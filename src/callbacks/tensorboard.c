@@ -95,7 +95,7 @@ static mirt_status mirt__board_hparams(mirt__tensorboard *self, const mirt_event
         {"batch_size", NULL, (double)event->batch_size},
         {"epochs", NULL, (double)event->epochs},
         {"seed", NULL, (double)model->strategy->seed},
-        {"devices", NULL, (double)mirt_num_devices(model->strategy)},
+        {"devices", NULL, (double)model->strategy->all_devices},
         {"replicas", NULL, (double)mirt_num_replicas(model->strategy)},
     };
     mirt__events *e = mirt__board_file(self, MIRT__BOARD_ROOT);
@@ -319,6 +319,7 @@ MIRT_API mirt_callback *mirt_tensorboard(const mirt_tensorboard_desc *desc) {
     self->ready.every = self->desc.update_freq;
     self->ready.release = mirt__board_release;
     self->ready.sync = mirt__board_sync;
+    self->ready.logs = true;
     base->train_begin = mirt__board_train_begin;
     base->batch_end = mirt__board_batch_end;
     base->test_end = mirt__board_test_end;

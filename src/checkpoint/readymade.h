@@ -60,6 +60,8 @@ typedef struct mirt__readymade {
     mirt_status (*accepts)(const struct mirt__readymade *self, const mirt__ready_state *state);
     /* Brings files whose lengths are in its state to the disk, before a checkpoint says what these are. May be NULL. */
     mirt_status (*sync)(struct mirt__readymade *self);
+    bool logs;           /* all that it does is to write files: processes that write none go without it */
+    const char *file;    /* that it writes, or a pattern; or NULL */
     bool shows_progress; /* fit shows none then */
     int64_t every; /* it reads weights or writes files after each step whose number is a multiple; 0: after none */
     const char *restores; /* the directory whose checkpoint the fit goes on from, or NULL */

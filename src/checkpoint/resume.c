@@ -176,14 +176,17 @@ static mirt_status mirt__run_check_names(const mirt__training_run *run) {
 MIRT__LIB mirt_status mirt__run_resume(mirt__training_run *run) {
     mirt__safetensors file;
     const char *path = run->desc->resume;
-    bool found;
+    mirt_strategy *strategy = run->model->strategy;
+    mirt_status status = MIRT_OK;
+    bool found = false;
     if (mirt__run_check_names(run) != MIRT_OK) return mirt_last_status();
     for (int i = 0; !path && i < mirt__num_callbacks(run); i++) {
         const mirt__readymade *ready = mirt__ready_of(run->desc->callbacks[i]);
         path = ready ? ready->restores : NULL;
     }
     if (!path) return MIRT_OK;
-    mirt_status status = mirt__resume_open(run, path, &file, &found);
+    if (mirt__writes_files(strategy)) status = mirt__resume_open(run, path, &file, &found);
+    if (MIRT__PEERS(strategy)) status = mirt__resume_together(strategy, status, &file, &found);
     if (status != MIRT_OK || !found) return status;
     status = mirt__run_resume_file(run, &file);
     mirt__safetensors_close(&file);

@@ -358,6 +358,7 @@ static mirt_status mirt__run_read_kept(mirt__run_state *r, const char *label, mi
 static mirt_status mirt__run_read_callback(mirt__run_state *r, int i, const mirt__json *state, const char *label) {
     const mirt__readymade *ready = mirt__ready_of(r->run->desc->callbacks[i]);
     mirt__loaded_callback *out = &r->callback[i];
+    if (ready && ready->logs && !mirt__writes_files(r->run->model->strategy)) return MIRT_OK;
     out->text = state->string;
     if (!ready) return MIRT_OK;
     if (mirt__ready_parse(ready, state->string, &out->state) != MIRT_OK) return mirt__fail_at("the state of %s", label);

@@ -98,6 +98,11 @@ MIRT__LIB int64_t mirt__run_saved(mirt__training_run *run);
 /* Room for the logs of `need` epochs: for a usual number of epochs all of it at the beginning. */
 MIRT__LIB mirt_status mirt__history_reserve(mirt__training_run *run, int need);
 
+/* --- resume_together.c --- */
+/* Where processes train together: what the first one has found and opened, or why it could not, becomes that of all. */
+MIRT__LIB mirt_status mirt__resume_together(mirt_strategy *strategy, mirt_status status, mirt__safetensors *file,
+                                            bool *found);
+
 /* --- resume.c --- */
 /* Goes on from the checkpoint that the fit was asked to, if it was and there is one. Nothing is changed after a
    failure: of callbacks whose states cannot be told apart, too. */

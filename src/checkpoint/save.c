@@ -108,7 +108,7 @@ MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_fl
         return mirt__fail(MIRT_E_STATE, "mirt_save: a view of %s is saved as weights alone; save %s itself",
                           model->name, model->name);
     mirt_status status = mirt__model_materialize(model);
-    if (status == MIRT_OK) status = mirt__save_any(model, path, whole, &s);
+    if (status == MIRT_OK && mirt__writes_files(model->strategy)) status = mirt__save_any(model, path, whole, &s);
     mirt__text_free(&s.architecture);
     mirt__text_free(&s.compile);
     mirt__text_free(&s.training);

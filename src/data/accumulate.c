@@ -12,6 +12,7 @@ static mirt_status mirt__accumulate_fill(mirt_dataset *dataset, mirt__slot *out)
         mirt_status status = mirt__slot_pull(&part, dataset->source);
         if (status != MIRT_OK) return status;
         if (part.rows == 0) break;
+        if (i == 0) out->first = part.first;
         out->rows += part.rows;
     }
     return MIRT_OK;

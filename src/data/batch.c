@@ -61,16 +61,101 @@ static mirt_status mirt__batch_run(mirt_dataset *dataset, int64_t most, bool tur
     return MIRT_OK;
 }
 
+/* >>parts of batches */
+
+MIRT__LIB void mirt__part_rows(const mirt__data_part *part, int64_t rows, int64_t *begin, int64_t *end) {
+    *begin = 0;
+    *end = rows;
+    if (!part->of) return;
+    mirt__share(rows, part->of, part->begin, begin);
+    mirt__share(rows, part->of, part->end, end);
+}
+
+/* The samples of a batch that this process makes. */
+static mirt__sample_range mirt__batch_own(const mirt_dataset *dataset, const mirt__sample_range *all) {
+    mirt__sample_range own = *all;
+    if (!dataset->part.of) return own;
+    const int64_t step = dataset->spec.batch * dataset->part_batches, start = all->first / step * step,
+                  left = dataset->spec.samples - start, last = all->first + all->count;
+    int64_t begin, end;
+    mirt__part_rows(&dataset->part, left < step ? left : step, &begin, &end);
+    own.first = start + begin > all->first ? start + begin : all->first;
+    if (own.first > last) own.first = last;
+    own.count = (start + end < last ? start + end : last) - own.first;
+    if (own.count < 0) own.count = 0;
+    return own;
+}
+
+/* Asks the workers for samples of a batch, which begins in `slot`. */
+static bool mirt__batch_request(mirt_dataset *dataset, mirt__slot *slot, const mirt__sample_range *run, bool ahead) {
+    const mirt__sample_range own = mirt__batch_own(dataset, run);
+    const int64_t before = own.first - run->first;
+    mirt__slot part = *slot;
+    slot->first = run->first;
+    for (int f = 0; f < dataset->spec.num_fields; f++)
+        part.field[f] = (char *)slot->field[f] + (size_t)before * dataset->spec.field[f].bytes;
+    part.index = slot->index + before;
+    return mirt__workers_ask(dataset->worker_pool, &part, own.first, own.count, ahead);
+}
+
+/* Fills the part of a batch. */
+MIRT__TOGETHER_ONLY mirt_status mirt__batch_part(mirt_dataset *dataset, mirt__slot *out) {
+    mirt__sample_range *rest = &((mirt__batch_dataset *)dataset)->rest, all;
+    int64_t made;
+    if (!mirt__workers_asked(dataset->worker_pool)) {
+        mirt_status status = rest->count ? MIRT_OK : mirt__batch_run(dataset, dataset->spec.batch, true, rest);
+        out->rows = rest->count;
+        if (status != MIRT_OK || rest->count == 0) return status;
+        mirt__batch_request(dataset, out, rest, false);
+        rest->count = 0;
+    } else {
+        out->rows = dataset->spec.batch;
+    }
+    all.first = out->first;
+    all.count = out->rows;
+    const mirt__sample_range own = mirt__batch_own(dataset, &all);
+    for (int64_t i = all.first; i < all.first + all.count; i++) {
+        if (i >= own.first && i < own.first + own.count) continue;
+        const mirt_status status = mirt__workers_index(dataset->worker_pool, i, &out->index[i - all.first]);
+        if (status != MIRT_OK) out->index[i - all.first] = 0; /* its owner will say so */
+    }
+    return mirt__workers_finish(dataset->worker_pool, true, &made);
+}
+
+MIRT__TOGETHER_ONLY_LIB void mirt__dataset_set_part(mirt_dataset *dataset, const mirt__data_part *part) {
+    const bool skips = dataset->skips;
+    int64_t batches = 1;
+    for (; dataset->joins > 0; dataset = dataset->source) batches *= dataset->joins;
+    if (dataset->joins == 0 || dataset->stage->fill != mirt__batch_fill || !dataset->source->stage->make ||
+        dataset->source->run || (batches > 1 && skips))
+        return;
+    dataset->next_part = *part;
+    dataset->part_batches = batches;
+}
+
+MIRT__TOGETHER_ONLY_LIB const mirt__data_part *mirt__dataset_part(const mirt_dataset *dataset) {
+    while (dataset->joins > 0) dataset = dataset->source;
+    return &dataset->part;
+}
+
+MIRT__TOGETHER_ONLY_LIB mirt_status mirt__dataset_make_again(mirt_dataset *dataset, int64_t i, void *const *field,
+                                                        int64_t *index) {
+    while (dataset->joins > 0) dataset = dataset->source;
+    if (!dataset->work) {
+        __atomic_store_n(&dataset->work, mirt__work_create(), __ATOMIC_RELEASE);
+        if (!dataset->work) return MIRT_E_NOMEM;
+    }
+    return dataset->source->stage->make(dataset->source, i, dataset->work, field, index);
+}
+
 #ifndef MIRRORTRAIN_NO_THREADS
 
-MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot) {
+MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, mirt__slot *slot) {
     if (dataset->stage->fill != mirt__batch_fill || !dataset->worker_pool) return false;
     mirt__sample_range *rest = &((mirt__batch_dataset *)dataset)->rest;
     /* Samples that do not form a whole batch with the following ones are left to `fill`. */
     if (rest->count == 0 && mirt__batch_run(dataset, dataset->spec.batch, false, rest) != MIRT_OK) return false;
-    if (rest->count < dataset->spec.batch ||
-        !mirt__workers_ask(dataset->worker_pool, slot, rest->first, rest->count, true))
-        return false;
+    if (rest->count < dataset->spec.batch || !mirt__batch_request(dataset, slot, rest, true)) return false;
     rest->count = 0;
     return true;
 }
@@ -94,7 +179,7 @@ static mirt_status mirt__batch_made(mirt_dataset *dataset, mirt__slot *out) {
         for (int f = 0; f < dataset->spec.num_fields; f++)
             part.field[f] = (char *)out->field[f] + (size_t)out->rows * dataset->spec.field[f].bytes;
         part.index = out->index + out->rows;
-        mirt__workers_ask(dataset->worker_pool, &part, rest->first, rest->count, false);
+        mirt__batch_request(dataset, &part, rest, false);
         status = mirt__workers_finish(dataset->worker_pool, false, &part.rows);
         out->rows += part.rows;
         tried += rest->count;
@@ -105,6 +190,7 @@ static mirt_status mirt__batch_made(mirt_dataset *dataset, mirt__slot *out) {
 }
 
 static mirt_status mirt__batch_fill(mirt_dataset *dataset, mirt__slot *out) {
+    if (MIRT__TOGETHER && dataset->part.of) return mirt__batch_part(dataset, out);
     out->rows = 0;
     if (dataset->worker_pool) return mirt__batch_made(dataset, out);
     return dataset->source->stage->at ? mirt__batch_gather(dataset, out) : mirt__batch_collect(dataset, out);
@@ -151,6 +237,8 @@ static mirt_status mirt__batch_begin(mirt_dataset *dataset) {
     }
     const int64_t over = dataset->pass_over;
     dataset->pass_over = 0;
+    dataset->part = dataset->next_part;
+    memset(&dataset->next_part, 0, sizeof dataset->next_part);
     mirt_status status = mirt__dataset_begin_source(dataset);
     return status == MIRT_OK && over ? mirt__batch_pass_over(dataset, over * dataset->spec.batch) : status;
 }

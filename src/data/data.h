@@ -28,8 +28,25 @@ typedef struct mirt__batch {
     const void *field[MIRT__MAX_FIELDS]; /* dense [rows, ...] as in the spec; valid until the next call */
     int64_t rows;
     const int64_t *index; /* [rows] index of each sample in the first stage's data */
+    int64_t first;        /* of a part of a batch: the number of its first sample in this pass */
     bool same;            /* as mirt_data's */
+    bool met;             /* processes that train together have agreed on it; */
+    int64_t begin, end;   /* then these rows of x are there */
 } mirt__batch;
+
+/* The rows of a batch that this process makes: of the balanced shares of `of`, those from begin to before end. The rows
+   of others are left alone, but for their index, and skipped rows keep their places, with index MIRT__NO_INDEX. */
+typedef struct mirt__data_part {
+    int64_t of, begin, end; /* of 0: all rows, those that are skipped are closed up */
+} mirt__data_part;
+MIRT__LIB void mirt__part_rows(const mirt__data_part *part, int64_t rows, int64_t *begin, int64_t *end);
+/* Of the next pass. Nothing changes where samples cannot be made one without the others. */
+MIRT__TOGETHER_ONLY_LIB void mirt__dataset_set_part(mirt_dataset *dataset, const mirt__data_part *part);
+/* Of the pass under way. */
+MIRT__TOGETHER_ONLY_LIB const mirt__data_part *mirt__dataset_part(const mirt_dataset *dataset);
+/* Makes sample number `i` of the pass under way of a data set that makes parts. */
+MIRT__TOGETHER_ONLY_LIB mirt_status mirt__dataset_make_again(mirt_dataset *dataset, int64_t i, void *const *field,
+                                                        int64_t *index);
 
 MIRT__LIB const mirt__data_spec *mirt__dataset_spec(const mirt_dataset *dataset);
 /* Starts an epoch, also in the middle of one: the order depends on (seed, epoch). Loads and allocates only the first
@@ -72,6 +89,7 @@ typedef struct mirt__slot {
     void *field[MIRT__MAX_FIELDS];
     int64_t *index;
     int64_t rows; /* filled */
+    int64_t first; /* as a batch's */
 } mirt__slot;
 
 /* The buffers that one thread needs to make samples: one per stage, such as for a sample before it is mapped. */
@@ -85,6 +103,7 @@ MIRT__LIB void *mirt__work_room(mirt__work *work, const mirt_dataset *stage, siz
 
 /* Returned by `make`, and by `at` if the data set skips samples: leave this sample out. No error is set. */
 #define MIRT__SKIPPED MIRT__STATUS_COUNT
+#define MIRT__NO_INDEX INT64_MIN /* of a skipped row that keeps its place */
 
 /* The functions of a kind of stage; NULL if it does not have one, or the usual one. */
 typedef struct mirt__stage {
@@ -156,6 +175,8 @@ struct mirt_dataset {
     bool fed;         /* the consumer has not waited recently */
     int joins; /* batches of the previous stage per batch, if a pass can begin after some of them; -1: this is the batch
                   stage */
+    mirt__data_part part, next_part; /* of a batch stage, in this pass and the next */
+    int64_t part_batches; /* that make a step, whose rows have that part */
     int64_t pass_over; /* batches to skip when the next pass begins */
     const char *cost; /* name of the expensive work of this stage, for messages; NULL: cheap */
     bool kept;        /* samples of the previous stages are made once */
@@ -265,7 +286,7 @@ MIRT__LIB mirt_status mirt__prefetch_over(mirt_dataset **chain, int depth);
 #ifndef MIRRORTRAIN_NO_THREADS
 /* If `dataset` is a batch stage with workers, they start the next batch in the slot of a later `fill`, in the order of
    calls. */
-MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot);
+MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, mirt__slot *slot);
 #endif
 
 /* `at` of stages that have all samples in their slot: arrays, which have no indices there, caches, drawn digits. */

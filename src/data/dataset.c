@@ -298,6 +298,7 @@ MIRT__LIB void mirt__slot_give(const mirt__slot *slot, const mirt__data_spec *sp
         out->field[f] = (const char *)slot->field[f] + (size_t)row * spec->field[f].bytes;
     out->index = slot->index + row;
     out->rows = rows;
+    out->first = slot->first + row;
 }
 
 MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source) {
@@ -308,6 +309,7 @@ MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source) {
     status = mirt__dataset_next(source, &batch);
     if (status != MIRT_OK) return status;
     slot->rows = batch.rows;
+    slot->first = batch.first;
     if (batch.rows) mirt__slot_put(slot, &source->spec, 0, batch.field, batch.index, batch.rows);
     return MIRT_OK;
 }

@@ -337,6 +337,10 @@ MIRT__LIB mirt_status mirt__workers_begin(mirt_dataset *dataset) {
     return status;
 }
 
+MIRT__TOGETHER_ONLY_LIB mirt_status mirt__workers_index(mirt__worker_pool *pool, int64_t i, int64_t *index) {
+    return pool->source->stage->make(pool->source, i, pool->work, NULL, index);
+}
+
 MIRT__LIB bool mirt__workers_asked(const mirt__worker_pool *pool) {
     return pool->asked > pool->finished;
 }

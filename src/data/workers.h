@@ -30,10 +30,11 @@ MIRT__LIB void mirt__workers_drop(mirt__worker_pool *pool);
    False: too many requests. `ahead`: the caller does not wait for them yet. */
 MIRT__LIB bool mirt__workers_ask(mirt__worker_pool *pool, const mirt__slot *slot, int64_t first, int64_t count,
                                  bool ahead);
+/* The index of sample `i`, by the requesting thread. */
+MIRT__TOGETHER_ONLY_LIB mirt_status mirt__workers_index(mirt__worker_pool *pool, int64_t i, int64_t *index);
 MIRT__LIB bool mirt__workers_asked(const mirt__worker_pool *pool);
 /* Waits for the oldest request: all its samples in order without the skipped ones, or with `gaps` in their places, with
    index MIRT__NO_INDEX for skipped ones. The error is that of the first sample that failed. */
 MIRT__LIB mirt_status mirt__workers_finish(mirt__worker_pool *pool, bool gaps, int64_t *rows);
-#define MIRT__NO_INDEX INT64_MIN
 
 #endif

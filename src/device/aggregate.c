@@ -1,12 +1,6 @@
 #include "devices.h"
 /* Combines the replicas' values of a variable, such as moving averages, into one. */
 
-MIRT__LIB int64_t mirt__share(int64_t total, int64_t shares, int64_t index, int64_t *first) {
-    int64_t each = total / shares, extra = total % shares;
-    *first = index * each + (index < extra ? index : extra);
-    return each + (index < extra);
-}
-
 /* Number `i` of `active` values; a mean from differences to the first one: exactly that number when all are equal. */
 static mirt__real mirt__aggregate_number(mirt_aggregation kind, int active, const mirt__real *const *value,
                                          const int64_t *rows, double total, int64_t i) {

@@ -29,8 +29,6 @@ MIRT__LIB bool mirt__has_backend(void);
 MIRT__LIB const mirt__host *mirt__backend_host(void);
 
 /* --- aggregate.c --- */
-/* Balanced, contiguous shares: the first (total % shares) get one more. */
-MIRT__LIB int64_t mirt__share(int64_t total, int64_t shares, int64_t index, int64_t *first);
 /* One value of `count` elements from those of `active` replicas in their order, in double precision; `out` may be one
    of them. The mean of equal values is that value. NONE leaves `out` alone. */
 MIRT__LIB void mirt__aggregate(mirt_aggregation kind, int active, const mirt__real *const *value, const int64_t *rows,

@@ -94,6 +94,25 @@ static mirt_status mirt__drift_fail(const mirt_model *root, int device, int righ
                       root->variable[i].name, (long long)at, (double)have, (double)want);
 }
 
+/* Whether the copies of all processes are equal; those of each are. */
+MIRT__TOGETHER_ONLY mirt_status mirt__drift_of_peers(const mirt_model *root) {
+    mirt_strategy *s = root->strategy;
+    const mirt__peers *p = MIRT__PEERS(s);
+    uint64_t *hash = (uint64_t *)mirt__calloc((size_t)p->size, sizeof *hash);
+    if (!hash) return mirt_last_status();
+    hash[p->rank] = s->copy_hash[0];
+    mirt_status status = mirt__peers_tell(s, hash, sizeof *hash);
+    const int right = status == MIRT_OK ? mirt__drift_majority(hash, p->size) : 0;
+    for (int i = 0; i < p->size && status == MIRT_OK; i++) {
+        if (hash[i] != hash[right])
+            status = mirt__fail(MIRT_E_DRIFT, "after step %lld the weights of process %d (%s) differ from those of "
+                                              "process %d (%s)",
+                                (long long)root->step, i, p->engine->host(i), right, p->engine->host(right));
+    }
+    mirt__free(hash);
+    return status;
+}
+
 MIRT_API mirt_status mirt_check_drift(mirt_model *model) {
     MIRT__USE_MODEL(model, mirt_last_status());
     if (!model) return mirt__fail_missing(__func__, "model");
@@ -104,12 +123,14 @@ MIRT_API mirt_status mirt_check_drift(mirt_model *model) {
     if (s->running) return mirt__fail(MIRT_E_STATE, "mirt_check_drift: %s is in the middle of a step", model->name);
     memset(&drift, 0, sizeof drift);
     drift.root = mirt__root(model, NULL);
-    if (!drift.root->weight || copies < 2 || drift.root->weights_newer == MIRT__NEWER_HOST) return MIRT_OK;
+    if (!drift.root->weight || (copies < 2 && !MIRT__PEERS(s)) || drift.root->weights_newer == MIRT__NEWER_HOST)
+        return MIRT_OK;
     mirt_status status = mirt__on_devices(s, mirt__drift_hash, &drift);
     if (status == MIRT_OK && drift.status != MIRT_OK) mirt__error_set(&drift.error), status = mirt_last_status();
     const int right = status == MIRT_OK ? mirt__drift_majority(s->copy_hash, copies) : 0;
     for (int d = 0; d < copies && status == MIRT_OK; d++) {
         if (s->copy_hash[d] != s->copy_hash[right]) status = mirt__drift_fail(drift.root, d, right);
     }
+    if (MIRT__PEERS(s) && status == MIRT_OK) status = mirt__drift_of_peers(drift.root);
     return status;
 }

@@ -288,6 +288,29 @@ static mirt_status mirt__finders_open(mirt_function *f) {
     return MIRT_OK;
 }
 
+/* What a process says of numbers that are not finite; node -1: none of its replicas has made them. */
+typedef struct mirt__found_by {
+    int node;
+    char text[sizeof ((mirt_model *)NULL)->not_finite];
+} mirt__found_by;
+
+/* Every process takes the description of the one that found the first node. */
+MIRT__TOGETHER_ONLY void mirt__finders_agree(mirt_function *f, int node) {
+    mirt_strategy *s = f->model->strategy;
+    const mirt__peers *p = MIRT__PEERS(s);
+    mirt__found_by *all = (mirt__found_by *)mirt__calloc((size_t)p->size, sizeof *all), *best = NULL;
+    char *text = f->model->not_finite;
+    if (!all) return;
+    all[p->rank].node = node;
+    snprintf(all[p->rank].text, sizeof all->text, "%s", text);
+    const bool told = mirt__peers_tell(s, all, sizeof *all) == MIRT_OK;
+    for (int i = 0; i < p->size && told; i++) {
+        if (all[i].node >= 0 && (!best || all[i].node < best->node)) best = &all[i];
+    }
+    if (best) snprintf(text, sizeof f->model->not_finite, "%s", best->text);
+    mirt__free(all);
+}
+
 static void mirt__finders_close(mirt_function *f, int what, bool good) {
     const mirt_strategy *s = f->model->strategy;
     mirt__finder *finder = (mirt__finder *)(void *)f->step.look_user;
@@ -298,6 +321,7 @@ static void mirt__finders_close(mirt_function *f, int what, bool good) {
         if (finder[d].node >= 0 && (!first || finder[d].node < first->node)) first = &finder[d];
     }
     if (good) mirt__describe_not_finite(f, what, first, f->model->not_finite, sizeof f->model->not_finite);
+    if (good && MIRT__PEERS(s)) mirt__finders_agree(f, first ? first->node : -1);
     mirt__free(finder);
 }
 

@@ -33,6 +33,7 @@ MIRT_API mirt_status mirt_trace_begin(mirt_strategy *s, const char *path, int64_
     if (most_slices < 0 || most_slices > most)
         return mirt__fail(MIRT_E_INVALID, "mirt_trace_begin: %lld slices; 0 to %lld are possible",
                           (long long)most_slices, (long long)most);
+    if (!mirt__writes_files(s)) return MIRT_OK;
     if (s->running) return mirt__fail(MIRT_E_STATE, "mirt_trace_begin: a step is under way");
     if (s->trace)
         return mirt__fail(MIRT_E_STATE, "mirt_trace_begin: this strategy is being traced into %s", s->trace->file.path);
@@ -159,6 +160,7 @@ MIRT_API mirt_status mirt_trace_end(mirt_strategy *s) {
     mirt__text text;
     memset(&text, 0, sizeof text);
     if (!s) return mirt__fail_missing(__func__, "strategy");
+    if (!mirt__writes_files(s)) return MIRT_OK;
     if (!s->trace || s->running)
         return mirt__fail(MIRT_E_STATE,
                           s->trace ? "mirt_trace_end: a step is under way" : "mirt_trace_end: no trace was begun");

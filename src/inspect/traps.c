@@ -10,12 +10,13 @@ typedef enum mirt__trap {
     MIRT__TRAP_RANDOM = 16
 } mirt__trap;
 
-/* Whether it is the first time. */
+/* Whether it is the first time, and nobody else says the same: processes that train together have one model and the
+   same batches, but memory of their own. */
 static bool mirt__trap_first(const mirt_model *model, mirt__trap trap) {
     mirt_model *own = (mirt_model *)model;
     const bool first = !(own->traps & (unsigned)trap);
     own->traps |= (unsigned)trap;
-    return first;
+    return first && (trap == MIRT__TRAP_MEMORY || mirt__writes_files(model->strategy));
 }
 
 /* >>before fit */
@@ -149,7 +150,9 @@ static double mirt__trap_magnitude(const mirt__data_field *field, const void *da
 
 static void mirt__trap_scale(const mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch) {
     for (int i = 0; i < model->num_inputs; i++) {
-        const double most = mirt__trap_magnitude(&spec->field[i], batch->field[i], batch->rows);
+        const char *first = (const char *)batch->field[i] + (size_t)batch->begin * spec->field[i].bytes;
+        const int64_t rows = batch->met ? batch->end - batch->begin : batch->rows;
+        const double most = mirt__trap_magnitude(&spec->field[i], first, rows);
         const mirt__node *reader = most > 20 ? mirt__trap_reader(model, i) : NULL;
         if (!reader || !mirt__trap_first(model, MIRT__TRAP_SCALE)) continue;
         mirt__log(model->strategy, MIRT_LOG_WARNING,

@@ -38,6 +38,9 @@ MIRT__TRAINING void mirt__plan_tree(mirt__exchange *x, int device) {
             add = mirt__merge_parts(add, part_of, top, all.depth - 1);
         }
     }
+    x->adds = (int)(add - x->add);
+    x->left = all.depth;
+    memcpy(x->leaves, part_of, (size_t)all.depth * sizeof *part_of);
     mirt__merge_parts(add, part_of, all.depth - 1, 0);
 }
 
@@ -68,7 +71,8 @@ static const mirt__collective_row mirt__collectives[] = {
     {"tree", "the same bits on any number of devices", MIRT__TRAINING_ENTRY(mirt__plan_tree), false},
     {"ring", "every device adds its share in the order of its neighbors", MIRT__TRAINING_ENTRY(mirt__plan_ring), false},
     {"one device", "the first device adds and updates everything", MIRT__TRAINING_ENTRY(mirt__plan_one_device), true},
-    {"NCCL", "its own all-reduce, of which order it likes", MIRT__TRAINING_ENTRY(mirt__plan_tree), false}
+    {"NCCL", "its own all-reduce, of which order it likes", MIRT__TRAINING_ENTRY(mirt__plan_tree), false},
+    {"MPI_Allreduce", "MPI's own, of which order it likes", MIRT__TRAINING_ENTRY(mirt__plan_tree), false}
 };
 
 static const mirt__collective_row *mirt__collective_get(mirt_collective collective) {

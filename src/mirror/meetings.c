@@ -76,7 +76,9 @@ MIRT__LIB bool mirt__step_cut(mirt__step *step, int device, int cut) {
     int first, end = mirt__own_replicas(step, device, &first);
     mirt__cut_fetch(step, device, node, first, end);
     mirt__step_finish(step, device);
-    if (!mirt__step_meet(step, device, MIRT_PHASE_IMBALANCE, cut)) return false;
+    if (MIRT__PEERS(step->strategy) ? !mirt__peers_cut(step, device, cut)
+                                               : !mirt__step_meet(step, device, MIRT_PHASE_IMBALANCE, cut))
+        return false;
     mirt__step_mark(step, device, MIRT_PHASE_REDUCE, -1, cut);
     MIRT__TEST_POINT(MIRT__POINT_COLLECTIVE, device, (int)step->info.step);
     mirt__cut_compute(step, device, node, out);
@@ -148,7 +150,8 @@ MIRT__LIB mirt_status mirt__device_gradient(mirt__step *step, int device, int64_
     for (int64_t i = 0; i < count; i++) out[i] = 0;
     for (int p = x.parts - 1; p >= 0 && good; p--) {
         if (step->reduced ? p > 0 : x.device[p] != device) continue;
-        const mirt__real *part = mirt__gradient_at(step, device, step->reduced ? 0 : x.slot[p]) + at;
+        const mirt__real *part =
+            (step->reduced ? mirt__sum_at(step, device) : mirt__gradient_at(step, device, x.slot[p])) + at;
         s->backend->copy_out(s->device[device].handle, copy, part, (size_t)count * sizeof *copy);
         good = mirt__step_finish(step, device);
         for (int64_t i = 0; i < count; i++) out[i] = any ? (float)copy[i] + out[i] : (float)copy[i];

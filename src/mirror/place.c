@@ -20,6 +20,10 @@ MIRT__TRAINING_LIB mirt__real *mirt__gradient_at(const mirt__step *step, int dev
     return (mirt__real *)(void *)(step->strategy->block[device] + (size_t)slot * step->gradient_bytes);
 }
 
+MIRT__TRAINING_LIB mirt__real *mirt__sum_at(const mirt__step *step, int device) {
+    return mirt__gradient_at(step, MIRT__PEERS(step->strategy) ? 0 : device, 0);
+}
+
 static mirt__handle *mirt__device_of(const mirt__step *step, int device) {
     return step->strategy->device[device].handle;
 }
@@ -85,9 +89,14 @@ static mirt_status mirt__check_user_code(const mirt__step *step) {
 
 /* Rows of a batch that one device can have at most. */
 static int64_t mirt__device_rows_most(const mirt__step *step) {
-    const int devices = step->strategy->num_devices;
-    const int64_t replicas = (step->replicas + devices - 1) / devices, by_replicas = replicas * step->program.max_rows,
-                  by_rows = (step->max_rows + devices - 1) / devices;
+    const mirt_strategy *s = step->strategy;
+    const int64_t by_replicas = (int64_t)mirt__most_replicas(s, step->replicas) * step->program.max_rows;
+    int64_t by_rows = 0;
+    for (int d = 0; d < s->num_devices; d++) {
+        int64_t first;
+        const int64_t rows = mirt__device_share(s, step->max_rows, d, &first);
+        if (rows > by_rows) by_rows = rows;
+    }
     const int64_t most = by_replicas > by_rows ? by_replicas : by_rows;
     return most < step->max_rows ? most : step->max_rows;
 }
@@ -132,7 +141,7 @@ MIRT__LIB mirt_status mirt__step_needs(mirt__step *step) {
     const mirt__program *p = &step->program;
     mirt__layout *l = &step->needs;
     mirt__kernel_room room;
-    const size_t local = (size_t)((step->replicas + s->num_devices - 1) / s->num_devices);
+    const size_t local = (size_t)mirt__most_replicas(s, step->replicas);
     const size_t slots =
         MIRT__TRAINS && step->has_gradients ? (size_t)mirt__gradient_slots(s, step->replicas, p->num_cuts > 0) : 0;
     if (mirt__check_user_code(step) != MIRT_OK) return mirt_last_status();
@@ -165,7 +174,7 @@ MIRT__LIB mirt_status mirt__step_reserve(mirt__step *step) {
     const mirt_strategy *s = step->strategy;
     const int64_t most = step->program.max_rows;
     for (int d = 0; d < s->num_devices; d++) {
-        int64_t first, rows = mirt__share(step->rows, s->num_devices, d, &first);
+        int64_t first, rows = mirt__device_share(s, step->rows, d, &first);
         if (!step->by_replicas) mirt__step_measure(step, rows < most ? rows : rows % most);
     }
     for (int more = 0; more < 2 && step->by_replicas; more++)
@@ -199,14 +208,17 @@ MIRT__LIB void mirt__step_free(mirt__step *step) {
     mirt__free(step->ran);
     mirt__free(step->cut_values);
     mirt__free(step->clocks);
+    if (MIRT__PEERS(s)) mirt__peers_free(step);
     for (int d = 0; d < s->num_devices; d++) s->backend->forget(mirt__device_of(step, d), step->owner);
 }
 
 /* Results that are not batched have a place for every replica, and for every piece in which devices share rows. */
-MIRT__LIB int mirt__result_places(const mirt__step *step) { return step->replicas + 3 * step->strategy->num_devices; }
+MIRT__LIB int mirt__result_places(const mirt__step *step) {
+    return step->strategy->all_devices * mirt__device_pieces(step);
+}
 
 MIRT__LIB int mirt__device_pieces(const mirt__step *step) {
-    return (step->replicas + step->strategy->num_devices - 1) / step->strategy->num_devices + 2;
+    return mirt__most_replicas(step->strategy, step->replicas) + 2;
 }
 
 /* >>addresses */
@@ -241,7 +253,7 @@ MIRT__LIB char *mirt__states_of(const mirt__step *step, int device) {
 /* The rows that the device has of a batch of `rows`. */
 static int64_t mirt__device_rows(const mirt__step *step, int64_t rows, int device, int64_t *first) {
     const mirt_strategy *s = step->strategy;
-    if (!MIRT__TRAINS || !step->by_replicas) return mirt__share(rows, s->num_devices, device, first);
+    if (!MIRT__TRAINS || !step->by_replicas) return mirt__device_share(s, rows, device, first);
     int replica, count = mirt__device_replicas(s, step->replicas, device, &replica);
     int64_t end;
     mirt__share(rows, step->replicas, replica, first);
@@ -253,7 +265,7 @@ static int64_t mirt__device_rows(const mirt__step *step, int64_t rows, int devic
 static int64_t mirt__device_places(const mirt__step *step, int device, int64_t *first) {
     if (!MIRT__TRAINS || !step->by_replicas) {
         const int each = mirt__device_pieces(step);
-        *first = (int64_t)device * each;
+        *first = (int64_t)(step->strategy->first_device + device) * each;
         return each;
     }
     int begin, end = mirt__own_replicas(step, device, &begin);

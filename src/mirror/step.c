@@ -9,7 +9,7 @@ MIRT__TRAINING_LIB bool mirt__step_norms(const mirt__step *step) {
 
 /* Whether the sum has to be complete before the update, which otherwise adds up the partial sums itself. */
 MIRT__TRAINING bool mirt__step_sums_first(const mirt__step *step) {
-    return mirt__step_norms(step) || !step->strategy->able.shards;
+    return mirt__step_norms(step) || MIRT__PEERS(step->strategy) || !step->strategy->able.shards;
 }
 
 /* >>run */
@@ -70,9 +70,9 @@ MIRT__TRAINING bool mirt__run_segments(mirt__turn *t) {
 /* The device's rows, as many at a time as the program takes. */
 static bool mirt__run_pieces(mirt__turn *t) {
     mirt__step *step = t->step;
-    int place = t->device * mirt__device_pieces(step);
+    int place = (step->strategy->first_device + t->device) * mirt__device_pieces(step);
     mirt__bases bases;
-    int64_t first, rows = mirt__share(step->rows, step->strategy->num_devices, t->device, &first);
+    int64_t first, rows = mirt__device_share(step->strategy, step->rows, t->device, &first);
     mirt__device_bases(step, t->device, &bases);
     for (int64_t end = first + rows; first < end; first += rows) {
         rows = end - first < step->program.max_rows ? end - first : step->program.max_rows;
@@ -106,26 +106,29 @@ static bool mirt__run_all(mirt__step *step, int device) {
 
 MIRT__TRAINING_LIB void mirt__step_replicas(void *arg, int device) {
     mirt__step *step = (mirt__step *)arg;
-    if (mirt__run_all(step, device)) mirt__step_finish(step, device);
+    if (!mirt__run_all(step, device)) return;
+    mirt__step_finish(step, device);
+    if (MIRT__PEERS(step->strategy)) mirt__peers_tell_step(step, device);
 }
 
 /* >>reduce */
 
-/* The sum of all buckets on every device, once the devices have met. */
-MIRT__TRAINING void mirt__reduce_all(const mirt__step *step, int device) {
+/* The sum of all buckets on every device, once the devices have met. False: the devices timed out. */
+MIRT__TRAINING bool mirt__reduce_all(mirt__step *step, int device) {
     const mirt_strategy *s = step->strategy;
-    if (step->overlaps) return; /* it is on its way */
+    if (MIRT__PEERS(s)) return mirt__peers_reduce(step, device);
+    if (step->overlaps) return true; /* it is on its way */
     for (int i = step->program.mirrored; i < step->program.graph.count; i++) {
         const mirt__node *node = step->program.graph.node[i];
         if (node->op->reduces) mirt__step_reduce(step, device, &step->bucket[node->a.index]);
     }
     s->backend->reduced(s->device[device].handle);
+    return true;
 }
 
 MIRT__TRAINING_LIB void mirt__step_all_reduce(void *arg, int device) {
     mirt__step *step = (mirt__step *)arg;
-    mirt__reduce_all(step, device);
-    mirt__step_finish(step, device);
+    if (mirt__reduce_all(step, device)) mirt__step_finish(step, device);
 }
 
 /* The squares of all pieces of the sum, of which each device takes its share. False: it failed, or was given up. */
@@ -142,7 +145,7 @@ MIRT__TRAINING bool mirt__reduce_squares(mirt__step *step, int device) {
             piece[i].count = own[i].count;
             squares[i] = 0;
         }
-        s->backend->squares(s->device[device].handle, mirt__gradient_at(step, device, 0), piece, pieces, squares);
+        s->backend->squares(s->device[device].handle, mirt__sum_at(step, device), piece, pieces, squares);
         if (!mirt__step_finish(step, device)) break;
         for (int i = 0; i < pieces; i++) own[i].squares = squares[i];
     }
@@ -173,7 +176,7 @@ MIRT__TRAINING void mirt__apply_parts(const mirt__step *step, int device, mirt__
     const bool shards = s->able.shards;
     mirt__exchange x;
     u->parts = 1;
-    u->part[0] = mirt__gradient_at(step, device, 0);
+    u->part[0] = mirt__sum_at(step, device);
     u->copies = mirt__written_copies(s);
     for (int d = 0; d < u->copies; d++) u->weight[d] = (mirt__real *)(void *)step->weight[shards ? d : device];
     if (step->reduced || mirt__step_sums_first(step)) return;
@@ -228,7 +231,7 @@ MIRT__TRAINING_LIB void mirt__step_update(void *arg, int device) {
     const bool norms = mirt__step_norms(step), sums = step->num_ranges && !step->reduced && mirt__step_sums_first(step);
     mirt__step_mark(step, device, MIRT_PHASE_UPDATE, -1, -1);
     MIRT__TEST_POINT(MIRT__POINT_UPDATE, device, (int)step->info.step);
-    if (sums) mirt__reduce_all(step, device);
+    if (sums && !mirt__reduce_all(step, device)) return;
     mirt__step_gather_states(step, device);
     if (s->able.direct && (sums || (step->num_states && !s->able.in_place)) &&
         !mirt__step_meet_work(step, device, 1, MIRT_PHASE_REDUCE))
@@ -250,6 +253,7 @@ static bool mirt__step_ends(mirt__step *step, int device) {
     const bool updates = MIRT__TRAINS && mirt__step_updates(step);
     if (!step->holds && (step->check || !updates)) mirt__step_finish(step, device);
     if (step->check) __atomic_fetch_or(&step->not_finite, step->check(step->rule.user, device), __ATOMIC_ACQ_REL);
+    if (MIRT__PEERS(step->strategy) && !mirt__peers_tell_step(step, device)) return false;
     if (!MIRT__TRAINS || !updates) return true;
     if (!mirt__step_meet_work(step, device, 0, MIRT_PHASE_IMBALANCE)) return false;
     if (!__atomic_load_n(&step->failed, __ATOMIC_ACQUIRE) && !__atomic_load_n(&step->not_finite, __ATOMIC_ACQUIRE))

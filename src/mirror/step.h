@@ -46,6 +46,15 @@ typedef struct mirt__rule {
     void (*update)(void *user, const mirt__where *where, mirt__range range, mirt__update *update);
 } mirt__rule;
 
+/* How the processes sum the buckets. */
+typedef struct mirt__peer_plans {
+    int active; /* replicas that the plans are for */
+    int *begin; /* first replicas of processes */
+    mirt__group_plan *plan; /* [num_buckets]; one without elements is still to be made */
+    mirt__real *inbox;
+    int64_t inbox_elements;
+} mirt__peer_plans;
+
 typedef struct mirt__step {
     mirt_strategy *strategy;
     const void *owner;    /* what runs it; the devices' gradient buffers and captured work are told apart by it */
@@ -79,6 +88,7 @@ typedef struct mirt__step {
     bool *ran;            /* [max_rows + 1]: whether devices have run steps of that many rows; in place: NULL */
     mirt__real *cut_values; /* at a cut: of each replica cut_stride numbers, then as many of each device */
     size_t cut_stride;
+    mirt__peer_plans plans;
 
     /* the batch under way */
     int64_t rows;
@@ -97,6 +107,7 @@ typedef struct mirt__step {
     int (*check)(void *owner,
                  int device); /* NULL, or what of the device's results is not finite: then nothing is applied */
     int not_finite;       /* atomic: what `check` and the rule found */
+    bool stop;            /* training is to end: in this process, and when the replicas have run in any */
     void (*look)(void *user, const mirt__call *call, int node); /* NULL, or told of every node that has run, */
     char *look_user;      /* with this of the devices, */
     size_t look_bytes;    /* of this size each */
@@ -104,7 +115,7 @@ typedef struct mirt__step {
     const char *failed;   /* the node whose user code failed, */
     int failed_code;      /* and its code */
     int device_status;    /* atomic: of the first device that failed in this run, */
-    int device_failed;    /* and which it is */
+    int device_failed;    /* and which it is; -1: another process */
 } mirt__step;
 
 /* --- step.c: called by every device's thread inside mirt__on_devices --- */
@@ -150,6 +161,8 @@ MIRT__TRAINING_LIB int64_t mirt__replica_share(const mirt__step *step, int repli
 /* The replicas that have rows are the first ones; a device's are those from *first to before the result. */
 MIRT__TRAINING_LIB int mirt__active_replicas(const mirt__step *step);
 MIRT__TRAINING_LIB int mirt__own_replicas(const mirt__step *step, int device, int *first);
+/* Where `device` finds the gradients' sum once it is complete. */
+MIRT__TRAINING_LIB mirt__real *mirt__sum_at(const mirt__step *step, int device);
 /* The gradient buffer `slot` of `device`. */
 MIRT__TRAINING_LIB mirt__real *mirt__gradient_at(const mirt__step *step, int device, int slot);
 /* Fills `needs` for the recorded program, and checks that the devices can run it. */
@@ -193,6 +206,30 @@ MIRT__LIB void mirt__step_reduce(const mirt__step *step, int device, const mirt_
 MIRT__LIB void mirt__step_gather_states(const mirt__step *step, int device);
 /* `count` elements from `at` of the device's own gradient, or after the all-reduce of the sum of all. */
 MIRT__LIB mirt_status mirt__device_gradient(mirt__step *step, int device, int64_t at, int64_t count, float *out);
+
+/* --- peers_step.c: called by every device's thread where several processes train together. False: the devices
+   timed out, or a process is lost, which is kept for the caller. --- */
+/* When the replicas have run: every process gets the results and states of all, and learns what they found. */
+MIRT__LIB bool mirt__peers_tell_step(mirt__step *step, int device);
+/* At a cut: cut_values of all replicas. */
+MIRT__LIB bool mirt__peers_cut(mirt__step *step, int device, int cut);
+/* The sum of all gradients, in the first buffer of the first device. */
+MIRT__LIB bool mirt__peers_reduce(mirt__step *step, int device);
+MIRT__LIB void mirt__peers_free(mirt__step *step);
+/* The sum of one bucket, of which the devices of this process have their parts; false: *failure says why. */
+MIRT__LIB bool mirt__peers_sum(mirt__step *step, int bucket, mirt__engine_failure *failure);
+
+/* --- courier.c: sums buckets while backward runs --- */
+/* Whether there is one; it is made if not. */
+MIRT__LIB bool mirt__courier_ready(mirt_strategy *strategy);
+/* Before the devices run the step; false with the error set. */
+MIRT__LIB bool mirt__courier_begin(mirt__step *step);
+/* By each device: its gradients of the bucket are complete. */
+MIRT__LIB void mirt__courier_post(mirt__step *step, int bucket);
+/* By the first device: waits for the sums. False: *failure says why. */
+MIRT__LIB bool mirt__courier_await(mirt__step *step, mirt__engine_failure *failure);
+/* After the step; `given_up`: not all devices have posted all buckets. */
+MIRT__LIB void mirt__courier_end(mirt__step *step, bool given_up);
 
 /* --- waits.c: captured work, waits, clocks and failures of devices --- */
 /* The one call for clocks, trace and watchdog: `device` enters `phase` (of users, or of base/device_timeline.h), at

@@ -10,13 +10,17 @@ static void mirt__log_stderr(mirt_log_level level, const char *text, void *user)
     fprintf(stderr, level == MIRT_LOG_PROGRESS && text[0] == '\r' ? "%s" : "%s\n", text);
 }
 
+MIRT__LIB bool mirt__writes_files(const mirt_strategy *strategy) {
+    return !MIRT__PEERS(strategy) || MIRT__PEERS(strategy)->rank == 0;
+}
+
 MIRT__LIB bool mirt__log_is_users(const mirt_strategy *strategy) {
     return strategy->log && strategy->log != mirt__log_stderr;
 }
 
 MIRT__TRAINING_LIB int mirt__log_columns(const mirt_strategy *strategy) {
     enum { USUAL = 80 };
-    if (strategy->log != mirt__log_stderr || !isatty(2)) return 0;
+    if (strategy->log != mirt__log_stderr || !mirt__writes_files(strategy) || !isatty(2)) return 0;
 #ifdef TIOCGWINSZ
     struct winsize size;
     if (ioctl(2, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
@@ -41,13 +45,16 @@ static void mirt__log_write(void *arg) {
 MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, const char *format, ...) {
     mirt__log_line line;
     va_list args;
-    if (!strategy->log) return;
+    const bool other = strategy->log == mirt__log_stderr && !mirt__writes_files(strategy);
+    if (!strategy->log || (other && level > MIRT_LOG_WARNING)) return;
     line.strategy = strategy;
     line.level = level;
+    const size_t begin =
+        other ? (size_t)snprintf(line.text, sizeof line.text, "process %d: ", MIRT__PEERS(strategy)->rank) : 0;
     va_start(args, format);
     if (level == MIRT_LOG_PROGRESS)
         vsnprintf(line.text, sizeof line.text, format, args); /* it moves the cursor itself */
-    else mirt__vprint(line.text, sizeof line.text, format, args);
+    else mirt__vprint(line.text + begin, sizeof line.text - begin, format, args);
     va_end(args);
     if (strategy->log == mirt__log_stderr) mirt__log_write(&line);
     else mirt__on_caller(strategy, mirt__log_write, &line);
@@ -61,13 +68,22 @@ MIRT_API void mirt_set_log(mirt_strategy *strategy, mirt_log_fn fn, void *user) 
 }
 
 static mirt_status mirt__check_strategy(const mirt_strategy *s) {
+    if (MIRT__PEERS(s) && s->collective > MIRT_TREE && s->collective != MIRT_MPI_ALLREDUCE)
+        return mirt__fail(MIRT_E_INVALID, "several processes sum gradients by MIRT_TREE or MIRT_MPI_ALLREDUCE");
+    if (s->collective == MIRT_MPI_ALLREDUCE && s->kind != MIRT_MULTI_WORKER)
+        return mirt__fail(MIRT_E_INVALID, "MIRT_MPI_ALLREDUCE is for MIRT_MULTI_WORKER");
     if (s->kind == MIRT_ONE_DEVICE && s->num_devices > 1) {
         return mirt__fail(MIRT_E_INVALID, "a strategy of one device is given %d; name one, or take a mirrored strategy",
                           s->num_devices);
     }
-    if (s->num_replicas < s->num_devices) {
+    if (s->num_replicas < s->all_devices) {
         return mirt__fail(MIRT_E_INVALID, "%d replica%s on %d devices: every device needs at least one replica",
-                          s->num_replicas, s->num_replicas == 1 ? "" : "s", s->num_devices);
+                          s->num_replicas, s->num_replicas == 1 ? "" : "s", s->all_devices);
+    }
+    for (int d = 0; d < s->all_devices && s->share_before; d++) {
+        if (mirt__share_begin(s, s->num_replicas, d + 1) > mirt__share_begin(s, s->num_replicas, d)) continue;
+        return mirt__fail(MIRT_E_INVALID, "%d replicas in these shares leave none for device %d of %d: ask for more",
+                          s->num_replicas, d, s->all_devices);
     }
     if (s->num_replicas > MIRT__MAX_REPLICAS)
         return mirt__fail(MIRT_E_INVALID, "%d replicas asked for; at most %d work", s->num_replicas,
@@ -96,6 +112,7 @@ static mirt_status mirt__start_threads(mirt_strategy *s, int cores) {
 
 /* What became of the cores. */
 static void mirt__introduce_cores(const mirt_strategy *s, bool asked, int cores) {
+    if (MIRT__PEERS(s)) return; /* others may run on them */
     const int idle = cores - s->num_devices * s->threads;
     if (idle > 0 && asked) {
         mirt__log(s, MIRT_LOG_INFO, "%d of %d cores are left to others, as asked for", idle, cores);
@@ -126,15 +143,31 @@ static void mirt__introduce_devices(const mirt_strategy *s, const mirt__found *f
                  s->num_devices, several, names, s->threads, s->threads == 1 ? "" : "s", s->kernels->name);
 }
 
+/* "process 0 of 4 on 2 hosts, with ", or "" where there is one. */
+static void mirt__introduce_peers(const mirt_strategy *s, char *out, size_t size) {
+    const mirt__peers *p = MIRT__PEERS(s);
+    int hosts = 0;
+    out[0] = 0;
+    for (int i = 0; p && i < p->size; i++) {
+        int first = 0;
+        while (strcmp(p->engine->host(first), p->engine->host(i)) != 0) first++;
+        hosts += first == i;
+    }
+    if (p)
+        snprintf(out, size, "process %d of %d on %d host%s, with ", p->rank, p->size, hosts, hosts == 1 ? "" : "s");
+}
+
 static void mirt__introduce(const mirt_strategy *s, const mirt__found *found, const char *about, const char *joined) {
     const char *why = "", *name = mirt__collective_name(s->collective, &why);
-    char how[160] = "", kind[MIRT__MAX_DEVICES * 10 + 96];
+    char how[160] = "", kind[MIRT__MAX_DEVICES * 10 + 96], process[96];
     mirt__introduce_devices(s, found, kind, sizeof kind);
+    mirt__introduce_peers(s, process, sizeof process);
     if (s->num_replicas > 1)
         snprintf(how, sizeof how, ", gradients summed by %s (%s: %s)", name,
                  s->collective == MIRT_COLLECTIVE_AUTO ? "auto" : "asked for", why);
-    mirt__log(s, MIRT_LOG_INFO, "mirrortrain %s: %s, %d replica%s%s%s%s", mirt_version(), kind, s->num_replicas,
-              s->num_replicas == 1 ? "" : "s", s->kind == MIRT_CENTRAL_STORAGE ? ", one copy of the weights" : "",
+    mirt__log(s, MIRT_LOG_INFO, "mirrortrain %s: %s%s, %d replica%s%s%s%s", mirt_version(), process, kind,
+              s->num_replicas, s->num_replicas == 1 ? "" : "s",
+              s->kind == MIRT_CENTRAL_STORAGE ? ", one copy of the weights" : "",
               s->winograd && s->able.in_place ? ", Winograd's convolutions" : "", how);
     if (*about) mirt__log(s, MIRT_LOG_INFO, "%s", about);
     if (*joined) mirt__log(s, MIRT_LOG_INFO, "%s", joined);
@@ -189,24 +222,32 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     s->log_user = desc->log_user;
     s->seed = desc->seed;
     if (!cores || !mirt__kernels_best()) return mirt_last_status();
-    if ((int)desc->kind < 0 || desc->kind > MIRT_CENTRAL_STORAGE)
+    if ((int)desc->kind < 0 || desc->kind > MIRT_MULTI_WORKER)
         return mirt__fail(MIRT_E_INVALID,
-                          "mirt_strategy_create: invalid kind (%d); it must be MIRT_MIRRORED, MIRT_ONE_DEVICE or "
-                          "MIRT_CENTRAL_STORAGE",
+                          "mirt_strategy_create: invalid kind (%d); it must be MIRT_MIRRORED, MIRT_ONE_DEVICE, "
+                          "MIRT_CENTRAL_STORAGE or MIRT_MULTI_WORKER",
                           (int)desc->kind);
     s->kind = desc->kind;
     if (mirt__devices_take(s, desc, &found) != MIRT_OK) return mirt_last_status();
+    s->all_devices = s->num_devices;
+    if (MIRT__TRAINS && mirt__peers_join(s, desc) != MIRT_OK) return mirt_last_status();
     const char *why;
     if (!mirt__collective_name(desc->collective, &why))
         return mirt__fail(MIRT_E_INVALID,
                           "mirt_strategy_create: invalid collective (%d); it must be one of mirt_collective",
                           (int)desc->collective);
+    if (desc->shares && mirt__shares_set(s, desc->shares) != MIRT_OK) return mirt_last_status();
     s->winograd = desc->winograd;
     s->collective = desc->collective;
+    if (desc->bucket_bytes < 0)
+        return mirt__fail(MIRT_E_INVALID, "mirt_strategy_create: bucket_bytes is %lld; it cannot be negative",
+                          (long long)desc->bucket_bytes);
+    s->bucket_bytes = desc->bucket_bytes ? desc->bucket_bytes : (int64_t)(MIRT__PEERS(s) ? 2 : 25) << 20;
+    if (MIRT__PEERS(s) && !found.named) cores = mirt__peers_cores(s, cores);
     if (desc->replicas < 0 || desc->threads < 0)
         return mirt__fail(MIRT_E_INVALID, "mirt_strategy_create: %d replicas and %d threads; neither can be negative",
                           desc->replicas, desc->threads);
-    s->num_replicas = desc->replicas ? desc->replicas : s->num_devices;
+    s->num_replicas = desc->replicas ? desc->replicas : s->all_devices;
     s->threads = s->backend->threads(desc->threads, found.named ? s->num_devices : cores, s->num_devices);
     for (int d = 0; d < s->num_devices; d++) {
         s->device[d].num_replicas = mirt__device_replicas(s, s->num_replicas, d, &s->device[d].first_replica);
@@ -219,6 +260,7 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     memset(s->timeline, 0, timelines);
     for (int d = 0; d < s->num_devices; d++) mirt__timeline_reset(&s->timeline[d]);
     if (mirt__devices_open(s, desc, about, joined) != MIRT_OK) return mirt_last_status();
+    if (MIRT__PEERS(s) && mirt__peers_agree(s) != MIRT_OK) return mirt_last_status();
     mirt__introduce(s, &found, about, joined);
     if (s->able.in_place) mirt__introduce_cores(s, found.named || desc->threads, cores);
     return MIRT_OK;
@@ -245,6 +287,9 @@ static mirt_strategy *mirt__strategy_of(mirt_strategy_kind kind, const char *dev
 
 MIRT_API mirt_strategy *mirt_mirrored(const char *devices) { return mirt__strategy_of(MIRT_MIRRORED, devices); }
 MIRT_API mirt_strategy *mirt_one_device(const char *device) { return mirt__strategy_of(MIRT_ONE_DEVICE, device); }
+MIRT_API mirt_strategy *mirt_multi_worker(const char *devices) {
+    return mirt__strategy_of(MIRT_MULTI_WORKER, devices);
+}
 MIRT_API mirt_strategy *mirt_central_storage(const char *devices) {
     return mirt__strategy_of(MIRT_CENTRAL_STORAGE, devices);
 }
@@ -268,6 +313,8 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
         mirt__team_destroy(own->team);
     }
     mirt__team_destroy(strategy->leaders);
+    if (MIRT__PEERS(strategy)) mirt__peers_leave(strategy);
+    mirt__free(strategy->share_before);
     mirt__aligned_free(strategy->timeline);
     mirt__text_free(&strategy->environment);
     mirt__pool_free(&strategy->pool);
@@ -283,4 +330,10 @@ MIRT__TRAINING_LIB int mirt__written_copies(const mirt_strategy *strategy) {
 
 MIRT_API int mirt_num_replicas(const mirt_strategy *strategy) { return strategy ? strategy->num_replicas : 0; }
 MIRT_API int mirt_num_devices(const mirt_strategy *strategy) { return strategy ? strategy->num_devices : 0; }
+MIRT_API int mirt_num_workers(const mirt_strategy *strategy) {
+    return !strategy ? 0 : MIRT__PEERS(strategy) ? MIRT__PEERS(strategy)->size : 1;
+}
+MIRT_API int mirt_worker_index(const mirt_strategy *strategy) {
+    return strategy && MIRT__PEERS(strategy) ? MIRT__PEERS(strategy)->rank : 0;
+}
 MIRT_API int mirt_num_threads(const mirt_strategy *strategy) { return strategy ? strategy->threads : 0; }

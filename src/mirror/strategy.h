@@ -7,8 +7,10 @@
 #include "../base/device_timeline.h"
 #include "../kernels/kernels.h"
 #include "../device/devices.h"
+#include "../group/group.h"
 
 struct mirt__program;
+typedef struct mirt__courier mirt__courier;
 typedef struct mirt__watch mirt__watch;
 
 
@@ -25,6 +27,39 @@ typedef struct mirt__layout {
     size_t gradients, arena, replica, shared, scratch, io; /* io: copies of the batch and of results */
 } mirt__layout;
 
+/* What a process has found in a step. */
+typedef struct mirt__peer_flags {
+    int32_t failed, failed_code, not_finite, stop;
+} mirt__peer_flags;
+enum { MIRT__BEFORE_ONE, MIRT__BEFORE_ROWS, MIRT__BEFORE_PLACES, MIRT__BEFORE_REPLICAS, MIRT__BEFORES };
+
+/* Who waits on a channel, and why the wait has failed, or "". */
+typedef struct mirt__patience {
+    mirt_strategy *strategy;
+    char failed[300];
+} mirt__patience;
+
+/* This process among those that train one model together (mirt_multi_worker). Its devices are some of the devices of
+   all, which are numbered in the order of processes. */
+typedef struct mirt__peers {
+    const mirt__engine *engine;
+    int rank, size;
+    mirt__waiting waiting[MIRT__ENGINE_CHANNELS];
+    mirt__courier *courier; /* NULL: not needed yet */
+    int trades;          /* atomic: rounds of messages under way */
+    mirt__patience patience[MIRT__ENGINE_CHANNELS];
+    int asks;            /* atomic: a thread asks another process where it is */
+    int *first_device;   /* [size + 1] */
+    int64_t *before[MIRT__BEFORES]; /* [size + 1]: what processes have of a step, before each of them */
+    mirt__peer_flags *flags;      /* [size] */
+    char failed[300];    /* the process whose user code failed */
+    bool left;           /* a process has ended a pass with an error, which all know */
+    bool broken;         /* a round of messages failed: nothing can be said to the others any more */
+} mirt__peers;
+
+/* Of a strategy; NULL: it trains alone. */
+#define MIRT__PEERS(strategy) (MIRT__TOGETHER ? (strategy)->peers : (mirt__peers *)NULL)
+
 struct mirt_strategy {
     int64_t process;        /* that created it; its threads are not in a child */
     const void *owner;      /* atomic: the identity of the thread that has calls under way, or NULL */
@@ -33,8 +68,12 @@ struct mirt_strategy {
     mirt_strategy_kind kind;
     mirt_collective collective;
     int num_devices, num_replicas, threads;
+    mirt__peers *peers;        /* NULL: this process trains alone */
+    int first_device, all_devices; /* of all processes' devices: this one's first, and their number */
+    int64_t *share_before;         /* [all_devices + 1]: what devices get begins in these proportions; NULL: equal */
     uint64_t seed;
     bool winograd;
+    int64_t bucket_bytes;
     const mirt__backend *backend; /* the devices' table, */
     mirt__abilities able;         /* and what they can do */
     mirt__error device_error;     /* of the first that failed in a step */
@@ -75,6 +114,9 @@ struct mirt_strategy {
     struct mirt__layer_class *layer_classes; /* user-defined, a list, the latest first */
 };
 
+/* Whether this process writes the files of a training: of those that train together the first one does. */
+MIRT__LIB bool mirt__writes_files(const mirt_strategy *strategy);
+/* The default log of another process than the first shows warnings and errors alone. */
 MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, const char *format, ...)
     MIRT__PRINTF(3, 4);
 /* Whether messages go to the user's own code. */
@@ -109,6 +151,41 @@ MIRT__LIB void mirt__use_end(mirt_strategy **strategy);
 /* Whether what belongs to it can be destroyed now: not while another thread uses it, which is logged, nor in a child of
    its process, nor when it timed out, as its threads may still run. */
 MIRT__LIB bool mirt__may_destroy(const mirt_strategy *strategy, const char *call);
+/* --- peers.c: several processes. Those that return a status set the error. --- */
+/* Makes the rounds of messages of `s` wait with patience, and answers where this process is. */
+MIRT__LIB void mirt__peers_open(mirt_strategy *strategy, double limit);
+/* Whether somebody waits for the gradients that are being summed. */
+MIRT__LIB void mirt__peers_hurry(mirt_strategy *strategy, bool hurry);
+MIRT__LIB mirt__gathering mirt__peers_gathering(const mirt_strategy *strategy);
+/* Every process gets what the others have: of arrays, or of one element of each process. */
+MIRT__LIB mirt_status mirt__peers_gather(mirt_strategy *strategy, const mirt__gathered *array, int arrays);
+MIRT__LIB mirt_status mirt__peers_tell(mirt_strategy *strategy, void *element, size_t bytes);
+/* The bytes of the first process become those of all. */
+MIRT__LIB mirt_status mirt__peers_hear_first(mirt_strategy *strategy, void *data, size_t bytes);
+/* Sets the error of a round of messages that failed, after which the strategy cannot be used. */
+MIRT__LIB mirt_status mirt__peers_fail(mirt_strategy *strategy, int channel, const mirt__engine_failure *failure);
+MIRT__LIB void mirt__peers_leave(mirt_strategy *strategy);
+/* --- courier.c --- */
+MIRT__LIB void mirt__courier_destroy(mirt__courier *courier);
+
+/* --- launcher.c --- */
+/* Variables that say how many processes were started together, and which this one is. */
+typedef struct mirt__launcher {
+    const char *name, *size, *rank;
+} mirt__launcher;
+/* The value of a variable of the environment; 0: there is none. */
+MIRT__LIB int mirt__environment_number(const char *name);
+/* Joins the processes that mpirun started, if `kind` asks for it; afterwards the strategy's numbers of devices are
+   known. */
+MIRT__LIB mirt_status mirt__peers_join(mirt_strategy *strategy, const mirt_strategy_desc *desc);
+/* --- join.c --- */
+/* `launcher`: NULL, or what started several processes. *found: the program has an engine. */
+MIRT__LIB mirt_status mirt__peers_start(mirt_strategy *strategy, const mirt__launcher *launcher, double limit,
+                                        bool *found);
+/* Of `cores` that this process may use, those that it should, as others on its host use some, too. */
+MIRT__LIB int mirt__peers_cores(const mirt_strategy *strategy, int cores);
+/* Whether all processes have the same settings; the strategy has replicas and kernels. */
+MIRT__LIB mirt_status mirt__peers_agree(mirt_strategy *strategy);
 /* --- strategy.c --- */
 
 /* Copies of the weights that devices read: one per device, or one for all. */
@@ -133,6 +210,18 @@ MIRT__LIB int mirt__tree_push(mirt__tree_stack *stack, int lo, int size);
 /* The following take a number of replicas of their own: the strategy's, or k times as many when a
    step accumulates the gradients of k batches. */
 
+/* Where the part of number `at` of the devices of all processes begins; their number: the end. */
+MIRT__LIB int64_t mirt__share_begin(const mirt_strategy *strategy, int64_t total, int at);
+/* Equal parts that devices get whole numbers of. */
+MIRT__LIB int64_t mirt__share_units(const mirt_strategy *strategy);
+/* The part of `total` things that `device` of this process gets, and that the process `rank` gets; `total` itself for
+   rank == number of processes: contiguous, in the order of devices. */
+MIRT__LIB int64_t mirt__device_share(const mirt_strategy *strategy, int64_t total, int device, int64_t *first);
+MIRT__TOGETHER_ONLY_LIB int64_t mirt__peer_begin(const mirt_strategy *strategy, int64_t total, int rank);
+/* Sets the shares that a description as "3,1" gives, for each device or each process. */
+MIRT__LIB mirt_status mirt__shares_set(mirt_strategy *strategy, const char *text);
+/* The most replicas that any device of any process has. */
+MIRT__LIB int mirt__most_replicas(const mirt_strategy *strategy, int replicas);
 /* The replicas [*first, *first + result) that `device` runs. */
 MIRT__LIB int mirt__device_replicas(const mirt_strategy *strategy, int replicas, int device, int *first);
 /* Gradient buffers of each device: what the binary counter needs, or one a replica. */
@@ -151,6 +240,9 @@ typedef struct mirt__exchange {
     int parts;
     int device[MIRT__MAX_PARTS], slot[MIRT__MAX_PARTS];
     mirt__addition add[MIRT__MAX_PARTS]; /* parts - 1 of them, in order; the sum ends in part 0 */
+    /* Of several processes: the additions of this one, and the parts that they leave, which the processes then add. */
+    int adds, left;
+    int leaves[64];
 } mirt__exchange;
 /* `device`'s additions when the replicas [0, active) have rows. A partial sum lies in the slot of its
    depth in its device's binary counter or, with slot_per_replica, in that of its first replica. */

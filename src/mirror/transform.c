@@ -20,7 +20,8 @@ static int mirt__bucket_ready(const mirt__program *program, int64_t begin, int64
 /* From the back of the block, where backward begins: whole variables, a small bucket first so that something travels
  * early. */
 static mirt_status mirt__fill_buckets(mirt__step *step, const mirt__gradient_part *part, int count) {
-    const int64_t first = (1 << 20) / (int64_t)sizeof(mirt__real), each = (25 << 20) / (int64_t)sizeof(mirt__real);
+    const int64_t each = step->strategy->bucket_bytes / (int64_t)sizeof(mirt__real),
+                  small_one = (1 << 20) / (int64_t)sizeof(mirt__real), first = each < small_one ? each : small_one;
     int64_t end = (int64_t)(step->gradient_bytes / sizeof(mirt__real));
     if (!(step->bucket = (mirt__bucket *)mirt__calloc((size_t)count + 1, sizeof *step->bucket)))
         return mirt_last_status();

@@ -115,7 +115,7 @@ MIRT__LIB mirt_status mirt__step_failure(mirt__step *step) {
     if (status == MIRT_OK) return MIRT_OK;
     step->device_status = MIRT_OK;
     mirt__error_set(&s->device_error);
-    mirt__fail_at("device %s", s->device[step->device_failed].name);
+    if (step->device_failed >= 0) mirt__fail_at("device %s", s->device[step->device_failed].name);
     if (!s->lost[0]) snprintf(s->lost, sizeof s->lost, "%s", mirt_last_error());
     return mirt_last_status();
 }

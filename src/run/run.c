@@ -171,7 +171,9 @@ MIRT__TRAINING mirt_status mirt__step_not_finite(mirt_function *f) {
    and takes memory for constants: both may wait for what a device sends, which may wait for what this one has yet to
    launch. */
 MIRT__TRAINING_LIB bool mirt__can_overlap(const mirt_function *f) {
-    const mirt_strategy *s = f->model->strategy;
+    mirt_strategy *s = f->model->strategy;
+    if (MIRT__PEERS(s))
+        return f->step.by_replicas && f->step.num_buckets && !f->step.program.num_cuts && mirt__courier_ready(s);
     return f->step.by_replicas && f->step.num_buckets && !s->able.direct && s->num_devices > 1 &&
            !f->step.program.num_cuts && !f->guard && f->step.ran[f->step.rows];
 }
@@ -198,9 +200,13 @@ MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn 
         f->model->nan_first = false;
     }
     f->step.overlaps = mirt__can_overlap(f);
+    if (f->step.overlaps && MIRT__PEERS(f->model->strategy) && !mirt__courier_begin(&f->step))
+        return mirt_last_status();
     if (!f->step.sends_ahead || f->guard || f->step.clocks)
         next = NULL; /* results are wanted before anything else, or their seconds */
-    if (mirt__run_devices(f, mirt__step_run, next, arg) != MIRT_OK) return mirt_last_status();
+    const mirt_status ran = mirt__run_devices(f, mirt__step_run, next, arg);
+    if (f->step.overlaps && MIRT__PEERS(f->model->strategy)) mirt__courier_end(&f->step, ran != MIRT_OK);
+    if (ran != MIRT_OK) return ran;
     f->step.overlaps = false;
     if (f->step.ran) f->step.ran[f->step.rows] = true;
     if (f->step.clocks) {

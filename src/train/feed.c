@@ -10,35 +10,44 @@ static bool mirt__feed_foreign(const mirt_dataset *d) {
 }
 
 MIRT__LIB void mirt__feed_open(mirt__feed *feed, mirt_model *model, mirt_dataset *dataset, mirt__features *features,
-                               bool ahead) {
+                               int replicas, bool ahead) {
     memset(feed, 0, sizeof *feed);
     feed->model = model;
     feed->dataset = dataset;
     feed->features = features;
+    feed->replicas = replicas;
     /* features are made on the devices */
     feed->ahead = ahead && model->strategy->able.queues && !features && !mirt__feed_foreign(dataset);
+}
+
+static mirt__pass_data mirt__feed_source(const mirt__feed *feed) {
+    mirt__pass_data reading;
+    reading.strategy = feed->model->strategy;
+    reading.dataset = feed->dataset;
+    reading.replicas = feed->replicas;
+    return reading;
 }
 
 /* A feed is not touched inside of a section: who gives up a wait for samples takes the loop's memory away with it. */
 MIRT__LIB mirt_status mirt__feed_begin(mirt__feed *feed, int64_t epoch) {
     mirt_strategy *s = feed->model->strategy;
-    mirt_dataset *dataset = feed->dataset;
+    const mirt__pass_data reading = mirt__feed_source(feed);
     mirt__features *features = feed->features;
-    mirt__section before = mirt__watch_input(s, dataset);
-    mirt_status status = MIRT__TRAINS && features ? mirt__features_begin(features, s->seed, epoch)
-                                                  : mirt__dataset_begin(dataset, s->seed, epoch);
+    mirt__section before = mirt__watch_input(s, feed->dataset);
+    mirt_status status = MIRT__TRAINS && features ? mirt__features_begin(features, epoch)
+                                                  : mirt__pass_data_begin(&reading, epoch);
     return mirt__watch_leave(s, before) ? status : MIRT_E_TIMEOUT;
 }
 
 static mirt_status mirt__feed_read(const mirt__feed *feed, mirt__batch *out) {
     mirt_strategy *s = feed->model->strategy;
-    mirt_dataset *dataset = feed->dataset;
+    const mirt__pass_data reading = mirt__feed_source(feed);
     mirt__features *features = feed->features;
     mirt__batch batch;
     memset(&batch, 0, sizeof batch);
-    mirt__section before = mirt__watch_input(s, dataset);
+    mirt__section before = mirt__watch_input(s, feed->dataset);
     mirt_status status = MIRT__TRAINS && features ? mirt__features_next(features, &batch)
-                                                  : mirt__dataset_next(dataset, &batch);
+                                                  : mirt__pass_data_next(&reading, &batch);
     if (!mirt__watch_leave(s, before)) return MIRT_E_TIMEOUT;
     *out = batch;
     return status;

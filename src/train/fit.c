@@ -68,7 +68,9 @@ static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
         const mirt_callback *callback = run->desc->callbacks[i];
         if (moment == MIRT__TRAIN_BEGIN && fit->status == MIRT_OK) fit->told = i + 1;
         if (i >= fit->told) break; /* one before has failed to begin */
-        mirt__callback_fn fn = mirt__callback_at(callback, moment);
+        const mirt__readymade *ready = mirt__ready_of(callback);
+        const bool idle = ready && ready->logs && !mirt__writes_files(run->model->strategy);
+        mirt__callback_fn fn = idle ? NULL : mirt__callback_at(callback, moment);
         const uint32_t before = mirt__error_number();
         if (fn) mirt__take_answer(fit, callback, before, mirt__tell_one(fit, callback, fn));
     }
@@ -155,7 +157,7 @@ static bool mirt__max_steps_reached(const mirt__fit *fit) {
 
 /* Once a fit: from here on every weight is lost. */
 static void mirt__warn_of_nan(mirt__fit *fit, double loss) {
-    if (loss == loss || fit->warned) return;
+    if (loss == loss || fit->warned || !mirt__writes_files(fit->run.model->strategy)) return;
     fit->warned = true;
     mirt__log(fit->run.model->strategy, MIRT_LOG_WARNING,
               "the loss is not a number since step %lld: a lower learning rate may help, or the data holds NaN",
@@ -188,10 +190,26 @@ static mirt_status mirt__fit_next(mirt__fit *fit, mirt__batch *batch) {
     return status;
 }
 
+/* Whether training is to end by mirt_request_stop. Processes that train together go by what all of them know. */
+static bool mirt__fit_requested(const mirt__fit *fit) {
+    const mirt_model *model = fit->run.model;
+    const bool alone = !MIRT__PEERS(model->strategy);
+    return fit->requested || (alone && __atomic_load_n(&model->stop_requested, __ATOMIC_RELAXED));
+}
+
+static mirt_status mirt__fit_meet(mirt__fit *fit, mirt_status status) {
+    const mirt_model *model = fit->run.model;
+    bool asked = __atomic_load_n(&model->stop_requested, __ATOMIC_RELAXED);
+    if (!MIRT__PEERS(model->strategy)) return status;
+    status = mirt__meet_others(model->strategy, status, &asked);
+    fit->requested = fit->requested || asked;
+    return status;
+}
+
 /* Whether another batch is asked for behind the one under way, if nobody stops. */
 static bool mirt__fit_goes_on(const mirt__fit *fit) {
     const mirt_fit_desc *d = fit->run.desc;
-    return !__atomic_load_n(&fit->run.model->stop_requested, __ATOMIC_RELAXED) &&
+    return !mirt__fit_requested(fit) &&
            (d->steps_per_epoch < 1 || fit->run.event.batch + 1 < d->steps_per_epoch) &&
            (d->max_steps < 1 || fit->run.model->history.steps + 1 < d->max_steps);
 }
@@ -224,7 +242,7 @@ static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, d
     mirt__training_run *run = &fit->run;
     mirt_function *f = mirt__fit_prepared(fit, false);
     mirt__timing_phase(run->model, MIRT_PHASE_SCATTER);
-    if (!f || mirt__trainer_begin(f, batch) != MIRT_OK) return mirt_last_status();
+    if (!f || mirt__trainer_begin(f, batch, true) != MIRT_OK) return mirt_last_status();
     if (!run->model->history.steps) mirt__traps_in_batch(run->model, &f->spec, batch);
     mirt__timing_phase(run->model, MIRT_PHASE_LAUNCH);
     f->counted = true;
@@ -233,7 +251,9 @@ static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, d
     fit->feed.follows = mirt__fit_follows(fit, f);
     fit->feed.weighs = true;
     const double waited = mirt__timing_seconds(run->model, MIRT_PHASE_INPUT);
+    f->step.stop = __atomic_load_n(&run->model->stop_requested, __ATOMIC_RELAXED);
     if (mirt__feed_step(&fit->feed, f, mirt__fit_goes_on(fit)) != MIRT_OK) return mirt_last_status();
+    fit->requested = fit->requested || f->step.stop;
     run->event.input_seconds += mirt__timing_seconds(run->model, MIRT_PHASE_INPUT) - waited;
     f->guard = NULL;
     *loss = mirt__add_results(f, &run->sums);
@@ -267,7 +287,7 @@ static bool mirt__fit_tells_batches(const mirt__fit *fit) {
 
 /* Whether training ends here, as a callback or mirt_request_stop wants it. */
 static bool mirt__fit_stops(mirt__fit *fit) {
-    if (__atomic_load_n(&fit->run.model->stop_requested, __ATOMIC_RELAXED)) fit->asked = fit->run.stop = true;
+    if (mirt__fit_requested(fit)) fit->asked = fit->run.stop = true;
     return fit->run.stop;
 }
 
@@ -278,7 +298,8 @@ static mirt_status mirt__train_batches(void *arg) {
     mirt__batch batch;
     double loss = 0;
     mirt__fit_start_sums(fit);
-    mirt__feed_open(&fit->feed, model, run->train, fit->features[0], !mirt__fit_tells_batches(fit));
+    mirt__feed_open(&fit->feed, model, run->train, fit->features[0], mirt__fit_replicas(fit),
+                    !mirt__fit_tells_batches(fit));
     run->trained = false;
     run->event.batch = run->at.done;
     run->event.input_seconds = run->at.epoch_input_seconds;
@@ -360,7 +381,8 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
     if (run->stop) return MIRT_OK;
     if (fit->shows) mirt__progress_epoch(&fit->progress, model, epoch, run->event.epochs);
     if (mirt__train_epoch(fit) != MIRT_OK) return mirt_last_status();
-    if (run->desc->check_drift_every == 0 && mirt_check_drift(model) != MIRT_OK) return mirt_last_status();
+    if (fit->status == MIRT_OK && run->desc->check_drift_every == 0 && mirt_check_drift(model) != MIRT_OK)
+        return mirt_last_status();
     if (run->sums.count == 0 || fit->status != MIRT_OK) return run->at.opened = 0, MIRT_OK;
     mirt__set_logs(fit, false, 0);
     int every = run->desc->validation_freq > 0 ? run->desc->validation_freq : 1;
@@ -380,7 +402,8 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
 
 static mirt_status mirt__fit_run(mirt__fit *fit) {
     mirt__training_run *run = &fit->run;
-    mirt_status status = mirt__fit_prepare(fit);
+    if (MIRT__PEERS(run->model->strategy)) MIRT__PEERS(run->model->strategy)->left = false;
+    mirt_status status = mirt__fit_meet(fit, mirt__fit_prepare(fit));
     if (status != MIRT_OK) return status;
     run->event.model = run->model;
     run->event.epochs = run->desc->epochs > 0 ? run->desc->epochs : 1;
@@ -391,9 +414,12 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     run->event.initial_epoch = run->desc->initial_epoch;
     run->at.epoch = run->desc->initial_epoch;
     run->at.first_pass = run->model->epoch;
-    if (mirt__run_resume(run) != MIRT_OK) return mirt_last_status();
+    if (mirt__fit_meet(fit, mirt__run_resume(run)) != MIRT_OK) return mirt_last_status();
+    if (MIRT__PEERS(run->model->strategy) && mirt__fit_together(run->model, run->train, run->desc) != MIRT_OK)
+        return mirt_last_status();
     mirt__trap_random(run->model);
     mirt__tell(fit, MIRT__TRAIN_BEGIN);
+    if (MIRT__PEERS(run->model->strategy)) mirt__fit_look_for_files(fit);
     mirt__fit_stops(fit);
     for (int epoch = (int)run->at.epoch; epoch < run->event.epochs && status == MIRT_OK && !run->stop &&
                                          (run->at.opened || !mirt__max_steps_reached(fit));
@@ -408,7 +434,7 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
         run->model->history.images_per_second = (double)run->at.images / run->model->history.seconds;
     mirt__tell(fit, MIRT__TRAIN_END);
     if (fit->status != MIRT_OK) mirt__error_set(&fit->failure);
-    return fit->status;
+    return mirt__fit_meet(fit, fit->status);
 }
 
 /* The model's from now on, if it tells these classes apart; names that no file could hold are left out. */

@@ -101,10 +101,12 @@ MIRT__LIB mirt_status mirt__check_weights(const mirt_function *f, const mirt__ba
     return MIRT_OK;
 }
 
-/* The batch becomes the one under way, if its weights are numbers. */
-MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *f, const mirt__batch *batch) {
-    if (!f->following.launched && mirt__check_weights(f, batch) != MIRT_OK) return mirt_last_status();
-    return mirt__function_begin(f, batch);
+MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *f, const mirt__batch *batch, bool weighs) {
+    mirt_strategy *s = f->model->strategy;
+    mirt_status status = weighs && !f->following.launched ? mirt__check_weights(f, batch) : MIRT_OK;
+    int64_t none = 0;
+    if (status == MIRT_OK) status = mirt__function_begin(f, batch);
+    return MIRT__PEERS(s) && !batch->met ? mirt__meet_with_batch(s, status, batch->rows, &none) : status;
 }
 
 MIRT__LIB mirt_status mirt__check_room(const mirt_function *f, int64_t rows, float *const *out,

@@ -13,8 +13,8 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
                                                int64_t most, const mirt_fit_desc *fit);
 /* Whether the batch's sample weights are numbers; otherwise the error is set. */
 MIRT__LIB mirt_status mirt__check_weights(const mirt_function *function, const mirt__batch *batch);
-/* mirt__function_begin for data whose sample weights are not known to be numbers. */
-MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *function, const mirt__batch *batch);
+/* mirt__function_begin in a loop; `weighs`: the sample weights are to be numbers. */
+MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *function, const mirt__batch *batch, bool weighs);
 /* Whether `rows` predictions fit into the caller's memory, capacity[i] floats for output i. */
 MIRT__LIB mirt_status mirt__check_room(const mirt_function *function, int64_t rows, float *const *out,
                                        const size_t *capacity);
@@ -24,6 +24,33 @@ MIRT__LIB void mirt__copy_predictions(const mirt_function *function, int64_t don
 /* --- user_function.c --- */
 /* MIRT_E_INVALID: the data set, or one it reads, is distributed to another strategy than the model's. */
 MIRT__LIB mirt_status mirt__check_distributed(const mirt_model *model, const mirt_dataset *dataset, const char *caller);
+
+/* --- pass_data.c --- */
+/* A data set as a loop reads it: for steps of `replicas`, or 0 where devices share rows as they like. Where processes
+   train together, each makes what its devices need of x, and gets the labels and weights of all rows. */
+typedef struct mirt__pass_data {
+    mirt_strategy *strategy;
+    mirt_dataset *dataset;
+    int replicas;
+} mirt__pass_data;
+MIRT__LIB mirt_status mirt__pass_data_begin(const mirt__pass_data *reading, int64_t epoch);
+MIRT__LIB mirt_status mirt__pass_data_next(const mirt__pass_data *reading, mirt__batch *out);
+
+/* --- together.c --- */
+/* The same where processes train together. */
+MIRT__LIB mirt_status mirt__begin_together(const mirt__pass_data *reading, int64_t epoch);
+MIRT__LIB mirt_status mirt__next_together(const mirt__pass_data *reading, mirt__batch *out);
+/* Before a fit: whether all processes do the same. */
+MIRT__LIB mirt_status mirt__fit_together(mirt_model *model, const mirt_dataset *data, const mirt_fit_desc *desc);
+/* Before a step: whether all processes have a batch of as many rows. `*skipped`: of this process's rows; then of all
+   rows. */
+MIRT__LIB mirt_status mirt__meet_with_batch(mirt_strategy *strategy, mirt_status status, int64_t rows,
+                                            int64_t *skipped);
+/* At a point of a call that all processes reach: the error of one is the others' as well. `*asked`: in this process;
+   then in any. */
+MIRT__LIB mirt_status mirt__meet_others(mirt_strategy *strategy, mirt_status status, bool *asked);
+/* At the end of a pass: an error of this process alone becomes known to the others. */
+MIRT__LIB void mirt__leave_together(mirt_strategy *strategy, mirt_status status);
 
 /* --- features.c --- */
 /* What the frozen layers at the beginning of a model make of the samples of a data set, kept while mirt_fit goes over
@@ -36,7 +63,7 @@ MIRT__LIB mirt_status mirt__features_open(mirt_model *model, mirt_dataset *datas
 MIRT__LIB void mirt__features_close(mirt__features *features);
 /* As those of the data set, whose place they take; the batches are of features, as this says. */
 MIRT__LIB const mirt__data_spec *mirt__features_spec(const mirt__features *features);
-MIRT__LIB mirt_status mirt__features_begin(mirt__features *features, uint64_t seed, int64_t epoch);
+MIRT__LIB mirt_status mirt__features_begin(mirt__features *features, int64_t epoch);
 MIRT__LIB mirt_status mirt__features_next(mirt__features *features, mirt__batch *out);
 
 /* --- feed.c --- */
@@ -46,6 +73,7 @@ typedef struct mirt__feed {
     mirt_model *model;
     mirt_dataset *dataset;
     mirt__features *features; /* or NULL */
+    int replicas;         /* of a step, or 0 */
     bool ahead;           /* it may do so */
     mirt_function *step;  /* under way */
     bool follows;         /* nothing runs on the devices or reads weights between the step under way and the next */
@@ -55,9 +83,9 @@ typedef struct mirt__feed {
     mirt__error error;    /* which is told when its turn has come */
     mirt__batch batch;
 } mirt__feed;
-/* `ahead`: nobody minds that the data are one batch further than the steps. */
+/* `replicas`: as a mirt__pass_data's. `ahead`: nobody minds that the data are one batch further than the steps. */
 MIRT__LIB void mirt__feed_open(mirt__feed *feed, mirt_model *model, mirt_dataset *dataset, mirt__features *features,
-                               bool ahead);
+                               int replicas, bool ahead);
 MIRT__LIB mirt_status mirt__feed_begin(mirt__feed *feed, int64_t epoch);
 MIRT__LIB mirt_status mirt__feed_next(mirt__feed *feed, mirt__batch *out);
 /* mirt__function_step on the batch that came last; `more`: another one will be asked for. */

@@ -1,0 +1,451 @@
+#define MIRRORTRAIN_BACKEND
+#include "mirrortrain.h"
+
+/* >>section mpi/mpi.c */
+
+/* Moves bytes between processes by MPI (Open MPI, MPICH). mpicc compiles this file. */
+
+#include <limits.h>
+#include <mpi.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MIRT__MPI_PIECE = 1 << 30 }; /* bytes of a message, as counts are ints */
+enum { MIRT__MPI_QUESTION = 1, MIRT__MPI_ANSWER }; /* tags */
+
+typedef struct mirt__mpi_group {
+    bool begun, owns; /* owns: this file initialized MPI */
+    bool broken;      /* messages failed, and others may wait for some that never come */
+    int joined;       /* atomic: 1; -1: it failed */
+    int quits;        /* atomic */
+    pthread_t thread; /* calls MPI_Init and MPI_Finalize, and in between answers questions */
+    char why[256];
+    void (*answer)(void *user, char *out); /* and user: guarded by the mutex */
+    void *user;
+    int rank, size;
+    MPI_Comm comm[MIRT__ENGINE_CHANNELS + 1]; /* the last one: questions */
+    char *hosts; /* [size] names of MPI_MAX_PROCESSOR_NAME bytes */
+} mirt__mpi_group;
+
+#if defined(OPEN_MPI)
+static const char mirt__mpi_name[] = "Open MPI";
+#elif defined(MPICH)
+static const char mirt__mpi_name[] = "MPICH";
+#else
+static const char mirt__mpi_name[] = "MPI";
+#endif
+static mirt__mpi_group mirt__mpi;
+static pthread_mutex_t mirt__mpi_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static bool mirt__mpi_why(char *why, int code, const char *call) {
+    char text[MPI_MAX_ERROR_STRING];
+    int length;
+    MPI_Error_string(code, text, &length);
+    snprintf(why, 256, "%s: %.200s", call, text);
+    return false;
+}
+
+/* >>questions */
+
+static void mirt__mpi_reply(int peer) {
+    static char room[16][MIRT__ENGINE_ANSWER + sizeof(int)]; /* answers that may still be under way */
+    static int next;
+    const MPI_Comm comm = mirt__mpi.comm[MIRT__ENGINE_CHANNELS];
+    MPI_Request request;
+    int serial;
+    char *out = room[next++ % 16];
+    MPI_Recv(&serial, 1, MPI_INT, peer, MIRT__MPI_QUESTION, comm, MPI_STATUS_IGNORE);
+    memset(out, 0, sizeof room[0]);
+    memcpy(out, &serial, sizeof serial);
+    pthread_mutex_lock(&mirt__mpi_mutex);
+    if (mirt__mpi.answer) mirt__mpi.answer(mirt__mpi.user, out + sizeof serial);
+    pthread_mutex_unlock(&mirt__mpi_mutex);
+    if (MPI_Isend(out, (int)sizeof room[0], MPI_BYTE, peer, MIRT__MPI_ANSWER, comm, &request) == MPI_SUCCESS)
+        MPI_Request_free(&request);
+}
+
+/* Answers what other processes ask, until the program ends. */
+static void mirt__mpi_listen(void) {
+    const struct timespec nap = {0, 20000000};
+    while (!__atomic_load_n(&mirt__mpi.quits, __ATOMIC_ACQUIRE)) {
+        MPI_Status status;
+        int there = 0;
+        if (MPI_Iprobe(MPI_ANY_SOURCE, MIRT__MPI_QUESTION, mirt__mpi.comm[MIRT__ENGINE_CHANNELS], &there, &status) !=
+            MPI_SUCCESS)
+            return;
+        if (there) mirt__mpi_reply(status.MPI_SOURCE);
+        else nanosleep(&nap, NULL);
+    }
+}
+
+static void mirt__mpi_answers(void (*answer)(void *user, char *out), void *user) {
+    pthread_mutex_lock(&mirt__mpi_mutex);
+    mirt__mpi.answer = answer;
+    mirt__mpi.user = user;
+    pthread_mutex_unlock(&mirt__mpi_mutex);
+}
+
+/* An answer to an older question is dropped. */
+static bool mirt__mpi_ask(int peer, double limit, char *out) {
+    static int last, sent[16]; /* questions that may still be under way */
+    const struct timespec nap = {0, 1000000};
+    const MPI_Comm comm = mirt__mpi.comm[MIRT__ENGINE_CHANNELS];
+    const double until = MPI_Wtime() + limit;
+    char answer[MIRT__ENGINE_ANSWER + sizeof(int)];
+    MPI_Request request;
+    const int serial = ++last;
+    int *question = &sent[serial % 16], there = 0, of = 0;
+    *question = serial;
+    if (MPI_Isend(question, 1, MPI_INT, peer, MIRT__MPI_QUESTION, comm, &request) != MPI_SUCCESS) return false;
+    MPI_Request_free(&request);
+    while (of != serial && MPI_Wtime() < until) {
+        if (MPI_Iprobe(peer, MIRT__MPI_ANSWER, comm, &there, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
+        if (!there) {
+            nanosleep(&nap, NULL);
+            continue;
+        }
+        MPI_Recv(answer, (int)sizeof answer, MPI_BYTE, peer, MIRT__MPI_ANSWER, comm, MPI_STATUS_IGNORE);
+        memcpy(&of, answer, sizeof of);
+    }
+    memcpy(out, answer + sizeof of, MIRT__ENGINE_ANSWER);
+    return of == serial;
+}
+
+/* >>joining */
+
+static void mirt__mpi_quit(void) {
+    __atomic_store_n(&mirt__mpi.quits, 1, __ATOMIC_RELEASE);
+    if (__atomic_load_n(&mirt__mpi.joined, __ATOMIC_ACQUIRE) == 1) pthread_join(mirt__mpi.thread, NULL);
+}
+
+/* At the end of the program: MPI_Finalize would wait for processes that a broken group has lost. */
+static void mirt__mpi_exit(void) {
+    int finalized = 1;
+    if (__atomic_load_n(&mirt__mpi.joined, __ATOMIC_ACQUIRE) != 1) return;
+    MPI_Finalized(&finalized);
+    if (finalized) return;
+    if (mirt__mpi.broken) MPI_Abort(MPI_COMM_WORLD, 1);
+    if (mirt__mpi.owns) mirt__mpi_quit();
+}
+
+/* MPI_Finalize of the program, which initialized MPI. */
+static int mirt__mpi_finalizes(MPI_Comm comm, int key, void *value, void *state) {
+    (void)comm, (void)key, (void)value, (void)state;
+    mirt__mpi_quit();
+    return MPI_SUCCESS;
+}
+
+static bool mirt__mpi_initialize(char *why) {
+    int initialized = 0, level = 0, key;
+    MPI_Initialized(&initialized);
+    if (!initialized) {
+        const int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
+        if (code != MPI_SUCCESS) return mirt__mpi_why(why, code, "MPI_Init_thread");
+        mirt__mpi.owns = true;
+    } else {
+        MPI_Query_thread(&level);
+        if (MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, mirt__mpi_finalizes, &key, NULL) == MPI_SUCCESS)
+            MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL);
+    }
+    if (level >= MPI_THREAD_MULTIPLE) return true;
+    snprintf(why, 256, "MPI was initialized without MPI_THREAD_MULTIPLE: call MPI_Init_thread with it, or leave it to "
+                       "mirt_multi_worker");
+    return false;
+}
+
+static bool mirt__mpi_names(char *why) {
+    char own[MPI_MAX_PROCESSOR_NAME] = "";
+    int length;
+    MPI_Get_processor_name(own, &length);
+    mirt__mpi.hosts = (char *)calloc((size_t)mirt__mpi.size, sizeof own);
+    if (!mirt__mpi.hosts) {
+        snprintf(why, 256, "out of memory");
+        return false;
+    }
+    const int code = MPI_Allgather(own, (int)sizeof own, MPI_CHAR, mirt__mpi.hosts, (int)sizeof own, MPI_CHAR,
+                                   mirt__mpi.comm[0]);
+    return code == MPI_SUCCESS || mirt__mpi_why(why, code, "MPI_Allgather");
+}
+
+static bool mirt__mpi_join(char *why) {
+    if (!mirt__mpi_initialize(why)) return false;
+    for (int i = 0; i <= MIRT__ENGINE_CHANNELS; i++) {
+        const int code = MPI_Comm_dup(MPI_COMM_WORLD, &mirt__mpi.comm[i]);
+        if (code != MPI_SUCCESS) return mirt__mpi_why(why, code, "MPI_Comm_dup");
+        MPI_Comm_set_errhandler(mirt__mpi.comm[i], MPI_ERRORS_RETURN);
+    }
+    MPI_Comm_rank(mirt__mpi.comm[0], &mirt__mpi.rank);
+    MPI_Comm_size(mirt__mpi.comm[0], &mirt__mpi.size);
+    return mirt__mpi_names(why);
+}
+
+/* Joins the group, which no limit of MPI's own bounds, listens, and ends MPI where it began it. */
+static void *mirt__mpi_main(void *unused) {
+    (void)unused;
+    const bool joined = mirt__mpi_join(mirt__mpi.why);
+    __atomic_store_n(&mirt__mpi.joined, joined ? 1 : -1, __ATOMIC_RELEASE);
+    if (joined) mirt__mpi_listen();
+    if (joined && mirt__mpi.owns) MPI_Finalize();
+    return NULL;
+}
+
+static bool mirt__mpi_begin(char *why) {
+    sigset_t all, before;
+    if (mirt__mpi.begun) return true;
+    mirt__mpi.begun = true;
+    atexit(mirt__mpi_exit);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int code = pthread_create(&mirt__mpi.thread, NULL, mirt__mpi_main, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (code) snprintf(why, 256, "a thread could not be started: %s", strerror(code));
+    return code == 0;
+}
+
+static bool mirt__mpi_start(double limit, int *rank, int *size, char *why) {
+    const struct timespec nap = {0, 1000000};
+    struct timespec now, since;
+    int joined;
+    if (!mirt__mpi_begin(why)) return false;
+    clock_gettime(CLOCK_MONOTONIC, &since);
+    while (!(joined = __atomic_load_n(&mirt__mpi.joined, __ATOMIC_ACQUIRE))) {
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        if (limit > 0 && (double)(now.tv_sec - since.tv_sec) + 1e-9 * (double)(now.tv_nsec - since.tv_nsec) > limit) {
+            snprintf(why, 256, "another process has not joined for %.3g s", limit);
+            return false;
+        }
+        nanosleep(&nap, NULL);
+    }
+    if (joined < 0) snprintf(why, 256, "%s", mirt__mpi.why);
+    *rank = mirt__mpi.rank;
+    *size = mirt__mpi.size;
+    return joined > 0;
+}
+
+static const char *mirt__mpi_host(int rank) { return mirt__mpi.hosts + (size_t)rank * MPI_MAX_PROCESSOR_NAME; }
+
+/* >>rounds of messages */
+
+/* The pieces of a round's messages that are under way. */
+typedef struct mirt__mpi_round {
+    const mirt__round *round;
+    MPI_Request *request;
+    MPI_Status *status; /* and done: of a call of MPI_Testsome */
+    int *done;
+    int *message; /* of a piece: receives, then sends */
+    int *left;    /* pieces of a received message */
+    int count;
+} mirt__mpi_round;
+
+static int mirt__mpi_pieces(const mirt__message *m, int count) {
+    int64_t pieces = 0;
+    for (int i = 0; i < count; i++) pieces += (int64_t)(m[i].bytes / MIRT__MPI_PIECE) + 1;
+    return pieces > INT_MAX / 2 ? -1 : (int)pieces;
+}
+
+static int mirt__mpi_post(mirt__mpi_round *r, MPI_Comm comm, const mirt__message *m, int number, bool receives) {
+    size_t at = 0;
+    int code = MPI_SUCCESS;
+    do {
+        const size_t rest = m->bytes - at;
+        const int bytes = rest < MIRT__MPI_PIECE ? (int)rest : MIRT__MPI_PIECE;
+        char *data = (char *)m->data + at;
+        MPI_Request *request = &r->request[r->count];
+        r->message[r->count++] = number;
+        if (receives) r->left[number]++;
+        code = receives ? MPI_Irecv(data, bytes, MPI_BYTE, m->peer, 0, comm, request)
+                        : MPI_Isend(data, bytes, MPI_BYTE, m->peer, 0, comm, request);
+        at += (size_t)bytes;
+    } while (code == MPI_SUCCESS && at < m->bytes);
+    return code;
+}
+
+/* Waits without MPI_Wait, which would spin, and for ever. */
+static void mirt__mpi_pause(int idle, bool hurry) {
+    const struct timespec nap = {0, 50000};
+    if (hurry && idle < 64) return;
+    if (hurry && idle < 2000) sched_yield();
+    else nanosleep(&nap, NULL);
+}
+
+static int mirt__mpi_peer(const mirt__mpi_round *r) {
+    for (int i = 0; i < r->count; i++) {
+        const int m = r->message[i];
+        if (r->request[i] == MPI_REQUEST_NULL) continue;
+        if (!r->left) return -1; /* of all of them */
+        return m < r->round->receives ? r->round->receive[m].peer : r->round->send[m - r->round->receives].peer;
+    }
+    return -1;
+}
+
+static void mirt__mpi_arrived(mirt__mpi_round *r, int piece) {
+    const int m = r->message[piece];
+    if (r->left && m < r->round->receives && --r->left[m] == 0 && r->round->got) r->round->got(r->round->user, m);
+}
+
+/* Whether a wait since `since` has been long enough; notes for whom it is. */
+static bool mirt__mpi_waited(const mirt__mpi_round *r, double *since) {
+    mirt__waiting *w = r->round->waiting;
+    const int peer = mirt__mpi_peer(r);
+    __atomic_store_n(&w->peer, peer, __ATOMIC_RELAXED);
+    if (w->limit <= 0 || MPI_Wtime() - *since <= w->limit) return false;
+    if (!w->patient || !w->patient(w->user, peer)) return true;
+    *since = MPI_Wtime();
+    return false;
+}
+
+/* False: *code, or MPI_SUCCESS where nothing came within the limit. */
+static bool mirt__mpi_complete(mirt__mpi_round *r, int *code) {
+    double since = MPI_Wtime();
+    for (int left = r->count, idle = 0; left > 0;) {
+        int some;
+        *code = MPI_Testsome(r->count, r->request, &some, r->done, r->status);
+        if (*code != MPI_SUCCESS) return false;
+        if (some == MPI_UNDEFINED) break;
+        for (int i = 0; i < some; i++) mirt__mpi_arrived(r, r->done[i]);
+        left -= some;
+        if (some) {
+            since = MPI_Wtime();
+            idle = 0;
+            continue;
+        }
+        mirt__mpi_pause(++idle, __atomic_load_n(&r->round->waiting->hurry, __ATOMIC_RELAXED));
+        if (idle % 64 == 0 && mirt__mpi_waited(r, &since)) return false;
+    }
+    __atomic_store_n(&r->round->waiting->peer, -1, __ATOMIC_RELAXED);
+    return true;
+}
+
+static bool mirt__mpi_exchange(mirt__mpi_round *r, MPI_Comm comm, mirt__engine_failure *failure) {
+    const mirt__round *round = r->round;
+    int code = MPI_SUCCESS;
+    for (int i = 0; i < round->receives && code == MPI_SUCCESS; i++)
+        code = mirt__mpi_post(r, comm, &round->receive[i], i, true);
+    for (int i = 0; i < round->sends && code == MPI_SUCCESS; i++)
+        code = mirt__mpi_post(r, comm, &round->send[i], round->receives + i, false);
+    if (code == MPI_SUCCESS && mirt__mpi_complete(r, &code)) return true;
+    failure->peer = mirt__mpi_peer(r);
+    failure->silent = code == MPI_SUCCESS;
+    if (failure->silent) snprintf(failure->text, sizeof failure->text, "no message came");
+    else mirt__mpi_why(failure->text, code, "MPI");
+    return false;
+}
+
+static bool mirt__mpi_trade(int channel, const mirt__round *round, mirt__engine_failure *failure) {
+    const int pieces = mirt__mpi_pieces(round->receive, round->receives),
+              more = mirt__mpi_pieces(round->send, round->sends);
+    mirt__mpi_round r;
+    memset(failure, 0, sizeof *failure);
+    memset(&r, 0, sizeof r);
+    failure->peer = -1;
+    r.round = round;
+    const size_t all = pieces < 0 || more < 0 ? 0 : (size_t)pieces + (size_t)more;
+    if (all == 0) return pieces == 0 && more == 0;
+    r.request = (MPI_Request *)malloc(all * sizeof *r.request);
+    r.status = (MPI_Status *)malloc(all * sizeof *r.status);
+    r.done = (int *)calloc(2 * all + (size_t)round->receives, sizeof *r.done);
+    bool good = false;
+    if (r.request && r.status && r.done) {
+        r.message = r.done + all;
+        r.left = r.message + all;
+        good = mirt__mpi_exchange(&r, mirt__mpi.comm[channel], failure);
+    } else {
+        failure->peer = mirt__mpi.rank;
+        snprintf(failure->text, sizeof failure->text, "out of memory");
+    }
+    free(r.request);
+    free(r.status);
+    free(r.done);
+    mirt__mpi.broken = mirt__mpi.broken || !good;
+    return good;
+}
+
+static bool mirt__mpi_all_reduce(int channel, mirt__real *sum, int64_t count, mirt__waiting *waiting,
+                                 mirt__engine_failure *failure) {
+    const MPI_Datatype type = sizeof(mirt__real) == sizeof(double) ? MPI_DOUBLE : MPI_FLOAT;
+    const int64_t most = MIRT__MPI_PIECE / (int64_t)sizeof *sum;
+    mirt__round none;
+    memset(&none, 0, sizeof none);
+    memset(failure, 0, sizeof *failure);
+    failure->peer = -1;
+    none.waiting = waiting;
+    for (int64_t at = 0; at < count; at += most) {
+        const int some = (int)(count - at < most ? count - at : most);
+        MPI_Request request;
+        MPI_Status state;
+        int done, message = 0, code = MPI_Iallreduce(MPI_IN_PLACE, sum + at, some, type, MPI_SUM,
+                                                     mirt__mpi.comm[channel], &request);
+        mirt__mpi_round r = {&none, &request, &state, &done, &message, NULL, 1};
+        if (code == MPI_SUCCESS && mirt__mpi_complete(&r, &code)) continue;
+        failure->silent = code == MPI_SUCCESS;
+        if (failure->silent) snprintf(failure->text, sizeof failure->text, "no message came");
+        else mirt__mpi_why(failure->text, code, "MPI_Iallreduce");
+        mirt__mpi.broken = true;
+        return false;
+    }
+    return true;
+}
+
+static void mirt__mpi_stop(bool broken) {
+    mirt__mpi.broken = mirt__mpi.broken || broken;
+}
+
+const mirt__engine *mirt__mpi_engine(void) {
+    static const mirt__engine engine = {
+        MIRT__ENGINE_VERSION, mirt__mpi_name,    mirt__mpi_start, mirt__mpi_trade, mirt__mpi_all_reduce,
+        mirt__mpi_answers,    mirt__mpi_ask,     mirt__mpi_host,  mirt__mpi_stop};
+    return &engine;
+}
+
+/*
+mirrortrain is available under two licences; choose the one that you prefer.
+
+Alternative A - MIT License
+
+Copyright (c) 2026 the mirrortrain authors
+
+Permission is hereby granted, free of charge, to any person obtaining a copy of
+this software and associated documentation files (the "Software"), to deal in
+the Software without restriction, including without limitation the rights to
+use, copy, modify, merge, publish, distribute, sublicense, and/or sell copies
+of the Software, and to permit persons to whom the Software is furnished to do
+so, subject to the following conditions:
+
+The above copyright notice and this permission notice shall be included in all
+copies or substantial portions of the Software.
+
+THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR
+IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY,
+FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
+AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
+LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
+OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
+SOFTWARE.
+
+Alternative B - Public Domain (www.unlicense.org)
+
+This is free and unencumbered software released into the public domain.
+
+Anyone is free to copy, modify, publish, use, compile, sell, or distribute this
+software, either in source code form or as a compiled binary, for any purpose,
+commercial or non-commercial, and by any means.
+
+In jurisdictions that recognize copyright laws, the author or authors of this
+software dedicate any and all copyright interest in the software to the public
+domain. We make this dedication for the benefit of the public at large and to
+the detriment of our heirs and successors. We intend this dedication to be an
+overt act of relinquishment in perpetuity of all present and future rights to
+this software under copyright law.
+
+THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR
+IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY,
+FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
+AUTHORS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN
+ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION
+WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
+*/

@@ -1,0 +1,132 @@
+#include "strategy.h"
+
+#include <unistd.h>
+/* Joins the processes that train together: finds the engine, numbers all devices, compares settings. */
+
+static const mirt__engine *mirt__engine_here(void) {
+#if defined(__ELF__) || defined(MIRRORTRAIN_MPI)
+    const mirt__engine *engine = mirt__mpi_engine ? mirt__mpi_engine() : NULL;
+    return engine && engine->version == MIRT__ENGINE_VERSION ? engine : NULL;
+#else
+    return NULL;
+#endif
+}
+
+/* >>the group */
+
+/* Numbers the devices of all processes. */
+static mirt_status mirt__peers_number(mirt_strategy *s) {
+    mirt__peers *w = s->peers;
+    if (!(w->first_device = (int *)mirt__calloc((size_t)w->size + 1, sizeof *w->first_device)))
+        return mirt_last_status();
+    int *devices = w->first_device + 1;
+    devices[w->rank] = s->num_devices;
+    if (mirt__peers_tell(s, devices, sizeof *devices) != MIRT_OK) return mirt_last_status();
+    for (int p = 0; p < w->size; p++) {
+        if (devices[p] < 1 || devices[p] > MIRT__MAX_DEVICES)
+            return mirt__fail(MIRT_E_WORKER, "process %d has %d devices, which cannot be", p, devices[p]);
+        devices[p] += w->first_device[p];
+    }
+    s->first_device = w->first_device[w->rank];
+    s->all_devices = w->first_device[w->size];
+    return MIRT_OK;
+}
+
+MIRT__LIB int mirt__peers_cores(const mirt_strategy *s, int cores) {
+    const mirt__peers *p = s->peers;
+    int here = 0;
+    for (int i = 0; i < p->size; i++) here += strcmp(p->engine->host(i), p->engine->host(p->rank)) == 0;
+    if (cores < sysconf(_SC_NPROCESSORS_ONLN)) return cores; /* the launcher has bound the process to these */
+    return cores > here ? cores / here : 1;
+}
+
+MIRT__LIB mirt_status mirt__peers_start(mirt_strategy *s, const mirt__launcher *launcher, double limit, bool *found) {
+    const mirt__engine *engine = mirt__engine_here();
+    const int expected = launcher ? mirt__environment_number(launcher->size) : 1;
+    int rank = 0, size = 1;
+    char why[256] = "";
+    *found = engine != NULL;
+    if (!engine || mirt__environment_number("MIRT_WORKERS") == 1) return MIRT_OK;
+    if (!engine->start(limit, &rank, &size, why))
+        return mirt__fail(MIRT_E_WORKER, "%s could not be started: %s", engine->name, why);
+    if (launcher && size != expected)
+        return mirt__fail(MIRT_E_WORKER,
+                          "%s started %d processes (%s), but this program's MPI, %s, knows of %d: start it with the "
+                          "mpirun of the MPI that it is built with",
+                          launcher->name, expected, launcher->size, engine->name, size);
+    if (size == 1) return MIRT_OK;
+    mirt__peers *w = (mirt__peers *)mirt__calloc(1, sizeof *w);
+    if (!(s->peers = w)) return mirt_last_status();
+    w->engine = engine;
+    w->rank = rank;
+    w->size = size;
+    for (int i = 0; i < MIRT__BEFORES; i++) {
+        w->before[i] = (int64_t *)mirt__calloc((size_t)size + 1, sizeof *w->before[i]);
+        if (!w->before[i]) return mirt_last_status();
+    }
+    for (int p = 0; p <= size; p++) w->before[MIRT__BEFORE_ONE][p] = p;
+    if (!(w->flags = (mirt__peer_flags *)mirt__calloc((size_t)size, sizeof *w->flags))) return mirt_last_status();
+    mirt__peers_open(s, limit);
+    return mirt__peers_number(s);
+}
+
+/* >>settings */
+
+/* What has to be the same in all processes. */
+typedef struct mirt__setting {
+    char name[32], value[48];
+} mirt__setting;
+enum { MIRT__SETTINGS = 7 };
+
+static void mirt__setting_set(mirt__setting *setting, const char *name, long long value) {
+    snprintf(setting->name, sizeof setting->name, "%s", name);
+    snprintf(setting->value, sizeof setting->value, "%lld", value);
+}
+
+static void mirt__settings_of(const mirt_strategy *s, mirt__setting setting[MIRT__SETTINGS]) {
+    memset(setting, 0, MIRT__SETTINGS * sizeof *setting);
+    snprintf(setting[0].name, sizeof setting[0].name, "version");
+    snprintf(setting[0].value, sizeof setting[0].value, "%s", mirt_version());
+    snprintf(setting[1].name, sizeof setting[1].name, "processor");
+#if defined(__aarch64__)
+    snprintf(setting[1].value, sizeof setting[1].value, "arm64");
+#else
+    snprintf(setting[1].value, sizeof setting[1].value, "x86-64");
+#endif
+    mirt__setting_set(&setting[2], "replicas", s->num_replicas);
+    mirt__setting_set(&setting[3], "seed", (long long)s->seed);
+    mirt__setting_set(&setting[4], "winograd", s->winograd);
+    uint64_t shares = 0;
+    for (int i = 0; s->share_before && i <= s->all_devices; i++)
+        shares = shares * 1000003 + (uint64_t)s->share_before[i];
+    mirt__setting_set(&setting[5], "shares (hash)", (long long)shares);
+    mirt__setting_set(&setting[6], "backend", s->able.in_place);
+}
+
+static mirt_status mirt__settings_compare(const mirt_strategy *s, const mirt__setting *all) {
+    const mirt__peers *w = s->peers;
+    for (int p = 1; p < w->size; p++) {
+        for (int i = 0; i < MIRT__SETTINGS; i++) {
+            const mirt__setting *first = &all[i], *own = &all[p * MIRT__SETTINGS + i];
+            if (memcmp(first, own, sizeof *own) == 0) continue;
+            return mirt__fail(MIRT_E_WORKER,
+                              "processes differ: %.32s is %.48s in process 0 (%s) and %.48s in process %d (%s)",
+                              first->name, first->value, w->engine->host(0), own->value, p, w->engine->host(p));
+        }
+    }
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__peers_agree(mirt_strategy *s) {
+    const mirt__peers *w = s->peers;
+    if (!w) return MIRT_OK;
+    if (!s->able.in_place)
+        return mirt__fail(MIRT_E_DEVICE, "several processes train together on cores so far: ask for \"cpu\"");
+    mirt__setting *all = (mirt__setting *)mirt__calloc((size_t)w->size * MIRT__SETTINGS, sizeof *all);
+    if (!all) return mirt_last_status();
+    mirt__settings_of(s, &all[w->rank * MIRT__SETTINGS]);
+    mirt_status status = mirt__peers_tell(s, all, MIRT__SETTINGS * sizeof *all);
+    if (status == MIRT_OK) status = mirt__settings_compare(s, all);
+    mirt__free(all);
+    return status;
+}

@@ -1,0 +1,165 @@
+#include "strategy.h"
+/* Messages between processes outside of steps, and what happens when one is lost. */
+
+/* What a process answers when it is asked where it is. */
+typedef struct mirt__whereabouts {
+    int64_t step;
+    int32_t phase, waits_for; /* waits_for: -1: nobody */
+    char ended[200];          /* why its strategy cannot be used any more, or "" */
+} mirt__whereabouts;
+
+/* >>where a process is */
+
+static int mirt__peers_awaited(const mirt__peers *p) {
+    int peer = -1;
+    for (int i = 0; i < MIRT__ENGINE_CHANNELS && peer < 0; i++)
+        peer = __atomic_load_n(&p->waiting[i].peer, __ATOMIC_RELAXED);
+    return peer;
+}
+
+/* Called by a thread of the engine. */
+static void mirt__peers_answer(void *user, char *out) {
+    const mirt_strategy *s = (const mirt_strategy *)user;
+    mirt__whereabouts at;
+    memset(&at, 0, sizeof at);
+    if (s->timeline) {
+        at.phase = __atomic_load_n(&s->timeline[0].phase, __ATOMIC_RELAXED);
+        at.step = __atomic_load_n(&s->timeline[0].step, __ATOMIC_RELAXED);
+    }
+    at.waits_for = mirt__peers_awaited(s->peers);
+    const char *death = s->death;
+    if (death) snprintf(at.ended, sizeof at.ended, "%s", death);
+    memcpy(out, &at, sizeof at);
+}
+
+/* Whether a process answers; its answers to others are waited for. */
+static bool mirt__peers_ask(mirt__peers *p, int peer, mirt__whereabouts *out) {
+    const double soon = 2;
+    const struct timespec nap = {0, 1000000};
+    char answer[MIRT__ENGINE_ANSWER];
+    while (__atomic_exchange_n(&p->asks, 1, __ATOMIC_ACQUIRE)) nanosleep(&nap, NULL);
+    const bool good = p->engine->ask(peer, soon, answer);
+    __atomic_store_n(&p->asks, 0, __ATOMIC_RELEASE);
+    if (good) memcpy(out, answer, sizeof *out);
+    return good;
+}
+
+/* Follows who waits for whom from `peer` on. True: whoever is at the end is at work, and worth waiting for. */
+static bool mirt__peers_patient(void *user, int peer) {
+    mirt__patience *patience = (mirt__patience *)user;
+    mirt__peers *p = patience->strategy->peers;
+    const size_t size = sizeof patience->failed;
+    mirt__whereabouts at;
+    const char *host = "";
+    int last = -1;
+    memset(&at, 0, sizeof at);
+    for (int asked = 0; peer >= 0 && peer != p->rank && asked < p->size; asked++) {
+        last = peer;
+        host = p->engine->host(peer);
+        if (!mirt__peers_ask(p, peer, &at)) {
+            snprintf(patience->failed, size, "process %d (%s) does not answer", peer, host);
+            return false;
+        }
+        if (at.ended[0]) {
+            snprintf(patience->failed, size, "process %d (%s) has ended: %.180s", peer, host, at.ended);
+            return false;
+        }
+        peer = at.waits_for;
+    }
+    if (peer < 0) return true;
+    snprintf(patience->failed, size, "processes wait for each other; process %d (%s) is at %s of step %lld", last,
+             host, mirt_phase_name((mirt_phase)at.phase), (long long)at.step + 1);
+    return false;
+}
+
+MIRT__LIB void mirt__peers_open(mirt_strategy *s, double limit) {
+    for (int i = 0; i < MIRT__ENGINE_CHANNELS; i++) {
+        mirt__waiting *w = &s->peers->waiting[i];
+        w->limit = limit;
+        w->patient = mirt__peers_patient;
+        s->peers->patience[i].strategy = s;
+        w->user = &s->peers->patience[i];
+        w->peer = -1;
+        w->hurry = 1;
+    }
+    s->peers->engine->answers(mirt__peers_answer, s);
+}
+
+MIRT__LIB void mirt__peers_hurry(mirt_strategy *s, bool hurry) {
+    __atomic_store_n(&s->peers->waiting[0].hurry, (int)hurry, __ATOMIC_RELAXED);
+}
+
+MIRT__LIB void mirt__peers_leave(mirt_strategy *s) {
+    mirt__peers *p = s->peers;
+    if (!p) return;
+    mirt__courier_destroy(p->courier);
+    p->engine->answers(NULL, NULL);
+    p->engine->stop(p->broken);
+    for (int i = 0; i < MIRT__BEFORES; i++) mirt__free(p->before[i]);
+    mirt__free(p->flags);
+    mirt__free(p->first_device);
+    mirt__free(p);
+    s->peers = NULL;
+}
+
+/* >>messages */
+
+/* "process 0 (host a) in step 12 at all-reduce": this one, for messages. */
+static void mirt__peers_describe(const mirt_strategy *s, char *out, size_t size) {
+    const mirt__peers *p = s->peers;
+    snprintf(out, size, "process %d (%s)", p->rank, p->engine->host(p->rank));
+    if (s->timeline)
+        mirt__line_add(out, size, " in step %lld at %s",
+                       (long long)__atomic_load_n(&s->timeline[0].step, __ATOMIC_RELAXED) + 1,
+                       mirt_phase_name((mirt_phase)__atomic_load_n(&s->timeline[0].phase, __ATOMIC_RELAXED)));
+}
+
+MIRT__LIB mirt_status mirt__peers_fail(mirt_strategy *s, int channel, const mirt__engine_failure *failure) {
+    mirt__peers *p = s->peers;
+    const char *failed = p->patience[channel].failed;
+    char own[240], peer[160] = "another process";
+    mirt_status status;
+    mirt__peers_describe(s, own, sizeof own);
+    if (failure->peer >= 0)
+        snprintf(peer, sizeof peer, "process %d (%s)", failure->peer, p->engine->host(failure->peer));
+    if (failure->silent)
+        status = mirt__fail(MIRT_E_WORKER, "%s: %s has waited %.3g s for %s",
+                            failed[0] ? failed : "no message came", own, p->waiting[0].limit, peer);
+    else status = mirt__fail(MIRT_E_WORKER, "%s has lost %s: %s", own, peer, failure->text);
+    p->broken = true;
+    if (!s->lost[0]) snprintf(s->lost, sizeof s->lost, "%s", mirt_last_error());
+    return status;
+}
+
+MIRT__LIB mirt__gathering mirt__peers_gathering(const mirt_strategy *s) {
+    mirt__gathering g;
+    memset(&g, 0, sizeof g);
+    g.engine = s->peers->engine;
+    g.channel = 1;
+    g.rank = s->peers->rank;
+    g.size = s->peers->size;
+    g.waiting = &s->peers->waiting[1];
+    return g;
+}
+
+MIRT__LIB mirt_status mirt__peers_gather(mirt_strategy *s, const mirt__gathered *array, int arrays) {
+    const mirt__gathering gathering = mirt__peers_gathering(s);
+    mirt__engine_failure failure;
+    if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
+    __atomic_fetch_add(&s->peers->trades, 1, __ATOMIC_RELAXED);
+    const bool good = mirt__gather_all(&gathering, array, arrays, &failure);
+    __atomic_fetch_sub(&s->peers->trades, 1, __ATOMIC_RELAXED);
+    return good ? MIRT_OK : mirt__peers_fail(s, 1, &failure);
+}
+
+MIRT__LIB mirt_status mirt__peers_tell(mirt_strategy *s, void *element, size_t bytes) {
+    mirt__gathered all = {element, s->peers->before[MIRT__BEFORE_ONE], bytes};
+    return mirt__peers_gather(s, &all, 1);
+}
+
+MIRT__LIB mirt_status mirt__peers_hear_first(mirt_strategy *s, void *data, size_t bytes) {
+    int64_t *before = s->peers->before[MIRT__BEFORE_ROWS];
+    mirt__gathered first = {data, before, bytes};
+    for (int p = 0; p <= s->peers->size; p++) before[p] = p > 0;
+    return mirt__peers_gather(s, &first, 1);
+}

@@ -1,0 +1,284 @@
+#include "../base/digest.h"
+#include "../nn/config.h"
+#include "trainer.h"
+/* Processes that train together agree on batches, of which each makes its own rows. */
+
+/* What a process has when it reaches a batch. */
+typedef struct mirt__arrival {
+    int64_t status; /* of reading it, or why the process leaves */
+    int64_t rows, skipped;
+} mirt__arrival;
+
+enum { MIRT__REASON = 320 };
+
+/* The rows of this process; `replicas` of a step, or 0 where devices share the rows as they like. */
+static mirt__data_part mirt__part_of(const mirt_strategy *s, int replicas) {
+    mirt__data_part part;
+    part.of = replicas ? replicas : mirt__share_units(s);
+    part.begin = mirt__peer_begin(s, part.of, s->peers->rank);
+    part.end = mirt__peer_begin(s, part.of, s->peers->rank + 1);
+    return part;
+}
+
+MIRT__LIB mirt_status mirt__begin_together(const mirt__pass_data *r, int64_t epoch) {
+    const mirt__data_part part = mirt__part_of(r->strategy, r->replicas);
+    mirt__dataset_set_part(r->dataset, &part);
+    r->strategy->peers->left = false;
+    return mirt__dataset_begin(r->dataset, r->strategy->seed, epoch);
+}
+
+/* >>what goes wrong */
+
+/* Every process says why it leaves, or nothing; the first that does is blamed. */
+static mirt_status mirt__arrivals_blame(mirt_strategy *s, const mirt__arrival *all, mirt_status own) {
+    const mirt__peers *p = s->peers;
+    mirt__error error;
+    int first = 0;
+    char *reason = (char *)mirt__calloc((size_t)p->size, MIRT__REASON);
+    if (!reason) return mirt_last_status();
+    if (own != MIRT_OK) mirt__error_get(&error);
+    if (own != MIRT_OK) snprintf(reason + (size_t)p->rank * MIRT__REASON, MIRT__REASON, "%.300s", error.text);
+    const mirt_status told = mirt__peers_tell(s, reason, MIRT__REASON);
+    while (all[first].status == MIRT_OK) first++;
+    if (own != MIRT_OK) mirt__error_set(&error);
+    else if (told == MIRT_OK)
+        own = mirt__fail(MIRT_E_WORKER, "process %d (%s) has stopped: %s", first, p->engine->host(first),
+                         reason + (size_t)first * MIRT__REASON);
+    mirt__free(reason);
+    s->peers->left = true;
+    return own != MIRT_OK ? own : told;
+}
+
+static mirt_status mirt__arrivals_differ(const mirt_strategy *s, const mirt__arrival *all, int other) {
+    const mirt__peers *p = s->peers;
+    return mirt__fail(MIRT_E_WORKER,
+                      "processes have different data: process 0 (%s) reads a batch of %lld samples, process %d (%s) "
+                      "one of %lld",
+                      p->engine->host(0), (long long)all[0].rows, other, p->engine->host(other),
+                      (long long)all[other].rows);
+}
+
+/* Meets the others before a batch; *skipped: rows that all of them skip. */
+static mirt_status mirt__arrive(mirt_strategy *s, const mirt__arrival *own, int64_t *skipped) {
+    const mirt__peers *p = s->peers;
+    mirt__arrival *all = (mirt__arrival *)mirt__calloc((size_t)p->size, sizeof *all);
+    if (!all) return mirt_last_status();
+    bool leaves = false;
+    int other = 0;
+    all[p->rank] = *own;
+    mirt_status status = mirt__peers_tell(s, all, sizeof *all);
+    *skipped = 0;
+    for (int i = 0; i < p->size && status == MIRT_OK; i++) {
+        leaves = leaves || all[i].status != MIRT_OK;
+        *skipped += all[i].skipped;
+        if (all[i].rows != all[0].rows && !other) other = i;
+    }
+    if (leaves) status = mirt__arrivals_blame(s, all, (mirt_status)own->status);
+    else if (other) status = mirt__arrivals_differ(s, all, other);
+    mirt__free(all);
+    return status;
+}
+
+MIRT__LIB mirt_status mirt__meet_others(mirt_strategy *s, mirt_status status, bool *asked) {
+    mirt__arrival arrival;
+    int64_t all;
+    if (!s->peers || s->peers->left || s->peers->broken || s->death) return status;
+    memset(&arrival, 0, sizeof arrival);
+    arrival.status = (int64_t)status;
+    arrival.skipped = *asked;
+    status = mirt__arrive(s, &arrival, &all);
+    *asked = all > 0;
+    return status;
+}
+
+MIRT__LIB void mirt__leave_together(mirt_strategy *s, mirt_status status) {
+    mirt__arrival arrival;
+    int64_t skipped;
+    mirt__error error;
+    if (!s->peers || s->peers->left || s->peers->broken || s->death || status == MIRT_OK) return;
+    memset(&arrival, 0, sizeof arrival);
+    arrival.status = (int64_t)status;
+    mirt__error_get(&error);
+    mirt__arrive(s, &arrival, &skipped);
+    mirt__error_set(&error);
+}
+
+/* >>what a fit is */
+
+/* What has to be the same in all processes that fit a model. */
+typedef struct mirt__fit_settings {
+    uint64_t model, weights, training, samples, batch, step;
+} mirt__fit_settings;
+
+static uint64_t mirt__model_hash(const mirt_model *model) {
+    const mirt_model *root = mirt__root(model, NULL);
+    uint64_t hash = (uint64_t)model->graph.count;
+    for (int i = 0; i < root->num_variables; i++) {
+        const mirt__variable *v = &root->variable[i];
+        hash = mirt__hash_bytes(hash, v->name, strlen(v->name));
+        hash = mirt__hash_bytes(hash, &v->count, sizeof v->count);
+    }
+    return hash;
+}
+
+static uint64_t mirt__weights_hash(mirt_model *model) {
+    mirt_model *root = mirt__root(model, NULL);
+    uint64_t hash = 0;
+    mirt__weights_to_host(root);
+    for (int i = 0; root->weight && i < root->num_variables; i++)
+        hash = mirt__hash_bytes(hash, root->weight + root->variable[i].offset,
+                                (size_t)root->variable[i].count * sizeof(mirt__real));
+    return hash;
+}
+
+static uint64_t mirt__training_hash(const mirt_model *model, const mirt_fit_desc *d) {
+    const int64_t number[] = {d->epochs, d->steps_per_epoch, d->max_steps, d->initial_epoch, d->validation_steps,
+                              d->validation_freq, d->validation != NULL};
+    mirt__text text = {NULL, 0, 0, false};
+    mirt__compile_write(model, &text);
+    uint64_t hash = mirt__hash_bytes(0, number, sizeof number);
+    hash = mirt__hash_bytes(hash, text.data, text.size);
+    mirt__text_free(&text);
+    return hash;
+}
+
+MIRT__LIB mirt_status mirt__fit_together(mirt_model *model, const mirt_dataset *data, const mirt_fit_desc *desc) {
+    static const char training[] = "the optimizer, the loss or the numbers of epochs and steps";
+    static const char *const what[] = {"the model's layers",    "the model's weights", training,
+                                       "the number of samples", "the batch size",      "the step"};
+    mirt_strategy *s = model->strategy;
+    const mirt__peers *p = s->peers;
+    mirt__fit_settings *all = (mirt__fit_settings *)mirt__calloc((size_t)p->size, sizeof *all), *own = all + p->rank;
+    if (!all) return mirt_last_status();
+    own->model = mirt__model_hash(model);
+    own->weights = mirt__weights_hash(model);
+    own->training = mirt__training_hash(model, desc);
+    own->samples = (uint64_t)mirt__dataset_spec(data)->samples;
+    own->batch = (uint64_t)mirt__dataset_spec(data)->batch;
+    own->step = (uint64_t)model->step;
+    s->peers->left = false;
+    mirt_status status = mirt__peers_tell(s, all, sizeof *all);
+    for (int i = 1; i < p->size && status == MIRT_OK; i++) {
+        const uint64_t *first = &all[0].model, *other = &all[i].model;
+        int k = 0;
+        while (k < MIRT__COUNT(what) && first[k] == other[k]) k++;
+        if (k < MIRT__COUNT(what))
+            status = mirt__fail(MIRT_E_WORKER, "processes differ in %s: process 0 (%s) and process %d (%s)", what[k],
+                                p->engine->host(0), i, p->engine->host(i));
+    }
+    if (status != MIRT_OK) s->peers->left = true;
+    mirt__free(all);
+    return status;
+}
+
+/* >>skipped rows */
+
+/* The rows of the batch that are left, with all that this process needs of them, are closed up. */
+static mirt_status mirt__close_up(mirt_dataset *dataset, const mirt__data_part *part, const char *skipped,
+                                  mirt__batch *batch) {
+    const mirt__data_spec *spec = mirt__dataset_spec(dataset);
+    int64_t left = 0, begin, end, own_begin, own_end, row = 0;
+    int64_t *index;
+    memcpy(&index, &batch->index, sizeof index); /* a slot's, which is this process's own */
+    mirt__part_rows(part, batch->rows, &own_begin, &own_end);
+    for (int64_t i = 0; i < batch->rows; i++) left += !skipped[i];
+    mirt__part_rows(part, left, &begin, &end);
+    for (int64_t i = 0; i < batch->rows; i++) {
+        void *field[MIRT__MAX_FIELDS];
+        if (skipped[i]) continue;
+        for (int f = 0; f < spec->num_fields; f++) {
+            memcpy(&field[f], &batch->field[f], sizeof field[f]);
+            field[f] = (char *)field[f] + (size_t)row * spec->field[f].bytes;
+            if (row != i && i >= own_begin && i < own_end && row >= begin && row < end)
+                memcpy(field[f], (const char *)batch->field[f] + (size_t)i * spec->field[f].bytes,
+                       spec->field[f].bytes);
+        }
+        index[row] = index[i];
+        if ((i < own_begin || i >= own_end) && row >= begin && row < end) {
+            const mirt_status status = mirt__dataset_make_again(dataset, batch->first + i, field, &index[row]);
+            if (status != MIRT_OK)
+                return mirt__fail(MIRT_E_WORKER, "sample %lld can be read by another process, but not by this one",
+                                  (long long)(batch->first + i));
+        }
+        row++;
+    }
+    batch->rows = left;
+    return MIRT_OK;
+}
+
+/* `before`: the rows of the processes before each of them. */
+static void mirt__rows_before(const mirt__pass_data *r, int64_t rows, int64_t *before) {
+    const mirt_strategy *s = r->strategy;
+    const mirt__data_part part = mirt__part_of(s, r->replicas);
+    for (int p = 0; p <= s->peers->size; p++)
+        mirt__share(rows, part.of, mirt__peer_begin(s, part.of, p), &before[p]);
+}
+
+static mirt_status mirt__skip_together(const mirt__pass_data *r, mirt__batch *batch) {
+    const mirt__data_part *part = mirt__dataset_part(r->dataset);
+    int64_t *before = r->strategy->peers->before[MIRT__BEFORE_ROWS], begin, end;
+    char *skipped = (char *)mirt__calloc((size_t)batch->rows, 1);
+    mirt__gathered array = {skipped, before, 1};
+    if (!skipped) return mirt_last_status();
+    mirt__part_rows(part, batch->rows, &begin, &end);
+    for (int64_t i = begin; i < end; i++) skipped[i] = batch->index[i] == MIRT__NO_INDEX;
+    mirt__rows_before(r, batch->rows, before);
+    mirt_status status = mirt__peers_gather(r->strategy, &array, 1);
+    if (status == MIRT_OK) status = mirt__close_up(r->dataset, part, skipped, batch);
+    mirt__free(skipped);
+    return status;
+}
+
+/* >>a batch */
+
+/* Labels and weights of all rows: losses and metrics are counted by every process. */
+static mirt_status mirt__labels_together(const mirt__pass_data *r, mirt__batch *batch) {
+    const mirt__data_spec *spec = mirt__dataset_spec(r->dataset);
+    int64_t *before = r->strategy->peers->before[MIRT__BEFORE_ROWS];
+    mirt__gathered array[MIRT__MAX_FIELDS];
+    int arrays = 0;
+    mirt__rows_before(r, batch->rows, before);
+    for (int i = spec->num_x; i < spec->num_fields; i++, arrays++) {
+        memcpy(&array[arrays].base, &batch->field[i], sizeof array[arrays].base);
+        array[arrays].before = before;
+        array[arrays].bytes = spec->field[i].bytes;
+    }
+    return mirt__peers_gather(r->strategy, array, arrays);
+}
+
+MIRT__LIB mirt_status mirt__meet_with_batch(mirt_strategy *s, mirt_status status, int64_t rows, int64_t *skipped) {
+    mirt__arrival arrival;
+    memset(&arrival, 0, sizeof arrival);
+    arrival.status = (int64_t)status;
+    arrival.rows = status == MIRT_OK ? rows : 0;
+    arrival.skipped = *skipped;
+    return mirt__arrive(s, &arrival, skipped);
+}
+
+/* *lost: all rows of the batch are skipped. */
+static mirt_status mirt__read_together(const mirt__pass_data *r, mirt__batch *out, bool *lost) {
+    const mirt__data_part *part = mirt__dataset_part(r->dataset);
+    int64_t skipped = 0, begin = 0, end = 0;
+    *lost = false;
+    mirt_status status = mirt__dataset_next(r->dataset, out);
+    if (status == MIRT_OK && part->of) mirt__part_rows(part, out->rows, &begin, &end);
+    for (int64_t i = begin; i < end; i++) skipped += out->index[i] == MIRT__NO_INDEX;
+    if (!part->of && status == MIRT_OK && out->rows) return MIRT_OK; /* they meet when it has been looked at */
+    status = mirt__meet_with_batch(r->strategy, status, out->rows, &skipped);
+    out->met = true;
+    if (status != MIRT_OK || !part->of || !out->rows) return status;
+    if (skipped) status = mirt__skip_together(r, out);
+    *lost = out->rows == 0;
+    mirt__part_rows(part, out->rows, &out->begin, &out->end);
+    return status == MIRT_OK && out->rows ? mirt__labels_together(r, out) : status;
+}
+
+MIRT__LIB mirt_status mirt__next_together(const mirt__pass_data *r, mirt__batch *out) {
+    bool lost = true;
+    mirt_status status = MIRT_OK;
+    while (lost && status == MIRT_OK) {
+        memset(out, 0, sizeof *out);
+        status = mirt__read_together(r, out, &lost);
+    }
+    return status;
+}

@@ -1,0 +1,36 @@
+#!/bin/bash
+# Processes under mpirun end with the bits of one process. MPI: openmpi or mpich; LAYOUTS: each
+# PROCESSES:DEVICES[:SHARES].
+source=$(cd "$(dirname "$0")/.." && pwd)
+. "$source/tests/tap.sh"
+kind=${MPI:-openmpi}
+layouts=${LAYOUTS:-1:2 2:1 2:2 3:1 3:2 5:1 4:1:3,1,2,2 2:2:1,3}
+compiler=$(command -v "mpicc.$kind") mpirun=$(command -v "mpirun.$kind")
+if [ -z "$compiler" ] || [ -z "$mpirun" ]; then
+    tap_skip "no $kind: apt-get install openmpi-bin libopenmpi-dev, or mpich libmpich-dev"
+    tap_done
+fi
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_hwloc_base_binding_policy=none
+program=$tmp/scenes
+"$compiler" -std=c11 -O2 -w -I"$source" -I"$source/tests" "$source/tests/mpi_scenes.c" \
+    "$source/mirrortrain_mpi.c" -o "$program" -lm -lpthread
+photos=$(TMPDIR=$tmp "$program" -)
+"$program" "$photos" 1 "$tmp/alone"
+mv "$tmp/alone.0.of.1" "$tmp/one"
+tap_check "$kind: one process trains $(grep -c 'status 0' "$tmp/one") scenes" \
+    test "$(grep -c 'status 0' "$tmp/one")" -eq "$(wc -l <"$tmp/one")" -a -s "$tmp/one"
+for layout in $layouts; do
+    IFS=: read -r processes devices shares <<<"$layout"
+    # shellcheck disable=SC2086
+    timeout 300 "$mpirun" -n "$processes" "$program" "$photos" "$devices" "$tmp/got" $shares >"$tmp/err" 2>&1
+    # What takes more replicas than a scene has is refused by all.
+    cat "$tmp"/got.* | sort | uniq -c | grep -v "needs at least one replica\|leave none for device" | sed "s/^ *//" | sort >"$tmp/seen"
+    sed "s/^/$processes /" "$tmp/one" | sort >"$tmp/want"
+    tap_check "$kind: $processes processes of $devices, shares ${shares:-equal}: $(wc -l <"$tmp/seen") scenes" \
+        test -s "$tmp/seen" -a -z "$(comm -23 "$tmp/seen" "$tmp/want")"
+    tap_check "$kind: $processes processes knew of each other" \
+        test "$(ls "$tmp"/got.*".of.$processes" | wc -l)" -eq "$processes"
+    rm -f "$tmp"/got.*
+done
+tap_done

@@ -1,0 +1,153 @@
+/* One of several processes fails, differs, stops or is silent: all end and know why. */
+#include "together.h"
+
+/* What is wrong with the process `rank`. */
+typedef enum wrong {
+    NOTHING, SEED, REPLICAS, WEIGHTS, BATCH, OPTIMIZER, EPOCHS, LABEL, CALLBACK, SLOW_CALLBACK, STOP, DRIFT, LEAVES,
+    FREEZES, NAN_DATA
+} wrong;
+
+typedef struct misfortune {
+    wrong what;
+    int rank, processes;
+    double limit;
+    bool stops_on_nan;
+} misfortune;
+
+typedef struct watcher {
+    const misfortune *m;
+    bool here;
+} watcher;
+
+static int at_batch_end(const mirt_event *event, void *user) {
+    const watcher *w = (const watcher *)user;
+    if (event->model->step != 4 || !w->here) return 0;
+    if (w->m->what == CALLBACK) return mirt__fail(MIRT_E_IO, "the disk is full"), MIRT_CALLBACK_FAILED;
+    if (w->m->what == SLOW_CALLBACK) pipe_sleep((uint32_t)(w->m->limit * 2.5e6));
+    if (w->m->what == STOP) mirt_request_stop((mirt_model *)event->model);
+    if (w->m->what == DRIFT) {
+        float bias[6] = {1, 2, 3, 4, 5, 6};
+        mirt_set_weight((mirt_model *)event->model, "first/bias", bias, 6);
+    }
+    if (w->m->what == LEAVES) _exit(0);
+    if (w->m->what == FREEZES) raise(SIGSTOP);
+    return 0;
+}
+
+static void spoil(const misfortune *m, mirt_strategy_desc *d, scene *s) {
+    if (m->what == SEED) d->seed++;
+    if (m->what == REPLICAS) d->replicas++;
+    if (m->what == BATCH) s->batch++;
+    if (m->what == OPTIMIZER) s->clipped = true;
+}
+
+static mirt_status train(mirt_strategy *strategy, const misfortune *m, bool here, const scene *s, record *out) {
+    const watcher w = {m, here};
+    mirt_dataset *data = NULL, *validation = NULL;
+    mirt_callback callback;
+    mirt_fit_desc d;
+    mirt_model *model = model_of(strategy, s);
+    memset(&callback, 0, sizeof callback);
+    memset(&d, 0, sizeof d);
+    callback.batch_end = at_batch_end;
+    callback.user = (void *)(uintptr_t)&w;
+    d.epochs = m->what == EPOCHS && here ? 3 : 2;
+    d.no_progress = true;
+    d.callbacks[0] = &callback;
+    if (m->what == LABEL && here) image_classes[120] = IMAGE_CLASSES;
+    if (!model || !data_of(s, &data, &validation)) return mirt_last_status();
+    if (m->what == WEIGHTS && here) {
+        const float bias[6] = {1, 2, 3, 4, 5, 6};
+        if (mirt_set_weight(model, "first/bias", bias, 6) != MIRT_OK) return mirt_last_status();
+    }
+    const mirt_history *h = mirt_fit(model, data, &d);
+    const mirt_status status = h ? MIRT_OK : mirt_last_status();
+    snprintf(out->error, sizeof out->error, "%s", h ? "" : mirt_last_error());
+    out->steps = h ? h->steps : 0;
+    if (h) out->weights = hash_of_weights(model);
+    mirt_dataset_destroy(data);
+    mirt_dataset_destroy(validation);
+    return status;
+}
+
+static void run_misfortune(const void *arg, int rank) {
+    const misfortune *m = (const misfortune *)arg;
+    record *out = &shared[rank];
+    const double since = mirt__now();
+    scene s = {"", 8, 29, false, false, false, false, false, false, false, false, false, false, 0};
+    mirt_strategy_desc d;
+    memset(&d, 0, sizeof d);
+    d.kind = MIRT_MULTI_WORKER;
+    d.devices = "1";
+    d.threads = 1;
+    d.replicas = 8;
+    d.silent = true;
+    d.timeout_seconds = m->limit;
+    out->status = -1;
+    if (rank == m->rank) spoil(m, &d, &s);
+    mirt_strategy *strategy = mirt_strategy_create(&d);
+    if (strategy) {
+        out->status = (int)train(strategy, m, rank == m->rank, &s, out);
+    } else {
+        out->status = (int)mirt_last_status();
+        snprintf(out->error, sizeof out->error, "%s", mirt_last_error());
+    }
+    out->loss = mirt__now() - since; /* seconds */
+    mirt_strategy_destroy(strategy);
+}
+
+/* Every process but the one of the misfortune has this error, whose sentence has these words; it takes no longer. */
+static void check_error(const char *name, misfortune m, mirt_status own, mirt_status others, const char *words,
+                        double seconds) {
+    static const pipe_faults none = {1, 0, -1, 0, false, NULL};
+    const bool ended = run_processes(m.processes, &none, m.what == FREEZES ? 5 : 20, run_misfortune, &m);
+    for (int p = 0; p < m.processes; p++) {
+        const record *r = &shared[p];
+        if (p == m.rank && (m.what == LEAVES || m.what == FREEZES)) continue;
+        const mirt_status want = p == m.rank ? own : others;
+        ok(r->status == (int)want && (p == m.rank || strstr(r->error, words)) && r->loss <= seconds,
+           "%s: process %d ends after %.2f s%s%s", name, p, r->loss, r->error[0] ? ": " : "", r->error);
+    }
+    if (m.what != FREEZES) ok(ended, "%s: no process is left", name);
+}
+
+/* Nothing goes wrong: all end alike. */
+static void check_fine(const char *name, misfortune m, int64_t steps) {
+    static const pipe_faults none = {1, 0, -1, 0, false, NULL};
+    bool good = run_processes(m.processes, &none, m.what == FREEZES ? 5 : 20, run_misfortune, &m);
+    for (int p = 0; p < m.processes; p++)
+        good = good && shared[p].status == MIRT_OK && shared[p].weights == shared[0].weights &&
+               shared[p].steps == steps;
+    ok(good, "%s: %lld steps in all processes: %s", name, (long long)shared[0].steps, shared[0].error);
+}
+
+int main(void) {
+    const double soon = 3;
+    if (!share_records()) return 1;
+    draw_images();
+    check_fine("training", (misfortune){NOTHING, 0, 3, 5, false}, 14);
+    check_fine("a request of one process to stop", (misfortune){STOP, 1, 3, 5, false}, 5);
+    check_fine("a process that is slow for longer than the limit", (misfortune){SLOW_CALLBACK, 0, 3, 0.4, false}, 14);
+    check_error("another seed", (misfortune){SEED, 1, 2, 5, false}, MIRT_E_WORKER, MIRT_E_WORKER,
+                "seed is 0 in process 0 (host0) and 1 in process 1 (host1)", soon);
+    check_error("other replicas", (misfortune){REPLICAS, 2, 3, 5, false}, MIRT_E_WORKER, MIRT_E_WORKER, "replicas is 8",
+                soon);
+    check_error("other weights", (misfortune){WEIGHTS, 1, 2, 5, false}, MIRT_E_WORKER, MIRT_E_WORKER,
+                "differ in the model's weights: process 0 (host0) and process 1 (host1)", soon);
+    check_error("another batch size", (misfortune){BATCH, 1, 3, 5, false}, MIRT_E_WORKER, MIRT_E_WORKER, "batch size",
+                soon);
+    check_error("another optimizer", (misfortune){OPTIMIZER, 0, 2, 5, false}, MIRT_E_WORKER, MIRT_E_WORKER,
+                "optimizer", soon);
+    check_error("more epochs", (misfortune){EPOCHS, 1, 2, 5, false}, MIRT_E_WORKER, MIRT_E_WORKER, "epochs", soon);
+    check_error("a label that is no class", (misfortune){LABEL, 1, 3, 5, false}, MIRT_E_INVALID, MIRT_E_WORKER,
+                "process 1 (host1) has stopped: label 5", soon);
+    check_error("a callback that fails", (misfortune){CALLBACK, 2, 3, 5, false}, MIRT_E_IO, MIRT_E_WORKER,
+                "process 2 (host2) has stopped: the disk is full", soon);
+    check_error("copies that drift apart", (misfortune){DRIFT, 1, 3, 5, false}, MIRT_E_DRIFT, MIRT_E_DRIFT,
+                "the weights of process 1 (host1) differ from those of process 0 (host0)", soon);
+    check_error("a process that leaves", (misfortune){LEAVES, 1, 3, 5, false}, MIRT_OK, MIRT_E_WORKER,
+                "has lost process", soon); /* 1, or 0 where that has ended because of 1 */
+    check_error("a process that is suspended", (misfortune){FREEZES, 1, 2, 0.5, false}, MIRT_OK, MIRT_E_WORKER,
+                "process 1 (host1) does not answer", 0.5 + soon);
+    return done_testing();
+}

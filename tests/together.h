@@ -1,0 +1,42 @@
+#ifndef TOGETHER_H
+#define TOGETHER_H
+/* Processes joined by sockets that train together. */
+#include "pipe_engine.h"
+
+#include "scenes.h"
+
+#include <sys/mman.h>
+
+const mirt__engine *mirt__mpi_engine(void) { return &pipe_engine; }
+
+enum { MOST = 8 };
+static record *shared; /* [MOST], of all processes */
+
+/* Memory that all processes see. */
+static bool share_records(void) {
+    FILE *file = tmpfile();
+    const size_t bytes = MOST * sizeof *shared;
+    if (!file || ftruncate(fileno(file), (off_t)bytes) != 0) return false;
+    shared = (record *)mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fileno(file), 0);
+    fclose(file);
+    return shared != MAP_FAILED;
+}
+
+/* >>scenes */
+
+/* Runs fn(arg, rank) in processes of its own; false: one of them did not end well within `limit` seconds. */
+static bool run_processes(int processes, const pipe_faults *faults, double limit, void (*fn)(const void *arg, int rank),
+                          const void *arg) {
+    int status = 0;
+    memset(shared, 0, MOST * sizeof *shared);
+    fflush(stdout);
+    const pid_t first = fork();
+    if (first == 0) {
+        const int rank = pipe_group_fork(processes, faults);
+        if (rank >= 0) fn(arg, rank);
+        pipe_group_end(false);
+        _exit(rank == 0 ? !pipe_group_wait(limit) : 0);
+    }
+    return first > 0 && waitpid(first, &status, 0) == first && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+#endif
