@@ -8,7 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { WARM_UP = 2, LEAST_STEPS = 5, DEFAULT_SECONDS = 3, MAX_TIMES = 100000 };
+enum { WARM_UP = 2, LEAST_STEPS = 5, DEFAULT_SECONDS = 3, MAX_TIMES = 100000, STEPS_TOGETHER = 20 };
 
 /* A model and a batch for it in memory. */
 typedef struct job {
@@ -131,10 +131,12 @@ static int measure(job *j) {
     const options *o = j->o;
     const double most = o->seconds ? (double)o->seconds : DEFAULT_SECONDS;
     const double begin = seconds_now();
+    /* Processes that work together have clocks of their own, and have to do as many steps. */
+    const int64_t steps = o->steps || !works_together() ? o->steps : STEPS_TOGETHER;
     int count = 0;
     while (count < MAX_TIMES) {
         double start = seconds_now();
-        if (o->steps ? count >= o->steps : count >= LEAST_STEPS && start - begin >= most) break;
+        if (steps ? count >= steps : count >= LEAST_STEPS && start - begin >= most) break;
         if (step(j) != MIRT_OK) return 0;
         j->times[count++] = seconds_now() - start;
     }
@@ -151,16 +153,18 @@ static int report(job *j) {
     }
     int count = measure(j);
     if (!count) return complain_of_step(j);
+    char processes[32] = "";
+    if (works_together()) snprintf(processes, sizeof processes, " processes=%d", mirt_num_workers(j->strategy));
     const double median = (j->times[(count - 1) / 2] + j->times[count / 2]) / 2, peak = peak_memory();
     if (mirt_plan_memory(j->model, j->batch, &plan) != MIRT_OK || mirt_plan_macs(j->model, j->batch, &macs) != MIRT_OK)
         return complain_of_library();
     tell("bench: model=%s batch=%lld dtype=%s images_per_second=%.2f ms_per_step=%.3f peak_mb=%.1f gflops=%.1f "
          "planned_mb=%.1f "
-         "mode=%s size=%lld devices=%d threads=%d steps=%d%s%s",
+         "mode=%s size=%lld devices=%d threads=%d steps=%d%s%s%s",
          o->model, (long long)j->batch, chosen(o->dtype, "bf16") ? "bf16" : "float32", (double)j->batch / median,
          median * 1e3, peak * 1e-6, 2 * macs / median * 1e-9, (double)plan.total * 1e-6,
          o->forward ? "forward" : "train", (long long)mirt_tensor_shape(mirt_input_of(j->model, 0)).dim[1],
-         mirt_num_devices(j->strategy), mirt_num_threads(j->strategy), count,
+         mirt_num_devices(j->strategy), mirt_num_threads(j->strategy), count, processes,
          o->winograd && !chosen(o->dtype, "bf16") ? " winograd=on" : "", o->feed ? " feed=on" : "");
     if (!o->profile) return EXIT_OK;
     if (mirt_profile_begin(j->model) != MIRT_OK || !measure(j)) return complain_of_library();
@@ -192,13 +196,15 @@ static int bench_batch(const options *o, int64_t batch) {
     j.times = (double *)malloc(MAX_TIMES * sizeof *j.times);
     j.strategy = open_strategy(o, true, &status);
     j.model = j.strategy ? build_model(j.strategy, o, &status) : NULL;
-    if (!j.times) {
-        complain("out of memory");
-    } else if (j.model && gives_scores(&j)) {
+    bool good = j.times != NULL;
+    if (!good) complain("out of memory");
+    if (good && (good = j.model && gives_scores(&j))) {
         if (o->forward) mirt_set_trainable(j.model, NULL, false);
-        if (mirt_compile(j.model, &desc) != MIRT_OK) complain_of_library();
-        else if (fits(&j) && draw_data(&j)) status = report(&j);
+        good = mirt_compile(j.model, &desc) == MIRT_OK;
+        if (!good) complain_of_library();
+        good = good && fits(&j) && draw_data(&j);
     }
+    if (all_good(j.strategy, good)) status = report(&j);
     mirt_strategy_destroy(j.strategy);
     free(j.pixels);
     free(j.labels);
@@ -223,6 +229,11 @@ int run_bench(const options *o) {
     const batches *list = &o->batch_list;
     int status = EXIT_OK;
     if (list->count == 1) return bench_batch(o, list->rows[0]);
+    if (works_together()) {
+        complain("--batch: processes that work together measure one batch, not %d; run bench once for each",
+                 list->count);
+        return EXIT_USAGE;
+    }
     for (int i = 0; i < list->count && status != EXIT_USAGE; i++) {
         int one = bench_in_child(o, list->rows[i]);
         if (one != EXIT_OK) status = one;

@@ -42,6 +42,7 @@ typedef struct options {
     const char *const *operand; /* words that are not flags */
     int operands;
     const char *optimizer, *strategy, *collective, *dtype, *pooling, *corrupt, *on_nan; /* for chosen() */
+    const char *shares;
     int64_t epochs, batch, replicas, threads, max_steps, accumulate;
     uint64_t seed;
     rates lr;
@@ -57,6 +58,8 @@ typedef struct options {
     const char *svg;       /* of graph */
     bool costs;            /* of graph: show what is stored, and what it costs */
     float price;           /* per hour */
+    int64_t predict, devices_per_host; /* of scaling; 0: no prediction, the strategy's number */
+    const char *network;               /* of scaling */
     int64_t steps, seconds; /* of bench; 0: its default */
     uint64_t memory; /* of summary: bytes per device; 0: all free memory */
     const char *run; /* the directory of a run, and what to write there */
@@ -132,7 +135,29 @@ const char *name_of_signal(int number);
 /* The command line that resumes this run, quoted for a shell; to be freed; NULL: out of memory. */
 char *resume_command(const options *o);
 /* Adds the line "interrupted" to the log of a run. */
-void log_interruption(const options *o, const char *resume);
+void log_interruption(const options *o, int signal, const char *resume);
+
+/* Call first: whether mpirun or srun started this process as one of several, which are not to be independent
+   (MIRT_WORKERS=1). Until work_together or work_alone the first process speaks for all. */
+bool find_launcher(void);
+/* The processes train together: the first one prints results and writes files, the others only say what is wrong. */
+void work_together(void);
+/* This process has nothing to do with the others. */
+void work_alone(void);
+bool works_together(void);
+/* The number of this process; whether it is the first, or alone; whether errors are to be printed. */
+int own_number(void);
+bool is_first(void);
+bool may_complain(void);
+/* The strategy is there: what goes wrong from here on may be wrong in this process alone. */
+void join_others(void);
+bool joined_others(void);
+/* The words that start as many processes, as "mpirun -n 4"; "" for a process alone. */
+void start_words(char *out, size_t size);
+
+/* The engine itself, or one for the processes that scaling measures. */
+struct mirt__engine;
+const struct mirt__engine *limited_engine(const struct mirt__engine *whole);
 
 /* Monotonic. */
 double seconds_now(void);
@@ -197,6 +222,8 @@ run_owner owner_of_run(const char *directory);
 /* The strategy that the flags ask for. NULL after complaining, with the exit status in *status. `quiet`: only warnings
    are logged. */
 mirt_strategy *open_strategy(const options *o, bool quiet, int *status);
+/* Whether all processes that work together have come here with `good`; false after complaining of another one. */
+bool all_good(mirt_strategy *strategy, bool good);
 /* Whether the network is for MNIST digits; the others are for photographs. */
 bool is_for_digits(const options *o);
 /* --batch, or the default of the network. */

@@ -20,7 +20,9 @@ double seconds_now(void) {
 /* The log function of commands that print a line or a text. */
 static void log_warnings(mirt_log_level level, const char *message, void *user) {
     (void)user;
-    if (level <= MIRT_LOG_WARNING) note("%s", message);
+    if (level > MIRT_LOG_WARNING) return;
+    if (is_first()) note("%s", message);
+    else complain("%s", message);
 }
 
 mirt_strategy *open_strategy(const options *o, bool quiet, int *status) {
@@ -28,11 +30,13 @@ mirt_strategy *open_strategy(const options *o, bool quiet, int *status) {
     memset(&desc, 0, sizeof desc);
     desc.devices = o->devices;
     if (chosen(o->strategy, "central-storage")) desc.kind = MIRT_CENTRAL_STORAGE;
+    if (works_together() || chosen(o->strategy, "multi-worker")) desc.kind = MIRT_MULTI_WORKER;
     if (chosen(o->collective, "tree")) desc.collective = MIRT_TREE;
     if (chosen(o->collective, "ring")) desc.collective = MIRT_RING;
     if (chosen(o->collective, "one-device")) desc.collective = MIRT_REDUCE_TO_ONE_DEVICE;
     desc.replicas = (int)o->replicas;
     desc.threads = (int)o->threads;
+    desc.shares = o->shares;
     desc.seed = o->seed;
     desc.winograd = o->winograd;
     desc.timeout_seconds = (double)o->timeout;
@@ -43,7 +47,15 @@ mirt_strategy *open_strategy(const options *o, bool quiet, int *status) {
         complain_of_library();
         *status = why == MIRT_E_DEVICE || why == MIRT_E_INVALID ? EXIT_USAGE : EXIT_FAILED;
     }
+    if (strategy && works_together()) join_others();
     return strategy;
+}
+
+bool all_good(mirt_strategy *strategy, bool good) {
+    if (!works_together() || !strategy) return good;
+    if (mirt_barrier(strategy, good ? MIRT_OK : MIRT_E_STATE) == MIRT_OK) return true;
+    if (good) complain_of_library();
+    return false;
 }
 
 mirt_device_info *list_devices(int *count, int *cores) {
@@ -161,6 +173,7 @@ int complain_of_run(const options *o) {
 mirt_dataset *open_data(const options *o, mirt_split split, bool note) {
     mirt_dataset *dataset;
     const char *directory = data_directory(o);
+    note = note && is_first();
     if (directory) {
         dataset = mirt_mnist(directory, split);
     } else {

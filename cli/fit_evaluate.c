@@ -3,6 +3,7 @@
 #include "cli.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,23 +89,31 @@ static bool open_digits_job(mirt_strategy *strategy, const options *o, training_
 }
 
 static void tell_of_time(mirt_model *model, const mirt_history *history, const options *o) {
-    const char *where = history->steps ? mirt_timing_text(model) : NULL,
-               *operations = history->steps && o->profile ? mirt_profile_text(model) : NULL;
+    const char *where = history->steps && is_first() ? mirt_timing_text(model) : NULL,
+               *operations = where && o->profile ? mirt_profile_text(model) : NULL;
     char *words = where ? without_calls(where, o->no_cache ? "leave out --no-cache" : NULL) : NULL;
     if (operations) fputs(operations, stderr);
     if (words) fputs(words, stderr);
     free(words);
 }
 
+/* The signal that ended training, or 0. Of several processes one may have caught it alone, which all have to know. */
+static int interruption(const training_job *j, const mirt_history *history) {
+    const int own = history->stopped ? caught_signal() : 0;
+    if (!works_together()) return own;
+    const bool others = mirt_barrier(j->strategy, own ? MIRT_E_STATE : MIRT_OK) != MIRT_OK;
+    return own ? own : others ? SIGTERM : 0;
+}
+
 /* After a signal: reports the checkpoint, or else writes --save, writes the report and prints the command that resumes.
    */
-static int end_interrupted(const training_job *j, const options *o) {
-    const int status = EXIT_SIGNAL + caught_signal();
+static int end_interrupted(const training_job *j, const options *o, int signal) {
+    const int status = EXIT_SIGNAL + signal;
     char *words = o->run ? resume_command(o) : NULL;
-    note("interrupted by %s after step %lld", name_of_signal(caught_signal()), (long long)mirt_step(j->model));
+    note("interrupted by %s after step %lld", name_of_signal(signal), (long long)mirt_step(j->model));
     if (words) {
         note("resume with: %s", words);
-        log_interruption(o, words);
+        if (is_first()) log_interruption(o, signal, words);
     } else if (o->save) {
         if (mirt_save(j->model, o->save, MIRT_SAVE_ALL) == MIRT_OK) tell("saved: %s", o->save);
         else complain_of_library();
@@ -113,7 +122,7 @@ static int end_interrupted(const training_job *j, const options *o) {
     }
     free(words);
     if (o->trace && mirt_trace_end(j->strategy) != MIRT_OK) complain_of_library();
-    if (o->report) write_report(o->run, true);
+    if (o->report && is_first()) write_report(o->run, true);
     return status;
 }
 
@@ -145,9 +154,10 @@ static int train(const training_job *j, const options *o) {
                        : is_for_digits(o)      ? complain_of_run(o)
                                                : complain_of_photos(o);
     close_run(&callbacks);
-    if (failed && o->report) write_report(o->run, true); /* of the epochs so far */
+    if (failed && o->report && is_first()) write_report(o->run, true); /* of the epochs so far */
     if (failed) return failed;
-    if (caught_signal() && history->stopped) return end_interrupted(j, o);
+    const int signal = interruption(j, history);
+    if (signal) return end_interrupted(j, o, signal);
     if (o->trace && mirt_trace_end(j->strategy) != MIRT_OK) return complain_of_library();
     tell_of_corrupt(o);
     tell_of_time(j->model, history, o);
@@ -156,8 +166,9 @@ static int train(const training_job *j, const options *o) {
         if (mirt_save(j->model, o->save, MIRT_SAVE_ALL) != MIRT_OK) return complain_of_library();
         tell("saved: %s", o->save);
     }
-    if (o->report && !caught_signal() && !log_predictions(o, j->model, o->run)) return EXIT_FAILED;
-    if (o->report && !write_report(o->run, true)) return EXIT_FAILED;
+    if (o->report && (works_together() || !caught_signal()) && !log_predictions(o, j->model, o->run))
+        return EXIT_FAILED;
+    if (o->report && is_first() && !write_report(o->run, true)) return EXIT_FAILED;
     if (metrics.count > 1 && history->epochs) {
         printf("metrics:");
         print_metrics(&metrics, &history->epoch[history->epochs - 1], "");
@@ -170,6 +181,12 @@ static int train(const training_job *j, const options *o) {
     return caught_signal() ? EXIT_SIGNAL + caught_signal() : EXIT_OK; /* everything has been written */
 }
 
+/* The directory and the files that the first process writes. False after complaining. */
+static bool open_output(const options *o, int *lock, int *status) {
+    *lock = -1;
+    return !is_first() || ((!o->save || can_save(o->save, status)) && begin_run(o, lock, status));
+}
+
 int run_fit(const options *given) {
     options own = *given;
     const options *o = &own;
@@ -177,12 +194,16 @@ int run_fit(const options *given) {
     int status = EXIT_FAILED, lock;
     memset(&j, 0, sizeof j);
     own.batch = batch_of(o);
-    if ((o->save && !can_save(o->save, &status)) || !begin_run(o, &lock, &status)) return status;
+    const bool writes = open_output(o, &lock, &status);
+    if (!writes && !works_together()) return status; /* otherwise the others have to know */
     mirt_strategy *strategy = j.strategy = open_strategy(o, false, &status);
-    bool open = strategy && (is_for_digits(o) ? open_digits_job(strategy, o, &j, &status)
+    bool open = strategy && writes && (is_for_digits(o) ? open_digits_job(strategy, o, &j, &status)
                                               : open_photo_job(strategy, o, &j, &status));
-    if (open && o->init && mirt_load_weights(j.model, o->init) != MIRT_OK) status = complain_of_library();
-    else if (open) status = train(&j, o);
+    if (open && o->init && mirt_load_weights(j.model, o->init) != MIRT_OK) {
+        status = complain_of_library();
+        open = false;
+    }
+    if (all_good(strategy, open)) status = train(&j, o);
     release_signals();
     mirt_dataset_destroy(j.test);
     mirt_dataset_destroy(j.training);
@@ -222,12 +243,14 @@ int run_evaluate(const options *o) {
         mirt_set_metrics(model, metrics.metric, metrics.options, metrics.count) != MIRT_OK) model = NULL;
     if (strategy && !model) complain_of_library();
     const bool photos = model && takes_photos(model);
-    if (model && (dataset = photos ? open_photo_test(model, o) : open_data(o, MIRT_TEST, true)) != NULL) {
-        mirt_logs logs;
+    if (model) dataset = photos ? open_photo_test(model, o) : open_data(o, MIRT_TEST, true);
+    if (dataset) {
         dataset = mirt_prefetch(mirt_batch(dataset, o->batch ? o->batch : 64), MIRT_AUTOTUNE);
-        if (!dataset) {
-            complain_of_library();
-        } else if (mirt_evaluate(model, dataset, &logs) != MIRT_OK) {
+        if (!dataset) complain_of_library();
+    }
+    if (all_good(strategy, dataset != NULL)) {
+        mirt_logs logs;
+        if (mirt_evaluate(model, dataset, &logs) != MIRT_OK) {
             if (photos) complain_of_photos(o);
             else complain_of_run(o);
         } else {

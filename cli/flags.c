@@ -75,19 +75,32 @@ static const flag flags[] = {
     {"batch", "N[,N...]", FLAG_BATCHES, INT32_MAX, AT(batch_list), CMD_BENCH | CMD_SCALING,
      "global batches, each measured in its own process; default 32"},
     {"device-counts", "N[,N...]", FLAG_BATCHES, 32, AT(device_counts), CMD_SCALING,
-     "numbers of devices to compare; default 1, 2, 4, ... up to the number of cores"},
+     "numbers of devices to compare; default 1, 2, 4, ... up to the number of cores; under mpirun of processes, up to "
+     "all"},
     /* for its child processes */
-    {"point", "DEVICES,THREADS,BATCH,PREFETCH,FD", FLAG_TEXT, 0, AT(point), CMD_SCALING, NULL},
+    {"point", "DEVICES,THREADS,BATCH,PREFETCH,SPREAD,FD", FLAG_TEXT, 0, AT(point), CMD_SCALING, NULL},
     {"price", "PER_HOUR", FLAG_NUMBER, 0, AT(price), CMD_SCALING,
      "price of the machine per hour; shows what an epoch costs"},
+    {"predict", "N", FLAG_COUNT, 1000000, AT(predict), CMD_SCALING,
+     "images per second of up to N devices with --batch images each, by a model that starts from what one takes here"},
+    {"network", "NAME|GBIT", FLAG_TEXT, 0, AT(network), CMD_SCALING,
+     "for --predict, what connects hosts: 10G (default), 25G, 100G, ib, nvlink, or Gbit/s with a latency: 40G:20us; "
+     "under mpirun as measured between processes"},
+    {"devices-per-host", "N", FLAG_COUNT, 1024, AT(devices_per_host), CMD_SCALING,
+     "for --predict; default the number of GPUs of this machine, or 1"},
     {"replicas", "V", FLAG_COUNT, MAX_REPLICAS, AT(replicas), STRATEGY,
      "logical replicas, at least one per device; default one per device"},
     {"devices", "P|LIST", FLAG_TEXT, 0, AT(devices), STRATEGY,
      "a number of devices to split the cores into, or cores by name: cpu:0,cpu:1; default one device with all cores"},
     {"threads", "N", FLAG_COUNT, MAX_THREADS, AT(threads), STRATEGY | CMD_SCALING,
      "threads per device; default its number of cores"},
-    {"strategy", "mirrored|central-storage", FLAG_NAME, 0, AT(strategy), STRATEGY | CMD_SCALING,
+    {"strategy", "mirrored|central-storage", FLAG_NAME, 0, AT(strategy), CMD_SCALING,
      "one copy of the weights per device (default), or one for all devices"},
+    {"strategy", "mirrored|central-storage|multi-worker", FLAG_NAME, 0, AT(strategy), STRATEGY,
+     "one copy of the weights per device (default), or one for all devices; multi-worker: all processes that mpirun or "
+     "srun started train one model together, the default under them unless MIRT_WORKERS=1 is set"},
+    {"shares", "N,N...", FLAG_TEXT, 0, AT(shares), CMD_FIT | CMD_EVALUATE | CMD_BENCH,
+     "what each device, or each process, gets of the replicas, as 3,1; default equal shares; any give the same bits"},
     {"collective", "auto|tree|ring|one-device", FLAG_NAME, 0, AT(collective), STRATEGY | CMD_SCALING,
      "how gradients are summed; default auto"},
     {"dtype", "float32|bf16", FLAG_NAME, 0, AT(dtype), CMD_FIT | CMD_SUMMARY | CMD_GRAPH | CMD_BENCH | CMD_SCALING,
@@ -405,7 +418,6 @@ bool parse_flags(const command *c, int whole_argc, char **whole_argv, options *o
     o->argv = (const char *const *)whole_argv;
     o->model = "mnist";
     o->optimizer = "adam";
-    o->strategy = "mirrored";
     o->collective = "auto";
     o->dtype = "float32";
     o->accumulate = 1;

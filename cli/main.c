@@ -41,15 +41,19 @@ static void print_line(FILE *out, const char *before, const char *format, va_lis
 }
 
 void complain(const char *format, ...) {
+    char begin[48] = "mirrortrain: ";
     va_list args;
+    if (!may_complain()) return;
+    if (!is_first()) snprintf(begin, sizeof begin, "mirrortrain: process %d: ", own_number());
     va_start(args, format);
     fflush(stdout);
-    print_line(stderr, "mirrortrain: ", format, args);
+    print_line(stderr, begin, format, args);
     va_end(args);
 }
 
 void note(const char *format, ...) {
     va_list args;
+    if (!is_first()) return;
     va_start(args, format);
     print_line(stderr, "", format, args);
     va_end(args);
@@ -86,7 +90,10 @@ char *without_calls(const char *text, const char *cache) {
 }
 
 int complain_of_library(void) {
-    complain("%s", library_sentence());
+    /* What keeps processes from working together, or ends it, is said once. */
+    const bool said = !is_first() && mirt_last_status() == MIRT_E_WORKER &&
+                      (!joined_others() || strstr(mirt_last_error(), " has stopped: "));
+    if (!said) complain("%s", library_sentence());
     return EXIT_FAILED;
 }
 
@@ -127,15 +134,30 @@ static bool is_help(const char *word) {
     return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0;
 }
 
+/* Of several processes: whether this one takes part in the command. */
+static bool takes_part(const command *c, const options *o) {
+    const bool compares = c->bit == CMD_SCALING && !o->strategy; /* with one, devices of a process are compared */
+    if (!(c->bit & (CMD_FIT | CMD_EVALUATE | CMD_BENCH)) && !compares) {
+        setenv("MIRT_WORKERS", "1", 1); /* the first one does it by itself */
+        return is_first();
+    }
+    if (!o->strategy || chosen(o->strategy, "multi-worker")) work_together();
+    else work_alone();
+    return true;
+}
+
 int main(int argc, char **argv) {
     hold_streams();
     signal(SIGXFSZ, SIG_IGN); /* then a write beyond the file size limit fails with an error */
+    const bool several = find_launcher();
     if (argc < 2) {
-        print_help(stderr);
+        if (is_first()) print_help(stderr);
         return EXIT_USAGE;
     }
     int status = EXIT_OK;
-    if (is_help(argv[1]) && argc > 2) { /* help COMMAND is COMMAND --help */
+    if (!is_first() && (is_help(argv[1]) || argv[1][0] == '-')) {
+        return EXIT_OK;
+    } else if (is_help(argv[1]) && argc > 2) { /* help COMMAND is COMMAND --help */
         const command *c = find_command(argv[2]);
         if (!c) return EXIT_USAGE;
         print_command_help(c);
@@ -147,8 +169,9 @@ int main(int argc, char **argv) {
         options o;
         const command *c = find_command(argv[1]);
         if (!c || !parse_flags(c, argc, argv, &o)) return EXIT_USAGE;
+        if (several && (o.help ? !is_first() : !takes_part(c, &o))) return EXIT_OK;
         if (!o.help && o.winograd && chosen(o.dtype, "bf16"))
-            fputs("winograd: no effect with --dtype bf16, whose 3x3 convolutions are not transformed\n", stderr);
+            note("winograd: no effect with --dtype bf16, whose 3x3 convolutions are not transformed");
         if (o.help) print_command_help(c);
         else status = c->run(&o);
     }

@@ -99,8 +99,9 @@ bool write_confusion(mirt_model *model, mirt_dataset *dataset, const char *path)
         complain("out of memory for a matrix of %d classes", classes);
         return false;
     }
+    if (named != classes) names = NULL;
     const bool good = mirt_confusion_matrix(model, dataset, counts, classes) == MIRT_OK &&
-                      mirt_save_confusion_png(path, counts, classes, named == classes ? names : NULL) == MIRT_OK;
+                      (!is_first() || mirt_save_confusion_png(path, counts, classes, names) == MIRT_OK);
     free(counts);
     if (good) tell("confusion: %s", path);
     else complain_of_library();

@@ -70,8 +70,8 @@ static const char *photo_directory(const options *o) {
 /* >>data sets */
 
 void note_drawn_photos(bool looked) {
-    fprintf(stderr, "data: no %s, so the program draws animals itself\n",
-            looked ? "--data and no " DEFAULT_PHOTOS : "directory was named");
+    note("data: no %s, so the program draws animals itself",
+         looked ? "--data and no " DEFAULT_PHOTOS : "directory was named");
 }
 
 void describe_images(const options *o, int height, int width, mirt_image_directory_desc *desc) {
@@ -317,8 +317,8 @@ int complain_of_photos(const options *o) {
 
 void tell_of_corrupt(const options *o) {
     if (!corrupt) return;
-    fprintf(stderr, "corrupt: %lld photograph%s %s\n", (long long)corrupt, corrupt == 1 ? "" : "s",
-            chosen(o->corrupt, "zero") ? "replaced by black images" : "left out");
+    note("corrupt: %lld photograph%s %s", (long long)corrupt, corrupt == 1 ? "" : "s",
+         chosen(o->corrupt, "zero") ? "replaced by black images" : "left out");
 }
 
 /* Says which photographs are evaluated, since the model may have been trained on some of them. */

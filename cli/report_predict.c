@@ -73,7 +73,9 @@ static bool see(gallery *g, mirt_model *model, mirt_dataset *dataset, int64_t ba
     memset(&watch, 0, sizeof watch);
     watch.fn = keep_image;
     watch.user = g;
-    dataset = mirt_batch(mirt_map(mirt_take(dataset, g->images), &watch), batch);
+    dataset = mirt_map(mirt_take(dataset, g->images), &watch);
+    if (works_together()) dataset = mirt_repeat(dataset, 1); /* every process reads all images then */
+    dataset = mirt_batch(dataset, batch);
     g->kept = g->images < (int64_t)(MOST_PIXELS / bytes) ? g->images : (int64_t)(MOST_PIXELS / bytes);
     g->truth = (int *)malloc((size_t)g->images * sizeof *g->truth);
     g->place = (int64_t *)malloc((size_t)g->images * sizeof *g->place);
@@ -107,12 +109,12 @@ static void print_text(FILE *file, const char *text) {
     putc('"', file);
 }
 
-void log_interruption(const options *o, const char *resume) {
+void log_interruption(const options *o, int signal, const char *resume) {
     char path[4200];
     snprintf(path, sizeof path, "%s/log.jsonl", o->run);
     FILE *file = open_to_append(path);
     if (!file) return;
-    fprintf(file, "{\"event\":\"interrupted\",\"signal\":\"%s\",\"resume\":", name_of_signal(caught_signal()));
+    fprintf(file, "{\"event\":\"interrupted\",\"signal\":\"%s\",\"resume\":", name_of_signal(signal));
     print_text(file, resume);
     fputs("}\n", file);
     fclose(file);
@@ -284,8 +286,9 @@ bool log_predictions(const options *o, mirt_model *model, const char *directory)
     g.images = mirt_dataset_size(dataset) < MOST_IMAGES ? mirt_dataset_size(dataset) : MOST_IMAGES;
     snprintf(path, sizeof path, "%s/log.jsonl", directory);
     bool good = see(&g, model, dataset, o->batch);
-    FILE *file = good ? open_to_append(path) : NULL;
-    if (good && file) {
+    const bool writes = good && is_first();
+    FILE *file = writes ? open_to_append(path) : NULL;
+    if (file) {
         print_confusion(file, &g, model);
         good = print_samples(file, &g, directory);
     }
@@ -295,7 +298,7 @@ bool log_predictions(const options *o, mirt_model *model, const char *directory)
         written = false;
         code = errno;
     }
-    if (good && !written) {
+    if (writes && good && !written) {
         complain("%s: cannot write: %s", path, reason_of(code));
         good = false;
     }

@@ -213,7 +213,7 @@ bool open_run(const options *o, mirt_fit_desc *desc, run_callbacks *callbacks) {
     if (o->run)
         good = good && add_callback(callbacks, desc, run_log(o)) && add_callback(callbacks, desc, run_checkpoints(o));
     if (o->run && o->resume) desc->resume = o->run;
-    else if (o->run && o->overwrite && good) {
+    else if (o->run && o->overwrite && good && is_first()) {
         char report[4200];
         const int removed = find_checkpoints(o->run, true, name);
         snprintf(report, sizeof report, "%s/report.html", o->run);

@@ -1,88 +1,18 @@
 /* mirrortrain scaling: speed-up by devices, batch sizes and prefetching, and its bottlenecks. */
 #define _POSIX_C_SOURCE 200809L
-#include "cli.h"
+#include "scaling.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
 #include <unistd.h>
 
-enum { WARM_UP = 3, DEFAULT_SECONDS = 2, DIGITS = 60000, PHOTOS = 25000 };
+enum { DIGITS = 60000, PHOTOS = 25000 };
 
-typedef struct point {
-    int devices, threads; /* threads per device */
-    int64_t batch;        /* global */
-    bool prefetch;
-} point;
-
-/* The result that the process of a point sends. */
-typedef struct answer {
-    int status; /* exit status of the process */
-    mirt_timing timing;
-} answer;
-
-/* >>a point */
-
-/* An endless stream of generated samples: rotated and zoomed digits, or photographs. */
-static mirt_dataset *open_input(const options *o, const mirt_model *model, const point *p) {
-    static const char *const turns = "rotation:0.05,zoom:0.1";
-    mirt_augmentation list[MAX_AUGMENTATIONS];
-    mirt_dataset *dataset;
-    if (is_for_digits(o)) {
-        int count = mirt_parse_augmentation(turns, list, MAX_AUGMENTATIONS);
-        dataset = mirt_augment(mirt_cache(mirt_drawn_digits(4096, 0, MIRT_TRAIN)), list, count < 0 ? 0 : count);
-    } else {
-        mirt_shape x = mirt_tensor_shape(mirt_input_of(model, 0));
-        dataset = mirt_drawn_photos(4096, (int)x.dim[1], (int)x.dim[2], 0, MIRT_TRAIN);
-    }
-    dataset = mirt_batch(mirt_repeat(dataset, 0), p->batch);
-    return p->prefetch ? mirt_prefetch(dataset, MIRT_AUTOTUNE) : dataset;
-}
-
-/* Runs a fit to warm up and then longer and longer ones, of which the last one counts. No callback ends a fit by time,
-   because GPUs would wait for the callback before the next batch is read. False with the library's error set. */
-static bool measure(const options *o, mirt_model *model, mirt_dataset *dataset, mirt_timing *out) {
-    const double wanted = (double)(o->seconds ? o->seconds : DEFAULT_SECONDS), most = 1e9;
-    mirt_fit_desc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.no_progress = true;
-    desc.feature_cache_bytes = -1;
-    desc.steps_per_epoch = WARM_UP;
-    const mirt_history *history = mirt_fit(model, dataset, &desc);
-    while (history && (history = mirt_fit(model, dataset, &desc)) != NULL && history->seconds < wanted / 2 &&
-           (double)desc.steps_per_epoch < most) {
-        const double more = wanted / (history->seconds > 0 ? history->seconds : wanted / 8);
-        desc.steps_per_epoch = (int64_t)ceil((double)desc.steps_per_epoch * (more < 8 ? more : 8));
-    }
-    return history && mirt_fit_timing(model, out) == MIRT_OK;
-}
-
-static int run_point(const options *given, const point *p, mirt_timing *out) {
-    char devices[16];
-    options own = *given;
-    mirt_compile_desc desc;
-    int status = EXIT_FAILED;
-    memset(&desc, 0, sizeof desc);
-    snprintf(devices, sizeof devices, "%d", p->devices);
-    own.devices = devices;
-    own.threads = p->threads;
-    desc.loss = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
-    desc.from_logits = true;
-    mirt_strategy *strategy = open_strategy(&own, true, &status);
-    mirt_model *model = strategy ? build_model(strategy, &own, &status) : NULL;
-    mirt_dataset *dataset = NULL;
-    if (model && (mirt_compile(model, &desc) != MIRT_OK || !(dataset = open_input(&own, model, p)) ||
-                  !measure(&own, model, dataset, out)))
-        status = complain_of_library();
-    else if (model) status = EXIT_OK;
-    mirt_dataset_destroy(dataset);
-    mirt_strategy_destroy(strategy);
-    return status;
-}
+/* >>a point in its own process */
 
 /* Reads the whole answer of a child; false if it is incomplete. */
 static bool read_answer(int fd, answer *a) {
@@ -94,8 +24,8 @@ static bool read_answer(int fd, answer *a) {
     return got == sizeof *a;
 }
 
-/* Measures a point in its own process, so that points share neither memory nor threads. */
-static answer ask(const options *o, const point *p) {
+/* So that points share neither memory nor threads. */
+answer ask(const options *o, const point *p) {
     answer a;
     char words[96];
     const char *const more[] = {"--point", words};
@@ -107,8 +37,8 @@ static answer ask(const options *o, const point *p) {
         return a;
     }
     fcntl(pipes[0], F_SETFD, FD_CLOEXEC);
-    snprintf(words, sizeof words, "%d,%d,%lld,%d,%d", p->devices, p->threads, (long long)p->batch, p->prefetch,
-             pipes[1]);
+    snprintf(words, sizeof words, "%d,%d,%lld,%d,%d,%d", p->devices, p->threads, (long long)p->batch, p->prefetch,
+             p->spread, pipes[1]);
     const bool started = start_again(o, more, 2);
     close(pipes[1]);
     const bool whole = started && read_answer(pipes[0], &a);
@@ -126,17 +56,18 @@ static int answer_point(const options *o) {
     answer a;
     point p;
     long long batch;
-    int prefetch, fd, end = 0;
+    int prefetch, spread, fd, end = 0;
     memset(&a, 0, sizeof a);
     memset(&p, 0, sizeof p);
-    if (sscanf(o->point, "%d,%d,%lld,%d,%d%n", &p.devices, &p.threads, &batch, &prefetch, &fd, &end) != 5 ||
-        o->point[end] || fcntl(fd, F_GETFD) < 0) {
+    if (sscanf(o->point, "%d,%d,%lld,%d,%d,%d%n", &p.devices, &p.threads, &batch, &prefetch, &spread, &fd,
+               &end) != 6 || o->point[end] || fcntl(fd, F_GETFD) < 0) {
         complain("--point is for child processes of scaling");
         return EXIT_USAGE;
     }
     p.batch = batch;
     p.prefetch = prefetch != 0;
-    a.status = run_point(o, &p, &a.timing);
+    p.spread = spread != 0;
+    a.status = run_point(o, &p, &a);
     for (size_t put = 0; put < sizeof a;) {
         const ssize_t more = write(fd, (const char *)&a + put, sizeof a - put);
         if (more <= 0 && errno != EINTR) return EXIT_FAILED;
@@ -182,8 +113,7 @@ static void print_row(const options *o, const point *p, const answer *a, const a
                       const char *note) {
     const double rate = rate_of(a), epoch = rate > 0 ? (is_for_digits(o) ? DIGITS : PHOTOS) / rate : 0;
     const mirt_timing *t = &a->timing;
-    printf("%8d %8lld %10.1f %9.2f", p->devices, (long long)p->batch, rate,
-           t->steps ? 1e3 * t->wall / (double)t->steps : 0);
+    printf("%8d %8lld %10.1f %9.2f", p->devices, (long long)p->batch, rate, 1e3 * step_of(a));
     if (first) printf("     x%4.2f %9.0f %%", rate / rate_of(first), 100 * rate / rate_of(first) / linear);
     else printf(" %9s %11s", note, "");
     printf(" %8.1f s", epoch);
@@ -220,7 +150,8 @@ static void run_counts(sweep *s, bool weak) {
              (long long)(weak ? batch / counts->rows[0] : batch));
     print_head(title, s->o, "of linear");
     for (int i = 0; i < counts->count; i++) {
-        point p = {(int)counts->rows[i], 0, weak ? batch / counts->rows[0] * counts->rows[i] : batch, true};
+        const int64_t global = weak ? batch / counts->rows[0] * counts->rows[i] : batch;
+        point p = {(int)counts->rows[i], 0, global, true, false, 0};
         answer a;
         if (!run_row(s, &p, &a)) return;
         if (i == 0) first = a;
@@ -233,7 +164,7 @@ static void run_prefetch(sweep *s) {
     const int devices = (int)s->o->device_counts.rows[s->o->device_counts.count - 1];
     print_head("with and without prefetching of batches", s->o, "");
     for (int on = 0; on < 2; on++) {
-        point p = {devices, 0, s->o->batch_list.rows[0], on == 1};
+        point p = {devices, 0, s->o->batch_list.rows[0], on == 1, false, 0};
         answer a;
         if (!run_row(s, &p, &a)) return;
         print_row(s->o, &p, &a, NULL, 0, on ? "prefetch" : "none");
@@ -249,7 +180,7 @@ static void run_batches(sweep *s) {
     if (list->count < 2) return;
     print_head("batches", s->o, "");
     for (int i = 0; i < list->count; i++) {
-        point p = {devices, 0, list->rows[i], true};
+        point p = {devices, 0, list->rows[i], true, false, 0};
         answer a;
         if (!run_row(s, &p, &a)) return;
         rate[i] = rate_of(&a);
@@ -291,8 +222,7 @@ static bool check_counts(const options *o, int cores) {
     return true;
 }
 
-/* The number of GPUs, or of cores if there are no GPUs or MIRT_DEVICES asks for cores; 0 after a complaint. */
-static int count_devices(bool *gpus) {
+int count_devices(bool *gpus) {
     const char *kind = getenv("MIRT_DEVICES");
     int count, cores;
     mirt_device_info *info = list_devices(&count, &cores);
@@ -308,7 +238,11 @@ int run_scaling(const options *given) {
     options own = *given;
     const options *o = &own;
     bool gpus = false;
+    network link;
     if (o->point) return answer_point(o);
+    if (works_together()) return run_process_scaling(o);
+    if (!check_prediction(o, &link)) return EXIT_USAGE;
+    if (o->predict) return measure_prediction(o, &link);
     const int cores = count_devices(&gpus);
     const batches *counts = &o->device_counts;
     memset(&s, 0, sizeof s);

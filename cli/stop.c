@@ -28,7 +28,7 @@ static void on_signal(int number) {
     }
     mirt_request_stop(trained);
     /* A full pipe without a reader would block the handler and with it the second signal. */
-    const ssize_t wrote = poll(&err, 1, 0) == 1 ? write(2, text, sizeof text - 1) : 0;
+    const ssize_t wrote = is_first() && poll(&err, 1, 0) == 1 ? write(2, text, sizeof text - 1) : 0;
     (void)wrote;
     errno = code;
 }
@@ -96,9 +96,12 @@ static char *one_line(const char *words) {
 }
 
 char *resume_command(const options *o) {
-    size_t size = sizeof " --resume";
+    char start[64];
+    start_words(start, sizeof start);
+    size_t size = sizeof start + sizeof " --resume";
     for (int i = 0; i < o->argc; i++) size += 4 * strlen(o->argv[i]) + 4;
     char *text = (char *)calloc(size, 1);
+    if (text) snprintf(text, size, "%s", start);
     for (int i = 0; text && i < o->argc; i++) {
         if (strcmp(o->argv[i], "--overwrite") != 0) add_word(text, size, o->argv[i]);
     }

@@ -589,7 +589,8 @@ refuses "a switch with a value" 2 "--log-steps takes no value, but was given \"y
 run fit --collective rin
 refuses "unknown collective" 2 "there is no collective \"rin\"; did you mean ring?"
 run fit --strategy parameter-server
-refuses "unknown strategy" 2 "there is no strategy \"parameter-server\"; choose one of mirrored|central-storage"
+refuses "unknown strategy" 2 \
+    "there is no strategy \"parameter-server\"; choose one of mirrored|central-storage|multi-worker"
 run fit --lr cosine:0.1,power:2
 refuses "--lr cosine:0.1,power:2" 2 \
     "--lr is \"cosine:0.1,power:2\"; after a comma, cosine takes NAME:NUMBER with one of these names: steps, alpha, warmup"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Tests mirrortrain scaling: rows, errors, and child processes, also those of bench.
+# Tests mirrortrain scaling: rows, predictions, errors, mpirun, and child processes, also of bench.
 cd "$(dirname "$0")/.." || exit 2
 . tests/tap.sh
 program=${MIRRORTRAIN:-build/mirrortrain}
@@ -80,5 +80,70 @@ refuses "counts that fall" 2 "the numbers must increase" --device-counts 2,1
 refuses "a batch without an image for each device" 2 "fewer images than there are devices" --device-counts 2 --batch 1
 refuses "no number" 2 "whole numbers" --device-counts two
 refuses "a network that is not there" 2 "mobilenet_v2" --model mobilenet_v3 --device-counts 1 --batch 4
+refuses "no devices to predict" 2 'predict is "0"; it must be a whole number from 1 to 1000000' --predict 0
+refuses "a network that nobody knows" 2 'network is "wifi"; it must be 10G, 25G, 100G, ib, nvlink or a number' \
+    --predict 4 --network wifi
+refuses "a network without a prediction" 2 "network is for --predict N" --network 10G
+refuses "a host without a prediction" 2 "devices-per-host is for --predict N" --devices-per-host 2
+refuses "several batches to predict" 2 "predict takes one --batch" --predict 4 --batch 8,16
+refuses "numbers of devices to predict" 2 "device-counts is for measured tables" --predict 4 --device-counts 1
 MIRT_CORES=100 refuses "cores of a large machine are no GPUs" 2 "share the 100 cores" --device-counts 1,32 --threads 4
+
+# --- predictions
+
+# The number of rows of a prediction in $tmp/table, whether images/s times the step are the batch, and efficiencies fall
+# from 100 %.
+check_prediction() {
+    awk '/^ devices    hosts/ { on = 1; next } !/^ +[0-9]+ +[0-9]+ +[0-9]+ / { on = 0 }
+    on {
+        rows++
+        if (rows == 1 && $6 != 100 || rows > 1 && $6 > last) wrong++
+        if ($4 * ($5 - 0.006) > 1001 * $3 || $4 * ($5 + 0.006) < 999 * $3) wrong++
+        last = $6
+    }
+    END { exit !(rows == '"$2"' && !wrong) }' "$tmp/table"
+    if [ $? -eq 0 ]; then tap_ok "$1"; else tap_not_ok "$1" "$tmp/table"; fi
+}
+
+"$program" scaling --predict 48 --network 25G:20us --batch 16 --seconds 1 >"$tmp/table" 2>&1
+check_prediction "predictions for 1, 2, 4, ... 32, 48 devices" 7
+for words in "a model's figures, not measured: mnist, 16 images" "^25 Gbit/s and 20 us a message between hosts$" \
+    "+-15 points" "^ *2 VGG-16 .* 512 .* 68 % " "left out: by the model fitted to"; do
+    if grep -q -- "$words" "$tmp/table"; then tap_ok "$words"; else tap_not_ok "$words" "$tmp/table"; fi
+done
+"$program" scaling --predict 4 --devices-per-host 2 --batch 16 --seconds 1 >"$tmp/table" 2>&1
+check_prediction "two devices in a host" 3
+if grep -q "Gbit/s between those of a host" "$tmp/table"; then tap_ok "whose exchange is measured"
+else tap_not_ok "whose exchange is measured" "$tmp/table"; fi
+
+# --- processes of mpirun
+
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl_vader_single_copy_mechanism=none
+together() {
+    timeout 200 mpirun --oversubscribe -n 3 "$program" scaling "$@" >"$tmp/table" 2>"$tmp/err"
+}
+if ! has mpirun || [ ! -f "$(dirname "$program")/mirrortrain-openmpi.so" ]; then
+    tap_skip "no mpirun, or no engine for it (make mpi)"
+    tap_done
+fi
+if together --batch 12 --seconds 1 --predict 8; then tap_ok "three processes"
+else tap_not_ok "three processes" "$tmp/err"; fi
+# Every number of processes twice: the same batch for all, and for each.
+rows=$(awk '/^ +[123] +(12|24|36) .* x[0-9.]+ / { printf "%s:%s ", $1, $2 }' "$tmp/table")
+if [ "$rows" = "1:12 2:12 3:12 1:12 2:24 3:36 " ]; then tap_ok "1, 2 and 3 processes, strong and weak"
+else tap_not_ok "1, 2 and 3 processes, strong and weak, not $rows" "$tmp/table"; fi
+awk '/^ +[123] +(12|24|36) .* x[0-9.]+ / {
+    if ($3 * ($4 - 0.006) > 1001 * $2 || $3 * ($4 + 0.006) < 999 * $2) print
+}' "$tmp/table" >"$tmp/wrong"
+if [ -s "$tmp/wrong" ]; then tap_not_ok "their images/s times the step are the batch" "$tmp/wrong"
+else tap_ok "their images/s times the step are the batch"; fi
+if grep -q "^link between process 0 and 2: [0-9.]* Gbit/s" "$tmp/table"; then tap_ok "the link between them"
+else tap_not_ok "the link between them" "$tmp/table"; fi
+check_prediction "a prediction from them" 4
+together --batch 12 --device-counts 1,4 --seconds 1
+if [ $? -eq 2 ] && grep -q "mirrortrain: --device-counts 4: mpirun started 3 processes" "$tmp/err"; then
+    tap_ok "more processes than there are"
+else tap_not_ok "more processes than there are" "$tmp/err"; fi
+if [ "$(grep -c '^mirrortrain: ' "$tmp/err")" -eq 1 ]; then tap_ok "said once"
+else tap_not_ok "said once" "$tmp/err"; fi
 tap_done

@@ -1,0 +1,209 @@
+#!/bin/sh
+# Tests several processes that train one model: the program and the library under mpirun.
+cd "$(dirname "$0")/.." || exit 2
+. tests/tap.sh
+source=$PWD
+if ! has mpirun || ! has mpicc; then
+    tap_skip "no mpirun or no mpicc: apt-get install openmpi-bin libopenmpi-dev"
+    tap_done
+fi
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_btl_vader_single_copy_mechanism=none
+
+# The engine is found next to the program, wherever that is.
+mkdir "$tmp/bin" "$tmp/work" || exit 2
+cp "${MIRRORTRAIN:-build/mirrortrain}" "$tmp/bin/mirrortrain" || exit 2
+tap_check "make mpi builds the engine" tools/build_mpi.sh "$tmp/bin"
+tap_check "a program with the library and MPI" mpicc -std=c11 -O1 tests/mpi_fit.c mirrortrain_mpi.c \
+    build/mirrortrain.o -o "$tmp/bin/mpi_fit" -lm -lpthread
+cd "$tmp/work" || exit 2
+program=$tmp/bin/mirrortrain
+fit=$tmp/bin/mpi_fit
+
+# NUMBER COMMAND...: out.txt, err.txt; returns its status.
+mpi() {
+    number=$1
+    shift
+    timeout 60 mpirun -n "$number" "$@" >out.txt 2>err.txt </dev/null
+}
+
+# NUMBER FLAG...: the program trains with six replicas.
+train() {
+    number=$1
+    shift
+    if [ "$number" -eq 1 ]; then set -- "$program" fit "$@"; else set -- mpirun -n "$number" "$program" fit "$@"; fi
+    timeout 60 "$@" --replicas 6 --threads 1 --batch 128 --log-steps >out.txt 2>err.txt </dev/null
+}
+
+says() { # DESCRIPTION FILE TEXT
+    if grep -qF -- "$3" "$2"; then tap_ok "$1"; else tap_not_ok "$1" "$2"; fi
+}
+once() { # DESCRIPTION FILE TEXT: in one line
+    if [ "$(grep -cF -- "$3" "$2")" -eq 1 ]; then tap_ok "$1"; else tap_not_ok "$1" "$2"; fi
+}
+files_of() { (cd "$1" && find . -type f | sed 's/tfevents.*/tfevents/' | sort); }
+
+# >>the library
+
+"$fit" alone 0 >alone.txt 2>&1
+weights=$(grep -o ' 21 .*' alone.txt)
+mpi 2 "$fit" two 0
+tap_check "two processes have the weights and losses of one" test "$weights" -a \
+    "$(grep -cF -- "$weights" out.txt)" -eq 2
+tap_check "and the files" test "$(files_of alone)" = "$(files_of two)"
+tap_check "and the log" cmp alone/log.csv two/log.csv
+once "the log of one process is shown" err.txt "mirrortrain "
+
+# A run of two processes that ended in the middle of an epoch is resumed in DIRECTORY.
+resumes() { # DESCRIPTION DIRECTORY
+    tap_check "$1" test "$(grep -cF -- "$weights" out.txt)" -ge 1 -a "$(grep -cvF -- "$weights" out.txt)" -eq 0
+    tap_check "and its log is that of an unbroken run" cmp alone/log.csv "$2/log.csv"
+}
+mpi 2 "$fit" half 10
+tap_check "an interrupted run keeps two checkpoints" test "$(echo $(ls half | grep step))" = \
+    "step_08.safetensors step_10.safetensors"
+for copy in three four one; do cp -r half $copy; done
+mpi 3 "$fit" three 0 resume
+resumes "three processes resume it" three
+says "from the newest checkpoint" err.txt "step_10.safetensors: step 10, epoch 2"
+DEVICES=2 mpi 2 "$fit" four 0 resume
+resumes "two processes of two devices resume it" four
+"$fit" one 0 resume >out.txt 2>err.txt
+resumes "one process resumes it" one
+mpi 2 "$fit" back 10 backup
+SHARES=3,2,1 mpi 3 "$fit" back 0 backup
+resumes "BackupAndRestore, with uneven shares" back
+cp half/step_10.safetensors half/damaged
+head -c 5000 half/damaged >half/step_10.safetensors
+mpi 2 "$fit" half 0 resume
+once "a damaged checkpoint is passed over, which one process says" err.txt "step_10.safetensors is damaged"
+mkdir broken
+mv half/damaged half/step_10.safetensors
+head -c 5000 half/step_10.safetensors >broken/step_10.safetensors
+mpi 2 "$fit" broken 0 resume
+tap_check "with nothing but damaged ones no process resumes" test $? -ne 0 -a ! -s out.txt
+says "and the others name process 0" err.txt "process 0 ("
+
+# Each process has a directory of its own, as on hosts that share no files.
+apart='cd "host${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" && exec "$@"'
+mkdir host0 host1
+mpi 2 sh -c "$apart" sh "$fit" run 10
+once "another process does not see the files, which is said once" err.txt "process 1 ("
+tap_check "and writes none" test "$(files_of host1)" = "" -a -s host0/run/step_10.safetensors
+mpi 2 sh -c "$apart" sh "$fit" run 0 resume
+tap_check "it resumes nevertheless" test "$(grep -cF -- "$weights" out.txt)" -eq 2
+
+# Process 0 cannot write its last checkpoint: the others have no batch left at which they would learn of it.
+limited='[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" -gt 0 ] || ulimit -f 60; exec "$@"'
+mpi 2 sh -c "trap '' XFSZ; $limited" sh "$fit" full 0
+status=$?
+tap_check "a write error of one process ends the fit in all" test $status -eq 1 -a ! -s out.txt
+says "and the others say why" err.txt "has stopped: full/"
+
+# The program of docs/many-machines.md.
+sed -n '/^```c$/,/^```$/p' "$source/docs/many-machines.md" | sed '/^```/d' >document.c
+tap_check "the program of the document is compiled" mpicc -std=c11 -O1 -I"$source" -DMIRRORTRAIN_IMPLEMENTED \
+    document.c "$source/mirrortrain_mpi.c" "$source/build/mirrortrain.o" -o document -lm -lpthread
+./document >alone.txt 2>/dev/null
+mpi 2 ./document
+tap_check "and prints what it prints alone, once" cmp alone.txt out.txt
+
+# >>the program
+
+train 1 --epochs 1 --run p1 --checkpoint-every 40 --report --tensorboard --save p1.safetensors
+grep '^step' out.txt >steps.txt
+tap_check "the program alone" test "$(wc -l <steps.txt)" -eq 94
+for n in 2 3; do
+    train $n --epochs 1 --run p$n --checkpoint-every 40 --report --tensorboard --save p$n.safetensors
+    grep '^step' out.txt >more.txt
+    tap_check "$n processes print the losses of one, once" cmp steps.txt more.txt
+    tap_check "and save the same bytes" cmp p1.safetensors p$n.safetensors
+    tap_check "and the same files" test "$(files_of p1)" = "$(files_of p$n)"
+    once "of which the log has one beginning" p$n/log.jsonl '{"event":"begin"'
+    says "and says how many processes it was" p$n/log.jsonl "\"processes\":$n"
+    grep -o '"matrix":.*' p1/log.jsonl >matrix.txt
+    says "and the whole confusion matrix" p$n/log.jsonl "$(cat matrix.txt)"
+done
+train 2 --epochs 1 --shares 3,1 --save shares.safetensors
+tap_check "--shares gives the same bits" cmp p1.safetensors shares.safetensors
+train 2 --epochs 1 --run p2
+tap_check "the directory of an earlier run is refused" test $? -eq 1
+once "which one process says" err.txt "belongs to an earlier run"
+train 2 --epoch 1
+tap_check "a wrong command line has status 2" test $? -eq 2
+once "and is reported once" err.txt "mirrortrain: "
+mpi 2 "$program" evaluate --load p1.safetensors --confusion p2.png
+cp out.txt two.txt
+"$program" evaluate --load p1.safetensors --confusion p1.png >out.txt 2>/dev/null
+grep ^evaluate two.txt >more.txt
+tap_check "evaluate prints what one process prints, once" sh -c "grep ^evaluate out.txt | cmp - more.txt"
+tap_check "and writes the same picture" cmp p1.png p2.png
+cp p1.safetensors host0/model.safetensors
+mpi 2 sh -c "$apart" sh "$program" evaluate --load model.safetensors
+tap_check "a file that one process lacks ends all" test $? -ne 0 -a ! -s out.txt
+says "which it says" err.txt "mirrortrain: process 1: model.safetensors: cannot open"
+says "and the first one, too" err.txt "has stopped: model.safetensors: cannot open"
+mpi 2 "$program" summary
+once "summary runs in one process" out.txt 'Model: "mnist"'
+mpi 2 "$program" bench --model mnist --steps 2
+once "bench prints one line" out.txt "processes=2"
+
+# Signals. mpirun turns a SIGINT into a SIGTERM for all.
+interrupt() { # DIRECTORY WHO: mpirun, or the number of a process
+    writes='echo $$ >"pid${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"; exec "$@"'
+    OMPI_MCA_odls_base_sigkill_timeout=${patience:-1} mpirun -n 2 sh -c "$writes" sh "$program" fit --replicas 6 \
+        --threads 1 --batch 128 --log-steps --epochs 6 --run "$1" >out.txt 2>err.txt </dev/null &
+    launched=$!
+    until grep -q '"step":29' "$1/log.jsonl" 2>/dev/null || ! kill -0 $launched 2>/dev/null; do sleep 0.05; done
+    if [ "$2" = mpirun ]; then kill -INT $launched; else kill -INT "$(cat "pid$2")"; fi
+    wait $launched
+}
+train 1 --epochs 6 --save whole.safetensors
+patience=3 # of mpirun, before it kills
+for who in mpirun 0 1; do
+    interrupt "sig$who" $who
+    tap_check "a signal to $who: status" test $? -ne 0
+    patience=
+    once "one checkpoint is written" err.txt "interrupted by SIG"
+    stopped=$(sed -n 's/.*after step \([0-9]*\).*/\1/p' err.txt)
+    tap_check "of the last step" test -s "sig$who/$(printf 'ckpt_%08d.safetensors' "${stopped:-0}")"
+    says "and the command that resumes says how it was started" err.txt "mpirun -n 2 $program fit"
+done
+train 3 --epochs 6 --run sigmpirun --resume --save again.safetensors
+tap_check "three processes resume it to the same bytes" cmp whole.safetensors again.safetensors
+train 1 --epochs 6 --run sig1 --resume --save again.safetensors
+tap_check "one process does" cmp whole.safetensors again.safetensors
+train 2 --devices 2 --epochs 6 --run sig0 --resume --save again.safetensors
+tap_check "two processes of two devices do" cmp whole.safetensors again.safetensors
+
+# Engines.
+MIRT_MPI_ENGINE=$tmp/none.so train 2 --epochs 1
+tap_check "without the engine nothing is trained" test $? -ne 0 -a ! -s out.txt
+once "which is said once, with the launcher" err.txt "none.so is missing: \`make mpi\` builds it"
+cat >lonely.c <<'END'
+#define MIRRORTRAIN_BACKEND
+#include "mirrortrain.h"
+static bool start(double limit, int *rank, int *size, char *why) {
+    *rank = 0;
+    *size = 1;
+    return limit > 0 && why[0] == 0;
+}
+const mirt__engine *mirt__mpi_engine(void) {
+    static mirt__engine engine;
+    engine.version = MIRT__ENGINE_VERSION;
+    engine.name = "lonely MPI";
+    engine.start = start;
+    return &engine;
+}
+END
+"${CC:-cc}" -std=c11 -fPIC -shared -I"$source" lonely.c -o lonely.so
+MIRT_MPI_ENGINE=$PWD/lonely.so train 2 --epochs 1
+tap_check "an engine of another MPI trains nothing" test $? -ne 0 -a ! -s out.txt
+says "and says what to start the program with" err.txt "lonely MPI, knows of 1: start it with the mpirun of the MPI"
+MIRT_MPI_ENGINE=$tmp/none.so MIRT_WORKERS=1 train 2 --epochs 1 --max-steps 3
+tap_check "MIRT_WORKERS=1: independent runs, without an engine" test "$(grep -c ^final out.txt)" -eq 2
+MIRT_MPI_ENGINE=$tmp/none.so train 1 --epochs 1 --max-steps 3 --strategy multi-worker
+tap_check "a process alone loads no engine" grep -q ^final out.txt
+train 2 --epochs 1 --max-steps 3 --strategy mirrored
+once "copies that are asked for are warned of" err.txt "each of which trains a model of its own"
+tap_done
