@@ -3079,6 +3079,10 @@ static inline __device__ float mirt__cu_read_one(const mirt__cu_reader &r, int64
    stores, a block combines its threads' sums into a chunk, and a small kernel adds the chunks in ascending order, in
    double. */
 
+/* Usual epilogues, for which kernels may have code of their own. MOMENTS: of what is normalized next, perhaps with a
+   bias. GRADIENT: of what was normalized, with an activation of mirt__cu_simple, perhaps added and masked by ReLU. */
+typedef enum mirt__cu_ending { MIRT__CU_END_ANY, MIRT__CU_END_MOMENTS, MIRT__CU_END_GRADIENT } mirt__cu_ending;
+
 typedef struct mirt__cu_epilogue {
     void *y;
     mirt_dtype dtype; /* of y, add, mask and slope_x: float32 or 16 bits */
@@ -3113,6 +3117,40 @@ static mirt__cu_epilogue mirt__cu_epilogue_of(const mirt__epilogue *e, void *y, 
         d.width = d.width == 8 ? 4 : 1;
     }
     return d;
+}
+/* Which usual one it is, where four neighbors can be handled at once. */
+static inline mirt__cu_ending mirt__cu_ending_of(const mirt__cu_epilogue &e) {
+    if (e.width < 4 || e.norm.mean || e.activation != MIRT_LINEAR) return MIRT__CU_END_ANY;
+    if (e.sums == MIRT__SUMS_MOMENTS && !e.add && !e.mask && !e.slope.mean) return MIRT__CU_END_MOMENTS;
+    if (e.sums == MIRT__SUMS_GRADIENT && !e.bias && e.slope.mean && mirt__cu_simple(e.slope.activation) &&
+        (!e.mask || e.mask_activation == MIRT_RELU))
+        return MIRT__CU_END_GRADIENT;
+    return MIRT__CU_END_ANY;
+}
+/* The same, such that a compiler knows which one it is, and from element `at` on. */
+template <int END, int DTYPE>
+static inline __device__ mirt__cu_epilogue mirt__cu_ending_from(const mirt__cu_epilogue &from, int64_t at) {
+    mirt__cu_epilogue e = from;
+    if (END != MIRT__CU_END_ANY) {
+        e.dtype = (mirt_dtype)DTYPE;
+        e.width = 4;
+        e.norm.mean = NULL;
+        e.activation = MIRT_LINEAR;
+        e.mask_activation = MIRT_RELU;
+        e.sums = END == MIRT__CU_END_MOMENTS ? MIRT__SUMS_MOMENTS : MIRT__SUMS_GRADIENT;
+        if (END == MIRT__CU_END_MOMENTS) {
+            e.add = e.mask = NULL;
+            e.slope.mean = NULL;
+        } else {
+            e.bias = NULL;
+        }
+    }
+    const int64_t bytes = at * (mirt__cu_is_half(e.dtype) ? 2 : 4);
+    e.y = static_cast<char *>(e.y) + bytes;
+    if (e.add) e.add = static_cast<const char *>(e.add) + bytes;
+    if (e.mask) e.mask = static_cast<const char *>(e.mask) + bytes;
+    if (e.slope.mean) e.slope_x = static_cast<const char *>(e.slope_x) + bytes;
+    return e;
 }
 
 /* N columns of it; those that do not exist are not looked at. */
@@ -3173,8 +3211,8 @@ static inline __device__ void mirt__cu_finish_fetch(const mirt__cu_epilogue &e, 
     if (e.mask) mirt__cu_finish_words<N>(e, e.mask, at, n, raw.mask);
     if (e.slope.mean) mirt__cu_finish_words<N>(e, e.slope_x, at, n, raw.z);
 }
-/* x, n columns, becomes what is to be stored. z takes slope_x, where there is a slope. */
-template <int N>
+/* x, n columns, becomes what is to be stored. z takes slope_x, where there is a slope; SIMPLE: of mirt__cu_simple. */
+template <int N, bool SIMPLE = false>
 static inline __device__ void mirt__cu_finish_with(const mirt__cu_epilogue &e, const mirt__cu_finish_columns<N> &c,
                                                    const mirt__cu_finish_raw<N> &raw, int n, float *x, float *z) {
     float other[N];
@@ -3202,7 +3240,7 @@ static inline __device__ void mirt__cu_finish_with(const mirt__cu_epilogue &e, c
 #pragma unroll
         for (int i = 0; i < N; i++)
             other[i] = mirt__cu_normed(z[i], c.slope_mean[i], c.slope_factor[i], c.slope_offset[i]);
-        mirt__cu_times_slope_n<N>(e.slope.activation, x, other);
+        mirt__cu_times_slope_n<N, SIMPLE>(e.slope.activation, x, other);
     }
 }
 /* Both at once; the first column is element `at` of y. */
@@ -3246,19 +3284,22 @@ template <int N> static inline __device__ void mirt__cu_moments_above(mirt__cu_s
         s.second[i] = fmaf(away, away, s.second[i]);
     }
 }
-template <int N> static inline __device__ void mirt__cu_moments_add(mirt__cu_sums<N> &s, const float *x) {
+template <int N>
+static inline __device__ void mirt__cu_moments_add(mirt__cu_sums<N> &s, const float *x, bool later = false) {
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        if (s.count == 0) s.shift[i] = x[i];
+        if (!later && s.count == 0) s.shift[i] = x[i];
     }
     mirt__cu_moments_above<N>(s, x);
     s.count += 1;
 }
+/* `later`: these are not the first. */
 template <int N>
 static inline __device__ void mirt__cu_sums_add(const mirt__cu_epilogue &e, const mirt__cu_finish_columns<N> &c,
-                                                mirt__cu_sums<N> &s, const float *x, const float *z) {
+                                                mirt__cu_sums<N> &s, const float *x, const float *z,
+                                                bool later = false) {
     if (e.sums == MIRT__SUMS_NONE) return;
-    if (e.sums == MIRT__SUMS_MOMENTS) return mirt__cu_moments_add<N>(s, x);
+    if (e.sums == MIRT__SUMS_MOMENTS) return mirt__cu_moments_add<N>(s, x, later);
 #pragma unroll
     for (int i = 0; i < N; i++) {
         s.first[i] += x[i];
@@ -8200,6 +8241,9 @@ typedef struct mirt__cu_multiply {
     float *partial;
 } mirt__cu_multiply;
 
+#ifndef MIRT__CU_MM_BLOCKS
+#define MIRT__CU_MM_BLOCKS 128 /* so many keep a machine busy; tests say another number */
+#endif
 #define MIRT__CU_MM_SLAB 64 /* rows of a tile that are finished at a time, where shared memory may be short */
 
 template <int BM, int BN, int MATH> struct mirt__cu_mm_tile {
@@ -8478,20 +8522,22 @@ template <int BN, int THREADS> struct mirt__cu_mm_finisher {
         mirt__cu_finish_columns_of<4>(p.e, column, n, columns);
         mirt__cu_sums_begin(sums);
     }
-    /* `rows` pixels, -1 where there is none, of which `value` has the sums: first all that is read is asked for. */
-    template <int ROWS> __device__ void finish(const mirt__cu_multiply &p, const int64_t *pixel, float (*value)[4]) {
+    /* The n columns of ROWS pixels at `at` in y, of which `value` has the sums: first all that is read is asked for.
+       Those that are not `there` come last. SIMPLE: as of mirt__cu_finish_with. */
+    template <int ROWS, bool SIMPLE, class AT>
+    __device__ void finish(const mirt__cu_epilogue &e, const AT *at, const bool *there, int n, float (*value)[4]) {
         mirt__cu_finish_raw<4> raw[ROWS];
 #pragma unroll
         for (int i = 0; i < ROWS; i++) {
-            if (pixel[i] >= 0) mirt__cu_finish_fetch<4>(p.e, pixel[i] * p.e.columns + column, n, raw[i]);
+            if (there[i]) mirt__cu_finish_fetch<4>(e, at[i], n, raw[i]);
         }
 #pragma unroll
         for (int i = 0; i < ROWS; i++) {
             float z[4] = {0, 0, 0, 0};
-            if (pixel[i] < 0) continue;
-            mirt__cu_finish_with<4>(p.e, columns, raw[i], n, value[i], z);
-            mirt__cu_sums_add<4>(p.e, columns, sums, value[i], z);
-            mirt__cu_finish_store<4>(p.e, pixel[i] * p.e.columns + column, n, value[i]);
+            if (!there[i]) continue;
+            mirt__cu_finish_with<4, SIMPLE>(e, columns, raw[i], n, value[i], z);
+            mirt__cu_sums_add<4>(e, columns, sums, value[i], z, i > 0);
+            mirt__cu_finish_store<4>(e, at[i], n, value[i]);
         }
     }
     __device__ void slab(const mirt__cu_multiply &p, const float *from, const int64_t *out, int rows) {
@@ -8507,7 +8553,14 @@ template <int BN, int THREADS> struct mirt__cu_mm_finisher {
                 mirt__cu_load_n<4>(from + (r + i * lanes) * (BN + 4) + 4 * x, value[i]);
             }
             if (p.splits == 1) {
-                finish<batch>(p, pixel, value);
+                int64_t at[batch];
+                bool there[batch];
+#pragma unroll
+                for (int i = 0; i < batch; i++) {
+                    at[i] = pixel[i] * p.e.columns + column;
+                    there[i] = pixel[i] >= 0;
+                }
+                finish<batch, false>(p.e, at, there, n, value);
                 continue;
             }
 #pragma unroll
@@ -8889,9 +8942,215 @@ static __global__ void __launch_bounds__(256) mirt__cu_multiply_splits_kernel(mi
                 if (i < f.n) value[0][i] += from[i];
             }
         }
-        f.template finish<1>(p, &pixel, value);
+        const int64_t at = pixel * p.e.columns + f.column;
+        const bool there = true;
+        f.template finish<1, false>(p.e, &at, &there, f.n, value);
     }
     f.end(p, 0, column, chunk, shared);
+}
+
+#endif
+
+/* >>section cuda/panel.cuh */
+
+#ifndef MIRT__CUDA_PANEL_CUH
+#define MIRT__CUDA_PANEL_CUH
+/* Products of single pixels of few channels, in 16 bits. A block has all of k of its columns of b in shared memory and
+   goes over several tiles of rows: while one is finished, the next one's x is already on its way. */
+
+template <int BN, int MATH> struct mirt__cu_panel {
+    static const int rows = 64; /* of a tile */
+    typedef mirt__cu_mm_tile<rows, BN, MATH> tile;
+    static const unsigned ring = tile::stages * tile::a_bytes;
+};
+/* Bytes of shared memory: b, the stages of x, and what tiles are finished in. */
+template <int BN, int MATH> static inline __host__ __device__ int mirt__cu_panel_bytes(int steps) {
+    typedef mirt__cu_panel<BN, MATH> panel;
+    return steps * panel::tile::b_bytes + (int)panel::ring + panel::tile::slab;
+}
+
+/* A thread's share of the copies of x, step by step and tile by tile. Rows and k that do not exist are zeros. */
+template <int BN, int MATH> struct mirt__cu_panel_copies {
+    typedef typename mirt__cu_panel<BN, MATH>::tile tile;
+    static const int rows = mirt__cu_panel<BN, MATH>::rows, apart = tile::threads / 4, count = rows / apart;
+    const typename tile::H *x; /* the thread's first piece of a tile's first row that it copies */
+    int at, exist, left, k; /* exist: of k, from that piece on; left: of rows; k: of the next step, in all threads */
+
+    __device__ void begin(const mirt__cu_multiply &p, int64_t first, int rows_left) {
+        const int row = (int)threadIdx.x / 4, piece = (int)threadIdx.x % 4;
+        x = static_cast<const typename tile::H *>(p.x.data) + (first + row) * p.c + piece * 8;
+        at = mirt__cu_mm_half_a(row, piece); /* those of rows 8 apart lie alike */
+        exist = p.k - piece * 8;
+        left = rows_left - row;
+        k = 0;
+    }
+    /* Asks for the next step. */
+    __device__ void ask(const mirt__cu_multiply &p, char *stage) {
+#pragma unroll
+        for (int i = 0; i < count; i++)
+            mirt__cu_cp_async16(stage + at + i * apart * 64, x + (k + i * apart * p.c),
+                                k < exist && i * apart < left);
+        mirt__cu_cp_async_commit();
+        k += tile::k;
+        if (k < p.k) return;
+        k = 0;
+        x += (int64_t)rows * p.c;
+        left -= rows;
+    }
+};
+
+/* Asks for all of k of a block's columns of b; the copies belong to the first stage's. */
+template <int BN, int MATH>
+static inline __device__ void mirt__cu_panel_ask(const mirt__cu_multiply &p, int column, int depth, char *panel) {
+    typedef typename mirt__cu_panel<BN, MATH>::tile tile;
+    const int piece = (int)threadIdx.x % (BN / 8);
+    const bool inside = column + piece * 8 < p.b_row;
+    const typename tile::H *b = static_cast<const typename tile::H *>(p.b) + column + piece * 8;
+    for (int k = (int)threadIdx.x / (BN / 8); k < depth; k += tile::threads / (BN / 8))
+        mirt__cu_cp_async16(panel + mirt__cu_mm_half_b<BN>(k, piece), b + k * p.b_row, inside && k < p.k);
+}
+
+/* Finishes a tile, whose rows are pixels from `first` on, of which so many exist. */
+template <int BN, int MATH, int END, class FINISHER>
+static inline __device__ void mirt__cu_panel_end(const mirt__cu_multiply &p, const float *slab, int64_t first,
+                                                 int exist, FINISHER &finisher) {
+    /* More rows at once would not fit in their registers. */
+    const int batch = BN == 64 || END == MIRT__CU_END_MOMENTS ? 4 : END == MIRT__CU_END_ANY ? 1 : 2;
+    const int lanes = FINISHER::lanes, dtype = MATH == MIRT__CU_BY_FLOAT16 ? MIRT__FLOAT16 : MIRT__BFLOAT16;
+    const int n = END == MIRT__CU_END_ANY ? finisher.n : 4, columns = (int)p.e.columns;
+    if (finisher.n == 0) return;
+    const mirt__cu_epilogue e = mirt__cu_ending_from<END, dtype>(p.e, first * columns + finisher.column);
+#pragma unroll 1
+    for (int r = finisher.lane; r < mirt__cu_panel<BN, MATH>::rows; r += lanes * batch) {
+        float value[batch][4];
+        int at[batch];
+        bool there[batch];
+#pragma unroll
+        for (int i = 0; i < batch; i++) {
+            at[i] = (r + i * lanes) * columns;
+            there[i] = r + i * lanes < exist;
+            mirt__cu_load_n<4>(slab + (r + i * lanes) * (BN + 4) + 4 * finisher.x, value[i]);
+        }
+        finisher.template finish<batch, END != MIRT__CU_END_ANY>(e, at, there, n, value);
+    }
+}
+
+/* `tiles`: of a block, at most. */
+template <int BN, int MATH, int END>
+static __global__ void __launch_bounds__((mirt__cu_panel<BN, MATH>::tile::threads),
+                                         (mirt__cu_panel<BN, MATH>::tile::resident))
+    mirt__cu_panel_kernel(mirt__cu_multiply p, int tiles) {
+    typedef mirt__cu_panel<BN, MATH> panel;
+    typedef typename panel::tile tile;
+    MIRT_DYNAMIC_SHARED(char, stages);
+    float *slab = reinterpret_cast<float *>(stages + panel::ring);
+    char *b = stages + panel::ring + tile::slab;
+    const int column = (int)(blockIdx.x % (unsigned)p.blocks_n) * BN, chunk = (int)(blockIdx.x / (unsigned)p.blocks_n),
+              steps = (p.k + tile::k - 1) / tile::k, most = tiles * panel::rows;
+    int64_t first = (int64_t)chunk * most;
+    int left = p.pixels - first < most ? (int)(p.pixels - first) : most;
+
+    mirt__cu_panel_copies<BN, MATH> copies;
+    copies.begin(p, first, left);
+    mirt__cu_panel_ask<BN, MATH>(p, column, steps * tile::k, b);
+#pragma unroll
+    for (int s = 0; s < tile::stages - 1; s++) copies.ask(p, stages + s * tile::a_bytes);
+    mirt__cu_mm_finisher<BN, tile::threads> finisher;
+    finisher.begin(p, 0, column);
+
+    mirt__cu_mm_sums_of<panel::rows, BN, MATH> sums;
+    unsigned oldest = 0;
+#pragma unroll 1
+    for (; left > 0; left -= panel::rows, first += panel::rows) {
+        sums.clear();
+#pragma unroll 1
+        for (int s = 0; s < steps; s++) {
+            mirt__cu_cp_async_wait<tile::stages - 2>();
+            /* All of this stage is there, and nobody is at the one before or at the slab any more. */
+            __syncthreads();
+            copies.ask(p, stages + (oldest + (tile::stages - 1) * tile::a_bytes) % panel::ring);
+            sums.add(stages + oldest, b + s * tile::b_bytes);
+            oldest = (oldest + tile::a_bytes) % panel::ring;
+        }
+        sums.put(slab, 0);
+        __syncthreads();
+        mirt__cu_panel_end<BN, MATH, END>(p, slab, first, left, finisher);
+    }
+    mirt__cu_cp_async_wait<0>();
+    finisher.end(p, 0, column, chunk, slab);
+}
+
+/* ---- Which products, and in which blocks. */
+
+#ifndef MIRT__CU_PANEL_DEPTH
+#define MIRT__CU_PANEL_DEPTH 192 /* of k: where there is more, steps are most of a tile; tests say another number */
+#endif
+#ifndef MIRT__CU_PANEL_BLOCKS
+#define MIRT__CU_PANEL_BLOCKS 1024
+#endif
+#define MIRT__CU_PANEL_TILES 8
+
+typedef struct mirt__cu_panel_plan {
+    int columns, tiles; /* of a block */
+    mirt__cu_ending end;
+} mirt__cu_panel_plan;
+
+/* Whether pixels of the target are products of the pixels at their places in the source. */
+static bool mirt__cu_multiply_pixels(const mirt__cu_multiply &p) {
+    const mirt__cu_mm_axis *const axis[2] = {&p.down, &p.across};
+    for (int i = 0; i < 2; i++) {
+        if (axis[i]->kernel != 1 || axis[i]->stride != 1 || axis[i]->source != axis[i]->target) return false;
+    }
+    return p.groups == 1;
+}
+
+template <int BN, int MATH>
+static bool mirt__cu_panel_as(mirt__cu *cu, const mirt__cu_multiply &p, const mirt__cu_panel_plan &plan, bool launch) {
+    typedef typename mirt__cu_panel<BN, MATH>::tile tile;
+    const int bytes = mirt__cu_panel_bytes<BN, MATH>((p.k + tile::k - 1) / tile::k), reserved = 1 << 10;
+    if (launch)
+        MIRT_LAUNCH(cu,
+                    (plan.end == MIRT__CU_END_MOMENTS    ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_MOMENTS>
+                     : plan.end == MIRT__CU_END_GRADIENT ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_GRADIENT>
+                                                         : mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_ANY>),
+                    (unsigned)p.blocks_m * (unsigned)p.blocks_n, tile::threads, bytes, p, plan.tiles);
+    /* All that a processor is to hold; the driver takes some of its shared memory for each. */
+    return (size_t)(tile::resident * (bytes + reserved)) <= cu->shared_most + reserved;
+}
+/* Launches the kernel; returns whether there is room for it. */
+static bool mirt__cu_panel_launch(mirt__cu *cu, const mirt__cu_multiply &p, mirt__cu_math math,
+                                  const mirt__cu_panel_plan &plan, bool launch) {
+    if (math == MIRT__CU_BY_FLOAT16)
+        return plan.columns == 64 ? mirt__cu_panel_as<64, MIRT__CU_BY_FLOAT16>(cu, p, plan, launch)
+                                  : mirt__cu_panel_as<128, MIRT__CU_BY_FLOAT16>(cu, p, plan, launch);
+    return plan.columns == 64 ? mirt__cu_panel_as<64, MIRT__CU_BY_HALF>(cu, p, plan, launch)
+                              : mirt__cu_panel_as<128, MIRT__CU_BY_HALF>(cu, p, plan, launch);
+}
+
+/* Sets the blocks of a product that this kernel is for; false: another one. A function of shapes, and of whether there
+   is room: never of how many processors there are. */
+static bool mirt__cu_panel_plan_of(mirt__cu *cu, mirt__cu_multiply *p, mirt__cu_math math, mirt__cu_panel_plan *plan) {
+    const int64_t down = mirt__cu_ceil(p->pixels, 64);
+    if (math < MIRT__CU_BY_HALF || !mirt__cu_multiply_pixels(*p) || p->k < 1 || p->k > MIRT__CU_PANEL_DEPTH ||
+        p->x.kind != MIRT__CU_READ_PLAIN || p->x.affine)
+        return false;
+    /* Fewer columns where more would be empty, but not so few that x, which is read again for all of them, is most of
+       what is read; and where there are few tiles. */
+    plan->columns = p->n <= 64 || (p->n > 128 && p->n <= 192) ||
+                            down * mirt__cu_ceil(p->n, 128) < MIRT__CU_MM_BLOCKS
+                        ? 64
+                        : 128;
+    p->blocks_n = (int)mirt__cu_ceil(p->n, plan->columns);
+    /* The more tiles, the less is set up; 132 processors with two to four blocks each want a thousand blocks, lest many
+       idle while the last ones end. */
+    const int64_t tiles = down * p->blocks_n / MIRT__CU_PANEL_BLOCKS;
+    plan->tiles = (int)(tiles < 1 ? 1 : tiles > MIRT__CU_PANEL_TILES ? MIRT__CU_PANEL_TILES : tiles);
+    p->blocks_m = (int)mirt__cu_ceil(down, plan->tiles);
+    p->splits = 1;
+    plan->end = (int)p->e.dtype == (math == MIRT__CU_BY_FLOAT16 ? MIRT__FLOAT16 : MIRT__BFLOAT16)
+                    ? mirt__cu_ending_of(p->e)
+                    : MIRT__CU_END_ANY;
+    return mirt__cu_panel_launch(cu, *p, math, *plan, false);
 }
 
 #endif
@@ -9057,9 +9316,6 @@ typedef struct mirt__cu_mm_job {
     mirt_dtype factors; /* mirt__cu_factors */
 } mirt__cu_mm_job;
 
-#ifndef MIRT__CU_MM_BLOCKS
-#define MIRT__CU_MM_BLOCKS 128        /* so many keep a machine busy; tests say another number */
-#endif
 #define MIRT__CU_MM_PARTIAL (1 << 24) /* floats of partial sums, at most */
 #define MIRT__CU_MM_COLUMNS (48 << 10) /* bytes of columns in shared memory, at most */
 #define MIRT__CU_MM_BACK (12 << 10)    /* beside gradients and z of 16 bits, so that two blocks fit a processor */
@@ -9103,12 +9359,8 @@ static bool mirt__cu_multiply_fits(mirt__cu *cu, const mirt__cu_multiply &p, mir
 /* Products of single pixels with a small matrix, which take no tiles; false: another product. */
 static bool mirt__cu_multiply_small(mirt__cu *cu, const mirt__cu_mm_job *job) {
     const mirt__cu_multiply *p = &job->p;
-    const mirt__cu_mm_axis *const axis[2] = {&p->down, &p->across};
     mirt__cu_colors c;
-    for (int i = 0; i < 2; i++) {
-        if (axis[i]->kernel != 1 || axis[i]->stride != 1 || axis[i]->source != axis[i]->target) return false;
-    }
-    if (p->groups > 1 || p->c != p->k || job->turned) return false;
+    if (!mirt__cu_multiply_pixels(*p) || p->c != p->k || job->turned) return false;
     memset(&c, 0, sizeof c);
     c.x = p->x;
     c.b = job->pack.from;
@@ -9117,6 +9369,34 @@ static bool mirt__cu_multiply_small(mirt__cu *cu, const mirt__cu_mm_job *job) {
     c.pixels = p->images * p->down.target * p->across.target;
     c.factors = job->factors;
     return mirt__cu_multiply_colors(cu, c, p->n, p->k, p->e);
+}
+
+/* Sets the tile, the blocks, and the parts of k: functions of shapes, and of what there is room for. */
+static void mirt__cu_multiply_tiles(mirt__cu *cu, mirt__cu_multiply *p, mirt__cu_math math, int columns, int *bm,
+                                    int *bn) {
+    const mirt__cu_mm_line down = mirt__cu_mm_line_of(p->down, 0), across = mirt__cu_mm_line_of(p->across, 0);
+    const int64_t rows = p->images * down.count * across.count, sets = (int64_t)p->groups * p->down.phases *
+                                                                       p->across.phases;
+    *bm = 128;
+    *bn = 64;
+    if (p->n > 64 && mirt__cu_ceil(rows, 128) * mirt__cu_ceil(p->n, 128) * sets >= MIRT__CU_MM_BLOCKS) *bn = 128;
+    else if (mirt__cu_ceil(rows, 128) * mirt__cu_ceil(p->n, 64) * sets < MIRT__CU_MM_BLOCKS) *bm = 64;
+    if (*bn == 128 && !mirt__cu_multiply_fits(cu, *p, math, *bm, *bn, columns)) *bn = 64;
+    if (*bm == 128 && !mirt__cu_multiply_fits(cu, *p, math, *bm, *bn, columns)) *bm = 64;
+    p->blocks_m = (int)mirt__cu_ceil(rows, *bm);
+    p->blocks_n = (int)mirt__cu_ceil(p->n, *bn);
+    const int64_t blocks = (int64_t)p->blocks_m * p->blocks_n * sets,
+                  depth = (int64_t)mirt__cu_mm_axis_taps(&p->down) * mirt__cu_mm_axis_taps(&p->across) * p->k;
+    const int64_t steps = mirt__cu_ceil(depth, math < MIRT__CU_BY_HALF ? 16 : 32), all = p->pixels * p->e.columns;
+    int64_t splits = 1;
+    if (blocks < MIRT__CU_MM_BLOCKS / 2 && steps >= 16 && all <= MIRT__CU_MM_PARTIAL / 2) {
+        splits = mirt__cu_ceil(MIRT__CU_MM_BLOCKS, blocks);
+        if (splits > steps / 8) splits = steps / 8;
+        if (splits > 32) splits = 32;
+        if (splits > MIRT__CU_MM_PARTIAL / all) splits = MIRT__CU_MM_PARTIAL / all;
+    }
+    p->split_steps = (int)mirt__cu_ceil(steps, splits);
+    p->splits = splits > 1 ? (int)mirt__cu_ceil(steps, p->split_steps) : 1;
 }
 
 static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
@@ -9153,29 +9433,10 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
         columns = 0;
     }
 
-    /* Functions of shapes alone. */
-    const mirt__cu_mm_line down = mirt__cu_mm_line_of(p->down, 0), across = mirt__cu_mm_line_of(p->across, 0);
-    const int64_t rows = p->images * down.count * across.count, phases = (int64_t)p->down.phases * p->across.phases,
-                  sets = p->groups * phases;
-    int bm = 128, bn = 64;
-    if (p->n > 64 && mirt__cu_ceil(rows, 128) * mirt__cu_ceil(p->n, 128) * sets >= MIRT__CU_MM_BLOCKS) bn = 128;
-    else if (mirt__cu_ceil(rows, 128) * mirt__cu_ceil(p->n, 64) * sets < MIRT__CU_MM_BLOCKS) bm = 64;
-    if (bn == 128 && !mirt__cu_multiply_fits(cu, *p, math, bm, bn, columns)) bn = 64;
-    if (bm == 128 && !mirt__cu_multiply_fits(cu, *p, math, bm, bn, columns)) bm = 64;
-    p->blocks_m = (int)mirt__cu_ceil(rows, bm);
-    p->blocks_n = (int)mirt__cu_ceil(p->n, bn);
-    const int64_t blocks = (int64_t)p->blocks_m * p->blocks_n * sets,
-                  depth = (int64_t)mirt__cu_mm_axis_taps(&p->down) * mirt__cu_mm_axis_taps(&p->across) * p->k;
-    const int64_t steps = mirt__cu_ceil(depth, exact ? 16 : 32), all = p->pixels * p->e.columns;
-    int64_t splits = 1;
-    if (blocks < MIRT__CU_MM_BLOCKS / 2 && steps >= 16 && all <= MIRT__CU_MM_PARTIAL / 2) {
-        splits = mirt__cu_ceil(MIRT__CU_MM_BLOCKS, blocks);
-        if (splits > steps / 8) splits = steps / 8;
-        if (splits > 32) splits = 32;
-        if (splits > MIRT__CU_MM_PARTIAL / all) splits = MIRT__CU_MM_PARTIAL / all;
-    }
-    p->split_steps = (int)mirt__cu_ceil(steps, splits);
-    p->splits = splits > 1 ? (int)mirt__cu_ceil(steps, p->split_steps) : 1;
+    mirt__cu_panel_plan panel;
+    int bm = 0, bn = 0;
+    const bool by_panel = mirt__cu_panel_plan_of(cu, p, math, &panel);
+    if (!by_panel) mirt__cu_multiply_tiles(cu, p, math, columns, &bm, &bn);
 
     /* Weights are used where they are if they lie as they should. */
     const bool packed = half || p->k != k || p->down.back || w->column != 1 || w->row % 4 != 0 || p->n % 4 != 0 ||
@@ -9193,8 +9454,9 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     w->dtype = dtype;
     w->factors = job->factors;
     if (packed) r.b = mirt__cu_mm_rooms_take(&r, w->groups * w->rows * w->n_pad * size);
-    if (p->splits > 1) r.partial = mirt__cu_mm_rooms_take(&r, p->splits * all * 4);
-    const int64_t chunks = p->splits > 1 ? mirt__cu_ceil(p->pixels, MIRT__CU_MM_SLAB) : p->blocks_m * phases;
+    if (p->splits > 1) r.partial = mirt__cu_mm_rooms_take(&r, p->splits * p->pixels * p->e.columns * 4);
+    const int64_t chunks = p->splits > 1 ? mirt__cu_ceil(p->pixels, MIRT__CU_MM_SLAB)
+                                         : (int64_t)p->blocks_m * p->down.phases * p->across.phases;
     r.chunks = mirt__cu_mm_rooms_take(&r, (int64_t)mirt__cu_sums_bytes(p->e.sums, p->e.columns, chunks));
     char *room = r.end > 0 ? (char *)mirt__cu_room(cu, (size_t)r.end) : NULL;
     if (r.end > 0 && !room) return;
@@ -9216,7 +9478,8 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     if (p->splits > 1) p->partial = (float *)(room + r.partial);
     p->chunks = mirt__cu_chunks_of(room ? room + r.chunks : NULL, p->e.sums, p->e.columns, chunks);
 
-    mirt__cu_multiply_launch(cu, *p, math, bm, bn, columns, true);
+    if (by_panel) mirt__cu_panel_launch(cu, *p, math, panel, true);
+    else mirt__cu_multiply_launch(cu, *p, math, bm, bn, columns, true);
     if (p->splits > 1) {
         mirt__cu_multiply together = *p;
         together.n = (int)p->e.columns;

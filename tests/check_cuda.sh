@@ -27,7 +27,7 @@ if [ -z "$architectures" ]; then
 fi
 
 # Kernels whose speed stands or falls with registers: none of them may spill.
-hot='multiply_kernel|wgrad_kernel|depth_forward|depth_back|update_kernel|norm_sums|norm_apply|norm_back'
+hot='multiply_kernel|panel_kernel|wgrad_kernel|depth_forward|depth_back|update_kernel|norm_sums|norm_apply|norm_back'
 
 link="-lcublas -lnccl"
 for a in $architectures; do

@@ -34,8 +34,8 @@ keeps() {
 
 # The products of 16 bits: with TF32 a tensor instruction does half as much.
 keeps "sm_$a: the share of tensor instructions in loops of products" "$tables/tensor_sm_$a.md" python3 tools/sass.py \
-    --object "$object" --log "$log" --kernels 'multiply_kernelI.*Li[23]ELb|copied_wgrad_kernelILb' --architecture "$a" \
-    --plain 0.25 --transforms 0.15 --exceptions tests/gpu_exceptions.txt
+    --object "$object" --log "$log" --kernels 'multiply_kernelI.*Li[23]ELb|panel_kernelI|copied_wgrad_kernelILb' \
+    --architecture "$a" --plain 0.25 --transforms 0.15 --exceptions tests/gpu_exceptions.txt
 
 if [ -z "${QUICK-}" ]; then
     make --no-print-directory build/sim/launches >"$tmp/make" 2>&1 || rm -f build/sim/launches

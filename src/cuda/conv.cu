@@ -1,6 +1,7 @@
 /* Convolutions, the gradients of their inputs and dense layers, by multiply.cuh. */
 #include "colors.cuh"
 #include "multiply.cuh"
+#include "panel.cuh"
 #include "spread.cuh"
 
 /* ---- Weights as products want them: rows of k in the order in which they come, each of a few columns more than there
@@ -86,9 +87,6 @@ typedef struct mirt__cu_mm_job {
     mirt_dtype factors; /* mirt__cu_factors */
 } mirt__cu_mm_job;
 
-#ifndef MIRT__CU_MM_BLOCKS
-#define MIRT__CU_MM_BLOCKS 128        /* so many keep a machine busy; tests say another number */
-#endif
 #define MIRT__CU_MM_PARTIAL (1 << 24) /* floats of partial sums, at most */
 #define MIRT__CU_MM_COLUMNS (48 << 10) /* bytes of columns in shared memory, at most */
 #define MIRT__CU_MM_BACK (12 << 10)    /* beside gradients and z of 16 bits, so that two blocks fit a processor */
@@ -132,12 +130,8 @@ static bool mirt__cu_multiply_fits(mirt__cu *cu, const mirt__cu_multiply &p, mir
 /* Products of single pixels with a small matrix, which take no tiles; false: another product. */
 static bool mirt__cu_multiply_small(mirt__cu *cu, const mirt__cu_mm_job *job) {
     const mirt__cu_multiply *p = &job->p;
-    const mirt__cu_mm_axis *const axis[2] = {&p->down, &p->across};
     mirt__cu_colors c;
-    for (int i = 0; i < 2; i++) {
-        if (axis[i]->kernel != 1 || axis[i]->stride != 1 || axis[i]->source != axis[i]->target) return false;
-    }
-    if (p->groups > 1 || p->c != p->k || job->turned) return false;
+    if (!mirt__cu_multiply_pixels(*p) || p->c != p->k || job->turned) return false;
     memset(&c, 0, sizeof c);
     c.x = p->x;
     c.b = job->pack.from;
@@ -146,6 +140,34 @@ static bool mirt__cu_multiply_small(mirt__cu *cu, const mirt__cu_mm_job *job) {
     c.pixels = p->images * p->down.target * p->across.target;
     c.factors = job->factors;
     return mirt__cu_multiply_colors(cu, c, p->n, p->k, p->e);
+}
+
+/* Sets the tile, the blocks, and the parts of k: functions of shapes, and of what there is room for. */
+static void mirt__cu_multiply_tiles(mirt__cu *cu, mirt__cu_multiply *p, mirt__cu_math math, int columns, int *bm,
+                                    int *bn) {
+    const mirt__cu_mm_line down = mirt__cu_mm_line_of(p->down, 0), across = mirt__cu_mm_line_of(p->across, 0);
+    const int64_t rows = p->images * down.count * across.count, sets = (int64_t)p->groups * p->down.phases *
+                                                                       p->across.phases;
+    *bm = 128;
+    *bn = 64;
+    if (p->n > 64 && mirt__cu_ceil(rows, 128) * mirt__cu_ceil(p->n, 128) * sets >= MIRT__CU_MM_BLOCKS) *bn = 128;
+    else if (mirt__cu_ceil(rows, 128) * mirt__cu_ceil(p->n, 64) * sets < MIRT__CU_MM_BLOCKS) *bm = 64;
+    if (*bn == 128 && !mirt__cu_multiply_fits(cu, *p, math, *bm, *bn, columns)) *bn = 64;
+    if (*bm == 128 && !mirt__cu_multiply_fits(cu, *p, math, *bm, *bn, columns)) *bm = 64;
+    p->blocks_m = (int)mirt__cu_ceil(rows, *bm);
+    p->blocks_n = (int)mirt__cu_ceil(p->n, *bn);
+    const int64_t blocks = (int64_t)p->blocks_m * p->blocks_n * sets,
+                  depth = (int64_t)mirt__cu_mm_axis_taps(&p->down) * mirt__cu_mm_axis_taps(&p->across) * p->k;
+    const int64_t steps = mirt__cu_ceil(depth, math < MIRT__CU_BY_HALF ? 16 : 32), all = p->pixels * p->e.columns;
+    int64_t splits = 1;
+    if (blocks < MIRT__CU_MM_BLOCKS / 2 && steps >= 16 && all <= MIRT__CU_MM_PARTIAL / 2) {
+        splits = mirt__cu_ceil(MIRT__CU_MM_BLOCKS, blocks);
+        if (splits > steps / 8) splits = steps / 8;
+        if (splits > 32) splits = 32;
+        if (splits > MIRT__CU_MM_PARTIAL / all) splits = MIRT__CU_MM_PARTIAL / all;
+    }
+    p->split_steps = (int)mirt__cu_ceil(steps, splits);
+    p->splits = splits > 1 ? (int)mirt__cu_ceil(steps, p->split_steps) : 1;
 }
 
 static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
@@ -182,29 +204,10 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
         columns = 0;
     }
 
-    /* Functions of shapes alone. */
-    const mirt__cu_mm_line down = mirt__cu_mm_line_of(p->down, 0), across = mirt__cu_mm_line_of(p->across, 0);
-    const int64_t rows = p->images * down.count * across.count, phases = (int64_t)p->down.phases * p->across.phases,
-                  sets = p->groups * phases;
-    int bm = 128, bn = 64;
-    if (p->n > 64 && mirt__cu_ceil(rows, 128) * mirt__cu_ceil(p->n, 128) * sets >= MIRT__CU_MM_BLOCKS) bn = 128;
-    else if (mirt__cu_ceil(rows, 128) * mirt__cu_ceil(p->n, 64) * sets < MIRT__CU_MM_BLOCKS) bm = 64;
-    if (bn == 128 && !mirt__cu_multiply_fits(cu, *p, math, bm, bn, columns)) bn = 64;
-    if (bm == 128 && !mirt__cu_multiply_fits(cu, *p, math, bm, bn, columns)) bm = 64;
-    p->blocks_m = (int)mirt__cu_ceil(rows, bm);
-    p->blocks_n = (int)mirt__cu_ceil(p->n, bn);
-    const int64_t blocks = (int64_t)p->blocks_m * p->blocks_n * sets,
-                  depth = (int64_t)mirt__cu_mm_axis_taps(&p->down) * mirt__cu_mm_axis_taps(&p->across) * p->k;
-    const int64_t steps = mirt__cu_ceil(depth, exact ? 16 : 32), all = p->pixels * p->e.columns;
-    int64_t splits = 1;
-    if (blocks < MIRT__CU_MM_BLOCKS / 2 && steps >= 16 && all <= MIRT__CU_MM_PARTIAL / 2) {
-        splits = mirt__cu_ceil(MIRT__CU_MM_BLOCKS, blocks);
-        if (splits > steps / 8) splits = steps / 8;
-        if (splits > 32) splits = 32;
-        if (splits > MIRT__CU_MM_PARTIAL / all) splits = MIRT__CU_MM_PARTIAL / all;
-    }
-    p->split_steps = (int)mirt__cu_ceil(steps, splits);
-    p->splits = splits > 1 ? (int)mirt__cu_ceil(steps, p->split_steps) : 1;
+    mirt__cu_panel_plan panel;
+    int bm = 0, bn = 0;
+    const bool by_panel = mirt__cu_panel_plan_of(cu, p, math, &panel);
+    if (!by_panel) mirt__cu_multiply_tiles(cu, p, math, columns, &bm, &bn);
 
     /* Weights are used where they are if they lie as they should. */
     const bool packed = half || p->k != k || p->down.back || w->column != 1 || w->row % 4 != 0 || p->n % 4 != 0 ||
@@ -222,8 +225,9 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     w->dtype = dtype;
     w->factors = job->factors;
     if (packed) r.b = mirt__cu_mm_rooms_take(&r, w->groups * w->rows * w->n_pad * size);
-    if (p->splits > 1) r.partial = mirt__cu_mm_rooms_take(&r, p->splits * all * 4);
-    const int64_t chunks = p->splits > 1 ? mirt__cu_ceil(p->pixels, MIRT__CU_MM_SLAB) : p->blocks_m * phases;
+    if (p->splits > 1) r.partial = mirt__cu_mm_rooms_take(&r, p->splits * p->pixels * p->e.columns * 4);
+    const int64_t chunks = p->splits > 1 ? mirt__cu_ceil(p->pixels, MIRT__CU_MM_SLAB)
+                                         : (int64_t)p->blocks_m * p->down.phases * p->across.phases;
     r.chunks = mirt__cu_mm_rooms_take(&r, (int64_t)mirt__cu_sums_bytes(p->e.sums, p->e.columns, chunks));
     char *room = r.end > 0 ? (char *)mirt__cu_room(cu, (size_t)r.end) : NULL;
     if (r.end > 0 && !room) return;
@@ -245,7 +249,8 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     if (p->splits > 1) p->partial = (float *)(room + r.partial);
     p->chunks = mirt__cu_chunks_of(room ? room + r.chunks : NULL, p->e.sums, p->e.columns, chunks);
 
-    mirt__cu_multiply_launch(cu, *p, math, bm, bn, columns, true);
+    if (by_panel) mirt__cu_panel_launch(cu, *p, math, panel, true);
+    else mirt__cu_multiply_launch(cu, *p, math, bm, bn, columns, true);
     if (p->splits > 1) {
         mirt__cu_multiply together = *p;
         together.n = (int)p->e.columns;

@@ -6,6 +6,10 @@
 
 #include "reader.cuh"
 
+/* Usual epilogues, for which kernels may have code of their own. MOMENTS: of what is normalized next, perhaps with a
+   bias. GRADIENT: of what was normalized, with an activation of mirt__cu_simple, perhaps added and masked by ReLU. */
+typedef enum mirt__cu_ending { MIRT__CU_END_ANY, MIRT__CU_END_MOMENTS, MIRT__CU_END_GRADIENT } mirt__cu_ending;
+
 typedef struct mirt__cu_epilogue {
     void *y;
     mirt_dtype dtype; /* of y, add, mask and slope_x: float32 or 16 bits */
@@ -40,6 +44,40 @@ static mirt__cu_epilogue mirt__cu_epilogue_of(const mirt__epilogue *e, void *y, 
         d.width = d.width == 8 ? 4 : 1;
     }
     return d;
+}
+/* Which usual one it is, where four neighbors can be handled at once. */
+static inline mirt__cu_ending mirt__cu_ending_of(const mirt__cu_epilogue &e) {
+    if (e.width < 4 || e.norm.mean || e.activation != MIRT_LINEAR) return MIRT__CU_END_ANY;
+    if (e.sums == MIRT__SUMS_MOMENTS && !e.add && !e.mask && !e.slope.mean) return MIRT__CU_END_MOMENTS;
+    if (e.sums == MIRT__SUMS_GRADIENT && !e.bias && e.slope.mean && mirt__cu_simple(e.slope.activation) &&
+        (!e.mask || e.mask_activation == MIRT_RELU))
+        return MIRT__CU_END_GRADIENT;
+    return MIRT__CU_END_ANY;
+}
+/* The same, such that a compiler knows which one it is, and from element `at` on. */
+template <int END, int DTYPE>
+static inline __device__ mirt__cu_epilogue mirt__cu_ending_from(const mirt__cu_epilogue &from, int64_t at) {
+    mirt__cu_epilogue e = from;
+    if (END != MIRT__CU_END_ANY) {
+        e.dtype = (mirt_dtype)DTYPE;
+        e.width = 4;
+        e.norm.mean = NULL;
+        e.activation = MIRT_LINEAR;
+        e.mask_activation = MIRT_RELU;
+        e.sums = END == MIRT__CU_END_MOMENTS ? MIRT__SUMS_MOMENTS : MIRT__SUMS_GRADIENT;
+        if (END == MIRT__CU_END_MOMENTS) {
+            e.add = e.mask = NULL;
+            e.slope.mean = NULL;
+        } else {
+            e.bias = NULL;
+        }
+    }
+    const int64_t bytes = at * (mirt__cu_is_half(e.dtype) ? 2 : 4);
+    e.y = static_cast<char *>(e.y) + bytes;
+    if (e.add) e.add = static_cast<const char *>(e.add) + bytes;
+    if (e.mask) e.mask = static_cast<const char *>(e.mask) + bytes;
+    if (e.slope.mean) e.slope_x = static_cast<const char *>(e.slope_x) + bytes;
+    return e;
 }
 
 /* N columns of it; those that do not exist are not looked at. */
@@ -100,8 +138,8 @@ static inline __device__ void mirt__cu_finish_fetch(const mirt__cu_epilogue &e, 
     if (e.mask) mirt__cu_finish_words<N>(e, e.mask, at, n, raw.mask);
     if (e.slope.mean) mirt__cu_finish_words<N>(e, e.slope_x, at, n, raw.z);
 }
-/* x, n columns, becomes what is to be stored. z takes slope_x, where there is a slope. */
-template <int N>
+/* x, n columns, becomes what is to be stored. z takes slope_x, where there is a slope; SIMPLE: of mirt__cu_simple. */
+template <int N, bool SIMPLE = false>
 static inline __device__ void mirt__cu_finish_with(const mirt__cu_epilogue &e, const mirt__cu_finish_columns<N> &c,
                                                    const mirt__cu_finish_raw<N> &raw, int n, float *x, float *z) {
     float other[N];
@@ -129,7 +167,7 @@ static inline __device__ void mirt__cu_finish_with(const mirt__cu_epilogue &e, c
 #pragma unroll
         for (int i = 0; i < N; i++)
             other[i] = mirt__cu_normed(z[i], c.slope_mean[i], c.slope_factor[i], c.slope_offset[i]);
-        mirt__cu_times_slope_n<N>(e.slope.activation, x, other);
+        mirt__cu_times_slope_n<N, SIMPLE>(e.slope.activation, x, other);
     }
 }
 /* Both at once; the first column is element `at` of y. */
@@ -173,19 +211,22 @@ template <int N> static inline __device__ void mirt__cu_moments_above(mirt__cu_s
         s.second[i] = fmaf(away, away, s.second[i]);
     }
 }
-template <int N> static inline __device__ void mirt__cu_moments_add(mirt__cu_sums<N> &s, const float *x) {
+template <int N>
+static inline __device__ void mirt__cu_moments_add(mirt__cu_sums<N> &s, const float *x, bool later = false) {
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        if (s.count == 0) s.shift[i] = x[i];
+        if (!later && s.count == 0) s.shift[i] = x[i];
     }
     mirt__cu_moments_above<N>(s, x);
     s.count += 1;
 }
+/* `later`: these are not the first. */
 template <int N>
 static inline __device__ void mirt__cu_sums_add(const mirt__cu_epilogue &e, const mirt__cu_finish_columns<N> &c,
-                                                mirt__cu_sums<N> &s, const float *x, const float *z) {
+                                                mirt__cu_sums<N> &s, const float *x, const float *z,
+                                                bool later = false) {
     if (e.sums == MIRT__SUMS_NONE) return;
-    if (e.sums == MIRT__SUMS_MOMENTS) return mirt__cu_moments_add<N>(s, x);
+    if (e.sums == MIRT__SUMS_MOMENTS) return mirt__cu_moments_add<N>(s, x, later);
 #pragma unroll
     for (int i = 0; i < N; i++) {
         s.first[i] += x[i];

@@ -57,6 +57,9 @@ typedef struct mirt__cu_multiply {
     float *partial;
 } mirt__cu_multiply;
 
+#ifndef MIRT__CU_MM_BLOCKS
+#define MIRT__CU_MM_BLOCKS 128 /* so many keep a machine busy; tests say another number */
+#endif
 #define MIRT__CU_MM_SLAB 64 /* rows of a tile that are finished at a time, where shared memory may be short */
 
 template <int BM, int BN, int MATH> struct mirt__cu_mm_tile {
@@ -335,20 +338,22 @@ template <int BN, int THREADS> struct mirt__cu_mm_finisher {
         mirt__cu_finish_columns_of<4>(p.e, column, n, columns);
         mirt__cu_sums_begin(sums);
     }
-    /* `rows` pixels, -1 where there is none, of which `value` has the sums: first all that is read is asked for. */
-    template <int ROWS> __device__ void finish(const mirt__cu_multiply &p, const int64_t *pixel, float (*value)[4]) {
+    /* The n columns of ROWS pixels at `at` in y, of which `value` has the sums: first all that is read is asked for.
+       Those that are not `there` come last. SIMPLE: as of mirt__cu_finish_with. */
+    template <int ROWS, bool SIMPLE, class AT>
+    __device__ void finish(const mirt__cu_epilogue &e, const AT *at, const bool *there, int n, float (*value)[4]) {
         mirt__cu_finish_raw<4> raw[ROWS];
 #pragma unroll
         for (int i = 0; i < ROWS; i++) {
-            if (pixel[i] >= 0) mirt__cu_finish_fetch<4>(p.e, pixel[i] * p.e.columns + column, n, raw[i]);
+            if (there[i]) mirt__cu_finish_fetch<4>(e, at[i], n, raw[i]);
         }
 #pragma unroll
         for (int i = 0; i < ROWS; i++) {
             float z[4] = {0, 0, 0, 0};
-            if (pixel[i] < 0) continue;
-            mirt__cu_finish_with<4>(p.e, columns, raw[i], n, value[i], z);
-            mirt__cu_sums_add<4>(p.e, columns, sums, value[i], z);
-            mirt__cu_finish_store<4>(p.e, pixel[i] * p.e.columns + column, n, value[i]);
+            if (!there[i]) continue;
+            mirt__cu_finish_with<4, SIMPLE>(e, columns, raw[i], n, value[i], z);
+            mirt__cu_sums_add<4>(e, columns, sums, value[i], z, i > 0);
+            mirt__cu_finish_store<4>(e, at[i], n, value[i]);
         }
     }
     __device__ void slab(const mirt__cu_multiply &p, const float *from, const int64_t *out, int rows) {
@@ -364,7 +369,14 @@ template <int BN, int THREADS> struct mirt__cu_mm_finisher {
                 mirt__cu_load_n<4>(from + (r + i * lanes) * (BN + 4) + 4 * x, value[i]);
             }
             if (p.splits == 1) {
-                finish<batch>(p, pixel, value);
+                int64_t at[batch];
+                bool there[batch];
+#pragma unroll
+                for (int i = 0; i < batch; i++) {
+                    at[i] = pixel[i] * p.e.columns + column;
+                    there[i] = pixel[i] >= 0;
+                }
+                finish<batch, false>(p.e, at, there, n, value);
                 continue;
             }
 #pragma unroll
@@ -746,7 +758,9 @@ static __global__ void __launch_bounds__(256) mirt__cu_multiply_splits_kernel(mi
                 if (i < f.n) value[0][i] += from[i];
             }
         }
-        f.template finish<1>(p, &pixel, value);
+        const int64_t at = pixel * p.e.columns + f.column;
+        const bool there = true;
+        f.template finish<1, false>(p.e, &at, &there, f.n, value);
     }
     f.end(p, 0, column, chunk, shared);
 }

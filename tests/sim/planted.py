@@ -35,6 +35,11 @@ VARIANTS = {
 COPIES = "struct mirt__cu_mm_copies {", ("test_multiply", "bfloat16")
 REGISTERS = "mirt__cu_mm_through_registers", ("test_multiply", "float32")
 WEIGHTS = "mirt__cu_copied_wgrad_kernel(", ("test_products",)
+PANEL = "mirt__cu_panel_kernel(", ("test_multiply", "panel")
+B_FIRST = "    mirt__cu_panel_ask<BN, MATH>(p, column, steps * tile::k, b);\n"
+STAGES_THEN = """#pragma unroll
+    for (int s = 0; s < tile::stages - 1; s++) copies.ask(p, stages + s * tile::a_bytes);
+"""
 # What is planted, file, function in which to look, text, what it becomes, test and its arguments, variant.
 PLANTS = (
     ("a stage too few for copies", "multiply.cuh", COPIES[0],
@@ -90,6 +95,24 @@ PLANTS = (
      "stage = shared + next;", WEIGHTS[1], "sim"),
     ("pixels are looked up too late", "weight_grad.cuh", WEIGHTS[0], "k + S::AHEAD * S::BK + S::THREADS + thread",
      "k + S::AHEAD * S::BK + thread", WEIGHTS[1], "sim"),
+    ("a stage too few for panels", "panel.cuh", "struct mirt__cu_panel {", "ring = tile::stages *",
+     "ring = (tile::stages - 1) *", PANEL[1], "sim"),
+    ("no wait for stages of panels", "panel.cuh", PANEL[0], "mirt__cu_cp_async_wait<tile::stages - 2>();", "", PANEL[1],
+     "sim"),
+    ("a wait for stages of panels that is a stage late", "panel.cuh", PANEL[0],
+     "mirt__cu_cp_async_wait<tile::stages - 2>();", "mirt__cu_cp_async_wait<tile::stages - 1>();", PANEL[1], "sim"),
+    ("b of a panel is asked for after its stages", "panel.cuh", PANEL[0], B_FIRST + STAGES_THEN, STAGES_THEN + B_FIRST,
+     PANEL[1], "sim"),
+    ("no barrier between a stage of panels and its product", "panel.cuh", PANEL[0],
+     "            __syncthreads();\n", "", PANEL[1], "sim"),
+    ("no barrier before a slab of panels is reused", "panel.cuh", PANEL[0], "            __syncthreads();\n",
+     "            if (s > 0) __syncthreads();\n", PANEL[1], "sim"),
+    ("no barrier between a tile of panels and its end", "panel.cuh", PANEL[0],
+     "sums.put(slab, 0);\n        __syncthreads();", "sums.put(slab, 0);", PANEL[1], "sim"),
+    ("panels go over the same rows again", "panel.cuh", "struct mirt__cu_panel_copies {", "x += (int64_t)rows * p.c;",
+     "", PANEL[1], "sim"),
+    ("panels whose rows overlap", "panel.cuh", PANEL[0], "first = (int64_t)chunk * most;",
+     "first = (int64_t)chunk * (most - 8);", PANEL[1], "sim-access"),
     ("no barrier after the table of columns", "multiply.cuh", "mirt__cu_multiply_kernel(", "__syncthreads();", "",
      COPIES[1], "sim"),
     ("no barrier before sums of columns", "epilogue.cuh", "void mirt__cu_sums_leave",

@@ -1,8 +1,11 @@
-/* Products of convolutions and dense layers (src/cuda/multiply.cuh) against double arithmetic. Every size of tile, FMA,
-   tf32, bfloat16 and float16 with and without tensor cores, k in parts, readers and epilogues. Tests of the whole table
-   (sim_kernels.c) have small shapes only. */
+/* Products of convolutions and dense layers (src/cuda/multiply.cuh, panel.cuh) against double arithmetic. Every size of
+   tile, FMA, tf32, bfloat16 and float16 with and without tensor cores, k in parts, readers and epilogues. Tests of the
+   whole table (sim_kernels.c) have small shapes only. */
 static int least_blocks = 128; /* so many, and tiles are as large as may be */
 #define MIRT__CU_MM_BLOCKS least_blocks
+static int panel_depth = 192, panel_blocks = 1024; /* by depth 0 panel.cuh computes nothing */
+#define MIRT__CU_PANEL_DEPTH panel_depth
+#define MIRT__CU_PANEL_BLOCKS panel_blocks
 #include "../../src/cuda/multiply.cuh"
 #include <string>
 #include <vector>
@@ -115,11 +118,15 @@ static mirt__conv conv(int rows, int h, int w, int ci, int co, int kernel, int s
 }
 
 enum Reads { PLAIN, BYTES, NORM, GATED, GATE, BACK };
-enum Ends { NOTHING, FROZEN, MOMENTS, GRADIENT, MASK };
+enum Ends { NOTHING, FROZEN, MOMENTS, GRADIENT, MASK, BIASED_MOMENTS, RELU6_GRADIENT, MASKED_GRADIENT };
 
-static void check(const char *how, const mirt__conv &s, bool back, Reads reads, mirt_activation_kind kind, Ends ends,
-                  mirt_dtype factors, mirt_dtype x_dtype, mirt_dtype y_dtype) {
-    const bool half = factors != MIRT_FLOAT32;
+/* Returns the output as it is stored. */
+static std::vector<float> check(const char *how, const mirt__conv &s, bool back, Reads reads, mirt_activation_kind kind,
+                                Ends ends, mirt_dtype factors, mirt_dtype x_dtype, mirt_dtype y_dtype) {
+    const bool half = factors != MIRT_FLOAT32, moments = ends == MOMENTS || ends == BIASED_MOMENTS,
+               gradient = ends == GRADIENT || ends == RELU6_GRADIENT || ends == MASKED_GRADIENT,
+               adds = ends == FROZEN || ends == GRADIENT || ends == MASKED_GRADIENT,
+               masks = ends == MASK || ends == MASKED_GRADIENT;
     const int64_t nx = s.rows * s.h * s.w * s.ci, ny = s.rows * s.oh * s.ow * s.co, from = back ? ny : nx,
                   to = back ? nx : ny;
     const int64_t c = back ? s.co : s.ci, n = back ? s.ci : s.co, pixels = back ? s.oh * s.ow : s.h * s.w,
@@ -128,11 +135,11 @@ static void check(const char *how, const mirt__conv &s, bool back, Reads reads, 
         y(to, y_dtype), add(to, y_dtype), mask(to, y_dtype);
     Numbers slope_x(to, y_dtype), gate(s.rows * c, MIRT_FLOAT32), sum0(c, MIRT_FLOAT32), sum1(c, MIRT_FLOAT32),
         bias(n, MIRT_FLOAT32), out0(n, MIRT_FLOAT32), out1(n, MIRT_FLOAT32);
-    Norm norm(c, kind), end(n, MIRT_SILU);
-    mirt__norm_back gradient;
+    Norm norm(c, kind), end(n, ends == RELU6_GRADIENT ? MIRT_RELU6 : ends == MASKED_GRADIENT ? MIRT_LINEAR : MIRT_SILU);
+    mirt__norm_back through;
     mirt__reader r;
     mirt__epilogue e;
-    memset(&gradient, 0, sizeof gradient);
+    memset(&through, 0, sizeof through);
     memset(&r, 0, sizeof r);
     memset(&e, 0, sizeof e);
     r.data = x.at();
@@ -147,28 +154,28 @@ static void check(const char *how, const mirt__conv &s, bool back, Reads reads, 
         r.gate_pixels = pixels;
     }
     if (reads == BACK) {
-        gradient.norm = norm.s;
-        gradient.z = z.at();
-        gradient.sum[0] = sum0.floats();
-        gradient.sum[1] = sum1.floats();
-        gradient.count = 7;
-        r.back = &gradient;
+        through.norm = norm.s;
+        through.z = z.at();
+        through.sum[0] = sum0.floats();
+        through.sum[1] = sum1.floats();
+        through.count = 7;
+        r.back = &through;
     }
+    if (ends == FROZEN || ends == BIASED_MOMENTS) e.bias = bias.floats();
     if (ends == FROZEN) {
-        e.bias = bias.floats();
         e.norm = &end.s;
         e.activation = MIRT_SILU;
     }
-    if (ends == FROZEN || ends == GRADIENT) e.add = add.at();
-    if (ends == GRADIENT) {
+    if (adds) e.add = add.at();
+    if (gradient) {
         e.slope = &end.s;
         e.slope_x = slope_x.at();
     }
-    if (ends == MASK) {
+    if (masks) {
         e.mask = mask.at();
         e.mask_activation = MIRT_RELU;
     }
-    e.sums = ends == MOMENTS ? MIRT__SUMS_MOMENTS : ends == GRADIENT ? MIRT__SUMS_GRADIENT : MIRT__SUMS_NONE;
+    e.sums = moments ? MIRT__SUMS_MOMENTS : gradient ? MIRT__SUMS_GRADIENT : MIRT__SUMS_NONE;
     e.sum[0] = out0.floats();
     e.sum[1] = out1.floats();
     mirt__where where;
@@ -240,23 +247,25 @@ static void check(const char *how, const mirt__conv &s, bool back, Reads reads, 
             v /= 1 + exp(-v);
             large = (large + 2) * 2 * end.inverse(j) + 2;
         }
-        if (ends == GRADIENT) v = (v + add[i]) * end.slope(end.of(slope_x[i], j)), large += 2;
-        if (ends == MASK && mask[i] <= 0) v = 0;
+        if (ends == BIASED_MOMENTS) v += bias[j];
+        if (gradient) v += adds ? add[i] : 0, large += 2;
+        if (masks && mask[i] <= 0) v = 0;
+        if (gradient) v *= end.slope(end.of(slope_x[i], j));
         const double off = fabs(y[i] - v) - (y_dtype == bf16  ? fabs(v) / 250
                                              : y_dtype == f16 ? fabs(v) / 2000 + 3e-8
                                                               : 0);
         worst = off / large <= worst ? worst : off / large; /* NaN is worst */
-        first[(size_t)j] += ends == MOMENTS ? v / count : v;
-        if (ends == GRADIENT) second[(size_t)j] += v * (slope_x[i] - end.mean[j]) * end.inverse(j);
-        first_size[(size_t)j] += (large + fabs(v)) / (ends == MOMENTS ? count : 1);
+        first[(size_t)j] += moments ? v / count : v;
+        if (gradient) second[(size_t)j] += v * (slope_x[i] - end.mean[j]) * end.inverse(j);
+        first_size[(size_t)j] += (large + fabs(v)) / (moments ? count : 1);
     }
-    for (int64_t i = 0; ends == MOMENTS && i < to; i++) {
+    for (int64_t i = 0; moments && i < to; i++) {
         const double away = want[(size_t)i] - first[(size_t)(i % n)];
         second[(size_t)(i % n)] += away * away / count;
     }
     for (int64_t j = 0; e.sums != MIRT__SUMS_NONE && j < n; j++) {
         const double large = first_size[(size_t)j] + 1e-3, a = fabs(out0[j] - first[(size_t)j]) / large,
-                     b = fabs(out1[j] - second[(size_t)j]) / (large * (ends == MOMENTS ? large + 1 : 4));
+                     b = fabs(out1[j] - second[(size_t)j]) / (large * (moments ? large + 1 : 4));
         sums = a <= sums ? sums : a;
         sums = b <= sums ? sums : b;
     }
@@ -268,6 +277,94 @@ static void check(const char *how, const mirt__conv &s, bool back, Reads reads, 
        "%s: %s of %dx%dx%dx%d to %d, %dx%d/%d in %d groups, reader %d, epilogue %d: off by %.1e, sums by %.1e", how,
        back ? "gradient" : "forward", (int)s.rows, (int)s.h, (int)s.w, (int)s.ci, (int)s.co, s.kh, s.kw, s.stride_h,
        s.groups, reads, ends, worst, sums);
+    y.words.resize(((size_t)to * (y_dtype == MIRT_FLOAT32 ? 4 : 2) + 3) / 4);
+    return y.words;
+}
+
+/* ---- Products that panel.cuh computes. */
+
+static const void *launched; /* the last kernel that multiplied */
+static unsigned launched_blocks;
+static void note_launch(const mirt_sim_launch *launch) {
+    if (!strstr(launch->what, "panel_kernel") && !strstr(launch->what, "multiply_kernel")) return;
+    launched = launch->function;
+    launched_blocks = launch->grid[0];
+}
+template <int BN, int MATH> static const void *panel_of(mirt__cu_ending end) {
+    const auto kernel = end == MIRT__CU_END_MOMENTS    ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_MOMENTS>
+                        : end == MIRT__CU_END_GRADIENT ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_GRADIENT>
+                                                       : mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_ANY>;
+    return reinterpret_cast<const void *>(kernel);
+}
+struct Panel {
+    int pixels, k, n;
+    bool back;
+    Ends ends;
+    mirt_dtype factors, x, y;
+};
+/* The kernel that is meant for it. */
+static const void *panel_meant(const Panel &a, bool narrow) {
+    const bool usual = a.y == a.factors && a.n % 4 == 0;
+    const mirt__cu_ending end =
+        usual && (a.ends == MOMENTS || a.ends == BIASED_MOMENTS)           ? MIRT__CU_END_MOMENTS
+        : usual && a.ends != NOTHING && a.ends != FROZEN && a.ends != MASK ? MIRT__CU_END_GRADIENT
+                                                                           : MIRT__CU_END_ANY;
+    if (a.factors == f16)
+        return narrow ? panel_of<64, MIRT__CU_BY_FLOAT16>(end) : panel_of<128, MIRT__CU_BY_FLOAT16>(end);
+    return narrow ? panel_of<64, MIRT__CU_BY_HALF>(end) : panel_of<128, MIRT__CU_BY_HALF>(end);
+}
+static std::vector<float> panel_computed(const char *how, const Panel &a) {
+    const mirt__conv s = conv(1, 1, a.pixels, a.back ? a.n : a.k, a.back ? a.k : a.n, 1, 1, 1, 1, 0);
+    return check(how, s, a.back, PLAIN, MIRT_LINEAR, a.ends, a.factors, a.x, a.y);
+}
+/* A product by a panel has the bits of the product by another kernel. */
+static void check_panel(const Panel &a) {
+    const uint32_t seed = state;
+    const bool narrow = a.n <= 64 || (a.n > 128 && a.n <= 192) ||
+                        (a.pixels + 63) / 64 * ((a.n + 127) / 128) < least_blocks;
+    const int down = (a.pixels + 63) / 64, across = (a.n + (narrow ? 63 : 127)) / (narrow ? 64 : 128),
+              most = down * across / panel_blocks, tiles = most < 1 ? 1 : most > 8 ? 8 : most,
+              blocks = (down + tiles - 1) / tiles * across;
+    const void *const meant = panel_meant(a, narrow);
+    const std::vector<float> by_panel = panel_computed("panel", a);
+    const bool taken = launched == meant && launched_blocks == (unsigned)blocks;
+    const int depth = panel_depth;
+    panel_depth = 0;
+    state = seed;
+    const std::vector<float> by_other = panel_computed("no panel", a);
+    panel_depth = depth;
+    const bool same = by_panel.size() == by_other.size() &&
+                      memcmp(by_panel.data(), by_other.data(), by_panel.size() * sizeof(float)) == 0;
+    ok(same && taken == (a.k <= depth && cu.shared_most > 160 << 10) && launched != meant,
+       "%d pixels of %d to %d channels: %s of %d tiles, %s bits as without", a.pixels, a.k, a.n,
+       taken ? "by panels" : "by no panel", tiles, same ? "the same" : "other");
+}
+/* Every kernel of panels, each with one tile and with several: depths, columns and rows at and beside what steps and
+   tiles have. */
+static void check_panels(void) {
+    static const int depths[] = {8, 16, 24, 40, 96, 144, 192, 200, 12}, columns[2][6] = {{8, 24, 64, 144, 18, 192},
+                                                                                         {72, 96, 200, 82, 128, 260}},
+                     pixels[] = {1, 63, 64, 65, 127, 1000, 200};
+    static const Ends ends[] = {MOMENTS,         RELU6_GRADIENT, NOTHING, BIASED_MOMENTS,
+                                MASKED_GRADIENT, GRADIENT,       MASK,    FROZEN};
+    mirt_sim_watch(note_launch);
+    for (int i = 0; i < 64; i++) {
+        Panel a;
+        const bool wide = i / 8 % 2, several = i / 16 % 2;
+        a.ends = ends[i % 8];
+        a.factors = i / 32 ? f16 : bf16;
+        a.pixels = pixels[several ? 4 + i % 3 : i % 6];
+        a.k = depths[(i + i / 16) % 9];
+        a.n = columns[wide][(i + i / 8) % 6];
+        a.back = (i + i / 8) % 2;
+        a.x = i % 7 ? a.factors : MIRT_FLOAT32;
+        a.y = a.ends == NOTHING || a.ends == FROZEN ? MIRT_FLOAT32 : a.factors;
+        least_blocks = wide ? 1 : 128;
+        panel_blocks = !several ? 1024 : i % 2 ? 5 : 1;
+        check_panel(a);
+        cu.shared_most = i == 15 ? 99 << 10 : 227 << 10; /* where there is no room for enough of them */
+    }
+    mirt_sim_watch(NULL);
 }
 
 /* Of numbers far from zero: the sums of moments lose nothing. */
@@ -422,9 +519,13 @@ int main(int count, char **arguments) {
         }
         check(name, conv(1, 4, 4, 2600, 8, 1, 1, 1, 1, 0), false, BACK, MIRT_RELU6, NOTHING, t, t, t);
     }
-    if (only) return done_testing();
     mirt_sim::options().capability = 90;
     cu.major = 9;
+    cu.minor = 0;
+    cu.tf32 = false;
+    cu.shared_most = 227 << 10;
+    if (!only || strcmp(only, "panel") == 0) check_panels();
+    if (only) return done_testing();
     for (int i = 0; i < 16; i++) {
         least_blocks = i & 4 ? 1 : 128;
         cu.tf32 = (i & 8) != 0;
