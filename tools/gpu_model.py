@@ -32,9 +32,13 @@ REACHED = 0.8   # of tb, by kernels that read and write several tensors
 # Instructions of a warp: a step of 32 of a product of 128 x 128, as if by four warps; where the next tap begins;
 # more where its operand is normalized, or is the gradient of a normalization; before and after the steps; a step of a
 # weight gradient of 128 columns by eight warps or of 64 by four, and what the first line of tiles adds for the bias;
-# depthwise convolutions of 3x3, of an output or a gradient of the input: stored with stride 1 and 2, lazy.
+# products of few channels (panel.cuh): a step, the end of a tile with moments, with sums of a gradient or with another
+# epilogue, and what a block does besides; depthwise convolutions of 3x3, of an output or a gradient of the input:
+# stored with stride 1 and 2, lazy.
 STEP, TAP, NORM, BACK, AROUND = 204, 102, 620, 500, 1200
 WEIGHTS, WEIGHTS_BIAS = {128: 108, 64: 128}, 55
+PANEL_DEPTH = 192  # channels, at most
+PANEL_STEP, PANEL_END, PANEL_BLOCK = 57, {"+moments": 326, "+sums": 540, "other": 1100}, 460
 DEPTHWISE, DEPTHWISE_BACK = {1: 18, 2: 26, "lazy": 41}, {1: 44, 2: 28, "lazy": 95}
 # Images per second of one GPU in training ResNet50 v1.5 in mixed precision, and whose figures they are.
 PUBLISHED = (
@@ -104,6 +108,15 @@ class Model:
         tiles, steps = ceil(m, rows) * ceil(n, columns), ceil(ceil(k, 8) * 8 * taps, 32)
         instructions = tiles * (rows / 128 * 4) * steps * (STEP * columns / 128 + more) + tiles * 4 * AROUND
         return self.add(kind, bytes_moved, 2.0 * tiles * rows * columns * steps * 32, instructions)
+
+    def panel(self, kind, m, n, k, bytes_moved, flags):
+        """A product by panel.cuh: tiles of 64 x 128 or 64 x 64, each 16 columns by a warp."""
+        columns = 64 if n <= 64 or 128 < n <= 192 else 128
+        tiles, steps, warps = ceil(m, 64) * ceil(n, columns), ceil(k, 32), columns // 16
+        blocks = ceil(tiles, min(max(tiles // 1024, 1), 8))
+        end = next((end for end in PANEL_END if end in flags), "other")
+        instructions = warps * (tiles * (steps * PANEL_STEP + PANEL_END[end]) + blocks * PANEL_BLOCK)
+        return self.add(kind, bytes_moved, 2.0 * tiles * 64 * columns * steps * 32, instructions)
 
     def total(self):
         return sum(row[3] for row in self.rows.values())
@@ -193,11 +206,17 @@ def convolution(model, node, forward, weights, x, y):
                       instructions=sources * co * DEPTHWISE_BACK[how] / 32)
         return
     strided = 1 if kh > 1 else pixels / sources
+    alone = taps == 1 and pixels == sources
     if node.kind == "conv2d":
         if ci % 8:
             x = filled(model, x)
-        model.product("conv2d", pixels, co, ci, taps, x.bytes * strided + y.bytes, NORM if lazy_x else 0)
-    if node.kind == "conv2d_input_grad":
+        if alone and ci <= PANEL_DEPTH and not lazy_x:
+            model.panel("conv2d", pixels, co, ci, x.bytes + y.bytes, node.flags)
+        else:
+            model.product("conv2d", pixels, co, ci, taps, x.bytes * strided + y.bytes, NORM if lazy_x else 0)
+    if node.kind == "conv2d_input_grad" and alone and co <= PANEL_DEPTH and not lazy_dy:
+        model.panel("conv2d_input_grad", pixels, ci, co, x.bytes + y.bytes + extra, node.flags)
+    elif node.kind == "conv2d_input_grad":
         model.product("conv2d_input_grad", sources, ci, co, taps * pixels / sources if kh > 1 else pixels / sources,
                       y.bytes * (2 if lazy_dy else 1) + x.bytes + extra, BACK if lazy_dy else 0)
     if (both or node.kind == "conv2d_weight_grad") and taps == 1 and pixels == sources and not node.reads:
