@@ -30,12 +30,12 @@ LAUNCH = 2.0e-6
 OVERLAP = 0.3   # of what is not the slowest
 REACHED = 0.8   # of tb, by kernels that read and write several tensors
 # Instructions of a warp: a step of 32 of a product of 128 x 128, as if by four warps; where the next tap begins;
-# more where its operand is normalized, or is the gradient of a normalization; before and after the steps; a step of a
-# weight gradient of 128 columns by eight warps or of 64 by four, and what the first line of tiles adds for the bias;
-# products of few channels (panel.cuh): a step, the end of a tile with moments, with sums of a gradient or with another
-# epilogue, and what a block does besides; depthwise convolutions of 3x3, of an output or a gradient of the input:
-# stored with stride 1 and 2, lazy.
-STEP, TAP, NORM, BACK, AROUND = 204, 102, 620, 500, 1200
+# more where its operand is normalized, or is the gradient of a normalization; before and after the steps, where moments
+# are added up and 16 columns are a warp's; a step of a weight gradient of 128 columns by eight warps or of 64 by four,
+# and what the first line of tiles adds for the bias; products of few channels (panel.cuh): a step, the end of a tile
+# with moments, with sums of a gradient or with another epilogue, and what a block does besides; depthwise convolutions
+# of 3x3, of an output or a gradient of the input: stored with stride 1 and 2, lazy.
+STEP, TAP, NORM, BACK, AROUND = 204, 102, 620, 500, 2000
 WEIGHTS, WEIGHTS_BIAS = {128: 108, 64: 128}, 55
 PANEL_DEPTH = 192  # channels, at most
 PANEL_STEP, PANEL_END, PANEL_BLOCK = 57, {"+moments": 326, "+sums": 540, "other": 1100}, 460
@@ -106,7 +106,7 @@ class Model:
         if taps > 1:
             more += TAP * min(1, 32 / k)
         tiles, steps = ceil(m, rows) * ceil(n, columns), ceil(ceil(k, 8) * 8 * taps, 32)
-        instructions = tiles * (rows / 128 * 4) * steps * (STEP * columns / 128 + more) + tiles * 4 * AROUND
+        instructions = tiles * (rows / 128 * 4) * steps * (STEP * columns / 128 + more) + tiles * columns / 16 * AROUND
         return self.add(kind, bytes_moved, 2.0 * tiles * rows * columns * steps * 32, instructions)
 
     def panel(self, kind, m, n, k, bytes_moved, flags):
