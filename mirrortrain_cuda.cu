@@ -3080,8 +3080,16 @@ static inline __device__ float mirt__cu_read_one(const mirt__cu_reader &r, int64
    double. */
 
 /* Usual epilogues, for which kernels may have code of their own. MOMENTS: of what is normalized next, perhaps with a
-   bias. GRADIENT: of what was normalized, with an activation of mirt__cu_simple, perhaps added and masked by ReLU. */
-typedef enum mirt__cu_ending { MIRT__CU_END_ANY, MIRT__CU_END_MOMENTS, MIRT__CU_END_GRADIENT } mirt__cu_ending;
+   bias. GRADIENT: of what was normalized, with an activation of mirt__cu_simple, perhaps added and masked by ReLU.
+   OUTPUT: no sums, masks or slopes, an activation of mirt__cu_simple. NORMALIZED: of these, one that is normalized
+   without a bias, to which nothing is added. */
+typedef enum mirt__cu_ending {
+    MIRT__CU_END_ANY,
+    MIRT__CU_END_MOMENTS,
+    MIRT__CU_END_GRADIENT,
+    MIRT__CU_END_OUTPUT,
+    MIRT__CU_END_NORMALIZED
+} mirt__cu_ending;
 
 typedef struct mirt__cu_epilogue {
     void *y;
@@ -3120,7 +3128,10 @@ static mirt__cu_epilogue mirt__cu_epilogue_of(const mirt__epilogue *e, void *y, 
 }
 /* Which usual one it is, where four neighbors can be handled at once. */
 static inline mirt__cu_ending mirt__cu_ending_of(const mirt__cu_epilogue &e) {
-    if (e.width < 4 || e.norm.mean || e.activation != MIRT_LINEAR) return MIRT__CU_END_ANY;
+    if (e.width < 4) return MIRT__CU_END_ANY;
+    if (e.sums == MIRT__SUMS_NONE && !e.mask && !e.slope.mean && mirt__cu_simple(e.activation))
+        return e.norm.mean && !e.bias && !e.add ? MIRT__CU_END_NORMALIZED : MIRT__CU_END_OUTPUT;
+    if (e.norm.mean || e.activation != MIRT_LINEAR) return MIRT__CU_END_ANY;
     if (e.sums == MIRT__SUMS_MOMENTS && !e.add && !e.mask && !e.slope.mean) return MIRT__CU_END_MOMENTS;
     if (e.sums == MIRT__SUMS_GRADIENT && !e.bias && e.slope.mean && mirt__cu_simple(e.slope.activation) &&
         (!e.mask || e.mask_activation == MIRT_RELU))
@@ -3131,18 +3142,23 @@ static inline mirt__cu_ending mirt__cu_ending_of(const mirt__cu_epilogue &e) {
 template <int END, int DTYPE>
 static inline __device__ mirt__cu_epilogue mirt__cu_ending_from(const mirt__cu_epilogue &from, int64_t at) {
     mirt__cu_epilogue e = from;
+    const bool written = END == MIRT__CU_END_OUTPUT || END == MIRT__CU_END_NORMALIZED;
     if (END != MIRT__CU_END_ANY) {
         e.dtype = (mirt_dtype)DTYPE;
         e.width = 4;
-        e.norm.mean = NULL;
-        e.activation = MIRT_LINEAR;
         e.mask_activation = MIRT_RELU;
-        e.sums = END == MIRT__CU_END_MOMENTS ? MIRT__SUMS_MOMENTS : MIRT__SUMS_GRADIENT;
-        if (END == MIRT__CU_END_MOMENTS) {
-            e.add = e.mask = NULL;
+        e.sums = END == MIRT__CU_END_MOMENTS    ? MIRT__SUMS_MOMENTS
+                 : END == MIRT__CU_END_GRADIENT ? MIRT__SUMS_GRADIENT
+                                                : MIRT__SUMS_NONE;
+        if (END == MIRT__CU_END_MOMENTS || END == MIRT__CU_END_NORMALIZED) e.add = NULL;
+        if (END == MIRT__CU_END_GRADIENT || END == MIRT__CU_END_NORMALIZED) e.bias = NULL;
+        if (END != MIRT__CU_END_GRADIENT) {
+            e.mask = NULL;
             e.slope.mean = NULL;
-        } else {
-            e.bias = NULL;
+        }
+        if (!written) {
+            e.norm.mean = NULL;
+            e.activation = MIRT_LINEAR;
         }
     }
     const int64_t bytes = at * (mirt__cu_is_half(e.dtype) ? 2 : 4);
@@ -3211,7 +3227,8 @@ static inline __device__ void mirt__cu_finish_fetch(const mirt__cu_epilogue &e, 
     if (e.mask) mirt__cu_finish_words<N>(e, e.mask, at, n, raw.mask);
     if (e.slope.mean) mirt__cu_finish_words<N>(e, e.slope_x, at, n, raw.z);
 }
-/* x, n columns, becomes what is to be stored. z takes slope_x, where there is a slope; SIMPLE: of mirt__cu_simple. */
+/* x, n columns, becomes what is to be stored. z takes slope_x, where there is a slope; SIMPLE: activations are of
+   mirt__cu_simple. */
 template <int N, bool SIMPLE = false>
 static inline __device__ void mirt__cu_finish_with(const mirt__cu_epilogue &e, const mirt__cu_finish_columns<N> &c,
                                                    const mirt__cu_finish_raw<N> &raw, int n, float *x, float *z) {
@@ -3229,7 +3246,7 @@ static inline __device__ void mirt__cu_finish_with(const mirt__cu_epilogue &e, c
 #pragma unroll
         for (int i = 0; i < N; i++) x[i] = __fadd_rn(x[i], other[i]);
     }
-    mirt__cu_activate_n<N>(e.activation, x);
+    mirt__cu_activate_n<N, SIMPLE>(e.activation, x);
     if (e.mask) {
         mirt__cu_finish_floats<N>(e, n, raw.mask, other);
 #pragma unroll
@@ -8183,23 +8200,23 @@ static void mirt__cu_conv_pool_weight_grad(const mirt__conv_pool_weight_grad *ar
     if (parts != 1) mirt__cu_parts_total(cu, sums, parts, stride, count, args->dkernel, p.co, args->db);
 }
 
-/* >>section cuda/multiply.cuh */
+/* >>section cuda/tiles.cuh */
 
-#ifndef MIRT__CUDA_MULTIPLY_CUH
-#define MIRT__CUDA_MULTIPLY_CUH
-/* Matrix products whose left side is read from images: convolutions, input gradients, dense layers. A block computes a
-   tile of the output, pixels by channels, and goes over k = (tap, channel) in ascending order. */
+#ifndef MIRT__CUDA_TILES_CUH
+#define MIRT__CUDA_TILES_CUH
+/* Tiles of matrix products: what their rows read from images, and their sums. */
 
+/* A phase of an axis: targets first + i * step, i < count, read sources i * move + off + tap * tap_off, tap < taps. */
+typedef struct mirt__cu_mm_line {
+    int first, step, count, move, off, tap_off, taps;
+} mirt__cu_mm_line;
 /* An axis of target and source: target t reads source t * stride - pad + tap * dilation; `back`: the source that reads
    t so. Then targets fall into phases, by t % stride, each of which has its own taps: every tap_step-th. */
 typedef struct mirt__cu_mm_axis {
     int source, target, kernel, stride, dilation, pad, phases, tap_step;
     bool back;
+    mirt__cu_mm_line line; /* of the first phase, most often the only one, which blocks need not work out */
 } mirt__cu_mm_axis;
-/* A phase: targets first + i * step, i < count, read sources i * move + off + tap * tap_off, tap < taps. */
-typedef struct mirt__cu_mm_line {
-    int first, step, count, move, off, tap_off, taps;
-} mirt__cu_mm_line;
 static inline __host__ __device__ mirt__cu_mm_line mirt__cu_mm_line_of(const mirt__cu_mm_axis &a, int phase) {
     mirt__cu_mm_line l;
     if (!a.back) {
@@ -8232,6 +8249,7 @@ typedef struct mirt__cu_multiply {
     mirt__cu_mm_axis down, across;
     int64_t images;
     int groups, c, k, n;  /* of a pixel of the source; of a group: channels of the source, of the target */
+    bool pixelwise;       /* pixels of the target are products of the pixels at their places in the source */
     const void *b; /* of each group, phase and k in turn b_row numbers, floats or of 16 bits, aligned to 16 bytes */
     int64_t b_row, b_group;
     mirt__cu_epilogue e;
@@ -8250,9 +8268,9 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_tile {
     static const bool half = MATH >= MIRT__CU_BY_HALF;
     typedef typename mirt__cu_half_of<MATH == MIRT__CU_BY_FLOAT16>::type H;
     static const int k = half ? 32 : 16; /* of a step */
-    static const int warp_n = 32, warp_m = half && BM == 64 ? 32 : 64;
+    static const int warp_n = 32, warp_m = half && (BM == 64 || BN == 32) ? 32 : 64;
     static const int threads = BM / warp_m * (BN / warp_n) * 32;
-    static const int resident = !half ? 1 : BN == 64 ? 3 : 2; /* blocks of a processor, at least */
+    static const int resident = !half ? 1 : BN == 32 ? 4 : BN == 64 ? 3 : 2; /* blocks of a processor, at least */
     static const int stages = half ? 4 : 2;
     static const int vector = half ? 8 : 4;
     static const int a_row = BM + (MATH == MIRT__CU_BY_TF32 ? 8 : 4),
@@ -8271,14 +8289,25 @@ struct mirt__cu_mm_row { /* a pixel of the target: what its first tap reads, and
     int64_t at;
     int y, x;
 };
+#define MIRT__CU_MM_TAPS 15 /* of an axis, at most, where rows have a bit for each */
+struct mirt__cu_mm_bits { /* the same of what is copied as it is stored */
+    int64_t at;
+    unsigned reads, none; /* reads: by which taps across it reads something, and from bit 16 on by which down */
+};
+template <bool BARE> struct mirt__cu_mm_row_by {
+    typedef mirt__cu_mm_row type;
+};
+template <> struct mirt__cu_mm_row_by<true> {
+    typedef mirt__cu_mm_bits type;
+};
 /* In shared memory, as one access. */
-static inline __device__ mirt__cu_mm_row mirt__cu_mm_row_get(const mirt__cu_mm_row *from) {
-    mirt__cu_mm_row row;
+template <class ROW> static inline __device__ ROW mirt__cu_mm_row_get(const ROW *from) {
+    ROW row;
     const mirt__cu_bytes<16> raw = mirt__cu_load_bytes<16>(from);
     memcpy(&row, raw.word, sizeof row);
     return row;
 }
-static inline __device__ void mirt__cu_mm_row_put(mirt__cu_mm_row *to, const mirt__cu_mm_row &row) {
+template <class ROW> static inline __device__ void mirt__cu_mm_row_put(ROW *to, const ROW &row) {
     mirt__cu_bytes<16> raw;
     memcpy(raw.word, &row, sizeof row);
     mirt__cu_store_bytes<16>(to, raw);
@@ -8325,16 +8354,24 @@ static inline __device__ mirt__cu_mm_block mirt__cu_mm_block_of(const mirt__cu_m
     at /= (unsigned)p.blocks_n;
     b.row = (int64_t)(at % (unsigned)p.blocks_m) * BM;
     at /= (unsigned)p.blocks_m;
-    b.group = (int)(at % (unsigned)p.groups);
-    b.phase = (int)(at / (unsigned)p.groups);
-    const int down = b.phase / p.across.phases, across = b.phase - down * p.across.phases;
-    b.down = mirt__cu_mm_line_of(p.down, down);
-    b.across = mirt__cu_mm_line_of(p.across, across);
+    b.group = b.phase = 0;
+    b.down = p.down.line;
+    b.across = p.across.line;
+    b.b_at = 0;
+    if (at > 0) {
+        b.group = (int)(at % (unsigned)p.groups);
+        b.phase = (int)(at / (unsigned)p.groups);
+        b.b_at = b.group * p.b_group;
+    }
+    if (b.phase > 0) {
+        const int down = b.phase / p.across.phases, across = b.phase - down * p.across.phases;
+        b.down = mirt__cu_mm_line_of(p.down, down);
+        b.across = mirt__cu_mm_line_of(p.across, across);
+        b.b_at += mirt__cu_mm_taps_before(p.down, p.across, down, across, b.down.taps) * p.k * p.b_row;
+    }
     b.rows = p.images * b.down.count * b.across.count;
     b.part = (int64_t)b.phase * p.blocks_m + b.row / BM;
     b.depth = b.row < b.rows ? b.down.taps * b.across.taps * p.k : 0;
-    const int64_t before = p.down.back ? mirt__cu_mm_taps_before(p.down, p.across, down, across, b.down.taps) : 0;
-    b.b_at = b.group * p.b_group + before * p.k * p.b_row;
     b.steps = (b.depth + K - 1) / K;
     b.first_step = 0;
     if (p.splits > 1) {
@@ -8349,29 +8386,62 @@ static inline __device__ int64_t mirt__cu_mm_divide(int64_t n, int by) {
     return (uint64_t)n >> 32 ? n / by : (int64_t)((uint32_t)n / (uint32_t)by);
 }
 
-/* Rows of a tile: what they read, where they are stored (out; -1: nowhere), which image they are of. */
+/* Row m of a phase: what it reads, where in y it is stored (-1: nowhere), which image it is of. */
+static inline __device__ mirt__cu_mm_row mirt__cu_mm_row_of(const mirt__cu_multiply &p, const mirt__cu_mm_block &b,
+                                                            int64_t m, int64_t *out, int64_t *image) {
+    mirt__cu_mm_row r;
+    r.at = 0;
+    r.y = r.x = -(1 << 29);
+    *out = -1;
+    *image = 0;
+    if (m >= b.rows) return r;
+    const int64_t lines = mirt__cu_mm_divide(m, b.across.count), x = m - lines * b.across.count;
+    const int64_t of = mirt__cu_mm_divide(lines, b.down.count), y = lines - of * b.down.count;
+    r.y = (int)y * b.down.move + b.down.off;
+    r.x = (int)x * b.across.move + b.across.off;
+    r.at = ((of * p.down.source + r.y) * p.across.source + r.x) * p.c + (int64_t)b.group * p.k;
+    *out = ((of * p.down.target + b.down.first + y * b.down.step) * p.across.target + b.across.first +
+            x * b.across.step) * p.e.columns;
+    *image = of;
+    return r;
+}
+/* Of all rows of a tile. */
 template <int BM, int THREADS>
 static inline __device__ void mirt__cu_mm_rows_put(const mirt__cu_multiply &p, const mirt__cu_mm_block &b,
                                                    mirt__cu_mm_row *rows, int64_t *out, int *image) {
     for (int i = (int)threadIdx.x; i < BM; i += THREADS) {
-        const int64_t m = b.row + i;
-        mirt__cu_mm_row r;
-        r.at = 0;
-        r.y = r.x = -(1 << 29);
-        int64_t to = -1, of = 0;
-        if (m < b.rows) {
-            const int64_t lines = mirt__cu_mm_divide(m, b.across.count), x = m - lines * b.across.count;
-            of = mirt__cu_mm_divide(lines, b.down.count);
-            const int64_t y = lines - of * b.down.count;
-            r.y = (int)y * b.down.move + b.down.off;
-            r.x = (int)x * b.across.move + b.across.off;
-            r.at = ((of * p.down.source + r.y) * p.across.source + r.x) * p.c + (int64_t)b.group * p.k;
-            to = (of * p.down.target + b.down.first + y * b.down.step) * p.across.target + b.across.first +
-                 x * b.across.step;
-        }
-        mirt__cu_mm_row_put(rows + i, r);
-        out[i] = to;
+        int64_t of;
+        mirt__cu_mm_row_put(rows + i, mirt__cu_mm_row_of(p, b, b.row + i, out + i, &of));
         image[i] = (int)of;
+    }
+}
+/* Bits of the taps of a line that read one of `source` from `first` on. */
+static inline __device__ unsigned mirt__cu_mm_taps_that_read(const mirt__cu_mm_line &line, int first, int source) {
+    unsigned bits = 0;
+#pragma unroll 1
+    for (int tap = 0; tap < line.taps; tap++, first += line.tap_off)
+        bits |= ((unsigned)first < (unsigned)source ? 1u : 0u) << tap;
+    return bits;
+}
+template <int BM, int THREADS>
+static inline __device__ void mirt__cu_mm_rows_put(const mirt__cu_multiply &p, const mirt__cu_mm_block &b,
+                                                   mirt__cu_mm_bits *rows, int64_t *out) {
+    for (int i = (int)threadIdx.x; i < BM; i += THREADS) {
+        const int64_t m = b.row + i;
+        mirt__cu_mm_bits bits;
+        bits.none = 0;
+        if (p.pixelwise) {
+            bits.at = m * p.c;
+            bits.reads = m < b.rows ? 1u | 1u << 16 : 0u;
+            out[i] = m < b.rows ? m * p.e.columns : -1;
+        } else {
+            int64_t image;
+            const mirt__cu_mm_row r = mirt__cu_mm_row_of(p, b, m, out + i, &image);
+            bits.at = r.at;
+            bits.reads = mirt__cu_mm_taps_that_read(b.across, r.x, p.across.source) |
+                         mirt__cu_mm_taps_that_read(b.down, r.y, p.down.source) << 16;
+        }
+        mirt__cu_mm_row_put(rows + i, bits);
     }
 }
 
@@ -8397,7 +8467,7 @@ template <int MATH> static inline __host__ __device__ int mirt__cu_mm_float_a(in
 static inline __device__ int mirt__cu_mm_half_a(int row, int piece) { return row * 64 + (piece ^ (row >> 1 & 3)) * 16; }
 template <int BN>
 static inline __device__ int mirt__cu_mm_half_b(int k, int piece) {
-    return k * BN * 2 + (piece ^ (k & 7)) * 16;
+    return BN == 32 ? mirt__cu_mm_half_a(k, piece) : k * BN * 2 + (piece ^ (k & 7)) * 16;
 }
 
 /* One step of k: sums += tile of x times tile of b. */
@@ -8505,6 +8575,15 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_sums_of {
     }
 };
 
+#endif
+
+/* >>section cuda/multiply.cuh */
+
+#ifndef MIRT__CUDA_MULTIPLY_CUH
+#define MIRT__CUDA_MULTIPLY_CUH
+/* Matrix products whose left side is read from images: convolutions, input gradients, dense layers. A block computes a
+   tile of the output, pixels by channels, and goes over k = (tap, channel) in ascending order. */
+
 /* Columns of a thread in slabs, four side by side. */
 template <int BN, int THREADS> struct mirt__cu_mm_finisher {
     static const int across = BN / 4, lanes = THREADS / across;
@@ -8540,36 +8619,38 @@ template <int BN, int THREADS> struct mirt__cu_mm_finisher {
             mirt__cu_finish_store<4>(e, at[i], n, value[i]);
         }
     }
-    __device__ void slab(const mirt__cu_multiply &p, const float *from, const int64_t *out, int rows) {
-        const int batch = THREADS > 128 ? 2 : 4; /* more would not fit in their registers */
+    /* Finishes rows of a slab that lie at `places`. DTYPE: as of mirt__cu_ending_from. */
+    template <int END, int DTYPE, class PLACES>
+    __device__ void slab(const mirt__cu_epilogue &from, const float *values, int rows, const PLACES &places) {
+        /* More rows at once would not fit in their registers. */
+        const int batch = END == MIRT__CU_END_ANY ? 1 : THREADS == 128 || END == MIRT__CU_END_MOMENTS ? 4 : 2;
+        const int all = END == MIRT__CU_END_ANY ? n : 4;
         if (n == 0) return;
+        const mirt__cu_epilogue e = mirt__cu_ending_from<END, DTYPE>(from, places.first + column);
 #pragma unroll 1
         for (int r = lane; r < rows; r += lanes * batch) {
             float value[batch][4];
-            int64_t pixel[batch];
+            typename PLACES::type at[batch];
+            bool there[batch];
 #pragma unroll
             for (int i = 0; i < batch; i++) {
-                pixel[i] = out[r + i * lanes];
-                mirt__cu_load_n<4>(from + (r + i * lanes) * (BN + 4) + 4 * x, value[i]);
+                at[i] = places.at(r + i * lanes);
+                there[i] = places.there(r + i * lanes, at[i]);
+                mirt__cu_load_n<4>(values + (r + i * lanes) * (BN + 4) + 4 * x, value[i]);
             }
-            if (p.splits == 1) {
-                int64_t at[batch];
-                bool there[batch];
+            finish<batch, END != MIRT__CU_END_ANY>(e, at, there, all, value);
+        }
+    }
+    /* Leaves rows of a slab to mirt__cu_multiply_splits_kernel. */
+    __device__ void leave(const mirt__cu_multiply &p, const float *values, int rows, const int64_t *out) const {
+        float *to = p.partial + (int64_t)blockIdx.y * p.pixels * p.e.columns + column;
+#pragma unroll 1
+        for (int r = lane; r < rows; r += lanes) {
+            float value[4];
+            mirt__cu_load_n<4>(values + r * (BN + 4) + 4 * x, value);
 #pragma unroll
-                for (int i = 0; i < batch; i++) {
-                    at[i] = pixel[i] * p.e.columns + column;
-                    there[i] = pixel[i] >= 0;
-                }
-                finish<batch, false>(p.e, at, there, n, value);
-                continue;
-            }
-#pragma unroll
-            for (int i = 0; i < batch; i++) {
-                float *to = p.partial + ((int64_t)blockIdx.y * p.pixels + pixel[i]) * p.e.columns + column;
-#pragma unroll
-                for (int j = 0; j < 4; j++) {
-                    if (pixel[i] >= 0 && j < n) to[j] = value[i][j];
-                }
+            for (int j = 0; j < 4; j++) {
+                if (out[r] >= 0 && j < n) to[out[r] + j] = value[j];
             }
         }
     }
@@ -8579,22 +8660,40 @@ template <int BN, int THREADS> struct mirt__cu_mm_finisher {
                                group == 0 && first == 0, shared);
     }
 };
-template <int BM, int BN, int MATH>
+/* Places in y of rows that mirt__cu_mm_rows_put has worked out. */
+struct mirt__cu_mm_places {
+    typedef int64_t type;
+    static const int64_t first = 0;
+    const int64_t *out;
+    __device__ int64_t at(int row) const { return out[row]; }
+    __device__ bool there(int, int64_t at) const { return at >= 0; }
+};
+static inline __host__ __device__ constexpr int mirt__cu_mm_dtype(int math) {
+    return math == MIRT__CU_BY_FLOAT16 ? (int)MIRT__FLOAT16 : (int)MIRT__BFLOAT16;
+}
+/* Whether a fourth or more of two tiles of 128 columns would be empty: three of 64 cost less, although x is read once
+   more. */
+static bool mirt__cu_mm_half_empty(int columns) { return columns > 128 && columns <= 192; }
+/* How a product ends, where kernels have code of their own for that. */
+static mirt__cu_ending mirt__cu_multiply_ending(const mirt__cu_multiply &p, mirt__cu_math math) {
+    return p.splits == 1 && (int)p.e.dtype == mirt__cu_mm_dtype(math) ? mirt__cu_ending_of(p.e) : MIRT__CU_END_ANY;
+}
+template <int BM, int BN, int MATH, int END>
 static inline __device__ void mirt__cu_multiply_end(const mirt__cu_multiply &p, const mirt__cu_mm_block &b,
                                                     const mirt__cu_mm_sums_of<BM, BN, MATH> &sums, float *slab,
                                                     const int64_t *out) {
     typedef mirt__cu_mm_tile<BM, BN, MATH> tile;
     mirt__cu_mm_finisher<BN, tile::threads> finisher;
-    __syncthreads();
-    sums.put(slab, 0);
-    __syncthreads();
-    finisher.begin(p, b.group, b.column);
-    finisher.slab(p, slab, out, tile::slab_rows);
-    if constexpr (tile::slab_rows < BM) {
+#pragma unroll
+    for (int i = 0; i < BM / tile::slab_rows; i++) {
+        mirt__cu_mm_places places;
+        places.out = out + i * tile::slab_rows;
         __syncthreads();
-        sums.put(slab, 1);
+        sums.put(slab, i);
         __syncthreads();
-        finisher.slab(p, slab, out + tile::slab_rows, tile::slab_rows);
+        if (i == 0) finisher.begin(p, b.group, b.column);
+        if (END == MIRT__CU_END_ANY && p.splits > 1) finisher.leave(p, slab, tile::slab_rows, places.out);
+        else finisher.template slab<END, mirt__cu_mm_dtype(MATH)>(p.e, slab, tile::slab_rows, places);
     }
     if (p.splits == 1) finisher.end(p, b.group, b.column, b.part, slab);
 }
@@ -8780,25 +8879,55 @@ template <int BM, int BN, int MATH, bool BARE> struct mirt__cu_mm_copies {
     typedef typename tile::H H;
     static const int step = tile::threads / 4, count = BM / step, b_step = tile::threads / (BN / 8),
                      b_count = tile::k / b_step, ahead = tile::stages - 1;
+    typedef typename mirt__cu_mm_row_by<BARE>::type line;
     mirt__cu_mm_walk at;
     int piece, row, a_at, b_at, b_left; /* b_left: rows of b from the thread's first one on */
     const H *x[count], *right[b_count]; /* of which nothing is read where there is nothing */
     bool there[count], back;
+    /* BARE: mirt__cu_mm_bits.reads; how far it is from the end of a tap to the next one's first channel, and how much
+       farther to the next line's. */
+    unsigned reads[count];
+    int next_tap;
+    int64_t next_line;
     /* For transforms: `there` of all stages, as bits, the newest in the lowest; the oldest stage's channel. */
     unsigned live;
     int c;
 
     /* What the thread reads by another tap. */
-    __device__ void look(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_row *rows) {
+    __device__ void look(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const line *rows) {
         const int64_t off = mirt__cu_mm_tap_at(p, b, at) + at.c;
 #pragma unroll
         for (int i = 0; i < count; i++) {
-            const mirt__cu_mm_row r = mirt__cu_mm_row_get(rows + row + i * step);
+            const line r = mirt__cu_mm_row_get(rows + row + i * step);
             x[i] = static_cast<const H *>(p.x.data) + (r.at + off);
-            there[i] = mirt__cu_mm_row_reads(p, b, r, at);
+            if constexpr (BARE) reads[i] = r.reads;
+            else there[i] = mirt__cu_mm_row_reads(p, b, r, at);
         }
+        if constexpr (BARE) test();
     }
-    __device__ void begin(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_row *rows) {
+    /* Which rows read something by the tap. There is no line of taps MIRT__CU_MM_TAPS. */
+    __device__ void test() {
+        const unsigned tap = 1u << at.x | 1u << 16 << (at.y < MIRT__CU_MM_TAPS ? at.y : MIRT__CU_MM_TAPS);
+#pragma unroll
+        for (int i = 0; i < count; i++) there[i] = (reads[i] & tap) == tap;
+    }
+    /* The same as mirt__cu_mm_walk_on and `look`, but rows are only moved. */
+    __device__ void move(const mirt__cu_multiply &p, const mirt__cu_mm_block &b) {
+        int64_t by = 0;
+        do {
+            at.c -= p.k;
+            by += next_tap;
+            if (++at.x == b.across.taps) {
+                at.x = 0;
+                at.y++;
+                by += next_line;
+            }
+        } while (at.c >= p.k);
+#pragma unroll
+        for (int i = 0; i < count; i++) x[i] += by;
+        test();
+    }
+    __device__ void begin(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const line *rows) {
         const int first = b.first_step * tile::k, b_piece = (int)threadIdx.x % (BN / 8),
                   b_row = (int)threadIdx.x / (BN / 8);
         piece = (int)threadIdx.x % 4;
@@ -8815,10 +8944,12 @@ template <int BM, int BN, int MATH, bool BARE> struct mirt__cu_mm_copies {
         c = at.c;
         live = 0;
         back = !BARE && (p.x.kind & MIRT__CU_READ_BACK) != 0;
+        next_tap = b.across.tap_off * p.c - p.k;
+        next_line = ((int64_t)b.down.tap_off * p.across.source - (int64_t)b.across.taps * b.across.tap_off) * p.c;
         look(p, b, rows);
     }
     /* Asks for the next step. */
-    __device__ void ask(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_row *rows, char *to) {
+    __device__ void ask(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const line *rows, char *to) {
 #pragma unroll
         for (int i = 0; i < count; i++) {
             char *place = to + a_at + i * step * 64;
@@ -8838,8 +8969,12 @@ template <int BM, int BN, int MATH, bool BARE> struct mirt__cu_mm_copies {
         b_left -= tile::k;
         at.c += tile::k;
         if (at.c < p.k) return;
-        mirt__cu_mm_walk_on(at, 0, p.k, b.across.taps);
-        look(p, b, rows);
+        if constexpr (BARE) {
+            move(p, b);
+        } else {
+            mirt__cu_mm_walk_on(at, 0, p.k, b.across.taps);
+            look(p, b, rows);
+        }
     }
     /* What came is as its reader reads it. */
     __device__ void make(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const int *image, const float *columns,
@@ -8871,8 +9006,8 @@ template <int BM, int BN, int MATH, bool BARE> struct mirt__cu_mm_copies {
 /* Stages are copied while older ones are multiplied. */
 template <int BM, int BN, int MATH, bool BARE>
 static inline __device__ void mirt__cu_mm_through_copies(const mirt__cu_multiply &p, const mirt__cu_mm_block &b,
-                                                         const mirt__cu_mm_row *rows, const int *image,
-                                                         const float *columns, char *work,
+                                                         const typename mirt__cu_mm_row_by<BARE>::type *rows,
+                                                         const int *image, const float *columns, char *work,
                                                          mirt__cu_mm_sums_of<BM, BN, MATH> &sums) {
     typedef mirt__cu_mm_tile<BM, BN, MATH> tile;
     typedef mirt__cu_mm_copies<BM, BN, MATH, BARE> mine;
@@ -8899,8 +9034,8 @@ static inline __device__ void mirt__cu_mm_through_copies(const mirt__cu_multiply
     mirt__cu_cp_async_wait<0>();
 }
 
-/* BARE: x is read as it is stored, in 16 bits. */
-template <int BM, int BN, int MATH, bool BARE>
+/* BARE: x is read as it is stored, in 16 bits, and lines have few enough taps. END: of mirt__cu_ending. */
+template <int BM, int BN, int MATH, bool BARE, int END>
 static __global__ void __launch_bounds__((mirt__cu_mm_tile<BM, BN, MATH>::threads),
                                          (!BARE && BN == 128 ? 1 : mirt__cu_mm_tile<BM, BN, MATH>::resident))
     mirt__cu_multiply_kernel(mirt__cu_multiply p) {
@@ -8908,20 +9043,25 @@ static __global__ void __launch_bounds__((mirt__cu_mm_tile<BM, BN, MATH>::thread
     MIRT_DYNAMIC_SHARED(char, work);
     const int bytes = mirt__cu_mm_work_bytes(tile::stages, tile::a_bytes, tile::b_bytes, tile::slab,
                                              tile::half && p.x.kind & MIRT__CU_READ_BACK);
-    mirt__cu_mm_row *rows = reinterpret_cast<mirt__cu_mm_row *>(work + bytes);
+    typedef typename mirt__cu_mm_row_by<BARE>::type row;
+    row *rows = reinterpret_cast<row *>(work + bytes);
     int64_t *out = reinterpret_cast<int64_t *>(rows + BM);
     int *image = reinterpret_cast<int *>(out + BM);
     float *columns = reinterpret_cast<float *>(work + bytes + tile::info);
     const mirt__cu_mm_block b = mirt__cu_mm_block_of<BM, BN, tile::k>(p);
-    mirt__cu_mm_rows_put<BM, tile::threads>(p, b, rows, out, image);
-    mirt__cu_columns_put(p.x, (int64_t)b.group * p.k, p.k, p.k, columns, (int)threadIdx.x, tile::threads);
+    if constexpr (BARE) {
+        mirt__cu_mm_rows_put<BM, tile::threads>(p, b, rows, out);
+    } else {
+        mirt__cu_mm_rows_put<BM, tile::threads>(p, b, rows, out, image);
+        mirt__cu_columns_put(p.x, (int64_t)b.group * p.k, p.k, p.k, columns, (int)threadIdx.x, tile::threads);
+    }
     __syncthreads();
 
     mirt__cu_mm_sums_of<BM, BN, MATH> sums;
     sums.clear();
     if constexpr (tile::half) mirt__cu_mm_through_copies<BM, BN, MATH, BARE>(p, b, rows, image, columns, work, sums);
     else mirt__cu_mm_through_registers<BM, BN, MATH>(p, b, rows, image, columns, work, sums);
-    mirt__cu_multiply_end<BM, BN, MATH>(p, b, sums, reinterpret_cast<float *>(work), out);
+    mirt__cu_multiply_end<BM, BN, MATH, END>(p, b, sums, reinterpret_cast<float *>(work), out);
 }
 
 /* The sums of all parts of k in ascending order, finished: MIRT__CU_MM_SLAB pixels by 128 columns per block. */
@@ -9010,30 +9150,14 @@ static inline __device__ void mirt__cu_panel_ask(const mirt__cu_multiply &p, int
         mirt__cu_cp_async16(panel + mirt__cu_mm_half_b<BN>(k, piece), b + k * p.b_row, inside && k < p.k);
 }
 
-/* Finishes a tile, whose rows are pixels from `first` on, of which so many exist. */
-template <int BN, int MATH, int END, class FINISHER>
-static inline __device__ void mirt__cu_panel_end(const mirt__cu_multiply &p, const float *slab, int64_t first,
-                                                 int exist, FINISHER &finisher) {
-    /* More rows at once would not fit in their registers. */
-    const int batch = BN == 64 || END == MIRT__CU_END_MOMENTS ? 4 : END == MIRT__CU_END_ANY ? 1 : 2;
-    const int lanes = FINISHER::lanes, dtype = MATH == MIRT__CU_BY_FLOAT16 ? MIRT__FLOAT16 : MIRT__BFLOAT16;
-    const int n = END == MIRT__CU_END_ANY ? finisher.n : 4, columns = (int)p.e.columns;
-    if (finisher.n == 0) return;
-    const mirt__cu_epilogue e = mirt__cu_ending_from<END, dtype>(p.e, first * columns + finisher.column);
-#pragma unroll 1
-    for (int r = finisher.lane; r < mirt__cu_panel<BN, MATH>::rows; r += lanes * batch) {
-        float value[batch][4];
-        int at[batch];
-        bool there[batch];
-#pragma unroll
-        for (int i = 0; i < batch; i++) {
-            at[i] = (r + i * lanes) * columns;
-            there[i] = r + i * lanes < exist;
-            mirt__cu_load_n<4>(slab + (r + i * lanes) * (BN + 4) + 4 * finisher.x, value[i]);
-        }
-        finisher.template finish<batch, END != MIRT__CU_END_ANY>(e, at, there, n, value);
-    }
-}
+/* Places in y of a tile's rows, which are pixels one after another. */
+struct mirt__cu_panel_places {
+    typedef int type;
+    int64_t first;
+    int columns, exist;
+    __device__ int at(int row) const { return row * columns; }
+    __device__ bool there(int row, int) const { return row < exist; }
+};
 
 /* `tiles`: of a block, at most. */
 template <int BN, int MATH, int END>
@@ -9074,7 +9198,11 @@ static __global__ void __launch_bounds__((mirt__cu_panel<BN, MATH>::tile::thread
         }
         sums.put(slab, 0);
         __syncthreads();
-        mirt__cu_panel_end<BN, MATH, END>(p, slab, first, left, finisher);
+        mirt__cu_panel_places places;
+        places.columns = (int)p.e.columns;
+        places.first = first * places.columns;
+        places.exist = left;
+        finisher.template slab<END, mirt__cu_mm_dtype(MATH)>(p.e, slab, panel::rows, places);
     }
     mirt__cu_cp_async_wait<0>();
     finisher.end(p, 0, column, chunk, slab);
@@ -9095,15 +9223,6 @@ typedef struct mirt__cu_panel_plan {
     mirt__cu_ending end;
 } mirt__cu_panel_plan;
 
-/* Whether pixels of the target are products of the pixels at their places in the source. */
-static bool mirt__cu_multiply_pixels(const mirt__cu_multiply &p) {
-    const mirt__cu_mm_axis *const axis[2] = {&p.down, &p.across};
-    for (int i = 0; i < 2; i++) {
-        if (axis[i]->kernel != 1 || axis[i]->stride != 1 || axis[i]->source != axis[i]->target) return false;
-    }
-    return p.groups == 1;
-}
-
 template <int BN, int MATH>
 static bool mirt__cu_panel_as(mirt__cu *cu, const mirt__cu_multiply &p, const mirt__cu_panel_plan &plan, bool launch) {
     typedef typename mirt__cu_panel<BN, MATH>::tile tile;
@@ -9112,7 +9231,10 @@ static bool mirt__cu_panel_as(mirt__cu *cu, const mirt__cu_multiply &p, const mi
         MIRT_LAUNCH(cu,
                     (plan.end == MIRT__CU_END_MOMENTS    ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_MOMENTS>
                      : plan.end == MIRT__CU_END_GRADIENT ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_GRADIENT>
-                                                         : mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_ANY>),
+                     : plan.end == MIRT__CU_END_OUTPUT   ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_OUTPUT>
+                     : plan.end == MIRT__CU_END_NORMALIZED
+                         ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_NORMALIZED>
+                         : mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_ANY>),
                     (unsigned)p.blocks_m * (unsigned)p.blocks_n, tile::threads, bytes, p, plan.tiles);
     /* All that a processor is to hold; the driver takes some of its shared memory for each. */
     return (size_t)(tile::resident * (bytes + reserved)) <= cu->shared_most + reserved;
@@ -9131,12 +9253,12 @@ static bool mirt__cu_panel_launch(mirt__cu *cu, const mirt__cu_multiply &p, mirt
    is room: never of how many processors there are. */
 static bool mirt__cu_panel_plan_of(mirt__cu *cu, mirt__cu_multiply *p, mirt__cu_math math, mirt__cu_panel_plan *plan) {
     const int64_t down = mirt__cu_ceil(p->pixels, 64);
-    if (math < MIRT__CU_BY_HALF || !mirt__cu_multiply_pixels(*p) || p->k < 1 || p->k > MIRT__CU_PANEL_DEPTH ||
+    if (math < MIRT__CU_BY_HALF || !p->pixelwise || p->k < 1 || p->k > MIRT__CU_PANEL_DEPTH ||
         p->x.kind != MIRT__CU_READ_PLAIN || p->x.affine)
         return false;
     /* Fewer columns where more would be empty, but not so few that x, which is read again for all of them, is most of
        what is read; and where there are few tiles. */
-    plan->columns = p->n <= 64 || (p->n > 128 && p->n <= 192) ||
+    plan->columns = p->n <= 64 || mirt__cu_mm_half_empty(p->n) ||
                             down * mirt__cu_ceil(p->n, 128) < MIRT__CU_MM_BLOCKS
                         ? 64
                         : 128;
@@ -9147,9 +9269,7 @@ static bool mirt__cu_panel_plan_of(mirt__cu *cu, mirt__cu_multiply *p, mirt__cu_
     plan->tiles = (int)(tiles < 1 ? 1 : tiles > MIRT__CU_PANEL_TILES ? MIRT__CU_PANEL_TILES : tiles);
     p->blocks_m = (int)mirt__cu_ceil(down, plan->tiles);
     p->splits = 1;
-    plan->end = (int)p->e.dtype == (math == MIRT__CU_BY_FLOAT16 ? MIRT__FLOAT16 : MIRT__BFLOAT16)
-                    ? mirt__cu_ending_of(p->e)
-                    : MIRT__CU_END_ANY;
+    plan->end = mirt__cu_multiply_ending(*p, math);
     return mirt__cu_panel_launch(cu, *p, math, *plan, false);
 }
 
@@ -9297,6 +9417,7 @@ static mirt__cu_mm_axis mirt__cu_mm_axis_of(bool back, int64_t in, int64_t out, 
     a.phases = !back ? 1 : a.target < stride ? a.target : stride;
     a.tap_step = 1;
     while (back && (int64_t)a.tap_step * dilation % stride != 0) a.tap_step++;
+    a.line = mirt__cu_mm_line_of(a, 0);
     return a;
 }
 static int mirt__cu_mm_axis_taps(const mirt__cu_mm_axis *a) { /* of a phase, at most */
@@ -9320,6 +9441,24 @@ typedef struct mirt__cu_mm_job {
 #define MIRT__CU_MM_COLUMNS (48 << 10) /* bytes of columns in shared memory, at most */
 #define MIRT__CU_MM_BACK (12 << 10)    /* beside gradients and z of 16 bits, so that two blocks fit a processor */
 
+typedef void (*mirt__cu_multiply_code)(mirt__cu_multiply);
+/* The kernel for what is multiplied as it is stored. */
+template <int BM, int BN, int MATH> static mirt__cu_multiply_code mirt__cu_multiply_bare(const mirt__cu_multiply &p) {
+    if constexpr (BM == 128) {
+        switch (mirt__cu_multiply_ending(p, (mirt__cu_math)MATH)) {
+        case MIRT__CU_END_MOMENTS: return mirt__cu_multiply_kernel<BM, BN, MATH, true, MIRT__CU_END_MOMENTS>;
+        case MIRT__CU_END_GRADIENT: return mirt__cu_multiply_kernel<BM, BN, MATH, true, MIRT__CU_END_GRADIENT>;
+        case MIRT__CU_END_OUTPUT: return mirt__cu_multiply_kernel<BM, BN, MATH, true, MIRT__CU_END_OUTPUT>;
+        case MIRT__CU_END_NORMALIZED: return mirt__cu_multiply_kernel<BM, BN, MATH, true, MIRT__CU_END_NORMALIZED>;
+        case MIRT__CU_END_ANY: break;
+        }
+    }
+    return mirt__cu_multiply_kernel<BM, BN, MATH, true, MIRT__CU_END_ANY>;
+}
+static bool mirt__cu_multiply_is_bare(const mirt__cu_multiply &p, int math) {
+    return math >= MIRT__CU_BY_HALF && p.x.kind == MIRT__CU_READ_PLAIN && !p.x.affine &&
+           p.down.kernel <= MIRT__CU_MM_TAPS && p.across.kernel <= MIRT__CU_MM_TAPS;
+}
 template <int BM, int BN, int MATH>
 static int mirt__cu_multiply_as(mirt__cu *cu, const mirt__cu_multiply &p, int columns, bool launch) {
     typedef mirt__cu_mm_tile<BM, BN, MATH> tile;
@@ -9328,16 +9467,21 @@ static int mirt__cu_multiply_as(mirt__cu *cu, const mirt__cu_multiply &p, int co
     const int bytes = mirt__cu_mm_work_bytes(tile::stages, tile::a_bytes, tile::b_bytes, tile::slab,
                                              tile::half && p.x.kind & MIRT__CU_READ_BACK) +
                       tile::info;
-    const bool bare = tile::half && p.x.kind == MIRT__CU_READ_PLAIN && !p.x.affine;
-    if (launch)
-        MIRT_LAUNCH(cu,
-                    (bare ? mirt__cu_multiply_kernel<BM, BN, MATH, tile::half>
-                          : mirt__cu_multiply_kernel<BM, BN, MATH, false>),
-                    grid, tile::threads, bytes + columns, p);
+    mirt__cu_multiply_code multiply_kernel = NULL;
+    if constexpr (tile::half) {
+        if (mirt__cu_multiply_is_bare(p, MATH)) multiply_kernel = mirt__cu_multiply_bare<BM, BN, MATH>(p);
+    }
+    if constexpr (BN > 32) {
+        if (!multiply_kernel) multiply_kernel = mirt__cu_multiply_kernel<BM, BN, MATH, false, MIRT__CU_END_ANY>;
+    }
+    if (launch) MIRT_LAUNCH(cu, multiply_kernel, grid, tile::threads, bytes + columns, p);
     return bytes;
 }
 template <int MATH>
 static int mirt__cu_multiply_by(mirt__cu *cu, const mirt__cu_multiply &p, int bm, int bn, int columns, bool launch) {
+    if constexpr (MATH >= MIRT__CU_BY_HALF) {
+        if (bn == 32) return mirt__cu_multiply_as<128, 32, MATH>(cu, p, columns, launch);
+    }
     return bn == 128   ? mirt__cu_multiply_as<128, 128, MATH>(cu, p, columns, launch)
            : bm == 128 ? mirt__cu_multiply_as<128, 64, MATH>(cu, p, columns, launch)
                        : mirt__cu_multiply_as<64, 64, MATH>(cu, p, columns, launch);
@@ -9356,11 +9500,20 @@ static bool mirt__cu_multiply_fits(mirt__cu *cu, const mirt__cu_multiply &p, mir
     return (size_t)(mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false) + columns) <= cu->shared_most;
 }
 
+/* Whether pixels of the target are products of the pixels at their places in the source. */
+static bool mirt__cu_multiply_pixels(const mirt__cu_multiply &p) {
+    const mirt__cu_mm_axis *const axis[2] = {&p.down, &p.across};
+    for (int i = 0; i < 2; i++) {
+        if (axis[i]->kernel != 1 || axis[i]->stride != 1 || axis[i]->source != axis[i]->target) return false;
+    }
+    return p.groups == 1;
+}
+
 /* Products of single pixels with a small matrix, which take no tiles; false: another product. */
 static bool mirt__cu_multiply_small(mirt__cu *cu, const mirt__cu_mm_job *job) {
     const mirt__cu_multiply *p = &job->p;
     mirt__cu_colors c;
-    if (!mirt__cu_multiply_pixels(*p) || p->c != p->k || job->turned) return false;
+    if (!p->pixelwise || p->c != p->k || job->turned) return false;
     memset(&c, 0, sizeof c);
     c.x = p->x;
     c.b = job->pack.from;
@@ -9377,11 +9530,14 @@ static void mirt__cu_multiply_tiles(mirt__cu *cu, mirt__cu_multiply *p, mirt__cu
     const mirt__cu_mm_line down = mirt__cu_mm_line_of(p->down, 0), across = mirt__cu_mm_line_of(p->across, 0);
     const int64_t rows = p->images * down.count * across.count, sets = (int64_t)p->groups * p->down.phases *
                                                                        p->across.phases;
+    const int64_t tiles = mirt__cu_ceil(rows, 128) * sets;
+    const bool half_empty = mirt__cu_mm_half_empty(p->n), bare = mirt__cu_multiply_is_bare(*p, math);
     *bm = 128;
     *bn = 64;
-    if (p->n > 64 && mirt__cu_ceil(rows, 128) * mirt__cu_ceil(p->n, 128) * sets >= MIRT__CU_MM_BLOCKS) *bn = 128;
-    else if (mirt__cu_ceil(rows, 128) * mirt__cu_ceil(p->n, 64) * sets < MIRT__CU_MM_BLOCKS) *bm = 64;
-    if (*bn == 128 && !mirt__cu_multiply_fits(cu, *p, math, *bm, *bn, columns)) *bn = 64;
+    if (p->n > 64 && !(bare && half_empty) && tiles * mirt__cu_ceil(p->n, 128) >= MIRT__CU_MM_BLOCKS) *bn = 128;
+    else if (tiles * mirt__cu_ceil(p->n, 64) < MIRT__CU_MM_BLOCKS) *bm = 64;
+    else if (bare && p->n <= 32) *bn = 32;
+    if (*bn != 64 && !mirt__cu_multiply_fits(cu, *p, math, *bm, *bn, columns)) *bn = 64;
     if (*bm == 128 && !mirt__cu_multiply_fits(cu, *p, math, *bm, *bn, columns)) *bm = 64;
     p->blocks_m = (int)mirt__cu_ceil(rows, *bm);
     p->blocks_n = (int)mirt__cu_ceil(p->n, *bn);
@@ -9400,8 +9556,9 @@ static void mirt__cu_multiply_tiles(mirt__cu *cu, mirt__cu_multiply *p, mirt__cu
 }
 
 static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
-    if (mirt__cu_multiply_small(cu, job)) return;
     mirt__cu_multiply *p = &job->p;
+    p->pixelwise = mirt__cu_multiply_pixels(*p);
+    if (mirt__cu_multiply_small(cu, job)) return;
     mirt__cu_mm_pack *w = &job->pack;
     const mirt__cu_math math = mirt__cu_math_of(cu, job->factors);
     const bool half = job->factors != MIRT_FLOAT32,

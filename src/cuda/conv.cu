@@ -68,6 +68,7 @@ static mirt__cu_mm_axis mirt__cu_mm_axis_of(bool back, int64_t in, int64_t out, 
     a.phases = !back ? 1 : a.target < stride ? a.target : stride;
     a.tap_step = 1;
     while (back && (int64_t)a.tap_step * dilation % stride != 0) a.tap_step++;
+    a.line = mirt__cu_mm_line_of(a, 0);
     return a;
 }
 static int mirt__cu_mm_axis_taps(const mirt__cu_mm_axis *a) { /* of a phase, at most */
@@ -91,6 +92,24 @@ typedef struct mirt__cu_mm_job {
 #define MIRT__CU_MM_COLUMNS (48 << 10) /* bytes of columns in shared memory, at most */
 #define MIRT__CU_MM_BACK (12 << 10)    /* beside gradients and z of 16 bits, so that two blocks fit a processor */
 
+typedef void (*mirt__cu_multiply_code)(mirt__cu_multiply);
+/* The kernel for what is multiplied as it is stored. */
+template <int BM, int BN, int MATH> static mirt__cu_multiply_code mirt__cu_multiply_bare(const mirt__cu_multiply &p) {
+    if constexpr (BM == 128) {
+        switch (mirt__cu_multiply_ending(p, (mirt__cu_math)MATH)) {
+        case MIRT__CU_END_MOMENTS: return mirt__cu_multiply_kernel<BM, BN, MATH, true, MIRT__CU_END_MOMENTS>;
+        case MIRT__CU_END_GRADIENT: return mirt__cu_multiply_kernel<BM, BN, MATH, true, MIRT__CU_END_GRADIENT>;
+        case MIRT__CU_END_OUTPUT: return mirt__cu_multiply_kernel<BM, BN, MATH, true, MIRT__CU_END_OUTPUT>;
+        case MIRT__CU_END_NORMALIZED: return mirt__cu_multiply_kernel<BM, BN, MATH, true, MIRT__CU_END_NORMALIZED>;
+        case MIRT__CU_END_ANY: break;
+        }
+    }
+    return mirt__cu_multiply_kernel<BM, BN, MATH, true, MIRT__CU_END_ANY>;
+}
+static bool mirt__cu_multiply_is_bare(const mirt__cu_multiply &p, int math) {
+    return math >= MIRT__CU_BY_HALF && p.x.kind == MIRT__CU_READ_PLAIN && !p.x.affine &&
+           p.down.kernel <= MIRT__CU_MM_TAPS && p.across.kernel <= MIRT__CU_MM_TAPS;
+}
 template <int BM, int BN, int MATH>
 static int mirt__cu_multiply_as(mirt__cu *cu, const mirt__cu_multiply &p, int columns, bool launch) {
     typedef mirt__cu_mm_tile<BM, BN, MATH> tile;
@@ -99,16 +118,21 @@ static int mirt__cu_multiply_as(mirt__cu *cu, const mirt__cu_multiply &p, int co
     const int bytes = mirt__cu_mm_work_bytes(tile::stages, tile::a_bytes, tile::b_bytes, tile::slab,
                                              tile::half && p.x.kind & MIRT__CU_READ_BACK) +
                       tile::info;
-    const bool bare = tile::half && p.x.kind == MIRT__CU_READ_PLAIN && !p.x.affine;
-    if (launch)
-        MIRT_LAUNCH(cu,
-                    (bare ? mirt__cu_multiply_kernel<BM, BN, MATH, tile::half>
-                          : mirt__cu_multiply_kernel<BM, BN, MATH, false>),
-                    grid, tile::threads, bytes + columns, p);
+    mirt__cu_multiply_code multiply_kernel = NULL;
+    if constexpr (tile::half) {
+        if (mirt__cu_multiply_is_bare(p, MATH)) multiply_kernel = mirt__cu_multiply_bare<BM, BN, MATH>(p);
+    }
+    if constexpr (BN > 32) {
+        if (!multiply_kernel) multiply_kernel = mirt__cu_multiply_kernel<BM, BN, MATH, false, MIRT__CU_END_ANY>;
+    }
+    if (launch) MIRT_LAUNCH(cu, multiply_kernel, grid, tile::threads, bytes + columns, p);
     return bytes;
 }
 template <int MATH>
 static int mirt__cu_multiply_by(mirt__cu *cu, const mirt__cu_multiply &p, int bm, int bn, int columns, bool launch) {
+    if constexpr (MATH >= MIRT__CU_BY_HALF) {
+        if (bn == 32) return mirt__cu_multiply_as<128, 32, MATH>(cu, p, columns, launch);
+    }
     return bn == 128   ? mirt__cu_multiply_as<128, 128, MATH>(cu, p, columns, launch)
            : bm == 128 ? mirt__cu_multiply_as<128, 64, MATH>(cu, p, columns, launch)
                        : mirt__cu_multiply_as<64, 64, MATH>(cu, p, columns, launch);
@@ -127,11 +151,20 @@ static bool mirt__cu_multiply_fits(mirt__cu *cu, const mirt__cu_multiply &p, mir
     return (size_t)(mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false) + columns) <= cu->shared_most;
 }
 
+/* Whether pixels of the target are products of the pixels at their places in the source. */
+static bool mirt__cu_multiply_pixels(const mirt__cu_multiply &p) {
+    const mirt__cu_mm_axis *const axis[2] = {&p.down, &p.across};
+    for (int i = 0; i < 2; i++) {
+        if (axis[i]->kernel != 1 || axis[i]->stride != 1 || axis[i]->source != axis[i]->target) return false;
+    }
+    return p.groups == 1;
+}
+
 /* Products of single pixels with a small matrix, which take no tiles; false: another product. */
 static bool mirt__cu_multiply_small(mirt__cu *cu, const mirt__cu_mm_job *job) {
     const mirt__cu_multiply *p = &job->p;
     mirt__cu_colors c;
-    if (!mirt__cu_multiply_pixels(*p) || p->c != p->k || job->turned) return false;
+    if (!p->pixelwise || p->c != p->k || job->turned) return false;
     memset(&c, 0, sizeof c);
     c.x = p->x;
     c.b = job->pack.from;
@@ -148,11 +181,14 @@ static void mirt__cu_multiply_tiles(mirt__cu *cu, mirt__cu_multiply *p, mirt__cu
     const mirt__cu_mm_line down = mirt__cu_mm_line_of(p->down, 0), across = mirt__cu_mm_line_of(p->across, 0);
     const int64_t rows = p->images * down.count * across.count, sets = (int64_t)p->groups * p->down.phases *
                                                                        p->across.phases;
+    const int64_t tiles = mirt__cu_ceil(rows, 128) * sets;
+    const bool half_empty = mirt__cu_mm_half_empty(p->n), bare = mirt__cu_multiply_is_bare(*p, math);
     *bm = 128;
     *bn = 64;
-    if (p->n > 64 && mirt__cu_ceil(rows, 128) * mirt__cu_ceil(p->n, 128) * sets >= MIRT__CU_MM_BLOCKS) *bn = 128;
-    else if (mirt__cu_ceil(rows, 128) * mirt__cu_ceil(p->n, 64) * sets < MIRT__CU_MM_BLOCKS) *bm = 64;
-    if (*bn == 128 && !mirt__cu_multiply_fits(cu, *p, math, *bm, *bn, columns)) *bn = 64;
+    if (p->n > 64 && !(bare && half_empty) && tiles * mirt__cu_ceil(p->n, 128) >= MIRT__CU_MM_BLOCKS) *bn = 128;
+    else if (tiles * mirt__cu_ceil(p->n, 64) < MIRT__CU_MM_BLOCKS) *bm = 64;
+    else if (bare && p->n <= 32) *bn = 32;
+    if (*bn != 64 && !mirt__cu_multiply_fits(cu, *p, math, *bm, *bn, columns)) *bn = 64;
     if (*bm == 128 && !mirt__cu_multiply_fits(cu, *p, math, *bm, *bn, columns)) *bm = 64;
     p->blocks_m = (int)mirt__cu_ceil(rows, *bm);
     p->blocks_n = (int)mirt__cu_ceil(p->n, *bn);
@@ -171,8 +207,9 @@ static void mirt__cu_multiply_tiles(mirt__cu *cu, mirt__cu_multiply *p, mirt__cu
 }
 
 static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
-    if (mirt__cu_multiply_small(cu, job)) return;
     mirt__cu_multiply *p = &job->p;
+    p->pixelwise = mirt__cu_multiply_pixels(*p);
+    if (mirt__cu_multiply_small(cu, job)) return;
     mirt__cu_mm_pack *w = &job->pack;
     const mirt__cu_math math = mirt__cu_math_of(cu, job->factors);
     const bool half = job->factors != MIRT_FLOAT32,

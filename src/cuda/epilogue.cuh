@@ -7,8 +7,16 @@
 #include "reader.cuh"
 
 /* Usual epilogues, for which kernels may have code of their own. MOMENTS: of what is normalized next, perhaps with a
-   bias. GRADIENT: of what was normalized, with an activation of mirt__cu_simple, perhaps added and masked by ReLU. */
-typedef enum mirt__cu_ending { MIRT__CU_END_ANY, MIRT__CU_END_MOMENTS, MIRT__CU_END_GRADIENT } mirt__cu_ending;
+   bias. GRADIENT: of what was normalized, with an activation of mirt__cu_simple, perhaps added and masked by ReLU.
+   OUTPUT: no sums, masks or slopes, an activation of mirt__cu_simple. NORMALIZED: of these, one that is normalized
+   without a bias, to which nothing is added. */
+typedef enum mirt__cu_ending {
+    MIRT__CU_END_ANY,
+    MIRT__CU_END_MOMENTS,
+    MIRT__CU_END_GRADIENT,
+    MIRT__CU_END_OUTPUT,
+    MIRT__CU_END_NORMALIZED
+} mirt__cu_ending;
 
 typedef struct mirt__cu_epilogue {
     void *y;
@@ -47,7 +55,10 @@ static mirt__cu_epilogue mirt__cu_epilogue_of(const mirt__epilogue *e, void *y, 
 }
 /* Which usual one it is, where four neighbors can be handled at once. */
 static inline mirt__cu_ending mirt__cu_ending_of(const mirt__cu_epilogue &e) {
-    if (e.width < 4 || e.norm.mean || e.activation != MIRT_LINEAR) return MIRT__CU_END_ANY;
+    if (e.width < 4) return MIRT__CU_END_ANY;
+    if (e.sums == MIRT__SUMS_NONE && !e.mask && !e.slope.mean && mirt__cu_simple(e.activation))
+        return e.norm.mean && !e.bias && !e.add ? MIRT__CU_END_NORMALIZED : MIRT__CU_END_OUTPUT;
+    if (e.norm.mean || e.activation != MIRT_LINEAR) return MIRT__CU_END_ANY;
     if (e.sums == MIRT__SUMS_MOMENTS && !e.add && !e.mask && !e.slope.mean) return MIRT__CU_END_MOMENTS;
     if (e.sums == MIRT__SUMS_GRADIENT && !e.bias && e.slope.mean && mirt__cu_simple(e.slope.activation) &&
         (!e.mask || e.mask_activation == MIRT_RELU))
@@ -58,18 +69,23 @@ static inline mirt__cu_ending mirt__cu_ending_of(const mirt__cu_epilogue &e) {
 template <int END, int DTYPE>
 static inline __device__ mirt__cu_epilogue mirt__cu_ending_from(const mirt__cu_epilogue &from, int64_t at) {
     mirt__cu_epilogue e = from;
+    const bool written = END == MIRT__CU_END_OUTPUT || END == MIRT__CU_END_NORMALIZED;
     if (END != MIRT__CU_END_ANY) {
         e.dtype = (mirt_dtype)DTYPE;
         e.width = 4;
-        e.norm.mean = NULL;
-        e.activation = MIRT_LINEAR;
         e.mask_activation = MIRT_RELU;
-        e.sums = END == MIRT__CU_END_MOMENTS ? MIRT__SUMS_MOMENTS : MIRT__SUMS_GRADIENT;
-        if (END == MIRT__CU_END_MOMENTS) {
-            e.add = e.mask = NULL;
+        e.sums = END == MIRT__CU_END_MOMENTS    ? MIRT__SUMS_MOMENTS
+                 : END == MIRT__CU_END_GRADIENT ? MIRT__SUMS_GRADIENT
+                                                : MIRT__SUMS_NONE;
+        if (END == MIRT__CU_END_MOMENTS || END == MIRT__CU_END_NORMALIZED) e.add = NULL;
+        if (END == MIRT__CU_END_GRADIENT || END == MIRT__CU_END_NORMALIZED) e.bias = NULL;
+        if (END != MIRT__CU_END_GRADIENT) {
+            e.mask = NULL;
             e.slope.mean = NULL;
-        } else {
-            e.bias = NULL;
+        }
+        if (!written) {
+            e.norm.mean = NULL;
+            e.activation = MIRT_LINEAR;
         }
     }
     const int64_t bytes = at * (mirt__cu_is_half(e.dtype) ? 2 : 4);
@@ -138,7 +154,8 @@ static inline __device__ void mirt__cu_finish_fetch(const mirt__cu_epilogue &e, 
     if (e.mask) mirt__cu_finish_words<N>(e, e.mask, at, n, raw.mask);
     if (e.slope.mean) mirt__cu_finish_words<N>(e, e.slope_x, at, n, raw.z);
 }
-/* x, n columns, becomes what is to be stored. z takes slope_x, where there is a slope; SIMPLE: of mirt__cu_simple. */
+/* x, n columns, becomes what is to be stored. z takes slope_x, where there is a slope; SIMPLE: activations are of
+   mirt__cu_simple. */
 template <int N, bool SIMPLE = false>
 static inline __device__ void mirt__cu_finish_with(const mirt__cu_epilogue &e, const mirt__cu_finish_columns<N> &c,
                                                    const mirt__cu_finish_raw<N> &raw, int n, float *x, float *z) {
@@ -156,7 +173,7 @@ static inline __device__ void mirt__cu_finish_with(const mirt__cu_epilogue &e, c
 #pragma unroll
         for (int i = 0; i < N; i++) x[i] = __fadd_rn(x[i], other[i]);
     }
-    mirt__cu_activate_n<N>(e.activation, x);
+    mirt__cu_activate_n<N, SIMPLE>(e.activation, x);
     if (e.mask) {
         mirt__cu_finish_floats<N>(e, n, raw.mask, other);
 #pragma unroll

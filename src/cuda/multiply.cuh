@@ -3,323 +3,7 @@
 /* Matrix products whose left side is read from images: convolutions, input gradients, dense layers. A block computes a
    tile of the output, pixels by channels, and goes over k = (tap, channel) in ascending order. */
 
-#include "epilogue.cuh"
-#include "ptx.cuh"
-
-/* An axis of target and source: target t reads source t * stride - pad + tap * dilation; `back`: the source that reads
-   t so. Then targets fall into phases, by t % stride, each of which has its own taps: every tap_step-th. */
-typedef struct mirt__cu_mm_axis {
-    int source, target, kernel, stride, dilation, pad, phases, tap_step;
-    bool back;
-} mirt__cu_mm_axis;
-/* A phase: targets first + i * step, i < count, read sources i * move + off + tap * tap_off, tap < taps. */
-typedef struct mirt__cu_mm_line {
-    int first, step, count, move, off, tap_off, taps;
-} mirt__cu_mm_line;
-static inline __host__ __device__ mirt__cu_mm_line mirt__cu_mm_line_of(const mirt__cu_mm_axis &a, int phase) {
-    mirt__cu_mm_line l;
-    if (!a.back) {
-        l.first = 0;
-        l.step = 1;
-        l.count = a.target;
-        l.move = a.stride;
-        l.off = -a.pad;
-        l.tap_off = a.dilation;
-        l.taps = a.kernel;
-        return l;
-    }
-    int tap = 0;
-    while (tap < a.tap_step && (phase + a.pad - tap * a.dilation) % a.stride != 0) tap++;
-    const bool none = tap == a.tap_step || tap >= a.kernel;
-    l.first = phase;
-    l.step = a.stride;
-    l.count = (a.target - phase + a.stride - 1) / a.stride;
-    l.move = 1;
-    l.off = none ? 0 : (phase + a.pad - tap * a.dilation) / a.stride;
-    l.tap_off = -(a.tap_step * a.dilation / a.stride);
-    l.taps = none ? 0 : (a.kernel - tap + a.tap_step - 1) / a.tap_step;
-    return l;
-}
-
-/* x is float32 or, for products of 16 bits, of those; it is read by 16 bytes, so k is a multiple of 4 or 8, and
-   addresses are of 16. */
-typedef struct mirt__cu_multiply {
-    mirt__cu_reader x;    /* activations: mirt__cu_simple; gates are of whole images */
-    mirt__cu_mm_axis down, across;
-    int64_t images;
-    int groups, c, k, n;  /* of a pixel of the source; of a group: channels of the source, of the target */
-    const void *b; /* of each group, phase and k in turn b_row numbers, floats or of 16 bits, aligned to 16 bytes */
-    int64_t b_row, b_group;
-    mirt__cu_epilogue e;
-    mirt__cu_chunks chunks;
-    int64_t pixels;
-    int blocks_m, blocks_n, splits, split_steps; /* of k, each of which leaves its sums in `partial` */
-    float *partial;
-} mirt__cu_multiply;
-
-#ifndef MIRT__CU_MM_BLOCKS
-#define MIRT__CU_MM_BLOCKS 128 /* so many keep a machine busy; tests say another number */
-#endif
-#define MIRT__CU_MM_SLAB 64 /* rows of a tile that are finished at a time, where shared memory may be short */
-
-template <int BM, int BN, int MATH> struct mirt__cu_mm_tile {
-    static const bool half = MATH >= MIRT__CU_BY_HALF;
-    typedef typename mirt__cu_half_of<MATH == MIRT__CU_BY_FLOAT16>::type H;
-    static const int k = half ? 32 : 16; /* of a step */
-    static const int warp_n = 32, warp_m = half && BM == 64 ? 32 : 64;
-    static const int threads = BM / warp_m * (BN / warp_n) * 32;
-    static const int resident = !half ? 1 : BN == 64 ? 3 : 2; /* blocks of a processor, at least */
-    static const int stages = half ? 4 : 2;
-    static const int vector = half ? 8 : 4;
-    static const int a_row = BM + (MATH == MIRT__CU_BY_TF32 ? 8 : 4),
-                     b_row = BN + (MATH == MIRT__CU_BY_TF32 ? 8 : 0); /* of floats [k][row] */
-    static const int a_bytes = half ? BM * k * 2 : a_row * k * 4, b_bytes = half ? BN * k * 2 : b_row * k * 4;
-    static const int slab_rows = half ? BM : MIRT__CU_MM_SLAB, slab_row = BN + 4, slab = slab_rows * slab_row * 4;
-    static const int info = BM * 32; /* mirt__cu_mm_row, out, image */
-};
-/* Bytes of shared memory for the stages; of 16 bits z has its place in them, too. */
-static inline __host__ __device__ int mirt__cu_mm_work_bytes(int stages, int a_bytes, int b_bytes, int slab, bool z) {
-    const int bytes = stages * (a_bytes + b_bytes + (z ? a_bytes : 0));
-    return bytes > slab ? bytes : slab;
-}
-
-struct mirt__cu_mm_row { /* a pixel of the target: what its first tap reads, and where that begins */
-    int64_t at;
-    int y, x;
-};
-/* In shared memory, as one access. */
-static inline __device__ mirt__cu_mm_row mirt__cu_mm_row_get(const mirt__cu_mm_row *from) {
-    mirt__cu_mm_row row;
-    const mirt__cu_bytes<16> raw = mirt__cu_load_bytes<16>(from);
-    memcpy(&row, raw.word, sizeof row);
-    return row;
-}
-static inline __device__ void mirt__cu_mm_row_put(mirt__cu_mm_row *to, const mirt__cu_mm_row &row) {
-    mirt__cu_bytes<16> raw;
-    memcpy(raw.word, &row, sizeof row);
-    mirt__cu_store_bytes<16>(to, raw);
-}
-/* Where a thread is in k. */
-struct mirt__cu_mm_walk {
-    int c, y, x;
-};
-static inline __device__ void mirt__cu_mm_walk_on(mirt__cu_mm_walk &w, int by, int k, int taps_x) {
-    w.c += by;
-    while (w.c >= k) {
-        w.c -= k;
-        if (++w.x == taps_x) {
-            w.x = 0;
-            w.y++;
-        }
-    }
-}
-
-/* Taps of the phases before one, whose own taps down are `taps`. */
-static inline __device__ int64_t mirt__cu_mm_taps_before(const mirt__cu_mm_axis &y, const mirt__cu_mm_axis &x, int down,
-                                                         int across, int taps) {
-    int64_t above = 0, all_across = 0, left = 0;
-    for (int i = 0; i < x.phases; i++) {
-        const int here = mirt__cu_mm_line_of(x, i).taps;
-        all_across += here;
-        left += i < across ? here : 0;
-    }
-    for (int i = 0; i < down; i++) above += mirt__cu_mm_line_of(y, i).taps;
-    return above * all_across + taps * left;
-}
-
-/* What a block is for. */
-struct mirt__cu_mm_block {
-    mirt__cu_mm_line down, across;
-    int group, column, steps, first_step, depth, phase; /* depth: of k */
-    int64_t row, rows, part, b_at; /* part: of rows, of all phases */
-};
-template <int BM, int BN, int K>
-static inline __device__ mirt__cu_mm_block mirt__cu_mm_block_of(const mirt__cu_multiply &p) {
-    mirt__cu_mm_block b;
-    unsigned at = blockIdx.x;
-    b.column = (int)(at % (unsigned)p.blocks_n) * BN;
-    at /= (unsigned)p.blocks_n;
-    b.row = (int64_t)(at % (unsigned)p.blocks_m) * BM;
-    at /= (unsigned)p.blocks_m;
-    b.group = (int)(at % (unsigned)p.groups);
-    b.phase = (int)(at / (unsigned)p.groups);
-    const int down = b.phase / p.across.phases, across = b.phase - down * p.across.phases;
-    b.down = mirt__cu_mm_line_of(p.down, down);
-    b.across = mirt__cu_mm_line_of(p.across, across);
-    b.rows = p.images * b.down.count * b.across.count;
-    b.part = (int64_t)b.phase * p.blocks_m + b.row / BM;
-    b.depth = b.row < b.rows ? b.down.taps * b.across.taps * p.k : 0;
-    const int64_t before = p.down.back ? mirt__cu_mm_taps_before(p.down, p.across, down, across, b.down.taps) : 0;
-    b.b_at = b.group * p.b_group + before * p.k * p.b_row;
-    b.steps = (b.depth + K - 1) / K;
-    b.first_step = 0;
-    if (p.splits > 1) {
-        b.first_step = (int)blockIdx.y * p.split_steps;
-        b.steps = b.steps < b.first_step + p.split_steps ? b.steps : b.first_step + p.split_steps;
-    }
-    return b;
-}
-
-/* Most numbers are short, and so are their divisions. */
-static inline __device__ int64_t mirt__cu_mm_divide(int64_t n, int by) {
-    return (uint64_t)n >> 32 ? n / by : (int64_t)((uint32_t)n / (uint32_t)by);
-}
-
-/* Rows of a tile: what they read, where they are stored (out; -1: nowhere), which image they are of. */
-template <int BM, int THREADS>
-static inline __device__ void mirt__cu_mm_rows_put(const mirt__cu_multiply &p, const mirt__cu_mm_block &b,
-                                                   mirt__cu_mm_row *rows, int64_t *out, int *image) {
-    for (int i = (int)threadIdx.x; i < BM; i += THREADS) {
-        const int64_t m = b.row + i;
-        mirt__cu_mm_row r;
-        r.at = 0;
-        r.y = r.x = -(1 << 29);
-        int64_t to = -1, of = 0;
-        if (m < b.rows) {
-            const int64_t lines = mirt__cu_mm_divide(m, b.across.count), x = m - lines * b.across.count;
-            of = mirt__cu_mm_divide(lines, b.down.count);
-            const int64_t y = lines - of * b.down.count;
-            r.y = (int)y * b.down.move + b.down.off;
-            r.x = (int)x * b.across.move + b.across.off;
-            r.at = ((of * p.down.source + r.y) * p.across.source + r.x) * p.c + (int64_t)b.group * p.k;
-            to = (of * p.down.target + b.down.first + y * b.down.step) * p.across.target + b.across.first +
-                 x * b.across.step;
-        }
-        mirt__cu_mm_row_put(rows + i, r);
-        out[i] = to;
-        image[i] = (int)of;
-    }
-}
-
-/* Whether a row reads something by a tap. */
-static inline __device__ bool mirt__cu_mm_row_reads(const mirt__cu_multiply &p, const mirt__cu_mm_block &b,
-                                                    const mirt__cu_mm_row &r, const mirt__cu_mm_walk &w) {
-    const int y = r.y + w.y * b.down.tap_off, x = r.x + w.x * b.across.tap_off;
-    return (unsigned)y < (unsigned)p.down.source && (unsigned)x < (unsigned)p.across.source && w.y < b.down.taps;
-}
-/* How far from what the first tap reads a tap reads, in all rows. */
-static inline __device__ int64_t mirt__cu_mm_tap_at(const mirt__cu_multiply &p, const mirt__cu_mm_block &b,
-                                                    const mirt__cu_mm_walk &w) {
-    return ((int64_t)(w.y * b.down.tap_off) * p.across.source + w.x * b.across.tap_off) * p.c;
-}
-
-/* The place of a row of x among the floats of a k. Four lanes store numbers whose k are 4 apart, and 4 pitches of tf32
-   are a multiple of all banks: so rows are moved by 8 from one such k to the next. */
-template <int MATH> static inline __host__ __device__ int mirt__cu_mm_float_a(int k, int row) {
-    return MATH == MIRT__CU_BY_TF32 ? row ^ (k >> 2 & 3) * 8 : row;
-}
-/* Numbers of 16 bits in shared memory: rows of 64 bytes for x, of BN * 2 for b, whose pieces of 16 bytes lie so that
-   eight rows' pieces of the same number lie in different banks. */
-static inline __device__ int mirt__cu_mm_half_a(int row, int piece) { return row * 64 + (piece ^ (row >> 1 & 3)) * 16; }
-template <int BN>
-static inline __device__ int mirt__cu_mm_half_b(int k, int piece) {
-    return k * BN * 2 + (piece ^ (k & 7)) * 16;
-}
-
-/* One step of k: sums += tile of x times tile of b. */
-template <int BM, int BN, int MATH> struct mirt__cu_mm_sums_of {
-    typedef mirt__cu_mm_tile<BM, BN, MATH> tile;
-    static const int mt = tile::warp_m / 16, nt = tile::warp_n / 8;
-    float d[MATH == MIRT__CU_BY_FMA ? 16 : mt * nt][4]; /* by FMA: 8 rows of 8, in halves */
-
-    __device__ void clear() {
-#pragma unroll
-        for (int i = 0; i < (MATH == MIRT__CU_BY_FMA ? 16 : mt * nt); i++) d[i][0] = d[i][1] = d[i][2] = d[i][3] = 0;
-    }
-    __device__ void add(const char *a_tile, const char *b_tile) {
-        const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-        const int row = warp / (BN / tile::warp_n) * tile::warp_m, column = warp % (BN / tile::warp_n) * tile::warp_n;
-        if constexpr (tile::half) {
-            /* Rows 8 apart have their pieces at the same places, which the bits of the others do not touch. */
-            const int a_at = mirt__cu_mm_half_a(row + lane % 16, lane / 16),
-                      b_at = mirt__cu_mm_half_b<BN>(lane % 16, column / 8 + lane / 16);
-#pragma unroll
-            for (int k = 0; k < 2; k++) {
-                uint32_t b[nt / 2][4];
-#pragma unroll
-                for (int j = 0; j < nt / 2; j++)
-                    mirt__cu_ldmatrix_x4_trans(b[j], b_tile + (b_at ^ j * 32) + k * 16 * BN * 2);
-#pragma unroll
-                for (int i = 0; i < mt; i++) {
-                    uint32_t a[4];
-                    mirt__cu_ldmatrix_x4(a, a_tile + (a_at ^ k * 32) + i * 16 * 64);
-#pragma unroll
-                    for (int j = 0; j < nt; j++)
-                        mirt__cu_mma_half<MATH == MIRT__CU_BY_FLOAT16>(d[i * nt + j], a, b[j / 2] + j % 2 * 2);
-                }
-            }
-        } else if constexpr (MATH == MIRT__CU_BY_TF32) {
-            const uint32_t *as = reinterpret_cast<const uint32_t *>(a_tile) + row + lane / 4,
-                           *bs = reinterpret_cast<const uint32_t *>(b_tile) + column + lane / 4;
-#pragma unroll
-            for (int k = 0; k < tile::k; k += 8) {
-                uint32_t a[mt][4], b[nt][2];
-                const int at = k + lane % 4;
-#pragma unroll
-                for (int i = 0; i < mt; i++) {
-#pragma unroll
-                    for (int e = 0; e < 4; e++) /* `row` and lane / 4 have none of the bits that move */
-                        a[i][e] = as[(at + e / 2 * 4) * tile::a_row +
-                                     mirt__cu_mm_float_a<MATH>(k + e / 2 * 4, i * 16 + e % 2 * 8)];
-                }
-#pragma unroll
-                for (int j = 0; j < nt; j++) {
-                    b[j][0] = bs[at * tile::b_row + j * 8];
-                    b[j][1] = bs[(at + 4) * tile::b_row + j * 8];
-                }
-#pragma unroll
-                for (int i = 0; i < mt; i++) {
-#pragma unroll
-                    for (int j = 0; j < nt; j++) mirt__cu_mma_tf32(d[i * nt + j], a[i], b[j]);
-                }
-            }
-        } else {
-            const int x = (int)threadIdx.x % (BN / 8), y = (int)threadIdx.x / (BN / 8);
-            const float *as = reinterpret_cast<const float *>(a_tile) + y * 4,
-                        *bs = reinterpret_cast<const float *>(b_tile) + x * 4;
-#pragma unroll
-            for (int k = 0; k < tile::k; k++) {
-                float a[8], b[8];
-                mirt__cu_load_n<4>(as + k * tile::a_row, a);
-                mirt__cu_load_n<4>(as + k * tile::a_row + BM / 2, a + 4);
-                mirt__cu_load_n<4>(bs + k * tile::b_row, b);
-                mirt__cu_load_n<4>(bs + k * tile::b_row + BN / 2, b + 4);
-#pragma unroll
-                for (int i = 0; i < 8; i++) {
-#pragma unroll
-                    for (int j = 0; j < 8; j++) d[i * 2 + j / 4][j % 4] = fmaf(a[i], b[j], d[i * 2 + j / 4][j % 4]);
-                }
-            }
-        }
-    }
-    /* Rows of a slab into shared memory. */
-    __device__ void put(float *to, int slab) const {
-        if constexpr (MATH == MIRT__CU_BY_FMA) {
-            const int x = (int)threadIdx.x % (BN / 8), y = (int)threadIdx.x / (BN / 8);
-#pragma unroll
-            for (int i = 0; i < 8; i++) {
-                const int row = i / 4 * (BM / 2) + y * 4 + i % 4 - slab * tile::slab_rows;
-                if (row < 0 || row >= tile::slab_rows) continue;
-                mirt__cu_store_n<4>(to + row * tile::slab_row + x * 4, d[i * 2]);
-                mirt__cu_store_n<4>(to + row * tile::slab_row + BN / 2 + x * 4, d[i * 2 + 1]);
-            }
-        } else {
-            const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-            const int row = warp / (BN / tile::warp_n) * tile::warp_m - slab * tile::slab_rows,
-                      column = warp % (BN / tile::warp_n) * tile::warp_n;
-            if (row < 0 || row >= tile::slab_rows) return;
-#pragma unroll
-            for (int i = 0; i < mt; i++) {
-#pragma unroll
-                for (int j = 0; j < nt; j++) {
-                    float *at = to + (row + i * 16 + lane / 4) * tile::slab_row + column + j * 8 + lane % 4 * 2;
-                    mirt__cu_store_n<2>(at, d[i * nt + j]);
-                    mirt__cu_store_n<2>(at + 8 * tile::slab_row, d[i * nt + j] + 2);
-                }
-            }
-        }
-    }
-};
+#include "tiles.cuh"
 
 /* Columns of a thread in slabs, four side by side. */
 template <int BN, int THREADS> struct mirt__cu_mm_finisher {
@@ -356,36 +40,38 @@ template <int BN, int THREADS> struct mirt__cu_mm_finisher {
             mirt__cu_finish_store<4>(e, at[i], n, value[i]);
         }
     }
-    __device__ void slab(const mirt__cu_multiply &p, const float *from, const int64_t *out, int rows) {
-        const int batch = THREADS > 128 ? 2 : 4; /* more would not fit in their registers */
+    /* Finishes rows of a slab that lie at `places`. DTYPE: as of mirt__cu_ending_from. */
+    template <int END, int DTYPE, class PLACES>
+    __device__ void slab(const mirt__cu_epilogue &from, const float *values, int rows, const PLACES &places) {
+        /* More rows at once would not fit in their registers. */
+        const int batch = END == MIRT__CU_END_ANY ? 1 : THREADS == 128 || END == MIRT__CU_END_MOMENTS ? 4 : 2;
+        const int all = END == MIRT__CU_END_ANY ? n : 4;
         if (n == 0) return;
+        const mirt__cu_epilogue e = mirt__cu_ending_from<END, DTYPE>(from, places.first + column);
 #pragma unroll 1
         for (int r = lane; r < rows; r += lanes * batch) {
             float value[batch][4];
-            int64_t pixel[batch];
+            typename PLACES::type at[batch];
+            bool there[batch];
 #pragma unroll
             for (int i = 0; i < batch; i++) {
-                pixel[i] = out[r + i * lanes];
-                mirt__cu_load_n<4>(from + (r + i * lanes) * (BN + 4) + 4 * x, value[i]);
+                at[i] = places.at(r + i * lanes);
+                there[i] = places.there(r + i * lanes, at[i]);
+                mirt__cu_load_n<4>(values + (r + i * lanes) * (BN + 4) + 4 * x, value[i]);
             }
-            if (p.splits == 1) {
-                int64_t at[batch];
-                bool there[batch];
+            finish<batch, END != MIRT__CU_END_ANY>(e, at, there, all, value);
+        }
+    }
+    /* Leaves rows of a slab to mirt__cu_multiply_splits_kernel. */
+    __device__ void leave(const mirt__cu_multiply &p, const float *values, int rows, const int64_t *out) const {
+        float *to = p.partial + (int64_t)blockIdx.y * p.pixels * p.e.columns + column;
+#pragma unroll 1
+        for (int r = lane; r < rows; r += lanes) {
+            float value[4];
+            mirt__cu_load_n<4>(values + r * (BN + 4) + 4 * x, value);
 #pragma unroll
-                for (int i = 0; i < batch; i++) {
-                    at[i] = pixel[i] * p.e.columns + column;
-                    there[i] = pixel[i] >= 0;
-                }
-                finish<batch, false>(p.e, at, there, n, value);
-                continue;
-            }
-#pragma unroll
-            for (int i = 0; i < batch; i++) {
-                float *to = p.partial + ((int64_t)blockIdx.y * p.pixels + pixel[i]) * p.e.columns + column;
-#pragma unroll
-                for (int j = 0; j < 4; j++) {
-                    if (pixel[i] >= 0 && j < n) to[j] = value[i][j];
-                }
+            for (int j = 0; j < 4; j++) {
+                if (out[r] >= 0 && j < n) to[out[r] + j] = value[j];
             }
         }
     }
@@ -395,22 +81,40 @@ template <int BN, int THREADS> struct mirt__cu_mm_finisher {
                                group == 0 && first == 0, shared);
     }
 };
-template <int BM, int BN, int MATH>
+/* Places in y of rows that mirt__cu_mm_rows_put has worked out. */
+struct mirt__cu_mm_places {
+    typedef int64_t type;
+    static const int64_t first = 0;
+    const int64_t *out;
+    __device__ int64_t at(int row) const { return out[row]; }
+    __device__ bool there(int, int64_t at) const { return at >= 0; }
+};
+static inline __host__ __device__ constexpr int mirt__cu_mm_dtype(int math) {
+    return math == MIRT__CU_BY_FLOAT16 ? (int)MIRT__FLOAT16 : (int)MIRT__BFLOAT16;
+}
+/* Whether a fourth or more of two tiles of 128 columns would be empty: three of 64 cost less, although x is read once
+   more. */
+static bool mirt__cu_mm_half_empty(int columns) { return columns > 128 && columns <= 192; }
+/* How a product ends, where kernels have code of their own for that. */
+static mirt__cu_ending mirt__cu_multiply_ending(const mirt__cu_multiply &p, mirt__cu_math math) {
+    return p.splits == 1 && (int)p.e.dtype == mirt__cu_mm_dtype(math) ? mirt__cu_ending_of(p.e) : MIRT__CU_END_ANY;
+}
+template <int BM, int BN, int MATH, int END>
 static inline __device__ void mirt__cu_multiply_end(const mirt__cu_multiply &p, const mirt__cu_mm_block &b,
                                                     const mirt__cu_mm_sums_of<BM, BN, MATH> &sums, float *slab,
                                                     const int64_t *out) {
     typedef mirt__cu_mm_tile<BM, BN, MATH> tile;
     mirt__cu_mm_finisher<BN, tile::threads> finisher;
-    __syncthreads();
-    sums.put(slab, 0);
-    __syncthreads();
-    finisher.begin(p, b.group, b.column);
-    finisher.slab(p, slab, out, tile::slab_rows);
-    if constexpr (tile::slab_rows < BM) {
+#pragma unroll
+    for (int i = 0; i < BM / tile::slab_rows; i++) {
+        mirt__cu_mm_places places;
+        places.out = out + i * tile::slab_rows;
         __syncthreads();
-        sums.put(slab, 1);
+        sums.put(slab, i);
         __syncthreads();
-        finisher.slab(p, slab, out + tile::slab_rows, tile::slab_rows);
+        if (i == 0) finisher.begin(p, b.group, b.column);
+        if (END == MIRT__CU_END_ANY && p.splits > 1) finisher.leave(p, slab, tile::slab_rows, places.out);
+        else finisher.template slab<END, mirt__cu_mm_dtype(MATH)>(p.e, slab, tile::slab_rows, places);
     }
     if (p.splits == 1) finisher.end(p, b.group, b.column, b.part, slab);
 }
@@ -596,25 +300,55 @@ template <int BM, int BN, int MATH, bool BARE> struct mirt__cu_mm_copies {
     typedef typename tile::H H;
     static const int step = tile::threads / 4, count = BM / step, b_step = tile::threads / (BN / 8),
                      b_count = tile::k / b_step, ahead = tile::stages - 1;
+    typedef typename mirt__cu_mm_row_by<BARE>::type line;
     mirt__cu_mm_walk at;
     int piece, row, a_at, b_at, b_left; /* b_left: rows of b from the thread's first one on */
     const H *x[count], *right[b_count]; /* of which nothing is read where there is nothing */
     bool there[count], back;
+    /* BARE: mirt__cu_mm_bits.reads; how far it is from the end of a tap to the next one's first channel, and how much
+       farther to the next line's. */
+    unsigned reads[count];
+    int next_tap;
+    int64_t next_line;
     /* For transforms: `there` of all stages, as bits, the newest in the lowest; the oldest stage's channel. */
     unsigned live;
     int c;
 
     /* What the thread reads by another tap. */
-    __device__ void look(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_row *rows) {
+    __device__ void look(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const line *rows) {
         const int64_t off = mirt__cu_mm_tap_at(p, b, at) + at.c;
 #pragma unroll
         for (int i = 0; i < count; i++) {
-            const mirt__cu_mm_row r = mirt__cu_mm_row_get(rows + row + i * step);
+            const line r = mirt__cu_mm_row_get(rows + row + i * step);
             x[i] = static_cast<const H *>(p.x.data) + (r.at + off);
-            there[i] = mirt__cu_mm_row_reads(p, b, r, at);
+            if constexpr (BARE) reads[i] = r.reads;
+            else there[i] = mirt__cu_mm_row_reads(p, b, r, at);
         }
+        if constexpr (BARE) test();
     }
-    __device__ void begin(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_row *rows) {
+    /* Which rows read something by the tap. There is no line of taps MIRT__CU_MM_TAPS. */
+    __device__ void test() {
+        const unsigned tap = 1u << at.x | 1u << 16 << (at.y < MIRT__CU_MM_TAPS ? at.y : MIRT__CU_MM_TAPS);
+#pragma unroll
+        for (int i = 0; i < count; i++) there[i] = (reads[i] & tap) == tap;
+    }
+    /* The same as mirt__cu_mm_walk_on and `look`, but rows are only moved. */
+    __device__ void move(const mirt__cu_multiply &p, const mirt__cu_mm_block &b) {
+        int64_t by = 0;
+        do {
+            at.c -= p.k;
+            by += next_tap;
+            if (++at.x == b.across.taps) {
+                at.x = 0;
+                at.y++;
+                by += next_line;
+            }
+        } while (at.c >= p.k);
+#pragma unroll
+        for (int i = 0; i < count; i++) x[i] += by;
+        test();
+    }
+    __device__ void begin(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const line *rows) {
         const int first = b.first_step * tile::k, b_piece = (int)threadIdx.x % (BN / 8),
                   b_row = (int)threadIdx.x / (BN / 8);
         piece = (int)threadIdx.x % 4;
@@ -631,10 +365,12 @@ template <int BM, int BN, int MATH, bool BARE> struct mirt__cu_mm_copies {
         c = at.c;
         live = 0;
         back = !BARE && (p.x.kind & MIRT__CU_READ_BACK) != 0;
+        next_tap = b.across.tap_off * p.c - p.k;
+        next_line = ((int64_t)b.down.tap_off * p.across.source - (int64_t)b.across.taps * b.across.tap_off) * p.c;
         look(p, b, rows);
     }
     /* Asks for the next step. */
-    __device__ void ask(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_row *rows, char *to) {
+    __device__ void ask(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const line *rows, char *to) {
 #pragma unroll
         for (int i = 0; i < count; i++) {
             char *place = to + a_at + i * step * 64;
@@ -654,8 +390,12 @@ template <int BM, int BN, int MATH, bool BARE> struct mirt__cu_mm_copies {
         b_left -= tile::k;
         at.c += tile::k;
         if (at.c < p.k) return;
-        mirt__cu_mm_walk_on(at, 0, p.k, b.across.taps);
-        look(p, b, rows);
+        if constexpr (BARE) {
+            move(p, b);
+        } else {
+            mirt__cu_mm_walk_on(at, 0, p.k, b.across.taps);
+            look(p, b, rows);
+        }
     }
     /* What came is as its reader reads it. */
     __device__ void make(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const int *image, const float *columns,
@@ -687,8 +427,8 @@ template <int BM, int BN, int MATH, bool BARE> struct mirt__cu_mm_copies {
 /* Stages are copied while older ones are multiplied. */
 template <int BM, int BN, int MATH, bool BARE>
 static inline __device__ void mirt__cu_mm_through_copies(const mirt__cu_multiply &p, const mirt__cu_mm_block &b,
-                                                         const mirt__cu_mm_row *rows, const int *image,
-                                                         const float *columns, char *work,
+                                                         const typename mirt__cu_mm_row_by<BARE>::type *rows,
+                                                         const int *image, const float *columns, char *work,
                                                          mirt__cu_mm_sums_of<BM, BN, MATH> &sums) {
     typedef mirt__cu_mm_tile<BM, BN, MATH> tile;
     typedef mirt__cu_mm_copies<BM, BN, MATH, BARE> mine;
@@ -715,8 +455,8 @@ static inline __device__ void mirt__cu_mm_through_copies(const mirt__cu_multiply
     mirt__cu_cp_async_wait<0>();
 }
 
-/* BARE: x is read as it is stored, in 16 bits. */
-template <int BM, int BN, int MATH, bool BARE>
+/* BARE: x is read as it is stored, in 16 bits, and lines have few enough taps. END: of mirt__cu_ending. */
+template <int BM, int BN, int MATH, bool BARE, int END>
 static __global__ void __launch_bounds__((mirt__cu_mm_tile<BM, BN, MATH>::threads),
                                          (!BARE && BN == 128 ? 1 : mirt__cu_mm_tile<BM, BN, MATH>::resident))
     mirt__cu_multiply_kernel(mirt__cu_multiply p) {
@@ -724,20 +464,25 @@ static __global__ void __launch_bounds__((mirt__cu_mm_tile<BM, BN, MATH>::thread
     MIRT_DYNAMIC_SHARED(char, work);
     const int bytes = mirt__cu_mm_work_bytes(tile::stages, tile::a_bytes, tile::b_bytes, tile::slab,
                                              tile::half && p.x.kind & MIRT__CU_READ_BACK);
-    mirt__cu_mm_row *rows = reinterpret_cast<mirt__cu_mm_row *>(work + bytes);
+    typedef typename mirt__cu_mm_row_by<BARE>::type row;
+    row *rows = reinterpret_cast<row *>(work + bytes);
     int64_t *out = reinterpret_cast<int64_t *>(rows + BM);
     int *image = reinterpret_cast<int *>(out + BM);
     float *columns = reinterpret_cast<float *>(work + bytes + tile::info);
     const mirt__cu_mm_block b = mirt__cu_mm_block_of<BM, BN, tile::k>(p);
-    mirt__cu_mm_rows_put<BM, tile::threads>(p, b, rows, out, image);
-    mirt__cu_columns_put(p.x, (int64_t)b.group * p.k, p.k, p.k, columns, (int)threadIdx.x, tile::threads);
+    if constexpr (BARE) {
+        mirt__cu_mm_rows_put<BM, tile::threads>(p, b, rows, out);
+    } else {
+        mirt__cu_mm_rows_put<BM, tile::threads>(p, b, rows, out, image);
+        mirt__cu_columns_put(p.x, (int64_t)b.group * p.k, p.k, p.k, columns, (int)threadIdx.x, tile::threads);
+    }
     __syncthreads();
 
     mirt__cu_mm_sums_of<BM, BN, MATH> sums;
     sums.clear();
     if constexpr (tile::half) mirt__cu_mm_through_copies<BM, BN, MATH, BARE>(p, b, rows, image, columns, work, sums);
     else mirt__cu_mm_through_registers<BM, BN, MATH>(p, b, rows, image, columns, work, sums);
-    mirt__cu_multiply_end<BM, BN, MATH>(p, b, sums, reinterpret_cast<float *>(work), out);
+    mirt__cu_multiply_end<BM, BN, MATH, END>(p, b, sums, reinterpret_cast<float *>(work), out);
 }
 
 /* The sums of all parts of k in ascending order, finished: MIRT__CU_MM_SLAB pixels by 128 columns per block. */

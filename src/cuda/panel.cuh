@@ -57,30 +57,14 @@ static inline __device__ void mirt__cu_panel_ask(const mirt__cu_multiply &p, int
         mirt__cu_cp_async16(panel + mirt__cu_mm_half_b<BN>(k, piece), b + k * p.b_row, inside && k < p.k);
 }
 
-/* Finishes a tile, whose rows are pixels from `first` on, of which so many exist. */
-template <int BN, int MATH, int END, class FINISHER>
-static inline __device__ void mirt__cu_panel_end(const mirt__cu_multiply &p, const float *slab, int64_t first,
-                                                 int exist, FINISHER &finisher) {
-    /* More rows at once would not fit in their registers. */
-    const int batch = BN == 64 || END == MIRT__CU_END_MOMENTS ? 4 : END == MIRT__CU_END_ANY ? 1 : 2;
-    const int lanes = FINISHER::lanes, dtype = MATH == MIRT__CU_BY_FLOAT16 ? MIRT__FLOAT16 : MIRT__BFLOAT16;
-    const int n = END == MIRT__CU_END_ANY ? finisher.n : 4, columns = (int)p.e.columns;
-    if (finisher.n == 0) return;
-    const mirt__cu_epilogue e = mirt__cu_ending_from<END, dtype>(p.e, first * columns + finisher.column);
-#pragma unroll 1
-    for (int r = finisher.lane; r < mirt__cu_panel<BN, MATH>::rows; r += lanes * batch) {
-        float value[batch][4];
-        int at[batch];
-        bool there[batch];
-#pragma unroll
-        for (int i = 0; i < batch; i++) {
-            at[i] = (r + i * lanes) * columns;
-            there[i] = r + i * lanes < exist;
-            mirt__cu_load_n<4>(slab + (r + i * lanes) * (BN + 4) + 4 * finisher.x, value[i]);
-        }
-        finisher.template finish<batch, END != MIRT__CU_END_ANY>(e, at, there, n, value);
-    }
-}
+/* Places in y of a tile's rows, which are pixels one after another. */
+struct mirt__cu_panel_places {
+    typedef int type;
+    int64_t first;
+    int columns, exist;
+    __device__ int at(int row) const { return row * columns; }
+    __device__ bool there(int row, int) const { return row < exist; }
+};
 
 /* `tiles`: of a block, at most. */
 template <int BN, int MATH, int END>
@@ -121,7 +105,11 @@ static __global__ void __launch_bounds__((mirt__cu_panel<BN, MATH>::tile::thread
         }
         sums.put(slab, 0);
         __syncthreads();
-        mirt__cu_panel_end<BN, MATH, END>(p, slab, first, left, finisher);
+        mirt__cu_panel_places places;
+        places.columns = (int)p.e.columns;
+        places.first = first * places.columns;
+        places.exist = left;
+        finisher.template slab<END, mirt__cu_mm_dtype(MATH)>(p.e, slab, panel::rows, places);
     }
     mirt__cu_cp_async_wait<0>();
     finisher.end(p, 0, column, chunk, slab);
@@ -142,15 +130,6 @@ typedef struct mirt__cu_panel_plan {
     mirt__cu_ending end;
 } mirt__cu_panel_plan;
 
-/* Whether pixels of the target are products of the pixels at their places in the source. */
-static bool mirt__cu_multiply_pixels(const mirt__cu_multiply &p) {
-    const mirt__cu_mm_axis *const axis[2] = {&p.down, &p.across};
-    for (int i = 0; i < 2; i++) {
-        if (axis[i]->kernel != 1 || axis[i]->stride != 1 || axis[i]->source != axis[i]->target) return false;
-    }
-    return p.groups == 1;
-}
-
 template <int BN, int MATH>
 static bool mirt__cu_panel_as(mirt__cu *cu, const mirt__cu_multiply &p, const mirt__cu_panel_plan &plan, bool launch) {
     typedef typename mirt__cu_panel<BN, MATH>::tile tile;
@@ -159,7 +138,10 @@ static bool mirt__cu_panel_as(mirt__cu *cu, const mirt__cu_multiply &p, const mi
         MIRT_LAUNCH(cu,
                     (plan.end == MIRT__CU_END_MOMENTS    ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_MOMENTS>
                      : plan.end == MIRT__CU_END_GRADIENT ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_GRADIENT>
-                                                         : mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_ANY>),
+                     : plan.end == MIRT__CU_END_OUTPUT   ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_OUTPUT>
+                     : plan.end == MIRT__CU_END_NORMALIZED
+                         ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_NORMALIZED>
+                         : mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_ANY>),
                     (unsigned)p.blocks_m * (unsigned)p.blocks_n, tile::threads, bytes, p, plan.tiles);
     /* All that a processor is to hold; the driver takes some of its shared memory for each. */
     return (size_t)(tile::resident * (bytes + reserved)) <= cu->shared_most + reserved;
@@ -178,12 +160,12 @@ static bool mirt__cu_panel_launch(mirt__cu *cu, const mirt__cu_multiply &p, mirt
    is room: never of how many processors there are. */
 static bool mirt__cu_panel_plan_of(mirt__cu *cu, mirt__cu_multiply *p, mirt__cu_math math, mirt__cu_panel_plan *plan) {
     const int64_t down = mirt__cu_ceil(p->pixels, 64);
-    if (math < MIRT__CU_BY_HALF || !mirt__cu_multiply_pixels(*p) || p->k < 1 || p->k > MIRT__CU_PANEL_DEPTH ||
+    if (math < MIRT__CU_BY_HALF || !p->pixelwise || p->k < 1 || p->k > MIRT__CU_PANEL_DEPTH ||
         p->x.kind != MIRT__CU_READ_PLAIN || p->x.affine)
         return false;
     /* Fewer columns where more would be empty, but not so few that x, which is read again for all of them, is most of
        what is read; and where there are few tiles. */
-    plan->columns = p->n <= 64 || (p->n > 128 && p->n <= 192) ||
+    plan->columns = p->n <= 64 || mirt__cu_mm_half_empty(p->n) ||
                             down * mirt__cu_ceil(p->n, 128) < MIRT__CU_MM_BLOCKS
                         ? 64
                         : 128;
@@ -194,9 +176,7 @@ static bool mirt__cu_panel_plan_of(mirt__cu *cu, mirt__cu_multiply *p, mirt__cu_
     plan->tiles = (int)(tiles < 1 ? 1 : tiles > MIRT__CU_PANEL_TILES ? MIRT__CU_PANEL_TILES : tiles);
     p->blocks_m = (int)mirt__cu_ceil(down, plan->tiles);
     p->splits = 1;
-    plan->end = (int)p->e.dtype == (math == MIRT__CU_BY_FLOAT16 ? MIRT__FLOAT16 : MIRT__BFLOAT16)
-                    ? mirt__cu_ending_of(p->e)
-                    : MIRT__CU_END_ANY;
+    plan->end = mirt__cu_multiply_ending(*p, math);
     return mirt__cu_panel_launch(cu, *p, math, *plan, false);
 }
 

@@ -118,7 +118,7 @@ static mirt__conv conv(int rows, int h, int w, int ci, int co, int kernel, int s
 }
 
 enum Reads { PLAIN, BYTES, NORM, GATED, GATE, BACK };
-enum Ends { NOTHING, FROZEN, MOMENTS, GRADIENT, MASK, BIASED_MOMENTS, RELU6_GRADIENT, MASKED_GRADIENT };
+enum Ends { NOTHING, FROZEN, MOMENTS, GRADIENT, MASK, BIASED_MOMENTS, RELU6_GRADIENT, MASKED_GRADIENT, ACTIVATED };
 
 /* Returns the output as it is stored. */
 static std::vector<float> check(const char *how, const mirt__conv &s, bool back, Reads reads, mirt_activation_kind kind,
@@ -126,7 +126,7 @@ static std::vector<float> check(const char *how, const mirt__conv &s, bool back,
     const bool half = factors != MIRT_FLOAT32, moments = ends == MOMENTS || ends == BIASED_MOMENTS,
                gradient = ends == GRADIENT || ends == RELU6_GRADIENT || ends == MASKED_GRADIENT,
                adds = ends == FROZEN || ends == GRADIENT || ends == MASKED_GRADIENT,
-               masks = ends == MASK || ends == MASKED_GRADIENT;
+               masks = ends == MASK || ends == MASKED_GRADIENT, frozen = ends == FROZEN || ends == ACTIVATED;
     const int64_t nx = s.rows * s.h * s.w * s.ci, ny = s.rows * s.oh * s.ow * s.co, from = back ? ny : nx,
                   to = back ? nx : ny;
     const int64_t c = back ? s.co : s.ci, n = back ? s.ci : s.co, pixels = back ? s.oh * s.ow : s.h * s.w,
@@ -162,7 +162,7 @@ static std::vector<float> check(const char *how, const mirt__conv &s, bool back,
         r.back = &through;
     }
     if (ends == FROZEN || ends == BIASED_MOMENTS) e.bias = bias.floats();
-    if (ends == FROZEN) {
+    if (frozen) {
         e.norm = &end.s;
         e.activation = MIRT_SILU;
     }
@@ -242,8 +242,8 @@ static std::vector<float> check(const char *how, const mirt__conv &s, bool back,
     for (int64_t i = 0; i < to; i++) {
         const int64_t j = i % n;
         double &v = want[(size_t)i], &large = size[(size_t)i];
-        if (ends == FROZEN) {
-            v = end.of(v + bias[j], j) + add[i];
+        if (frozen) {
+            v = ends == FROZEN ? end.of(v + bias[j], j) + add[i] : end.of(v, j);
             v /= 1 + exp(-v);
             large = (large + 2) * 2 * end.inverse(j) + 2;
         }
@@ -293,7 +293,10 @@ static void note_launch(const mirt_sim_launch *launch) {
 template <int BN, int MATH> static const void *panel_of(mirt__cu_ending end) {
     const auto kernel = end == MIRT__CU_END_MOMENTS    ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_MOMENTS>
                         : end == MIRT__CU_END_GRADIENT ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_GRADIENT>
-                                                       : mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_ANY>;
+                        : end == MIRT__CU_END_OUTPUT   ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_OUTPUT>
+                        : end == MIRT__CU_END_NORMALIZED
+                            ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_NORMALIZED>
+                            : mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_ANY>;
     return reinterpret_cast<const void *>(kernel);
 }
 struct Panel {
@@ -306,9 +309,11 @@ struct Panel {
 static const void *panel_meant(const Panel &a, bool narrow) {
     const bool usual = a.y == a.factors && a.n % 4 == 0;
     const mirt__cu_ending end =
-        usual && (a.ends == MOMENTS || a.ends == BIASED_MOMENTS)           ? MIRT__CU_END_MOMENTS
-        : usual && a.ends != NOTHING && a.ends != FROZEN && a.ends != MASK ? MIRT__CU_END_GRADIENT
-                                                                           : MIRT__CU_END_ANY;
+        !usual || a.ends == MASK                             ? MIRT__CU_END_ANY
+        : a.ends == MOMENTS || a.ends == BIASED_MOMENTS ? MIRT__CU_END_MOMENTS
+        : a.ends == NOTHING || a.ends == FROZEN         ? MIRT__CU_END_OUTPUT
+        : a.ends == ACTIVATED                           ? MIRT__CU_END_NORMALIZED
+                                                        : MIRT__CU_END_GRADIENT;
     if (a.factors == f16)
         return narrow ? panel_of<64, MIRT__CU_BY_FLOAT16>(end) : panel_of<128, MIRT__CU_BY_FLOAT16>(end);
     return narrow ? panel_of<64, MIRT__CU_BY_HALF>(end) : panel_of<128, MIRT__CU_BY_HALF>(end);
@@ -317,7 +322,7 @@ static std::vector<float> panel_computed(const char *how, const Panel &a) {
     const mirt__conv s = conv(1, 1, a.pixels, a.back ? a.n : a.k, a.back ? a.k : a.n, 1, 1, 1, 1, 0);
     return check(how, s, a.back, PLAIN, MIRT_LINEAR, a.ends, a.factors, a.x, a.y);
 }
-/* A product by a panel has the bits of the product by another kernel. */
+/* A product by a panel has the bits of the product by another kernel, of large tiles. */
 static void check_panel(const Panel &a) {
     const uint32_t seed = state;
     const bool narrow = a.n <= 64 || (a.n > 128 && a.n <= 192) ||
@@ -330,6 +335,7 @@ static void check_panel(const Panel &a) {
     const bool taken = launched == meant && launched_blocks == (unsigned)blocks;
     const int depth = panel_depth;
     panel_depth = 0;
+    least_blocks = 1;
     state = seed;
     const std::vector<float> by_other = panel_computed("no panel", a);
     panel_depth = depth;
@@ -351,14 +357,14 @@ static void check_panels(void) {
     for (int i = 0; i < 64; i++) {
         Panel a;
         const bool wide = i / 8 % 2, several = i / 16 % 2;
-        a.ends = ends[i % 8];
+        a.ends = i % 32 == 31 || i % 32 == 4 ? ACTIVATED : ends[i % 8];
         a.factors = i / 32 ? f16 : bf16;
         a.pixels = pixels[several ? 4 + i % 3 : i % 6];
         a.k = depths[(i + i / 16) % 9];
         a.n = columns[wide][(i + i / 8) % 6];
         a.back = (i + i / 8) % 2;
         a.x = i % 7 ? a.factors : MIRT_FLOAT32;
-        a.y = a.ends == NOTHING || a.ends == FROZEN ? MIRT_FLOAT32 : a.factors;
+        a.y = i % 16 == 2 || i % 32 == 15 ? MIRT_FLOAT32 : a.factors; /* of either that is only written */
         least_blocks = wide ? 1 : 128;
         panel_blocks = !several ? 1024 : i % 2 ? 5 : 1;
         check_panel(a);
@@ -431,6 +437,17 @@ static void check_stored(const char *how, mirt_activation_kind kind) {
     int64_t differ = 0;
     for (int64_t i = 0; i < n; i++) differ += stored.floats()[i] != read.floats()[i];
     ok(differ == 0, "%s: normalized when stored and when read: %d of %d differ", how, (int)differ, (int)n);
+}
+
+/* Rows with a bit for each tap, with fewer and with more taps than bits, in tiles of 32 to 128 columns. */
+static void check_taps(const char *how, mirt_dtype t) {
+    const uint32_t seed = state;
+    check(how, conv(2, 9, 8, 24, 28, 3, 1, 1, 1, 1), false, PLAIN, MIRT_LINEAR, BIASED_MOMENTS, t, t, t);
+    check(how, conv(2, 9, 10, 64, 48, 3, 2, 1, 2, 1), true, PLAIN, MIRT_LINEAR, MASKED_GRADIENT, t, t, t);
+    check(how, conv(1, 11, 9, 8, 160, 5, 1, 2, 1, 4), false, PLAIN, MIRT_LINEAR, MOMENTS, t, t, t);
+    for (int taps = 15; taps < 18; taps += 2)
+        check(how, conv(1, 6, 7, 8, 12, taps, 1, 1, 1, taps / 2), true, PLAIN, MIRT_LINEAR, RELU6_GRADIENT, t, t, t);
+    state = seed;
 }
 
 /* Dense layers: a lies by rows, which may be longer than k, or by columns; b likewise. */
@@ -513,6 +530,7 @@ int main(int count, char **arguments) {
         check(name, conv(1, 7, 7, 16, 18, 3, 1, 1, 2, 1), false, GATE, MIRT_LINEAR, MOMENTS, t, MIRT_FLOAT32,
               MIRT_FLOAT32);
         check(name, conv(3, 2, 2, 8, 8, 3, 4, 1, 1, 1), true, PLAIN, MIRT_LINEAR, NOTHING, t, t, t);
+        check_taps(name, t);
         if (t == MIRT_FLOAT32 && !way.tf32) {
             check_stored(name, MIRT_LINEAR);
             check_stored(name, MIRT_RELU6);
