@@ -29,16 +29,23 @@ GPUS = {
 LAUNCH = 2.0e-6
 OVERLAP = 0.3   # of what is not the slowest
 REACHED = 0.8   # of tb, by kernels that read and write several tensors
-# Instructions of a warp: a step of 32 of a product of 128 x 128, as if by four warps; where the next tap begins;
-# more where its operand is normalized, or is the gradient of a normalization; before and after the steps, where moments
-# are added up and 16 columns are a warp's; a step of a weight gradient of 128 columns by eight warps or of 64 by four,
-# and what the first line of tiles adds for the bias; products of few channels (panel.cuh): a step, the end of a tile
-# with moments, with sums of a gradient or with another epilogue, and what a block does besides; depthwise convolutions
-# of 3x3, of an output or a gradient of the input: stored with stride 1 and 2, lazy.
-STEP, TAP, NORM, BACK, AROUND = 204, 102, 620, 500, 2000
+# Instructions of a warp of a product, by the columns of its tile: a step of 32 of k; where the next tap begins; all
+# else, but for its rows; what places of rows cost, where they are not pixels one after another; what a block of a phase
+# of a strided gradient works out. As if by four warps: more in a step where the operand is normalized, or is the
+# gradient of a normalization.
+STEP, TAP, NORM, BACK = {128: 102, 64: 110, 32: 87}, {128: 36, 64: 46, 32: 51}, 620, 500
+TILE, PLACES, PHASE = {128: 659, 64: 697, 32: 594}, {128: 87, 64: 173, 32: 173}, 500
+# A row of four columns of each thread, by how it ends: with moments; with sums of a gradient through a normalization
+# and ReLU or SiLU, and what masks it; written, perhaps added to, and normalized alone; what SiLU takes besides.
+# Columns: what their normalization takes, once; what is saved without sums. Unusual: more in kernels for all endings.
+MOMENTS, GRADIENT, SILU_GRADIENT, MASKED, WRITTEN, NORMALIZED, SILU = 33, 88, 172, 12, 54, 39, 87
+COLUMNS, NO_SUMS, UNUSUAL = 180, 119, 47
+# Of a step of a weight gradient of 128 columns by eight warps or of 64 by four, and what the first line of tiles adds
+# for the bias; of products of few channels (panel.cuh): a step, a tile, and what a block does besides; of depthwise
+# convolutions of 3x3, of an output or a gradient of the input: stored with stride 1 and 2, lazy.
 WEIGHTS, WEIGHTS_BIAS = {128: 108, 64: 128}, 55
 PANEL_DEPTH = 192  # channels, at most
-PANEL_STEP, PANEL_END, PANEL_BLOCK = 57, {"+moments": 326, "+sums": 540, "other": 1100}, 460
+PANEL_STEP, PANEL_TILE, PANEL_BLOCK = 57, 62, 460
 DEPTHWISE, DEPTHWISE_BACK = {1: 18, 2: 26, "lazy": 41}, {1: 44, 2: 28, "lazy": 95}
 # Images per second of one GPU in training ResNet50 v1.5 in mixed precision, and whose figures they are.
 PUBLISHED = (
@@ -53,6 +60,18 @@ Node = namedtuple("Node", "kind name outs flags reads")
 
 def ceil(a, b):
     return -(-a // b)
+
+
+def ends(flags, rows, columns=True):
+    """Instructions of a thread that finishes so many rows of four columns; `columns`: and what it knows of these."""
+    once = COLUMNS if columns else 0
+    if "+moments" in flags:
+        return rows * MOMENTS
+    if "+sums" in flags:
+        return once + rows * ((SILU_GRADIENT if "*silu'" in flags else GRADIENT) + MASKED * ("+add" in flags))
+    norm = "+normalize" in flags
+    row = NORMALIZED if norm and not flags & {"+add", "+bias"} else WRITTEN
+    return rows * (row + SILU * ("+silu" in flags)) + once * norm - NO_SUMS * columns
 
 
 def tensor_of(dtype, shape):
@@ -99,14 +118,20 @@ class Model:
         row[4][{memory: "memory", tensor: "tensor cores", issue: "issue"}[slowest]] += seconds
         return seconds
 
-    def product(self, kind, m, n, k, taps, bytes_moved, more=0):
-        """A product by the library's own kernels, in blocks of 128 x 128 or less; `more`: of instructions."""
-        columns = 128 if n > 64 else 64
+    def product(self, kind, m, n, k, taps, bytes_moved, flags, alone, more=0, phases=1):
+        """A product by the library's own kernels, in tiles of 128 x 128 or less. alone: of pixels one after another;
+        more: instructions of a step; phases: of a strided gradient."""
+        columns = 64 if n <= 64 or 128 < n <= 192 and not more else 128
         rows = 128 if ceil(m, 128) * ceil(n, columns) >= 128 else 64
-        if taps > 1:
-            more += TAP * min(1, 32 / k)
+        if rows == 128 and n <= 32 and not more:
+            columns = 32
         tiles, steps = ceil(m, rows) * ceil(n, columns), ceil(ceil(k, 8) * 8 * taps, 32)
-        instructions = tiles * (rows / 128 * 4) * steps * (STEP * columns / 128 + more) + tiles * columns / 16 * AROUND
+        warps = max(4, columns // 16)
+        step = STEP[columns] + more * 4 / warps + (TAP[columns] * min(1, 32 / k) if taps > 1 else 0)
+        around = TILE[columns] + (0 if alone else PLACES[columns]) + PHASE * (phases - 1) / phases
+        finished = rows * columns / 128 / warps
+        end = ends(flags, finished) + (UNUSUAL * finished if more else 0)
+        instructions = tiles * warps * (steps * step + around + end)
         return self.add(kind, bytes_moved, 2.0 * tiles * rows * columns * steps * 32, instructions)
 
     def panel(self, kind, m, n, k, bytes_moved, flags):
@@ -114,8 +139,8 @@ class Model:
         columns = 64 if n <= 64 or 128 < n <= 192 else 128
         tiles, steps, warps = ceil(m, 64) * ceil(n, columns), ceil(k, 32), columns // 16
         blocks = ceil(tiles, min(max(tiles // 1024, 1), 8))
-        end = next((end for end in PANEL_END if end in flags), "other")
-        instructions = warps * (tiles * (steps * PANEL_STEP + PANEL_END[end]) + blocks * PANEL_BLOCK)
+        instructions = warps * (tiles * (steps * PANEL_STEP + PANEL_TILE + ends(flags, 8, False)) +
+                                blocks * (PANEL_BLOCK + ends(flags, 0)))
         return self.add(kind, bytes_moved, 2.0 * tiles * 64 * columns * steps * 32, instructions)
 
     def total(self):
@@ -213,12 +238,17 @@ def convolution(model, node, forward, weights, x, y):
         if alone and ci <= PANEL_DEPTH and not lazy_x:
             model.panel("conv2d", pixels, co, ci, x.bytes + y.bytes, node.flags)
         else:
-            model.product("conv2d", pixels, co, ci, taps, x.bytes * strided + y.bytes, NORM if lazy_x else 0)
-    if node.kind == "conv2d_input_grad" and alone and co <= PANEL_DEPTH and not lazy_dy:
+            model.product("conv2d", pixels, co, ci, taps, x.bytes * strided + y.bytes, node.flags, alone,
+                          NORM if lazy_x else 0)
+    if node.kind == "conv2d_input_grad" and alone and not lazy_dy and not node.flags & {"+add", "+sums"}:
+        model.add("conv2d_input_grad, cuBLAS", x.bytes + y.bytes, 2.0 * pixels * ci * co,
+                  flops_reached=model.gpu.library)
+    elif node.kind == "conv2d_input_grad" and alone and co <= PANEL_DEPTH and not lazy_dy:
         model.panel("conv2d_input_grad", pixels, ci, co, x.bytes + y.bytes + extra, node.flags)
     elif node.kind == "conv2d_input_grad":
         model.product("conv2d_input_grad", sources, ci, co, taps * pixels / sources if kh > 1 else pixels / sources,
-                      y.bytes * (2 if lazy_dy else 1) + x.bytes + extra, BACK if lazy_dy else 0)
+                      y.bytes * (2 if lazy_dy else 1) + x.bytes + extra, node.flags, alone, BACK if lazy_dy else 0,
+                      sources / pixels)
     if (both or node.kind == "conv2d_weight_grad") and taps == 1 and pixels == sources and not node.reads:
         model.add("conv2d_weight_grad, cuBLAS", x.bytes + y.bytes, 2.0 * pixels * ci * co,
                   flops_reached=model.gpu.library)
