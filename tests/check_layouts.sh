@@ -25,7 +25,8 @@ for layout in $layouts; do
     # shellcheck disable=SC2086
     timeout 300 "$mpirun" -n "$processes" "$program" "$photos" "$devices" "$tmp/got" $shares >"$tmp/err" 2>&1
     # What takes more replicas than a scene has is refused by all.
-    cat "$tmp"/got.* | sort | uniq -c | grep -v "needs at least one replica\|leave none for device" | sed "s/^ *//" | sort >"$tmp/seen"
+    cat "$tmp"/got.* | sort | uniq -c | grep -v "needs at least one replica\|leave none for device" | sed "s/^ *//" |
+        sort >"$tmp/seen"
     sed "s/^/$processes /" "$tmp/one" | sort >"$tmp/want"
     tap_check "$kind: $processes processes of $devices, shares ${shares:-equal}: $(wc -l <"$tmp/seen") scenes" \
         test -s "$tmp/seen" -a -z "$(comm -23 "$tmp/seen" "$tmp/want")"
