@@ -107,7 +107,7 @@ MIRT__LIB void mirt__leave_together(mirt_strategy *s, mirt_status status) {
 
 /* What has to be the same in all processes that fit a model. */
 typedef struct mirt__fit_settings {
-    uint64_t model, weights, training, samples, batch, step;
+    uint64_t model, kernels, weights, training, samples, batch, step;
 } mirt__fit_settings;
 
 static uint64_t mirt__model_hash(const mirt_model *model) {
@@ -144,13 +144,14 @@ static uint64_t mirt__training_hash(const mirt_model *model, const mirt_fit_desc
 
 MIRT__LIB mirt_status mirt__fit_together(mirt_model *model, const mirt_dataset *data, const mirt_fit_desc *desc) {
     static const char training[] = "the optimizer, the loss or the numbers of epochs and steps";
-    static const char *const what[] = {"the model's layers",    "the model's weights", training,
-                                       "the number of samples", "the batch size",      "the step"};
+    static const char *const what[] = {"the model's layers", "the instructions for bfloat16", "the model's weights",
+                                       training, "the number of samples", "the batch size", "the step"};
     mirt_strategy *s = model->strategy;
     const mirt__peers *p = s->peers;
     mirt__fit_settings *all = (mirt__fit_settings *)mirt__calloc((size_t)p->size, sizeof *all), *own = all + p->rank;
     if (!all) return mirt_last_status();
     own->model = mirt__model_hash(model);
+    own->kernels = mirt__root(model, NULL)->half && strstr(s->kernels->name, "bf16"); /* law 6 */
     own->weights = mirt__weights_hash(model);
     own->training = mirt__training_hash(model, desc);
     own->samples = (uint64_t)mirt__dataset_spec(data)->samples;
@@ -173,37 +174,41 @@ MIRT__LIB mirt_status mirt__fit_together(mirt_model *model, const mirt_dataset *
 
 /* >>skipped rows */
 
+/* Sample i of the batch becomes row `row`: it is moved there, or, where another process has made it, made again. */
+static mirt_status mirt__row_take(mirt_dataset *dataset, const mirt__batch *batch, int64_t i, int64_t row, bool own,
+                                  int64_t *index) {
+    const mirt__data_spec *spec = mirt__dataset_spec(dataset);
+    void *field[MIRT__MAX_FIELDS];
+    for (int f = 0; f < spec->num_fields; f++) {
+        const size_t bytes = spec->field[f].bytes;
+        memcpy(&field[f], &batch->field[f], sizeof field[f]); /* a slot's, which is this process's own */
+        const char *from = (const char *)field[f] + (size_t)i * bytes;
+        field[f] = (char *)field[f] + (size_t)row * bytes;
+        if (own && row != i) memcpy(field[f], from, bytes);
+    }
+    if (own || mirt__dataset_make_again(dataset, batch->first + i, field, index) == MIRT_OK) return MIRT_OK;
+    return mirt__fail(MIRT_E_WORKER, "sample %lld can be read by another process, but not by this one",
+                      (long long)(batch->first + i));
+}
+
 /* The rows of the batch that are left, with all that this process needs of them, are closed up. */
 static mirt_status mirt__close_up(mirt_dataset *dataset, const mirt__data_part *part, const char *skipped,
                                   mirt__batch *batch) {
-    const mirt__data_spec *spec = mirt__dataset_spec(dataset);
-    int64_t left = 0, begin, end, own_begin, own_end, row = 0;
-    int64_t *index;
-    memcpy(&index, &batch->index, sizeof index); /* a slot's, which is this process's own */
+    int64_t left = 0, begin, end, own_begin, own_end, *index;
+    mirt_status status = MIRT_OK;
+    memcpy(&index, &batch->index, sizeof index);
     mirt__part_rows(part, batch->rows, &own_begin, &own_end);
     for (int64_t i = 0; i < batch->rows; i++) left += !skipped[i];
     mirt__part_rows(part, left, &begin, &end);
-    for (int64_t i = 0; i < batch->rows; i++) {
-        void *field[MIRT__MAX_FIELDS];
+    for (int64_t i = 0, row = 0; i < batch->rows && status == MIRT_OK; i++) {
         if (skipped[i]) continue;
-        for (int f = 0; f < spec->num_fields; f++) {
-            memcpy(&field[f], &batch->field[f], sizeof field[f]);
-            field[f] = (char *)field[f] + (size_t)row * spec->field[f].bytes;
-            if (row != i && i >= own_begin && i < own_end && row >= begin && row < end)
-                memcpy(field[f], (const char *)batch->field[f] + (size_t)i * spec->field[f].bytes,
-                       spec->field[f].bytes);
-        }
         index[row] = index[i];
-        if ((i < own_begin || i >= own_end) && row >= begin && row < end) {
-            const mirt_status status = mirt__dataset_make_again(dataset, batch->first + i, field, &index[row]);
-            if (status != MIRT_OK)
-                return mirt__fail(MIRT_E_WORKER, "sample %lld can be read by another process, but not by this one",
-                                  (long long)(batch->first + i));
-        }
+        if (row >= begin && row < end)
+            status = mirt__row_take(dataset, batch, i, row, i >= own_begin && i < own_end, &index[row]);
         row++;
     }
     batch->rows = left;
-    return MIRT_OK;
+    return status;
 }
 
 /* `before`: the rows of the processes before each of them. */
