@@ -151,14 +151,15 @@ once "bench prints one line" out.txt "processes=2"
 # Signals. mpirun turns a SIGINT into a SIGTERM for all.
 interrupt() { # DIRECTORY WHO: mpirun, or the number of a process
     writes='echo $$ >"pid${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"; exec "$@"'
+    rm -f pid*
     OMPI_MCA_odls_base_sigkill_timeout=${patience:-1} mpirun -n 2 sh -c "$writes" sh "$program" fit --replicas 6 \
-        --threads 1 --batch 128 --log-steps --epochs 6 --run "$1" >out.txt 2>err.txt </dev/null &
+        --threads 1 --batch 128 --log-steps --epochs 10 --run "$1" >out.txt 2>err.txt </dev/null &
     launched=$!
-    until grep -q '"step":29' "$1/log.jsonl" 2>/dev/null || ! kill -0 $launched 2>/dev/null; do sleep 0.05; done
+    until grep -q '"step":9,' "$1/log.jsonl" 2>/dev/null || ! kill -0 $launched 2>/dev/null; do sleep 0.05; done
     if [ "$2" = mpirun ]; then kill -INT $launched; else kill -INT "$(cat "pid$2")"; fi
     wait $launched
 }
-train 1 --epochs 6 --save whole.safetensors
+train 1 --epochs 10 --save whole.safetensors
 patience=3 # of mpirun, before it kills
 for who in mpirun 0 1; do
     interrupt "sig$who" $who
@@ -169,11 +170,11 @@ for who in mpirun 0 1; do
     tap_check "of the last step" test -s "sig$who/$(printf 'ckpt_%08d.safetensors' "${stopped:-0}")"
     says "and the command that resumes says how it was started" err.txt "mpirun -n 2 $program fit"
 done
-train 3 --epochs 6 --run sigmpirun --resume --save again.safetensors
+train 3 --epochs 10 --run sigmpirun --resume --save again.safetensors
 tap_check "three processes resume it to the same bytes" cmp whole.safetensors again.safetensors
-train 1 --epochs 6 --run sig1 --resume --save again.safetensors
+train 1 --epochs 10 --run sig1 --resume --save again.safetensors
 tap_check "one process does" cmp whole.safetensors again.safetensors
-train 2 --devices 2 --epochs 6 --run sig0 --resume --save again.safetensors
+train 2 --devices 2 --epochs 10 --run sig0 --resume --save again.safetensors
 tap_check "two processes of two devices do" cmp whole.safetensors again.safetensors
 
 # Engines.
