@@ -131,7 +131,7 @@ test:
 # src/ includes it.
 WHOLE = $(patsubst tests/%.c,%,$(shell grep -lE '^.define (MIRRORTRAIN_(MALLOC|OPEN|STATIC|NO_THREADS)|MIRT__REAL_DOUBLE)' tests/*.c))
 SOURCES = $(shell sed -n 's|^\([a-z].*\)\.c$$|\1|p' src/FILES)
-PARTS = -std=c11 -D_POSIX_C_SOURCE=200809L -DMIRRORTRAIN_SPLIT_BUILD -DMIRRORTRAIN_MPI
+PARTS = -std=c11 -D_POSIX_C_SOURCE=200809L -DMIRRORTRAIN_SPLIT_BUILD
 # Tests of the whole header wait for conditions through hooks too, which MIRT_TEST_WAKE_DELAY delays (tests/hooks.h).
 LATE = -Dpthread_cond_wait=hook_wait -Dpthread_cond_timedwait=hook_timedwait
 

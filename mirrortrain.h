@@ -412,7 +412,7 @@
 
 /* Training in several processes is compiled by MPI's compiler (mpicc), which finds <mpi.h>, and where MIRRORTRAIN_MPI
    is defined. Other programs train alone. */
-#ifndef MIRRORTRAIN_MPI
+#if !defined(MIRRORTRAIN_MPI) && !defined(MIRRORTRAIN_SPLIT_BUILD)
 #define MIRT__ALONE
 #ifdef __has_include
 #if __has_include(<mpi.h>)
@@ -677,11 +677,9 @@ MIRT_API int mirt_num_threads(const mirt_strategy *strategy);
 /* Processes that train together, and which of them this one is, from 0. */
 MIRT_API int mirt_num_workers(const mirt_strategy *strategy);
 MIRT_API int mirt_worker_index(const mirt_strategy *strategy);
-#ifndef MIRRORTRAIN_NO_TRAIN
 /* Waits for all of these processes. `status`: how the calling one fares; if it is not MIRT_OK in any of them, the
    others get MIRT_E_WORKER, with the last error of the first such process. Returns `status` otherwise. */
 MIRT_API mirt_status mirt_barrier(mirt_strategy *strategy, mirt_status status);
-#endif
 /* Replaces the log sink; fn NULL is silent. */
 MIRT_API void mirt_set_log(mirt_strategy *strategy, mirt_log_fn fn, void *user);
 
@@ -38397,11 +38395,12 @@ static const mirt__launcher *mirt__launcher_here(void) {
     return NULL;
 }
 
+static int mirt__launcher_warned; /* atomic */
+
 /* Once in the log of the first process: several processes, each of which trains alone. */
 static void mirt__warn_of_copies(const mirt_strategy *s, const mirt__launcher *launcher) {
-    static int warned;
     if (!launcher || mirt__environment_number(launcher->rank) > 0) return;
-    if (__atomic_exchange_n(&warned, 1, __ATOMIC_RELAXED)) return;
+    if (__atomic_exchange_n(&mirt__launcher_warned, 1, __ATOMIC_RELAXED)) return;
     mirt__log(s, MIRT_LOG_WARNING,
               "%s started %d processes, each of which trains a model of its own: mirt_multi_worker makes them train "
               "one together; MIRT_WORKERS=1 says that independent runs are wanted",

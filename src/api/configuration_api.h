@@ -40,7 +40,7 @@
 
 /* Training in several processes is compiled by MPI's compiler (mpicc), which finds <mpi.h>, and where MIRRORTRAIN_MPI
    is defined. Other programs train alone. */
-#ifndef MIRRORTRAIN_MPI
+#if !defined(MIRRORTRAIN_MPI) && !defined(MIRRORTRAIN_SPLIT_BUILD)
 #define MIRT__ALONE
 #ifdef __has_include
 #if __has_include(<mpi.h>)

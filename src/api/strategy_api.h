@@ -108,11 +108,9 @@ MIRT_API int mirt_num_threads(const mirt_strategy *strategy);
 /* Processes that train together, and which of them this one is, from 0. */
 MIRT_API int mirt_num_workers(const mirt_strategy *strategy);
 MIRT_API int mirt_worker_index(const mirt_strategy *strategy);
-#ifndef MIRRORTRAIN_NO_TRAIN
 /* Waits for all of these processes. `status`: how the calling one fares; if it is not MIRT_OK in any of them, the
    others get MIRT_E_WORKER, with the last error of the first such process. Returns `status` otherwise. */
 MIRT_API mirt_status mirt_barrier(mirt_strategy *strategy, mirt_status status);
-#endif
 /* Replaces the log sink; fn NULL is silent. */
 MIRT_API void mirt_set_log(mirt_strategy *strategy, mirt_log_fn fn, void *user);
 

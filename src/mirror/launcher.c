@@ -24,11 +24,12 @@ static const mirt__launcher *mirt__launcher_here(void) {
     return NULL;
 }
 
+static int mirt__launcher_warned; /* atomic */
+
 /* Once in the log of the first process: several processes, each of which trains alone. */
 static void mirt__warn_of_copies(const mirt_strategy *s, const mirt__launcher *launcher) {
-    static int warned;
     if (!launcher || mirt__environment_number(launcher->rank) > 0) return;
-    if (__atomic_exchange_n(&warned, 1, __ATOMIC_RELAXED)) return;
+    if (__atomic_exchange_n(&mirt__launcher_warned, 1, __ATOMIC_RELAXED)) return;
     mirt__log(s, MIRT_LOG_WARNING,
               "%s started %d processes, each of which trains a model of its own: mirt_multi_worker makes them train "
               "one together; MIRT_WORKERS=1 says that independent runs are wanted",
