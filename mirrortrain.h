@@ -38133,7 +38133,7 @@ static bool mirt__watch_look(void *arg) {
         return false;
     if (device >= 0) mirt__describe_device(s, device, now, w->death, sizeof w->death);
     else mirt__describe_input(w->data, now - w->seen[0].since, w->death, sizeof w->death);
-    s->death = w->death;
+    __atomic_store_n(&s->death, &w->death[0], __ATOMIC_RELEASE);
     s->timing = NULL;
     mirt__log_death(s, device, now);
     mirt__fail(MIRT_E_TIMEOUT, "%s; this strategy cannot be used any more", s->death);
@@ -38685,9 +38685,11 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
         mirt__start_threads(s, cores) != MIRT_OK)
         return mirt_last_status();
     const size_t timelines = (size_t)s->num_devices * sizeof *s->timeline;
-    if (!(s->timeline = (mirt__device_timeline *)mirt__aligned_alloc(timelines))) return mirt_last_status();
-    memset(s->timeline, 0, timelines);
-    for (int d = 0; d < s->num_devices; d++) mirt__timeline_reset(&s->timeline[d]);
+    mirt__device_timeline *timeline = (mirt__device_timeline *)mirt__aligned_alloc(timelines);
+    if (!timeline) return mirt_last_status();
+    memset(timeline, 0, timelines);
+    for (int d = 0; d < s->num_devices; d++) mirt__timeline_reset(&timeline[d]);
+    __atomic_store_n(&s->timeline, timeline, __ATOMIC_RELEASE); /* threads of an engine answer already */
     if (mirt__devices_open(s, desc, about, joined) != MIRT_OK) return mirt_last_status();
     if (MIRT__PEERS(s) && mirt__peers_agree(s) != MIRT_OK) return mirt_last_status();
     mirt__introduce(s, &found, about, joined);
@@ -39310,12 +39312,13 @@ static void mirt__peers_answer(void *user, char *out) {
     const mirt_strategy *s = (const mirt_strategy *)user;
     mirt__whereabouts at;
     memset(&at, 0, sizeof at);
-    if (s->timeline) {
-        at.phase = __atomic_load_n(&s->timeline[0].phase, __ATOMIC_RELAXED);
-        at.step = __atomic_load_n(&s->timeline[0].step, __ATOMIC_RELAXED);
+    const mirt__device_timeline *timeline = __atomic_load_n(&s->timeline, __ATOMIC_ACQUIRE);
+    if (timeline) {
+        at.phase = __atomic_load_n(&timeline->phase, __ATOMIC_RELAXED);
+        at.step = __atomic_load_n(&timeline->step, __ATOMIC_RELAXED);
     }
     at.waits_for = mirt__peers_awaited(s->peers);
-    const char *death = s->death;
+    const char *death = __atomic_load_n(&s->death, __ATOMIC_ACQUIRE);
     if (death) snprintf(at.ended, sizeof at.ended, "%s", death);
     memcpy(out, &at, sizeof at);
 }

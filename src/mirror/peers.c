@@ -22,12 +22,13 @@ static void mirt__peers_answer(void *user, char *out) {
     const mirt_strategy *s = (const mirt_strategy *)user;
     mirt__whereabouts at;
     memset(&at, 0, sizeof at);
-    if (s->timeline) {
-        at.phase = __atomic_load_n(&s->timeline[0].phase, __ATOMIC_RELAXED);
-        at.step = __atomic_load_n(&s->timeline[0].step, __ATOMIC_RELAXED);
+    const mirt__device_timeline *timeline = __atomic_load_n(&s->timeline, __ATOMIC_ACQUIRE);
+    if (timeline) {
+        at.phase = __atomic_load_n(&timeline->phase, __ATOMIC_RELAXED);
+        at.step = __atomic_load_n(&timeline->step, __ATOMIC_RELAXED);
     }
     at.waits_for = mirt__peers_awaited(s->peers);
-    const char *death = s->death;
+    const char *death = __atomic_load_n(&s->death, __ATOMIC_ACQUIRE);
     if (death) snprintf(at.ended, sizeof at.ended, "%s", death);
     memcpy(out, &at, sizeof at);
 }

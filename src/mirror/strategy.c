@@ -256,9 +256,11 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
         mirt__start_threads(s, cores) != MIRT_OK)
         return mirt_last_status();
     const size_t timelines = (size_t)s->num_devices * sizeof *s->timeline;
-    if (!(s->timeline = (mirt__device_timeline *)mirt__aligned_alloc(timelines))) return mirt_last_status();
-    memset(s->timeline, 0, timelines);
-    for (int d = 0; d < s->num_devices; d++) mirt__timeline_reset(&s->timeline[d]);
+    mirt__device_timeline *timeline = (mirt__device_timeline *)mirt__aligned_alloc(timelines);
+    if (!timeline) return mirt_last_status();
+    memset(timeline, 0, timelines);
+    for (int d = 0; d < s->num_devices; d++) mirt__timeline_reset(&timeline[d]);
+    __atomic_store_n(&s->timeline, timeline, __ATOMIC_RELEASE); /* threads of an engine answer already */
     if (mirt__devices_open(s, desc, about, joined) != MIRT_OK) return mirt_last_status();
     if (MIRT__PEERS(s) && mirt__peers_agree(s) != MIRT_OK) return mirt_last_status();
     mirt__introduce(s, &found, about, joined);

@@ -283,7 +283,7 @@ static bool mirt__watch_look(void *arg) {
         return false;
     if (device >= 0) mirt__describe_device(s, device, now, w->death, sizeof w->death);
     else mirt__describe_input(w->data, now - w->seen[0].since, w->death, sizeof w->death);
-    s->death = w->death;
+    __atomic_store_n(&s->death, &w->death[0], __ATOMIC_RELEASE);
     s->timing = NULL;
     mirt__log_death(s, device, now);
     mirt__fail(MIRT_E_TIMEOUT, "%s; this strategy cannot be used any more", s->death);
