@@ -39241,11 +39241,11 @@ static mirt_status mirt__fill_buckets(mirt__step *step, const mirt__gradient_par
     while (count > 0) {
         mirt__bucket *b = &step->bucket[step->num_buckets];
         b->begin = b->end = end;
-        while (count > 0 && b->end - b->begin < (step->num_buckets ? each : first)) {
+        do {
             const mirt__gradient_part *p = &part[--count];
             b->begin = count ? p->begin : 0;
             b->elements += p->count;
-        }
+        } while (count > 0 && b->end - b->begin < (step->num_buckets ? each : first));
         b->ready = mirt__bucket_ready(&step->program, b->begin, b->end);
         if (step->num_buckets && b->ready < b[-1].ready) b->ready = b[-1].ready;
         end = b->begin;
@@ -39533,31 +39533,38 @@ MIRT__LIB mirt_status mirt__peers_start(mirt_strategy *s, const mirt__launcher *
 typedef struct mirt__setting {
     char name[32], value[48];
 } mirt__setting;
-enum { MIRT__SETTINGS = 7 };
+enum { MIRT__SETTINGS = 9 };
 
-static void mirt__setting_set(mirt__setting *setting, const char *name, long long value) {
+static void mirt__setting_text(mirt__setting *setting, const char *name, const char *value) {
     snprintf(setting->name, sizeof setting->name, "%s", name);
-    snprintf(setting->value, sizeof setting->value, "%lld", value);
+    snprintf(setting->value, sizeof setting->value, "%s", value);
+}
+
+static void mirt__setting_number(mirt__setting *setting, const char *name, long long value) {
+    char text[24];
+    snprintf(text, sizeof text, "%lld", value);
+    mirt__setting_text(setting, name, text);
 }
 
 static void mirt__settings_of(const mirt_strategy *s, mirt__setting setting[MIRT__SETTINGS]) {
-    memset(setting, 0, MIRT__SETTINGS * sizeof *setting);
-    snprintf(setting[0].name, sizeof setting[0].name, "version");
-    snprintf(setting[0].value, sizeof setting[0].value, "%s", mirt_version());
-    snprintf(setting[1].name, sizeof setting[1].name, "processor");
 #if defined(__aarch64__)
-    snprintf(setting[1].value, sizeof setting[1].value, "arm64");
+    static const char processor[] = "arm64";
 #else
-    snprintf(setting[1].value, sizeof setting[1].value, "x86-64");
+    static const char processor[] = "x86-64";
 #endif
-    mirt__setting_set(&setting[2], "replicas", s->num_replicas);
-    mirt__setting_set(&setting[3], "seed", (long long)s->seed);
-    mirt__setting_set(&setting[4], "winograd", s->winograd);
-    uint64_t shares = 0;
-    for (int i = 0; s->share_before && i <= s->all_devices; i++)
-        shares = shares * 1000003 + (uint64_t)s->share_before[i];
-    mirt__setting_set(&setting[5], "shares (hash)", (long long)shares);
-    mirt__setting_set(&setting[6], "backend", s->able.in_place);
+    const size_t bytes = ((size_t)s->all_devices + 1) * sizeof *s->share_before;
+    const uint64_t shares = s->share_before ? mirt__hash_bytes(0, s->share_before, bytes) : 0;
+    const char *why;
+    memset(setting, 0, MIRT__SETTINGS * sizeof *setting);
+    mirt__setting_text(&setting[0], "version", mirt_version());
+    mirt__setting_text(&setting[1], "processor", processor);
+    mirt__setting_text(&setting[2], "backend", s->backend->name);
+    mirt__setting_text(&setting[3], "collective", mirt__collective_name(s->collective, &why));
+    mirt__setting_number(&setting[4], "replicas", s->num_replicas);
+    mirt__setting_number(&setting[5], "seed", (long long)s->seed);
+    mirt__setting_number(&setting[6], "winograd", s->winograd);
+    mirt__setting_number(&setting[7], "bucket_bytes", s->bucket_bytes);
+    mirt__setting_number(&setting[8], "shares (hash)", (long long)shares);
 }
 
 static mirt_status mirt__settings_compare(const mirt_strategy *s, const mirt__setting *all) {
@@ -39577,13 +39584,13 @@ static mirt_status mirt__settings_compare(const mirt_strategy *s, const mirt__se
 MIRT__LIB mirt_status mirt__peers_agree(mirt_strategy *s) {
     const mirt__peers *w = s->peers;
     if (!w) return MIRT_OK;
-    if (!s->able.in_place)
-        return mirt__fail(MIRT_E_DEVICE, "several processes train together on cores so far: ask for \"cpu\"");
     mirt__setting *all = (mirt__setting *)mirt__calloc((size_t)w->size * MIRT__SETTINGS, sizeof *all);
     if (!all) return mirt_last_status();
     mirt__settings_of(s, &all[w->rank * MIRT__SETTINGS]);
     mirt_status status = mirt__peers_tell(s, all, MIRT__SETTINGS * sizeof *all);
     if (status == MIRT_OK) status = mirt__settings_compare(s, all);
+    if (status == MIRT_OK && !s->able.in_place)
+        status = mirt__fail(MIRT_E_DEVICE, "several processes train together on cores so far: ask for \"cpu\"");
     mirt__free(all);
     return status;
 }

@@ -85,6 +85,29 @@ static void check_collectives(void) {
     free(want);
 }
 
+/* However small buckets are asked to be, each has a variable. */
+static void check_buckets(void) {
+    static const int64_t bytes[] = {1, 3, 5, 4000, (int64_t)1 << 40};
+    const mirt_optimizer optimizer = mirt_sgd(0.05f, 0.9f, true);
+    size_t count = 0, others;
+    float *want = trained(make_strategy(MIRT_MIRRORED, MIRT_TREE, "2", 7), optimizer, false, &count);
+    for (int i = 0; i < MIRT__COUNT(bytes); i++) {
+        mirt_strategy_desc d;
+        memset(&d, 0, sizeof d);
+        d.devices = "2";
+        d.replicas = 7;
+        d.threads = 1;
+        d.seed = 11;
+        d.silent = true;
+        d.bucket_bytes = bytes[i];
+        float *have = trained(mirt_strategy_create(&d), optimizer, false, &others);
+        ok(want && have && memcmp(have, want, count * sizeof *want) == 0, "buckets of %lld bytes: the same bits",
+           (long long)bytes[i]);
+        free(have);
+    }
+    free(want);
+}
+
 /* After mirt_all_reduce every device has the sum, in double precision that of one replica. */
 static void check_sums(mirt_collective collective) {
     static const int rows[] = {29, 7, 3, 1};
@@ -557,6 +580,7 @@ int main(void) {
     setenv("MIRT_CORES", "4", 1); /* names must exist; nothing here depends on how many there are */
     draw_images();
     check_collectives();
+    check_buckets();
     check_sums(MIRT_TREE);
     check_sums(MIRT_RING);
     check_sums(MIRT_REDUCE_TO_ONE_DEVICE);

@@ -28,11 +28,11 @@ static mirt_status mirt__fill_buckets(mirt__step *step, const mirt__gradient_par
     while (count > 0) {
         mirt__bucket *b = &step->bucket[step->num_buckets];
         b->begin = b->end = end;
-        while (count > 0 && b->end - b->begin < (step->num_buckets ? each : first)) {
+        do {
             const mirt__gradient_part *p = &part[--count];
             b->begin = count ? p->begin : 0;
             b->elements += p->count;
-        }
+        } while (count > 0 && b->end - b->begin < (step->num_buckets ? each : first));
         b->ready = mirt__bucket_ready(&step->program, b->begin, b->end);
         if (step->num_buckets && b->ready < b[-1].ready) b->ready = b[-1].ready;
         end = b->begin;
