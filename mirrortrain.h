@@ -4107,6 +4107,8 @@ MIRT__LIB void *mirt__calloc(size_t count, size_t size);
 /* Grows `*pointer` (may be NULL) to hold `count` elements, keeping the first `used`; false with the
    error set and the old block intact. */
 MIRT__LIB bool mirt__grow(void **pointer, size_t used, size_t count, size_t size);
+/* Room for one more in a list of `used`; false with the error set. */
+MIRT__LIB bool mirt__grow_list(void **list, int used, int *capacity, size_t size);
 MIRT__LIB void mirt__free(void *pointer);
 /* Large blocks: aligned to MIRT__ALIGN, not zeroed. */
 MIRT__LIB void *mirt__aligned_alloc(size_t bytes);
@@ -5127,6 +5129,15 @@ MIRT__LIB bool mirt__grow(void **pointer, size_t used, size_t count, size_t size
     if (*pointer && used) memcpy(bigger, *pointer, used * size);
     mirt__free(*pointer);
     *pointer = bigger;
+    return true;
+}
+
+MIRT__LIB bool mirt__grow_list(void **list, int used, int *capacity, size_t size) {
+    if (used < *capacity) return true;
+    if (used > INT_MAX / 2) return mirt__no_memory(SIZE_MAX), false;
+    const int more = used ? 2 * used : 64;
+    if (!mirt__grow(list, (size_t)used, (size_t)more, size)) return false;
+    *capacity = more;
     return true;
 }
 
@@ -21916,19 +21927,6 @@ typedef struct mirt__group_planner {
     int slots;
 } mirt__group_planner;
 
-/* Room for one more in a list. */
-static bool mirt__group_grow(void **list, int used, int *capacity, size_t size) {
-    if (used < *capacity) return true;
-    if (*capacity > INT_MAX / 2) {
-        mirt__no_memory(SIZE_MAX);
-        return false;
-    }
-    const int more = *capacity ? 2 * *capacity : 64;
-    if (!mirt__grow(list, (size_t)used, (size_t)more, size)) return false;
-    *capacity = more;
-    return true;
-}
-
 /* Elements [begin, end) in the slot of `like`, on top of the stack. */
 static bool mirt__group_hold(mirt__group_planner *p, const mirt__holding *like, int64_t begin, int64_t end) {
     if (begin == end) return true;
@@ -21937,7 +21935,7 @@ static bool mirt__group_hold(mirt__group_planner *p, const mirt__holding *like, 
         top->end = end;
         return true;
     }
-    if (!mirt__group_grow((void **)&p->held, p->holdings, &p->holding_capacity, sizeof *p->held)) return false;
+    if (!mirt__grow_list((void **)&p->held, p->holdings, &p->holding_capacity, sizeof *p->held)) return false;
     top = &p->held[p->holdings++];
     *top = *like;
     top->begin = begin;
@@ -21949,7 +21947,7 @@ static bool mirt__group_hold(mirt__group_planner *p, const mirt__holding *like, 
 static bool mirt__group_item(mirt__group_planner *p, mirt__plan_op op, int round, int peer, int slot, int from,
                              int64_t begin, int64_t end) {
     if (begin == end) return true;
-    if (!mirt__group_grow((void **)&p->item, p->items, &p->item_capacity, sizeof *p->item)) return false;
+    if (!mirt__grow_list((void **)&p->item, p->items, &p->item_capacity, sizeof *p->item)) return false;
     mirt__plan_item *item = &p->item[p->items++];
     item->op = op;
     item->round = round;
@@ -35479,17 +35477,8 @@ MIRT__LIB bool mirt__declare(mirt__node *node, mirt_dtype dtype, const mirt_shap
     return true;
 }
 
-/* Makes room for one more element of a list. */
-static bool mirt__graph_room(void **list, int count, int *capacity, size_t size) {
-    const int more = count ? 2 * count : 64;
-    if (count < *capacity) return true;
-    if (!mirt__grow(list, (size_t)count, (size_t)more, size)) return false;
-    *capacity = more;
-    return true;
-}
-
 static bool mirt__graph_append(mirt__graph *graph, mirt__node *node) {
-    if (!mirt__graph_room((void **)&graph->node, graph->count, &graph->capacity, sizeof *graph->node)) return false;
+    if (!mirt__grow_list((void **)&graph->node, graph->count, &graph->capacity, sizeof *graph->node)) return false;
     graph->node[graph->count++] = node;
     return true;
 }
@@ -35657,7 +35646,7 @@ MIRT__TRAINING_LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mir
                                            mirt_aggregation aggregation, double momentum) {
     mirt__assignment *a = value ? mirt__graph_assignment(graph, variable) : NULL;
     if (!value) return false;
-    if (!a && !mirt__graph_room((void **)&graph->assignment, graph->num_assignments, &graph->assignment_capacity,
+    if (!a && !mirt__grow_list((void **)&graph->assignment, graph->num_assignments, &graph->assignment_capacity,
                                 sizeof *graph->assignment))
         return mirt__graph_poison(graph), false;
     if (!a) a = &graph->assignment[graph->num_assignments++];
@@ -35670,7 +35659,7 @@ MIRT__TRAINING_LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mir
 
 MIRT__LIB bool mirt__graph_term_add(mirt__graph *graph, mirt_tensor *term) {
     if (!term) return false;
-    if (!mirt__graph_room((void **)&graph->term, graph->num_terms, &graph->term_capacity, sizeof *graph->term))
+    if (!mirt__grow_list((void **)&graph->term, graph->num_terms, &graph->term_capacity, sizeof *graph->term))
         return mirt__graph_poison(graph), false;
     graph->term[graph->num_terms++] = term;
     return true;
@@ -47272,14 +47261,6 @@ MIRT__LIB mirt_status mirt__function_allocate(mirt_function *f) {
 /* Records functions: fields, losses, gradients, results, and the plan of their step. */
 
 /* >>fields and results */
-
-MIRT__TRAINING bool mirt__grow_list(void **list, int used, int *capacity, size_t size) {
-    if (used < *capacity) return true;
-    int more = *capacity ? 2 * *capacity : 16;
-    if (!mirt__grow(list, (size_t)used, (size_t)more, size)) return false;
-    *capacity = more;
-    return true;
-}
 
 static bool mirt__record_fields(mirt_function *f) {
     for (int i = 0; i < f->spec.num_fields; i++) {

@@ -122,6 +122,8 @@ MIRT__LIB void *mirt__calloc(size_t count, size_t size);
 /* Grows `*pointer` (may be NULL) to hold `count` elements, keeping the first `used`; false with the
    error set and the old block intact. */
 MIRT__LIB bool mirt__grow(void **pointer, size_t used, size_t count, size_t size);
+/* Room for one more in a list of `used`; false with the error set. */
+MIRT__LIB bool mirt__grow_list(void **list, int used, int *capacity, size_t size);
 MIRT__LIB void mirt__free(void *pointer);
 /* Large blocks: aligned to MIRT__ALIGN, not zeroed. */
 MIRT__LIB void *mirt__aligned_alloc(size_t bytes);

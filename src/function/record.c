@@ -8,14 +8,6 @@
 
 /* >>fields and results */
 
-MIRT__TRAINING bool mirt__grow_list(void **list, int used, int *capacity, size_t size) {
-    if (used < *capacity) return true;
-    int more = *capacity ? 2 * *capacity : 16;
-    if (!mirt__grow(list, (size_t)used, (size_t)more, size)) return false;
-    *capacity = more;
-    return true;
-}
-
 static bool mirt__record_fields(mirt_function *f) {
     for (int i = 0; i < f->spec.num_fields; i++) {
         const mirt__data_field *field = &f->spec.field[i];

@@ -52,17 +52,8 @@ MIRT__LIB bool mirt__declare(mirt__node *node, mirt_dtype dtype, const mirt_shap
     return true;
 }
 
-/* Makes room for one more element of a list. */
-static bool mirt__graph_room(void **list, int count, int *capacity, size_t size) {
-    const int more = count ? 2 * count : 64;
-    if (count < *capacity) return true;
-    if (!mirt__grow(list, (size_t)count, (size_t)more, size)) return false;
-    *capacity = more;
-    return true;
-}
-
 static bool mirt__graph_append(mirt__graph *graph, mirt__node *node) {
-    if (!mirt__graph_room((void **)&graph->node, graph->count, &graph->capacity, sizeof *graph->node)) return false;
+    if (!mirt__grow_list((void **)&graph->node, graph->count, &graph->capacity, sizeof *graph->node)) return false;
     graph->node[graph->count++] = node;
     return true;
 }
@@ -230,7 +221,7 @@ MIRT__TRAINING_LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mir
                                            mirt_aggregation aggregation, double momentum) {
     mirt__assignment *a = value ? mirt__graph_assignment(graph, variable) : NULL;
     if (!value) return false;
-    if (!a && !mirt__graph_room((void **)&graph->assignment, graph->num_assignments, &graph->assignment_capacity,
+    if (!a && !mirt__grow_list((void **)&graph->assignment, graph->num_assignments, &graph->assignment_capacity,
                                 sizeof *graph->assignment))
         return mirt__graph_poison(graph), false;
     if (!a) a = &graph->assignment[graph->num_assignments++];
@@ -243,7 +234,7 @@ MIRT__TRAINING_LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mir
 
 MIRT__LIB bool mirt__graph_term_add(mirt__graph *graph, mirt_tensor *term) {
     if (!term) return false;
-    if (!mirt__graph_room((void **)&graph->term, graph->num_terms, &graph->term_capacity, sizeof *graph->term))
+    if (!mirt__grow_list((void **)&graph->term, graph->num_terms, &graph->term_capacity, sizeof *graph->term))
         return mirt__graph_poison(graph), false;
     graph->term[graph->num_terms++] = term;
     return true;

@@ -25,19 +25,6 @@ typedef struct mirt__group_planner {
     int slots;
 } mirt__group_planner;
 
-/* Room for one more in a list. */
-static bool mirt__group_grow(void **list, int used, int *capacity, size_t size) {
-    if (used < *capacity) return true;
-    if (*capacity > INT_MAX / 2) {
-        mirt__no_memory(SIZE_MAX);
-        return false;
-    }
-    const int more = *capacity ? 2 * *capacity : 64;
-    if (!mirt__grow(list, (size_t)used, (size_t)more, size)) return false;
-    *capacity = more;
-    return true;
-}
-
 /* Elements [begin, end) in the slot of `like`, on top of the stack. */
 static bool mirt__group_hold(mirt__group_planner *p, const mirt__holding *like, int64_t begin, int64_t end) {
     if (begin == end) return true;
@@ -46,7 +33,7 @@ static bool mirt__group_hold(mirt__group_planner *p, const mirt__holding *like, 
         top->end = end;
         return true;
     }
-    if (!mirt__group_grow((void **)&p->held, p->holdings, &p->holding_capacity, sizeof *p->held)) return false;
+    if (!mirt__grow_list((void **)&p->held, p->holdings, &p->holding_capacity, sizeof *p->held)) return false;
     top = &p->held[p->holdings++];
     *top = *like;
     top->begin = begin;
@@ -58,7 +45,7 @@ static bool mirt__group_hold(mirt__group_planner *p, const mirt__holding *like, 
 static bool mirt__group_item(mirt__group_planner *p, mirt__plan_op op, int round, int peer, int slot, int from,
                              int64_t begin, int64_t end) {
     if (begin == end) return true;
-    if (!mirt__group_grow((void **)&p->item, p->items, &p->item_capacity, sizeof *p->item)) return false;
+    if (!mirt__grow_list((void **)&p->item, p->items, &p->item_capacity, sizeof *p->item)) return false;
     mirt__plan_item *item = &p->item[p->items++];
     item->op = op;
     item->round = round;
