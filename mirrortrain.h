@@ -37528,6 +37528,7 @@ MIRT__TOGETHER_ONLY_LIB int64_t mirt__peer_begin(const mirt_strategy *strategy, 
 
 MIRT__LIB int mirt__most_replicas(const mirt_strategy *strategy, int replicas) {
     int64_t most = 0;
+    if (!strategy->share_before) return (int)mirt__parts(replicas, strategy->all_devices);
     for (int d = 0; d < strategy->all_devices; d++) {
         const int64_t own = mirt__share_begin(strategy, replicas, d + 1) - mirt__share_begin(strategy, replicas, d);
         if (own > most) most = own;
@@ -39160,9 +39161,7 @@ MIRT__TOGETHER_LIB void mirt__peers_free(mirt__step *step);
 MIRT__TOGETHER_LIB bool mirt__peers_sum(mirt__step *step, int bucket, mirt__engine_failure *failure);
 
 /* --- courier.c: sums buckets while backward runs --- */
-/* Whether there is one; it is made if not. */
-MIRT__TOGETHER_LIB bool mirt__courier_ready(mirt_strategy *strategy);
-/* Before the devices run the step; false with the error set. */
+/* Before the devices run the step; false: there is no such thread, and the sums come after the step. */
 MIRT__TOGETHER_LIB bool mirt__courier_begin(mirt__step *step);
 /* By each device: its gradients of the bucket are complete. */
 MIRT__TOGETHER_LIB void mirt__courier_post(mirt__step *step, int bucket);
@@ -39619,19 +39618,16 @@ static int64_t mirt__peer_rows(const mirt__step *step, int rank) {
     return mirt__share(step->rows, step->replicas, begin, &first), first;
 }
 
-static int64_t mirt__peer_places(const mirt__step *step, int rank) {
-    if (step->by_replicas) return mirt__peer_active(step, rank);
-    return (int64_t)step->strategy->peers->first_device[rank] * mirt__device_pieces(step);
-}
-
 /* >>results and states */
 
 static void mirt__peer_befores(const mirt__step *step) {
     mirt__peers *w = step->strategy->peers;
+    const int64_t pieces = step->by_replicas ? 0 : mirt__device_pieces(step);
     for (int p = 0; p <= w->size; p++) {
+        const int64_t active = mirt__peer_active(step, p);
         w->before[MIRT__BEFORE_ROWS][p] = mirt__peer_rows(step, p);
-        w->before[MIRT__BEFORE_PLACES][p] = mirt__peer_places(step, p);
-        w->before[MIRT__BEFORE_REPLICAS][p] = mirt__peer_active(step, p);
+        w->before[MIRT__BEFORE_PLACES][p] = step->by_replicas ? active : w->first_device[p] * pieces;
+        w->before[MIRT__BEFORE_REPLICAS][p] = active;
     }
 }
 
@@ -39709,13 +39705,12 @@ static mirt__real *mirt__part_at(const mirt__step *step, const mirt__exchange *x
 }
 
 /* The additions of this process, of elements [begin, end). */
-static void mirt__peer_add_own(const mirt__step *step, int device, int64_t begin, int64_t end) {
+static void mirt__peer_add_own(const mirt__step *step, int device, const mirt__exchange *x, int64_t begin,
+                               int64_t end) {
     const mirt__where where = mirt__where_of(step, device);
-    mirt__exchange x;
-    mirt__step_plan(step, device, &x);
-    for (int i = 0; i < x.adds && begin < end; i++) {
-        step->strategy->kernels->accumulate(mirt__part_at(step, &x, x.add[i].into) + begin,
-                                            mirt__part_at(step, &x, x.add[i].from) + begin, end - begin, &where);
+    for (int i = 0; i < x->adds && begin < end; i++) {
+        step->strategy->kernels->accumulate(mirt__part_at(step, x, x->add[i].into) + begin,
+                                            mirt__part_at(step, x, x->add[i].from) + begin, end - begin, &where);
     }
 }
 
@@ -39765,42 +39760,34 @@ static const mirt__group_plan *mirt__peer_plan(mirt__step *step, int bucket) {
 }
 
 /* MPI's own: the sums of processes, each of which has added up its tree. */
-static bool mirt__peers_all_reduce(mirt__step *step, const mirt__bucket *bucket, mirt__engine_failure *failure) {
+static bool mirt__peer_all_reduce(mirt__step *step, const mirt__bucket *bucket, const mirt__exchange *x,
+                                  mirt__engine_failure *failure) {
     mirt_strategy *s = step->strategy;
     mirt__real *sum = mirt__gradient_at(step, 0, 0) + bucket->begin;
     const int64_t count = bucket->end - bucket->begin;
     const mirt__where where = mirt__where_of(step, 0);
-    mirt__exchange x;
-    mirt__step_plan(step, 0, &x);
-    for (int i = x.adds; i + 1 < x.parts; i++)
-        s->kernels->accumulate(mirt__part_at(step, &x, x.add[i].into) + bucket->begin,
-                               mirt__part_at(step, &x, x.add[i].from) + bucket->begin, count, &where);
-    if (!x.parts) memset(sum, 0, (size_t)count * sizeof *sum);
-    else if (mirt__part_at(step, &x, 0) + bucket->begin != sum)
-        memcpy(sum, mirt__part_at(step, &x, 0) + bucket->begin, (size_t)count * sizeof *sum);
-    __atomic_fetch_add(&s->peers->trades, 1, __ATOMIC_RELAXED);
-    const bool good = s->peers->engine->all_reduce(0, sum, count, &s->peers->waiting[0], failure);
-    __atomic_fetch_sub(&s->peers->trades, 1, __ATOMIC_RELAXED);
-    return good;
+    for (int i = x->adds; i + 1 < x->parts; i++)
+        s->kernels->accumulate(mirt__part_at(step, x, x->add[i].into) + bucket->begin,
+                               mirt__part_at(step, x, x->add[i].from) + bucket->begin, count, &where);
+    if (!x->parts) memset(sum, 0, (size_t)count * sizeof *sum);
+    else if (mirt__part_at(step, x, 0) + bucket->begin != sum)
+        memcpy(sum, mirt__part_at(step, x, 0) + bucket->begin, (size_t)count * sizeof *sum);
+    return s->peers->engine->all_reduce(0, sum, count, &s->peers->waiting[0], failure);
 }
 
-MIRT__LIB bool mirt__peers_sum(mirt__step *step, int bucket, mirt__engine_failure *failure) {
+static bool mirt__peer_tree(mirt__step *step, int bucket, const mirt__exchange *x, mirt__engine_failure *failure) {
     mirt_strategy *s = step->strategy;
     const int64_t begin = step->bucket[bucket].begin;
-    const bool tree = s->collective != MIRT_MPI_ALLREDUCE;
-    const mirt__group_plan *plan = tree ? mirt__peer_plan(step, bucket) : NULL;
+    const mirt__group_plan *plan = mirt__peer_plan(step, bucket);
     mirt__real *slot[64];
     mirt__peer_adding adding;
     mirt__group_sum sum;
-    mirt__exchange x;
-    memset(failure, 0, sizeof *failure);
-    failure->peer = s->peers->rank;
-    snprintf(failure->text, sizeof failure->text, "%.250s", plan ? "" : mirt_last_error());
-    if (tree && !plan) return false;
-    if (step->overlaps) mirt__peer_add_own(step, 0, begin, step->bucket[bucket].end);
-    if (!tree) return mirt__peers_all_reduce(step, &step->bucket[bucket], failure);
-    mirt__step_plan(step, 0, &x);
-    mirt__peer_slots(step, &x, begin, slot);
+    if (!plan) {
+        failure->peer = s->peers->rank;
+        snprintf(failure->text, sizeof failure->text, "%.250s", mirt_last_error());
+        return false;
+    }
+    mirt__peer_slots(step, x, begin, slot);
     adding.kernels = s->kernels;
     adding.where = mirt__where_of(step, 0);
     memset(&sum, 0, sizeof sum);
@@ -39811,8 +39798,19 @@ MIRT__LIB bool mirt__peers_sum(mirt__step *step, int bucket, mirt__engine_failur
     sum.inbox = step->plans.inbox;
     sum.add = mirt__peer_add;
     sum.user = &adding;
+    return mirt__group_sum_run(plan, &sum, failure);
+}
+
+MIRT__LIB bool mirt__peers_sum(mirt__step *step, int bucket, mirt__engine_failure *failure) {
+    mirt_strategy *s = step->strategy;
+    const mirt__bucket *b = &step->bucket[bucket];
+    mirt__exchange x;
+    memset(failure, 0, sizeof *failure);
+    mirt__step_plan(step, 0, &x);
+    if (step->overlaps) mirt__peer_add_own(step, 0, &x, b->begin, b->end);
     __atomic_fetch_add(&s->peers->trades, 1, __ATOMIC_RELAXED);
-    const bool good = mirt__group_sum_run(plan, &sum, failure);
+    const bool good = s->collective == MIRT_MPI_ALLREDUCE ? mirt__peer_all_reduce(step, b, &x, failure)
+                                                          : mirt__peer_tree(step, bucket, &x, failure);
     __atomic_fetch_sub(&s->peers->trades, 1, __ATOMIC_RELAXED);
     return good;
 }
@@ -39837,10 +39835,12 @@ static void mirt__peer_reduce(mirt__step *step, int node) {
 
 MIRT__LIB bool mirt__peers_reduce(mirt__step *step, int device) {
     int64_t begin, end;
+    mirt__exchange x;
     mirt__step_mark(step, device, MIRT_PHASE_REDUCE, -1, -1);
     MIRT__TEST_POINT(MIRT__POINT_COLLECTIVE, device, (int)step->info.step);
     mirt__exchange_range(step->strategy, (int64_t)(step->gradient_bytes / sizeof(mirt__real)), device, &begin, &end);
-    if (!step->overlaps) mirt__peer_add_own(step, device, begin, end);
+    mirt__step_plan(step, device, &x);
+    if (!step->overlaps) mirt__peer_add_own(step, device, &x, begin, end);
     return mirt__peer_turn(step, device, -1, mirt__peer_reduce);
 }
 
@@ -39859,7 +39859,6 @@ MIRT__LIB void mirt__peers_free(mirt__step *step) {
 
 #ifdef MIRRORTRAIN_NO_THREADS
 
-MIRT__LIB bool mirt__courier_ready(mirt_strategy *s) { return (void)s, false; }
 MIRT__LIB bool mirt__courier_begin(mirt__step *step) { return (void)step, false; }
 MIRT__LIB void mirt__courier_post(mirt__step *step, int bucket) { (void)step, (void)bucket; }
 MIRT__LIB bool mirt__courier_await(mirt__step *step, mirt__engine_failure *failure) {
@@ -39952,13 +39951,10 @@ MIRT__LIB void mirt__courier_destroy(mirt__courier *c) {
     mirt__free(c);
 }
 
-MIRT__LIB bool mirt__courier_ready(mirt_strategy *s) {
-    if (!s->peers->courier) s->peers->courier = mirt__courier_create();
-    return s->peers->courier != NULL;
-}
-
 MIRT__LIB bool mirt__courier_begin(mirt__step *step) {
-    mirt__courier *c = step->strategy->peers->courier;
+    mirt__peers *p = step->strategy->peers;
+    if (!p->courier && !(p->courier = mirt__courier_create())) return false;
+    mirt__courier *c = p->courier;
     if (c->room < step->num_buckets) {
         if (!mirt__grow((void **)&c->arrived, 0, (size_t)step->num_buckets, sizeof *c->arrived)) return false;
         c->room = step->num_buckets;
@@ -50862,7 +50858,7 @@ MIRT__TRAINING mirt_status mirt__step_not_finite(mirt_function *f) {
 MIRT__TRAINING_LIB bool mirt__can_overlap(const mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     if (MIRT__PEERS(s))
-        return f->step.by_replicas && f->step.num_buckets && !f->step.program.num_cuts && mirt__courier_ready(s);
+        return f->step.by_replicas && f->step.num_buckets && !f->step.program.num_cuts;
     return f->step.by_replicas && f->step.num_buckets && !s->able.direct && s->num_devices > 1 &&
            !f->step.program.num_cuts && !f->guard && f->step.ran[f->step.rows];
 }
@@ -50888,9 +50884,7 @@ MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn 
         f->step.not_finite = f->guard->model(f);
         f->model->nan_first = false;
     }
-    f->step.overlaps = mirt__can_overlap(f);
-    if (f->step.overlaps && MIRT__PEERS(f->model->strategy) && !mirt__courier_begin(&f->step))
-        return mirt_last_status();
+    f->step.overlaps = mirt__can_overlap(f) && (!MIRT__PEERS(f->model->strategy) || mirt__courier_begin(&f->step));
     if (!f->step.sends_ahead || f->guard || f->step.clocks)
         next = NULL; /* results are wanted before anything else, or their seconds */
     const mirt_status ran = mirt__run_devices(f, mirt__step_run, next, arg);

@@ -3,7 +3,6 @@
 
 #ifdef MIRRORTRAIN_NO_THREADS
 
-MIRT__LIB bool mirt__courier_ready(mirt_strategy *s) { return (void)s, false; }
 MIRT__LIB bool mirt__courier_begin(mirt__step *step) { return (void)step, false; }
 MIRT__LIB void mirt__courier_post(mirt__step *step, int bucket) { (void)step, (void)bucket; }
 MIRT__LIB bool mirt__courier_await(mirt__step *step, mirt__engine_failure *failure) {
@@ -96,13 +95,10 @@ MIRT__LIB void mirt__courier_destroy(mirt__courier *c) {
     mirt__free(c);
 }
 
-MIRT__LIB bool mirt__courier_ready(mirt_strategy *s) {
-    if (!s->peers->courier) s->peers->courier = mirt__courier_create();
-    return s->peers->courier != NULL;
-}
-
 MIRT__LIB bool mirt__courier_begin(mirt__step *step) {
-    mirt__courier *c = step->strategy->peers->courier;
+    mirt__peers *p = step->strategy->peers;
+    if (!p->courier && !(p->courier = mirt__courier_create())) return false;
+    mirt__courier *c = p->courier;
     if (c->room < step->num_buckets) {
         if (!mirt__grow((void **)&c->arrived, 0, (size_t)step->num_buckets, sizeof *c->arrived)) return false;
         c->room = step->num_buckets;

@@ -33,19 +33,16 @@ static int64_t mirt__peer_rows(const mirt__step *step, int rank) {
     return mirt__share(step->rows, step->replicas, begin, &first), first;
 }
 
-static int64_t mirt__peer_places(const mirt__step *step, int rank) {
-    if (step->by_replicas) return mirt__peer_active(step, rank);
-    return (int64_t)step->strategy->peers->first_device[rank] * mirt__device_pieces(step);
-}
-
 /* >>results and states */
 
 static void mirt__peer_befores(const mirt__step *step) {
     mirt__peers *w = step->strategy->peers;
+    const int64_t pieces = step->by_replicas ? 0 : mirt__device_pieces(step);
     for (int p = 0; p <= w->size; p++) {
+        const int64_t active = mirt__peer_active(step, p);
         w->before[MIRT__BEFORE_ROWS][p] = mirt__peer_rows(step, p);
-        w->before[MIRT__BEFORE_PLACES][p] = mirt__peer_places(step, p);
-        w->before[MIRT__BEFORE_REPLICAS][p] = mirt__peer_active(step, p);
+        w->before[MIRT__BEFORE_PLACES][p] = step->by_replicas ? active : w->first_device[p] * pieces;
+        w->before[MIRT__BEFORE_REPLICAS][p] = active;
     }
 }
 
@@ -123,13 +120,12 @@ static mirt__real *mirt__part_at(const mirt__step *step, const mirt__exchange *x
 }
 
 /* The additions of this process, of elements [begin, end). */
-static void mirt__peer_add_own(const mirt__step *step, int device, int64_t begin, int64_t end) {
+static void mirt__peer_add_own(const mirt__step *step, int device, const mirt__exchange *x, int64_t begin,
+                               int64_t end) {
     const mirt__where where = mirt__where_of(step, device);
-    mirt__exchange x;
-    mirt__step_plan(step, device, &x);
-    for (int i = 0; i < x.adds && begin < end; i++) {
-        step->strategy->kernels->accumulate(mirt__part_at(step, &x, x.add[i].into) + begin,
-                                            mirt__part_at(step, &x, x.add[i].from) + begin, end - begin, &where);
+    for (int i = 0; i < x->adds && begin < end; i++) {
+        step->strategy->kernels->accumulate(mirt__part_at(step, x, x->add[i].into) + begin,
+                                            mirt__part_at(step, x, x->add[i].from) + begin, end - begin, &where);
     }
 }
 
@@ -179,42 +175,34 @@ static const mirt__group_plan *mirt__peer_plan(mirt__step *step, int bucket) {
 }
 
 /* MPI's own: the sums of processes, each of which has added up its tree. */
-static bool mirt__peers_all_reduce(mirt__step *step, const mirt__bucket *bucket, mirt__engine_failure *failure) {
+static bool mirt__peer_all_reduce(mirt__step *step, const mirt__bucket *bucket, const mirt__exchange *x,
+                                  mirt__engine_failure *failure) {
     mirt_strategy *s = step->strategy;
     mirt__real *sum = mirt__gradient_at(step, 0, 0) + bucket->begin;
     const int64_t count = bucket->end - bucket->begin;
     const mirt__where where = mirt__where_of(step, 0);
-    mirt__exchange x;
-    mirt__step_plan(step, 0, &x);
-    for (int i = x.adds; i + 1 < x.parts; i++)
-        s->kernels->accumulate(mirt__part_at(step, &x, x.add[i].into) + bucket->begin,
-                               mirt__part_at(step, &x, x.add[i].from) + bucket->begin, count, &where);
-    if (!x.parts) memset(sum, 0, (size_t)count * sizeof *sum);
-    else if (mirt__part_at(step, &x, 0) + bucket->begin != sum)
-        memcpy(sum, mirt__part_at(step, &x, 0) + bucket->begin, (size_t)count * sizeof *sum);
-    __atomic_fetch_add(&s->peers->trades, 1, __ATOMIC_RELAXED);
-    const bool good = s->peers->engine->all_reduce(0, sum, count, &s->peers->waiting[0], failure);
-    __atomic_fetch_sub(&s->peers->trades, 1, __ATOMIC_RELAXED);
-    return good;
+    for (int i = x->adds; i + 1 < x->parts; i++)
+        s->kernels->accumulate(mirt__part_at(step, x, x->add[i].into) + bucket->begin,
+                               mirt__part_at(step, x, x->add[i].from) + bucket->begin, count, &where);
+    if (!x->parts) memset(sum, 0, (size_t)count * sizeof *sum);
+    else if (mirt__part_at(step, x, 0) + bucket->begin != sum)
+        memcpy(sum, mirt__part_at(step, x, 0) + bucket->begin, (size_t)count * sizeof *sum);
+    return s->peers->engine->all_reduce(0, sum, count, &s->peers->waiting[0], failure);
 }
 
-MIRT__LIB bool mirt__peers_sum(mirt__step *step, int bucket, mirt__engine_failure *failure) {
+static bool mirt__peer_tree(mirt__step *step, int bucket, const mirt__exchange *x, mirt__engine_failure *failure) {
     mirt_strategy *s = step->strategy;
     const int64_t begin = step->bucket[bucket].begin;
-    const bool tree = s->collective != MIRT_MPI_ALLREDUCE;
-    const mirt__group_plan *plan = tree ? mirt__peer_plan(step, bucket) : NULL;
+    const mirt__group_plan *plan = mirt__peer_plan(step, bucket);
     mirt__real *slot[64];
     mirt__peer_adding adding;
     mirt__group_sum sum;
-    mirt__exchange x;
-    memset(failure, 0, sizeof *failure);
-    failure->peer = s->peers->rank;
-    snprintf(failure->text, sizeof failure->text, "%.250s", plan ? "" : mirt_last_error());
-    if (tree && !plan) return false;
-    if (step->overlaps) mirt__peer_add_own(step, 0, begin, step->bucket[bucket].end);
-    if (!tree) return mirt__peers_all_reduce(step, &step->bucket[bucket], failure);
-    mirt__step_plan(step, 0, &x);
-    mirt__peer_slots(step, &x, begin, slot);
+    if (!plan) {
+        failure->peer = s->peers->rank;
+        snprintf(failure->text, sizeof failure->text, "%.250s", mirt_last_error());
+        return false;
+    }
+    mirt__peer_slots(step, x, begin, slot);
     adding.kernels = s->kernels;
     adding.where = mirt__where_of(step, 0);
     memset(&sum, 0, sizeof sum);
@@ -225,8 +213,19 @@ MIRT__LIB bool mirt__peers_sum(mirt__step *step, int bucket, mirt__engine_failur
     sum.inbox = step->plans.inbox;
     sum.add = mirt__peer_add;
     sum.user = &adding;
+    return mirt__group_sum_run(plan, &sum, failure);
+}
+
+MIRT__LIB bool mirt__peers_sum(mirt__step *step, int bucket, mirt__engine_failure *failure) {
+    mirt_strategy *s = step->strategy;
+    const mirt__bucket *b = &step->bucket[bucket];
+    mirt__exchange x;
+    memset(failure, 0, sizeof *failure);
+    mirt__step_plan(step, 0, &x);
+    if (step->overlaps) mirt__peer_add_own(step, 0, &x, b->begin, b->end);
     __atomic_fetch_add(&s->peers->trades, 1, __ATOMIC_RELAXED);
-    const bool good = mirt__group_sum_run(plan, &sum, failure);
+    const bool good = s->collective == MIRT_MPI_ALLREDUCE ? mirt__peer_all_reduce(step, b, &x, failure)
+                                                          : mirt__peer_tree(step, bucket, &x, failure);
     __atomic_fetch_sub(&s->peers->trades, 1, __ATOMIC_RELAXED);
     return good;
 }
@@ -251,10 +250,12 @@ static void mirt__peer_reduce(mirt__step *step, int node) {
 
 MIRT__LIB bool mirt__peers_reduce(mirt__step *step, int device) {
     int64_t begin, end;
+    mirt__exchange x;
     mirt__step_mark(step, device, MIRT_PHASE_REDUCE, -1, -1);
     MIRT__TEST_POINT(MIRT__POINT_COLLECTIVE, device, (int)step->info.step);
     mirt__exchange_range(step->strategy, (int64_t)(step->gradient_bytes / sizeof(mirt__real)), device, &begin, &end);
-    if (!step->overlaps) mirt__peer_add_own(step, device, begin, end);
+    mirt__step_plan(step, device, &x);
+    if (!step->overlaps) mirt__peer_add_own(step, device, &x, begin, end);
     return mirt__peer_turn(step, device, -1, mirt__peer_reduce);
 }
 

@@ -113,6 +113,7 @@ MIRT__TOGETHER_ONLY_LIB int64_t mirt__peer_begin(const mirt_strategy *strategy, 
 
 MIRT__LIB int mirt__most_replicas(const mirt_strategy *strategy, int replicas) {
     int64_t most = 0;
+    if (!strategy->share_before) return (int)mirt__parts(replicas, strategy->all_devices);
     for (int d = 0; d < strategy->all_devices; d++) {
         const int64_t own = mirt__share_begin(strategy, replicas, d + 1) - mirt__share_begin(strategy, replicas, d);
         if (own > most) most = own;

@@ -220,9 +220,7 @@ MIRT__LIB void mirt__peers_free(mirt__step *step);
 MIRT__LIB bool mirt__peers_sum(mirt__step *step, int bucket, mirt__engine_failure *failure);
 
 /* --- courier.c: sums buckets while backward runs --- */
-/* Whether there is one; it is made if not. */
-MIRT__LIB bool mirt__courier_ready(mirt_strategy *strategy);
-/* Before the devices run the step; false with the error set. */
+/* Before the devices run the step; false: there is no such thread, and the sums come after the step. */
 MIRT__LIB bool mirt__courier_begin(mirt__step *step);
 /* By each device: its gradients of the bucket are complete. */
 MIRT__LIB void mirt__courier_post(mirt__step *step, int bucket);

@@ -173,7 +173,7 @@ MIRT__TRAINING mirt_status mirt__step_not_finite(mirt_function *f) {
 MIRT__TRAINING_LIB bool mirt__can_overlap(const mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     if (MIRT__PEERS(s))
-        return f->step.by_replicas && f->step.num_buckets && !f->step.program.num_cuts && mirt__courier_ready(s);
+        return f->step.by_replicas && f->step.num_buckets && !f->step.program.num_cuts;
     return f->step.by_replicas && f->step.num_buckets && !s->able.direct && s->num_devices > 1 &&
            !f->step.program.num_cuts && !f->guard && f->step.ran[f->step.rows];
 }
@@ -199,9 +199,7 @@ MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn 
         f->step.not_finite = f->guard->model(f);
         f->model->nan_first = false;
     }
-    f->step.overlaps = mirt__can_overlap(f);
-    if (f->step.overlaps && MIRT__PEERS(f->model->strategy) && !mirt__courier_begin(&f->step))
-        return mirt_last_status();
+    f->step.overlaps = mirt__can_overlap(f) && (!MIRT__PEERS(f->model->strategy) || mirt__courier_begin(&f->step));
     if (!f->step.sends_ahead || f->guard || f->step.clocks)
         next = NULL; /* results are wanted before anything else, or their seconds */
     const mirt_status ran = mirt__run_devices(f, mirt__step_run, next, arg);
