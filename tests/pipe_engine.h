@@ -302,7 +302,7 @@ static void pipe_answers(void (*answer)(void *user, char *out), void *user) {
 }
 
 /* A process asks once, or gets an older answer, which tests do not mind. */
-static bool pipe_ask(int peer, double limit, char *out) {
+static bool pipe_ask_one(int peer, double limit, char *out) {
     const char question = '?';
     const double until = mirt__now() + limit;
     if (send(pipe_group.fd[PIPE_QUESTIONS][peer], &question, 1, MSG_NOSIGNAL) != 1) return false;
@@ -312,6 +312,14 @@ static bool pipe_ask(int peer, double limit, char *out) {
         pipe_sleep(1000);
     }
     return false;
+}
+
+static bool pipe_ask(int peer, double limit, char *out) {
+    static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&one);
+    const bool good = pipe_ask_one(peer, limit, out);
+    pthread_mutex_unlock(&one);
+    return good;
 }
 
 static bool pipe_start(double limit, int *rank, int *size, char *why) {

@@ -10,15 +10,20 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
-enum { MIRT__MPI_PIECE = 1 << 30 }; /* bytes of a message, as counts are ints */
+enum {
+    MIRT__MPI_PIECE = 1 << 30, /* bytes of a message, as counts are ints */
+    MIRT__MPI_SUMMED = 1 << 20 /* numbers that MPI sums at a time */
+};
 enum { MIRT__MPI_QUESTION = 1, MIRT__MPI_ANSWER }; /* tags */
 
 typedef struct mirt__mpi_group {
-    bool begun, owns; /* owns: this file initialized MPI */
+    bool begun, owns; /* begun: guarded by the mutex; owns: this file initialized MPI */
     bool broken;      /* messages failed, and others may wait for some that never come */
     int joined;       /* atomic: 1; -1: it failed */
     int quits;        /* atomic */
+    pid_t process;    /* that began; its threads are not in a child */
     pthread_t thread; /* calls MPI_Init and MPI_Finalize, and in between answers questions */
     char why[256];
     void (*answer)(void *user, char *out); /* and user: guarded by the mutex */
@@ -86,8 +91,8 @@ static void mirt__mpi_answers(void (*answer)(void *user, char *out), void *user)
     pthread_mutex_unlock(&mirt__mpi_mutex);
 }
 
-/* An answer to an older question is dropped. */
-static bool mirt__mpi_ask(int peer, double limit, char *out) {
+/* An answer to an older question is dropped. The lock is held. */
+static bool mirt__mpi_ask_one(int peer, double limit, char *out) {
     static int last, sent[16]; /* questions that may still be under way */
     const struct timespec nap = {0, 1000000};
     const MPI_Comm comm = mirt__mpi.comm[MIRT__ENGINE_CHANNELS];
@@ -108,8 +113,16 @@ static bool mirt__mpi_ask(int peer, double limit, char *out) {
         MPI_Recv(answer, (int)sizeof answer, MPI_BYTE, peer, MIRT__MPI_ANSWER, comm, MPI_STATUS_IGNORE);
         memcpy(&of, answer, sizeof of);
     }
-    memcpy(out, answer + sizeof of, MIRT__ENGINE_ANSWER);
+    if (of == serial) memcpy(out, answer + sizeof of, MIRT__ENGINE_ANSWER);
     return of == serial;
+}
+
+static bool mirt__mpi_ask(int peer, double limit, char *out) {
+    static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&one);
+    const bool good = mirt__mpi_ask_one(peer, limit, out);
+    pthread_mutex_unlock(&one);
+    return good;
 }
 
 /* >>joining */
@@ -122,7 +135,7 @@ static void mirt__mpi_quit(void) {
 /* At the end of the program: MPI_Finalize would wait for processes that a broken group has lost. */
 static void mirt__mpi_exit(void) {
     int finalized = 1;
-    if (__atomic_load_n(&mirt__mpi.joined, __ATOMIC_ACQUIRE) != 1) return;
+    if (__atomic_load_n(&mirt__mpi.joined, __ATOMIC_ACQUIRE) != 1 || getpid() != mirt__mpi.process) return;
     MPI_Finalized(&finalized);
     if (finalized) return;
     if (mirt__mpi.broken) MPI_Abort(MPI_COMM_WORLD, 1);
@@ -190,24 +203,28 @@ static void *mirt__mpi_main(void *unused) {
     return NULL;
 }
 
-static bool mirt__mpi_begin(char *why) {
+/* Once in a process. */
+static void mirt__mpi_begin(void) {
     sigset_t all, before;
-    if (mirt__mpi.begun) return true;
-    mirt__mpi.begun = true;
+    mirt__mpi.process = getpid();
     atexit(mirt__mpi_exit);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     const int code = pthread_create(&mirt__mpi.thread, NULL, mirt__mpi_main, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (code) snprintf(why, 256, "a thread could not be started: %s", strerror(code));
-    return code == 0;
+    if (!code) return;
+    snprintf(mirt__mpi.why, sizeof mirt__mpi.why, "a thread could not be started: %s", strerror(code));
+    __atomic_store_n(&mirt__mpi.joined, -1, __ATOMIC_RELEASE);
 }
 
 static bool mirt__mpi_start(double limit, int *rank, int *size, char *why) {
     const struct timespec nap = {0, 1000000};
     struct timespec now, since;
     int joined;
-    if (!mirt__mpi_begin(why)) return false;
+    pthread_mutex_lock(&mirt__mpi_mutex);
+    if (!mirt__mpi.begun) mirt__mpi_begin();
+    mirt__mpi.begun = true;
+    pthread_mutex_unlock(&mirt__mpi_mutex);
     clock_gettime(CLOCK_MONOTONIC, &since);
     while (!(joined = __atomic_load_n(&mirt__mpi.joined, __ATOMIC_ACQUIRE))) {
         clock_gettime(CLOCK_MONOTONIC, &now);
@@ -233,8 +250,8 @@ typedef struct mirt__mpi_round {
     MPI_Request *request;
     MPI_Status *status; /* and done: of a call of MPI_Testsome */
     int *done;
-    int *message; /* of a piece: receives, then sends */
-    int *left;    /* pieces of a received message */
+    int *message, *bytes; /* of a piece: receives, then sends */
+    int *left;            /* pieces of a received message; NULL: of a sum of MPI's own */
     int count;
 } mirt__mpi_round;
 
@@ -252,6 +269,8 @@ static int mirt__mpi_post(mirt__mpi_round *r, MPI_Comm comm, const mirt__message
         const int bytes = rest < MIRT__MPI_PIECE ? (int)rest : MIRT__MPI_PIECE;
         char *data = (char *)m->data + at;
         MPI_Request *request = &r->request[r->count];
+        *request = MPI_REQUEST_NULL;
+        r->bytes[r->count] = bytes;
         r->message[r->count++] = number;
         if (receives) r->left[number]++;
         code = receives ? MPI_Irecv(data, bytes, MPI_BYTE, m->peer, 0, comm, request)
@@ -279,9 +298,24 @@ static int mirt__mpi_peer(const mirt__mpi_round *r) {
     return -1;
 }
 
-static void mirt__mpi_arrived(mirt__mpi_round *r, int piece) {
+static bool mirt__mpi_receives(const mirt__mpi_round *r, int piece) {
+    return r->left && r->message[piece] < r->round->receives;
+}
+
+/* False: what came is not what was expected. */
+static bool mirt__mpi_arrived(mirt__mpi_round *r, int piece, const MPI_Status *status, mirt__engine_failure *failure) {
     const int m = r->message[piece];
-    if (r->left && m < r->round->receives && --r->left[m] == 0 && r->round->got) r->round->got(r->round->user, m);
+    int bytes;
+    if (!mirt__mpi_receives(r, piece)) return true;
+    MPI_Get_count(status, MPI_BYTE, &bytes);
+    if (bytes != r->bytes[piece]) {
+        failure->peer = r->round->receive[m].peer;
+        snprintf(failure->text, sizeof failure->text,
+                 "%d bytes came where %d were expected: the processes do different things", bytes, r->bytes[piece]);
+        return false;
+    }
+    if (--r->left[m] == 0 && r->round->got) r->round->got(r->round->user, m);
+    return true;
 }
 
 /* Whether a wait since `since` has been long enough; notes for whom it is. */
@@ -295,26 +329,47 @@ static bool mirt__mpi_waited(const mirt__mpi_round *r, double *since) {
     return false;
 }
 
-/* False: *code, or MPI_SUCCESS where nothing came within the limit. */
-static bool mirt__mpi_complete(mirt__mpi_round *r, int *code) {
+static bool mirt__mpi_failed(const mirt__mpi_round *r, int code, const char *call, mirt__engine_failure *failure) {
+    failure->peer = mirt__mpi_peer(r);
+    return mirt__mpi_why(failure->text, code, call);
+}
+
+/* Until all pieces are there. */
+static bool mirt__mpi_complete(mirt__mpi_round *r, const char *call, mirt__engine_failure *failure) {
+    mirt__waiting *w = r->round->waiting;
     double since = MPI_Wtime();
     for (int left = r->count, idle = 0; left > 0;) {
         int some;
-        *code = MPI_Testsome(r->count, r->request, &some, r->done, r->status);
-        if (*code != MPI_SUCCESS) return false;
+        const int code = MPI_Testsome(r->count, r->request, &some, r->done, r->status);
+        if (code != MPI_SUCCESS) return mirt__mpi_failed(r, code, call, failure);
         if (some == MPI_UNDEFINED) break;
-        for (int i = 0; i < some; i++) mirt__mpi_arrived(r, r->done[i]);
+        for (int i = 0; i < some; i++) {
+            if (!mirt__mpi_arrived(r, r->done[i], &r->status[i], failure)) return false;
+        }
         left -= some;
         if (some) {
             since = MPI_Wtime();
             idle = 0;
             continue;
         }
-        mirt__mpi_pause(++idle, __atomic_load_n(&r->round->waiting->hurry, __ATOMIC_RELAXED));
-        if (idle % 64 == 0 && mirt__mpi_waited(r, &since)) return false;
+        mirt__mpi_pause(++idle, __atomic_load_n(&w->hurry, __ATOMIC_RELAXED));
+        if (idle % 64 || !mirt__mpi_waited(r, &since)) continue;
+        failure->peer = mirt__mpi_peer(r);
+        failure->silent = true;
+        snprintf(failure->text, sizeof failure->text, "no message came");
+        return false;
     }
-    __atomic_store_n(&r->round->waiting->peer, -1, __ATOMIC_RELAXED);
+    __atomic_store_n(&w->peer, -1, __ATOMIC_RELAXED);
     return true;
+}
+
+/* What comes late must not be written to memory that the caller has freed. */
+static void mirt__mpi_give_up(mirt__mpi_round *r) {
+    for (int i = 0; i < r->count; i++) {
+        if (r->request[i] == MPI_REQUEST_NULL || !mirt__mpi_receives(r, i)) continue;
+        MPI_Cancel(&r->request[i]);
+        MPI_Request_free(&r->request[i]);
+    }
 }
 
 static bool mirt__mpi_exchange(mirt__mpi_round *r, MPI_Comm comm, mirt__engine_failure *failure) {
@@ -324,12 +379,10 @@ static bool mirt__mpi_exchange(mirt__mpi_round *r, MPI_Comm comm, mirt__engine_f
         code = mirt__mpi_post(r, comm, &round->receive[i], i, true);
     for (int i = 0; i < round->sends && code == MPI_SUCCESS; i++)
         code = mirt__mpi_post(r, comm, &round->send[i], round->receives + i, false);
-    if (code == MPI_SUCCESS && mirt__mpi_complete(r, &code)) return true;
-    failure->peer = mirt__mpi_peer(r);
-    failure->silent = code == MPI_SUCCESS;
-    if (failure->silent) snprintf(failure->text, sizeof failure->text, "no message came");
-    else mirt__mpi_why(failure->text, code, "MPI");
-    return false;
+    const bool good = code == MPI_SUCCESS ? mirt__mpi_complete(r, "MPI_Testsome", failure)
+                                          : mirt__mpi_failed(r, code, "MPI_Isend or MPI_Irecv", failure);
+    if (!good) mirt__mpi_give_up(r);
+    return good;
 }
 
 static bool mirt__mpi_trade(int channel, const mirt__round *round, mirt__engine_failure *failure) {
@@ -344,11 +397,12 @@ static bool mirt__mpi_trade(int channel, const mirt__round *round, mirt__engine_
     if (all == 0) return pieces == 0 && more == 0;
     r.request = (MPI_Request *)malloc(all * sizeof *r.request);
     r.status = (MPI_Status *)malloc(all * sizeof *r.status);
-    r.done = (int *)calloc(2 * all + (size_t)round->receives, sizeof *r.done);
+    r.done = (int *)calloc(3 * all + (size_t)round->receives, sizeof *r.done);
     bool good = false;
     if (r.request && r.status && r.done) {
         r.message = r.done + all;
-        r.left = r.message + all;
+        r.bytes = r.message + all;
+        r.left = r.bytes + all;
         good = mirt__mpi_exchange(&r, mirt__mpi.comm[channel], failure);
     } else {
         failure->peer = mirt__mpi.rank;
@@ -361,30 +415,34 @@ static bool mirt__mpi_trade(int channel, const mirt__round *round, mirt__engine_
     return good;
 }
 
+/* In memory of its own, and in pieces: a sum cannot be canceled, and after a failure MPI may still write to it. */
 static bool mirt__mpi_all_reduce(int channel, mirt__real *sum, int64_t count, mirt__waiting *waiting,
                                  mirt__engine_failure *failure) {
+    static mirt__real *room[MIRT__ENGINE_CHANNELS];
     const MPI_Datatype type = sizeof(mirt__real) == sizeof(double) ? MPI_DOUBLE : MPI_FLOAT;
-    const int64_t most = MIRT__MPI_PIECE / (int64_t)sizeof *sum;
     mirt__round none;
     memset(&none, 0, sizeof none);
     memset(failure, 0, sizeof *failure);
-    failure->peer = -1;
+    failure->peer = mirt__mpi.rank;
     none.waiting = waiting;
-    for (int64_t at = 0; at < count; at += most) {
-        const int some = (int)(count - at < most ? count - at : most);
-        MPI_Request request;
+    if (!room[channel]) room[channel] = (mirt__real *)malloc(MIRT__MPI_SUMMED * sizeof *sum);
+    if (!room[channel]) snprintf(failure->text, sizeof failure->text, "out of memory");
+    bool good = room[channel] != NULL;
+    for (int64_t at = 0; at < count && good; at += MIRT__MPI_SUMMED) {
+        const int some = (int)(count - at < MIRT__MPI_SUMMED ? count - at : MIRT__MPI_SUMMED);
+        MPI_Request request = MPI_REQUEST_NULL;
         MPI_Status state;
-        int done, message = 0, code = MPI_Iallreduce(MPI_IN_PLACE, sum + at, some, type, MPI_SUM,
-                                                     mirt__mpi.comm[channel], &request);
-        mirt__mpi_round r = {&none, &request, &state, &done, &message, NULL, 1};
-        if (code == MPI_SUCCESS && mirt__mpi_complete(&r, &code)) continue;
-        failure->silent = code == MPI_SUCCESS;
-        if (failure->silent) snprintf(failure->text, sizeof failure->text, "no message came");
-        else mirt__mpi_why(failure->text, code, "MPI_Iallreduce");
-        mirt__mpi.broken = true;
-        return false;
+        int done, message = 0;
+        mirt__mpi_round r = {&none, &request, &state, &done, &message, NULL, NULL, 1};
+        memcpy(room[channel], sum + at, (size_t)some * sizeof *sum);
+        const int code =
+            MPI_Iallreduce(MPI_IN_PLACE, room[channel], some, type, MPI_SUM, mirt__mpi.comm[channel], &request);
+        good = code == MPI_SUCCESS ? mirt__mpi_complete(&r, "MPI_Iallreduce", failure)
+                                   : mirt__mpi_failed(&r, code, "MPI_Iallreduce", failure);
+        if (good) memcpy(sum + at, room[channel], (size_t)some * sizeof *sum);
     }
-    return true;
+    mirt__mpi.broken = mirt__mpi.broken || !good;
+    return good;
 }
 
 static void mirt__mpi_stop(bool broken) {
