@@ -3887,9 +3887,9 @@ MIRT__END_C
 
 #ifndef MIRT__ENGINE_H
 #define MIRT__ENGINE_H
-/* The table that moves bytes between processes which train one model together. It adds nothing: what is added, and in
-   which order, is the library's (group/plan.c). The engine for MPI is another file on the compiler's command line
-   (mirrortrain_mpi.c), which the library finds by a weak symbol. */
+/* The table that moves bytes between processes which train one model together. It adds nothing, but by all_reduce: what
+   is added, and in which order, is the library's (group/tree.c). The engine for MPI is another file on the compiler's
+   command line (mirrortrain_mpi.c), which the library finds by a weak symbol. */
 
 #define MIRT__ENGINE_VERSION 1
 #define MIRT__ENGINE_CHANNELS 2 /* 0: gradients; 1: everything else */
@@ -3943,7 +3943,7 @@ typedef struct mirt__engine {
                        mirt__engine_failure *failure);
     /* Questions between processes, beside the rounds. `answer`, which a thread of the engine calls, fills
        MIRT__ENGINE_ANSWER bytes; NULL: nobody answers any more, and no call is under way. ask: the answer of a process;
-       false: none came within `limit` seconds. One thread asks at a time. */
+       false: none came within `limit` seconds. */
     void (*answers)(void (*answer)(void *user, char *out), void *user);
     bool (*ask)(int peer, double limit, char *out);
     /* The host of a process, for messages; lives as long as the group. */
@@ -37167,13 +37167,14 @@ typedef struct mirt__peers {
     mirt__courier *courier; /* NULL: not needed yet */
     int trades;          /* atomic: rounds of messages under way */
     mirt__patience patience[MIRT__ENGINE_CHANNELS];
-    int asks;            /* atomic: a thread asks another process where it is */
     int *first_device;   /* [size + 1] */
     int64_t *before[MIRT__BEFORES]; /* [size + 1]: what processes have of a step, before each of them */
     mirt__peer_flags *flags;      /* [size] */
     char failed[300];    /* the process whose user code failed */
+    char *told;          /* [told_bytes]: of mirt__peers_tell */
+    size_t told_bytes;
     bool left;           /* a process has ended a pass with an error, which all know */
-    bool broken;         /* a round of messages failed: nothing can be said to the others any more */
+    bool broken;         /* atomic: nothing can be said to the others any more; strategy->lost says why */
 } mirt__peers;
 
 /* Of a strategy; NULL: it trains alone. */
@@ -37275,10 +37276,10 @@ MIRT__LIB bool mirt__may_destroy(const mirt_strategy *strategy, const char *call
 MIRT__TOGETHER_LIB void mirt__peers_open(mirt_strategy *strategy, double limit);
 /* Whether somebody waits for the gradients that are being summed. */
 MIRT__TOGETHER_LIB void mirt__peers_hurry(mirt_strategy *strategy, bool hurry);
-MIRT__TOGETHER_LIB mirt__gathering mirt__peers_gathering(const mirt_strategy *strategy);
-/* Every process gets what the others have: of arrays, or of one element of each process. */
+/* Every process gets what the others have of arrays. */
 MIRT__TOGETHER_LIB mirt_status mirt__peers_gather(mirt_strategy *strategy, const mirt__gathered *array, int arrays);
-MIRT__TOGETHER_LIB mirt_status mirt__peers_tell(mirt_strategy *strategy, void *element, size_t bytes);
+/* What all processes say, [size] elements of `bytes`, until the next call; NULL: the group is broken. */
+MIRT__TOGETHER_LIB const void *mirt__peers_tell(mirt_strategy *strategy, const void *own, size_t bytes);
 /* The bytes of the first process become those of all. */
 MIRT__TOGETHER_LIB mirt_status mirt__peers_hear_first(mirt_strategy *strategy, void *data, size_t bytes);
 /* Sets the error of a round of messages that failed, after which the strategy cannot be used. */
@@ -39282,7 +39283,7 @@ MIRT__LIB mirt_status mirt__mirror(mirt__step *step, const mirt__gradient_part *
 /* What a process answers when it is asked where it is. */
 typedef struct mirt__whereabouts {
     int64_t step;
-    int32_t phase, waits_for; /* waits_for: -1: nobody */
+    int32_t phase, awaits; /* awaits: one more than a rank; 0: nobody, as of a process without a strategy */
     char ended[200];          /* why its strategy cannot be used any more, or "" */
 } mirt__whereabouts;
 
@@ -39305,20 +39306,18 @@ static void mirt__peers_answer(void *user, char *out) {
         at.phase = __atomic_load_n(&timeline->phase, __ATOMIC_RELAXED);
         at.step = __atomic_load_n(&timeline->step, __ATOMIC_RELAXED);
     }
-    at.waits_for = mirt__peers_awaited(s->peers);
+    at.awaits = mirt__peers_awaited(s->peers) + 1;
     const char *death = __atomic_load_n(&s->death, __ATOMIC_ACQUIRE);
-    if (death) snprintf(at.ended, sizeof at.ended, "%s", death);
+    if (!death && __atomic_load_n(&s->peers->broken, __ATOMIC_ACQUIRE)) death = s->lost;
+    if (death) snprintf(at.ended, sizeof at.ended, "%.199s", death);
     memcpy(out, &at, sizeof at);
 }
 
-/* Whether a process answers; its answers to others are waited for. */
-static bool mirt__peers_ask(mirt__peers *p, int peer, mirt__whereabouts *out) {
+/* Whether a process answers. */
+static bool mirt__peers_ask(const mirt__peers *p, int peer, mirt__whereabouts *out) {
     const double soon = 2;
-    const struct timespec nap = {0, 1000000};
     char answer[MIRT__ENGINE_ANSWER];
-    while (__atomic_exchange_n(&p->asks, 1, __ATOMIC_ACQUIRE)) nanosleep(&nap, NULL);
     const bool good = p->engine->ask(peer, soon, answer);
-    __atomic_store_n(&p->asks, 0, __ATOMIC_RELEASE);
     if (good) memcpy(out, answer, sizeof *out);
     return good;
 }
@@ -39343,7 +39342,7 @@ static bool mirt__peers_patient(void *user, int peer) {
             snprintf(patience->failed, size, "process %d (%s) has ended: %.180s", peer, host, at.ended);
             return false;
         }
-        peer = at.waits_for;
+        peer = at.awaits - 1;
     }
     if (peer < 0) return true;
     snprintf(patience->failed, size, "processes wait for each other; process %d (%s) is at %s of step %lld", last,
@@ -39376,6 +39375,7 @@ MIRT__LIB void mirt__peers_leave(mirt_strategy *s) {
     p->engine->stop(p->broken);
     for (int i = 0; i < MIRT__BEFORES; i++) mirt__free(p->before[i]);
     mirt__free(p->flags);
+    mirt__free(p->told);
     mirt__free(p->first_device);
     mirt__free(p);
     s->peers = NULL;
@@ -39393,6 +39393,12 @@ static void mirt__peers_describe(const mirt_strategy *s, char *out, size_t size)
                        mirt_phase_name((mirt_phase)__atomic_load_n(&s->timeline[0].phase, __ATOMIC_RELAXED)));
 }
 
+/* This process takes no further part, because of the error; the others learn it when they ask where it is. */
+static void mirt__peers_end(mirt_strategy *s) {
+    if (!s->lost[0]) snprintf(s->lost, sizeof s->lost, "%s", mirt_last_error());
+    __atomic_store_n(&s->peers->broken, true, __ATOMIC_RELEASE);
+}
+
 MIRT__LIB mirt_status mirt__peers_fail(mirt_strategy *s, int channel, const mirt__engine_failure *failure) {
     mirt__peers *p = s->peers;
     const char *failed = p->patience[channel].failed;
@@ -39405,24 +39411,13 @@ MIRT__LIB mirt_status mirt__peers_fail(mirt_strategy *s, int channel, const mirt
         status = mirt__fail(MIRT_E_WORKER, "%s: %s has waited %.3g s for %s",
                             failed[0] ? failed : "no message came", own, p->waiting[0].limit, peer);
     else status = mirt__fail(MIRT_E_WORKER, "%s has lost %s: %s", own, peer, failure->text);
-    p->broken = true;
-    if (!s->lost[0]) snprintf(s->lost, sizeof s->lost, "%s", mirt_last_error());
+    mirt__peers_end(s);
     return status;
 }
 
-MIRT__LIB mirt__gathering mirt__peers_gathering(const mirt_strategy *s) {
-    mirt__gathering g;
-    memset(&g, 0, sizeof g);
-    g.engine = s->peers->engine;
-    g.channel = 1;
-    g.rank = s->peers->rank;
-    g.size = s->peers->size;
-    g.waiting = &s->peers->waiting[1];
-    return g;
-}
-
 MIRT__LIB mirt_status mirt__peers_gather(mirt_strategy *s, const mirt__gathered *array, int arrays) {
-    const mirt__gathering gathering = mirt__peers_gathering(s);
+    mirt__peers *p = s->peers;
+    const mirt__gathering gathering = {p->engine, 1, p->rank, p->size, &p->waiting[1]};
     mirt__engine_failure failure;
     if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
     __atomic_fetch_add(&s->peers->trades, 1, __ATOMIC_RELAXED);
@@ -39431,9 +39426,15 @@ MIRT__LIB mirt_status mirt__peers_gather(mirt_strategy *s, const mirt__gathered 
     return good ? MIRT_OK : mirt__peers_fail(s, 1, &failure);
 }
 
-MIRT__LIB mirt_status mirt__peers_tell(mirt_strategy *s, void *element, size_t bytes) {
-    mirt__gathered all = {element, s->peers->before[MIRT__BEFORE_ONE], bytes};
-    return mirt__peers_gather(s, &all, 1);
+MIRT__LIB const void *mirt__peers_tell(mirt_strategy *s, const void *own, size_t bytes) {
+    mirt__peers *p = s->peers;
+    const size_t all = (size_t)p->size * bytes;
+    if (p->told_bytes < all && !mirt__grow((void **)&p->told, 0, (size_t)p->size, bytes))
+        return mirt__peers_end(s), (const void *)NULL;
+    p->told_bytes = mirt__max(p->told_bytes, all);
+    const mirt__gathered array = {p->told, p->before[MIRT__BEFORE_ONE], bytes};
+    memcpy(p->told + (size_t)p->rank * bytes, own, bytes);
+    return mirt__peers_gather(s, &array, 1) == MIRT_OK ? p->told : NULL;
 }
 
 MIRT__LIB mirt_status mirt__peers_hear_first(mirt_strategy *s, void *data, size_t bytes) {
@@ -39464,13 +39465,12 @@ static mirt_status mirt__peers_number(mirt_strategy *s) {
     mirt__peers *w = s->peers;
     if (!(w->first_device = (int *)mirt__calloc((size_t)w->size + 1, sizeof *w->first_device)))
         return mirt_last_status();
-    int *devices = w->first_device + 1;
-    devices[w->rank] = s->num_devices;
-    if (mirt__peers_tell(s, devices, sizeof *devices) != MIRT_OK) return mirt_last_status();
+    const int *devices = (const int *)mirt__peers_tell(s, &s->num_devices, sizeof *devices);
+    if (!devices) return mirt_last_status();
     for (int p = 0; p < w->size; p++) {
         if (devices[p] < 1 || devices[p] > MIRT__MAX_DEVICES)
             return mirt__fail(MIRT_E_WORKER, "process %d has %d devices, which cannot be", p, devices[p]);
-        devices[p] += w->first_device[p];
+        w->first_device[p + 1] = w->first_device[p] + devices[p];
     }
     s->first_device = w->first_device[w->rank];
     s->all_devices = w->first_device[w->size];
@@ -39570,17 +39570,12 @@ static mirt_status mirt__settings_compare(const mirt_strategy *s, const mirt__se
 }
 
 MIRT__LIB mirt_status mirt__peers_agree(mirt_strategy *s) {
-    const mirt__peers *w = s->peers;
-    if (!w) return MIRT_OK;
-    mirt__setting *all = (mirt__setting *)mirt__calloc((size_t)w->size * MIRT__SETTINGS, sizeof *all);
-    if (!all) return mirt_last_status();
-    mirt__settings_of(s, &all[w->rank * MIRT__SETTINGS]);
-    mirt_status status = mirt__peers_tell(s, all, MIRT__SETTINGS * sizeof *all);
-    if (status == MIRT_OK) status = mirt__settings_compare(s, all);
-    if (status == MIRT_OK && !s->able.in_place)
-        status = mirt__fail(MIRT_E_DEVICE, "several processes train together on cores so far: ask for \"cpu\"");
-    mirt__free(all);
-    return status;
+    mirt__setting own[MIRT__SETTINGS];
+    mirt__settings_of(s, own);
+    const mirt__setting *all = (const mirt__setting *)mirt__peers_tell(s, own, sizeof own);
+    if (!all || mirt__settings_compare(s, all) != MIRT_OK) return mirt_last_status();
+    if (s->able.in_place) return MIRT_OK;
+    return mirt__fail(MIRT_E_DEVICE, "several processes train together on cores so far: ask for \"cpu\"");
 }
 
 /* >>section mirror/peers_step.c */
@@ -49325,18 +49320,16 @@ typedef struct mirt__found_by {
 /* Every process takes the description of the one that found the first node. */
 MIRT__TOGETHER_ONLY void mirt__finders_agree(mirt_function *f, int node) {
     mirt_strategy *s = f->model->strategy;
-    const mirt__peers *p = MIRT__PEERS(s);
-    mirt__found_by *all = (mirt__found_by *)mirt__calloc((size_t)p->size, sizeof *all), *best = NULL;
-    char *text = f->model->not_finite;
-    if (!all) return;
-    all[p->rank].node = node;
-    snprintf(all[p->rank].text, sizeof all->text, "%s", text);
-    const bool told = mirt__peers_tell(s, all, sizeof *all) == MIRT_OK;
-    for (int i = 0; i < p->size && told; i++) {
+    const mirt__found_by *best = NULL;
+    mirt__found_by own;
+    memset(&own, 0, sizeof own);
+    own.node = node;
+    snprintf(own.text, sizeof own.text, "%s", f->model->not_finite);
+    const mirt__found_by *all = (const mirt__found_by *)mirt__peers_tell(s, &own, sizeof own);
+    for (int i = 0; all && i < MIRT__PEERS(s)->size; i++) {
         if (all[i].node >= 0 && (!best || all[i].node < best->node)) best = &all[i];
     }
-    if (best) snprintf(text, sizeof f->model->not_finite, "%s", best->text);
-    mirt__free(all);
+    if (best) snprintf(f->model->not_finite, sizeof f->model->not_finite, "%s", best->text);
 }
 
 static void mirt__finders_close(mirt_function *f, int what, bool good) {
@@ -49984,19 +49977,16 @@ static mirt_status mirt__drift_fail(const mirt_model *root, int device, int righ
 MIRT__TOGETHER_ONLY mirt_status mirt__drift_of_peers(const mirt_model *root) {
     mirt_strategy *s = root->strategy;
     const mirt__peers *p = MIRT__PEERS(s);
-    uint64_t *hash = (uint64_t *)mirt__calloc((size_t)p->size, sizeof *hash);
+    const uint64_t *hash = (const uint64_t *)mirt__peers_tell(s, &s->copy_hash[0], sizeof *hash);
     if (!hash) return mirt_last_status();
-    hash[p->rank] = s->copy_hash[0];
-    mirt_status status = mirt__peers_tell(s, hash, sizeof *hash);
-    const int right = status == MIRT_OK ? mirt__drift_majority(hash, p->size) : 0;
-    for (int i = 0; i < p->size && status == MIRT_OK; i++) {
-        if (hash[i] != hash[right])
-            status = mirt__fail(MIRT_E_DRIFT, "after step %lld the weights of process %d (%s) differ from those of "
-                                              "process %d (%s)",
-                                (long long)root->step, i, p->engine->host(i), right, p->engine->host(right));
+    const int right = mirt__drift_majority(hash, p->size);
+    for (int i = 0; i < p->size; i++) {
+        if (hash[i] == hash[right]) continue;
+        return mirt__fail(MIRT_E_DRIFT,
+                          "after step %lld the weights of process %d (%s) differ from those of process %d (%s)",
+                          (long long)root->step, i, p->engine->host(i), right, p->engine->host(right));
     }
-    mirt__free(hash);
-    return status;
+    return MIRT_OK;
 }
 
 MIRT_API mirt_status mirt_check_drift(mirt_model *model) {
@@ -52746,11 +52736,9 @@ typedef struct mirt__resume_word {
 /* Memory for the file, or an error that all have: messages of this size are under way afterwards. */
 static mirt_status mirt__resume_room(mirt_strategy *s, size_t size, unsigned char **bytes) {
     const mirt__peers *p = s->peers;
-    int32_t *good = (int32_t *)mirt__calloc((size_t)p->size, sizeof *good);
-    if (!good) return mirt_last_status();
     *bytes = p->rank ? (unsigned char *)mirt__aligned_alloc(size) : NULL;
-    good[p->rank] = p->rank == 0 || *bytes;
-    mirt_status status = mirt__peers_tell(s, good, sizeof *good);
+    const char own = p->rank == 0 || *bytes, *good = (const char *)mirt__peers_tell(s, &own, 1);
+    mirt_status status = good ? MIRT_OK : mirt_last_status();
     for (int i = 0; i < p->size && status == MIRT_OK; i++) {
         if (!good[i])
             status = mirt__fail(MIRT_E_NOMEM, "process %d (%s) has no memory for a checkpoint of %zu bytes", i,
@@ -52760,7 +52748,6 @@ static mirt_status mirt__resume_room(mirt_strategy *s, size_t size, unsigned cha
         mirt__aligned_free(*bytes);
         *bytes = NULL;
     }
-    mirt__free(good);
     return status;
 }
 
@@ -52789,6 +52776,7 @@ MIRT__LIB mirt_status mirt__resume_together(mirt_strategy *s, mirt_status status
         if (word.found) word.size = file->data - file->owned + (int64_t)file->data_size;
     }
     const mirt_status heard = mirt__peers_hear_first(s, &word, sizeof word);
+    if (heard != MIRT_OK && status == MIRT_OK && p->rank == 0 && *found) mirt__safetensors_close(file);
     if (status != MIRT_OK || heard != MIRT_OK) return status != MIRT_OK ? status : heard;
     if (word.status != MIRT_OK)
         return mirt__fail(MIRT_E_WORKER, "process 0 (%s) cannot resume: %s", p->engine->host(0), word.reason);
@@ -53025,8 +53013,8 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
                                                int64_t most, const mirt_fit_desc *fit);
 /* Whether the batch's sample weights are numbers; otherwise the error is set. */
 MIRT__LIB mirt_status mirt__check_weights(const mirt_function *function, const mirt__batch *batch);
-/* mirt__function_begin in a loop; `weighs`: the sample weights are to be numbers. */
-MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *function, const mirt__batch *batch, bool weighs);
+/* mirt__function_begin in a loop, whose sample weights have to be numbers. */
+MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *function, const mirt__batch *batch);
 /* Whether `rows` predictions fit into the caller's memory, capacity[i] floats for output i. */
 MIRT__LIB mirt_status mirt__check_room(const mirt_function *function, int64_t rows, float *const *out,
                                        const size_t *capacity);
@@ -53040,18 +53028,15 @@ MIRT__ABSENT_LIB mirt_status mirt__check_distributed(const mirt_model *model, co
 /* --- pass_data.c --- */
 /* A data set as a loop reads it: for steps of `replicas`, or 0 where devices share rows as they like. Where processes
    train together, each makes what its devices need of x, and gets the labels and weights of all rows. */
-typedef struct mirt__pass_data {
-    mirt_strategy *strategy;
-    mirt_dataset *dataset;
-    int replicas;
-} mirt__pass_data;
-MIRT__LIB mirt_status mirt__pass_data_begin(const mirt__pass_data *reading, int64_t epoch);
-MIRT__LIB mirt_status mirt__pass_data_next(const mirt__pass_data *reading, mirt__batch *out);
+MIRT__LIB mirt_status mirt__pass_data_begin(mirt_strategy *strategy, mirt_dataset *dataset, int replicas,
+                                            int64_t epoch);
+MIRT__LIB mirt_status mirt__pass_data_next(mirt_strategy *strategy, mirt_dataset *dataset, mirt__batch *out);
 
 /* --- together.c --- */
 /* The same where processes train together. */
-MIRT__TOGETHER_LIB mirt_status mirt__begin_together(const mirt__pass_data *reading, int64_t epoch);
-MIRT__TOGETHER_LIB mirt_status mirt__next_together(const mirt__pass_data *reading, mirt__batch *out);
+MIRT__TOGETHER_LIB mirt_status mirt__begin_together(mirt_strategy *strategy, mirt_dataset *dataset, int replicas,
+                                           int64_t epoch);
+MIRT__TOGETHER_LIB mirt_status mirt__next_together(mirt_strategy *strategy, mirt_dataset *dataset, mirt__batch *out);
 /* Before a fit: whether all processes do the same. */
 MIRT__TOGETHER_LIB mirt_status mirt__fit_together(mirt_model *model, const mirt_dataset *data, const mirt_fit_desc *desc);
 /* Before a step: whether all processes have a batch of as many rows. `*skipped`: of this process's rows; then of all
@@ -53085,20 +53070,19 @@ typedef struct mirt__feed {
     mirt_model *model;
     mirt_dataset *dataset;
     mirt__features *features; /* or NULL */
-    int replicas;         /* of a step, or 0 */
     bool ahead;           /* it may do so */
     mirt_function *step;  /* under way */
     bool follows;         /* nothing runs on the devices or reads weights between the step under way and the next */
-    bool weighs;          /* steps take sample weights */
     bool held, prefetched;    /* the next batch was read; it was sent, too */
     mirt_status status;   /* of reading it, */
     mirt__error error;    /* which is told when its turn has come */
     mirt__batch batch;
 } mirt__feed;
-/* `replicas`: as a mirt__pass_data's. `ahead`: nobody minds that the data are one batch further than the steps. */
+/* `ahead`: nobody minds that the data are one batch further than the steps. */
 MIRT__LIB void mirt__feed_open(mirt__feed *feed, mirt_model *model, mirt_dataset *dataset, mirt__features *features,
-                               int replicas, bool ahead);
-MIRT__LIB mirt_status mirt__feed_begin(mirt__feed *feed, int64_t epoch);
+                               bool ahead);
+/* `replicas`: as of mirt__pass_data_begin. */
+MIRT__LIB mirt_status mirt__feed_begin(mirt__feed *feed, int replicas, int64_t epoch);
 MIRT__LIB mirt_status mirt__feed_next(mirt__feed *feed, mirt__batch *out);
 /* mirt__function_step on the batch that came last; `more`: another one will be asked for. */
 MIRT__LIB mirt_status mirt__feed_step(mirt__feed *feed, mirt_function *function, bool more);
@@ -53519,42 +53503,31 @@ typedef struct mirt__arrival {
 
 enum { MIRT__REASON = 320 };
 
-/* The rows of this process; `replicas` of a step, or 0 where devices share the rows as they like. */
-static mirt__data_part mirt__part_of(const mirt_strategy *s, int replicas) {
+MIRT__LIB mirt_status mirt__begin_together(mirt_strategy *s, mirt_dataset *dataset, int replicas, int64_t epoch) {
     mirt__data_part part;
     part.of = replicas ? replicas : mirt__share_units(s);
     part.begin = mirt__peer_begin(s, part.of, s->peers->rank);
     part.end = mirt__peer_begin(s, part.of, s->peers->rank + 1);
-    return part;
-}
-
-MIRT__LIB mirt_status mirt__begin_together(const mirt__pass_data *r, int64_t epoch) {
-    const mirt__data_part part = mirt__part_of(r->strategy, r->replicas);
-    mirt__dataset_set_part(r->dataset, &part);
-    r->strategy->peers->left = false;
-    return mirt__dataset_begin(r->dataset, r->strategy->seed, epoch);
+    mirt__dataset_set_part(dataset, &part);
+    s->peers->left = false;
+    return mirt__dataset_begin(dataset, s->seed, epoch);
 }
 
 /* >>what goes wrong */
 
-/* Every process says why it leaves, or nothing; the first that does is blamed. */
-static mirt_status mirt__arrivals_blame(mirt_strategy *s, const mirt__arrival *all, mirt_status own) {
-    const mirt__peers *p = s->peers;
+/* Every process says why it leaves, or nothing; `first` is blamed. */
+static mirt_status mirt__arrivals_blame(mirt_strategy *s, int first, mirt_status own) {
+    char reason[MIRT__REASON] = "";
     mirt__error error;
-    int first = 0;
-    char *reason = (char *)mirt__calloc((size_t)p->size, MIRT__REASON);
-    if (!reason) return mirt_last_status();
     if (own != MIRT_OK) mirt__error_get(&error);
-    if (own != MIRT_OK) snprintf(reason + (size_t)p->rank * MIRT__REASON, MIRT__REASON, "%.300s", error.text);
-    const mirt_status told = mirt__peers_tell(s, reason, MIRT__REASON);
-    while (all[first].status == MIRT_OK) first++;
-    if (own != MIRT_OK) mirt__error_set(&error);
-    else if (told == MIRT_OK)
-        own = mirt__fail(MIRT_E_WORKER, "process %d (%s) has stopped: %s", first, p->engine->host(first),
-                         reason + (size_t)first * MIRT__REASON);
-    mirt__free(reason);
+    if (own != MIRT_OK) snprintf(reason, sizeof reason, "%.300s", error.text);
+    const char *all = (const char *)mirt__peers_tell(s, reason, sizeof reason);
     s->peers->left = true;
-    return own != MIRT_OK ? own : told;
+    if (own != MIRT_OK) mirt__error_set(&error);
+    else if (all)
+        mirt__fail(MIRT_E_WORKER, "process %d (%s) has stopped: %s", first, s->peers->engine->host(first),
+                   all + (size_t)first * MIRT__REASON);
+    return own != MIRT_OK ? own : mirt_last_status();
 }
 
 static mirt_status mirt__arrivals_differ(const mirt_strategy *s, const mirt__arrival *all, int other) {
@@ -53568,46 +53541,43 @@ static mirt_status mirt__arrivals_differ(const mirt_strategy *s, const mirt__arr
 
 /* Meets the others before a batch; *skipped: rows that all of them skip. */
 static mirt_status mirt__arrive(mirt_strategy *s, const mirt__arrival *own, int64_t *skipped) {
-    const mirt__peers *p = s->peers;
-    mirt__arrival *all = (mirt__arrival *)mirt__calloc((size_t)p->size, sizeof *all);
-    if (!all) return mirt_last_status();
-    bool leaves = false;
-    int other = 0;
-    all[p->rank] = *own;
-    mirt_status status = mirt__peers_tell(s, all, sizeof *all);
+    const int size = s->peers->size;
+    int leaver = -1, other = 0;
+    const mirt__arrival *all = (const mirt__arrival *)mirt__peers_tell(s, own, sizeof *own);
     *skipped = 0;
-    for (int i = 0; i < p->size && status == MIRT_OK; i++) {
-        leaves = leaves || all[i].status != MIRT_OK;
+    if (!all) return mirt_last_status();
+    for (int i = 0; i < size; i++) {
+        if (all[i].status != MIRT_OK && leaver < 0) leaver = i;
         *skipped += all[i].skipped;
         if (all[i].rows != all[0].rows && !other) other = i;
     }
-    if (leaves) status = mirt__arrivals_blame(s, all, (mirt_status)own->status);
-    else if (other) status = mirt__arrivals_differ(s, all, other);
-    mirt__free(all);
-    return status;
+    if (leaver >= 0) return mirt__arrivals_blame(s, leaver, (mirt_status)own->status);
+    return other ? mirt__arrivals_differ(s, all, other) : MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__meet_with_batch(mirt_strategy *s, mirt_status status, int64_t rows, int64_t *skipped) {
+    mirt__arrival arrival;
+    memset(&arrival, 0, sizeof arrival);
+    arrival.status = (int64_t)status;
+    arrival.rows = status == MIRT_OK ? rows : 0;
+    arrival.skipped = *skipped;
+    return mirt__arrive(s, &arrival, skipped);
 }
 
 MIRT__LIB mirt_status mirt__meet_others(mirt_strategy *s, mirt_status status, bool *asked) {
-    mirt__arrival arrival;
-    int64_t all;
+    int64_t all = *asked;
     if (!s->peers || s->peers->left || s->peers->broken || s->death) return status;
-    memset(&arrival, 0, sizeof arrival);
-    arrival.status = (int64_t)status;
-    arrival.skipped = *asked;
-    status = mirt__arrive(s, &arrival, &all);
+    status = mirt__meet_with_batch(s, status, 0, &all);
     *asked = all > 0;
     return status;
 }
 
 MIRT__LIB void mirt__leave_together(mirt_strategy *s, mirt_status status) {
-    mirt__arrival arrival;
-    int64_t skipped;
     mirt__error error;
-    if (!s->peers || s->peers->left || s->peers->broken || s->death || status == MIRT_OK) return;
-    memset(&arrival, 0, sizeof arrival);
-    arrival.status = (int64_t)status;
+    bool asked = false;
+    if (status == MIRT_OK) return;
     mirt__error_get(&error);
-    mirt__arrive(s, &arrival, &skipped);
+    mirt__meet_others(s, status, &asked);
     mirt__error_set(&error);
 }
 
@@ -53656,17 +53626,17 @@ MIRT__LIB mirt_status mirt__fit_together(mirt_model *model, const mirt_dataset *
                                        training, "the number of samples", "the batch size", "the step"};
     mirt_strategy *s = model->strategy;
     const mirt__peers *p = s->peers;
-    mirt__fit_settings *all = (mirt__fit_settings *)mirt__calloc((size_t)p->size, sizeof *all), *own = all + p->rank;
-    if (!all) return mirt_last_status();
-    own->model = mirt__model_hash(model);
-    own->kernels = mirt__root(model, NULL)->half && strstr(s->kernels->name, "bf16"); /* law 6 */
-    own->weights = mirt__weights_hash(model);
-    own->training = mirt__training_hash(model, desc);
-    own->samples = (uint64_t)mirt__dataset_spec(data)->samples;
-    own->batch = (uint64_t)mirt__dataset_spec(data)->batch;
-    own->step = (uint64_t)model->step;
-    s->peers->left = false;
-    mirt_status status = mirt__peers_tell(s, all, sizeof *all);
+    mirt__fit_settings own;
+    memset(&own, 0, sizeof own);
+    own.model = mirt__model_hash(model);
+    own.kernels = mirt__root(model, NULL)->half && strstr(s->kernels->name, "bf16"); /* law 6 */
+    own.weights = mirt__weights_hash(model);
+    own.training = mirt__training_hash(model, desc);
+    own.samples = (uint64_t)mirt__dataset_spec(data)->samples;
+    own.batch = (uint64_t)mirt__dataset_spec(data)->batch;
+    own.step = (uint64_t)model->step;
+    const mirt__fit_settings *all = (const mirt__fit_settings *)mirt__peers_tell(s, &own, sizeof own);
+    mirt_status status = all ? MIRT_OK : mirt_last_status();
     for (int i = 1; i < p->size && status == MIRT_OK; i++) {
         const uint64_t *first = &all[0].model, *other = &all[i].model;
         int k = 0;
@@ -53675,8 +53645,7 @@ MIRT__LIB mirt_status mirt__fit_together(mirt_model *model, const mirt_dataset *
             status = mirt__fail(MIRT_E_WORKER, "processes differ in %s: process 0 (%s) and process %d (%s)", what[k],
                                 p->engine->host(0), i, p->engine->host(i));
     }
-    if (status != MIRT_OK) s->peers->left = true;
-    mirt__free(all);
+    s->peers->left = status != MIRT_OK;
     return status;
 }
 
@@ -53720,24 +53689,22 @@ static mirt_status mirt__close_up(mirt_dataset *dataset, const mirt__data_part *
 }
 
 /* `before`: the rows of the processes before each of them. */
-static void mirt__rows_before(const mirt__pass_data *r, int64_t rows, int64_t *before) {
-    const mirt_strategy *s = r->strategy;
-    const mirt__data_part part = mirt__part_of(s, r->replicas);
-    for (int p = 0; p <= s->peers->size; p++)
-        mirt__share(rows, part.of, mirt__peer_begin(s, part.of, p), &before[p]);
+static void mirt__rows_before(const mirt_strategy *s, const mirt_dataset *dataset, int64_t rows, int64_t *before) {
+    const int64_t of = mirt__dataset_part(dataset)->of;
+    for (int p = 0; p <= s->peers->size; p++) mirt__share(rows, of, mirt__peer_begin(s, of, p), &before[p]);
 }
 
-static mirt_status mirt__skip_together(const mirt__pass_data *r, mirt__batch *batch) {
-    const mirt__data_part *part = mirt__dataset_part(r->dataset);
-    int64_t *before = r->strategy->peers->before[MIRT__BEFORE_ROWS], begin, end;
+static mirt_status mirt__skip_together(mirt_strategy *s, mirt_dataset *dataset, mirt__batch *batch) {
+    const mirt__data_part *part = mirt__dataset_part(dataset);
+    int64_t *before = s->peers->before[MIRT__BEFORE_ROWS], begin, end;
     char *skipped = (char *)mirt__calloc((size_t)batch->rows, 1);
     mirt__gathered array = {skipped, before, 1};
     if (!skipped) return mirt_last_status();
     mirt__part_rows(part, batch->rows, &begin, &end);
     for (int64_t i = begin; i < end; i++) skipped[i] = batch->index[i] == MIRT__NO_INDEX;
-    mirt__rows_before(r, batch->rows, before);
-    mirt_status status = mirt__peers_gather(r->strategy, &array, 1);
-    if (status == MIRT_OK) status = mirt__close_up(r->dataset, part, skipped, batch);
+    mirt__rows_before(s, dataset, batch->rows, before);
+    mirt_status status = mirt__peers_gather(s, &array, 1);
+    if (status == MIRT_OK) status = mirt__close_up(dataset, part, skipped, batch);
     mirt__free(skipped);
     return status;
 }
@@ -53745,53 +53712,44 @@ static mirt_status mirt__skip_together(const mirt__pass_data *r, mirt__batch *ba
 /* >>a batch */
 
 /* Labels and weights of all rows: losses and metrics are counted by every process. */
-static mirt_status mirt__labels_together(const mirt__pass_data *r, mirt__batch *batch) {
-    const mirt__data_spec *spec = mirt__dataset_spec(r->dataset);
-    int64_t *before = r->strategy->peers->before[MIRT__BEFORE_ROWS];
+static mirt_status mirt__labels_together(mirt_strategy *s, mirt_dataset *dataset, mirt__batch *batch) {
+    const mirt__data_spec *spec = mirt__dataset_spec(dataset);
+    int64_t *before = s->peers->before[MIRT__BEFORE_ROWS];
     mirt__gathered array[MIRT__MAX_FIELDS];
     int arrays = 0;
-    mirt__rows_before(r, batch->rows, before);
+    mirt__rows_before(s, dataset, batch->rows, before);
     for (int i = spec->num_x; i < spec->num_fields; i++, arrays++) {
         memcpy(&array[arrays].base, &batch->field[i], sizeof array[arrays].base);
         array[arrays].before = before;
         array[arrays].bytes = spec->field[i].bytes;
     }
-    return mirt__peers_gather(r->strategy, array, arrays);
-}
-
-MIRT__LIB mirt_status mirt__meet_with_batch(mirt_strategy *s, mirt_status status, int64_t rows, int64_t *skipped) {
-    mirt__arrival arrival;
-    memset(&arrival, 0, sizeof arrival);
-    arrival.status = (int64_t)status;
-    arrival.rows = status == MIRT_OK ? rows : 0;
-    arrival.skipped = *skipped;
-    return mirt__arrive(s, &arrival, skipped);
+    return mirt__peers_gather(s, array, arrays);
 }
 
 /* *lost: all rows of the batch are skipped. */
-static mirt_status mirt__read_together(const mirt__pass_data *r, mirt__batch *out, bool *lost) {
-    const mirt__data_part *part = mirt__dataset_part(r->dataset);
+static mirt_status mirt__read_together(mirt_strategy *s, mirt_dataset *dataset, mirt__batch *out, bool *lost) {
+    const mirt__data_part *part = mirt__dataset_part(dataset);
     int64_t skipped = 0, begin = 0, end = 0;
     *lost = false;
-    mirt_status status = mirt__dataset_next(r->dataset, out);
+    mirt_status status = mirt__dataset_next(dataset, out);
     if (status == MIRT_OK && part->of) mirt__part_rows(part, out->rows, &begin, &end);
     for (int64_t i = begin; i < end; i++) skipped += out->index[i] == MIRT__NO_INDEX;
     if (!part->of && status == MIRT_OK && out->rows) return MIRT_OK; /* they meet when it has been looked at */
-    status = mirt__meet_with_batch(r->strategy, status, out->rows, &skipped);
+    status = mirt__meet_with_batch(s, status, out->rows, &skipped);
     out->met = true;
     if (status != MIRT_OK || !part->of || !out->rows) return status;
-    if (skipped) status = mirt__skip_together(r, out);
+    if (skipped) status = mirt__skip_together(s, dataset, out);
     *lost = out->rows == 0;
     mirt__part_rows(part, out->rows, &out->begin, &out->end);
-    return status == MIRT_OK && out->rows ? mirt__labels_together(r, out) : status;
+    return status == MIRT_OK && out->rows ? mirt__labels_together(s, dataset, out) : status;
 }
 
-MIRT__LIB mirt_status mirt__next_together(const mirt__pass_data *r, mirt__batch *out) {
+MIRT__LIB mirt_status mirt__next_together(mirt_strategy *s, mirt_dataset *dataset, mirt__batch *out) {
     bool lost = true;
     mirt_status status = MIRT_OK;
     while (lost && status == MIRT_OK) {
         memset(out, 0, sizeof *out);
-        status = mirt__read_together(r, out, &lost);
+        status = mirt__read_together(s, dataset, out, &lost);
     }
     return status;
 }
@@ -53809,13 +53767,13 @@ MIRT__LIB mirt_status mirt__next_together(const mirt__pass_data *r, mirt__batch 
 
 /* Reads a data set for a loop, in one process or in several. */
 
-MIRT__LIB mirt_status mirt__pass_data_begin(const mirt__pass_data *r, int64_t epoch) {
-    return MIRT__PEERS(r->strategy) ? mirt__begin_together(r, epoch)
-                                              : mirt__dataset_begin(r->dataset, r->strategy->seed, epoch);
+MIRT__LIB mirt_status mirt__pass_data_begin(mirt_strategy *s, mirt_dataset *dataset, int replicas, int64_t epoch) {
+    return MIRT__PEERS(s) ? mirt__begin_together(s, dataset, replicas, epoch)
+                          : mirt__dataset_begin(dataset, s->seed, epoch);
 }
 
-MIRT__LIB mirt_status mirt__pass_data_next(const mirt__pass_data *r, mirt__batch *out) {
-    return MIRT__PEERS(r->strategy) ? mirt__next_together(r, out) : mirt__dataset_next(r->dataset, out);
+MIRT__LIB mirt_status mirt__pass_data_next(mirt_strategy *s, mirt_dataset *dataset, mirt__batch *out) {
+    return MIRT__PEERS(s) ? mirt__next_together(s, dataset, out) : mirt__dataset_next(dataset, out);
 }
 
 MIRT_API mirt_status mirt_barrier(mirt_strategy *strategy, mirt_status status) {
@@ -53929,9 +53887,9 @@ MIRT__LIB mirt_status mirt__check_weights(const mirt_function *f, const mirt__ba
     return MIRT_OK;
 }
 
-MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *f, const mirt__batch *batch, bool weighs) {
+MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *f, const mirt__batch *batch) {
     mirt_strategy *s = f->model->strategy;
-    mirt_status status = weighs && !f->following.launched ? mirt__check_weights(f, batch) : MIRT_OK;
+    mirt_status status = f->following.launched ? MIRT_OK : mirt__check_weights(f, batch);
     int64_t none = 0;
     if (status == MIRT_OK) status = mirt__function_begin(f, batch);
     return MIRT__PEERS(s) && !batch->met ? mirt__meet_with_batch(s, status, batch->rows, &none) : status;
@@ -54120,6 +54078,7 @@ static mirt_status mirt__features_make(mirt__features *f, const mirt__batch *in,
     out->rows = in->rows;
     out->index = in->index;
     out->met = in->met;
+    out->end = in->rows; /* of all processes */
     for (int i = 0; i < f->spec.num_x; i++) out->field[i] = function->results.list[i].data;
     for (int i = f->spec.num_x; i < f->spec.num_fields; i++) out->field[i] = in->field[data->num_x + i - f->spec.num_x];
     for (int64_t r = 0; r < in->rows; r++) {
@@ -54193,29 +54152,20 @@ static mirt_status mirt__features_gather(mirt__features *f, mirt__batch *out) {
 
 MIRT__LIB const mirt__data_spec *mirt__features_spec(const mirt__features *f) { return &f->spec; }
 
-static mirt__pass_data mirt__features_source(const mirt__features *f) {
-    mirt__pass_data reading;
-    reading.strategy = f->model->strategy;
-    reading.dataset = f->dataset;
-    reading.replicas = 0;
-    return reading;
-}
-
 MIRT__LIB mirt_status mirt__features_begin(mirt__features *f, int64_t epoch) {
-    const mirt__pass_data reading = mirt__features_source(f);
+    mirt_strategy *s = f->model->strategy;
     f->position = f->batches = 0;
     f->ordered = f->passed;
-    return f->ordered ? mirt__dataset_begin(f->samples, reading.strategy->seed, epoch)
-                      : mirt__pass_data_begin(&reading, epoch);
+    return f->ordered ? mirt__dataset_begin(f->samples, s->seed, epoch)
+                      : mirt__pass_data_begin(s, f->dataset, 0, epoch);
 }
 
 MIRT__LIB mirt_status mirt__features_next(mirt__features *f, mirt__batch *out) {
-    const mirt__pass_data reading = mirt__features_source(f);
     mirt__batch in;
     memset(out, 0, sizeof *out);
     mirt__features_check(f);
     if (f->ordered) return mirt__features_gather(f, out);
-    mirt_status status = mirt__pass_data_next(&reading, &in);
+    mirt_status status = mirt__pass_data_next(f->model->strategy, f->dataset, &in);
     if (status != MIRT_OK) return status;
     f->passed = in.rows == 0;
     return in.rows ? mirt__features_make(f, &in, out) : MIRT_OK;
@@ -54301,44 +54251,35 @@ static bool mirt__feed_foreign(const mirt_dataset *d) {
 }
 
 MIRT__LIB void mirt__feed_open(mirt__feed *feed, mirt_model *model, mirt_dataset *dataset, mirt__features *features,
-                               int replicas, bool ahead) {
+                               bool ahead) {
     memset(feed, 0, sizeof *feed);
     feed->model = model;
     feed->dataset = dataset;
     feed->features = features;
-    feed->replicas = replicas;
     /* features are made on the devices */
     feed->ahead = ahead && model->strategy->able.queues && !features && !mirt__feed_foreign(dataset);
 }
 
-static mirt__pass_data mirt__feed_source(const mirt__feed *feed) {
-    mirt__pass_data reading;
-    reading.strategy = feed->model->strategy;
-    reading.dataset = feed->dataset;
-    reading.replicas = feed->replicas;
-    return reading;
-}
-
 /* A feed is not touched inside of a section: who gives up a wait for samples takes the loop's memory away with it. */
-MIRT__LIB mirt_status mirt__feed_begin(mirt__feed *feed, int64_t epoch) {
+MIRT__LIB mirt_status mirt__feed_begin(mirt__feed *feed, int replicas, int64_t epoch) {
     mirt_strategy *s = feed->model->strategy;
-    const mirt__pass_data reading = mirt__feed_source(feed);
+    mirt_dataset *dataset = feed->dataset;
     mirt__features *features = feed->features;
-    mirt__section before = mirt__watch_input(s, feed->dataset);
+    mirt__section before = mirt__watch_input(s, dataset);
     mirt_status status = MIRT__TRAINS && features ? mirt__features_begin(features, epoch)
-                                                  : mirt__pass_data_begin(&reading, epoch);
+                                                  : mirt__pass_data_begin(s, dataset, replicas, epoch);
     return mirt__watch_leave(s, before) ? status : MIRT_E_TIMEOUT;
 }
 
 static mirt_status mirt__feed_read(const mirt__feed *feed, mirt__batch *out) {
     mirt_strategy *s = feed->model->strategy;
-    const mirt__pass_data reading = mirt__feed_source(feed);
+    mirt_dataset *dataset = feed->dataset;
     mirt__features *features = feed->features;
     mirt__batch batch;
     memset(&batch, 0, sizeof batch);
-    mirt__section before = mirt__watch_input(s, feed->dataset);
+    mirt__section before = mirt__watch_input(s, dataset);
     mirt_status status = MIRT__TRAINS && features ? mirt__features_next(features, &batch)
-                                                  : mirt__pass_data_next(&reading, &batch);
+                                                  : mirt__pass_data_next(s, dataset, &batch);
     if (!mirt__watch_leave(s, before)) return MIRT_E_TIMEOUT;
     *out = batch;
     return status;
@@ -54369,8 +54310,7 @@ static const mirt__batch *mirt__feed_ahead(void *arg) {
     feed->held = true;
     if (feed->status != MIRT_OK) mirt__error_get(&feed->error);
     if (feed->status != MIRT_OK || feed->batch.rows < 1 || feed->batch.rows > feed->step->step.max_rows) return NULL;
-    feed->step->following.allowed = feed->follows &&
-                                    (!feed->weighs || mirt__check_weights(feed->step, &feed->batch) == MIRT_OK);
+    feed->step->following.allowed = feed->follows && mirt__check_weights(feed->step, &feed->batch) == MIRT_OK;
     return &feed->batch;
 }
 
@@ -54437,15 +54377,13 @@ static mirt_status mirt__pass_batches(void *arg) {
     mirt__batch batch;
     mirt__feed feed;
     mirt__hold(model);
-    mirt__feed_open(&feed, model, pass->dataset, pass->features, f->step.by_replicas ? f->step.replicas : 0,
-                    pass->ahead);
+    mirt__feed_open(&feed, model, pass->dataset, pass->features, pass->ahead);
     feed.follows = pass->ahead;
-    feed.weighs = pass->kind == MIRT__EVALUATE;
-    mirt_status status = mirt__feed_begin(&feed, 0);
+    mirt_status status = mirt__feed_begin(&feed, f->step.by_replicas ? f->step.replicas : 0, 0);
     for (int64_t i = 0; status == MIRT_OK && (pass->steps == 0 || i < pass->steps); i++) {
         status = mirt__feed_next(&feed, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
-        status = mirt__trainer_begin(f, &batch, pass->kind == MIRT__EVALUATE);
+        status = mirt__trainer_begin(f, &batch);
         if (status == MIRT_OK) status = mirt__feed_step(&feed, f, i + 1 != pass->steps);
         if (status == MIRT_OK) status = pass->take(pass, f, &batch);
     }
@@ -54549,7 +54487,7 @@ MIRT__LIB mirt_function *mirt__begin_arrays(mirt_model *model, const mirt_data *
         mirt__check_data(model, &spec, kind != MIRT__PREDICT) != MIRT_OK)
         return NULL;
     mirt_function *f = mirt__trainer_prepare(model, kind, &spec, batch.rows, NULL);
-    return f && mirt__trainer_begin(f, &batch, true) == MIRT_OK ? f : NULL;
+    return f && mirt__trainer_begin(f, &batch) == MIRT_OK ? f : NULL;
 }
 
 MIRT_API mirt_status mirt_predict_on_batch(mirt_model *model, const mirt_data *batch, float *const *out,
@@ -54911,18 +54849,10 @@ MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *m
 
 /* Where a fit is: passes over its data. */
 
-static mirt__pass_data mirt__fit_source(const mirt__fit *fit) {
-    mirt__pass_data reading;
-    reading.strategy = fit->run.model->strategy;
-    reading.dataset = fit->run.train;
-    reading.replicas = mirt__fit_replicas(fit);
-    return reading;
-}
-
 static mirt_status mirt__fit_begin_pass(const mirt__fit *fit) {
-    const mirt__pass_data reading = mirt__fit_source(fit);
-    return fit->features[0] ? mirt__features_begin(fit->features[0], fit->run.at.pass)
-                            : mirt__pass_data_begin(&reading, fit->run.at.pass);
+    const mirt__training_run *run = &fit->run;
+    if (fit->features[0]) return mirt__features_begin(fit->features[0], run->at.pass);
+    return mirt__pass_data_begin(run->model->strategy, run->train, mirt__fit_replicas(fit), run->at.pass);
 }
 
 MIRT__LIB int mirt__fit_replicas(const mirt__fit *fit) {
@@ -54938,7 +54868,6 @@ MIRT__LIB mirt_status mirt__fit_begin(mirt__fit *fit) {
 
 MIRT__LIB mirt_status mirt__fit_reopen(mirt__training_run *run) {
     const mirt__fit *fit = (const mirt__fit *)run;
-    const mirt__pass_data reading = mirt__fit_source(fit);
     mirt__batch batch;
     /* What is kept from the first pass on is what that pass made. */
     if (mirt__dataset_keeps(run->train) &&
@@ -54949,7 +54878,7 @@ MIRT__LIB mirt_status mirt__fit_reopen(mirt__training_run *run) {
     int64_t left = mirt__dataset_pass_over(run->train, run->at.passed) ? 0 : run->at.passed;
     mirt_status status = mirt__fit_begin_pass(fit);
     for (; left > 0 && status == MIRT_OK; left--) {
-        status = mirt__pass_data_next(&reading, &batch);
+        status = mirt__pass_data_next(run->model->strategy, run->train, &batch);
         if (status == MIRT_OK && !batch.rows)
             return mirt__fail(MIRT_E_INVALID,
                               "the data end before the %lld batches that the checkpoint has gone through",
@@ -54979,14 +54908,9 @@ static bool mirt__seen_begin(const mirt__fit *fit, mirt__file_writer *file) {
 
 /* The first process that does not see the file; 0: all do. */
 static int mirt__seen_by(mirt_strategy *s, const char *path) {
-    const mirt__peers *p = s->peers;
+    const char own = mirt__file_exists(path), *seen = (const char *)mirt__peers_tell(s, &own, 1);
     int other = 0;
-    char *seen = (char *)mirt__calloc((size_t)p->size, 1);
-    if (!seen) return 0;
-    seen[p->rank] = mirt__file_exists(path);
-    const bool told = mirt__peers_tell(s, seen, 1) == MIRT_OK;
-    for (int i = p->size - 1; told && i > 0; i--) other = seen[i] ? other : i;
-    mirt__free(seen);
+    for (int i = s->peers->size - 1; seen && i > 0; i--) other = seen[i] ? other : i;
     return other;
 }
 
@@ -55254,14 +55178,13 @@ static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, d
     mirt__training_run *run = &fit->run;
     mirt_function *f = mirt__fit_prepared(fit, false);
     mirt__timing_phase(run->model, MIRT_PHASE_SCATTER);
-    if (!f || mirt__trainer_begin(f, batch, true) != MIRT_OK) return mirt_last_status();
+    if (!f || mirt__trainer_begin(f, batch) != MIRT_OK) return mirt_last_status();
     if (!run->model->history.steps) mirt__traps_in_batch(run->model, &f->spec, batch);
     mirt__timing_phase(run->model, MIRT_PHASE_LAUNCH);
     f->counted = true;
     f->guard = run->model->nan_watch > 0 ? mirt__finite_guard() : NULL;
     run->model->not_finite[0] = 0;
-    fit->feed.follows = mirt__fit_follows(fit, f);
-    fit->feed.weighs = true;
+    fit->feed.follows = fit->feed.ahead && mirt__fit_follows(fit, f);
     const double waited = mirt__timing_seconds(run->model, MIRT_PHASE_INPUT);
     f->step.stop = __atomic_load_n(&run->model->stop_requested, __ATOMIC_RELAXED);
     if (mirt__feed_step(&fit->feed, f, mirt__fit_goes_on(fit)) != MIRT_OK) return mirt_last_status();
@@ -55310,8 +55233,7 @@ static mirt_status mirt__train_batches(void *arg) {
     mirt__batch batch;
     double loss = 0;
     mirt__fit_start_sums(fit);
-    mirt__feed_open(&fit->feed, model, run->train, fit->features[0], mirt__fit_replicas(fit),
-                    !mirt__fit_tells_batches(fit));
+    mirt__feed_open(&fit->feed, model, run->train, fit->features[0], !mirt__fit_tells_batches(fit));
     run->trained = false;
     run->event.batch = run->at.done;
     run->event.input_seconds = run->at.epoch_input_seconds;

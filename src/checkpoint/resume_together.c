@@ -9,11 +9,9 @@ typedef struct mirt__resume_word {
 /* Memory for the file, or an error that all have: messages of this size are under way afterwards. */
 static mirt_status mirt__resume_room(mirt_strategy *s, size_t size, unsigned char **bytes) {
     const mirt__peers *p = s->peers;
-    int32_t *good = (int32_t *)mirt__calloc((size_t)p->size, sizeof *good);
-    if (!good) return mirt_last_status();
     *bytes = p->rank ? (unsigned char *)mirt__aligned_alloc(size) : NULL;
-    good[p->rank] = p->rank == 0 || *bytes;
-    mirt_status status = mirt__peers_tell(s, good, sizeof *good);
+    const char own = p->rank == 0 || *bytes, *good = (const char *)mirt__peers_tell(s, &own, 1);
+    mirt_status status = good ? MIRT_OK : mirt_last_status();
     for (int i = 0; i < p->size && status == MIRT_OK; i++) {
         if (!good[i])
             status = mirt__fail(MIRT_E_NOMEM, "process %d (%s) has no memory for a checkpoint of %zu bytes", i,
@@ -23,7 +21,6 @@ static mirt_status mirt__resume_room(mirt_strategy *s, size_t size, unsigned cha
         mirt__aligned_free(*bytes);
         *bytes = NULL;
     }
-    mirt__free(good);
     return status;
 }
 
@@ -52,6 +49,7 @@ MIRT__LIB mirt_status mirt__resume_together(mirt_strategy *s, mirt_status status
         if (word.found) word.size = file->data - file->owned + (int64_t)file->data_size;
     }
     const mirt_status heard = mirt__peers_hear_first(s, &word, sizeof word);
+    if (heard != MIRT_OK && status == MIRT_OK && p->rank == 0 && *found) mirt__safetensors_close(file);
     if (status != MIRT_OK || heard != MIRT_OK) return status != MIRT_OK ? status : heard;
     if (word.status != MIRT_OK)
         return mirt__fail(MIRT_E_WORKER, "process 0 (%s) cannot resume: %s", p->engine->host(0), word.reason);

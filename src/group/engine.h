@@ -1,8 +1,8 @@
 #ifndef MIRT__ENGINE_H
 #define MIRT__ENGINE_H
-/* The table that moves bytes between processes which train one model together. It adds nothing: what is added, and in
-   which order, is the library's (group/plan.c). The engine for MPI is another file on the compiler's command line
-   (mirrortrain_mpi.c), which the library finds by a weak symbol. */
+/* The table that moves bytes between processes which train one model together. It adds nothing, but by all_reduce: what
+   is added, and in which order, is the library's (group/tree.c). The engine for MPI is another file on the compiler's
+   command line (mirrortrain_mpi.c), which the library finds by a weak symbol. */
 
 #include "../device/device.h"
 
@@ -58,7 +58,7 @@ typedef struct mirt__engine {
                        mirt__engine_failure *failure);
     /* Questions between processes, beside the rounds. `answer`, which a thread of the engine calls, fills
        MIRT__ENGINE_ANSWER bytes; NULL: nobody answers any more, and no call is under way. ask: the answer of a process;
-       false: none came within `limit` seconds. One thread asks at a time. */
+       false: none came within `limit` seconds. */
     void (*answers)(void (*answer)(void *user, char *out), void *user);
     bool (*ask)(int peer, double limit, char *out);
     /* The host of a process, for messages; lives as long as the group. */

@@ -98,19 +98,16 @@ static mirt_status mirt__drift_fail(const mirt_model *root, int device, int righ
 MIRT__TOGETHER_ONLY mirt_status mirt__drift_of_peers(const mirt_model *root) {
     mirt_strategy *s = root->strategy;
     const mirt__peers *p = MIRT__PEERS(s);
-    uint64_t *hash = (uint64_t *)mirt__calloc((size_t)p->size, sizeof *hash);
+    const uint64_t *hash = (const uint64_t *)mirt__peers_tell(s, &s->copy_hash[0], sizeof *hash);
     if (!hash) return mirt_last_status();
-    hash[p->rank] = s->copy_hash[0];
-    mirt_status status = mirt__peers_tell(s, hash, sizeof *hash);
-    const int right = status == MIRT_OK ? mirt__drift_majority(hash, p->size) : 0;
-    for (int i = 0; i < p->size && status == MIRT_OK; i++) {
-        if (hash[i] != hash[right])
-            status = mirt__fail(MIRT_E_DRIFT, "after step %lld the weights of process %d (%s) differ from those of "
-                                              "process %d (%s)",
-                                (long long)root->step, i, p->engine->host(i), right, p->engine->host(right));
+    const int right = mirt__drift_majority(hash, p->size);
+    for (int i = 0; i < p->size; i++) {
+        if (hash[i] == hash[right]) continue;
+        return mirt__fail(MIRT_E_DRIFT,
+                          "after step %lld the weights of process %d (%s) differ from those of process %d (%s)",
+                          (long long)root->step, i, p->engine->host(i), right, p->engine->host(right));
     }
-    mirt__free(hash);
-    return status;
+    return MIRT_OK;
 }
 
 MIRT_API mirt_status mirt_check_drift(mirt_model *model) {

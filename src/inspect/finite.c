@@ -297,18 +297,16 @@ typedef struct mirt__found_by {
 /* Every process takes the description of the one that found the first node. */
 MIRT__TOGETHER_ONLY void mirt__finders_agree(mirt_function *f, int node) {
     mirt_strategy *s = f->model->strategy;
-    const mirt__peers *p = MIRT__PEERS(s);
-    mirt__found_by *all = (mirt__found_by *)mirt__calloc((size_t)p->size, sizeof *all), *best = NULL;
-    char *text = f->model->not_finite;
-    if (!all) return;
-    all[p->rank].node = node;
-    snprintf(all[p->rank].text, sizeof all->text, "%s", text);
-    const bool told = mirt__peers_tell(s, all, sizeof *all) == MIRT_OK;
-    for (int i = 0; i < p->size && told; i++) {
+    const mirt__found_by *best = NULL;
+    mirt__found_by own;
+    memset(&own, 0, sizeof own);
+    own.node = node;
+    snprintf(own.text, sizeof own.text, "%s", f->model->not_finite);
+    const mirt__found_by *all = (const mirt__found_by *)mirt__peers_tell(s, &own, sizeof own);
+    for (int i = 0; all && i < MIRT__PEERS(s)->size; i++) {
         if (all[i].node >= 0 && (!best || all[i].node < best->node)) best = &all[i];
     }
-    if (best) snprintf(text, sizeof f->model->not_finite, "%s", best->text);
-    mirt__free(all);
+    if (best) snprintf(f->model->not_finite, sizeof f->model->not_finite, "%s", best->text);
 }
 
 static void mirt__finders_close(mirt_function *f, int what, bool good) {

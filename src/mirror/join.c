@@ -20,13 +20,12 @@ static mirt_status mirt__peers_number(mirt_strategy *s) {
     mirt__peers *w = s->peers;
     if (!(w->first_device = (int *)mirt__calloc((size_t)w->size + 1, sizeof *w->first_device)))
         return mirt_last_status();
-    int *devices = w->first_device + 1;
-    devices[w->rank] = s->num_devices;
-    if (mirt__peers_tell(s, devices, sizeof *devices) != MIRT_OK) return mirt_last_status();
+    const int *devices = (const int *)mirt__peers_tell(s, &s->num_devices, sizeof *devices);
+    if (!devices) return mirt_last_status();
     for (int p = 0; p < w->size; p++) {
         if (devices[p] < 1 || devices[p] > MIRT__MAX_DEVICES)
             return mirt__fail(MIRT_E_WORKER, "process %d has %d devices, which cannot be", p, devices[p]);
-        devices[p] += w->first_device[p];
+        w->first_device[p + 1] = w->first_device[p] + devices[p];
     }
     s->first_device = w->first_device[w->rank];
     s->all_devices = w->first_device[w->size];
@@ -126,15 +125,10 @@ static mirt_status mirt__settings_compare(const mirt_strategy *s, const mirt__se
 }
 
 MIRT__LIB mirt_status mirt__peers_agree(mirt_strategy *s) {
-    const mirt__peers *w = s->peers;
-    if (!w) return MIRT_OK;
-    mirt__setting *all = (mirt__setting *)mirt__calloc((size_t)w->size * MIRT__SETTINGS, sizeof *all);
-    if (!all) return mirt_last_status();
-    mirt__settings_of(s, &all[w->rank * MIRT__SETTINGS]);
-    mirt_status status = mirt__peers_tell(s, all, MIRT__SETTINGS * sizeof *all);
-    if (status == MIRT_OK) status = mirt__settings_compare(s, all);
-    if (status == MIRT_OK && !s->able.in_place)
-        status = mirt__fail(MIRT_E_DEVICE, "several processes train together on cores so far: ask for \"cpu\"");
-    mirt__free(all);
-    return status;
+    mirt__setting own[MIRT__SETTINGS];
+    mirt__settings_of(s, own);
+    const mirt__setting *all = (const mirt__setting *)mirt__peers_tell(s, own, sizeof own);
+    if (!all || mirt__settings_compare(s, all) != MIRT_OK) return mirt_last_status();
+    if (s->able.in_place) return MIRT_OK;
+    return mirt__fail(MIRT_E_DEVICE, "several processes train together on cores so far: ask for \"cpu\"");
 }

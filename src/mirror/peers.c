@@ -4,7 +4,7 @@
 /* What a process answers when it is asked where it is. */
 typedef struct mirt__whereabouts {
     int64_t step;
-    int32_t phase, waits_for; /* waits_for: -1: nobody */
+    int32_t phase, awaits; /* awaits: one more than a rank; 0: nobody, as of a process without a strategy */
     char ended[200];          /* why its strategy cannot be used any more, or "" */
 } mirt__whereabouts;
 
@@ -27,20 +27,18 @@ static void mirt__peers_answer(void *user, char *out) {
         at.phase = __atomic_load_n(&timeline->phase, __ATOMIC_RELAXED);
         at.step = __atomic_load_n(&timeline->step, __ATOMIC_RELAXED);
     }
-    at.waits_for = mirt__peers_awaited(s->peers);
+    at.awaits = mirt__peers_awaited(s->peers) + 1;
     const char *death = __atomic_load_n(&s->death, __ATOMIC_ACQUIRE);
-    if (death) snprintf(at.ended, sizeof at.ended, "%s", death);
+    if (!death && __atomic_load_n(&s->peers->broken, __ATOMIC_ACQUIRE)) death = s->lost;
+    if (death) snprintf(at.ended, sizeof at.ended, "%.199s", death);
     memcpy(out, &at, sizeof at);
 }
 
-/* Whether a process answers; its answers to others are waited for. */
-static bool mirt__peers_ask(mirt__peers *p, int peer, mirt__whereabouts *out) {
+/* Whether a process answers. */
+static bool mirt__peers_ask(const mirt__peers *p, int peer, mirt__whereabouts *out) {
     const double soon = 2;
-    const struct timespec nap = {0, 1000000};
     char answer[MIRT__ENGINE_ANSWER];
-    while (__atomic_exchange_n(&p->asks, 1, __ATOMIC_ACQUIRE)) nanosleep(&nap, NULL);
     const bool good = p->engine->ask(peer, soon, answer);
-    __atomic_store_n(&p->asks, 0, __ATOMIC_RELEASE);
     if (good) memcpy(out, answer, sizeof *out);
     return good;
 }
@@ -65,7 +63,7 @@ static bool mirt__peers_patient(void *user, int peer) {
             snprintf(patience->failed, size, "process %d (%s) has ended: %.180s", peer, host, at.ended);
             return false;
         }
-        peer = at.waits_for;
+        peer = at.awaits - 1;
     }
     if (peer < 0) return true;
     snprintf(patience->failed, size, "processes wait for each other; process %d (%s) is at %s of step %lld", last,
@@ -98,6 +96,7 @@ MIRT__LIB void mirt__peers_leave(mirt_strategy *s) {
     p->engine->stop(p->broken);
     for (int i = 0; i < MIRT__BEFORES; i++) mirt__free(p->before[i]);
     mirt__free(p->flags);
+    mirt__free(p->told);
     mirt__free(p->first_device);
     mirt__free(p);
     s->peers = NULL;
@@ -115,6 +114,12 @@ static void mirt__peers_describe(const mirt_strategy *s, char *out, size_t size)
                        mirt_phase_name((mirt_phase)__atomic_load_n(&s->timeline[0].phase, __ATOMIC_RELAXED)));
 }
 
+/* This process takes no further part, because of the error; the others learn it when they ask where it is. */
+static void mirt__peers_end(mirt_strategy *s) {
+    if (!s->lost[0]) snprintf(s->lost, sizeof s->lost, "%s", mirt_last_error());
+    __atomic_store_n(&s->peers->broken, true, __ATOMIC_RELEASE);
+}
+
 MIRT__LIB mirt_status mirt__peers_fail(mirt_strategy *s, int channel, const mirt__engine_failure *failure) {
     mirt__peers *p = s->peers;
     const char *failed = p->patience[channel].failed;
@@ -127,24 +132,13 @@ MIRT__LIB mirt_status mirt__peers_fail(mirt_strategy *s, int channel, const mirt
         status = mirt__fail(MIRT_E_WORKER, "%s: %s has waited %.3g s for %s",
                             failed[0] ? failed : "no message came", own, p->waiting[0].limit, peer);
     else status = mirt__fail(MIRT_E_WORKER, "%s has lost %s: %s", own, peer, failure->text);
-    p->broken = true;
-    if (!s->lost[0]) snprintf(s->lost, sizeof s->lost, "%s", mirt_last_error());
+    mirt__peers_end(s);
     return status;
 }
 
-MIRT__LIB mirt__gathering mirt__peers_gathering(const mirt_strategy *s) {
-    mirt__gathering g;
-    memset(&g, 0, sizeof g);
-    g.engine = s->peers->engine;
-    g.channel = 1;
-    g.rank = s->peers->rank;
-    g.size = s->peers->size;
-    g.waiting = &s->peers->waiting[1];
-    return g;
-}
-
 MIRT__LIB mirt_status mirt__peers_gather(mirt_strategy *s, const mirt__gathered *array, int arrays) {
-    const mirt__gathering gathering = mirt__peers_gathering(s);
+    mirt__peers *p = s->peers;
+    const mirt__gathering gathering = {p->engine, 1, p->rank, p->size, &p->waiting[1]};
     mirt__engine_failure failure;
     if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
     __atomic_fetch_add(&s->peers->trades, 1, __ATOMIC_RELAXED);
@@ -153,9 +147,15 @@ MIRT__LIB mirt_status mirt__peers_gather(mirt_strategy *s, const mirt__gathered 
     return good ? MIRT_OK : mirt__peers_fail(s, 1, &failure);
 }
 
-MIRT__LIB mirt_status mirt__peers_tell(mirt_strategy *s, void *element, size_t bytes) {
-    mirt__gathered all = {element, s->peers->before[MIRT__BEFORE_ONE], bytes};
-    return mirt__peers_gather(s, &all, 1);
+MIRT__LIB const void *mirt__peers_tell(mirt_strategy *s, const void *own, size_t bytes) {
+    mirt__peers *p = s->peers;
+    const size_t all = (size_t)p->size * bytes;
+    if (p->told_bytes < all && !mirt__grow((void **)&p->told, 0, (size_t)p->size, bytes))
+        return mirt__peers_end(s), (const void *)NULL;
+    p->told_bytes = mirt__max(p->told_bytes, all);
+    const mirt__gathered array = {p->told, p->before[MIRT__BEFORE_ONE], bytes};
+    memcpy(p->told + (size_t)p->rank * bytes, own, bytes);
+    return mirt__peers_gather(s, &array, 1) == MIRT_OK ? p->told : NULL;
 }
 
 MIRT__LIB mirt_status mirt__peers_hear_first(mirt_strategy *s, void *data, size_t bytes) {

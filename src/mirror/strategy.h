@@ -48,13 +48,14 @@ typedef struct mirt__peers {
     mirt__courier *courier; /* NULL: not needed yet */
     int trades;          /* atomic: rounds of messages under way */
     mirt__patience patience[MIRT__ENGINE_CHANNELS];
-    int asks;            /* atomic: a thread asks another process where it is */
     int *first_device;   /* [size + 1] */
     int64_t *before[MIRT__BEFORES]; /* [size + 1]: what processes have of a step, before each of them */
     mirt__peer_flags *flags;      /* [size] */
     char failed[300];    /* the process whose user code failed */
+    char *told;          /* [told_bytes]: of mirt__peers_tell */
+    size_t told_bytes;
     bool left;           /* a process has ended a pass with an error, which all know */
-    bool broken;         /* a round of messages failed: nothing can be said to the others any more */
+    bool broken;         /* atomic: nothing can be said to the others any more; strategy->lost says why */
 } mirt__peers;
 
 /* Of a strategy; NULL: it trains alone. */
@@ -156,10 +157,10 @@ MIRT__LIB bool mirt__may_destroy(const mirt_strategy *strategy, const char *call
 MIRT__LIB void mirt__peers_open(mirt_strategy *strategy, double limit);
 /* Whether somebody waits for the gradients that are being summed. */
 MIRT__LIB void mirt__peers_hurry(mirt_strategy *strategy, bool hurry);
-MIRT__LIB mirt__gathering mirt__peers_gathering(const mirt_strategy *strategy);
-/* Every process gets what the others have: of arrays, or of one element of each process. */
+/* Every process gets what the others have of arrays. */
 MIRT__LIB mirt_status mirt__peers_gather(mirt_strategy *strategy, const mirt__gathered *array, int arrays);
-MIRT__LIB mirt_status mirt__peers_tell(mirt_strategy *strategy, void *element, size_t bytes);
+/* What all processes say, [size] elements of `bytes`, until the next call; NULL: the group is broken. */
+MIRT__LIB const void *mirt__peers_tell(mirt_strategy *strategy, const void *own, size_t bytes);
 /* The bytes of the first process become those of all. */
 MIRT__LIB mirt_status mirt__peers_hear_first(mirt_strategy *strategy, void *data, size_t bytes);
 /* Sets the error of a round of messages that failed, after which the strategy cannot be used. */

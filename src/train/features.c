@@ -147,6 +147,7 @@ static mirt_status mirt__features_make(mirt__features *f, const mirt__batch *in,
     out->rows = in->rows;
     out->index = in->index;
     out->met = in->met;
+    out->end = in->rows; /* of all processes */
     for (int i = 0; i < f->spec.num_x; i++) out->field[i] = function->results.list[i].data;
     for (int i = f->spec.num_x; i < f->spec.num_fields; i++) out->field[i] = in->field[data->num_x + i - f->spec.num_x];
     for (int64_t r = 0; r < in->rows; r++) {
@@ -220,29 +221,20 @@ static mirt_status mirt__features_gather(mirt__features *f, mirt__batch *out) {
 
 MIRT__LIB const mirt__data_spec *mirt__features_spec(const mirt__features *f) { return &f->spec; }
 
-static mirt__pass_data mirt__features_source(const mirt__features *f) {
-    mirt__pass_data reading;
-    reading.strategy = f->model->strategy;
-    reading.dataset = f->dataset;
-    reading.replicas = 0;
-    return reading;
-}
-
 MIRT__LIB mirt_status mirt__features_begin(mirt__features *f, int64_t epoch) {
-    const mirt__pass_data reading = mirt__features_source(f);
+    mirt_strategy *s = f->model->strategy;
     f->position = f->batches = 0;
     f->ordered = f->passed;
-    return f->ordered ? mirt__dataset_begin(f->samples, reading.strategy->seed, epoch)
-                      : mirt__pass_data_begin(&reading, epoch);
+    return f->ordered ? mirt__dataset_begin(f->samples, s->seed, epoch)
+                      : mirt__pass_data_begin(s, f->dataset, 0, epoch);
 }
 
 MIRT__LIB mirt_status mirt__features_next(mirt__features *f, mirt__batch *out) {
-    const mirt__pass_data reading = mirt__features_source(f);
     mirt__batch in;
     memset(out, 0, sizeof *out);
     mirt__features_check(f);
     if (f->ordered) return mirt__features_gather(f, out);
-    mirt_status status = mirt__pass_data_next(&reading, &in);
+    mirt_status status = mirt__pass_data_next(f->model->strategy, f->dataset, &in);
     if (status != MIRT_OK) return status;
     f->passed = in.rows == 0;
     return in.rows ? mirt__features_make(f, &in, out) : MIRT_OK;

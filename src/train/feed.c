@@ -10,44 +10,35 @@ static bool mirt__feed_foreign(const mirt_dataset *d) {
 }
 
 MIRT__LIB void mirt__feed_open(mirt__feed *feed, mirt_model *model, mirt_dataset *dataset, mirt__features *features,
-                               int replicas, bool ahead) {
+                               bool ahead) {
     memset(feed, 0, sizeof *feed);
     feed->model = model;
     feed->dataset = dataset;
     feed->features = features;
-    feed->replicas = replicas;
     /* features are made on the devices */
     feed->ahead = ahead && model->strategy->able.queues && !features && !mirt__feed_foreign(dataset);
 }
 
-static mirt__pass_data mirt__feed_source(const mirt__feed *feed) {
-    mirt__pass_data reading;
-    reading.strategy = feed->model->strategy;
-    reading.dataset = feed->dataset;
-    reading.replicas = feed->replicas;
-    return reading;
-}
-
 /* A feed is not touched inside of a section: who gives up a wait for samples takes the loop's memory away with it. */
-MIRT__LIB mirt_status mirt__feed_begin(mirt__feed *feed, int64_t epoch) {
+MIRT__LIB mirt_status mirt__feed_begin(mirt__feed *feed, int replicas, int64_t epoch) {
     mirt_strategy *s = feed->model->strategy;
-    const mirt__pass_data reading = mirt__feed_source(feed);
+    mirt_dataset *dataset = feed->dataset;
     mirt__features *features = feed->features;
-    mirt__section before = mirt__watch_input(s, feed->dataset);
+    mirt__section before = mirt__watch_input(s, dataset);
     mirt_status status = MIRT__TRAINS && features ? mirt__features_begin(features, epoch)
-                                                  : mirt__pass_data_begin(&reading, epoch);
+                                                  : mirt__pass_data_begin(s, dataset, replicas, epoch);
     return mirt__watch_leave(s, before) ? status : MIRT_E_TIMEOUT;
 }
 
 static mirt_status mirt__feed_read(const mirt__feed *feed, mirt__batch *out) {
     mirt_strategy *s = feed->model->strategy;
-    const mirt__pass_data reading = mirt__feed_source(feed);
+    mirt_dataset *dataset = feed->dataset;
     mirt__features *features = feed->features;
     mirt__batch batch;
     memset(&batch, 0, sizeof batch);
-    mirt__section before = mirt__watch_input(s, feed->dataset);
+    mirt__section before = mirt__watch_input(s, dataset);
     mirt_status status = MIRT__TRAINS && features ? mirt__features_next(features, &batch)
-                                                  : mirt__pass_data_next(&reading, &batch);
+                                                  : mirt__pass_data_next(s, dataset, &batch);
     if (!mirt__watch_leave(s, before)) return MIRT_E_TIMEOUT;
     *out = batch;
     return status;
@@ -78,8 +69,7 @@ static const mirt__batch *mirt__feed_ahead(void *arg) {
     feed->held = true;
     if (feed->status != MIRT_OK) mirt__error_get(&feed->error);
     if (feed->status != MIRT_OK || feed->batch.rows < 1 || feed->batch.rows > feed->step->step.max_rows) return NULL;
-    feed->step->following.allowed = feed->follows &&
-                                    (!feed->weighs || mirt__check_weights(feed->step, &feed->batch) == MIRT_OK);
+    feed->step->following.allowed = feed->follows && mirt__check_weights(feed->step, &feed->batch) == MIRT_OK;
     return &feed->batch;
 }
 

@@ -242,14 +242,13 @@ static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, d
     mirt__training_run *run = &fit->run;
     mirt_function *f = mirt__fit_prepared(fit, false);
     mirt__timing_phase(run->model, MIRT_PHASE_SCATTER);
-    if (!f || mirt__trainer_begin(f, batch, true) != MIRT_OK) return mirt_last_status();
+    if (!f || mirt__trainer_begin(f, batch) != MIRT_OK) return mirt_last_status();
     if (!run->model->history.steps) mirt__traps_in_batch(run->model, &f->spec, batch);
     mirt__timing_phase(run->model, MIRT_PHASE_LAUNCH);
     f->counted = true;
     f->guard = run->model->nan_watch > 0 ? mirt__finite_guard() : NULL;
     run->model->not_finite[0] = 0;
-    fit->feed.follows = mirt__fit_follows(fit, f);
-    fit->feed.weighs = true;
+    fit->feed.follows = fit->feed.ahead && mirt__fit_follows(fit, f);
     const double waited = mirt__timing_seconds(run->model, MIRT_PHASE_INPUT);
     f->step.stop = __atomic_load_n(&run->model->stop_requested, __ATOMIC_RELAXED);
     if (mirt__feed_step(&fit->feed, f, mirt__fit_goes_on(fit)) != MIRT_OK) return mirt_last_status();
@@ -298,8 +297,7 @@ static mirt_status mirt__train_batches(void *arg) {
     mirt__batch batch;
     double loss = 0;
     mirt__fit_start_sums(fit);
-    mirt__feed_open(&fit->feed, model, run->train, fit->features[0], mirt__fit_replicas(fit),
-                    !mirt__fit_tells_batches(fit));
+    mirt__feed_open(&fit->feed, model, run->train, fit->features[0], !mirt__fit_tells_batches(fit));
     run->trained = false;
     run->event.batch = run->at.done;
     run->event.input_seconds = run->at.epoch_input_seconds;

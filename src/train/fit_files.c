@@ -15,14 +15,9 @@ static bool mirt__seen_begin(const mirt__fit *fit, mirt__file_writer *file) {
 
 /* The first process that does not see the file; 0: all do. */
 static int mirt__seen_by(mirt_strategy *s, const char *path) {
-    const mirt__peers *p = s->peers;
+    const char own = mirt__file_exists(path), *seen = (const char *)mirt__peers_tell(s, &own, 1);
     int other = 0;
-    char *seen = (char *)mirt__calloc((size_t)p->size, 1);
-    if (!seen) return 0;
-    seen[p->rank] = mirt__file_exists(path);
-    const bool told = mirt__peers_tell(s, seen, 1) == MIRT_OK;
-    for (int i = p->size - 1; told && i > 0; i--) other = seen[i] ? other : i;
-    mirt__free(seen);
+    for (int i = s->peers->size - 1; seen && i > 0; i--) other = seen[i] ? other : i;
     return other;
 }
 

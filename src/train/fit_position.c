@@ -1,18 +1,10 @@
 /* Where a fit is: passes over its data. */
 #include "fit.h"
 
-static mirt__pass_data mirt__fit_source(const mirt__fit *fit) {
-    mirt__pass_data reading;
-    reading.strategy = fit->run.model->strategy;
-    reading.dataset = fit->run.train;
-    reading.replicas = mirt__fit_replicas(fit);
-    return reading;
-}
-
 static mirt_status mirt__fit_begin_pass(const mirt__fit *fit) {
-    const mirt__pass_data reading = mirt__fit_source(fit);
-    return fit->features[0] ? mirt__features_begin(fit->features[0], fit->run.at.pass)
-                            : mirt__pass_data_begin(&reading, fit->run.at.pass);
+    const mirt__training_run *run = &fit->run;
+    if (fit->features[0]) return mirt__features_begin(fit->features[0], run->at.pass);
+    return mirt__pass_data_begin(run->model->strategy, run->train, mirt__fit_replicas(fit), run->at.pass);
 }
 
 MIRT__LIB int mirt__fit_replicas(const mirt__fit *fit) {
@@ -28,7 +20,6 @@ MIRT__LIB mirt_status mirt__fit_begin(mirt__fit *fit) {
 
 MIRT__LIB mirt_status mirt__fit_reopen(mirt__training_run *run) {
     const mirt__fit *fit = (const mirt__fit *)run;
-    const mirt__pass_data reading = mirt__fit_source(fit);
     mirt__batch batch;
     /* What is kept from the first pass on is what that pass made. */
     if (mirt__dataset_keeps(run->train) &&
@@ -39,7 +30,7 @@ MIRT__LIB mirt_status mirt__fit_reopen(mirt__training_run *run) {
     int64_t left = mirt__dataset_pass_over(run->train, run->at.passed) ? 0 : run->at.passed;
     mirt_status status = mirt__fit_begin_pass(fit);
     for (; left > 0 && status == MIRT_OK; left--) {
-        status = mirt__pass_data_next(&reading, &batch);
+        status = mirt__pass_data_next(run->model->strategy, run->train, &batch);
         if (status == MIRT_OK && !batch.rows)
             return mirt__fail(MIRT_E_INVALID,
                               "the data end before the %lld batches that the checkpoint has gone through",

@@ -41,15 +41,13 @@ static mirt_status mirt__pass_batches(void *arg) {
     mirt__batch batch;
     mirt__feed feed;
     mirt__hold(model);
-    mirt__feed_open(&feed, model, pass->dataset, pass->features, f->step.by_replicas ? f->step.replicas : 0,
-                    pass->ahead);
+    mirt__feed_open(&feed, model, pass->dataset, pass->features, pass->ahead);
     feed.follows = pass->ahead;
-    feed.weighs = pass->kind == MIRT__EVALUATE;
-    mirt_status status = mirt__feed_begin(&feed, 0);
+    mirt_status status = mirt__feed_begin(&feed, f->step.by_replicas ? f->step.replicas : 0, 0);
     for (int64_t i = 0; status == MIRT_OK && (pass->steps == 0 || i < pass->steps); i++) {
         status = mirt__feed_next(&feed, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
-        status = mirt__trainer_begin(f, &batch, pass->kind == MIRT__EVALUATE);
+        status = mirt__trainer_begin(f, &batch);
         if (status == MIRT_OK) status = mirt__feed_step(&feed, f, i + 1 != pass->steps);
         if (status == MIRT_OK) status = pass->take(pass, f, &batch);
     }
@@ -153,7 +151,7 @@ MIRT__LIB mirt_function *mirt__begin_arrays(mirt_model *model, const mirt_data *
         mirt__check_data(model, &spec, kind != MIRT__PREDICT) != MIRT_OK)
         return NULL;
     mirt_function *f = mirt__trainer_prepare(model, kind, &spec, batch.rows, NULL);
-    return f && mirt__trainer_begin(f, &batch, true) == MIRT_OK ? f : NULL;
+    return f && mirt__trainer_begin(f, &batch) == MIRT_OK ? f : NULL;
 }
 
 MIRT_API mirt_status mirt_predict_on_batch(mirt_model *model, const mirt_data *batch, float *const *out,

@@ -11,42 +11,31 @@ typedef struct mirt__arrival {
 
 enum { MIRT__REASON = 320 };
 
-/* The rows of this process; `replicas` of a step, or 0 where devices share the rows as they like. */
-static mirt__data_part mirt__part_of(const mirt_strategy *s, int replicas) {
+MIRT__LIB mirt_status mirt__begin_together(mirt_strategy *s, mirt_dataset *dataset, int replicas, int64_t epoch) {
     mirt__data_part part;
     part.of = replicas ? replicas : mirt__share_units(s);
     part.begin = mirt__peer_begin(s, part.of, s->peers->rank);
     part.end = mirt__peer_begin(s, part.of, s->peers->rank + 1);
-    return part;
-}
-
-MIRT__LIB mirt_status mirt__begin_together(const mirt__pass_data *r, int64_t epoch) {
-    const mirt__data_part part = mirt__part_of(r->strategy, r->replicas);
-    mirt__dataset_set_part(r->dataset, &part);
-    r->strategy->peers->left = false;
-    return mirt__dataset_begin(r->dataset, r->strategy->seed, epoch);
+    mirt__dataset_set_part(dataset, &part);
+    s->peers->left = false;
+    return mirt__dataset_begin(dataset, s->seed, epoch);
 }
 
 /* >>what goes wrong */
 
-/* Every process says why it leaves, or nothing; the first that does is blamed. */
-static mirt_status mirt__arrivals_blame(mirt_strategy *s, const mirt__arrival *all, mirt_status own) {
-    const mirt__peers *p = s->peers;
+/* Every process says why it leaves, or nothing; `first` is blamed. */
+static mirt_status mirt__arrivals_blame(mirt_strategy *s, int first, mirt_status own) {
+    char reason[MIRT__REASON] = "";
     mirt__error error;
-    int first = 0;
-    char *reason = (char *)mirt__calloc((size_t)p->size, MIRT__REASON);
-    if (!reason) return mirt_last_status();
     if (own != MIRT_OK) mirt__error_get(&error);
-    if (own != MIRT_OK) snprintf(reason + (size_t)p->rank * MIRT__REASON, MIRT__REASON, "%.300s", error.text);
-    const mirt_status told = mirt__peers_tell(s, reason, MIRT__REASON);
-    while (all[first].status == MIRT_OK) first++;
-    if (own != MIRT_OK) mirt__error_set(&error);
-    else if (told == MIRT_OK)
-        own = mirt__fail(MIRT_E_WORKER, "process %d (%s) has stopped: %s", first, p->engine->host(first),
-                         reason + (size_t)first * MIRT__REASON);
-    mirt__free(reason);
+    if (own != MIRT_OK) snprintf(reason, sizeof reason, "%.300s", error.text);
+    const char *all = (const char *)mirt__peers_tell(s, reason, sizeof reason);
     s->peers->left = true;
-    return own != MIRT_OK ? own : told;
+    if (own != MIRT_OK) mirt__error_set(&error);
+    else if (all)
+        mirt__fail(MIRT_E_WORKER, "process %d (%s) has stopped: %s", first, s->peers->engine->host(first),
+                   all + (size_t)first * MIRT__REASON);
+    return own != MIRT_OK ? own : mirt_last_status();
 }
 
 static mirt_status mirt__arrivals_differ(const mirt_strategy *s, const mirt__arrival *all, int other) {
@@ -60,46 +49,43 @@ static mirt_status mirt__arrivals_differ(const mirt_strategy *s, const mirt__arr
 
 /* Meets the others before a batch; *skipped: rows that all of them skip. */
 static mirt_status mirt__arrive(mirt_strategy *s, const mirt__arrival *own, int64_t *skipped) {
-    const mirt__peers *p = s->peers;
-    mirt__arrival *all = (mirt__arrival *)mirt__calloc((size_t)p->size, sizeof *all);
-    if (!all) return mirt_last_status();
-    bool leaves = false;
-    int other = 0;
-    all[p->rank] = *own;
-    mirt_status status = mirt__peers_tell(s, all, sizeof *all);
+    const int size = s->peers->size;
+    int leaver = -1, other = 0;
+    const mirt__arrival *all = (const mirt__arrival *)mirt__peers_tell(s, own, sizeof *own);
     *skipped = 0;
-    for (int i = 0; i < p->size && status == MIRT_OK; i++) {
-        leaves = leaves || all[i].status != MIRT_OK;
+    if (!all) return mirt_last_status();
+    for (int i = 0; i < size; i++) {
+        if (all[i].status != MIRT_OK && leaver < 0) leaver = i;
         *skipped += all[i].skipped;
         if (all[i].rows != all[0].rows && !other) other = i;
     }
-    if (leaves) status = mirt__arrivals_blame(s, all, (mirt_status)own->status);
-    else if (other) status = mirt__arrivals_differ(s, all, other);
-    mirt__free(all);
-    return status;
+    if (leaver >= 0) return mirt__arrivals_blame(s, leaver, (mirt_status)own->status);
+    return other ? mirt__arrivals_differ(s, all, other) : MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__meet_with_batch(mirt_strategy *s, mirt_status status, int64_t rows, int64_t *skipped) {
+    mirt__arrival arrival;
+    memset(&arrival, 0, sizeof arrival);
+    arrival.status = (int64_t)status;
+    arrival.rows = status == MIRT_OK ? rows : 0;
+    arrival.skipped = *skipped;
+    return mirt__arrive(s, &arrival, skipped);
 }
 
 MIRT__LIB mirt_status mirt__meet_others(mirt_strategy *s, mirt_status status, bool *asked) {
-    mirt__arrival arrival;
-    int64_t all;
+    int64_t all = *asked;
     if (!s->peers || s->peers->left || s->peers->broken || s->death) return status;
-    memset(&arrival, 0, sizeof arrival);
-    arrival.status = (int64_t)status;
-    arrival.skipped = *asked;
-    status = mirt__arrive(s, &arrival, &all);
+    status = mirt__meet_with_batch(s, status, 0, &all);
     *asked = all > 0;
     return status;
 }
 
 MIRT__LIB void mirt__leave_together(mirt_strategy *s, mirt_status status) {
-    mirt__arrival arrival;
-    int64_t skipped;
     mirt__error error;
-    if (!s->peers || s->peers->left || s->peers->broken || s->death || status == MIRT_OK) return;
-    memset(&arrival, 0, sizeof arrival);
-    arrival.status = (int64_t)status;
+    bool asked = false;
+    if (status == MIRT_OK) return;
     mirt__error_get(&error);
-    mirt__arrive(s, &arrival, &skipped);
+    mirt__meet_others(s, status, &asked);
     mirt__error_set(&error);
 }
 
@@ -148,17 +134,17 @@ MIRT__LIB mirt_status mirt__fit_together(mirt_model *model, const mirt_dataset *
                                        training, "the number of samples", "the batch size", "the step"};
     mirt_strategy *s = model->strategy;
     const mirt__peers *p = s->peers;
-    mirt__fit_settings *all = (mirt__fit_settings *)mirt__calloc((size_t)p->size, sizeof *all), *own = all + p->rank;
-    if (!all) return mirt_last_status();
-    own->model = mirt__model_hash(model);
-    own->kernels = mirt__root(model, NULL)->half && strstr(s->kernels->name, "bf16"); /* law 6 */
-    own->weights = mirt__weights_hash(model);
-    own->training = mirt__training_hash(model, desc);
-    own->samples = (uint64_t)mirt__dataset_spec(data)->samples;
-    own->batch = (uint64_t)mirt__dataset_spec(data)->batch;
-    own->step = (uint64_t)model->step;
-    s->peers->left = false;
-    mirt_status status = mirt__peers_tell(s, all, sizeof *all);
+    mirt__fit_settings own;
+    memset(&own, 0, sizeof own);
+    own.model = mirt__model_hash(model);
+    own.kernels = mirt__root(model, NULL)->half && strstr(s->kernels->name, "bf16"); /* law 6 */
+    own.weights = mirt__weights_hash(model);
+    own.training = mirt__training_hash(model, desc);
+    own.samples = (uint64_t)mirt__dataset_spec(data)->samples;
+    own.batch = (uint64_t)mirt__dataset_spec(data)->batch;
+    own.step = (uint64_t)model->step;
+    const mirt__fit_settings *all = (const mirt__fit_settings *)mirt__peers_tell(s, &own, sizeof own);
+    mirt_status status = all ? MIRT_OK : mirt_last_status();
     for (int i = 1; i < p->size && status == MIRT_OK; i++) {
         const uint64_t *first = &all[0].model, *other = &all[i].model;
         int k = 0;
@@ -167,8 +153,7 @@ MIRT__LIB mirt_status mirt__fit_together(mirt_model *model, const mirt_dataset *
             status = mirt__fail(MIRT_E_WORKER, "processes differ in %s: process 0 (%s) and process %d (%s)", what[k],
                                 p->engine->host(0), i, p->engine->host(i));
     }
-    if (status != MIRT_OK) s->peers->left = true;
-    mirt__free(all);
+    s->peers->left = status != MIRT_OK;
     return status;
 }
 
@@ -212,24 +197,22 @@ static mirt_status mirt__close_up(mirt_dataset *dataset, const mirt__data_part *
 }
 
 /* `before`: the rows of the processes before each of them. */
-static void mirt__rows_before(const mirt__pass_data *r, int64_t rows, int64_t *before) {
-    const mirt_strategy *s = r->strategy;
-    const mirt__data_part part = mirt__part_of(s, r->replicas);
-    for (int p = 0; p <= s->peers->size; p++)
-        mirt__share(rows, part.of, mirt__peer_begin(s, part.of, p), &before[p]);
+static void mirt__rows_before(const mirt_strategy *s, const mirt_dataset *dataset, int64_t rows, int64_t *before) {
+    const int64_t of = mirt__dataset_part(dataset)->of;
+    for (int p = 0; p <= s->peers->size; p++) mirt__share(rows, of, mirt__peer_begin(s, of, p), &before[p]);
 }
 
-static mirt_status mirt__skip_together(const mirt__pass_data *r, mirt__batch *batch) {
-    const mirt__data_part *part = mirt__dataset_part(r->dataset);
-    int64_t *before = r->strategy->peers->before[MIRT__BEFORE_ROWS], begin, end;
+static mirt_status mirt__skip_together(mirt_strategy *s, mirt_dataset *dataset, mirt__batch *batch) {
+    const mirt__data_part *part = mirt__dataset_part(dataset);
+    int64_t *before = s->peers->before[MIRT__BEFORE_ROWS], begin, end;
     char *skipped = (char *)mirt__calloc((size_t)batch->rows, 1);
     mirt__gathered array = {skipped, before, 1};
     if (!skipped) return mirt_last_status();
     mirt__part_rows(part, batch->rows, &begin, &end);
     for (int64_t i = begin; i < end; i++) skipped[i] = batch->index[i] == MIRT__NO_INDEX;
-    mirt__rows_before(r, batch->rows, before);
-    mirt_status status = mirt__peers_gather(r->strategy, &array, 1);
-    if (status == MIRT_OK) status = mirt__close_up(r->dataset, part, skipped, batch);
+    mirt__rows_before(s, dataset, batch->rows, before);
+    mirt_status status = mirt__peers_gather(s, &array, 1);
+    if (status == MIRT_OK) status = mirt__close_up(dataset, part, skipped, batch);
     mirt__free(skipped);
     return status;
 }
@@ -237,53 +220,44 @@ static mirt_status mirt__skip_together(const mirt__pass_data *r, mirt__batch *ba
 /* >>a batch */
 
 /* Labels and weights of all rows: losses and metrics are counted by every process. */
-static mirt_status mirt__labels_together(const mirt__pass_data *r, mirt__batch *batch) {
-    const mirt__data_spec *spec = mirt__dataset_spec(r->dataset);
-    int64_t *before = r->strategy->peers->before[MIRT__BEFORE_ROWS];
+static mirt_status mirt__labels_together(mirt_strategy *s, mirt_dataset *dataset, mirt__batch *batch) {
+    const mirt__data_spec *spec = mirt__dataset_spec(dataset);
+    int64_t *before = s->peers->before[MIRT__BEFORE_ROWS];
     mirt__gathered array[MIRT__MAX_FIELDS];
     int arrays = 0;
-    mirt__rows_before(r, batch->rows, before);
+    mirt__rows_before(s, dataset, batch->rows, before);
     for (int i = spec->num_x; i < spec->num_fields; i++, arrays++) {
         memcpy(&array[arrays].base, &batch->field[i], sizeof array[arrays].base);
         array[arrays].before = before;
         array[arrays].bytes = spec->field[i].bytes;
     }
-    return mirt__peers_gather(r->strategy, array, arrays);
-}
-
-MIRT__LIB mirt_status mirt__meet_with_batch(mirt_strategy *s, mirt_status status, int64_t rows, int64_t *skipped) {
-    mirt__arrival arrival;
-    memset(&arrival, 0, sizeof arrival);
-    arrival.status = (int64_t)status;
-    arrival.rows = status == MIRT_OK ? rows : 0;
-    arrival.skipped = *skipped;
-    return mirt__arrive(s, &arrival, skipped);
+    return mirt__peers_gather(s, array, arrays);
 }
 
 /* *lost: all rows of the batch are skipped. */
-static mirt_status mirt__read_together(const mirt__pass_data *r, mirt__batch *out, bool *lost) {
-    const mirt__data_part *part = mirt__dataset_part(r->dataset);
+static mirt_status mirt__read_together(mirt_strategy *s, mirt_dataset *dataset, mirt__batch *out, bool *lost) {
+    const mirt__data_part *part = mirt__dataset_part(dataset);
     int64_t skipped = 0, begin = 0, end = 0;
     *lost = false;
-    mirt_status status = mirt__dataset_next(r->dataset, out);
+    mirt_status status = mirt__dataset_next(dataset, out);
     if (status == MIRT_OK && part->of) mirt__part_rows(part, out->rows, &begin, &end);
     for (int64_t i = begin; i < end; i++) skipped += out->index[i] == MIRT__NO_INDEX;
     if (!part->of && status == MIRT_OK && out->rows) return MIRT_OK; /* they meet when it has been looked at */
-    status = mirt__meet_with_batch(r->strategy, status, out->rows, &skipped);
+    status = mirt__meet_with_batch(s, status, out->rows, &skipped);
     out->met = true;
     if (status != MIRT_OK || !part->of || !out->rows) return status;
-    if (skipped) status = mirt__skip_together(r, out);
+    if (skipped) status = mirt__skip_together(s, dataset, out);
     *lost = out->rows == 0;
     mirt__part_rows(part, out->rows, &out->begin, &out->end);
-    return status == MIRT_OK && out->rows ? mirt__labels_together(r, out) : status;
+    return status == MIRT_OK && out->rows ? mirt__labels_together(s, dataset, out) : status;
 }
 
-MIRT__LIB mirt_status mirt__next_together(const mirt__pass_data *r, mirt__batch *out) {
+MIRT__LIB mirt_status mirt__next_together(mirt_strategy *s, mirt_dataset *dataset, mirt__batch *out) {
     bool lost = true;
     mirt_status status = MIRT_OK;
     while (lost && status == MIRT_OK) {
         memset(out, 0, sizeof *out);
-        status = mirt__read_together(r, out, &lost);
+        status = mirt__read_together(s, dataset, out, &lost);
     }
     return status;
 }

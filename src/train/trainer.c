@@ -101,9 +101,9 @@ MIRT__LIB mirt_status mirt__check_weights(const mirt_function *f, const mirt__ba
     return MIRT_OK;
 }
 
-MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *f, const mirt__batch *batch, bool weighs) {
+MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *f, const mirt__batch *batch) {
     mirt_strategy *s = f->model->strategy;
-    mirt_status status = weighs && !f->following.launched ? mirt__check_weights(f, batch) : MIRT_OK;
+    mirt_status status = f->following.launched ? MIRT_OK : mirt__check_weights(f, batch);
     int64_t none = 0;
     if (status == MIRT_OK) status = mirt__function_begin(f, batch);
     return MIRT__PEERS(s) && !batch->met ? mirt__meet_with_batch(s, status, batch->rows, &none) : status;

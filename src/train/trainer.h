@@ -13,8 +13,8 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
                                                int64_t most, const mirt_fit_desc *fit);
 /* Whether the batch's sample weights are numbers; otherwise the error is set. */
 MIRT__LIB mirt_status mirt__check_weights(const mirt_function *function, const mirt__batch *batch);
-/* mirt__function_begin in a loop; `weighs`: the sample weights are to be numbers. */
-MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *function, const mirt__batch *batch, bool weighs);
+/* mirt__function_begin in a loop, whose sample weights have to be numbers. */
+MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *function, const mirt__batch *batch);
 /* Whether `rows` predictions fit into the caller's memory, capacity[i] floats for output i. */
 MIRT__LIB mirt_status mirt__check_room(const mirt_function *function, int64_t rows, float *const *out,
                                        const size_t *capacity);
@@ -28,18 +28,15 @@ MIRT__LIB mirt_status mirt__check_distributed(const mirt_model *model, const mir
 /* --- pass_data.c --- */
 /* A data set as a loop reads it: for steps of `replicas`, or 0 where devices share rows as they like. Where processes
    train together, each makes what its devices need of x, and gets the labels and weights of all rows. */
-typedef struct mirt__pass_data {
-    mirt_strategy *strategy;
-    mirt_dataset *dataset;
-    int replicas;
-} mirt__pass_data;
-MIRT__LIB mirt_status mirt__pass_data_begin(const mirt__pass_data *reading, int64_t epoch);
-MIRT__LIB mirt_status mirt__pass_data_next(const mirt__pass_data *reading, mirt__batch *out);
+MIRT__LIB mirt_status mirt__pass_data_begin(mirt_strategy *strategy, mirt_dataset *dataset, int replicas,
+                                            int64_t epoch);
+MIRT__LIB mirt_status mirt__pass_data_next(mirt_strategy *strategy, mirt_dataset *dataset, mirt__batch *out);
 
 /* --- together.c --- */
 /* The same where processes train together. */
-MIRT__LIB mirt_status mirt__begin_together(const mirt__pass_data *reading, int64_t epoch);
-MIRT__LIB mirt_status mirt__next_together(const mirt__pass_data *reading, mirt__batch *out);
+MIRT__LIB mirt_status mirt__begin_together(mirt_strategy *strategy, mirt_dataset *dataset, int replicas,
+                                           int64_t epoch);
+MIRT__LIB mirt_status mirt__next_together(mirt_strategy *strategy, mirt_dataset *dataset, mirt__batch *out);
 /* Before a fit: whether all processes do the same. */
 MIRT__LIB mirt_status mirt__fit_together(mirt_model *model, const mirt_dataset *data, const mirt_fit_desc *desc);
 /* Before a step: whether all processes have a batch of as many rows. `*skipped`: of this process's rows; then of all
@@ -73,20 +70,19 @@ typedef struct mirt__feed {
     mirt_model *model;
     mirt_dataset *dataset;
     mirt__features *features; /* or NULL */
-    int replicas;         /* of a step, or 0 */
     bool ahead;           /* it may do so */
     mirt_function *step;  /* under way */
     bool follows;         /* nothing runs on the devices or reads weights between the step under way and the next */
-    bool weighs;          /* steps take sample weights */
     bool held, prefetched;    /* the next batch was read; it was sent, too */
     mirt_status status;   /* of reading it, */
     mirt__error error;    /* which is told when its turn has come */
     mirt__batch batch;
 } mirt__feed;
-/* `replicas`: as a mirt__pass_data's. `ahead`: nobody minds that the data are one batch further than the steps. */
+/* `ahead`: nobody minds that the data are one batch further than the steps. */
 MIRT__LIB void mirt__feed_open(mirt__feed *feed, mirt_model *model, mirt_dataset *dataset, mirt__features *features,
-                               int replicas, bool ahead);
-MIRT__LIB mirt_status mirt__feed_begin(mirt__feed *feed, int64_t epoch);
+                               bool ahead);
+/* `replicas`: as of mirt__pass_data_begin. */
+MIRT__LIB mirt_status mirt__feed_begin(mirt__feed *feed, int replicas, int64_t epoch);
 MIRT__LIB mirt_status mirt__feed_next(mirt__feed *feed, mirt__batch *out);
 /* mirt__function_step on the batch that came last; `more`: another one will be asked for. */
 MIRT__LIB mirt_status mirt__feed_step(mirt__feed *feed, mirt_function *function, bool more);
