@@ -4286,9 +4286,13 @@ MIRT__LIB void mirt__team_look(mirt__team *team, bool (*look)(void *arg), void *
 /* A member whose thread ended in the middle of a job; 0: none. */
 MIRT__LIB int mirt__team_ended(const mirt__team *team);
 
-/* The number of cores of this machine, or the value of the environment variable MIRT_CORES; 0 (MIRT_E_DEVICE): it is
-   invalid. */
+/* The number of cores that this process may use, or the value of the environment variable MIRT_CORES; 0
+   (MIRT_E_DEVICE): it is invalid. */
 MIRT__LIB int mirt__cpu_cores(void);
+/* machine.c: the affinity mask of the process, as a list such as "0-3,8"; "": unknown. */
+MIRT__LIB void mirt__affinity(char *list, size_t size);
+/* The number of cores of a list; 0: none. */
+MIRT__LIB int mirt__affinity_cores(const char *list);
 
 #ifndef MIRRORTRAIN_NO_THREADS
 #include <pthread.h>
@@ -5723,6 +5727,27 @@ static int64_t mirt__machine_line(const char *text, const char *name) {
     return -1;
 }
 
+MIRT__LIB void mirt__affinity(char *list, size_t size) {
+    static const char name[] = "Cpus_allowed_list:";
+    char text[4096];
+    mirt__file_peek("/proc/self/status", text, sizeof text);
+    const char *at = strstr(text, name);
+    if (at) at += sizeof name - 1 + strspn(at + sizeof name - 1, " \t");
+    snprintf(list, size, "%.*s", at ? (int)strcspn(at, "\n") : 0, at ? at : "");
+}
+
+MIRT__LIB int mirt__affinity_cores(const char *list) {
+    long cores = 0;
+    while (*list >= '0' && *list <= '9') {
+        char *end;
+        const long first = strtol(list, &end, 10), last = *end == '-' ? strtol(end + 1, &end, 10) : first;
+        if (last < first || last > 1 << 20) return 0;
+        cores += last - first + 1;
+        list = end + (*end == ',');
+    }
+    return cores > 4096 ? 4096 : (int)cores;
+}
+
 static void mirt__machine_peek(const char *group, const char *file, char *text, size_t size) {
     char path[512];
     snprintf(path, sizeof path, "%s/%s", group, file);
@@ -6099,6 +6124,10 @@ MIRT__LIB int mirt__cpu_cores(void) {
     long online = 1;
 #else
     long online = sysconf(_SC_NPROCESSORS_ONLN);
+    char list[1024];
+    mirt__affinity(list, sizeof list);
+    const int allowed = mirt__affinity_cores(list);
+    if (allowed > 0 && allowed < online) online = allowed;
 #endif
     return online < 1 ? 1 : online > 4096 ? 4096 : (int)online;
 }
@@ -37168,6 +37197,7 @@ typedef struct mirt__peers {
     int trades;          /* atomic: rounds of messages under way */
     mirt__patience patience[MIRT__ENGINE_CHANNELS];
     int *first_device;   /* [size + 1] */
+    int sharers;         /* processes with the same cores of the same host, this one included */
     int64_t *before[MIRT__BEFORES]; /* [size + 1]: what processes have of a step, before each of them */
     mirt__peer_flags *flags;      /* [size] */
     char failed[300];    /* the process whose user code failed */
@@ -39446,7 +39476,6 @@ MIRT__LIB mirt_status mirt__peers_hear_first(mirt_strategy *s, void *data, size_
 
 /* >>section mirror/join.c */
 
-#include <unistd.h>
 /* Joins the processes that train together: finds the engine, numbers all devices, compares settings. */
 
 static const mirt__engine *mirt__engine_here(void) {
@@ -39460,17 +39489,31 @@ static const mirt__engine *mirt__engine_here(void) {
 
 /* >>the group */
 
-/* Numbers the devices of all processes. */
+/* What the others need to know of a process. */
+typedef struct mirt__place {
+    uint64_t cores; /* a hash of its affinity mask */
+    int32_t devices;
+} mirt__place;
+
+/* Numbers the devices of all processes, and counts those that have to share the cores of this one. */
 static mirt_status mirt__peers_number(mirt_strategy *s) {
     mirt__peers *w = s->peers;
+    mirt__place own;
+    char list[1024];
+    memset(&own, 0, sizeof own);
+    mirt__affinity(list, sizeof list);
+    own.cores = mirt__hash_bytes(0, list, strlen(list));
+    own.devices = s->num_devices;
     if (!(w->first_device = (int *)mirt__calloc((size_t)w->size + 1, sizeof *w->first_device)))
         return mirt_last_status();
-    const int *devices = (const int *)mirt__peers_tell(s, &s->num_devices, sizeof *devices);
-    if (!devices) return mirt_last_status();
+    const mirt__place *place = (const mirt__place *)mirt__peers_tell(s, &own, sizeof own);
+    if (!place) return mirt_last_status();
     for (int p = 0; p < w->size; p++) {
-        if (devices[p] < 1 || devices[p] > MIRT__MAX_DEVICES)
-            return mirt__fail(MIRT_E_WORKER, "process %d has %d devices, which cannot be", p, devices[p]);
-        w->first_device[p + 1] = w->first_device[p] + devices[p];
+        const int devices = place[p].devices;
+        if (devices < 1 || devices > MIRT__MAX_DEVICES)
+            return mirt__fail(MIRT_E_WORKER, "process %d has %d devices, which cannot be", p, devices);
+        w->first_device[p + 1] = w->first_device[p] + devices;
+        w->sharers += place[p].cores == own.cores && !strcmp(w->engine->host(p), w->engine->host(w->rank));
     }
     s->first_device = w->first_device[w->rank];
     s->all_devices = w->first_device[w->size];
@@ -39478,11 +39521,8 @@ static mirt_status mirt__peers_number(mirt_strategy *s) {
 }
 
 MIRT__LIB int mirt__peers_cores(const mirt_strategy *s, int cores) {
-    const mirt__peers *p = s->peers;
-    int here = 0;
-    for (int i = 0; i < p->size; i++) here += strcmp(p->engine->host(i), p->engine->host(p->rank)) == 0;
-    if (cores < sysconf(_SC_NPROCESSORS_ONLN)) return cores; /* the launcher has bound the process to these */
-    return cores > here ? cores / here : 1;
+    const int share = cores / s->peers->sharers;
+    return share > 1 ? share : 1;
 }
 
 MIRT__LIB mirt_status mirt__peers_start(mirt_strategy *s, const mirt__launcher *launcher, double limit, bool *found) {

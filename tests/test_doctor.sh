@@ -33,6 +33,9 @@ MIRT_CPU=plain doctor "slow kernels" 0 '^warning *kernels *plain, though .*unset
 MIRT_CPU=plain doctor "a variable that changes what runs" 0 '^warning *variables .*"MIRT_CPU": "plain"'
 MIRT_CORES=none doctor "cores that are not a number" 1 '^FAILED *devices .*MIRT_CORES'
 MIRT_CORES=1 doctor "one core" 0 '^ok *all-reduce *one device'
+if command -v taskset >/dev/null; then
+    says "a process bound to one core" 0 '^ok *processor .*, 1 core$' taskset -c 0 "$program" doctor "$tmp"
+fi
 MIRT_CORES=3 doctor "three devices" 0 '^ok *all-reduce *1 MB summed over 3 devices .*bit-identical'
 
 # A driver made of C.

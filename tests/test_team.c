@@ -138,5 +138,8 @@ int main(void) {
     int real = mirt__cpu_cores();
     unsetenv("MIRT_CORES");
     ok(seven == 7 && real >= 1 && real == mirt__cpu_cores(), "MIRT_CORES pretends, unless it is empty");
+    ok(mirt__affinity_cores("0-3,8") == 5 && mirt__affinity_cores("7") == 1 && mirt__affinity_cores("0-4095") == 4096 &&
+           !mirt__affinity_cores("") && !mirt__affinity_cores("3-1") && !mirt__affinity_cores("0-99999999999"),
+       "cores of an affinity mask are counted");
     return done_testing();
 }

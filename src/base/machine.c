@@ -16,6 +16,27 @@ static int64_t mirt__machine_line(const char *text, const char *name) {
     return -1;
 }
 
+MIRT__LIB void mirt__affinity(char *list, size_t size) {
+    static const char name[] = "Cpus_allowed_list:";
+    char text[4096];
+    mirt__file_peek("/proc/self/status", text, sizeof text);
+    const char *at = strstr(text, name);
+    if (at) at += sizeof name - 1 + strspn(at + sizeof name - 1, " \t");
+    snprintf(list, size, "%.*s", at ? (int)strcspn(at, "\n") : 0, at ? at : "");
+}
+
+MIRT__LIB int mirt__affinity_cores(const char *list) {
+    long cores = 0;
+    while (*list >= '0' && *list <= '9') {
+        char *end;
+        const long first = strtol(list, &end, 10), last = *end == '-' ? strtol(end + 1, &end, 10) : first;
+        if (last < first || last > 1 << 20) return 0;
+        cores += last - first + 1;
+        list = end + (*end == ',');
+    }
+    return cores > 4096 ? 4096 : (int)cores;
+}
+
 static void mirt__machine_peek(const char *group, const char *file, char *text, size_t size) {
     char path[512];
     snprintf(path, sizeof path, "%s/%s", group, file);

@@ -20,6 +20,10 @@ MIRT__LIB int mirt__cpu_cores(void) {
     long online = 1;
 #else
     long online = sysconf(_SC_NPROCESSORS_ONLN);
+    char list[1024];
+    mirt__affinity(list, sizeof list);
+    const int allowed = mirt__affinity_cores(list);
+    if (allowed > 0 && allowed < online) online = allowed;
 #endif
     return online < 1 ? 1 : online > 4096 ? 4096 : (int)online;
 }

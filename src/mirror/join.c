@@ -1,7 +1,6 @@
 #include "../base/digest.h"
 #include "strategy.h"
 
-#include <unistd.h>
 /* Joins the processes that train together: finds the engine, numbers all devices, compares settings. */
 
 static const mirt__engine *mirt__engine_here(void) {
@@ -15,17 +14,31 @@ static const mirt__engine *mirt__engine_here(void) {
 
 /* >>the group */
 
-/* Numbers the devices of all processes. */
+/* What the others need to know of a process. */
+typedef struct mirt__place {
+    uint64_t cores; /* a hash of its affinity mask */
+    int32_t devices;
+} mirt__place;
+
+/* Numbers the devices of all processes, and counts those that have to share the cores of this one. */
 static mirt_status mirt__peers_number(mirt_strategy *s) {
     mirt__peers *w = s->peers;
+    mirt__place own;
+    char list[1024];
+    memset(&own, 0, sizeof own);
+    mirt__affinity(list, sizeof list);
+    own.cores = mirt__hash_bytes(0, list, strlen(list));
+    own.devices = s->num_devices;
     if (!(w->first_device = (int *)mirt__calloc((size_t)w->size + 1, sizeof *w->first_device)))
         return mirt_last_status();
-    const int *devices = (const int *)mirt__peers_tell(s, &s->num_devices, sizeof *devices);
-    if (!devices) return mirt_last_status();
+    const mirt__place *place = (const mirt__place *)mirt__peers_tell(s, &own, sizeof own);
+    if (!place) return mirt_last_status();
     for (int p = 0; p < w->size; p++) {
-        if (devices[p] < 1 || devices[p] > MIRT__MAX_DEVICES)
-            return mirt__fail(MIRT_E_WORKER, "process %d has %d devices, which cannot be", p, devices[p]);
-        w->first_device[p + 1] = w->first_device[p] + devices[p];
+        const int devices = place[p].devices;
+        if (devices < 1 || devices > MIRT__MAX_DEVICES)
+            return mirt__fail(MIRT_E_WORKER, "process %d has %d devices, which cannot be", p, devices);
+        w->first_device[p + 1] = w->first_device[p] + devices;
+        w->sharers += place[p].cores == own.cores && !strcmp(w->engine->host(p), w->engine->host(w->rank));
     }
     s->first_device = w->first_device[w->rank];
     s->all_devices = w->first_device[w->size];
@@ -33,11 +46,8 @@ static mirt_status mirt__peers_number(mirt_strategy *s) {
 }
 
 MIRT__LIB int mirt__peers_cores(const mirt_strategy *s, int cores) {
-    const mirt__peers *p = s->peers;
-    int here = 0;
-    for (int i = 0; i < p->size; i++) here += strcmp(p->engine->host(i), p->engine->host(p->rank)) == 0;
-    if (cores < sysconf(_SC_NPROCESSORS_ONLN)) return cores; /* the launcher has bound the process to these */
-    return cores > here ? cores / here : 1;
+    const int share = cores / s->peers->sharers;
+    return share > 1 ? share : 1;
 }
 
 MIRT__LIB mirt_status mirt__peers_start(mirt_strategy *s, const mirt__launcher *launcher, double limit, bool *found) {

@@ -49,6 +49,7 @@ typedef struct mirt__peers {
     int trades;          /* atomic: rounds of messages under way */
     mirt__patience patience[MIRT__ENGINE_CHANNELS];
     int *first_device;   /* [size + 1] */
+    int sharers;         /* processes with the same cores of the same host, this one included */
     int64_t *before[MIRT__BEFORES]; /* [size + 1]: what processes have of a step, before each of them */
     mirt__peer_flags *flags;      /* [size] */
     char failed[300];    /* the process whose user code failed */
