@@ -39,10 +39,9 @@ static void print_guesses(const scaling_case *c, int64_t batch, int64_t most) {
            "efficiency", "band", "exchange", "waiting", "overlapped");
     for (int64_t n = 1; n < most; n *= 2) print_guess(c, batch, (int)n);
     print_guess(c, batch, (int)most);
-    printf("efficiency: if the exchange begins after the backward pass, as between processes of this version; "
-           "overlapped: if up to\n%.0f %% of the backward pass hid it, as fitted to the systems below; band: +-%d "
-           "points of efficiency; exchange,\nwaiting: milliseconds of a step, for the all-reduce and for the slowest "
-           "device\n",
+    printf("efficiency: if nothing hides the exchange; overlapped: if up to %.0f %% of the backward pass hides it "
+           "(processes exchange\ngradients during that pass), as fitted to the systems below; band: +-%d points of "
+           "efficiency; exchange, waiting:\nmilliseconds of a step, for the all-reduce and for the slowest device\n",
            100 * FITTED_OVERLAP, PREDICTION_BAND);
 }
 
