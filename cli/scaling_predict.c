@@ -124,14 +124,15 @@ int measure_prediction(const options *o, const network *link) {
     if (gpus) p.threads = 1;
     else if (!p.threads) p.threads = whole ? here / from.per_host : here;
     from.own = ask(o, &p);
-    if (from.own.status != EXIT_OK || !whole) {
-        if (from.own.status == EXIT_OK) print_prediction(o, &from);
-        return from.own.status;
+    int status = from.own.status;
+    if (status == EXIT_OK && whole) {
+        p.devices = from.per_host;
+        p.batch = from.batch * from.per_host;
+        p.spread = false;
+        const answer all = ask(o, &p);
+        from.local_gbit = local_speed(&all, p.devices);
+        status = all.status;
     }
-    p.devices = from.per_host;
-    p.batch = from.batch * from.per_host;
-    const answer all = ask(o, &p);
-    from.local_gbit = local_speed(&all, p.devices);
-    if (all.status == EXIT_OK) print_prediction(o, &from);
-    return all.status;
+    if (status == EXIT_OK) print_prediction(o, &from);
+    return status;
 }
