@@ -154,6 +154,9 @@ void join_others(void);
 bool joined_others(void);
 /* The words that start as many processes, as "mpirun -n 4"; "" for a process alone. */
 void start_words(char *out, size_t size);
+/* From now on the launcher says that it started `now` processes, not `before`: the library compares that with what the
+   engine says. */
+void pretend_processes(int before, int now);
 
 /* The engine itself, or one for the processes that scaling measures. */
 struct mirt__engine;

@@ -6,9 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In which launchers say how many processes there are; the library compares that with what the engine says. */
-static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
-enum { USUAL_LIMIT = 60, SIZES = sizeof sizes / sizeof sizes[0] };
+enum { USUAL_LIMIT = 60 };
 enum { CHANNEL = 1 }; /* the library's, which is idle outside of its calls */
 
 static const mirt__engine *engine; /* of all processes */
@@ -40,13 +38,7 @@ int join_processes(void) {
 }
 
 void limit_processes(int count) {
-    char text[16];
-    const int before = limit ? limit : all, now = count ? count : all;
-    snprintf(text, sizeof text, "%d", now);
-    for (int i = 0; i < SIZES; i++) {
-        const char *set = getenv(sizes[i]);
-        if (set && atoi(set) == before) setenv(sizes[i], text, 1);
-    }
+    pretend_processes(limit ? limit : all, count ? count : all);
     limit = count;
 }
 
