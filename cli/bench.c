@@ -121,11 +121,6 @@ static mirt_status step(job *j) {
     return status;
 }
 
-static int by_size(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 /* Runs steps until there are enough and sorts their times into j->times. Returns their number; 0 if one failed. */
 static int measure(job *j) {
     const options *o = j->o;

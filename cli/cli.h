@@ -164,6 +164,8 @@ const struct mirt__engine *limited_engine(const struct mirt__engine *whole);
 
 /* Monotonic. */
 double seconds_now(void);
+/* Compares two doubles for qsort. */
+int by_size(const void *a, const void *b);
 
 /* Call first: prevents that a file gets the number of a closed standard stream and receives what is printed. Printing
    still fails. */

@@ -17,6 +17,11 @@ double seconds_now(void) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+int by_size(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
 /* The log function of commands that print a line or a text. */
 static void log_warnings(mirt_log_level level, const char *message, void *user) {
     (void)user;

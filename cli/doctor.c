@@ -37,11 +37,6 @@ static void say(visit *v, verdict how, const char *what, const char *format, ...
     fflush(stdout); /* the next check may be slow or hang */
 }
 
-static int by_size(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 /* The value of a member of the environment, without quotes; "" if it is missing. */
 static const char *known(const visit *v, const char *name, char out[256]) {
     char key[64];

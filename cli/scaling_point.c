@@ -71,11 +71,6 @@ static int mark_step(const mirt_event *event, void *user) {
     return 0;
 }
 
-static int by_size(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 static double percentile(const double *sorted, int64_t count, int percent) {
     return sorted[(count - 1) * percent / 100];
 }
