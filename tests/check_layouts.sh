@@ -18,18 +18,30 @@ program=$tmp/scenes
 photos=$(TMPDIR=$tmp "$program" -)
 "$program" "$photos" 1 "$tmp/alone"
 mv "$tmp/alone.0.of.1" "$tmp/one"
-tap_check "$kind: one process trains $(grep -c 'status 0' "$tmp/one") scenes" \
-    test "$(grep -c 'status 0' "$tmp/one")" -eq "$(wc -l <"$tmp/one")" -a -s "$tmp/one"
+sed -n 's/^ *{\.name.*\.replicas = \([0-9]*\),.*/\1/p' "$source/tests/scenes.h" >"$tmp/replicas"
+scenes=$(wc -l <"$tmp/replicas")
+tap_check "$kind: one process trains $scenes scenes" test "$scenes" -gt 0 -a "$(wc -l <"$tmp/one")" -eq "$scenes" \
+    -a "$(grep -c 'status 0' "$tmp/one")" -eq "$scenes"
 for layout in $layouts; do
     IFS=: read -r processes devices shares <<<"$layout"
     # shellcheck disable=SC2086
     timeout 300 "$mpirun" -n "$processes" "$program" "$photos" "$devices" "$tmp/got" $shares >"$tmp/err" 2>&1
-    # What takes more replicas than a scene has is refused by all.
-    cat "$tmp"/got.* | sort | uniq -c | grep -v "needs at least one replica\|leave none for device" | sed "s/^ *//" |
-        sort >"$tmp/seen"
+    status=$?
+    # All processes say the same of a scene. One with fewer replicas than there are devices is refused, and one with
+    # fewer than make a whole replica of each share may be.
+    each=${shares:-$processes}
+    few=$(awk -v enough=$((devices * (${each//,/+}))) '$1 < enough' "$tmp/replicas" | wc -l)
+    if [ -z "$shares" ]; then least=$few; else least=0; fi
+    cat "$tmp"/got.* | sort | uniq -c | sed "s/^ *//" | sort >"$tmp/all"
+    refusal="needs at least one replica\|leave none for device"
+    refused=$(grep -c "^$processes .*\($refusal\)" "$tmp/all")
+    grep -v "$refusal" "$tmp/all" >"$tmp/seen"
     sed "s/^/$processes /" "$tmp/one" | sort >"$tmp/want"
-    tap_check "$kind: $processes processes of $devices, shares ${shares:-equal}: $(wc -l <"$tmp/seen") scenes" \
-        test -s "$tmp/seen" -a -z "$(comm -23 "$tmp/seen" "$tmp/want")"
+    layout="$processes processes of $devices, shares ${shares:-equal}"
+    tap_check "$kind: $layout: $(wc -l <"$tmp/seen") scenes" \
+        test "$status" -eq 0 -a -s "$tmp/seen" -a -z "$(comm -23 "$tmp/seen" "$tmp/want")"
+    tap_check "$kind: $layout: $refused others have too few replicas" test "$refused" -ge "$least" \
+        -a "$refused" -le "$few" -a $(($(wc -l <"$tmp/seen") + refused)) -eq "$scenes"
     tap_check "$kind: $processes processes knew of each other" \
         test "$(ls "$tmp"/got.*".of.$processes" | wc -l)" -eq "$processes"
     rm -f "$tmp"/got.*
