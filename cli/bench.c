@@ -178,28 +178,31 @@ static bool gives_scores(const job *j) {
     return false;
 }
 
+/* The model, compiled, its data and room for the times. False after complaining; *status changes if the model cannot be
+   built. */
+static bool prepare(job *j, int *status) {
+    mirt_compile_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.loss = j->o->forward ? MIRT_LOSS_NONE : MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
+    desc.from_logits = true;
+    j->times = (double *)malloc(MAX_TIMES * sizeof *j->times);
+    j->model = build_model(j->strategy, j->o, status);
+    if (!j->times) complain("out of memory");
+    if (!j->times || !j->model || !gives_scores(j)) return false;
+    if (j->o->forward) mirt_set_trainable(j->model, NULL, false);
+    if (mirt_compile(j->model, &desc) == MIRT_OK) return fits(j) && draw_data(j);
+    complain_of_library();
+    return false;
+}
+
 static int bench_batch(const options *o, int64_t batch) {
     job j;
-    mirt_compile_desc desc;
     int status = EXIT_FAILED;
     memset(&j, 0, sizeof j);
-    memset(&desc, 0, sizeof desc);
-    desc.loss = o->forward ? MIRT_LOSS_NONE : MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
-    desc.from_logits = true;
     j.o = o;
     j.batch = batch;
-    j.times = (double *)malloc(MAX_TIMES * sizeof *j.times);
     j.strategy = open_strategy(o, true, &status);
-    j.model = j.strategy ? build_model(j.strategy, o, &status) : NULL;
-    bool good = j.times != NULL;
-    if (!good) complain("out of memory");
-    if (good && (good = j.model && gives_scores(&j))) {
-        if (o->forward) mirt_set_trainable(j.model, NULL, false);
-        good = mirt_compile(j.model, &desc) == MIRT_OK;
-        if (!good) complain_of_library();
-        good = good && fits(&j) && draw_data(&j);
-    }
-    if (all_good(j.strategy, good)) status = report(&j);
+    if (all_good(j.strategy, j.strategy && prepare(&j, &status))) status = report(&j);
     mirt_strategy_destroy(j.strategy);
     free(j.pixels);
     free(j.labels);
