@@ -227,11 +227,7 @@ int run_bench(const options *o) {
     const batches *list = &o->batch_list;
     int status = EXIT_OK;
     if (list->count == 1) return bench_batch(o, list->rows[0]);
-    if (works_together()) {
-        complain("--batch: processes that work together measure one batch, not %d; run bench once for each",
-                 list->count);
-        return EXIT_USAGE;
-    }
+    if (works_together() && !has_one_batch(o, "bench")) return EXIT_USAGE;
     for (int i = 0; i < list->count && status != EXIT_USAGE; i++) {
         int one = bench_in_child(o, list->rows[i]);
         if (one != EXIT_OK) status = one;

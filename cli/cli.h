@@ -231,6 +231,8 @@ mirt_strategy *open_strategy(const options *o, bool quiet, int *status);
 bool all_good(mirt_strategy *strategy, bool good);
 /* Whether the network is for MNIST digits; the others are for photographs. */
 bool is_for_digits(const options *o);
+/* Whether --batch lists one, as the command `name` needs in processes that work together; false after complaining. */
+bool has_one_batch(const options *o, const char *name);
 /* --batch, or the default of the network. */
 int64_t batch_of(const options *o);
 /* Parses --augment, or `otherwise` without it, into `list`; returns their number, or -1 after complaining. */

@@ -76,6 +76,13 @@ mirt_device_info *list_devices(int *count, int *cores) {
 
 bool is_for_digits(const options *o) { return strcmp(o->model, "mnist") == 0; }
 
+bool has_one_batch(const options *o, const char *name) {
+    if (o->batch_list.count == 1) return true;
+    complain("--batch: processes that work together measure one batch, not %d; run %s once for each",
+             o->batch_list.count, name);
+    return false;
+}
+
 int64_t batch_of(const options *o) { return o->batch ? o->batch : is_for_digits(o) ? 64 : 32; }
 
 #define NAME(kind, name, kernel) #name,

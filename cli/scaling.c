@@ -195,29 +195,32 @@ static void run_batches(sweep *s) {
                (long long)list->rows[sweet], 100 * rate[sweet] / best);
 }
 
+bool counts_increase(const batches *counts) {
+    for (int i = 1; i < counts->count; i++) {
+        if (counts->rows[i] > counts->rows[i - 1]) continue;
+        complain("--device-counts has %lld after %lld; the numbers must increase", (long long)counts->rows[i],
+                 (long long)counts->rows[i - 1]);
+        return false;
+    }
+    return true;
+}
+
 /* Checks that this machine has cores for all counts; false after complaining. */
 static bool check_counts(const options *o, int cores) {
     const batches *counts = &o->device_counts;
-    for (int i = 0; i < counts->count; i++) {
-        const long long threads = o->threads ? o->threads : 1, wanted = counts->rows[i] * threads;
-        if (wanted > cores) {
-            complain("--device-counts %lld: %lld threads would share the %d core%s of this machine, which makes their "
-                     "times meaningless; %s",
-                     (long long)counts->rows[i], wanted, cores, cores == 1 ? "" : "s",
-                     cores < threads ? "use fewer --threads" : "use fewer devices");
-            return false;
-        }
-        if (i && counts->rows[i] <= counts->rows[i - 1]) {
-            complain("--device-counts has %lld after %lld; the numbers must increase", (long long)counts->rows[i],
-                     (long long)counts->rows[i - 1]);
-            return false;
-        }
-        for (int k = 0; k < o->batch_list.count; k++) {
-            if (o->batch_list.rows[k] >= counts->rows[i]) continue;
-            complain("--batch %lld has fewer images than there are devices (%lld)", (long long)o->batch_list.rows[k],
-                     (long long)counts->rows[i]);
-            return false;
-        }
+    const long long most = counts->rows[counts->count - 1], threads = o->threads ? o->threads : 1;
+    if (!counts_increase(counts)) return false;
+    if (most * threads > cores) {
+        complain("--device-counts %lld: %lld threads would share the %d core%s of this machine, which makes their "
+                 "times meaningless; %s",
+                 most, most * threads, cores, cores == 1 ? "" : "s",
+                 cores < threads ? "use fewer --threads" : "use fewer devices");
+        return false;
+    }
+    for (int k = 0; k < o->batch_list.count; k++) {
+        if (o->batch_list.rows[k] >= most) continue;
+        complain("--batch %lld has fewer images than there are devices (%lld)", (long long)o->batch_list.rows[k], most);
+        return false;
     }
     return true;
 }

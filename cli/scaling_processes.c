@@ -71,19 +71,11 @@ static int run_counts(const options *o, bool weak, answer *widest) {
 /* False after complaining. */
 static bool check_counts(const options *o, int all) {
     const batches *counts = &o->device_counts;
-    for (int i = 0; i < counts->count; i++) {
-        const long long n = counts->rows[i], batch = o->batch_list.rows[0];
-        if (n > all) complain("--device-counts %lld: mpirun started %d processes", n, all);
-        else if (i && n <= counts->rows[i - 1])
-            complain("--device-counts has %lld after %lld; the numbers must increase", n,
-                     (long long)counts->rows[i - 1]);
-        else if (batch < n) complain("--batch %lld has fewer images than there are processes (%lld)", batch, n);
-        else continue;
-        return false;
-    }
-    if (o->batch_list.count == 1) return true;
-    complain("--batch: processes that work together measure one batch, not %d; run scaling once for each",
-             o->batch_list.count);
+    const long long most = counts->rows[counts->count - 1], batch = o->batch_list.rows[0];
+    if (!counts_increase(counts)) return false;
+    if (most > all) complain("--device-counts %lld: mpirun started %d processes", most, all);
+    else if (batch < most) complain("--batch %lld has fewer images than there are processes (%lld)", batch, most);
+    else return has_one_batch(o, "scaling");
     return false;
 }
 
