@@ -55,8 +55,7 @@ static void pipe_sleep(uint32_t microseconds) {
     nanosleep(&time, NULL);
 }
 
-TAP_UNUSED static void pipe_group_end(bool broken) {
-    (void)broken;
+TAP_UNUSED static void pipe_group_end(void) {
     __atomic_store_n(&pipe_group.quits, 1, __ATOMIC_RELEASE);
     if (pipe_group.listens) pthread_join(pipe_group.thread, NULL);
     pipe_group.listens = false;
@@ -173,7 +172,7 @@ static bool pipe_die(mirt__engine_failure *failure) {
     if (pipe_group.faults.happened) *pipe_group.faults.happened = 1;
     if (pipe_group.faults.silent) return true;
     if (pipe_group.rank) raise(SIGKILL);
-    pipe_group_end(true);
+    pipe_group_end();
     return pipe_fails(failure, -1, false, "this process is lost");
 }
 

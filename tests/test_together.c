@@ -12,9 +12,8 @@ static void run_trial(const void *arg, int rank) {
 }
 
 static bool run_layout(const scene *s, const layout *l) {
-    static const pipe_faults none = {1, 0, -1, 0, false, NULL};
     const trial t = {s, l};
-    return run_processes(l->processes, &none, 30, run_trial, &t);
+    return run_processes(l->processes, 30, run_trial, &t);
 }
 
 /* >>comparisons */

@@ -4,14 +4,13 @@
 /* What is wrong with the process `rank`. */
 typedef enum wrong {
     NOTHING, SEED, REPLICAS, WEIGHTS, BATCH, OPTIMIZER, EPOCHS, LABEL, CALLBACK, SLOW_CALLBACK, STOP, DRIFT, LEAVES,
-    FREEZES, NAN_DATA
+    FREEZES
 } wrong;
 
 typedef struct misfortune {
     wrong what;
     int rank, processes;
     double limit;
-    bool stops_on_nan;
 } misfortune;
 
 typedef struct watcher {
@@ -99,8 +98,7 @@ static void run_misfortune(const void *arg, int rank) {
 /* Every process but the one of the misfortune has this error, whose sentence has these words; it takes no longer. */
 static void check_error(const char *name, misfortune m, mirt_status own, mirt_status others, const char *words,
                         double seconds) {
-    static const pipe_faults none = {1, 0, -1, 0, false, NULL};
-    const bool ended = run_processes(m.processes, &none, m.what == FREEZES ? 5 : 20, run_misfortune, &m);
+    const bool ended = run_processes(m.processes, m.what == FREEZES ? 5 : 20, run_misfortune, &m);
     for (int p = 0; p < m.processes; p++) {
         const record *r = &shared[p];
         if (p == m.rank && (m.what == LEAVES || m.what == FREEZES)) continue;
@@ -113,8 +111,7 @@ static void check_error(const char *name, misfortune m, mirt_status own, mirt_st
 
 /* Nothing goes wrong: all end alike. */
 static void check_fine(const char *name, misfortune m, int64_t steps) {
-    static const pipe_faults none = {1, 0, -1, 0, false, NULL};
-    bool good = run_processes(m.processes, &none, m.what == FREEZES ? 5 : 20, run_misfortune, &m);
+    bool good = run_processes(m.processes, 20, run_misfortune, &m);
     for (int p = 0; p < m.processes; p++)
         good = good && shared[p].status == MIRT_OK && shared[p].weights == shared[0].weights &&
                shared[p].steps == steps;
@@ -126,29 +123,29 @@ int main(void) {
     const double soon = 3;
     if (!share_records()) return 1;
     draw_images();
-    check_fine("training", (misfortune){NOTHING, 0, 3, 5, false}, 14);
-    check_fine("a request of one process to stop", (misfortune){STOP, 1, 3, 5, false}, 5);
-    check_fine("a process that is slow for longer than the limit", (misfortune){SLOW_CALLBACK, 0, 3, 1, false}, 14);
-    check_error("another seed", (misfortune){SEED, 1, 2, 5, false}, MIRT_E_WORKER, MIRT_E_WORKER,
+    check_fine("training", (misfortune){NOTHING, 0, 3, 5}, 14);
+    check_fine("a request of one process to stop", (misfortune){STOP, 1, 3, 5}, 5);
+    check_fine("a process that is slow for longer than the limit", (misfortune){SLOW_CALLBACK, 0, 3, 1}, 14);
+    check_error("another seed", (misfortune){SEED, 1, 2, 5}, MIRT_E_WORKER, MIRT_E_WORKER,
                 "seed is 0 in process 0 (host0) and 1 in process 1 (host1)", soon);
-    check_error("other replicas", (misfortune){REPLICAS, 2, 3, 5, false}, MIRT_E_WORKER, MIRT_E_WORKER, "replicas is 8",
+    check_error("other replicas", (misfortune){REPLICAS, 2, 3, 5}, MIRT_E_WORKER, MIRT_E_WORKER, "replicas is 8",
                 soon);
-    check_error("other weights", (misfortune){WEIGHTS, 1, 2, 5, false}, MIRT_E_WORKER, MIRT_E_WORKER,
+    check_error("other weights", (misfortune){WEIGHTS, 1, 2, 5}, MIRT_E_WORKER, MIRT_E_WORKER,
                 "differ in the model's weights: process 0 (host0) and process 1 (host1)", soon);
-    check_error("another batch size", (misfortune){BATCH, 1, 3, 5, false}, MIRT_E_WORKER, MIRT_E_WORKER, "batch size",
+    check_error("another batch size", (misfortune){BATCH, 1, 3, 5}, MIRT_E_WORKER, MIRT_E_WORKER, "batch size",
                 soon);
-    check_error("another optimizer", (misfortune){OPTIMIZER, 0, 2, 5, false}, MIRT_E_WORKER, MIRT_E_WORKER,
+    check_error("another optimizer", (misfortune){OPTIMIZER, 0, 2, 5}, MIRT_E_WORKER, MIRT_E_WORKER,
                 "optimizer", soon);
-    check_error("more epochs", (misfortune){EPOCHS, 1, 2, 5, false}, MIRT_E_WORKER, MIRT_E_WORKER, "epochs", soon);
-    check_error("a label that is no class", (misfortune){LABEL, 1, 3, 5, false}, MIRT_E_INVALID, MIRT_E_WORKER,
+    check_error("more epochs", (misfortune){EPOCHS, 1, 2, 5}, MIRT_E_WORKER, MIRT_E_WORKER, "epochs", soon);
+    check_error("a label that is no class", (misfortune){LABEL, 1, 3, 5}, MIRT_E_INVALID, MIRT_E_WORKER,
                 "process 1 (host1) has stopped: label 5", soon);
-    check_error("a callback that fails", (misfortune){CALLBACK, 2, 3, 5, false}, MIRT_E_IO, MIRT_E_WORKER,
+    check_error("a callback that fails", (misfortune){CALLBACK, 2, 3, 5}, MIRT_E_IO, MIRT_E_WORKER,
                 "process 2 (host2) has stopped: the disk is full", soon);
-    check_error("copies that drift apart", (misfortune){DRIFT, 1, 3, 5, false}, MIRT_E_DRIFT, MIRT_E_DRIFT,
+    check_error("copies that drift apart", (misfortune){DRIFT, 1, 3, 5}, MIRT_E_DRIFT, MIRT_E_DRIFT,
                 "the weights of process 1 (host1) differ from those of process 0 (host0)", soon);
-    check_error("a process that leaves", (misfortune){LEAVES, 1, 3, 5, false}, MIRT_OK, MIRT_E_WORKER,
+    check_error("a process that leaves", (misfortune){LEAVES, 1, 3, 5}, MIRT_OK, MIRT_E_WORKER,
                 "has lost process", soon); /* 1, or 0 where that has ended because of 1 */
-    check_error("a process that is suspended", (misfortune){FREEZES, 1, 2, 0.5, false}, MIRT_OK, MIRT_E_WORKER,
+    check_error("a process that is suspended", (misfortune){FREEZES, 1, 2, 0.5}, MIRT_OK, MIRT_E_WORKER,
                 "process 1 (host1) does not answer", 0.5 + soon);
     return done_testing();
 }

@@ -9,13 +9,12 @@
 
 const mirt__engine *mirt__mpi_engine(void) { return &pipe_engine; }
 
-enum { MOST = 8 };
-static record *shared; /* [MOST], of all processes */
+static record *shared; /* [PIPE_MOST], of all processes */
 
 /* Memory that all processes see. */
 static bool share_records(void) {
     FILE *file = tmpfile();
-    const size_t bytes = MOST * sizeof *shared;
+    const size_t bytes = PIPE_MOST * sizeof *shared;
     if (!file || ftruncate(fileno(file), (off_t)bytes) != 0) return false;
     shared = (record *)mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fileno(file), 0);
     fclose(file);
@@ -25,16 +24,16 @@ static bool share_records(void) {
 /* >>scenes */
 
 /* Runs fn(arg, rank) in processes of its own; false: one of them did not end well within `limit` seconds. */
-static bool run_processes(int processes, const pipe_faults *faults, double limit, void (*fn)(const void *arg, int rank),
-                          const void *arg) {
+static bool run_processes(int processes, double limit, void (*fn)(const void *arg, int rank), const void *arg) {
+    static const pipe_faults none = {1, 0, -1, 0, false, NULL};
     int status = 0;
-    memset(shared, 0, MOST * sizeof *shared);
+    memset(shared, 0, PIPE_MOST * sizeof *shared);
     fflush(stdout);
     const pid_t first = fork();
     if (first == 0) {
-        const int rank = pipe_group_fork(processes, faults);
+        const int rank = pipe_group_fork(processes, &none);
         if (rank >= 0) fn(arg, rank);
-        pipe_group_end(false);
+        pipe_group_end();
         _exit(rank == 0 ? !pipe_group_wait(limit) : 0);
     }
     return first > 0 && waitpid(first, &status, 0) == first && WIFEXITED(status) && WEXITSTATUS(status) == 0;
