@@ -8,10 +8,39 @@ typedef enum wrong {
 } wrong;
 
 typedef struct misfortune {
+    const char *name;
     wrong what;
     int rank, processes;
-    double limit;
+    double limit;            /* seconds: the strategy's timeout */
+    mirt_status own, others; /* of the process `rank`, unless it dies, and of the others, */
+    const char *words;       /* whose message contains these */
 } misfortune;
+
+static const misfortune misfortunes[] = {
+    {"another seed", SEED, 1, 2, 5, MIRT_E_WORKER, MIRT_E_WORKER,
+     "seed is 0 in process 0 (host0) and 1 in process 1 (host1)"},
+    {"other replicas", REPLICAS, 2, 3, 5, MIRT_E_WORKER, MIRT_E_WORKER, "replicas is 8"},
+    {"other weights", WEIGHTS, 1, 2, 5, MIRT_E_WORKER, MIRT_E_WORKER,
+     "differ in the model's weights: process 0 (host0) and process 1 (host1)"},
+    {"another batch size", BATCH, 1, 3, 5, MIRT_E_WORKER, MIRT_E_WORKER, "batch size"},
+    {"another optimizer", OPTIMIZER, 0, 2, 5, MIRT_E_WORKER, MIRT_E_WORKER, "optimizer"},
+    {"more epochs", EPOCHS, 1, 2, 5, MIRT_E_WORKER, MIRT_E_WORKER, "epochs"},
+    {"a label that is no class", LABEL, 1, 3, 5, MIRT_E_INVALID, MIRT_E_WORKER,
+     "process 1 (host1) has stopped: label 5"},
+    {"a callback that fails", CALLBACK, 2, 3, 5, MIRT_E_IO, MIRT_E_WORKER,
+     "process 2 (host2) has stopped: the disk is full"},
+    {"copies that drift apart", DRIFT, 1, 3, 5, MIRT_E_DRIFT, MIRT_E_DRIFT,
+     "the weights of process 1 (host1) differ from those of process 0 (host0)"},
+    /* process 1 is lost, or process 0 if it ends because of process 1 */
+    {"a process that leaves", LEAVES, 1, 3, 5, MIRT_OK, MIRT_E_WORKER, "has lost process"},
+    {"a process that is suspended", FREEZES, 1, 2, 0.5, MIRT_OK, MIRT_E_WORKER, "process 1 (host1) does not answer"},
+};
+/* Training succeeds nevertheless. */
+static const misfortune harmless[] = {
+    {"training", NOTHING, 0, 3, 5, MIRT_OK, MIRT_OK, ""},
+    {"a request of one process to stop", STOP, 1, 3, 5, MIRT_OK, MIRT_OK, ""},
+    {"a process that is slow for longer than the limit", SLOW_CALLBACK, 0, 3, 1, MIRT_OK, MIRT_OK, ""},
+};
 
 typedef struct watcher {
     const misfortune *m;
@@ -73,13 +102,16 @@ static void run_misfortune(const void *arg, int rank) {
     const misfortune *m = (const misfortune *)arg;
     record *out = &shared[rank];
     const double since = mirt__now();
-    scene s = {"", 8, 29, false, false, false, false, false, false, false, false, false, false, 0};
+    scene s;
     mirt_strategy_desc d;
+    memset(&s, 0, sizeof s);
     memset(&d, 0, sizeof d);
+    s.replicas = 8;
+    s.batch = 29;
     d.kind = MIRT_MULTI_WORKER;
     d.devices = "1";
     d.threads = 1;
-    d.replicas = 8;
+    d.replicas = s.replicas;
     d.silent = true;
     d.timeout_seconds = m->limit;
     out->status = -1;
@@ -95,57 +127,36 @@ static void run_misfortune(const void *arg, int rank) {
     mirt_strategy_destroy(strategy);
 }
 
-/* Every process but the one of the misfortune has this error, whose sentence has these words; it takes no longer. */
-static void check_error(const char *name, misfortune m, mirt_status own, mirt_status others, const char *words,
-                        double seconds) {
-    const bool ended = run_processes(m.processes, m.what == FREEZES ? 5 : 20, run_misfortune, &m);
-    for (int p = 0; p < m.processes; p++) {
+/* Every process but the one of the misfortune fails as *m says, soon after the limit of a process that is suspended. */
+static void check_error(const misfortune *m) {
+    const bool freezes = m->what == FREEZES, dies = freezes || m->what == LEAVES;
+    const double seconds = freezes ? m->limit + 3 : 3;
+    const bool ended = run_processes(m->processes, freezes ? 5 : 20, run_misfortune, m);
+    for (int p = 0; p < m->processes; p++) {
         const record *r = &shared[p];
-        if (p == m.rank && (m.what == LEAVES || m.what == FREEZES)) continue;
-        const mirt_status want = p == m.rank ? own : others;
-        ok(r->status == (int)want && (p == m.rank || strstr(r->error, words)) && r->loss <= seconds,
-           "%s: process %d ends after %.2f s%s%s", name, p, r->loss, r->error[0] ? ": " : "", r->error);
+        if (p == m->rank && dies) continue;
+        ok(r->status == (int)(p == m->rank ? m->own : m->others) && (p == m->rank || strstr(r->error, m->words)) &&
+               r->loss <= seconds,
+           "%s: process %d ends after %.2f s%s%s", m->name, p, r->loss, r->error[0] ? ": " : "", r->error);
     }
-    if (m.what != FREEZES) ok(ended, "%s: no process is left", name);
+    if (!freezes) ok(ended, "%s: no process is left", m->name);
 }
 
-/* Nothing goes wrong: all end alike. */
-static void check_fine(const char *name, misfortune m, int64_t steps) {
-    bool good = run_processes(m.processes, 20, run_misfortune, &m);
-    for (int p = 0; p < m.processes; p++)
+/* All processes train for as many steps, to the same weights. */
+static void check_fine(const misfortune *m) {
+    const int64_t steps = m->what == STOP ? 5 : 14;
+    bool good = run_processes(m->processes, 20, run_misfortune, m);
+    for (int p = 0; p < m->processes; p++)
         good = good && shared[p].status == MIRT_OK && shared[p].weights == shared[0].weights &&
                shared[p].steps == steps;
-    ok(good, "%s: %lld steps in all processes: %d %s", name, (long long)shared[0].steps, shared[0].status,
+    ok(good, "%s: %lld steps in all processes: %d %s", m->name, (long long)shared[0].steps, shared[0].status,
        shared[0].error);
 }
 
 int main(void) {
-    const double soon = 3;
     if (!share_records()) return 1;
     draw_images();
-    check_fine("training", (misfortune){NOTHING, 0, 3, 5}, 14);
-    check_fine("a request of one process to stop", (misfortune){STOP, 1, 3, 5}, 5);
-    check_fine("a process that is slow for longer than the limit", (misfortune){SLOW_CALLBACK, 0, 3, 1}, 14);
-    check_error("another seed", (misfortune){SEED, 1, 2, 5}, MIRT_E_WORKER, MIRT_E_WORKER,
-                "seed is 0 in process 0 (host0) and 1 in process 1 (host1)", soon);
-    check_error("other replicas", (misfortune){REPLICAS, 2, 3, 5}, MIRT_E_WORKER, MIRT_E_WORKER, "replicas is 8",
-                soon);
-    check_error("other weights", (misfortune){WEIGHTS, 1, 2, 5}, MIRT_E_WORKER, MIRT_E_WORKER,
-                "differ in the model's weights: process 0 (host0) and process 1 (host1)", soon);
-    check_error("another batch size", (misfortune){BATCH, 1, 3, 5}, MIRT_E_WORKER, MIRT_E_WORKER, "batch size",
-                soon);
-    check_error("another optimizer", (misfortune){OPTIMIZER, 0, 2, 5}, MIRT_E_WORKER, MIRT_E_WORKER,
-                "optimizer", soon);
-    check_error("more epochs", (misfortune){EPOCHS, 1, 2, 5}, MIRT_E_WORKER, MIRT_E_WORKER, "epochs", soon);
-    check_error("a label that is no class", (misfortune){LABEL, 1, 3, 5}, MIRT_E_INVALID, MIRT_E_WORKER,
-                "process 1 (host1) has stopped: label 5", soon);
-    check_error("a callback that fails", (misfortune){CALLBACK, 2, 3, 5}, MIRT_E_IO, MIRT_E_WORKER,
-                "process 2 (host2) has stopped: the disk is full", soon);
-    check_error("copies that drift apart", (misfortune){DRIFT, 1, 3, 5}, MIRT_E_DRIFT, MIRT_E_DRIFT,
-                "the weights of process 1 (host1) differ from those of process 0 (host0)", soon);
-    check_error("a process that leaves", (misfortune){LEAVES, 1, 3, 5}, MIRT_OK, MIRT_E_WORKER,
-                "has lost process", soon); /* 1, or 0 where that has ended because of 1 */
-    check_error("a process that is suspended", (misfortune){FREEZES, 1, 2, 0.5}, MIRT_OK, MIRT_E_WORKER,
-                "process 1 (host1) does not answer", 0.5 + soon);
+    for (int i = 0; i < MIRT__COUNT(harmless); i++) check_fine(&harmless[i]);
+    for (int i = 0; i < MIRT__COUNT(misfortunes); i++) check_error(&misfortunes[i]);
     return done_testing();
 }
