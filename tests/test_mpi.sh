@@ -9,6 +9,7 @@ if ! has mpirun || ! has mpicc; then
 fi
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_btl_vader_single_copy_mechanism=none
+rank='"${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"' # a process's, in the shell that starts it
 
 # The engine is found next to the program, wherever that is.
 mkdir "$tmp/bin" "$tmp/work" || exit 2
@@ -88,7 +89,7 @@ tap_check "with nothing but damaged ones no process resumes" test $? -ne 0 -a ! 
 says "and the others name process 0" err.txt "process 0 ("
 
 # Each process has a directory of its own, as on hosts that share no files.
-apart='cd "host${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" && exec "$@"'
+apart="cd host$rank && exec \"\$@\""
 mkdir host0 host1
 mpi 2 sh -c "$apart" sh "$fit" run 10
 once "another process does not see the files, which is said once" err.txt "process 1 ("
@@ -97,7 +98,7 @@ mpi 2 sh -c "$apart" sh "$fit" run 0 resume
 tap_check "it resumes nevertheless" test "$(grep -cF -- "$weights" out.txt)" -eq 2
 
 # Process 0 cannot write its last checkpoint: the others have no batch left at which they would learn of it.
-limited='[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" -gt 0 ] || ulimit -f 60; exec "$@"'
+limited="[ $rank -gt 0 ] || ulimit -f 60; exec \"\$@\""
 mpi 2 sh -c "trap '' XFSZ; $limited" sh "$fit" full 0
 status=$?
 tap_check "a write error of one process ends the fit in all" test $status -eq 1 -a ! -s out.txt
@@ -153,7 +154,7 @@ once "bench prints one line" out.txt "processes=2"
 
 # Signals. mpirun turns a SIGINT into a SIGTERM for all.
 interrupt() { # DIRECTORY WHO: mpirun, or the number of a process
-    writes='echo $$ >"pid${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"; exec "$@"'
+    writes="echo \$\$ >pid$rank; exec \"\$@\""
     rm -f pid*
     OMPI_MCA_odls_base_sigkill_timeout=${patience:-1} mpirun -n 2 sh -c "$writes" sh "$program" fit --replicas 6 \
         --threads 1 --batch 128 --log-steps --epochs 10 --run "$1" >out.txt 2>err.txt </dev/null &
