@@ -580,7 +580,7 @@ static void check_places(const shape *p, const mirt__kernels *k) {
 static bool left_out(const mirt__kernels *k, const shape *p, int number) {
     const char *seed = getenv("MIRT_SIM_SEED");
     const double products = (double)p->rows * p->h * p->w / p->sh / p->sw * p->kh * p->kw * p->ci / p->groups * p->co;
-    if (!getenv("MIRT_TEST_SMALL") || (lawful(k) && products < 1e5)) return false;
+    if (!small_tier() || (lawful(k) && products < 1e5)) return false;
     return (!lawful(k) && products > 3e6) || number % 3 != (seed ? atoi(seed) % 3 : 0);
 }
 

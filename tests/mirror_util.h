@@ -4,8 +4,6 @@
 
 #include "tap.h"
 
-TAP_UNUSED static bool small_tier(void) { return getenv("MIRT_TEST_SMALL") != NULL; }
-
 TAP_UNUSED static mirt_strategy *strategy_of(int devices, int replicas, int threads) {
     mirt_strategy_desc d;
     char text[16];

@@ -61,6 +61,12 @@ TAP_UNUSED static int tap_same_file(const char *a, const char *b) {
     return f && g && c == d && bytes > 0;
 }
 
+/* Whether MIRT_TEST_SMALL asks for small shapes and few repetitions. */
+TAP_UNUSED static int small_tier(void) {
+    const char *small = getenv("MIRT_TEST_SMALL");
+    return small && *small;
+}
+
 /* The larger of the worst error so far and another; what is not a number is infinitely wrong. */
 TAP_UNUSED static double worse(double worst, double error) {
     return error <= worst ? worst : error == error ? error : (double)INFINITY;

@@ -424,9 +424,9 @@ static void test_threads(world *one, world *two, int sequences) {
 
 int main(int count, char **arguments) {
     static world one, two;
-    int sequences = count > 1                   ? atoi(arguments[1])
-                    : getenv("MIRT_TEST_SMALL") ? 300
-                                                : 3000,
+    int sequences = count > 1      ? atoi(arguments[1])
+                    : small_tier() ? 300
+                                   : 3000,
         wrong = 0, unlike = 0, calls = 0, good = 0;
     uint64_t seed = count > 2 ? (uint64_t)atoll(arguments[2]) : 1;
     for (int i = 0; i < MIRT__COUNT(numbers); i++) numbers[i] = (float)(i % 3);

@@ -620,9 +620,8 @@ static void remove_files(void) {
 }
 
 int main(void) {
-    const char *small = getenv("MIRT_TEST_SMALL");
     ok(make_files(), "%s: %s", directory, mirt_last_error());
-    for (int i = 0; i < MIRT__COUNT(cases); i++) test_case(&cases[i], small && *small ? 11 : 1);
+    for (int i = 0; i < MIRT__COUNT(cases); i++) test_case(&cases[i], small_tier() ? 11 : 1);
     test_threads();
     remove_files();
     ok(live_blocks == 0, "%ld blocks are left", live_blocks);

@@ -7,8 +7,6 @@
 
 #include <sys/mman.h>
 
-static bool small_tier(void) { return getenv("MIRT_TEST_SMALL") != NULL; }
-
 /* >>plans */
 
 /* Layout number i of a mixture: mostly few processes, now and then a thousand. */

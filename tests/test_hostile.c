@@ -719,7 +719,6 @@ static int write_seeds(const char *directory) {
 
 /* `test_hostile --seeds DIRECTORY` writes what tests/fuzz_model.c starts from. */
 int main(int count, char **arguments) {
-    const char *small = getenv("MIRT_TEST_SMALL");
     mirt_strategy_desc desc;
     memset(&desc, 0, sizeof desc);
     desc.devices = "1";
@@ -735,10 +734,10 @@ int main(int count, char **arguments) {
     test_tensors();
     test_many_layers();
     test_nesting();
-    test_damage(small && *small ? 500 : 5000);
+    test_damage(small_tier() ? 500 : 5000);
     victim = &victims[1];
     test_lies(graph_lies, MIRT__COUNT(graph_lies));
-    test_damage(small && *small ? 500 : 5000);
+    test_damage(small_tier() ? 500 : 5000);
     for (int i = 0; i < 2; i++) mirt__safetensors_close(&victims[i]);
     mirt_strategy_destroy(strategy);
     ok(bytes_now == 0, "%zu bytes are left", bytes_now);

@@ -236,7 +236,7 @@ static result expected_of(job *j, const kernel_case *row, const mirt__kernels *r
 
 static void check_kernel(const kernel_case *row, const mirt__kernels *const *tables, int count) {
     tally tally_of[8];
-    const bool small = getenv("MIRT_TEST_SMALL") != NULL;
+    const bool small = small_tier();
     const char *numbers = tiny_numbers ? ", denormal numbers among the inputs" : "";
     int differ = 0, simd = 0;
     memset(tally_of, 0, sizeof tally_of);

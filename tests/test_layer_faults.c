@@ -111,12 +111,11 @@ static mirt_status run(long number, bool *reached) {
 }
 
 int main(void) {
-    const char *small = getenv("MIRT_TEST_SMALL");
     bool reached = true;
     long problems = 0, met = 0;
     snprintf(path, sizeof path, "%s/mirt_layer_faults_%ld.safetensors", tap_tmpdir(), (long)getpid());
     ok(run(0, &reached) == MIRT_OK, "without faults it works: %s", mirt_last_error());
-    for (long number = 1; reached && problems < 5; number += small && *small ? 13 : 1) {
+    for (long number = 1; reached && problems < 5; number += small_tier() ? 13 : 1) {
         mirt_status status = run(number, &reached);
         met += reached;
         bool right =
@@ -126,7 +125,7 @@ int main(void) {
             printf("# allocation %ld: status %d, %ld blocks left: %s\n", number, (int)status, live_blocks,
                    mirt_last_error());
     }
-    ok(problems == 0 && met > 100 / (small && *small ? 13 : 1), "%ld failed allocations, each reported, nothing leaks",
+    ok(problems == 0 && met > 100 / (small_tier() ? 13 : 1), "%ld failed allocations, each reported, nothing leaks",
        met);
     unlink(path);
     return done_testing();

@@ -120,7 +120,7 @@ int main(void) {
     mirt_dataset *there = directory && *directory ? mirt_mnist(directory, MIRT_TRAIN) : NULL;
     if (!there) {
         skip("MIRT_MNIST_DIR names no directory with the four files of MNIST");
-    } else if (getenv("MIRT_TEST_SMALL")) {
+    } else if (small_tier()) {
         skip("100 steps on MNIST are not for the small tier");
     } else {
         check(directory, "1", 1);

@@ -450,7 +450,7 @@ int main(void) {
     check_every_kind_has_a_case();
     check_rows();
     check_families();
-    if (!getenv("MIRT_TEST_SMALL"))
+    if (!small_tier())
         check_cases(large_cases, MIRT__COUNT(large_cases), large_rows, MIRT__COUNT(large_rows));
     for (int threads = 2; threads <= MAX_THREADS; threads++) mirt__team_destroy(team[threads]);
     return done_testing();

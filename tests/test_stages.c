@@ -604,9 +604,8 @@ static void test_refusals(void) {
 }
 
 int main(void) {
-    const char *small = getenv("MIRT_TEST_SMALL");
     make_samples();
-    test_chains(small && *small ? 300 : 2000);
+    test_chains(small_tier() ? 300 : 2000);
     test_map();
     test_endless();
     test_names();

@@ -518,7 +518,7 @@ static void test_reduce(void) {
 
 int main(void) {
     static const int64_t channels[] = {1, 3, 4, 7, 16, 17, 24, 32, 33, 64, 96, 128, 100};
-    const bool small = getenv("MIRT_TEST_SMALL") != NULL;
+    const bool small = small_tier();
     source_of_numbers = mirt__random_stream(5, 0);
     find_tables();
     test_curves();

@@ -352,8 +352,8 @@ int main(void) {
     const long few = 1;
 #endif
     check_calls(steps, whole_run, "gpu:0", few);
-    check_calls(steps, whole_run, "gpu:0,gpu:1", getenv("MIRT_TEST_SMALL") ? 7 : few);
-    check_calls("a step that is not finite", stopped_run, "gpu:0", getenv("MIRT_TEST_SMALL") ? 3 * few : few);
+    check_calls(steps, whole_run, "gpu:0,gpu:1", small_tier() ? 7 : few);
+    check_calls("a step that is not finite", stopped_run, "gpu:0", small_tier() ? 3 * few : few);
     check_memory();
     check_loss("gpu:0", 0);
     check_loss("gpu:0,gpu:1", 1);

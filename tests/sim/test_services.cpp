@@ -321,7 +321,7 @@ static bool update_same(mirt__handle *r, int number) {
 }
 
 static void test_updates(mirt__handle *r) {
-    int same = 0, all = getenv("MIRT_TEST_SMALL") ? 60 : 120;
+    int same = 0, all = small_tier() ? 60 : 120;
     for (int i = 0; i < all; i++) same += update_same(r, i);
     ok(same == all, "%d of %d updates give the CPU's bits", same, all);
 
@@ -1051,7 +1051,7 @@ static void test_faults(int devices, mirt_collective collective, bool twice, lon
 }
 
 int main(void) {
-    const bool small = getenv("MIRT_TEST_SMALL") != NULL;
+    const bool small = small_tier();
     backend = mirt__cuda_backend();
     mirt_sim::options().devices = 4;
     ok(backend && backend->version == MIRT__BACKEND_VERSION && !strcmp(backend->name, "gpu"), "there is a backend");
