@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -49,6 +50,16 @@ typedef struct pipe_queue {
     size_t done;
     bool begun;
 } pipe_queue;
+
+/* Zeroed memory that processes forked later share, or NULL. */
+TAP_UNUSED static void *pipe_shared(size_t bytes) {
+    FILE *file = tmpfile();
+    void *memory = MAP_FAILED;
+    if (file && ftruncate(fileno(file), (off_t)bytes) == 0)
+        memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fileno(file), 0);
+    if (file) fclose(file);
+    return memory == MAP_FAILED ? NULL : memory;
+}
 
 static void pipe_sleep(uint32_t microseconds) {
     const struct timespec time = {(time_t)(microseconds / 1000000), (long)(microseconds % 1000000) * 1000};

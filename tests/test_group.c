@@ -5,8 +5,6 @@
 #include "group_simulation.h"
 #include "pipe_engine.h"
 
-#include <sys/mman.h>
-
 /* >>plans */
 
 /* Layout number i of a mixture: mostly few processes, now and then a thousand. */
@@ -385,21 +383,11 @@ static const char *play(schedule *s, told *t) {
     return judge(s, t);
 }
 
-/* For forked processes as well, or NULL. */
-static told *shared_memory(void) {
-    FILE *file = tmpfile();
-    void *memory = MAP_FAILED;
-    if (file && ftruncate(fileno(file), sizeof(told)) == 0)
-        memory = mmap(NULL, sizeof(told), PROT_READ | PROT_WRITE, MAP_SHARED, fileno(file), 0);
-    if (file) fclose(file);
-    return memory == MAP_FAILED ? NULL : (told *)memory;
-}
-
 static void check_schedules(void) {
     const int count = small_tier() ? 250 : 1000;
     int wrong = 0, lost = 0, silent = 0;
     double longest = 0;
-    told *t = shared_memory();
+    told *t = (told *)pipe_shared(sizeof *t);
     if (!t) {
         ok(false, "memory is shared with forked processes");
         return;

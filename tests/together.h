@@ -5,20 +5,13 @@
 
 #include "scenes.h"
 
-#include <sys/mman.h>
-
 const mirt__engine *mirt__mpi_engine(void) { return &pipe_engine; }
 
 static record *shared; /* [PIPE_MOST], of all processes */
 
-/* Memory that all processes see. */
 static bool share_records(void) {
-    FILE *file = tmpfile();
-    const size_t bytes = PIPE_MOST * sizeof *shared;
-    if (!file || ftruncate(fileno(file), (off_t)bytes) != 0) return false;
-    shared = (record *)mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fileno(file), 0);
-    fclose(file);
-    return shared != MAP_FAILED;
+    shared = (record *)pipe_shared(PIPE_MOST * sizeof *shared);
+    return shared != NULL;
 }
 
 /* >>scenes */
