@@ -76,6 +76,25 @@ static int answer_point(const options *o) {
     return a.status;
 }
 
+/* >>numbers of devices or processes */
+
+void choose_counts(batches *counts, int most) {
+    if (counts->count) return;
+    for (int n = 1; n <= most && counts->count < MAX_BATCHES - 1; n *= 2) counts->rows[counts->count++] = n;
+}
+
+int largest_count(const batches *counts) { return (int)counts->rows[counts->count - 1]; }
+
+bool counts_increase(const batches *counts) {
+    for (int i = 1; i < counts->count; i++) {
+        if (counts->rows[i] > counts->rows[i - 1]) continue;
+        complain("--device-counts has %lld after %lld; the numbers must increase", (long long)counts->rows[i],
+                 (long long)counts->rows[i - 1]);
+        return false;
+    }
+    return true;
+}
+
 /* >>tables */
 
 static double rate_of(const answer *a) { return a->timing.wall > 0 ? (double)a->timing.samples / a->timing.wall : 0; }
@@ -161,7 +180,7 @@ static void run_counts(sweep *s, bool weak) {
 }
 
 static void run_prefetch(sweep *s) {
-    const int devices = (int)s->o->device_counts.rows[s->o->device_counts.count - 1];
+    const int devices = largest_count(&s->o->device_counts);
     print_head("with and without prefetching of batches", s->o, "");
     for (int on = 0; on < 2; on++) {
         point p = {devices, 0, s->o->batch_list.rows[0], on == 1, false, 0};
@@ -174,7 +193,7 @@ static void run_prefetch(sweep *s) {
 /* The smallest batch that is nearly as fast as the fastest. */
 static void run_batches(sweep *s) {
     const batches *list = &s->o->batch_list;
-    const int devices = (int)s->o->device_counts.rows[s->o->device_counts.count - 1];
+    const int devices = largest_count(&s->o->device_counts);
     double rate[MAX_BATCHES], best = 0;
     int sweet = -1;
     if (list->count < 2) return;
@@ -195,20 +214,10 @@ static void run_batches(sweep *s) {
                (long long)list->rows[sweet], 100 * rate[sweet] / best);
 }
 
-bool counts_increase(const batches *counts) {
-    for (int i = 1; i < counts->count; i++) {
-        if (counts->rows[i] > counts->rows[i - 1]) continue;
-        complain("--device-counts has %lld after %lld; the numbers must increase", (long long)counts->rows[i],
-                 (long long)counts->rows[i - 1]);
-        return false;
-    }
-    return true;
-}
-
 /* Checks that this machine has cores for all counts; false after complaining. */
 static bool check_counts(const options *o, int cores) {
     const batches *counts = &o->device_counts;
-    const long long most = counts->rows[counts->count - 1], threads = o->threads ? o->threads : 1;
+    const long long most = largest_count(counts), threads = o->threads ? o->threads : 1;
     if (!counts_increase(counts)) return false;
     if (most * threads > cores) {
         complain("--device-counts %lld: %lld threads would share the %d core%s of this machine, which makes their "
@@ -250,11 +259,10 @@ int run_scaling(const options *given) {
     const batches *counts = &o->device_counts;
     memset(&s, 0, sizeof s);
     if (!cores) return EXIT_FAILED;
-    for (int n = 1; !given->device_counts.count && n <= cores && own.device_counts.count < MAX_BATCHES; n *= 2)
-        own.device_counts.rows[own.device_counts.count++] = n;
+    choose_counts(&own.device_counts, cores);
     if (!check_counts(o, cores)) return EXIT_USAGE;
     s.o = o;
-    s.threads = gpus ? 1 : o->threads ? (int)o->threads : cores / (int)counts->rows[counts->count - 1];
+    s.threads = gpus ? 1 : o->threads ? (int)o->threads : cores / largest_count(counts);
     char devices[96];
     if (gpus) snprintf(devices, sizeof devices, "on %d GPU%s", cores, cores == 1 ? "" : "s");
     else

@@ -32,7 +32,10 @@ double step_of(const answer *a); /* mean seconds of a step */
 /* --- scaling.c --- */
 /* Measures in a process of its own. */
 answer ask(const options *o, const point *p);
-/* Whether the numbers of --device-counts do; false after complaining. */
+/* Fills an empty list of --device-counts with 1, 2, 4, ... up to `most`. */
+void choose_counts(batches *counts, int most);
+int largest_count(const batches *counts); /* of numbers that increase */
+/* Whether the numbers of --device-counts increase; false after complaining. */
 bool counts_increase(const batches *counts);
 /* The number of GPUs, or of cores if there are no GPUs or MIRT_DEVICES asks for cores; 0 after a complaint. */
 int count_devices(bool *gpus);

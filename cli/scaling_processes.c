@@ -71,20 +71,12 @@ static int run_counts(const options *o, bool weak, answer *widest) {
 /* False after complaining. */
 static bool check_counts(const options *o, int all) {
     const batches *counts = &o->device_counts;
-    const long long most = counts->rows[counts->count - 1], batch = o->batch_list.rows[0];
+    const long long most = largest_count(counts), batch = o->batch_list.rows[0];
     if (!counts_increase(counts)) return false;
     if (most > all) complain("--device-counts %lld: mpirun started %d processes", most, all);
     else if (batch < most) complain("--batch %lld has fewer images than there are processes (%lld)", batch, most);
     else return has_one_batch(o, "scaling");
     return false;
-}
-
-/* 1, 2, 4, ... and all of them, unless --device-counts says which. */
-static void choose_counts(options *o, int all) {
-    batches *counts = &o->device_counts;
-    if (counts->count) return;
-    for (int n = 1; n < all && counts->count < MAX_BATCHES - 1; n *= 2) counts->rows[counts->count++] = n;
-    counts->rows[counts->count++] = all;
 }
 
 static void warn_of_shared_cores(const answer *a) {
@@ -137,7 +129,9 @@ int run_process_scaling(const options *given) {
     answer widest;
     const int all = join_processes();
     if (!all) return EXIT_FAILED;
-    choose_counts(&own, all);
+    choose_counts(&own.device_counts, all);
+    if (!given->device_counts.count && largest_count(&own.device_counts) < all)
+        own.device_counts.rows[own.device_counts.count++] = all;
     const bool right = !is_first() || (check_prediction(&own, &asked) && check_counts(&own, all));
     int status = meet_processes(right ? EXIT_OK : EXIT_USAGE);
     if (status != EXIT_OK) return status;
