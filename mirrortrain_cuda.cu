@@ -3577,6 +3577,12 @@ template <class S> static void mirt__cu_windows_of(mirt__cu_windows *p, const S 
     p->left = (int)s->pad_left;
 }
 
+/* Whether pixels of y are made of those of x. */
+static bool mirt__cu_pixelwise(const mirt__conv *s) {
+    return s->kh == 1 && s->kw == 1 && s->stride_h == 1 && s->stride_w == 1 && s->pad_top == 0 && s->pad_left == 0 &&
+           s->oh == s->h && s->ow == s->w;
+}
+
 /* What the compiler knows of the dtypes of a kernel's tensors. */
 typedef enum mirt__cu_dtypes {
     MIRT__CU_FLOATS, MIRT__CU_HALVES /* bfloat16 */, MIRT__CU_FLOAT16S, MIRT__CU_EITHER
@@ -7185,11 +7191,6 @@ static bool mirt__cu_blas_gemm(const mirt__gemm *g, mirt__cu *cu) {
     return true;
 }
 
-/* Whether pixels of y are made of those of x. */
-static bool mirt__cu_pixelwise(const mirt__conv *s) {
-    return s->kh == 1 && s->kw == 1 && s->stride_h == 1 && s->stride_w == 1 && s->pad_top == 0 && s->pad_left == 0 &&
-           s->oh == s->h && s->ow == s->w;
-}
 /* Whether a convolution can be a product of cuBLAS. */
 static bool mirt__cu_blas_can(const mirt__cu *cu, const mirt__conv *s, mirt_dtype factors, const mirt__reader *x) {
     return mirt__cu_blas_on(cu) && mirt__cu_pixelwise(s) && s->groups == 1 && mirt__cu_blas_plain(x, factors) &&
@@ -9500,15 +9501,6 @@ static bool mirt__cu_multiply_fits(mirt__cu *cu, const mirt__cu_multiply &p, mir
     return (size_t)(mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false) + columns) <= cu->shared_most;
 }
 
-/* Whether pixels of the target are products of the pixels at their places in the source. */
-static bool mirt__cu_multiply_pixels(const mirt__cu_multiply &p) {
-    const mirt__cu_mm_axis *const axis[2] = {&p.down, &p.across};
-    for (int i = 0; i < 2; i++) {
-        if (axis[i]->kernel != 1 || axis[i]->stride != 1 || axis[i]->source != axis[i]->target) return false;
-    }
-    return p.groups == 1;
-}
-
 /* Products of single pixels with a small matrix, which take no tiles; false: another product. */
 static bool mirt__cu_multiply_small(mirt__cu *cu, const mirt__cu_mm_job *job) {
     const mirt__cu_multiply *p = &job->p;
@@ -9519,7 +9511,7 @@ static bool mirt__cu_multiply_small(mirt__cu *cu, const mirt__cu_mm_job *job) {
     c.b = job->pack.from;
     c.b_row = job->pack.row;
     c.b_column = job->pack.column;
-    c.pixels = p->images * p->down.target * p->across.target;
+    c.pixels = p->pixels;
     c.factors = job->factors;
     return mirt__cu_multiply_colors(cu, c, p->n, p->k, p->e);
 }
@@ -9557,7 +9549,6 @@ static void mirt__cu_multiply_tiles(mirt__cu *cu, mirt__cu_multiply *p, mirt__cu
 
 static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     mirt__cu_multiply *p = &job->p;
-    p->pixelwise = mirt__cu_multiply_pixels(*p);
     if (mirt__cu_multiply_small(cu, job)) return;
     mirt__cu_mm_pack *w = &job->pack;
     const mirt__cu_math math = mirt__cu_math_of(cu, job->factors);
@@ -9576,7 +9567,6 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     mirt__cu_mm_rooms r;
     memset(&r, 0, sizeof r);
     memset(&s, 0, sizeof s);
-    p->pixels = p->images * p->down.target * p->across.target;
     if (p->groups > 1 && p->n % 4 != 0) p->e.width = 1;
     if (spread) {
         s = mirt__cu_mm_spread_of(p->x, p->images * p->down.source * p->across.source, p->c, p->groups, k, dtype,
@@ -9666,6 +9656,8 @@ static void mirt__cu_conv_by(mirt__cu *cu, const mirt__conv *s, bool back, mirt_
     p->down = mirt__cu_mm_axis_of(back, s->h, s->oh, s->kh, s->stride_h, s->dilation_h, s->pad_top);
     p->across = mirt__cu_mm_axis_of(back, s->w, s->ow, s->kw, s->stride_w, s->dilation_w, s->pad_left);
     p->images = s->rows;
+    p->pixels = s->rows * p->down.target * p->across.target;
+    p->pixelwise = mirt__cu_pixelwise(s) && s->groups == 1;
     p->groups = s->groups;
     p->c = (int)(back ? s->co : s->ci);
     p->k = (int)(back ? co : ci);
@@ -9736,7 +9728,8 @@ static void mirt__cu_gemm(const mirt__gemm *g, const mirt__where *where) {
     if (g->m < 1) return;
     memset(&job, 0, sizeof job);
     p->down = p->across = mirt__cu_mm_axis_of(false, 1, 1, 1, 1, 1, 0);
-    p->images = g->m;
+    p->images = p->pixels = g->m;
+    p->pixelwise = true;
     p->groups = 1;
     p->c = (int)g->a_row;
     p->k = (int)g->k;

@@ -1,7 +1,7 @@
 /* Matrix products by cuBLAS, of operands that lie in memory as they are multiplied. That is dense layers and 1x1
    convolutions. MIRT_CUDA_BLAS=0 turns it off. */
 #include "cuda.cuh"
-#include "math.cuh"
+#include "layout.cuh"
 
 #include <cublasLt.h>
 #include <dlfcn.h>
@@ -243,11 +243,6 @@ static bool mirt__cu_blas_gemm(const mirt__gemm *g, mirt__cu *cu) {
     return true;
 }
 
-/* Whether pixels of y are made of those of x. */
-static bool mirt__cu_pixelwise(const mirt__conv *s) {
-    return s->kh == 1 && s->kw == 1 && s->stride_h == 1 && s->stride_w == 1 && s->pad_top == 0 && s->pad_left == 0 &&
-           s->oh == s->h && s->ow == s->w;
-}
 /* Whether a convolution can be a product of cuBLAS. */
 static bool mirt__cu_blas_can(const mirt__cu *cu, const mirt__conv *s, mirt_dtype factors, const mirt__reader *x) {
     return mirt__cu_blas_on(cu) && mirt__cu_pixelwise(s) && s->groups == 1 && mirt__cu_blas_plain(x, factors) &&

@@ -1,5 +1,6 @@
 /* Convolutions, the gradients of their inputs and dense layers, by multiply.cuh. */
 #include "colors.cuh"
+#include "layout.cuh"
 #include "multiply.cuh"
 #include "panel.cuh"
 #include "spread.cuh"
@@ -151,15 +152,6 @@ static bool mirt__cu_multiply_fits(mirt__cu *cu, const mirt__cu_multiply &p, mir
     return (size_t)(mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false) + columns) <= cu->shared_most;
 }
 
-/* Whether pixels of the target are products of the pixels at their places in the source. */
-static bool mirt__cu_multiply_pixels(const mirt__cu_multiply &p) {
-    const mirt__cu_mm_axis *const axis[2] = {&p.down, &p.across};
-    for (int i = 0; i < 2; i++) {
-        if (axis[i]->kernel != 1 || axis[i]->stride != 1 || axis[i]->source != axis[i]->target) return false;
-    }
-    return p.groups == 1;
-}
-
 /* Products of single pixels with a small matrix, which take no tiles; false: another product. */
 static bool mirt__cu_multiply_small(mirt__cu *cu, const mirt__cu_mm_job *job) {
     const mirt__cu_multiply *p = &job->p;
@@ -170,7 +162,7 @@ static bool mirt__cu_multiply_small(mirt__cu *cu, const mirt__cu_mm_job *job) {
     c.b = job->pack.from;
     c.b_row = job->pack.row;
     c.b_column = job->pack.column;
-    c.pixels = p->images * p->down.target * p->across.target;
+    c.pixels = p->pixels;
     c.factors = job->factors;
     return mirt__cu_multiply_colors(cu, c, p->n, p->k, p->e);
 }
@@ -208,7 +200,6 @@ static void mirt__cu_multiply_tiles(mirt__cu *cu, mirt__cu_multiply *p, mirt__cu
 
 static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     mirt__cu_multiply *p = &job->p;
-    p->pixelwise = mirt__cu_multiply_pixels(*p);
     if (mirt__cu_multiply_small(cu, job)) return;
     mirt__cu_mm_pack *w = &job->pack;
     const mirt__cu_math math = mirt__cu_math_of(cu, job->factors);
@@ -227,7 +218,6 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     mirt__cu_mm_rooms r;
     memset(&r, 0, sizeof r);
     memset(&s, 0, sizeof s);
-    p->pixels = p->images * p->down.target * p->across.target;
     if (p->groups > 1 && p->n % 4 != 0) p->e.width = 1;
     if (spread) {
         s = mirt__cu_mm_spread_of(p->x, p->images * p->down.source * p->across.source, p->c, p->groups, k, dtype,
@@ -317,6 +307,8 @@ static void mirt__cu_conv_by(mirt__cu *cu, const mirt__conv *s, bool back, mirt_
     p->down = mirt__cu_mm_axis_of(back, s->h, s->oh, s->kh, s->stride_h, s->dilation_h, s->pad_top);
     p->across = mirt__cu_mm_axis_of(back, s->w, s->ow, s->kw, s->stride_w, s->dilation_w, s->pad_left);
     p->images = s->rows;
+    p->pixels = s->rows * p->down.target * p->across.target;
+    p->pixelwise = mirt__cu_pixelwise(s) && s->groups == 1;
     p->groups = s->groups;
     p->c = (int)(back ? s->co : s->ci);
     p->k = (int)(back ? co : ci);
@@ -387,7 +379,8 @@ static void mirt__cu_gemm(const mirt__gemm *g, const mirt__where *where) {
     if (g->m < 1) return;
     memset(&job, 0, sizeof job);
     p->down = p->across = mirt__cu_mm_axis_of(false, 1, 1, 1, 1, 1, 0);
-    p->images = g->m;
+    p->images = p->pixels = g->m;
+    p->pixelwise = true;
     p->groups = 1;
     p->c = (int)g->a_row;
     p->k = (int)g->k;

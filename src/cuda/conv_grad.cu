@@ -1,6 +1,7 @@
 /* Weight gradients of convolutions. dkernel[tap, c][o] is a product over all pixels of dy, which are divided into parts
    that depend on the shape alone; the sums of the parts are added in order. */
 #include "cuda.cuh"
+#include "layout.cuh"
 #include "parts.cuh"
 #include "spread.cuh"
 #include "weight_grad.cuh"

@@ -64,6 +64,12 @@ template <class S> static void mirt__cu_windows_of(mirt__cu_windows *p, const S 
     p->left = (int)s->pad_left;
 }
 
+/* Whether pixels of y are made of those of x. */
+static bool mirt__cu_pixelwise(const mirt__conv *s) {
+    return s->kh == 1 && s->kw == 1 && s->stride_h == 1 && s->stride_w == 1 && s->pad_top == 0 && s->pad_left == 0 &&
+           s->oh == s->h && s->ow == s->w;
+}
+
 /* What the compiler knows of the dtypes of a kernel's tensors. */
 typedef enum mirt__cu_dtypes {
     MIRT__CU_FLOATS, MIRT__CU_HALVES /* bfloat16 */, MIRT__CU_FLOAT16S, MIRT__CU_EITHER
