@@ -200,7 +200,6 @@ static void mirt__cu_multiply_tiles(mirt__cu *cu, mirt__cu_multiply *p, mirt__cu
 
 static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     mirt__cu_multiply *p = &job->p;
-    if (mirt__cu_multiply_small(cu, job)) return;
     mirt__cu_mm_pack *w = &job->pack;
     const mirt__cu_math math = mirt__cu_math_of(cu, job->factors);
     const bool half = job->factors != MIRT_FLOAT32,
@@ -303,7 +302,6 @@ static void mirt__cu_conv_by(mirt__cu *cu, const mirt__conv *s, bool back, mirt_
         mirt__cu_sums_finish(cu, &p->e, &none, epilogue->sum, 0, 0);
         return;
     }
-    if (mirt__cu_blas_conv(cu, s, back, factors, x, kernel, y, dtype, epilogue)) return;
     p->down = mirt__cu_mm_axis_of(back, s->h, s->oh, s->kh, s->stride_h, s->dilation_h, s->pad_top);
     p->across = mirt__cu_mm_axis_of(back, s->w, s->ow, s->kw, s->stride_w, s->dilation_w, s->pad_left);
     p->images = s->rows;
@@ -321,6 +319,10 @@ static void mirt__cu_conv_by(mirt__cu *cu, const mirt__conv *s, bool back, mirt_
     job.pack.group = co;
     job.sum = epilogue->sum;
     job.factors = factors;
+    /* What is small first: cuBLAS, too, would take tiles for it. */
+    if (mirt__cu_multiply_small(cu, &job) ||
+        mirt__cu_blas_conv(cu, s, back, factors, x, kernel, y, dtype, epilogue))
+        return;
     mirt__cu_multiply_run(cu, &job);
 }
 
@@ -392,5 +394,5 @@ static void mirt__cu_gemm(const mirt__gemm *g, const mirt__where *where) {
     job.pack.from = g->b;
     job.pack.row = g->b_row;
     job.pack.column = g->b_col;
-    mirt__cu_multiply_run(cu, &job);
+    if (!mirt__cu_multiply_small(cu, &job)) mirt__cu_multiply_run(cu, &job);
 }

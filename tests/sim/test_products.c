@@ -302,6 +302,17 @@ static void products_test_colors(int n, int64_t pixels, bool bytes, mirt_dtype f
     free(byte);
 }
 
+/* Few channels, stored as floats: cuBLAS has only the gradient of the weights. */
+static int products_by_blas;
+static void products_note(const mirt_sim_launch *launch) { products_by_blas += launch->function == NULL; }
+static void products_test_few_channels(int n, double limit) {
+    products_by_blas = 0;
+    mirt_sim_watch(products_note);
+    products_test_conv(products_conv(2, 5, 7, n, n, 1, 1, 0), MIRT_FLOAT32, limit);
+    mirt_sim_watch(NULL);
+    ok(products_by_blas == (n > 4 ? 3 : 1), "%d channels to %d: %d of 3 products by cuBLAS", n, n, products_by_blas);
+}
+
 /* Weight gradients by copies: pixels that fill no stage or some of them, more than one part, taps and tiles that end
    within a block, strides and groups. */
 static void products_test_stored_weights(mirt_dtype dtype) {
@@ -515,6 +526,7 @@ int main(void) {
         products_test_conv(products_conv(2, 8, 9, 12, 20, 3, 2, 1), MIRT_FLOAT32, limit);
         products_test_conv(products_conv(1, 6, 5, 24, 72, 3, 1, 1), MIRT_FLOAT32, limit);
         products_test_conv(products_conv(2, 9, 9, 3, 5, 3, 1, 0), MIRT_FLOAT32, limit);
+        for (int n = 2; n < 6; n++) products_test_few_channels(n, limit);
         for (int i = 0; !tf32 && i < 18; i++)
             products_test_colors(2 + i % 3, i % 2 ? 64 : 31, i / 3 % 2, i < 6 ? MIRT_FLOAT32 : i < 12 ? bf16 : f16);
         if (!tf32) {
