@@ -8273,7 +8273,6 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_tile {
     static const int threads = BM / warp_m * (BN / warp_n) * 32;
     static const int resident = !half ? 1 : BN == 32 ? 4 : BN == 64 ? 3 : 2; /* blocks of a processor, at least */
     static const int stages = half ? 4 : 2;
-    static const int vector = half ? 8 : 4;
     static const int a_row = BM + (MATH == MIRT__CU_BY_TF32 ? 8 : 4),
                      b_row = BN + (MATH == MIRT__CU_BY_TF32 ? 8 : 0); /* of floats [k][row] */
     static const int a_bytes = half ? BM * k * 2 : a_row * k * 4, b_bytes = half ? BN * k * 2 : b_row * k * 4;
@@ -8674,7 +8673,7 @@ static inline __host__ __device__ constexpr int mirt__cu_mm_dtype(int math) {
 }
 /* Whether a fourth or more of two tiles of 128 columns would be empty: three of 64 cost less, although x is read once
    more. */
-static bool mirt__cu_mm_half_empty(int columns) { return columns > 128 && columns <= 192; }
+static bool mirt__cu_mm_fourth_empty(int columns) { return columns > 128 && columns <= 192; }
 /* How a product ends, where kernels have code of their own for that. */
 static mirt__cu_ending mirt__cu_multiply_ending(const mirt__cu_multiply &p, mirt__cu_math math) {
     return p.splits == 1 && (int)p.e.dtype == mirt__cu_mm_dtype(math) ? mirt__cu_ending_of(p.e) : MIRT__CU_END_ANY;
@@ -9259,7 +9258,7 @@ static bool mirt__cu_panel_plan_of(mirt__cu *cu, mirt__cu_multiply *p, mirt__cu_
         return false;
     /* Fewer columns where more would be empty, but not so few that x, which is read again for all of them, is most of
        what is read; and where there are few tiles. */
-    plan->columns = p->n <= 64 || mirt__cu_mm_half_empty(p->n) ||
+    plan->columns = p->n <= 64 || mirt__cu_mm_fourth_empty(p->n) ||
                             down * mirt__cu_ceil(p->n, 128) < MIRT__CU_MM_BLOCKS
                         ? 64
                         : 128;
@@ -9519,14 +9518,13 @@ static bool mirt__cu_multiply_small(mirt__cu *cu, const mirt__cu_mm_job *job) {
 /* Sets the tile, the blocks, and the parts of k: functions of shapes, and of what there is room for. */
 static void mirt__cu_multiply_tiles(mirt__cu *cu, mirt__cu_multiply *p, mirt__cu_math math, int columns, int *bm,
                                     int *bn) {
-    const mirt__cu_mm_line down = mirt__cu_mm_line_of(p->down, 0), across = mirt__cu_mm_line_of(p->across, 0);
-    const int64_t rows = p->images * down.count * across.count, sets = (int64_t)p->groups * p->down.phases *
-                                                                       p->across.phases;
+    const int64_t rows = p->images * p->down.line.count * p->across.line.count,
+                  sets = (int64_t)p->groups * p->down.phases * p->across.phases;
     const int64_t tiles = mirt__cu_ceil(rows, 128) * sets;
-    const bool half_empty = mirt__cu_mm_half_empty(p->n), bare = mirt__cu_multiply_is_bare(*p, math);
+    const bool fourth_empty = mirt__cu_mm_fourth_empty(p->n), bare = mirt__cu_multiply_is_bare(*p, math);
     *bm = 128;
     *bn = 64;
-    if (p->n > 64 && !(bare && half_empty) && tiles * mirt__cu_ceil(p->n, 128) >= MIRT__CU_MM_BLOCKS) *bn = 128;
+    if (p->n > 64 && !(bare && fourth_empty) && tiles * mirt__cu_ceil(p->n, 128) >= MIRT__CU_MM_BLOCKS) *bn = 128;
     else if (tiles * mirt__cu_ceil(p->n, 64) < MIRT__CU_MM_BLOCKS) *bm = 64;
     else if (bare && p->n <= 32) *bn = 32;
     if (*bn != 64 && !mirt__cu_multiply_fits(cu, *p, math, *bm, *bn, columns)) *bn = 64;

@@ -170,14 +170,13 @@ static bool mirt__cu_multiply_small(mirt__cu *cu, const mirt__cu_mm_job *job) {
 /* Sets the tile, the blocks, and the parts of k: functions of shapes, and of what there is room for. */
 static void mirt__cu_multiply_tiles(mirt__cu *cu, mirt__cu_multiply *p, mirt__cu_math math, int columns, int *bm,
                                     int *bn) {
-    const mirt__cu_mm_line down = mirt__cu_mm_line_of(p->down, 0), across = mirt__cu_mm_line_of(p->across, 0);
-    const int64_t rows = p->images * down.count * across.count, sets = (int64_t)p->groups * p->down.phases *
-                                                                       p->across.phases;
+    const int64_t rows = p->images * p->down.line.count * p->across.line.count,
+                  sets = (int64_t)p->groups * p->down.phases * p->across.phases;
     const int64_t tiles = mirt__cu_ceil(rows, 128) * sets;
-    const bool half_empty = mirt__cu_mm_half_empty(p->n), bare = mirt__cu_multiply_is_bare(*p, math);
+    const bool fourth_empty = mirt__cu_mm_fourth_empty(p->n), bare = mirt__cu_multiply_is_bare(*p, math);
     *bm = 128;
     *bn = 64;
-    if (p->n > 64 && !(bare && half_empty) && tiles * mirt__cu_ceil(p->n, 128) >= MIRT__CU_MM_BLOCKS) *bn = 128;
+    if (p->n > 64 && !(bare && fourth_empty) && tiles * mirt__cu_ceil(p->n, 128) >= MIRT__CU_MM_BLOCKS) *bn = 128;
     else if (tiles * mirt__cu_ceil(p->n, 64) < MIRT__CU_MM_BLOCKS) *bm = 64;
     else if (bare && p->n <= 32) *bn = 32;
     if (*bn != 64 && !mirt__cu_multiply_fits(cu, *p, math, *bm, *bn, columns)) *bn = 64;

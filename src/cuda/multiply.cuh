@@ -94,7 +94,7 @@ static inline __host__ __device__ constexpr int mirt__cu_mm_dtype(int math) {
 }
 /* Whether a fourth or more of two tiles of 128 columns would be empty: three of 64 cost less, although x is read once
    more. */
-static bool mirt__cu_mm_half_empty(int columns) { return columns > 128 && columns <= 192; }
+static bool mirt__cu_mm_fourth_empty(int columns) { return columns > 128 && columns <= 192; }
 /* How a product ends, where kernels have code of their own for that. */
 static mirt__cu_ending mirt__cu_multiply_ending(const mirt__cu_multiply &p, mirt__cu_math math) {
     return p.splits == 1 && (int)p.e.dtype == mirt__cu_mm_dtype(math) ? mirt__cu_ending_of(p.e) : MIRT__CU_END_ANY;

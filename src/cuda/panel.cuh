@@ -165,7 +165,7 @@ static bool mirt__cu_panel_plan_of(mirt__cu *cu, mirt__cu_multiply *p, mirt__cu_
         return false;
     /* Fewer columns where more would be empty, but not so few that x, which is read again for all of them, is most of
        what is read; and where there are few tiles. */
-    plan->columns = p->n <= 64 || mirt__cu_mm_half_empty(p->n) ||
+    plan->columns = p->n <= 64 || mirt__cu_mm_fourth_empty(p->n) ||
                             down * mirt__cu_ceil(p->n, 128) < MIRT__CU_MM_BLOCKS
                         ? 64
                         : 128;

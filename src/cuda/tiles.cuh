@@ -71,7 +71,6 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_tile {
     static const int threads = BM / warp_m * (BN / warp_n) * 32;
     static const int resident = !half ? 1 : BN == 32 ? 4 : BN == 64 ? 3 : 2; /* blocks of a processor, at least */
     static const int stages = half ? 4 : 2;
-    static const int vector = half ? 8 : 4;
     static const int a_row = BM + (MATH == MIRT__CU_BY_TF32 ? 8 : 4),
                      b_row = BN + (MATH == MIRT__CU_BY_TF32 ? 8 : 0); /* of floats [k][row] */
     static const int a_bytes = half ? BM * k * 2 : a_row * k * 4, b_bytes = half ? BN * k * 2 : b_row * k * 4;
