@@ -8678,6 +8678,11 @@ static bool mirt__cu_mm_fourth_empty(int columns) { return columns > 128 && colu
 static mirt__cu_ending mirt__cu_multiply_ending(const mirt__cu_multiply &p, mirt__cu_math math) {
     return p.splits == 1 && (int)p.e.dtype == mirt__cu_mm_dtype(math) ? mirt__cu_ending_of(p.e) : MIRT__CU_END_ANY;
 }
+/* Whether x is multiplied as it is stored, by few enough taps. */
+static bool mirt__cu_multiply_is_bare(const mirt__cu_multiply &p, int math) {
+    return math >= MIRT__CU_BY_HALF && p.x.kind == MIRT__CU_READ_PLAIN && !p.x.affine &&
+           p.down.kernel <= MIRT__CU_MM_TAPS && p.across.kernel <= MIRT__CU_MM_TAPS;
+}
 template <int BM, int BN, int MATH, int END>
 static inline __device__ void mirt__cu_multiply_end(const mirt__cu_multiply &p, const mirt__cu_mm_block &b,
                                                     const mirt__cu_mm_sums_of<BM, BN, MATH> &sums, float *slab,
@@ -9098,13 +9103,15 @@ static __global__ void __launch_bounds__(256) mirt__cu_multiply_splits_kernel(mi
 /* Products of single pixels of few channels, in 16 bits. A block has all of k of its columns of b in shared memory and
    goes over several tiles of rows: while one is finished, the next one's x is already on its way. */
 
+#define MIRT__CU_PANEL_ROWS 64 /* of a tile */
+
 template <int BN, int MATH> struct mirt__cu_panel {
-    static const int rows = 64; /* of a tile */
+    static const int rows = MIRT__CU_PANEL_ROWS;
     typedef mirt__cu_mm_tile<rows, BN, MATH> tile;
     static const unsigned ring = tile::stages * tile::a_bytes;
 };
 /* Bytes of shared memory: b, the stages of x, and what tiles are finished in. */
-template <int BN, int MATH> static inline __host__ __device__ int mirt__cu_panel_bytes(int steps) {
+template <int BN, int MATH> static int mirt__cu_panel_bytes(int steps) {
     typedef mirt__cu_panel<BN, MATH> panel;
     return steps * panel::tile::b_bytes + (int)panel::ring + panel::tile::slab;
 }
@@ -9220,19 +9227,19 @@ static __global__ void __launch_bounds__((mirt__cu_panel<BN, MATH>::tile::thread
 
 typedef struct mirt__cu_panel_plan {
     int columns, tiles; /* of a block */
-    mirt__cu_ending end;
 } mirt__cu_panel_plan;
 
 template <int BN, int MATH>
 static bool mirt__cu_panel_as(mirt__cu *cu, const mirt__cu_multiply &p, const mirt__cu_panel_plan &plan, bool launch) {
     typedef typename mirt__cu_panel<BN, MATH>::tile tile;
     const int bytes = mirt__cu_panel_bytes<BN, MATH>((p.k + tile::k - 1) / tile::k), reserved = 1 << 10;
+    const mirt__cu_ending end = mirt__cu_multiply_ending(p, (mirt__cu_math)MATH);
     if (launch)
         MIRT_LAUNCH(cu,
-                    (plan.end == MIRT__CU_END_MOMENTS    ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_MOMENTS>
-                     : plan.end == MIRT__CU_END_GRADIENT ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_GRADIENT>
-                     : plan.end == MIRT__CU_END_OUTPUT   ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_OUTPUT>
-                     : plan.end == MIRT__CU_END_NORMALIZED
+                    (end == MIRT__CU_END_MOMENTS    ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_MOMENTS>
+                     : end == MIRT__CU_END_GRADIENT ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_GRADIENT>
+                     : end == MIRT__CU_END_OUTPUT   ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_OUTPUT>
+                     : end == MIRT__CU_END_NORMALIZED
                          ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_NORMALIZED>
                          : mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_ANY>),
                     (unsigned)p.blocks_m * (unsigned)p.blocks_n, tile::threads, bytes, p, plan.tiles);
@@ -9252,10 +9259,8 @@ static bool mirt__cu_panel_launch(mirt__cu *cu, const mirt__cu_multiply &p, mirt
 /* Sets the blocks of a product that this kernel is for; false: another one. A function of shapes, and of whether there
    is room: never of how many processors there are. */
 static bool mirt__cu_panel_plan_of(mirt__cu *cu, mirt__cu_multiply *p, mirt__cu_math math, mirt__cu_panel_plan *plan) {
-    const int64_t down = mirt__cu_ceil(p->pixels, 64);
-    if (math < MIRT__CU_BY_HALF || !p->pixelwise || p->k < 1 || p->k > MIRT__CU_PANEL_DEPTH ||
-        p->x.kind != MIRT__CU_READ_PLAIN || p->x.affine)
-        return false;
+    const int64_t down = mirt__cu_ceil(p->pixels, MIRT__CU_PANEL_ROWS);
+    if (!mirt__cu_multiply_is_bare(*p, math) || !p->pixelwise || p->k < 1 || p->k > MIRT__CU_PANEL_DEPTH) return false;
     /* Fewer columns where more would be empty, but not so few that x, which is read again for all of them, is most of
        what is read; and where there are few tiles. */
     plan->columns = p->n <= 64 || mirt__cu_mm_fourth_empty(p->n) ||
@@ -9269,7 +9274,6 @@ static bool mirt__cu_panel_plan_of(mirt__cu *cu, mirt__cu_multiply *p, mirt__cu_
     plan->tiles = (int)(tiles < 1 ? 1 : tiles > MIRT__CU_PANEL_TILES ? MIRT__CU_PANEL_TILES : tiles);
     p->blocks_m = (int)mirt__cu_ceil(down, plan->tiles);
     p->splits = 1;
-    plan->end = mirt__cu_multiply_ending(*p, math);
     return mirt__cu_panel_launch(cu, *p, math, *plan, false);
 }
 
@@ -9454,10 +9458,6 @@ template <int BM, int BN, int MATH> static mirt__cu_multiply_code mirt__cu_multi
         }
     }
     return mirt__cu_multiply_kernel<BM, BN, MATH, true, MIRT__CU_END_ANY>;
-}
-static bool mirt__cu_multiply_is_bare(const mirt__cu_multiply &p, int math) {
-    return math >= MIRT__CU_BY_HALF && p.x.kind == MIRT__CU_READ_PLAIN && !p.x.affine &&
-           p.down.kernel <= MIRT__CU_MM_TAPS && p.across.kernel <= MIRT__CU_MM_TAPS;
 }
 template <int BM, int BN, int MATH>
 static int mirt__cu_multiply_as(mirt__cu *cu, const mirt__cu_multiply &p, int columns, bool launch) {

@@ -107,10 +107,6 @@ template <int BM, int BN, int MATH> static mirt__cu_multiply_code mirt__cu_multi
     }
     return mirt__cu_multiply_kernel<BM, BN, MATH, true, MIRT__CU_END_ANY>;
 }
-static bool mirt__cu_multiply_is_bare(const mirt__cu_multiply &p, int math) {
-    return math >= MIRT__CU_BY_HALF && p.x.kind == MIRT__CU_READ_PLAIN && !p.x.affine &&
-           p.down.kernel <= MIRT__CU_MM_TAPS && p.across.kernel <= MIRT__CU_MM_TAPS;
-}
 template <int BM, int BN, int MATH>
 static int mirt__cu_multiply_as(mirt__cu *cu, const mirt__cu_multiply &p, int columns, bool launch) {
     typedef mirt__cu_mm_tile<BM, BN, MATH> tile;

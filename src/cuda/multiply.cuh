@@ -99,6 +99,11 @@ static bool mirt__cu_mm_fourth_empty(int columns) { return columns > 128 && colu
 static mirt__cu_ending mirt__cu_multiply_ending(const mirt__cu_multiply &p, mirt__cu_math math) {
     return p.splits == 1 && (int)p.e.dtype == mirt__cu_mm_dtype(math) ? mirt__cu_ending_of(p.e) : MIRT__CU_END_ANY;
 }
+/* Whether x is multiplied as it is stored, by few enough taps. */
+static bool mirt__cu_multiply_is_bare(const mirt__cu_multiply &p, int math) {
+    return math >= MIRT__CU_BY_HALF && p.x.kind == MIRT__CU_READ_PLAIN && !p.x.affine &&
+           p.down.kernel <= MIRT__CU_MM_TAPS && p.across.kernel <= MIRT__CU_MM_TAPS;
+}
 template <int BM, int BN, int MATH, int END>
 static inline __device__ void mirt__cu_multiply_end(const mirt__cu_multiply &p, const mirt__cu_mm_block &b,
                                                     const mirt__cu_mm_sums_of<BM, BN, MATH> &sums, float *slab,
