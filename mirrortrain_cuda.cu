@@ -3090,6 +3090,13 @@ typedef enum mirt__cu_ending {
     MIRT__CU_END_OUTPUT,
     MIRT__CU_END_NORMALIZED
 } mirt__cu_ending;
+/* Calls of(constant) with the constant that equals `ending`, so that `of` may name a template's instance. */
+#define MIRT__CU_BY_ENDING(ending, of) \
+    ((ending) == MIRT__CU_END_MOMENTS      ? of(MIRT__CU_END_MOMENTS) \
+     : (ending) == MIRT__CU_END_GRADIENT   ? of(MIRT__CU_END_GRADIENT) \
+     : (ending) == MIRT__CU_END_OUTPUT     ? of(MIRT__CU_END_OUTPUT) \
+     : (ending) == MIRT__CU_END_NORMALIZED ? of(MIRT__CU_END_NORMALIZED) \
+                                           : of(MIRT__CU_END_ANY))
 
 typedef struct mirt__cu_epilogue {
     void *y;
@@ -9229,20 +9236,20 @@ typedef struct mirt__cu_panel_plan {
     int columns, tiles; /* of a block */
 } mirt__cu_panel_plan;
 
+typedef void (*mirt__cu_panel_code)(mirt__cu_multiply, int);
+template <int BN, int MATH> static mirt__cu_panel_code mirt__cu_panel_ending(mirt__cu_ending ending) {
+#define MIRT__CU_PANEL(end) mirt__cu_panel_kernel<BN, MATH, end>
+    return MIRT__CU_BY_ENDING(ending, MIRT__CU_PANEL);
+#undef MIRT__CU_PANEL
+}
 template <int BN, int MATH>
 static bool mirt__cu_panel_as(mirt__cu *cu, const mirt__cu_multiply &p, const mirt__cu_panel_plan &plan, bool launch) {
     typedef typename mirt__cu_panel<BN, MATH>::tile tile;
     const int bytes = mirt__cu_panel_bytes<BN, MATH>((p.k + tile::k - 1) / tile::k), reserved = 1 << 10;
-    const mirt__cu_ending end = mirt__cu_multiply_ending(p, (mirt__cu_math)MATH);
+    const mirt__cu_panel_code panel_kernel =
+        mirt__cu_panel_ending<BN, MATH>(mirt__cu_multiply_ending(p, (mirt__cu_math)MATH));
     if (launch)
-        MIRT_LAUNCH(cu,
-                    (end == MIRT__CU_END_MOMENTS    ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_MOMENTS>
-                     : end == MIRT__CU_END_GRADIENT ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_GRADIENT>
-                     : end == MIRT__CU_END_OUTPUT   ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_OUTPUT>
-                     : end == MIRT__CU_END_NORMALIZED
-                         ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_NORMALIZED>
-                         : mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_ANY>),
-                    (unsigned)p.blocks_m * (unsigned)p.blocks_n, tile::threads, bytes, p, plan.tiles);
+        MIRT_LAUNCH(cu, panel_kernel, (unsigned)p.blocks_m * (unsigned)p.blocks_n, tile::threads, bytes, p, plan.tiles);
     /* All that a processor is to hold; the driver takes some of its shared memory for each. */
     return (size_t)(tile::resident * (bytes + reserved)) <= cu->shared_most + reserved;
 }
@@ -9447,17 +9454,11 @@ typedef struct mirt__cu_mm_job {
 
 typedef void (*mirt__cu_multiply_code)(mirt__cu_multiply);
 /* The kernel for what is multiplied as it is stored. */
-template <int BM, int BN, int MATH> static mirt__cu_multiply_code mirt__cu_multiply_bare(const mirt__cu_multiply &p) {
-    if constexpr (BM == 128) {
-        switch (mirt__cu_multiply_ending(p, (mirt__cu_math)MATH)) {
-        case MIRT__CU_END_MOMENTS: return mirt__cu_multiply_kernel<BM, BN, MATH, true, MIRT__CU_END_MOMENTS>;
-        case MIRT__CU_END_GRADIENT: return mirt__cu_multiply_kernel<BM, BN, MATH, true, MIRT__CU_END_GRADIENT>;
-        case MIRT__CU_END_OUTPUT: return mirt__cu_multiply_kernel<BM, BN, MATH, true, MIRT__CU_END_OUTPUT>;
-        case MIRT__CU_END_NORMALIZED: return mirt__cu_multiply_kernel<BM, BN, MATH, true, MIRT__CU_END_NORMALIZED>;
-        case MIRT__CU_END_ANY: break;
-        }
-    }
-    return mirt__cu_multiply_kernel<BM, BN, MATH, true, MIRT__CU_END_ANY>;
+template <int BM, int BN, int MATH> static mirt__cu_multiply_code mirt__cu_multiply_bare(mirt__cu_ending ending) {
+#define MIRT__CU_BARE(end) mirt__cu_multiply_kernel<BM, BN, MATH, true, end>
+    if constexpr (BM == 128) return MIRT__CU_BY_ENDING(ending, MIRT__CU_BARE);
+    else return MIRT__CU_BARE(MIRT__CU_END_ANY);
+#undef MIRT__CU_BARE
 }
 template <int BM, int BN, int MATH>
 static int mirt__cu_multiply_as(mirt__cu *cu, const mirt__cu_multiply &p, int columns, bool launch) {
@@ -9469,7 +9470,8 @@ static int mirt__cu_multiply_as(mirt__cu *cu, const mirt__cu_multiply &p, int co
                       tile::info;
     mirt__cu_multiply_code multiply_kernel = NULL;
     if constexpr (tile::half) {
-        if (mirt__cu_multiply_is_bare(p, MATH)) multiply_kernel = mirt__cu_multiply_bare<BM, BN, MATH>(p);
+        if (mirt__cu_multiply_is_bare(p, MATH))
+            multiply_kernel = mirt__cu_multiply_bare<BM, BN, MATH>(mirt__cu_multiply_ending(p, (mirt__cu_math)MATH));
     }
     if constexpr (BN > 32) {
         if (!multiply_kernel) multiply_kernel = mirt__cu_multiply_kernel<BM, BN, MATH, false, MIRT__CU_END_ANY>;

@@ -95,17 +95,11 @@ typedef struct mirt__cu_mm_job {
 
 typedef void (*mirt__cu_multiply_code)(mirt__cu_multiply);
 /* The kernel for what is multiplied as it is stored. */
-template <int BM, int BN, int MATH> static mirt__cu_multiply_code mirt__cu_multiply_bare(const mirt__cu_multiply &p) {
-    if constexpr (BM == 128) {
-        switch (mirt__cu_multiply_ending(p, (mirt__cu_math)MATH)) {
-        case MIRT__CU_END_MOMENTS: return mirt__cu_multiply_kernel<BM, BN, MATH, true, MIRT__CU_END_MOMENTS>;
-        case MIRT__CU_END_GRADIENT: return mirt__cu_multiply_kernel<BM, BN, MATH, true, MIRT__CU_END_GRADIENT>;
-        case MIRT__CU_END_OUTPUT: return mirt__cu_multiply_kernel<BM, BN, MATH, true, MIRT__CU_END_OUTPUT>;
-        case MIRT__CU_END_NORMALIZED: return mirt__cu_multiply_kernel<BM, BN, MATH, true, MIRT__CU_END_NORMALIZED>;
-        case MIRT__CU_END_ANY: break;
-        }
-    }
-    return mirt__cu_multiply_kernel<BM, BN, MATH, true, MIRT__CU_END_ANY>;
+template <int BM, int BN, int MATH> static mirt__cu_multiply_code mirt__cu_multiply_bare(mirt__cu_ending ending) {
+#define MIRT__CU_BARE(end) mirt__cu_multiply_kernel<BM, BN, MATH, true, end>
+    if constexpr (BM == 128) return MIRT__CU_BY_ENDING(ending, MIRT__CU_BARE);
+    else return MIRT__CU_BARE(MIRT__CU_END_ANY);
+#undef MIRT__CU_BARE
 }
 template <int BM, int BN, int MATH>
 static int mirt__cu_multiply_as(mirt__cu *cu, const mirt__cu_multiply &p, int columns, bool launch) {
@@ -117,7 +111,8 @@ static int mirt__cu_multiply_as(mirt__cu *cu, const mirt__cu_multiply &p, int co
                       tile::info;
     mirt__cu_multiply_code multiply_kernel = NULL;
     if constexpr (tile::half) {
-        if (mirt__cu_multiply_is_bare(p, MATH)) multiply_kernel = mirt__cu_multiply_bare<BM, BN, MATH>(p);
+        if (mirt__cu_multiply_is_bare(p, MATH))
+            multiply_kernel = mirt__cu_multiply_bare<BM, BN, MATH>(mirt__cu_multiply_ending(p, (mirt__cu_math)MATH));
     }
     if constexpr (BN > 32) {
         if (!multiply_kernel) multiply_kernel = mirt__cu_multiply_kernel<BM, BN, MATH, false, MIRT__CU_END_ANY>;

@@ -17,6 +17,13 @@ typedef enum mirt__cu_ending {
     MIRT__CU_END_OUTPUT,
     MIRT__CU_END_NORMALIZED
 } mirt__cu_ending;
+/* Calls of(constant) with the constant that equals `ending`, so that `of` may name a template's instance. */
+#define MIRT__CU_BY_ENDING(ending, of) \
+    ((ending) == MIRT__CU_END_MOMENTS      ? of(MIRT__CU_END_MOMENTS) \
+     : (ending) == MIRT__CU_END_GRADIENT   ? of(MIRT__CU_END_GRADIENT) \
+     : (ending) == MIRT__CU_END_OUTPUT     ? of(MIRT__CU_END_OUTPUT) \
+     : (ending) == MIRT__CU_END_NORMALIZED ? of(MIRT__CU_END_NORMALIZED) \
+                                           : of(MIRT__CU_END_ANY))
 
 typedef struct mirt__cu_epilogue {
     void *y;

@@ -131,20 +131,20 @@ typedef struct mirt__cu_panel_plan {
     int columns, tiles; /* of a block */
 } mirt__cu_panel_plan;
 
+typedef void (*mirt__cu_panel_code)(mirt__cu_multiply, int);
+template <int BN, int MATH> static mirt__cu_panel_code mirt__cu_panel_ending(mirt__cu_ending ending) {
+#define MIRT__CU_PANEL(end) mirt__cu_panel_kernel<BN, MATH, end>
+    return MIRT__CU_BY_ENDING(ending, MIRT__CU_PANEL);
+#undef MIRT__CU_PANEL
+}
 template <int BN, int MATH>
 static bool mirt__cu_panel_as(mirt__cu *cu, const mirt__cu_multiply &p, const mirt__cu_panel_plan &plan, bool launch) {
     typedef typename mirt__cu_panel<BN, MATH>::tile tile;
     const int bytes = mirt__cu_panel_bytes<BN, MATH>((p.k + tile::k - 1) / tile::k), reserved = 1 << 10;
-    const mirt__cu_ending end = mirt__cu_multiply_ending(p, (mirt__cu_math)MATH);
+    const mirt__cu_panel_code panel_kernel =
+        mirt__cu_panel_ending<BN, MATH>(mirt__cu_multiply_ending(p, (mirt__cu_math)MATH));
     if (launch)
-        MIRT_LAUNCH(cu,
-                    (end == MIRT__CU_END_MOMENTS    ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_MOMENTS>
-                     : end == MIRT__CU_END_GRADIENT ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_GRADIENT>
-                     : end == MIRT__CU_END_OUTPUT   ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_OUTPUT>
-                     : end == MIRT__CU_END_NORMALIZED
-                         ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_NORMALIZED>
-                         : mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_ANY>),
-                    (unsigned)p.blocks_m * (unsigned)p.blocks_n, tile::threads, bytes, p, plan.tiles);
+        MIRT_LAUNCH(cu, panel_kernel, (unsigned)p.blocks_m * (unsigned)p.blocks_n, tile::threads, bytes, p, plan.tiles);
     /* All that a processor is to hold; the driver takes some of its shared memory for each. */
     return (size_t)(tile::resident * (bytes + reserved)) <= cu->shared_most + reserved;
 }

@@ -283,21 +283,13 @@ static std::vector<float> check(const char *how, const mirt__conv &s, bool back,
 
 /* ---- Products that panel.cuh computes. */
 
-static const void *launched; /* the last kernel that multiplied */
-static unsigned launched_blocks;
+static const void *panel_meant; /* the panel kernel that a product should be computed by */
+static unsigned panel_launched; /* blocks of that kernel launched so far */
 static void note_launch(const mirt_sim_launch *launch) {
-    if (!strstr(launch->what, "panel_kernel") && !strstr(launch->what, "multiply_kernel")) return;
-    launched = launch->function;
-    launched_blocks = launch->grid[0];
+    if (launch->function == panel_meant) panel_launched += launch->grid[0];
 }
 template <int BN, int MATH> static const void *panel_of(mirt__cu_ending end) {
-    const auto kernel = end == MIRT__CU_END_MOMENTS    ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_MOMENTS>
-                        : end == MIRT__CU_END_GRADIENT ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_GRADIENT>
-                        : end == MIRT__CU_END_OUTPUT   ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_OUTPUT>
-                        : end == MIRT__CU_END_NORMALIZED
-                            ? mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_NORMALIZED>
-                            : mirt__cu_panel_kernel<BN, MATH, MIRT__CU_END_ANY>;
-    return reinterpret_cast<const void *>(kernel);
+    return reinterpret_cast<const void *>(mirt__cu_panel_ending<BN, MATH>(end));
 }
 struct Panel {
     int pixels, k, n;
@@ -305,8 +297,8 @@ struct Panel {
     Ends ends;
     mirt_dtype factors, x, y;
 };
-/* The kernel that is meant for it. */
-static const void *panel_meant(const Panel &a, bool narrow) {
+/* The panel kernel that should compute the product. */
+static const void *panel_for(const Panel &a, bool narrow) {
     const bool usual = a.y == a.factors && a.n % 4 == 0;
     const mirt__cu_ending end =
         !usual || a.ends == MASK                             ? MIRT__CU_END_ANY
@@ -330,9 +322,10 @@ static void check_panel(const Panel &a) {
     const int down = (a.pixels + 63) / 64, across = (a.n + (narrow ? 63 : 127)) / (narrow ? 64 : 128),
               most = down * across / panel_blocks, tiles = most < 1 ? 1 : most > 8 ? 8 : most,
               blocks = (down + tiles - 1) / tiles * across;
-    const void *const meant = panel_meant(a, narrow);
+    panel_meant = panel_for(a, narrow);
+    panel_launched = 0;
     const std::vector<float> by_panel = panel_computed("panel", a);
-    const bool taken = launched == meant && launched_blocks == (unsigned)blocks;
+    const unsigned launched = panel_launched, wanted = a.k <= panel_depth && cu.shared_most > 160 << 10 ? blocks : 0;
     const int depth = panel_depth;
     panel_depth = 0;
     least_blocks = 1;
@@ -341,9 +334,9 @@ static void check_panel(const Panel &a) {
     panel_depth = depth;
     const bool same = by_panel.size() == by_other.size() &&
                       memcmp(by_panel.data(), by_other.data(), by_panel.size() * sizeof(float)) == 0;
-    ok(same && taken == (a.k <= depth && cu.shared_most > 160 << 10) && launched != meant,
-       "%d pixels of %d to %d channels: %s of %d tiles, %s bits as without", a.pixels, a.k, a.n,
-       taken ? "by panels" : "by no panel", tiles, same ? "the same" : "other");
+    ok(same && launched == wanted && panel_launched == launched,
+       "%d pixels, %d to %d channels: %u of %u blocks by panels, %d tiles each, bits %s those without panels", a.pixels,
+       a.k, a.n, launched, wanted, tiles, same ? "equal" : "differ from");
 }
 /* Every kernel of panels, each with one tile and with several: depths, columns and rows at and beside what steps and
    tiles have. */
