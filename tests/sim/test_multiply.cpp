@@ -7,7 +7,9 @@ static int panel_depth = 192, panel_blocks = 1024; /* by depth 0 panel.cuh compu
 #define MIRT__CU_PANEL_DEPTH panel_depth
 #define MIRT__CU_PANEL_BLOCKS panel_blocks
 #include "../../src/cuda/multiply.cuh"
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 static std::vector<char> room;
@@ -315,7 +317,7 @@ static std::vector<float> panel_computed(const char *how, const Panel &a) {
     return check(how, s, a.back, PLAIN, MIRT_LINEAR, a.ends, a.factors, a.x, a.y);
 }
 /* A product by a panel has the bits of the product by another kernel, of large tiles. */
-static void check_panel(const Panel &a) {
+static void check_panel(const Panel &a, std::set<std::pair<const void *, bool>> *reached) {
     const uint32_t seed = state;
     const bool narrow = a.n <= 64 || (a.n > 128 && a.n <= 192) ||
                         (a.pixels + 63) / 64 * ((a.n + 127) / 128) < least_blocks;
@@ -332,38 +334,44 @@ static void check_panel(const Panel &a) {
     state = seed;
     const std::vector<float> by_other = panel_computed("no panel", a);
     panel_depth = depth;
+    if (launched) reached->insert({panel_meant, tiles > 1});
     const bool same = by_panel.size() == by_other.size() &&
                       memcmp(by_panel.data(), by_other.data(), by_panel.size() * sizeof(float)) == 0;
     ok(same && launched == wanted && panel_launched == launched,
        "%d pixels, %d to %d channels: %u of %u blocks by panels, %d tiles each, bits %s those without panels", a.pixels,
        a.k, a.n, launched, wanted, tiles, same ? "equal" : "differ from");
 }
-/* Every kernel of panels, each with one tile and with several: depths, columns and rows at and beside what steps and
-   tiles have. */
+/* Every panel kernel, with one tile per block and with several: depths, columns and rows at and beside the sizes of
+   steps and tiles. Nine products in turn have all endings; those that panels or kernels of one ending cannot compute
+   have an ending that another product of the nine has, too. */
 static void check_panels(void) {
-    static const int depths[] = {8, 16, 24, 40, 96, 144, 192, 200, 12}, columns[2][6] = {{8, 24, 64, 144, 18, 192},
-                                                                                         {72, 96, 200, 82, 128, 260}},
-                     pixels[] = {1, 63, 64, 65, 127, 1000, 200};
-    static const Ends ends[] = {MOMENTS,         RELU6_GRADIENT, NOTHING, BIASED_MOMENTS,
-                                MASKED_GRADIENT, GRADIENT,       MASK,    FROZEN};
+    static const int depths[] = {8, 16, 24, 40, 96, 144, 192, 12}, columns[2][6] = {{8, 24, 64, 144, 20, 192},
+                                                                                    {72, 96, 200, 84, 128, 260}},
+                     pixels[2][6] = {{1, 63, 64, 65, 127, 1000}, {127, 1000, 200, 129, 500, 320}};
+    static const Ends ends[] = {MOMENTS,  RELU6_GRADIENT, NOTHING, BIASED_MOMENTS, MASKED_GRADIENT,
+                                GRADIENT, MASK,           FROZEN,  ACTIVATED};
+    std::set<std::pair<const void *, bool>> reached; /* kernels, with several tiles per block or with one */
     mirt_sim_watch(note_launch);
-    for (int i = 0; i < 64; i++) {
+    for (int i = 0; i < 72; i++) {
         Panel a;
-        const bool wide = i / 8 % 2, several = i / 16 % 2;
-        a.ends = i % 32 == 31 || i % 32 == 4 ? ACTIVATED : ends[i % 8];
-        a.factors = i / 32 ? f16 : bf16;
-        a.pixels = pixels[several ? 4 + i % 3 : i % 6];
-        a.k = depths[(i + i / 16) % 9];
-        a.n = columns[wide][(i + i / 8) % 6];
-        a.back = (i + i / 8) % 2;
+        const bool wide = i / 9 % 2, several = i / 18 % 2;
+        a.ends = ends[i % 9];
+        a.factors = i / 36 ? f16 : bf16;
+        a.pixels = pixels[several][(i + i / 9) % 6];
+        a.k = i % 9 == 3 ? 200 : depths[(i + i / 9) % 8]; /* 200: deeper than panels are */
+        a.n = i % 9 == 4 ? (wide ? 82 : 18) : columns[wide][(i + i / 18) % 6];
+        a.back = (i + i / 18) % 2;
         a.x = i % 7 ? a.factors : MIRT_FLOAT32;
-        a.y = i % 16 == 2 || i % 32 == 15 ? MIRT_FLOAT32 : a.factors; /* of either that is only written */
+        a.y = i % 9 == 7 ? MIRT_FLOAT32 : a.factors;
         least_blocks = wide ? 1 : 128;
-        panel_blocks = !several ? 1024 : i % 2 ? 5 : 1;
-        check_panel(a);
-        cu.shared_most = i == 15 ? 99 << 10 : 227 << 10; /* where there is no room for enough of them */
+        panel_blocks = !several ? 1024 : a.pixels == 1000 ? 5 : 1; /* 5: the last block has fewer tiles */
+        cu.shared_most = i == 14 ? 99 << 10 : 227 << 10; /* 99 KiB: no room for enough panels */
+        check_panel(a, &reached);
     }
+    cu.shared_most = 227 << 10;
     mirt_sim_watch(NULL);
+    ok(reached.size() == 40, "%d of 40 reached: each of 20 panel kernels with one tile per block, and with several",
+       (int)reached.size());
 }
 
 /* Of numbers far from zero: the sums of moments lose nothing. */
