@@ -445,9 +445,45 @@ static void check_taps(const char *how, mirt_dtype t) {
     const uint32_t seed = state;
     check(how, conv(2, 9, 8, 24, 28, 3, 1, 1, 1, 1), false, PLAIN, MIRT_LINEAR, BIASED_MOMENTS, t, t, t);
     check(how, conv(2, 9, 10, 64, 48, 3, 2, 1, 2, 1), true, PLAIN, MIRT_LINEAR, MASKED_GRADIENT, t, t, t);
-    check(how, conv(1, 11, 9, 8, 160, 5, 1, 2, 1, 4), false, PLAIN, MIRT_LINEAR, MOMENTS, t, t, t);
+    check(how, conv(1, 11, 9, 8, 200, 5, 1, 2, 1, 4), false, PLAIN, MIRT_LINEAR, MOMENTS, t, t, t);
     for (int taps = 15; taps < 18; taps += 2)
         check(how, conv(1, 6, 7, 8, 12, taps, 1, 1, 1, taps / 2), true, PLAIN, MIRT_LINEAR, RELU6_GRADIENT, t, t, t);
+    state = seed;
+}
+
+template <int BN> static void want_bare(std::set<const void *> *wanted, mirt_dtype t, mirt__cu_ending ending) {
+    wanted->insert(reinterpret_cast<const void *>(t == f16
+                                                      ? mirt__cu_multiply_bare<128, BN, MIRT__CU_BY_FLOAT16>(ending)
+                                                      : mirt__cu_multiply_bare<128, BN, MIRT__CU_BY_HALF>(ending)));
+}
+static std::set<const void *> bare_missing; /* kernels not launched yet */
+static void note_bare_launch(const mirt_sim_launch *launch) { bare_missing.erase(launch->function); }
+/* Every ending in large tiles of 32, 64 and 128 columns, by the kernels for operands multiplied as they are stored. */
+static void check_endings(const char *how, mirt_dtype t) {
+    static const struct {
+        Ends ends;
+        mirt__cu_ending ending;
+    } all[] = {{MASK, MIRT__CU_END_ANY},
+               {MOMENTS, MIRT__CU_END_MOMENTS},
+               {RELU6_GRADIENT, MIRT__CU_END_GRADIENT},
+               {NOTHING, MIRT__CU_END_OUTPUT},
+               {ACTIVATED, MIRT__CU_END_NORMALIZED}};
+    const uint32_t seed = state;
+    bare_missing.clear();
+    for (const auto &each : all) {
+        want_bare<32>(&bare_missing, t, each.ending);
+        want_bare<64>(&bare_missing, t, each.ending);
+        want_bare<128>(&bare_missing, t, each.ending);
+    }
+    const size_t kernels = bare_missing.size();
+    mirt_sim_watch(note_bare_launch);
+    for (const auto &each : all) {
+        for (int n : {28, 48, 200})
+            check(how, conv(1, 7, 6, 8, n, 3, 1, 1, 1, 1), false, PLAIN, MIRT_LINEAR, each.ends, t, t, t);
+    }
+    mirt_sim_watch(NULL);
+    ok(kernels == 15 && bare_missing.empty(), "%s: %d of 15 kernels, one for each ending and size of tile, not reached",
+       how, (int)bare_missing.size());
     state = seed;
 }
 
@@ -532,6 +568,7 @@ int main(int count, char **arguments) {
               MIRT_FLOAT32);
         check(name, conv(3, 2, 2, 8, 8, 3, 4, 1, 1, 1), true, PLAIN, MIRT_LINEAR, NOTHING, t, t, t);
         check_taps(name, t);
+        if (t != MIRT_FLOAT32 && way.capability == 90 && i % 2) check_endings(name, t);
         if (t == MIRT_FLOAT32 && !way.tf32) {
             check_stored(name, MIRT_LINEAR);
             check_stored(name, MIRT_RELU6);
