@@ -51,6 +51,17 @@ shapes = {"conv": ([3, 3, 64, 64], gpu_model.tensor_of("bfloat16", [256, 56, 56,
 alone = gpu_model.step(list(gpu_model.read(forward, 256)), GPU, 0, shapes)
 ok(alone.rows["conv2d"] == stored.rows["conv2d"] and "update" not in alone.rows,
    "a forward step alone needs the shapes of kernels")
+pixels = 256 * 14 * 14
+ok([gpu_model.tile_of(m, n, bare) for m, n, bare in ((pixels, 256, True), (pixels, 160, True), (pixels, 160, False),
+                                                     (pixels, 32, True), (256, 128, True), (128 * 70, 128, True))] ==
+   [(128, 128), (128, 64), (128, 128), (128, 32), (64, 64), (128, 64)], "tiles of products are those of the kernels")
+ok([gpu_model.panel_of(m, n) for m, n in ((pixels, 256), (pixels, 160), (64 * 100, 100), (64 * 4099, 24))] ==
+   [(128, 1568, 1568), (64, 2352, 1176), (64, 200, 200), (64, 4099, 1025)], "and panels, several tiles to a block")
+try:
+    gpu_model.defined("panel.cuh", "MIRT__CU_NONE")
+    ok(False, "a number that the kernels do not define is an error")
+except ValueError as error:
+    ok("MIRT__CU_NONE" in str(error), "a number that the kernels do not define is an error")
 ok(sum(1 for _ in gpu_model.resnet50()) == 53, "ResNet50 has 53 convolutions")
 macs = sum(pixels * ci * co * side * side for _, pixels, ci, co, side, _, _ in gpu_model.resnet50())
 ok(4.0e9 < macs < 4.2e9, "of %.2f GMAC" % (macs / 1e9))

@@ -13,6 +13,7 @@ overlap completely. Constants of instructions are counts in SASS for sm_90; thos
 data sheets times the share that good kernels reach.
 """
 import argparse
+import os
 import re
 import sys
 from collections import namedtuple
@@ -44,7 +45,6 @@ COLUMNS, NO_SUMS, UNUSUAL = 180, 119, 47
 # for the bias; of products of few channels (panel.cuh): a step, a tile, and what a block does besides; of depthwise
 # convolutions of 3x3, of an output or a gradient of the input: stored with stride 1 and 2, lazy.
 WEIGHTS, WEIGHTS_BIAS = {128: 108, 64: 128}, 55
-PANEL_DEPTH = 192  # channels, at most
 PANEL_STEP, PANEL_TILE, PANEL_BLOCK = 57, 62, 460
 DEPTHWISE, DEPTHWISE_BACK = {1: 18, 2: 26, "lazy": 41}, {1: 44, 2: 28, "lazy": 95}
 # Images per second of one GPU in training ResNet50 v1.5 in mixed precision, and whose figures they are.
@@ -54,12 +54,56 @@ PUBLISHED = (
     ("h100", "fused", 7136, "MLPerf Training 3.0, 3.0-2053: 13.466 min on 8 GPUs, taken as 36 epochs"),
 )
 
+
+def source(file, pattern):
+    """The integers of the one place in src/cuda that matches: the model chooses tiles by the same numbers."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "src", "cuda", file)
+    with open(path, encoding="utf-8") as text:
+        found = re.findall(pattern, text.read())
+    if len(found) != 1:
+        raise ValueError("%s has %d places that match %s" % (path, len(found), pattern))
+    return [int(number) for number in (found[0] if isinstance(found[0], tuple) else found)]
+
+
+def defined(file, name):
+    return source(file, r"#define %s (\d+)\b" % name)[0]
+
+
+BLOCKS = defined("tiles.cuh", "MIRT__CU_MM_BLOCKS")
+PANEL_ROWS, PANEL_DEPTH, PANEL_BLOCKS, PANEL_TILES = (
+    defined("panel.cuh", "MIRT__CU_PANEL_" + name) for name in ("ROWS", "DEPTH", "BLOCKS", "TILES"))
+# More columns than the first and up to the second leave a fourth or more of two tiles of 128 empty.
+FOURTH_EMPTY = source("multiply.cuh", r"mirt__cu_mm_fourth_empty\(int columns\) "
+                                      r"\{ return columns > (\d+) && columns <= (\d+); \}")
 Tensor = namedtuple("Tensor", "bytes shape")
 Node = namedtuple("Node", "kind name outs flags reads")
 
 
 def ceil(a, b):
     return -(-a // b)
+
+
+def fourth_empty(n):
+    return FOURTH_EMPTY[0] < n <= FOURTH_EMPTY[1]
+
+
+def tile_of(m, n, bare):
+    """Rows and columns of the tiles of a product that is no panel's (mirt__cu_multiply_tiles)."""
+    down = ceil(m, 128)
+    if n > 64 and not (bare and fourth_empty(n)) and down * ceil(n, 128) >= BLOCKS:
+        return 128, 128
+    if down * ceil(n, 64) < BLOCKS:
+        return 64, 64
+    return 128, 32 if bare and n <= 32 else 64
+
+
+def panel_of(m, n):
+    """Columns of a panel, and tiles and blocks of a product (mirt__cu_panel_plan_of)."""
+    down = ceil(m, PANEL_ROWS)
+    columns = 64 if n <= 64 or fourth_empty(n) or down * ceil(n, 128) < BLOCKS else 128
+    across = ceil(n, columns)
+    together = min(max(down * across // PANEL_BLOCKS, 1), PANEL_TILES)
+    return columns, down * across, ceil(down, together) * across
 
 
 def ends(flags, rows, columns=True):
@@ -121,10 +165,7 @@ class Model:
     def product(self, kind, m, n, k, taps, bytes_moved, flags, alone, more=0, phases=1):
         """A product by the library's own kernels, in tiles of 128 x 128 or less. alone: of pixels one after another;
         more: instructions of a step; phases: of a strided gradient."""
-        columns = 64 if n <= 64 or 128 < n <= 192 and not more else 128
-        rows = 128 if ceil(m, 128) * ceil(n, columns) >= 128 else 64
-        if rows == 128 and n <= 32 and not more:
-            columns = 32
+        rows, columns = tile_of(m, n, not more)
         tiles, steps = ceil(m, rows) * ceil(n, columns), ceil(ceil(k, 8) * 8 * taps, 32)
         warps = max(4, columns // 16)
         step = STEP[columns] + more * 4 / warps + (TAP[columns] * min(1, 32 / k) if taps > 1 else 0)
@@ -135,13 +176,12 @@ class Model:
         return self.add(kind, bytes_moved, 2.0 * tiles * rows * columns * steps * 32, instructions)
 
     def panel(self, kind, m, n, k, bytes_moved, flags):
-        """A product by panel.cuh: tiles of 64 x 128 or 64 x 64, each 16 columns by a warp."""
-        columns = 64 if n <= 64 or 128 < n <= 192 else 128
-        tiles, steps, warps = ceil(m, 64) * ceil(n, columns), ceil(k, 32), columns // 16
-        blocks = ceil(tiles, min(max(tiles // 1024, 1), 8))
+        """A product by panel.cuh, each 16 columns of a tile by a warp."""
+        columns, tiles, blocks = panel_of(m, n)
+        steps, warps = ceil(k, 32), columns // 16
         instructions = warps * (tiles * (steps * PANEL_STEP + PANEL_TILE + ends(flags, 8, False)) +
                                 blocks * (PANEL_BLOCK + ends(flags, 0)))
-        return self.add(kind, bytes_moved, 2.0 * tiles * 64 * columns * steps * 32, instructions)
+        return self.add(kind, bytes_moved, 2.0 * tiles * PANEL_ROWS * columns * steps * 32, instructions)
 
     def total(self):
         return sum(row[3] for row in self.rows.values())
