@@ -464,27 +464,20 @@ static int samples_end(void *const *field, int64_t i, void *user) {
 }
 
 static void check_stuck_data(void) {
-    static int64_t none = -1;
-    mirt_generator_desc d;
     mirt_strategy_desc sd;
     mirt_fit_desc fit;
-    memset(&d, 0, sizeof d);
+    const training t = training_of("gpu:0,gpu:1", PLAIN);
     memset(&sd, 0, sizeof sd);
     memset(&fit, 0, sizeof fit);
-    d.fn = samples_end;
-    d.user = &none;
-    d.num_x = d.num_y = 1;
-    d.x[0].dtype = d.y[0].dtype = MIRT_UINT8;
-    d.x[0].shape = MIRT_SHAPE(IMAGE_H, IMAGE_W, 1);
-    d.samples = 61;
-    sd.devices = "gpu:0,gpu:1";
+    failing_sample = -1;
+    sd.devices = t.devices;
     sd.timeout_seconds = 8; /* for the samples, not for a device on a busy machine */
     sd.silent = true;
     static mirt_strategy *s; /* stay: threads still have them */
     static mirt_dataset *data;
     s = mirt_strategy_create(&sd);
     mirt_model *m = s ? build(s, PLAIN) : NULL;
-    data = mirt_prefetch(mirt_batch(mirt_dataset_from_generator(&d), 17), 1);
+    data = mirt_prefetch(data_made_by(samples_end, &t), 1);
     fit.no_progress = true;
     notes_begin(s);
     ok(m && !mirt_fit(m, data, &fit) && mirt_last_status() == MIRT_E_TIMEOUT &&
@@ -509,17 +502,13 @@ static int slow_samples(void *const *field, int64_t i, void *user) {
     return samples_fail(field, i, user);
 }
 /* Made by the thread that asks for them, ahead too. */
-static mirt_dataset *slow_data(const training *t) {
-    mirt_dataset *data = data_made_by(slow_samples, t);
+static mirt_dataset *data_of_own_thread(mirt_generator_fn fn, const training *t) {
+    mirt_dataset *data = data_made_by(fn, t);
     for (mirt_dataset *stage = data; stage; stage = stage->source) stage->foreign = false;
     return data;
 }
-
-static mirt_dataset *stopping_data(const training *t) {
-    mirt_dataset *data = data_made_by(samples_stop, t);
-    for (mirt_dataset *stage = data; stage; stage = stage->source) stage->foreign = false;
-    return data;
-}
+static mirt_dataset *slow_data(const training *t) { return data_of_own_thread(slow_samples, t); }
+static mirt_dataset *stopping_data(const training *t) { return data_of_own_thread(samples_stop, t); }
 
 static void check_stop(void) {
     outcome stopped, want;
