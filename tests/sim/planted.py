@@ -40,6 +40,16 @@ B_FIRST = "    mirt__cu_panel_ask<BN, MATH>(p, column, steps * tile::k, b);\n"
 STAGES_THEN = """#pragma unroll
     for (int s = 0; s < tile::stages - 1; s++) copies.ask(p, stages + s * tile::a_bytes);
 """
+
+
+def waits(what, source, place, stages):
+    """The faults of a wait for copies: it is missing, or allows one stage more to be in flight."""
+    function, test = place
+    wait = "mirt__cu_cp_async_wait<%s - %%d>();" % stages
+    return (("no wait for " + what, source, function, wait % 2, "", test, "sim"),
+            ("a wait for %s that is a stage late" % what, source, function, wait % 2, wait % 1, test, "sim"))
+
+
 # What is planted, file, function in which to look, text, what it becomes, test and its arguments, variant.
 PLANTS = (
     ("a stage too few for copies", "multiply.cuh", COPIES[0],
@@ -47,10 +57,7 @@ PLANTS = (
      COPIES[1], "sim"),
     ("a stage too few, in which all agree", "multiply.cuh", COPIES[0],
      "ahead = tile::stages - 1;", "ahead = tile::stages;", COPIES[1], "sim"),
-    ("no wait for copies", "multiply.cuh", COPIES[0], "mirt__cu_cp_async_wait<tile::stages - 2>();", "", COPIES[1],
-     "sim"),
-    ("a wait for copies that is a stage late", "multiply.cuh", COPIES[0],
-     "mirt__cu_cp_async_wait<tile::stages - 2>();", "mirt__cu_cp_async_wait<tile::stages - 1>();", COPIES[1], "sim"),
+    *waits("copies", "multiply.cuh", COPIES, "tile::stages"),
     ("copies are not committed", "multiply.cuh", COPIES[0], "mirt__cu_cp_async_commit();", "", COPIES[1], "sim"),
     ("copies are committed only while there are more", "multiply.cuh", COPIES[0], "mirt__cu_cp_async_commit();",
      "if (s + mine::ahead < steps) mirt__cu_cp_async_commit();", COPIES[1], "sim"),
@@ -90,10 +97,7 @@ PLANTS = (
      "sim"),
     ("a line of taps more than there is", "multiply.cuh", COPIES[0],
      "at.y < MIRT__CU_MM_TAPS ? at.y : MIRT__CU_MM_TAPS", "at.y < 2 ? at.y : 2", COPIES[1], "sim"),
-    ("no wait for copies of weight gradients", "weight_grad.cuh", WEIGHTS[0],
-     "mirt__cu_cp_async_wait<S::STAGES - 2>();", "", WEIGHTS[1], "sim"),
-    ("a wait for them that is a stage late", "weight_grad.cuh", WEIGHTS[0],
-     "mirt__cu_cp_async_wait<S::STAGES - 2>();", "mirt__cu_cp_async_wait<S::STAGES - 1>();", WEIGHTS[1], "sim"),
+    *waits("copies of weight gradients", "weight_grad.cuh", WEIGHTS, "S::STAGES"),
     ("a stage too few for them", "weight_grad.cuh", WEIGHTS[0], "== S::STAGES * S::STAGE ?",
      "== (S::STAGES - 1) * S::STAGE ?", WEIGHTS[1], "sim"),
     ("no barrier between a stage and its weight gradient", "weight_grad.cuh", WEIGHTS[0],
@@ -104,10 +108,7 @@ PLANTS = (
      "k + S::AHEAD * S::BK + thread", WEIGHTS[1], "sim"),
     ("a stage too few for panels", "panel.cuh", "struct mirt__cu_panel {", "ring = tile::stages *",
      "ring = (tile::stages - 1) *", PANEL[1], "sim"),
-    ("no wait for stages of panels", "panel.cuh", PANEL[0], "mirt__cu_cp_async_wait<tile::stages - 2>();", "", PANEL[1],
-     "sim"),
-    ("a wait for stages of panels that is a stage late", "panel.cuh", PANEL[0],
-     "mirt__cu_cp_async_wait<tile::stages - 2>();", "mirt__cu_cp_async_wait<tile::stages - 1>();", PANEL[1], "sim"),
+    *waits("stages of panels", "panel.cuh", PANEL, "tile::stages"),
     ("b of a panel is asked for after its stages", "panel.cuh", PANEL[0], B_FIRST + STAGES_THEN, STAGES_THEN + B_FIRST,
      PANEL[1], "sim"),
     ("no barrier between a stage of panels and its product", "panel.cuh", PANEL[0],
