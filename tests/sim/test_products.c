@@ -96,19 +96,19 @@ static void products_run_in(products_call *call, const void *args, bool float16)
     if (room) products_backend->release(products_device, room);
 }
 static void products_run(products_call *call, const void *args) { products_run_in(call, args, false); }
-#define PRODUCTS_CALL(name, kernel, arguments) \
+#define PRODUCTS_CALL(name, kernel) \
     static void products_##name(const void *args, const mirt__where *where) { \
-        products_backend->kernels()->kernel((const mirt__##arguments *)args, where); \
+        products_backend->kernels()->kernel((const mirt__##kernel *)args, where); \
     }
-PRODUCTS_CALL(gemm, gemm, gemm)
-PRODUCTS_CALL(forward, conv_forward, conv_forward)
-PRODUCTS_CALL(input, conv_input_grad, conv_input_grad)
-PRODUCTS_CALL(weights, conv_weight_grad, conv_weight_grad)
-PRODUCTS_CALL(unary, unary, unary)
-PRODUCTS_CALL(binary, binary, binary)
-PRODUCTS_CALL(reduce, reduce, reduce)
-PRODUCTS_CALL(pool, conv_pool, conv_pool)
-PRODUCTS_CALL(pool_weights, conv_pool_weight_grad, conv_pool_weight_grad)
+PRODUCTS_CALL(gemm, gemm)
+PRODUCTS_CALL(forward, conv_forward)
+PRODUCTS_CALL(input, conv_input_grad)
+PRODUCTS_CALL(weights, conv_weight_grad)
+PRODUCTS_CALL(unary, unary)
+PRODUCTS_CALL(binary, binary)
+PRODUCTS_CALL(reduce, reduce)
+PRODUCTS_CALL(pool, conv_pool)
+PRODUCTS_CALL(pool_weights, conv_pool_weight_grad)
 
 static mirt__reader products_reader(const products_array *a, const void *data, int64_t channels) {
     mirt__reader r;
