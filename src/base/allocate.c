@@ -44,7 +44,7 @@ MIRT__LIB bool mirt__grow(void **pointer, size_t used, size_t count, size_t size
 MIRT__LIB bool mirt__grow_list(void **list, int used, int *capacity, size_t size) {
     if (used < *capacity) return true;
     if (used > INT_MAX / 2) return mirt__no_memory(SIZE_MAX), false;
-    const int more = used ? 2 * used : 64;
+    const int more = used ? 2 * used : 16;
     if (!mirt__grow(list, (size_t)used, (size_t)more, size)) return false;
     *capacity = more;
     return true;

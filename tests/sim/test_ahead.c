@@ -617,12 +617,12 @@ static void check_others(void) {
         more.y[0] = images_y(100, 100);
         bool good = mirt_test_on_batch(m, &more, &logs) == MIRT_OK;
         notes_begin(s);
-        mirt__feed_open(&feed, m, data, NULL, 0, k == 0);
-        mirt_status status = mirt__feed_begin(&feed, 0);
+        mirt__feed_open(&feed, m, data, NULL, k == 0);
+        mirt_status status = mirt__feed_begin(&feed, 0, 0);
         for (int i = 0; status == MIRT_OK; i++) {
             status = mirt__feed_next(&feed, &batch);
             if (status != MIRT_OK || !batch.rows) break;
-            status = mirt__trainer_begin(f, &batch, true);
+            status = mirt__trainer_begin(f, &batch);
             if (status == MIRT_OK) status = mirt__feed_step(&feed, f, true);
             prefetched += feed.prefetched;
             mirt_data other;
