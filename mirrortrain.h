@@ -596,9 +596,12 @@ typedef void (*mirt_log_fn)(mirt_log_level level, const char *text, void *user);
    MIRT_CENTRAL_STORAGE: one copy that all devices read; bit-identical to MIRT_MIRRORED.
    MIRT_MULTI_WORKER: the devices of all processes that mpirun started train together, bit-identical to MIRT_MIRRORED
    with as many replicas. It needs mirrortrain_mpi.c on the compiler's command line; a process alone is
-   MIRT_MIRRORED. */
+   MIRT_MIRRORED.
+   MIRT_PARAMETER_SERVER: the last `servers` of these processes keep the weights and the optimizer's state; the others,
+   each mirrored on its own devices, pull weights, push gradients, and wait for nobody. Not reproducible, neither on
+   several processes nor on the same ones: the result depends on which gradients arrive first. */
 typedef enum mirt_strategy_kind {
-    MIRT_MIRRORED = 0, MIRT_ONE_DEVICE, MIRT_CENTRAL_STORAGE, MIRT_MULTI_WORKER
+    MIRT_MIRRORED = 0, MIRT_ONE_DEVICE, MIRT_CENTRAL_STORAGE, MIRT_MULTI_WORKER, MIRT_PARAMETER_SERVER
 } mirt_strategy_kind;
 
 /* How the replicas' gradients meet (tf.distribute.CrossDeviceOps). MIRT_TREE: one fixed binary tree
@@ -651,6 +654,10 @@ typedef struct mirt_strategy_desc {
     /* Gradients are summed so many bytes at a time, between processes during the backward pass. 0: 25 MB in one
        process, 2 MB between several */
     int64_t bucket_bytes;
+    /* MIRT_PARAMETER_SERVER: the number of servers, 0: 1; and the most updates by others between a worker's pull and
+       its push, 0: any number, unless has_max_staleness. Below the number of workers - 1 it makes workers wait. */
+    int servers, max_staleness;
+    bool has_max_staleness;
 } mirt_strategy_desc;
 
 /* Keras: tf.distribute.MirroredStrategy(devices). `devices` as in mirt_strategy_desc; desc NULL: all
@@ -674,7 +681,7 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy);
 MIRT_API int mirt_num_replicas(const mirt_strategy *strategy);
 MIRT_API int mirt_num_devices(const mirt_strategy *strategy);
 MIRT_API int mirt_num_threads(const mirt_strategy *strategy);
-/* Processes that train together, and which of them this one is, from 0. */
+/* Processes that train together, servers included, and which of them this one is, from 0. */
 MIRT_API int mirt_num_workers(const mirt_strategy *strategy);
 MIRT_API int mirt_worker_index(const mirt_strategy *strategy);
 /* Waits for all of these processes. `status`: how the calling one fares; if it is not MIRT_OK in any of them, the
@@ -1952,6 +1959,15 @@ typedef struct mirt_logs {
     double value[MIRT_MAX_LOGS];
 } mirt_logs;
 
+/* Staleness of gradients at parameter servers: updates by other workers between a worker's pull and its push. Each
+   server counts those of its own range. */
+enum { MIRT_STALENESS_BINS = 32 };
+typedef struct mirt_staleness {
+    int64_t updates; /* of all servers; 0: there was none */
+    int64_t sum, max; /* sum / updates is the mean */
+    int64_t histogram[MIRT_STALENESS_BINS]; /* updates with this staleness; the last: with this or more */
+} mirt_staleness;
+
 /* What a callback sees. `epoch`, `batch` and `step` are 0-based; `step` counts since the start of
    training, over all fits. */
 typedef struct mirt_event {
@@ -1967,6 +1983,7 @@ typedef struct mirt_event {
     int initial_epoch;     /* of this fit: where it began, before any resuming */
     bool resumed;          /* it resumes from a checkpoint; states have been loaded before train_begin */
     const char *failure;   /* train end: what went wrong, if fit is going to return NULL; otherwise NULL */
+    const mirt_staleness *staleness; /* epoch end: of this epoch; NULL: there are no parameter servers */
 } mirt_event;
 
 /* What a function of a callback returns when the callback itself failed, such as on a full disk: fit then returns NULL
@@ -2201,6 +2218,7 @@ typedef struct mirt_history {
     double images_per_second;
     double input_seconds; /* of them, spent waiting for batches */
     bool stopped;         /* before its last epoch was complete, by mirt_request_stop or by a callback */
+    mirt_staleness staleness; /* of all epochs of this call; of process 0 */
 } mirt_history;
 
 #ifndef MIRRORTRAIN_NO_TRAIN
@@ -3891,8 +3909,8 @@ MIRT__END_C
    is added, and in which order, is the library's (group/tree.c). The engine for MPI is another file on the compiler's
    command line (mirrortrain_mpi.c), which the library finds by a weak symbol. */
 
-#define MIRT__ENGINE_VERSION 1
-#define MIRT__ENGINE_CHANNELS 2 /* 0: gradients; 1: everything else */
+#define MIRT__ENGINE_VERSION 2
+#define MIRT__ENGINE_CHANNELS 3 /* 0: gradients; 1: everything else; 2: parameter servers */
 #define MIRT__ENGINE_ANSWER 256 /* bytes */
 
 typedef struct mirt__message {
@@ -3941,6 +3959,13 @@ typedef struct mirt__engine {
        engine has none. */
     bool (*all_reduce)(int channel, mirt__real *sum, int64_t count, mirt__waiting *waiting,
                        mirt__engine_failure *failure);
+    /* Single messages, for parameter servers, which do not know who speaks next: begun by post on channel 2, whose
+       messages they match as those of a round would, and looked after by posted: 1: done, 0: under way, -1: failed.
+       NULL: no memory, or failed. Who does not wait for the end calls forget. A post ends with the first answer that
+       is not 0, or with forget. */
+    void *(*post)(const mirt__message *message, bool receives);
+    int (*posted)(void *post);
+    void (*forget)(void *post);
     /* Questions between processes, beside the rounds. `answer`, which a thread of the engine calls, fills
        MIRT__ENGINE_ANSWER bytes; NULL: nobody answers any more, and no call is under way. ask: the answer of a process;
        false: none came within `limit` seconds. */
@@ -3948,8 +3973,9 @@ typedef struct mirt__engine {
     bool (*ask)(int peer, double limit, char *out);
     /* The host of a process, for messages; lives as long as the group. */
     const char *(*host)(int rank);
-    /* Ends the process's part in the group; `broken`: a round failed, and nothing more is said to the others. */
-    void (*stop)(bool broken);
+    /* Ends the process's part in the group; `broken`: a round failed, and nothing more is said to the others; `lost`:
+       some of them are gone, which the others can do without. */
+    void (*stop)(bool broken, bool lost);
 } mirt__engine;
 
 MIRT__BEGIN_C
@@ -37204,11 +37230,14 @@ typedef struct mirt__peers {
     char *told;          /* [told_bytes]: of mirt__peers_tell */
     size_t told_bytes;
     bool left;           /* a process has ended a pass with an error, which all know */
+    bool lost;           /* a process is gone, which the others can do without */
     bool broken;         /* atomic: nothing can be said to the others any more; strategy->lost says why */
 } mirt__peers;
 
-/* Of a strategy; NULL: it trains alone. */
-#define MIRT__PEERS(strategy) (MIRT__TOGETHER ? (strategy)->peers : (mirt__peers *)NULL)
+/* The processes that a strategy was joined with; NULL: none. */
+#define MIRT__GROUP(strategy) (MIRT__TOGETHER ? (strategy)->peers : (mirt__peers *)NULL)
+/* The same, if they run each step together; at parameter servers each runs its own. */
+#define MIRT__PEERS(strategy) (MIRT__TOGETHER && !(strategy)->servers ? (strategy)->peers : (mirt__peers *)NULL)
 
 struct mirt_strategy {
     int64_t process;        /* that created it; its threads are not in a child */
@@ -37219,6 +37248,8 @@ struct mirt_strategy {
     mirt_collective collective;
     int num_devices, num_replicas, threads;
     mirt__peers *peers;        /* NULL: this process trains alone */
+    int servers;               /* processes that are parameter servers, the last ones; 0: there is none */
+    int64_t max_staleness;     /* -1: any */
     int first_device, all_devices; /* of all processes' devices: this one's first, and their number */
     int64_t *share_before;         /* [all_devices + 1]: what devices get begins in these proportions; NULL: equal */
     uint64_t seed;
@@ -37312,6 +37343,10 @@ MIRT__TOGETHER_LIB mirt_status mirt__peers_gather(mirt_strategy *strategy, const
 MIRT__TOGETHER_LIB const void *mirt__peers_tell(mirt_strategy *strategy, const void *own, size_t bytes);
 /* The bytes of the first process become those of all. */
 MIRT__TOGETHER_LIB mirt_status mirt__peers_hear_first(mirt_strategy *strategy, void *data, size_t bytes);
+/* Whether a process still takes part; `why`: what it says if it does not. */
+MIRT__TOGETHER_LIB bool mirt__peers_alive(mirt_strategy *strategy, int peer, char *why, size_t size);
+/* This process takes no further part, because of the error; the others learn it when they ask where it is. */
+MIRT__TOGETHER_LIB void mirt__peers_end(mirt_strategy *strategy);
 /* Sets the error of a round of messages that failed, after which the strategy cannot be used. */
 MIRT__TOGETHER_LIB mirt_status mirt__peers_fail(mirt_strategy *strategy, int channel, const mirt__engine_failure *failure);
 MIRT__TOGETHER_LIB void mirt__peers_leave(mirt_strategy *strategy);
@@ -38137,7 +38172,7 @@ static bool mirt__watch_look(void *arg) {
     const double now = mirt__now();
     uint32_t state = __atomic_load_n(&w->state, __ATOMIC_ACQUIRE), code = state % MIRT__SECTION_CODES;
     /* Waits for other processes have limits of their own. */
-    const bool trades = MIRT__PEERS(s) && __atomic_load_n(&MIRT__PEERS(s)->trades, __ATOMIC_RELAXED) > 0;
+    const bool trades = MIRT__GROUP(s) && __atomic_load_n(&MIRT__GROUP(s)->trades, __ATOMIC_RELAXED) > 0;
     const bool fresh = mirt__was_suspended(w, now) || state != w->seen_state || trades;
     int device = -1;
     bool late = false;
@@ -38441,7 +38476,7 @@ MIRT__LIB mirt_status mirt__peers_join(mirt_strategy *s, const mirt_strategy_des
     const mirt__launcher *launcher = mirt__launcher_here();
     const double usual = 60, asked = desc->timeout_seconds;
     bool found = false;
-    if (s->kind != MIRT_MULTI_WORKER) return mirt__warn_of_copies(s, launcher), MIRT_OK;
+    if (s->kind != MIRT_MULTI_WORKER && !s->servers) return mirt__warn_of_copies(s, launcher), MIRT_OK;
     if (MIRT__TOGETHER && mirt__peers_start(s, launcher, asked < 0 ? 0 : asked > 0 ? asked : usual, &found) != MIRT_OK)
         return mirt_last_status();
     return launcher && !found ? mirt__launcher_alone(launcher) : MIRT_OK;
@@ -38461,7 +38496,7 @@ static void mirt__log_stderr(mirt_log_level level, const char *text, void *user)
 }
 
 MIRT__LIB bool mirt__writes_files(const mirt_strategy *strategy) {
-    return !MIRT__PEERS(strategy) || MIRT__PEERS(strategy)->rank == 0;
+    return !MIRT__GROUP(strategy) || MIRT__GROUP(strategy)->rank == 0;
 }
 
 MIRT__LIB bool mirt__log_is_users(const mirt_strategy *strategy) {
@@ -38500,7 +38535,7 @@ MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, co
     line.strategy = strategy;
     line.level = level;
     const size_t begin =
-        other ? (size_t)snprintf(line.text, sizeof line.text, "process %d: ", MIRT__PEERS(strategy)->rank) : 0;
+        other ? (size_t)snprintf(line.text, sizeof line.text, "process %d: ", MIRT__GROUP(strategy)->rank) : 0;
     va_start(args, format);
     if (level == MIRT_LOG_PROGRESS)
         vsnprintf(line.text, sizeof line.text, format, args); /* it moves the cursor itself */
@@ -38517,7 +38552,31 @@ MIRT_API void mirt_set_log(mirt_strategy *strategy, mirt_log_fn fn, void *user) 
     strategy->log_user = user;
 }
 
+/* Before the processes are joined. */
+static mirt_status mirt__servers_set(mirt_strategy *s, const mirt_strategy_desc *desc) {
+    const bool bounded = desc->max_staleness || desc->has_max_staleness;
+    s->max_staleness = bounded ? desc->max_staleness : -1;
+    if (s->kind == MIRT_PARAMETER_SERVER) s->servers = desc->servers ? desc->servers : 1;
+    if (s->kind != MIRT_PARAMETER_SERVER && (desc->servers || bounded))
+        return mirt__fail(MIRT_E_INVALID, "servers and max_staleness are for MIRT_PARAMETER_SERVER");
+    if (desc->servers < 0 || desc->max_staleness < 0)
+        return mirt__fail(MIRT_E_INVALID, "%d servers and a staleness of %d; neither can be negative", desc->servers,
+                          desc->max_staleness);
+    return MIRT_OK;
+}
+
+/* Once they are. */
+static mirt_status mirt__servers_check(const mirt_strategy *s) {
+    const int processes = MIRT__GROUP(s) ? MIRT__GROUP(s)->size : 1;
+    if (!s->servers || s->servers < processes) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID,
+                      "%d parameter server%s in %d process%s: at least one has to be a worker; start more with "
+                      "mpirun -n",
+                      s->servers, s->servers == 1 ? "" : "s", processes, processes == 1 ? "" : "es");
+}
+
 static mirt_status mirt__check_strategy(const mirt_strategy *s) {
+    if (mirt__servers_check(s) != MIRT_OK) return mirt_last_status();
     if (MIRT__PEERS(s) && s->collective > MIRT_TREE && s->collective != MIRT_MPI_ALLREDUCE)
         return mirt__fail(MIRT_E_INVALID, "several processes sum gradients by MIRT_TREE or MIRT_MPI_ALLREDUCE");
     if (s->collective == MIRT_MPI_ALLREDUCE && s->kind != MIRT_MULTI_WORKER)
@@ -38562,7 +38621,7 @@ static mirt_status mirt__start_threads(mirt_strategy *s, int cores) {
 
 /* What became of the cores. */
 static void mirt__introduce_cores(const mirt_strategy *s, bool asked, int cores) {
-    if (MIRT__PEERS(s)) return; /* others may run on them */
+    if (MIRT__GROUP(s)) return; /* others may run on them */
     const int idle = cores - s->num_devices * s->threads;
     if (idle > 0 && asked) {
         mirt__log(s, MIRT_LOG_INFO, "%d of %d cores are left to others, as asked for", idle, cores);
@@ -38595,7 +38654,7 @@ static void mirt__introduce_devices(const mirt_strategy *s, const mirt__found *f
 
 /* "process 0 of 4 on 2 hosts, with ", or "" where there is one. */
 static void mirt__introduce_peers(const mirt_strategy *s, char *out, size_t size) {
-    const mirt__peers *p = MIRT__PEERS(s);
+    const mirt__peers *p = MIRT__GROUP(s);
     int hosts = 0;
     out[0] = 0;
     for (int i = 0; p && i < p->size; i++) {
@@ -38672,12 +38731,13 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     s->log_user = desc->log_user;
     s->seed = desc->seed;
     if (!cores || !mirt__kernels_best()) return mirt_last_status();
-    if ((int)desc->kind < 0 || desc->kind > MIRT_MULTI_WORKER)
+    if ((int)desc->kind < 0 || desc->kind > MIRT_PARAMETER_SERVER)
         return mirt__fail(MIRT_E_INVALID,
                           "mirt_strategy_create: invalid kind (%d); it must be MIRT_MIRRORED, MIRT_ONE_DEVICE, "
-                          "MIRT_CENTRAL_STORAGE or MIRT_MULTI_WORKER",
+                          "MIRT_CENTRAL_STORAGE, MIRT_MULTI_WORKER or MIRT_PARAMETER_SERVER",
                           (int)desc->kind);
     s->kind = desc->kind;
+    if (mirt__servers_set(s, desc) != MIRT_OK) return mirt_last_status();
     if (mirt__devices_take(s, desc, &found) != MIRT_OK) return mirt_last_status();
     s->all_devices = s->num_devices;
     if (MIRT__TRAINS && mirt__peers_join(s, desc) != MIRT_OK) return mirt_last_status();
@@ -38693,7 +38753,7 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
         return mirt__fail(MIRT_E_INVALID, "mirt_strategy_create: bucket_bytes is %lld; it cannot be negative",
                           (long long)desc->bucket_bytes);
     s->bucket_bytes = desc->bucket_bytes ? desc->bucket_bytes : (int64_t)(MIRT__PEERS(s) ? 2 : 25) << 20;
-    if (MIRT__PEERS(s) && !found.named) cores = mirt__peers_cores(s, cores);
+    if (MIRT__GROUP(s) && !found.named) cores = mirt__peers_cores(s, cores);
     if (desc->replicas < 0 || desc->threads < 0)
         return mirt__fail(MIRT_E_INVALID, "mirt_strategy_create: %d replicas and %d threads; neither can be negative",
                           desc->replicas, desc->threads);
@@ -38712,7 +38772,7 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     for (int d = 0; d < s->num_devices; d++) mirt__timeline_reset(&timeline[d]);
     __atomic_store_n(&s->timeline, timeline, __ATOMIC_RELEASE); /* threads of an engine answer already */
     if (mirt__devices_open(s, desc, about, joined) != MIRT_OK) return mirt_last_status();
-    if (MIRT__PEERS(s) && mirt__peers_agree(s) != MIRT_OK) return mirt_last_status();
+    if (MIRT__GROUP(s) && mirt__peers_agree(s) != MIRT_OK) return mirt_last_status();
     mirt__introduce(s, &found, about, joined);
     if (s->able.in_place) mirt__introduce_cores(s, found.named || desc->threads, cores);
     return MIRT_OK;
@@ -38765,7 +38825,7 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
         mirt__team_destroy(own->team);
     }
     mirt__team_destroy(strategy->leaders);
-    if (MIRT__PEERS(strategy)) mirt__peers_leave(strategy);
+    if (MIRT__GROUP(strategy)) mirt__peers_leave(strategy);
     mirt__free(strategy->share_before);
     mirt__aligned_free(strategy->timeline);
     mirt__text_free(&strategy->environment);
@@ -38783,10 +38843,10 @@ MIRT__TRAINING_LIB int mirt__written_copies(const mirt_strategy *strategy) {
 MIRT_API int mirt_num_replicas(const mirt_strategy *strategy) { return strategy ? strategy->num_replicas : 0; }
 MIRT_API int mirt_num_devices(const mirt_strategy *strategy) { return strategy ? strategy->num_devices : 0; }
 MIRT_API int mirt_num_workers(const mirt_strategy *strategy) {
-    return !strategy ? 0 : MIRT__PEERS(strategy) ? MIRT__PEERS(strategy)->size : 1;
+    return !strategy ? 0 : MIRT__GROUP(strategy) ? MIRT__GROUP(strategy)->size : 1;
 }
 MIRT_API int mirt_worker_index(const mirt_strategy *strategy) {
-    return strategy && MIRT__PEERS(strategy) ? MIRT__PEERS(strategy)->rank : 0;
+    return strategy && MIRT__GROUP(strategy) ? MIRT__GROUP(strategy)->rank : 0;
 }
 MIRT_API int mirt_num_threads(const mirt_strategy *strategy) { return strategy ? strategy->threads : 0; }
 
@@ -39352,6 +39412,13 @@ static bool mirt__peers_ask(const mirt__peers *p, int peer, mirt__whereabouts *o
     return good;
 }
 
+MIRT__LIB bool mirt__peers_alive(mirt_strategy *s, int peer, char *why, size_t size) {
+    mirt__whereabouts at;
+    const bool answers = mirt__peers_ask(s->peers, peer, &at);
+    snprintf(why, size, "%s", answers ? at.ended : "it does not answer");
+    return answers && !at.ended[0];
+}
+
 /* Follows who waits for whom from `peer` on. True: whoever is at the end is at work, and worth waiting for. */
 static bool mirt__peers_patient(void *user, int peer) {
     mirt__patience *patience = (mirt__patience *)user;
@@ -39402,7 +39469,7 @@ MIRT__LIB void mirt__peers_leave(mirt_strategy *s) {
     if (!p) return;
     mirt__courier_destroy(p->courier);
     p->engine->answers(NULL, NULL);
-    p->engine->stop(p->broken);
+    p->engine->stop(p->broken, p->lost);
     for (int i = 0; i < MIRT__BEFORES; i++) mirt__free(p->before[i]);
     mirt__free(p->flags);
     mirt__free(p->told);
@@ -39423,8 +39490,7 @@ static void mirt__peers_describe(const mirt_strategy *s, char *out, size_t size)
                        mirt_phase_name((mirt_phase)__atomic_load_n(&s->timeline[0].phase, __ATOMIC_RELAXED)));
 }
 
-/* This process takes no further part, because of the error; the others learn it when they ask where it is. */
-static void mirt__peers_end(mirt_strategy *s) {
+MIRT__LIB void mirt__peers_end(mirt_strategy *s) {
     if (!s->lost[0]) snprintf(s->lost, sizeof s->lost, "%s", mirt_last_error());
     __atomic_store_n(&s->peers->broken, true, __ATOMIC_RELEASE);
 }
@@ -39515,6 +39581,7 @@ static mirt_status mirt__peers_number(mirt_strategy *s) {
         w->first_device[p + 1] = w->first_device[p] + devices;
         w->sharers += place[p].cores == own.cores && !strcmp(w->engine->host(p), w->engine->host(w->rank));
     }
+    if (s->servers) return MIRT_OK; /* each process trains on its own */
     s->first_device = w->first_device[w->rank];
     s->all_devices = w->first_device[w->size];
     return MIRT_OK;
@@ -39561,7 +39628,7 @@ MIRT__LIB mirt_status mirt__peers_start(mirt_strategy *s, const mirt__launcher *
 typedef struct mirt__setting {
     char name[32], value[48];
 } mirt__setting;
-enum { MIRT__SETTINGS = 9 };
+enum { MIRT__SETTINGS = 11 };
 
 static void mirt__setting_text(mirt__setting *setting, const char *name, const char *value) {
     snprintf(setting->name, sizeof setting->name, "%s", name);
@@ -39593,6 +39660,9 @@ static void mirt__settings_of(const mirt_strategy *s, mirt__setting setting[MIRT
     mirt__setting_number(&setting[6], "winograd", s->winograd);
     mirt__setting_number(&setting[7], "bucket_bytes", s->bucket_bytes);
     mirt__setting_number(&setting[8], "shares (hash)", (long long)shares);
+    mirt__setting_number(&setting[9], "servers", s->servers);
+    mirt__setting_number(&setting[10], "max_staleness", (long long)s->max_staleness);
+    if (s->servers) mirt__setting_number(&setting[4], "replicas", 0); /* each process has its own */
 }
 
 static mirt_status mirt__settings_compare(const mirt_strategy *s, const mirt__setting *all) {
@@ -50605,6 +50675,11 @@ MIRT__LIB mirt_status mirt__function_replicas(mirt_function *function);
 MIRT__LIB mirt_status mirt__function_all_reduce(mirt_function *function);
 MIRT__LIB mirt_status mirt__function_update(mirt_function *function);
 
+/* Gradients of the batch under way and new values of variables that it sets, without an update. */
+MIRT__TOGETHER_ONLY_LIB mirt_status mirt__function_gradients(mirt_function *function);
+/* Makes the function ready for updates by gradients from elsewhere, which go to mirt__sum_at of its devices. */
+MIRT__TOGETHER_ONLY_LIB mirt_status mirt__function_take(mirt_function *function);
+
 /* --- rule.c --- */
 /* How the function's gradients become weights. */
 MIRT__ABSENT_LIB void mirt__rule_set(mirt_function *function);
@@ -50965,6 +51040,36 @@ MIRT__TRAINING_LIB mirt_status mirt__function_update(mirt_function *f) {
     mirt__devices_changed(f);
     if (!f->overflow) f->model->step++;
     f->stage = MIRT__IDLE;
+    return MIRT_OK;
+}
+
+MIRT__TOGETHER_ONLY_LIB mirt_status mirt__function_gradients(mirt_function *f) {
+    const int ranges = f->step.num_ranges;
+    if (mirt__function_replicas(f) != MIRT_OK || mirt__function_all_reduce(f) != MIRT_OK) return mirt_last_status();
+    if (!f->step.num_states) return MIRT_OK;
+    f->step.num_ranges = 0;
+    const mirt_status status = mirt__run_stage(f, mirt__step_update);
+    if (status == MIRT_OK) mirt__devices_changed(f);
+    f->step.num_ranges = ranges;
+    return status;
+}
+
+MIRT__TOGETHER_ONLY_LIB mirt_status mirt__function_take(mirt_function *f) {
+    mirt_strategy *s = f->model->strategy;
+    mirt__step *step = &f->step;
+    if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
+    step->rows = 1;
+    step->there = false;
+    if (mirt__step_reserve(step) != MIRT_OK || mirt__weights_ready(f) != MIRT_OK) return mirt_last_status();
+    mirt__step_take_memory(step);
+    mirt__rule_set(f);
+    mirt__info_set(f);
+    for (int d = 0; d < s->num_devices; d++) memset(mirt__sum_at(step, d), 0, step->gradient_bytes);
+    step->failed = NULL;
+    step->overlaps = f->overflow = false;
+    step->reduced = true;
+    f->guard = NULL;
+    step->not_finite = 0;
     return MIRT_OK;
 }
 
@@ -53038,6 +53143,1115 @@ MIRT__LIB mirt_status mirt__run_resume(mirt__training_run *run) {
 #pragma GCC pop_options
 #endif
 
+/* >>section servers/servers.h */
+
+#ifndef MIRT__SERVERS_H
+#define MIRT__SERVERS_H
+/* Parameter servers, their messages, and what workers say to them.
+
+   The last processes of a group are servers, each of which keeps a range of the weights and of the optimizer's state.
+   The others, the workers, pull weights, push gradients, and do not wait for each other. The first server also hands
+   out the batches and counts the results; the first worker, the chief, begins and ends epochs. */
+
+/* --- admission.c: bounds the staleness of gradients, in each server of its own range --- */
+typedef struct mirt__admission {
+    int workers, pulls; /* pulls: workers that have pulled and not pushed yet */
+    int64_t bound;      /* of staleness; -1: none */
+    int64_t *stale;     /* [workers] updates since its pull; -1: it has not pulled */
+    mirt_staleness seen;
+} mirt__admission;
+
+/* False with the error set. Freed after a failure too. */
+MIRT__TOGETHER_LIB bool mirt__admission_create(mirt__admission *admission, int workers, int64_t bound);
+MIRT__TOGETHER_LIB void mirt__admission_free(mirt__admission *admission);
+/* Whether the worker gets the weights now; then its push is expected. */
+MIRT__TOGETHER_LIB bool mirt__admit_pull(mirt__admission *admission, int worker);
+/* Whether its gradients are applied now; then they count as such. */
+MIRT__TOGETHER_LIB bool mirt__admit_push(mirt__admission *admission, int worker);
+/* No push of the worker is expected any more. */
+MIRT__TOGETHER_LIB void mirt__admit_none(mirt__admission *admission, int worker);
+
+/* --- leases.c: which worker trains on which batches --- */
+/* Batches from number `at` to before `end` of a pass over the data. */
+typedef struct mirt__lease {
+    int64_t pass, at, end;
+} mirt__lease;
+
+/* Where an epoch is. */
+typedef struct mirt__epoch {
+    int64_t pass, next; /* the next batch that nobody has */
+    int64_t length;     /* batches of a pass, at most; INT64_MAX: not known yet */
+    int64_t left, done; /* batches of the epoch that may still be given, and those that were trained on */
+    int64_t goes_on;    /* 1: the epoch continues in the next pass */
+} mirt__epoch;
+
+typedef struct mirt__leases {
+    int workers, returned;
+    mirt__lease *of;    /* [workers] what each still has to train on, */
+    bool *busy;         /* [workers] and whether it has been given the first of them */
+    mirt__lease *again; /* [workers] what lost workers left; the first `returned` are used */
+    int64_t usual;      /* length of a pass whose end has not been met */
+    mirt__epoch at;
+} mirt__leases;
+
+MIRT__TOGETHER_LIB bool mirt__leases_create(mirt__leases *leases, int workers);
+MIRT__TOGETHER_LIB void mirt__leases_free(mirt__leases *leases);
+MIRT__TOGETHER_LIB void mirt__leases_begin(mirt__leases *leases, const mirt__epoch *epoch);
+/* A single batch. False: there is nothing to train on now. */
+MIRT__TOGETHER_LIB bool mirt__leases_give(mirt__leases *leases, int worker, mirt__lease *out);
+/* The worker has trained on its next batch; */
+MIRT__TOGETHER_LIB void mirt__leases_done(mirt__leases *leases, int worker);
+/* the data end before it; */
+MIRT__TOGETHER_LIB void mirt__leases_end(mirt__leases *leases, int worker);
+/* it is lost. */
+MIRT__TOGETHER_LIB void mirt__leases_lost(mirt__leases *leases, int worker);
+/* Nothing more is given in this epoch. */
+MIRT__TOGETHER_LIB void mirt__leases_close(mirt__leases *leases);
+/* Whether all batches of the epoch are trained on. */
+MIRT__TOGETHER_LIB bool mirt__leases_over(const mirt__leases *leases);
+
+/* --- messages --- */
+typedef enum mirt__request_kind {
+    MIRT__ASK_LEASE,  /* of the first server: for batches */
+    MIRT__ASK_PULL,   /* for the weights */
+    MIRT__ASK_ALL,    /* once nobody is at work: for the weights, the optimizer's state and what was counted */
+    MIRT__ASK_FINAL,  /* of the first server: for the weights that the chief has at the end */
+    MIRT__TELL_PUSH,  /* gradients, and of the first server the results of a batch */
+    MIRT__TELL_END,   /* of the first server: the data end before the batch */
+    MIRT__TELL_EPOCH, /* by the chief: the weights and the optimizer's state; an epoch begins */
+    MIRT__TELL_CLOSE, /* by the chief: no more batches in this epoch */
+    MIRT__TELL_BYE    /* the worker leaves; by the chief, without an error: with the weights */
+} mirt__request_kind;
+
+/* What a worker says, followed by what its kind brings. */
+typedef struct mirt__request {
+    int64_t kind, number;   /* number: of epochs that have begun */
+    mirt__epoch epoch;      /* of MIRT__TELL_EPOCH, with */
+    int64_t step, rate_set;
+    double rate;
+    int64_t status; /* of MIRT__TELL_BYE, */
+    char text[240]; /* and why */
+} mirt__request;
+
+typedef enum mirt__reply_kind {
+    MIRT__REPLY_BATCHES, /* train on these */
+    MIRT__REPLY_OVER,    /* to the chief: the epoch is over */
+    MIRT__REPLY_STOP     /* training is */
+} mirt__reply_kind;
+
+typedef struct mirt__reply {
+    int64_t kind, number, step; /* number: of epochs that have begun; step: of this server's updates */
+    mirt__epoch epoch;  /* as far as it has come */
+    mirt__lease lease;
+    int64_t status;                  /* of MIRT__REPLY_STOP: the chief's, */
+    char text[240];                  /* and why */
+} mirt__reply;
+
+/* --- payload.c: what the messages of a model hold --- */
+typedef struct mirt__payload {
+    mirt_model *model, *root;
+    mirt_function *function;  /* that trains */
+    int servers, workers;     /* ranks: the workers, then the servers */
+    int64_t trained, states;  /* elements of gradients, and of variables that batches give new values */
+    int numbers, slots;       /* results of a batch; blocks of the optimizer's state */
+    mirt__real *state;        /* [2 * states] their values, and what a batch adds to them */
+    double *number;           /* [numbers] of a batch, and then those of this worker's batches of the epoch */
+    mirt_staleness staleness; /* that all servers together have seen in an epoch */
+    mirt__message *send, *receive; /* [servers * MIRT__PAYLOAD_MOST] */
+} mirt__payload;
+#define MIRT__PAYLOAD_MOST (4 + MIRT__MAX_SLOTS) /* messages of a request or a reply */
+
+MIRT__TOGETHER_LIB mirt_status mirt__payload_create(mirt__payload *payload, mirt_function *function);
+MIRT__TOGETHER_LIB void mirt__payload_free(mirt__payload *payload);
+/* The gradient elements of server number `server`. */
+MIRT__TOGETHER_LIB mirt__range mirt__payload_range(const mirt__payload *payload, int server);
+/* The variables' values that batches set, to and from payload->state. */
+MIRT__TOGETHER_LIB void mirt__payload_keep_states(mirt__payload *payload);
+MIRT__TOGETHER_LIB void mirt__payload_set_states(mirt__payload *payload);
+/* Results as numbers, and back. */
+MIRT__TOGETHER_LIB void mirt__payload_count(mirt__payload *payload, const mirt__sums *sums);
+MIRT__TOGETHER_LIB void mirt__payload_counted(const double *number, mirt__sums *sums);
+/* Adds a message with the peer to a list, unless it is empty. */
+MIRT__TOGETHER_LIB void mirt__payload_add(mirt__message *list, int *count, int peer, void *data, size_t bytes);
+
+/* --- worker.c: what workers say to servers. Errors: MIRT_E_WORKER, after which the strategy cannot be used. --- */
+typedef struct mirt__working {
+    mirt__payload payload;
+    int64_t number;      /* of epochs that have begun */
+    mirt__lease lease;   /* batches that are left */
+    mirt__request request;
+    mirt__reply *reply;  /* [servers] the last ones */
+    bool chief;
+} mirt__working;
+
+MIRT__TOGETHER_LIB void mirt__staleness_add(mirt_staleness *sum, const mirt_staleness *more);
+MIRT__TOGETHER_LIB mirt_status mirt__working_open(mirt__working *w, mirt_function *function);
+MIRT__TOGETHER_LIB void mirt__working_close(mirt__working *w);
+/* Asks for batches if none is left. w->reply[0].kind says what to do. */
+MIRT__TOGETHER_LIB mirt_status mirt__working_lease(mirt__working *w);
+/* The data end before the batch that is next. */
+MIRT__TOGETHER_LIB mirt_status mirt__working_end(mirt__working *w);
+/* The model gets the servers' weights. */
+MIRT__TOGETHER_LIB mirt_status mirt__working_pull(mirt__working *w);
+/* The servers get the gradients, which become clipped, and the results of the batch that was next; afterwards *sums are
+   those of this worker's batches of the epoch. */
+MIRT__TOGETHER_LIB mirt_status mirt__working_push(mirt__working *w, mirt__sums *sums);
+/* By the chief: an epoch begins, with the model's weights and the optimizer's state; */
+MIRT__TOGETHER_LIB mirt_status mirt__working_begin(mirt__working *w, const mirt__epoch *epoch);
+/* it ends with the batches that workers have; */
+MIRT__TOGETHER_LIB mirt_status mirt__working_stop(mirt__working *w);
+/* when the epoch is over: the weights, the optimizer's state, the results and the staleness. */
+MIRT__TOGETHER_LIB mirt_status mirt__working_all(mirt__working *w, mirt__sums *sums);
+/* At the end; without an error a worker gets the weights that the chief has. */
+MIRT__TOGETHER_LIB mirt_status mirt__working_leave(mirt__working *w, mirt_status status);
+
+/* --- serve.c --- */
+/* Serves until all workers have left. MIRT_E_WORKER: the chief is lost. */
+MIRT__TOGETHER_LIB mirt_status mirt__serve(mirt_function *function);
+
+#endif
+
+#ifndef MIRT__ALONE
+
+/* >>section base/cold_begin.inc */
+
+/* Begins code that runs once or waits for kernels. gcc compiles it in half the time this way; without optimization
+   nothing changes. a * b + c is never contracted, so that initial weights do not depend on flags. */
+#if !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC push_options
+#ifdef MIRRORTRAIN_DEBUG
+#pragma GCC optimize("fp-contract=off")
+#else
+#pragma GCC optimize("O1,expensive-optimizations,fp-contract=off")
+#endif
+#endif
+
+/* >>section servers/admission.c */
+
+/* Bounds the staleness of gradients: updates by others between a worker's pull and its push.
+
+   A worker that has pulled can still wait for slack = bound - stale updates by others. All of them can push within the
+   bound, one after the other, if of those whose slack is at most n there are at most n + 1. Pulls and pushes are
+   admitted where this stays true; the worker with the least slack may always push, so that nobody waits for ever. */
+
+MIRT__LIB bool mirt__admission_create(mirt__admission *a, int workers, int64_t bound) {
+    memset(a, 0, sizeof *a);
+    a->workers = workers;
+    a->bound = bound;
+    if (!(a->stale = (int64_t *)mirt__calloc((size_t)workers, sizeof *a->stale))) return false;
+    for (int i = 0; i < workers; i++) a->stale[i] = -1;
+    return true;
+}
+
+MIRT__LIB void mirt__admission_free(mirt__admission *a) { mirt__free(a->stale); }
+
+MIRT__LIB bool mirt__admit_pull(mirt__admission *a, int worker) {
+    if (a->bound >= 0 && a->pulls > a->bound) return false;
+    a->stale[worker] = 0;
+    a->pulls++;
+    return true;
+}
+
+/* Whether the others can push within the bound once this worker has. */
+static bool mirt__admission_leaves_slack(const mirt__admission *a, int worker) {
+    for (int i = 0; i < a->workers; i++) {
+        int64_t before = 0;
+        if (i == worker || a->stale[i] < 0) continue;
+        for (int k = 0; k < a->workers; k++) before += k != worker && a->stale[k] >= a->stale[i];
+        if (before > a->bound - a->stale[i]) return false;
+    }
+    return true;
+}
+
+static void mirt__admission_count(mirt_staleness *seen, int64_t stale) {
+    seen->updates++;
+    seen->sum += stale;
+    if (stale > seen->max) seen->max = stale;
+    seen->histogram[stale < MIRT_STALENESS_BINS ? stale : MIRT_STALENESS_BINS - 1]++;
+}
+
+MIRT__LIB bool mirt__admit_push(mirt__admission *a, int worker) {
+    if (a->bound >= 0 && !mirt__admission_leaves_slack(a, worker)) return false;
+    mirt__admission_count(&a->seen, a->stale[worker]);
+    mirt__admit_none(a, worker);
+    for (int i = 0; i < a->workers; i++) a->stale[i] += a->stale[i] >= 0;
+    return true;
+}
+
+MIRT__LIB void mirt__admit_none(mirt__admission *a, int worker) {
+    a->pulls -= a->stale[worker] >= 0;
+    a->stale[worker] = -1;
+}
+
+/* >>section servers/leases.c */
+
+/* Hands out the batches of an epoch to workers, one at a time.
+
+   Each worker gets the next one of a stretch of its own, so that it can read ahead. When nothing else is left, it takes
+   half of what another has not begun. */
+
+MIRT__LIB bool mirt__leases_create(mirt__leases *l, int workers) {
+    memset(l, 0, sizeof *l);
+    l->workers = workers;
+    l->of = (mirt__lease *)mirt__calloc(2 * (size_t)workers, sizeof *l->of);
+    l->busy = (bool *)mirt__calloc((size_t)workers, sizeof *l->busy);
+    l->again = l->of ? l->of + workers : NULL;
+    return l->of && l->busy;
+}
+
+MIRT__LIB void mirt__leases_free(mirt__leases *l) {
+    mirt__free(l->of);
+    mirt__free(l->busy);
+}
+
+MIRT__LIB void mirt__leases_begin(mirt__leases *l, const mirt__epoch *epoch) {
+    l->at = *epoch;
+    l->usual = epoch->length;
+    l->returned = 0;
+}
+
+/* Of what lost workers left. */
+static bool mirt__leases_take_again(mirt__leases *l, mirt__lease *out) {
+    while (l->returned) {
+        *out = l->again[--l->returned];
+        if (out->pass == l->at.pass && out->end > l->at.length) {
+            l->at.left += l->at.goes_on ? out->end - mirt__max(out->at, l->at.length) : 0;
+            out->end = l->at.length;
+        }
+        if (out->at < out->end) return true;
+    }
+    return false;
+}
+
+static bool mirt__leases_take_next(mirt__leases *l, mirt__lease *out) {
+    const int64_t most = 16;
+    if (l->at.next >= l->at.length && l->at.goes_on && l->at.left && l->at.length) {
+        l->at.pass++;
+        l->at.next = 0;
+        l->at.length = l->usual;
+    }
+    const int64_t known = l->at.length == INT64_MAX ? l->at.left : l->at.length - l->at.next;
+    const int64_t share = (known < l->at.left ? known : l->at.left) / (2 * (int64_t)l->workers);
+    const int64_t size = share < 1 ? 1 : share > most ? most : share;
+    if (!l->at.left || l->at.next >= l->at.length) return false;
+    out->pass = l->at.pass;
+    out->at = l->at.next;
+    out->end = l->at.next += size;
+    l->at.left -= size;
+    return true;
+}
+
+static bool mirt__leases_take_half(mirt__leases *l, mirt__lease *out) {
+    mirt__lease *longest = NULL;
+    int64_t most = 0;
+    for (int i = 0; i < l->workers; i++) {
+        const int64_t rest = l->of[i].end - l->of[i].at - l->busy[i];
+        if (rest <= most) continue;
+        most = rest;
+        longest = &l->of[i];
+    }
+    if (!longest) return false;
+    *out = *longest;
+    out->at = longest->end -= (most + 1) / 2;
+    return true;
+}
+
+MIRT__LIB bool mirt__leases_give(mirt__leases *l, int worker, mirt__lease *out) {
+    mirt__lease *own = &l->of[worker];
+    if (own->at >= own->end && !mirt__leases_take_again(l, own) && !mirt__leases_take_next(l, own) &&
+        !mirt__leases_take_half(l, own))
+        return false;
+    *out = *own;
+    out->end = out->at + 1;
+    return l->busy[worker] = true;
+}
+
+MIRT__LIB void mirt__leases_done(mirt__leases *l, int worker) {
+    l->of[worker].at++;
+    l->busy[worker] = false;
+    l->at.done++;
+}
+
+MIRT__LIB void mirt__leases_end(mirt__leases *l, int worker) {
+    mirt__lease *own = &l->of[worker];
+    if (own->pass == l->at.pass && own->at < l->at.length) l->at.length = own->at;
+    if (l->at.goes_on) l->at.left += own->end - own->at;
+    own->at = own->end;
+    l->busy[worker] = false;
+}
+
+MIRT__LIB void mirt__leases_lost(mirt__leases *l, int worker) {
+    mirt__lease *own = &l->of[worker];
+    if (own->at < own->end) l->again[l->returned++] = *own;
+    own->at = own->end;
+    l->busy[worker] = false;
+}
+
+/* What others have begun is trained on. */
+MIRT__LIB void mirt__leases_close(mirt__leases *l) {
+    l->at.left = 0;
+    l->returned = 0;
+    for (int i = 0; i < l->workers; i++) {
+        if (l->of[i].at < l->of[i].end) l->of[i].end = l->of[i].at + l->busy[i];
+    }
+}
+
+MIRT__LIB bool mirt__leases_over(const mirt__leases *l) {
+    bool over = !l->returned && (!l->at.left || (l->at.next >= l->at.length && (!l->at.goes_on || !l->at.length)));
+    for (int i = 0; i < l->workers; i++) over = over && l->of[i].at >= l->of[i].end;
+    return over;
+}
+
+/* >>section servers/payload.c */
+
+/* What the messages between workers and servers hold of a model. */
+
+MIRT__LIB mirt_status mirt__payload_create(mirt__payload *p, mirt_function *f) {
+    const mirt_strategy *s = f->model->strategy;
+    memset(p, 0, sizeof *p);
+    p->model = f->model;
+    p->root = f->root;
+    p->function = f;
+    p->servers = s->servers;
+    p->workers = s->peers->size - s->servers;
+    p->trained = (int64_t)(f->step.gradient_bytes / sizeof(mirt__real));
+    p->numbers = 2 + MIRT_MAX_OUTPUTS;
+    for (int i = 0; i < f->model->num_metrics; i++) p->numbers += mirt__sums_of(f, i);
+    for (int i = 0; i < f->step.num_states; i++) p->states += f->root->variable[f->step.state[i].variable].count;
+    while (p->slots < MIRT__MAX_SLOTS && f->model->slot[p->slots]) p->slots++;
+    const size_t messages = (size_t)p->servers * MIRT__PAYLOAD_MOST;
+    p->state = (mirt__real *)mirt__calloc(2 * (size_t)p->states + 1, sizeof *p->state);
+    p->number = (double *)mirt__calloc(2 * (size_t)p->numbers, sizeof *p->number);
+    p->send = (mirt__message *)mirt__calloc(2 * messages, sizeof *p->send);
+    p->receive = p->send ? p->send + messages : NULL;
+    return p->state && p->number && p->send ? MIRT_OK : mirt_last_status();
+}
+
+MIRT__LIB void mirt__payload_free(mirt__payload *p) {
+    mirt__free(p->state);
+    mirt__free(p->number);
+    mirt__free(p->send);
+}
+
+MIRT__LIB mirt__range mirt__payload_range(const mirt__payload *p, int server) {
+    mirt__range range;
+    const int64_t count = mirt__share(p->trained, p->servers, server, &range.begin);
+    range.end = range.begin + count;
+    return range;
+}
+
+/* The values of a variable that batches set. */
+static mirt__real *mirt__payload_state(const mirt__payload *p, int i, int64_t *count) {
+    const mirt__variable *v = &p->root->variable[p->function->step.state[i].variable];
+    *count = v->count;
+    return (mirt__real *)(void *)(p->root->weight + v->offset);
+}
+
+MIRT__LIB void mirt__payload_keep_states(mirt__payload *p) {
+    int64_t at = 0, count;
+    mirt__weights_to_host(p->root);
+    for (int i = 0; i < p->function->step.num_states; i++, at += count) {
+        const mirt__real *value = mirt__payload_state(p, i, &count);
+        memcpy(p->state + at, value, (size_t)count * sizeof *value);
+    }
+}
+
+MIRT__LIB void mirt__payload_set_states(mirt__payload *p) {
+    int64_t at = 0, count;
+    for (int i = 0; i < p->function->step.num_states; i++, at += count) {
+        mirt__real *value = mirt__payload_state(p, i, &count);
+        memcpy(value, p->state + at, (size_t)count * sizeof *value);
+    }
+    p->root->edits += p->states > 0;
+}
+
+MIRT__LIB void mirt__payload_count(mirt__payload *p, const mirt__sums *sums) {
+    p->number[0] = (double)sums->count;
+    p->number[1] = sums->loss;
+    memcpy(p->number + 2, sums->output_loss, sizeof sums->output_loss);
+    memcpy(p->number + 2 + MIRT_MAX_OUTPUTS, sums->metric, (size_t)sums->num_metric * sizeof *sums->metric);
+}
+
+MIRT__LIB void mirt__payload_counted(const double *number, mirt__sums *sums) {
+    sums->count = (int64_t)number[0];
+    sums->loss = number[1];
+    memcpy(sums->output_loss, number + 2, sizeof sums->output_loss);
+    memcpy(sums->metric, number + 2 + MIRT_MAX_OUTPUTS, (size_t)sums->num_metric * sizeof *sums->metric);
+}
+
+MIRT__LIB void mirt__payload_add(mirt__message *list, int *count, int peer, void *data, size_t bytes) {
+    if (!bytes) return;
+    list[*count].peer = peer;
+    list[*count].data = data;
+    list[(*count)++].bytes = bytes;
+}
+
+/* >>section servers/worker.c */
+
+/* What workers say to parameter servers. */
+
+MIRT__LIB mirt_status mirt__working_open(mirt__working *w, mirt_function *f) {
+    memset(w, 0, sizeof *w);
+    w->chief = f->model->strategy->peers->rank == 0;
+    if (mirt__payload_create(&w->payload, f) != MIRT_OK) return mirt_last_status();
+    w->reply = (mirt__reply *)mirt__calloc((size_t)w->payload.servers, sizeof *w->reply);
+    return w->reply ? MIRT_OK : mirt_last_status();
+}
+
+MIRT__LIB void mirt__working_close(mirt__working *w) {
+    mirt__payload_free(&w->payload);
+    mirt__free(w->reply);
+    w->reply = NULL;
+}
+
+/* >>rounds */
+
+/* A round of messages with servers, as it is put together. */
+typedef struct mirt__visit {
+    mirt__working *w;
+    int sends, receives;
+} mirt__visit;
+
+static void mirt__visit_say(mirt__visit *v, int server, void *data, size_t bytes) {
+    mirt__payload_add(v->w->payload.send, &v->sends, v->w->payload.workers + server, data, bytes);
+}
+
+static void mirt__visit_hear(mirt__visit *v, int server, void *data, size_t bytes) {
+    mirt__payload_add(v->w->payload.receive, &v->receives, v->w->payload.workers + server, data, bytes);
+}
+
+static mirt__visit mirt__visit_of(mirt__working *w, mirt__request_kind kind) {
+    mirt__visit v = {w, 0, 0};
+    w->request.kind = kind;
+    w->request.number = w->number;
+    return v;
+}
+
+static void mirt__visit_ask(mirt__visit *v, int server) {
+    mirt__visit_say(v, server, &v->w->request, sizeof v->w->request);
+    mirt__visit_hear(v, server, &v->w->reply[server], sizeof *v->w->reply);
+}
+
+static mirt_status mirt__visit_run(mirt__visit *v) {
+    mirt_strategy *s = v->w->payload.model->strategy;
+    mirt__peers *p = s->peers;
+    mirt__engine_failure failure;
+    mirt__round round;
+    if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
+    memset(&round, 0, sizeof round);
+    round.send = v->w->payload.send;
+    round.sends = v->sends;
+    round.receive = v->w->payload.receive;
+    round.receives = v->receives;
+    round.waiting = &p->waiting[MIRT__ENGINE_CHANNELS - 1];
+    __atomic_fetch_add(&p->trades, 1, __ATOMIC_RELAXED);
+    const bool good = p->engine->trade(MIRT__ENGINE_CHANNELS - 1, &round, &failure);
+    __atomic_fetch_sub(&p->trades, 1, __ATOMIC_RELAXED);
+    if (good) return MIRT_OK;
+    mirt__peers_fail(s, MIRT__ENGINE_CHANNELS - 1, &failure);
+    return mirt__fail_at("parameter servers: start again from the last checkpoint");
+}
+
+/* A server's range of a block of elements. */
+static mirt__real *mirt__visit_range(const mirt__payload *p, int server, char *block, size_t *bytes) {
+    const mirt__range range = mirt__payload_range(p, server);
+    *bytes = (size_t)(range.end - range.begin) * sizeof(mirt__real);
+    return (mirt__real *)(void *)block + range.begin;
+}
+
+/* Weights, or weights and the optimizer's state: what a server has of them. */
+static void mirt__visit_weights(mirt__visit *v, int server, bool slots,
+                                void (*add)(mirt__visit *v, int server, void *data, size_t bytes)) {
+    const mirt__payload *p = &v->w->payload;
+    size_t bytes;
+    mirt__real *data = mirt__visit_range(p, server, p->root->weight, &bytes);
+    add(v, server, data, bytes);
+    if (server == 0) add(v, server, p->state, (size_t)p->states * sizeof *p->state);
+    for (int i = 0; i < p->slots && slots; i++) {
+        data = mirt__visit_range(p, server, p->model->slot[i], &bytes);
+        add(v, server, data, bytes);
+    }
+}
+
+/* >>batches */
+
+MIRT__LIB mirt_status mirt__working_lease(mirt__working *w) {
+    mirt__visit v = mirt__visit_of(w, MIRT__ASK_LEASE);
+    if (w->lease.at < w->lease.end) return MIRT_OK;
+    mirt__visit_ask(&v, 0);
+    if (mirt__visit_run(&v) != MIRT_OK) return mirt_last_status();
+    const mirt__reply *r = &w->reply[0];
+    w->number = r->number;
+    if (r->kind == MIRT__REPLY_BATCHES) w->lease = r->lease;
+    if (r->kind != MIRT__REPLY_STOP || r->status == MIRT_OK) return MIRT_OK;
+    return mirt__fail(MIRT_E_WORKER, "process 0 (%s) has stopped: %.230s",
+                      w->payload.model->strategy->peers->engine->host(0), r->text);
+}
+
+MIRT__LIB mirt_status mirt__working_end(mirt__working *w) {
+    mirt__visit v = mirt__visit_of(w, MIRT__TELL_END);
+    w->lease.at = w->lease.end;
+    mirt__visit_say(&v, 0, &w->request, sizeof w->request);
+    return mirt__visit_run(&v);
+}
+
+/* >>weights and gradients */
+
+static void mirt__working_ask_weights(mirt__visit *v, int server) {
+    mirt__visit_ask(v, server);
+    mirt__visit_weights(v, server, false, mirt__visit_hear);
+}
+
+/* Where the staleness is bounded, a worker that waits for one server must not keep another one waiting: all workers
+   pull from the servers in the same order. */
+MIRT__LIB mirt_status mirt__working_pull(mirt__working *w) {
+    mirt__payload *p = &w->payload;
+    const int together = p->model->strategy->max_staleness < 0 ? p->servers : 1;
+    mirt__weights_to_host(p->root);
+    for (int k = 0; k < p->servers; k += together) {
+        mirt__visit v = mirt__visit_of(w, MIRT__ASK_PULL);
+        for (int i = k; i < k + together; i++) mirt__working_ask_weights(&v, i);
+        if (mirt__visit_run(&v) != MIRT_OK) return mirt_last_status();
+    }
+    mirt__payload_set_states(p);
+    mirt__weights_changed(p->model);
+    p->model->step = w->reply[0].step;
+    return mirt__weights_to_devices(p->root);
+}
+
+static double mirt__working_norm(const mirt__real *gradient, int64_t count) {
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++) sum += (double)gradient[i] * (double)gradient[i];
+    return sqrt(sum);
+}
+
+static void mirt__working_shrink(mirt__real *gradient, int64_t count, double norm, double most) {
+    if (!(norm > most)) return;
+    for (int64_t i = 0; i < count; i++) gradient[i] = (mirt__real)((double)gradient[i] * (most / norm));
+}
+
+/* By norms, which a server does not know as it has a range of each. */
+static void mirt__working_clip(const mirt__payload *p, mirt__real *gradient) {
+    const mirt_optimizer *o = &p->model->config.optimizer;
+    if (o->global_clipnorm > 0)
+        mirt__working_shrink(gradient, p->trained, mirt__working_norm(gradient, p->trained),
+                             (double)o->global_clipnorm);
+    for (int i = 0; i < p->root->num_variables && o->clipnorm > 0; i++) {
+        const mirt__variable *v = &p->root->variable[i];
+        mirt__real *own = gradient + v->offset / sizeof *gradient;
+        if (mirt__is_trained(v))
+            mirt__working_shrink(own, v->count, mirt__working_norm(own, v->count), (double)o->clipnorm);
+    }
+}
+
+/* What the batch has added to the variables that it sets. */
+static void mirt__working_state_changes(mirt__payload *p) {
+    mirt__real *change = p->state + p->states;
+    memcpy(change, p->state, (size_t)p->states * sizeof *change);
+    mirt__payload_keep_states(p);
+    for (int64_t i = 0; i < p->states; i++) change[i] = p->state[i] - change[i];
+}
+
+MIRT__LIB mirt_status mirt__working_push(mirt__working *w, mirt__sums *sums) {
+    mirt__payload *p = &w->payload;
+    mirt__real *gradient = mirt__sum_at(&p->function->step, 0);
+    mirt__visit v = mirt__visit_of(w, MIRT__TELL_PUSH);
+    mirt__working_clip(p, gradient);
+    mirt__working_state_changes(p);
+    mirt__payload_count(p, sums);
+    for (int k = 0; k < p->servers; k++) {
+        size_t bytes;
+        mirt__real *range = mirt__visit_range(p, k, (char *)gradient, &bytes);
+        mirt__visit_say(&v, k, &w->request, sizeof w->request);
+        mirt__visit_say(&v, k, range, bytes);
+    }
+    mirt__visit_say(&v, 0, p->state + p->states, (size_t)p->states * sizeof *p->state);
+    mirt__visit_say(&v, 0, p->number, (size_t)p->numbers * sizeof *p->number);
+    w->lease.at++;
+    for (int i = 0; i < p->numbers; i++) p->number[p->numbers + i] += p->number[i];
+    mirt__payload_counted(p->number + p->numbers, sums);
+    return mirt__visit_run(&v);
+}
+
+/* >>epochs */
+
+MIRT__LIB mirt_status mirt__working_begin(mirt__working *w, const mirt__epoch *epoch) {
+    mirt__payload *p = &w->payload;
+    w->number++;
+    mirt__visit v = mirt__visit_of(w, MIRT__TELL_EPOCH);
+    mirt__request *r = &w->request;
+    r->epoch = *epoch;
+    r->step = p->model->step;
+    r->rate = (double)p->model->config.optimizer.learning_rate;
+    r->rate_set = p->model->rate_set;
+    mirt__payload_keep_states(p);
+    mirt__slots_to_host(p->model);
+    memset(p->number, 0, 2 * (size_t)p->numbers * sizeof *p->number);
+    for (int k = 0; k < p->servers; k++) {
+        mirt__visit_say(&v, k, r, sizeof *r);
+        mirt__visit_weights(&v, k, true, mirt__visit_say);
+    }
+    w->reply[0].epoch = *epoch;
+    return mirt__visit_run(&v);
+}
+
+MIRT__LIB mirt_status mirt__working_stop(mirt__working *w) {
+    mirt__visit v = mirt__visit_of(w, MIRT__TELL_CLOSE);
+    mirt__visit_say(&v, 0, &w->request, sizeof w->request);
+    w->lease.at = w->lease.end;
+    return mirt__visit_run(&v);
+}
+
+MIRT__LIB void mirt__staleness_add(mirt_staleness *sum, const mirt_staleness *more) {
+    sum->updates += more->updates;
+    sum->sum += more->sum;
+    sum->max = mirt__max(sum->max, more->max);
+    for (int i = 0; i < MIRT_STALENESS_BINS; i++) sum->histogram[i] += more->histogram[i];
+}
+
+MIRT__LIB mirt_status mirt__working_all(mirt__working *w, mirt__sums *sums) {
+    mirt__payload *p = &w->payload;
+    mirt_staleness seen;
+    memset(&p->staleness, 0, sizeof p->staleness);
+    for (int k = 0; k < p->servers; k++) {
+        mirt__visit v = mirt__visit_of(w, MIRT__ASK_ALL);
+        mirt__visit_ask(&v, k);
+        mirt__visit_hear(&v, k, &seen, sizeof seen);
+        if (k == 0) mirt__visit_hear(&v, k, p->number, (size_t)p->numbers * sizeof *p->number);
+        mirt__visit_weights(&v, k, true, mirt__visit_hear);
+        if (mirt__visit_run(&v) != MIRT_OK) return mirt_last_status();
+        mirt__staleness_add(&p->staleness, &seen);
+    }
+    mirt__payload_set_states(p);
+    mirt__weights_changed(p->model);
+    mirt__slots_changed(p->model);
+    mirt__payload_counted(p->number, sums);
+    p->model->step = w->reply[0].step;
+    return MIRT_OK;
+}
+
+/* >>the end */
+
+static mirt_status mirt__working_ask_final(mirt__working *w) {
+    mirt__visit v = mirt__visit_of(w, MIRT__ASK_FINAL);
+    mirt_model *root = w->payload.root;
+    mirt__weights_to_host(root);
+    mirt__visit_ask(&v, 0);
+    mirt__visit_hear(&v, 0, root->weight, root->weight_bytes);
+    if (mirt__visit_run(&v) != MIRT_OK) return mirt_last_status();
+    root->edits++;
+    mirt__weights_changed(root);
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__working_leave(mirt__working *w, mirt_status status) {
+    const mirt__payload *p = &w->payload;
+    mirt__error error;
+    mirt__error_get(&error);
+    if (p->model->strategy->peers->broken) return status;
+    if (status == MIRT_OK && !w->chief && (status = mirt__working_ask_final(w)) != MIRT_OK) return status;
+    mirt__visit v = mirt__visit_of(w, MIRT__TELL_BYE);
+    w->request.status = (int64_t)status;
+    snprintf(w->request.text, sizeof w->request.text, "%.*s", status == MIRT_OK ? 0 : 230, error.text);
+    mirt__weights_to_host(p->root);
+    for (int k = 0; k < p->servers; k++) {
+        mirt__visit_say(&v, k, &w->request, sizeof w->request);
+        if (w->chief && status == MIRT_OK) mirt__visit_say(&v, k, p->root->weight, p->root->weight_bytes);
+    }
+    const mirt_status said = mirt__visit_run(&v);
+    if (status != MIRT_OK) mirt__error_set(&error);
+    return status != MIRT_OK ? status : said;
+}
+
+/* >>section servers/serve.c */
+
+/* A parameter server: applies gradients as they come, and answers. */
+
+#include <time.h>
+
+/* How far a worker's request is. */
+typedef enum mirt__client_stage {
+    MIRT__LISTENS, /* to what it says next */
+    MIRT__TAKES,   /* what follows that */
+    MIRT__HOLDS,   /* it, until it can be answered */
+    MIRT__ANSWERS,
+    MIRT__GONE
+} mirt__client_stage;
+
+typedef struct mirt__client {
+    mirt__client_stage stage;
+    mirt__request request;
+    mirt__reply reply;
+    mirt__message message[MIRT__PAYLOAD_MOST]; /* under way, one after the other */
+    int messages, at;
+    void *post;        /* the engine's, of message `at`; NULL: not begun */
+    double *number;    /* results of a batch; after them */
+    mirt__real *range; /* gradients that came or weights that go, of this server's range, */
+    mirt__real *state; /* and of variables that batches set */
+    double heard;      /* when it last said something */
+} mirt__client;
+
+typedef struct mirt__serving {
+    mirt__payload payload;
+    mirt_strategy *strategy;
+    int server;        /* which one this is */
+    mirt__range range;
+    mirt__admission admission;
+    mirt__leases leases; /* of the first server */
+    mirt__client *client; /* [workers] */
+    double *total;       /* [numbers] of the epoch */
+    mirt_staleness seen; /* in the epoch */
+    int64_t number, step; /* of epochs that have begun; of updates */
+    mirt__request bye;   /* the chief's last words, once `over` */
+    bool over;
+    mirt__range *kept;   /* what the function updates elsewhere */
+} mirt__serving;
+
+/* >>memory */
+
+/* The optimizer updates this server's range only; *kept: what it updates otherwise. */
+static mirt_status mirt__serving_narrow(mirt__serving *s) {
+    mirt__step *step = &s->payload.function->step;
+    const size_t bytes = (size_t)step->num_ranges * sizeof *step->range;
+    s->kept = (mirt__range *)mirt__calloc((size_t)step->num_ranges + 1, sizeof *step->range);
+    if (!s->kept) return mirt_last_status();
+    memcpy(s->kept, step->range, bytes);
+    for (int i = 0; i < step->num_ranges; i++)
+        step->range[i] = mirt__overlap(&step->range[i], s->range.begin, s->range.end);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__client_create(const mirt__serving *s, mirt__client *c) {
+    const size_t reals = (size_t)(s->range.end - s->range.begin) + (size_t)s->payload.states;
+    const size_t doubles = (size_t)s->payload.numbers, per = sizeof(double) / sizeof(mirt__real);
+    c->number = (double *)mirt__calloc(doubles + reals / per + 1, sizeof *c->number);
+    if (!c->number) return mirt_last_status();
+    c->range = (mirt__real *)(void *)(c->number + doubles);
+    c->state = c->range + (s->range.end - s->range.begin);
+    c->heard = mirt__now();
+    return MIRT_OK;
+}
+
+static mirt_status mirt__serving_create(mirt__serving *s, mirt_function *f) {
+    memset(s, 0, sizeof *s);
+    s->strategy = f->model->strategy;
+    if (mirt__payload_create(&s->payload, f) != MIRT_OK) return mirt_last_status();
+    const int workers = s->payload.workers;
+    s->server = s->strategy->peers->rank - workers;
+    s->range = mirt__payload_range(&s->payload, s->server);
+    s->client = (mirt__client *)mirt__calloc((size_t)workers, sizeof *s->client);
+    s->total = (double *)mirt__calloc((size_t)s->payload.numbers, sizeof *s->total);
+    if (!s->client || !s->total || !mirt__leases_create(&s->leases, workers) ||
+        !mirt__admission_create(&s->admission, workers, s->strategy->max_staleness))
+        return mirt_last_status();
+    for (int i = 0; i < workers; i++) {
+        if (mirt__client_create(s, &s->client[i]) != MIRT_OK) return mirt_last_status();
+    }
+    return mirt__serving_narrow(s);
+}
+
+static void mirt__serving_free(mirt__serving *s) {
+    mirt__step *step = &s->payload.function->step;
+    if (s->kept) memcpy(step->range, s->kept, (size_t)step->num_ranges * sizeof *step->range);
+    for (int i = 0; s->client && i < s->payload.workers; i++) {
+        if (s->client[i].post) s->strategy->peers->engine->forget(s->client[i].post);
+        mirt__free(s->client[i].number);
+    }
+    mirt__free(s->kept);
+    mirt__free(s->client);
+    mirt__free(s->total);
+    mirt__leases_free(&s->leases);
+    mirt__admission_free(&s->admission);
+    mirt__payload_free(&s->payload);
+}
+
+/* >>messages */
+
+static int mirt__client_number(const mirt__serving *s, const mirt__client *c) { return (int)(c - s->client); }
+
+static void mirt__client_begin(mirt__client *c, mirt__client_stage stage) {
+    c->stage = stage;
+    c->messages = c->at = 0;
+}
+
+static void mirt__client_add(const mirt__serving *s, mirt__client *c, void *data, size_t bytes) {
+    mirt__payload_add(c->message, &c->messages, mirt__client_number(s, c), data, bytes);
+}
+
+static void mirt__client_listen(const mirt__serving *s, mirt__client *c) {
+    mirt__client_begin(c, MIRT__LISTENS);
+    mirt__client_add(s, c, &c->request, sizeof c->request);
+}
+
+/* The range of a block of this process's own, and the variables that batches set. */
+static void mirt__client_add_block(mirt__serving *s, mirt__client *c, char *block, bool states) {
+    mirt__real *data = (mirt__real *)(void *)block + s->range.begin;
+    mirt__client_add(s, c, data, (size_t)(s->range.end - s->range.begin) * sizeof *data);
+    if (states && s->server == 0) mirt__client_add(s, c, s->payload.state, (size_t)s->payload.states * sizeof *data);
+}
+
+static void mirt__client_add_all(mirt__serving *s, mirt__client *c) {
+    mirt__client_add_block(s, c, s->payload.root->weight, true);
+    for (int i = 0; i < s->payload.slots; i++) mirt__client_add_block(s, c, s->payload.model->slot[i], false);
+}
+
+/* What follows a request. */
+static void mirt__client_take(mirt__serving *s, mirt__client *c) {
+    const mirt__payload *p = &s->payload;
+    const bool first = s->server == 0;
+    mirt__client_begin(c, MIRT__TAKES);
+    if (c->request.kind == MIRT__TELL_PUSH) {
+        mirt__client_add(s, c, c->range, (size_t)(s->range.end - s->range.begin) * sizeof *c->range);
+        if (first) mirt__client_add(s, c, c->state, (size_t)p->states * sizeof *c->state);
+        if (first) mirt__client_add(s, c, c->number, (size_t)p->numbers * sizeof *c->number);
+    }
+    if (c->request.kind == MIRT__TELL_EPOCH) mirt__client_add_all(s, c);
+    if (c->request.kind == MIRT__TELL_BYE && c == s->client && c->request.status == MIRT_OK)
+        mirt__client_add(s, c, p->root->weight, p->root->weight_bytes);
+    if (!c->messages) c->stage = MIRT__HOLDS;
+}
+
+static void mirt__client_answer(mirt__serving *s, mirt__client *c, mirt__reply_kind kind) {
+    mirt__client_begin(c, MIRT__ANSWERS);
+    c->reply.kind = kind;
+    c->reply.number = s->number;
+    c->reply.step = s->payload.model->step;
+    c->reply.epoch = s->leases.at;
+    c->reply.status = s->bye.status;
+    snprintf(c->reply.text, sizeof c->reply.text, "%s", s->bye.text);
+    mirt__client_add(s, c, &c->reply, sizeof c->reply);
+}
+
+/* >>requests: whether they could be answered */
+
+static bool mirt__serve_lease(mirt__serving *s, mirt__client *c) {
+    const int worker = mirt__client_number(s, c);
+    if (s->over) return mirt__client_answer(s, c, MIRT__REPLY_STOP), true;
+    if (mirt__leases_give(&s->leases, worker, &c->reply.lease))
+        return mirt__client_answer(s, c, MIRT__REPLY_BATCHES), true;
+    if (worker || !mirt__leases_over(&s->leases)) return false;
+    mirt__client_answer(s, c, MIRT__REPLY_OVER);
+    return true;
+}
+
+/* The message is a copy, because updates follow while it is under way. */
+static bool mirt__serve_pull(mirt__serving *s, mirt__client *c) {
+    const size_t bytes = (size_t)(s->range.end - s->range.begin) * sizeof *c->range;
+    if (s->number < c->request.number || !mirt__admit_pull(&s->admission, mirt__client_number(s, c))) return false;
+    mirt__payload_keep_states(&s->payload);
+    memcpy(c->range, (mirt__real *)(void *)s->payload.root->weight + s->range.begin, bytes);
+    memcpy(c->state, s->payload.state, (size_t)s->payload.states * sizeof *c->state);
+    mirt__client_answer(s, c, MIRT__REPLY_BATCHES);
+    mirt__client_add(s, c, c->range, bytes);
+    if (s->server == 0) mirt__client_add(s, c, c->state, (size_t)s->payload.states * sizeof *c->state);
+    return true;
+}
+
+static bool mirt__serve_all(mirt__serving *s, mirt__client *c) {
+    if (s->admission.pulls) return false;
+    s->seen = s->admission.seen;
+    mirt__payload_keep_states(&s->payload);
+    mirt__slots_to_host(s->payload.model);
+    mirt__client_answer(s, c, MIRT__REPLY_OVER);
+    mirt__client_add(s, c, &s->seen, sizeof s->seen);
+    if (s->server == 0) mirt__client_add(s, c, s->total, (size_t)s->payload.numbers * sizeof *s->total);
+    mirt__client_add_all(s, c);
+    return true;
+}
+
+static bool mirt__serve_final(mirt__serving *s, mirt__client *c) {
+    if (!s->over) return false;
+    mirt__client_answer(s, c, MIRT__REPLY_STOP);
+    mirt__client_add(s, c, s->payload.root->weight, s->payload.root->weight_bytes);
+    return true;
+}
+
+/* The first server has the variables that batches set, too. */
+static mirt_status mirt__serving_update(mirt__serving *s, const mirt__client *c) {
+    mirt__payload *p = &s->payload;
+    mirt_function *f = p->function;
+    const size_t bytes = (size_t)(s->range.end - s->range.begin) * sizeof *c->range;
+    for (int d = 0; d < s->strategy->num_devices; d++)
+        memcpy(mirt__sum_at(&f->step, d) + s->range.begin, c->range, bytes);
+    if (mirt__function_update(f) != MIRT_OK) return mirt_last_status();
+    if (s->server || !p->states) return MIRT_OK;
+    mirt__payload_keep_states(p);
+    for (int64_t i = 0; i < p->states; i++) p->state[i] += c->state[i];
+    mirt__payload_set_states(p);
+    mirt__weights_changed(p->model);
+    return mirt__weights_to_devices(p->root);
+}
+
+static void mirt__client_leave(mirt__serving *s, mirt__client *c) {
+    const int worker = mirt__client_number(s, c);
+    mirt__leases_lost(&s->leases, worker);
+    mirt__admit_none(&s->admission, worker);
+    mirt__client_begin(c, MIRT__GONE);
+}
+
+static mirt_status mirt__serve_push(mirt__serving *s, mirt__client *c) {
+    const int worker = mirt__client_number(s, c);
+    if (s->admission.stale[worker] < 0) return mirt__client_leave(s, c), MIRT_OK; /* it has not pulled */
+    if (!mirt__admit_push(&s->admission, worker)) return MIRT_OK;
+    for (int i = 0; i < s->payload.numbers && !s->server; i++) s->total[i] += c->number[i];
+    if (!s->server) mirt__leases_done(&s->leases, worker);
+    mirt__client_listen(s, c);
+    return mirt__serving_update(s, c);
+}
+
+static mirt_status mirt__serve_epoch(mirt__serving *s, mirt__client *c) {
+    mirt__payload *p = &s->payload;
+    const mirt__request *r = &c->request;
+    mirt__leases_begin(&s->leases, &r->epoch);
+    memset(&s->admission.seen, 0, sizeof s->admission.seen);
+    memset(s->total, 0, (size_t)p->numbers * sizeof *s->total);
+    s->number = r->number;
+    p->model->step = r->step;
+    p->model->config.optimizer.learning_rate = (float)r->rate;
+    p->model->rate_set = r->rate_set != 0;
+    if (s->server == 0) mirt__payload_set_states(p);
+    mirt__weights_changed(p->model);
+    mirt__slots_changed(p->model);
+    mirt__client_listen(s, c);
+    return mirt__function_take(p->function);
+}
+
+static void mirt__serve_bye(mirt__serving *s, mirt__client *c) {
+    const int worker = mirt__client_number(s, c);
+    mirt__client_leave(s, c);
+    if (c == s->client) {
+        s->over = true;
+        s->bye = c->request;
+        s->payload.root->edits++;
+        mirt__weights_changed(s->payload.root);
+    } else if (c->request.status != MIRT_OK && !s->server) {
+        mirt__log(s->strategy, MIRT_LOG_WARNING, "process %d (%s) has stopped; its batches go to others: %s", worker,
+                  s->strategy->peers->engine->host(worker), c->request.text);
+    }
+}
+
+/* True: the request is done with, or its answer is on its way. */
+static bool mirt__serve_request(mirt__serving *s, mirt__client *c, mirt_status *status) {
+    switch ((mirt__request_kind)c->request.kind) {
+        case MIRT__ASK_LEASE: return mirt__serve_lease(s, c);
+        case MIRT__ASK_PULL: return mirt__serve_pull(s, c);
+        case MIRT__ASK_ALL: return mirt__serve_all(s, c);
+        case MIRT__ASK_FINAL: return mirt__serve_final(s, c);
+        case MIRT__TELL_PUSH: *status = mirt__serve_push(s, c); break;
+        case MIRT__TELL_EPOCH: *status = mirt__serve_epoch(s, c); break;
+        case MIRT__TELL_BYE: mirt__serve_bye(s, c); break;
+        case MIRT__TELL_END:
+            mirt__leases_end(&s->leases, mirt__client_number(s, c));
+            mirt__client_listen(s, c);
+            break;
+        case MIRT__TELL_CLOSE:
+            mirt__leases_lost(&s->leases, mirt__client_number(s, c));
+            mirt__leases_close(&s->leases);
+            mirt__client_listen(s, c);
+            break;
+        default: mirt__client_leave(s, c); break; /* no request: it is not one of ours */
+    }
+    return c->stage != MIRT__HOLDS;
+}
+
+/* >>the loop */
+
+static mirt_status mirt__client_lose(mirt__serving *s, mirt__client *c, const char *why) {
+    const int worker = mirt__client_number(s, c);
+    const char *host = s->strategy->peers->engine->host(worker);
+    const bool over = s->over && c == s->client;
+    mirt__client_leave(s, c);
+    s->strategy->peers->lost = true;
+    if (c == s->client && !over) {
+        mirt__fail(MIRT_E_WORKER,
+                   "process 0 (%s), which leads training at parameter servers, is lost: %s; start again from the last "
+                   "checkpoint",
+                   host, why);
+        mirt__peers_end(s->strategy);
+        return mirt_last_status();
+    }
+    if (!s->server)
+        mirt__log(s->strategy, MIRT_LOG_WARNING, "process %d (%s) is lost; its batches go to others: %s", worker, host,
+                  why);
+    return MIRT_OK;
+}
+
+/* Whether the message under way has moved on; *status: what went wrong in this process. */
+static bool mirt__client_move(mirt__serving *s, mirt__client *c, mirt_status *status) {
+    const mirt__engine *engine = s->strategy->peers->engine;
+    const bool receives = c->stage != MIRT__ANSWERS;
+    if (!c->post && !(c->post = engine->post(&c->message[c->at], receives)))
+        return *status = mirt__client_lose(s, c, "messages to it fail"), true;
+    const int posted = engine->posted(c->post);
+    if (!posted) return false;
+    c->post = NULL;
+    if (posted < 0) return *status = mirt__client_lose(s, c, "its connection is closed"), true;
+    c->heard = mirt__now();
+    if (++c->at < c->messages) return true;
+    if (c->stage == MIRT__LISTENS) mirt__client_take(s, c);
+    else if (c->stage == MIRT__TAKES) c->stage = MIRT__HOLDS;
+    else mirt__client_listen(s, c);
+    return true;
+}
+
+/* Looks for those that have died. One that computes, or waits for a server, does answer. */
+static mirt_status mirt__serving_look(mirt__serving *s) {
+    const double limit = s->strategy->peers->waiting[0].limit;
+    for (int i = 0; i < s->payload.workers && limit > 0; i++) {
+        mirt__client *c = &s->client[i];
+        char why[240];
+        if (c->stage == MIRT__GONE || c->stage == MIRT__HOLDS || mirt__now() - c->heard <= limit) continue;
+        c->heard = mirt__now();
+        if (mirt__peers_alive(s->strategy, i, why, sizeof why)) continue;
+        if (c->post) s->strategy->peers->engine->forget(c->post);
+        c->post = NULL;
+        if (mirt__client_lose(s, c, why) != MIRT_OK) return mirt_last_status();
+    }
+    return MIRT_OK;
+}
+
+static mirt_status mirt__serving_run(mirt__serving *s) {
+    const struct timespec nap = {0, 50000};
+    mirt_status status = MIRT_OK;
+    for (int i = 0; i < s->payload.workers; i++) mirt__client_listen(s, &s->client[i]);
+    for (bool all = false; !all && status == MIRT_OK;) {
+        bool moved = false;
+        all = true;
+        for (int i = 0; i < s->payload.workers && status == MIRT_OK; i++) {
+            mirt__client *c = &s->client[i];
+            if (c->stage == MIRT__GONE) continue;
+            moved = (c->stage == MIRT__HOLDS ? mirt__serve_request(s, c, &status)
+                                             : mirt__client_move(s, c, &status)) || moved;
+            all = false;
+        }
+        if (moved) continue;
+        if (status == MIRT_OK) status = mirt__serving_look(s);
+        nanosleep(&nap, NULL);
+    }
+    return status;
+}
+
+MIRT__LIB mirt_status mirt__serve(mirt_function *f) {
+    mirt__serving serving;
+    mirt_status status = mirt__serving_create(&serving, f);
+    if (status == MIRT_OK) status = mirt__serving_run(&serving);
+    if (status != MIRT_OK && !f->model->strategy->peers->broken) mirt__peers_end(f->model->strategy);
+    if (status == MIRT_OK && serving.bye.status != MIRT_OK)
+        status = mirt__fail(MIRT_E_WORKER, "process 0 (%s) has stopped: %.230s",
+                            f->model->strategy->peers->engine->host(0), serving.bye.text);
+    mirt__serving_free(&serving);
+    return status;
+}
+
+/* >>section base/cold_end.inc */
+
+/* Ends cold_begin.inc. */
+#if !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC pop_options
+#endif
+
+#endif /* MIRT__ALONE */
+
 /* >>section train/trainer.h */
 
 #ifndef MIRT__TRAINER_H
@@ -53186,6 +54400,15 @@ MIRT__ABSENT_LIB void mirt__progress_line(mirt__progress *progress, const mirt_m
 #define MIRT__FIT_H
 /* One fit: what it was asked for and where it is. */
 
+/* What a fit at parameter servers knows. */
+typedef struct mirt__served {
+    mirt__working working;
+    bool open;           /* `working` is */
+    int64_t pass, at;    /* the batch that the data set will give next, */
+    bool begun;          /* if it is in a pass */
+    int64_t steps, done; /* of the history and the epoch, when the epoch under way began or was resumed */
+} mirt__served;
+
 /* A fit under way. */
 typedef struct mirt__fit {
     mirt__training_run run; /* first: it is the one that checkpoints get */
@@ -53201,7 +54424,10 @@ typedef struct mirt__fit {
     int told;              /* callbacks whose train_begin was called */
     mirt_status status;    /* of a callback that failed, */
     mirt__error failure;   /* and its error */
+    mirt__served served;
 } mirt__fit;
+
+#define MIRT__SERVED(fit) (MIRT__TOGETHER && (fit)->run.model->strategy->servers)
 
 /* --- fit.c --- */
 /* What the user's schedule says of `epoch`. */
@@ -53211,7 +54437,23 @@ MIRT__ABSENT_LIB float mirt__scheduled_rate(mirt_epoch_schedule_fn schedule, int
 /* Says in the log if another process does not see the files that the first one writes. */
 MIRT__TOGETHER_LIB void mirt__fit_look_for_files(const mirt__fit *fit);
 
+/* --- served.c: a fit at parameter servers --- */
+/* When the fit is prepared: meets the others. *ends: this process is not the chief, and has done what it had to. */
+MIRT__TOGETHER_LIB mirt_status mirt__served_run(mirt__fit *fit, mirt_status status, bool *ends);
+/* The chief's: an epoch begins; */
+MIRT__TOGETHER_LIB mirt_status mirt__served_begin(mirt__fit *fit);
+/* its next batch, none when all are trained on; */
+MIRT__TOGETHER_LIB mirt_status mirt__served_next(mirt__fit *fit, mirt__batch *batch);
+/* gradients of the function's batch, which are pushed; results are added to run.sums, the batch's loss is *loss; */
+MIRT__TOGETHER_LIB mirt_status mirt__served_step(mirt__fit *fit, mirt_function *function, double *loss);
+/* and it ends: the model and the sums become those of all workers. */
+MIRT__TOGETHER_LIB mirt_status mirt__served_end(mirt__fit *fit);
+/* After the fit. */
+MIRT__TOGETHER_LIB mirt_status mirt__served_leave(mirt__fit *fit, mirt_status status);
+
 /* --- fit_position.c --- */
+/* The function that trains or, with `validation`, evaluates; NULL with the error set. */
+MIRT__ABSENT_LIB mirt_function *mirt__fit_prepared(const mirt__fit *fit, bool validation);
 /* Of a step. */
 MIRT__ABSENT_LIB int mirt__fit_replicas(const mirt__fit *fit);
 /* Begins the next pass over the data. */
@@ -53670,11 +54912,11 @@ MIRT__LIB mirt_status mirt__fit_together(mirt_model *model, const mirt_dataset *
     memset(&own, 0, sizeof own);
     own.model = mirt__model_hash(model);
     own.kernels = mirt__root(model, NULL)->half && strstr(s->kernels->name, "bf16"); /* law 6 */
-    own.weights = mirt__weights_hash(model);
+    own.weights = s->servers ? 0 : mirt__weights_hash(model);
     own.training = mirt__training_hash(model, desc);
     own.samples = (uint64_t)mirt__dataset_spec(data)->samples;
     own.batch = (uint64_t)mirt__dataset_spec(data)->batch;
-    own.step = (uint64_t)model->step;
+    own.step = s->servers ? 0 : (uint64_t)model->step; /* servers get the chief's weights and step */
     const mirt__fit_settings *all = (const mirt__fit_settings *)mirt__peers_tell(s, &own, sizeof own);
     mirt_status status = all ? MIRT_OK : mirt_last_status();
     for (int i = 1; i < p->size && status == MIRT_OK; i++) {
@@ -54887,12 +56129,21 @@ MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *m
 
 /* >>section train/fit_position.c */
 
-/* Where a fit is: passes over its data. */
+/* Where a fit is: its functions, and passes over its data. */
 
 static mirt_status mirt__fit_begin_pass(const mirt__fit *fit) {
     const mirt__training_run *run = &fit->run;
     if (fit->features[0]) return mirt__features_begin(fit->features[0], run->at.pass);
     return mirt__pass_data_begin(run->model->strategy, run->train, mirt__fit_replicas(fit), run->at.pass);
+}
+
+/* The training function is kept through the callbacks, which may evaluate other data. */
+MIRT__LIB mirt_function *mirt__fit_prepared(const mirt__fit *fit, bool validation) {
+    const mirt__features *features = fit->features[validation];
+    const mirt__data_spec *spec = features ? mirt__features_spec(features)
+                                           : mirt__dataset_spec(validation ? fit->validation : fit->run.train);
+    return mirt__trainer_prepare(fit->run.model, validation ? MIRT__EVALUATE : MIRT__TRAIN, spec,
+                                 mirt__data_most_rows(spec), validation ? NULL : fit->run.desc);
 }
 
 MIRT__LIB int mirt__fit_replicas(const mirt__fit *fit) {
@@ -54974,6 +56225,192 @@ MIRT__LIB void mirt__fit_look_for_files(const mirt__fit *fit) {
     mirt__error_set(&error);
 }
 
+/* >>section train/served.c */
+
+/* A fit at parameter servers.
+
+   The first worker, the chief, goes through epochs as any fit does, with the batches that the servers give it. The
+   other workers train on batches until they are told to stop. */
+
+/* >>batches */
+
+/* The data set goes to a batch: it reads on if that is near, and begins anew otherwise. */
+static mirt_status mirt__served_seek(mirt__fit *fit, const mirt__lease *to) {
+    const mirt__training_run *run = &fit->run;
+    mirt__served *v = &fit->served;
+    const int64_t near = 8;
+    mirt__batch passed;
+    if (v->begun && v->pass == to->pass && v->at <= to->at && to->at - v->at < near) {
+        /* it reads on */
+    } else {
+        v->at = mirt__dataset_pass_over(run->train, to->at) ? to->at : 0;
+        v->pass = to->pass;
+        v->begun = true;
+        if (mirt__dataset_begin(run->train, run->model->strategy->seed, to->pass) != MIRT_OK) return mirt_last_status();
+    }
+    for (; v->at < to->at; v->at++) {
+        if (mirt__dataset_next(run->train, &passed) != MIRT_OK) return mirt_last_status();
+        if (!passed.rows) break;
+    }
+    return MIRT_OK;
+}
+
+/* No rows: the data end before it. A fit is not touched inside of a section (feed.c). */
+static mirt_status mirt__served_read(mirt__fit *fit, mirt__batch *batch) {
+    mirt_strategy *s = fit->run.model->strategy;
+    mirt__section before = mirt__watch_input(s, fit->run.train);
+    mirt_status status = mirt__served_seek(fit, &fit->served.working.lease);
+    memset(batch, 0, sizeof *batch);
+    if (status == MIRT_OK && fit->served.at == fit->served.working.lease.at)
+        status = mirt__dataset_next(fit->run.train, batch);
+    fit->served.at += batch->rows > 0;
+    if (batch->rows == 0) fit->served.begun = false;
+    return mirt__watch_leave(s, before) ? status : MIRT_E_TIMEOUT;
+}
+
+MIRT__LIB mirt_status mirt__served_next(mirt__fit *fit, mirt__batch *batch) {
+    mirt__working *w = &fit->served.working;
+    memset(batch, 0, sizeof *batch);
+    for (;;) {
+        if (mirt__working_lease(w) != MIRT_OK) return mirt_last_status();
+        if (w->lease.at == w->lease.end) return MIRT_OK;
+        if (mirt__served_read(fit, batch) != MIRT_OK) return mirt_last_status();
+        if (batch->rows) return MIRT_OK;
+        if (mirt__working_end(w) != MIRT_OK) return mirt_last_status();
+    }
+}
+
+MIRT__LIB mirt_status mirt__served_step(mirt__fit *fit, mirt_function *f, double *loss) {
+    mirt_model *model = fit->run.model;
+    mirt__sums *sums = &fit->run.sums;
+    mirt__working *w = &fit->served.working;
+    mirt__timing_phase(model, MIRT_PHASE_REDUCE);
+    if (mirt__working_pull(w) != MIRT_OK) return mirt_last_status();
+    mirt__timing_phase(model, MIRT_PHASE_LAUNCH);
+    if (mirt__function_gradients(f) != MIRT_OK) return mirt_last_status();
+    mirt__sums_start(model, MIRT__TRAIN, sums);
+    *loss = mirt__add_results(f, sums);
+    mirt__timing_phase(model, MIRT_PHASE_REDUCE);
+    if (mirt__working_push(w, sums) != MIRT_OK) return mirt_last_status();
+    mirt__timing_phase(model, MIRT_PHASE_LAUNCH);
+    fit->run.event.batch = w->reply[0].epoch.done;
+    return MIRT_OK;
+}
+
+/* >>the chief's epochs */
+
+static int64_t mirt__served_quota(const mirt__fit *fit) {
+    const mirt_fit_desc *d = fit->run.desc;
+    int64_t left = d->steps_per_epoch > 0 ? d->steps_per_epoch - fit->run.at.done : INT64_MAX;
+    const int64_t steps = d->max_steps > 0 ? d->max_steps - fit->run.model->history.steps : INT64_MAX;
+    left = left < steps ? left : steps;
+    return left > 0 ? left : 0;
+}
+
+MIRT__LIB mirt_status mirt__served_begin(mirt__fit *fit) {
+    mirt__training_run *run = &fit->run;
+    mirt__epoch epoch;
+    if (!run->at.begun) {
+        run->at.pass = run->model->epoch++;
+        run->at.begun = 1;
+        run->at.passed = 0;
+    }
+    memset(&epoch, 0, sizeof epoch);
+    epoch.pass = run->at.pass;
+    epoch.next = run->at.passed;
+    epoch.length = mirt_dataset_batches(run->train);
+    if (epoch.length < 0) epoch.length = INT64_MAX;
+    epoch.left = mirt__served_quota(fit);
+    epoch.done = fit->served.done = run->at.done;
+    epoch.goes_on = run->desc->steps_per_epoch > 0;
+    fit->served.steps = run->model->history.steps;
+    fit->served.begun = false;
+    return mirt__working_begin(&fit->served.working, &epoch);
+}
+
+MIRT__LIB mirt_status mirt__served_end(mirt__fit *fit) {
+    mirt__training_run *run = &fit->run;
+    mirt__working *w = &fit->served.working;
+    mirt_staleness *all = &run->model->history.staleness;
+    if (mirt__working_stop(w) != MIRT_OK || mirt__working_lease(w) != MIRT_OK) return mirt_last_status();
+    const mirt__epoch at = w->reply[0].epoch;
+    mirt__sums_start(run->model, MIRT__TRAIN, &run->sums);
+    if (mirt__working_all(w, &run->sums) != MIRT_OK) return mirt_last_status();
+    mirt__staleness_add(all, &w->payload.staleness);
+    run->event.batch = run->at.done = at.done;
+    run->model->history.steps = fit->served.steps + at.done - fit->served.done;
+    run->at.pass = at.pass;
+    run->at.passed = at.next;
+    run->at.begun = at.next < at.length;
+    run->model->epoch = at.pass + 1;
+    return MIRT_OK;
+}
+
+static void mirt__served_tell(const mirt_model *model) {
+    const mirt_staleness *seen = &model->history.staleness;
+    if (seen->updates)
+        mirt__log(model->strategy, MIRT_LOG_INFO, "staleness of %lld updates: mean %.2f, at most %lld",
+                  (long long)seen->updates, (double)seen->sum / (double)seen->updates, (long long)seen->max);
+}
+
+MIRT__LIB mirt_status mirt__served_leave(mirt__fit *fit, mirt_status status) {
+    if (fit->served.open && fit->served.working.chief) mirt__served_tell(fit->run.model);
+    if (fit->served.open) status = mirt__working_leave(&fit->served.working, status);
+    if (fit->served.open) mirt__working_close(&fit->served.working);
+    fit->served.open = false;
+    return status;
+}
+
+/* >>other workers */
+
+static mirt_status mirt__served_work(void *arg) {
+    mirt__fit *fit = (mirt__fit *)arg;
+    const mirt__reply *reply = fit->served.working.reply;
+    double loss;
+    for (;;) {
+        mirt__batch batch;
+        mirt_function *f = mirt__fit_prepared(fit, false);
+        if (!f || mirt__served_next(fit, &batch) != MIRT_OK) return mirt_last_status();
+        if (reply->kind == MIRT__REPLY_STOP) return MIRT_OK;
+        if (mirt__trainer_begin(f, &batch) != MIRT_OK) return mirt_last_status();
+        f->counted = true;
+        if (mirt__served_step(fit, f, &loss) != MIRT_OK) return mirt_last_status();
+    }
+}
+
+/* >>the fit */
+
+static mirt_status mirt__served_check(const mirt__fit *fit) {
+    const mirt_model *model = fit->run.model;
+    if (model->nan_watch > 0)
+        return mirt__fail(MIRT_E_INVALID, "parameter servers do not watch for NaN: take mirt_terminate_on_nan");
+    if (fit->run.desc->check_drift_every > 0)
+        return mirt__fail(MIRT_E_INVALID, "there is no drift between parameter servers: leave check_drift_every 0");
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__served_run(mirt__fit *fit, mirt_status status, bool *ends) {
+    mirt_model *model = fit->run.model;
+    mirt_strategy *s = model->strategy;
+    bool asked = false;
+    *ends = true;
+    s->peers->left = false;
+    if (status == MIRT_OK) status = mirt__served_check(fit);
+    if (status == MIRT_OK && !mirt__fit_prepared(fit, false)) status = mirt_last_status();
+    if (mirt__meet_others(s, status, &asked) != MIRT_OK) return mirt_last_status();
+    if (mirt__fit_together(model, fit->run.train, fit->run.desc) != MIRT_OK) return mirt_last_status();
+    mirt_function *f = mirt__fit_prepared(fit, false);
+    if (s->peers->rank >= s->peers->size - s->servers) return mirt__serve(f);
+    if (mirt__working_open(&fit->served.working, f) != MIRT_OK) {
+        mirt__peers_end(s);
+        return mirt_last_status();
+    }
+    fit->served.open = true;
+    *ends = !fit->served.working.chief;
+    if (!*ends) return MIRT_OK;
+    return mirt__served_leave(fit, mirt__watched_pass(model, fit->run.train, mirt__served_work, fit));
+}
+
 #endif /* MIRT__ALONE */
 
 #ifndef MIRRORTRAIN_NO_TRAIN
@@ -55050,22 +56487,15 @@ static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
         const uint32_t before = mirt__error_number();
         if (fn) mirt__take_answer(fit, callback, before, mirt__tell_one(fit, callback, fn));
     }
-    for (int i = 0; i < fit->told && fit->status == MIRT_OK; i++) {
+    /* at servers a step of the chief's own is no state of the run */
+    const bool states = !MIRT__SERVED(fit) || moment != MIRT__BATCH_END;
+    for (int i = 0; i < fit->told && fit->status == MIRT_OK && states; i++) {
         mirt__readymade *ready = mirt__ready_of(run->desc->callbacks[i]);
         const uint32_t before = mirt__error_number();
         if (ready && ready->after)
             mirt__take_answer(fit, &ready->base, before, ready->after(ready, &run->event, moment));
     }
     mirt__timing_phase(run->model, MIRT_PHASE_LAUNCH);
-}
-
-/* The training function is kept through the callbacks, which may evaluate other data. */
-static mirt_function *mirt__fit_prepared(const mirt__fit *fit, bool validation) {
-    const mirt__features *features = fit->features[validation];
-    const mirt__data_spec *spec = features ? mirt__features_spec(features)
-                                           : mirt__dataset_spec(validation ? fit->validation : fit->run.train);
-    return mirt__trainer_prepare(fit->run.model, validation ? MIRT__EVALUATE : MIRT__TRAIN, spec,
-                                 mirt__data_most_rows(spec), validation ? NULL : fit->run.desc);
 }
 
 static mirt_status mirt__check_class_weights(const mirt__fit *fit) {
@@ -55096,7 +56526,7 @@ static mirt_status mirt__fit_open_features(mirt__fit *fit) {
     const int64_t usual = (int64_t)1 << 30;
     const mirt_fit_desc *d = fit->run.desc;
     int64_t budget = d->feature_cache_bytes ? d->feature_cache_bytes : usual;
-    if (d->epochs - d->initial_epoch < 2) return MIRT_OK;
+    if (d->epochs - d->initial_epoch < 2 || MIRT__SERVED(fit)) return MIRT_OK;
     mirt_status status = mirt__features_open(fit->run.model, fit->run.train, &budget, "data", &fit->features[0]);
     if (status != MIRT_OK || !fit->features[0] || !fit->validation) return status;
     return mirt__features_open(fit->run.model, fit->validation, &budget, "validation data", &fit->features[1]);
@@ -55143,6 +56573,7 @@ static void mirt__warn_of_nan(mirt__fit *fit, double loss) {
 /* The next batch; where an epoch is a number of steps, the data are begun again at their end. */
 static mirt_status mirt__fit_read(mirt__fit *fit, mirt__batch *batch) {
     bool by_steps = fit->run.desc->steps_per_epoch > 0;
+    if (MIRT__SERVED(fit)) return mirt__served_next(fit, batch);
     memset(batch, 0, sizeof *batch);
     if (by_steps && fit->run.event.batch == fit->run.desc->steps_per_epoch) return MIRT_OK;
     for (int tries = 0; tries < 2; tries++) {
@@ -55222,6 +56653,7 @@ static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, d
     if (!run->model->history.steps) mirt__traps_in_batch(run->model, &f->spec, batch);
     mirt__timing_phase(run->model, MIRT_PHASE_LAUNCH);
     f->counted = true;
+    if (MIRT__SERVED(fit)) return mirt__served_step(fit, f, loss);
     f->guard = run->model->nan_watch > 0 ? mirt__finite_guard() : NULL;
     run->model->not_finite[0] = 0;
     fit->feed.follows = fit->feed.ahead && mirt__fit_follows(fit, f);
@@ -55277,7 +56709,9 @@ static mirt_status mirt__train_batches(void *arg) {
     run->trained = false;
     run->event.batch = run->at.done;
     run->event.input_seconds = run->at.epoch_input_seconds;
-    mirt_status status = run->at.begun ? MIRT_OK : mirt__fit_begin(fit);
+    mirt_status status = MIRT_OK;
+    if (MIRT__SERVED(fit)) status = mirt__served_begin(fit);
+    else if (!run->at.begun) status = mirt__fit_begin(fit);
     const double began = mirt__now() - run->at.epoch_seconds; /* loading the data is no training step */
     const int64_t first = run->event.batch;
     mirt__timing_start(model);
@@ -55304,6 +56738,7 @@ static mirt_status mirt__train_batches(void *arg) {
         if (fit->shows) mirt__progress_line(&fit->progress, model, &run->event, false);
     }
     mirt__feed_close(&fit->feed);
+    if (MIRT__SERVED(fit) && status == MIRT_OK) status = mirt__served_end(fit);
     if (status == MIRT_OK && run->event.batch && (run->stop || mirt__max_steps_reached(fit)))
         mirt__tell(fit, MIRT__INTERRUPTED);
     mirt__timing_stop(model);
@@ -55369,6 +56804,7 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
     run->at.epoch = epoch + 1;
     run->at.opened = run->at.done = 0;
     run->at.epoch_seconds = run->at.epoch_input_seconds = 0;
+    if (MIRT__SERVED(fit)) run->event.staleness = &fit->served.working.payload.staleness;
     mirt__fit_stops(fit); /* a request during validation: callbacks are told that this epoch is the last one */
     mirt__tell(fit, MIRT__EPOCH_END);
     return MIRT_OK;
@@ -55388,7 +56824,14 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     run->event.initial_epoch = run->desc->initial_epoch;
     run->at.epoch = run->desc->initial_epoch;
     run->at.first_pass = run->model->epoch;
-    if (mirt__fit_meet(fit, mirt__run_resume(run)) != MIRT_OK) return mirt_last_status();
+    if (MIRT__SERVED(fit)) {
+        bool ends;
+        status = mirt__writes_files(run->model->strategy) ? mirt__run_resume(run) : MIRT_OK;
+        status = mirt__served_run(fit, status, &ends);
+        if (ends || status != MIRT_OK) return status;
+    } else if (mirt__fit_meet(fit, mirt__run_resume(run)) != MIRT_OK) {
+        return mirt_last_status();
+    }
     if (MIRT__PEERS(run->model->strategy) && mirt__fit_together(run->model, run->train, run->desc) != MIRT_OK)
         return mirt_last_status();
     mirt__trap_random(run->model);
@@ -55408,7 +56851,7 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
         run->model->history.images_per_second = (double)run->at.images / run->model->history.seconds;
     mirt__tell(fit, MIRT__TRAIN_END);
     if (fit->status != MIRT_OK) mirt__error_set(&fit->failure);
-    return mirt__fit_meet(fit, fit->status);
+    return MIRT__SERVED(fit) ? mirt__served_leave(fit, fit->status) : mirt__fit_meet(fit, fit->status);
 }
 
 /* The model's from now on, if it tells these classes apart; names that no file could hold are left out. */
@@ -56683,7 +58126,8 @@ static mirt_status mirt__json_begin_line(mirt__json_logger *self, const mirt_eve
     mirt__json_int(line, "batches", event->batches);
     mirt__json_int(line, "batch", event->batch_size);
     mirt__json_int(line, "devices", model->strategy->all_devices);
-    if (MIRT__PEERS(model->strategy)) mirt__json_int(line, "processes", mirt_num_workers(model->strategy));
+    if (MIRT__GROUP(model->strategy)) mirt__json_int(line, "processes", mirt_num_workers(model->strategy));
+    if (model->strategy->servers) mirt__json_int(line, "servers", model->strategy->servers);
     mirt__json_int(line, "replicas", mirt_num_replicas(model->strategy));
     mirt__json_int(line, "threads", mirt_num_threads(model->strategy));
     mirt__text_add(line, ",\"seed\":%llu,\"dtype\":\"%s\",\"compile\":", (unsigned long long)model->strategy->seed,
@@ -56730,6 +58174,18 @@ static int mirt__json_batch_end(const mirt_event *event, void *user) {
     return mirt__callback_result(mirt__json_line_end(self));
 }
 
+/* "staleness": {"updates", "mean", "max", "histogram": updates by staleness, as far as there are any}. */
+MIRT__TOGETHER_ONLY void mirt__json_staleness(mirt__text *line, const mirt_staleness *seen) {
+    const double updates = seen->updates ? (double)seen->updates : 1;
+    mirt__text_add(line, ",\"staleness\":{\"updates\":%lld", (long long)seen->updates);
+    mirt__json_number(line, "mean", (double)seen->sum / updates);
+    mirt__json_int(line, "max", seen->max);
+    mirt__text_add(line, ",\"histogram\":[");
+    for (int i = 0; i < MIRT_STALENESS_BINS && i <= seen->max; i++)
+        mirt__text_add(line, "%s%lld", i ? "," : "", (long long)seen->histogram[i]);
+    mirt__text_add(line, "]}");
+}
+
 static int mirt__json_epoch_end(const mirt_event *event, void *user) {
     mirt__json_logger *self = (mirt__json_logger *)user;
     if (self->pending) return 0;
@@ -56741,6 +58197,7 @@ static int mirt__json_epoch_end(const mirt_event *event, void *user) {
     mirt__json_logs(line, event->logs);
     mirt__json_number(line, "seconds", event->seconds);
     mirt__json_number(line, "input_seconds", event->input_seconds);
+    if (MIRT__TOGETHER && event->staleness) mirt__json_staleness(line, event->staleness);
     /* otherwise the epoch was interrupted; batches may be -1 */
     if (event->batch >= event->batches) self->epochs_ended = event->epoch + 1;
     return mirt__callback_result(mirt__json_line_end(self));

@@ -25,6 +25,7 @@ enum { MIRT__MPI_QUESTION = 1, MIRT__MPI_ANSWER }; /* tags */
 typedef struct mirt__mpi_group {
     bool begun, owns; /* begun: guarded by the mutex; owns: this file initialized MPI */
     bool broken;      /* messages failed, and others may wait for some that never come */
+    bool lost;        /* a process is gone, which the others can do without: they cannot finalize MPI together */
     int joined;       /* atomic: 1; -1: it failed */
     int quits;        /* atomic */
     pid_t process;    /* that began; its threads are not in a child */
@@ -143,6 +144,7 @@ static void mirt__mpi_exit(void) {
     MPI_Finalized(&finalized);
     if (finalized) return;
     if (mirt__mpi.broken) MPI_Abort(MPI_COMM_WORLD, 1);
+    if (mirt__mpi.lost) return;
     if (mirt__mpi.owns) mirt__mpi_quit();
 }
 
@@ -449,14 +451,69 @@ static bool mirt__mpi_all_reduce(int channel, mirt__real *sum, int64_t count, mi
     return good;
 }
 
-static void mirt__mpi_stop(bool broken) {
+/* >>single messages */
+
+/* One of them, in pieces, of which the first `done` have arrived. */
+typedef struct mirt__mpi_single {
+    MPI_Request *request; /* [pieces], in the same block of memory */
+    int pieces, done;
+} mirt__mpi_single;
+
+static void mirt__mpi_forget(void *post) {
+    mirt__mpi_single *m = (mirt__mpi_single *)post;
+    for (int i = m ? m->done : 0; m && i < m->pieces; i++) {
+        if (m->request[i] == MPI_REQUEST_NULL) continue;
+        MPI_Cancel(&m->request[i]);
+        MPI_Request_free(&m->request[i]);
+    }
+    free(m);
+}
+
+static void *mirt__mpi_begin_single(const mirt__message *message, bool receives) {
+    const MPI_Comm comm = mirt__mpi.comm[MIRT__ENGINE_CHANNELS - 1];
+    const int pieces = mirt__mpi_pieces(message, 1);
+    mirt__mpi_single *m = (mirt__mpi_single *)calloc(1, sizeof *m + (size_t)pieces * sizeof(MPI_Request));
+    char *data = (char *)message->data;
+    size_t at = 0;
+    int code = MPI_SUCCESS;
+    if (!m) return NULL;
+    m->request = (MPI_Request *)(void *)(m + 1);
+    do {
+        const size_t rest = message->bytes - at;
+        const int bytes = rest < MIRT__MPI_PIECE ? (int)rest : MIRT__MPI_PIECE;
+        MPI_Request *request = &m->request[m->pieces];
+        code = receives ? MPI_Irecv(data + at, bytes, MPI_BYTE, message->peer, 0, comm, request)
+                        : MPI_Isend(data + at, bytes, MPI_BYTE, message->peer, 0, comm, request);
+        m->pieces += code == MPI_SUCCESS;
+        at += (size_t)bytes;
+    } while (code == MPI_SUCCESS && at < message->bytes);
+    if (code == MPI_SUCCESS) return m;
+    mirt__mpi_forget(m);
+    return NULL;
+}
+
+static int mirt__mpi_look_at_single(void *post) {
+    mirt__mpi_single *m = (mirt__mpi_single *)post;
+    int there = 1, code = MPI_SUCCESS;
+    while (m->done < m->pieces && there && code == MPI_SUCCESS) {
+        code = MPI_Test(&m->request[m->done], &there, MPI_STATUS_IGNORE);
+        m->done += code == MPI_SUCCESS && there;
+    }
+    if (code == MPI_SUCCESS && !there) return 0;
+    mirt__mpi_forget(m);
+    return code == MPI_SUCCESS ? 1 : -1;
+}
+
+static void mirt__mpi_stop(bool broken, bool lost) {
     mirt__mpi.broken = mirt__mpi.broken || broken;
+    mirt__mpi.lost = mirt__mpi.lost || lost;
 }
 
 const mirt__engine *mirt__mpi_engine(void) {
     static const mirt__engine engine = {
-        MIRT__ENGINE_VERSION, mirt__mpi_name,    mirt__mpi_start, mirt__mpi_trade, mirt__mpi_all_reduce,
-        mirt__mpi_answers,    mirt__mpi_ask,     mirt__mpi_host,  mirt__mpi_stop};
+        MIRT__ENGINE_VERSION,   mirt__mpi_name,           mirt__mpi_start,  mirt__mpi_trade,   mirt__mpi_all_reduce,
+        mirt__mpi_begin_single, mirt__mpi_look_at_single, mirt__mpi_forget, mirt__mpi_answers, mirt__mpi_ask,
+        mirt__mpi_host,         mirt__mpi_stop};
     return &engine;
 }
 

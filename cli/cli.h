@@ -43,6 +43,8 @@ typedef struct options {
     int operands;
     const char *optimizer, *strategy, *collective, *dtype, *pooling, *corrupt, *on_nan; /* for chosen() */
     const char *shares;
+    int64_t servers;
+    uint64_t max_staleness; /* UINT64_MAX: any */
     int64_t epochs, batch, replicas, threads, max_steps, accumulate;
     uint64_t seed;
     rates lr;

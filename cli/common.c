@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <limits.h>
 #include <string.h>
 #include <time.h>
 
@@ -36,6 +37,10 @@ mirt_strategy *open_strategy(const options *o, bool quiet, int *status) {
     desc.devices = o->devices;
     if (chosen(o->strategy, "central-storage")) desc.kind = MIRT_CENTRAL_STORAGE;
     if (works_together() || chosen(o->strategy, "multi-worker")) desc.kind = MIRT_MULTI_WORKER;
+    if (chosen(o->strategy, "parameter-server")) desc.kind = MIRT_PARAMETER_SERVER;
+    desc.servers = (int)o->servers;
+    desc.has_max_staleness = o->max_staleness != UINT64_MAX;
+    if (desc.has_max_staleness) desc.max_staleness = o->max_staleness < INT_MAX ? (int)o->max_staleness : INT_MAX;
     if (chosen(o->collective, "tree")) desc.collective = MIRT_TREE;
     if (chosen(o->collective, "ring")) desc.collective = MIRT_RING;
     if (chosen(o->collective, "one-device")) desc.collective = MIRT_REDUCE_TO_ONE_DEVICE;

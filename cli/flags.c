@@ -96,7 +96,15 @@ static const flag flags[] = {
      "threads per device; default its number of cores"},
     {"strategy", "mirrored|central-storage", FLAG_NAME, 0, AT(strategy), CMD_SCALING,
      "one copy of the weights per device (default), or one for all devices"},
-    {"strategy", "mirrored|central-storage|multi-worker", FLAG_NAME, 0, AT(strategy), STRATEGY,
+    {"strategy", "mirrored|central-storage|multi-worker|parameter-server", FLAG_NAME, 0, AT(strategy), CMD_FIT,
+     "one copy of the weights per device (default), or one for all devices; multi-worker: all processes that mpirun or "
+     "srun started train one model together, the default under them unless MIRT_WORKERS=1 is set; parameter-server: "
+     "they train it without waiting for each other, which is not reproducible"},
+    {"servers", "S", FLAG_COUNT, 1024, AT(servers), CMD_FIT,
+     "with --strategy parameter-server: how many of the processes keep weights; default 1"},
+    {"max-staleness", "K", FLAG_SEED, 0, AT(max_staleness), CMD_FIT,
+     "with --strategy parameter-server: most updates by others while a worker computes its own; default any number"},
+    {"strategy", "mirrored|central-storage|multi-worker", FLAG_NAME, 0, AT(strategy), STRATEGY & ~CMD_FIT,
      "one copy of the weights per device (default), or one for all devices; multi-worker: all processes that mpirun or "
      "srun started train one model together, the default under them unless MIRT_WORKERS=1 is set"},
     {"shares", "N,N...", FLAG_TEXT, 0, AT(shares), CMD_FIT | CMD_EVALUATE | CMD_BENCH,
@@ -417,6 +425,7 @@ bool parse_flags(const command *c, int whole_argc, char **whole_argv, options *o
     o->argc = whole_argc;
     o->argv = (const char *const *)whole_argv;
     o->model = "mnist";
+    o->max_staleness = UINT64_MAX;
     o->optimizer = "adam";
     o->collective = "auto";
     o->dtype = "float32";

@@ -141,7 +141,8 @@ static bool takes_part(const command *c, const options *o) {
         setenv("MIRT_WORKERS", "1", 1); /* the first one does it by itself */
         return is_first();
     }
-    if (!o->strategy || chosen(o->strategy, "multi-worker")) work_together();
+    if (!o->strategy || chosen(o->strategy, "multi-worker") || chosen(o->strategy, "parameter-server"))
+        work_together();
     else work_alone();
     return true;
 }

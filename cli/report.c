@@ -709,6 +709,7 @@ static void add_page(page *p, const run_log *log, const char *directory) {
     add(p, "\n<main>");
     add_curves(p, log);
     add_timing(p, log);
+    add_staleness(p, log);
     add_predictions(p, log);
     add_settings(p, log);
     add(p, "</main>\n<footer>Made by mirrortrain " MIRT_VERSION_STRING " from log.jsonl. Nothing on this page is "

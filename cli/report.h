@@ -86,4 +86,8 @@ void draw_confusion(page *p, const double *count, int classes, const char *const
 /* A bar of parts that sum to `whole`. */
 void draw_bar(page *p, const char *title, const double *part, const char *const *name, int parts, double whole);
 
+/* --- report_staleness.c --- */
+/* Nothing, unless the run had parameter servers. */
+void add_staleness(page *p, const run_log *log);
+
 #endif

@@ -279,6 +279,36 @@ static bool pipe_trade(int channel, const mirt__round *round, mirt__engine_failu
     return true;
 }
 
+/* >>single messages */
+
+typedef struct pipe_single {
+    mirt__message message;
+    bool receives;
+    size_t done;
+} pipe_single;
+
+TAP_UNUSED static void *pipe_post(const mirt__message *message, bool receives) {
+    pipe_single *s = (pipe_single *)calloc(1, sizeof *s);
+    if (!s) return NULL;
+    s->message = *message;
+    s->receives = receives;
+    return s;
+}
+
+static int pipe_posted(void *post) {
+    pipe_single *s = (pipe_single *)post;
+    const int fd = pipe_group.fd[MIRT__ENGINE_CHANNELS - 1][s->message.peer];
+    char *data = (char *)s->message.data + s->done;
+    const size_t left = s->message.bytes - s->done;
+    const ssize_t n = s->receives ? recv(fd, data, left, MSG_DONTWAIT)
+                                  : send(fd, data, left, MSG_DONTWAIT | MSG_NOSIGNAL);
+    const bool failed = n < 0 ? errno != EAGAIN && errno != EINTR : n == 0;
+    if (n > 0) s->done += (size_t)n;
+    if (!failed && s->done < s->message.bytes) return 0;
+    free(s);
+    return failed ? -1 : 1;
+}
+
 /* >>questions: a byte, answered by MIRT__ENGINE_ANSWER of them */
 
 static void pipe_reply(int peer) {
@@ -346,8 +376,9 @@ static const char *pipe_host(int rank) {
 }
 
 /* Sockets stay open from one strategy to the next. */
-static void pipe_stop(bool broken) { (void)broken; }
+static void pipe_stop(bool broken, bool lost) { (void)broken, (void)lost; }
 
 static const mirt__engine pipe_engine = {
-    MIRT__ENGINE_VERSION, "pipes", pipe_start, pipe_trade, NULL, pipe_answers, pipe_ask, pipe_host, pipe_stop};
+    MIRT__ENGINE_VERSION, "pipes", pipe_start, pipe_trade, NULL, pipe_post, pipe_posted, free,
+    pipe_answers, pipe_ask, pipe_host, pipe_stop};
 #endif

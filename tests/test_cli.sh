@@ -588,9 +588,14 @@ run fit --log-steps=yes
 refuses "a switch with a value" 2 "--log-steps takes no value, but was given \"yes\""
 run fit --collective rin
 refuses "unknown collective" 2 "there is no collective \"rin\"; did you mean ring?"
-run fit --strategy parameter-server
+run fit --strategy horovod
 refuses "unknown strategy" 2 \
-    "there is no strategy \"parameter-server\"; choose one of mirrored|central-storage|multi-worker"
+    "there is no strategy \"horovod\"; choose one of mirrored|central-storage|multi-worker|parameter-server"
+run fit --strategy parameter-server
+refuses "a server without workers" 2 \
+    "1 parameter server in 1 process: at least one has to be a worker; start more with mpirun -n"
+run fit --servers 2
+refuses "servers of another strategy" 2 "servers and max_staleness are for MIRT_PARAMETER_SERVER"
 run fit --lr cosine:0.1,power:2
 refuses "--lr cosine:0.1,power:2" 2 \
     "--lr is \"cosine:0.1,power:2\"; after a comma, cosine takes NAME:NUMBER with one of these names: steps, alpha, warmup"

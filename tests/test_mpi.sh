@@ -211,4 +211,35 @@ MIRT_MPI_ENGINE=$tmp/none.so train 1 --epochs 1 --max-steps 3 --strategy multi-w
 tap_check "a process alone loads no engine" grep -q ^final out.txt
 train 2 --epochs 1 --max-steps 3 --strategy mirrored
 once "copies that are asked for are warned of" err.txt "each of which trains a model of its own"
+# >>parameter servers
+
+# NUMBER FLAG...: workers and servers.
+serve() {
+    number=$1
+    shift
+    timeout 100 mpirun --enable-recovery -n "$number" "$program" fit --strategy parameter-server --threads 1 \
+        --batch 64 --timeout 4 "$@" >out.txt 2>err.txt </dev/null
+}
+if mpirun --version | grep -q "Open MPI"; then
+    tap_check "two workers and two servers train" serve 4 --servers 2 --epochs 2 --run served --report
+    tap_check "to an accuracy above 0.93" grep -q 'val_accuracy=0\.9[3-9]' out.txt
+    says "the log has the staleness" err.txt "staleness of 752 updates: mean "
+    tap_check "in log.jsonl, too" test "$(grep -c '"staleness":{"updates":376,' served/log.jsonl)" -eq 2
+    says "and the report" served/report.html "<h3>Staleness of gradients</h3>"
+    tap_check "other processes resume the run, bounded" serve 3 --epochs 3 --run served --resume --max-staleness 0
+    tap_check "without staleness" grep -q '"staleness":{"updates":188,"mean":0,"max":0,"histogram":\[188\]}' \
+        served/log.jsonl
+    timeout 100 mpirun --enable-recovery -n 3 sh -c "echo \$\$ >served$rank; exec \"\$0\" \"\$@\"" "$program" fit \
+        --strategy parameter-server --batch 64 --timeout 1 --epochs 4 --run killed >out.txt 2>err.txt </dev/null &
+    launched=$!
+    until grep -q '"epoch":0' killed/log.jsonl 2>/dev/null || ! kill -0 $launched 2>/dev/null; do sleep 0.05; done
+    kill -9 "$(cat served1)"
+    wait $launched
+    tap_check "a killed worker does not end training" test $? -eq 0
+    says "which is told" err.txt "is lost; its batches go to others"
+    tap_check "and the other completes all batches" test \
+        "$(grep -c '"event":"epoch".*"batch":188,"batches":188' killed/log.jsonl)" -eq 4
+else
+    tap_skip "parameter servers: a job that survives the loss of a process needs Open MPI's --enable-recovery"
+fi
 tap_done

@@ -355,9 +355,9 @@ static void refused(mirt_strategy *s, mirt_status status, const char *word) {
 }
 
 static void check_errors(void) {
-    refused(make_strategy((mirt_strategy_kind)4, MIRT_COLLECTIVE_AUTO, NULL, 0), MIRT_E_INVALID,
-            "mirt_strategy_create: invalid kind (4); it must be MIRT_MIRRORED, MIRT_ONE_DEVICE, "
-            "MIRT_CENTRAL_STORAGE or MIRT_MULTI_WORKER");
+    refused(make_strategy((mirt_strategy_kind)5, MIRT_COLLECTIVE_AUTO, NULL, 0), MIRT_E_INVALID,
+            "mirt_strategy_create: invalid kind (5); it must be MIRT_MIRRORED, MIRT_ONE_DEVICE, "
+            "MIRT_CENTRAL_STORAGE, MIRT_MULTI_WORKER or MIRT_PARAMETER_SERVER");
     refused(make_strategy((mirt_strategy_kind)-1, MIRT_COLLECTIVE_AUTO, NULL, 0), MIRT_E_INVALID,
             "invalid kind (-1)");
     refused(make_strategy(MIRT_MIRRORED, (mirt_collective)6, NULL, 0), MIRT_E_INVALID,

@@ -47,6 +47,7 @@ PURPOSE = {
     "inspect": "timing, tracing, summaries, NaN search",
     "run": "a step on a batch: labels, update, failures",
     "checkpoint": "saving, loading and resuming",
+    "servers": "parameter servers",
     "train": "fit, evaluate, predict and custom loops",
     "callbacks": "Keras's callbacks",
     "models": "ready-made networks",

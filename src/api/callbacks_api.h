@@ -19,6 +19,15 @@ typedef struct mirt_logs {
     double value[MIRT_MAX_LOGS];
 } mirt_logs;
 
+/* Staleness of gradients at parameter servers: updates by other workers between a worker's pull and its push. Each
+   server counts those of its own range. */
+enum { MIRT_STALENESS_BINS = 32 };
+typedef struct mirt_staleness {
+    int64_t updates; /* of all servers; 0: there was none */
+    int64_t sum, max; /* sum / updates is the mean */
+    int64_t histogram[MIRT_STALENESS_BINS]; /* updates with this staleness; the last: with this or more */
+} mirt_staleness;
+
 /* What a callback sees. `epoch`, `batch` and `step` are 0-based; `step` counts since the start of
    training, over all fits. */
 typedef struct mirt_event {
@@ -34,6 +43,7 @@ typedef struct mirt_event {
     int initial_epoch;     /* of this fit: where it began, before any resuming */
     bool resumed;          /* it resumes from a checkpoint; states have been loaded before train_begin */
     const char *failure;   /* train end: what went wrong, if fit is going to return NULL; otherwise NULL */
+    const mirt_staleness *staleness; /* epoch end: of this epoch; NULL: there are no parameter servers */
 } mirt_event;
 
 /* What a function of a callback returns when the callback itself failed, such as on a full disk: fit then returns NULL

@@ -27,9 +27,12 @@ typedef void (*mirt_log_fn)(mirt_log_level level, const char *text, void *user);
    MIRT_CENTRAL_STORAGE: one copy that all devices read; bit-identical to MIRT_MIRRORED.
    MIRT_MULTI_WORKER: the devices of all processes that mpirun started train together, bit-identical to MIRT_MIRRORED
    with as many replicas. It needs mirrortrain_mpi.c on the compiler's command line; a process alone is
-   MIRT_MIRRORED. */
+   MIRT_MIRRORED.
+   MIRT_PARAMETER_SERVER: the last `servers` of these processes keep the weights and the optimizer's state; the others,
+   each mirrored on its own devices, pull weights, push gradients, and wait for nobody. Not reproducible, neither on
+   several processes nor on the same ones: the result depends on which gradients arrive first. */
 typedef enum mirt_strategy_kind {
-    MIRT_MIRRORED = 0, MIRT_ONE_DEVICE, MIRT_CENTRAL_STORAGE, MIRT_MULTI_WORKER
+    MIRT_MIRRORED = 0, MIRT_ONE_DEVICE, MIRT_CENTRAL_STORAGE, MIRT_MULTI_WORKER, MIRT_PARAMETER_SERVER
 } mirt_strategy_kind;
 
 /* How the replicas' gradients meet (tf.distribute.CrossDeviceOps). MIRT_TREE: one fixed binary tree
@@ -82,6 +85,10 @@ typedef struct mirt_strategy_desc {
     /* Gradients are summed so many bytes at a time, between processes during the backward pass. 0: 25 MB in one
        process, 2 MB between several */
     int64_t bucket_bytes;
+    /* MIRT_PARAMETER_SERVER: the number of servers, 0: 1; and the most updates by others between a worker's pull and
+       its push, 0: any number, unless has_max_staleness. Below the number of workers - 1 it makes workers wait. */
+    int servers, max_staleness;
+    bool has_max_staleness;
 } mirt_strategy_desc;
 
 /* Keras: tf.distribute.MirroredStrategy(devices). `devices` as in mirt_strategy_desc; desc NULL: all
@@ -105,7 +112,7 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy);
 MIRT_API int mirt_num_replicas(const mirt_strategy *strategy);
 MIRT_API int mirt_num_devices(const mirt_strategy *strategy);
 MIRT_API int mirt_num_threads(const mirt_strategy *strategy);
-/* Processes that train together, and which of them this one is, from 0. */
+/* Processes that train together, servers included, and which of them this one is, from 0. */
 MIRT_API int mirt_num_workers(const mirt_strategy *strategy);
 MIRT_API int mirt_worker_index(const mirt_strategy *strategy);
 /* Waits for all of these processes. `status`: how the calling one fares; if it is not MIRT_OK in any of them, the

@@ -54,6 +54,7 @@ typedef struct mirt_history {
     double images_per_second;
     double input_seconds; /* of them, spent waiting for batches */
     bool stopped;         /* before its last epoch was complete, by mirt_request_stop or by a callback */
+    mirt_staleness staleness; /* of all epochs of this call; of process 0 */
 } mirt_history;
 
 #ifndef MIRRORTRAIN_NO_TRAIN

@@ -84,7 +84,8 @@ static mirt_status mirt__json_begin_line(mirt__json_logger *self, const mirt_eve
     mirt__json_int(line, "batches", event->batches);
     mirt__json_int(line, "batch", event->batch_size);
     mirt__json_int(line, "devices", model->strategy->all_devices);
-    if (MIRT__PEERS(model->strategy)) mirt__json_int(line, "processes", mirt_num_workers(model->strategy));
+    if (MIRT__GROUP(model->strategy)) mirt__json_int(line, "processes", mirt_num_workers(model->strategy));
+    if (model->strategy->servers) mirt__json_int(line, "servers", model->strategy->servers);
     mirt__json_int(line, "replicas", mirt_num_replicas(model->strategy));
     mirt__json_int(line, "threads", mirt_num_threads(model->strategy));
     mirt__text_add(line, ",\"seed\":%llu,\"dtype\":\"%s\",\"compile\":", (unsigned long long)model->strategy->seed,
@@ -131,6 +132,18 @@ static int mirt__json_batch_end(const mirt_event *event, void *user) {
     return mirt__callback_result(mirt__json_line_end(self));
 }
 
+/* "staleness": {"updates", "mean", "max", "histogram": updates by staleness, as far as there are any}. */
+MIRT__TOGETHER_ONLY void mirt__json_staleness(mirt__text *line, const mirt_staleness *seen) {
+    const double updates = seen->updates ? (double)seen->updates : 1;
+    mirt__text_add(line, ",\"staleness\":{\"updates\":%lld", (long long)seen->updates);
+    mirt__json_number(line, "mean", (double)seen->sum / updates);
+    mirt__json_int(line, "max", seen->max);
+    mirt__text_add(line, ",\"histogram\":[");
+    for (int i = 0; i < MIRT_STALENESS_BINS && i <= seen->max; i++)
+        mirt__text_add(line, "%s%lld", i ? "," : "", (long long)seen->histogram[i]);
+    mirt__text_add(line, "]}");
+}
+
 static int mirt__json_epoch_end(const mirt_event *event, void *user) {
     mirt__json_logger *self = (mirt__json_logger *)user;
     if (self->pending) return 0;
@@ -142,6 +155,7 @@ static int mirt__json_epoch_end(const mirt_event *event, void *user) {
     mirt__json_logs(line, event->logs);
     mirt__json_number(line, "seconds", event->seconds);
     mirt__json_number(line, "input_seconds", event->input_seconds);
+    if (MIRT__TOGETHER && event->staleness) mirt__json_staleness(line, event->staleness);
     /* otherwise the epoch was interrupted; batches may be -1 */
     if (event->batch >= event->batches) self->epochs_ended = event->epoch + 1;
     return mirt__callback_result(mirt__json_line_end(self));

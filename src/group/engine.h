@@ -6,8 +6,8 @@
 
 #include "../device/device.h"
 
-#define MIRT__ENGINE_VERSION 1
-#define MIRT__ENGINE_CHANNELS 2 /* 0: gradients; 1: everything else */
+#define MIRT__ENGINE_VERSION 2
+#define MIRT__ENGINE_CHANNELS 3 /* 0: gradients; 1: everything else; 2: parameter servers */
 #define MIRT__ENGINE_ANSWER 256 /* bytes */
 
 typedef struct mirt__message {
@@ -56,6 +56,13 @@ typedef struct mirt__engine {
        engine has none. */
     bool (*all_reduce)(int channel, mirt__real *sum, int64_t count, mirt__waiting *waiting,
                        mirt__engine_failure *failure);
+    /* Single messages, for parameter servers, which do not know who speaks next: begun by post on channel 2, whose
+       messages they match as those of a round would, and looked after by posted: 1: done, 0: under way, -1: failed.
+       NULL: no memory, or failed. Who does not wait for the end calls forget. A post ends with the first answer that
+       is not 0, or with forget. */
+    void *(*post)(const mirt__message *message, bool receives);
+    int (*posted)(void *post);
+    void (*forget)(void *post);
     /* Questions between processes, beside the rounds. `answer`, which a thread of the engine calls, fills
        MIRT__ENGINE_ANSWER bytes; NULL: nobody answers any more, and no call is under way. ask: the answer of a process;
        false: none came within `limit` seconds. */
@@ -63,8 +70,9 @@ typedef struct mirt__engine {
     bool (*ask)(int peer, double limit, char *out);
     /* The host of a process, for messages; lives as long as the group. */
     const char *(*host)(int rank);
-    /* Ends the process's part in the group; `broken`: a round failed, and nothing more is said to the others. */
-    void (*stop)(bool broken);
+    /* Ends the process's part in the group; `broken`: a round failed, and nothing more is said to the others; `lost`:
+       some of them are gone, which the others can do without. */
+    void (*stop)(bool broken, bool lost);
 } mirt__engine;
 
 MIRT__BEGIN_C

@@ -40,6 +40,7 @@ static mirt_status mirt__peers_number(mirt_strategy *s) {
         w->first_device[p + 1] = w->first_device[p] + devices;
         w->sharers += place[p].cores == own.cores && !strcmp(w->engine->host(p), w->engine->host(w->rank));
     }
+    if (s->servers) return MIRT_OK; /* each process trains on its own */
     s->first_device = w->first_device[w->rank];
     s->all_devices = w->first_device[w->size];
     return MIRT_OK;
@@ -86,7 +87,7 @@ MIRT__LIB mirt_status mirt__peers_start(mirt_strategy *s, const mirt__launcher *
 typedef struct mirt__setting {
     char name[32], value[48];
 } mirt__setting;
-enum { MIRT__SETTINGS = 9 };
+enum { MIRT__SETTINGS = 11 };
 
 static void mirt__setting_text(mirt__setting *setting, const char *name, const char *value) {
     snprintf(setting->name, sizeof setting->name, "%s", name);
@@ -118,6 +119,9 @@ static void mirt__settings_of(const mirt_strategy *s, mirt__setting setting[MIRT
     mirt__setting_number(&setting[6], "winograd", s->winograd);
     mirt__setting_number(&setting[7], "bucket_bytes", s->bucket_bytes);
     mirt__setting_number(&setting[8], "shares (hash)", (long long)shares);
+    mirt__setting_number(&setting[9], "servers", s->servers);
+    mirt__setting_number(&setting[10], "max_staleness", (long long)s->max_staleness);
+    if (s->servers) mirt__setting_number(&setting[4], "replicas", 0); /* each process has its own */
 }
 
 static mirt_status mirt__settings_compare(const mirt_strategy *s, const mirt__setting *all) {

@@ -43,6 +43,13 @@ static bool mirt__peers_ask(const mirt__peers *p, int peer, mirt__whereabouts *o
     return good;
 }
 
+MIRT__LIB bool mirt__peers_alive(mirt_strategy *s, int peer, char *why, size_t size) {
+    mirt__whereabouts at;
+    const bool answers = mirt__peers_ask(s->peers, peer, &at);
+    snprintf(why, size, "%s", answers ? at.ended : "it does not answer");
+    return answers && !at.ended[0];
+}
+
 /* Follows who waits for whom from `peer` on. True: whoever is at the end is at work, and worth waiting for. */
 static bool mirt__peers_patient(void *user, int peer) {
     mirt__patience *patience = (mirt__patience *)user;
@@ -93,7 +100,7 @@ MIRT__LIB void mirt__peers_leave(mirt_strategy *s) {
     if (!p) return;
     mirt__courier_destroy(p->courier);
     p->engine->answers(NULL, NULL);
-    p->engine->stop(p->broken);
+    p->engine->stop(p->broken, p->lost);
     for (int i = 0; i < MIRT__BEFORES; i++) mirt__free(p->before[i]);
     mirt__free(p->flags);
     mirt__free(p->told);
@@ -114,8 +121,7 @@ static void mirt__peers_describe(const mirt_strategy *s, char *out, size_t size)
                        mirt_phase_name((mirt_phase)__atomic_load_n(&s->timeline[0].phase, __ATOMIC_RELAXED)));
 }
 
-/* This process takes no further part, because of the error; the others learn it when they ask where it is. */
-static void mirt__peers_end(mirt_strategy *s) {
+MIRT__LIB void mirt__peers_end(mirt_strategy *s) {
     if (!s->lost[0]) snprintf(s->lost, sizeof s->lost, "%s", mirt_last_error());
     __atomic_store_n(&s->peers->broken, true, __ATOMIC_RELEASE);
 }

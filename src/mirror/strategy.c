@@ -11,7 +11,7 @@ static void mirt__log_stderr(mirt_log_level level, const char *text, void *user)
 }
 
 MIRT__LIB bool mirt__writes_files(const mirt_strategy *strategy) {
-    return !MIRT__PEERS(strategy) || MIRT__PEERS(strategy)->rank == 0;
+    return !MIRT__GROUP(strategy) || MIRT__GROUP(strategy)->rank == 0;
 }
 
 MIRT__LIB bool mirt__log_is_users(const mirt_strategy *strategy) {
@@ -50,7 +50,7 @@ MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, co
     line.strategy = strategy;
     line.level = level;
     const size_t begin =
-        other ? (size_t)snprintf(line.text, sizeof line.text, "process %d: ", MIRT__PEERS(strategy)->rank) : 0;
+        other ? (size_t)snprintf(line.text, sizeof line.text, "process %d: ", MIRT__GROUP(strategy)->rank) : 0;
     va_start(args, format);
     if (level == MIRT_LOG_PROGRESS)
         vsnprintf(line.text, sizeof line.text, format, args); /* it moves the cursor itself */
@@ -67,7 +67,31 @@ MIRT_API void mirt_set_log(mirt_strategy *strategy, mirt_log_fn fn, void *user) 
     strategy->log_user = user;
 }
 
+/* Before the processes are joined. */
+static mirt_status mirt__servers_set(mirt_strategy *s, const mirt_strategy_desc *desc) {
+    const bool bounded = desc->max_staleness || desc->has_max_staleness;
+    s->max_staleness = bounded ? desc->max_staleness : -1;
+    if (s->kind == MIRT_PARAMETER_SERVER) s->servers = desc->servers ? desc->servers : 1;
+    if (s->kind != MIRT_PARAMETER_SERVER && (desc->servers || bounded))
+        return mirt__fail(MIRT_E_INVALID, "servers and max_staleness are for MIRT_PARAMETER_SERVER");
+    if (desc->servers < 0 || desc->max_staleness < 0)
+        return mirt__fail(MIRT_E_INVALID, "%d servers and a staleness of %d; neither can be negative", desc->servers,
+                          desc->max_staleness);
+    return MIRT_OK;
+}
+
+/* Once they are. */
+static mirt_status mirt__servers_check(const mirt_strategy *s) {
+    const int processes = MIRT__GROUP(s) ? MIRT__GROUP(s)->size : 1;
+    if (!s->servers || s->servers < processes) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID,
+                      "%d parameter server%s in %d process%s: at least one has to be a worker; start more with "
+                      "mpirun -n",
+                      s->servers, s->servers == 1 ? "" : "s", processes, processes == 1 ? "" : "es");
+}
+
 static mirt_status mirt__check_strategy(const mirt_strategy *s) {
+    if (mirt__servers_check(s) != MIRT_OK) return mirt_last_status();
     if (MIRT__PEERS(s) && s->collective > MIRT_TREE && s->collective != MIRT_MPI_ALLREDUCE)
         return mirt__fail(MIRT_E_INVALID, "several processes sum gradients by MIRT_TREE or MIRT_MPI_ALLREDUCE");
     if (s->collective == MIRT_MPI_ALLREDUCE && s->kind != MIRT_MULTI_WORKER)
@@ -112,7 +136,7 @@ static mirt_status mirt__start_threads(mirt_strategy *s, int cores) {
 
 /* What became of the cores. */
 static void mirt__introduce_cores(const mirt_strategy *s, bool asked, int cores) {
-    if (MIRT__PEERS(s)) return; /* others may run on them */
+    if (MIRT__GROUP(s)) return; /* others may run on them */
     const int idle = cores - s->num_devices * s->threads;
     if (idle > 0 && asked) {
         mirt__log(s, MIRT_LOG_INFO, "%d of %d cores are left to others, as asked for", idle, cores);
@@ -145,7 +169,7 @@ static void mirt__introduce_devices(const mirt_strategy *s, const mirt__found *f
 
 /* "process 0 of 4 on 2 hosts, with ", or "" where there is one. */
 static void mirt__introduce_peers(const mirt_strategy *s, char *out, size_t size) {
-    const mirt__peers *p = MIRT__PEERS(s);
+    const mirt__peers *p = MIRT__GROUP(s);
     int hosts = 0;
     out[0] = 0;
     for (int i = 0; p && i < p->size; i++) {
@@ -222,12 +246,13 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     s->log_user = desc->log_user;
     s->seed = desc->seed;
     if (!cores || !mirt__kernels_best()) return mirt_last_status();
-    if ((int)desc->kind < 0 || desc->kind > MIRT_MULTI_WORKER)
+    if ((int)desc->kind < 0 || desc->kind > MIRT_PARAMETER_SERVER)
         return mirt__fail(MIRT_E_INVALID,
                           "mirt_strategy_create: invalid kind (%d); it must be MIRT_MIRRORED, MIRT_ONE_DEVICE, "
-                          "MIRT_CENTRAL_STORAGE or MIRT_MULTI_WORKER",
+                          "MIRT_CENTRAL_STORAGE, MIRT_MULTI_WORKER or MIRT_PARAMETER_SERVER",
                           (int)desc->kind);
     s->kind = desc->kind;
+    if (mirt__servers_set(s, desc) != MIRT_OK) return mirt_last_status();
     if (mirt__devices_take(s, desc, &found) != MIRT_OK) return mirt_last_status();
     s->all_devices = s->num_devices;
     if (MIRT__TRAINS && mirt__peers_join(s, desc) != MIRT_OK) return mirt_last_status();
@@ -243,7 +268,7 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
         return mirt__fail(MIRT_E_INVALID, "mirt_strategy_create: bucket_bytes is %lld; it cannot be negative",
                           (long long)desc->bucket_bytes);
     s->bucket_bytes = desc->bucket_bytes ? desc->bucket_bytes : (int64_t)(MIRT__PEERS(s) ? 2 : 25) << 20;
-    if (MIRT__PEERS(s) && !found.named) cores = mirt__peers_cores(s, cores);
+    if (MIRT__GROUP(s) && !found.named) cores = mirt__peers_cores(s, cores);
     if (desc->replicas < 0 || desc->threads < 0)
         return mirt__fail(MIRT_E_INVALID, "mirt_strategy_create: %d replicas and %d threads; neither can be negative",
                           desc->replicas, desc->threads);
@@ -262,7 +287,7 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     for (int d = 0; d < s->num_devices; d++) mirt__timeline_reset(&timeline[d]);
     __atomic_store_n(&s->timeline, timeline, __ATOMIC_RELEASE); /* threads of an engine answer already */
     if (mirt__devices_open(s, desc, about, joined) != MIRT_OK) return mirt_last_status();
-    if (MIRT__PEERS(s) && mirt__peers_agree(s) != MIRT_OK) return mirt_last_status();
+    if (MIRT__GROUP(s) && mirt__peers_agree(s) != MIRT_OK) return mirt_last_status();
     mirt__introduce(s, &found, about, joined);
     if (s->able.in_place) mirt__introduce_cores(s, found.named || desc->threads, cores);
     return MIRT_OK;
@@ -315,7 +340,7 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
         mirt__team_destroy(own->team);
     }
     mirt__team_destroy(strategy->leaders);
-    if (MIRT__PEERS(strategy)) mirt__peers_leave(strategy);
+    if (MIRT__GROUP(strategy)) mirt__peers_leave(strategy);
     mirt__free(strategy->share_before);
     mirt__aligned_free(strategy->timeline);
     mirt__text_free(&strategy->environment);
@@ -333,9 +358,9 @@ MIRT__TRAINING_LIB int mirt__written_copies(const mirt_strategy *strategy) {
 MIRT_API int mirt_num_replicas(const mirt_strategy *strategy) { return strategy ? strategy->num_replicas : 0; }
 MIRT_API int mirt_num_devices(const mirt_strategy *strategy) { return strategy ? strategy->num_devices : 0; }
 MIRT_API int mirt_num_workers(const mirt_strategy *strategy) {
-    return !strategy ? 0 : MIRT__PEERS(strategy) ? MIRT__PEERS(strategy)->size : 1;
+    return !strategy ? 0 : MIRT__GROUP(strategy) ? MIRT__GROUP(strategy)->size : 1;
 }
 MIRT_API int mirt_worker_index(const mirt_strategy *strategy) {
-    return strategy && MIRT__PEERS(strategy) ? MIRT__PEERS(strategy)->rank : 0;
+    return strategy && MIRT__GROUP(strategy) ? MIRT__GROUP(strategy)->rank : 0;
 }
 MIRT_API int mirt_num_threads(const mirt_strategy *strategy) { return strategy ? strategy->threads : 0; }

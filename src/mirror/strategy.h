@@ -56,11 +56,14 @@ typedef struct mirt__peers {
     char *told;          /* [told_bytes]: of mirt__peers_tell */
     size_t told_bytes;
     bool left;           /* a process has ended a pass with an error, which all know */
+    bool lost;           /* a process is gone, which the others can do without */
     bool broken;         /* atomic: nothing can be said to the others any more; strategy->lost says why */
 } mirt__peers;
 
-/* Of a strategy; NULL: it trains alone. */
-#define MIRT__PEERS(strategy) (MIRT__TOGETHER ? (strategy)->peers : (mirt__peers *)NULL)
+/* The processes that a strategy was joined with; NULL: none. */
+#define MIRT__GROUP(strategy) (MIRT__TOGETHER ? (strategy)->peers : (mirt__peers *)NULL)
+/* The same, if they run each step together; at parameter servers each runs its own. */
+#define MIRT__PEERS(strategy) (MIRT__TOGETHER && !(strategy)->servers ? (strategy)->peers : (mirt__peers *)NULL)
 
 struct mirt_strategy {
     int64_t process;        /* that created it; its threads are not in a child */
@@ -71,6 +74,8 @@ struct mirt_strategy {
     mirt_collective collective;
     int num_devices, num_replicas, threads;
     mirt__peers *peers;        /* NULL: this process trains alone */
+    int servers;               /* processes that are parameter servers, the last ones; 0: there is none */
+    int64_t max_staleness;     /* -1: any */
     int first_device, all_devices; /* of all processes' devices: this one's first, and their number */
     int64_t *share_before;         /* [all_devices + 1]: what devices get begins in these proportions; NULL: equal */
     uint64_t seed;
@@ -164,6 +169,10 @@ MIRT__LIB mirt_status mirt__peers_gather(mirt_strategy *strategy, const mirt__ga
 MIRT__LIB const void *mirt__peers_tell(mirt_strategy *strategy, const void *own, size_t bytes);
 /* The bytes of the first process become those of all. */
 MIRT__LIB mirt_status mirt__peers_hear_first(mirt_strategy *strategy, void *data, size_t bytes);
+/* Whether a process still takes part; `why`: what it says if it does not. */
+MIRT__LIB bool mirt__peers_alive(mirt_strategy *strategy, int peer, char *why, size_t size);
+/* This process takes no further part, because of the error; the others learn it when they ask where it is. */
+MIRT__LIB void mirt__peers_end(mirt_strategy *strategy);
 /* Sets the error of a round of messages that failed, after which the strategy cannot be used. */
 MIRT__LIB mirt_status mirt__peers_fail(mirt_strategy *strategy, int channel, const mirt__engine_failure *failure);
 MIRT__LIB void mirt__peers_leave(mirt_strategy *strategy);

@@ -266,7 +266,7 @@ static bool mirt__watch_look(void *arg) {
     const double now = mirt__now();
     uint32_t state = __atomic_load_n(&w->state, __ATOMIC_ACQUIRE), code = state % MIRT__SECTION_CODES;
     /* Waits for other processes have limits of their own. */
-    const bool trades = MIRT__PEERS(s) && __atomic_load_n(&MIRT__PEERS(s)->trades, __ATOMIC_RELAXED) > 0;
+    const bool trades = MIRT__GROUP(s) && __atomic_load_n(&MIRT__GROUP(s)->trades, __ATOMIC_RELAXED) > 0;
     const bool fresh = mirt__was_suspended(w, now) || state != w->seen_state || trades;
     int device = -1;
     bool late = false;

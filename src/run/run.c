@@ -252,3 +252,33 @@ MIRT__TRAINING_LIB mirt_status mirt__function_update(mirt_function *f) {
     f->stage = MIRT__IDLE;
     return MIRT_OK;
 }
+
+MIRT__TOGETHER_ONLY_LIB mirt_status mirt__function_gradients(mirt_function *f) {
+    const int ranges = f->step.num_ranges;
+    if (mirt__function_replicas(f) != MIRT_OK || mirt__function_all_reduce(f) != MIRT_OK) return mirt_last_status();
+    if (!f->step.num_states) return MIRT_OK;
+    f->step.num_ranges = 0;
+    const mirt_status status = mirt__run_stage(f, mirt__step_update);
+    if (status == MIRT_OK) mirt__devices_changed(f);
+    f->step.num_ranges = ranges;
+    return status;
+}
+
+MIRT__TOGETHER_ONLY_LIB mirt_status mirt__function_take(mirt_function *f) {
+    mirt_strategy *s = f->model->strategy;
+    mirt__step *step = &f->step;
+    if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
+    step->rows = 1;
+    step->there = false;
+    if (mirt__step_reserve(step) != MIRT_OK || mirt__weights_ready(f) != MIRT_OK) return mirt_last_status();
+    mirt__step_take_memory(step);
+    mirt__rule_set(f);
+    mirt__info_set(f);
+    for (int d = 0; d < s->num_devices; d++) memset(mirt__sum_at(step, d), 0, step->gradient_bytes);
+    step->failed = NULL;
+    step->overlaps = f->overflow = false;
+    step->reduced = true;
+    f->guard = NULL;
+    step->not_finite = 0;
+    return MIRT_OK;
+}

@@ -18,6 +18,11 @@ MIRT__LIB mirt_status mirt__function_replicas(mirt_function *function);
 MIRT__LIB mirt_status mirt__function_all_reduce(mirt_function *function);
 MIRT__LIB mirt_status mirt__function_update(mirt_function *function);
 
+/* Gradients of the batch under way and new values of variables that it sets, without an update. */
+MIRT__TOGETHER_ONLY_LIB mirt_status mirt__function_gradients(mirt_function *function);
+/* Makes the function ready for updates by gradients from elsewhere, which go to mirt__sum_at of its devices. */
+MIRT__TOGETHER_ONLY_LIB mirt_status mirt__function_take(mirt_function *function);
+
 /* --- rule.c --- */
 /* How the function's gradients become weights. */
 MIRT__LIB void mirt__rule_set(mirt_function *function);

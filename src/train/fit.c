@@ -74,22 +74,15 @@ static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
         const uint32_t before = mirt__error_number();
         if (fn) mirt__take_answer(fit, callback, before, mirt__tell_one(fit, callback, fn));
     }
-    for (int i = 0; i < fit->told && fit->status == MIRT_OK; i++) {
+    /* at servers a step of the chief's own is no state of the run */
+    const bool states = !MIRT__SERVED(fit) || moment != MIRT__BATCH_END;
+    for (int i = 0; i < fit->told && fit->status == MIRT_OK && states; i++) {
         mirt__readymade *ready = mirt__ready_of(run->desc->callbacks[i]);
         const uint32_t before = mirt__error_number();
         if (ready && ready->after)
             mirt__take_answer(fit, &ready->base, before, ready->after(ready, &run->event, moment));
     }
     mirt__timing_phase(run->model, MIRT_PHASE_LAUNCH);
-}
-
-/* The training function is kept through the callbacks, which may evaluate other data. */
-static mirt_function *mirt__fit_prepared(const mirt__fit *fit, bool validation) {
-    const mirt__features *features = fit->features[validation];
-    const mirt__data_spec *spec = features ? mirt__features_spec(features)
-                                           : mirt__dataset_spec(validation ? fit->validation : fit->run.train);
-    return mirt__trainer_prepare(fit->run.model, validation ? MIRT__EVALUATE : MIRT__TRAIN, spec,
-                                 mirt__data_most_rows(spec), validation ? NULL : fit->run.desc);
 }
 
 static mirt_status mirt__check_class_weights(const mirt__fit *fit) {
@@ -120,7 +113,7 @@ static mirt_status mirt__fit_open_features(mirt__fit *fit) {
     const int64_t usual = (int64_t)1 << 30;
     const mirt_fit_desc *d = fit->run.desc;
     int64_t budget = d->feature_cache_bytes ? d->feature_cache_bytes : usual;
-    if (d->epochs - d->initial_epoch < 2) return MIRT_OK;
+    if (d->epochs - d->initial_epoch < 2 || MIRT__SERVED(fit)) return MIRT_OK;
     mirt_status status = mirt__features_open(fit->run.model, fit->run.train, &budget, "data", &fit->features[0]);
     if (status != MIRT_OK || !fit->features[0] || !fit->validation) return status;
     return mirt__features_open(fit->run.model, fit->validation, &budget, "validation data", &fit->features[1]);
@@ -167,6 +160,7 @@ static void mirt__warn_of_nan(mirt__fit *fit, double loss) {
 /* The next batch; where an epoch is a number of steps, the data are begun again at their end. */
 static mirt_status mirt__fit_read(mirt__fit *fit, mirt__batch *batch) {
     bool by_steps = fit->run.desc->steps_per_epoch > 0;
+    if (MIRT__SERVED(fit)) return mirt__served_next(fit, batch);
     memset(batch, 0, sizeof *batch);
     if (by_steps && fit->run.event.batch == fit->run.desc->steps_per_epoch) return MIRT_OK;
     for (int tries = 0; tries < 2; tries++) {
@@ -246,6 +240,7 @@ static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, d
     if (!run->model->history.steps) mirt__traps_in_batch(run->model, &f->spec, batch);
     mirt__timing_phase(run->model, MIRT_PHASE_LAUNCH);
     f->counted = true;
+    if (MIRT__SERVED(fit)) return mirt__served_step(fit, f, loss);
     f->guard = run->model->nan_watch > 0 ? mirt__finite_guard() : NULL;
     run->model->not_finite[0] = 0;
     fit->feed.follows = fit->feed.ahead && mirt__fit_follows(fit, f);
@@ -301,7 +296,9 @@ static mirt_status mirt__train_batches(void *arg) {
     run->trained = false;
     run->event.batch = run->at.done;
     run->event.input_seconds = run->at.epoch_input_seconds;
-    mirt_status status = run->at.begun ? MIRT_OK : mirt__fit_begin(fit);
+    mirt_status status = MIRT_OK;
+    if (MIRT__SERVED(fit)) status = mirt__served_begin(fit);
+    else if (!run->at.begun) status = mirt__fit_begin(fit);
     const double began = mirt__now() - run->at.epoch_seconds; /* loading the data is no training step */
     const int64_t first = run->event.batch;
     mirt__timing_start(model);
@@ -328,6 +325,7 @@ static mirt_status mirt__train_batches(void *arg) {
         if (fit->shows) mirt__progress_line(&fit->progress, model, &run->event, false);
     }
     mirt__feed_close(&fit->feed);
+    if (MIRT__SERVED(fit) && status == MIRT_OK) status = mirt__served_end(fit);
     if (status == MIRT_OK && run->event.batch && (run->stop || mirt__max_steps_reached(fit)))
         mirt__tell(fit, MIRT__INTERRUPTED);
     mirt__timing_stop(model);
@@ -393,6 +391,7 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
     run->at.epoch = epoch + 1;
     run->at.opened = run->at.done = 0;
     run->at.epoch_seconds = run->at.epoch_input_seconds = 0;
+    if (MIRT__SERVED(fit)) run->event.staleness = &fit->served.working.payload.staleness;
     mirt__fit_stops(fit); /* a request during validation: callbacks are told that this epoch is the last one */
     mirt__tell(fit, MIRT__EPOCH_END);
     return MIRT_OK;
@@ -412,7 +411,14 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     run->event.initial_epoch = run->desc->initial_epoch;
     run->at.epoch = run->desc->initial_epoch;
     run->at.first_pass = run->model->epoch;
-    if (mirt__fit_meet(fit, mirt__run_resume(run)) != MIRT_OK) return mirt_last_status();
+    if (MIRT__SERVED(fit)) {
+        bool ends;
+        status = mirt__writes_files(run->model->strategy) ? mirt__run_resume(run) : MIRT_OK;
+        status = mirt__served_run(fit, status, &ends);
+        if (ends || status != MIRT_OK) return status;
+    } else if (mirt__fit_meet(fit, mirt__run_resume(run)) != MIRT_OK) {
+        return mirt_last_status();
+    }
     if (MIRT__PEERS(run->model->strategy) && mirt__fit_together(run->model, run->train, run->desc) != MIRT_OK)
         return mirt_last_status();
     mirt__trap_random(run->model);
@@ -432,7 +438,7 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
         run->model->history.images_per_second = (double)run->at.images / run->model->history.seconds;
     mirt__tell(fit, MIRT__TRAIN_END);
     if (fit->status != MIRT_OK) mirt__error_set(&fit->failure);
-    return mirt__fit_meet(fit, fit->status);
+    return MIRT__SERVED(fit) ? mirt__served_leave(fit, fit->status) : mirt__fit_meet(fit, fit->status);
 }
 
 /* The model's from now on, if it tells these classes apart; names that no file could hold are left out. */

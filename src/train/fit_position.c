@@ -1,10 +1,19 @@
-/* Where a fit is: passes over its data. */
+/* Where a fit is: its functions, and passes over its data. */
 #include "fit.h"
 
 static mirt_status mirt__fit_begin_pass(const mirt__fit *fit) {
     const mirt__training_run *run = &fit->run;
     if (fit->features[0]) return mirt__features_begin(fit->features[0], run->at.pass);
     return mirt__pass_data_begin(run->model->strategy, run->train, mirt__fit_replicas(fit), run->at.pass);
+}
+
+/* The training function is kept through the callbacks, which may evaluate other data. */
+MIRT__LIB mirt_function *mirt__fit_prepared(const mirt__fit *fit, bool validation) {
+    const mirt__features *features = fit->features[validation];
+    const mirt__data_spec *spec = features ? mirt__features_spec(features)
+                                           : mirt__dataset_spec(validation ? fit->validation : fit->run.train);
+    return mirt__trainer_prepare(fit->run.model, validation ? MIRT__EVALUATE : MIRT__TRAIN, spec,
+                                 mirt__data_most_rows(spec), validation ? NULL : fit->run.desc);
 }
 
 MIRT__LIB int mirt__fit_replicas(const mirt__fit *fit) {

@@ -138,11 +138,11 @@ MIRT__LIB mirt_status mirt__fit_together(mirt_model *model, const mirt_dataset *
     memset(&own, 0, sizeof own);
     own.model = mirt__model_hash(model);
     own.kernels = mirt__root(model, NULL)->half && strstr(s->kernels->name, "bf16"); /* law 6 */
-    own.weights = mirt__weights_hash(model);
+    own.weights = s->servers ? 0 : mirt__weights_hash(model);
     own.training = mirt__training_hash(model, desc);
     own.samples = (uint64_t)mirt__dataset_spec(data)->samples;
     own.batch = (uint64_t)mirt__dataset_spec(data)->batch;
-    own.step = (uint64_t)model->step;
+    own.step = s->servers ? 0 : (uint64_t)model->step; /* servers get the chief's weights and step */
     const mirt__fit_settings *all = (const mirt__fit_settings *)mirt__peers_tell(s, &own, sizeof own);
     mirt_status status = all ? MIRT_OK : mirt_last_status();
     for (int i = 1; i < p->size && status == MIRT_OK; i++) {

@@ -1,0 +1,187 @@
+/* A fit at parameter servers.
+
+   The first worker, the chief, goes through epochs as any fit does, with the batches that the servers give it. The
+   other workers train on batches until they are told to stop. */
+#include "fit.h"
+
+#include "../inspect/timeline.h"
+#include "../mirror/watch.h"
+
+/* >>batches */
+
+/* The data set goes to a batch: it reads on if that is near, and begins anew otherwise. */
+static mirt_status mirt__served_seek(mirt__fit *fit, const mirt__lease *to) {
+    const mirt__training_run *run = &fit->run;
+    mirt__served *v = &fit->served;
+    const int64_t near = 8;
+    mirt__batch passed;
+    if (v->begun && v->pass == to->pass && v->at <= to->at && to->at - v->at < near) {
+        /* it reads on */
+    } else {
+        v->at = mirt__dataset_pass_over(run->train, to->at) ? to->at : 0;
+        v->pass = to->pass;
+        v->begun = true;
+        if (mirt__dataset_begin(run->train, run->model->strategy->seed, to->pass) != MIRT_OK) return mirt_last_status();
+    }
+    for (; v->at < to->at; v->at++) {
+        if (mirt__dataset_next(run->train, &passed) != MIRT_OK) return mirt_last_status();
+        if (!passed.rows) break;
+    }
+    return MIRT_OK;
+}
+
+/* No rows: the data end before it. A fit is not touched inside of a section (feed.c). */
+static mirt_status mirt__served_read(mirt__fit *fit, mirt__batch *batch) {
+    mirt_strategy *s = fit->run.model->strategy;
+    mirt__section before = mirt__watch_input(s, fit->run.train);
+    mirt_status status = mirt__served_seek(fit, &fit->served.working.lease);
+    memset(batch, 0, sizeof *batch);
+    if (status == MIRT_OK && fit->served.at == fit->served.working.lease.at)
+        status = mirt__dataset_next(fit->run.train, batch);
+    fit->served.at += batch->rows > 0;
+    if (batch->rows == 0) fit->served.begun = false;
+    return mirt__watch_leave(s, before) ? status : MIRT_E_TIMEOUT;
+}
+
+MIRT__LIB mirt_status mirt__served_next(mirt__fit *fit, mirt__batch *batch) {
+    mirt__working *w = &fit->served.working;
+    memset(batch, 0, sizeof *batch);
+    for (;;) {
+        if (mirt__working_lease(w) != MIRT_OK) return mirt_last_status();
+        if (w->lease.at == w->lease.end) return MIRT_OK;
+        if (mirt__served_read(fit, batch) != MIRT_OK) return mirt_last_status();
+        if (batch->rows) return MIRT_OK;
+        if (mirt__working_end(w) != MIRT_OK) return mirt_last_status();
+    }
+}
+
+MIRT__LIB mirt_status mirt__served_step(mirt__fit *fit, mirt_function *f, double *loss) {
+    mirt_model *model = fit->run.model;
+    mirt__sums *sums = &fit->run.sums;
+    mirt__working *w = &fit->served.working;
+    mirt__timing_phase(model, MIRT_PHASE_REDUCE);
+    if (mirt__working_pull(w) != MIRT_OK) return mirt_last_status();
+    mirt__timing_phase(model, MIRT_PHASE_LAUNCH);
+    if (mirt__function_gradients(f) != MIRT_OK) return mirt_last_status();
+    mirt__sums_start(model, MIRT__TRAIN, sums);
+    *loss = mirt__add_results(f, sums);
+    mirt__timing_phase(model, MIRT_PHASE_REDUCE);
+    if (mirt__working_push(w, sums) != MIRT_OK) return mirt_last_status();
+    mirt__timing_phase(model, MIRT_PHASE_LAUNCH);
+    fit->run.event.batch = w->reply[0].epoch.done;
+    return MIRT_OK;
+}
+
+/* >>the chief's epochs */
+
+static int64_t mirt__served_quota(const mirt__fit *fit) {
+    const mirt_fit_desc *d = fit->run.desc;
+    int64_t left = d->steps_per_epoch > 0 ? d->steps_per_epoch - fit->run.at.done : INT64_MAX;
+    const int64_t steps = d->max_steps > 0 ? d->max_steps - fit->run.model->history.steps : INT64_MAX;
+    left = left < steps ? left : steps;
+    return left > 0 ? left : 0;
+}
+
+MIRT__LIB mirt_status mirt__served_begin(mirt__fit *fit) {
+    mirt__training_run *run = &fit->run;
+    mirt__epoch epoch;
+    if (!run->at.begun) {
+        run->at.pass = run->model->epoch++;
+        run->at.begun = 1;
+        run->at.passed = 0;
+    }
+    memset(&epoch, 0, sizeof epoch);
+    epoch.pass = run->at.pass;
+    epoch.next = run->at.passed;
+    epoch.length = mirt_dataset_batches(run->train);
+    if (epoch.length < 0) epoch.length = INT64_MAX;
+    epoch.left = mirt__served_quota(fit);
+    epoch.done = fit->served.done = run->at.done;
+    epoch.goes_on = run->desc->steps_per_epoch > 0;
+    fit->served.steps = run->model->history.steps;
+    fit->served.begun = false;
+    return mirt__working_begin(&fit->served.working, &epoch);
+}
+
+MIRT__LIB mirt_status mirt__served_end(mirt__fit *fit) {
+    mirt__training_run *run = &fit->run;
+    mirt__working *w = &fit->served.working;
+    mirt_staleness *all = &run->model->history.staleness;
+    if (mirt__working_stop(w) != MIRT_OK || mirt__working_lease(w) != MIRT_OK) return mirt_last_status();
+    const mirt__epoch at = w->reply[0].epoch;
+    mirt__sums_start(run->model, MIRT__TRAIN, &run->sums);
+    if (mirt__working_all(w, &run->sums) != MIRT_OK) return mirt_last_status();
+    mirt__staleness_add(all, &w->payload.staleness);
+    run->event.batch = run->at.done = at.done;
+    run->model->history.steps = fit->served.steps + at.done - fit->served.done;
+    run->at.pass = at.pass;
+    run->at.passed = at.next;
+    run->at.begun = at.next < at.length;
+    run->model->epoch = at.pass + 1;
+    return MIRT_OK;
+}
+
+static void mirt__served_tell(const mirt_model *model) {
+    const mirt_staleness *seen = &model->history.staleness;
+    if (seen->updates)
+        mirt__log(model->strategy, MIRT_LOG_INFO, "staleness of %lld updates: mean %.2f, at most %lld",
+                  (long long)seen->updates, (double)seen->sum / (double)seen->updates, (long long)seen->max);
+}
+
+MIRT__LIB mirt_status mirt__served_leave(mirt__fit *fit, mirt_status status) {
+    if (fit->served.open && fit->served.working.chief) mirt__served_tell(fit->run.model);
+    if (fit->served.open) status = mirt__working_leave(&fit->served.working, status);
+    if (fit->served.open) mirt__working_close(&fit->served.working);
+    fit->served.open = false;
+    return status;
+}
+
+/* >>other workers */
+
+static mirt_status mirt__served_work(void *arg) {
+    mirt__fit *fit = (mirt__fit *)arg;
+    const mirt__reply *reply = fit->served.working.reply;
+    double loss;
+    for (;;) {
+        mirt__batch batch;
+        mirt_function *f = mirt__fit_prepared(fit, false);
+        if (!f || mirt__served_next(fit, &batch) != MIRT_OK) return mirt_last_status();
+        if (reply->kind == MIRT__REPLY_STOP) return MIRT_OK;
+        if (mirt__trainer_begin(f, &batch) != MIRT_OK) return mirt_last_status();
+        f->counted = true;
+        if (mirt__served_step(fit, f, &loss) != MIRT_OK) return mirt_last_status();
+    }
+}
+
+/* >>the fit */
+
+static mirt_status mirt__served_check(const mirt__fit *fit) {
+    const mirt_model *model = fit->run.model;
+    if (model->nan_watch > 0)
+        return mirt__fail(MIRT_E_INVALID, "parameter servers do not watch for NaN: take mirt_terminate_on_nan");
+    if (fit->run.desc->check_drift_every > 0)
+        return mirt__fail(MIRT_E_INVALID, "there is no drift between parameter servers: leave check_drift_every 0");
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__served_run(mirt__fit *fit, mirt_status status, bool *ends) {
+    mirt_model *model = fit->run.model;
+    mirt_strategy *s = model->strategy;
+    bool asked = false;
+    *ends = true;
+    s->peers->left = false;
+    if (status == MIRT_OK) status = mirt__served_check(fit);
+    if (status == MIRT_OK && !mirt__fit_prepared(fit, false)) status = mirt_last_status();
+    if (mirt__meet_others(s, status, &asked) != MIRT_OK) return mirt_last_status();
+    if (mirt__fit_together(model, fit->run.train, fit->run.desc) != MIRT_OK) return mirt_last_status();
+    mirt_function *f = mirt__fit_prepared(fit, false);
+    if (s->peers->rank >= s->peers->size - s->servers) return mirt__serve(f);
+    if (mirt__working_open(&fit->served.working, f) != MIRT_OK) {
+        mirt__peers_end(s);
+        return mirt_last_status();
+    }
+    fit->served.open = true;
+    *ends = !fit->served.working.chief;
+    if (!*ends) return MIRT_OK;
+    return mirt__served_leave(fit, mirt__watched_pass(model, fit->run.train, mirt__served_work, fit));
+}
