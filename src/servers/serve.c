@@ -23,6 +23,7 @@ typedef struct mirt__client {
     mirt__real *range; /* gradients that came or weights that go, of this server's range, */
     mirt__real *state; /* and of variables that batches set */
     double heard;      /* when it last said something */
+    bool left;         /* it has said good-bye */
 } mirt__client;
 
 typedef struct mirt__serving {
@@ -152,6 +153,7 @@ static void mirt__client_answer(mirt__serving *s, mirt__client *c, mirt__reply_k
     c->reply.step = s->payload.model->step;
     c->reply.epoch = s->leases.at;
     c->reply.status = s->bye.status;
+    c->reply.lost = s->strategy->peers->lost;
     snprintf(c->reply.text, sizeof c->reply.text, "%s", s->bye.text);
     mirt__client_add(s, c, &c->reply, sizeof c->reply);
 }
@@ -250,18 +252,34 @@ static mirt_status mirt__serve_epoch(mirt__serving *s, mirt__client *c) {
     return mirt__function_take(p->function);
 }
 
-static void mirt__serve_bye(mirt__serving *s, mirt__client *c) {
+/* Takes a worker's last words. */
+static void mirt__serve_leaver(mirt__serving *s, mirt__client *c) {
     const int worker = mirt__client_number(s, c);
-    mirt__client_leave(s, c);
+    mirt__leases_lost(&s->leases, worker);
+    mirt__admit_none(&s->admission, worker);
+    c->left = true;
     if (c == s->client) {
         s->over = true;
         s->bye = c->request;
         s->payload.root->edits++;
         mirt__weights_changed(s->payload.root);
-    } else if (c->request.status != MIRT_OK && !s->server) {
-        mirt__log(s->strategy, MIRT_LOG_WARNING, "process %d (%s) has stopped; its batches go to others: %s", worker,
-                  s->strategy->peers->engine->host(worker), c->request.text);
+    } else if (c->request.status != MIRT_OK) {
+        mirt__client_begin(c, MIRT__GONE);
+        if (!s->server)
+            mirt__log(s->strategy, MIRT_LOG_WARNING, "process %d (%s) has stopped; its batches go to others: %s",
+                      worker, s->strategy->peers->engine->host(worker), c->request.text);
     }
+}
+
+/* Answered when nobody is left, as only then it is known whether all are still there. */
+static bool mirt__serve_bye(mirt__serving *s, mirt__client *c) {
+    if (!c->left) mirt__serve_leaver(s, c);
+    if (c->stage == MIRT__GONE) return true;
+    for (int i = 0; i < s->payload.workers; i++) {
+        if (s->client[i].stage != MIRT__GONE && !s->client[i].left) return false;
+    }
+    mirt__client_answer(s, c, MIRT__REPLY_STOP);
+    return true;
 }
 
 /* True: the request is done with, or its answer is on its way. */
@@ -273,7 +291,7 @@ static bool mirt__serve_request(mirt__serving *s, mirt__client *c, mirt_status *
         case MIRT__ASK_FINAL: return mirt__serve_final(s, c);
         case MIRT__TELL_PUSH: *status = mirt__serve_push(s, c); break;
         case MIRT__TELL_EPOCH: *status = mirt__serve_epoch(s, c); break;
-        case MIRT__TELL_BYE: mirt__serve_bye(s, c); break;
+        case MIRT__TELL_BYE: return mirt__serve_bye(s, c);
         case MIRT__TELL_END:
             mirt__leases_end(&s->leases, mirt__client_number(s, c));
             mirt__client_listen(s, c);
@@ -324,6 +342,7 @@ static bool mirt__client_move(mirt__serving *s, mirt__client *c, mirt_status *st
     if (++c->at < c->messages) return true;
     if (c->stage == MIRT__LISTENS) mirt__client_take(s, c);
     else if (c->stage == MIRT__TAKES) c->stage = MIRT__HOLDS;
+    else if (c->left) mirt__client_begin(c, MIRT__GONE);
     else mirt__client_listen(s, c);
     return true;
 }

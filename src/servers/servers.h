@@ -75,7 +75,8 @@ typedef enum mirt__request_kind {
     MIRT__TELL_END,   /* of the first server: the data end before the batch */
     MIRT__TELL_EPOCH, /* by the chief: the weights and the optimizer's state; an epoch begins */
     MIRT__TELL_CLOSE, /* by the chief: no more batches in this epoch */
-    MIRT__TELL_BYE    /* the worker leaves; by the chief, without an error: with the weights */
+    MIRT__TELL_BYE    /* the worker leaves; by the chief, without an error: with the weights. Answered when all have,
+                         unless a worker fails */
 } mirt__request_kind;
 
 /* What a worker says, followed by what its kind brings. */
@@ -99,7 +100,8 @@ typedef struct mirt__reply {
     mirt__epoch epoch;  /* as far as it has come */
     mirt__lease lease;
     int64_t status;                  /* of MIRT__REPLY_STOP: the chief's, */
-    char text[240];                  /* and why */
+    char text[240];                  /* and why; */
+    int64_t lost;                    /* 1: a process is lost, so that the others cannot finalize MPI together */
 } mirt__reply;
 
 /* --- payload.c: what the messages of a model hold --- */

@@ -268,8 +268,12 @@ MIRT__LIB mirt_status mirt__working_leave(mirt__working *w, mirt_status status) 
     for (int k = 0; k < p->servers; k++) {
         mirt__visit_say(&v, k, &w->request, sizeof w->request);
         if (w->chief && status == MIRT_OK) mirt__visit_say(&v, k, p->root->weight, p->root->weight_bytes);
+        if (w->chief || status == MIRT_OK) mirt__visit_hear(&v, k, &w->reply[k], sizeof *w->reply);
     }
     const mirt_status said = mirt__visit_run(&v);
+    for (int k = 0; k < p->servers; k++) {
+        if (v.receives && said == MIRT_OK && w->reply[k].lost) p->model->strategy->peers->lost = true;
+    }
     if (status != MIRT_OK) mirt__error_set(&error);
     return status != MIRT_OK ? status : said;
 }
