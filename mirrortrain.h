@@ -654,6 +654,11 @@ typedef struct mirt_strategy_desc {
     /* Gradients are summed so many bytes at a time, between processes during the backward pass. 0: 25 MB in one
        process, 2 MB between several */
     int64_t bucket_bytes;
+    /* MIRT_MULTI_WORKER: local SGD. Each process applies the gradients of its own rows, and every so many steps the
+       weights become the mean over replicas, as they do at the end of an epoch and before a checkpoint; optimizer
+       state is each process's own. Not reproducible on other numbers of processes. 0: gradients are summed in every
+       step */
+    int average_every;
     /* MIRT_PARAMETER_SERVER: the number of servers, 0: 1; and the most updates by others between a worker's pull and
        its push, 0: any number, unless has_max_staleness. Below the number of workers - 1 it makes workers wait. */
     int servers, max_staleness;
@@ -37187,6 +37192,7 @@ MIRT__LIB bool mirt__plan(mirt__program *program, mirt__output *outputs, int num
 struct mirt__program;
 typedef struct mirt__courier mirt__courier;
 typedef struct mirt__watch mirt__watch;
+typedef struct mirt__averaging mirt__averaging;
 
 typedef struct mirt__device {
     char name[32];
@@ -37219,7 +37225,8 @@ typedef struct mirt__peers {
     const mirt__engine *engine;
     int rank, size;
     mirt__waiting waiting[MIRT__ENGINE_CHANNELS];
-    mirt__courier *courier; /* NULL: not needed yet */
+    mirt__courier *courier; /* NULL: not needed yet, as */
+    mirt__averaging *averaging;
     int trades;          /* atomic: rounds of messages under way */
     mirt__patience patience[MIRT__ENGINE_CHANNELS];
     int *first_device;   /* [size + 1] */
@@ -37248,6 +37255,7 @@ struct mirt_strategy {
     mirt_collective collective;
     int num_devices, num_replicas, threads;
     mirt__peers *peers;        /* NULL: this process trains alone */
+    int average_every;         /* steps after which weights are averaged over processes; 0: gradients are summed */
     int servers;               /* processes that are parameter servers, the last ones; 0: there is none */
     int64_t max_staleness;     /* -1: any */
     int first_device, all_devices; /* of all processes' devices: this one's first, and their number */
@@ -37350,6 +37358,10 @@ MIRT__TOGETHER_LIB void mirt__peers_end(mirt_strategy *strategy);
 /* Sets the error of a round of messages that failed, after which the strategy cannot be used. */
 MIRT__TOGETHER_LIB mirt_status mirt__peers_fail(mirt_strategy *strategy, int channel, const mirt__engine_failure *failure);
 MIRT__TOGETHER_LIB void mirt__peers_leave(mirt_strategy *strategy);
+/* --- average.c --- */
+/* The mean of the values of all replicas, each of which has those of its process, in the order of the tree. */
+MIRT__TOGETHER_LIB mirt_status mirt__peers_average(mirt_strategy *strategy, mirt__real *value, int64_t count);
+MIRT__TOGETHER_LIB void mirt__averaging_free(mirt__averaging *averaging);
 /* --- courier.c --- */
 MIRT__TOGETHER_LIB void mirt__courier_destroy(mirt__courier *courier);
 
@@ -38552,6 +38564,15 @@ MIRT_API void mirt_set_log(mirt_strategy *strategy, mirt_log_fn fn, void *user) 
     strategy->log_user = user;
 }
 
+static mirt_status mirt__average_set(mirt_strategy *s, const mirt_strategy_desc *desc) {
+    s->average_every = desc->average_every;
+    if (desc->average_every < 0)
+        return mirt__fail(MIRT_E_INVALID, "average_every is %d; it cannot be negative", desc->average_every);
+    if (desc->average_every && s->kind != MIRT_MULTI_WORKER)
+        return mirt__fail(MIRT_E_INVALID, "average_every is for MIRT_MULTI_WORKER");
+    return MIRT_OK;
+}
+
 /* Before the processes are joined. */
 static mirt_status mirt__servers_set(mirt_strategy *s, const mirt_strategy_desc *desc) {
     const bool bounded = desc->max_staleness || desc->has_max_staleness;
@@ -38737,7 +38758,7 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
                           "MIRT_CENTRAL_STORAGE, MIRT_MULTI_WORKER or MIRT_PARAMETER_SERVER",
                           (int)desc->kind);
     s->kind = desc->kind;
-    if (mirt__servers_set(s, desc) != MIRT_OK) return mirt_last_status();
+    if (mirt__average_set(s, desc) != MIRT_OK || mirt__servers_set(s, desc) != MIRT_OK) return mirt_last_status();
     if (mirt__devices_take(s, desc, &found) != MIRT_OK) return mirt_last_status();
     s->all_devices = s->num_devices;
     if (MIRT__TRAINS && mirt__peers_join(s, desc) != MIRT_OK) return mirt_last_status();
@@ -39468,6 +39489,7 @@ MIRT__LIB void mirt__peers_leave(mirt_strategy *s) {
     mirt__peers *p = s->peers;
     if (!p) return;
     mirt__courier_destroy(p->courier);
+    mirt__averaging_free(p->averaging);
     p->engine->answers(NULL, NULL);
     p->engine->stop(p->broken, p->lost);
     for (int i = 0; i < MIRT__BEFORES; i++) mirt__free(p->before[i]);
@@ -39538,6 +39560,86 @@ MIRT__LIB mirt_status mirt__peers_hear_first(mirt_strategy *s, void *data, size_
     mirt__gathered first = {data, before, bytes};
     for (int p = 0; p <= s->peers->size; p++) before[p] = p > 0;
     return mirt__peers_gather(s, &first, 1);
+}
+
+/* >>section mirror/average.c */
+
+/* Averages weights over processes. */
+
+struct mirt__averaging {
+    mirt__group_plan plan;
+    int64_t count;
+    mirt__real *sum, *inbox;
+};
+
+MIRT__LIB void mirt__averaging_free(mirt__averaging *a) {
+    if (!a) return;
+    mirt__group_plan_free(&a->plan);
+    mirt__aligned_free(a->sum);
+    mirt__aligned_free(a->inbox);
+    mirt__free(a);
+}
+
+/* A sum of `count` values, one part from each process. */
+static mirt__averaging *mirt__averaging_create(const mirt__peers *p, int64_t count) {
+    mirt__averaging *a = (mirt__averaging *)mirt__calloc(1, sizeof *a);
+    int *begin = (int *)mirt__calloc((size_t)p->size + 1, sizeof *begin);
+    for (int i = 0; begin && i <= p->size; i++) begin[i] = i;
+    bool good = a && begin && mirt__group_plan_make(&a->plan, p->size, begin, p->size, p->rank, count) == MIRT_OK;
+    mirt__free(begin);
+    if (good) {
+        a->count = count;
+        a->sum = (mirt__real *)mirt__aligned_alloc((size_t)count * sizeof *a->sum);
+        a->inbox = (mirt__real *)mirt__aligned_alloc((size_t)(a->plan.inbox + 1) * sizeof *a->inbox);
+        good = a->sum && a->inbox;
+    }
+    if (good) return a;
+    mirt__averaging_free(a);
+    return NULL;
+}
+
+static void mirt__average_add(void *user, mirt__real *into, const mirt__real *from, int64_t count) {
+    (void)user;
+    for (int64_t i = 0; i < count; i++) into[i] += from[i];
+}
+
+static bool mirt__average_run(mirt_strategy *s, mirt__averaging *a, mirt__engine_failure *failure) {
+    mirt__peers *p = s->peers;
+    mirt__real *slot[1] = {a->sum};
+    mirt__group_sum sum;
+    memset(&sum, 0, sizeof sum);
+    sum.engine = p->engine;
+    sum.waiting = &p->waiting[0];
+    sum.slot = slot;
+    sum.sum = a->sum;
+    sum.inbox = a->inbox;
+    sum.add = mirt__average_add;
+    __atomic_fetch_add(&p->trades, 1, __ATOMIC_RELAXED);
+    const bool good = mirt__group_sum_run(&a->plan, &sum, failure);
+    __atomic_fetch_sub(&p->trades, 1, __ATOMIC_RELAXED);
+    return good;
+}
+
+MIRT__LIB mirt_status mirt__peers_average(mirt_strategy *s, mirt__real *value, int64_t count) {
+    mirt__peers *p = s->peers;
+    mirt__engine_failure failure;
+    const int64_t replicas = s->num_replicas;
+    const double part = (double)(mirt__peer_begin(s, replicas, p->rank + 1) - mirt__peer_begin(s, replicas, p->rank)) /
+                        (double)replicas;
+    if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
+    if (p->averaging && p->averaging->count != count) {
+        mirt__averaging_free(p->averaging);
+        p->averaging = NULL;
+    }
+    if (!p->averaging && !(p->averaging = mirt__averaging_create(p, count))) {
+        mirt__peers_end(s);
+        return mirt_last_status();
+    }
+    mirt__averaging *a = p->averaging;
+    for (int64_t i = 0; i < count; i++) a->sum[i] = (mirt__real)((double)value[i] * part);
+    if (!mirt__average_run(s, a, &failure)) return mirt__peers_fail(s, 0, &failure);
+    memcpy(value, a->sum, (size_t)count * sizeof *value);
+    return MIRT_OK;
 }
 
 /* >>section mirror/join.c */
@@ -39628,7 +39730,7 @@ MIRT__LIB mirt_status mirt__peers_start(mirt_strategy *s, const mirt__launcher *
 typedef struct mirt__setting {
     char name[32], value[48];
 } mirt__setting;
-enum { MIRT__SETTINGS = 11 };
+enum { MIRT__SETTINGS = 12 };
 
 static void mirt__setting_text(mirt__setting *setting, const char *name, const char *value) {
     snprintf(setting->name, sizeof setting->name, "%s", name);
@@ -39662,6 +39764,7 @@ static void mirt__settings_of(const mirt_strategy *s, mirt__setting setting[MIRT
     mirt__setting_number(&setting[8], "shares (hash)", (long long)shares);
     mirt__setting_number(&setting[9], "servers", s->servers);
     mirt__setting_number(&setting[10], "max_staleness", (long long)s->max_staleness);
+    mirt__setting_number(&setting[11], "average_every", s->average_every);
     if (s->servers) mirt__setting_number(&setting[4], "replicas", 0); /* each process has its own */
 }
 
@@ -39864,20 +39967,27 @@ static const mirt__group_plan *mirt__peer_plan(mirt__step *step, int bucket) {
     return plan;
 }
 
-/* MPI's own: the sums of processes, each of which has added up its tree. */
-static bool mirt__peer_all_reduce(mirt__step *step, const mirt__bucket *bucket, const mirt__exchange *x,
-                                  mirt__engine_failure *failure) {
-    mirt_strategy *s = step->strategy;
+/* The sum of a bucket of this process alone, in the first buffer of the first device. */
+static mirt__real *mirt__peer_own_sum(const mirt__step *step, const mirt__bucket *bucket, const mirt__exchange *x) {
     mirt__real *sum = mirt__gradient_at(step, 0, 0) + bucket->begin;
     const int64_t count = bucket->end - bucket->begin;
     const mirt__where where = mirt__where_of(step, 0);
     for (int i = x->adds; i + 1 < x->parts; i++)
-        s->kernels->accumulate(mirt__part_at(step, x, x->add[i].into) + bucket->begin,
-                               mirt__part_at(step, x, x->add[i].from) + bucket->begin, count, &where);
+        step->strategy->kernels->accumulate(mirt__part_at(step, x, x->add[i].into) + bucket->begin,
+                                            mirt__part_at(step, x, x->add[i].from) + bucket->begin, count, &where);
     if (!x->parts) memset(sum, 0, (size_t)count * sizeof *sum);
     else if (mirt__part_at(step, x, 0) + bucket->begin != sum)
         memcpy(sum, mirt__part_at(step, x, 0) + bucket->begin, (size_t)count * sizeof *sum);
-    return s->peers->engine->all_reduce(0, sum, count, &s->peers->waiting[0], failure);
+    return sum;
+}
+
+/* Local SGD: the mean over the rows of this process, where the step's is that over all. */
+static void mirt__peer_own_mean(const mirt__step *step, const mirt__bucket *bucket, const mirt__exchange *x) {
+    const int rank = step->strategy->peers->rank;
+    const int64_t rows = mirt__peer_rows(step, rank + 1) - mirt__peer_rows(step, rank);
+    mirt__real *sum = mirt__peer_own_sum(step, bucket, x);
+    const mirt__real scale = rows ? (mirt__real)((double)step->rows / (double)rows) : 0;
+    for (int64_t i = 0; i < bucket->end - bucket->begin; i++) sum[i] *= scale;
 }
 
 static bool mirt__peer_tree(mirt__step *step, int bucket, const mirt__exchange *x, mirt__engine_failure *failure) {
@@ -39913,9 +40023,12 @@ MIRT__LIB bool mirt__peers_sum(mirt__step *step, int bucket, mirt__engine_failur
     memset(failure, 0, sizeof *failure);
     mirt__step_plan(step, 0, &x);
     if (step->overlaps) mirt__peer_add_own(step, 0, &x, b->begin, b->end);
+    if (s->average_every) return mirt__peer_own_mean(step, b, &x), true;
     __atomic_fetch_add(&s->peers->trades, 1, __ATOMIC_RELAXED);
-    const bool good = s->collective == MIRT_MPI_ALLREDUCE ? mirt__peer_all_reduce(step, b, &x, failure)
-                                                          : mirt__peer_tree(step, bucket, &x, failure);
+    const bool good = s->collective == MIRT_MPI_ALLREDUCE
+                          ? s->peers->engine->all_reduce(0, mirt__peer_own_sum(step, b, &x), b->end - b->begin,
+                                                         &s->peers->waiting[0], failure)
+                          : mirt__peer_tree(step, bucket, &x, failure);
     __atomic_fetch_sub(&s->peers->trades, 1, __ATOMIC_RELAXED);
     return good;
 }
@@ -50677,6 +50790,8 @@ MIRT__LIB mirt_status mirt__function_update(mirt_function *function);
 
 /* Gradients of the batch under way and new values of variables that it sets, without an update. */
 MIRT__TOGETHER_ONLY_LIB mirt_status mirt__function_gradients(mirt_function *function);
+/* The weights of a root become the mean over processes (local SGD). */
+MIRT__TOGETHER_ONLY_LIB mirt_status mirt__average_weights(mirt_model *root);
 /* Makes the function ready for updates by gradients from elsewhere, which go to mirt__sum_at of its devices. */
 MIRT__TOGETHER_ONLY_LIB mirt_status mirt__function_take(mirt_function *function);
 
@@ -50963,9 +51078,25 @@ MIRT__TRAINING mirt_status mirt__step_not_finite(mirt_function *f) {
 MIRT__TRAINING_LIB bool mirt__can_overlap(const mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     if (MIRT__PEERS(s))
-        return f->step.by_replicas && f->step.num_buckets && !f->step.program.num_cuts;
+        return f->step.by_replicas && f->step.num_buckets && !f->step.program.num_cuts && !s->average_every;
     return f->step.by_replicas && f->step.num_buckets && !s->able.direct && s->num_devices > 1 &&
            !f->step.program.num_cuts && !f->guard && f->step.ran[f->step.rows];
+}
+
+MIRT__TOGETHER_ONLY_LIB mirt_status mirt__average_weights(mirt_model *root) {
+    mirt__weights_to_host(root);
+    if (mirt__peers_average(root->strategy, (mirt__real *)(void *)root->weight,
+                            (int64_t)(root->trained_bytes / sizeof(mirt__real))) != MIRT_OK)
+        return mirt_last_status();
+    mirt__weights_changed(root);
+    return mirt__weights_to_devices(root);
+}
+
+/* Of local SGD, once a step has been applied. */
+MIRT__TRAINING mirt_status mirt__average_when_due(const mirt_function *f) {
+    const mirt_strategy *s = f->model->strategy;
+    if (!MIRT__PEERS(s) || !s->average_every || f->model->step % s->average_every) return MIRT_OK;
+    return mirt__average_weights(f->root);
 }
 
 MIRT__TRAINING mirt_status mirt__observer_ready(mirt_function *f) {
@@ -51008,8 +51139,9 @@ MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn 
         if (f->model->nan_watch == 2) return MIRT_OK;
     }
     mirt__devices_changed(f);
-    if (f->step.has_gradients && !f->overflow) f->model->step++;
-    return MIRT_OK;
+    if (!f->step.has_gradients || f->overflow) return MIRT_OK;
+    f->model->step++;
+    return mirt__average_when_due(f);
 }
 
 MIRT__TRAINING_LIB mirt_status mirt__function_replicas(mirt_function *f) {
@@ -51038,9 +51170,10 @@ MIRT__TRAINING_LIB mirt_status mirt__function_update(mirt_function *f) {
     if (mirt__coming_rate(f->model, &f->rate) != MIRT_OK || mirt__run_stage(f, mirt__step_update) != MIRT_OK)
         return mirt_last_status();
     mirt__devices_changed(f);
-    if (!f->overflow) f->model->step++;
     f->stage = MIRT__IDLE;
-    return MIRT_OK;
+    if (f->overflow) return MIRT_OK;
+    f->model->step++;
+    return mirt__average_when_due(f);
 }
 
 MIRT__TOGETHER_ONLY_LIB mirt_status mirt__function_gradients(mirt_function *f) {
@@ -56717,6 +56850,23 @@ static bool mirt__fit_tells_batches(const mirt__fit *fit) {
     return tells;
 }
 
+/* Whether a callback reads the weights at the end of this step. */
+static bool mirt__fit_saves(const mirt__fit *fit) {
+    bool saves = false;
+    for (int i = 0; i < fit->told; i++) {
+        const mirt__readymade *ready = mirt__ready_of(fit->run.desc->callbacks[i]);
+        saves = saves || (ready && ready->every && fit->run.model->step % ready->every == 0);
+    }
+    return saves;
+}
+
+/* Local SGD: weights that are read have to be those of all processes. */
+static mirt_status mirt__fit_average(const mirt__fit *fit) {
+    const mirt_strategy *s = fit->run.model->strategy;
+    if (!MIRT__PEERS(s) || !s->average_every) return MIRT_OK;
+    return mirt__average_weights(mirt__root(fit->run.model, NULL));
+}
+
 /* Whether training ends here, as a callback or mirt_request_stop wants it. */
 static bool mirt__fit_stops(mirt__fit *fit) {
     if (mirt__fit_requested(fit)) fit->asked = fit->run.stop = true;
@@ -56757,6 +56907,8 @@ static mirt_status mirt__train_batches(void *arg) {
         run->at.passed++;
         model->history.steps++;
         mirt__set_logs(fit, true, loss);
+        if (mirt__fit_saves(fit)) status = mirt__fit_average(fit);
+        if (status != MIRT_OK) break;
         run->event.seconds = mirt__now() - began;
         mirt__tell(fit, MIRT__BATCH_END);
         run->event.batch++;
@@ -56764,6 +56916,7 @@ static mirt_status mirt__train_batches(void *arg) {
     }
     mirt__feed_close(&fit->feed);
     if (MIRT__SERVED(fit) && status == MIRT_OK) status = mirt__served_end(fit);
+    else if (status == MIRT_OK) status = mirt__fit_average(fit);
     if (status == MIRT_OK && run->event.batch && (run->stop || mirt__max_steps_reached(fit)))
         mirt__tell(fit, MIRT__INTERRUPTED);
     mirt__timing_stop(model);
@@ -56900,6 +57053,12 @@ static mirt_status mirt__fit_check(const mirt_model *model, const mirt_dataset *
     if (d->epochs < 0 || d->batch < 0 || d->max_steps < 0 || d->initial_epoch < 0 || d->steps_per_epoch < 0 ||
         d->validation_steps < 0 || d->validation_freq < 0)
         return mirt__fail(MIRT_E_INVALID, "mirt_fit: epochs, batch and the numbers of steps cannot be negative");
+    const int every = model->strategy->average_every;
+    if (every && d->check_drift_every > 0 && d->check_drift_every % every)
+        return mirt__fail(MIRT_E_INVALID,
+                          "mirt_fit: weights differ between averages: check_drift_every must be a multiple of "
+                          "average_every, %d",
+                          every);
     if (model->busy)
         return mirt__fail(MIRT_E_STATE, "%s is being trained already: mirt_fit was called from its own callback",
                           model->name);

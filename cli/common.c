@@ -38,6 +38,7 @@ mirt_strategy *open_strategy(const options *o, bool quiet, int *status) {
     if (chosen(o->strategy, "central-storage")) desc.kind = MIRT_CENTRAL_STORAGE;
     if (works_together() || chosen(o->strategy, "multi-worker")) desc.kind = MIRT_MULTI_WORKER;
     if (chosen(o->strategy, "parameter-server")) desc.kind = MIRT_PARAMETER_SERVER;
+    desc.average_every = (int)o->average_every;
     desc.servers = (int)o->servers;
     desc.has_max_staleness = o->max_staleness != UINT64_MAX;
     if (desc.has_max_staleness) desc.max_staleness = o->max_staleness < INT_MAX ? (int)o->max_staleness : INT_MAX;

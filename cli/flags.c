@@ -100,6 +100,9 @@ static const flag flags[] = {
      "one copy of the weights per device (default), or one for all devices; multi-worker: all processes that mpirun or "
      "srun started train one model together, the default under them unless MIRT_WORKERS=1 is set; parameter-server: "
      "they train it without waiting for each other, which is not reproducible"},
+    {"average-every", "K", FLAG_COUNT, INT32_MAX, AT(average_every), CMD_FIT,
+     "several processes train on their own, and average their weights every K steps (local SGD); not reproducible on "
+     "other numbers of processes"},
     {"servers", "S", FLAG_COUNT, 1024, AT(servers), CMD_FIT,
      "with --strategy parameter-server: how many of the processes keep weights; default 1"},
     {"max-staleness", "K", FLAG_SEED, 0, AT(max_staleness), CMD_FIT,

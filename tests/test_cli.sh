@@ -594,6 +594,8 @@ refuses "unknown strategy" 2 \
 run fit --strategy parameter-server
 refuses "a server without workers" 2 \
     "1 parameter server in 1 process: at least one has to be a worker; start more with mpirun -n"
+run fit --average-every 4
+refuses "averages of a single process" 2 "average_every is for MIRT_MULTI_WORKER"
 run fit --servers 2
 refuses "servers of another strategy" 2 "servers and max_staleness are for MIRT_PARAMETER_SERVER"
 run fit --lr cosine:0.1,power:2

@@ -211,6 +211,13 @@ MIRT_MPI_ENGINE=$tmp/none.so train 1 --epochs 1 --max-steps 3 --strategy multi-w
 tap_check "a process alone loads no engine" grep -q ^final out.txt
 train 2 --epochs 1 --max-steps 3 --strategy mirrored
 once "copies that are asked for are warned of" err.txt "each of which trains a model of its own"
+# >>local SGD
+
+train 2 --epochs 2 --average-every 8 --save average.safetensors
+tap_check "weights that are averaged now and then" grep -q 'val_accuracy=0\.9' out.txt
+train 2 --epochs 2 --average-every 8 --save again.safetensors
+same "are the same in another run" average.safetensors again.safetensors
+
 # >>parameter servers
 
 # NUMBER FLAG...: workers and servers.

@@ -85,6 +85,11 @@ typedef struct mirt_strategy_desc {
     /* Gradients are summed so many bytes at a time, between processes during the backward pass. 0: 25 MB in one
        process, 2 MB between several */
     int64_t bucket_bytes;
+    /* MIRT_MULTI_WORKER: local SGD. Each process applies the gradients of its own rows, and every so many steps the
+       weights become the mean over replicas, as they do at the end of an epoch and before a checkpoint; optimizer
+       state is each process's own. Not reproducible on other numbers of processes. 0: gradients are summed in every
+       step */
+    int average_every;
     /* MIRT_PARAMETER_SERVER: the number of servers, 0: 1; and the most updates by others between a worker's pull and
        its push, 0: any number, unless has_max_staleness. Below the number of workers - 1 it makes workers wait. */
     int servers, max_staleness;

@@ -87,7 +87,7 @@ MIRT__LIB mirt_status mirt__peers_start(mirt_strategy *s, const mirt__launcher *
 typedef struct mirt__setting {
     char name[32], value[48];
 } mirt__setting;
-enum { MIRT__SETTINGS = 11 };
+enum { MIRT__SETTINGS = 12 };
 
 static void mirt__setting_text(mirt__setting *setting, const char *name, const char *value) {
     snprintf(setting->name, sizeof setting->name, "%s", name);
@@ -121,6 +121,7 @@ static void mirt__settings_of(const mirt_strategy *s, mirt__setting setting[MIRT
     mirt__setting_number(&setting[8], "shares (hash)", (long long)shares);
     mirt__setting_number(&setting[9], "servers", s->servers);
     mirt__setting_number(&setting[10], "max_staleness", (long long)s->max_staleness);
+    mirt__setting_number(&setting[11], "average_every", s->average_every);
     if (s->servers) mirt__setting_number(&setting[4], "replicas", 0); /* each process has its own */
 }
 

@@ -99,6 +99,7 @@ MIRT__LIB void mirt__peers_leave(mirt_strategy *s) {
     mirt__peers *p = s->peers;
     if (!p) return;
     mirt__courier_destroy(p->courier);
+    mirt__averaging_free(p->averaging);
     p->engine->answers(NULL, NULL);
     p->engine->stop(p->broken, p->lost);
     for (int i = 0; i < MIRT__BEFORES; i++) mirt__free(p->before[i]);

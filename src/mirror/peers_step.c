@@ -174,20 +174,27 @@ static const mirt__group_plan *mirt__peer_plan(mirt__step *step, int bucket) {
     return plan;
 }
 
-/* MPI's own: the sums of processes, each of which has added up its tree. */
-static bool mirt__peer_all_reduce(mirt__step *step, const mirt__bucket *bucket, const mirt__exchange *x,
-                                  mirt__engine_failure *failure) {
-    mirt_strategy *s = step->strategy;
+/* The sum of a bucket of this process alone, in the first buffer of the first device. */
+static mirt__real *mirt__peer_own_sum(const mirt__step *step, const mirt__bucket *bucket, const mirt__exchange *x) {
     mirt__real *sum = mirt__gradient_at(step, 0, 0) + bucket->begin;
     const int64_t count = bucket->end - bucket->begin;
     const mirt__where where = mirt__where_of(step, 0);
     for (int i = x->adds; i + 1 < x->parts; i++)
-        s->kernels->accumulate(mirt__part_at(step, x, x->add[i].into) + bucket->begin,
-                               mirt__part_at(step, x, x->add[i].from) + bucket->begin, count, &where);
+        step->strategy->kernels->accumulate(mirt__part_at(step, x, x->add[i].into) + bucket->begin,
+                                            mirt__part_at(step, x, x->add[i].from) + bucket->begin, count, &where);
     if (!x->parts) memset(sum, 0, (size_t)count * sizeof *sum);
     else if (mirt__part_at(step, x, 0) + bucket->begin != sum)
         memcpy(sum, mirt__part_at(step, x, 0) + bucket->begin, (size_t)count * sizeof *sum);
-    return s->peers->engine->all_reduce(0, sum, count, &s->peers->waiting[0], failure);
+    return sum;
+}
+
+/* Local SGD: the mean over the rows of this process, where the step's is that over all. */
+static void mirt__peer_own_mean(const mirt__step *step, const mirt__bucket *bucket, const mirt__exchange *x) {
+    const int rank = step->strategy->peers->rank;
+    const int64_t rows = mirt__peer_rows(step, rank + 1) - mirt__peer_rows(step, rank);
+    mirt__real *sum = mirt__peer_own_sum(step, bucket, x);
+    const mirt__real scale = rows ? (mirt__real)((double)step->rows / (double)rows) : 0;
+    for (int64_t i = 0; i < bucket->end - bucket->begin; i++) sum[i] *= scale;
 }
 
 static bool mirt__peer_tree(mirt__step *step, int bucket, const mirt__exchange *x, mirt__engine_failure *failure) {
@@ -223,9 +230,12 @@ MIRT__LIB bool mirt__peers_sum(mirt__step *step, int bucket, mirt__engine_failur
     memset(failure, 0, sizeof *failure);
     mirt__step_plan(step, 0, &x);
     if (step->overlaps) mirt__peer_add_own(step, 0, &x, b->begin, b->end);
+    if (s->average_every) return mirt__peer_own_mean(step, b, &x), true;
     __atomic_fetch_add(&s->peers->trades, 1, __ATOMIC_RELAXED);
-    const bool good = s->collective == MIRT_MPI_ALLREDUCE ? mirt__peer_all_reduce(step, b, &x, failure)
-                                                          : mirt__peer_tree(step, bucket, &x, failure);
+    const bool good = s->collective == MIRT_MPI_ALLREDUCE
+                          ? s->peers->engine->all_reduce(0, mirt__peer_own_sum(step, b, &x), b->end - b->begin,
+                                                         &s->peers->waiting[0], failure)
+                          : mirt__peer_tree(step, bucket, &x, failure);
     __atomic_fetch_sub(&s->peers->trades, 1, __ATOMIC_RELAXED);
     return good;
 }

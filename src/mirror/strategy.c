@@ -67,6 +67,15 @@ MIRT_API void mirt_set_log(mirt_strategy *strategy, mirt_log_fn fn, void *user) 
     strategy->log_user = user;
 }
 
+static mirt_status mirt__average_set(mirt_strategy *s, const mirt_strategy_desc *desc) {
+    s->average_every = desc->average_every;
+    if (desc->average_every < 0)
+        return mirt__fail(MIRT_E_INVALID, "average_every is %d; it cannot be negative", desc->average_every);
+    if (desc->average_every && s->kind != MIRT_MULTI_WORKER)
+        return mirt__fail(MIRT_E_INVALID, "average_every is for MIRT_MULTI_WORKER");
+    return MIRT_OK;
+}
+
 /* Before the processes are joined. */
 static mirt_status mirt__servers_set(mirt_strategy *s, const mirt_strategy_desc *desc) {
     const bool bounded = desc->max_staleness || desc->has_max_staleness;
@@ -252,7 +261,7 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
                           "MIRT_CENTRAL_STORAGE, MIRT_MULTI_WORKER or MIRT_PARAMETER_SERVER",
                           (int)desc->kind);
     s->kind = desc->kind;
-    if (mirt__servers_set(s, desc) != MIRT_OK) return mirt_last_status();
+    if (mirt__average_set(s, desc) != MIRT_OK || mirt__servers_set(s, desc) != MIRT_OK) return mirt_last_status();
     if (mirt__devices_take(s, desc, &found) != MIRT_OK) return mirt_last_status();
     s->all_devices = s->num_devices;
     if (MIRT__TRAINS && mirt__peers_join(s, desc) != MIRT_OK) return mirt_last_status();

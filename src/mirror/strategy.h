@@ -12,6 +12,7 @@
 struct mirt__program;
 typedef struct mirt__courier mirt__courier;
 typedef struct mirt__watch mirt__watch;
+typedef struct mirt__averaging mirt__averaging;
 
 
 typedef struct mirt__device {
@@ -45,7 +46,8 @@ typedef struct mirt__peers {
     const mirt__engine *engine;
     int rank, size;
     mirt__waiting waiting[MIRT__ENGINE_CHANNELS];
-    mirt__courier *courier; /* NULL: not needed yet */
+    mirt__courier *courier; /* NULL: not needed yet, as */
+    mirt__averaging *averaging;
     int trades;          /* atomic: rounds of messages under way */
     mirt__patience patience[MIRT__ENGINE_CHANNELS];
     int *first_device;   /* [size + 1] */
@@ -74,6 +76,7 @@ struct mirt_strategy {
     mirt_collective collective;
     int num_devices, num_replicas, threads;
     mirt__peers *peers;        /* NULL: this process trains alone */
+    int average_every;         /* steps after which weights are averaged over processes; 0: gradients are summed */
     int servers;               /* processes that are parameter servers, the last ones; 0: there is none */
     int64_t max_staleness;     /* -1: any */
     int first_device, all_devices; /* of all processes' devices: this one's first, and their number */
@@ -176,6 +179,10 @@ MIRT__LIB void mirt__peers_end(mirt_strategy *strategy);
 /* Sets the error of a round of messages that failed, after which the strategy cannot be used. */
 MIRT__LIB mirt_status mirt__peers_fail(mirt_strategy *strategy, int channel, const mirt__engine_failure *failure);
 MIRT__LIB void mirt__peers_leave(mirt_strategy *strategy);
+/* --- average.c --- */
+/* The mean of the values of all replicas, each of which has those of its process, in the order of the tree. */
+MIRT__LIB mirt_status mirt__peers_average(mirt_strategy *strategy, mirt__real *value, int64_t count);
+MIRT__LIB void mirt__averaging_free(mirt__averaging *averaging);
 /* --- courier.c --- */
 MIRT__LIB void mirt__courier_destroy(mirt__courier *courier);
 

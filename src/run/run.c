@@ -173,9 +173,25 @@ MIRT__TRAINING mirt_status mirt__step_not_finite(mirt_function *f) {
 MIRT__TRAINING_LIB bool mirt__can_overlap(const mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     if (MIRT__PEERS(s))
-        return f->step.by_replicas && f->step.num_buckets && !f->step.program.num_cuts;
+        return f->step.by_replicas && f->step.num_buckets && !f->step.program.num_cuts && !s->average_every;
     return f->step.by_replicas && f->step.num_buckets && !s->able.direct && s->num_devices > 1 &&
            !f->step.program.num_cuts && !f->guard && f->step.ran[f->step.rows];
+}
+
+MIRT__TOGETHER_ONLY_LIB mirt_status mirt__average_weights(mirt_model *root) {
+    mirt__weights_to_host(root);
+    if (mirt__peers_average(root->strategy, (mirt__real *)(void *)root->weight,
+                            (int64_t)(root->trained_bytes / sizeof(mirt__real))) != MIRT_OK)
+        return mirt_last_status();
+    mirt__weights_changed(root);
+    return mirt__weights_to_devices(root);
+}
+
+/* Of local SGD, once a step has been applied. */
+MIRT__TRAINING mirt_status mirt__average_when_due(const mirt_function *f) {
+    const mirt_strategy *s = f->model->strategy;
+    if (!MIRT__PEERS(s) || !s->average_every || f->model->step % s->average_every) return MIRT_OK;
+    return mirt__average_weights(f->root);
 }
 
 MIRT__TRAINING mirt_status mirt__observer_ready(mirt_function *f) {
@@ -218,8 +234,9 @@ MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn 
         if (f->model->nan_watch == 2) return MIRT_OK;
     }
     mirt__devices_changed(f);
-    if (f->step.has_gradients && !f->overflow) f->model->step++;
-    return MIRT_OK;
+    if (!f->step.has_gradients || f->overflow) return MIRT_OK;
+    f->model->step++;
+    return mirt__average_when_due(f);
 }
 
 MIRT__TRAINING_LIB mirt_status mirt__function_replicas(mirt_function *f) {
@@ -248,9 +265,10 @@ MIRT__TRAINING_LIB mirt_status mirt__function_update(mirt_function *f) {
     if (mirt__coming_rate(f->model, &f->rate) != MIRT_OK || mirt__run_stage(f, mirt__step_update) != MIRT_OK)
         return mirt_last_status();
     mirt__devices_changed(f);
-    if (!f->overflow) f->model->step++;
     f->stage = MIRT__IDLE;
-    return MIRT_OK;
+    if (f->overflow) return MIRT_OK;
+    f->model->step++;
+    return mirt__average_when_due(f);
 }
 
 MIRT__TOGETHER_ONLY_LIB mirt_status mirt__function_gradients(mirt_function *f) {

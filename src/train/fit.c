@@ -279,6 +279,23 @@ static bool mirt__fit_tells_batches(const mirt__fit *fit) {
     return tells;
 }
 
+/* Whether a callback reads the weights at the end of this step. */
+static bool mirt__fit_saves(const mirt__fit *fit) {
+    bool saves = false;
+    for (int i = 0; i < fit->told; i++) {
+        const mirt__readymade *ready = mirt__ready_of(fit->run.desc->callbacks[i]);
+        saves = saves || (ready && ready->every && fit->run.model->step % ready->every == 0);
+    }
+    return saves;
+}
+
+/* Local SGD: weights that are read have to be those of all processes. */
+static mirt_status mirt__fit_average(const mirt__fit *fit) {
+    const mirt_strategy *s = fit->run.model->strategy;
+    if (!MIRT__PEERS(s) || !s->average_every) return MIRT_OK;
+    return mirt__average_weights(mirt__root(fit->run.model, NULL));
+}
+
 /* Whether training ends here, as a callback or mirt_request_stop wants it. */
 static bool mirt__fit_stops(mirt__fit *fit) {
     if (mirt__fit_requested(fit)) fit->asked = fit->run.stop = true;
@@ -319,6 +336,8 @@ static mirt_status mirt__train_batches(void *arg) {
         run->at.passed++;
         model->history.steps++;
         mirt__set_logs(fit, true, loss);
+        if (mirt__fit_saves(fit)) status = mirt__fit_average(fit);
+        if (status != MIRT_OK) break;
         run->event.seconds = mirt__now() - began;
         mirt__tell(fit, MIRT__BATCH_END);
         run->event.batch++;
@@ -326,6 +345,7 @@ static mirt_status mirt__train_batches(void *arg) {
     }
     mirt__feed_close(&fit->feed);
     if (MIRT__SERVED(fit) && status == MIRT_OK) status = mirt__served_end(fit);
+    else if (status == MIRT_OK) status = mirt__fit_average(fit);
     if (status == MIRT_OK && run->event.batch && (run->stop || mirt__max_steps_reached(fit)))
         mirt__tell(fit, MIRT__INTERRUPTED);
     mirt__timing_stop(model);
@@ -462,6 +482,12 @@ static mirt_status mirt__fit_check(const mirt_model *model, const mirt_dataset *
     if (d->epochs < 0 || d->batch < 0 || d->max_steps < 0 || d->initial_epoch < 0 || d->steps_per_epoch < 0 ||
         d->validation_steps < 0 || d->validation_freq < 0)
         return mirt__fail(MIRT_E_INVALID, "mirt_fit: epochs, batch and the numbers of steps cannot be negative");
+    const int every = model->strategy->average_every;
+    if (every && d->check_drift_every > 0 && d->check_drift_every % every)
+        return mirt__fail(MIRT_E_INVALID,
+                          "mirt_fit: weights differ between averages: check_drift_every must be a multiple of "
+                          "average_every, %d",
+                          every);
     if (model->busy)
         return mirt__fail(MIRT_E_STATE, "%s is being trained already: mirt_fit was called from its own callback",
                           model->name);
