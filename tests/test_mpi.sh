@@ -211,6 +211,33 @@ MIRT_MPI_ENGINE=$tmp/none.so train 1 --epochs 1 --max-steps 3 --strategy multi-w
 tap_check "a process alone loads no engine" grep -q ^final out.txt
 train 2 --epochs 1 --max-steps 3 --strategy mirrored
 once "copies that are asked for are warned of" err.txt "each of which trains a model of its own"
+# >>photographs: each is read by one process
+
+if has strace; then
+    python3 - <<'END'
+import os, struct, zlib
+def chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+for folder, count in (("train", 40), ("validation", 16)):
+    for i in range(count):
+        place = "photos/%s/class%d" % (folder, i % 2)
+        os.makedirs(place, exist_ok=True)
+        row = b"\0" + bytes((i * 6 % 256, 128 * (i % 2), 90)) * 32
+        with open("%s/%d.png" % (place, i), "wb") as f:
+            f.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 32, 32, 8, 2, 0, 0, 0)) +
+                    chunk(b"IDAT", zlib.compress(row * 32)) + chunk(b"IEND", b""))
+END
+    mpi 2 sh -c "exec strace -f -qq -e trace=openat -o opened.$rank \"\$0\" \"\$@\"" "$program" fit --threads 1 \
+        --data photos --model mobilenet_v2 --size 32 --batch 16 --epochs 1
+    tap_check "two processes train on photographs" grep -q '^final' out.txt
+    grep -h 'class.*\.png' opened.? | grep -o 'photos/[a-z]*/class.*png' | sort >opened
+    tap_check "56 photographs are opened, $(wc -l <opened) times" test "$(sort -u opened | wc -l)" -eq 56 -a \
+        "$(wc -l <opened)" -eq 56
+    tap_check "half of them by each process" test "$(grep -c '\.png' opened.0)" -eq 28
+else
+    tap_skip "which photographs processes open: no strace"
+fi
+
 # >>local SGD
 
 train 2 --epochs 2 --average-every 8 --save average.safetensors
