@@ -5,19 +5,18 @@ one, every step has the loss of the uninterrupted run, and the final model is bi
 devices. test_kill.py [TRIALS [SEED]]"""
 import glob
 import hashlib
-import json
 import os
 import random
 import re
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from checkpoint_files import whole
 from tap import done, ok
 
 PROGRAM = os.path.abspath(os.environ.get("MIRRORTRAIN", "build/mirrortrain"))
@@ -29,18 +28,6 @@ SEED = int(sys.argv[2]) if len(sys.argv) > 2 else int(time.time())
 def command(directory, devices, *more):
     return [PROGRAM, "fit", "--devices", str(devices), "--replicas", "2", "--threads", "1", "--epochs", "3", "--max-steps", str(STEPS),
             "--log-steps", "--run", directory, "--checkpoint-every", str(EVERY), "--keep", "3"] + list(more)
-
-
-def whole(path):
-    """The step of a checkpoint whose checksum is right, or a sentence."""
-    data = open(path, "rb").read()
-    try:
-        size = struct.unpack("<Q", data[:8])[0]
-        metadata = json.loads(data[8:8 + size])["__metadata__"]
-        right = metadata["mirrortrain.sha256"] == hashlib.sha256(data[8 + size:]).hexdigest()
-        return json.loads(metadata["training"])["iterations"] if right else path + ": wrong checksum"
-    except Exception as error:
-        return "%s: %s" % (path, error)
 
 
 def files_in(directory):
