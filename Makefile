@@ -158,7 +158,7 @@ $$(WHOLE:%=build/$(1)/%): build/$(1)/%: tests/%.c build/$(1)/parts/hooks.o $$(TE
 build/$(1)/%: tests/%.c build/parts.h build/$(1)/parts.a $$(TEST_HEADERS)
 	$(2) $$(PARTS) $(3) -include build/parts.h $$< build/$(1)/parts.a -o $$@ $$(LDLIBS)
 build/$(1)/test_interrupt: cli/stop.c cli/cli.h
-build/$(1)/test_scaling_model: cli/scaling_model.c cli/scaling.h cli/cli.h
+build/$(1)/test_scaling_model: cli/scaling_model.c cli/shares.c cli/scaling.h cli/cli.h
 # The program with hooks, for MIRT_TEST_WAKE_DELAY.
 build/$(1)/mirrortrain: $$(CLI) cli/cli.h cli/report.h cli/scaling.h build/$(1)/parts.a
 	$(2) -std=c11 $(3) $$(CLI) build/$(1)/parts.a -o $$@ $$(LDLIBS) -ldl

@@ -1,9 +1,10 @@
 /* mirrortrain doctor: checks whether this machine is ready for a run. */
 #define _POSIX_C_SOURCE 200809L
-#include "cli.h"
+#include "scaling.h"
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -359,6 +360,27 @@ static void look_at_threads(visit *v) {
     end_bench(&two);
 }
 
+/* Under mpirun: all processes measure at the same time what a core does, and count theirs. Returns the number of
+   processes; 0 if they cannot be joined. */
+static int look_at_processes(visit *v) {
+    bench one;
+    char shares[256];
+    const int all = join_processes();
+    double *speed = (double *)calloc((size_t)all + 1, sizeof *speed);
+    const bool ready = speed && all && begin_bench(&one, 1, 1, 256);
+    double least = ready ? time_step(&one) : -1;
+    for (int i = 0; i < 10 && least > 0; i++) least = fmin(least, time_step(&one)); /* in spite of other programs */
+    const int here = all ? processes_of_host() : 1, cores = v->machine.cores > here ? v->machine.cores / here : 1;
+    if (speed && all) end_bench(&one);
+    if (!speed || !all || !gather_numbers(least > 0 ? cores / least : 0, speed))
+        say(v, FAILED, "processes", "processes that were started together do not find each other");
+    else if (propose_shares(speed, all, shares, sizeof shares))
+        say(v, WARNED, "processes", "%d, of different speeds: add --shares %s", all, shares);
+    else say(v, FINE, "processes", "%d of nearly equal speed: equal shares", all);
+    free(speed);
+    return all;
+}
+
 static void look_at_images(visit *v) {
     if (has(v, "turbojpeg"))
         say(v, FINE, "images", "JPEG by TurboJPEG%s",
@@ -390,6 +412,11 @@ int run_doctor(const options *o) {
         return EXIT_USAGE;
     }
     mirt_strategy *strategy = mirt_machine(&v.machine) == MIRT_OK ? mirt_strategy_create(&desc) : NULL;
+    const int processes = works_together() ? look_at_processes(&v) : 0;
+    if (!is_first()) {
+        mirt_strategy_destroy(strategy);
+        return processes ? meet_processes(v.count[FAILED] ? EXIT_FAILED : EXIT_OK) : EXIT_FAILED;
+    }
     if (!strategy || !(v.environment = mirt_environment(strategy))) {
         say(&v, FAILED, "devices", "%s", library_sentence());
     } else {
@@ -407,5 +434,6 @@ int run_doctor(const options *o) {
     mirt_strategy_destroy(strategy);
     printf("doctor: %d ok, %d warning%s, %d failed\n", v.count[FINE], v.count[WARNED], v.count[WARNED] == 1 ? "" : "s",
            v.count[FAILED]);
-    return v.count[FAILED] ? EXIT_FAILED : EXIT_OK;
+    const int status = v.count[FAILED] ? EXIT_FAILED : EXIT_OK;
+    return processes ? meet_processes(status) : status;
 }

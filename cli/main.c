@@ -137,6 +137,7 @@ static bool is_help(const char *word) {
 /* Of several processes: whether this one takes part in the command. */
 static bool takes_part(const command *c, const options *o) {
     const bool compares = c->bit == CMD_SCALING && !o->strategy; /* with one, devices of a process are compared */
+    if (c->bit == CMD_DOCTOR) return work_together(), true;
     if (!(c->bit & (CMD_FIT | CMD_EVALUATE | CMD_BENCH)) && !compares) {
         setenv("MIRT_WORKERS", "1", 1); /* the first one does it by itself */
         return is_first();

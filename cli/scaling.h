@@ -60,6 +60,13 @@ typedef struct network {
 } network;
 bool measure_link(size_t bytes, network *out);
 
+/* One number of every process, in the first; [processes]. False after complaining. */
+bool gather_numbers(double own, double *out);
+
+/* --- shares.c --- */
+/* "3,1": small whole numbers in proportion to the speeds. False: they are nearly equal, or do not fit. */
+bool propose_shares(const double *speed, int count, char *out, size_t size);
+
 /* --- scaling_processes.c --- */
 /* scaling under mpirun. */
 int run_process_scaling(const options *o);

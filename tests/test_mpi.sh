@@ -211,6 +211,19 @@ MIRT_MPI_ENGINE=$tmp/none.so train 1 --epochs 1 --max-steps 3 --strategy multi-w
 tap_check "a process alone loads no engine" grep -q ^final out.txt
 train 2 --epochs 1 --max-steps 3 --strategy mirrored
 once "copies that are asked for are warned of" err.txt "each of which trains a model of its own"
+# >>doctor
+
+# CORES LINE: two processes, the second of which has so many cores; other programs may disturb one or two tries.
+proposes() {
+    for _ in 1 2 3; do
+        mpi 1 env MIRT_CORES=2 "$program" doctor . : -n 1 env MIRT_CORES="$1" "$program" doctor .
+        grep -q "$2" out.txt && return
+    done
+    false
+}
+tap_check "doctor looks at two processes" proposes 2 '^ok *processes *2 of nearly equal speed'
+tap_check "and proposes shares" proposes 6 '^warning *processes *2, of different speeds: add --shares 1,3$'
+
 # >>photographs: each is read by one process
 
 if has strace; then

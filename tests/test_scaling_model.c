@@ -1,5 +1,6 @@
 /* The model of scaling --predict: published tables, limits, and names of networks. */
 #include "../cli/scaling_model.c"
+#include "../cli/shares.c"
 #include "tap.h"
 
 static char said[256];
@@ -9,6 +10,29 @@ void complain(const char *format, ...) {
     va_start(args, format);
     vsnprintf(said, sizeof said, format, args);
     va_end(args);
+}
+
+/* >>shares */
+
+static void test_shares(void) {
+    static const struct {
+        double speed[4];
+        int count;
+        const char *shares; /* NULL: equal ones */
+    } cases[] = {
+        {{1, 1}, 2, NULL},           {{1, 1.09, 1.05}, 3, NULL}, {{2, 1}, 2, "2,1"},
+        {{1, 3.1}, 2, "1,3"},        {{1.5, 1, 1}, 3, "3,2,2"},  {{10, 10, 40, 10}, 4, "1,1,4,1"},
+        {{0, 1}, 2, NULL},           {{8, 7}, 2, "7,6"},         {{1, 100}, 2, "1,100"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[64] = "";
+        const bool uneven = propose_shares(cases[i].speed, cases[i].count, text, sizeof text);
+        ok(uneven == (cases[i].shares != NULL) && (!uneven || strcmp(text, cases[i].shares) == 0),
+           "speeds of %g, %g, ...: %s", cases[i].speed[0], cases[i].speed[1], uneven ? text : "equal shares");
+    }
+    const double wide[4] = {1, 1000, 1000, 1000};
+    char small[8];
+    ok(!propose_shares(wide, 4, small, sizeof small), "shares that have no room are not proposed");
 }
 
 /* >>published tables */
@@ -149,6 +173,7 @@ static void test_networks(void) {
 }
 
 int main(void) {
+    test_shares();
     test_published();
     test_fit();
     test_table();
