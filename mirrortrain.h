@@ -37237,6 +37237,7 @@ typedef struct mirt__peers {
     char *told;          /* [told_bytes]: of mirt__peers_tell */
     size_t told_bytes;
     bool left;           /* a process has ended a pass with an error, which all know */
+    unsigned char gone[32]; /* atomic: bits of processes that this parameter server has given up */
     bool lost;           /* a process is gone, which the others can do without */
     bool broken;         /* atomic: nothing can be said to the others any more; strategy->lost says why */
 } mirt__peers;
@@ -37353,6 +37354,10 @@ MIRT__TOGETHER_LIB const void *mirt__peers_tell(mirt_strategy *strategy, const v
 MIRT__TOGETHER_LIB mirt_status mirt__peers_hear_first(mirt_strategy *strategy, void *data, size_t bytes);
 /* Whether a process still takes part; `why`: what it says if it does not. */
 MIRT__TOGETHER_LIB bool mirt__peers_alive(mirt_strategy *strategy, int peer, char *why, size_t size);
+/* By a parameter server: a worker counts as lost, */
+MIRT__TOGETHER_LIB void mirt__peers_give_up(mirt_strategy *strategy, int peer);
+/* and whether another server has done so; *answers: it is there. */
+MIRT__TOGETHER_LIB bool mirt__peers_given_up(const mirt_strategy *strategy, int server, int peer, bool *answers);
 /* This process takes no further part, because of the error; the others learn it when they ask where it is. */
 MIRT__TOGETHER_LIB void mirt__peers_end(mirt_strategy *strategy);
 /* Sets the error of a round of messages that failed, after which the strategy cannot be used. */
@@ -39396,6 +39401,7 @@ typedef struct mirt__whereabouts {
     int64_t step;
     int32_t phase, awaits; /* awaits: one more than a rank; 0: nobody, as of a process without a strategy */
     char ended[200];          /* why its strategy cannot be used any more, or "" */
+    unsigned char gone[32];   /* as mirt__peers has it */
 } mirt__whereabouts;
 
 /* >>where a process is */
@@ -39421,6 +39427,7 @@ static void mirt__peers_answer(void *user, char *out) {
     const char *death = __atomic_load_n(&s->death, __ATOMIC_ACQUIRE);
     if (!death && __atomic_load_n(&s->peers->broken, __ATOMIC_ACQUIRE)) death = s->lost;
     if (death) snprintf(at.ended, sizeof at.ended, "%.199s", death);
+    for (int i = 0; i < MIRT__COUNT(at.gone); i++) at.gone[i] = __atomic_load_n(&s->peers->gone[i], __ATOMIC_RELAXED);
     memcpy(out, &at, sizeof at);
 }
 
@@ -39438,6 +39445,19 @@ MIRT__LIB bool mirt__peers_alive(mirt_strategy *s, int peer, char *why, size_t s
     const bool answers = mirt__peers_ask(s->peers, peer, &at);
     snprintf(why, size, "%s", answers ? at.ended : "it does not answer");
     return answers && !at.ended[0];
+}
+
+MIRT__LIB void mirt__peers_give_up(mirt_strategy *s, int peer) {
+    s->peers->lost = true;
+    if (peer < 8 * MIRT__COUNT(s->peers->gone))
+        __atomic_fetch_or(&s->peers->gone[peer / 8], (unsigned char)(1 << peer % 8), __ATOMIC_RELAXED);
+}
+
+MIRT__LIB bool mirt__peers_given_up(const mirt_strategy *s, int server, int peer, bool *answers) {
+    mirt__whereabouts at;
+    memset(&at, 0, sizeof at);
+    *answers = mirt__peers_ask(s->peers, server, &at) && !at.ended[0];
+    return *answers && peer < 8 * MIRT__COUNT(at.gone) && at.gone[peer / 8] >> peer % 8 & 1;
 }
 
 /* Follows who waits for whom from `peer` on. True: whoever is at the end is at work, and worth waiting for. */
@@ -53320,6 +53340,7 @@ typedef struct mirt__epoch {
 
 typedef struct mirt__leases {
     int workers, returned;
+    bool closed;        /* nothing more is given */
     mirt__lease *of;    /* [workers] what each still has to train on, */
     bool *busy;         /* [workers] and whether it has been given the first of them */
     mirt__lease *again; /* [workers] what lost workers left; the first `returned` are used */
@@ -53361,8 +53382,9 @@ typedef enum mirt__request_kind {
 typedef struct mirt__request {
     int64_t kind, number;   /* number: of epochs that have begun */
     mirt__epoch epoch;      /* of MIRT__TELL_EPOCH, with */
-    int64_t step, rate_set;
-    double rate;
+    int64_t step;
+    int64_t rate_set;       /* the chief's learning rate, */
+    double rate;            /* as of the model */
     int64_t status; /* of MIRT__TELL_BYE, */
     char text[240]; /* and why */
 } mirt__request;
@@ -53390,11 +53412,12 @@ typedef struct mirt__payload {
     int64_t trained, states;  /* elements of gradients, and of variables that batches give new values */
     int numbers, slots;       /* results of a batch; blocks of the optimizer's state */
     mirt__real *state;        /* [2 * states] their values, and what a batch adds to them */
-    double *number;           /* [numbers] of a batch, and then those of this worker's batches of the epoch */
+    double *number;           /* [numbers] of a batch; then those of this worker's batches of the epoch, and of those
+                                 before a checkpoint that was resumed */
     mirt_staleness staleness; /* that all servers together have seen in an epoch */
     mirt__message *send, *receive; /* [servers * MIRT__PAYLOAD_MOST] */
 } mirt__payload;
-#define MIRT__PAYLOAD_MOST (4 + MIRT__MAX_SLOTS) /* messages of a request or a reply */
+#define MIRT__PAYLOAD_MOST (5 + MIRT__MAX_SLOTS) /* messages of a request or a reply */
 
 MIRT__TOGETHER_LIB mirt_status mirt__payload_create(mirt__payload *payload, mirt_function *function);
 MIRT__TOGETHER_LIB void mirt__payload_free(mirt__payload *payload);
@@ -53431,8 +53454,9 @@ MIRT__TOGETHER_LIB mirt_status mirt__working_pull(mirt__working *w);
 /* The servers get the gradients, which become clipped, and the results of the batch that was next; afterwards *sums are
    those of this worker's batches of the epoch. */
 MIRT__TOGETHER_LIB mirt_status mirt__working_push(mirt__working *w, mirt__sums *sums);
-/* By the chief: an epoch begins, with the model's weights and the optimizer's state; */
-MIRT__TOGETHER_LIB mirt_status mirt__working_begin(mirt__working *w, const mirt__epoch *epoch);
+/* By the chief: an epoch begins, with the model's weights and the optimizer's state. *sums: of its batches that were
+   trained on before; */
+MIRT__TOGETHER_LIB mirt_status mirt__working_begin(mirt__working *w, const mirt__epoch *epoch, const mirt__sums *sums);
 /* it ends with the batches that workers have; */
 MIRT__TOGETHER_LIB mirt_status mirt__working_stop(mirt__working *w);
 /* when the epoch is over: the weights, the optimizer's state, the results and the staleness. */
@@ -53543,6 +53567,7 @@ MIRT__LIB void mirt__leases_begin(mirt__leases *l, const mirt__epoch *epoch) {
     l->at = *epoch;
     l->usual = epoch->length;
     l->returned = 0;
+    l->closed = false;
 }
 
 /* Of what lost workers left. */
@@ -53610,14 +53635,14 @@ MIRT__LIB void mirt__leases_done(mirt__leases *l, int worker) {
 MIRT__LIB void mirt__leases_end(mirt__leases *l, int worker) {
     mirt__lease *own = &l->of[worker];
     if (own->pass == l->at.pass && own->at < l->at.length) l->at.length = own->at;
-    if (l->at.goes_on) l->at.left += own->end - own->at;
+    if (l->at.goes_on && !l->closed) l->at.left += own->end - own->at;
     own->at = own->end;
     l->busy[worker] = false;
 }
 
 MIRT__LIB void mirt__leases_lost(mirt__leases *l, int worker) {
     mirt__lease *own = &l->of[worker];
-    if (own->at < own->end) l->again[l->returned++] = *own;
+    if (own->at < own->end && !l->closed) l->again[l->returned++] = *own;
     own->at = own->end;
     l->busy[worker] = false;
 }
@@ -53626,6 +53651,7 @@ MIRT__LIB void mirt__leases_lost(mirt__leases *l, int worker) {
 MIRT__LIB void mirt__leases_close(mirt__leases *l) {
     l->at.left = 0;
     l->returned = 0;
+    l->closed = true;
     for (int i = 0; i < l->workers; i++) {
         if (l->of[i].at < l->of[i].end) l->of[i].end = l->of[i].at + l->busy[i];
     }
@@ -53656,7 +53682,7 @@ MIRT__LIB mirt_status mirt__payload_create(mirt__payload *p, mirt_function *f) {
     while (p->slots < MIRT__MAX_SLOTS && f->model->slot[p->slots]) p->slots++;
     const size_t messages = (size_t)p->servers * MIRT__PAYLOAD_MOST;
     p->state = (mirt__real *)mirt__calloc(2 * (size_t)p->states + 1, sizeof *p->state);
-    p->number = (double *)mirt__calloc(2 * (size_t)p->numbers, sizeof *p->number);
+    p->number = (double *)mirt__calloc(3 * (size_t)p->numbers, sizeof *p->number);
     p->send = (mirt__message *)mirt__calloc(2 * messages, sizeof *p->send);
     p->receive = p->send ? p->send + messages : NULL;
     return p->state && p->number && p->send ? MIRT_OK : mirt_last_status();
@@ -53759,6 +53785,8 @@ static mirt__visit mirt__visit_of(mirt__working *w, mirt__request_kind kind) {
     mirt__visit v = {w, 0, 0};
     w->request.kind = kind;
     w->request.number = w->number;
+    w->request.rate = (double)w->payload.model->config.optimizer.learning_rate;
+    w->request.rate_set = w->payload.model->rate_set;
     return v;
 }
 
@@ -53865,7 +53893,7 @@ static void mirt__working_shrink(mirt__real *gradient, int64_t count, double nor
     for (int64_t i = 0; i < count; i++) gradient[i] = (mirt__real)((double)gradient[i] * (most / norm));
 }
 
-/* By norms, which a server does not know as it has a range of each. */
+/* By norms, which one of several servers does not know as it has a range of each. */
 static void mirt__working_clip(const mirt__payload *p, mirt__real *gradient) {
     const mirt_optimizer *o = &p->model->config.optimizer;
     if (o->global_clipnorm > 0)
@@ -53891,7 +53919,7 @@ MIRT__LIB mirt_status mirt__working_push(mirt__working *w, mirt__sums *sums) {
     mirt__payload *p = &w->payload;
     mirt__real *gradient = mirt__sum_at(&p->function->step, 0);
     mirt__visit v = mirt__visit_of(w, MIRT__TELL_PUSH);
-    mirt__working_clip(p, gradient);
+    if (p->servers > 1) mirt__working_clip(p, gradient);
     mirt__working_state_changes(p);
     mirt__payload_count(p, sums);
     for (int k = 0; k < p->servers; k++) {
@@ -53910,18 +53938,19 @@ MIRT__LIB mirt_status mirt__working_push(mirt__working *w, mirt__sums *sums) {
 
 /* >>epochs */
 
-MIRT__LIB mirt_status mirt__working_begin(mirt__working *w, const mirt__epoch *epoch) {
+MIRT__LIB mirt_status mirt__working_begin(mirt__working *w, const mirt__epoch *epoch,
+                                                        const mirt__sums *sums) {
     mirt__payload *p = &w->payload;
     w->number++;
     mirt__visit v = mirt__visit_of(w, MIRT__TELL_EPOCH);
     mirt__request *r = &w->request;
     r->epoch = *epoch;
     r->step = p->model->step;
-    r->rate = (double)p->model->config.optimizer.learning_rate;
-    r->rate_set = p->model->rate_set;
     mirt__payload_keep_states(p);
     mirt__slots_to_host(p->model);
-    memset(p->number, 0, 2 * (size_t)p->numbers * sizeof *p->number);
+    mirt__payload_count(p, sums);
+    for (int i = 0; i < 2; i++)
+        memcpy(p->number + (i + 1) * p->numbers, p->number, (size_t)p->numbers * sizeof *p->number);
     for (int k = 0; k < p->servers; k++) {
         mirt__visit_say(&v, k, r, sizeof *r);
         mirt__visit_weights(&v, k, true, mirt__visit_say);
@@ -53960,6 +53989,7 @@ MIRT__LIB mirt_status mirt__working_all(mirt__working *w, mirt__sums *sums) {
     mirt__payload_set_states(p);
     mirt__weights_changed(p->model);
     mirt__slots_changed(p->model);
+    for (int i = 0; i < p->numbers; i++) p->number[i] += p->number[2 * p->numbers + i];
     mirt__payload_counted(p->number, sums);
     p->model->step = w->reply[0].step;
     return MIRT_OK;
@@ -54230,12 +54260,20 @@ static void mirt__client_leave(mirt__serving *s, mirt__client *c) {
     mirt__client_begin(c, MIRT__GONE);
 }
 
+/* The chief's callbacks may set it. */
+static void mirt__serving_take_rate(const mirt__serving *s, const mirt__client *c) {
+    if (c != s->client) return;
+    s->payload.model->config.optimizer.learning_rate = (float)c->request.rate;
+    s->payload.model->rate_set = c->request.rate_set != 0;
+}
+
 static mirt_status mirt__serve_push(mirt__serving *s, mirt__client *c) {
     const int worker = mirt__client_number(s, c);
     if (s->admission.stale[worker] < 0) return mirt__client_leave(s, c), MIRT_OK; /* it has not pulled */
     if (!mirt__admit_push(&s->admission, worker)) return MIRT_OK;
     for (int i = 0; i < s->payload.numbers && !s->server; i++) s->total[i] += c->number[i];
     if (!s->server) mirt__leases_done(&s->leases, worker);
+    mirt__serving_take_rate(s, c);
     mirt__client_listen(s, c);
     return mirt__serving_update(s, c);
 }
@@ -54248,8 +54286,7 @@ static mirt_status mirt__serve_epoch(mirt__serving *s, mirt__client *c) {
     memset(s->total, 0, (size_t)p->numbers * sizeof *s->total);
     s->number = r->number;
     p->model->step = r->step;
-    p->model->config.optimizer.learning_rate = (float)r->rate;
-    p->model->rate_set = r->rate_set != 0;
+    mirt__serving_take_rate(s, c);
     if (s->server == 0) mirt__payload_set_states(p);
     mirt__weights_changed(p->model);
     mirt__slots_changed(p->model);
@@ -54270,7 +54307,7 @@ static void mirt__serve_leaver(mirt__serving *s, mirt__client *c) {
         mirt__weights_changed(s->payload.root);
     } else if (c->request.status != MIRT_OK) {
         mirt__client_begin(c, MIRT__GONE);
-        if (!s->server)
+        if (!s->server && !s->over)
             mirt__log(s->strategy, MIRT_LOG_WARNING, "process %d (%s) has stopped; its batches go to others: %s",
                       worker, s->strategy->peers->engine->host(worker), c->request.text);
     }
@@ -54318,7 +54355,7 @@ static mirt_status mirt__client_lose(mirt__serving *s, mirt__client *c, const ch
     const char *host = s->strategy->peers->engine->host(worker);
     const bool over = s->over && c == s->client;
     mirt__client_leave(s, c);
-    s->strategy->peers->lost = true;
+    mirt__peers_give_up(s->strategy, worker);
     if (c == s->client && !over) {
         mirt__fail(MIRT_E_WORKER,
                    "process 0 (%s), which leads training at parameter servers, is lost: %s; start again from the last "
@@ -54352,6 +54389,23 @@ static bool mirt__client_move(mirt__serving *s, mirt__client *c, mirt_status *st
     return true;
 }
 
+/* The first server decides whether a worker is lost, so that all servers agree; they ask it. *why: what it says. */
+static mirt_status mirt__client_alive(const mirt__serving *s, int worker, bool *alive, char *why, size_t size) {
+    const int first = s->payload.workers;
+    bool answers = true;
+    if (s->server == 0) {
+        *alive = mirt__peers_alive(s->strategy, worker, why, size);
+        return MIRT_OK;
+    }
+    snprintf(why, size, "the first parameter server says so");
+    *alive = !mirt__peers_given_up(s->strategy, first, worker, &answers);
+    if (answers) return MIRT_OK;
+    return mirt__fail(MIRT_E_WORKER,
+                      "process %d (%s), the first parameter server, does not answer: start again from the last "
+                      "checkpoint",
+                      first, s->strategy->peers->engine->host(first));
+}
+
 /* Looks for those that have died. One that computes, or waits for a server, does answer. */
 static mirt_status mirt__serving_look(mirt__serving *s) {
     const double limit = s->strategy->peers->waiting[0].limit;
@@ -54360,7 +54414,9 @@ static mirt_status mirt__serving_look(mirt__serving *s) {
         char why[240];
         if (c->stage == MIRT__GONE || c->stage == MIRT__HOLDS || mirt__now() - c->heard <= limit) continue;
         c->heard = mirt__now();
-        if (mirt__peers_alive(s->strategy, i, why, sizeof why)) continue;
+        bool alive;
+        if (mirt__client_alive(s, i, &alive, why, sizeof why) != MIRT_OK) return mirt_last_status();
+        if (alive) continue;
         if (c->post) s->strategy->peers->engine->forget(c->post);
         c->post = NULL;
         if (mirt__client_lose(s, c, why) != MIRT_OK) return mirt_last_status();
@@ -54389,10 +54445,30 @@ static mirt_status mirt__serving_run(mirt__serving *s) {
     return status;
 }
 
+/* The first server stays until the others have ended, because they ask it who is lost. */
+static mirt_status mirt__serving_end(mirt__serving *s) {
+    mirt__peers *p = s->strategy->peers;
+    mirt__payload *list = &s->payload;
+    const int channel = MIRT__ENGINE_CHANNELS - 1, first = list->workers;
+    char word = 0;
+    mirt__engine_failure failure;
+    mirt__round round;
+    memset(&round, 0, sizeof round);
+    round.send = list->send;
+    round.receive = list->receive;
+    round.waiting = &p->waiting[channel];
+    if (s->server) mirt__payload_add(list->send, &round.sends, first, &word, sizeof word);
+    for (int k = 1; k < list->servers && !s->server; k++)
+        mirt__payload_add(list->receive, &round.receives, first + k, &word, sizeof word);
+    if (p->engine->trade(channel, &round, &failure)) return MIRT_OK;
+    return mirt__peers_fail(s->strategy, channel, &failure);
+}
+
 MIRT__LIB mirt_status mirt__serve(mirt_function *f) {
     mirt__serving serving;
     mirt_status status = mirt__serving_create(&serving, f);
     if (status == MIRT_OK) status = mirt__serving_run(&serving);
+    if (status == MIRT_OK) status = mirt__serving_end(&serving);
     if (status != MIRT_OK && !f->model->strategy->peers->broken) mirt__peers_end(f->model->strategy);
     if (status == MIRT_OK && serving.bye.status != MIRT_OK)
         status = mirt__fail(MIRT_E_WORKER, "process 0 (%s) has stopped: %.230s",
@@ -54558,12 +54634,17 @@ MIRT__ABSENT_LIB void mirt__progress_line(mirt__progress *progress, const mirt_m
 #define MIRT__FIT_H
 /* One fit: what it was asked for and where it is. */
 
+/* The batch that a data set gives next, if it is in a pass. */
+typedef struct mirt__place_of {
+    int64_t pass, next;
+    bool begun;
+} mirt__place_of;
+
 /* What a fit at parameter servers knows. */
 typedef struct mirt__served {
     mirt__working working;
     bool open;           /* `working` is */
-    int64_t pass, at;    /* the batch that the data set will give next, */
-    bool begun;          /* if it is in a pass */
+    mirt__place_of at;   /* of its data */
     int64_t steps, done; /* of the history and the epoch, when the epoch under way began or was resumed */
 } mirt__served;
 
@@ -56324,6 +56405,7 @@ MIRT__LIB mirt_status mirt__fit_reopen(mirt__training_run *run) {
         return mirt_last_status();
     if (!run->at.begun && (!run->at.done || run->desc->steps_per_epoch > 0)) return MIRT_OK;
     run->at.begun = 1; /* behind the last batch of an epoch that is still open, too: its pass has no more of them */
+    if (MIRT__SERVED(fit)) return MIRT_OK; /* served.c goes to the batches that the servers name */
     int64_t left = mirt__dataset_pass_over(run->train, run->at.passed) ? 0 : run->at.passed;
     mirt_status status = mirt__fit_begin_pass(fit);
     for (; left > 0 && status == MIRT_OK; left--) {
@@ -56393,37 +56475,39 @@ MIRT__LIB void mirt__fit_look_for_files(const mirt__fit *fit) {
 /* >>batches */
 
 /* The data set goes to a batch: it reads on if that is near, and begins anew otherwise. */
-static mirt_status mirt__served_seek(mirt__fit *fit, const mirt__lease *to) {
-    const mirt__training_run *run = &fit->run;
-    mirt__served *v = &fit->served;
+static mirt_status mirt__served_seek(mirt_dataset *data, uint64_t seed, mirt__place_of *at, const mirt__lease *to) {
     const int64_t near = 8;
     mirt__batch passed;
-    if (v->begun && v->pass == to->pass && v->at <= to->at && to->at - v->at < near) {
-        /* it reads on */
-    } else {
-        v->at = mirt__dataset_pass_over(run->train, to->at) ? to->at : 0;
-        v->pass = to->pass;
-        v->begun = true;
-        if (mirt__dataset_begin(run->train, run->model->strategy->seed, to->pass) != MIRT_OK) return mirt_last_status();
+    if (!at->begun || at->pass != to->pass || at->next > to->at || to->at - at->next >= near) {
+        at->next = mirt__dataset_pass_over(data, to->at) ? to->at : 0;
+        at->pass = to->pass;
+        at->begun = true;
+        if (mirt__dataset_begin(data, seed, to->pass) != MIRT_OK) return mirt_last_status();
     }
-    for (; v->at < to->at; v->at++) {
-        if (mirt__dataset_next(run->train, &passed) != MIRT_OK) return mirt_last_status();
+    for (; at->next < to->at; at->next++) {
+        if (mirt__dataset_next(data, &passed) != MIRT_OK) return mirt_last_status();
         if (!passed.rows) break;
     }
     return MIRT_OK;
 }
 
 /* No rows: the data end before it. A fit is not touched inside of a section (feed.c). */
-static mirt_status mirt__served_read(mirt__fit *fit, mirt__batch *batch) {
+static mirt_status mirt__served_read(mirt__fit *fit, mirt__batch *out) {
     mirt_strategy *s = fit->run.model->strategy;
-    mirt__section before = mirt__watch_input(s, fit->run.train);
-    mirt_status status = mirt__served_seek(fit, &fit->served.working.lease);
-    memset(batch, 0, sizeof *batch);
-    if (status == MIRT_OK && fit->served.at == fit->served.working.lease.at)
-        status = mirt__dataset_next(fit->run.train, batch);
-    fit->served.at += batch->rows > 0;
-    if (batch->rows == 0) fit->served.begun = false;
-    return mirt__watch_leave(s, before) ? status : MIRT_E_TIMEOUT;
+    mirt_dataset *data = fit->run.train;
+    const mirt__lease to = fit->served.working.lease;
+    mirt__place_of at = fit->served.at;
+    mirt__batch batch;
+    memset(&batch, 0, sizeof batch);
+    mirt__section before = mirt__watch_input(s, data);
+    mirt_status status = mirt__served_seek(data, s->seed, &at, &to);
+    if (status == MIRT_OK && at.next == to.at) status = mirt__dataset_next(data, &batch);
+    if (!mirt__watch_leave(s, before)) return MIRT_E_TIMEOUT;
+    at.next++;
+    at.begun = batch.rows > 0;
+    fit->served.at = at;
+    *out = batch;
+    return status;
 }
 
 MIRT__LIB mirt_status mirt__served_next(mirt__fit *fit, mirt__batch *batch) {
@@ -56482,8 +56566,8 @@ MIRT__LIB mirt_status mirt__served_begin(mirt__fit *fit) {
     epoch.done = fit->served.done = run->at.done;
     epoch.goes_on = run->desc->steps_per_epoch > 0;
     fit->served.steps = run->model->history.steps;
-    fit->served.begun = false;
-    return mirt__working_begin(&fit->served.working, &epoch);
+    fit->served.at.begun = false;
+    return mirt__working_begin(&fit->served.working, &epoch, &run->sums);
 }
 
 MIRT__LIB mirt_status mirt__served_end(mirt__fit *fit) {
@@ -56498,7 +56582,7 @@ MIRT__LIB mirt_status mirt__served_end(mirt__fit *fit) {
     run->event.batch = run->at.done = at.done;
     run->model->history.steps = fit->served.steps + at.done - fit->served.done;
     run->at.pass = at.pass;
-    run->at.passed = at.next;
+    run->at.passed = at.next < at.length ? at.next : at.length;
     run->at.begun = at.next < at.length;
     run->model->epoch = at.pass + 1;
     return MIRT_OK;
@@ -56540,6 +56624,8 @@ static mirt_status mirt__served_work(void *arg) {
 
 static mirt_status mirt__served_check(const mirt__fit *fit) {
     const mirt_model *model = fit->run.model;
+    if (model->strategy->peers->lost)
+        return mirt__fail(MIRT_E_WORKER, "a process was lost in an earlier fit: start the processes again");
     if (model->nan_watch > 0)
         return mirt__fail(MIRT_E_INVALID, "parameter servers do not watch for NaN: take mirt_terminate_on_nan");
     if (fit->run.desc->check_drift_every > 0)
@@ -56552,11 +56638,17 @@ MIRT__LIB mirt_status mirt__served_run(mirt__fit *fit, mirt_status status, bool 
     mirt_strategy *s = model->strategy;
     bool asked = false;
     *ends = true;
+    if (s->peers->lost) return mirt__served_check(fit);
     s->peers->left = false;
     if (status == MIRT_OK) status = mirt__served_check(fit);
     if (status == MIRT_OK && !mirt__fit_prepared(fit, false)) status = mirt_last_status();
     if (mirt__meet_others(s, status, &asked) != MIRT_OK) return mirt_last_status();
     if (mirt__fit_together(model, fit->run.train, fit->run.desc) != MIRT_OK) return mirt_last_status();
+    mirt_model *root = mirt__root(model, NULL);
+    mirt__weights_to_host(root);
+    if (mirt__peers_hear_first(s, root->weight, root->weight_bytes) != MIRT_OK) return mirt_last_status();
+    root->edits++;
+    mirt__weights_changed(root);
     mirt_function *f = mirt__fit_prepared(fit, false);
     if (s->peers->rank >= s->peers->size - s->servers) return mirt__serve(f);
     if (mirt__working_open(&fit->served.working, f) != MIRT_OK) {
@@ -56907,7 +56999,7 @@ static mirt_status mirt__train_batches(void *arg) {
         run->at.passed++;
         model->history.steps++;
         mirt__set_logs(fit, true, loss);
-        if (mirt__fit_saves(fit)) status = mirt__fit_average(fit);
+        if (mirt__fit_saves(fit) && fit->status == MIRT_OK) status = mirt__fit_average(fit);
         if (status != MIRT_OK) break;
         run->event.seconds = mirt__now() - began;
         mirt__tell(fit, MIRT__BATCH_END);
@@ -56916,7 +57008,7 @@ static mirt_status mirt__train_batches(void *arg) {
     }
     mirt__feed_close(&fit->feed);
     if (MIRT__SERVED(fit) && status == MIRT_OK) status = mirt__served_end(fit);
-    else if (status == MIRT_OK) status = mirt__fit_average(fit);
+    else if (status == MIRT_OK && fit->status == MIRT_OK) status = mirt__fit_average(fit);
     if (status == MIRT_OK && run->event.batch && (run->stop || mirt__max_steps_reached(fit)))
         mirt__tell(fit, MIRT__INTERRUPTED);
     mirt__timing_stop(model);
@@ -56992,7 +57084,8 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     mirt__training_run *run = &fit->run;
     if (MIRT__PEERS(run->model->strategy)) MIRT__PEERS(run->model->strategy)->left = false;
     mirt_status status = mirt__fit_meet(fit, mirt__fit_prepare(fit));
-    if (status != MIRT_OK) return status;
+    bool ends = false;
+    if (status != MIRT_OK) return MIRT__SERVED(fit) ? mirt__served_run(fit, status, &ends) : status;
     run->event.model = run->model;
     run->event.epochs = run->desc->epochs > 0 ? run->desc->epochs : 1;
     run->event.batches = run->desc->steps_per_epoch > 0 ? run->desc->steps_per_epoch : mirt_dataset_batches(run->train);
@@ -57003,7 +57096,6 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     run->at.epoch = run->desc->initial_epoch;
     run->at.first_pass = run->model->epoch;
     if (MIRT__SERVED(fit)) {
-        bool ends;
         status = mirt__writes_files(run->model->strategy) ? mirt__run_resume(run) : MIRT_OK;
         status = mirt__served_run(fit, status, &ends);
         if (ends || status != MIRT_OK) return status;
@@ -57021,7 +57113,10 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
          epoch++) {
         status = mirt__fit_epoch(fit, epoch);
     }
-    if (status == MIRT_OK && run->model->config.optimizer.use_ema) status = mirt_apply_averages(run->model);
+    if (status == MIRT_OK && run->model->config.optimizer.use_ema) {
+        status = mirt_apply_averages(run->model);
+        if (status == MIRT_OK && fit->status == MIRT_OK) status = mirt__fit_average(fit);
+    }
     mirt__fit_keep_error(fit, status);
     run->model->history.stopped = fit->asked || (run->stop && run->at.epoch < run->event.epochs);
     if (fit->status != MIRT_OK) run->event.failure = fit->failure.text;

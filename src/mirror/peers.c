@@ -6,6 +6,7 @@ typedef struct mirt__whereabouts {
     int64_t step;
     int32_t phase, awaits; /* awaits: one more than a rank; 0: nobody, as of a process without a strategy */
     char ended[200];          /* why its strategy cannot be used any more, or "" */
+    unsigned char gone[32];   /* as mirt__peers has it */
 } mirt__whereabouts;
 
 /* >>where a process is */
@@ -31,6 +32,7 @@ static void mirt__peers_answer(void *user, char *out) {
     const char *death = __atomic_load_n(&s->death, __ATOMIC_ACQUIRE);
     if (!death && __atomic_load_n(&s->peers->broken, __ATOMIC_ACQUIRE)) death = s->lost;
     if (death) snprintf(at.ended, sizeof at.ended, "%.199s", death);
+    for (int i = 0; i < MIRT__COUNT(at.gone); i++) at.gone[i] = __atomic_load_n(&s->peers->gone[i], __ATOMIC_RELAXED);
     memcpy(out, &at, sizeof at);
 }
 
@@ -48,6 +50,19 @@ MIRT__LIB bool mirt__peers_alive(mirt_strategy *s, int peer, char *why, size_t s
     const bool answers = mirt__peers_ask(s->peers, peer, &at);
     snprintf(why, size, "%s", answers ? at.ended : "it does not answer");
     return answers && !at.ended[0];
+}
+
+MIRT__LIB void mirt__peers_give_up(mirt_strategy *s, int peer) {
+    s->peers->lost = true;
+    if (peer < 8 * MIRT__COUNT(s->peers->gone))
+        __atomic_fetch_or(&s->peers->gone[peer / 8], (unsigned char)(1 << peer % 8), __ATOMIC_RELAXED);
+}
+
+MIRT__LIB bool mirt__peers_given_up(const mirt_strategy *s, int server, int peer, bool *answers) {
+    mirt__whereabouts at;
+    memset(&at, 0, sizeof at);
+    *answers = mirt__peers_ask(s->peers, server, &at) && !at.ended[0];
+    return *answers && peer < 8 * MIRT__COUNT(at.gone) && at.gone[peer / 8] >> peer % 8 & 1;
 }
 
 /* Follows who waits for whom from `peer` on. True: whoever is at the end is at work, and worth waiting for. */

@@ -58,6 +58,7 @@ typedef struct mirt__peers {
     char *told;          /* [told_bytes]: of mirt__peers_tell */
     size_t told_bytes;
     bool left;           /* a process has ended a pass with an error, which all know */
+    unsigned char gone[32]; /* atomic: bits of processes that this parameter server has given up */
     bool lost;           /* a process is gone, which the others can do without */
     bool broken;         /* atomic: nothing can be said to the others any more; strategy->lost says why */
 } mirt__peers;
@@ -174,6 +175,10 @@ MIRT__LIB const void *mirt__peers_tell(mirt_strategy *strategy, const void *own,
 MIRT__LIB mirt_status mirt__peers_hear_first(mirt_strategy *strategy, void *data, size_t bytes);
 /* Whether a process still takes part; `why`: what it says if it does not. */
 MIRT__LIB bool mirt__peers_alive(mirt_strategy *strategy, int peer, char *why, size_t size);
+/* By a parameter server: a worker counts as lost, */
+MIRT__LIB void mirt__peers_give_up(mirt_strategy *strategy, int peer);
+/* and whether another server has done so; *answers: it is there. */
+MIRT__LIB bool mirt__peers_given_up(const mirt_strategy *strategy, int server, int peer, bool *answers);
 /* This process takes no further part, because of the error; the others learn it when they ask where it is. */
 MIRT__LIB void mirt__peers_end(mirt_strategy *strategy);
 /* Sets the error of a round of messages that failed, after which the strategy cannot be used. */

@@ -22,6 +22,7 @@ MIRT__LIB void mirt__leases_begin(mirt__leases *l, const mirt__epoch *epoch) {
     l->at = *epoch;
     l->usual = epoch->length;
     l->returned = 0;
+    l->closed = false;
 }
 
 /* Of what lost workers left. */
@@ -89,14 +90,14 @@ MIRT__LIB void mirt__leases_done(mirt__leases *l, int worker) {
 MIRT__LIB void mirt__leases_end(mirt__leases *l, int worker) {
     mirt__lease *own = &l->of[worker];
     if (own->pass == l->at.pass && own->at < l->at.length) l->at.length = own->at;
-    if (l->at.goes_on) l->at.left += own->end - own->at;
+    if (l->at.goes_on && !l->closed) l->at.left += own->end - own->at;
     own->at = own->end;
     l->busy[worker] = false;
 }
 
 MIRT__LIB void mirt__leases_lost(mirt__leases *l, int worker) {
     mirt__lease *own = &l->of[worker];
-    if (own->at < own->end) l->again[l->returned++] = *own;
+    if (own->at < own->end && !l->closed) l->again[l->returned++] = *own;
     own->at = own->end;
     l->busy[worker] = false;
 }
@@ -105,6 +106,7 @@ MIRT__LIB void mirt__leases_lost(mirt__leases *l, int worker) {
 MIRT__LIB void mirt__leases_close(mirt__leases *l) {
     l->at.left = 0;
     l->returned = 0;
+    l->closed = true;
     for (int i = 0; i < l->workers; i++) {
         if (l->of[i].at < l->of[i].end) l->of[i].end = l->of[i].at + l->busy[i];
     }

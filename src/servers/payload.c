@@ -16,7 +16,7 @@ MIRT__LIB mirt_status mirt__payload_create(mirt__payload *p, mirt_function *f) {
     while (p->slots < MIRT__MAX_SLOTS && f->model->slot[p->slots]) p->slots++;
     const size_t messages = (size_t)p->servers * MIRT__PAYLOAD_MOST;
     p->state = (mirt__real *)mirt__calloc(2 * (size_t)p->states + 1, sizeof *p->state);
-    p->number = (double *)mirt__calloc(2 * (size_t)p->numbers, sizeof *p->number);
+    p->number = (double *)mirt__calloc(3 * (size_t)p->numbers, sizeof *p->number);
     p->send = (mirt__message *)mirt__calloc(2 * messages, sizeof *p->send);
     p->receive = p->send ? p->send + messages : NULL;
     return p->state && p->number && p->send ? MIRT_OK : mirt_last_status();

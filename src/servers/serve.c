@@ -225,12 +225,20 @@ static void mirt__client_leave(mirt__serving *s, mirt__client *c) {
     mirt__client_begin(c, MIRT__GONE);
 }
 
+/* The chief's callbacks may set it. */
+static void mirt__serving_take_rate(const mirt__serving *s, const mirt__client *c) {
+    if (c != s->client) return;
+    s->payload.model->config.optimizer.learning_rate = (float)c->request.rate;
+    s->payload.model->rate_set = c->request.rate_set != 0;
+}
+
 static mirt_status mirt__serve_push(mirt__serving *s, mirt__client *c) {
     const int worker = mirt__client_number(s, c);
     if (s->admission.stale[worker] < 0) return mirt__client_leave(s, c), MIRT_OK; /* it has not pulled */
     if (!mirt__admit_push(&s->admission, worker)) return MIRT_OK;
     for (int i = 0; i < s->payload.numbers && !s->server; i++) s->total[i] += c->number[i];
     if (!s->server) mirt__leases_done(&s->leases, worker);
+    mirt__serving_take_rate(s, c);
     mirt__client_listen(s, c);
     return mirt__serving_update(s, c);
 }
@@ -243,8 +251,7 @@ static mirt_status mirt__serve_epoch(mirt__serving *s, mirt__client *c) {
     memset(s->total, 0, (size_t)p->numbers * sizeof *s->total);
     s->number = r->number;
     p->model->step = r->step;
-    p->model->config.optimizer.learning_rate = (float)r->rate;
-    p->model->rate_set = r->rate_set != 0;
+    mirt__serving_take_rate(s, c);
     if (s->server == 0) mirt__payload_set_states(p);
     mirt__weights_changed(p->model);
     mirt__slots_changed(p->model);
@@ -265,7 +272,7 @@ static void mirt__serve_leaver(mirt__serving *s, mirt__client *c) {
         mirt__weights_changed(s->payload.root);
     } else if (c->request.status != MIRT_OK) {
         mirt__client_begin(c, MIRT__GONE);
-        if (!s->server)
+        if (!s->server && !s->over)
             mirt__log(s->strategy, MIRT_LOG_WARNING, "process %d (%s) has stopped; its batches go to others: %s",
                       worker, s->strategy->peers->engine->host(worker), c->request.text);
     }
@@ -313,7 +320,7 @@ static mirt_status mirt__client_lose(mirt__serving *s, mirt__client *c, const ch
     const char *host = s->strategy->peers->engine->host(worker);
     const bool over = s->over && c == s->client;
     mirt__client_leave(s, c);
-    s->strategy->peers->lost = true;
+    mirt__peers_give_up(s->strategy, worker);
     if (c == s->client && !over) {
         mirt__fail(MIRT_E_WORKER,
                    "process 0 (%s), which leads training at parameter servers, is lost: %s; start again from the last "
@@ -347,6 +354,23 @@ static bool mirt__client_move(mirt__serving *s, mirt__client *c, mirt_status *st
     return true;
 }
 
+/* The first server decides whether a worker is lost, so that all servers agree; they ask it. *why: what it says. */
+static mirt_status mirt__client_alive(const mirt__serving *s, int worker, bool *alive, char *why, size_t size) {
+    const int first = s->payload.workers;
+    bool answers = true;
+    if (s->server == 0) {
+        *alive = mirt__peers_alive(s->strategy, worker, why, size);
+        return MIRT_OK;
+    }
+    snprintf(why, size, "the first parameter server says so");
+    *alive = !mirt__peers_given_up(s->strategy, first, worker, &answers);
+    if (answers) return MIRT_OK;
+    return mirt__fail(MIRT_E_WORKER,
+                      "process %d (%s), the first parameter server, does not answer: start again from the last "
+                      "checkpoint",
+                      first, s->strategy->peers->engine->host(first));
+}
+
 /* Looks for those that have died. One that computes, or waits for a server, does answer. */
 static mirt_status mirt__serving_look(mirt__serving *s) {
     const double limit = s->strategy->peers->waiting[0].limit;
@@ -355,7 +379,9 @@ static mirt_status mirt__serving_look(mirt__serving *s) {
         char why[240];
         if (c->stage == MIRT__GONE || c->stage == MIRT__HOLDS || mirt__now() - c->heard <= limit) continue;
         c->heard = mirt__now();
-        if (mirt__peers_alive(s->strategy, i, why, sizeof why)) continue;
+        bool alive;
+        if (mirt__client_alive(s, i, &alive, why, sizeof why) != MIRT_OK) return mirt_last_status();
+        if (alive) continue;
         if (c->post) s->strategy->peers->engine->forget(c->post);
         c->post = NULL;
         if (mirt__client_lose(s, c, why) != MIRT_OK) return mirt_last_status();
@@ -384,10 +410,30 @@ static mirt_status mirt__serving_run(mirt__serving *s) {
     return status;
 }
 
+/* The first server stays until the others have ended, because they ask it who is lost. */
+static mirt_status mirt__serving_end(mirt__serving *s) {
+    mirt__peers *p = s->strategy->peers;
+    mirt__payload *list = &s->payload;
+    const int channel = MIRT__ENGINE_CHANNELS - 1, first = list->workers;
+    char word = 0;
+    mirt__engine_failure failure;
+    mirt__round round;
+    memset(&round, 0, sizeof round);
+    round.send = list->send;
+    round.receive = list->receive;
+    round.waiting = &p->waiting[channel];
+    if (s->server) mirt__payload_add(list->send, &round.sends, first, &word, sizeof word);
+    for (int k = 1; k < list->servers && !s->server; k++)
+        mirt__payload_add(list->receive, &round.receives, first + k, &word, sizeof word);
+    if (p->engine->trade(channel, &round, &failure)) return MIRT_OK;
+    return mirt__peers_fail(s->strategy, channel, &failure);
+}
+
 MIRT__LIB mirt_status mirt__serve(mirt_function *f) {
     mirt__serving serving;
     mirt_status status = mirt__serving_create(&serving, f);
     if (status == MIRT_OK) status = mirt__serving_run(&serving);
+    if (status == MIRT_OK) status = mirt__serving_end(&serving);
     if (status != MIRT_OK && !f->model->strategy->peers->broken) mirt__peers_end(f->model->strategy);
     if (status == MIRT_OK && serving.bye.status != MIRT_OK)
         status = mirt__fail(MIRT_E_WORKER, "process 0 (%s) has stopped: %.230s",

@@ -42,6 +42,7 @@ typedef struct mirt__epoch {
 
 typedef struct mirt__leases {
     int workers, returned;
+    bool closed;        /* nothing more is given */
     mirt__lease *of;    /* [workers] what each still has to train on, */
     bool *busy;         /* [workers] and whether it has been given the first of them */
     mirt__lease *again; /* [workers] what lost workers left; the first `returned` are used */
@@ -83,8 +84,9 @@ typedef enum mirt__request_kind {
 typedef struct mirt__request {
     int64_t kind, number;   /* number: of epochs that have begun */
     mirt__epoch epoch;      /* of MIRT__TELL_EPOCH, with */
-    int64_t step, rate_set;
-    double rate;
+    int64_t step;
+    int64_t rate_set;       /* the chief's learning rate, */
+    double rate;            /* as of the model */
     int64_t status; /* of MIRT__TELL_BYE, */
     char text[240]; /* and why */
 } mirt__request;
@@ -112,11 +114,12 @@ typedef struct mirt__payload {
     int64_t trained, states;  /* elements of gradients, and of variables that batches give new values */
     int numbers, slots;       /* results of a batch; blocks of the optimizer's state */
     mirt__real *state;        /* [2 * states] their values, and what a batch adds to them */
-    double *number;           /* [numbers] of a batch, and then those of this worker's batches of the epoch */
+    double *number;           /* [numbers] of a batch; then those of this worker's batches of the epoch, and of those
+                                 before a checkpoint that was resumed */
     mirt_staleness staleness; /* that all servers together have seen in an epoch */
     mirt__message *send, *receive; /* [servers * MIRT__PAYLOAD_MOST] */
 } mirt__payload;
-#define MIRT__PAYLOAD_MOST (4 + MIRT__MAX_SLOTS) /* messages of a request or a reply */
+#define MIRT__PAYLOAD_MOST (5 + MIRT__MAX_SLOTS) /* messages of a request or a reply */
 
 MIRT__LIB mirt_status mirt__payload_create(mirt__payload *payload, mirt_function *function);
 MIRT__LIB void mirt__payload_free(mirt__payload *payload);
@@ -153,8 +156,9 @@ MIRT__LIB mirt_status mirt__working_pull(mirt__working *w);
 /* The servers get the gradients, which become clipped, and the results of the batch that was next; afterwards *sums are
    those of this worker's batches of the epoch. */
 MIRT__LIB mirt_status mirt__working_push(mirt__working *w, mirt__sums *sums);
-/* By the chief: an epoch begins, with the model's weights and the optimizer's state; */
-MIRT__LIB mirt_status mirt__working_begin(mirt__working *w, const mirt__epoch *epoch);
+/* By the chief: an epoch begins, with the model's weights and the optimizer's state. *sums: of its batches that were
+   trained on before; */
+MIRT__LIB mirt_status mirt__working_begin(mirt__working *w, const mirt__epoch *epoch, const mirt__sums *sums);
 /* it ends with the batches that workers have; */
 MIRT__LIB mirt_status mirt__working_stop(mirt__working *w);
 /* when the epoch is over: the weights, the optimizer's state, the results and the staleness. */

@@ -35,6 +35,8 @@ static mirt__visit mirt__visit_of(mirt__working *w, mirt__request_kind kind) {
     mirt__visit v = {w, 0, 0};
     w->request.kind = kind;
     w->request.number = w->number;
+    w->request.rate = (double)w->payload.model->config.optimizer.learning_rate;
+    w->request.rate_set = w->payload.model->rate_set;
     return v;
 }
 
@@ -141,7 +143,7 @@ static void mirt__working_shrink(mirt__real *gradient, int64_t count, double nor
     for (int64_t i = 0; i < count; i++) gradient[i] = (mirt__real)((double)gradient[i] * (most / norm));
 }
 
-/* By norms, which a server does not know as it has a range of each. */
+/* By norms, which one of several servers does not know as it has a range of each. */
 static void mirt__working_clip(const mirt__payload *p, mirt__real *gradient) {
     const mirt_optimizer *o = &p->model->config.optimizer;
     if (o->global_clipnorm > 0)
@@ -167,7 +169,7 @@ MIRT__LIB mirt_status mirt__working_push(mirt__working *w, mirt__sums *sums) {
     mirt__payload *p = &w->payload;
     mirt__real *gradient = mirt__sum_at(&p->function->step, 0);
     mirt__visit v = mirt__visit_of(w, MIRT__TELL_PUSH);
-    mirt__working_clip(p, gradient);
+    if (p->servers > 1) mirt__working_clip(p, gradient);
     mirt__working_state_changes(p);
     mirt__payload_count(p, sums);
     for (int k = 0; k < p->servers; k++) {
@@ -186,18 +188,19 @@ MIRT__LIB mirt_status mirt__working_push(mirt__working *w, mirt__sums *sums) {
 
 /* >>epochs */
 
-MIRT__LIB mirt_status mirt__working_begin(mirt__working *w, const mirt__epoch *epoch) {
+MIRT__LIB mirt_status mirt__working_begin(mirt__working *w, const mirt__epoch *epoch,
+                                                        const mirt__sums *sums) {
     mirt__payload *p = &w->payload;
     w->number++;
     mirt__visit v = mirt__visit_of(w, MIRT__TELL_EPOCH);
     mirt__request *r = &w->request;
     r->epoch = *epoch;
     r->step = p->model->step;
-    r->rate = (double)p->model->config.optimizer.learning_rate;
-    r->rate_set = p->model->rate_set;
     mirt__payload_keep_states(p);
     mirt__slots_to_host(p->model);
-    memset(p->number, 0, 2 * (size_t)p->numbers * sizeof *p->number);
+    mirt__payload_count(p, sums);
+    for (int i = 0; i < 2; i++)
+        memcpy(p->number + (i + 1) * p->numbers, p->number, (size_t)p->numbers * sizeof *p->number);
     for (int k = 0; k < p->servers; k++) {
         mirt__visit_say(&v, k, r, sizeof *r);
         mirt__visit_weights(&v, k, true, mirt__visit_say);
@@ -236,6 +239,7 @@ MIRT__LIB mirt_status mirt__working_all(mirt__working *w, mirt__sums *sums) {
     mirt__payload_set_states(p);
     mirt__weights_changed(p->model);
     mirt__slots_changed(p->model);
+    for (int i = 0; i < p->numbers; i++) p->number[i] += p->number[2 * p->numbers + i];
     mirt__payload_counted(p->number, sums);
     p->model->step = w->reply[0].step;
     return MIRT_OK;

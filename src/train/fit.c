@@ -336,7 +336,7 @@ static mirt_status mirt__train_batches(void *arg) {
         run->at.passed++;
         model->history.steps++;
         mirt__set_logs(fit, true, loss);
-        if (mirt__fit_saves(fit)) status = mirt__fit_average(fit);
+        if (mirt__fit_saves(fit) && fit->status == MIRT_OK) status = mirt__fit_average(fit);
         if (status != MIRT_OK) break;
         run->event.seconds = mirt__now() - began;
         mirt__tell(fit, MIRT__BATCH_END);
@@ -345,7 +345,7 @@ static mirt_status mirt__train_batches(void *arg) {
     }
     mirt__feed_close(&fit->feed);
     if (MIRT__SERVED(fit) && status == MIRT_OK) status = mirt__served_end(fit);
-    else if (status == MIRT_OK) status = mirt__fit_average(fit);
+    else if (status == MIRT_OK && fit->status == MIRT_OK) status = mirt__fit_average(fit);
     if (status == MIRT_OK && run->event.batch && (run->stop || mirt__max_steps_reached(fit)))
         mirt__tell(fit, MIRT__INTERRUPTED);
     mirt__timing_stop(model);
@@ -421,7 +421,8 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     mirt__training_run *run = &fit->run;
     if (MIRT__PEERS(run->model->strategy)) MIRT__PEERS(run->model->strategy)->left = false;
     mirt_status status = mirt__fit_meet(fit, mirt__fit_prepare(fit));
-    if (status != MIRT_OK) return status;
+    bool ends = false;
+    if (status != MIRT_OK) return MIRT__SERVED(fit) ? mirt__served_run(fit, status, &ends) : status;
     run->event.model = run->model;
     run->event.epochs = run->desc->epochs > 0 ? run->desc->epochs : 1;
     run->event.batches = run->desc->steps_per_epoch > 0 ? run->desc->steps_per_epoch : mirt_dataset_batches(run->train);
@@ -432,7 +433,6 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     run->at.epoch = run->desc->initial_epoch;
     run->at.first_pass = run->model->epoch;
     if (MIRT__SERVED(fit)) {
-        bool ends;
         status = mirt__writes_files(run->model->strategy) ? mirt__run_resume(run) : MIRT_OK;
         status = mirt__served_run(fit, status, &ends);
         if (ends || status != MIRT_OK) return status;
@@ -450,7 +450,10 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
          epoch++) {
         status = mirt__fit_epoch(fit, epoch);
     }
-    if (status == MIRT_OK && run->model->config.optimizer.use_ema) status = mirt_apply_averages(run->model);
+    if (status == MIRT_OK && run->model->config.optimizer.use_ema) {
+        status = mirt_apply_averages(run->model);
+        if (status == MIRT_OK && fit->status == MIRT_OK) status = mirt__fit_average(fit);
+    }
     mirt__fit_keep_error(fit, status);
     run->model->history.stopped = fit->asked || (run->stop && run->at.epoch < run->event.epochs);
     if (fit->status != MIRT_OK) run->event.failure = fit->failure.text;

@@ -5,12 +5,17 @@
 #include "../servers/servers.h"
 #include "trainer.h"
 
+/* The batch that a data set gives next, if it is in a pass. */
+typedef struct mirt__place_of {
+    int64_t pass, next;
+    bool begun;
+} mirt__place_of;
+
 /* What a fit at parameter servers knows. */
 typedef struct mirt__served {
     mirt__working working;
     bool open;           /* `working` is */
-    int64_t pass, at;    /* the batch that the data set will give next, */
-    bool begun;          /* if it is in a pass */
+    mirt__place_of at;   /* of its data */
     int64_t steps, done; /* of the history and the epoch, when the epoch under way began or was resumed */
 } mirt__served;
 

@@ -36,6 +36,7 @@ MIRT__LIB mirt_status mirt__fit_reopen(mirt__training_run *run) {
         return mirt_last_status();
     if (!run->at.begun && (!run->at.done || run->desc->steps_per_epoch > 0)) return MIRT_OK;
     run->at.begun = 1; /* behind the last batch of an epoch that is still open, too: its pass has no more of them */
+    if (MIRT__SERVED(fit)) return MIRT_OK; /* served.c goes to the batches that the servers name */
     int64_t left = mirt__dataset_pass_over(run->train, run->at.passed) ? 0 : run->at.passed;
     mirt_status status = mirt__fit_begin_pass(fit);
     for (; left > 0 && status == MIRT_OK; left--) {

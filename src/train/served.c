@@ -10,37 +10,39 @@
 /* >>batches */
 
 /* The data set goes to a batch: it reads on if that is near, and begins anew otherwise. */
-static mirt_status mirt__served_seek(mirt__fit *fit, const mirt__lease *to) {
-    const mirt__training_run *run = &fit->run;
-    mirt__served *v = &fit->served;
+static mirt_status mirt__served_seek(mirt_dataset *data, uint64_t seed, mirt__place_of *at, const mirt__lease *to) {
     const int64_t near = 8;
     mirt__batch passed;
-    if (v->begun && v->pass == to->pass && v->at <= to->at && to->at - v->at < near) {
-        /* it reads on */
-    } else {
-        v->at = mirt__dataset_pass_over(run->train, to->at) ? to->at : 0;
-        v->pass = to->pass;
-        v->begun = true;
-        if (mirt__dataset_begin(run->train, run->model->strategy->seed, to->pass) != MIRT_OK) return mirt_last_status();
+    if (!at->begun || at->pass != to->pass || at->next > to->at || to->at - at->next >= near) {
+        at->next = mirt__dataset_pass_over(data, to->at) ? to->at : 0;
+        at->pass = to->pass;
+        at->begun = true;
+        if (mirt__dataset_begin(data, seed, to->pass) != MIRT_OK) return mirt_last_status();
     }
-    for (; v->at < to->at; v->at++) {
-        if (mirt__dataset_next(run->train, &passed) != MIRT_OK) return mirt_last_status();
+    for (; at->next < to->at; at->next++) {
+        if (mirt__dataset_next(data, &passed) != MIRT_OK) return mirt_last_status();
         if (!passed.rows) break;
     }
     return MIRT_OK;
 }
 
 /* No rows: the data end before it. A fit is not touched inside of a section (feed.c). */
-static mirt_status mirt__served_read(mirt__fit *fit, mirt__batch *batch) {
+static mirt_status mirt__served_read(mirt__fit *fit, mirt__batch *out) {
     mirt_strategy *s = fit->run.model->strategy;
-    mirt__section before = mirt__watch_input(s, fit->run.train);
-    mirt_status status = mirt__served_seek(fit, &fit->served.working.lease);
-    memset(batch, 0, sizeof *batch);
-    if (status == MIRT_OK && fit->served.at == fit->served.working.lease.at)
-        status = mirt__dataset_next(fit->run.train, batch);
-    fit->served.at += batch->rows > 0;
-    if (batch->rows == 0) fit->served.begun = false;
-    return mirt__watch_leave(s, before) ? status : MIRT_E_TIMEOUT;
+    mirt_dataset *data = fit->run.train;
+    const mirt__lease to = fit->served.working.lease;
+    mirt__place_of at = fit->served.at;
+    mirt__batch batch;
+    memset(&batch, 0, sizeof batch);
+    mirt__section before = mirt__watch_input(s, data);
+    mirt_status status = mirt__served_seek(data, s->seed, &at, &to);
+    if (status == MIRT_OK && at.next == to.at) status = mirt__dataset_next(data, &batch);
+    if (!mirt__watch_leave(s, before)) return MIRT_E_TIMEOUT;
+    at.next++;
+    at.begun = batch.rows > 0;
+    fit->served.at = at;
+    *out = batch;
+    return status;
 }
 
 MIRT__LIB mirt_status mirt__served_next(mirt__fit *fit, mirt__batch *batch) {
@@ -99,8 +101,8 @@ MIRT__LIB mirt_status mirt__served_begin(mirt__fit *fit) {
     epoch.done = fit->served.done = run->at.done;
     epoch.goes_on = run->desc->steps_per_epoch > 0;
     fit->served.steps = run->model->history.steps;
-    fit->served.begun = false;
-    return mirt__working_begin(&fit->served.working, &epoch);
+    fit->served.at.begun = false;
+    return mirt__working_begin(&fit->served.working, &epoch, &run->sums);
 }
 
 MIRT__LIB mirt_status mirt__served_end(mirt__fit *fit) {
@@ -115,7 +117,7 @@ MIRT__LIB mirt_status mirt__served_end(mirt__fit *fit) {
     run->event.batch = run->at.done = at.done;
     run->model->history.steps = fit->served.steps + at.done - fit->served.done;
     run->at.pass = at.pass;
-    run->at.passed = at.next;
+    run->at.passed = at.next < at.length ? at.next : at.length;
     run->at.begun = at.next < at.length;
     run->model->epoch = at.pass + 1;
     return MIRT_OK;
@@ -157,6 +159,8 @@ static mirt_status mirt__served_work(void *arg) {
 
 static mirt_status mirt__served_check(const mirt__fit *fit) {
     const mirt_model *model = fit->run.model;
+    if (model->strategy->peers->lost)
+        return mirt__fail(MIRT_E_WORKER, "a process was lost in an earlier fit: start the processes again");
     if (model->nan_watch > 0)
         return mirt__fail(MIRT_E_INVALID, "parameter servers do not watch for NaN: take mirt_terminate_on_nan");
     if (fit->run.desc->check_drift_every > 0)
@@ -169,11 +173,17 @@ MIRT__LIB mirt_status mirt__served_run(mirt__fit *fit, mirt_status status, bool 
     mirt_strategy *s = model->strategy;
     bool asked = false;
     *ends = true;
+    if (s->peers->lost) return mirt__served_check(fit);
     s->peers->left = false;
     if (status == MIRT_OK) status = mirt__served_check(fit);
     if (status == MIRT_OK && !mirt__fit_prepared(fit, false)) status = mirt_last_status();
     if (mirt__meet_others(s, status, &asked) != MIRT_OK) return mirt_last_status();
     if (mirt__fit_together(model, fit->run.train, fit->run.desc) != MIRT_OK) return mirt_last_status();
+    mirt_model *root = mirt__root(model, NULL);
+    mirt__weights_to_host(root);
+    if (mirt__peers_hear_first(s, root->weight, root->weight_bytes) != MIRT_OK) return mirt_last_status();
+    root->edits++;
+    mirt__weights_changed(root);
     mirt_function *f = mirt__fit_prepared(fit, false);
     if (s->peers->rank >= s->peers->size - s->servers) return mirt__serve(f);
     if (mirt__working_open(&fit->served.working, f) != MIRT_OK) {
