@@ -252,7 +252,7 @@ static bool run_outing(const outing *o) {
     memset(reports, 0, PIPE_MOST * sizeof *reports);
     for (int p = 0; p < processes; p++) reports[p].status = RUNNING;
     /* one that is suspended does not end by itself */
-    const bool ended = run_processes(processes, o->what == STOPPED ? 6 : 60, go, o) || o->what == STOPPED;
+    const bool ended = run_processes(processes, o->what == STOPPED ? 12 : 60, go, o) || o->what == STOPPED;
     for (int p = 0; p < processes; p++) { /* the first one may have been killed, which ends no other */
         while (!lost(o, p) && reports[p].status == RUNNING && mirt__now() - since < 60) pipe_sleep(1000);
     }
@@ -318,7 +318,7 @@ static void check_loss(const outing *o, const char *words) {
     }
     ok(told == o->workers + o->servers && (ended || o->rank == 0), "%s: all end and say \"%s\": %s", o->name,
        words, reports[o->rank == 0].error);
-    ok(seconds < 2 * o->limit + 8, "%s: within %.1f s", o->name, seconds);
+    ok(seconds < 2 * o->limit + 14, "%s: within %.1f s", o->name, seconds);
 }
 
 /* Steps per second of the second of three workers; the third one may be slow. */
