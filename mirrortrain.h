@@ -37224,6 +37224,7 @@ typedef struct mirt__patience {
 typedef struct mirt__peers {
     const mirt__engine *engine;
     int rank, size;
+    double limit; /* seconds that a process that does not answer is waited for; 0: for ever */
     mirt__waiting waiting[MIRT__ENGINE_CHANNELS];
     mirt__courier *courier; /* NULL: not needed yet, as */
     mirt__averaging *averaging;
@@ -39431,11 +39432,12 @@ static void mirt__peers_answer(void *user, char *out) {
     memcpy(out, &at, sizeof at);
 }
 
+static const double mirt__peers_soon = 2; /* seconds in which a process answers */
+
 /* Whether a process answers. */
 static bool mirt__peers_ask(const mirt__peers *p, int peer, mirt__whereabouts *out) {
-    const double soon = 2;
     char answer[MIRT__ENGINE_ANSWER];
-    const bool good = p->engine->ask(peer, soon, answer);
+    const bool good = p->engine->ask(peer, mirt__peers_soon, answer);
     if (good) memcpy(out, answer, sizeof *out);
     return good;
 }
@@ -39488,10 +39490,13 @@ static bool mirt__peers_patient(void *user, int peer) {
     return false;
 }
 
+/* Others are asked early enough to know by the limit that one does not answer. */
 MIRT__LIB void mirt__peers_open(mirt_strategy *s, double limit) {
+    const double early = limit > 2 * mirt__peers_soon ? limit - mirt__peers_soon : limit / 2;
+    s->peers->limit = limit;
     for (int i = 0; i < MIRT__ENGINE_CHANNELS; i++) {
         mirt__waiting *w = &s->peers->waiting[i];
-        w->limit = limit;
+        w->limit = early;
         w->patient = mirt__peers_patient;
         s->peers->patience[i].strategy = s;
         w->user = &s->peers->patience[i];
@@ -39547,7 +39552,7 @@ MIRT__LIB mirt_status mirt__peers_fail(mirt_strategy *s, int channel, const mirt
         snprintf(peer, sizeof peer, "process %d (%s)", failure->peer, p->engine->host(failure->peer));
     if (failure->silent)
         status = mirt__fail(MIRT_E_WORKER, "%s: %s has waited %.3g s for %s",
-                            failed[0] ? failed : "no message came", own, p->waiting[0].limit, peer);
+                            failed[0] ? failed : "no message came", own, p->limit, peer);
     else status = mirt__fail(MIRT_E_WORKER, "%s has lost %s: %s", own, peer, failure->text);
     mirt__peers_end(s);
     return status;

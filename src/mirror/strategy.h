@@ -45,6 +45,7 @@ typedef struct mirt__patience {
 typedef struct mirt__peers {
     const mirt__engine *engine;
     int rank, size;
+    double limit; /* seconds that a process that does not answer is waited for; 0: for ever */
     mirt__waiting waiting[MIRT__ENGINE_CHANNELS];
     mirt__courier *courier; /* NULL: not needed yet, as */
     mirt__averaging *averaging;
