@@ -41474,6 +41474,7 @@ struct mirt_model {
     mirt__piece *piece;       /* where the optimizer wants norms */
     int num_pieces;
     int64_t step;
+    int64_t averaged;         /* local SGD: the step after which a root's weights became those of all processes */
     bool rate_set;            /* by mirt_set_learning_rate: overrides a schedule */
     mirt__trainer *trainer;   /* the programs of fit, evaluate and predict, recorded when first needed, */
     void (*free_trainer)(mirt_model *model); /* and how to free them */
@@ -50815,8 +50816,8 @@ MIRT__LIB mirt_status mirt__function_update(mirt_function *function);
 
 /* Gradients of the batch under way and new values of variables that it sets, without an update. */
 MIRT__TOGETHER_ONLY_LIB mirt_status mirt__function_gradients(mirt_function *function);
-/* The weights of a root become the mean over processes (local SGD). */
-MIRT__TOGETHER_ONLY_LIB mirt_status mirt__average_weights(mirt_model *root);
+/* The weights become the mean over processes (local SGD). */
+MIRT__TOGETHER_ONLY_LIB mirt_status mirt__average_weights(mirt_model *model);
 /* Makes the function ready for updates by gradients from elsewhere, which go to mirt__sum_at of its devices. */
 MIRT__TOGETHER_ONLY_LIB mirt_status mirt__function_take(mirt_function *function);
 
@@ -51108,7 +51109,9 @@ MIRT__TRAINING_LIB bool mirt__can_overlap(const mirt_function *f) {
            !f->step.program.num_cuts && !f->guard && f->step.ran[f->step.rows];
 }
 
-MIRT__TOGETHER_ONLY_LIB mirt_status mirt__average_weights(mirt_model *root) {
+MIRT__TOGETHER_ONLY_LIB mirt_status mirt__average_weights(mirt_model *model) {
+    mirt_model *root = mirt__root(model, NULL);
+    root->averaged = model->step;
     mirt__weights_to_host(root);
     if (mirt__peers_average(root->strategy, (mirt__real *)(void *)root->weight,
                             (int64_t)(root->trained_bytes / sizeof(mirt__real))) != MIRT_OK)
@@ -51121,7 +51124,7 @@ MIRT__TOGETHER_ONLY_LIB mirt_status mirt__average_weights(mirt_model *root) {
 MIRT__TRAINING mirt_status mirt__average_when_due(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
     if (!MIRT__PEERS(s) || !s->average_every || f->model->step % s->average_every) return MIRT_OK;
-    return mirt__average_weights(f->root);
+    return mirt__average_weights(f->model);
 }
 
 MIRT__TRAINING mirt_status mirt__observer_ready(mirt_function *f) {
@@ -56947,21 +56950,23 @@ static bool mirt__fit_tells_batches(const mirt__fit *fit) {
     return tells;
 }
 
-/* Whether a callback reads the weights at the end of this step. */
+/* Whether a checkpoint may be written at the end of this step. */
 static bool mirt__fit_saves(const mirt__fit *fit) {
     bool saves = false;
     for (int i = 0; i < fit->told; i++) {
         const mirt__readymade *ready = mirt__ready_of(fit->run.desc->callbacks[i]);
-        saves = saves || (ready && ready->every && fit->run.model->step % ready->every == 0);
+        saves = saves || (ready && ready->after && ready->every && fit->run.model->step % ready->every == 0);
     }
     return saves;
 }
 
-/* Local SGD: weights that are read have to be those of all processes. */
-static mirt_status mirt__fit_average(const mirt__fit *fit) {
-    const mirt_strategy *s = fit->run.model->strategy;
-    if (!MIRT__PEERS(s) || !s->average_every) return MIRT_OK;
-    return mirt__average_weights(mirt__root(fit->run.model, NULL));
+/* Local SGD: weights that are saved or evaluated have to be those of all processes. `saving`: only for a checkpoint. */
+static mirt_status mirt__fit_average(const mirt__fit *fit, bool saving) {
+    mirt_model *model = fit->run.model;
+    const mirt_strategy *s = model->strategy;
+    if (!MIRT__PEERS(s) || !s->average_every || fit->status != MIRT_OK) return MIRT_OK;
+    if (mirt__root(model, NULL)->averaged == model->step || (saving && !mirt__fit_saves(fit))) return MIRT_OK;
+    return mirt__average_weights(model);
 }
 
 /* Whether training ends here, as a callback or mirt_request_stop wants it. */
@@ -57004,7 +57009,7 @@ static mirt_status mirt__train_batches(void *arg) {
         run->at.passed++;
         model->history.steps++;
         mirt__set_logs(fit, true, loss);
-        if (mirt__fit_saves(fit) && fit->status == MIRT_OK) status = mirt__fit_average(fit);
+        status = mirt__fit_average(fit, true);
         if (status != MIRT_OK) break;
         run->event.seconds = mirt__now() - began;
         mirt__tell(fit, MIRT__BATCH_END);
@@ -57013,7 +57018,7 @@ static mirt_status mirt__train_batches(void *arg) {
     }
     mirt__feed_close(&fit->feed);
     if (MIRT__SERVED(fit) && status == MIRT_OK) status = mirt__served_end(fit);
-    else if (status == MIRT_OK && fit->status == MIRT_OK) status = mirt__fit_average(fit);
+    else if (status == MIRT_OK) status = mirt__fit_average(fit, false);
     if (status == MIRT_OK && run->event.batch && (run->stop || mirt__max_steps_reached(fit)))
         mirt__tell(fit, MIRT__INTERRUPTED);
     mirt__timing_stop(model);
@@ -57120,7 +57125,8 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     }
     if (status == MIRT_OK && run->model->config.optimizer.use_ema) {
         status = mirt_apply_averages(run->model);
-        if (status == MIRT_OK && fit->status == MIRT_OK) status = mirt__fit_average(fit);
+        mirt__root(run->model, NULL)->averaged = -1; /* each process has its own */
+        if (status == MIRT_OK) status = mirt__fit_average(fit, false);
     }
     mirt__fit_keep_error(fit, status);
     run->model->history.stopped = fit->asked || (run->stop && run->at.epoch < run->event.epochs);

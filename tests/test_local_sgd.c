@@ -5,7 +5,7 @@ enum { ROWS = 192, BATCH = 32, EVERY = 4, EPOCHS = 2, MOST = 1 << 14 };
 
 typedef struct job {
     int processes, devices, every, drift_every;
-    bool sgd;
+    bool sgd, logs; /* logs: every step */
 } job;
 
 typedef struct result {
@@ -57,10 +57,13 @@ static mirt_status fit(mirt_model *model, const job *j, result *out) {
     d.validation = validation;
     d.no_progress = true;
     d.check_drift_every = j->drift_every;
+    mirt_callback *log = j->logs ? mirt_json_logger(&(mirt_json_logger_desc){.path = "/dev/null", .steps = 1}) : NULL;
+    d.callbacks[0] = log;
     const mirt_history *h = mirt_fit(model, train, &d);
     mirt_status status = h ? mirt_evaluate(model, validation, &logs) : mirt_last_status();
     if (status == MIRT_OK) out->val_loss = mirt_history_last(h, "val_loss");
     if (status == MIRT_OK) out->evaluated = mirt_logs_value(&logs, "loss");
+    mirt_callback_destroy(log);
     mirt_dataset_destroy(train);
     mirt_dataset_destroy(validation);
     return status;
@@ -127,8 +130,7 @@ static double difference(const float *a, const float *b) {
 
 static void check_apart(bool sgd) {
     static float expected[MOST];
-    job j = {2, 1, EVERY, 0, false};
-    j.sgd = sgd;
+    job j = {2, 1, EVERY, 0, sgd, sgd};
     memset(expected, 0, sizeof expected);
     const bool ran = run_job(&j);
     train_apart(&j, expected);
@@ -143,7 +145,7 @@ static void check_apart(bool sgd) {
 /* The mean of weights after one step of plain SGD is that of the mean gradient. */
 static void check_every_step(int processes, int devices) {
     static float mirrored[MOST];
-    job j = {1, 1, 0, 0, true};
+    job j = {1, 1, 0, 0, true, false};
     run_job(&j);
     memcpy(mirrored, results[0].weight, sizeof mirrored);
     j.processes = processes;
@@ -157,7 +159,7 @@ static void check_every_step(int processes, int devices) {
 }
 
 static void check_refusals(void) {
-    const job j = {2, 1, EVERY, 6, true};
+    const job j = {2, 1, EVERY, 6, true, false};
     mirt_strategy_desc d;
     memset(&d, 0, sizeof d);
     d.average_every = 2;

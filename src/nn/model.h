@@ -208,6 +208,7 @@ struct mirt_model {
     mirt__piece *piece;       /* where the optimizer wants norms */
     int num_pieces;
     int64_t step;
+    int64_t averaged;         /* local SGD: the step after which a root's weights became those of all processes */
     bool rate_set;            /* by mirt_set_learning_rate: overrides a schedule */
     mirt__trainer *trainer;   /* the programs of fit, evaluate and predict, recorded when first needed, */
     void (*free_trainer)(mirt_model *model); /* and how to free them */

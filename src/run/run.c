@@ -178,7 +178,9 @@ MIRT__TRAINING_LIB bool mirt__can_overlap(const mirt_function *f) {
            !f->step.program.num_cuts && !f->guard && f->step.ran[f->step.rows];
 }
 
-MIRT__TOGETHER_ONLY_LIB mirt_status mirt__average_weights(mirt_model *root) {
+MIRT__TOGETHER_ONLY_LIB mirt_status mirt__average_weights(mirt_model *model) {
+    mirt_model *root = mirt__root(model, NULL);
+    root->averaged = model->step;
     mirt__weights_to_host(root);
     if (mirt__peers_average(root->strategy, (mirt__real *)(void *)root->weight,
                             (int64_t)(root->trained_bytes / sizeof(mirt__real))) != MIRT_OK)
@@ -191,7 +193,7 @@ MIRT__TOGETHER_ONLY_LIB mirt_status mirt__average_weights(mirt_model *root) {
 MIRT__TRAINING mirt_status mirt__average_when_due(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
     if (!MIRT__PEERS(s) || !s->average_every || f->model->step % s->average_every) return MIRT_OK;
-    return mirt__average_weights(f->root);
+    return mirt__average_weights(f->model);
 }
 
 MIRT__TRAINING mirt_status mirt__observer_ready(mirt_function *f) {

@@ -20,8 +20,8 @@ MIRT__LIB mirt_status mirt__function_update(mirt_function *function);
 
 /* Gradients of the batch under way and new values of variables that it sets, without an update. */
 MIRT__TOGETHER_ONLY_LIB mirt_status mirt__function_gradients(mirt_function *function);
-/* The weights of a root become the mean over processes (local SGD). */
-MIRT__TOGETHER_ONLY_LIB mirt_status mirt__average_weights(mirt_model *root);
+/* The weights become the mean over processes (local SGD). */
+MIRT__TOGETHER_ONLY_LIB mirt_status mirt__average_weights(mirt_model *model);
 /* Makes the function ready for updates by gradients from elsewhere, which go to mirt__sum_at of its devices. */
 MIRT__TOGETHER_ONLY_LIB mirt_status mirt__function_take(mirt_function *function);
 

@@ -279,21 +279,23 @@ static bool mirt__fit_tells_batches(const mirt__fit *fit) {
     return tells;
 }
 
-/* Whether a callback reads the weights at the end of this step. */
+/* Whether a checkpoint may be written at the end of this step. */
 static bool mirt__fit_saves(const mirt__fit *fit) {
     bool saves = false;
     for (int i = 0; i < fit->told; i++) {
         const mirt__readymade *ready = mirt__ready_of(fit->run.desc->callbacks[i]);
-        saves = saves || (ready && ready->every && fit->run.model->step % ready->every == 0);
+        saves = saves || (ready && ready->after && ready->every && fit->run.model->step % ready->every == 0);
     }
     return saves;
 }
 
-/* Local SGD: weights that are read have to be those of all processes. */
-static mirt_status mirt__fit_average(const mirt__fit *fit) {
-    const mirt_strategy *s = fit->run.model->strategy;
-    if (!MIRT__PEERS(s) || !s->average_every) return MIRT_OK;
-    return mirt__average_weights(mirt__root(fit->run.model, NULL));
+/* Local SGD: weights that are saved or evaluated have to be those of all processes. `saving`: only for a checkpoint. */
+static mirt_status mirt__fit_average(const mirt__fit *fit, bool saving) {
+    mirt_model *model = fit->run.model;
+    const mirt_strategy *s = model->strategy;
+    if (!MIRT__PEERS(s) || !s->average_every || fit->status != MIRT_OK) return MIRT_OK;
+    if (mirt__root(model, NULL)->averaged == model->step || (saving && !mirt__fit_saves(fit))) return MIRT_OK;
+    return mirt__average_weights(model);
 }
 
 /* Whether training ends here, as a callback or mirt_request_stop wants it. */
@@ -336,7 +338,7 @@ static mirt_status mirt__train_batches(void *arg) {
         run->at.passed++;
         model->history.steps++;
         mirt__set_logs(fit, true, loss);
-        if (mirt__fit_saves(fit) && fit->status == MIRT_OK) status = mirt__fit_average(fit);
+        status = mirt__fit_average(fit, true);
         if (status != MIRT_OK) break;
         run->event.seconds = mirt__now() - began;
         mirt__tell(fit, MIRT__BATCH_END);
@@ -345,7 +347,7 @@ static mirt_status mirt__train_batches(void *arg) {
     }
     mirt__feed_close(&fit->feed);
     if (MIRT__SERVED(fit) && status == MIRT_OK) status = mirt__served_end(fit);
-    else if (status == MIRT_OK && fit->status == MIRT_OK) status = mirt__fit_average(fit);
+    else if (status == MIRT_OK) status = mirt__fit_average(fit, false);
     if (status == MIRT_OK && run->event.batch && (run->stop || mirt__max_steps_reached(fit)))
         mirt__tell(fit, MIRT__INTERRUPTED);
     mirt__timing_stop(model);
@@ -452,7 +454,8 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     }
     if (status == MIRT_OK && run->model->config.optimizer.use_ema) {
         status = mirt_apply_averages(run->model);
-        if (status == MIRT_OK && fit->status == MIRT_OK) status = mirt__fit_average(fit);
+        mirt__root(run->model, NULL)->averaged = -1; /* each process has its own */
+        if (status == MIRT_OK) status = mirt__fit_average(fit, false);
     }
     mirt__fit_keep_error(fit, status);
     run->model->history.stopped = fit->asked || (run->stop && run->at.epoch < run->event.epochs);
