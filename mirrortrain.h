@@ -3966,8 +3966,8 @@ typedef struct mirt__engine {
                        mirt__engine_failure *failure);
     /* Single messages, for parameter servers, which do not know who speaks next: begun by post on channel 2, whose
        messages they match as those of a round would, and looked after by posted: 1: done, 0: under way, -1: failed.
-       NULL: no memory, or failed. Who does not wait for the end calls forget. A post ends with the first answer that
-       is not 0, or with forget. */
+       NULL: no memory, or failed. Who does not wait for the end calls forget, after which memory that is received into
+       may be freed; memory that is sent must stay. A post ends with the first answer that is not 0, or with forget. */
     void *(*post)(const mirt__message *message, bool receives);
     int (*posted)(void *post);
     void (*forget)(void *post);
@@ -37351,6 +37351,13 @@ MIRT__TOGETHER_LIB void mirt__peers_hurry(mirt_strategy *strategy, bool hurry);
 MIRT__TOGETHER_LIB mirt_status mirt__peers_gather(mirt_strategy *strategy, const mirt__gathered *array, int arrays);
 /* What all processes say, [size] elements of `bytes`, until the next call; NULL: the group is broken. */
 MIRT__TOGETHER_LIB const void *mirt__peers_tell(mirt_strategy *strategy, const void *own, size_t bytes);
+/* A round of messages on the channel of parameter servers. */
+MIRT__TOGETHER_LIB mirt_status mirt__peers_trade(mirt_strategy *strategy, const mirt__message *send, int sends,
+                                        const mirt__message *receive, int receives);
+/* The sum of a plan, in the memory that mirt__group_sum takes; false: *failure says why. */
+MIRT__TOGETHER_LIB bool mirt__peers_add_up(mirt_strategy *strategy, const mirt__group_plan *plan, mirt__real *const *slot,
+                                  mirt__real *sum, mirt__real *inbox, const mirt__where *where,
+                                  mirt__engine_failure *failure);
 /* The bytes of the first process become those of all. */
 MIRT__TOGETHER_LIB mirt_status mirt__peers_hear_first(mirt_strategy *strategy, void *data, size_t bytes);
 /* Whether a process still takes part; `why`: what it says if it does not. */
@@ -39395,7 +39402,7 @@ MIRT__LIB mirt_status mirt__mirror(mirt__step *step, const mirt__gradient_part *
 
 /* >>section mirror/peers.c */
 
-/* Messages between processes outside of steps, and what happens when one is lost. */
+/* Messages between processes, and what happens when one is lost. */
 
 /* What a process answers when it is asked where it is. */
 typedef struct mirt__whereabouts {
@@ -39580,6 +39587,53 @@ MIRT__LIB const void *mirt__peers_tell(mirt_strategy *s, const void *own, size_t
     return mirt__peers_gather(s, &array, 1) == MIRT_OK ? p->told : NULL;
 }
 
+MIRT__LIB mirt_status mirt__peers_trade(mirt_strategy *s, const mirt__message *send, int sends,
+                                        const mirt__message *receive, int receives) {
+    const int channel = MIRT__ENGINE_CHANNELS - 1;
+    mirt__engine_failure failure;
+    mirt__round round;
+    if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
+    memset(&round, 0, sizeof round);
+    round.send = send;
+    round.sends = sends;
+    round.receive = receive;
+    round.receives = receives;
+    round.waiting = &s->peers->waiting[channel];
+    __atomic_fetch_add(&s->peers->trades, 1, __ATOMIC_RELAXED);
+    const bool good = s->peers->engine->trade(channel, &round, &failure);
+    __atomic_fetch_sub(&s->peers->trades, 1, __ATOMIC_RELAXED);
+    return good ? MIRT_OK : mirt__peers_fail(s, channel, &failure);
+}
+
+typedef struct mirt__peer_adding {
+    const mirt__kernels *kernels;
+    const mirt__where *where;
+} mirt__peer_adding;
+
+static void mirt__peer_add(void *user, mirt__real *into, const mirt__real *from, int64_t count) {
+    mirt__peer_adding *adding = (mirt__peer_adding *)user;
+    adding->kernels->accumulate(into, from, count, adding->where);
+}
+
+MIRT__LIB bool mirt__peers_add_up(mirt_strategy *s, const mirt__group_plan *plan, mirt__real *const *slot,
+                                  mirt__real *out, mirt__real *inbox, const mirt__where *where,
+                                  mirt__engine_failure *failure) {
+    mirt__peer_adding adding = {s->kernels, where};
+    mirt__group_sum sum;
+    memset(&sum, 0, sizeof sum);
+    sum.engine = s->peers->engine;
+    sum.waiting = &s->peers->waiting[0];
+    sum.slot = slot;
+    sum.sum = out;
+    sum.inbox = inbox;
+    sum.add = mirt__peer_add;
+    sum.user = &adding;
+    __atomic_fetch_add(&s->peers->trades, 1, __ATOMIC_RELAXED);
+    const bool good = mirt__group_sum_run(plan, &sum, failure);
+    __atomic_fetch_sub(&s->peers->trades, 1, __ATOMIC_RELAXED);
+    return good;
+}
+
 MIRT__LIB mirt_status mirt__peers_hear_first(mirt_strategy *s, void *data, size_t bytes) {
     int64_t *before = s->peers->before[MIRT__BEFORE_ROWS];
     mirt__gathered first = {data, before, bytes};
@@ -39623,31 +39677,10 @@ static mirt__averaging *mirt__averaging_create(const mirt__peers *p, int64_t cou
     return NULL;
 }
 
-static void mirt__average_add(void *user, mirt__real *into, const mirt__real *from, int64_t count) {
-    (void)user;
-    for (int64_t i = 0; i < count; i++) into[i] += from[i];
-}
-
-static bool mirt__average_run(mirt_strategy *s, mirt__averaging *a, mirt__engine_failure *failure) {
-    mirt__peers *p = s->peers;
-    mirt__real *slot[1] = {a->sum};
-    mirt__group_sum sum;
-    memset(&sum, 0, sizeof sum);
-    sum.engine = p->engine;
-    sum.waiting = &p->waiting[0];
-    sum.slot = slot;
-    sum.sum = a->sum;
-    sum.inbox = a->inbox;
-    sum.add = mirt__average_add;
-    __atomic_fetch_add(&p->trades, 1, __ATOMIC_RELAXED);
-    const bool good = mirt__group_sum_run(&a->plan, &sum, failure);
-    __atomic_fetch_sub(&p->trades, 1, __ATOMIC_RELAXED);
-    return good;
-}
-
 MIRT__LIB mirt_status mirt__peers_average(mirt_strategy *s, mirt__real *value, int64_t count) {
     mirt__peers *p = s->peers;
     mirt__engine_failure failure;
+    mirt__where where;
     const int64_t replicas = s->num_replicas;
     const double part = (double)(mirt__peer_begin(s, replicas, p->rank + 1) - mirt__peer_begin(s, replicas, p->rank)) /
                         (double)replicas;
@@ -39662,7 +39695,9 @@ MIRT__LIB mirt_status mirt__peers_average(mirt_strategy *s, mirt__real *value, i
     }
     mirt__averaging *a = p->averaging;
     for (int64_t i = 0; i < count; i++) a->sum[i] = (mirt__real)((double)value[i] * part);
-    if (!mirt__average_run(s, a, &failure)) return mirt__peers_fail(s, 0, &failure);
+    memset(&where, 0, sizeof where);
+    if (!mirt__peers_add_up(s, &a->plan, &a->sum, a->sum, a->inbox, &where, &failure))
+        return mirt__peers_fail(s, 0, &failure);
     memcpy(value, a->sum, (size_t)count * sizeof *value);
     return MIRT_OK;
 }
@@ -39952,16 +39987,6 @@ static void mirt__peer_slots(const mirt__step *step, const mirt__exchange *x, in
     for (int i = 0; i < x->left; i++) slot[i] = mirt__part_at(step, x, x->leaves[i]) + begin;
 }
 
-typedef struct mirt__peer_adding {
-    const mirt__kernels *kernels;
-    mirt__where where;
-} mirt__peer_adding;
-
-static void mirt__peer_add(void *user, mirt__real *into, const mirt__real *from, int64_t count) {
-    mirt__peer_adding *adding = (mirt__peer_adding *)user;
-    adding->kernels->accumulate(into, from, count, &adding->where);
-}
-
 /* The plan of a bucket, for as many active replicas as this step has. */
 static const mirt__group_plan *mirt__peer_plan(mirt__step *step, int bucket) {
     const mirt_strategy *s = step->strategy;
@@ -40019,26 +40044,26 @@ static bool mirt__peer_tree(mirt__step *step, int bucket, const mirt__exchange *
     mirt_strategy *s = step->strategy;
     const int64_t begin = step->bucket[bucket].begin;
     const mirt__group_plan *plan = mirt__peer_plan(step, bucket);
+    const mirt__where where = mirt__where_of(step, 0);
     mirt__real *slot[64];
-    mirt__peer_adding adding;
-    mirt__group_sum sum;
     if (!plan) {
         failure->peer = s->peers->rank;
         snprintf(failure->text, sizeof failure->text, "%.250s", mirt_last_error());
         return false;
     }
     mirt__peer_slots(step, x, begin, slot);
-    adding.kernels = s->kernels;
-    adding.where = mirt__where_of(step, 0);
-    memset(&sum, 0, sizeof sum);
-    sum.engine = s->peers->engine;
-    sum.waiting = &s->peers->waiting[0];
-    sum.slot = slot;
-    sum.sum = mirt__gradient_at(step, 0, 0) + begin;
-    sum.inbox = step->plans.inbox;
-    sum.add = mirt__peer_add;
-    sum.user = &adding;
-    return mirt__group_sum_run(plan, &sum, failure);
+    return mirt__peers_add_up(s, plan, slot, mirt__gradient_at(step, 0, 0) + begin, step->plans.inbox, &where, failure);
+}
+
+/* By MPI, which adds up the sums of processes in its own order. */
+static bool mirt__peer_all_reduce(mirt__step *step, const mirt__bucket *b, const mirt__exchange *x,
+                                  mirt__engine_failure *failure) {
+    mirt__peers *p = step->strategy->peers;
+    mirt__real *sum = mirt__peer_own_sum(step, b, x);
+    __atomic_fetch_add(&p->trades, 1, __ATOMIC_RELAXED);
+    const bool good = p->engine->all_reduce(0, sum, b->end - b->begin, &p->waiting[0], failure);
+    __atomic_fetch_sub(&p->trades, 1, __ATOMIC_RELAXED);
+    return good;
 }
 
 MIRT__LIB bool mirt__peers_sum(mirt__step *step, int bucket, mirt__engine_failure *failure) {
@@ -40049,13 +40074,8 @@ MIRT__LIB bool mirt__peers_sum(mirt__step *step, int bucket, mirt__engine_failur
     mirt__step_plan(step, 0, &x);
     if (step->overlaps) mirt__peer_add_own(step, 0, &x, b->begin, b->end);
     if (s->average_every) return mirt__peer_own_mean(step, b, &x), true;
-    __atomic_fetch_add(&s->peers->trades, 1, __ATOMIC_RELAXED);
-    const bool good = s->collective == MIRT_MPI_ALLREDUCE
-                          ? s->peers->engine->all_reduce(0, mirt__peer_own_sum(step, b, &x), b->end - b->begin,
-                                                         &s->peers->waiting[0], failure)
-                          : mirt__peer_tree(step, bucket, &x, failure);
-    __atomic_fetch_sub(&s->peers->trades, 1, __ATOMIC_RELAXED);
-    return good;
+    return s->collective == MIRT_MPI_ALLREDUCE ? mirt__peer_all_reduce(step, b, &x, failure)
+                                               : mirt__peer_tree(step, bucket, &x, failure);
 }
 
 static bool mirt__peer_sums(mirt__step *step, mirt__engine_failure *failure) {
@@ -53804,22 +53824,8 @@ static void mirt__visit_ask(mirt__visit *v, int server) {
 }
 
 static mirt_status mirt__visit_run(mirt__visit *v) {
-    mirt_strategy *s = v->w->payload.model->strategy;
-    mirt__peers *p = s->peers;
-    mirt__engine_failure failure;
-    mirt__round round;
-    if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
-    memset(&round, 0, sizeof round);
-    round.send = v->w->payload.send;
-    round.sends = v->sends;
-    round.receive = v->w->payload.receive;
-    round.receives = v->receives;
-    round.waiting = &p->waiting[MIRT__ENGINE_CHANNELS - 1];
-    __atomic_fetch_add(&p->trades, 1, __ATOMIC_RELAXED);
-    const bool good = p->engine->trade(MIRT__ENGINE_CHANNELS - 1, &round, &failure);
-    __atomic_fetch_sub(&p->trades, 1, __ATOMIC_RELAXED);
-    if (good) return MIRT_OK;
-    mirt__peers_fail(s, MIRT__ENGINE_CHANNELS - 1, &failure);
+    const mirt__payload *p = &v->w->payload;
+    if (mirt__peers_trade(p->model->strategy, p->send, v->sends, p->receive, v->receives) == MIRT_OK) return MIRT_OK;
     return mirt__fail_at("parameter servers: start again from the last checkpoint");
 }
 
@@ -54067,6 +54073,7 @@ typedef struct mirt__client {
     mirt__real *state; /* and of variables that batches set */
     double heard;      /* when it last said something */
     bool left;         /* it has said good-bye */
+    bool sending;      /* the engine may still read a message to it */
 } mirt__client;
 
 typedef struct mirt__serving {
@@ -54128,15 +54135,24 @@ static mirt_status mirt__serving_create(mirt__serving *s, mirt_function *f) {
     return mirt__serving_narrow(s);
 }
 
+/* What is being sent to a worker may be read later: its memory is not freed any more. */
+static void mirt__client_forget(const mirt__serving *s, mirt__client *c) {
+    c->sending = c->stage == MIRT__ANSWERS;
+    s->strategy->peers->engine->forget(c->post);
+    c->post = NULL;
+}
+
 static void mirt__serving_free(mirt__serving *s) {
     mirt__step *step = &s->payload.function->step;
     if (s->kept) memcpy(step->range, s->kept, (size_t)step->num_ranges * sizeof *step->range);
+    bool sending = false;
     for (int i = 0; s->client && i < s->payload.workers; i++) {
-        if (s->client[i].post) s->strategy->peers->engine->forget(s->client[i].post);
-        mirt__free(s->client[i].number);
+        if (s->client[i].post) mirt__client_forget(s, &s->client[i]);
+        if (!s->client[i].sending) mirt__free(s->client[i].number);
+        sending = sending || s->client[i].sending;
     }
     mirt__free(s->kept);
-    mirt__free(s->client);
+    if (!sending) mirt__free(s->client);
     mirt__free(s->total);
     mirt__leases_free(&s->leases);
     mirt__admission_free(&s->admission);
@@ -54425,8 +54441,7 @@ static mirt_status mirt__serving_look(mirt__serving *s) {
         bool alive;
         if (mirt__client_alive(s, i, &alive, why, sizeof why) != MIRT_OK) return mirt_last_status();
         if (alive) continue;
-        if (c->post) s->strategy->peers->engine->forget(c->post);
-        c->post = NULL;
+        if (c->post) mirt__client_forget(s, c);
         if (mirt__client_lose(s, c, why) != MIRT_OK) return mirt_last_status();
     }
     return MIRT_OK;
@@ -54455,21 +54470,13 @@ static mirt_status mirt__serving_run(mirt__serving *s) {
 
 /* The first server stays until the others have ended, because they ask it who is lost. */
 static mirt_status mirt__serving_end(mirt__serving *s) {
-    mirt__peers *p = s->strategy->peers;
-    mirt__payload *list = &s->payload;
-    const int channel = MIRT__ENGINE_CHANNELS - 1, first = list->workers;
+    mirt__payload *p = &s->payload;
     char word = 0;
-    mirt__engine_failure failure;
-    mirt__round round;
-    memset(&round, 0, sizeof round);
-    round.send = list->send;
-    round.receive = list->receive;
-    round.waiting = &p->waiting[channel];
-    if (s->server) mirt__payload_add(list->send, &round.sends, first, &word, sizeof word);
-    for (int k = 1; k < list->servers && !s->server; k++)
-        mirt__payload_add(list->receive, &round.receives, first + k, &word, sizeof word);
-    if (p->engine->trade(channel, &round, &failure)) return MIRT_OK;
-    return mirt__peers_fail(s->strategy, channel, &failure);
+    int sends = 0, receives = 0;
+    if (s->server) mirt__payload_add(p->send, &sends, p->workers, &word, sizeof word);
+    for (int k = 1; k < p->servers && !s->server; k++)
+        mirt__payload_add(p->receive, &receives, p->workers + k, &word, sizeof word);
+    return mirt__peers_trade(s->strategy, p->send, sends, p->receive, receives);
 }
 
 MIRT__LIB mirt_status mirt__serve(mirt_function *f) {

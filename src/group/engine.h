@@ -58,8 +58,8 @@ typedef struct mirt__engine {
                        mirt__engine_failure *failure);
     /* Single messages, for parameter servers, which do not know who speaks next: begun by post on channel 2, whose
        messages they match as those of a round would, and looked after by posted: 1: done, 0: under way, -1: failed.
-       NULL: no memory, or failed. Who does not wait for the end calls forget. A post ends with the first answer that
-       is not 0, or with forget. */
+       NULL: no memory, or failed. Who does not wait for the end calls forget, after which memory that is received into
+       may be freed; memory that is sent must stay. A post ends with the first answer that is not 0, or with forget. */
     void *(*post)(const mirt__message *message, bool receives);
     int (*posted)(void *post);
     void (*forget)(void *post);

@@ -33,31 +33,10 @@ static mirt__averaging *mirt__averaging_create(const mirt__peers *p, int64_t cou
     return NULL;
 }
 
-static void mirt__average_add(void *user, mirt__real *into, const mirt__real *from, int64_t count) {
-    (void)user;
-    for (int64_t i = 0; i < count; i++) into[i] += from[i];
-}
-
-static bool mirt__average_run(mirt_strategy *s, mirt__averaging *a, mirt__engine_failure *failure) {
-    mirt__peers *p = s->peers;
-    mirt__real *slot[1] = {a->sum};
-    mirt__group_sum sum;
-    memset(&sum, 0, sizeof sum);
-    sum.engine = p->engine;
-    sum.waiting = &p->waiting[0];
-    sum.slot = slot;
-    sum.sum = a->sum;
-    sum.inbox = a->inbox;
-    sum.add = mirt__average_add;
-    __atomic_fetch_add(&p->trades, 1, __ATOMIC_RELAXED);
-    const bool good = mirt__group_sum_run(&a->plan, &sum, failure);
-    __atomic_fetch_sub(&p->trades, 1, __ATOMIC_RELAXED);
-    return good;
-}
-
 MIRT__LIB mirt_status mirt__peers_average(mirt_strategy *s, mirt__real *value, int64_t count) {
     mirt__peers *p = s->peers;
     mirt__engine_failure failure;
+    mirt__where where;
     const int64_t replicas = s->num_replicas;
     const double part = (double)(mirt__peer_begin(s, replicas, p->rank + 1) - mirt__peer_begin(s, replicas, p->rank)) /
                         (double)replicas;
@@ -72,7 +51,9 @@ MIRT__LIB mirt_status mirt__peers_average(mirt_strategy *s, mirt__real *value, i
     }
     mirt__averaging *a = p->averaging;
     for (int64_t i = 0; i < count; i++) a->sum[i] = (mirt__real)((double)value[i] * part);
-    if (!mirt__average_run(s, a, &failure)) return mirt__peers_fail(s, 0, &failure);
+    memset(&where, 0, sizeof where);
+    if (!mirt__peers_add_up(s, &a->plan, &a->sum, a->sum, a->inbox, &where, &failure))
+        return mirt__peers_fail(s, 0, &failure);
     memcpy(value, a->sum, (size_t)count * sizeof *value);
     return MIRT_OK;
 }

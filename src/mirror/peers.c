@@ -1,5 +1,5 @@
 #include "strategy.h"
-/* Messages between processes outside of steps, and what happens when one is lost. */
+/* Messages between processes, and what happens when one is lost. */
 
 /* What a process answers when it is asked where it is. */
 typedef struct mirt__whereabouts {
@@ -182,6 +182,53 @@ MIRT__LIB const void *mirt__peers_tell(mirt_strategy *s, const void *own, size_t
     const mirt__gathered array = {p->told, p->before[MIRT__BEFORE_ONE], bytes};
     memcpy(p->told + (size_t)p->rank * bytes, own, bytes);
     return mirt__peers_gather(s, &array, 1) == MIRT_OK ? p->told : NULL;
+}
+
+MIRT__LIB mirt_status mirt__peers_trade(mirt_strategy *s, const mirt__message *send, int sends,
+                                        const mirt__message *receive, int receives) {
+    const int channel = MIRT__ENGINE_CHANNELS - 1;
+    mirt__engine_failure failure;
+    mirt__round round;
+    if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
+    memset(&round, 0, sizeof round);
+    round.send = send;
+    round.sends = sends;
+    round.receive = receive;
+    round.receives = receives;
+    round.waiting = &s->peers->waiting[channel];
+    __atomic_fetch_add(&s->peers->trades, 1, __ATOMIC_RELAXED);
+    const bool good = s->peers->engine->trade(channel, &round, &failure);
+    __atomic_fetch_sub(&s->peers->trades, 1, __ATOMIC_RELAXED);
+    return good ? MIRT_OK : mirt__peers_fail(s, channel, &failure);
+}
+
+typedef struct mirt__peer_adding {
+    const mirt__kernels *kernels;
+    const mirt__where *where;
+} mirt__peer_adding;
+
+static void mirt__peer_add(void *user, mirt__real *into, const mirt__real *from, int64_t count) {
+    mirt__peer_adding *adding = (mirt__peer_adding *)user;
+    adding->kernels->accumulate(into, from, count, adding->where);
+}
+
+MIRT__LIB bool mirt__peers_add_up(mirt_strategy *s, const mirt__group_plan *plan, mirt__real *const *slot,
+                                  mirt__real *out, mirt__real *inbox, const mirt__where *where,
+                                  mirt__engine_failure *failure) {
+    mirt__peer_adding adding = {s->kernels, where};
+    mirt__group_sum sum;
+    memset(&sum, 0, sizeof sum);
+    sum.engine = s->peers->engine;
+    sum.waiting = &s->peers->waiting[0];
+    sum.slot = slot;
+    sum.sum = out;
+    sum.inbox = inbox;
+    sum.add = mirt__peer_add;
+    sum.user = &adding;
+    __atomic_fetch_add(&s->peers->trades, 1, __ATOMIC_RELAXED);
+    const bool good = mirt__group_sum_run(plan, &sum, failure);
+    __atomic_fetch_sub(&s->peers->trades, 1, __ATOMIC_RELAXED);
+    return good;
 }
 
 MIRT__LIB mirt_status mirt__peers_hear_first(mirt_strategy *s, void *data, size_t bytes) {

@@ -134,16 +134,6 @@ static void mirt__peer_slots(const mirt__step *step, const mirt__exchange *x, in
     for (int i = 0; i < x->left; i++) slot[i] = mirt__part_at(step, x, x->leaves[i]) + begin;
 }
 
-typedef struct mirt__peer_adding {
-    const mirt__kernels *kernels;
-    mirt__where where;
-} mirt__peer_adding;
-
-static void mirt__peer_add(void *user, mirt__real *into, const mirt__real *from, int64_t count) {
-    mirt__peer_adding *adding = (mirt__peer_adding *)user;
-    adding->kernels->accumulate(into, from, count, &adding->where);
-}
-
 /* The plan of a bucket, for as many active replicas as this step has. */
 static const mirt__group_plan *mirt__peer_plan(mirt__step *step, int bucket) {
     const mirt_strategy *s = step->strategy;
@@ -201,26 +191,26 @@ static bool mirt__peer_tree(mirt__step *step, int bucket, const mirt__exchange *
     mirt_strategy *s = step->strategy;
     const int64_t begin = step->bucket[bucket].begin;
     const mirt__group_plan *plan = mirt__peer_plan(step, bucket);
+    const mirt__where where = mirt__where_of(step, 0);
     mirt__real *slot[64];
-    mirt__peer_adding adding;
-    mirt__group_sum sum;
     if (!plan) {
         failure->peer = s->peers->rank;
         snprintf(failure->text, sizeof failure->text, "%.250s", mirt_last_error());
         return false;
     }
     mirt__peer_slots(step, x, begin, slot);
-    adding.kernels = s->kernels;
-    adding.where = mirt__where_of(step, 0);
-    memset(&sum, 0, sizeof sum);
-    sum.engine = s->peers->engine;
-    sum.waiting = &s->peers->waiting[0];
-    sum.slot = slot;
-    sum.sum = mirt__gradient_at(step, 0, 0) + begin;
-    sum.inbox = step->plans.inbox;
-    sum.add = mirt__peer_add;
-    sum.user = &adding;
-    return mirt__group_sum_run(plan, &sum, failure);
+    return mirt__peers_add_up(s, plan, slot, mirt__gradient_at(step, 0, 0) + begin, step->plans.inbox, &where, failure);
+}
+
+/* By MPI, which adds up the sums of processes in its own order. */
+static bool mirt__peer_all_reduce(mirt__step *step, const mirt__bucket *b, const mirt__exchange *x,
+                                  mirt__engine_failure *failure) {
+    mirt__peers *p = step->strategy->peers;
+    mirt__real *sum = mirt__peer_own_sum(step, b, x);
+    __atomic_fetch_add(&p->trades, 1, __ATOMIC_RELAXED);
+    const bool good = p->engine->all_reduce(0, sum, b->end - b->begin, &p->waiting[0], failure);
+    __atomic_fetch_sub(&p->trades, 1, __ATOMIC_RELAXED);
+    return good;
 }
 
 MIRT__LIB bool mirt__peers_sum(mirt__step *step, int bucket, mirt__engine_failure *failure) {
@@ -231,13 +221,8 @@ MIRT__LIB bool mirt__peers_sum(mirt__step *step, int bucket, mirt__engine_failur
     mirt__step_plan(step, 0, &x);
     if (step->overlaps) mirt__peer_add_own(step, 0, &x, b->begin, b->end);
     if (s->average_every) return mirt__peer_own_mean(step, b, &x), true;
-    __atomic_fetch_add(&s->peers->trades, 1, __ATOMIC_RELAXED);
-    const bool good = s->collective == MIRT_MPI_ALLREDUCE
-                          ? s->peers->engine->all_reduce(0, mirt__peer_own_sum(step, b, &x), b->end - b->begin,
-                                                         &s->peers->waiting[0], failure)
-                          : mirt__peer_tree(step, bucket, &x, failure);
-    __atomic_fetch_sub(&s->peers->trades, 1, __ATOMIC_RELAXED);
-    return good;
+    return s->collective == MIRT_MPI_ALLREDUCE ? mirt__peer_all_reduce(step, b, &x, failure)
+                                               : mirt__peer_tree(step, bucket, &x, failure);
 }
 
 static bool mirt__peer_sums(mirt__step *step, mirt__engine_failure *failure) {

@@ -172,6 +172,13 @@ MIRT__LIB void mirt__peers_hurry(mirt_strategy *strategy, bool hurry);
 MIRT__LIB mirt_status mirt__peers_gather(mirt_strategy *strategy, const mirt__gathered *array, int arrays);
 /* What all processes say, [size] elements of `bytes`, until the next call; NULL: the group is broken. */
 MIRT__LIB const void *mirt__peers_tell(mirt_strategy *strategy, const void *own, size_t bytes);
+/* A round of messages on the channel of parameter servers. */
+MIRT__LIB mirt_status mirt__peers_trade(mirt_strategy *strategy, const mirt__message *send, int sends,
+                                        const mirt__message *receive, int receives);
+/* The sum of a plan, in the memory that mirt__group_sum takes; false: *failure says why. */
+MIRT__LIB bool mirt__peers_add_up(mirt_strategy *strategy, const mirt__group_plan *plan, mirt__real *const *slot,
+                                  mirt__real *sum, mirt__real *inbox, const mirt__where *where,
+                                  mirt__engine_failure *failure);
 /* The bytes of the first process become those of all. */
 MIRT__LIB mirt_status mirt__peers_hear_first(mirt_strategy *strategy, void *data, size_t bytes);
 /* Whether a process still takes part; `why`: what it says if it does not. */

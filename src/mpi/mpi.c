@@ -263,23 +263,35 @@ static int mirt__mpi_pieces(const mirt__message *m, int count) {
     return pieces > INT_MAX / 2 ? -1 : (int)pieces;
 }
 
+/* Begins the piece of a message at *at, and moves on. */
+static int mirt__mpi_piece(MPI_Comm comm, const mirt__message *m, size_t *at, bool receives, MPI_Request *request,
+                           int *bytes) {
+    const size_t rest = m->bytes - *at;
+    char *data = (char *)m->data + *at;
+    *bytes = rest < MIRT__MPI_PIECE ? (int)rest : MIRT__MPI_PIECE;
+    *at += (size_t)*bytes;
+    *request = MPI_REQUEST_NULL;
+    return receives ? MPI_Irecv(data, *bytes, MPI_BYTE, m->peer, 0, comm, request)
+                    : MPI_Isend(data, *bytes, MPI_BYTE, m->peer, 0, comm, request);
+}
+
 static int mirt__mpi_post(mirt__mpi_round *r, MPI_Comm comm, const mirt__message *m, int number, bool receives) {
     size_t at = 0;
     int code = MPI_SUCCESS;
     do {
-        const size_t rest = m->bytes - at;
-        const int bytes = rest < MIRT__MPI_PIECE ? (int)rest : MIRT__MPI_PIECE;
-        char *data = (char *)m->data + at;
-        MPI_Request *request = &r->request[r->count];
-        *request = MPI_REQUEST_NULL;
-        r->bytes[r->count] = bytes;
-        r->message[r->count++] = number;
+        const int i = r->count++;
+        r->message[i] = number;
         if (receives) r->left[number]++;
-        code = receives ? MPI_Irecv(data, bytes, MPI_BYTE, m->peer, 0, comm, request)
-                        : MPI_Isend(data, bytes, MPI_BYTE, m->peer, 0, comm, request);
-        at += (size_t)bytes;
+        code = mirt__mpi_piece(comm, m, &at, receives, &r->request[i], &r->bytes[i]);
     } while (code == MPI_SUCCESS && at < m->bytes);
     return code;
+}
+
+/* What comes late must not be written to memory that the caller has freed. A send cannot be canceled. */
+static void mirt__mpi_drop(MPI_Request *request) {
+    if (*request == MPI_REQUEST_NULL) return;
+    MPI_Cancel(request);
+    MPI_Request_free(request);
 }
 
 /* Waits without MPI_Wait, which would spin, and for ever. */
@@ -365,12 +377,9 @@ static bool mirt__mpi_complete(mirt__mpi_round *r, const char *call, mirt__engin
     return true;
 }
 
-/* What comes late must not be written to memory that the caller has freed. */
 static void mirt__mpi_give_up(mirt__mpi_round *r) {
     for (int i = 0; i < r->count; i++) {
-        if (r->request[i] == MPI_REQUEST_NULL || !mirt__mpi_receives(r, i)) continue;
-        MPI_Cancel(&r->request[i]);
-        MPI_Request_free(&r->request[i]);
+        if (mirt__mpi_receives(r, i)) mirt__mpi_drop(&r->request[i]);
     }
 }
 
@@ -451,37 +460,31 @@ static bool mirt__mpi_all_reduce(int channel, mirt__real *sum, int64_t count, mi
 
 /* One of them, in pieces, of which the first `done` have arrived. */
 typedef struct mirt__mpi_single {
-    MPI_Request *request; /* [pieces], in the same block of memory */
+    MPI_Request *request; /* [pieces], and */
+    int *bytes;           /* [pieces], in the same block of memory */
     int pieces, done;
+    bool receives;
 } mirt__mpi_single;
 
 static void mirt__mpi_forget(void *post) {
     mirt__mpi_single *m = (mirt__mpi_single *)post;
-    for (int i = m ? m->done : 0; m && i < m->pieces; i++) {
-        if (m->request[i] == MPI_REQUEST_NULL) continue;
-        MPI_Cancel(&m->request[i]);
-        MPI_Request_free(&m->request[i]);
-    }
+    for (int i = m->done; i < m->pieces && m->receives; i++) mirt__mpi_drop(&m->request[i]);
     free(m);
 }
 
 static void *mirt__mpi_begin_single(const mirt__message *message, bool receives) {
-    const MPI_Comm comm = mirt__mpi.comm[MIRT__ENGINE_CHANNELS - 1];
-    const int pieces = mirt__mpi_pieces(message, 1);
-    mirt__mpi_single *m = (mirt__mpi_single *)calloc(1, sizeof *m + (size_t)pieces * sizeof(MPI_Request));
-    char *data = (char *)message->data;
+    const size_t pieces = (size_t)mirt__mpi_pieces(message, 1);
+    mirt__mpi_single *m = (mirt__mpi_single *)calloc(1, sizeof *m + pieces * (sizeof *m->request + sizeof *m->bytes));
     size_t at = 0;
     int code = MPI_SUCCESS;
     if (!m) return NULL;
     m->request = (MPI_Request *)(void *)(m + 1);
+    m->bytes = (int *)(void *)(m->request + pieces);
+    m->receives = receives;
     do {
-        const size_t rest = message->bytes - at;
-        const int bytes = rest < MIRT__MPI_PIECE ? (int)rest : MIRT__MPI_PIECE;
-        MPI_Request *request = &m->request[m->pieces];
-        code = receives ? MPI_Irecv(data + at, bytes, MPI_BYTE, message->peer, 0, comm, request)
-                        : MPI_Isend(data + at, bytes, MPI_BYTE, message->peer, 0, comm, request);
-        m->pieces += code == MPI_SUCCESS;
-        at += (size_t)bytes;
+        const int i = m->pieces++;
+        code = mirt__mpi_piece(mirt__mpi.comm[MIRT__ENGINE_CHANNELS - 1], message, &at, receives, &m->request[i],
+                               &m->bytes[i]);
     } while (code == MPI_SUCCESS && at < message->bytes);
     if (code == MPI_SUCCESS) return m;
     mirt__mpi_forget(m);
@@ -490,14 +493,19 @@ static void *mirt__mpi_begin_single(const mirt__message *message, bool receives)
 
 static int mirt__mpi_look_at_single(void *post) {
     mirt__mpi_single *m = (mirt__mpi_single *)post;
-    int there = 1, code = MPI_SUCCESS;
-    while (m->done < m->pieces && there && code == MPI_SUCCESS) {
-        code = MPI_Test(&m->request[m->done], &there, MPI_STATUS_IGNORE);
-        m->done += code == MPI_SUCCESS && there;
+    int there = 1;
+    bool good = true;
+    while (m->done < m->pieces && there && good) {
+        MPI_Status status;
+        int bytes = m->bytes[m->done];
+        good = MPI_Test(&m->request[m->done], &there, &status) == MPI_SUCCESS;
+        if (good && there && m->receives) MPI_Get_count(&status, MPI_BYTE, &bytes);
+        good = good && bytes == m->bytes[m->done];
+        m->done += good && there;
     }
-    if (code == MPI_SUCCESS && !there) return 0;
+    if (good && !there) return 0;
     mirt__mpi_forget(m);
-    return code == MPI_SUCCESS ? 1 : -1;
+    return good ? 1 : -1;
 }
 
 static void mirt__mpi_stop(bool broken, bool lost) {

@@ -24,6 +24,7 @@ typedef struct mirt__client {
     mirt__real *state; /* and of variables that batches set */
     double heard;      /* when it last said something */
     bool left;         /* it has said good-bye */
+    bool sending;      /* the engine may still read a message to it */
 } mirt__client;
 
 typedef struct mirt__serving {
@@ -85,15 +86,24 @@ static mirt_status mirt__serving_create(mirt__serving *s, mirt_function *f) {
     return mirt__serving_narrow(s);
 }
 
+/* What is being sent to a worker may be read later: its memory is not freed any more. */
+static void mirt__client_forget(const mirt__serving *s, mirt__client *c) {
+    c->sending = c->stage == MIRT__ANSWERS;
+    s->strategy->peers->engine->forget(c->post);
+    c->post = NULL;
+}
+
 static void mirt__serving_free(mirt__serving *s) {
     mirt__step *step = &s->payload.function->step;
     if (s->kept) memcpy(step->range, s->kept, (size_t)step->num_ranges * sizeof *step->range);
+    bool sending = false;
     for (int i = 0; s->client && i < s->payload.workers; i++) {
-        if (s->client[i].post) s->strategy->peers->engine->forget(s->client[i].post);
-        mirt__free(s->client[i].number);
+        if (s->client[i].post) mirt__client_forget(s, &s->client[i]);
+        if (!s->client[i].sending) mirt__free(s->client[i].number);
+        sending = sending || s->client[i].sending;
     }
     mirt__free(s->kept);
-    mirt__free(s->client);
+    if (!sending) mirt__free(s->client);
     mirt__free(s->total);
     mirt__leases_free(&s->leases);
     mirt__admission_free(&s->admission);
@@ -382,8 +392,7 @@ static mirt_status mirt__serving_look(mirt__serving *s) {
         bool alive;
         if (mirt__client_alive(s, i, &alive, why, sizeof why) != MIRT_OK) return mirt_last_status();
         if (alive) continue;
-        if (c->post) s->strategy->peers->engine->forget(c->post);
-        c->post = NULL;
+        if (c->post) mirt__client_forget(s, c);
         if (mirt__client_lose(s, c, why) != MIRT_OK) return mirt_last_status();
     }
     return MIRT_OK;
@@ -412,21 +421,13 @@ static mirt_status mirt__serving_run(mirt__serving *s) {
 
 /* The first server stays until the others have ended, because they ask it who is lost. */
 static mirt_status mirt__serving_end(mirt__serving *s) {
-    mirt__peers *p = s->strategy->peers;
-    mirt__payload *list = &s->payload;
-    const int channel = MIRT__ENGINE_CHANNELS - 1, first = list->workers;
+    mirt__payload *p = &s->payload;
     char word = 0;
-    mirt__engine_failure failure;
-    mirt__round round;
-    memset(&round, 0, sizeof round);
-    round.send = list->send;
-    round.receive = list->receive;
-    round.waiting = &p->waiting[channel];
-    if (s->server) mirt__payload_add(list->send, &round.sends, first, &word, sizeof word);
-    for (int k = 1; k < list->servers && !s->server; k++)
-        mirt__payload_add(list->receive, &round.receives, first + k, &word, sizeof word);
-    if (p->engine->trade(channel, &round, &failure)) return MIRT_OK;
-    return mirt__peers_fail(s->strategy, channel, &failure);
+    int sends = 0, receives = 0;
+    if (s->server) mirt__payload_add(p->send, &sends, p->workers, &word, sizeof word);
+    for (int k = 1; k < p->servers && !s->server; k++)
+        mirt__payload_add(p->receive, &receives, p->workers + k, &word, sizeof word);
+    return mirt__peers_trade(s->strategy, p->send, sends, p->receive, receives);
 }
 
 MIRT__LIB mirt_status mirt__serve(mirt_function *f) {

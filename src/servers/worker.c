@@ -46,22 +46,8 @@ static void mirt__visit_ask(mirt__visit *v, int server) {
 }
 
 static mirt_status mirt__visit_run(mirt__visit *v) {
-    mirt_strategy *s = v->w->payload.model->strategy;
-    mirt__peers *p = s->peers;
-    mirt__engine_failure failure;
-    mirt__round round;
-    if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
-    memset(&round, 0, sizeof round);
-    round.send = v->w->payload.send;
-    round.sends = v->sends;
-    round.receive = v->w->payload.receive;
-    round.receives = v->receives;
-    round.waiting = &p->waiting[MIRT__ENGINE_CHANNELS - 1];
-    __atomic_fetch_add(&p->trades, 1, __ATOMIC_RELAXED);
-    const bool good = p->engine->trade(MIRT__ENGINE_CHANNELS - 1, &round, &failure);
-    __atomic_fetch_sub(&p->trades, 1, __ATOMIC_RELAXED);
-    if (good) return MIRT_OK;
-    mirt__peers_fail(s, MIRT__ENGINE_CHANNELS - 1, &failure);
+    const mirt__payload *p = &v->w->payload;
+    if (mirt__peers_trade(p->model->strategy, p->send, v->sends, p->receive, v->receives) == MIRT_OK) return MIRT_OK;
     return mirt__fail_at("parameter servers: start again from the last checkpoint");
 }
 
