@@ -4320,7 +4320,8 @@ MIRT__LIB int mirt__team_ended(const mirt__team *team);
 /* The number of cores that this process may use, or the value of the environment variable MIRT_CORES; 0
    (MIRT_E_DEVICE): it is invalid. */
 MIRT__LIB int mirt__cpu_cores(void);
-/* machine.c: the affinity mask of the process, as a list such as "0-3,8"; "": unknown. */
+enum { MIRT__AFFINITY = 8192 };
+/* machine.c: the affinity mask of the process, as a list such as "0-3,8", in MIRT__AFFINITY bytes; "": unknown. */
 MIRT__LIB void mirt__affinity(char *list, size_t size);
 /* The number of cores of a list; 0: none. */
 MIRT__LIB int mirt__affinity_cores(const char *list);
@@ -5759,8 +5760,8 @@ static int64_t mirt__machine_line(const char *text, const char *name) {
 }
 
 MIRT__LIB void mirt__affinity(char *list, size_t size) {
-    static const char name[] = "Cpus_allowed_list:";
-    char text[4096];
+    static const char name[] = "Cpus_allowed_list:"; /* follows the groups, which may be many */
+    char text[2 * MIRT__AFFINITY];
     mirt__file_peek("/proc/self/status", text, sizeof text);
     const char *at = strstr(text, name);
     if (at) at += sizeof name - 1 + strspn(at + sizeof name - 1, " \t");
@@ -6140,6 +6141,21 @@ MIRT__LIB uint64_t mirt__hash_bytes(uint64_t hash, const void *block, size_t byt
 
 #include <unistd.h>
 
+#ifndef MIRRORTRAIN_NO_THREADS
+/* By the affinity mask that the process had at the first call; 0: not known. */
+static int mirt__allowed_cores(void) {
+    static int known = -1; /* atomic */
+    int cores = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    if (cores < 0) {
+        char list[MIRT__AFFINITY];
+        mirt__affinity(list, sizeof list);
+        cores = mirt__affinity_cores(list);
+        __atomic_store_n(&known, cores, __ATOMIC_RELAXED);
+    }
+    return cores;
+}
+#endif
+
 MIRT__LIB int mirt__cpu_cores(void) {
     const char *pretended = getenv("MIRT_CORES"); /* lets tests emulate another machine */
     if (pretended && *pretended) {
@@ -6155,9 +6171,7 @@ MIRT__LIB int mirt__cpu_cores(void) {
     long online = 1;
 #else
     long online = sysconf(_SC_NPROCESSORS_ONLN);
-    char list[1024];
-    mirt__affinity(list, sizeof list);
-    const int allowed = mirt__affinity_cores(list);
+    const int allowed = mirt__allowed_cores();
     if (allowed > 0 && allowed < online) online = allowed;
 #endif
     return online < 1 ? 1 : online > 4096 ? 4096 : (int)online;
@@ -39727,7 +39741,7 @@ typedef struct mirt__place {
 static mirt_status mirt__peers_number(mirt_strategy *s) {
     mirt__peers *w = s->peers;
     mirt__place own;
-    char list[1024];
+    char list[MIRT__AFFINITY];
     memset(&own, 0, sizeof own);
     mirt__affinity(list, sizeof list);
     own.cores = mirt__hash_bytes(0, list, strlen(list));
@@ -39817,7 +39831,7 @@ static void mirt__settings_of(const mirt_strategy *s, mirt__setting setting[MIRT
     mirt__setting_text(&setting[1], "processor", processor);
     mirt__setting_text(&setting[2], "backend", s->backend->name);
     mirt__setting_text(&setting[3], "collective", mirt__collective_name(s->collective, &why));
-    mirt__setting_number(&setting[4], "replicas", s->num_replicas);
+    mirt__setting_number(&setting[4], "replicas", s->servers ? 0 : s->num_replicas); /* servers: each has its own */
     mirt__setting_number(&setting[5], "seed", (long long)s->seed);
     mirt__setting_number(&setting[6], "winograd", s->winograd);
     mirt__setting_number(&setting[7], "bucket_bytes", s->bucket_bytes);
@@ -39825,7 +39839,6 @@ static void mirt__settings_of(const mirt_strategy *s, mirt__setting setting[MIRT
     mirt__setting_number(&setting[9], "servers", s->servers);
     mirt__setting_number(&setting[10], "max_staleness", (long long)s->max_staleness);
     mirt__setting_number(&setting[11], "average_every", s->average_every);
-    if (s->servers) mirt__setting_number(&setting[4], "replicas", 0); /* each process has its own */
 }
 
 static mirt_status mirt__settings_compare(const mirt_strategy *s, const mirt__setting *all) {
@@ -47436,6 +47449,9 @@ MIRT__ABSENT_LIB int mirt__sums_of(const mirt_function *function, int metric);
 MIRT__ABSENT_LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt__sums *sums);
 /* Adds the results of the batch under way to `sums`; returns the batch's own loss. */
 MIRT__ABSENT_LIB double mirt__add_results(const mirt_function *function, mirt__sums *sums);
+/* The sums as 1 + MIRT_MAX_OUTPUTS + num_metric numbers, without the count, and back. */
+MIRT__TRAINING_LIB void mirt__sums_put(const mirt__sums *sums, double *out);
+MIRT__TRAINING_LIB void mirt__sums_get(mirt__sums *sums, const double *from);
 MIRT__ABSENT_LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, bool validation, mirt_logs *logs);
 MIRT__ABSENT_LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value);
 /* Names of the logs that a fit of this model has at the end of an epoch; with those of validation. Returns how many. */
@@ -48499,6 +48515,20 @@ MIRT__LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt
     sums->metric = model->trainer->metric[kind];
     for (int i = 0; i < model->num_metrics && kind < MIRT__PREDICT; i++) sums->num_metric += mirt__sums_of(f, i);
     memset(sums->metric, 0, (size_t)sums->num_metric * sizeof *sums->metric);
+}
+
+MIRT__TRAINING_LIB void mirt__sums_put(const mirt__sums *sums, double *out) {
+    out[0] = sums->loss;
+    memcpy(out + 1, sums->output_loss, sizeof sums->output_loss);
+    if (sums->num_metric)
+        memcpy(out + 1 + MIRT_MAX_OUTPUTS, sums->metric, (size_t)sums->num_metric * sizeof *sums->metric);
+}
+
+MIRT__TRAINING_LIB void mirt__sums_get(mirt__sums *sums, const double *from) {
+    sums->loss = from[0];
+    memcpy(sums->output_loss, from + 1, sizeof sums->output_loss);
+    if (sums->num_metric)
+        memcpy(sums->metric, from + 1 + MIRT_MAX_OUTPUTS, (size_t)sums->num_metric * sizeof *sums->metric);
 }
 
 /* Adds a result's rows, column by column. */
@@ -50982,6 +51012,22 @@ MIRT__LIB mirt_status mirt__check_class_numbers(const mirt_function *f, const mi
     return MIRT_OK;
 }
 
+/* Memory, weights and a clean state for a step of so many rows. */
+static mirt_status mirt__function_reserve(mirt_function *f, int64_t rows) {
+    mirt__step *step = &f->step;
+    step->rows = rows;
+    step->there = false;
+    if (mirt__step_reserve(step) != MIRT_OK || mirt__weights_ready(f) != MIRT_OK) return mirt_last_status();
+    step->same = step->same && step->strategy->in_memory == f; /* reserving may have moved it */
+    if (MIRT__TRAINS) mirt__step_take_memory(step);
+    if (MIRT__TRAINS) mirt__rule_set(f);
+    step->failed = NULL;
+    step->overlaps = step->reduced = f->overflow = false;
+    f->guard = NULL;
+    step->not_finite = 0;
+    return MIRT_OK;
+}
+
 MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *batch) {
     mirt_strategy *s = f->model->strategy;
     mirt__step *step = &f->step;
@@ -51007,17 +51053,7 @@ MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *
         step->same = step->same && step->io[i] == batch->field[i];
         step->io[i] = batch->field[i];
     }
-    step->rows = batch->rows;
-    step->there = false;
-    if (mirt__step_reserve(step) != MIRT_OK || mirt__weights_ready(f) != MIRT_OK) return mirt_last_status();
-    step->same = step->same && s->in_memory == f; /* reserving may have moved it */
-    if (MIRT__TRAINS) mirt__step_take_memory(step);
-    if (MIRT__TRAINS) mirt__rule_set(f);
-    step->failed = NULL;
-    step->overlaps = step->reduced = f->overflow = false;
-    f->guard = NULL;
-    step->not_finite = 0;
-    return MIRT_OK;
+    return mirt__function_reserve(f, batch->rows);
 }
 
 static mirt_status mirt__check_failed(const mirt_function *f) {
@@ -51239,18 +51275,11 @@ MIRT__TOGETHER_ONLY_LIB mirt_status mirt__function_take(mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     mirt__step *step = &f->step;
     if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
-    step->rows = 1;
-    step->there = false;
-    if (mirt__step_reserve(step) != MIRT_OK || mirt__weights_ready(f) != MIRT_OK) return mirt_last_status();
-    mirt__step_take_memory(step);
-    mirt__rule_set(f);
+    step->same = false;
+    if (mirt__function_reserve(f, 1) != MIRT_OK) return mirt_last_status();
     mirt__info_set(f);
     for (int d = 0; d < s->num_devices; d++) memset(mirt__sum_at(step, d), 0, step->gradient_bytes);
-    step->failed = NULL;
-    step->overlaps = f->overflow = false;
     step->reduced = true;
-    f->guard = NULL;
-    step->not_finite = 0;
     return MIRT_OK;
 }
 
@@ -52850,10 +52879,7 @@ static mirt_status mirt__run_write_sums(const mirt__training_run *run, mirt__sav
     const int64_t all = 1 + MIRT_MAX_OUTPUTS + sums->num_metric;
     double *values = (double *)mirt__pool_alloc(&s->pool, (size_t)all * sizeof *values);
     if (!values) return mirt_last_status();
-    values[0] = sums->loss;
-    memcpy(values + 1, sums->output_loss, sizeof sums->output_loss);
-    if (sums->num_metric)
-        memcpy(values + 1 + MIRT_MAX_OUTPUTS, sums->metric, (size_t)sums->num_metric * sizeof *values);
+    mirt__sums_put(sums, values);
     mirt__run_tensor(s, "run/sums", all, 0, values);
     return MIRT_OK;
 }
@@ -53756,16 +53782,12 @@ MIRT__LIB void mirt__payload_set_states(mirt__payload *p) {
 
 MIRT__LIB void mirt__payload_count(mirt__payload *p, const mirt__sums *sums) {
     p->number[0] = (double)sums->count;
-    p->number[1] = sums->loss;
-    memcpy(p->number + 2, sums->output_loss, sizeof sums->output_loss);
-    memcpy(p->number + 2 + MIRT_MAX_OUTPUTS, sums->metric, (size_t)sums->num_metric * sizeof *sums->metric);
+    mirt__sums_put(sums, p->number + 1);
 }
 
 MIRT__LIB void mirt__payload_counted(const double *number, mirt__sums *sums) {
     sums->count = (int64_t)number[0];
-    sums->loss = number[1];
-    memcpy(sums->output_loss, number + 2, sizeof sums->output_loss);
-    memcpy(sums->metric, number + 2 + MIRT_MAX_OUTPUTS, (size_t)sums->num_metric * sizeof *sums->metric);
+    mirt__sums_get(sums, number + 1);
 }
 
 MIRT__LIB void mirt__payload_add(mirt__message *list, int *count, int peer, void *data, size_t bytes) {
@@ -53896,28 +53918,31 @@ MIRT__LIB mirt_status mirt__working_pull(mirt__working *w) {
     return mirt__weights_to_devices(p->root);
 }
 
-static double mirt__working_norm(const mirt__real *gradient, int64_t count) {
+static double mirt__working_squares(const mirt__real *gradient, int64_t count) {
     double sum = 0;
     for (int64_t i = 0; i < count; i++) sum += (double)gradient[i] * (double)gradient[i];
-    return sqrt(sum);
+    return sum;
 }
 
-static void mirt__working_shrink(mirt__real *gradient, int64_t count, double norm, double most) {
-    if (!(norm > most)) return;
-    for (int64_t i = 0; i < count; i++) gradient[i] = (mirt__real)((double)gradient[i] * (most / norm));
+static void mirt__working_scale(mirt__real *gradient, int64_t count, float scale) {
+    for (int64_t i = 0; i < count && scale != 1; i++) gradient[i] *= (mirt__real)scale;
 }
 
 /* By norms, which one of several servers does not know as it has a range of each. */
 static void mirt__working_clip(const mirt__payload *p, mirt__real *gradient) {
     const mirt_optimizer *o = &p->model->config.optimizer;
-    if (o->global_clipnorm > 0)
-        mirt__working_shrink(gradient, p->trained, mirt__working_norm(gradient, p->trained),
-                             (double)o->global_clipnorm);
+    mirt__update u;
+    memset(&u, 0, sizeof u);
+    if (o->global_clipnorm > 0) {
+        mirt__optimizer_extras(p->model, mirt__working_squares(gradient, p->trained), &u);
+        mirt__working_scale(gradient, p->trained, u.scale);
+    }
     for (int i = 0; i < p->root->num_variables && o->clipnorm > 0; i++) {
         const mirt__variable *v = &p->root->variable[i];
         mirt__real *own = gradient + v->offset / sizeof *gradient;
-        if (mirt__is_trained(v))
-            mirt__working_shrink(own, v->count, mirt__working_norm(own, v->count), (double)o->clipnorm);
+        if (!mirt__is_trained(v)) continue;
+        mirt__optimizer_variable(p->model, v, mirt__working_squares(own, v->count), 0, &u);
+        mirt__working_scale(own, v->count, u.scale);
     }
 }
 
@@ -56940,9 +56965,7 @@ static void mirt__fit_start_sums(mirt__fit *fit) {
     mirt__sums_start(run->model, MIRT__TRAIN, &run->sums);
     if (!loaded) return;
     run->sums.count = run->at.count;
-    run->sums.loss = loaded[0];
-    memcpy(run->sums.output_loss, loaded + 1, sizeof run->sums.output_loss);
-    memcpy(run->sums.metric, loaded + 1 + MIRT_MAX_OUTPUTS, (size_t)run->sums.num_metric * sizeof *loaded);
+    mirt__sums_get(&run->sums, loaded);
     mirt__free(run->sums_loaded);
     run->sums_loaded = NULL;
 }

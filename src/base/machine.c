@@ -17,8 +17,8 @@ static int64_t mirt__machine_line(const char *text, const char *name) {
 }
 
 MIRT__LIB void mirt__affinity(char *list, size_t size) {
-    static const char name[] = "Cpus_allowed_list:";
-    char text[4096];
+    static const char name[] = "Cpus_allowed_list:"; /* follows the groups, which may be many */
+    char text[2 * MIRT__AFFINITY];
     mirt__file_peek("/proc/self/status", text, sizeof text);
     const char *at = strstr(text, name);
     if (at) at += sizeof name - 1 + strspn(at + sizeof name - 1, " \t");

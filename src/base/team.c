@@ -5,6 +5,21 @@
 
 #include <unistd.h>
 
+#ifndef MIRRORTRAIN_NO_THREADS
+/* By the affinity mask that the process had at the first call; 0: not known. */
+static int mirt__allowed_cores(void) {
+    static int known = -1; /* atomic */
+    int cores = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    if (cores < 0) {
+        char list[MIRT__AFFINITY];
+        mirt__affinity(list, sizeof list);
+        cores = mirt__affinity_cores(list);
+        __atomic_store_n(&known, cores, __ATOMIC_RELAXED);
+    }
+    return cores;
+}
+#endif
+
 MIRT__LIB int mirt__cpu_cores(void) {
     const char *pretended = getenv("MIRT_CORES"); /* lets tests emulate another machine */
     if (pretended && *pretended) {
@@ -20,9 +35,7 @@ MIRT__LIB int mirt__cpu_cores(void) {
     long online = 1;
 #else
     long online = sysconf(_SC_NPROCESSORS_ONLN);
-    char list[1024];
-    mirt__affinity(list, sizeof list);
-    const int allowed = mirt__affinity_cores(list);
+    const int allowed = mirt__allowed_cores();
     if (allowed > 0 && allowed < online) online = allowed;
 #endif
     return online < 1 ? 1 : online > 4096 ? 4096 : (int)online;

@@ -29,7 +29,8 @@ MIRT__LIB int mirt__team_ended(const mirt__team *team);
 /* The number of cores that this process may use, or the value of the environment variable MIRT_CORES; 0
    (MIRT_E_DEVICE): it is invalid. */
 MIRT__LIB int mirt__cpu_cores(void);
-/* machine.c: the affinity mask of the process, as a list such as "0-3,8"; "": unknown. */
+enum { MIRT__AFFINITY = 8192 };
+/* machine.c: the affinity mask of the process, as a list such as "0-3,8", in MIRT__AFFINITY bytes; "": unknown. */
 MIRT__LIB void mirt__affinity(char *list, size_t size);
 /* The number of cores of a list; 0: none. */
 MIRT__LIB int mirt__affinity_cores(const char *list);

@@ -107,10 +107,7 @@ static mirt_status mirt__run_write_sums(const mirt__training_run *run, mirt__sav
     const int64_t all = 1 + MIRT_MAX_OUTPUTS + sums->num_metric;
     double *values = (double *)mirt__pool_alloc(&s->pool, (size_t)all * sizeof *values);
     if (!values) return mirt_last_status();
-    values[0] = sums->loss;
-    memcpy(values + 1, sums->output_loss, sizeof sums->output_loss);
-    if (sums->num_metric)
-        memcpy(values + 1 + MIRT_MAX_OUTPUTS, sums->metric, (size_t)sums->num_metric * sizeof *values);
+    mirt__sums_put(sums, values);
     mirt__run_tensor(s, "run/sums", all, 0, values);
     return MIRT_OK;
 }

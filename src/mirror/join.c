@@ -24,7 +24,7 @@ typedef struct mirt__place {
 static mirt_status mirt__peers_number(mirt_strategy *s) {
     mirt__peers *w = s->peers;
     mirt__place own;
-    char list[1024];
+    char list[MIRT__AFFINITY];
     memset(&own, 0, sizeof own);
     mirt__affinity(list, sizeof list);
     own.cores = mirt__hash_bytes(0, list, strlen(list));
@@ -114,7 +114,7 @@ static void mirt__settings_of(const mirt_strategy *s, mirt__setting setting[MIRT
     mirt__setting_text(&setting[1], "processor", processor);
     mirt__setting_text(&setting[2], "backend", s->backend->name);
     mirt__setting_text(&setting[3], "collective", mirt__collective_name(s->collective, &why));
-    mirt__setting_number(&setting[4], "replicas", s->num_replicas);
+    mirt__setting_number(&setting[4], "replicas", s->servers ? 0 : s->num_replicas); /* servers: each has its own */
     mirt__setting_number(&setting[5], "seed", (long long)s->seed);
     mirt__setting_number(&setting[6], "winograd", s->winograd);
     mirt__setting_number(&setting[7], "bucket_bytes", s->bucket_bytes);
@@ -122,7 +122,6 @@ static void mirt__settings_of(const mirt_strategy *s, mirt__setting setting[MIRT
     mirt__setting_number(&setting[9], "servers", s->servers);
     mirt__setting_number(&setting[10], "max_staleness", (long long)s->max_staleness);
     mirt__setting_number(&setting[11], "average_every", s->average_every);
-    if (s->servers) mirt__setting_number(&setting[4], "replicas", 0); /* each process has its own */
 }
 
 static mirt_status mirt__settings_compare(const mirt_strategy *s, const mirt__setting *all) {

@@ -31,6 +31,22 @@ MIRT__LIB mirt_status mirt__check_class_numbers(const mirt_function *f, const mi
     return MIRT_OK;
 }
 
+/* Memory, weights and a clean state for a step of so many rows. */
+static mirt_status mirt__function_reserve(mirt_function *f, int64_t rows) {
+    mirt__step *step = &f->step;
+    step->rows = rows;
+    step->there = false;
+    if (mirt__step_reserve(step) != MIRT_OK || mirt__weights_ready(f) != MIRT_OK) return mirt_last_status();
+    step->same = step->same && step->strategy->in_memory == f; /* reserving may have moved it */
+    if (MIRT__TRAINS) mirt__step_take_memory(step);
+    if (MIRT__TRAINS) mirt__rule_set(f);
+    step->failed = NULL;
+    step->overlaps = step->reduced = f->overflow = false;
+    f->guard = NULL;
+    step->not_finite = 0;
+    return MIRT_OK;
+}
+
 MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *batch) {
     mirt_strategy *s = f->model->strategy;
     mirt__step *step = &f->step;
@@ -56,17 +72,7 @@ MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *
         step->same = step->same && step->io[i] == batch->field[i];
         step->io[i] = batch->field[i];
     }
-    step->rows = batch->rows;
-    step->there = false;
-    if (mirt__step_reserve(step) != MIRT_OK || mirt__weights_ready(f) != MIRT_OK) return mirt_last_status();
-    step->same = step->same && s->in_memory == f; /* reserving may have moved it */
-    if (MIRT__TRAINS) mirt__step_take_memory(step);
-    if (MIRT__TRAINS) mirt__rule_set(f);
-    step->failed = NULL;
-    step->overlaps = step->reduced = f->overflow = false;
-    f->guard = NULL;
-    step->not_finite = 0;
-    return MIRT_OK;
+    return mirt__function_reserve(f, batch->rows);
 }
 
 static mirt_status mirt__check_failed(const mirt_function *f) {
@@ -288,17 +294,10 @@ MIRT__TOGETHER_ONLY_LIB mirt_status mirt__function_take(mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     mirt__step *step = &f->step;
     if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
-    step->rows = 1;
-    step->there = false;
-    if (mirt__step_reserve(step) != MIRT_OK || mirt__weights_ready(f) != MIRT_OK) return mirt_last_status();
-    mirt__step_take_memory(step);
-    mirt__rule_set(f);
+    step->same = false;
+    if (mirt__function_reserve(f, 1) != MIRT_OK) return mirt_last_status();
     mirt__info_set(f);
     for (int d = 0; d < s->num_devices; d++) memset(mirt__sum_at(step, d), 0, step->gradient_bytes);
-    step->failed = NULL;
-    step->overlaps = f->overflow = false;
     step->reduced = true;
-    f->guard = NULL;
-    step->not_finite = 0;
     return MIRT_OK;
 }

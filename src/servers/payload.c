@@ -62,16 +62,12 @@ MIRT__LIB void mirt__payload_set_states(mirt__payload *p) {
 
 MIRT__LIB void mirt__payload_count(mirt__payload *p, const mirt__sums *sums) {
     p->number[0] = (double)sums->count;
-    p->number[1] = sums->loss;
-    memcpy(p->number + 2, sums->output_loss, sizeof sums->output_loss);
-    memcpy(p->number + 2 + MIRT_MAX_OUTPUTS, sums->metric, (size_t)sums->num_metric * sizeof *sums->metric);
+    mirt__sums_put(sums, p->number + 1);
 }
 
 MIRT__LIB void mirt__payload_counted(const double *number, mirt__sums *sums) {
     sums->count = (int64_t)number[0];
-    sums->loss = number[1];
-    memcpy(sums->output_loss, number + 2, sizeof sums->output_loss);
-    memcpy(sums->metric, number + 2 + MIRT_MAX_OUTPUTS, (size_t)sums->num_metric * sizeof *sums->metric);
+    mirt__sums_get(sums, number + 1);
 }
 
 MIRT__LIB void mirt__payload_add(mirt__message *list, int *count, int peer, void *data, size_t bytes) {

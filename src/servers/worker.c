@@ -118,28 +118,31 @@ MIRT__LIB mirt_status mirt__working_pull(mirt__working *w) {
     return mirt__weights_to_devices(p->root);
 }
 
-static double mirt__working_norm(const mirt__real *gradient, int64_t count) {
+static double mirt__working_squares(const mirt__real *gradient, int64_t count) {
     double sum = 0;
     for (int64_t i = 0; i < count; i++) sum += (double)gradient[i] * (double)gradient[i];
-    return sqrt(sum);
+    return sum;
 }
 
-static void mirt__working_shrink(mirt__real *gradient, int64_t count, double norm, double most) {
-    if (!(norm > most)) return;
-    for (int64_t i = 0; i < count; i++) gradient[i] = (mirt__real)((double)gradient[i] * (most / norm));
+static void mirt__working_scale(mirt__real *gradient, int64_t count, float scale) {
+    for (int64_t i = 0; i < count && scale != 1; i++) gradient[i] *= (mirt__real)scale;
 }
 
 /* By norms, which one of several servers does not know as it has a range of each. */
 static void mirt__working_clip(const mirt__payload *p, mirt__real *gradient) {
     const mirt_optimizer *o = &p->model->config.optimizer;
-    if (o->global_clipnorm > 0)
-        mirt__working_shrink(gradient, p->trained, mirt__working_norm(gradient, p->trained),
-                             (double)o->global_clipnorm);
+    mirt__update u;
+    memset(&u, 0, sizeof u);
+    if (o->global_clipnorm > 0) {
+        mirt__optimizer_extras(p->model, mirt__working_squares(gradient, p->trained), &u);
+        mirt__working_scale(gradient, p->trained, u.scale);
+    }
     for (int i = 0; i < p->root->num_variables && o->clipnorm > 0; i++) {
         const mirt__variable *v = &p->root->variable[i];
         mirt__real *own = gradient + v->offset / sizeof *gradient;
-        if (mirt__is_trained(v))
-            mirt__working_shrink(own, v->count, mirt__working_norm(own, v->count), (double)o->clipnorm);
+        if (!mirt__is_trained(v)) continue;
+        mirt__optimizer_variable(p->model, v, mirt__working_squares(own, v->count), 0, &u);
+        mirt__working_scale(own, v->count, u.scale);
     }
 }
 

@@ -262,9 +262,7 @@ static void mirt__fit_start_sums(mirt__fit *fit) {
     mirt__sums_start(run->model, MIRT__TRAIN, &run->sums);
     if (!loaded) return;
     run->sums.count = run->at.count;
-    run->sums.loss = loaded[0];
-    memcpy(run->sums.output_loss, loaded + 1, sizeof run->sums.output_loss);
-    memcpy(run->sums.metric, loaded + 1 + MIRT_MAX_OUTPUTS, (size_t)run->sums.num_metric * sizeof *loaded);
+    mirt__sums_get(&run->sums, loaded);
     mirt__free(run->sums_loaded);
     run->sums_loaded = NULL;
 }
