@@ -682,15 +682,17 @@ MIRT_API mirt_strategy *mirt_multi_worker(const char *devices);
 MIRT_API mirt_strategy *mirt_strategy_create(const mirt_strategy_desc *desc);
 /* Destroys the strategy and the models still living in it. NULL is allowed. */
 MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy);
-/* Logical replicas (Keras: num_replicas_in_sync), devices and threads per device; 0 for NULL. */
+/* Logical replicas (Keras: num_replicas_in_sync; with MIRT_PARAMETER_SERVER those of this process), devices and threads
+   per device; 0 for NULL. */
 MIRT_API int mirt_num_replicas(const mirt_strategy *strategy);
 MIRT_API int mirt_num_devices(const mirt_strategy *strategy);
 MIRT_API int mirt_num_threads(const mirt_strategy *strategy);
 /* Processes that train together, servers included, and which of them this one is, from 0. */
 MIRT_API int mirt_num_workers(const mirt_strategy *strategy);
 MIRT_API int mirt_worker_index(const mirt_strategy *strategy);
-/* Waits for all of these processes. `status`: how the calling one fares; if it is not MIRT_OK in any of them, the
-   others get MIRT_E_WORKER, with the last error of the first such process. Returns `status` otherwise. */
+/* Waits for all of these processes; with MIRT_PARAMETER_SERVER for nobody. `status`: how the calling one fares; if it
+   is not MIRT_OK in any of them, the others get MIRT_E_WORKER, with the last error of the first such process. Returns
+   `status` otherwise. */
 MIRT_API mirt_status mirt_barrier(mirt_strategy *strategy, mirt_status status);
 /* Replaces the log sink; fn NULL is silent. */
 MIRT_API void mirt_set_log(mirt_strategy *strategy, mirt_log_fn fn, void *user);
@@ -38615,7 +38617,10 @@ static mirt_status mirt__servers_set(mirt_strategy *s, const mirt_strategy_desc 
 
 /* Once they are. */
 static mirt_status mirt__servers_check(const mirt_strategy *s) {
-    const int processes = MIRT__GROUP(s) ? MIRT__GROUP(s)->size : 1;
+    const int processes = MIRT__GROUP(s) ? MIRT__GROUP(s)->size : 1, most = 8 * MIRT__COUNT(s->peers->gone);
+    if (s->servers && processes - s->servers > most)
+        return mirt__fail(MIRT_E_INVALID, "%d workers; parameter servers serve at most %d", processes - s->servers,
+                          most);
     if (!s->servers || s->servers < processes) return MIRT_OK;
     return mirt__fail(MIRT_E_INVALID,
                       "%d parameter server%s in %d process%s: at least one has to be a worker; start more with "
@@ -39425,6 +39430,8 @@ typedef struct mirt__whereabouts {
     char ended[200];          /* why its strategy cannot be used any more, or "" */
     unsigned char gone[32];   /* as mirt__peers has it */
 } mirt__whereabouts;
+
+MIRT__STATIC_ASSERT(sizeof(mirt__whereabouts) <= MIRT__ENGINE_ANSWER, "an answer has no room for it");
 
 /* >>where a process is */
 
@@ -53398,7 +53405,7 @@ typedef struct mirt__leases {
     mirt__lease *of;    /* [workers] what each still has to train on, */
     bool *busy;         /* [workers] and whether it has been given the first of them */
     mirt__lease *again; /* [workers] what lost workers left; the first `returned` are used */
-    int64_t usual;      /* length of a pass whose end has not been met */
+    int64_t usual;      /* length of a pass as far as it is known before */
     mirt__epoch at;
 } mirt__leases;
 
@@ -53493,7 +53500,6 @@ typedef struct mirt__working {
     mirt__lease lease;   /* batches that are left */
     mirt__request request;
     mirt__reply *reply;  /* [servers] the last ones */
-    bool chief;
 } mirt__working;
 
 MIRT__TOGETHER_LIB void mirt__staleness_add(mirt_staleness *sum, const mirt_staleness *more);
@@ -53765,7 +53771,7 @@ static mirt__real *mirt__payload_state(const mirt__payload *p, int i, int64_t *c
 MIRT__LIB void mirt__payload_keep_states(mirt__payload *p) {
     int64_t at = 0, count;
     mirt__weights_to_host(p->root);
-    for (int i = 0; i < p->function->step.num_states; i++, at += count) {
+    for (int i = 0; i < p->function->step.num_states && p->states; i++, at += count) {
         const mirt__real *value = mirt__payload_state(p, i, &count);
         memcpy(p->state + at, value, (size_t)count * sizeof *value);
     }
@@ -53773,7 +53779,7 @@ MIRT__LIB void mirt__payload_keep_states(mirt__payload *p) {
 
 MIRT__LIB void mirt__payload_set_states(mirt__payload *p) {
     int64_t at = 0, count;
-    for (int i = 0; i < p->function->step.num_states; i++, at += count) {
+    for (int i = 0; i < p->function->step.num_states && p->states; i++, at += count) {
         mirt__real *value = mirt__payload_state(p, i, &count);
         memcpy(value, p->state + at, (size_t)count * sizeof *value);
     }
@@ -53803,7 +53809,6 @@ MIRT__LIB void mirt__payload_add(mirt__message *list, int *count, int peer, void
 
 MIRT__LIB mirt_status mirt__working_open(mirt__working *w, mirt_function *f) {
     memset(w, 0, sizeof *w);
-    w->chief = f->model->strategy->peers->rank == 0;
     if (mirt__payload_create(&w->payload, f) != MIRT_OK) return mirt_last_status();
     w->reply = (mirt__reply *)mirt__calloc((size_t)w->payload.servers, sizeof *w->reply);
     return w->reply ? MIRT_OK : mirt_last_status();
@@ -54053,15 +54058,16 @@ MIRT__LIB mirt_status mirt__working_leave(mirt__working *w, mirt_status status) 
     mirt__error error;
     mirt__error_get(&error);
     if (p->model->strategy->peers->broken) return status;
-    if (status == MIRT_OK && !w->chief && (status = mirt__working_ask_final(w)) != MIRT_OK) return status;
+    const bool chief = mirt__writes_files(p->model->strategy);
+    if (status == MIRT_OK && !chief && (status = mirt__working_ask_final(w)) != MIRT_OK) return status;
     mirt__visit v = mirt__visit_of(w, MIRT__TELL_BYE);
     w->request.status = (int64_t)status;
     snprintf(w->request.text, sizeof w->request.text, "%.*s", status == MIRT_OK ? 0 : 230, error.text);
     mirt__weights_to_host(p->root);
     for (int k = 0; k < p->servers; k++) {
         mirt__visit_say(&v, k, &w->request, sizeof w->request);
-        if (w->chief && status == MIRT_OK) mirt__visit_say(&v, k, p->root->weight, p->root->weight_bytes);
-        if (w->chief || status == MIRT_OK) mirt__visit_hear(&v, k, &w->reply[k], sizeof *w->reply);
+        if (chief && status == MIRT_OK) mirt__visit_say(&v, k, p->root->weight, p->root->weight_bytes);
+        if (chief || status == MIRT_OK) mirt__visit_hear(&v, k, &w->reply[k], sizeof *w->reply);
     }
     const mirt_status said = mirt__visit_run(&v);
     for (int k = 0; k < p->servers; k++) {
@@ -54110,7 +54116,6 @@ typedef struct mirt__serving {
     mirt__leases leases; /* of the first server */
     mirt__client *client; /* [workers] */
     double *total;       /* [numbers] of the epoch */
-    mirt_staleness seen; /* in the epoch */
     int64_t number, step; /* of epochs that have begun; of updates */
     mirt__request bye;   /* the chief's last words, once `over` */
     bool over;
@@ -54149,6 +54154,7 @@ static mirt_status mirt__serving_create(mirt__serving *s, mirt_function *f) {
     const int workers = s->payload.workers;
     s->server = s->strategy->peers->rank - workers;
     s->range = mirt__payload_range(&s->payload, s->server);
+    if (s->server) s->payload.states = 0; /* the first server has them all */
     s->client = (mirt__client *)mirt__calloc((size_t)workers, sizeof *s->client);
     s->total = (double *)mirt__calloc((size_t)s->payload.numbers, sizeof *s->total);
     if (!s->client || !s->total || !mirt__leases_create(&s->leases, workers) ||
@@ -54206,7 +54212,7 @@ static void mirt__client_listen(const mirt__serving *s, mirt__client *c) {
 static void mirt__client_add_block(mirt__serving *s, mirt__client *c, char *block, bool states) {
     mirt__real *data = (mirt__real *)(void *)block + s->range.begin;
     mirt__client_add(s, c, data, (size_t)(s->range.end - s->range.begin) * sizeof *data);
-    if (states && s->server == 0) mirt__client_add(s, c, s->payload.state, (size_t)s->payload.states * sizeof *data);
+    if (states) mirt__client_add(s, c, s->payload.state, (size_t)s->payload.states * sizeof *data);
 }
 
 static void mirt__client_add_all(mirt__serving *s, mirt__client *c) {
@@ -54221,7 +54227,7 @@ static void mirt__client_take(mirt__serving *s, mirt__client *c) {
     mirt__client_begin(c, MIRT__TAKES);
     if (c->request.kind == MIRT__TELL_PUSH) {
         mirt__client_add(s, c, c->range, (size_t)(s->range.end - s->range.begin) * sizeof *c->range);
-        if (first) mirt__client_add(s, c, c->state, (size_t)p->states * sizeof *c->state);
+        mirt__client_add(s, c, c->state, (size_t)p->states * sizeof *c->state);
         if (first) mirt__client_add(s, c, c->number, (size_t)p->numbers * sizeof *c->number);
     }
     if (c->request.kind == MIRT__TELL_EPOCH) mirt__client_add_all(s, c);
@@ -54263,17 +54269,16 @@ static bool mirt__serve_pull(mirt__serving *s, mirt__client *c) {
     memcpy(c->state, s->payload.state, (size_t)s->payload.states * sizeof *c->state);
     mirt__client_answer(s, c, MIRT__REPLY_BATCHES);
     mirt__client_add(s, c, c->range, bytes);
-    if (s->server == 0) mirt__client_add(s, c, c->state, (size_t)s->payload.states * sizeof *c->state);
+    mirt__client_add(s, c, c->state, (size_t)s->payload.states * sizeof *c->state);
     return true;
 }
 
 static bool mirt__serve_all(mirt__serving *s, mirt__client *c) {
     if (s->admission.pulls) return false;
-    s->seen = s->admission.seen;
     mirt__payload_keep_states(&s->payload);
     mirt__slots_to_host(s->payload.model);
     mirt__client_answer(s, c, MIRT__REPLY_OVER);
-    mirt__client_add(s, c, &s->seen, sizeof s->seen);
+    mirt__client_add(s, c, &s->admission.seen, sizeof s->admission.seen);
     if (s->server == 0) mirt__client_add(s, c, s->total, (size_t)s->payload.numbers * sizeof *s->total);
     mirt__client_add_all(s, c);
     return true;
@@ -54294,7 +54299,7 @@ static mirt_status mirt__serving_update(mirt__serving *s, const mirt__client *c)
     for (int d = 0; d < s->strategy->num_devices; d++)
         memcpy(mirt__sum_at(&f->step, d) + s->range.begin, c->range, bytes);
     if (mirt__function_update(f) != MIRT_OK) return mirt_last_status();
-    if (s->server || !p->states) return MIRT_OK;
+    if (!p->states) return MIRT_OK;
     mirt__payload_keep_states(p);
     for (int64_t i = 0; i < p->states; i++) p->state[i] += c->state[i];
     mirt__payload_set_states(p);
@@ -54336,7 +54341,7 @@ static mirt_status mirt__serve_epoch(mirt__serving *s, mirt__client *c) {
     s->number = r->number;
     p->model->step = r->step;
     mirt__serving_take_rate(s, c);
-    if (s->server == 0) mirt__payload_set_states(p);
+    mirt__payload_set_states(p);
     mirt__weights_changed(p->model);
     mirt__slots_changed(p->model);
     mirt__client_listen(s, c);
@@ -54413,7 +54418,7 @@ static mirt_status mirt__client_lose(mirt__serving *s, mirt__client *c, const ch
         mirt__peers_end(s->strategy);
         return mirt_last_status();
     }
-    if (!s->server)
+    if (!s->server && !s->over)
         mirt__log(s->strategy, MIRT_LOG_WARNING, "process %d (%s) is lost; its batches go to others: %s", worker, host,
                   why);
     return MIRT_OK;
@@ -54438,7 +54443,7 @@ static bool mirt__client_move(mirt__serving *s, mirt__client *c, mirt_status *st
     return true;
 }
 
-/* The first server decides whether a worker is lost, so that all servers agree; they ask it. *why: what it says. */
+/* The first server decides whether a silent worker is lost, so that all servers agree; they ask it. */
 static mirt_status mirt__client_alive(const mirt__serving *s, int worker, bool *alive, char *why, size_t size) {
     const int first = s->payload.workers;
     bool answers = true;
@@ -56619,6 +56624,7 @@ MIRT__LIB mirt_status mirt__served_end(mirt__fit *fit) {
     mirt__sums_start(run->model, MIRT__TRAIN, &run->sums);
     if (mirt__working_all(w, &run->sums) != MIRT_OK) return mirt_last_status();
     mirt__staleness_add(all, &w->payload.staleness);
+    run->event.staleness = &w->payload.staleness;
     run->event.batch = run->at.done = at.done;
     run->model->history.steps = fit->served.steps + at.done - fit->served.done;
     run->at.pass = at.pass;
@@ -56636,7 +56642,7 @@ static void mirt__served_tell(const mirt_model *model) {
 }
 
 MIRT__LIB mirt_status mirt__served_leave(mirt__fit *fit, mirt_status status) {
-    if (fit->served.open && fit->served.working.chief) mirt__served_tell(fit->run.model);
+    if (fit->served.open && mirt__writes_files(fit->run.model->strategy)) mirt__served_tell(fit->run.model);
     if (fit->served.open) status = mirt__working_leave(&fit->served.working, status);
     if (fit->served.open) mirt__working_close(&fit->served.working);
     fit->served.open = false;
@@ -56673,6 +56679,17 @@ static mirt_status mirt__served_check(const mirt__fit *fit) {
     return MIRT_OK;
 }
 
+/* Weights that are not trained are not pulled: all processes get those of the chief. */
+static mirt_status mirt__served_share(mirt_strategy *s, mirt_model *root) {
+    mirt__weights_to_host(root);
+    root->edits++;
+    mirt__weights_changed(root);
+    return root->weight_bytes == root->trained_bytes
+               ? MIRT_OK
+               : mirt__peers_hear_first(s, root->weight + root->trained_bytes,
+                                        root->weight_bytes - root->trained_bytes);
+}
+
 MIRT__LIB mirt_status mirt__served_run(mirt__fit *fit, mirt_status status, bool *ends) {
     mirt_model *model = fit->run.model;
     mirt_strategy *s = model->strategy;
@@ -56685,10 +56702,7 @@ MIRT__LIB mirt_status mirt__served_run(mirt__fit *fit, mirt_status status, bool 
     if (mirt__meet_others(s, status, &asked) != MIRT_OK) return mirt_last_status();
     if (mirt__fit_together(model, fit->run.train, fit->run.desc) != MIRT_OK) return mirt_last_status();
     mirt_model *root = mirt__root(model, NULL);
-    mirt__weights_to_host(root);
-    if (mirt__peers_hear_first(s, root->weight, root->weight_bytes) != MIRT_OK) return mirt_last_status();
-    root->edits++;
-    mirt__weights_changed(root);
+    if (mirt__served_share(s, root) != MIRT_OK) return mirt_last_status();
     mirt_function *f = mirt__fit_prepared(fit, false);
     if (s->peers->rank >= s->peers->size - s->servers) return mirt__serve(f);
     if (mirt__working_open(&fit->served.working, f) != MIRT_OK) {
@@ -56696,7 +56710,7 @@ MIRT__LIB mirt_status mirt__served_run(mirt__fit *fit, mirt_status status, bool 
         return mirt_last_status();
     }
     fit->served.open = true;
-    *ends = !fit->served.working.chief;
+    *ends = !mirt__writes_files(s);
     if (!*ends) return MIRT_OK;
     return mirt__served_leave(fit, mirt__watched_pass(model, fit->run.train, mirt__served_work, fit));
 }
@@ -56777,9 +56791,7 @@ static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
         const uint32_t before = mirt__error_number();
         if (fn) mirt__take_answer(fit, callback, before, mirt__tell_one(fit, callback, fn));
     }
-    /* at servers a step of the chief's own is no state of the run */
-    const bool states = !MIRT__SERVED(fit) || moment != MIRT__BATCH_END;
-    for (int i = 0; i < fit->told && fit->status == MIRT_OK && states; i++) {
+    for (int i = 0; i < fit->told && fit->status == MIRT_OK; i++) {
         mirt__readymade *ready = mirt__ready_of(run->desc->callbacks[i]);
         const uint32_t before = mirt__error_number();
         if (ready && ready->after)
@@ -57114,7 +57126,6 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
     run->at.epoch = epoch + 1;
     run->at.opened = run->at.done = 0;
     run->at.epoch_seconds = run->at.epoch_input_seconds = 0;
-    if (MIRT__SERVED(fit)) run->event.staleness = &fit->served.working.payload.staleness;
     mirt__fit_stops(fit); /* a request during validation: callbacks are told that this epoch is the last one */
     mirt__tell(fit, MIRT__EPOCH_END);
     return MIRT_OK;
@@ -57124,8 +57135,7 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     mirt__training_run *run = &fit->run;
     if (MIRT__PEERS(run->model->strategy)) MIRT__PEERS(run->model->strategy)->left = false;
     mirt_status status = mirt__fit_meet(fit, mirt__fit_prepare(fit));
-    bool ends = false;
-    if (status != MIRT_OK) return MIRT__SERVED(fit) ? mirt__served_run(fit, status, &ends) : status;
+    if (status != MIRT_OK && !MIRT__SERVED(fit)) return status;
     run->event.model = run->model;
     run->event.epochs = run->desc->epochs > 0 ? run->desc->epochs : 1;
     run->event.batches = run->desc->steps_per_epoch > 0 ? run->desc->steps_per_epoch : mirt_dataset_batches(run->train);
@@ -57135,13 +57145,11 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     run->event.initial_epoch = run->desc->initial_epoch;
     run->at.epoch = run->desc->initial_epoch;
     run->at.first_pass = run->model->epoch;
-    if (MIRT__SERVED(fit)) {
-        status = mirt__writes_files(run->model->strategy) ? mirt__run_resume(run) : MIRT_OK;
-        status = mirt__served_run(fit, status, &ends);
-        if (ends || status != MIRT_OK) return status;
-    } else if (mirt__fit_meet(fit, mirt__run_resume(run)) != MIRT_OK) {
-        return mirt_last_status();
-    }
+    const bool resumes = !MIRT__SERVED(fit) || mirt__writes_files(run->model->strategy);
+    if (status == MIRT_OK && resumes) status = mirt__run_resume(run);
+    bool ends = false;
+    status = MIRT__SERVED(fit) ? mirt__served_run(fit, status, &ends) : mirt__fit_meet(fit, status);
+    if (ends || status != MIRT_OK) return status;
     if (MIRT__PEERS(run->model->strategy) && mirt__fit_together(run->model, run->train, run->desc) != MIRT_OK)
         return mirt_last_status();
     mirt__trap_random(run->model);
@@ -57934,7 +57942,8 @@ static bool mirt__checkpointer_due(mirt__checkpointer *self, const mirt_event *e
     const int64_t step = event->model->step, every = self->desc.every_steps;
     const bool again = self->last_step == step && !self->last_whole;
     switch (moment) {
-    case MIRT__BATCH_END: return every > 0 && step % every == 0;
+    /* at parameter servers a step of this worker is no state of the run */
+    case MIRT__BATCH_END: return every > 0 && step % every == 0 && !event->model->strategy->servers;
     case MIRT__INTERRUPTED:
         self->interrupted = true;
         return self->desc.at_end && !again;

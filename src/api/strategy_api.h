@@ -113,15 +113,17 @@ MIRT_API mirt_strategy *mirt_multi_worker(const char *devices);
 MIRT_API mirt_strategy *mirt_strategy_create(const mirt_strategy_desc *desc);
 /* Destroys the strategy and the models still living in it. NULL is allowed. */
 MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy);
-/* Logical replicas (Keras: num_replicas_in_sync), devices and threads per device; 0 for NULL. */
+/* Logical replicas (Keras: num_replicas_in_sync; with MIRT_PARAMETER_SERVER those of this process), devices and threads
+   per device; 0 for NULL. */
 MIRT_API int mirt_num_replicas(const mirt_strategy *strategy);
 MIRT_API int mirt_num_devices(const mirt_strategy *strategy);
 MIRT_API int mirt_num_threads(const mirt_strategy *strategy);
 /* Processes that train together, servers included, and which of them this one is, from 0. */
 MIRT_API int mirt_num_workers(const mirt_strategy *strategy);
 MIRT_API int mirt_worker_index(const mirt_strategy *strategy);
-/* Waits for all of these processes. `status`: how the calling one fares; if it is not MIRT_OK in any of them, the
-   others get MIRT_E_WORKER, with the last error of the first such process. Returns `status` otherwise. */
+/* Waits for all of these processes; with MIRT_PARAMETER_SERVER for nobody. `status`: how the calling one fares; if it
+   is not MIRT_OK in any of them, the others get MIRT_E_WORKER, with the last error of the first such process. Returns
+   `status` otherwise. */
 MIRT_API mirt_status mirt_barrier(mirt_strategy *strategy, mirt_status status);
 /* Replaces the log sink; fn NULL is silent. */
 MIRT_API void mirt_set_log(mirt_strategy *strategy, mirt_log_fn fn, void *user);

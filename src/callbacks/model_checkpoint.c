@@ -312,7 +312,8 @@ static bool mirt__checkpointer_due(mirt__checkpointer *self, const mirt_event *e
     const int64_t step = event->model->step, every = self->desc.every_steps;
     const bool again = self->last_step == step && !self->last_whole;
     switch (moment) {
-    case MIRT__BATCH_END: return every > 0 && step % every == 0;
+    /* at parameter servers a step of this worker is no state of the run */
+    case MIRT__BATCH_END: return every > 0 && step % every == 0 && !event->model->strategy->servers;
     case MIRT__INTERRUPTED:
         self->interrupted = true;
         return self->desc.at_end && !again;

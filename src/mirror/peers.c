@@ -9,6 +9,8 @@ typedef struct mirt__whereabouts {
     unsigned char gone[32];   /* as mirt__peers has it */
 } mirt__whereabouts;
 
+MIRT__STATIC_ASSERT(sizeof(mirt__whereabouts) <= MIRT__ENGINE_ANSWER, "an answer has no room for it");
+
 /* >>where a process is */
 
 static int mirt__peers_awaited(const mirt__peers *p) {

@@ -91,7 +91,10 @@ static mirt_status mirt__servers_set(mirt_strategy *s, const mirt_strategy_desc 
 
 /* Once they are. */
 static mirt_status mirt__servers_check(const mirt_strategy *s) {
-    const int processes = MIRT__GROUP(s) ? MIRT__GROUP(s)->size : 1;
+    const int processes = MIRT__GROUP(s) ? MIRT__GROUP(s)->size : 1, most = 8 * MIRT__COUNT(s->peers->gone);
+    if (s->servers && processes - s->servers > most)
+        return mirt__fail(MIRT_E_INVALID, "%d workers; parameter servers serve at most %d", processes - s->servers,
+                          most);
     if (!s->servers || s->servers < processes) return MIRT_OK;
     return mirt__fail(MIRT_E_INVALID,
                       "%d parameter server%s in %d process%s: at least one has to be a worker; start more with "

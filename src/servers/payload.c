@@ -45,7 +45,7 @@ static mirt__real *mirt__payload_state(const mirt__payload *p, int i, int64_t *c
 MIRT__LIB void mirt__payload_keep_states(mirt__payload *p) {
     int64_t at = 0, count;
     mirt__weights_to_host(p->root);
-    for (int i = 0; i < p->function->step.num_states; i++, at += count) {
+    for (int i = 0; i < p->function->step.num_states && p->states; i++, at += count) {
         const mirt__real *value = mirt__payload_state(p, i, &count);
         memcpy(p->state + at, value, (size_t)count * sizeof *value);
     }
@@ -53,7 +53,7 @@ MIRT__LIB void mirt__payload_keep_states(mirt__payload *p) {
 
 MIRT__LIB void mirt__payload_set_states(mirt__payload *p) {
     int64_t at = 0, count;
-    for (int i = 0; i < p->function->step.num_states; i++, at += count) {
+    for (int i = 0; i < p->function->step.num_states && p->states; i++, at += count) {
         mirt__real *value = mirt__payload_state(p, i, &count);
         memcpy(value, p->state + at, (size_t)count * sizeof *value);
     }

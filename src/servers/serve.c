@@ -36,7 +36,6 @@ typedef struct mirt__serving {
     mirt__leases leases; /* of the first server */
     mirt__client *client; /* [workers] */
     double *total;       /* [numbers] of the epoch */
-    mirt_staleness seen; /* in the epoch */
     int64_t number, step; /* of epochs that have begun; of updates */
     mirt__request bye;   /* the chief's last words, once `over` */
     bool over;
@@ -75,6 +74,7 @@ static mirt_status mirt__serving_create(mirt__serving *s, mirt_function *f) {
     const int workers = s->payload.workers;
     s->server = s->strategy->peers->rank - workers;
     s->range = mirt__payload_range(&s->payload, s->server);
+    if (s->server) s->payload.states = 0; /* the first server has them all */
     s->client = (mirt__client *)mirt__calloc((size_t)workers, sizeof *s->client);
     s->total = (double *)mirt__calloc((size_t)s->payload.numbers, sizeof *s->total);
     if (!s->client || !s->total || !mirt__leases_create(&s->leases, workers) ||
@@ -132,7 +132,7 @@ static void mirt__client_listen(const mirt__serving *s, mirt__client *c) {
 static void mirt__client_add_block(mirt__serving *s, mirt__client *c, char *block, bool states) {
     mirt__real *data = (mirt__real *)(void *)block + s->range.begin;
     mirt__client_add(s, c, data, (size_t)(s->range.end - s->range.begin) * sizeof *data);
-    if (states && s->server == 0) mirt__client_add(s, c, s->payload.state, (size_t)s->payload.states * sizeof *data);
+    if (states) mirt__client_add(s, c, s->payload.state, (size_t)s->payload.states * sizeof *data);
 }
 
 static void mirt__client_add_all(mirt__serving *s, mirt__client *c) {
@@ -147,7 +147,7 @@ static void mirt__client_take(mirt__serving *s, mirt__client *c) {
     mirt__client_begin(c, MIRT__TAKES);
     if (c->request.kind == MIRT__TELL_PUSH) {
         mirt__client_add(s, c, c->range, (size_t)(s->range.end - s->range.begin) * sizeof *c->range);
-        if (first) mirt__client_add(s, c, c->state, (size_t)p->states * sizeof *c->state);
+        mirt__client_add(s, c, c->state, (size_t)p->states * sizeof *c->state);
         if (first) mirt__client_add(s, c, c->number, (size_t)p->numbers * sizeof *c->number);
     }
     if (c->request.kind == MIRT__TELL_EPOCH) mirt__client_add_all(s, c);
@@ -189,17 +189,16 @@ static bool mirt__serve_pull(mirt__serving *s, mirt__client *c) {
     memcpy(c->state, s->payload.state, (size_t)s->payload.states * sizeof *c->state);
     mirt__client_answer(s, c, MIRT__REPLY_BATCHES);
     mirt__client_add(s, c, c->range, bytes);
-    if (s->server == 0) mirt__client_add(s, c, c->state, (size_t)s->payload.states * sizeof *c->state);
+    mirt__client_add(s, c, c->state, (size_t)s->payload.states * sizeof *c->state);
     return true;
 }
 
 static bool mirt__serve_all(mirt__serving *s, mirt__client *c) {
     if (s->admission.pulls) return false;
-    s->seen = s->admission.seen;
     mirt__payload_keep_states(&s->payload);
     mirt__slots_to_host(s->payload.model);
     mirt__client_answer(s, c, MIRT__REPLY_OVER);
-    mirt__client_add(s, c, &s->seen, sizeof s->seen);
+    mirt__client_add(s, c, &s->admission.seen, sizeof s->admission.seen);
     if (s->server == 0) mirt__client_add(s, c, s->total, (size_t)s->payload.numbers * sizeof *s->total);
     mirt__client_add_all(s, c);
     return true;
@@ -220,7 +219,7 @@ static mirt_status mirt__serving_update(mirt__serving *s, const mirt__client *c)
     for (int d = 0; d < s->strategy->num_devices; d++)
         memcpy(mirt__sum_at(&f->step, d) + s->range.begin, c->range, bytes);
     if (mirt__function_update(f) != MIRT_OK) return mirt_last_status();
-    if (s->server || !p->states) return MIRT_OK;
+    if (!p->states) return MIRT_OK;
     mirt__payload_keep_states(p);
     for (int64_t i = 0; i < p->states; i++) p->state[i] += c->state[i];
     mirt__payload_set_states(p);
@@ -262,7 +261,7 @@ static mirt_status mirt__serve_epoch(mirt__serving *s, mirt__client *c) {
     s->number = r->number;
     p->model->step = r->step;
     mirt__serving_take_rate(s, c);
-    if (s->server == 0) mirt__payload_set_states(p);
+    mirt__payload_set_states(p);
     mirt__weights_changed(p->model);
     mirt__slots_changed(p->model);
     mirt__client_listen(s, c);
@@ -339,7 +338,7 @@ static mirt_status mirt__client_lose(mirt__serving *s, mirt__client *c, const ch
         mirt__peers_end(s->strategy);
         return mirt_last_status();
     }
-    if (!s->server)
+    if (!s->server && !s->over)
         mirt__log(s->strategy, MIRT_LOG_WARNING, "process %d (%s) is lost; its batches go to others: %s", worker, host,
                   why);
     return MIRT_OK;
@@ -364,7 +363,7 @@ static bool mirt__client_move(mirt__serving *s, mirt__client *c, mirt_status *st
     return true;
 }
 
-/* The first server decides whether a worker is lost, so that all servers agree; they ask it. *why: what it says. */
+/* The first server decides whether a silent worker is lost, so that all servers agree; they ask it. */
 static mirt_status mirt__client_alive(const mirt__serving *s, int worker, bool *alive, char *why, size_t size) {
     const int first = s->payload.workers;
     bool answers = true;

@@ -46,7 +46,7 @@ typedef struct mirt__leases {
     mirt__lease *of;    /* [workers] what each still has to train on, */
     bool *busy;         /* [workers] and whether it has been given the first of them */
     mirt__lease *again; /* [workers] what lost workers left; the first `returned` are used */
-    int64_t usual;      /* length of a pass whose end has not been met */
+    int64_t usual;      /* length of a pass as far as it is known before */
     mirt__epoch at;
 } mirt__leases;
 
@@ -141,7 +141,6 @@ typedef struct mirt__working {
     mirt__lease lease;   /* batches that are left */
     mirt__request request;
     mirt__reply *reply;  /* [servers] the last ones */
-    bool chief;
 } mirt__working;
 
 MIRT__LIB void mirt__staleness_add(mirt_staleness *sum, const mirt_staleness *more);

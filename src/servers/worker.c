@@ -3,7 +3,6 @@
 
 MIRT__LIB mirt_status mirt__working_open(mirt__working *w, mirt_function *f) {
     memset(w, 0, sizeof *w);
-    w->chief = f->model->strategy->peers->rank == 0;
     if (mirt__payload_create(&w->payload, f) != MIRT_OK) return mirt_last_status();
     w->reply = (mirt__reply *)mirt__calloc((size_t)w->payload.servers, sizeof *w->reply);
     return w->reply ? MIRT_OK : mirt_last_status();
@@ -253,15 +252,16 @@ MIRT__LIB mirt_status mirt__working_leave(mirt__working *w, mirt_status status) 
     mirt__error error;
     mirt__error_get(&error);
     if (p->model->strategy->peers->broken) return status;
-    if (status == MIRT_OK && !w->chief && (status = mirt__working_ask_final(w)) != MIRT_OK) return status;
+    const bool chief = mirt__writes_files(p->model->strategy);
+    if (status == MIRT_OK && !chief && (status = mirt__working_ask_final(w)) != MIRT_OK) return status;
     mirt__visit v = mirt__visit_of(w, MIRT__TELL_BYE);
     w->request.status = (int64_t)status;
     snprintf(w->request.text, sizeof w->request.text, "%.*s", status == MIRT_OK ? 0 : 230, error.text);
     mirt__weights_to_host(p->root);
     for (int k = 0; k < p->servers; k++) {
         mirt__visit_say(&v, k, &w->request, sizeof w->request);
-        if (w->chief && status == MIRT_OK) mirt__visit_say(&v, k, p->root->weight, p->root->weight_bytes);
-        if (w->chief || status == MIRT_OK) mirt__visit_hear(&v, k, &w->reply[k], sizeof *w->reply);
+        if (chief && status == MIRT_OK) mirt__visit_say(&v, k, p->root->weight, p->root->weight_bytes);
+        if (chief || status == MIRT_OK) mirt__visit_hear(&v, k, &w->reply[k], sizeof *w->reply);
     }
     const mirt_status said = mirt__visit_run(&v);
     for (int k = 0; k < p->servers; k++) {

@@ -74,9 +74,7 @@ static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
         const uint32_t before = mirt__error_number();
         if (fn) mirt__take_answer(fit, callback, before, mirt__tell_one(fit, callback, fn));
     }
-    /* at servers a step of the chief's own is no state of the run */
-    const bool states = !MIRT__SERVED(fit) || moment != MIRT__BATCH_END;
-    for (int i = 0; i < fit->told && fit->status == MIRT_OK && states; i++) {
+    for (int i = 0; i < fit->told && fit->status == MIRT_OK; i++) {
         mirt__readymade *ready = mirt__ready_of(run->desc->callbacks[i]);
         const uint32_t before = mirt__error_number();
         if (ready && ready->after)
@@ -411,7 +409,6 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
     run->at.epoch = epoch + 1;
     run->at.opened = run->at.done = 0;
     run->at.epoch_seconds = run->at.epoch_input_seconds = 0;
-    if (MIRT__SERVED(fit)) run->event.staleness = &fit->served.working.payload.staleness;
     mirt__fit_stops(fit); /* a request during validation: callbacks are told that this epoch is the last one */
     mirt__tell(fit, MIRT__EPOCH_END);
     return MIRT_OK;
@@ -421,8 +418,7 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     mirt__training_run *run = &fit->run;
     if (MIRT__PEERS(run->model->strategy)) MIRT__PEERS(run->model->strategy)->left = false;
     mirt_status status = mirt__fit_meet(fit, mirt__fit_prepare(fit));
-    bool ends = false;
-    if (status != MIRT_OK) return MIRT__SERVED(fit) ? mirt__served_run(fit, status, &ends) : status;
+    if (status != MIRT_OK && !MIRT__SERVED(fit)) return status;
     run->event.model = run->model;
     run->event.epochs = run->desc->epochs > 0 ? run->desc->epochs : 1;
     run->event.batches = run->desc->steps_per_epoch > 0 ? run->desc->steps_per_epoch : mirt_dataset_batches(run->train);
@@ -432,13 +428,11 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     run->event.initial_epoch = run->desc->initial_epoch;
     run->at.epoch = run->desc->initial_epoch;
     run->at.first_pass = run->model->epoch;
-    if (MIRT__SERVED(fit)) {
-        status = mirt__writes_files(run->model->strategy) ? mirt__run_resume(run) : MIRT_OK;
-        status = mirt__served_run(fit, status, &ends);
-        if (ends || status != MIRT_OK) return status;
-    } else if (mirt__fit_meet(fit, mirt__run_resume(run)) != MIRT_OK) {
-        return mirt_last_status();
-    }
+    const bool resumes = !MIRT__SERVED(fit) || mirt__writes_files(run->model->strategy);
+    if (status == MIRT_OK && resumes) status = mirt__run_resume(run);
+    bool ends = false;
+    status = MIRT__SERVED(fit) ? mirt__served_run(fit, status, &ends) : mirt__fit_meet(fit, status);
+    if (ends || status != MIRT_OK) return status;
     if (MIRT__PEERS(run->model->strategy) && mirt__fit_together(run->model, run->train, run->desc) != MIRT_OK)
         return mirt_last_status();
     mirt__trap_random(run->model);

@@ -114,6 +114,7 @@ MIRT__LIB mirt_status mirt__served_end(mirt__fit *fit) {
     mirt__sums_start(run->model, MIRT__TRAIN, &run->sums);
     if (mirt__working_all(w, &run->sums) != MIRT_OK) return mirt_last_status();
     mirt__staleness_add(all, &w->payload.staleness);
+    run->event.staleness = &w->payload.staleness;
     run->event.batch = run->at.done = at.done;
     run->model->history.steps = fit->served.steps + at.done - fit->served.done;
     run->at.pass = at.pass;
@@ -131,7 +132,7 @@ static void mirt__served_tell(const mirt_model *model) {
 }
 
 MIRT__LIB mirt_status mirt__served_leave(mirt__fit *fit, mirt_status status) {
-    if (fit->served.open && fit->served.working.chief) mirt__served_tell(fit->run.model);
+    if (fit->served.open && mirt__writes_files(fit->run.model->strategy)) mirt__served_tell(fit->run.model);
     if (fit->served.open) status = mirt__working_leave(&fit->served.working, status);
     if (fit->served.open) mirt__working_close(&fit->served.working);
     fit->served.open = false;
@@ -168,6 +169,17 @@ static mirt_status mirt__served_check(const mirt__fit *fit) {
     return MIRT_OK;
 }
 
+/* Weights that are not trained are not pulled: all processes get those of the chief. */
+static mirt_status mirt__served_share(mirt_strategy *s, mirt_model *root) {
+    mirt__weights_to_host(root);
+    root->edits++;
+    mirt__weights_changed(root);
+    return root->weight_bytes == root->trained_bytes
+               ? MIRT_OK
+               : mirt__peers_hear_first(s, root->weight + root->trained_bytes,
+                                        root->weight_bytes - root->trained_bytes);
+}
+
 MIRT__LIB mirt_status mirt__served_run(mirt__fit *fit, mirt_status status, bool *ends) {
     mirt_model *model = fit->run.model;
     mirt_strategy *s = model->strategy;
@@ -180,10 +192,7 @@ MIRT__LIB mirt_status mirt__served_run(mirt__fit *fit, mirt_status status, bool 
     if (mirt__meet_others(s, status, &asked) != MIRT_OK) return mirt_last_status();
     if (mirt__fit_together(model, fit->run.train, fit->run.desc) != MIRT_OK) return mirt_last_status();
     mirt_model *root = mirt__root(model, NULL);
-    mirt__weights_to_host(root);
-    if (mirt__peers_hear_first(s, root->weight, root->weight_bytes) != MIRT_OK) return mirt_last_status();
-    root->edits++;
-    mirt__weights_changed(root);
+    if (mirt__served_share(s, root) != MIRT_OK) return mirt_last_status();
     mirt_function *f = mirt__fit_prepared(fit, false);
     if (s->peers->rank >= s->peers->size - s->servers) return mirt__serve(f);
     if (mirt__working_open(&fit->served.working, f) != MIRT_OK) {
@@ -191,7 +200,7 @@ MIRT__LIB mirt_status mirt__served_run(mirt__fit *fit, mirt_status status, bool 
         return mirt_last_status();
     }
     fit->served.open = true;
-    *ends = !fit->served.working.chief;
+    *ends = !mirt__writes_files(s);
     if (!*ends) return MIRT_OK;
     return mirt__served_leave(fit, mirt__watched_pass(model, fit->run.train, mirt__served_work, fit));
 }
