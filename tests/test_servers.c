@@ -30,8 +30,8 @@ static void walk_bound(walk *w, uint32_t seed) {
             w->updates++;
             w->pulled[k] = -1;
             waits = 0;
-        } else if (w->pulled[k] >= 0 && drawn(&seed, 40) == 0) {
-            mirt__admit_none(&a, k); /* it is lost, and another takes its place */
+        } else if (w->pulled[k] >= 0 && waits < 20 && drawn(&seed, 40) == 0) {
+            mirt__admit_none(&a, k); /* it is lost, and another takes its place; that must not end a deadlock */
             w->pulled[k] = -1;
         }
         w->stuck = ++waits > 1000;
