@@ -13,6 +13,7 @@ static void run_trial(const void *arg, int rank) {
 
 static bool run_layout(const scene *s, const layout *l) {
     const trial t = {s, l};
+    clear_records();
     return run_processes(l->processes, 30, run_trial, &t);
 }
 

@@ -98,7 +98,7 @@ static mirt_status train(mirt_strategy *strategy, const misfortune *m, bool here
     return status;
 }
 
-static void run_misfortune(const void *arg, int rank) {
+static void take_part(const void *arg, int rank) {
     const misfortune *m = (const misfortune *)arg;
     record *out = &shared[rank];
     const double since = mirt__now();
@@ -127,11 +127,16 @@ static void run_misfortune(const void *arg, int rank) {
     mirt_strategy_destroy(strategy);
 }
 
+static bool run_misfortune(const misfortune *m, double limit) {
+    clear_records();
+    return run_processes(m->processes, limit, take_part, m);
+}
+
 /* Every process but the one of the misfortune fails as *m says, soon after the limit of a process that is suspended. */
 static void check_error(const misfortune *m) {
     const bool freezes = m->what == FREEZES, dies = freezes || m->what == LEAVES;
     const double seconds = freezes ? m->limit + 3 : 3;
-    const bool ended = run_processes(m->processes, freezes ? 5 : 20, run_misfortune, m);
+    const bool ended = run_misfortune(m, freezes ? 5 : 20);
     for (int p = 0; p < m->processes; p++) {
         const record *r = &shared[p];
         if (p == m->rank && dies) continue;
@@ -145,7 +150,7 @@ static void check_error(const misfortune *m) {
 /* All processes train for as many steps, to the same weights. */
 static void check_fine(const misfortune *m) {
     const int64_t steps = m->what == STOP ? 5 : 14;
-    bool good = run_processes(m->processes, 20, run_misfortune, m);
+    bool good = run_misfortune(m, 20);
     for (int p = 0; p < m->processes; p++)
         good = good && shared[p].status == MIRT_OK && shared[p].weights == shared[0].weights &&
                shared[p].steps == steps;

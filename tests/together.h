@@ -9,18 +9,17 @@ const mirt__engine *mirt__mpi_engine(void) { return &pipe_engine; }
 
 static record *shared; /* [PIPE_MOST], of all processes */
 
-static bool share_records(void) {
+TAP_UNUSED static bool share_records(void) {
     shared = (record *)pipe_shared(PIPE_MOST * sizeof *shared);
     return shared != NULL;
 }
 
-/* >>scenes */
+TAP_UNUSED static void clear_records(void) { memset(shared, 0, PIPE_MOST * sizeof *shared); }
 
 /* Runs fn(arg, rank) in processes of its own; false: one of them did not end well within `limit` seconds. */
 static bool run_processes(int processes, double limit, void (*fn)(const void *arg, int rank), const void *arg) {
     static const pipe_faults none = {1, 0, -1, 0, false, NULL};
     int status = 0;
-    memset(shared, 0, PIPE_MOST * sizeof *shared);
     fflush(stdout);
     const pid_t first = fork();
     if (first == 0) {
