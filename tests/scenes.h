@@ -167,21 +167,27 @@ static mirt_status use(mirt_model *model, mirt_dataset *validation, record *out)
     return mirt_check_drift(model);
 }
 
-/* A process's part of a case. */
-TAP_UNUSED static void run_scene(const scene *s, const layout *l, record *out) {
+/* A silent strategy of several processes with one thread per device; it keeps the pointer to `devices`. */
+TAP_UNUSED static mirt_strategy_desc multi_worker_desc(const char *devices, double limit) {
     mirt_strategy_desc d;
-    char devices[16];
-    mirt_dataset *train = NULL, *validation = NULL;
     memset(&d, 0, sizeof d);
-    snprintf(devices, sizeof devices, "%d", l->devices);
     d.kind = MIRT_MULTI_WORKER;
     d.devices = devices;
     d.threads = 1;
+    d.silent = true;
+    d.timeout_seconds = limit;
+    return d;
+}
+
+/* A process's part of a case. */
+TAP_UNUSED static void run_scene(const scene *s, const layout *l, record *out) {
+    char devices[16];
+    mirt_dataset *train = NULL, *validation = NULL;
+    snprintf(devices, sizeof devices, "%d", l->devices);
+    mirt_strategy_desc d = multi_worker_desc(devices, 20);
     d.replicas = s->replicas;
     d.shares = l->shares;
     d.seed = 11;
-    d.silent = true;
-    d.timeout_seconds = 20;
     d.bucket_bytes = 2000;
     mirt_strategy *strategy = mirt_strategy_create(&d);
     mirt_model *model = strategy ? model_of(strategy, s) : NULL;

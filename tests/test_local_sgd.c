@@ -26,16 +26,14 @@ static mirt_model *model_with(mirt_strategy *strategy, const job *j) {
     return mirt_compile(model, &c) == MIRT_OK ? model : NULL;
 }
 
-/* All weights, one after the other; returns their number. */
-static int64_t take_weights(mirt_model *model, float *out) {
-    int64_t at = 0;
-    mirt_weight_info info;
-    for (int i = 0; i < mirt_num_weights(model); i++) {
-        if (mirt_weight(model, i, &info) != MIRT_OK || at + info.count > MOST) return 0;
-        mirt_get_weight(model, info.name, 0, out + at, (size_t)info.count);
-        at += info.count;
-    }
-    return at;
+/* Returns the number of weights; 0: there is no memory, or they are more than MOST. */
+static size_t take_weights(mirt_model *model, float *out) {
+    size_t count;
+    float *weights = all_weights(model, 0, &count);
+    if (!weights || count > MOST) count = 0;
+    if (count) memcpy(out, weights, count * sizeof *out);
+    free(weights);
+    return count;
 }
 
 static void set_weights(mirt_model *model, const float *from) {
@@ -72,23 +70,20 @@ static mirt_status fit(mirt_model *model, const job *j, result *out) {
 static void go(const void *arg, int rank) {
     const job *j = (const job *)arg;
     result *out = &results[rank];
-    mirt_strategy_desc d;
     char devices[16];
-    memset(&d, 0, sizeof d);
     snprintf(devices, sizeof devices, "%d", j->devices);
-    d.kind = MIRT_MULTI_WORKER;
-    d.devices = devices;
-    d.threads = 1;
-    d.silent = true;
-    d.timeout_seconds = 20;
+    mirt_strategy_desc d = multi_worker_desc(devices, 20);
     d.average_every = j->every;
     d.bucket_bytes = 2000;
     mirt_strategy *strategy = mirt_strategy_create(&d);
     mirt_model *model = model_with(strategy, j);
-    const mirt_status status = model ? fit(model, j, out) : mirt_last_status();
-    out->status = (int)status;
-    if (status != MIRT_OK) snprintf(out->error, sizeof out->error, "%.250s", mirt_last_error());
-    else take_weights(model, out->weight);
+    out->status = (int)(model ? fit(model, j, out) : mirt_last_status());
+    if (out->status != MIRT_OK) {
+        snprintf(out->error, sizeof out->error, "%.250s", mirt_last_error());
+    } else if (!take_weights(model, out->weight)) {
+        out->status = MIRT_E_STATE;
+        snprintf(out->error, sizeof out->error, "more than %d weights", MOST);
+    }
     mirt_strategy_destroy(strategy);
 }
 
@@ -110,12 +105,12 @@ static void train_apart(const job *j, float *out) {
     const int steps = ROWS / BATCH;
     for (int step = 1; step <= EPOCHS * steps; step++) {
         const int64_t first = (step - 1) % steps * BATCH, half = BATCH / 2;
-        int64_t count = 0;
+        size_t count = 0;
         for (int k = 0; k < 2; k++) {
             mirt_train_step(model[k], images_x(first + k * half, half), images_y(first + k * half, half), NULL);
             count = take_weights(model[k], weight[k]);
         }
-        for (int64_t i = 0; i < count; i++) out[i] = 0.5f * weight[0][i] + 0.5f * weight[1][i];
+        for (size_t i = 0; i < count; i++) out[i] = 0.5f * weight[0][i] + 0.5f * weight[1][i];
         if (step % j->every && step % steps) continue;
         for (int k = 0; k < 2; k++) set_weights(model[k], out);
     }

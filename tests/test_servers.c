@@ -207,19 +207,14 @@ static mirt_status train(mirt_model *model, const outing *o, report *out) {
 static void go(const void *arg, int rank) {
     const outing *o = (const outing *)arg;
     report *out = &reports[rank];
-    mirt_strategy_desc d;
+    mirt_strategy_desc d = multi_worker_desc("1", o->limit);
     own_rank = rank;
     under_way = o;
     out->process = (int)getpid();
-    memset(&d, 0, sizeof d);
     d.kind = o->servers ? MIRT_PARAMETER_SERVER : MIRT_MIRRORED;
-    d.devices = "1";
-    d.threads = 1;
     d.servers = o->servers;
     d.max_staleness = o->bound > 0 ? (int)o->bound : 0;
     d.has_max_staleness = o->bound == 0;
-    d.silent = true;
-    d.timeout_seconds = o->limit;
     mirt_strategy *strategy = mirt_strategy_create(&d);
     mirt_model *model = strategy ? model_for(strategy, o) : NULL;
     const mirt_status status = model ? train(model, o, out) : mirt_last_status();
