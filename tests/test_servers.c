@@ -120,16 +120,24 @@ typedef struct report {
     int status, process;
     uint64_t weights;
     double accuracy, val_accuracy, seconds;
+    double struck; /* when the mishap came; 0: never */
     int64_t steps, model_step, made, replays; /* made: samples, atomic */
     mirt_staleness staleness;
     char error[512];
 } report;
 
-/* Whether the process is killed, or stopped. */
-static bool lost(const outing *o, int rank) { return o->what > SLOW && rank == o->rank; }
-
 static report *reports; /* [PIPE_MOST], shared */
 static int own_rank;
+
+/* Whether the process is killed, is stopped or fails. */
+static bool lost(const outing *o, int rank) { return o->what > SLOW && rank == o->rank; }
+
+/* Whether a process that is to be lost has been, as was meant. */
+static bool lost_as_meant(const outing *o, int rank) {
+    const report *r = &reports[rank];
+    if (o->what != FAILS) return r->struck > 0 && r->status == RUNNING;
+    return r->status != RUNNING && r->status != MIRT_OK && strstr(r->error, "mirt_map returned 1");
+}
 
 static const outing *under_way;
 
@@ -148,6 +156,7 @@ static int at_sample(const void *const *in, void *const *out, int64_t index, voi
     const int64_t made = __atomic_add_fetch(&reports[own_rank].made, 1, __ATOMIC_RELAXED);
     (void)in, (void)out, (void)index;
     if (made != 10 * BATCH) return 0;
+    if (here || chief) reports[o->rank].struck = mirt__now();
     if (here && o->what == KILLED) raise(SIGKILL);
     if (here && o->what == STOPPED) raise(SIGSTOP);
     if (chief && o->what == KILLED) kill((pid_t)reports[o->rank].process, SIGKILL);
@@ -218,10 +227,10 @@ static void go(const void *arg, int rank) {
     mirt_strategy *strategy = mirt_strategy_create(&d);
     mirt_model *model = strategy ? model_for(strategy, o) : NULL;
     const mirt_status status = model ? train(model, o, out) : mirt_last_status();
-    out->status = (int)status;
     if (status != MIRT_OK) snprintf(out->error, sizeof out->error, "%s", mirt_last_error());
     if (status == MIRT_OK) out->weights = hash_of_weights(model);
     if (status == MIRT_OK) out->model_step = mirt_step(model);
+    __atomic_store_n(&out->status, (int)status, __ATOMIC_RELEASE); /* last: then the report is complete */
     mirt_strategy_destroy(strategy);
 }
 
@@ -233,7 +242,9 @@ static bool run_outing(const outing *o) {
     /* one that is suspended does not end by itself */
     const bool ended = run_processes(processes, o->what == STOPPED ? 12 : 60, go, o) || o->what == STOPPED;
     for (int p = 0; p < processes; p++) { /* the first one may have been killed, which ends no other */
-        while (!lost(o, p) && reports[p].status == RUNNING && mirt__now() - since < 60) pipe_sleep(1000);
+        while (!lost(o, p) && __atomic_load_n(&reports[p].status, __ATOMIC_ACQUIRE) == RUNNING &&
+               mirt__now() - since < 60)
+            pipe_sleep(1000);
     }
     return ended;
 }
@@ -249,12 +260,14 @@ static void check_fit(const outing *o, const report *mirrored) {
     const mirt_staleness *stale = &chief->staleness;
     int64_t binned = 0;
     int same = 0;
-    for (int p = 0; p < processes; p++) same += lost(o, p) || reports[p].weights == chief->weights;
+    for (int p = 0; p < processes; p++)
+        same += lost(o, p) ? lost_as_meant(o, p) : reports[p].status == MIRT_OK && reports[p].weights == chief->weights;
     for (int i = 0; i < MIRT_STALENESS_BINS; i++) binned += stale->histogram[i];
     const int64_t batches = (SAMPLES + BATCH - 1) / BATCH, epochs = o->epochs,
                   steps = o->max_steps ? o->max_steps : epochs * (o->steps_per_epoch ? o->steps_per_epoch : batches);
     for (int p = 0; p < processes; p++) {
-        if (!lost(o, p) && reports[p].status != MIRT_OK) printf("# process %d: %s\n", p, reports[p].error);
+        if (!lost(o, p) ? reports[p].status != MIRT_OK : !lost_as_meant(o, p))
+            printf("# process %d: %d %s\n", p, reports[p].status, reports[p].error);
     }
     ok(ended && chief->status == MIRT_OK && same == processes, "%s: all processes end with the same weights", o->name);
     ok(chief->steps == steps && chief->model_step == steps, "%s: %lld steps, of %lld", o->name,
@@ -290,7 +303,8 @@ static void check_loss(const outing *o, const char *words) {
     const bool ended = run_outing(o);
     const double seconds = mirt__now() - since;
     for (int p = 0; p < o->workers + o->servers; p++) {
-        const bool good = lost(o, p) || (reports[p].status == MIRT_E_WORKER && strstr(reports[p].error, words));
+        const bool good = lost(o, p) ? lost_as_meant(o, p)
+                                     : reports[p].status == MIRT_E_WORKER && strstr(reports[p].error, words);
         /* other servers are told by the chief or find it gone */
         told += good || (p >= o->workers && reports[p].status == MIRT_E_WORKER);
         if (!good) printf("# process %d: %d %s\n", p, reports[p].status, reports[p].error);
