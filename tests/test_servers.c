@@ -120,7 +120,7 @@ typedef struct report {
     int status, process;
     uint64_t weights;
     double accuracy, val_accuracy, seconds;
-    double struck; /* when the mishap came; 0: never */
+    double struck, ended; /* when the mishap came, and when training ended; 0: never */
     int64_t steps, model_step, made, replays; /* made: samples, atomic */
     mirt_staleness staleness;
     char error[512];
@@ -200,7 +200,8 @@ static mirt_status train(mirt_model *model, const outing *o, report *out) {
     d.no_progress = true;
     const double since = mirt__now();
     const mirt_history *h = data && test ? mirt_fit(model, data, &d) : NULL;
-    out->seconds = mirt__now() - since;
+    out->ended = mirt__now();
+    out->seconds = out->ended - since;
     mirt_status status = h ? mirt_evaluate(model, test, &logs) : mirt_last_status();
     if (status == MIRT_OK) {
         out->steps = h->steps;
@@ -298,20 +299,21 @@ static void check_one_worker(int servers, bool clipped, bool slots) {
 
 /* The others end, with a message that says what to do. */
 static void check_loss(const outing *o, const char *words) {
-    const double since = mirt__now();
-    int told = 0;
+    const double margin = 5; /* a busy machine may leave a process waiting for seconds */
     const bool ended = run_outing(o);
-    const double seconds = mirt__now() - since;
+    double seconds = 0;
+    int told = 0;
     for (int p = 0; p < o->workers + o->servers; p++) {
         const bool good = lost(o, p) ? lost_as_meant(o, p)
                                      : reports[p].status == MIRT_E_WORKER && strstr(reports[p].error, words);
         /* other servers are told by the chief or find it gone */
         told += good || (p >= o->workers && reports[p].status == MIRT_E_WORKER);
+        if (!lost(o, p)) seconds = fmax(seconds, reports[p].ended - reports[o->rank].struck);
         if (!good) printf("# process %d: %d %s\n", p, reports[p].status, reports[p].error);
     }
     ok(told == o->workers + o->servers && (ended || o->rank == 0), "%s: all end and say \"%s\": %s", o->name,
        words, reports[o->rank == 0].error);
-    ok(seconds < 2 * o->limit + 14, "%s: within %.1f s", o->name, seconds);
+    ok(seconds < o->limit + 3 + margin, "%s: within %.1f s", o->name, seconds);
 }
 
 /* Steps per second of the second of three workers; the third one may be slow. */
@@ -350,13 +352,13 @@ int main(void) {
         {"steps across passes", 3, 1, -1, NONE, 0, 4, 50, 0, false, false, 10, false},
         {"a number of steps", 2, 1, -1, NONE, 0, 5, 0, 201, false, false, 10, false},
         {"a killed worker", 3, 2, -1, KILLED, 1, 3, 0, 0, false, false, 2, false},
-        {"a suspended worker", 3, 2, 4, STOPPED, 2, 3, 0, 0, false, false, 1, false},
+        {"a suspended worker", 3, 2, 4, STOPPED, 2, 3, 0, 0, false, false, 2, false},
         {"a worker whose data fail", 3, 2, 3, FAILS, 2, 3, 0, 0, false, false, 2, false},
     };
     static const outing losses[] = {
         {"a killed server", 2, 2, -1, KILLED, 3, 3, 0, 0, false, false, 2, false},
         {"a killed first server", 2, 1, -1, KILLED, 2, 3, 0, 0, false, false, 2, false},
-        {"a suspended server", 2, 1, -1, STOPPED, 2, 3, 0, 0, false, false, 1, false},
+        {"a suspended server", 2, 1, -1, STOPPED, 2, 3, 0, 0, false, false, 2, false},
         {"a killed chief", 3, 1, -1, KILLED, 0, 3, 0, 0, false, false, 2, false},
     };
     reports = (report *)pipe_shared(PIPE_MOST * sizeof *reports);
