@@ -255,6 +255,8 @@ static bool run_outing(const outing *o) {
 static const outing plain = {"mirrored", 1, 0, -1, NONE, 0, 3, 0, 0, false, false, 10, false};
 
 static void check_fit(const outing *o, const report *mirrored) {
+    /* In 20 runs of each case the worst was 0.058 below, with a standard error of 0.018 for 500 images. */
+    const double margin = 0.1;
     const bool ended = run_outing(o);
     const int processes = o->workers + o->servers;
     const report *chief = &reports[0];
@@ -273,12 +275,14 @@ static void check_fit(const outing *o, const report *mirrored) {
     ok(ended && chief->status == MIRT_OK && same == processes, "%s: all processes end with the same weights", o->name);
     ok(chief->steps == steps && chief->model_step == steps, "%s: %lld steps, of %lld", o->name,
        (long long)chief->steps, (long long)steps);
-    ok(binned == stale->updates && stale->updates >= steps && stale->updates <= steps * o->servers,
+    /* the last push of a lost worker may have reached only some of the servers */
+    const int64_t apart = llabs(stale->updates - steps * o->servers);
+    ok(binned == stale->updates && apart <= (o->what > SLOW ? o->servers - 1 : 0),
        "%s: %lld updates of %d servers", o->name, (long long)stale->updates, o->servers);
     ok(o->bound < 0 ? stale->sum > 0 : stale->max <= o->bound,
        "%s: staleness %.2f, at most %lld", o->name, (double)stale->sum / (double)mirt__max(stale->updates, 1),
        (long long)stale->max);
-    ok(chief->val_accuracy > mirrored->val_accuracy - 0.12 && (o->slots || chief->accuracy == chief->val_accuracy),
+    ok(chief->val_accuracy > mirrored->val_accuracy - margin && (o->slots || chief->accuracy == chief->val_accuracy),
        "%s: accuracy %.3f; mirrored %.3f", o->name, chief->val_accuracy, mirrored->val_accuracy);
 }
 
