@@ -44,7 +44,7 @@ typedef struct options {
     const char *optimizer, *strategy, *collective, *dtype, *pooling, *corrupt, *on_nan; /* for chosen() */
     const char *shares;
     int64_t servers, average_every;
-    uint64_t max_staleness; /* UINT64_MAX: any */
+    int64_t max_staleness; /* -1: any */
     int64_t epochs, batch, replicas, threads, max_steps, accumulate;
     uint64_t seed;
     rates lr;

@@ -40,8 +40,8 @@ mirt_strategy *open_strategy(const options *o, bool quiet, int *status) {
     if (chosen(o->strategy, "parameter-server")) desc.kind = MIRT_PARAMETER_SERVER;
     desc.average_every = (int)o->average_every;
     desc.servers = (int)o->servers;
-    desc.has_max_staleness = o->max_staleness != UINT64_MAX;
-    if (desc.has_max_staleness) desc.max_staleness = o->max_staleness < INT_MAX ? (int)o->max_staleness : INT_MAX;
+    desc.has_max_staleness = o->max_staleness >= 0;
+    if (desc.has_max_staleness) desc.max_staleness = (int)o->max_staleness;
     if (chosen(o->collective, "tree")) desc.collective = MIRT_TREE;
     if (chosen(o->collective, "ring")) desc.collective = MIRT_RING;
     if (chosen(o->collective, "one-device")) desc.collective = MIRT_REDUCE_TO_ONE_DEVICE;

@@ -8,15 +8,15 @@
 #include <string.h>
 
 typedef enum flag_kind {
-    FLAG_SWITCH, FLAG_TEXT, FLAG_COUNT, FLAG_SEED, FLAG_NUMBER, FLAG_SHARE, FLAG_RATES, FLAG_BATCHES, FLAG_BYTES,
-    FLAG_NAME
+    FLAG_SWITCH, FLAG_TEXT, FLAG_COUNT, FLAG_BOUND, FLAG_SEED, FLAG_NUMBER, FLAG_SHARE, FLAG_RATES, FLAG_BATCHES,
+    FLAG_BYTES, FLAG_NAME
 } flag_kind;
 
 typedef struct flag {
     const char *name;  /* without its dashes */
     const char *value; /* how --help names its value; NULL for a switch; for a name: all choices, a|b|c */
     flag_kind kind;
-    int64_t most;  /* largest value of a count */
+    int64_t most;  /* largest value of a count, from 1, or of a bound, from 0 */
     size_t offset; /* in options: bool, const char *, int64_t, uint64_t, float, double, rates or batches by kind */
     int commands;
     const char *help; /* NULL: not for users */
@@ -105,7 +105,7 @@ static const flag flags[] = {
      "other numbers of processes"},
     {"servers", "S", FLAG_COUNT, 1024, AT(servers), CMD_FIT,
      "with --strategy parameter-server: how many of the processes keep weights; default 1"},
-    {"max-staleness", "K", FLAG_SEED, 0, AT(max_staleness), CMD_FIT,
+    {"max-staleness", "K", FLAG_BOUND, INT32_MAX, AT(max_staleness), CMD_FIT,
      "with --strategy parameter-server: most updates by others while a worker computes its own; default any number"},
     {"strategy", "mirrored|central-storage|multi-worker", FLAG_NAME, 0, AT(strategy), STRATEGY & ~CMD_FIT,
      "one copy of the weights per device (default), or one for all devices; multi-worker: all processes that mpirun or "
@@ -251,11 +251,11 @@ static void complain_of_flag(const command *c, const char *word) {
     else complain("%s has no flag --%s; `mirrortrain %s --help` lists its flags", c->name, word, c->name);
 }
 
-static bool parse_count(const char *text, int64_t most, int64_t *out) {
+static bool parse_count(const char *text, int64_t least, int64_t most, int64_t *out) {
     char *end;
     errno = 0;
     long long value = strtoll(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || errno || value < 1 || value > most) return false;
+    if (*text < '0' || *text > '9' || *end || errno || value < least || value > most) return false;
     *out = value;
     return true;
 }
@@ -321,7 +321,7 @@ static bool parse_batches(const char *text, int64_t most, batches *out) {
         if (out->count == MAX_BATCHES || length >= sizeof word) return false;
         memcpy(word, text, length);
         word[length] = 0;
-        if (!parse_count(word, most, &out->rows[out->count++])) return false;
+        if (!parse_count(word, 1, most, &out->rows[out->count++])) return false;
         text += length;
         if (!*text) return true;
     }
@@ -375,9 +375,13 @@ static bool set_flag(const flag *f, const char *value, options *o) {
         complain("--%s is empty; it must be followed by %s", f->name, f->value);
         return false;
     case FLAG_COUNT:
-        if (parse_count(value, f->most, (int64_t *)field)) return true;
-        complain("--%s is \"%s\"; it must be a whole number from 1 to %lld", f->name, value, (long long)f->most);
+    case FLAG_BOUND: {
+        const int64_t least = f->kind == FLAG_COUNT;
+        if (parse_count(value, least, f->most, (int64_t *)field)) return true;
+        complain("--%s is \"%s\"; it must be a whole number from %lld to %lld", f->name, value, (long long)least,
+                 (long long)f->most);
         return false;
+    }
     case FLAG_SEED:
         if (parse_seed(value, (uint64_t *)field)) return true;
         complain("--%s is \"%s\"; it must be a whole number from 0 to 2^64 - 1", f->name, value);
@@ -428,7 +432,7 @@ bool parse_flags(const command *c, int whole_argc, char **whole_argv, options *o
     o->argc = whole_argc;
     o->argv = (const char *const *)whole_argv;
     o->model = "mnist";
-    o->max_staleness = UINT64_MAX;
+    o->max_staleness = -1;
     o->optimizer = "adam";
     o->collective = "auto";
     o->dtype = "float32";

@@ -500,6 +500,8 @@ for value in 3x 0 -1 1.5 "" 99999999999999999999; do
     run fit --epochs "$value"
     refuses "--epochs \"$value\"" 2 "--epochs is \"$value\"; it must be a whole number from 1 to 2147483647"
 done
+run fit --max-staleness -1
+refuses "--max-staleness -1" 2 "--max-staleness is \"-1\"; it must be a whole number from 0 to 2147483647"
 run fit --seed -1
 refuses "--seed -1" 2 "--seed is \"-1\"; it must be a whole number from 0 to 2^64 - 1"
 for value in 0 -1 1e-3x; do
