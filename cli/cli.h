@@ -84,6 +84,8 @@ extern const int command_count;
 /* Fills *o from the words after the command's name; false after complaining. Reorders words of commands that take
    operands. */
 bool parse_flags(const command *c, int argc, char **argv, options *o);
+/* Whether the flags about processes fit together; false after complaining. several: a launcher started this one. */
+bool processes_fit(const options *o, bool several);
 void print_flags(const command *c);
 /* Whether an option, chosen from several names, is `name`. */
 bool chosen(const char *option, const char *name);

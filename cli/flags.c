@@ -491,6 +491,18 @@ bool parse_flags(const command *c, int whole_argc, char **whole_argv, options *o
     return true;
 }
 
+bool processes_fit(const options *o, bool several) {
+    const bool servers = chosen(o->strategy, "parameter-server"), together = chosen(o->strategy, "multi-worker");
+    if (!servers && (o->servers || o->max_staleness >= 0))
+        complain("--servers and --max-staleness need --strategy parameter-server");
+    else if (o->average_every && o->strategy && !together)
+        complain("--average-every needs --strategy multi-worker, the default of several processes");
+    else if (o->average_every && !several && !together)
+        complain("--average-every needs several processes: mpirun -n 2 mirrortrain fit ...");
+    else return true;
+    return false;
+}
+
 void print_flags(const command *c) {
     for (int i = 0; i < FLAG_COUNT_OF; i++) {
         const flag *f = &flags[i];

@@ -171,6 +171,7 @@ int main(int argc, char **argv) {
         options o;
         const command *c = find_command(argv[1]);
         if (!c || !parse_flags(c, argc, argv, &o)) return EXIT_USAGE;
+        if (!o.help && !processes_fit(&o, several)) return EXIT_USAGE;
         if (several && (o.help ? !is_first() : !takes_part(c, &o))) return EXIT_OK;
         if (!o.help && o.winograd && chosen(o.dtype, "bf16"))
             note("winograd: no effect with --dtype bf16, whose 3x3 convolutions are not transformed");

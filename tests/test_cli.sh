@@ -597,9 +597,14 @@ run fit --strategy parameter-server
 refuses "a server without workers" 2 \
     "1 parameter server in 1 process: at least one has to be a worker; start more with mpirun -n"
 run fit --average-every 4
-refuses "averages of a single process" 2 "average_every is for MIRT_MULTI_WORKER"
+refuses "averages of a single process" 2 "--average-every needs several processes: mpirun -n 2 mirrortrain fit ..."
+run fit --average-every 4 --strategy mirrored
+refuses "averages of another strategy" 2 \
+    "--average-every needs --strategy multi-worker, the default of several processes"
 run fit --servers 2
-refuses "servers of another strategy" 2 "servers and max_staleness are for MIRT_PARAMETER_SERVER"
+refuses "servers of another strategy" 2 "--servers and --max-staleness need --strategy parameter-server"
+run fit --max-staleness 0
+refuses "a bound of another strategy" 2 "--servers and --max-staleness need --strategy parameter-server"
 run fit --lr cosine:0.1,power:2
 refuses "--lr cosine:0.1,power:2" 2 \
     "--lr is \"cosine:0.1,power:2\"; after a comma, cosine takes NAME:NUMBER with one of these names: steps, alpha, warmup"
