@@ -495,6 +495,8 @@ bool processes_fit(const options *o, bool several) {
     const bool servers = chosen(o->strategy, "parameter-server"), together = chosen(o->strategy, "multi-worker");
     if (!servers && (o->servers || o->max_staleness >= 0))
         complain("--servers and --max-staleness need --strategy parameter-server");
+    else if (servers && o->checkpoint_every)
+        complain("parameter servers write checkpoints after epochs: leave --checkpoint-every out");
     else if (o->average_every && o->strategy && !together)
         complain("--average-every needs --strategy multi-worker, the default of several processes");
     else if (o->average_every && !several && !together)
