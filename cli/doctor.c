@@ -360,23 +360,40 @@ static void look_at_threads(visit *v) {
     end_bench(&two);
 }
 
-/* Under mpirun: all processes measure at the same time what a core does, and count theirs. Returns the number of
-   processes; 0 if they cannot be joined. */
-static int look_at_processes(visit *v) {
+/* Returns steps per second of one core while all processes measure; negative: a step failed. */
+static double core_speed(void) {
     bench one;
-    char shares[256];
-    const int all = join_processes();
-    double *speed = (double *)calloc((size_t)all + 1, sizeof *speed);
-    const bool ready = speed && all && begin_bench(&one, 1, 1, 256);
-    double least = ready ? time_step(&one) : -1;
+    double least = begin_bench(&one, 1, 1, 256) ? time_step(&one) : -1;
     for (int i = 0; i < 10 && least > 0; i++) least = fmin(least, time_step(&one)); /* in spite of other programs */
-    const int here = all ? processes_of_host() : 1, cores = v->machine.cores > here ? v->machine.cores / here : 1;
-    if (speed && all) end_bench(&one);
-    if (!speed || !all || !gather_numbers(least > 0 ? cores / least : 0, speed))
-        say(v, FAILED, "processes", "processes that were started together do not find each other");
-    else if (propose_shares(speed, all, shares, sizeof shares))
+    end_bench(&one);
+    return 1 / least;
+}
+
+static void judge_speeds(visit *v, const double *speed, int all) {
+    const size_t size = 24 * (size_t)all; /* a number of any size and a comma for each */
+    char *shares = (char *)malloc(size);
+    int unknown = -1;
+    for (int i = all - 1; i >= 0; i--) unknown = speed[i] > 0 ? unknown : i;
+    if (unknown >= 0) say(v, FAILED, "processes", "process %d could not be measured", unknown);
+    else if (shares && propose_shares(speed, all, shares, size))
         say(v, WARNED, "processes", "%d, of different speeds: add --shares %s", all, shares);
     else say(v, FINE, "processes", "%d of nearly equal speed: equal shares", all);
+    free(shares);
+}
+
+/* Under mpirun: the speed of each process is that of a core, all measured at the same time, times its threads. ready:
+   this process can train. Returns the number of processes; 0 if they cannot be joined. */
+static int look_at_processes(visit *v, bool ready) {
+    const int all = join_processes();
+    double *speed = (double *)calloc((size_t)all + 1, sizeof *speed);
+    double own = speed && ready;
+    if (all && meet_processes(own > 0 ? EXIT_OK : EXIT_FAILED) == EXIT_OK) {
+        const int here = processes_of_host();
+        own = core_speed() * (v->machine.cores > here ? v->machine.cores / here : 1);
+    }
+    if (!speed || !all || !gather_numbers(own, speed))
+        say(v, FAILED, "processes", "processes that were started together do not find each other");
+    else if (is_first()) judge_speeds(v, speed, all);
     free(speed);
     return all;
 }
@@ -412,7 +429,8 @@ int run_doctor(const options *o) {
         return EXIT_USAGE;
     }
     mirt_strategy *strategy = mirt_machine(&v.machine) == MIRT_OK ? mirt_strategy_create(&desc) : NULL;
-    const int processes = works_together() ? look_at_processes(&v) : 0;
+    if (!strategy && !is_first()) complain_of_library();
+    const int processes = works_together() ? look_at_processes(&v, strategy != NULL) : 0;
     if (!is_first()) {
         mirt_strategy_destroy(strategy);
         return processes ? meet_processes(v.count[FAILED] ? EXIT_FAILED : EXIT_OK) : EXIT_FAILED;

@@ -223,6 +223,10 @@ proposes() {
 }
 tap_check "doctor looks at two processes" proposes 2 '^ok *processes *2 of nearly equal speed'
 tap_check "and proposes shares" proposes 6 '^warning *processes *2, of different speeds: add --shares 1,3$'
+mpi 1 "$program" doctor . : -n 1 env MIRT_CORES=none "$program" doctor .
+tap_check "a process that cannot train: status" test $? -eq 1
+says "is named" out.txt "process 1 could not be measured"
+says "and says why" err.txt "mirrortrain: process 1: the environment variable MIRT_CORES"
 
 # >>photographs: each is read by one process
 
