@@ -360,6 +360,20 @@ static void look_at_threads(visit *v) {
     end_bench(&two);
 }
 
+/* Returns the threads that training in several processes gives to this one; 0 after complaining. */
+static int threads_of_process(void) {
+    mirt_strategy_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.kind = MIRT_MULTI_WORKER;
+    desc.devices = "cpu";
+    desc.silent = true;
+    mirt_strategy *strategy = mirt_strategy_create(&desc);
+    const int threads = mirt_num_threads(strategy) * mirt_num_devices(strategy);
+    if (!strategy) complain_of_library();
+    mirt_strategy_destroy(strategy);
+    return threads;
+}
+
 /* Returns steps per second of one core while all processes measure; negative: a step failed. */
 static double core_speed(void) {
     bench one;
@@ -388,8 +402,8 @@ static int look_at_processes(visit *v, bool ready) {
     double *speed = (double *)calloc((size_t)all + 1, sizeof *speed);
     double own = speed && ready;
     if (all && meet_processes(own > 0 ? EXIT_OK : EXIT_FAILED) == EXIT_OK) {
-        const int here = processes_of_host();
-        own = core_speed() * (v->machine.cores > here ? v->machine.cores / here : 1);
+        const int threads = threads_of_process();
+        own = threads ? threads * core_speed() : 0;
     }
     if (!speed || !all || !gather_numbers(own, speed))
         say(v, FAILED, "processes", "processes that were started together do not find each other");
