@@ -152,21 +152,24 @@ once "summary runs in one process" out.txt 'Model: "mnist"'
 mpi 2 "$program" bench --model mnist --steps 2
 once "bench prints one line" out.txt "processes=2"
 
-# Signals. mpirun turns a SIGINT into a SIGTERM for all.
-interrupt() { # DIRECTORY WHO: mpirun, or the number of a process
+# DIRECTORY LINE SIGNAL WHO PROCESSES FLAG...: the program trains, and once its log has the line, mpirun or the process
+# with this number receives the signal. mpirun turns a SIGINT into a SIGTERM for all. Returns mpirun's status.
+strike() {
+    directory=$1 line=$2 signal=$3 who=$4 number=$5
+    shift 5
     writes="echo \$\$ >pid$rank; exec \"\$@\""
     rm -f pid*
-    OMPI_MCA_odls_base_sigkill_timeout=${patience:-1} mpirun -n 2 sh -c "$writes" sh "$program" fit --replicas 6 \
-        --threads 1 --batch 128 --log-steps --epochs 10 --run "$1" >out.txt 2>err.txt </dev/null &
+    OMPI_MCA_odls_base_sigkill_timeout=${patience:-1} mpirun ${recovery:-} -n "$number" sh -c "$writes" sh "$program" \
+        fit --threads 1 --run "$directory" "$@" >out.txt 2>err.txt </dev/null &
     launched=$!
-    until grep -q '"step":9,' "$1/log.jsonl" 2>/dev/null || ! kill -0 $launched 2>/dev/null; do sleep 0.05; done
-    if [ "$2" = mpirun ]; then kill -INT $launched; else kill -INT "$(cat "pid$2")"; fi
+    until grep -q "$line" "$directory/log.jsonl" 2>/dev/null || ! kill -0 $launched 2>/dev/null; do sleep 0.05; done
+    if [ "$who" = mpirun ]; then kill "-$signal" $launched; else kill "-$signal" "$(cat "pid$who")"; fi
     wait $launched
 }
 train 1 --epochs 10 --save whole.safetensors
 patience=3 # of mpirun, before it kills
 for who in mpirun 0 1; do
-    interrupt "sig$who" $who
+    strike "sig$who" '"step":9,' INT $who 2 --replicas 6 --batch 128 --log-steps --epochs 10
     tap_check "a signal to $who: status" test $? -ne 0
     patience=
     once "one checkpoint is written" err.txt "interrupted by SIG"
@@ -285,16 +288,12 @@ if mpirun --version | grep -q "Open MPI"; then
     tap_check "other processes resume the run, bounded" serve 3 --epochs 3 --run served --resume --max-staleness 0
     tap_check "without staleness" grep -q '"staleness":{"updates":188,"mean":0,"max":0,"histogram":\[188\]}' \
         served/log.jsonl
-    timeout 100 mpirun --enable-recovery -n 3 sh -c "echo \$\$ >served$rank; exec \"\$0\" \"\$@\"" "$program" fit \
-        --strategy parameter-server --batch 64 --timeout 1 --epochs 4 --run killed >out.txt 2>err.txt </dev/null &
-    launched=$!
-    until grep -q '"epoch":0' killed/log.jsonl 2>/dev/null || ! kill -0 $launched 2>/dev/null; do sleep 0.05; done
-    kill -9 "$(cat served1)"
-    wait $launched
+    recovery=--enable-recovery
+    strike killed '"epoch":0' KILL 1 3 --strategy parameter-server --batch 64 --timeout 4 --epochs 6
     tap_check "a killed worker does not end training" test $? -eq 0
     says "which is told" err.txt "is lost; its batches go to others"
     tap_check "and the other completes all batches" test \
-        "$(grep -c '"event":"epoch".*"batch":188,"batches":188' killed/log.jsonl)" -eq 4
+        "$(grep -c '"event":"epoch".*"batch":188,"batches":188' killed/log.jsonl)" -eq 6
 else
     tap_skip "parameter servers: a job that survives the loss of a process needs Open MPI's --enable-recovery"
 fi
