@@ -17,6 +17,7 @@ cp "${MIRRORTRAIN:-build/mirrortrain}" "$tmp/bin/mirrortrain" || exit 2
 tap_check "make mpi builds the engine" tools/build_mpi.sh "$tmp/bin"
 tap_check "a program with the library and MPI" mpicc -std=c11 -O1 tests/mpi_fit.c mirrortrain_mpi.c \
     build/mirrortrain.o -o "$tmp/bin/mpi_fit" -lm -lpthread
+tap_check "a slow link is compiled" mpicc -std=c11 -Wall -Wextra -fsyntax-only bench/link.c
 cd "$tmp/work" || exit 2
 program=$tmp/bin/mirrortrain
 fit=$tmp/bin/mpi_fit
