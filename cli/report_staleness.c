@@ -33,7 +33,8 @@ void add_staleness(page *p, const run_log *log) {
     if (!(updates > 0)) return;
     add(p, "<section><h2>Parameter servers</h2><div class=\"card\"><h3>Staleness of gradients</h3>"
            "<p>Mean %.2f, at most %.0f: updates by other workers between a worker\xe2\x80\x99s pull and its push. "
-           "%.0f updates in all.</p><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Staleness\">"
+           "%.0f updates in all: each server counts one per batch.</p>"
+           "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Staleness\">"
            "<table><thead><tr><th scope=\"col\">Staleness</th><th scope=\"col\">Share</th><th scope=\"col\">Updates"
            "</th></tr></thead><tbody>",
         sum / updates, most, updates);
