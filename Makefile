@@ -220,6 +220,7 @@ test-long:
 	@$(MAKE) --no-print-directory -j$(JOBS) build/mirrortrain $(LONG_TESTS:%=build/tests/%)
 	@tests/run -t 3600 tests/check_size.sh tests/check_caller_speed.sh tests/check_stb_units.sh $(LONG_TESTS:%=build/tests/%)
 	@LAYOUTS="1:1 4:2 5:2 2:1:5,3 3:1:1,1,6" tests/run -t 3600 tests/check_layouts.sh
+	@if command -v mpicc >/dev/null; then tools/build_mpi.sh build; fi
 	@tests/run -t 3600 tests/kill_processes.py
 	@MPI=mpich LAYOUTS="1:1 1:2 2:1 2:2 3:1 3:2 4:1 4:2 5:1 5:2 4:1:3,1,2,2 2:2:1,3" tests/run -t 3600 tests/check_layouts.sh
 	@$(MAKE) --no-print-directory asan matrix
