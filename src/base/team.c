@@ -6,15 +6,16 @@
 #include <unistd.h>
 
 #ifndef MIRRORTRAIN_NO_THREADS
+static int mirt__first_allowed_cores = -1; /* atomic */
+
 /* By the affinity mask that the process had at the first call; 0: not known. */
 static int mirt__allowed_cores(void) {
-    static int known = -1; /* atomic */
-    int cores = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    int cores = __atomic_load_n(&mirt__first_allowed_cores, __ATOMIC_RELAXED);
     if (cores < 0) {
         char list[MIRT__AFFINITY];
         mirt__affinity(list, sizeof list);
         cores = mirt__affinity_cores(list);
-        __atomic_store_n(&known, cores, __ATOMIC_RELAXED);
+        __atomic_store_n(&mirt__first_allowed_cores, cores, __ATOMIC_RELAXED);
     }
     return cores;
 }

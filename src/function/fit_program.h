@@ -61,8 +61,8 @@ MIRT__LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt
 /* Adds the results of the batch under way to `sums`; returns the batch's own loss. */
 MIRT__LIB double mirt__add_results(const mirt_function *function, mirt__sums *sums);
 /* The sums as 1 + MIRT_MAX_OUTPUTS + num_metric numbers, without the count, and back. */
-MIRT__TRAINING_LIB void mirt__sums_put(const mirt__sums *sums, double *out);
-MIRT__TRAINING_LIB void mirt__sums_get(mirt__sums *sums, const double *from);
+MIRT__LIB void mirt__sums_put(const mirt__sums *sums, double *out);
+MIRT__LIB void mirt__sums_get(mirt__sums *sums, const double *from);
 MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, bool validation, mirt_logs *logs);
 MIRT__LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value);
 /* Names of the logs that a fit of this model has at the end of an epoch; with those of validation. Returns how many. */

@@ -16,14 +16,14 @@ MIRT__LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt
     memset(sums->metric, 0, (size_t)sums->num_metric * sizeof *sums->metric);
 }
 
-MIRT__TRAINING_LIB void mirt__sums_put(const mirt__sums *sums, double *out) {
+MIRT__LIB void mirt__sums_put(const mirt__sums *sums, double *out) {
     out[0] = sums->loss;
     memcpy(out + 1, sums->output_loss, sizeof sums->output_loss);
     if (sums->num_metric)
         memcpy(out + 1 + MIRT_MAX_OUTPUTS, sums->metric, (size_t)sums->num_metric * sizeof *sums->metric);
 }
 
-MIRT__TRAINING_LIB void mirt__sums_get(mirt__sums *sums, const double *from) {
+MIRT__LIB void mirt__sums_get(mirt__sums *sums, const double *from) {
     sums->loss = from[0];
     memcpy(sums->output_loss, from + 1, sizeof sums->output_loss);
     if (sums->num_metric)
