@@ -6144,15 +6144,16 @@ MIRT__LIB uint64_t mirt__hash_bytes(uint64_t hash, const void *block, size_t byt
 #include <unistd.h>
 
 #ifndef MIRRORTRAIN_NO_THREADS
+static int mirt__first_allowed_cores = -1; /* atomic */
+
 /* By the affinity mask that the process had at the first call; 0: not known. */
 static int mirt__allowed_cores(void) {
-    static int known = -1; /* atomic */
-    int cores = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    int cores = __atomic_load_n(&mirt__first_allowed_cores, __ATOMIC_RELAXED);
     if (cores < 0) {
         char list[MIRT__AFFINITY];
         mirt__affinity(list, sizeof list);
         cores = mirt__affinity_cores(list);
-        __atomic_store_n(&known, cores, __ATOMIC_RELAXED);
+        __atomic_store_n(&mirt__first_allowed_cores, cores, __ATOMIC_RELAXED);
     }
     return cores;
 }
@@ -39490,32 +39491,50 @@ MIRT__LIB bool mirt__peers_given_up(const mirt_strategy *s, int server, int peer
     return *answers && peer < 8 * MIRT__COUNT(at.gone) && at.gone[peer / 8] >> peer % 8 & 1;
 }
 
-/* Follows who waits for whom from `peer` on. True: whoever is at the end is at work, and worth waiting for. */
+/* Whether a process takes part; otherwise `failed` says why not. */
+static bool mirt__peers_takes_part(const mirt__peers *p, int peer, mirt__whereabouts *at, char *failed, size_t size) {
+    if (!mirt__peers_ask(p, peer, at))
+        snprintf(failed, size, "process %d (%s) does not answer", peer, p->engine->host(peer));
+    else if (at->ended[0])
+        snprintf(failed, size, "process %d (%s) has ended: %.180s", peer, p->engine->host(peer), at->ended);
+    else return true;
+    return false;
+}
+
+/* Of processes that wait for each other, as each names only one of those it waits for: whether another one is at work.
+   All of them are asked. */
+static bool mirt__peers_any_works(mirt__patience *patience, int last) {
+    const mirt__peers *p = patience->strategy->peers;
+    mirt__whereabouts at, there;
+    bool works = false;
+    memset(&there, 0, sizeof there);
+    for (int i = 0; i < p->size; i++) {
+        if (i == p->rank) continue;
+        if (!mirt__peers_takes_part(p, i, &at, patience->failed, sizeof patience->failed)) return false;
+        works = works || !at.awaits;
+        if (i == last) there = at;
+    }
+    if (!works)
+        snprintf(patience->failed, sizeof patience->failed,
+                 "processes wait for each other; process %d (%s) is at %s of step %lld", last, p->engine->host(last),
+                 mirt_phase_name((mirt_phase)there.phase), (long long)there.step + 1);
+    return works;
+}
+
+/* Follows who waits for whom from `peer` on, -1: it is not known. True: whoever is at the end is at work, and worth
+   waiting for. */
 static bool mirt__peers_patient(void *user, int peer) {
     mirt__patience *patience = (mirt__patience *)user;
-    mirt__peers *p = patience->strategy->peers;
-    const size_t size = sizeof patience->failed;
+    const mirt__peers *p = patience->strategy->peers;
+    const bool known = peer >= 0;
     mirt__whereabouts at;
-    const char *host = "";
-    int last = -1;
-    memset(&at, 0, sizeof at);
+    int last = (p->rank + 1) % p->size;
     for (int asked = 0; peer >= 0 && peer != p->rank && asked < p->size; asked++) {
         last = peer;
-        host = p->engine->host(peer);
-        if (!mirt__peers_ask(p, peer, &at)) {
-            snprintf(patience->failed, size, "process %d (%s) does not answer", peer, host);
-            return false;
-        }
-        if (at.ended[0]) {
-            snprintf(patience->failed, size, "process %d (%s) has ended: %.180s", peer, host, at.ended);
-            return false;
-        }
+        if (!mirt__peers_takes_part(p, peer, &at, patience->failed, sizeof patience->failed)) return false;
         peer = at.awaits - 1;
     }
-    if (peer < 0) return true;
-    snprintf(patience->failed, size, "processes wait for each other; process %d (%s) is at %s of step %lld", last,
-             host, mirt_phase_name((mirt_phase)at.phase), (long long)at.step + 1);
-    return false;
+    return (known && peer < 0) || mirt__peers_any_works(patience, last);
 }
 
 /* Others are asked early enough to know by the limit that one does not answer. */
@@ -47457,8 +47476,8 @@ MIRT__ABSENT_LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kin
 /* Adds the results of the batch under way to `sums`; returns the batch's own loss. */
 MIRT__ABSENT_LIB double mirt__add_results(const mirt_function *function, mirt__sums *sums);
 /* The sums as 1 + MIRT_MAX_OUTPUTS + num_metric numbers, without the count, and back. */
-MIRT__TRAINING_LIB void mirt__sums_put(const mirt__sums *sums, double *out);
-MIRT__TRAINING_LIB void mirt__sums_get(mirt__sums *sums, const double *from);
+MIRT__ABSENT_LIB void mirt__sums_put(const mirt__sums *sums, double *out);
+MIRT__ABSENT_LIB void mirt__sums_get(mirt__sums *sums, const double *from);
 MIRT__ABSENT_LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, bool validation, mirt_logs *logs);
 MIRT__ABSENT_LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value);
 /* Names of the logs that a fit of this model has at the end of an epoch; with those of validation. Returns how many. */
@@ -48524,14 +48543,14 @@ MIRT__LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt
     memset(sums->metric, 0, (size_t)sums->num_metric * sizeof *sums->metric);
 }
 
-MIRT__TRAINING_LIB void mirt__sums_put(const mirt__sums *sums, double *out) {
+MIRT__LIB void mirt__sums_put(const mirt__sums *sums, double *out) {
     out[0] = sums->loss;
     memcpy(out + 1, sums->output_loss, sizeof sums->output_loss);
     if (sums->num_metric)
         memcpy(out + 1 + MIRT_MAX_OUTPUTS, sums->metric, (size_t)sums->num_metric * sizeof *sums->metric);
 }
 
-MIRT__TRAINING_LIB void mirt__sums_get(mirt__sums *sums, const double *from) {
+MIRT__LIB void mirt__sums_get(mirt__sums *sums, const double *from) {
     sums->loss = from[0];
     memcpy(sums->output_loss, from + 1, sizeof sums->output_loss);
     if (sums->num_metric)

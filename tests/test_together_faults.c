@@ -34,12 +34,14 @@ static const misfortune misfortunes[] = {
     /* process 1 is lost, or process 0 if it ends because of process 1 */
     {"a process that leaves", LEAVES, 1, 3, 5, MIRT_OK, MIRT_E_WORKER, "has lost process"},
     {"a process that is suspended", FREEZES, 1, 2, 0.5, MIRT_OK, MIRT_E_WORKER, "process 1 (host1) does not answer"},
+    {"the third of four suspended", FREEZES, 2, 4, 0.5, MIRT_OK, MIRT_E_WORKER, "process 2 (host2) does not answer"},
 };
 /* Training succeeds nevertheless. */
 static const misfortune harmless[] = {
     {"training", NOTHING, 0, 3, 5, MIRT_OK, MIRT_OK, ""},
     {"a request of one process to stop", STOP, 1, 3, 5, MIRT_OK, MIRT_OK, ""},
     {"a process that is slow for longer than the limit", SLOW_CALLBACK, 0, 3, 1, MIRT_OK, MIRT_OK, ""},
+    {"the third of four that is slow", SLOW_CALLBACK, 2, 4, 1, MIRT_OK, MIRT_OK, ""},
 };
 
 typedef struct watcher {
