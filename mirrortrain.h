@@ -41264,6 +41264,7 @@ MIRT__TRAINING_LIB void mirt__step_update(void *arg, int device) {
     if (s->able.direct && (sums || (step->num_states && !s->able.in_place)) &&
         !mirt__step_meet_work(step, device, 1, MIRT_PHASE_REDUCE))
         return;
+    if (sums) mirt__step_mark(step, device, MIRT_PHASE_UPDATE, -1, -1);
     mirt__step_clock(step, device, 2);
     do {
         if (!norms) mirt__step_begin(step, device, 1); /* with norms it waits in between */
