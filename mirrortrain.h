@@ -673,7 +673,8 @@ MIRT_API mirt_strategy *mirt_mirrored(const char *devices);
    several. */
 MIRT_API mirt_strategy *mirt_one_device(const char *device);
 MIRT_API mirt_strategy *mirt_central_storage(const char *devices);
-/* Keras: tf.distribute.MultiWorkerMirroredStrategy. `devices` of this process. Every process calls it, and afterwards
+/* Keras: tf.distribute.MultiWorkerMirroredStrategy. `devices` of this process; the processes of a host divide its GPUs,
+   unless they are named, and each takes as many as a number says. Every process calls it, and afterwards
    the same functions in the same order. MIRT_E_WORKER: the processes do not find each other, or differ.
    The first process (mirt_worker_index 0) writes all files of a fit, and logs to stderr, where the others show warnings
    and errors alone; a log function of the program gets what every process has to say. Callbacks are called in every
@@ -3750,12 +3751,18 @@ typedef struct mirt__device_facts {
     size_t memory;       /* bytes; 0: the host's */
     int cores;           /* of a CPU, otherwise 0 */
     bool half;           /* multiplies bfloat16 in hardware */
+    unsigned char uuid[16]; /* of a GPU */
 } mirt__device_facts;
 
-/* How several opened devices of one strategy meet. */
+/* How several opened devices of one strategy meet, and those of the other processes that train with it. */
 typedef struct mirt__joining {
     mirt__handle *const *handle;
     int count;
+    int first, all; /* of all processes' devices: the number of this process's first one, and how many they are */
+    int per_host; /* devices of each host, where those of a host follow each other and all have as many; otherwise 0 */
+    /* Every process gets the bytes of the first one, which all ask for. NULL: there is one process. */
+    bool (*hear_first)(void *user, void *data, size_t bytes);
+    void *user;
     mirt_collective collective;
     bool shares;  /* they have memory in common: `direct` is asked for */
     double limit; /* seconds without progress, then a wait fails; 0: none */
@@ -3771,8 +3778,9 @@ typedef struct mirt__opening {
     mirt__team *team;  /* the threads of a device of cores; NULL: one thread */
 } mirt__opening;
 
-/* The sum of gradients over devices, of elements [begin, end) of a block: the partial sums by device and address in its
-   memory, and the additions of the collective in their order. Afterwards `sum` of each device has it. */
+/* The sum of gradients over devices, of elements [begin, end) of a block: the partial sums by device, numbered over all
+   processes, and address in its memory (NULL: of another process), and the additions of the collective in their order.
+   Afterwards `sum` of each device has it. */
 typedef struct mirt__reduction {
     int64_t begin, end;
     int parts;
@@ -3780,9 +3788,9 @@ typedef struct mirt__reduction {
     mirt__real *part[MIRT__MAX_PARTS];
     mirt__addition add[MIRT__MAX_PARTS];
     int64_t own_begin, own_end; /* what this device adds up where devices are direct; otherwise not read */
-    int devices;
-    mirt__real *sum[MIRT__MAX_DEVICES]; /* each device's first buffer */
-    int device;      /* this one */
+    int devices;                        /* of this process, */
+    mirt__real *sum[MIRT__MAX_DEVICES]; /* and the first buffer of each */
+    int device;                         /* this one */
 } mirt__reduction;
 
 /* What a variable becomes: its numbers begin at element `to` of the weights. `kind` makes one value of those of all
@@ -3882,8 +3890,8 @@ typedef struct mirt__backend {
        met before, and meet before they read the sums. */
     void (*reduce)(mirt__handle *handle, const mirt__reduction *args);
     void (*reduced)(mirt__handle *handle); /* what is enqueued next follows all reductions */
-    /* Every device has bytes [begin[d], begin[d + 1]) of a block at base[d] + begin[d]; afterwards each has all of
-       them. Direct devices have met before, and meet afterwards. */
+    /* Every device d of all processes has bytes [begin[d], begin[d + 1]) of a block, this process's `devices` at
+       base[i] + begin[d]; afterwards each has all of them. Direct devices have met before, and meet afterwards. */
     void (*gather)(mirt__handle *handle, char *const *base, const size_t *begin, int devices);
     void (*aggregate)(mirt__handle *handle, const mirt__aggregation_job *args);
     /* Into squares[pieces], memory of the host, complete when `wait` returns. */
@@ -37227,6 +37235,7 @@ typedef struct mirt__layout {
 /* What a process has found in a step. */
 typedef struct mirt__peer_flags {
     int32_t failed, failed_code, not_finite, stop;
+    int32_t lost; /* a device has failed */
 } mirt__peer_flags;
 enum { MIRT__BEFORE_ONE, MIRT__BEFORE_ROWS, MIRT__BEFORE_PLACES, MIRT__BEFORE_REPLICAS, MIRT__BEFORES };
 
@@ -37249,6 +37258,7 @@ typedef struct mirt__peers {
     mirt__patience patience[MIRT__ENGINE_CHANNELS];
     int *first_device;   /* [size + 1] */
     int sharers;         /* processes with the same cores of the same host, this one included */
+    int hosts;
     int64_t *before[MIRT__BEFORES]; /* [size + 1]: what processes have of a step, before each of them */
     mirt__peer_flags *flags;      /* [size] */
     char failed[300];    /* the process whose user code failed */
@@ -37264,6 +37274,8 @@ typedef struct mirt__peers {
 #define MIRT__GROUP(strategy) (MIRT__TOGETHER ? (strategy)->peers : (mirt__peers *)NULL)
 /* The same, if they run each step together; at parameter servers each runs its own. */
 #define MIRT__PEERS(strategy) (MIRT__TOGETHER && !(strategy)->servers ? (strategy)->peers : (mirt__peers *)NULL)
+/* The same, if gradients are summed in the host's memory; otherwise the devices of all processes have been joined. */
+#define MIRT__HOST_PEERS(strategy) ((strategy)->able.in_place ? MIRT__PEERS(strategy) : (mirt__peers *)NULL)
 
 struct mirt_strategy {
     int64_t process;        /* that created it; its threads are not in a child */
@@ -37327,6 +37339,8 @@ MIRT__LIB bool mirt__writes_files(const mirt_strategy *strategy);
 /* The default log of another process than the first shows warnings and errors alone. */
 MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, const char *format, ...)
     MIRT__PRINTF(3, 4);
+/* Seconds that waits may take; 0: any. */
+MIRT__LIB double mirt__time_limit(const mirt_strategy_desc *desc);
 /* Whether messages go to the user's own code. */
 MIRT__LIB bool mirt__log_is_users(const mirt_strategy *strategy);
 /* Width of the terminal that the default log writes to, asked for anew by every call: a line can be overwritten there
@@ -37385,6 +37399,8 @@ MIRT__TOGETHER_LIB void mirt__peers_give_up(mirt_strategy *strategy, int peer);
 MIRT__TOGETHER_LIB bool mirt__peers_given_up(const mirt_strategy *strategy, int server, int peer, bool *answers);
 /* This process takes no further part, because of the error; the others learn it when they ask where it is. */
 MIRT__TOGETHER_LIB void mirt__peers_end(mirt_strategy *strategy);
+/* The same after a failure of devices that wait for those of other processes: names a process that is gone. */
+MIRT__TOGETHER_LIB void mirt__peers_blame(mirt_strategy *strategy);
 /* Sets the error of a round of messages that failed, after which the strategy cannot be used. */
 MIRT__TOGETHER_LIB mirt_status mirt__peers_fail(mirt_strategy *strategy, int channel, const mirt__engine_failure *failure);
 MIRT__TOGETHER_LIB void mirt__peers_leave(mirt_strategy *strategy);
@@ -37406,9 +37422,14 @@ MIRT__ABSENT_LIB int mirt__environment_number(const char *name);
    known. */
 MIRT__ABSENT_LIB mirt_status mirt__peers_join(mirt_strategy *strategy, const mirt_strategy_desc *desc);
 /* --- join.c --- */
+/* Whether summing gradients during the backward pass can save time: between hosts, or where a core is idle. On busy
+   cores of one host messages are copies, which take the time that they save. */
+MIRT__TOGETHER_LIB bool mirt__peers_overlap(const mirt_strategy *strategy);
+/* Devices of each host (mirt__joining). */
+MIRT__TOGETHER_LIB int mirt__peers_per_host(const mirt_strategy *strategy);
 /* `launcher`: NULL, or what started several processes. *found: the program has an engine. */
-MIRT__TOGETHER_LIB mirt_status mirt__peers_start(mirt_strategy *strategy, const mirt__launcher *launcher, double limit,
-                                        bool *found);
+MIRT__TOGETHER_LIB mirt_status mirt__peers_start(mirt_strategy *strategy, const mirt__launcher *launcher,
+                                        const mirt_strategy_desc *desc, bool *found);
 /* Of `cores` that this process may use, those that it should, as others on its host use some, too. */
 MIRT__TOGETHER_LIB int mirt__peers_cores(const mirt_strategy *strategy, int cores);
 /* Whether all processes have the same settings; the strategy has replicas and kernels. */
@@ -37464,6 +37485,7 @@ typedef struct mirt__exchange {
     int replicas, active;
     bool slot_per_replica;
     /* Answered. */
+    int first, end; /* the devices whose parts these are, counted from this process's first one */
     int parts;
     int device[MIRT__MAX_PARTS], slot[MIRT__MAX_PARTS];
     mirt__addition add[MIRT__MAX_PARTS]; /* parts - 1 of them, in order; the sum ends in part 0 */
@@ -37471,6 +37493,9 @@ typedef struct mirt__exchange {
     int adds, left;
     int leaves[64];
 } mirt__exchange;
+/* The devices that add up their gradients among themselves: this process's, or where those of all processes were
+   joined, all; counted from this process's first one. */
+MIRT__LIB void mirt__summed_devices(const mirt_strategy *strategy, int *first, int *end);
 /* `device`'s additions when the replicas [0, active) have rows. A partial sum lies in the slot of its
    depth in its device's binary counter or, with slot_per_replica, in that of its first replica. */
 MIRT__TRAINING_LIB void mirt__exchange_plan(const mirt_strategy *strategy, int replicas, int active,
@@ -37662,8 +37687,9 @@ MIRT__TRAINING_LIB int mirt__gradient_slots(const mirt_strategy *strategy, int r
 }
 
 MIRT__LIB mirt_status mirt__check_parts(const mirt_strategy *strategy, int replicas) {
-    int before = 0, most = 0;
-    for (int d = 0; d < strategy->num_devices; d++) {
+    int before = 0, most = 0, d, end;
+    mirt__summed_devices(strategy, &d, &end);
+    for (; d < end; d++) {
         int first, count = mirt__device_replicas(strategy, replicas, d, &first);
         mirt__tree_stack stack;
         stack.depth = 0;
@@ -37677,7 +37703,7 @@ MIRT__LIB mirt_status mirt__check_parts(const mirt_strategy *strategy, int repli
     return mirt__fail(MIRT_E_INVALID,
                       "%d replicas on %d devices leave %d partial sums, at most %d work; make the replicas a power of "
                       "two times the devices",
-                      replicas, strategy->num_devices, most, MIRT__MAX_PARTS);
+                      replicas, strategy->all_devices, most, MIRT__MAX_PARTS);
 }
 
 /* >>section mirror/owner.c */
@@ -37763,7 +37789,7 @@ MIRT__TRAINING void mirt__plan_tree(mirt__exchange *x, int device) {
     mirt__addition *add = x->add;
     (void)device;
     all.depth = 0;
-    for (int d = 0; d < x->strategy->num_devices; d++) {
+    for (int d = x->first; d < x->end; d++) {
         mirt__tree_stack own = mirt__append_parts(x, d);
         for (int i = 0; i < own.depth; i++) {
             const int top = all.depth;
@@ -37820,6 +37846,12 @@ MIRT__LIB const char *mirt__collective_name(mirt_collective collective, const ch
     return row ? row->name : NULL;
 }
 
+MIRT__LIB void mirt__summed_devices(const mirt_strategy *s, int *first, int *end) {
+    const bool joined = MIRT__PEERS(s) && !s->able.in_place;
+    *first = joined ? -s->first_device : 0;
+    *end = joined ? s->all_devices - s->first_device : s->num_devices;
+}
+
 MIRT__TRAINING_LIB void mirt__exchange_plan(const mirt_strategy *strategy, int replicas, int active,
                                             bool slot_per_replica, int device, mirt__exchange *out) {
     out->strategy = strategy;
@@ -37827,6 +37859,7 @@ MIRT__TRAINING_LIB void mirt__exchange_plan(const mirt_strategy *strategy, int r
     out->active = active;
     out->slot_per_replica = slot_per_replica;
     out->parts = 0;
+    mirt__summed_devices(strategy, &out->first, &out->end);
     mirt__collective_get(strategy->collective)->plan(out, device);
 }
 
@@ -38516,11 +38549,9 @@ static mirt_status mirt__launcher_alone(const mirt__launcher *launcher) {
 
 MIRT__LIB mirt_status mirt__peers_join(mirt_strategy *s, const mirt_strategy_desc *desc) {
     const mirt__launcher *launcher = mirt__launcher_here();
-    const double usual = 60, asked = desc->timeout_seconds;
     bool found = false;
     if (s->kind != MIRT_MULTI_WORKER && !s->servers) return mirt__warn_of_copies(s, launcher), MIRT_OK;
-    if (MIRT__TOGETHER && mirt__peers_start(s, launcher, asked < 0 ? 0 : asked > 0 ? asked : usual, &found) != MIRT_OK)
-        return mirt_last_status();
+    if (MIRT__TOGETHER && mirt__peers_start(s, launcher, desc, &found) != MIRT_OK) return mirt_last_status();
     return launcher && !found ? mirt__launcher_alone(launcher) : MIRT_OK;
 }
 
@@ -38594,6 +38625,11 @@ MIRT_API void mirt_set_log(mirt_strategy *strategy, mirt_log_fn fn, void *user) 
     strategy->log_user = user;
 }
 
+MIRT__LIB double mirt__time_limit(const mirt_strategy_desc *desc) {
+    const double usual = 60;
+    return desc->timeout_seconds < 0 ? 0 : desc->timeout_seconds > 0 ? desc->timeout_seconds : usual;
+}
+
 static mirt_status mirt__average_set(mirt_strategy *s, const mirt_strategy_desc *desc) {
     s->average_every = desc->average_every;
     if (desc->average_every < 0)
@@ -38631,8 +38667,10 @@ static mirt_status mirt__servers_check(const mirt_strategy *s) {
 
 static mirt_status mirt__check_strategy(const mirt_strategy *s) {
     if (mirt__servers_check(s) != MIRT_OK) return mirt_last_status();
-    if (MIRT__PEERS(s) && s->collective > MIRT_TREE && s->collective != MIRT_MPI_ALLREDUCE)
-        return mirt__fail(MIRT_E_INVALID, "several processes sum gradients by MIRT_TREE or MIRT_MPI_ALLREDUCE");
+    const bool cores = s->backend == mirt__cores_backend();
+    if (MIRT__PEERS(s) && s->collective > MIRT_TREE && s->collective != (cores ? MIRT_MPI_ALLREDUCE : MIRT_NCCL))
+        return mirt__fail(MIRT_E_INVALID, "several processes sum gradients on %s by MIRT_TREE or %s",
+                          cores ? "cores" : "GPUs", cores ? "MIRT_MPI_ALLREDUCE" : "MIRT_NCCL");
     if (s->collective == MIRT_MPI_ALLREDUCE && s->kind != MIRT_MULTI_WORKER)
         return mirt__fail(MIRT_E_INVALID, "MIRT_MPI_ALLREDUCE is for MIRT_MULTI_WORKER");
     if (s->kind == MIRT_ONE_DEVICE && s->num_devices > 1) {
@@ -38661,7 +38699,7 @@ static mirt_status mirt__check_strategy(const mirt_strategy *s) {
             s->num_devices, s->threads);
     }
 #endif
-    return mirt__check_parts(s, s->num_replicas);
+    return MIRT_OK;
 }
 
 static mirt_status mirt__start_threads(mirt_strategy *s, int cores) {
@@ -38709,15 +38747,10 @@ static void mirt__introduce_devices(const mirt_strategy *s, const mirt__found *f
 /* "process 0 of 4 on 2 hosts, with ", or "" where there is one. */
 static void mirt__introduce_peers(const mirt_strategy *s, char *out, size_t size) {
     const mirt__peers *p = MIRT__GROUP(s);
-    int hosts = 0;
     out[0] = 0;
-    for (int i = 0; p && i < p->size; i++) {
-        int first = 0;
-        while (strcmp(p->engine->host(first), p->engine->host(i)) != 0) first++;
-        hosts += first == i;
-    }
     if (p)
-        snprintf(out, size, "process %d of %d on %d host%s, with ", p->rank, p->size, hosts, hosts == 1 ? "" : "s");
+        snprintf(out, size, "process %d of %d on %d host%s, with ", p->rank, p->size, p->hosts,
+                 p->hosts == 1 ? "" : "s");
 }
 
 static void mirt__introduce(const mirt_strategy *s, const mirt__found *found, const char *about, const char *joined) {
@@ -38738,6 +38771,10 @@ static void mirt__introduce(const mirt_strategy *s, const mirt__found *found, co
 
 /* >>devices */
 
+static bool mirt__devices_hear_first(void *user, void *data, size_t bytes) {
+    return mirt__peers_hear_first((mirt_strategy *)user, data, bytes) == MIRT_OK;
+}
+
 /* `about`: what the first device is; `how`: how they meet; sentences for the log. */
 static mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_desc *desc, char about[256],
                                       char how[256]) {
@@ -38754,10 +38791,16 @@ static mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_desc
     join.count = s->num_devices;
     join.collective = s->collective;
     join.shares = s->kind == MIRT_CENTRAL_STORAGE;
-    join.limit = desc->timeout_seconds < 0 ? 0 : desc->timeout_seconds > 0 ? desc->timeout_seconds : 60;
+    join.limit = mirt__time_limit(desc);
     join.how = how;
+    join.first = s->first_device;
+    join.all = s->all_devices;
+    join.per_host = MIRT__PEERS(s) ? mirt__peers_per_host(s) : 0;
+    if (MIRT__PEERS(s)) join.hear_first = mirt__devices_hear_first;
+    join.user = s;
     if (!s->backend->join(&join)) return mirt_last_status();
     s->able = join.able;
+    if (MIRT__PEERS(s)) s->able.queues = false; /* after each step processes tell each other what they found */
     if (s->backend->info(mirt__backend_host(), s->device[0].index, &info) && !info.cores)
         snprintf(about, 256, "%s is %s, %s", s->device[0].name, info.name, info.description);
     return MIRT_OK;
@@ -38825,8 +38868,9 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     memset(timeline, 0, timelines);
     for (int d = 0; d < s->num_devices; d++) mirt__timeline_reset(&timeline[d]);
     __atomic_store_n(&s->timeline, timeline, __ATOMIC_RELEASE); /* threads of an engine answer already */
-    if (mirt__devices_open(s, desc, about, joined) != MIRT_OK) return mirt_last_status();
     if (MIRT__GROUP(s) && mirt__peers_agree(s) != MIRT_OK) return mirt_last_status();
+    if (mirt__devices_open(s, desc, about, joined) != MIRT_OK) return mirt_last_status();
+    if (mirt__check_parts(s, s->num_replicas) != MIRT_OK) return mirt_last_status();
     mirt__introduce(s, &found, about, joined);
     if (s->able.in_place) mirt__introduce_cores(s, found.named || desc->threads, cores);
     return MIRT_OK;
@@ -39501,6 +39545,18 @@ static bool mirt__peers_takes_part(const mirt__peers *p, int peer, mirt__whereab
     return false;
 }
 
+MIRT__LIB void mirt__peers_blame(mirt_strategy *s) {
+    const mirt__peers *p = s->peers;
+    mirt__whereabouts at;
+    char why[300];
+    mirt__peers_end(s);
+    for (int i = 0; i < p->size; i++) {
+        if (i == p->rank || mirt__peers_takes_part(p, i, &at, why, sizeof why)) continue;
+        mirt__fail_at("%s", why);
+        return;
+    }
+}
+
 /* Of processes that wait for each other, as each names only one of those it waits for: whether another one is at work.
    All of them are asked. */
 static bool mirt__peers_any_works(mirt__patience *patience, int last) {
@@ -39757,31 +39813,70 @@ static const mirt__engine *mirt__engine_here(void) {
 
 /* >>the group */
 
-/* What the others need to know of a process. */
+/* Hashes of a process's affinity mask, and of the GPUs that it sees. */
 typedef struct mirt__place {
-    uint64_t cores; /* a hash of its affinity mask */
-    int32_t devices;
+    uint64_t cores, gpus;
 } mirt__place;
 
-/* Numbers the devices of all processes, and counts those that have to share the cores of this one. */
-static mirt_status mirt__peers_number(mirt_strategy *s) {
+/* Of processes of one host that see the same GPUs, each takes as many of them: this one is number `own` of `sharers`.
+   `asked`: how many each takes, or 0: its share of all. */
+static mirt_status mirt__gpus_divide(mirt_strategy *s, int asked, int own, int sharers) {
+    const int all = s->backend->devices(mirt__backend_host());
+    const int first = asked ? asked * own : all * own / sharers,
+              end = asked ? asked * (own + 1) : all * (own + 1) / sharers;
+    if (sharers * (asked ? asked : 1) > all)
+        return mirt__fail(
+            MIRT_E_DEVICE,
+            "%d processes on this host share %d GPU%s: start fewer processes, or name the devices of each", sharers,
+            all, all == 1 ? "" : "s");
+    s->num_devices = end - first;
+    for (int d = 0; d < s->num_devices; d++) {
+        s->device[d].index = first + d;
+        snprintf(s->device[d].name, sizeof s->device[d].name, "%s:%d", s->backend->name, first + d);
+    }
+    return MIRT_OK;
+}
+
+/* Finds out who is on the cores and GPUs of this process. `text`: the user's description of devices. */
+static mirt_status mirt__peers_place(mirt_strategy *s, const char *text) {
     mirt__peers *w = s->peers;
     mirt__place own;
-    char list[MIRT__AFFINITY];
+    mirt__device_facts facts;
+    char list[MIRT__AFFINITY], *rest;
+    const bool cores = s->backend == mirt__cores_backend();
+    const long asked = text ? strtol(text, &rest, 10) : 0;
+    int before = 0, sharers = 0;
     memset(&own, 0, sizeof own);
     mirt__affinity(list, sizeof list);
     own.cores = mirt__hash_bytes(0, list, strlen(list));
-    own.devices = s->num_devices;
-    if (!(w->first_device = (int *)mirt__calloc((size_t)w->size + 1, sizeof *w->first_device)))
-        return mirt_last_status();
+    for (int i = 0; !cores && i < s->backend->devices(mirt__backend_host()); i++) {
+        if (!s->backend->info(mirt__backend_host(), i, &facts)) return mirt_last_status();
+        own.gpus = mirt__hash_bytes(own.gpus, facts.uuid, sizeof facts.uuid);
+    }
     const mirt__place *place = (const mirt__place *)mirt__peers_tell(s, &own, sizeof own);
     if (!place) return mirt_last_status();
     for (int p = 0; p < w->size; p++) {
-        const int devices = place[p].devices;
-        if (devices < 1 || devices > MIRT__MAX_DEVICES)
-            return mirt__fail(MIRT_E_WORKER, "process %d has %d devices, which cannot be", p, devices);
-        w->first_device[p + 1] = w->first_device[p] + devices;
-        w->sharers += place[p].cores == own.cores && !strcmp(w->engine->host(p), w->engine->host(w->rank));
+        const bool here = !strcmp(w->engine->host(p), w->engine->host(w->rank));
+        w->sharers += here && place[p].cores == own.cores;
+        sharers += here && place[p].gpus == own.gpus;
+        before += p < w->rank && here && place[p].gpus == own.gpus;
+    }
+    if (cores || (text && strcmp(text, "gpu") != 0 && *rest)) return MIRT_OK;
+    return mirt__gpus_divide(s, (int)asked, before, sharers);
+}
+
+/* Numbers the devices of all processes. */
+static mirt_status mirt__peers_number(mirt_strategy *s) {
+    mirt__peers *w = s->peers;
+    const int32_t own = s->num_devices;
+    if (!(w->first_device = (int *)mirt__calloc((size_t)w->size + 1, sizeof *w->first_device)))
+        return mirt_last_status();
+    const int32_t *devices = (const int32_t *)mirt__peers_tell(s, &own, sizeof own);
+    if (!devices) return mirt_last_status();
+    for (int p = 0; p < w->size; p++) {
+        if (devices[p] < 1 || devices[p] > MIRT__MAX_DEVICES)
+            return mirt__fail(MIRT_E_WORKER, "process %d has %d devices, which cannot be", p, (int)devices[p]);
+        w->first_device[p + 1] = w->first_device[p] + devices[p];
     }
     if (s->servers) return MIRT_OK; /* each process trains on its own */
     s->first_device = w->first_device[w->rank];
@@ -39789,12 +39884,44 @@ static mirt_status mirt__peers_number(mirt_strategy *s) {
     return MIRT_OK;
 }
 
+static int mirt__peers_hosts(const mirt__peers *w) {
+    int hosts = 0;
+    for (int i = 0; i < w->size; i++) {
+        int first = 0;
+        while (strcmp(w->engine->host(first), w->engine->host(i)) != 0) first++;
+        hosts += first == i;
+    }
+    return hosts;
+}
+
+MIRT__LIB bool mirt__peers_overlap(const mirt_strategy *s) {
+    return s->peers->hosts > 1 || (int64_t)s->num_devices * s->threads < mirt__peers_cores(s, mirt__cpu_cores());
+}
+
+MIRT__LIB int mirt__peers_per_host(const mirt_strategy *s) {
+    const mirt__peers *w = s->peers;
+    int per_host = 0;
+    for (int first = 0, end; first < w->size; first = end) {
+        const char *host = w->engine->host(first);
+        for (end = first; end < w->size && !strcmp(w->engine->host(end), host); end++) {}
+        const int devices = w->first_device[end] - w->first_device[first];
+        if (per_host && devices != per_host) return 0;
+        per_host = devices;
+        for (int p = end; p < w->size; p++) {
+            if (!strcmp(w->engine->host(p), host)) return 0;
+        }
+    }
+    return per_host;
+}
+
 MIRT__LIB int mirt__peers_cores(const mirt_strategy *s, int cores) {
     const int share = cores / s->peers->sharers;
     return share > 1 ? share : 1;
 }
 
-MIRT__LIB mirt_status mirt__peers_start(mirt_strategy *s, const mirt__launcher *launcher, double limit, bool *found) {
+MIRT__LIB mirt_status mirt__peers_start(mirt_strategy *s, const mirt__launcher *launcher,
+                                        const mirt_strategy_desc *desc, bool *found) {
+    const double limit = mirt__time_limit(desc);
     const mirt__engine *engine = mirt__engine_here();
     const int expected = launcher ? mirt__environment_number(launcher->size) : 1;
     int rank = 0, size = 1;
@@ -39820,8 +39947,9 @@ MIRT__LIB mirt_status mirt__peers_start(mirt_strategy *s, const mirt__launcher *
     }
     for (int p = 0; p <= size; p++) w->before[MIRT__BEFORE_ONE][p] = p;
     if (!(w->flags = (mirt__peer_flags *)mirt__calloc((size_t)size, sizeof *w->flags))) return mirt_last_status();
+    w->hosts = mirt__peers_hosts(w);
     mirt__peers_open(s, limit);
-    return mirt__peers_number(s);
+    return mirt__peers_place(s, desc->devices) == MIRT_OK ? mirt__peers_number(s) : mirt_last_status();
 }
 
 /* >>settings */
@@ -39886,8 +40014,9 @@ MIRT__LIB mirt_status mirt__peers_agree(mirt_strategy *s) {
     mirt__settings_of(s, own);
     const mirt__setting *all = (const mirt__setting *)mirt__peers_tell(s, own, sizeof own);
     if (!all || mirt__settings_compare(s, all) != MIRT_OK) return mirt_last_status();
-    if (s->able.in_place) return MIRT_OK;
-    return mirt__fail(MIRT_E_DEVICE, "several processes train together on cores so far: ask for \"cpu\"");
+    if (s->backend == mirt__cores_backend() || (!s->servers && !s->average_every)) return MIRT_OK;
+    return mirt__fail(MIRT_E_DEVICE, "%s for cores so far: ask for \"cpu\"",
+                      s->servers ? "parameter servers are" : "average_every is");
 }
 
 /* >>section mirror/peers_step.c */
@@ -39943,6 +40072,7 @@ static mirt__peer_flags mirt__peer_flags_of(mirt__step *step) {
     mirt__peer_flags flags;
     memset(&flags, 0, sizeof flags);
     flags.failed = __atomic_load_n(&step->failed, __ATOMIC_ACQUIRE) != NULL;
+    flags.lost = __atomic_load_n(&step->device_status, __ATOMIC_ACQUIRE) != MIRT_OK;
     flags.failed_code = step->failed_code;
     flags.not_finite = __atomic_load_n(&step->not_finite, __ATOMIC_ACQUIRE);
     flags.stop = step->stop;
@@ -39954,6 +40084,10 @@ static void mirt__peer_flags_take(mirt__step *step) {
     for (int p = 0; p < w->size; p++) {
         __atomic_fetch_or(&step->not_finite, w->flags[p].not_finite, __ATOMIC_ACQ_REL);
         step->stop = step->stop || w->flags[p].stop;
+        if (w->flags[p].lost && !__atomic_load_n(&step->device_status, __ATOMIC_ACQUIRE)) {
+            mirt__fail(MIRT_E_WORKER, "a device of process %d (%s) has failed", p, w->engine->host(p));
+            mirt__peer_lost(step);
+        }
         if (!w->flags[p].failed || step->failed) continue;
         snprintf(w->failed, sizeof w->failed, "process %d (%s)", p, w->engine->host(p));
         step->failed_code = w->flags[p].failed_code;
@@ -39979,8 +40113,8 @@ static void mirt__peer_tell(mirt__step *step, int node) {
     }
     array[arrays].base = step->states;
     array[arrays].before = w->before[MIRT__BEFORE_REPLICAS];
-    array[arrays].bytes = step->num_states ? step->state_bytes : 0;
-    arrays += step->num_states > 0;
+    array[arrays].bytes = step->state_bytes;
+    arrays += step->num_states > 0 && step->strategy->able.in_place; /* otherwise the devices gather them */
     if (mirt__peers_gather(step->strategy, array, arrays) == MIRT_OK) mirt__peer_flags_take(step);
     else mirt__peer_lost(step);
 }
@@ -40340,7 +40474,7 @@ MIRT__TRAINING_LIB mirt__real *mirt__gradient_at(const mirt__step *step, int dev
 }
 
 MIRT__TRAINING_LIB mirt__real *mirt__sum_at(const mirt__step *step, int device) {
-    return mirt__gradient_at(step, MIRT__PEERS(step->strategy) ? 0 : device, 0);
+    return mirt__gradient_at(step, MIRT__HOST_PEERS(step->strategy) ? 0 : device, 0);
 }
 
 static mirt__handle *mirt__device_of(const mirt__step *step, int device) {
@@ -40799,8 +40933,9 @@ MIRT__LIB void mirt__step_reduce(const mirt__step *step, int device, const mirt_
     r.parts = x.parts;
     memcpy(r.add, x.add, sizeof r.add);
     for (int i = 0; i < x.parts; i++) {
-        r.part_device[i] = x.device[i];
-        r.part[i] = mirt__gradient_at(step, x.device[i], x.slot[i]);
+        r.part_device[i] = s->first_device + x.device[i];
+        if (x.device[i] >= 0 && x.device[i] < s->num_devices)
+            r.part[i] = mirt__gradient_at(step, x.device[i], x.slot[i]);
     }
     s->backend->reduce(s->device[device].handle, &r);
 }
@@ -40809,14 +40944,15 @@ MIRT__LIB void mirt__step_gather_states(const mirt__step *step, int device) {
     const mirt_strategy *s = step->strategy;
     char *base[MIRT__MAX_DEVICES];
     size_t begin[MIRT__MAX_DEVICES + 1];
-    int first = 0, count = 0;
-    if (s->num_devices == 1 || !step->num_states) return;
-    for (int d = 0; d < s->num_devices; d++) {
+    int before, end, first = 0, count = 0;
+    mirt__summed_devices(s, &before, &end);
+    if (end - before == 1 || !step->num_states) return;
+    for (int d = 0; d < s->num_devices; d++) base[d] = mirt__states_of(step, d);
+    for (int d = before; d < end; d++) {
         count = mirt__device_replicas(s, step->replicas, d, &first);
-        base[d] = mirt__states_of(step, d);
-        begin[d] = (size_t)first * step->state_bytes;
+        begin[d - before] = (size_t)first * step->state_bytes;
     }
-    begin[s->num_devices] = (size_t)(first + count) * step->state_bytes;
+    begin[end - before] = (size_t)(first + count) * step->state_bytes;
     s->backend->gather(s->device[device].handle, base, begin, s->num_devices);
 }
 
@@ -40965,6 +41101,7 @@ MIRT__LIB mirt_status mirt__step_failure(mirt__step *step) {
     step->device_status = MIRT_OK;
     mirt__error_set(&s->device_error);
     if (step->device_failed >= 0) mirt__fail_at("device %s", s->device[step->device_failed].name);
+    if (MIRT__PEERS(s) && !s->able.in_place) mirt__peers_blame(s);
     if (!s->lost[0]) snprintf(s->lost, sizeof s->lost, "%s", mirt_last_error());
     return mirt_last_status();
 }
@@ -41013,7 +41150,7 @@ MIRT__LIB void mirt__send_buckets(mirt__turn *t, int ready) {
         const mirt__bucket *bucket = &t->step->bucket[node->a.index];
         if (bucket->ready > ready) return;
         if (t->sent >= 0) mirt__counter_add(t, t->sent, bucket->begin, bucket->end);
-        if (MIRT__PEERS(t->step->strategy)) mirt__courier_post(t->step, node->a.index);
+        if (MIRT__HOST_PEERS(t->step->strategy)) mirt__courier_post(t->step, node->a.index);
         else mirt__step_reduce(t->step, t->device, bucket);
     }
 }
@@ -41144,7 +41281,7 @@ MIRT__TRAINING_LIB void mirt__step_replicas(void *arg, int device) {
 /* The sum of all buckets on every device, once the devices have met. False: the devices timed out. */
 MIRT__TRAINING bool mirt__reduce_all(mirt__step *step, int device) {
     const mirt_strategy *s = step->strategy;
-    if (MIRT__PEERS(s)) return mirt__peers_reduce(step, device);
+    if (MIRT__HOST_PEERS(s)) return mirt__peers_reduce(step, device);
     if (step->overlaps) return true; /* it is on its way */
     for (int i = step->program.mirrored; i < step->program.graph.count; i++) {
         const mirt__node *node = step->program.graph.node[i];
@@ -41280,7 +41417,7 @@ MIRT__TRAINING_LIB void mirt__step_update(void *arg, int device) {
 /* What follows the replicas. False: the devices were given up. */
 static bool mirt__step_ends(mirt__step *step, int device) {
     const bool updates = MIRT__TRAINS && mirt__step_updates(step);
-    if (!step->holds && (step->check || !updates)) mirt__step_finish(step, device);
+    if (!step->holds && (step->check || !updates || MIRT__PEERS(step->strategy))) mirt__step_finish(step, device);
     if (step->check) __atomic_fetch_or(&step->not_finite, step->check(step->rule.user, device), __ATOMIC_ACQ_REL);
     if (MIRT__PEERS(step->strategy) && !mirt__peers_tell_step(step, device)) return false;
     if (!MIRT__TRAINS || !updates) return true;
@@ -49913,18 +50050,28 @@ MIRT__LIB void mirt__say_what_fits(mirt_model *model, const mirt__data_spec *spe
 
 /* The text of mirrortrain graph: the training step before and after mirroring. */
 
+/* The name of a device, counted from this process's first one: of another process, its number among all. */
+static void mirt__device_text(const mirt_strategy *s, int device, char name[32]) {
+    if (device >= 0 && device < s->num_devices) snprintf(name, 32, "%.31s", s->device[device].name);
+    else snprintf(name, 32, "device %d", s->first_device + device);
+}
+
 /* The split before the program. */
 static void mirt__scatter_text(const mirt__step *step, int64_t batch, mirt__text *out) {
     const mirt_strategy *s = step->strategy;
-    int64_t first;
-    for (int r = 0; r < step->replicas; r++) {
-        int device = 0;
-        const int64_t rows = mirt__share(batch, step->replicas, r, &first);
-        while (r >= s->device[device].first_replica + s->device[device].num_replicas) device++;
-        mirt__text_add(out, "  scatter    ");
-        if (rows) mirt__text_add(out, "rows %lld to %lld", (long long)first, (long long)(first + rows - 1));
-        else mirt__text_add(out, "no rows");
-        mirt__text_add(out, " -> replica %d on %s\n", r, s->device[device].name);
+    char name[32];
+    for (int d = 0, r = 0; d < s->all_devices; d++) {
+        int first;
+        const int end = r + mirt__device_replicas(s, step->replicas, d - s->first_device, &first);
+        mirt__device_text(s, d - s->first_device, name);
+        for (; r < end; r++) {
+            int64_t row;
+            const int64_t rows = mirt__share(batch, step->replicas, r, &row);
+            mirt__text_add(out, "  scatter    ");
+            if (rows) mirt__text_add(out, "rows %lld to %lld", (long long)row, (long long)(row + rows - 1));
+            else mirt__text_add(out, "no rows");
+            mirt__text_add(out, " -> replica %d on %s\n", r, name);
+        }
     }
 }
 
@@ -49935,11 +50082,15 @@ static void mirt__all_reduce_text(const mirt__step *step, int64_t batch, const m
     mirt__exchange x;
     mirt__text_add(out, "%lld elements by %s\n", (long long)bucket->elements, name);
     mirt__exchange_plan(s, step->replicas, active, step->program.num_cuts > 0, 0, &x);
-    for (int i = 0; i + 1 < x.parts; i++) {
+    const int adds = MIRT__HOST_PEERS(s) ? x.adds : x.parts - 1;
+    for (int i = 0; i < adds; i++) {
         const int into = x.add[i].into, from = x.add[i].from;
-        mirt__text_add(out, "    add      %s buffer %d += %s buffer %d\n", s->device[x.device[into]].name, x.slot[into],
-                       s->device[x.device[from]].name, x.slot[from]);
+        char to[32], with[32];
+        mirt__device_text(s, x.device[into], to);
+        mirt__device_text(s, x.device[from], with);
+        mirt__text_add(out, "    add      %s buffer %d += %s buffer %d\n", to, x.slot[into], with, x.slot[from]);
     }
+    if (MIRT__HOST_PEERS(s)) mirt__text_add(out, "    exchange what is left with the other processes\n");
     if (s->collective == MIRT_RING && x.parts > 1)
         mirt__text_add(out, "    these are the additions of %s; each other device begins with the one after it\n",
                        s->device[0].name);
@@ -49967,7 +50118,7 @@ static void mirt__update_text(const mirt_function *f, const mirt__bucket *bucket
 /* What mirroring puts around the program: the split, and the nodes that it appended. */
 static void mirt__mirrored_text(const mirt_function *f, int64_t batch, mirt__text *out) {
     const mirt__step *step = &f->step;
-    const int devices = step->strategy->num_devices;
+    const int devices = step->strategy->all_devices;
     mirt__text_add(out, "\nafter mirroring over %d replica%s on %d device%s:\n", step->replicas,
                    step->replicas == 1 ? "" : "s", devices, devices == 1 ? "" : "s");
     mirt__scatter_text(step, batch, out);
@@ -51186,10 +51337,9 @@ MIRT__TRAINING mirt_status mirt__step_not_finite(mirt_function *f) {
    launch. */
 MIRT__TRAINING_LIB bool mirt__can_overlap(const mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
-    if (MIRT__PEERS(s))
-        return f->step.by_replicas && f->step.num_buckets && !f->step.program.num_cuts && !s->average_every;
-    return f->step.by_replicas && f->step.num_buckets && !s->able.direct && s->num_devices > 1 &&
-           !f->step.program.num_cuts && !f->guard && f->step.ran[f->step.rows];
+    if (!f->step.by_replicas || !f->step.num_buckets || f->step.program.num_cuts) return false;
+    if (MIRT__HOST_PEERS(s)) return !s->average_every && f->step.num_buckets > 1 && mirt__peers_overlap(s);
+    return !s->able.direct && s->all_devices > 1 && !f->guard && f->step.ran[f->step.rows];
 }
 
 MIRT__TOGETHER_ONLY_LIB mirt_status mirt__average_weights(mirt_model *model) {
@@ -51231,11 +51381,11 @@ MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn 
         f->step.not_finite = f->guard->model(f);
         f->model->nan_first = false;
     }
-    f->step.overlaps = mirt__can_overlap(f) && (!MIRT__PEERS(f->model->strategy) || mirt__courier_begin(&f->step));
+    f->step.overlaps = mirt__can_overlap(f) && (!MIRT__HOST_PEERS(f->model->strategy) || mirt__courier_begin(&f->step));
     if (!f->step.sends_ahead || f->guard || f->step.clocks)
         next = NULL; /* results are wanted before anything else, or their seconds */
     const mirt_status ran = mirt__run_devices(f, mirt__step_run, next, arg);
-    if (f->step.overlaps && MIRT__PEERS(f->model->strategy)) mirt__courier_end(&f->step, ran != MIRT_OK);
+    if (f->step.overlaps && MIRT__HOST_PEERS(f->model->strategy)) mirt__courier_end(&f->step, ran != MIRT_OK);
     if (ran != MIRT_OK) return ran;
     f->step.overlaps = false;
     if (f->step.ran) f->step.ran[f->step.rows] = true;

@@ -480,6 +480,7 @@ static bool mirt__cu_info(const mirt__host *host, int index, mirt__device_facts 
              device.multiProcessorCount, (double)device.totalGlobalMem / 1e9, late);
     out->memory = device.totalGlobalMem;
     out->half = code >= 80;
+    memcpy(out->uuid, &device.uuid, sizeof out->uuid);
     return true;
 }
 
@@ -1973,12 +1974,10 @@ static bool mirt__cu_load_late(mirt__cu *cu) {
 
 /* >>section cuda/exchange.cu */
 
-/* Several devices meet: by NCCL, or each in the others' memory. */
+/* Several devices exchange gradients: by NCCL, or each in the others' memory. */
 
 #include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <sys/statvfs.h>
 
 #if defined(__has_include) && !defined(MIRRORTRAIN_NO_NCCL)
 #if __has_include(<nccl.h>)
@@ -2000,9 +1999,13 @@ static bool mirt__cu_load_late(mirt__cu *cu) {
 #define MIRT__CU_TRIAL ((int64_t)1 << 22)
 #endif
 
+/* The devices of this process, `rank` of a device counts them; with those of other processes they are ranks of NCCL,
+   numbered in the order of processes. */
 struct mirt__cu_group {
     const mirt__host *host;
     int count, there; /* members, and those that have not left */
+    int first, all;   /* the first member's number among all ranks, and how many they are */
+    int per_host;     /* as mirt__joining has it */
     mirt_collective collective;
     mirt__cu *member[MIRT__CU_MEMBERS];
     float *inbox[MIRT__CU_MEMBERS];
@@ -2014,8 +2017,11 @@ struct mirt__cu_group {
 #if MIRT__CU_NCCL
     ncclComm_t comm[MIRT__CU_MEMBERS];
     bool joining; /* what fails is NCCL's, or of the way that it found */
+    bool unheard; /* the library's messages failed, and it has said why */
 #endif
 };
+
+static int mirt__cu_number(const mirt__cu *cu) { return cu->group->first + cu->rank; }
 
 /* >>failures */
 
@@ -2024,7 +2030,7 @@ static void mirt__cu_group_break(mirt__cu *cu) {
     mirt__cu_group *group = cu->group;
     int whole = 0;
     if (!__atomic_compare_exchange_n(&group->broken, &whole, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return;
-    group->broken_by = cu->rank;
+    group->broken_by = mirt__cu_number(cu);
     snprintf(group->why, sizeof group->why, "%.299s", cu->error);
     __atomic_store_n(&group->broken, 2, __ATOMIC_RELEASE);
 }
@@ -2061,8 +2067,8 @@ static bool mirt__cu_group_well(mirt__cu *cu) {
     ncclComm_t comm = group->comm[cu->rank];
     if (!comm) return true;
     if (ncclCommGetAsyncError(comm, &state) == ncclSuccess && state != ncclSuccess && state != ncclInProgress) {
-        mirt__cu_fail(cu, MIRT_E_DEVICE, "NCCL failed on rank %d: %s (%s); resume from the last checkpoint", cu->rank,
-                      ncclGetErrorString(state), ncclGetLastError(comm));
+        mirt__cu_fail(cu, MIRT_E_DEVICE, "NCCL failed on rank %d: %s (%s); resume from the last checkpoint",
+                      mirt__cu_number(cu), ncclGetErrorString(state), ncclGetLastError(comm));
         mirt__cu_group_break(cu);
     } else if (__atomic_load_n(&group->broken, __ATOMIC_ACQUIRE) == 2) {
         mirt__cu_fail(cu, MIRT_E_DEVICE, "rank %d, which it waits for, failed: %.250s", group->broken_by, group->why);
@@ -2133,8 +2139,8 @@ static void mirt__cu_exchange_end(mirt__cu *cu) {
 static bool mirt__cu_nccl(mirt__cu *cu, ncclResult_t result, const char *what) {
     ncclComm_t comm = cu->group->comm[cu->rank];
     if (result == ncclSuccess || result == ncclInProgress) return true;
-    mirt__cu_fail(cu, MIRT_E_DEVICE, "NCCL failed on rank %d, %s: %s (%s)", cu->rank, what, ncclGetErrorString(result),
-                  comm ? ncclGetLastError(comm) : "");
+    mirt__cu_fail(cu, MIRT_E_DEVICE, "NCCL failed on rank %d, %s: %s (%s)", mirt__cu_number(cu), what,
+                  ncclGetErrorString(result), comm ? ncclGetLastError(comm) : "");
     cu->lost = true;
     mirt__cu_group_break(cu);
     return false;
@@ -2154,7 +2160,7 @@ static bool mirt__cu_nccl_settled(mirt__cu *cu, const char *what) {
         const double passed = mirt__cu_passed(cu, &wait);
         if (cu->limit > 0 && passed > cu->limit) {
             mirt__cu_fail(cu, MIRT_E_TIMEOUT, "NCCL, rank %d of %d, %s: nothing came from the others in %.3g s",
-                          cu->rank, cu->group->count, what, cu->limit);
+                          mirt__cu_number(cu), cu->group->all, what, cu->limit);
             cu->lost = true;
             mirt__cu_group_break(cu);
             return false;
@@ -2170,97 +2176,209 @@ static bool mirt__cu_nccl_end(mirt__cu *cu, const char *what) {
     return ended && cu->status == MIRT_OK && mirt__cu_nccl_settled(cu, what);
 }
 
-/* Of `length` elements the part that a device adds up. */
-static int64_t mirt__cu_chunk(const mirt__cu_group *group, int64_t length, int device, int64_t *first) {
+/* Ranks first, first + step, ..., which add up something, each a chunk of it, and then have all of it. */
+typedef struct mirt__cu_circle {
+    int first, step, count;
+} mirt__cu_circle;
+
+/* What they add up: parts in memory of ranks of the circle, and the additions that make one of them. */
+typedef struct mirt__cu_sum {
+    mirt__cu_circle circle;
+    int place; /* of this rank in the circle */
+    int parts;
+    int holder[MIRT__MAX_PARTS]; /* a part's place, */
+    const mirt__real *part[MIRT__MAX_PARTS]; /* and its address, if this rank has it */
+    mirt__addition add[MIRT__MAX_PARTS];
+    float *sum;
+} mirt__cu_sum;
+
+/* Of `length` elements those that the rank at a place adds up. */
+static int64_t mirt__cu_chunk(const mirt__cu_group *group, const mirt__cu_circle *circle, int64_t length, int place,
+                              int64_t *first) {
     const int64_t lines = mirt__cu_ceil(length, 16);
     if (group->collective == MIRT_REDUCE_TO_ONE_DEVICE) {
-        *first = device ? length : 0;
-        return device ? 0 : length;
+        *first = place ? length : 0;
+        return place ? 0 : length;
     }
-    *first = lines * device / group->count * 16;
-    const int64_t end = lines * (device + 1) / group->count * 16;
+    *first = lines * place / circle->count * 16;
+    const int64_t end = lines * (place + 1) / circle->count * 16;
     return (end < length ? end : length) - *first;
 }
 
-/* Every part's chunk goes to the device that adds it up; those of other devices land in the inbox, one after the
-   other. */
-static void mirt__cu_tree_send(mirt__cu *cu, const mirt__reduction *args, int64_t at, int64_t length) {
+/* Every part's chunk goes to the rank that adds it up; those of other ranks land in the inbox, one after the other. */
+static void mirt__cu_tree_send(mirt__cu *cu, const mirt__cu_sum *s, int64_t at, int64_t length) {
     mirt__cu_group *group = cu->group;
+    const mirt__cu_circle *c = &s->circle;
     ncclComm_t comm = group->comm[cu->rank];
-    int64_t first, own = mirt__cu_chunk(group, length, cu->rank, &first);
+    int64_t first, own = mirt__cu_chunk(group, c, length, s->place, &first);
     float *inbox = group->inbox[cu->rank];
-    for (int p = 0; p < args->parts && cu->status == MIRT_OK; p++) {
-        const int from = args->part_device[p];
-        for (int to = 0; from == cu->rank && to < group->count; to++) {
-            const int64_t count = mirt__cu_chunk(group, length, to, &first);
-            if (to != cu->rank && count > 0)
+    for (int p = 0; p < s->parts && cu->status == MIRT_OK; p++) {
+        const int from = s->holder[p];
+        for (int to = 0; from == s->place && to < c->count; to++) {
+            const int64_t count = mirt__cu_chunk(group, c, length, to, &first);
+            if (to != s->place && count > 0)
                 mirt__cu_nccl(cu,
-                              ncclSend(args->part[p] + at + first, (size_t)count, ncclFloat, to, comm, cu->exchanges),
+                              ncclSend(s->part[p] + at + first, (size_t)count, ncclFloat, c->first + to * c->step, comm,
+                                       cu->exchanges),
                               "sending");
         }
-        if (from == cu->rank || own <= 0) continue;
-        mirt__cu_nccl(cu, ncclRecv(inbox, (size_t)own, ncclFloat, from, comm, cu->exchanges), "receiving");
+        if (from == s->place || own <= 0) continue;
+        mirt__cu_nccl(
+            cu, ncclRecv(inbox, (size_t)own, ncclFloat, c->first + from * c->step, comm, cu->exchanges), "receiving");
         inbox += (own + 15) / 16 * 16;
     }
 }
 
-static void mirt__cu_tree_add(mirt__cu *cu, const mirt__reduction *args, int64_t at, int64_t length) {
+static void mirt__cu_tree_add(mirt__cu *cu, const mirt__cu_sum *s, int64_t at, int64_t length) {
     mirt__cu_group *group = cu->group;
     mirt__cu_parts parts;
-    int64_t first, own = mirt__cu_chunk(group, length, cu->rank, &first);
+    int64_t first, own = mirt__cu_chunk(group, &s->circle, length, s->place, &first);
     float *inbox = group->inbox[cu->rank];
-    mirt__cu_parts_take(&parts, args->parts, args->part, args->add);
-    for (int p = 0; p < args->parts; p++) {
-        if (args->part_device[p] == cu->rank) {
+    mirt__cu_parts_take(&parts, s->parts, s->part, s->add);
+    for (int p = 0; p < s->parts; p++) {
+        if (s->holder[p] == s->place) {
             parts.part[p] += at + first;
         } else {
             parts.part[p] = inbox;
             inbox += (own + 15) / 16 * 16;
         }
     }
-    mirt__cu_sum_parts(cu, cu->exchanges, parts, args->sum[args->device] + at + first, own);
+    mirt__cu_sum_parts(cu, cu->exchanges, parts, s->sum + at + first, own);
 }
 
-/* Everybody's bytes [begin[d], begin[d + 1]) at base. */
-static void mirt__cu_spread(mirt__cu *cu, char *base, const size_t *begin) {
-    const mirt__cu_group *group = cu->group;
-    ncclComm_t comm = group->comm[cu->rank];
-    const size_t own = begin[cu->rank + 1] - begin[cu->rank];
-    for (int d = 0; d < group->count && cu->status == MIRT_OK; d++) {
-        const size_t theirs = begin[d + 1] - begin[d];
-        if (d == cu->rank) continue;
-        if (own) mirt__cu_nccl(cu, ncclSend(base + begin[cu->rank], own, ncclChar, d, comm, cu->exchanges), "sending");
-        if (theirs) mirt__cu_nccl(cu, ncclRecv(base + begin[d], theirs, ncclChar, d, comm, cu->exchanges), "receiving");
+/* Everybody's bytes [begin[i], begin[i + 1]) at base, i: a place in the circle. */
+static void mirt__cu_spread(mirt__cu *cu, const mirt__cu_circle *c, int place, char *base, const size_t *begin) {
+    ncclComm_t comm = cu->group->comm[cu->rank];
+    const size_t own = begin[place + 1] - begin[place];
+    for (int i = 0; i < c->count && cu->status == MIRT_OK; i++) {
+        const size_t theirs = begin[i + 1] - begin[i];
+        const int rank = c->first + i * c->step;
+        if (i == place) continue;
+        if (own) mirt__cu_nccl(cu, ncclSend(base + begin[place], own, ncclChar, rank, comm, cu->exchanges), "sending");
+        if (theirs)
+            mirt__cu_nccl(cu, ncclRecv(base + begin[i], theirs, ncclChar, rank, comm, cu->exchanges), "receiving");
     }
 }
-static void mirt__cu_tree_spread(mirt__cu *cu, const mirt__reduction *args, int64_t at, int64_t length) {
+static void mirt__cu_tree_spread(mirt__cu *cu, const mirt__cu_sum *s, int64_t at, int64_t length) {
     size_t begin[MIRT__CU_MEMBERS + 1];
     int64_t first;
-    for (int d = 0; d < cu->group->count; d++) {
-        mirt__cu_chunk(cu->group, length, d, &first);
-        begin[d] = (size_t)first * sizeof(float);
+    for (int i = 0; i < s->circle.count; i++) {
+        mirt__cu_chunk(cu->group, &s->circle, length, i, &first);
+        begin[i] = (size_t)first * sizeof(float);
     }
-    begin[cu->group->count] = (size_t)length * sizeof(float);
-    mirt__cu_spread(cu, reinterpret_cast<char *>(args->sum[args->device] + at), begin);
+    begin[s->circle.count] = (size_t)length * sizeof(float);
+    mirt__cu_spread(cu, &s->circle, s->place, reinterpret_cast<char *>(s->sum + at), begin);
 }
 
-/* Elements that the inbox has room for at a time; the same on all devices. */
-static int64_t mirt__cu_tree_length(const mirt__cu_group *group, int parts) {
+static mirt__cu_circle mirt__cu_everyone(const mirt__cu_group *group) {
+    const mirt__cu_circle all = {0, 1, group->all};
+    return all;
+}
+
+/* Of all ranks. */
+static void mirt__cu_sum_of(const mirt__cu *cu, const mirt__reduction *args, mirt__cu_sum *s) {
+    s->circle = mirt__cu_everyone(cu->group);
+    s->place = mirt__cu_number(cu);
+    s->parts = args->parts;
+    memcpy(s->holder, args->part_device, sizeof s->holder);
+    memcpy(s->part, args->part, sizeof s->part);
+    memcpy(s->add, args->add, sizeof s->add);
+    s->sum = args->sum[args->device];
+}
+
+/* The same in two sums, first within hosts, and then of what ranks with the same place on their hosts have got: less
+   goes between hosts. The additions are the same, and so are the bits. False: some host's parts do not become one
+   before they are added to another's. */
+static bool mirt__cu_sums_of_hosts(const mirt__cu *cu, const mirt__cu_sum *all, mirt__cu_sum *within,
+                                   mirt__cu_sum *between) {
+    const int size = cu->group->per_host;
+    int left[MIRT__CU_MEMBERS], host_of[MIRT__MAX_PARTS], index[MIRT__MAX_PARTS], added = 0;
+    bool met[MIRT__CU_MEMBERS]; /* its parts have been added to another host's, or those to its */
+    if (size < 2 || size == cu->group->all) return false;
+    const int hosts = cu->group->all / size, host = all->place / size;
+    memset(left, 0, sizeof left);
+    memset(met, 0, sizeof met);
+    const mirt__cu_circle inner = {host * size, 1, size}, outer = {all->place % size, size, hosts};
+    within->circle = inner;
+    within->place = all->place % size;
+    between->circle = outer;
+    between->place = host;
+    within->parts = between->parts = 0;
+    within->sum = between->sum = all->sum;
+    for (int p = 0; p < all->parts; p++) {
+        host_of[p] = all->holder[p] / size;
+        left[host_of[p]]++;
+        if (host_of[p] != host) continue;
+        index[p] = within->parts;
+        within->holder[within->parts] = all->holder[p] % size;
+        within->part[within->parts++] = all->part[p];
+    }
+    for (int i = 0; i + 1 < all->parts; i++) {
+        const int into = all->add[i].into, from = all->add[i].from;
+        if (host_of[into] != host_of[from]) {
+            met[host_of[into]] = met[host_of[from]] = true;
+            continue;
+        }
+        if (met[host_of[into]]) return false;
+        left[host_of[into]]--;
+        if (host_of[into] != host) continue;
+        within->add[added].into = index[into];
+        within->add[added++].from = index[from];
+    }
+    for (int h = 0; h < hosts; h++) {
+        if (left[h] > 1) return false;
+        if (left[h]) {
+            left[h] = between->parts;
+            between->holder[between->parts] = h;
+            between->part[between->parts++] = all->sum;
+        }
+    }
+    added = 0;
+    for (int i = 0; i + 1 < all->parts; i++) {
+        const int into = host_of[all->add[i].into], from = host_of[all->add[i].from];
+        if (into == from) continue;
+        between->add[added].into = left[into];
+        between->add[added++].from = left[from];
+    }
+    return true;
+}
+
+/* Elements that the inbox has room for at a time; the same on all ranks. */
+static int64_t mirt__cu_tree_length(const mirt__cu_group *group, int ranks, int parts) {
     const int64_t chunk = MIRT__CU_INBOX / parts / 16 * 16 - 16;
-    return group->collective == MIRT_REDUCE_TO_ONE_DEVICE ? chunk : chunk * group->count;
+    return group->collective == MIRT_REDUCE_TO_ONE_DEVICE ? chunk : chunk * ranks;
+}
+
+/* Each rank of the circle gets the sum of its chunk, */
+static bool mirt__cu_tree_gather(mirt__cu *cu, const mirt__cu_sum *s, int64_t at, int64_t length) {
+    if (!mirt__cu_nccl_start(cu)) return false;
+    mirt__cu_tree_send(cu, s, at, length);
+    if (!mirt__cu_nccl_end(cu, "sending parts")) return false;
+    mirt__cu_tree_add(cu, s, at, length);
+    return true;
+}
+
+/* and then all chunks. */
+static bool mirt__cu_tree_share(mirt__cu *cu, const mirt__cu_sum *s, int64_t at, int64_t length) {
+    if (!mirt__cu_nccl_start(cu)) return false;
+    mirt__cu_tree_spread(cu, s, at, length);
+    return mirt__cu_nccl_end(cu, "spreading sums");
 }
 
 static void mirt__cu_tree(mirt__cu *cu, const mirt__reduction *args) {
-    const int64_t most = mirt__cu_tree_length(cu->group, args->parts);
+    mirt__cu_sum all, within, between;
+    mirt__cu_sum_of(cu, args, &all);
+    const bool hosts = mirt__cu_sums_of_hosts(cu, &all, &within, &between);
+    const mirt__cu_sum *first = hosts ? &within : &all;
+    const int64_t most = mirt__cu_tree_length(cu->group, first->circle.count, args->parts);
     for (int64_t at = args->begin; at < args->end && cu->status == MIRT_OK; at += most) {
         const int64_t length = args->end - at < most ? args->end - at : most;
-        if (!mirt__cu_nccl_start(cu)) return;
-        mirt__cu_tree_send(cu, args, at, length);
-        if (!mirt__cu_nccl_end(cu, "sending parts")) return;
-        mirt__cu_tree_add(cu, args, at, length);
-        if (!mirt__cu_nccl_start(cu)) return;
-        mirt__cu_tree_spread(cu, args, at, length);
-        if (!mirt__cu_nccl_end(cu, "spreading sums")) return;
+        int64_t begin, own = mirt__cu_chunk(cu->group, &first->circle, length, first->place, &begin);
+        if (!mirt__cu_tree_gather(cu, first, at, length)) return;
+        if (hosts && (!mirt__cu_tree_gather(cu, &between, at + begin, own) ||
+                      !mirt__cu_tree_share(cu, &between, at + begin, own)))
+            return;
+        if (!mirt__cu_tree_share(cu, first, at, length)) return;
     }
 }
 
@@ -2270,7 +2388,7 @@ static void mirt__cu_buckets(mirt__cu *cu, const mirt__reduction *args) {
     const mirt__real *part = NULL;
     int64_t bucket = (int64_t)1 << 18;
     for (int p = 0; p < args->parts; p++) {
-        if (args->part_device[p] == cu->rank) part = args->part[p];
+        if (args->part_device[p] == mirt__cu_number(cu)) part = args->part[p];
     }
     if (!part && args->end > args->begin) { /* it had no rows */
         part = args->sum[args->device];
@@ -2331,7 +2449,8 @@ static void mirt__cu_gather_now(mirt__cu *cu, char *const *base, const size_t *b
 #if MIRT__CU_NCCL
     if (cu->group && cu->group->comm[cu->rank]) {
         if (!mirt__cu_group_well(cu) || !mirt__cu_exchange_begin(cu) || !mirt__cu_nccl_start(cu)) return;
-        mirt__cu_spread(cu, base[device], begin);
+        const mirt__cu_circle all = mirt__cu_everyone(cu->group);
+        mirt__cu_spread(cu, &all, mirt__cu_number(cu), base[device], begin);
         mirt__cu_nccl_end(cu, "gathering");
         mirt__cu_exchange_end(cu);
         mirt__cu_exchange_join(cu);
@@ -2354,7 +2473,13 @@ static void mirt__cu_gather(mirt__handle *cu, char *const *base, const size_t *b
     mirt__cu_inside(cu);
 }
 
-/* >>joining */
+/* >>section cuda/join.cu */
+
+/* Devices are joined: by NCCL, over all processes, or each in the others' memory. */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/statvfs.h>
 
 /* What the trial adds up: whole numbers, whose sums are exact in any order. */
 static __global__ void __launch_bounds__(256) mirt__cu_trial_kernel(float *to, int64_t count, float factor) {
@@ -2365,6 +2490,9 @@ static __global__ void __launch_bounds__(256) mirt__cu_trial_kernel(float *to, i
 typedef struct mirt__cu_trial {
     mirt__cu_group *group;
     mirt__reduction exchange[MIRT__CU_MEMBERS];
+#if MIRT__CU_NCCL
+    mirt__cu_sum ranks[MIRT__CU_MEMBERS];
+#endif
     float *value[MIRT__CU_MEMBERS], *sum[MIRT__CU_MEMBERS];
     bool direct;
 } mirt__cu_trial;
@@ -2410,11 +2538,11 @@ static bool mirt__cu_trial_piece(mirt__cu_trial *t, int64_t at, int64_t length, 
                                             group->comm[d], cu->exchanges),
                               "adding");
             } else if (stage == 0) {
-                mirt__cu_tree_send(cu, &t->exchange[d], at, length);
+                mirt__cu_tree_send(cu, &t->ranks[d], at, length);
             } else if (stage == 1) {
-                mirt__cu_tree_add(cu, &t->exchange[d], at, length);
+                mirt__cu_tree_add(cu, &t->ranks[d], at, length);
             } else {
-                mirt__cu_tree_spread(cu, &t->exchange[d], at, length);
+                mirt__cu_tree_spread(cu, &t->ranks[d], at, length);
             }
         }
         if (stage != 1 && !mirt__cu_all_end(group, "trying it")) return false;
@@ -2423,7 +2551,7 @@ static bool mirt__cu_trial_piece(mirt__cu_trial *t, int64_t at, int64_t length, 
 }
 
 static bool mirt__cu_trial_nccl(mirt__cu_trial *t, bool first) {
-    const int64_t most = mirt__cu_tree_length(t->group, t->group->count);
+    const int64_t most = mirt__cu_tree_length(t->group, t->group->all, t->group->all);
     for (int64_t at = 0; at < MIRT__CU_TRIAL; at += most) {
         if (!mirt__cu_trial_piece(t, at, MIRT__CU_TRIAL - at < most ? MIRT__CU_TRIAL - at : most, first)) return false;
     }
@@ -2451,7 +2579,7 @@ static bool mirt__cu_trial_check(mirt__cu_trial *t, int device) {
     enum { SAMPLE = 4096 };
     float *sample = static_cast<float *>(cu->host->calloc(SAMPLE, sizeof *sample));
     if (!sample) return mirt__cu_fail(cu, MIRT_E_NOMEM, "no memory for a trial");
-    const int64_t all = (int64_t)t->group->count * (t->group->count + 1) / 2, from = MIRT__CU_TRIAL - SAMPLE;
+    const int64_t all = (int64_t)t->group->all * (t->group->all + 1) / 2, from = MIRT__CU_TRIAL - SAMPLE;
     mirt__cu_download(cu, sample, t->sum[device] + from, SAMPLE * sizeof *sample);
     bool good = mirt__cu_settled(cu, cu->stream, NULL);
     mirt__cu_deliver_all(cu);
@@ -2479,7 +2607,7 @@ static double mirt__cu_try_out(mirt__cu_trial *t) {
         if (!good) break;
         t->sum[d] = t->value[d] + MIRT__CU_TRIAL;
         float *value = t->value[d];
-        const float factor = (float)(d + 1);
+        const float factor = (float)(mirt__cu_number(cu) + 1);
         MIRT_LAUNCH_ON(cu, cu->exchanges, mirt__cu_trial_kernel, mirt__cu_blocks(MIRT__CU_TRIAL, 256), 256, 0, value,
                        MIRT__CU_TRIAL, factor);
     }
@@ -2487,15 +2615,19 @@ static double mirt__cu_try_out(mirt__cu_trial *t) {
     for (int d = 0; d < group->count && good; d++) {
         mirt__reduction *x = &t->exchange[d];
         x->end = MIRT__CU_TRIAL;
-        x->parts = group->count;
+        x->parts = group->all;
         x->device = d;
         x->sum[d] = t->sum[d];
-        for (int p = 0; p < group->count; p++) {
+        for (int p = 0; p < group->all; p++) {
+            const int member = p - group->first;
             x->part_device[p] = p;
-            x->part[p] = t->value[p];
+            x->part[p] = member >= 0 && member < group->count ? t->value[member] : NULL;
             x->add[p].into = 0;
             x->add[p].from = p + 1;
         }
+#if MIRT__CU_NCCL
+        mirt__cu_sum_of(group->member[d], x, &t->ranks[d]);
+#endif
     }
     for (int turn = 0; turn < 4 && good; turn++) {
         const double begin = group->host->now();
@@ -2552,7 +2684,7 @@ static void mirt__cu_advise(mirt__cu *cu) {
 
 /* Communicators that do not block can be given up at any time. Of the versions of NCCL, 2.26 was seen to hang with
    such. */
-static bool mirt__cu_join_nccl(mirt__cu_group *group, int *version) {
+static bool mirt__cu_join_nccl(mirt__cu_group *group, const mirt__joining *join, int *version) {
     mirt__cu *first = group->member[0];
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclUniqueId id;
@@ -2570,11 +2702,15 @@ static bool mirt__cu_join_nccl(mirt__cu_group *group, int *version) {
         setenv("NCCL_NVLS_ENABLE", "0", 0);
     }
     group->joining = true;
-    if (!mirt__cu_nccl(first, ncclGetUniqueId(&id), "beginning") || !mirt__cu_nccl_start(first)) return false;
+    if (group->first == 0 && !mirt__cu_nccl(first, ncclGetUniqueId(&id), "beginning")) return false;
+    group->unheard = join->hear_first && !join->hear_first(join->user, &id, sizeof id);
+    if (group->unheard) return false;
+    if (!mirt__cu_nccl_start(first)) return false;
     bool good = true;
     for (int d = 0; d < group->count && good; d++) {
         good = mirt__cu_enter(group->member[d]) &&
-               mirt__cu_nccl(group->member[d], ncclCommInitRankConfig(&group->comm[d], group->count, id, d, &config),
+               mirt__cu_nccl(group->member[d],
+                             ncclCommInitRankConfig(&group->comm[d], group->all, id, group->first + d, &config),
                              "joining");
     }
     good = mirt__cu_all_end(group, "joining");
@@ -2607,7 +2743,7 @@ static bool mirt__cu_join_group(mirt__cu_group *group, mirt__joining *join) {
     trial.direct = true;
 #endif
     join->able.direct = trial.direct;
-    if (trial.direct && join->collective == MIRT_NCCL)
+    if (trial.direct && (join->collective == MIRT_NCCL || group->all > group->count))
         return mirt__cu_fail(group->member[0], MIRT_E_INVALID, "NCCL cannot join these devices: %s", why);
     for (int d = 0; d < group->count; d++) {
         mirt__cu *cu = group->member[d];
@@ -2616,7 +2752,7 @@ static bool mirt__cu_join_group(mirt__cu_group *group, mirt__joining *join) {
     }
     int version = 0;
 #if MIRT__CU_NCCL
-    if (!trial.direct && !mirt__cu_join_nccl(group, &version)) return false;
+    if (!trial.direct && !mirt__cu_join_nccl(group, join, &version)) return false;
 #endif
     if (trial.direct && !mirt__cu_reach(group, why)) return false;
     const double took = mirt__cu_try_out(&trial);
@@ -2649,19 +2785,22 @@ static void mirt__cu_storage_costs(mirt__storage_costs *costs) {
 
 static bool mirt__cu_join(mirt__joining *join) {
     mirt__cu *culprit = NULL;
-    join->able.direct = true;
+    join->able.direct = join->all == join->count;
     for (int d = 0; d < join->count; d++) join->handle[d]->limit = join->limit;
     join->able.queues = join->able.float16 = true;
     mirt__cu_storage_costs(&join->able.costs);
     join->how[0] = 0;
-    if (join->count < 2) return true;
+    if (join->all < 2) return true;
     const mirt__host *host = join->handle[0]->host;
-    if (join->count > MIRT__CU_MEMBERS)
-        return host->fail(MIRT_E_INVALID, "%d devices; at most %d can meet", join->count, MIRT__CU_MEMBERS), false;
+    if (join->all > MIRT__CU_MEMBERS)
+        return host->fail(MIRT_E_INVALID, "%d devices; at most %d can meet", join->all, MIRT__CU_MEMBERS), false;
     mirt__cu_group *group = static_cast<mirt__cu_group *>(host->calloc(1, sizeof *group));
     if (!group) return false;
     group->host = host;
     group->count = group->there = join->count;
+    group->first = join->first;
+    group->all = join->all;
+    group->per_host = join->per_host;
     group->collective = join->collective;
     for (int d = 0; d < join->count; d++) {
         group->member[d] = join->handle[d];
@@ -2670,6 +2809,9 @@ static bool mirt__cu_join(mirt__joining *join) {
     }
     if (mirt__cu_join_group(group, join)) return true;
     for (int d = 0; d < join->count; d++) mirt__cu_group_abort(group, d);
+#if MIRT__CU_NCCL
+    if (group->unheard) return false;
+#endif
     if (mirt__cu_all_well(group, &culprit)) mirt__cu_fail(culprit, MIRT_E_DEVICE, "the devices could not be joined");
 #if MIRT__CU_NCCL
     if (group->joining && culprit->status != MIRT_E_NOMEM) mirt__cu_advise(culprit);

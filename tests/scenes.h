@@ -12,6 +12,7 @@ typedef struct record {
     double loss, accuracy, val_loss, val_accuracy, evaluated;
     int64_t steps;
     int status, workers, index;
+    bool gpus;
     char error[512];
 } record;
 
@@ -26,6 +27,7 @@ typedef struct scene {
     int replicas, batch;
     bool normed, synchronized, clipped, weighted, photos, accumulated, averaged, frozen, augmented, loop;
     float dropout;
+    mirt_collective collective;
 } scene;
 
 static char photo_dir[256]; /* of bitmaps, two of them damaged */
@@ -164,7 +166,7 @@ static mirt_status use(mirt_model *model, mirt_dataset *validation, record *out)
     out->evaluated = mirt_logs_value(&logs, "loss");
     if (mirt_predict(model, validation, room, sizeof room / sizeof *room) != MIRT_OK) return mirt_last_status();
     out->predictions = mirt__hash_bytes(0, room, sizeof room);
-    return mirt_check_drift(model);
+    return mirt_graph_text(model, 16) ? mirt_check_drift(model) : mirt_last_status();
 }
 
 /* A silent strategy of several processes with one thread per device; it keeps the pointer to `devices`. */
@@ -187,6 +189,7 @@ TAP_UNUSED static void run_scene(const scene *s, const layout *l, record *out) {
     mirt_strategy_desc d = multi_worker_desc(devices, 20);
     d.replicas = s->replicas;
     d.shares = l->shares;
+    d.collective = s->collective;
     d.seed = 11;
     d.bucket_bytes = 2000;
     mirt_strategy *strategy = mirt_strategy_create(&d);
@@ -197,6 +200,7 @@ TAP_UNUSED static void run_scene(const scene *s, const layout *l, record *out) {
     if (status == MIRT_OK) status = use(model, validation, out);
     out->status = (int)status;
     if (status != MIRT_OK) snprintf(out->error, sizeof out->error, "%s", mirt_last_error());
+    out->gpus = strategy && !strategy->able.in_place;
     out->workers = mirt_num_workers(strategy);
     out->index = mirt_worker_index(strategy);
     if (status == MIRT_OK) out->weights = hash_of_weights(model);

@@ -104,7 +104,8 @@ MIRT_API mirt_strategy *mirt_mirrored(const char *devices);
    several. */
 MIRT_API mirt_strategy *mirt_one_device(const char *device);
 MIRT_API mirt_strategy *mirt_central_storage(const char *devices);
-/* Keras: tf.distribute.MultiWorkerMirroredStrategy. `devices` of this process. Every process calls it, and afterwards
+/* Keras: tf.distribute.MultiWorkerMirroredStrategy. `devices` of this process; the processes of a host divide its GPUs,
+   unless they are named, and each takes as many as a number says. Every process calls it, and afterwards
    the same functions in the same order. MIRT_E_WORKER: the processes do not find each other, or differ.
    The first process (mirt_worker_index 0) writes all files of a fit, and logs to stderr, where the others show warnings
    and errors alone; a log function of the program gets what every process has to say. Callbacks are called in every

@@ -308,6 +308,7 @@ static bool mirt__cu_info(const mirt__host *host, int index, mirt__device_facts 
              device.multiProcessorCount, (double)device.totalGlobalMem / 1e9, late);
     out->memory = device.totalGlobalMem;
     out->half = code >= 80;
+    memcpy(out->uuid, &device.uuid, sizeof out->uuid);
     return true;
 }
 

@@ -51,12 +51,18 @@ typedef struct mirt__device_facts {
     size_t memory;       /* bytes; 0: the host's */
     int cores;           /* of a CPU, otherwise 0 */
     bool half;           /* multiplies bfloat16 in hardware */
+    unsigned char uuid[16]; /* of a GPU */
 } mirt__device_facts;
 
-/* How several opened devices of one strategy meet. */
+/* How several opened devices of one strategy meet, and those of the other processes that train with it. */
 typedef struct mirt__joining {
     mirt__handle *const *handle;
     int count;
+    int first, all; /* of all processes' devices: the number of this process's first one, and how many they are */
+    int per_host; /* devices of each host, where those of a host follow each other and all have as many; otherwise 0 */
+    /* Every process gets the bytes of the first one, which all ask for. NULL: there is one process. */
+    bool (*hear_first)(void *user, void *data, size_t bytes);
+    void *user;
     mirt_collective collective;
     bool shares;  /* they have memory in common: `direct` is asked for */
     double limit; /* seconds without progress, then a wait fails; 0: none */
@@ -72,8 +78,9 @@ typedef struct mirt__opening {
     mirt__team *team;  /* the threads of a device of cores; NULL: one thread */
 } mirt__opening;
 
-/* The sum of gradients over devices, of elements [begin, end) of a block: the partial sums by device and address in its
-   memory, and the additions of the collective in their order. Afterwards `sum` of each device has it. */
+/* The sum of gradients over devices, of elements [begin, end) of a block: the partial sums by device, numbered over all
+   processes, and address in its memory (NULL: of another process), and the additions of the collective in their order.
+   Afterwards `sum` of each device has it. */
 typedef struct mirt__reduction {
     int64_t begin, end;
     int parts;
@@ -81,9 +88,9 @@ typedef struct mirt__reduction {
     mirt__real *part[MIRT__MAX_PARTS];
     mirt__addition add[MIRT__MAX_PARTS];
     int64_t own_begin, own_end; /* what this device adds up where devices are direct; otherwise not read */
-    int devices;
-    mirt__real *sum[MIRT__MAX_DEVICES]; /* each device's first buffer */
-    int device;      /* this one */
+    int devices;                        /* of this process, */
+    mirt__real *sum[MIRT__MAX_DEVICES]; /* and the first buffer of each */
+    int device;                         /* this one */
 } mirt__reduction;
 
 /* What a variable becomes: its numbers begin at element `to` of the weights. `kind` makes one value of those of all
@@ -183,8 +190,8 @@ typedef struct mirt__backend {
        met before, and meet before they read the sums. */
     void (*reduce)(mirt__handle *handle, const mirt__reduction *args);
     void (*reduced)(mirt__handle *handle); /* what is enqueued next follows all reductions */
-    /* Every device has bytes [begin[d], begin[d + 1]) of a block at base[d] + begin[d]; afterwards each has all of
-       them. Direct devices have met before, and meet afterwards. */
+    /* Every device d of all processes has bytes [begin[d], begin[d + 1]) of a block, this process's `devices` at
+       base[i] + begin[d]; afterwards each has all of them. Direct devices have met before, and meet afterwards. */
     void (*gather)(mirt__handle *handle, char *const *base, const size_t *begin, int devices);
     void (*aggregate)(mirt__handle *handle, const mirt__aggregation_job *args);
     /* Into squares[pieces], memory of the host, complete when `wait` returns. */

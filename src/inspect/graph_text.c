@@ -3,18 +3,28 @@
 #include "inspect.h"
 /* The text of mirrortrain graph: the training step before and after mirroring. */
 
+/* The name of a device, counted from this process's first one: of another process, its number among all. */
+static void mirt__device_text(const mirt_strategy *s, int device, char name[32]) {
+    if (device >= 0 && device < s->num_devices) snprintf(name, 32, "%.31s", s->device[device].name);
+    else snprintf(name, 32, "device %d", s->first_device + device);
+}
+
 /* The split before the program. */
 static void mirt__scatter_text(const mirt__step *step, int64_t batch, mirt__text *out) {
     const mirt_strategy *s = step->strategy;
-    int64_t first;
-    for (int r = 0; r < step->replicas; r++) {
-        int device = 0;
-        const int64_t rows = mirt__share(batch, step->replicas, r, &first);
-        while (r >= s->device[device].first_replica + s->device[device].num_replicas) device++;
-        mirt__text_add(out, "  scatter    ");
-        if (rows) mirt__text_add(out, "rows %lld to %lld", (long long)first, (long long)(first + rows - 1));
-        else mirt__text_add(out, "no rows");
-        mirt__text_add(out, " -> replica %d on %s\n", r, s->device[device].name);
+    char name[32];
+    for (int d = 0, r = 0; d < s->all_devices; d++) {
+        int first;
+        const int end = r + mirt__device_replicas(s, step->replicas, d - s->first_device, &first);
+        mirt__device_text(s, d - s->first_device, name);
+        for (; r < end; r++) {
+            int64_t row;
+            const int64_t rows = mirt__share(batch, step->replicas, r, &row);
+            mirt__text_add(out, "  scatter    ");
+            if (rows) mirt__text_add(out, "rows %lld to %lld", (long long)row, (long long)(row + rows - 1));
+            else mirt__text_add(out, "no rows");
+            mirt__text_add(out, " -> replica %d on %s\n", r, name);
+        }
     }
 }
 
@@ -25,11 +35,15 @@ static void mirt__all_reduce_text(const mirt__step *step, int64_t batch, const m
     mirt__exchange x;
     mirt__text_add(out, "%lld elements by %s\n", (long long)bucket->elements, name);
     mirt__exchange_plan(s, step->replicas, active, step->program.num_cuts > 0, 0, &x);
-    for (int i = 0; i + 1 < x.parts; i++) {
+    const int adds = MIRT__HOST_PEERS(s) ? x.adds : x.parts - 1;
+    for (int i = 0; i < adds; i++) {
         const int into = x.add[i].into, from = x.add[i].from;
-        mirt__text_add(out, "    add      %s buffer %d += %s buffer %d\n", s->device[x.device[into]].name, x.slot[into],
-                       s->device[x.device[from]].name, x.slot[from]);
+        char to[32], with[32];
+        mirt__device_text(s, x.device[into], to);
+        mirt__device_text(s, x.device[from], with);
+        mirt__text_add(out, "    add      %s buffer %d += %s buffer %d\n", to, x.slot[into], with, x.slot[from]);
     }
+    if (MIRT__HOST_PEERS(s)) mirt__text_add(out, "    exchange what is left with the other processes\n");
     if (s->collective == MIRT_RING && x.parts > 1)
         mirt__text_add(out, "    these are the additions of %s; each other device begins with the one after it\n",
                        s->device[0].name);
@@ -57,7 +71,7 @@ static void mirt__update_text(const mirt_function *f, const mirt__bucket *bucket
 /* What mirroring puts around the program: the split, and the nodes that it appended. */
 static void mirt__mirrored_text(const mirt_function *f, int64_t batch, mirt__text *out) {
     const mirt__step *step = &f->step;
-    const int devices = step->strategy->num_devices;
+    const int devices = step->strategy->all_devices;
     mirt__text_add(out, "\nafter mirroring over %d replica%s on %d device%s:\n", step->replicas,
                    step->replicas == 1 ? "" : "s", devices, devices == 1 ? "" : "s");
     mirt__scatter_text(step, batch, out);

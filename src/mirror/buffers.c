@@ -39,7 +39,7 @@ MIRT__LIB void mirt__send_buckets(mirt__turn *t, int ready) {
         const mirt__bucket *bucket = &t->step->bucket[node->a.index];
         if (bucket->ready > ready) return;
         if (t->sent >= 0) mirt__counter_add(t, t->sent, bucket->begin, bucket->end);
-        if (MIRT__PEERS(t->step->strategy)) mirt__courier_post(t->step, node->a.index);
+        if (MIRT__HOST_PEERS(t->step->strategy)) mirt__courier_post(t->step, node->a.index);
         else mirt__step_reduce(t->step, t->device, bucket);
     }
 }

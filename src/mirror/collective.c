@@ -29,7 +29,7 @@ MIRT__TRAINING void mirt__plan_tree(mirt__exchange *x, int device) {
     mirt__addition *add = x->add;
     (void)device;
     all.depth = 0;
-    for (int d = 0; d < x->strategy->num_devices; d++) {
+    for (int d = x->first; d < x->end; d++) {
         mirt__tree_stack own = mirt__append_parts(x, d);
         for (int i = 0; i < own.depth; i++) {
             const int top = all.depth;
@@ -86,6 +86,12 @@ MIRT__LIB const char *mirt__collective_name(mirt_collective collective, const ch
     return row ? row->name : NULL;
 }
 
+MIRT__LIB void mirt__summed_devices(const mirt_strategy *s, int *first, int *end) {
+    const bool joined = MIRT__PEERS(s) && !s->able.in_place;
+    *first = joined ? -s->first_device : 0;
+    *end = joined ? s->all_devices - s->first_device : s->num_devices;
+}
+
 MIRT__TRAINING_LIB void mirt__exchange_plan(const mirt_strategy *strategy, int replicas, int active,
                                             bool slot_per_replica, int device, mirt__exchange *out) {
     out->strategy = strategy;
@@ -93,6 +99,7 @@ MIRT__TRAINING_LIB void mirt__exchange_plan(const mirt_strategy *strategy, int r
     out->active = active;
     out->slot_per_replica = slot_per_replica;
     out->parts = 0;
+    mirt__summed_devices(strategy, &out->first, &out->end);
     mirt__collective_get(strategy->collective)->plan(out, device);
 }
 

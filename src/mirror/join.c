@@ -14,31 +14,70 @@ static const mirt__engine *mirt__engine_here(void) {
 
 /* >>the group */
 
-/* What the others need to know of a process. */
+/* Hashes of a process's affinity mask, and of the GPUs that it sees. */
 typedef struct mirt__place {
-    uint64_t cores; /* a hash of its affinity mask */
-    int32_t devices;
+    uint64_t cores, gpus;
 } mirt__place;
 
-/* Numbers the devices of all processes, and counts those that have to share the cores of this one. */
-static mirt_status mirt__peers_number(mirt_strategy *s) {
+/* Of processes of one host that see the same GPUs, each takes as many of them: this one is number `own` of `sharers`.
+   `asked`: how many each takes, or 0: its share of all. */
+static mirt_status mirt__gpus_divide(mirt_strategy *s, int asked, int own, int sharers) {
+    const int all = s->backend->devices(mirt__backend_host());
+    const int first = asked ? asked * own : all * own / sharers,
+              end = asked ? asked * (own + 1) : all * (own + 1) / sharers;
+    if (sharers * (asked ? asked : 1) > all)
+        return mirt__fail(
+            MIRT_E_DEVICE,
+            "%d processes on this host share %d GPU%s: start fewer processes, or name the devices of each", sharers,
+            all, all == 1 ? "" : "s");
+    s->num_devices = end - first;
+    for (int d = 0; d < s->num_devices; d++) {
+        s->device[d].index = first + d;
+        snprintf(s->device[d].name, sizeof s->device[d].name, "%s:%d", s->backend->name, first + d);
+    }
+    return MIRT_OK;
+}
+
+/* Finds out who is on the cores and GPUs of this process. `text`: the user's description of devices. */
+static mirt_status mirt__peers_place(mirt_strategy *s, const char *text) {
     mirt__peers *w = s->peers;
     mirt__place own;
-    char list[MIRT__AFFINITY];
+    mirt__device_facts facts;
+    char list[MIRT__AFFINITY], *rest;
+    const bool cores = s->backend == mirt__cores_backend();
+    const long asked = text ? strtol(text, &rest, 10) : 0;
+    int before = 0, sharers = 0;
     memset(&own, 0, sizeof own);
     mirt__affinity(list, sizeof list);
     own.cores = mirt__hash_bytes(0, list, strlen(list));
-    own.devices = s->num_devices;
-    if (!(w->first_device = (int *)mirt__calloc((size_t)w->size + 1, sizeof *w->first_device)))
-        return mirt_last_status();
+    for (int i = 0; !cores && i < s->backend->devices(mirt__backend_host()); i++) {
+        if (!s->backend->info(mirt__backend_host(), i, &facts)) return mirt_last_status();
+        own.gpus = mirt__hash_bytes(own.gpus, facts.uuid, sizeof facts.uuid);
+    }
     const mirt__place *place = (const mirt__place *)mirt__peers_tell(s, &own, sizeof own);
     if (!place) return mirt_last_status();
     for (int p = 0; p < w->size; p++) {
-        const int devices = place[p].devices;
-        if (devices < 1 || devices > MIRT__MAX_DEVICES)
-            return mirt__fail(MIRT_E_WORKER, "process %d has %d devices, which cannot be", p, devices);
-        w->first_device[p + 1] = w->first_device[p] + devices;
-        w->sharers += place[p].cores == own.cores && !strcmp(w->engine->host(p), w->engine->host(w->rank));
+        const bool here = !strcmp(w->engine->host(p), w->engine->host(w->rank));
+        w->sharers += here && place[p].cores == own.cores;
+        sharers += here && place[p].gpus == own.gpus;
+        before += p < w->rank && here && place[p].gpus == own.gpus;
+    }
+    if (cores || (text && strcmp(text, "gpu") != 0 && *rest)) return MIRT_OK;
+    return mirt__gpus_divide(s, (int)asked, before, sharers);
+}
+
+/* Numbers the devices of all processes. */
+static mirt_status mirt__peers_number(mirt_strategy *s) {
+    mirt__peers *w = s->peers;
+    const int32_t own = s->num_devices;
+    if (!(w->first_device = (int *)mirt__calloc((size_t)w->size + 1, sizeof *w->first_device)))
+        return mirt_last_status();
+    const int32_t *devices = (const int32_t *)mirt__peers_tell(s, &own, sizeof own);
+    if (!devices) return mirt_last_status();
+    for (int p = 0; p < w->size; p++) {
+        if (devices[p] < 1 || devices[p] > MIRT__MAX_DEVICES)
+            return mirt__fail(MIRT_E_WORKER, "process %d has %d devices, which cannot be", p, (int)devices[p]);
+        w->first_device[p + 1] = w->first_device[p] + devices[p];
     }
     if (s->servers) return MIRT_OK; /* each process trains on its own */
     s->first_device = w->first_device[w->rank];
@@ -46,12 +85,44 @@ static mirt_status mirt__peers_number(mirt_strategy *s) {
     return MIRT_OK;
 }
 
+static int mirt__peers_hosts(const mirt__peers *w) {
+    int hosts = 0;
+    for (int i = 0; i < w->size; i++) {
+        int first = 0;
+        while (strcmp(w->engine->host(first), w->engine->host(i)) != 0) first++;
+        hosts += first == i;
+    }
+    return hosts;
+}
+
+MIRT__LIB bool mirt__peers_overlap(const mirt_strategy *s) {
+    return s->peers->hosts > 1 || (int64_t)s->num_devices * s->threads < mirt__peers_cores(s, mirt__cpu_cores());
+}
+
+MIRT__LIB int mirt__peers_per_host(const mirt_strategy *s) {
+    const mirt__peers *w = s->peers;
+    int per_host = 0;
+    for (int first = 0, end; first < w->size; first = end) {
+        const char *host = w->engine->host(first);
+        for (end = first; end < w->size && !strcmp(w->engine->host(end), host); end++) {}
+        const int devices = w->first_device[end] - w->first_device[first];
+        if (per_host && devices != per_host) return 0;
+        per_host = devices;
+        for (int p = end; p < w->size; p++) {
+            if (!strcmp(w->engine->host(p), host)) return 0;
+        }
+    }
+    return per_host;
+}
+
 MIRT__LIB int mirt__peers_cores(const mirt_strategy *s, int cores) {
     const int share = cores / s->peers->sharers;
     return share > 1 ? share : 1;
 }
 
-MIRT__LIB mirt_status mirt__peers_start(mirt_strategy *s, const mirt__launcher *launcher, double limit, bool *found) {
+MIRT__LIB mirt_status mirt__peers_start(mirt_strategy *s, const mirt__launcher *launcher,
+                                        const mirt_strategy_desc *desc, bool *found) {
+    const double limit = mirt__time_limit(desc);
     const mirt__engine *engine = mirt__engine_here();
     const int expected = launcher ? mirt__environment_number(launcher->size) : 1;
     int rank = 0, size = 1;
@@ -77,8 +148,9 @@ MIRT__LIB mirt_status mirt__peers_start(mirt_strategy *s, const mirt__launcher *
     }
     for (int p = 0; p <= size; p++) w->before[MIRT__BEFORE_ONE][p] = p;
     if (!(w->flags = (mirt__peer_flags *)mirt__calloc((size_t)size, sizeof *w->flags))) return mirt_last_status();
+    w->hosts = mirt__peers_hosts(w);
     mirt__peers_open(s, limit);
-    return mirt__peers_number(s);
+    return mirt__peers_place(s, desc->devices) == MIRT_OK ? mirt__peers_number(s) : mirt_last_status();
 }
 
 /* >>settings */
@@ -143,6 +215,7 @@ MIRT__LIB mirt_status mirt__peers_agree(mirt_strategy *s) {
     mirt__settings_of(s, own);
     const mirt__setting *all = (const mirt__setting *)mirt__peers_tell(s, own, sizeof own);
     if (!all || mirt__settings_compare(s, all) != MIRT_OK) return mirt_last_status();
-    if (s->able.in_place) return MIRT_OK;
-    return mirt__fail(MIRT_E_DEVICE, "several processes train together on cores so far: ask for \"cpu\"");
+    if (s->backend == mirt__cores_backend() || (!s->servers && !s->average_every)) return MIRT_OK;
+    return mirt__fail(MIRT_E_DEVICE, "%s for cores so far: ask for \"cpu\"",
+                      s->servers ? "parameter servers are" : "average_every is");
 }

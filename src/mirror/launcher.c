@@ -47,10 +47,8 @@ static mirt_status mirt__launcher_alone(const mirt__launcher *launcher) {
 
 MIRT__LIB mirt_status mirt__peers_join(mirt_strategy *s, const mirt_strategy_desc *desc) {
     const mirt__launcher *launcher = mirt__launcher_here();
-    const double usual = 60, asked = desc->timeout_seconds;
     bool found = false;
     if (s->kind != MIRT_MULTI_WORKER && !s->servers) return mirt__warn_of_copies(s, launcher), MIRT_OK;
-    if (MIRT__TOGETHER && mirt__peers_start(s, launcher, asked < 0 ? 0 : asked > 0 ? asked : usual, &found) != MIRT_OK)
-        return mirt_last_status();
+    if (MIRT__TOGETHER && mirt__peers_start(s, launcher, desc, &found) != MIRT_OK) return mirt_last_status();
     return launcher && !found ? mirt__launcher_alone(launcher) : MIRT_OK;
 }

@@ -117,8 +117,9 @@ MIRT__LIB void mirt__step_reduce(const mirt__step *step, int device, const mirt_
     r.parts = x.parts;
     memcpy(r.add, x.add, sizeof r.add);
     for (int i = 0; i < x.parts; i++) {
-        r.part_device[i] = x.device[i];
-        r.part[i] = mirt__gradient_at(step, x.device[i], x.slot[i]);
+        r.part_device[i] = s->first_device + x.device[i];
+        if (x.device[i] >= 0 && x.device[i] < s->num_devices)
+            r.part[i] = mirt__gradient_at(step, x.device[i], x.slot[i]);
     }
     s->backend->reduce(s->device[device].handle, &r);
 }
@@ -127,14 +128,15 @@ MIRT__LIB void mirt__step_gather_states(const mirt__step *step, int device) {
     const mirt_strategy *s = step->strategy;
     char *base[MIRT__MAX_DEVICES];
     size_t begin[MIRT__MAX_DEVICES + 1];
-    int first = 0, count = 0;
-    if (s->num_devices == 1 || !step->num_states) return;
-    for (int d = 0; d < s->num_devices; d++) {
+    int before, end, first = 0, count = 0;
+    mirt__summed_devices(s, &before, &end);
+    if (end - before == 1 || !step->num_states) return;
+    for (int d = 0; d < s->num_devices; d++) base[d] = mirt__states_of(step, d);
+    for (int d = before; d < end; d++) {
         count = mirt__device_replicas(s, step->replicas, d, &first);
-        base[d] = mirt__states_of(step, d);
-        begin[d] = (size_t)first * step->state_bytes;
+        begin[d - before] = (size_t)first * step->state_bytes;
     }
-    begin[s->num_devices] = (size_t)(first + count) * step->state_bytes;
+    begin[end - before] = (size_t)(first + count) * step->state_bytes;
     s->backend->gather(s->device[device].handle, base, begin, s->num_devices);
 }
 

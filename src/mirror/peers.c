@@ -78,6 +78,18 @@ static bool mirt__peers_takes_part(const mirt__peers *p, int peer, mirt__whereab
     return false;
 }
 
+MIRT__LIB void mirt__peers_blame(mirt_strategy *s) {
+    const mirt__peers *p = s->peers;
+    mirt__whereabouts at;
+    char why[300];
+    mirt__peers_end(s);
+    for (int i = 0; i < p->size; i++) {
+        if (i == p->rank || mirt__peers_takes_part(p, i, &at, why, sizeof why)) continue;
+        mirt__fail_at("%s", why);
+        return;
+    }
+}
+
 /* Of processes that wait for each other, as each names only one of those it waits for: whether another one is at work.
    All of them are asked. */
 static bool mirt__peers_any_works(mirt__patience *patience, int last) {

@@ -51,6 +51,7 @@ static mirt__peer_flags mirt__peer_flags_of(mirt__step *step) {
     mirt__peer_flags flags;
     memset(&flags, 0, sizeof flags);
     flags.failed = __atomic_load_n(&step->failed, __ATOMIC_ACQUIRE) != NULL;
+    flags.lost = __atomic_load_n(&step->device_status, __ATOMIC_ACQUIRE) != MIRT_OK;
     flags.failed_code = step->failed_code;
     flags.not_finite = __atomic_load_n(&step->not_finite, __ATOMIC_ACQUIRE);
     flags.stop = step->stop;
@@ -62,6 +63,10 @@ static void mirt__peer_flags_take(mirt__step *step) {
     for (int p = 0; p < w->size; p++) {
         __atomic_fetch_or(&step->not_finite, w->flags[p].not_finite, __ATOMIC_ACQ_REL);
         step->stop = step->stop || w->flags[p].stop;
+        if (w->flags[p].lost && !__atomic_load_n(&step->device_status, __ATOMIC_ACQUIRE)) {
+            mirt__fail(MIRT_E_WORKER, "a device of process %d (%s) has failed", p, w->engine->host(p));
+            mirt__peer_lost(step);
+        }
         if (!w->flags[p].failed || step->failed) continue;
         snprintf(w->failed, sizeof w->failed, "process %d (%s)", p, w->engine->host(p));
         step->failed_code = w->flags[p].failed_code;
@@ -87,8 +92,8 @@ static void mirt__peer_tell(mirt__step *step, int node) {
     }
     array[arrays].base = step->states;
     array[arrays].before = w->before[MIRT__BEFORE_REPLICAS];
-    array[arrays].bytes = step->num_states ? step->state_bytes : 0;
-    arrays += step->num_states > 0;
+    array[arrays].bytes = step->state_bytes;
+    arrays += step->num_states > 0 && step->strategy->able.in_place; /* otherwise the devices gather them */
     if (mirt__peers_gather(step->strategy, array, arrays) == MIRT_OK) mirt__peer_flags_take(step);
     else mirt__peer_lost(step);
 }

@@ -21,7 +21,7 @@ MIRT__TRAINING_LIB mirt__real *mirt__gradient_at(const mirt__step *step, int dev
 }
 
 MIRT__TRAINING_LIB mirt__real *mirt__sum_at(const mirt__step *step, int device) {
-    return mirt__gradient_at(step, MIRT__PEERS(step->strategy) ? 0 : device, 0);
+    return mirt__gradient_at(step, MIRT__HOST_PEERS(step->strategy) ? 0 : device, 0);
 }
 
 static mirt__handle *mirt__device_of(const mirt__step *step, int device) {

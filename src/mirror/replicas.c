@@ -139,8 +139,9 @@ MIRT__TRAINING_LIB int mirt__gradient_slots(const mirt_strategy *strategy, int r
 }
 
 MIRT__LIB mirt_status mirt__check_parts(const mirt_strategy *strategy, int replicas) {
-    int before = 0, most = 0;
-    for (int d = 0; d < strategy->num_devices; d++) {
+    int before = 0, most = 0, d, end;
+    mirt__summed_devices(strategy, &d, &end);
+    for (; d < end; d++) {
         int first, count = mirt__device_replicas(strategy, replicas, d, &first);
         mirt__tree_stack stack;
         stack.depth = 0;
@@ -154,5 +155,5 @@ MIRT__LIB mirt_status mirt__check_parts(const mirt_strategy *strategy, int repli
     return mirt__fail(MIRT_E_INVALID,
                       "%d replicas on %d devices leave %d partial sums, at most %d work; make the replicas a power of "
                       "two times the devices",
-                      replicas, strategy->num_devices, most, MIRT__MAX_PARTS);
+                      replicas, strategy->all_devices, most, MIRT__MAX_PARTS);
 }

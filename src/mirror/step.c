@@ -116,7 +116,7 @@ MIRT__TRAINING_LIB void mirt__step_replicas(void *arg, int device) {
 /* The sum of all buckets on every device, once the devices have met. False: the devices timed out. */
 MIRT__TRAINING bool mirt__reduce_all(mirt__step *step, int device) {
     const mirt_strategy *s = step->strategy;
-    if (MIRT__PEERS(s)) return mirt__peers_reduce(step, device);
+    if (MIRT__HOST_PEERS(s)) return mirt__peers_reduce(step, device);
     if (step->overlaps) return true; /* it is on its way */
     for (int i = step->program.mirrored; i < step->program.graph.count; i++) {
         const mirt__node *node = step->program.graph.node[i];
@@ -252,7 +252,7 @@ MIRT__TRAINING_LIB void mirt__step_update(void *arg, int device) {
 /* What follows the replicas. False: the devices were given up. */
 static bool mirt__step_ends(mirt__step *step, int device) {
     const bool updates = MIRT__TRAINS && mirt__step_updates(step);
-    if (!step->holds && (step->check || !updates)) mirt__step_finish(step, device);
+    if (!step->holds && (step->check || !updates || MIRT__PEERS(step->strategy))) mirt__step_finish(step, device);
     if (step->check) __atomic_fetch_or(&step->not_finite, step->check(step->rule.user, device), __ATOMIC_ACQ_REL);
     if (MIRT__PEERS(step->strategy) && !mirt__peers_tell_step(step, device)) return false;
     if (!MIRT__TRAINS || !updates) return true;

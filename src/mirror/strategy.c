@@ -67,6 +67,11 @@ MIRT_API void mirt_set_log(mirt_strategy *strategy, mirt_log_fn fn, void *user) 
     strategy->log_user = user;
 }
 
+MIRT__LIB double mirt__time_limit(const mirt_strategy_desc *desc) {
+    const double usual = 60;
+    return desc->timeout_seconds < 0 ? 0 : desc->timeout_seconds > 0 ? desc->timeout_seconds : usual;
+}
+
 static mirt_status mirt__average_set(mirt_strategy *s, const mirt_strategy_desc *desc) {
     s->average_every = desc->average_every;
     if (desc->average_every < 0)
@@ -104,8 +109,10 @@ static mirt_status mirt__servers_check(const mirt_strategy *s) {
 
 static mirt_status mirt__check_strategy(const mirt_strategy *s) {
     if (mirt__servers_check(s) != MIRT_OK) return mirt_last_status();
-    if (MIRT__PEERS(s) && s->collective > MIRT_TREE && s->collective != MIRT_MPI_ALLREDUCE)
-        return mirt__fail(MIRT_E_INVALID, "several processes sum gradients by MIRT_TREE or MIRT_MPI_ALLREDUCE");
+    const bool cores = s->backend == mirt__cores_backend();
+    if (MIRT__PEERS(s) && s->collective > MIRT_TREE && s->collective != (cores ? MIRT_MPI_ALLREDUCE : MIRT_NCCL))
+        return mirt__fail(MIRT_E_INVALID, "several processes sum gradients on %s by MIRT_TREE or %s",
+                          cores ? "cores" : "GPUs", cores ? "MIRT_MPI_ALLREDUCE" : "MIRT_NCCL");
     if (s->collective == MIRT_MPI_ALLREDUCE && s->kind != MIRT_MULTI_WORKER)
         return mirt__fail(MIRT_E_INVALID, "MIRT_MPI_ALLREDUCE is for MIRT_MULTI_WORKER");
     if (s->kind == MIRT_ONE_DEVICE && s->num_devices > 1) {
@@ -134,7 +141,7 @@ static mirt_status mirt__check_strategy(const mirt_strategy *s) {
             s->num_devices, s->threads);
     }
 #endif
-    return mirt__check_parts(s, s->num_replicas);
+    return MIRT_OK;
 }
 
 static mirt_status mirt__start_threads(mirt_strategy *s, int cores) {
@@ -182,15 +189,10 @@ static void mirt__introduce_devices(const mirt_strategy *s, const mirt__found *f
 /* "process 0 of 4 on 2 hosts, with ", or "" where there is one. */
 static void mirt__introduce_peers(const mirt_strategy *s, char *out, size_t size) {
     const mirt__peers *p = MIRT__GROUP(s);
-    int hosts = 0;
     out[0] = 0;
-    for (int i = 0; p && i < p->size; i++) {
-        int first = 0;
-        while (strcmp(p->engine->host(first), p->engine->host(i)) != 0) first++;
-        hosts += first == i;
-    }
     if (p)
-        snprintf(out, size, "process %d of %d on %d host%s, with ", p->rank, p->size, hosts, hosts == 1 ? "" : "s");
+        snprintf(out, size, "process %d of %d on %d host%s, with ", p->rank, p->size, p->hosts,
+                 p->hosts == 1 ? "" : "s");
 }
 
 static void mirt__introduce(const mirt_strategy *s, const mirt__found *found, const char *about, const char *joined) {
@@ -211,6 +213,10 @@ static void mirt__introduce(const mirt_strategy *s, const mirt__found *found, co
 
 /* >>devices */
 
+static bool mirt__devices_hear_first(void *user, void *data, size_t bytes) {
+    return mirt__peers_hear_first((mirt_strategy *)user, data, bytes) == MIRT_OK;
+}
+
 /* `about`: what the first device is; `how`: how they meet; sentences for the log. */
 static mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_desc *desc, char about[256],
                                       char how[256]) {
@@ -227,10 +233,16 @@ static mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_desc
     join.count = s->num_devices;
     join.collective = s->collective;
     join.shares = s->kind == MIRT_CENTRAL_STORAGE;
-    join.limit = desc->timeout_seconds < 0 ? 0 : desc->timeout_seconds > 0 ? desc->timeout_seconds : 60;
+    join.limit = mirt__time_limit(desc);
     join.how = how;
+    join.first = s->first_device;
+    join.all = s->all_devices;
+    join.per_host = MIRT__PEERS(s) ? mirt__peers_per_host(s) : 0;
+    if (MIRT__PEERS(s)) join.hear_first = mirt__devices_hear_first;
+    join.user = s;
     if (!s->backend->join(&join)) return mirt_last_status();
     s->able = join.able;
+    if (MIRT__PEERS(s)) s->able.queues = false; /* after each step processes tell each other what they found */
     if (s->backend->info(mirt__backend_host(), s->device[0].index, &info) && !info.cores)
         snprintf(about, 256, "%s is %s, %s", s->device[0].name, info.name, info.description);
     return MIRT_OK;
@@ -298,8 +310,9 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     memset(timeline, 0, timelines);
     for (int d = 0; d < s->num_devices; d++) mirt__timeline_reset(&timeline[d]);
     __atomic_store_n(&s->timeline, timeline, __ATOMIC_RELEASE); /* threads of an engine answer already */
-    if (mirt__devices_open(s, desc, about, joined) != MIRT_OK) return mirt_last_status();
     if (MIRT__GROUP(s) && mirt__peers_agree(s) != MIRT_OK) return mirt_last_status();
+    if (mirt__devices_open(s, desc, about, joined) != MIRT_OK) return mirt_last_status();
+    if (mirt__check_parts(s, s->num_replicas) != MIRT_OK) return mirt_last_status();
     mirt__introduce(s, &found, about, joined);
     if (s->able.in_place) mirt__introduce_cores(s, found.named || desc->threads, cores);
     return MIRT_OK;

@@ -31,6 +31,7 @@ typedef struct mirt__layout {
 /* What a process has found in a step. */
 typedef struct mirt__peer_flags {
     int32_t failed, failed_code, not_finite, stop;
+    int32_t lost; /* a device has failed */
 } mirt__peer_flags;
 enum { MIRT__BEFORE_ONE, MIRT__BEFORE_ROWS, MIRT__BEFORE_PLACES, MIRT__BEFORE_REPLICAS, MIRT__BEFORES };
 
@@ -53,6 +54,7 @@ typedef struct mirt__peers {
     mirt__patience patience[MIRT__ENGINE_CHANNELS];
     int *first_device;   /* [size + 1] */
     int sharers;         /* processes with the same cores of the same host, this one included */
+    int hosts;
     int64_t *before[MIRT__BEFORES]; /* [size + 1]: what processes have of a step, before each of them */
     mirt__peer_flags *flags;      /* [size] */
     char failed[300];    /* the process whose user code failed */
@@ -68,6 +70,8 @@ typedef struct mirt__peers {
 #define MIRT__GROUP(strategy) (MIRT__TOGETHER ? (strategy)->peers : (mirt__peers *)NULL)
 /* The same, if they run each step together; at parameter servers each runs its own. */
 #define MIRT__PEERS(strategy) (MIRT__TOGETHER && !(strategy)->servers ? (strategy)->peers : (mirt__peers *)NULL)
+/* The same, if gradients are summed in the host's memory; otherwise the devices of all processes have been joined. */
+#define MIRT__HOST_PEERS(strategy) ((strategy)->able.in_place ? MIRT__PEERS(strategy) : (mirt__peers *)NULL)
 
 struct mirt_strategy {
     int64_t process;        /* that created it; its threads are not in a child */
@@ -131,6 +135,8 @@ MIRT__LIB bool mirt__writes_files(const mirt_strategy *strategy);
 /* The default log of another process than the first shows warnings and errors alone. */
 MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, const char *format, ...)
     MIRT__PRINTF(3, 4);
+/* Seconds that waits may take; 0: any. */
+MIRT__LIB double mirt__time_limit(const mirt_strategy_desc *desc);
 /* Whether messages go to the user's own code. */
 MIRT__LIB bool mirt__log_is_users(const mirt_strategy *strategy);
 /* Width of the terminal that the default log writes to, asked for anew by every call: a line can be overwritten there
@@ -189,6 +195,8 @@ MIRT__LIB void mirt__peers_give_up(mirt_strategy *strategy, int peer);
 MIRT__LIB bool mirt__peers_given_up(const mirt_strategy *strategy, int server, int peer, bool *answers);
 /* This process takes no further part, because of the error; the others learn it when they ask where it is. */
 MIRT__LIB void mirt__peers_end(mirt_strategy *strategy);
+/* The same after a failure of devices that wait for those of other processes: names a process that is gone. */
+MIRT__LIB void mirt__peers_blame(mirt_strategy *strategy);
 /* Sets the error of a round of messages that failed, after which the strategy cannot be used. */
 MIRT__LIB mirt_status mirt__peers_fail(mirt_strategy *strategy, int channel, const mirt__engine_failure *failure);
 MIRT__LIB void mirt__peers_leave(mirt_strategy *strategy);
@@ -210,9 +218,14 @@ MIRT__LIB int mirt__environment_number(const char *name);
    known. */
 MIRT__LIB mirt_status mirt__peers_join(mirt_strategy *strategy, const mirt_strategy_desc *desc);
 /* --- join.c --- */
+/* Whether summing gradients during the backward pass can save time: between hosts, or where a core is idle. On busy
+   cores of one host messages are copies, which take the time that they save. */
+MIRT__LIB bool mirt__peers_overlap(const mirt_strategy *strategy);
+/* Devices of each host (mirt__joining). */
+MIRT__LIB int mirt__peers_per_host(const mirt_strategy *strategy);
 /* `launcher`: NULL, or what started several processes. *found: the program has an engine. */
-MIRT__LIB mirt_status mirt__peers_start(mirt_strategy *strategy, const mirt__launcher *launcher, double limit,
-                                        bool *found);
+MIRT__LIB mirt_status mirt__peers_start(mirt_strategy *strategy, const mirt__launcher *launcher,
+                                        const mirt_strategy_desc *desc, bool *found);
 /* Of `cores` that this process may use, those that it should, as others on its host use some, too. */
 MIRT__LIB int mirt__peers_cores(const mirt_strategy *strategy, int cores);
 /* Whether all processes have the same settings; the strategy has replicas and kernels. */
@@ -268,6 +281,7 @@ typedef struct mirt__exchange {
     int replicas, active;
     bool slot_per_replica;
     /* Answered. */
+    int first, end; /* the devices whose parts these are, counted from this process's first one */
     int parts;
     int device[MIRT__MAX_PARTS], slot[MIRT__MAX_PARTS];
     mirt__addition add[MIRT__MAX_PARTS]; /* parts - 1 of them, in order; the sum ends in part 0 */
@@ -275,6 +289,9 @@ typedef struct mirt__exchange {
     int adds, left;
     int leaves[64];
 } mirt__exchange;
+/* The devices that add up their gradients among themselves: this process's, or where those of all processes were
+   joined, all; counted from this process's first one. */
+MIRT__LIB void mirt__summed_devices(const mirt_strategy *strategy, int *first, int *end);
 /* `device`'s additions when the replicas [0, active) have rows. A partial sum lies in the slot of its
    depth in its device's binary counter or, with slot_per_replica, in that of its first replica. */
 MIRT__TRAINING_LIB void mirt__exchange_plan(const mirt_strategy *strategy, int replicas, int active,

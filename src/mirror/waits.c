@@ -116,6 +116,7 @@ MIRT__LIB mirt_status mirt__step_failure(mirt__step *step) {
     step->device_status = MIRT_OK;
     mirt__error_set(&s->device_error);
     if (step->device_failed >= 0) mirt__fail_at("device %s", s->device[step->device_failed].name);
+    if (MIRT__PEERS(s) && !s->able.in_place) mirt__peers_blame(s);
     if (!s->lost[0]) snprintf(s->lost, sizeof s->lost, "%s", mirt_last_error());
     return mirt_last_status();
 }

@@ -178,10 +178,9 @@ MIRT__TRAINING mirt_status mirt__step_not_finite(mirt_function *f) {
    launch. */
 MIRT__TRAINING_LIB bool mirt__can_overlap(const mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
-    if (MIRT__PEERS(s))
-        return f->step.by_replicas && f->step.num_buckets && !f->step.program.num_cuts && !s->average_every;
-    return f->step.by_replicas && f->step.num_buckets && !s->able.direct && s->num_devices > 1 &&
-           !f->step.program.num_cuts && !f->guard && f->step.ran[f->step.rows];
+    if (!f->step.by_replicas || !f->step.num_buckets || f->step.program.num_cuts) return false;
+    if (MIRT__HOST_PEERS(s)) return !s->average_every && f->step.num_buckets > 1 && mirt__peers_overlap(s);
+    return !s->able.direct && s->all_devices > 1 && !f->guard && f->step.ran[f->step.rows];
 }
 
 MIRT__TOGETHER_ONLY_LIB mirt_status mirt__average_weights(mirt_model *model) {
@@ -223,11 +222,11 @@ MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn 
         f->step.not_finite = f->guard->model(f);
         f->model->nan_first = false;
     }
-    f->step.overlaps = mirt__can_overlap(f) && (!MIRT__PEERS(f->model->strategy) || mirt__courier_begin(&f->step));
+    f->step.overlaps = mirt__can_overlap(f) && (!MIRT__HOST_PEERS(f->model->strategy) || mirt__courier_begin(&f->step));
     if (!f->step.sends_ahead || f->guard || f->step.clocks)
         next = NULL; /* results are wanted before anything else, or their seconds */
     const mirt_status ran = mirt__run_devices(f, mirt__step_run, next, arg);
-    if (f->step.overlaps && MIRT__PEERS(f->model->strategy)) mirt__courier_end(&f->step, ran != MIRT_OK);
+    if (f->step.overlaps && MIRT__HOST_PEERS(f->model->strategy)) mirt__courier_end(&f->step, ran != MIRT_OK);
     if (ran != MIRT_OK) return ran;
     f->step.overlaps = false;
     if (f->step.ran) f->step.ran[f->step.rows] = true;

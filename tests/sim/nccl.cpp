@@ -2,6 +2,9 @@
  * that work reaches the head, its rank has arrived, and when all ranks have, the data move. Collectives of different
  * kinds or sizes that meet are an error with a name.
  *
+ * Ranks of other processes (mirt_sim_together) are reached by files: what a rank sends, and what it adds, is a file
+ * that the others wait for.
+ *
  * A call on a communicator that does not block becomes work when the seed says so: with the call, or not before
  * somebody has asked for its state a few times. Until then the communicator takes no calls. */
 #include "sim_internal.h"
@@ -14,6 +17,8 @@
 #include <map>
 #include <nccl.h>
 #include <set>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <vector>
 
 using namespace mirt_sim;
@@ -46,16 +51,22 @@ struct Posted {
     std::shared_ptr<Rank> rank;
     Call call;
     bool done;
+    std::string letter; /* the file that it waits for */
 };
 typedef std::shared_ptr<Posted> Post;
 struct Clique {
     int n, joined = 0;
     bool failed = false;
     bool torn = false; /* a rank left before all had joined: the others wait on */
+    std::string id;
+    mutable bool there = false; /* ranks of other processes, too */
+    std::map<std::pair<int, int>, uint64_t> letters; /* between processes, by sender and receiver */
     std::vector<std::shared_ptr<Rank>> ranks;
     std::map<uint64_t, std::vector<Post>> rounds;
     std::map<std::pair<int, int>, std::pair<std::deque<Post>, std::deque<Post>>> mail; /* by sender and receiver */
-    bool ready() const { return joined == n && !failed && !torn; }
+    bool ready() const { return (joined == n || (together() && all_there())) && !failed && !torn; }
+    bool all_there() const;
+    std::string file(const std::string &name) const;
 };
 } // namespace
 
@@ -155,6 +166,114 @@ std::string describe_call(const Post &p) {
              kind_name(p->call), p->call.count, (int)p->call.type, (int)p->call.op, p->call.peer);
     return text;
 }
+
+/* >>other processes */
+
+std::string folder;
+
+std::string Clique::file(const std::string &name) const { return folder + "/" + id + "." + name; }
+
+bool Clique::all_there() const {
+    struct stat s;
+    for (int i = 0; i < n && !there; i++)
+        if (stat(file("joined." + std::to_string(i)).c_str(), &s) != 0) return false;
+    return there = true;
+}
+
+/* What a file says of itself. */
+struct Letter {
+    Kind kind;
+    size_t count;
+    ncclDataType_t type;
+    ncclRedOp_t op;
+};
+
+void write_letter(const std::string &name, const Letter &letter, const void *data) {
+    const std::string own = name + ".part";
+    const size_t bytes = letter.count * size_of(letter.type);
+    FILE *f = fopen(own.c_str(), "wb");
+    const bool good = f && fwrite(&letter, sizeof letter, 1, f) == 1 && fwrite(data, 1, bytes, f) == bytes;
+    if (!f || fclose(f) != 0 || !good || rename(own.c_str(), name.c_str()) != 0)
+        fatal("a file for another process could not be written: %s", name.c_str());
+}
+
+/* False: it is not there yet. */
+bool read_letter(const std::string &name, const Post &p, std::vector<char> *data) {
+    Letter letter;
+    FILE *f = fopen(name.c_str(), "rb");
+    if (!f) return false;
+    data->resize(p->call.count * size_of(p->call.type));
+    const bool good = fread(&letter, sizeof letter, 1, f) == 1 && letter.count == p->call.count &&
+                      letter.type == p->call.type && letter.op == p->call.op &&
+                      (letter.kind == p->call.kind || (letter.kind == SEND && p->call.kind == RECEIVE)) &&
+                      fread(data->data(), 1, data->size(), f) == data->size();
+    fclose(f);
+    if (!good) fatal("NCCL mismatch: %s, but %s says otherwise", describe_call(p).c_str(), name.c_str());
+    return true;
+}
+
+bool is_here(const Clique *q, int rank) { return q->ranks[(size_t)rank] != nullptr; }
+
+/* What a rank sends to another process, or adds. */
+void leave_letter(const std::string &name, const Post &p) {
+    const Letter letter = {p->call.kind, p->call.count, p->call.type, p->call.op};
+    run_as(kind_name(p->call), p->rank->device, 1u << p->rank->device, [&] {
+        reads(p->call.from, letter.count * size_of(letter.type));
+        write_letter(name, letter, p->call.from);
+    });
+}
+
+void post_letter(const Post &p) {
+    Clique *q = p->rank->clique.get();
+    const bool sends = p->call.kind == SEND;
+    const int from = sends ? p->rank->rank : p->call.peer, to = sends ? p->call.peer : p->rank->rank;
+    const std::string name = q->file(std::to_string(from) + "." + std::to_string(to) + "." +
+                                     std::to_string(q->letters[{from, to}]++));
+    if (sends) leave_letter(name, p);
+    else p->letter = name;
+    p->done = sends;
+}
+
+/* Looks for what another process has sent. */
+void fetch_letter(const Post &p) {
+    std::vector<char> data;
+    if (p->done || p->letter.empty() || !read_letter(p->letter, p, &data)) return;
+    run_as("Recv", p->rank->device, 1u << p->rank->device, [&] {
+        writes(p->call.to, data.size());
+        memcpy(p->call.to, data.data(), data.size());
+    });
+    unlink(p->letter.c_str());
+    p->done = true;
+    changed();
+}
+
+/* A sum over processes, of which this one's ranks have all come, once those of others have. */
+void fetch_round(const Post &p) {
+    Clique *q = p->rank->clique.get();
+    if (p->done || p->letter.empty()) return;
+    std::vector<std::vector<char>> data((size_t)q->n);
+    std::vector<const void *> in;
+    for (int i = 0; i < q->n; i++) {
+        if (!read_letter(p->letter + "." + std::to_string(i), p, &data[(size_t)i])) return;
+        in.push_back(data[(size_t)i].data());
+    }
+    const std::vector<char> sum = reduced(in, p->call.count, p->call.type, p->call.op);
+    run_as("AllReduce", p->rank->device, 1u << p->rank->device, [&] {
+        writes(p->call.to, sum.size() - 1);
+        memcpy(p->call.to, sum.data(), sum.size() - 1);
+    });
+    p->done = true;
+    changed();
+}
+
+void post_sum(const Post &p) {
+    Clique *q = p->rank->clique.get();
+    if (p->call.kind != ALL_REDUCE) fatal("not simulated between processes: %s", describe_call(p).c_str());
+    p->letter = q->file("sum." + std::to_string(p->rank->round++));
+    leave_letter(p->letter + "." + std::to_string(p->rank->rank), p);
+}
+
+/* >>ranks of this process */
 
 /* All have come: the data move. Everything is read before anything is written, as buffers may be the same. */
 void move_round(std::vector<Post> &posts) {
@@ -270,15 +389,21 @@ struct Exchange : Work {
                 begun = true;
                 if (work->ticket) r->begun++;
                 on_lane(lane_now, [&] { before(r->clique.get()); });
-                for (const Call &c : work->calls) posts.push_back(Post(new Posted{work->rank, c, false}));
+                for (const Call &c : work->calls) posts.push_back(Post(new Posted{work->rank, c, false, ""}));
                 for (const Post &p : posts) {
-                    if (p->call.kind == SEND || p->call.kind == RECEIVE) post_mail(p);
+                    const bool mail = p->call.kind == SEND || p->call.kind == RECEIVE;
+                    if (mail && together() && !is_here(r->clique.get(), p->call.peer)) post_letter(p);
+                    else if (mail) post_mail(p);
+                    else if (together()) post_sum(p);
                     else post_round(p);
                 }
                 changed();
             }
-            for (const Post &p : posts)
+            for (const Post &p : posts) {
+                if (p->call.kind == RECEIVE) fetch_letter(p);
+                else if (p->call.kind == ALL_REDUCE) fetch_round(p);
                 if (!p->done && !r->aborted) return false;
+            }
             over = true;
             changed();
             on_lane(lane_now, [&] { after(r->clique.get()); });
@@ -461,6 +586,7 @@ ncclResult_t join(ncclComm_t *out, int n, const std::string &id, int rank, int d
     if (!q) {
         q.reset(new Clique());
         q->n = n;
+        q->id = id;
         q->ranks.resize((size_t)n);
         cliques.push_back(q);
     }
@@ -480,10 +606,17 @@ ncclResult_t join(ncclComm_t *out, int n, const std::string &id, int rank, int d
     *out = new ncclComm{r, ++made};
     comms.insert(*out);
     if (rank != options().never_joins && ++q->joined == n) meetings.erase(id);
+    if (together() && rank != options().never_joins) {
+        FILE *f = fopen(q->file("joined." + std::to_string(rank)).c_str(), "wb");
+        if (!f || fclose(f) != 0) fatal("no file could be written to %s", folder.c_str());
+    }
     changed();
     return ncclSuccess;
 }
 } // namespace
+
+bool mirt_sim::together() { return !folder.empty(); }
+void mirt_sim_together(const char *where) { folder = where; }
 
 int mirt_sim::nccl_leaks() {
     for (ncclComm_t c : comms) fprintf(stderr, "sim: leak: communicator %ld, rank %d\n", c->number, c->rank->rank);
@@ -533,7 +666,7 @@ ncclResult_t ncclGetVersion(int *version) {
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
     NCCL("ncclGetUniqueId");
     memset(id, 0, sizeof *id);
-    snprintf(id->internal, sizeof id->internal, "simulated %ld", ++ids);
+    snprintf(id->internal, sizeof id->internal, "simulated %ld %ld", (long)getpid(), ++ids);
     return ncclSuccess;
 }
 
@@ -576,7 +709,7 @@ static ncclResult_t forget(ncclComm_t comm) {
         if (comm->rank->job->joins) q->torn = true;
         end_job(comm->rank->job.get(), ncclInternalError); /* for all whose group it was */
     }
-    if (q->joined < q->n) q->torn = true;
+    if (q->joined < q->n && !together()) q->torn = true;
     q->ranks[(size_t)comm->rank->rank].reset();
     bool empty = true;
     for (auto &r : q->ranks) empty = empty && !r;

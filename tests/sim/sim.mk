@@ -72,6 +72,7 @@ SIM_C_TESTS += test_ahead
 SIM_C_TESTS += test_corners
 SIM_C_TESTS += test_gpu
 SIM_C_TESTS += test_not_finite
+SIM_C_TESTS += test_processes
 # No test: records the launches of a step (tests/check_gpu_tables.sh).
 SIM_C_PROGRAMS = $(SIM_C_TESTS) launches
 # How many devices there are, where it is not one, and which seeds it takes where not all.
@@ -82,6 +83,7 @@ test_corners_DEVICES = 4
 test_not_finite_DEVICES = 4
 test_gpu_SEEDS = 1
 test_not_finite_SEEDS = 1
+test_processes_SEEDS = 1
 test_float16_SEEDS = 1
 test_corners_SEEDS = 1
 test_gpu_faults_SEEDS = 1

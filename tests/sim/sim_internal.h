@@ -137,6 +137,8 @@ bool stream_captures(cudaStream_t stream);
 void check_stream(cudaStream_t stream, const char *call);
 int blas_leaks();
 int nccl_leaks();
+/* Whether NCCL's ranks may be in other processes, too. */
+bool together();
 /* What may wait for all kernels must not be done while a collective is under way, which may wait for one that the
    caller has yet to launch: that is a deadlock on some machine. */
 void refuse_beside_exchanges(const char *what);

@@ -101,7 +101,7 @@ struct Group {
             good = good && handle.back();
         }
         join.handle = handle.data();
-        join.count = (int)handle.size();
+        join.count = join.all = (int)handle.size();
         join.collective = collective;
         join.shares = shares;
         join.limit = limit;
