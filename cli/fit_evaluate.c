@@ -102,6 +102,7 @@ static int interruption(const training_job *j, const mirt_history *history) {
     const int own = history->stopped ? caught_signal() : 0;
     if (!works_together()) return own;
     const bool others = mirt_barrier(j->strategy, own ? MIRT_E_STATE : MIRT_OK) != MIRT_OK;
+    if (!own && others && !strstr(mirt_last_error(), " has stopped: ")) complain_of_library();
     return own ? own : others ? SIGTERM : 0;
 }
 

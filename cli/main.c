@@ -90,8 +90,10 @@ char *without_calls(const char *text, const char *cache) {
 }
 
 int complain_of_library(void) {
-    /* What keeps processes from working together, or ends it, is said once. */
+    /* What keeps processes from working together, or ends it, is said once; the first one may be the one that is
+       missing. */
     const bool said = !is_first() && mirt_last_status() == MIRT_E_WORKER &&
+                      !strstr(mirt_last_error(), " has not joined ") &&
                       (!joined_others() || strstr(mirt_last_error(), " has stopped: "));
     if (!said) complain("%s", library_sentence());
     return EXIT_FAILED;

@@ -24,6 +24,8 @@ typedef struct mirt__mpi_group {
     bool lost;        /* a process is gone, which the others can do without: they cannot finalize MPI together */
     int joined;       /* atomic: 1; -1: it failed */
     int quits;        /* atomic */
+    int parted;       /* atomic: all processes are at their end */
+    double limit;     /* seconds that a process that does not answer is waited for; 0: for ever */
     pid_t process;    /* that began; its threads are not in a child */
     pthread_t thread; /* calls MPI_Init and MPI_Finalize, and in between answers questions */
     char why[256];
@@ -71,18 +73,35 @@ static void mirt__mpi_reply(int peer) {
         MPI_Request_free(&request);
 }
 
+/* Answers a question, or naps; false: MPI has failed. */
+static bool mirt__mpi_attend(long nap) {
+    const struct timespec time = {0, nap};
+    MPI_Status status;
+    int there = 0;
+    if (MPI_Iprobe(MPI_ANY_SOURCE, MIRT__MPI_QUESTION, mirt__mpi.comm[MIRT__ENGINE_CHANNELS], &there, &status) !=
+        MPI_SUCCESS)
+        return false;
+    if (there) mirt__mpi_reply(status.MPI_SOURCE);
+    else nanosleep(&time, NULL);
+    return true;
+}
+
 /* Answers what other processes ask, until the program ends. */
 static void mirt__mpi_listen(void) {
-    const struct timespec nap = {0, 20000000};
-    while (!__atomic_load_n(&mirt__mpi.quits, __ATOMIC_ACQUIRE)) {
-        MPI_Status status;
-        int there = 0;
-        if (MPI_Iprobe(MPI_ANY_SOURCE, MIRT__MPI_QUESTION, mirt__mpi.comm[MIRT__ENGINE_CHANNELS], &there, &status) !=
-            MPI_SUCCESS)
-            return;
-        if (there) mirt__mpi_reply(status.MPI_SOURCE);
-        else nanosleep(&nap, NULL);
+    bool good = true;
+    while (good && !__atomic_load_n(&mirt__mpi.quits, __ATOMIC_ACQUIRE)) good = mirt__mpi_attend(20000000);
+}
+
+/* Meets the others at the end, and answers as long as they are on their way. */
+static void mirt__mpi_part(void) {
+    MPI_Request request;
+    int all = 0;
+    bool good = MPI_Ibarrier(mirt__mpi.comm[MIRT__ENGINE_CHANNELS], &request) == MPI_SUCCESS;
+    while (good && !all) {
+        good = MPI_Test(&request, &all, MPI_STATUS_IGNORE) == MPI_SUCCESS;
+        if (good && !all) good = mirt__mpi_attend(1000000);
     }
+    __atomic_store_n(&mirt__mpi.parted, 1, __ATOMIC_RELEASE);
 }
 
 static void mirt__mpi_answers(void (*answer)(void *user, char *out), void *user) {
@@ -126,6 +145,8 @@ static bool mirt__mpi_ask(int peer, double limit, char *out) {
     return good;
 }
 
+static const char *mirt__mpi_host(int rank) { return mirt__mpi.hosts + (size_t)rank * MPI_MAX_PROCESSOR_NAME; }
+
 /* >>joining */
 
 static void mirt__mpi_quit(void) {
@@ -133,15 +154,51 @@ static void mirt__mpi_quit(void) {
     if (__atomic_load_n(&mirt__mpi.joined, __ATOMIC_ACQUIRE) == 1) pthread_join(mirt__mpi.thread, NULL);
 }
 
+/* mpirun drops what it has not read of the processes when it ends a job. */
+static void mirt__mpi_let_read(void) {
+    const struct timespec time = {0, 300000000};
+    nanosleep(&time, NULL);
+}
+
+static void mirt__mpi_abort(void) {
+    mirt__mpi_let_read();
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+/* Until all processes are at their end, which MPI_Finalize would wait for without a limit. One that does not
+   answer ends the job. */
+static void mirt__mpi_await_end(void) {
+    const struct timespec nap = {0, 1000000};
+    char answer[MIRT__ENGINE_ANSWER];
+    double since = MPI_Wtime();
+    __atomic_store_n(&mirt__mpi.quits, 1, __ATOMIC_RELEASE);
+    while (!__atomic_load_n(&mirt__mpi.parted, __ATOMIC_ACQUIRE)) {
+        nanosleep(&nap, NULL);
+        if (mirt__mpi.limit <= 0 || MPI_Wtime() - since < mirt__mpi.limit) continue;
+        for (int p = 0; p < mirt__mpi.size; p++) {
+            if (p == mirt__mpi.rank || mirt__mpi_ask(p, 2, answer) ||
+                __atomic_load_n(&mirt__mpi.parted, __ATOMIC_ACQUIRE))
+                continue;
+            fprintf(stderr, "process %d (%s) has ended, and process %d (%s) does not answer\n", mirt__mpi.rank,
+                    mirt__mpi_host(mirt__mpi.rank), p, mirt__mpi_host(p));
+            mirt__mpi_abort();
+        }
+        since = MPI_Wtime();
+    }
+}
+
 /* At the end of the program: MPI_Finalize would wait for processes that a broken group has lost. */
 static void mirt__mpi_exit(void) {
+    const bool joined = __atomic_load_n(&mirt__mpi.joined, __ATOMIC_ACQUIRE) == 1;
     int finalized = 1;
-    if (__atomic_load_n(&mirt__mpi.joined, __ATOMIC_ACQUIRE) != 1 || getpid() != mirt__mpi.process) return;
-    MPI_Finalized(&finalized);
+    if (getpid() != mirt__mpi.process) return;
+    if (joined) MPI_Finalized(&finalized);
+    if (!joined) mirt__mpi_let_read();
     if (finalized) return;
-    if (mirt__mpi.broken) MPI_Abort(MPI_COMM_WORLD, 1);
-    if (mirt__mpi.lost) return;
-    if (mirt__mpi.owns) mirt__mpi_quit();
+    if (mirt__mpi.broken) mirt__mpi_abort();
+    if (mirt__mpi.lost || !mirt__mpi.owns) return;
+    mirt__mpi_await_end();
+    mirt__mpi_quit();
 }
 
 /* MPI_Finalize of the program, which initialized MPI. */
@@ -201,7 +258,10 @@ static void *mirt__mpi_main(void *unused) {
     const bool joined = mirt__mpi_join(mirt__mpi.why);
     __atomic_store_n(&mirt__mpi.joined, joined ? 1 : -1, __ATOMIC_RELEASE);
     if (joined) mirt__mpi_listen();
-    if (joined && mirt__mpi.owns) MPI_Finalize();
+    if (joined && mirt__mpi.owns) {
+        mirt__mpi_part();
+        MPI_Finalize();
+    }
     return NULL;
 }
 
@@ -224,6 +284,7 @@ static bool mirt__mpi_start(double limit, int *rank, int *size, char *why) {
     struct timespec now, since;
     int joined;
     pthread_mutex_lock(&mirt__mpi_mutex);
+    mirt__mpi.limit = limit;
     if (!mirt__mpi.begun) mirt__mpi_begin();
     mirt__mpi.begun = true;
     pthread_mutex_unlock(&mirt__mpi_mutex);
@@ -241,8 +302,6 @@ static bool mirt__mpi_start(double limit, int *rank, int *size, char *why) {
     *size = mirt__mpi.size;
     return joined > 0;
 }
-
-static const char *mirt__mpi_host(int rank) { return mirt__mpi.hosts + (size_t)rank * MPI_MAX_PROCESSOR_NAME; }
 
 /* >>rounds of messages */
 
