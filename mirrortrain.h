@@ -651,8 +651,8 @@ typedef struct mirt_strategy_desc {
     /* What devices get of replicas and rows, as "3,1": a number for each device of all processes, or for each process.
        Any shares give the same bits. NULL: equal ones */
     const char *shares;
-    /* Gradients are summed so many bytes at a time, between processes during the backward pass. 0: 25 MB in one
-       process, 2 MB between several */
+    /* Gradients are summed so many bytes at a time, between processes during the backward pass. 0: 25 MB, on
+       cores of several processes 2 MB */
     int64_t bucket_bytes;
     /* MIRT_MULTI_WORKER: local SGD. Each process applies the gradients of its own rows, and every so many steps the
        weights become the mean over replicas, as they do at the end of an epoch and before a checkpoint; optimizer
@@ -21441,6 +21441,7 @@ typedef struct mirt__found {
     char name[MIRT__MAX_DEVICES][32];
     int index[MIRT__MAX_DEVICES]; /* among the devices of their kind on this machine */
     bool named;        /* cores by name, each with one thread */
+    int gpus;          /* how many are asked for; 0: all; -1: GPUs by name, or cores */
     bool default_cores; /* nothing was asked for: cores, as there is no GPU, */
     bool no_driver;    /* and no driver for one */
     char warning[600]; /* why GPUs that were not asked for cannot be used, or "" */
@@ -21809,9 +21810,17 @@ static mirt_status mirt__add_device(mirt__found *found, long index, bool repeate
 
 static mirt_status mirt__all_of_backend(mirt__found *found, const mirt__backend *backend, long count, bool one) {
     found->backend = backend;
+    found->gpus = -1;
     for (long i = 0; i < (one ? 1 : count); i++) {
         if (mirt__add_device(found, i, false) != MIRT_OK) return mirt_last_status();
     }
+    return MIRT_OK;
+}
+
+/* `count` of them; 0: all that there are. */
+static mirt_status mirt__some_gpus(mirt__found *found, const mirt__backend *backend, long count, long all, bool one) {
+    if (mirt__all_of_backend(found, backend, count ? count : all, one) != MIRT_OK) return mirt_last_status();
+    found->gpus = (int)count;
     return MIRT_OK;
 }
 
@@ -21841,6 +21850,7 @@ static mirt_status mirt__named_devices(mirt__found *found, const char *text, boo
         if (!at[length]) break;
     }
     found->named = found->backend == cores;
+    found->gpus = -1;
     return MIRT_OK;
 }
 
@@ -21872,7 +21882,7 @@ MIRT__LIB mirt_status mirt__find_devices(const char *text, bool one, bool repeat
     memset(found, 0, sizeof *found);
     if (text && strcmp(text, "gpu") == 0) {
         const int all = mirt__count_gpus(gpus);
-        return all > 0 ? mirt__all_of_backend(found, gpus, all, one) : mirt__no_such_device(text, strlen(text));
+        return all > 0 ? mirt__some_gpus(found, gpus, 0, all, one) : mirt__no_such_device(text, strlen(text));
     }
     if (text && strcmp(text, "cpu") == 0) return mirt__shares_of_cores(found, 1);
     const long count = text ? strtol(text, &end, 10) : 1;
@@ -21882,7 +21892,7 @@ MIRT__LIB mirt_status mirt__find_devices(const char *text, bool one, bool repeat
     found->default_cores = !text;
     if (!wanted || count < 1) return mirt__shares_of_cores(found, count);
     if (count > wanted) return mirt__fail(MIRT_E_DEVICE, "%ld GPUs asked for; this machine has %d", count, wanted);
-    return mirt__all_of_backend(found, gpus, text ? count : wanted, one);
+    return mirt__some_gpus(found, gpus, text ? count : 0, wanted, one);
 }
 
 /* >>section base/cold_end.inc */
@@ -37259,6 +37269,7 @@ typedef struct mirt__peers {
     int *first_device;   /* [size + 1] */
     int sharers;         /* processes with the same cores of the same host, this one included */
     int hosts;
+    bool overlaps;       /* gradients are summed during the backward pass */
     int64_t *before[MIRT__BEFORES]; /* [size + 1]: what processes have of a step, before each of them */
     mirt__peer_flags *flags;      /* [size] */
     char failed[300];    /* the process whose user code failed */
@@ -37268,6 +37279,8 @@ typedef struct mirt__peers {
     unsigned char gone[32]; /* atomic: bits of processes that this parameter server has given up */
     bool lost;           /* a process is gone, which the others can do without */
     bool broken;         /* atomic: nothing can be said to the others any more; strategy->lost says why */
+    char device_failure[200]; /* why a device has failed, */
+    bool device_failed;       /* if this, which is atomic, is set */
 } mirt__peers;
 
 /* The processes that a strategy was joined with; NULL: none. */
@@ -37292,7 +37305,7 @@ struct mirt_strategy {
     int first_device, all_devices; /* of all processes' devices: this one's first, and their number */
     int64_t *share_before;         /* [all_devices + 1]: what devices get begins in these proportions; NULL: equal */
     uint64_t seed;
-    bool winograd;
+    bool winograd, tf32;
     int64_t bucket_bytes;
     const mirt__backend *backend; /* the devices' table, */
     mirt__abilities able;         /* and what they can do */
@@ -37399,7 +37412,8 @@ MIRT__TOGETHER_LIB void mirt__peers_give_up(mirt_strategy *strategy, int peer);
 MIRT__TOGETHER_LIB bool mirt__peers_given_up(const mirt_strategy *strategy, int server, int peer, bool *answers);
 /* This process takes no further part, because of the error; the others learn it when they ask where it is. */
 MIRT__TOGETHER_LIB void mirt__peers_end(mirt_strategy *strategy);
-/* The same after a failure of devices that wait for those of other processes: names a process that is gone. */
+/* A device has failed, perhaps as one of another process did: names in the error a process that takes no further part,
+   and answers with the error when others ask. */
 MIRT__TOGETHER_LIB void mirt__peers_blame(mirt_strategy *strategy);
 /* Sets the error of a round of messages that failed, after which the strategy cannot be used. */
 MIRT__TOGETHER_LIB mirt_status mirt__peers_fail(mirt_strategy *strategy, int channel, const mirt__engine_failure *failure);
@@ -37419,17 +37433,16 @@ typedef struct mirt__launcher {
 /* The value of a variable of the environment; 0: there is none. */
 MIRT__ABSENT_LIB int mirt__environment_number(const char *name);
 /* Joins the processes that mpirun started, if `kind` asks for it; afterwards the strategy's numbers of devices are
-   known. */
-MIRT__ABSENT_LIB mirt_status mirt__peers_join(mirt_strategy *strategy, const mirt_strategy_desc *desc);
+   known. `gpus`: as mirt__found has it. */
+MIRT__ABSENT_LIB mirt_status mirt__peers_join(mirt_strategy *strategy, double limit, int gpus);
 /* --- join.c --- */
-/* Whether summing gradients during the backward pass can save time: between hosts, or where a core is idle. On busy
-   cores of one host messages are copies, which take the time that they save. */
-MIRT__TOGETHER_LIB bool mirt__peers_overlap(const mirt_strategy *strategy);
+/* Before devices of processes are joined: whether all processes could open theirs. */
+MIRT__TOGETHER_LIB mirt_status mirt__peers_ready(mirt_strategy *strategy, mirt_status own);
 /* Devices of each host (mirt__joining). */
 MIRT__TOGETHER_LIB int mirt__peers_per_host(const mirt_strategy *strategy);
 /* `launcher`: NULL, or what started several processes. *found: the program has an engine. */
 MIRT__TOGETHER_LIB mirt_status mirt__peers_start(mirt_strategy *strategy, const mirt__launcher *launcher,
-                                        const mirt_strategy_desc *desc, bool *found);
+                                        double limit, int gpus, bool *found);
 /* Of `cores` that this process may use, those that it should, as others on its host use some, too. */
 MIRT__TOGETHER_LIB int mirt__peers_cores(const mirt_strategy *strategy, int cores);
 /* Whether all processes have the same settings; the strategy has replicas and kernels. */
@@ -38547,11 +38560,11 @@ static mirt_status mirt__launcher_alone(const mirt__launcher *launcher) {
                       launcher->name, started, launcher->size, started);
 }
 
-MIRT__LIB mirt_status mirt__peers_join(mirt_strategy *s, const mirt_strategy_desc *desc) {
+MIRT__LIB mirt_status mirt__peers_join(mirt_strategy *s, double limit, int gpus) {
     const mirt__launcher *launcher = mirt__launcher_here();
     bool found = false;
     if (s->kind != MIRT_MULTI_WORKER && !s->servers) return mirt__warn_of_copies(s, launcher), MIRT_OK;
-    if (MIRT__TOGETHER && mirt__peers_start(s, launcher, desc, &found) != MIRT_OK) return mirt_last_status();
+    if (MIRT__TOGETHER && mirt__peers_start(s, launcher, limit, gpus, &found) != MIRT_OK) return mirt_last_status();
     return launcher && !found ? mirt__launcher_alone(launcher) : MIRT_OK;
 }
 
@@ -38781,11 +38794,14 @@ static mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_desc
     mirt__device_facts info;
     mirt__handle *handle[MIRT__MAX_DEVICES];
     mirt__joining join;
-    for (int d = 0; d < s->num_devices; d++) {
-        const mirt__opening opening = {s->device[d].index, desc->tf32, s->num_devices, s->device[d].team};
+    mirt_status status = MIRT_OK;
+    for (int d = 0; d < s->num_devices && status == MIRT_OK; d++) {
+        const mirt__opening opening = {s->device[d].index, s->tf32, s->num_devices, s->device[d].team};
         s->device[d].handle = handle[d] = s->backend->open(mirt__backend_host(), &opening);
-        if (!handle[d]) return mirt_last_status();
+        if (!handle[d]) status = mirt_last_status();
     }
+    if (MIRT__PEERS(s)) status = mirt__peers_ready(s, status);
+    if (status != MIRT_OK) return status;
     memset(&join, 0, sizeof join);
     join.handle = handle;
     join.count = s->num_devices;
@@ -38837,7 +38853,7 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     if (mirt__average_set(s, desc) != MIRT_OK || mirt__servers_set(s, desc) != MIRT_OK) return mirt_last_status();
     if (mirt__devices_take(s, desc, &found) != MIRT_OK) return mirt_last_status();
     s->all_devices = s->num_devices;
-    if (MIRT__TRAINS && mirt__peers_join(s, desc) != MIRT_OK) return mirt_last_status();
+    if (MIRT__TRAINS && mirt__peers_join(s, mirt__time_limit(desc), found.gpus) != MIRT_OK) return mirt_last_status();
     const char *why;
     if (!mirt__collective_name(desc->collective, &why))
         return mirt__fail(MIRT_E_INVALID,
@@ -38845,11 +38861,13 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
                           (int)desc->collective);
     if (desc->shares && mirt__shares_set(s, desc->shares) != MIRT_OK) return mirt_last_status();
     s->winograd = desc->winograd;
+    s->tf32 = desc->tf32;
     s->collective = desc->collective;
     if (desc->bucket_bytes < 0)
         return mirt__fail(MIRT_E_INVALID, "mirt_strategy_create: bucket_bytes is %lld; it cannot be negative",
                           (long long)desc->bucket_bytes);
-    s->bucket_bytes = desc->bucket_bytes ? desc->bucket_bytes : (int64_t)(MIRT__PEERS(s) ? 2 : 25) << 20;
+    const bool by_messages = MIRT__PEERS(s) && s->backend == mirt__cores_backend();
+    s->bucket_bytes = desc->bucket_bytes ? desc->bucket_bytes : (int64_t)(by_messages ? 2 : 25) << 20;
     if (MIRT__GROUP(s) && !found.named) cores = mirt__peers_cores(s, cores);
     if (desc->replicas < 0 || desc->threads < 0)
         return mirt__fail(MIRT_E_INVALID, "mirt_strategy_create: %d replicas and %d threads; neither can be negative",
@@ -39500,6 +39518,7 @@ static void mirt__peers_answer(void *user, char *out) {
     at.awaits = mirt__peers_awaited(s->peers) + 1;
     const char *death = __atomic_load_n(&s->death, __ATOMIC_ACQUIRE);
     if (!death && __atomic_load_n(&s->peers->broken, __ATOMIC_ACQUIRE)) death = s->lost;
+    if (!death && __atomic_load_n(&s->peers->device_failed, __ATOMIC_ACQUIRE)) death = s->peers->device_failure;
     if (death) snprintf(at.ended, sizeof at.ended, "%.199s", death);
     for (int i = 0; i < MIRT__COUNT(at.gone); i++) at.gone[i] = __atomic_load_n(&s->peers->gone[i], __ATOMIC_RELAXED);
     memcpy(out, &at, sizeof at);
@@ -39546,15 +39565,20 @@ static bool mirt__peers_takes_part(const mirt__peers *p, int peer, mirt__whereab
 }
 
 MIRT__LIB void mirt__peers_blame(mirt_strategy *s) {
-    const mirt__peers *p = s->peers;
+    mirt__peers *p = s->peers;
     mirt__whereabouts at;
     char why[300];
-    mirt__peers_end(s);
+    int gone = -1;
     for (int i = 0; i < p->size; i++) {
-        if (i == p->rank || mirt__peers_takes_part(p, i, &at, why, sizeof why)) continue;
-        mirt__fail_at("%s", why);
-        return;
+        if (i == p->rank) continue;
+        memset(&at, 0, sizeof at);
+        if (mirt__peers_takes_part(p, i, &at, why, sizeof why)) continue;
+        gone = i;
+        if (!at.ended[0]) break; /* it does not answer: those that have ended may have done so because of it */
     }
+    if (gone >= 0) mirt__fail_at("%s", why);
+    snprintf(p->device_failure, sizeof p->device_failure, "%.199s", mirt_last_error());
+    __atomic_store_n(&p->device_failed, true, __ATOMIC_RELEASE);
 }
 
 /* Of processes that wait for each other, as each names only one of those it waits for: whether another one is at work.
@@ -39813,56 +39837,87 @@ static const mirt__engine *mirt__engine_here(void) {
 
 /* >>the group */
 
-/* Hashes of a process's affinity mask, and of the GPUs that it sees. */
+/* Of a process: hashes of its affinity mask and of the GPUs that it sees, how many these are, and mirt__found.gpus. */
 typedef struct mirt__place {
     uint64_t cores, gpus;
+    int32_t all, asked;
 } mirt__place;
 
-/* Of processes of one host that see the same GPUs, each takes as many of them: this one is number `own` of `sharers`.
-   `asked`: how many each takes, or 0: its share of all. */
-static mirt_status mirt__gpus_divide(mirt_strategy *s, int asked, int own, int sharers) {
-    const int all = s->backend->devices(mirt__backend_host());
-    const int first = asked ? asked * own : all * own / sharers,
-              end = asked ? asked * (own + 1) : all * (own + 1) / sharers;
-    if (sharers * (asked ? asked : 1) > all)
-        return mirt__fail(
-            MIRT_E_DEVICE,
-            "%d processes on this host share %d GPU%s: start fewer processes, or name the devices of each", sharers,
-            all, all == 1 ? "" : "s");
+/* What a process asks for of the GPUs that it shares with others of its host. */
+typedef struct mirt__gpu_share {
+    int sharers, before; /* processes, and those before it */
+    int asked, first;    /* GPUs that they ask for, and that those before it do */
+    bool some, all;      /* some ask for a number of GPUs, some for their share of all */
+} mirt__gpu_share;
+
+static mirt__gpu_share mirt__gpu_share_of(const mirt__peers *w, const mirt__place *place, int rank) {
+    mirt__gpu_share share;
+    memset(&share, 0, sizeof share);
+    for (int p = 0; p < w->size; p++) {
+        if (place[p].asked < 0 || place[p].gpus != place[rank].gpus ||
+            strcmp(w->engine->host(p), w->engine->host(rank)) != 0)
+            continue;
+        share.sharers++;
+        share.before += p < rank;
+        share.asked += place[p].asked ? place[p].asked : 1;
+        share.first += p < rank ? place[p].asked : 0;
+        share.some = share.some || place[p].asked;
+        share.all = share.all || !place[p].asked;
+    }
+    return share;
+}
+
+/* The same verdict in all processes. */
+static mirt_status mirt__gpus_check(const mirt__peers *w, const mirt__place *place) {
+    for (int p = 0; p < w->size; p++) {
+        const mirt__gpu_share share = mirt__gpu_share_of(w, place, p);
+        if (share.asked > place[p].all)
+            return mirt__fail(MIRT_E_DEVICE,
+                              "%d processes on %s share %d GPU%s: start fewer processes, or name the devices of each",
+                              share.sharers, w->engine->host(p), place[p].all, place[p].all == 1 ? "" : "s");
+        if (share.some && share.all)
+            return mirt__fail(MIRT_E_DEVICE,
+                              "of the processes on %s some ask for all GPUs and some for a number: give each a number",
+                              w->engine->host(p));
+    }
+    return MIRT_OK;
+}
+
+/* The processes of a host that see the same GPUs divide them, but for those that are named. */
+static void mirt__gpus_divide(mirt_strategy *s, const mirt__place *place) {
+    const mirt__place *own = &place[s->peers->rank];
+    const mirt__gpu_share share = mirt__gpu_share_of(s->peers, place, s->peers->rank);
+    const int first = own->asked ? share.first : own->all * share.before / share.sharers,
+              end = own->asked ? first + own->asked : own->all * (share.before + 1) / share.sharers;
     s->num_devices = end - first;
     for (int d = 0; d < s->num_devices; d++) {
         s->device[d].index = first + d;
         snprintf(s->device[d].name, sizeof s->device[d].name, "%s:%d", s->backend->name, first + d);
     }
-    return MIRT_OK;
 }
 
-/* Finds out who is on the cores and GPUs of this process. `text`: the user's description of devices. */
-static mirt_status mirt__peers_place(mirt_strategy *s, const char *text) {
+/* Finds out who is on the cores and GPUs of this process. `gpus`: as mirt__found has it. */
+static mirt_status mirt__peers_place(mirt_strategy *s, int gpus) {
     mirt__peers *w = s->peers;
     mirt__place own;
     mirt__device_facts facts;
-    char list[MIRT__AFFINITY], *rest;
-    const bool cores = s->backend == mirt__cores_backend();
-    const long asked = text ? strtol(text, &rest, 10) : 0;
-    int before = 0, sharers = 0;
+    char list[MIRT__AFFINITY];
     memset(&own, 0, sizeof own);
     mirt__affinity(list, sizeof list);
     own.cores = mirt__hash_bytes(0, list, strlen(list));
-    for (int i = 0; !cores && i < s->backend->devices(mirt__backend_host()); i++) {
-        if (!s->backend->info(mirt__backend_host(), i, &facts)) return mirt_last_status();
+    own.asked = gpus;
+    own.all = gpus < 0 ? 0 : s->backend->devices(mirt__backend_host());
+    for (int i = 0; i < own.all; i++) {
+        memset(&facts, 0, sizeof facts); /* that it cannot be asked is said when it is opened */
+        s->backend->info(mirt__backend_host(), i, &facts);
         own.gpus = mirt__hash_bytes(own.gpus, facts.uuid, sizeof facts.uuid);
     }
     const mirt__place *place = (const mirt__place *)mirt__peers_tell(s, &own, sizeof own);
-    if (!place) return mirt_last_status();
-    for (int p = 0; p < w->size; p++) {
-        const bool here = !strcmp(w->engine->host(p), w->engine->host(w->rank));
-        w->sharers += here && place[p].cores == own.cores;
-        sharers += here && place[p].gpus == own.gpus;
-        before += p < w->rank && here && place[p].gpus == own.gpus;
-    }
-    if (cores || (text && strcmp(text, "gpu") != 0 && *rest)) return MIRT_OK;
-    return mirt__gpus_divide(s, (int)asked, before, sharers);
+    if (!place || mirt__gpus_check(w, place) != MIRT_OK) return mirt_last_status();
+    for (int p = 0; p < w->size; p++)
+        w->sharers += place[p].cores == own.cores && !strcmp(w->engine->host(p), w->engine->host(w->rank));
+    if (gpus >= 0) mirt__gpus_divide(s, place);
+    return MIRT_OK;
 }
 
 /* Numbers the devices of all processes. */
@@ -39894,8 +39949,41 @@ static int mirt__peers_hosts(const mirt__peers *w) {
     return hosts;
 }
 
-MIRT__LIB bool mirt__peers_overlap(const mirt_strategy *s) {
-    return s->peers->hosts > 1 || (int64_t)s->num_devices * s->threads < mirt__peers_cores(s, mirt__cpu_cores());
+/* Between hosts, or where a core is idle, summing gradients during the backward pass saves time. On busy cores of one
+   host messages are copies, which take the time that they save. All processes have to do the same. */
+static mirt_status mirt__peers_choose_overlap(mirt_strategy *s) {
+    mirt__peers *w = s->peers;
+    const int32_t own =
+        w->hosts > 1 || (int64_t)s->num_devices * s->threads < mirt__peers_cores(s, mirt__cpu_cores());
+    const int32_t *wish = (const int32_t *)mirt__peers_tell(s, &own, sizeof own);
+    w->overlaps = wish != NULL;
+    for (int p = 0; wish && p < w->size; p++) w->overlaps = w->overlaps && wish[p];
+    return wish ? MIRT_OK : mirt_last_status();
+}
+
+/* What a process says once it has tried to open its devices. */
+typedef struct mirt__readiness {
+    int32_t status;
+    char reason[320];
+} mirt__readiness;
+
+MIRT__LIB mirt_status mirt__peers_ready(mirt_strategy *s, mirt_status status) {
+    mirt__readiness own;
+    mirt__error error;
+    memset(&own, 0, sizeof own);
+    own.status = (int32_t)status;
+    if (status != MIRT_OK) {
+        mirt__error_get(&error);
+        snprintf(own.reason, sizeof own.reason, "%.300s", error.text);
+    }
+    const mirt__readiness *all = (const mirt__readiness *)mirt__peers_tell(s, &own, sizeof own);
+    if (status != MIRT_OK) return mirt__error_set(&error), status;
+    for (int p = 0; all && p < s->peers->size; p++) {
+        if (all[p].status != MIRT_OK)
+            return mirt__fail(MIRT_E_WORKER, "process %d (%s) cannot use its devices: %s", p, s->peers->engine->host(p),
+                              all[p].reason);
+    }
+    return all ? MIRT_OK : mirt_last_status();
 }
 
 MIRT__LIB int mirt__peers_per_host(const mirt_strategy *s) {
@@ -39920,8 +40008,7 @@ MIRT__LIB int mirt__peers_cores(const mirt_strategy *s, int cores) {
 }
 
 MIRT__LIB mirt_status mirt__peers_start(mirt_strategy *s, const mirt__launcher *launcher,
-                                        const mirt_strategy_desc *desc, bool *found) {
-    const double limit = mirt__time_limit(desc);
+                                        double limit, int gpus, bool *found) {
     const mirt__engine *engine = mirt__engine_here();
     const int expected = launcher ? mirt__environment_number(launcher->size) : 1;
     int rank = 0, size = 1;
@@ -39949,7 +40036,7 @@ MIRT__LIB mirt_status mirt__peers_start(mirt_strategy *s, const mirt__launcher *
     if (!(w->flags = (mirt__peer_flags *)mirt__calloc((size_t)size, sizeof *w->flags))) return mirt_last_status();
     w->hosts = mirt__peers_hosts(w);
     mirt__peers_open(s, limit);
-    return mirt__peers_place(s, desc->devices) == MIRT_OK ? mirt__peers_number(s) : mirt_last_status();
+    return mirt__peers_place(s, gpus) == MIRT_OK ? mirt__peers_number(s) : mirt_last_status();
 }
 
 /* >>settings */
@@ -39958,7 +40045,7 @@ MIRT__LIB mirt_status mirt__peers_start(mirt_strategy *s, const mirt__launcher *
 typedef struct mirt__setting {
     char name[32], value[48];
 } mirt__setting;
-enum { MIRT__SETTINGS = 12 };
+enum { MIRT__SETTINGS = 13 };
 
 static void mirt__setting_text(mirt__setting *setting, const char *name, const char *value) {
     snprintf(setting->name, sizeof setting->name, "%s", name);
@@ -39993,6 +40080,7 @@ static void mirt__settings_of(const mirt_strategy *s, mirt__setting setting[MIRT
     mirt__setting_number(&setting[9], "servers", s->servers);
     mirt__setting_number(&setting[10], "max_staleness", (long long)s->max_staleness);
     mirt__setting_number(&setting[11], "average_every", s->average_every);
+    mirt__setting_number(&setting[12], "tf32", s->tf32);
 }
 
 static mirt_status mirt__settings_compare(const mirt_strategy *s, const mirt__setting *all) {
@@ -40014,7 +40102,7 @@ MIRT__LIB mirt_status mirt__peers_agree(mirt_strategy *s) {
     mirt__settings_of(s, own);
     const mirt__setting *all = (const mirt__setting *)mirt__peers_tell(s, own, sizeof own);
     if (!all || mirt__settings_compare(s, all) != MIRT_OK) return mirt_last_status();
-    if (s->backend == mirt__cores_backend() || (!s->servers && !s->average_every)) return MIRT_OK;
+    if (s->backend == mirt__cores_backend() || (!s->servers && !s->average_every)) return mirt__peers_choose_overlap(s);
     return mirt__fail(MIRT_E_DEVICE, "%s for cores so far: ask for \"cpu\"",
                       s->servers ? "parameter servers are" : "average_every is");
 }
@@ -40079,15 +40167,24 @@ static mirt__peer_flags mirt__peer_flags_of(mirt__step *step) {
     return flags;
 }
 
+/* A device of a process has failed: no process begins an exchange with it. */
+static void mirt__peer_device_lost(mirt__step *step, int rank) {
+    const mirt__peers *w = step->strategy->peers;
+    if (__atomic_load_n(&step->device_status, __ATOMIC_ACQUIRE) == MIRT_OK) {
+        mirt__fail(MIRT_E_WORKER, "a device of process %d (%s) has failed", rank, w->engine->host(rank));
+        mirt__peer_lost(step);
+    } else {
+        mirt__error_set(&step->strategy->device_error);
+    }
+    mirt__peers_end(step->strategy);
+}
+
 static void mirt__peer_flags_take(mirt__step *step) {
     mirt__peers *w = step->strategy->peers;
     for (int p = 0; p < w->size; p++) {
         __atomic_fetch_or(&step->not_finite, w->flags[p].not_finite, __ATOMIC_ACQ_REL);
         step->stop = step->stop || w->flags[p].stop;
-        if (w->flags[p].lost && !__atomic_load_n(&step->device_status, __ATOMIC_ACQUIRE)) {
-            mirt__fail(MIRT_E_WORKER, "a device of process %d (%s) has failed", p, w->engine->host(p));
-            mirt__peer_lost(step);
-        }
+        if (w->flags[p].lost) mirt__peer_device_lost(step, p);
         if (!w->flags[p].failed || step->failed) continue;
         snprintf(w->failed, sizeof w->failed, "process %d (%s)", p, w->engine->host(p));
         step->failed_code = w->flags[p].failed_code;
@@ -41080,6 +41177,7 @@ static bool mirt__step_wait(mirt__step *step, int device, mirt_status (*wait)(mi
     if (status == MIRT_OK) return true;
     if (__atomic_compare_exchange_n(&step->device_status, &none, (int)status, false, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE)) {
+        if (MIRT__PEERS(s)) mirt__peers_blame(step->strategy);
         mirt__error_get(&step->strategy->device_error);
         step->device_failed = device;
     }
@@ -41101,7 +41199,6 @@ MIRT__LIB mirt_status mirt__step_failure(mirt__step *step) {
     step->device_status = MIRT_OK;
     mirt__error_set(&s->device_error);
     if (step->device_failed >= 0) mirt__fail_at("device %s", s->device[step->device_failed].name);
-    if (MIRT__PEERS(s) && !s->able.in_place) mirt__peers_blame(s);
     if (!s->lost[0]) snprintf(s->lost, sizeof s->lost, "%s", mirt_last_error());
     return mirt_last_status();
 }
@@ -51338,7 +51435,7 @@ MIRT__TRAINING mirt_status mirt__step_not_finite(mirt_function *f) {
 MIRT__TRAINING_LIB bool mirt__can_overlap(const mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     if (!f->step.by_replicas || !f->step.num_buckets || f->step.program.num_cuts) return false;
-    if (MIRT__HOST_PEERS(s)) return !s->average_every && f->step.num_buckets > 1 && mirt__peers_overlap(s);
+    if (MIRT__HOST_PEERS(s)) return !s->average_every && f->step.num_buckets > 1 && s->peers->overlaps;
     return !s->able.direct && s->all_devices > 1 && !f->guard && f->step.ran[f->step.rows];
 }
 

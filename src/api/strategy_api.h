@@ -82,8 +82,8 @@ typedef struct mirt_strategy_desc {
     /* What devices get of replicas and rows, as "3,1": a number for each device of all processes, or for each process.
        Any shares give the same bits. NULL: equal ones */
     const char *shares;
-    /* Gradients are summed so many bytes at a time, between processes during the backward pass. 0: 25 MB in one
-       process, 2 MB between several */
+    /* Gradients are summed so many bytes at a time, between processes during the backward pass. 0: 25 MB, on
+       cores of several processes 2 MB */
     int64_t bucket_bytes;
     /* MIRT_MULTI_WORKER: local SGD. Each process applies the gradients of its own rows, and every so many steps the
        weights become the mean over replicas, as they do at the end of an epoch and before a checkpoint; optimizer

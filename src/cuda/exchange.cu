@@ -46,7 +46,7 @@ struct mirt__cu_group {
 #endif
 };
 
-static int mirt__cu_number(const mirt__cu *cu) { return cu->group->first + cu->rank; }
+static int mirt__cu_rank_of(const mirt__cu *cu) { return cu->group->first + cu->rank; }
 
 /* >>failures */
 
@@ -55,7 +55,7 @@ static void mirt__cu_group_break(mirt__cu *cu) {
     mirt__cu_group *group = cu->group;
     int whole = 0;
     if (!__atomic_compare_exchange_n(&group->broken, &whole, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return;
-    group->broken_by = mirt__cu_number(cu);
+    group->broken_by = mirt__cu_rank_of(cu);
     snprintf(group->why, sizeof group->why, "%.299s", cu->error);
     __atomic_store_n(&group->broken, 2, __ATOMIC_RELEASE);
 }
@@ -93,7 +93,7 @@ static bool mirt__cu_group_well(mirt__cu *cu) {
     if (!comm) return true;
     if (ncclCommGetAsyncError(comm, &state) == ncclSuccess && state != ncclSuccess && state != ncclInProgress) {
         mirt__cu_fail(cu, MIRT_E_DEVICE, "NCCL failed on rank %d: %s (%s); resume from the last checkpoint",
-                      mirt__cu_number(cu), ncclGetErrorString(state), ncclGetLastError(comm));
+                      mirt__cu_rank_of(cu), ncclGetErrorString(state), ncclGetLastError(comm));
         mirt__cu_group_break(cu);
     } else if (__atomic_load_n(&group->broken, __ATOMIC_ACQUIRE) == 2) {
         mirt__cu_fail(cu, MIRT_E_DEVICE, "rank %d, which it waits for, failed: %.250s", group->broken_by, group->why);
@@ -164,7 +164,7 @@ static void mirt__cu_exchange_end(mirt__cu *cu) {
 static bool mirt__cu_nccl(mirt__cu *cu, ncclResult_t result, const char *what) {
     ncclComm_t comm = cu->group->comm[cu->rank];
     if (result == ncclSuccess || result == ncclInProgress) return true;
-    mirt__cu_fail(cu, MIRT_E_DEVICE, "NCCL failed on rank %d, %s: %s (%s)", mirt__cu_number(cu), what,
+    mirt__cu_fail(cu, MIRT_E_DEVICE, "NCCL failed on rank %d, %s: %s (%s)", mirt__cu_rank_of(cu), what,
                   ncclGetErrorString(result), comm ? ncclGetLastError(comm) : "");
     cu->lost = true;
     mirt__cu_group_break(cu);
@@ -185,7 +185,7 @@ static bool mirt__cu_nccl_settled(mirt__cu *cu, const char *what) {
         const double passed = mirt__cu_passed(cu, &wait);
         if (cu->limit > 0 && passed > cu->limit) {
             mirt__cu_fail(cu, MIRT_E_TIMEOUT, "NCCL, rank %d of %d, %s: nothing came from the others in %.3g s",
-                          mirt__cu_number(cu), cu->group->all, what, cu->limit);
+                          mirt__cu_rank_of(cu), cu->group->all, what, cu->limit);
             cu->lost = true;
             mirt__cu_group_break(cu);
             return false;
@@ -303,7 +303,7 @@ static mirt__cu_circle mirt__cu_everyone(const mirt__cu_group *group) {
 /* Of all ranks. */
 static void mirt__cu_sum_of(const mirt__cu *cu, const mirt__reduction *args, mirt__cu_sum *s) {
     s->circle = mirt__cu_everyone(cu->group);
-    s->place = mirt__cu_number(cu);
+    s->place = mirt__cu_rank_of(cu);
     s->parts = args->parts;
     memcpy(s->holder, args->part_device, sizeof s->holder);
     memcpy(s->part, args->part, sizeof s->part);
@@ -407,28 +407,39 @@ static void mirt__cu_tree(mirt__cu *cu, const mirt__reduction *args) {
     }
 }
 
+/* The device's own sum, of the later parts to the earlier ones. */
+static bool mirt__cu_own_sum(mirt__cu *cu, const mirt__reduction *args) {
+    mirt__cu_parts own;
+    const mirt__real *part[MIRT__MAX_PARTS];
+    mirt__addition add[MIRT__MAX_PARTS];
+    float *sum = args->sum[args->device] + args->begin;
+    int parts = 0;
+    for (int p = 0; p < args->parts; p++) {
+        if (args->part_device[p] == mirt__cu_rank_of(cu)) part[parts++] = args->part[p] + args->begin;
+    }
+    for (int i = 0; i + 1 < parts; i++) {
+        add[i].into = parts - 2 - i;
+        add[i].from = parts - 1 - i;
+    }
+    mirt__cu_parts_take(&own, parts, part, add);
+    if (parts > 1 || (parts && part[0] != sum))
+        mirt__cu_sum_parts(cu, cu->exchanges, own, sum, args->end - args->begin);
+    return parts || args->end <= args->begin || /* it had no rows */
+           mirt__cu_try(cu, cudaMemsetAsync(sum, 0, (size_t)(args->end - args->begin) * sizeof *sum, cu->exchanges),
+                        "clearing gradients");
+}
+
 /* NCCL's own order of additions; the first bucket is small, so that the rest goes beside something. */
 static void mirt__cu_buckets(mirt__cu *cu, const mirt__reduction *args) {
     ncclComm_t comm = cu->group->comm[cu->rank];
-    const mirt__real *part = NULL;
+    float *sum = args->sum[args->device];
     int64_t bucket = (int64_t)1 << 18;
-    for (int p = 0; p < args->parts; p++) {
-        if (args->part_device[p] == mirt__cu_number(cu)) part = args->part[p];
-    }
-    if (!part && args->end > args->begin) { /* it had no rows */
-        part = args->sum[args->device];
-        if (!mirt__cu_try(cu,
-                          cudaMemsetAsync(args->sum[args->device] + args->begin, 0,
-                                          (size_t)(args->end - args->begin) * sizeof *part, cu->exchanges),
-                          "clearing gradients"))
-            return;
-    }
+    if (!mirt__cu_own_sum(cu, args)) return;
     for (int64_t at = args->begin; at < args->end && cu->status == MIRT_OK; at += bucket, bucket = (int64_t)25 << 18) {
         const int64_t count = args->end - at < bucket ? args->end - at : bucket;
         if (!mirt__cu_nccl_start(cu)) return;
         mirt__cu_nccl(cu,
-                      ncclAllReduce(part + at, args->sum[args->device] + at, (size_t)count, ncclFloat, ncclSum, comm,
-                                    cu->exchanges),
+                      ncclAllReduce(sum + at, sum + at, (size_t)count, ncclFloat, ncclSum, comm, cu->exchanges),
                       "adding");
         mirt__cu_nccl_end(cu, "adding");
     }
@@ -475,7 +486,7 @@ static void mirt__cu_gather_now(mirt__cu *cu, char *const *base, const size_t *b
     if (cu->group && cu->group->comm[cu->rank]) {
         if (!mirt__cu_group_well(cu) || !mirt__cu_exchange_begin(cu) || !mirt__cu_nccl_start(cu)) return;
         const mirt__cu_circle all = mirt__cu_everyone(cu->group);
-        mirt__cu_spread(cu, &all, mirt__cu_number(cu), base[device], begin);
+        mirt__cu_spread(cu, &all, mirt__cu_rank_of(cu), base[device], begin);
         mirt__cu_nccl_end(cu, "gathering");
         mirt__cu_exchange_end(cu);
         mirt__cu_exchange_join(cu);

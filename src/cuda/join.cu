@@ -10,7 +10,7 @@ static __global__ void __launch_bounds__(256) mirt__cu_trial_kernel(float *to, i
     MIRT__CU_PIECES(i, left, count, 1) to[i] = (float)(i % 1021) * factor;
 }
 
-/* One thread does the work of all devices for once. `share` of each: the sums of what all have. */
+/* One thread does the work of all devices for once. */
 typedef struct mirt__cu_trial {
     mirt__cu_group *group;
     mirt__reduction exchange[MIRT__CU_MEMBERS];
@@ -131,7 +131,7 @@ static double mirt__cu_try_out(mirt__cu_trial *t) {
         if (!good) break;
         t->sum[d] = t->value[d] + MIRT__CU_TRIAL;
         float *value = t->value[d];
-        const float factor = (float)(mirt__cu_number(cu) + 1);
+        const float factor = (float)(mirt__cu_rank_of(cu) + 1);
         MIRT_LAUNCH_ON(cu, cu->exchanges, mirt__cu_trial_kernel, mirt__cu_blocks(MIRT__CU_TRIAL, 256), 256, 0, value,
                        MIRT__CU_TRIAL, factor);
     }
@@ -197,16 +197,18 @@ static bool mirt__cu_reach(const mirt__cu_group *group, const char *why) {
 static void mirt__cu_advise(mirt__cu *cu) {
     struct statvfs s;
     const size_t used = strlen(cu->error), left = sizeof cu->error - used;
-    const double wanted = 40.0 * cu->group->count,
+    const mirt__cu_group *group = cu->group;
+    const bool one_host = group->all == group->count || group->per_host == group->all;
+    const double wanted = 40.0 * (group->per_host ? group->per_host : group->count),
                  free_mb = statvfs("/dev/shm", &s) == 0 ? (double)s.f_bavail * (double)s.f_frsize / 1e6 : wanted;
-    const int said = snprintf(cu->error + used, left,
-                              "; NCCL_DEBUG=INFO tells more; try NCCL_SOCKET_IFNAME=lo, or NCCL_P2P_DISABLE=1");
+    const int said = snprintf(cu->error + used, left, "; NCCL_DEBUG=INFO tells more; try %sNCCL_P2P_DISABLE=1",
+                              one_host ? "NCCL_SOCKET_IFNAME=lo, or " : "");
     if (said < 0 || (size_t)said >= left || free_mb >= wanted) return;
     snprintf(cu->error + used + said, left - (size_t)said,
              "; /dev/shm has %.0f MB free, which may be too little (docker run --shm-size=1g)", free_mb);
 }
 
-/* Communicators that do not block can be given up at any time. Of the versions of NCCL, 2.26 was seen to hang with
+/* Communicators that do not block can be aborted at any time. Of the versions of NCCL, 2.26 was seen to hang with
    such. */
 static bool mirt__cu_join_nccl(mirt__cu_group *group, const mirt__joining *join, int *version) {
     mirt__cu *first = group->member[0];

@@ -90,9 +90,17 @@ static mirt_status mirt__add_device(mirt__found *found, long index, bool repeate
 
 static mirt_status mirt__all_of_backend(mirt__found *found, const mirt__backend *backend, long count, bool one) {
     found->backend = backend;
+    found->gpus = -1;
     for (long i = 0; i < (one ? 1 : count); i++) {
         if (mirt__add_device(found, i, false) != MIRT_OK) return mirt_last_status();
     }
+    return MIRT_OK;
+}
+
+/* `count` of them; 0: all that there are. */
+static mirt_status mirt__some_gpus(mirt__found *found, const mirt__backend *backend, long count, long all, bool one) {
+    if (mirt__all_of_backend(found, backend, count ? count : all, one) != MIRT_OK) return mirt_last_status();
+    found->gpus = (int)count;
     return MIRT_OK;
 }
 
@@ -122,6 +130,7 @@ static mirt_status mirt__named_devices(mirt__found *found, const char *text, boo
         if (!at[length]) break;
     }
     found->named = found->backend == cores;
+    found->gpus = -1;
     return MIRT_OK;
 }
 
@@ -153,7 +162,7 @@ MIRT__LIB mirt_status mirt__find_devices(const char *text, bool one, bool repeat
     memset(found, 0, sizeof *found);
     if (text && strcmp(text, "gpu") == 0) {
         const int all = mirt__count_gpus(gpus);
-        return all > 0 ? mirt__all_of_backend(found, gpus, all, one) : mirt__no_such_device(text, strlen(text));
+        return all > 0 ? mirt__some_gpus(found, gpus, 0, all, one) : mirt__no_such_device(text, strlen(text));
     }
     if (text && strcmp(text, "cpu") == 0) return mirt__shares_of_cores(found, 1);
     const long count = text ? strtol(text, &end, 10) : 1;
@@ -163,5 +172,5 @@ MIRT__LIB mirt_status mirt__find_devices(const char *text, bool one, bool repeat
     found->default_cores = !text;
     if (!wanted || count < 1) return mirt__shares_of_cores(found, count);
     if (count > wanted) return mirt__fail(MIRT_E_DEVICE, "%ld GPUs asked for; this machine has %d", count, wanted);
-    return mirt__all_of_backend(found, gpus, text ? count : wanted, one);
+    return mirt__some_gpus(found, gpus, text ? count : 0, wanted, one);
 }

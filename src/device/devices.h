@@ -17,6 +17,7 @@ typedef struct mirt__found {
     char name[MIRT__MAX_DEVICES][32];
     int index[MIRT__MAX_DEVICES]; /* among the devices of their kind on this machine */
     bool named;        /* cores by name, each with one thread */
+    int gpus;          /* how many are asked for; 0: all; -1: GPUs by name, or cores */
     bool default_cores; /* nothing was asked for: cores, as there is no GPU, */
     bool no_driver;    /* and no driver for one */
     char warning[600]; /* why GPUs that were not asked for cannot be used, or "" */

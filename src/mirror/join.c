@@ -14,56 +14,87 @@ static const mirt__engine *mirt__engine_here(void) {
 
 /* >>the group */
 
-/* Hashes of a process's affinity mask, and of the GPUs that it sees. */
+/* Of a process: hashes of its affinity mask and of the GPUs that it sees, how many these are, and mirt__found.gpus. */
 typedef struct mirt__place {
     uint64_t cores, gpus;
+    int32_t all, asked;
 } mirt__place;
 
-/* Of processes of one host that see the same GPUs, each takes as many of them: this one is number `own` of `sharers`.
-   `asked`: how many each takes, or 0: its share of all. */
-static mirt_status mirt__gpus_divide(mirt_strategy *s, int asked, int own, int sharers) {
-    const int all = s->backend->devices(mirt__backend_host());
-    const int first = asked ? asked * own : all * own / sharers,
-              end = asked ? asked * (own + 1) : all * (own + 1) / sharers;
-    if (sharers * (asked ? asked : 1) > all)
-        return mirt__fail(
-            MIRT_E_DEVICE,
-            "%d processes on this host share %d GPU%s: start fewer processes, or name the devices of each", sharers,
-            all, all == 1 ? "" : "s");
+/* What a process asks for of the GPUs that it shares with others of its host. */
+typedef struct mirt__gpu_share {
+    int sharers, before; /* processes, and those before it */
+    int asked, first;    /* GPUs that they ask for, and that those before it do */
+    bool some, all;      /* some ask for a number of GPUs, some for their share of all */
+} mirt__gpu_share;
+
+static mirt__gpu_share mirt__gpu_share_of(const mirt__peers *w, const mirt__place *place, int rank) {
+    mirt__gpu_share share;
+    memset(&share, 0, sizeof share);
+    for (int p = 0; p < w->size; p++) {
+        if (place[p].asked < 0 || place[p].gpus != place[rank].gpus ||
+            strcmp(w->engine->host(p), w->engine->host(rank)) != 0)
+            continue;
+        share.sharers++;
+        share.before += p < rank;
+        share.asked += place[p].asked ? place[p].asked : 1;
+        share.first += p < rank ? place[p].asked : 0;
+        share.some = share.some || place[p].asked;
+        share.all = share.all || !place[p].asked;
+    }
+    return share;
+}
+
+/* The same verdict in all processes. */
+static mirt_status mirt__gpus_check(const mirt__peers *w, const mirt__place *place) {
+    for (int p = 0; p < w->size; p++) {
+        const mirt__gpu_share share = mirt__gpu_share_of(w, place, p);
+        if (share.asked > place[p].all)
+            return mirt__fail(MIRT_E_DEVICE,
+                              "%d processes on %s share %d GPU%s: start fewer processes, or name the devices of each",
+                              share.sharers, w->engine->host(p), place[p].all, place[p].all == 1 ? "" : "s");
+        if (share.some && share.all)
+            return mirt__fail(MIRT_E_DEVICE,
+                              "of the processes on %s some ask for all GPUs and some for a number: give each a number",
+                              w->engine->host(p));
+    }
+    return MIRT_OK;
+}
+
+/* The processes of a host that see the same GPUs divide them, but for those that are named. */
+static void mirt__gpus_divide(mirt_strategy *s, const mirt__place *place) {
+    const mirt__place *own = &place[s->peers->rank];
+    const mirt__gpu_share share = mirt__gpu_share_of(s->peers, place, s->peers->rank);
+    const int first = own->asked ? share.first : own->all * share.before / share.sharers,
+              end = own->asked ? first + own->asked : own->all * (share.before + 1) / share.sharers;
     s->num_devices = end - first;
     for (int d = 0; d < s->num_devices; d++) {
         s->device[d].index = first + d;
         snprintf(s->device[d].name, sizeof s->device[d].name, "%s:%d", s->backend->name, first + d);
     }
-    return MIRT_OK;
 }
 
-/* Finds out who is on the cores and GPUs of this process. `text`: the user's description of devices. */
-static mirt_status mirt__peers_place(mirt_strategy *s, const char *text) {
+/* Finds out who is on the cores and GPUs of this process. `gpus`: as mirt__found has it. */
+static mirt_status mirt__peers_place(mirt_strategy *s, int gpus) {
     mirt__peers *w = s->peers;
     mirt__place own;
     mirt__device_facts facts;
-    char list[MIRT__AFFINITY], *rest;
-    const bool cores = s->backend == mirt__cores_backend();
-    const long asked = text ? strtol(text, &rest, 10) : 0;
-    int before = 0, sharers = 0;
+    char list[MIRT__AFFINITY];
     memset(&own, 0, sizeof own);
     mirt__affinity(list, sizeof list);
     own.cores = mirt__hash_bytes(0, list, strlen(list));
-    for (int i = 0; !cores && i < s->backend->devices(mirt__backend_host()); i++) {
-        if (!s->backend->info(mirt__backend_host(), i, &facts)) return mirt_last_status();
+    own.asked = gpus;
+    own.all = gpus < 0 ? 0 : s->backend->devices(mirt__backend_host());
+    for (int i = 0; i < own.all; i++) {
+        memset(&facts, 0, sizeof facts); /* that it cannot be asked is said when it is opened */
+        s->backend->info(mirt__backend_host(), i, &facts);
         own.gpus = mirt__hash_bytes(own.gpus, facts.uuid, sizeof facts.uuid);
     }
     const mirt__place *place = (const mirt__place *)mirt__peers_tell(s, &own, sizeof own);
-    if (!place) return mirt_last_status();
-    for (int p = 0; p < w->size; p++) {
-        const bool here = !strcmp(w->engine->host(p), w->engine->host(w->rank));
-        w->sharers += here && place[p].cores == own.cores;
-        sharers += here && place[p].gpus == own.gpus;
-        before += p < w->rank && here && place[p].gpus == own.gpus;
-    }
-    if (cores || (text && strcmp(text, "gpu") != 0 && *rest)) return MIRT_OK;
-    return mirt__gpus_divide(s, (int)asked, before, sharers);
+    if (!place || mirt__gpus_check(w, place) != MIRT_OK) return mirt_last_status();
+    for (int p = 0; p < w->size; p++)
+        w->sharers += place[p].cores == own.cores && !strcmp(w->engine->host(p), w->engine->host(w->rank));
+    if (gpus >= 0) mirt__gpus_divide(s, place);
+    return MIRT_OK;
 }
 
 /* Numbers the devices of all processes. */
@@ -95,8 +126,41 @@ static int mirt__peers_hosts(const mirt__peers *w) {
     return hosts;
 }
 
-MIRT__LIB bool mirt__peers_overlap(const mirt_strategy *s) {
-    return s->peers->hosts > 1 || (int64_t)s->num_devices * s->threads < mirt__peers_cores(s, mirt__cpu_cores());
+/* Between hosts, or where a core is idle, summing gradients during the backward pass saves time. On busy cores of one
+   host messages are copies, which take the time that they save. All processes have to do the same. */
+static mirt_status mirt__peers_choose_overlap(mirt_strategy *s) {
+    mirt__peers *w = s->peers;
+    const int32_t own =
+        w->hosts > 1 || (int64_t)s->num_devices * s->threads < mirt__peers_cores(s, mirt__cpu_cores());
+    const int32_t *wish = (const int32_t *)mirt__peers_tell(s, &own, sizeof own);
+    w->overlaps = wish != NULL;
+    for (int p = 0; wish && p < w->size; p++) w->overlaps = w->overlaps && wish[p];
+    return wish ? MIRT_OK : mirt_last_status();
+}
+
+/* What a process says once it has tried to open its devices. */
+typedef struct mirt__readiness {
+    int32_t status;
+    char reason[320];
+} mirt__readiness;
+
+MIRT__LIB mirt_status mirt__peers_ready(mirt_strategy *s, mirt_status status) {
+    mirt__readiness own;
+    mirt__error error;
+    memset(&own, 0, sizeof own);
+    own.status = (int32_t)status;
+    if (status != MIRT_OK) {
+        mirt__error_get(&error);
+        snprintf(own.reason, sizeof own.reason, "%.300s", error.text);
+    }
+    const mirt__readiness *all = (const mirt__readiness *)mirt__peers_tell(s, &own, sizeof own);
+    if (status != MIRT_OK) return mirt__error_set(&error), status;
+    for (int p = 0; all && p < s->peers->size; p++) {
+        if (all[p].status != MIRT_OK)
+            return mirt__fail(MIRT_E_WORKER, "process %d (%s) cannot use its devices: %s", p, s->peers->engine->host(p),
+                              all[p].reason);
+    }
+    return all ? MIRT_OK : mirt_last_status();
 }
 
 MIRT__LIB int mirt__peers_per_host(const mirt_strategy *s) {
@@ -121,8 +185,7 @@ MIRT__LIB int mirt__peers_cores(const mirt_strategy *s, int cores) {
 }
 
 MIRT__LIB mirt_status mirt__peers_start(mirt_strategy *s, const mirt__launcher *launcher,
-                                        const mirt_strategy_desc *desc, bool *found) {
-    const double limit = mirt__time_limit(desc);
+                                        double limit, int gpus, bool *found) {
     const mirt__engine *engine = mirt__engine_here();
     const int expected = launcher ? mirt__environment_number(launcher->size) : 1;
     int rank = 0, size = 1;
@@ -150,7 +213,7 @@ MIRT__LIB mirt_status mirt__peers_start(mirt_strategy *s, const mirt__launcher *
     if (!(w->flags = (mirt__peer_flags *)mirt__calloc((size_t)size, sizeof *w->flags))) return mirt_last_status();
     w->hosts = mirt__peers_hosts(w);
     mirt__peers_open(s, limit);
-    return mirt__peers_place(s, desc->devices) == MIRT_OK ? mirt__peers_number(s) : mirt_last_status();
+    return mirt__peers_place(s, gpus) == MIRT_OK ? mirt__peers_number(s) : mirt_last_status();
 }
 
 /* >>settings */
@@ -159,7 +222,7 @@ MIRT__LIB mirt_status mirt__peers_start(mirt_strategy *s, const mirt__launcher *
 typedef struct mirt__setting {
     char name[32], value[48];
 } mirt__setting;
-enum { MIRT__SETTINGS = 12 };
+enum { MIRT__SETTINGS = 13 };
 
 static void mirt__setting_text(mirt__setting *setting, const char *name, const char *value) {
     snprintf(setting->name, sizeof setting->name, "%s", name);
@@ -194,6 +257,7 @@ static void mirt__settings_of(const mirt_strategy *s, mirt__setting setting[MIRT
     mirt__setting_number(&setting[9], "servers", s->servers);
     mirt__setting_number(&setting[10], "max_staleness", (long long)s->max_staleness);
     mirt__setting_number(&setting[11], "average_every", s->average_every);
+    mirt__setting_number(&setting[12], "tf32", s->tf32);
 }
 
 static mirt_status mirt__settings_compare(const mirt_strategy *s, const mirt__setting *all) {
@@ -215,7 +279,7 @@ MIRT__LIB mirt_status mirt__peers_agree(mirt_strategy *s) {
     mirt__settings_of(s, own);
     const mirt__setting *all = (const mirt__setting *)mirt__peers_tell(s, own, sizeof own);
     if (!all || mirt__settings_compare(s, all) != MIRT_OK) return mirt_last_status();
-    if (s->backend == mirt__cores_backend() || (!s->servers && !s->average_every)) return MIRT_OK;
+    if (s->backend == mirt__cores_backend() || (!s->servers && !s->average_every)) return mirt__peers_choose_overlap(s);
     return mirt__fail(MIRT_E_DEVICE, "%s for cores so far: ask for \"cpu\"",
                       s->servers ? "parameter servers are" : "average_every is");
 }

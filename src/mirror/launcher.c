@@ -45,10 +45,10 @@ static mirt_status mirt__launcher_alone(const mirt__launcher *launcher) {
                       launcher->name, started, launcher->size, started);
 }
 
-MIRT__LIB mirt_status mirt__peers_join(mirt_strategy *s, const mirt_strategy_desc *desc) {
+MIRT__LIB mirt_status mirt__peers_join(mirt_strategy *s, double limit, int gpus) {
     const mirt__launcher *launcher = mirt__launcher_here();
     bool found = false;
     if (s->kind != MIRT_MULTI_WORKER && !s->servers) return mirt__warn_of_copies(s, launcher), MIRT_OK;
-    if (MIRT__TOGETHER && mirt__peers_start(s, launcher, desc, &found) != MIRT_OK) return mirt_last_status();
+    if (MIRT__TOGETHER && mirt__peers_start(s, launcher, limit, gpus, &found) != MIRT_OK) return mirt_last_status();
     return launcher && !found ? mirt__launcher_alone(launcher) : MIRT_OK;
 }

@@ -33,6 +33,7 @@ static void mirt__peers_answer(void *user, char *out) {
     at.awaits = mirt__peers_awaited(s->peers) + 1;
     const char *death = __atomic_load_n(&s->death, __ATOMIC_ACQUIRE);
     if (!death && __atomic_load_n(&s->peers->broken, __ATOMIC_ACQUIRE)) death = s->lost;
+    if (!death && __atomic_load_n(&s->peers->device_failed, __ATOMIC_ACQUIRE)) death = s->peers->device_failure;
     if (death) snprintf(at.ended, sizeof at.ended, "%.199s", death);
     for (int i = 0; i < MIRT__COUNT(at.gone); i++) at.gone[i] = __atomic_load_n(&s->peers->gone[i], __ATOMIC_RELAXED);
     memcpy(out, &at, sizeof at);
@@ -79,15 +80,20 @@ static bool mirt__peers_takes_part(const mirt__peers *p, int peer, mirt__whereab
 }
 
 MIRT__LIB void mirt__peers_blame(mirt_strategy *s) {
-    const mirt__peers *p = s->peers;
+    mirt__peers *p = s->peers;
     mirt__whereabouts at;
     char why[300];
-    mirt__peers_end(s);
+    int gone = -1;
     for (int i = 0; i < p->size; i++) {
-        if (i == p->rank || mirt__peers_takes_part(p, i, &at, why, sizeof why)) continue;
-        mirt__fail_at("%s", why);
-        return;
+        if (i == p->rank) continue;
+        memset(&at, 0, sizeof at);
+        if (mirt__peers_takes_part(p, i, &at, why, sizeof why)) continue;
+        gone = i;
+        if (!at.ended[0]) break; /* it does not answer: those that have ended may have done so because of it */
     }
+    if (gone >= 0) mirt__fail_at("%s", why);
+    snprintf(p->device_failure, sizeof p->device_failure, "%.199s", mirt_last_error());
+    __atomic_store_n(&p->device_failed, true, __ATOMIC_RELEASE);
 }
 
 /* Of processes that wait for each other, as each names only one of those it waits for: whether another one is at work.

@@ -58,15 +58,24 @@ static mirt__peer_flags mirt__peer_flags_of(mirt__step *step) {
     return flags;
 }
 
+/* A device of a process has failed: no process begins an exchange with it. */
+static void mirt__peer_device_lost(mirt__step *step, int rank) {
+    const mirt__peers *w = step->strategy->peers;
+    if (__atomic_load_n(&step->device_status, __ATOMIC_ACQUIRE) == MIRT_OK) {
+        mirt__fail(MIRT_E_WORKER, "a device of process %d (%s) has failed", rank, w->engine->host(rank));
+        mirt__peer_lost(step);
+    } else {
+        mirt__error_set(&step->strategy->device_error);
+    }
+    mirt__peers_end(step->strategy);
+}
+
 static void mirt__peer_flags_take(mirt__step *step) {
     mirt__peers *w = step->strategy->peers;
     for (int p = 0; p < w->size; p++) {
         __atomic_fetch_or(&step->not_finite, w->flags[p].not_finite, __ATOMIC_ACQ_REL);
         step->stop = step->stop || w->flags[p].stop;
-        if (w->flags[p].lost && !__atomic_load_n(&step->device_status, __ATOMIC_ACQUIRE)) {
-            mirt__fail(MIRT_E_WORKER, "a device of process %d (%s) has failed", p, w->engine->host(p));
-            mirt__peer_lost(step);
-        }
+        if (w->flags[p].lost) mirt__peer_device_lost(step, p);
         if (!w->flags[p].failed || step->failed) continue;
         snprintf(w->failed, sizeof w->failed, "process %d (%s)", p, w->engine->host(p));
         step->failed_code = w->flags[p].failed_code;

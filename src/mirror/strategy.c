@@ -223,11 +223,14 @@ static mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_desc
     mirt__device_facts info;
     mirt__handle *handle[MIRT__MAX_DEVICES];
     mirt__joining join;
-    for (int d = 0; d < s->num_devices; d++) {
-        const mirt__opening opening = {s->device[d].index, desc->tf32, s->num_devices, s->device[d].team};
+    mirt_status status = MIRT_OK;
+    for (int d = 0; d < s->num_devices && status == MIRT_OK; d++) {
+        const mirt__opening opening = {s->device[d].index, s->tf32, s->num_devices, s->device[d].team};
         s->device[d].handle = handle[d] = s->backend->open(mirt__backend_host(), &opening);
-        if (!handle[d]) return mirt_last_status();
+        if (!handle[d]) status = mirt_last_status();
     }
+    if (MIRT__PEERS(s)) status = mirt__peers_ready(s, status);
+    if (status != MIRT_OK) return status;
     memset(&join, 0, sizeof join);
     join.handle = handle;
     join.count = s->num_devices;
@@ -279,7 +282,7 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     if (mirt__average_set(s, desc) != MIRT_OK || mirt__servers_set(s, desc) != MIRT_OK) return mirt_last_status();
     if (mirt__devices_take(s, desc, &found) != MIRT_OK) return mirt_last_status();
     s->all_devices = s->num_devices;
-    if (MIRT__TRAINS && mirt__peers_join(s, desc) != MIRT_OK) return mirt_last_status();
+    if (MIRT__TRAINS && mirt__peers_join(s, mirt__time_limit(desc), found.gpus) != MIRT_OK) return mirt_last_status();
     const char *why;
     if (!mirt__collective_name(desc->collective, &why))
         return mirt__fail(MIRT_E_INVALID,
@@ -287,11 +290,13 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
                           (int)desc->collective);
     if (desc->shares && mirt__shares_set(s, desc->shares) != MIRT_OK) return mirt_last_status();
     s->winograd = desc->winograd;
+    s->tf32 = desc->tf32;
     s->collective = desc->collective;
     if (desc->bucket_bytes < 0)
         return mirt__fail(MIRT_E_INVALID, "mirt_strategy_create: bucket_bytes is %lld; it cannot be negative",
                           (long long)desc->bucket_bytes);
-    s->bucket_bytes = desc->bucket_bytes ? desc->bucket_bytes : (int64_t)(MIRT__PEERS(s) ? 2 : 25) << 20;
+    const bool by_messages = MIRT__PEERS(s) && s->backend == mirt__cores_backend();
+    s->bucket_bytes = desc->bucket_bytes ? desc->bucket_bytes : (int64_t)(by_messages ? 2 : 25) << 20;
     if (MIRT__GROUP(s) && !found.named) cores = mirt__peers_cores(s, cores);
     if (desc->replicas < 0 || desc->threads < 0)
         return mirt__fail(MIRT_E_INVALID, "mirt_strategy_create: %d replicas and %d threads; neither can be negative",

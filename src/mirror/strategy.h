@@ -55,6 +55,7 @@ typedef struct mirt__peers {
     int *first_device;   /* [size + 1] */
     int sharers;         /* processes with the same cores of the same host, this one included */
     int hosts;
+    bool overlaps;       /* gradients are summed during the backward pass */
     int64_t *before[MIRT__BEFORES]; /* [size + 1]: what processes have of a step, before each of them */
     mirt__peer_flags *flags;      /* [size] */
     char failed[300];    /* the process whose user code failed */
@@ -64,6 +65,8 @@ typedef struct mirt__peers {
     unsigned char gone[32]; /* atomic: bits of processes that this parameter server has given up */
     bool lost;           /* a process is gone, which the others can do without */
     bool broken;         /* atomic: nothing can be said to the others any more; strategy->lost says why */
+    char device_failure[200]; /* why a device has failed, */
+    bool device_failed;       /* if this, which is atomic, is set */
 } mirt__peers;
 
 /* The processes that a strategy was joined with; NULL: none. */
@@ -88,7 +91,7 @@ struct mirt_strategy {
     int first_device, all_devices; /* of all processes' devices: this one's first, and their number */
     int64_t *share_before;         /* [all_devices + 1]: what devices get begins in these proportions; NULL: equal */
     uint64_t seed;
-    bool winograd;
+    bool winograd, tf32;
     int64_t bucket_bytes;
     const mirt__backend *backend; /* the devices' table, */
     mirt__abilities able;         /* and what they can do */
@@ -195,7 +198,8 @@ MIRT__LIB void mirt__peers_give_up(mirt_strategy *strategy, int peer);
 MIRT__LIB bool mirt__peers_given_up(const mirt_strategy *strategy, int server, int peer, bool *answers);
 /* This process takes no further part, because of the error; the others learn it when they ask where it is. */
 MIRT__LIB void mirt__peers_end(mirt_strategy *strategy);
-/* The same after a failure of devices that wait for those of other processes: names a process that is gone. */
+/* A device has failed, perhaps as one of another process did: names in the error a process that takes no further part,
+   and answers with the error when others ask. */
 MIRT__LIB void mirt__peers_blame(mirt_strategy *strategy);
 /* Sets the error of a round of messages that failed, after which the strategy cannot be used. */
 MIRT__LIB mirt_status mirt__peers_fail(mirt_strategy *strategy, int channel, const mirt__engine_failure *failure);
@@ -215,17 +219,16 @@ typedef struct mirt__launcher {
 /* The value of a variable of the environment; 0: there is none. */
 MIRT__LIB int mirt__environment_number(const char *name);
 /* Joins the processes that mpirun started, if `kind` asks for it; afterwards the strategy's numbers of devices are
-   known. */
-MIRT__LIB mirt_status mirt__peers_join(mirt_strategy *strategy, const mirt_strategy_desc *desc);
+   known. `gpus`: as mirt__found has it. */
+MIRT__LIB mirt_status mirt__peers_join(mirt_strategy *strategy, double limit, int gpus);
 /* --- join.c --- */
-/* Whether summing gradients during the backward pass can save time: between hosts, or where a core is idle. On busy
-   cores of one host messages are copies, which take the time that they save. */
-MIRT__LIB bool mirt__peers_overlap(const mirt_strategy *strategy);
+/* Before devices of processes are joined: whether all processes could open theirs. */
+MIRT__LIB mirt_status mirt__peers_ready(mirt_strategy *strategy, mirt_status own);
 /* Devices of each host (mirt__joining). */
 MIRT__LIB int mirt__peers_per_host(const mirt_strategy *strategy);
 /* `launcher`: NULL, or what started several processes. *found: the program has an engine. */
 MIRT__LIB mirt_status mirt__peers_start(mirt_strategy *strategy, const mirt__launcher *launcher,
-                                        const mirt_strategy_desc *desc, bool *found);
+                                        double limit, int gpus, bool *found);
 /* Of `cores` that this process may use, those that it should, as others on its host use some, too. */
 MIRT__LIB int mirt__peers_cores(const mirt_strategy *strategy, int cores);
 /* Whether all processes have the same settings; the strategy has replicas and kernels. */

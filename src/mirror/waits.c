@@ -95,6 +95,7 @@ static bool mirt__step_wait(mirt__step *step, int device, mirt_status (*wait)(mi
     if (status == MIRT_OK) return true;
     if (__atomic_compare_exchange_n(&step->device_status, &none, (int)status, false, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE)) {
+        if (MIRT__PEERS(s)) mirt__peers_blame(step->strategy);
         mirt__error_get(&step->strategy->device_error);
         step->device_failed = device;
     }
@@ -116,7 +117,6 @@ MIRT__LIB mirt_status mirt__step_failure(mirt__step *step) {
     step->device_status = MIRT_OK;
     mirt__error_set(&s->device_error);
     if (step->device_failed >= 0) mirt__fail_at("device %s", s->device[step->device_failed].name);
-    if (MIRT__PEERS(s) && !s->able.in_place) mirt__peers_blame(s);
     if (!s->lost[0]) snprintf(s->lost, sizeof s->lost, "%s", mirt_last_error());
     return mirt_last_status();
 }

@@ -179,7 +179,7 @@ MIRT__TRAINING mirt_status mirt__step_not_finite(mirt_function *f) {
 MIRT__TRAINING_LIB bool mirt__can_overlap(const mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     if (!f->step.by_replicas || !f->step.num_buckets || f->step.program.num_cuts) return false;
-    if (MIRT__HOST_PEERS(s)) return !s->average_every && f->step.num_buckets > 1 && mirt__peers_overlap(s);
+    if (MIRT__HOST_PEERS(s)) return !s->average_every && f->step.num_buckets > 1 && s->peers->overlaps;
     return !s->able.direct && s->all_devices > 1 && !f->guard && f->step.ran[f->step.rows];
 }
 
