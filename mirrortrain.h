@@ -38784,7 +38784,7 @@ static void mirt__introduce(const mirt_strategy *s, const mirt__found *found, co
 
 /* >>devices */
 
-static bool mirt__devices_hear_first(void *user, void *data, size_t bytes) {
+MIRT__TOGETHER_ONLY bool mirt__devices_hear_first(void *user, void *data, size_t bytes) {
     return mirt__peers_hear_first((mirt_strategy *)user, data, bytes) == MIRT_OK;
 }
 
