@@ -424,6 +424,13 @@
 #define MIRT__ALONE
 #endif
 
+/* Functions that a program may lack. */
+#if defined(__GNUC__) && defined(__ELF__)
+#define MIRT__WEAK __attribute__((weak))
+#else
+#define MIRT__WEAK
+#endif
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -3901,12 +3908,6 @@ typedef struct mirt__backend {
     double (*seconds)(mirt__handle *handle, int from, int to);
 } mirt__backend;
 
-#if defined(__GNUC__) && defined(__ELF__)
-#define MIRT__WEAK __attribute__((weak))
-#else
-#define MIRT__WEAK
-#endif
-
 MIRT__BEGIN_C
 /* Found by the linker, or absent; where there are no weak symbols, MIRRORTRAIN_CUDA says that it is there. */
 #if defined(__ELF__) || defined(MIRRORTRAIN_CUDA)
@@ -4056,13 +4057,14 @@ MIRT__END_C
    - MIRT__TRAINING, MIRT__TRAINING_LIB: functions of other files, in place of `static` and MIRT__LIB;
    - MIRT__TRAINING_ENTRY: an entry of a table, NULL there;
    - what is called only if MIRT__TRAINS.
-   The compiler drops functions that nothing calls; those it does not optimize, gcc drops only if they are inline. */
+   The compiler drops functions that nothing calls; those it does not optimize, gcc drops only if they are inline.
+   Without optimization clang keeps calls that are never made: for the linker what is absent is weak. */
 #ifdef MIRRORTRAIN_NO_TRAIN
 #define MIRT__TRAINS false
 #define MIRT__TRAINING static inline
 #define MIRT__TRAINING_LIB static inline
 #define MIRT__TRAINING_ENTRY(entry) NULL
-#define MIRT__ABSENT_LIB extern
+#define MIRT__ABSENT_LIB extern MIRT__WEAK
 #else
 #define MIRT__TRAINS true
 #define MIRT__TRAINING static
@@ -4076,7 +4078,7 @@ MIRT__END_C
 #define MIRT__TOGETHER false
 #define MIRT__TOGETHER_ONLY static inline
 #define MIRT__TOGETHER_ONLY_LIB static inline
-#define MIRT__TOGETHER_LIB extern
+#define MIRT__TOGETHER_LIB extern MIRT__WEAK
 #else
 #define MIRT__TOGETHER true
 #define MIRT__TOGETHER_ONLY static

@@ -90,6 +90,17 @@ done
 build small $small
 equal "without all three the predictions are bit-identical" "$full" "$(run small predict "$tmp/model.safetensors")"
 build predict -DMIRRORTRAIN_NO_TRAIN
+for flags in "" -DMIRRORTRAIN_NO_TRAIN; do
+    if has clang; then
+        tap_check "clang -O0 $flags: it links" clang -std=c11 -O0 -DMIRRORTRAIN_NO_SIMD $flags tests/build_program.c -o \
+            "$tmp/clang" -lm -lpthread
+        equal "clang -O0 $flags predicts the same bits" \
+            "$(MIRT_CPU=plain run full predict "$tmp/model.safetensors")" \
+            "$(run clang predict "$tmp/model.safetensors")"
+    else
+        tap_skip "clang -O0 $flags: no clang"
+    fi
+done
 equal "without training the predictions are bit-identical" "$full" "$(run predict predict "$tmp/model.safetensors")"
 equal "and so they are with plain kernels" "$(MIRT_CPU=plain run full predict "$tmp/model.safetensors")" \
     "$(MIRT_CPU=plain run predict predict "$tmp/model.safetensors")"

@@ -52,6 +52,13 @@
 #define MIRT__ALONE
 #endif
 
+/* Functions that a program may lack. */
+#if defined(__GNUC__) && defined(__ELF__)
+#define MIRT__WEAK __attribute__((weak))
+#else
+#define MIRT__WEAK
+#endif
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

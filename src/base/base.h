@@ -30,13 +30,14 @@
    - MIRT__TRAINING, MIRT__TRAINING_LIB: functions of other files, in place of `static` and MIRT__LIB;
    - MIRT__TRAINING_ENTRY: an entry of a table, NULL there;
    - what is called only if MIRT__TRAINS.
-   The compiler drops functions that nothing calls; those it does not optimize, gcc drops only if they are inline. */
+   The compiler drops functions that nothing calls; those it does not optimize, gcc drops only if they are inline.
+   Without optimization clang keeps calls that are never made: for the linker what is absent is weak. */
 #ifdef MIRRORTRAIN_NO_TRAIN
 #define MIRT__TRAINS false
 #define MIRT__TRAINING static inline
 #define MIRT__TRAINING_LIB static inline
 #define MIRT__TRAINING_ENTRY(entry) NULL
-#define MIRT__ABSENT_LIB extern
+#define MIRT__ABSENT_LIB extern MIRT__WEAK
 #else
 #define MIRT__TRAINS true
 #define MIRT__TRAINING static
@@ -50,7 +51,7 @@
 #define MIRT__TOGETHER false
 #define MIRT__TOGETHER_ONLY static inline
 #define MIRT__TOGETHER_ONLY_LIB static inline
-#define MIRT__TOGETHER_LIB extern
+#define MIRT__TOGETHER_LIB extern MIRT__WEAK
 #else
 #define MIRT__TOGETHER true
 #define MIRT__TOGETHER_ONLY static

@@ -201,12 +201,6 @@ typedef struct mirt__backend {
     double (*seconds)(mirt__handle *handle, int from, int to);
 } mirt__backend;
 
-#if defined(__GNUC__) && defined(__ELF__)
-#define MIRT__WEAK __attribute__((weak))
-#else
-#define MIRT__WEAK
-#endif
-
 MIRT__BEGIN_C
 /* Found by the linker, or absent; where there are no weak symbols, MIRRORTRAIN_CUDA says that it is there. */
 #if defined(__ELF__) || defined(MIRRORTRAIN_CUDA)
