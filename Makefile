@@ -123,8 +123,11 @@ build/amalgamate: tools/amalgamate.c
 
 test:
 	@$(MAKE) --no-print-directory -j$(JOBS) build/mirrortrain $(TESTS:%=build/tests/%)
-	@CC="$(CC)" tests/run -t $(TEST_LIMIT) $(TESTS:%=build/tests/%) tests/check_api.sh tests/check_language.py tests/run_snippets $(wildcard tests/test_*.sh tests/test_*.py)
+	@CC="$(CC)" tests/run -t $(TEST_LIMIT) -j $(JOBS) tests/run_snippets tests/check_api.sh tests/check_language.py \
+		$(filter-out $(MEASURING),$(wildcard tests/test_*.sh tests/test_*.py)) $(TESTS:%=build/tests/%) -- $(MEASURING)
 
+# Scripts that compare times need the cores for themselves.
+MEASURING = tests/test_doctor.sh tests/test_mpi.sh tests/test_scaling.sh
 
 # Tests of other numbers in place of floats or of how the header is set up are compiled with all of the header; the others with src/
 # compiled file by file, once, so that a test may put functions of its own in place of the system's. A test that looks into a file of

@@ -92,8 +92,8 @@ equal "without all three the predictions are bit-identical" "$full" "$(run small
 build predict -DMIRRORTRAIN_NO_TRAIN
 for flags in "" -DMIRRORTRAIN_NO_TRAIN; do
     if has clang; then
-        tap_check "clang -O0 $flags: it links" clang -std=c11 -O0 -DMIRRORTRAIN_NO_SIMD $flags tests/build_program.c -o \
-            "$tmp/clang" -lm -lpthread
+        tap_check "clang -O0 $flags: it links" clang -std=c11 -O0 -DMIRRORTRAIN_NO_SIMD $flags \
+            tests/build_program.c -o "$tmp/clang" -lm -lpthread
         equal "clang -O0 $flags predicts the same bits" \
             "$(MIRT_CPU=plain run full predict "$tmp/model.safetensors")" \
             "$(run clang predict "$tmp/model.safetensors")"
