@@ -2501,9 +2501,6 @@ static __global__ void __launch_bounds__(256) mirt__cu_trial_kernel(float *to, i
 typedef struct mirt__cu_trial {
     mirt__cu_group *group;
     mirt__reduction exchange[MIRT__CU_MEMBERS];
-#if MIRT__CU_NCCL
-    mirt__cu_sum ranks[MIRT__CU_MEMBERS];
-#endif
     float *value[MIRT__CU_MEMBERS], *sum[MIRT__CU_MEMBERS];
     bool direct;
 } mirt__cu_trial;
@@ -2542,6 +2539,8 @@ static bool mirt__cu_trial_piece(mirt__cu_trial *t, int64_t at, int64_t length, 
         if (stage != 1 && !mirt__cu_nccl_start(group->member[0])) return false;
         for (int d = 0; d < group->count; d++) {
             mirt__cu *cu = group->member[d];
+            mirt__cu_sum sum;
+            mirt__cu_sum_of(cu, &t->exchange[d], &sum);
             mirt__cu_enter(cu);
             if (whole && stage == 0) {
                 mirt__cu_nccl(cu,
@@ -2549,11 +2548,11 @@ static bool mirt__cu_trial_piece(mirt__cu_trial *t, int64_t at, int64_t length, 
                                             group->comm[d], cu->exchanges),
                               "adding");
             } else if (stage == 0) {
-                mirt__cu_tree_send(cu, &t->ranks[d], at, length);
+                mirt__cu_tree_send(cu, &sum, at, length);
             } else if (stage == 1) {
-                mirt__cu_tree_add(cu, &t->ranks[d], at, length);
+                mirt__cu_tree_add(cu, &sum, at, length);
             } else {
-                mirt__cu_tree_spread(cu, &t->ranks[d], at, length);
+                mirt__cu_tree_spread(cu, &sum, at, length);
             }
         }
         if (stage != 1 && !mirt__cu_all_end(group, "trying it")) return false;
@@ -2636,9 +2635,6 @@ static double mirt__cu_try_out(mirt__cu_trial *t) {
             x->add[p].into = 0;
             x->add[p].from = p + 1;
         }
-#if MIRT__CU_NCCL
-        mirt__cu_sum_of(group->member[d], x, &t->ranks[d]);
-#endif
     }
     for (int turn = 0; turn < 4 && good; turn++) {
         const double begin = group->host->now();
