@@ -37397,6 +37397,9 @@ MIRT__TOGETHER_LIB void mirt__peers_hurry(mirt_strategy *strategy, bool hurry);
 MIRT__TOGETHER_LIB mirt_status mirt__peers_gather(mirt_strategy *strategy, const mirt__gathered *array, int arrays);
 /* What all processes say, [size] elements of `bytes`, until the next call; NULL: the group is broken. */
 MIRT__TOGETHER_LIB const void *mirt__peers_tell(mirt_strategy *strategy, const void *own, size_t bytes);
+/* Every process says how it fares. The error of one that fails is its own; the others name the first such process:
+   "process 1 (host) WHAT: its error". */
+MIRT__TOGETHER_LIB mirt_status mirt__peers_fare(mirt_strategy *strategy, mirt_status status, const char *what);
 /* A round of messages on the channel of parameter servers. */
 MIRT__TOGETHER_LIB mirt_status mirt__peers_trade(mirt_strategy *strategy, const mirt__message *send, int sends,
                                         const mirt__message *receive, int receives);
@@ -37438,8 +37441,6 @@ MIRT__ABSENT_LIB int mirt__environment_number(const char *name);
    known. `gpus`: as mirt__found has it. */
 MIRT__ABSENT_LIB mirt_status mirt__peers_join(mirt_strategy *strategy, double limit, int gpus);
 /* --- join.c --- */
-/* Before devices of processes are joined: whether all processes could open theirs. */
-MIRT__TOGETHER_LIB mirt_status mirt__peers_ready(mirt_strategy *strategy, mirt_status own);
 /* Devices of each host (mirt__joining). */
 MIRT__TOGETHER_LIB int mirt__peers_per_host(const mirt_strategy *strategy);
 /* `launcher`: NULL, or what started several processes. *found: the program has an engine. */
@@ -38802,7 +38803,7 @@ static mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_desc
         s->device[d].handle = handle[d] = s->backend->open(mirt__backend_host(), &opening);
         if (!handle[d]) status = mirt_last_status();
     }
-    if (MIRT__PEERS(s)) status = mirt__peers_ready(s, status);
+    if (MIRT__PEERS(s)) status = mirt__peers_fare(s, status, "cannot use its devices");
     if (status != MIRT_OK) return status;
     memset(&join, 0, sizeof join);
     join.handle = handle;
@@ -39709,6 +39710,31 @@ MIRT__LIB const void *mirt__peers_tell(mirt_strategy *s, const void *own, size_t
     return mirt__peers_gather(s, &array, 1) == MIRT_OK ? p->told : NULL;
 }
 
+/* How a process fares. */
+typedef struct mirt__faring {
+    int32_t status;
+    char reason[320];
+} mirt__faring;
+
+MIRT__LIB mirt_status mirt__peers_fare(mirt_strategy *s, mirt_status status, const char *what) {
+    mirt__faring own;
+    mirt__error error;
+    memset(&own, 0, sizeof own);
+    own.status = (int32_t)status;
+    if (status != MIRT_OK) {
+        mirt__error_get(&error);
+        snprintf(own.reason, sizeof own.reason, "%.300s", error.text);
+    }
+    const mirt__faring *all = (const mirt__faring *)mirt__peers_tell(s, &own, sizeof own);
+    if (status != MIRT_OK) return mirt__error_set(&error), status;
+    for (int p = 0; all && p < s->peers->size; p++) {
+        if (all[p].status != MIRT_OK)
+            return mirt__fail(MIRT_E_WORKER, "process %d (%s) %s: %s", p, s->peers->engine->host(p), what,
+                              all[p].reason);
+    }
+    return all ? MIRT_OK : mirt_last_status();
+}
+
 MIRT__LIB mirt_status mirt__peers_trade(mirt_strategy *s, const mirt__message *send, int sends,
                                         const mirt__message *receive, int receives) {
     const int channel = MIRT__ENGINE_CHANNELS - 1;
@@ -39961,31 +39987,6 @@ static mirt_status mirt__peers_choose_overlap(mirt_strategy *s) {
     w->overlaps = wish != NULL;
     for (int p = 0; wish && p < w->size; p++) w->overlaps = w->overlaps && wish[p];
     return wish ? MIRT_OK : mirt_last_status();
-}
-
-/* What a process says once it has tried to open its devices. */
-typedef struct mirt__readiness {
-    int32_t status;
-    char reason[320];
-} mirt__readiness;
-
-MIRT__LIB mirt_status mirt__peers_ready(mirt_strategy *s, mirt_status status) {
-    mirt__readiness own;
-    mirt__error error;
-    memset(&own, 0, sizeof own);
-    own.status = (int32_t)status;
-    if (status != MIRT_OK) {
-        mirt__error_get(&error);
-        snprintf(own.reason, sizeof own.reason, "%.300s", error.text);
-    }
-    const mirt__readiness *all = (const mirt__readiness *)mirt__peers_tell(s, &own, sizeof own);
-    if (status != MIRT_OK) return mirt__error_set(&error), status;
-    for (int p = 0; all && p < s->peers->size; p++) {
-        if (all[p].status != MIRT_OK)
-            return mirt__fail(MIRT_E_WORKER, "process %d (%s) cannot use its devices: %s", p, s->peers->engine->host(p),
-                              all[p].reason);
-    }
-    return all ? MIRT_OK : mirt_last_status();
 }
 
 MIRT__LIB int mirt__peers_per_host(const mirt_strategy *s) {
@@ -55336,8 +55337,6 @@ typedef struct mirt__arrival {
     int64_t rows, skipped;
 } mirt__arrival;
 
-enum { MIRT__REASON = 320 };
-
 MIRT__LIB mirt_status mirt__begin_together(mirt_strategy *s, mirt_dataset *dataset, int replicas, int64_t epoch) {
     mirt__data_part part;
     part.of = replicas ? replicas : mirt__share_units(s);
@@ -55349,21 +55348,6 @@ MIRT__LIB mirt_status mirt__begin_together(mirt_strategy *s, mirt_dataset *datas
 }
 
 /* >>what goes wrong */
-
-/* Every process says why it leaves, or nothing; `first` is blamed. */
-static mirt_status mirt__arrivals_blame(mirt_strategy *s, int first, mirt_status own) {
-    char reason[MIRT__REASON] = "";
-    mirt__error error;
-    if (own != MIRT_OK) mirt__error_get(&error);
-    if (own != MIRT_OK) snprintf(reason, sizeof reason, "%.300s", error.text);
-    const char *all = (const char *)mirt__peers_tell(s, reason, sizeof reason);
-    s->peers->left = true;
-    if (own != MIRT_OK) mirt__error_set(&error);
-    else if (all)
-        mirt__fail(MIRT_E_WORKER, "process %d (%s) has stopped: %s", first, s->peers->engine->host(first),
-                   all + (size_t)first * MIRT__REASON);
-    return own != MIRT_OK ? own : mirt_last_status();
-}
 
 static mirt_status mirt__arrivals_differ(const mirt_strategy *s, const mirt__arrival *all, int other) {
     const mirt__peers *p = s->peers;
@@ -55377,16 +55361,20 @@ static mirt_status mirt__arrivals_differ(const mirt_strategy *s, const mirt__arr
 /* Meets the others before a batch; *skipped: rows that all of them skip. */
 static mirt_status mirt__arrive(mirt_strategy *s, const mirt__arrival *own, int64_t *skipped) {
     const int size = s->peers->size;
-    int leaver = -1, other = 0;
+    bool left = false;
+    int other = 0;
     const mirt__arrival *all = (const mirt__arrival *)mirt__peers_tell(s, own, sizeof *own);
     *skipped = 0;
     if (!all) return mirt_last_status();
     for (int i = 0; i < size; i++) {
-        if (all[i].status != MIRT_OK && leaver < 0) leaver = i;
+        left = left || all[i].status != MIRT_OK;
         *skipped += all[i].skipped;
         if (all[i].rows != all[0].rows && !other) other = i;
     }
-    if (leaver >= 0) return mirt__arrivals_blame(s, leaver, (mirt_status)own->status);
+    if (left) {
+        s->peers->left = true;
+        return mirt__peers_fare(s, (mirt_status)own->status, "has stopped");
+    }
     return other ? mirt__arrivals_differ(s, all, other) : MIRT_OK;
 }
 

@@ -138,31 +138,6 @@ static mirt_status mirt__peers_choose_overlap(mirt_strategy *s) {
     return wish ? MIRT_OK : mirt_last_status();
 }
 
-/* What a process says once it has tried to open its devices. */
-typedef struct mirt__readiness {
-    int32_t status;
-    char reason[320];
-} mirt__readiness;
-
-MIRT__LIB mirt_status mirt__peers_ready(mirt_strategy *s, mirt_status status) {
-    mirt__readiness own;
-    mirt__error error;
-    memset(&own, 0, sizeof own);
-    own.status = (int32_t)status;
-    if (status != MIRT_OK) {
-        mirt__error_get(&error);
-        snprintf(own.reason, sizeof own.reason, "%.300s", error.text);
-    }
-    const mirt__readiness *all = (const mirt__readiness *)mirt__peers_tell(s, &own, sizeof own);
-    if (status != MIRT_OK) return mirt__error_set(&error), status;
-    for (int p = 0; all && p < s->peers->size; p++) {
-        if (all[p].status != MIRT_OK)
-            return mirt__fail(MIRT_E_WORKER, "process %d (%s) cannot use its devices: %s", p, s->peers->engine->host(p),
-                              all[p].reason);
-    }
-    return all ? MIRT_OK : mirt_last_status();
-}
-
 MIRT__LIB int mirt__peers_per_host(const mirt_strategy *s) {
     const mirt__peers *w = s->peers;
     int per_host = 0;

@@ -222,6 +222,31 @@ MIRT__LIB const void *mirt__peers_tell(mirt_strategy *s, const void *own, size_t
     return mirt__peers_gather(s, &array, 1) == MIRT_OK ? p->told : NULL;
 }
 
+/* How a process fares. */
+typedef struct mirt__faring {
+    int32_t status;
+    char reason[320];
+} mirt__faring;
+
+MIRT__LIB mirt_status mirt__peers_fare(mirt_strategy *s, mirt_status status, const char *what) {
+    mirt__faring own;
+    mirt__error error;
+    memset(&own, 0, sizeof own);
+    own.status = (int32_t)status;
+    if (status != MIRT_OK) {
+        mirt__error_get(&error);
+        snprintf(own.reason, sizeof own.reason, "%.300s", error.text);
+    }
+    const mirt__faring *all = (const mirt__faring *)mirt__peers_tell(s, &own, sizeof own);
+    if (status != MIRT_OK) return mirt__error_set(&error), status;
+    for (int p = 0; all && p < s->peers->size; p++) {
+        if (all[p].status != MIRT_OK)
+            return mirt__fail(MIRT_E_WORKER, "process %d (%s) %s: %s", p, s->peers->engine->host(p), what,
+                              all[p].reason);
+    }
+    return all ? MIRT_OK : mirt_last_status();
+}
+
 MIRT__LIB mirt_status mirt__peers_trade(mirt_strategy *s, const mirt__message *send, int sends,
                                         const mirt__message *receive, int receives) {
     const int channel = MIRT__ENGINE_CHANNELS - 1;

@@ -229,7 +229,7 @@ static mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_desc
         s->device[d].handle = handle[d] = s->backend->open(mirt__backend_host(), &opening);
         if (!handle[d]) status = mirt_last_status();
     }
-    if (MIRT__PEERS(s)) status = mirt__peers_ready(s, status);
+    if (MIRT__PEERS(s)) status = mirt__peers_fare(s, status, "cannot use its devices");
     if (status != MIRT_OK) return status;
     memset(&join, 0, sizeof join);
     join.handle = handle;

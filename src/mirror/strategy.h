@@ -181,6 +181,9 @@ MIRT__LIB void mirt__peers_hurry(mirt_strategy *strategy, bool hurry);
 MIRT__LIB mirt_status mirt__peers_gather(mirt_strategy *strategy, const mirt__gathered *array, int arrays);
 /* What all processes say, [size] elements of `bytes`, until the next call; NULL: the group is broken. */
 MIRT__LIB const void *mirt__peers_tell(mirt_strategy *strategy, const void *own, size_t bytes);
+/* Every process says how it fares. The error of one that fails is its own; the others name the first such process:
+   "process 1 (host) WHAT: its error". */
+MIRT__LIB mirt_status mirt__peers_fare(mirt_strategy *strategy, mirt_status status, const char *what);
 /* A round of messages on the channel of parameter servers. */
 MIRT__LIB mirt_status mirt__peers_trade(mirt_strategy *strategy, const mirt__message *send, int sends,
                                         const mirt__message *receive, int receives);
@@ -222,8 +225,6 @@ MIRT__LIB int mirt__environment_number(const char *name);
    known. `gpus`: as mirt__found has it. */
 MIRT__LIB mirt_status mirt__peers_join(mirt_strategy *strategy, double limit, int gpus);
 /* --- join.c --- */
-/* Before devices of processes are joined: whether all processes could open theirs. */
-MIRT__LIB mirt_status mirt__peers_ready(mirt_strategy *strategy, mirt_status own);
 /* Devices of each host (mirt__joining). */
 MIRT__LIB int mirt__peers_per_host(const mirt_strategy *strategy);
 /* `launcher`: NULL, or what started several processes. *found: the program has an engine. */

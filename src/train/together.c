@@ -9,8 +9,6 @@ typedef struct mirt__arrival {
     int64_t rows, skipped;
 } mirt__arrival;
 
-enum { MIRT__REASON = 320 };
-
 MIRT__LIB mirt_status mirt__begin_together(mirt_strategy *s, mirt_dataset *dataset, int replicas, int64_t epoch) {
     mirt__data_part part;
     part.of = replicas ? replicas : mirt__share_units(s);
@@ -22,21 +20,6 @@ MIRT__LIB mirt_status mirt__begin_together(mirt_strategy *s, mirt_dataset *datas
 }
 
 /* >>what goes wrong */
-
-/* Every process says why it leaves, or nothing; `first` is blamed. */
-static mirt_status mirt__arrivals_blame(mirt_strategy *s, int first, mirt_status own) {
-    char reason[MIRT__REASON] = "";
-    mirt__error error;
-    if (own != MIRT_OK) mirt__error_get(&error);
-    if (own != MIRT_OK) snprintf(reason, sizeof reason, "%.300s", error.text);
-    const char *all = (const char *)mirt__peers_tell(s, reason, sizeof reason);
-    s->peers->left = true;
-    if (own != MIRT_OK) mirt__error_set(&error);
-    else if (all)
-        mirt__fail(MIRT_E_WORKER, "process %d (%s) has stopped: %s", first, s->peers->engine->host(first),
-                   all + (size_t)first * MIRT__REASON);
-    return own != MIRT_OK ? own : mirt_last_status();
-}
 
 static mirt_status mirt__arrivals_differ(const mirt_strategy *s, const mirt__arrival *all, int other) {
     const mirt__peers *p = s->peers;
@@ -50,16 +33,20 @@ static mirt_status mirt__arrivals_differ(const mirt_strategy *s, const mirt__arr
 /* Meets the others before a batch; *skipped: rows that all of them skip. */
 static mirt_status mirt__arrive(mirt_strategy *s, const mirt__arrival *own, int64_t *skipped) {
     const int size = s->peers->size;
-    int leaver = -1, other = 0;
+    bool left = false;
+    int other = 0;
     const mirt__arrival *all = (const mirt__arrival *)mirt__peers_tell(s, own, sizeof *own);
     *skipped = 0;
     if (!all) return mirt_last_status();
     for (int i = 0; i < size; i++) {
-        if (all[i].status != MIRT_OK && leaver < 0) leaver = i;
+        left = left || all[i].status != MIRT_OK;
         *skipped += all[i].skipped;
         if (all[i].rows != all[0].rows && !other) other = i;
     }
-    if (leaver >= 0) return mirt__arrivals_blame(s, leaver, (mirt_status)own->status);
+    if (left) {
+        s->peers->left = true;
+        return mirt__peers_fare(s, (mirt_status)own->status, "has stopped");
+    }
     return other ? mirt__arrivals_differ(s, all, other) : MIRT_OK;
 }
 
