@@ -88,7 +88,7 @@ CLI = $(wildcard cli/*.c)
 
 all: build/mirrortrain
 
-build/mirrortrain: $(CLI) cli/cli.h cli/report.h cli/scaling.h build/mirrortrain.o
+build/mirrortrain: $(CLI) cli/cli.h cli/report.h cli/scaling.h mirrortrain_tcp.c build/mirrortrain.o
 	$(CC) -std=c11 $(CFLAGS) $(CLI) build/mirrortrain.o -o $@ $(LDLIBS) -ldl
 
 # Says which stb_image the compiler finds, as src/images/decode.c looks for it; changes only when that does, so that

@@ -61,7 +61,9 @@ int main(void) {
     static const double megabytes[] = {1.4, 14, 102};
     int rank, size;
     char why[256];
-    if (!mirt__mpi_engine()->start(60, &rank, &size, why)) return fprintf(stderr, "%s\n", why), 1;
+    mirt_launch launch;
+    if (mirt_launched(&launch) != MIRT_OK) return fprintf(stderr, "%s\n", mirt_last_error()), 1;
+    if (!mirt__mpi_engine()->start(&launch, 60, &rank, &size, why)) return fprintf(stderr, "%s\n", why), 1;
     if (size > 64) return fprintf(stderr, "at most 64 processes\n"), 1;
     for (int i = 0; i < (int)(sizeof megabytes / sizeof *megabytes); i++) {
         double tree, native;

@@ -141,9 +141,10 @@ char *resume_command(const options *o);
 /* Adds the line "interrupted" to the log of a run. */
 void log_interruption(const options *o, int signal, const char *resume);
 
-/* Call first: whether mpirun or srun started this process as one of several, which are not to be independent
-   (MIRT_WORKERS=1). Until work_together or work_alone the first process speaks for all. */
-bool find_launcher(void);
+/* Call first. *several: a launcher started this process as one of several, which are not to be independent
+   (MIRT_WORKERS=1). Until work_together or work_alone the first process speaks for all. False: the library's error. */
+bool find_launcher(bool *several);
+const mirt_launch *own_launch(void);
 /* The processes train together: the first one prints results and writes files, the others only say what is wrong. */
 void work_together(void);
 /* This process has nothing to do with the others. */
@@ -156,11 +157,10 @@ bool may_complain(void);
 /* The strategy is there: what goes wrong from here on may be wrong in this process alone. */
 void join_others(void);
 bool joined_others(void);
-/* The words that start as many processes, as "mpirun -n 4"; "" for a process alone. */
+/* The words that start as many processes, as "mpirun -n 4"; "": each is started by itself, or the process is alone. */
 void start_words(char *out, size_t size);
-/* From now on the launcher says that it started `now` processes, not `before`: the library compares that with what the
-   engine says. */
-void pretend_processes(int before, int now);
+/* Whether the library is to see this process alone. */
+void pretend_alone(bool alone);
 
 /* The engine itself, or one for the processes that scaling measures. */
 struct mirt__engine;

@@ -9,68 +9,38 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A launcher, the variables in which it says how many processes it started and which of them this one is, and the file
-   with the engine for its MPI. */
-typedef struct launcher {
-    const char *name, *size, *rank, *file, *start;
-} launcher;
-
-static const launcher launchers[] = {
-    {"Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "mirrortrain-openmpi.so", "mpirun -n"},
-    {"MPICH", "PMI_SIZE", "PMI_RANK", "mirrortrain-mpich.so", "mpirun -n"},
-    {"Slurm", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", NULL, "srun -n"}, /* with either MPI */
-};
-
 static bool together, joined;
-static int number;
+static mirt_launch launch; /* once find_launcher has been called */
 
-static int variable(const char *name) {
-    const char *text = getenv(name);
-    char *end;
-    const long value = text ? strtol(text, &end, 10) : 0;
-    return text && *text && !*end && value > 0 && value < INT_MAX ? (int)value : 0;
-}
-
-/* NULL: one process, or independent ones. */
-static const launcher *launcher_here(void) {
-    if (variable("MIRT_WORKERS") == 1) return NULL;
-    for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++) {
-        if (variable(launchers[i].size) > 1) return &launchers[i];
-    }
-    return NULL;
-}
-
-bool find_launcher(void) {
-    const launcher *from = launcher_here();
-    number = from ? variable(from->rank) : 0;
-    return from != NULL;
+bool find_launcher(bool *several) {
+    const bool good = mirt_launched(&launch) == MIRT_OK;
+    if (!good) launch.index = 0; /* not known, and each has something of its own to say */
+    *several = launch.processes > 1;
+    return good;
 }
 
 void work_together(void) {
     together = true;
-    if (number > 0 && !freopen("/dev/null", "w", stdout)) fclose(stdout);
+    if (launch.index > 0 && !freopen("/dev/null", "w", stdout)) fclose(stdout);
 }
 
-void work_alone(void) { number = 0; }
+void work_alone(void) { launch.index = 0; }
 void join_others(void) { joined = true; }
 bool works_together(void) { return together; }
 bool joined_others(void) { return joined; }
-int own_number(void) { return number; }
-bool is_first(void) { return number == 0; }
-bool may_complain(void) { return number == 0 || together; }
+int own_number(void) { return launch.index; }
+bool is_first(void) { return launch.index == 0; }
+bool may_complain(void) { return launch.index == 0 || together; }
 
 void start_words(char *out, size_t size) {
-    const launcher *from = together ? launcher_here() : NULL;
-    if (from) snprintf(out, size, "%s %d", from->start, variable(from->size));
-    else out[0] = 0;
+    out[0] = 0;
+    if (together && launch.mpi)
+        snprintf(out, size, "%s -n %d", strcmp(launch.launcher, "Slurm") == 0 ? "srun" : "mpirun", launch.processes);
 }
 
-void pretend_processes(int before, int now) {
-    char text[16];
-    snprintf(text, sizeof text, "%d", now);
-    for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++) {
-        if (variable(launchers[i].size) == before) setenv(launchers[i].size, text, 1);
-    }
+void pretend_alone(bool alone) {
+    if (alone) setenv("MIRT_WORKERS", "1", 1);
+    else unsetenv("MIRT_WORKERS");
 }
 
 /* >>the engine */
@@ -86,21 +56,24 @@ static bool beside(const char *file, char *path, size_t size) {
     return snprintf(name, left, "%s", file) < (int)left;
 }
 
-/* The file of an engine: the one that MIRT_MPI_ENGINE names, or that for the launcher's MPI. */
-static const char *engine_file(const launcher *from, char *path, size_t size) {
+static const char open_mpi[] = "mirrortrain-openmpi.so", mpich[] = "mirrortrain-mpich.so";
+
+/* The file of an engine: the one that MIRT_MPI_ENGINE names, or that for the launcher's MPI. Slurm starts programs of
+   either; of two engines that are missing, Open MPI's is reported. */
+static const char *engine_file(char *path, size_t size) {
     const char *named = getenv("MIRT_MPI_ENGINE");
+    const bool slurm = strcmp(launch.launcher, "Slurm") == 0;
     if (named && *named) return named;
-    if (from->file) return beside(from->file, path, size) ? path : from->file;
-    for (int i = 1; i >= 0; i--) { /* of one that is missing, Open MPI's is reported */
-        const bool known = beside(launchers[i].file, path, size);
-        if (i == 0 || (known && access(path, R_OK) == 0 && !getenv("PMIX_RANK"))) break;
+    if ((slurm && !getenv("PMIX_RANK")) || strcmp(launch.launcher, "MPICH") == 0) {
+        if (beside(mpich, path, size) && (!slurm || access(path, R_OK) == 0)) return path;
     }
-    return path;
+    return beside(open_mpi, path, size) ? path : open_mpi;
 }
 
 static char failure[256];
 
-static bool start_failed(double limit, int *rank, int *size, char *why) {
+static bool start_failed(const mirt_launch *unused, double limit, int *rank, int *size, char *why) {
+    (void)unused;
     (void)limit;
     (void)rank;
     (void)size;
@@ -112,10 +85,9 @@ static bool start_failed(double limit, int *rank, int *size, char *why) {
 const mirt__engine *mirt__mpi_engine(void) {
     static mirt__engine missing;
     static char path[PATH_MAX];
-    const launcher *from = launcher_here();
     const mirt__engine *(*engine)(void) = NULL;
-    if (!from) return NULL;
-    const char *file = engine_file(from, path, sizeof path);
+    if (!launch.mpi) return NULL;
+    const char *file = engine_file(path, sizeof path);
     void *library = dlopen(file, RTLD_NOW | RTLD_GLOBAL);
     void *symbol = library ? dlsym(library, "mirt__mpi_engine") : NULL;
     memcpy(&engine, &symbol, sizeof engine);
@@ -126,7 +98,9 @@ const mirt__engine *mirt__mpi_engine(void) {
         snprintf(failure, sizeof failure, "%.150s is missing: `make mpi` builds it for the MPI that is installed",
                  file);
     missing.version = MIRT__ENGINE_VERSION;
-    missing.name = from->name;
+    missing.name = launch.launcher;
     missing.start = start_failed;
     return &missing;
 }
+
+const mirt_launch *own_launch(void) { return &launch; }

@@ -97,9 +97,9 @@ static const flag flags[] = {
     {"strategy", "mirrored|central-storage", FLAG_NAME, 0, AT(strategy), CMD_SCALING,
      "one copy of the weights per device (default), or one for all devices"},
     {"strategy", "mirrored|central-storage|multi-worker|parameter-server", FLAG_NAME, 0, AT(strategy), CMD_FIT,
-     "one copy of the weights per device (default), or one for all devices; multi-worker: all processes that mpirun or "
-     "srun started train one model together, the default under them unless MIRT_WORKERS=1 is set; parameter-server: "
-     "they train it without waiting for each other, which is not reproducible"},
+     "one copy of the weights per device (default), or one for all devices; multi-worker: all processes that a "
+     "launcher started train one model together, the default of several unless MIRT_WORKERS=1 is set; "
+     "parameter-server: they train it without waiting for each other, which is not reproducible"},
     {"average-every", "K", FLAG_COUNT, INT32_MAX, AT(average_every), CMD_FIT,
      "several processes train on their own, and average their weights every K steps (local SGD); not reproducible on "
      "other numbers of processes"},
@@ -108,8 +108,8 @@ static const flag flags[] = {
     {"max-staleness", "K", FLAG_BOUND, INT32_MAX, AT(max_staleness), CMD_FIT,
      "with --strategy parameter-server: most updates by others while a worker computes its own; default any number"},
     {"strategy", "mirrored|central-storage|multi-worker", FLAG_NAME, 0, AT(strategy), STRATEGY & ~CMD_FIT,
-     "one copy of the weights per device (default), or one for all devices; multi-worker: all processes that mpirun or "
-     "srun started train one model together, the default under them unless MIRT_WORKERS=1 is set"},
+     "one copy of the weights per device (default), or one for all devices; multi-worker: all processes that a "
+     "launcher started train one model together, the default of several unless MIRT_WORKERS=1 is set"},
     {"shares", "N,N...", FLAG_TEXT, 0, AT(shares), CMD_FIT | CMD_EVALUATE | CMD_BENCH,
      "what each device, or each process, gets of the replicas, as 3,1; default equal shares; any give the same bits"},
     {"collective", "auto|tree|ring|one-device", FLAG_NAME, 0, AT(collective), STRATEGY | CMD_SCALING,

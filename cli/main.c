@@ -91,10 +91,11 @@ char *without_calls(const char *text, const char *cache) {
 
 int complain_of_library(void) {
     /* What keeps processes from working together, or ends it, is said once; the first one may be the one that is
-       missing. */
-    const bool said = !is_first() && mirt_last_status() == MIRT_E_WORKER &&
-                      !strstr(mirt_last_error(), " has not joined ") &&
-                      (!joined_others() || strstr(mirt_last_error(), " has stopped: "));
+       missing. Those that MPI does not connect see different things until they are. */
+    const char *text = mirt_last_error();
+    const bool common = joined_others() ? strstr(text, " has stopped: ") != NULL
+                                        : own_launch()->mpi && !strstr(text, " has not joined "),
+               said = !is_first() && mirt_last_status() == MIRT_E_WORKER && common;
     if (!said) complain("%s", library_sentence());
     return EXIT_FAILED;
 }
@@ -153,7 +154,8 @@ static bool takes_part(const command *c, const options *o) {
 int main(int argc, char **argv) {
     hold_streams();
     signal(SIGXFSZ, SIG_IGN); /* then a write beyond the file size limit fails with an error */
-    const bool several = find_launcher();
+    bool several;
+    const bool launched = find_launcher(&several);
     if (argc < 2) {
         if (is_first()) print_help(stderr);
         return EXIT_USAGE;
@@ -173,6 +175,7 @@ int main(int argc, char **argv) {
         options o;
         const command *c = find_command(argv[1]);
         if (!c || !parse_flags(c, argc, argv, &o)) return EXIT_USAGE;
+        if (!launched && !o.help) return complain_of_library();
         if (!o.help && !processes_fit(&o, several)) return EXIT_USAGE;
         if (several && (o.help ? !is_first() : !takes_part(c, &o))) return EXIT_OK;
         if (!o.help && o.winograd && chosen(o.dtype, "bf16"))

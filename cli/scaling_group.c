@@ -14,8 +14,8 @@ static int own, all, limit;
 
 /* >>the group */
 
-static bool start_limited(double seconds, int *rank, int *size, char *why) {
-    if (!engine->start(seconds, rank, size, why)) return false;
+static bool start_limited(const mirt_launch *launch, double seconds, int *rank, int *size, char *why) {
+    if (!engine->start(launch, seconds, rank, size, why)) return false;
     *size = limit;
     return true;
 }
@@ -31,14 +31,14 @@ const mirt__engine *limited_engine(const mirt__engine *whole) {
 
 int join_processes(void) {
     char why[256] = "no launcher started this process with others";
-    const mirt__engine *found = mirt__mpi_engine();
-    if (found && found->start(USUAL_LIMIT, &own, &all, why)) return all;
+    const mirt__engine *found = own_launch()->mpi ? mirt__mpi_engine() : mirt__tcp_engine();
+    if (found && found->start(own_launch(), USUAL_LIMIT, &own, &all, why)) return all;
     if (is_first()) complain("%s", why);
     return 0;
 }
 
 void limit_processes(int count) {
-    pretend_processes(limit ? limit : all, count ? count : all);
+    pretend_alone(count == 1);
     limit = count;
 }
 

@@ -362,7 +362,8 @@ static bool pipe_ask(int peer, double limit, char *out) {
     return good;
 }
 
-static bool pipe_start(double limit, int *rank, int *size, char *why) {
+static bool pipe_start(const mirt_launch *launch, double limit, int *rank, int *size, char *why) {
+    (void)launch;
     (void)limit;
     *rank = pipe_group.rank;
     *size = pipe_group.size;

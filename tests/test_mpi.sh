@@ -195,10 +195,10 @@ once "which is said once, with the launcher" err.txt "none.so is missing: \`make
 cat >lonely.c <<'END'
 #define MIRRORTRAIN_BACKEND
 #include "mirrortrain.h"
-static bool start(double limit, int *rank, int *size, char *why) {
+static bool start(const mirt_launch *launch, double limit, int *rank, int *size, char *why) {
     *rank = 0;
     *size = 1;
-    return limit > 0 && why[0] == 0;
+    return launch->mpi && limit > 0 && why[0] == 0;
 }
 const mirt__engine *mirt__mpi_engine(void) {
     static mirt__engine engine;

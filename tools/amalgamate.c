@@ -1,4 +1,4 @@
-/* Writes mirrortrain.h, mirrortrain.c, mirrortrain_cuda.cu and mirrortrain_mpi.c from src/.
+/* Writes mirrortrain.h, mirrortrain.c, mirrortrain_cuda.cu, mirrortrain_mpi.c and mirrortrain_tcp.c from src/.
 
        amalgamate [--check] SRC_DIR OUT_DIR
 
@@ -11,7 +11,7 @@
    of functions that MIRRORTRAIN_NO_TRAIN leaves out begin with MIRT__ABSENT_LIB in place of MIRT__LIB, those that
    MIRT__ALONE leaves out with MIRT__TOGETHER_LIB.
    SRC_DIR/../LICENSE ends the header. SRC_DIR/cuda/FILES lists those of mirrortrain_cuda.cu, and
-   SRC_DIR/mpi/FILES those of mirrortrain_mpi.c.
+   SRC_DIR/mpi/FILES and SRC_DIR/tcp/FILES those of mirrortrain_mpi.c and mirrortrain_tcp.c.
 
    --check compares with what is in OUT_DIR instead. Exit status: 0 ok, 1 stale or failed, 2 usage. */
 #include <errno.h>
@@ -431,11 +431,11 @@ int main(int argc, char **argv) {
                       strcmp(list.without[i], "MIRT__NO_IMAGE_DATASETS") == 0;
         if (leaves && ends_in(list.path[i], ".c")) find_absent(src, list.path[i], together);
     }
-    enum { FILES = 4 };
+    enum { FILES = 5 };
     text file[FILES] = {make_header(src, &list), {0}, make_beside(src, &list, "cuda/FILES"),
-                        make_beside(src, &list, "mpi/FILES")};
+                        make_beside(src, &list, "mpi/FILES"), make_beside(src, &list, "tcp/FILES")};
     static const char *const name[FILES] = {"mirrortrain.h", "mirrortrain.c", "mirrortrain_cuda.cu",
-                                            "mirrortrain_mpi.c"};
+                                            "mirrortrain_mpi.c", "mirrortrain_tcp.c"};
     append_string(&file[1], "#define MIRRORTRAIN_IMPLEMENTATION\n#include \"mirrortrain.h\"\n");
     const char *stale = NULL;
     for (int i = 0; i < FILES; i++) {

@@ -26,7 +26,7 @@ HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # The public API is below everything, and declares what all modules define.
 API = "api"
 # Have lists of their own; compiled apart from the rest, they see what stands before this line of src/FILES.
-BESIDE, SPLIT = ("cuda", "mpi"), "@IMPLEMENTATION"
+BESIDE, SPLIT = ("cuda", "mpi", "tcp"), "@IMPLEMENTATION"
 SOURCE = (".c", ".h", ".inc", ".cu", ".cuh")
 RECORD = "tests/module_counts.txt"
 PURPOSE = {
@@ -52,7 +52,8 @@ PURPOSE = {
     "callbacks": "Keras's callbacks",
     "models": "ready-made networks",
     "cuda": "GPU kernels and the device table of GPUs",
-    "mpi": "the engine that moves bytes between processes",
+    "mpi": "the engine that moves bytes between processes by MPI",
+    "tcp": "the same by TCP",
 }
 
 Reference = collections.namedtuple("Reference", "file kind name target")

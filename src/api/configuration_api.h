@@ -39,8 +39,8 @@
 #endif
 
 /* Training in several processes is compiled by MPI's compiler (mpicc), which finds <mpi.h>, and where MIRRORTRAIN_MPI
-   is defined. Other programs train alone. */
-#if !defined(MIRRORTRAIN_MPI) && !defined(MIRRORTRAIN_SPLIT_BUILD)
+   or MIRRORTRAIN_TCP is defined. Other programs train alone. */
+#if !defined(MIRRORTRAIN_MPI) && !defined(MIRRORTRAIN_TCP) && !defined(MIRRORTRAIN_SPLIT_BUILD)
 #define MIRT__ALONE
 #ifdef __has_include
 #if __has_include(<mpi.h>)

@@ -25,9 +25,9 @@ typedef void (*mirt_log_fn)(mirt_log_level level, const char *text, void *user);
    MultiWorkerMirroredStrategy.
    MIRT_MIRRORED: every device has its copy. MIRT_ONE_DEVICE: one device runs all replicas.
    MIRT_CENTRAL_STORAGE: one copy that all devices read; bit-identical to MIRT_MIRRORED.
-   MIRT_MULTI_WORKER: the devices of all processes that mpirun started train together, bit-identical to MIRT_MIRRORED
-   with as many replicas. It needs mirrortrain_mpi.c on the compiler's command line; a process alone is
-   MIRT_MIRRORED.
+   MIRT_MULTI_WORKER: the devices of all processes that a launcher started train together, bit-identical to
+   MIRT_MIRRORED with as many replicas. It needs mirrortrain_mpi.c (mpirun) or mirrortrain_tcp.c (torchrun, TF_CONFIG)
+   on the compiler's command line; a process alone is MIRT_MIRRORED.
    MIRT_PARAMETER_SERVER: the last `servers` of these processes keep the weights and the optimizer's state; the others,
    each mirrored on its own devices, pull weights, push gradients, and wait for nobody. Not reproducible, neither on
    several processes nor on the same ones: the result depends on which gradients arrive first. */
@@ -119,6 +119,19 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy);
 MIRT_API int mirt_num_replicas(const mirt_strategy *strategy);
 MIRT_API int mirt_num_devices(const mirt_strategy *strategy);
 MIRT_API int mirt_num_threads(const mirt_strategy *strategy);
+/* How a launcher started this process together with others. */
+typedef struct mirt_launch {
+    const char *launcher; /* "Open MPI", "MPICH", "torchrun", "TF_CONFIG", "Slurm"; NULL: this process is alone */
+    int index, processes; /* 0 and 1 for a process alone */
+    bool mpi;             /* MPI connects the processes; otherwise TCP does, */
+    char host[256];       /* to the first process, on */
+    int port;             /* this port */
+} mirt_launch;
+/* What the environment says, before there is a strategy: OMPI_COMM_WORLD_SIZE and RANK; PMI_SIZE and RANK; WORLD_SIZE,
+   RANK, MASTER_ADDR and MASTER_PORT; TF_CONFIG ("chief" comes before "worker" and "ps"); SLURM_STEP_NUM_TASKS,
+   SLURM_PROCID, and with MPI PMIX_RANK or PMI_RANK. MIRT_WORKERS=1: alone. MIRT_E_WORKER: the variables do not go
+   together. Thread safe. tf.distribute.cluster_resolver. */
+MIRT_API mirt_status mirt_launched(mirt_launch *out);
 /* Processes that train together, servers included, and which of them this one is, from 0. */
 MIRT_API int mirt_num_workers(const mirt_strategy *strategy);
 MIRT_API int mirt_worker_index(const mirt_strategy *strategy);

@@ -1,12 +1,12 @@
 #ifndef MIRT__ENGINE_H
 #define MIRT__ENGINE_H
 /* The table that moves bytes between processes which train one model together. It adds nothing, but by all_reduce: what
-   is added, and in which order, is the library's (group/tree.c). The engine for MPI is another file on the compiler's
-   command line (mirrortrain_mpi.c), which the library finds by a weak symbol. */
+   is added, and in which order, is the library's (group/tree.c). The engines are other files on the compiler's command
+   line, which the library finds by weak symbols: mirrortrain_mpi.c and mirrortrain_tcp.c. */
 
 #include "../device/device.h"
 
-#define MIRT__ENGINE_VERSION 2
+#define MIRT__ENGINE_VERSION 3
 #define MIRT__ENGINE_CHANNELS 3 /* 0: gradients; 1: everything else; 2: parameter servers */
 #define MIRT__ENGINE_ANSWER 256 /* bytes */
 
@@ -44,10 +44,10 @@ typedef struct mirt__round {
 
 typedef struct mirt__engine {
     int version;
-    const char *name; /* "MPI" */
-    /* Joins the group, once in a process, within `limit` seconds (0: for ever). `why`: the reason of a failure, 256
-       bytes. */
-    bool (*start)(double limit, int *rank, int *size, char *why);
+    const char *name; /* "Open MPI", "TCP" */
+    /* Joins the group, once in a process, within `limit` seconds (0: for ever). `launch`: of several processes, or of
+       one that MPI may know more about. `why`: the reason of a failure, 256 bytes. */
+    bool (*start)(const mirt_launch *launch, double limit, int *rank, int *size, char *why);
     /* All messages of a round; those between two processes on one channel are matched in order, and have the same
        number of bytes on both sides. A channel is one thread's at a time; different channels are independent. After a
        failure, which is set in *failure, the group can no longer be used. */
@@ -76,9 +76,13 @@ typedef struct mirt__engine {
 } mirt__engine;
 
 MIRT__BEGIN_C
-/* Found by the linker, or absent; where there are no weak symbols, MIRRORTRAIN_MPI says that it is there. */
+/* Found by the linker, or absent; where there are no weak symbols, MIRRORTRAIN_MPI and MIRRORTRAIN_TCP say that they
+   are there. */
 #if defined(__ELF__) || defined(MIRRORTRAIN_MPI)
 const mirt__engine *mirt__mpi_engine(void) MIRT__WEAK;
+#endif
+#if defined(__ELF__) || defined(MIRRORTRAIN_TCP)
+const mirt__engine *mirt__tcp_engine(void) MIRT__WEAK;
 #endif
 MIRT__END_C
 

@@ -3,13 +3,15 @@
 
 /* Joins the processes that train together: finds the engine, numbers all devices, compares settings. */
 
-static const mirt__engine *mirt__engine_here(void) {
+static const mirt__engine *mirt__engine_here(const mirt_launch *launch) {
 #if defined(__ELF__) || defined(MIRRORTRAIN_MPI)
-    const mirt__engine *engine = mirt__mpi_engine ? mirt__mpi_engine() : NULL;
-    return engine && engine->version == MIRT__ENGINE_VERSION ? engine : NULL;
-#else
-    return NULL;
+    if (launch->mpi || launch->processes == 1) return mirt__mpi_engine ? mirt__mpi_engine() : NULL;
 #endif
+#if defined(__ELF__) || defined(MIRRORTRAIN_TCP)
+    if (!launch->mpi && launch->processes > 1) return mirt__tcp_engine ? mirt__tcp_engine() : NULL;
+#endif
+    (void)launch;
+    return NULL;
 }
 
 /* >>the group */
@@ -159,21 +161,20 @@ MIRT__LIB int mirt__peers_cores(const mirt_strategy *s, int cores) {
     return share > 1 ? share : 1;
 }
 
-MIRT__LIB mirt_status mirt__peers_start(mirt_strategy *s, const mirt__launcher *launcher,
-                                        double limit, int gpus, bool *found) {
-    const mirt__engine *engine = mirt__engine_here();
-    const int expected = launcher ? mirt__environment_number(launcher->size) : 1;
+MIRT__LIB mirt_status mirt__peers_start(mirt_strategy *s, const mirt_launch *launch, double limit, int gpus,
+                                        bool *found) {
+    const mirt__engine *engine = mirt__engine_here(launch);
     int rank = 0, size = 1;
     char why[256] = "";
-    *found = engine != NULL;
-    if (!engine || mirt__environment_number("MIRT_WORKERS") == 1) return MIRT_OK;
-    if (!engine->start(limit, &rank, &size, why))
+    *found = engine && engine->version == MIRT__ENGINE_VERSION;
+    if (!*found || mirt__environment_number("MIRT_WORKERS") == 1) return MIRT_OK;
+    if (!engine->start(launch, limit, &rank, &size, why))
         return mirt__fail(MIRT_E_WORKER, "%s could not be started: %s", engine->name, why);
-    if (launcher && size != expected)
+    if (size == 1 && launch->processes > 1)
         return mirt__fail(MIRT_E_WORKER,
-                          "%s started %d processes (%s), but this program's MPI, %s, knows of %d: start it with the "
-                          "mpirun of the MPI that it is built with",
-                          launcher->name, expected, launcher->size, engine->name, size);
+                          "%s started %d processes, but this program's MPI, %s, knows of %d: start it with the mpirun "
+                          "of the MPI that it is built with",
+                          launch->launcher, launch->processes, engine->name, size);
     if (size == 1) return MIRT_OK;
     mirt__peers *w = (mirt__peers *)mirt__calloc(1, sizeof *w);
     if (!(s->peers = w)) return mirt_last_status();

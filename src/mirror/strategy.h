@@ -215,21 +215,17 @@ MIRT__LIB void mirt__averaging_free(mirt__averaging *averaging);
 MIRT__LIB void mirt__courier_destroy(mirt__courier *courier);
 
 /* --- launcher.c --- */
-/* Variables that say how many processes were started together, and which this one is. */
-typedef struct mirt__launcher {
-    const char *name, *size, *rank;
-} mirt__launcher;
 /* The value of a variable of the environment; 0: there is none. */
 MIRT__LIB int mirt__environment_number(const char *name);
-/* Joins the processes that mpirun started, if `kind` asks for it; afterwards the strategy's numbers of devices are
+/* Joins the processes that a launcher started, if `kind` asks for it; afterwards the strategy's numbers of devices are
    known. `gpus`: as mirt__found has it. */
 MIRT__LIB mirt_status mirt__peers_join(mirt_strategy *strategy, double limit, int gpus);
 /* --- join.c --- */
 /* Devices of each host (mirt__joining). */
 MIRT__LIB int mirt__peers_per_host(const mirt_strategy *strategy);
-/* `launcher`: NULL, or what started several processes. *found: the program has an engine. */
-MIRT__LIB mirt_status mirt__peers_start(mirt_strategy *strategy, const mirt__launcher *launcher,
-                                        double limit, int gpus, bool *found);
+/* *found: the program has an engine for this launch. */
+MIRT__LIB mirt_status mirt__peers_start(mirt_strategy *strategy, const mirt_launch *launch, double limit, int gpus,
+                                        bool *found);
 /* Of `cores` that this process may use, those that it should, as others on its host use some, too. */
 MIRT__LIB int mirt__peers_cores(const mirt_strategy *strategy, int cores);
 /* Whether all processes have the same settings; the strategy has replicas and kernels. */

@@ -279,10 +279,11 @@ static void mirt__mpi_begin(void) {
     __atomic_store_n(&mirt__mpi.joined, -1, __ATOMIC_RELEASE);
 }
 
-static bool mirt__mpi_start(double limit, int *rank, int *size, char *why) {
+static bool mirt__mpi_start(const mirt_launch *launch, double limit, int *rank, int *size, char *why) {
     const struct timespec nap = {0, 1000000};
     struct timespec now, since;
     int joined;
+    (void)launch;
     pthread_mutex_lock(&mirt__mpi_mutex);
     mirt__mpi.limit = limit;
     if (!mirt__mpi.begun) mirt__mpi_begin();

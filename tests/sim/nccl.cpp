@@ -169,7 +169,7 @@ std::string describe_call(const Post &p) {
 
 /* >>other processes */
 
-std::string folder;
+std::string folder = getenv("MIRT_SIM_TOGETHER") ? getenv("MIRT_SIM_TOGETHER") : "";
 
 std::string Clique::file(const std::string &name) const { return folder + "/" + id + "." + name; }
 

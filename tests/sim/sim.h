@@ -88,7 +88,8 @@ size_t mirt_sim_device_bytes(int device);
 size_t mirt_sim_device_peak(int device);
 int mirt_sim_report_leaks(void);
 void mirt_sim_host_memory(int on);
-/* From now on communicators have ranks in other processes, too, which exchange files of this folder. */
+/* From now on communicators have ranks in other processes, too, which exchange files of this folder; the environment's
+   MIRT_SIM_TOGETHER names one for a program. */
 void mirt_sim_together(const char *folder);
 /* From now on `saw` is called for every launch and product when it is queued or captured. NULL: no longer. */
 void mirt_sim_watch(void (*saw)(const mirt_sim_launch *launch));

@@ -38,4 +38,16 @@ says "bench of several batches runs each in a child" 'batch=6 ' bench --devices 
 MIRT_DEVICES=gpu
 export MIRT_DEVICES
 says "scaling measures each number in a child" '^ *2 ' scaling --device-counts 1,2 --batch 8 --seconds 1
+
+# Processes without MPI divide the GPUs, and NCCL, whose id goes by TCP, joins them.
+train() { MIRT_SIM_DEVICES=4 "$program" fit --replicas 4 --batch 32 --epochs 1 --max-steps 4 --save "$1.safetensors"; }
+mkdir "$tmp/together"
+train one >"$tmp/one.txt" 2>&1
+for process in 0 1; do
+    RANK=$process WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=$((20000 + $$ % 10000)) \
+        MIRT_SIM_TOGETHER=$tmp/together train two >"$tmp/two.$process" 2>&1 &
+done
+wait
+tap_check "two processes of two GPUs train" grep -q 'process 0 of 2 on 1 host, with 2 GPUs' "$tmp/two.0"
+tap_check "with the bits of one of four" sh -c 'test -s "$0" && cmp "$0" "$1"' one.safetensors two.safetensors
 tap_done

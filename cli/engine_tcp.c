@@ -1,0 +1,9 @@
+/* The engine for launchers that say where the first process is, to be limited (scaling). */
+#define _POSIX_C_SOURCE 200809L
+#define mirt__tcp_engine whole_tcp_engine
+#include "../mirrortrain_tcp.c"
+#undef mirt__tcp_engine
+#include "cli.h"
+
+const mirt__engine *mirt__tcp_engine(void);
+const mirt__engine *mirt__tcp_engine(void) { return limited_engine(whole_tcp_engine()); }

@@ -1,0 +1,376 @@
+/* The engine of TCP between forked processes. Rounds, single messages, questions, losses, and callers that do not
+   belong to them. */
+#define MIRRORTRAIN_IMPLEMENTATION
+#include "../mirrortrain.h"
+#include "tap.h"
+
+#include "../src/tcp/tcp.c"
+#include "../src/tcp/question.c"
+#include "../src/tcp/connect.c"
+#include "../src/tcp/meet.c"
+#include "../src/tcp/trade.c"
+#include "../src/tcp/tcp_engine.c"
+#include <signal.h>
+#include <sys/wait.h>
+
+enum { MOST = 6, WELL = 0, FAILED = 1 };
+static const double usual_limit = 20;
+
+static mirt_launch launch;
+static int own, all; /* of this process: its number, and how many there are */
+
+/* A port that nothing listens to. */
+static int free_port(void) {
+    int port = 0;
+    mirt__tcp_close(mirt__tcp_open_port(&port));
+    return port;
+}
+
+static bool start(double limit, char *why) {
+    return mirt__tcp_engine()->start(&launch, limit, &own, &all, why);
+}
+
+/* Forks processes that run fn, as number `first` and the following of `size`; the exit statuses, -1: a signal. */
+static void run(int first, int count, int size, int (*fn)(void), int *status) {
+    pid_t child[MOST];
+    fflush(stdout);
+    for (int i = 0; i < count; i++) {
+        child[i] = fork();
+        if (child[i]) continue;
+        launch.index = first + i;
+        launch.processes = size;
+        alarm(120); /* ends what hangs */
+        exit(fn());
+    }
+    for (int i = 0; i < count; i++) {
+        int code = 0;
+        waitpid(child[i], &code, 0);
+        status[i] = WIFEXITED(code) ? WEXITSTATUS(code) : -1;
+    }
+}
+
+/* Whether processes run fn and end well. */
+static bool together(int size, int (*fn)(void)) {
+    int status[MOST], failed = 0;
+    launch.port = free_port();
+    run(0, size, size, fn, status);
+    for (int i = 0; i < size; i++) failed += status[i] != WELL;
+    return !failed;
+}
+
+/* >>rounds */
+
+static uint32_t drawn_from(uint32_t *state, uint32_t bound) {
+    *state = *state * 1664525u + 1013904223u;
+    return (uint32_t)((uint64_t)*state * bound >> 32);
+}
+
+typedef struct drawn_round {
+    mirt__message send[32], receive[32];
+    int sends, receives, got[32];
+} drawn_round;
+
+static unsigned char byte_of(int round, int from, int number, size_t at) {
+    return (unsigned char)(round * 31 + from * 7 + number * 13 + (int)(at % 251));
+}
+
+static void note_arrival(void *user, int receive) { ((drawn_round *)user)->got[receive]++; }
+
+/* All processes draw the same messages, and each takes part in some. */
+static void draw_round(int number, drawn_round *r) {
+    uint32_t state = (uint32_t)number * 2654435761u;
+    const int messages = 1 + (int)drawn_from(&state, 30);
+    memset(r, 0, sizeof *r);
+    for (int i = 0; i < messages; i++) {
+        const int from = (int)drawn_from(&state, (uint32_t)all),
+                  to = (from + 1 + (int)drawn_from(&state, (uint32_t)all - 1)) % all;
+        const size_t bytes = drawn_from(&state, 8) ? 1 + drawn_from(&state, 3000) : 1 + drawn_from(&state, 2000000);
+        if (from != own && to != own) continue;
+        unsigned char *data = (unsigned char *)calloc(bytes, 1);
+        for (size_t b = 0; b < bytes && from == own; b++) data[b] = byte_of(number, from, i, b);
+        const mirt__message message = {from == own ? to : from, data, bytes};
+        if (from == own) r->send[r->sends++] = message;
+        else r->receive[r->receives++] = message;
+    }
+}
+
+/* Whether what has come is what the others have drawn. */
+static bool arrived(int number, const drawn_round *r) {
+    uint32_t state = (uint32_t)number * 2654435761u;
+    const int messages = 1 + (int)drawn_from(&state, 30);
+    int wrong = 0, next = 0;
+    for (int i = 0; i < messages; i++) {
+        const int from = (int)drawn_from(&state, (uint32_t)all),
+                  to = (from + 1 + (int)drawn_from(&state, (uint32_t)all - 1)) % all;
+        const size_t bytes = drawn_from(&state, 8) ? 1 + drawn_from(&state, 3000) : 1 + drawn_from(&state, 2000000);
+        if (to != own) continue;
+        const unsigned char *data = (const unsigned char *)r->receive[next].data;
+        for (size_t b = 0; b < bytes; b++) wrong += data[b] != byte_of(number, from, i, b);
+        wrong += r->got[next++] != 1;
+    }
+    return !wrong;
+}
+
+static bool trade_drawn(int channel, int number) {
+    drawn_round r;
+    mirt__waiting waiting;
+    mirt__engine_failure failure;
+    draw_round(number, &r);
+    memset(&waiting, 0, sizeof waiting);
+    waiting.limit = usual_limit;
+    waiting.hurry = number % 2;
+    const mirt__round round = {r.send, r.receive, r.sends, r.receives, note_arrival, &r, &waiting};
+    const bool good = mirt__tcp_engine()->trade(channel, &round, &failure) && arrived(number, &r);
+    if (!good) printf("# process %d, round %d: %s\n", own, number, failure.text);
+    for (int i = 0; i < r.sends; i++) free(r.send[i].data);
+    for (int i = 0; i < r.receives; i++) free(r.receive[i].data);
+    return good;
+}
+
+static int rounds_of(int channel) {
+    const int rounds = small_tier() ? 30 : 200;
+    for (int i = 0; i < rounds; i++) {
+        if (!trade_drawn(channel, 1000 * channel + i)) return FAILED;
+    }
+    return WELL;
+}
+
+static void *rounds_beside(void *status) {
+    *(int *)status = rounds_of(1);
+    return NULL;
+}
+
+/* On two channels at once. */
+static int do_rounds(void) {
+    char why[256] = "";
+    pthread_t beside;
+    int other = FAILED;
+    if (!start(usual_limit, why)) return printf("# process %d: %s\n", launch.index, why), FAILED;
+    if (pthread_create(&beside, NULL, rounds_beside, &other)) return FAILED;
+    const int status = rounds_of(0);
+    pthread_join(beside, NULL);
+    return status == WELL ? other : status;
+}
+
+/* A message of these bytes to the next process, and as many expected from the one before. */
+static bool pass_on(size_t out, size_t in, double limit, mirt__engine_failure *failure) {
+    static char memory[2][4096];
+    mirt__waiting waiting;
+    const mirt__message send = {(own + 1) % all, memory[0], out}, receive = {(own + all - 1) % all, memory[1], in};
+    const mirt__round round = {&send, &receive, 1, 1, NULL, NULL, &waiting};
+    memset(&waiting, 0, sizeof waiting);
+    waiting.limit = limit;
+    return mirt__tcp_engine()->trade(0, &round, failure);
+}
+
+static int do_different_things(void) {
+    mirt__engine_failure failure;
+    char why[256];
+    if (!start(usual_limit, why)) return FAILED;
+    const bool good = pass_on(100 + (size_t)own, 100, usual_limit, &failure);
+    const bool said = !good && strstr(failure.text, "102 bytes came where 100 were expected") && failure.peer == 2;
+    return own == 0 ? (said ? WELL : FAILED) : WELL;
+}
+
+/* >>processes that are lost */
+
+static int lose_one(void) {
+    mirt__engine_failure failure;
+    char why[256];
+    int rank, size;
+    if (!start(usual_limit, why) || !pass_on(9, 9, usual_limit, &failure)) return FAILED;
+    if (own == 1) raise(SIGKILL);
+    while (pass_on(9, 9, usual_limit, &failure)) {}
+    return failure.peer == 1 && !failure.silent && !mirt__tcp_engine()->start(&launch, 1, &rank, &size, why) ? WELL
+                                                                                                            : FAILED;
+}
+
+static int stop_one(void) {
+    mirt__engine_failure failure;
+    char why[256], answer[MIRT__ENGINE_ANSWER];
+    if (!start(usual_limit, why) || !pass_on(9, 9, usual_limit, &failure)) return FAILED;
+    if (own == 1) return raise(SIGSTOP), WELL;
+    const double began = mirt__tcp_now();
+    bool good = !pass_on(9, 9, 0.5, &failure) && failure.silent && failure.peer == 1;
+    good = good && !mirt__tcp_engine()->ask(1, 0.3, answer) && mirt__tcp_now() - began < 5;
+    return good ? WELL : FAILED;
+}
+
+/* >>questions and single messages */
+
+static void answer_number(void *user, char *out) { snprintf(out, MIRT__ENGINE_ANSWER, "process %d", *(int *)user); }
+
+static int ask_others(void) {
+    mirt__engine_failure failure;
+    char why[256], answer[MIRT__ENGINE_ANSWER], expected[32];
+    int wrong = 0;
+    if (!start(usual_limit, why)) return FAILED;
+    mirt__tcp_engine()->answers(answer_number, &own);
+    if (!pass_on(1, 1, usual_limit, &failure) || !pass_on(1, 1, usual_limit, &failure)) return FAILED;
+    for (int i = 0; i < 100 * all; i++) {
+        const int p = i % all;
+        snprintf(expected, sizeof expected, "process %d", p);
+        if (p != own) wrong += !mirt__tcp_engine()->ask(p, 5, answer) || strcmp(answer, expected) != 0;
+    }
+    for (int i = 1; i < all; i++) pass_on(1, 1, usual_limit, &failure); /* others may still ask */
+    mirt__tcp_engine()->answers(NULL, NULL);
+    return wrong ? FAILED : WELL;
+}
+
+static int end_of(void *post) {
+    int posted;
+    while ((posted = mirt__tcp_engine()->posted(post)) == 0) sched_yield();
+    return posted;
+}
+
+/* The first process does not know who speaks next. */
+static int serve_singles(void) {
+    enum { BYTES = 3000000 };
+    static unsigned char memory[MOST][BYTES];
+    char why[256];
+    void *post[MOST];
+    int wrong = 0, ended = 0;
+    if (!start(usual_limit, why)) return FAILED;
+    for (int p = own ? 0 : 1; p < (own ? 1 : all); p++) {
+        const mirt__message message = {p, memory[p], BYTES};
+        if (own) memset(memory[p], own, BYTES);
+        post[p] = mirt__tcp_engine()->post(&message, own == 0);
+    }
+    if (own) return end_of(post[0]) == 1 ? WELL : FAILED;
+    bool here[MOST] = {false};
+    while (ended < all - 1) {
+        for (int p = 1; p < all; p++) {
+            const int posted = here[p] ? 0 : mirt__tcp_engine()->posted(post[p]);
+            if (posted < 0) return FAILED;
+            here[p] = here[p] || posted;
+            ended += posted;
+        }
+    }
+    for (int p = 1; p < all; p++) wrong += memory[p][0] != p || memory[p][BYTES - 1] != p;
+    return wrong ? FAILED : WELL;
+}
+
+/* >>joining */
+
+static char expected_words[3][64];
+
+/* Whether it fails with these words, in time. */
+static int fail_to_start(void) {
+    char why[256] = "";
+    const double began = mirt__tcp_now();
+    const bool good = start(1, why), again = start(1, why);
+    if (!good && !again && mirt__tcp_now() - began < 4 && strstr(why, expected_words[launch.index])) return WELL;
+    printf("# process %d: \"%s\" after %.1f s\n", launch.index, why, mirt__tcp_now() - began);
+    return FAILED;
+}
+
+/* DESCRIPTION: processes FIRST to FIRST + COUNT - 1 of SIZE alone. */
+static void refuses(const char *what, int first, int count, int size, const char *zero, const char *one) {
+    int status[MOST], failed = 0;
+    snprintf(expected_words[0], sizeof expected_words[0], "%s", zero);
+    snprintf(expected_words[1], sizeof expected_words[1], "%s", one);
+    run(first, count, size, fail_to_start, status);
+    for (int i = 0; i < count; i++) failed += status[i] != WELL;
+    ok(!failed, "%s", what);
+}
+
+/* Writes to the port what no process would, over and over. */
+static pid_t disturb(int port) {
+    const pid_t child = fork();
+    if (child) return child;
+    for (uint32_t state = 1;;) {
+        char why[MIRT__TCP_WHY];
+        mirt__tcp_hello hello = mirt__tcp_own_hello((int)drawn_from(&state, 6) - 1, 12345, 77);
+        const int fd = mirt__tcp_dial("localhost", port, 0, why), kind = (int)drawn_from(&state, 4);
+        hello.rank = (int)drawn_from(&state, 5) - 1;
+        hello.size = 3;
+        if (kind == 0) hello.mark = drawn_from(&state, 1000000);
+        if (kind == 1) hello.link = MIRT__TCP_LINKS + 1; /* neither a meeting nor a link */
+        if (kind < 2) mirt__tcp_move(fd, &hello, drawn_from(&state, sizeof hello + 1), true, 0);
+        mirt__tcp_close(fd);
+        mirt__tcp_nap(0.002);
+    }
+}
+
+static void check_joining(void) {
+    int status[MOST];
+    launch.port = free_port();
+    refuses("a process that does not come is named", 0, 2, 3, "process 2 of 3 has not reached",
+            "process 2 of 3 has not reached");
+    refuses("several are counted", 0, 1, 4, "3 of 4 processes have not reached", "");
+    refuses("without the first one", 1, 1, 2, "", "cannot be reached: Connection refused");
+    snprintf(launch.host, sizeof launch.host, "no-such-host.invalid");
+    refuses("a host that has no address", 1, 1, 2, "", "no-such-host.invalid port");
+    snprintf(launch.host, sizeof launch.host, "localhost");
+    int port = launch.port;
+    const int taken = mirt__tcp_open_port(&port);
+    refuses("a port that is taken, by something that does not answer", 0, 2, 2, "cannot be listened to",
+            "process 0 does not answer");
+    mirt__tcp_close(taken);
+
+    launch.port = free_port();
+    const pid_t child = disturb(launch.port);
+    run(0, 4, 4, ask_others, status);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    ok(status[0] == WELL && status[1] == WELL && status[2] == WELL && status[3] == WELL,
+       "what others write to the port is ignored");
+}
+
+static int sized;
+static int start_sized(void) {
+    char why[256] = "";
+    if (launch.index == 1) launch.processes = sized;
+    if (sized == 3) launch.index = launch.index ? 1 : 0, launch.processes = 3;
+    const bool good = start(2, why);
+    return !good && (strstr(why, "says that there are") || strstr(why, "two processes have number 1") ||
+                     strstr(why, "cannot be reached") || strstr(why, "has gone"))
+               ? WELL
+               : FAILED;
+}
+
+/* The second of three; the third waits for it. */
+static void check_stopped(void) {
+    int stopped = 0, status = 0;
+    pid_t child[3];
+    launch.port = free_port();
+    fflush(stdout);
+    for (int i = 0; i < 3; i++) {
+        child[i] = fork();
+        if (child[i]) continue;
+        launch.index = i;
+        launch.processes = 3;
+        exit(stop_one());
+    }
+    waitpid(child[1], &stopped, WUNTRACED);
+    waitpid(child[2], &status, 0);
+    kill(child[1], SIGKILL);
+    waitpid(child[1], NULL, 0);
+    waitpid(child[0], NULL, 0);
+    ok(WIFSTOPPED(stopped) && WIFEXITED(status) && WEXITSTATUS(status) == WELL,
+       "a stopped process is silent beyond the limit, and does not answer");
+}
+
+int main(void) {
+    int status[MOST];
+    snprintf(launch.host, sizeof launch.host, "localhost");
+    launch.launcher = "torchrun";
+    for (int size = 2; size <= MOST; size++) {
+        ok(together(size, do_rounds), "%d processes: messages of all sizes on two channels at once", size);
+        ok(together(size, serve_singles), "%d processes: single messages of 3 MB", size);
+    }
+    ok(together(4, ask_others), "questions are answered by those who are asked");
+    ok(together(3, do_different_things), "another number of bytes than expected is an error");
+    launch.port = free_port();
+    run(0, 3, 3, lose_one, status);
+    ok(status[0] == WELL && status[1] == -1 && status[2] == WELL, "a killed process is named by all others");
+    check_stopped();
+    check_joining();
+    for (sized = 3; sized <= 4; sized++) {
+        launch.port = free_port();
+        run(0, 3, 3, start_sized, status);
+        ok(status[0] == WELL && status[1] == WELL && status[2] == WELL,
+           sized == 4 ? "processes that count differently" : "two processes with the same number");
+    }
+    return done_testing();
+}
