@@ -161,6 +161,7 @@ $$(WHOLE:%=build/$(1)/%): build/$(1)/%: tests/%.c build/$(1)/parts/hooks.o $$(TE
 build/$(1)/%: tests/%.c build/parts.h build/$(1)/parts.a $$(TEST_HEADERS)
 	$(2) $$(PARTS) $(3) -include build/parts.h $$< build/$(1)/parts.a -o $$@ $$(LDLIBS)
 build/$(1)/test_interrupt: cli/stop.c cli/cli.h
+build/$(1)/test_tcp: $$(wildcard src/tcp/*)
 build/$(1)/test_scaling_model: cli/scaling_model.c cli/shares.c cli/scaling.h cli/cli.h
 # The program with hooks, for MIRT_TEST_WAKE_DELAY.
 build/$(1)/mirrortrain: $$(CLI) cli/cli.h cli/report.h cli/scaling.h build/$(1)/parts.a
@@ -225,6 +226,7 @@ test-long:
 	@LAYOUTS="1:1 4:2 5:2 2:1:5,3 3:1:1,1,6" tests/run -t 3600 tests/check_layouts.sh
 	@if command -v mpicc >/dev/null; then tools/build_mpi.sh build; fi
 	@tests/run -t 3600 tests/kill_processes.py
+	@MPI=tcp LAYOUTS="2:1 3:2 5:1 4:1:3,1,2,2" tests/run -t 3600 tests/check_layouts.sh
 	@MPI=mpich LAYOUTS="1:1 1:2 2:1 2:2 3:1 3:2 4:1 4:2 5:1 5:2 4:1:3,1,2,2 2:2:1,3" tests/run -t 3600 tests/check_layouts.sh
 	@$(MAKE) --no-print-directory asan matrix
 	@$(MAKE) --no-print-directory memcheck

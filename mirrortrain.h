@@ -81,12 +81,13 @@
 
    WHAT IT DOES NOT DO
    ===================
-   - several machines, recurrent networks: not in this version
+   - recurrent networks: not in this version
    - float64; weights, or whole models, in float16 or bfloat16: mixed precision
      keeps weights, optimizer state and losses in float32
    - second derivatives: gradients are not differentiated again
    - side effects: it accesses no files but those you name (and /proc and /sys,
-     for free memory), no network, sets no signal handlers, prints only through
+     for free memory), no network but to other processes of its group
+     (mirt_multi_worker), sets no signal handlers, prints only through
      the log, and never calls exit or abort
 
    STEP BY STEP
@@ -602,8 +603,8 @@ typedef void (*mirt_log_fn)(mirt_log_level level, const char *text, void *user);
    MIRT_MIRRORED: every device has its copy. MIRT_ONE_DEVICE: one device runs all replicas.
    MIRT_CENTRAL_STORAGE: one copy that all devices read; bit-identical to MIRT_MIRRORED.
    MIRT_MULTI_WORKER: the devices of all processes that a launcher started train together, bit-identical to
-   MIRT_MIRRORED with as many replicas. It needs mirrortrain_mpi.c (mpirun) or mirrortrain_tcp.c (torchrun, TF_CONFIG)
-   on the compiler's command line; a process alone is MIRT_MIRRORED.
+   MIRT_MIRRORED with as many replicas. It needs mirrortrain_mpi.c (mpirun) or mirrortrain_tcp.c (torchrun, TF_CONFIG,
+   srun) on the compiler's command line; a process alone is MIRT_MIRRORED.
    MIRT_PARAMETER_SERVER: the last `servers` of these processes keep the weights and the optimizer's state; the others,
    each mirrored on its own devices, pull weights, push gradients, and wait for nobody. Not reproducible, neither on
    several processes nor on the same ones: the result depends on which gradients arrive first. */
@@ -703,11 +704,16 @@ typedef struct mirt_launch {
     char host[256];       /* to the first process, on */
     int port;             /* this port */
 } mirt_launch;
-/* What the environment says, before there is a strategy: OMPI_COMM_WORLD_SIZE and RANK; PMI_SIZE and RANK; WORLD_SIZE,
-   RANK, MASTER_ADDR and MASTER_PORT; TF_CONFIG ("chief" comes before "worker" and "ps"); SLURM_STEP_NUM_TASKS,
-   SLURM_PROCID, and with MPI PMIX_RANK or PMI_RANK. MIRT_WORKERS=1: alone. MIRT_E_WORKER: the variables do not go
-   together. Thread safe. tf.distribute.cluster_resolver. */
+/* What the environment says, before there is a strategy. The first of these that is there counts: OMPI_COMM_WORLD_SIZE
+   and OMPI_COMM_WORLD_RANK; PMI_SIZE and PMI_RANK; WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT (where
+   TORCHELASTIC_USE_AGENT_STORE is True, the next port); TF_CONFIG ("chief" comes before "worker" and "ps");
+   SLURM_STEP_NUM_TASKS and SLURM_PROCID, with PMIX_RANK or PMI_RANK if MPI connects the processes, otherwise
+   SLURM_STEP_NODELIST, SLURM_JOB_ID and SLURM_STEP_ID, or MASTER_ADDR and MASTER_PORT. MIRT_WORKERS=1: alone.
+   MIRT_E_WORKER: the variables are incomplete or contradict each other; *out is then that of a process alone. Thread
+   safe. tf.distribute.cluster_resolver. */
+#ifndef MIRRORTRAIN_NO_TRAIN
 MIRT_API mirt_status mirt_launched(mirt_launch *out);
+#endif
 /* Processes that train together, servers included, and which of them this one is, from 0. */
 MIRT_API int mirt_num_workers(const mirt_strategy *strategy);
 MIRT_API int mirt_worker_index(const mirt_strategy *strategy);
@@ -38540,42 +38546,60 @@ MIRT__LIB int mirt__environment_number(const char *name) {
     return *end || value < 0 || value > INT_MAX ? 0 : (int)value;
 }
 
-static bool mirt__environment_has(const char *name) {
+static const char *mirt__environment_text(const char *name) {
     const char *text = getenv(name);
-    return text && *text;
+    return text && *text ? text : NULL;
 }
 
-/* >>launchers that set variables */
-
-typedef struct mirt__launcher {
-    const char *name, *size, *index;
-} mirt__launcher;
-
-enum { MIRT__BY_OPEN_MPI, MIRT__BY_MPICH, MIRT__BY_TORCHRUN, MIRT__BY_SLURM };
-static const mirt__launcher mirt__launchers[] = {
-    {"Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
-    {"MPICH", "PMI_SIZE", "PMI_RANK"},
-    {"torchrun", "WORLD_SIZE", "RANK"},
-    {"Slurm", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}
-};
-
-/* The first process's place, from MASTER_ADDR and MASTER_PORT; the second has a default, 0: none. */
-static mirt_status mirt__launch_at_master(mirt_launch *launch, int port) {
-    const int given = mirt__environment_number("MASTER_PORT");
-    if (!mirt__environment_has("MASTER_ADDR") || (!given && !port))
-        return mirt__fail(MIRT_E_WORKER, "%s started %d processes, but %s, which says where they meet, is not set",
-                          launch->launcher, launch->processes,
-                          mirt__environment_has("MASTER_ADDR") ? "MASTER_PORT" : "MASTER_ADDR");
-    snprintf(launch->host, sizeof launch->host, "%s", getenv("MASTER_ADDR"));
-    launch->port = given ? given : port;
+/* *out stays as it is where the variable is not set. Anything but a number in [least, most] is an error. */
+static mirt_status mirt__launch_number(const char *name, long least, long most, int *out) {
+    const char *text = mirt__environment_text(name);
+    char *end;
+    if (!text) return MIRT_OK;
+    errno = 0;
+    const long value = strtol(text, &end, 10);
+    if (end == text || *end || errno || value < least || value > most)
+        return mirt__fail(MIRT_E_WORKER, "%s is \"%s\", not a number from %ld to %ld", name, mirt__label(text).text,
+                          least, most);
+    *out = (int)value;
     return MIRT_OK;
 }
 
+/* >>where processes meet that MPI does not connect */
+
+/* `length` bytes; an address of IPv6 may be in brackets. */
+static mirt_status mirt__launch_host(mirt_launch *launch, const char *text, size_t length, const char *source) {
+    if (length > 1 && text[0] == '[' && text[length - 1] == ']') {
+        text++;
+        length -= 2;
+    }
+    if (length == 0 || length >= sizeof launch->host)
+        return mirt__fail(MIRT_E_WORKER, "%s has no name of a host, but \"%s\"", source, mirt__label(text).text);
+    memcpy(launch->host, text, length);
+    launch->host[length] = 0;
+    return MIRT_OK;
+}
+
+/* MASTER_ADDR and MASTER_PORT, which have defaults, NULL and 0: none. */
+static mirt_status mirt__launch_at_master(mirt_launch *launch, const char *host, int port) {
+    const char *named = mirt__environment_text("MASTER_ADDR"), *source = named ? "MASTER_ADDR" : "SLURM_STEP_NODELIST";
+    launch->port = port;
+    if (mirt__launch_number("MASTER_PORT", 1, 65535, &launch->port) != MIRT_OK) return mirt_last_status();
+    if (!named) named = host;
+    if (!named || !launch->port)
+        return mirt__fail(MIRT_E_WORKER,
+                          "%s started %d processes, but %s is not set: they meet where MASTER_ADDR and MASTER_PORT say",
+                          launch->launcher, launch->processes, named ? "MASTER_PORT" : "MASTER_ADDR");
+    return mirt__launch_host(launch, named, strlen(named), source);
+}
+
 /* torchrun itself may listen to MASTER_PORT; the processes then meet at the next one. */
-static mirt_status mirt__launch_by_torchrun(mirt_launch *launch) {
+static mirt_status mirt__meet_by_torchrun(mirt_launch *launch) {
     const char *used = getenv("TORCHELASTIC_USE_AGENT_STORE");
-    if (mirt__launch_at_master(launch, 0) != MIRT_OK) return mirt_last_status();
-    launch->port += used && !strcmp(used, "True");
+    if (mirt__launch_at_master(launch, NULL, 0) != MIRT_OK) return mirt_last_status();
+    if (!used || strcmp(used, "True") != 0) return MIRT_OK;
+    if (launch->port == 65535) return mirt__fail(MIRT_E_WORKER, "MASTER_PORT is 65535, but the next port is needed");
+    launch->port++;
     return MIRT_OK;
 }
 
@@ -38594,36 +38618,23 @@ static void mirt__first_of_hosts(const char *list, char *out, size_t size) {
     out[length] = 0;
 }
 
-/* With MPI if that has told its number to this process; otherwise the first host of the list is where they meet. */
-static mirt_status mirt__launch_by_slurm(mirt_launch *launch) {
-    const int step = mirt__environment_number("SLURM_STEP_ID");
-    const int port = 20000 + (17 * (mirt__environment_number("SLURM_JOB_ID") % 10000) + step % 10000) % 10000;
-    const char *list = getenv(mirt__environment_has("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST"
-                                                                           : "SLURM_JOB_NODELIST");
-    launch->mpi = mirt__environment_has("PMIX_RANK") || mirt__environment_has("PMI_RANK");
+/* With MPI if that has told its number to this process; otherwise on the first host of the list. Each step of a job has
+   a port of its own. */
+static mirt_status mirt__meet_by_slurm(mirt_launch *launch) {
+    const char *list = mirt__environment_text("SLURM_STEP_NODELIST");
+    char first[sizeof launch->host];
+    int job = 0, step = 0;
+    launch->mpi = mirt__environment_text("PMIX_RANK") || mirt__environment_text("PMI_RANK");
     if (launch->mpi) return MIRT_OK;
-    if (mirt__environment_has("MASTER_ADDR")) return mirt__launch_at_master(launch, port);
-    if (!list || !*list)
-        return mirt__fail(MIRT_E_WORKER, "Slurm started %d processes, but SLURM_STEP_NODELIST, which says where they "
-                                         "meet, is not set",
-                          launch->processes);
-    mirt__first_of_hosts(list, launch->host, sizeof launch->host);
-    launch->port = mirt__environment_number("MASTER_PORT");
-    if (!launch->port) launch->port = port;
-    return MIRT_OK;
+    if (!list) list = mirt__environment_text("SLURM_JOB_NODELIST");
+    if (list) mirt__first_of_hosts(list, first, sizeof first);
+    if (mirt__launch_number("SLURM_JOB_ID", 0, INT_MAX, &job) != MIRT_OK ||
+        mirt__launch_number("SLURM_STEP_ID", 0, INT_MAX, &step) != MIRT_OK)
+        return mirt_last_status();
+    return mirt__launch_at_master(launch, list ? first : NULL, 20000 + (job % 10000 * 17 + step % 10000) % 10000);
 }
 
-static mirt_status mirt__launch_by(int launcher, mirt_launch *launch) {
-    const mirt__launcher *by = &mirt__launchers[launcher];
-    launch->launcher = by->name;
-    launch->processes = mirt__environment_number(by->size);
-    launch->index = mirt__environment_number(by->index);
-    if (!mirt__environment_has(by->index) || launch->index >= launch->processes)
-        return mirt__fail(MIRT_E_WORKER, "%s started %d processes, but %s, the number of this one, is %.40s", by->name,
-                          launch->processes, by->index,
-                          mirt__environment_has(by->index) ? getenv(by->index) : "not set");
-    if (launcher == MIRT__BY_TORCHRUN) return mirt__launch_by_torchrun(launch);
-    if (launcher == MIRT__BY_SLURM) return mirt__launch_by_slurm(launch);
+static mirt_status mirt__meet_by_mpi(mirt_launch *launch) {
     launch->mpi = true;
     return MIRT_OK;
 }
@@ -38640,14 +38651,11 @@ static mirt_status mirt__launch_at(const mirt__json *place, mirt_launch *launch)
     const char *text = place->type == MIRT__JSON_STRING ? place->string : "", *colon = strrchr(text, ':');
     char *end = NULL;
     const long port = colon ? strtol(colon + 1, &end, 10) : 0;
-    const size_t length = colon ? (size_t)(colon - text) : 0;
-    const bool bracketed = length > 1 && text[0] == '[' && colon[-1] == ']'; /* an address of IPv6 */
-    if (length == 0 || length >= sizeof launch->host || *end || port < 1 || port > 65535)
+    if (!colon || *end || port < 1 || port > 65535)
         return mirt__fail(MIRT_E_WORKER, "TF_CONFIG: the first task's place is \"%s\", not \"HOST:PORT\"",
                           mirt__label(text).text);
-    snprintf(launch->host, sizeof launch->host, "%.*s", (int)length - 2 * bracketed, text + bracketed);
     launch->port = (int)port;
-    return MIRT_OK;
+    return mirt__launch_host(launch, text, (size_t)(colon - text), "TF_CONFIG");
 }
 
 static mirt_status mirt__launch_of_tasks(const mirt__json *root, mirt_launch *launch) {
@@ -38672,16 +38680,19 @@ static mirt_status mirt__launch_of_tasks(const mirt__json *root, mirt_launch *la
         return mirt__fail(MIRT_E_WORKER, "TF_CONFIG: \"cluster\" has no %s %lld", mirt__label(type->string).text,
                           (long long)index->integer);
     launch->processes = (int)before;
-    return mirt__launch_at(first, launch);
+    return before > 1 ? mirt__launch_at(first, launch) : MIRT_OK;
 }
 
-static mirt_status mirt__launch_by_tf_config(const char *text, mirt_launch *launch) {
+/* Without a cluster, as TensorFlow has it, the process is alone. */
+static mirt_status mirt__meet_by_tf_config(mirt_launch *launch) {
+    const char *text = mirt__environment_text("TF_CONFIG");
     mirt__pool pool;
     mirt__error error;
+    mirt_status status = MIRT_OK;
+    if (!text) return MIRT_OK;
     memset(&pool, 0, sizeof pool);
-    launch->launcher = "TF_CONFIG";
-    const mirt__json *root = mirt__json_parse(&pool, text, strlen(text));
-    mirt_status status = root ? mirt__launch_of_tasks(root, launch) : mirt_last_status();
+    const mirt__json *root = mirt__json_parse(&pool, text, strlen(text)), *cluster = mirt__json_member(root, "cluster");
+    if (cluster && cluster->count) status = mirt__launch_of_tasks(root, launch);
     if (!root) {
         mirt__error_get(&error);
         status = mirt__fail(MIRT_E_WORKER, "TF_CONFIG: %.200s", error.text);
@@ -38692,14 +38703,38 @@ static mirt_status mirt__launch_by_tf_config(const char *text, mirt_launch *laun
 
 /* >>the launch */
 
+typedef struct mirt__launcher {
+    const char *name, *size, *index; /* and its variables, NULL: it has others */
+    mirt_status (*meet)(mirt_launch *launch);
+} mirt__launcher;
+
+/* The first that has started several processes counts: mpirun within a Slurm job, torchrun within srun. */
+static const mirt__launcher mirt__launchers[] = {
+    {"Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", mirt__meet_by_mpi},
+    {"MPICH", "PMI_SIZE", "PMI_RANK", mirt__meet_by_mpi},
+    {"torchrun", "WORLD_SIZE", "RANK", mirt__meet_by_torchrun},
+    {"TF_CONFIG", NULL, NULL, mirt__meet_by_tf_config},
+    {"Slurm", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", mirt__meet_by_slurm}
+};
+
+static mirt_status mirt__launch_by(const mirt__launcher *by, mirt_launch *launch) {
+    launch->launcher = by->name;
+    if (!by->size) return by->meet(launch);
+    if (mirt__launch_number(by->size, 0, INT_MAX, &launch->processes) != MIRT_OK) return mirt_last_status();
+    if (launch->processes < 2) return launch->processes = 1, MIRT_OK;
+    if (!mirt__environment_text(by->index))
+        return mirt__fail(MIRT_E_WORKER, "%s started %d processes, but %s, the number of this one, is not set",
+                          by->name, launch->processes, by->index);
+    if (mirt__launch_number(by->index, 0, launch->processes - 1, &launch->index) != MIRT_OK) return mirt_last_status();
+    return by->meet(launch);
+}
+
 static mirt_status mirt__launch_read(mirt_launch *launch) {
-    const char *config = getenv("TF_CONFIG");
+    mirt_status status = MIRT_OK;
     if (mirt__environment_number("MIRT_WORKERS") == 1) return MIRT_OK;
-    for (int i = 0; i < MIRT__COUNT(mirt__launchers); i++) {
-        if (i == MIRT__BY_SLURM && config && *config) return mirt__launch_by_tf_config(config, launch);
-        if (mirt__environment_number(mirt__launchers[i].size) > 1) return mirt__launch_by(i, launch);
-    }
-    return MIRT_OK;
+    for (int i = 0; i < MIRT__COUNT(mirt__launchers) && status == MIRT_OK && launch->processes == 1; i++)
+        status = mirt__launch_by(&mirt__launchers[i], launch);
+    return status;
 }
 
 MIRT_API mirt_status mirt_launched(mirt_launch *out) {
@@ -38707,8 +38742,10 @@ MIRT_API mirt_status mirt_launched(mirt_launch *out) {
     if (!out) return mirt__fail_missing(__func__, "out");
     memset(out, 0, sizeof *out);
     out->processes = 1;
-    mirt_status status = mirt__launch_read(out);
-    if (status == MIRT_OK && out->processes == 1) out->launcher = NULL;
+    const mirt_status status = mirt__launch_read(out);
+    if (status == MIRT_OK && out->processes > 1) return MIRT_OK;
+    memset(out, 0, sizeof *out); /* alone, or not known */
+    out->processes = 1;
     return status;
 }
 
@@ -38853,8 +38890,7 @@ static mirt_status mirt__servers_check(const mirt_strategy *s) {
                           most);
     if (!s->servers || s->servers < processes) return MIRT_OK;
     return mirt__fail(MIRT_E_INVALID,
-                      "%d parameter server%s in %d process%s: at least one has to be a worker; start more with "
-                      "mpirun -n",
+                      "%d parameter server%s in %d process%s: at least one has to be a worker: start more",
                       s->servers, s->servers == 1 ? "" : "s", processes, processes == 1 ? "" : "es");
 }
 
@@ -40280,6 +40316,9 @@ static mirt_status mirt__settings_compare(const mirt_strategy *s, const mirt__se
 
 MIRT__LIB mirt_status mirt__peers_agree(mirt_strategy *s) {
     mirt__setting own[MIRT__SETTINGS];
+    if (s->collective == MIRT_MPI_ALLREDUCE && !s->peers->engine->all_reduce)
+        return mirt__fail(MIRT_E_INVALID, "MIRT_MPI_ALLREDUCE needs MPI, but the processes are connected by %s",
+                          s->peers->engine->name);
     mirt__settings_of(s, own);
     const mirt__setting *all = (const mirt__setting *)mirt__peers_tell(s, own, sizeof own);
     if (!all || mirt__settings_compare(s, all) != MIRT_OK) return mirt_last_status();

@@ -31,7 +31,9 @@ enum {
     MIRT__TCP_MEETING = MIRT__TCP_LINKS, /* what a connection to the first process is for before there are links */
     MIRT__TCP_ADDRESS = 64,
     MIRT__TCP_HOST = 64,
-    MIRT__TCP_WHY = 256 /* bytes of a reason */
+    MIRT__TCP_WHY = 256,     /* bytes of a reason */
+    MIRT__TCP_MOST = 1 << 16, /* processes */
+    MIRT__TCP_SPINS = 500     /* looks at connections before a thread in a hurry sleeps */
 };
 
 /* A question, or an answer, on its way; the serial number is the question's. */
@@ -67,7 +69,8 @@ typedef struct mirt__tcp_desk {
 } mirt__tcp_desk;
 
 typedef struct mirt__tcp_group {
-    bool begun, joined, broken;
+    bool begun, joined;
+    bool broken; /* atomic */
     int rank, size;
     pid_t process; /* that joined; its connections are not for its children */
     mirt__tcp_peer *peer;
@@ -78,6 +81,26 @@ typedef struct mirt__tcp_group {
     void (*answer)(void *user, char *out); /* and user: guarded by the mutex */
     void *user;
 } mirt__tcp_group;
+
+/* The first bytes on a connection. */
+typedef struct mirt__tcp_hello {
+    uint64_t mark, token; /* token: the first process's, of a link */
+    int32_t rank, size, link, port;
+    char host[MIRT__TCP_HOST];
+} mirt__tcp_hello;
+
+typedef struct mirt__tcp_caller {
+    int fd; /* -1: nobody */
+    double since;
+    size_t came;
+    mirt__tcp_hello hello;
+} mirt__tcp_caller;
+
+enum { MIRT__TCP_CALLERS = 64 };
+typedef struct mirt__tcp_door {
+    int listener;
+    mirt__tcp_caller caller[MIRT__TCP_CALLERS];
+} mirt__tcp_door;
 
 static mirt__tcp_group mirt__tcp;
 static pthread_mutex_t mirt__tcp_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -93,14 +116,17 @@ static bool mirt__tcp_why(char *why, const char *format, ...);
 static bool mirt__tcp_move(int fd, void *data, size_t bytes, bool sends, double until);
 /* What a call with these bytes moved; 0: it would block; -1: errno, 0: the other side has closed. */
 static ssize_t mirt__tcp_some(int fd, struct iovec *part, int parts, bool sends);
-static bool mirt__tcp_listen(char *why);
+/* Starts the thread that answers questions. */
+static bool mirt__tcp_start_answering(char *why);
 /* A socket that listens to *port, 0: a free one, which is set; -1: errno. */
 static int mirt__tcp_open_port(int *port);
-/* A connection by `until`, 0: for ever; -1: `why`. */
+/* A connection; -1: `why`. Takes up to 5 s for each address that does not answer. */
 static int mirt__tcp_dial(const char *address, int port, double until, char *why);
-static int mirt__tcp_accept(int listener, double until);
-/* The processes find each other at the first one; each learns the addresses of all. */
-static bool mirt__tcp_meet(const char *address, int port, double until, int *listener, uint64_t *token, char *why);
+/* A caller, who may not have said anything yet; -1: there is none. */
+static int mirt__tcp_accept(int listener);
+static int mirt__tcp_close(int fd);
+/* Connects all processes, by `until`, 0: for ever. */
+static bool mirt__tcp_meet(const mirt_launch *launch, double until, char *why);
 #endif
 
 /* >>section tcp/tcp.c */
@@ -148,6 +174,7 @@ static bool mirt__tcp_move(int fd, void *data, size_t bytes, bool sends, double 
         const ssize_t n = mirt__tcp_some(fd, &part, 1, sends);
         if (n < 0) return false;
         done += (size_t)n;
+        if (done == bytes) break;
         if (until > 0 && mirt__tcp_now() > until) return errno = ETIMEDOUT, false;
         struct pollfd polled = {fd, (short)(sends ? POLLOUT : POLLIN), 0};
         if (n == 0) poll(&polled, 1, 50);
@@ -157,6 +184,7 @@ static bool mirt__tcp_move(int fd, void *data, size_t bytes, bool sends, double 
 
 /* >>section tcp/question.c */
 
+#include <fcntl.h>
 /* Questions between processes, beside the rounds. A thread answers those of others and takes in their answers. */
 
 /* A link that does not take all of a note can take no other. Whoever writes to it holds the mutex. */
@@ -219,7 +247,7 @@ static void mirt__tcp_exit(void) {
     if (write(mirt__tcp.wake[1], "", 1) == 1) pthread_join(mirt__tcp.thread, NULL);
 }
 
-static bool mirt__tcp_listen(char *why) {
+static bool mirt__tcp_start_answering(char *why) {
     const size_t all = (size_t)mirt__tcp.size + 1;
     sigset_t every, before;
     struct pollfd *polled = (struct pollfd *)calloc(all, sizeof *polled);
@@ -229,6 +257,7 @@ static bool mirt__tcp_listen(char *why) {
         free(polled);
         return mirt__tcp_why(why, "pipe: %s", strerror(errno));
     }
+    for (int i = 0; i < 2; i++) fcntl(mirt__tcp.wake[i], F_SETFD, FD_CLOEXEC);
     polled[all - 1].fd = mirt__tcp.wake[0];
     sigfillset(&every);
     pthread_sigmask(SIG_SETMASK, &every, &before);
@@ -333,7 +362,7 @@ static int mirt__tcp_open_port(int *port) {
 }
 
 /* A connection to one of these addresses; -1: errno. */
-static int mirt__tcp_call(const struct addrinfo *to, double until) {
+static int mirt__tcp_connect(const struct addrinfo *to, double until) {
     int failed = 0;
     socklen_t length = sizeof failed;
     const int fd = mirt__tcp_tune(socket(to->ai_family, SOCK_STREAM, 0));
@@ -342,85 +371,74 @@ static int mirt__tcp_call(const struct addrinfo *to, double until) {
     const double soon = mirt__tcp_now() + 5, end = until > 0 && until < soon ? until : soon;
     struct pollfd polled = {fd, POLLOUT, 0};
     while (errno == EINPROGRESS || errno == EINTR) {
-        if (mirt__tcp_now() > end) errno = ETIMEDOUT;
-        else if (poll(&polled, 1, 50) > 0) {
+        if (poll(&polled, 1, 50) > 0) {
             getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &length);
             if (!failed) return fd;
             errno = failed;
-        } else errno = EINPROGRESS;
+        } else errno = mirt__tcp_now() > end ? ETIMEDOUT : EINPROGRESS;
     }
     return mirt__tcp_close(fd);
+}
+
+/* Who calls a port of its own host that nobody listens to may get itself. */
+static bool mirt__tcp_is_itself(int fd) {
+    struct sockaddr_storage own, other;
+    socklen_t length = sizeof own, others = sizeof other;
+    memset(&own, 0, sizeof own);
+    memset(&other, 0, sizeof other);
+    return getsockname(fd, (struct sockaddr *)&own, &length) == 0 &&
+           getpeername(fd, (struct sockaddr *)&other, &others) == 0 && length == others &&
+           memcmp(&own, &other, length) == 0;
 }
 
 static int mirt__tcp_dial(const char *address, int port, double until, char *why) {
     char service[16];
     struct addrinfo hints, *found = NULL;
+    int fd = -1;
     memset(&hints, 0, sizeof hints);
     hints.ai_socktype = SOCK_STREAM;
     snprintf(service, sizeof service, "%d", port);
-    do {
-        int fd = -1;
-        const int code = getaddrinfo(address, service, &hints, &found);
-        errno = EHOSTUNREACH;
-        for (const struct addrinfo *to = code ? NULL : found; to && fd < 0; to = to->ai_next)
-            fd = mirt__tcp_call(to, until);
+    const int code = getaddrinfo(address, service, &hints, &found);
+    errno = EHOSTUNREACH;
+    for (const struct addrinfo *to = code ? NULL : found; to && fd < 0; to = to->ai_next) {
+        fd = mirt__tcp_connect(to, until);
+        if (fd < 0 || !mirt__tcp_is_itself(fd)) continue;
+        errno = ECONNREFUSED;
+        fd = mirt__tcp_close(fd);
+    }
+    if (fd < 0)
         mirt__tcp_why(why, "%s port %d cannot be reached: %s", address, port,
                       code ? gai_strerror(code) : strerror(errno));
-        if (!code) freeaddrinfo(found);
-        if (fd >= 0) return fd;
-        mirt__tcp_nap(0.1);
-    } while (until <= 0 || mirt__tcp_now() < until);
-    return -1;
+    if (!code) freeaddrinfo(found);
+    return fd;
 }
 
-static int mirt__tcp_accept(int listener, double until) {
-    struct pollfd polled = {listener, POLLIN, 0};
-    while (until <= 0 || mirt__tcp_now() < until) {
-        if (poll(&polled, 1, 50) <= 0) continue;
-        const int fd = mirt__tcp_tune(accept(listener, NULL, NULL));
-        if (fd >= 0) return fd;
-        if (errno == EMFILE || errno == ENFILE) return -1;
-    }
-    errno = ETIMEDOUT;
-    return -1;
-}
+static int mirt__tcp_accept(int listener) { return mirt__tcp_tune(accept(listener, NULL, NULL)); }
 
 /* The address of the other side, "": on this host alone. */
 static void mirt__tcp_address(int fd, char out[MIRT__TCP_ADDRESS]) {
+    static const char four[] = "::ffff:"; /* before an address that hosts without IPv6 know, too */
     struct sockaddr_storage address;
     socklen_t length = sizeof address;
     out[0] = 0;
     if (getpeername(fd, (struct sockaddr *)&address, &length)) return;
     if (getnameinfo((struct sockaddr *)&address, length, out, MIRT__TCP_ADDRESS, NULL, 0, NI_NUMERICHOST)) out[0] = 0;
-    if (!strncmp(out, "127.", 4) || !strncmp(out, "::ffff:127.", 11) || !strcmp(out, "::1")) out[0] = 0;
+    if (!strncmp(out, four, sizeof four - 1)) memmove(out, out + sizeof four - 1, strlen(out + sizeof four - 1) + 1);
+    if (!strncmp(out, "127.", 4) || !strcmp(out, "::1")) out[0] = 0;
 }
 
-/* >>section tcp/meet.c */
+/* >>section tcp/door.c */
 
-/* The processes find each other. Each tells the first one where it listens, and gets the list of all in return;
-   afterwards it calls those before it and waits for those after it. */
-
-/* The first bytes on a connection. */
-typedef struct mirt__tcp_hello {
-    uint64_t mark, token; /* token: the first process's, of a link */
-    int32_t rank, size, link, port;
-    char host[MIRT__TCP_HOST];
-} mirt__tcp_hello;
-
-/* What the first process sends back, before the list. */
-typedef struct mirt__tcp_welcome {
-    uint64_t mark, token;
-    char why[MIRT__TCP_WHY]; /* "", or why there is no list */
-} mirt__tcp_welcome;
-
-/* Where a process can be called. */
-typedef struct mirt__tcp_entry {
-    char address[MIRT__TCP_ADDRESS], host[MIRT__TCP_HOST];
-    int32_t port;
-} mirt__tcp_entry;
+/* Who calls, and says who it is. Callers that are silent, or say something else, keep nobody waiting. */
 
 static const uint64_t mirt__tcp_mark = UINT64_C(0x6d69727474637000) + MIRT__ENGINE_VERSION;
-static const double mirt__tcp_soon = 2; /* seconds in which whoever calls says who it is */
+static const double mirt__tcp_soon = 2; /* seconds in which whoever is there says something */
+
+/* What comes from another process ends up in messages. */
+static void mirt__tcp_clean(char *text, size_t size) {
+    text[size - 1] = 0;
+    for (; *text; text++) *text = (char)(*text < ' ' || *text > '~' ? '?' : *text);
+}
 
 static mirt__tcp_hello mirt__tcp_own_hello(int link, uint64_t token, int port) {
     mirt__tcp_hello hello;
@@ -435,92 +453,245 @@ static mirt__tcp_hello mirt__tcp_own_hello(int link, uint64_t token, int port) {
     return hello;
 }
 
-/* The next caller who says who it is; others are none of the group's business. -1: none by `until`. */
-static int mirt__tcp_next_caller(int listener, double until, mirt__tcp_hello *hello) {
-    for (int fd; (fd = mirt__tcp_accept(listener, until)) >= 0; mirt__tcp_close(fd)) {
-        memset(hello, 0, sizeof *hello);
-        if (mirt__tcp_move(fd, hello, sizeof *hello, false, mirt__tcp_now() + mirt__tcp_soon) &&
-            hello->mark == mirt__tcp_mark)
-            return fd;
+/* A place for the next caller; whoever has been silent for longest loses it. */
+static mirt__tcp_caller *mirt__tcp_place(mirt__tcp_door *door) {
+    mirt__tcp_caller *place = &door->caller[0];
+    for (int i = 1; i < MIRT__TCP_CALLERS && place->fd >= 0; i++) {
+        mirt__tcp_caller *c = &door->caller[i];
+        if (c->fd < 0 || c->since < place->since) place = c;
+    }
+    mirt__tcp_close(place->fd);
+    return place;
+}
+
+static void mirt__tcp_let_in(mirt__tcp_door *door) {
+    for (int fd; (fd = mirt__tcp_accept(door->listener)) >= 0;) {
+        mirt__tcp_caller *c = mirt__tcp_place(door);
+        c->fd = fd;
+        c->since = mirt__tcp_now();
+        c->came = 0;
+    }
+}
+
+/* Whether a caller has said who it is; who says something else, or nothing, is sent away. */
+static bool mirt__tcp_introduced(mirt__tcp_caller *c) {
+    struct iovec part = {(char *)&c->hello + c->came, sizeof c->hello - c->came};
+    const ssize_t n = mirt__tcp_some(c->fd, &part, 1, false);
+    c->came += n > 0 ? (size_t)n : 0;
+    if (c->came == sizeof c->hello && c->hello.mark == mirt__tcp_mark) return true;
+    if (n < 0 || c->came == sizeof c->hello) c->fd = mirt__tcp_close(c->fd);
+    return false;
+}
+
+/* The next caller who has said who it is, within some seconds; -1: none. */
+static int mirt__tcp_await_caller(mirt__tcp_door *door, double seconds, mirt__tcp_hello *hello) {
+    struct pollfd polled[MIRT__TCP_CALLERS + 1];
+    for (int i = 0; i < MIRT__TCP_CALLERS; i++) {
+        polled[i].fd = door->caller[i].fd;
+        polled[i].events = POLLIN;
+    }
+    polled[MIRT__TCP_CALLERS].fd = door->listener;
+    polled[MIRT__TCP_CALLERS].events = POLLIN;
+    poll(polled, MIRT__TCP_CALLERS + 1, (int)(1e3 * seconds));
+    mirt__tcp_let_in(door);
+    for (int i = 0; i < MIRT__TCP_CALLERS; i++) {
+        mirt__tcp_caller *c = &door->caller[i];
+        if (c->fd < 0 || !mirt__tcp_introduced(c)) continue;
+        const int fd = c->fd;
+        *hello = c->hello;
+        c->fd = -1;
+        mirt__tcp_clean(hello->host, sizeof hello->host);
+        return fd;
     }
     return -1;
 }
 
-/* Says which processes have not come. */
-static void mirt__tcp_missing(const int *fd, int port, char *why) {
+/* *port: as mirt__tcp_open_port has it. */
+static bool mirt__tcp_open_door(mirt__tcp_door *door, int *port) {
+    for (int i = 0; i < MIRT__TCP_CALLERS; i++) door->caller[i].fd = -1;
+    door->listener = mirt__tcp_open_port(port);
+    return door->listener >= 0;
+}
+
+static void mirt__tcp_close_door(mirt__tcp_door *door) {
+    for (int i = 0; i < MIRT__TCP_CALLERS; i++) mirt__tcp_close(door->caller[i].fd);
+    mirt__tcp_close(door->listener);
+}
+
+/* >>section tcp/meet.c */
+
+/* The processes find each other. Each tells the first one where it listens, and gets the list of all in return;
+   afterwards it calls those before it and is called by those after it. Nobody begins before the first one, which is
+   told when a process has all its connections, says that all have. */
+
+/* From the first process: with the list, and when all have joined. To it: this process has all its connections. */
+typedef struct mirt__tcp_word {
+    uint64_t mark, token;
+    char why[MIRT__TCP_WHY]; /* "", or what is wrong */
+} mirt__tcp_word;
+
+/* Where a process can be called. */
+typedef struct mirt__tcp_entry {
+    char address[MIRT__TCP_ADDRESS], host[MIRT__TCP_HOST];
+    int32_t port;
+} mirt__tcp_entry;
+
+/* This process on its way into the group. */
+typedef struct mirt__tcp_joining {
+    const mirt_launch *launch;
+    double until; /* 0: for ever */
+    mirt__tcp_door door;
+    uint64_t token;
+    int *fd;    /* [size] of the first process: to the others; of another one: [0] to the first */
+    bool *told; /* [size] of the first process: who has all its connections */
+} mirt__tcp_joining;
+
+static bool mirt__tcp_late(const mirt__tcp_joining *j, double more) {
+    return j->until > 0 && mirt__tcp_now() > j->until + more;
+}
+
+/* Whether the first process has something to say, which ends what is being waited for. */
+static bool mirt__tcp_first_speaks(const mirt__tcp_joining *j) {
+    struct pollfd polled = {mirt__tcp.rank ? j->fd[0] : -1, POLLIN, 0};
+    return poll(&polled, 1, 0) > 0;
+}
+
+static bool mirt__tcp_say(int fd, uint64_t token, const char *why, double until) {
+    mirt__tcp_word word;
+    memset(&word, 0, sizeof word);
+    word.mark = mirt__tcp_mark;
+    word.token = token;
+    snprintf(word.why, sizeof word.why, "%s", why);
+    return mirt__tcp_move(fd, &word, sizeof word, true, until);
+}
+
+/* The next word of a process; errno as mirt__tcp_move has it. */
+static bool mirt__tcp_hear_word(int fd, mirt__tcp_word *word, double until) {
+    const bool good = mirt__tcp_move(fd, word, sizeof *word, false, until) && word->mark == mirt__tcp_mark;
+    if (good) mirt__tcp_clean(word->why, sizeof word->why);
+    return good;
+}
+
+/* >>links */
+
+static bool mirt__tcp_has_links(int rank) {
+    for (int link = 0; link < MIRT__TCP_LINKS; link++) {
+        if (mirt__tcp.peer[rank].link[link] < 0) return false;
+    }
+    return true;
+}
+
+/* Looks after the door for some seconds. */
+static void mirt__tcp_take_links(mirt__tcp_joining *j, double seconds) {
+    mirt__tcp_hello h;
+    for (int fd; (fd = mirt__tcp_await_caller(&j->door, seconds, &h)) >= 0; seconds = 0) {
+        const bool fits = j->token && h.token == j->token && h.rank > mirt__tcp.rank && h.rank < mirt__tcp.size &&
+                          h.link >= 0 && h.link < MIRT__TCP_LINKS && mirt__tcp.peer[h.rank].link[h.link] < 0;
+        if (fits) mirt__tcp.peer[h.rank].link[h.link] = fd;
+        else mirt__tcp_close(fd);
+    }
+}
+
+/* Calls a process until it is there. */
+static int mirt__tcp_reach(mirt__tcp_joining *j, const char *address, int port, char *why) {
+    for (;;) {
+        const int fd = mirt__tcp_dial(address, port, j->until, why);
+        if (fd >= 0 || mirt__tcp_late(j, 0) || mirt__tcp_first_speaks(j)) return fd;
+        mirt__tcp_take_links(j, 0.1);
+    }
+}
+
+static bool mirt__tcp_call(mirt__tcp_joining *j, int rank, char *why) {
+    mirt__tcp_peer *peer = &mirt__tcp.peer[rank];
+    /* Who reached the first process from its own host is found there. */
+    const char *address = peer->address[0] ? peer->address : j->launch->host;
+    for (int link = 0; link < MIRT__TCP_LINKS; link++) {
+        mirt__tcp_hello hello = mirt__tcp_own_hello(link, j->token, 0);
+        peer->link[link] = mirt__tcp_reach(j, address, peer->port, why);
+        if (peer->link[link] < 0) return false;
+        if (!mirt__tcp_move(peer->link[link], &hello, sizeof hello, true, j->until))
+            return mirt__tcp_why(why, "process %d (%s) has gone", rank, peer->host);
+        mirt__tcp_take_links(j, 0);
+    }
+    return true;
+}
+
+/* A process that this one has no connections to yet; the size: none. */
+static int mirt__tcp_first_missing(void) {
+    int p = 0;
+    while (p < mirt__tcp.size && (p == mirt__tcp.rank || mirt__tcp_has_links(p))) p++;
+    return p;
+}
+
+/* >>the first process */
+
+/* Says which processes are not there. */
+static bool mirt__tcp_missing(const mirt__tcp_joining *j, char *why) {
+    const int size = mirt__tcp.size, port = j->launch->port;
     int missing = 0, first = 0;
-    for (int p = mirt__tcp.size - 1; p > 0; p--) {
-        missing += fd[p] < 0;
-        if (fd[p] < 0) first = p;
+    for (int p = size - 1; p > 0; p--) {
+        missing += j->fd[p] < 0;
+        if (j->fd[p] < 0) first = p;
     }
-    if (errno != ETIMEDOUT) mirt__tcp_why(why, "connections cannot be accepted: %s", strerror(errno));
-    else if (missing == 1)
-        mirt__tcp_why(why, "process %d of %d has not reached port %d", first, mirt__tcp.size, port);
-    else
-        mirt__tcp_why(why, "%d of %d processes have not reached port %d, process %d among them", missing,
-                      mirt__tcp.size, port, first);
+    if (missing == 1) return mirt__tcp_why(why, "process %d of %d has not reached port %d", first, size, port);
+    return mirt__tcp_why(why, "%d of %d processes have not reached port %d, process %d among them", missing, size, port,
+                         first);
 }
 
-/* Whether a caller is one that is waited for. A message about another one goes to all. */
-static bool mirt__tcp_fits(const mirt__tcp_hello *hello, const int *fd, char *why) {
-    const int size = mirt__tcp.size;
-    if (hello->size != size)
-        return mirt__tcp_why(why, "process %d says that there are %d processes, process 0 says %d", hello->rank,
-                             hello->size, size);
-    if (hello->rank < 1 || hello->rank >= size || fd[hello->rank] >= 0)
-        return mirt__tcp_why(why, "two processes have number %d", hello->rank);
-    return true;
+/* Of processes that wait for the others, or -1: one that is lost. */
+static int mirt__tcp_lost_one(const mirt__tcp_joining *j) {
+    for (int p = 1; p < mirt__tcp.size; p++) {
+        char byte;
+        const ssize_t n = j->fd[p] < 0 ? 1 : recv(j->fd[p], &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) return p;
+    }
+    return -1;
 }
 
-/* The first process gathers the others in fd. */
-static bool mirt__tcp_gather(int listener, double until, int *fd, char *why) {
-    for (int left = mirt__tcp.size - 1; left > 0; left--) {
+static bool mirt__tcp_is_lost(int rank, char *why) {
+    return mirt__tcp_why(why, "process %d (%s) is lost", rank, mirt__tcp.peer[rank].host);
+}
+
+/* A caller that is waited for; another one is sent away with the reason, which goes to all. */
+static bool mirt__tcp_admit(mirt__tcp_joining *j, int fd, const mirt__tcp_hello *hello, char *why) {
+    bool good = true;
+    if (hello->size != mirt__tcp.size)
+        good = mirt__tcp_why(why, "process %d says that there are %d processes, process 0 says %d", hello->rank,
+                             hello->size, mirt__tcp.size);
+    else if (hello->rank < 1 || hello->rank >= mirt__tcp.size || j->fd[hello->rank] >= 0)
+        good = mirt__tcp_why(why, "two processes have number %d", hello->rank);
+    if (good) {
+        mirt__tcp_peer *peer = &mirt__tcp.peer[hello->rank];
+        j->fd[hello->rank] = fd;
+        peer->port = hello->port;
+        memcpy(peer->host, hello->host, sizeof peer->host);
+        mirt__tcp_address(fd, peer->address);
+    } else {
+        mirt__tcp_say(fd, 0, why, mirt__tcp_now() + mirt__tcp_soon);
+        mirt__tcp_close(fd);
+    }
+    return good;
+}
+
+static bool mirt__tcp_gather(mirt__tcp_joining *j, char *why) {
+    for (int left = mirt__tcp.size - 1; left > 0;) {
         mirt__tcp_hello hello;
-        const int caller = mirt__tcp_next_caller(listener, until, &hello);
-        if (caller < 0) return mirt__tcp_missing(fd, mirt__tcp.peer[0].port, why), false;
-        if (hello.link != MIRT__TCP_MEETING) {
-            mirt__tcp_close(caller);
-            left++;
-            continue;
-        }
-        if (!mirt__tcp_fits(&hello, fd, why)) {
-            mirt__tcp_welcome sorry;
-            memset(&sorry, 0, sizeof sorry);
-            sorry.mark = mirt__tcp_mark;
-            memcpy(sorry.why, why, sizeof sorry.why);
-            mirt__tcp_move(caller, &sorry, sizeof sorry, true, mirt__tcp_now() + mirt__tcp_soon);
-            return mirt__tcp_close(caller), false;
-        }
-        mirt__tcp_peer *peer = &mirt__tcp.peer[hello.rank];
-        fd[hello.rank] = caller;
-        peer->port = hello.port;
-        memcpy(peer->host, hello.host, sizeof peer->host - 1);
-        mirt__tcp_address(caller, peer->address);
+        const int lost = mirt__tcp_lost_one(j);
+        if (lost > 0) return mirt__tcp_is_lost(lost, why);
+        const int fd = mirt__tcp_await_caller(&j->door, 0.05, &hello);
+        if (fd >= 0 && hello.link != MIRT__TCP_MEETING) mirt__tcp_close(fd);
+        else if (fd >= 0) {
+            if (!mirt__tcp_admit(j, fd, &hello, why)) return false;
+            left--;
+        } else if (mirt__tcp_late(j, 0)) return mirt__tcp_missing(j, why);
     }
     return true;
 }
 
-/* Hard to guess, so that nobody else takes the place of a process. */
-static uint64_t mirt__tcp_token(void) {
-    uint64_t token = (uint64_t)(mirt__tcp_now() * 1e9) ^ (uint64_t)getpid() << 32;
-    FILE *file = fopen("/dev/urandom", "rb");
-    if (file) {
-        uint64_t drawn;
-        if (fread(&drawn, sizeof drawn, 1, file) == 1) token ^= drawn;
-        fclose(file);
-    }
-    return token;
-}
-
-/* The first process tells a caller who all are, or why it does not. */
-static bool mirt__tcp_tell(int fd, uint64_t token, const char *why, double until) {
-    mirt__tcp_welcome welcome;
-    memset(&welcome, 0, sizeof welcome);
-    welcome.mark = mirt__tcp_mark;
-    welcome.token = token;
-    memcpy(welcome.why, why, sizeof welcome.why);
-    bool good = mirt__tcp_move(fd, &welcome, sizeof welcome, true, until);
-    for (int p = 0; p < mirt__tcp.size && good && !why[0]; p++) {
+static bool mirt__tcp_tell_list(int fd, uint64_t token) {
+    const double until = mirt__tcp_now() + mirt__tcp_soon;
+    bool good = mirt__tcp_say(fd, token, "", until);
+    for (int p = 0; p < mirt__tcp.size && good; p++) {
         mirt__tcp_entry entry;
         memset(&entry, 0, sizeof entry);
         memcpy(entry.address, mirt__tcp.peer[p].address, sizeof entry.address);
@@ -531,104 +702,161 @@ static bool mirt__tcp_tell(int fd, uint64_t token, const char *why, double until
     return good;
 }
 
-static bool mirt__tcp_host_meeting(int listener, double until, uint64_t *token, char *why) {
-    const int size = mirt__tcp.size;
-    char reason[MIRT__TCP_WHY] = "";
-    int *fd = (int *)malloc((size_t)size * sizeof *fd);
-    if (!fd) return mirt__tcp_why(why, "out of memory");
-    for (int p = 0; p < size; p++) fd[p] = -1;
-    *token = mirt__tcp_token();
-    bool good = mirt__tcp_gather(listener, until, fd, reason);
-    for (int p = 1; p < size; p++) {
-        const double soon = mirt__tcp_now() + mirt__tcp_soon;
-        if (fd[p] >= 0 && !mirt__tcp_tell(fd[p], *token, reason, soon) && good)
-            good = mirt__tcp_why(reason, "process %d (%s) is lost", p, mirt__tcp.peer[p].host);
-        mirt__tcp_close(fd[p]);
-    }
-    free(fd);
-    return good || mirt__tcp_why(why, "%s", reason);
+/* Takes what a process has to say of its connections, if it does; false: it, or another one, has failed. */
+static bool mirt__tcp_take_report(mirt__tcp_joining *j, int rank, char *why) {
+    mirt__tcp_word word;
+    struct pollfd polled = {j->fd[rank], POLLIN, 0};
+    if (j->told[rank] || poll(&polled, 1, 0) <= 0) return true;
+    if (!mirt__tcp_hear_word(j->fd[rank], &word, mirt__tcp_now() + mirt__tcp_soon))
+        return mirt__tcp_is_lost(rank, why);
+    if (word.why[0]) mirt__tcp_why(why, "process %d (%s): %.150s", rank, mirt__tcp.peer[rank].host, word.why);
+    j->told[rank] = true;
+    return !word.why[0];
 }
 
-static bool mirt__tcp_take_list(int fd, double until, uint64_t *token, char *why) {
-    mirt__tcp_welcome welcome;
-    mirt__tcp_entry entry;
-    if (!mirt__tcp_move(fd, &welcome, sizeof welcome, false, until) || welcome.mark != mirt__tcp_mark)
-        return mirt__tcp_why(why, "process 0 %s", errno == ETIMEDOUT ? "does not answer" : "has gone");
-    welcome.why[sizeof welcome.why - 1] = 0;
-    if (welcome.why[0]) return mirt__tcp_why(why, "%s", welcome.why);
-    *token = welcome.token;
-    for (int p = 0; p < mirt__tcp.size; p++) {
-        mirt__tcp_peer *peer = &mirt__tcp.peer[p];
-        if (!mirt__tcp_move(fd, &entry, sizeof entry, false, until))
-            return mirt__tcp_why(why, "process 0 has gone");
-        memcpy(peer->address, entry.address, sizeof peer->address - 1);
-        memcpy(peer->host, entry.host, sizeof peer->host - 1);
-        peer->port = entry.port;
+/* Until all processes have all their connections. Others, which say whom they wait for, have to come first. */
+static bool mirt__tcp_await_reports(mirt__tcp_joining *j, char *why) {
+    for (;;) {
+        int waits = mirt__tcp_first_missing();
+        mirt__tcp_take_links(j, 0.01);
+        const int lost = mirt__tcp_lost_one(j);
+        if (lost > 0) return mirt__tcp_is_lost(lost, why);
+        for (int p = 1; p < mirt__tcp.size; p++) {
+            if (!mirt__tcp_take_report(j, p, why)) return false;
+        }
+        for (int p = 1; p < mirt__tcp.size && waits == mirt__tcp.size; p++) {
+            if (!j->told[p]) waits = p;
+        }
+        if (waits == mirt__tcp.size) return true;
+        if (mirt__tcp_late(j, mirt__tcp_soon / 2))
+            return mirt__tcp_why(why, "process %d (%s) has not connected to all others", waits,
+                                 mirt__tcp.peer[waits].host);
     }
-    return true;
 }
 
-static bool mirt__tcp_attend_meeting(const char *address, int port, int own, double until, uint64_t *token,
-                                     char *why) {
-    const int fd = mirt__tcp_dial(address, port, until, why);
-    mirt__tcp_hello hello = mirt__tcp_own_hello(MIRT__TCP_MEETING, 0, own);
-    if (fd < 0) return false;
-    /* The first process, which knows who is missing, has a word after its limit. */
-    const double later = until > 0 ? until + mirt__tcp_soon : 0;
-    const bool good = mirt__tcp_move(fd, &hello, sizeof hello, true, until)
-                          ? mirt__tcp_take_list(fd, later, token, why)
-                          : mirt__tcp_why(why, "process 0 has gone");
-    mirt__tcp_close(fd);
+/* Keeps strangers, and processes of other groups, from being taken for one of this group. */
+static uint64_t mirt__tcp_draw_token(void) {
+    uint64_t token = (uint64_t)(mirt__tcp_now() * 1e9) ^ (uint64_t)getpid() << 32;
+    FILE *file = fopen("/dev/urandom", "rb");
+    if (file) {
+        uint64_t drawn;
+        if (fread(&drawn, sizeof drawn, 1, file) == 1) token ^= drawn;
+        fclose(file);
+    }
+    return token;
+}
+
+/* Tells those who are only just calling, too, why there is no group. */
+static void mirt__tcp_dismiss(mirt__tcp_joining *j, const char *why) {
+    const double until = mirt__tcp_now() + 0.3;
+    while (mirt__tcp_now() < until) {
+        mirt__tcp_hello hello;
+        const int fd = mirt__tcp_await_caller(&j->door, 0.1, &hello);
+        if (fd >= 0) mirt__tcp_say(fd, 0, why, mirt__tcp_now() + mirt__tcp_soon);
+        mirt__tcp_close(fd);
+    }
+}
+
+static bool mirt__tcp_lead(mirt__tcp_joining *j, char *why) {
+    j->token = mirt__tcp_draw_token();
+    bool good = mirt__tcp_gather(j, why);
+    for (int p = 1; p < mirt__tcp.size && good; p++) {
+        if (!mirt__tcp_tell_list(j->fd[p], j->token)) good = mirt__tcp_is_lost(p, why);
+    }
+    good = good && mirt__tcp_await_reports(j, why) && mirt__tcp_start_answering(why);
+    for (int p = 1; p < mirt__tcp.size; p++) {
+        if (j->fd[p] >= 0) mirt__tcp_say(j->fd[p], 0, good ? "" : why, mirt__tcp_now() + mirt__tcp_soon);
+    }
+    if (!good) mirt__tcp_dismiss(j, why);
     return good;
 }
 
-static bool mirt__tcp_meet(const char *address, int port, double until, int *listener, uint64_t *token, char *why) {
-    const bool first = mirt__tcp.rank == 0;
-    int own = first ? port : 0;
-    mirt__tcp_peer *zero = &mirt__tcp.peer[0];
-    const mirt__tcp_hello self = mirt__tcp_own_hello(0, 0, 0);
-    *listener = mirt__tcp_open_port(&own);
-    if (*listener < 0 && first) return mirt__tcp_why(why, "port %d cannot be listened to: %s", port, strerror(errno));
-    if (*listener < 0) return mirt__tcp_why(why, "no port can be listened to: %s", strerror(errno));
-    if (first) memcpy(zero->host, self.host, sizeof zero->host);
-    zero->port = port;
-    return first ? mirt__tcp_host_meeting(*listener, until, token, why)
-                 : mirt__tcp_attend_meeting(address, port, own, until, token, why);
+/* >>other processes */
+
+/* The first process's next word. It has some more time than this one, as it knows who is missing. */
+static bool mirt__tcp_hear_first(mirt__tcp_joining *j, mirt__tcp_word *word, char *why) {
+    const double later = j->until > 0 ? j->until + mirt__tcp_soon : 0;
+    if (mirt__tcp_hear_word(j->fd[0], word, later)) return !word->why[0] || mirt__tcp_why(why, "%s", word->why);
+    return mirt__tcp_why(why, "process 0 %s", errno == ETIMEDOUT ? "does not answer" : "has gone");
 }
 
-/* >>links */
-
-static bool mirt__tcp_call_all(const char *first, uint64_t token, double until, char *why) {
-    for (int p = 0; p < mirt__tcp.rank; p++) {
+static bool mirt__tcp_take_list(mirt__tcp_joining *j, char *why) {
+    mirt__tcp_word word;
+    mirt__tcp_entry entry;
+    if (!mirt__tcp_hear_first(j, &word, why)) return false;
+    j->token = word.token;
+    for (int p = 0; p < mirt__tcp.size; p++) {
         mirt__tcp_peer *peer = &mirt__tcp.peer[p];
-        /* Who reached the first process from its own host is found there. */
-        const char *address = peer->address[0] ? peer->address : first;
-        for (int link = 0; link < MIRT__TCP_LINKS; link++) {
-            mirt__tcp_hello hello = mirt__tcp_own_hello(link, token, 0);
-            peer->link[link] = mirt__tcp_dial(address, peer->port, until, why);
-            if (peer->link[link] < 0) return false;
-            if (!mirt__tcp_move(peer->link[link], &hello, sizeof hello, true, until))
-                return mirt__tcp_why(why, "process %d (%s) has gone", p, peer->host);
-        }
+        if (!mirt__tcp_move(j->fd[0], &entry, sizeof entry, false, mirt__tcp_now() + mirt__tcp_soon))
+            return mirt__tcp_why(why, "process 0 has gone");
+        mirt__tcp_clean(entry.address, sizeof entry.address);
+        mirt__tcp_clean(entry.host, sizeof entry.host);
+        memcpy(peer->address, entry.address, sizeof peer->address);
+        memcpy(peer->host, entry.host, sizeof peer->host);
+        peer->port = p ? entry.port : j->launch->port;
     }
     return true;
 }
 
-static bool mirt__tcp_await_all(int listener, uint64_t token, double until, char *why) {
-    for (int left = (mirt__tcp.size - 1 - mirt__tcp.rank) * MIRT__TCP_LINKS; left > 0;) {
-        mirt__tcp_hello hello;
-        const int fd = mirt__tcp_next_caller(listener, until, &hello);
-        if (fd < 0) return mirt__tcp_why(why, "%d connections have not come: %s", left, strerror(errno));
-        int *link = hello.token == token && hello.rank > mirt__tcp.rank && hello.rank < mirt__tcp.size &&
-                            hello.link >= 0 && hello.link < MIRT__TCP_LINKS
-                        ? &mirt__tcp.peer[hello.rank].link[hello.link]
-                        : NULL;
-        if (link && *link < 0) {
-            *link = fd;
-            left--;
-        } else mirt__tcp_close(fd);
+/* Until this process has all its connections, or the first one has something to say, which is that all is over. */
+static bool mirt__tcp_connect_all(mirt__tcp_joining *j, char *why) {
+    int missing;
+    for (int p = 0; p < mirt__tcp.rank; p++) {
+        if (!mirt__tcp_call(j, p, why)) return mirt__tcp_first_speaks(j);
+    }
+    while ((missing = mirt__tcp_first_missing()) < mirt__tcp.size) {
+        mirt__tcp_take_links(j, 0.02);
+        if (mirt__tcp_first_speaks(j)) return true;
+        if (mirt__tcp_late(j, 0))
+            return mirt__tcp_why(why, "process %d (%s) has not connected to it", missing, mirt__tcp.peer[missing].host);
     }
     return true;
+}
+
+static bool mirt__tcp_follow(mirt__tcp_joining *j, int own_port, char *why) {
+    mirt__tcp_hello hello = mirt__tcp_own_hello(MIRT__TCP_MEETING, 0, own_port);
+    mirt__tcp_word word;
+    j->fd[0] = mirt__tcp_reach(j, j->launch->host, j->launch->port, why);
+    if (j->fd[0] < 0) return false;
+    if (!mirt__tcp_move(j->fd[0], &hello, sizeof hello, true, j->until))
+        return mirt__tcp_why(why, "process 0 has gone");
+    if (!mirt__tcp_take_list(j, why)) return false;
+    char own[MIRT__TCP_WHY] = "";
+    const bool good = mirt__tcp_connect_all(j, own) && mirt__tcp_start_answering(own);
+    mirt__tcp_say(j->fd[0], 0, own, mirt__tcp_now() + mirt__tcp_soon);
+    if (mirt__tcp_hear_first(j, &word, why)) return good || mirt__tcp_why(why, "%s", own);
+    return false;
+}
+
+/* >>the meeting */
+
+static bool mirt__tcp_join_others(mirt__tcp_joining *j, char *why) {
+    const bool first = mirt__tcp.rank == 0;
+    const mirt__tcp_hello self = mirt__tcp_own_hello(0, 0, 0);
+    int port = first ? j->launch->port : 0;
+    if (!j->fd || !j->told) return mirt__tcp_why(why, "out of memory");
+    for (int p = 0; p < mirt__tcp.size; p++) j->fd[p] = -1;
+    if (!mirt__tcp_open_door(&j->door, &port))
+        return mirt__tcp_why(why, "port %d cannot be listened to: %s", port, strerror(errno));
+    memcpy(mirt__tcp.peer[mirt__tcp.rank].host, self.host, sizeof self.host);
+    const bool good = first ? mirt__tcp_lead(j, why) : mirt__tcp_follow(j, port, why);
+    for (int p = 0; p < mirt__tcp.size; p++) mirt__tcp_close(j->fd[p]);
+    mirt__tcp_close_door(&j->door);
+    return good;
+}
+
+static bool mirt__tcp_meet(const mirt_launch *launch, double until, char *why) {
+    const size_t size = (size_t)mirt__tcp.size;
+    mirt__tcp_joining j;
+    memset(&j, 0, sizeof j);
+    j.launch = launch;
+    j.until = until;
+    j.fd = (int *)malloc(size * sizeof *j.fd);
+    j.told = (bool *)calloc(size, sizeof *j.told);
+    const bool good = mirt__tcp_join_others(&j, why);
+    free(j.fd);
+    free(j.told);
+    return good;
 }
 
 /* >>section tcp/trade.c */
@@ -641,17 +869,20 @@ static bool mirt__tcp_fails(mirt__engine_failure *failure, int peer, const char 
     return false;
 }
 
-/* When a process ends, others end because of it: of those whose connections are closed, the first in the last
-   seconds. */
+/* When a process ends, others end at once because of it: the first that was lost in the second before this one. */
 static int mirt__tcp_first_lost(int rank) {
-    const double since = mirt__tcp_now() - 10;
+    int first = rank;
     pthread_mutex_lock(&mirt__tcp_mutex);
+    const double own = mirt__tcp.peer[rank].lost_at, until = own > 0 ? own : mirt__tcp_now();
+    double least = until;
     for (int p = 0; p < mirt__tcp.size; p++) {
-        const double at = mirt__tcp.peer[p].lost_at, other = mirt__tcp.peer[rank].lost_at;
-        if (at > since && (at < other || other == 0)) rank = p;
+        const double at = mirt__tcp.peer[p].lost_at;
+        if (at <= until - 1 || at >= least) continue;
+        least = at;
+        first = p;
     }
     pthread_mutex_unlock(&mirt__tcp_mutex);
-    return rank;
+    return first;
 }
 
 static bool mirt__tcp_gone(mirt__engine_failure *failure, int peer) {
@@ -730,10 +961,10 @@ static bool mirt__tcp_begin_round(int channel, const mirt__round *round, int *ac
     return true;
 }
 
-/* Waits for a connection to be ready, or not when the caller is in a hurry. */
-static void mirt__tcp_pause(int channel, int active, int idle, bool hurry) {
+/* Waits for a connection to be ready, or only lets others run. */
+static void mirt__tcp_pause(int channel, int active, bool spins) {
     mirt__tcp_desk *desk = &mirt__tcp.desk[channel];
-    if (hurry && idle < 500) {
+    if (spins) {
         sched_yield();
         return;
     }
@@ -779,8 +1010,9 @@ static bool mirt__tcp_round(int channel, const mirt__round *round, mirt__engine_
         if (moves) since = mirt__tcp_now();
         idle = moves ? 0 : idle + 1;
         if (moves || !active) continue;
-        mirt__tcp_pause(channel, active, idle, __atomic_load_n(&w->hurry, __ATOMIC_RELAXED));
-        if ((idle < 500 && idle % 64) || !mirt__tcp_waited(channel, active, w, &since)) continue;
+        const bool spins = __atomic_load_n(&w->hurry, __ATOMIC_RELAXED) && idle < MIRT__TCP_SPINS;
+        mirt__tcp_pause(channel, active, spins);
+        if ((spins && idle % 64) || !mirt__tcp_waited(channel, active, w, &since)) continue;
         failure->silent = true;
         return mirt__tcp_fails(failure, w->peer, "no message came");
     }
@@ -792,7 +1024,7 @@ static bool mirt__tcp_trade(int channel, const mirt__round *round, mirt__engine_
     memset(failure, 0, sizeof *failure);
     failure->peer = -1;
     if (mirt__tcp_round(channel, round, failure)) return true;
-    mirt__tcp.broken = true;
+    __atomic_store_n(&mirt__tcp.broken, true, __ATOMIC_RELAXED);
     return false;
 }
 
@@ -813,6 +1045,14 @@ static void *mirt__tcp_post(const mirt__message *message, bool receives) {
     s->flow.count = 1;
     mirt__tcp_next(&s->flow, message->peer, 0);
     return s;
+}
+
+/* What comes after a part of a message could not be told from its rest. */
+static void mirt__tcp_forget(void *post) {
+    const mirt__tcp_single *s = (const mirt__tcp_single *)post;
+    const int fd = mirt__tcp.peer[s->message.peer].link[MIRT__ENGINE_CHANNELS - 1];
+    if (s->flow.done) shutdown(fd, SHUT_RDWR);
+    free(post);
 }
 
 static int mirt__tcp_posted(void *post) {
@@ -848,24 +1088,30 @@ static bool mirt__tcp_memory(void) {
     return good;
 }
 
+static void mirt__tcp_close_links(void) {
+    for (int p = 0; p < mirt__tcp.size; p++) {
+        for (int link = 0; link < MIRT__TCP_LINKS; link++)
+            mirt__tcp.peer[p].link[link] = mirt__tcp_close(mirt__tcp.peer[p].link[link]);
+    }
+}
+
 static bool mirt__tcp_join(const mirt_launch *launch, double limit, char *why) {
-    const double until = limit > 0 ? mirt__tcp_now() + limit : 0;
-    uint64_t token = 0;
-    int listener = -1;
+    if (launch->processes > MIRT__TCP_MOST)
+        return mirt__tcp_why(why, "%d processes are more than %d", launch->processes, MIRT__TCP_MOST);
     mirt__tcp.rank = launch->index;
     mirt__tcp.size = launch->processes;
     if (!mirt__tcp_memory()) return mirt__tcp_why(why, "out of memory");
-    const bool good = mirt__tcp_meet(launch->host, launch->port, until, &listener, &token, why) &&
-                      mirt__tcp_call_all(launch->host, token, until, why) &&
-                      mirt__tcp_await_all(listener, token, until, why) && mirt__tcp_listen(why);
-    mirt__tcp_close(listener);
-    return good;
+    if (mirt__tcp_meet(launch, limit > 0 ? mirt__tcp_now() + limit : 0, why)) return true;
+    if (!mirt__tcp.process) mirt__tcp_close_links(); /* otherwise they are the thread's */
+    return false;
 }
 
 /* Once in a process. */
 static bool mirt__tcp_start_once(const mirt_launch *launch, double limit, char *why) {
     if (!mirt__tcp.begun) mirt__tcp.joined = mirt__tcp_join(launch, limit, mirt__tcp.why);
     mirt__tcp.begun = true;
+    if (mirt__tcp.joined && mirt__tcp.process != getpid())
+        return mirt__tcp_why(why, "the process that this one was forked from is in the group");
     return mirt__tcp.joined || mirt__tcp_why(why, "%s", mirt__tcp.why);
 }
 
@@ -876,21 +1122,22 @@ static bool mirt__tcp_start(const mirt_launch *launch, double limit, int *rank, 
     pthread_mutex_unlock(&one);
     *rank = mirt__tcp.rank;
     *size = mirt__tcp.size;
-    if (joined && mirt__tcp.broken) return mirt__tcp_why(why, "the processes have lost each other");
-    return joined;
+    const bool broken = joined && __atomic_load_n(&mirt__tcp.broken, __ATOMIC_RELAXED);
+    if (broken) mirt__tcp_why(why, "the processes have lost each other");
+    return joined && !broken;
 }
 
 static const char *mirt__tcp_host(int rank) { return mirt__tcp.peer[rank].host; }
 
 static void mirt__tcp_stop(bool broken, bool lost) {
     (void)lost;
-    mirt__tcp.broken = mirt__tcp.broken || broken;
+    if (broken) __atomic_store_n(&mirt__tcp.broken, true, __ATOMIC_RELAXED);
 }
 
 const mirt__engine *mirt__tcp_engine(void) {
-    static const mirt__engine engine = {MIRT__ENGINE_VERSION, "TCP",          mirt__tcp_start,   mirt__tcp_trade,
-                                        NULL,                 mirt__tcp_post, mirt__tcp_posted,  free,
-                                        mirt__tcp_answers,    mirt__tcp_ask,  mirt__tcp_host,    mirt__tcp_stop};
+    static const mirt__engine engine = {MIRT__ENGINE_VERSION, "TCP",           mirt__tcp_start,  mirt__tcp_trade,
+                                        NULL,                 mirt__tcp_post,  mirt__tcp_posted, mirt__tcp_forget,
+                                        mirt__tcp_answers,    mirt__tcp_ask,   mirt__tcp_host,   mirt__tcp_stop};
     return &engine;
 }
 

@@ -144,6 +144,7 @@ void log_interruption(const options *o, int signal, const char *resume);
 /* Call first. *several: a launcher started this process as one of several, which are not to be independent
    (MIRT_WORKERS=1). Until work_together or work_alone the first process speaks for all. False: the library's error. */
 bool find_launcher(bool *several);
+/* What it has found; a process whose variables are wrong counts as the first. */
 const mirt_launch *own_launch(void);
 /* The processes train together: the first one prints results and writes files, the others only say what is wrong. */
 void work_together(void);
@@ -157,7 +158,7 @@ bool may_complain(void);
 /* The strategy is there: what goes wrong from here on may be wrong in this process alone. */
 void join_others(void);
 bool joined_others(void);
-/* The words that start as many processes, as "mpirun -n 4"; "": each is started by itself, or the process is alone. */
+/* The words that start as many processes, as "mpirun -n 4"; "": other words, or the process is alone. */
 void start_words(char *out, size_t size);
 /* Whether the library is to see this process alone. */
 void pretend_alone(bool alone);

@@ -395,7 +395,7 @@ static void judge_speeds(visit *v, const double *speed, int all) {
     free(shares);
 }
 
-/* Under mpirun: the speed of each process is that of a core, all measured at the same time, times its threads. ready:
+/* Of several processes: the speed of each is that of a core, all measured at the same time, times its threads. ready:
    this process can train. Returns the number of processes; 0 if they cannot be joined. */
 static int look_at_processes(visit *v, bool ready) {
     const int all = join_processes();

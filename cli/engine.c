@@ -19,6 +19,9 @@ bool find_launcher(bool *several) {
     return good;
 }
 
+const mirt_launch *own_launch(void) { return &launch; }
+static bool by_slurm(void) { return launch.launcher && strcmp(launch.launcher, "Slurm") == 0; }
+
 void work_together(void) {
     together = true;
     if (launch.index > 0 && !freopen("/dev/null", "w", stdout)) fclose(stdout);
@@ -34,8 +37,8 @@ bool may_complain(void) { return launch.index == 0 || together; }
 
 void start_words(char *out, size_t size) {
     out[0] = 0;
-    if (together && launch.mpi)
-        snprintf(out, size, "%s -n %d", strcmp(launch.launcher, "Slurm") == 0 ? "srun" : "mpirun", launch.processes);
+    if (together && (launch.mpi || by_slurm()))
+        snprintf(out, size, "%s -n %d", by_slurm() ? "srun" : "mpirun", launch.processes);
 }
 
 void pretend_alone(bool alone) {
@@ -62,7 +65,7 @@ static const char open_mpi[] = "mirrortrain-openmpi.so", mpich[] = "mirrortrain-
    either; of two engines that are missing, Open MPI's is reported. */
 static const char *engine_file(char *path, size_t size) {
     const char *named = getenv("MIRT_MPI_ENGINE");
-    const bool slurm = strcmp(launch.launcher, "Slurm") == 0;
+    const bool slurm = by_slurm();
     if (named && *named) return named;
     if ((slurm && !getenv("PMIX_RANK")) || strcmp(launch.launcher, "MPICH") == 0) {
         if (beside(mpich, path, size) && (!slurm || access(path, R_OK) == 0)) return path;
@@ -102,5 +105,3 @@ const mirt__engine *mirt__mpi_engine(void) {
     missing.start = start_failed;
     return &missing;
 }
-
-const mirt_launch *own_launch(void) { return &launch; }

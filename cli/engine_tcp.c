@@ -1,4 +1,4 @@
-/* The engine for launchers that say where the first process is, to be limited (scaling). */
+/* The engine of TCP, which scaling limits. The library looks for the name that mirrortrain_tcp.c defines. */
 #define _POSIX_C_SOURCE 200809L
 #define mirt__tcp_engine whole_tcp_engine
 #include "../mirrortrain_tcp.c"

@@ -75,8 +75,8 @@ static const flag flags[] = {
     {"batch", "N[,N...]", FLAG_BATCHES, INT32_MAX, AT(batch_list), CMD_BENCH | CMD_SCALING,
      "global batches, each measured in its own process; default 32"},
     {"device-counts", "N[,N...]", FLAG_BATCHES, 32, AT(device_counts), CMD_SCALING,
-     "numbers of devices to compare; default 1, 2, 4, ... up to the number of cores; under mpirun of processes, up to "
-     "all"},
+     "numbers of devices to compare; default 1, 2, 4, ... up to the number of cores; several processes: of these, up "
+     "to all"},
     /* for its child processes */
     {"point", "DEVICES,THREADS,BATCH,PREFETCH,SPREAD,FD", FLAG_TEXT, 0, AT(point), CMD_SCALING, NULL},
     {"price", "PER_HOUR", FLAG_NUMBER, 0, AT(price), CMD_SCALING,
@@ -85,7 +85,7 @@ static const flag flags[] = {
      "images per second of up to N devices with --batch images each, by a model that starts from what one takes here"},
     {"network", "NAME|GBIT", FLAG_TEXT, 0, AT(network), CMD_SCALING,
      "for --predict, what connects hosts: 10G (default), 25G, 100G, ib, nvlink, or Gbit/s with a latency: 40G:20us; "
-     "under mpirun as measured between processes"},
+     "several processes: as measured between them"},
     {"devices-per-host", "N", FLAG_COUNT, 1024, AT(devices_per_host), CMD_SCALING,
      "for --predict; default the number of GPUs of this machine, or 1"},
     {"replicas", "V", FLAG_COUNT, MAX_REPLICAS, AT(replicas), STRATEGY,
@@ -500,7 +500,7 @@ bool processes_fit(const options *o, bool several) {
     else if (o->average_every && o->strategy && !together)
         complain("--average-every needs --strategy multi-worker, the default of several processes");
     else if (o->average_every && !several && !together)
-        complain("--average-every needs several processes: mpirun -n 2 mirrortrain fit ...");
+        complain("--average-every needs several processes, as of mpirun -n 2 mirrortrain fit ...");
     else return true;
     return false;
 }

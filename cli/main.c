@@ -89,14 +89,17 @@ char *without_calls(const char *text, const char *cache) {
     return out;
 }
 
-int complain_of_library(void) {
-    /* What keeps processes from working together, or ends it, is said once; the first one may be the one that is
-       missing. Those that MPI does not connect see different things until they are. */
+/* Whether the first process says the same. What ends all processes is said once, but what is the matter with the group
+   may be that the first one is missing. */
+static bool first_says_so(void) {
     const char *text = mirt_last_error();
-    const bool common = joined_others() ? strstr(text, " has stopped: ") != NULL
-                                        : own_launch()->mpi && !strstr(text, " has not joined "),
-               said = !is_first() && mirt_last_status() == MIRT_E_WORKER && common;
-    if (!said) complain("%s", library_sentence());
+    if (is_first() || mirt_last_status() != MIRT_E_WORKER) return false;
+    if (joined_others()) return strstr(text, " has stopped: ") != NULL;
+    return own_launch()->mpi && !strstr(text, " has not joined "); /* by TCP each sees something else */
+}
+
+int complain_of_library(void) {
+    if (!first_says_so()) complain("%s", library_sentence());
     return EXIT_FAILED;
 }
 

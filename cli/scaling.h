@@ -41,7 +41,7 @@ bool counts_increase(const batches *counts);
 int count_devices(bool *gpus);
 
 /* --- scaling_group.c --- */
-/* Under mpirun: how many processes were started and joined; 0 after complaining. */
+/* How many processes a launcher started, which have joined; 0 after complaining. */
 int join_processes(void);
 /* Strategies created from now on are of the first `count` processes; 0: of all. */
 void limit_processes(int count);
@@ -68,7 +68,7 @@ bool gather_numbers(double own, double *out);
 bool propose_shares(const double *speed, int count, char *out, size_t size);
 
 /* --- scaling_processes.c --- */
-/* scaling under mpirun. */
+/* scaling of several processes. */
 int run_process_scaling(const options *o);
 
 /* --- scaling_model.c --- */

@@ -1,4 +1,4 @@
-/* The first processes of those that mpirun started, as a group of their own. */
+/* The first processes of those that a launcher started, as a group of their own. */
 #define _POSIX_C_SOURCE 200809L
 #define MIRRORTRAIN_BACKEND
 #include "scaling.h"
@@ -33,7 +33,7 @@ int join_processes(void) {
     char why[256] = "no launcher started this process with others";
     const mirt__engine *found = own_launch()->mpi ? mirt__mpi_engine() : mirt__tcp_engine();
     if (found && found->start(own_launch(), USUAL_LIMIT, &own, &all, why)) return all;
-    if (is_first()) complain("%s", why);
+    if (is_first() || !own_launch()->mpi) complain("%s", why);
     return 0;
 }
 

@@ -73,7 +73,7 @@ static bool check_counts(const options *o, int all) {
     const batches *counts = &o->device_counts;
     const long long most = largest_count(counts), batch = o->batch_list.rows[0];
     if (!counts_increase(counts)) return false;
-    if (most > all) complain("--device-counts %lld: mpirun started %d processes", most, all);
+    if (most > all) complain("--device-counts %lld: there are %d processes", most, all);
     else if (batch < most) complain("--batch %lld has fewer images than there are processes (%lld)", batch, most);
     else return has_one_batch(o, "scaling");
     return false;

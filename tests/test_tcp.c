@@ -7,6 +7,7 @@
 #include "../src/tcp/tcp.c"
 #include "../src/tcp/question.c"
 #include "../src/tcp/connect.c"
+#include "../src/tcp/door.c"
 #include "../src/tcp/meet.c"
 #include "../src/tcp/trade.c"
 #include "../src/tcp/tcp_engine.c"
@@ -206,7 +207,9 @@ static int ask_others(void) {
     int wrong = 0;
     if (!start(usual_limit, why)) return FAILED;
     mirt__tcp_engine()->answers(answer_number, &own);
-    if (!pass_on(1, 1, usual_limit, &failure) || !pass_on(1, 1, usual_limit, &failure)) return FAILED;
+    for (int i = 1; i < all; i++) { /* until the last one answers */
+        if (!pass_on(1, 1, usual_limit, &failure)) return FAILED;
+    }
     for (int i = 0; i < 100 * all; i++) {
         const int p = i % all;
         snprintf(expected, sizeof expected, "process %d", p);
@@ -286,7 +289,9 @@ static pid_t disturb(int port) {
         hello.size = 3;
         if (kind == 0) hello.mark = drawn_from(&state, 1000000);
         if (kind == 1) hello.link = MIRT__TCP_LINKS + 1; /* neither a meeting nor a link */
-        if (kind < 2) mirt__tcp_move(fd, &hello, drawn_from(&state, sizeof hello + 1), true, 0);
+        if (kind == 2) hello.link = (int)drawn_from(&state, MIRT__TCP_LINKS); /* of another group */
+        const size_t bytes = drawn_from(&state, 2) ? sizeof hello : drawn_from(&state, sizeof hello);
+        if (kind < 3 && fd >= 0) mirt__tcp_move(fd, &hello, bytes, true, 0);
         mirt__tcp_close(fd);
         mirt__tcp_nap(0.002);
     }
@@ -315,6 +320,81 @@ static void check_joining(void) {
     waitpid(child, NULL, 0);
     ok(status[0] == WELL && status[1] == WELL && status[2] == WELL && status[3] == WELL,
        "what others write to the port is ignored");
+}
+
+/* Number 2 of 4 says hello at the meeting, makes some links, and is then killed or stopped. */
+static int links_made, last_signal;
+static int vanish(void) {
+    char why[MIRT__TCP_WHY];
+    mirt__tcp_joining j;
+    memset(&j, 0, sizeof j);
+    mirt__tcp.rank = 2;
+    mirt__tcp.size = 4;
+    int port = 0, made = 0;
+    int fd[4] = {-1, -1, -1, -1};
+    j.launch = &launch;
+    j.fd = fd;
+    if (!mirt__tcp_memory() || !mirt__tcp_open_door(&j.door, &port)) return FAILED;
+    fd[0] = mirt__tcp_reach(&j, "localhost", launch.port, why);
+    mirt__tcp_hello hello = mirt__tcp_own_hello(MIRT__TCP_MEETING, 0, port);
+    mirt__tcp_move(fd[0], &hello, sizeof hello, true, 0);
+    if (links_made >= 0 && !mirt__tcp_take_list(&j, why)) return FAILED;
+    for (int p = 0; p < 2; p++) {
+        for (int link = 0; link < MIRT__TCP_LINKS && made < links_made; link++, made++) {
+            hello = mirt__tcp_own_hello(link, j.token, 0);
+            const int to = mirt__tcp_reach(&j, "localhost", mirt__tcp.peer[p].port, why);
+            mirt__tcp_move(to, &hello, sizeof hello, true, 0);
+        }
+    }
+    raise(last_signal);
+    return FAILED;
+}
+
+static int be_left(void) {
+    char why[256] = "";
+    if (launch.index == 2) return vanish();
+    const double began = mirt__tcp_now();
+    const bool good = start(2, why);
+    const double seconds = mirt__tcp_now() - began;
+    if (!good && strstr(why, "process 2 (") && seconds < (last_signal == SIGKILL ? 1.5 : 5)) return WELL;
+    printf("# process %d, %d links: \"%s\" after %.1f s\n", launch.index, links_made, why, seconds);
+    return FAILED;
+}
+
+/* Whether the other three name it. */
+static bool named(void) {
+    pid_t child[4];
+    bool good = true;
+    launch.port = free_port();
+    fflush(stdout);
+    for (int i = 0; i < 4; i++) {
+        child[i] = fork();
+        if (child[i]) continue;
+        launch.index = i;
+        launch.processes = 4;
+        alarm(60);
+        exit(be_left());
+    }
+    for (int i = 0; i < 4; i++) {
+        int status;
+        if (i == 2) continue;
+        waitpid(child[i], &status, 0);
+        good = good && WIFEXITED(status) && WEXITSTATUS(status) == WELL;
+    }
+    kill(child[2], SIGKILL);
+    waitpid(child[2], NULL, 0);
+    return good;
+}
+
+static void check_losses_while_joining(void) {
+    static const int links[] = {-1, 0, 2, 4, 6, 8};
+    for (int i = 0; i < MIRT__COUNT(links); i++) {
+        links_made = links[i];
+        last_signal = SIGKILL;
+        ok(named(), "killed while joining, with %d links: all others name it at once", links_made);
+        last_signal = SIGSTOP;
+        ok(named(), "stopped then: within the limit");
+    }
 }
 
 static int sized;
@@ -366,6 +446,7 @@ int main(void) {
     ok(status[0] == WELL && status[1] == -1 && status[2] == WELL, "a killed process is named by all others");
     check_stopped();
     check_joining();
+    check_losses_while_joining();
     for (sized = 3; sized <= 4; sized++) {
         launch.port = free_port();
         run(0, 3, 3, start_sized, status);

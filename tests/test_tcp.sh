@@ -66,39 +66,57 @@ says "compares one and two processes" out.0 "        2       32 "
 group 2 "$program" summary
 tap_check "summary is the first one's" sh -c 'test -s out.0 && ! test -s out.1'
 
-# SIGNAL WHO: of three processes that train, one receives a signal in the second epoch.
+# SIGNAL WHO FLAG...: of three processes that train, one receives a signal in the second epoch.
 strike() {
+    signal=$1 who=$2
+    shift 2
     rm -rf struck
     port=$((port + 1))
     for process in 0 1 2; do
-        RANK=$process WORLD_SIZE=3 MASTER_ADDR=localhost MASTER_PORT=$port "$program" fit --threads 1 --epochs 5000 \
-            --run struck --timeout 3 >out.$process 2>err.$process </dev/null &
+        RANK=$process WORLD_SIZE=3 MASTER_ADDR=localhost MASTER_PORT=$port "$program" fit --threads 1 --run struck \
+            --timeout 3 --log-steps "$@" >out.$process 2>err.$process </dev/null &
         eval "process$process=\$!"
     done
-    until grep -q '"epoch":1,' struck/log.jsonl 2>/dev/null || ! kill -0 "$process0" 2>/dev/null; do sleep 0.05; done
-    eval "struck=\$process$2"
-    kill "-$1" "$struck"
+    until grep -q '"event":"step".*"epoch":1,' struck/log.jsonl 2>/dev/null; do
+        kill -0 "$process0" 2>/dev/null || break
+        sleep 0.05
+    done
+    eval "struck=\$process$who"
+    kill "-$signal" "$struck"
     for process in 0 1 2; do
         eval "waited=\$process$process"
-        if [ "$1" = STOP ] && [ $process = "$2" ]; then continue; fi
+        if [ "$signal" = STOP ] && [ $process = "$who" ]; then continue; fi
         wait "$waited" 2>/dev/null
         echo $? >status.$process
     done
-    [ "$1" != STOP ] || kill -KILL "$struck"
+    [ "$signal" != STOP ] || kill -KILL "$struck"
     wait 2>/dev/null
 }
-strike TERM 1
+strike TERM 1 --epochs 5000
 ended "a signal to one ends all" 143 143 143
 says "after the same step" err.0 "interrupted by SIGTERM after step"
 tap_check "with one checkpoint" test "$(grep -c '"status":"stopped"' struck/log.jsonl)" -eq 1
 for who in 0 2; do
-    strike KILL $who
+    strike KILL $who --epochs 5000
     tap_check "all end when process $who is killed" test "$(cat status.1)" -eq 1
     says "which is named" err.1 "has lost process $who ("
 done
-strike STOP 2
+strike STOP 2 --epochs 5000
 tap_check "all end when process 2 is stopped" test "$(cat status.0 status.1 | tr -d '\n')" = 11
 says "which is named" err.0 "process 2 ("
+
+strike KILL 1 --epochs 3 --strategy parameter-server
+tap_check "a killed worker of parameter servers is done without" test "$(cat status.0 status.2 | tr -d '\n')" = 00
+
+# Parameter servers. Batches that were handed out but not begun are left out of the epoch that is resumed.
+strike TERM 0 --epochs 4 --batch 64 --strategy parameter-server
+ended "the chief is interrupted" 143 0 0
+group 4 "$program" fit --threads 1 --run struck --resume --timeout 3 --log-steps --epochs 4 --batch 64 \
+    --strategy parameter-server
+ended "other processes resume in the middle of an epoch" 0 0 0 0
+sed -n 's/.*"event":"epoch","epoch":\([0-9]*\),"step":[0-9]*,"batch":\([0-9]*\).*/\1 \2/p' struck/log.jsonl >epochs
+tap_check "all epochs are there, and their batches" \
+    awk '$1 != NR - 1 || $2 > 188 || $2 < ($1 == 1 ? 140 : 188) { wrong = 1 } END { exit wrong || NR != 4 }' epochs
 
 # >>launchers
 
@@ -144,25 +162,13 @@ refuses() {
     fi
 }
 refuses "no number" "torchrun started 2 processes, but RANK, the number of this one, is not set" WORLD_SIZE=2
-refuses "a number that cannot be" "but RANK, the number of this one, is 2" WORLD_SIZE=2 RANK=2
-refuses "no address" "but MASTER_ADDR, which says where they meet, is not set" WORLD_SIZE=2 RANK=1
-refuses "no port" "but MASTER_PORT, which" WORLD_SIZE=2 RANK=1 MASTER_ADDR=localhost
+refuses "a number that cannot be" 'RANK is "2", not a number from 0 to 1' WORLD_SIZE=2 RANK=2
 refuses "a first process that is not there" "localhost port 9 cannot be reached: Connection refused" \
     WORLD_SIZE=2 RANK=1 MASTER_ADDR=localhost MASTER_PORT=9
 refuses "one that does not come" "process 1 of 2 has not reached port $port" WORLD_SIZE=2 RANK=0 \
     MASTER_ADDR=localhost MASTER_PORT=$port
 refuses "the port after the one that torchrun listens to" "has not reached port $((port + 1))" WORLD_SIZE=2 RANK=0 \
     MASTER_ADDR=localhost MASTER_PORT=$port TORCHELASTIC_USE_AGENT_STORE=True
-refuses "no JSON" "TF_CONFIG: JSON at offset 1" TF_CONFIG='{'
-refuses "no task" 'TF_CONFIG: "task" needs a "type" and an "index"' TF_CONFIG='{"cluster": {"worker": ["a:1", "b:1"]}}'
-refuses "a task that is not in the cluster" 'TF_CONFIG: "cluster" has no evaluator 0' \
-    TF_CONFIG='{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "evaluator", "index": 0}}'
-refuses "a place without a port" 'the first task'"'"'s place is "a", not "HOST:PORT"' \
-    TF_CONFIG='{"cluster": {"worker": ["a", "b:1"]}, "task": {"type": "worker", "index": 1}}'
-refuses "a port that cannot be" 'the first task'"'"'s place is "a:70000", not "HOST:PORT"' \
-    TF_CONFIG='{"cluster": {"worker": ["a:70000", "b:1"]}, "task": {"type": "worker", "index": 1}}'
-refuses "Slurm without a list of hosts" "but SLURM_STEP_NODELIST, which says where they meet, is not set" \
-    SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=1
 WORLD_SIZE=1 RANK=0 "$program" fit --epochs 1 --max-steps 1 >out.txt 2>err.txt
 says "a world of one process is no group" out.txt "final: "
 
@@ -172,10 +178,12 @@ cat >own.c <<'END'
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "mirrortrain.h"
 #include <stdio.h>
+#include <stdlib.h>
 int main(void) {
     mirt_launch launch;
     if (mirt_launched(&launch) != MIRT_OK) return puts(mirt_last_error()), 1;
-    mirt_strategy *strategy = mirt_multi_worker("1");
+    mirt_strategy *strategy = mirt_strategy_create(&(mirt_strategy_desc){.devices = "1", .kind = MIRT_MULTI_WORKER,
+        .collective = getenv("NATIVE") ? MIRT_MPI_ALLREDUCE : MIRT_TREE});
     if (!strategy) return puts(mirt_last_error()), 1;
     printf("%s %d of %d: %d of %d\n", launch.launcher, launch.index, launch.processes, mirt_worker_index(strategy),
            mirt_num_workers(strategy));
@@ -195,6 +203,15 @@ for compiler in "${CC:-cc} -std=c11" "g++ -std=c++17 -x c++" "clang -std=c11"; d
     group 2 ./own
     says "two processes find each other" out.1 "torchrun 1 of 2: 1 of 2"
 done
+group 2 env NATIVE=1 ./own
+says "MPI's all-reduce is refused" out.1 "MIRT_MPI_ALLREDUCE needs MPI, but the processes are connected by TCP"
+address=$(hostname -I 2>/dev/null | cut -d ' ' -f 1)
+if [ -n "$address" ]; then
+    group 3 env MASTER_ADDR="$address" ./own
+    says "processes meet at an address of the network" out.2 "torchrun 2 of 3: 2 of 3"
+else
+    tap_skip "an address of the network: hostname -I knows none"
+fi
 "${CC:-cc}" own.o -o alone -lm -lpthread
 group 2 ./alone
 says "a program without it refuses" out.0 \

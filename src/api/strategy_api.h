@@ -26,8 +26,8 @@ typedef void (*mirt_log_fn)(mirt_log_level level, const char *text, void *user);
    MIRT_MIRRORED: every device has its copy. MIRT_ONE_DEVICE: one device runs all replicas.
    MIRT_CENTRAL_STORAGE: one copy that all devices read; bit-identical to MIRT_MIRRORED.
    MIRT_MULTI_WORKER: the devices of all processes that a launcher started train together, bit-identical to
-   MIRT_MIRRORED with as many replicas. It needs mirrortrain_mpi.c (mpirun) or mirrortrain_tcp.c (torchrun, TF_CONFIG)
-   on the compiler's command line; a process alone is MIRT_MIRRORED.
+   MIRT_MIRRORED with as many replicas. It needs mirrortrain_mpi.c (mpirun) or mirrortrain_tcp.c (torchrun, TF_CONFIG,
+   srun) on the compiler's command line; a process alone is MIRT_MIRRORED.
    MIRT_PARAMETER_SERVER: the last `servers` of these processes keep the weights and the optimizer's state; the others,
    each mirrored on its own devices, pull weights, push gradients, and wait for nobody. Not reproducible, neither on
    several processes nor on the same ones: the result depends on which gradients arrive first. */
@@ -127,11 +127,16 @@ typedef struct mirt_launch {
     char host[256];       /* to the first process, on */
     int port;             /* this port */
 } mirt_launch;
-/* What the environment says, before there is a strategy: OMPI_COMM_WORLD_SIZE and RANK; PMI_SIZE and RANK; WORLD_SIZE,
-   RANK, MASTER_ADDR and MASTER_PORT; TF_CONFIG ("chief" comes before "worker" and "ps"); SLURM_STEP_NUM_TASKS,
-   SLURM_PROCID, and with MPI PMIX_RANK or PMI_RANK. MIRT_WORKERS=1: alone. MIRT_E_WORKER: the variables do not go
-   together. Thread safe. tf.distribute.cluster_resolver. */
+/* What the environment says, before there is a strategy. The first of these that is there counts: OMPI_COMM_WORLD_SIZE
+   and OMPI_COMM_WORLD_RANK; PMI_SIZE and PMI_RANK; WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT (where
+   TORCHELASTIC_USE_AGENT_STORE is True, the next port); TF_CONFIG ("chief" comes before "worker" and "ps");
+   SLURM_STEP_NUM_TASKS and SLURM_PROCID, with PMIX_RANK or PMI_RANK if MPI connects the processes, otherwise
+   SLURM_STEP_NODELIST, SLURM_JOB_ID and SLURM_STEP_ID, or MASTER_ADDR and MASTER_PORT. MIRT_WORKERS=1: alone.
+   MIRT_E_WORKER: the variables are incomplete or contradict each other; *out is then that of a process alone. Thread
+   safe. tf.distribute.cluster_resolver. */
+#ifndef MIRRORTRAIN_NO_TRAIN
 MIRT_API mirt_status mirt_launched(mirt_launch *out);
+#endif
 /* Processes that train together, servers included, and which of them this one is, from 0. */
 MIRT_API int mirt_num_workers(const mirt_strategy *strategy);
 MIRT_API int mirt_worker_index(const mirt_strategy *strategy);

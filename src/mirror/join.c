@@ -252,6 +252,9 @@ static mirt_status mirt__settings_compare(const mirt_strategy *s, const mirt__se
 
 MIRT__LIB mirt_status mirt__peers_agree(mirt_strategy *s) {
     mirt__setting own[MIRT__SETTINGS];
+    if (s->collective == MIRT_MPI_ALLREDUCE && !s->peers->engine->all_reduce)
+        return mirt__fail(MIRT_E_INVALID, "MIRT_MPI_ALLREDUCE needs MPI, but the processes are connected by %s",
+                          s->peers->engine->name);
     mirt__settings_of(s, own);
     const mirt__setting *all = (const mirt__setting *)mirt__peers_tell(s, own, sizeof own);
     if (!all || mirt__settings_compare(s, all) != MIRT_OK) return mirt_last_status();

@@ -102,8 +102,7 @@ static mirt_status mirt__servers_check(const mirt_strategy *s) {
                           most);
     if (!s->servers || s->servers < processes) return MIRT_OK;
     return mirt__fail(MIRT_E_INVALID,
-                      "%d parameter server%s in %d process%s: at least one has to be a worker; start more with "
-                      "mpirun -n",
+                      "%d parameter server%s in %d process%s: at least one has to be a worker: start more",
                       s->servers, s->servers == 1 ? "" : "s", processes, processes == 1 ? "" : "es");
 }
 

@@ -51,7 +51,7 @@ static int mirt__tcp_open_port(int *port) {
 }
 
 /* A connection to one of these addresses; -1: errno. */
-static int mirt__tcp_call(const struct addrinfo *to, double until) {
+static int mirt__tcp_connect(const struct addrinfo *to, double until) {
     int failed = 0;
     socklen_t length = sizeof failed;
     const int fd = mirt__tcp_tune(socket(to->ai_family, SOCK_STREAM, 0));
@@ -60,55 +60,58 @@ static int mirt__tcp_call(const struct addrinfo *to, double until) {
     const double soon = mirt__tcp_now() + 5, end = until > 0 && until < soon ? until : soon;
     struct pollfd polled = {fd, POLLOUT, 0};
     while (errno == EINPROGRESS || errno == EINTR) {
-        if (mirt__tcp_now() > end) errno = ETIMEDOUT;
-        else if (poll(&polled, 1, 50) > 0) {
+        if (poll(&polled, 1, 50) > 0) {
             getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &length);
             if (!failed) return fd;
             errno = failed;
-        } else errno = EINPROGRESS;
+        } else errno = mirt__tcp_now() > end ? ETIMEDOUT : EINPROGRESS;
     }
     return mirt__tcp_close(fd);
+}
+
+/* Who calls a port of its own host that nobody listens to may get itself. */
+static bool mirt__tcp_is_itself(int fd) {
+    struct sockaddr_storage own, other;
+    socklen_t length = sizeof own, others = sizeof other;
+    memset(&own, 0, sizeof own);
+    memset(&other, 0, sizeof other);
+    return getsockname(fd, (struct sockaddr *)&own, &length) == 0 &&
+           getpeername(fd, (struct sockaddr *)&other, &others) == 0 && length == others &&
+           memcmp(&own, &other, length) == 0;
 }
 
 static int mirt__tcp_dial(const char *address, int port, double until, char *why) {
     char service[16];
     struct addrinfo hints, *found = NULL;
+    int fd = -1;
     memset(&hints, 0, sizeof hints);
     hints.ai_socktype = SOCK_STREAM;
     snprintf(service, sizeof service, "%d", port);
-    do {
-        int fd = -1;
-        const int code = getaddrinfo(address, service, &hints, &found);
-        errno = EHOSTUNREACH;
-        for (const struct addrinfo *to = code ? NULL : found; to && fd < 0; to = to->ai_next)
-            fd = mirt__tcp_call(to, until);
+    const int code = getaddrinfo(address, service, &hints, &found);
+    errno = EHOSTUNREACH;
+    for (const struct addrinfo *to = code ? NULL : found; to && fd < 0; to = to->ai_next) {
+        fd = mirt__tcp_connect(to, until);
+        if (fd < 0 || !mirt__tcp_is_itself(fd)) continue;
+        errno = ECONNREFUSED;
+        fd = mirt__tcp_close(fd);
+    }
+    if (fd < 0)
         mirt__tcp_why(why, "%s port %d cannot be reached: %s", address, port,
                       code ? gai_strerror(code) : strerror(errno));
-        if (!code) freeaddrinfo(found);
-        if (fd >= 0) return fd;
-        mirt__tcp_nap(0.1);
-    } while (until <= 0 || mirt__tcp_now() < until);
-    return -1;
+    if (!code) freeaddrinfo(found);
+    return fd;
 }
 
-static int mirt__tcp_accept(int listener, double until) {
-    struct pollfd polled = {listener, POLLIN, 0};
-    while (until <= 0 || mirt__tcp_now() < until) {
-        if (poll(&polled, 1, 50) <= 0) continue;
-        const int fd = mirt__tcp_tune(accept(listener, NULL, NULL));
-        if (fd >= 0) return fd;
-        if (errno == EMFILE || errno == ENFILE) return -1;
-    }
-    errno = ETIMEDOUT;
-    return -1;
-}
+static int mirt__tcp_accept(int listener) { return mirt__tcp_tune(accept(listener, NULL, NULL)); }
 
 /* The address of the other side, "": on this host alone. */
 static void mirt__tcp_address(int fd, char out[MIRT__TCP_ADDRESS]) {
+    static const char four[] = "::ffff:"; /* before an address that hosts without IPv6 know, too */
     struct sockaddr_storage address;
     socklen_t length = sizeof address;
     out[0] = 0;
     if (getpeername(fd, (struct sockaddr *)&address, &length)) return;
     if (getnameinfo((struct sockaddr *)&address, length, out, MIRT__TCP_ADDRESS, NULL, 0, NI_NUMERICHOST)) out[0] = 0;
-    if (!strncmp(out, "127.", 4) || !strncmp(out, "::ffff:127.", 11) || !strcmp(out, "::1")) out[0] = 0;
+    if (!strncmp(out, four, sizeof four - 1)) memmove(out, out + sizeof four - 1, strlen(out + sizeof four - 1) + 1);
+    if (!strncmp(out, "127.", 4) || !strcmp(out, "::1")) out[0] = 0;
 }

@@ -1,4 +1,6 @@
 #include "tcp.h"
+
+#include <fcntl.h>
 /* Questions between processes, beside the rounds. A thread answers those of others and takes in their answers. */
 
 /* A link that does not take all of a note can take no other. Whoever writes to it holds the mutex. */
@@ -61,7 +63,7 @@ static void mirt__tcp_exit(void) {
     if (write(mirt__tcp.wake[1], "", 1) == 1) pthread_join(mirt__tcp.thread, NULL);
 }
 
-static bool mirt__tcp_listen(char *why) {
+static bool mirt__tcp_start_answering(char *why) {
     const size_t all = (size_t)mirt__tcp.size + 1;
     sigset_t every, before;
     struct pollfd *polled = (struct pollfd *)calloc(all, sizeof *polled);
@@ -71,6 +73,7 @@ static bool mirt__tcp_listen(char *why) {
         free(polled);
         return mirt__tcp_why(why, "pipe: %s", strerror(errno));
     }
+    for (int i = 0; i < 2; i++) fcntl(mirt__tcp.wake[i], F_SETFD, FD_CLOEXEC);
     polled[all - 1].fd = mirt__tcp.wake[0];
     sigfillset(&every);
     pthread_sigmask(SIG_SETMASK, &every, &before);

@@ -43,6 +43,7 @@ static bool mirt__tcp_move(int fd, void *data, size_t bytes, bool sends, double 
         const ssize_t n = mirt__tcp_some(fd, &part, 1, sends);
         if (n < 0) return false;
         done += (size_t)n;
+        if (done == bytes) break;
         if (until > 0 && mirt__tcp_now() > until) return errno = ETIMEDOUT, false;
         struct pollfd polled = {fd, (short)(sends ? POLLOUT : POLLIN), 0};
         if (n == 0) poll(&polled, 1, 50);

@@ -27,7 +27,9 @@ enum {
     MIRT__TCP_MEETING = MIRT__TCP_LINKS, /* what a connection to the first process is for before there are links */
     MIRT__TCP_ADDRESS = 64,
     MIRT__TCP_HOST = 64,
-    MIRT__TCP_WHY = 256 /* bytes of a reason */
+    MIRT__TCP_WHY = 256,     /* bytes of a reason */
+    MIRT__TCP_MOST = 1 << 16, /* processes */
+    MIRT__TCP_SPINS = 500     /* looks at connections before a thread in a hurry sleeps */
 };
 
 /* A question, or an answer, on its way; the serial number is the question's. */
@@ -63,7 +65,8 @@ typedef struct mirt__tcp_desk {
 } mirt__tcp_desk;
 
 typedef struct mirt__tcp_group {
-    bool begun, joined, broken;
+    bool begun, joined;
+    bool broken; /* atomic */
     int rank, size;
     pid_t process; /* that joined; its connections are not for its children */
     mirt__tcp_peer *peer;
@@ -74,6 +77,26 @@ typedef struct mirt__tcp_group {
     void (*answer)(void *user, char *out); /* and user: guarded by the mutex */
     void *user;
 } mirt__tcp_group;
+
+/* The first bytes on a connection. */
+typedef struct mirt__tcp_hello {
+    uint64_t mark, token; /* token: the first process's, of a link */
+    int32_t rank, size, link, port;
+    char host[MIRT__TCP_HOST];
+} mirt__tcp_hello;
+
+typedef struct mirt__tcp_caller {
+    int fd; /* -1: nobody */
+    double since;
+    size_t came;
+    mirt__tcp_hello hello;
+} mirt__tcp_caller;
+
+enum { MIRT__TCP_CALLERS = 64 };
+typedef struct mirt__tcp_door {
+    int listener;
+    mirt__tcp_caller caller[MIRT__TCP_CALLERS];
+} mirt__tcp_door;
 
 static mirt__tcp_group mirt__tcp;
 static pthread_mutex_t mirt__tcp_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -89,12 +112,15 @@ static bool mirt__tcp_why(char *why, const char *format, ...);
 static bool mirt__tcp_move(int fd, void *data, size_t bytes, bool sends, double until);
 /* What a call with these bytes moved; 0: it would block; -1: errno, 0: the other side has closed. */
 static ssize_t mirt__tcp_some(int fd, struct iovec *part, int parts, bool sends);
-static bool mirt__tcp_listen(char *why);
+/* Starts the thread that answers questions. */
+static bool mirt__tcp_start_answering(char *why);
 /* A socket that listens to *port, 0: a free one, which is set; -1: errno. */
 static int mirt__tcp_open_port(int *port);
-/* A connection by `until`, 0: for ever; -1: `why`. */
+/* A connection; -1: `why`. Takes up to 5 s for each address that does not answer. */
 static int mirt__tcp_dial(const char *address, int port, double until, char *why);
-static int mirt__tcp_accept(int listener, double until);
-/* The processes find each other at the first one; each learns the addresses of all. */
-static bool mirt__tcp_meet(const char *address, int port, double until, int *listener, uint64_t *token, char *why);
+/* A caller, who may not have said anything yet; -1: there is none. */
+static int mirt__tcp_accept(int listener);
+static int mirt__tcp_close(int fd);
+/* Connects all processes, by `until`, 0: for ever. */
+static bool mirt__tcp_meet(const mirt_launch *launch, double until, char *why);
 #endif

@@ -19,24 +19,30 @@ static bool mirt__tcp_memory(void) {
     return good;
 }
 
+static void mirt__tcp_close_links(void) {
+    for (int p = 0; p < mirt__tcp.size; p++) {
+        for (int link = 0; link < MIRT__TCP_LINKS; link++)
+            mirt__tcp.peer[p].link[link] = mirt__tcp_close(mirt__tcp.peer[p].link[link]);
+    }
+}
+
 static bool mirt__tcp_join(const mirt_launch *launch, double limit, char *why) {
-    const double until = limit > 0 ? mirt__tcp_now() + limit : 0;
-    uint64_t token = 0;
-    int listener = -1;
+    if (launch->processes > MIRT__TCP_MOST)
+        return mirt__tcp_why(why, "%d processes are more than %d", launch->processes, MIRT__TCP_MOST);
     mirt__tcp.rank = launch->index;
     mirt__tcp.size = launch->processes;
     if (!mirt__tcp_memory()) return mirt__tcp_why(why, "out of memory");
-    const bool good = mirt__tcp_meet(launch->host, launch->port, until, &listener, &token, why) &&
-                      mirt__tcp_call_all(launch->host, token, until, why) &&
-                      mirt__tcp_await_all(listener, token, until, why) && mirt__tcp_listen(why);
-    mirt__tcp_close(listener);
-    return good;
+    if (mirt__tcp_meet(launch, limit > 0 ? mirt__tcp_now() + limit : 0, why)) return true;
+    if (!mirt__tcp.process) mirt__tcp_close_links(); /* otherwise they are the thread's */
+    return false;
 }
 
 /* Once in a process. */
 static bool mirt__tcp_start_once(const mirt_launch *launch, double limit, char *why) {
     if (!mirt__tcp.begun) mirt__tcp.joined = mirt__tcp_join(launch, limit, mirt__tcp.why);
     mirt__tcp.begun = true;
+    if (mirt__tcp.joined && mirt__tcp.process != getpid())
+        return mirt__tcp_why(why, "the process that this one was forked from is in the group");
     return mirt__tcp.joined || mirt__tcp_why(why, "%s", mirt__tcp.why);
 }
 
@@ -47,20 +53,21 @@ static bool mirt__tcp_start(const mirt_launch *launch, double limit, int *rank, 
     pthread_mutex_unlock(&one);
     *rank = mirt__tcp.rank;
     *size = mirt__tcp.size;
-    if (joined && mirt__tcp.broken) return mirt__tcp_why(why, "the processes have lost each other");
-    return joined;
+    const bool broken = joined && __atomic_load_n(&mirt__tcp.broken, __ATOMIC_RELAXED);
+    if (broken) mirt__tcp_why(why, "the processes have lost each other");
+    return joined && !broken;
 }
 
 static const char *mirt__tcp_host(int rank) { return mirt__tcp.peer[rank].host; }
 
 static void mirt__tcp_stop(bool broken, bool lost) {
     (void)lost;
-    mirt__tcp.broken = mirt__tcp.broken || broken;
+    if (broken) __atomic_store_n(&mirt__tcp.broken, true, __ATOMIC_RELAXED);
 }
 
 const mirt__engine *mirt__tcp_engine(void) {
-    static const mirt__engine engine = {MIRT__ENGINE_VERSION, "TCP",          mirt__tcp_start,   mirt__tcp_trade,
-                                        NULL,                 mirt__tcp_post, mirt__tcp_posted,  free,
-                                        mirt__tcp_answers,    mirt__tcp_ask,  mirt__tcp_host,    mirt__tcp_stop};
+    static const mirt__engine engine = {MIRT__ENGINE_VERSION, "TCP",           mirt__tcp_start,  mirt__tcp_trade,
+                                        NULL,                 mirt__tcp_post,  mirt__tcp_posted, mirt__tcp_forget,
+                                        mirt__tcp_answers,    mirt__tcp_ask,   mirt__tcp_host,   mirt__tcp_stop};
     return &engine;
 }

@@ -7,17 +7,20 @@ static bool mirt__tcp_fails(mirt__engine_failure *failure, int peer, const char 
     return false;
 }
 
-/* When a process ends, others end because of it: of those whose connections are closed, the first in the last
-   seconds. */
+/* When a process ends, others end at once because of it: the first that was lost in the second before this one. */
 static int mirt__tcp_first_lost(int rank) {
-    const double since = mirt__tcp_now() - 10;
+    int first = rank;
     pthread_mutex_lock(&mirt__tcp_mutex);
+    const double own = mirt__tcp.peer[rank].lost_at, until = own > 0 ? own : mirt__tcp_now();
+    double least = until;
     for (int p = 0; p < mirt__tcp.size; p++) {
-        const double at = mirt__tcp.peer[p].lost_at, other = mirt__tcp.peer[rank].lost_at;
-        if (at > since && (at < other || other == 0)) rank = p;
+        const double at = mirt__tcp.peer[p].lost_at;
+        if (at <= until - 1 || at >= least) continue;
+        least = at;
+        first = p;
     }
     pthread_mutex_unlock(&mirt__tcp_mutex);
-    return rank;
+    return first;
 }
 
 static bool mirt__tcp_gone(mirt__engine_failure *failure, int peer) {
@@ -96,10 +99,10 @@ static bool mirt__tcp_begin_round(int channel, const mirt__round *round, int *ac
     return true;
 }
 
-/* Waits for a connection to be ready, or not when the caller is in a hurry. */
-static void mirt__tcp_pause(int channel, int active, int idle, bool hurry) {
+/* Waits for a connection to be ready, or only lets others run. */
+static void mirt__tcp_pause(int channel, int active, bool spins) {
     mirt__tcp_desk *desk = &mirt__tcp.desk[channel];
-    if (hurry && idle < 500) {
+    if (spins) {
         sched_yield();
         return;
     }
@@ -145,8 +148,9 @@ static bool mirt__tcp_round(int channel, const mirt__round *round, mirt__engine_
         if (moves) since = mirt__tcp_now();
         idle = moves ? 0 : idle + 1;
         if (moves || !active) continue;
-        mirt__tcp_pause(channel, active, idle, __atomic_load_n(&w->hurry, __ATOMIC_RELAXED));
-        if ((idle < 500 && idle % 64) || !mirt__tcp_waited(channel, active, w, &since)) continue;
+        const bool spins = __atomic_load_n(&w->hurry, __ATOMIC_RELAXED) && idle < MIRT__TCP_SPINS;
+        mirt__tcp_pause(channel, active, spins);
+        if ((spins && idle % 64) || !mirt__tcp_waited(channel, active, w, &since)) continue;
         failure->silent = true;
         return mirt__tcp_fails(failure, w->peer, "no message came");
     }
@@ -158,7 +162,7 @@ static bool mirt__tcp_trade(int channel, const mirt__round *round, mirt__engine_
     memset(failure, 0, sizeof *failure);
     failure->peer = -1;
     if (mirt__tcp_round(channel, round, failure)) return true;
-    mirt__tcp.broken = true;
+    __atomic_store_n(&mirt__tcp.broken, true, __ATOMIC_RELAXED);
     return false;
 }
 
@@ -179,6 +183,14 @@ static void *mirt__tcp_post(const mirt__message *message, bool receives) {
     s->flow.count = 1;
     mirt__tcp_next(&s->flow, message->peer, 0);
     return s;
+}
+
+/* What comes after a part of a message could not be told from its rest. */
+static void mirt__tcp_forget(void *post) {
+    const mirt__tcp_single *s = (const mirt__tcp_single *)post;
+    const int fd = mirt__tcp.peer[s->message.peer].link[MIRT__ENGINE_CHANNELS - 1];
+    if (s->flow.done) shutdown(fd, SHUT_RDWR);
+    free(post);
 }
 
 static int mirt__tcp_posted(void *post) {

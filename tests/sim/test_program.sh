@@ -44,7 +44,7 @@ train() { MIRT_SIM_DEVICES=4 "$program" fit --replicas 4 --batch 32 --epochs 1 -
 mkdir "$tmp/together"
 train one >"$tmp/one.txt" 2>&1
 for process in 0 1; do
-    RANK=$process WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=$((20000 + $$ % 10000)) \
+    RANK=$process WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=$((10000 + $$ % 9000)) \
         MIRT_SIM_TOGETHER=$tmp/together train two >"$tmp/two.$process" 2>&1 &
 done
 wait
