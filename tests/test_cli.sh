@@ -595,13 +595,14 @@ refuses "unknown strategy" 2 \
     "there is no strategy \"horovod\"; choose one of mirrored|central-storage|multi-worker|parameter-server"
 run fit --strategy parameter-server
 refuses "a server without workers" 2 \
-    "1 parameter server in 1 process: at least one has to be a worker; start more with mpirun -n"
+    "1 parameter server in 1 process: at least one has to be a worker: start more"
 run fit --strategy parameter-server --run kept --checkpoint-every 30
 refuses "checkpoints within epochs of parameter servers" 2 \
     "parameter servers write checkpoints after epochs: leave --checkpoint-every out"
 tap_check "which leaves no directory" test ! -e kept
 run fit --average-every 4
-refuses "averages of a single process" 2 "--average-every needs several processes: mpirun -n 2 mirrortrain fit ..."
+refuses "averages of a single process" 2 \
+    "--average-every needs several processes, as of mpirun -n 2 mirrortrain fit ..."
 run fit --average-every 4 --strategy mirrored
 refuses "averages of another strategy" 2 \
     "--average-every needs --strategy multi-worker, the default of several processes"
