@@ -169,11 +169,11 @@ strike() {
     wait $launched
 }
 train 1 --epochs 10 --save whole.safetensors
-patience=3 # of mpirun, before it kills
+patience=3 epochs=1000 # of mpirun, before it terminates, and again before it kills
 for who in mpirun 0 1; do
-    strike "sig$who" '"step":9,' INT $who 2 --replicas 6 --batch 128 --log-steps --epochs 10
+    strike "sig$who" '"step":9,' INT $who 2 --replicas 6 --batch 128 --log-steps --epochs $epochs
     tap_check "a signal to $who: status" test $? -ne 0
-    patience=
+    patience='' epochs=10
     log=sig$who/log.jsonl
     once "the run has stopped once" "$log" '"status":"stopped"'
     stopped=$(sed -n 's/.*"status":"stopped","step":\([0-9]*\).*/\1/p' "$log")
@@ -182,7 +182,8 @@ for who in mpirun 0 1; do
     # mpirun may drop messages while it ends processes.
     [ $who = mpirun ] || once "which one process says" err.txt "after step $stopped"
 done
-train 3 --epochs 10 --run sigmpirun --resume --save three.safetensors
+cp -r sig1 sig3
+train 3 --epochs 10 --run sig3 --resume --save three.safetensors
 same "three processes resume it to the same bytes" whole.safetensors three.safetensors
 train 1 --epochs 10 --run sig1 --resume --save one.safetensors
 same "one process does" whole.safetensors one.safetensors

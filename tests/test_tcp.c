@@ -197,7 +197,97 @@ static int stop_one(void) {
     return good ? WELL : FAILED;
 }
 
+/* Waits as long again a few times. */
+static bool count_patience(void *user, int peer) { return peer == 1 && ++*(int *)user <= 4; }
+
+/* A message that takes 1 s, while the limit is 0.3 s. */
+static int be_patient(void) {
+    mirt__engine_failure failure;
+    mirt__waiting waiting;
+    char why[256], byte = 1;
+    int asked = 0;
+    const mirt__message message = {1 - launch.index, &byte, 1};
+    const mirt__round send = {&message, NULL, 1, 0, NULL, NULL, &waiting},
+                      receive = {NULL, &message, 0, 1, NULL, NULL, &waiting};
+    memset(&waiting, 0, sizeof waiting);
+    if (!start(usual_limit, why)) return FAILED;
+    if (own == 1) {
+        mirt__tcp_nap(1);
+        const bool sent = mirt__tcp_engine()->trade(1, &send, &failure);
+        mirt__tcp_nap(1.5); /* until the other one has waited in vain */
+        return sent ? WELL : FAILED;
+    }
+    waiting.limit = 0.3;
+    waiting.patient = count_patience;
+    waiting.user = &asked;
+    const bool came = mirt__tcp_engine()->trade(1, &receive, &failure);
+    const double began = mirt__tcp_now();
+    asked = 3; /* another one does not come: once more is waited for it */
+    const bool more = mirt__tcp_engine()->trade(1, &receive, &failure);
+    const double seconds = mirt__tcp_now() - began;
+    return came && !more && failure.silent && failure.peer == 1 && asked == 5 && seconds > 0.55 && seconds < 1 ? WELL
+                                                                                                              : FAILED;
+}
+
+/* Five messages take 1 s, but none of them the limit. */
+static int trickle(void) {
+    enum { MESSAGES = 5 };
+    mirt__engine_failure failure;
+    mirt__waiting waiting;
+    mirt__message message[MESSAGES];
+    char why[256], bytes[MESSAGES] = {0};
+    bool good = start(usual_limit, why);
+    memset(&waiting, 0, sizeof waiting);
+    waiting.limit = 0.5;
+    for (int i = 0; i < MESSAGES; i++) message[i] = (mirt__message){1 - own, &bytes[i], 1};
+    const mirt__round all_of_them = {NULL, message, 0, MESSAGES, NULL, NULL, &waiting};
+    if (own == 0) return good && mirt__tcp_engine()->trade(1, &all_of_them, &failure) ? WELL : FAILED;
+    for (int i = 0; i < MESSAGES && good; i++) {
+        const mirt__round one = {&message[i], NULL, 1, 0, NULL, NULL, &waiting};
+        mirt__tcp_nap(0.25);
+        good = mirt__tcp_engine()->trade(1, &one, &failure);
+    }
+    return good ? WELL : FAILED;
+}
+
+/* A single message of a process that is lost. */
+static int lose_the_other(void) {
+    mirt__engine_failure failure;
+    char why[256], byte;
+    const mirt__message message = {1, &byte, 1};
+    if (!start(usual_limit, why) || !pass_on(9, 9, usual_limit, &failure)) return FAILED;
+    if (own == 1) raise(SIGKILL);
+    void *post = mirt__tcp_engine()->post(&message, true);
+    int posted;
+    while ((posted = mirt__tcp_engine()->posted(post)) == 0) mirt__tcp_nap(0.001);
+    return posted == -1 ? WELL : FAILED;
+}
+
 /* >>questions and single messages */
+
+static void answer_late(void *user, char *out) {
+    const int question = ++*(int *)user;
+    mirt__tcp_nap(question == 1 ? 0.6 : 0.2);
+    snprintf(out, MIRT__ENGINE_ANSWER, "answer %d", question);
+}
+
+/* The answer to a question that nobody waits for any more is not that to the next one. */
+static int ask_twice(void) {
+    static int questions;
+    mirt__engine_failure failure;
+    char why[256], answer[MIRT__ENGINE_ANSWER] = "", host[MIRT__TCP_HOST] = "";
+    if (!start(usual_limit, why)) return FAILED;
+    mirt__tcp_engine()->answers(answer_late, &questions);
+    if (!pass_on(1, 1, usual_limit, &failure)) return FAILED;
+    gethostname(host, sizeof host - 1);
+    bool good = strcmp(mirt__tcp_engine()->host(1 - own), host) == 0;
+    if (own == 0)
+        good = good && !mirt__tcp_engine()->ask(1, 0.2, answer) && mirt__tcp_engine()->ask(1, 5, answer) &&
+               !strcmp(answer, "answer 2");
+    good = pass_on(1, 1, usual_limit, &failure) && good;
+    mirt__tcp_engine()->answers(NULL, NULL);
+    return good ? WELL : FAILED;
+}
 
 static void answer_number(void *user, char *out) { snprintf(out, MIRT__ENGINE_ANSWER, "process %d", *(int *)user); }
 
@@ -293,7 +383,6 @@ static pid_t disturb(int port) {
         const size_t bytes = drawn_from(&state, 2) ? sizeof hello : drawn_from(&state, sizeof hello);
         if (kind < 3 && fd >= 0) mirt__tcp_move(fd, &hello, bytes, true, 0);
         mirt__tcp_close(fd);
-        mirt__tcp_nap(0.002);
     }
 }
 
@@ -313,13 +402,15 @@ static void check_joining(void) {
             "process 0 does not answer");
     mirt__tcp_close(taken);
 
-    launch.port = free_port();
-    const pid_t child = disturb(launch.port);
-    run(0, 4, 4, ask_others, status);
-    kill(child, SIGKILL);
-    waitpid(child, NULL, 0);
-    ok(status[0] == WELL && status[1] == WELL && status[2] == WELL && status[3] == WELL,
-       "what others write to the port is ignored");
+    for (int i = 0; i < 5; i++) {
+        launch.port = free_port();
+        const pid_t child = disturb(launch.port);
+        run(0, 4, 4, ask_others, status);
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+        ok(status[0] == WELL && status[1] == WELL && status[2] == WELL && status[3] == WELL,
+           "what others write to the port is ignored");
+    }
 }
 
 /* Number 2 of 4 says hello at the meeting, makes some links, and is then killed or stopped. */
@@ -440,6 +531,12 @@ int main(void) {
         ok(together(size, serve_singles), "%d processes: single messages of 3 MB", size);
     }
     ok(together(4, ask_others), "questions are answered by those who are asked");
+    ok(together(2, ask_twice), "a late answer is not taken for another one, and hosts have their names");
+    ok(together(2, trickle), "the limit is that of a message, not of a round");
+    ok(together(2, be_patient), "a wait is prolonged as long as somebody says so");
+    launch.port = free_port();
+    run(0, 2, 2, lose_the_other, status);
+    ok(status[0] == WELL && status[1] == -1, "a single message of a process that is lost fails");
     ok(together(3, do_different_things), "another number of bytes than expected is an error");
     launch.port = free_port();
     run(0, 3, 3, lose_one, status);
