@@ -371,7 +371,8 @@ static void refuses(const char *what, int first, int count, int size, const char
 static pid_t disturb(int port) {
     const pid_t child = fork();
     if (child) return child;
-    for (uint32_t state = 1;;) {
+    uint32_t state = (uint32_t)port;
+    for (;;) {
         char why[MIRT__TCP_WHY];
         mirt__tcp_hello hello = mirt__tcp_own_hello((int)drawn_from(&state, 6) - 1, 12345, 77);
         const int fd = mirt__tcp_dial("localhost", port, 0, why), kind = (int)drawn_from(&state, 4);
@@ -383,6 +384,7 @@ static pid_t disturb(int port) {
         const size_t bytes = drawn_from(&state, 2) ? sizeof hello : drawn_from(&state, sizeof hello);
         if (kind < 3 && fd >= 0) mirt__tcp_move(fd, &hello, bytes, true, 0);
         mirt__tcp_close(fd);
+        mirt__tcp_nap(0.002);
     }
 }
 
@@ -402,7 +404,7 @@ static void check_joining(void) {
             "process 0 does not answer");
     mirt__tcp_close(taken);
 
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 3; i++) {
         launch.port = free_port();
         const pid_t child = disturb(launch.port);
         run(0, 4, 4, ask_others, status);
