@@ -23,20 +23,20 @@ static mirt__tcp_hello mirt__tcp_own_hello(int link, uint64_t token, int port) {
     return hello;
 }
 
-/* A place for the next caller; whoever has been silent for longest loses it. */
+/* A place for the next caller, of which whoever has been silent for too long is deprived; NULL: there is none. */
 static mirt__tcp_caller *mirt__tcp_place(mirt__tcp_door *door) {
-    mirt__tcp_caller *place = &door->caller[0];
-    for (int i = 1; i < MIRT__TCP_CALLERS && place->fd >= 0; i++) {
+    for (int i = 0; i < MIRT__TCP_CALLERS; i++) {
         mirt__tcp_caller *c = &door->caller[i];
-        if (c->fd < 0 || c->since < place->since) place = c;
+        if (c->fd >= 0 && mirt__tcp_now() - c->since > mirt__tcp_soon) c->fd = mirt__tcp_close(c->fd);
+        if (c->fd < 0) return c;
     }
-    mirt__tcp_close(place->fd);
-    return place;
+    return NULL;
 }
 
 static void mirt__tcp_let_in(mirt__tcp_door *door) {
-    for (int fd; (fd = mirt__tcp_accept(door->listener)) >= 0;) {
-        mirt__tcp_caller *c = mirt__tcp_place(door);
+    for (mirt__tcp_caller *c; (c = mirt__tcp_place(door)) != NULL;) {
+        const int fd = mirt__tcp_accept(door->listener);
+        if (fd < 0) return;
         c->fd = fd;
         c->since = mirt__tcp_now();
         c->came = 0;
