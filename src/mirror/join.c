@@ -167,14 +167,14 @@ MIRT__LIB mirt_status mirt__peers_start(mirt_strategy *s, const mirt_launch *lau
     int rank = 0, size = 1;
     char why[256] = "";
     *found = engine && engine->version == MIRT__ENGINE_VERSION;
-    if (!*found || mirt__environment_number("MIRT_WORKERS") == 1) return MIRT_OK;
+    if (!*found || mirt__runs_alone()) return MIRT_OK;
     if (!engine->start(launch, limit, &rank, &size, why))
         return mirt__fail(MIRT_E_WORKER, "%s could not be started: %s", engine->name, why);
     if (size == 1 && launch->processes > 1)
         return mirt__fail(MIRT_E_WORKER,
-                          "%s started %d processes, but this program's MPI, %s, knows of %d: start it with the mpirun "
+                          "%s started %d processes, but this program's MPI, %s, knows of 1: start it with the mpirun "
                           "of the MPI that it is built with",
-                          launch->launcher, launch->processes, engine->name, size);
+                          launch->launcher, launch->processes, engine->name);
     if (size == 1) return MIRT_OK;
     mirt__peers *w = (mirt__peers *)mirt__calloc(1, sizeof *w);
     if (!(s->peers = w)) return mirt_last_status();

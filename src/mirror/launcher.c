@@ -2,31 +2,32 @@
 #include "strategy.h"
 /* What started this process, and whether other processes belong to it. */
 
-MIRT__LIB int mirt__environment_number(const char *name) {
-    const char *text = getenv(name);
-    char *end;
-    if (!text || !*text) return 0;
-    const long value = strtol(text, &end, 10);
-    return *end || value < 0 || value > INT_MAX ? 0 : (int)value;
-}
-
 static const char *mirt__environment_text(const char *name) {
     const char *text = getenv(name);
     return text && *text ? text : NULL;
 }
 
+MIRT__LIB bool mirt__runs_alone(void) {
+    const char *text = mirt__environment_text("MIRT_WORKERS");
+    return text && !strcmp(text, "1");
+}
+
+/* Whether a text is a number in [least, most]. */
+static bool mirt__number_of(const char *text, long least, long most, int *out) {
+    char *end;
+    errno = 0;
+    const long value = strtol(text, &end, 10);
+    if (end == text || *end || errno || value < least || value > most) return false;
+    *out = (int)value;
+    return true;
+}
+
 /* *out stays as it is where the variable is not set. Anything but a number in [least, most] is an error. */
 static mirt_status mirt__launch_number(const char *name, long least, long most, int *out) {
     const char *text = mirt__environment_text(name);
-    char *end;
-    if (!text) return MIRT_OK;
-    errno = 0;
-    const long value = strtol(text, &end, 10);
-    if (end == text || *end || errno || value < least || value > most)
-        return mirt__fail(MIRT_E_WORKER, "%s is \"%s\", not a number from %ld to %ld", name, mirt__label(text).text,
-                          least, most);
-    *out = (int)value;
-    return MIRT_OK;
+    if (!text || mirt__number_of(text, least, most, out)) return MIRT_OK;
+    return mirt__fail(MIRT_E_WORKER, "%s is \"%s\", not a number from %ld to %ld", name, mirt__label(text).text, least,
+                      most);
 }
 
 /* >>where processes meet that MPI does not connect */
@@ -113,12 +114,9 @@ static const mirt__json *mirt__cluster_of(const mirt__json *root, const char *ty
 /* "HOST:PORT" */
 static mirt_status mirt__launch_at(const mirt__json *place, mirt_launch *launch) {
     const char *text = place->type == MIRT__JSON_STRING ? place->string : "", *colon = strrchr(text, ':');
-    char *end = NULL;
-    const long port = colon ? strtol(colon + 1, &end, 10) : 0;
-    if (!colon || *end || port < 1 || port > 65535)
+    if (!colon || !mirt__number_of(colon + 1, 1, 65535, &launch->port))
         return mirt__fail(MIRT_E_WORKER, "TF_CONFIG: the first task's place is \"%s\", not \"HOST:PORT\"",
                           mirt__label(text).text);
-    launch->port = (int)port;
     return mirt__launch_host(launch, text, (size_t)(colon - text), "TF_CONFIG");
 }
 
@@ -195,7 +193,7 @@ static mirt_status mirt__launch_by(const mirt__launcher *by, mirt_launch *launch
 
 static mirt_status mirt__launch_read(mirt_launch *launch) {
     mirt_status status = MIRT_OK;
-    if (mirt__environment_number("MIRT_WORKERS") == 1) return MIRT_OK;
+    if (mirt__runs_alone()) return MIRT_OK;
     for (int i = 0; i < MIRT__COUNT(mirt__launchers) && status == MIRT_OK && launch->processes == 1; i++)
         status = mirt__launch_by(&mirt__launchers[i], launch);
     return status;
@@ -219,11 +217,11 @@ static int mirt__launcher_warned; /* atomic */
 static void mirt__warn_of_copies(const mirt_strategy *s) {
     mirt_launch launch;
     mirt__error before;
+    if (__atomic_exchange_n(&mirt__launcher_warned, 1, __ATOMIC_RELAXED)) return;
     mirt__error_get(&before);
     const bool known = mirt_launched(&launch) == MIRT_OK;
     mirt__error_set(&before);
     if (!known || launch.processes == 1 || launch.index > 0) return;
-    if (__atomic_exchange_n(&mirt__launcher_warned, 1, __ATOMIC_RELAXED)) return;
     mirt__log(s, MIRT_LOG_WARNING,
               "%s started %d processes, each of which trains a model of its own: mirt_multi_worker makes them train "
               "one together; MIRT_WORKERS=1 says that independent runs are wanted",
@@ -236,8 +234,8 @@ static mirt_status mirt__launcher_alone(const mirt_launch *launch) {
                       "%s started %d processes, but this program is built without %s and would train %d times: compile "
                       "it with %s, or set MIRT_WORKERS=1 for independent runs",
                       launch->launcher, launch->processes, launch->mpi ? "MPI" : "mirrortrain_tcp.c",
-                      launch->processes, launch->mpi ? "mpicc and mirrortrain_mpi.c"
-                                                                     : "-DMIRRORTRAIN_TCP and that file");
+                      launch->processes,
+                      launch->mpi ? "mpicc and mirrortrain_mpi.c" : "-DMIRRORTRAIN_TCP and that file");
 }
 
 MIRT__LIB mirt_status mirt__peers_join(mirt_strategy *s, double limit, int gpus) {

@@ -215,8 +215,8 @@ MIRT__LIB void mirt__averaging_free(mirt__averaging *averaging);
 MIRT__LIB void mirt__courier_destroy(mirt__courier *courier);
 
 /* --- launcher.c --- */
-/* The value of a variable of the environment; 0: there is none. */
-MIRT__LIB int mirt__environment_number(const char *name);
+/* MIRT_WORKERS=1: processes that are started together are independent. */
+MIRT__LIB bool mirt__runs_alone(void);
 /* Joins the processes that a launcher started, if `kind` asks for it; afterwards the strategy's numbers of devices are
    known. `gpus`: as mirt__found has it. */
 MIRT__LIB mirt_status mirt__peers_join(mirt_strategy *strategy, double limit, int gpus);

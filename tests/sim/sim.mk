@@ -126,7 +126,7 @@ $(eval $(call SIM_LIBRARY_RULES,sim-contract,,))
 SIM_OTHERS = test_program.sh test_launches.sh test_host_memory
 build/sim/mirrortrain: $(CLI:cli/%.c=build/sim/cli/%.o) build/mirrortrain.o build/sim/cuda.o build/sim/simulator.a
 	$(SIM_CXX) -rdynamic $^ -o $@ -ldl $(LDLIBS)
-build/sim/cli/%.o: cli/%.c cli/cli.h cli/report.h mirrortrain.h
+build/sim/cli/%.o: cli/%.c cli/cli.h cli/report.h mirrortrain.h mirrortrain_tcp.c
 	@mkdir -p $(@D)
 	$(CC) -std=c11 $(CFLAGS) -c $< -o $@
 build/sim/test_program.sh: tests/sim/test_program.sh build/sim/mirrortrain
