@@ -440,6 +440,11 @@ static void mirt__tcp_clean(char *text, size_t size) {
     for (; *text; text++) *text = (char)(*text < ' ' || *text > '~' ? '?' : *text);
 }
 
+static void mirt__tcp_own_host(char host[MIRT__TCP_HOST]) {
+    memset(host, 0, MIRT__TCP_HOST);
+    if (gethostname(host, MIRT__TCP_HOST - 1)) host[0] = 0;
+}
+
 static mirt__tcp_hello mirt__tcp_own_hello(int link, uint64_t token, int port) {
     mirt__tcp_hello hello;
     memset(&hello, 0, sizeof hello);
@@ -449,7 +454,7 @@ static mirt__tcp_hello mirt__tcp_own_hello(int link, uint64_t token, int port) {
     hello.size = mirt__tcp.size;
     hello.link = link;
     hello.port = port;
-    if (gethostname(hello.host, sizeof hello.host - 1)) hello.host[0] = 0;
+    mirt__tcp_own_host(hello.host);
     return hello;
 }
 
@@ -832,13 +837,12 @@ static bool mirt__tcp_follow(mirt__tcp_joining *j, int own_port, char *why) {
 
 static bool mirt__tcp_join_others(mirt__tcp_joining *j, char *why) {
     const bool first = mirt__tcp.rank == 0;
-    const mirt__tcp_hello self = mirt__tcp_own_hello(0, 0, 0);
     int port = first ? j->launch->port : 0;
     if (!j->fd || !j->told) return mirt__tcp_why(why, "out of memory");
     for (int p = 0; p < mirt__tcp.size; p++) j->fd[p] = -1;
     if (!mirt__tcp_open_door(&j->door, &port))
         return mirt__tcp_why(why, "port %d cannot be listened to: %s", port, strerror(errno));
-    memcpy(mirt__tcp.peer[mirt__tcp.rank].host, self.host, sizeof self.host);
+    mirt__tcp_own_host(mirt__tcp.peer[mirt__tcp.rank].host);
     const bool good = first ? mirt__tcp_lead(j, why) : mirt__tcp_follow(j, port, why);
     for (int p = 0; p < mirt__tcp.size; p++) mirt__tcp_close(j->fd[p]);
     mirt__tcp_close_door(&j->door);

@@ -10,6 +10,11 @@ static void mirt__tcp_clean(char *text, size_t size) {
     for (; *text; text++) *text = (char)(*text < ' ' || *text > '~' ? '?' : *text);
 }
 
+static void mirt__tcp_own_host(char host[MIRT__TCP_HOST]) {
+    memset(host, 0, MIRT__TCP_HOST);
+    if (gethostname(host, MIRT__TCP_HOST - 1)) host[0] = 0;
+}
+
 static mirt__tcp_hello mirt__tcp_own_hello(int link, uint64_t token, int port) {
     mirt__tcp_hello hello;
     memset(&hello, 0, sizeof hello);
@@ -19,7 +24,7 @@ static mirt__tcp_hello mirt__tcp_own_hello(int link, uint64_t token, int port) {
     hello.size = mirt__tcp.size;
     hello.link = link;
     hello.port = port;
-    if (gethostname(hello.host, sizeof hello.host - 1)) hello.host[0] = 0;
+    mirt__tcp_own_host(hello.host);
     return hello;
 }
 

@@ -311,13 +311,12 @@ static bool mirt__tcp_follow(mirt__tcp_joining *j, int own_port, char *why) {
 
 static bool mirt__tcp_join_others(mirt__tcp_joining *j, char *why) {
     const bool first = mirt__tcp.rank == 0;
-    const mirt__tcp_hello self = mirt__tcp_own_hello(0, 0, 0);
     int port = first ? j->launch->port : 0;
     if (!j->fd || !j->told) return mirt__tcp_why(why, "out of memory");
     for (int p = 0; p < mirt__tcp.size; p++) j->fd[p] = -1;
     if (!mirt__tcp_open_door(&j->door, &port))
         return mirt__tcp_why(why, "port %d cannot be listened to: %s", port, strerror(errno));
-    memcpy(mirt__tcp.peer[mirt__tcp.rank].host, self.host, sizeof self.host);
+    mirt__tcp_own_host(mirt__tcp.peer[mirt__tcp.rank].host);
     const bool good = first ? mirt__tcp_lead(j, why) : mirt__tcp_follow(j, port, why);
     for (int p = 0; p < mirt__tcp.size; p++) mirt__tcp_close(j->fd[p]);
     mirt__tcp_close_door(&j->door);
