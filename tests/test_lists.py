@@ -9,11 +9,13 @@ import sys
 import textwrap
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import keras_names
 import tap
 
 HOME = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 MANUAL, DOCS = "src/manual.txt", "docs/from-keras.md"
 BEGIN, END = "<!-- lists of tests/test_lists.py -->", "<!-- end of the lists -->"
+MISSING, MISSING_END = "<!-- missing, by tests/test_lists.py -->", "<!-- end of what is missing -->"
 
 
 def read(path):
@@ -133,15 +135,30 @@ def in_docs():
     )
 
 
-def parts(path):
+def missing():
+    """What Keras's modules have and the library lacks."""
+    ours = dict(lists())
+    ours["activations"] = listed("src/kernels/elementwise.h", "MIRT__ACTIVATION_LIST")
+    folder = os.path.join(HOME, "src/api")
+    api = "".join(read("src/api/" + name) for name in sorted(os.listdir(folder)))
+    lines = []
+    for module, lack, other in keras_names.missing(ours, api):
+        counts = ["%d for %s" % (count, kind) for kind, count in other.items()]
+        text = ", ".join(["`%s`" % name for name in lack] or ["none"])
+        lines.append("- %s: %s%s" % (module, text, "; and " + ", ".join(counts) if counts else ""))
+    wrap = lambda line: textwrap.fill(line, 118, subsequent_indent="  ", break_on_hyphens=False)
+    return "\n".join(wrap(line) for line in lines) + "\n"
+
+
+def parts(path, begin=BEGIN, end=END):
     """The text before its list, the list, and the text after it."""
     text = read(path)
     if path == MANUAL:
         head = "WHAT THERE IS\n=============\n"
         before, rest = text.split(head)
         return before + head, rest.split("\n\n", 1)[0] + "\n", "\n" + rest.split("\n\n", 1)[1]
-    before, rest = text.split(BEGIN + "\n")
-    return before + BEGIN + "\n", rest.split(END)[0], END + rest.split(END)[1]
+    before, rest = text.split(begin + "\n")
+    return before + begin + "\n", rest.split(end)[0], end + rest.split(end)[1]
 
 
 def main():
@@ -150,8 +167,12 @@ def main():
             len(names) >= 3 and len(set(names)) == len(names) and not any(n.startswith("?") for n in names),
             "%s: %d in the tables %s" % (what, len(names), [n for n in names if n[0] == "?"] or ""),
         )
-    for path, want in ((MANUAL, in_manual()), (DOCS, in_docs())):
-        before, have, after = parts(path)
+    for path, what, want, marks in (
+        (MANUAL, "the lists of the code", in_manual(), ()),
+        (DOCS, "the lists of the code", in_docs(), ()),
+        (DOCS, "what Keras has and the code lacks", missing(), (MISSING, MISSING_END)),
+    ):
+        before, have, after = parts(path, *marks)
         if "--write" in sys.argv:
             with open(os.path.join(HOME, path), "w", encoding="utf-8") as f:
                 f.write(before + want + after)
@@ -161,8 +182,8 @@ def main():
         ]
         tap.ok(
             have == want,
-            "%s has the lists of the code%s"
-            % (path, "" if have == want else "; python3 tests/test_lists.py --write corrects it: " + " | ".join(wrong)),
+            "%s has %s%s"
+            % (path, what, "" if have == want else "; python3 tests/test_lists.py --write corrects it: " + " | ".join(wrong)),
         )
     return tap.done()
 
