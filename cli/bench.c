@@ -143,6 +143,7 @@ static int report(job *j) {
     const options *o = j->o;
     mirt_memory plan;
     double macs;
+    const char *dtype = chosen(o->dtype, "bf16") ? "bf16" : chosen(o->dtype, "fp16") ? "fp16" : "float32";
     for (int i = 0; i < WARM_UP; i++) {
         if (step(j) != MIRT_OK) return complain_of_step(j);
     }
@@ -156,7 +157,7 @@ static int report(job *j) {
     tell("bench: model=%s batch=%lld dtype=%s images_per_second=%.2f ms_per_step=%.3f peak_mb=%.1f gflops=%.1f "
          "planned_mb=%.1f "
          "mode=%s size=%lld devices=%d threads=%d steps=%d%s%s%s",
-         o->model, (long long)j->batch, chosen(o->dtype, "bf16") ? "bf16" : "float32", (double)j->batch / median,
+         o->model, (long long)j->batch, dtype, (double)j->batch / median,
          median * 1e3, peak * 1e-6, 2 * macs / median * 1e-9, (double)plan.total * 1e-6,
          o->forward ? "forward" : "train", (long long)mirt_tensor_shape(mirt_input_of(j->model, 0)).dim[1],
          mirt_num_devices(j->strategy), mirt_num_threads(j->strategy), count, processes,

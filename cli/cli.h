@@ -41,7 +41,7 @@ typedef struct options {
     const char *validation, *weights, *freeze, *head, *augment, *out; /* of photographs */
     const char *const *operand; /* words that are not flags */
     int operands;
-    const char *optimizer, *strategy, *collective, *dtype, *pooling, *corrupt, *on_nan; /* for chosen() */
+    const char *optimizer, *strategy, *collective, *dtype, *pooling, *corrupt, *on_nan, *format; /* for chosen() */
     const char *shares;
     int64_t servers, average_every;
     int64_t max_staleness; /* -1: any */
@@ -66,7 +66,7 @@ typedef struct options {
     uint64_t memory; /* of summary: bytes per device; 0: all free memory */
     const char *run; /* the directory of a run, and what to write there */
     int64_t checkpoint_every, keep, early_stopping; /* 0: none */
-    bool resume, overwrite, tensorboard, report;
+    bool resume, overwrite, tensorboard, report, weights_only;
     bool no_top, no_shuffle, no_cache, originals, winograd, feed, log_steps, forward, profile, help;
 } options;
 
@@ -75,6 +75,7 @@ typedef struct command {
     const char *purpose;
     int bit;
     const char *operands; /* names of its operands; NULL: it takes none */
+    const char *examples; /* lines for --help */
     int (*run)(const options *o); /* returns an exit status */
 } command;
 
@@ -86,7 +87,8 @@ extern const int command_count;
 bool parse_flags(const command *c, int argc, char **argv, options *o);
 /* Whether the flags about processes fit together; false after complaining. several: a launcher started this one. */
 bool processes_fit(const options *o, bool several);
-void print_flags(const command *c);
+void print_help(FILE *out);
+void print_command_help(const command *c);
 /* Whether an option, chosen from several names, is `name`. */
 bool chosen(const char *option, const char *name);
 /* KIND:RATE[,KEY:VALUE]...; false after complaining. */
@@ -120,6 +122,9 @@ const char *nearest(const char *word, const char *const *names, int count);
 ONE_LINE void complain(const char *format, ...);
 ONE_LINE void note(const char *format, ...);
 ONE_LINE void tell(const char *format, ...);
+
+/* Prints text as a JSON string; bytes that are not UTF-8 stay as they are. */
+void print_json_text(FILE *file, const char *text);
 
 /* Starts this program as a child process with the same command line followed by `more`; false after complaining. A fork
    without exec is not enough: GPU runtimes and threads do not survive it. One child at a time; signals that end this
@@ -182,8 +187,9 @@ FILE *open_to_append(const char *path);
 int open_lock(const char *path);
 /* The message for an errno of these three functions. */
 const char *reason_of(int code);
-/* Whether `path` is a regular file or a symbolic link to one. */
+/* Whether `path` is a regular file, or a directory, or a symbolic link to one. */
 bool is_file(const char *path);
+bool is_directory(const char *path);
 /* Tests whether `size` bytes can be written in the directory of `path`: writes zeros to a temporary file, syncs it and
    removes it. NULL, or what failed. */
 typedef struct probe {
@@ -247,11 +253,14 @@ int parse_augment(const options *o, const char *otherwise, mirt_augmentation lis
 void note_drawn_photos(bool looked);
 /* Describes how to read the photographs of a directory: one at a time, in the order of their names, resized to this
    size. All commands use it, so that a model gets the same pixels in all of them. */
+void log_nothing(mirt_log_level level, const char *text, void *user); /* as its `log`, without messages */
 void describe_images(const options *o, int height, int width, mirt_image_directory_desc *desc);
 enum { MAX_PHOTO_PATH = 4096 };
 /* If the directory is already split, the path of one part, written to `path`; otherwise `directory`. */
 const char *photo_part(const char *directory, const mirt_image_directory_desc *desc, mirt_subset part,
                        char path[MAX_PHOTO_PATH]);
+/* Sets the dtype policy of --dtype. False: the library's error. */
+bool set_policy(mirt_model *model, const options *o);
 /* Same as open_model, but not compiled. */
 mirt_model *build_model(mirt_strategy *strategy, const options *o, int *status);
 /* The model of --model, compiled. NULL after complaining, with the exit status in *status. */

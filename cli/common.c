@@ -36,6 +36,7 @@ mirt_strategy *open_strategy(const options *o, bool quiet, int *status) {
     memset(&desc, 0, sizeof desc);
     desc.devices = o->devices;
     if (chosen(o->strategy, "central-storage")) desc.kind = MIRT_CENTRAL_STORAGE;
+    if (chosen(o->strategy, "one-device")) desc.kind = MIRT_ONE_DEVICE;
     if (works_together() || chosen(o->strategy, "multi-worker")) desc.kind = MIRT_MULTI_WORKER;
     if (chosen(o->strategy, "parameter-server")) desc.kind = MIRT_PARAMETER_SERVER;
     desc.average_every = (int)o->average_every;
@@ -45,6 +46,7 @@ mirt_strategy *open_strategy(const options *o, bool quiet, int *status) {
     if (chosen(o->collective, "tree")) desc.collective = MIRT_TREE;
     if (chosen(o->collective, "ring")) desc.collective = MIRT_RING;
     if (chosen(o->collective, "one-device")) desc.collective = MIRT_REDUCE_TO_ONE_DEVICE;
+    if (chosen(o->collective, "nccl")) desc.collective = MIRT_NCCL;
     desc.replicas = (int)o->replicas;
     desc.threads = (int)o->threads;
     desc.shares = o->shares;
@@ -118,6 +120,11 @@ mirt_model *complain_of_model(int *status) {
     return NULL; /* the strategy frees the model */
 }
 
+bool set_policy(mirt_model *model, const options *o) {
+    return chosen(o->dtype, "float32") ||
+           mirt_set_dtype_policy(model, chosen(o->dtype, "bf16") ? "mixed_bfloat16" : "mixed_float16") == MIRT_OK;
+}
+
 mirt_model *build_model(mirt_strategy *strategy, const options *o, int *status) {
     mirt_application_desc desc;
     memset(&desc, 0, sizeof desc);
@@ -131,7 +138,7 @@ mirt_model *build_model(mirt_strategy *strategy, const options *o, int *status) 
     desc.logits = true;
     desc.preprocessing = MIRT_PREPROCESSING_ON;
     mirt_model *model = mirt_application(strategy, o->model, &desc);
-    if (model && (!chosen(o->dtype, "bf16") || mirt_set_dtype_policy(model, "mixed_bfloat16") == MIRT_OK)) return model;
+    if (model && set_policy(model, o)) return model;
     return complain_of_model(status);
 }
 

@@ -57,6 +57,11 @@ bool is_file(const char *path) {
     return stat(path, &info) == 0 && S_ISREG(info.st_mode);
 }
 
+bool is_directory(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
 static bool write_all(int fd, const char *data, size_t size) {
     while (size > 0) {
         ssize_t wrote = write(fd, data, size);

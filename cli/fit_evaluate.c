@@ -108,6 +108,13 @@ static int interruption(const training_job *j, const mirt_history *history) {
 
 /* After a signal: reports the checkpoint, or else writes --save, writes the report and prints the command that resumes.
    */
+/* Writes --save. False after complaining. */
+static bool save_trained(const training_job *j, const options *o) {
+    if (mirt_save(j->model, o->save, o->weights_only ? MIRT_SAVE_WEIGHTS_ONLY : MIRT_SAVE_ALL) == MIRT_OK)
+        return tell("saved: %s", o->save), true;
+    return complain_of_library(), false;
+}
+
 static int end_interrupted(const training_job *j, const options *o, int signal) {
     const int status = EXIT_SIGNAL + signal;
     char *words = o->run ? resume_command(o) : NULL;
@@ -116,8 +123,7 @@ static int end_interrupted(const training_job *j, const options *o, int signal) 
         note("resume with: %s", words);
         if (is_first()) log_interruption(o, signal, words);
     } else if (o->save) {
-        if (mirt_save(j->model, o->save, MIRT_SAVE_ALL) == MIRT_OK) tell("saved: %s", o->save);
-        else complain_of_library();
+        save_trained(j, o);
     } else {
         note("nothing was saved; --run DIR keeps checkpoints");
     }
@@ -163,10 +169,7 @@ static int train(const training_job *j, const options *o) {
     tell_of_corrupt(o);
     tell_of_time(j->model, history, o);
 
-    if (o->save) {
-        if (mirt_save(j->model, o->save, MIRT_SAVE_ALL) != MIRT_OK) return complain_of_library();
-        tell("saved: %s", o->save);
-    }
+    if (o->save && !save_trained(j, o)) return EXIT_FAILED;
     if (o->report && (works_together() || !caught_signal()) && !log_predictions(o, j->model, o->run))
         return EXIT_FAILED;
     if (o->report && is_first() && !write_report(o->run, true)) return EXIT_FAILED;
@@ -185,6 +188,11 @@ static int train(const training_job *j, const options *o) {
 /* The directory and the files that the first process writes. False after complaining. */
 static bool open_output(const options *o, int *lock, int *status) {
     *lock = -1;
+    if (o->weights_only && !o->save) {
+        complain("--weights-only needs --save FILE");
+        *status = EXIT_USAGE;
+        return false;
+    }
     return !is_first() || ((!o->save || can_save(o->save, status)) && begin_run(o, lock, status));
 }
 

@@ -1,5 +1,5 @@
-/* One table of flags drives parsing, --help and suggestions. */
-#include "cli.h"
+/* Parses the words of a command line by the table of flags. */
+#include "flag_table.h"
 
 #include <errno.h>
 #include <math.h>
@@ -7,189 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum flag_kind {
-    FLAG_SWITCH, FLAG_TEXT, FLAG_COUNT, FLAG_BOUND, FLAG_SEED, FLAG_NUMBER, FLAG_SHARE, FLAG_RATES, FLAG_BATCHES,
-    FLAG_BYTES, FLAG_NAME
-} flag_kind;
-
-typedef struct flag {
-    const char *name;  /* without its dashes */
-    const char *value; /* how --help names its value; NULL for a switch; for a name: all choices, a|b|c */
-    flag_kind kind;
-    int64_t most;  /* largest value of a count, from 1, or of a bound, from 0 */
-    size_t offset; /* in options: bool, const char *, int64_t, uint64_t, float, double, rates or batches by kind */
-    int commands;
-    const char *help; /* NULL: not for users */
-} flag;
-
-#define TRAINS (CMD_FIT | CMD_EVALUATE | CMD_SUMMARY | CMD_GRAPH)
-#define MODEL (CMD_FIT | CMD_SUMMARY | CMD_GRAPH | CMD_BENCH | CMD_SCALING)
-#define STRATEGY (TRAINS | CMD_BENCH | CMD_PREDICT)
-#define ALL (CMD_DEVICES | STRATEGY | CMD_VERIFY | CMD_AUGMENT | CMD_DOCTOR | CMD_REPORT | CMD_SCALING)
-#define AT(field) offsetof(options, field)
-#define MAX_REPLICAS 4096 /* same as in the library */
-#define MAX_THREADS 1024
-
-#define OR_NAME(kind, name, kernel) "|" #name
-static const flag flags[] = {
-    {"model", "NAME", FLAG_TEXT, 0, AT(model), MODEL,
-     "the network: mnist (default), mobilenet_v2, resnet50, efficientnet_v2_b0 to b3, s, m, l"},
-    {"size", "N", FLAG_COUNT, 8192, AT(size), MODEL | CMD_AUGMENT,
-     "image height and width; default 224, or the network's default"},
-    {"alpha", "A", FLAG_NUMBER, 0, AT(alpha), MODEL, "width multiplier of mobilenet_v2; default 1"},
-    {"classes", "N", FLAG_COUNT, INT32_MAX, AT(classes), MODEL,
-     "number of classes; default 1000, for mnist 10; fit counts the classes of photographs itself"},
-    {"no-top", NULL, FLAG_SWITCH, 0, AT(no_top), MODEL & ~(CMD_FIT | CMD_SCALING), "without the classification layers"},
-    {"pooling", "avg|max|none", FLAG_NAME, 0, AT(pooling), MODEL & ~CMD_SCALING,
-     "pooling at the end of a network without its top, or before a head; default avg"},
-    {"load", "FILE", FLAG_TEXT, 0, AT(load), CMD_EVALUATE | CMD_PREDICT, "a model written by fit --save"},
-    {"data", "DIR", FLAG_TEXT, 0, AT(data), CMD_FIT | CMD_EVALUATE,
-     "for mnist: the directory of its four files, plain or .gz, default data/mnist; for other networks: a directory "
-     "with a subdirectory of photographs for each class, or with train/ and validation/ that contain these, default "
-     "data/cats-vs-dogs. Without data: drawn digits or animals"},
-    {"validation", "DIR", FLAG_TEXT, 0, AT(validation), CMD_FIT, "photographs of the same classes, for validation"},
-    {"validation-split", "F", FLAG_SHARE, 0, AT(validation_split), CMD_FIT,
-     "or this share of the photographs in --data; default 0.2"},
-    {"validation-split", "F", FLAG_SHARE, 0, AT(validation_split), CMD_EVALUATE,
-     "for photographs: evaluate only those that fit held out with this share and --seed; default all"},
-    {"weights", "FILE", FLAG_TEXT, 0, AT(weights), CMD_FIT,
-     "weights of the network without its top, named as in Keras: .safetensors"},
-    {"freeze", "base", FLAG_TEXT, 0, AT(freeze), CMD_FIT,
-     "train only the head; or freeze the layers whose names begin like this: \"block_1*\""},
-    {"head", "LIST", FLAG_TEXT, 0, AT(head), CMD_FIT,
-     "layers between pooling and classes: 512,dropout:0.5 is a dense layer of 512 units and dropout"},
-    {"augment", "LIST", FLAG_TEXT, 0, AT(augment), CMD_FIT | CMD_AUGMENT,
-     "augmentation of the training photographs, such as flip,rotation:0.1,zoom:0.1 (augment's default): flip or "
-     "flip:horizontal, rotation:TURNS, "
-     "zoom:SHARE, translation:SHARE, contrast:SHARE, brightness:SHARE, crop:SIZE, center_crop:SIZE, resizing:SIZE"},
-    {"corrupt", "fail|skip|zero", FLAG_NAME, 0, AT(corrupt), CMD_FIT | CMD_EVALUATE,
-     "how to handle photographs that cannot be decoded; default fail"},
-    {"no-cache", NULL, FLAG_SWITCH, 0, AT(no_cache), CMD_FIT,
-     "decode photographs in every epoch, even if they fit into 1 GiB"},
-    {"out", "FILE", FLAG_TEXT, 0, AT(out), CMD_AUGMENT, "the sheet, a .png"},
-    {"originals", NULL, FLAG_SWITCH, 0, AT(originals), CMD_AUGMENT,
-     "show three photographs, each with three augmented versions next to it, instead of twelve augmented ones"},
-    {"epochs", "N", FLAG_COUNT, INT32_MAX, AT(epochs), CMD_FIT, "passes over the data; default 5"},
-    {"batch", "GLOBAL", FLAG_COUNT, INT32_MAX, AT(batch), TRAINS,
-     "samples per step, over all replicas together; default 64, for photographs 32"},
-    {"batch", "N[,N...]", FLAG_BATCHES, INT32_MAX, AT(batch_list), CMD_BENCH | CMD_SCALING,
-     "global batches, each measured in its own process; default 32"},
-    {"device-counts", "N[,N...]", FLAG_BATCHES, 32, AT(device_counts), CMD_SCALING,
-     "numbers of devices to compare; default 1, 2, 4, ... up to the number of cores; several processes: of these, up "
-     "to all"},
-    /* for its child processes */
-    {"point", "DEVICES,THREADS,BATCH,PREFETCH,SPREAD,FD", FLAG_TEXT, 0, AT(point), CMD_SCALING, NULL},
-    {"price", "PER_HOUR", FLAG_NUMBER, 0, AT(price), CMD_SCALING,
-     "price of the machine per hour; shows what an epoch costs"},
-    {"predict", "N", FLAG_COUNT, 1000000, AT(predict), CMD_SCALING,
-     "images per second of up to N devices with --batch images each, by a model that starts from what one takes here"},
-    {"network", "NAME|GBIT", FLAG_TEXT, 0, AT(network), CMD_SCALING,
-     "for --predict, what connects hosts: 10G (default), 25G, 100G, ib, nvlink, or Gbit/s with a latency: 40G:20us; "
-     "several processes: as measured between them"},
-    {"devices-per-host", "N", FLAG_COUNT, 1024, AT(devices_per_host), CMD_SCALING,
-     "for --predict; default the number of GPUs of this machine, or 1"},
-    {"replicas", "V", FLAG_COUNT, MAX_REPLICAS, AT(replicas), STRATEGY,
-     "logical replicas, at least one per device; default one per device"},
-    {"devices", "P|LIST", FLAG_TEXT, 0, AT(devices), STRATEGY,
-     "a number of devices to split the cores into, or cores by name: cpu:0,cpu:1; default one device with all cores"},
-    {"threads", "N", FLAG_COUNT, MAX_THREADS, AT(threads), STRATEGY | CMD_SCALING,
-     "threads per device; default its number of cores"},
-    {"strategy", "mirrored|central-storage", FLAG_NAME, 0, AT(strategy), CMD_SCALING,
-     "one copy of the weights per device (default), or one for all devices"},
-    {"strategy", "mirrored|central-storage|multi-worker|parameter-server", FLAG_NAME, 0, AT(strategy), CMD_FIT,
-     "one copy of the weights per device (default), or one for all devices; multi-worker: all processes that a "
-     "launcher started train one model together, the default of several unless MIRT_WORKERS=1 is set; "
-     "parameter-server: they train it without waiting for each other, which is not reproducible"},
-    {"average-every", "K", FLAG_COUNT, INT32_MAX, AT(average_every), CMD_FIT,
-     "several processes train on their own, and average their weights every K steps (local SGD); not reproducible on "
-     "other numbers of processes"},
-    {"servers", "S", FLAG_COUNT, 1024, AT(servers), CMD_FIT,
-     "with --strategy parameter-server: how many of the processes keep weights; default 1"},
-    {"max-staleness", "K", FLAG_BOUND, INT32_MAX, AT(max_staleness), CMD_FIT,
-     "with --strategy parameter-server: most updates by others while a worker computes its own; default any number"},
-    {"strategy", "mirrored|central-storage|multi-worker", FLAG_NAME, 0, AT(strategy), STRATEGY & ~CMD_FIT,
-     "one copy of the weights per device (default), or one for all devices; multi-worker: all processes that a "
-     "launcher started train one model together, the default of several unless MIRT_WORKERS=1 is set"},
-    {"shares", "N,N...", FLAG_TEXT, 0, AT(shares), CMD_FIT | CMD_EVALUATE | CMD_BENCH,
-     "what each device, or each process, gets of the replicas, as 3,1; default equal shares; any give the same bits"},
-    {"collective", "auto|tree|ring|one-device", FLAG_NAME, 0, AT(collective), STRATEGY | CMD_SCALING,
-     "how gradients are summed; default auto"},
-    {"dtype", "float32|bf16", FLAG_NAME, 0, AT(dtype), CMD_FIT | CMD_SUMMARY | CMD_GRAPH | CMD_BENCH | CMD_SCALING,
-     "dtype of the operands of convolutions and of stored images: bf16 is the policy mixed_bfloat16; default float32"},
-    {"winograd", NULL, FLAG_SWITCH, 0, AT(winograd), CMD_FIT | CMD_EVALUATE | CMD_BENCH | CMD_SCALING,
-     "faster 3x3 convolutions in float32, with different rounding"},
-    {"feed", NULL, FLAG_SWITCH, 0, AT(feed), CMD_BENCH,
-     "send the batch to the devices in every step; without, GPUs keep it"},
-    {"seed", "S", FLAG_SEED, 0, AT(seed), CMD_EVALUATE, "the seed given to fit, for --validation-split; default 0"},
-    {"seed", "S", FLAG_SEED, 0, AT(seed), CMD_FIT | CMD_AUGMENT,
-     "seed of all random numbers: initial weights, shuffling, augmentation; default 0"},
-    {"init", "FILE", FLAG_TEXT, 0, AT(init), CMD_FIT, "initial weights by name, from a .safetensors file"},
-    {"no-shuffle", NULL, FLAG_SWITCH, 0, AT(no_shuffle), CMD_FIT, "take the samples in the order of the files"},
-    {"max-steps", "N", FLAG_COUNT, INT32_MAX, AT(max_steps), CMD_FIT,
-     "stop after N steps, counted from the beginning of the run"},
-    {"run", "DIR", FLAG_TEXT, 0, AT(run), CMD_FIT,
-     "keep all output of the run in DIR: ckpt_STEP.safetensors after every epoch, log.jsonl"},
-    {"checkpoint-every", "STEPS", FLAG_COUNT, INT32_MAX, AT(checkpoint_every), CMD_FIT,
-     "with --run: write a checkpoint every STEPS steps, and when training ends"},
-    {"keep", "K", FLAG_COUNT, INT32_MAX, AT(keep), CMD_FIT, "with --run: how many checkpoints to keep; default 3"},
-    {"tensorboard", NULL, FLAG_SWITCH, 0, AT(tensorboard), CMD_FIT,
-     "with --run: write event files to DIR/tensorboard; view them with tensorboard --logdir DIR/tensorboard"},
-    {"report", NULL, FLAG_SWITCH, 0, AT(report), CMD_FIT,
-     "with --run: write DIR/report.html, a page about the run, with its confusion matrix unless Ctrl-C ended it"},
-    {"resume", NULL, FLAG_SWITCH, 0, AT(resume), CMD_FIT,
-     "with --run: resume from the newest intact checkpoint in DIR, bit-identical to a run without a break; without a "
-     "checkpoint start over"},
-    {"overwrite", NULL, FLAG_SWITCH, 0, AT(overwrite), CMD_FIT,
-     "with --run: remove the checkpoints of an earlier run and start over"},
-    {"early-stopping", "N", FLAG_COUNT, INT32_MAX, AT(early_stopping), CMD_FIT,
-     "stop when val_loss has not improved for N epochs, and restore the weights of the best epoch"},
-    {"on-nan", "ignore|warn|stop", FLAG_NAME, 0, AT(on_nan), CMD_FIT,
-     "when a loss is not finite: ignore it (default), name the layer and continue (warn), or stop before the weights "
-     "change (stop)"},
-    {"timeout", "SECONDS", FLAG_NUMBER, 0, AT(timeout), CMD_FIT,
-     "stop when a device or the input makes no progress for this long; default 60"},
-    {"log-steps", NULL, FLAG_SWITCH, 0, AT(log_steps), CMD_FIT,
-     "print the loss of every step instead of the progress line"},
-    {"optimizer", &(MIRT_OPTIMIZER_LIST(OR_NAME))[1], FLAG_NAME, 0, AT(optimizer), CMD_FIT, "default adam"},
-    {"weight-decay", "D", FLAG_NUMBER, 0, AT(weight_decay), CMD_FIT,
-     "shrink the weights by this times the learning rate every step; default 0, for adamw 0.004"},
-    {"clip-norm", "N", FLAG_NUMBER, 0, AT(clip_norm), CMD_FIT,
-     "scale the gradients down if the norm of all of them together exceeds this"},
-    {"ema", "M", FLAG_NUMBER, 0, AT(ema), CMD_FIT,
-     "end with exponential moving averages of the weights, with this momentum: 0.99"},
-    {"metrics", "LIST", FLAG_TEXT, 0, AT(metrics), CMD_FIT | CMD_EVALUATE,
-     "metrics besides accuracy, such as top5,precision,recall,f1,auc,pr_auc"},
-    {"confusion", "FILE", FLAG_TEXT, 0, AT(confusion), CMD_EVALUATE, "write the confusion matrix as a picture: .png"},
-    {"accumulate", "K", FLAG_COUNT, 4096, AT(accumulate), CMD_FIT,
-     "accumulate the gradients of K batches per step; default 1"},
-    {"lr", "RATE", FLAG_RATES, 0, AT(lr), CMD_FIT,
-     "learning rate; default 0.001, for sgd 0.01; 0.002,3:0.0002 changes it from epoch 3 on, counted from 0;"
-     " cosine:0.01,warmup:200,alpha:0.1 rises for 200 steps and falls over all others (or steps:N);"
-     " exponential:0.01,rate:0.9 multiplies it by 0.9 per epoch (or steps:N; staircase:1); "
-     "polynomial:0.01,power:2,end:0; restarts:0.01,steps:N,t_mul:2,m_mul:1;"
-     " ramp:0.0004,start:1e-5,epochs:5,sustain:0,decay:0.8,min:1e-5 changes it per epoch"},
-    {"save", "FILE", FLAG_TEXT, 0, AT(save), CMD_FIT,
-     "write the trained model to FILE, as .safetensors; without --run also after Ctrl-C"},
-    {"forward", NULL, FLAG_SWITCH, 0, AT(forward), CMD_BENCH, "measure predicting instead of training steps with Adam"},
-    {"svg", "FILE", FLAG_TEXT, 0, AT(svg), CMD_GRAPH, "draw the graph as a picture in FILE instead"},
-    {"costs", NULL, FLAG_SWITCH, 0, AT(costs), CMD_GRAPH,
-     "list the tensors instead: stored, lazy (computed while they are read) or computed twice, their bytes, and the "
-     "cost "
-     "of each choice"},
-    {"trace", "FILE", FLAG_TEXT, 0, AT(trace), CMD_FIT,
-     "write a trace of what each device does, one row per device, for ui.perfetto.dev"},
-    {"profile", NULL, FLAG_SWITCH, 0, AT(profile), CMD_BENCH | CMD_FIT,
-     "time each operation and compare it with the machine's peak (bench: in separate steps)"},
-    {"steps", "N", FLAG_COUNT, INT32_MAX, AT(steps), CMD_BENCH,
-     "steps to take the median of; default all that --seconds leaves time for, at least 5"},
-    {"seconds", "N", FLAG_COUNT, 86400, AT(seconds), CMD_BENCH | CMD_SCALING,
-     "time to measure for; default 3, for scaling 2 per point"},
-    {"memory", "SIZE", FLAG_BYTES, 0, AT(memory), CMD_SUMMARY,
-     "memory of a device, such as 800M or 8G, to find the largest batch that fits; default the free memory"},
-    {"help", NULL, FLAG_SWITCH, 0, AT(help), ALL, "show this"},
-};
-#undef OR_NAME
-#define FLAG_COUNT_OF ((int)(sizeof flags / sizeof flags[0]))
+enum { MAX_FLAGS = 128 };
 
 /* Edits (insert, delete, replace, swap adjacent letters) from a to b; words longer than 31 are truncated. */
 static int distance(const char *a, const char *b) {
@@ -232,10 +50,10 @@ const char *nearest(const char *word, const char *const *names, int count) {
 
 /* Suggests the flag that was probably meant. */
 static void complain_of_flag(const command *c, const char *word) {
-    const char *names[FLAG_COUNT_OF];
+    const char *names[MAX_FLAGS];
     int count = 0;
-    for (int i = 0; i < FLAG_COUNT_OF; i++) {
-        if (!flags[i].help) continue;
+    for (int i = 0; i < flag_count; i++) {
+        if (!flags[i].name || !flags[i].help || count == MAX_FLAGS) continue;
         if (flags[i].commands & c->bit) {
             names[count++] = flags[i].name;
         } else if (strcmp(flags[i].name, word) == 0) {
@@ -342,8 +160,8 @@ static bool parse_bytes(const char *text, uint64_t *out) {
 
 /* One of the names in a|b|c; *out points into it, so that it ends in | or 0. */
 static bool parse_name(const flag *f, const char *text, const char **out) {
-    char list[128];
-    const char *names[8];
+    char list[256];
+    const char *names[16];
     int count = 0;
     if (strcmp(f->name, "on-nan") == 0 && strcmp(text, "go-on") == 0) text = "ignore"; /* deprecated, until 1.0 */
     snprintf(list, sizeof list, "%s", f->value);
@@ -436,6 +254,7 @@ bool parse_flags(const command *c, int whole_argc, char **whole_argv, options *o
     o->optimizer = "adam";
     o->collective = "auto";
     o->dtype = "float32";
+    o->format = "text";
     o->accumulate = 1;
     o->epochs = 5;
     o->operand = (const char *const *)argv; /* operands are moved to its front */
@@ -466,8 +285,9 @@ bool parse_flags(const command *c, int whole_argc, char **whole_argv, options *o
         char *equals = strchr(name, '=');
         if (equals) *equals = 0;
         const flag *f = NULL;
-        for (int k = 0; k < FLAG_COUNT_OF; k++) {
-            if ((flags[k].commands & c->bit) && strcmp(flags[k].name, name) == 0) f = &flags[k];
+        for (int k = 0; k < flag_count; k++) {
+            const flag *at = &flags[k]; /* a group's title is of no command */
+            if ((at->commands & c->bit) && strcmp(at->name, name) == 0) f = at;
         }
         if (!f) {
             complain_of_flag(c, name);
@@ -503,15 +323,4 @@ bool processes_fit(const options *o, bool several) {
         complain("--average-every needs several processes, as of mpirun -n 2 mirrortrain fit ...");
     else return true;
     return false;
-}
-
-void print_flags(const command *c) {
-    for (int i = 0; i < FLAG_COUNT_OF; i++) {
-        const flag *f = &flags[i];
-        if (!(f->commands & c->bit) || !f->help) continue;
-        char left[48];
-        bool name = f->kind == FLAG_NAME;
-        snprintf(left, sizeof left, "--%s%s%s", f->name, f->value ? " " : "", name ? "NAME" : f->value ? f->value : "");
-        printf("  %-18s %s%s%s\n", left, name ? f->value : "", name ? ": " : "", f->help);
-    }
 }

@@ -9,18 +9,54 @@
 #include <string.h>
 
 const command commands[] = {
-    {"doctor", "check whether this machine is ready for a run; status 1 if it is not", CMD_DOCTOR, "[DIR]", run_doctor},
-    {"devices", "list the devices of this machine", CMD_DEVICES, NULL, run_devices},
-    {"fit", "train a network on digits or photographs", CMD_FIT, NULL, run_fit},
-    {"evaluate", "loss and accuracy of a saved model on the test files", CMD_EVALUATE, NULL, run_evaluate},
-    {"predict", "classify images with a saved model", CMD_PREDICT, "IMAGE...", run_predict},
-    {"verify", "find images that cannot be decoded", CMD_VERIFY, "DIR", run_verify},
-    {"augment", "write a contact sheet of augmented images", CMD_AUGMENT, "[DIR]", run_augment},
-    {"summary", "a network's layers, parameters, operations and memory", CMD_SUMMARY, NULL, run_summary},
-    {"scaling", "speed-up by more devices, and what limits it", CMD_SCALING, NULL, run_scaling},
-    {"report", "make a page about a run from its log", CMD_REPORT, "DIR", run_report},
-    {"bench", "images per second, memory and where the time goes", CMD_BENCH, NULL, run_bench},
-    {"graph", "the training step as text, before and after mirroring", CMD_GRAPH, NULL, run_graph},
+    {"doctor", "check whether this machine is ready for a run; status 1 if it is not", CMD_DOCTOR, "[DIR]",
+     "  mirrortrain doctor                          check this machine\n"
+     "  mirrortrain doctor data/cats-vs-dogs        and the photographs there\n",
+     run_doctor},
+    {"devices", "list the devices of this machine", CMD_DEVICES, NULL,
+     "  mirrortrain devices\n",
+     run_devices},
+    {"fit", "train a network on digits or photographs", CMD_FIT, NULL,
+     "  mirrortrain fit                                            digits: MNIST, or drawn ones\n"
+     "  mirrortrain fit --devices 2 --replicas 4                   four replicas on two devices\n"
+     "  mirrortrain fit --model mobilenet_v2 --data DIR --run RUN --report\n"
+     "                                                             photographs; RUN has all output\n"
+     "  mirrortrain fit --model mobilenet_v2 --weights FILE --freeze base --data DIR --save FILE\n"
+     "                                                             transfer learning\n",
+     run_fit},
+    {"evaluate", "loss and accuracy of a saved model on the test files", CMD_EVALUATE, NULL,
+     "  mirrortrain evaluate --load model.safetensors --data DIR --confusion matrix.png\n",
+     run_evaluate},
+    {"predict", "classify images with a saved model", CMD_PREDICT, "IMAGE|DIR...",
+     "  mirrortrain predict --load model.safetensors photo.jpg\n"
+     "  mirrortrain predict --load model.safetensors --format csv DIR >classes.csv\n",
+     run_predict},
+    {"verify", "find images that cannot be decoded", CMD_VERIFY, "DIR",
+     "  mirrortrain verify DIR\n",
+     run_verify},
+    {"augment", "write a contact sheet of augmented images", CMD_AUGMENT, "[DIR]",
+     "  mirrortrain augment DIR --augment flip,rotation:0.1 --out sheet.png\n",
+     run_augment},
+    {"summary", "a network's layers, parameters, operations and memory", CMD_SUMMARY, NULL,
+     "  mirrortrain summary --model resnet50 --batch 32\n",
+     run_summary},
+    {"scaling", "speed-up by more devices, and what limits it", CMD_SCALING, NULL,
+     "  mirrortrain scaling --model mobilenet_v2                 by devices of this machine\n"
+     "  mirrortrain scaling --model mobilenet_v2 --data DIR      with your photographs\n"
+     "  mirrortrain scaling --model resnet50 --predict 64 --network 25G\n"
+     "  mpirun -n 4 mirrortrain scaling                          by processes\n",
+     run_scaling},
+    {"report", "make a page about a run from its log", CMD_REPORT, "DIR",
+     "  mirrortrain report runs/a\n",
+     run_report},
+    {"bench", "images per second, memory and where the time goes", CMD_BENCH, NULL,
+     "  mirrortrain bench --model mobilenet_v2 --batch 1,32 --profile\n"
+     "  mirrortrain bench --model resnet50 --forward --batch 1\n",
+     run_bench},
+    {"graph", "the training step as text, before and after mirroring", CMD_GRAPH, NULL,
+     "  mirrortrain graph --replicas 3 --devices 2\n"
+     "  mirrortrain graph --model mobilenet_v2 --svg step.svg\n",
+     run_graph},
 };
 const int command_count = (int)(sizeof commands / sizeof commands[0]);
 
@@ -66,6 +102,17 @@ void tell(const char *format, ...) {
     va_end(args);
 }
 
+void print_json_text(FILE *file, const char *text) {
+    putc('"', file);
+    for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
+        const bool c1 = at[0] == 0xC2 && at[1] >= 0x80 && at[1] < 0xA0; /* same as in the library's logger */
+        if (c1) at++;
+        if (c1 || *at < 32 || *at == 127 || *at == '"' || *at == '\\') fprintf(file, "\\u%04x", *at);
+        else putc(*at, file);
+    }
+    putc('"', file);
+}
+
 const char *library_sentence(void) {
     const char *text = mirt_last_error();
     size_t name = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_");
@@ -101,27 +148,6 @@ static bool first_says_so(void) {
 int complain_of_library(void) {
     if (!first_says_so()) complain("%s", library_sentence());
     return EXIT_FAILED;
-}
-
-static void print_help(FILE *out) {
-    fputs("mirrortrain " MIRT_VERSION_STRING " - train image networks, mirrored over all devices of a machine\n\n"
-          "usage: mirrortrain COMMAND [FLAGS]\n\n", out);
-    for (int i = 0; i < command_count; i++) fprintf(out, "  %-18s %s\n", commands[i].name, commands[i].purpose);
-    fputs("\n  COMMAND --help     the flags of a command\n"
-          "  --help             show this\n"
-          "  --version          show the version\n\n"
-          "Results go to stdout, everything else to stderr.\n"
-          "Exit status: 0 success; 1 the job failed; 2 the command line is wrong; 128 + N: ended by signal N.\n"
-          "Ctrl-C, SIGTERM and SIGHUP let fit finish its step. With --run it then writes a checkpoint and --report, "
-          "and prints the\n"
-          "command that resumes; without --run it writes --save, if given. A second signal ends it at once.\n",
-          out);
-}
-
-static void print_command_help(const command *c) {
-    printf("mirrortrain %s%s%s - %s\n\n", c->name, c->operands ? " [FLAGS] " : "", c->operands ? c->operands : "",
-           c->purpose);
-    print_flags(c);
 }
 
 static const command *find_command(const char *name) {
@@ -181,8 +207,8 @@ int main(int argc, char **argv) {
         if (!launched && !o.help) return complain_of_library();
         if (!o.help && !processes_fit(&o, several)) return EXIT_USAGE;
         if (several && (o.help ? !is_first() : !takes_part(c, &o))) return EXIT_OK;
-        if (!o.help && o.winograd && chosen(o.dtype, "bf16"))
-            note("winograd: no effect with --dtype bf16, whose 3x3 convolutions are not transformed");
+        if (!o.help && o.winograd && !chosen(o.dtype, "float32"))
+            note("winograd: no effect with --dtype bf16 and fp16, whose 3x3 convolutions are not transformed");
         if (o.help) print_command_help(c);
         else status = c->run(&o);
     }

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define DEFAULT_PHOTOS "data/cats-vs-dogs"
 #define DEFAULT_SPLIT 0.2
@@ -17,6 +16,10 @@ enum { MAX_HEAD = 256 };
 
 static int64_t corrupt; /* damaged photographs since the data sets were opened; a filled cache no longer reports them */
 
+void log_nothing(mirt_log_level level, const char *text, void *user) {
+    (void)level, (void)text, (void)user;
+}
+
 /* From any thread. */
 static void log_images(mirt_log_level level, const char *text, void *user) {
     (void)user;
@@ -25,11 +28,6 @@ static void log_images(mirt_log_level level, const char *text, void *user) {
 }
 
 /* >>directories */
-
-static bool is_directory(const char *path) {
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-}
 
 /* The directories in `path` that are not among the `known` names: how many, and some of them in `names`. */
 static int other_directories(const char *path, const char *const *known, int count, char *names, size_t size) {
@@ -234,7 +232,7 @@ static mirt_model *build_classifier(mirt_strategy *strategy, const options *o, m
     else complain_of_library();
     if (!x) return NULL;
     mirt_model_output(model, x);
-    if (chosen(o->dtype, "bf16") && mirt_set_dtype_policy(model, "mixed_bfloat16") != MIRT_OK)
+    if (!set_policy(model, o))
         return complain_of_model(status);
     if (o->freeze && mirt_set_trainable(base, strcmp(o->freeze, "base") == 0 ? NULL : o->freeze, false) != MIRT_OK)
         return complain_of_model(status);
@@ -356,10 +354,6 @@ mirt_dataset *open_photo_test(const mirt_model *model, const options *o) {
     corrupt = 0;
     if (!dataset) complain_of_library();
     return dataset;
-}
-
-static void log_nothing(mirt_log_level level, const char *text, void *user) {
-    (void)level, (void)text, (void)user;
 }
 
 mirt_dataset *open_photo_validation(const options *o, int height, int width, label_form *labels) {

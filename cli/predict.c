@@ -14,44 +14,123 @@ typedef struct seer {
     unsigned char *pixels;
     float *scores;
     int units;
+    int64_t shown; /* images printed so far */
 } seer;
 
+/* exp(x) / (exp(x) + the sum of exp of the others), in steps that do not overflow. */
+static double softmax_of(const float *scores, int count, int i) {
+    double most = (double)scores[0], sum = 0;
+    for (int k = 1; k < count; k++) most = (double)scores[k] > most ? (double)scores[k] : most;
+    for (int k = 0; k < count; k++) sum += exp((double)scores[k] - most);
+    return exp((double)scores[i] - most) / sum;
+}
+
+/* The probability of class i; a single output is that of class 1. */
+static float probability_of(mirt_scores kind, const float *scores, int count, int i) {
+    const double x = (double)scores[count == 1 ? 0 : i];
+    const double p = kind == MIRT_SCORES_SIGMOID_LOGITS                ? 1 / (1 + exp(-x))
+                     : kind == MIRT_SCORES_SOFTMAX_LOGITS && count > 1 ? softmax_of(scores, count, i)
+                                                                       : x;
+    return (float)(count == 1 && i == 0 && kind != MIRT_SCORES_OTHER ? 1 - p : p);
+}
+
 int class_of_scores(mirt_scores kind, const float *scores, int count, float *p) {
-    const bool sigmoid = kind == MIRT_SCORES_SIGMOID_LOGITS;
-    double sum = 0;
     int best = 0;
-    if (count == 1) {
-        const double one = sigmoid ? 1 / (1 + exp(-(double)scores[0])) : (double)scores[0];
-        best = (double)scores[0] > (sigmoid ? 0 : 0.5);
-        *p = (float)(best || kind == MIRT_SCORES_OTHER ? one : 1 - one);
-        return best;
-    }
+    if (count == 1) best = (double)scores[0] > (kind == MIRT_SCORES_SIGMOID_LOGITS ? 0 : 0.5);
     for (int i = 1; i < count; i++) best = scores[i] > scores[best] ? i : best;
-    const double most = (double)scores[best];
-    for (int i = 0; kind == MIRT_SCORES_SOFTMAX_LOGITS && i < count; i++) sum += exp((double)scores[i] - most);
-    *p = sigmoid ? (float)(1 / (1 + exp(-most))) : sum > 0 ? (float)(1 / sum) : scores[best];
+    *p = probability_of(kind, scores, count, best);
     return best;
 }
 
-/* "photo.jpg: cats 0.9876" */
-static void print_class(const seer *s, const char *path) {
+static int classes_of(const seer *s) { return s->units == 1 ? 2 : s->units; }
+
+/* The name of a class for output, or its number as written to `number`. */
+static const char *name_of_class(const seer *s, int i, char number[24]) {
     int names;
     const char *const *name = mirt_model_class_names(s->model, &names);
-    float p;
-    const int best = class_of_scores(mirt_output_scores(s->model, 0), s->scores, s->units, &p);
-    if (best < names) tell("%s: %s %.4f", path, name[best], (double)p);
-    else tell("%s: class %d %.4f", path, best, (double)p);
+    snprintf(number, 24, "%s%d", chosen(s->o->format, "text") ? "class " : "", i);
+    return i < names ? name[i] : number;
 }
 
-static bool predict_file(const seer *s, const char *path) {
+/* RFC 4180: quotes where needed. */
+static void print_cell(const char *text) {
+    if (!strpbrk(text, ",\"\r\n")) {
+        fputs(text, stdout);
+        return;
+    }
+    putchar('"');
+    for (; *text; text++) {
+        if (*text == '"') putchar('"');
+        putchar(*text);
+    }
+    putchar('"');
+}
+
+static void print_csv_head(const seer *s) {
+    char number[24];
+    fputs("file,class,probability", stdout);
+    for (int i = 0; i < classes_of(s); i++) {
+        putchar(',');
+        print_cell(name_of_class(s, i, number));
+    }
+    putchar('\n');
+}
+
+/* One image: "photo.jpg: cats 0.9876", or a row or an object with all classes. */
+static void print_image(seer *s, const char *path) {
+    char number[24];
+    const mirt_scores kind = mirt_output_scores(s->model, 0);
+    float p;
+    const int best = class_of_scores(kind, s->scores, s->units, &p);
+    const char *name = name_of_class(s, best, number);
+    if (chosen(s->o->format, "csv")) {
+        print_cell(path);
+        putchar(',');
+        print_cell(name);
+        printf(",%.6g", (double)p);
+        for (int i = 0; i < classes_of(s); i++)
+            printf(",%.6g", (double)probability_of(kind, s->scores, s->units, i));
+        putchar('\n');
+    } else if (chosen(s->o->format, "json")) {
+        fputs(s->shown ? ",\n{\"file\":" : "{\"file\":", stdout);
+        print_json_text(stdout, path);
+        fputs(",\"class\":", stdout);
+        print_json_text(stdout, name);
+        printf(",\"probability\":%.6g,\"classes\":{", (double)p);
+        for (int i = 0; i < classes_of(s); i++) {
+            if (i) putchar(',');
+            print_json_text(stdout, name_of_class(s, i, number));
+            printf(":%.6g", (double)probability_of(kind, s->scores, s->units, i));
+        }
+        fputs("}}", stdout);
+    } else {
+        tell("%s: %s %.4f", path, name, (double)p);
+    }
+    s->shown++;
+}
+
+static bool predict_file(seer *s, const char *path) {
     mirt_image_directory_desc desc;
     describe_images(s->o, (int)s->x.dim[1], (int)s->x.dim[2], &desc);
     desc.color_mode = s->x.dim[3] == 1 ? MIRT_GRAYSCALE : s->x.dim[3] == 4 ? MIRT_RGBA : MIRT_RGB;
     const mirt_array pixels = mirt_make_array(s->pixels, MIRT_UINT8, s->x);
     const bool good = mirt_load_image(path, &desc, s->pixels) == MIRT_OK &&
                       mirt_predict_arrays(s->model, pixels, s->scores, (size_t)s->units) == MIRT_OK;
-    if (good) print_class(s, path);
+    if (good) print_image(s, path);
     else complain_of_library();
+    return good;
+}
+
+/* All images below a directory, in the order of their names. */
+static bool predict_directory(seer *s, const char *path) {
+    mirt_image_directory_desc desc;
+    describe_images(s->o, (int)s->x.dim[1], (int)s->x.dim[2], &desc);
+    desc.label_mode = MIRT_LABELS_NONE;
+    mirt_dataset *dataset = mirt_image_dataset_from_directory(path, &desc);
+    bool good = dataset || complain_of_library() == EXIT_OK;
+    const int64_t count = dataset ? mirt_dataset_size(dataset) : 0;
+    for (int64_t i = 0; i < count; i++) good = predict_file(s, mirt_dataset_file(dataset, i)) && good;
+    mirt_dataset_destroy(dataset);
     return good;
 }
 
@@ -80,7 +159,7 @@ int run_predict(const options *o) {
     memset(&s, 0, sizeof s);
     s.o = o;
     if (!o->load || !o->operands) {
-        complain("predict needs a model and images: mirrortrain predict --load FILE IMAGE...");
+        complain("predict needs a model and images: mirrortrain predict --load FILE IMAGE|DIR...");
         return EXIT_USAGE;
     }
     mirt_strategy *strategy = open_strategy(o, true, &status);
@@ -88,9 +167,13 @@ int run_predict(const options *o) {
     if (strategy && !s.model) complain_of_library();
     if (s.model && open_seer(&s)) {
         status = EXIT_OK;
+        if (chosen(o->format, "csv")) print_csv_head(&s);
+        if (chosen(o->format, "json")) fputs("[", stdout);
         for (int i = 0; i < o->operands; i++) {
-            if (!predict_file(&s, o->operand[i])) status = EXIT_FAILED;
+            const char *path = o->operand[i];
+            if (!(is_directory(path) ? predict_directory : predict_file)(&s, path)) status = EXIT_FAILED;
         }
+        if (chosen(o->format, "json")) fputs("]\n", stdout);
     }
     free(s.pixels);
     free(s.scores);

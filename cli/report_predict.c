@@ -98,24 +98,13 @@ static bool see(gallery *g, mirt_model *model, mirt_dataset *dataset, int64_t ba
 
 /* >>lines */
 
-static void print_text(FILE *file, const char *text) {
-    putc('"', file);
-    for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
-        const bool c1 = at[0] == 0xC2 && at[1] >= 0x80 && at[1] < 0xA0; /* same as in the library's logger */
-        if (c1) at++;
-        if (c1 || *at < 32 || *at == 127 || *at == '"' || *at == '\\') fprintf(file, "\\u%04x", *at);
-        else putc(*at, file);
-    }
-    putc('"', file);
-}
-
 void log_interruption(const options *o, int signal, const char *resume) {
     char path[4200];
     snprintf(path, sizeof path, "%s/log.jsonl", o->run);
     FILE *file = open_to_append(path);
     if (!file) return;
     fprintf(file, "{\"event\":\"interrupted\",\"signal\":\"%s\",\"resume\":", name_of_signal(signal));
-    print_text(file, resume);
+    print_json_text(file, resume);
     fputs("}\n", file);
     fclose(file);
 }
@@ -134,7 +123,7 @@ static void print_confusion(FILE *file, const gallery *g, const mirt_model *mode
         char number[16];
         snprintf(number, sizeof number, "%d", i);
         fputs(i ? "," : "", file);
-        print_text(file, i < names ? name[i] : number);
+        print_json_text(file, i < names ? name[i] : number);
     }
     for (int i = 0; count && i < g->classes && g->classes <= MOST_CLASSES; i++) {
         for (int j = 0; j < g->classes; j++)

@@ -9,17 +9,28 @@
 
 enum { WARM_UP = 3, DEFAULT_SECONDS = 2, LEAST_INTERVALS = 8, MOST_INTERVALS = 10000 };
 
-/* An endless stream of generated samples: rotated and zoomed digits, or photographs. */
+/* The photographs of --data, decoded anew in every pass. */
+static mirt_dataset *open_photos(const options *o, int height, int width) {
+    char train[MAX_PHOTO_PATH];
+    mirt_image_directory_desc desc;
+    describe_images(o, height, width, &desc);
+    desc.log = log_nothing;
+    return mirt_image_dataset_from_directory(photo_part(o->data, &desc, MIRT_SUBSET_TRAINING, train), &desc);
+}
+
+/* An endless stream of samples: rotated and zoomed digits, or photographs; generated, or those of --data. */
 static mirt_dataset *open_input(const options *o, const mirt_model *model, const point *p) {
     static const char *const turns = "rotation:0.05,zoom:0.1";
     mirt_augmentation list[MAX_AUGMENTATIONS];
     mirt_dataset *dataset;
     if (is_for_digits(o)) {
         int count = mirt_parse_augmentation(turns, list, MAX_AUGMENTATIONS);
-        dataset = mirt_augment(mirt_cache(mirt_drawn_digits(4096, 0, MIRT_TRAIN)), list, count < 0 ? 0 : count);
+        dataset = o->data ? mirt_mnist(o->data, MIRT_TRAIN) : mirt_drawn_digits(4096, 0, MIRT_TRAIN);
+        dataset = mirt_augment(mirt_cache(dataset), list, count < 0 ? 0 : count);
     } else {
         mirt_shape x = mirt_tensor_shape(mirt_input_of(model, 0));
-        dataset = mirt_drawn_photos(4096, (int)x.dim[1], (int)x.dim[2], 0, MIRT_TRAIN);
+        const int height = (int)x.dim[1], width = (int)x.dim[2];
+        dataset = o->data ? open_photos(o, height, width) : mirt_drawn_photos(4096, height, width, 0, MIRT_TRAIN);
     }
     dataset = mirt_batch(mirt_repeat(dataset, 0), p->batch);
     return p->prefetch ? mirt_prefetch(dataset, MIRT_AUTOTUNE) : dataset;

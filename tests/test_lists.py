@@ -183,7 +183,7 @@ def main():
         tap.ok(
             have == want,
             "%s has %s%s"
-            % (path, what, "" if have == want else "; python3 tests/test_lists.py --write corrects it: " + " | ".join(wrong)),
+            % (path, what, "; python3 tests/test_lists.py --write corrects it: " + " | ".join(wrong) if wrong else ""),
         )
     return tap.done()
 

@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
 """`mirrortrain predict` and `evaluate` agree on images, and distinguish logits from probabilities."""
+import csv
+import io
+import json
 import math
 import os
 import random
@@ -157,6 +160,53 @@ def check_probabilities(home):
     )
 
 
+def check_formats(home):
+    """All classes of images, of files and of a directory, as CSV and JSON."""
+    classes, model, data = ("cats", 'a "dog", big', "owls"), home + "/formats.safetensors", home + "/formats"
+    scores = [0.3, 0.9, 0.1]
+    sums = sum(math.exp(y) for y in scores)
+    want = [math.exp(x) / sums for x in scores]
+    model_file.flat_model(
+        model, scores, classes=classes, activation="linear", loss="sparse_categorical_crossentropy", from_logits=True
+    )
+    images = [data + "/" + name for name in ("a.bmp", "more/b, c.bmp", "more/\u00fc.bmp")]
+    for i, image in enumerate(images):
+        model_file.write_bitmap(image, 8, 8, i)
+    close = lambda got: len(got) == 3 and all(abs(float(x) - y) < 1e-5 for x, y in zip(got, want))
+    made = run("predict", "--load", model, "--format", "csv", data)
+    rows = list(csv.reader(io.StringIO(made.stdout)))
+    tap.ok(
+        rows and rows[0] == ["file", "class", "probability"] + list(classes),
+        "CSV has a column for each class: %s" % (rows[:1] or made.stderr),
+    )
+    tap.ok(
+        [row[:2] for row in rows[1:]] == [[image, classes[1]] for image in images]
+        and all(close(row[3:]) and row[2] == row[4] for row in rows[1:]),
+        "and a row for each image of a directory: %s" % rows[1:],
+    )
+    made = run("predict", "--load", model, "--format", "json", *images)
+    found = json.loads(made.stdout)
+    tap.ok(
+        [(f["file"], f["class"]) for f in found] == [(image, classes[1]) for image in images]
+        and all(close([f["classes"][c] for c in classes]) for f in found),
+        "JSON has the same: %s" % found[:1],
+    )
+    model_file.flat_model(model, [0.3], classes=("cats", "dogs"), loss="binary_crossentropy", from_logits=True)
+    found = json.loads(run("predict", "--load", model, "--format", "json", images[0]).stdout)[0]
+    tap.ok(
+        found["class"] == "dogs"
+        and abs(found["classes"]["dogs"] - sigmoid(0.3)) < 1e-5
+        and abs(found["classes"]["cats"] + found["classes"]["dogs"] - 1) < 1e-5,
+        "one output is two classes: %s" % found,
+    )
+    made = run("predict", "--load", model, "--format", "json", data + "/nothing.bmp")
+    tap.ok(made.returncode == 1 and json.loads(made.stdout) == [], "a file that is missing leaves valid JSON")
+    made = run("predict", "--load", model, "--format", "xml", images[0])
+    tap.ok(
+        made.returncode == 2 and "choose one of text|csv|json" in made.stderr, "an unknown format: %s" % made.stderr
+    )
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="mirt_predict.") as home:
         model_file.write_bitmap(home + "/probe.bmp", 8, 8, 0)
@@ -167,6 +217,7 @@ def main():
             check_scores(home)
             check_pixels(home)
             check_probabilities(home)
+            check_formats(home)
     return tap.done()
 
 
