@@ -1843,8 +1843,10 @@ MIRT_API mirt_status mirt_apply_averages(mirt_model *model);
 #endif
 
 /* All losses: the constant, Keras's name, the kind of labels, and the activation that from_logits leaves to the loss
-   (MIRT_LINEAR: none). Labels of SPARSE are one class number for each sample, labels of CATEGORICAL one number for each
-   class; both want outputs (rows, classes). ELEMENTS: labels of any output's shape; the loss is the mean over them. */
+   (MIRT_LINEAR: none). SPARSE and CATEGORICAL want outputs (rows, classes), or for each position (rows, height, width,
+   classes) and the like. Labels of SPARSE are class numbers, one for each sample or position: [height, width] or
+   [height, width, 1] in a sample, of any dtype. Labels of CATEGORICAL are one number for each class. ELEMENTS: labels
+   of any output's shape; the loss is the mean over them. */
 #define MIRT_LOSS_LIST(X) \
     X(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, sparse_categorical_crossentropy, SPARSE, MIRT_SOFTMAX) \
     X(MIRT_CATEGORICAL_CROSSENTROPY, categorical_crossentropy, CATEGORICAL, MIRT_SOFTMAX) \
@@ -1861,8 +1863,8 @@ typedef enum mirt_reduction { MIRT_SUM_OVER_BATCH_SIZE = 0, MIRT_SUM } mirt_redu
    samples and classes do not count. Names in logs are Keras's ("sparse_top_k_categorical_accuracy", "f1_score"). */
 typedef enum mirt_metric {
     MIRT_METRIC_NONE = 0,
-    MIRT_ACCURACY, /* binary, sparse categorical or categorical accuracy by loss and shape, as in Keras; but for the
-                      binary one the output has to be (rows, classes) */
+    MIRT_ACCURACY, /* binary, sparse categorical or categorical accuracy by loss and shape, as in Keras: of outputs
+                      (rows, height, width, classes) the share of positions */
     MIRT_BINARY_ACCURACY, MIRT_CATEGORICAL_ACCURACY, MIRT_SPARSE_CATEGORICAL_ACCURACY,
     MIRT_TOP_K_CATEGORICAL_ACCURACY, MIRT_SPARSE_TOP_K_CATEGORICAL_ACCURACY,
     MIRT_PRECISION, MIRT_RECALL, MIRT_F1_SCORE, MIRT_AUC, /* over all outputs of all samples together; class numbers
@@ -3301,10 +3303,11 @@ typedef struct mirt__softmax {
     mirt__real *y; /* forward: output; gradient: dx = x * (dy - sum(dy * x)) */
 } mirt__softmax;
 
-/* Per-sample losses of [rows, n] predictions, [rows] losses. Keras's formulas: probabilities are
-   clipped to [1e-7, 1 - 1e-7] (categorical ones normalized by their sum first); binary and mean
-   squared error average over n. labels: int32 [rows] for the sparse loss (already checked),
-   otherwise float32 [rows, n]. With gradients, dx[r, j] = dloss[r] * d loss[r] / d x[r, j]. */
+/* Losses of [rows, n] predictions, [rows] losses: rows are samples, or their positions. Keras's
+   formulas: probabilities are clipped to [1e-7, 1 - 1e-7] (categorical ones normalized by their sum
+   first); binary and mean squared error average over n. labels: int32 [rows] for the sparse loss
+   (already checked), otherwise float32 [rows, n]. With gradients, dx[r, j] = dloss[r] * d loss[r] /
+   d x[r, j]. */
 typedef struct mirt__loss {
     mirt_loss kind;
     bool from_logits;
@@ -32364,7 +32367,7 @@ MIRT__LIB mirt_tensor *mirt__masked_op(mirt_tensor *x, const mirt__attrs *a);
 MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t);
 /* A crop or resizing without chance: of the window, or of all of x where there is none. */
 MIRT__LIB mirt_tensor *mirt__fit_op(mirt_tensor *x, const mirt__transform *t);
-/* Per-sample loss [rows]. */
+/* The loss of each sample, or of classes of each position: predictions' shape without the last axis. */
 MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels);
 MIRT__LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *x, mirt_tensor *labels);
 
@@ -32404,6 +32407,8 @@ MIRT__LIB int64_t mirt__dim_at(const mirt_shape *shape, int axis, int64_t rows);
 MIRT__LIB mirt_dtype mirt__bytes_dtype(const mirt_tensor *x);
 /* The matrix a tensor is to matmul and dense layers: its last axis against all others. */
 MIRT__LIB int64_t mirt__last_dim(const mirt_tensor *x);
+/* Positions of a sample, such as height times width: elements by the last axis. */
+MIRT__TRAINING_LIB int64_t mirt__positions(const mirt_tensor *x);
 /* Makes a.axis count from the front; false, with the error set, when x has no such axis or it is the rows. */
 MIRT__LIB bool mirt__take_axis(mirt__node *node, const mirt_shape *x);
 MIRT__LIB bool mirt__need_float(const mirt__node *node, int inputs);
@@ -32475,6 +32480,10 @@ MIRT__LIB mirt_tensor *mirt__without_training(const char *action) {
 }
 
 MIRT__LIB int64_t mirt__last_dim(const mirt_tensor *x) { return x->shape.rank ? x->shape.dim[x->shape.rank - 1] : 1; }
+
+MIRT__TRAINING_LIB int64_t mirt__positions(const mirt_tensor *x) {
+    return x->shape.rank < 2 ? 1 : mirt__shape_count(&x->shape) / mirt__last_dim(x);
+}
 
 MIRT__LIB bool mirt__need_float(const mirt__node *node, int inputs) {
     for (int i = 0; i < inputs; i++) {
@@ -34545,8 +34554,9 @@ MIRT__LIB mirt_tensor *mirt__average_pool2d_op(mirt_tensor *x, const mirt__attrs
 
 /* Softmax, losses and accuracy. */
 
-/* softmax and its logarithm over the last axis. loss: a.kind (mirt_loss), from_logits; inputs predictions, labels;
-   per-sample output. accuracy: a.kind (mirt__accuracy_kind). */
+/* softmax and its logarithm over the last axis. loss: a.kind (mirt_loss), from_logits; inputs predictions, labels; one
+   value for each sample, or of losses of classes for each position: the shape without its last axis. accuracy: a.kind
+   (mirt__accuracy_kind), likewise. */
 
 static bool mirt__softmax_shape(mirt__node *node) {
     return mirt__need_float(node, 1) && mirt__shape_kept(node);
@@ -34590,21 +34600,40 @@ MIRT_API mirt_tensor *mirt_softmax(mirt_tensor *x) {
     return mirt__apply(MIRT__OP_softmax, NULL, &x, 1);
 }
 
-MIRT__TRAINING bool mirt__per_sample_shape(mirt__node *node) {
+#define MIRT__EACH_SPARSE true
+#define MIRT__EACH_CATEGORICAL true
+#define MIRT__EACH_ELEMENTS false
+#define MIRT__EACH_POSITION(loss, name, labels, activation) MIRT__EACH_##labels,
+/* Whether a node computes a value for each position, and not for each sample. */
+MIRT__TRAINING bool mirt__by_positions(const mirt__node *node) {
+    static const bool losses[] = {false, MIRT_LOSS_LIST(MIRT__EACH_POSITION)};
+    return node->id == MIRT__OP_accuracy ? node->a.kind != MIRT__ACCURACY_BINARY : losses[node->a.kind];
+}
+#undef MIRT__EACH_SPARSE
+#undef MIRT__EACH_CATEGORICAL
+#undef MIRT__EACH_ELEMENTS
+#undef MIRT__EACH_POSITION
+
+/* Elements that are compared with each other. */
+MIRT__TRAINING int64_t mirt__compared(const mirt__node *node) {
+    return mirt__by_positions(node) ? mirt__last_dim(node->in[0]) : mirt__shape_count(&node->in[0]->shape);
+}
+
+MIRT__TRAINING bool mirt__compared_shape(mirt__node *node) {
     const mirt_shape *x = &node->in[0]->shape, *labels = &node->in[1]->shape;
-    const bool sparse = node->in[1]->dtype != MIRT_FLOAT32;
+    const bool sparse = node->in[1]->dtype != MIRT_FLOAT32, positions = mirt__by_positions(node);
     const int64_t count = mirt__shape_count(x), classes = mirt__last_dim(node->in[0]);
     char tx[96], tl[96];
     if (!mirt__need_float(node, 1)) return false;
     if (!mirt__is_batched(x) || !mirt__is_batched(labels))
         return mirt__fail(MIRT_E_SHAPE, "a loss compares batches"), false;
-    if (mirt__shape_count(labels) != (sparse && classes ? count / classes : count) || (sparse && x->rank != 2)) {
+    if (mirt__shape_count(labels) != (sparse && classes ? count / classes : count) || (positions && x->rank < 2)) {
         return mirt__fail(MIRT_E_SHAPE, "labels %s do not fit predictions %s", mirt__shape_text(labels, tl),
                           mirt__shape_text(x, tx)),
                false;
     }
-    mirt_shape y = mirt_make_shape(1, 0, 0, 0, 0, 0);
-    y.dim[0] = MIRT_ROWS;
+    mirt_shape y = *x;
+    y.rank = positions ? y.rank - 1 : 1;
     return mirt__declare(node, MIRT_FLOAT32, &y);
 }
 
@@ -34614,8 +34643,8 @@ MIRT__TRAINING void mirt__loss_run(const mirt__call *call) {
     memset(&l, 0, sizeof l);
     l.kind = (mirt_loss)call->node->a.kind;
     l.from_logits = MIRT__OF(&call->node->a, loss)->from_logits;
-    l.rows = call->rows;
-    l.n = mirt__shape_count(&call->node->in[0]->shape);
+    l.n = mirt__compared(call->node);
+    l.rows = l.n ? mirt__elements(call->node->in[0], call->rows) / l.n : 0;
     l.x = mirt__in(call, 0);
     l.labels = call->in[1];
     if (call->node->num_in < 3) {
@@ -34635,18 +34664,18 @@ MIRT__TRAINING void mirt__loss_gradient(mirt__node *node, mirt_tensor *const *dy
 MIRT__TRAINING void mirt__accuracy_run(const mirt__call *call) {
     mirt__accuracy a;
     a.kind = (mirt__accuracy_kind)call->node->a.kind;
-    a.rows = call->rows;
-    a.n = mirt__shape_count(&call->node->in[0]->shape);
+    a.n = mirt__compared(call->node);
+    a.rows = a.n ? mirt__elements(call->node->in[0], call->rows) / a.n : 0;
     a.x = mirt__in(call, 0);
     a.labels = call->in[1];
     a.y = mirt__out(call, 0);
     call->kernels->accuracy(&a, &call->where);
 }
 
-MIRT__TRAINING_ROW(loss, mirt__per_sample_shape, mirt__loss_run,
+MIRT__TRAINING_ROW(loss, mirt__compared_shape, mirt__loss_run,
     MIRT__SET_GRADIENT(mirt__loss_gradient) MIRT__IS(row_wise))
 MIRT__TRAINING_ROW(loss_grad, mirt__shape_kept, mirt__loss_run, )
-MIRT__TRAINING_ROW(accuracy, mirt__per_sample_shape, mirt__accuracy_run, MIRT__IS(row_wise))
+MIRT__TRAINING_ROW(accuracy, mirt__compared_shape, mirt__accuracy_run, MIRT__IS(row_wise))
 
 MIRT__TRAINING_LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels) {
     mirt__attrs a = mirt__attrs_of(MIRT__OP_loss);
@@ -41886,14 +41915,14 @@ typedef struct mirt__optimizer_class {
 /* A loss's row. */
 typedef struct mirt__loss_class {
     const char *name;           /* Keras's */
-    bool classes;               /* of (rows, classes) alone */
-    bool sparse;                /* labels are class numbers, one a sample; otherwise float32, one an output */
+    bool classes;               /* of (rows, ..., classes) alone: a loss for each position */
+    bool sparse;                /* labels are class numbers, one a position; otherwise float32, one an output */
     mirt_activation_kind undo;  /* behind this activation the loss is computed from what went into it */
 } mirt__loss_class;
 
 /* A batch on its way into a metric's sums. */
 typedef struct mirt__counted {
-    int64_t rows, n;
+    int64_t rows, n;     /* rows: samples, or all their positions */
     const mirt__real *x; /* predictions [rows, n] */
     const void *labels;  /* [rows, n], or (sparse) [rows] */
     mirt_dtype dtype;
@@ -41925,7 +41954,8 @@ typedef struct mirt__metric_class {
 struct mirt__metric_use {
     const char *own_name, *name, *val_name; /* "auc", and in logs */
     int output;
-    int64_t elements; /* of a sample's output */
+    int64_t elements; /* of a sample's output, */
+    int64_t positions; /* and its positions: class numbers are those of positions */
     mirt_metric metric;
     mirt_metric_options options; /* defaults filled in */
     const mirt__metric_class *cls; /* or, when NULL: */
@@ -42163,7 +42193,7 @@ MIRT__ABSENT_LIB int mirt__num_labels(const mirt_model *model);
 MIRT__ABSENT_LIB int mirt__label_number(const mirt_model *model, int output);
 /* Elements of a sample's label; -1: any. */
 MIRT__ABSENT_LIB int64_t mirt__label_count(const mirt_model *model, int output);
-/* The loss of each sample. `labels` as they are in the data. */
+/* The loss of each sample or position. `labels` as they are in the data. */
 MIRT__ABSENT_LIB mirt_tensor *mirt__loss_of(mirt_loss loss, bool from_logits, mirt_tensor *output, mirt_tensor *labels);
 MIRT__ABSENT_LIB mirt_tensor *mirt__loss_record(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels);
 /* Labels in the form that a loss or metric wants: class numbers, or float32 of the output's shape. */
@@ -42631,10 +42661,12 @@ static mirt__accuracy_kind mirt__accuracy_kind_of(const mirt_model *model, int o
 static mirt_tensor *mirt__accuracy_record(const mirt_model *model, int number, mirt_tensor *output,
                                           mirt_tensor *labels) {
     mirt__accuracy_kind kind = mirt__accuracy_kind_of(model, number);
-    /* A custom loss does not define the labels: one label per sample is a class number. */
-    if (kind == MIRT__ACCURACY_CATEGORICAL && labels && mirt__shape_count(&labels->shape) == 1)
+    /* A custom loss does not define the labels: one label for each position is a class number. */
+    if (kind == MIRT__ACCURACY_CATEGORICAL && labels && mirt__shape_count(&labels->shape) == mirt__positions(output))
         kind = MIRT__ACCURACY_SPARSE;
-    return mirt__accuracy_op(kind, output, mirt__labels_form(kind == MIRT__ACCURACY_SPARSE, labels, output));
+    labels = mirt__labels_form(kind == MIRT__ACCURACY_SPARSE, labels, output);
+    mirt_tensor *right = mirt__accuracy_op(kind, output, labels);
+    return right && right->shape.rank > 1 ? mirt_reduce_mean(right, 0, false) : right;
 }
 
 MIRT__LIB mirt_status mirt__metric_check(const mirt_model *model, const mirt__metric_use *use) {
@@ -42643,13 +42675,13 @@ MIRT__LIB mirt_status mirt__metric_check(const mirt_model *model, const mirt__me
     const bool numbers = takes == MIRT__TAKES_NUMBERS, classes = numbers || takes == MIRT__TAKES_ONE_HOT;
     const mirt_tensor *output = model->output[use->output];
     const mirt__loss_class *loss = mirt__output_loss(model, use->output);
-    const bool vector = output->shape.rank == 2;
+    const bool vector = output->shape.rank >= 2;
     char text[96];
     if ((classes && !(vector && mirt__last_dim(output) >= 2)) ||
         (takes == MIRT__TAKES_BY_SHAPE && !vector &&
          mirt__accuracy_kind_of(model, use->output) != MIRT__ACCURACY_BINARY)) {
-        return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes); %s is %s", name, maker,
-                          mirt__shape_text(&output->shape, text));
+        return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes) or (rows, ..., classes); %s is %s", name,
+                          maker, mirt__shape_text(&output->shape, text));
     }
     if (loss && loss->sparse && takes == MIRT__TAKES_VALUES)
         return mirt__fail(MIRT_E_INVALID, "%s compares values; %s of %s takes class numbers", name, loss->name, maker);
@@ -42747,8 +42779,7 @@ static void mirt__count_errors(const mirt__metric_use *use, const mirt__counted 
 static double mirt__ratio(double a, double b) { return b != 0 ? a / b : 0; }
 
 static double mirt__mean_of_samples(const mirt__metric_use *use, const double *sum, int64_t samples) {
-    (void)use;
-    return mirt__ratio(sum[0], (double)samples);
+    return mirt__ratio(sum[0], (double)samples * (double)use->positions);
 }
 
 static double mirt__mean_of_elements(const mirt__metric_use *use, const double *sum, int64_t samples) {
@@ -43241,7 +43272,8 @@ MIRT__LIB int mirt__num_labels(const mirt_model *model) { return mirt__label_num
 
 MIRT__LIB int64_t mirt__label_count(const mirt_model *model, int output) {
     const mirt__loss_class *cls = mirt__output_loss(model, output);
-    return !cls ? -1 : cls->sparse ? 1 : mirt__shape_count(&model->output[output]->shape);
+    const mirt_tensor *t = model->output[output];
+    return !cls ? -1 : cls->sparse ? mirt__positions(t) : mirt__shape_count(&t->shape);
 }
 
 MIRT__LIB bool mirt__custom_named(const char *name) { return name && mirt__utf8_valid(name, strlen(name)); }
@@ -43261,9 +43293,9 @@ static mirt_status mirt__loss_check(mirt_model *model, int output) {
     if (!mirt__loss_class_get(model->config.losses[output]))
         return mirt__fail(MIRT_E_INVALID, "invalid loss (%d)", (int)model->config.losses[output]);
     const mirt__loss_class *cls = mirt__output_loss(model, output);
-    if (!cls->classes || (t->shape.rank == 2 && mirt__last_dim(t) >= 2)) return MIRT_OK;
-    return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes); %s is %s", cls->name,
-                      mirt__output_name(model, output), mirt__shape_text(&t->shape, text));
+    if (!cls->classes || (t->shape.rank >= 2 && mirt__last_dim(t) >= 2)) return MIRT_OK;
+    return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes) or (rows, ..., classes); %s is %s",
+                      cls->name, mirt__output_name(model, output), mirt__shape_text(&t->shape, text));
 }
 
 MIRT__LIB mirt_status mirt__losses_check(mirt_model *model) {
@@ -43440,6 +43472,7 @@ static mirt_status mirt__metric_use_add(mirt_model *model, int output, mirt_metr
     use->elements = mirt__shape_count(&model->output[output]->shape);
     use->metric = metric;
     use->cls = mirt__metric_class_get(metric);
+    use->positions = mirt__positions(model->output[output]);
     if (custom) use->custom = *custom;
     else use->options = *options;
     if (!use->options.k) use->options.k = 5;
@@ -43569,7 +43602,7 @@ static mirt_tensor *mirt__metric_scores(const mirt_model *model, const mirt__met
 static mirt_tensor *mirt__counted_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output,
                                          const mirt_tensor *labels) {
     const int64_t have = mirt__shape_count(&labels->shape);
-    if (have != use->elements && (have != 1 || use->metric == MIRT_MAE || use->metric == MIRT_MSE)) {
+    if (have != use->elements && (have != use->positions || use->metric == MIRT_MAE || use->metric == MIRT_MSE)) {
         mirt__fail(MIRT_E_SHAPE, "%s of %s compares %lld values per sample; the labels have %lld",
                    use->cls->name, mirt__output_name(model, use->output), (long long)use->elements,
                    (long long)have);
@@ -48594,7 +48627,7 @@ MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_te
     }
     mirt_tensor *values = mirt__loss_of(loss, from_logits, output, labels);
     if (values && cls->sparse) mirt__check_labels_of(labels, output);
-    return values;
+    return values && values->shape.rank > 1 ? mirt_reduce_mean(values, 0, false) : values;
 }
 
 MIRT_API mirt_status mirt_minimize(mirt_function *f, mirt_tensor *loss) {
@@ -48752,10 +48785,10 @@ static mirt_tensor *mirt__class_weight(mirt_function *f, const mirt__fit_body *b
     return mirt_reduce_sum(mirt__binary_op(MIRT__MULTIPLY, labels, table), 2, false);
 }
 
-/* A built-in loss is the mean over a sample's positions (height and width, say); MIRT_SUM wants their sum. */
+/* The loss of elements is the mean over a sample's positions (height and width, say); MIRT_SUM wants their sum. */
 static mirt_tensor *mirt__sum_of_positions(const mirt_model *model, const mirt_tensor *output, mirt_tensor *loss) {
-    const int64_t positions = mirt__shape_count(&output->shape) / mirt__last_dim(output);
-    if (model->config.reduction != MIRT_SUM || output->shape.rank < 3 || positions < 2) return loss;
+    const int64_t positions = mirt__positions(output);
+    if (model->config.reduction != MIRT_SUM || positions < 2) return loss;
     return mirt__unary_op(MIRT__AFFINE, loss, (float)positions, 0);
 }
 
@@ -48774,7 +48807,13 @@ static mirt_tensor *mirt__weighted_loss(mirt_function *f, const mirt__fit_body *
                    mirt__output_loss_name(f->model, number));
         return NULL;
     }
-    loss = mirt__sample_value(f->model, cls ? mirt__sum_of_positions(f->model, output, loss) : loss);
+    if (cls && !cls->classes) loss = mirt__sum_of_positions(f->model, output, loss);
+    loss = mirt__sample_value(f->model, loss);
+    if (body->num_class_weights && cls && cls->classes && mirt__positions(output) != 1) {
+        mirt__fail(MIRT_E_SHAPE, "class weights need one class for each sample; %s of %s has one for each position",
+                   cls->name, mirt__output_name(f->model, number));
+        return NULL;
+    }
     if (body->num_class_weights) loss = mirt__binary_op(MIRT__MULTIPLY, loss, mirt__class_weight(f, body, labels));
     if (f->spec.has_weights) {
         mirt_tensor *weight = mirt__field_as(f, f->spec.num_x + f->spec.num_y, MIRT_FLOAT32);
@@ -48861,10 +48900,24 @@ MIRT__LIB mirt_status mirt__need_recorded(const mirt_model *model, const char *c
 
 /* >>data */
 
+/* Of losses by position not just the number of labels has to fit, but for axes of 1. */
+MIRT__TRAINING mirt_status mirt__check_positions(const mirt_model *model, const mirt_shape *labels, int output) {
+    const mirt__loss_class *cls = mirt__output_loss(model, output);
+    mirt_shape want = mirt__row_shape(&model->output[output]->shape), have = *labels;
+    char a[96], b[96];
+    if (cls->sparse) want.rank--;
+    while (cls->sparse && have.rank > want.rank && have.dim[have.rank - 1] == 1) have.rank--;
+    if (mirt__shape_equal(&want, &have)) return MIRT_OK;
+    return mirt__fail(MIRT_E_SHAPE, "labels are %s a sample, %s of %s takes %s", mirt__shape_text(labels, a), cls->name,
+                      mirt__output_name(model, output), mirt__shape_text(&want, b));
+}
+
 MIRT__TRAINING mirt_status mirt__check_labels(const mirt_model *model, const mirt__data_spec *spec, int output) {
     const mirt__loss_class *cls = mirt__output_loss(model, output);
-    int64_t want = mirt__label_count(model, output),
-            have = mirt__shape_count(&spec->field[spec->num_x + mirt__label_number(model, output)].shape);
+    const mirt_shape *labels = &spec->field[spec->num_x + mirt__label_number(model, output)].shape;
+    const int64_t want = mirt__label_count(model, output), have = mirt__shape_count(labels);
+    if (want >= 0 && cls->classes && model->output[output]->shape.rank > 2)
+        return mirt__check_positions(model, labels, output);
     if (want < 0 || have == want) return MIRT_OK;
     return mirt__fail(MIRT_E_SHAPE, "labels have %lld value%s a sample, %s of %s takes %lld%s", (long long)have,
                       have == 1 ? "" : "s", cls->name,
@@ -49023,12 +49076,12 @@ static void mirt__add_counts(const mirt_function *f, const mirt__metric_use *use
                                      double *out) {
     const int field = f->spec.num_x + mirt__label_number(f->model, use->output);
     mirt__counted c;
-    c.rows = f->step.rows;
-    c.n = r->count;
+    c.rows = f->step.rows * use->positions;
+    c.n = r->count / use->positions;
     c.x = (const mirt__real *)(const void *)r->data;
     c.labels = f->step.io[field];
     c.dtype = f->spec.field[field].dtype;
-    c.sparse = mirt__shape_count(&f->spec.field[field].shape) != c.n;
+    c.sparse = mirt__shape_count(&f->spec.field[field].shape) != r->count;
     use->cls->count(use, &c, out);
 }
 
@@ -50153,8 +50206,9 @@ static void mirt__inspect_spec(const mirt_model *model, mirt__program_kind kind,
         if (!mirt__output_has_loss(model, i)) continue;
         const mirt__loss_class *cls = mirt__output_loss(model, i);
         const bool sparse = cls && cls->sparse;
-        mirt__data_add_field(spec, sparse ? MIRT_UINT8 : MIRT_FLOAT32,
-                             sparse ? mirt_make_shape(0, 0, 0, 0, 0, 0) : mirt__row_shape(&model->output[i]->shape));
+        mirt_shape labels = mirt__row_shape(&model->output[i]->shape);
+        labels.rank -= sparse;
+        mirt__data_add_field(spec, sparse ? MIRT_UINT8 : MIRT_FLOAT32, labels);
         spec->num_y++;
     }
 }
@@ -51475,11 +51529,28 @@ MIRT__LIB void mirt__rule_set(mirt_function *f) {
 
 /* Runs a step from the caller's thread: checks the batch's labels, starts the devices, reports failures. */
 
+/* How many of the numbers are not below `classes`: one look for labels of pixels, which are many. */
+MIRT__TRAINING int64_t mirt__others_than_classes(const mirt__batch *batch, int field, mirt_dtype dtype, int64_t count,
+                                                 int classes) {
+    const uint8_t *bytes = (const uint8_t *)batch->field[field];
+    const int32_t *numbers = (const int32_t *)batch->field[field];
+    int64_t others = 0;
+    if (dtype == MIRT_UINT8) {
+        for (int64_t i = 0; i < count; i++) others += bytes[i] >= classes;
+    } else if (dtype == MIRT_INT32) {
+        for (int64_t i = 0; i < count; i++) others += numbers[i] < 0 || numbers[i] >= classes;
+    } else {
+        others = count;
+    }
+    return others;
+}
+
 /* Class numbers have to be whole, and of a class. */
 MIRT__TRAINING mirt_status mirt__check_classes(const mirt_function *f, int field, const mirt__batch *batch) {
     const mirt__data_field *spec = &f->spec.field[field];
     int64_t per_row = mirt__shape_count(&spec->shape), count = batch->rows * per_row;
     int classes = f->classes[field];
+    if (!mirt__others_than_classes(batch, field, spec->dtype, count, classes)) return MIRT_OK;
     for (int64_t i = 0; i < count; i++) {
         double label = mirt__element(batch->field[field], spec->dtype, i);
         if (label >= 0 && label < (double)classes && label == floor(label)) continue;

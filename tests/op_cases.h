@@ -424,6 +424,17 @@ CASE(binary_probabilities) {
     UNUSED;
     return mirt__loss_op(MIRT_BINARY_CROSSENTROPY, false, mirt_sigmoid(batch(x, v[0])), one_hot_classes(x, 5));
 }
+/* A class for each position. */
+static mirt_tensor *position_classes(mirt_tensor *x) { return mirt_cast(mirt_reduce_max(x, 8u, false), MIRT_INT32); }
+CASE(sparse_positions) {
+    UNUSED;
+    return mirt__loss_op(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, true, batch(x, v[0]), position_classes(x));
+}
+CASE(categorical_positions) {
+    UNUSED;
+    return mirt__loss_op(MIRT_CATEGORICAL_CROSSENTROPY, true, batch(x, v[0]), mirt_one_hot(position_classes(x), 5));
+}
+CASE(accuracy_positions) { UNUSED; return mirt__accuracy_op(MIRT__ACCURACY_SPARSE, x, position_classes(x)); }
 CASE(accuracy_sparse) { UNUSED; return mirt__accuracy_op(MIRT__ACCURACY_SPARSE, x, classes(x)); }
 CASE(accuracy_categorical) { UNUSED; return mirt__accuracy_op(MIRT__ACCURACY_CATEGORICAL, x, one_hot_classes(x, 5)); }
 CASE(accuracy_binary) { UNUSED; return mirt__accuracy_op(MIRT__ACCURACY_BINARY, x, one_hot_classes(x, 5)); }
@@ -724,6 +735,9 @@ static const op_case op_cases[] = {
     MIRT_LOSS_LIST(LOSS_ROW){ROW(sparse_probabilities), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
     {ROW(categorical_probabilities), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
     {ROW(binary_probabilities), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
+    {ROW(sparse_positions), 1, {{5}}, {3, 2, 5}, MIRT_FLOAT32, WIDE},
+    {ROW(categorical_positions), 1, {{3, 2, 5}}, {3, 2, 5}, MIRT_FLOAT32, WIDE},
+    {ROW(accuracy_positions), 0, {{0}}, {3, 2, 5}, MIRT_FLOAT32, WIDE},
     {ROW(accuracy_sparse), 0, {{0}}, {5}, MIRT_FLOAT32, WIDE},
     {ROW(accuracy_categorical), 0, {{0}}, {5}, MIRT_FLOAT32, WIDE},
     {ROW(accuracy_binary), 0, {{0}}, {5}, MIRT_FLOAT32, WIDE},

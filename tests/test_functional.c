@@ -5,7 +5,7 @@
 #include "golden/models.h"
 #include "tap.h"
 
-enum { N = 12, NV = 7, MOST = 8 };
+enum { N = 12, NV = 7, MOST = 12, POSITIONS = 4 };
 
 typedef struct setting {
     mirt_strategy *strategy;
@@ -14,7 +14,8 @@ typedef struct setting {
     mirt_fit_desc fit;
     mirt_data data[2]; /* of training and validation */
     float x[2][2][N * MOST], y[2][2][N * MOST], weights[2][N];
-    int32_t classes[2][2][N];
+    int32_t classes[2][2][N * POSITIONS];
+    uint8_t bytes[2][N * POSITIONS]; /* the same */
 } setting;
 
 static setting s; /* too large for the stack */
@@ -36,6 +37,22 @@ static void sparse_labels(int at, int i, int n) {
         for (int k = 0; k < rows; k++)
             s.classes[v][i][k] = (int32_t)(golden_word((uint32_t)(30 + 10 * v + i), (uint32_t)k) % (uint32_t)n);
         s.data[v].y[at] = mirt_make_array(s.classes[v][i], MIRT_INT32, MIRT_SHAPE(rows));
+    }
+}
+
+/* A class for each of 2x2 positions: numbers, as integers or bytes, or one-hot. */
+static void position_labels(int n, mirt_dtype dtype) {
+    for (int v = 0; v < 2; v++) {
+        int rows = v ? NV : N;
+        for (int k = 0; k < rows * POSITIONS; k++) {
+            const int c = (int)(golden_word((uint32_t)(30 + 10 * v), (uint32_t)k) % (uint32_t)n);
+            s.classes[v][0][k] = c;
+            s.bytes[v][k] = (uint8_t)c;
+            for (int j = 0; j < n; j++) s.y[v][0][k * n + j] = j == c ? 1.0f : 0.0f;
+        }
+        s.data[v].y[0] = dtype == MIRT_FLOAT32 ? mirt_make_array(s.y[v][0], dtype, MIRT_SHAPE(rows, 2, 2, n))
+                         : dtype == MIRT_UINT8 ? mirt_make_array(s.bytes[v], dtype, MIRT_SHAPE(rows, 2, 2, 1))
+                                               : mirt_make_array(s.classes[v][0], dtype, MIRT_SHAPE(rows, 2, 2));
     }
 }
 
@@ -316,6 +333,35 @@ static void make_two_positions(void) {
     s.compile.losses[1] = MIRT_BINARY_CROSSENTROPY;
     s.compile.loss_weights[1] = 0.5f;
 }
+/* A class for each position. */
+static void pixels(mirt_loss loss, bool logits, mirt_dtype labels) {
+    mirt_tensor *x = dense(mirt_input(s.model, MIRT_SHAPE(6)), "hidden", 5, MIRT_RELU);
+    x = mirt_reshape_layer(dense(x, "flat", 12, MIRT_LINEAR), MIRT_SHAPE(2, 2, 3));
+    mirt_model_output(s.model, logits ? x : mirt_softmax(x));
+    input(0, 6);
+    position_labels(3, labels);
+    s.compile.loss = loss;
+    s.compile.from_logits = logits;
+    s.compile.metrics[0] = MIRT_ACCURACY;
+}
+static void make_pixels(void) {
+    pixels(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, false, MIRT_UINT8);
+    s.compile.metrics[1] = MIRT_SPARSE_CATEGORICAL_ACCURACY;
+}
+static void make_pixels_logits(void) { pixels(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, true, MIRT_INT32); }
+static void make_pixels_one_hot(void) {
+    pixels(MIRT_CATEGORICAL_CROSSENTROPY, false, MIRT_FLOAT32);
+    s.compile.metrics[1] = MIRT_CATEGORICAL_ACCURACY;
+}
+static void make_pixels_weighted(void) {
+    pixels(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, false, MIRT_INT32);
+    sample_weights();
+}
+static void make_pixels_sum(void) {
+    pixels(MIRT_CATEGORICAL_CROSSENTROPY, false, MIRT_FLOAT32);
+    sample_weights();
+    s.compile.reduction = MIRT_SUM;
+}
 static void make_softmax_logits(void) {
     one(6, 3, MIRT_SOFTMAX, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY);
     sparse_labels(0, 0, 3);
@@ -385,6 +431,11 @@ static const make_case makes[] = {
     {"softmax_logits", make_softmax_logits},
     {"sigmoid_logits", make_sigmoid_logits},
     {"two_positions", make_two_positions},
+    {"pixels", make_pixels},
+    {"pixels_logits", make_pixels_logits},
+    {"pixels_one_hot", make_pixels_one_hot},
+    {"pixels_weighted", make_pixels_weighted},
+    {"pixels_sum", make_pixels_sum},
     {"frozen_regularizer", make_frozen_regularizer},
 };
 

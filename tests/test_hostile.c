@@ -173,7 +173,7 @@ static const lie lies[] = {
     {ARCHITECTURE, "\"output\":\"dense\"", "\"output\":\"sense\"", MIRT_E_FORMAT, "the output is not a layer"},
     {ARCHITECTURE, ",\"output\":\"dense\"", "", MIRT_E_FORMAT, "\"output\" is missing"},
     {ARCHITECTURE, "\"output\":\"dense\"", "\"output\":[\"dense\"]", MIRT_E_FORMAT, "the output is not a layer"},
-    {ARCHITECTURE, "\"output\":\"dense\"", "\"output\":\"conv2d\"", MIRT_E_FORMAT,
+    {ARCHITECTURE, "\"output\":\"dense\"", "\"output\":\"rescaling\"", MIRT_E_FORMAT,
      "needs an output of (rows, classes)"},
     /* layers and how they are connected */
     {ARCHITECTURE, "\"Dense\"", "\"Tense\"", MIRT_E_FORMAT, "layer dense: unknown layer class Tense"},

@@ -99,12 +99,12 @@ static void test_compile_again(void) {
     mirt_compile_desc desc;
     memset(&desc, 0, sizeof desc);
     mirt_model *model = mirt_model_create(strategy, NULL);
-    mirt_model_output(model, dense(mirt_input(model, MIRT_SHAPE(SIDE, SIDE)), 3, NULL));
+    mirt_model_output(model, dense(mirt_input(model, MIRT_SHAPE(SIDE, SIDE)), 1, NULL));
     ok(compile(model, MIRT_MEAN_SQUARED_ERROR) == MIRT_OK, "an output of rank 3 with mean squared error");
     refused(compile(model, MIRT_CATEGORICAL_CROSSENTROPY) != MIRT_OK, MIRT_E_SHAPE,
             "categorical_crossentropy needs an output of (rows, classes)");
     desc.loss = MIRT_MEAN_SQUARED_ERROR;
-    desc.metrics[0] = MIRT_ACCURACY;
+    desc.metrics[0] = MIRT_SPARSE_CATEGORICAL_ACCURACY;
     refused(mirt_compile(model, &desc) != MIRT_OK, MIRT_E_SHAPE, "accuracy needs an output of (rows, classes)");
     desc.metrics[0] = MIRT_METRIC_NONE;
     refused(compile(model, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY) != MIRT_OK, MIRT_E_SHAPE,
@@ -112,7 +112,7 @@ static void test_compile_again(void) {
     desc.loss = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
     desc.optimizer = mirt_sgd(0.1f, 0, false);
     refused(mirt_compile(model, &desc) != MIRT_OK, MIRT_E_SHAPE, "needs an output of (rows, classes)");
-    mirt_array y = mirt_make_array(floats, MIRT_FLOAT32, MIRT_SHAPE(N, SIDE, 3));
+    mirt_array y = mirt_make_array(floats, MIRT_FLOAT32, MIRT_SHAPE(N, SIDE, 1));
     ok(mirt_train_step(model, xs(), y, NULL) == MIRT_OK && mirt_save(model, "/dev/null", MIRT_SAVE_ALL) == MIRT_E_IO,
        "it still trains as it was compiled");
     mirt_model_destroy(model);
@@ -127,7 +127,7 @@ static void test_compile_failed(void) {
     refused(!mirt_fit_arrays(model, xs(), ys(), NULL), MIRT_E_NOT_FOUND, "nowhere.safetensors: cannot");
     refused(compile(model, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY) != MIRT_OK, MIRT_E_NOT_FOUND,
             "nowhere.safetensors: cannot");
-    mirt_model_output(wrong, dense(mirt_input(wrong, MIRT_SHAPE(SIDE, SIDE)), 3, NULL));
+    mirt_model_output(wrong, dense(mirt_input(wrong, MIRT_SHAPE(SIDE, SIDE)), 1, NULL));
     refused(!mirt_fit_arrays(wrong, xs(), ys(), NULL), MIRT_E_STATE, "wrong is not compiled; call mirt_compile first");
     ok(compile(wrong, MIRT_CATEGORICAL_CROSSENTROPY) == MIRT_E_SHAPE && !mirt_load(strategy, "elsewhere.safetensors"),
        "another failure comes between");

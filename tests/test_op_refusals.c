@@ -61,7 +61,7 @@ static mirt_tensor *loss_of_weights(void) { return loss_of(whole, row); }
 static mirt_tensor *loss_by_weights(void) { return loss_of(row, whole); }
 static mirt_tensor *loss_of_other_labels(void) { return loss_of(row, image); }
 static mirt_tensor *classes_of_images(void) {
-    const mirt_tensor *labels = whole_numbers(mirt_reduce_sum(image, 8, false));
+    const mirt_tensor *labels = whole_numbers(mirt_reduce_sum(image, 4, false));
     return mirt__loss_op(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, true, image, (mirt_tensor *)(uintptr_t)labels);
 }
 static mirt_tensor *resize_of_rows(void) { return mirt__resize2d_op(row, 3, 3, true); }
@@ -95,7 +95,7 @@ static const refusal refusals[] = {
     {loss_of_weights, "a loss compares batches"},
     {loss_by_weights, "a loss compares batches"},
     {loss_of_other_labels, "labels (rows, 5, 6, 4) do not fit predictions (rows, 7)"},
-    {classes_of_images, "labels (rows, 5, 6) do not fit predictions (rows, 5, 6, 4)"},
+    {classes_of_images, "labels (rows, 5, 4) do not fit predictions (rows, 5, 6, 4)"},
     {resize_of_rows, "input is (rows, 7); it should be (rows, height, width, channels)"},
     {resize_to_nothing, "(rows, 5, 6, 4) to 3x0: sizes must be positive and below 2^31"},
     {resize_of_integers, "float32"},

@@ -134,8 +134,10 @@ MIRT_API mirt_status mirt_apply_averages(mirt_model *model);
 #endif
 
 /* All losses: the constant, Keras's name, the kind of labels, and the activation that from_logits leaves to the loss
-   (MIRT_LINEAR: none). Labels of SPARSE are one class number for each sample, labels of CATEGORICAL one number for each
-   class; both want outputs (rows, classes). ELEMENTS: labels of any output's shape; the loss is the mean over them. */
+   (MIRT_LINEAR: none). SPARSE and CATEGORICAL want outputs (rows, classes), or for each position (rows, height, width,
+   classes) and the like. Labels of SPARSE are class numbers, one for each sample or position: [height, width] or
+   [height, width, 1] in a sample, of any dtype. Labels of CATEGORICAL are one number for each class. ELEMENTS: labels
+   of any output's shape; the loss is the mean over them. */
 #define MIRT_LOSS_LIST(X) \
     X(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, sparse_categorical_crossentropy, SPARSE, MIRT_SOFTMAX) \
     X(MIRT_CATEGORICAL_CROSSENTROPY, categorical_crossentropy, CATEGORICAL, MIRT_SOFTMAX) \
@@ -152,8 +154,8 @@ typedef enum mirt_reduction { MIRT_SUM_OVER_BATCH_SIZE = 0, MIRT_SUM } mirt_redu
    samples and classes do not count. Names in logs are Keras's ("sparse_top_k_categorical_accuracy", "f1_score"). */
 typedef enum mirt_metric {
     MIRT_METRIC_NONE = 0,
-    MIRT_ACCURACY, /* binary, sparse categorical or categorical accuracy by loss and shape, as in Keras; but for the
-                      binary one the output has to be (rows, classes) */
+    MIRT_ACCURACY, /* binary, sparse categorical or categorical accuracy by loss and shape, as in Keras: of outputs
+                      (rows, height, width, classes) the share of positions */
     MIRT_BINARY_ACCURACY, MIRT_CATEGORICAL_ACCURACY, MIRT_SPARSE_CATEGORICAL_ACCURACY,
     MIRT_TOP_K_CATEGORICAL_ACCURACY, MIRT_SPARSE_TOP_K_CATEGORICAL_ACCURACY,
     MIRT_PRECISION, MIRT_RECALL, MIRT_F1_SCORE, MIRT_AUC, /* over all outputs of all samples together; class numbers

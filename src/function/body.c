@@ -127,7 +127,7 @@ MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_te
     }
     mirt_tensor *values = mirt__loss_of(loss, from_logits, output, labels);
     if (values && cls->sparse) mirt__check_labels_of(labels, output);
-    return values;
+    return values && values->shape.rank > 1 ? mirt_reduce_mean(values, 0, false) : values;
 }
 
 MIRT_API mirt_status mirt_minimize(mirt_function *f, mirt_tensor *loss) {

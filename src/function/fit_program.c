@@ -23,10 +23,24 @@ MIRT__LIB mirt_status mirt__need_recorded(const mirt_model *model, const char *c
 
 /* >>data */
 
+/* Of losses by position not just the number of labels has to fit, but for axes of 1. */
+MIRT__TRAINING mirt_status mirt__check_positions(const mirt_model *model, const mirt_shape *labels, int output) {
+    const mirt__loss_class *cls = mirt__output_loss(model, output);
+    mirt_shape want = mirt__row_shape(&model->output[output]->shape), have = *labels;
+    char a[96], b[96];
+    if (cls->sparse) want.rank--;
+    while (cls->sparse && have.rank > want.rank && have.dim[have.rank - 1] == 1) have.rank--;
+    if (mirt__shape_equal(&want, &have)) return MIRT_OK;
+    return mirt__fail(MIRT_E_SHAPE, "labels are %s a sample, %s of %s takes %s", mirt__shape_text(labels, a), cls->name,
+                      mirt__output_name(model, output), mirt__shape_text(&want, b));
+}
+
 MIRT__TRAINING mirt_status mirt__check_labels(const mirt_model *model, const mirt__data_spec *spec, int output) {
     const mirt__loss_class *cls = mirt__output_loss(model, output);
-    int64_t want = mirt__label_count(model, output),
-            have = mirt__shape_count(&spec->field[spec->num_x + mirt__label_number(model, output)].shape);
+    const mirt_shape *labels = &spec->field[spec->num_x + mirt__label_number(model, output)].shape;
+    const int64_t want = mirt__label_count(model, output), have = mirt__shape_count(labels);
+    if (want >= 0 && cls->classes && model->output[output]->shape.rank > 2)
+        return mirt__check_positions(model, labels, output);
     if (want < 0 || have == want) return MIRT_OK;
     return mirt__fail(MIRT_E_SHAPE, "labels have %lld value%s a sample, %s of %s takes %lld%s", (long long)have,
                       have == 1 ? "" : "s", cls->name,

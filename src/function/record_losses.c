@@ -26,10 +26,10 @@ static mirt_tensor *mirt__class_weight(mirt_function *f, const mirt__fit_body *b
     return mirt_reduce_sum(mirt__binary_op(MIRT__MULTIPLY, labels, table), 2, false);
 }
 
-/* A built-in loss is the mean over a sample's positions (height and width, say); MIRT_SUM wants their sum. */
+/* The loss of elements is the mean over a sample's positions (height and width, say); MIRT_SUM wants their sum. */
 static mirt_tensor *mirt__sum_of_positions(const mirt_model *model, const mirt_tensor *output, mirt_tensor *loss) {
-    const int64_t positions = mirt__shape_count(&output->shape) / mirt__last_dim(output);
-    if (model->config.reduction != MIRT_SUM || output->shape.rank < 3 || positions < 2) return loss;
+    const int64_t positions = mirt__positions(output);
+    if (model->config.reduction != MIRT_SUM || positions < 2) return loss;
     return mirt__unary_op(MIRT__AFFINE, loss, (float)positions, 0);
 }
 
@@ -48,7 +48,13 @@ static mirt_tensor *mirt__weighted_loss(mirt_function *f, const mirt__fit_body *
                    mirt__output_loss_name(f->model, number));
         return NULL;
     }
-    loss = mirt__sample_value(f->model, cls ? mirt__sum_of_positions(f->model, output, loss) : loss);
+    if (cls && !cls->classes) loss = mirt__sum_of_positions(f->model, output, loss);
+    loss = mirt__sample_value(f->model, loss);
+    if (body->num_class_weights && cls && cls->classes && mirt__positions(output) != 1) {
+        mirt__fail(MIRT_E_SHAPE, "class weights need one class for each sample; %s of %s has one for each position",
+                   cls->name, mirt__output_name(f->model, number));
+        return NULL;
+    }
     if (body->num_class_weights) loss = mirt__binary_op(MIRT__MULTIPLY, loss, mirt__class_weight(f, body, labels));
     if (f->spec.has_weights) {
         mirt_tensor *weight = mirt__field_as(f, f->spec.num_x + f->spec.num_y, MIRT_FLOAT32);

@@ -43,12 +43,12 @@ static void mirt__add_counts(const mirt_function *f, const mirt__metric_use *use
                                      double *out) {
     const int field = f->spec.num_x + mirt__label_number(f->model, use->output);
     mirt__counted c;
-    c.rows = f->step.rows;
-    c.n = r->count;
+    c.rows = f->step.rows * use->positions;
+    c.n = r->count / use->positions;
     c.x = (const mirt__real *)(const void *)r->data;
     c.labels = f->step.io[field];
     c.dtype = f->spec.field[field].dtype;
-    c.sparse = mirt__shape_count(&f->spec.field[field].shape) != c.n;
+    c.sparse = mirt__shape_count(&f->spec.field[field].shape) != r->count;
     use->cls->count(use, &c, out);
 }
 

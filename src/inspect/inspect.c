@@ -21,8 +21,9 @@ static void mirt__inspect_spec(const mirt_model *model, mirt__program_kind kind,
         if (!mirt__output_has_loss(model, i)) continue;
         const mirt__loss_class *cls = mirt__output_loss(model, i);
         const bool sparse = cls && cls->sparse;
-        mirt__data_add_field(spec, sparse ? MIRT_UINT8 : MIRT_FLOAT32,
-                             sparse ? mirt_make_shape(0, 0, 0, 0, 0, 0) : mirt__row_shape(&model->output[i]->shape));
+        mirt_shape labels = mirt__row_shape(&model->output[i]->shape);
+        labels.rank -= sparse;
+        mirt__data_add_field(spec, sparse ? MIRT_UINT8 : MIRT_FLOAT32, labels);
         spec->num_y++;
     }
 }

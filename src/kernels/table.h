@@ -276,10 +276,11 @@ typedef struct mirt__softmax {
     mirt__real *y; /* forward: output; gradient: dx = x * (dy - sum(dy * x)) */
 } mirt__softmax;
 
-/* Per-sample losses of [rows, n] predictions, [rows] losses. Keras's formulas: probabilities are
-   clipped to [1e-7, 1 - 1e-7] (categorical ones normalized by their sum first); binary and mean
-   squared error average over n. labels: int32 [rows] for the sparse loss (already checked),
-   otherwise float32 [rows, n]. With gradients, dx[r, j] = dloss[r] * d loss[r] / d x[r, j]. */
+/* Losses of [rows, n] predictions, [rows] losses: rows are samples, or their positions. Keras's
+   formulas: probabilities are clipped to [1e-7, 1 - 1e-7] (categorical ones normalized by their sum
+   first); binary and mean squared error average over n. labels: int32 [rows] for the sparse loss
+   (already checked), otherwise float32 [rows, n]. With gradients, dx[r, j] = dloss[r] * d loss[r] /
+   d x[r, j]. */
 typedef struct mirt__loss {
     mirt_loss kind;
     bool from_logits;

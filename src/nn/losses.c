@@ -48,7 +48,8 @@ MIRT__LIB int mirt__num_labels(const mirt_model *model) { return mirt__label_num
 
 MIRT__LIB int64_t mirt__label_count(const mirt_model *model, int output) {
     const mirt__loss_class *cls = mirt__output_loss(model, output);
-    return !cls ? -1 : cls->sparse ? 1 : mirt__shape_count(&model->output[output]->shape);
+    const mirt_tensor *t = model->output[output];
+    return !cls ? -1 : cls->sparse ? mirt__positions(t) : mirt__shape_count(&t->shape);
 }
 
 MIRT__LIB bool mirt__custom_named(const char *name) { return name && mirt__utf8_valid(name, strlen(name)); }
@@ -68,9 +69,9 @@ static mirt_status mirt__loss_check(mirt_model *model, int output) {
     if (!mirt__loss_class_get(model->config.losses[output]))
         return mirt__fail(MIRT_E_INVALID, "invalid loss (%d)", (int)model->config.losses[output]);
     const mirt__loss_class *cls = mirt__output_loss(model, output);
-    if (!cls->classes || (t->shape.rank == 2 && mirt__last_dim(t) >= 2)) return MIRT_OK;
-    return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes); %s is %s", cls->name,
-                      mirt__output_name(model, output), mirt__shape_text(&t->shape, text));
+    if (!cls->classes || (t->shape.rank >= 2 && mirt__last_dim(t) >= 2)) return MIRT_OK;
+    return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes) or (rows, ..., classes); %s is %s",
+                      cls->name, mirt__output_name(model, output), mirt__shape_text(&t->shape, text));
 }
 
 MIRT__LIB mirt_status mirt__losses_check(mirt_model *model) {

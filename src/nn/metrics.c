@@ -68,6 +68,7 @@ static mirt_status mirt__metric_use_add(mirt_model *model, int output, mirt_metr
     use->elements = mirt__shape_count(&model->output[output]->shape);
     use->metric = metric;
     use->cls = mirt__metric_class_get(metric);
+    use->positions = mirt__positions(model->output[output]);
     if (custom) use->custom = *custom;
     else use->options = *options;
     if (!use->options.k) use->options.k = 5;
@@ -197,7 +198,7 @@ static mirt_tensor *mirt__metric_scores(const mirt_model *model, const mirt__met
 static mirt_tensor *mirt__counted_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output,
                                          const mirt_tensor *labels) {
     const int64_t have = mirt__shape_count(&labels->shape);
-    if (have != use->elements && (have != 1 || use->metric == MIRT_MAE || use->metric == MIRT_MSE)) {
+    if (have != use->elements && (have != use->positions || use->metric == MIRT_MAE || use->metric == MIRT_MSE)) {
         mirt__fail(MIRT_E_SHAPE, "%s of %s compares %lld values per sample; the labels have %lld",
                    use->cls->name, mirt__output_name(model, use->output), (long long)use->elements,
                    (long long)have);

@@ -15,10 +15,12 @@ static mirt__accuracy_kind mirt__accuracy_kind_of(const mirt_model *model, int o
 static mirt_tensor *mirt__accuracy_record(const mirt_model *model, int number, mirt_tensor *output,
                                           mirt_tensor *labels) {
     mirt__accuracy_kind kind = mirt__accuracy_kind_of(model, number);
-    /* A custom loss does not define the labels: one label per sample is a class number. */
-    if (kind == MIRT__ACCURACY_CATEGORICAL && labels && mirt__shape_count(&labels->shape) == 1)
+    /* A custom loss does not define the labels: one label for each position is a class number. */
+    if (kind == MIRT__ACCURACY_CATEGORICAL && labels && mirt__shape_count(&labels->shape) == mirt__positions(output))
         kind = MIRT__ACCURACY_SPARSE;
-    return mirt__accuracy_op(kind, output, mirt__labels_form(kind == MIRT__ACCURACY_SPARSE, labels, output));
+    labels = mirt__labels_form(kind == MIRT__ACCURACY_SPARSE, labels, output);
+    mirt_tensor *right = mirt__accuracy_op(kind, output, labels);
+    return right && right->shape.rank > 1 ? mirt_reduce_mean(right, 0, false) : right;
 }
 
 MIRT__LIB mirt_status mirt__metric_check(const mirt_model *model, const mirt__metric_use *use) {
@@ -27,13 +29,13 @@ MIRT__LIB mirt_status mirt__metric_check(const mirt_model *model, const mirt__me
     const bool numbers = takes == MIRT__TAKES_NUMBERS, classes = numbers || takes == MIRT__TAKES_ONE_HOT;
     const mirt_tensor *output = model->output[use->output];
     const mirt__loss_class *loss = mirt__output_loss(model, use->output);
-    const bool vector = output->shape.rank == 2;
+    const bool vector = output->shape.rank >= 2;
     char text[96];
     if ((classes && !(vector && mirt__last_dim(output) >= 2)) ||
         (takes == MIRT__TAKES_BY_SHAPE && !vector &&
          mirt__accuracy_kind_of(model, use->output) != MIRT__ACCURACY_BINARY)) {
-        return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes); %s is %s", name, maker,
-                          mirt__shape_text(&output->shape, text));
+        return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes) or (rows, ..., classes); %s is %s", name,
+                          maker, mirt__shape_text(&output->shape, text));
     }
     if (loss && loss->sparse && takes == MIRT__TAKES_VALUES)
         return mirt__fail(MIRT_E_INVALID, "%s compares values; %s of %s takes class numbers", name, loss->name, maker);
@@ -131,8 +133,7 @@ static void mirt__count_errors(const mirt__metric_use *use, const mirt__counted 
 static double mirt__ratio(double a, double b) { return b != 0 ? a / b : 0; }
 
 static double mirt__mean_of_samples(const mirt__metric_use *use, const double *sum, int64_t samples) {
-    (void)use;
-    return mirt__ratio(sum[0], (double)samples);
+    return mirt__ratio(sum[0], (double)samples * (double)use->positions);
 }
 
 static double mirt__mean_of_elements(const mirt__metric_use *use, const double *sum, int64_t samples) {

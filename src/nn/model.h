@@ -108,14 +108,14 @@ typedef struct mirt__optimizer_class {
 /* A loss's row. */
 typedef struct mirt__loss_class {
     const char *name;           /* Keras's */
-    bool classes;               /* of (rows, classes) alone */
-    bool sparse;                /* labels are class numbers, one a sample; otherwise float32, one an output */
+    bool classes;               /* of (rows, ..., classes) alone: a loss for each position */
+    bool sparse;                /* labels are class numbers, one a position; otherwise float32, one an output */
     mirt_activation_kind undo;  /* behind this activation the loss is computed from what went into it */
 } mirt__loss_class;
 
 /* A batch on its way into a metric's sums. */
 typedef struct mirt__counted {
-    int64_t rows, n;
+    int64_t rows, n;     /* rows: samples, or all their positions */
     const mirt__real *x; /* predictions [rows, n] */
     const void *labels;  /* [rows, n], or (sparse) [rows] */
     mirt_dtype dtype;
@@ -147,7 +147,8 @@ typedef struct mirt__metric_class {
 struct mirt__metric_use {
     const char *own_name, *name, *val_name; /* "auc", and in logs */
     int output;
-    int64_t elements; /* of a sample's output */
+    int64_t elements; /* of a sample's output, */
+    int64_t positions; /* and its positions: class numbers are those of positions */
     mirt_metric metric;
     mirt_metric_options options; /* defaults filled in */
     const mirt__metric_class *cls; /* or, when NULL: */
@@ -385,7 +386,7 @@ MIRT__LIB int mirt__num_labels(const mirt_model *model);
 MIRT__LIB int mirt__label_number(const mirt_model *model, int output);
 /* Elements of a sample's label; -1: any. */
 MIRT__LIB int64_t mirt__label_count(const mirt_model *model, int output);
-/* The loss of each sample. `labels` as they are in the data. */
+/* The loss of each sample or position. `labels` as they are in the data. */
 MIRT__LIB mirt_tensor *mirt__loss_of(mirt_loss loss, bool from_logits, mirt_tensor *output, mirt_tensor *labels);
 MIRT__LIB mirt_tensor *mirt__loss_record(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels);
 /* Labels in the form that a loss or metric wants: class numbers, or float32 of the output's shape. */

@@ -37,6 +37,10 @@ MIRT__LIB mirt_tensor *mirt__without_training(const char *action) {
 
 MIRT__LIB int64_t mirt__last_dim(const mirt_tensor *x) { return x->shape.rank ? x->shape.dim[x->shape.rank - 1] : 1; }
 
+MIRT__TRAINING_LIB int64_t mirt__positions(const mirt_tensor *x) {
+    return x->shape.rank < 2 ? 1 : mirt__shape_count(&x->shape) / mirt__last_dim(x);
+}
+
 MIRT__LIB bool mirt__need_float(const mirt__node *node, int inputs) {
     for (int i = 0; i < inputs; i++) {
         if (node->in[i]->dtype == MIRT_FLOAT32) continue;

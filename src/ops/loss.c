@@ -1,8 +1,9 @@
 #include "ops.h"
 /* Softmax, losses and accuracy. */
 
-/* softmax and its logarithm over the last axis. loss: a.kind (mirt_loss), from_logits; inputs predictions, labels;
-   per-sample output. accuracy: a.kind (mirt__accuracy_kind). */
+/* softmax and its logarithm over the last axis. loss: a.kind (mirt_loss), from_logits; inputs predictions, labels; one
+   value for each sample, or of losses of classes for each position: the shape without its last axis. accuracy: a.kind
+   (mirt__accuracy_kind), likewise. */
 
 static bool mirt__softmax_shape(mirt__node *node) {
     return mirt__need_float(node, 1) && mirt__shape_kept(node);
@@ -46,21 +47,40 @@ MIRT_API mirt_tensor *mirt_softmax(mirt_tensor *x) {
     return mirt__apply(MIRT__OP_softmax, NULL, &x, 1);
 }
 
-MIRT__TRAINING bool mirt__per_sample_shape(mirt__node *node) {
+#define MIRT__EACH_SPARSE true
+#define MIRT__EACH_CATEGORICAL true
+#define MIRT__EACH_ELEMENTS false
+#define MIRT__EACH_POSITION(loss, name, labels, activation) MIRT__EACH_##labels,
+/* Whether a node computes a value for each position, and not for each sample. */
+MIRT__TRAINING bool mirt__by_positions(const mirt__node *node) {
+    static const bool losses[] = {false, MIRT_LOSS_LIST(MIRT__EACH_POSITION)};
+    return node->id == MIRT__OP_accuracy ? node->a.kind != MIRT__ACCURACY_BINARY : losses[node->a.kind];
+}
+#undef MIRT__EACH_SPARSE
+#undef MIRT__EACH_CATEGORICAL
+#undef MIRT__EACH_ELEMENTS
+#undef MIRT__EACH_POSITION
+
+/* Elements that are compared with each other. */
+MIRT__TRAINING int64_t mirt__compared(const mirt__node *node) {
+    return mirt__by_positions(node) ? mirt__last_dim(node->in[0]) : mirt__shape_count(&node->in[0]->shape);
+}
+
+MIRT__TRAINING bool mirt__compared_shape(mirt__node *node) {
     const mirt_shape *x = &node->in[0]->shape, *labels = &node->in[1]->shape;
-    const bool sparse = node->in[1]->dtype != MIRT_FLOAT32;
+    const bool sparse = node->in[1]->dtype != MIRT_FLOAT32, positions = mirt__by_positions(node);
     const int64_t count = mirt__shape_count(x), classes = mirt__last_dim(node->in[0]);
     char tx[96], tl[96];
     if (!mirt__need_float(node, 1)) return false;
     if (!mirt__is_batched(x) || !mirt__is_batched(labels))
         return mirt__fail(MIRT_E_SHAPE, "a loss compares batches"), false;
-    if (mirt__shape_count(labels) != (sparse && classes ? count / classes : count) || (sparse && x->rank != 2)) {
+    if (mirt__shape_count(labels) != (sparse && classes ? count / classes : count) || (positions && x->rank < 2)) {
         return mirt__fail(MIRT_E_SHAPE, "labels %s do not fit predictions %s", mirt__shape_text(labels, tl),
                           mirt__shape_text(x, tx)),
                false;
     }
-    mirt_shape y = mirt_make_shape(1, 0, 0, 0, 0, 0);
-    y.dim[0] = MIRT_ROWS;
+    mirt_shape y = *x;
+    y.rank = positions ? y.rank - 1 : 1;
     return mirt__declare(node, MIRT_FLOAT32, &y);
 }
 
@@ -70,8 +90,8 @@ MIRT__TRAINING void mirt__loss_run(const mirt__call *call) {
     memset(&l, 0, sizeof l);
     l.kind = (mirt_loss)call->node->a.kind;
     l.from_logits = MIRT__OF(&call->node->a, loss)->from_logits;
-    l.rows = call->rows;
-    l.n = mirt__shape_count(&call->node->in[0]->shape);
+    l.n = mirt__compared(call->node);
+    l.rows = l.n ? mirt__elements(call->node->in[0], call->rows) / l.n : 0;
     l.x = mirt__in(call, 0);
     l.labels = call->in[1];
     if (call->node->num_in < 3) {
@@ -91,18 +111,18 @@ MIRT__TRAINING void mirt__loss_gradient(mirt__node *node, mirt_tensor *const *dy
 MIRT__TRAINING void mirt__accuracy_run(const mirt__call *call) {
     mirt__accuracy a;
     a.kind = (mirt__accuracy_kind)call->node->a.kind;
-    a.rows = call->rows;
-    a.n = mirt__shape_count(&call->node->in[0]->shape);
+    a.n = mirt__compared(call->node);
+    a.rows = a.n ? mirt__elements(call->node->in[0], call->rows) / a.n : 0;
     a.x = mirt__in(call, 0);
     a.labels = call->in[1];
     a.y = mirt__out(call, 0);
     call->kernels->accuracy(&a, &call->where);
 }
 
-MIRT__TRAINING_ROW(loss, mirt__per_sample_shape, mirt__loss_run,
+MIRT__TRAINING_ROW(loss, mirt__compared_shape, mirt__loss_run,
     MIRT__SET_GRADIENT(mirt__loss_gradient) MIRT__IS(row_wise))
 MIRT__TRAINING_ROW(loss_grad, mirt__shape_kept, mirt__loss_run, )
-MIRT__TRAINING_ROW(accuracy, mirt__per_sample_shape, mirt__accuracy_run, MIRT__IS(row_wise))
+MIRT__TRAINING_ROW(accuracy, mirt__compared_shape, mirt__accuracy_run, MIRT__IS(row_wise))
 
 MIRT__TRAINING_LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels) {
     mirt__attrs a = mirt__attrs_of(MIRT__OP_loss);

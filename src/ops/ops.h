@@ -116,7 +116,7 @@ MIRT__LIB mirt_tensor *mirt__masked_op(mirt_tensor *x, const mirt__attrs *a);
 MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t);
 /* A crop or resizing without chance: of the window, or of all of x where there is none. */
 MIRT__LIB mirt_tensor *mirt__fit_op(mirt_tensor *x, const mirt__transform *t);
-/* Per-sample loss [rows]. */
+/* The loss of each sample, or of classes of each position: predictions' shape without the last axis. */
 MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels);
 MIRT__LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *x, mirt_tensor *labels);
 
@@ -156,6 +156,8 @@ MIRT__LIB int64_t mirt__dim_at(const mirt_shape *shape, int axis, int64_t rows);
 MIRT__LIB mirt_dtype mirt__bytes_dtype(const mirt_tensor *x);
 /* The matrix a tensor is to matmul and dense layers: its last axis against all others. */
 MIRT__LIB int64_t mirt__last_dim(const mirt_tensor *x);
+/* Positions of a sample, such as height times width: elements by the last axis. */
+MIRT__TRAINING_LIB int64_t mirt__positions(const mirt_tensor *x);
 /* Makes a.axis count from the front; false, with the error set, when x has no such axis or it is the rows. */
 MIRT__LIB bool mirt__take_axis(mirt__node *node, const mirt_shape *x);
 MIRT__LIB bool mirt__need_float(const mirt__node *node, int inputs);

@@ -1,11 +1,28 @@
 #include "run.h"
 /* Runs a step from the caller's thread: checks the batch's labels, starts the devices, reports failures. */
 
+/* How many of the numbers are not below `classes`: one look for labels of pixels, which are many. */
+MIRT__TRAINING int64_t mirt__others_than_classes(const mirt__batch *batch, int field, mirt_dtype dtype, int64_t count,
+                                                 int classes) {
+    const uint8_t *bytes = (const uint8_t *)batch->field[field];
+    const int32_t *numbers = (const int32_t *)batch->field[field];
+    int64_t others = 0;
+    if (dtype == MIRT_UINT8) {
+        for (int64_t i = 0; i < count; i++) others += bytes[i] >= classes;
+    } else if (dtype == MIRT_INT32) {
+        for (int64_t i = 0; i < count; i++) others += numbers[i] < 0 || numbers[i] >= classes;
+    } else {
+        others = count;
+    }
+    return others;
+}
+
 /* Class numbers have to be whole, and of a class. */
 MIRT__TRAINING mirt_status mirt__check_classes(const mirt_function *f, int field, const mirt__batch *batch) {
     const mirt__data_field *spec = &f->spec.field[field];
     int64_t per_row = mirt__shape_count(&spec->shape), count = batch->rows * per_row;
     int classes = f->classes[field];
+    if (!mirt__others_than_classes(batch, field, spec->dtype, count, classes)) return MIRT_OK;
     for (int64_t i = 0; i < count; i++) {
         double label = mirt__element(batch->field[field], spec->dtype, i);
         if (label >= 0 && label < (double)classes && label == floor(label)) continue;

@@ -46,8 +46,10 @@ def x(i, size, validation=False):
     return uniform((20 if validation else 10) + i, (NV if validation else N, size)).astype(np.float64)
 
 
-def classes(i, n, validation=False):
-    return (words((40 if validation else 30) + i, NV if validation else N) % np.uint32(n)).astype(np.int64)
+def classes(i, n, validation=False, positions=()):
+    shape = (NV if validation else N,) + positions
+    numbers = words((40 if validation else 30) + i, int(np.prod(shape))) % np.uint32(n)
+    return numbers.astype(np.int64).reshape(shape)
 
 
 def reals(i, size, validation=False):
@@ -298,6 +300,28 @@ def positions(name, side=False, weighted=False):
 positions("sum_positions")
 positions("sum_positions_weighted", weighted=True)
 positions("two_positions", side=True)
+
+
+# Segmentation: a class for each position.
+def pixels(name, loss, one_hot=False, logits=False, weighted=False, metrics=("accuracy",)):
+    i = keras.Input((6,))
+    hidden, flat = layers.Dense(5, activation="relu", name="hidden"), layers.Dense(12, name="flat")
+    out = layers.Reshape((2, 2, 3), name="map")(flat(hidden(i)))
+    data = []
+    for v in (False, True):
+        labels = classes(0, 3, v, (2, 2))
+        data.append((x(0, 6, v), np.eye(3)[labels] if one_hot else labels))
+        if weighted:
+            data[-1] += (np.repeat(sample_weights(v), 4).reshape(-1, 2, 2),)
+    fit(name, keras.Model(i, out if logits else layers.Softmax()(out)), dense_names(hidden) + dense_names(flat),
+        data[0], data[1], dict(loss=loss, metrics=list(metrics)))
+
+
+pixels("pixels", losses.SparseCategoricalCrossentropy(), metrics=("accuracy", "sparse_categorical_accuracy"))
+pixels("pixels_logits", losses.SparseCategoricalCrossentropy(from_logits=True), logits=True)
+pixels("pixels_one_hot", losses.CategoricalCrossentropy(), one_hot=True, metrics=("accuracy", "categorical_accuracy"))
+pixels("pixels_weighted", losses.SparseCategoricalCrossentropy(), weighted=True)
+pixels("pixels_sum", losses.CategoricalCrossentropy(reduction="sum"), one_hot=True, weighted=True)
 
 
 # from_logits of a loss after its own activation: Keras warns, and reads the input of that.
