@@ -54,8 +54,9 @@
      GlobalAveragePooling2D, GlobalMaxPooling2D, ZeroPadding2D, Cropping2D,
      UpSampling2D, RandomFlip, RandomRotation, RandomZoom, RandomTranslation,
      RandomCrop, CenterCrop, Resizing, RandomContrast, RandomBrightness,
-     BatchNormalization, LayerNormalization, Add, Subtract, Multiply, Average,
-     Maximum, Minimum, Concatenate
+     RandomShear, RandomHue, RandomSaturation, RandomErasing, BatchNormalization,
+     LayerNormalization, Add, Subtract, Multiply, Average, Maximum, Minimum,
+     Concatenate
    - losses: sparse_categorical_crossentropy, categorical_crossentropy,
      binary_crossentropy, mean_squared_error
    - metrics: accuracy, binary_accuracy, categorical_accuracy,
@@ -69,7 +70,8 @@
      backup_and_restore, reduce_lr_on_plateau, learning_rate_scheduler,
      progbar_logger, csv_logger, json_logger, tensorboard
    - augmentations: random_flip, random_rotation, random_zoom, random_translation,
-     random_crop, center_crop, resizing, random_contrast, random_brightness
+     random_crop, center_crop, resizing, random_contrast, random_brightness,
+     random_shear, random_hue, random_saturation, random_erasing
    - ready-made networks: efficientnet_v2_b0, efficientnet_v2_b1,
      efficientnet_v2_b2, efficientnet_v2_b3, efficientnet_v2_s, efficientnet_v2_m,
      efficientnet_v2_l, mobilenet_v2, resnet50, mnist
@@ -1623,6 +1625,10 @@ typedef enum mirt_augmentation_kind {
     MIRT_RESIZING,
     MIRT_RANDOM_CONTRAST,
     MIRT_RANDOM_BRIGHTNESS,
+    MIRT_RANDOM_SHEAR,
+    MIRT_RANDOM_HUE,
+    MIRT_RANDOM_SATURATION,
+    MIRT_RANDOM_ERASING,
     MIRT__AUGMENTATION_COUNT
 } mirt_augmentation_kind;
 /* Where a pixel from outside of the image is taken from: (dcba|abcd|dcba), one value, (abcd|abcd|abcd),
@@ -1641,20 +1647,26 @@ typedef struct mirt_augmentation {
     mirt_flip_mode mode;         /* of flips */
     float factor[2];             /* rotation: in turns, counter-clockwise, within [-1, 1]; brightness: of the value
                                     range, within [-1, 1]; contrast: {l, u}, within [0, 1], is 1 - l to 1 + u times the
-                                    contrast, and {f, 0} is {f, f} */
+                                    contrast, and {f, 0} is {f, f}; hue, saturation, erasing: within [0, 1], and
+                                    {f, 0} is {0, f} */
     /* zoom, above -1 to 1: how much larger the part of the image that is shown becomes, so that more than 0 zooms out;
        no width_factor: it keeps the aspect ratio. Translation, within [-1, 1]: in heights and widths, down and to the
        right */
     float height_factor[2], width_factor[2];
-    mirt_fill_mode fill_mode;    /* rotation, zoom, translation */
-    mirt_interpolation interpolation; /* these, and resizing: bilinear or nearest; the layer mirt_resizing any but
-                                         area */
+    mirt_fill_mode fill_mode;    /* rotation, zoom, translation, shear; erasing: noise or MIRT_FILL_CONSTANT */
+    mirt_interpolation interpolation; /* the first four, and resizing: bilinear or nearest; the layer mirt_resizing any
+                                         but area */
     float fill_value;            /* of MIRT_FILL_CONSTANT */
     int height, width;           /* of what crops and resizing make; {n, 0} is {n, n} */
     bool crop_to_aspect_ratio;   /* resizing: of the largest part in the middle that has the new shape */
-    float value_range[2];        /* of pixels, brightness and contrast: results are clipped to it; default {0, 255} */
+    float value_range[2];        /* of pixels, contrast, brightness, colors, erasing: results are clipped to it;
+                                    default {0, 255} */
     const char *name;            /* of the layer */
     bool antialias;              /* of the layer mirt_resizing, as in mirt_resize_image */
+    float x_factor[2], y_factor[2]; /* shear, within [0, 1]: pixels to the side per pixel down, and down per pixel to
+                                       the side */
+    float scale[2];              /* erasing, within [0, 1]: squares of the shares of height and width that the erased
+                                    part has; default {0.02, 0.33} */
 } mirt_augmentation;
 
 /* Layers on (rows, height, width, channels). Random ones are active in training only, and leave nothing in programs
@@ -1674,6 +1686,16 @@ MIRT_API mirt_tensor *mirt_random_crop(mirt_tensor *x, const mirt_augmentation *
 /* (x - mean of the channel) * factor + mean. */
 MIRT_API mirt_tensor *mirt_random_contrast(mirt_tensor *x, const mirt_augmentation *desc);
 MIRT_API mirt_tensor *mirt_random_brightness(mirt_tensor *x, const mirt_augmentation *desc);
+/* From the upper left corner; both directions have the same random sign. */
+MIRT_API mirt_tensor *mirt_random_shear(mirt_tensor *x, const mirt_augmentation *desc);
+/* Of red, green and blue: the hue turns by up to half the factor, either way. */
+MIRT_API mirt_tensor *mirt_random_hue(mirt_tensor *x, const mirt_augmentation *desc);
+/* The saturation times f / (1 - f): a factor of 0.5 changes nothing, 0 is gray. As in Keras the saturation itself is
+   clipped to value_range; beyond 1, where {0, 255} lets it be, colors become negative, which bytes do not show. */
+MIRT_API mirt_tensor *mirt_random_saturation(mirt_tensor *x, const mirt_augmentation *desc);
+/* With a chance that is drawn from `factor` (default {0, 1}), a part of the image becomes normal noise times the upper
+   value, or fill_value, clipped to value_range. */
+MIRT_API mirt_tensor *mirt_random_erasing(mirt_tensor *x, const mirt_augmentation *desc);
 /* These two are always active, and gradients pass. The part in the middle; of smaller images what mirt_random_crop
    takes. */
 MIRT_API mirt_tensor *mirt_center_crop(mirt_tensor *x, const mirt_augmentation *desc);
@@ -1690,7 +1712,8 @@ MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentati
 /* Reads "flip,rotation:0.1,zoom:0.1" into at most `most` entries of list; how many there are, or -1 with the error set.
    Names as the layers without "random_"; numbers after ':', two being height and width: flip:horizontal, rotation:0.1,
    zoom:0.1:0.2, translation:0.1:0.1, crop:200:180, center_crop:200, resizing:224, contrast:0.2, brightness:0.1; and
-   constant, wrap, nearest: rotation:0.1:constant. */
+   constant, wrap, nearest: rotation:0.1:constant. Also shear:0.2:0.1 (x and y), hue:0.1, saturation:0.4:0.6 (a range),
+   erasing or erasing:0.5:constant. */
 MIRT_API int mirt_parse_augmentation(const char *text, mirt_augmentation *list, int most);
 
 /* Mean and variance of the channels of x[0], over an epoch, into desc: what mirt_normalization then takes off. The data
@@ -3498,17 +3521,35 @@ typedef struct mirt__kernels {
 #include <string.h>
 
 /* Whether the transform moves pixels. */
-MIRT__BOTH bool mirt__transform_moves(mirt_augmentation_kind kind) { return kind < MIRT_RANDOM_CONTRAST; }
+MIRT__BOTH bool mirt__transform_moves(mirt_augmentation_kind kind) {
+    return kind < MIRT_RANDOM_CONTRAST || kind == MIRT_RANDOM_SHEAR;
+}
 
-/* Four numbers in [0, 1) for transform `t` of image `row` at time `step`. */
+/* Whether it has a fill mode for what comes from outside of the image. */
+MIRT__BOTH bool mirt__transform_fills(mirt_augmentation_kind kind) {
+    return (kind >= MIRT_RANDOM_ROTATION && kind <= MIRT_RANDOM_TRANSLATION) || kind == MIRT_RANDOM_SHEAR;
+}
+
+/* Four random words for transform `t` of image `row` at time `step`; others for each block. */
+MIRT__BOTH void mirt__transform_words(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step,
+                                      uint32_t block, uint32_t word[4]) {
+    const uint64_t mixed = t->key ^ seed ^ (step >> 32 << 32);
+    const uint32_t counter[4] = {block, (uint32_t)row, (uint32_t)(row >> 32), (uint32_t)step},
+                   key[2] = {(uint32_t)mixed, (uint32_t)(mixed >> 32)};
+    mirt__philox(counter, key, word);
+}
+
+/* Of these, numbers in [0, 1). */
+MIRT__BOTH void mirt__transform_units(const uint32_t word[4], double out[4]) {
+    for (int i = 0; i < 4; i++) out[i] = (double)(word[i] >> 8) / 16777216.0;
+}
+
+/* The numbers of the first block, all that most transforms draw. */
 MIRT__BOTH void mirt__transform_draw(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step,
                                      double out[4]) {
-    const uint64_t mixed = t->key ^ seed ^ (step >> 32 << 32);
-    const uint32_t counter[4] = {0, (uint32_t)row, (uint32_t)(row >> 32), (uint32_t)step},
-                   key[2] = {(uint32_t)mixed, (uint32_t)(mixed >> 32)};
     uint32_t word[4];
-    mirt__philox(counter, key, word);
-    for (int i = 0; i < 4; i++) out[i] = (double)(word[i] >> 8) / 16777216.0;
+    mirt__transform_words(t, seed, row, step, 0, word);
+    mirt__transform_units(word, out);
 }
 
 MIRT__BOTH double mirt__transform_between(const mirt__transform *t, int axis, double drawn) {
@@ -3559,6 +3600,11 @@ MIRT__BOTH void mirt__transform_matrix(const mirt__transform *t, const double dr
         y = -h * mirt__transform_between(t, 0, drawn[0]);
         x = -w * mirt__transform_between(t, 1, drawn[1]);
         break;
+    case MIRT_RANDOM_SHEAR: /* away from the upper left corner, in both directions with the same sign */
+        turn = drawn[2] > 0.5 ? -1 : 1;
+        yx = turn * mirt__transform_between(t, 0, drawn[0]);
+        xy = turn * mirt__transform_between(t, 1, drawn[1]);
+        break;
     case MIRT_RANDOM_CROP:
     case MIRT_CENTER_CROP:
     case MIRT_RESIZING:
@@ -3603,9 +3649,7 @@ typedef struct mirt__transform_pass {
 
 /* Whether `t` can be part of the same warp; if so, applies its settings. */
 MIRT__BOTH bool mirt__transform_joins(mirt__transform_pass *p, const mirt__transform *t) {
-    const bool fills =
-                   t->kind == MIRT_RANDOM_ROTATION || t->kind == MIRT_RANDOM_ZOOM || t->kind == MIRT_RANDOM_TRANSLATION,
-               sized = t->kind == MIRT_RESIZING;
+    const bool fills = mirt__transform_fills(t->kind), sized = t->kind == MIRT_RESIZING;
     if ((fills || sized) && p->chosen && p->nearest != t->nearest) return false;
     if (fills && p->filled &&
         (p->fill != t->fill || (t->fill == MIRT_FILL_CONSTANT && (p->value < t->value || p->value > t->value))))
@@ -3643,6 +3687,126 @@ MIRT__BOTH mirt__transform_pass mirt__transform_pass_of(const mirt__transform *t
         p.end++;
     return p;
 }
+
+/* >>values */
+
+#ifndef __CUDACC__ /* does not support such pragmas */
+/* Begins kernels: optimized even if the including program is not, without contraction. The numerical law forbids
+   contracting a * b + c. Clang has no pragma for the optimization. gcc -O2 alone vectorizes only loops of known length;
+   the cost model allows all. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#if !defined(MIRRORTRAIN_DEBUG)
+#pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#elif defined(__OPTIMIZE__)
+#pragma GCC optimize("fp-contract=off")
+#endif
+#endif
+#define MIRT__TRANSFORM_INLINE MIRT__BOTH __attribute__((always_inline))
+#else
+#define MIRT__TRANSFORM_INLINE MIRT__BOTH
+#endif
+
+/* The number by which a transform changes the values of an image: a factor, what is added, or turns of the hue. */
+MIRT__BOTH double mirt__transform_amount(const mirt__transform *t, const double drawn[4]) {
+    const double between = mirt__transform_between(t, 0, drawn[0]);
+    switch ((int)t->kind) {
+    case MIRT_RANDOM_CONTRAST: return 1 + between;
+    case MIRT_RANDOM_BRIGHTNESS: return between * ((double)t->range[1] - (double)t->range[0]);
+    case MIRT_RANDOM_HUE: return drawn[1] > 0.5 ? -0.5 * between : 0.5 * between;
+    default: return between / (1 - between + 1e-7); /* MIRT_RANDOM_SATURATION, with Keras's epsilon */
+    }
+}
+
+MIRT__TRANSFORM_INLINE mirt__real mirt__transform_clip(mirt__real v, mirt__real low, mirt__real high) {
+    return v < low ? low : v > high ? high : v;
+}
+
+/* Changes hue or saturation of red, green and blue, like TensorFlow's rgb_to_hsv and hsv_to_rgb. A pixel with a number
+   that is not finite becomes NaN. */
+MIRT__TRANSFORM_INLINE void mirt__transform_color(const mirt__transform *t, mirt__real amount, mirt__real rgb[3]) {
+    const bool turns = t->kind == MIRT_RANDOM_HUE;
+    const mirt__real low = turns ? (mirt__real)t->range[0] : 0,
+                     span = turns ? (mirt__real)t->range[1] - (mirt__real)t->range[0] : 1,
+                     r = (rgb[0] - low) / span, g = (rgb[1] - low) / span, b = (rgb[2] - low) / span;
+    const mirt__real most = r > g ? (r > b ? r : b) : (g > b ? g : b),
+                     least = r < g ? (r < b ? r : b) : (g < b ? g : b);
+    const mirt__real range = most - least, sixth = (mirt__real)1 / 6, part = sixth / (range > 0 ? range : 1);
+    const mirt__real nothing = (r + g + b) - (r + g + b);
+    mirt__real s = most > 0 ? range / most : 0;
+    mirt__real h = !(most > r) ? part * (g - b) : !(most > g) ? part * (b - r) + 2 * sixth : part * (r - g) + 4 * sixth;
+    h = !(range > 0) ? 0 : h < 0 ? h + 1 : h;
+    if (turns) {
+        h += amount;
+        h = h > 1 ? h - 1 : h;
+        h = h < 0 ? h + 1 : h;
+    } else {
+        s = mirt__transform_clip(s * amount, (mirt__real)t->range[0], (mirt__real)t->range[1]);
+    }
+    h *= 6;
+    const mirt__real from_red = h > 3 ? h - 3 : 3 - h, from_green = h > 2 ? h - 2 : 2 - h,
+                     from_blue = h > 4 ? h - 4 : 4 - h;
+    rgb[0] = (1 - s + s * mirt__transform_clip(from_red - 1, 0, 1)) * most + nothing;
+    rgb[1] = (1 - s + s * mirt__transform_clip(2 - from_green, 0, 1)) * most + nothing;
+    rgb[2] = (1 - s + s * mirt__transform_clip(2 - from_blue, 0, 1)) * most + nothing;
+    for (int j = 0; j < 3 && turns; j++) rgb[j] = mirt__transform_clip(rgb[j], 0, 1) * span + low;
+}
+
+/* The pixels of one side of a part that has `share` of `length` and lies where `drawn` says: [out[0], out[1]). */
+MIRT__BOTH void mirt__transform_side(double share, double drawn, int64_t length, int64_t out[2]) {
+    const double size = share * (double)length, begin = drawn * ((double)length - size);
+    for (int i = 0; i < 2; i++) {
+        const int64_t at = (int64_t)ceil(i ? begin + size : begin);
+        out[i] = at > length ? length : at;
+    }
+}
+
+/* What is erased: rows [part[0], part[1]) and columns [part[2], part[3]); false: nothing. */
+MIRT__BOTH bool mirt__transform_part(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step,
+                                     int64_t part[4]) {
+    uint32_t word[4];
+    double drawn[4], chance[4];
+    mirt__transform_draw(t, seed, row, step, drawn);
+    mirt__transform_words(t, seed, row, step, 1, word);
+    mirt__transform_units(word, chance);
+    mirt__transform_side(sqrt(mirt__transform_between(t, 1, drawn[1])), drawn[3], t->h, part);
+    mirt__transform_side(sqrt(mirt__transform_between(t, 1, drawn[0])), drawn[2], t->w, part + 2);
+    return chance[1] < mirt__transform_between(t, 0, chance[0]);
+}
+
+/* What replaces numbers [4 group, 4 group + 4) of an erased image: its fill value, or normal random numbers. */
+MIRT__BOTH void mirt__transform_erased(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step,
+                                       uint32_t group, mirt__real out[4]) {
+    const bool constant = t->fill == MIRT_FILL_CONSTANT;
+    uint32_t word[4];
+    if (!constant) mirt__transform_words(t, seed, row, step, 2 + group, word);
+    for (int i = 0; i < 4; i += 2) {
+        double pair[2] = {(double)t->value, (double)t->value};
+        if (!constant) { /* (0, 1]: the logarithm is finite */
+            const double radius = sqrt(-2 * log(((double)word[i] + 1) / 4294967296.0)) * (double)t->range[1],
+                         turn = (double)word[i + 1] * (6.283185307179586 / 4294967296.0);
+            pair[0] = radius * cos(turn);
+            pair[1] = radius * sin(turn);
+        }
+        for (int k = 0; k < 2; k++)
+            out[i + k] = mirt__transform_clip((mirt__real)pair[k], (mirt__real)t->range[0], (mirt__real)t->range[1]);
+    }
+}
+
+#undef MIRT__TRANSFORM_INLINE
+#ifndef __CUDACC__
+/* Ends optimize_begin.inc. */
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#pragma STDC FP_CONTRACT DEFAULT
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+#endif
 
 #endif
 
@@ -7202,6 +7366,12 @@ MIRT_OPTIMIZER_LIST(MIRT__REF_UPDATE)
 /* Checks a description for images (h, w, c); false with the error set. The key remains 0. */
 MIRT__LIB bool mirt__transform_of(const mirt_augmentation *desc, int64_t h, int64_t w, int64_t c, mirt__transform *out);
 
+#define MIRT__AUGMENT_CHANNELS 64 /* channels that contrast may have */
+
+/* Applies a transform that moves no pixels to one image. */
+MIRT__LIB void mirt__augment_values(const mirt__transform *transform, uint64_t seed, uint64_t row, uint64_t step,
+                                    mirt__real *x);
+
 /* Applies all transforms to one image, from x to y. `room`: mirt__augment_room bytes. */
 typedef struct mirt__augment {
     const mirt__transform *transform;
@@ -10230,6 +10400,111 @@ MIRT__LIB void mirt__common_resize_grad(const mirt__resize *args, const mirt__wh
 
 #endif /* MIRT__REAL_DOUBLE */
 
+/* >>section kernels/augment_values.c */
+
+/* Transforms of an image's values: contrast, brightness, colors, erasing. */
+
+#ifndef MIRT__INDEPENDENT
+#define MIRT__INDEPENDENT
+#endif
+
+/* Begins kernels: optimized even if the including program is not, without contraction. The numerical law forbids
+   contracting a * b + c. Clang has no pragma for the optimization. gcc -O2 alone vectorizes only loops of known length;
+   the cost model allows all. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#if !defined(MIRRORTRAIN_DEBUG)
+#pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#elif defined(__OPTIMIZE__)
+#pragma GCC optimize("fp-contract=off")
+#endif
+#endif
+
+/* This many elements at a time, in whole pixels, with the repeated means of channels. */
+static int64_t mirt__augment_side(int64_t c) { return MIRT__AUGMENT_CHANNELS / c * c; }
+
+static void mirt__augment_means(const mirt__real *x, int64_t count, int64_t c, mirt__real *mean) {
+    const int64_t side = mirt__augment_side(c);
+    double sum[MIRT__AUGMENT_CHANNELS] = {0};
+    for (int64_t i = 0; i < count; i += side) {
+        const int64_t n = mirt__min(count - i, side);
+        MIRT__INDEPENDENT
+        for (int64_t k = 0; k < n; k++) sum[k] += (double)x[i + k];
+    }
+    for (int64_t k = c; k < side; k++) sum[k % c] += sum[k];
+    for (int64_t k = 0; k < side; k++) mean[k] = (mirt__real)(sum[k % c] / (double)(count / c));
+}
+
+/* x * factor + part, by channel, clipped. */
+static void mirt__augment_linear(const mirt__transform *t, double amount, mirt__real *x) {
+    const int64_t c = t->kind == MIRT_RANDOM_CONTRAST ? t->c : 1, count = t->h * t->w * t->c,
+                  side = mirt__augment_side(c);
+    const mirt__real low = (mirt__real)t->range[0], high = (mirt__real)t->range[1];
+    mirt__real mean[MIRT__AUGMENT_CHANNELS], factor = 1, shift = 0;
+    if (t->kind == MIRT_RANDOM_CONTRAST) {
+        mirt__augment_means(x, count, c, mean);
+        factor = (mirt__real)amount;
+    } else {
+        memset(mean, 0, sizeof mean);
+        shift = (mirt__real)amount;
+    }
+    for (int64_t i = 0; i < count; i += side) {
+        const int64_t n = mirt__min(count - i, side);
+        mirt__real *const at = x + i;
+        MIRT__INDEPENDENT
+        for (int64_t k = 0; k < n; k++) {
+            const mirt__real v = (at[k] - mean[k]) * factor + mean[k] + shift;
+            at[k] = v < low ? low : v > high ? high : v;
+        }
+    }
+}
+
+/* The pixels of an image of three channels. */
+static void mirt__augment_colors(const mirt__transform *t, mirt__real amount, mirt__real *x) {
+    const int64_t count = t->h * t->w;
+    MIRT__INDEPENDENT
+    for (int64_t i = 0; i < count; i++) mirt__transform_color(t, amount, x + 3 * i);
+}
+
+static void mirt__augment_erase(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step, mirt__real *x) {
+    int64_t part[4];
+    if (!mirt__transform_part(t, seed, row, step, part)) return;
+    for (int64_t y = part[0]; y < part[1]; y++) {
+        const int64_t begin = (y * t->w + part[2]) * t->c, end = (y * t->w + part[3]) * t->c;
+        for (int64_t i = begin / 4 * 4; i < end; i += 4) {
+            mirt__real four[4];
+            mirt__transform_erased(t, seed, row, step, (uint32_t)(i / 4), four);
+            for (int64_t k = mirt__max(i, begin); k < mirt__min(i + 4, end); k++) x[k] = four[k - i];
+        }
+    }
+}
+
+MIRT__LIB void mirt__augment_values(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step,
+                                    mirt__real *x) {
+    double drawn[4];
+    if (t->kind == MIRT_RANDOM_ERASING) {
+        mirt__augment_erase(t, seed, row, step, x);
+        return;
+    }
+    mirt__transform_draw(t, seed, row, step, drawn);
+    const double amount = mirt__transform_amount(t, drawn);
+    if (t->kind == MIRT_RANDOM_HUE || t->kind == MIRT_RANDOM_SATURATION)
+        mirt__augment_colors(t, (mirt__real)amount, x);
+    else mirt__augment_linear(t, amount, x);
+}
+
+/* Ends optimize_begin.inc. */
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#pragma STDC FP_CONTRACT DEFAULT
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+
 /* >>section kernels/augment.c */
 
 /* CPU kernels of random image transforms. */
@@ -10239,7 +10514,6 @@ MIRT__LIB void mirt__common_resize_grad(const mirt__resize *args, const mirt__wh
 #define MIRT__WARP_SSE2
 #endif
 
-#define MIRT__AUGMENT_CHANNELS 64 /* channels that contrast may have */
 #ifndef MIRT__INDEPENDENT
 #define MIRT__INDEPENDENT
 #endif
@@ -10247,7 +10521,11 @@ MIRT__LIB void mirt__common_resize_grad(const mirt__resize *args, const mirt__wh
 /* >>descriptions */
 
 typedef enum mirt__transform_reads {
-    MIRT__READS_FACTOR = 1, MIRT__READS_FACTORS = 2, MIRT__READS_SIZE = 4, MIRT__READS_RANGE = 8
+    MIRT__READS_FACTOR = 1, MIRT__READS_FACTORS = 2, MIRT__READS_SIZE = 4, MIRT__READS_RANGE = 8,
+    MIRT__READS_SHEAR = 16,
+    MIRT__READS_COLORS = 32, /* of three channels */
+    MIRT__READS_SHARE = 64,  /* {f, 0} is {0, f} */
+    MIRT__READS_SCALE = 128
 } mirt__transform_reads;
 static const struct {
     int reads;
@@ -10262,9 +10540,13 @@ static const struct {
     {MIRT__READS_SIZE, 0, 0}, /* resizing */
     {MIRT__READS_FACTOR | MIRT__READS_RANGE, 0, 1}, /* random_contrast */
     {MIRT__READS_FACTOR | MIRT__READS_RANGE, -1, 1}, /* random_brightness */
+    {MIRT__READS_SHEAR, 0, 1}, /* random_shear */
+    {MIRT__READS_FACTOR | MIRT__READS_RANGE | MIRT__READS_COLORS | MIRT__READS_SHARE, 0, 1}, /* random_hue */
+    {MIRT__READS_FACTOR | MIRT__READS_RANGE | MIRT__READS_COLORS | MIRT__READS_SHARE, 0, 1}, /* random_saturation */
+    {MIRT__READS_FACTOR | MIRT__READS_RANGE | MIRT__READS_SHARE | MIRT__READS_SCALE, 0, 1}, /* random_erasing */
 };
 
-/* {f, 0} means {-f, f}, or {f, f} for contrast; a negative first number and 0 are a range. */
+/* {f, 0} means {-f, f}, or {f, f} for contrast, or {0, f}; a negative first number and 0 are a range. */
 MIRT__TRAINING bool mirt__transform_factor(const mirt_augmentation *d, const float factor[2], int axis,
                                            mirt__transform *out) {
     const float least = mirt__transform_table[d->kind].least, most = mirt__transform_table[d->kind].most;
@@ -10277,6 +10559,9 @@ MIRT__TRAINING bool mirt__transform_factor(const mirt_augmentation *d, const flo
     if (d->kind == MIRT_RANDOM_CONTRAST) {
         if (high == 0) high = low;
         low = -low;
+    } else if (high == 0 && low > 0 && (mirt__transform_table[d->kind].reads & MIRT__READS_SHARE)) {
+        high = low;
+        low = 0;
     } else if (high == 0 && low > 0) {
         high = low;
         low = -low;
@@ -10291,6 +10576,19 @@ MIRT__TRAINING bool mirt__transform_factor(const mirt_augmentation *d, const flo
     out->low[axis] = low;
     out->high[axis] = high;
     return true;
+}
+
+/* Keras's defaults: any chance, and 0.02 to 0.33. */
+MIRT__TRAINING bool mirt__transform_erasing(const mirt_augmentation *d, mirt__transform *out) {
+    static const float any[2] = {0, 1}, some[2] = {0.02f, 0.33f};
+    const bool chance = d->factor[0] != 0 || d->factor[1] != 0, scale = d->scale[0] != 0 || d->scale[1] != 0;
+    if (d->fill_mode != MIRT_FILL_REFLECT && d->fill_mode != MIRT_FILL_CONSTANT) {
+        return mirt__fail(MIRT_E_INVALID, "fill mode %d: erasing fills with noise, or by MIRT_FILL_CONSTANT",
+                          (int)d->fill_mode),
+               false;
+    }
+    return mirt__transform_factor(d, chance ? d->factor : any, 0, out) &&
+           mirt__transform_factor(d, scale ? d->scale : some, 1, out);
 }
 
 MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t w, int64_t c, mirt__transform *out) {
@@ -10326,6 +10624,10 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
         if (!mirt__transform_factor(d, d->height_factor, 0, out) || !mirt__transform_factor(d, d->width_factor, 1, out))
             return false;
     }
+    if (MIRT__TRAINS && (reads & MIRT__READS_SHEAR) &&
+        (!mirt__transform_factor(d, d->y_factor, 0, out) || !mirt__transform_factor(d, d->x_factor, 1, out)))
+        return false;
+    if (MIRT__TRAINS && (reads & MIRT__READS_SCALE) && !mirt__transform_erasing(d, out)) return false;
     if (reads & MIRT__READS_SIZE) {
         out->oh = d->height;
         out->ow = d->width ? d->width : d->height;
@@ -10346,6 +10648,8 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
     }
     if (d->kind == MIRT_RANDOM_CONTRAST && c > MIRT__AUGMENT_CHANNELS)
         return mirt__fail(MIRT_E_SHAPE, "takes at most %d channels", MIRT__AUGMENT_CHANNELS), false;
+    if ((reads & MIRT__READS_COLORS) && c != 3)
+        return mirt__fail(MIRT_E_SHAPE, "takes red, green and blue, not %lld channels", (long long)c), false;
     if (h > INT32_MAX / c / w || out->oh > INT32_MAX / c / out->ow)
         return mirt__fail(MIRT_E_SHAPE, "images of 2^31 elements or more"), false;
     return true;
@@ -10656,47 +10960,7 @@ static void mirt__warp_image(const mirt__warp *a) {
     }
 }
 
-/* >>values */
-
-/* This many elements at a time, in whole pixels, with the repeated means of channels. */
-static int64_t mirt__augment_side(int64_t c) { return MIRT__AUGMENT_CHANNELS / c * c; }
-
-static void mirt__augment_means(const mirt__real *x, int64_t count, int64_t c, mirt__real *mean) {
-    const int64_t side = mirt__augment_side(c);
-    double sum[MIRT__AUGMENT_CHANNELS] = {0};
-    for (int64_t i = 0; i < count; i += side) {
-        const int64_t n = mirt__min(count - i, side);
-        MIRT__INDEPENDENT
-        for (int64_t k = 0; k < n; k++) sum[k] += (double)x[i + k];
-    }
-    for (int64_t k = c; k < side; k++) sum[k % c] += sum[k];
-    for (int64_t k = 0; k < side; k++) mean[k] = (mirt__real)(sum[k % c] / (double)(count / c));
-}
-
-/* x * factor + part, by channel, clipped. */
-static void mirt__augment_values(const mirt__transform *t, const double drawn[4], mirt__real *x) {
-    const int64_t c = t->kind == MIRT_RANDOM_CONTRAST ? t->c : 1, count = t->h * t->w * t->c,
-                  side = mirt__augment_side(c);
-    const double between = mirt__transform_between(t, 0, drawn[0]);
-    const mirt__real low = (mirt__real)t->range[0], high = (mirt__real)t->range[1];
-    mirt__real mean[MIRT__AUGMENT_CHANNELS], factor = 1, shift = 0;
-    if (t->kind == MIRT_RANDOM_CONTRAST) {
-        mirt__augment_means(x, count, c, mean);
-        factor = (mirt__real)(1 + between);
-    } else {
-        memset(mean, 0, sizeof mean);
-        shift = (mirt__real)(between * ((double)t->range[1] - (double)t->range[0]));
-    }
-    for (int64_t i = 0; i < count; i += side) {
-        const int64_t n = mirt__min(count - i, side);
-        mirt__real *const at = x + i;
-        MIRT__INDEPENDENT
-        for (int64_t k = 0; k < n; k++) {
-            const mirt__real v = (at[k] - mean[k]) * factor + mean[k] + shift;
-            at[k] = v < low ? low : v > high ? high : v;
-        }
-    }
-}
+/* >>dtypes */
 
 static void mirt__augment_to_real(const void *x, mirt_dtype dtype, mirt__real *y, int64_t count) {
     const unsigned char *const bytes = (const unsigned char *)x;
@@ -10775,7 +11039,6 @@ MIRT__LIB void mirt__augment_image(const mirt__augment *a) {
     const mirt__transform *const t = a->transform, *const last = &t[a->count - 1];
     const size_t half = mirt__augment_room(t, a->count, a->x_dtype, a->y_dtype) / 2;
     mirt__real *real = NULL; /* the image so far, once it is float32 */
-    double drawn[4];
     int turn = 0;
     for (int i = 0, end; i < a->count; i = end) {
         const mirt__transform_pass pass = mirt__transform_pass_of(t, a->count, i);
@@ -10790,10 +11053,7 @@ MIRT__LIB void mirt__augment_image(const mirt__augment *a) {
             else mirt__augment_to_real(x, dtype, (mirt__real *)y, t[i].h * t[i].w * t[i].c);
             real = (mirt__real *)y;
         }
-        for (int k = i; k < end && !pass.moves; k++) {
-            mirt__transform_draw(&t[k], a->seed, a->row, a->step, drawn);
-            mirt__augment_values(&t[k], drawn, real);
-        }
+        for (int k = i; k < end && !pass.moves; k++) mirt__augment_values(&t[k], a->seed, a->row, a->step, real);
     }
     if (half && a->y_dtype == MIRT_UINT8)
         mirt__augment_to_bytes(real, (unsigned char *)a->y, last->oh * last->ow * last->c);
@@ -28688,7 +28948,8 @@ MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentati
 /* >>text */
 
 typedef enum mirt__augment_words {
-    MIRT__WORDS_FACTOR = 1, MIRT__WORDS_FACTORS, MIRT__WORDS_SIZE, MIRT__WORDS_NONE
+    MIRT__WORDS_FACTOR = 1, MIRT__WORDS_FACTORS, MIRT__WORDS_SIZE, MIRT__WORDS_NONE,
+    MIRT__WORDS_RANGE, MIRT__WORDS_SHEAR
 } mirt__augment_words;
 static const struct {
     const char *name;
@@ -28704,6 +28965,10 @@ static const struct {
     {"resizing", MIRT_RESIZING, MIRT__WORDS_SIZE},
     {"contrast", MIRT_RANDOM_CONTRAST, MIRT__WORDS_FACTOR},
     {"brightness", MIRT_RANDOM_BRIGHTNESS, MIRT__WORDS_FACTOR},
+    {"shear", MIRT_RANDOM_SHEAR, MIRT__WORDS_SHEAR},
+    {"hue", MIRT_RANDOM_HUE, MIRT__WORDS_RANGE},
+    {"saturation", MIRT_RANDOM_SATURATION, MIRT__WORDS_RANGE},
+    {"erasing", MIRT_RANDOM_ERASING, MIRT__WORDS_RANGE},
 };
 
 /* The next word of *text, up to a ':', a ',' or the end, which is stored in `*ended`; false: it is too long. */
@@ -28723,16 +28988,21 @@ static bool mirt__augment_value(const char *word, mirt__augment_words reads, int
     for (int i = 0; out->kind == MIRT_RANDOM_FLIP && i < MIRT__FLIP_COUNT; i++) {
         if (strcmp(word, modes[i]) == 0) return out->mode = (mirt_flip_mode)i, true;
     }
-    for (int i = 0; out->kind >= MIRT_RANDOM_ROTATION && out->kind <= MIRT_RANDOM_TRANSLATION && i < MIRT__FILL_COUNT;
-         i++) {
+    for (int i = 0; mirt__transform_fills(out->kind) && i < MIRT__FILL_COUNT; i++) {
         if (strcmp(word, fills[i]) == 0) return out->fill_mode = (mirt_fill_mode)i, true;
     }
+    if (out->kind == MIRT_RANDOM_ERASING && strcmp(word, fills[MIRT_FILL_CONSTANT]) == 0)
+        return out->fill_mode = MIRT_FILL_CONSTANT, true;
     if (out->kind == MIRT_RESIZING && strcmp(word, "nearest") == 0) return out->interpolation = MIRT_NEAREST, true;
     const float value = strtof(word, &end);
     if (*end || !isfinite(value) || reads == MIRT__WORDS_NONE || numbers > (reads == MIRT__WORDS_FACTOR ? 0 : 1))
         return false;
     if (reads == MIRT__WORDS_FACTOR) {
         out->factor[0] = value;
+    } else if (reads == MIRT__WORDS_RANGE) {
+        out->factor[numbers] = value;
+    } else if (reads == MIRT__WORDS_SHEAR) {
+        (numbers ? out->y_factor : out->x_factor)[0] = value;
     } else if (reads == MIRT__WORDS_SIZE) {
         if (!(value >= 1 && value <= 65536 && value == floorf(value))) return false;
         *(numbers ? &out->width : &out->height) = (int)value;
@@ -28770,14 +29040,14 @@ static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char 
         }
         numbers += (word[0] >= '0' && word[0] <= '9') || word[0] == '-' || word[0] == '+' || word[0] == '.';
     }
-    if (!numbers && wants != MIRT__WORDS_NONE) {
+    if (!numbers && wants != MIRT__WORDS_NONE && out->kind != MIRT_RANDOM_ERASING) {
         return mirt__fail(MIRT_E_INVALID, "augmentation %s needs a value, such as %s:%s", name, name,
                           wants == MIRT__WORDS_SIZE ? "224" : "0.1"),
                false;
     }
     /* A zoom by one number keeps the aspect ratio. */
     if (numbers == 1 && out->kind == MIRT_RANDOM_ZOOM) out->width_factor[0] = 0;
-    return mirt__transform_of(out, 1, 1, 1, &checked) || (mirt__fail_at("augmentation %s", name), false);
+    return mirt__transform_of(out, 1, 1, 3, &checked) || (mirt__fail_at("augmentation %s", name), false);
 }
 
 MIRT_API int mirt_parse_augmentation(const char *text, mirt_augmentation *list, int most) {
@@ -43659,7 +43929,7 @@ MIRT__LIB void mirt__metrics_warn(mirt_model *model) {
     X(max_pool2d) X(average_pool2d) X(global_average_pool2d) X(global_max_pool2d) \
     X(zero_padding2d) X(cropping2d) X(up_sampling2d) \
     X(random_flip) X(random_rotation) X(random_zoom) X(random_translation) X(random_crop) X(center_crop) X(resizing) \
-    X(random_contrast) X(random_brightness) \
+    X(random_contrast) X(random_brightness) X(random_shear) X(random_hue) X(random_saturation) X(random_erasing) \
     X(batch_norm) X(layer_norm) \
     X(add) X(subtract) X(multiply) X(average) X(maximum) X(minimum) X(concatenate)
 
@@ -44379,6 +44649,11 @@ static const mirt__field mirt__resizing_fields[] = {MIRT__AUGMENT_FIELD(height, 
                                                     MIRT__AUGMENT_FIELD(antialias, BOOL)};
 static const mirt__field mirt__values_fields[] = {MIRT__AUGMENT_FIELD(factor, FLOAT2),
                                                   MIRT__AUGMENT_FIELD(value_range, FLOAT2)};
+static const mirt__field mirt__shear_fields[] = {MIRT__AUGMENT_FIELD(x_factor, FLOAT2),
+                                                 MIRT__AUGMENT_FIELD(y_factor, FLOAT2), MIRT__FILLING};
+static const mirt__field mirt__erasing_fields[] = {
+    MIRT__AUGMENT_FIELD(factor, FLOAT2), MIRT__AUGMENT_FIELD(scale, FLOAT2), MIRT__AUGMENT_FIELD(fill_mode, FILL),
+    MIRT__AUGMENT_FIELD(fill_value, FLOAT), MIRT__AUGMENT_FIELD(value_range, FLOAT2)};
 #undef MIRT__AUGMENT_FIELD
 #undef MIRT__FILLING
 
@@ -44397,12 +44672,17 @@ MIRT__AUGMENT_LAYER(center_crop, "CenterCrop", MIRT_CENTER_CROP, mirt__crop_fiel
 MIRT__AUGMENT_LAYER(resizing, "Resizing", MIRT_RESIZING, mirt__resizing_fields)
 MIRT__AUGMENT_LAYER(random_contrast, "RandomContrast", MIRT_RANDOM_CONTRAST, mirt__values_fields)
 MIRT__AUGMENT_LAYER(random_brightness, "RandomBrightness", MIRT_RANDOM_BRIGHTNESS, mirt__values_fields)
+MIRT__AUGMENT_LAYER(random_shear, "RandomShear", MIRT_RANDOM_SHEAR, mirt__shear_fields)
+MIRT__AUGMENT_LAYER(random_hue, "RandomHue", MIRT_RANDOM_HUE, mirt__values_fields)
+MIRT__AUGMENT_LAYER(random_saturation, "RandomSaturation", MIRT_RANDOM_SATURATION, mirt__values_fields)
+MIRT__AUGMENT_LAYER(random_erasing, "RandomErasing", MIRT_RANDOM_ERASING, mirt__erasing_fields)
 #undef MIRT__AUGMENT_LAYER
 
 MIRT_API mirt_tensor *mirt_augmentation_layer(mirt_tensor *x, const mirt_augmentation *desc) {
     static mirt_tensor *(*const layer[MIRT__AUGMENTATION_COUNT])(mirt_tensor *, const mirt_augmentation *) = {
         mirt_random_flip, mirt_random_rotation, mirt_random_zoom,     mirt_random_translation, mirt_random_crop,
-        mirt_center_crop, mirt_resizing,        mirt_random_contrast, mirt_random_brightness};
+        mirt_center_crop, mirt_resizing,        mirt_random_contrast, mirt_random_brightness,  mirt_random_shear,
+        mirt_random_hue,  mirt_random_saturation, mirt_random_erasing};
     if (!x) return NULL;
     if (desc && (int)desc->kind >= 0 && desc->kind < MIRT__AUGMENTATION_COUNT) return layer[desc->kind](x, desc);
     mirt__fail(MIRT_E_INVALID, "mirt_augmentation_layer: no description, or an invalid kind");

@@ -53,7 +53,8 @@ const flag flags[] = {
     {"augment", "LIST", FLAG_TEXT, 0, AT(augment), CMD_FIT | CMD_AUGMENT,
      "augmentation of the training photographs, such as flip,rotation:0.1,zoom:0.1 (augment's default): flip or "
      "flip:horizontal, rotation:TURNS, "
-     "zoom:SHARE, translation:SHARE, contrast:SHARE, brightness:SHARE, crop:SIZE, center_crop:SIZE, resizing:SIZE"},
+     "zoom:SHARE, translation:SHARE, contrast:SHARE, brightness:SHARE, shear:SHARE, hue:SHARE, saturation:LOW:HIGH "
+     "(0.5 is none), erasing:CHANCE, crop:SIZE, center_crop:SIZE, resizing:SIZE"},
     {"corrupt", "fail|skip|zero", FLAG_NAME, 0, AT(corrupt), CMD_FIT | CMD_EVALUATE,
      "how to handle photographs that cannot be decoded; default fail"},
     {"no-cache", NULL, FLAG_SWITCH, 0, AT(no_cache), CMD_FIT,

@@ -98,7 +98,8 @@ int parse_augment(const options *o, const char *otherwise, mirt_augmentation lis
         complain("%s%s", why,
                  strstr(why, "is not an augmentation")
                      ? " There are flip, rotation:0.1, zoom:0.1, translation:0.1, contrast:0.2, "
-                       "brightness:0.1, crop:224, center_crop:224, resizing:224"
+                       "brightness:0.1, shear:0.1, hue:0.1, saturation:0.4:0.6, erasing:0.5, "
+                       "crop:224, center_crop:224, resizing:224"
                      : "");
     }
     return count;

@@ -270,13 +270,133 @@ static void test_draws(void) {
     ok(good, "all of these are descriptions");
 }
 
+/* Shear has one sign for both directions; hue turns either way; saturation as f / (1 - f). */
+static void test_color_draws(void) {
+    enum { N = 20000 };
+    static double drawn[3][N];
+    mirt_augmentation d;
+    mirt__transform t;
+    double unit[4], m[6];
+    int apart = 0;
+    memset(&d, 0, sizeof d);
+    d.kind = MIRT_RANDOM_SHEAR;
+    d.x_factor[0] = 0.4f;
+    d.y_factor[0] = 0.1f;
+    d.y_factor[1] = 0.3f;
+    bool good = mirt__transform_of(&d, 5, 9, 3, &t);
+    for (int i = 0; i < N; i++) {
+        mirt__transform_draw(&t, 3, (uint64_t)i, 0, unit);
+        mirt__transform_matrix(&t, unit, m);
+        drawn[0][i] = m[1];
+        drawn[1][i] = fabs(m[3]);
+        drawn[2][i] = m[3] > 0;
+        apart += m[0] != 1 || m[4] != 1 || m[2] != 0 || m[5] != 0;
+    }
+    uniform_ok("RandomShear x_factor 0.4", drawn[0], N, -0.4, 0.4);
+    uniform_ok("RandomShear y_factor (0.1, 0.3), without its sign", drawn[1], N, 0.1, 0.3);
+    double positive = 0;
+    for (int i = 0; i < N; i++) positive += drawn[2][i];
+    ok(apart == 0 && fabs(positive - N / 2) < 5 * sqrt(N) / 2, "... which is random (%g of %d)", positive, N);
+    d.y_factor[0] = d.y_factor[1] = d.x_factor[1] = 0.5f;
+    good = good && mirt__transform_of(&d, 5, 9, 3, &t);
+    for (int i = 0; i < 100; i++) {
+        mirt__transform_draw(&t, 3, (uint64_t)i, 0, unit);
+        mirt__transform_matrix(&t, unit, m);
+        apart += (m[1] > 0) != (m[3] > 0);
+    }
+    ok(apart == 0, "... and the same for both factors");
+    d.kind = MIRT_RANDOM_HUE;
+    d.factor[0] = 0.5f;
+    good = good && mirt__transform_of(&d, 5, 9, 3, &t);
+    for (int i = 0; i < N; i++) {
+        mirt__transform_draw(&t, 3, (uint64_t)i, 0, unit);
+        drawn[0][i] = mirt__transform_amount(&t, unit);
+    }
+    uniform_ok("RandomHue 0.5, in turns", drawn[0], N, -0.25, 0.25);
+    d.kind = MIRT_RANDOM_SATURATION;
+    good = good && mirt__transform_of(&d, 5, 9, 3, &t);
+    for (int i = 0; i < N; i++) {
+        mirt__transform_draw(&t, 3, (uint64_t)i, 0, unit);
+        const double amount = mirt__transform_amount(&t, unit);
+        drawn[0][i] = amount / (1 + amount);
+    }
+    uniform_ok("RandomSaturation 0.5, of f / (1 - f)", drawn[0], N, 0, 0.5);
+    ok(good, "all of these are descriptions");
+}
+
+/* How often, how large and where; the noise is normal and clipped. */
+static void test_erasing_draws(void) {
+    enum { N = 20000, H = 40, W = 60 };
+    static double share[2][N], place[N], noise[H * W * 3];
+    static float x[H * W * 3], y[H * W * 3];
+    mirt_augmentation d;
+    mirt__transform t;
+    int erased = 0, outside = 0;
+    memset(&d, 0, sizeof d);
+    d.kind = MIRT_RANDOM_ERASING;
+    d.scale[0] = 0.25f;
+    d.scale[1] = 0.64f;
+    bool good = mirt__transform_of(&d, 1000000, 1000, 1, &t);
+    for (int i = 0; i < N; i++) {
+        int64_t part[4];
+        erased += mirt__transform_part(&t, 3, (uint64_t)i, 0, part);
+        const double high = (double)(part[1] - part[0]) / 1e6, wide = (double)(part[3] - part[2]) / 1e3;
+        share[0][i] = high * high;
+        share[1][i] = wide * wide;
+        place[i] = (double)part[0] / 1e6 / (1 - high);
+        outside += part[0] < 0 || part[1] > 1000000 || part[2] < 0 || part[3] > 1000;
+    }
+    uniform_ok("RandomErasing: squares of heights", share[0], N, 0.25, 0.64);
+    ok(outside == 0, "... %d parts lie outside", outside);
+    uniform_ok("... places", place, N, 0, 1);
+    double both = 0;
+    for (int i = 0; i < N; i++) both += (share[0][i] - 0.445) * (share[1][i] - 0.445) * 12 / 0.1521 / N;
+    ok(fabs(both) < 5 / sqrt((double)N), "... and widths are independent (correlation %.4f)", both);
+    ok(abs(erased - N / 2) < 5 * sqrt(N / 4), "... %d of %d images by a chance between 0 and 1", erased, N);
+    d.factor[0] = d.factor[1] = 1;
+    d.scale[0] = d.scale[1] = 1;
+    d.value_range[0] = -100;
+    d.value_range[1] = 2;
+    good = good && mirt__transform_of(&d, H, W, 3, &t);
+    augment_once(&t, 1, 1, MIRT_FLOAT32, x, MIRT_FLOAT32, y);
+    double mean = 0, square = 0;
+    int clipped = 0;
+    for (int i = 0; i < H * W * 3; i++) noise[i] = (double)y[i];
+    for (int i = 0; i < H * W * 3; i++) clipped += noise[i] >= 2, mean += noise[i] / (H * W * 3);
+    for (int i = 0; i < H * W * 3; i++) square += noise[i] < 0 ? noise[i] * noise[i] / (H * W * 3) : 0;
+    /* Of a normal number clipped at its deviation, 15.9 % are there, and the mean is -0.0833 of it. */
+    ok(abs(clipped - 1142) < 5 * 31 && fabs(mean + 0.1666) < 0.1 && fabs(square - 2) < 0.25,
+       "the noise is normal: %d of %d clipped, mean %.3f, negative half's square %.3f", clipped, H * W * 3, mean,
+       square);
+    ok(good, "all of these are descriptions");
+}
+
+/* What is not a number stays none, and does not spread. */
+static void test_not_numbers(void) {
+    for (int kind = 0; kind < 2; kind++) {
+        mirt_augmentation d;
+        mirt__transform t;
+        float x[12] = {1, 2, 3, NAN, 2, 3, 4, NAN, 6, 5, 6, NAN}, y[12];
+        memset(&d, 0, sizeof d);
+        d.kind = kind ? MIRT_RANDOM_SATURATION : MIRT_RANDOM_HUE;
+        d.factor[0] = d.factor[1] = 0.4f;
+        const bool made = mirt__transform_of(&d, 2, 2, 3, &t);
+        augment_once(&t, 1, 0, MIRT_FLOAT32, x, MIRT_FLOAT32, y);
+        int wrong = 0;
+        for (int i = 0; i < 12; i++) wrong += (i < 3) == (y[i] != y[i]);
+        ok(made && wrong == 0, "random_%s: pixels that are not numbers stay none", kind ? "saturation" : "hue");
+    }
+}
+
 /* Places far outside, several images, values beyond the range: every table makes what the one for single images does,
    but for a few pixels at the border between two neighbors. */
 static void test_tables(void) {
     enum { IMAGES_AT_ONCE = 5, H = 7, W = 9, NUMBERS = H * W * 3 };
     static const char *const lists[] = {"translation:1,translation:1,zoom:0.9", "rotation:0.5,zoom:0.9",
                                         "zoom:0.9,contrast:0.9,brightness:1", "brightness:1,contrast:1",
-                                        "resizing:14:5,rotation:1"};
+                                        "resizing:14:5,rotation:1",            "shear:0.9:0.7,zoom:0.9",
+                                        "hue:1,saturation:0.9,erasing",
+                                        "rotation:0.5,erasing:1:constant,hue:0.5"};
     static float x[IMAGES_AT_ONCE][NUMBERS], y[IMAGES_AT_ONCE * 2 * NUMBERS], want[2 * NUMBERS];
     const mirt_shape shape = mirt_make_shape(H, W, 3, 0, 0, 0);
     int tables;
@@ -291,7 +411,7 @@ static void test_tables(void) {
             mirt__transform t[4];
             int count = mirt_parse_augmentation(lists[i / tables], list, 4);
             for (int n = 0; n < count; n++) {
-                list[n].fill_mode = (mirt_fill_mode)(way / 2);
+                if (list[n].kind != MIRT_RANDOM_ERASING) list[n].fill_mode = (mirt_fill_mode)(way / 2);
                 list[n].interpolation = way % 2 ? MIRT_NEAREST : MIRT_BILINEAR;
             }
             count = transforms_of(list, count, &shape, t);
@@ -438,6 +558,13 @@ static void test_text(void) {
            l[4].width == 0 && l[5].interpolation == MIRT_NEAREST && l[5].height == 224 && l[6].factor[0] == 0.2f &&
            l[7].kind == MIRT_RANDOM_BRIGHTNESS,
        "... with all that may stand there");
+    ok(mirt_parse_augmentation("shear:0.2:0.1:wrap,hue:0.1,saturation:0.4:0.6,erasing,erasing:0.5:constant", l, 8) ==
+               5 &&
+           l[0].kind == MIRT_RANDOM_SHEAR && l[0].x_factor[0] == 0.2f && l[0].y_factor[0] == 0.1f &&
+           l[0].fill_mode == MIRT_FILL_WRAP && l[1].kind == MIRT_RANDOM_HUE && l[1].factor[0] == 0.1f &&
+           l[2].factor[0] == 0.4f && l[2].factor[1] == 0.6f && l[3].kind == MIRT_RANDOM_ERASING &&
+           l[3].fill_mode == MIRT_FILL_REFLECT && l[4].factor[0] == 0.5f && l[4].fill_mode == MIRT_FILL_CONSTANT,
+       "... shear, colors, erasing");
     static const char *const bad[] = {"",
                                       "flip,",
                                       ",flip",
@@ -458,6 +585,14 @@ static void test_text(void) {
                                       "contrast:0.1:wrap",
                                       "rotation:nan",
                                       "rotation:0.1:horizontal",
+                                      "shear",
+                                      "shear:-0.1",
+                                      "shear:0.1:0.2:0.3",
+                                      "hue:1.5",
+                                      "saturation",
+                                      "saturation:0.2:2",
+                                      "erasing:wrap",
+                                      "erasing:2",
                                       "flip,flip,flip,flip,flip,flip,flip,flip,flip",
                                       "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
     for (int i = 0; i < MIRT__COUNT(bad); i++)
@@ -471,6 +606,9 @@ int main(void) {
     test_flips();
     test_crops();
     test_draws();
+    test_color_draws();
+    test_erasing_draws();
+    test_not_numbers();
     test_tables();
     test_ranges();
     test_edges();

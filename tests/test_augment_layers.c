@@ -7,14 +7,15 @@
 #include <unistd.h>
 
 static char path[512];
-static const char *const network = "flip,rotation:0.2,zoom:0.3,contrast:0.5,translation:0.1,crop:7:8,brightness:0.1";
+static const char *const network = "flip,rotation:0.2,zoom:0.3,contrast:0.5,translation:0.1,crop:7:8,brightness:0.1,"
+                                   "shear:0.2,hue:0.3,saturation:0.6,erasing:1";
 
 /* Augmented as the text says, then one number an image, which is trained. */
 static mirt_model *augmenting(mirt_strategy *s, const char *text) {
-    mirt_augmentation list[8];
+    mirt_augmentation list[16];
     mirt_model *m = mirt_model_create(s, "augmenting");
     mirt_dense_desc dense;
-    const int count = mirt_parse_augmentation(text, list, 8);
+    const int count = mirt_parse_augmentation(text, list, 16);
     mirt_tensor *x = mirt_input(m, MIRT_SHAPE(SIDE_H, SIDE_W, 3));
     for (int i = 0; i < count; i++) x = mirt_augmentation_layer(x, &list[i]);
     memset(&dense, 0, sizeof dense);
@@ -74,12 +75,13 @@ static void test_layers(void) {
        "... on four replicas on two devices");
     /* As the transforms do it, keyed by seed, layer, row and step. */
     static const char *const names[] = {"random_flip",        "random_rotation", "random_zoom",      "random_contrast",
-                                        "random_translation", "random_crop",     "random_brightness"};
+                                        "random_translation", "random_crop",     "random_brightness", "random_shear",
+                                        "random_hue",         "random_saturation", "random_erasing"};
     const mirt_shape shape = mirt_make_shape(SIDE_H, SIDE_W, 3, 0, 0, 0);
-    mirt_augmentation list[8];
-    mirt__transform t[8];
-    const int transforms = transforms_of(list, mirt_parse_augmentation(network, list, 8), &shape, t);
-    bool same = transforms == 7, distinct = true;
+    mirt_augmentation list[16];
+    mirt__transform t[16];
+    const int transforms = transforms_of(list, mirt_parse_augmentation(network, list, 16), &shape, t);
+    bool same = transforms == 11, distinct = true;
     /* 5: augment_once's seed */
     for (int i = 0; i < transforms; i++) t[i].key = mirt__hash(names[i]) ^ mirt__hash("augment") ^ 11 ^ 5;
     for (int row = 0; row < 5; row++) {
@@ -109,7 +111,7 @@ static void test_inference(void) {
     mirt_augmentation list[8];
     mirt_tensor *x = mirt_input(m, MIRT_SHAPE(SIDE_H, SIDE_W, 3));
     const int count =
-        mirt_parse_augmentation("flip,rotation:0.2,zoom:0.3,contrast:0.5,translation:0.1,brightness:0.1", list, 8);
+        mirt_parse_augmentation("flip,rotation:0.2,zoom:0.3,contrast:0.5,shear:0.1,saturation:1,hue:1", list, 8);
     for (int i = 0; i < count; i++) x = mirt_augmentation_layer(x, &list[i]);
     mirt_model_output(m, x);
     const mirt_array data = mirt_make_array(row_floats, MIRT_FLOAT32, MIRT_SHAPE(ROWS, SIDE_H, SIDE_W, 3));
@@ -124,7 +126,7 @@ static void test_inference(void) {
     mirt_model_output(fitted, mirt_resizing(mirt_input(fitted, MIRT_SHAPE(SIDE_H, SIDE_W, 3)), &crop));
     ok(mirt_predict_arrays(m, data, &y[0][0], (size_t)ROWS * PIXELS) == MIRT_OK && memcmp(y, row_floats, sizeof y) == 0,
        "a model of random layers predicts its input, bit for bit (%s)", mirt_last_error());
-    mirt_model *trained = augmenting(s, "flip,rotation:0.2,zoom:0.3,translation:0.1");
+    mirt_model *trained = augmenting(s, "flip,rotation:0.2,zoom:0.3,translation:0.1,shear:0.1");
     c.optimizer = mirt_sgd(0.1f, 0, false);
     c.losses[1] = MIRT_MEAN_SQUARED_ERROR;
     c.loss_weights[1] = 1;
@@ -132,7 +134,7 @@ static void test_inference(void) {
     int times = 0;
     for (const char *at = text; at && (at = strstr(at, " augment")) != NULL; at++) times++;
     printf("# %s\n", text ? text : mirt_last_error());
-    ok(times == 1, "four layers that move pixels are one operation of a training step");
+    ok(times == 1, "five layers that move pixels are one operation of a training step");
     bool same = mirt_predict_arrays(cropped, data, &z[0][0], (size_t)ROWS * 7 * 8 * 3) == MIRT_OK &&
                 mirt_predict_arrays(fitted, data, &y[0][0], (size_t)ROWS * 7 * 8 * 3) == MIRT_OK;
     ok(same && memcmp(z, y, sizeof z) == 0,
@@ -163,6 +165,9 @@ static void test_files(void) {
     d.interpolation = MIRT_NEAREST;
     d.value_range[0] = -3;
     d.value_range[1] = 300;
+    d.x_factor[1] = 0.3f;
+    d.y_factor[0] = 0.2f;
+    d.scale[1] = 0.6f;
     mirt_tensor *x = mirt_input(m, MIRT_SHAPE(SIDE_H, SIDE_W, 3));
     for (int kind = 0; kind < MIRT__AUGMENTATION_COUNT; kind++) {
         d.kind = (mirt_augmentation_kind)kind;
@@ -216,7 +221,8 @@ static void test_stages(void) {
     enum { BYTES = 7 * 8 * 3 };
     static unsigned char first[ROWS][BYTES], other[ROWS][BYTES];
     mirt_augmentation list[8];
-    const int count = mirt_parse_augmentation("flip,rotation:0.1,zoom:0.3,crop:7:8,contrast:0.2", list, 8);
+    const char *const stage = "flip,rotation:0.1,zoom:0.3,crop:7:8,contrast:0.2,hue:0.2,erasing";
+    const int count = mirt_parse_augmentation(stage, list, 8);
     const mirt_shape shape = mirt_make_shape(SIDE_H, SIDE_W, 3, 0, 0, 0);
     mirt__transform t[8];
     mirt_dataset *d = mirt_augment(rows_as(MIRT_UINT8), list, count);
@@ -229,7 +235,7 @@ static void test_stages(void) {
     seeded = stage_epoch(d, 4, 0, &other[0][0], BYTES) == ROWS && memcmp(first, other, sizeof first) != 0;
     ok(again && next && seeded, "the same in the same epoch, others in the next one, and with another seed");
     const int transforms = transforms_of(list, count, &shape, t);
-    bool same = transforms == 5;
+    bool same = transforms == 7;
     for (int i = 0; i < ROWS; i++) {
         mirt__augment a;
         unsigned char y[BYTES];
@@ -349,14 +355,17 @@ static void test_misuse(void) {
     mirt_augmentation d;
     mirt__transform t;
     memset(&d, 0, sizeof d);
-    for (int i = 0; i < 12; i++) {
+    for (int i = 0; i < 17; i++) {
         mirt_augmentation bad = d;
         bad.kind = i < 2    ? MIRT_RANDOM_ROTATION
                    : i < 4  ? MIRT_RANDOM_ZOOM
                    : i < 6  ? MIRT_RANDOM_CONTRAST
                    : i < 8  ? MIRT_RESIZING
                    : i < 10 ? MIRT_RANDOM_BRIGHTNESS
-                            : MIRT_RANDOM_FLIP;
+                   : i < 12 ? MIRT_RANDOM_FLIP
+                   : i < 14 ? MIRT_RANDOM_SHEAR
+                   : i < 15 ? MIRT_RANDOM_HUE
+                            : MIRT_RANDOM_ERASING;
         bad.factor[0] = i == 0 ? 1.5f : i == 1 ? NAN : i == 4 ? -0.1f : i == 5 ? 1.01f : 0.1f;
         bad.height_factor[0] = i == 2 ? -1.0f : i == 3 ? 1.0f : 0;
         bad.height_factor[1] = 0;
@@ -366,6 +375,11 @@ static void test_misuse(void) {
         bad.value_range[1] = i == 8 ? 5.0f : 1.0f;
         if (i == 10) bad.mode = (mirt_flip_mode)3;
         if (i == 11) bad.fill_value = NAN;
+        if (i == 12) bad.x_factor[0] = -0.1f;
+        if (i == 13) bad.y_factor[1] = NAN;
+        if (i == 14) bad.factor[1] = 1.5f;
+        if (i == 15) bad.scale[0] = 2;
+        if (i == 16) bad.fill_mode = MIRT_FILL_WRAP;
         ok(!mirt__transform_of(&bad, 8, 8, 3, &t) && mirt_last_status() == MIRT_E_INVALID, "refused: %s",
            mirt_last_error());
     }

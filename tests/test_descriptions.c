@@ -158,6 +158,14 @@ static void check_augmentations(void) {
     LAYER(AUGMENT(random_brightness, .factor = {0.1f}, .value_range = {1, 1}), "range");
     LAYER(AUGMENT(random_brightness, .factor = {0.1f}, .value_range = {-inf, 1}), "range");
     LAYER(AUGMENT(random_brightness, .factor = {0.1f}, .value_range = {0, inf}), "range");
+    LAYER(AUGMENT(random_shear, .x_factor = {-0.1f, 0.2f}), "factor");
+    LAYER(AUGMENT(random_shear, .y_factor = {0.1f, nan_}), "factor");
+    LAYER(AUGMENT(random_shear, .x_factor = {0.1f}, .fill_mode = (mirt_fill_mode)9), "fill mode");
+    LAYER(AUGMENT(random_hue, .factor = {0.1f, 1.5f}), "factor");
+    LAYER(AUGMENT(random_saturation, .factor = {0.5f}, .value_range = {1, 0}), "range");
+    LAYER(AUGMENT(random_erasing, .scale = {0.1f, 2}), "factor");
+    LAYER(AUGMENT(random_erasing, .fill_mode = MIRT_FILL_NEAREST), "erasing");
+    LAYER(mirt_random_hue(mirt_input(m, MIRT_SHAPE(2, 2, 4)), &(mirt_augmentation){.factor = {0.1f}}), "channels");
     LAYER(mirt_augmentation_layer(x, NULL), "");
     LAYER(mirt_augmentation_layer(x, &(mirt_augmentation){.kind = (mirt_augmentation_kind)-1}), "kind");
     LAYER(mirt_augmentation_layer(x, &(mirt_augmentation){.kind = (mirt_augmentation_kind)99}), "kind");
@@ -170,7 +178,8 @@ static void check_augmentations(void) {
     LAYER(mirt_resizing(x, NULL), "height 0");
     /* The others have defaults, which change nothing. */
     mirt_tensor *(*const made[])(mirt_tensor *, const mirt_augmentation *) = {
-        mirt_random_rotation, mirt_random_zoom, mirt_random_translation, mirt_random_contrast, mirt_random_brightness};
+        mirt_random_rotation, mirt_random_zoom,       mirt_random_translation,
+        mirt_random_contrast, mirt_random_brightness, mirt_random_shear};
     for (int i = 0; i < MIRT__COUNT(made); i++) {
         fresh();
         const mirt_tensor *y = made[i](x, NULL);

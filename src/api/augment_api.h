@@ -21,6 +21,10 @@ typedef enum mirt_augmentation_kind {
     MIRT_RESIZING,
     MIRT_RANDOM_CONTRAST,
     MIRT_RANDOM_BRIGHTNESS,
+    MIRT_RANDOM_SHEAR,
+    MIRT_RANDOM_HUE,
+    MIRT_RANDOM_SATURATION,
+    MIRT_RANDOM_ERASING,
     MIRT__AUGMENTATION_COUNT
 } mirt_augmentation_kind;
 /* Where a pixel from outside of the image is taken from: (dcba|abcd|dcba), one value, (abcd|abcd|abcd),
@@ -39,20 +43,26 @@ typedef struct mirt_augmentation {
     mirt_flip_mode mode;         /* of flips */
     float factor[2];             /* rotation: in turns, counter-clockwise, within [-1, 1]; brightness: of the value
                                     range, within [-1, 1]; contrast: {l, u}, within [0, 1], is 1 - l to 1 + u times the
-                                    contrast, and {f, 0} is {f, f} */
+                                    contrast, and {f, 0} is {f, f}; hue, saturation, erasing: within [0, 1], and
+                                    {f, 0} is {0, f} */
     /* zoom, above -1 to 1: how much larger the part of the image that is shown becomes, so that more than 0 zooms out;
        no width_factor: it keeps the aspect ratio. Translation, within [-1, 1]: in heights and widths, down and to the
        right */
     float height_factor[2], width_factor[2];
-    mirt_fill_mode fill_mode;    /* rotation, zoom, translation */
-    mirt_interpolation interpolation; /* these, and resizing: bilinear or nearest; the layer mirt_resizing any but
-                                         area */
+    mirt_fill_mode fill_mode;    /* rotation, zoom, translation, shear; erasing: noise or MIRT_FILL_CONSTANT */
+    mirt_interpolation interpolation; /* the first four, and resizing: bilinear or nearest; the layer mirt_resizing any
+                                         but area */
     float fill_value;            /* of MIRT_FILL_CONSTANT */
     int height, width;           /* of what crops and resizing make; {n, 0} is {n, n} */
     bool crop_to_aspect_ratio;   /* resizing: of the largest part in the middle that has the new shape */
-    float value_range[2];        /* of pixels, brightness and contrast: results are clipped to it; default {0, 255} */
+    float value_range[2];        /* of pixels, contrast, brightness, colors, erasing: results are clipped to it;
+                                    default {0, 255} */
     const char *name;            /* of the layer */
     bool antialias;              /* of the layer mirt_resizing, as in mirt_resize_image */
+    float x_factor[2], y_factor[2]; /* shear, within [0, 1]: pixels to the side per pixel down, and down per pixel to
+                                       the side */
+    float scale[2];              /* erasing, within [0, 1]: squares of the shares of height and width that the erased
+                                    part has; default {0.02, 0.33} */
 } mirt_augmentation;
 
 /* Layers on (rows, height, width, channels). Random ones are active in training only, and leave nothing in programs
@@ -72,6 +82,16 @@ MIRT_API mirt_tensor *mirt_random_crop(mirt_tensor *x, const mirt_augmentation *
 /* (x - mean of the channel) * factor + mean. */
 MIRT_API mirt_tensor *mirt_random_contrast(mirt_tensor *x, const mirt_augmentation *desc);
 MIRT_API mirt_tensor *mirt_random_brightness(mirt_tensor *x, const mirt_augmentation *desc);
+/* From the upper left corner; both directions have the same random sign. */
+MIRT_API mirt_tensor *mirt_random_shear(mirt_tensor *x, const mirt_augmentation *desc);
+/* Of red, green and blue: the hue turns by up to half the factor, either way. */
+MIRT_API mirt_tensor *mirt_random_hue(mirt_tensor *x, const mirt_augmentation *desc);
+/* The saturation times f / (1 - f): a factor of 0.5 changes nothing, 0 is gray. As in Keras the saturation itself is
+   clipped to value_range; beyond 1, where {0, 255} lets it be, colors become negative, which bytes do not show. */
+MIRT_API mirt_tensor *mirt_random_saturation(mirt_tensor *x, const mirt_augmentation *desc);
+/* With a chance that is drawn from `factor` (default {0, 1}), a part of the image becomes normal noise times the upper
+   value, or fill_value, clipped to value_range. */
+MIRT_API mirt_tensor *mirt_random_erasing(mirt_tensor *x, const mirt_augmentation *desc);
 /* These two are always active, and gradients pass. The part in the middle; of smaller images what mirt_random_crop
    takes. */
 MIRT_API mirt_tensor *mirt_center_crop(mirt_tensor *x, const mirt_augmentation *desc);
@@ -88,7 +108,8 @@ MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentati
 /* Reads "flip,rotation:0.1,zoom:0.1" into at most `most` entries of list; how many there are, or -1 with the error set.
    Names as the layers without "random_"; numbers after ':', two being height and width: flip:horizontal, rotation:0.1,
    zoom:0.1:0.2, translation:0.1:0.1, crop:200:180, center_crop:200, resizing:224, contrast:0.2, brightness:0.1; and
-   constant, wrap, nearest: rotation:0.1:constant. */
+   constant, wrap, nearest: rotation:0.1:constant. Also shear:0.2:0.1 (x and y), hue:0.1, saturation:0.4:0.6 (a range),
+   erasing or erasing:0.5:constant. */
 MIRT_API int mirt_parse_augmentation(const char *text, mirt_augmentation *list, int most);
 
 /* Mean and variance of the channels of x[0], over an epoch, into desc: what mirt_normalization then takes off. The data

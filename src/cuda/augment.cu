@@ -148,9 +148,9 @@ static __global__ __launch_bounds__(256) void mirt__cu_augment_values(mirt__cu_a
     if (threadIdx.x == 0) {
         double numbers[4];
         mirt__cu_augment_draw(a, a.first, image, numbers);
-        const double between = mirt__transform_between(&t, 0, numbers[0]);
-        drawn[0] = a.mean ? (float)(1 + between) : 1.0f;
-        drawn[1] = a.mean ? 0.0f : (float)(between * ((double)t.range[1] - (double)t.range[0]));
+        const float amount = (float)mirt__transform_amount(&t, numbers);
+        drawn[0] = a.mean ? amount : 1.0f;
+        drawn[1] = a.mean ? 0.0f : amount;
     }
     if ((int)threadIdx.x < c) mean[threadIdx.x] = a.mean ? a.mean[image * a.c + threadIdx.x] : 0.0f;
     __syncthreads();
@@ -160,6 +160,47 @@ static __global__ __launch_bounds__(256) void mirt__cu_augment_values(mirt__cu_a
                     middle = mean[c > 1 ? i - (int)mirt__cu_divide32((uint32_t)i, a.by_line) * c : 0];
         const float v = __fadd_rn(__fadd_rn(__fmul_rn(x - middle, factor), middle), shift);
         a.y[image * a.x_image + i] = v < low ? low : v > high ? high : v;
+    }
+}
+
+/* Hue or saturation. */
+static __global__ __launch_bounds__(256) void mirt__cu_augment_colors(mirt__cu_augment a) {
+    MIRT_SHARED(float, amount, 1);
+    const int64_t image = mirt__cu_divide32(blockIdx.x, a.by_parts);
+    const int part = (int)(blockIdx.x - image * a.parts), each = MIRT__CU_AUGMENT_PIXELS, begin = part * each;
+    const int pixels = (int)(a.x_image / 3), end = pixels - begin < each ? pixels : begin + each;
+    const mirt__transform &t = a.transform[a.first];
+    if (threadIdx.x == 0) {
+        double numbers[4];
+        mirt__cu_augment_draw(a, a.first, image, numbers);
+        amount[0] = (float)mirt__transform_amount(&t, numbers);
+    }
+    __syncthreads();
+    for (int i = begin + (int)threadIdx.x; i < end; i += (int)blockDim.x) {
+        const int64_t at = image * a.x_image + 3 * (int64_t)i;
+        float rgb[3];
+        for (int j = 0; j < 3; j++) rgb[j] = mirt__cu_load(a.x, a.x_dtype, at + j);
+        mirt__transform_color(&t, amount[0], rgb);
+        for (int j = 0; j < 3; j++) a.y[at + j] = rgb[j];
+    }
+}
+static __global__ __launch_bounds__(256) void mirt__cu_augment_erase(mirt__cu_augment a) {
+    MIRT_SHARED(int64_t, erased, 4);
+    const int64_t image = mirt__cu_divide32(blockIdx.x, a.by_parts);
+    const int part = (int)(blockIdx.x - image * a.parts), each = MIRT__CU_AUGMENT_PIXELS, begin = part * each;
+    const int end = a.x_image - begin < each ? (int)a.x_image : begin + each;
+    const mirt__transform &t = a.transform[a.first];
+    const uint64_t seed = a.numbers->seed, row = a.numbers->first_row + (uint64_t)image, step = a.numbers->step;
+    if (threadIdx.x == 0 && !mirt__transform_part(&t, seed, row, step, erased)) erased[1] = erased[0];
+    __syncthreads();
+    for (int i = begin + (int)threadIdx.x; i < end; i += (int)blockDim.x) {
+        const int pixel = i / a.c, y = pixel / (int)t.w, x = pixel - y * (int)t.w;
+        float v = mirt__cu_load(a.x, a.x_dtype, image * a.x_image + i), four[4];
+        if (y >= erased[0] && y < erased[1] && x >= erased[2] && x < erased[3]) {
+            mirt__transform_erased(&t, seed, row, step, (uint32_t)(i / 4), four);
+            v = four[i % 4];
+        }
+        a.y[image * a.x_image + i] = v;
     }
 }
 
@@ -195,8 +236,16 @@ static void mirt__cu_augment_run_warp(mirt__cu *cu, mirt__cu_augment a, const mi
 }
 /* Number a.first, from x to y. */
 static void mirt__cu_augment_run_values(mirt__cu *cu, mirt__cu_augment a, const mirt__transform *t, int64_t rows) {
+    const mirt_augmentation_kind kind = t[a.first].kind;
+    const bool colors = kind == MIRT_RANDOM_HUE || kind == MIRT_RANDOM_SATURATION;
+    if (colors || kind == MIRT_RANDOM_ERASING) {
+        const unsigned parts = mirt__cu_augment_blocks(&a, colors ? a.x_image / 3 : a.x_image, rows);
+        if (colors) MIRT_LAUNCH(cu, mirt__cu_augment_colors, parts, 256, 0, a);
+        else MIRT_LAUNCH(cu, mirt__cu_augment_erase, parts, 256, 0, a);
+        return;
+    }
     a.by_line = mirt__cu_divisor_of(a.c);
-    if (t[a.first].kind != MIRT_RANDOM_CONTRAST) a.mean = NULL;
+    if (kind != MIRT_RANDOM_CONTRAST) a.mean = NULL;
     else MIRT_LAUNCH(cu, mirt__cu_augment_means, (unsigned)rows, 256, 0, a);
     const unsigned blocks = mirt__cu_augment_blocks(&a, a.x_image, rows);
     MIRT_LAUNCH(cu, mirt__cu_augment_values, blocks, 256, 0, a);

@@ -77,7 +77,8 @@ MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentati
 /* >>text */
 
 typedef enum mirt__augment_words {
-    MIRT__WORDS_FACTOR = 1, MIRT__WORDS_FACTORS, MIRT__WORDS_SIZE, MIRT__WORDS_NONE
+    MIRT__WORDS_FACTOR = 1, MIRT__WORDS_FACTORS, MIRT__WORDS_SIZE, MIRT__WORDS_NONE,
+    MIRT__WORDS_RANGE, MIRT__WORDS_SHEAR
 } mirt__augment_words;
 static const struct {
     const char *name;
@@ -93,6 +94,10 @@ static const struct {
     {"resizing", MIRT_RESIZING, MIRT__WORDS_SIZE},
     {"contrast", MIRT_RANDOM_CONTRAST, MIRT__WORDS_FACTOR},
     {"brightness", MIRT_RANDOM_BRIGHTNESS, MIRT__WORDS_FACTOR},
+    {"shear", MIRT_RANDOM_SHEAR, MIRT__WORDS_SHEAR},
+    {"hue", MIRT_RANDOM_HUE, MIRT__WORDS_RANGE},
+    {"saturation", MIRT_RANDOM_SATURATION, MIRT__WORDS_RANGE},
+    {"erasing", MIRT_RANDOM_ERASING, MIRT__WORDS_RANGE},
 };
 
 /* The next word of *text, up to a ':', a ',' or the end, which is stored in `*ended`; false: it is too long. */
@@ -112,16 +117,21 @@ static bool mirt__augment_value(const char *word, mirt__augment_words reads, int
     for (int i = 0; out->kind == MIRT_RANDOM_FLIP && i < MIRT__FLIP_COUNT; i++) {
         if (strcmp(word, modes[i]) == 0) return out->mode = (mirt_flip_mode)i, true;
     }
-    for (int i = 0; out->kind >= MIRT_RANDOM_ROTATION && out->kind <= MIRT_RANDOM_TRANSLATION && i < MIRT__FILL_COUNT;
-         i++) {
+    for (int i = 0; mirt__transform_fills(out->kind) && i < MIRT__FILL_COUNT; i++) {
         if (strcmp(word, fills[i]) == 0) return out->fill_mode = (mirt_fill_mode)i, true;
     }
+    if (out->kind == MIRT_RANDOM_ERASING && strcmp(word, fills[MIRT_FILL_CONSTANT]) == 0)
+        return out->fill_mode = MIRT_FILL_CONSTANT, true;
     if (out->kind == MIRT_RESIZING && strcmp(word, "nearest") == 0) return out->interpolation = MIRT_NEAREST, true;
     const float value = strtof(word, &end);
     if (*end || !isfinite(value) || reads == MIRT__WORDS_NONE || numbers > (reads == MIRT__WORDS_FACTOR ? 0 : 1))
         return false;
     if (reads == MIRT__WORDS_FACTOR) {
         out->factor[0] = value;
+    } else if (reads == MIRT__WORDS_RANGE) {
+        out->factor[numbers] = value;
+    } else if (reads == MIRT__WORDS_SHEAR) {
+        (numbers ? out->y_factor : out->x_factor)[0] = value;
     } else if (reads == MIRT__WORDS_SIZE) {
         if (!(value >= 1 && value <= 65536 && value == floorf(value))) return false;
         *(numbers ? &out->width : &out->height) = (int)value;
@@ -159,14 +169,14 @@ static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char 
         }
         numbers += (word[0] >= '0' && word[0] <= '9') || word[0] == '-' || word[0] == '+' || word[0] == '.';
     }
-    if (!numbers && wants != MIRT__WORDS_NONE) {
+    if (!numbers && wants != MIRT__WORDS_NONE && out->kind != MIRT_RANDOM_ERASING) {
         return mirt__fail(MIRT_E_INVALID, "augmentation %s needs a value, such as %s:%s", name, name,
                           wants == MIRT__WORDS_SIZE ? "224" : "0.1"),
                false;
     }
     /* A zoom by one number keeps the aspect ratio. */
     if (numbers == 1 && out->kind == MIRT_RANDOM_ZOOM) out->width_factor[0] = 0;
-    return mirt__transform_of(out, 1, 1, 1, &checked) || (mirt__fail_at("augmentation %s", name), false);
+    return mirt__transform_of(out, 1, 1, 3, &checked) || (mirt__fail_at("augmentation %s", name), false);
 }
 
 MIRT_API int mirt_parse_augmentation(const char *text, mirt_augmentation *list, int most) {

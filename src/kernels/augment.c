@@ -8,7 +8,6 @@
 #define MIRT__WARP_SSE2
 #endif
 
-#define MIRT__AUGMENT_CHANNELS 64 /* channels that contrast may have */
 #ifndef MIRT__INDEPENDENT
 #define MIRT__INDEPENDENT
 #endif
@@ -16,7 +15,11 @@
 /* >>descriptions */
 
 typedef enum mirt__transform_reads {
-    MIRT__READS_FACTOR = 1, MIRT__READS_FACTORS = 2, MIRT__READS_SIZE = 4, MIRT__READS_RANGE = 8
+    MIRT__READS_FACTOR = 1, MIRT__READS_FACTORS = 2, MIRT__READS_SIZE = 4, MIRT__READS_RANGE = 8,
+    MIRT__READS_SHEAR = 16,
+    MIRT__READS_COLORS = 32, /* of three channels */
+    MIRT__READS_SHARE = 64,  /* {f, 0} is {0, f} */
+    MIRT__READS_SCALE = 128
 } mirt__transform_reads;
 static const struct {
     int reads;
@@ -31,9 +34,13 @@ static const struct {
     {MIRT__READS_SIZE, 0, 0}, /* resizing */
     {MIRT__READS_FACTOR | MIRT__READS_RANGE, 0, 1}, /* random_contrast */
     {MIRT__READS_FACTOR | MIRT__READS_RANGE, -1, 1}, /* random_brightness */
+    {MIRT__READS_SHEAR, 0, 1}, /* random_shear */
+    {MIRT__READS_FACTOR | MIRT__READS_RANGE | MIRT__READS_COLORS | MIRT__READS_SHARE, 0, 1}, /* random_hue */
+    {MIRT__READS_FACTOR | MIRT__READS_RANGE | MIRT__READS_COLORS | MIRT__READS_SHARE, 0, 1}, /* random_saturation */
+    {MIRT__READS_FACTOR | MIRT__READS_RANGE | MIRT__READS_SHARE | MIRT__READS_SCALE, 0, 1}, /* random_erasing */
 };
 
-/* {f, 0} means {-f, f}, or {f, f} for contrast; a negative first number and 0 are a range. */
+/* {f, 0} means {-f, f}, or {f, f} for contrast, or {0, f}; a negative first number and 0 are a range. */
 MIRT__TRAINING bool mirt__transform_factor(const mirt_augmentation *d, const float factor[2], int axis,
                                            mirt__transform *out) {
     const float least = mirt__transform_table[d->kind].least, most = mirt__transform_table[d->kind].most;
@@ -46,6 +53,9 @@ MIRT__TRAINING bool mirt__transform_factor(const mirt_augmentation *d, const flo
     if (d->kind == MIRT_RANDOM_CONTRAST) {
         if (high == 0) high = low;
         low = -low;
+    } else if (high == 0 && low > 0 && (mirt__transform_table[d->kind].reads & MIRT__READS_SHARE)) {
+        high = low;
+        low = 0;
     } else if (high == 0 && low > 0) {
         high = low;
         low = -low;
@@ -60,6 +70,19 @@ MIRT__TRAINING bool mirt__transform_factor(const mirt_augmentation *d, const flo
     out->low[axis] = low;
     out->high[axis] = high;
     return true;
+}
+
+/* Keras's defaults: any chance, and 0.02 to 0.33. */
+MIRT__TRAINING bool mirt__transform_erasing(const mirt_augmentation *d, mirt__transform *out) {
+    static const float any[2] = {0, 1}, some[2] = {0.02f, 0.33f};
+    const bool chance = d->factor[0] != 0 || d->factor[1] != 0, scale = d->scale[0] != 0 || d->scale[1] != 0;
+    if (d->fill_mode != MIRT_FILL_REFLECT && d->fill_mode != MIRT_FILL_CONSTANT) {
+        return mirt__fail(MIRT_E_INVALID, "fill mode %d: erasing fills with noise, or by MIRT_FILL_CONSTANT",
+                          (int)d->fill_mode),
+               false;
+    }
+    return mirt__transform_factor(d, chance ? d->factor : any, 0, out) &&
+           mirt__transform_factor(d, scale ? d->scale : some, 1, out);
 }
 
 MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t w, int64_t c, mirt__transform *out) {
@@ -95,6 +118,10 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
         if (!mirt__transform_factor(d, d->height_factor, 0, out) || !mirt__transform_factor(d, d->width_factor, 1, out))
             return false;
     }
+    if (MIRT__TRAINS && (reads & MIRT__READS_SHEAR) &&
+        (!mirt__transform_factor(d, d->y_factor, 0, out) || !mirt__transform_factor(d, d->x_factor, 1, out)))
+        return false;
+    if (MIRT__TRAINS && (reads & MIRT__READS_SCALE) && !mirt__transform_erasing(d, out)) return false;
     if (reads & MIRT__READS_SIZE) {
         out->oh = d->height;
         out->ow = d->width ? d->width : d->height;
@@ -115,6 +142,8 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
     }
     if (d->kind == MIRT_RANDOM_CONTRAST && c > MIRT__AUGMENT_CHANNELS)
         return mirt__fail(MIRT_E_SHAPE, "takes at most %d channels", MIRT__AUGMENT_CHANNELS), false;
+    if ((reads & MIRT__READS_COLORS) && c != 3)
+        return mirt__fail(MIRT_E_SHAPE, "takes red, green and blue, not %lld channels", (long long)c), false;
     if (h > INT32_MAX / c / w || out->oh > INT32_MAX / c / out->ow)
         return mirt__fail(MIRT_E_SHAPE, "images of 2^31 elements or more"), false;
     return true;
@@ -411,47 +440,7 @@ static void mirt__warp_image(const mirt__warp *a) {
     }
 }
 
-/* >>values */
-
-/* This many elements at a time, in whole pixels, with the repeated means of channels. */
-static int64_t mirt__augment_side(int64_t c) { return MIRT__AUGMENT_CHANNELS / c * c; }
-
-static void mirt__augment_means(const mirt__real *x, int64_t count, int64_t c, mirt__real *mean) {
-    const int64_t side = mirt__augment_side(c);
-    double sum[MIRT__AUGMENT_CHANNELS] = {0};
-    for (int64_t i = 0; i < count; i += side) {
-        const int64_t n = mirt__min(count - i, side);
-        MIRT__INDEPENDENT
-        for (int64_t k = 0; k < n; k++) sum[k] += (double)x[i + k];
-    }
-    for (int64_t k = c; k < side; k++) sum[k % c] += sum[k];
-    for (int64_t k = 0; k < side; k++) mean[k] = (mirt__real)(sum[k % c] / (double)(count / c));
-}
-
-/* x * factor + part, by channel, clipped. */
-static void mirt__augment_values(const mirt__transform *t, const double drawn[4], mirt__real *x) {
-    const int64_t c = t->kind == MIRT_RANDOM_CONTRAST ? t->c : 1, count = t->h * t->w * t->c,
-                  side = mirt__augment_side(c);
-    const double between = mirt__transform_between(t, 0, drawn[0]);
-    const mirt__real low = (mirt__real)t->range[0], high = (mirt__real)t->range[1];
-    mirt__real mean[MIRT__AUGMENT_CHANNELS], factor = 1, shift = 0;
-    if (t->kind == MIRT_RANDOM_CONTRAST) {
-        mirt__augment_means(x, count, c, mean);
-        factor = (mirt__real)(1 + between);
-    } else {
-        memset(mean, 0, sizeof mean);
-        shift = (mirt__real)(between * ((double)t->range[1] - (double)t->range[0]));
-    }
-    for (int64_t i = 0; i < count; i += side) {
-        const int64_t n = mirt__min(count - i, side);
-        mirt__real *const at = x + i;
-        MIRT__INDEPENDENT
-        for (int64_t k = 0; k < n; k++) {
-            const mirt__real v = (at[k] - mean[k]) * factor + mean[k] + shift;
-            at[k] = v < low ? low : v > high ? high : v;
-        }
-    }
-}
+/* >>dtypes */
 
 static void mirt__augment_to_real(const void *x, mirt_dtype dtype, mirt__real *y, int64_t count) {
     const unsigned char *const bytes = (const unsigned char *)x;
@@ -524,7 +513,6 @@ MIRT__LIB void mirt__augment_image(const mirt__augment *a) {
     const mirt__transform *const t = a->transform, *const last = &t[a->count - 1];
     const size_t half = mirt__augment_room(t, a->count, a->x_dtype, a->y_dtype) / 2;
     mirt__real *real = NULL; /* the image so far, once it is float32 */
-    double drawn[4];
     int turn = 0;
     for (int i = 0, end; i < a->count; i = end) {
         const mirt__transform_pass pass = mirt__transform_pass_of(t, a->count, i);
@@ -539,10 +527,7 @@ MIRT__LIB void mirt__augment_image(const mirt__augment *a) {
             else mirt__augment_to_real(x, dtype, (mirt__real *)y, t[i].h * t[i].w * t[i].c);
             real = (mirt__real *)y;
         }
-        for (int k = i; k < end && !pass.moves; k++) {
-            mirt__transform_draw(&t[k], a->seed, a->row, a->step, drawn);
-            mirt__augment_values(&t[k], drawn, real);
-        }
+        for (int k = i; k < end && !pass.moves; k++) mirt__augment_values(&t[k], a->seed, a->row, a->step, real);
     }
     if (half && a->y_dtype == MIRT_UINT8)
         mirt__augment_to_bytes(real, (unsigned char *)a->y, last->oh * last->ow * last->c);

@@ -10,6 +10,12 @@
 /* Checks a description for images (h, w, c); false with the error set. The key remains 0. */
 MIRT__LIB bool mirt__transform_of(const mirt_augmentation *desc, int64_t h, int64_t w, int64_t c, mirt__transform *out);
 
+#define MIRT__AUGMENT_CHANNELS 64 /* channels that contrast may have */
+
+/* Applies a transform that moves no pixels to one image. */
+MIRT__LIB void mirt__augment_values(const mirt__transform *transform, uint64_t seed, uint64_t row, uint64_t step,
+                                    mirt__real *x);
+
 /* Applies all transforms to one image, from x to y. `room`: mirt__augment_room bytes. */
 typedef struct mirt__augment {
     const mirt__transform *transform;

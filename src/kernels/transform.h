@@ -8,17 +8,35 @@
 #include <string.h>
 
 /* Whether the transform moves pixels. */
-MIRT__BOTH bool mirt__transform_moves(mirt_augmentation_kind kind) { return kind < MIRT_RANDOM_CONTRAST; }
+MIRT__BOTH bool mirt__transform_moves(mirt_augmentation_kind kind) {
+    return kind < MIRT_RANDOM_CONTRAST || kind == MIRT_RANDOM_SHEAR;
+}
 
-/* Four numbers in [0, 1) for transform `t` of image `row` at time `step`. */
+/* Whether it has a fill mode for what comes from outside of the image. */
+MIRT__BOTH bool mirt__transform_fills(mirt_augmentation_kind kind) {
+    return (kind >= MIRT_RANDOM_ROTATION && kind <= MIRT_RANDOM_TRANSLATION) || kind == MIRT_RANDOM_SHEAR;
+}
+
+/* Four random words for transform `t` of image `row` at time `step`; others for each block. */
+MIRT__BOTH void mirt__transform_words(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step,
+                                      uint32_t block, uint32_t word[4]) {
+    const uint64_t mixed = t->key ^ seed ^ (step >> 32 << 32);
+    const uint32_t counter[4] = {block, (uint32_t)row, (uint32_t)(row >> 32), (uint32_t)step},
+                   key[2] = {(uint32_t)mixed, (uint32_t)(mixed >> 32)};
+    mirt__philox(counter, key, word);
+}
+
+/* Of these, numbers in [0, 1). */
+MIRT__BOTH void mirt__transform_units(const uint32_t word[4], double out[4]) {
+    for (int i = 0; i < 4; i++) out[i] = (double)(word[i] >> 8) / 16777216.0;
+}
+
+/* The numbers of the first block, all that most transforms draw. */
 MIRT__BOTH void mirt__transform_draw(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step,
                                      double out[4]) {
-    const uint64_t mixed = t->key ^ seed ^ (step >> 32 << 32);
-    const uint32_t counter[4] = {0, (uint32_t)row, (uint32_t)(row >> 32), (uint32_t)step},
-                   key[2] = {(uint32_t)mixed, (uint32_t)(mixed >> 32)};
     uint32_t word[4];
-    mirt__philox(counter, key, word);
-    for (int i = 0; i < 4; i++) out[i] = (double)(word[i] >> 8) / 16777216.0;
+    mirt__transform_words(t, seed, row, step, 0, word);
+    mirt__transform_units(word, out);
 }
 
 MIRT__BOTH double mirt__transform_between(const mirt__transform *t, int axis, double drawn) {
@@ -69,6 +87,11 @@ MIRT__BOTH void mirt__transform_matrix(const mirt__transform *t, const double dr
         y = -h * mirt__transform_between(t, 0, drawn[0]);
         x = -w * mirt__transform_between(t, 1, drawn[1]);
         break;
+    case MIRT_RANDOM_SHEAR: /* away from the upper left corner, in both directions with the same sign */
+        turn = drawn[2] > 0.5 ? -1 : 1;
+        yx = turn * mirt__transform_between(t, 0, drawn[0]);
+        xy = turn * mirt__transform_between(t, 1, drawn[1]);
+        break;
     case MIRT_RANDOM_CROP:
     case MIRT_CENTER_CROP:
     case MIRT_RESIZING:
@@ -113,9 +136,7 @@ typedef struct mirt__transform_pass {
 
 /* Whether `t` can be part of the same warp; if so, applies its settings. */
 MIRT__BOTH bool mirt__transform_joins(mirt__transform_pass *p, const mirt__transform *t) {
-    const bool fills =
-                   t->kind == MIRT_RANDOM_ROTATION || t->kind == MIRT_RANDOM_ZOOM || t->kind == MIRT_RANDOM_TRANSLATION,
-               sized = t->kind == MIRT_RESIZING;
+    const bool fills = mirt__transform_fills(t->kind), sized = t->kind == MIRT_RESIZING;
     if ((fills || sized) && p->chosen && p->nearest != t->nearest) return false;
     if (fills && p->filled &&
         (p->fill != t->fill || (t->fill == MIRT_FILL_CONSTANT && (p->value < t->value || p->value > t->value))))
@@ -153,5 +174,105 @@ MIRT__BOTH mirt__transform_pass mirt__transform_pass_of(const mirt__transform *t
         p.end++;
     return p;
 }
+
+/* >>values */
+
+#ifndef __CUDACC__ /* does not support such pragmas */
+#include "optimize_begin.inc"
+#define MIRT__TRANSFORM_INLINE MIRT__BOTH __attribute__((always_inline))
+#else
+#define MIRT__TRANSFORM_INLINE MIRT__BOTH
+#endif
+
+/* The number by which a transform changes the values of an image: a factor, what is added, or turns of the hue. */
+MIRT__BOTH double mirt__transform_amount(const mirt__transform *t, const double drawn[4]) {
+    const double between = mirt__transform_between(t, 0, drawn[0]);
+    switch ((int)t->kind) {
+    case MIRT_RANDOM_CONTRAST: return 1 + between;
+    case MIRT_RANDOM_BRIGHTNESS: return between * ((double)t->range[1] - (double)t->range[0]);
+    case MIRT_RANDOM_HUE: return drawn[1] > 0.5 ? -0.5 * between : 0.5 * between;
+    default: return between / (1 - between + 1e-7); /* MIRT_RANDOM_SATURATION, with Keras's epsilon */
+    }
+}
+
+MIRT__TRANSFORM_INLINE mirt__real mirt__transform_clip(mirt__real v, mirt__real low, mirt__real high) {
+    return v < low ? low : v > high ? high : v;
+}
+
+/* Changes hue or saturation of red, green and blue, like TensorFlow's rgb_to_hsv and hsv_to_rgb. A pixel with a number
+   that is not finite becomes NaN. */
+MIRT__TRANSFORM_INLINE void mirt__transform_color(const mirt__transform *t, mirt__real amount, mirt__real rgb[3]) {
+    const bool turns = t->kind == MIRT_RANDOM_HUE;
+    const mirt__real low = turns ? (mirt__real)t->range[0] : 0,
+                     span = turns ? (mirt__real)t->range[1] - (mirt__real)t->range[0] : 1,
+                     r = (rgb[0] - low) / span, g = (rgb[1] - low) / span, b = (rgb[2] - low) / span;
+    const mirt__real most = r > g ? (r > b ? r : b) : (g > b ? g : b),
+                     least = r < g ? (r < b ? r : b) : (g < b ? g : b);
+    const mirt__real range = most - least, sixth = (mirt__real)1 / 6, part = sixth / (range > 0 ? range : 1);
+    const mirt__real nothing = (r + g + b) - (r + g + b);
+    mirt__real s = most > 0 ? range / most : 0;
+    mirt__real h = !(most > r) ? part * (g - b) : !(most > g) ? part * (b - r) + 2 * sixth : part * (r - g) + 4 * sixth;
+    h = !(range > 0) ? 0 : h < 0 ? h + 1 : h;
+    if (turns) {
+        h += amount;
+        h = h > 1 ? h - 1 : h;
+        h = h < 0 ? h + 1 : h;
+    } else {
+        s = mirt__transform_clip(s * amount, (mirt__real)t->range[0], (mirt__real)t->range[1]);
+    }
+    h *= 6;
+    const mirt__real from_red = h > 3 ? h - 3 : 3 - h, from_green = h > 2 ? h - 2 : 2 - h,
+                     from_blue = h > 4 ? h - 4 : 4 - h;
+    rgb[0] = (1 - s + s * mirt__transform_clip(from_red - 1, 0, 1)) * most + nothing;
+    rgb[1] = (1 - s + s * mirt__transform_clip(2 - from_green, 0, 1)) * most + nothing;
+    rgb[2] = (1 - s + s * mirt__transform_clip(2 - from_blue, 0, 1)) * most + nothing;
+    for (int j = 0; j < 3 && turns; j++) rgb[j] = mirt__transform_clip(rgb[j], 0, 1) * span + low;
+}
+
+/* The pixels of one side of a part that has `share` of `length` and lies where `drawn` says: [out[0], out[1]). */
+MIRT__BOTH void mirt__transform_side(double share, double drawn, int64_t length, int64_t out[2]) {
+    const double size = share * (double)length, begin = drawn * ((double)length - size);
+    for (int i = 0; i < 2; i++) {
+        const int64_t at = (int64_t)ceil(i ? begin + size : begin);
+        out[i] = at > length ? length : at;
+    }
+}
+
+/* What is erased: rows [part[0], part[1]) and columns [part[2], part[3]); false: nothing. */
+MIRT__BOTH bool mirt__transform_part(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step,
+                                     int64_t part[4]) {
+    uint32_t word[4];
+    double drawn[4], chance[4];
+    mirt__transform_draw(t, seed, row, step, drawn);
+    mirt__transform_words(t, seed, row, step, 1, word);
+    mirt__transform_units(word, chance);
+    mirt__transform_side(sqrt(mirt__transform_between(t, 1, drawn[1])), drawn[3], t->h, part);
+    mirt__transform_side(sqrt(mirt__transform_between(t, 1, drawn[0])), drawn[2], t->w, part + 2);
+    return chance[1] < mirt__transform_between(t, 0, chance[0]);
+}
+
+/* What replaces numbers [4 group, 4 group + 4) of an erased image: its fill value, or normal random numbers. */
+MIRT__BOTH void mirt__transform_erased(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step,
+                                       uint32_t group, mirt__real out[4]) {
+    const bool constant = t->fill == MIRT_FILL_CONSTANT;
+    uint32_t word[4];
+    if (!constant) mirt__transform_words(t, seed, row, step, 2 + group, word);
+    for (int i = 0; i < 4; i += 2) {
+        double pair[2] = {(double)t->value, (double)t->value};
+        if (!constant) { /* (0, 1]: the logarithm is finite */
+            const double radius = sqrt(-2 * log(((double)word[i] + 1) / 4294967296.0)) * (double)t->range[1],
+                         turn = (double)word[i + 1] * (6.283185307179586 / 4294967296.0);
+            pair[0] = radius * cos(turn);
+            pair[1] = radius * sin(turn);
+        }
+        for (int k = 0; k < 2; k++)
+            out[i + k] = mirt__transform_clip((mirt__real)pair[k], (mirt__real)t->range[0], (mirt__real)t->range[1]);
+    }
+}
+
+#undef MIRT__TRANSFORM_INLINE
+#ifndef __CUDACC__
+#include "optimize_end.inc"
+#endif
 
 #endif

@@ -72,6 +72,11 @@ static const mirt__field mirt__resizing_fields[] = {MIRT__AUGMENT_FIELD(height, 
                                                     MIRT__AUGMENT_FIELD(antialias, BOOL)};
 static const mirt__field mirt__values_fields[] = {MIRT__AUGMENT_FIELD(factor, FLOAT2),
                                                   MIRT__AUGMENT_FIELD(value_range, FLOAT2)};
+static const mirt__field mirt__shear_fields[] = {MIRT__AUGMENT_FIELD(x_factor, FLOAT2),
+                                                 MIRT__AUGMENT_FIELD(y_factor, FLOAT2), MIRT__FILLING};
+static const mirt__field mirt__erasing_fields[] = {
+    MIRT__AUGMENT_FIELD(factor, FLOAT2), MIRT__AUGMENT_FIELD(scale, FLOAT2), MIRT__AUGMENT_FIELD(fill_mode, FILL),
+    MIRT__AUGMENT_FIELD(fill_value, FLOAT), MIRT__AUGMENT_FIELD(value_range, FLOAT2)};
 #undef MIRT__AUGMENT_FIELD
 #undef MIRT__FILLING
 
@@ -90,12 +95,17 @@ MIRT__AUGMENT_LAYER(center_crop, "CenterCrop", MIRT_CENTER_CROP, mirt__crop_fiel
 MIRT__AUGMENT_LAYER(resizing, "Resizing", MIRT_RESIZING, mirt__resizing_fields)
 MIRT__AUGMENT_LAYER(random_contrast, "RandomContrast", MIRT_RANDOM_CONTRAST, mirt__values_fields)
 MIRT__AUGMENT_LAYER(random_brightness, "RandomBrightness", MIRT_RANDOM_BRIGHTNESS, mirt__values_fields)
+MIRT__AUGMENT_LAYER(random_shear, "RandomShear", MIRT_RANDOM_SHEAR, mirt__shear_fields)
+MIRT__AUGMENT_LAYER(random_hue, "RandomHue", MIRT_RANDOM_HUE, mirt__values_fields)
+MIRT__AUGMENT_LAYER(random_saturation, "RandomSaturation", MIRT_RANDOM_SATURATION, mirt__values_fields)
+MIRT__AUGMENT_LAYER(random_erasing, "RandomErasing", MIRT_RANDOM_ERASING, mirt__erasing_fields)
 #undef MIRT__AUGMENT_LAYER
 
 MIRT_API mirt_tensor *mirt_augmentation_layer(mirt_tensor *x, const mirt_augmentation *desc) {
     static mirt_tensor *(*const layer[MIRT__AUGMENTATION_COUNT])(mirt_tensor *, const mirt_augmentation *) = {
         mirt_random_flip, mirt_random_rotation, mirt_random_zoom,     mirt_random_translation, mirt_random_crop,
-        mirt_center_crop, mirt_resizing,        mirt_random_contrast, mirt_random_brightness};
+        mirt_center_crop, mirt_resizing,        mirt_random_contrast, mirt_random_brightness,  mirt_random_shear,
+        mirt_random_hue,  mirt_random_saturation, mirt_random_erasing};
     if (!x) return NULL;
     if (desc && (int)desc->kind >= 0 && desc->kind < MIRT__AUGMENTATION_COUNT) return layer[desc->kind](x, desc);
     mirt__fail(MIRT_E_INVALID, "mirt_augmentation_layer: no description, or an invalid kind");

@@ -95,6 +95,10 @@ class Augment(Case):
         "random_contrast",
         "random_flip",
         "random_crop",
+        "random_shear",
+        "random_hue",
+        "random_saturation",
+        "random_erasing",
     ]
 
     def __init__(self, seed, scratch):
@@ -102,8 +106,10 @@ class Augment(Case):
         keras.config.set_floatx("float32")  # matrices: RandomRotation knows no other
         keras.config.set_dtype_policy("float64")  # pixels
         shape, rows = [r.randint(2, 11), r.randint(2, 11), r.choice([1, 3, 4])], r.randint(1, 3)
-        self.images = n.uniform(0, 1, [rows] + shape).astype(np.float32)
         t = {"kind": r.choice(self.KINDS)}
+        if t["kind"] in ("random_hue", "random_saturation"):
+            shape[2] = 3
+        self.images = n.uniform(0, 1, [rows] + shape).astype(np.float32)
         getattr(self, "draw_" + t["kind"])(r, t, shape)
         self.transform = t
         super().__init__(
@@ -200,6 +206,75 @@ class Augment(Case):
             ):
                 if min(float(np.max(np.abs(out - c))) for c in choices(x)) > 1e-6:
                     return "an image that is none of the possible ones"
+            return None
+
+        self.judge = judge
+
+    def nearest(self, choices, limits):
+        """Each image is one of its choices, arrays of all images."""
+
+        def judge(y):
+            if y is None or y.size != self.images.size:
+                return "no pixels"
+            y, problem = y.reshape(self.images.shape), None
+            for i in range(len(y)):
+                for want, limit in zip(choices, limits):
+                    limit = np.broadcast_to(limit, want.shape)
+                    problem = compare("pixels of %d" % i, y[i].ravel(), want[i].ravel(), limit[i].ravel())
+                    if not problem:
+                        break
+                if problem:
+                    return problem
+            return None
+
+        self.judge = judge
+
+    def draw_random_shear(self, r, t, shape):
+        x, y, fill = round(r.uniform(0, 1), 3), round(r.uniform(0, 1), 3), self.filling(r, t)
+        t.update(x_factor=[x, x], y_factor=[y, y])
+        images = self.images.astype(np.float64)
+        layer = L.RandomShear((x, x), (y, y), **fill)
+        choices, limits = [], []
+        for sign in (1, -1):
+            factor = tf.constant([[sign * x, sign * y]] * len(images), tf.float64)
+            matrix = np.array([[1, sign * x, 0], [sign * y, 1, 0], [0, 0, 1]])
+            choices.append(np.asarray(layer.transform_images(tf.constant(images), {"shear_factor": factor})))
+            limits.append(near_images(images, matrix, t))
+        self.nearest(choices, limits)
+
+    def draw_random_hue(self, r, t, shape):
+        factor, high = round(r.uniform(0, 1), 3), r.choice([1.0, 1.5])
+        t.update(factor=[factor, factor], value_range=[0.0, high])
+        layer, images = L.RandomHue((factor, factor), value_range=(0.0, high)), tf.constant(self.images, tf.float64)
+        turns = [tf.constant([sign * factor * 0.5] * len(self.images), tf.float64) for sign in (1, -1)]
+        self.nearest([np.asarray(layer.transform_images(images, {"factor": v})) for v in turns], [1e-5, 1e-5])
+
+    def draw_random_saturation(self, r, t, shape):
+        factor = round(r.uniform(0, 0.95), 3)
+        t.update(factor=[factor, factor], value_range=[0.0, 1.0])
+        layer = L.RandomSaturation((factor, factor), value_range=(0.0, 1.0))
+        want = np.asarray(layer(tf.constant(self.images.astype(np.float64)), training=True), np.float64).ravel()
+        self.judge = lambda y: compare("pixels", y, want, 2e-5)
+
+    def draw_random_erasing(self, r, t, shape):
+        """A rectangle of the size that Keras's bounds give, wherever it lies."""
+        scale = round(r.uniform(0.02, 1), 3)
+        t.update(factor=[1.0, 1.0], scale=[scale, scale], value_range=[-1.5, 1.0])
+        t.update(fill_mode="constant", fill_value=-2.0)
+
+        def judge(y):
+            if y is None or y.size != self.images.size:
+                return "no pixels"
+            for x, out in zip(self.images, y.reshape(self.images.shape)):
+                gone = np.all(out == -1.5, axis=2)
+                if np.any(out[~gone] != x[~gone]):
+                    return "pixels beside what is erased have changed"
+                for axis, length in ((1, shape[0]), (0, shape[1])):
+                    at = np.flatnonzero(np.any(gone, axis=axis))
+                    if abs(len(at) - np.sqrt(scale) * length) > 1 or (len(at) and at[-1] - at[0] + 1 != len(at)):
+                        return "%d of %d erased, with a scale of %g" % (len(at), length, scale)
+                if np.sum(gone) != np.sum(np.any(gone, 0)) * np.sum(np.any(gone, 1)):
+                    return "what is erased is no rectangle"
             return None
 
         self.judge = judge

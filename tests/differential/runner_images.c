@@ -49,7 +49,8 @@ void run_resize(const spec *s) {
 static mirt_augmentation get_transform(const item *it) {
     static const char *const kinds[] = {
         "random_flip", "random_rotation", "random_zoom",     "random_translation", "random_crop",
-        "center_crop", "resizing",        "random_contrast", "random_brightness",  NULL};
+        "center_crop", "resizing",        "random_contrast", "random_brightness",  "random_shear",
+        "random_hue",  "random_saturation", "random_erasing", NULL};
     static const char *const modes[] = {"horizontal_and_vertical", "horizontal", "vertical", NULL};
     static const char *const fills[] = {"reflect", "constant", "wrap", "nearest", NULL};
     mirt_augmentation d;
@@ -61,6 +62,9 @@ static mirt_augmentation get_transform(const item *it) {
     get_range(it, "height_factor", d.height_factor);
     get_range(it, "width_factor", d.width_factor);
     get_range(it, "value_range", d.value_range);
+    get_range(it, "x_factor", d.x_factor);
+    get_range(it, "y_factor", d.y_factor);
+    get_range(it, "scale", d.scale);
     get_range(it, "size", size);
     d.height = (int)size[0];
     d.width = (int)size[1];

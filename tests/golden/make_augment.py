@@ -2,6 +2,7 @@
 """Writes augment.h: augmented images by float64 Keras layers with fixed random numbers. Also the images of one affine
 warp by the product of several matrices."""
 import os
+from unittest import mock
 
 os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
 import keras
@@ -54,10 +55,12 @@ def entry(
     size=(0, 0),
     crop=False,
     value_range=(0, 0),
+    shear=((0, 0), (0, 0)),
+    scale=(0, 0),
 ):
     return (
         "{MIRT_%s, MIRT_FLIP_HORIZONTAL_AND_VERTICAL, %s, %s, %s, MIRT_FILL_%s, MIRT_%s, %.9g, %d, %d, %s, %s, NULL,"
-        " false}"
+        " false, %s, %s, %s}"
         % (
             kind.upper(),
             pair(factor),
@@ -70,6 +73,9 @@ def entry(
             size[1],
             str(crop).lower(),
             pair(value_range),
+            pair(shear[0]),
+            pair(shear[1]),
+            pair(scale),
         )
     )
 
@@ -130,6 +136,102 @@ def brightness(factor, value_range):
     )
 
 
+# ---- transforms that draw more than one number: Keras is given those that the kernels draw
+
+
+def philox(counter, key):
+    c, k = list(counter), list(key)
+    for _ in range(10):
+        p0, p1 = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+        c = [p1 >> 32 ^ c[1] ^ k[0], p1 & 0xFFFFFFFF, p0 >> 32 ^ c[3] ^ k[1], p0 & 0xFFFFFFFF]
+        k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return c
+
+
+def drawn(block, key, row, step=0):
+    """Words of a block for the transform of this key, mixed with the seed."""
+    return philox([block, row & 0xFFFFFFFF, row >> 32, step & 0xFFFFFFFF], [key & 0xFFFFFFFF, key >> 32])
+
+
+def units(words):
+    return [(w >> 8) / 2.0**24 for w in words]
+
+
+# As test_augment.c has them.
+KEY, SEED, ROW = 1, 5, 3
+
+
+def given(layer, numbers, noise=None):
+    """The layer, whose random numbers in [0, 1) are `numbers`, in its order."""
+
+    def call(x, training):
+        left = list(numbers)
+
+        def uniform_numbers(*args, **kw):
+            shape = kw.get("shape", args[0] if args else ())
+            count = int(np.prod(shape))
+            u = np.reshape([left.pop(0) for _ in range(count)], shape)
+            return tf.constant(kw.get("minval", 0) + u * (kw.get("maxval", 1) - kw.get("minval", 0)), tf.float64)
+
+        def normal_numbers(shape, **kw):
+            return tf.constant(noise(int(np.prod(shape))).reshape(shape), tf.float64)
+
+        source = layer.backend.random
+        with mock.patch.object(source, "uniform", uniform_numbers), mock.patch.object(source, "normal", normal_numbers):
+            y = layer(x, training=training)
+        assert not left, left
+        return y
+
+    for name in ("fill_value", "fill_mode"):
+        if hasattr(layer, name):
+            setattr(call, name, getattr(layer, name))
+    return call
+
+
+def shear(x_factor, y_factor, row=ROW, **kw):
+    u = units(drawn(0, KEY ^ SEED, row))
+    layer = L.RandomShear(x_factor, y_factor, **keras_of(kw))
+
+    def matrix(h, w):
+        sign = -1 if u[2] > 0.5 else 1
+        y, x = (sign * (f[0] + v * (f[1] - f[0])) for f, v in ((y_factor, u[0]), (x_factor, u[1])))
+        return np.array([[1, x, 0], [y, 1, 0], [0, 0, 1]]), (h, w)
+
+    return entry("random_shear", shear=(x_factor, y_factor), **kw), given(layer, [u[2], u[0], u[1]]), matrix
+
+
+def hue(factor, value_range, row=ROW):
+    u = units(drawn(0, KEY ^ SEED, row))
+    layer = L.RandomHue(factor, value_range=value_range)
+    return entry("random_hue", factor, value_range=value_range), given(layer, [u[1], u[0]]), None
+
+
+def saturation(factor, value_range):
+    u = units(drawn(0, KEY ^ SEED, ROW))
+    layer = L.RandomSaturation(factor, value_range=value_range)
+    return entry("random_saturation", factor, value_range=value_range), given(layer, [u[0]]), None
+
+
+def normals(count):
+    """The kernels' noise of an image."""
+    z = np.empty((count + 3) // 4 * 4)
+    for group in range(len(z) // 4):
+        words = drawn(2 + group, KEY ^ SEED, ROW)
+        for i in (0, 2):
+            radius, turn = np.sqrt(-2 * np.log((words[i] + 1) / 2.0**32)), words[i + 1] * (2 * np.pi / 2.0**32)
+            z[4 * group + i : 4 * group + i + 2] = radius * np.cos(turn), radius * np.sin(turn)
+    return z[:count]
+
+
+def erasing(factor, scale, value, value_range):
+    """value None: noise."""
+    u, chance = units(drawn(0, KEY ^ SEED, ROW)), units(drawn(1, KEY ^ SEED, ROW))
+    layer = L.RandomErasing(factor, scale or (0.02, 0.33), fill_value=value, value_range=value_range)
+    fill = dict(fill="reflect" if value is None else "constant", value=value or 0)
+    return (entry("random_erasing", factor, value_range=value_range, scale=scale or (0, 0), **fill),
+            given(layer, u + chance[:2], normals), None)
+
+
 def keras_of(kw):
     names = {"fill": "fill_mode", "value": "fill_value", "interpolation": "interpolation"}
     return {names[k]: v for k, v in kw.items()}
@@ -172,6 +274,33 @@ CASES += [
     ([zoom(0.3, -0.3, fill="nearest"), resizing(4, 4)], (5, 7, 3)),
     ([translation(0.95, -0.97, fill="wrap")], (7, 4, 4)),
 ]
+for i, fill in enumerate(FILLS):
+    for j, interpolation in enumerate(["bilinear", "nearest"]):
+        kw = dict(fill=fill, interpolation=interpolation, value=0.75 if fill == "constant" else 0)
+        CASES.append(([shear((0.3, 0.7), (0.0, 0.4), **kw)], SHAPES[(2 * i + j) % len(SHAPES)]))
+        CASES.append(([shear((0.9, 0.9), (0.8, 1.0), **kw)], SHAPES[(i + 3 * j + 2) % len(SHAPES)]))
+CASES += [
+    ([shear((0.1, 0.3), (0.2, 0.2)), rotation(0.06)], (9, 140, 3)),
+    ([shear((0.2, 0.5), (0.0, 0.0), fill="wrap"), zoom(0.3, 0.2, fill="wrap")], (7, 4, 4)),
+]
+for shape in [(5, 7, 3), (9, 140, 3), (1, 6, 3), (12, 1, 3)]:
+    CASES += [
+        ([hue((0.2, 0.9), (0, 1))], shape),
+        ([hue((1.0, 1.0), (-0.5, 1.5))], shape),
+        ([hue((0.1, 0.3), (0.25, 0.75))], shape),
+        ([saturation((0.1, 0.4), (0, 1))], shape),
+        ([saturation((0.6, 0.9), (0, 1))], shape),
+        ([saturation((0.7, 0.8), (0, 255))], shape),
+        ([saturation((0.5, 0.9), (0.25, 0.5))], shape),
+    ]
+for shape in SHAPES:
+    CASES += [
+        ([erasing((1.0, 1.0), None, 0.5, (0, 1))], shape),
+        ([erasing((0.5, 1.0), (0.2, 0.9), -3.0, (-0.25, 1))], shape),
+        ([erasing((0.0, 0.01), (0.3, 0.6), 0.5, (0, 1))], shape),
+        ([erasing((1.0, 1.0), (0.5, 1.0), None, (-2, 1.5))], shape),
+        ([erasing((1.0, 1.0), (1.0, 1.0), None, (0, 1))], shape),
+    ]
 
 
 def one_warp(entries, x):
