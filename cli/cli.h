@@ -231,6 +231,11 @@ bool log_predictions(const options *o, mirt_model *model, const char *directory)
 /* Makes DIR/report.html from DIR/log.jsonl and prints its path. `own`: this process holds the lock of the run. False
    after complaining. */
 bool write_report(const char *directory, bool own);
+/* Writes that page during a fit too, from its beginning on. NULL: there is no memory for that. */
+typedef struct live_report live_report;
+live_report *begin_live_report(const options *o, mirt_fit_desc *desc);
+/* After the fit, before the last page. NULL is allowed. */
+void end_live_report(live_report *live);
 /* Whether a process holds the lock of a run. Never call it for a run of this process: it would release the lock. */
 typedef enum run_owner { OWNER_UNKNOWN, OWNER_GONE, OWNER_RUNNING } run_owner;
 run_owner owner_of_run(const char *directory);

@@ -106,8 +106,6 @@ static int interruption(const training_job *j, const mirt_history *history) {
     return own ? own : others ? SIGTERM : 0;
 }
 
-/* After a signal: reports the checkpoint, or else writes --save, writes the report and prints the command that resumes.
-   */
 /* Writes --save. False after complaining. */
 static bool save_trained(const training_job *j, const options *o) {
     if (mirt_save(j->model, o->save, o->weights_only ? MIRT_SAVE_WEIGHTS_ONLY : MIRT_SAVE_ALL) == MIRT_OK)
@@ -115,6 +113,7 @@ static bool save_trained(const training_job *j, const options *o) {
     return complain_of_library(), false;
 }
 
+/* After a signal: reports the checkpoint and prints the command that resumes, or else writes --save. */
 static int end_interrupted(const training_job *j, const options *o, int signal) {
     const int status = EXIT_SIGNAL + signal;
     char *words = o->run ? resume_command(o) : NULL;
@@ -129,8 +128,23 @@ static int end_interrupted(const training_job *j, const options *o, int signal) 
     }
     free(words);
     if (o->trace && mirt_trace_end(j->strategy) != MIRT_OK) complain_of_library();
-    if (o->report && is_first()) write_report(o->run, true);
     return status;
+}
+
+/* After training: saves, and writes the report, unless something fails before that. */
+static int end_training(const training_job *j, const options *o, const mirt_history *history, bool *reported) {
+    const int signal = interruption(j, history);
+    if (signal) return end_interrupted(j, o, signal);
+    if (o->trace && mirt_trace_end(j->strategy) != MIRT_OK) return complain_of_library();
+    tell_of_corrupt(o);
+    tell_of_time(j->model, history, o);
+
+    if (o->save && !save_trained(j, o)) return EXIT_FAILED;
+    if (o->report && (works_together() || !caught_signal()) && !log_predictions(o, j->model, o->run))
+        return EXIT_FAILED;
+    *reported = true;
+    if (o->report && is_first() && !write_report(o->run, true)) return EXIT_FAILED;
+    return EXIT_OK;
 }
 
 /* Trains, saves, prints the final line. */
@@ -154,25 +168,19 @@ static int train(const training_job *j, const options *o) {
     if (o->profile && mirt_profile_begin(j->model) != MIRT_OK) return complain_of_library();
     if (o->trace && mirt_trace_begin(j->strategy, o->trace, 0) != MIRT_OK) return complain_of_library();
     if (!open_run(o, &desc, &callbacks)) return EXIT_FAILED;
+    live_report *live = o->report && is_first() ? begin_live_report(o, &desc) : NULL;
     catch_signals(j->model);
     mirt_history *history = mirt_fit(j->model, j->training, &desc);
     const int failed = history                 ? EXIT_OK
                        : complain_of_resume(o) ? EXIT_FAILED
                        : is_for_digits(o)      ? complain_of_run(o)
                                                : complain_of_photos(o);
+    end_live_report(live);
     close_run(&callbacks);
-    if (failed && o->report && is_first()) write_report(o->run, true); /* of the epochs so far */
-    if (failed) return failed;
-    const int signal = interruption(j, history);
-    if (signal) return end_interrupted(j, o, signal);
-    if (o->trace && mirt_trace_end(j->strategy) != MIRT_OK) return complain_of_library();
-    tell_of_corrupt(o);
-    tell_of_time(j->model, history, o);
-
-    if (o->save && !save_trained(j, o)) return EXIT_FAILED;
-    if (o->report && (works_together() || !caught_signal()) && !log_predictions(o, j->model, o->run))
-        return EXIT_FAILED;
-    if (o->report && is_first() && !write_report(o->run, true)) return EXIT_FAILED;
+    bool reported = false;
+    const int status = failed ? failed : end_training(j, o, history, &reported);
+    if (!reported && o->report && is_first()) write_report(o->run, true); /* of the epochs so far */
+    if (status != EXIT_OK) return status;
     if (metrics.count > 1 && history->epochs) {
         printf("metrics:");
         print_metrics(&metrics, &history->epoch[history->epochs - 1], "");

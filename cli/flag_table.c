@@ -167,7 +167,8 @@ const flag flags[] = {
     {"overwrite", NULL, FLAG_SWITCH, 0, AT(overwrite), CMD_FIT,
      "with --run: remove the checkpoints of an earlier run and start over"},
     {"report", NULL, FLAG_SWITCH, 0, AT(report), CMD_FIT,
-     "with --run: write DIR/report.html, a page about the run, with its confusion matrix unless Ctrl-C ended it"},
+     "with --run: write DIR/report.html, a page about the run, during training and at its end, then with its confusion "
+     "matrix unless Ctrl-C ended it"},
     {"tensorboard", NULL, FLAG_SWITCH, 0, AT(tensorboard), CMD_FIT,
      "with --run: write event files to DIR/tensorboard; view them with tensorboard --logdir DIR/tensorboard"},
     {"save", "FILE", FLAG_TEXT, 0, AT(save), CMD_FIT,

@@ -112,6 +112,11 @@ static double tick_of(double range, int ticks) {
     return (more < 1.5 ? 1 : more < 3.2 ? 2 : more < 7 ? 5 : 10) * power;
 }
 
+/* Of larger numbers the differences overflow. */
+static bool is_drawn(const series *line, int k) {
+    return fabs(line->x[k]) < 1e300 && fabs(line->y[k]) < 1e300; /* false for NaN */
+}
+
 static bool find_range(const series *lines, int count, axes *a) {
     bool any = false;
     for (int axis = 0; axis < 2; axis++) {
@@ -121,7 +126,7 @@ static bool find_range(const series *lines, int count, axes *a) {
     for (int i = 0; i < count; i++) {
         for (int k = 0; k < lines[i].count; k++) {
             const double at[2] = {lines[i].x[k], lines[i].y[k]};
-            if (!isfinite(at[0]) || !isfinite(at[1])) continue;
+            if (!is_drawn(&lines[i], k)) continue;
             any = true;
             for (int axis = 0; axis < 2; axis++) {
                 a->low[axis] = fmin(a->low[axis], at[axis]);
@@ -161,14 +166,15 @@ static double place_y(const axes *a, double y) {
     return HIGH - BOTTOM - (HIGH - TOP - BOTTOM) * (y - a->low[1]) / (a->high[1] - a->low[1]);
 }
 
-static void draw_axes(page *p, const axes *a, bool share) {
+static void draw_axes(page *p, const axes *a, const chart *c) {
+    add(p, "<g class=\"axes\">");
     for (int i = 0; a->low[1] + i * a->step[1] <= a->high[1] + 1e-9 * a->step[1] && i < 16; i++) {
         double y = a->low[1] + i * a->step[1];
         if (fabs(y) < 1e-9 * a->step[1]) y = 0;
         add(p,
             "<path class=\"grid%s\" d=\"M%d %.1fH%d\"/><text class=\"tick\" text-anchor=\"end\" x=\"%d\" y=\"%.1f\">",
             i ? "" : " base", LEFT, place_y(a, y), WIDE - RIGHT, LEFT - 7, place_y(a, y) + 4);
-        if (share) add(p, "%.4g%%", 100 * y);
+        if (c->share) add(p, "%.4g%%", 100 * y);
         else add_number(p, y);
         add(p, "</text>");
     }
@@ -176,75 +182,107 @@ static void draw_axes(page *p, const axes *a, bool share) {
         add(p, "<text class=\"tick\" text-anchor=\"middle\" x=\"%.1f\" y=\"%d\">%.4g</text>",
             place_x(a, i * a->step[0]), HIGH - BOTTOM + 16, i * a->step[0]);
     }
-    add(p, "<text class=\"tick\" text-anchor=\"end\" x=\"%d\" y=\"%d\">epoch</text>", WIDE - RIGHT, HIGH - 1);
+    add(p, "</g><text class=\"tick\" text-anchor=\"end\" x=\"%d\" y=\"%d\">%s</text>", WIDE - RIGHT, HIGH - 3, c->over);
 }
 
-static void draw_line(page *p, const axes *a, const series *line) {
+/* The outline of a line's marks around the origin: lines differ in it as well as in color. */
+static const char *mark_of(const char *look) {
+    static const char *const outline[] = {
+        "M-2.5 0a2.5 2.5 0 1 0 5 0a2.5 2.5 0 1 0 -5 0z", "M-2.5 0a2.5 2.5 0 1 0 5 0a2.5 2.5 0 1 0 -5 0z",
+        "M-2.5-2.5h5v5h-5z", "M0-3.5l3.5 3.5l-3.5 3.5l-3.5-3.5z", "M0-3l3 5.5h-6z", "M0 3l3-5.5h-6z",
+        "M-2.5-2.5h5v5h-5z", "M-3-3l6 6M3-3l-6 6"};
+    const int number = look[0] == 's' ? look[1] - '1' : -1;
+    return number >= 0 && number < MOST_LOOKS ? outline[number] : NULL;
+}
+
+static void draw_marks(page *p, const axes *a, const series *line, bool all) {
+    const char *mark = mark_of(line->style);
+    if (!mark || line->count > 60) return;
+    add(p, "<g class=\"dots %s\" data-all=\"%d\">", line->style, all);
+    for (int k = 0; k < line->count; k++) {
+        if (!is_drawn(line, k) || (!all && line->x[k] != floor(line->x[k]))) continue;
+        add(p, "<path transform=\"translate(%.1f %.1f)\" d=\"%s\"/>", place_x(a, line->x[k]), place_y(a, line->y[k]),
+            mark);
+    }
+    add(p, "</g>");
+}
+
+static void draw_line(page *p, const axes *a, const series *line, bool all) {
     bool pen = false;
-    int lone = 0;
     const int each = (line->count - 1) / MOST_POINTS + 1; /* more points than pixels are not visible */
-    add(p, "<path class=\"line %s\" d=\"", line->style);
+    add(p, "<path class=\"line %s\" data-name=\"", line->style);
+    add_text(p, line->name);
+    add(p, "\" data-d=\"");
     for (int k = (line->count - 1) % each; k < line->count; k += each) {
-        const bool good = isfinite(line->x[k]) && isfinite(line->y[k]);
+        if (is_drawn(line, k)) add(p, "%s%.6g,%.5g", pen ? " " : "", line->x[k], line->y[k]);
+        else add(p, "%s0,", pen ? " " : "");
+        pen = true;
+    }
+    pen = false;
+    add(p, "\" d=\"");
+    for (int k = (line->count - 1) % each; k < line->count; k += each) {
+        const bool good = is_drawn(line, k);
         if (good) add(p, "%c%.1f %.1f", pen ? 'L' : 'M', place_x(a, line->x[k]), place_y(a, line->y[k]));
         pen = good;
-        lone += good;
     }
     add(p, "\"/>");
-    if (strcmp(line->style, "faint") == 0 || line->count > 60 || lone == 0) return;
-    for (int k = 0; k < line->count; k++) {
-        /* at an epoch */
-        if (!isfinite(line->x[k]) || !isfinite(line->y[k]) || line->x[k] != floor(line->x[k])) continue;
-        add(p, "<circle class=\"dot %s\" cx=\"%.1f\" cy=\"%.1f\" r=\"%s\"><title>epoch %.4g: ", line->style,
-            place_x(a, line->x[k]), place_y(a, line->y[k]), line->count > 30 ? "2" : "3", line->x[k]);
-        add_text(p, line->name);
-        add(p, " ");
-        add_number(p, line->y[k]);
-        add(p, "</title></circle>");
-    }
+    draw_marks(p, a, line, all);
+}
+
+void add_key(page *p, const char *look) {
+    const char *mark = mark_of(look);
+    add(p, "<svg class=\"key\" viewBox=\"0 0 28 10\" aria-hidden=\"true\"><path class=\"line %s\" d=\"M0 5H28\"/>",
+        look);
+    if (mark) add(p, "<g class=\"dots %s\"><path transform=\"translate(14 5)\" d=\"%s\"/></g>", look, mark);
+    add(p, "</svg>");
 }
 
 /* "- validation 97.1 % - best 97.3 % in epoch 4": the final values of the lines. */
-static void draw_legend(page *p, const series *lines, int count, bool share, int best) {
+static void draw_legend(page *p, const chart *c) {
     add(p, "<figcaption><ul class=\"legend\">");
-    for (int i = 0; i < count; i++) {
-        const series *line = &lines[i];
+    for (int i = 0; i < c->count; i++) {
+        const series *line = &c->lines[i];
         int last = line->count - 1, top = -1;
         while (last >= 0 && !isfinite(line->y[last])) last--;
-        add(p, "<li><i class=\"key %s\"></i>", line->style);
+        add(p, "<li>");
+        add_key(p, line->style);
         add_text(p, line->name);
         if (last >= 0 && strcmp(line->style, "faint") != 0) {
             add(p, " <b>");
-            add_value(p, line->y[last], share);
+            add_value(p, line->y[last], c->share);
             add(p, "</b>");
         }
         for (int k = 0; k < line->count; k++) {
-            if (isfinite(line->y[k]) && (top < 0 || best * line->y[k] > best * line->y[top])) top = k;
+            if (isfinite(line->y[k]) && (top < 0 || c->best * line->y[k] > c->best * line->y[top])) top = k;
         }
-        if (best && i == count - 1 && top >= 0 && fabs(line->y[top] - line->y[last]) > 1e-4 * fabs(line->y[last])) {
+        if (c->best && (c->each || i == c->count - 1) && top >= 0 &&
+            fabs(line->y[top] - line->y[last]) > 1e-4 * fabs(line->y[last])) {
             add(p, " <span class=\"muted\">(best ");
-            add_value(p, line->y[top], share);
-            add(p, " in epoch %.4g)</span>", line->x[top]);
+            add_value(p, line->y[top], c->share);
+            add(p, " in %s %.4g)</span>", c->over, line->x[top]);
         }
         add(p, "</li>");
     }
     add(p, "</ul></figcaption>");
 }
 
-void draw_chart(page *p, const char *title, const series *lines, int count, bool share, int best) {
+void draw_chart(page *p, const chart *c) {
     axes a;
     memset(&a, 0, sizeof a);
-    if (!find_range(lines, count, &a)) return;
-    round_axes(&a, share);
-    add(p, "<figure class=\"card\"><h3>");
-    add_text(p, title);
-    add(p, "</h3><svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"", WIDE, HIGH);
-    add_text(p, title);
-    add(p, " over epochs; the numbers are in the table below\">");
-    draw_axes(p, &a, share);
-    for (int i = 0; i < count; i++) draw_line(p, &a, &lines[i]);
-    add(p, "</svg>");
-    draw_legend(p, lines, count, share, best);
+    if (!find_range(c->lines, c->count, &a)) return;
+    round_axes(&a, c->share);
+    add(p, "<figure class=\"card chart\"><h3>");
+    add_text(p, c->title);
+    add(p, "</h3><svg viewBox=\"0 0 %d %d\" data-view=\"%.6g %.6g %.6g %.6g\" data-over=\"%s\"%s role=\"img\" "
+           "aria-label=\"", WIDE, HIGH, a.low[0], a.high[0], a.low[1], a.high[1], c->over,
+        c->share ? " data-share=\"1\"" : "");
+    add_text(p, c->title);
+    add(p, " over %ss; the numbers are in the table below\">", c->over);
+    draw_axes(p, &a, c);
+    add(p, "<g class=\"plot\">");
+    for (int i = 0; i < c->count; i++) draw_line(p, &a, &c->lines[i], c->all_marks);
+    add(p, "</g></svg>");
+    draw_legend(p, c);
     add(p, "</figure>");
 }
 

@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
 """Tests `mirrortrain report` on all kinds of logs, with a parser and a browser. Without a browser (MIRT_BROWSER may
 name one) that part is skipped."""
+import base64
+import hashlib
 import html.parser
 import json
 import os
 import re
 import resource
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 import urllib.parse
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -29,14 +33,17 @@ class Page(html.parser.HTMLParser):
 
     def __init__(self, text):
         super().__init__(convert_charrefs=True)
-        self.open, self.wrong, self.count, self.words, self.ids = [], [], {}, [], set()
+        self.open, self.wrong, self.count, self.words, self.scripts, self.meta = [], [], {}, [], [], {}
         self.feed(text)
         self.close()
         if self.open:
             self.wrong.append("left open: %s" % self.open)
 
     def handle_starttag(self, tag, attrs):
-        self.count[tag] = self.count.get(tag, 0) + 1
+        if not dict(attrs).get("aria-hidden"):  # keys of lines are no pictures
+            self.count[tag] = self.count.get(tag, 0) + 1
+        if tag == "meta" and dict(attrs).get("http-equiv"):
+            self.meta[dict(attrs)["http-equiv"]] = dict(attrs)["content"]
         names = [name for name, _ in attrs]
         if len(names) != len(set(names)):
             self.wrong.append("<%s> has an attribute twice" % tag)
@@ -51,11 +58,13 @@ class Page(html.parser.HTMLParser):
                 and name != "aria-label"
             ):
                 self.wrong.append("<%s %s=%s>" % (tag, name, value))
-        if tag in ("script", "iframe", "object", "embed", "base", "form"):
+        if tag in ("iframe", "object", "embed", "base", "form"):
             self.wrong.append("<%s>" % tag)
         if tag == "img" and not dict(attrs).get("alt"):
             self.wrong.append("an image without words for it")
-        if tag == "svg" and not dict(attrs).get("aria-label"):
+        if tag == "script" and attrs:
+            self.wrong.append("<script %s>" % attrs)
+        if tag == "svg" and not dict(attrs).get("aria-label") and dict(attrs).get("aria-hidden") != "true":
             self.wrong.append("a picture without words for it")
         if tag not in VOID and not self.get_starttag_text().endswith("/>"):
             self.open.append(tag)
@@ -68,7 +77,18 @@ class Page(html.parser.HTMLParser):
             self.wrong.append("</%s> closes nothing" % tag)
 
     def handle_data(self, data):
-        self.words.append(data)
+        (self.scripts if self.open and self.open[-1] == "script" else self.words).append(data)
+
+    @property
+    def refreshes(self):
+        """Seconds after which the page is loaded again; None: never."""
+        return float(self.meta["refresh"]) if "refresh" in self.meta else None
+
+    def check_script(self):
+        """The page has one script, which is the program's own: browsers run no other."""
+        digest = base64.b64encode(hashlib.sha256("".join(self.scripts).encode()).digest()).decode()
+        allowed = "script-src 'sha256-%s'" % digest
+        return self.count.get("script") == 1 and allowed in self.meta.get("Content-Security-Policy", "") or allowed
 
     @property
     def text(self):
@@ -181,9 +201,10 @@ def check_page(name, directory):
         "%s: a page without faults, of %d bytes%s"
         % (name, len(text), "" if not page.wrong else ": %s" % page.wrong[:4]),
     )
+    tap.ok(page.check_script() is True and page.refreshes is None, "%s: one script: %s" % (name, page.check_script()))
     if name == "names":
         tap.ok(
-            HOSTILE in page.text and "\u6f22\u5b57 \u2615" in page.text and "<script" not in text,
+            HOSTILE in page.text and "\u6f22\u5b57 \u2615" in page.text and "<script>alert" not in text,
             "names mean nothing but themselves",
         )
     if name == "a run":
@@ -199,7 +220,7 @@ def check_page(name, directory):
     if name == "hostile":
         tap.ok(
             HOSTILE in page.text
-            and "<script" not in text
+            and text.count("<script") == 1
             and "<svg onload" not in text
             and "<u>" not in text
             and "<i>" not in text,
@@ -233,6 +254,146 @@ def check_in_browser(shown, name, directory):
                 % (name, width, "dark" if dark else "light", wide, (complaints + asked) or "nothing to complain of"),
             )
     tap.ok(len(grounds) == 2, "%s: light and dark differ" % name)
+
+
+LATER = "Date.now = (now => () => now() + 181000)(Date.now)"
+
+
+def check_live(shown, name, directory, killed):
+    """The page of a fit that is under way, or was killed. The browser's clock tells them apart."""
+    url = "file://" + urllib.parse.quote(directory) + "/report.html"
+    for width in (1280, 400):
+        for dark in (False, True):
+            complaints, asked = shown.open(url, width, dark)
+            words = [shown.evaluate("document.getElementById('%s').innerText" % part) for part in ("state", "live")]
+            wide, seen = shown.evaluate(
+                "[document.documentElement.scrollWidth, !document.getElementById('stale').hidden]"
+            )
+            tap.ok(
+                not complaints
+                and not asked
+                and wide <= width
+                and words[0] == ("stopped?" if killed else "running")
+                and seen == killed
+                and re.fullmatch("last update [0-9]+\u00a0(s|min) ago", words[1]),
+                "%s at %d pixels, %s: %s, %s" % (name, width, "dark" if dark else "light", words, complaints + asked),
+            )
+
+
+def check_charts(shown, directory):
+    """Hover and zoom, by mouse and by keys."""
+    url = "file://" + urllib.parse.quote(directory) + "/report.html"
+    shown.open(url, 1280)
+    chart = "document.querySelectorAll('.chart')[0]"
+    rectangle = "(r => [r.left, r.top, r.width, r.height])(%s.querySelector('svg').getBoundingClientRect())"
+    box = shown.evaluate(rectangle % chart)
+
+    def mouse(kind, x, buttons=0):
+        button = "left" if kind != "mouseMoved" or buttons else "none"
+        place = {"x": box[0] + box[2] * x / 400, "y": box[1] + box[3] / 2}
+        shown.call(
+            "Input.dispatchMouseEvent", dict(place, type=kind, buttons=buttons, button=button, clickCount=1)
+        )
+
+    def told():
+        return shown.evaluate("%s.querySelector('.tip').innerText" % chart)
+
+    def ticks():
+        return shown.evaluate("[].map.call(%s.querySelectorAll('.axes text'), e => e.textContent).join(' ')" % chart)
+    mouse("mouseMoved", 46 + 342 * 0.5)
+    tap.ok(
+        shown.evaluate("getComputedStyle(%s.querySelector('.tip')).display" % chart) != "none"
+        and "epoch 3" in told() and "training 0.1197" in told() and "validation 0.1308" in told(),
+        "hovering tells the values: %r" % told(),
+    )
+    before = ticks()
+    mouse("mousePressed", 46 + 342 * 0.5, 1)
+    mouse("mouseMoved", 46 + 342 * 0.9, 1)
+    mouse("mouseReleased", 46 + 342 * 0.9)
+    after = ticks()
+    tap.ok(
+        after != before and "3.5" in after.split() and "6" not in after.split(),
+        "dragging zooms: %s, then %s" % (before, after),
+    )
+    wide = shown.evaluate("document.documentElement.scrollWidth")
+    tap.ok(wide <= 1280, "and the page stays as wide as it was: %d" % wide)
+    shown.evaluate("%s.querySelector('.reset').click()" % chart)
+    tap.ok(ticks() == before, "a button shows all again: %s" % ticks())
+    shown.call("Input.dispatchKeyEvent", {"type": "keyDown", "key": "ArrowRight"})
+    tap.ok("epoch 4\n" in told(), "an arrow key tells the values: %r" % told())
+    shown.call("Input.dispatchKeyEvent", {"type": "keyDown", "key": "+", "text": "+"})
+    tap.ok(ticks() != before, "and + zooms: %s" % ticks())
+
+
+def check_training(home, shown):
+    """A page is there during training, says that it is, and is loaded again; after kill -9 it says that, too."""
+    directory = os.path.join(home, "under way")
+    path = directory + "/report.html"
+    command = [PROGRAM, "fit", "--run", directory, "--batch", "100", "--epochs", "5000", "--devices", "2", "--report"]
+    began = time.time()
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
+    )
+    try:
+        text = ""
+        while "Validation loss</dt>" not in text and time.time() < began + 100 and process.poll() is None:
+            time.sleep(0.1)
+            if os.path.exists(path):
+                with open(path) as f:
+                    text = f.read()
+        page = Page(text)
+        tap.ok(
+            not page.wrong
+            and 10 <= (page.refreshes or 0) < 60
+            and page.check_script() is True
+            and "running" in page.text,
+            "a page during training, after %.1f s: %s" % (time.time() - began, page.wrong[:3]),
+        )
+        tap.ok(
+            re.search("in epoch [0-9]+ of 5000", page.text)
+            and all(word in page.text for word in ("Images per second", "Time left", "Devices", "last update")),
+            "with throughput, devices, time left and the last update",
+        )
+        if shown:
+            check_live(shown, "during training", directory, False)
+            shown.open("file://" + urllib.parse.quote(path), 1280)
+            made = shown.evaluate("document.getElementById('live').dataset.at")
+            until = time.time() + 40
+            while shown.evaluate("document.getElementById('live').dataset.at") == made and time.time() < until:
+                time.sleep(0.5)
+            tap.ok(time.time() < until, "the browser loads the page again by itself")
+    finally:
+        process.kill()
+        process.wait()
+    with open(path) as f:
+        tap.ok(Page(f.read()).refreshes is not None, "after kill -9 the page is the one from before")
+    tap.ok([n for n in os.listdir(directory) if n.endswith(".tmp")] == [], "which is whole, without parts beside it")
+    if shown:
+        there = shown.call("Page.addScriptToEvaluateOnNewDocument", {"source": LATER})["identifier"]
+        check_live(shown, "after kill -9", directory, True)
+        shown.call("Page.removeScriptToEvaluateOnNewDocument", {"identifier": there})
+    report(directory)
+    with open(path) as f:
+        page = Page(f.read())
+    tap.ok(page.refreshes is None and "was killed" in page.text, "`report` then makes a page that stays")
+    process = subprocess.Popen(
+        command + ["--resume"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+    )
+    time.sleep(3)
+    process.send_signal(signal.SIGTERM)
+    said = process.communicate(timeout=100)[1].decode()
+    with open(path) as f:
+        page = Page(f.read())
+    tap.ok(
+        page.refreshes is None and "interrupted" in page.text and "id=\"live\"" not in page.text,
+        "the last page of a fit is not loaded again: " + said.strip().split("\n")[-1][-90:],
+    )
 
 
 def fit(*args):
@@ -362,7 +523,7 @@ def check_photos(home):
             good
             and not page.wrong
             and "<u>" not in text
-            and "<script" not in text
+            and text.count("<script") == 1
             and (broken or HOSTILE[:18] in page.text),
             "classes whose directories have such names%s: %s"
             % (
@@ -606,10 +767,12 @@ def main():
         if photos:
             pages.append(("photographs", photos))
         path = browser.find()
-        if path:
-            shown = browser.Browser(path)
+        shown = browser.Browser(path) if path else None
+        check_training(home, shown)
+        if shown:
             for name, directory in pages:
                 check_in_browser(shown, name, directory)
+            check_charts(shown, pages[0][1])
             shown.close()
         else:
             tap.skip("no browser: install chromium, or name one in MIRT_BROWSER")
