@@ -36,7 +36,7 @@
      cats_vs_dogs.c, ai_or_not.c and resnet50_directory.c
    - data from arrays, from IDX files (MNIST, plain or .gz), or drawn by the
      library: several inputs, several labels, sample weights; cache, shuffle,
-     take, skip, repeat, map, batch, accumulate, prefetch
+     take, skip, repeat, map, one_hot_labels, batch, accumulate, prefetch
    - fit, evaluate, predict, callbacks, history; custom steps, recorded once
      and replayed by every replica, as fast as fit
    - one .safetensors file per model, with its architecture: loading needs no model
@@ -835,7 +835,7 @@ MIRT_API mirt_dataset *mirt_repeat(mirt_dataset *dataset, int64_t count);
 #endif
 
 /* Makes one sample of another: in[i] and out[i] are one sample's inputs, labels and weight, in this
-   order, dense. `out` begins as a copy of `in`, but for an x[0] that changes. `index`: the sample's
+   order, dense. `out` begins as a copy of `in` where dtype and shape stay. `index`: the sample's
    place in the first stage. Not 0 is an error of the run (MIRT_E_CALLBACK), which names the stage, the
    code and the sample. It may be called from several threads at once and in any order: it must be thread safe. */
 typedef int (*mirt_map_fn)(const void *const *in, void *const *out, int64_t index, void *user);
@@ -846,10 +846,19 @@ typedef struct mirt_map_desc {
     mirt_shape shape;  /* its shape; left zero, both stay as they are */
     bool add_weights;  /* samples get a weight, 1 unless fn writes another */
     const char *name;  /* for errors; default "mirt_map" */
+    mirt_array x[MIRT_MAX_INPUTS];  /* [num_x] the resulting inputs, as in mirt_generator_desc, and */
+    mirt_array y[MIRT_MAX_OUTPUTS]; /* [num_y] labels */
+    int num_x, num_y;  /* 0: they stay as they are; num_y -1: there are no labels any more */
 } mirt_map_desc;
 /* Calls fn for every sample; comes before mirt_batch. Random access stays, and where there is any the threads
    of the batch or cache stage after it make the samples. Copies desc. tf.data: map. */
 MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc);
+#ifndef MIRRORTRAIN_NO_TRAIN
+/* Class numbers as one-hot rows: y[0], one number per sample, becomes float32 of shape (classes), as
+   MIRT_CATEGORICAL_CROSSENTROPY needs. `classes` 0: the number of class names. Otherwise like mirt_map. A label that is
+   none of the classes is an error of the run (MIRT_E_INVALID). Keras: to_categorical. */
+MIRT_API mirt_dataset *mirt_one_hot_labels(mirt_dataset *dataset, int64_t classes);
+#endif
 /* Groups samples into *global* batches; the last may be smaller. tf.data: batch. */
 MIRT_API mirt_dataset *mirt_batch(mirt_dataset *dataset, int64_t batch);
 /* The same without a last batch that is not full. tf.data: batch(drop_remainder=True). */
@@ -28654,15 +28663,16 @@ typedef struct mirt__map_dataset {
     mirt_dataset base;
     mirt_map_fn fn;
     void *user;
-    bool keeps_x; /* x[0] keeps its shape and dtype */
+    int from[MIRT__MAX_FIELDS]; /* the field of the previous stage that a field begins as a copy of; -1: none */
 } mirt__map_dataset;
 
 static mirt_status mirt__map_apply(mirt_dataset *dataset, const mirt__sample *in, mirt__work *work, void *const *out) {
     mirt__map_dataset *map = (mirt__map_dataset *)dataset;
-    const mirt__data_spec *from = &dataset->source->spec;
+    const mirt__data_spec *spec = &dataset->spec;
     const float one = 1;
-    for (int f = map->keeps_x ? 0 : 1; f < from->num_fields; f++) memcpy(out[f], in->field[f], from->field[f].bytes);
-    if (dataset->spec.num_fields > from->num_fields) memcpy(out[from->num_fields], &one, sizeof one);
+    for (int f = 0; f < spec->num_fields; f++)
+        if (map->from[f] >= 0) memcpy(out[f], in->field[map->from[f]], spec->field[f].bytes);
+    if (spec->has_weights && !dataset->source->spec.has_weights) memcpy(out[spec->num_fields - 1], &one, sizeof one);
     mirt__at_begin(dataset, work, dataset->cost, in->index);
     int code;
     {
@@ -28675,31 +28685,73 @@ static mirt_status mirt__map_apply(mirt_dataset *dataset, const mirt__sample *in
                 : MIRT_OK;
 }
 
+/* Appends field `was` of the previous stage, or of `now`'s dtype and shape. */
+static void mirt__map_field(mirt__map_dataset *map, int was, const mirt_array *now) {
+    mirt__data_spec *spec = &map->base.spec;
+    const mirt__data_field *old = was >= 0 ? &map->base.source->spec.field[was] : NULL;
+    const bool stays = old && (!now || (now->dtype == old->dtype && mirt__shape_equal(&now->shape, &old->shape)));
+    map->from[spec->num_fields] = stays ? was : -1;
+    mirt__data_add_field(spec, now ? now->dtype : old->dtype, now ? now->shape : old->shape);
+}
+
+/* Inputs or labels: `count` of a list, or those of the previous stage, which begin with field `first`. */
+static void mirt__map_fields(mirt__map_dataset *map, int first, int before, const mirt_array *list, int *count) {
+    const bool listed = *count > 0;
+    *count = listed ? *count : *count < 0 ? 0 : before;
+    for (int i = 0; i < *count; i++) mirt__map_field(map, i < before ? first + i : -1, listed ? &list[i] : NULL);
+}
+
+static void mirt__map_spec(mirt__map_dataset *map, const mirt_map_desc *desc) {
+    const mirt__data_spec *before = &map->base.source->spec;
+    mirt__data_spec *spec = &map->base.spec;
+    mirt_array x = mirt_make_array(NULL, desc->dtype, desc->shape);
+    spec->num_fields = 0;
+    spec->num_x = desc->num_x;
+    spec->num_y = desc->num_y;
+    mirt__map_fields(map, 0, before->num_x, desc->x, &spec->num_x);
+    if (desc->shape.rank) { /* of x[0] alone */
+        spec->num_fields = 0;
+        mirt__map_field(map, 0, &x);
+        spec->num_fields = spec->num_x;
+    }
+    mirt__map_fields(map, before->num_x, before->num_y, desc->y, &spec->num_y);
+    if (before->has_weights) mirt__map_field(map, before->num_fields - 1, NULL);
+    if (before->has_weights || !desc->add_weights) return;
+    x = mirt_make_array(NULL, MIRT_FLOAT32, MIRT_SHAPE(0));
+    mirt__map_field(map, -1, &x);
+    spec->has_weights = true;
+}
+
+static mirt_status mirt__map_check(const mirt_map_desc *desc) {
+    static const char caller[] = "mirt_map";
+    if (!desc || !desc->fn) return mirt__fail(MIRT_E_INVALID, "%s needs a function", caller);
+    if (desc->num_x < 0 || desc->num_x > MIRT_MAX_INPUTS || desc->num_y < -1 || desc->num_y > MIRT_MAX_OUTPUTS)
+        return mirt__fail(MIRT_E_INVALID, "%s: %d inputs and %d labels: they must be 0 to %d and -1 to %d", caller,
+                          desc->num_x, desc->num_y, MIRT_MAX_INPUTS, MIRT_MAX_OUTPUTS);
+    if (desc->num_x && desc->shape.rank)
+        return mirt__fail(MIRT_E_INVALID, "%s: both a shape and %d inputs: the shape is that of x[0]", caller,
+                          desc->num_x);
+    mirt_status status = mirt__shape_check(caller, &desc->shape);
+    for (int i = 0; i < desc->num_x && status == MIRT_OK; i++) status = mirt__shape_check(caller, &desc->x[i].shape);
+    for (int i = 0; i < desc->num_y && status == MIRT_OK; i++) status = mirt__shape_check(caller, &desc->y[i].shape);
+    return status;
+}
+
 static mirt_status mirt__map_set(mirt_dataset *dataset, const mirt_map_desc *desc) {
     mirt__map_dataset *map = (mirt__map_dataset *)dataset;
-    mirt__data_spec *spec = &dataset->spec;
     map->fn = desc->fn;
     map->user = desc->user;
-    map->keeps_x = desc->shape.rank == 0;
     if (mirt__dataset_name_cost(dataset, desc->name ? desc->name : "mirt_map") != MIRT_OK) return MIRT_E_NOMEM;
     dataset->foreign = true;
     dataset->identity = mirt__identity_with(dataset->identity, mirt__hash(dataset->cost));
-    if (!map->keeps_x) {
-        spec->field[0].dtype = desc->dtype;
-        spec->field[0].shape = desc->shape;
-    }
-    if (desc->add_weights && !spec->has_weights) {
-        mirt__data_add_field(spec, MIRT_FLOAT32, MIRT_SHAPE(0));
-        spec->has_weights = true;
-    }
+    mirt__map_spec(map, desc);
     return mirt__dataset_check_spec(dataset) == MIRT_OK ? MIRT_OK : mirt__fail_at("%s", dataset->cost);
 }
 
 MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc) {
     MIRT__ENTER;
     if (!dataset) return NULL;
-    mirt_status status = desc && desc->fn ? mirt__shape_check("mirt_map", &desc->shape)
-                                          : mirt__fail(MIRT_E_INVALID, "mirt_map needs a function");
+    mirt_status status = mirt__map_check(desc);
     if (status == MIRT_OK)
         status = mirt__dataset_add_each("mirt_map", &dataset, sizeof(mirt__map_dataset), mirt__map_apply);
     if (status == MIRT_OK) status = mirt__map_set(dataset, desc);
@@ -28868,6 +28920,62 @@ MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches) {
     if (source->batches > 0) dataset->batches = source->batches / batches + (source->batches % batches != 0);
     source->lent = source->stage->fill && !source->pointing;
     return dataset;
+}
+
+/* >>section data/label_stages.c */
+
+/* A stage that makes one-hot rows of class numbers. */
+
+static mirt_status mirt__one_hot_apply(mirt_dataset *dataset, const mirt__sample *in, mirt__work *work,
+                                       void *const *out) {
+    const mirt__data_spec *spec = &dataset->spec;
+    const int y = spec->num_x;
+    const mirt__real one = 1;
+    const double label = mirt__element(in->field[y], dataset->source->spec.field[y].dtype, 0),
+                 classes = (double)spec->field[y].shape.dim[0];
+    (void)work;
+    if (!(label >= 0 && label < classes && label == floor(label)))
+        return mirt__fail(MIRT_E_INVALID, "mirt_one_hot_labels: label %g of sample %lld is not a class from 0 to %.0f",
+                          label, (long long)in->index, classes - 1);
+    for (int f = 0; f < spec->num_fields; f++)
+        if (f != y) memcpy(out[f], in->field[f], spec->field[f].bytes);
+    memset(out[y], 0, spec->field[y].bytes);
+    memcpy((char *)out[y] + (size_t)label * sizeof one, &one, sizeof one);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__one_hot_check(const mirt_dataset *dataset, int64_t *classes) {
+    static const char caller[] = "mirt_one_hot_labels";
+    const mirt__data_spec *spec = &dataset->spec;
+    const mirt__data_field *y = &spec->field[spec->num_x];
+    char text[96];
+    int named;
+    mirt_class_names(dataset, &named);
+    if (*classes == 0) *classes = named;
+    if (spec->num_y == 0) return mirt__fail(MIRT_E_INVALID, "%s: the data set has no labels", caller);
+    if (mirt__shape_count(&y->shape) != 1)
+        return mirt__fail(MIRT_E_SHAPE, "%s: labels must be one number per sample, not %s", caller,
+                          mirt__shape_text(&y->shape, text));
+    if (*classes == 0) return mirt__fail(MIRT_E_INVALID, "%s: the data set does not name its classes", caller);
+    return mirt__stage_count(caller, *classes, 1);
+}
+
+MIRT_API mirt_dataset *mirt_one_hot_labels(mirt_dataset *dataset, int64_t classes) {
+    MIRT__ENTER;
+    if (!dataset) return NULL;
+    const mirt_dataset *source = dataset;
+    mirt_status status = mirt__one_hot_check(source, &classes);
+    if (status == MIRT_OK)
+        status = mirt__dataset_add_each("mirt_one_hot_labels", &dataset, sizeof(mirt_dataset), mirt__one_hot_apply);
+    if (status == MIRT_OK) {
+        mirt__data_field *y = &dataset->spec.field[dataset->spec.num_x];
+        y->dtype = MIRT_FLOAT32;
+        y->shape = mirt_make_shape(classes, 0, 0, 0, 0, 0);
+        dataset->varies = source->varies;
+        dataset->identity = mirt__identity_with(dataset->identity, mirt__hash("one_hot") + (uint64_t)classes);
+        status = mirt__dataset_check_spec(dataset);
+    }
+    return mirt__dataset_checked(status, &dataset);
 }
 
 /* >>section data/augment_stage.c */

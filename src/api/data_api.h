@@ -95,7 +95,7 @@ MIRT_API mirt_dataset *mirt_repeat(mirt_dataset *dataset, int64_t count);
 #endif
 
 /* Makes one sample of another: in[i] and out[i] are one sample's inputs, labels and weight, in this
-   order, dense. `out` begins as a copy of `in`, but for an x[0] that changes. `index`: the sample's
+   order, dense. `out` begins as a copy of `in` where dtype and shape stay. `index`: the sample's
    place in the first stage. Not 0 is an error of the run (MIRT_E_CALLBACK), which names the stage, the
    code and the sample. It may be called from several threads at once and in any order: it must be thread safe. */
 typedef int (*mirt_map_fn)(const void *const *in, void *const *out, int64_t index, void *user);
@@ -106,10 +106,19 @@ typedef struct mirt_map_desc {
     mirt_shape shape;  /* its shape; left zero, both stay as they are */
     bool add_weights;  /* samples get a weight, 1 unless fn writes another */
     const char *name;  /* for errors; default "mirt_map" */
+    mirt_array x[MIRT_MAX_INPUTS];  /* [num_x] the resulting inputs, as in mirt_generator_desc, and */
+    mirt_array y[MIRT_MAX_OUTPUTS]; /* [num_y] labels */
+    int num_x, num_y;  /* 0: they stay as they are; num_y -1: there are no labels any more */
 } mirt_map_desc;
 /* Calls fn for every sample; comes before mirt_batch. Random access stays, and where there is any the threads
    of the batch or cache stage after it make the samples. Copies desc. tf.data: map. */
 MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc);
+#ifndef MIRRORTRAIN_NO_TRAIN
+/* Class numbers as one-hot rows: y[0], one number per sample, becomes float32 of shape (classes), as
+   MIRT_CATEGORICAL_CROSSENTROPY needs. `classes` 0: the number of class names. Otherwise like mirt_map. A label that is
+   none of the classes is an error of the run (MIRT_E_INVALID). Keras: to_categorical. */
+MIRT_API mirt_dataset *mirt_one_hot_labels(mirt_dataset *dataset, int64_t classes);
+#endif
 /* Groups samples into *global* batches; the last may be smaller. tf.data: batch. */
 MIRT_API mirt_dataset *mirt_batch(mirt_dataset *dataset, int64_t batch);
 /* The same without a last batch that is not full. tf.data: batch(drop_remainder=True). */

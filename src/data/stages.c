@@ -190,15 +190,16 @@ typedef struct mirt__map_dataset {
     mirt_dataset base;
     mirt_map_fn fn;
     void *user;
-    bool keeps_x; /* x[0] keeps its shape and dtype */
+    int from[MIRT__MAX_FIELDS]; /* the field of the previous stage that a field begins as a copy of; -1: none */
 } mirt__map_dataset;
 
 static mirt_status mirt__map_apply(mirt_dataset *dataset, const mirt__sample *in, mirt__work *work, void *const *out) {
     mirt__map_dataset *map = (mirt__map_dataset *)dataset;
-    const mirt__data_spec *from = &dataset->source->spec;
+    const mirt__data_spec *spec = &dataset->spec;
     const float one = 1;
-    for (int f = map->keeps_x ? 0 : 1; f < from->num_fields; f++) memcpy(out[f], in->field[f], from->field[f].bytes);
-    if (dataset->spec.num_fields > from->num_fields) memcpy(out[from->num_fields], &one, sizeof one);
+    for (int f = 0; f < spec->num_fields; f++)
+        if (map->from[f] >= 0) memcpy(out[f], in->field[map->from[f]], spec->field[f].bytes);
+    if (spec->has_weights && !dataset->source->spec.has_weights) memcpy(out[spec->num_fields - 1], &one, sizeof one);
     mirt__at_begin(dataset, work, dataset->cost, in->index);
     int code;
     {
@@ -211,31 +212,73 @@ static mirt_status mirt__map_apply(mirt_dataset *dataset, const mirt__sample *in
                 : MIRT_OK;
 }
 
+/* Appends field `was` of the previous stage, or of `now`'s dtype and shape. */
+static void mirt__map_field(mirt__map_dataset *map, int was, const mirt_array *now) {
+    mirt__data_spec *spec = &map->base.spec;
+    const mirt__data_field *old = was >= 0 ? &map->base.source->spec.field[was] : NULL;
+    const bool stays = old && (!now || (now->dtype == old->dtype && mirt__shape_equal(&now->shape, &old->shape)));
+    map->from[spec->num_fields] = stays ? was : -1;
+    mirt__data_add_field(spec, now ? now->dtype : old->dtype, now ? now->shape : old->shape);
+}
+
+/* Inputs or labels: `count` of a list, or those of the previous stage, which begin with field `first`. */
+static void mirt__map_fields(mirt__map_dataset *map, int first, int before, const mirt_array *list, int *count) {
+    const bool listed = *count > 0;
+    *count = listed ? *count : *count < 0 ? 0 : before;
+    for (int i = 0; i < *count; i++) mirt__map_field(map, i < before ? first + i : -1, listed ? &list[i] : NULL);
+}
+
+static void mirt__map_spec(mirt__map_dataset *map, const mirt_map_desc *desc) {
+    const mirt__data_spec *before = &map->base.source->spec;
+    mirt__data_spec *spec = &map->base.spec;
+    mirt_array x = mirt_make_array(NULL, desc->dtype, desc->shape);
+    spec->num_fields = 0;
+    spec->num_x = desc->num_x;
+    spec->num_y = desc->num_y;
+    mirt__map_fields(map, 0, before->num_x, desc->x, &spec->num_x);
+    if (desc->shape.rank) { /* of x[0] alone */
+        spec->num_fields = 0;
+        mirt__map_field(map, 0, &x);
+        spec->num_fields = spec->num_x;
+    }
+    mirt__map_fields(map, before->num_x, before->num_y, desc->y, &spec->num_y);
+    if (before->has_weights) mirt__map_field(map, before->num_fields - 1, NULL);
+    if (before->has_weights || !desc->add_weights) return;
+    x = mirt_make_array(NULL, MIRT_FLOAT32, MIRT_SHAPE(0));
+    mirt__map_field(map, -1, &x);
+    spec->has_weights = true;
+}
+
+static mirt_status mirt__map_check(const mirt_map_desc *desc) {
+    static const char caller[] = "mirt_map";
+    if (!desc || !desc->fn) return mirt__fail(MIRT_E_INVALID, "%s needs a function", caller);
+    if (desc->num_x < 0 || desc->num_x > MIRT_MAX_INPUTS || desc->num_y < -1 || desc->num_y > MIRT_MAX_OUTPUTS)
+        return mirt__fail(MIRT_E_INVALID, "%s: %d inputs and %d labels: they must be 0 to %d and -1 to %d", caller,
+                          desc->num_x, desc->num_y, MIRT_MAX_INPUTS, MIRT_MAX_OUTPUTS);
+    if (desc->num_x && desc->shape.rank)
+        return mirt__fail(MIRT_E_INVALID, "%s: both a shape and %d inputs: the shape is that of x[0]", caller,
+                          desc->num_x);
+    mirt_status status = mirt__shape_check(caller, &desc->shape);
+    for (int i = 0; i < desc->num_x && status == MIRT_OK; i++) status = mirt__shape_check(caller, &desc->x[i].shape);
+    for (int i = 0; i < desc->num_y && status == MIRT_OK; i++) status = mirt__shape_check(caller, &desc->y[i].shape);
+    return status;
+}
+
 static mirt_status mirt__map_set(mirt_dataset *dataset, const mirt_map_desc *desc) {
     mirt__map_dataset *map = (mirt__map_dataset *)dataset;
-    mirt__data_spec *spec = &dataset->spec;
     map->fn = desc->fn;
     map->user = desc->user;
-    map->keeps_x = desc->shape.rank == 0;
     if (mirt__dataset_name_cost(dataset, desc->name ? desc->name : "mirt_map") != MIRT_OK) return MIRT_E_NOMEM;
     dataset->foreign = true;
     dataset->identity = mirt__identity_with(dataset->identity, mirt__hash(dataset->cost));
-    if (!map->keeps_x) {
-        spec->field[0].dtype = desc->dtype;
-        spec->field[0].shape = desc->shape;
-    }
-    if (desc->add_weights && !spec->has_weights) {
-        mirt__data_add_field(spec, MIRT_FLOAT32, MIRT_SHAPE(0));
-        spec->has_weights = true;
-    }
+    mirt__map_spec(map, desc);
     return mirt__dataset_check_spec(dataset) == MIRT_OK ? MIRT_OK : mirt__fail_at("%s", dataset->cost);
 }
 
 MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc) {
     MIRT__ENTER;
     if (!dataset) return NULL;
-    mirt_status status = desc && desc->fn ? mirt__shape_check("mirt_map", &desc->shape)
-                                          : mirt__fail(MIRT_E_INVALID, "mirt_map needs a function");
+    mirt_status status = mirt__map_check(desc);
     if (status == MIRT_OK)
         status = mirt__dataset_add_each("mirt_map", &dataset, sizeof(mirt__map_dataset), mirt__map_apply);
     if (status == MIRT_OK) status = mirt__map_set(dataset, desc);
