@@ -23,7 +23,8 @@ static mirt_status in_a_data_set(void) {
     mirt_normalization_desc normalization;
     const int count = mirt_parse_augmentation("flip,rotation:0.1,contrast:0.2,zoom:0.2,crop:5", list, 8);
     memset(&normalization, 0, sizeof normalization);
-    mirt_dataset *data = mirt_augment(mirt_repeat(mirt_augment(images(), list, 4), 2), &list[4], count - 4);
+    mirt_dataset *data = mirt_cut_mix(mirt_mix_up(mirt_one_hot_labels(images(), 1), 0), 0, 0);
+    data = mirt_augment(mirt_repeat(mirt_augment(data, list, 4), 2), &list[4], count - 4);
     if (!data) return mirt_last_status();
     mirt_status status = mirt_adapt(&normalization, data);
     if (status == MIRT_OK) status = mirt_save_grid(path, data, 3, 4);

@@ -77,7 +77,7 @@ static void test_map_counts(void) {
     desc.num_y = 1;
     desc.y[0] = mirt_make_array(NULL, MIRT_INT32, MIRT_SHAPE(0));
     desc.num_x = 1;
-    desc.x[0] = mirt_make_array(NULL, MIRT_FLOAT32, MIRT_SHAPE(3));
+    desc.x[0] = mirt_make_array(NULL, MIRT_FLOAT32, MIRT_SHAPE(1, 3, 1));
     d = mirt_map(rows(true), &desc);
     ok(d && d->spec.num_fields == 3, "... and inputs (%s)", mirt_last_error());
     epoch_of(d, 0, &first);

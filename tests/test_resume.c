@@ -54,6 +54,10 @@ static mirt_dataset *data_repeated_made(void) { return mirt_batch(mirt_repeat(au
 static mirt_dataset *data_repeated_batches(void) { return mirt_repeat(mirt_batch(mirt_shuffle(arrays(), 10), 8), 2); }
 static mirt_dataset *data_window(void) { return mirt_take(mirt_skip(mirt_batch(mirt_shuffle(arrays(), 10), 8), 1), 5); }
 static mirt_dataset *data_cached(void) { return mirt_batch(mirt_cache(augmented(mirt_shuffle(arrays(), 10))), 8); }
+static mirt_dataset *data_mixed(void) {
+    mirt_dataset *d = mirt_one_hot_labels(mirt_shuffle(generated(false), 10), 5);
+    return mirt_batch(mirt_cut_mix(mirt_mix_up(d, 0.3f), 0, 0), 8);
+}
 static mirt_dataset *data_unbatched(void) { return mirt_shuffle(arrays(), 10); }
 
 typedef struct scene {
@@ -75,6 +79,7 @@ static const scene scenes[] = {
     {"batches repeated", data_repeated_batches, 0, false, false, false, false, false, false, false},
     {"a part of the batches", data_window, 0, false, false, false, false, false, false, false},
     {"a cache after a shuffle", data_cached, 0, false, false, false, false, false, false, true},
+    {"mixed with other samples", data_mixed, 0, false, false, false, false, false, false, false},
     {"batched by fit, frozen layers", data_unbatched, 0, false, true, false, true, false, false, false},
     {"AMSGrad with decay, clipping, averages, a schedule and counted metrics", data_shuffled, 0, false, false, false,
      true, false, true, false},
@@ -132,6 +137,7 @@ static mirt_model *scene_model(const scene *c, mirt_strategy *s) {
         optimizer.decay = mirt_cosine_decay(2e-3f, 20, 0.1f);
     }
     mirt_compile_desc d = image_compile(optimizer);
+    if (c->data == data_mixed) d.loss = MIRT_CATEGORICAL_CROSSENTROPY;
     if (c->extras) {
         d.metrics[1] = MIRT_AUC;
         d.metrics[2] = MIRT_PRECISION;

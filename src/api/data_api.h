@@ -118,6 +118,16 @@ MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc
    MIRT_CATEGORICAL_CROSSENTROPY needs. `classes` 0: the number of class names. Otherwise like mirt_map. A label that is
    none of the classes is an error of the run (MIRT_E_INVALID). Keras: to_categorical. */
 MIRT_API mirt_dataset *mirt_one_hot_labels(mirt_dataset *dataset, int64_t classes);
+/* Mixes each sample with another one of the data set, at random of this pass: x[0] and the labels, which are float32
+   (mirt_one_hot_labels), become share * own + (1 - share) * other, the share Beta(alpha, alpha) distributed; alpha
+   above 0 to 1, 0 for the default, 0.2. x[0] of uint8 stays uint8, rounded; other inputs and the weight stay. Samples
+   are made twice, so costly ones go through mirt_cache before it. What a sample gets depends on (seed, epoch, index of
+   the sample), bit for bit; if the other one is skipped (MIRT_CORRUPT_SKIP), it stays as it is. Comes before
+   mirt_batch, and needs random access. Keras: MixUp. */
+MIRT_API mirt_dataset *mirt_mix_up(mirt_dataset *dataset, float alpha);
+/* The same, but x[0], (height, width, channels), gets a rectangle of the other image, whose part of the area is
+   1 - share; alpha is drawn between low and high, within 0 to 1; 0, 0 for 0 to 1. Keras: CutMix. */
+MIRT_API mirt_dataset *mirt_cut_mix(mirt_dataset *dataset, float low, float high);
 #endif
 /* Groups samples into *global* batches; the last may be smaller. tf.data: batch. */
 MIRT_API mirt_dataset *mirt_batch(mirt_dataset *dataset, int64_t batch);

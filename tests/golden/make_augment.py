@@ -379,6 +379,82 @@ for number, (factor, value_range, shape) in enumerate(
             ),
         )
     )
+text.append("};\n\n")
+
+# ---- mixtures of a data set's samples: Keras's layers get the shares, partners and places that the stages draw
+
+
+def fnv(name):
+    h = 14695981039346656037
+    for c in name.encode():
+        h = ((h ^ c) * 1099511628211) % 2**64
+    return h
+
+
+def beta(alpha, key, row, step):
+    for block in range(1, 65):
+        w = [(v + 0.5) / 2.0**32 for v in drawn(block, key, row, step)]
+        for u, v in (w[:2], w[2:]):
+            x, y = np.log(u) / alpha, np.log(v) / alpha
+            if np.logaddexp(x, y) <= 0:
+                return 1 / (1 + np.exp(y - x))
+
+
+def mixture(cuts, low, high, shape, seed, samples, classes, run_seed, epoch):
+    key = fnv("mirt_cut_mix" if cuts else "mirt_mix_up") * 0x9E3779B97F4A7C15 % 2**64 ^ run_seed
+    words = [drawn(0, key, i, epoch) for i in range(samples)]
+    u = np.array([units(w) for w in words])
+    partners = np.array([w[0] * samples >> 32 for w in words])
+    low, high = float(np.float32(low)), float(np.float32(high))
+    alphas = low + u[:, 1] * (high - low) + (1e-6 if cuts else 0)
+    shares = np.array([beta(min(a, 1), key, i, epoch) for i, a in enumerate(alphas)])
+    images = np.stack([uniform(seed + i, shape).astype(np.float64) / 2 + 0.5 for i in range(samples)])
+    labels = np.eye(classes)[np.arange(samples) * 7 % classes]
+    x, share = tf.constant(images), tf.constant(shares)
+    if not cuts:
+        layer, drawn_now = L.MixUp(low), {"mix_weight": share, "permutation_order": tf.constant(partners)}
+    else:
+        layer, places = L.CutMix((low, high)), [tf.constant(u[:, 2]), tf.constant(u[:, 3])]
+        source = layer.backend.random
+        with mock.patch.object(layer, "_generate_mix_weight", lambda *a: share), mock.patch.object(
+            source, "uniform", lambda **kw: places.pop(0)
+        ), mock.patch.object(source, "shuffle", lambda *a, **kw: tf.constant(partners)):
+            drawn_now = layer.get_random_transformation(x, training=True, seed=1)
+    y = np.asarray(layer.transform_images(x, drawn_now, training=True)).ravel()
+    z = np.asarray(layer.transform_labels(tf.constant(labels), drawn_now, training=True)).ravel()
+    return "    {%s, %s, {3, {%d, %d, %d}}, %d, %d, %d, %d, %d,\n     %.12g, {%s}, {%s}},\n" % (
+        str(cuts).lower(), pair((low, high)), *shape, seed, samples, classes, run_seed, epoch, np.sqrt(np.sum(y * y)),
+        ", ".join("%.12g" % np.dot(y, uniform(1000 + k, y.shape).astype(np.float64)) for k in range(PROJECTIONS)),
+        ", ".join("%.12g" % v for v in z),
+    )
+
+
+text.append(
+    """/* All samples of an epoch by MixUp and CutMix: image i is golden_uniform(seed + i, k) / 2 + 1 / 2, its class
+   7 i % classes. Numbers as above, of all images in one row; labels [samples][classes]. */
+typedef struct golden_mixture {
+    bool cuts;
+    float range[2]; /* of alpha */
+    mirt_shape shape;
+    unsigned seed;
+    int samples, classes, run_seed, epoch;
+    double norm, product[GOLDEN_PROJECTIONS], label[64];
+} golden_mixture;
+
+static const golden_mixture golden_mixtures[] = {
+"""
+)
+for number, (cuts, low, high, shape, samples, classes) in enumerate(
+    [
+        (False, 0.2, 0.2, (5, 7, 3), 9, 4),
+        (False, 1.0, 1.0, (4, 3, 1), 12, 5),
+        (False, 0.01, 0.01, (2, 2, 2), 7, 3),
+        (True, 0.0, 1.0, (9, 11, 3), 9, 4),
+        (True, 1.0, 1.0, (16, 5, 1), 12, 5),
+        (True, 0.25, 0.5, (7, 8, 2), 1, 2),
+    ]
+):
+    text.append(mixture(cuts, low, high, shape, 40000 + 50 * number, samples, classes, 9, number % 3))
 text.append("};\n\n#endif\n")
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "augment.h"), "w") as f:
     f.write("".join(text))
