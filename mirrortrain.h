@@ -49,14 +49,16 @@
 
    WHAT THERE IS
    =============
-   - layers: Rescaling, Dense, Flatten, Reshape, Permute, Dropout, Normalization,
-     Activation, ReLU, LeakyReLU, ELU, PReLU, Softmax, Conv2D, Conv2DTranspose,
-     DepthwiseConv2D, SeparableConv2D, MaxPooling2D, AveragePooling2D,
-     GlobalAveragePooling2D, GlobalMaxPooling2D, ZeroPadding2D, Cropping2D,
-     UpSampling2D, RandomFlip, RandomRotation, RandomZoom, RandomTranslation,
-     RandomCrop, CenterCrop, Resizing, RandomContrast, RandomBrightness,
-     RandomShear, RandomHue, RandomSaturation, RandomErasing, BatchNormalization,
-     LayerNormalization, Add, Subtract, Multiply, Average, Maximum, Minimum,
+   - layers: Rescaling, Dense, Flatten, Reshape, Permute, Dropout,
+     SpatialDropout2D, GaussianNoise, Normalization, Activation, ReLU, LeakyReLU,
+     ELU, PReLU, Softmax, Conv2D, Conv2DTranspose, DepthwiseConv2D,
+     SeparableConv2D, MaxPooling2D, AveragePooling2D, GlobalAveragePooling2D,
+     GlobalMaxPooling2D, AdaptiveAveragePooling2D, AdaptiveMaxPooling2D,
+     ZeroPadding2D, Cropping2D, UpSampling2D, RandomFlip, RandomRotation,
+     RandomZoom, RandomTranslation, RandomCrop, CenterCrop, Resizing,
+     RandomContrast, RandomBrightness, RandomShear, RandomHue, RandomSaturation,
+     RandomErasing, BatchNormalization, LayerNormalization, GroupNormalization,
+     UnitNormalization, Add, Subtract, Multiply, Average, Maximum, Minimum,
      Concatenate
    - losses: sparse_categorical_crossentropy, categorical_crossentropy,
      binary_crossentropy, mean_squared_error
@@ -1402,6 +1404,16 @@ typedef struct mirt_layer_norm_desc {
     const char *name;
 } mirt_layer_norm_desc;
 
+typedef struct mirt_group_norm_desc {
+    int groups;     /* of channels; default 32; -1: one per channel, which is instance normalization */
+    float epsilon;  /* default 1e-3 */
+    bool no_center; /* without beta */
+    bool no_scale;  /* without gamma */
+    mirt_initializer beta_initializer, gamma_initializer; /* default zeros, ones */
+    mirt_regularizer beta_regularizer, gamma_regularizer;
+    const char *name;
+} mirt_group_norm_desc;
+
 typedef struct mirt_dropout_desc {
     float rate;
     mirt_shape noise_shape; /* of one sample: 1 where one draw is for all elements along an axis, otherwise x's
@@ -1463,6 +1475,10 @@ MIRT_API mirt_tensor *mirt_global_average_pool2d(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_global_max_pool2d(mirt_tensor *x);
 /* Either of them with what it may be told. NULL desc: the average. */
 MIRT_API mirt_tensor *mirt_global_pool2d(mirt_tensor *x, const mirt_global_pool2d_desc *desc);
+/* (rows, h, w, c) -> (rows, height, width, c): output i along an axis is of the pixels from i * in / out, rounded down,
+   to (i + 1) * in / out, rounded up. Keras: AdaptiveAveragePooling2D(output_size), AdaptiveMaxPooling2D. */
+MIRT_API mirt_tensor *mirt_adaptive_average_pool2d(mirt_tensor *x, int height, int width);
+MIRT_API mirt_tensor *mirt_adaptive_max_pool2d(mirt_tensor *x, int height, int width);
 /* Zeros around an image; or the pixels at its edges taken off. Keras: ZeroPadding2D, Cropping2D. */
 MIRT_API mirt_tensor *mirt_zero_padding2d(mirt_tensor *x, int top, int bottom, int left, int right);
 MIRT_API mirt_tensor *mirt_cropping2d(mirt_tensor *x, int top, int bottom, int left, int right);
@@ -1476,6 +1492,11 @@ MIRT_API mirt_tensor *mirt_flatten(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_dropout(mirt_tensor *x, float rate);
 /* The same with what it may be told. Keras: Dropout(noise_shape=(None, ...)). */
 MIRT_API mirt_tensor *mirt_dropout_layer(mirt_tensor *x, const mirt_dropout_desc *desc);
+/* Dropout of whole channels of images. Keras: SpatialDropout2D. Tompson et al. 2015. */
+MIRT_API mirt_tensor *mirt_spatial_dropout2d(mirt_tensor *x, float rate);
+/* Adds normal numbers with this standard deviation, in training only; keyed as those of dropout, and the same to the
+   bit on all CPUs and GPUs. Keras: GaussianNoise. */
+MIRT_API mirt_tensor *mirt_gaussian_noise(mirt_tensor *x, float stddev);
 /* (x - mean) / sqrt(variance) by channel, of which there are at most 4. Keras: Normalization(mean, variance). */
 MIRT_API mirt_tensor *mirt_normalization(mirt_tensor *x, const mirt_normalization_desc *desc);
 MIRT_API mirt_tensor *mirt_activation(mirt_tensor *x, mirt_activation_kind kind);
@@ -1486,6 +1507,8 @@ MIRT_API mirt_tensor *mirt_leaky_relu_layer(mirt_tensor *x, float slope);
 MIRT_API mirt_tensor *mirt_elu_layer(mirt_tensor *x, float alpha);
 MIRT_API mirt_tensor *mirt_prelu(mirt_tensor *x, const mirt_prelu_desc *desc);
 MIRT_API mirt_tensor *mirt_softmax_layer(mirt_tensor *x);
+/* Over one axis, counted as for mirt_argmax. Keras: Softmax(axis). */
+MIRT_API mirt_tensor *mirt_softmax_axis(mirt_tensor *x, int axis);
 /* Over all axes but the last. In training with the batch's statistics, of each replica's own rows unless
    synchronized; otherwise with the moving ones. Weights gamma, beta, moving_mean, moving_variance; the last two
    are not trained, and all replicas' statistics, weighted by rows, move them in every step. Ioffe & Szegedy 2015.
@@ -1493,6 +1516,11 @@ MIRT_API mirt_tensor *mirt_softmax_layer(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_batch_norm(mirt_tensor *x, const mirt_batch_norm_desc *desc);
 /* Ba et al. 2016. NULL desc: all defaults. */
 MIRT_API mirt_tensor *mirt_layer_norm(mirt_tensor *x, const mirt_layer_norm_desc *desc);
+/* Over all axes of a sample, within groups of channels. Wu & He 2018. Keras: GroupNormalization. NULL desc: all
+   defaults. */
+MIRT_API mirt_tensor *mirt_group_norm(mirt_tensor *x, const mirt_group_norm_desc *desc);
+/* Divides by the Euclidean norm over an axis, counted as for mirt_argmax. Keras: UnitNormalization. */
+MIRT_API mirt_tensor *mirt_unit_normalization(mirt_tensor *x, int axis);
 /* Per sample, as mirt_reshape; one dimension may be -1: what is left. Keras: Reshape. */
 MIRT_API mirt_tensor *mirt_reshape_layer(mirt_tensor *x, mirt_shape shape);
 /* Axis i + 1 becomes axis dims[i], counted from 1 after the rows: MIRT_SHAPE(3, 1, 2). Keras: Permute. */
@@ -3378,12 +3406,12 @@ typedef struct mirt__accuracy {
 /* y[r, j] = keep(r, j) ? x[r, j] / (1 - rate) : 0. keep: word (j % 4) of Philox with counter
    {j / 4, low and high word of (first_row + r), low word of step} and key {low, high word of
    `key` ^ (high word of step mixed in by the caller)}, as a 24-bit unit number, >= rate. The
-   gradient is the same call on dy. */
+   gradient is the same call on dy. gaussian_noise: y = x + rate * mirt__normal(that word), rounded after each step. */
 typedef struct mirt__dropout {
     int64_t rows, n, first_row;
     uint64_t key;
     uint32_t step;
-    float rate;
+    float rate; /* gaussian_noise: the standard deviation */
     const mirt__real *x;
     mirt__real *y;
 } mirt__dropout;
@@ -3506,7 +3534,8 @@ typedef struct mirt__augment_rows {
     X(scan, scan, COMMON, ALL) X(move, move, COMMON, ALL) X(gather, gather, COMMON, ALL) \
     X(gather_grad, gather, COMMON, TRAIN) X(softmax, softmax, FAST, ALL) X(softmax_grad, softmax, COMMON, TRAIN) \
     X(loss, loss, FAST, TRAIN) X(accuracy, accuracy, COMMON, TRAIN) \
-    X(dropout, dropout, FAST, TRAIN) X(cast, cast, COMMON, ALL) X(one_hot, one_hot, COMMON, ALL) \
+    X(dropout, dropout, FAST, TRAIN) X(gaussian_noise, dropout, FAST, TRAIN) X(cast, cast, COMMON, ALL) \
+    X(one_hot, one_hot, COMMON, ALL) \
     X(resize, resize, COMMON, ALL) X(resize_grad, resize, COMMON, TRAIN) X(norm_stats, norm, NORM, ALL) \
     X(normalize, norm, NORM, ALL) X(norm_grad_sums, norm, NORM, TRAIN) X(norm_grad_input, norm, NORM, TRAIN)
 
@@ -3907,6 +3936,110 @@ MIRT__ELEMENT float mirt__mean_squared_error_grad(bool logits, float x, float t,
 #elif defined(__GNUC__)
 #pragma GCC pop_options
 #endif
+#endif
+#endif
+#endif
+
+/* >>section kernels/normal.h */
+
+#ifndef MIRT__NORMAL_H
+#define MIRT__NORMAL_H
+/* Normal random numbers, bit-identical on CPUs and GPUs: separate additions and products. */
+
+#include <math.h>
+#include <string.h>
+
+#ifdef __CUDACC__
+/* nvcc would make one instruction of a product and the sum that takes it. */
+#define MIRT__PRODUCT(a, b) __fmul_rn(a, b)
+#define MIRT__TOTAL(a, b) __fadd_rn(a, b)
+#define MIRT__NORMAL static inline __device__
+#else
+/* Begins kernels: optimized even if the including program is not, without contraction. The numerical law forbids
+   contracting a * b + c. Clang has no pragma for the optimization. gcc -O2 alone vectorizes only loops of known length;
+   the cost model allows all. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#if !defined(MIRRORTRAIN_DEBUG)
+#pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#elif defined(__OPTIMIZE__)
+#pragma GCC optimize("fp-contract=off")
+#endif
+#endif
+#define MIRT__PRODUCT(a, b) ((a) * (b))
+#define MIRT__TOTAL(a, b) ((a) + (b))
+#define MIRT__NORMAL static inline __attribute__((always_inline))
+#endif
+
+/* total * x + c */
+#define MIRT__HORNER(total, x, c) MIRT__TOTAL(MIRT__PRODUCT(total, x), c)
+
+/* The natural logarithm of x in [2^-24, 1]: that of a number near 1 by Cephes's polynomial, and of a power of 2. */
+MIRT__NORMAL float mirt__normal_log(float x) {
+    int32_t bits, near;
+    float m;
+    memcpy(&bits, &x, sizeof bits);
+    const int32_t power = (bits - 0x3f3504f3) >> 23; /* so that m is between the square roots of 1/2 and 2 */
+    near = bits - (int32_t)((uint32_t)power << 23);
+    memcpy(&m, &near, sizeof m);
+    const float e = (float)power, z = m - 1.0f, square = MIRT__PRODUCT(z, z);
+    float p = 7.0376836292e-2f;
+    p = MIRT__HORNER(p, z, -1.1514610310e-1f);
+    p = MIRT__HORNER(p, z, 1.1676998740e-1f);
+    p = MIRT__HORNER(p, z, -1.2420140846e-1f);
+    p = MIRT__HORNER(p, z, 1.4249322787e-1f);
+    p = MIRT__HORNER(p, z, -1.6668057665e-1f);
+    p = MIRT__HORNER(p, z, 2.0000714765e-1f);
+    p = MIRT__HORNER(p, z, -2.4999993993e-1f);
+    p = MIRT__HORNER(p, z, 3.3333331174e-1f);
+    p = MIRT__PRODUCT(MIRT__PRODUCT(p, z), square);
+    p = MIRT__HORNER(e, -2.12194440e-4f, p);
+    p = MIRT__HORNER(square, -0.5f, p);
+    return MIRT__HORNER(e, 0.693359375f, MIRT__TOTAL(z, p));
+}
+
+/* The standard normal number that random bits stand for: their highest one is its sign, the next 23 are the
+   probability of a number that far from zero. The inverse of the error function is that of Giles 2010, "Approximating
+   the erfinv function"; the largest number is 5.4. */
+MIRT__NORMAL float mirt__normal(uint32_t word) {
+    const float tail = MIRT__HORNER((float)(int32_t)(word >> 8 & 0x7fffffu), 1 / 8388608.0f, 1 / 16777216.0f),
+                w = -mirt__normal_log(MIRT__PRODUCT(tail, 2.0f - tail)), c = w - 2.5f, f = sqrtf(w) - 3.0f;
+    float center = 2.81022636e-08f, far = -0.000200214257f;
+    center = MIRT__HORNER(center, c, 3.43273939e-07f);
+    center = MIRT__HORNER(center, c, -3.5233877e-06f);
+    center = MIRT__HORNER(center, c, -4.39150654e-06f);
+    center = MIRT__HORNER(center, c, 0.00021858087f);
+    center = MIRT__HORNER(center, c, -0.00125372503f);
+    center = MIRT__HORNER(center, c, -0.00417768164f);
+    center = MIRT__HORNER(center, c, 0.246640727f);
+    center = MIRT__HORNER(center, c, 1.50140941f);
+    far = MIRT__HORNER(far, f, 0.000100950558f);
+    far = MIRT__HORNER(far, f, 0.00134934322f);
+    far = MIRT__HORNER(far, f, -0.00367342844f);
+    far = MIRT__HORNER(far, f, 0.00573950773f);
+    far = MIRT__HORNER(far, f, -0.0076224613f);
+    far = MIRT__HORNER(far, f, 0.00943887047f);
+    far = MIRT__HORNER(far, f, 1.00167406f);
+    far = MIRT__HORNER(far, f, 2.83297682f);
+    const float size = MIRT__PRODUCT(MIRT__PRODUCT(w < 5.0f ? center : far, 1.4142135623730951f), 1.0f - tail);
+    return word >> 31 ? -size : size;
+}
+
+#undef MIRT__PRODUCT
+#undef MIRT__TOTAL
+#undef MIRT__HORNER
+#undef MIRT__NORMAL
+#ifndef __CUDACC__
+/* Ends optimize_begin.inc. */
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#pragma STDC FP_CONTRACT DEFAULT
+#elif defined(__GNUC__)
+#pragma GCC pop_options
 #endif
 #endif
 #endif
@@ -8085,19 +8218,38 @@ MIRT__LIB void mirt__ref_reduce_max_grad(const mirt__reduce_max_grad *g) {
     }
 }
 
-MIRT__LIB void mirt__ref_dropout(const mirt__dropout *d) {
+/* The random bits of element j of row r. */
+static uint32_t mirt__ref_word(const mirt__dropout *d, int64_t r, int64_t j) {
     const uint32_t key[2] = {(uint32_t)d->key, (uint32_t)(d->key >> 32)};
-    for (int64_t r = 0; r < d->rows; r++) {
-        uint64_t row = (uint64_t)(d->first_row + r);
-        for (int64_t j = 0; j < d->n; j++) {
-            const uint32_t counter[4] = {(uint32_t)(j / 4), (uint32_t)row, (uint32_t)(row >> 32), d->step};
-            uint32_t word[4];
-            mirt__philox(counter, key, word);
-            float unit = (float)(word[j % 4] >> 8) * (1.0f / 16777216.0f);
-            mirt__real x = d->x[r * d->n + j];
-            d->y[r * d->n + j] = unit >= d->rate ? x / (1 - (mirt__real)d->rate) : 0;
-        }
+    const uint64_t row = (uint64_t)(d->first_row + r);
+    const uint32_t counter[4] = {(uint32_t)(j / 4), (uint32_t)row, (uint32_t)(row >> 32), d->step};
+    uint32_t word[4];
+    mirt__philox(counter, key, word);
+    return word[j % 4];
+}
+
+MIRT__LIB void mirt__ref_dropout(const mirt__dropout *d) {
+    for (int64_t i = 0; i < d->rows * d->n; i++) {
+        float unit = (float)(mirt__ref_word(d, i / d->n, i % d->n) >> 8) * (1.0f / 16777216.0f);
+        d->y[i] = unit >= d->rate ? d->x[i] / (1 - (mirt__real)d->rate) : 0;
     }
+}
+
+/* mirt__normal: what is farther from zero has the probability (bits + 1/2) / 2^23. */
+static double mirt__ref_normal_number(uint32_t word) {
+    const double beyond = ((double)(word >> 8 & 0x7fffffu) + 0.5) / 8388608.0;
+    double low = 0, high = 8;
+    for (int i = 0; i < 60; i++) {
+        const double middle = (low + high) / 2;
+        if (erfc(middle * 0.70710678118654752440) > beyond) low = middle;
+        else high = middle;
+    }
+    return word >> 31 ? -low : low;
+}
+
+MIRT__LIB void mirt__ref_gaussian_noise(const mirt__dropout *d) {
+    for (int64_t i = 0; i < d->rows * d->n; i++)
+        d->y[i] = (mirt__real)(d->x[i] + d->rate * mirt__ref_normal_number(mirt__ref_word(d, i / d->n, i % d->n)));
 }
 
 /* x truncated toward zero and kept between low and high; 0 for NaN. */
@@ -8921,7 +9073,7 @@ MIRT__LIB void mirt__ref_resize_grad(const mirt__resize *r) {
 
 /* >>section kernels/common_elementwise.c */
 
-/* Shared by the fast tables: elementwise kernels, conversions, dropout. */
+/* Shared by the fast tables: elementwise kernels, conversions, dropout, noise. */
 
 /* Begins kernels: optimized even if the including program is not, without contraction. The numerical law forbids
    contracting a * b + c. Clang has no pragma for the optimization. gcc -O2 alone vectorizes only loops of known length;
@@ -9125,37 +9277,64 @@ MIRT__LIB void mirt__common_draw(uint32_t block, const uint32_t counter[3], uint
     }
 }
 
-static void mirt__common_dropout_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
-    const mirt__common_call *call = (const mirt__common_call *)args;
-    const mirt__dropout *d = (const mirt__dropout *)call->args;
+/* y from x and the same number of random words. */
+typedef void (*mirt__common_drawn)(const mirt__dropout *d, const uint32_t *word, const float *x, float *y,
+                                   int64_t count);
+typedef struct mirt__common_drawing {
+    const mirt__dropout *d;
+    const mirt__simd *simd;
+    mirt__common_drawn run;
+} mirt__common_drawing;
+
+static void mirt__common_drop(const mirt__dropout *d, const uint32_t *word, const float *x, float *y, int64_t count) {
     const float kept = 1 - d->rate;
     const int32_t limit = (int32_t)ceilf(d->rate * 16777216.0f); /* unit >= rate, without the fraction */
+    MIRT__INDEPENDENT
+    for (int64_t i = 0; i < count; i++) {
+        /* Whether an element is kept is unpredictable, so bits are masked instead of branching. */
+        const float scaled = x[i] / kept;
+        uint32_t bits;
+        memcpy(&bits, &scaled, sizeof bits);
+        bits &= (int32_t)(word[i] >> 8) >= limit ? UINT32_MAX : 0;
+        memcpy(&y[i], &bits, sizeof bits);
+    }
+}
+
+static void mirt__common_add_noise(const mirt__dropout *d, const uint32_t *word, const float *x, float *y,
+                                   int64_t count) {
+    const float stddev = d->rate;
+    MIRT__INDEPENDENT
+    for (int64_t i = 0; i < count; i++) y[i] = x[i] + stddev * mirt__normal(word[i]);
+}
+
+static void mirt__common_drawn_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__common_drawing *call = (const mirt__common_drawing *)args;
+    const mirt__dropout *d = call->d;
     uint32_t word[4 * MIRT__DRAWS];
     (void)scratch;
     for (int64_t r = begin; r < end; r++) {
         const uint64_t row = (uint64_t)(d->first_row + r);
         const uint32_t counter[3] = {(uint32_t)row, (uint32_t)(row >> 32), d->step};
         for (int64_t j = 0; j < d->n; j += 4 * MIRT__DRAWS) {
-            const int64_t count = mirt__min(d->n - j, 4 * MIRT__DRAWS);
-            const float *x = d->x + r * d->n + j;
-            float *y = d->y + r * d->n + j;
+            const int64_t at = r * d->n + j;
             call->simd->draw((uint32_t)(j / 4), counter, d->key, word);
-            MIRT__INDEPENDENT
-            for (int64_t i = 0; i < count; i++) {
-                /* Whether an element is kept is unpredictable, so bits are masked instead of branching. */
-                const float scaled = x[i] / kept;
-                uint32_t bits;
-                memcpy(&bits, &scaled, sizeof bits);
-                bits &= (int32_t)(word[i] >> 8) >= limit ? UINT32_MAX : 0;
-                memcpy(&y[i], &bits, sizeof bits);
-            }
+            call->run(d, word, d->x + at, d->y + at, mirt__min(d->n - j, 4 * MIRT__DRAWS));
         }
     }
 }
 
+static void mirt__common_draw_rows(const mirt__simd *simd, const mirt__dropout *args, mirt__common_drawn run,
+                                   const mirt__where *where) {
+    const mirt__common_drawing call = {args, simd, run};
+    mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_drawn_rows, &call);
+}
+
 MIRT__LIB void mirt__fast_dropout(const mirt__simd *simd, const mirt__dropout *args, const mirt__where *where) {
-    const mirt__common_call call = {args, simd};
-    mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_dropout_rows, &call);
+    mirt__common_draw_rows(simd, args, mirt__common_drop, where);
+}
+
+MIRT__LIB void mirt__fast_gaussian_noise(const mirt__simd *simd, const mirt__dropout *args, const mirt__where *where) {
+    mirt__common_draw_rows(simd, args, mirt__common_add_noise, where);
 }
 
 static uint8_t mirt__common_float_to_u8(float x) {
@@ -32303,7 +32482,8 @@ typedef enum mirt__family {
     X(unary, plain) X(binary, plain) X(broadcast, plain) X(bias_add, plain) X(reduce, reduce) X(reshape, plain) \
     X(cast, plain) X(one_hot, one_hot) X(matmul, matmul) X(conv2d, window) X(conv2d_pool, window) \
     X(max_pool2d, window) X(average_pool2d, window) X(user, data) X(softmax, plain) X(dropout, random) \
-    X(dropout_mask, random) X(augment, data) X(conv2d_transpose, window) X(resize2d, resize) X(norm_stats, norm) \
+    X(dropout_mask, random) X(gaussian_noise, random) \
+    X(augment, data) X(conv2d_transpose, window) X(resize2d, resize) X(norm_stats, norm) \
     X(normalize, norm) X(batch_norm, norm)
 #define MIRT__TRAINING_OP_LIST(X) \
     X(loss_weight, loss) X(log_softmax_grad, plain) X(gather_grad, plain) X(reduce_max_grad, reduce) \
@@ -32968,6 +33148,7 @@ MIRT__LIB mirt_tensor *mirt__dropout_op(mirt_tensor *x, float rate, uint64_t key
 MIRT__LIB mirt_tensor *mirt__dropout_noise_op(mirt_tensor *x, float rate, uint64_t key, const mirt_shape *noise);
 /* What that becomes in training; `a` holds rate, key and the noise's shape. */
 MIRT__LIB mirt_tensor *mirt__masked_op(mirt_tensor *x, const mirt__attrs *a);
+MIRT__LIB mirt_tensor *mirt__gaussian_noise_op(mirt_tensor *x, float stddev, uint64_t key);
 /* x behind one more transform. Where x is another's output, of which nobody need know, the two are one list on what
  * that reads. */
 MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t);
@@ -35298,7 +35479,7 @@ MIRT__TRAINING_LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt
 
 /* >>section ops/dropout.c */
 
-/* Dropout. */
+/* Dropout and Gaussian noise. */
 
 /* rate, key. Outside of training it is left out. Its gradient is the same mask on dy. With a.shape, whose
    dimensions are the input's or 1, one draw is for all elements along those that are 1: in training it becomes
@@ -35323,7 +35504,8 @@ static bool mirt__dropout_shape(mirt__node *node) {
     return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, x);
 }
 
-MIRT__TRAINING void mirt__dropout_run(const mirt__call *call) {
+/* The work of a node on what call->in[0] is. */
+MIRT__TRAINING mirt__dropout mirt__dropout_args(const mirt__call *call) {
     const mirt_shape *shape = &call->node->out[0]->shape;
     const mirt__attrs_random *a = MIRT__OF(&call->node->a, random);
     mirt__dropout d;
@@ -35335,6 +35517,11 @@ MIRT__TRAINING void mirt__dropout_run(const mirt__call *call) {
     d.rate = a->rate;
     d.x = mirt__in(call, 0);
     d.y = mirt__out(call, 0);
+    return d;
+}
+
+MIRT__TRAINING void mirt__dropout_run(const mirt__call *call) {
+    const mirt__dropout d = mirt__dropout_args(call);
     call->kernels->dropout(&d, &call->where);
 }
 
@@ -35384,6 +35571,43 @@ MIRT__LIB mirt_tensor *mirt__dropout_noise_op(mirt_tensor *x, float rate, uint64
 
 MIRT__LIB mirt_tensor *mirt__dropout_op(mirt_tensor *x, float rate, uint64_t key) {
     return mirt__dropout_noise_op(x, rate, key, NULL);
+}
+
+/* x + a.rate * normal numbers. Outside of training it is left out. */
+static bool mirt__gaussian_noise_shape(mirt__node *node) {
+    const float stddev = MIRT__OF(&node->a, random)->rate;
+    if (!(stddev >= 0 && stddev <= FLT_MAX))
+        return mirt__fail(MIRT_E_INVALID, "stddev is %g; it must be finite and not negative", (double)stddev), false;
+    return mirt__need_float(node, 1) && mirt__shape_kept(node);
+}
+
+MIRT__TRAINING void mirt__gaussian_noise_run(const mirt__call *call) {
+    const mirt__dropout d = mirt__dropout_args(call);
+    call->kernels->gaussian_noise(&d, &call->where);
+}
+
+MIRT__TRAINING void mirt__gaussian_noise_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    (void)node;
+    dx[0] = dy[0];
+}
+
+static mirt_tensor *mirt__gaussian_noise_lower(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in,
+                                               const mirt__mode *mode) {
+    (void)graph;
+    if (!mirt__in_training(node, mode)) return in[0];
+    if (!MIRT__TRAINS) return mirt__without_training("add noise");
+    return mirt__apply(MIRT__OP_gaussian_noise, &node->a, in, 1);
+}
+
+MIRT__OP_ROW(gaussian_noise, mirt__gaussian_noise_shape, MIRT__TRAINING_ENTRY(mirt__gaussian_noise_run),
+    MIRT__SET_GRADIENT(mirt__gaussian_noise_gradient) MIRT__SET(lower, mirt__gaussian_noise_lower) MIRT__IS(row_wise)
+    MIRT__SET(overwrites, MIRT__INPUT(0)) MIRT__SET(steady, mirt__dropout_keeps_all))
+
+MIRT__LIB mirt_tensor *mirt__gaussian_noise_op(mirt_tensor *x, float stddev, uint64_t key) {
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_gaussian_noise);
+    MIRT__OF(&a, random)->rate = stddev;
+    MIRT__OF(&a, random)->key = key;
+    return mirt__apply(MIRT__OP_gaussian_noise, &a, &x, 1);
 }
 
 /* >>section ops/augment_images.c */
@@ -44259,14 +44483,16 @@ MIRT__LIB void mirt__metrics_warn(mirt_model *model) {
 
 /* The class of layer NAME is mirt__NAME_layer. */
 #define MIRT__LAYER_LIST(X) \
-    X(input) X(rescaling) X(dense) X(flatten) X(reshape) X(permute) X(dropout) X(normalization) \
+    X(input) X(rescaling) X(dense) X(flatten) X(reshape) X(permute) X(dropout) X(spatial_dropout2d) X(gaussian_noise) \
+    X(normalization) \
     X(activation) X(relu) X(leaky_relu) X(elu) X(prelu) X(softmax) \
     X(conv2d) X(conv2d_transpose) X(depthwise_conv2d) X(separable_conv2d) \
     X(max_pool2d) X(average_pool2d) X(global_average_pool2d) X(global_max_pool2d) \
+    X(adaptive_average_pool2d) X(adaptive_max_pool2d) \
     X(zero_padding2d) X(cropping2d) X(up_sampling2d) \
     X(random_flip) X(random_rotation) X(random_zoom) X(random_translation) X(random_crop) X(center_crop) X(resizing) \
     X(random_contrast) X(random_brightness) X(random_shear) X(random_hue) X(random_saturation) X(random_erasing) \
-    X(batch_norm) X(layer_norm) \
+    X(batch_norm) X(layer_norm) X(group_norm) X(unit_normalization) \
     X(add) X(subtract) X(multiply) X(average) X(maximum) X(minimum) X(concatenate)
 
 #define MIRT__LAYER_NUMBER(name) MIRT__NUMBER_OF_LAYER_##name,
@@ -44317,6 +44543,11 @@ MIRT__LIB void mirt__default_initializer(mirt_initializer *i, mirt_initializer f
 MIRT__LIB void mirt__default_pair(int pair[2], int fallback);
 /* Whether x is (rows, height, width, channels); otherwise sets the error. */
 MIRT__LIB bool mirt__layer_takes_images(const mirt_tensor *x);
+/* The axis of x that `axis` names, counted from the end when negative; 0 with the error set: x does not have it, or it
+   is that of the rows. */
+MIRT__LIB int mirt__layer_axis(const mirt_tensor *x, int axis);
+/* x with the axes whose bits are set in `axes` last, all in their order; `back`: the inverse. */
+MIRT__LIB mirt_tensor *mirt__axes_last(mirt_tensor *x, unsigned axes, bool back);
 /* Creates a trainable variable with its description's initializer (set if it is the default) and regularizer. */
 MIRT__LIB mirt_tensor *mirt__weight_add(mirt__layer *layer, const char *name, const mirt_shape *shape,
                                         mirt_initializer *initializer, mirt_initializer fallback,
@@ -44415,6 +44646,17 @@ static mirt_tensor *mirt__dropout_build(mirt__layer *layer, mirt_tensor *x) {
     return mirt__dropout_noise_op(x, d->rate, mirt__hash(layer->name), &noise);
 }
 
+/* One draw for each channel of an image. */
+static mirt_tensor *mirt__spatial_dropout2d_build(mirt__layer *layer, mirt_tensor *x) {
+    if (!mirt__layer_takes_images(x)) return NULL;
+    const mirt_shape noise = MIRT_SHAPE(MIRT_ROWS, 1, 1, x->shape.dim[3]);
+    return mirt__dropout_noise_op(x, *(const float *)layer->desc, mirt__hash(layer->name), &noise);
+}
+
+static mirt_tensor *mirt__gaussian_noise_build(mirt__layer *layer, mirt_tensor *x) {
+    return mirt__gaussian_noise_op(x, *(const float *)layer->desc, mirt__hash(layer->name));
+}
+
 /* A product with a small matrix: the order of the channels and their scales. */
 static mirt_tensor *mirt__normalization_build(mirt__layer *layer, mirt_tensor *x) {
     mirt_normalization_desc *d = (mirt_normalization_desc *)layer->desc;
@@ -44492,6 +44734,8 @@ static const mirt__field mirt__dense_fields[] = {MIRT__OWN_FIELD(mirt_dense_desc
                                                  MIRT__KERNEL_FIELDS(mirt_dense_desc)};
 static const mirt__field mirt__dropout_fields[] = {MIRT__OWN_FIELD(mirt_dropout_desc, FLOAT, rate),
                                                    MIRT__OWN_FIELD(mirt_dropout_desc, NOISE, noise_shape)};
+static const mirt__field mirt__spatial_dropout2d_fields[] = {MIRT__ONLY_FIELD("rate", FLOAT)};
+static const mirt__field mirt__gaussian_noise_fields[] = {MIRT__ONLY_FIELD("stddev", FLOAT)};
 static const mirt__field mirt__normalization_fields[] = {
     MIRT__OWN_FIELD(mirt_normalization_desc, CHANNELS, mean),
     MIRT__OWN_FIELD(mirt_normalization_desc, CHANNELS, variance),
@@ -44504,6 +44748,8 @@ MIRT__LAYER(rescaling, "Rescaling", "rescaling", 1, 1, mirt__rescaling_fields, m
 MIRT__LAYER(dense, "Dense", "dense", 1, 1, mirt__dense_fields, mirt_dense_desc);
 MIRT__PLAIN_LAYER(flatten, "Flatten", "flatten", 1, 1);
 MIRT__LAYER(dropout, "Dropout", "dropout", 1, 1, mirt__dropout_fields, mirt_dropout_desc);
+MIRT__LAYER(spatial_dropout2d, "SpatialDropout2D", "spatial_dropout2d", 1, 1, mirt__spatial_dropout2d_fields, float);
+MIRT__LAYER(gaussian_noise, "GaussianNoise", "gaussian_noise", 1, 1, mirt__gaussian_noise_fields, float);
 MIRT__LAYER(normalization, "Normalization", "normalization", 1, 1, mirt__normalization_fields, mirt_normalization_desc);
 MIRT__LAYER(permute, "Permute", "permute", 1, 1, mirt__permute_fields, mirt_shape);
 MIRT__LAYER(reshape, "Reshape", "reshape", 1, 1, mirt__reshape_fields, mirt_shape);
@@ -44528,6 +44774,14 @@ MIRT_API mirt_tensor *mirt_dropout(mirt_tensor *x, float rate) {
 }
 
 MIRT__LAYER_FUNCTION(mirt_dropout_layer, dropout, mirt_dropout_desc, mirt__layer_needs_desc)
+MIRT_API mirt_tensor *mirt_spatial_dropout2d(mirt_tensor *x, float rate) {
+    return mirt__layer_on(&mirt__spatial_dropout2d_layer, x, &rate, NULL);
+}
+
+MIRT_API mirt_tensor *mirt_gaussian_noise(mirt_tensor *x, float stddev) {
+    return mirt__layer_on(&mirt__gaussian_noise_layer, x, &stddev, NULL);
+}
+
 MIRT__LAYER_FUNCTION(mirt_normalization, normalization, mirt_normalization_desc, mirt__layer_needs_desc)
 MIRT_API mirt_tensor *mirt_reshape_layer(mirt_tensor *x, mirt_shape shape) {
     return mirt__layer_on(&mirt__reshape_layer, x, &shape, NULL);
@@ -44562,9 +44816,12 @@ static mirt_tensor *mirt__elu_build(mirt__layer *layer, mirt_tensor *x) {
     return mirt__slope_build(MIRT__ACT_ELU, x, layer->desc);
 }
 
+/* Files older than the axis have none: it is 0 then, which is the last. */
 static mirt_tensor *mirt__softmax_build(mirt__layer *layer, mirt_tensor *x) {
-    (void)layer;
-    return mirt_softmax(x);
+    const int axis = *(const int *)layer->desc, at = axis ? mirt__layer_axis(x, axis) : x->shape.rank - 1;
+    if (axis && !at) return NULL;
+    const unsigned last = at < x->shape.rank - 1 ? 1u << at : 0;
+    return mirt__axes_last(mirt_softmax(mirt__axes_last(x, last, false)), last, true);
 }
 
 static mirt_tensor *mirt__relu_build(mirt__layer *layer, mirt_tensor *x) {
@@ -44614,6 +44871,7 @@ static mirt_tensor *mirt__prelu_build(mirt__layer *layer, mirt_tensor *x) {
 static const mirt__field mirt__activation_fields[] = {MIRT__ONLY_FIELD("activation", ACTIVATION)};
 static const mirt__field mirt__leaky_relu_fields[] = {MIRT__ONLY_FIELD("negative_slope", FLOAT)};
 static const mirt__field mirt__elu_fields[] = {MIRT__ONLY_FIELD("alpha", FLOAT)};
+static const mirt__field mirt__softmax_fields[] = {{"axis", MIRT__FIELD_SIGNED, 0, true}};
 static const mirt__field mirt__relu_fields[] = {MIRT__OWN_FIELD(mirt_relu_desc, FLOAT, max_value),
                                                 MIRT__OWN_FIELD(mirt_relu_desc, FLOAT, negative_slope),
                                                 MIRT__OWN_FIELD(mirt_relu_desc, FLOAT, threshold)};
@@ -44625,7 +44883,7 @@ static const mirt__field mirt__prelu_fields[] = {
 MIRT__LAYER(activation, "Activation", "activation", 1, 1, mirt__activation_fields, mirt_activation_kind);
 MIRT__LAYER(leaky_relu, "LeakyReLU", "leaky_re_lu", 1, 1, mirt__leaky_relu_fields, float);
 MIRT__LAYER(elu, "ELU", "elu", 1, 1, mirt__elu_fields, float);
-MIRT__PLAIN_LAYER(softmax, "Softmax", "softmax", 1, 1);
+MIRT__LAYER(softmax, "Softmax", "softmax", 1, 1, mirt__softmax_fields, int);
 MIRT__LAYER(relu, "ReLU", "re_lu", 1, 1, mirt__relu_fields, mirt_relu_desc);
 MIRT__LAYER(prelu, "PReLU", "p_re_lu", 1, 1, mirt__prelu_fields, mirt_prelu_desc);
 
@@ -44642,6 +44900,16 @@ MIRT_API mirt_tensor *mirt_elu_layer(mirt_tensor *x, float alpha) {
 }
 
 MIRT_API mirt_tensor *mirt_softmax_layer(mirt_tensor *x) { return mirt__layer_on(&mirt__softmax_layer, x, NULL, NULL); }
+
+MIRT_API mirt_tensor *mirt_softmax_axis(mirt_tensor *x, int axis) {
+    const int other = axis == -1 ? 0 : axis;
+    if (x && !axis) {
+        mirt__fail(MIRT_E_SHAPE, "softmax: axis is 0, that of the rows");
+        mirt__graph_poison(x->node->graph);
+        return NULL;
+    }
+    return mirt__layer_on(&mirt__softmax_layer, x, &other, NULL);
+}
 
 MIRT__LAYER_FUNCTION(mirt_relu_layer, relu, mirt_relu_desc, mirt__layer_on)
 MIRT__LAYER_FUNCTION(mirt_prelu, prelu, mirt_prelu_desc, mirt__layer_on)
@@ -44829,6 +45097,119 @@ static mirt_tensor *mirt__global_max_pool2d_build(mirt__layer *layer, mirt_tenso
     return mirt__global_pool(MIRT__REDUCE_MAX, x, layer->desc);
 }
 
+/* Output i of an adaptive pooling of `in` pixels to `out` has those from i * in / out to (i + 1) * in / out, rounded
+   down and up, as in PyTorch. Outputs whose numbers differ by `period` have windows of one size, in / divisor apart. */
+typedef struct mirt__adaptive {
+    int64_t in, out, period, divisor;
+} mirt__adaptive;
+
+#define MIRT__MAX_WINDOWS 1024 /* different ones along an axis: each is a node */
+
+static mirt__adaptive mirt__adaptive_of(int64_t in, int64_t out) {
+    mirt__adaptive a = {in, out, 1, in};
+    for (int64_t b = out; b;) {
+        const int64_t rest = a.divisor % b;
+        a.divisor = b;
+        b = rest;
+    }
+    a.period = out / a.divisor;
+    return a;
+}
+
+/* The pixels of window `i`: the first, and how many. */
+static int64_t mirt__adaptive_window(const mirt__adaptive *a, int64_t i, int64_t *count) {
+    const int64_t first = i * a->in / a->out;
+    *count = ((i + 1) * a->in + a->out - 1) / a->out - first;
+    return first;
+}
+
+static mirt_tensor *mirt__pool_by(mirt_tensor *x, bool max, const int64_t kernel[2], const int64_t strides[2]) {
+    mirt__attrs a = mirt__attrs_of(max ? MIRT__OP_max_pool2d : MIRT__OP_average_pool2d);
+    mirt__attrs_window *w = MIRT__OF(&a, window);
+    for (int i = 0; i < 2; i++) {
+        w->kernel[i] = (int)kernel[i];
+        w->strides[i] = (int)strides[i];
+    }
+    return max ? mirt__max_pool2d_op(x, &a) : mirt__average_pool2d_op(x, &a);
+}
+
+/* Every period-th window of the axis 1 + `axis`, from window `first` on. */
+static mirt_tensor *mirt__adaptive_part(mirt_tensor *x, int axis, bool max, const mirt__adaptive *a, int64_t first) {
+    int64_t begin[4] = {0, 0, 0, 0}, size[4] = {-1, -1, -1, -1}, kernel[2] = {1, 1}, strides[2] = {1, 1};
+    strides[axis] = a->in / a->divisor;
+    begin[1 + axis] = mirt__adaptive_window(a, first, &kernel[axis]);
+    size[1 + axis] = (a->divisor - 1) * strides[axis] + kernel[axis];
+    return mirt__pool_by(a->period > 1 ? mirt_slice(x, begin, size) : x, max, kernel, strides);
+}
+
+/* `count` parts [rows, h, w, c], one after the other along a new axis after `axis` + 1 of their shape without it: their
+   elements along `axis` + 1 alternate. */
+static mirt_tensor *mirt__interleave(mirt_tensor **part, int64_t count, int axis) {
+    mirt_shape shape = part[0]->shape, split = shape;
+    split.rank = 5;
+    for (int i = 4; i > axis + 2; i--) split.dim[i] = shape.dim[i - 1];
+    split.dim[axis + 2] = 1;
+    shape.dim[axis + 1] *= count;
+    for (int64_t i = 0; i < count; i++) {
+        if (!part[i] || !(part[i] = mirt__reshape_op(part[i], &split))) return NULL;
+    }
+    while (count > 1) { /* an op takes so many */
+        int64_t joined = 0;
+        for (int64_t i = 0; i < count; i += MIRT__MAX_IN) {
+            const int some = (int)mirt__min(count - i, MIRT__MAX_IN);
+            if (!(part[joined++] = mirt_concat(part + i, some, axis + 2))) return NULL;
+        }
+        count = joined;
+    }
+    return mirt__reshape_op(part[0], &shape);
+}
+
+static mirt_tensor *mirt__adaptive_axis(mirt_tensor *x, int axis, bool max, const mirt__adaptive *a) {
+    if (a->in == a->out || !x) return x;
+    mirt_tensor **part = (mirt_tensor **)mirt__calloc((size_t)a->period, sizeof *part), *y = NULL;
+    if (!part) {
+        mirt__fail(MIRT_E_NOMEM, "no memory for %lld windows", (long long)a->period);
+        return NULL;
+    }
+    bool good = true;
+    for (int64_t i = 0; good && i < a->period; i++) good = (part[i] = mirt__adaptive_part(x, axis, max, a, i)) != NULL;
+    if (good) y = a->period > 1 ? mirt__interleave(part, a->period, axis) : part[0];
+    mirt__free(part);
+    return y;
+}
+
+/* Along one axis after the other, unless equal windows tile the image. */
+static mirt_tensor *mirt__adaptive_pool(mirt_tensor *x, const int size[2], bool max) {
+    mirt__adaptive a[2];
+    if (!mirt__layer_takes_images(x)) return NULL;
+    for (int i = 0; i < 2; i++) {
+        if (size[i] < 1) {
+            mirt__fail(MIRT_E_INVALID, "the output size is %dx%d; it must be positive", size[0], size[1]);
+            return NULL;
+        }
+        a[i] = mirt__adaptive_of(x->shape.dim[1 + i], size[i]);
+        if (a[i].in > INT_MAX || a[i].period > MIRT__MAX_WINDOWS) {
+            mirt__fail(MIRT_E_SHAPE, "pooling %lld pixels to %d takes more than %d different windows",
+                       (long long)a[i].in, size[i], MIRT__MAX_WINDOWS);
+            return NULL;
+        }
+    }
+    if (a[0].period > 1 || a[1].period > 1)
+        return mirt__adaptive_axis(mirt__adaptive_axis(x, 1, max, &a[1]), 0, max, &a[0]);
+    const int64_t window[2] = {a[0].in / a[0].out, a[1].in / a[1].out};
+    return mirt__pool_by(x, max, window, window);
+}
+
+#undef MIRT__MAX_WINDOWS
+
+static mirt_tensor *mirt__adaptive_average_pool2d_build(mirt__layer *layer, mirt_tensor *x) {
+    return mirt__adaptive_pool(x, (const int *)layer->desc, false);
+}
+
+static mirt_tensor *mirt__adaptive_max_pool2d_build(mirt__layer *layer, mirt_tensor *x) {
+    return mirt__adaptive_pool(x, (const int *)layer->desc, true);
+}
+
 static mirt_tensor *mirt__zero_padding2d_build(mirt__layer *layer, mirt_tensor *x) {
     const mirt__border_desc *d = (const mirt__border_desc *)layer->desc;
     const int64_t before[4] = {0, d->border[0][0], d->border[1][0], 0},
@@ -44865,6 +45246,7 @@ static const mirt__field mirt__pool_fields[] = {MIRT__FIELD(mirt_pool2d_desc, "p
                                                 MIRT__OWN_FIELD(mirt_pool2d_desc, PADDING, padding)};
 static const mirt__field mirt__global_pool_fields[] = {
     MIRT__OWN_FIELD(mirt_global_pool2d_desc, BOOL, keepdims)};
+static const mirt__field mirt__adaptive_fields[] = {MIRT__ONLY_FIELD("output_size", INT2)};
 static const mirt__field mirt__zero_padding_fields[] = {MIRT__FIELD(mirt__border_desc, "padding", INT2X2, border)};
 static const mirt__field mirt__cropping_fields[] = {MIRT__FIELD(mirt__border_desc, "cropping", INT2X2, border)};
 static const mirt__field mirt__up_sampling_fields[] = {
@@ -44877,6 +45259,9 @@ MIRT__LAYER(global_average_pool2d, "GlobalAveragePooling2D", "global_average_poo
             mirt_global_pool2d_desc);
 MIRT__LAYER(global_max_pool2d, "GlobalMaxPooling2D", "global_max_pooling2d", 1, 1, mirt__global_pool_fields,
             mirt_global_pool2d_desc);
+MIRT__LAYER(adaptive_average_pool2d, "AdaptiveAveragePooling2D", "adaptive_average_pooling2d", 1, 1,
+            mirt__adaptive_fields, int[2]);
+MIRT__LAYER(adaptive_max_pool2d, "AdaptiveMaxPooling2D", "adaptive_max_pooling2d", 1, 1, mirt__adaptive_fields, int[2]);
 MIRT__LAYER(zero_padding2d, "ZeroPadding2D", "zero_padding2d", 1, 1, mirt__zero_padding_fields, mirt__border_desc);
 MIRT__LAYER(cropping2d, "Cropping2D", "cropping2d", 1, 1, mirt__cropping_fields, mirt__border_desc);
 MIRT__LAYER(up_sampling2d, "UpSampling2D", "up_sampling2d", 1, 1, mirt__up_sampling_fields, mirt_up_sampling2d_desc);
@@ -44893,6 +45278,16 @@ MIRT_API mirt_tensor *mirt_global_max_pool2d(mirt_tensor *x) {
 MIRT_API mirt_tensor *mirt_global_pool2d(mirt_tensor *x, const mirt_global_pool2d_desc *desc) {
     return mirt__layer_on(desc && desc->max ? &mirt__global_max_pool2d_layer : &mirt__global_average_pool2d_layer, x,
                           desc, desc ? desc->name : NULL);
+}
+
+MIRT_API mirt_tensor *mirt_adaptive_average_pool2d(mirt_tensor *x, int height, int width) {
+    const int size[2] = {height, width};
+    return mirt__layer_on(&mirt__adaptive_average_pool2d_layer, x, size, NULL);
+}
+
+MIRT_API mirt_tensor *mirt_adaptive_max_pool2d(mirt_tensor *x, int height, int width) {
+    const int size[2] = {height, width};
+    return mirt__layer_on(&mirt__adaptive_max_pool2d_layer, x, size, NULL);
 }
 
 static mirt_tensor *mirt__border_layer(const mirt__layer_class *cls, mirt_tensor *x, int top, int bottom, int left,
@@ -45028,7 +45423,7 @@ MIRT_API mirt_tensor *mirt_augmentation_layer(mirt_tensor *x, const mirt_augment
 
 /* >>section nn/layers_norm.c */
 
-/* Batch and layer normalization. */
+/* Batch, layer, group and unit normalization. */
 
 /* gamma or beta, or NULL if the layer has none; *ok: no error. */
 static mirt_tensor *mirt__norm_weight(mirt__layer *layer, const char *name, const mirt_shape *shape, bool none,
@@ -45072,6 +45467,11 @@ static mirt_tensor *mirt__batch_norm_build(mirt__layer *layer, mirt_tensor *x) {
     return in[2] ? mirt__batch_norm_op(in, &a) : NULL;
 }
 
+static bool mirt__norm_epsilon(float epsilon) {
+    return (epsilon > 0 && isfinite(epsilon)) ||
+           (mirt__fail(MIRT_E_INVALID, "epsilon is %g; it must not be negative", (double)epsilon), false);
+}
+
 static mirt_tensor *mirt__layer_norm_build(mirt__layer *layer, mirt_tensor *x) {
     mirt_layer_norm_desc *d = (mirt_layer_norm_desc *)layer->desc;
     mirt__attrs a = mirt__attrs_of(MIRT__OP_normalize);
@@ -45085,10 +45485,7 @@ static mirt_tensor *mirt__layer_norm_build(mirt__layer *layer, mirt_tensor *x) {
                    d->axes, x->shape.rank - mirt__is_batched(&x->shape));
         return NULL;
     }
-    if (!(d->epsilon > 0 && isfinite(d->epsilon))) {
-        mirt__fail(MIRT_E_INVALID, "epsilon is %g; it must not be negative", (double)d->epsilon);
-        return NULL;
-    }
+    if (!mirt__norm_epsilon(d->epsilon)) return NULL;
     MIRT__OF(&a, norm)->last_axes = shape.rank = d->axes;
     MIRT__OF(&a, norm)->scaling.epsilon = d->epsilon;
     for (int i = 0; i < shape.rank; i++) shape.dim[i] = x->shape.dim[x->shape.rank - shape.rank + i];
@@ -45097,6 +45494,82 @@ static mirt_tensor *mirt__layer_norm_build(mirt__layer *layer, mirt_tensor *x) {
     mirt_tensor *beta = mirt__norm_weight(layer, "beta", &shape, d->no_center, &d->beta_initializer, mirt_zeros(),
                                           &d->beta_regularizer, &good);
     return good ? mirt__layer_norm_op(x, gamma, beta, &a) : NULL;
+}
+
+/* A constant of `count` ones, which repeats what it is multiplied by. */
+static mirt_tensor *mirt__ones(mirt__graph *graph, int64_t count) {
+    float *ones = (float *)mirt__calloc((size_t)count, sizeof *ones);
+    if (!ones) {
+        mirt__fail(MIRT_E_NOMEM, "no memory for %lld numbers", (long long)count);
+        return NULL;
+    }
+    for (int64_t i = 0; i < count; i++) ones[i] = 1;
+    mirt_tensor *out = mirt__constant_op(graph, mirt_make_array(ones, MIRT_FLOAT32, MIRT_SHAPE(count)));
+    mirt__free(ones);
+    return out;
+}
+
+/* The mean over the pixels, and over the channels of each group, of x (rows, pixels, channels): (rows, 1, channels), so
+   that all further work is on rows of channels. `ones`: as many as a group has channels. */
+static mirt_tensor *mirt__group_mean(mirt_tensor *x, mirt_tensor *ones) {
+    mirt_tensor *mean = x ? mirt__reduce_op(MIRT__REDUCE_MEAN, x, 2u, true) : NULL;
+    if (!mean) return NULL;
+    const int64_t channels = mirt__last_dim(x), each = ones->shape.dim[0];
+    const mirt_shape split = MIRT_SHAPE(MIRT_ROWS, channels / each, each), joined = mean->shape;
+    if (each == 1) return mean;
+    mean = mirt__reduce_op(MIRT__REDUCE_MEAN, mirt__reshape_op(mean, &split), 4u, true);
+    return mirt__reshape_op(mirt__binary_op(MIRT__MULTIPLY, mean, ones), &joined);
+}
+
+/* (x - mean) * (gamma / sqrt(variance + epsilon)) + beta */
+static mirt_tensor *mirt__group_norm_op(mirt_tensor *x, int64_t groups, float epsilon, mirt_tensor *gamma,
+                                        mirt_tensor *beta) {
+    const int64_t channels = mirt__last_dim(x);
+    mirt_shape whole = x->shape, pixels = MIRT_SHAPE(MIRT_ROWS, 1, channels);
+    for (int i = 1; i < whole.rank - 1; i++) pixels.dim[1] *= whole.dim[i];
+    mirt_tensor *ones = mirt__ones(x->node->graph, channels / groups);
+    if (!ones) return NULL;
+    x = mirt__reshape_op(x, &pixels);
+    mirt_tensor *deviation = mirt__binary_op(MIRT__SUBTRACT, x, mirt__group_mean(x, ones)),
+                *variance = mirt__group_mean(mirt__unary_op(MIRT__SQUARE, deviation, 0, 0), ones),
+                *factor = mirt__unary_op(MIRT__RSQRT, mirt__unary_op(MIRT__AFFINE, variance, 1, epsilon), 0, 0);
+    if (gamma) factor = mirt__binary_op(MIRT__MULTIPLY, factor, gamma);
+    mirt_tensor *y = mirt__binary_op(MIRT__MULTIPLY, deviation, factor);
+    if (beta) y = mirt__bias_add_op(y, beta);
+    return y ? mirt__reshape_op(y, &whole) : NULL;
+}
+
+static mirt_tensor *mirt__group_norm_build(mirt__layer *layer, mirt_tensor *x) {
+    mirt_group_norm_desc *d = (mirt_group_norm_desc *)layer->desc;
+    const int64_t channels = x->shape.rank > 1 ? mirt__last_dim(x) : 0;
+    const mirt_shape shape = MIRT_SHAPE(channels);
+    bool good = true;
+    if (!d->groups) d->groups = 32;
+    if (d->epsilon == 0) d->epsilon = 1e-3f;
+    if (x->shape.rank < 2 || !mirt__is_batched(&x->shape)) {
+        mirt__fail(MIRT_E_SHAPE, "takes (rows, ..., channels)");
+        return NULL;
+    }
+    const int64_t groups = d->groups == -1 ? channels : d->groups;
+    if (groups < 1 || channels % groups) {
+        mirt__fail(MIRT_E_SHAPE, "%lld channels are not divisible by %d groups", (long long)channels, d->groups);
+        return NULL;
+    }
+    if (!mirt__norm_epsilon(d->epsilon)) return NULL;
+    mirt_tensor *gamma = mirt__norm_weight(layer, "gamma", &shape, d->no_scale, &d->gamma_initializer, mirt_ones(),
+                                           &d->gamma_regularizer, &good);
+    mirt_tensor *beta = mirt__norm_weight(layer, "beta", &shape, d->no_center, &d->beta_initializer, mirt_zeros(),
+                                          &d->beta_regularizer, &good);
+    return good ? mirt__group_norm_op(x, groups, d->epsilon, gamma, beta) : NULL;
+}
+
+static mirt_tensor *mirt__unit_normalization_build(mirt__layer *layer, mirt_tensor *x) {
+    const int axis = mirt__layer_axis(x, *(const int *)layer->desc);
+    if (!axis) return NULL;
+    mirt_tensor *squares = mirt__reduce_op(MIRT__REDUCE_SUM, mirt__unary_op(MIRT__SQUARE, x, 0, 0), 1u << axis, true);
+    /* Keras's epsilon of 1e-12 is the smallest norm. */
+    squares = mirt__unary_op(MIRT__CLIP, squares, 1e-24f, INFINITY);
+    return mirt__binary_op(MIRT__MULTIPLY, x, mirt__unary_op(MIRT__RSQRT, squares, 0, 0));
 }
 
 #define MIRT__NORM_FIELDS(desc) \
@@ -45113,6 +45586,10 @@ static const mirt__field mirt__batch_norm_fields[] = {
 static const mirt__field mirt__layer_norm_fields[] = {MIRT__OWN_FIELD(mirt_layer_norm_desc, INT, axes),
                                                       MIRT__NORM_FIELDS(mirt_layer_norm_desc),
                                                       MIRT__NORM_REGULARIZERS(mirt_layer_norm_desc)};
+static const mirt__field mirt__group_norm_fields[] = {MIRT__OWN_FIELD(mirt_group_norm_desc, SIGNED, groups),
+                                                      MIRT__NORM_FIELDS(mirt_group_norm_desc),
+                                                      MIRT__NORM_REGULARIZERS(mirt_group_norm_desc)};
+static const mirt__field mirt__unit_normalization_fields[] = {MIRT__ONLY_FIELD("axis", SIGNED)};
 #undef MIRT__NORM_FIELDS
 #undef MIRT__NORM_REGULARIZERS
 
@@ -45120,9 +45597,16 @@ MIRT__LAYER(batch_norm, "BatchNormalization", "batch_normalization", 1, 1, mirt_
             mirt_batch_norm_desc);
 MIRT__LAYER(layer_norm, "LayerNormalization", "layer_normalization", 1, 1, mirt__layer_norm_fields,
             mirt_layer_norm_desc);
+MIRT__LAYER(group_norm, "GroupNormalization", "group_normalization", 1, 1, mirt__group_norm_fields,
+            mirt_group_norm_desc);
+MIRT__LAYER(unit_normalization, "UnitNormalization", "unit_normalization", 1, 1, mirt__unit_normalization_fields, int);
 
 MIRT__LAYER_FUNCTION(mirt_batch_norm, batch_norm, mirt_batch_norm_desc, mirt__layer_on)
 MIRT__LAYER_FUNCTION(mirt_layer_norm, layer_norm, mirt_layer_norm_desc, mirt__layer_on)
+MIRT__LAYER_FUNCTION(mirt_group_norm, group_norm, mirt_group_norm_desc, mirt__layer_on)
+MIRT_API mirt_tensor *mirt_unit_normalization(mirt_tensor *x, int axis) {
+    return mirt__layer_on(&mirt__unit_normalization_layer, x, &axis, NULL);
+}
 
 /* >>section nn/layers_merge.c */
 
@@ -45194,6 +45678,28 @@ MIRT__LIB bool mirt__layer_takes_images(const mirt_tensor *x) {
     if (x->shape.rank == 4) return true;
     return mirt__fail(MIRT_E_SHAPE, "takes (rows, height, width, channels), not %s", mirt__shape_text(&x->shape, text)),
            false;
+}
+
+MIRT__LIB int mirt__layer_axis(const mirt_tensor *x, int axis) {
+    const int rank = x->shape.rank, at = axis < 0 ? axis + rank : axis;
+    if (at >= 1 && at < rank) return at;
+    return mirt__fail(MIRT_E_SHAPE, "axis is %d; it must name one of %d axes other than that of the rows", axis, rank),
+           0;
+}
+
+MIRT__LIB mirt_tensor *mirt__axes_last(mirt_tensor *x, unsigned axes, bool back) {
+    int order[MIRT_MAX_RANK], inverse[MIRT_MAX_RANK], count = 0;
+    bool moves = false;
+    if (!x) return NULL;
+    for (unsigned last = 0; last < 2; last++) {
+        for (int i = 0; i < x->shape.rank; i++) {
+            if ((axes >> i & 1) != last) continue;
+            moves = moves || i != count;
+            inverse[i] = count;
+            order[count++] = i;
+        }
+    }
+    return moves ? mirt_transpose(x, back ? inverse : order) : x;
 }
 
 /* factor * sum of kind(w). */

@@ -322,7 +322,11 @@ static void dropout_plan(job *j) {
     row_input(j, UNIT, j->s[1]);
     row_output(j, 0, j->s[1]);
 }
-static void dropout_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+static void gaussian_noise_plan(job *j) { /* the reference has other normal numbers, within 9 roundings of 1 */
+    dropout_plan(j);
+    j->buffer[1].roundings = 12;
+}
+static mirt__dropout dropout_of(const job *j) {
     mirt__dropout d;
     d.rows = j->count;
     d.n = j->s[1];
@@ -332,7 +336,15 @@ static void dropout_run(const job *j, const mirt__kernels *k, const mirt__where 
     d.rate = (float)j->s[2] / 1000;
     d.x = (const float *)j->at[0];
     d.y = out_at(j, 1);
+    return d;
+}
+static void dropout_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    const mirt__dropout d = dropout_of(j);
     k->dropout(&d, where);
+}
+static void gaussian_noise_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    const mirt__dropout d = dropout_of(j);
+    k->gaussian_noise(&d, where);
 }
 
 /* ---- reductions */
@@ -731,6 +743,7 @@ static const kernel_case kernel_cases[] = {
     {"loss_grad", loss_grad_plan, loss_run, loss_shapes},
     {"accuracy", accuracy_plan, accuracy_run, accuracy_shapes},
     {"dropout", dropout_plan, dropout_run, dropout_shapes},
+    {"gaussian_noise", gaussian_noise_plan, gaussian_noise_run, dropout_shapes},
     {"cast", cast_plan, cast_run, cast_shapes},
     {"one_hot", one_hot_plan, one_hot_run, one_hot_shapes},
     {"resize", resize_plan, resize_run, resize_shapes},

@@ -380,6 +380,7 @@ static mirt_tensor *masked(mirt_tensor *x, int first) { /* draws for the axes fr
     for (int i = 1; i < first && i < x->shape.rank; i++) a.shape.dim[i] = 1;
     return mirt__masked_op(x, &a);
 }
+CASE(gaussian_noise) { UNUSED; return mirt__gaussian_noise_op(mirt_square(batch(x, v[0])), 0.3f, 79); }
 CASE(dropout_rows) { UNUSED; return masked(batch(x, v[0]), 9); }
 static mirt_tensor *augmented(mirt_tensor *x, mirt_augmentation_kind kind, float factor) {
     mirt_augmentation d;
@@ -693,6 +694,7 @@ static const op_case op_cases[] = {
     {ROW(user), 2, {{3, 5}, {3, 5}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(user_rows), 2, {{3, 5}, {5}}, {3, 5}, MIRT_FLOAT32, WIDE},
     {ROW(dropout), 1, {{11}}, {11}, MIRT_FLOAT32, WIDE},
+    {ROW(gaussian_noise), 1, {{2, 3, 5}}, {2, 3, 5}, MIRT_FLOAT32, WIDE},
     {ROW(dropout_rows), 1, {{2, 3, 5}}, {2, 3, 5}, MIRT_FLOAT32, WIDE},
     {ROW(augment), 1, {{5, 4, 3}}, {5, 4, 3}, MIRT_FLOAT32, WIDE},
     {ROW(augment_twice), 1, {{6, 3, 1}}, {6, 3, 1}, MIRT_FLOAT32, WIDE},

@@ -170,6 +170,27 @@ static mirt_tensor *row_sized(mirt_tensor *x, mirt_augmentation_kind kind, int h
 static mirt_tensor *row_center_crop(mirt_tensor *x) { return row_sized(x, MIRT_CENTER_CROP, 3, 2, false); }
 static mirt_tensor *row_center_crop_larger(mirt_tensor *x) { return row_sized(x, MIRT_CENTER_CROP, 6, 4, false); }
 static mirt_tensor *row_resizing(mirt_tensor *x) { return row_sized(x, MIRT_RESIZING, 3, 7, false); }
+static mirt_tensor *group_norm(mirt_tensor *x, int groups, bool no_scale, bool no_center) {
+    ZEROED(mirt_group_norm_desc, d);
+    d.groups = groups;
+    d.epsilon = no_scale ? 0.01f : 0;
+    d.no_scale = no_scale;
+    d.no_center = no_center;
+    return mirt_group_norm(x, &d);
+}
+static mirt_tensor *row_group_norm(mirt_tensor *x) { return group_norm(x, 2, false, false); }
+static mirt_tensor *row_group_norm_features(mirt_tensor *x) { return group_norm(x, 3, true, false); }
+static mirt_tensor *row_group_norm_instances(mirt_tensor *x) { return group_norm(x, -1, false, true); }
+static mirt_tensor *row_unit_norm(mirt_tensor *x) { return mirt_unit_normalization(x, -1); }
+static mirt_tensor *row_unit_norm_axis(mirt_tensor *x) { return mirt_unit_normalization(x, 1); }
+static mirt_tensor *row_softmax_axis(mirt_tensor *x) { return mirt_softmax_axis(x, 1); }
+static mirt_tensor *row_softmax_from_end(mirt_tensor *x) { return mirt_softmax_axis(x, -2); }
+static mirt_tensor *row_adaptive_average(mirt_tensor *x) { return mirt_adaptive_average_pool2d(x, 2, 3); }
+static mirt_tensor *row_adaptive_average_tiled(mirt_tensor *x) { return mirt_adaptive_average_pool2d(x, 2, 5); }
+static mirt_tensor *row_adaptive_average_larger(mirt_tensor *x) { return mirt_adaptive_average_pool2d(x, 6, 2); }
+static mirt_tensor *row_adaptive_max(mirt_tensor *x) { return mirt_adaptive_max_pool2d(x, 3, 2); }
+static mirt_tensor *row_adaptive_max_tiled(mirt_tensor *x) { return mirt_adaptive_max_pool2d(x, 2, 5); }
+static mirt_tensor *row_adaptive_max_many(mirt_tensor *x) { return mirt_adaptive_max_pool2d(x, 3, 9); }
 static mirt_tensor *row_resizing_crop(mirt_tensor *x) { return row_sized(x, MIRT_RESIZING, 4, 3, true); }
 static mirt_tensor *row_up(mirt_tensor *x) { return mirt_up_sampling2d(x, NULL); }
 static mirt_tensor *row_up_bilinear(mirt_tensor *x) {
@@ -339,6 +360,19 @@ static const struct {
     {"center_crop larger", row_center_crop_larger},
     {"resizing", row_resizing},
     {"resizing crop", row_resizing_crop},
+    {"group_normalization", row_group_norm},
+    {"group_normalization of features", row_group_norm_features},
+    {"group_normalization of instances", row_group_norm_instances},
+    {"unit_normalization", row_unit_norm},
+    {"unit_normalization axis", row_unit_norm_axis},
+    {"softmax axis", row_softmax_axis},
+    {"softmax axis from the end", row_softmax_from_end},
+    {"adaptive_average_pooling2d", row_adaptive_average},
+    {"adaptive_average_pooling2d tiled", row_adaptive_average_tiled},
+    {"adaptive_average_pooling2d larger", row_adaptive_average_larger},
+    {"adaptive_max_pooling2d", row_adaptive_max},
+    {"adaptive_max_pooling2d tiled", row_adaptive_max_tiled},
+    {"adaptive_max_pooling2d many", row_adaptive_max_many},
 };
 
 /* >>against Keras */
@@ -481,7 +515,9 @@ static bool row_has(const char *class_name) {
 }
 
 /* Layers that draw random numbers have tests of their own. */
-static bool is_random(const char *name) { return strncmp(name, "random_", 7) == 0 || strcmp(name, "dropout") == 0; }
+static bool is_random(const char *name) {
+    return strncmp(name, "random_", 7) == 0 || strstr(name, "dropout") || strcmp(name, "gaussian_noise") == 0;
+}
 
 static void test_listed(const char *name, const mirt__layer_class *cls) {
     ok(is_random(name) || row_has(cls->class_name), "%s: make_layers.py has it, unless it is random", name);
@@ -642,6 +678,20 @@ WRONG(permute_count, mirt_permute(w->image, MIRT_SHAPE(2, 1)))
 WRONG(permute_twice, mirt_permute(w->image, MIRT_SHAPE(1, 2, 2)))
 WRONG(permute_far, mirt_permute(w->image, MIRT_SHAPE(1, 2, 4)))
 WRONG(relu, relu(w->image, -1, 0, 0))
+WRONG(group_norm_groups, group_norm(w->image, 2, false, false))
+WRONG(group_norm_negative, group_norm(w->image, -2, false, false))
+WRONG(unit_norm_rows, mirt_unit_normalization(w->image, 0))
+WRONG(unit_norm_axis, mirt_unit_normalization(w->image, -5))
+WRONG(softmax_rows, mirt_softmax_axis(w->image, 0))
+WRONG(softmax_axis, mirt_softmax_axis(w->image, 4))
+WRONG(softmax_far, mirt_softmax_axis(w->image, -4))
+WRONG(adaptive_none, mirt_adaptive_average_pool2d(w->image, 0, 3))
+WRONG(adaptive_many, mirt_adaptive_max_pool2d(w->image, 4, 2000000000))
+WRONG(adaptive_rank, mirt_adaptive_max_pool2d(w->row, 4, 2))
+WRONG(spatial_rank, mirt_spatial_dropout2d(w->row, 0.5f))
+WRONG(spatial_rate, mirt_spatial_dropout2d(w->image, 1.5f))
+WRONG(noise_negative, mirt_gaussian_noise(w->row, -1))
+WRONG(noise_nan, mirt_gaussian_noise(w->row, NAN))
 WRONG(leaky, mirt_leaky_relu_layer(w->image, NAN))
 WRONG(prelu, prelu(w->image, 1))
 WRONG(prelu_far, prelu(w->image, 16))
@@ -710,6 +760,20 @@ static const struct {
     {wrong_permute_twice, "permute: the permutation must name each of the axes"},
     {wrong_permute_far, "permute: the permutation"},
     {wrong_relu, "re_lu: max_value -1"},
+    {wrong_group_norm_groups, "group_normalization: 3 channels are not divisible by 2 groups"},
+    {wrong_group_norm_negative, "group_normalization: 3 channels are not divisible by -2 groups"},
+    {wrong_unit_norm_rows, "unit_normalization: axis is 0"},
+    {wrong_unit_norm_axis, "unit_normalization: axis is -5"},
+    {wrong_softmax_rows, "softmax: axis is 0"},
+    {wrong_softmax_axis, "softmax: axis is 4"},
+    {wrong_softmax_far, "softmax: axis is -4"},
+    {wrong_adaptive_none, "adaptive_average_pooling2d: the output size is 0x3"},
+    {wrong_adaptive_many, "adaptive_max_pooling2d: pooling 5 pixels to 2000000000 takes more than 1024"},
+    {wrong_adaptive_rank, "adaptive_max_pooling2d: takes (rows, height"},
+    {wrong_spatial_rank, "spatial_dropout2d: takes (rows, height"},
+    {wrong_spatial_rate, "spatial_dropout2d: rate is 1.5"},
+    {wrong_noise_negative, "gaussian_noise: stddev is -1"},
+    {wrong_noise_nan, "gaussian_noise: stddev is "},
     {wrong_leaky, "leaky_re_lu: the slope is"},
     {wrong_prelu, "p_re_lu: shared_axes is 1; bits 1 to 3"},
     {wrong_prelu_far, "p_re_lu: shared_axes is 16"},

@@ -292,6 +292,16 @@ typedef struct mirt_layer_norm_desc {
     const char *name;
 } mirt_layer_norm_desc;
 
+typedef struct mirt_group_norm_desc {
+    int groups;     /* of channels; default 32; -1: one per channel, which is instance normalization */
+    float epsilon;  /* default 1e-3 */
+    bool no_center; /* without beta */
+    bool no_scale;  /* without gamma */
+    mirt_initializer beta_initializer, gamma_initializer; /* default zeros, ones */
+    mirt_regularizer beta_regularizer, gamma_regularizer;
+    const char *name;
+} mirt_group_norm_desc;
+
 typedef struct mirt_dropout_desc {
     float rate;
     mirt_shape noise_shape; /* of one sample: 1 where one draw is for all elements along an axis, otherwise x's
@@ -353,6 +363,10 @@ MIRT_API mirt_tensor *mirt_global_average_pool2d(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_global_max_pool2d(mirt_tensor *x);
 /* Either of them with what it may be told. NULL desc: the average. */
 MIRT_API mirt_tensor *mirt_global_pool2d(mirt_tensor *x, const mirt_global_pool2d_desc *desc);
+/* (rows, h, w, c) -> (rows, height, width, c): output i along an axis is of the pixels from i * in / out, rounded down,
+   to (i + 1) * in / out, rounded up. Keras: AdaptiveAveragePooling2D(output_size), AdaptiveMaxPooling2D. */
+MIRT_API mirt_tensor *mirt_adaptive_average_pool2d(mirt_tensor *x, int height, int width);
+MIRT_API mirt_tensor *mirt_adaptive_max_pool2d(mirt_tensor *x, int height, int width);
 /* Zeros around an image; or the pixels at its edges taken off. Keras: ZeroPadding2D, Cropping2D. */
 MIRT_API mirt_tensor *mirt_zero_padding2d(mirt_tensor *x, int top, int bottom, int left, int right);
 MIRT_API mirt_tensor *mirt_cropping2d(mirt_tensor *x, int top, int bottom, int left, int right);
@@ -366,6 +380,11 @@ MIRT_API mirt_tensor *mirt_flatten(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_dropout(mirt_tensor *x, float rate);
 /* The same with what it may be told. Keras: Dropout(noise_shape=(None, ...)). */
 MIRT_API mirt_tensor *mirt_dropout_layer(mirt_tensor *x, const mirt_dropout_desc *desc);
+/* Dropout of whole channels of images. Keras: SpatialDropout2D. Tompson et al. 2015. */
+MIRT_API mirt_tensor *mirt_spatial_dropout2d(mirt_tensor *x, float rate);
+/* Adds normal numbers with this standard deviation, in training only; keyed as those of dropout, and the same to the
+   bit on all CPUs and GPUs. Keras: GaussianNoise. */
+MIRT_API mirt_tensor *mirt_gaussian_noise(mirt_tensor *x, float stddev);
 /* (x - mean) / sqrt(variance) by channel, of which there are at most 4. Keras: Normalization(mean, variance). */
 MIRT_API mirt_tensor *mirt_normalization(mirt_tensor *x, const mirt_normalization_desc *desc);
 MIRT_API mirt_tensor *mirt_activation(mirt_tensor *x, mirt_activation_kind kind);
@@ -376,6 +395,8 @@ MIRT_API mirt_tensor *mirt_leaky_relu_layer(mirt_tensor *x, float slope);
 MIRT_API mirt_tensor *mirt_elu_layer(mirt_tensor *x, float alpha);
 MIRT_API mirt_tensor *mirt_prelu(mirt_tensor *x, const mirt_prelu_desc *desc);
 MIRT_API mirt_tensor *mirt_softmax_layer(mirt_tensor *x);
+/* Over one axis, counted as for mirt_argmax. Keras: Softmax(axis). */
+MIRT_API mirt_tensor *mirt_softmax_axis(mirt_tensor *x, int axis);
 /* Over all axes but the last. In training with the batch's statistics, of each replica's own rows unless
    synchronized; otherwise with the moving ones. Weights gamma, beta, moving_mean, moving_variance; the last two
    are not trained, and all replicas' statistics, weighted by rows, move them in every step. Ioffe & Szegedy 2015.
@@ -383,6 +404,11 @@ MIRT_API mirt_tensor *mirt_softmax_layer(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_batch_norm(mirt_tensor *x, const mirt_batch_norm_desc *desc);
 /* Ba et al. 2016. NULL desc: all defaults. */
 MIRT_API mirt_tensor *mirt_layer_norm(mirt_tensor *x, const mirt_layer_norm_desc *desc);
+/* Over all axes of a sample, within groups of channels. Wu & He 2018. Keras: GroupNormalization. NULL desc: all
+   defaults. */
+MIRT_API mirt_tensor *mirt_group_norm(mirt_tensor *x, const mirt_group_norm_desc *desc);
+/* Divides by the Euclidean norm over an axis, counted as for mirt_argmax. Keras: UnitNormalization. */
+MIRT_API mirt_tensor *mirt_unit_normalization(mirt_tensor *x, int axis);
 /* Per sample, as mirt_reshape; one dimension may be -1: what is left. Keras: Reshape. */
 MIRT_API mirt_tensor *mirt_reshape_layer(mirt_tensor *x, mirt_shape shape);
 /* Axis i + 1 becomes axis dims[i], counted from 1 after the rows: MIRT_SHAPE(3, 1, 2). Keras: Permute. */

@@ -34,7 +34,8 @@ typedef enum mirt__family {
     X(unary, plain) X(binary, plain) X(broadcast, plain) X(bias_add, plain) X(reduce, reduce) X(reshape, plain) \
     X(cast, plain) X(one_hot, one_hot) X(matmul, matmul) X(conv2d, window) X(conv2d_pool, window) \
     X(max_pool2d, window) X(average_pool2d, window) X(user, data) X(softmax, plain) X(dropout, random) \
-    X(dropout_mask, random) X(augment, data) X(conv2d_transpose, window) X(resize2d, resize) X(norm_stats, norm) \
+    X(dropout_mask, random) X(gaussian_noise, random) \
+    X(augment, data) X(conv2d_transpose, window) X(resize2d, resize) X(norm_stats, norm) \
     X(normalize, norm) X(batch_norm, norm)
 #define MIRT__TRAINING_OP_LIST(X) \
     X(loss_weight, loss) X(log_softmax_grad, plain) X(gather_grad, plain) X(reduce_max_grad, reduce) \

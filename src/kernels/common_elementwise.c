@@ -1,6 +1,7 @@
-/* Shared by the fast tables: elementwise kernels, conversions, dropout. */
+/* Shared by the fast tables: elementwise kernels, conversions, dropout, noise. */
 
 #include "common.h"
+#include "normal.h"
 
 #include "optimize_begin.inc"
 
@@ -191,37 +192,64 @@ MIRT__LIB void mirt__common_draw(uint32_t block, const uint32_t counter[3], uint
     }
 }
 
-static void mirt__common_dropout_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
-    const mirt__common_call *call = (const mirt__common_call *)args;
-    const mirt__dropout *d = (const mirt__dropout *)call->args;
+/* y from x and the same number of random words. */
+typedef void (*mirt__common_drawn)(const mirt__dropout *d, const uint32_t *word, const float *x, float *y,
+                                   int64_t count);
+typedef struct mirt__common_drawing {
+    const mirt__dropout *d;
+    const mirt__simd *simd;
+    mirt__common_drawn run;
+} mirt__common_drawing;
+
+static void mirt__common_drop(const mirt__dropout *d, const uint32_t *word, const float *x, float *y, int64_t count) {
     const float kept = 1 - d->rate;
     const int32_t limit = (int32_t)ceilf(d->rate * 16777216.0f); /* unit >= rate, without the fraction */
+    MIRT__INDEPENDENT
+    for (int64_t i = 0; i < count; i++) {
+        /* Whether an element is kept is unpredictable, so bits are masked instead of branching. */
+        const float scaled = x[i] / kept;
+        uint32_t bits;
+        memcpy(&bits, &scaled, sizeof bits);
+        bits &= (int32_t)(word[i] >> 8) >= limit ? UINT32_MAX : 0;
+        memcpy(&y[i], &bits, sizeof bits);
+    }
+}
+
+static void mirt__common_add_noise(const mirt__dropout *d, const uint32_t *word, const float *x, float *y,
+                                   int64_t count) {
+    const float stddev = d->rate;
+    MIRT__INDEPENDENT
+    for (int64_t i = 0; i < count; i++) y[i] = x[i] + stddev * mirt__normal(word[i]);
+}
+
+static void mirt__common_drawn_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__common_drawing *call = (const mirt__common_drawing *)args;
+    const mirt__dropout *d = call->d;
     uint32_t word[4 * MIRT__DRAWS];
     (void)scratch;
     for (int64_t r = begin; r < end; r++) {
         const uint64_t row = (uint64_t)(d->first_row + r);
         const uint32_t counter[3] = {(uint32_t)row, (uint32_t)(row >> 32), d->step};
         for (int64_t j = 0; j < d->n; j += 4 * MIRT__DRAWS) {
-            const int64_t count = mirt__min(d->n - j, 4 * MIRT__DRAWS);
-            const float *x = d->x + r * d->n + j;
-            float *y = d->y + r * d->n + j;
+            const int64_t at = r * d->n + j;
             call->simd->draw((uint32_t)(j / 4), counter, d->key, word);
-            MIRT__INDEPENDENT
-            for (int64_t i = 0; i < count; i++) {
-                /* Whether an element is kept is unpredictable, so bits are masked instead of branching. */
-                const float scaled = x[i] / kept;
-                uint32_t bits;
-                memcpy(&bits, &scaled, sizeof bits);
-                bits &= (int32_t)(word[i] >> 8) >= limit ? UINT32_MAX : 0;
-                memcpy(&y[i], &bits, sizeof bits);
-            }
+            call->run(d, word, d->x + at, d->y + at, mirt__min(d->n - j, 4 * MIRT__DRAWS));
         }
     }
 }
 
+static void mirt__common_draw_rows(const mirt__simd *simd, const mirt__dropout *args, mirt__common_drawn run,
+                                   const mirt__where *where) {
+    const mirt__common_drawing call = {args, simd, run};
+    mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_drawn_rows, &call);
+}
+
 MIRT__LIB void mirt__fast_dropout(const mirt__simd *simd, const mirt__dropout *args, const mirt__where *where) {
-    const mirt__common_call call = {args, simd};
-    mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_dropout_rows, &call);
+    mirt__common_draw_rows(simd, args, mirt__common_drop, where);
+}
+
+MIRT__LIB void mirt__fast_gaussian_noise(const mirt__simd *simd, const mirt__dropout *args, const mirt__where *where) {
+    mirt__common_draw_rows(simd, args, mirt__common_add_noise, where);
 }
 
 static uint8_t mirt__common_float_to_u8(float x) {

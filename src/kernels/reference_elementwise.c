@@ -169,19 +169,38 @@ MIRT__LIB void mirt__ref_reduce_max_grad(const mirt__reduce_max_grad *g) {
     }
 }
 
-MIRT__LIB void mirt__ref_dropout(const mirt__dropout *d) {
+/* The random bits of element j of row r. */
+static uint32_t mirt__ref_word(const mirt__dropout *d, int64_t r, int64_t j) {
     const uint32_t key[2] = {(uint32_t)d->key, (uint32_t)(d->key >> 32)};
-    for (int64_t r = 0; r < d->rows; r++) {
-        uint64_t row = (uint64_t)(d->first_row + r);
-        for (int64_t j = 0; j < d->n; j++) {
-            const uint32_t counter[4] = {(uint32_t)(j / 4), (uint32_t)row, (uint32_t)(row >> 32), d->step};
-            uint32_t word[4];
-            mirt__philox(counter, key, word);
-            float unit = (float)(word[j % 4] >> 8) * (1.0f / 16777216.0f);
-            mirt__real x = d->x[r * d->n + j];
-            d->y[r * d->n + j] = unit >= d->rate ? x / (1 - (mirt__real)d->rate) : 0;
-        }
+    const uint64_t row = (uint64_t)(d->first_row + r);
+    const uint32_t counter[4] = {(uint32_t)(j / 4), (uint32_t)row, (uint32_t)(row >> 32), d->step};
+    uint32_t word[4];
+    mirt__philox(counter, key, word);
+    return word[j % 4];
+}
+
+MIRT__LIB void mirt__ref_dropout(const mirt__dropout *d) {
+    for (int64_t i = 0; i < d->rows * d->n; i++) {
+        float unit = (float)(mirt__ref_word(d, i / d->n, i % d->n) >> 8) * (1.0f / 16777216.0f);
+        d->y[i] = unit >= d->rate ? d->x[i] / (1 - (mirt__real)d->rate) : 0;
     }
+}
+
+/* mirt__normal: what is farther from zero has the probability (bits + 1/2) / 2^23. */
+static double mirt__ref_normal_number(uint32_t word) {
+    const double beyond = ((double)(word >> 8 & 0x7fffffu) + 0.5) / 8388608.0;
+    double low = 0, high = 8;
+    for (int i = 0; i < 60; i++) {
+        const double middle = (low + high) / 2;
+        if (erfc(middle * 0.70710678118654752440) > beyond) low = middle;
+        else high = middle;
+    }
+    return word >> 31 ? -low : low;
+}
+
+MIRT__LIB void mirt__ref_gaussian_noise(const mirt__dropout *d) {
+    for (int64_t i = 0; i < d->rows * d->n; i++)
+        d->y[i] = (mirt__real)(d->x[i] + d->rate * mirt__ref_normal_number(mirt__ref_word(d, i / d->n, i % d->n)));
 }
 
 /* x truncated toward zero and kept between low and high; 0 for NaN. */

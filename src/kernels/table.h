@@ -308,12 +308,12 @@ typedef struct mirt__accuracy {
 /* y[r, j] = keep(r, j) ? x[r, j] / (1 - rate) : 0. keep: word (j % 4) of Philox with counter
    {j / 4, low and high word of (first_row + r), low word of step} and key {low, high word of
    `key` ^ (high word of step mixed in by the caller)}, as a 24-bit unit number, >= rate. The
-   gradient is the same call on dy. */
+   gradient is the same call on dy. gaussian_noise: y = x + rate * mirt__normal(that word), rounded after each step. */
 typedef struct mirt__dropout {
     int64_t rows, n, first_row;
     uint64_t key;
     uint32_t step;
-    float rate;
+    float rate; /* gaussian_noise: the standard deviation */
     const mirt__real *x;
     mirt__real *y;
 } mirt__dropout;
@@ -436,7 +436,8 @@ typedef struct mirt__augment_rows {
     X(scan, scan, COMMON, ALL) X(move, move, COMMON, ALL) X(gather, gather, COMMON, ALL) \
     X(gather_grad, gather, COMMON, TRAIN) X(softmax, softmax, FAST, ALL) X(softmax_grad, softmax, COMMON, TRAIN) \
     X(loss, loss, FAST, TRAIN) X(accuracy, accuracy, COMMON, TRAIN) \
-    X(dropout, dropout, FAST, TRAIN) X(cast, cast, COMMON, ALL) X(one_hot, one_hot, COMMON, ALL) \
+    X(dropout, dropout, FAST, TRAIN) X(gaussian_noise, dropout, FAST, TRAIN) X(cast, cast, COMMON, ALL) \
+    X(one_hot, one_hot, COMMON, ALL) \
     X(resize, resize, COMMON, ALL) X(resize_grad, resize, COMMON, TRAIN) X(norm_stats, norm, NORM, ALL) \
     X(normalize, norm, NORM, ALL) X(norm_grad_sums, norm, NORM, TRAIN) X(norm_grad_input, norm, NORM, TRAIN)
 

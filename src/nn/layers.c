@@ -22,6 +22,28 @@ MIRT__LIB bool mirt__layer_takes_images(const mirt_tensor *x) {
            false;
 }
 
+MIRT__LIB int mirt__layer_axis(const mirt_tensor *x, int axis) {
+    const int rank = x->shape.rank, at = axis < 0 ? axis + rank : axis;
+    if (at >= 1 && at < rank) return at;
+    return mirt__fail(MIRT_E_SHAPE, "axis is %d; it must name one of %d axes other than that of the rows", axis, rank),
+           0;
+}
+
+MIRT__LIB mirt_tensor *mirt__axes_last(mirt_tensor *x, unsigned axes, bool back) {
+    int order[MIRT_MAX_RANK], inverse[MIRT_MAX_RANK], count = 0;
+    bool moves = false;
+    if (!x) return NULL;
+    for (unsigned last = 0; last < 2; last++) {
+        for (int i = 0; i < x->shape.rank; i++) {
+            if ((axes >> i & 1) != last) continue;
+            moves = moves || i != count;
+            inverse[i] = count;
+            order[count++] = i;
+        }
+    }
+    return moves ? mirt_transpose(x, back ? inverse : order) : x;
+}
+
 /* factor * sum of kind(w). */
 MIRT__TRAINING mirt_tensor *mirt__penalty(mirt_tensor *w, mirt__unary_kind kind, float factor) {
     const unsigned all = (1u << w->shape.rank) - 1;

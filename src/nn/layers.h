@@ -7,14 +7,16 @@
 
 /* The class of layer NAME is mirt__NAME_layer. */
 #define MIRT__LAYER_LIST(X) \
-    X(input) X(rescaling) X(dense) X(flatten) X(reshape) X(permute) X(dropout) X(normalization) \
+    X(input) X(rescaling) X(dense) X(flatten) X(reshape) X(permute) X(dropout) X(spatial_dropout2d) X(gaussian_noise) \
+    X(normalization) \
     X(activation) X(relu) X(leaky_relu) X(elu) X(prelu) X(softmax) \
     X(conv2d) X(conv2d_transpose) X(depthwise_conv2d) X(separable_conv2d) \
     X(max_pool2d) X(average_pool2d) X(global_average_pool2d) X(global_max_pool2d) \
+    X(adaptive_average_pool2d) X(adaptive_max_pool2d) \
     X(zero_padding2d) X(cropping2d) X(up_sampling2d) \
     X(random_flip) X(random_rotation) X(random_zoom) X(random_translation) X(random_crop) X(center_crop) X(resizing) \
     X(random_contrast) X(random_brightness) X(random_shear) X(random_hue) X(random_saturation) X(random_erasing) \
-    X(batch_norm) X(layer_norm) \
+    X(batch_norm) X(layer_norm) X(group_norm) X(unit_normalization) \
     X(add) X(subtract) X(multiply) X(average) X(maximum) X(minimum) X(concatenate)
 
 #define MIRT__LAYER_NUMBER(name) MIRT__NUMBER_OF_LAYER_##name,
@@ -65,6 +67,11 @@ MIRT__LIB void mirt__default_initializer(mirt_initializer *i, mirt_initializer f
 MIRT__LIB void mirt__default_pair(int pair[2], int fallback);
 /* Whether x is (rows, height, width, channels); otherwise sets the error. */
 MIRT__LIB bool mirt__layer_takes_images(const mirt_tensor *x);
+/* The axis of x that `axis` names, counted from the end when negative; 0 with the error set: x does not have it, or it
+   is that of the rows. */
+MIRT__LIB int mirt__layer_axis(const mirt_tensor *x, int axis);
+/* x with the axes whose bits are set in `axes` last, all in their order; `back`: the inverse. */
+MIRT__LIB mirt_tensor *mirt__axes_last(mirt_tensor *x, unsigned axes, bool back);
 /* Creates a trainable variable with its description's initializer (set if it is the default) and regularizer. */
 MIRT__LIB mirt_tensor *mirt__weight_add(mirt__layer *layer, const char *name, const mirt_shape *shape,
                                         mirt_initializer *initializer, mirt_initializer fallback,

@@ -22,9 +22,12 @@ static mirt_tensor *mirt__elu_build(mirt__layer *layer, mirt_tensor *x) {
     return mirt__slope_build(MIRT__ACT_ELU, x, layer->desc);
 }
 
+/* Files older than the axis have none: it is 0 then, which is the last. */
 static mirt_tensor *mirt__softmax_build(mirt__layer *layer, mirt_tensor *x) {
-    (void)layer;
-    return mirt_softmax(x);
+    const int axis = *(const int *)layer->desc, at = axis ? mirt__layer_axis(x, axis) : x->shape.rank - 1;
+    if (axis && !at) return NULL;
+    const unsigned last = at < x->shape.rank - 1 ? 1u << at : 0;
+    return mirt__axes_last(mirt_softmax(mirt__axes_last(x, last, false)), last, true);
 }
 
 static mirt_tensor *mirt__relu_build(mirt__layer *layer, mirt_tensor *x) {
@@ -74,6 +77,7 @@ static mirt_tensor *mirt__prelu_build(mirt__layer *layer, mirt_tensor *x) {
 static const mirt__field mirt__activation_fields[] = {MIRT__ONLY_FIELD("activation", ACTIVATION)};
 static const mirt__field mirt__leaky_relu_fields[] = {MIRT__ONLY_FIELD("negative_slope", FLOAT)};
 static const mirt__field mirt__elu_fields[] = {MIRT__ONLY_FIELD("alpha", FLOAT)};
+static const mirt__field mirt__softmax_fields[] = {{"axis", MIRT__FIELD_SIGNED, 0, true}};
 static const mirt__field mirt__relu_fields[] = {MIRT__OWN_FIELD(mirt_relu_desc, FLOAT, max_value),
                                                 MIRT__OWN_FIELD(mirt_relu_desc, FLOAT, negative_slope),
                                                 MIRT__OWN_FIELD(mirt_relu_desc, FLOAT, threshold)};
@@ -85,7 +89,7 @@ static const mirt__field mirt__prelu_fields[] = {
 MIRT__LAYER(activation, "Activation", "activation", 1, 1, mirt__activation_fields, mirt_activation_kind);
 MIRT__LAYER(leaky_relu, "LeakyReLU", "leaky_re_lu", 1, 1, mirt__leaky_relu_fields, float);
 MIRT__LAYER(elu, "ELU", "elu", 1, 1, mirt__elu_fields, float);
-MIRT__PLAIN_LAYER(softmax, "Softmax", "softmax", 1, 1);
+MIRT__LAYER(softmax, "Softmax", "softmax", 1, 1, mirt__softmax_fields, int);
 MIRT__LAYER(relu, "ReLU", "re_lu", 1, 1, mirt__relu_fields, mirt_relu_desc);
 MIRT__LAYER(prelu, "PReLU", "p_re_lu", 1, 1, mirt__prelu_fields, mirt_prelu_desc);
 
@@ -102,6 +106,16 @@ MIRT_API mirt_tensor *mirt_elu_layer(mirt_tensor *x, float alpha) {
 }
 
 MIRT_API mirt_tensor *mirt_softmax_layer(mirt_tensor *x) { return mirt__layer_on(&mirt__softmax_layer, x, NULL, NULL); }
+
+MIRT_API mirt_tensor *mirt_softmax_axis(mirt_tensor *x, int axis) {
+    const int other = axis == -1 ? 0 : axis;
+    if (x && !axis) {
+        mirt__fail(MIRT_E_SHAPE, "softmax: axis is 0, that of the rows");
+        mirt__graph_poison(x->node->graph);
+        return NULL;
+    }
+    return mirt__layer_on(&mirt__softmax_layer, x, &other, NULL);
+}
 
 MIRT__LAYER_FUNCTION(mirt_relu_layer, relu, mirt_relu_desc, mirt__layer_on)
 MIRT__LAYER_FUNCTION(mirt_prelu, prelu, mirt_prelu_desc, mirt__layer_on)

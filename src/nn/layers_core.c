@@ -84,6 +84,17 @@ static mirt_tensor *mirt__dropout_build(mirt__layer *layer, mirt_tensor *x) {
     return mirt__dropout_noise_op(x, d->rate, mirt__hash(layer->name), &noise);
 }
 
+/* One draw for each channel of an image. */
+static mirt_tensor *mirt__spatial_dropout2d_build(mirt__layer *layer, mirt_tensor *x) {
+    if (!mirt__layer_takes_images(x)) return NULL;
+    const mirt_shape noise = MIRT_SHAPE(MIRT_ROWS, 1, 1, x->shape.dim[3]);
+    return mirt__dropout_noise_op(x, *(const float *)layer->desc, mirt__hash(layer->name), &noise);
+}
+
+static mirt_tensor *mirt__gaussian_noise_build(mirt__layer *layer, mirt_tensor *x) {
+    return mirt__gaussian_noise_op(x, *(const float *)layer->desc, mirt__hash(layer->name));
+}
+
 /* A product with a small matrix: the order of the channels and their scales. */
 static mirt_tensor *mirt__normalization_build(mirt__layer *layer, mirt_tensor *x) {
     mirt_normalization_desc *d = (mirt_normalization_desc *)layer->desc;
@@ -161,6 +172,8 @@ static const mirt__field mirt__dense_fields[] = {MIRT__OWN_FIELD(mirt_dense_desc
                                                  MIRT__KERNEL_FIELDS(mirt_dense_desc)};
 static const mirt__field mirt__dropout_fields[] = {MIRT__OWN_FIELD(mirt_dropout_desc, FLOAT, rate),
                                                    MIRT__OWN_FIELD(mirt_dropout_desc, NOISE, noise_shape)};
+static const mirt__field mirt__spatial_dropout2d_fields[] = {MIRT__ONLY_FIELD("rate", FLOAT)};
+static const mirt__field mirt__gaussian_noise_fields[] = {MIRT__ONLY_FIELD("stddev", FLOAT)};
 static const mirt__field mirt__normalization_fields[] = {
     MIRT__OWN_FIELD(mirt_normalization_desc, CHANNELS, mean),
     MIRT__OWN_FIELD(mirt_normalization_desc, CHANNELS, variance),
@@ -173,6 +186,8 @@ MIRT__LAYER(rescaling, "Rescaling", "rescaling", 1, 1, mirt__rescaling_fields, m
 MIRT__LAYER(dense, "Dense", "dense", 1, 1, mirt__dense_fields, mirt_dense_desc);
 MIRT__PLAIN_LAYER(flatten, "Flatten", "flatten", 1, 1);
 MIRT__LAYER(dropout, "Dropout", "dropout", 1, 1, mirt__dropout_fields, mirt_dropout_desc);
+MIRT__LAYER(spatial_dropout2d, "SpatialDropout2D", "spatial_dropout2d", 1, 1, mirt__spatial_dropout2d_fields, float);
+MIRT__LAYER(gaussian_noise, "GaussianNoise", "gaussian_noise", 1, 1, mirt__gaussian_noise_fields, float);
 MIRT__LAYER(normalization, "Normalization", "normalization", 1, 1, mirt__normalization_fields, mirt_normalization_desc);
 MIRT__LAYER(permute, "Permute", "permute", 1, 1, mirt__permute_fields, mirt_shape);
 MIRT__LAYER(reshape, "Reshape", "reshape", 1, 1, mirt__reshape_fields, mirt_shape);
@@ -197,6 +212,14 @@ MIRT_API mirt_tensor *mirt_dropout(mirt_tensor *x, float rate) {
 }
 
 MIRT__LAYER_FUNCTION(mirt_dropout_layer, dropout, mirt_dropout_desc, mirt__layer_needs_desc)
+MIRT_API mirt_tensor *mirt_spatial_dropout2d(mirt_tensor *x, float rate) {
+    return mirt__layer_on(&mirt__spatial_dropout2d_layer, x, &rate, NULL);
+}
+
+MIRT_API mirt_tensor *mirt_gaussian_noise(mirt_tensor *x, float stddev) {
+    return mirt__layer_on(&mirt__gaussian_noise_layer, x, &stddev, NULL);
+}
+
 MIRT__LAYER_FUNCTION(mirt_normalization, normalization, mirt_normalization_desc, mirt__layer_needs_desc)
 MIRT_API mirt_tensor *mirt_reshape_layer(mirt_tensor *x, mirt_shape shape) {
     return mirt__layer_on(&mirt__reshape_layer, x, &shape, NULL);

@@ -1,5 +1,5 @@
 #include "layers.h"
-/* Batch and layer normalization. */
+/* Batch, layer, group and unit normalization. */
 
 /* gamma or beta, or NULL if the layer has none; *ok: no error. */
 static mirt_tensor *mirt__norm_weight(mirt__layer *layer, const char *name, const mirt_shape *shape, bool none,
@@ -43,6 +43,11 @@ static mirt_tensor *mirt__batch_norm_build(mirt__layer *layer, mirt_tensor *x) {
     return in[2] ? mirt__batch_norm_op(in, &a) : NULL;
 }
 
+static bool mirt__norm_epsilon(float epsilon) {
+    return (epsilon > 0 && isfinite(epsilon)) ||
+           (mirt__fail(MIRT_E_INVALID, "epsilon is %g; it must not be negative", (double)epsilon), false);
+}
+
 static mirt_tensor *mirt__layer_norm_build(mirt__layer *layer, mirt_tensor *x) {
     mirt_layer_norm_desc *d = (mirt_layer_norm_desc *)layer->desc;
     mirt__attrs a = mirt__attrs_of(MIRT__OP_normalize);
@@ -56,10 +61,7 @@ static mirt_tensor *mirt__layer_norm_build(mirt__layer *layer, mirt_tensor *x) {
                    d->axes, x->shape.rank - mirt__is_batched(&x->shape));
         return NULL;
     }
-    if (!(d->epsilon > 0 && isfinite(d->epsilon))) {
-        mirt__fail(MIRT_E_INVALID, "epsilon is %g; it must not be negative", (double)d->epsilon);
-        return NULL;
-    }
+    if (!mirt__norm_epsilon(d->epsilon)) return NULL;
     MIRT__OF(&a, norm)->last_axes = shape.rank = d->axes;
     MIRT__OF(&a, norm)->scaling.epsilon = d->epsilon;
     for (int i = 0; i < shape.rank; i++) shape.dim[i] = x->shape.dim[x->shape.rank - shape.rank + i];
@@ -68,6 +70,82 @@ static mirt_tensor *mirt__layer_norm_build(mirt__layer *layer, mirt_tensor *x) {
     mirt_tensor *beta = mirt__norm_weight(layer, "beta", &shape, d->no_center, &d->beta_initializer, mirt_zeros(),
                                           &d->beta_regularizer, &good);
     return good ? mirt__layer_norm_op(x, gamma, beta, &a) : NULL;
+}
+
+/* A constant of `count` ones, which repeats what it is multiplied by. */
+static mirt_tensor *mirt__ones(mirt__graph *graph, int64_t count) {
+    float *ones = (float *)mirt__calloc((size_t)count, sizeof *ones);
+    if (!ones) {
+        mirt__fail(MIRT_E_NOMEM, "no memory for %lld numbers", (long long)count);
+        return NULL;
+    }
+    for (int64_t i = 0; i < count; i++) ones[i] = 1;
+    mirt_tensor *out = mirt__constant_op(graph, mirt_make_array(ones, MIRT_FLOAT32, MIRT_SHAPE(count)));
+    mirt__free(ones);
+    return out;
+}
+
+/* The mean over the pixels, and over the channels of each group, of x (rows, pixels, channels): (rows, 1, channels), so
+   that all further work is on rows of channels. `ones`: as many as a group has channels. */
+static mirt_tensor *mirt__group_mean(mirt_tensor *x, mirt_tensor *ones) {
+    mirt_tensor *mean = x ? mirt__reduce_op(MIRT__REDUCE_MEAN, x, 2u, true) : NULL;
+    if (!mean) return NULL;
+    const int64_t channels = mirt__last_dim(x), each = ones->shape.dim[0];
+    const mirt_shape split = MIRT_SHAPE(MIRT_ROWS, channels / each, each), joined = mean->shape;
+    if (each == 1) return mean;
+    mean = mirt__reduce_op(MIRT__REDUCE_MEAN, mirt__reshape_op(mean, &split), 4u, true);
+    return mirt__reshape_op(mirt__binary_op(MIRT__MULTIPLY, mean, ones), &joined);
+}
+
+/* (x - mean) * (gamma / sqrt(variance + epsilon)) + beta */
+static mirt_tensor *mirt__group_norm_op(mirt_tensor *x, int64_t groups, float epsilon, mirt_tensor *gamma,
+                                        mirt_tensor *beta) {
+    const int64_t channels = mirt__last_dim(x);
+    mirt_shape whole = x->shape, pixels = MIRT_SHAPE(MIRT_ROWS, 1, channels);
+    for (int i = 1; i < whole.rank - 1; i++) pixels.dim[1] *= whole.dim[i];
+    mirt_tensor *ones = mirt__ones(x->node->graph, channels / groups);
+    if (!ones) return NULL;
+    x = mirt__reshape_op(x, &pixels);
+    mirt_tensor *deviation = mirt__binary_op(MIRT__SUBTRACT, x, mirt__group_mean(x, ones)),
+                *variance = mirt__group_mean(mirt__unary_op(MIRT__SQUARE, deviation, 0, 0), ones),
+                *factor = mirt__unary_op(MIRT__RSQRT, mirt__unary_op(MIRT__AFFINE, variance, 1, epsilon), 0, 0);
+    if (gamma) factor = mirt__binary_op(MIRT__MULTIPLY, factor, gamma);
+    mirt_tensor *y = mirt__binary_op(MIRT__MULTIPLY, deviation, factor);
+    if (beta) y = mirt__bias_add_op(y, beta);
+    return y ? mirt__reshape_op(y, &whole) : NULL;
+}
+
+static mirt_tensor *mirt__group_norm_build(mirt__layer *layer, mirt_tensor *x) {
+    mirt_group_norm_desc *d = (mirt_group_norm_desc *)layer->desc;
+    const int64_t channels = x->shape.rank > 1 ? mirt__last_dim(x) : 0;
+    const mirt_shape shape = MIRT_SHAPE(channels);
+    bool good = true;
+    if (!d->groups) d->groups = 32;
+    if (d->epsilon == 0) d->epsilon = 1e-3f;
+    if (x->shape.rank < 2 || !mirt__is_batched(&x->shape)) {
+        mirt__fail(MIRT_E_SHAPE, "takes (rows, ..., channels)");
+        return NULL;
+    }
+    const int64_t groups = d->groups == -1 ? channels : d->groups;
+    if (groups < 1 || channels % groups) {
+        mirt__fail(MIRT_E_SHAPE, "%lld channels are not divisible by %d groups", (long long)channels, d->groups);
+        return NULL;
+    }
+    if (!mirt__norm_epsilon(d->epsilon)) return NULL;
+    mirt_tensor *gamma = mirt__norm_weight(layer, "gamma", &shape, d->no_scale, &d->gamma_initializer, mirt_ones(),
+                                           &d->gamma_regularizer, &good);
+    mirt_tensor *beta = mirt__norm_weight(layer, "beta", &shape, d->no_center, &d->beta_initializer, mirt_zeros(),
+                                          &d->beta_regularizer, &good);
+    return good ? mirt__group_norm_op(x, groups, d->epsilon, gamma, beta) : NULL;
+}
+
+static mirt_tensor *mirt__unit_normalization_build(mirt__layer *layer, mirt_tensor *x) {
+    const int axis = mirt__layer_axis(x, *(const int *)layer->desc);
+    if (!axis) return NULL;
+    mirt_tensor *squares = mirt__reduce_op(MIRT__REDUCE_SUM, mirt__unary_op(MIRT__SQUARE, x, 0, 0), 1u << axis, true);
+    /* Keras's epsilon of 1e-12 is the smallest norm. */
+    squares = mirt__unary_op(MIRT__CLIP, squares, 1e-24f, INFINITY);
+    return mirt__binary_op(MIRT__MULTIPLY, x, mirt__unary_op(MIRT__RSQRT, squares, 0, 0));
 }
 
 #define MIRT__NORM_FIELDS(desc) \
@@ -84,6 +162,10 @@ static const mirt__field mirt__batch_norm_fields[] = {
 static const mirt__field mirt__layer_norm_fields[] = {MIRT__OWN_FIELD(mirt_layer_norm_desc, INT, axes),
                                                       MIRT__NORM_FIELDS(mirt_layer_norm_desc),
                                                       MIRT__NORM_REGULARIZERS(mirt_layer_norm_desc)};
+static const mirt__field mirt__group_norm_fields[] = {MIRT__OWN_FIELD(mirt_group_norm_desc, SIGNED, groups),
+                                                      MIRT__NORM_FIELDS(mirt_group_norm_desc),
+                                                      MIRT__NORM_REGULARIZERS(mirt_group_norm_desc)};
+static const mirt__field mirt__unit_normalization_fields[] = {MIRT__ONLY_FIELD("axis", SIGNED)};
 #undef MIRT__NORM_FIELDS
 #undef MIRT__NORM_REGULARIZERS
 
@@ -91,6 +173,13 @@ MIRT__LAYER(batch_norm, "BatchNormalization", "batch_normalization", 1, 1, mirt_
             mirt_batch_norm_desc);
 MIRT__LAYER(layer_norm, "LayerNormalization", "layer_normalization", 1, 1, mirt__layer_norm_fields,
             mirt_layer_norm_desc);
+MIRT__LAYER(group_norm, "GroupNormalization", "group_normalization", 1, 1, mirt__group_norm_fields,
+            mirt_group_norm_desc);
+MIRT__LAYER(unit_normalization, "UnitNormalization", "unit_normalization", 1, 1, mirt__unit_normalization_fields, int);
 
 MIRT__LAYER_FUNCTION(mirt_batch_norm, batch_norm, mirt_batch_norm_desc, mirt__layer_on)
 MIRT__LAYER_FUNCTION(mirt_layer_norm, layer_norm, mirt_layer_norm_desc, mirt__layer_on)
+MIRT__LAYER_FUNCTION(mirt_group_norm, group_norm, mirt_group_norm_desc, mirt__layer_on)
+MIRT_API mirt_tensor *mirt_unit_normalization(mirt_tensor *x, int axis) {
+    return mirt__layer_on(&mirt__unit_normalization_layer, x, &axis, NULL);
+}

@@ -1,5 +1,5 @@
 #include "ops.h"
-/* Dropout. */
+/* Dropout and Gaussian noise. */
 
 /* rate, key. Outside of training it is left out. Its gradient is the same mask on dy. With a.shape, whose
    dimensions are the input's or 1, one draw is for all elements along those that are 1: in training it becomes
@@ -24,7 +24,8 @@ static bool mirt__dropout_shape(mirt__node *node) {
     return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, x);
 }
 
-MIRT__TRAINING void mirt__dropout_run(const mirt__call *call) {
+/* The work of a node on what call->in[0] is. */
+MIRT__TRAINING mirt__dropout mirt__dropout_args(const mirt__call *call) {
     const mirt_shape *shape = &call->node->out[0]->shape;
     const mirt__attrs_random *a = MIRT__OF(&call->node->a, random);
     mirt__dropout d;
@@ -36,6 +37,11 @@ MIRT__TRAINING void mirt__dropout_run(const mirt__call *call) {
     d.rate = a->rate;
     d.x = mirt__in(call, 0);
     d.y = mirt__out(call, 0);
+    return d;
+}
+
+MIRT__TRAINING void mirt__dropout_run(const mirt__call *call) {
+    const mirt__dropout d = mirt__dropout_args(call);
     call->kernels->dropout(&d, &call->where);
 }
 
@@ -85,4 +91,41 @@ MIRT__LIB mirt_tensor *mirt__dropout_noise_op(mirt_tensor *x, float rate, uint64
 
 MIRT__LIB mirt_tensor *mirt__dropout_op(mirt_tensor *x, float rate, uint64_t key) {
     return mirt__dropout_noise_op(x, rate, key, NULL);
+}
+
+/* x + a.rate * normal numbers. Outside of training it is left out. */
+static bool mirt__gaussian_noise_shape(mirt__node *node) {
+    const float stddev = MIRT__OF(&node->a, random)->rate;
+    if (!(stddev >= 0 && stddev <= FLT_MAX))
+        return mirt__fail(MIRT_E_INVALID, "stddev is %g; it must be finite and not negative", (double)stddev), false;
+    return mirt__need_float(node, 1) && mirt__shape_kept(node);
+}
+
+MIRT__TRAINING void mirt__gaussian_noise_run(const mirt__call *call) {
+    const mirt__dropout d = mirt__dropout_args(call);
+    call->kernels->gaussian_noise(&d, &call->where);
+}
+
+MIRT__TRAINING void mirt__gaussian_noise_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    (void)node;
+    dx[0] = dy[0];
+}
+
+static mirt_tensor *mirt__gaussian_noise_lower(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in,
+                                               const mirt__mode *mode) {
+    (void)graph;
+    if (!mirt__in_training(node, mode)) return in[0];
+    if (!MIRT__TRAINS) return mirt__without_training("add noise");
+    return mirt__apply(MIRT__OP_gaussian_noise, &node->a, in, 1);
+}
+
+MIRT__OP_ROW(gaussian_noise, mirt__gaussian_noise_shape, MIRT__TRAINING_ENTRY(mirt__gaussian_noise_run),
+    MIRT__SET_GRADIENT(mirt__gaussian_noise_gradient) MIRT__SET(lower, mirt__gaussian_noise_lower) MIRT__IS(row_wise)
+    MIRT__SET(overwrites, MIRT__INPUT(0)) MIRT__SET(steady, mirt__dropout_keeps_all))
+
+MIRT__LIB mirt_tensor *mirt__gaussian_noise_op(mirt_tensor *x, float stddev, uint64_t key) {
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_gaussian_noise);
+    MIRT__OF(&a, random)->rate = stddev;
+    MIRT__OF(&a, random)->key = key;
+    return mirt__apply(MIRT__OP_gaussian_noise, &a, &x, 1);
 }

@@ -111,6 +111,7 @@ MIRT__LIB mirt_tensor *mirt__dropout_op(mirt_tensor *x, float rate, uint64_t key
 MIRT__LIB mirt_tensor *mirt__dropout_noise_op(mirt_tensor *x, float rate, uint64_t key, const mirt_shape *noise);
 /* What that becomes in training; `a` holds rate, key and the noise's shape. */
 MIRT__LIB mirt_tensor *mirt__masked_op(mirt_tensor *x, const mirt__attrs *a);
+MIRT__LIB mirt_tensor *mirt__gaussian_noise_op(mirt_tensor *x, float stddev, uint64_t key);
 /* x behind one more transform. Where x is another's output, of which nobody need know, the two are one list on what
  * that reads. */
 MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t);

@@ -152,6 +152,19 @@ CASES.update({
     "center_crop larger": (double(L.CenterCrop(6, 4)), IMAGE),
     "resizing": (double(L.Resizing(3, 7)), IMAGE),
     "resizing crop": (double(L.Resizing(4, 3, interpolation="nearest", crop_to_aspect_ratio=True)), IMAGE),
+    "group_normalization": (L.GroupNormalization(groups=2), (4, 5, 6)),
+    "group_normalization of features": (L.GroupNormalization(groups=3, epsilon=0.01, scale=False), (12,)),
+    "group_normalization of instances": (L.GroupNormalization(groups=-1, center=False), IMAGE),
+    "unit_normalization": (L.UnitNormalization(), IMAGE),
+    "unit_normalization axis": (L.UnitNormalization(axis=1), IMAGE),
+    "softmax axis": (L.Softmax(axis=1), IMAGE),
+    "softmax axis from the end": (L.Softmax(axis=-2), IMAGE),
+    "adaptive_average_pooling2d": (L.AdaptiveAveragePooling2D((2, 3)), IMAGE),
+    "adaptive_average_pooling2d tiled": (L.AdaptiveAveragePooling2D((2, 5)), IMAGE),
+    "adaptive_average_pooling2d larger": (L.AdaptiveAveragePooling2D((6, 2)), (4, 9, 2)),
+    "adaptive_max_pooling2d": (L.AdaptiveMaxPooling2D((3, 2)), IMAGE),
+    "adaptive_max_pooling2d tiled": (L.AdaptiveMaxPooling2D((2, 5)), IMAGE),
+    "adaptive_max_pooling2d many": (L.AdaptiveMaxPooling2D((3, 9)), (4, 11, 2)),
 })
 
 

@@ -56,7 +56,8 @@ static void sim_run(const char *row, sim_call *call, const void *args) {
                             row(move, mirt__move) row(gather, mirt__gather) row(gather_grad, mirt__gather) \
                                 row(softmax, mirt__softmax) row(softmax_grad, mirt__softmax) row(loss, mirt__loss) \
                                     row(accuracy, mirt__accuracy) \
-                                        row(dropout, mirt__dropout) row(cast, mirt__cast) row(one_hot, mirt__one_hot) \
+                                        row(dropout, mirt__dropout) row(gaussian_noise, mirt__dropout) \
+                                        row(cast, mirt__cast) row(one_hot, mirt__one_hot) \
                                             row(resize, mirt__resize) row(resize_grad, mirt__resize) \
                                                 row(norm_stats, mirt__norm) row(normalize, mirt__norm) \
                                                     row(norm_grad_sums, mirt__norm) row(norm_grad_input, mirt__norm) \
