@@ -170,6 +170,23 @@ static mirt_tensor *row_sized(mirt_tensor *x, mirt_augmentation_kind kind, int h
 static mirt_tensor *row_center_crop(mirt_tensor *x) { return row_sized(x, MIRT_CENTER_CROP, 3, 2, false); }
 static mirt_tensor *row_center_crop_larger(mirt_tensor *x) { return row_sized(x, MIRT_CENTER_CROP, 6, 4, false); }
 static mirt_tensor *row_resizing(mirt_tensor *x) { return row_sized(x, MIRT_RESIZING, 3, 7, false); }
+static mirt_tensor *batch_norm_axis(mirt_tensor *x, int axis, bool has_momentum) {
+    ZEROED(mirt_batch_norm_desc, d);
+    d.axis = axis;
+    d.has_momentum = has_momentum;
+    return mirt_batch_norm(x, &d);
+}
+static mirt_tensor *row_batch_norm_axis(mirt_tensor *x) { return batch_norm_axis(x, 1, false); }
+static mirt_tensor *row_batch_norm_from_end(mirt_tensor *x) { return batch_norm_axis(x, -2, true); }
+static mirt_tensor *layer_norm_axis(mirt_tensor *x, int axes, int axis) {
+    ZEROED(mirt_layer_norm_desc, d);
+    d.axes = axes;
+    d.axis = axis;
+    d.epsilon = axis == 10 ? 0.01f : 0;
+    return mirt_layer_norm(x, &d);
+}
+static mirt_tensor *row_layer_norm_pixels(mirt_tensor *x) { return layer_norm_axis(x, 0, 6); }
+static mirt_tensor *row_layer_norm_rows(mirt_tensor *x) { return layer_norm_axis(x, 0, 10); }
 static mirt_tensor *group_norm(mirt_tensor *x, int groups, bool no_scale, bool no_center) {
     ZEROED(mirt_group_norm_desc, d);
     d.groups = groups;
@@ -373,6 +390,10 @@ static const struct {
     {"adaptive_max_pooling2d", row_adaptive_max},
     {"adaptive_max_pooling2d tiled", row_adaptive_max_tiled},
     {"adaptive_max_pooling2d many", row_adaptive_max_many},
+    {"batch_normalization axis", row_batch_norm_axis},
+    {"batch_normalization axis from the end", row_batch_norm_from_end},
+    {"layer_normalization height and width", row_layer_norm_pixels},
+    {"layer_normalization height and channels", row_layer_norm_rows},
 };
 
 /* >>against Keras */
@@ -678,6 +699,11 @@ WRONG(permute_count, mirt_permute(w->image, MIRT_SHAPE(2, 1)))
 WRONG(permute_twice, mirt_permute(w->image, MIRT_SHAPE(1, 2, 2)))
 WRONG(permute_far, mirt_permute(w->image, MIRT_SHAPE(1, 2, 4)))
 WRONG(relu, relu(w->image, -1, 0, 0))
+WRONG(batch_norm_axis, batch_norm_axis(w->image, 4, false))
+WRONG(batch_norm_rows, batch_norm_axis(w->row, -2, false))
+WRONG(layer_norm_both, layer_norm_axis(w->image, 1, 2))
+WRONG(layer_norm_rows, layer_norm_axis(w->image, 0, 3))
+WRONG(layer_norm_far, layer_norm_axis(w->image, 0, 16))
 WRONG(group_norm_groups, group_norm(w->image, 2, false, false))
 WRONG(group_norm_negative, group_norm(w->image, -2, false, false))
 WRONG(unit_norm_rows, mirt_unit_normalization(w->image, 0))
@@ -760,6 +786,11 @@ static const struct {
     {wrong_permute_twice, "permute: the permutation must name each of the axes"},
     {wrong_permute_far, "permute: the permutation"},
     {wrong_relu, "re_lu: max_value -1"},
+    {wrong_batch_norm_axis, "batch_normalization: axis is 4"},
+    {wrong_batch_norm_rows, "batch_normalization: axis is -2"},
+    {wrong_layer_norm_both, "layer_normalization: axis is 2 and axes 1"},
+    {wrong_layer_norm_rows, "layer_normalization: axis is 3"},
+    {wrong_layer_norm_far, "layer_normalization: axis is 16"},
     {wrong_group_norm_groups, "group_normalization: 3 channels are not divisible by 2 groups"},
     {wrong_group_norm_negative, "group_normalization: 3 channels are not divisible by -2 groups"},
     {wrong_unit_norm_rows, "unit_normalization: axis is 0"},

@@ -271,7 +271,9 @@ typedef struct mirt_up_sampling2d_desc {
 } mirt_up_sampling2d_desc;
 
 typedef struct mirt_batch_norm_desc {
-    float momentum;    /* of the moving statistics; default 0.99: a momentum of 0 cannot be had */
+    float momentum;    /* of the moving statistics; default 0.99 */
+    bool has_momentum; /* the momentum is as given, 0 too */
+    int axis;          /* of the channels, counted as for mirt_argmax; default: the last */
     float epsilon;     /* default 1e-3 */
     bool no_center;    /* without beta */
     bool no_scale;     /* without gamma */
@@ -284,6 +286,7 @@ typedef struct mirt_batch_norm_desc {
 
 typedef struct mirt_layer_norm_desc {
     int axes;       /* how many of the last axes; default 1 */
+    int axis;       /* instead of `axes`: Keras's axis as bits, 6 is height and width of images */
     float epsilon;  /* default 1e-3 */
     bool no_center; /* without beta */
     bool no_scale;  /* without gamma */
@@ -397,7 +400,7 @@ MIRT_API mirt_tensor *mirt_prelu(mirt_tensor *x, const mirt_prelu_desc *desc);
 MIRT_API mirt_tensor *mirt_softmax_layer(mirt_tensor *x);
 /* Over one axis, counted as for mirt_argmax. Keras: Softmax(axis). */
 MIRT_API mirt_tensor *mirt_softmax_axis(mirt_tensor *x, int axis);
-/* Over all axes but the last. In training with the batch's statistics, of each replica's own rows unless
+/* Over all axes but that of the channels. In training with the batch's statistics, of each replica's own rows unless
    synchronized; otherwise with the moving ones. Weights gamma, beta, moving_mean, moving_variance; the last two
    are not trained, and all replicas' statistics, weighted by rows, move them in every step. Ioffe & Szegedy 2015.
    NULL desc: all defaults. */

@@ -14,16 +14,19 @@ static mirt_tensor *mirt__norm_weight(mirt__layer *layer, const char *name, cons
 
 static mirt_tensor *mirt__batch_norm_build(mirt__layer *layer, mirt_tensor *x) {
     mirt_batch_norm_desc *d = (mirt_batch_norm_desc *)layer->desc;
-    mirt_shape shape = MIRT_SHAPE(mirt__last_dim(x));
     mirt__attrs a = mirt__attrs_of(MIRT__OP_batch_norm);
     mirt__attrs_norm *own = MIRT__OF(&a, norm);
-    mirt_tensor *in[5] = {x, NULL, NULL, NULL, NULL};
+    mirt_tensor *in[5] = {NULL, NULL, NULL, NULL, NULL};
     bool good = true;
     if (x->shape.rank < 2) {
         mirt__fail(MIRT_E_SHAPE, "takes (rows, ..., channels)");
         return NULL;
     }
-    if (d->momentum == 0) d->momentum = 0.99f;
+    const int axis = d->axis ? mirt__layer_axis(x, d->axis) : x->shape.rank - 1;
+    if (!axis) return NULL;
+    const mirt_shape shape = MIRT_SHAPE(x->shape.dim[axis]);
+    in[0] = mirt__axes_last(x, 1u << axis, false);
+    if (d->momentum == 0 && !d->has_momentum) d->momentum = 0.99f;
     if (d->epsilon == 0) d->epsilon = 1e-3f;
     own->scaling.gamma = !d->no_scale;
     own->scaling.beta = !d->no_center;
@@ -40,12 +43,27 @@ static mirt_tensor *mirt__batch_norm_build(mirt__layer *layer, mirt_tensor *x) {
     if (in[1]) in[2] = mirt__variable_add(layer, "moving_variance", &shape, &d->moving_variance_initializer, false);
     in[3] = gamma ? gamma : beta;
     in[4] = beta;
-    return in[2] ? mirt__batch_norm_op(in, &a) : NULL;
+    return in[2] ? mirt__axes_last(mirt__batch_norm_op(in, &a), 1u << axis, true) : NULL;
 }
 
 static bool mirt__norm_epsilon(float epsilon) {
     return (epsilon > 0 && isfinite(epsilon)) ||
            (mirt__fail(MIRT_E_INVALID, "epsilon is %g; it must not be negative", (double)epsilon), false);
+}
+
+/* The axes to normalize over, as bits; 0 with the error set: x does not have them. */
+static unsigned mirt__layer_norm_axes(mirt_layer_norm_desc *d, const mirt_tensor *x) {
+    const int rank = x->shape.rank, rows = mirt__is_batched(&x->shape), most = rank - rows;
+    if (d->axis && (d->axes || d->axis < 0 || d->axis >> rank || (rows && (d->axis & 1))))
+        return mirt__fail(MIRT_E_SHAPE, "axis is %d and axes %d; one of them must name axes other than the rows, which "
+                                        "of %d axes are bits 1 to %d", d->axis, d->axes, rank, rank - 1),
+               0;
+    if (d->axis) return (unsigned)d->axis;
+    if (!d->axes) d->axes = 1;
+    if (d->axes > 0 && d->axes <= most) return ((1u << d->axes) - 1) << (rank - d->axes);
+    return mirt__fail(MIRT_E_SHAPE, "axes is %d; an input with %d axes besides its rows does not have that many",
+                      d->axes, most),
+           0;
 }
 
 static mirt_tensor *mirt__layer_norm_build(mirt__layer *layer, mirt_tensor *x) {
@@ -54,22 +72,20 @@ static mirt_tensor *mirt__layer_norm_build(mirt__layer *layer, mirt_tensor *x) {
     mirt_shape shape;
     bool good = true;
     memset(&shape, 0, sizeof shape);
-    if (!d->axes) d->axes = 1;
     if (d->epsilon == 0) d->epsilon = 1e-3f;
-    if (d->axes < 0 || d->axes > x->shape.rank - mirt__is_batched(&x->shape)) {
-        mirt__fail(MIRT_E_SHAPE, "axes is %d; an input with %d axes besides its rows does not have that many",
-                   d->axes, x->shape.rank - mirt__is_batched(&x->shape));
-        return NULL;
+    const unsigned axes = mirt__layer_norm_axes(d, x);
+    if (!axes || !mirt__norm_epsilon(d->epsilon)) return NULL;
+    for (int i = 0; i < x->shape.rank; i++) {
+        if (axes >> i & 1) shape.dim[shape.rank++] = x->shape.dim[i];
     }
-    if (!mirt__norm_epsilon(d->epsilon)) return NULL;
-    MIRT__OF(&a, norm)->last_axes = shape.rank = d->axes;
+    MIRT__OF(&a, norm)->last_axes = shape.rank;
     MIRT__OF(&a, norm)->scaling.epsilon = d->epsilon;
-    for (int i = 0; i < shape.rank; i++) shape.dim[i] = x->shape.dim[x->shape.rank - shape.rank + i];
     mirt_tensor *gamma = mirt__norm_weight(layer, "gamma", &shape, d->no_scale, &d->gamma_initializer, mirt_ones(),
                                            &d->gamma_regularizer, &good);
     mirt_tensor *beta = mirt__norm_weight(layer, "beta", &shape, d->no_center, &d->beta_initializer, mirt_zeros(),
                                           &d->beta_regularizer, &good);
-    return good ? mirt__layer_norm_op(x, gamma, beta, &a) : NULL;
+    if (!good || !(x = mirt__axes_last(x, axes, false))) return NULL;
+    return mirt__axes_last(mirt__layer_norm_op(x, gamma, beta, &a), axes, true);
 }
 
 /* A constant of `count` ones, which repeats what it is multiplied by. */
@@ -158,10 +174,13 @@ static const mirt__field mirt__batch_norm_fields[] = {
     MIRT__OWN_FIELD(mirt_batch_norm_desc, FLOAT, momentum), MIRT__NORM_FIELDS(mirt_batch_norm_desc),
     MIRT__OWN_FIELD(mirt_batch_norm_desc, INITIALIZER, moving_mean_initializer),
     MIRT__OWN_FIELD(mirt_batch_norm_desc, INITIALIZER, moving_variance_initializer),
-    MIRT__NORM_REGULARIZERS(mirt_batch_norm_desc), MIRT__OWN_FIELD(mirt_batch_norm_desc, BOOL, synchronized)};
+    MIRT__NORM_REGULARIZERS(mirt_batch_norm_desc), MIRT__OWN_FIELD(mirt_batch_norm_desc, BOOL, synchronized),
+    MIRT__OPTIONAL_FIELD(mirt_batch_norm_desc, BOOL, has_momentum),
+    MIRT__OPTIONAL_FIELD(mirt_batch_norm_desc, SIGNED, axis)};
 static const mirt__field mirt__layer_norm_fields[] = {MIRT__OWN_FIELD(mirt_layer_norm_desc, INT, axes),
                                                       MIRT__NORM_FIELDS(mirt_layer_norm_desc),
-                                                      MIRT__NORM_REGULARIZERS(mirt_layer_norm_desc)};
+                                                      MIRT__NORM_REGULARIZERS(mirt_layer_norm_desc),
+                                                      MIRT__OPTIONAL_FIELD(mirt_layer_norm_desc, INT, axis)};
 static const mirt__field mirt__group_norm_fields[] = {MIRT__OWN_FIELD(mirt_group_norm_desc, SIGNED, groups),
                                                       MIRT__NORM_FIELDS(mirt_group_norm_desc),
                                                       MIRT__NORM_REGULARIZERS(mirt_group_norm_desc)};

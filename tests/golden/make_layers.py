@@ -165,6 +165,10 @@ CASES.update({
     "adaptive_max_pooling2d": (L.AdaptiveMaxPooling2D((3, 2)), IMAGE),
     "adaptive_max_pooling2d tiled": (L.AdaptiveMaxPooling2D((2, 5)), IMAGE),
     "adaptive_max_pooling2d many": (L.AdaptiveMaxPooling2D((3, 9)), (4, 11, 2)),
+    "batch_normalization axis": (L.BatchNormalization(axis=1), IMAGE),
+    "batch_normalization axis from the end": (L.BatchNormalization(axis=-2, momentum=0.0), IMAGE),
+    "layer_normalization height and width": (L.LayerNormalization(axis=[1, 2]), IMAGE),
+    "layer_normalization height and channels": (L.LayerNormalization(axis=[-1, 1], epsilon=0.01), IMAGE),
 })
 
 
