@@ -1335,6 +1335,7 @@ typedef struct mirt_conv2d_desc {
     int strides[2];  /* default 1, 1; {s, 0} means {s, s}, here and below */
     int dilation[2]; /* default 1, 1 */
     int groups;      /* default 1 */
+    int output_padding[2]; /* of transposed ones, less than the strides; -1: Keras's 0; default: Keras's None */
     mirt_padding padding;
     mirt_activation_kind activation;
     bool no_bias;
@@ -1462,7 +1463,7 @@ MIRT_API mirt_tensor *mirt_dense(mirt_tensor *x, const mirt_dense_desc *desc);
 /* NHWC, kernel HWIO. SAME pads as TensorFlow: the odd pixel at the bottom and right. */
 MIRT_API mirt_tensor *mirt_conv2d(mirt_tensor *x, const mirt_conv2d_desc *desc);
 /* The transpose of a convolution: (rows, h, w, c) -> (rows, h * stride, w * stride, filters) with SAME. Kernel
-   [h, w, filters, channels]; no groups. Keras: Conv2DTranspose without output_padding. */
+   [h, w, filters / groups, channels]; groups are PyTorch's. Keras: Conv2DTranspose. */
 MIRT_API mirt_tensor *mirt_conv2d_transpose(mirt_tensor *x, const mirt_conv2d_desc *desc);
 /* Every channel by itself, kernel [h, w, channels, depth_multiplier]. Keras: DepthwiseConv2D. */
 MIRT_API mirt_tensor *mirt_depthwise_conv2d(mirt_tensor *x, const mirt_depthwise_conv2d_desc *desc);
@@ -33134,7 +33135,7 @@ MIRT__LIB mirt_tensor *mirt__reshape_op(mirt_tensor *x, const mirt_shape *shape)
 MIRT__LIB mirt_tensor *mirt__matmul_op(mirt_tensor *a, mirt_tensor *b, bool transpose_a, bool transpose_b);
 /* `a` holds strides, dilation, groups, padding. */
 MIRT__LIB mirt_tensor *mirt__conv2d_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a);
-/* kernel [height, width, filters, channels of x]. */
+/* kernel [height, width, filters / groups, channels of x]; also size: output_padding, 0: the default, -1: none. */
 MIRT__LIB mirt_tensor *mirt__conv2d_transpose_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a);
 /* kernel [height, width, channels of x, multiplier]; filter c * multiplier + j sees channel c alone. */
 MIRT__LIB mirt_tensor *mirt__depthwise_conv2d_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a);
@@ -34719,8 +34720,8 @@ MIRT_API mirt_tensor *mirt_matmul(mirt_tensor *a, mirt_tensor *b, bool transpose
    a.activation, a.affine. Gradients: a.shape is the shape of x or of the kernel;
    a.mask_activation, a.column_sum (bias gradient as second output). conv2d_pool: convolution +
    bias + relu + 2x2 max pooling, for inputs that need no gradient. conv2d_transpose: the input
-   gradient of a convolution as an op of its own, kernel [kh, kw, filters, channels]; a.shape is that
-   of its output.
+   gradient of a convolution as an op of its own, kernel [kh, kw, filters / groups, channels]; a.shape is that
+   of its output, for which w.size is what output_padding is.
 
    What tiled_reads.c gives conv2d and its gradients beside (padded, norm, a.residual, slope, sums, both) comes with
    inputs after the two operands, in this order: [bias], [mean, variance, [gamma], [beta]] of norm, [what a.residual
@@ -35112,7 +35113,25 @@ MIRT__TRAINING_ROW(conv2d_weight_grad, mirt__conv_grad_shape, mirt__conv2d_weigh
     MIRT__SET(lazy_dy, MIRT__INPUT(1)) MIRT__SET(half, mirt__conv2d_weight_grad_tiled)
     MIRT__SET(half_in, MIRT__INPUTS_ALL) MIRT__SET(half_products, mirt__conv2d_half_products))
 
-/* The largest output whose convolution has x's size, as Keras without output padding. */
+/* One axis of the output of `in` pixels. Without output padding (0) the largest whose convolution has x's size;
+   otherwise (-1: none) as Keras, beyond the smallest, or with SAME beyond what ends in the middle of a window. */
+static bool mirt__transposed_size(const mirt__attrs_window *w, int axis, int kernel, int64_t in, int64_t *out) {
+    const int64_t stride = w->strides[axis], reach = (int64_t)(kernel - 1) * w->dilation[axis] + 1;
+    const int64_t extra = w->size[axis] < 0 ? 0 : w->size[axis];
+    const bool same = w->padding == MIRT_SAME;
+    if (in > MIRT__MAX_ELEMENTS / stride)
+        return mirt__fail(MIRT_E_SHAPE, "strides of %lld make too large an output", (long long)stride), false;
+    *out = in * stride + (same || reach < stride ? 0 : reach - stride);
+    if (!w->size[axis]) return true;
+    *out = (in - 1) * stride + (same ? reach % 2 : reach) + extra;
+    if (w->size[axis] >= -1 && extra < stride && (!same || *out > (in - 1) * stride)) return true;
+    return mirt__fail(MIRT_E_INVALID,
+                      "output_padding is %lld; it must be less than the stride, %lld, and with an even kernel and SAME "
+                      "more than 0",
+                      (long long)extra, (long long)stride),
+           false;
+}
+
 static bool mirt__conv2d_transpose_shape(mirt__node *node) {
     const mirt__attrs_window *w = MIRT__OF(&node->a, window);
     const mirt_shape *x = &node->in[0]->shape, *k = &node->in[1]->shape;
@@ -35120,10 +35139,10 @@ static bool mirt__conv2d_transpose_shape(mirt__node *node) {
     mirt__conv s;
     char tx[96], tk[96];
     if (!mirt__need_float(node, 2)) return false;
-    if (x->rank != 4 || k->rank != 4 || x->dim[3] != k->dim[3]) {
+    if (x->rank != 4 || k->rank != 4 || x->dim[3] != k->dim[3] || w->groups < 1 || x->dim[3] % w->groups) {
         return mirt__fail(MIRT_E_SHAPE,
                           "input is %s and the kernel %s; a transposed convolution takes (rows, height, width, "
-                          "channels) and (height, width, filters, channels)",
+                          "channels) and (height, width, filters / groups, channels)",
                           mirt__shape_text(x, tx), mirt__shape_text(k, tk)),
                false;
     }
@@ -35131,13 +35150,9 @@ static bool mirt__conv2d_transpose_shape(mirt__node *node) {
     if (!mirt__window_check(kernel, w->strides, w->dilation, w->padding)) return false;
     *y = *x;
     for (int i = 0; i < 2; i++) {
-        const int64_t stride = w->strides[i], reach = (int64_t)(kernel[i] - 1) * w->dilation[i] + 1;
-        if (x->dim[1 + i] > MIRT__MAX_ELEMENTS / stride)
-            return mirt__fail(MIRT_E_SHAPE, "strides of %lld make too large an output", (long long)stride), false;
-        y->dim[1 + i] = x->dim[1 + i] * stride;
-        if (w->padding == MIRT_VALID && reach > stride) y->dim[1 + i] += reach - stride;
+        if (!mirt__transposed_size(w, i, kernel[i], x->dim[1 + i], &y->dim[1 + i])) return false;
     }
-    y->dim[3] = k->dim[2];
+    y->dim[3] = k->dim[2] * w->groups;
     return mirt__declare(node, MIRT_FLOAT32, y) && mirt__conv_geometry(node, y, k, 1, &s) && mirt__conv_countable(&s);
 }
 
@@ -35154,9 +35169,7 @@ MIRT__OP_ROW(conv2d_transpose, mirt__conv2d_transpose_shape, mirt__conv2d_input_
     MIRT__SET_MACS(mirt__conv_macs) MIRT__IS(row_wise) MIRT__IS(multiplies) MIRT__IS(weighted_sum))
 
 MIRT__LIB mirt_tensor *mirt__conv2d_transpose_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a) {
-    mirt__attrs own = *a;
-    MIRT__OF(&own, window)->groups = 1;
-    return mirt__apply_two(MIRT__OP_conv2d_transpose, &own, x, kernel);
+    return mirt__apply_two(MIRT__OP_conv2d_transpose, a, x, kernel);
 }
 
 static void mirt__conv2d_pool_run(const mirt__call *call) {
@@ -42667,6 +42680,7 @@ typedef enum mirt__field_kind {
     MIRT__FIELD_REDUCTION,
     MIRT__FIELD_INT, MIRT__FIELD_SIGNED, /* an int that may be negative */
     MIRT__FIELD_INT2, MIRT__FIELD_INT2X2, /* two positive ints; int[2][2], none negative */
+    MIRT__FIELD_EXTRA2, /* two ints, not negative, but -1 where the file has 0; null: zeros */
     MIRT__FIELD_FLOAT, MIRT__FIELD_BOOL, MIRT__FIELD_NO, /* "use_bias": !no_bias */
     MIRT__FIELD_INITIALIZER, MIRT__FIELD_REGULARIZER,
     MIRT__FIELD_SHAPE, /* mirt_shape: of one sample */
@@ -44950,10 +44964,12 @@ static mirt_tensor *mirt__conv_build(mirt__layer *layer, mirt_tensor *x, bool tr
     if (!mirt__conv_filters(d->filters) || !mirt__conv_settings(d->kernel, d->strides, d->dilation, d->padding, x, &a))
         return NULL;
     if (!d->groups) d->groups = 1;
-    if (transposed && d->groups != 1) {
-        mirt__fail(MIRT_E_INVALID, "groups is %d; a transposed convolution does not support groups", d->groups);
+    if (!transposed && (d->output_padding[0] || d->output_padding[1])) {
+        mirt__fail(MIRT_E_INVALID, "output_padding is for transposed convolutions");
         return NULL;
     }
+    mirt__default_pair(d->output_padding, 0);
+    for (int i = 0; i < 2; i++) MIRT__OF(&a, window)->size[i] = d->output_padding[i];
     const int64_t channels = x->shape.dim[3];
     if (d->groups < 1 || channels % d->groups || d->filters % d->groups) {
         mirt__fail(MIRT_E_SHAPE, "%lld input channels and %d filters are not divisible by %d groups",
@@ -44963,7 +44979,7 @@ static mirt_tensor *mirt__conv_build(mirt__layer *layer, mirt_tensor *x, bool tr
     MIRT__OF(&a, window)->groups = d->groups;
     mirt_shape shape = MIRT_SHAPE(d->kernel[0], d->kernel[1], channels / d->groups, d->filters);
     if (transposed) {
-        shape.dim[2] = d->filters;
+        shape.dim[2] = d->filters / d->groups;
         shape.dim[3] = channels;
     }
     mirt_tensor *kernel = mirt__weight_add(layer, "kernel", &shape, &d->kernel_initializer, mirt_glorot_uniform(),
@@ -45015,13 +45031,12 @@ static mirt_tensor *mirt__separable_conv2d_build(mirt__layer *layer, mirt_tensor
                                      &d->depthwise.bias_regularizer, d->depthwise.activation);
 }
 
-static const mirt__field mirt__conv2d_fields[] = {MIRT__OWN_FIELD(mirt_conv2d_desc, INT, filters),
-                                                  MIRT__FIELD(mirt_conv2d_desc, "kernel_size", INT2, kernel),
-                                                  MIRT__OWN_FIELD(mirt_conv2d_desc, INT2, strides),
-                                                  MIRT__OWN_FIELD(mirt_conv2d_desc, PADDING, padding),
-                                                  MIRT__FIELD(mirt_conv2d_desc, "dilation_rate", INT2, dilation),
-                                                  MIRT__OWN_FIELD(mirt_conv2d_desc, INT, groups),
-                                                  MIRT__KERNEL_FIELDS(mirt_conv2d_desc)};
+static const mirt__field mirt__conv2d_fields[] = {
+    MIRT__OWN_FIELD(mirt_conv2d_desc, INT, filters),      MIRT__FIELD(mirt_conv2d_desc, "kernel_size", INT2, kernel),
+    MIRT__OWN_FIELD(mirt_conv2d_desc, INT2, strides),     MIRT__OWN_FIELD(mirt_conv2d_desc, PADDING, padding),
+    MIRT__FIELD(mirt_conv2d_desc, "dilation_rate", INT2, dilation),
+    MIRT__OWN_FIELD(mirt_conv2d_desc, INT, groups),       MIRT__KERNEL_FIELDS(mirt_conv2d_desc),
+    MIRT__OPTIONAL_FIELD(mirt_conv2d_desc, EXTRA2, output_padding)};
 
 /* Fields of the description `type`, whose member `at` is a mirt_depthwise_conv2d_desc; empty `at`: it is one itself. */
 #define MIRT__DEPTHWISE_FIELDS(type, at) \
@@ -47440,6 +47455,11 @@ MIRT__LIB mirt_status mirt__read_field(const mirt__json *config, const mirt__fie
         ((int *)at)[0] = (int)values[0];
         ((int *)at)[1] = (int)values[1];
         return MIRT_OK;
+    case MIRT__FIELD_EXTRA2:
+        if (mirt__lacks(config, name)) return MIRT_OK;
+        if (mirt__read_ints(config, name, values, 2, 2, 0, INT_MAX) < 0) return mirt_last_status();
+        for (int i = 0; i < 2; i++) ((int *)at)[i] = values[i] ? (int)values[i] : -1;
+        return MIRT_OK;
     case MIRT__FIELD_FLOAT: return mirt__read_float(config, name, (float *)at);
     case MIRT__FIELD_LIMIT: return mirt__read_limit(config, name, (float *)at);
     case MIRT__FIELD_INT64: return mirt__json_get_int(config, name, INT64_MIN, INT64_MAX, (int64_t *)at);
@@ -47943,6 +47963,9 @@ MIRT__LIB void mirt__write_field(mirt__text *out, const mirt__field *field, cons
         mirt__text_add(out, "[[%d,%d],[%d,%d]]", number[0], number[1], number[2], number[3]);
         break;
     case MIRT__FIELD_INT2: mirt__text_add(out, "[%d,%d]", number[0], number[1]); break;
+    case MIRT__FIELD_EXTRA2:
+        mirt__text_add(out, "[%d,%d]", number[0] < 0 ? 0 : number[0], number[1] < 0 ? 0 : number[1]);
+        break;
     case MIRT__FIELD_INT64: mirt__text_add(out, "%lld", (long long)*(const int64_t *)at); break;
     case MIRT__FIELD_LIMIT:
         if (isfinite(*real)) mirt__json_write_number(out, (double)*real);

@@ -455,6 +455,18 @@ CASE(conv_transpose_strided) {
     mirt__attrs a = window(0, 0, 3, 2, 1, 1, 1, MIRT_VALID);
     return mirt__conv2d_transpose_op(v[0], v[1], &a);
 }
+CASE(conv_transpose_groups) {
+    UNUSED;
+    mirt__attrs a = window(0, 0, 2, 3, 1, 1, 2, MIRT_SAME);
+    MIRT__OF(&a, window)->size[0] = 1;
+    MIRT__OF(&a, window)->size[1] = 2;
+    return mirt__conv2d_transpose_op(v[0], v[1], &a);
+}
+CASE(conv_transpose_dilated) {
+    UNUSED;
+    mirt__attrs a = window(0, 0, 1, 1, 2, 3, 1, MIRT_SAME);
+    return mirt__conv2d_transpose_op(v[0], v[1], &a);
+}
 CASE(conv_transpose_relu) {
     UNUSED;
     mirt__attrs a = window(0, 0, 2, 1, 1, 1, 1, MIRT_SAME);
@@ -710,6 +722,8 @@ static const op_case op_cases[] = {
      -1.0,
      1.0},
     {ROW(conv_transpose_strided), 2, {{1, 3, 3, 3}, {2, 5, 2, 3}}, {0}, MIRT_FLOAT32, -1.0, 1.0},
+    {ROW(conv_transpose_groups), 2, {{2, 3, 4, 6}, {3, 2, 2, 6}}, {0}, MIRT_FLOAT32, -1.0, 1.0},
+    {ROW(conv_transpose_dilated), 2, {{2, 5, 4, 3}, {3, 2, 2, 3}}, {0}, MIRT_FLOAT32, -1.0, 1.0},
     {ROW(conv_transpose_relu), 3, {{3, 4, 2}, {3, 2, 3, 2}, {3}}, {3, 4, 2}, MIRT_FLOAT32, -1.0, 1.0},
     {ROW(depthwise), 2, {{5, 4, 3}, {3, 3, 3, 2}}, {5, 4, 3}, MIRT_FLOAT32, -1.0, 1.0},
     {ROW(depthwise_strided), 2, {{2, 6, 5, 3}, {3, 2, 3, 1}}, {0}, MIRT_FLOAT32, -1.0, 1.0},

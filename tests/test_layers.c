@@ -170,6 +170,33 @@ static mirt_tensor *row_sized(mirt_tensor *x, mirt_augmentation_kind kind, int h
 static mirt_tensor *row_center_crop(mirt_tensor *x) { return row_sized(x, MIRT_CENTER_CROP, 3, 2, false); }
 static mirt_tensor *row_center_crop_larger(mirt_tensor *x) { return row_sized(x, MIRT_CENTER_CROP, 6, 4, false); }
 static mirt_tensor *row_resizing(mirt_tensor *x) { return row_sized(x, MIRT_RESIZING, 3, 7, false); }
+static mirt_tensor *output_padded(mirt_tensor *x, mirt_conv2d_desc d, int height, int width) {
+    d.output_padding[0] = height;
+    d.output_padding[1] = width;
+    return mirt_conv2d_transpose(x, &d);
+}
+static mirt_tensor *row_transpose_padded(mirt_tensor *x) {
+    return output_padded(x, conv(3, 3, 0, 2, MIRT_SAME), 1, 0);
+}
+static mirt_tensor *row_transpose_unpadded(mirt_tensor *x) {
+    return output_padded(x, conv(2, 2, 3, 3, MIRT_VALID), -1, 0);
+}
+static mirt_tensor *row_transpose_differently(mirt_tensor *x) {
+    mirt_conv2d_desc d = conv(2, 3, 2, 2, MIRT_VALID);
+    d.strides[1] = 3;
+    return output_padded(x, d, 1, 2);
+}
+static mirt_tensor *row_transpose_dilated(mirt_tensor *x) {
+    mirt_conv2d_desc d = conv(2, 2, 3, 0, MIRT_VALID);
+    d.dilation[0] = 2;
+    return mirt_conv2d_transpose(x, &d);
+}
+static mirt_tensor *row_transpose_groups(mirt_tensor *x) {
+    mirt_conv2d_desc d = conv(6, 3, 4, 2, MIRT_VALID);
+    d.strides[1] = 3;
+    d.groups = 2;
+    return mirt_conv2d_transpose(x, &d);
+}
 static mirt_tensor *batch_norm_axis(mirt_tensor *x, int axis, bool has_momentum) {
     ZEROED(mirt_batch_norm_desc, d);
     d.axis = axis;
@@ -394,6 +421,11 @@ static const struct {
     {"batch_normalization axis from the end", row_batch_norm_from_end},
     {"layer_normalization height and width", row_layer_norm_pixels},
     {"layer_normalization height and channels", row_layer_norm_rows},
+    {"conv2d_transpose padded", row_transpose_padded},
+    {"conv2d_transpose unpadded", row_transpose_unpadded},
+    {"conv2d_transpose padded differently", row_transpose_differently},
+    {"conv2d_transpose dilated", row_transpose_dilated},
+    {"conv2d_transpose groups", row_transpose_groups},
 };
 
 /* >>against Keras */
@@ -699,6 +731,9 @@ WRONG(permute_count, mirt_permute(w->image, MIRT_SHAPE(2, 1)))
 WRONG(permute_twice, mirt_permute(w->image, MIRT_SHAPE(1, 2, 2)))
 WRONG(permute_far, mirt_permute(w->image, MIRT_SHAPE(1, 2, 4)))
 WRONG(relu, relu(w->image, -1, 0, 0))
+WRONG(transpose_padding, output_padded(w->image, conv(2, 3, 0, 2, MIRT_SAME), 2, 0))
+WRONG(transpose_padding_low, output_padded(w->image, conv(2, 3, 0, 2, MIRT_SAME), -2, 0))
+WRONG(transpose_padding_even, output_padded(w->image, conv(2, 2, 0, 2, MIRT_SAME), -1, 0))
 WRONG(batch_norm_axis, batch_norm_axis(w->image, 4, false))
 WRONG(batch_norm_rows, batch_norm_axis(w->row, -2, false))
 WRONG(layer_norm_both, layer_norm_axis(w->image, 1, 2))
@@ -763,7 +798,7 @@ static const struct {
     {wrong_up_far, "up_sampling2d: "},
     {wrong_transpose_filters, "conv2d_transpose: filters is 0"},
     {wrong_transpose_kernel, "conv2d_transpose: kernel is 0x0"},
-    {wrong_transpose_groups, "conv2d_transpose: groups is 2"},
+    {wrong_transpose_groups, "conv2d_transpose: 3 input channels and 2 filters are not divisible by 2 groups"},
     {wrong_transpose_stride, "conv2d_transpose: window size, strides and dilation must be positive"},
     {wrong_transpose_null, "conv2d_transpose needs a description"},
     {wrong_depthwise_kernel, "depthwise_conv2d: kernel 9x9 is larger than its input 4x5"},
@@ -786,6 +821,9 @@ static const struct {
     {wrong_permute_twice, "permute: the permutation must name each of the axes"},
     {wrong_permute_far, "permute: the permutation"},
     {wrong_relu, "re_lu: max_value -1"},
+    {wrong_transpose_padding, "conv2d_transpose: output_padding is 2; it must be less than the stride, 2"},
+    {wrong_transpose_padding_low, "conv2d_transpose: output_padding is "},
+    {wrong_transpose_padding_even, "conv2d_transpose: output_padding is 0"},
     {wrong_batch_norm_axis, "batch_normalization: axis is 4"},
     {wrong_batch_norm_rows, "batch_normalization: axis is -2"},
     {wrong_layer_norm_both, "layer_normalization: axis is 2 and axes 1"},

@@ -223,6 +223,7 @@ typedef struct mirt_conv2d_desc {
     int strides[2];  /* default 1, 1; {s, 0} means {s, s}, here and below */
     int dilation[2]; /* default 1, 1 */
     int groups;      /* default 1 */
+    int output_padding[2]; /* of transposed ones, less than the strides; -1: Keras's 0; default: Keras's None */
     mirt_padding padding;
     mirt_activation_kind activation;
     bool no_bias;
@@ -350,7 +351,7 @@ MIRT_API mirt_tensor *mirt_dense(mirt_tensor *x, const mirt_dense_desc *desc);
 /* NHWC, kernel HWIO. SAME pads as TensorFlow: the odd pixel at the bottom and right. */
 MIRT_API mirt_tensor *mirt_conv2d(mirt_tensor *x, const mirt_conv2d_desc *desc);
 /* The transpose of a convolution: (rows, h, w, c) -> (rows, h * stride, w * stride, filters) with SAME. Kernel
-   [h, w, filters, channels]; no groups. Keras: Conv2DTranspose without output_padding. */
+   [h, w, filters / groups, channels]; groups are PyTorch's. Keras: Conv2DTranspose. */
 MIRT_API mirt_tensor *mirt_conv2d_transpose(mirt_tensor *x, const mirt_conv2d_desc *desc);
 /* Every channel by itself, kernel [h, w, channels, depth_multiplier]. Keras: DepthwiseConv2D. */
 MIRT_API mirt_tensor *mirt_depthwise_conv2d(mirt_tensor *x, const mirt_depthwise_conv2d_desc *desc);

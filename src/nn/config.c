@@ -156,6 +156,11 @@ MIRT__LIB mirt_status mirt__read_field(const mirt__json *config, const mirt__fie
         ((int *)at)[0] = (int)values[0];
         ((int *)at)[1] = (int)values[1];
         return MIRT_OK;
+    case MIRT__FIELD_EXTRA2:
+        if (mirt__lacks(config, name)) return MIRT_OK;
+        if (mirt__read_ints(config, name, values, 2, 2, 0, INT_MAX) < 0) return mirt_last_status();
+        for (int i = 0; i < 2; i++) ((int *)at)[i] = values[i] ? (int)values[i] : -1;
+        return MIRT_OK;
     case MIRT__FIELD_FLOAT: return mirt__read_float(config, name, (float *)at);
     case MIRT__FIELD_LIMIT: return mirt__read_limit(config, name, (float *)at);
     case MIRT__FIELD_INT64: return mirt__json_get_int(config, name, INT64_MIN, INT64_MAX, (int64_t *)at);

@@ -53,6 +53,9 @@ MIRT__LIB void mirt__write_field(mirt__text *out, const mirt__field *field, cons
         mirt__text_add(out, "[[%d,%d],[%d,%d]]", number[0], number[1], number[2], number[3]);
         break;
     case MIRT__FIELD_INT2: mirt__text_add(out, "[%d,%d]", number[0], number[1]); break;
+    case MIRT__FIELD_EXTRA2:
+        mirt__text_add(out, "[%d,%d]", number[0] < 0 ? 0 : number[0], number[1] < 0 ? 0 : number[1]);
+        break;
     case MIRT__FIELD_INT64: mirt__text_add(out, "%lld", (long long)*(const int64_t *)at); break;
     case MIRT__FIELD_LIMIT:
         if (isfinite(*real)) mirt__json_write_number(out, (double)*real);

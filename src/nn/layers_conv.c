@@ -30,10 +30,12 @@ static mirt_tensor *mirt__conv_build(mirt__layer *layer, mirt_tensor *x, bool tr
     if (!mirt__conv_filters(d->filters) || !mirt__conv_settings(d->kernel, d->strides, d->dilation, d->padding, x, &a))
         return NULL;
     if (!d->groups) d->groups = 1;
-    if (transposed && d->groups != 1) {
-        mirt__fail(MIRT_E_INVALID, "groups is %d; a transposed convolution does not support groups", d->groups);
+    if (!transposed && (d->output_padding[0] || d->output_padding[1])) {
+        mirt__fail(MIRT_E_INVALID, "output_padding is for transposed convolutions");
         return NULL;
     }
+    mirt__default_pair(d->output_padding, 0);
+    for (int i = 0; i < 2; i++) MIRT__OF(&a, window)->size[i] = d->output_padding[i];
     const int64_t channels = x->shape.dim[3];
     if (d->groups < 1 || channels % d->groups || d->filters % d->groups) {
         mirt__fail(MIRT_E_SHAPE, "%lld input channels and %d filters are not divisible by %d groups",
@@ -43,7 +45,7 @@ static mirt_tensor *mirt__conv_build(mirt__layer *layer, mirt_tensor *x, bool tr
     MIRT__OF(&a, window)->groups = d->groups;
     mirt_shape shape = MIRT_SHAPE(d->kernel[0], d->kernel[1], channels / d->groups, d->filters);
     if (transposed) {
-        shape.dim[2] = d->filters;
+        shape.dim[2] = d->filters / d->groups;
         shape.dim[3] = channels;
     }
     mirt_tensor *kernel = mirt__weight_add(layer, "kernel", &shape, &d->kernel_initializer, mirt_glorot_uniform(),
@@ -95,13 +97,12 @@ static mirt_tensor *mirt__separable_conv2d_build(mirt__layer *layer, mirt_tensor
                                      &d->depthwise.bias_regularizer, d->depthwise.activation);
 }
 
-static const mirt__field mirt__conv2d_fields[] = {MIRT__OWN_FIELD(mirt_conv2d_desc, INT, filters),
-                                                  MIRT__FIELD(mirt_conv2d_desc, "kernel_size", INT2, kernel),
-                                                  MIRT__OWN_FIELD(mirt_conv2d_desc, INT2, strides),
-                                                  MIRT__OWN_FIELD(mirt_conv2d_desc, PADDING, padding),
-                                                  MIRT__FIELD(mirt_conv2d_desc, "dilation_rate", INT2, dilation),
-                                                  MIRT__OWN_FIELD(mirt_conv2d_desc, INT, groups),
-                                                  MIRT__KERNEL_FIELDS(mirt_conv2d_desc)};
+static const mirt__field mirt__conv2d_fields[] = {
+    MIRT__OWN_FIELD(mirt_conv2d_desc, INT, filters),      MIRT__FIELD(mirt_conv2d_desc, "kernel_size", INT2, kernel),
+    MIRT__OWN_FIELD(mirt_conv2d_desc, INT2, strides),     MIRT__OWN_FIELD(mirt_conv2d_desc, PADDING, padding),
+    MIRT__FIELD(mirt_conv2d_desc, "dilation_rate", INT2, dilation),
+    MIRT__OWN_FIELD(mirt_conv2d_desc, INT, groups),       MIRT__KERNEL_FIELDS(mirt_conv2d_desc),
+    MIRT__OPTIONAL_FIELD(mirt_conv2d_desc, EXTRA2, output_padding)};
 
 /* Fields of the description `type`, whose member `at` is a mirt_depthwise_conv2d_desc; empty `at`: it is one itself. */
 #define MIRT__DEPTHWISE_FIELDS(type, at) \

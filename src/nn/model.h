@@ -27,6 +27,7 @@ typedef enum mirt__field_kind {
     MIRT__FIELD_REDUCTION,
     MIRT__FIELD_INT, MIRT__FIELD_SIGNED, /* an int that may be negative */
     MIRT__FIELD_INT2, MIRT__FIELD_INT2X2, /* two positive ints; int[2][2], none negative */
+    MIRT__FIELD_EXTRA2, /* two ints, not negative, but -1 where the file has 0; null: zeros */
     MIRT__FIELD_FLOAT, MIRT__FIELD_BOOL, MIRT__FIELD_NO, /* "use_bias": !no_bias */
     MIRT__FIELD_INITIALIZER, MIRT__FIELD_REGULARIZER,
     MIRT__FIELD_SHAPE, /* mirt_shape: of one sample */

@@ -6,8 +6,8 @@
    a.activation, a.affine. Gradients: a.shape is the shape of x or of the kernel;
    a.mask_activation, a.column_sum (bias gradient as second output). conv2d_pool: convolution +
    bias + relu + 2x2 max pooling, for inputs that need no gradient. conv2d_transpose: the input
-   gradient of a convolution as an op of its own, kernel [kh, kw, filters, channels]; a.shape is that
-   of its output.
+   gradient of a convolution as an op of its own, kernel [kh, kw, filters / groups, channels]; a.shape is that
+   of its output, for which w.size is what output_padding is.
 
    What tiled_reads.c gives conv2d and its gradients beside (padded, norm, a.residual, slope, sums, both) comes with
    inputs after the two operands, in this order: [bias], [mean, variance, [gamma], [beta]] of norm, [what a.residual
@@ -399,7 +399,25 @@ MIRT__TRAINING_ROW(conv2d_weight_grad, mirt__conv_grad_shape, mirt__conv2d_weigh
     MIRT__SET(lazy_dy, MIRT__INPUT(1)) MIRT__SET(half, mirt__conv2d_weight_grad_tiled)
     MIRT__SET(half_in, MIRT__INPUTS_ALL) MIRT__SET(half_products, mirt__conv2d_half_products))
 
-/* The largest output whose convolution has x's size, as Keras without output padding. */
+/* One axis of the output of `in` pixels. Without output padding (0) the largest whose convolution has x's size;
+   otherwise (-1: none) as Keras, beyond the smallest, or with SAME beyond what ends in the middle of a window. */
+static bool mirt__transposed_size(const mirt__attrs_window *w, int axis, int kernel, int64_t in, int64_t *out) {
+    const int64_t stride = w->strides[axis], reach = (int64_t)(kernel - 1) * w->dilation[axis] + 1;
+    const int64_t extra = w->size[axis] < 0 ? 0 : w->size[axis];
+    const bool same = w->padding == MIRT_SAME;
+    if (in > MIRT__MAX_ELEMENTS / stride)
+        return mirt__fail(MIRT_E_SHAPE, "strides of %lld make too large an output", (long long)stride), false;
+    *out = in * stride + (same || reach < stride ? 0 : reach - stride);
+    if (!w->size[axis]) return true;
+    *out = (in - 1) * stride + (same ? reach % 2 : reach) + extra;
+    if (w->size[axis] >= -1 && extra < stride && (!same || *out > (in - 1) * stride)) return true;
+    return mirt__fail(MIRT_E_INVALID,
+                      "output_padding is %lld; it must be less than the stride, %lld, and with an even kernel and SAME "
+                      "more than 0",
+                      (long long)extra, (long long)stride),
+           false;
+}
+
 static bool mirt__conv2d_transpose_shape(mirt__node *node) {
     const mirt__attrs_window *w = MIRT__OF(&node->a, window);
     const mirt_shape *x = &node->in[0]->shape, *k = &node->in[1]->shape;
@@ -407,10 +425,10 @@ static bool mirt__conv2d_transpose_shape(mirt__node *node) {
     mirt__conv s;
     char tx[96], tk[96];
     if (!mirt__need_float(node, 2)) return false;
-    if (x->rank != 4 || k->rank != 4 || x->dim[3] != k->dim[3]) {
+    if (x->rank != 4 || k->rank != 4 || x->dim[3] != k->dim[3] || w->groups < 1 || x->dim[3] % w->groups) {
         return mirt__fail(MIRT_E_SHAPE,
                           "input is %s and the kernel %s; a transposed convolution takes (rows, height, width, "
-                          "channels) and (height, width, filters, channels)",
+                          "channels) and (height, width, filters / groups, channels)",
                           mirt__shape_text(x, tx), mirt__shape_text(k, tk)),
                false;
     }
@@ -418,13 +436,9 @@ static bool mirt__conv2d_transpose_shape(mirt__node *node) {
     if (!mirt__window_check(kernel, w->strides, w->dilation, w->padding)) return false;
     *y = *x;
     for (int i = 0; i < 2; i++) {
-        const int64_t stride = w->strides[i], reach = (int64_t)(kernel[i] - 1) * w->dilation[i] + 1;
-        if (x->dim[1 + i] > MIRT__MAX_ELEMENTS / stride)
-            return mirt__fail(MIRT_E_SHAPE, "strides of %lld make too large an output", (long long)stride), false;
-        y->dim[1 + i] = x->dim[1 + i] * stride;
-        if (w->padding == MIRT_VALID && reach > stride) y->dim[1 + i] += reach - stride;
+        if (!mirt__transposed_size(w, i, kernel[i], x->dim[1 + i], &y->dim[1 + i])) return false;
     }
-    y->dim[3] = k->dim[2];
+    y->dim[3] = k->dim[2] * w->groups;
     return mirt__declare(node, MIRT_FLOAT32, y) && mirt__conv_geometry(node, y, k, 1, &s) && mirt__conv_countable(&s);
 }
 
@@ -441,9 +455,7 @@ MIRT__OP_ROW(conv2d_transpose, mirt__conv2d_transpose_shape, mirt__conv2d_input_
     MIRT__SET_MACS(mirt__conv_macs) MIRT__IS(row_wise) MIRT__IS(multiplies) MIRT__IS(weighted_sum))
 
 MIRT__LIB mirt_tensor *mirt__conv2d_transpose_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a) {
-    mirt__attrs own = *a;
-    MIRT__OF(&own, window)->groups = 1;
-    return mirt__apply_two(MIRT__OP_conv2d_transpose, &own, x, kernel);
+    return mirt__apply_two(MIRT__OP_conv2d_transpose, a, x, kernel);
 }
 
 static void mirt__conv2d_pool_run(const mirt__call *call) {

@@ -94,7 +94,7 @@ MIRT__LIB mirt_tensor *mirt__reshape_op(mirt_tensor *x, const mirt_shape *shape)
 MIRT__LIB mirt_tensor *mirt__matmul_op(mirt_tensor *a, mirt_tensor *b, bool transpose_a, bool transpose_b);
 /* `a` holds strides, dilation, groups, padding. */
 MIRT__LIB mirt_tensor *mirt__conv2d_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a);
-/* kernel [height, width, filters, channels of x]. */
+/* kernel [height, width, filters / groups, channels of x]; also size: output_padding, 0: the default, -1: none. */
 MIRT__LIB mirt_tensor *mirt__conv2d_transpose_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a);
 /* kernel [height, width, channels of x, multiplier]; filter c * multiplier + j sees channel c alone. */
 MIRT__LIB mirt_tensor *mirt__depthwise_conv2d_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a);

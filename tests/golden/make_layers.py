@@ -6,6 +6,7 @@ os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
 import keras
 import numpy as np
 import tensorflow as tf
+import torch
 from keras import layers as L
 
 from formula import uniform
@@ -68,6 +69,41 @@ def double(layer):
         return tf.cast(layer(x, **kw), tf.float64)
     call.layer = layer
     return call
+
+
+class Grouped(keras.layers.Layer):
+    """A transposed convolution of groups, or dilated, which TensorFlow is not on CPUs; PyTorch checks the output."""
+
+    def __init__(self, filters, kernel, groups=1, strides=(1, 1), dilation=1):
+        super().__init__(name="conv2d_transpose")
+        self.filters, self.kernel_size, self.groups, self.strides = filters, kernel, groups, strides
+        self.dilation = dilation
+
+    def build(self, shape):
+        each = self.filters // self.groups
+        self.kernel = self.add_weight(name="kernel", shape=self.kernel_size + (each, shape[-1]))
+        self.bias = self.add_weight(name="bias", shape=(self.filters,))
+
+    def dilated(self):
+        """The kernel with zeros between its taps."""
+        h, w, f, c = self.kernel.shape
+        d = self.dilation
+        k = tf.pad(tf.reshape(self.kernel.value, (h, 1, w, 1, f, c)),
+                   ((0, 0), (0, d - 1), (0, 0), (0, d - 1), (0, 0), (0, 0)))
+        return tf.reshape(k, (h * d, w * d, f, c))[: (h - 1) * d + 1, : (w - 1) * d + 1]
+
+    def call(self, x):
+        parts = zip(tf.split(x, self.groups, -1), tf.split(self.dilated(), self.groups, -1))
+        y = [keras.ops.conv_transpose(p, k, self.strides, padding="valid") for p, k in parts]
+        return tf.concat(y, -1) + self.bias
+
+    def check(self, x, y):
+        weight = np.transpose(self.kernel.numpy(), (3, 2, 0, 1))
+        other = torch.nn.functional.conv_transpose2d(
+            torch.tensor(np.transpose(x, (0, 3, 1, 2)).copy()), torch.tensor(weight.copy()),
+            torch.tensor(self.bias.numpy()), stride=self.strides, groups=self.groups, dilation=self.dilation
+        )
+        np.testing.assert_allclose(np.transpose(other.numpy(), (0, 2, 3, 1)), y, atol=1e-12)
 
 
 CASES = {
@@ -169,6 +205,11 @@ CASES.update({
     "batch_normalization axis from the end": (L.BatchNormalization(axis=-2, momentum=0.0), IMAGE),
     "layer_normalization height and width": (L.LayerNormalization(axis=[1, 2]), IMAGE),
     "layer_normalization height and channels": (L.LayerNormalization(axis=[-1, 1], epsilon=0.01), IMAGE),
+    "conv2d_transpose padded": (L.Conv2DTranspose(3, 3, strides=2, padding="same", output_padding=1), IMAGE),
+    "conv2d_transpose unpadded": (L.Conv2DTranspose(2, (2, 3), strides=3, output_padding=0), IMAGE),
+    "conv2d_transpose padded differently": (L.Conv2DTranspose(2, (3, 2), strides=(2, 3), output_padding=(1, 2)), IMAGE),
+    "conv2d_transpose dilated": (Grouped(2, (2, 3), dilation=2), IMAGE),
+    "conv2d_transpose groups": (Grouped(6, (3, 4), groups=2, strides=(2, 3)), (2, 3, 4)),
 })
 
 
@@ -196,6 +237,8 @@ def case(number, label, call, shape):
         weight.assign(np.abs(value) + 0.5 if "variance" in weight.path else value)
     stateful = isinstance(layer, L.BatchNormalization)
     y = call(x, training=False) if stateful else call(x)
+    if hasattr(layer, "check"):
+        layer.check(x.numpy(), y.numpy())
     t = tf.constant(uniform(seed + 50, y.shape).astype(np.float64))
     with tf.GradientTape() as tape:
         out = call(x + shift, training=True) if stateful else call(x + shift)
