@@ -29,8 +29,8 @@
      any number of devices; a CPU device is a set of cores with its own threads
    - GPUs: one more file on nvcc's command line, mirrortrain_cuda.cu
    - mixed precision in bfloat16, on GPUs also in float16 with a scaled loss
-   - photographs from directories (JPEG, PNG, BMP, GIF by stb_image, if
-     installed), verified (mirt_verify_images), augmented as layers or as a stage, laid
+   - photographs from directories or tar shards (JPEG, PNG, BMP, GIF by stb_image,
+     if installed), verified (mirt_verify_images), augmented as layers or as a stage, laid
      out on sheets (mirt_save_grid); weights from files, in whole or in part;
      features of frozen layers are computed once. Whole programs: the examples
      cats_vs_dogs.c, ai_or_not.c and resnet50_directory.c
@@ -823,7 +823,9 @@ typedef struct mirt_cache_desc {
 MIRT_API mirt_dataset *mirt_cache_with(mirt_dataset *dataset, const mirt_cache_desc *desc);
 /* A new order every epoch, keyed by (strategy seed, epoch). Where the stage before has random
    access (arrays, images, cache, a part or a map of these) it is a full permutation whatever `buffer`; otherwise a
-   buffer of that many samples. Comes before mirt_batch. tf.data: shuffle. */
+   buffer of that many samples. Samples of mirt_tar_dataset have a new order of shards, each read from its begin to its
+   end, and then go through the buffer, which holds only their places; a cache before it makes the permutation full.
+   Comes before mirt_batch. tf.data: shuffle. */
 MIRT_API mirt_dataset *mirt_shuffle(mirt_dataset *dataset, int64_t buffer);
 #endif
 /* The first `count` samples, or batches after mirt_batch; all but those. Random access stays. Nothing
@@ -1081,6 +1083,16 @@ MIRT_API mirt_status mirt_image_directory_part(const char *directory, const mirt
    A first line that begins with "path", or names no file and no image, is a header. Labels are class names, sorted; or
    with class_names, those. */
 MIRT_API mirt_dataset *mirt_image_dataset_from_csv(const char *csv, const mirt_image_directory_desc *desc);
+/* Images in tar archives, without unpacking them, in WebDataset's layout: members that follow each other and have one
+   name up to the first dot after the last slash are a sample, whose image ends in .jpg .jpeg .png .bmp .gif and whose
+   label in .cls, a class number in digits. `shards`: a file, "train-{000000..000099}.tar" or "{a,b}.tar", a directory
+   (its files that end in .tar, sorted), or several of these with "::" between them. The classes are class_names, or "0"
+   to the largest label. Opening reads all headers (ustar, pax, GNU); archives must not change afterwards.
+   With a batch size samples are shuffled by mirt_shuffle with a buffer of 1000, and batched. A validation_split takes
+   a random share of the samples by seed, both parts in the order of the shards, or with no_shuffle its end.
+   mirt_dataset_file is SHARD/MEMBER. MIRT_E_FORMAT: a damaged archive, a sample without a label or with two;
+   MIRT_E_NOT_FOUND, MIRT_E_IO. WebDataset: WebDataset(shards, shardshuffle=True).shuffle(1000). */
+MIRT_API mirt_dataset *mirt_tar_dataset(const char *shards, const mirt_image_directory_desc *desc);
 #endif
 /* Reads one file as a data set of this description does, so that a model sees the same pixels, bit for bit: [height,
    width, channels] of desc->dtype into `out`. `desc` NULL: all defaults. Errors as mirt_read_image. Keras: load_img,
@@ -1098,7 +1110,8 @@ typedef void (*mirt_corrupt_fn)(const char *path, const char *reason, void *user
    told of each. */
 MIRT_API int64_t mirt_corrupt_images(const mirt_dataset *dataset, mirt_corrupt_fn fn, void *user);
 /* Decodes every image below a directory, links followed, calls fn for each that is corrupt, and counts; NULL: not
-   wanted. `desc` as above, NULL: defaults. MIRT_OK whatever is found; else as mirt_image_dataset_from_directory. */
+   wanted. Without images below it, or of a name that ends in .tar, those in shards (mirt_tar_dataset). `desc` as
+   above, NULL: defaults. MIRT_OK whatever is found; else as mirt_image_dataset_from_directory. */
 MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode_desc *desc, mirt_corrupt_fn fn,
                                         void *user, int64_t *images, int64_t *corrupt);
 /* Drawn pictures of two kinds of animals, "cats" and "dogs", [height, width, 3] uint8, with labels as
@@ -4548,6 +4561,8 @@ typedef struct mirt__pool {
 } mirt__pool;
 MIRT__LIB void *mirt__pool_alloc(mirt__pool *pool, size_t bytes); /* zeroed */
 MIRT__LIB char *mirt__pool_strdup(mirt__pool *pool, const char *text);
+/* The same for millions of texts: no byte more than they need. */
+MIRT__LIB char *mirt__pool_pack(mirt__pool *pool, const char *text);
 MIRT__LIB char *mirt__pool_print(mirt__pool *pool, const char *format, ...) MIRT__PRINTF(2, 3);
 MIRT__LIB void mirt__pool_free(mirt__pool *pool);
 
@@ -4833,6 +4848,16 @@ MIRT__LIB void mirt__file_peek(const char *path, char *text, size_t capacity);
 /* Reads all of `path` into *data, which mirt__aligned_free frees; one zero byte follows the *size
    bytes. MIRT_E_NOT_FOUND, MIRT_E_IO, MIRT_E_NOMEM; MIRT_E_FORMAT above `limit` bytes. */
 MIRT__LIB mirt_status mirt__file_read(const char *path, size_t limit, unsigned char **data, size_t *size);
+
+/* A part of a file. */
+typedef struct mirt__file_part {
+    const char *path, *name; /* the file, and what errors call the part */
+    uint64_t offset, size;   /* of MIRT__WHOLE_FILE: to the end */
+} mirt__file_part;
+#define MIRT__WHOLE_FILE UINT64_MAX
+/* The same for a part; MIRT_E_FORMAT also if the file ends before the part does. */
+MIRT__LIB mirt_status mirt__file_read_part(const mirt__file_part *part, size_t limit, unsigned char **data,
+                                           size_t *size);
 
 /* A file that is written next to `path` under a temporary name and replaces it after everything has been synced. Until
    then, and after any failure, an existing file at `path` is unchanged. A symbolic link at `path` is replaced itself.
@@ -5590,7 +5615,7 @@ MIRT__LIB void mirt__aligned_free(void *pointer) {
 
 struct mirt__pool_block {
     mirt__pool_block *next;
-    void *pad; /* keeps the data that follow aligned to 16 bytes */
+    size_t left; /* bytes at the end that packed texts may take; it also keeps the data aligned to 16 bytes */
 };
 
 MIRT__LIB void *mirt__pool_alloc(mirt__pool *pool, size_t bytes) {
@@ -5598,8 +5623,9 @@ MIRT__LIB void *mirt__pool_alloc(mirt__pool *pool, size_t bytes) {
     if (!mirt__add_size(bytes, sizeof(mirt__pool_block), &total)) return mirt__no_memory(bytes);
     mirt__pool_block *block = (mirt__pool_block *)mirt__calloc(total, 1);
     if (!block) return NULL;
-    block->next = pool->head;
-    pool->head = block;
+    mirt__pool_block **before = pool->head && pool->head->left ? &pool->head->next : &pool->head;
+    block->next = *before; /* a block with room stays the first */
+    *before = block;
     return block + 1;
 }
 
@@ -5608,6 +5634,19 @@ MIRT__LIB char *mirt__pool_strdup(mirt__pool *pool, const char *text) {
     char *copy = (char *)mirt__pool_alloc(pool, size);
     if (copy) memcpy(copy, text, size);
     return copy;
+}
+
+MIRT__LIB char *mirt__pool_pack(mirt__pool *pool, const char *text) {
+    const size_t many = 16000, size = strlen(text) + 1; /* with its header a block is a little less than 16 KiB */
+    if (size > many) return mirt__pool_strdup(pool, text);
+    if (!pool->head || pool->head->left < size) {
+        if (pool->head) pool->head->left = 0;
+        if (!mirt__pool_alloc(pool, many)) return NULL;
+        pool->head->left = many;
+    }
+    char *copy = (char *)(pool->head + 1) + (many - pool->head->left);
+    pool->head->left -= size;
+    return (char *)memcpy(copy, text, size);
 }
 
 MIRT__LIB char *mirt__pool_print(mirt__pool *pool, const char *format, ...) {
@@ -5812,6 +5851,30 @@ MIRT__LIB mirt_status mirt__file_read(const char *path, size_t limit, unsigned c
         *data = NULL;
         *size = 0;
     }
+    return status;
+}
+
+MIRT__LIB mirt_status mirt__file_read_part(const mirt__file_part *part, size_t limit, unsigned char **data,
+                                           size_t *size) {
+    uint64_t length;
+    int fd;
+    if (part->size == MIRT__WHOLE_FILE) return mirt__file_read(part->path, limit, data, size);
+    *data = NULL;
+    *size = 0;
+    if (part->size > limit) return mirt__file_too_large(part->name, limit);
+    mirt_status status = mirt__file_open(part->path, &fd, &length);
+    if (status == MIRT_OK && mirt__file_reserve(data, 0, (size_t)part->size)) {
+        const int64_t got = mirt__file_read_at(fd, part->offset, *data, (size_t)part->size);
+        if (got < 0) status = mirt__file_fail(part->name, "cannot read");
+        else if ((uint64_t)got < part->size)
+            status = mirt__fail(MIRT_E_FORMAT, "%s: %s has become shorter since it was opened", part->name, part->path);
+        else (*data)[*size = (size_t)got] = 0;
+    } else if (status == MIRT_OK) {
+        status = mirt_last_status();
+    }
+    mirt__file_close(&fd);
+    if (status != MIRT_OK) mirt__aligned_free(*data);
+    if (status != MIRT_OK) *data = NULL;
     return status;
 }
 
@@ -24814,6 +24877,9 @@ MIRT__LIB mirt_status mirt__image_read_header(const unsigned char *bytes, size_t
 /* Checks the header against the limits of `desc` and against decompression bombs. */
 MIRT__LIB mirt_status mirt__image_check(const mirt__image_header *header, size_t size, const mirt_decode_desc *desc);
 
+/* As mirt_read_image, for a part of a file. */
+MIRT__LIB mirt_status mirt__image_read(const mirt__file_part *file, mirt_color_mode mode, const mirt_decode_desc *desc,
+                                       mirt_image *out);
 MIRT__LIB bool mirt__mode_known(mirt_color_mode mode);
 MIRT__LIB int mirt__mode_channels(mirt_color_mode mode);
 /* True, with the error set, if no decoder is available. */
@@ -26092,21 +26158,27 @@ MIRT_API mirt_status mirt_decode_image(const void *bytes, size_t size, mirt_colo
     return status == MIRT_OK ? MIRT_OK : mirt__fail_at("the image");
 }
 
-MIRT_API mirt_status mirt_read_image(const char *path, mirt_color_mode mode, const mirt_decode_desc *desc,
-                                     mirt_image *out) {
-    MIRT__ENTER;
+MIRT__LIB mirt_status mirt__image_read(const mirt__file_part *file, mirt_color_mode mode, const mirt_decode_desc *desc,
+                                       mirt_image *out) {
     mirt_decode_desc own;
     unsigned char *bytes;
     size_t size;
-    mirt_status status = mirt__decode_arguments(__func__, mode, desc, &own, out);
+    mirt_status status = mirt__decode_arguments("mirt_read_image", mode, desc, &own, out);
     if (status != MIRT_OK) return status;
-    if (!path) return mirt__fail_missing(__func__, "path");
+    if (!file->path) return mirt__fail_missing("mirt_read_image", "path");
     int64_t most = own.max_bytes ? own.max_bytes : (int64_t)1 << 26;
-    status = mirt__file_read(path, (size_t)most, &bytes, &size);
+    status = mirt__file_read_part(file, (size_t)most, &bytes, &size);
     if (status != MIRT_OK) return status;
     status = mirt__decode(bytes, size, mode, &own, out);
     mirt__aligned_free(bytes);
-    return status == MIRT_OK ? MIRT_OK : mirt__fail_at("%s", path);
+    return status == MIRT_OK ? MIRT_OK : mirt__fail_at("%s", file->name);
+}
+
+MIRT_API mirt_status mirt_read_image(const char *path, mirt_color_mode mode, const mirt_decode_desc *desc,
+                                     mirt_image *out) {
+    MIRT__ENTER;
+    const mirt__file_part whole = {path, path, 0, MIRT__WHOLE_FILE};
+    return mirt__image_read(&whole, mode, desc, out);
 }
 
 #undef MIRT__STB
@@ -26637,6 +26709,8 @@ struct mirt_dataset {
     bool ahead;       /* samples are made while others are in use */
     bool keeps_pass;  /* samples wait here, and `pass` is that of the previous stages for the sample returned last */
     uint64_t pass;
+    const int32_t *shard; /* of each sample in the first stage's data, the file to be read from its begin to its end */
+    int num_shards;       /* that it is in; NULL: none */
     uint64_t identity; /* identifies the origin and processing of samples, for cache files; 0 for arrays */
     /* For samples that come in passes with random access by `make`: the next ones, at most `most`, valid until the next
        call; none at the end, and at the end of a pass unless `turn`. NULL: use the position. */
@@ -27415,6 +27489,8 @@ MIRT__LIB mirt_status mirt__dataset_add(mirt_dataset **chain, size_t size, const
     dataset->workers = source->workers;
     dataset->varies = source->varies;
     dataset->samples = source->samples;
+    dataset->shard = source->shard;
+    dataset->num_shards = source->num_shards;
     *chain = dataset;
     return MIRT_OK;
 }
@@ -28096,6 +28172,7 @@ MIRT_API mirt_dataset *mirt_cache_with(mirt_dataset *dataset, const mirt_cache_d
     mirt_status status = mirt__cache_check(dataset, desc);
     const mirt__stage *kind = desc->file ? &mirt__cache_file_stage : &mirt__cache_stage;
     if (status == MIRT_OK) status = mirt__dataset_add(&dataset, sizeof(mirt__cache_dataset), kind);
+    if (status == MIRT_OK) dataset->shard = NULL; /* samples are no longer read from shards */
     if (status != MIRT_OK) return mirt__dataset_checked(status, &dataset);
     mirt__cache_dataset *cache = (mirt__cache_dataset *)dataset;
     cache->fd = -1;
@@ -28238,7 +28315,8 @@ MIRT_API mirt_dataset *mirt_dataset_from_generator(const mirt_generator_desc *de
 
 /* >>section data/shuffle.c */
 
-/* Shuffles samples anew each epoch. Samples with random access are permuted; a stream goes through a buffer. */
+/* Shuffles samples anew each epoch. Samples with random access are permuted; a stream goes through a buffer, shards do
+   so as indices. */
 
 typedef struct mirt__shuffle_dataset {
     mirt_dataset base;
@@ -28266,6 +28344,63 @@ static mirt_status mirt__shuffle_permute(mirt_dataset *dataset) {
     return MIRT_OK;
 }
 
+/* >>shards: in a new order, each read from its begin to its end, through a buffer of so many samples */
+
+static mirt_status mirt__shuffle_shard_of(const mirt_dataset *dataset, int64_t i, int32_t *shard) {
+    int64_t index;
+    const mirt_status status = dataset->source->stage->make(dataset->source, i, NULL, NULL, &index);
+    if (status != MIRT_OK && status != MIRT__SKIPPED) return status;
+    *shard = dataset->shard[index];
+    return MIRT_OK;
+}
+
+/* Writes the samples to order[], shard by shard. `start` has room for two numbers of each shard. */
+static mirt_status mirt__shuffle_shards(const mirt_dataset *dataset, mirt__random *random, int64_t *order,
+                                        int64_t *start) {
+    const int shards = dataset->num_shards;
+    int64_t *turn = start + shards, first = 0;
+    int32_t shard;
+    memset(start, 0, (size_t)shards * sizeof *start);
+    for (int64_t i = 0; i < dataset->spec.samples; i++) {
+        const mirt_status status = mirt__shuffle_shard_of(dataset, i, &shard);
+        if (status != MIRT_OK) return status;
+        start[shard]++;
+    }
+    for (int k = 0; k < shards; k++) {
+        const int64_t j = (int64_t)mirt__random_below(random, (uint64_t)k + 1);
+        turn[k] = turn[j];
+        turn[j] = k;
+    }
+    for (int k = 0; k < shards; k++) {
+        const int64_t samples = start[turn[k]];
+        start[turn[k]] = first;
+        first += samples;
+    }
+    for (int64_t i = 0; i < dataset->spec.samples; i++) {
+        const mirt_status status = mirt__shuffle_shard_of(dataset, i, &shard);
+        if (status != MIRT_OK) return status;
+        order[start[shard]++] = i;
+    }
+    return MIRT_OK;
+}
+
+static mirt_status mirt__shuffle_by_shard(mirt_dataset *dataset) {
+    const int64_t samples = dataset->spec.samples, capacity = ((const mirt__shuffle_dataset *)dataset)->capacity;
+    int64_t *order = (int64_t *)dataset->own, *buffer = order + samples, next = capacity, held = capacity;
+    mirt_status status = mirt__dataset_begin_source(dataset);
+    if (status != MIRT_OK) return status;
+    mirt__random random = mirt__shuffle_random(dataset);
+    status = mirt__shuffle_shards(dataset, &random, order, buffer + capacity);
+    memcpy(buffer, order, (size_t)capacity * sizeof *buffer);
+    for (int64_t i = 0; i < samples && status == MIRT_OK; i++) {
+        const int64_t j = (int64_t)mirt__random_below(&random, (uint64_t)held);
+        order[i] = buffer[j];
+        buffer[j] = next < samples ? order[next] : buffer[held - 1];
+        if (next++ >= samples) held--;
+    }
+    return status;
+}
+
 static mirt_status mirt__shuffle_at(mirt_dataset *dataset, int64_t i, mirt__sample *out) {
     return dataset->source->stage->at(dataset->source, ((const int64_t *)dataset->own)[i], out);
 }
@@ -28279,6 +28414,9 @@ static const mirt__stage mirt__permutation_stage = {
     mirt__shuffle_permute, NULL, mirt__shuffle_at, NULL, NULL, NULL, NULL};
 static const mirt__stage mirt__permutation_make_stage = {
     mirt__shuffle_permute, NULL, NULL, mirt__shuffle_make, mirt__dataset_fill_made, NULL, NULL};
+
+static const mirt__stage mirt__shards_stage = {
+    mirt__shuffle_by_shard, NULL, NULL, mirt__shuffle_make, mirt__dataset_fill_made, NULL, NULL};
 
 /* Reads the stream's next sample into `slot`; *got is false at its end. */
 static mirt_status mirt__shuffle_pull(mirt__shuffle_dataset *shuffle, int64_t slot, bool *got) {
@@ -28350,7 +28488,9 @@ MIRT__LIB mirt_status mirt__shuffle_over(mirt_dataset **chain, int64_t buffer) {
         return mirt__fail(MIRT_E_INVALID, "mirt_shuffle must come before mirt_batch: it shuffles samples, not batches");
     if (buffer < 1)
         return mirt__fail(MIRT_E_INVALID, "a shuffle buffer of %lld samples: at least 1 is needed", (long long)buffer);
+    const bool sharded = reachable && source->shard && buffer < source->spec.samples;
     const mirt__stage *stage = source->stage->at ? &mirt__permutation_stage
+                               : sharded         ? &mirt__shards_stage
                                : reachable       ? &mirt__permutation_make_stage
                                                  : &mirt__shuffle_buffer_stage;
     mirt_status status = mirt__dataset_add(chain, sizeof(mirt__shuffle_dataset), stage);
@@ -28361,11 +28501,14 @@ MIRT__LIB mirt_status mirt__shuffle_over(mirt_dataset **chain, int64_t buffer) {
     int64_t samples = dataset->spec.samples;
     shuffle->capacity = samples >= 0 && buffer > samples ? samples : buffer;
     dataset->identity = mirt__identity_with(dataset->identity,
-                                            mirt__hash("shuffle") + (reachable ? 0 : (uint64_t)shuffle->capacity));
+                                            mirt__hash("shuffle") +
+                                                (reachable && !sharded ? 0 : (uint64_t)shuffle->capacity));
     dataset->keeps_pass = !reachable;
     if (!reachable) status = mirt__slot_create(&dataset->slot, &dataset->spec, shuffle->capacity, true);
     if (status != MIRT_OK) return status;
-    dataset->own = mirt__calloc((size_t)(reachable ? samples : shuffle->capacity), sizeof(int64_t));
+    const int64_t own = (reachable ? samples : 0) + (sharded || !reachable ? shuffle->capacity : 0) +
+                        (sharded ? 2 * (int64_t)dataset->num_shards : 0);
+    dataset->own = mirt__calloc((size_t)own, sizeof(int64_t));
     return dataset->own ? MIRT_OK : MIRT_E_NOMEM;
 }
 
@@ -30755,28 +30898,47 @@ MIRT_API mirt_dataset *mirt_mnist(const char *directory, mirt_split split) {
 #define MIRT__IMAGE_FILES_H
 /* Lists of image files with their labels, in Keras's order. */
 
+typedef struct mirt__image_file {
+    const char *path;      /* of a member of a shard: SHARD/MEMBER, for messages */
+    int32_t label;         /* 0 without labels */
+    int32_t shard;         /* of a member: */
+    uint64_t offset, size; /* its content in the shard */
+} mirt__image_file;
+
 typedef struct mirt__image_list {
     mirt__pool pool; /* memory of paths and names */
-    const char **path;
-    int32_t *label; /* 0 without labels */
+    mirt__image_file *file;
     int64_t count, capacity;
     const char **classes; /* in the pool; NULL without labels */
     int num_classes;
+    const char **shards; /* likewise, the tar archives that the files are members of; NULL: files by themselves */
+    int num_shards;
 } mirt__image_list;
 
+/* Whether a name ends in these lower-case characters, in any case. */
+MIRT__ABSENT_LIB bool mirt__name_ends(const char *name, const char *lower);
 /* Whether a name has the suffix of an image file. */
 MIRT__ABSENT_LIB bool mirt__image_name(const char *name);
 /* Room for one more in a list of `count`; false with the error set. */
 MIRT__ABSENT_LIB bool mirt__list_room(void **list, int64_t count, int64_t *capacity, size_t size);
 MIRT__ABSENT_LIB void mirt__image_list_free(mirt__image_list *list);
-/* The path must be in the list's pool, so that it lives as long as the list. NULL: out of memory. */
-MIRT__ABSENT_LIB mirt_status mirt__image_list_add(mirt__image_list *list, const char *path, int32_t label);
+/* Adds a copy, with a copy of the path in the list's pool. */
+MIRT__ABSENT_LIB mirt_status mirt__image_list_add(mirt__image_list *list, const mirt__image_file *file);
 MIRT__ABSENT_LIB mirt_status mirt__image_list_set_classes(mirt__image_list *list, const char *const *names, int count);
+MIRT__ABSENT_LIB mirt_status mirt__image_list_set_shards(mirt__image_list *list, const char *const *paths, int count);
+/* What is to be read for file i. */
+MIRT__ABSENT_LIB mirt__file_part mirt__image_list_part_of(const mirt__image_list *list, int64_t i);
 /* Fill an empty list, which is freed on failure. Errors name the file. */
 MIRT__ABSENT_LIB mirt_status mirt__image_list_directory(mirt__image_list *list, const char *directory,
                                                  const mirt_image_directory_desc *desc);
 MIRT__ABSENT_LIB mirt_status mirt__image_list_csv(mirt__image_list *list, const char *csv,
                                            const mirt_image_directory_desc *desc);
+/* Members of tar archives in WebDataset's layout: `shards` as in mirt_tar_dataset. */
+MIRT__ABSENT_LIB mirt_status mirt__image_list_shards(mirt__image_list *list, const char *shards,
+                                              const mirt_image_directory_desc *desc);
+/* The sorted paths of the files in a directory that end in .tar, in the pool. */
+MIRT__ABSENT_LIB mirt_status mirt__directory_shards(const char *directory, mirt__pool *pool, const char ***path,
+                                             int64_t *count);
 /* The parts of a directory that is already split: paths in the pool, both NULL if it is not split. */
 typedef struct mirt__image_parts {
     mirt__pool pool;
@@ -30788,7 +30950,8 @@ MIRT__ABSENT_LIB mirt_status mirt__image_parts_find(mirt__image_parts *parts, co
                                              const mirt_image_directory_desc *desc);
 /* numpy's RandomState(seed).shuffle. */
 MIRT__ABSENT_LIB void mirt__image_list_shuffle(mirt__image_list *list, uint32_t seed);
-/* Copies files [first, first + count) into an empty list, which is freed on failure. */
+/* Copies files [first, first + count), members in the order of the shards, into an empty list, which is freed on
+   failure. */
 MIRT__ABSENT_LIB mirt_status mirt__image_list_part(const mirt__image_list *list, int64_t first, int64_t count,
                                             mirt__image_list *out);
 
@@ -30798,6 +30961,7 @@ typedef struct mirt__image_dataset {
     mirt__image_list list;
     mirt_image_directory_desc desc; /* its pointers to names and labels are NULL */
     char **reason;                  /* [count] the reason that a file is corrupt, once known */
+    int32_t *shard;                 /* base.shard */
 } mirt__image_dataset;
 /* The image stage at the start of the chain, or NULL if the chain starts with another stage. */
 MIRT__ABSENT_LIB const mirt__image_dataset *mirt__images_of(const mirt_dataset *dataset);
@@ -30808,7 +30972,7 @@ MIRT__LIB void mirt__images_fit(const mirt_image_directory_desc *desc, const mir
                                 size_t *offset);
 /* The one way from a file to the pixels that a model sees. `images` with the thread's `work`, whose room is used; or
    both NULL: memory for this one image. */
-MIRT__LIB mirt_status mirt__images_load(const mirt_image_directory_desc *desc, const char *path,
+MIRT__LIB mirt_status mirt__images_load(const mirt_image_directory_desc *desc, const mirt__file_part *file,
                                         mirt__image_dataset *images, mirt__work *work, void *out);
 /* A copy of `given`, which may be NULL, with defaults; whether it makes sense. */
 MIRT__LIB void mirt__images_defaults(const mirt_image_directory_desc *given, mirt_image_directory_desc *out);
@@ -30867,10 +31031,10 @@ static mirt_status mirt__images_resize(const mirt_image_directory_desc *desc, co
 }
 
 /* All files are turned into pixels for models by this function. */
-MIRT__LIB mirt_status mirt__images_load(const mirt_image_directory_desc *desc, const char *path,
+MIRT__LIB mirt_status mirt__images_load(const mirt_image_directory_desc *desc, const mirt__file_part *file,
                                         mirt__image_dataset *images, mirt__work *work, void *out) {
     mirt_image image;
-    mirt_status status = mirt_read_image(path, desc->color_mode, &desc->decode, &image);
+    mirt_status status = mirt__image_read(file, desc->color_mode, &desc->decode, &image);
     if (status != MIRT_OK) return status;
     status = mirt__images_resize(desc, &image, images, work, out);
     mirt_image_free(&image);
@@ -30947,7 +31111,8 @@ MIRT_API mirt_status mirt_load_image(const char *path, const mirt_image_director
     if (!path || !out) return mirt__fail_missing(caller, path ? "image to fill" : "path");
     mirt__images_defaults(given, &desc);
     if (mirt__images_check(caller, &desc) != MIRT_OK) return mirt_last_status();
-    return mirt__images_load(&desc, path, NULL, NULL, out);
+    const mirt__file_part whole = {path, path, 0, MIRT__WHOLE_FILE};
+    return mirt__images_load(&desc, &whole, NULL, NULL, out);
 }
 
 #endif /* MIRRORTRAIN_NO_IMAGES */
@@ -30964,8 +31129,7 @@ MIRT_API mirt_status mirt_load_image(const char *path, const mirt_image_director
 
 MIRT__LIB void mirt__image_list_free(mirt__image_list *list) {
     mirt__pool_free(&list->pool);
-    mirt__free((void *)list->path);
-    mirt__free(list->label);
+    mirt__free(list->file);
     memset(list, 0, sizeof *list);
 }
 
@@ -30977,25 +31141,48 @@ MIRT__LIB bool mirt__list_room(void **list, int64_t count, int64_t *capacity, si
     return true;
 }
 
-MIRT__LIB mirt_status mirt__image_list_add(mirt__image_list *list, const char *path, int32_t label) {
-    int64_t labels = list->capacity;
-    if (!path || !mirt__list_room((void **)&list->label, list->count, &labels, sizeof *list->label) ||
-        !mirt__list_room((void **)&list->path, list->count, &list->capacity, sizeof *list->path))
-        return MIRT_E_NOMEM;
-    list->path[list->count] = path;
-    list->label[list->count++] = label;
-    return MIRT_OK;
+MIRT__LIB mirt_status mirt__image_list_add(mirt__image_list *list, const mirt__image_file *file) {
+    if (!mirt__list_room((void **)&list->file, list->count, &list->capacity, sizeof *list->file)) return MIRT_E_NOMEM;
+    mirt__image_file *copy = &list->file[list->count];
+    *copy = *file;
+    copy->path = mirt__pool_pack(&list->pool, file->path);
+    if (copy->path) list->count++;
+    return copy->path ? MIRT_OK : MIRT_E_NOMEM;
+}
+
+/* Copies of `names` in the list's pool; NULL with the error set. */
+static const char **mirt__image_list_names(mirt__image_list *list, const char *const *names, int count) {
+    const char **copy = (const char **)mirt__pool_alloc(&list->pool, (size_t)count * sizeof(char *) + 1);
+    for (int i = 0; copy && i < count; i++) {
+        copy[i] = mirt__pool_strdup(&list->pool, names[i]);
+        if (!copy[i]) return NULL;
+    }
+    return copy;
 }
 
 MIRT__LIB mirt_status mirt__image_list_set_classes(mirt__image_list *list, const char *const *names, int count) {
-    list->classes = (const char **)mirt__pool_alloc(&list->pool, (size_t)count * sizeof(char *) + 1);
-    bool good = list->classes != NULL;
-    for (int i = 0; good && i < count; i++) {
-        list->classes[i] = mirt__pool_strdup(&list->pool, names[i]);
-        good = list->classes[i] != NULL;
-    }
-    list->num_classes = count;
-    return good ? MIRT_OK : MIRT_E_NOMEM;
+    list->classes = mirt__image_list_names(list, names, count);
+    list->num_classes = list->classes ? count : 0;
+    return list->classes ? MIRT_OK : MIRT_E_NOMEM;
+}
+
+MIRT__LIB mirt_status mirt__image_list_set_shards(mirt__image_list *list, const char *const *paths, int count) {
+    list->shards = mirt__image_list_names(list, paths, count);
+    list->num_shards = list->shards ? count : 0;
+    return list->shards ? MIRT_OK : MIRT_E_NOMEM;
+}
+
+MIRT__LIB mirt__file_part mirt__image_list_part_of(const mirt__image_list *list, int64_t i) {
+    const mirt__image_file *file = &list->file[i];
+    const mirt__file_part part = {list->shards ? list->shards[file->shard] : file->path, file->path, file->offset,
+                                  list->shards ? file->size : MIRT__WHOLE_FILE};
+    return part;
+}
+
+static int mirt__image_file_compare(const void *a, const void *b) {
+    const mirt__image_file *x = (const mirt__image_file *)a, *y = (const mirt__image_file *)b;
+    if (x->shard != y->shard) return x->shard < y->shard ? -1 : 1;
+    return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
 MIRT__LIB mirt_status mirt__image_list_part(const mirt__image_list *list, int64_t first, int64_t count,
@@ -31003,9 +31190,14 @@ MIRT__LIB mirt_status mirt__image_list_part(const mirt__image_list *list, int64_
     mirt_status status = MIRT_OK;
     memset(out, 0, sizeof *out);
     for (int64_t i = first; status == MIRT_OK && i < first + count; i++)
-        status = mirt__image_list_add(out, mirt__pool_strdup(&out->pool, list->path[i]), list->label[i]);
+        status = mirt__image_list_add(out, &list->file[i]);
     if (status == MIRT_OK && list->classes)
         status = mirt__image_list_set_classes(out, list->classes, list->num_classes);
+    if (status == MIRT_OK && list->shards)
+        status = mirt__image_list_set_shards(out, list->shards, list->num_shards);
+    /* A shard is read from its begin to its end. */
+    if (status == MIRT_OK && list->shards)
+        qsort(out->file, (size_t)out->count, sizeof *out->file, mirt__image_file_compare);
     if (status != MIRT_OK) mirt__image_list_free(out);
     return status;
 }
@@ -31048,12 +31240,9 @@ MIRT__LIB void mirt__image_list_shuffle(mirt__image_list *list, uint32_t seed) {
         for (int shift = 1; shift < 32; shift *= 2) mask |= mask >> shift;
         do j = mirt__twister_next(&twister) & mask;
         while (j > most);
-        const char *path = list->path[i];
-        int32_t label = list->label[i];
-        list->path[i] = list->path[j];
-        list->label[i] = list->label[j];
-        list->path[j] = path;
-        list->label[j] = label;
+        const mirt__image_file file = list->file[i];
+        list->file[i] = list->file[j];
+        list->file[j] = file;
     }
 }
 
@@ -31069,32 +31258,49 @@ typedef struct mirt__walk_file {
     const char *directory, *name;
 } mirt__walk_file;
 
+/* What a walk looks for: images anywhere below a directory, or what is in the directory itself. */
+typedef enum mirt__walk_what { MIRT__WALK_IMAGES, MIRT__WALK_DIRECTORIES, MIRT__WALK_SHARDS } mirt__walk_what;
+
 typedef struct mirt__walk {
     mirt__pool pool;
     mirt__text text;
     mirt__walk_dir *dir;
     mirt__walk_file *file;
     int64_t dirs, most_dirs, files, most_files;
-    bool follow, deep; /* follow links to directories; descend into subdirectories */
+    mirt__walk_what what;
+    bool follow; /* follow links to directories */
 } mirt__walk;
+
+MIRT__LIB bool mirt__name_ends(const char *name, const char *lower) {
+    const size_t size = strlen(name), length = strlen(lower);
+    for (size_t k = 1; size >= length && k <= length; k++) {
+        const char c = name[size - k];
+        if ((c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c) != lower[length - k]) return false;
+    }
+    return size >= length;
+}
 
 MIRT__LIB bool mirt__image_name(const char *name) {
     static const char *const endings[] = {".bmp", ".gif", ".jpeg", ".jpg", ".png"};
-    const char *end = strrchr(name, '.');
-    for (int i = 0; end && i < MIRT__COUNT(endings); i++) {
-        size_t k = 0;
-        while (end[k] && (end[k] >= 'A' && end[k] <= 'Z' ? end[k] - 'A' + 'a' : end[k]) == endings[i][k]) k++;
-        if (!end[k] && !endings[i][k]) return true;
-    }
+    for (int i = 0; i < MIRT__COUNT(endings); i++)
+        if (mirt__name_ends(name, endings[i])) return true;
     return false;
 }
 
-/* directory/name in the pool. */
-static const char *mirt__walk_join(mirt__walk *walk, mirt__pool *pool, const char *directory, const char *name) {
-    const char *slash = *directory && directory[strlen(directory) - 1] == '/' ? "" : "/";
+/* directory/name, until the next call; NULL with the error set. */
+static const char *mirt__walk_path(mirt__walk *walk, const char *directory, const char *name) {
+    const size_t size = strlen(directory);
     mirt__text_clear(&walk->text);
-    mirt__text_add(&walk->text, "%s%s%s", directory, slash, name);
-    return walk->text.failed ? NULL : mirt__pool_strdup(pool, walk->text.data);
+    mirt__text_add_bytes(&walk->text, directory, size);
+    if (size == 0 || directory[size - 1] != '/') mirt__text_add_bytes(&walk->text, "/", 1);
+    mirt__text_add_bytes(&walk->text, name, strlen(name));
+    return walk->text.failed ? NULL : walk->text.data;
+}
+
+/* The same in the pool. */
+static const char *mirt__walk_join(mirt__walk *walk, mirt__pool *pool, const char *directory, const char *name) {
+    const char *path = mirt__walk_path(walk, directory, name);
+    return path ? mirt__pool_strdup(pool, path) : NULL;
 }
 
 static mirt_status mirt__walk_add_dir(mirt__walk *walk, const char *path, const struct stat *info, bool link) {
@@ -31113,22 +31319,32 @@ static mirt_status mirt__walk_add_dir(mirt__walk *walk, const char *path, const 
 static mirt_status mirt__walk_add_file(mirt__walk *walk, const char *directory, const char *name) {
     if (!mirt__list_room((void **)&walk->file, walk->files, &walk->most_files, sizeof *walk->file)) return MIRT_E_NOMEM;
     walk->file[walk->files].directory = directory;
-    walk->file[walk->files].name = mirt__pool_strdup(&walk->pool, name);
+    walk->file[walk->files].name = mirt__pool_pack(&walk->pool, name);
     return walk->file[walk->files++].name ? MIRT_OK : MIRT_E_NOMEM;
 }
 
-static mirt_status mirt__walk_entry(mirt__walk *walk, DIR *stream, const char *directory, const char *name) {
+/* An entry that is no directory. A dangling link counts as a file: reading it reports the error. */
+static mirt_status mirt__walk_leaf(mirt__walk *walk, const char *directory, const char *name) {
+    const bool wanted = walk->what == MIRT__WALK_IMAGES   ? mirt__image_name(name)
+                        : walk->what == MIRT__WALK_SHARDS ? *name != '.' && mirt__name_ends(name, ".tar")
+                                                          : false;
+    return wanted ? mirt__walk_add_file(walk, directory, name) : MIRT_OK;
+}
+
+static mirt_status mirt__walk_entry(mirt__walk *walk, DIR *stream, const char *directory, const struct dirent *entry) {
+    const char *name = entry->d_name;
     struct stat info;
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) return MIRT_OK;
+#ifdef _DIRENT_HAVE_D_TYPE
+    const unsigned char regular = 8; /* DT_REG, which POSIX does not have; this saves a call for each file */
+    if (entry->d_type == regular) return mirt__walk_leaf(walk, directory, name);
+#endif
     bool found = fstatat(dirfd(stream), name, &info, AT_SYMLINK_NOFOLLOW) == 0, link = found && S_ISLNK(info.st_mode);
     if (link) found = fstatat(dirfd(stream), name, &info, 0) == 0;
-    if (found && S_ISDIR(info.st_mode)) {
-        if (!walk->deep) return *name == '.' ? MIRT_OK : mirt__walk_add_file(walk, directory, name);
-        if (link && !walk->follow) return MIRT_OK;
-        return mirt__walk_add_dir(walk, mirt__walk_join(walk, &walk->pool, directory, name), &info, link);
-    }
-    /* A dangling link counts as a file: reading it reports the error. */
-    return walk->deep && mirt__image_name(name) ? mirt__walk_add_file(walk, directory, name) : MIRT_OK;
+    if (!found || !S_ISDIR(info.st_mode)) return mirt__walk_leaf(walk, directory, name);
+    if (walk->what == MIRT__WALK_DIRECTORIES && *name != '.') return mirt__walk_add_file(walk, directory, name);
+    if (walk->what != MIRT__WALK_IMAGES || (link && !walk->follow)) return MIRT_OK;
+    return mirt__walk_add_dir(walk, mirt__walk_join(walk, &walk->pool, directory, name), &info, link);
 }
 
 static mirt_status mirt__walk_read(mirt__walk *walk, const char *directory) {
@@ -31143,7 +31359,7 @@ static mirt_status mirt__walk_read(mirt__walk *walk, const char *directory) {
         if (!entry && errno)
             status = mirt__fail(MIRT_E_IO, "%s: cannot read the directory: %s", directory, strerror(errno));
         if (!entry) break;
-        status = mirt__walk_entry(walk, stream, directory, entry->d_name);
+        status = mirt__walk_entry(walk, stream, directory, entry);
         if (status != MIRT_OK) break;
     }
     closedir(stream);
@@ -31156,11 +31372,12 @@ static int mirt__walk_compare(const void *a, const void *b) {
     return order ? order : strcmp(f->name, g->name);
 }
 
-/* Lists files anywhere below `root`, or its immediate subdirectories, sorted. */
-static mirt_status mirt__walk_run(mirt__walk *walk, const char *root, bool deep, bool follow) {
+/* Lists what is looked for, sorted, and forgets what an earlier walk has found. */
+static mirt_status mirt__walk_run(mirt__walk *walk, const char *root, mirt__walk_what what, bool follow) {
     struct stat info;
+    mirt__pool_free(&walk->pool);
     walk->dirs = walk->files = 0;
-    walk->deep = deep;
+    walk->what = what;
     walk->follow = follow;
     memset(&info, 0, sizeof info);
     if (MIRRORTRAIN_STAT(root, &info) != 0)
@@ -31210,10 +31427,14 @@ static mirt_status mirt__walk_refuse_parts(const mirt__walk *walk, const char *r
 /* Adds all images below `root` with this label. */
 static mirt_status mirt__image_list_add_tree(mirt__image_list *list, mirt__walk *walk, const char *root, bool follow,
                                              int32_t label) {
-    mirt_status status = mirt__walk_run(walk, root, true, follow);
-    for (int64_t i = 0; i < walk->files && status == MIRT_OK; i++)
-        status = mirt__image_list_add(
-            list, mirt__walk_join(walk, &list->pool, walk->file[i].directory, walk->file[i].name), label);
+    mirt__image_file file;
+    memset(&file, 0, sizeof file);
+    file.label = label;
+    mirt_status status = mirt__walk_run(walk, root, MIRT__WALK_IMAGES, follow);
+    for (int64_t i = 0; i < walk->files && status == MIRT_OK; i++) {
+        file.path = mirt__walk_path(walk, walk->file[i].directory, walk->file[i].name);
+        status = file.path ? mirt__image_list_add(list, &file) : MIRT_E_NOMEM;
+    }
     return status;
 }
 
@@ -31242,7 +31463,7 @@ static mirt_status mirt__image_list_find_classes(mirt__image_list *list, const m
 
 static mirt_status mirt__image_list_by_class(mirt__image_list *list, mirt__walk *walk, const char *directory,
                                              const mirt_image_directory_desc *desc) {
-    mirt_status status = mirt__walk_run(walk, directory, false, true);
+    mirt_status status = mirt__walk_run(walk, directory, MIRT__WALK_DIRECTORIES, true);
     if (status != MIRT_OK) return status;
     if (walk->files == 0)
         return mirt__fail(MIRT_E_NOT_FOUND, "%s has no subdirectories, which are needed as the classes", directory);
@@ -31250,7 +31471,7 @@ static mirt_status mirt__image_list_by_class(mirt__image_list *list, mirt__walk 
     status = desc->class_names ? mirt__image_list_choose_classes(list, walk, directory, desc)
                                : mirt__image_list_find_classes(list, walk);
     for (int i = 0; i < list->num_classes && status == MIRT_OK; i++) {
-        const char *root = mirt__walk_join(walk, &walk->pool, directory, list->classes[i]);
+        const char *root = mirt__walk_join(walk, &list->pool, directory, list->classes[i]);
         status = root ? mirt__image_list_add_tree(list, walk, root, desc->follow_links, i) : MIRT_E_NOMEM;
         if (status == MIRT_OK && !desc->class_names) status = mirt__walk_refuse_parts(walk, root);
     }
@@ -31273,7 +31494,7 @@ static mirt_status mirt__image_list_set_labels(mirt__image_list *list, const cha
     const char **names = (const char **)mirt__pool_alloc(&list->pool, (size_t)list->count * sizeof(char *));
     int count = 0;
     if (!sorted || !names) return MIRT_E_NOMEM;
-    memcpy(list->label, desc->labels, bytes);
+    for (int64_t i = 0; i < list->count; i++) list->file[i].label = desc->labels[i];
     memcpy(sorted, desc->labels, bytes);
     qsort(sorted, (size_t)list->count, sizeof *sorted, mirt__image_label_compare);
     for (int64_t i = 0; i < list->count; i++) {
@@ -31310,6 +31531,22 @@ MIRT__LIB mirt_status mirt__image_list_directory(mirt__image_list *list, const c
     return status;
 }
 
+MIRT__LIB mirt_status mirt__directory_shards(const char *directory, mirt__pool *pool, const char ***path,
+                                             int64_t *count) {
+    mirt__walk walk;
+    memset(&walk, 0, sizeof walk);
+    mirt_status status = mirt__walk_run(&walk, directory, MIRT__WALK_SHARDS, false);
+    *count = walk.files;
+    *path = (const char **)mirt__pool_alloc(pool, ((size_t)walk.files + 1) * sizeof(char *));
+    if (status == MIRT_OK && !*path) status = MIRT_E_NOMEM;
+    for (int64_t i = 0; i < walk.files && status == MIRT_OK; i++) {
+        (*path)[i] = mirt__walk_join(&walk, pool, directory, walk.file[i].name);
+        if (!(*path)[i]) status = MIRT_E_NOMEM;
+    }
+    mirt__walk_free(&walk);
+    return status;
+}
+
 /* >>directories that are already split */
 
 typedef struct mirt__split {
@@ -31334,7 +31571,7 @@ static void mirt__split_look(mirt__split *split, const mirt__walk *walk, const m
 static mirt_status mirt__has_subdirectories(const char *directory, bool *has) {
     mirt__walk walk;
     memset(&walk, 0, sizeof walk);
-    mirt_status status = mirt__walk_run(&walk, directory, false, true);
+    mirt_status status = mirt__walk_run(&walk, directory, MIRT__WALK_DIRECTORIES, true);
     *has = walk.files > 0;
     mirt__walk_free(&walk);
     return status;
@@ -31375,7 +31612,7 @@ MIRT__LIB mirt_status mirt__image_parts_find(mirt__image_parts *parts, const cha
     bool second = false;
     memset(&walk, 0, sizeof walk);
     memset(parts, 0, sizeof *parts);
-    mirt_status status = mirt__walk_run(&walk, directory, false, true);
+    mirt_status status = mirt__walk_run(&walk, directory, MIRT__WALK_DIRECTORIES, true);
     if (status != MIRT_OK) walk.files = 0; /* a failed walk may miss names */
     mirt__split_look(&split, &walk, desc);
     for (int k = MIRT__PART_VALIDATION; k < MIRT__PARTS; k++) second = second || split.found[k];
@@ -31395,7 +31632,7 @@ typedef struct mirt__csv {
     const char *path, *at, *end;
     long line;
     bool labels; /* required */
-    mirt__text field[2];
+    mirt__text field[2], file;
 } mirt__csv;
 
 static mirt_status mirt__csv_fail(const mirt__csv *csv, const char *what) {
@@ -31447,15 +31684,13 @@ static mirt_status mirt__csv_next(mirt__csv *csv, bool *got) {
     return MIRT_OK;
 }
 
-/* A path relative to the list, or an absolute one. */
-static const char *mirt__csv_path(const mirt__csv *csv, mirt__image_list *list) {
+/* A path relative to the list, or an absolute one, until the next call; NULL with the error set. */
+static const char *mirt__csv_path(mirt__csv *csv) {
     const char *name = csv->field[0].data, *slash = strrchr(csv->path, '/');
-    size_t prefix = *name == '/' || !slash ? 0 : (size_t)(slash - csv->path) + 1, size = strlen(name) + 1;
-    char *path = (char *)mirt__pool_alloc(&list->pool, prefix + size);
-    if (!path) return NULL;
-    memcpy(path, csv->path, prefix);
-    memcpy(path + prefix, name, size);
-    return path;
+    mirt__text_clear(&csv->file);
+    if (*name != '/' && slash) mirt__text_add_bytes(&csv->file, csv->path, (size_t)(slash - csv->path) + 1);
+    mirt__text_add_bytes(&csv->file, name, strlen(name));
+    return csv->file.failed ? NULL : csv->file.data;
 }
 
 /* Compares numbers by value, names by bytes. */
@@ -31491,8 +31726,8 @@ static mirt_status mirt__csv_classes(mirt__image_list *list, const mirt__csv *cs
         }
         if (k == list->num_classes)
             status = mirt__fail(MIRT_E_NOT_FOUND, "%s: %s has the label \"%s\", which is not among the class names",
-                                csv->path, list->path[i], name[i]);
-        list->label[i] = k;
+                                csv->path, list->file[i].path, name[i]);
+        list->file[i].label = k;
     }
     return status;
 }
@@ -31500,14 +31735,17 @@ static mirt_status mirt__csv_classes(mirt__image_list *list, const mirt__csv *cs
 /* Adds paths to the list and their labels to `name`. */
 static mirt_status mirt__csv_read(mirt__csv *csv, mirt__image_list *list, const char ***name) {
     int64_t most = 0;
+    mirt__image_file file;
+    memset(&file, 0, sizeof file);
     for (bool first = true, got = true; ; first = false) {
         mirt_status status = mirt__csv_next(csv, &got);
         if (status != MIRT_OK || !got) return status;
-        const char *path = mirt__csv_path(csv, list);
-        if (!path) return MIRT_E_NOMEM;
-        if (first && (strcmp(csv->field[0].data, "path") == 0 || (!mirt__file_exists(path) && !mirt__image_name(path))))
+        file.path = mirt__csv_path(csv);
+        if (!file.path) return MIRT_E_NOMEM;
+        if (first && (strcmp(csv->field[0].data, "path") == 0 ||
+                      (!mirt__file_exists(file.path) && !mirt__image_name(file.path))))
             continue; /* a header */
-        if (mirt__image_list_add(list, path, 0) != MIRT_OK ||
+        if (mirt__image_list_add(list, &file) != MIRT_OK ||
             !mirt__list_room((void **)name, list->count - 1, &most, sizeof **name))
             return MIRT_E_NOMEM;
         (*name)[list->count - 1] = mirt__pool_strdup(&list->pool, csv->field[1].data);
@@ -31537,8 +31775,542 @@ MIRT__LIB mirt_status mirt__image_list_csv(mirt__image_list *list, const char *p
         status = mirt__fail(MIRT_E_NOT_FOUND, "%s: no images found: no line is path,label", path);
     if (status == MIRT_OK && csv.labels) status = mirt__csv_classes(list, &csv, name, desc);
     for (int i = 0; i < 2; i++) mirt__text_free(&csv.field[i]);
+    mirt__text_free(&csv.file);
     mirt__free((void *)name);
     mirt__aligned_free(bytes);
+    if (status != MIRT_OK) mirt__image_list_free(list);
+    return status;
+}
+
+/* >>section formats/tar.h */
+
+#ifndef MIRT__TAR_H
+#define MIRT__TAR_H
+/* Reads the members of tar archives: ustar, pax, GNU's long names. */
+
+#define MIRT__TAR_BLOCK 512
+#define MIRT__TAR_WINDOW (8 * MIRT__TAR_BLOCK)
+
+/* An archive that is read from its begin to its end. All offsets and sizes are checked against the file's size. */
+typedef struct mirt__tar {
+    const char *path;
+    int fd;
+    uint64_t file_size;
+    uint64_t at; /* offset of the next header */
+    uint64_t window; /* offset of the bytes that are held */
+    size_t held;
+    unsigned char bytes[MIRT__TAR_WINDOW];
+    mirt__text given; /* the name that a header of its own gives the next member; without data: none */
+    uint64_t given_size; /* likewise; UINT64_MAX: none */
+    mirt__text name; /* of the member */
+    uint64_t offset, size; /* of its content in the file */
+} mirt__tar;
+
+/* `path` must live as long. On failure closing is not needed, but allowed. */
+MIRT__ABSENT_LIB mirt_status mirt__tar_open(mirt__tar *tar, const char *path);
+/* The next regular file, into name, offset and size; *got is false at the archive's end. MIRT_E_FORMAT: damaged, cut
+   short, compressed, or with sparse members; the sentence names the archive. */
+MIRT__ABSENT_LIB mirt_status mirt__tar_next(mirt__tar *tar, bool *got);
+/* `size` bytes at `offset`, at most a window of them, valid until the next call; NULL with the error set. */
+MIRT__ABSENT_LIB const unsigned char *mirt__tar_bytes(mirt__tar *tar, uint64_t offset, size_t size);
+MIRT__ABSENT_LIB void mirt__tar_close(mirt__tar *tar);
+
+#endif
+
+/* >>section formats/tar.c */
+
+/* Reads the members of tar archives: ustar, pax, GNU's long names. */
+
+MIRT__LIB mirt_status mirt__tar_open(mirt__tar *tar, const char *path) {
+    memset(tar, 0, sizeof *tar);
+    tar->path = path;
+    tar->given_size = UINT64_MAX;
+    return mirt__file_open(path, &tar->fd, &tar->file_size);
+}
+
+MIRT__LIB void mirt__tar_close(mirt__tar *tar) {
+    mirt__file_close(&tar->fd);
+    mirt__text_free(&tar->given);
+    mirt__text_free(&tar->name);
+}
+
+static mirt_status mirt__tar_fail(const mirt__tar *tar, const char *what) {
+    return mirt__fail(MIRT_E_FORMAT, "%s: %s at offset %llu", tar->path, what, (unsigned long long)tar->at);
+}
+
+MIRT__LIB const unsigned char *mirt__tar_bytes(mirt__tar *tar, uint64_t offset, size_t size) {
+    const bool held = offset >= tar->window && offset - tar->window <= tar->held &&
+                      size <= tar->held - (size_t)(offset - tar->window);
+    if (!held) {
+        const int64_t got = mirt__file_read_at(tar->fd, offset, tar->bytes, sizeof tar->bytes);
+        if (got < 0) mirt__fail(MIRT_E_IO, "%s: cannot read: %s", tar->path, strerror(errno));
+        tar->window = offset;
+        tar->held = got < 0 ? 0 : (size_t)got;
+        if (got >= 0 && tar->held < size) mirt__tar_fail(tar, "the archive is cut short");
+        if (tar->held < size) return NULL;
+    }
+    return tar->bytes + (size_t)(offset - tar->window);
+}
+
+/* A number in octal digits, or, after a byte of 0x80, in base 256; false if it is neither or above INT64_MAX. */
+static bool mirt__tar_number(const unsigned char *field, size_t size, uint64_t *out) {
+    size_t i = 0;
+    *out = 0;
+    if (field[0] & 0x80) {
+        if (field[0] != 0x80) return false;
+        for (i = 1; i < size; i++) {
+            if (*out >> 55) return false;
+            *out = *out << 8 | field[i];
+        }
+        return true;
+    }
+    while (i < size && field[i] == ' ') i++;
+    for (; i < size && field[i] >= '0' && field[i] <= '7'; i++) *out = *out << 3 | (uint64_t)(field[i] - '0');
+    while (i < size && (field[i] == ' ' || field[i] == 0)) i++;
+    return i == size;
+}
+
+/* The sum of the header's bytes, its own eight counted as spaces; old programs added signed ones. */
+static bool mirt__tar_sum_holds(const unsigned char *header) {
+    const size_t begin = 148, end = 156;
+    int64_t sum = 0, with_sign = 0;
+    uint64_t stored;
+    for (size_t i = 0; i < MIRT__TAR_BLOCK; i++) {
+        const unsigned char byte = i >= begin && i < end ? ' ' : header[i];
+        sum += byte;
+        with_sign += byte < 128 ? byte : byte - 256;
+    }
+    return mirt__tar_number(header + begin, end - begin, &stored) &&
+           (stored == (uint64_t)sum || (with_sign >= 0 && stored == (uint64_t)with_sign));
+}
+
+static bool mirt__tar_is_zero(const unsigned char *block) {
+    for (size_t i = 0; i < MIRT__TAR_BLOCK; i++)
+        if (block[i]) return false;
+    return true;
+}
+
+static size_t mirt__tar_length(const unsigned char *field, size_t most) {
+    size_t length = 0;
+    while (length < most && field[length]) length++;
+    return length;
+}
+
+/* The name in the header, unless one was given. */
+static mirt_status mirt__tar_set_name(mirt__tar *tar, const unsigned char *header) {
+    const unsigned char *prefix = header + 345;
+    const size_t before = memcmp(header + 257, "ustar\0", 6) == 0 ? mirt__tar_length(prefix, 155) : 0;
+    mirt__text_clear(&tar->name);
+    if (tar->given.size) {
+        mirt__text_add_bytes(&tar->name, tar->given.data, tar->given.size);
+    } else {
+        mirt__text_add_bytes(&tar->name, prefix, before);
+        if (before) mirt__text_add_bytes(&tar->name, "/", 1);
+        mirt__text_add_bytes(&tar->name, header, mirt__tar_length(header, 100));
+    }
+    return tar->name.failed ? MIRT_E_NOMEM : MIRT_OK;
+}
+
+/* >>headers about the next member */
+
+/* Adds the bytes of a header's content to `out`. */
+static mirt_status mirt__tar_copy(mirt__tar *tar, uint64_t offset, uint64_t size, mirt__text *out) {
+    const uint64_t most = (uint64_t)1 << 20;
+    if (size > most) return mirt__tar_fail(tar, "a header of more than 1 MiB");
+    mirt__text_clear(out);
+    for (uint64_t done = 0, chunk; done < size && !out->failed; done += chunk) {
+        chunk = size - done < MIRT__TAR_BLOCK ? size - done : MIRT__TAR_BLOCK;
+        const unsigned char *bytes = mirt__tar_bytes(tar, offset + done, (size_t)chunk);
+        if (!bytes) return mirt_last_status();
+        mirt__text_add_bytes(out, bytes, (size_t)chunk);
+    }
+    return out->failed ? MIRT_E_NOMEM : MIRT_OK;
+}
+
+/* Sets the name of the next member; a 0 ends it. */
+static mirt_status mirt__tar_give_name(mirt__tar *tar, const char *name, size_t size) {
+    mirt__text_clear(&tar->given);
+    mirt__text_add_bytes(&tar->given, name, mirt__tar_length((const unsigned char *)name, size));
+    return tar->given.failed ? MIRT_E_NOMEM : MIRT_OK;
+}
+
+/* "123" into *size. */
+static mirt_status mirt__tar_give_size(mirt__tar *tar, const char *text, size_t length) {
+    uint64_t value = 0;
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] < '0' || text[i] > '9' || value > INT64_MAX / 10 - 1)
+            return mirt__tar_fail(tar, "the size in a pax header is not a number");
+        value = value * 10 + (uint64_t)(text[i] - '0');
+    }
+    tar->given_size = value;
+    return length ? MIRT_OK : mirt__tar_fail(tar, "the size in a pax header is not a number");
+}
+
+/* One record of a pax header, "KEY=VALUE" without its length. */
+static mirt_status mirt__tar_record(mirt__tar *tar, const char *record, size_t size) {
+    static const char path[] = "path=", length[] = "size=", sparse[] = "GNU.sparse.";
+    const size_t five = sizeof path - 1;
+    if (size >= five && memcmp(record, path, five) == 0)
+        return mirt__tar_give_name(tar, record + five, size - five);
+    if (size >= five && memcmp(record, length, five) == 0)
+        return mirt__tar_give_size(tar, record + five, size - five);
+    return size >= sizeof sparse - 1 && memcmp(record, sparse, sizeof sparse - 1) == 0
+               ? mirt__tar_fail(tar, "a sparse file, which cannot be read in place,")
+               : MIRT_OK;
+}
+
+/* A pax header: records "LENGTH KEY=VALUE\n", whose length counts all of it. */
+static mirt_status mirt__tar_pax(mirt__tar *tar, const char *text, size_t size) {
+    mirt_status status = MIRT_OK;
+    for (size_t at = 0; at < size && text[at] && status == MIRT_OK;) {
+        size_t length = 0, k = at;
+        for (; k < size && text[k] >= '0' && text[k] <= '9' && length < size; k++)
+            length = length * 10 + (size_t)(text[k] - '0');
+        const size_t digits = k - at;
+        if (k == size || text[k] != ' ' || length < digits + 2 || length > size - at ||
+            text[at + length - 1] != '\n' || !memchr(text + k, '=', length - digits))
+            return mirt__tar_fail(tar, "a damaged pax header");
+        status = mirt__tar_record(tar, text + k + 1, length - digits - 2);
+        at += length;
+    }
+    return status;
+}
+
+/* Reads a header that is about the next member. */
+static mirt_status mirt__tar_about(mirt__tar *tar, char type, uint64_t offset, uint64_t size) {
+    mirt__text text;
+    memset(&text, 0, sizeof text);
+    mirt_status status = mirt__tar_copy(tar, offset, size, &text);
+    if (status == MIRT_OK && text.size)
+        status = type == 'x' ? mirt__tar_pax(tar, text.data, text.size)
+                             : mirt__tar_give_name(tar, text.data, text.size);
+    mirt__text_free(&text);
+    return status;
+}
+
+/* >>members */
+
+/* What stands at tar->at: checks its header, and moves on. *type is 0 at the end. */
+static mirt_status mirt__tar_header(mirt__tar *tar, char *type) {
+    const unsigned char *header = mirt__tar_bytes(tar, tar->at, MIRT__TAR_BLOCK);
+    *type = 0;
+    if (!header) return mirt_last_status();
+    if (mirt__tar_is_zero(header)) return MIRT_OK;
+    if (!mirt__tar_sum_holds(header))
+        return tar->at || header[0] != 0x1F || header[1] != 0x8B
+                   ? mirt__tar_fail(tar, tar->at ? "a damaged header" : "no tar archive: no header")
+                   : mirt__fail(MIRT_E_FORMAT, "%s: is compressed; unpack it with gunzip", tar->path);
+    if (!mirt__tar_number(header + 124, 12, &tar->size)) return mirt__tar_fail(tar, "a size that is not a number");
+    *type = header[156] ? (char)header[156] : '0';
+    const bool about = *type == 'x' || *type == 'g' || *type == 'L' || *type == 'K';
+    if (!about && tar->given_size != UINT64_MAX) tar->size = tar->given_size;
+    if (*type >= '1' && *type <= '6') tar->size = 0; /* links, devices and directories have no content */
+    if (!about && mirt__tar_set_name(tar, header) != MIRT_OK) return MIRT_E_NOMEM;
+    tar->offset = tar->at + MIRT__TAR_BLOCK;
+    if (tar->size > tar->file_size || tar->offset > tar->file_size - tar->size)
+        return mirt__tar_fail(tar, "the archive ends inside the member");
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__tar_next(mirt__tar *tar, bool *got) {
+    char type;
+    for (*got = false; !*got;) {
+        mirt_status status = mirt__tar_header(tar, &type);
+        if (status != MIRT_OK || !type) return status;
+        if (type == 'S') return mirt__tar_fail(tar, "a sparse file, which cannot be read in place,");
+        const bool about = type == 'x' || type == 'L';
+        if (about) status = mirt__tar_about(tar, type, tar->offset, tar->size);
+        if (status != MIRT_OK) return status;
+        tar->at = tar->offset + (tar->size + MIRT__TAR_BLOCK - 1) / MIRT__TAR_BLOCK * MIRT__TAR_BLOCK;
+        if (about || type == 'g' || type == 'K') continue;
+        mirt__text_clear(&tar->given);
+        tar->given_size = UINT64_MAX;
+        /* Before ustar a directory was a file whose name ends in a slash. */
+        *got = (type == '0' || type == '7') && tar->name.size && tar->name.data[tar->name.size - 1] != '/';
+    }
+    return MIRT_OK;
+}
+
+#undef MIRT__TAR_BLOCK
+#undef MIRT__TAR_WINDOW
+
+/* >>section data/tar_shards.c */
+
+/* Lists the samples of tar archives in WebDataset's layout. */
+
+/* >>which archives */
+
+typedef struct mirt__shard_names {
+    mirt__pool *pool;
+    const char **path;
+    int64_t count, most;
+} mirt__shard_names;
+
+static mirt_status mirt__shards_add(mirt__shard_names *names, const char *path) {
+    const int64_t limit = (int64_t)1 << 20;
+    if (names->count == limit)
+        return mirt__fail(MIRT_E_INVALID, "more than %lld shards are named", (long long)limit);
+    if (!mirt__list_room((void **)&names->path, names->count, &names->most, sizeof *names->path)) return MIRT_E_NOMEM;
+    names->path[names->count] = mirt__pool_pack(names->pool, path);
+    return names->path[names->count++] ? MIRT_OK : MIRT_E_NOMEM;
+}
+
+/* The files in a directory that end in .tar. */
+static mirt_status mirt__shards_add_directory(mirt__shard_names *names, const char *directory) {
+    const char **path;
+    int64_t count;
+    mirt_status status = mirt__directory_shards(directory, names->pool, &path, &count);
+    if (status == MIRT_OK && count == 0)
+        status = mirt__fail(MIRT_E_NOT_FOUND, "%s: no shards found: no file in it ends in .tar", directory);
+    for (int64_t i = 0; i < count && status == MIRT_OK; i++) status = mirt__shards_add(names, path[i]);
+    return status;
+}
+
+static mirt_status mirt__shards_expand(mirt__shard_names *names, const char *pattern, size_t size);
+
+/* `before`, `size` bytes of `middle`, `after`: a pattern with one pair of braces less. */
+static mirt_status mirt__shards_join(mirt__shard_names *names, const char *before, size_t length, const char *middle,
+                                     size_t size, const char *after, size_t rest) {
+    mirt__text text;
+    memset(&text, 0, sizeof text);
+    mirt__text_add_bytes(&text, before, length);
+    mirt__text_add_bytes(&text, middle, size);
+    mirt__text_add_bytes(&text, after, rest);
+    mirt_status status = text.failed ? MIRT_E_NOMEM : mirt__shards_expand(names, text.data, text.size);
+    mirt__text_free(&text);
+    return status;
+}
+
+/* "000..099" of a pattern into numbers and their width, which leading zeros set; false if it is something else. */
+static bool mirt__shards_range(const char *text, size_t size, int64_t *first, int64_t *last, int *width) {
+    const int most = 12;
+    int64_t value[2] = {0, 0};
+    size_t at = 0;
+    *width = 0;
+    for (int k = 0; k < 2; k++) {
+        const size_t begin = at;
+        for (; at < size && text[at] >= '0' && text[at] <= '9' && at - begin < (size_t)most; at++)
+            value[k] = value[k] * 10 + (text[at] - '0');
+        const int digits = (int)(at - begin);
+        if (digits == 0) return false;
+        if (digits > 1 && text[begin] == '0' && digits > *width) *width = digits;
+        if (k == 0 && (size - at < 2 || text[at] != '.' || text[at + 1] != '.')) return false;
+        if (k == 0) at += 2;
+    }
+    *first = value[0];
+    *last = value[1];
+    return at == size;
+}
+
+/* The alternatives in a pair of braces, [open, close) of the pattern. */
+static mirt_status mirt__shards_alternatives(mirt__shard_names *names, const char *pattern, size_t size, size_t open,
+                                             size_t close) {
+    const char *inner = pattern + open + 1, *after = pattern + close + 1;
+    const size_t length = close - open - 1, rest = size - close - 1;
+    mirt_status status = MIRT_OK;
+    int64_t first, last;
+    int width;
+    if (mirt__shards_range(inner, length, &first, &last, &width)) {
+        const int64_t step = first <= last ? 1 : -1;
+        for (int64_t i = first; status == MIRT_OK; i += step) {
+            char number[32];
+            const int digits = snprintf(number, sizeof number, "%0*lld", width, (long long)i);
+            status = mirt__shards_join(names, pattern, open, number, (size_t)digits, after, rest);
+            if (i == last) break;
+        }
+        return status;
+    }
+    for (size_t at = 0, end; at <= length && status == MIRT_OK; at = end + 1) {
+        for (end = at; end < length && inner[end] != ','; end++) continue;
+        status = mirt__shards_join(names, pattern, open, inner + at, end - at, after, rest);
+    }
+    return status;
+}
+
+/* Adds the paths of a pattern, or of the directory that it names. */
+static mirt_status mirt__shards_expand(mirt__shard_names *names, const char *pattern, size_t size) {
+    if (size == 0) return mirt__fail(MIRT_E_INVALID, "a shard without a name: \"::\" stands between two names");
+    if (mirt__is_directory(pattern)) return mirt__shards_add_directory(names, pattern);
+    const char *open = strchr(pattern, '{'), *close = open ? strchr(open, '}') : NULL;
+    if (!close || mirt__file_exists(pattern)) return mirt__shards_add(names, pattern);
+    return mirt__shards_alternatives(names, pattern, size, (size_t)(open - pattern), (size_t)(close - pattern));
+}
+
+/* Patterns with "::" between them. */
+static mirt_status mirt__shards_find(mirt__shard_names *names, const char *shards) {
+    mirt_status status = MIRT_OK;
+    while (shards && status == MIRT_OK) {
+        const char *end = strstr(shards, "::");
+        status = mirt__shards_join(names, shards, end ? (size_t)(end - shards) : strlen(shards), "", 0, "", 0);
+        shards = end ? end + 2 : NULL;
+    }
+    return status;
+}
+
+/* >>samples: members of one name, up to the first dot after the last slash, that follow each other */
+
+typedef struct mirt__shard_reader {
+    mirt__tar tar;
+    mirt__image_list *list;
+    const mirt_image_directory_desc *desc;
+    mirt__text key, path;   /* of the sample under way; the key is empty before the first one */
+    mirt__image_file image; /* of it; without a path: none so far */
+    bool labeled;
+    int32_t most; /* the largest label so far */
+} mirt__shard_reader;
+
+static mirt_status mirt__shard_fail(const mirt__shard_reader *reader, const char *what) {
+    return mirt__fail(MIRT_E_FORMAT, "%s: the sample \"%s\" %s", reader->tar.path, mirt__shown(reader->key.data).text,
+                      what);
+}
+
+/* Ends a sample. One without an image and a label is something else, such as a text about the data. */
+static mirt_status mirt__shard_finish(mirt__shard_reader *reader) {
+    const bool labels = reader->desc->label_mode != MIRT_LABELS_NONE, image = reader->image.path != NULL;
+    mirt_status status = MIRT_OK;
+    if (labels && image && !reader->labeled) status = mirt__shard_fail(reader, "has no label (.cls)");
+    if (labels && !image && reader->labeled)
+        status = mirt__shard_fail(reader, "has no image (.jpg, .jpeg, .png, .bmp, .gif)");
+    if (status == MIRT_OK && image) status = mirt__image_list_add(reader->list, &reader->image);
+    reader->image.path = NULL;
+    reader->image.label = 0;
+    reader->labeled = false;
+    return status;
+}
+
+/* A class number in decimal digits. */
+static mirt_status mirt__shard_label(mirt__shard_reader *reader) {
+    const size_t most = 32;
+    mirt__tar *tar = &reader->tar;
+    int64_t label = 0;
+    size_t at = 0, size = tar->size < most ? (size_t)tar->size : most, digits = 0;
+    const unsigned char *text = mirt__tar_bytes(tar, tar->offset, size);
+    if (!text) return mirt_last_status();
+    while (at < size && strchr(" \t\r\n", text[at]) && text[at]) at++;
+    for (; at < size && text[at] >= '0' && text[at] <= '9' && label <= INT32_MAX; at++, digits++)
+        label = label * 10 + (text[at] - '0');
+    while (at < size && strchr(" \t\r\n", text[at]) && text[at]) at++;
+    if (!digits || at < tar->size || label > INT32_MAX)
+        return mirt__shard_fail(reader, "has a label (.cls) that is not a class number");
+    if (reader->labeled) return mirt__shard_fail(reader, "has two labels (.cls)");
+    reader->labeled = true;
+    reader->image.label = (int32_t)label;
+    if (reader->image.label > reader->most) reader->most = reader->image.label;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__shard_image(mirt__shard_reader *reader) {
+    if (reader->image.path) return mirt__shard_fail(reader, "has two images");
+    mirt__text_clear(&reader->path);
+    mirt__text_add_bytes(&reader->path, reader->tar.path, strlen(reader->tar.path));
+    mirt__text_add_bytes(&reader->path, "/", 1);
+    mirt__text_add_bytes(&reader->path, reader->tar.name.data, reader->tar.name.size);
+    reader->image.path = reader->path.failed ? NULL : reader->path.data;
+    reader->image.offset = reader->tar.offset;
+    reader->image.size = reader->tar.size;
+    return reader->path.failed ? MIRT_E_NOMEM : MIRT_OK;
+}
+
+/* Whether all that follows the first dot of a name is one of an image's endings. */
+static bool mirt__shard_is_image(const char *dot) {
+    return strchr(dot + 1, '.') == NULL && mirt__image_name(dot);
+}
+
+/* WebDataset's notes about a shard: "__name__", or what is in a directory of such a name. */
+static bool mirt__shard_is_note(const char *name) {
+    const size_t size = strcspn(name, "/");
+    return size >= 4 && memcmp(name, "__", 2) == 0 && memcmp(name + size - 2, "__", 2) == 0;
+}
+
+/* Adds a member to the sample that it belongs to. */
+static mirt_status mirt__shard_member(mirt__shard_reader *reader) {
+    const char *name = reader->tar.name.data, *slash = strrchr(name, '/'), *last = slash ? slash + 1 : name,
+               *dot = strchr(last, '.');
+    mirt_status status = MIRT_OK;
+    if (!dot || dot == last || mirt__shard_is_note(name)) return MIRT_OK;
+    const size_t size = (size_t)(dot - name);
+    if (size != reader->key.size || memcmp(name, reader->key.data, size) != 0) {
+        status = mirt__shard_finish(reader);
+        mirt__text_clear(&reader->key);
+        mirt__text_add_bytes(&reader->key, name, size);
+        if (reader->key.failed) return MIRT_E_NOMEM;
+    }
+    if (status == MIRT_OK && mirt__shard_is_image(dot)) return mirt__shard_image(reader);
+    const bool label = strchr(dot + 1, '.') == NULL && mirt__name_ends(dot, ".cls");
+    return status == MIRT_OK && label && reader->desc->label_mode != MIRT_LABELS_NONE ? mirt__shard_label(reader)
+                                                                                     : status;
+}
+
+/* Adds the samples of one archive. */
+static mirt_status mirt__shard_read(mirt__shard_reader *reader, const char *path, int32_t shard) {
+    bool got = true;
+    reader->image.shard = shard;
+    mirt__text_clear(&reader->key);
+    mirt_status status = mirt__tar_open(&reader->tar, path);
+    while (status == MIRT_OK && got) {
+        status = mirt__tar_next(&reader->tar, &got);
+        if (status == MIRT_OK) status = got ? mirt__shard_member(reader) : mirt__shard_finish(reader);
+    }
+    mirt__tar_close(&reader->tar);
+    return status;
+}
+
+/* >>lists */
+
+/* The classes are those named, or "0" to the largest label. */
+static mirt_status mirt__shards_set_classes(mirt__image_list *list, const char *shards, int32_t most,
+                                            const mirt_image_directory_desc *desc) {
+    const int32_t limit = 1 << 20;
+    mirt__pool pool;
+    memset(&pool, 0, sizeof pool);
+    if (desc->class_names && most >= desc->num_class_names)
+        return mirt__fail(MIRT_E_INVALID, "%s: the label %ld is not one of %d classes, 0 to %d", shards, (long)most,
+                          desc->num_class_names, desc->num_class_names - 1);
+    if (desc->class_names) return mirt__image_list_set_classes(list, desc->class_names, desc->num_class_names);
+    if (most >= limit)
+        return mirt__fail(MIRT_E_FORMAT, "%s: a label of %ld: at most %ld classes are found; class_names may name more",
+                          shards, (long)most, (long)limit);
+    const char **names = (const char **)mirt__pool_alloc(&pool, ((size_t)most + 1) * sizeof(char *));
+    mirt_status status = names ? MIRT_OK : MIRT_E_NOMEM;
+    for (int32_t i = 0; i <= most && status == MIRT_OK; i++) {
+        char text[16];
+        snprintf(text, sizeof text, "%ld", (long)i);
+        names[i] = mirt__pool_pack(&pool, text);
+        if (!names[i]) status = MIRT_E_NOMEM;
+    }
+    if (status == MIRT_OK) status = mirt__image_list_set_classes(list, names, most + 1);
+    mirt__pool_free(&pool);
+    return status;
+}
+
+MIRT__LIB mirt_status mirt__image_list_shards(mirt__image_list *list, const char *shards,
+                                              const mirt_image_directory_desc *desc) {
+    mirt__shard_names names;
+    mirt__pool pool;
+    memset(list, 0, sizeof *list);
+    memset(&names, 0, sizeof names);
+    memset(&pool, 0, sizeof pool);
+    names.pool = &pool;
+    mirt__shard_reader *reader = (mirt__shard_reader *)mirt__calloc(1, sizeof *reader);
+    mirt_status status = reader ? mirt__shards_find(&names, shards) : MIRT_E_NOMEM;
+    if (status == MIRT_OK) status = mirt__image_list_set_shards(list, names.path, (int)names.count);
+    for (int64_t i = 0; i < names.count && status == MIRT_OK; i++) {
+        reader->list = list;
+        reader->desc = desc;
+        status = mirt__shard_read(reader, list->shards[i], (int32_t)i);
+    }
+    if (status == MIRT_OK && list->count == 0)
+        status = mirt__fail(MIRT_E_NOT_FOUND,
+                            "%s: no images found: no member of it ends in .bmp, .gif, .jpeg, .jpg or .png", shards);
+    if (status == MIRT_OK && list->count > UINT32_MAX)
+        status = mirt__fail(MIRT_E_INVALID, "%s: too many images", shards);
+    if (status == MIRT_OK && desc->label_mode != MIRT_LABELS_NONE)
+        status = mirt__shards_set_classes(list, shards, reader->most, desc);
+    if (reader) mirt__text_free(&reader->key);
+    if (reader) mirt__text_free(&reader->path);
+    mirt__free(reader);
+    mirt__free((void *)names.path);
+    mirt__pool_free(&pool);
     if (status != MIRT_OK) mirt__image_list_free(list);
     return status;
 }
@@ -31568,7 +32340,7 @@ static mirt_status mirt__images_note(mirt__image_dataset *images, int64_t i) {
 }
 
 static void mirt__images_label(const mirt__image_dataset *images, int64_t i, void *out) {
-    int32_t label = images->list.label[i];
+    int32_t label = images->list.file[i].label;
     float *number = (float *)out;
     if (images->desc.label_mode == MIRT_LABELS_INT) memcpy(out, &label, sizeof label);
     if (images->desc.label_mode == MIRT_LABELS_BINARY) *number = (float)label;
@@ -31585,8 +32357,9 @@ static mirt_status mirt__images_make(mirt_dataset *dataset, int64_t i, mirt__wor
                    ? MIRT__SKIPPED
                    : MIRT_OK;
     if (images->desc.label_mode != MIRT_LABELS_NONE) mirt__images_label(images, i, field[1]);
-    mirt__at_begin(dataset, work, images->list.path[i], i);
-    mirt_status status = mirt__images_load(&images->desc, images->list.path[i], images, work, field[0]);
+    const mirt__file_part file = mirt__image_list_part_of(&images->list, i);
+    mirt__at_begin(dataset, work, file.name, i);
+    mirt_status status = mirt__images_load(&images->desc, &file, images, work, field[0]);
     mirt__at_end(dataset, work);
     if (!mirt__images_is_corrupt(status) || images->desc.corrupt == MIRT_CORRUPT_FAIL) return status;
     if (mirt__images_note(images, i) != MIRT_OK) return MIRT_E_NOMEM;
@@ -31599,6 +32372,7 @@ static void mirt__images_release(mirt_dataset *dataset) {
     mirt__image_dataset *images = (mirt__image_dataset *)dataset;
     for (int64_t i = 0; images->reason && i < images->list.count; i++) mirt__free(images->reason[i]);
     mirt__free(images->reason);
+    mirt__free(images->shard);
     mirt__image_list_free(&images->list);
 }
 
@@ -31612,7 +32386,7 @@ MIRT__LIB const mirt__image_dataset *mirt__images_of(const mirt_dataset *dataset
 
 MIRT_API const char *mirt_dataset_file(const mirt_dataset *dataset, int64_t index) {
     const mirt__image_dataset *images = mirt__images_of(dataset);
-    return images && index >= 0 && index < images->list.count ? images->list.path[index] : NULL;
+    return images && index >= 0 && index < images->list.count ? images->list.file[index].path : NULL;
 }
 
 static void mirt__tell_of_corrupt(mirt_corrupt_fn fn, const char *path, const char *reason, void *user) {
@@ -31627,12 +32401,21 @@ MIRT_API int64_t mirt_corrupt_images(const mirt_dataset *dataset, mirt_corrupt_f
     for (int64_t i = 0; images && i < images->list.count; i++) {
         const char *reason = __atomic_load_n(&images->reason[i], __ATOMIC_ACQUIRE);
         found += reason != NULL;
-        if (reason && fn) mirt__tell_of_corrupt(fn, images->list.path[i], reason, user);
+        if (reason && fn) mirt__tell_of_corrupt(fn, images->list.file[i].path, reason, user);
     }
     return found;
 }
 
 /* >>making data sets */
+
+/* Where files and labels come from. */
+typedef struct mirt__images_from {
+    const char *what; /* that a caller names */
+    mirt_status (*list)(mirt__image_list *list, const char *path, const mirt_image_directory_desc *desc);
+} mirt__images_from;
+static const mirt__images_from mirt__images_from_directory = {"directory", mirt__image_list_directory},
+                               mirt__images_from_csv = {"file of paths and labels", mirt__image_list_csv},
+                               mirt__images_from_shards = {"shards", mirt__image_list_shards};
 
 static void mirt__images_say(const mirt_image_directory_desc *desc, mirt_log_level level, const char *format, ...)
     MIRT__PRINTF(3, 4);
@@ -31650,24 +32433,25 @@ static void mirt__images_warn_of_empty(const char *path, const mirt_image_direct
                                        const mirt__image_list *list) {
     int64_t i = 0;
     for (int c = 0; c < list->num_classes; c++) {
-        if (i == list->count || list->label[i] != c)
+        if (i == list->count || list->file[i].label != c)
             mirt__images_say(desc, MIRT_LOG_WARNING, "%s: no image of the class \"%s\"", path, list->classes[c]);
-        while (i < list->count && list->label[i] == c) i++;
+        while (i < list->count && list->file[i].label == c) i++;
     }
 }
 
-static mirt_status mirt__images_list(const char *path, bool csv, const mirt_image_directory_desc *desc,
-                                     mirt__image_list *list) {
-    mirt_status status = csv ? mirt__image_list_csv(list, path, desc) : mirt__image_list_directory(list, path, desc);
+static mirt_status mirt__images_list(const char *path, const mirt__images_from *from,
+                                     const mirt_image_directory_desc *desc, mirt__image_list *list) {
+    mirt_status status = from->list(list, path, desc);
     if (status != MIRT_OK) return status;
     if (desc->label_mode == MIRT_LABELS_BINARY && list->num_classes != 2)
         status = mirt__fail(MIRT_E_INVALID, "%s: binary labels need exactly 2 classes, but there %s %d", path,
                             list->num_classes == 1 ? "is" : "are", list->num_classes);
     const bool numbered = desc->label_mode == MIRT_LABELS_BINARY || desc->label_mode == MIRT_LABELS_CATEGORICAL;
     for (int64_t i = 0; numbered && i < list->count && status == MIRT_OK; i++) {
-        if (list->label[i] < 0 || list->label[i] >= list->num_classes)
+        const mirt__image_file *file = &list->file[i];
+        if (file->label < 0 || file->label >= list->num_classes)
             status = mirt__fail(MIRT_E_INVALID, "%s: the label %ld of %s is not one of %d classes, 0 to %d", path,
-                                (long)list->label[i], list->path[i], list->num_classes, list->num_classes - 1);
+                                (long)file->label, file->path, list->num_classes, list->num_classes - 1);
     }
     if (status != MIRT_OK) {
         mirt__image_list_free(list);
@@ -31678,8 +32462,10 @@ static mirt_status mirt__images_list(const char *path, bool csv, const mirt_imag
         mirt__images_say(desc, MIRT_LOG_INFO, "Found %lld file%s belonging to %d class%s.", (long long)list->count,
                          many, list->num_classes, list->num_classes == 1 ? "" : "es");
     else mirt__images_say(desc, MIRT_LOG_INFO, "Found %lld file%s.", (long long)list->count, many);
-    if (list->classes && !csv && !desc->labels) mirt__images_warn_of_empty(path, desc, list);
-    if (!desc->no_shuffle) mirt__image_list_shuffle(list, desc->seed);
+    if (list->classes && from == &mirt__images_from_directory && !desc->labels)
+        mirt__images_warn_of_empty(path, desc, list);
+    /* Members of shards stay in their order; a split takes a random share of them. */
+    if (!desc->no_shuffle && (!list->shards || desc->validation_split > 0)) mirt__image_list_shuffle(list, desc->seed);
     return MIRT_OK;
 }
 
@@ -31702,9 +32488,19 @@ static uint64_t mirt__images_identity(const mirt__image_list *list, const mirt_i
     uint64_t identity = mirt__hash("images");
     for (int i = 0; i < MIRT__COUNT(option); i++) identity = mirt__identity_with(identity, (uint64_t)option[i]);
     for (int64_t i = 0; i < list->count; i++)
-        identity = mirt__identity_with(mirt__identity_with(identity, mirt__hash(list->path[i])),
-                                       (uint64_t)list->label[i]);
+        identity = mirt__identity_with(mirt__identity_with(identity, mirt__hash(list->file[i].path)),
+                                       (uint64_t)list->file[i].label);
     return identity;
+}
+
+/* For shuffles: the shard of each sample. */
+static mirt_status mirt__images_set_shards(mirt__image_dataset *images) {
+    images->shard = (int32_t *)mirt__calloc((size_t)images->list.count, sizeof(int32_t));
+    if (!images->shard) return MIRT_E_NOMEM;
+    for (int64_t i = 0; i < images->list.count; i++) images->shard[i] = images->list.file[i].shard;
+    images->base.shard = images->shard;
+    images->base.num_shards = images->list.num_shards;
+    return MIRT_OK;
 }
 
 /* Creates the source stage; takes ownership of the list. */
@@ -31720,7 +32516,7 @@ static mirt_dataset *mirt__images_source(mirt__image_list *list, const mirt_imag
     images->desc.class_names = NULL;
     images->desc.labels = NULL;
     dataset->skips = desc->corrupt == MIRT_CORRUPT_SKIP;
-    const char *end = list->count ? strrchr(list->path[0], '.') : NULL;
+    const char *end = list->count ? strrchr(list->file[0].path, '.') : NULL;
     dataset->cost = end && (end[1] == 'j' || end[1] == 'J') ? "JPEG decoding" : "image decoding";
     dataset->identity = mirt__images_identity(&images->list, desc);
     mirt__data_spec *spec = &dataset->spec;
@@ -31739,14 +32535,18 @@ static mirt_dataset *mirt__images_source(mirt__image_list *list, const mirt_imag
     mirt_status status = mirt__dataset_check_spec(dataset);
     images->reason = (char **)mirt__calloc((size_t)list->count, sizeof(char *));
     if (!images->reason) status = MIRT_E_NOMEM;
+    if (status == MIRT_OK && list->shards) status = mirt__images_set_shards(images);
     if (status == MIRT_OK && list->classes)
         status = mirt_set_class_names(dataset, list->classes, list->num_classes);
     return mirt__dataset_checked(status, &dataset);
 }
 
-/* Creates the stages for a subset of the files. */
-static mirt_dataset *mirt__images_build(const char *path, const mirt__image_list *list,
-                                        const mirt_image_directory_desc *desc, mirt_subset subset, bool shuffle) {
+/* Shuffles of shards go through a buffer of so many samples, as in WebDataset's examples. */
+#define MIRT__SHARD_BUFFER 1000
+
+/* Creates the stages for a subset of the files, or for all, which leaves the list empty. */
+static mirt_dataset *mirt__images_build(const char *path, mirt__image_list *list, const mirt_image_directory_desc *desc,
+                                        mirt_subset subset, bool shuffle) {
     const double split = desc->validation_split;
     const bool validates = subset == MIRT_SUBSET_VALIDATION;
     const int64_t validation = (int64_t)(split * (double)list->count), training = list->count - validation,
@@ -31763,10 +32563,16 @@ static mirt_dataset *mirt__images_build(const char *path, const mirt__image_list
     if (subset != MIRT_SUBSET_ALL)
         mirt__images_say(desc, MIRT_LOG_INFO, "Using %lld files for %s.", (long long)files,
                          validates ? "validation" : "training");
-    if (mirt__image_list_part(list, first, files, &part) != MIRT_OK) return NULL;
+    const bool sharded = list->shards != NULL;
+    if (subset == MIRT_SUBSET_ALL) {
+        part = *list;
+        memset(list, 0, sizeof *list);
+    } else if (mirt__image_list_part(list, first, files, &part) != MIRT_OK) {
+        return NULL;
+    }
     mirt_dataset *dataset = mirt__images_source(&part, desc);
     if (desc->batch_size == MIRT_NO_BATCH) return dataset;
-    if (shuffle) dataset = mirt_shuffle(dataset, files);
+    if (shuffle) dataset = mirt_shuffle(dataset, sharded ? MIRT__SHARD_BUFFER : files);
     return mirt_prefetch(mirt_batch(dataset, desc->batch_size), MIRT_AUTOTUNE);
 }
 
@@ -31784,15 +32590,20 @@ static mirt_status mirt__images_refuse_parts(const char *directory, const mirt_i
     return status;
 }
 
-static mirt_dataset *mirt__images_open(const char *caller, const char *path, bool csv,
+static mirt_dataset *mirt__images_open(const char *caller, const char *path, const mirt__images_from *from,
                                        const mirt_image_directory_desc *given) {
     mirt_image_directory_desc desc;
     mirt__image_list list;
     mirt__images_defaults(given, &desc);
-    if (!path) mirt__fail_missing(caller, csv ? "file of paths and labels" : "directory");
+    if (desc.labels && from != &mirt__images_from_directory) {
+        mirt__fail(MIRT_E_INVALID, "%s: labels are in the %s", caller,
+                   from == &mirt__images_from_csv ? "file" : "shards");
+        return NULL;
+    }
+    if (!path) mirt__fail_missing(caller, from->what);
     if (!path || mirt__images_check(caller, &desc) != MIRT_OK || mirt__decoder_missing(&desc.decode) ||
-        (!csv && mirt__images_refuse_parts(path, &desc) != MIRT_OK) ||
-        mirt__images_list(path, csv, &desc, &list) != MIRT_OK)
+        (from == &mirt__images_from_directory && mirt__images_refuse_parts(path, &desc) != MIRT_OK) ||
+        mirt__images_list(path, from, &desc, &list) != MIRT_OK)
         return NULL;
     mirt_dataset *dataset = mirt__images_build(path, &list, &desc, desc.subset, !desc.no_shuffle);
     mirt__image_list_free(&list);
@@ -31801,14 +32612,17 @@ static mirt_dataset *mirt__images_open(const char *caller, const char *path, boo
 
 MIRT_API mirt_dataset *mirt_image_dataset_from_directory(const char *directory, const mirt_image_directory_desc *desc) {
     MIRT__ENTER;
-    return mirt__images_open("mirt_image_dataset_from_directory", directory, false, desc);
+    return mirt__images_open("mirt_image_dataset_from_directory", directory, &mirt__images_from_directory, desc);
 }
 
 MIRT_API mirt_dataset *mirt_image_dataset_from_csv(const char *csv, const mirt_image_directory_desc *desc) {
     MIRT__ENTER;
-    if (!desc || !desc->labels) return mirt__images_open("mirt_image_dataset_from_csv", csv, true, desc);
-    mirt__fail(MIRT_E_INVALID, "mirt_image_dataset_from_csv: labels are in the file");
-    return NULL;
+    return mirt__images_open("mirt_image_dataset_from_csv", csv, &mirt__images_from_csv, desc);
+}
+
+MIRT_API mirt_dataset *mirt_tar_dataset(const char *shards, const mirt_image_directory_desc *desc) {
+    MIRT__ENTER;
+    return mirt__images_open("mirt_tar_dataset", shards, &mirt__images_from_shards, desc);
 }
 
 /* Both lists are sorted, or are the caller's class_names. */
@@ -31834,9 +32648,9 @@ static mirt_status mirt__images_open_parts(const mirt__image_parts *parts, const
                      desc.validation_split > 0 ? "; validation_split does not apply" : "");
     desc.validation_split = 0;
     desc.subset = MIRT_SUBSET_ALL;
-    mirt_status status = mirt__images_list(path[0], false, &desc, &list[0]);
+    mirt_status status = mirt__images_list(path[0], &mirt__images_from_directory, &desc, &list[0]);
     desc.no_shuffle = true; /* classes of the validation data */
-    if (status == MIRT_OK) status = mirt__images_list(path[1], false, &desc, &list[1]);
+    if (status == MIRT_OK) status = mirt__images_list(path[1], &mirt__images_from_directory, &desc, &list[1]);
     if (status == MIRT_OK) status = mirt__images_same_classes(parts, list);
     for (int i = 0; i < 2 && status == MIRT_OK; i++) {
         out[i] = mirt__images_build(path[i], &list[i], &desc, MIRT_SUBSET_ALL, i == 0 && !given->no_shuffle);
@@ -31850,7 +32664,7 @@ static mirt_status mirt__images_open_parts(const mirt__image_parts *parts, const
 static mirt_status mirt__images_open_split(const char *directory, const mirt_image_directory_desc *desc,
                                            mirt_dataset *out[2]) {
     mirt__image_list list;
-    mirt_status status = mirt__images_list(directory, false, desc, &list);
+    mirt_status status = mirt__images_list(directory, &mirt__images_from_directory, desc, &list);
     if (status != MIRT_OK) return status;
     out[0] = mirt__images_build(directory, &list, desc, MIRT_SUBSET_TRAINING, !desc->no_shuffle);
     if (out[0]) out[1] = mirt__images_build(directory, &list, desc, MIRT_SUBSET_VALIDATION, false);
@@ -31923,10 +32737,24 @@ static void mirt__verify_one(void *arg, int64_t task, int member) {
     mirt__verify *verify = (mirt__verify *)arg;
     mirt_image image;
     (void)member;
-    mirt_status status = mirt_read_image(verify->list->path[task], MIRT_RGB, verify->desc, &image);
+    const mirt__file_part file = mirt__image_list_part_of(verify->list, task);
+    mirt_status status = mirt__image_read(&file, MIRT_RGB, verify->desc, &image);
     if (status == MIRT_OK) mirt_image_free(&image);
     else if (mirt__images_is_corrupt(status)) verify->reason[task] = mirt__strdup(mirt_last_error());
     if (status != MIRT_OK && !verify->reason[task]) __atomic_store_n(&verify->no_memory, 1, __ATOMIC_RELAXED);
+}
+
+/* The images below a directory; without any, or where archives are named, those in shards. */
+static mirt_status mirt__verify_list(const char *path, const mirt_image_directory_desc *desc, mirt__image_list *list) {
+    const bool directory = mirt__is_directory(path), archives = mirt__name_ends(path, ".tar") && !directory;
+    mirt__error error;
+    mirt_status status =
+        mirt__images_list(path, archives ? &mirt__images_from_shards : &mirt__images_from_directory, desc, list);
+    if (status != MIRT_E_NOT_FOUND || !directory) return status;
+    mirt__error_get(&error);
+    status = mirt__images_list(path, &mirt__images_from_shards, desc, list);
+    if (status == MIRT_E_NOT_FOUND) mirt__error_set(&error);
+    return status;
 }
 
 MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode_desc *decode, mirt_corrupt_fn fn,
@@ -31943,7 +32771,7 @@ MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode
     desc.follow_links = true;
     if (!directory) return mirt__fail_missing("mirt_verify_images", "directory");
     if (mirt__decoder_missing(&desc.decode)) return MIRT_E_NOT_FOUND;
-    mirt_status status = mirt__images_list(directory, false, &desc, &list);
+    mirt_status status = mirt__verify_list(directory, &desc, &list);
     if (status != MIRT_OK) return status;
     memset(&verify, 0, sizeof verify);
     verify.list = &list;
@@ -31957,7 +32785,7 @@ MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode
     for (int64_t i = 0; verify.reason && i < list.count; i++) {
         if (!verify.reason[i]) continue;
         found++;
-        if (fn && status == MIRT_OK) mirt__tell_of_corrupt(fn, list.path[i], verify.reason[i], user);
+        if (fn && status == MIRT_OK) mirt__tell_of_corrupt(fn, list.file[i].path, verify.reason[i], user);
         mirt__free(verify.reason[i]);
     }
     if (images) *images = list.count;
@@ -31966,6 +32794,8 @@ MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode
     mirt__image_list_free(&list);
     return status;
 }
+
+#undef MIRT__SHARD_BUFFER
 
 #endif /* MIRT__NO_IMAGE_DATASETS */
 

@@ -14,7 +14,7 @@ static int list_wrong(const mirt_dataset *dataset, const golden_list *golden, in
     for (int i = 0; !wrong && i < count; i++) {
         const char *path = mirt_dataset_file(dataset, i);
         wrong = strcmp(path, at_root(golden->path[first + i])) != 0 ||
-                (golden->labels && images->list.label[i] != golden->label[first + i]);
+                (golden->labels && images->list.file[i].label != golden->label[first + i]);
         if (wrong) printf("# %d: %s instead of %s\n", i, path, golden->path[first + i]);
     }
     return wrong;

@@ -8,12 +8,13 @@
 #include "../mirrortrain.h"
 #include "golden/images.h"
 #include "image_util.h"
+#include "tar_util.h"
 #include "tap.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char directory[512], csv[560];
+static char directory[512], csv[560], shards[560];
 
 static mirt_status run_decode(int which) {
     static unsigned char file[IMAGE_MOST];
@@ -34,7 +35,9 @@ static mirt_status run_dataset(int which) {
     desc.has_seed = true;
     desc.corrupt = MIRT_CORRUPT_SKIP;
     mirt_dataset *dataset =
-        which ? mirt_image_dataset_from_csv(csv, &desc) : mirt_image_dataset_from_directory(directory, &desc);
+        which == 2   ? mirt_tar_dataset(shards, &desc)
+        : which == 1 ? mirt_image_dataset_from_csv(csv, &desc)
+                     : mirt_image_dataset_from_directory(directory, &desc);
     if (!dataset) return mirt_last_status();
     mirt_status status = mirt__dataset_begin(dataset, 0, 0);
     while (status == MIRT_OK && (status = mirt__dataset_next(dataset, &batch)) == MIRT_OK && batch.rows) continue;
@@ -47,6 +50,25 @@ static mirt_status run_verify(int which) {
     int64_t images, corrupt;
     (void)which;
     return mirt_verify_images(directory, NULL, NULL, NULL, &images, &corrupt);
+}
+
+/* Two shards: a long name in a pax header, and a photograph without bytes. */
+static void write_shards(void) {
+    static unsigned char file[IMAGE_MOST];
+    static tar_bytes tar;
+    char path[600];
+    snprintf(shards, sizeof shards, "%s/{0..1}.tar", directory);
+    for (int i = 0; i < 2; i++) {
+        tar.size = 0;
+        tar_pax(&tar, "path", "a/long/name.bmp");
+        tar_add(&tar, "a.bmp", file, i ? 0 : image_write_bmp(file, 5, 6), '0');
+        tar_text(&tar, "a/long/name.cls", i ? "1" : "0");
+        tar_add(&tar, "b.bmp", file, image_write_bmp(file, 3, 2), '0');
+        tar_text(&tar, "b.cls", "1");
+        tar_end(&tar);
+        snprintf(path, sizeof path, "%s/%d.tar", directory, i);
+        image_write_file(path, tar.data, tar.size);
+    }
 }
 
 static void fail_each(const char *name, mirt_status (*run)(int), int which) {
@@ -92,12 +114,18 @@ int main(void) {
     image_write_file(csv, "a/0.bmp,x\na/1.bmp,y\na/2.bmp,y\n", 30);
     fail_each("a directory", run_dataset, 0);
     fail_each("a list", run_dataset, 1);
+    write_shards();
+    fail_each("shards", run_dataset, 2);
     fail_each("verifying", run_verify, 0);
     for (int i = 0; i < 3; i++) {
         snprintf(path, sizeof path, "%s/a/%d.bmp", directory, i);
         unlink(path);
     }
     unlink(csv);
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%d.tar", directory, i);
+        unlink(path);
+    }
     snprintf(path, sizeof path, "%s/a", directory);
     rmdir(path);
     rmdir(directory);

@@ -80,7 +80,9 @@ typedef struct mirt_cache_desc {
 MIRT_API mirt_dataset *mirt_cache_with(mirt_dataset *dataset, const mirt_cache_desc *desc);
 /* A new order every epoch, keyed by (strategy seed, epoch). Where the stage before has random
    access (arrays, images, cache, a part or a map of these) it is a full permutation whatever `buffer`; otherwise a
-   buffer of that many samples. Comes before mirt_batch. tf.data: shuffle. */
+   buffer of that many samples. Samples of mirt_tar_dataset have a new order of shards, each read from its begin to its
+   end, and then go through the buffer, which holds only their places; a cache before it makes the permutation full.
+   Comes before mirt_batch. tf.data: shuffle. */
 MIRT_API mirt_dataset *mirt_shuffle(mirt_dataset *dataset, int64_t buffer);
 #endif
 /* The first `count` samples, or batches after mirt_batch; all but those. Random access stays. Nothing

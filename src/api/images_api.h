@@ -140,6 +140,16 @@ MIRT_API mirt_status mirt_image_directory_part(const char *directory, const mirt
    A first line that begins with "path", or names no file and no image, is a header. Labels are class names, sorted; or
    with class_names, those. */
 MIRT_API mirt_dataset *mirt_image_dataset_from_csv(const char *csv, const mirt_image_directory_desc *desc);
+/* Images in tar archives, without unpacking them, in WebDataset's layout: members that follow each other and have one
+   name up to the first dot after the last slash are a sample, whose image ends in .jpg .jpeg .png .bmp .gif and whose
+   label in .cls, a class number in digits. `shards`: a file, "train-{000000..000099}.tar" or "{a,b}.tar", a directory
+   (its files that end in .tar, sorted), or several of these with "::" between them. The classes are class_names, or "0"
+   to the largest label. Opening reads all headers (ustar, pax, GNU); archives must not change afterwards.
+   With a batch size samples are shuffled by mirt_shuffle with a buffer of 1000, and batched. A validation_split takes
+   a random share of the samples by seed, both parts in the order of the shards, or with no_shuffle its end.
+   mirt_dataset_file is SHARD/MEMBER. MIRT_E_FORMAT: a damaged archive, a sample without a label or with two;
+   MIRT_E_NOT_FOUND, MIRT_E_IO. WebDataset: WebDataset(shards, shardshuffle=True).shuffle(1000). */
+MIRT_API mirt_dataset *mirt_tar_dataset(const char *shards, const mirt_image_directory_desc *desc);
 #endif
 /* Reads one file as a data set of this description does, so that a model sees the same pixels, bit for bit: [height,
    width, channels] of desc->dtype into `out`. `desc` NULL: all defaults. Errors as mirt_read_image. Keras: load_img,
@@ -157,7 +167,8 @@ typedef void (*mirt_corrupt_fn)(const char *path, const char *reason, void *user
    told of each. */
 MIRT_API int64_t mirt_corrupt_images(const mirt_dataset *dataset, mirt_corrupt_fn fn, void *user);
 /* Decodes every image below a directory, links followed, calls fn for each that is corrupt, and counts; NULL: not
-   wanted. `desc` as above, NULL: defaults. MIRT_OK whatever is found; else as mirt_image_dataset_from_directory. */
+   wanted. Without images below it, or of a name that ends in .tar, those in shards (mirt_tar_dataset). `desc` as
+   above, NULL: defaults. MIRT_OK whatever is found; else as mirt_image_dataset_from_directory. */
 MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode_desc *desc, mirt_corrupt_fn fn,
                                         void *user, int64_t *images, int64_t *corrupt);
 /* Drawn pictures of two kinds of animals, "cats" and "dogs", [height, width, 3] uint8, with labels as

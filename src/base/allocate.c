@@ -104,7 +104,7 @@ MIRT__LIB void mirt__aligned_free(void *pointer) {
 
 struct mirt__pool_block {
     mirt__pool_block *next;
-    void *pad; /* keeps the data that follow aligned to 16 bytes */
+    size_t left; /* bytes at the end that packed texts may take; it also keeps the data aligned to 16 bytes */
 };
 
 MIRT__LIB void *mirt__pool_alloc(mirt__pool *pool, size_t bytes) {
@@ -112,8 +112,9 @@ MIRT__LIB void *mirt__pool_alloc(mirt__pool *pool, size_t bytes) {
     if (!mirt__add_size(bytes, sizeof(mirt__pool_block), &total)) return mirt__no_memory(bytes);
     mirt__pool_block *block = (mirt__pool_block *)mirt__calloc(total, 1);
     if (!block) return NULL;
-    block->next = pool->head;
-    pool->head = block;
+    mirt__pool_block **before = pool->head && pool->head->left ? &pool->head->next : &pool->head;
+    block->next = *before; /* a block with room stays the first */
+    *before = block;
     return block + 1;
 }
 
@@ -122,6 +123,19 @@ MIRT__LIB char *mirt__pool_strdup(mirt__pool *pool, const char *text) {
     char *copy = (char *)mirt__pool_alloc(pool, size);
     if (copy) memcpy(copy, text, size);
     return copy;
+}
+
+MIRT__LIB char *mirt__pool_pack(mirt__pool *pool, const char *text) {
+    const size_t many = 16000, size = strlen(text) + 1; /* with its header a block is a little less than 16 KiB */
+    if (size > many) return mirt__pool_strdup(pool, text);
+    if (!pool->head || pool->head->left < size) {
+        if (pool->head) pool->head->left = 0;
+        if (!mirt__pool_alloc(pool, many)) return NULL;
+        pool->head->left = many;
+    }
+    char *copy = (char *)(pool->head + 1) + (many - pool->head->left);
+    pool->head->left -= size;
+    return (char *)memcpy(copy, text, size);
 }
 
 MIRT__LIB char *mirt__pool_print(mirt__pool *pool, const char *format, ...) {

@@ -174,6 +174,8 @@ typedef struct mirt__pool {
 } mirt__pool;
 MIRT__LIB void *mirt__pool_alloc(mirt__pool *pool, size_t bytes); /* zeroed */
 MIRT__LIB char *mirt__pool_strdup(mirt__pool *pool, const char *text);
+/* The same for millions of texts: no byte more than they need. */
+MIRT__LIB char *mirt__pool_pack(mirt__pool *pool, const char *text);
 MIRT__LIB char *mirt__pool_print(mirt__pool *pool, const char *format, ...) MIRT__PRINTF(2, 3);
 MIRT__LIB void mirt__pool_free(mirt__pool *pool);
 

@@ -181,6 +181,30 @@ MIRT__LIB mirt_status mirt__file_read(const char *path, size_t limit, unsigned c
     return status;
 }
 
+MIRT__LIB mirt_status mirt__file_read_part(const mirt__file_part *part, size_t limit, unsigned char **data,
+                                           size_t *size) {
+    uint64_t length;
+    int fd;
+    if (part->size == MIRT__WHOLE_FILE) return mirt__file_read(part->path, limit, data, size);
+    *data = NULL;
+    *size = 0;
+    if (part->size > limit) return mirt__file_too_large(part->name, limit);
+    mirt_status status = mirt__file_open(part->path, &fd, &length);
+    if (status == MIRT_OK && mirt__file_reserve(data, 0, (size_t)part->size)) {
+        const int64_t got = mirt__file_read_at(fd, part->offset, *data, (size_t)part->size);
+        if (got < 0) status = mirt__file_fail(part->name, "cannot read");
+        else if ((uint64_t)got < part->size)
+            status = mirt__fail(MIRT_E_FORMAT, "%s: %s has become shorter since it was opened", part->name, part->path);
+        else (*data)[*size = (size_t)got] = 0;
+    } else if (status == MIRT_OK) {
+        status = mirt_last_status();
+    }
+    mirt__file_close(&fd);
+    if (status != MIRT_OK) mirt__aligned_free(*data);
+    if (status != MIRT_OK) *data = NULL;
+    return status;
+}
+
 /* >>temporary files */
 
 #define MIRT__TEMPORARY_BYTES 48 /* bytes of a name in addition to those of the path */

@@ -36,6 +36,16 @@ MIRT__LIB void mirt__file_peek(const char *path, char *text, size_t capacity);
    bytes. MIRT_E_NOT_FOUND, MIRT_E_IO, MIRT_E_NOMEM; MIRT_E_FORMAT above `limit` bytes. */
 MIRT__LIB mirt_status mirt__file_read(const char *path, size_t limit, unsigned char **data, size_t *size);
 
+/* A part of a file. */
+typedef struct mirt__file_part {
+    const char *path, *name; /* the file, and what errors call the part */
+    uint64_t offset, size;   /* of MIRT__WHOLE_FILE: to the end */
+} mirt__file_part;
+#define MIRT__WHOLE_FILE UINT64_MAX
+/* The same for a part; MIRT_E_FORMAT also if the file ends before the part does. */
+MIRT__LIB mirt_status mirt__file_read_part(const mirt__file_part *part, size_t limit, unsigned char **data,
+                                           size_t *size);
+
 /* A file that is written next to `path` under a temporary name and replaces it after everything has been synced. Until
    then, and after any failure, an existing file at `path` is unchanged. A symbolic link at `path` is replaced itself.
    Every begun writer ends with exactly one commit or abort. */

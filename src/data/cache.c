@@ -268,6 +268,7 @@ MIRT_API mirt_dataset *mirt_cache_with(mirt_dataset *dataset, const mirt_cache_d
     mirt_status status = mirt__cache_check(dataset, desc);
     const mirt__stage *kind = desc->file ? &mirt__cache_file_stage : &mirt__cache_stage;
     if (status == MIRT_OK) status = mirt__dataset_add(&dataset, sizeof(mirt__cache_dataset), kind);
+    if (status == MIRT_OK) dataset->shard = NULL; /* samples are no longer read from shards */
     if (status != MIRT_OK) return mirt__dataset_checked(status, &dataset);
     mirt__cache_dataset *cache = (mirt__cache_dataset *)dataset;
     cache->fd = -1;

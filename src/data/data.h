@@ -183,6 +183,8 @@ struct mirt_dataset {
     bool ahead;       /* samples are made while others are in use */
     bool keeps_pass;  /* samples wait here, and `pass` is that of the previous stages for the sample returned last */
     uint64_t pass;
+    const int32_t *shard; /* of each sample in the first stage's data, the file to be read from its begin to its end */
+    int num_shards;       /* that it is in; NULL: none */
     uint64_t identity; /* identifies the origin and processing of samples, for cache files; 0 for arrays */
     /* For samples that come in passes with random access by `make`: the next ones, at most `most`, valid until the next
        call; none at the end, and at the end of a pass unless `turn`. NULL: use the position. */

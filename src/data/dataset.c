@@ -112,6 +112,8 @@ MIRT__LIB mirt_status mirt__dataset_add(mirt_dataset **chain, size_t size, const
     dataset->workers = source->workers;
     dataset->varies = source->varies;
     dataset->samples = source->samples;
+    dataset->shard = source->shard;
+    dataset->num_shards = source->num_shards;
     *chain = dataset;
     return MIRT_OK;
 }

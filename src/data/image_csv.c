@@ -7,7 +7,7 @@ typedef struct mirt__csv {
     const char *path, *at, *end;
     long line;
     bool labels; /* required */
-    mirt__text field[2];
+    mirt__text field[2], file;
 } mirt__csv;
 
 static mirt_status mirt__csv_fail(const mirt__csv *csv, const char *what) {
@@ -59,15 +59,13 @@ static mirt_status mirt__csv_next(mirt__csv *csv, bool *got) {
     return MIRT_OK;
 }
 
-/* A path relative to the list, or an absolute one. */
-static const char *mirt__csv_path(const mirt__csv *csv, mirt__image_list *list) {
+/* A path relative to the list, or an absolute one, until the next call; NULL with the error set. */
+static const char *mirt__csv_path(mirt__csv *csv) {
     const char *name = csv->field[0].data, *slash = strrchr(csv->path, '/');
-    size_t prefix = *name == '/' || !slash ? 0 : (size_t)(slash - csv->path) + 1, size = strlen(name) + 1;
-    char *path = (char *)mirt__pool_alloc(&list->pool, prefix + size);
-    if (!path) return NULL;
-    memcpy(path, csv->path, prefix);
-    memcpy(path + prefix, name, size);
-    return path;
+    mirt__text_clear(&csv->file);
+    if (*name != '/' && slash) mirt__text_add_bytes(&csv->file, csv->path, (size_t)(slash - csv->path) + 1);
+    mirt__text_add_bytes(&csv->file, name, strlen(name));
+    return csv->file.failed ? NULL : csv->file.data;
 }
 
 /* Compares numbers by value, names by bytes. */
@@ -103,8 +101,8 @@ static mirt_status mirt__csv_classes(mirt__image_list *list, const mirt__csv *cs
         }
         if (k == list->num_classes)
             status = mirt__fail(MIRT_E_NOT_FOUND, "%s: %s has the label \"%s\", which is not among the class names",
-                                csv->path, list->path[i], name[i]);
-        list->label[i] = k;
+                                csv->path, list->file[i].path, name[i]);
+        list->file[i].label = k;
     }
     return status;
 }
@@ -112,14 +110,17 @@ static mirt_status mirt__csv_classes(mirt__image_list *list, const mirt__csv *cs
 /* Adds paths to the list and their labels to `name`. */
 static mirt_status mirt__csv_read(mirt__csv *csv, mirt__image_list *list, const char ***name) {
     int64_t most = 0;
+    mirt__image_file file;
+    memset(&file, 0, sizeof file);
     for (bool first = true, got = true; ; first = false) {
         mirt_status status = mirt__csv_next(csv, &got);
         if (status != MIRT_OK || !got) return status;
-        const char *path = mirt__csv_path(csv, list);
-        if (!path) return MIRT_E_NOMEM;
-        if (first && (strcmp(csv->field[0].data, "path") == 0 || (!mirt__file_exists(path) && !mirt__image_name(path))))
+        file.path = mirt__csv_path(csv);
+        if (!file.path) return MIRT_E_NOMEM;
+        if (first && (strcmp(csv->field[0].data, "path") == 0 ||
+                      (!mirt__file_exists(file.path) && !mirt__image_name(file.path))))
             continue; /* a header */
-        if (mirt__image_list_add(list, path, 0) != MIRT_OK ||
+        if (mirt__image_list_add(list, &file) != MIRT_OK ||
             !mirt__list_room((void **)name, list->count - 1, &most, sizeof **name))
             return MIRT_E_NOMEM;
         (*name)[list->count - 1] = mirt__pool_strdup(&list->pool, csv->field[1].data);
@@ -149,6 +150,7 @@ MIRT__LIB mirt_status mirt__image_list_csv(mirt__image_list *list, const char *p
         status = mirt__fail(MIRT_E_NOT_FOUND, "%s: no images found: no line is path,label", path);
     if (status == MIRT_OK && csv.labels) status = mirt__csv_classes(list, &csv, name, desc);
     for (int i = 0; i < 2; i++) mirt__text_free(&csv.field[i]);
+    mirt__text_free(&csv.file);
     mirt__free((void *)name);
     mirt__aligned_free(bytes);
     if (status != MIRT_OK) mirt__image_list_free(list);

@@ -25,7 +25,7 @@ static mirt_status mirt__images_note(mirt__image_dataset *images, int64_t i) {
 }
 
 static void mirt__images_label(const mirt__image_dataset *images, int64_t i, void *out) {
-    int32_t label = images->list.label[i];
+    int32_t label = images->list.file[i].label;
     float *number = (float *)out;
     if (images->desc.label_mode == MIRT_LABELS_INT) memcpy(out, &label, sizeof label);
     if (images->desc.label_mode == MIRT_LABELS_BINARY) *number = (float)label;
@@ -42,8 +42,9 @@ static mirt_status mirt__images_make(mirt_dataset *dataset, int64_t i, mirt__wor
                    ? MIRT__SKIPPED
                    : MIRT_OK;
     if (images->desc.label_mode != MIRT_LABELS_NONE) mirt__images_label(images, i, field[1]);
-    mirt__at_begin(dataset, work, images->list.path[i], i);
-    mirt_status status = mirt__images_load(&images->desc, images->list.path[i], images, work, field[0]);
+    const mirt__file_part file = mirt__image_list_part_of(&images->list, i);
+    mirt__at_begin(dataset, work, file.name, i);
+    mirt_status status = mirt__images_load(&images->desc, &file, images, work, field[0]);
     mirt__at_end(dataset, work);
     if (!mirt__images_is_corrupt(status) || images->desc.corrupt == MIRT_CORRUPT_FAIL) return status;
     if (mirt__images_note(images, i) != MIRT_OK) return MIRT_E_NOMEM;
@@ -56,6 +57,7 @@ static void mirt__images_release(mirt_dataset *dataset) {
     mirt__image_dataset *images = (mirt__image_dataset *)dataset;
     for (int64_t i = 0; images->reason && i < images->list.count; i++) mirt__free(images->reason[i]);
     mirt__free(images->reason);
+    mirt__free(images->shard);
     mirt__image_list_free(&images->list);
 }
 
@@ -69,7 +71,7 @@ MIRT__LIB const mirt__image_dataset *mirt__images_of(const mirt_dataset *dataset
 
 MIRT_API const char *mirt_dataset_file(const mirt_dataset *dataset, int64_t index) {
     const mirt__image_dataset *images = mirt__images_of(dataset);
-    return images && index >= 0 && index < images->list.count ? images->list.path[index] : NULL;
+    return images && index >= 0 && index < images->list.count ? images->list.file[index].path : NULL;
 }
 
 static void mirt__tell_of_corrupt(mirt_corrupt_fn fn, const char *path, const char *reason, void *user) {
@@ -84,12 +86,21 @@ MIRT_API int64_t mirt_corrupt_images(const mirt_dataset *dataset, mirt_corrupt_f
     for (int64_t i = 0; images && i < images->list.count; i++) {
         const char *reason = __atomic_load_n(&images->reason[i], __ATOMIC_ACQUIRE);
         found += reason != NULL;
-        if (reason && fn) mirt__tell_of_corrupt(fn, images->list.path[i], reason, user);
+        if (reason && fn) mirt__tell_of_corrupt(fn, images->list.file[i].path, reason, user);
     }
     return found;
 }
 
 /* >>making data sets */
+
+/* Where files and labels come from. */
+typedef struct mirt__images_from {
+    const char *what; /* that a caller names */
+    mirt_status (*list)(mirt__image_list *list, const char *path, const mirt_image_directory_desc *desc);
+} mirt__images_from;
+static const mirt__images_from mirt__images_from_directory = {"directory", mirt__image_list_directory},
+                               mirt__images_from_csv = {"file of paths and labels", mirt__image_list_csv},
+                               mirt__images_from_shards = {"shards", mirt__image_list_shards};
 
 static void mirt__images_say(const mirt_image_directory_desc *desc, mirt_log_level level, const char *format, ...)
     MIRT__PRINTF(3, 4);
@@ -107,24 +118,25 @@ static void mirt__images_warn_of_empty(const char *path, const mirt_image_direct
                                        const mirt__image_list *list) {
     int64_t i = 0;
     for (int c = 0; c < list->num_classes; c++) {
-        if (i == list->count || list->label[i] != c)
+        if (i == list->count || list->file[i].label != c)
             mirt__images_say(desc, MIRT_LOG_WARNING, "%s: no image of the class \"%s\"", path, list->classes[c]);
-        while (i < list->count && list->label[i] == c) i++;
+        while (i < list->count && list->file[i].label == c) i++;
     }
 }
 
-static mirt_status mirt__images_list(const char *path, bool csv, const mirt_image_directory_desc *desc,
-                                     mirt__image_list *list) {
-    mirt_status status = csv ? mirt__image_list_csv(list, path, desc) : mirt__image_list_directory(list, path, desc);
+static mirt_status mirt__images_list(const char *path, const mirt__images_from *from,
+                                     const mirt_image_directory_desc *desc, mirt__image_list *list) {
+    mirt_status status = from->list(list, path, desc);
     if (status != MIRT_OK) return status;
     if (desc->label_mode == MIRT_LABELS_BINARY && list->num_classes != 2)
         status = mirt__fail(MIRT_E_INVALID, "%s: binary labels need exactly 2 classes, but there %s %d", path,
                             list->num_classes == 1 ? "is" : "are", list->num_classes);
     const bool numbered = desc->label_mode == MIRT_LABELS_BINARY || desc->label_mode == MIRT_LABELS_CATEGORICAL;
     for (int64_t i = 0; numbered && i < list->count && status == MIRT_OK; i++) {
-        if (list->label[i] < 0 || list->label[i] >= list->num_classes)
+        const mirt__image_file *file = &list->file[i];
+        if (file->label < 0 || file->label >= list->num_classes)
             status = mirt__fail(MIRT_E_INVALID, "%s: the label %ld of %s is not one of %d classes, 0 to %d", path,
-                                (long)list->label[i], list->path[i], list->num_classes, list->num_classes - 1);
+                                (long)file->label, file->path, list->num_classes, list->num_classes - 1);
     }
     if (status != MIRT_OK) {
         mirt__image_list_free(list);
@@ -135,8 +147,10 @@ static mirt_status mirt__images_list(const char *path, bool csv, const mirt_imag
         mirt__images_say(desc, MIRT_LOG_INFO, "Found %lld file%s belonging to %d class%s.", (long long)list->count,
                          many, list->num_classes, list->num_classes == 1 ? "" : "es");
     else mirt__images_say(desc, MIRT_LOG_INFO, "Found %lld file%s.", (long long)list->count, many);
-    if (list->classes && !csv && !desc->labels) mirt__images_warn_of_empty(path, desc, list);
-    if (!desc->no_shuffle) mirt__image_list_shuffle(list, desc->seed);
+    if (list->classes && from == &mirt__images_from_directory && !desc->labels)
+        mirt__images_warn_of_empty(path, desc, list);
+    /* Members of shards stay in their order; a split takes a random share of them. */
+    if (!desc->no_shuffle && (!list->shards || desc->validation_split > 0)) mirt__image_list_shuffle(list, desc->seed);
     return MIRT_OK;
 }
 
@@ -159,9 +173,19 @@ static uint64_t mirt__images_identity(const mirt__image_list *list, const mirt_i
     uint64_t identity = mirt__hash("images");
     for (int i = 0; i < MIRT__COUNT(option); i++) identity = mirt__identity_with(identity, (uint64_t)option[i]);
     for (int64_t i = 0; i < list->count; i++)
-        identity = mirt__identity_with(mirt__identity_with(identity, mirt__hash(list->path[i])),
-                                       (uint64_t)list->label[i]);
+        identity = mirt__identity_with(mirt__identity_with(identity, mirt__hash(list->file[i].path)),
+                                       (uint64_t)list->file[i].label);
     return identity;
+}
+
+/* For shuffles: the shard of each sample. */
+static mirt_status mirt__images_set_shards(mirt__image_dataset *images) {
+    images->shard = (int32_t *)mirt__calloc((size_t)images->list.count, sizeof(int32_t));
+    if (!images->shard) return MIRT_E_NOMEM;
+    for (int64_t i = 0; i < images->list.count; i++) images->shard[i] = images->list.file[i].shard;
+    images->base.shard = images->shard;
+    images->base.num_shards = images->list.num_shards;
+    return MIRT_OK;
 }
 
 /* Creates the source stage; takes ownership of the list. */
@@ -177,7 +201,7 @@ static mirt_dataset *mirt__images_source(mirt__image_list *list, const mirt_imag
     images->desc.class_names = NULL;
     images->desc.labels = NULL;
     dataset->skips = desc->corrupt == MIRT_CORRUPT_SKIP;
-    const char *end = list->count ? strrchr(list->path[0], '.') : NULL;
+    const char *end = list->count ? strrchr(list->file[0].path, '.') : NULL;
     dataset->cost = end && (end[1] == 'j' || end[1] == 'J') ? "JPEG decoding" : "image decoding";
     dataset->identity = mirt__images_identity(&images->list, desc);
     mirt__data_spec *spec = &dataset->spec;
@@ -196,14 +220,18 @@ static mirt_dataset *mirt__images_source(mirt__image_list *list, const mirt_imag
     mirt_status status = mirt__dataset_check_spec(dataset);
     images->reason = (char **)mirt__calloc((size_t)list->count, sizeof(char *));
     if (!images->reason) status = MIRT_E_NOMEM;
+    if (status == MIRT_OK && list->shards) status = mirt__images_set_shards(images);
     if (status == MIRT_OK && list->classes)
         status = mirt_set_class_names(dataset, list->classes, list->num_classes);
     return mirt__dataset_checked(status, &dataset);
 }
 
-/* Creates the stages for a subset of the files. */
-static mirt_dataset *mirt__images_build(const char *path, const mirt__image_list *list,
-                                        const mirt_image_directory_desc *desc, mirt_subset subset, bool shuffle) {
+/* Shuffles of shards go through a buffer of so many samples, as in WebDataset's examples. */
+#define MIRT__SHARD_BUFFER 1000
+
+/* Creates the stages for a subset of the files, or for all, which leaves the list empty. */
+static mirt_dataset *mirt__images_build(const char *path, mirt__image_list *list, const mirt_image_directory_desc *desc,
+                                        mirt_subset subset, bool shuffle) {
     const double split = desc->validation_split;
     const bool validates = subset == MIRT_SUBSET_VALIDATION;
     const int64_t validation = (int64_t)(split * (double)list->count), training = list->count - validation,
@@ -220,10 +248,16 @@ static mirt_dataset *mirt__images_build(const char *path, const mirt__image_list
     if (subset != MIRT_SUBSET_ALL)
         mirt__images_say(desc, MIRT_LOG_INFO, "Using %lld files for %s.", (long long)files,
                          validates ? "validation" : "training");
-    if (mirt__image_list_part(list, first, files, &part) != MIRT_OK) return NULL;
+    const bool sharded = list->shards != NULL;
+    if (subset == MIRT_SUBSET_ALL) {
+        part = *list;
+        memset(list, 0, sizeof *list);
+    } else if (mirt__image_list_part(list, first, files, &part) != MIRT_OK) {
+        return NULL;
+    }
     mirt_dataset *dataset = mirt__images_source(&part, desc);
     if (desc->batch_size == MIRT_NO_BATCH) return dataset;
-    if (shuffle) dataset = mirt_shuffle(dataset, files);
+    if (shuffle) dataset = mirt_shuffle(dataset, sharded ? MIRT__SHARD_BUFFER : files);
     return mirt_prefetch(mirt_batch(dataset, desc->batch_size), MIRT_AUTOTUNE);
 }
 
@@ -241,15 +275,20 @@ static mirt_status mirt__images_refuse_parts(const char *directory, const mirt_i
     return status;
 }
 
-static mirt_dataset *mirt__images_open(const char *caller, const char *path, bool csv,
+static mirt_dataset *mirt__images_open(const char *caller, const char *path, const mirt__images_from *from,
                                        const mirt_image_directory_desc *given) {
     mirt_image_directory_desc desc;
     mirt__image_list list;
     mirt__images_defaults(given, &desc);
-    if (!path) mirt__fail_missing(caller, csv ? "file of paths and labels" : "directory");
+    if (desc.labels && from != &mirt__images_from_directory) {
+        mirt__fail(MIRT_E_INVALID, "%s: labels are in the %s", caller,
+                   from == &mirt__images_from_csv ? "file" : "shards");
+        return NULL;
+    }
+    if (!path) mirt__fail_missing(caller, from->what);
     if (!path || mirt__images_check(caller, &desc) != MIRT_OK || mirt__decoder_missing(&desc.decode) ||
-        (!csv && mirt__images_refuse_parts(path, &desc) != MIRT_OK) ||
-        mirt__images_list(path, csv, &desc, &list) != MIRT_OK)
+        (from == &mirt__images_from_directory && mirt__images_refuse_parts(path, &desc) != MIRT_OK) ||
+        mirt__images_list(path, from, &desc, &list) != MIRT_OK)
         return NULL;
     mirt_dataset *dataset = mirt__images_build(path, &list, &desc, desc.subset, !desc.no_shuffle);
     mirt__image_list_free(&list);
@@ -258,14 +297,17 @@ static mirt_dataset *mirt__images_open(const char *caller, const char *path, boo
 
 MIRT_API mirt_dataset *mirt_image_dataset_from_directory(const char *directory, const mirt_image_directory_desc *desc) {
     MIRT__ENTER;
-    return mirt__images_open("mirt_image_dataset_from_directory", directory, false, desc);
+    return mirt__images_open("mirt_image_dataset_from_directory", directory, &mirt__images_from_directory, desc);
 }
 
 MIRT_API mirt_dataset *mirt_image_dataset_from_csv(const char *csv, const mirt_image_directory_desc *desc) {
     MIRT__ENTER;
-    if (!desc || !desc->labels) return mirt__images_open("mirt_image_dataset_from_csv", csv, true, desc);
-    mirt__fail(MIRT_E_INVALID, "mirt_image_dataset_from_csv: labels are in the file");
-    return NULL;
+    return mirt__images_open("mirt_image_dataset_from_csv", csv, &mirt__images_from_csv, desc);
+}
+
+MIRT_API mirt_dataset *mirt_tar_dataset(const char *shards, const mirt_image_directory_desc *desc) {
+    MIRT__ENTER;
+    return mirt__images_open("mirt_tar_dataset", shards, &mirt__images_from_shards, desc);
 }
 
 /* Both lists are sorted, or are the caller's class_names. */
@@ -291,9 +333,9 @@ static mirt_status mirt__images_open_parts(const mirt__image_parts *parts, const
                      desc.validation_split > 0 ? "; validation_split does not apply" : "");
     desc.validation_split = 0;
     desc.subset = MIRT_SUBSET_ALL;
-    mirt_status status = mirt__images_list(path[0], false, &desc, &list[0]);
+    mirt_status status = mirt__images_list(path[0], &mirt__images_from_directory, &desc, &list[0]);
     desc.no_shuffle = true; /* classes of the validation data */
-    if (status == MIRT_OK) status = mirt__images_list(path[1], false, &desc, &list[1]);
+    if (status == MIRT_OK) status = mirt__images_list(path[1], &mirt__images_from_directory, &desc, &list[1]);
     if (status == MIRT_OK) status = mirt__images_same_classes(parts, list);
     for (int i = 0; i < 2 && status == MIRT_OK; i++) {
         out[i] = mirt__images_build(path[i], &list[i], &desc, MIRT_SUBSET_ALL, i == 0 && !given->no_shuffle);
@@ -307,7 +349,7 @@ static mirt_status mirt__images_open_parts(const mirt__image_parts *parts, const
 static mirt_status mirt__images_open_split(const char *directory, const mirt_image_directory_desc *desc,
                                            mirt_dataset *out[2]) {
     mirt__image_list list;
-    mirt_status status = mirt__images_list(directory, false, desc, &list);
+    mirt_status status = mirt__images_list(directory, &mirt__images_from_directory, desc, &list);
     if (status != MIRT_OK) return status;
     out[0] = mirt__images_build(directory, &list, desc, MIRT_SUBSET_TRAINING, !desc->no_shuffle);
     if (out[0]) out[1] = mirt__images_build(directory, &list, desc, MIRT_SUBSET_VALIDATION, false);
@@ -380,10 +422,24 @@ static void mirt__verify_one(void *arg, int64_t task, int member) {
     mirt__verify *verify = (mirt__verify *)arg;
     mirt_image image;
     (void)member;
-    mirt_status status = mirt_read_image(verify->list->path[task], MIRT_RGB, verify->desc, &image);
+    const mirt__file_part file = mirt__image_list_part_of(verify->list, task);
+    mirt_status status = mirt__image_read(&file, MIRT_RGB, verify->desc, &image);
     if (status == MIRT_OK) mirt_image_free(&image);
     else if (mirt__images_is_corrupt(status)) verify->reason[task] = mirt__strdup(mirt_last_error());
     if (status != MIRT_OK && !verify->reason[task]) __atomic_store_n(&verify->no_memory, 1, __ATOMIC_RELAXED);
+}
+
+/* The images below a directory; without any, or where archives are named, those in shards. */
+static mirt_status mirt__verify_list(const char *path, const mirt_image_directory_desc *desc, mirt__image_list *list) {
+    const bool directory = mirt__is_directory(path), archives = mirt__name_ends(path, ".tar") && !directory;
+    mirt__error error;
+    mirt_status status =
+        mirt__images_list(path, archives ? &mirt__images_from_shards : &mirt__images_from_directory, desc, list);
+    if (status != MIRT_E_NOT_FOUND || !directory) return status;
+    mirt__error_get(&error);
+    status = mirt__images_list(path, &mirt__images_from_shards, desc, list);
+    if (status == MIRT_E_NOT_FOUND) mirt__error_set(&error);
+    return status;
 }
 
 MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode_desc *decode, mirt_corrupt_fn fn,
@@ -400,7 +456,7 @@ MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode
     desc.follow_links = true;
     if (!directory) return mirt__fail_missing("mirt_verify_images", "directory");
     if (mirt__decoder_missing(&desc.decode)) return MIRT_E_NOT_FOUND;
-    mirt_status status = mirt__images_list(directory, false, &desc, &list);
+    mirt_status status = mirt__verify_list(directory, &desc, &list);
     if (status != MIRT_OK) return status;
     memset(&verify, 0, sizeof verify);
     verify.list = &list;
@@ -414,7 +470,7 @@ MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode
     for (int64_t i = 0; verify.reason && i < list.count; i++) {
         if (!verify.reason[i]) continue;
         found++;
-        if (fn && status == MIRT_OK) mirt__tell_of_corrupt(fn, list.path[i], verify.reason[i], user);
+        if (fn && status == MIRT_OK) mirt__tell_of_corrupt(fn, list.file[i].path, verify.reason[i], user);
         mirt__free(verify.reason[i]);
     }
     if (images) *images = list.count;
@@ -423,3 +479,5 @@ MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode
     mirt__image_list_free(&list);
     return status;
 }
+
+#undef MIRT__SHARD_BUFFER

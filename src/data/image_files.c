@@ -9,8 +9,7 @@
 
 MIRT__LIB void mirt__image_list_free(mirt__image_list *list) {
     mirt__pool_free(&list->pool);
-    mirt__free((void *)list->path);
-    mirt__free(list->label);
+    mirt__free(list->file);
     memset(list, 0, sizeof *list);
 }
 
@@ -22,25 +21,48 @@ MIRT__LIB bool mirt__list_room(void **list, int64_t count, int64_t *capacity, si
     return true;
 }
 
-MIRT__LIB mirt_status mirt__image_list_add(mirt__image_list *list, const char *path, int32_t label) {
-    int64_t labels = list->capacity;
-    if (!path || !mirt__list_room((void **)&list->label, list->count, &labels, sizeof *list->label) ||
-        !mirt__list_room((void **)&list->path, list->count, &list->capacity, sizeof *list->path))
-        return MIRT_E_NOMEM;
-    list->path[list->count] = path;
-    list->label[list->count++] = label;
-    return MIRT_OK;
+MIRT__LIB mirt_status mirt__image_list_add(mirt__image_list *list, const mirt__image_file *file) {
+    if (!mirt__list_room((void **)&list->file, list->count, &list->capacity, sizeof *list->file)) return MIRT_E_NOMEM;
+    mirt__image_file *copy = &list->file[list->count];
+    *copy = *file;
+    copy->path = mirt__pool_pack(&list->pool, file->path);
+    if (copy->path) list->count++;
+    return copy->path ? MIRT_OK : MIRT_E_NOMEM;
+}
+
+/* Copies of `names` in the list's pool; NULL with the error set. */
+static const char **mirt__image_list_names(mirt__image_list *list, const char *const *names, int count) {
+    const char **copy = (const char **)mirt__pool_alloc(&list->pool, (size_t)count * sizeof(char *) + 1);
+    for (int i = 0; copy && i < count; i++) {
+        copy[i] = mirt__pool_strdup(&list->pool, names[i]);
+        if (!copy[i]) return NULL;
+    }
+    return copy;
 }
 
 MIRT__LIB mirt_status mirt__image_list_set_classes(mirt__image_list *list, const char *const *names, int count) {
-    list->classes = (const char **)mirt__pool_alloc(&list->pool, (size_t)count * sizeof(char *) + 1);
-    bool good = list->classes != NULL;
-    for (int i = 0; good && i < count; i++) {
-        list->classes[i] = mirt__pool_strdup(&list->pool, names[i]);
-        good = list->classes[i] != NULL;
-    }
-    list->num_classes = count;
-    return good ? MIRT_OK : MIRT_E_NOMEM;
+    list->classes = mirt__image_list_names(list, names, count);
+    list->num_classes = list->classes ? count : 0;
+    return list->classes ? MIRT_OK : MIRT_E_NOMEM;
+}
+
+MIRT__LIB mirt_status mirt__image_list_set_shards(mirt__image_list *list, const char *const *paths, int count) {
+    list->shards = mirt__image_list_names(list, paths, count);
+    list->num_shards = list->shards ? count : 0;
+    return list->shards ? MIRT_OK : MIRT_E_NOMEM;
+}
+
+MIRT__LIB mirt__file_part mirt__image_list_part_of(const mirt__image_list *list, int64_t i) {
+    const mirt__image_file *file = &list->file[i];
+    const mirt__file_part part = {list->shards ? list->shards[file->shard] : file->path, file->path, file->offset,
+                                  list->shards ? file->size : MIRT__WHOLE_FILE};
+    return part;
+}
+
+static int mirt__image_file_compare(const void *a, const void *b) {
+    const mirt__image_file *x = (const mirt__image_file *)a, *y = (const mirt__image_file *)b;
+    if (x->shard != y->shard) return x->shard < y->shard ? -1 : 1;
+    return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
 MIRT__LIB mirt_status mirt__image_list_part(const mirt__image_list *list, int64_t first, int64_t count,
@@ -48,9 +70,14 @@ MIRT__LIB mirt_status mirt__image_list_part(const mirt__image_list *list, int64_
     mirt_status status = MIRT_OK;
     memset(out, 0, sizeof *out);
     for (int64_t i = first; status == MIRT_OK && i < first + count; i++)
-        status = mirt__image_list_add(out, mirt__pool_strdup(&out->pool, list->path[i]), list->label[i]);
+        status = mirt__image_list_add(out, &list->file[i]);
     if (status == MIRT_OK && list->classes)
         status = mirt__image_list_set_classes(out, list->classes, list->num_classes);
+    if (status == MIRT_OK && list->shards)
+        status = mirt__image_list_set_shards(out, list->shards, list->num_shards);
+    /* A shard is read from its begin to its end. */
+    if (status == MIRT_OK && list->shards)
+        qsort(out->file, (size_t)out->count, sizeof *out->file, mirt__image_file_compare);
     if (status != MIRT_OK) mirt__image_list_free(out);
     return status;
 }
@@ -93,12 +120,9 @@ MIRT__LIB void mirt__image_list_shuffle(mirt__image_list *list, uint32_t seed) {
         for (int shift = 1; shift < 32; shift *= 2) mask |= mask >> shift;
         do j = mirt__twister_next(&twister) & mask;
         while (j > most);
-        const char *path = list->path[i];
-        int32_t label = list->label[i];
-        list->path[i] = list->path[j];
-        list->label[i] = list->label[j];
-        list->path[j] = path;
-        list->label[j] = label;
+        const mirt__image_file file = list->file[i];
+        list->file[i] = list->file[j];
+        list->file[j] = file;
     }
 }
 
@@ -114,32 +138,49 @@ typedef struct mirt__walk_file {
     const char *directory, *name;
 } mirt__walk_file;
 
+/* What a walk looks for: images anywhere below a directory, or what is in the directory itself. */
+typedef enum mirt__walk_what { MIRT__WALK_IMAGES, MIRT__WALK_DIRECTORIES, MIRT__WALK_SHARDS } mirt__walk_what;
+
 typedef struct mirt__walk {
     mirt__pool pool;
     mirt__text text;
     mirt__walk_dir *dir;
     mirt__walk_file *file;
     int64_t dirs, most_dirs, files, most_files;
-    bool follow, deep; /* follow links to directories; descend into subdirectories */
+    mirt__walk_what what;
+    bool follow; /* follow links to directories */
 } mirt__walk;
+
+MIRT__LIB bool mirt__name_ends(const char *name, const char *lower) {
+    const size_t size = strlen(name), length = strlen(lower);
+    for (size_t k = 1; size >= length && k <= length; k++) {
+        const char c = name[size - k];
+        if ((c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c) != lower[length - k]) return false;
+    }
+    return size >= length;
+}
 
 MIRT__LIB bool mirt__image_name(const char *name) {
     static const char *const endings[] = {".bmp", ".gif", ".jpeg", ".jpg", ".png"};
-    const char *end = strrchr(name, '.');
-    for (int i = 0; end && i < MIRT__COUNT(endings); i++) {
-        size_t k = 0;
-        while (end[k] && (end[k] >= 'A' && end[k] <= 'Z' ? end[k] - 'A' + 'a' : end[k]) == endings[i][k]) k++;
-        if (!end[k] && !endings[i][k]) return true;
-    }
+    for (int i = 0; i < MIRT__COUNT(endings); i++)
+        if (mirt__name_ends(name, endings[i])) return true;
     return false;
 }
 
-/* directory/name in the pool. */
-static const char *mirt__walk_join(mirt__walk *walk, mirt__pool *pool, const char *directory, const char *name) {
-    const char *slash = *directory && directory[strlen(directory) - 1] == '/' ? "" : "/";
+/* directory/name, until the next call; NULL with the error set. */
+static const char *mirt__walk_path(mirt__walk *walk, const char *directory, const char *name) {
+    const size_t size = strlen(directory);
     mirt__text_clear(&walk->text);
-    mirt__text_add(&walk->text, "%s%s%s", directory, slash, name);
-    return walk->text.failed ? NULL : mirt__pool_strdup(pool, walk->text.data);
+    mirt__text_add_bytes(&walk->text, directory, size);
+    if (size == 0 || directory[size - 1] != '/') mirt__text_add_bytes(&walk->text, "/", 1);
+    mirt__text_add_bytes(&walk->text, name, strlen(name));
+    return walk->text.failed ? NULL : walk->text.data;
+}
+
+/* The same in the pool. */
+static const char *mirt__walk_join(mirt__walk *walk, mirt__pool *pool, const char *directory, const char *name) {
+    const char *path = mirt__walk_path(walk, directory, name);
+    return path ? mirt__pool_strdup(pool, path) : NULL;
 }
 
 static mirt_status mirt__walk_add_dir(mirt__walk *walk, const char *path, const struct stat *info, bool link) {
@@ -158,22 +199,32 @@ static mirt_status mirt__walk_add_dir(mirt__walk *walk, const char *path, const 
 static mirt_status mirt__walk_add_file(mirt__walk *walk, const char *directory, const char *name) {
     if (!mirt__list_room((void **)&walk->file, walk->files, &walk->most_files, sizeof *walk->file)) return MIRT_E_NOMEM;
     walk->file[walk->files].directory = directory;
-    walk->file[walk->files].name = mirt__pool_strdup(&walk->pool, name);
+    walk->file[walk->files].name = mirt__pool_pack(&walk->pool, name);
     return walk->file[walk->files++].name ? MIRT_OK : MIRT_E_NOMEM;
 }
 
-static mirt_status mirt__walk_entry(mirt__walk *walk, DIR *stream, const char *directory, const char *name) {
+/* An entry that is no directory. A dangling link counts as a file: reading it reports the error. */
+static mirt_status mirt__walk_leaf(mirt__walk *walk, const char *directory, const char *name) {
+    const bool wanted = walk->what == MIRT__WALK_IMAGES   ? mirt__image_name(name)
+                        : walk->what == MIRT__WALK_SHARDS ? *name != '.' && mirt__name_ends(name, ".tar")
+                                                          : false;
+    return wanted ? mirt__walk_add_file(walk, directory, name) : MIRT_OK;
+}
+
+static mirt_status mirt__walk_entry(mirt__walk *walk, DIR *stream, const char *directory, const struct dirent *entry) {
+    const char *name = entry->d_name;
     struct stat info;
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) return MIRT_OK;
+#ifdef _DIRENT_HAVE_D_TYPE
+    const unsigned char regular = 8; /* DT_REG, which POSIX does not have; this saves a call for each file */
+    if (entry->d_type == regular) return mirt__walk_leaf(walk, directory, name);
+#endif
     bool found = fstatat(dirfd(stream), name, &info, AT_SYMLINK_NOFOLLOW) == 0, link = found && S_ISLNK(info.st_mode);
     if (link) found = fstatat(dirfd(stream), name, &info, 0) == 0;
-    if (found && S_ISDIR(info.st_mode)) {
-        if (!walk->deep) return *name == '.' ? MIRT_OK : mirt__walk_add_file(walk, directory, name);
-        if (link && !walk->follow) return MIRT_OK;
-        return mirt__walk_add_dir(walk, mirt__walk_join(walk, &walk->pool, directory, name), &info, link);
-    }
-    /* A dangling link counts as a file: reading it reports the error. */
-    return walk->deep && mirt__image_name(name) ? mirt__walk_add_file(walk, directory, name) : MIRT_OK;
+    if (!found || !S_ISDIR(info.st_mode)) return mirt__walk_leaf(walk, directory, name);
+    if (walk->what == MIRT__WALK_DIRECTORIES && *name != '.') return mirt__walk_add_file(walk, directory, name);
+    if (walk->what != MIRT__WALK_IMAGES || (link && !walk->follow)) return MIRT_OK;
+    return mirt__walk_add_dir(walk, mirt__walk_join(walk, &walk->pool, directory, name), &info, link);
 }
 
 static mirt_status mirt__walk_read(mirt__walk *walk, const char *directory) {
@@ -188,7 +239,7 @@ static mirt_status mirt__walk_read(mirt__walk *walk, const char *directory) {
         if (!entry && errno)
             status = mirt__fail(MIRT_E_IO, "%s: cannot read the directory: %s", directory, strerror(errno));
         if (!entry) break;
-        status = mirt__walk_entry(walk, stream, directory, entry->d_name);
+        status = mirt__walk_entry(walk, stream, directory, entry);
         if (status != MIRT_OK) break;
     }
     closedir(stream);
@@ -201,11 +252,12 @@ static int mirt__walk_compare(const void *a, const void *b) {
     return order ? order : strcmp(f->name, g->name);
 }
 
-/* Lists files anywhere below `root`, or its immediate subdirectories, sorted. */
-static mirt_status mirt__walk_run(mirt__walk *walk, const char *root, bool deep, bool follow) {
+/* Lists what is looked for, sorted, and forgets what an earlier walk has found. */
+static mirt_status mirt__walk_run(mirt__walk *walk, const char *root, mirt__walk_what what, bool follow) {
     struct stat info;
+    mirt__pool_free(&walk->pool);
     walk->dirs = walk->files = 0;
-    walk->deep = deep;
+    walk->what = what;
     walk->follow = follow;
     memset(&info, 0, sizeof info);
     if (MIRRORTRAIN_STAT(root, &info) != 0)
@@ -255,10 +307,14 @@ static mirt_status mirt__walk_refuse_parts(const mirt__walk *walk, const char *r
 /* Adds all images below `root` with this label. */
 static mirt_status mirt__image_list_add_tree(mirt__image_list *list, mirt__walk *walk, const char *root, bool follow,
                                              int32_t label) {
-    mirt_status status = mirt__walk_run(walk, root, true, follow);
-    for (int64_t i = 0; i < walk->files && status == MIRT_OK; i++)
-        status = mirt__image_list_add(
-            list, mirt__walk_join(walk, &list->pool, walk->file[i].directory, walk->file[i].name), label);
+    mirt__image_file file;
+    memset(&file, 0, sizeof file);
+    file.label = label;
+    mirt_status status = mirt__walk_run(walk, root, MIRT__WALK_IMAGES, follow);
+    for (int64_t i = 0; i < walk->files && status == MIRT_OK; i++) {
+        file.path = mirt__walk_path(walk, walk->file[i].directory, walk->file[i].name);
+        status = file.path ? mirt__image_list_add(list, &file) : MIRT_E_NOMEM;
+    }
     return status;
 }
 
@@ -287,7 +343,7 @@ static mirt_status mirt__image_list_find_classes(mirt__image_list *list, const m
 
 static mirt_status mirt__image_list_by_class(mirt__image_list *list, mirt__walk *walk, const char *directory,
                                              const mirt_image_directory_desc *desc) {
-    mirt_status status = mirt__walk_run(walk, directory, false, true);
+    mirt_status status = mirt__walk_run(walk, directory, MIRT__WALK_DIRECTORIES, true);
     if (status != MIRT_OK) return status;
     if (walk->files == 0)
         return mirt__fail(MIRT_E_NOT_FOUND, "%s has no subdirectories, which are needed as the classes", directory);
@@ -295,7 +351,7 @@ static mirt_status mirt__image_list_by_class(mirt__image_list *list, mirt__walk 
     status = desc->class_names ? mirt__image_list_choose_classes(list, walk, directory, desc)
                                : mirt__image_list_find_classes(list, walk);
     for (int i = 0; i < list->num_classes && status == MIRT_OK; i++) {
-        const char *root = mirt__walk_join(walk, &walk->pool, directory, list->classes[i]);
+        const char *root = mirt__walk_join(walk, &list->pool, directory, list->classes[i]);
         status = root ? mirt__image_list_add_tree(list, walk, root, desc->follow_links, i) : MIRT_E_NOMEM;
         if (status == MIRT_OK && !desc->class_names) status = mirt__walk_refuse_parts(walk, root);
     }
@@ -318,7 +374,7 @@ static mirt_status mirt__image_list_set_labels(mirt__image_list *list, const cha
     const char **names = (const char **)mirt__pool_alloc(&list->pool, (size_t)list->count * sizeof(char *));
     int count = 0;
     if (!sorted || !names) return MIRT_E_NOMEM;
-    memcpy(list->label, desc->labels, bytes);
+    for (int64_t i = 0; i < list->count; i++) list->file[i].label = desc->labels[i];
     memcpy(sorted, desc->labels, bytes);
     qsort(sorted, (size_t)list->count, sizeof *sorted, mirt__image_label_compare);
     for (int64_t i = 0; i < list->count; i++) {
@@ -355,6 +411,22 @@ MIRT__LIB mirt_status mirt__image_list_directory(mirt__image_list *list, const c
     return status;
 }
 
+MIRT__LIB mirt_status mirt__directory_shards(const char *directory, mirt__pool *pool, const char ***path,
+                                             int64_t *count) {
+    mirt__walk walk;
+    memset(&walk, 0, sizeof walk);
+    mirt_status status = mirt__walk_run(&walk, directory, MIRT__WALK_SHARDS, false);
+    *count = walk.files;
+    *path = (const char **)mirt__pool_alloc(pool, ((size_t)walk.files + 1) * sizeof(char *));
+    if (status == MIRT_OK && !*path) status = MIRT_E_NOMEM;
+    for (int64_t i = 0; i < walk.files && status == MIRT_OK; i++) {
+        (*path)[i] = mirt__walk_join(&walk, pool, directory, walk.file[i].name);
+        if (!(*path)[i]) status = MIRT_E_NOMEM;
+    }
+    mirt__walk_free(&walk);
+    return status;
+}
+
 /* >>directories that are already split */
 
 typedef struct mirt__split {
@@ -379,7 +451,7 @@ static void mirt__split_look(mirt__split *split, const mirt__walk *walk, const m
 static mirt_status mirt__has_subdirectories(const char *directory, bool *has) {
     mirt__walk walk;
     memset(&walk, 0, sizeof walk);
-    mirt_status status = mirt__walk_run(&walk, directory, false, true);
+    mirt_status status = mirt__walk_run(&walk, directory, MIRT__WALK_DIRECTORIES, true);
     *has = walk.files > 0;
     mirt__walk_free(&walk);
     return status;
@@ -420,7 +492,7 @@ MIRT__LIB mirt_status mirt__image_parts_find(mirt__image_parts *parts, const cha
     bool second = false;
     memset(&walk, 0, sizeof walk);
     memset(parts, 0, sizeof *parts);
-    mirt_status status = mirt__walk_run(&walk, directory, false, true);
+    mirt_status status = mirt__walk_run(&walk, directory, MIRT__WALK_DIRECTORIES, true);
     if (status != MIRT_OK) walk.files = 0; /* a failed walk may miss names */
     mirt__split_look(&split, &walk, desc);
     for (int k = MIRT__PART_VALIDATION; k < MIRT__PARTS; k++) second = second || split.found[k];

@@ -48,10 +48,10 @@ static mirt_status mirt__images_resize(const mirt_image_directory_desc *desc, co
 }
 
 /* All files are turned into pixels for models by this function. */
-MIRT__LIB mirt_status mirt__images_load(const mirt_image_directory_desc *desc, const char *path,
+MIRT__LIB mirt_status mirt__images_load(const mirt_image_directory_desc *desc, const mirt__file_part *file,
                                         mirt__image_dataset *images, mirt__work *work, void *out) {
     mirt_image image;
-    mirt_status status = mirt_read_image(path, desc->color_mode, &desc->decode, &image);
+    mirt_status status = mirt__image_read(file, desc->color_mode, &desc->decode, &image);
     if (status != MIRT_OK) return status;
     status = mirt__images_resize(desc, &image, images, work, out);
     mirt_image_free(&image);
@@ -128,5 +128,6 @@ MIRT_API mirt_status mirt_load_image(const char *path, const mirt_image_director
     if (!path || !out) return mirt__fail_missing(caller, path ? "image to fill" : "path");
     mirt__images_defaults(given, &desc);
     if (mirt__images_check(caller, &desc) != MIRT_OK) return mirt_last_status();
-    return mirt__images_load(&desc, path, NULL, NULL, out);
+    const mirt__file_part whole = {path, path, 0, MIRT__WHOLE_FILE};
+    return mirt__images_load(&desc, &whole, NULL, NULL, out);
 }

@@ -629,21 +629,27 @@ MIRT_API mirt_status mirt_decode_image(const void *bytes, size_t size, mirt_colo
     return status == MIRT_OK ? MIRT_OK : mirt__fail_at("the image");
 }
 
-MIRT_API mirt_status mirt_read_image(const char *path, mirt_color_mode mode, const mirt_decode_desc *desc,
-                                     mirt_image *out) {
-    MIRT__ENTER;
+MIRT__LIB mirt_status mirt__image_read(const mirt__file_part *file, mirt_color_mode mode, const mirt_decode_desc *desc,
+                                       mirt_image *out) {
     mirt_decode_desc own;
     unsigned char *bytes;
     size_t size;
-    mirt_status status = mirt__decode_arguments(__func__, mode, desc, &own, out);
+    mirt_status status = mirt__decode_arguments("mirt_read_image", mode, desc, &own, out);
     if (status != MIRT_OK) return status;
-    if (!path) return mirt__fail_missing(__func__, "path");
+    if (!file->path) return mirt__fail_missing("mirt_read_image", "path");
     int64_t most = own.max_bytes ? own.max_bytes : (int64_t)1 << 26;
-    status = mirt__file_read(path, (size_t)most, &bytes, &size);
+    status = mirt__file_read_part(file, (size_t)most, &bytes, &size);
     if (status != MIRT_OK) return status;
     status = mirt__decode(bytes, size, mode, &own, out);
     mirt__aligned_free(bytes);
-    return status == MIRT_OK ? MIRT_OK : mirt__fail_at("%s", path);
+    return status == MIRT_OK ? MIRT_OK : mirt__fail_at("%s", file->name);
+}
+
+MIRT_API mirt_status mirt_read_image(const char *path, mirt_color_mode mode, const mirt_decode_desc *desc,
+                                     mirt_image *out) {
+    MIRT__ENTER;
+    const mirt__file_part whole = {path, path, 0, MIRT__WHOLE_FILE};
+    return mirt__image_read(&whole, mode, desc, out);
 }
 
 #undef MIRT__STB

@@ -2,7 +2,7 @@
 #define MIRT__IMAGES_H
 /* Decoding and resizing of images. */
 
-#include "../base/base.h"
+#include "../base/file.h"
 
 #ifndef MIRRORTRAIN_NO_IMAGES
 typedef enum mirt__image_format {
@@ -23,6 +23,9 @@ MIRT__LIB mirt_status mirt__image_read_header(const unsigned char *bytes, size_t
 /* Checks the header against the limits of `desc` and against decompression bombs. */
 MIRT__LIB mirt_status mirt__image_check(const mirt__image_header *header, size_t size, const mirt_decode_desc *desc);
 
+/* As mirt_read_image, for a part of a file. */
+MIRT__LIB mirt_status mirt__image_read(const mirt__file_part *file, mirt_color_mode mode, const mirt_decode_desc *desc,
+                                       mirt_image *out);
 MIRT__LIB bool mirt__mode_known(mirt_color_mode mode);
 MIRT__LIB int mirt__mode_channels(mirt_color_mode mode);
 /* True, with the error set, if no decoder is available. */
