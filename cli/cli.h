@@ -260,6 +260,11 @@ void note_drawn_photos(bool looked);
    size. All commands use it, so that a model gets the same pixels in all of them. */
 void log_nothing(mirt_log_level level, const char *text, void *user); /* as its `log`, without messages */
 void describe_images(const options *o, int height, int width, mirt_image_directory_desc *desc);
+/* Whether `path` names tar archives: a file or a pattern that ends in .tar, or a directory with such files and without
+   directories. */
+bool has_shards(const char *path);
+/* The photographs of shards or of a directory. NULL with the library's error. */
+mirt_dataset *open_photographs(const char *path, const mirt_image_directory_desc *desc);
 enum { MAX_PHOTO_PATH = 4096 };
 /* If the directory is already split, the path of one part, written to `path`; otherwise `directory`. */
 const char *photo_part(const char *directory, const mirt_image_directory_desc *desc, mirt_subset part,

@@ -41,8 +41,9 @@ const flag flags[] = {
     GROUP("Data"),
     {"data", "DIR", FLAG_TEXT, 0, AT(data), CMD_FIT | CMD_EVALUATE,
      "for mnist: the directory of its four files, plain or .gz, default data/mnist; for other networks: a directory "
-     "with a subdirectory of photographs for each class, or with train/ and validation/ that contain these, default "
-     "data/cats-vs-dogs. Without data: drawn digits or animals"},
+     "with a subdirectory of photographs for each class or with .tar shards in WebDataset's layout, or with train/ and "
+     "validation/ that contain these, or the shards' names, default data/cats-vs-dogs. Without data: drawn digits or "
+     "animals"},
     {"data", "DIR", FLAG_TEXT, 0, AT(data), CMD_SCALING,
      "measure with these samples, as of fit, decoded and resized anew in every epoch; default generated ones"},
     {"validation", "DIR", FLAG_TEXT, 0, AT(validation), CMD_FIT, "photographs of the same classes, for validation"},

@@ -33,7 +33,7 @@ static mirt_dataset *open_sheet(const options *o) {
     desc.no_shuffle = false;
     desc.label_mode = MIRT_LABELS_NONE;
     desc.corrupt = MIRT_CORRUPT_SKIP;
-    return mirt_image_dataset_from_directory(photo_part(o->operand[0], &desc, MIRT_SUBSET_TRAINING, train), &desc);
+    return open_photographs(photo_part(o->operand[0], &desc, MIRT_SUBSET_TRAINING, train), &desc);
 }
 
 /* Reads the pixels of `count` images through a network without layers. */

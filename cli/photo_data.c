@@ -55,6 +55,25 @@ bool has_directories(const char *path) {
     return other_directories(path, NULL, 0, names, sizeof names) > 0;
 }
 
+static bool is_shard(const char *name) {
+    const size_t size = strlen(name);
+    return size > 4 && strcmp(name + size - 4, ".tar") == 0;
+}
+
+bool has_shards(const char *path) {
+    if (!is_directory(path)) return is_shard(path);
+    bool found = false;
+    DIR *stream = opendir(path);
+    for (const struct dirent *entry; stream && (entry = readdir(stream)) != NULL;)
+        found = found || (entry->d_name[0] != '.' && is_shard(entry->d_name));
+    if (stream) closedir(stream);
+    return found && !has_directories(path); /* archives may lie beside the directories that came out of them */
+}
+
+mirt_dataset *open_photographs(const char *path, const mirt_image_directory_desc *desc) {
+    return has_shards(path) ? mirt_tar_dataset(path, desc) : mirt_image_dataset_from_directory(path, desc);
+}
+
 const char *photo_part(const char *directory, const mirt_image_directory_desc *desc, mirt_subset part,
                        char path[MAX_PHOTO_PATH]) {
     return mirt_image_directory_part(directory, desc, part, path, MAX_PHOTO_PATH) == MIRT_OK ? path : directory;
@@ -102,15 +121,23 @@ static bool open_directories(const options *o, const char *directory, const mirt
     char train[MAX_PHOTO_PATH], validation[MAX_PHOTO_PATH];
     mirt_image_directory_desc d = *desc;
     const char *first = photo_part(directory, desc, MIRT_SUBSET_TRAINING, train);
-    if (o->validation) {
-        *training = mirt_image_dataset_from_directory(first, &d);
+    const bool shards = has_shards(first), parts = first != directory;
+    d.no_shuffle = o->validation || parts; /* otherwise a random share of the files is used for validation */
+    d.validation_split = d.no_shuffle ? 0 : o->validation_split > 0 ? o->validation_split : DEFAULT_SPLIT;
+    if (o->validation || (shards && parts)) {
+        *training = open_photographs(first, &d);
         d.class_names = mirt_class_names(*training, &d.num_class_names);
-        const char *second = photo_part(o->validation, &d, MIRT_SUBSET_VALIDATION, validation);
+        const char *second = photo_part(o->validation ? o->validation : directory, &d, MIRT_SUBSET_VALIDATION,
+                                        validation);
         if (*training && !same_classes(first, second, d.class_names, d.num_class_names)) return false;
-        *test = *training ? mirt_image_dataset_from_directory(second, &d) : NULL;
+        *test = *training ? open_photographs(second, &d) : NULL;
+    } else if (shards) {
+        d.subset = MIRT_SUBSET_TRAINING;
+        *training = mirt_tar_dataset(directory, &d);
+        d.subset = MIRT_SUBSET_VALIDATION;
+        d.class_names = mirt_class_names(*training, &d.num_class_names);
+        *test = *training ? mirt_tar_dataset(directory, &d) : NULL;
     } else {
-        d.no_shuffle = first != directory; /* otherwise a random share of the files is used for validation */
-        d.validation_split = first != directory ? 0 : o->validation_split > 0 ? o->validation_split : DEFAULT_SPLIT;
         mirt_image_datasets_from_directory(directory, &d, training, test);
     }
     corrupt = 0; /* classes without a photograph are logged too */
@@ -347,7 +374,7 @@ mirt_dataset *open_photo_test(const mirt_model *model, const options *o) {
         desc.validation_split = o->validation_split;
         desc.subset = MIRT_SUBSET_VALIDATION;
     }
-    if (directory) dataset = mirt_image_dataset_from_directory(part, &desc);
+    if (directory) dataset = open_photographs(part, &desc);
     else dataset = mirt_drawn_photos(DRAWN_PHOTOS / 4, desc.height, desc.width, o->seed, MIRT_TEST);
     if (!directory) note_drawn_photos(true);
     else if (dataset) tell_of_part(o, part, part != directory, mirt_dataset_size(dataset));

@@ -77,11 +77,11 @@ static void print_csv_head(const seer *s) {
 }
 
 /* One image: "photo.jpg: cats 0.9876", or a row or an object with all classes. */
-static void print_image(seer *s, const char *path) {
+static void print_image(seer *s, const char *path, const float *scores) {
     char number[24];
     const mirt_scores kind = mirt_output_scores(s->model, 0);
     float p;
-    const int best = class_of_scores(kind, s->scores, s->units, &p);
+    const int best = class_of_scores(kind, scores, s->units, &p);
     const char *name = name_of_class(s, best, number);
     if (chosen(s->o->format, "csv")) {
         print_cell(path);
@@ -89,7 +89,7 @@ static void print_image(seer *s, const char *path) {
         print_cell(name);
         printf(",%.6g", (double)p);
         for (int i = 0; i < classes_of(s); i++)
-            printf(",%.6g", (double)probability_of(kind, s->scores, s->units, i));
+            printf(",%.6g", (double)probability_of(kind, scores, s->units, i));
         putchar('\n');
     } else if (chosen(s->o->format, "json")) {
         fputs(s->shown ? ",\n{\"file\":" : "{\"file\":", stdout);
@@ -100,7 +100,7 @@ static void print_image(seer *s, const char *path) {
         for (int i = 0; i < classes_of(s); i++) {
             if (i) putchar(',');
             print_json_text(stdout, name_of_class(s, i, number));
-            printf(":%.6g", (double)probability_of(kind, s->scores, s->units, i));
+            printf(":%.6g", (double)probability_of(kind, scores, s->units, i));
         }
         fputs("}}", stdout);
     } else {
@@ -109,14 +109,18 @@ static void print_image(seer *s, const char *path) {
     s->shown++;
 }
 
+static void describe_predicted(const seer *s, mirt_image_directory_desc *desc) {
+    describe_images(s->o, (int)s->x.dim[1], (int)s->x.dim[2], desc);
+    desc->color_mode = s->x.dim[3] == 1 ? MIRT_GRAYSCALE : s->x.dim[3] == 4 ? MIRT_RGBA : MIRT_RGB;
+}
+
 static bool predict_file(seer *s, const char *path) {
     mirt_image_directory_desc desc;
-    describe_images(s->o, (int)s->x.dim[1], (int)s->x.dim[2], &desc);
-    desc.color_mode = s->x.dim[3] == 1 ? MIRT_GRAYSCALE : s->x.dim[3] == 4 ? MIRT_RGBA : MIRT_RGB;
+    describe_predicted(s, &desc);
     const mirt_array pixels = mirt_make_array(s->pixels, MIRT_UINT8, s->x);
     const bool good = mirt_load_image(path, &desc, s->pixels) == MIRT_OK &&
                       mirt_predict_arrays(s->model, pixels, s->scores, (size_t)s->units) == MIRT_OK;
-    if (good) print_image(s, path);
+    if (good) print_image(s, path, s->scores);
     else complain_of_library();
     return good;
 }
@@ -124,12 +128,32 @@ static bool predict_file(seer *s, const char *path) {
 /* All images below a directory, in the order of their names. */
 static bool predict_directory(seer *s, const char *path) {
     mirt_image_directory_desc desc;
-    describe_images(s->o, (int)s->x.dim[1], (int)s->x.dim[2], &desc);
+    describe_predicted(s, &desc);
     desc.label_mode = MIRT_LABELS_NONE;
     mirt_dataset *dataset = mirt_image_dataset_from_directory(path, &desc);
     bool good = dataset || complain_of_library() == EXIT_OK;
     const int64_t count = dataset ? mirt_dataset_size(dataset) : 0;
     for (int64_t i = 0; i < count; i++) good = predict_file(s, mirt_dataset_file(dataset, i)) && good;
+    mirt_dataset_destroy(dataset);
+    return good;
+}
+
+/* Every photograph in a shard, or in several. */
+static bool predict_shards(seer *s, const char *path) {
+    mirt_image_directory_desc desc;
+    describe_predicted(s, &desc);
+    desc.label_mode = MIRT_LABELS_NONE;
+    desc.batch_size = 64;
+    mirt_dataset *dataset = mirt_tar_dataset(path, &desc);
+    const int64_t count = mirt_dataset_size(dataset);
+    const size_t numbers = (size_t)count * (size_t)s->units;
+    float *scores = dataset ? (float *)malloc(numbers * sizeof *scores) : NULL;
+    const bool good = scores && mirt_predict(s->model, dataset, scores, numbers) == MIRT_OK;
+    if (!good && dataset && !scores) complain("out of memory");
+    else if (!good) complain_of_library();
+    for (int64_t i = 0; good && i < count; i++)
+        print_image(s, mirt_dataset_file(dataset, i), scores + (size_t)i * (size_t)s->units);
+    free(scores);
     mirt_dataset_destroy(dataset);
     return good;
 }
@@ -171,7 +195,10 @@ int run_predict(const options *o) {
         if (chosen(o->format, "json")) fputs("[", stdout);
         for (int i = 0; i < o->operands; i++) {
             const char *path = o->operand[i];
-            if (!(is_directory(path) ? predict_directory : predict_file)(&s, path)) status = EXIT_FAILED;
+            if (!(has_shards(path)     ? predict_shards
+                  : is_directory(path) ? predict_directory
+                                       : predict_file)(&s, path))
+                status = EXIT_FAILED;
         }
         if (chosen(o->format, "json")) fputs("]\n", stdout);
     }

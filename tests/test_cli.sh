@@ -274,6 +274,17 @@ make_photos() { # DIRECTORY COUNT
         bitmap "$1/zwei drei/$i.bmp" $((6 + i % 3))
     done
 }
+make_shards() { # PART: shards/PART/a.tar and b.tar of the photographs in photos/PART, with 0 and 1 as labels
+    mkdir -p "members/$1" "shards/$1"
+    i=100
+    for photo in "photos/$1"/*/*.bmp; do
+        i=$((i + 1))
+        cp "$photo" "members/$1/$i.bmp"
+        case $photo in *eins*) echo 0 ;; *) echo 1 ;; esac >"members/$1/$i.cls"
+    done
+    (cd "members/$1" && tar -cf "../../shards/$1/a.tar" 10[1-4].* &&
+        tar -cf "../../shards/$1/b.tar" $(ls | grep -v '10[1-4]'))
+}
 net="--model mobilenet_v2 --alpha 0.35 --size 32 --batch 4"
 run fit $net --epochs 2 --max-steps 3 --freeze base
 gives "fit on drawn photographs" 0 "final: "
@@ -352,6 +363,32 @@ case $(cat out err) in
     run predict --load photos.safetensors photos/train/eins/1.bmp "photos/train/zwei drei/1.bmp"
     is "predict names classes with probabilities" \
         "$(grep -cE '^photos/train/(eins|zwei drei)/1.bmp: (eins|zwei drei) [01]\.[0-9]{4}$' out)" 2
+    if has tar; then
+        make_shards train
+        make_shards validation
+        run fit $net --data photos --epochs 2 --no-shuffle
+        wanted=$(val_of)
+        run fit $net --data shards --epochs 2 --no-shuffle --save shards.safetensors
+        is "shards of the same photographs in the same order give the same numbers" "$status $(val_of)" "0 $wanted"
+        run fit $net --data shards/train --validation 'shards/validation/{a,b}.tar' --epochs 2 --no-shuffle
+        is "and so they do by names" "$status $(val_of)" "0 $wanted"
+        run evaluate --load shards.safetensors --data shards
+        is "evaluate takes shards" "$(cat out)" "evaluate: $wanted"
+        run fit $net --data shards/train --epochs 1 --validation-split 0.4 --seed 5 --save held.safetensors
+        wanted="evaluate: $(val_of)"
+        run evaluate --load held.safetensors --data shards/train --validation-split 0.4 --seed 5
+        is "and the share of them that fit held out" "$(cat out)" "$wanted"
+        run predict --load shards.safetensors shards/validation
+        is "predict takes shards" "$(grep -cE '^shards/validation/[ab].tar/[0-9]+.bmp: [01] [01]\.[0-9]{4}$' out)" 6
+        run verify shards/train
+        gives "verify takes shards" 0 "verify: images=12 corrupt=0"
+        run augment shards/train --out sheet.png
+        gives "a sheet of photographs in shards" 0 "saved: sheet.png"
+        run predict --load shards.safetensors no.tar
+        refuses "a shard that is missing" 1 "no.tar: cannot open..."
+    else
+        tap_skip "no tar"
+    fi
     run fit $net --data photos/train --validation photos/validation --epochs 1 --log-steps --seed 3
     losses >split.losses
     run fit $net --data photos --epochs 1 --log-steps --seed 3
