@@ -38,7 +38,7 @@ typedef struct options {
     const char *const *argv; /* as passed to main */
     const char *trace;
     const char *model, *data, *devices, *init, *load, *save;
-    const char *validation, *weights, *freeze, *head, *augment, *out; /* of photographs */
+    const char *validation, *weights, *freeze, *head, *augment, *out; /* of photographs; out: also of report */
     const char *const *operand; /* words that are not flags */
     int operands;
     const char *optimizer, *strategy, *collective, *dtype, *pooling, *corrupt, *on_nan, *format; /* for chosen() */
@@ -231,6 +231,8 @@ bool log_predictions(const options *o, mirt_model *model, const char *directory)
 /* Makes DIR/report.html from DIR/log.jsonl and prints its path. `own`: this process holds the lock of the run. False
    after complaining. */
 bool write_report(const char *directory, bool own);
+/* Makes the page --out that compares the runs in the directories of the command line. False after complaining. */
+bool write_comparison(const options *o);
 /* Writes that page during a fit too, from its beginning on. NULL: there is no memory for that. */
 typedef struct live_report live_report;
 live_report *begin_live_report(const options *o, mirt_fit_desc *desc);

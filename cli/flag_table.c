@@ -184,6 +184,8 @@ const flag flags[] = {
      "write a trace of what each device does, one row per device, for ui.perfetto.dev"},
     {"confusion", "FILE", FLAG_TEXT, 0, AT(confusion), CMD_EVALUATE, "write the confusion matrix as a picture: .png"},
     {"svg", "FILE", FLAG_TEXT, 0, AT(svg), CMD_GRAPH, "draw the graph as a picture in FILE instead"},
+    {"out", "FILE", FLAG_TEXT, 0, AT(out), CMD_REPORT,
+     "where to write the page that compares several runs; default comparison.html"},
     {"out", "FILE", FLAG_TEXT, 0, AT(out), CMD_AUGMENT, "the sheet, a .png"},
     {"originals", NULL, FLAG_SWITCH, 0, AT(originals), CMD_AUGMENT,
      "show three photographs, each with three augmented versions next to it, instead of twelve augmented ones"},

@@ -46,8 +46,9 @@ const command commands[] = {
      "  mirrortrain scaling --model resnet50 --predict 64 --network 25G\n"
      "  mpirun -n 4 mirrortrain scaling                          by processes\n",
      run_scaling},
-    {"report", "make a page about a run from its log", CMD_REPORT, "DIR",
-     "  mirrortrain report runs/a\n",
+    {"report", "make a page about a run from its log, or one that compares several", CMD_REPORT, "DIR...",
+     "  mirrortrain report runs/a                                writes runs/a/report.html\n"
+     "  mirrortrain report runs/1gpu runs/4gpu --out compared.html\n",
      run_report},
     {"bench", "images per second, memory and where the time goes", CMD_BENCH, NULL,
      "  mirrortrain bench --model mobilenet_v2 --batch 1,32 --profile\n"

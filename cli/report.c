@@ -1,4 +1,4 @@
-/* mirrortrain report: writes the log of a run as one self-contained page. */
+/* mirrortrain report: writes the log of a run as one self-contained page, or compares several. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli.h"
 #include "report.h"
@@ -109,12 +109,7 @@ static void add_epochs(page *p, const run_log *log) {
         number_of(last, "epoch") + 1, all);
 }
 
-/* How the run ended: a word, its style class, and an explanation or NULL. */
-typedef struct outcome {
-    const char *word, *look, *more;
-} outcome;
-
-static outcome outcome_of(const run_log *log) {
+outcome outcome_of(const run_log *log) {
     static const struct { const char *status; outcome is;
     } ended[] = {{"finished", {"finished", " good", NULL}},
                  {"stopped", {"stopped", "", "Training was stopped before the last epoch, by a callback or a limit."}},
@@ -408,8 +403,19 @@ static void add_scalar(page *p, const value *v) {
     else if (v->kind == VALUE_NUMBER) add_number(p, v->number);
 }
 
-/* Adds table rows; members of a nested object are prefixed with its name. */
-static void add_pairs(page *p, const value *object, const char *above, const char *const *without) {
+void add_setting(page *p, const value *v) {
+    if (v->kind != VALUE_LIST) {
+        add_scalar(p, v);
+        return;
+    }
+    for (const value *one = v->first; one; one = one->next) {
+        add_scalar(p, one);
+        if (one->next) add(p, ", ");
+    }
+}
+
+void visit_settings(const value *object, const char *above, const char *const *without,
+                    void (*visit)(void *user, const char *name, const value *v), void *user) {
     for (const value *v = object ? object->first : NULL; v; v = v->next) {
         char name[200];
         bool leave = false;
@@ -417,23 +423,18 @@ static void add_pairs(page *p, const value *object, const char *above, const cha
         if (leave || !v->key || (v->kind >= VALUE_LIST && !v->count)) continue;
         const bool within = strcmp(v->key, "compile") == 0, kind = *above && strcmp(v->key, "class_name") == 0;
         snprintf(name, sizeof name, "%s%s%s", above, *above && !kind ? " \xc2\xb7 " : "", within || kind ? "" : v->key);
-        if (v->kind == VALUE_OBJECT) {
-            add_pairs(p, v, name, NULL);
-            continue;
-        }
-        add(p, "<tr><th scope=\"row\">");
-        add_name(p, name, true);
-        add(p, "</th><td>");
-        if (v->kind == VALUE_LIST) {
-            for (const value *one = v->first; one; one = one->next) {
-                add_scalar(p, one);
-                if (one->next) add(p, ", ");
-            }
-        } else {
-            add_scalar(p, v);
-        }
-        add(p, "</td></tr>");
+        if (v->kind == VALUE_OBJECT) visit_settings(v, name, NULL, visit, user);
+        else visit(user, name, v);
     }
+}
+
+static void add_pair(void *user, const char *name, const value *v) {
+    page *p = (page *)user;
+    add(p, "<tr><th scope=\"row\">");
+    add_name(p, name, true);
+    add(p, "</th><td>");
+    add_setting(p, v);
+    add(p, "</td></tr>");
 }
 
 static void add_settings(page *p, const run_log *log) {
@@ -442,11 +443,11 @@ static void add_settings(page *p, const run_log *log) {
     if (!log->begin) return;
     add(p, "<section><h2>Settings and environment</h2><div class=\"two\"><div class=\"card\"><h3>The run</h3>"
            "<table class=\"pairs\"><tbody>");
-    add_pairs(p, log->begin, "", shown);
+    visit_settings(log->begin, "", shown, add_pair, p);
     add(p, "</tbody></table></div>");
     if (environment) {
         add(p, "<div class=\"card\"><h3>Environment</h3><table class=\"pairs\"><tbody>");
-        add_pairs(p, environment, "", NULL);
+        visit_settings(environment, "", NULL, add_pair, p);
         add(p, "</tbody></table></div>");
     }
     add(p, "</div></section>");
@@ -488,8 +489,13 @@ bool write_report(const char *directory, bool own) {
 }
 
 int run_report(const options *o) {
-    if (o->operands != 1) {
-        complain("report needs the directory of one run: mirrortrain report DIR");
+    if (o->operands < 1 || o->operands > MOST_LOOKS) {
+        complain("report needs the directories of one to %d runs: mirrortrain report DIR...", MOST_LOOKS);
+        return EXIT_USAGE;
+    }
+    if (o->operands > 1) return write_comparison(o) ? EXIT_OK : EXIT_FAILED;
+    if (o->out) {
+        complain("--out is for a page that compares runs; the page of one run is DIR/report.html");
         return EXIT_USAGE;
     }
     return write_report(o->operand[0], false) ? EXIT_OK : EXIT_FAILED;

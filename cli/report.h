@@ -157,6 +157,17 @@ void end_page(page *p, const char *from);
 bool write_page(page *p, const char *path);
 
 /* --- report.c --- */
+/* How the run ended: a word, its style class, and an explanation or NULL. */
+typedef struct outcome {
+    const char *word, *look, *more;
+} outcome;
+outcome outcome_of(const run_log *log);
+/* Calls `visit` for each scalar or list in `object`; names of nested members begin with those of the objects around
+   them. `without`: members to leave out, up to NULL; or NULL. */
+void visit_settings(const value *object, const char *above, const char *const *without,
+                    void (*visit)(void *user, const char *name, const value *v), void *user);
+/* The value of one of these. */
+void add_setting(page *p, const value *v);
 /* Makes DIR/report.html from DIR/log.jsonl. owner: run_owner; live: NULL for the last time. False after complaining. */
 bool write_run_page(const char *directory, int owner, const live_page *live);
 

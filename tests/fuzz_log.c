@@ -38,12 +38,21 @@ static void look(const run_log *log) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    char path[512], home[512];
+    char path[512], home[512], page[512];
     run_log log;
     fuzz_put(fuzz_path("log.jsonl", path), data, size);
     if (!read_run_log(fuzz_path("", home), &log)) return 0;
     look(&log);
     free_run_log(&log);
     FUZZ_CHECK(write_report(home, false));
+    const char *const twice[] = {home, home};
+    options o;
+    memset(&o, 0, sizeof o);
+    o.operand = twice;
+    o.operands = 2;
+    o.out = fuzz_path("comparison.html", page);
+    FUZZ_CHECK(write_comparison(&o));
+    const live_page live = {1795300003, 10, 500};
+    FUZZ_CHECK(write_run_page(home, OWNER_RUNNING, &live));
     return 0;
 }

@@ -626,7 +626,9 @@ def check_errors(home):
     for args, status, words in (
         (["/nowhere/run"], 1, "/nowhere/run/log.jsonl"),
         ([], 2, "report DIR"),
-        ([home, home], 2, "one run"),
+        ([home, home], 1, home + "/log.jsonl"),
+        ([home] * 9, 2, "one to 8 runs"),
+        (["--out", "x.html", home], 2, "--out"),
         ([home], 1, "log.jsonl"),
     ):
         made = report(*args)
@@ -648,6 +650,72 @@ def check_errors(home):
         and len(os.listdir(empty)) == 2,
         "a page that cannot be written: " + made.stderr.decode().strip(),
     )
+
+
+def check_compare(home):
+    """One page of several runs: what differs is marked, and each line looks different. Yields names and directories."""
+    numbers = {"one": (1, 128, 5.0, 1000), "four": (4, 512, 1.25, 3900)}
+    for name, (devices, batch, seconds, speed) in numbers.items():
+        directory = os.path.join(home, "compared", name)
+        os.makedirs(directory)
+        with open(directory + "/log.jsonl", "w") as f:
+            for line in report_log.lines():
+                if line["event"] == "begin":
+                    line.update(devices=devices, replicas=devices, batch=batch, seed=devices)
+                if line["event"] == "epoch":
+                    line["seconds"] = seconds if line["epoch"] else 99
+                if line["event"] == "end":
+                    line["images_per_second"] = speed
+                f.write(json.dumps(line) + "\n")
+    one, four = (os.path.join(home, "compared", name) for name in numbers)
+    sets = {
+        "compared": [one, four + "/"],
+        "the same one twice": [one, one],
+        "damaged ones": [os.path.join(home, name) for name in ("damaged", "hostile", "names", "one epoch")],
+        "eight": [one, four] * 4,
+    }
+    for name, runs in sets.items():
+        directory = os.path.join(home, "page of " + name)
+        os.mkdir(directory)
+        path = directory + "/report.html"
+        made = report("--out", path, *runs)
+        good = made.returncode == 0 and made.stdout.decode() == "report: %s\n" % path
+        tap.ok(good, "%s: %s" % (name, (made.stdout + made.stderr).decode().strip()))
+        if not good:
+            continue
+        with open(path) as f:
+            text = f.read()
+        page = Page(text)
+        tap.ok(
+            not page.wrong and page.check_script() is True and len(text) < 1 << 20,
+            "%s: a page without faults: %s" % (name, page.wrong[:3]),
+        )
+        looks = set(re.findall(r'class="line (s[1-8])"', text))
+        tap.ok(len(looks) == len(runs), "%s: a look for each run: %s" % (name, sorted(looks)))
+        rows = {}
+        for differs, cells in re.findall(r'<tr( class="differs")?>(<th scope="row">.*?)</tr>', text):
+            cells = [re.sub("<[^>]*>", "", cell) for cell in re.findall("<t[hd][^>]*>(.*?)</t[hd]>", cells)]
+            rows[cells[0].rstrip(" \u2260")] = (bool(differs), cells[1:])
+        if name == "compared":
+            expected = {
+                "Model": (False, ["mnist", "mnist"]),
+                "Devices": (True, ["1", "4"]),
+                "Replicas": (True, ["1", "4"]),
+                "Batch": (True, ["128", "512"]),
+                "Epochs": (False, ["6", "6"]),
+                "Time per epoch": (False, ["5\u00a0s", "1.25\u00a0s"]),
+                "Images per second": (False, ["1000", "3900"]),
+                "Speed-up": (False, ["1", "\u00d7\u00a03.90"]),
+                "Best validation accuracy": (False, ["98.43\u00a0%"] * 2),
+                "Final validation accuracy": (False, ["98.43\u00a0%"] * 2),
+                "Seed": (True, ["1", "4"]),
+            }
+            wrong = {key: rows.get(key) for key in expected if rows.get(key) != expected[key]}
+            tap.ok(not wrong and "Learning rate" not in rows, "settings and results: %s" % (wrong or "as in the logs"))
+            tap.ok(text.count('<figure class="card chart">') == 6, "the curves of both in one chart each")
+        if name == "the same one twice":
+            tap.ok(not any(differs for differs, _ in rows.values()), "nothing differs from itself")
+        yield name, directory
 
 
 def wide(directory, order, names):
@@ -763,6 +831,7 @@ def main():
         check_places(home)
         check_work(home)
         pages.append(("a run of its own", check_fit(home)))
+        pages.extend(check_compare(home))
         photos = check_photos(home)
         if photos:
             pages.append(("photographs", photos))
