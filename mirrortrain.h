@@ -20,7 +20,8 @@
    - layers: dense, convolutions (transposed, depthwise, separable), pooling,
      upsampling, padding, batch and layer normalization, dropout, activations,
      merging, reshaping; some 60 operations on tensors, with gradients
-   - MobileNetV2, ResNet50 and EfficientNetV2, layer by layer as in Keras
+   - MobileNetV2 and V3, ResNet18 to 101, VGG16 and EfficientNetV2, layer by layer
+     as in Keras; ResNet18 and 34 as in torchvision
    - models with several inputs and outputs, models as parts of models, weights
      frozen by name, intermediate outputs
    - losses, metrics, optimizers, schedules and callbacks of Keras: see below
@@ -77,7 +78,8 @@
      random_shear, random_hue, random_saturation, random_erasing
    - ready-made networks: efficientnet_v2_b0, efficientnet_v2_b1,
      efficientnet_v2_b2, efficientnet_v2_b3, efficientnet_v2_s, efficientnet_v2_m,
-     efficientnet_v2_l, mobilenet_v2, resnet50, mnist
+     efficientnet_v2_l, mobilenet_v2, mobilenet_v3_small, mobilenet_v3_large,
+     resnet18, resnet34, resnet50, resnet101, vgg16, mnist
    - dtypes of tensors: float32, int32, uint8, bool
    - dtype policies (mixed_float16: on GPUs): float32, mixed_bfloat16,
      mixed_float16
@@ -1628,7 +1630,7 @@ MIRT_API mirt_model *mirt_model_view(mirt_model *model, mirt_tensor *const *outp
 
 typedef enum mirt_pooling { MIRT_POOLING_NONE = 0, MIRT_POOLING_AVG, MIRT_POOLING_MAX } mirt_pooling;
 /* Whether the network takes pixels from 0 to 255, as its first layers then make of them what its family is used to. As
-   in Keras EfficientNetV2 does by default, and MobileNetV2 and ResNet50 want it done for them (preprocess_input). */
+   in Keras EfficientNetV2 and MobileNetV3 do by default, and the others want it done for them (preprocess_input). */
 typedef enum mirt_preprocessing {
     MIRT_PREPROCESSING_DEFAULT = 0, MIRT_PREPROCESSING_ON, MIRT_PREPROCESSING_OFF
 } mirt_preprocessing;
@@ -1641,26 +1643,33 @@ typedef enum mirt_efficientnet_v2_variant {
 typedef struct mirt_application_desc {
     int size;             /* height and width of the images, at least 32; default 224; B1 240, B2 260, B3 300, S 384, M
                              and L 480 */
-    float alpha;          /* width of MobileNetV2; default 1 */
+    float alpha;          /* width of MobileNetV2 and V3; default 1 */
     bool no_top;          /* include_top=False: the features (rows, h, w, c), or after pooling (rows, c) */
     int classes;          /* of the top; default 1000 */
     mirt_pooling pooling; /* of a network without its top */
     bool logits;          /* classifier_activation=None; otherwise the top ends with a softmax */
     mirt_preprocessing preprocessing;
-    float dropout_rate, drop_connect_rate; /* EfficientNetV2: before the top, and stochastic depth; default 0.2;
-                                              negative: none */
+    float dropout_rate, drop_connect_rate; /* EfficientNetV2: before the top (MobileNetV3: in it), and stochastic depth;
+                                              default 0.2; negative: none */
     const char *name;     /* of the model; default Keras's: "mobilenetv2_1.00_224", "resnet50", "efficientnetv2-b0" */
     const char *weights;  /* a .safetensors file, as mirt_load_weights; NULL: random ones. Keras: weights=path */
 } mirt_application_desc;
 
 /* Networks for images of three channels, recorded and not yet compiled; layers and weights have Keras's names and
-   order. desc NULL: all defaults. NULL (MIRT_E_INVALID, MIRT_E_SHAPE: images too small, MIRT_E_NOMEM; errors of
-   mirt_load_weights). Sandler et al. 2018; He et al. 2016; Tan & Le 2021. */
+   order. ResNet18 and 34, which Keras does not have, are torchvision's, with names like those of ResNet50. desc NULL:
+   all defaults. NULL (MIRT_E_INVALID, MIRT_E_SHAPE: images too small, MIRT_E_NOMEM; errors of mirt_load_weights).
+   Sandler et al. 2018; Howard et al. 2019; He et al. 2016; Simonyan & Zisserman 2014; Tan & Le 2021. */
 MIRT_API mirt_model *mirt_mobilenet_v2(mirt_strategy *strategy, const mirt_application_desc *desc);
+MIRT_API mirt_model *mirt_mobilenet_v3_small(mirt_strategy *strategy, const mirt_application_desc *desc);
+MIRT_API mirt_model *mirt_mobilenet_v3_large(mirt_strategy *strategy, const mirt_application_desc *desc);
+MIRT_API mirt_model *mirt_resnet18(mirt_strategy *strategy, const mirt_application_desc *desc);
+MIRT_API mirt_model *mirt_resnet34(mirt_strategy *strategy, const mirt_application_desc *desc);
 MIRT_API mirt_model *mirt_resnet50(mirt_strategy *strategy, const mirt_application_desc *desc);
+MIRT_API mirt_model *mirt_resnet101(mirt_strategy *strategy, const mirt_application_desc *desc);
+MIRT_API mirt_model *mirt_vgg16(mirt_strategy *strategy, const mirt_application_desc *desc);
 MIRT_API mirt_model *mirt_efficientnet_v2(mirt_strategy *strategy, mirt_efficientnet_v2_variant variant,
                                           const mirt_application_desc *desc);
-/* The same by name: "mobilenet_v2", "resnet50", "efficientnet_v2_b0" to "..._b3", "..._s", "..._m", "..._l"; and
+/* The same by name: "mobilenet_v2", "resnet18", "efficientnet_v2_b0" to "..._b3", "..._s", "..._m", "..._l"; and
    "mnist", the small network of 28x28 images in the tutorials, which divides them by 255 unless it is told not to, and
    has 10 classes, as logits. MIRT_E_NOT_FOUND with the nearest right name. */
 MIRT_API mirt_model *mirt_application(mirt_strategy *strategy, const char *name, const mirt_application_desc *desc);
@@ -61554,30 +61563,51 @@ typedef struct mirt__network {
     mirt_tensor *x;
     mirt_application_desc d;               /* with the defaults of its family filled in */
     int variant;                           /* data of the variant */
+    int relus;                             /* of MobileNetV3: named by counting */
     float momentum, epsilon;               /* of its batch normalization layers */
     mirt_initializer conv_initializer, top_initializer; /* zeros: the layers' defaults */
     char prefix[32], name[64];
 } mirt__network;
 
-/* Names of layers consist of the prefix and, in these functions, a suffix. */
+/* Names of layers consist of the prefix and, in these functions, a suffix; NULL: the layer has its default name. */
 MIRT__LIB const char *mirt__network_name(mirt__network *n, const char *suffix);
 /* A convolution, with a bias only if `bias`. */
 MIRT__LIB void mirt__network_conv(mirt__network *n, const char *suffix, int filters, int kernel, int stride,
                                   mirt_padding padding, bool bias, mirt_activation_kind activation);
-MIRT__LIB void mirt__network_depthwise(mirt__network *n, const char *suffix, int stride, mirt_padding padding);
+MIRT__LIB void mirt__network_depthwise(mirt__network *n, const char *suffix, int kernel, int stride,
+                                       mirt_padding padding);
 MIRT__LIB void mirt__network_norm(mirt__network *n, const char *suffix);
 MIRT__LIB void mirt__network_activation(mirt__network *n, const char *suffix, mirt_activation_kind kind);
+/* max_value 0: none. */
+MIRT__LIB void mirt__network_relu(mirt__network *n, const char *suffix, float max_value);
 MIRT__LIB void mirt__network_pad(mirt__network *n, const char *suffix, int before, int after);
 MIRT__LIB void mirt__network_dropout(mirt__network *n, const char *suffix, double rate, bool whole_rows);
 /* a + b. */
 MIRT__LIB void mirt__network_add(mirt__network *n, const char *suffix, mirt_tensor *a, mirt_tensor *b);
+/* x times the image whose channels it weighs. */
+MIRT__LIB void mirt__network_excite(mirt__network *n, const char *suffix, mirt_tensor *image);
+/* The mean, or the largest value, of each channel. */
+MIRT__LIB void mirt__network_pool(mirt__network *n, const char *suffix, bool max, bool keepdims);
+MIRT__LIB void mirt__network_dense(mirt__network *n, const char *suffix, int units, mirt_activation_kind activation);
+/* The activation of the scores. */
+MIRT__LIB mirt_activation_kind mirt__network_scores(const mirt__network *n);
 /* Adds pooling, dropout and classification, or only the pooling without a top. Names of the average and maximum
    pooling; NULL: the default. */
 MIRT__LIB void mirt__network_top(mirt__network *n, const char *average, const char *max);
+/* Makes blue, green, red with their means subtracted, as in Caffe, of pixels from 0 to 255. */
+MIRT__LIB void mirt__network_caffe(mirt__network *n);
+/* Divides pixels by 255, and normalizes them with the mean and the variance of ImageNet's. */
+MIRT__LIB void mirt__network_imagenet(mirt__network *n);
+/* The width of MobileNets in double precision: 0.35, not the nearest float. */
+MIRT__LIB double mirt__network_alpha(const mirt__network *n);
+/* The multiple of 8 nearest to v that is not more than a tenth below it. */
+MIRT__LIB int mirt__network_filters(double v);
 
 MIRT__LIB void mirt__build_mnist(mirt__network *n);
 MIRT__LIB void mirt__build_mobilenet_v2(mirt__network *n);
-MIRT__LIB void mirt__build_resnet50(mirt__network *n);
+MIRT__LIB void mirt__build_mobilenet_v3(mirt__network *n);
+MIRT__LIB void mirt__build_resnet(mirt__network *n);
+MIRT__LIB void mirt__build_vgg16(mirt__network *n);
 MIRT__LIB void mirt__build_efficientnet_v2(mirt__network *n);
 
 #endif
@@ -61587,6 +61617,7 @@ MIRT__LIB void mirt__build_efficientnet_v2(mirt__network *n);
 /* Builds layers with the names of keras.applications. */
 
 MIRT__LIB const char *mirt__network_name(mirt__network *n, const char *suffix) {
+    if (!suffix) return NULL;
     snprintf(n->name, sizeof n->name, "%s%s", n->prefix, suffix);
     return n->name;
 }
@@ -61606,10 +61637,11 @@ MIRT__LIB void mirt__network_conv(mirt__network *n, const char *suffix, int filt
     n->x = mirt_conv2d(n->x, &d);
 }
 
-MIRT__LIB void mirt__network_depthwise(mirt__network *n, const char *suffix, int stride, mirt_padding padding) {
+MIRT__LIB void mirt__network_depthwise(mirt__network *n, const char *suffix, int kernel, int stride,
+                                       mirt_padding padding) {
     mirt_depthwise_conv2d_desc d;
     memset(&d, 0, sizeof d);
-    d.kernel[0] = 3;
+    d.kernel[0] = kernel;
     d.strides[0] = stride;
     d.padding = padding;
     d.no_bias = true;
@@ -61630,6 +61662,14 @@ MIRT__LIB void mirt__network_norm(mirt__network *n, const char *suffix) {
 MIRT__LIB void mirt__network_activation(mirt__network *n, const char *suffix, mirt_activation_kind kind) {
     mirt_next_name(n->model, mirt__network_name(n, suffix));
     n->x = mirt_activation(n->x, kind);
+}
+
+MIRT__LIB void mirt__network_relu(mirt__network *n, const char *suffix, float max_value) {
+    mirt_relu_desc d;
+    memset(&d, 0, sizeof d);
+    d.max_value = max_value;
+    d.name = mirt__network_name(n, suffix);
+    n->x = mirt_relu_layer(n->x, &d);
 }
 
 MIRT__LIB void mirt__network_pad(mirt__network *n, const char *suffix, int before, int after) {
@@ -61654,22 +61694,75 @@ MIRT__LIB void mirt__network_add(mirt__network *n, const char *suffix, mirt_tens
     n->x = mirt_add_layer(in, 2);
 }
 
+MIRT__LIB void mirt__network_excite(mirt__network *n, const char *suffix, mirt_tensor *image) {
+    mirt_tensor *in[2];
+    in[0] = image;
+    in[1] = n->x;
+    mirt_next_name(n->model, mirt__network_name(n, suffix));
+    n->x = mirt_multiply_layer(in, 2);
+}
+
+MIRT__LIB void mirt__network_pool(mirt__network *n, const char *suffix, bool max, bool keepdims) {
+    mirt_global_pool2d_desc d;
+    memset(&d, 0, sizeof d);
+    d.max = max;
+    d.keepdims = keepdims;
+    d.name = mirt__network_name(n, suffix);
+    n->x = mirt_global_pool2d(n->x, &d);
+}
+
+MIRT__LIB void mirt__network_dense(mirt__network *n, const char *suffix, int units, mirt_activation_kind activation) {
+    mirt_dense_desc d;
+    memset(&d, 0, sizeof d);
+    d.units = units;
+    d.activation = activation;
+    d.kernel_initializer = n->top_initializer;
+    d.name = mirt__network_name(n, suffix);
+    n->x = mirt_dense(n->x, &d);
+}
+
+MIRT__LIB mirt_activation_kind mirt__network_scores(const mirt__network *n) {
+    return n->d.logits ? MIRT_LINEAR : MIRT_SOFTMAX;
+}
+
 MIRT__LIB void mirt__network_top(mirt__network *n, const char *average, const char *max) {
-    mirt_global_pool2d_desc pool;
-    mirt_dense_desc dense;
-    memset(&pool, 0, sizeof pool);
-    memset(&dense, 0, sizeof dense);
+    const bool largest = n->d.pooling == MIRT_POOLING_MAX;
     n->prefix[0] = 0;
-    pool.max = n->d.pooling == MIRT_POOLING_MAX;
-    pool.name = pool.max ? max : average;
-    if (!n->d.no_top || n->d.pooling) n->x = mirt_global_pool2d(n->x, &pool);
+    if (!n->d.no_top || n->d.pooling) mirt__network_pool(n, largest ? max : average, largest, false);
     if (n->d.no_top) return;
     if (n->d.dropout_rate > 0) mirt__network_dropout(n, "top_dropout", (double)n->d.dropout_rate, false);
-    dense.units = n->d.classes;
-    dense.activation = n->d.logits ? MIRT_LINEAR : MIRT_SOFTMAX;
-    dense.kernel_initializer = n->top_initializer;
-    dense.name = "predictions";
-    n->x = mirt_dense(n->x, &dense);
+    mirt__network_dense(n, "predictions", n->d.classes, mirt__network_scores(n));
+}
+
+MIRT__LIB void mirt__network_caffe(mirt__network *n) {
+    mirt_normalization_desc d;
+    memset(&d, 0, sizeof d);
+    d.reverse = true;
+    d.mean[0] = 103.939f;
+    d.mean[1] = 116.779f;
+    d.mean[2] = 123.68f;
+    n->x = mirt_normalization(n->x, &d);
+}
+
+MIRT__LIB void mirt__network_imagenet(mirt__network *n) {
+    static const float mean[3] = {0.485f, 0.456f, 0.406f}, deviation[3] = {0.229f, 0.224f, 0.225f};
+    mirt_normalization_desc d;
+    memset(&d, 0, sizeof d);
+    for (int i = 0; i < 3; i++) {
+        d.mean[i] = mean[i];
+        d.variance[i] = deviation[i] * deviation[i];
+    }
+    n->x = mirt_normalization(mirt_rescale(n->x, 1 / 255.0f, 0), &d);
+}
+
+MIRT__LIB double mirt__network_alpha(const mirt__network *n) {
+    return round((double)n->d.alpha * 1e7) / 1e7;
+}
+
+MIRT__LIB int mirt__network_filters(double v) {
+    int filters = (int)(v + 4) / 8 * 8;
+    if (filters < 8) filters = 8;
+    return (double)filters < 0.9 * v ? filters + 8 : filters;
 }
 
 /* >>section models/mnist.c */
@@ -61698,20 +61791,9 @@ MIRT__LIB void mirt__build_mnist(mirt__network *n) {
 
 /* Sandler et al. 2018. Keras: applications.MobileNetV2. */
 
-/* The multiple of 8 nearest to v that is not more than a tenth below it. */
-static int mirt__mobilenet_filters(double v) {
-    int filters = (int)(v + 4) / 8 * 8;
-    if (filters < 8) filters = 8;
-    return (double)filters < 0.9 * v ? filters + 8 : filters;
-}
-
 static void mirt__mobilenet_norm_relu(mirt__network *n, const char *norm, const char *relu) {
-    mirt_relu_desc d;
-    memset(&d, 0, sizeof d);
     mirt__network_norm(n, norm);
-    d.max_value = 6;
-    d.name = mirt__network_name(n, relu);
-    n->x = mirt_relu_layer(n->x, &d);
+    mirt__network_relu(n, relu, 6);
 }
 
 static void mirt__mobilenet_block(mirt__network *n, int number, int filters, int stride) {
@@ -61723,7 +61805,7 @@ static void mirt__mobilenet_block(mirt__network *n, int number, int filters, int
         mirt__mobilenet_norm_relu(n, "expand_BN", "expand_relu");
     }
     if (stride == 2) mirt__network_pad(n, "pad", (int)mirt_tensor_shape(n->x).dim[1] % 2, 1);
-    mirt__network_depthwise(n, "depthwise", stride, stride == 1 ? MIRT_SAME : MIRT_VALID);
+    mirt__network_depthwise(n, "depthwise", 3, stride, stride == 1 ? MIRT_SAME : MIRT_VALID);
     mirt__mobilenet_norm_relu(n, "depthwise_BN", "depthwise_relu");
     mirt__network_conv(n, "project", filters, 1, 1, MIRT_SAME, false, MIRT_LINEAR);
     mirt__network_norm(n, "project_BN");
@@ -61734,29 +61816,137 @@ MIRT__LIB void mirt__build_mobilenet_v2(mirt__network *n) {
     static const struct { short filters, stride, blocks; } stages[] = {
         {16, 1, 1}, {24, 2, 2}, {32, 2, 3}, {64, 2, 4}, {96, 1, 3}, {160, 2, 3}, {320, 1, 1}
     };
-    const double alpha = round((double)n->d.alpha * 1e7) / 1e7; /* 0.35 in double precision, not the nearest float */
+    const double alpha = mirt__network_alpha(n);
     int number = 0;
     n->momentum = 0.999f;
     n->epsilon = 1e-3f;
     if (n->d.preprocessing == MIRT_PREPROCESSING_ON) n->x = mirt_rescale(n->x, 1 / 127.5f, -1);
-    mirt__network_conv(n, "Conv1", mirt__mobilenet_filters(32 * alpha), 3, 2, MIRT_SAME, false, MIRT_LINEAR);
+    mirt__network_conv(n, "Conv1", mirt__network_filters(32 * alpha), 3, 2, MIRT_SAME, false, MIRT_LINEAR);
     mirt__mobilenet_norm_relu(n, "bn_Conv1", "Conv1_relu");
     for (int i = 0; i < MIRT__COUNT(stages); i++) {
         for (int k = 0; k < stages[i].blocks; k++) {
-            mirt__mobilenet_block(n, number++, mirt__mobilenet_filters(floor(stages[i].filters * alpha)),
+            mirt__mobilenet_block(n, number++, mirt__network_filters(floor(stages[i].filters * alpha)),
                                   k ? 1 : stages[i].stride);
         }
     }
     n->prefix[0] = 0;
-    mirt__network_conv(n, "Conv_1", alpha > 1 ? mirt__mobilenet_filters(1280 * alpha) : 1280, 1, 1, MIRT_VALID, false,
+    mirt__network_conv(n, "Conv_1", alpha > 1 ? mirt__network_filters(1280 * alpha) : 1280, 1, 1, MIRT_VALID, false,
                        MIRT_LINEAR);
     mirt__mobilenet_norm_relu(n, "Conv_1_bn", "out_relu");
     mirt__network_top(n, NULL, NULL);
 }
 
+/* >>section models/mobilenet_v3.c */
+
+/* Howard et al. 2019. Keras: applications.MobileNetV3Small and MobileNetV3Large. */
+
+/* A block: whether it has squeeze-and-excite, and hard swish in place of relu. */
+typedef struct mirt__mobilenet_v3_block {
+    double expand;
+    short filters;
+    signed char kernel, stride;
+    bool excites, swish;
+} mirt__mobilenet_v3_block;
+
+static const mirt__mobilenet_v3_block mirt__mobilenet_v3_small[] = {
+    {1, 16, 3, 2, true, false}, {72 / 16.0, 24, 3, 2, false, false}, {88 / 24.0, 24, 3, 1, false, false},
+    {4, 40, 5, 2, true, true}, {6, 40, 5, 1, true, true}, {6, 40, 5, 1, true, true}, {3, 48, 5, 1, true, true},
+    {3, 48, 5, 1, true, true}, {6, 96, 5, 2, true, true}, {6, 96, 5, 1, true, true}, {6, 96, 5, 1, true, true}
+};
+static const mirt__mobilenet_v3_block mirt__mobilenet_v3_large[] = {
+    {1, 16, 3, 1, false, false}, {4, 24, 3, 2, false, false}, {3, 24, 3, 1, false, false}, {3, 40, 5, 2, true, false},
+    {3, 40, 5, 1, true, false}, {3, 40, 5, 1, true, false}, {6, 80, 3, 2, false, true}, {2.5, 80, 3, 1, false, true},
+    {2.3, 80, 3, 1, false, true}, {2.3, 80, 3, 1, false, true}, {6, 112, 3, 1, true, true}, {6, 112, 3, 1, true, true},
+    {6, 160, 5, 2, true, true}, {6, 160, 5, 1, true, true}, {6, 160, 5, 1, true, true}
+};
+
+/* The name of a relu that Keras leaves to counting. */
+static const char *mirt__mobilenet_v3_relu(mirt__network *n) {
+    snprintf(n->name, sizeof n->name, n->relus ? "re_lu_%d" : "re_lu", n->relus);
+    n->relus++;
+    return n->name;
+}
+
+static void mirt__mobilenet_v3_norm(mirt__network *n, const char *norm, bool swish) {
+    mirt_relu_desc relu;
+    memset(&relu, 0, sizeof relu);
+    mirt__network_norm(n, norm);
+    if (swish) {
+        n->x = mirt_activation(n->x, MIRT_HARD_SWISH);
+    } else {
+        relu.name = mirt__mobilenet_v3_relu(n);
+        n->x = mirt_relu_layer(n->x, &relu);
+    }
+}
+
+/* Hu et al. 2018. Keras computes hard sigmoid as ReLU(max_value=6) between two operations: one layer here. */
+static void mirt__mobilenet_v3_excite(mirt__network *n) {
+    mirt_tensor *image = n->x;
+    const int channels = (int)mirt_tensor_shape(image).dim[3];
+    mirt__network_pool(n, "squeeze_excite_avg_pool", false, true);
+    mirt__network_conv(n, "squeeze_excite_conv", mirt__network_filters(channels * 0.25), 1, 1, MIRT_SAME, true,
+                       MIRT_LINEAR);
+    mirt__network_relu(n, "squeeze_excite_relu", 0);
+    mirt__network_conv(n, "squeeze_excite_conv_1", channels, 1, 1, MIRT_SAME, true, MIRT_LINEAR);
+    mirt_next_name(n->model, mirt__mobilenet_v3_relu(n));
+    n->x = mirt_activation(n->x, MIRT_HARD_SIGMOID);
+    mirt__network_excite(n, "squeeze_excite_mul", image);
+}
+
+static void mirt__mobilenet_v3_add(mirt__network *n, const mirt__mobilenet_v3_block *block, int number, int filters) {
+    mirt_tensor *in = n->x;
+    const int channels = (int)mirt_tensor_shape(in).dim[3];
+    snprintf(n->prefix, sizeof n->prefix, number ? "expanded_conv_%d_" : "expanded_conv_", number);
+    if (number) {
+        mirt__network_conv(n, "expand", mirt__network_filters(channels * block->expand), 1, 1, MIRT_SAME, false,
+                           MIRT_LINEAR);
+        mirt__mobilenet_v3_norm(n, "expand_bn", block->swish);
+    }
+    if (block->stride == 2) {
+        const int half = block->kernel / 2, even = mirt_tensor_shape(n->x).dim[1] % 2 == 0;
+        mirt__network_pad(n, "depthwise_pad", half - even, half);
+    }
+    mirt__network_depthwise(n, "depthwise", block->kernel, block->stride, block->stride == 1 ? MIRT_SAME : MIRT_VALID);
+    mirt__mobilenet_v3_norm(n, "depthwise_bn", block->swish);
+    if (block->excites) mirt__mobilenet_v3_excite(n);
+    mirt__network_conv(n, "project", filters, 1, 1, MIRT_SAME, false, MIRT_LINEAR);
+    mirt__network_norm(n, "project_bn");
+    if (channels == filters && block->stride == 1) mirt__network_add(n, "add", in, n->x);
+}
+
+MIRT__LIB void mirt__build_mobilenet_v3(mirt__network *n) {
+    const bool large = n->variant;
+    const mirt__mobilenet_v3_block *block = large ? mirt__mobilenet_v3_large : mirt__mobilenet_v3_small;
+    const int blocks = large ? MIRT__COUNT(mirt__mobilenet_v3_large) : MIRT__COUNT(mirt__mobilenet_v3_small);
+    const double alpha = mirt__network_alpha(n);
+    const int last = large ? 1280 : 1024;
+    n->momentum = 0.999f;
+    n->epsilon = 1e-3f;
+    if (n->d.preprocessing != MIRT_PREPROCESSING_OFF) n->x = mirt_rescale(n->x, 1 / 127.5f, -1);
+    mirt__network_conv(n, "conv", 16, 3, 2, MIRT_SAME, false, MIRT_LINEAR);
+    mirt__mobilenet_v3_norm(n, "conv_bn", true);
+    for (int i = 0; i < blocks; i++)
+        mirt__mobilenet_v3_add(n, &block[i], i, mirt__network_filters(block[i].filters * alpha));
+    n->prefix[0] = 0;
+    mirt__network_conv(n, "conv_1", 6 * (int)mirt_tensor_shape(n->x).dim[3], 1, 1, MIRT_SAME, false, MIRT_LINEAR);
+    mirt__mobilenet_v3_norm(n, "conv_1_bn", true);
+    if (n->d.no_top) {
+        mirt__network_top(n, "avg_pool", "max_pool");
+        return;
+    }
+    mirt__network_pool(n, NULL, false, true);
+    mirt__network_conv(n, "conv_2", alpha > 1 ? mirt__network_filters(last * alpha) : last, 1, 1, MIRT_SAME, true,
+                       MIRT_LINEAR);
+    n->x = mirt_activation(n->x, MIRT_HARD_SWISH);
+    if (n->d.dropout_rate > 0) mirt__network_dropout(n, NULL, (double)n->d.dropout_rate, false);
+    mirt__network_conv(n, "logits", n->d.classes, 1, 1, MIRT_SAME, true, MIRT_LINEAR);
+    n->x = mirt_flatten(n->x);
+    mirt__network_activation(n, "predictions", mirt__network_scores(n));
+}
+
 /* >>section models/resnet.c */
 
-/* He et al. 2016. Keras: applications.ResNet50. */
+/* He et al. 2016. Keras: applications.ResNet50 and ResNet101; torchvision: resnet18 and resnet34. */
 
 /* Layers are recorded in the order in which Keras lists them. */
 static void mirt__resnet_block(mirt__network *n, int stage, int block, int filters, int stride) {
@@ -61788,33 +61978,90 @@ static void mirt__resnet_block(mirt__network *n, int stage, int block, int filte
     mirt__network_activation(n, "out", MIRT_RELU);
 }
 
-MIRT__LIB void mirt__build_resnet50(mirt__network *n) {
-    static const signed char blocks[] = {3, 4, 6, 3};
-    if (n->d.preprocessing == MIRT_PREPROCESSING_ON) { /* as in Caffe: blue, green, red, with their means subtracted */
-        mirt_normalization_desc d;
-        memset(&d, 0, sizeof d);
-        d.reverse = true;
-        d.mean[0] = 103.939f;
-        d.mean[1] = 116.779f;
-        d.mean[2] = 123.68f;
-        n->x = mirt_normalization(n->x, &d);
+/* Without biases, and padded on all sides where it has a stride. */
+static void mirt__resnet_basic_block(mirt__network *n, int stage, int block, int filters, int stride) {
+    mirt_tensor *shortcut = n->x, *inner;
+    const bool projects = stride != 1 || mirt_tensor_shape(n->x).dim[3] != filters;
+    snprintf(n->prefix, sizeof n->prefix, "conv%d_block%d_", stage, block);
+    if (stride != 1) mirt__network_pad(n, "1_pad", 1, 1);
+    mirt__network_conv(n, "1_conv", filters, 3, stride, stride != 1 ? MIRT_VALID : MIRT_SAME, false, MIRT_LINEAR);
+    mirt__network_norm(n, "1_bn");
+    mirt__network_activation(n, "1_relu", MIRT_RELU);
+    mirt__network_conv(n, "2_conv", filters, 3, 1, MIRT_SAME, false, MIRT_LINEAR);
+    mirt__network_norm(n, "2_bn");
+    inner = n->x;
+    if (projects) {
+        n->x = shortcut;
+        mirt__network_conv(n, "0_conv", filters, 1, stride, MIRT_VALID, false, MIRT_LINEAR);
+        mirt__network_norm(n, "0_bn");
+        shortcut = n->x;
     }
-    n->epsilon = 1.001e-5f;
+    mirt__network_add(n, "add", shortcut, inner);
+    mirt__network_activation(n, "out", MIRT_RELU);
+}
+
+MIRT__LIB void mirt__build_resnet(mirt__network *n) {
+    static const struct { signed char blocks[4]; bool basic; } variants[] = {
+        {{2, 2, 2, 2}, true}, {{3, 4, 6, 3}, true}, {{3, 4, 6, 3}, false}, {{3, 4, 23, 3}, false}
+    };
+    const signed char *blocks = variants[n->variant].blocks;
+    const bool basic = variants[n->variant].basic;
+    mirt_pool2d_desc pool;
+    memset(&pool, 0, sizeof pool);
+    if (basic) { /* numbers of torchvision */
+        n->momentum = 0.9f;
+        n->conv_initializer = mirt_variance_scaling(2, MIRT_FAN_OUT, MIRT_DIST_UNTRUNCATED_NORMAL);
+        n->top_initializer = mirt_variance_scaling(1 / 3.0f, MIRT_FAN_IN, MIRT_DIST_UNIFORM);
+    }
+    n->epsilon = basic ? 1e-5f : 1.001e-5f;
+    if (n->d.preprocessing == MIRT_PREPROCESSING_ON) {
+        if (basic) mirt__network_imagenet(n);
+        else mirt__network_caffe(n);
+    }
     mirt__network_pad(n, "conv1_pad", 3, 3);
-    mirt__network_conv(n, "conv1_conv", 64, 7, 2, MIRT_VALID, true, MIRT_LINEAR);
+    mirt__network_conv(n, "conv1_conv", 64, 7, 2, MIRT_VALID, !basic, MIRT_LINEAR);
     mirt__network_norm(n, "conv1_bn");
     mirt__network_activation(n, "conv1_relu", MIRT_RELU);
     mirt__network_pad(n, "pool1_pad", 1, 1);
-    mirt_pool2d_desc pool;
-    memset(&pool, 0, sizeof pool);
     pool.size[0] = 3;
     pool.strides[0] = 2;
     pool.name = "pool1_pool";
     n->x = mirt_max_pool2d(n->x, &pool);
-    for (int i = 0; i < MIRT__COUNT(blocks); i++) {
-        for (int k = 0; k < blocks[i]; k++) mirt__resnet_block(n, i + 2, k + 1, 64 << i, i && !k ? 2 : 1);
+    for (int i = 0; i < 4; i++) {
+        for (int k = 0; k < blocks[i]; k++)
+            (basic ? mirt__resnet_basic_block : mirt__resnet_block)(n, i + 2, k + 1, 64 << i, i && !k ? 2 : 1);
     }
     mirt__network_top(n, "avg_pool", "max_pool");
+}
+
+/* >>section models/vgg.c */
+
+/* Simonyan & Zisserman 2014. Keras: applications.VGG16. */
+
+MIRT__LIB void mirt__build_vgg16(mirt__network *n) {
+    static const struct { short filters, convolutions; } blocks[] = {{64, 2}, {128, 2}, {256, 3}, {512, 3}, {512, 3}};
+    mirt_pool2d_desc pool;
+    char suffix[16];
+    memset(&pool, 0, sizeof pool);
+    if (n->d.preprocessing == MIRT_PREPROCESSING_ON) mirt__network_caffe(n);
+    for (int i = 0; i < MIRT__COUNT(blocks); i++) {
+        snprintf(n->prefix, sizeof n->prefix, "block%d_", i + 1);
+        for (int k = 1; k <= blocks[i].convolutions; k++) {
+            snprintf(suffix, sizeof suffix, "conv%d", k);
+            mirt__network_conv(n, suffix, blocks[i].filters, 3, 1, MIRT_SAME, true, MIRT_RELU);
+        }
+        pool.name = mirt__network_name(n, "pool");
+        n->x = mirt_max_pool2d(n->x, &pool);
+    }
+    n->prefix[0] = 0;
+    if (n->d.no_top) {
+        mirt__network_top(n, NULL, NULL);
+        return;
+    }
+    n->x = mirt_flatten(n->x);
+    mirt__network_dense(n, "fc1", 4096, MIRT_RELU);
+    mirt__network_dense(n, "fc2", 4096, MIRT_RELU);
+    mirt__network_dense(n, "predictions", n->d.classes, mirt__network_scores(n));
 }
 
 /* >>section models/efficientnet_v2.c */
@@ -61856,20 +62103,14 @@ static void mirt__efficient_norm_silu(mirt__network *n, const char *norm, const 
 
 /* Hu et al. 2018. */
 static void mirt__efficient_excite(mirt__network *n, int reduced) {
-    mirt_tensor *in[2];
-    mirt_global_pool2d_desc pool;
-    const int channels = (int)mirt_tensor_shape(n->x).dim[3];
-    memset(&pool, 0, sizeof pool);
-    in[0] = n->x;
-    pool.name = mirt__network_name(n, "se_squeeze");
-    n->x = mirt_global_pool2d(n->x, &pool);
+    mirt_tensor *image = n->x;
+    const int channels = (int)mirt_tensor_shape(image).dim[3];
+    mirt__network_pool(n, "se_squeeze", false, false);
     mirt_next_name(n->model, mirt__network_name(n, "se_reshape"));
     n->x = mirt_reshape_layer(n->x, MIRT_SHAPE(1, 1, channels));
     mirt__network_conv(n, "se_reduce", reduced, 1, 1, MIRT_SAME, true, MIRT_SILU);
     mirt__network_conv(n, "se_expand", channels, 1, 1, MIRT_SAME, true, MIRT_SIGMOID);
-    in[1] = n->x;
-    mirt_next_name(n->model, mirt__network_name(n, "se_excite"));
-    n->x = mirt_multiply_layer(in, 2);
+    mirt__network_excite(n, "se_excite", image);
 }
 
 static void mirt__efficient_block(mirt__network *n, const mirt__efficient_stage *stage, int filters, int stride,
@@ -61883,7 +62124,7 @@ static void mirt__efficient_block(mirt__network *n, const mirt__efficient_stage 
         mirt__efficient_norm_silu(n, "expand_bn", "expand_activation");
     }
     if (!fused) {
-        mirt__network_depthwise(n, "dwconv2", stride, MIRT_SAME);
+        mirt__network_depthwise(n, "dwconv2", 3, stride, MIRT_SAME);
         mirt__efficient_norm_silu(n, "bn", "activation");
         mirt__efficient_excite(n, channels / 4);
     }
@@ -61897,26 +62138,16 @@ static void mirt__efficient_block(mirt__network *n, const mirt__efficient_stage 
     mirt__network_add(n, "add", n->x, in);
 }
 
-static void mirt__efficient_preprocess(mirt__network *n, bool b) {
-    static const float mean[3] = {0.485f, 0.456f, 0.406f}, deviation[3] = {0.229f, 0.224f, 0.225f};
-    mirt_normalization_desc d;
-    memset(&d, 0, sizeof d);
-    n->x = b ? mirt_rescale(n->x, 1 / 255.0f, 0) : mirt_rescale(n->x, 1 / 128.0f, -1);
-    for (int i = 0; i < 3; i++) {
-        d.mean[i] = mean[i];
-        d.variance[i] = deviation[i] * deviation[i];
-    }
-    if (b) n->x = mirt_normalization(n->x, &d);
-}
-
 MIRT__LIB void mirt__build_efficientnet_v2(mirt__network *n) {
     const mirt__efficient_variant *v = &mirt__efficient_variants[n->variant];
     int number = 0, blocks = 0;
     n->momentum = 0.9f;
     n->conv_initializer = mirt_variance_scaling(2, MIRT_FAN_OUT, MIRT_DIST_TRUNCATED_NORMAL);
     n->top_initializer = mirt_variance_scaling(1 / 3.0f, MIRT_FAN_OUT, MIRT_DIST_UNIFORM);
-    if (n->d.preprocessing != MIRT_PREPROCESSING_OFF)
-        mirt__efficient_preprocess(n, n->variant <= MIRT_EFFICIENTNET_V2_B3);
+    if (n->d.preprocessing != MIRT_PREPROCESSING_OFF) {
+        if (n->variant <= MIRT_EFFICIENTNET_V2_B3) mirt__network_imagenet(n);
+        else n->x = mirt_rescale(n->x, 1 / 128.0f, -1);
+    }
     for (int i = 0; i < MIRT__EFFICIENT_STAGES; i++) blocks += v->stage[i].blocks;
     mirt__network_conv(n, "stem_conv", mirt__efficient_filters(v, v->stem), 3, 2, MIRT_SAME, false, MIRT_LINEAR);
     mirt__efficient_norm_silu(n, "stem_bn", "stem_activation");
@@ -61945,30 +62176,36 @@ typedef struct mirt__application_row {
     const char *keras; /* the model's default name; NULL: composed of width and size */
     void (*build)(mirt__network *n);
     short variant, size, channels, classes;
-    bool alpha, dropout; /* whether these settings apply */
+    bool alpha, dropout, drop_connect; /* whether these settings apply */
 } mirt__application_row;
 
 static const mirt__application_row mirt__application_table[] = {
     /* a family's rows are in the order of its variants */
-    {"efficientnet_v2_b0", "efficientnetv2-b0", mirt__build_efficientnet_v2, 0, 224, 3, 1000, false, true},
-    {"efficientnet_v2_b1", "efficientnetv2-b1", mirt__build_efficientnet_v2, 1, 240, 3, 1000, false, true},
-    {"efficientnet_v2_b2", "efficientnetv2-b2", mirt__build_efficientnet_v2, 2, 260, 3, 1000, false, true},
-    {"efficientnet_v2_b3", "efficientnetv2-b3", mirt__build_efficientnet_v2, 3, 300, 3, 1000, false, true},
-    {"efficientnet_v2_s", "efficientnetv2-s", mirt__build_efficientnet_v2, 4, 384, 3, 1000, false, true},
-    {"efficientnet_v2_m", "efficientnetv2-m", mirt__build_efficientnet_v2, 5, 480, 3, 1000, false, true},
-    {"efficientnet_v2_l", "efficientnetv2-l", mirt__build_efficientnet_v2, 6, 480, 3, 1000, false, true},
-    {"mobilenet_v2", NULL, mirt__build_mobilenet_v2, 0, 224, 3, 1000, true, false},
-    {"resnet50", "resnet50", mirt__build_resnet50, 0, 224, 3, 1000, false, false},
-    {"mnist", "mnist", mirt__build_mnist, 0, 28, 1, 10, false, false},
+    {"efficientnet_v2_b0", "efficientnetv2-b0", mirt__build_efficientnet_v2, 0, 224, 3, 1000, false, true, true},
+    {"efficientnet_v2_b1", "efficientnetv2-b1", mirt__build_efficientnet_v2, 1, 240, 3, 1000, false, true, true},
+    {"efficientnet_v2_b2", "efficientnetv2-b2", mirt__build_efficientnet_v2, 2, 260, 3, 1000, false, true, true},
+    {"efficientnet_v2_b3", "efficientnetv2-b3", mirt__build_efficientnet_v2, 3, 300, 3, 1000, false, true, true},
+    {"efficientnet_v2_s", "efficientnetv2-s", mirt__build_efficientnet_v2, 4, 384, 3, 1000, false, true, true},
+    {"efficientnet_v2_m", "efficientnetv2-m", mirt__build_efficientnet_v2, 5, 480, 3, 1000, false, true, true},
+    {"efficientnet_v2_l", "efficientnetv2-l", mirt__build_efficientnet_v2, 6, 480, 3, 1000, false, true, true},
+    {"mobilenet_v2", NULL, mirt__build_mobilenet_v2, 0, 224, 3, 1000, true, false, false},
+    {"mobilenet_v3_small", "MobileNetV3Small", mirt__build_mobilenet_v3, 0, 224, 3, 1000, true, true, false},
+    {"mobilenet_v3_large", "MobileNetV3Large", mirt__build_mobilenet_v3, 1, 224, 3, 1000, true, true, false},
+    {"resnet18", "resnet18", mirt__build_resnet, 0, 224, 3, 1000, false, false, false},
+    {"resnet34", "resnet34", mirt__build_resnet, 1, 224, 3, 1000, false, false, false},
+    {"resnet50", "resnet50", mirt__build_resnet, 2, 224, 3, 1000, false, false, false},
+    {"resnet101", "resnet101", mirt__build_resnet, 3, 224, 3, 1000, false, false, false},
+    {"vgg16", "vgg16", mirt__build_vgg16, 0, 224, 3, 1000, false, false, false},
+    {"mnist", "mnist", mirt__build_mnist, 0, 28, 1, 10, false, false, false},
 };
 
 /* Checks a rate; 0 means the default, and negative means no dropout. */
-static mirt_status mirt__application_rate(const mirt__application_row *row, const char *what, float *rate) {
+static mirt_status mirt__application_rate(bool used, const char *what, float *rate) {
     if (!(*rate < 1))
         return mirt__fail(MIRT_E_INVALID, "%s is %g; it must be below 1; negative turns it off", what, (double)*rate);
-    if (*rate > 0 && !row->dropout)
+    if (*rate > 0 && !used)
         return mirt__fail(MIRT_E_INVALID, "%s is %g, but this network does not use it", what, (double)*rate);
-    if (*rate == 0) *rate = row->dropout ? 0.2f : 0;
+    if (*rate == 0) *rate = used ? 0.2f : 0;
     return MIRT_OK;
 }
 
@@ -61992,8 +62229,8 @@ static mirt_status mirt__application_settings(const mirt__application_row *row, 
         return mirt__fail(MIRT_E_INVALID, "pooling applies only to a network without its top");
     if ((int)d->preprocessing < 0 || d->preprocessing > MIRT_PREPROCESSING_OFF)
         return mirt__fail(MIRT_E_INVALID, "invalid preprocessing (%d)", (int)d->preprocessing);
-    if (mirt__application_rate(row, "dropout_rate", &d->dropout_rate) != MIRT_OK) return mirt_last_status();
-    return mirt__application_rate(row, "drop_connect_rate", &d->drop_connect_rate);
+    if (mirt__application_rate(row->dropout, "dropout_rate", &d->dropout_rate) != MIRT_OK) return mirt_last_status();
+    return mirt__application_rate(row->drop_connect, "drop_connect_rate", &d->drop_connect_rate);
 }
 
 static mirt_model *mirt__application_build(mirt_strategy *strategy, const mirt__application_row *row,
@@ -62038,8 +62275,8 @@ MIRT_API mirt_model *mirt_application(mirt_strategy *strategy, const char *name,
     if (nearest) mirt__fail(MIRT_E_NOT_FOUND, "there is no model \"%s\"; did you mean \"%s\"?", name, nearest);
     else
         mirt__fail(MIRT_E_NOT_FOUND,
-                   "there is no model \"%s\"; there are mobilenet_v2, resnet50, efficientnet_v2_b0 to _b3, _s, _m, "
-                   "_l, and mnist",
+                   "there is no model \"%s\"; there are mobilenet_v2, mobilenet_v3_small and _large, resnet18, "
+                   "resnet34, resnet50, resnet101, vgg16, efficientnet_v2_b0 to _b3, _s, _m, _l, and mnist",
                    name ? name : "");
     return NULL;
 }
@@ -62050,8 +62287,26 @@ MIRT_API mirt_model *mirt_model_by_name(mirt_strategy *strategy, const char *nam
 MIRT_API mirt_model *mirt_mobilenet_v2(mirt_strategy *strategy, const mirt_application_desc *desc) {
     return mirt_application(strategy, "mobilenet_v2", desc);
 }
+MIRT_API mirt_model *mirt_mobilenet_v3_small(mirt_strategy *strategy, const mirt_application_desc *desc) {
+    return mirt_application(strategy, "mobilenet_v3_small", desc);
+}
+MIRT_API mirt_model *mirt_mobilenet_v3_large(mirt_strategy *strategy, const mirt_application_desc *desc) {
+    return mirt_application(strategy, "mobilenet_v3_large", desc);
+}
+MIRT_API mirt_model *mirt_resnet18(mirt_strategy *strategy, const mirt_application_desc *desc) {
+    return mirt_application(strategy, "resnet18", desc);
+}
+MIRT_API mirt_model *mirt_resnet34(mirt_strategy *strategy, const mirt_application_desc *desc) {
+    return mirt_application(strategy, "resnet34", desc);
+}
 MIRT_API mirt_model *mirt_resnet50(mirt_strategy *strategy, const mirt_application_desc *desc) {
     return mirt_application(strategy, "resnet50", desc);
+}
+MIRT_API mirt_model *mirt_resnet101(mirt_strategy *strategy, const mirt_application_desc *desc) {
+    return mirt_application(strategy, "resnet101", desc);
+}
+MIRT_API mirt_model *mirt_vgg16(mirt_strategy *strategy, const mirt_application_desc *desc) {
+    return mirt_application(strategy, "vgg16", desc);
 }
 
 MIRT_API mirt_model *mirt_efficientnet_v2(mirt_strategy *strategy, mirt_efficientnet_v2_variant variant,

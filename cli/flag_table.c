@@ -16,10 +16,11 @@
 const flag flags[] = {
     GROUP("Model"),
     {"model", "NAME", FLAG_TEXT, 0, AT(model), MODEL,
-     "the network: mnist (default), mobilenet_v2, resnet50, efficientnet_v2_b0 to b3, s, m, l"},
+     "the network: mnist (default), mobilenet_v2, mobilenet_v3_small, mobilenet_v3_large, resnet18, resnet34, "
+     "resnet50, resnet101, vgg16, efficientnet_v2_b0 to b3, s, m, l"},
     {"size", "N", FLAG_COUNT, 8192, AT(size), MODEL | CMD_AUGMENT,
      "image height and width; default 224, or the network's default"},
-    {"alpha", "A", FLAG_NUMBER, 0, AT(alpha), MODEL, "width multiplier of mobilenet_v2; default 1"},
+    {"alpha", "A", FLAG_NUMBER, 0, AT(alpha), MODEL, "width multiplier of mobilenet_v2 and mobilenet_v3; default 1"},
     {"classes", "N", FLAG_COUNT, INT32_MAX, AT(classes), MODEL,
      "number of classes; default 1000, for mnist 10; fit counts the classes of photographs itself"},
     {"no-top", NULL, FLAG_SWITCH, 0, AT(no_top), MODEL & ~(CMD_FIT | CMD_SCALING), "without the classification layers"},

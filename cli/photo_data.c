@@ -152,10 +152,11 @@ static bool open_photo_sets(const options *o, int height, int width, mirt_datase
     describe_images(o, height, width, &desc);
     if (directory) return open_directories(o, directory, &desc, training, test);
     note_drawn_photos(true);
-    if (!o->weights && strcmp(o->model, "mobilenet_v2") == 0)
-        fputs("  from scratch val_accuracy stays near 0.5 for thousands of steps: evaluation uses mobilenet_v2's "
-              "running averages, with momentum 0.999 as in Keras\n",
-              stderr);
+    if (!o->weights && strncmp(o->model, "mobilenet_", 10) == 0)
+        fprintf(stderr,
+                "  from scratch val_accuracy stays near 0.5 for thousands of steps: evaluation uses %s's "
+                "running averages, with momentum 0.999 as in Keras\n",
+                o->model);
     *training = mirt_drawn_photos(DRAWN_PHOTOS, height, width, o->seed, MIRT_TRAIN);
     *test = mirt_drawn_photos(DRAWN_PHOTOS / 4, height, width, o->seed, MIRT_TEST);
     if (*training && *test) return true;

@@ -1,5 +1,5 @@
-/* Tests ready-made networks: layers, weights and sizes of each against keras.applications. Also results of small ones
-   against float64 Keras (golden/networks.h), stochastic depth, errors, saving, freezing, replicas. */
+/* Tests ready-made networks: layers, weights and sizes of each against keras.applications and torchvision. Also results
+   of small ones in float64 (golden/networks.h), stochastic depth, errors, saving, freezing, replicas, devices. */
 #include "../mirrortrain.h"
 #include "../src/nn/layers_activation.c"
 #include "../src/nn/layers_core.c"
@@ -121,16 +121,21 @@ static void check_structure(const golden_network *g) {
     ok(m && strcmp(m->name, g->model) == 0 && parameters == g->parameters && trained == g->trained,
        "%s (%s): %lld parameters, %lld trained (Keras %lld, %lld)", g->name, g->model, parameters, trained,
        g->parameters, g->trained);
+    if (!g->num_layers) { /* torchvision's, whose weights alone are compared */
+        start(&layer_lines);
+        layer_lines.count = 0;
+        layer_lines.hash = g->layers;
+    }
     ok(layer_lines.count == g->num_layers && layer_lines.hash == g->layers && weight_lines.count == g->num_weights &&
            weight_lines.hash == g->weights,
-       "%s: its %d layers and %d weights are Keras's, recorded in %.0f ms", g->model, layer_lines.count,
-       weight_lines.count, 1e3 * took);
+       "%s: its %d layers and %d weights are %s, recorded in %.0f ms", g->model, layer_lines.count,
+       weight_lines.count, g->num_layers ? "Keras's" : "torchvision's", 1e3 * took);
     mirt_model_destroy(m);
 }
 
 /* >>values */
 
-static float weight_values[4 << 20];
+static float weight_values[4096 * 4096]; /* of the largest layer, VGG16's fc2 */
 
 /* Weight number k of the golden networks. */
 static void golden_weight(int k, const mirt_weight_info *w, double gain, float *out) {
@@ -299,6 +304,35 @@ static mirt_application_desc small_desc(void) {
 
 static mirt_array small_x(void) { return mirt_make_array(pixels, MIRT_UINT8, MIRT_SHAPE(ROWS, 32, 32, 3)); }
 
+/* The weights after a step of two replicas. */
+static mirt_model *stepped(const char *name, int devices) {
+    mirt_application_desc d = small_desc();
+    mirt_compile_desc c = classifier();
+    mirt_model *m = mirt_application(strategy_of(devices, 2, 1), name, &d);
+    double loss = NAN;
+    if (mirt_compile(m, &c) != MIRT_OK || mirt_train_step(m, small_x(), labels_y(), &loss) != MIRT_OK)
+        printf("# %s\n", mirt_last_error());
+    return m;
+}
+
+static void check_devices(const char *name) {
+    mirt_model *one = stepped(name, 1), *two = stepped(name, 2);
+    int different = mirt_num_weights(one) != mirt_num_weights(two) || mirt_num_weights(one) == 0;
+    for (int i = 0; !different && i < mirt_num_weights(one); i++) {
+        mirt_weight_info w;
+        mirt_weight(one, i, &w);
+        const size_t count = (size_t)w.count;
+        float *a = (float *)malloc(2 * count * sizeof *a);
+        different += !a || mirt_get_weight(one, w.name, 0, a, count) != MIRT_OK ||
+                     mirt_get_weight(two, w.name, 0, a + count, count) != MIRT_OK ||
+                     memcmp(a, a + count, count * sizeof *a) != 0;
+        free(a);
+    }
+    ok(!different, "%s: a step on two devices is bit-identical to one on one device", name);
+    mirt_strategy_destroy(one->strategy);
+    mirt_strategy_destroy(two->strategy);
+}
+
 static void check_trains(const char *name) {
     mirt_application_desc d = small_desc();
     mirt_compile_desc c = classifier();
@@ -319,7 +353,7 @@ static void check_saved(const char *name) {
     float a[ROWS * CLASSES], b[ROWS * CLASSES];
     memset(a, 0, sizeof a);
     memset(b, 1, sizeof b);
-    if (strcmp(name, "mobilenet_v2") == 0) d.alpha = 0.35f;
+    if (strncmp(name, "mobilenet", 9) == 0) d.alpha = 0.35f;
     mirt_model *m = mirt_application(strategy, name, &d);
     mirt_compile(m, &c);
     mirt_predict_arrays(m, small_x(), a, ROWS * CLASSES);
@@ -397,7 +431,7 @@ typedef struct refusal {
 } refusal;
 
 static void check_refusals(void) {
-    for (int which = 0; which < 19; which++) {
+    for (int which = 0; which < 22; which++) {
         ZEROED(refusal, r);
         r.name = "mobilenet_v2";
         switch (which) {
@@ -423,7 +457,13 @@ static void check_refusals(void) {
             r.says = "drop_connect_rate is 1; it must be below 1";
             break;
         case 16: r.name = "efficientnet_v2_s", r.d.dropout_rate = NAN, r.says = "dropout_rate is"; break;
-        case 17: r.name = "mnist", r.d.size = 32, r.says = "28x28"; break;
+        case 17:
+            r.name = "mobilenet_v3_large", r.d.drop_connect_rate = 0.5f,
+            r.says = "drop_connect_rate is 0.5, but this network does not use it";
+            break;
+        case 18: r.name = "vgg16", r.d.dropout_rate = 0.5f, r.says = "dropout_rate is 0.5, but this network"; break;
+        case 19: r.name = "resnet181", r.says = "did you mean \"resnet18\""; break;
+        case 20: r.name = "mnist", r.d.size = 32, r.says = "28x28"; break;
         default: r.name = "mnist", r.d.no_top = true, r.says = "28x28"; break;
         }
         ok(!mirt_application(strategy, r.name, &r.d) && strstr(mirt_last_error(), r.says), "refused: %s",
@@ -459,11 +499,15 @@ int main(void) {
     draw();
     for (size_t i = 0; i < sizeof golden_forwards / sizeof golden_forwards[0]; i++) check_values(&golden_forwards[i]);
     check_stochastic_depth();
-    check_trains("mobilenet_v2");
-    check_trains("resnet50");
-    check_trains("efficientnet_v2_b0");
-    check_saved("mobilenet_v2");
-    check_saved("efficientnet_v2_b0");
+    static const char *const trained[] = {"mobilenet_v2", "mobilenet_v3_small", "mobilenet_v3_large", "resnet18",
+                                          "resnet34", "resnet50", "resnet101", "vgg16", "efficientnet_v2_b0"};
+    static const char *const saved[] = {"mobilenet_v2", "mobilenet_v3_small", "resnet18", "vgg16",
+                                        "efficientnet_v2_b0"};
+    for (int i = 0; i < MIRT__COUNT(trained); i++) {
+        check_trains(trained[i]);
+        check_devices(trained[i]);
+    }
+    for (int i = 0; i < MIRT__COUNT(saved); i++) check_saved(saved[i]);
     check_frozen();
     check_refusals();
     unlink(path);

@@ -13,7 +13,13 @@ URL = "https://storage.googleapis.com/tensorflow/keras-applications"
 NETWORKS = {"mobilenet_v2": ("MobileNetV2",
                              "mobilenet_v2/mobilenet_v2_weights_tf_dim_ordering_tf_kernels_{alpha}_{size}{top}.h5",
                              "_no_top"),
-            "resnet50": ("ResNet50", "resnet/resnet50_weights_tf_dim_ordering_tf_kernels{top}.h5", "_notop")}
+            "resnet50": ("ResNet50", "resnet/resnet50_weights_tf_dim_ordering_tf_kernels{top}.h5", "_notop"),
+            "resnet101": ("ResNet101", "resnet/resnet101_weights_tf_dim_ordering_tf_kernels{top}.h5", "_notop"),
+            "vgg16": ("VGG16", "vgg16/vgg16_weights_tf_dim_ordering_tf_kernels{top}.h5", "_notop")}
+for variant in ("small", "large"):
+    NETWORKS["mobilenet_v3_" + variant] = ("MobileNetV3" + variant.capitalize(),
+                                          "mobilenet_v3/weights_mobilenet_v3_%s_224_{alpha}_float{top}.h5" % variant,
+                                          "_no_top_v2")
 for variant in ("b0", "b1", "b2", "b3", "s", "m", "l"):
     NETWORKS["efficientnet_v2_" + variant] = ("EfficientNetV2" + variant.upper(),
                                              "efficientnet_v2/efficientnetv2-%s{top}.h5" % variant, "_notop")
@@ -24,7 +30,7 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", choices=NETWORKS, metavar="NAME", help=" ".join(NETWORKS))
     parser.add_argument("--alpha", default="1.0", choices=("0.35", "0.5", "0.75", "1.0", "1.3", "1.4"),
-                        help="width of mobilenet_v2; default 1.0")
+                        help="width of mobilenet_v2, and of mobilenet_v3 (0.75 or 1.0); default 1.0")
     parser.add_argument("--size", type=int, default=224, choices=(96, 128, 160, 192, 224),
                         help="image size that mobilenet_v2 was trained with; default 224")
     parser.add_argument("--top", action="store_true", help="with the layer of ImageNet's classes")
@@ -54,7 +60,8 @@ def main():
     keras_name, file, without = NETWORKS[args.name]
     file = file.format(alpha=args.alpha, size=args.size, top="" if args.top else without)
     url, path = "%s/%s" % (args.url, file), os.path.join(args.cache, os.path.basename(file))
-    width = "_%s_%d" % (args.alpha, args.size) if args.name == "mobilenet_v2" else ""
+    mobile = args.name.startswith("mobilenet")
+    width = "_%s_%d" % (args.alpha, args.size) if mobile else ""
     out = args.out or os.path.join(
         args.cache, "%s%s_imagenet%s.safetensors" % (args.name, width, "" if args.top else "_notop"))
     try:
@@ -65,7 +72,7 @@ def main():
         import keras_files
         os.makedirs(args.cache, exist_ok=True)
         fetch(url, path)
-        options = {"alpha": float(args.alpha)} if args.name == "mobilenet_v2" else {}
+        options = {"alpha": float(args.alpha)} if mobile else {}
         model = getattr(keras.applications, keras_name)(weights=path, include_top=args.top, **options)
         save_file(keras_files.weights_of(model), out)
     except ImportError as error:

@@ -503,7 +503,7 @@ MIRT_API mirt_model *mirt_model_view(mirt_model *model, mirt_tensor *const *outp
 
 typedef enum mirt_pooling { MIRT_POOLING_NONE = 0, MIRT_POOLING_AVG, MIRT_POOLING_MAX } mirt_pooling;
 /* Whether the network takes pixels from 0 to 255, as its first layers then make of them what its family is used to. As
-   in Keras EfficientNetV2 does by default, and MobileNetV2 and ResNet50 want it done for them (preprocess_input). */
+   in Keras EfficientNetV2 and MobileNetV3 do by default, and the others want it done for them (preprocess_input). */
 typedef enum mirt_preprocessing {
     MIRT_PREPROCESSING_DEFAULT = 0, MIRT_PREPROCESSING_ON, MIRT_PREPROCESSING_OFF
 } mirt_preprocessing;
@@ -516,26 +516,33 @@ typedef enum mirt_efficientnet_v2_variant {
 typedef struct mirt_application_desc {
     int size;             /* height and width of the images, at least 32; default 224; B1 240, B2 260, B3 300, S 384, M
                              and L 480 */
-    float alpha;          /* width of MobileNetV2; default 1 */
+    float alpha;          /* width of MobileNetV2 and V3; default 1 */
     bool no_top;          /* include_top=False: the features (rows, h, w, c), or after pooling (rows, c) */
     int classes;          /* of the top; default 1000 */
     mirt_pooling pooling; /* of a network without its top */
     bool logits;          /* classifier_activation=None; otherwise the top ends with a softmax */
     mirt_preprocessing preprocessing;
-    float dropout_rate, drop_connect_rate; /* EfficientNetV2: before the top, and stochastic depth; default 0.2;
-                                              negative: none */
+    float dropout_rate, drop_connect_rate; /* EfficientNetV2: before the top (MobileNetV3: in it), and stochastic depth;
+                                              default 0.2; negative: none */
     const char *name;     /* of the model; default Keras's: "mobilenetv2_1.00_224", "resnet50", "efficientnetv2-b0" */
     const char *weights;  /* a .safetensors file, as mirt_load_weights; NULL: random ones. Keras: weights=path */
 } mirt_application_desc;
 
 /* Networks for images of three channels, recorded and not yet compiled; layers and weights have Keras's names and
-   order. desc NULL: all defaults. NULL (MIRT_E_INVALID, MIRT_E_SHAPE: images too small, MIRT_E_NOMEM; errors of
-   mirt_load_weights). Sandler et al. 2018; He et al. 2016; Tan & Le 2021. */
+   order. ResNet18 and 34, which Keras does not have, are torchvision's, with names like those of ResNet50. desc NULL:
+   all defaults. NULL (MIRT_E_INVALID, MIRT_E_SHAPE: images too small, MIRT_E_NOMEM; errors of mirt_load_weights).
+   Sandler et al. 2018; Howard et al. 2019; He et al. 2016; Simonyan & Zisserman 2014; Tan & Le 2021. */
 MIRT_API mirt_model *mirt_mobilenet_v2(mirt_strategy *strategy, const mirt_application_desc *desc);
+MIRT_API mirt_model *mirt_mobilenet_v3_small(mirt_strategy *strategy, const mirt_application_desc *desc);
+MIRT_API mirt_model *mirt_mobilenet_v3_large(mirt_strategy *strategy, const mirt_application_desc *desc);
+MIRT_API mirt_model *mirt_resnet18(mirt_strategy *strategy, const mirt_application_desc *desc);
+MIRT_API mirt_model *mirt_resnet34(mirt_strategy *strategy, const mirt_application_desc *desc);
 MIRT_API mirt_model *mirt_resnet50(mirt_strategy *strategy, const mirt_application_desc *desc);
+MIRT_API mirt_model *mirt_resnet101(mirt_strategy *strategy, const mirt_application_desc *desc);
+MIRT_API mirt_model *mirt_vgg16(mirt_strategy *strategy, const mirt_application_desc *desc);
 MIRT_API mirt_model *mirt_efficientnet_v2(mirt_strategy *strategy, mirt_efficientnet_v2_variant variant,
                                           const mirt_application_desc *desc);
-/* The same by name: "mobilenet_v2", "resnet50", "efficientnet_v2_b0" to "..._b3", "..._s", "..._m", "..._l"; and
+/* The same by name: "mobilenet_v2", "resnet18", "efficientnet_v2_b0" to "..._b3", "..._s", "..._m", "..._l"; and
    "mnist", the small network of 28x28 images in the tutorials, which divides them by 255 unless it is told not to, and
    has 10 classes, as logits. MIRT_E_NOT_FOUND with the nearest right name. */
 MIRT_API mirt_model *mirt_application(mirt_strategy *strategy, const char *name, const mirt_application_desc *desc);

@@ -36,20 +36,14 @@ static void mirt__efficient_norm_silu(mirt__network *n, const char *norm, const 
 
 /* Hu et al. 2018. */
 static void mirt__efficient_excite(mirt__network *n, int reduced) {
-    mirt_tensor *in[2];
-    mirt_global_pool2d_desc pool;
-    const int channels = (int)mirt_tensor_shape(n->x).dim[3];
-    memset(&pool, 0, sizeof pool);
-    in[0] = n->x;
-    pool.name = mirt__network_name(n, "se_squeeze");
-    n->x = mirt_global_pool2d(n->x, &pool);
+    mirt_tensor *image = n->x;
+    const int channels = (int)mirt_tensor_shape(image).dim[3];
+    mirt__network_pool(n, "se_squeeze", false, false);
     mirt_next_name(n->model, mirt__network_name(n, "se_reshape"));
     n->x = mirt_reshape_layer(n->x, MIRT_SHAPE(1, 1, channels));
     mirt__network_conv(n, "se_reduce", reduced, 1, 1, MIRT_SAME, true, MIRT_SILU);
     mirt__network_conv(n, "se_expand", channels, 1, 1, MIRT_SAME, true, MIRT_SIGMOID);
-    in[1] = n->x;
-    mirt_next_name(n->model, mirt__network_name(n, "se_excite"));
-    n->x = mirt_multiply_layer(in, 2);
+    mirt__network_excite(n, "se_excite", image);
 }
 
 static void mirt__efficient_block(mirt__network *n, const mirt__efficient_stage *stage, int filters, int stride,
@@ -63,7 +57,7 @@ static void mirt__efficient_block(mirt__network *n, const mirt__efficient_stage 
         mirt__efficient_norm_silu(n, "expand_bn", "expand_activation");
     }
     if (!fused) {
-        mirt__network_depthwise(n, "dwconv2", stride, MIRT_SAME);
+        mirt__network_depthwise(n, "dwconv2", 3, stride, MIRT_SAME);
         mirt__efficient_norm_silu(n, "bn", "activation");
         mirt__efficient_excite(n, channels / 4);
     }
@@ -77,26 +71,16 @@ static void mirt__efficient_block(mirt__network *n, const mirt__efficient_stage 
     mirt__network_add(n, "add", n->x, in);
 }
 
-static void mirt__efficient_preprocess(mirt__network *n, bool b) {
-    static const float mean[3] = {0.485f, 0.456f, 0.406f}, deviation[3] = {0.229f, 0.224f, 0.225f};
-    mirt_normalization_desc d;
-    memset(&d, 0, sizeof d);
-    n->x = b ? mirt_rescale(n->x, 1 / 255.0f, 0) : mirt_rescale(n->x, 1 / 128.0f, -1);
-    for (int i = 0; i < 3; i++) {
-        d.mean[i] = mean[i];
-        d.variance[i] = deviation[i] * deviation[i];
-    }
-    if (b) n->x = mirt_normalization(n->x, &d);
-}
-
 MIRT__LIB void mirt__build_efficientnet_v2(mirt__network *n) {
     const mirt__efficient_variant *v = &mirt__efficient_variants[n->variant];
     int number = 0, blocks = 0;
     n->momentum = 0.9f;
     n->conv_initializer = mirt_variance_scaling(2, MIRT_FAN_OUT, MIRT_DIST_TRUNCATED_NORMAL);
     n->top_initializer = mirt_variance_scaling(1 / 3.0f, MIRT_FAN_OUT, MIRT_DIST_UNIFORM);
-    if (n->d.preprocessing != MIRT_PREPROCESSING_OFF)
-        mirt__efficient_preprocess(n, n->variant <= MIRT_EFFICIENTNET_V2_B3);
+    if (n->d.preprocessing != MIRT_PREPROCESSING_OFF) {
+        if (n->variant <= MIRT_EFFICIENTNET_V2_B3) mirt__network_imagenet(n);
+        else n->x = mirt_rescale(n->x, 1 / 128.0f, -1);
+    }
     for (int i = 0; i < MIRT__EFFICIENT_STAGES; i++) blocks += v->stage[i].blocks;
     mirt__network_conv(n, "stem_conv", mirt__efficient_filters(v, v->stem), 3, 2, MIRT_SAME, false, MIRT_LINEAR);
     mirt__efficient_norm_silu(n, "stem_bn", "stem_activation");

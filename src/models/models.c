@@ -6,30 +6,36 @@ typedef struct mirt__application_row {
     const char *keras; /* the model's default name; NULL: composed of width and size */
     void (*build)(mirt__network *n);
     short variant, size, channels, classes;
-    bool alpha, dropout; /* whether these settings apply */
+    bool alpha, dropout, drop_connect; /* whether these settings apply */
 } mirt__application_row;
 
 static const mirt__application_row mirt__application_table[] = {
     /* a family's rows are in the order of its variants */
-    {"efficientnet_v2_b0", "efficientnetv2-b0", mirt__build_efficientnet_v2, 0, 224, 3, 1000, false, true},
-    {"efficientnet_v2_b1", "efficientnetv2-b1", mirt__build_efficientnet_v2, 1, 240, 3, 1000, false, true},
-    {"efficientnet_v2_b2", "efficientnetv2-b2", mirt__build_efficientnet_v2, 2, 260, 3, 1000, false, true},
-    {"efficientnet_v2_b3", "efficientnetv2-b3", mirt__build_efficientnet_v2, 3, 300, 3, 1000, false, true},
-    {"efficientnet_v2_s", "efficientnetv2-s", mirt__build_efficientnet_v2, 4, 384, 3, 1000, false, true},
-    {"efficientnet_v2_m", "efficientnetv2-m", mirt__build_efficientnet_v2, 5, 480, 3, 1000, false, true},
-    {"efficientnet_v2_l", "efficientnetv2-l", mirt__build_efficientnet_v2, 6, 480, 3, 1000, false, true},
-    {"mobilenet_v2", NULL, mirt__build_mobilenet_v2, 0, 224, 3, 1000, true, false},
-    {"resnet50", "resnet50", mirt__build_resnet50, 0, 224, 3, 1000, false, false},
-    {"mnist", "mnist", mirt__build_mnist, 0, 28, 1, 10, false, false},
+    {"efficientnet_v2_b0", "efficientnetv2-b0", mirt__build_efficientnet_v2, 0, 224, 3, 1000, false, true, true},
+    {"efficientnet_v2_b1", "efficientnetv2-b1", mirt__build_efficientnet_v2, 1, 240, 3, 1000, false, true, true},
+    {"efficientnet_v2_b2", "efficientnetv2-b2", mirt__build_efficientnet_v2, 2, 260, 3, 1000, false, true, true},
+    {"efficientnet_v2_b3", "efficientnetv2-b3", mirt__build_efficientnet_v2, 3, 300, 3, 1000, false, true, true},
+    {"efficientnet_v2_s", "efficientnetv2-s", mirt__build_efficientnet_v2, 4, 384, 3, 1000, false, true, true},
+    {"efficientnet_v2_m", "efficientnetv2-m", mirt__build_efficientnet_v2, 5, 480, 3, 1000, false, true, true},
+    {"efficientnet_v2_l", "efficientnetv2-l", mirt__build_efficientnet_v2, 6, 480, 3, 1000, false, true, true},
+    {"mobilenet_v2", NULL, mirt__build_mobilenet_v2, 0, 224, 3, 1000, true, false, false},
+    {"mobilenet_v3_small", "MobileNetV3Small", mirt__build_mobilenet_v3, 0, 224, 3, 1000, true, true, false},
+    {"mobilenet_v3_large", "MobileNetV3Large", mirt__build_mobilenet_v3, 1, 224, 3, 1000, true, true, false},
+    {"resnet18", "resnet18", mirt__build_resnet, 0, 224, 3, 1000, false, false, false},
+    {"resnet34", "resnet34", mirt__build_resnet, 1, 224, 3, 1000, false, false, false},
+    {"resnet50", "resnet50", mirt__build_resnet, 2, 224, 3, 1000, false, false, false},
+    {"resnet101", "resnet101", mirt__build_resnet, 3, 224, 3, 1000, false, false, false},
+    {"vgg16", "vgg16", mirt__build_vgg16, 0, 224, 3, 1000, false, false, false},
+    {"mnist", "mnist", mirt__build_mnist, 0, 28, 1, 10, false, false, false},
 };
 
 /* Checks a rate; 0 means the default, and negative means no dropout. */
-static mirt_status mirt__application_rate(const mirt__application_row *row, const char *what, float *rate) {
+static mirt_status mirt__application_rate(bool used, const char *what, float *rate) {
     if (!(*rate < 1))
         return mirt__fail(MIRT_E_INVALID, "%s is %g; it must be below 1; negative turns it off", what, (double)*rate);
-    if (*rate > 0 && !row->dropout)
+    if (*rate > 0 && !used)
         return mirt__fail(MIRT_E_INVALID, "%s is %g, but this network does not use it", what, (double)*rate);
-    if (*rate == 0) *rate = row->dropout ? 0.2f : 0;
+    if (*rate == 0) *rate = used ? 0.2f : 0;
     return MIRT_OK;
 }
 
@@ -53,8 +59,8 @@ static mirt_status mirt__application_settings(const mirt__application_row *row, 
         return mirt__fail(MIRT_E_INVALID, "pooling applies only to a network without its top");
     if ((int)d->preprocessing < 0 || d->preprocessing > MIRT_PREPROCESSING_OFF)
         return mirt__fail(MIRT_E_INVALID, "invalid preprocessing (%d)", (int)d->preprocessing);
-    if (mirt__application_rate(row, "dropout_rate", &d->dropout_rate) != MIRT_OK) return mirt_last_status();
-    return mirt__application_rate(row, "drop_connect_rate", &d->drop_connect_rate);
+    if (mirt__application_rate(row->dropout, "dropout_rate", &d->dropout_rate) != MIRT_OK) return mirt_last_status();
+    return mirt__application_rate(row->drop_connect, "drop_connect_rate", &d->drop_connect_rate);
 }
 
 static mirt_model *mirt__application_build(mirt_strategy *strategy, const mirt__application_row *row,
@@ -99,8 +105,8 @@ MIRT_API mirt_model *mirt_application(mirt_strategy *strategy, const char *name,
     if (nearest) mirt__fail(MIRT_E_NOT_FOUND, "there is no model \"%s\"; did you mean \"%s\"?", name, nearest);
     else
         mirt__fail(MIRT_E_NOT_FOUND,
-                   "there is no model \"%s\"; there are mobilenet_v2, resnet50, efficientnet_v2_b0 to _b3, _s, _m, "
-                   "_l, and mnist",
+                   "there is no model \"%s\"; there are mobilenet_v2, mobilenet_v3_small and _large, resnet18, "
+                   "resnet34, resnet50, resnet101, vgg16, efficientnet_v2_b0 to _b3, _s, _m, _l, and mnist",
                    name ? name : "");
     return NULL;
 }
@@ -111,8 +117,26 @@ MIRT_API mirt_model *mirt_model_by_name(mirt_strategy *strategy, const char *nam
 MIRT_API mirt_model *mirt_mobilenet_v2(mirt_strategy *strategy, const mirt_application_desc *desc) {
     return mirt_application(strategy, "mobilenet_v2", desc);
 }
+MIRT_API mirt_model *mirt_mobilenet_v3_small(mirt_strategy *strategy, const mirt_application_desc *desc) {
+    return mirt_application(strategy, "mobilenet_v3_small", desc);
+}
+MIRT_API mirt_model *mirt_mobilenet_v3_large(mirt_strategy *strategy, const mirt_application_desc *desc) {
+    return mirt_application(strategy, "mobilenet_v3_large", desc);
+}
+MIRT_API mirt_model *mirt_resnet18(mirt_strategy *strategy, const mirt_application_desc *desc) {
+    return mirt_application(strategy, "resnet18", desc);
+}
+MIRT_API mirt_model *mirt_resnet34(mirt_strategy *strategy, const mirt_application_desc *desc) {
+    return mirt_application(strategy, "resnet34", desc);
+}
 MIRT_API mirt_model *mirt_resnet50(mirt_strategy *strategy, const mirt_application_desc *desc) {
     return mirt_application(strategy, "resnet50", desc);
+}
+MIRT_API mirt_model *mirt_resnet101(mirt_strategy *strategy, const mirt_application_desc *desc) {
+    return mirt_application(strategy, "resnet101", desc);
+}
+MIRT_API mirt_model *mirt_vgg16(mirt_strategy *strategy, const mirt_application_desc *desc) {
+    return mirt_application(strategy, "vgg16", desc);
 }
 
 MIRT_API mirt_model *mirt_efficientnet_v2(mirt_strategy *strategy, mirt_efficientnet_v2_variant variant,
