@@ -8,8 +8,9 @@
   convert_weights.py trained.safetensors trained.pth --to torchvision --model resnet50
 
 Reads Keras's .weights.h5, .keras and .h5 (any network; needs h5py), and state dictionaries of torchvision and timm in
-.pth or .safetensors (MobileNetV2, ResNet50, EfficientNetV2; needs torch and the package). Writes .safetensors;
-.weights.h5, .keras and .h5 need keras; .pth and .safetensors for torchvision and timm need torch and the package.
+.pth or .safetensors (MobileNetV2 and V3, ResNet18, 34, 50 and 101, VGG16, EfficientNetV2; needs torch and the package).
+Writes .safetensors; .weights.h5, .keras and .h5 need keras; .pth and .safetensors for torchvision and timm need torch
+and the package.
 
 From Keras come weights, for mirt_load_weights and fit --weights. From torchvision and timm come whole models, for
 mirt_load: their networks pad images and place strides differently than Keras's networks of the same name. Padding,

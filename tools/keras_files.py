@@ -164,23 +164,31 @@ def build(keras, architecture, name=None):
 
 def application(keras, arrays, size):
     """The network of keras.applications that has these weights."""
-    top = arrays.get("predictions/kernel")
+    top = arrays.get("predictions/kernel", arrays.get("logits/kernel"))
     options = {"weights": None, "include_top": top is not None, "input_shape": (size, size, 3)}
     if top is not None:
         options["classes"] = top.shape[-1]
     else:
         options["pooling"] = "avg"
-    if "conv2_block1_1_conv/kernel" in arrays:
-        return keras.applications.ResNet50(**options)
+    if arrays.get("conv2_block1_1_conv/kernel", np.empty(0)).shape[:2] == (1, 1):  # 18 and 34 have 3x3 there
+        name = "ResNet101" if "conv4_block7_1_conv/kernel" in arrays else "ResNet50"
+        return getattr(keras.applications, name)(**options)
+    if "block5_conv3/kernel" in arrays:
+        return keras.applications.VGG16(**options)
     blocks = {name.split("_")[0] for name in arrays if re.match(r"block\d[a-z]+_", name)}
     if len(blocks) in EFFICIENT_BLOCKS:
         return getattr(keras.applications, "EfficientNetV2" + EFFICIENT_BLOCKS[len(blocks)])(**options)
+    if "expanded_conv_10_expand/kernel" in arrays:
+        name = "MobileNetV3Large" if "expanded_conv_14_expand/kernel" in arrays else "MobileNetV3Small"
+        last = arrays["expanded_conv_10_project/kernel"].shape[-1] / (112 if name.endswith("Large") else 96)
+        alpha = min((0.35, 0.5, 0.75, 1.0, 1.3, 1.4), key=lambda a: abs(a - last))
+        return getattr(keras.applications, name)(alpha=alpha, **options)
     if "expanded_conv_depthwise/kernel" in arrays:
         for alpha in (1.0, 0.35, 0.5, 0.75, 1.3, 1.4):
             if all(arrays["block_%d_project/kernel" % n].shape[-1] == rounded(int(f * alpha))
                    for n, f in ((1, 24), (16, 320))):
                 return keras.applications.MobileNetV2(alpha=alpha, **options)
-    raise ValueError("these are not the weights of MobileNetV2, ResNet50 or EfficientNetV2; "
+    raise ValueError("these are not the weights of MobileNetV2 or V3, ResNet50 or 101, VGG16 or EfficientNetV2; "
                      "of other networks whole models are converted")
 
 

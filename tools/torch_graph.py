@@ -12,12 +12,21 @@ import torch.fx
 from torch import nn
 from torch.nn import functional as F
 
-ACTIVATIONS = {"ReLU": "relu", "ReLU6": "relu6", "SiLU": "silu", "Sigmoid": "sigmoid"}
+ACTIVATIONS = {
+    "ReLU": "relu",
+    "ReLU6": "relu6",
+    "SiLU": "silu",
+    "Sigmoid": "sigmoid",
+    "Hardswish": "hard_swish",
+    "Hardsigmoid": "hard_sigmoid",
+}
 FUNCTIONS = {
     F.relu: "relu",
     F.relu6: "relu6",
     F.silu: "silu",
     F.sigmoid: "sigmoid",
+    F.hardswish: "hard_swish",
+    F.hardsigmoid: "hard_sigmoid",
     torch.sigmoid: "sigmoid",
     torch.relu: "relu",
 }
@@ -27,6 +36,8 @@ COMPUTE = {
     "relu6": F.relu6,
     "silu": F.silu,
     "sigmoid": torch.sigmoid,
+    "hard_swish": F.hardswish,
+    "hard_sigmoid": F.hardsigmoid,
     "softmax": lambda x: torch.softmax(x, 1),
 }
 NOT_NEGATIVE = ("relu", "relu6", "sigmoid")
@@ -42,11 +53,13 @@ ROLES = {
 
 
 class Node:
-    """kind: input, affine, conv, norm, dense, activation, max_pool, average_pool, global_pool, dropout, add, multiply
-    or pad. name: of the module or layer. weights: arrays by Keras's names and in Keras's layouts."""
+    """kind: input, affine, conv, norm, dense, activation, max_pool, average_pool, global_pool, flatten, dropout, add,
+    multiply, pad, or area: images of PyTorch that must have a size. name: of the module or layer. weights: arrays by
+    Keras's names and in Keras's layouts. area: the size of the images that PyTorch's dense layer reads flattened."""
 
     def __init__(self, kind, name, inputs=(), weights=None, **config):
         self.kind, self.name, self.inputs, self.weights, self.config = kind, name, list(inputs), weights or {}, config
+        self.area = None
 
 
 def pads_of(padding, kernel, stride, dilation):
@@ -66,12 +79,19 @@ def pair(value):
 # >> from PyTorch
 
 
+def single(node):
+    """Whether what a node makes are images of one pixel."""
+    while node.kind in ("activation", "dropout") or node.kind == "conv" and node.weights["kernel"].shape[:2] == (1, 1):
+        node = node.inputs[0]
+    return node.kind == "global_pool"
+
+
 class Tracer(torch.fx.Tracer):
     def is_leaf_module(self, module, path):
         own = list(module.parameters(recurse=False)) + list(module.buffers(recurse=False))
         return (
             bool(own)
-            or type(module).__name__ in ("DropPath", "StochasticDepth")
+            or type(module).__name__ in ("DropPath", "StochasticDepth", "ConvMlp")
             or super().is_leaf_module(module, path)
         )
 
@@ -158,7 +178,27 @@ class Reading:
         if start == 1 and x.kind == "global_pool":
             x.config["keepdims"] = False
             return x
+        if start == 1 and (x.kind == "area" or single(x)):
+            return self.add("flatten", path, [x])
         raise ValueError("%s flattens something other than averages of whole images" % path)
+
+    def dense(self, x, module, path):
+        kernel, area = array(module.weight).T, None
+        if x.kind == "flatten" and x.inputs[0].kind == "area":  # channels come first there, and last here
+            area = x.inputs[0].config["size"]
+            images = kernel.reshape(-1, *area, kernel.shape[1])
+            kernel = np.ascontiguousarray(images.transpose(1, 2, 0, 3)).reshape(kernel.shape)
+        weights = {"kernel": kernel}
+        weights.update({"bias": array(module.bias)} if module.bias is not None else {})
+        node = self.add("dense", path, [x], weights)
+        node.area = area
+        return node
+
+    def head(self, x, module, path):
+        """Of timm's VGG, which makes small images larger where the network was not made for them."""
+        for name in ("fc1", "act1", "drop", "fc2", "act2"):
+            x = self.module(x, getattr(module, name), path + "." + name)
+        return x
 
     def module(self, x, module, path):
         kind = type(module).__name__
@@ -170,16 +210,18 @@ class Reading:
             return self.norm(x, module, path)
         if kind in ACTIVATIONS:
             return self.add("activation", path, [x], function=ACTIVATIONS[kind])
-        if type(module) is nn.Linear:
-            weights = {"kernel": array(module.weight).T}
-            weights.update({"bias": array(module.bias)} if module.bias is not None else {})
-            return self.add("dense", path, [x], weights)
+        if isinstance(module, nn.Linear) and kind == "Linear":  # timm has its own of that name
+            return self.dense(x, module, path)
+        if kind == "ConvMlp":
+            return self.head(x, module, path)
         if kind == "MaxPool2d":
             return self.max_pool(x, module, path)
         if kind == "AvgPool2d":
             return self.average_pool(x, module, path)
         if kind == "AdaptiveAvgPool2d" and pair(module.output_size) == (1, 1):
             return self.add("global_pool", path, [x], keepdims=True)
+        if kind == "AdaptiveAvgPool2d":
+            return self.add("area", path, [x], size=pair(module.output_size))
         if kind == "Dropout":
             return self.add("dropout", path, [x], rate=module.p, whole=False)
         if kind == "DropPath" or kind == "StochasticDepth" and module.mode == "row":
@@ -342,6 +384,8 @@ def from_layer(layer, x, arrays, channels):
         return pooling(x[0], layer)
     if kind == "GlobalAveragePooling2D":
         return Node("global_pool", label, x, keepdims=config["keepdims"])
+    if kind == "Flatten":
+        return Node("flatten", label, x)
     if kind == "Reshape" and x[0].kind == "global_pool" and list(config["target_shape"][:-1]) == [1, 1]:
         return Node("global_pool", label, x[0].inputs, keepdims=True)
     if kind == "ZeroPadding2D":
@@ -438,6 +482,8 @@ def compute_one(node, x):
         return F.max_pool2d(padded(x[0], node, config["size"], value), config["size"], config["stride"])
     if kind == "average_pool":
         return average(x[0], node)
+    if kind == "flatten":
+        return x[0].permute(0, 2, 3, 1).flatten(1)
     if kind == "global_pool":
         return x[0].mean((2, 3), keepdim=config["keepdims"])
     if kind in ("add", "multiply"):
@@ -468,7 +514,7 @@ def compute(nodes, images):
 
 def inert(node):
     """The first node at or above it that computes something in prediction, other than preparing images."""
-    while node.kind in ("dropout", "affine"):
+    while node.kind in ("dropout", "affine", "flatten", "area"):
         node = node.inputs[0]
     return node
 
@@ -476,12 +522,18 @@ def inert(node):
 def difference(a, b):
     """Why nodes differ, or None. a is of mirrortrain, b of PyTorch."""
     where = "layer %s and %s" % (a.name, b.name)
+    if {a.kind, b.kind} == {"conv", "dense"}:  # the same where the whole image, of one pixel or more, is the window
+        kernels = [(node.weights["kernel"].size, node.weights["kernel"].shape[-1]) for node in (a, b)]
+        if kernels[0] == kernels[1] and set(a.weights) == set(b.weights):
+            return None
     if a.kind != b.kind:
         return "%s: it is %s here and %s there" % (where, a.kind, b.kind)
     for key, value in b.config.items():
         own = a.config[key]
-        if key in ("momentum", "rate", "whole"):
+        if key in ("momentum", "rate", "whole", "keepdims"):
             continue
+        if key == "pads" and "same" in (own, value) and a.kind == "conv":
+            continue  # depends on the size of the images, with which they are compared
         if own != value and not (isinstance(value, float) and np.float32(own) == np.float32(value)):
             return "%s: %s is %s here and %s there" % (where, key, own, value)
     shapes = [{key: value.shape for key, value in node.weights.items()} for node in (a, b)]
@@ -490,11 +542,34 @@ def difference(a, b):
     return None
 
 
-def match(ours, theirs):
-    """Pairs of nodes of two networks that compute the same; raises ValueError where they do not."""
+def alike(a, b, depth=2):
+    """Whether nodes and the nearest ones before them compute the same."""
+    if difference(a, b):
+        return False
+    orders = (b.inputs, b.inputs[::-1])  # of the terms of a sum
+    return not depth or any(
+        all(alike(inert(x), inert(y), depth - 1) for x, y in zip(a.inputs, order)) for order in orders
+    )
+
+
+def last_of(ours):
+    """The node that computes the output, or what softmax makes it of."""
     output = inert(ours[-1])
     if output.kind == "activation" and output.config["function"] == "softmax":
         output = inert(output.inputs[0])
+    return output
+
+
+def classes_of(ours):
+    """How many classes mirrortrain's network has; 0 without its last layer."""
+    output = last_of(ours)
+    scores = output.kind == "dense" or output.kind == "conv" and single(output)
+    return output.weights["kernel"].shape[-1] if scores else 0
+
+
+def match(ours, theirs):
+    """Pairs of nodes of two networks that compute the same; raises ValueError where they do not."""
+    output = last_of(ours)
     pairs, todo = {}, [(output, inert(theirs[-1]))]
     while todo:
         a, b = todo.pop()
@@ -507,7 +582,7 @@ def match(ours, theirs):
             raise ValueError(why)
         pairs[id(b)] = a, b
         x, y = [inert(n) for n in a.inputs], [inert(n) for n in b.inputs]
-        if len(x) == 2 and difference(x[0], y[0]) and not difference(x[0], y[1]):
+        if len(x) == 2 and not alike(x[0], y[0]) and alike(x[0], y[1]):
             y.reverse()  # terms of a sum come in any order
         todo += zip(x, y)
     return list(pairs.values())

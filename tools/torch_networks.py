@@ -1,4 +1,4 @@
-"""MobileNetV2, ResNet50 and EfficientNetV2 of torchvision and timm as whole models of mirrortrain, and back.
+"""Networks of torchvision and timm as whole models of mirrortrain, and back.
 
 What a network computes is read from the modules that torchvision or timm creates, because a file of weights does not
 say how a network pads, or which epsilon and activations it has. Every conversion is checked in float64 before anything
@@ -23,8 +23,8 @@ NO_BIAS = {"bias_initializer": {"class_name": "Zeros", "config": {}}, "bias_regu
 HE = {"class_name": "VarianceScaling", "config": {"scale": 2, "mode": "fan_out", "distribution": "untruncated_normal"}}
 ONES, ZEROS = ({"class_name": name, "config": {}} for name in ("Ones", "Zeros"))
 FAMILIES = {
-    "torchvision": r"(efficientnet_v2_[sml]|mobilenet_v2|resnet50)$",
-    "timm": r"(tf_)?efficientnetv2_|mobilenetv2_|resnet50",
+    "torchvision": r"(efficientnet_v2_[sml]|mobilenet_v(2|3_small|3_large)|resnet(18|34|50|101)|vgg16(_bn)?)$",
+    "timm": r"(tf_)?(efficientnetv2|mobilenetv[23])_|resnet(18|34|50|101)|vgg16",
 }
 PACKAGES = tuple(FAMILIES)
 
@@ -89,7 +89,10 @@ def settings_beside(path):
 
 def accepted(package, name):
     if not re.match(FAMILIES[package], name):
-        raise ValueError("%s's %s is not supported; MobileNetV2, ResNet50 and EfficientNetV2 are" % (package, name))
+        raise ValueError(
+            "%s's %s is not supported; MobileNetV2 and V3, ResNet18, 34, 50 and 101, VGG16 and EfficientNetV2 are"
+            % (package, name)
+        )
 
 
 def create(package, name, classes, settings=None):
@@ -108,7 +111,7 @@ def create(package, name, classes, settings=None):
     accepted(package, name)
     model = torchvision.models.get_model(name, weights=None, num_classes=classes or 1000).eval()
     if not classes:
-        setattr(model, "fc" if name == "resnet50" else "classifier", nn.Identity())
+        setattr(model, "fc" if name.startswith("resnet") else "classifier", nn.Identity())
     return model
 
 
@@ -126,7 +129,7 @@ def timm_settings(name):
 
 def classes_in(state, package, name):
     """How many classes the last layer has; 0 without one."""
-    tops = ["fc", "classifier.1"]
+    tops = ["fc", "classifier.6", "classifier.3", "classifier.1"]  # the later one is the last layer
     if package == "timm":
         config = timm_settings(name)
         tops = [config.classifier] if config and isinstance(config.classifier, str) else ["fc", "classifier"]
@@ -175,12 +178,43 @@ MOBILENET = {
     4: ("depthwise", "depthwise_BN", "project", "project_BN"),
     6: ("expand", "expand_BN", "depthwise", "depthwise_BN", "project", "project_BN"),
 }
-BLOCK = r"blocks[.](\d+)[.](\d+)[.]|features[.](\d+)[.](\d+)[.]block[.]|features[.](\d+)[.]conv[.]"
+MOBILENET_V3 = ("expand", "expand_bn"), ("depthwise", "depthwise_bn"), ("project", "project_bn")
+EXCITE = "squeeze_excite_conv", "squeeze_excite_conv_1"
+BLOCK = r"blocks[.](\d+)[.](\d+)[.]|features[.](\d+)[.](\d+)[.]block[.]|features[.](\d+)[.](?:conv|block)[.]"
 RESNET = r"layer(\d)[.](\d+)[.](?:(conv|bn)(\d)|downsample[.]\d+)$"
 
 
-def names_in_blocks(nodes, mobile):
-    """By modules' names, of MobileNetV2 and EfficientNetV2."""
+def family_of(nodes):
+    """The family of a network, whose layers are named as Keras names them; "" if it is another one."""
+    names = [node.name for node in nodes if node.weights]
+    functions = {node.config.get("function") for node in nodes}
+    if any(name.startswith("layer1.") for name in names):
+        return "resnet"
+    if "silu" in functions:
+        return "efficientnet"
+    if any(re.match(BLOCK, name) for name in names):
+        return "mobilenet_v2" if "relu6" in functions else "mobilenet_v3"
+    return "vgg" if any(name.startswith("features.") for name in names) else ""
+
+
+# Of the stem and of what follows the blocks.
+ENDS = {
+    "efficientnet": (("stem_conv", "stem_bn"), ("top_conv", "top_bn", "predictions")),
+    "mobilenet_v2": (("Conv1", "bn_Conv1"), ("Conv_1", "Conv_1_bn", "predictions")),
+    "mobilenet_v3": (("conv", "conv_bn"), ("conv_1", "conv_1_bn", "conv_2", "logits")),
+}
+
+
+def names_of_v3(modules, biased):
+    """Names of a block's layers in MobileNetV3; None if it is no such block."""
+    excites = len(biased) == 2
+    known = [name for pair in MOBILENET_V3[-(len(modules) - 2 * excites) // 2 :] for name in pair]
+    known[-2:-2] = EXCITE * excites
+    return known if len(known) == len(modules) else None
+
+
+def names_in_blocks(nodes, family):
+    """By modules' names, of MobileNets and EfficientNetV2."""
     blocks, names = {}, {}
     for node in nodes:
         found = re.match(BLOCK, node.name)
@@ -188,17 +222,39 @@ def names_in_blocks(nodes, mobile):
             node.name
         )
     stem, top = blocks.pop("stem", []), blocks.pop("top", [])
-    names.update(zip(stem, ("Conv1", "bn_Conv1") if mobile else ("stem_conv", "stem_bn")))
-    names.update(zip(top, ("Conv_1", "Conv_1_bn", "predictions") if mobile else ("top_conv", "top_bn", "predictions")))
-    first = None
+    if family == "mobilenet_v3" and blocks and len(blocks[list(blocks)[-1]]) == 2:  # timm's last block is no block
+        top = blocks.popitem()[1] + top
+    for modules, known in zip((stem, top), ENDS[family]):
+        names.update(zip(modules, known))
+    biased, first = {node.name for node in nodes if "bias" in node.weights}, None
     for number, (block, modules) in enumerate(blocks.items()):
         place = [int(group) for group in re.match(BLOCK, block).groups() if group]
         first = place[0] if first is None else first
-        prefix = "block_%d_" % number if number else "expanded_conv_"
-        if not mobile:
+        if family == "efficientnet":
             prefix = "block%d%c_" % (place[0] - first + 1, ord("a") + place[1])
-        known = (MOBILENET if mobile else EFFICIENTNET).get(len(modules))
+            known = EFFICIENTNET.get(len(modules))
+        elif family == "mobilenet_v2":
+            prefix = "block_%d_" % number if number else "expanded_conv_"
+            known = MOBILENET.get(len(modules))
+        else:
+            prefix = "expanded_conv_%d_" % number if number else "expanded_conv_"
+            known = names_of_v3(modules, biased & set(modules))
         names.update({module: prefix + name for module, name in zip(modules, known or ())})
+    return names
+
+
+def names_in_vgg(nodes):
+    """By modules' names; of a pooling layer its block's."""
+    names, block, number, dense = {}, 1, 0, ["fc1", "fc2", "predictions"]
+    for node in nodes:
+        if node.kind == "max_pool":
+            names[node.name] = "block%d" % block
+            block, number = block + 1, 0
+        elif node.name.startswith("features.") and node.kind in ("conv", "norm"):
+            number += node.kind == "conv"
+            names[node.name] = "block%d_conv%d%s" % (block, number, "_bn" * (node.kind == "norm"))
+        elif node.weights and dense:
+            names[node.name] = dense.pop(0)
     return names
 
 
@@ -206,8 +262,9 @@ def keras_names(nodes):
     """Keras's names for layers with weights, by modules' names; others are named as PyTorch names them."""
     weighted = [node for node in nodes if node.weights]
     names = {node.name: node.name.replace(".", "_") for node in weighted}
-    if not any(node.name.startswith("layer1.") for node in weighted):
-        names.update(names_in_blocks(weighted, mobile=not any("silu" in node.config.values() for node in nodes)))
+    family = family_of(nodes)
+    if family != "resnet":
+        names.update(names_in_vgg(nodes) if family == "vgg" else names_in_blocks(weighted, family) if family else {})
         return names
     for node in weighted:
         found = re.match(RESNET, node.name)
@@ -225,10 +282,11 @@ def keras_names(nodes):
 
 
 class Layers:
-    """A model of mirrortrain being made of nodes."""
+    """A model of mirrortrain being made of nodes. single: dense layers are convolutions of images of one pixel, as
+    in Keras's MobileNetV3."""
 
-    def __init__(self, name, size):
-        self.name, self.layers, self.arrays, self.used, self.wide = name, [], {}, set(), {}
+    def __init__(self, name, size, single):
+        self.name, self.layers, self.arrays, self.used, self.single = name, [], {}, set(), single
         self.x = "input_layer"
         self.layers.append({"class_name": "InputLayer", "name": self.x, "config": {"shape": [size, size, 3]}})
 
@@ -328,9 +386,18 @@ class Layers:
             return self.add("ReLU", name, [x], max_value=6 if function == "relu6" else 0, negative_slope=0, threshold=0)
         return self.add("Activation", name, [x], activation=function)
 
-    def pool(self, node, x):
+    def dense(self, node, x, name, activation):
+        config = dict(NO_BIAS, use_bias="bias" in node.weights, kernel_initializer=HE, kernel_regularizer=None)
+        units = node.weights["kernel"].shape[1]
+        if not self.single:
+            return self.add("Dense", name, [x], node.weights, units=units, activation=activation, **config)
+        weights = dict(node.weights, kernel=node.weights["kernel"][None, None])
+        plain = {"kernel_size": [1, 1], "strides": [1, 1], "padding": "same", "dilation_rate": [1, 1], "groups": 1}
+        return self.add("Conv2D", name, [x], weights, filters=units, activation="linear", **plain, **config)
+
+    def pool(self, node, x, name):
         kind = "MaxPooling2D" if node.kind == "max_pool" else "AveragePooling2D"
-        name = "pool1" if node.kind == "max_pool" else node.name.replace(".", "_")
+        name = name or ("pool1" if node.kind == "max_pool" else node.name.replace(".", "_"))
         x, padding = self.padded(x, node, name, node.config["size"])
         return self.add(
             kind,
@@ -343,7 +410,7 @@ class Layers:
 
     def block(self):
         """The prefix of the newest layer's block, or nothing."""
-        found = re.match(r"(conv\d_block\d+_|block_\d+_|block\d[a-z]_)", self.x)
+        found = re.match(r"(conv\d_block\d+_|block_\d+_|block\d[a-z]_|expanded_conv_(?:\d+_)?)", self.x)
         return found[0] if found else ""
 
     def node(self, node, inputs, names, logits, last):
@@ -353,26 +420,19 @@ class Layers:
         if kind == "norm":
             return self.norm(node, inputs[0], name)
         if kind == "dense":
-            activation = "softmax" if last and not logits else "linear"
-            return self.add(
-                "Dense",
-                name,
-                inputs,
-                node.weights,
-                units=node.weights["kernel"].shape[1],
-                activation=activation,
-                use_bias="bias" in node.weights,
-                kernel_initializer=HE,
-                kernel_regularizer=None,
-                **NO_BIAS
-            )
+            return self.dense(node, inputs[0], name, "softmax" if last and not logits else "linear")
+        if kind == "flatten" and not self.single:
+            return self.add("Flatten", "flatten", inputs)
+        if kind in ("flatten", "area"):
+            return inputs[0]
         if kind == "activation":
             return self.activation(node, inputs[0], node.inputs[0])
         if kind in ("max_pool", "average_pool"):
-            return self.pool(node, inputs[0])
+            return self.pool(node, inputs[0], name)
         if kind == "global_pool":
-            name = self.block() + "se_squeeze" if node.config["keepdims"] else "avg_pool"
-            return self.add("GlobalAveragePooling2D", name, inputs, keepdims=node.config["keepdims"])
+            name = self.block() + ("squeeze_excite_avg_pool" if self.single else "se_squeeze")
+            name, keepdims = name if self.block() else "avg_pool", node.config["keepdims"] or self.single
+            return self.add("GlobalAveragePooling2D", name, inputs, keepdims=keepdims)
         if kind == "dropout":
             whole = node.config["whole"]
             if not node.config["rate"]:
@@ -385,12 +445,21 @@ class Layers:
                 noise_shape=[1, 1, 1] if whole else None,
             )
         assert kind in ("add", "multiply"), kind
-        return self.add(kind.capitalize(), self.block() + ("add" if kind == "add" else "se_excite"), inputs)
+        name = "add" if kind == "add" else "squeeze_excite_mul" if self.single else "se_excite"
+        return self.add(kind.capitalize(), self.block() + name, inputs)
+
+    def end(self, node, logits):
+        """What follows the last node."""
+        if self.single:
+            self.add("Flatten", "flatten", [self.x])
+        if self.single and node.kind == "dense":
+            self.add("Activation", "predictions", [self.x], activation="linear" if logits else "softmax")
+        return self.x
 
 
 def to_architecture(nodes, name, size, images, logits):
     """Arrays by mirrortrain's names, and the architecture. images: (mean, standard deviation) or None."""
-    layers, names, made = Layers(name, size), keras_names(nodes), {}
+    layers, names, made = Layers(name, size, family_of(nodes) == "mobilenet_v3"), keras_names(nodes), {}
     if images:
         layers.add("Rescaling", "rescaling", [layers.x], scale=1 / 255, offset=0)
         layers.add(
@@ -404,7 +473,8 @@ def to_architecture(nodes, name, size, images, logits):
     made[id(nodes[0])] = layers.x
     for node in nodes[1:]:
         made[id(node)] = layers.node(node, [made[id(x)] for x in node.inputs], names, logits, node is nodes[-1])
-    return layers.arrays, {"name": name, "layers": layers.layers, "output": made[id(nodes[-1])]}
+    layers.x = made[id(nodes[-1])]
+    return layers.arrays, {"name": name, "layers": layers.layers, "output": layers.end(nodes[-1], logits)}
 
 
 # >> conversions
@@ -484,7 +554,8 @@ def convert(path, package, name, size, raw, logits):
     arrays, architecture = to_architecture(nodes, name.split(".")[0], size, images, logits)
     pixels, ours = pixels_of(size), torch_graph.from_architecture(architecture, arrays)
     for a, b in torch_graph.match(ours, nodes):
-        if any(not np.array_equal(a.weights[key], value, equal_nan=True) for key, value in b.weights.items()):
+        pairs = [(a.weights[key].reshape(value.shape), value) for key, value in b.weights.items()]
+        if any(not np.array_equal(own, value, equal_nan=True) for own, value in pairs):
             raise ValueError("the weights of layer %s are not those of %s; nothing was written" % (a.name, b.name))
     compare(ours, model, pixels, normalized(pixels, images) if images else pixels)
     return arrays, architecture
@@ -515,6 +586,10 @@ def assign(model, pairs):
     with torch.no_grad():
         for ours, theirs in pairs:
             for role, value in ours.weights.items():
+                value = value.reshape(theirs.weights[role].shape)
+                if theirs.area and role == "kernel":
+                    images = value.reshape(*theirs.area, -1, value.shape[1])
+                    value = images.transpose(2, 0, 1, 3).reshape(value.shape)
                 axes = (3, 2, 0, 1) if value.ndim == 4 else range(value.ndim)[::-1]
                 getattr(model.get_submodule(theirs.name), ROLES[role]).copy_(
                     torch.tensor(np.ascontiguousarray(value.transpose(*axes)))
@@ -532,8 +607,7 @@ def export(arrays, architecture, package, name):
         )
     what = "%s's %s" % (package, name)
     ours = torch_graph.from_architecture(architecture, arrays)
-    tops = [node for node in ours if node.kind == "dense"]
-    model = create(package, name, tops[-1].weights["kernel"].shape[1] if tops else 0)
+    model = create(package, name, torch_graph.classes_of(ours))
     try:
         theirs = torch_graph.from_torch(model)
         pairs = torch_graph.match(ours, theirs)
