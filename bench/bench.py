@@ -4,8 +4,8 @@ Writes the figures to a JSON file, and tables to a Markdown file beside it or in
 
   bench.py --peer-python "ENV_TF/bin/python ENV_TORCH/bin/python" mobilenet_v2 resnet50
 
-Sections: mnist (the convnet of the tutorial, from its files), mobilenet_v2, resnet50, efficientnet_v2_m (frozen,
-forward), devices (two mirrored devices of one core against one of two), pipeline (photographs from their files). Without names: all of them.
+Sections: mnist (the convnet of the tutorial, from its files), mobilenet_v2, resnet50, resnet18, mobilenet_v3_large,
+efficientnet_v2_m (frozen, forward), devices (two mirrored devices of one core against one of two), pipeline (photographs from their files). Without names: all of them.
 """
 import argparse
 import json

@@ -21,6 +21,8 @@ class Network:
 NETWORKS = {
     "mobilenet_v2": Network(32),
     "resnet50": Network(16),
+    "resnet18": Network(16),
+    "mobilenet_v3_large": Network(16),
     "efficientnet_v2_m": Network(16, ["--no-top", "--forward"], forward=True),
 }
 

@@ -13,6 +13,10 @@ import time
 # this before main, hence the second start.
 KEEP_PAGES = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 34)}
 
+# Keras's names.
+NETWORKS = {"mobilenet_v2": "MobileNetV2", "resnet50": "ResNet50", "resnet18": None,
+            "mobilenet_v3_large": "MobileNetV3Large", "efficientnet_v2_m": "EfficientNetV2M"}
+
 
 def peak_mb():
     """Megabytes (10^6) of the process at its largest."""
@@ -35,8 +39,9 @@ def tensorflow_step(args, mode):
     tf.config.threading.set_inter_op_parallelism_threads(args.threads)
     if "bf16" in mode:
         keras.mixed_precision.set_global_policy("mixed_bfloat16")
-    make = {"mobilenet_v2": keras.applications.MobileNetV2, "resnet50": keras.applications.ResNet50,
-            "efficientnet_v2_m": keras.applications.EfficientNetV2M}[args.network]
+    if not NETWORKS[args.network]:
+        sys.exit("Keras has no " + args.network)
+    make = getattr(keras.applications, NETWORKS[args.network])
     shape = (args.size, args.size, 3)
     x = tf.random.normal((args.batch,) + shape)
     if args.forward:
@@ -123,7 +128,7 @@ def window(step, batch, seconds, least):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peer", choices=("tensorflow", "torch"), required=True)
-    parser.add_argument("--network", choices=("mobilenet_v2", "resnet50", "efficientnet_v2_m"), required=True)
+    parser.add_argument("--network", choices=NETWORKS, required=True)
     parser.add_argument("--mode", default="", help="words: channels_last, bf16, compile, jit, pages")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--size", type=int, default=224)
