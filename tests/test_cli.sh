@@ -591,7 +591,7 @@ refuses "no width" 2 "--alpha is \"wide\"; it must be a number above 0, such as 
 run bench --model resnet50 --alpha 0.5
 refuses "a network of one width" 2 "resnet50: alpha is 0.5, but this network has only one width"
 run bench --model resnet --size 32
-refuses "a name cut short" 2 "there is no model \"resnet\"; did you mean \"resnet50\"?"
+refuses "a name cut short" 2 "there is no model \"resnet\"; did you mean \"resnet18\"?"
 run bench --pooling min --no-top
 refuses "unknown pooling" 2 "there is no pooling \"min\"; choose one of avg|max|none"
 run bench --dtype bf61
