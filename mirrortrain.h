@@ -1162,6 +1162,12 @@ typedef enum mirt_activation_kind {
     MIRT_HARD_SIGMOID,
     MIRT_HARD_SWISH,
     MIRT_SOFTPLUS,
+    MIRT_SELU,
+    MIRT_MISH,
+    MIRT_SOFTSIGN,
+    MIRT_EXPONENTIAL,
+    MIRT_LOG_SOFTMAX,
+    MIRT_GELU_APPROXIMATE,
     MIRT__ACTIVATION_COUNT
 } mirt_activation_kind;
 
@@ -1195,7 +1201,8 @@ MIRT_API mirt_tensor *mirt_scale(mirt_tensor *x, float scale, float offset);
 /* Of equals `a` has the gradient, as in TensorFlow. */
 MIRT_API mirt_tensor *mirt_maximum(mirt_tensor *a, mirt_tensor *b);
 MIRT_API mirt_tensor *mirt_minimum(mirt_tensor *a, mirt_tensor *b);
-/* Activations, as in keras.activations: gelu is the exact one, of the error function. */
+/* Activations, as in keras.activations: gelu is the exact one, of the error function; gelu_approximate is Keras's
+   gelu(approximate=True). */
 MIRT_API mirt_tensor *mirt_relu6(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_leaky_relu(mirt_tensor *x, float slope);
 MIRT_API mirt_tensor *mirt_elu(mirt_tensor *x, float alpha);
@@ -1204,6 +1211,10 @@ MIRT_API mirt_tensor *mirt_silu(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_hard_sigmoid(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_hard_swish(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_softplus(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_selu(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_mish(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_softsign(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_gelu_approximate(mirt_tensor *x);
 /* Comparisons of two tensors of one dtype, with numpy broadcasting -> MIRT_BOOL, through which no
    gradient passes. Casts to and from bool: what is not 0 is true, which is 1. */
 MIRT_API mirt_tensor *mirt_equal(mirt_tensor *a, mirt_tensor *b);
@@ -2975,6 +2986,13 @@ MIRT__BOTH void mirt__philox(const uint32_t counter[4], const uint32_t key[2], u
    - gradient: PASS(tensor) records the gradient of x, from x, y = f(x) and dy; SLOPE(kind, of) a binary node of dy and
      of; with END no gradient passes */
 
+#define MIRT__SELU_SCALE 1.0507009873554805f
+#define MIRT__SELU_ALPHA 1.6732632423543772f
+/* The approximate gelu is x * sigmoid(MIRT__GELU_SLOPE * x + MIRT__GELU_CUBE * x^3): 2 sqrt(2 / pi), and that times
+   0.044715. */
+#define MIRT__GELU_SLOPE 1.5957691216057308f
+#define MIRT__GELU_CUBE 0.071354816272600250f
+
 /* X(number, ID, label, public function, reference, fast, gpu, gradient). The public function is mirt_<label> of a
    tensor and the given count of numbers, or NONE. */
 #define MIRT__UNARY_LIST(X) \
@@ -3025,7 +3043,18 @@ MIRT__BOTH void mirt__philox(const uint32_t counter[4], const uint32_t key[2], u
       CALL(mirt__cu_activate_curved(MIRT_HARD_SWISH, x, scale)), SLOPE(MIRT__HARD_SWISH_GRAD, x)) \
     /* log(1 + exp(x)) */ \
     X(23, ACT_SOFTPLUS, softplus, 0, (x > 0 ? x : 0) + mirt__log1p(mirt__exp(-mirt__fabs(x))), \
-      ACTIVATION(MIRT_SOFTPLUS), CALL(mirt__cu_activate_curved(MIRT_SOFTPLUS, x, scale)), SLOPE(MIRT__SOFTPLUS_GRAD, x))
+      ACTIVATION(MIRT_SOFTPLUS), CALL(mirt__cu_activate_curved(MIRT_SOFTPLUS, x, scale)), \
+      SLOPE(MIRT__SOFTPLUS_GRAD, x)) \
+    X(24, ACT_SELU, selu, 0, MIRT__SELU_SCALE * (x > 0 ? x : MIRT__SELU_ALPHA * mirt__expm1(x)), \
+      ACTIVATION(MIRT_SELU), CALL(mirt__cu_activate_curved(MIRT_SELU, x, scale)), SLOPE(MIRT__SELU_GRAD, x)) \
+    /* x * tanh(softplus(x)) */ \
+    X(25, ACT_MISH, mish, 0, x * mirt__ref_mish_gate(x), ACTIVATION(MIRT_MISH), \
+      CALL(mirt__cu_activate_curved(MIRT_MISH, x, scale)), SLOPE(MIRT__MISH_GRAD, x)) \
+    X(26, ACT_SOFTSIGN, softsign, 0, x / (1 + mirt__fabs(x)), LOOP(x / (1 + fabsf(x))), \
+      CALL(mirt__cu_activate_curved(MIRT_SOFTSIGN, x, scale)), SLOPE(MIRT__SOFTSIGN_GRAD, x)) \
+    /* x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2 */ \
+    X(27, ACT_GELU_APPROXIMATE, gelu_approximate, 0, x * mirt__ref_gelu_gate(x), ACTIVATION(MIRT_GELU_APPROXIMATE), \
+      CALL(mirt__cu_activate_curved(MIRT_GELU_APPROXIMATE, x, scale)), SLOPE(MIRT__GELU_APPROXIMATE_GRAD, x))
 
 /* X(number, ID, label, public function, reference, fast, gpu). The label is the public function's, or the op's.
    Kinds named after an activation or a unary kind are gradients: a = dy, b = its output for relu, sigmoid, tanh and
@@ -3067,7 +3096,18 @@ MIRT__BOTH void mirt__philox(const uint32_t counter[4], const uint32_t key[2], u
       LOOP(b < scale || b > offset ? 0 : a), INLINE(b < scale || b > offset ? 0.0f : a)) \
     X(18, POWER_GRAD, binary, NONE, a * (scale == 0 ? 0 : scale * mirt__pow(b, scale - 1)), \
       LOOP(scale == 0 ? 0 : a * (scale * powf(b, scale - 1))), \
-      CALL(scale == 0 ? 0.0f : a * (scale * powf(b, scale - 1))))
+      CALL(scale == 0 ? 0.0f : a * (scale * powf(b, scale - 1)))) \
+    X(19, SELU_GRAD, binary, NONE, a * (MIRT__SELU_SCALE * (b > 0 ? 1 : MIRT__SELU_ALPHA * mirt__exp(b))), \
+      SLOPE(MIRT_SELU), CALL(a * mirt__cu_slope_curved(MIRT_SELU, b, scale))) \
+    X(20, MISH_GRAD, binary, NONE, a * mirt__ref_mish_slope(b), SLOPE(MIRT_MISH), \
+      CALL(a * mirt__cu_slope_curved(MIRT_MISH, b, scale))) \
+    X(21, SOFTSIGN_GRAD, binary, NONE, a / ((1 + mirt__fabs(b)) * (1 + mirt__fabs(b))), \
+      LOOP(a / ((1 + fabsf(b)) * (1 + fabsf(b)))), CALL(a * mirt__cu_slope_curved(MIRT_SOFTSIGN, b, scale))) \
+    X(22, GELU_APPROXIMATE_GRAD, binary, NONE, a * mirt__ref_gelu_slope(b), SLOPE(MIRT_GELU_APPROXIMATE), \
+      CALL(a * mirt__cu_slope_curved(MIRT_GELU_APPROXIMATE, b, scale))) \
+    /* of exp within a layer; a unary node's gradient is a product with its output */ \
+    X(23, EXP_GRAD, binary, NONE, a * mirt__exp(b), SLOPE(MIRT_EXPONENTIAL), \
+      CALL(a * mirt__cu_slope_curved(MIRT_EXPONENTIAL, b, scale)))
 
 /* X(number, ID, label, value): value is an expression of a and b, the same in all kernels; a bool is one byte, 0 or 1.
    CHOICE(number, ID, label): copies an element of a or b. */
@@ -3096,13 +3136,20 @@ MIRT__BOTH void mirt__philox(const uint32_t counter[4], const uint32_t key[2], u
     X(SILU, silu, false, ACT_SILU, SILU_GRAD, 0) \
     X(HARD_SIGMOID, hard_sigmoid, false, ACT_HARD_SIGMOID, HARD_SIGMOID_GRAD, 0) \
     X(HARD_SWISH, hard_swish, false, ACT_HARD_SWISH, HARD_SWISH_GRAD, 0) \
-    X(SOFTPLUS, softplus, false, ACT_SOFTPLUS, SOFTPLUS_GRAD, 0)
+    X(SOFTPLUS, softplus, false, ACT_SOFTPLUS, SOFTPLUS_GRAD, 0) \
+    X(SELU, selu, false, ACT_SELU, SELU_GRAD, 0) \
+    X(MISH, mish, false, ACT_MISH, MISH_GRAD, 0) \
+    X(SOFTSIGN, softsign, false, ACT_SOFTSIGN, SOFTSIGN_GRAD, 0) \
+    X(EXPONENTIAL, exponential, false, EXP, EXP_GRAD, 0) \
+    X(LOG_SOFTMAX, log_softmax, false, COPY, ADD, 0) \
+    X(GELU_APPROXIMATE, gelu_approximate, false, ACT_GELU_APPROXIMATE, GELU_APPROXIMATE_GRAD, 0)
 
 /* Cases of a switch over mirt_activation_kind that are not elementwise, so that the compiler reports one without a
    case. */
 #define MIRT__NOT_ELEMENTWISE \
     case MIRT_LINEAR: \
     case MIRT_SOFTMAX: \
+    case MIRT_LOG_SOFTMAX: \
     case MIRT__ACTIVATION_COUNT: break
 
 /* X(number, ID, label, public function) of the other kinds that files store; NONE: recorded by gradients alone. */
@@ -8137,6 +8184,19 @@ static mirt__real mirt__ref_relu6(mirt__real x) { return x < 0 ? 0 : x > 6 ? 6 :
 static mirt__real mirt__ref_silu_slope(mirt__real x, mirt__real sigmoid) {
     return sigmoid + x * sigmoid * (1 - sigmoid);
 }
+/* tanh(softplus(x)) */
+static mirt__real mirt__ref_mish_gate(mirt__real x) { return mirt__tanh(mirt__log1p(mirt__exp(x))); }
+static mirt__real mirt__ref_mish_slope(mirt__real x) {
+    const mirt__real gate = mirt__ref_mish_gate(x);
+    return gate + x * (1 - gate * gate) * mirt__ref_sigmoid(x);
+}
+static mirt__real mirt__ref_gelu_gate(mirt__real x) {
+    return mirt__ref_sigmoid(x * (MIRT__GELU_SLOPE + MIRT__GELU_CUBE * x * x));
+}
+static mirt__real mirt__ref_gelu_slope(mirt__real x) {
+    const mirt__real gate = mirt__ref_gelu_gate(x);
+    return gate + x * gate * (1 - gate) * (MIRT__GELU_SLOPE + 3 * MIRT__GELU_CUBE * x * x);
+}
 static mirt__real mirt__ref_is(bool condition) { return condition ? (mirt__real)1 : (mirt__real)0; }
 
 static mirt__real mirt__ref_unary_of(mirt__unary_kind kind, mirt__real x, mirt__real scale, mirt__real offset) {
@@ -12135,6 +12195,27 @@ MIRT__INLINE MIRT__VEC MIRT__K(normal)(MIRT__VEC x, MIRT__VEC *bell) {
     y = *bell * MIRT__K(horner)(y, u, 0.12151395f);
     return MIRT__K(if_greater)(x, MIRT__K(zero)(), 1.0f - y, y);
 }
+/* x, between bounds beyond which slopes are constant: no power of it overflows. */
+MIRT__INLINE MIRT__VEC MIRT__K(between)(MIRT__VEC x, float low, float high) {
+    return MIRT__K(max)(MIRT__K(set)(low), MIRT__K(min)(MIRT__K(set)(high), x));
+}
+/* tanh(softplus(x)) = n / (n + 2), n = e (e + 2), e = exp(x). */
+MIRT__INLINE MIRT__VEC MIRT__K(mish)(MIRT__VEC x) {
+    const MIRT__VEC e = MIRT__K(exp)(MIRT__K(between)(x, -88.0f, 20.0f)), n = e * (e + 2.0f);
+    return MIRT__K(max)(MIRT__K(set)(-88.0f), x) * (n / (n + 2.0f));
+}
+MIRT__INLINE MIRT__VEC MIRT__K(mish_slope)(MIRT__VEC u) {
+    const MIRT__VEC x = MIRT__K(between)(u, -88.0f, 20.0f), e = MIRT__K(exp)(x), n = e * (e + 2.0f), w = n + 2.0f;
+    return n / w + x * (4.0f * e * (e + 1.0f)) / (w * w);
+}
+MIRT__INLINE MIRT__VEC MIRT__K(gelu_gate)(MIRT__VEC x) {
+    return MIRT__K(sigmoid)(x * MIRT__K(horner)(MIRT__K(set)(MIRT__GELU_CUBE), x * x, MIRT__GELU_SLOPE));
+}
+MIRT__INLINE MIRT__VEC MIRT__K(gelu_approximate_slope)(MIRT__VEC u) {
+    const MIRT__VEC x = MIRT__K(between)(u, -12.0f, 12.0f), s = MIRT__K(gelu_gate)(x);
+    const MIRT__VEC rise = MIRT__K(horner)(MIRT__K(set)(3 * MIRT__GELU_CUBE), x * x, MIRT__GELU_SLOPE);
+    return MIRT__K(fma)(x * (s * (1.0f - s)), rise, s);
+}
 MIRT__INLINE MIRT__VEC MIRT__K(hard_sigmoid)(MIRT__VEC x) {
     return MIRT__K(min)(MIRT__K(set)(6.0f), MIRT__K(relu)(x + 3.0f)) / 6.0f;
 }
@@ -12154,6 +12235,12 @@ MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_k
     case MIRT_HARD_SIGMOID: return MIRT__K(hard_sigmoid)(x);
     case MIRT_HARD_SWISH: return x * MIRT__K(hard_sigmoid)(x);
     case MIRT_SOFTPLUS: return MIRT__K(softplus)(x);
+    case MIRT_SELU:
+        return MIRT__SELU_SCALE * MIRT__K(if_greater)(x, zero, x, MIRT__K(expm1)(x) * MIRT__SELU_ALPHA);
+    case MIRT_MISH: return MIRT__K(mish)(x);
+    case MIRT_SOFTSIGN: return x / (1.0f + MIRT__K(abs)(x));
+    case MIRT_EXPONENTIAL: return MIRT__K(exp)(x);
+    case MIRT_GELU_APPROXIMATE: return MIRT__K(max)(MIRT__K(set)(-12.0f), x) * MIRT__K(gelu_gate)(x);
     case MIRT_RELU:
     case MIRT_RELU6:
     MIRT__NOT_ELEMENTWISE;
@@ -12187,6 +12274,15 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_ac
         s = MIRT__K(if_greater)(MIRT__K(set)(3.0f), MIRT__K(abs)(u), s, zero) / 6.0f;
         return kind == MIRT_HARD_SIGMOID ? g * s : g * (MIRT__K(hard_sigmoid)(u) + s);
     case MIRT_SOFTPLUS: return g * MIRT__K(sigmoid)(u);
+    case MIRT_SELU:
+        s = MIRT__K(if_greater)(u, zero, MIRT__K(set)(1.0f), MIRT__K(exp)(u) * MIRT__SELU_ALPHA);
+        return g * (s * MIRT__SELU_SCALE);
+    case MIRT_MISH: return g * MIRT__K(mish_slope)(u);
+    case MIRT_SOFTSIGN:
+        s = 1.0f + MIRT__K(abs)(u);
+        return g / (s * s);
+    case MIRT_EXPONENTIAL: return g * MIRT__K(exp)(u);
+    case MIRT_GELU_APPROXIMATE: return g * MIRT__K(gelu_approximate_slope)(u);
     case MIRT_RELU:
     case MIRT_RELU6:
     MIRT__NOT_ELEMENTWISE;
@@ -14571,6 +14667,27 @@ MIRT__INLINE MIRT__VEC MIRT__K(normal)(MIRT__VEC x, MIRT__VEC *bell) {
     y = *bell * MIRT__K(horner)(y, u, 0.12151395f);
     return MIRT__K(if_greater)(x, MIRT__K(zero)(), 1.0f - y, y);
 }
+/* x, between bounds beyond which slopes are constant: no power of it overflows. */
+MIRT__INLINE MIRT__VEC MIRT__K(between)(MIRT__VEC x, float low, float high) {
+    return MIRT__K(max)(MIRT__K(set)(low), MIRT__K(min)(MIRT__K(set)(high), x));
+}
+/* tanh(softplus(x)) = n / (n + 2), n = e (e + 2), e = exp(x). */
+MIRT__INLINE MIRT__VEC MIRT__K(mish)(MIRT__VEC x) {
+    const MIRT__VEC e = MIRT__K(exp)(MIRT__K(between)(x, -88.0f, 20.0f)), n = e * (e + 2.0f);
+    return MIRT__K(max)(MIRT__K(set)(-88.0f), x) * (n / (n + 2.0f));
+}
+MIRT__INLINE MIRT__VEC MIRT__K(mish_slope)(MIRT__VEC u) {
+    const MIRT__VEC x = MIRT__K(between)(u, -88.0f, 20.0f), e = MIRT__K(exp)(x), n = e * (e + 2.0f), w = n + 2.0f;
+    return n / w + x * (4.0f * e * (e + 1.0f)) / (w * w);
+}
+MIRT__INLINE MIRT__VEC MIRT__K(gelu_gate)(MIRT__VEC x) {
+    return MIRT__K(sigmoid)(x * MIRT__K(horner)(MIRT__K(set)(MIRT__GELU_CUBE), x * x, MIRT__GELU_SLOPE));
+}
+MIRT__INLINE MIRT__VEC MIRT__K(gelu_approximate_slope)(MIRT__VEC u) {
+    const MIRT__VEC x = MIRT__K(between)(u, -12.0f, 12.0f), s = MIRT__K(gelu_gate)(x);
+    const MIRT__VEC rise = MIRT__K(horner)(MIRT__K(set)(3 * MIRT__GELU_CUBE), x * x, MIRT__GELU_SLOPE);
+    return MIRT__K(fma)(x * (s * (1.0f - s)), rise, s);
+}
 MIRT__INLINE MIRT__VEC MIRT__K(hard_sigmoid)(MIRT__VEC x) {
     return MIRT__K(min)(MIRT__K(set)(6.0f), MIRT__K(relu)(x + 3.0f)) / 6.0f;
 }
@@ -14590,6 +14707,12 @@ MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_k
     case MIRT_HARD_SIGMOID: return MIRT__K(hard_sigmoid)(x);
     case MIRT_HARD_SWISH: return x * MIRT__K(hard_sigmoid)(x);
     case MIRT_SOFTPLUS: return MIRT__K(softplus)(x);
+    case MIRT_SELU:
+        return MIRT__SELU_SCALE * MIRT__K(if_greater)(x, zero, x, MIRT__K(expm1)(x) * MIRT__SELU_ALPHA);
+    case MIRT_MISH: return MIRT__K(mish)(x);
+    case MIRT_SOFTSIGN: return x / (1.0f + MIRT__K(abs)(x));
+    case MIRT_EXPONENTIAL: return MIRT__K(exp)(x);
+    case MIRT_GELU_APPROXIMATE: return MIRT__K(max)(MIRT__K(set)(-12.0f), x) * MIRT__K(gelu_gate)(x);
     case MIRT_RELU:
     case MIRT_RELU6:
     MIRT__NOT_ELEMENTWISE;
@@ -14623,6 +14746,15 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_ac
         s = MIRT__K(if_greater)(MIRT__K(set)(3.0f), MIRT__K(abs)(u), s, zero) / 6.0f;
         return kind == MIRT_HARD_SIGMOID ? g * s : g * (MIRT__K(hard_sigmoid)(u) + s);
     case MIRT_SOFTPLUS: return g * MIRT__K(sigmoid)(u);
+    case MIRT_SELU:
+        s = MIRT__K(if_greater)(u, zero, MIRT__K(set)(1.0f), MIRT__K(exp)(u) * MIRT__SELU_ALPHA);
+        return g * (s * MIRT__SELU_SCALE);
+    case MIRT_MISH: return g * MIRT__K(mish_slope)(u);
+    case MIRT_SOFTSIGN:
+        s = 1.0f + MIRT__K(abs)(u);
+        return g / (s * s);
+    case MIRT_EXPONENTIAL: return g * MIRT__K(exp)(u);
+    case MIRT_GELU_APPROXIMATE: return g * MIRT__K(gelu_approximate_slope)(u);
     case MIRT_RELU:
     case MIRT_RELU6:
     MIRT__NOT_ELEMENTWISE;
@@ -16281,6 +16413,27 @@ MIRT__INLINE MIRT__VEC MIRT__K(normal)(MIRT__VEC x, MIRT__VEC *bell) {
     y = *bell * MIRT__K(horner)(y, u, 0.12151395f);
     return MIRT__K(if_greater)(x, MIRT__K(zero)(), 1.0f - y, y);
 }
+/* x, between bounds beyond which slopes are constant: no power of it overflows. */
+MIRT__INLINE MIRT__VEC MIRT__K(between)(MIRT__VEC x, float low, float high) {
+    return MIRT__K(max)(MIRT__K(set)(low), MIRT__K(min)(MIRT__K(set)(high), x));
+}
+/* tanh(softplus(x)) = n / (n + 2), n = e (e + 2), e = exp(x). */
+MIRT__INLINE MIRT__VEC MIRT__K(mish)(MIRT__VEC x) {
+    const MIRT__VEC e = MIRT__K(exp)(MIRT__K(between)(x, -88.0f, 20.0f)), n = e * (e + 2.0f);
+    return MIRT__K(max)(MIRT__K(set)(-88.0f), x) * (n / (n + 2.0f));
+}
+MIRT__INLINE MIRT__VEC MIRT__K(mish_slope)(MIRT__VEC u) {
+    const MIRT__VEC x = MIRT__K(between)(u, -88.0f, 20.0f), e = MIRT__K(exp)(x), n = e * (e + 2.0f), w = n + 2.0f;
+    return n / w + x * (4.0f * e * (e + 1.0f)) / (w * w);
+}
+MIRT__INLINE MIRT__VEC MIRT__K(gelu_gate)(MIRT__VEC x) {
+    return MIRT__K(sigmoid)(x * MIRT__K(horner)(MIRT__K(set)(MIRT__GELU_CUBE), x * x, MIRT__GELU_SLOPE));
+}
+MIRT__INLINE MIRT__VEC MIRT__K(gelu_approximate_slope)(MIRT__VEC u) {
+    const MIRT__VEC x = MIRT__K(between)(u, -12.0f, 12.0f), s = MIRT__K(gelu_gate)(x);
+    const MIRT__VEC rise = MIRT__K(horner)(MIRT__K(set)(3 * MIRT__GELU_CUBE), x * x, MIRT__GELU_SLOPE);
+    return MIRT__K(fma)(x * (s * (1.0f - s)), rise, s);
+}
 MIRT__INLINE MIRT__VEC MIRT__K(hard_sigmoid)(MIRT__VEC x) {
     return MIRT__K(min)(MIRT__K(set)(6.0f), MIRT__K(relu)(x + 3.0f)) / 6.0f;
 }
@@ -16300,6 +16453,12 @@ MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_k
     case MIRT_HARD_SIGMOID: return MIRT__K(hard_sigmoid)(x);
     case MIRT_HARD_SWISH: return x * MIRT__K(hard_sigmoid)(x);
     case MIRT_SOFTPLUS: return MIRT__K(softplus)(x);
+    case MIRT_SELU:
+        return MIRT__SELU_SCALE * MIRT__K(if_greater)(x, zero, x, MIRT__K(expm1)(x) * MIRT__SELU_ALPHA);
+    case MIRT_MISH: return MIRT__K(mish)(x);
+    case MIRT_SOFTSIGN: return x / (1.0f + MIRT__K(abs)(x));
+    case MIRT_EXPONENTIAL: return MIRT__K(exp)(x);
+    case MIRT_GELU_APPROXIMATE: return MIRT__K(max)(MIRT__K(set)(-12.0f), x) * MIRT__K(gelu_gate)(x);
     case MIRT_RELU:
     case MIRT_RELU6:
     MIRT__NOT_ELEMENTWISE;
@@ -16333,6 +16492,15 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_ac
         s = MIRT__K(if_greater)(MIRT__K(set)(3.0f), MIRT__K(abs)(u), s, zero) / 6.0f;
         return kind == MIRT_HARD_SIGMOID ? g * s : g * (MIRT__K(hard_sigmoid)(u) + s);
     case MIRT_SOFTPLUS: return g * MIRT__K(sigmoid)(u);
+    case MIRT_SELU:
+        s = MIRT__K(if_greater)(u, zero, MIRT__K(set)(1.0f), MIRT__K(exp)(u) * MIRT__SELU_ALPHA);
+        return g * (s * MIRT__SELU_SCALE);
+    case MIRT_MISH: return g * MIRT__K(mish_slope)(u);
+    case MIRT_SOFTSIGN:
+        s = 1.0f + MIRT__K(abs)(u);
+        return g / (s * s);
+    case MIRT_EXPONENTIAL: return g * MIRT__K(exp)(u);
+    case MIRT_GELU_APPROXIMATE: return g * MIRT__K(gelu_approximate_slope)(u);
     case MIRT_RELU:
     case MIRT_RELU6:
     MIRT__NOT_ELEMENTWISE;
@@ -18001,6 +18169,27 @@ MIRT__INLINE MIRT__VEC MIRT__K(normal)(MIRT__VEC x, MIRT__VEC *bell) {
     y = *bell * MIRT__K(horner)(y, u, 0.12151395f);
     return MIRT__K(if_greater)(x, MIRT__K(zero)(), 1.0f - y, y);
 }
+/* x, between bounds beyond which slopes are constant: no power of it overflows. */
+MIRT__INLINE MIRT__VEC MIRT__K(between)(MIRT__VEC x, float low, float high) {
+    return MIRT__K(max)(MIRT__K(set)(low), MIRT__K(min)(MIRT__K(set)(high), x));
+}
+/* tanh(softplus(x)) = n / (n + 2), n = e (e + 2), e = exp(x). */
+MIRT__INLINE MIRT__VEC MIRT__K(mish)(MIRT__VEC x) {
+    const MIRT__VEC e = MIRT__K(exp)(MIRT__K(between)(x, -88.0f, 20.0f)), n = e * (e + 2.0f);
+    return MIRT__K(max)(MIRT__K(set)(-88.0f), x) * (n / (n + 2.0f));
+}
+MIRT__INLINE MIRT__VEC MIRT__K(mish_slope)(MIRT__VEC u) {
+    const MIRT__VEC x = MIRT__K(between)(u, -88.0f, 20.0f), e = MIRT__K(exp)(x), n = e * (e + 2.0f), w = n + 2.0f;
+    return n / w + x * (4.0f * e * (e + 1.0f)) / (w * w);
+}
+MIRT__INLINE MIRT__VEC MIRT__K(gelu_gate)(MIRT__VEC x) {
+    return MIRT__K(sigmoid)(x * MIRT__K(horner)(MIRT__K(set)(MIRT__GELU_CUBE), x * x, MIRT__GELU_SLOPE));
+}
+MIRT__INLINE MIRT__VEC MIRT__K(gelu_approximate_slope)(MIRT__VEC u) {
+    const MIRT__VEC x = MIRT__K(between)(u, -12.0f, 12.0f), s = MIRT__K(gelu_gate)(x);
+    const MIRT__VEC rise = MIRT__K(horner)(MIRT__K(set)(3 * MIRT__GELU_CUBE), x * x, MIRT__GELU_SLOPE);
+    return MIRT__K(fma)(x * (s * (1.0f - s)), rise, s);
+}
 MIRT__INLINE MIRT__VEC MIRT__K(hard_sigmoid)(MIRT__VEC x) {
     return MIRT__K(min)(MIRT__K(set)(6.0f), MIRT__K(relu)(x + 3.0f)) / 6.0f;
 }
@@ -18020,6 +18209,12 @@ MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_k
     case MIRT_HARD_SIGMOID: return MIRT__K(hard_sigmoid)(x);
     case MIRT_HARD_SWISH: return x * MIRT__K(hard_sigmoid)(x);
     case MIRT_SOFTPLUS: return MIRT__K(softplus)(x);
+    case MIRT_SELU:
+        return MIRT__SELU_SCALE * MIRT__K(if_greater)(x, zero, x, MIRT__K(expm1)(x) * MIRT__SELU_ALPHA);
+    case MIRT_MISH: return MIRT__K(mish)(x);
+    case MIRT_SOFTSIGN: return x / (1.0f + MIRT__K(abs)(x));
+    case MIRT_EXPONENTIAL: return MIRT__K(exp)(x);
+    case MIRT_GELU_APPROXIMATE: return MIRT__K(max)(MIRT__K(set)(-12.0f), x) * MIRT__K(gelu_gate)(x);
     case MIRT_RELU:
     case MIRT_RELU6:
     MIRT__NOT_ELEMENTWISE;
@@ -18053,6 +18248,15 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_ac
         s = MIRT__K(if_greater)(MIRT__K(set)(3.0f), MIRT__K(abs)(u), s, zero) / 6.0f;
         return kind == MIRT_HARD_SIGMOID ? g * s : g * (MIRT__K(hard_sigmoid)(u) + s);
     case MIRT_SOFTPLUS: return g * MIRT__K(sigmoid)(u);
+    case MIRT_SELU:
+        s = MIRT__K(if_greater)(u, zero, MIRT__K(set)(1.0f), MIRT__K(exp)(u) * MIRT__SELU_ALPHA);
+        return g * (s * MIRT__SELU_SCALE);
+    case MIRT_MISH: return g * MIRT__K(mish_slope)(u);
+    case MIRT_SOFTSIGN:
+        s = 1.0f + MIRT__K(abs)(u);
+        return g / (s * s);
+    case MIRT_EXPONENTIAL: return g * MIRT__K(exp)(u);
+    case MIRT_GELU_APPROXIMATE: return g * MIRT__K(gelu_approximate_slope)(u);
     case MIRT_RELU:
     case MIRT_RELU6:
     MIRT__NOT_ELEMENTWISE;
@@ -34532,6 +34736,7 @@ MIRT__LIB mirt_tensor *mirt__activation_op(mirt_activation_kind kind, mirt_tenso
     const mirt__activation_class *activation = mirt__activation_get(kind);
     if (!x || kind == MIRT_LINEAR) return x;
     if (kind == MIRT_SOFTMAX) return mirt_softmax(x);
+    if (kind == MIRT_LOG_SOFTMAX) return mirt_log_softmax(x);
     if (activation) return mirt__unary_op(activation->unary, x, activation->scale, 0);
     mirt__fail(MIRT_E_INVALID, "invalid activation (%d); it must be one of mirt_activation_kind", (int)kind);
     mirt__graph_poison(x->node->graph);

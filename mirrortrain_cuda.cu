@@ -1227,6 +1227,26 @@ static inline __device__ float mirt__cu_softplus(float x) { return (x < 0 ? 0.0f
 static inline __device__ float mirt__cu_normal(float x) { return 0.5f * erfcf(x * -0.70710678118654752f); }
 static inline __device__ float mirt__cu_hard_sigmoid(float x) { return (x < -3 ? 0.0f : x > 3 ? 6.0f : x + 3) / 6.0f; }
 
+static inline __device__ float mirt__cu_clamped(float x, float low, float high) {
+    return x < low ? low : x > high ? high : x;
+}
+/* tanh(softplus(x)) = n / (n + 2), n = e (e + 2), e = exp(x). */
+static inline __device__ float mirt__cu_mish(float x) {
+    const float e = expf(mirt__cu_clamped(x, -88.0f, 20.0f)), n = e * (e + 2);
+    return (x < -88.0f ? -88.0f : x) * (n / (n + 2));
+}
+static inline __device__ float mirt__cu_mish_slope(float u) {
+    const float x = mirt__cu_clamped(u, -88.0f, 20.0f), e = expf(x), n = e * (e + 2), w = n + 2;
+    return n / w + x * (4 * e * (e + 1)) / (w * w);
+}
+static inline __device__ float mirt__cu_gelu_gate(float x) {
+    return mirt__cu_sigmoid(x * fmaf(MIRT__GELU_CUBE, x * x, MIRT__GELU_SLOPE));
+}
+static inline __device__ float mirt__cu_gelu_approximate_slope(float u) {
+    const float x = mirt__cu_clamped(u, -12.0f, 12.0f), s = mirt__cu_gelu_gate(x);
+    return fmaf(x * (s * (1 - s)), fmaf(3 * MIRT__GELU_CUBE, x * x, MIRT__GELU_SLOPE), s);
+}
+
 /* The rarer ones by a call, which keeps kernels small. */
 static __attribute__((noinline)) __device__ float mirt__cu_activate_curved(mirt_activation_kind kind, float x,
                                                                            float scale) {
@@ -1237,6 +1257,11 @@ static __attribute__((noinline)) __device__ float mirt__cu_activate_curved(mirt_
     case MIRT_SOFTPLUS: return mirt__cu_softplus(x);
     case MIRT_HARD_SIGMOID: return mirt__cu_hard_sigmoid(x);
     case MIRT_HARD_SWISH: return x * mirt__cu_hard_sigmoid(x);
+    case MIRT_SELU: return MIRT__SELU_SCALE * (x > 0 ? x : expm1f(x) * MIRT__SELU_ALPHA);
+    case MIRT_MISH: return mirt__cu_mish(x);
+    case MIRT_SOFTSIGN: return x / (1 + fabsf(x));
+    case MIRT_EXPONENTIAL: return expf(x);
+    case MIRT_GELU_APPROXIMATE: return (x < -12.0f ? -12.0f : x) * mirt__cu_gelu_gate(x);
     case MIRT_RELU:
     case MIRT_RELU6:
     case MIRT_LEAKY_RELU:
@@ -1256,6 +1281,11 @@ static __attribute__((noinline)) __device__ float mirt__cu_slope_curved(mirt_act
     case MIRT_SOFTPLUS: return mirt__cu_sigmoid(u);
     case MIRT_HARD_SIGMOID: return u > -3 && u < 3 ? 1 / 6.0f : 0.0f;
     case MIRT_HARD_SWISH: return mirt__cu_hard_sigmoid(u) + (u > -3 && u < 3 ? u / 6.0f : 0.0f);
+    case MIRT_SELU: return MIRT__SELU_SCALE * (u > 0 ? 1.0f : expf(u) * MIRT__SELU_ALPHA);
+    case MIRT_MISH: return mirt__cu_mish_slope(u);
+    case MIRT_SOFTSIGN: s = 1 + fabsf(u); return 1 / (s * s);
+    case MIRT_EXPONENTIAL: return expf(u);
+    case MIRT_GELU_APPROXIMATE: return mirt__cu_gelu_approximate_slope(u);
     case MIRT_RELU:
     case MIRT_RELU6:
     case MIRT_LEAKY_RELU:
@@ -1279,7 +1309,12 @@ static inline __device__ float mirt__cu_activate_by(mirt_activation_kind kind, f
     case MIRT_GELU:
     case MIRT_HARD_SIGMOID:
     case MIRT_HARD_SWISH:
-    case MIRT_SOFTPLUS: return mirt__cu_activate_curved(kind, x, scale);
+    case MIRT_SOFTPLUS:
+    case MIRT_SELU:
+    case MIRT_MISH:
+    case MIRT_SOFTSIGN:
+    case MIRT_EXPONENTIAL:
+    case MIRT_GELU_APPROXIMATE: return mirt__cu_activate_curved(kind, x, scale);
     MIRT__NOT_ELEMENTWISE;
     }
     return x;
@@ -1298,7 +1333,12 @@ static inline __device__ float mirt__cu_times_slope_by(mirt_activation_kind kind
     case MIRT_GELU:
     case MIRT_HARD_SIGMOID:
     case MIRT_HARD_SWISH:
-    case MIRT_SOFTPLUS: return g * mirt__cu_slope_curved(kind, u, scale);
+    case MIRT_SOFTPLUS:
+    case MIRT_SELU:
+    case MIRT_MISH:
+    case MIRT_SOFTSIGN:
+    case MIRT_EXPONENTIAL:
+    case MIRT_GELU_APPROXIMATE: return g * mirt__cu_slope_curved(kind, u, scale);
     MIRT__NOT_ELEMENTWISE;
     }
     return g;

@@ -36,6 +36,10 @@ static const int32_t unary_shapes[][MAX_NUMBERS] = {MIRT__UNARY_LIST(UNARY_KIND)
                                                     {MIRT__ACT_HARD_SIGMOID, 70},
                                                     {MIRT__ACT_HARD_SWISH, 70},
                                                     {MIRT__ACT_SOFTPLUS, 65},
+                                                    {MIRT__ACT_SELU, 65},
+                                                    {MIRT__ACT_MISH, 65},
+                                                    {MIRT__ACT_SOFTSIGN, 65},
+                                                    {MIRT__ACT_GELU_APPROXIMATE, 65},
                                                     {SHAPE_END}};
 
 static void unary_plan(job *j) {
@@ -81,6 +85,11 @@ static const int32_t binary_shapes[][MAX_NUMBERS] = {MIRT__BINARY_LIST(BINARY_KI
                                                      {MIRT__HARD_SIGMOID_GRAD, 0, 0, 1, 40},
                                                      {MIRT__HARD_SWISH_GRAD, 0, 0, 1, 40},
                                                      {MIRT__SOFTPLUS_GRAD, 0, 0, 1, 40},
+                                                     {MIRT__SELU_GRAD, 0, 0, 1, 40},
+                                                     {MIRT__MISH_GRAD, 0, 0, 1, 40},
+                                                     {MIRT__SOFTSIGN_GRAD, 0, 0, 1, 40},
+                                                     {MIRT__GELU_APPROXIMATE_GRAD, 0, 0, 1, 40},
+                                                     {MIRT__EXP_GRAD, 0, 0, 1, 40},
                                                      {MIRT__CLIP_GRAD, 0, 0, 1, 40},
                                                      {MIRT__POWER_GRAD, 0, 0, 1, 40},
                                                      {MIRT__POWER_GRAD, 0, 0, 2, 44, 3},
@@ -126,7 +135,7 @@ static void binary_plan(job *j) {
     const bool a_repeats = j->s[B_A_REPEATS] & 1, b_repeats = j->s[B_B_REPEATS] & 1;
     const fill how = b.kind == MIRT__MAXIMUM || b.kind == MIRT__MINIMUM ? ODD : b.scale == 0 ? GRID : UNIT;
     const fill how_b = b.kind == MIRT__POWER_GRAD && b.scale != 0               ? POSITIVE
-                       : b.kind >= MIRT__RELU6_GRAD && b.kind < MIRT__CLIP_GRAD ? WIDE
+                       : (b.kind >= MIRT__RELU6_GRAD && b.kind < MIRT__CLIP_GRAD) || b.kind >= MIRT__SELU_GRAD ? WIDE
                                                                                 : how;
     add_buffer(j, IN, MIRT_FLOAT32, how, a_repeats ? 0 : a_row, a_row * (a_repeats ? 1 : j->rows));
     add_buffer(j, IN, MIRT_FLOAT32, how_b, b_repeats ? 0 : b_row, b_row * (b_repeats ? 1 : j->rows));

@@ -57,6 +57,10 @@ CASE(silu) { UNUSED; return mirt_silu(v[0]); }
 CASE(hard_sigmoid) { UNUSED; return mirt_hard_sigmoid(v[0]); }
 CASE(hard_swish) { UNUSED; return mirt_hard_swish(v[0]); }
 CASE(softplus) { UNUSED; return mirt_softplus(v[0]); }
+CASE(selu) { UNUSED; return mirt_selu(v[0]); }
+CASE(mish) { UNUSED; return mirt_mish(v[0]); }
+CASE(softsign) { UNUSED; return mirt_softsign(v[0]); }
+CASE(gelu_approximate) { UNUSED; return mirt_gelu_approximate(v[0]); }
 CASE(leaky_relu) { UNUSED; return mirt_leaky_relu(v[0], 0.3f); }
 CASE(elu) { UNUSED; return mirt_elu(v[0], 1.5f); }
 CASE(clip) { UNUSED; return mirt_clip(v[0], -0.5f, 1.25f); }
@@ -535,6 +539,16 @@ CASE(batch_norm_relu6) {
     mirt_tensor *own[2];
     return over_rows(mirt__activation_op(MIRT_RELU6, batch_norm(batch(x, v[0]), x, v + 1, true, true, own)));
 }
+CASE(batch_norm_exp) {
+    UNUSED;
+    mirt_tensor *own[2];
+    return over_rows(mirt__activation_op(MIRT_EXPONENTIAL, batch_norm(batch(x, v[0]), x, v + 1, true, true, own)));
+}
+CASE(batch_norm_mish) {
+    UNUSED;
+    mirt_tensor *own[2];
+    return over_rows(mirt__activation_op(MIRT_MISH, batch_norm(batch(x, v[0]), x, v + 1, true, true, own)));
+}
 CASE(layer_norm_relu) {
     UNUSED;
     mirt__attrs a = norm(1, false, false);
@@ -603,6 +617,10 @@ static const op_case op_cases[] = {
     {ROW(hard_sigmoid), 1, {{5, 13}}, {0}, MIRT_FLOAT32, -4.0, 8.0},
     {ROW(hard_swish), 1, {{5, 13}}, {0}, MIRT_FLOAT32, -4.0, 8.0},
     {ROW(softplus), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(selu), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(mish), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(softsign), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(gelu_approximate), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(leaky_relu), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(elu), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(clip), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
@@ -738,6 +756,8 @@ static const op_case op_cases[] = {
     {ROW(normalize_relu), 3, {{7, 3, 5}, {5}, {5}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(normalize_add_relu), 4, {{7, 3, 5}, {5}, {5}, {7, 3, 5}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(batch_norm_relu6), 3, {{3, 2, 5}, {5}, {5}}, {3, 2, 5}, MIRT_FLOAT32, -6.0, 6.0},
+    {ROW(batch_norm_exp), 3, {{3, 2, 5}, {5}, {5}}, {3, 2, 5}, MIRT_FLOAT32, -1.0, 1.0},
+    {ROW(batch_norm_mish), 3, {{3, 2, 5}, {5}, {5}}, {3, 2, 5}, MIRT_FLOAT32, -6.0, 6.0},
     {ROW(layer_norm_relu), 3, {{3, 11}, {11}, {11}}, {3, 11}, MIRT_FLOAT32, WIDE},
     {ROW(batch_norm), 3, {{3, 2, 5}, {5}, {5}}, {3, 2, 5}, MIRT_FLOAT32, WIDE},
     {ROW(batch_norm_synchronized), 3, {{3, 2, 5}, {5}, {5}}, {3, 2, 5}, MIRT_FLOAT32, WIDE},

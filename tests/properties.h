@@ -49,7 +49,7 @@ static void property_data(uint64_t seed) {
 /* Activations are smooth here but for relu: where a kink lies between two roundings, gradients differ by more. */
 static property property_draw(uint64_t seed, int64_t number) {
     static const mirt_activation_kind activations[] = {MIRT_TANH, MIRT_SIGMOID, MIRT_SOFTPLUS, MIRT_GELU,
-                                                       MIRT_SILU, MIRT_LINEAR,  MIRT_RELU};
+                                                       MIRT_SILU, MIRT_LINEAR,  MIRT_RELU,     MIRT_MISH};
     static const mirt_loss losses[] = {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, MIRT_MEAN_SQUARED_ERROR,
                                        MIRT_BINARY_CROSSENTROPY, MIRT_CATEGORICAL_CROSSENTROPY};
     mirt__random random = mirt__random_stream(seed, (uint64_t)number + 1);

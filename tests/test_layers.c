@@ -279,6 +279,12 @@ ACTIVATION(silu, MIRT_SILU)
 ACTIVATION(hard_sigmoid, MIRT_HARD_SIGMOID)
 ACTIVATION(hard_silu, MIRT_HARD_SWISH)
 ACTIVATION(softplus, MIRT_SOFTPLUS)
+ACTIVATION(selu, MIRT_SELU)
+ACTIVATION(mish, MIRT_MISH)
+ACTIVATION(softsign, MIRT_SOFTSIGN)
+ACTIVATION(exponential, MIRT_EXPONENTIAL)
+ACTIVATION(log_softmax, MIRT_LOG_SOFTMAX)
+ACTIVATION(gelu_approximate, MIRT_GELU_APPROXIMATE)
 static mirt_tensor *row_batch_norm(mirt_tensor *x) { return mirt_batch_norm(x, NULL); }
 static mirt_tensor *row_batch_norm_features(mirt_tensor *x) {
     ZEROED(mirt_batch_norm_desc, d);
@@ -426,6 +432,12 @@ static const struct {
     {"conv2d_transpose padded differently", row_transpose_differently},
     {"conv2d_transpose dilated", row_transpose_dilated},
     {"conv2d_transpose groups", row_transpose_groups},
+    {"activation selu", act_selu},
+    {"activation mish", act_mish},
+    {"activation softsign", act_softsign},
+    {"activation exponential", act_exponential},
+    {"activation log_softmax", act_log_softmax},
+    {"activation gelu_approximate", act_gelu_approximate},
 };
 
 /* >>against Keras */

@@ -35,6 +35,12 @@ typedef enum mirt_activation_kind {
     MIRT_HARD_SIGMOID,
     MIRT_HARD_SWISH,
     MIRT_SOFTPLUS,
+    MIRT_SELU,
+    MIRT_MISH,
+    MIRT_SOFTSIGN,
+    MIRT_EXPONENTIAL,
+    MIRT_LOG_SOFTMAX,
+    MIRT_GELU_APPROXIMATE,
     MIRT__ACTIVATION_COUNT
 } mirt_activation_kind;
 
@@ -68,7 +74,8 @@ MIRT_API mirt_tensor *mirt_scale(mirt_tensor *x, float scale, float offset);
 /* Of equals `a` has the gradient, as in TensorFlow. */
 MIRT_API mirt_tensor *mirt_maximum(mirt_tensor *a, mirt_tensor *b);
 MIRT_API mirt_tensor *mirt_minimum(mirt_tensor *a, mirt_tensor *b);
-/* Activations, as in keras.activations: gelu is the exact one, of the error function. */
+/* Activations, as in keras.activations: gelu is the exact one, of the error function; gelu_approximate is Keras's
+   gelu(approximate=True). */
 MIRT_API mirt_tensor *mirt_relu6(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_leaky_relu(mirt_tensor *x, float slope);
 MIRT_API mirt_tensor *mirt_elu(mirt_tensor *x, float alpha);
@@ -77,6 +84,10 @@ MIRT_API mirt_tensor *mirt_silu(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_hard_sigmoid(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_hard_swish(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_softplus(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_selu(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_mish(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_softsign(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_gelu_approximate(mirt_tensor *x);
 /* Comparisons of two tensors of one dtype, with numpy broadcasting -> MIRT_BOOL, through which no
    gradient passes. Casts to and from bool: what is not 0 is true, which is 1. */
 MIRT_API mirt_tensor *mirt_equal(mirt_tensor *a, mirt_tensor *b);

@@ -12,6 +12,13 @@
    - gradient: PASS(tensor) records the gradient of x, from x, y = f(x) and dy; SLOPE(kind, of) a binary node of dy and
      of; with END no gradient passes */
 
+#define MIRT__SELU_SCALE 1.0507009873554805f
+#define MIRT__SELU_ALPHA 1.6732632423543772f
+/* The approximate gelu is x * sigmoid(MIRT__GELU_SLOPE * x + MIRT__GELU_CUBE * x^3): 2 sqrt(2 / pi), and that times
+   0.044715. */
+#define MIRT__GELU_SLOPE 1.5957691216057308f
+#define MIRT__GELU_CUBE 0.071354816272600250f
+
 /* X(number, ID, label, public function, reference, fast, gpu, gradient). The public function is mirt_<label> of a
    tensor and the given count of numbers, or NONE. */
 #define MIRT__UNARY_LIST(X) \
@@ -62,7 +69,18 @@
       CALL(mirt__cu_activate_curved(MIRT_HARD_SWISH, x, scale)), SLOPE(MIRT__HARD_SWISH_GRAD, x)) \
     /* log(1 + exp(x)) */ \
     X(23, ACT_SOFTPLUS, softplus, 0, (x > 0 ? x : 0) + mirt__log1p(mirt__exp(-mirt__fabs(x))), \
-      ACTIVATION(MIRT_SOFTPLUS), CALL(mirt__cu_activate_curved(MIRT_SOFTPLUS, x, scale)), SLOPE(MIRT__SOFTPLUS_GRAD, x))
+      ACTIVATION(MIRT_SOFTPLUS), CALL(mirt__cu_activate_curved(MIRT_SOFTPLUS, x, scale)), \
+      SLOPE(MIRT__SOFTPLUS_GRAD, x)) \
+    X(24, ACT_SELU, selu, 0, MIRT__SELU_SCALE * (x > 0 ? x : MIRT__SELU_ALPHA * mirt__expm1(x)), \
+      ACTIVATION(MIRT_SELU), CALL(mirt__cu_activate_curved(MIRT_SELU, x, scale)), SLOPE(MIRT__SELU_GRAD, x)) \
+    /* x * tanh(softplus(x)) */ \
+    X(25, ACT_MISH, mish, 0, x * mirt__ref_mish_gate(x), ACTIVATION(MIRT_MISH), \
+      CALL(mirt__cu_activate_curved(MIRT_MISH, x, scale)), SLOPE(MIRT__MISH_GRAD, x)) \
+    X(26, ACT_SOFTSIGN, softsign, 0, x / (1 + mirt__fabs(x)), LOOP(x / (1 + fabsf(x))), \
+      CALL(mirt__cu_activate_curved(MIRT_SOFTSIGN, x, scale)), SLOPE(MIRT__SOFTSIGN_GRAD, x)) \
+    /* x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2 */ \
+    X(27, ACT_GELU_APPROXIMATE, gelu_approximate, 0, x * mirt__ref_gelu_gate(x), ACTIVATION(MIRT_GELU_APPROXIMATE), \
+      CALL(mirt__cu_activate_curved(MIRT_GELU_APPROXIMATE, x, scale)), SLOPE(MIRT__GELU_APPROXIMATE_GRAD, x))
 
 /* X(number, ID, label, public function, reference, fast, gpu). The label is the public function's, or the op's.
    Kinds named after an activation or a unary kind are gradients: a = dy, b = its output for relu, sigmoid, tanh and
@@ -104,7 +122,18 @@
       LOOP(b < scale || b > offset ? 0 : a), INLINE(b < scale || b > offset ? 0.0f : a)) \
     X(18, POWER_GRAD, binary, NONE, a * (scale == 0 ? 0 : scale * mirt__pow(b, scale - 1)), \
       LOOP(scale == 0 ? 0 : a * (scale * powf(b, scale - 1))), \
-      CALL(scale == 0 ? 0.0f : a * (scale * powf(b, scale - 1))))
+      CALL(scale == 0 ? 0.0f : a * (scale * powf(b, scale - 1)))) \
+    X(19, SELU_GRAD, binary, NONE, a * (MIRT__SELU_SCALE * (b > 0 ? 1 : MIRT__SELU_ALPHA * mirt__exp(b))), \
+      SLOPE(MIRT_SELU), CALL(a * mirt__cu_slope_curved(MIRT_SELU, b, scale))) \
+    X(20, MISH_GRAD, binary, NONE, a * mirt__ref_mish_slope(b), SLOPE(MIRT_MISH), \
+      CALL(a * mirt__cu_slope_curved(MIRT_MISH, b, scale))) \
+    X(21, SOFTSIGN_GRAD, binary, NONE, a / ((1 + mirt__fabs(b)) * (1 + mirt__fabs(b))), \
+      LOOP(a / ((1 + fabsf(b)) * (1 + fabsf(b)))), CALL(a * mirt__cu_slope_curved(MIRT_SOFTSIGN, b, scale))) \
+    X(22, GELU_APPROXIMATE_GRAD, binary, NONE, a * mirt__ref_gelu_slope(b), SLOPE(MIRT_GELU_APPROXIMATE), \
+      CALL(a * mirt__cu_slope_curved(MIRT_GELU_APPROXIMATE, b, scale))) \
+    /* of exp within a layer; a unary node's gradient is a product with its output */ \
+    X(23, EXP_GRAD, binary, NONE, a * mirt__exp(b), SLOPE(MIRT_EXPONENTIAL), \
+      CALL(a * mirt__cu_slope_curved(MIRT_EXPONENTIAL, b, scale)))
 
 /* X(number, ID, label, value): value is an expression of a and b, the same in all kernels; a bool is one byte, 0 or 1.
    CHOICE(number, ID, label): copies an element of a or b. */
@@ -133,13 +162,20 @@
     X(SILU, silu, false, ACT_SILU, SILU_GRAD, 0) \
     X(HARD_SIGMOID, hard_sigmoid, false, ACT_HARD_SIGMOID, HARD_SIGMOID_GRAD, 0) \
     X(HARD_SWISH, hard_swish, false, ACT_HARD_SWISH, HARD_SWISH_GRAD, 0) \
-    X(SOFTPLUS, softplus, false, ACT_SOFTPLUS, SOFTPLUS_GRAD, 0)
+    X(SOFTPLUS, softplus, false, ACT_SOFTPLUS, SOFTPLUS_GRAD, 0) \
+    X(SELU, selu, false, ACT_SELU, SELU_GRAD, 0) \
+    X(MISH, mish, false, ACT_MISH, MISH_GRAD, 0) \
+    X(SOFTSIGN, softsign, false, ACT_SOFTSIGN, SOFTSIGN_GRAD, 0) \
+    X(EXPONENTIAL, exponential, false, EXP, EXP_GRAD, 0) \
+    X(LOG_SOFTMAX, log_softmax, false, COPY, ADD, 0) \
+    X(GELU_APPROXIMATE, gelu_approximate, false, ACT_GELU_APPROXIMATE, GELU_APPROXIMATE_GRAD, 0)
 
 /* Cases of a switch over mirt_activation_kind that are not elementwise, so that the compiler reports one without a
    case. */
 #define MIRT__NOT_ELEMENTWISE \
     case MIRT_LINEAR: \
     case MIRT_SOFTMAX: \
+    case MIRT_LOG_SOFTMAX: \
     case MIRT__ACTIVATION_COUNT: break
 
 /* X(number, ID, label, public function) of the other kinds that files store; NONE: recorded by gradients alone. */

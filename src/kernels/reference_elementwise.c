@@ -12,6 +12,19 @@ static mirt__real mirt__ref_relu6(mirt__real x) { return x < 0 ? 0 : x > 6 ? 6 :
 static mirt__real mirt__ref_silu_slope(mirt__real x, mirt__real sigmoid) {
     return sigmoid + x * sigmoid * (1 - sigmoid);
 }
+/* tanh(softplus(x)) */
+static mirt__real mirt__ref_mish_gate(mirt__real x) { return mirt__tanh(mirt__log1p(mirt__exp(x))); }
+static mirt__real mirt__ref_mish_slope(mirt__real x) {
+    const mirt__real gate = mirt__ref_mish_gate(x);
+    return gate + x * (1 - gate * gate) * mirt__ref_sigmoid(x);
+}
+static mirt__real mirt__ref_gelu_gate(mirt__real x) {
+    return mirt__ref_sigmoid(x * (MIRT__GELU_SLOPE + MIRT__GELU_CUBE * x * x));
+}
+static mirt__real mirt__ref_gelu_slope(mirt__real x) {
+    const mirt__real gate = mirt__ref_gelu_gate(x);
+    return gate + x * gate * (1 - gate) * (MIRT__GELU_SLOPE + 3 * MIRT__GELU_CUBE * x * x);
+}
 static mirt__real mirt__ref_is(bool condition) { return condition ? (mirt__real)1 : (mirt__real)0; }
 
 static mirt__real mirt__ref_unary_of(mirt__unary_kind kind, mirt__real x, mirt__real scale, mirt__real offset) {

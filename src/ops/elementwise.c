@@ -287,6 +287,7 @@ MIRT__LIB mirt_tensor *mirt__activation_op(mirt_activation_kind kind, mirt_tenso
     const mirt__activation_class *activation = mirt__activation_get(kind);
     if (!x || kind == MIRT_LINEAR) return x;
     if (kind == MIRT_SOFTMAX) return mirt_softmax(x);
+    if (kind == MIRT_LOG_SOFTMAX) return mirt_log_softmax(x);
     if (activation) return mirt__unary_op(activation->unary, x, activation->scale, 0);
     mirt__fail(MIRT_E_INVALID, "invalid activation (%d); it must be one of mirt_activation_kind", (int)kind);
     mirt__graph_poison(x->node->graph);

@@ -19,6 +19,12 @@ ACTIVATIONS = [
     "hard_sigmoid",
     "hard_swish",
     "softplus",
+    "selu",
+    "mish",
+    "softsign",
+    "exponential",
+    "log_softmax",
+    "gelu_approximate",
 ]
 WIDTHS = [1, 2, 3, 4, 5, 6, 8, 9, 16, 17]  # around the width of a vector, too
 MERGES = ["add", "multiply", "average", "maximum", "minimum", "subtract"]
@@ -65,7 +71,9 @@ class Drawing:
 
     def activation(self, last):
         kind = self.pick(ACTIVATIONS)
-        return "tanh" if kind == "softmax" and last < 2 else kind
+        if kind == "exponential" and any(l.get("activation") == kind for l in self.spec["layers"]):
+            return "mish"  # an exponential of one overflows
+        return "tanh" if kind in ("softmax", "log_softmax") and last < 2 else kind
 
     def with_bias(self, last, *kernels):
         """The attributes that layers with a kernel have in common."""

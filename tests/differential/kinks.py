@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-POINTS = {"relu": [0], "relu6": [0, 6], "leaky_relu": [0], "hard_sigmoid": [-3, 3], "hard_swish": [-3, 3]}
+POINTS = {"relu": [0], "relu6": [0, 6], "leaky_relu": [0], "hard_sigmoid": [-3, 3], "hard_swish": [-3, 3], "selu": [0]}
 
 
 class Watch:
@@ -32,6 +32,8 @@ class Watch:
 
 
 def activation(kind, watch):
+    if kind == "gelu_approximate":
+        return lambda x: keras.activations.gelu(x, approximate=True)
     function = keras.activations.get(kind)
     if kind not in POINTS:
         return function

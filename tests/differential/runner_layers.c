@@ -6,7 +6,8 @@
 
 static const char *const activations[] = {"linear",       "relu",       "sigmoid",  "tanh", "softmax",
                                           "relu6",        "leaky_relu", "elu",      "gelu", "silu",
-                                          "hard_sigmoid", "hard_swish", "softplus", NULL};
+                                          "hard_sigmoid", "hard_swish", "softplus", "selu", "mish", "softsign",
+                                          "exponential",  "log_softmax", "gelu_approximate", NULL};
 static const char *const paddings[] = {"valid", "same", NULL};
 
 static mirt_activation_kind get_activation(const item *it) {

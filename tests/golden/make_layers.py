@@ -211,6 +211,9 @@ CASES.update({
     "conv2d_transpose dilated": (Grouped(2, (2, 3), dilation=2), IMAGE),
     "conv2d_transpose groups": (Grouped(6, (3, 4), groups=2, strides=(2, 3)), (2, 3, 4)),
 })
+for name in ("selu", "mish", "softsign", "exponential", "log_softmax"):
+    CASES["activation " + name] = (L.Activation(name), (7,))
+CASES["activation gelu_approximate"] = (L.Activation(lambda x: keras.activations.gelu(x, approximate=True)), (7,))
 
 
 def summary(name, array, trainable=True):

@@ -102,6 +102,9 @@ add("gather", lambda x: ops.take(x, np.array([[3, 0, 3], [1, 3, 0]]), axis=0), (
 add("negative", ops.negative, flat)
 add("square", ops.square, flat)
 add("scale", lambda x: x * 1.5 - 0.25, flat)
+for name in "selu mish softsign exponential".split():
+    add(name, keras.activations.get(name), flat, scale=8)
+add("gelu_approximate", lambda x: keras.activations.gelu(x, approximate=True), flat, scale=8)
 text.append("\nstatic const golden_tensor golden_tensor_cases[] = {\n%s\n};\n" % ",\n".join(rows))
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "tensors.h"), "w") as out:
     out.write("".join(text) + "\n#endif\n")
