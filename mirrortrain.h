@@ -67,7 +67,7 @@
      sparse_categorical_accuracy, top_k_categorical_accuracy,
      sparse_top_k_categorical_accuracy, precision, recall, f1_score, auc,
      mean_absolute_error, mean_squared_error
-   - optimizers: adam, sgd, adamw, rmsprop
+   - optimizers: adam, sgd, adamw, rmsprop, nadam, adagrad, adamax, lion
    - schedules: PiecewiseConstantDecay, ExponentialDecay, PolynomialDecay,
      InverseTimeDecay, CosineDecay, CosineDecayRestarts
    - callbacks: early_stopping, terminate_on_nan, model_checkpoint,
@@ -1900,7 +1900,11 @@ MIRT_API float mirt_scale_learning_rate(const mirt_strategy *strategy, float rat
     X(MIRT_ADAM, adam, adam) \
     X(MIRT_SGD, sgd, sgd) \
     X(MIRT_ADAMW, adamw, adam) \
-    X(MIRT_RMSPROP, rmsprop, rmsprop)
+    X(MIRT_RMSPROP, rmsprop, rmsprop) \
+    X(MIRT_NADAM, nadam, nadam) \
+    X(MIRT_ADAGRAD, adagrad, adagrad) \
+    X(MIRT_ADAMAX, adamax, adamax) \
+    X(MIRT_LION, lion, lion)
 #define MIRT__OPTIMIZER_VALUE(kind, name, kernel) kind,
 typedef enum mirt_optimizer_kind {
     MIRT_OPTIMIZER_LIST(MIRT__OPTIMIZER_VALUE) MIRT__OPTIMIZER_COUNT
@@ -1932,6 +1936,7 @@ typedef struct mirt_optimizer {
                                       mirt_apply_averages */
     float ema_momentum;            /* default 0.99 */
     int64_t ema_overwrite_frequency; /* the weights become their averages after every so many steps, too */
+    float initial_accumulator_value; /* Adagrad */
 } mirt_optimizer;
 
 #ifndef MIRRORTRAIN_NO_TRAIN
@@ -1943,6 +1948,14 @@ MIRT_API mirt_optimizer mirt_adamw(float learning_rate);
 MIRT_API mirt_optimizer mirt_sgd(float learning_rate, float momentum, bool nesterov);
 /* Keras RMSprop: rho 0.9, no momentum, epsilon 1e-7; its usual rate is 1e-3. Hinton 2012. */
 MIRT_API mirt_optimizer mirt_rmsprop(float learning_rate);
+/* Keras Nadam, Adam with Nesterov momentum: beta_1 0.9, beta_2 0.999, epsilon 1e-7. Dozat 2016. */
+MIRT_API mirt_optimizer mirt_nadam(float learning_rate);
+/* Keras Adagrad: initial_accumulator_value 0.1, epsilon 1e-7. Duchi et al. 2011. */
+MIRT_API mirt_optimizer mirt_adagrad(float learning_rate);
+/* Keras Adamax: beta_1 0.9, beta_2 0.999, epsilon 1e-7. Kingma & Ba 2015. */
+MIRT_API mirt_optimizer mirt_adamax(float learning_rate);
+/* Keras Lion: beta_1 0.9 (not 0), beta_2 0.99; its rate is a third to a tenth of Adam's. Chen et al. 2023. */
+MIRT_API mirt_optimizer mirt_lion(float learning_rate);
 
 /* With use_ema: replaces the weights by their averages, on every device. mirt_fit calls it at its end; custom loops
    call it themselves. Does nothing before the first step. Keras: finalize_variable_values. MIRT_E_STATE: compiled without
@@ -8489,6 +8502,49 @@ MIRT__LIB void mirt__ref_rmsprop(const mirt__update *u) {
     }
 }
 
+MIRT__LIB void mirt__ref_nadam(const mirt__update *u) {
+    const mirt__real rate = u->learning_rate, fresh = u->momentum, new_1 = u->new_1, new_2 = u->new_2,
+                     epsilon = u->epsilon;
+    for (int64_t i = u->begin; i < u->end; i++) {
+        mirt__real g = mirt__ref_gradient(u, i);
+        mirt__real m = u->slot[0][i] + (g - u->slot[0][i]) * new_1;
+        mirt__real v = u->slot[1][i] + (g * g - u->slot[1][i]) * new_2;
+        u->slot[0][i] = m;
+        u->slot[1][i] = v;
+        mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) - (rate * m + fresh * g) / (mirt__sqrt(v) + epsilon));
+    }
+}
+
+MIRT__LIB void mirt__ref_adagrad(const mirt__update *u) {
+    const mirt__real rate = u->learning_rate, epsilon = u->epsilon;
+    for (int64_t i = u->begin; i < u->end; i++) {
+        mirt__real g = mirt__ref_gradient(u, i);
+        mirt__real v = u->slot[0][i] = u->slot[0][i] + g * g;
+        mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) - rate * g / mirt__sqrt(v + epsilon));
+    }
+}
+
+MIRT__LIB void mirt__ref_adamax(const mirt__update *u) {
+    const mirt__real rate = u->learning_rate, new_1 = u->new_1, new_2 = u->new_2, epsilon = u->epsilon;
+    for (int64_t i = u->begin; i < u->end; i++) {
+        const mirt__real g = mirt__ref_gradient(u, i), size = mirt__fabs(g);
+        const mirt__real m = u->slot[0][i] + (g - u->slot[0][i]) * new_1;
+        const mirt__real faded = u->slot[1][i] - u->slot[1][i] * new_2, norm = faded > size ? faded : size;
+        u->slot[0][i] = m;
+        u->slot[1][i] = norm;
+        mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) - m * rate / (norm + epsilon));
+    }
+}
+
+MIRT__LIB void mirt__ref_lion(const mirt__update *u) {
+    const mirt__real rate = u->learning_rate, new_1 = u->new_1, new_2 = u->new_2;
+    for (int64_t i = u->begin; i < u->end; i++) {
+        const mirt__real m = u->slot[0][i], ahead = mirt__ref_gradient(u, i) - m, way = m + ahead * new_1;
+        u->slot[0][i] = m + ahead * new_2;
+        mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) - rate * (way > 0 ? 1 : way < 0 ? -1 : way));
+    }
+}
+
 /* >>section kernels/reference_move.c */
 
 /* Reference: strided copies, rows by index, and operations along one axis. */
@@ -13426,6 +13482,81 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
         MIRT__UPDATE_STORE
     }
 }
+
+static void MIRT__K(nadam_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), fresh = MIRT__K(set)(args->momentum);
+    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
+    const MIRT__VEC epsilon = MIRT__K(set)(args->epsilon);
+    float *first = args->slot[0], *second = args->slot[1];
+    const bool extras = true;
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = mirt__min(end - i, MIRT__LANES);
+        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
+        MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), v = MIRT__K(load_up_to)(second + i, n);
+        m = MIRT__K(fma)(g - m, new_1, m);
+        v = MIRT__K(fma)(g * g - v, new_2, v);
+        MIRT__K(store_up_to)(first + i, m, n);
+        MIRT__K(store_up_to)(second + i, v, n);
+        MIRT__UPDATE_WEIGHT
+        weight -= (rate * m + fresh * g) / (MIRT__K(sqrt)(v) + epsilon);
+        MIRT__UPDATE_STORE
+    }
+}
+
+static void MIRT__K(adagrad_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
+    float *accumulator = args->slot[0];
+    const bool extras = true;
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = mirt__min(end - i, MIRT__LANES);
+        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
+        const MIRT__VEC v = MIRT__K(load_up_to)(accumulator + i, n) + g * g;
+        MIRT__K(store_up_to)(accumulator + i, v, n);
+        MIRT__UPDATE_WEIGHT
+        weight -= rate * g / MIRT__K(sqrt)(v + epsilon);
+        MIRT__UPDATE_STORE
+    }
+}
+
+static void MIRT__K(adamax_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
+    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
+    float *first = args->slot[0], *second = args->slot[1];
+    const bool extras = true;
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = mirt__min(end - i, MIRT__LANES);
+        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
+        MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), norm = MIRT__K(load_up_to)(second + i, n);
+        m = MIRT__K(fma)(g - m, new_1, m);
+        norm = MIRT__K(max)(norm - norm * new_2, MIRT__K(abs)(g));
+        MIRT__K(store_up_to)(first + i, m, n);
+        MIRT__K(store_up_to)(second + i, norm, n);
+        MIRT__UPDATE_WEIGHT
+        weight -= rate * m / (norm + epsilon);
+        MIRT__UPDATE_STORE
+    }
+}
+
+static void MIRT__K(lion_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), zero = MIRT__K(zero)(), back = zero - rate;
+    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
+    float *slot = args->slot[0];
+    const bool extras = true;
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = mirt__min(end - i, MIRT__LANES);
+        const MIRT__VEC m = MIRT__K(load_up_to)(slot + i, n);
+        const MIRT__VEC ahead = MIRT__K(gradient)(args, into, from, shaped, i, n) - m;
+        const MIRT__VEC way = MIRT__K(fma)(ahead, new_1, m);
+        MIRT__K(store_up_to)(slot + i, MIRT__K(fma)(ahead, new_2, m), n);
+        MIRT__UPDATE_WEIGHT
+        weight -= MIRT__K(if_greater)(way, zero, rate, MIRT__K(if_greater)(zero, way, back, rate * way));
+        MIRT__UPDATE_STORE
+    }
+}
 #undef MIRT__UPDATE_STORE
 #undef MIRT__UPDATE_WEIGHT
 #undef MIRT__UPDATE_PARTS
@@ -15898,6 +16029,81 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
         MIRT__UPDATE_STORE
     }
 }
+
+static void MIRT__K(nadam_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), fresh = MIRT__K(set)(args->momentum);
+    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
+    const MIRT__VEC epsilon = MIRT__K(set)(args->epsilon);
+    float *first = args->slot[0], *second = args->slot[1];
+    const bool extras = true;
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = mirt__min(end - i, MIRT__LANES);
+        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
+        MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), v = MIRT__K(load_up_to)(second + i, n);
+        m = MIRT__K(fma)(g - m, new_1, m);
+        v = MIRT__K(fma)(g * g - v, new_2, v);
+        MIRT__K(store_up_to)(first + i, m, n);
+        MIRT__K(store_up_to)(second + i, v, n);
+        MIRT__UPDATE_WEIGHT
+        weight -= (rate * m + fresh * g) / (MIRT__K(sqrt)(v) + epsilon);
+        MIRT__UPDATE_STORE
+    }
+}
+
+static void MIRT__K(adagrad_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
+    float *accumulator = args->slot[0];
+    const bool extras = true;
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = mirt__min(end - i, MIRT__LANES);
+        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
+        const MIRT__VEC v = MIRT__K(load_up_to)(accumulator + i, n) + g * g;
+        MIRT__K(store_up_to)(accumulator + i, v, n);
+        MIRT__UPDATE_WEIGHT
+        weight -= rate * g / MIRT__K(sqrt)(v + epsilon);
+        MIRT__UPDATE_STORE
+    }
+}
+
+static void MIRT__K(adamax_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
+    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
+    float *first = args->slot[0], *second = args->slot[1];
+    const bool extras = true;
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = mirt__min(end - i, MIRT__LANES);
+        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
+        MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), norm = MIRT__K(load_up_to)(second + i, n);
+        m = MIRT__K(fma)(g - m, new_1, m);
+        norm = MIRT__K(max)(norm - norm * new_2, MIRT__K(abs)(g));
+        MIRT__K(store_up_to)(first + i, m, n);
+        MIRT__K(store_up_to)(second + i, norm, n);
+        MIRT__UPDATE_WEIGHT
+        weight -= rate * m / (norm + epsilon);
+        MIRT__UPDATE_STORE
+    }
+}
+
+static void MIRT__K(lion_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), zero = MIRT__K(zero)(), back = zero - rate;
+    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
+    float *slot = args->slot[0];
+    const bool extras = true;
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = mirt__min(end - i, MIRT__LANES);
+        const MIRT__VEC m = MIRT__K(load_up_to)(slot + i, n);
+        const MIRT__VEC ahead = MIRT__K(gradient)(args, into, from, shaped, i, n) - m;
+        const MIRT__VEC way = MIRT__K(fma)(ahead, new_1, m);
+        MIRT__K(store_up_to)(slot + i, MIRT__K(fma)(ahead, new_2, m), n);
+        MIRT__UPDATE_WEIGHT
+        weight -= MIRT__K(if_greater)(way, zero, rate, MIRT__K(if_greater)(zero, way, back, rate * way));
+        MIRT__UPDATE_STORE
+    }
+}
 #undef MIRT__UPDATE_STORE
 #undef MIRT__UPDATE_WEIGHT
 #undef MIRT__UPDATE_PARTS
@@ -17641,6 +17847,81 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
         }
         MIRT__UPDATE_WEIGHT
         weight -= step;
+        MIRT__UPDATE_STORE
+    }
+}
+
+static void MIRT__K(nadam_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), fresh = MIRT__K(set)(args->momentum);
+    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
+    const MIRT__VEC epsilon = MIRT__K(set)(args->epsilon);
+    float *first = args->slot[0], *second = args->slot[1];
+    const bool extras = true;
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = mirt__min(end - i, MIRT__LANES);
+        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
+        MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), v = MIRT__K(load_up_to)(second + i, n);
+        m = MIRT__K(fma)(g - m, new_1, m);
+        v = MIRT__K(fma)(g * g - v, new_2, v);
+        MIRT__K(store_up_to)(first + i, m, n);
+        MIRT__K(store_up_to)(second + i, v, n);
+        MIRT__UPDATE_WEIGHT
+        weight -= (rate * m + fresh * g) / (MIRT__K(sqrt)(v) + epsilon);
+        MIRT__UPDATE_STORE
+    }
+}
+
+static void MIRT__K(adagrad_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
+    float *accumulator = args->slot[0];
+    const bool extras = true;
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = mirt__min(end - i, MIRT__LANES);
+        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
+        const MIRT__VEC v = MIRT__K(load_up_to)(accumulator + i, n) + g * g;
+        MIRT__K(store_up_to)(accumulator + i, v, n);
+        MIRT__UPDATE_WEIGHT
+        weight -= rate * g / MIRT__K(sqrt)(v + epsilon);
+        MIRT__UPDATE_STORE
+    }
+}
+
+static void MIRT__K(adamax_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
+    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
+    float *first = args->slot[0], *second = args->slot[1];
+    const bool extras = true;
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = mirt__min(end - i, MIRT__LANES);
+        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
+        MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), norm = MIRT__K(load_up_to)(second + i, n);
+        m = MIRT__K(fma)(g - m, new_1, m);
+        norm = MIRT__K(max)(norm - norm * new_2, MIRT__K(abs)(g));
+        MIRT__K(store_up_to)(first + i, m, n);
+        MIRT__K(store_up_to)(second + i, norm, n);
+        MIRT__UPDATE_WEIGHT
+        weight -= rate * m / (norm + epsilon);
+        MIRT__UPDATE_STORE
+    }
+}
+
+static void MIRT__K(lion_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), zero = MIRT__K(zero)(), back = zero - rate;
+    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
+    float *slot = args->slot[0];
+    const bool extras = true;
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = mirt__min(end - i, MIRT__LANES);
+        const MIRT__VEC m = MIRT__K(load_up_to)(slot + i, n);
+        const MIRT__VEC ahead = MIRT__K(gradient)(args, into, from, shaped, i, n) - m;
+        const MIRT__VEC way = MIRT__K(fma)(ahead, new_1, m);
+        MIRT__K(store_up_to)(slot + i, MIRT__K(fma)(ahead, new_2, m), n);
+        MIRT__UPDATE_WEIGHT
+        weight -= MIRT__K(if_greater)(way, zero, rate, MIRT__K(if_greater)(zero, way, back, rate * way));
         MIRT__UPDATE_STORE
     }
 }
@@ -19397,6 +19678,81 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
         }
         MIRT__UPDATE_WEIGHT
         weight -= step;
+        MIRT__UPDATE_STORE
+    }
+}
+
+static void MIRT__K(nadam_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), fresh = MIRT__K(set)(args->momentum);
+    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
+    const MIRT__VEC epsilon = MIRT__K(set)(args->epsilon);
+    float *first = args->slot[0], *second = args->slot[1];
+    const bool extras = true;
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = mirt__min(end - i, MIRT__LANES);
+        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
+        MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), v = MIRT__K(load_up_to)(second + i, n);
+        m = MIRT__K(fma)(g - m, new_1, m);
+        v = MIRT__K(fma)(g * g - v, new_2, v);
+        MIRT__K(store_up_to)(first + i, m, n);
+        MIRT__K(store_up_to)(second + i, v, n);
+        MIRT__UPDATE_WEIGHT
+        weight -= (rate * m + fresh * g) / (MIRT__K(sqrt)(v) + epsilon);
+        MIRT__UPDATE_STORE
+    }
+}
+
+static void MIRT__K(adagrad_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
+    float *accumulator = args->slot[0];
+    const bool extras = true;
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = mirt__min(end - i, MIRT__LANES);
+        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
+        const MIRT__VEC v = MIRT__K(load_up_to)(accumulator + i, n) + g * g;
+        MIRT__K(store_up_to)(accumulator + i, v, n);
+        MIRT__UPDATE_WEIGHT
+        weight -= rate * g / MIRT__K(sqrt)(v + epsilon);
+        MIRT__UPDATE_STORE
+    }
+}
+
+static void MIRT__K(adamax_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
+    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
+    float *first = args->slot[0], *second = args->slot[1];
+    const bool extras = true;
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = mirt__min(end - i, MIRT__LANES);
+        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
+        MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), norm = MIRT__K(load_up_to)(second + i, n);
+        m = MIRT__K(fma)(g - m, new_1, m);
+        norm = MIRT__K(max)(norm - norm * new_2, MIRT__K(abs)(g));
+        MIRT__K(store_up_to)(first + i, m, n);
+        MIRT__K(store_up_to)(second + i, norm, n);
+        MIRT__UPDATE_WEIGHT
+        weight -= rate * m / (norm + epsilon);
+        MIRT__UPDATE_STORE
+    }
+}
+
+static void MIRT__K(lion_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), zero = MIRT__K(zero)(), back = zero - rate;
+    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
+    float *slot = args->slot[0];
+    const bool extras = true;
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = mirt__min(end - i, MIRT__LANES);
+        const MIRT__VEC m = MIRT__K(load_up_to)(slot + i, n);
+        const MIRT__VEC ahead = MIRT__K(gradient)(args, into, from, shaped, i, n) - m;
+        const MIRT__VEC way = MIRT__K(fma)(ahead, new_1, m);
+        MIRT__K(store_up_to)(slot + i, MIRT__K(fma)(ahead, new_2, m), n);
+        MIRT__UPDATE_WEIGHT
+        weight -= MIRT__K(if_greater)(way, zero, rate, MIRT__K(if_greater)(zero, way, back, rate * way));
         MIRT__UPDATE_STORE
     }
 }
@@ -43796,6 +44152,7 @@ typedef struct mirt__optimizer_class {
     const mirt__field *fields; /* of mirt_optimizer, beside the learning rate and those that all have */
     int num_fields;
     bool amsgrad; /* has this field of those that all have */
+    bool accumulates; /* its first slot begins as initial_accumulator_value, not as 0 */
     int (*slots)(const mirt_optimizer *optimizer, const char **name); /* how many it uses, and Keras's names of them */
     mirt_status (*check)(const mirt_optimizer *optimizer);
     /* Fills the slots and numbers of `update` for the 1-based `step` at learning rate `rate`. */
@@ -44214,14 +44571,16 @@ static int mirt__adam_slots(const mirt_optimizer *o, const char **name) {
     return 2 + o->amsgrad;
 }
 
-static mirt_status mirt__adam_check(const mirt_optimizer *o) {
+static mirt_status mirt__betas_check(const mirt_optimizer *o, const char *whose, const char *function) {
     if (mirt__is_share(o->beta_1) && mirt__is_share(o->beta_2) && mirt__is_rate((double)o->epsilon))
         return MIRT_OK;
     return mirt__fail(MIRT_E_INVALID,
-                      "Adam's beta_1 %g and beta_2 %g must be in [0, 1), and epsilon %g must not be negative; start "
-                      "from mirt_adam(rate)",
-                      (double)o->beta_1, (double)o->beta_2, (double)o->epsilon);
+                      "%s's beta_1 %g and beta_2 %g must be in [0, 1), and epsilon %g must not be negative; start "
+                      "from %s(rate)",
+                      whose, (double)o->beta_1, (double)o->beta_2, (double)o->epsilon, function);
 }
+
+static mirt_status mirt__adam_check(const mirt_optimizer *o) { return mirt__betas_check(o, "Adam", "mirt_adam"); }
 
 static void mirt__adam_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
                               mirt__update *update) {
@@ -44238,10 +44597,10 @@ static const mirt__field mirt__adam_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, 
                                                 MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta_2),
                                                 MIRT__OWN_FIELD(mirt_optimizer, FLOAT, epsilon)};
 static const mirt__optimizer_class mirt__optimizer_adam = {
-    "adam", mirt_adam, MIRT__FIELDS(mirt__adam_fields), true,
+    "adam", mirt_adam, MIRT__FIELDS(mirt__adam_fields), true, false,
     mirt__adam_slots, mirt__adam_check, mirt__adam_update};
 static const mirt__optimizer_class mirt__optimizer_adamw = {
-    "adamw", mirt_adamw, MIRT__FIELDS(mirt__adam_fields), true,
+    "adamw", mirt_adamw, MIRT__FIELDS(mirt__adam_fields), true, false,
     mirt__adam_slots, mirt__adam_check, mirt__adam_update};
 
 static int mirt__sgd_slots(const mirt_optimizer *o, const char **name) {
@@ -44267,7 +44626,7 @@ static mirt_optimizer mirt__sgd_keras(float learning_rate) { return mirt_sgd(lea
 static const mirt__field mirt__sgd_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, momentum),
                                                MIRT__OWN_FIELD(mirt_optimizer, BOOL, nesterov)};
 static const mirt__optimizer_class mirt__optimizer_sgd = {
-    "sgd", mirt__sgd_keras, MIRT__FIELDS(mirt__sgd_fields), false,
+    "sgd", mirt__sgd_keras, MIRT__FIELDS(mirt__sgd_fields), false, false,
     mirt__sgd_slots, mirt__sgd_check, mirt__sgd_update};
 
 static int mirt__rmsprop_slots(const mirt_optimizer *o, const char **name) {
@@ -44304,8 +44663,149 @@ static const mirt__field mirt__rmsprop_fields[] = {MIRT__OWN_FIELD(mirt_optimize
                                                    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, epsilon),
                                                    MIRT__OWN_FIELD(mirt_optimizer, BOOL, centered)};
 static const mirt__optimizer_class mirt__optimizer_rmsprop = {
-    "rmsprop", mirt_rmsprop, MIRT__FIELDS(mirt__rmsprop_fields), false,
+    "rmsprop", mirt_rmsprop, MIRT__FIELDS(mirt__rmsprop_fields), false, false,
     mirt__rmsprop_slots, mirt__rmsprop_check, mirt__rmsprop_update};
+
+MIRT_API mirt_optimizer mirt_nadam(float learning_rate) {
+    mirt_optimizer o = mirt_adam(learning_rate);
+    o.kind = MIRT_NADAM;
+    return o;
+}
+
+static mirt_status mirt__nadam_check(const mirt_optimizer *o) { return mirt__betas_check(o, "Nadam", "mirt_nadam"); }
+
+/* Keras keeps the product of the momentum's schedule as a variable. As a function of the step it needs no place in
+   checkpoints: beyond a thousand steps 1 - 0.96^step / 2 is 1. */
+static double mirt__nadam_product(double beta, int64_t step) {
+    double fading = 1, product = pow(beta, (double)step);
+    for (int64_t i = 0; i < step && i < 1000; i++) {
+        fading *= 0.96;
+        product *= 1 - 0.5 * fading;
+    }
+    return product;
+}
+
+/* Each number of Keras's formula divided by sqrt(v / (1 - beta_2^t)) / sqrt(v). */
+static void mirt__nadam_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
+                               mirt__update *update) {
+    const double beta_1 = (double)o->beta_1, beta_2 = (double)o->beta_2, t = (double)step; /* float32, as in Keras */
+    const double now = beta_1 * (1 - 0.5 * pow(0.96, t)), next = beta_1 * (1 - 0.5 * pow(0.96, t + 1));
+    const double product = mirt__nadam_product(mirt__as_written(o->beta_1), step), size = sqrt(1 - pow(beta_2, t));
+    memcpy(update->slot, slot, 2 * sizeof *slot);
+    update->new_1 = (float)(1 - beta_1);
+    update->new_2 = (float)(1 - beta_2);
+    update->epsilon = (float)((double)o->epsilon * size);
+    update->learning_rate = (float)(rate * size * next / (1 - product * next)); /* of the momentum, */
+    update->momentum = (float)(rate * size * (1 - now) / (1 - product));        /* and of the gradient */
+}
+
+static const mirt__optimizer_class mirt__optimizer_nadam = {
+    "nadam", mirt_nadam, MIRT__FIELDS(mirt__adam_fields), false, false,
+    mirt__adam_slots, mirt__nadam_check, mirt__nadam_update};
+
+MIRT_API mirt_optimizer mirt_adagrad(float learning_rate) {
+    mirt_optimizer o;
+    memset(&o, 0, sizeof o);
+    o.kind = MIRT_ADAGRAD;
+    o.learning_rate = learning_rate;
+    o.initial_accumulator_value = 0.1f;
+    o.epsilon = 1e-7f;
+    return o;
+}
+
+static int mirt__adagrad_slots(const mirt_optimizer *o, const char **name) {
+    (void)o;
+    name[0] = "accumulator";
+    return 1;
+}
+
+static mirt_status mirt__adagrad_check(const mirt_optimizer *o) {
+    const double initial = (double)o->initial_accumulator_value, epsilon = (double)o->epsilon;
+    if (mirt__is_rate(initial) && mirt__is_rate(epsilon)) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID,
+                      "Adagrad's initial_accumulator_value %g and epsilon %g must be finite and not negative", initial,
+                      epsilon);
+}
+
+static void mirt__adagrad_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
+                                 mirt__update *update) {
+    (void)step;
+    update->slot[0] = slot[0];
+    update->epsilon = o->epsilon;
+    update->learning_rate = (float)rate;
+}
+
+static const mirt__field mirt__adagrad_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, initial_accumulator_value),
+                                                   MIRT__OWN_FIELD(mirt_optimizer, FLOAT, epsilon)};
+static const mirt__optimizer_class mirt__optimizer_adagrad = {
+    "adagrad", mirt_adagrad, MIRT__FIELDS(mirt__adagrad_fields), false, true,
+    mirt__adagrad_slots, mirt__adagrad_check, mirt__adagrad_update};
+
+MIRT_API mirt_optimizer mirt_adamax(float learning_rate) {
+    mirt_optimizer o = mirt_adam(learning_rate);
+    o.kind = MIRT_ADAMAX;
+    return o;
+}
+
+static int mirt__adamax_slots(const mirt_optimizer *o, const char **name) {
+    (void)o;
+    name[0] = "momentum";
+    name[1] = "norm";
+    return 2;
+}
+
+static mirt_status mirt__adamax_check(const mirt_optimizer *o) { return mirt__betas_check(o, "Adamax", "mirt_adamax"); }
+
+static void mirt__adamax_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
+                                mirt__update *update) {
+    memcpy(update->slot, slot, 2 * sizeof *slot);
+    update->new_1 = (float)(1 - mirt__as_written(o->beta_1));
+    update->new_2 = (float)(1 - mirt__as_written(o->beta_2));
+    update->epsilon = o->epsilon;
+    update->learning_rate = (float)(rate / (1 - pow((double)o->beta_1, (double)step)));
+}
+
+static const mirt__optimizer_class mirt__optimizer_adamax = {
+    "adamax", mirt_adamax, MIRT__FIELDS(mirt__adam_fields), false, false,
+    mirt__adamax_slots, mirt__adamax_check, mirt__adamax_update};
+
+MIRT_API mirt_optimizer mirt_lion(float learning_rate) {
+    mirt_optimizer o;
+    memset(&o, 0, sizeof o);
+    o.kind = MIRT_LION;
+    o.learning_rate = learning_rate;
+    o.beta_1 = 0.9f;
+    o.beta_2 = 0.99f;
+    return o;
+}
+
+static int mirt__lion_slots(const mirt_optimizer *o, const char **name) {
+    (void)o;
+    name[0] = "momentum";
+    return 1;
+}
+
+static mirt_status mirt__lion_check(const mirt_optimizer *o) {
+    if (o->beta_1 > 0 && mirt__is_share(o->beta_1) && mirt__is_share(o->beta_2)) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID,
+                      "Lion's beta_1 %g must be in (0, 1), and beta_2 %g in [0, 1); start from mirt_lion(rate)",
+                      (double)o->beta_1, (double)o->beta_2);
+}
+
+static void mirt__lion_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
+                              mirt__update *update) {
+    (void)step;
+    update->slot[0] = slot[0];
+    update->new_1 = (float)(1 - (double)o->beta_1); /* float32, as in Keras */
+    update->new_2 = (float)(1 - (double)o->beta_2);
+    update->learning_rate = (float)rate;
+}
+
+static const mirt__field mirt__lion_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta_1),
+                                                MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta_2)};
+static const mirt__optimizer_class mirt__optimizer_lion = {
+    "lion", mirt_lion, MIRT__FIELDS(mirt__lion_fields), false, false,
+    mirt__lion_slots, mirt__lion_check, mirt__lion_update};
 
 /* >>all optimizers */
 
@@ -47431,7 +47931,7 @@ static mirt_status mirt__compile_check(mirt_model *model, const mirt_compile_des
     return mirt__losses_check(model) == MIRT_OK ? mirt__metrics_collect(model) : mirt_last_status();
 }
 
-/* Zeroed optimizer state; false with the error set and nothing made. */
+/* The first optimizer state; false with the error set and nothing made. */
 static bool mirt__slots_create(const mirt_model *model, const mirt_optimizer *optimizer, char *slot[MIRT__MAX_SLOTS]) {
     size_t bytes = mirt__root(model, NULL)->trained_bytes;
     memset(slot, 0, MIRT__MAX_SLOTS * sizeof *slot);
@@ -47443,6 +47943,8 @@ static bool mirt__slots_create(const mirt_model *model, const mirt_optimizer *op
         }
         memset(slot[i], 0, bytes);
     }
+    mirt__real *first = mirt__optimizer_class_get(optimizer->kind)->accumulates ? (mirt__real *)(void *)slot[0] : NULL;
+    for (size_t i = 0; first && i < bytes / sizeof *first; i++) first[i] = optimizer->initial_accumulator_value;
     return true;
 }
 

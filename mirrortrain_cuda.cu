@@ -1833,6 +1833,66 @@ struct mirt__cu_rmsprop {
         mirt__cu_store_left<W>(u.slot[1] + i, there, g);
     }
 };
+struct mirt__cu_nadam {
+    template <int W>
+    static inline __device__ void step(const mirt__cu_updated &u, const mirt__cu_rates &r, int64_t i, int64_t there,
+                                       float *g) {
+        float a[W], b[W];
+        mirt__cu_load_left<W>(u.slot[0] + i, there, a);
+        mirt__cu_load_left<W>(u.slot[1] + i, there, b);
+        for (int k = 0; k < W; k++) {
+            a[k] = __fmaf_rn(__fsub_rn(g[k], a[k]), r.new_1, a[k]);
+            b[k] = __fmaf_rn(__fsub_rn(__fmul_rn(g[k], g[k]), b[k]), r.new_2, b[k]);
+        }
+        mirt__cu_store_left<W>(u.slot[0] + i, there, a);
+        mirt__cu_store_left<W>(u.slot[1] + i, there, b);
+        for (int k = 0; k < W; k++)
+            g[k] = __fdiv_rn(__fadd_rn(__fmul_rn(r.rate, a[k]), __fmul_rn(r.momentum, g[k])),
+                             __fadd_rn(__fsqrt_rn(b[k]), r.epsilon));
+    }
+};
+struct mirt__cu_adagrad {
+    template <int W>
+    static inline __device__ void step(const mirt__cu_updated &u, const mirt__cu_rates &r, int64_t i, int64_t there,
+                                       float *g) {
+        float a[W];
+        mirt__cu_load_left<W>(u.slot[0] + i, there, a);
+        for (int k = 0; k < W; k++) a[k] = __fadd_rn(a[k], __fmul_rn(g[k], g[k]));
+        mirt__cu_store_left<W>(u.slot[0] + i, there, a);
+        for (int k = 0; k < W; k++) g[k] = __fdiv_rn(__fmul_rn(r.rate, g[k]), __fsqrt_rn(__fadd_rn(a[k], r.epsilon)));
+    }
+};
+struct mirt__cu_adamax {
+    template <int W>
+    static inline __device__ void step(const mirt__cu_updated &u, const mirt__cu_rates &r, int64_t i, int64_t there,
+                                       float *g) {
+        float a[W], b[W];
+        mirt__cu_load_left<W>(u.slot[0] + i, there, a);
+        mirt__cu_load_left<W>(u.slot[1] + i, there, b);
+        for (int k = 0; k < W; k++) {
+            a[k] = __fmaf_rn(__fsub_rn(g[k], a[k]), r.new_1, a[k]);
+            b[k] = __fsub_rn(b[k], __fmul_rn(b[k], r.new_2));
+            b[k] = b[k] > fabsf(g[k]) ? b[k] : fabsf(g[k]);
+        }
+        mirt__cu_store_left<W>(u.slot[0] + i, there, a);
+        mirt__cu_store_left<W>(u.slot[1] + i, there, b);
+        for (int k = 0; k < W; k++) g[k] = __fdiv_rn(__fmul_rn(r.rate, a[k]), __fadd_rn(b[k], r.epsilon));
+    }
+};
+struct mirt__cu_lion {
+    template <int W>
+    static inline __device__ void step(const mirt__cu_updated &u, const mirt__cu_rates &r, int64_t i, int64_t there,
+                                       float *g) {
+        float a[W];
+        mirt__cu_load_left<W>(u.slot[0] + i, there, a);
+        for (int k = 0; k < W; k++) {
+            const float ahead = __fsub_rn(g[k], a[k]), way = __fmaf_rn(ahead, r.new_1, a[k]);
+            a[k] = __fmaf_rn(ahead, r.new_2, a[k]);
+            g[k] = way > 0 ? r.rate : way < 0 ? -r.rate : __fmul_rn(r.rate, way);
+        }
+        mirt__cu_store_left<W>(u.slot[0] + i, there, a);
+    }
+};
 
 template <class RULE, int W, int MOST>
 static __global__ void __launch_bounds__(256)

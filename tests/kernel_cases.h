@@ -679,9 +679,13 @@ static void update_plan(job *j) {
     j->ranged = true;
     update_buffer(j, UNIT);
     for (int i = 0; i < U_AVERAGE - U_SLOT; i++) {
-        update_buffer(j, i < slots && strncmp(name[i], "velocity", 8) == 0 ? POSITIVE : UNIT);
+        const bool positive = i < slots && (strncmp(name[i], "velocity", 8) == 0 || strcmp(name[i], "norm") == 0 ||
+                                            strcmp(name[i], "accumulator") == 0);
+        update_buffer(j, positive ? POSITIVE : UNIT);
         float *slot = (float *)j->buffer[U_SLOT + i].initial;
         for (int64_t k = 0; i < slots && strcmp(name[i], "average_gradient") == 0 && k < j->rows; k++) slot[k] *= 0.05f;
+        /* Lion goes by a sign, which is that of a rounding where momentum and gradient are near zero. */
+        for (int64_t k = 0; tiny_numbers && o.kind == MIRT_LION && k < j->rows; k++) slot[k] += slot[k] < 0 ? -8 : 8;
     }
     update_buffer(j, UNIT);
     for (int copy = 1; copy < j->s[U_COPIES]; copy++) {

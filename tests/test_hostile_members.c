@@ -85,12 +85,13 @@ enum { SCHEDULES = 6 };
 
 /* A small network with optimizer, schedule, losses and metrics number `index`. */
 static mirt_model *compiled(int index) {
-    const mirt_optimizer optimizers[4] = {mirt_sgd(0.1f, 0.9f, true), mirt_adam(0.1f), mirt_adamw(0.1f),
-                                          mirt_rmsprop(0.1f)};
+    const mirt_optimizer optimizers[] = {mirt_sgd(0.1f, 0.9f, true), mirt_adam(0.1f),    mirt_adamw(0.1f),
+                                         mirt_rmsprop(0.1f),         mirt_nadam(0.1f),   mirt_adagrad(0.1f),
+                                         mirt_adamax(0.1f),          mirt_lion(0.1f)};
     mirt_compile_desc desc;
     mirt_tensor *out[2];
     memset(&desc, 0, sizeof desc);
-    desc.optimizer = optimizers[index % 4];
+    desc.optimizer = optimizers[index % MIRT__COUNT(optimizers)];
     desc.optimizer.decay = schedule_of(index);
     desc.optimizer.exclude_from_weight_decay = index % 4 == 2 ? "bias" : NULL;
     if (index % 2) desc.optimizer.clipnorm = 1;
@@ -308,7 +309,7 @@ int main(void) {
     check_file("operations", from_gallery(1));
     check_file("nested models", from_gallery(2));
     check_file("described layers", described());
-    for (int i = 0; i < SCHEDULES; i++) check_file("compile settings", compiled(i));
+    for (int i = 0; i < 8; i++) check_file("compile settings", compiled(i));
     mirt_strategy_destroy(strategy);
     unlink(path);
     ok(live_blocks == 0, "%ld blocks are left", live_blocks);

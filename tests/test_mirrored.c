@@ -78,7 +78,11 @@ static void check_optimizers(void) {
                                   mirt_adamw(2e-3f),
                                   mirt_sgd(0.05f, 0.9f, false),
                                   mirt_rmsprop(1e-3f),
-                                  mirt_adam(2e-3f)};
+                                  mirt_adam(2e-3f),
+                                  mirt_nadam(2e-3f),
+                                  mirt_adagrad(0.05f),
+                                  mirt_adamax(2e-3f),
+                                  mirt_lion(1e-3f)};
     optimizer[4].global_clipnorm = 0.5f;
     optimizer[5].clipnorm = 0.25f;
     optimizer[5].exclude_from_weight_decay = "bias";
@@ -90,6 +94,9 @@ static void check_optimizers(void) {
     optimizer[7].centered = true;
     optimizer[8].amsgrad = true;
     optimizer[8].decay = mirt_cosine_decay(2e-3f, 8, 0.125f);
+    optimizer[9].clipnorm = 0.25f;
+    optimizer[11].use_ema = true;
+    optimizer[12].weight_decay = 0.1f;
     for (int i = 0; i < MIRT__COUNT(optimizer); i++) {
         char want[MIRT__SHA256_HEX];
         bool agree;

@@ -27,7 +27,9 @@ static mirt_optimizer optimizer_named(const char *name) {
     o.use_ema = strstr(name, "ema") != NULL;
     if (strcmp(name, "adam decayed") == 0) o.weight_decay = 0.1f;
     if (strcmp(name, "sgd decayed") == 0) o.weight_decay = 0.25f;
-    if (o.centered) o.weight_decay = 0.125f;
+    if (o.centered || (o.kind >= MIRT_NADAM && o.use_ema)) o.weight_decay = 0.125f;
+    if (strcmp(name, "adagrad clipnorm ema") == 0) o.initial_accumulator_value = 0.5f;
+    if (strcmp(name, "lion clipnorm ema") == 0) o.beta_1 = 0.75f;
     if (strstr(name, "excluded")) {
         o.weight_decay = 0.5f;
         o.exclude_from_weight_decay = "gamma,bias";
@@ -162,7 +164,8 @@ static void check_listed(mirt_optimizer_kind kind, const char *name) {
 
 static void check_constructors(void) {
     const mirt_optimizer sgd = mirt_sgd(0.5f, 0.25f, true), adam = mirt_adam(0.5f), adamw = mirt_adamw(0.5f),
-                         rmsprop = mirt_rmsprop(0.5f);
+                         rmsprop = mirt_rmsprop(0.5f), nadam = mirt_nadam(0.5f), adagrad = mirt_adagrad(0.5f),
+                         adamax = mirt_adamax(0.5f), lion = mirt_lion(0.5f);
     ok(sgd.kind == MIRT_SGD && sgd.learning_rate == 0.5f && sgd.momentum == 0.25f && sgd.nesterov, "mirt_sgd");
     ok(adam.kind == MIRT_ADAM && adam.learning_rate == 0.5f && adam.beta_1 == 0.9f && adam.beta_2 == 0.999f &&
            adam.epsilon == 1e-7f && adam.weight_decay == 0,
@@ -173,6 +176,40 @@ static void check_constructors(void) {
     ok(rmsprop.kind == MIRT_RMSPROP && rmsprop.learning_rate == 0.5f && rmsprop.rho == 0.9f &&
            rmsprop.epsilon == 1e-7f && rmsprop.momentum == 0 && !rmsprop.centered,
        "mirt_rmsprop");
+    ok(nadam.kind == MIRT_NADAM && nadam.learning_rate == 0.5f && nadam.beta_1 == 0.9f && nadam.beta_2 == 0.999f &&
+           nadam.epsilon == 1e-7f && nadam.weight_decay == 0,
+       "mirt_nadam");
+    ok(adagrad.kind == MIRT_ADAGRAD && adagrad.learning_rate == 0.5f && adagrad.initial_accumulator_value == 0.1f &&
+           adagrad.epsilon == 1e-7f,
+       "mirt_adagrad");
+    ok(adamax.kind == MIRT_ADAMAX && adamax.learning_rate == 0.5f && adamax.beta_1 == 0.9f &&
+           adamax.beta_2 == 0.999f && adamax.epsilon == 1e-7f && adamax.weight_decay == 0,
+       "mirt_adamax");
+    ok(lion.kind == MIRT_LION && lion.learning_rate == 0.5f && lion.beta_1 == 0.9f && lion.beta_2 == 0.99f,
+       "mirt_lion");
+}
+
+/* Nadam's numbers are functions of the step; Keras multiplies the momentums up step by step. */
+static void check_nadam_steps(void) {
+    const mirt__optimizer_class *nadam = listed(MIRT_NADAM);
+    mirt_optimizer o = mirt_nadam(1);
+    double product = 1, off = 0;
+    mirt__real *slot[MIRT__MAX_SLOTS] = {NULL};
+    o.beta_1 = 0.9990234375f; /* its product lasts for long, and it is as it is written */
+    o.beta_2 = 0.75f;
+    for (int64_t t = 1; t <= 3000; t++) {
+        const double now = (double)o.beta_1 * (1 - 0.5 * pow(0.96, (double)t));
+        const double next = (double)o.beta_1 * (1 - 0.5 * pow(0.96, (double)t + 1));
+        const double size = sqrt(1 - pow(0.75, (double)t));
+        mirt__update u;
+        memset(&u, 0, sizeof u);
+        product *= now;
+        nadam->update(&o, t, 1, slot, &u);
+        off = worse(off, fabs((double)u.momentum / (size * (1 - now) / (1 - product)) - 1));
+        off = worse(off, fabs((double)u.learning_rate / (size * next / (1 - product * next)) - 1));
+        off = worse(off, fabs((double)u.epsilon / (1e-7 * size) - 1));
+    }
+    ok(off < 2e-7, "Nadam's numbers of 3000 steps are off by %.1e of them", off);
 }
 
 /* What most updates do without is not asked for: no scaling, no pass over single variables. */
@@ -498,6 +535,26 @@ static void check_bad_ones(void) {
     o = mirt_rmsprop(1e-3f);
     o.rho = 1;
     check_bad(s, o, "RMSprop's rho 1");
+    o = mirt_nadam(1e-3f);
+    o.beta_1 = 1;
+    check_bad(s, o, "Nadam's beta_1 1");
+    o.amsgrad = true;
+    o.beta_1 = 0.5f;
+    check_bad(s, o, "amsgrad is for Adam");
+    o = mirt_adamax(1e-3f);
+    o.beta_2 = (float)NAN;
+    check_bad(s, o, "Adamax's beta_1 0.9 and beta_2 nan");
+    o = mirt_adagrad(1e-3f);
+    o.initial_accumulator_value = -1;
+    check_bad(s, o, "Adagrad's initial_accumulator_value -1");
+    o.initial_accumulator_value = (float)INFINITY;
+    check_bad(s, o, "Adagrad's initial_accumulator_value inf");
+    o = mirt_lion(1e-3f);
+    o.beta_1 = 0;
+    check_bad(s, o, "Lion's beta_1 0");
+    o.beta_1 = 0.5f;
+    o.beta_2 = 1;
+    check_bad(s, o, "beta_2 1");
     o = mirt_adam(1e-3f);
     o.decay = mirt_cosine_decay(1e-3f, 0, 0);
     check_bad(s, o, "CosineDecay takes 0 steps");
@@ -575,6 +632,7 @@ int main(void) {
 #define CHECK_LISTED(kind, name, kernel) check_listed(kind, #name);
     MIRT_OPTIMIZER_LIST(CHECK_LISTED)
     check_constructors();
+    check_nadam_steps();
     check_lean_updates();
     check_schedules();
     check_ramp();

@@ -83,7 +83,11 @@ MIRT_API float mirt_scale_learning_rate(const mirt_strategy *strategy, float rat
     X(MIRT_ADAM, adam, adam) \
     X(MIRT_SGD, sgd, sgd) \
     X(MIRT_ADAMW, adamw, adam) \
-    X(MIRT_RMSPROP, rmsprop, rmsprop)
+    X(MIRT_RMSPROP, rmsprop, rmsprop) \
+    X(MIRT_NADAM, nadam, nadam) \
+    X(MIRT_ADAGRAD, adagrad, adagrad) \
+    X(MIRT_ADAMAX, adamax, adamax) \
+    X(MIRT_LION, lion, lion)
 #define MIRT__OPTIMIZER_VALUE(kind, name, kernel) kind,
 typedef enum mirt_optimizer_kind {
     MIRT_OPTIMIZER_LIST(MIRT__OPTIMIZER_VALUE) MIRT__OPTIMIZER_COUNT
@@ -115,6 +119,7 @@ typedef struct mirt_optimizer {
                                       mirt_apply_averages */
     float ema_momentum;            /* default 0.99 */
     int64_t ema_overwrite_frequency; /* the weights become their averages after every so many steps, too */
+    float initial_accumulator_value; /* Adagrad */
 } mirt_optimizer;
 
 #ifndef MIRRORTRAIN_NO_TRAIN
@@ -126,6 +131,14 @@ MIRT_API mirt_optimizer mirt_adamw(float learning_rate);
 MIRT_API mirt_optimizer mirt_sgd(float learning_rate, float momentum, bool nesterov);
 /* Keras RMSprop: rho 0.9, no momentum, epsilon 1e-7; its usual rate is 1e-3. Hinton 2012. */
 MIRT_API mirt_optimizer mirt_rmsprop(float learning_rate);
+/* Keras Nadam, Adam with Nesterov momentum: beta_1 0.9, beta_2 0.999, epsilon 1e-7. Dozat 2016. */
+MIRT_API mirt_optimizer mirt_nadam(float learning_rate);
+/* Keras Adagrad: initial_accumulator_value 0.1, epsilon 1e-7. Duchi et al. 2011. */
+MIRT_API mirt_optimizer mirt_adagrad(float learning_rate);
+/* Keras Adamax: beta_1 0.9, beta_2 0.999, epsilon 1e-7. Kingma & Ba 2015. */
+MIRT_API mirt_optimizer mirt_adamax(float learning_rate);
+/* Keras Lion: beta_1 0.9 (not 0), beta_2 0.99; its rate is a third to a tenth of Adam's. Chen et al. 2023. */
+MIRT_API mirt_optimizer mirt_lion(float learning_rate);
 
 /* With use_ema: replaces the weights by their averages, on every device. mirt_fit calls it at its end; custom loops
    call it themselves. Does nothing before the first step. Keras: finalize_variable_values. MIRT_E_STATE: compiled without

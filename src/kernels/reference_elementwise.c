@@ -316,3 +316,46 @@ MIRT__LIB void mirt__ref_rmsprop(const mirt__update *u) {
         mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) - step);
     }
 }
+
+MIRT__LIB void mirt__ref_nadam(const mirt__update *u) {
+    const mirt__real rate = u->learning_rate, fresh = u->momentum, new_1 = u->new_1, new_2 = u->new_2,
+                     epsilon = u->epsilon;
+    for (int64_t i = u->begin; i < u->end; i++) {
+        mirt__real g = mirt__ref_gradient(u, i);
+        mirt__real m = u->slot[0][i] + (g - u->slot[0][i]) * new_1;
+        mirt__real v = u->slot[1][i] + (g * g - u->slot[1][i]) * new_2;
+        u->slot[0][i] = m;
+        u->slot[1][i] = v;
+        mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) - (rate * m + fresh * g) / (mirt__sqrt(v) + epsilon));
+    }
+}
+
+MIRT__LIB void mirt__ref_adagrad(const mirt__update *u) {
+    const mirt__real rate = u->learning_rate, epsilon = u->epsilon;
+    for (int64_t i = u->begin; i < u->end; i++) {
+        mirt__real g = mirt__ref_gradient(u, i);
+        mirt__real v = u->slot[0][i] = u->slot[0][i] + g * g;
+        mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) - rate * g / mirt__sqrt(v + epsilon));
+    }
+}
+
+MIRT__LIB void mirt__ref_adamax(const mirt__update *u) {
+    const mirt__real rate = u->learning_rate, new_1 = u->new_1, new_2 = u->new_2, epsilon = u->epsilon;
+    for (int64_t i = u->begin; i < u->end; i++) {
+        const mirt__real g = mirt__ref_gradient(u, i), size = mirt__fabs(g);
+        const mirt__real m = u->slot[0][i] + (g - u->slot[0][i]) * new_1;
+        const mirt__real faded = u->slot[1][i] - u->slot[1][i] * new_2, norm = faded > size ? faded : size;
+        u->slot[0][i] = m;
+        u->slot[1][i] = norm;
+        mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) - m * rate / (norm + epsilon));
+    }
+}
+
+MIRT__LIB void mirt__ref_lion(const mirt__update *u) {
+    const mirt__real rate = u->learning_rate, new_1 = u->new_1, new_2 = u->new_2;
+    for (int64_t i = u->begin; i < u->end; i++) {
+        const mirt__real m = u->slot[0][i], ahead = mirt__ref_gradient(u, i) - m, way = m + ahead * new_1;
+        u->slot[0][i] = m + ahead * new_2;
+        mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) - rate * (way > 0 ? 1 : way < 0 ? -1 : way));
+    }
+}

@@ -27,7 +27,7 @@ static mirt_status mirt__compile_check(mirt_model *model, const mirt_compile_des
     return mirt__losses_check(model) == MIRT_OK ? mirt__metrics_collect(model) : mirt_last_status();
 }
 
-/* Zeroed optimizer state; false with the error set and nothing made. */
+/* The first optimizer state; false with the error set and nothing made. */
 static bool mirt__slots_create(const mirt_model *model, const mirt_optimizer *optimizer, char *slot[MIRT__MAX_SLOTS]) {
     size_t bytes = mirt__root(model, NULL)->trained_bytes;
     memset(slot, 0, MIRT__MAX_SLOTS * sizeof *slot);
@@ -39,6 +39,8 @@ static bool mirt__slots_create(const mirt_model *model, const mirt_optimizer *op
         }
         memset(slot[i], 0, bytes);
     }
+    mirt__real *first = mirt__optimizer_class_get(optimizer->kind)->accumulates ? (mirt__real *)(void *)slot[0] : NULL;
+    for (size_t i = 0; first && i < bytes / sizeof *first; i++) first[i] = optimizer->initial_accumulator_value;
     return true;
 }
 

@@ -99,6 +99,7 @@ typedef struct mirt__optimizer_class {
     const mirt__field *fields; /* of mirt_optimizer, beside the learning rate and those that all have */
     int num_fields;
     bool amsgrad; /* has this field of those that all have */
+    bool accumulates; /* its first slot begins as initial_accumulator_value, not as 0 */
     int (*slots)(const mirt_optimizer *optimizer, const char **name); /* how many it uses, and Keras's names of them */
     mirt_status (*check)(const mirt_optimizer *optimizer);
     /* Fills the slots and numbers of `update` for the 1-based `step` at learning rate `rate`. */

@@ -56,14 +56,16 @@ static int mirt__adam_slots(const mirt_optimizer *o, const char **name) {
     return 2 + o->amsgrad;
 }
 
-static mirt_status mirt__adam_check(const mirt_optimizer *o) {
+static mirt_status mirt__betas_check(const mirt_optimizer *o, const char *whose, const char *function) {
     if (mirt__is_share(o->beta_1) && mirt__is_share(o->beta_2) && mirt__is_rate((double)o->epsilon))
         return MIRT_OK;
     return mirt__fail(MIRT_E_INVALID,
-                      "Adam's beta_1 %g and beta_2 %g must be in [0, 1), and epsilon %g must not be negative; start "
-                      "from mirt_adam(rate)",
-                      (double)o->beta_1, (double)o->beta_2, (double)o->epsilon);
+                      "%s's beta_1 %g and beta_2 %g must be in [0, 1), and epsilon %g must not be negative; start "
+                      "from %s(rate)",
+                      whose, (double)o->beta_1, (double)o->beta_2, (double)o->epsilon, function);
 }
+
+static mirt_status mirt__adam_check(const mirt_optimizer *o) { return mirt__betas_check(o, "Adam", "mirt_adam"); }
 
 static void mirt__adam_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
                               mirt__update *update) {
@@ -80,10 +82,10 @@ static const mirt__field mirt__adam_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, 
                                                 MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta_2),
                                                 MIRT__OWN_FIELD(mirt_optimizer, FLOAT, epsilon)};
 static const mirt__optimizer_class mirt__optimizer_adam = {
-    "adam", mirt_adam, MIRT__FIELDS(mirt__adam_fields), true,
+    "adam", mirt_adam, MIRT__FIELDS(mirt__adam_fields), true, false,
     mirt__adam_slots, mirt__adam_check, mirt__adam_update};
 static const mirt__optimizer_class mirt__optimizer_adamw = {
-    "adamw", mirt_adamw, MIRT__FIELDS(mirt__adam_fields), true,
+    "adamw", mirt_adamw, MIRT__FIELDS(mirt__adam_fields), true, false,
     mirt__adam_slots, mirt__adam_check, mirt__adam_update};
 
 static int mirt__sgd_slots(const mirt_optimizer *o, const char **name) {
@@ -109,7 +111,7 @@ static mirt_optimizer mirt__sgd_keras(float learning_rate) { return mirt_sgd(lea
 static const mirt__field mirt__sgd_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, momentum),
                                                MIRT__OWN_FIELD(mirt_optimizer, BOOL, nesterov)};
 static const mirt__optimizer_class mirt__optimizer_sgd = {
-    "sgd", mirt__sgd_keras, MIRT__FIELDS(mirt__sgd_fields), false,
+    "sgd", mirt__sgd_keras, MIRT__FIELDS(mirt__sgd_fields), false, false,
     mirt__sgd_slots, mirt__sgd_check, mirt__sgd_update};
 
 static int mirt__rmsprop_slots(const mirt_optimizer *o, const char **name) {
@@ -146,8 +148,149 @@ static const mirt__field mirt__rmsprop_fields[] = {MIRT__OWN_FIELD(mirt_optimize
                                                    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, epsilon),
                                                    MIRT__OWN_FIELD(mirt_optimizer, BOOL, centered)};
 static const mirt__optimizer_class mirt__optimizer_rmsprop = {
-    "rmsprop", mirt_rmsprop, MIRT__FIELDS(mirt__rmsprop_fields), false,
+    "rmsprop", mirt_rmsprop, MIRT__FIELDS(mirt__rmsprop_fields), false, false,
     mirt__rmsprop_slots, mirt__rmsprop_check, mirt__rmsprop_update};
+
+MIRT_API mirt_optimizer mirt_nadam(float learning_rate) {
+    mirt_optimizer o = mirt_adam(learning_rate);
+    o.kind = MIRT_NADAM;
+    return o;
+}
+
+static mirt_status mirt__nadam_check(const mirt_optimizer *o) { return mirt__betas_check(o, "Nadam", "mirt_nadam"); }
+
+/* Keras keeps the product of the momentum's schedule as a variable. As a function of the step it needs no place in
+   checkpoints: beyond a thousand steps 1 - 0.96^step / 2 is 1. */
+static double mirt__nadam_product(double beta, int64_t step) {
+    double fading = 1, product = pow(beta, (double)step);
+    for (int64_t i = 0; i < step && i < 1000; i++) {
+        fading *= 0.96;
+        product *= 1 - 0.5 * fading;
+    }
+    return product;
+}
+
+/* Each number of Keras's formula divided by sqrt(v / (1 - beta_2^t)) / sqrt(v). */
+static void mirt__nadam_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
+                               mirt__update *update) {
+    const double beta_1 = (double)o->beta_1, beta_2 = (double)o->beta_2, t = (double)step; /* float32, as in Keras */
+    const double now = beta_1 * (1 - 0.5 * pow(0.96, t)), next = beta_1 * (1 - 0.5 * pow(0.96, t + 1));
+    const double product = mirt__nadam_product(mirt__as_written(o->beta_1), step), size = sqrt(1 - pow(beta_2, t));
+    memcpy(update->slot, slot, 2 * sizeof *slot);
+    update->new_1 = (float)(1 - beta_1);
+    update->new_2 = (float)(1 - beta_2);
+    update->epsilon = (float)((double)o->epsilon * size);
+    update->learning_rate = (float)(rate * size * next / (1 - product * next)); /* of the momentum, */
+    update->momentum = (float)(rate * size * (1 - now) / (1 - product));        /* and of the gradient */
+}
+
+static const mirt__optimizer_class mirt__optimizer_nadam = {
+    "nadam", mirt_nadam, MIRT__FIELDS(mirt__adam_fields), false, false,
+    mirt__adam_slots, mirt__nadam_check, mirt__nadam_update};
+
+MIRT_API mirt_optimizer mirt_adagrad(float learning_rate) {
+    mirt_optimizer o;
+    memset(&o, 0, sizeof o);
+    o.kind = MIRT_ADAGRAD;
+    o.learning_rate = learning_rate;
+    o.initial_accumulator_value = 0.1f;
+    o.epsilon = 1e-7f;
+    return o;
+}
+
+static int mirt__adagrad_slots(const mirt_optimizer *o, const char **name) {
+    (void)o;
+    name[0] = "accumulator";
+    return 1;
+}
+
+static mirt_status mirt__adagrad_check(const mirt_optimizer *o) {
+    const double initial = (double)o->initial_accumulator_value, epsilon = (double)o->epsilon;
+    if (mirt__is_rate(initial) && mirt__is_rate(epsilon)) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID,
+                      "Adagrad's initial_accumulator_value %g and epsilon %g must be finite and not negative", initial,
+                      epsilon);
+}
+
+static void mirt__adagrad_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
+                                 mirt__update *update) {
+    (void)step;
+    update->slot[0] = slot[0];
+    update->epsilon = o->epsilon;
+    update->learning_rate = (float)rate;
+}
+
+static const mirt__field mirt__adagrad_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, initial_accumulator_value),
+                                                   MIRT__OWN_FIELD(mirt_optimizer, FLOAT, epsilon)};
+static const mirt__optimizer_class mirt__optimizer_adagrad = {
+    "adagrad", mirt_adagrad, MIRT__FIELDS(mirt__adagrad_fields), false, true,
+    mirt__adagrad_slots, mirt__adagrad_check, mirt__adagrad_update};
+
+MIRT_API mirt_optimizer mirt_adamax(float learning_rate) {
+    mirt_optimizer o = mirt_adam(learning_rate);
+    o.kind = MIRT_ADAMAX;
+    return o;
+}
+
+static int mirt__adamax_slots(const mirt_optimizer *o, const char **name) {
+    (void)o;
+    name[0] = "momentum";
+    name[1] = "norm";
+    return 2;
+}
+
+static mirt_status mirt__adamax_check(const mirt_optimizer *o) { return mirt__betas_check(o, "Adamax", "mirt_adamax"); }
+
+static void mirt__adamax_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
+                                mirt__update *update) {
+    memcpy(update->slot, slot, 2 * sizeof *slot);
+    update->new_1 = (float)(1 - mirt__as_written(o->beta_1));
+    update->new_2 = (float)(1 - mirt__as_written(o->beta_2));
+    update->epsilon = o->epsilon;
+    update->learning_rate = (float)(rate / (1 - pow((double)o->beta_1, (double)step)));
+}
+
+static const mirt__optimizer_class mirt__optimizer_adamax = {
+    "adamax", mirt_adamax, MIRT__FIELDS(mirt__adam_fields), false, false,
+    mirt__adamax_slots, mirt__adamax_check, mirt__adamax_update};
+
+MIRT_API mirt_optimizer mirt_lion(float learning_rate) {
+    mirt_optimizer o;
+    memset(&o, 0, sizeof o);
+    o.kind = MIRT_LION;
+    o.learning_rate = learning_rate;
+    o.beta_1 = 0.9f;
+    o.beta_2 = 0.99f;
+    return o;
+}
+
+static int mirt__lion_slots(const mirt_optimizer *o, const char **name) {
+    (void)o;
+    name[0] = "momentum";
+    return 1;
+}
+
+static mirt_status mirt__lion_check(const mirt_optimizer *o) {
+    if (o->beta_1 > 0 && mirt__is_share(o->beta_1) && mirt__is_share(o->beta_2)) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID,
+                      "Lion's beta_1 %g must be in (0, 1), and beta_2 %g in [0, 1); start from mirt_lion(rate)",
+                      (double)o->beta_1, (double)o->beta_2);
+}
+
+static void mirt__lion_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
+                              mirt__update *update) {
+    (void)step;
+    update->slot[0] = slot[0];
+    update->new_1 = (float)(1 - (double)o->beta_1); /* float32, as in Keras */
+    update->new_2 = (float)(1 - (double)o->beta_2);
+    update->learning_rate = (float)rate;
+}
+
+static const mirt__field mirt__lion_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta_1),
+                                                MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta_2)};
+static const mirt__optimizer_class mirt__optimizer_lion = {
+    "lion", mirt_lion, MIRT__FIELDS(mirt__lion_fields), false, false,
+    mirt__lion_slots, mirt__lion_check, mirt__lion_update};
 
 /* >>all optimizers */
 

@@ -157,7 +157,9 @@ def make_optimizer(o, schedule):
     kind, excluded = o.pop("kind"), o.pop("exclude_from_weight_decay", None)
     if schedule:
         o["learning_rate"] = make_schedule(schedule)
-    optimizer = {"adam": O.Adam, "adamw": O.AdamW, "sgd": O.SGD, "rmsprop": O.RMSprop}[kind](**o)
+    kinds = {"adam": O.Adam, "adamw": O.AdamW, "sgd": O.SGD, "rmsprop": O.RMSprop}
+    kinds.update(nadam=O.Nadam, adagrad=O.Adagrad, adamax=O.Adamax, lion=O.Lion)
+    optimizer = kinds[kind](**o)
     if excluded:
         optimizer.exclude_from_weight_decay(var_names=excluded)
     return optimizer

@@ -130,11 +130,16 @@ static mirt_optimizer make_optimizer(const spec *s) {
     mirt_optimizer o = strcmp(kind, "adam") == 0      ? mirt_adam(rate)
                        : strcmp(kind, "adamw") == 0   ? mirt_adamw(rate)
                        : strcmp(kind, "rmsprop") == 0 ? mirt_rmsprop(rate)
+                       : strcmp(kind, "nadam") == 0   ? mirt_nadam(rate)
+                       : strcmp(kind, "adagrad") == 0 ? mirt_adagrad(rate)
+                       : strcmp(kind, "adamax") == 0  ? mirt_adamax(rate)
+                       : strcmp(kind, "lion") == 0    ? mirt_lion(rate)
                                                       : mirt_sgd(rate, 0, false);
     o.beta_1 = get_float(it, "beta_1", o.beta_1);
     o.beta_2 = get_float(it, "beta_2", o.beta_2);
     o.epsilon = get_float(it, "epsilon", o.epsilon);
     o.amsgrad = get_bool(it, "amsgrad", false);
+    o.initial_accumulator_value = get_float(it, "initial_accumulator_value", o.initial_accumulator_value);
     o.momentum = get_float(it, "momentum", 0);
     o.nesterov = get_bool(it, "nesterov", false);
     o.rho = get_float(it, "rho", o.rho);

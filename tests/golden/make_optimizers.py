@@ -57,6 +57,16 @@ UPDATES = {
     "rmsprop": lambda: opt.RMSprop(0.01),
     "rmsprop momentum": lambda: opt.RMSprop(0.01, rho=0.8, momentum=0.5),
     "rmsprop centered": lambda: opt.RMSprop(0.01, centered=True, momentum=0.5, weight_decay=0.125),
+    "nadam": lambda: opt.Nadam(0.01),
+    "nadam clipnorm ema": lambda: opt.Nadam(0.01, weight_decay=0.125, clipnorm=1.5, use_ema=True),
+    "adagrad": lambda: opt.Adagrad(0.01),
+    "adagrad clipnorm ema": lambda: opt.Adagrad(
+        0.01, initial_accumulator_value=0.5, weight_decay=0.125, clipnorm=1.5, use_ema=True
+    ),
+    "adamax": lambda: opt.Adamax(0.01),
+    "adamax clipnorm ema": lambda: opt.Adamax(0.01, weight_decay=0.125, clipnorm=1.5, use_ema=True),
+    "lion": lambda: opt.Lion(0.01),
+    "lion clipnorm ema": lambda: opt.Lion(0.01, beta_1=0.75, weight_decay=0.125, clipnorm=1.5, use_ema=True),
 }
 text = [HEAD % (tf.__version__, keras.__version__)]
 
@@ -79,7 +89,8 @@ def update(number, name):
         if not isinstance(optimizer._learning_rate, S.LearningRateSchedule)
         else optimizer.variables[1:]
     ):
-        kinds.setdefault(v.name.split("_", 1)[1], []).append(v)
+        if len(v.shape):  # not Nadam's product of momentums, which the library computes from the step
+            kinds.setdefault(v.name.split("_", 1)[1], []).append(v)
     # Keras makes the averages first; the library keeps them last.
     names = sorted(kinds, key=lambda n: n == "average")
     slots = "NULL"

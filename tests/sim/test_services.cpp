@@ -254,11 +254,12 @@ struct Update {
 };
 
 static void update_make(Update *u, int number) {
-    static const mirt_optimizer_kind kinds[3] = {MIRT_SGD, MIRT_ADAM, MIRT_RMSPROP};
+    static const mirt_optimizer_kind kinds[] = {MIRT_SGD,   MIRT_ADAM,    MIRT_RMSPROP, MIRT_NADAM,
+                                                MIRT_ADAGRAD, MIRT_ADAMAX, MIRT_LION};
     static const int tree[6][2] = {{0, 1}, {2, 3}, {0, 2}, {4, 5}, {4, 6}, {0, 4}};
     mirt__update *c = &u->cpu;
     memset(c, 0, sizeof *c);
-    c->kind = kinds[number % 3];
+    c->kind = kinds[number % MIRT__COUNT(kinds)];
     u->count = 700 + number * 13;
     c->parts = number % 5 == 4 ? 7 : number % 4 == 3 ? 2 : number % 7 == 1 ? 13 : 1;
     for (int p = 0; p < c->parts; p++) u->part.push_back(numbers(u->count));
@@ -276,8 +277,9 @@ static void update_make(Update *u, int number) {
     }
     u->average = numbers(u->count);
     u->has[0] = c->kind != MIRT_SGD || number % 2;
-    u->has[1] = c->kind == MIRT_ADAM || (c->kind == MIRT_RMSPROP && number % 4 < 2);
-    u->has[2] = c->kind != MIRT_SGD && number % 5 < 2;
+    u->has[1] = c->kind == MIRT_ADAM || (c->kind == MIRT_RMSPROP && number % 4 < 2) || c->kind == MIRT_NADAM ||
+                c->kind == MIRT_ADAMAX;
+    u->has[2] = (c->kind == MIRT_ADAM || c->kind == MIRT_RMSPROP) && number % 5 < 2;
     u->averages = number % 4 == 1;
     c->learning_rate = 0.01f;
     c->new_1 = 0.1f;
