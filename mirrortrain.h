@@ -70,9 +70,9 @@
    - optimizers: adam, sgd, adamw, rmsprop, nadam, adagrad, adamax, lion
    - schedules: PiecewiseConstantDecay, ExponentialDecay, PolynomialDecay,
      InverseTimeDecay, CosineDecay, CosineDecayRestarts
-   - callbacks: early_stopping, terminate_on_nan, model_checkpoint,
-     backup_and_restore, reduce_lr_on_plateau, learning_rate_scheduler,
-     progbar_logger, csv_logger, json_logger, tensorboard
+   - callbacks: early_stopping, terminate_on_nan, swap_ema_weights,
+     model_checkpoint, backup_and_restore, reduce_lr_on_plateau,
+     learning_rate_scheduler, progbar_logger, csv_logger, json_logger, tensorboard
    - augmentations: random_flip, random_rotation, random_zoom, random_translation,
      random_crop, center_crop, resizing, random_contrast, random_brightness,
      random_shear, random_hue, random_saturation, random_erasing
@@ -2217,6 +2217,12 @@ MIRT_API mirt_callback *mirt_early_stopping(const mirt_early_stopping_desc *desc
 
 /* Keras: TerminateOnNaN. */
 MIRT_API mirt_callback *mirt_terminate_on_nan(mirt_nan_policy policy);
+
+/* Validation uses the averages of the weights (mirt_optimizer.use_ema). With swap_on_epoch callbacks after this one and
+   checkpoints of whole epochs do, too; a fit that resumes from such a file continues from the weights themselves, which
+   a fit that fails leaves as well. Keras: SwapEMAWeights. Errors of the fit: MIRT_E_STATE (no use_ema), MIRT_E_INVALID
+   (with average_every, where each process has its own averages). */
+MIRT_API mirt_callback *mirt_swap_ema_weights(bool swap_on_epoch);
 
 /* Writes checkpoints: files as mirt_save writes them and what a fit needs to resume (mirt_fit_desc.resume), each
    atomically and when all callbacks have seen the moment. Keras: ModelCheckpoint. */
@@ -44261,6 +44267,7 @@ struct mirt_model {
     char *device_weight[MIRT__MAX_DEVICES]; /* the devices' copies of `weight` */
     char *device_slot[MIRT__MAX_DEVICES][MIRT__MAX_SLOTS]; /* and of `slot` */
     mirt__newer weights_newer, slots_newer;
+    bool swapped;             /* in a fit: the trained weights are their averages, and the slot of these has them */
     mirt__piece *piece;       /* where the optimizer wants norms */
     int num_pieces;
     int64_t step;
@@ -44416,6 +44423,10 @@ MIRT__ABSENT_LIB bool mirt__optimizer_norms(const mirt_optimizer *optimizer);
 MIRT__ABSENT_LIB bool mirt__optimizer_by_variable(const mirt_optimizer *optimizer);
 /* Fills kind, slots (blocks of optimizer state) and numbers of `update` for the model's next step at this rate. */
 MIRT__ABSENT_LIB void mirt__optimizer_update(const mirt_model *model, char *const *slots, double rate, mirt__update *update);
+/* With use_ema, after the first step: exchanges the trained weights and their averages, unless it is done already. */
+MIRT__ABSENT_LIB void mirt__averages_swap(mirt_model *model, bool in);
+/* The averages become the weights. */
+MIRT__ABSENT_LIB void mirt__averages_keep(mirt_model *model);
 /* What is done to gradients of which all squares add up to this; then, by variable, of which its own do. */
 MIRT__ABSENT_LIB void mirt__optimizer_extras(const mirt_model *model, double squares, mirt__update *update);
 MIRT__ABSENT_LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__variable *variable, double squares,
@@ -44969,16 +44980,43 @@ MIRT__LIB void mirt__optimizer_update(const mirt_model *model, char *const *slot
     mirt__optimizer_table[o->kind]->update(o, model->step + 1, rate, slot, update);
 }
 
+/* The averages of the trained weights. They and the weights are up to date on the host. */
+static char *mirt__averages(mirt_model *model) {
+    mirt__weights_to_host(mirt__root(model, NULL));
+    mirt__slots_to_host(model);
+    return model->slot[mirt__optimizer_slots(&model->config.optimizer) - 1];
+}
+
+MIRT__LIB void mirt__averages_keep(mirt_model *model) {
+    const mirt_model *root = mirt__root(model, NULL);
+    memcpy(mirt__averages(model), root->weight, root->trained_bytes);
+    mirt__slots_changed(model);
+}
+
+MIRT__LIB void mirt__averages_swap(mirt_model *model, bool in) {
+    if (model->swapped == in || !model->step) return;
+    mirt_model *root = mirt__root(model, NULL);
+    char *average = mirt__averages(model), piece[4096];
+    for (size_t at = 0, size; at < root->trained_bytes; at += size) {
+        size = root->trained_bytes - at < sizeof piece ? root->trained_bytes - at : sizeof piece;
+        memcpy(piece, root->weight + at, size);
+        memcpy(root->weight + at, average + at, size);
+        memcpy(average + at, piece, size);
+    }
+    model->swapped = in;
+    mirt__weights_changed(root);
+    mirt__slots_changed(model);
+}
+
 MIRT_API mirt_status mirt_apply_averages(mirt_model *model) {
     MIRT__USE_MODEL(model, mirt_last_status());
     if (!model) return mirt__fail_missing("mirt_apply_averages", "model");
     if (!model->compiled || !model->config.optimizer.use_ema)
         return mirt__fail(MIRT_E_STATE, "%s is not compiled with use_ema: it has no averages of its weights",
                           model->name);
+    mirt__averages_swap(model, false);
     mirt_model *root = mirt__root(model, NULL);
-    mirt__weights_to_host(root);
-    mirt__slots_to_host(model);
-    const char *average = model->slot[mirt__optimizer_slots(&model->config.optimizer) - 1];
+    const char *average = mirt__averages(model);
     if (model->step) memcpy(root->weight, average, root->trained_bytes);
     mirt__weights_changed(root);
     return MIRT_OK;
@@ -54675,6 +54713,8 @@ MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_mode
 MIRT__LIB mirt_status mirt__load_bad(const mirt__safetensors *file, const char *part);
 
 /* --- load_training.c --- */
+/* Whether the weights of a file are their averages, and the slot of these has the weights; `training` is its JSON. */
+MIRT__ABSENT_LIB mirt_status mirt__load_swapped(const mirt__json *training, bool use_ema, bool *out);
 /* Compiles a model that has just been recorded, and loads its weights and the state of training. */
 MIRT__ABSENT_LIB mirt_status mirt__load_compiled(mirt_model *model, const mirt__safetensors *file, const mirt__json *compile,
                                           const mirt__json *training);
@@ -54842,6 +54882,7 @@ typedef struct mirt__run_state {
     const mirt__json *json;  /* the member "run" */
     mirt__position position;
     int64_t step, epoch;     /* the model's counters */
+    bool swapped;            /* as mirt_model.swapped */
     int epochs, columns;     /* of the history: a row for each epoch, */
     const unsigned char *history; /* doubles, not aligned; NULL without epochs */
     const char *log_name[MIRT_MAX_LOGS]; /* the model's names of the columns after the first */
@@ -55387,6 +55428,16 @@ MIRT_API mirt_status mirt_latest_checkpoint(const mirt_strategy *strategy, const
 
 /* Loads the settings of mirt_compile and the state of training. */
 
+MIRT__LIB mirt_status mirt__load_swapped(const mirt__json *training, bool use_ema, bool *out) {
+    int64_t swapped = 0;
+    if (mirt__json_member(training, "averages_swapped") &&
+        mirt__json_get_int(training, "averages_swapped", 0, 1, &swapped) != MIRT_OK)
+        return mirt_last_status();
+    *out = swapped != 0;
+    if (!swapped || use_ema) return MIRT_OK;
+    return mirt__fail(MIRT_E_FORMAT, "\"averages_swapped\" is 1, but the optimizer has no averages of the weights");
+}
+
 static mirt_status mirt__load_training(mirt_model *model, const mirt__json *training) {
     const int64_t most = (int64_t)1 << 53; /* counts stay exact in double precision */
     int64_t step, epoch, steps = 0;
@@ -55395,6 +55446,9 @@ static mirt_status mirt__load_training(mirt_model *model, const mirt__json *trai
         mirt__json_get_int(training, "epoch", 0, most, &epoch) != MIRT_OK) {
         return mirt_last_status();
     }
+    bool swapped;
+    if (mirt__load_swapped(training, model->config.optimizer.use_ema, &swapped) != MIRT_OK) return mirt_last_status();
+    if (swapped) mirt__averages_keep(model); /* as after a fit */
     const mirt__json *scale = mirt__json_member(training, "loss_scale");
     if (scale && mirt__json_get_int(training, "scale_steps", 0, most, &steps) != MIRT_OK) return mirt_last_status();
     if (scale && scale->type == MIRT__JSON_NUMBER) mirt__loss_scale_set(mirt__root(model, NULL), scale->number, steps);
@@ -56018,7 +56072,8 @@ static mirt_status mirt__run_find(mirt__run_state *r) {
                           "it holds a model but no run to go on with; mirt_load and mirt_load_weights read it");
     }
     if (mirt__json_get_int(training, "iterations", 0, MIRT__RUN_MOST, &r->step) != MIRT_OK ||
-        mirt__json_get_int(training, "epoch", 0, MIRT__RUN_MOST, &r->epoch) != MIRT_OK) {
+        mirt__json_get_int(training, "epoch", 0, MIRT__RUN_MOST, &r->epoch) != MIRT_OK ||
+        mirt__load_swapped(training, r->run->model->config.optimizer.use_ema, &r->swapped) != MIRT_OK) {
         return mirt__fail_at("training");
     }
     return MIRT_OK;
@@ -56243,6 +56298,7 @@ static mirt_status mirt__save_training(mirt_model *model, bool whole, mirt__savi
     if (root->scaled)
         mirt__text_add(out, ",\"scale_steps\":%lld,\"loss_scale\":%.0f", (long long)root->scale_steps,
                        root->loss_scale);
+    if (model->swapped && whole) mirt__text_add(out, ",\"averages_swapped\":1");
     if (model->run && whole && mirt__run_write(model->run, s) != MIRT_OK) return mirt_last_status();
     if (model->run && !whole) mirt__text_add(out, ",\"saved\":%lld", (long long)mirt__run_saved(model->run));
     mirt__text_add(out, "}");
@@ -56519,6 +56575,8 @@ static mirt_status mirt__resume_take(mirt__run_state *r) {
     if (r->sums) memcpy(run->sums_loaded, r->sums, (size_t)r->num_sums * sizeof(double));
     model->step = r->step;
     model->epoch = r->epoch;
+    model->swapped = r->swapped;
+    mirt__averages_swap(model, false);
     mirt__loss_scale_set(mirt__root(model, NULL), r->position.loss_scale, r->position.scale_steps);
     mirt__resume_tell_rate(r);
     if (r->position.rate_set) {
@@ -60417,7 +60475,8 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
          epoch++) {
         status = mirt__fit_epoch(fit, epoch);
     }
-    if (status == MIRT_OK && run->model->config.optimizer.use_ema) {
+    mirt__averages_swap(run->model, false); /* wherever training has ended */
+    if (status == MIRT_OK && fit->status == MIRT_OK && run->model->config.optimizer.use_ema) {
         status = mirt_apply_averages(run->model);
         mirt__root(run->model, NULL)->averaged = -1; /* each process has its own */
         if (status == MIRT_OK) status = mirt__fit_average(fit, false);
@@ -60833,6 +60892,58 @@ MIRT_API mirt_callback *mirt_terminate_on_nan(mirt_nan_policy policy) {
     self->ready.base.train_begin = mirt__nan_train_begin;
     self->ready.base.batch_end = mirt__nan_batch_end;
     self->ready.base.train_end = mirt__nan_train_end;
+    return &self->ready.base;
+}
+
+/* >>section callbacks/swap_ema_weights.c */
+
+/* SwapEMAWeights: validates with the averages of the weights. */
+
+typedef struct mirt__swap_ema {
+    mirt__readymade ready;
+    bool on_epoch;
+} mirt__swap_ema;
+
+static int mirt__swap_train_begin(const mirt_event *event, void *user) {
+    const mirt_model *model = event->model;
+    (void)user;
+    if (!model->config.optimizer.use_ema)
+        return mirt__callback_result(mirt__fail(
+            MIRT_E_STATE, "swap EMA weights: %s is not compiled with use_ema: it has no averages of its weights",
+            model->name));
+    if (model->strategy->average_every)
+        return mirt__callback_result(mirt__fail(
+            MIRT_E_INVALID, "swap EMA weights: with average_every each process has its own averages of the weights"));
+    return 0;
+}
+
+static int mirt__swap_test_begin(const mirt_event *event, void *user) {
+    (void)user;
+    mirt__averages_swap(event->model, true);
+    return 0;
+}
+
+/* At the beginning of an epoch, too. */
+static int mirt__swap_test_end(const mirt_event *event, void *user) {
+    (void)user;
+    mirt__averages_swap(event->model, false);
+    return 0;
+}
+
+static int mirt__swap_epoch_end(const mirt_event *event, void *user) {
+    if (((const mirt__swap_ema *)user)->on_epoch) mirt__averages_swap(event->model, true);
+    return 0;
+}
+
+MIRT_API mirt_callback *mirt_swap_ema_weights(bool swap_on_epoch) {
+    MIRT__ENTER;
+    mirt__swap_ema *self = (mirt__swap_ema *)mirt__ready_new(sizeof *self, "swap_ema_weights", NULL, 0);
+    if (!self) return NULL;
+    self->on_epoch = swap_on_epoch;
+    self->ready.base.train_begin = mirt__swap_train_begin;
+    self->ready.base.epoch_begin = self->ready.base.test_end = mirt__swap_test_end;
+    self->ready.base.epoch_end = mirt__swap_epoch_end;
+    self->ready.base.test_begin = mirt__swap_test_begin;
     return &self->ready.base;
 }
 

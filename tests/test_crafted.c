@@ -309,6 +309,8 @@ static const edit edits[] = {
     /* where the run is */
     {"iterations", "-1", NULL, 0, 0, 0, MIRT__ST_BOOL, "iterations"},
     {"iterations", OVER, NULL, 0, 0, 0, MIRT__ST_BOOL, "iterations"},
+    {"iterations", "5,\"averages_swapped\":1", NULL, 0, 0, 0, MIRT__ST_BOOL, "has no averages"},
+    {"iterations", "5,\"averages_swapped\":2", NULL, 0, 0, 0, MIRT__ST_BOOL, "averages_swapped"},
     {"epoch", "1", NULL, 0, 0, 0, MIRT__ST_BOOL, "pass"},
     {"done", "-1", NULL, 0, 0, 0, MIRT__ST_BOOL, "done"},
     {"done", "3", NULL, 0, 0, 0, MIRT__ST_BOOL, "done"},

@@ -121,6 +121,12 @@ MIRT_API mirt_callback *mirt_early_stopping(const mirt_early_stopping_desc *desc
 /* Keras: TerminateOnNaN. */
 MIRT_API mirt_callback *mirt_terminate_on_nan(mirt_nan_policy policy);
 
+/* Validation uses the averages of the weights (mirt_optimizer.use_ema). With swap_on_epoch callbacks after this one and
+   checkpoints of whole epochs do, too; a fit that resumes from such a file continues from the weights themselves, which
+   a fit that fails leaves as well. Keras: SwapEMAWeights. Errors of the fit: MIRT_E_STATE (no use_ema), MIRT_E_INVALID
+   (with average_every, where each process has its own averages). */
+MIRT_API mirt_callback *mirt_swap_ema_weights(bool swap_on_epoch);
+
 /* Writes checkpoints: files as mirt_save writes them and what a fit needs to resume (mirt_fit_desc.resume), each
    atomically and when all callbacks have seen the moment. Keras: ModelCheckpoint. */
 typedef struct mirt_model_checkpoint_desc {

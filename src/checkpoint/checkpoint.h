@@ -23,6 +23,8 @@ MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_mode
 MIRT__LIB mirt_status mirt__load_bad(const mirt__safetensors *file, const char *part);
 
 /* --- load_training.c --- */
+/* Whether the weights of a file are their averages, and the slot of these has the weights; `training` is its JSON. */
+MIRT__LIB mirt_status mirt__load_swapped(const mirt__json *training, bool use_ema, bool *out);
 /* Compiles a model that has just been recorded, and loads its weights and the state of training. */
 MIRT__LIB mirt_status mirt__load_compiled(mirt_model *model, const mirt__safetensors *file, const mirt__json *compile,
                                           const mirt__json *training);

@@ -1,6 +1,16 @@
 /* Loads the settings of mirt_compile and the state of training. */
 #include "checkpoint.h"
 
+MIRT__LIB mirt_status mirt__load_swapped(const mirt__json *training, bool use_ema, bool *out) {
+    int64_t swapped = 0;
+    if (mirt__json_member(training, "averages_swapped") &&
+        mirt__json_get_int(training, "averages_swapped", 0, 1, &swapped) != MIRT_OK)
+        return mirt_last_status();
+    *out = swapped != 0;
+    if (!swapped || use_ema) return MIRT_OK;
+    return mirt__fail(MIRT_E_FORMAT, "\"averages_swapped\" is 1, but the optimizer has no averages of the weights");
+}
+
 static mirt_status mirt__load_training(mirt_model *model, const mirt__json *training) {
     const int64_t most = (int64_t)1 << 53; /* counts stay exact in double precision */
     int64_t step, epoch, steps = 0;
@@ -9,6 +19,9 @@ static mirt_status mirt__load_training(mirt_model *model, const mirt__json *trai
         mirt__json_get_int(training, "epoch", 0, most, &epoch) != MIRT_OK) {
         return mirt_last_status();
     }
+    bool swapped;
+    if (mirt__load_swapped(training, model->config.optimizer.use_ema, &swapped) != MIRT_OK) return mirt_last_status();
+    if (swapped) mirt__averages_keep(model); /* as after a fit */
     const mirt__json *scale = mirt__json_member(training, "loss_scale");
     if (scale && mirt__json_get_int(training, "scale_steps", 0, most, &steps) != MIRT_OK) return mirt_last_status();
     if (scale && scale->type == MIRT__JSON_NUMBER) mirt__loss_scale_set(mirt__root(model, NULL), scale->number, steps);

@@ -95,6 +95,8 @@ static mirt_status mirt__resume_take(mirt__run_state *r) {
     if (r->sums) memcpy(run->sums_loaded, r->sums, (size_t)r->num_sums * sizeof(double));
     model->step = r->step;
     model->epoch = r->epoch;
+    model->swapped = r->swapped;
+    mirt__averages_swap(model, false);
     mirt__loss_scale_set(mirt__root(model, NULL), r->position.loss_scale, r->position.scale_steps);
     mirt__resume_tell_rate(r);
     if (r->position.rate_set) {

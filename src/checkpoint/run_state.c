@@ -399,7 +399,8 @@ static mirt_status mirt__run_find(mirt__run_state *r) {
                           "it holds a model but no run to go on with; mirt_load and mirt_load_weights read it");
     }
     if (mirt__json_get_int(training, "iterations", 0, MIRT__RUN_MOST, &r->step) != MIRT_OK ||
-        mirt__json_get_int(training, "epoch", 0, MIRT__RUN_MOST, &r->epoch) != MIRT_OK) {
+        mirt__json_get_int(training, "epoch", 0, MIRT__RUN_MOST, &r->epoch) != MIRT_OK ||
+        mirt__load_swapped(training, r->run->model->config.optimizer.use_ema, &r->swapped) != MIRT_OK) {
         return mirt__fail_at("training");
     }
     return MIRT_OK;

@@ -55,6 +55,7 @@ typedef struct mirt__run_state {
     const mirt__json *json;  /* the member "run" */
     mirt__position position;
     int64_t step, epoch;     /* the model's counters */
+    bool swapped;            /* as mirt_model.swapped */
     int epochs, columns;     /* of the history: a row for each epoch, */
     const unsigned char *history; /* doubles, not aligned; NULL without epochs */
     const char *log_name[MIRT_MAX_LOGS]; /* the model's names of the columns after the first */

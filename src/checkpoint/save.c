@@ -33,6 +33,7 @@ static mirt_status mirt__save_training(mirt_model *model, bool whole, mirt__savi
     if (root->scaled)
         mirt__text_add(out, ",\"scale_steps\":%lld,\"loss_scale\":%.0f", (long long)root->scale_steps,
                        root->loss_scale);
+    if (model->swapped && whole) mirt__text_add(out, ",\"averages_swapped\":1");
     if (model->run && whole && mirt__run_write(model->run, s) != MIRT_OK) return mirt_last_status();
     if (model->run && !whole) mirt__text_add(out, ",\"saved\":%lld", (long long)mirt__run_saved(model->run));
     mirt__text_add(out, "}");

@@ -208,6 +208,7 @@ struct mirt_model {
     char *device_weight[MIRT__MAX_DEVICES]; /* the devices' copies of `weight` */
     char *device_slot[MIRT__MAX_DEVICES][MIRT__MAX_SLOTS]; /* and of `slot` */
     mirt__newer weights_newer, slots_newer;
+    bool swapped;             /* in a fit: the trained weights are their averages, and the slot of these has them */
     mirt__piece *piece;       /* where the optimizer wants norms */
     int num_pieces;
     int64_t step;
@@ -363,6 +364,10 @@ MIRT__LIB bool mirt__optimizer_norms(const mirt_optimizer *optimizer);
 MIRT__LIB bool mirt__optimizer_by_variable(const mirt_optimizer *optimizer);
 /* Fills kind, slots (blocks of optimizer state) and numbers of `update` for the model's next step at this rate. */
 MIRT__LIB void mirt__optimizer_update(const mirt_model *model, char *const *slots, double rate, mirt__update *update);
+/* With use_ema, after the first step: exchanges the trained weights and their averages, unless it is done already. */
+MIRT__LIB void mirt__averages_swap(mirt_model *model, bool in);
+/* The averages become the weights. */
+MIRT__LIB void mirt__averages_keep(mirt_model *model);
 /* What is done to gradients of which all squares add up to this; then, by variable, of which its own do. */
 MIRT__LIB void mirt__optimizer_extras(const mirt_model *model, double squares, mirt__update *update);
 MIRT__LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__variable *variable, double squares,

@@ -454,16 +454,43 @@ MIRT__LIB void mirt__optimizer_update(const mirt_model *model, char *const *slot
     mirt__optimizer_table[o->kind]->update(o, model->step + 1, rate, slot, update);
 }
 
+/* The averages of the trained weights. They and the weights are up to date on the host. */
+static char *mirt__averages(mirt_model *model) {
+    mirt__weights_to_host(mirt__root(model, NULL));
+    mirt__slots_to_host(model);
+    return model->slot[mirt__optimizer_slots(&model->config.optimizer) - 1];
+}
+
+MIRT__LIB void mirt__averages_keep(mirt_model *model) {
+    const mirt_model *root = mirt__root(model, NULL);
+    memcpy(mirt__averages(model), root->weight, root->trained_bytes);
+    mirt__slots_changed(model);
+}
+
+MIRT__LIB void mirt__averages_swap(mirt_model *model, bool in) {
+    if (model->swapped == in || !model->step) return;
+    mirt_model *root = mirt__root(model, NULL);
+    char *average = mirt__averages(model), piece[4096];
+    for (size_t at = 0, size; at < root->trained_bytes; at += size) {
+        size = root->trained_bytes - at < sizeof piece ? root->trained_bytes - at : sizeof piece;
+        memcpy(piece, root->weight + at, size);
+        memcpy(root->weight + at, average + at, size);
+        memcpy(average + at, piece, size);
+    }
+    model->swapped = in;
+    mirt__weights_changed(root);
+    mirt__slots_changed(model);
+}
+
 MIRT_API mirt_status mirt_apply_averages(mirt_model *model) {
     MIRT__USE_MODEL(model, mirt_last_status());
     if (!model) return mirt__fail_missing("mirt_apply_averages", "model");
     if (!model->compiled || !model->config.optimizer.use_ema)
         return mirt__fail(MIRT_E_STATE, "%s is not compiled with use_ema: it has no averages of its weights",
                           model->name);
+    mirt__averages_swap(model, false);
     mirt_model *root = mirt__root(model, NULL);
-    mirt__weights_to_host(root);
-    mirt__slots_to_host(model);
-    const char *average = model->slot[mirt__optimizer_slots(&model->config.optimizer) - 1];
+    const char *average = mirt__averages(model);
     if (model->step) memcpy(root->weight, average, root->trained_bytes);
     mirt__weights_changed(root);
     return MIRT_OK;

@@ -444,7 +444,8 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
          epoch++) {
         status = mirt__fit_epoch(fit, epoch);
     }
-    if (status == MIRT_OK && run->model->config.optimizer.use_ema) {
+    mirt__averages_swap(run->model, false); /* wherever training has ended */
+    if (status == MIRT_OK && fit->status == MIRT_OK && run->model->config.optimizer.use_ema) {
         status = mirt_apply_averages(run->model);
         mirt__root(run->model, NULL)->averaged = -1; /* each process has its own */
         if (status == MIRT_OK) status = mirt__fit_average(fit, false);

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""What Keras's EarlyStopping and ReduceLROnPlateau do with drawn logs: writes callbacks.h. Run with a Python that has
-keras 3."""
+"""Writes callbacks.h: what Keras's callbacks do with drawn logs and in a fit.
+
+EarlyStopping and ReduceLROnPlateau are told of drawn logs; SwapEMAWeights is in a fit in float64."""
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import keras
 import numpy as np
+
+from formula import c_array, uniform
 
 EPOCHS = 24
 
@@ -62,6 +65,27 @@ def plateau(seed, mode, **more):
         callback.on_epoch_end(epoch, {"val_loss": value})
         rates.append(float(model.optimizer.rate))
     return rates
+
+
+def swapped(on_epoch):
+    """Two units on three inputs: validation losses, the weights after each epoch, and those in the end."""
+    keras.config.set_dtype_policy("float64")
+    data = [uniform(2 + i, shape).astype(np.float64) for i, shape in enumerate([(8, 3), (8, 2), (5, 3), (5, 2)])]
+    start = uniform(1, (8,)).astype(np.float64)
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    model.set_weights([start[:6].reshape(3, 2), start[6:]])
+    model.compile(keras.optimizers.SGD(0.25, momentum=0.5, use_ema=True, ema_momentum=0.75), "mse")
+    flat = lambda: np.concatenate([np.ravel(w) for w in model.get_weights()])
+    losses, weights = [], []
+
+    class Record(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs):
+            losses.append(logs["val_loss"])
+            weights.extend(flat())
+
+    more = dict(batch_size=4, epochs=3, shuffle=False, validation_data=(data[2], data[3]), verbose=0)
+    model.fit(data[0], data[1], callbacks=[keras.callbacks.SwapEMAWeights(on_epoch), Record()], **more)
+    return losses, weights, flat()
 
 
 early_cases, plateau_cases = [], []
@@ -135,3 +159,7 @@ with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "callbacks.h"
             )
         )
     out.write("};\n")
+    out.write("/* Of SwapEMAWeights, without and with swap_on_epoch: see swapped() in make_callbacks.py. */\n")
+    for on_epoch in (False, True):
+        for what, values in zip(("losses", "weights", "last"), swapped(on_epoch)):
+            out.write("\n" + c_array("double", "golden_swapped_%s_%d" % (what, on_epoch), values, "%.17g"))
