@@ -62,7 +62,9 @@
      UnitNormalization, Add, Subtract, Multiply, Average, Maximum, Minimum,
      Concatenate
    - losses: sparse_categorical_crossentropy, categorical_crossentropy,
-     binary_crossentropy, mean_squared_error
+     binary_crossentropy, mean_squared_error, mean_absolute_error, huber, hinge,
+     squared_hinge, log_cosh, kl_divergence, cosine_similarity,
+     binary_focal_crossentropy, categorical_focal_crossentropy, dice
    - metrics: accuracy, binary_accuracy, categorical_accuracy,
      sparse_categorical_accuracy, top_k_categorical_accuracy,
      sparse_top_k_categorical_accuracy, precision, recall, f1_score, auc,
@@ -1966,16 +1968,41 @@ MIRT_API mirt_status mirt_apply_averages(mirt_model *model);
 /* All losses: the constant, Keras's name, the kind of labels, and the activation that from_logits leaves to the loss
    (MIRT_LINEAR: none). SPARSE and CATEGORICAL want outputs (rows, classes), or for each position (rows, height, width,
    classes) and the like. Labels of SPARSE are class numbers, one for each sample or position: [height, width] or
-   [height, width, 1] in a sample, of any dtype. Labels of CATEGORICAL are one number for each class. ELEMENTS: labels
-   of any output's shape; the loss is the mean over them. */
+   [height, width, 1] in a sample, of any dtype. Labels of CATEGORICAL are one number for each class. Labels of the
+   others have the output's shape. ELEMENTS: the loss is the mean over them. SUMS, VECTORS: it compares what lies along
+   the last axis, and is the mean over positions. RECORDED: it consists of other operations. */
 #define MIRT_LOSS_LIST(X) \
     X(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, sparse_categorical_crossentropy, SPARSE, MIRT_SOFTMAX) \
     X(MIRT_CATEGORICAL_CROSSENTROPY, categorical_crossentropy, CATEGORICAL, MIRT_SOFTMAX) \
     X(MIRT_BINARY_CROSSENTROPY, binary_crossentropy, ELEMENTS, MIRT_SIGMOID) \
-    X(MIRT_MEAN_SQUARED_ERROR, mean_squared_error, ELEMENTS, MIRT_LINEAR)
+    X(MIRT_MEAN_SQUARED_ERROR, mean_squared_error, ELEMENTS, MIRT_LINEAR) \
+    X(MIRT_MEAN_ABSOLUTE_ERROR, mean_absolute_error, ELEMENTS, MIRT_LINEAR) \
+    X(MIRT_HUBER, huber, ELEMENTS, MIRT_LINEAR) \
+    X(MIRT_HINGE, hinge, ELEMENTS, MIRT_LINEAR) \
+    X(MIRT_SQUARED_HINGE, squared_hinge, ELEMENTS, MIRT_LINEAR) \
+    X(MIRT_LOG_COSH, log_cosh, ELEMENTS, MIRT_LINEAR) \
+    X(MIRT_KL_DIVERGENCE, kl_divergence, SUMS, MIRT_LINEAR) \
+    X(MIRT_COSINE_SIMILARITY, cosine_similarity, VECTORS, MIRT_LINEAR) \
+    X(MIRT_BINARY_FOCAL_CROSSENTROPY, binary_focal_crossentropy, ELEMENTS, MIRT_SIGMOID) \
+    X(MIRT_CATEGORICAL_FOCAL_CROSSENTROPY, categorical_focal_crossentropy, CATEGORICAL, MIRT_SOFTMAX) \
+    X(MIRT_DICE, dice, RECORDED, MIRT_LINEAR)
 #define MIRT__LOSS_VALUE(loss, name, labels, activation) loss,
 typedef enum mirt_loss { MIRT_LOSS_NONE = 0, MIRT_LOSS_LIST(MIRT__LOSS_VALUE) MIRT__LOSS_COUNT } mirt_loss;
 #undef MIRT__LOSS_VALUE
+/* How a loss is computed; all zeros: as in Keras. What a loss does not take is an error. */
+typedef struct mirt_loss_options {
+    bool from_logits;      /* the output is what the loss's softmax or sigmoid would begin with */
+    float label_smoothing; /* crossentropies, focal ones too: 0 to 1, the share of each label that is dealt to all
+                              classes (binary: to 0 and 1) alike; of class numbers as in PyTorch */
+    bool has_ignore_class; /* sparse: positions with this label do not count; the mean is that over all others of the */
+    int ignore_class;      /* global batch. 255 or -1, say, or a class */
+    float delta;           /* huber: default 1 */
+    float alpha, gamma;    /* focal: default 0.25 and 2 */
+    bool has_gamma;        /* gamma is as given, 0 too */
+    bool apply_class_balancing; /* binary focal: alpha weighs class 1, and 1 - alpha class 0 */
+    unsigned axes;         /* dice: a ratio of sums over these, as in mirt_reduce_sum: 0xe, of (rows, height, width, 1),
+                              is a ratio for each sample; 0: one of the global batch, as in Keras */
+} mirt_loss_options;
 /* By default the loss is the mean over the global batch and over each sample's positions, such as height and width.
    MIRT_SUM adds up both; a loss over several batches then is, as in Keras, the mean of their sums, weighted by their
    sizes. */
@@ -2068,8 +2095,9 @@ MIRT__BEGIN_C
 typedef struct mirt_compile_desc {
     mirt_optimizer optimizer; /* all zeros: mirt_adam(1e-3) */
     mirt_loss loss;           /* of every output that has none of its own below */
-    bool from_logits; /* outputs, all of them, are what a softmax or sigmoid would begin with. For an output that
-                         ends in the loss's own softmax or sigmoid nothing changes, but there is a warning */
+    bool from_logits; /* outputs, all of them (of one: loss_options), are what a softmax or sigmoid would begin with.
+                         For an output that ends in the loss's own softmax or sigmoid nothing changes, but there is a
+                         warning */
     mirt_reduction reduction;
     mirt_metric metrics[MIRT_MAX_METRICS]; /* of every output with a loss; ends at the first MIRT_METRIC_NONE */
     mirt_loss losses[MIRT_MAX_OUTPUTS];
@@ -2078,6 +2106,7 @@ typedef struct mirt_compile_desc {
     const mirt_custom_metric *custom_metrics[MIRT_MAX_METRICS];    /* of every output with a loss; copied; ends at the
                                                                       first NULL */
     mirt_metric_options metric_options[MIRT_MAX_METRICS];          /* of metrics[i] */
+    mirt_loss_options loss_options[MIRT_MAX_OUTPUTS];              /* of each output's loss */
 } mirt_compile_desc;
 
 #ifndef MIRRORTRAIN_NO_TRAIN
@@ -2515,8 +2544,12 @@ MIRT_API mirt_tensor *mirt_function_constant(mirt_function *function, mirt_array
    MIRT_E_STATE (the function is recorded already), MIRT_E_NOMEM, or an earlier error of recording. */
 MIRT_API mirt_tensor *const *mirt_trainable(mirt_function *function, mirt_model *model, int *count);
 /* In the body: one value per sample, the mean over its positions. Class numbers of the sparse loss are checked with
-   every batch. */
+   every batch. MIRT_DICE over the global batch is one number. */
 MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_tensor *labels, mirt_tensor *output);
+/* The same with options (NULL: none). ignore_class needs labels of the batch as they are, and, with the default
+   reduction, multiplies each sample's mean by all labels of the global batch over those that count. */
+MIRT_API mirt_tensor *mirt_loss_values_with(mirt_loss loss, const mirt_loss_options *options, mirt_tensor *labels,
+                                            mirt_tensor *output);
 /* In the body: what regularizers and mirt_add_loss add for the models called so far, term by term; `index` from 0; NULL
    after the last. */
 MIRT_API mirt_tensor *mirt_function_loss_term(mirt_function *function, int index);
@@ -3468,12 +3501,12 @@ typedef struct mirt__softmax {
 
 /* Losses of [rows, n] predictions, [rows] losses: rows are samples, or their positions. Keras's
    formulas: probabilities are clipped to [1e-7, 1 - 1e-7] (categorical ones normalized by their sum
-   first); binary and mean squared error average over n. labels: int32 [rows] for the sparse loss
+   first); losses of ELEMENTS average over n. labels: int32 [rows] for the sparse loss
    (already checked), otherwise float32 [rows, n]. With gradients, dx[r, j] = dloss[r] * d loss[r] /
    d x[r, j]. */
 typedef struct mirt__loss {
     mirt_loss kind;
-    bool from_logits;
+    mirt_loss_options how; /* with defaults filled in */
     int64_t rows, n;
     const mirt__real *x;
     const void *labels;
@@ -3955,10 +3988,11 @@ MIRT__BOTH void mirt__transform_erased(const mirt__transform *t, uint64_t seed, 
 
 #ifndef MIRT__LOSS_ELEMENTS_H
 #define MIRT__LOSS_ELEMENTS_H
-/* Losses of ELEMENTS in MIRT_LOSS_LIST, for the CPU's fast kernels and GPUs.
+/* Losses of ELEMENTS and SUMS in MIRT_LOSS_LIST, for the CPU's fast kernels and GPUs.
 
-   The loss of a sample is the mean of NAME(logits, x, t) over its n outputs x and labels t; `logits`: the row's
-   activation is applied to x first. NAME_grad is the derivative by x, times `scale` and divided by n. */
+   The loss of a sample is the mean of NAME(how, x, t) over its n outputs x and labels t, or the loss of a position
+   their sum. NAME_grad is the derivative by x, times `scale` and divided by n (of a sum: 1). With how->from_logits the
+   row's activation is applied to x first. The formulas are explained in reference_loss.c. */
 
 #include <math.h>
 
@@ -3994,30 +4028,155 @@ MIRT__ELEMENT float mirt__clipped(float p) {
     return p < MIRT__SMALLEST ? MIRT__SMALLEST : p > MIRT__LARGEST ? MIRT__LARGEST : p;
 }
 
+/* 1 - clipped(p); of float32 that difference would be 1.2e-7 at least. */
+MIRT__ELEMENT float mirt__clipped_rest(float p) { return p > MIRT__LARGEST ? MIRT__SMALLEST : 1 - mirt__clipped(p); }
+
 MIRT__ELEMENT bool mirt__is_clipped(float p) { return p < MIRT__SMALLEST || p > MIRT__LARGEST; }
 
-#undef MIRT__SMALLEST
-#undef MIRT__LARGEST
-
-MIRT__ELEMENT float mirt__binary_crossentropy(bool logits, float x, float t) {
-    if (logits) return (x > 0 ? x : 0) - x * t + log1pf(expf(-fabsf(x)));
-    const float p = mirt__clipped(x);
-    return -(t * logf(p) + (1 - t) * logf(1 - p));
+/* The label t, of which label_smoothing is dealt evenly to all classes. */
+MIRT__ELEMENT float mirt__smoothed(const mirt_loss_options *how, float t, float even) {
+    return t * (1 - how->label_smoothing) + how->label_smoothing * even;
 }
-MIRT__ELEMENT float mirt__binary_crossentropy_grad(bool logits, float x, float t, float scale, float n) {
+
+MIRT__ELEMENT bool mirt__is_ignored(const mirt_loss_options *how, int32_t label) {
+    return how->has_ignore_class && label == how->ignore_class;
+}
+
+MIRT__ELEMENT float mirt__sign(float e) { return e > 0 ? 1.0f : e < 0 ? -1.0f : e; }
+
+MIRT__ELEMENT float mirt__binary_crossentropy(const mirt_loss_options *how, float x, float t) {
+    t = mirt__smoothed(how, t, 0.5f);
+    if (how->from_logits) return (x > 0 ? x : 0) - x * t + log1pf(expf(-fabsf(x)));
+    return -(t * logf(mirt__clipped(x)) + (1 - t) * logf(mirt__clipped_rest(x)));
+}
+MIRT__ELEMENT float mirt__binary_crossentropy_grad(const mirt_loss_options *how, float x, float t, float scale,
+                                                   float n) {
     const float share = scale / n;
-    if (logits) return share * (1 / (1 + expf(-x)) - t);
+    t = mirt__smoothed(how, t, 0.5f);
+    if (how->from_logits) return share * (1 / (1 + expf(-x)) - t);
     return mirt__is_clipped(x) ? 0 : share * ((1 - t) / (1 - x) - t / x);
 }
 
-MIRT__ELEMENT float mirt__mean_squared_error(bool logits, float x, float t) {
-    (void)logits;
+MIRT__ELEMENT float mirt__mean_squared_error(const mirt_loss_options *how, float x, float t) {
+    (void)how;
     return (x - t) * (x - t);
 }
-MIRT__ELEMENT float mirt__mean_squared_error_grad(bool logits, float x, float t, float scale, float n) {
-    (void)logits;
+MIRT__ELEMENT float mirt__mean_squared_error_grad(const mirt_loss_options *how, float x, float t, float scale,
+                                                  float n) {
+    (void)how;
     return scale * (2 * (x - t) / n);
 }
+
+MIRT__ELEMENT float mirt__mean_absolute_error(const mirt_loss_options *how, float x, float t) {
+    (void)how;
+    return fabsf(x - t);
+}
+MIRT__ELEMENT float mirt__mean_absolute_error_grad(const mirt_loss_options *how, float x, float t, float scale,
+                                                   float n) {
+    (void)how;
+    return scale / n * mirt__sign(x - t);
+}
+
+MIRT__ELEMENT float mirt__huber(const mirt_loss_options *how, float x, float t) {
+    const float e = x - t, off = fabsf(e), delta = how->delta;
+    return off <= delta ? 0.5f * e * e : delta * off - 0.5f * delta * delta;
+}
+MIRT__ELEMENT float mirt__huber_grad(const mirt_loss_options *how, float x, float t, float scale, float n) {
+    const float e = x - t, delta = how->delta;
+    return scale / n * (e > delta ? delta : e < -delta ? -delta : e);
+}
+
+/* How far x lies on the wrong side of the margin; labels of 0 are -1. */
+MIRT__ELEMENT float mirt__margin(float x, float t) {
+    const float m = 1 - (t == 0 ? -1 : t) * x;
+    return m < 0 ? 0 : m;
+}
+MIRT__ELEMENT float mirt__hinge(const mirt_loss_options *how, float x, float t) {
+    (void)how;
+    return mirt__margin(x, t);
+}
+MIRT__ELEMENT float mirt__hinge_grad(const mirt_loss_options *how, float x, float t, float scale, float n) {
+    (void)how;
+    return mirt__margin(x, t) > 0 ? scale / n * (t == 0 ? 1 : -t) : 0;
+}
+MIRT__ELEMENT float mirt__squared_hinge(const mirt_loss_options *how, float x, float t) {
+    (void)how;
+    return mirt__margin(x, t) * mirt__margin(x, t);
+}
+MIRT__ELEMENT float mirt__squared_hinge_grad(const mirt_loss_options *how, float x, float t, float scale, float n) {
+    (void)how;
+    return scale / n * (2 * mirt__margin(x, t) * (t == 0 ? 1 : -t));
+}
+
+MIRT__ELEMENT float mirt__log_cosh(const mirt_loss_options *how, float x, float t) {
+    const float off = fabsf(x - t);
+    (void)how;
+    return off + log1pf(expf(-2 * off)) - 0.69314718f;
+}
+MIRT__ELEMENT float mirt__log_cosh_grad(const mirt_loss_options *how, float x, float t, float scale, float n) {
+    (void)how;
+    return scale / n * tanhf(x - t);
+}
+
+/* Of probabilities up to 1. */
+MIRT__ELEMENT float mirt__kl_clipped(float p) { return p < MIRT__SMALLEST ? MIRT__SMALLEST : p > 1 ? 1 : p; }
+MIRT__ELEMENT float mirt__kl_divergence(const mirt_loss_options *how, float x, float t) {
+    const float p = mirt__kl_clipped(t);
+    (void)how;
+    return p * logf(p / mirt__kl_clipped(x));
+}
+MIRT__ELEMENT float mirt__kl_divergence_grad(const mirt_loss_options *how, float x, float t, float scale, float n) {
+    (void)how;
+    return x < MIRT__SMALLEST || x > 1 ? 0 : scale / n * (-mirt__kl_clipped(t) / x);
+}
+
+/* m^gamma, and its derivative by m without the infinite one at 0. */
+MIRT__ELEMENT float mirt__focus(const mirt_loss_options *how, float m) { return powf(m, how->gamma); }
+MIRT__ELEMENT float mirt__focus_grad(const mirt_loss_options *how, float m) {
+    return m == 0 || how->gamma == 0 ? 0 : how->gamma * powf(m, how->gamma - 1);
+}
+
+/* p and q are the probabilities of 1 and 0. */
+MIRT__ELEMENT float mirt__binary_focal_crossentropy(const mirt_loss_options *how, float x, float t) {
+    const float entropy = mirt__binary_crossentropy(how, x, t);
+    const float p = how->from_logits ? 1 / (1 + expf(-x)) : x, q = how->from_logits ? 1 / (1 + expf(x)) : 1 - x;
+    t = mirt__smoothed(how, t, 0.5f);
+    const float weight = how->apply_class_balancing ? t * how->alpha + (1 - t) * (1 - how->alpha) : 1;
+    return weight * mirt__focus(how, t * q + (1 - t) * p) * entropy;
+}
+MIRT__ELEMENT float mirt__binary_focal_crossentropy_grad(const mirt_loss_options *how, float x, float t, float scale,
+                                                         float n) {
+    const float entropy = mirt__binary_crossentropy(how, x, t),
+                slope = mirt__binary_crossentropy_grad(how, x, t, 1, 1);
+    const float p = how->from_logits ? 1 / (1 + expf(-x)) : x, q = how->from_logits ? 1 / (1 + expf(x)) : 1 - x;
+    t = mirt__smoothed(how, t, 0.5f);
+    const float weight = how->apply_class_balancing ? t * how->alpha + (1 - t) * (1 - how->alpha) : 1;
+    const float m = t * q + (1 - t) * p, dm = (1 - 2 * t) * (how->from_logits ? p * q : 1);
+    return scale / n * weight * (mirt__focus(how, m) * slope + mirt__focus_grad(how, m) * dm * entropy);
+}
+
+/* Of one class of a categorical focal crossentropy with the probability q; and its derivative by q. */
+MIRT__ELEMENT float mirt__focal(const mirt_loss_options *how, float q, float t) {
+    const float p = mirt__clipped(q);
+    return -t * logf(p) * how->alpha * mirt__focus(how, 1 - p);
+}
+MIRT__ELEMENT float mirt__focal_grad(const mirt_loss_options *how, float q, float t) {
+    if (mirt__is_clipped(q)) return 0;
+    return how->alpha * t * (mirt__focus_grad(how, 1 - q) * logf(q) - mirt__focus(how, 1 - q) / q);
+}
+
+/* 1 / the norm of a vector with these squares, of which Keras takes at most 1e7; and whether that is less. */
+MIRT__ELEMENT float mirt__inverse_norm(float squares) {
+    const float inverse = 1 / sqrtf(squares);
+    return inverse > 1e7f ? 1e7f : inverse;
+}
+MIRT__ELEMENT bool mirt__is_short(float squares) { return 1 / sqrtf(squares) > 1e7f; }
+
+/* Losses of RECORDED have no kernel. */
+MIRT__ELEMENT float mirt__no_loss(void) { return 0; }
+
+#undef MIRT__SMALLEST
+#undef MIRT__LARGEST
 
 #undef MIRT__ELEMENT
 #ifndef __CUDACC__
@@ -8969,109 +9128,294 @@ static mirt__real mirt__ref_log_sum(const mirt__real *x, int64_t n, mirt__real l
     return mirt__ln(sum);
 }
 
+/* Options as mirt__real. */
+static mirt__real mirt__ref_smoothing(const mirt__loss *l) { return (mirt__real)l->how.label_smoothing; }
+
+/* The share of class j in the label of row r, of which label_smoothing is dealt to all classes alike. */
+static mirt__real mirt__ref_target(const mirt__loss *l, int64_t r, int64_t j) {
+    const mirt__real s = mirt__ref_smoothing(l);
+    const bool sparse = l->kind == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
+    const mirt__real t = sparse ? (mirt__real)(j == ((const int32_t *)l->labels)[r])
+                                : ((const mirt__real *)l->labels)[r * l->n + j];
+    return t * (1 - s) + s / (mirt__real)l->n;
+}
+
+static bool mirt__ref_ignored(const mirt__loss *l, int64_t r) {
+    return l->how.has_ignore_class && ((const int32_t *)l->labels)[r] == l->how.ignore_class;
+}
+
 /* -log of the probability of the label of row r. Keras normalizes clipped probabilities again. */
 static mirt__real mirt__ref_sparse_categorical_crossentropy(const mirt__loss *l, int64_t r) {
-    const mirt__real *x = l->x + r * l->n;
-    const int32_t label = ((const int32_t *)l->labels)[r];
-    if (l->from_logits) {
-        mirt__real largest = mirt__ref_max(x, l->n);
-        return mirt__ref_log_sum(x, l->n, largest) - (x[label] - largest);
+    const mirt__real *x = l->x + r * l->n, largest = mirt__ref_max(x, l->n);
+    mirt__real sum = 0, loss = 0;
+    if (mirt__ref_ignored(l, r)) return 0;
+    for (int64_t j = 0; !l->how.from_logits && j < l->n; j++) sum += mirt__ref_clip(x[j]);
+    const mirt__real log_sum = l->how.from_logits ? mirt__ref_log_sum(x, l->n, largest) : mirt__ln(sum);
+    for (int64_t j = 0; j < l->n; j++) {
+        const mirt__real t = mirt__ref_target(l, r, j);
+        if (t == 0) continue;
+        loss += t * (log_sum - (l->how.from_logits ? x[j] - largest : mirt__ln(mirt__ref_clip(x[j]))));
     }
-    mirt__real sum = 0;
-    for (int64_t j = 0; j < l->n; j++) sum += mirt__ref_clip(x[j]);
-    return mirt__ln(sum) - mirt__ln(mirt__ref_clip(x[label]));
+    return loss;
 }
 
 /* d loss / d x of row r, into dx. */
 static void mirt__ref_sparse_categorical_crossentropy_grad(const mirt__loss *l, int64_t r) {
     const mirt__real *x = l->x + r * l->n;
-    const int32_t label = ((const int32_t *)l->labels)[r];
+    const bool logits = l->how.from_logits;
     mirt__real *dx = l->dx + r * l->n, largest = mirt__ref_max(x, l->n), sum = 0;
-    for (int64_t j = 0; j < l->n; j++) sum += l->from_logits ? mirt__exp(x[j] - largest) : mirt__ref_clip(x[j]);
+    for (int64_t j = 0; j < l->n; j++) sum += logits ? mirt__exp(x[j] - largest) : mirt__ref_clip(x[j]);
     for (int64_t j = 0; j < l->n; j++) {
-        mirt__real hit = j == label ? (mirt__real)1 : (mirt__real)0;
-        if (l->from_logits) {
-            dx[j] = mirt__exp(x[j] - largest) / sum - hit;
-        } else {
-            dx[j] = mirt__ref_unclipped(x[j]) * (1 / sum - hit / mirt__ref_clip(x[j]));
-        }
+        const mirt__real t = mirt__ref_target(l, r, j);
+        if (mirt__ref_ignored(l, r)) dx[j] = 0;
+        else if (logits) dx[j] = mirt__exp(x[j] - largest) / sum - t;
+        else dx[j] = mirt__ref_unclipped(x[j]) * (1 / sum - t / mirt__ref_clip(x[j]));
     }
 }
 
 /* The sum of -t * log of the probability of each class; classes with t = 0 are ignored. */
 static mirt__real mirt__ref_categorical_crossentropy(const mirt__loss *l, int64_t r) {
-    const mirt__real *x = l->x + r * l->n, *t = (const mirt__real *)l->labels + r * l->n;
+    const mirt__real *x = l->x + r * l->n;
     mirt__real loss = 0;
-    if (l->from_logits) {
+    if (l->how.from_logits) {
         mirt__real largest = mirt__ref_max(x, l->n), log_sum = mirt__ref_log_sum(x, l->n, largest);
-        for (int64_t j = 0; j < l->n; j++) loss += t[j] == 0 ? 0 : t[j] * (log_sum - (x[j] - largest));
+        for (int64_t j = 0; j < l->n; j++) {
+            const mirt__real t = mirt__ref_target(l, r, j);
+            loss += t == 0 ? 0 : t * (log_sum - (x[j] - largest));
+        }
         return loss;
     }
     mirt__real sum = 0;
     for (int64_t j = 0; j < l->n; j++) sum += x[j];
-    for (int64_t j = 0; j < l->n; j++) loss -= t[j] * mirt__ln(mirt__ref_clip(x[j] / sum));
+    for (int64_t j = 0; j < l->n; j++) loss -= mirt__ref_target(l, r, j) * mirt__ln(mirt__ref_clip(x[j] / sum));
     return loss;
 }
 
 static void mirt__ref_categorical_crossentropy_grad(const mirt__loss *l, int64_t r) {
-    const mirt__real *x = l->x + r * l->n, *t = (const mirt__real *)l->labels + r * l->n;
+    const mirt__real *x = l->x + r * l->n;
     mirt__real *dx = l->dx + r * l->n, largest = mirt__ref_max(x, l->n), sum = 0, total = 0;
-    for (int64_t j = 0; j < l->n; j++) sum += l->from_logits ? mirt__exp(x[j] - largest) : x[j];
-    if (l->from_logits) {
-        for (int64_t j = 0; j < l->n; j++) total += t[j];
-        for (int64_t j = 0; j < l->n; j++) dx[j] = mirt__exp(x[j] - largest) / sum * total - t[j];
+    for (int64_t j = 0; j < l->n; j++) sum += l->how.from_logits ? mirt__exp(x[j] - largest) : x[j];
+    if (l->how.from_logits) {
+        for (int64_t j = 0; j < l->n; j++) total += mirt__ref_target(l, r, j);
+        for (int64_t j = 0; j < l->n; j++)
+            dx[j] = mirt__exp(x[j] - largest) / sum * total - mirt__ref_target(l, r, j);
         return;
     }
     /* With q = x / sum and g = d loss / d q: dx = (g - sum of g q) / sum. */
     for (int64_t j = 0; j < l->n; j++) {
         mirt__real q = x[j] / sum;
-        dx[j] = -t[j] / mirt__ref_clip(q) * mirt__ref_unclipped(q);
+        dx[j] = -mirt__ref_target(l, r, j) / mirt__ref_clip(q) * mirt__ref_unclipped(q);
         total += dx[j] * q;
     }
     for (int64_t j = 0; j < l->n; j++) dx[j] = (dx[j] - total) / sum;
 }
 
-/* Losses of ELEMENTS: the function whose mean is the loss, and its derivative by x. `logits`: x goes into the
-   activation of MIRT_LOSS_LIST first. */
+/* The probability of class j: softmax of logits, otherwise its share of the sum. */
+static mirt__real mirt__ref_share(const mirt__loss *l, int64_t r, int64_t j) {
+    const mirt__real *x = l->x + r * l->n, largest = mirt__ref_max(x, l->n);
+    mirt__real sum = 0;
+    for (int64_t k = 0; k < l->n; k++) sum += l->how.from_logits ? mirt__exp(x[k] - largest) : x[k];
+    return (l->how.from_logits ? mirt__exp(x[j] - largest) : x[j]) / sum;
+}
+
+/* m^gamma, and its derivative by m without the infinite one at 0. */
+static mirt__real mirt__ref_focus(const mirt__loss *l, mirt__real m) { return mirt__pow(m, (mirt__real)l->how.gamma); }
+static mirt__real mirt__ref_focus_grad(const mirt__loss *l, mirt__real m) {
+    const mirt__real gamma = (mirt__real)l->how.gamma;
+    return m == 0 || gamma == 0 ? 0 : gamma * mirt__pow(m, gamma - 1);
+}
+
+/* The sum of -t * log q * alpha * (1 - q)^gamma over classes. Lin et al. 2018. */
+static mirt__real mirt__ref_categorical_focal_crossentropy(const mirt__loss *l, int64_t r) {
+    mirt__real loss = 0;
+    for (int64_t j = 0; j < l->n; j++) {
+        const mirt__real q = mirt__ref_clip(mirt__ref_share(l, r, j));
+        loss -= mirt__ref_target(l, r, j) * mirt__ln(q) * (mirt__real)l->how.alpha * mirt__ref_focus(l, 1 - q);
+    }
+    return loss;
+}
+
+/* With g = d loss / d q: of logits dx = q (g - sum of g q), otherwise dx = (g - sum of g q) / sum. */
+static void mirt__ref_categorical_focal_crossentropy_grad(const mirt__loss *l, int64_t r) {
+    const mirt__real *x = l->x + r * l->n;
+    mirt__real *dx = l->dx + r * l->n, sum = 0, total = 0;
+    for (int64_t j = 0; j < l->n; j++) {
+        const mirt__real q = mirt__ref_share(l, r, j), t = mirt__ref_target(l, r, j);
+        dx[j] = mirt__ref_unclipped(q) * (mirt__real)l->how.alpha * t *
+                (mirt__ref_focus_grad(l, 1 - q) * mirt__ln(mirt__ref_clip(q)) - mirt__ref_focus(l, 1 - q) / q);
+        sum += x[j];
+        total += mirt__ref_unclipped(q) == 0 ? 0 : dx[j] * q;
+    }
+    for (int64_t j = 0; j < l->n; j++) {
+        if (mirt__ref_unclipped(mirt__ref_share(l, r, j)) == 0) dx[j] = 0;
+        dx[j] = (dx[j] - total) * (l->how.from_logits ? mirt__ref_share(l, r, j) : 1 / sum);
+    }
+}
+
+/* 1 / norm, of which Keras takes at most 1e7. */
+static mirt__real mirt__ref_inverse_norm(mirt__real squares) {
+    const mirt__real inverse = 1 / mirt__sqrt(squares);
+    return inverse > (mirt__real)1e7 ? (mirt__real)1e7 : inverse;
+}
+
+/* -cos of the angle between x and t. */
+static mirt__real mirt__ref_cosine_similarity(const mirt__loss *l, int64_t r) {
+    const mirt__real *x = l->x + r * l->n, *t = (const mirt__real *)l->labels + r * l->n;
+    mirt__real product = 0, squares[2] = {0, 0};
+    for (int64_t j = 0; j < l->n; j++) {
+        squares[0] += x[j] * x[j];
+        squares[1] += t[j] * t[j];
+    }
+    const mirt__real of_x = mirt__ref_inverse_norm(squares[0]), of_t = mirt__ref_inverse_norm(squares[1]);
+    for (int64_t j = 0; j < l->n; j++) product += (t[j] * of_t) * (x[j] * of_x);
+    return -product;
+}
+
+static void mirt__ref_cosine_similarity_grad(const mirt__loss *l, int64_t r) {
+    const mirt__real *x = l->x + r * l->n, *t = (const mirt__real *)l->labels + r * l->n;
+    mirt__real *dx = l->dx + r * l->n, product = 0, squares[2] = {0, 0};
+    for (int64_t j = 0; j < l->n; j++) {
+        squares[0] += x[j] * x[j];
+        squares[1] += t[j] * t[j];
+    }
+    const mirt__real of_x = mirt__ref_inverse_norm(squares[0]), of_t = mirt__ref_inverse_norm(squares[1]);
+    for (int64_t j = 0; j < l->n; j++) product += (t[j] * of_t) * (x[j] * of_x);
+    if (1 / mirt__sqrt(squares[0]) > (mirt__real)1e7) product = 0; /* the bound does not depend on x */
+    for (int64_t j = 0; j < l->n; j++) dx[j] = (product * (x[j] * of_x) - t[j] * of_t) * of_x;
+}
+
+/* Losses of ELEMENTS and SUMS: the function whose mean or sum is the loss, and its derivative by x. from_logits: x goes
+   into the activation of MIRT_LOSS_LIST first. */
+
+/* Labels are drawn towards 1/2. */
+static mirt__real mirt__ref_binary_target(const mirt__loss *l, mirt__real t) {
+    return t * (1 - mirt__ref_smoothing(l)) + mirt__ref_smoothing(l) / 2;
+}
 
 /* -(t log p + (1 - t) log(1 - p)); from logits in the form that cannot overflow. */
-static mirt__real mirt__ref_binary_crossentropy(bool logits, mirt__real x, mirt__real t) {
-    if (logits) return (x > 0 ? x : 0) - x * t + mirt__log1p(mirt__exp(-mirt__fabs(x)));
-    const mirt__real p = mirt__ref_clip(x);
-    return -(t * mirt__ln(p) + (1 - t) * mirt__ln(1 - p));
+static mirt__real mirt__ref_binary_crossentropy(const mirt__loss *l, mirt__real x, mirt__real label) {
+    const mirt__real p = mirt__ref_clip(x), t = mirt__ref_binary_target(l, label);
+    if (l->how.from_logits) return (x > 0 ? x : 0) - x * t + mirt__log1p(mirt__exp(-mirt__fabs(x)));
+    const mirt__real rest = x > mirt__ref_largest ? mirt__ref_smallest : 1 - p; /* of float32: not 1.2e-7 */
+    return -(t * mirt__ln(p) + (1 - t) * mirt__ln(rest));
 }
-static mirt__real mirt__ref_binary_crossentropy_grad(bool logits, mirt__real x, mirt__real t) {
-    if (logits) return mirt__ref_activate(MIRT_SIGMOID, x) - t;
-    const mirt__real p = mirt__ref_clip(x);
+static mirt__real mirt__ref_binary_crossentropy_grad(const mirt__loss *l, mirt__real x, mirt__real label) {
+    const mirt__real p = mirt__ref_clip(x), t = mirt__ref_binary_target(l, label);
+    if (l->how.from_logits) return mirt__ref_activate(MIRT_SIGMOID, x) - t;
     return mirt__ref_unclipped(x) * ((1 - t) / (1 - p) - t / p);
 }
 
-static mirt__real mirt__ref_mean_squared_error(bool logits, mirt__real x, mirt__real t) {
-    (void)logits;
+static mirt__real mirt__ref_mean_squared_error(const mirt__loss *l, mirt__real x, mirt__real t) {
+    (void)l;
     return (x - t) * (x - t);
 }
-static mirt__real mirt__ref_mean_squared_error_grad(bool logits, mirt__real x, mirt__real t) {
-    (void)logits;
+static mirt__real mirt__ref_mean_squared_error_grad(const mirt__loss *l, mirt__real x, mirt__real t) {
+    (void)l;
     return 2 * (x - t);
 }
 
-typedef mirt__real (*mirt__ref_element)(bool logits, mirt__real x, mirt__real t);
+static mirt__real mirt__ref_mean_absolute_error(const mirt__loss *l, mirt__real x, mirt__real t) {
+    (void)l;
+    return mirt__fabs(x - t);
+}
+static mirt__real mirt__ref_mean_absolute_error_grad(const mirt__loss *l, mirt__real x, mirt__real t) {
+    (void)l;
+    return x > t ? (mirt__real)1 : x < t ? (mirt__real)-1 : x - t;
+}
 
-static mirt__real mirt__ref_mean(const mirt__loss *l, int64_t r, mirt__ref_element element) {
+/* Squared up to delta, straight beyond it. */
+static mirt__real mirt__ref_huber(const mirt__loss *l, mirt__real x, mirt__real t) {
+    const mirt__real e = x - t, off = mirt__fabs(e), delta = (mirt__real)l->how.delta;
+    return off <= delta ? e * e / 2 : delta * off - delta * delta / 2;
+}
+static mirt__real mirt__ref_huber_grad(const mirt__loss *l, mirt__real x, mirt__real t) {
+    const mirt__real e = x - t, delta = (mirt__real)l->how.delta;
+    return e > delta ? delta : e < -delta ? -delta : e;
+}
+
+/* max(1 - t x, 0) with labels of -1 and 1; 0 is -1, as Keras has it where all labels are 0 or 1. */
+static mirt__real mirt__ref_hinge(const mirt__loss *l, mirt__real x, mirt__real t) {
+    const mirt__real m = 1 - (t == 0 ? -1 : t) * x;
+    (void)l;
+    return m < 0 ? 0 : m;
+}
+static mirt__real mirt__ref_hinge_grad(const mirt__loss *l, mirt__real x, mirt__real t) {
+    return mirt__ref_hinge(l, x, t) > 0 ? (t == 0 ? 1 : -t) : 0;
+}
+static mirt__real mirt__ref_squared_hinge(const mirt__loss *l, mirt__real x, mirt__real t) {
+    return mirt__ref_hinge(l, x, t) * mirt__ref_hinge(l, x, t);
+}
+static mirt__real mirt__ref_squared_hinge_grad(const mirt__loss *l, mirt__real x, mirt__real t) {
+    return 2 * mirt__ref_hinge(l, x, t) * (t == 0 ? 1 : -t);
+}
+
+/* log(cosh(x - t)) in the form that cannot overflow. */
+static mirt__real mirt__ref_log_cosh(const mirt__loss *l, mirt__real x, mirt__real t) {
+    const mirt__real off = mirt__fabs(x - t);
+    (void)l;
+    return off + mirt__log1p(mirt__exp(-2 * off)) - mirt__ln((mirt__real)2);
+}
+static mirt__real mirt__ref_log_cosh_grad(const mirt__loss *l, mirt__real x, mirt__real t) {
+    (void)l;
+    return mirt__tanh(x - t);
+}
+
+/* t log(t / x), both between 1e-7 and 1. */
+static mirt__real mirt__ref_kl_clip(mirt__real p) {
+    return p < mirt__ref_smallest ? mirt__ref_smallest : p > 1 ? (mirt__real)1 : p;
+}
+static mirt__real mirt__ref_kl_divergence(const mirt__loss *l, mirt__real x, mirt__real t) {
+    (void)l;
+    return mirt__ref_kl_clip(t) * mirt__ln(mirt__ref_kl_clip(t) / mirt__ref_kl_clip(x));
+}
+static mirt__real mirt__ref_kl_divergence_grad(const mirt__loss *l, mirt__real x, mirt__real t) {
+    (void)l;
+    return x < mirt__ref_smallest || x > 1 ? 0 : -mirt__ref_kl_clip(t) / x;
+}
+
+/* m^gamma times the binary crossentropy, where m is the probability of the wrong class; Keras takes it as it is, not
+   clipped. With apply_class_balancing class 1 weighs alpha and class 0 the rest. */
+static mirt__real mirt__ref_balance(const mirt__loss *l, mirt__real t) {
+    const mirt__real alpha = (mirt__real)l->how.alpha;
+    return l->how.apply_class_balancing ? t * alpha + (1 - t) * (1 - alpha) : 1;
+}
+static mirt__real mirt__ref_binary_focal_crossentropy(const mirt__loss *l, mirt__real x, mirt__real label) {
+    const mirt__real p = l->how.from_logits ? mirt__ref_activate(MIRT_SIGMOID, x) : x,
+                     q = l->how.from_logits ? mirt__ref_activate(MIRT_SIGMOID, -x) : 1 - x,
+                     t = mirt__ref_binary_target(l, label), m = t * q + (1 - t) * p;
+    return mirt__ref_balance(l, t) * mirt__ref_focus(l, m) * mirt__ref_binary_crossentropy(l, x, label);
+}
+static mirt__real mirt__ref_binary_focal_crossentropy_grad(const mirt__loss *l, mirt__real x, mirt__real label) {
+    const mirt__real p = l->how.from_logits ? mirt__ref_activate(MIRT_SIGMOID, x) : x,
+                     q = l->how.from_logits ? mirt__ref_activate(MIRT_SIGMOID, -x) : 1 - x,
+                     t = mirt__ref_binary_target(l, label), m = t * q + (1 - t) * p;
+    const mirt__real dm = (1 - 2 * t) * (l->how.from_logits ? p * q : 1);
+    return mirt__ref_balance(l, t) * (mirt__ref_focus(l, m) * mirt__ref_binary_crossentropy_grad(l, x, label) +
+                                      mirt__ref_focus_grad(l, m) * dm * mirt__ref_binary_crossentropy(l, x, label));
+}
+
+typedef mirt__real (*mirt__ref_element)(const mirt__loss *l, mirt__real x, mirt__real t);
+
+static mirt__real mirt__ref_mean(const mirt__loss *l, int64_t r, int64_t n, mirt__ref_element element) {
     const mirt__real *x = l->x + r * l->n, *t = (const mirt__real *)l->labels + r * l->n;
     mirt__real loss = 0;
-    for (int64_t j = 0; j < l->n; j++) loss += element(l->from_logits, x[j], t[j]);
-    return loss / (mirt__real)l->n;
+    for (int64_t j = 0; j < l->n; j++) loss += element(l, x[j], t[j]);
+    return loss / (mirt__real)n;
 }
 
-static void mirt__ref_mean_grad(const mirt__loss *l, int64_t r, mirt__ref_element grad) {
+static void mirt__ref_mean_grad(const mirt__loss *l, int64_t r, int64_t n, mirt__ref_element grad) {
     const mirt__real *x = l->x + r * l->n, *t = (const mirt__real *)l->labels + r * l->n;
-    for (int64_t j = 0; j < l->n; j++) l->dx[r * l->n + j] = grad(l->from_logits, x[j], t[j]) / (mirt__real)l->n;
+    for (int64_t j = 0; j < l->n; j++) l->dx[r * l->n + j] = grad(l, x[j], t[j]) / (mirt__real)n;
 }
+
+static mirt__real mirt__ref_no_loss(void) { return 0; }
 
 #define MIRT__REF_SPARSE(name, grad) mirt__ref_##name##grad(l, r)
 #define MIRT__REF_CATEGORICAL MIRT__REF_SPARSE
-#define MIRT__REF_ELEMENTS(name, grad) mirt__ref_mean##grad(l, r, mirt__ref_##name##grad)
+#define MIRT__REF_VECTORS MIRT__REF_SPARSE
+#define MIRT__REF_ELEMENTS(name, grad) mirt__ref_mean##grad(l, r, l->n, mirt__ref_##name##grad)
+#define MIRT__REF_SUMS(name, grad) mirt__ref_mean##grad(l, r, 1, mirt__ref_##name##grad)
+#define MIRT__REF_RECORDED(name, grad) mirt__ref_no_loss()
 #define MIRT__REF_LOSS(kind, name, labels, activation) \
     case kind: \
         if (l->dx) MIRT__REF_##labels(name, _grad); \
@@ -9089,7 +9433,10 @@ MIRT__LIB void mirt__ref_loss(const mirt__loss *l) {
 }
 #undef MIRT__REF_SPARSE
 #undef MIRT__REF_CATEGORICAL
+#undef MIRT__REF_VECTORS
 #undef MIRT__REF_ELEMENTS
+#undef MIRT__REF_SUMS
+#undef MIRT__REF_RECORDED
 #undef MIRT__REF_LOSS
 
 MIRT__LIB void mirt__ref_accuracy(const mirt__accuracy *a) {
@@ -10331,96 +10678,169 @@ MIRT__LIB void mirt__common_softmax_grad(const mirt__softmax *args, const mirt__
 
 /* The loss of row r. */
 static float mirt__common_sparse_categorical_crossentropy(const mirt__simd *simd, const mirt__loss *l, int64_t r) {
-    const float *x = l->x + r * l->n;
+    const float *x = l->x + r * l->n, s = l->how.label_smoothing;
     const int32_t label = ((const int32_t *)l->labels)[r];
-    if (l->from_logits) {
-        const float largest = mirt__common_max(x, l->n);
-        return mirt__common_log_sum(simd, x, l->n, largest) - (x[label] - largest);
+    const float at = label >= 0 && label < l->n ? x[label] : NAN;
+    float sum = 0, even = 0; /* the sum of log probabilities, up to log_sum */
+    if (mirt__is_ignored(&l->how, label)) return 0;
+    if (l->how.from_logits) {
+        const float largest = mirt__common_max(x, l->n), log_sum = mirt__common_log_sum(simd, x, l->n, largest);
+        for (int64_t j = 0; s != 0 && j < l->n; j++) even += x[j] - largest;
+        return log_sum - ((1 - s) * (at - largest) + s / (float)l->n * even);
     }
-    float sum = 0;
     for (int64_t j = 0; j < l->n; j++) sum += mirt__clipped(x[j]);
-    return logf(sum) - logf(mirt__clipped(x[label]));
+    for (int64_t j = 0; s != 0 && j < l->n; j++) even += logf(mirt__clipped(x[j]));
+    return logf(sum) - ((1 - s) * logf(mirt__clipped(at)) + s / (float)l->n * even);
 }
 
 static float mirt__common_categorical_crossentropy(const mirt__simd *simd, const mirt__loss *l, int64_t r) {
-    const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n;
+    const float *x = l->x + r * l->n, *label = (const float *)l->labels + r * l->n, even = 1 / (float)l->n;
     float loss = 0;
-    if (l->from_logits) {
+    if (l->how.from_logits) {
         const float largest = mirt__common_max(x, l->n), log_sum = mirt__common_log_sum(simd, x, l->n, largest);
         for (int64_t j = 0; j < l->n; j++) {
-            if (t[j] != 0) loss += t[j] * (log_sum - (x[j] - largest));
+            const float t = mirt__smoothed(&l->how, label[j], even);
+            if (t != 0) loss += t * (log_sum - (x[j] - largest));
         }
     } else {
         const float sum = mirt__common_total(x, l->n);
         for (int64_t j = 0; j < l->n; j++) {
-            if (t[j] != 0) loss -= t[j] * logf(mirt__clipped(x[j] / sum));
+            const float t = mirt__smoothed(&l->how, label[j], even);
+            if (t != 0) loss -= t * logf(mirt__clipped(x[j] / sum));
         }
     }
     return loss;
 }
 
-/* Inlined, so that the loops contain the called function. */
-MIRT__INLINE float mirt__common_mean(const mirt__loss *l, int64_t r,
-                                     float (*element)(bool logits, float x, float t)) {
-    const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n;
+static float mirt__common_categorical_focal_crossentropy(const mirt__simd *simd, const mirt__loss *l, int64_t r) {
+    const float *x = l->x + r * l->n, *label = (const float *)l->labels + r * l->n, even = 1 / (float)l->n;
+    const float largest = mirt__common_max(x, l->n);
+    const float log_sum = l->how.from_logits ? mirt__common_log_sum(simd, x, l->n, largest) : 0,
+                sum = l->how.from_logits ? 1 : mirt__common_total(x, l->n);
     float loss = 0;
-    for (int64_t j = 0; j < l->n; j++) loss += element(l->from_logits, x[j], t[j]);
-    return loss / (float)l->n;
+    for (int64_t j = 0; j < l->n; j++) {
+        const float q = l->how.from_logits ? expf(x[j] - largest - log_sum) : x[j] / sum;
+        loss += mirt__focal(&l->how, q, mirt__smoothed(&l->how, label[j], even));
+    }
+    return loss;
+}
+
+/* What cosine similarity is made of. */
+typedef struct mirt__common_angle {
+    float squares, of_x, of_t, product; /* of x, 1 / norms, the cosine */
+} mirt__common_angle;
+static mirt__common_angle mirt__common_angle_of(const mirt__loss *l, int64_t r) {
+    const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n;
+    mirt__common_angle a = {0, 0, 0, 0};
+    float squares = 0;
+    for (int64_t j = 0; j < l->n; j++) {
+        a.squares += x[j] * x[j];
+        squares += t[j] * t[j];
+    }
+    a.of_x = mirt__inverse_norm(a.squares);
+    a.of_t = mirt__inverse_norm(squares);
+    for (int64_t j = 0; j < l->n; j++) a.product += (t[j] * a.of_t) * (x[j] * a.of_x);
+    return a;
+}
+static float mirt__common_cosine_similarity(const mirt__simd *simd, const mirt__loss *l, int64_t r) {
+    (void)simd;
+    return -mirt__common_angle_of(l, r).product;
+}
+
+/* Inlined, so that the loops contain the called function; the copy of the options cannot be what dx points to. */
+MIRT__INLINE float mirt__common_mean(const mirt__loss *l, int64_t r, float n,
+                                     float (*element)(const mirt_loss_options *how, float x, float t)) {
+    const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n;
+    const mirt_loss_options how = l->how;
+    float loss = 0;
+    for (int64_t j = 0; j < l->n; j++) loss += element(&how, x[j], t[j]);
+    return loss / n;
 }
 
 /* The gradient of row r. */
 static void mirt__common_sparse_categorical_crossentropy_grad(const mirt__simd *simd, const mirt__loss *l,
                                                               int64_t r) {
-    const float *x = l->x + r * l->n, scale = l->dloss[r];
+    const float *x = l->x + r * l->n, scale = l->dloss[r], s = l->how.label_smoothing, even = s / (float)l->n;
     const int32_t label = ((const int32_t *)l->labels)[r];
-    float *dx = l->dx + r * l->n;
-    if (l->from_logits) {
+    float *dx = l->dx + r * l->n, sum = 0;
+    if (mirt__is_ignored(&l->how, label)) {
+        memset(dx, 0, (size_t)l->n * sizeof *dx);
+        return;
+    }
+    if (l->how.from_logits) {
         mirt__common_softmax_row(simd, x, dx, l->n);
-        dx[label] -= 1;
+        for (int64_t j = 0; s != 0 && j < l->n; j++) dx[j] -= even;
+        if (label >= 0 && label < l->n) dx[label] -= 1 - s;
         for (int64_t j = 0; j < l->n; j++) dx[j] *= scale;
         return;
     }
-    float sum = 0;
     for (int64_t j = 0; j < l->n; j++) sum += mirt__clipped(x[j]);
     for (int64_t j = 0; j < l->n; j++) {
-        const float hit = j == label ? 1 / mirt__clipped(x[j]) : 0;
+        const float hit = ((j == label ? 1 - s : 0) + even) / mirt__clipped(x[j]);
         dx[j] = mirt__is_clipped(x[j]) ? 0 : scale * (1 / sum - hit);
     }
 }
 
 static void mirt__common_categorical_crossentropy_grad(const mirt__simd *simd, const mirt__loss *l, int64_t r) {
-    const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n, scale = l->dloss[r];
-    float *dx = l->dx + r * l->n;
-    if (l->from_logits) {
-        const float total = mirt__common_total(t, l->n);
+    const float *x = l->x + r * l->n, *label = (const float *)l->labels + r * l->n, scale = l->dloss[r];
+    const float even = 1 / (float)l->n;
+    float *dx = l->dx + r * l->n, total = 0;
+    if (l->how.from_logits) {
+        for (int64_t j = 0; j < l->n; j++) total += mirt__smoothed(&l->how, label[j], even);
         mirt__common_softmax_row(simd, x, dx, l->n);
-        for (int64_t j = 0; j < l->n; j++) dx[j] = scale * (dx[j] * total - t[j]);
+        for (int64_t j = 0; j < l->n; j++) dx[j] = scale * (dx[j] * total - mirt__smoothed(&l->how, label[j], even));
         return;
     }
     const float sum = mirt__common_total(x, l->n);
-    float total = 0;
     for (int64_t j = 0; j < l->n; j++) {
         const float q = x[j] / sum;
-        dx[j] = mirt__is_clipped(q) ? 0 : -t[j] / q;
+        dx[j] = mirt__is_clipped(q) ? 0 : -mirt__smoothed(&l->how, label[j], even) / q;
         total += dx[j] * q;
     }
     for (int64_t j = 0; j < l->n; j++) dx[j] = scale * ((dx[j] - total) / sum);
 }
 
-MIRT__INLINE void mirt__common_mean_grad(const mirt__loss *l, int64_t r,
-                                         float (*element)(bool logits, float x, float t, float scale, float n)) {
-    const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n;
-    const float scale = l->dloss[r], n = (float)l->n;
-    const bool logits = l->from_logits;
-    float *dx = l->dx + r * l->n;
-    for (int64_t j = 0, count = l->n; j < count; j++) dx[j] = element(logits, x[j], t[j], scale, n);
+static void mirt__common_categorical_focal_crossentropy_grad(const mirt__simd *simd, const mirt__loss *l, int64_t r) {
+    const float *x = l->x + r * l->n, *label = (const float *)l->labels + r * l->n, scale = l->dloss[r];
+    const float even = 1 / (float)l->n, sum = l->how.from_logits ? 1 : mirt__common_total(x, l->n);
+    float *dx = l->dx + r * l->n, total = 0;
+    if (l->how.from_logits) mirt__common_softmax_row(simd, x, dx, l->n);
+    for (int64_t j = 0; !l->how.from_logits && j < l->n; j++) dx[j] = x[j] / sum;
+    for (int64_t j = 0; j < l->n; j++)
+        total += mirt__focal_grad(&l->how, dx[j], mirt__smoothed(&l->how, label[j], even)) * dx[j];
+    for (int64_t j = 0; j < l->n; j++) {
+        const float g = mirt__focal_grad(&l->how, dx[j], mirt__smoothed(&l->how, label[j], even)) - total;
+        dx[j] = scale * (l->how.from_logits ? dx[j] * g : g / sum);
+    }
 }
 
-/* The labels of its row in MIRT_LOSS_LIST determine whether a loss is a function of rows, or the mean of a function of
-   elements. */
+static void mirt__common_cosine_similarity_grad(const mirt__simd *simd, const mirt__loss *l, int64_t r) {
+    const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n, scale = l->dloss[r];
+    mirt__common_angle a = mirt__common_angle_of(l, r);
+    (void)simd;
+    if (mirt__is_short(a.squares)) a.product = 0;
+    for (int64_t j = 0; j < l->n; j++)
+        l->dx[r * l->n + j] = scale * ((a.product * (x[j] * a.of_x) - t[j] * a.of_t) * a.of_x);
+}
+
+MIRT__INLINE void mirt__common_mean_grad(const mirt__loss *l, int64_t r, float n,
+                                         float (*element)(const mirt_loss_options *how, float x, float t, float scale,
+                                                          float n)) {
+    const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n;
+    const float scale = l->dloss[r];
+    const mirt_loss_options how = l->how;
+    float *dx = l->dx + r * l->n;
+    for (int64_t j = 0, count = l->n; j < count; j++) dx[j] = element(&how, x[j], t[j], scale, n);
+}
+
+/* The labels of its row in MIRT_LOSS_LIST determine whether a loss is a function of rows, or the mean or sum of a
+   function of elements. */
 #define MIRT__COMMON_SPARSE(name, grad) mirt__common_##name##grad(call->simd, l, r)
 #define MIRT__COMMON_CATEGORICAL MIRT__COMMON_SPARSE
-#define MIRT__COMMON_ELEMENTS(name, grad) mirt__common_mean##grad(l, r, mirt__##name##grad)
+#define MIRT__COMMON_VECTORS MIRT__COMMON_SPARSE
+#define MIRT__COMMON_ELEMENTS(name, grad) mirt__common_mean##grad(l, r, (float)l->n, mirt__##name##grad)
+#define MIRT__COMMON_SUMS(name, grad) mirt__common_mean##grad(l, r, 1, mirt__##name##grad)
+#define MIRT__COMMON_RECORDED(name, grad) mirt__no_loss()
 #define MIRT__COMMON_LOSS(kind, name, labels, activation) \
     case kind: \
         if (l->dx) MIRT__COMMON_##labels(name, _grad); \
@@ -10441,7 +10861,10 @@ static void mirt__common_loss_rows(const void *args, int64_t begin, int64_t end,
 }
 #undef MIRT__COMMON_SPARSE
 #undef MIRT__COMMON_CATEGORICAL
+#undef MIRT__COMMON_VECTORS
 #undef MIRT__COMMON_ELEMENTS
+#undef MIRT__COMMON_SUMS
+#undef MIRT__COMMON_RECORDED
 #undef MIRT__COMMON_LOSS
 
 MIRT__LIB void mirt__fast_loss(const mirt__simd *simd, const mirt__loss *args, const mirt__where *where) {
@@ -33997,7 +34420,7 @@ typedef struct mirt__attrs {
         mirt__attrs_resize resize;
         mirt__attrs_norm norm;
         struct {
-            bool from_logits;
+            mirt_loss_options how; /* with defaults filled in */
             bool scaled; /* a weight of the loss: times the scale that keeps float16 gradients in range */
         } loss;
     } own;
@@ -34177,6 +34600,7 @@ typedef struct mirt__step_info {
     int replica;
     double loss_scale;   /* the weight of one sample's loss */
     double gradient_scale; /* of weights that are `scaled` */
+    const double *valid_weight; /* by field: its labels over those that are not ignored; NULL: none are */
     const char **failed; /* takes the name of a node whose user code failed, */
     int *failed_code;    /* and this its code */
     double *clock;       /* NULL, or takes the seconds each node runs, added up */
@@ -34500,9 +34924,12 @@ typedef enum mirt__weight_kind {
     MIRT__WEIGHT_SAMPLE, /* [rows]: each sample's share of the global batch */
     MIRT__WEIGHT_SHARE,  /* a number: the share of this replica's rows */
     MIRT__WEIGHT_ONCE,   /* a number: 1 on the first replica, 0 on the others */
-    MIRT__WEIGHT_ONE
+    MIRT__WEIGHT_ONE,
+    MIRT__WEIGHT_VALID   /* [rows]: all labels of the global batch over those that are not ignored */
 } mirt__weight_kind;
 MIRT__LIB mirt_tensor *mirt__loss_weight_op(mirt__graph *graph, mirt__weight_kind kind);
+/* The one of VALID, for labels in a field of the batch. */
+MIRT__LIB mirt_tensor *mirt__valid_weight_op(mirt__graph *graph, int field);
 
 MIRT__LIB mirt_tensor *mirt__unary_op(mirt__unary_kind kind, mirt_tensor *x, float scale, float offset);
 MIRT__LIB mirt_tensor *mirt__binary_op(mirt__binary_kind kind, mirt_tensor *a, mirt_tensor *b);
@@ -34563,8 +34990,8 @@ MIRT__LIB mirt_tensor *mirt__gaussian_noise_op(mirt_tensor *x, float stddev, uin
 MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t);
 /* A crop or resizing without chance: of the window, or of all of x where there is none. */
 MIRT__LIB mirt_tensor *mirt__fit_op(mirt_tensor *x, const mirt__transform *t);
-/* The loss of each sample, or of classes of each position: predictions' shape without the last axis. */
-MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels);
+/* The loss of each sample, or along the last axis of each position: predictions' shape without that axis. */
+MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, const mirt_loss_options *how, mirt_tensor *x, mirt_tensor *labels);
 MIRT__LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *x, mirt_tensor *labels);
 
 /* Normalization; `a` holds what the op reads (norm.c). in: x, mean, variance, [gamma], [beta]. */
@@ -34718,23 +35145,33 @@ MIRT__LIB mirt_tensor *mirt__variable_op(mirt__graph *graph, int index, const mi
     return mirt__leaf(graph, MIRT__OP_variable, index, MIRT_FLOAT32, shape);
 }
 
-MIRT__TRAINING_LIB mirt_tensor *mirt__loss_weight_op(mirt__graph *graph, mirt__weight_kind kind) {
+MIRT__TRAINING mirt_tensor *mirt__weight_op(mirt__graph *graph, mirt__weight_kind kind, int field) {
     mirt__attrs a = mirt__attrs_of(MIRT__OP_loss_weight);
     a.kind = (int)kind;
-    a.shape.rank = kind == MIRT__WEIGHT_SAMPLE;
+    a.index = field;
+    a.shape.rank = kind == MIRT__WEIGHT_SAMPLE || kind == MIRT__WEIGHT_VALID;
     if (a.shape.rank) a.shape.dim[0] = MIRT_ROWS;
     return mirt__record(graph, MIRT__OP_loss_weight, &a, NULL, 0);
 }
 
+MIRT__TRAINING_LIB mirt_tensor *mirt__loss_weight_op(mirt__graph *graph, mirt__weight_kind kind) {
+    return mirt__weight_op(graph, kind, 0);
+}
+
+MIRT__TRAINING_LIB mirt_tensor *mirt__valid_weight_op(mirt__graph *graph, int field) {
+    return mirt__weight_op(graph, MIRT__WEIGHT_VALID, field);
+}
+
 MIRT__TRAINING void mirt__loss_weight_run(const mirt__call *call) {
     const mirt__step_info *run = call->run;
-    const bool samples = call->node->a.kind == MIRT__WEIGHT_SAMPLE;
+    const mirt__attrs *a = &call->node->a;
     double weight = 1;
-    if (samples) weight = run->loss_scale;
-    else if (call->node->a.kind == MIRT__WEIGHT_SHARE) weight = (double)call->rows / (double)run->global_rows;
-    else if (call->node->a.kind == MIRT__WEIGHT_ONCE) weight = run->replica == 0;
-    if (MIRT__OF(&call->node->a, loss)->scaled) weight *= run->gradient_scale;
-    call->kernels->fill(mirt__out(call, 0), (mirt__real)weight, samples ? call->rows : 1, &call->where);
+    if (a->kind == MIRT__WEIGHT_SAMPLE) weight = run->loss_scale;
+    else if (a->kind == MIRT__WEIGHT_VALID) weight = run->valid_weight ? run->valid_weight[a->index] : 1;
+    else if (a->kind == MIRT__WEIGHT_SHARE) weight = (double)call->rows / (double)run->global_rows;
+    else if (a->kind == MIRT__WEIGHT_ONCE) weight = run->replica == 0;
+    if (MIRT__OF(a, loss)->scaled) weight *= run->gradient_scale;
+    call->kernels->fill(mirt__out(call, 0), (mirt__real)weight, a->shape.rank ? call->rows : 1, &call->where);
 }
 
 static void mirt__constant_run(const mirt__call *call) {
@@ -36763,8 +37200,8 @@ MIRT__LIB mirt_tensor *mirt__average_pool2d_op(mirt_tensor *x, const mirt__attrs
 
 /* Softmax, losses and accuracy. */
 
-/* softmax and its logarithm over the last axis. loss: a.kind (mirt_loss), from_logits; inputs predictions, labels; one
-   value for each sample, or of losses of classes for each position: the shape without its last axis. accuracy: a.kind
+/* softmax and its logarithm over the last axis. loss: a.kind (mirt_loss), `how`; inputs predictions, labels; one value
+   for each sample, or of losses along the last axis for each position: the shape without that axis. accuracy: a.kind
    (mirt__accuracy_kind), likewise. */
 
 static bool mirt__softmax_shape(mirt__node *node) {
@@ -36811,7 +37248,10 @@ MIRT_API mirt_tensor *mirt_softmax(mirt_tensor *x) {
 
 #define MIRT__EACH_SPARSE true
 #define MIRT__EACH_CATEGORICAL true
+#define MIRT__EACH_SUMS true
+#define MIRT__EACH_VECTORS true
 #define MIRT__EACH_ELEMENTS false
+#define MIRT__EACH_RECORDED false
 #define MIRT__EACH_POSITION(loss, name, labels, activation) MIRT__EACH_##labels,
 /* Whether a node computes a value for each position, and not for each sample. */
 MIRT__TRAINING bool mirt__by_positions(const mirt__node *node) {
@@ -36820,7 +37260,10 @@ MIRT__TRAINING bool mirt__by_positions(const mirt__node *node) {
 }
 #undef MIRT__EACH_SPARSE
 #undef MIRT__EACH_CATEGORICAL
+#undef MIRT__EACH_SUMS
+#undef MIRT__EACH_VECTORS
 #undef MIRT__EACH_ELEMENTS
+#undef MIRT__EACH_RECORDED
 #undef MIRT__EACH_POSITION
 
 /* Elements that are compared with each other. */
@@ -36851,7 +37294,7 @@ MIRT__TRAINING void mirt__loss_run(const mirt__call *call) {
     mirt__loss l;
     memset(&l, 0, sizeof l);
     l.kind = (mirt_loss)call->node->a.kind;
-    l.from_logits = MIRT__OF(&call->node->a, loss)->from_logits;
+    l.how = MIRT__OF(&call->node->a, loss)->how;
     l.n = mirt__compared(call->node);
     l.rows = l.n ? mirt__elements(call->node->in[0], call->rows) / l.n : 0;
     l.x = mirt__in(call, 0);
@@ -36886,10 +37329,14 @@ MIRT__TRAINING_ROW(loss, mirt__compared_shape, mirt__loss_run,
 MIRT__TRAINING_ROW(loss_grad, mirt__shape_kept, mirt__loss_run, )
 MIRT__TRAINING_ROW(accuracy, mirt__compared_shape, mirt__accuracy_run, MIRT__IS(row_wise))
 
-MIRT__TRAINING_LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels) {
+MIRT__TRAINING_LIB mirt_tensor *mirt__loss_op(mirt_loss kind, const mirt_loss_options *how, mirt_tensor *x,
+                                              mirt_tensor *labels) {
     mirt__attrs a = mirt__attrs_of(MIRT__OP_loss);
     a.kind = (int)kind;
-    MIRT__OF(&a, loss)->from_logits = from_logits;
+    MIRT__OF(&a, loss)->how = *how;
+    if (how->delta == 0) MIRT__OF(&a, loss)->how.delta = 1;
+    if (how->alpha == 0) MIRT__OF(&a, loss)->how.alpha = 0.25f;
+    if (how->gamma == 0 && !how->has_gamma) MIRT__OF(&a, loss)->how.gamma = 2;
     return mirt__apply_two(MIRT__OP_loss, &a, x, labels);
 }
 
@@ -44169,7 +44616,8 @@ typedef struct mirt__optimizer_class {
 /* A loss's row. */
 typedef struct mirt__loss_class {
     const char *name;           /* Keras's */
-    bool classes;               /* of (rows, ..., classes) alone: a loss for each position */
+    bool positions;             /* it compares what lies along the last axis: a loss for each position */
+    bool classes;               /* of (rows, ..., classes) alone */
     bool sparse;                /* labels are class numbers, one a position; otherwise float32, one an output */
     mirt_activation_kind undo;  /* behind this activation the loss is computed from what went into it */
 } mirt__loss_class;
@@ -44453,7 +44901,13 @@ MIRT__ABSENT_LIB int mirt__label_number(const mirt_model *model, int output);
 /* Elements of a sample's label; -1: any. */
 MIRT__ABSENT_LIB int64_t mirt__label_count(const mirt_model *model, int output);
 /* The loss of each sample or position. `labels` as they are in the data. */
-MIRT__ABSENT_LIB mirt_tensor *mirt__loss_of(mirt_loss loss, bool from_logits, mirt_tensor *output, mirt_tensor *labels);
+MIRT__ABSENT_LIB mirt_tensor *mirt__loss_of(mirt_loss loss, const mirt_loss_options *options, mirt_tensor *output,
+                                     mirt_tensor *labels);
+/* Whether the loss, by `name` in messages, takes these options of an output of so many axes. */
+MIRT__ABSENT_LIB mirt_status mirt__loss_options_check(const char *name, mirt_loss loss, const mirt_loss_options *options,
+                                               int rank);
+/* Whether the output is what a softmax or sigmoid would begin with. */
+MIRT__ABSENT_LIB bool mirt__output_logits(const mirt_model *model, int output);
 MIRT__ABSENT_LIB mirt_tensor *mirt__loss_record(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels);
 /* Labels in the form that a loss or metric wants: class numbers, or float32 of the output's shape. */
 MIRT__ABSENT_LIB mirt_tensor *mirt__labels_form(bool sparse, mirt_tensor *labels, const mirt_tensor *output);
@@ -45656,18 +46110,24 @@ MIRT_API float mirt_scale_learning_rate(const mirt_strategy *strategy, float rat
 
 /* The table of losses, and how they are recorded. */
 
-#define MIRT__LOSS_SPARSE true, true
-#define MIRT__LOSS_CATEGORICAL true, false
-#define MIRT__LOSS_ELEMENTS false, false
+#define MIRT__LOSS_SPARSE true, true, true
+#define MIRT__LOSS_CATEGORICAL true, true, false
+#define MIRT__LOSS_SUMS true, false, false
+#define MIRT__LOSS_VECTORS true, false, false
+#define MIRT__LOSS_ELEMENTS false, false, false
+#define MIRT__LOSS_RECORDED true, false, false
 #define MIRT__LOSS_ROW(loss, name, labels, activation) {#name, MIRT__LOSS_##labels, activation},
 static const mirt__loss_class mirt__loss_table[] = {
-    {"none", false, false, MIRT_LINEAR},
+    {"none", false, false, false, MIRT_LINEAR},
     MIRT_LOSS_LIST(MIRT__LOSS_ROW)
 };
 MIRT__STATIC_ASSERT(MIRT__COUNT(mirt__loss_table) == MIRT__LOSS_COUNT, "a row for each loss");
 #undef MIRT__LOSS_SPARSE
 #undef MIRT__LOSS_CATEGORICAL
+#undef MIRT__LOSS_SUMS
+#undef MIRT__LOSS_VECTORS
 #undef MIRT__LOSS_ELEMENTS
+#undef MIRT__LOSS_RECORDED
 #undef MIRT__LOSS_ROW
 
 MIRT__LIB const mirt__loss_class *mirt__loss_class_get(mirt_loss loss) {
@@ -45705,6 +46165,57 @@ MIRT__LIB int64_t mirt__label_count(const mirt_model *model, int output) {
     return !cls ? -1 : cls->sparse ? mirt__positions(t) : mirt__shape_count(&t->shape);
 }
 
+MIRT__LIB bool mirt__output_logits(const mirt_model *model, int output) {
+    return model->config.from_logits || model->config.loss_options[output].from_logits;
+}
+
+/* The options that a loss takes, besides from_logits. */
+static const char *mirt__loss_takes(mirt_loss loss) {
+    switch (loss) {
+    case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY: return "label_smoothing, ignore_class";
+    case MIRT_CATEGORICAL_CROSSENTROPY:
+    case MIRT_BINARY_CROSSENTROPY: return "label_smoothing";
+    case MIRT_BINARY_FOCAL_CROSSENTROPY: return "label_smoothing, alpha, gamma, apply_class_balancing";
+    case MIRT_CATEGORICAL_FOCAL_CROSSENTROPY: return "label_smoothing, alpha, gamma";
+    case MIRT_HUBER: return "delta";
+    case MIRT_DICE: return "axes";
+    default: return "";
+    }
+}
+
+MIRT__LIB mirt_status mirt__loss_options_check(const char *name, mirt_loss loss, const mirt_loss_options *o,
+                                               int rank) {
+    const struct {
+        const char *name;
+        bool given;
+    } option[] = {{"label_smoothing", o->label_smoothing != 0},
+                  {"ignore_class", o->has_ignore_class || o->ignore_class},
+                  {"delta", o->delta != 0},
+                  {"alpha", o->alpha != 0},
+                  {"gamma", o->has_gamma || o->gamma != 0},
+                  {"apply_class_balancing", o->apply_class_balancing},
+                  {"axes", o->axes != 0}};
+    const char *takes = mirt__loss_takes(loss);
+    for (int i = 0; i < MIRT__COUNT(option); i++) {
+        if (!option[i].given || strstr(takes, option[i].name)) continue;
+        return mirt__fail(MIRT_E_INVALID, "%s has no option %s", name, option[i].name);
+    }
+    if (!(o->label_smoothing >= 0 && o->label_smoothing <= 1))
+        return mirt__fail(MIRT_E_INVALID, "%s: label_smoothing is %g; it must be 0 to 1", name,
+                          (double)o->label_smoothing);
+    if (o->ignore_class && !o->has_ignore_class)
+        return mirt__fail(MIRT_E_INVALID, "%s: ignore_class is %d without has_ignore_class", name, o->ignore_class);
+    if (!(o->delta >= 0 && o->delta <= FLT_MAX))
+        return mirt__fail(MIRT_E_INVALID, "%s: delta is %g; it must be positive and finite", name, (double)o->delta);
+    if (!(o->alpha >= 0 && o->alpha <= FLT_MAX && o->gamma >= 0 && o->gamma <= FLT_MAX))
+        return mirt__fail(MIRT_E_INVALID, "%s: alpha is %g and gamma %g; they must be finite and not negative", name,
+                          (double)o->alpha, (double)o->gamma);
+    if (o->axes >> rank)
+        return mirt__fail(MIRT_E_INVALID, "%s: the output has %d axes, those of the sums are 0x%x", name, rank,
+                          o->axes);
+    return MIRT_OK;
+}
+
 MIRT__LIB bool mirt__custom_named(const char *name) { return name && mirt__utf8_valid(name, strlen(name)); }
 
 static mirt_status mirt__loss_check(mirt_model *model, int output) {
@@ -45715,12 +46226,18 @@ static mirt_status mirt__loss_check(mirt_model *model, int output) {
     if (!(weight >= 0 && weight <= FLT_MAX))
         return mirt__fail(MIRT_E_INVALID, "the loss weight of output %d is %g; it must be finite and not negative",
                           output, (double)weight);
+    const mirt_loss_options *options = &model->config.loss_options[output];
+    const mirt_loss kind = custom ? MIRT_LOSS_NONE : mirt__output_loss_kind(model, output);
+    if (!custom && !mirt__loss_class_get(kind)) return mirt__fail(MIRT_E_INVALID, "invalid loss (%d)", (int)kind);
+    if (mirt__loss_options_check(custom          ? "a custom loss"
+                                 : kind          ? mirt__loss_table[kind].name
+                                                 : "an output without a loss",
+                                 kind, options, t->shape.rank) != MIRT_OK)
+        return mirt__fail_at("output %d", output);
     if (custom) {
         model->config.custom_losses[output] = mirt__custom_loss_of(model->strategy, custom);
         return model->config.custom_losses[output] ? MIRT_OK : mirt__fail_at("output %d", output);
     }
-    if (!mirt__loss_class_get(model->config.losses[output]))
-        return mirt__fail(MIRT_E_INVALID, "invalid loss (%d)", (int)model->config.losses[output]);
     const mirt__loss_class *cls = mirt__output_loss(model, output);
     if (!cls->classes || (t->shape.rank >= 2 && mirt__last_dim(t) >= 2)) return MIRT_OK;
     return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes) or (rows, ..., classes); %s is %s",
@@ -45747,7 +46264,8 @@ MIRT_API mirt_scores mirt_output_scores(const mirt_model *model, int output) {
     const mirt_activation_kind activation = mirt__last_activation(node);
     if (activation == MIRT_SIGMOID || activation == MIRT_SOFTMAX) return MIRT_SCORES_PROBABILITIES;
     const mirt__loss_class *cls = model->compiled ? mirt__output_loss(model, output) : NULL;
-    const bool entropy = cls && cls->undo != MIRT_LINEAR, logits = model->compiled && model->config.from_logits;
+    const bool entropy = cls && cls->undo != MIRT_LINEAR,
+               logits = model->compiled && mirt__output_logits(model, output);
     if (!logits) return entropy ? MIRT_SCORES_PROBABILITIES : MIRT_SCORES_OTHER;
     const bool one = entropy ? cls->undo == MIRT_SIGMOID : mirt__last_dim(model->output[output]) == 1;
     return one ? MIRT_SCORES_SIGMOID_LOGITS : MIRT_SCORES_SOFTMAX_LOGITS;
@@ -45761,12 +46279,12 @@ MIRT__LIB void mirt__losses_warn(const mirt_model *model) {
         const char *name = node->name ? node->name : model->name,
                    *softmax = cls && cls->undo == MIRT_SIGMOID ? "sigmoid" : "softmax";
         if (!cls || cls->undo == MIRT_LINEAR) continue;
-        if (model->config.from_logits && mirt__last_activation(node) == cls->undo) {
+        if (mirt__output_logits(model, i) && mirt__last_activation(node) == cls->undo) {
             mirt__log(model->strategy, MIRT_LOG_WARNING,
                       "%s: from_logits is set, but %s ends in a %s: the loss uses the input of the %s; leave out one "
                       "of the two",
                       model->name, name, softmax, softmax);
-        } else if (!model->config.from_logits && node->op->weighted_sum) {
+        } else if (!mirt__output_logits(model, i) && node->op->weighted_sum) {
             mirt__log(model->strategy, MIRT_LOG_WARNING,
                       "%s: %s takes probabilities, but %s has no activation: give it MIRT_%s, or set from_logits",
                       model->name, cls->name, name, cls->undo == MIRT_SIGMOID ? "SIGMOID" : "SOFTMAX");
@@ -45793,10 +46311,27 @@ static mirt_tensor *mirt__loss_input(const mirt__loss_class *cls, mirt_tensor *o
     return node->in[0];
 }
 
-MIRT__LIB mirt_tensor *mirt__loss_of(mirt_loss loss, bool from_logits, mirt_tensor *output, mirt_tensor *labels) {
+/* 1 - 2 sum(t x) / (sum(t) + sum(x) + 1e-7): a number for each place of the axes that are kept. Sums over rows are
+   those of the global batch. */
+static mirt_tensor *mirt__dice(unsigned axes, mirt_tensor *x, mirt_tensor *labels) {
+    if (!axes) axes = (1u << x->shape.rank) - 1;
+    mirt_tensor *sum[2] = {mirt_reduce_sum(mirt__binary_op(MIRT__MULTIPLY, labels, x), axes, false),
+                           mirt_reduce_sum(mirt__binary_op(MIRT__ADD, labels, x), axes, false)};
+    for (int i = 0; i < 2 && (axes & 1u); i++) { /* by themselves: the gradient of an all-reduce is of one tensor */
+        if (!sum[i] || !mirt__all_reduce_op(&sum[i], 1, MIRT__ALL_REDUCE_SUM)) return NULL;
+    }
+    mirt_tensor *dice = mirt__binary_op(MIRT__DIVIDE, sum[0], mirt__unary_op(MIRT__AFFINE, sum[1], 1, 1e-7f));
+    return mirt__unary_op(MIRT__AFFINE, dice, -2, 1);
+}
+
+MIRT__LIB mirt_tensor *mirt__loss_of(mirt_loss loss, const mirt_loss_options *options, mirt_tensor *output,
+                                     mirt_tensor *labels) {
     const mirt__loss_class *cls = &mirt__loss_table[loss];
-    mirt_tensor *x = mirt__loss_input(cls, output, &from_logits);
-    return mirt__loss_op(loss, from_logits, x, mirt__labels_form(cls->sparse, labels, output));
+    mirt_loss_options how = *options;
+    labels = mirt__labels_form(cls->sparse, labels, output);
+    if (loss == MIRT_DICE) return labels ? mirt__dice(how.axes, output, labels) : NULL;
+    mirt_tensor *x = mirt__loss_input(cls, output, &how.from_logits);
+    return mirt__loss_op(loss, &how, x, labels);
 }
 
 MIRT__LIB mirt_tensor *mirt__custom_result(const char *kind, const char *name, const mirt_tensor *output,
@@ -45820,7 +46355,9 @@ MIRT__LIB mirt_tensor *mirt__custom_result(const char *kind, const char *name, c
 MIRT__LIB mirt_tensor *mirt__loss_record(const mirt_model *model, int number, mirt_tensor *output,
                                          mirt_tensor *labels) {
     const mirt_custom_loss *custom = model->config.custom_losses[number];
-    if (!custom) return mirt__loss_of(mirt__output_loss_kind(model, number), model->config.from_logits, output, labels);
+    mirt_loss_options how = model->config.loss_options[number];
+    how.from_logits = mirt__output_logits(model, number);
+    if (!custom) return mirt__loss_of(mirt__output_loss_kind(model, number), &how, output, labels);
     mirt_tensor *loss, *cast = mirt_cast(labels, MIRT_FLOAT32);
     {
         MIRT__OUTSIDE;
@@ -46021,7 +46558,7 @@ static mirt_tensor *mirt__metric_scores(const mirt_model *model, const mirt__met
     const mirt__loss_class *loss = mirt__output_loss(model, use->output);
     const bool probabilities =
         mirt_output_scores(model, use->output) == MIRT_SCORES_PROBABILITIES; /* by an activation */
-    if (!use->options.from_logits || !model->config.from_logits || probabilities) return output;
+    if (!use->options.from_logits || !mirt__output_logits(model, use->output) || probabilities) return output;
     if (!loss || loss->undo != MIRT_SOFTMAX) return mirt__activation_op(MIRT_SIGMOID, output);
     /* Rounding in a softmax could make the largest scores equal. */
     return use->metric == MIRT_ACCURACY ? output : mirt_softmax(output);
@@ -47962,7 +48499,10 @@ static mirt_status mirt__compile_check(mirt_model *model, const mirt_compile_des
                           (int)desc->reduction);
     if (mirt__optimizer_check(&desc->optimizer) != MIRT_OK) return mirt_last_status();
     for (int i = model->num_outputs; i < MIRT_MAX_OUTPUTS; i++) {
-        if (!desc->losses[i] && !desc->custom_losses[i] && desc->loss_weights[i] == 0) continue;
+        const mirt_loss_options *o = &desc->loss_options[i];
+        if (!desc->losses[i] && !desc->custom_losses[i] && desc->loss_weights[i] == 0 && !o->from_logits &&
+            mirt__loss_options_check("it", MIRT_LOSS_NONE, o, 0) == MIRT_OK)
+            continue;
         return mirt__fail(MIRT_E_INVALID, "a loss for output %d; %s has %d", i, model->name, model->num_outputs);
     }
     model->config = *desc;
@@ -49623,6 +50163,31 @@ MIRT__LIB void mirt__write_object(mirt__text *out, const mirt__object_class *cls
 MIRT__STATIC_ASSERT(MIRT__SCHEDULE_COUNT - 1 <= MIRT__MAX_CLASSES, "mirt__read_object has room for each schedule");
 static const mirt__field mirt__reduction_field = MIRT__OWN_FIELD(mirt_compile_desc, REDUCTION, reduction);
 
+static const mirt__field mirt__loss_fields[] = {MIRT__OPTIONAL_FIELD(mirt_loss_options, BOOL, from_logits),
+                                                MIRT__OPTIONAL_FIELD(mirt_loss_options, FLOAT, label_smoothing),
+                                                MIRT__OPTIONAL_FIELD(mirt_loss_options, BOOL, has_ignore_class),
+                                                MIRT__OPTIONAL_FIELD(mirt_loss_options, SIGNED, ignore_class),
+                                                MIRT__OPTIONAL_FIELD(mirt_loss_options, FLOAT, delta),
+                                                MIRT__OPTIONAL_FIELD(mirt_loss_options, FLOAT, alpha),
+                                                MIRT__OPTIONAL_FIELD(mirt_loss_options, FLOAT, gamma),
+                                                MIRT__OPTIONAL_FIELD(mirt_loss_options, BOOL, has_gamma),
+                                                MIRT__OPTIONAL_FIELD(mirt_loss_options, BOOL, apply_class_balancing),
+                                                MIRT__OPTIONAL_FIELD(mirt_loss_options, INT, axes)};
+
+/* An object of options for each output, if there are any. */
+static void mirt__write_loss_options(const mirt_compile_desc *c, mirt__text *out) {
+    int count = 0;
+    for (int i = 0; i < MIRT_MAX_OUTPUTS; i++) {
+        if (!mirt__fields_zero(MIRT__FIELDS(mirt__loss_fields), &c->loss_options[i])) count = i + 1;
+    }
+    for (int i = 0; i < count; i++) {
+        mirt__text_add(out, i ? ",{" : ",\"loss_options\":[{");
+        mirt__write_fields(out, MIRT__FIELDS(mirt__loss_fields), &c->loss_options[i], true);
+        mirt__text_add(out, "}");
+    }
+    mirt__text_add(out, count ? "]" : "");
+}
+
 /* Losses and weights per output, if there are any. */
 static void mirt__write_losses(const mirt_compile_desc *c, mirt__text *out) {
     int count = 0;
@@ -49687,6 +50252,7 @@ MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
     mirt__write_optimizer(out, model);
     mirt__write_name(out, "loss", mirt__loss_class_get(c->loss)->name, false);
     mirt__write_losses(c, out);
+    mirt__write_loss_options(c, out);
     mirt__write_custom(c, out);
     mirt__text_add(out, ",\"from_logits\":%s", c->from_logits ? "true" : "false");
     mirt__write_field(out, &mirt__reduction_field, c, false);
@@ -49782,6 +50348,21 @@ static mirt_status mirt__losses_read(const mirt__json *json, const char *const *
     return MIRT_OK;
 }
 
+/* May be missing. */
+static mirt_status mirt__loss_options_read(const mirt__json *json, mirt_compile_desc *out) {
+    const mirt__json *array = mirt__json_member(json, "loss_options");
+    if (!array) return MIRT_OK;
+    if (array->type != MIRT__JSON_ARRAY || array->count > MIRT_MAX_OUTPUTS)
+        return mirt__fail(MIRT_E_FORMAT, "loss_options must be an array of at most %d objects", MIRT_MAX_OUTPUTS);
+    for (size_t i = 0; i < array->count; i++) {
+        if (array->item[i]->type != MIRT__JSON_OBJECT)
+            return mirt__fail(MIRT_E_FORMAT, "the loss options number %zu are not an object", i + 1);
+        if (mirt__read_fields(array->item[i], MIRT__FIELDS(mirt__loss_fields), &out->loss_options[i]) != MIRT_OK)
+            return mirt_last_status();
+    }
+    return MIRT_OK;
+}
+
 /* Reads the names of custom losses, of which null stands for an output that has none, or of custom metrics; may be
    missing. */
 static mirt_status mirt__custom_read(const mirt_strategy *strategy, const mirt__json *json, bool losses,
@@ -49823,7 +50404,8 @@ MIRT__LIB mirt_status mirt__compile_read(const mirt_strategy *strategy, const mi
         return mirt_last_status();
     }
     out->loss = (mirt_loss)loss;
-    if (mirt__losses_read(json, losses, out) != MIRT_OK || mirt__metrics_read(metrics, out) != MIRT_OK ||
+    if (mirt__losses_read(json, losses, out) != MIRT_OK || mirt__loss_options_read(json, out) != MIRT_OK ||
+        mirt__metrics_read(metrics, out) != MIRT_OK ||
         mirt__custom_read(strategy, json, true, out) != MIRT_OK)
         return mirt_last_status();
     return mirt__custom_read(strategy, json, false, out);
@@ -50576,8 +51158,16 @@ typedef struct mirt__following {
     bool launched; /* it is on the devices, and its batch is the next one */
     int64_t rows;  /* of its batch, */
     const void *io[MIRT__MAX_FIELDS]; /* the fields, */
+    double valid_weight[MIRT__MAX_FIELDS];
     double rate;   /* and its learning rate */
 } mirt__following;
+
+/* What a field of class numbers may hold. */
+typedef struct mirt__class_numbers {
+    int classes;  /* numbers below this; 0: anything */
+    bool ignores; /* and this one, which does not count: */
+    int ignored;
+} mirt__class_numbers;
 
 typedef enum mirt__step_stage { MIRT__IDLE, MIRT__SCATTERED, MIRT__GRADIENTS, MIRT__REDUCED } mirt__step_stage;
 
@@ -50588,7 +51178,7 @@ struct mirt_function {
     int layout;          /* the root's, when it was recorded */
     bool half;           /* recorded under the policy mixed_bfloat16, or mixed_float16 */
     mirt__data_spec spec;          /* of its batches */
-    int classes[MIRT__MAX_FIELDS]; /* the field holds class numbers below this; 0: it need not */
+    mirt__class_numbers classes[MIRT__MAX_FIELDS]; /* of a field */
 
     mirt__recording recording;
     mirt__step step; /* the program, and what runs it on the devices */
@@ -50596,6 +51186,7 @@ struct mirt_function {
 
     /* the batch under way */
     const void *io[MIRT__MAX_FIELDS]; /* the step's */
+    double valid_weight[MIRT__MAX_FIELDS]; /* all labels of a field over those that are not ignored */
     mirt__step_stage stage;
     double rate;         /* asked for on the caller's thread: schedules are the user's code */
     const mirt__guard *guard; /* of this step; NULL: it is applied whatever its values are */
@@ -50622,7 +51213,8 @@ typedef struct mirt__function_desc {
 MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__function_desc *desc, mirt__body body,
                                             void *user);
 MIRT__LIB void mirt__function_free(mirt_function *function);
-/* One value per sample of the several in (rows, ...): their mean, or with MIRT_SUM their sum. */
+/* One value per sample of the several in (rows, ...), or one number of several: their mean, or with MIRT_SUM their
+   sum. */
 MIRT__LIB mirt_tensor *mirt__sample_value(const mirt_model *model, mirt_tensor *values);
 /* A term of the loss as a value: per sample, or the replica's part of a number. */
 MIRT__LIB mirt_tensor *mirt__term_value(mirt_function *function, mirt_tensor *term);
@@ -50635,6 +51227,10 @@ MIRT__LIB mirt_status mirt__apply_gradient(mirt_function *function, int variable
 MIRT__LIB mirt_status mirt__record_gradients(mirt_function *function, mirt_tensor *loss, mirt_tensor *const *x,
                                              int count);
 MIRT__LIB mirt_status mirt__minimize(mirt_function *function, mirt_tensor *term);
+/* The field holds class numbers below `classes`, which are checked with every batch, or what `how` ignores. Returns
+   `value`, the loss by sample, or with ignored labels and without MIRT_SUM its mean over those that count. */
+MIRT__LIB mirt_tensor *mirt__class_numbers_use(mirt_function *function, int field, int64_t classes,
+                                               const mirt_loss_options *how, mirt_tensor *value);
 /* Labels or weights of the batch as a float tensor or as class numbers, cast where they are not. */
 MIRT__LIB mirt_tensor *mirt__field_as(mirt_function *function, int field, mirt_dtype dtype);
 
@@ -50845,6 +51441,22 @@ MIRT__TRAINING_LIB mirt_status mirt__need_recording(const mirt_function *f, cons
 
 /* >>terms of the loss */
 
+MIRT__TRAINING_LIB mirt_tensor *mirt__class_numbers_use(mirt_function *f, int field, int64_t classes,
+                                                        const mirt_loss_options *how, mirt_tensor *value) {
+    mirt__class_numbers *use = &f->classes[field];
+    if (!value) return NULL;
+    if (use->classes && (use->ignores != how->has_ignore_class || use->ignored != how->ignore_class)) {
+        mirt__fail(MIRT_E_INVALID, "losses of the same labels have to ignore the same class");
+        mirt__graph_poison(value->node->graph);
+        return NULL;
+    }
+    if (!use->classes || classes < use->classes) use->classes = (int)classes;
+    use->ignores = how->has_ignore_class;
+    use->ignored = how->ignore_class;
+    if (!use->ignores || f->model->config.reduction == MIRT_SUM) return value;
+    return mirt__binary_op(MIRT__MULTIPLY, value, mirt__valid_weight_op(&f->step.program.graph, field));
+}
+
 MIRT__TRAINING mirt__extent mirt__node_extent(const mirt__node *node) {
     mirt__extent in[2] = {MIRT__EXTENT_NONE, MIRT__EXTENT_NONE}, most = MIRT__EXTENT_NONE;
     for (int k = 0; k < node->num_out; k++) {
@@ -50884,7 +51496,9 @@ MIRT__TRAINING void mirt__warn_of_mean(const mirt_function *f, const mirt_tensor
 }
 
 MIRT__TRAINING_LIB mirt_tensor *mirt__sample_value(const mirt_model *model, mirt_tensor *values) {
-    if (!values || values->shape.rank < 2) return values;
+    const bool batched = values && mirt__is_batched(&values->shape);
+    if (!values || values->shape.rank < (batched ? 2 : 1) || (!batched && mirt__shape_count(&values->shape) == 1))
+        return values;
     return model->config.reduction == MIRT_SUM ? mirt_reduce_sum(values, 0, false) : mirt_reduce_mean(values, 0, false);
 }
 
@@ -51361,24 +51975,41 @@ static mirt_status mirt__need_optimizer(mirt_function *f, const char *caller) {
 }
 
 /* Labels that are the batch's own are checked with every batch. */
-static void mirt__check_labels_of(const mirt_tensor *labels, const mirt_tensor *output) {
+static mirt_tensor *mirt__own_labels_use(const mirt_tensor *labels, const mirt_tensor *output,
+                                         const mirt_loss_options *how, mirt_tensor *values) {
     mirt_function *f = output->node->graph->function;
     while (labels->node->op->alias || labels->node->id == MIRT__OP_cast) labels = labels->node->in[0];
-    if (!f || !mirt__is_input(labels->node)) return;
-    int *classes = &f->classes[labels->node->a.index], own = (int)mirt__last_dim(output);
-    if (!*classes || own < *classes) *classes = own;
+    if (f && mirt__is_input(labels->node))
+        return mirt__class_numbers_use(f, labels->node->a.index, mirt__last_dim(output), how, values);
+    if (!how->has_ignore_class) return values;
+    mirt__fail(MIRT_E_INVALID, "ignore_class needs labels of the batch as they are, to count those that are left");
+    mirt__graph_poison(output->node->graph);
+    return NULL;
+}
+
+MIRT_API mirt_tensor *mirt_loss_values_with(mirt_loss loss, const mirt_loss_options *options, mirt_tensor *labels,
+                                            mirt_tensor *output) {
+    mirt_loss_options how;
+    memset(&how, 0, sizeof how);
+    if (options) how = *options;
+    if (!labels || !output) return NULL;
+    const mirt__loss_class *cls = loss == MIRT_LOSS_NONE ? NULL : mirt__loss_class_get(loss);
+    if (!cls) mirt__fail(MIRT_E_INVALID, "mirt_loss_values: invalid loss (%d)", (int)loss);
+    if (!cls || mirt__loss_options_check(cls->name, loss, &how, output->shape.rank) != MIRT_OK) {
+        mirt__graph_poison(output->node->graph);
+        return NULL;
+    }
+    mirt_tensor *values = mirt__loss_of(loss, &how, output, labels);
+    const bool batched = values && mirt__is_batched(&values->shape);
+    if (values && values->shape.rank > batched) values = mirt_reduce_mean(values, 0, false);
+    return values && cls->sparse ? mirt__own_labels_use(labels, output, &how, values) : values;
 }
 
 MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_tensor *labels, mirt_tensor *output) {
-    if (!labels || !output) return NULL;
-    const mirt__loss_class *cls = loss == MIRT_LOSS_NONE ? NULL : mirt__loss_class_get(loss);
-    if (!cls) {
-        mirt__fail(MIRT_E_INVALID, "mirt_loss_values: invalid loss (%d)", (int)loss);
-        return mirt__graph_poison(output->node->graph), (mirt_tensor *)NULL;
-    }
-    mirt_tensor *values = mirt__loss_of(loss, from_logits, output, labels);
-    if (values && cls->sparse) mirt__check_labels_of(labels, output);
-    return values && values->shape.rank > 1 ? mirt_reduce_mean(values, 0, false) : values;
+    mirt_loss_options how;
+    memset(&how, 0, sizeof how);
+    how.from_logits = from_logits;
+    return mirt_loss_values_with(loss, &how, labels, output);
 }
 
 MIRT_API mirt_status mirt_minimize(mirt_function *f, mirt_tensor *loss) {
@@ -51548,18 +52179,20 @@ static mirt_tensor *mirt__weighted_loss(mirt_function *f, const mirt__fit_body *
                                         mirt_tensor *labels) {
     const mirt__loss_class *cls = mirt__output_loss(f->model, number);
     int y = f->spec.num_x + mirt__label_number(f->model, number);
-    if (cls && cls->sparse) f->classes[y] = (int)mirt__last_dim(output);
     mirt_tensor *loss = mirt__loss_record(f->model, number, output, labels);
     if (!loss) return NULL;
     if (!mirt__is_batched(&loss->shape)) {
+        loss = mirt__sample_value(f->model, loss);
         if (!body->num_class_weights && !f->spec.has_weights) return loss;
         mirt__fail(MIRT_E_SHAPE,
                    "weights of samples or classes need a loss for each sample; %s is one number for all",
                    mirt__output_loss_name(f->model, number));
         return NULL;
     }
-    if (cls && !cls->classes) loss = mirt__sum_of_positions(f->model, output, loss);
+    if (cls && !cls->positions) loss = mirt__sum_of_positions(f->model, output, loss);
     loss = mirt__sample_value(f->model, loss);
+    if (cls && cls->sparse)
+        loss = mirt__class_numbers_use(f, y, mirt__last_dim(output), &f->model->config.loss_options[number], loss);
     if (body->num_class_weights && cls && cls->classes && mirt__positions(output) != 1) {
         mirt__fail(MIRT_E_SHAPE, "class weights need one class for each sample; %s of %s has one for each position",
                    cls->name, mirt__output_name(f->model, number));
@@ -54175,15 +54808,16 @@ MIRT__ABSENT_LIB void mirt__rule_set(mirt_function *function);
 
 /* --- follow.c --- */
 /* Whether the step of `batch` can be launched before the results of the step under way are read. */
-MIRT__LIB bool mirt__can_follow(const mirt_function *function, const mirt__batch *batch);
+MIRT__LIB bool mirt__can_follow(mirt_function *function, const mirt__batch *batch);
 /* Launches it, and waits for the results of the step under way. */
 MIRT__LIB mirt_status mirt__follow(mirt_function *function, const mirt__batch *batch);
 /* The step that was launched becomes the one under way. */
 MIRT__LIB mirt_status mirt__follow_begin(mirt_function *function, const mirt__batch *batch);
 
 /* --- run.c, for follow.c --- */
-/* Whether the batch's class numbers are such; otherwise the error is set. */
-MIRT__LIB mirt_status mirt__check_class_numbers(const mirt_function *function, const mirt__batch *batch);
+/* Whether the batch's class numbers are such; otherwise the error is set. valid_weight: by field. */
+MIRT__LIB mirt_status mirt__check_class_numbers(const mirt_function *function, const mirt__batch *batch,
+                                                double *valid_weight);
 /* Whether buckets are reduced while backward runs. */
 MIRT__TRAINING_LIB bool mirt__can_overlap(const mirt_function *function);
 /* What every replay of the step is told. */
@@ -54280,38 +54914,51 @@ MIRT__LIB void mirt__rule_set(mirt_function *f) {
 
 /* Runs a step from the caller's thread: checks the batch's labels, starts the devices, reports failures. */
 
-/* How many of the numbers are not below `classes`: one look for labels of pixels, which are many. */
-MIRT__TRAINING int64_t mirt__others_than_classes(const mirt__batch *batch, int field, mirt_dtype dtype, int64_t count,
-                                                 int classes) {
-    const uint8_t *bytes = (const uint8_t *)batch->field[field];
-    const int32_t *numbers = (const int32_t *)batch->field[field];
-    int64_t others = 0;
-    if (dtype == MIRT_UINT8) {
-        for (int64_t i = 0; i < count; i++) others += bytes[i] >= classes;
-    } else if (dtype == MIRT_INT32) {
-        for (int64_t i = 0; i < count; i++) others += numbers[i] < 0 || numbers[i] >= classes;
-    } else {
-        others = count;
+static bool mirt__is_class(const mirt__class_numbers *use, double label) {
+    if (use->ignores && label == (double)use->ignored) return true;
+    return label >= 0 && label < (double)use->classes && label == floor(label);
+}
+
+/* How many of the labels are neither classes nor ignored; *ignored: how many are. Labels of pixels are many. */
+MIRT__TRAINING int64_t mirt__count_labels(const void *labels, mirt_dtype dtype, int64_t count,
+                                          const mirt__class_numbers *use, int64_t *ignored) {
+    int64_t others = 0, out = 0;
+    for (int64_t i = 0; dtype == MIRT_UINT8 && i < count; i++) {
+        const int label = ((const uint8_t *)labels)[i], skip = use->ignores && label == use->ignored;
+        out += skip;
+        others += label >= use->classes && !skip;
     }
+    for (int64_t i = 0; dtype == MIRT_INT32 && i < count; i++) {
+        const int label = ((const int32_t *)labels)[i], skip = use->ignores && label == use->ignored;
+        out += skip;
+        others += (label < 0 || label >= use->classes) && !skip;
+    }
+    for (int64_t i = 0; dtype != MIRT_UINT8 && dtype != MIRT_INT32 && i < count; i++) {
+        const double label = mirt__element(labels, dtype, i);
+        out += use->ignores && label == (double)use->ignored;
+        others += !mirt__is_class(use, label);
+    }
+    *ignored = out;
     return others;
 }
 
 /* Class numbers have to be whole, and of a class. */
-MIRT__TRAINING mirt_status mirt__check_classes(const mirt_function *f, int field, const mirt__batch *batch) {
+MIRT__TRAINING mirt_status mirt__check_classes(const mirt_function *f, int field, const mirt__batch *batch,
+                                               double *valid_weight) {
     const mirt__data_field *spec = &f->spec.field[field];
-    int64_t per_row = mirt__shape_count(&spec->shape), count = batch->rows * per_row;
-    int classes = f->classes[field];
-    if (!mirt__others_than_classes(batch, field, spec->dtype, count, classes)) return MIRT_OK;
-    for (int64_t i = 0; i < count; i++) {
-        double label = mirt__element(batch->field[field], spec->dtype, i);
-        if (label >= 0 && label < (double)classes && label == floor(label)) continue;
-        long long sample = (long long)(batch->index ? batch->index[i / per_row] : i / per_row);
-        if (label >= 0 && label < (double)classes)
-            return mirt__fail(MIRT_E_INVALID, "label %g of sample %lld is not a whole number", label, sample);
-        return mirt__fail(MIRT_E_INVALID, "label %g of sample %lld is not one of the %d classes 0 to %d", label, sample,
-                          classes, classes - 1);
-    }
-    return MIRT_OK;
+    const mirt__class_numbers *use = &f->classes[field];
+    const int64_t per_row = mirt__shape_count(&spec->shape), count = batch->rows * per_row;
+    int64_t ignored, at = 0;
+    const int64_t others = mirt__count_labels(batch->field[field], spec->dtype, count, use, &ignored);
+    *valid_weight = ignored < count ? (double)count / (double)(count - ignored) : 0;
+    if (!others) return MIRT_OK;
+    while (mirt__is_class(use, mirt__element(batch->field[field], spec->dtype, at))) at++;
+    const double label = mirt__element(batch->field[field], spec->dtype, at);
+    const long long sample = (long long)(batch->index ? batch->index[at / per_row] : at / per_row);
+    if (label >= 0 && label < (double)use->classes)
+        return mirt__fail(MIRT_E_INVALID, "label %g of sample %lld is not a whole number", label, sample);
+    return mirt__fail(MIRT_E_INVALID, "label %g of sample %lld is not one of the %d classes 0 to %d", label, sample,
+                      use->classes, use->classes - 1);
 }
 
 /* What the optimizer reads and writes, on the devices. */
@@ -54320,9 +54967,12 @@ static mirt_status mirt__weights_ready(const mirt_function *f) {
     return MIRT__TRAINS && f->step.has_gradients ? mirt__slots_to_devices(f->model) : MIRT_OK;
 }
 
-MIRT__LIB mirt_status mirt__check_class_numbers(const mirt_function *f, const mirt__batch *batch) {
+MIRT__LIB mirt_status mirt__check_class_numbers(const mirt_function *f, const mirt__batch *batch,
+                                                double *valid_weight) {
     for (int i = 0; i < f->spec.num_fields; i++) {
-        if (MIRT__TRAINS && f->classes[i] && mirt__check_classes(f, i, batch) != MIRT_OK) return mirt_last_status();
+        if (MIRT__TRAINS && f->classes[i].classes &&
+            mirt__check_classes(f, i, batch, &valid_weight[i]) != MIRT_OK)
+            return mirt_last_status();
     }
     return MIRT_OK;
 }
@@ -54363,7 +55013,7 @@ MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *
                           (long long)batch->rows, (long long)step->max_rows);
     }
     step->same = batch->same && step->there && step->rows == batch->rows && s->in_memory == f;
-    if (mirt__check_class_numbers(f, batch) != MIRT_OK) return mirt_last_status();
+    if (mirt__check_class_numbers(f, batch, f->valid_weight) != MIRT_OK) return mirt_last_status();
     for (int i = 0; i < f->spec.num_fields; i++) {
         step->same = step->same && step->io[i] == batch->field[i];
         step->io[i] = batch->field[i];
@@ -54397,6 +55047,7 @@ MIRT__LIB void mirt__info_set(mirt_function *f) {
     info->global_rows = f->step.rows;
     info->loss_scale = model->config.reduction == MIRT_SUM ? 1.0 : 1.0 / (double)f->step.rows;
     info->gradient_scale = f->root->loss_scale;
+    info->valid_weight = f->valid_weight;
     info->failed = &f->step.failed;
     info->failed_code = &f->step.failed_code;
     f->step.captures = !model->profiled;
@@ -54621,12 +55272,12 @@ static bool mirt__runs_freely(const mirt_function *f) {
            !f->model->strategy->trace;
 }
 
-MIRT__LIB bool mirt__can_follow(const mirt_function *f, const mirt__batch *batch) {
+MIRT__LIB bool mirt__can_follow(mirt_function *f, const mirt__batch *batch) {
     const mirt__step *step = &f->step;
     double rate;
     /* The first step of that many rows may move memory, loads kernels, and takes memory for constants. */
     return f->following.allowed && step->ran && step->ran[batch->rows] && mirt__runs_freely(f) &&
-           mirt__coming_known(f, &rate) && mirt__check_class_numbers(f, batch) == MIRT_OK;
+           mirt__coming_known(f, &rate) && mirt__check_class_numbers(f, batch, f->following.valid_weight) == MIRT_OK;
 }
 
 /* The other step becomes the one under way. */
@@ -54643,6 +55294,9 @@ static void mirt__follow_swap(mirt_function *f) {
         const void *field = step->io[i];
         step->io[i] = other->io[i];
         other->io[i] = field;
+        const double weight = f->valid_weight[i];
+        f->valid_weight[i] = other->valid_weight[i];
+        other->valid_weight[i] = weight;
     }
     step->turn ^= 1;
     mirt__results_place(f);

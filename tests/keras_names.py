@@ -29,6 +29,8 @@ ELSEWHERE = {
     "layers InputLayer": "mirt_input",
     "layers Identity": "MIRT_LINEAR",
     "layers Pipeline": "mirt_augment",
+    "augmentations MixUp": "mirt_mix_up",
+    "augmentations CutMix": "mirt_cut_mix",
     "activations swish": "MIRT_SILU",
     "activations hard_silu": "MIRT_HARD_SWISH",
     "optimizers LossScaleOptimizer": "mixed_float16",

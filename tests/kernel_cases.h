@@ -577,8 +577,18 @@ static void softmax_grad_plan(job *j) {
     row_input(j, UNIT, j->s[0]);
 }
 
-enum { L_N, L_ROWS, L_KIND, L_LOGITS };
-#define LOSS_SHAPES(loss, name, labels, activation) {7, 9, loss, 0}, {7, 9, loss, activation != MIRT_LINEAR},
+/* L_PERCENT: label_smoothing. */
+enum { L_N, L_ROWS, L_KIND, L_LOGITS, L_PERCENT };
+#define KERNEL_OF_SPARSE true
+#define KERNEL_OF_CATEGORICAL true
+#define KERNEL_OF_SUMS true
+#define KERNEL_OF_VECTORS true
+#define KERNEL_OF_ELEMENTS true
+#define KERNEL_OF_RECORDED false
+#define LOSS_ROWS(labels) (KERNEL_OF_##labels ? 9 : 0)
+#define LOSS_SHAPES(loss, name, labels, activation) \
+    {7, LOSS_ROWS(labels), loss, 0}, {7, LOSS_ROWS(labels), loss, activation != MIRT_LINEAR}, \
+    {33, LOSS_ROWS(labels), loss, activation != MIRT_LINEAR, activation == MIRT_LINEAR ? 0 : 30},
 static const int32_t loss_shapes[][MAX_NUMBERS] = {
     MIRT_LOSS_LIST(LOSS_SHAPES)
     {10, 9, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 1}, {10, 9, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 0},
@@ -587,7 +597,10 @@ static const int32_t loss_shapes[][MAX_NUMBERS] = {
     {5, 9, MIRT_MEAN_SQUARED_ERROR, 0},               {1000, 4, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 1},
     {1, 300, MIRT_BINARY_CROSSENTROPY, 1},            {17, 400, MIRT_CATEGORICAL_CROSSENTROPY, 1},
     {2, 1, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 1},  {4, 0, MIRT_MEAN_SQUARED_ERROR, 0},
-    {3000, 2, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 1}, {2500, 3, MIRT_BINARY_CROSSENTROPY, 1}, {SHAPE_END}};
+    {3000, 2, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 1}, {2500, 3, MIRT_BINARY_CROSSENTROPY, 1},
+    {10, 9, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 0, 10}, {2500, 2, MIRT_CATEGORICAL_FOCAL_CROSSENTROPY, 1},
+    {5, 9, MIRT_BINARY_FOCAL_CROSSENTROPY, 0, 10}, {5, 9, MIRT_CATEGORICAL_FOCAL_CROSSENTROPY, 0, 10},
+    {2500, 3, MIRT_COSINE_SIMILARITY, 0}, {2500, 3, MIRT_KL_DIVERGENCE, 0}, {1, 40, MIRT_HUBER, 0}, {SHAPE_END}};
 
 static void loss_inputs(job *j) {
     const bool sparse = j->s[L_KIND] == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
@@ -614,7 +627,15 @@ static void loss_grad_plan(job *j) {
 static void loss_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
     mirt__loss l;
     l.kind = (mirt_loss)j->s[L_KIND];
-    l.from_logits = j->s[L_LOGITS] != 0;
+    memset(&l.how, 0, sizeof l.how);
+    l.how.from_logits = j->s[L_LOGITS] != 0;
+    l.how.label_smoothing = (float)j->s[L_PERCENT] / 100;
+    l.how.has_ignore_class = j->s[L_PERCENT] != 0; /* only the sparse one looks */
+    l.how.ignore_class = 1;
+    l.how.delta = 0.5f;
+    l.how.alpha = 0.25f;
+    l.how.gamma = 2;
+    l.how.apply_class_balancing = j->s[L_PERCENT] != 0;
     l.rows = j->count;
     l.n = j->s[L_N];
     l.x = (const float *)j->at[0];

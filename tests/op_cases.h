@@ -411,33 +411,85 @@ CASE(dropout_channels) { UNUSED; return masked(batch(x, v[0]), 3); }
 /* The class numbers or targets of the losses are made from x itself, so that one input serves. */
 static mirt_tensor *classes(mirt_tensor *x) { return mirt_cast(mirt_reduce_max(x, 0, false), MIRT_INT32); }
 static mirt_tensor *one_hot_classes(mirt_tensor *x, int64_t n) { return mirt_one_hot(classes(x), n); }
-#define SPARSE_LABELS classes(x)
-#define CATEGORICAL_LABELS one_hot_classes(x, 5)
-#define ELEMENTS_LABELS one_hot_classes(x, 5)
+static mirt_tensor *loss_with(mirt_loss loss, bool from_logits, float smoothing, mirt_tensor *x, mirt_tensor *labels) {
+    mirt_loss_options how;
+    memset(&how, 0, sizeof how);
+    how.from_logits = from_logits;
+    how.label_smoothing = smoothing;
+    return mirt__loss_op(loss, &how, x, labels);
+}
+static mirt_tensor *loss_of(mirt_loss loss, bool from_logits, mirt_tensor *x, mirt_tensor *labels) {
+    return loss_with(loss, from_logits, 0, x, labels);
+}
+#define SPARSE_CASE(loss, logits) loss_of(loss, logits, batch(x, v[0]), classes(x))
+#define CATEGORICAL_CASE(loss, logits) loss_of(loss, logits, batch(x, v[0]), one_hot_classes(x, 5))
+#define ELEMENTS_CASE CATEGORICAL_CASE
+#define VECTORS_CASE CATEGORICAL_CASE
+#define SUMS_CASE(loss, logits) loss_of(loss, logits, mirt_sigmoid(batch(x, v[0])), one_hot_classes(x, 5))
+#define RECORDED_CASE(loss, logits) recorded(loss, mirt_sigmoid(batch(x, v[0])), one_hot_classes(x, 5))
+static mirt_tensor *recorded(mirt_loss loss, mirt_tensor *x, mirt_tensor *labels) {
+    mirt_loss_options how;
+    memset(&how, 0, sizeof how);
+    how.axes = 2;
+    return mirt__loss_of(loss, &how, x, labels);
+}
 #define LOSS_CASE(loss, name, labels, activation) \
-    CASE(name) { UNUSED; return mirt__loss_op(loss, activation != MIRT_LINEAR, batch(x, v[0]), labels##_LABELS); }
+    CASE(loss_##name) { UNUSED; return labels##_CASE(loss, activation != MIRT_LINEAR); }
 MIRT_LOSS_LIST(LOSS_CASE)
 CASE(sparse_probabilities) {
     UNUSED;
-    return mirt__loss_op(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, false, mirt_softmax(batch(x, v[0])), classes(x));
+    return loss_of(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, false, mirt_softmax(batch(x, v[0])), classes(x));
 }
 CASE(categorical_probabilities) {
     UNUSED;
-    return mirt__loss_op(MIRT_CATEGORICAL_CROSSENTROPY, false, mirt_softmax(batch(x, v[0])), one_hot_classes(x, 5));
+    return loss_of(MIRT_CATEGORICAL_CROSSENTROPY, false, mirt_softmax(batch(x, v[0])), one_hot_classes(x, 5));
 }
 CASE(binary_probabilities) {
     UNUSED;
-    return mirt__loss_op(MIRT_BINARY_CROSSENTROPY, false, mirt_sigmoid(batch(x, v[0])), one_hot_classes(x, 5));
+    return loss_of(MIRT_BINARY_CROSSENTROPY, false, mirt_sigmoid(batch(x, v[0])), one_hot_classes(x, 5));
+}
+CASE(binary_focal_probabilities) {
+    UNUSED;
+    return loss_with(MIRT_BINARY_FOCAL_CROSSENTROPY, false, 0.25f, mirt_sigmoid(batch(x, v[0])), one_hot_classes(x, 5));
+}
+CASE(categorical_focal_probabilities) {
+    UNUSED;
+    return loss_with(MIRT_CATEGORICAL_FOCAL_CROSSENTROPY, false, 0.25f, mirt_softmax(batch(x, v[0])),
+                     one_hot_classes(x, 5));
+}
+CASE(sparse_smoothed) {
+    UNUSED;
+    return loss_with(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, true, 0.25f, batch(x, v[0]), classes(x));
+}
+CASE(sparse_smoothed_probabilities) {
+    UNUSED;
+    return loss_with(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, false, 0.25f, mirt_softmax(batch(x, v[0])), classes(x));
+}
+CASE(categorical_smoothed) {
+    UNUSED;
+    return loss_with(MIRT_CATEGORICAL_CROSSENTROPY, true, 0.25f, batch(x, v[0]), one_hot_classes(x, 5));
+}
+CASE(binary_smoothed) {
+    UNUSED;
+    return loss_with(MIRT_BINARY_CROSSENTROPY, true, 0.25f, batch(x, v[0]), one_hot_classes(x, 5));
 }
 /* A class for each position. */
 static mirt_tensor *position_classes(mirt_tensor *x) { return mirt_cast(mirt_reduce_max(x, 8u, false), MIRT_INT32); }
 CASE(sparse_positions) {
     UNUSED;
-    return mirt__loss_op(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, true, batch(x, v[0]), position_classes(x));
+    return loss_of(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, true, batch(x, v[0]), position_classes(x));
+}
+CASE(sparse_ignored) {
+    UNUSED;
+    mirt_loss_options how;
+    memset(&how, 0, sizeof how);
+    how.from_logits = how.has_ignore_class = true;
+    how.ignore_class = 1;
+    return mirt__loss_op(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, &how, batch(x, v[0]), position_classes(x));
 }
 CASE(categorical_positions) {
     UNUSED;
-    return mirt__loss_op(MIRT_CATEGORICAL_CROSSENTROPY, true, batch(x, v[0]), mirt_one_hot(position_classes(x), 5));
+    return loss_of(MIRT_CATEGORICAL_CROSSENTROPY, true, batch(x, v[0]), mirt_one_hot(position_classes(x), 5));
 }
 CASE(accuracy_positions) { UNUSED; return mirt__accuracy_op(MIRT__ACCURACY_SPARSE, x, position_classes(x)); }
 CASE(accuracy_sparse) { UNUSED; return mirt__accuracy_op(MIRT__ACCURACY_SPARSE, x, classes(x)); }
@@ -767,10 +819,17 @@ static const op_case op_cases[] = {
     {ROW(layer_norm_last_two), 3, {{2, 3, 5}, {3, 5}, {3, 5}}, {2, 3, 5}, MIRT_FLOAT32, WIDE},
     {ROW(layer_norm_plain), 1, {{5, 9}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(layer_norm_beta), 2, {{4, 3}, {4, 3}}, {0}, MIRT_FLOAT32, WIDE},
-#define LOSS_ROW(loss, name, labels, activation) {ROW(name), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
+#define LOSS_ROW(loss, name, labels, activation) {ROW(loss_##name), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
     MIRT_LOSS_LIST(LOSS_ROW){ROW(sparse_probabilities), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
     {ROW(categorical_probabilities), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
     {ROW(binary_probabilities), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
+    {ROW(binary_focal_probabilities), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
+    {ROW(categorical_focal_probabilities), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
+    {ROW(sparse_smoothed), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
+    {ROW(sparse_smoothed_probabilities), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
+    {ROW(categorical_smoothed), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
+    {ROW(binary_smoothed), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
+    {ROW(sparse_ignored), 1, {{5}}, {3, 2, 5}, MIRT_FLOAT32, WIDE},
     {ROW(sparse_positions), 1, {{5}}, {3, 2, 5}, MIRT_FLOAT32, WIDE},
     {ROW(categorical_positions), 1, {{3, 2, 5}}, {3, 2, 5}, MIRT_FLOAT32, WIDE},
     {ROW(accuracy_positions), 0, {{0}}, {3, 2, 5}, MIRT_FLOAT32, WIDE},

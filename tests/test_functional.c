@@ -106,13 +106,13 @@ static mirt_tensor *dense(mirt_tensor *x, const char *name, int units, mirt_acti
     return dense_of(x, name, units, activation, none, none);
 }
 
-static void two(float l1, float l2) {
+static void two_of(float l1, float l2, mirt_activation_kind digits) {
     mirt_regularizer kernel_a = {0, l2}, kernel_b = {l1, 0}, bias_b = {l1, l1 != 0 ? l2 : 0}, none = {0, 0};
     mirt_tensor *a = mirt_input(s.model, MIRT_SHAPE(6)), *b = mirt_input(s.model, MIRT_SHAPE(4)), *both[2], *out[2];
     both[0] = dense_of(a, "da", 5, MIRT_RELU, kernel_a, none);
     both[1] = dense_of(b, "db", 3, MIRT_TANH, kernel_b, bias_b);
     mirt_tensor *x = mirt_concatenate(both, 2, -1);
-    out[0] = dense(x, "digit", 4, MIRT_SOFTMAX);
+    out[0] = dense(x, "digit", 4, digits);
     out[1] = dense(x, "side", 1, MIRT_SIGMOID);
     mirt_model_outputs(s.model, out, 2);
     input(0, 6);
@@ -125,6 +125,17 @@ static void two(float l1, float l2) {
     s.compile.metrics[0] = MIRT_ACCURACY;
 }
 
+static void two(float l1, float l2) { two_of(l1, l2, MIRT_SOFTMAX); }
+static void make_two_loss_options(void) {
+    two_of(0, 0, MIRT_LINEAR);
+    s.compile.losses[1] = MIRT_BINARY_FOCAL_CROSSENTROPY;
+    s.compile.loss_weights[1] = 0;
+    s.compile.loss_options[0].from_logits = true;
+    s.compile.loss_options[1].alpha = 0.75f;
+    s.compile.loss_options[1].has_gamma = true;
+    s.compile.loss_options[1].apply_class_balancing = true;
+    s.compile.loss_options[1].label_smoothing = 0.25f;
+}
 static void make_two(void) { two(0, 0); }
 static void make_two_weighted(void) {
     two(0, 0);
@@ -362,6 +373,55 @@ static void make_pixels_sum(void) {
     sample_weights();
     s.compile.reduction = MIRT_SUM;
 }
+/* Class 3 is the one to ignore. */
+static void ignore(int number, mirt_dtype labels) {
+    pixels(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, false, labels);
+    position_labels(4, labels);
+    for (int v = 0; v < 2; v++) {
+        for (int k = 0; k < N * POSITIONS; k++) {
+            if (s.classes[v][0][k] != 3) continue;
+            s.classes[v][0][k] = number;
+            s.bytes[v][k] = (uint8_t)number;
+        }
+    }
+    s.compile.loss_options[0].has_ignore_class = true;
+    s.compile.loss_options[0].ignore_class = number;
+}
+static void make_pixels_ignored(void) { ignore(255, MIRT_UINT8); }
+static void make_pixels_ignored_weighted(void) {
+    ignore(-1, MIRT_INT32);
+    sample_weights();
+}
+static void make_pixels_ignored_sum(void) {
+    ignore(0, MIRT_INT32);
+    s.compile.reduction = MIRT_SUM;
+}
+static void make_dice(void) { pixels(MIRT_DICE, false, MIRT_FLOAT32); }
+static void make_dice_samples(void) {
+    make_dice();
+    s.compile.loss_options[0].axes = 0xe;
+}
+static void make_dice_classes(void) {
+    make_dice();
+    s.compile.loss_options[0].axes = 7;
+}
+static void make_pixels_kl(void) {
+    pixels(MIRT_KL_DIVERGENCE, false, MIRT_FLOAT32);
+    sample_weights();
+}
+static void make_pixels_cosine(void) { pixels(MIRT_COSINE_SIMILARITY, false, MIRT_FLOAT32); }
+/* The same values as the custom ones of these names. */
+static void make_listed_huber(void) {
+    make_huber();
+    s.compile.custom_losses[0] = NULL;
+    s.compile.loss = MIRT_HUBER;
+    s.compile.loss_options[0].delta = huber_delta;
+}
+static void make_listed_focal(void) {
+    make_focal();
+    s.compile.custom_losses[0] = NULL;
+    s.compile.loss = MIRT_BINARY_FOCAL_CROSSENTROPY;
+}
 static void make_softmax_logits(void) {
     one(6, 3, MIRT_SOFTMAX, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY);
     sparse_labels(0, 0, 3);
@@ -436,6 +496,15 @@ static const make_case makes[] = {
     {"pixels_one_hot", make_pixels_one_hot},
     {"pixels_weighted", make_pixels_weighted},
     {"pixels_sum", make_pixels_sum},
+    {"pixels_ignored", make_pixels_ignored},
+    {"pixels_ignored_weighted", make_pixels_ignored_weighted},
+    {"pixels_ignored_sum", make_pixels_ignored_sum},
+    {"dice", make_dice},
+    {"dice_samples", make_dice_samples},
+    {"dice_classes", make_dice_classes},
+    {"pixels_kl", make_pixels_kl},
+    {"pixels_cosine", make_pixels_cosine},
+    {"two_loss_options", make_two_loss_options},
     {"frozen_regularizer", make_frozen_regularizer},
 };
 
@@ -525,9 +594,10 @@ static void test_golden(const golden_fit *g, void (*make)(void), const char *dev
     bool several = mirt__num_labels(s.model) > 1 && g->batch == 5;
     ok(extra == (several ? 4 : 0), "and no other names in its logs (%d)", extra);
     if (several && !strstr(g->name, "regularized")) {
-        double off = ran ? fabs(last(h, "digit_loss") + 0.5 * last(h, "side_loss") - last(h, "loss")) : NAN;
+        const double w = s.compile.loss_weights[1] != 0 ? (double)s.compile.loss_weights[1] : 1;
+        double off = ran ? fabs(last(h, "digit_loss") + w * last(h, "side_loss") - last(h, "loss")) : NAN;
         double val_off =
-            ran ? fabs(last(h, "val_digit_loss") + 0.5 * last(h, "val_side_loss") - last(h, "val_loss")) : NAN;
+            ran ? fabs(last(h, "val_digit_loss") + w * last(h, "val_side_loss") - last(h, "val_loss")) : NAN;
         ok(off < 1e-6 && val_off < 1e-6, "the outputs' losses, weighted, make the loss (%.1e, %.1e)", off, val_off);
     }
     mirt_dataset_destroy(train);
@@ -541,6 +611,8 @@ int main(void) {
         test_golden(&golden_fits[i], NULL, "2", 4);
         if (strcmp(golden_fits[i].name, "sum_positions_weighted") == 0)
             test_golden(&golden_fits[i], make_custom_positions, "2", 4);
+        if (strcmp(golden_fits[i].name, "huber") == 0) test_golden(&golden_fits[i], make_listed_huber, "2", 4);
+        if (strcmp(golden_fits[i].name, "focal") == 0) test_golden(&golden_fits[i], make_listed_focal, "2", 4);
     }
     return done_testing();
 }

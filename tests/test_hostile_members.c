@@ -20,7 +20,8 @@ static const char *const optional[] = {
     "depthwise_regularizer", "pointwise_regularizer", "noise_shape", "frozen", "losses", "schedule", "curve", "name",
     "custom_losses", "custom_metrics", "dtype_policy", "weight_decay", "exclude_from_weight_decay", "clipnorm",
     "global_clipnorm", "clipvalue", "ema_momentum", "ema_overwrite_frequency", "k", "threshold", "num_thresholds",
-    "scale", "offset", "kind", "axis", "axes", "begin", "perm", "classes", "index", "dtype", NULL};
+    "scale", "offset", "kind", "axis", "axes", "begin", "perm", "classes", "index", "dtype",
+    "loss_options", "label_smoothing", NULL};
 /* Members that may be null. */
 static const char *const nullable[] = {
     "kernel_regularizer", "bias_regularizer", "beta_regularizer", "gamma_regularizer", "alpha_regularizer",
@@ -102,6 +103,8 @@ static mirt_model *compiled(int index) {
     desc.losses[0] = MIRT_BINARY_CROSSENTROPY;
     desc.losses[1] = MIRT_MEAN_SQUARED_ERROR;
     desc.loss_weights[1] = 0.5f;
+    desc.loss_options[0].label_smoothing = 0.125f;
+    desc.loss_options[0].from_logits = index == 1;
     desc.metrics[0] = MIRT_AUC;
     desc.metric_options[0].curve = MIRT_PR;
     desc.metric_options[0].num_thresholds = 50;

@@ -54,7 +54,9 @@ static mirt_tensor *bias_of_integers(void) { return mirt__bias_add_op(whole_numb
 static mirt_tensor *bias_of_two_axes(void) { return mirt__bias_add_op(row, weight(MIRT_SHAPE(1, 7))); }
 static mirt_tensor *bias_of_other_length(void) { return mirt__bias_add_op(row, weight(MIRT_SHAPE(6))); }
 static mirt_tensor *loss_of(mirt_tensor *x, mirt_tensor *labels) {
-    return mirt__loss_op(MIRT_MEAN_SQUARED_ERROR, false, x, labels);
+    mirt_loss_options how;
+    memset(&how, 0, sizeof how);
+    return mirt__loss_op(MIRT_MEAN_SQUARED_ERROR, &how, x, labels);
 }
 static mirt_tensor *loss_of_integers(void) { return loss_of(whole_numbers(row), row); }
 static mirt_tensor *loss_of_weights(void) { return loss_of(whole, row); }
@@ -62,7 +64,9 @@ static mirt_tensor *loss_by_weights(void) { return loss_of(row, whole); }
 static mirt_tensor *loss_of_other_labels(void) { return loss_of(row, image); }
 static mirt_tensor *classes_of_images(void) {
     const mirt_tensor *labels = whole_numbers(mirt_reduce_sum(image, 4, false));
-    return mirt__loss_op(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, true, image, (mirt_tensor *)(uintptr_t)labels);
+    mirt_loss_options how;
+    memset(&how, 0, sizeof how);
+    return mirt__loss_op(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, &how, image, (mirt_tensor *)(uintptr_t)labels);
 }
 static mirt_tensor *resize_of_rows(void) { return mirt__resize2d_op(row, 3, 3, true); }
 static mirt_tensor *resize_to_nothing(void) { return mirt__resize2d_op(image, 3, 0, false); }

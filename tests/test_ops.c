@@ -36,7 +36,7 @@ static const op_case large_cases[] = {
     {"large reduce_sum_rows", case_reduce_sum_rows, 1, {{1, 70}}, {70}, MIRT_FLOAT32, -2.0, 2.0},
     {"large normalize", case_normalize, 3, {{20, 28, 70}, {70}, {70}}, {0}, MIRT_FLOAT32, -2.0, 2.0},
     {"large layer_norm", case_layer_norm, 3, {{9, 300}, {300}, {300}}, {9, 300}, MIRT_FLOAT32, -2.0, 2.0},
-    {"large softmax", case_sparse_categorical_crossentropy, 1, {{70}}, {70}, MIRT_FLOAT32, -2.0, 2.0},
+    {"large softmax", case_loss_sparse_categorical_crossentropy, 1, {{70}}, {70}, MIRT_FLOAT32, -2.0, 2.0},
 };
 
 enum { MAX_THREADS = 3 };

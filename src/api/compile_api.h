@@ -16,8 +16,9 @@ MIRT__BEGIN_C
 typedef struct mirt_compile_desc {
     mirt_optimizer optimizer; /* all zeros: mirt_adam(1e-3) */
     mirt_loss loss;           /* of every output that has none of its own below */
-    bool from_logits; /* outputs, all of them, are what a softmax or sigmoid would begin with. For an output that
-                         ends in the loss's own softmax or sigmoid nothing changes, but there is a warning */
+    bool from_logits; /* outputs, all of them (of one: loss_options), are what a softmax or sigmoid would begin with.
+                         For an output that ends in the loss's own softmax or sigmoid nothing changes, but there is a
+                         warning */
     mirt_reduction reduction;
     mirt_metric metrics[MIRT_MAX_METRICS]; /* of every output with a loss; ends at the first MIRT_METRIC_NONE */
     mirt_loss losses[MIRT_MAX_OUTPUTS];
@@ -26,6 +27,7 @@ typedef struct mirt_compile_desc {
     const mirt_custom_metric *custom_metrics[MIRT_MAX_METRICS];    /* of every output with a loss; copied; ends at the
                                                                       first NULL */
     mirt_metric_options metric_options[MIRT_MAX_METRICS];          /* of metrics[i] */
+    mirt_loss_options loss_options[MIRT_MAX_OUTPUTS];              /* of each output's loss */
 } mirt_compile_desc;
 
 #ifndef MIRRORTRAIN_NO_TRAIN

@@ -149,16 +149,41 @@ MIRT_API mirt_status mirt_apply_averages(mirt_model *model);
 /* All losses: the constant, Keras's name, the kind of labels, and the activation that from_logits leaves to the loss
    (MIRT_LINEAR: none). SPARSE and CATEGORICAL want outputs (rows, classes), or for each position (rows, height, width,
    classes) and the like. Labels of SPARSE are class numbers, one for each sample or position: [height, width] or
-   [height, width, 1] in a sample, of any dtype. Labels of CATEGORICAL are one number for each class. ELEMENTS: labels
-   of any output's shape; the loss is the mean over them. */
+   [height, width, 1] in a sample, of any dtype. Labels of CATEGORICAL are one number for each class. Labels of the
+   others have the output's shape. ELEMENTS: the loss is the mean over them. SUMS, VECTORS: it compares what lies along
+   the last axis, and is the mean over positions. RECORDED: it consists of other operations. */
 #define MIRT_LOSS_LIST(X) \
     X(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, sparse_categorical_crossentropy, SPARSE, MIRT_SOFTMAX) \
     X(MIRT_CATEGORICAL_CROSSENTROPY, categorical_crossentropy, CATEGORICAL, MIRT_SOFTMAX) \
     X(MIRT_BINARY_CROSSENTROPY, binary_crossentropy, ELEMENTS, MIRT_SIGMOID) \
-    X(MIRT_MEAN_SQUARED_ERROR, mean_squared_error, ELEMENTS, MIRT_LINEAR)
+    X(MIRT_MEAN_SQUARED_ERROR, mean_squared_error, ELEMENTS, MIRT_LINEAR) \
+    X(MIRT_MEAN_ABSOLUTE_ERROR, mean_absolute_error, ELEMENTS, MIRT_LINEAR) \
+    X(MIRT_HUBER, huber, ELEMENTS, MIRT_LINEAR) \
+    X(MIRT_HINGE, hinge, ELEMENTS, MIRT_LINEAR) \
+    X(MIRT_SQUARED_HINGE, squared_hinge, ELEMENTS, MIRT_LINEAR) \
+    X(MIRT_LOG_COSH, log_cosh, ELEMENTS, MIRT_LINEAR) \
+    X(MIRT_KL_DIVERGENCE, kl_divergence, SUMS, MIRT_LINEAR) \
+    X(MIRT_COSINE_SIMILARITY, cosine_similarity, VECTORS, MIRT_LINEAR) \
+    X(MIRT_BINARY_FOCAL_CROSSENTROPY, binary_focal_crossentropy, ELEMENTS, MIRT_SIGMOID) \
+    X(MIRT_CATEGORICAL_FOCAL_CROSSENTROPY, categorical_focal_crossentropy, CATEGORICAL, MIRT_SOFTMAX) \
+    X(MIRT_DICE, dice, RECORDED, MIRT_LINEAR)
 #define MIRT__LOSS_VALUE(loss, name, labels, activation) loss,
 typedef enum mirt_loss { MIRT_LOSS_NONE = 0, MIRT_LOSS_LIST(MIRT__LOSS_VALUE) MIRT__LOSS_COUNT } mirt_loss;
 #undef MIRT__LOSS_VALUE
+/* How a loss is computed; all zeros: as in Keras. What a loss does not take is an error. */
+typedef struct mirt_loss_options {
+    bool from_logits;      /* the output is what the loss's softmax or sigmoid would begin with */
+    float label_smoothing; /* crossentropies, focal ones too: 0 to 1, the share of each label that is dealt to all
+                              classes (binary: to 0 and 1) alike; of class numbers as in PyTorch */
+    bool has_ignore_class; /* sparse: positions with this label do not count; the mean is that over all others of the */
+    int ignore_class;      /* global batch. 255 or -1, say, or a class */
+    float delta;           /* huber: default 1 */
+    float alpha, gamma;    /* focal: default 0.25 and 2 */
+    bool has_gamma;        /* gamma is as given, 0 too */
+    bool apply_class_balancing; /* binary focal: alpha weighs class 1, and 1 - alpha class 0 */
+    unsigned axes;         /* dice: a ratio of sums over these, as in mirt_reduce_sum: 0xe, of (rows, height, width, 1),
+                              is a ratio for each sample; 0: one of the global batch, as in Keras */
+} mirt_loss_options;
 /* By default the loss is the mean over the global batch and over each sample's positions, such as height and width.
    MIRT_SUM adds up both; a loss over several batches then is, as in Keras, the mean of their sums, weighted by their
    sizes. */

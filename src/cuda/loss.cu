@@ -104,48 +104,104 @@ static void mirt__cu_softmax_grad(const mirt__softmax *args, const mirt__where *
 template <bool BLOCK>
 static inline __device__ float mirt__cu_sparse_categorical_crossentropy(const mirt__cu_row_group<BLOCK> &group,
                                                                         const mirt__loss &l, int64_t r) {
-    const float *x = l.x + r * l.n;
+    const float *x = l.x + r * l.n, s = l.how.label_smoothing;
     const int32_t label = static_cast<const int32_t *>(l.labels)[r];
     const float at = label >= 0 && label < l.n ? x[label] : NAN;
-    if (l.from_logits) {
-        const float most = mirt__cu_row_max(group, x, l.n);
-        return logf(mirt__cu_row_exp(group, x, l.n, most)) - (at - most);
+    float sum = 0, even = 0; /* the sum of log probabilities, up to log_sum */
+    if (mirt__is_ignored(&l.how, label)) return 0;
+    if (l.how.from_logits) {
+        const float most = mirt__cu_row_max(group, x, l.n), log_sum = logf(mirt__cu_row_exp(group, x, l.n, most));
+        if (s == 0) return log_sum - (at - most);
+        MIRT__CU_EACH(j, l.n) even += x[j] - most;
+        return log_sum - ((1 - s) * (at - most) + s / (float)l.n * group.sum(even));
     }
-    float sum = 0;
     MIRT__CU_EACH(j, l.n) sum += mirt__clipped(x[j]);
-    return logf(group.sum(sum)) - logf(mirt__clipped(at));
+    sum = group.sum(sum);
+    if (s == 0) return logf(sum) - logf(mirt__clipped(at));
+    MIRT__CU_EACH(j, l.n) even += logf(mirt__clipped(x[j]));
+    return logf(sum) - ((1 - s) * logf(mirt__clipped(at)) + s / (float)l.n * group.sum(even));
 }
 
 template <bool BLOCK>
 static inline __device__ float mirt__cu_categorical_crossentropy(const mirt__cu_row_group<BLOCK> &group,
                                                                  const mirt__loss &l, int64_t r) {
-    const float *x = l.x + r * l.n, *t = static_cast<const float *>(l.labels) + r * l.n;
+    const float *x = l.x + r * l.n, *label = static_cast<const float *>(l.labels) + r * l.n, even = 1 / (float)l.n;
     float loss = 0;
-    if (l.from_logits) {
+    if (l.how.from_logits) {
         const float most = mirt__cu_row_max(group, x, l.n), log_sum = logf(mirt__cu_row_exp(group, x, l.n, most));
         MIRT__CU_EACH(j, l.n) {
-            if (t[j] != 0) loss += t[j] * (log_sum - (x[j] - most));
+            const float t = mirt__smoothed(&l.how, label[j], even);
+            if (t != 0) loss += t * (log_sum - (x[j] - most));
         }
     } else {
         const float sum = mirt__cu_row_sum(group, x, l.n);
         MIRT__CU_EACH(j, l.n) {
-            if (t[j] != 0) loss -= t[j] * logf(mirt__clipped(x[j] / sum));
+            const float t = mirt__smoothed(&l.how, label[j], even);
+            if (t != 0) loss -= t * logf(mirt__clipped(x[j] / sum));
         }
     }
     return group.sum(loss);
 }
 
-template <float (*ELEMENT)(bool logits, float x, float t), bool BLOCK>
-static inline __device__ float mirt__cu_mean(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l, int64_t r) {
+/* The probability of a class is exp(x - most) / sum of logits, otherwise x / sum. */
+static inline __device__ float mirt__cu_share(const mirt__loss &l, float x, float most, float sum) {
+    return (l.how.from_logits ? expf(x - most) : x) / sum;
+}
+
+template <bool BLOCK>
+static inline __device__ float mirt__cu_categorical_focal_crossentropy(const mirt__cu_row_group<BLOCK> &group,
+                                                                       const mirt__loss &l, int64_t r) {
+    const float *x = l.x + r * l.n, *label = static_cast<const float *>(l.labels) + r * l.n, even = 1 / (float)l.n;
+    const float most = mirt__cu_row_max(group, x, l.n);
+    const float sum = l.how.from_logits ? mirt__cu_row_exp(group, x, l.n, most) : mirt__cu_row_sum(group, x, l.n);
+    float loss = 0;
+    MIRT__CU_EACH(j, l.n)
+        loss += mirt__focal(&l.how, mirt__cu_share(l, x[j], most, sum), mirt__smoothed(&l.how, label[j], even));
+    return group.sum(loss);
+}
+
+/* 1 / norms of x and t, and the cosine of their angle. */
+struct mirt__cu_angle {
+    float squares, of_x, of_t, product;
+};
+template <bool BLOCK>
+static inline __device__ mirt__cu_angle mirt__cu_angle_of(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l,
+                                                          int64_t r) {
+    const float *x = l.x + r * l.n, *t = static_cast<const float *>(l.labels) + r * l.n;
+    float of_x = 0, of_t = 0, product = 0;
+    MIRT__CU_EACH(j, l.n) {
+        of_x += x[j] * x[j];
+        of_t += t[j] * t[j];
+    }
+    mirt__cu_angle a;
+    a.squares = group.sum(of_x);
+    a.of_x = mirt__inverse_norm(a.squares);
+    a.of_t = mirt__inverse_norm(group.sum(of_t));
+    MIRT__CU_EACH(j, l.n) product += (t[j] * a.of_t) * (x[j] * a.of_x);
+    a.product = group.sum(product);
+    return a;
+}
+template <bool BLOCK>
+static inline __device__ float mirt__cu_cosine_similarity(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l,
+                                                          int64_t r) {
+    return -mirt__cu_angle_of(group, l, r).product;
+}
+
+template <float (*ELEMENT)(const mirt_loss_options *how, float x, float t), bool BLOCK>
+static inline __device__ float mirt__cu_mean(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l, int64_t r,
+                                             float n) {
     const float *x = l.x + r * l.n, *t = static_cast<const float *>(l.labels) + r * l.n;
     float loss = 0;
-    MIRT__CU_EACH(j, l.n) loss += ELEMENT(l.from_logits, x[j], t[j]);
-    return group.sum(loss) / (float)l.n;
+    MIRT__CU_EACH(j, l.n) loss += ELEMENT(&l.how, x[j], t[j]);
+    return group.sum(loss) / n;
 }
 
 #define MIRT__CU_SPARSE(name, grad) mirt__cu_##name##grad(group, l, r)
 #define MIRT__CU_CATEGORICAL(name, grad) mirt__cu_##name##grad(group, l, r)
-#define MIRT__CU_ELEMENTS(name, grad) mirt__cu_mean##grad<mirt__##name##grad>(group, l, r)
+#define MIRT__CU_VECTORS(name, grad) mirt__cu_##name##grad(group, l, r)
+#define MIRT__CU_ELEMENTS(name, grad) mirt__cu_mean##grad<mirt__##name##grad>(group, l, r, (float)l.n)
+#define MIRT__CU_SUMS(name, grad) mirt__cu_mean##grad<mirt__##name##grad>(group, l, r, 1.0f)
+#define MIRT__CU_RECORDED(name, grad) mirt__no_loss()
 #define MIRT__CU_LOSS(kind, name, labels, activation) case kind: loss = MIRT__CU_##labels(name, ); break;
 template <bool BLOCK>
 static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_kernel(const mirt__loss l) {
@@ -166,51 +222,88 @@ static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_kerne
 template <bool BLOCK>
 static inline __device__ void mirt__cu_sparse_categorical_crossentropy_grad(const mirt__cu_row_group<BLOCK> &group,
                                                                             const mirt__loss &l, int64_t r) {
-    const float *x = l.x + r * l.n, scale = l.dloss[r];
     const int32_t label = static_cast<const int32_t *>(l.labels)[r];
+    const float *x = l.x + r * l.n, scale = l.dloss[r], even = l.how.label_smoothing / (float)l.n;
+    const float own = 1 - l.how.label_smoothing;
     float *dx = l.dx + r * l.n;
-    if (l.from_logits) {
+    if (mirt__is_ignored(&l.how, label)) {
+        MIRT__CU_EACH(j, l.n) dx[j] = 0;
+        return;
+    }
+    if (l.how.from_logits) {
         const float most = mirt__cu_row_max(group, x, l.n), sum = mirt__cu_row_exp(group, x, l.n, most);
-        MIRT__CU_EACH(j, l.n) dx[j] = (expf(x[j] - most) / sum - (j == label ? 1.0f : 0.0f)) * scale;
+        MIRT__CU_EACH(j, l.n) dx[j] = (expf(x[j] - most) / sum - ((j == label ? own : 0.0f) + even)) * scale;
         return;
     }
     float sum = 0;
     MIRT__CU_EACH(j, l.n) sum += mirt__clipped(x[j]);
     sum = group.sum(sum);
-    MIRT__CU_EACH(j, l.n) dx[j] = mirt__is_clipped(x[j]) ? 0.0f : scale * (1 / sum - (j == label ? 1 / x[j] : 0.0f));
+    MIRT__CU_EACH(j, l.n)
+        dx[j] = mirt__is_clipped(x[j]) ? 0.0f : scale * (1 / sum - ((j == label ? own : 0.0f) + even) / x[j]);
 }
 
 template <bool BLOCK>
 static inline __device__ void mirt__cu_categorical_crossentropy_grad(const mirt__cu_row_group<BLOCK> &group,
                                                                      const mirt__loss &l, int64_t r) {
-    const float *x = l.x + r * l.n, *t = static_cast<const float *>(l.labels) + r * l.n, scale = l.dloss[r];
-    float *dx = l.dx + r * l.n;
-    if (l.from_logits) {
+    const float *x = l.x + r * l.n, *label = static_cast<const float *>(l.labels) + r * l.n, scale = l.dloss[r];
+    const float even = 1 / (float)l.n;
+    float *dx = l.dx + r * l.n, total = 0;
+    if (l.how.from_logits) {
         const float most = mirt__cu_row_max(group, x, l.n), sum = mirt__cu_row_exp(group, x, l.n, most);
-        const float total = mirt__cu_row_sum(group, t, l.n);
-        MIRT__CU_EACH(j, l.n) dx[j] = scale * (expf(x[j] - most) / sum * total - t[j]);
+        MIRT__CU_EACH(j, l.n) total += mirt__smoothed(&l.how, label[j], even);
+        total = group.sum(total);
+        MIRT__CU_EACH(j, l.n)
+            dx[j] = scale * (expf(x[j] - most) / sum * total - mirt__smoothed(&l.how, label[j], even));
         return;
     }
     const float sum = mirt__cu_row_sum(group, x, l.n);
-    float total = 0;
     MIRT__CU_EACH(j, l.n) {
         const float q = x[j] / sum;
-        total += mirt__is_clipped(q) ? 0.0f : -t[j] / q * q;
+        total += mirt__is_clipped(q) ? 0.0f : -mirt__smoothed(&l.how, label[j], even) / q * q;
     }
     total = group.sum(total);
     MIRT__CU_EACH(j, l.n) {
         const float q = x[j] / sum;
-        dx[j] = scale * (((mirt__is_clipped(q) ? 0.0f : -t[j] / q) - total) / sum);
+        const float own = mirt__is_clipped(q) ? 0.0f : -mirt__smoothed(&l.how, label[j], even) / q;
+        dx[j] = scale * ((own - total) / sum);
     }
 }
 
+template <bool BLOCK>
+static inline __device__ void mirt__cu_categorical_focal_crossentropy_grad(const mirt__cu_row_group<BLOCK> &group,
+                                                                           const mirt__loss &l, int64_t r) {
+    const float *x = l.x + r * l.n, *label = static_cast<const float *>(l.labels) + r * l.n, scale = l.dloss[r];
+    const float even = 1 / (float)l.n, most = mirt__cu_row_max(group, x, l.n);
+    const float sum = l.how.from_logits ? mirt__cu_row_exp(group, x, l.n, most) : mirt__cu_row_sum(group, x, l.n);
+    float total = 0;
+    MIRT__CU_EACH(j, l.n) {
+        const float q = mirt__cu_share(l, x[j], most, sum);
+        total += mirt__focal_grad(&l.how, q, mirt__smoothed(&l.how, label[j], even)) * q;
+    }
+    total = group.sum(total);
+    MIRT__CU_EACH(j, l.n) {
+        const float q = mirt__cu_share(l, x[j], most, sum);
+        const float g = mirt__focal_grad(&l.how, q, mirt__smoothed(&l.how, label[j], even)) - total;
+        l.dx[r * l.n + j] = scale * (l.how.from_logits ? q * g : g / sum);
+    }
+}
+
+template <bool BLOCK>
+static inline __device__ void mirt__cu_cosine_similarity_grad(const mirt__cu_row_group<BLOCK> &group,
+                                                              const mirt__loss &l, int64_t r) {
+    const float *x = l.x + r * l.n, *t = static_cast<const float *>(l.labels) + r * l.n, scale = l.dloss[r];
+    const mirt__cu_angle a = mirt__cu_angle_of(group, l, r);
+    const float product = mirt__is_short(a.squares) ? 0 : a.product;
+    MIRT__CU_EACH(j, l.n) l.dx[r * l.n + j] = scale * ((product * (x[j] * a.of_x) - t[j] * a.of_t) * a.of_x);
+}
+
 /* The division by n is done once per row. */
-template <float (*ELEMENT)(bool logits, float x, float t, float scale, float n), bool BLOCK>
+template <float (*ELEMENT)(const mirt_loss_options *how, float x, float t, float scale, float n), bool BLOCK>
 static inline __device__ void mirt__cu_mean_grad(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l,
-                                                 int64_t r) {
+                                                 int64_t r, float n) {
     const float *x = l.x + r * l.n, *t = static_cast<const float *>(l.labels) + r * l.n;
-    const float share = l.dloss[r] / (float)l.n;
-    MIRT__CU_EACH(j, l.n) l.dx[r * l.n + j] = ELEMENT(l.from_logits, x[j], t[j], share, 1.0f);
+    const float share = l.dloss[r] / n;
+    MIRT__CU_EACH(j, l.n) l.dx[r * l.n + j] = ELEMENT(&l.how, x[j], t[j], share, 1.0f);
 }
 
 #define MIRT__CU_LOSS(kind, name, labels, activation) case kind: MIRT__CU_##labels(name, _grad); break;
@@ -228,7 +321,10 @@ static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_grad_
 }
 #undef MIRT__CU_SPARSE
 #undef MIRT__CU_CATEGORICAL
+#undef MIRT__CU_VECTORS
 #undef MIRT__CU_ELEMENTS
+#undef MIRT__CU_SUMS
+#undef MIRT__CU_RECORDED
 #undef MIRT__CU_LOSS
 
 static void mirt__cu_loss(const mirt__loss *args, const mirt__where *where) {

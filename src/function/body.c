@@ -110,24 +110,41 @@ static mirt_status mirt__need_optimizer(mirt_function *f, const char *caller) {
 }
 
 /* Labels that are the batch's own are checked with every batch. */
-static void mirt__check_labels_of(const mirt_tensor *labels, const mirt_tensor *output) {
+static mirt_tensor *mirt__own_labels_use(const mirt_tensor *labels, const mirt_tensor *output,
+                                         const mirt_loss_options *how, mirt_tensor *values) {
     mirt_function *f = output->node->graph->function;
     while (labels->node->op->alias || labels->node->id == MIRT__OP_cast) labels = labels->node->in[0];
-    if (!f || !mirt__is_input(labels->node)) return;
-    int *classes = &f->classes[labels->node->a.index], own = (int)mirt__last_dim(output);
-    if (!*classes || own < *classes) *classes = own;
+    if (f && mirt__is_input(labels->node))
+        return mirt__class_numbers_use(f, labels->node->a.index, mirt__last_dim(output), how, values);
+    if (!how->has_ignore_class) return values;
+    mirt__fail(MIRT_E_INVALID, "ignore_class needs labels of the batch as they are, to count those that are left");
+    mirt__graph_poison(output->node->graph);
+    return NULL;
+}
+
+MIRT_API mirt_tensor *mirt_loss_values_with(mirt_loss loss, const mirt_loss_options *options, mirt_tensor *labels,
+                                            mirt_tensor *output) {
+    mirt_loss_options how;
+    memset(&how, 0, sizeof how);
+    if (options) how = *options;
+    if (!labels || !output) return NULL;
+    const mirt__loss_class *cls = loss == MIRT_LOSS_NONE ? NULL : mirt__loss_class_get(loss);
+    if (!cls) mirt__fail(MIRT_E_INVALID, "mirt_loss_values: invalid loss (%d)", (int)loss);
+    if (!cls || mirt__loss_options_check(cls->name, loss, &how, output->shape.rank) != MIRT_OK) {
+        mirt__graph_poison(output->node->graph);
+        return NULL;
+    }
+    mirt_tensor *values = mirt__loss_of(loss, &how, output, labels);
+    const bool batched = values && mirt__is_batched(&values->shape);
+    if (values && values->shape.rank > batched) values = mirt_reduce_mean(values, 0, false);
+    return values && cls->sparse ? mirt__own_labels_use(labels, output, &how, values) : values;
 }
 
 MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_tensor *labels, mirt_tensor *output) {
-    if (!labels || !output) return NULL;
-    const mirt__loss_class *cls = loss == MIRT_LOSS_NONE ? NULL : mirt__loss_class_get(loss);
-    if (!cls) {
-        mirt__fail(MIRT_E_INVALID, "mirt_loss_values: invalid loss (%d)", (int)loss);
-        return mirt__graph_poison(output->node->graph), (mirt_tensor *)NULL;
-    }
-    mirt_tensor *values = mirt__loss_of(loss, from_logits, output, labels);
-    if (values && cls->sparse) mirt__check_labels_of(labels, output);
-    return values && values->shape.rank > 1 ? mirt_reduce_mean(values, 0, false) : values;
+    mirt_loss_options how;
+    memset(&how, 0, sizeof how);
+    how.from_logits = from_logits;
+    return mirt_loss_values_with(loss, &how, labels, output);
 }
 
 MIRT_API mirt_status mirt_minimize(mirt_function *f, mirt_tensor *loss) {

@@ -73,8 +73,16 @@ typedef struct mirt__following {
     bool launched; /* it is on the devices, and its batch is the next one */
     int64_t rows;  /* of its batch, */
     const void *io[MIRT__MAX_FIELDS]; /* the fields, */
+    double valid_weight[MIRT__MAX_FIELDS];
     double rate;   /* and its learning rate */
 } mirt__following;
+
+/* What a field of class numbers may hold. */
+typedef struct mirt__class_numbers {
+    int classes;  /* numbers below this; 0: anything */
+    bool ignores; /* and this one, which does not count: */
+    int ignored;
+} mirt__class_numbers;
 
 typedef enum mirt__step_stage { MIRT__IDLE, MIRT__SCATTERED, MIRT__GRADIENTS, MIRT__REDUCED } mirt__step_stage;
 
@@ -85,7 +93,7 @@ struct mirt_function {
     int layout;          /* the root's, when it was recorded */
     bool half;           /* recorded under the policy mixed_bfloat16, or mixed_float16 */
     mirt__data_spec spec;          /* of its batches */
-    int classes[MIRT__MAX_FIELDS]; /* the field holds class numbers below this; 0: it need not */
+    mirt__class_numbers classes[MIRT__MAX_FIELDS]; /* of a field */
 
     mirt__recording recording;
     mirt__step step; /* the program, and what runs it on the devices */
@@ -93,6 +101,7 @@ struct mirt_function {
 
     /* the batch under way */
     const void *io[MIRT__MAX_FIELDS]; /* the step's */
+    double valid_weight[MIRT__MAX_FIELDS]; /* all labels of a field over those that are not ignored */
     mirt__step_stage stage;
     double rate;         /* asked for on the caller's thread: schedules are the user's code */
     const mirt__guard *guard; /* of this step; NULL: it is applied whatever its values are */
@@ -119,7 +128,8 @@ typedef struct mirt__function_desc {
 MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__function_desc *desc, mirt__body body,
                                             void *user);
 MIRT__LIB void mirt__function_free(mirt_function *function);
-/* One value per sample of the several in (rows, ...): their mean, or with MIRT_SUM their sum. */
+/* One value per sample of the several in (rows, ...), or one number of several: their mean, or with MIRT_SUM their
+   sum. */
 MIRT__LIB mirt_tensor *mirt__sample_value(const mirt_model *model, mirt_tensor *values);
 /* A term of the loss as a value: per sample, or the replica's part of a number. */
 MIRT__LIB mirt_tensor *mirt__term_value(mirt_function *function, mirt_tensor *term);
@@ -132,6 +142,10 @@ MIRT__LIB mirt_status mirt__apply_gradient(mirt_function *function, int variable
 MIRT__LIB mirt_status mirt__record_gradients(mirt_function *function, mirt_tensor *loss, mirt_tensor *const *x,
                                              int count);
 MIRT__LIB mirt_status mirt__minimize(mirt_function *function, mirt_tensor *term);
+/* The field holds class numbers below `classes`, which are checked with every batch, or what `how` ignores. Returns
+   `value`, the loss by sample, or with ignored labels and without MIRT_SUM its mean over those that count. */
+MIRT__LIB mirt_tensor *mirt__class_numbers_use(mirt_function *function, int field, int64_t classes,
+                                               const mirt_loss_options *how, mirt_tensor *value);
 /* Labels or weights of the batch as a float tensor or as class numbers, cast where they are not. */
 MIRT__LIB mirt_tensor *mirt__field_as(mirt_function *function, int field, mirt_dtype dtype);
 

@@ -52,6 +52,22 @@ MIRT__TRAINING_LIB mirt_status mirt__need_recording(const mirt_function *f, cons
 
 /* >>terms of the loss */
 
+MIRT__TRAINING_LIB mirt_tensor *mirt__class_numbers_use(mirt_function *f, int field, int64_t classes,
+                                                        const mirt_loss_options *how, mirt_tensor *value) {
+    mirt__class_numbers *use = &f->classes[field];
+    if (!value) return NULL;
+    if (use->classes && (use->ignores != how->has_ignore_class || use->ignored != how->ignore_class)) {
+        mirt__fail(MIRT_E_INVALID, "losses of the same labels have to ignore the same class");
+        mirt__graph_poison(value->node->graph);
+        return NULL;
+    }
+    if (!use->classes || classes < use->classes) use->classes = (int)classes;
+    use->ignores = how->has_ignore_class;
+    use->ignored = how->ignore_class;
+    if (!use->ignores || f->model->config.reduction == MIRT_SUM) return value;
+    return mirt__binary_op(MIRT__MULTIPLY, value, mirt__valid_weight_op(&f->step.program.graph, field));
+}
+
 MIRT__TRAINING mirt__extent mirt__node_extent(const mirt__node *node) {
     mirt__extent in[2] = {MIRT__EXTENT_NONE, MIRT__EXTENT_NONE}, most = MIRT__EXTENT_NONE;
     for (int k = 0; k < node->num_out; k++) {
@@ -91,7 +107,9 @@ MIRT__TRAINING void mirt__warn_of_mean(const mirt_function *f, const mirt_tensor
 }
 
 MIRT__TRAINING_LIB mirt_tensor *mirt__sample_value(const mirt_model *model, mirt_tensor *values) {
-    if (!values || values->shape.rank < 2) return values;
+    const bool batched = values && mirt__is_batched(&values->shape);
+    if (!values || values->shape.rank < (batched ? 2 : 1) || (!batched && mirt__shape_count(&values->shape) == 1))
+        return values;
     return model->config.reduction == MIRT_SUM ? mirt_reduce_sum(values, 0, false) : mirt_reduce_mean(values, 0, false);
 }
 

@@ -38,18 +38,20 @@ static mirt_tensor *mirt__weighted_loss(mirt_function *f, const mirt__fit_body *
                                         mirt_tensor *labels) {
     const mirt__loss_class *cls = mirt__output_loss(f->model, number);
     int y = f->spec.num_x + mirt__label_number(f->model, number);
-    if (cls && cls->sparse) f->classes[y] = (int)mirt__last_dim(output);
     mirt_tensor *loss = mirt__loss_record(f->model, number, output, labels);
     if (!loss) return NULL;
     if (!mirt__is_batched(&loss->shape)) {
+        loss = mirt__sample_value(f->model, loss);
         if (!body->num_class_weights && !f->spec.has_weights) return loss;
         mirt__fail(MIRT_E_SHAPE,
                    "weights of samples or classes need a loss for each sample; %s is one number for all",
                    mirt__output_loss_name(f->model, number));
         return NULL;
     }
-    if (cls && !cls->classes) loss = mirt__sum_of_positions(f->model, output, loss);
+    if (cls && !cls->positions) loss = mirt__sum_of_positions(f->model, output, loss);
     loss = mirt__sample_value(f->model, loss);
+    if (cls && cls->sparse)
+        loss = mirt__class_numbers_use(f, y, mirt__last_dim(output), &f->model->config.loss_options[number], loss);
     if (body->num_class_weights && cls && cls->classes && mirt__positions(output) != 1) {
         mirt__fail(MIRT_E_SHAPE, "class weights need one class for each sample; %s of %s has one for each position",
                    cls->name, mirt__output_name(f->model, number));

@@ -140,7 +140,7 @@ typedef struct mirt__attrs {
         mirt__attrs_resize resize;
         mirt__attrs_norm norm;
         struct {
-            bool from_logits;
+            mirt_loss_options how; /* with defaults filled in */
             bool scaled; /* a weight of the loss: times the scale that keeps float16 gradients in range */
         } loss;
     } own;
@@ -320,6 +320,7 @@ typedef struct mirt__step_info {
     int replica;
     double loss_scale;   /* the weight of one sample's loss */
     double gradient_scale; /* of weights that are `scaled` */
+    const double *valid_weight; /* by field: its labels over those that are not ignored; NULL: none are */
     const char **failed; /* takes the name of a node whose user code failed, */
     int *failed_code;    /* and this its code */
     double *clock;       /* NULL, or takes the seconds each node runs, added up */

@@ -81,96 +81,169 @@ MIRT__LIB void mirt__common_softmax_grad(const mirt__softmax *args, const mirt__
 
 /* The loss of row r. */
 static float mirt__common_sparse_categorical_crossentropy(const mirt__simd *simd, const mirt__loss *l, int64_t r) {
-    const float *x = l->x + r * l->n;
+    const float *x = l->x + r * l->n, s = l->how.label_smoothing;
     const int32_t label = ((const int32_t *)l->labels)[r];
-    if (l->from_logits) {
-        const float largest = mirt__common_max(x, l->n);
-        return mirt__common_log_sum(simd, x, l->n, largest) - (x[label] - largest);
+    const float at = label >= 0 && label < l->n ? x[label] : NAN;
+    float sum = 0, even = 0; /* the sum of log probabilities, up to log_sum */
+    if (mirt__is_ignored(&l->how, label)) return 0;
+    if (l->how.from_logits) {
+        const float largest = mirt__common_max(x, l->n), log_sum = mirt__common_log_sum(simd, x, l->n, largest);
+        for (int64_t j = 0; s != 0 && j < l->n; j++) even += x[j] - largest;
+        return log_sum - ((1 - s) * (at - largest) + s / (float)l->n * even);
     }
-    float sum = 0;
     for (int64_t j = 0; j < l->n; j++) sum += mirt__clipped(x[j]);
-    return logf(sum) - logf(mirt__clipped(x[label]));
+    for (int64_t j = 0; s != 0 && j < l->n; j++) even += logf(mirt__clipped(x[j]));
+    return logf(sum) - ((1 - s) * logf(mirt__clipped(at)) + s / (float)l->n * even);
 }
 
 static float mirt__common_categorical_crossentropy(const mirt__simd *simd, const mirt__loss *l, int64_t r) {
-    const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n;
+    const float *x = l->x + r * l->n, *label = (const float *)l->labels + r * l->n, even = 1 / (float)l->n;
     float loss = 0;
-    if (l->from_logits) {
+    if (l->how.from_logits) {
         const float largest = mirt__common_max(x, l->n), log_sum = mirt__common_log_sum(simd, x, l->n, largest);
         for (int64_t j = 0; j < l->n; j++) {
-            if (t[j] != 0) loss += t[j] * (log_sum - (x[j] - largest));
+            const float t = mirt__smoothed(&l->how, label[j], even);
+            if (t != 0) loss += t * (log_sum - (x[j] - largest));
         }
     } else {
         const float sum = mirt__common_total(x, l->n);
         for (int64_t j = 0; j < l->n; j++) {
-            if (t[j] != 0) loss -= t[j] * logf(mirt__clipped(x[j] / sum));
+            const float t = mirt__smoothed(&l->how, label[j], even);
+            if (t != 0) loss -= t * logf(mirt__clipped(x[j] / sum));
         }
     }
     return loss;
 }
 
-/* Inlined, so that the loops contain the called function. */
-MIRT__INLINE float mirt__common_mean(const mirt__loss *l, int64_t r,
-                                     float (*element)(bool logits, float x, float t)) {
-    const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n;
+static float mirt__common_categorical_focal_crossentropy(const mirt__simd *simd, const mirt__loss *l, int64_t r) {
+    const float *x = l->x + r * l->n, *label = (const float *)l->labels + r * l->n, even = 1 / (float)l->n;
+    const float largest = mirt__common_max(x, l->n);
+    const float log_sum = l->how.from_logits ? mirt__common_log_sum(simd, x, l->n, largest) : 0,
+                sum = l->how.from_logits ? 1 : mirt__common_total(x, l->n);
     float loss = 0;
-    for (int64_t j = 0; j < l->n; j++) loss += element(l->from_logits, x[j], t[j]);
-    return loss / (float)l->n;
+    for (int64_t j = 0; j < l->n; j++) {
+        const float q = l->how.from_logits ? expf(x[j] - largest - log_sum) : x[j] / sum;
+        loss += mirt__focal(&l->how, q, mirt__smoothed(&l->how, label[j], even));
+    }
+    return loss;
+}
+
+/* What cosine similarity is made of. */
+typedef struct mirt__common_angle {
+    float squares, of_x, of_t, product; /* of x, 1 / norms, the cosine */
+} mirt__common_angle;
+static mirt__common_angle mirt__common_angle_of(const mirt__loss *l, int64_t r) {
+    const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n;
+    mirt__common_angle a = {0, 0, 0, 0};
+    float squares = 0;
+    for (int64_t j = 0; j < l->n; j++) {
+        a.squares += x[j] * x[j];
+        squares += t[j] * t[j];
+    }
+    a.of_x = mirt__inverse_norm(a.squares);
+    a.of_t = mirt__inverse_norm(squares);
+    for (int64_t j = 0; j < l->n; j++) a.product += (t[j] * a.of_t) * (x[j] * a.of_x);
+    return a;
+}
+static float mirt__common_cosine_similarity(const mirt__simd *simd, const mirt__loss *l, int64_t r) {
+    (void)simd;
+    return -mirt__common_angle_of(l, r).product;
+}
+
+/* Inlined, so that the loops contain the called function; the copy of the options cannot be what dx points to. */
+MIRT__INLINE float mirt__common_mean(const mirt__loss *l, int64_t r, float n,
+                                     float (*element)(const mirt_loss_options *how, float x, float t)) {
+    const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n;
+    const mirt_loss_options how = l->how;
+    float loss = 0;
+    for (int64_t j = 0; j < l->n; j++) loss += element(&how, x[j], t[j]);
+    return loss / n;
 }
 
 /* The gradient of row r. */
 static void mirt__common_sparse_categorical_crossentropy_grad(const mirt__simd *simd, const mirt__loss *l,
                                                               int64_t r) {
-    const float *x = l->x + r * l->n, scale = l->dloss[r];
+    const float *x = l->x + r * l->n, scale = l->dloss[r], s = l->how.label_smoothing, even = s / (float)l->n;
     const int32_t label = ((const int32_t *)l->labels)[r];
-    float *dx = l->dx + r * l->n;
-    if (l->from_logits) {
+    float *dx = l->dx + r * l->n, sum = 0;
+    if (mirt__is_ignored(&l->how, label)) {
+        memset(dx, 0, (size_t)l->n * sizeof *dx);
+        return;
+    }
+    if (l->how.from_logits) {
         mirt__common_softmax_row(simd, x, dx, l->n);
-        dx[label] -= 1;
+        for (int64_t j = 0; s != 0 && j < l->n; j++) dx[j] -= even;
+        if (label >= 0 && label < l->n) dx[label] -= 1 - s;
         for (int64_t j = 0; j < l->n; j++) dx[j] *= scale;
         return;
     }
-    float sum = 0;
     for (int64_t j = 0; j < l->n; j++) sum += mirt__clipped(x[j]);
     for (int64_t j = 0; j < l->n; j++) {
-        const float hit = j == label ? 1 / mirt__clipped(x[j]) : 0;
+        const float hit = ((j == label ? 1 - s : 0) + even) / mirt__clipped(x[j]);
         dx[j] = mirt__is_clipped(x[j]) ? 0 : scale * (1 / sum - hit);
     }
 }
 
 static void mirt__common_categorical_crossentropy_grad(const mirt__simd *simd, const mirt__loss *l, int64_t r) {
-    const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n, scale = l->dloss[r];
-    float *dx = l->dx + r * l->n;
-    if (l->from_logits) {
-        const float total = mirt__common_total(t, l->n);
+    const float *x = l->x + r * l->n, *label = (const float *)l->labels + r * l->n, scale = l->dloss[r];
+    const float even = 1 / (float)l->n;
+    float *dx = l->dx + r * l->n, total = 0;
+    if (l->how.from_logits) {
+        for (int64_t j = 0; j < l->n; j++) total += mirt__smoothed(&l->how, label[j], even);
         mirt__common_softmax_row(simd, x, dx, l->n);
-        for (int64_t j = 0; j < l->n; j++) dx[j] = scale * (dx[j] * total - t[j]);
+        for (int64_t j = 0; j < l->n; j++) dx[j] = scale * (dx[j] * total - mirt__smoothed(&l->how, label[j], even));
         return;
     }
     const float sum = mirt__common_total(x, l->n);
-    float total = 0;
     for (int64_t j = 0; j < l->n; j++) {
         const float q = x[j] / sum;
-        dx[j] = mirt__is_clipped(q) ? 0 : -t[j] / q;
+        dx[j] = mirt__is_clipped(q) ? 0 : -mirt__smoothed(&l->how, label[j], even) / q;
         total += dx[j] * q;
     }
     for (int64_t j = 0; j < l->n; j++) dx[j] = scale * ((dx[j] - total) / sum);
 }
 
-MIRT__INLINE void mirt__common_mean_grad(const mirt__loss *l, int64_t r,
-                                         float (*element)(bool logits, float x, float t, float scale, float n)) {
-    const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n;
-    const float scale = l->dloss[r], n = (float)l->n;
-    const bool logits = l->from_logits;
-    float *dx = l->dx + r * l->n;
-    for (int64_t j = 0, count = l->n; j < count; j++) dx[j] = element(logits, x[j], t[j], scale, n);
+static void mirt__common_categorical_focal_crossentropy_grad(const mirt__simd *simd, const mirt__loss *l, int64_t r) {
+    const float *x = l->x + r * l->n, *label = (const float *)l->labels + r * l->n, scale = l->dloss[r];
+    const float even = 1 / (float)l->n, sum = l->how.from_logits ? 1 : mirt__common_total(x, l->n);
+    float *dx = l->dx + r * l->n, total = 0;
+    if (l->how.from_logits) mirt__common_softmax_row(simd, x, dx, l->n);
+    for (int64_t j = 0; !l->how.from_logits && j < l->n; j++) dx[j] = x[j] / sum;
+    for (int64_t j = 0; j < l->n; j++)
+        total += mirt__focal_grad(&l->how, dx[j], mirt__smoothed(&l->how, label[j], even)) * dx[j];
+    for (int64_t j = 0; j < l->n; j++) {
+        const float g = mirt__focal_grad(&l->how, dx[j], mirt__smoothed(&l->how, label[j], even)) - total;
+        dx[j] = scale * (l->how.from_logits ? dx[j] * g : g / sum);
+    }
 }
 
-/* The labels of its row in MIRT_LOSS_LIST determine whether a loss is a function of rows, or the mean of a function of
-   elements. */
+static void mirt__common_cosine_similarity_grad(const mirt__simd *simd, const mirt__loss *l, int64_t r) {
+    const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n, scale = l->dloss[r];
+    mirt__common_angle a = mirt__common_angle_of(l, r);
+    (void)simd;
+    if (mirt__is_short(a.squares)) a.product = 0;
+    for (int64_t j = 0; j < l->n; j++)
+        l->dx[r * l->n + j] = scale * ((a.product * (x[j] * a.of_x) - t[j] * a.of_t) * a.of_x);
+}
+
+MIRT__INLINE void mirt__common_mean_grad(const mirt__loss *l, int64_t r, float n,
+                                         float (*element)(const mirt_loss_options *how, float x, float t, float scale,
+                                                          float n)) {
+    const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n;
+    const float scale = l->dloss[r];
+    const mirt_loss_options how = l->how;
+    float *dx = l->dx + r * l->n;
+    for (int64_t j = 0, count = l->n; j < count; j++) dx[j] = element(&how, x[j], t[j], scale, n);
+}
+
+/* The labels of its row in MIRT_LOSS_LIST determine whether a loss is a function of rows, or the mean or sum of a
+   function of elements. */
 #define MIRT__COMMON_SPARSE(name, grad) mirt__common_##name##grad(call->simd, l, r)
 #define MIRT__COMMON_CATEGORICAL MIRT__COMMON_SPARSE
-#define MIRT__COMMON_ELEMENTS(name, grad) mirt__common_mean##grad(l, r, mirt__##name##grad)
+#define MIRT__COMMON_VECTORS MIRT__COMMON_SPARSE
+#define MIRT__COMMON_ELEMENTS(name, grad) mirt__common_mean##grad(l, r, (float)l->n, mirt__##name##grad)
+#define MIRT__COMMON_SUMS(name, grad) mirt__common_mean##grad(l, r, 1, mirt__##name##grad)
+#define MIRT__COMMON_RECORDED(name, grad) mirt__no_loss()
 #define MIRT__COMMON_LOSS(kind, name, labels, activation) \
     case kind: \
         if (l->dx) MIRT__COMMON_##labels(name, _grad); \
@@ -191,7 +264,10 @@ static void mirt__common_loss_rows(const void *args, int64_t begin, int64_t end,
 }
 #undef MIRT__COMMON_SPARSE
 #undef MIRT__COMMON_CATEGORICAL
+#undef MIRT__COMMON_VECTORS
 #undef MIRT__COMMON_ELEMENTS
+#undef MIRT__COMMON_SUMS
+#undef MIRT__COMMON_RECORDED
 #undef MIRT__COMMON_LOSS
 
 MIRT__LIB void mirt__fast_loss(const mirt__simd *simd, const mirt__loss *args, const mirt__where *where) {

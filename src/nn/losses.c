@@ -3,18 +3,24 @@
 #include "model.h"
 #include "../ops/ops.h"
 
-#define MIRT__LOSS_SPARSE true, true
-#define MIRT__LOSS_CATEGORICAL true, false
-#define MIRT__LOSS_ELEMENTS false, false
+#define MIRT__LOSS_SPARSE true, true, true
+#define MIRT__LOSS_CATEGORICAL true, true, false
+#define MIRT__LOSS_SUMS true, false, false
+#define MIRT__LOSS_VECTORS true, false, false
+#define MIRT__LOSS_ELEMENTS false, false, false
+#define MIRT__LOSS_RECORDED true, false, false
 #define MIRT__LOSS_ROW(loss, name, labels, activation) {#name, MIRT__LOSS_##labels, activation},
 static const mirt__loss_class mirt__loss_table[] = {
-    {"none", false, false, MIRT_LINEAR},
+    {"none", false, false, false, MIRT_LINEAR},
     MIRT_LOSS_LIST(MIRT__LOSS_ROW)
 };
 MIRT__STATIC_ASSERT(MIRT__COUNT(mirt__loss_table) == MIRT__LOSS_COUNT, "a row for each loss");
 #undef MIRT__LOSS_SPARSE
 #undef MIRT__LOSS_CATEGORICAL
+#undef MIRT__LOSS_SUMS
+#undef MIRT__LOSS_VECTORS
 #undef MIRT__LOSS_ELEMENTS
+#undef MIRT__LOSS_RECORDED
 #undef MIRT__LOSS_ROW
 
 MIRT__LIB const mirt__loss_class *mirt__loss_class_get(mirt_loss loss) {
@@ -52,6 +58,57 @@ MIRT__LIB int64_t mirt__label_count(const mirt_model *model, int output) {
     return !cls ? -1 : cls->sparse ? mirt__positions(t) : mirt__shape_count(&t->shape);
 }
 
+MIRT__LIB bool mirt__output_logits(const mirt_model *model, int output) {
+    return model->config.from_logits || model->config.loss_options[output].from_logits;
+}
+
+/* The options that a loss takes, besides from_logits. */
+static const char *mirt__loss_takes(mirt_loss loss) {
+    switch (loss) {
+    case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY: return "label_smoothing, ignore_class";
+    case MIRT_CATEGORICAL_CROSSENTROPY:
+    case MIRT_BINARY_CROSSENTROPY: return "label_smoothing";
+    case MIRT_BINARY_FOCAL_CROSSENTROPY: return "label_smoothing, alpha, gamma, apply_class_balancing";
+    case MIRT_CATEGORICAL_FOCAL_CROSSENTROPY: return "label_smoothing, alpha, gamma";
+    case MIRT_HUBER: return "delta";
+    case MIRT_DICE: return "axes";
+    default: return "";
+    }
+}
+
+MIRT__LIB mirt_status mirt__loss_options_check(const char *name, mirt_loss loss, const mirt_loss_options *o,
+                                               int rank) {
+    const struct {
+        const char *name;
+        bool given;
+    } option[] = {{"label_smoothing", o->label_smoothing != 0},
+                  {"ignore_class", o->has_ignore_class || o->ignore_class},
+                  {"delta", o->delta != 0},
+                  {"alpha", o->alpha != 0},
+                  {"gamma", o->has_gamma || o->gamma != 0},
+                  {"apply_class_balancing", o->apply_class_balancing},
+                  {"axes", o->axes != 0}};
+    const char *takes = mirt__loss_takes(loss);
+    for (int i = 0; i < MIRT__COUNT(option); i++) {
+        if (!option[i].given || strstr(takes, option[i].name)) continue;
+        return mirt__fail(MIRT_E_INVALID, "%s has no option %s", name, option[i].name);
+    }
+    if (!(o->label_smoothing >= 0 && o->label_smoothing <= 1))
+        return mirt__fail(MIRT_E_INVALID, "%s: label_smoothing is %g; it must be 0 to 1", name,
+                          (double)o->label_smoothing);
+    if (o->ignore_class && !o->has_ignore_class)
+        return mirt__fail(MIRT_E_INVALID, "%s: ignore_class is %d without has_ignore_class", name, o->ignore_class);
+    if (!(o->delta >= 0 && o->delta <= FLT_MAX))
+        return mirt__fail(MIRT_E_INVALID, "%s: delta is %g; it must be positive and finite", name, (double)o->delta);
+    if (!(o->alpha >= 0 && o->alpha <= FLT_MAX && o->gamma >= 0 && o->gamma <= FLT_MAX))
+        return mirt__fail(MIRT_E_INVALID, "%s: alpha is %g and gamma %g; they must be finite and not negative", name,
+                          (double)o->alpha, (double)o->gamma);
+    if (o->axes >> rank)
+        return mirt__fail(MIRT_E_INVALID, "%s: the output has %d axes, those of the sums are 0x%x", name, rank,
+                          o->axes);
+    return MIRT_OK;
+}
+
 MIRT__LIB bool mirt__custom_named(const char *name) { return name && mirt__utf8_valid(name, strlen(name)); }
 
 static mirt_status mirt__loss_check(mirt_model *model, int output) {
@@ -62,12 +119,18 @@ static mirt_status mirt__loss_check(mirt_model *model, int output) {
     if (!(weight >= 0 && weight <= FLT_MAX))
         return mirt__fail(MIRT_E_INVALID, "the loss weight of output %d is %g; it must be finite and not negative",
                           output, (double)weight);
+    const mirt_loss_options *options = &model->config.loss_options[output];
+    const mirt_loss kind = custom ? MIRT_LOSS_NONE : mirt__output_loss_kind(model, output);
+    if (!custom && !mirt__loss_class_get(kind)) return mirt__fail(MIRT_E_INVALID, "invalid loss (%d)", (int)kind);
+    if (mirt__loss_options_check(custom          ? "a custom loss"
+                                 : kind          ? mirt__loss_table[kind].name
+                                                 : "an output without a loss",
+                                 kind, options, t->shape.rank) != MIRT_OK)
+        return mirt__fail_at("output %d", output);
     if (custom) {
         model->config.custom_losses[output] = mirt__custom_loss_of(model->strategy, custom);
         return model->config.custom_losses[output] ? MIRT_OK : mirt__fail_at("output %d", output);
     }
-    if (!mirt__loss_class_get(model->config.losses[output]))
-        return mirt__fail(MIRT_E_INVALID, "invalid loss (%d)", (int)model->config.losses[output]);
     const mirt__loss_class *cls = mirt__output_loss(model, output);
     if (!cls->classes || (t->shape.rank >= 2 && mirt__last_dim(t) >= 2)) return MIRT_OK;
     return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes) or (rows, ..., classes); %s is %s",
@@ -94,7 +157,8 @@ MIRT_API mirt_scores mirt_output_scores(const mirt_model *model, int output) {
     const mirt_activation_kind activation = mirt__last_activation(node);
     if (activation == MIRT_SIGMOID || activation == MIRT_SOFTMAX) return MIRT_SCORES_PROBABILITIES;
     const mirt__loss_class *cls = model->compiled ? mirt__output_loss(model, output) : NULL;
-    const bool entropy = cls && cls->undo != MIRT_LINEAR, logits = model->compiled && model->config.from_logits;
+    const bool entropy = cls && cls->undo != MIRT_LINEAR,
+               logits = model->compiled && mirt__output_logits(model, output);
     if (!logits) return entropy ? MIRT_SCORES_PROBABILITIES : MIRT_SCORES_OTHER;
     const bool one = entropy ? cls->undo == MIRT_SIGMOID : mirt__last_dim(model->output[output]) == 1;
     return one ? MIRT_SCORES_SIGMOID_LOGITS : MIRT_SCORES_SOFTMAX_LOGITS;
@@ -108,12 +172,12 @@ MIRT__LIB void mirt__losses_warn(const mirt_model *model) {
         const char *name = node->name ? node->name : model->name,
                    *softmax = cls && cls->undo == MIRT_SIGMOID ? "sigmoid" : "softmax";
         if (!cls || cls->undo == MIRT_LINEAR) continue;
-        if (model->config.from_logits && mirt__last_activation(node) == cls->undo) {
+        if (mirt__output_logits(model, i) && mirt__last_activation(node) == cls->undo) {
             mirt__log(model->strategy, MIRT_LOG_WARNING,
                       "%s: from_logits is set, but %s ends in a %s: the loss uses the input of the %s; leave out one "
                       "of the two",
                       model->name, name, softmax, softmax);
-        } else if (!model->config.from_logits && node->op->weighted_sum) {
+        } else if (!mirt__output_logits(model, i) && node->op->weighted_sum) {
             mirt__log(model->strategy, MIRT_LOG_WARNING,
                       "%s: %s takes probabilities, but %s has no activation: give it MIRT_%s, or set from_logits",
                       model->name, cls->name, name, cls->undo == MIRT_SIGMOID ? "SIGMOID" : "SOFTMAX");
@@ -140,10 +204,27 @@ static mirt_tensor *mirt__loss_input(const mirt__loss_class *cls, mirt_tensor *o
     return node->in[0];
 }
 
-MIRT__LIB mirt_tensor *mirt__loss_of(mirt_loss loss, bool from_logits, mirt_tensor *output, mirt_tensor *labels) {
+/* 1 - 2 sum(t x) / (sum(t) + sum(x) + 1e-7): a number for each place of the axes that are kept. Sums over rows are
+   those of the global batch. */
+static mirt_tensor *mirt__dice(unsigned axes, mirt_tensor *x, mirt_tensor *labels) {
+    if (!axes) axes = (1u << x->shape.rank) - 1;
+    mirt_tensor *sum[2] = {mirt_reduce_sum(mirt__binary_op(MIRT__MULTIPLY, labels, x), axes, false),
+                           mirt_reduce_sum(mirt__binary_op(MIRT__ADD, labels, x), axes, false)};
+    for (int i = 0; i < 2 && (axes & 1u); i++) { /* by themselves: the gradient of an all-reduce is of one tensor */
+        if (!sum[i] || !mirt__all_reduce_op(&sum[i], 1, MIRT__ALL_REDUCE_SUM)) return NULL;
+    }
+    mirt_tensor *dice = mirt__binary_op(MIRT__DIVIDE, sum[0], mirt__unary_op(MIRT__AFFINE, sum[1], 1, 1e-7f));
+    return mirt__unary_op(MIRT__AFFINE, dice, -2, 1);
+}
+
+MIRT__LIB mirt_tensor *mirt__loss_of(mirt_loss loss, const mirt_loss_options *options, mirt_tensor *output,
+                                     mirt_tensor *labels) {
     const mirt__loss_class *cls = &mirt__loss_table[loss];
-    mirt_tensor *x = mirt__loss_input(cls, output, &from_logits);
-    return mirt__loss_op(loss, from_logits, x, mirt__labels_form(cls->sparse, labels, output));
+    mirt_loss_options how = *options;
+    labels = mirt__labels_form(cls->sparse, labels, output);
+    if (loss == MIRT_DICE) return labels ? mirt__dice(how.axes, output, labels) : NULL;
+    mirt_tensor *x = mirt__loss_input(cls, output, &how.from_logits);
+    return mirt__loss_op(loss, &how, x, labels);
 }
 
 MIRT__LIB mirt_tensor *mirt__custom_result(const char *kind, const char *name, const mirt_tensor *output,
@@ -167,7 +248,9 @@ MIRT__LIB mirt_tensor *mirt__custom_result(const char *kind, const char *name, c
 MIRT__LIB mirt_tensor *mirt__loss_record(const mirt_model *model, int number, mirt_tensor *output,
                                          mirt_tensor *labels) {
     const mirt_custom_loss *custom = model->config.custom_losses[number];
-    if (!custom) return mirt__loss_of(mirt__output_loss_kind(model, number), model->config.from_logits, output, labels);
+    mirt_loss_options how = model->config.loss_options[number];
+    how.from_logits = mirt__output_logits(model, number);
+    if (!custom) return mirt__loss_of(mirt__output_loss_kind(model, number), &how, output, labels);
     mirt_tensor *loss, *cast = mirt_cast(labels, MIRT_FLOAT32);
     {
         MIRT__OUTSIDE;

@@ -188,7 +188,7 @@ static mirt_tensor *mirt__metric_scores(const mirt_model *model, const mirt__met
     const mirt__loss_class *loss = mirt__output_loss(model, use->output);
     const bool probabilities =
         mirt_output_scores(model, use->output) == MIRT_SCORES_PROBABILITIES; /* by an activation */
-    if (!use->options.from_logits || !model->config.from_logits || probabilities) return output;
+    if (!use->options.from_logits || !mirt__output_logits(model, use->output) || probabilities) return output;
     if (!loss || loss->undo != MIRT_SOFTMAX) return mirt__activation_op(MIRT_SIGMOID, output);
     /* Rounding in a softmax could make the largest scores equal. */
     return use->metric == MIRT_ACCURACY ? output : mirt_softmax(output);

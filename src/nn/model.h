@@ -110,7 +110,8 @@ typedef struct mirt__optimizer_class {
 /* A loss's row. */
 typedef struct mirt__loss_class {
     const char *name;           /* Keras's */
-    bool classes;               /* of (rows, ..., classes) alone: a loss for each position */
+    bool positions;             /* it compares what lies along the last axis: a loss for each position */
+    bool classes;               /* of (rows, ..., classes) alone */
     bool sparse;                /* labels are class numbers, one a position; otherwise float32, one an output */
     mirt_activation_kind undo;  /* behind this activation the loss is computed from what went into it */
 } mirt__loss_class;
@@ -394,7 +395,13 @@ MIRT__LIB int mirt__label_number(const mirt_model *model, int output);
 /* Elements of a sample's label; -1: any. */
 MIRT__LIB int64_t mirt__label_count(const mirt_model *model, int output);
 /* The loss of each sample or position. `labels` as they are in the data. */
-MIRT__LIB mirt_tensor *mirt__loss_of(mirt_loss loss, bool from_logits, mirt_tensor *output, mirt_tensor *labels);
+MIRT__LIB mirt_tensor *mirt__loss_of(mirt_loss loss, const mirt_loss_options *options, mirt_tensor *output,
+                                     mirt_tensor *labels);
+/* Whether the loss, by `name` in messages, takes these options of an output of so many axes. */
+MIRT__LIB mirt_status mirt__loss_options_check(const char *name, mirt_loss loss, const mirt_loss_options *options,
+                                               int rank);
+/* Whether the output is what a softmax or sigmoid would begin with. */
+MIRT__LIB bool mirt__output_logits(const mirt_model *model, int output);
 MIRT__LIB mirt_tensor *mirt__loss_record(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels);
 /* Labels in the form that a loss or metric wants: class numbers, or float32 of the output's shape. */
 MIRT__LIB mirt_tensor *mirt__labels_form(bool sparse, mirt_tensor *labels, const mirt_tensor *output);

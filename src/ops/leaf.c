@@ -78,23 +78,33 @@ MIRT__LIB mirt_tensor *mirt__variable_op(mirt__graph *graph, int index, const mi
     return mirt__leaf(graph, MIRT__OP_variable, index, MIRT_FLOAT32, shape);
 }
 
-MIRT__TRAINING_LIB mirt_tensor *mirt__loss_weight_op(mirt__graph *graph, mirt__weight_kind kind) {
+MIRT__TRAINING mirt_tensor *mirt__weight_op(mirt__graph *graph, mirt__weight_kind kind, int field) {
     mirt__attrs a = mirt__attrs_of(MIRT__OP_loss_weight);
     a.kind = (int)kind;
-    a.shape.rank = kind == MIRT__WEIGHT_SAMPLE;
+    a.index = field;
+    a.shape.rank = kind == MIRT__WEIGHT_SAMPLE || kind == MIRT__WEIGHT_VALID;
     if (a.shape.rank) a.shape.dim[0] = MIRT_ROWS;
     return mirt__record(graph, MIRT__OP_loss_weight, &a, NULL, 0);
 }
 
+MIRT__TRAINING_LIB mirt_tensor *mirt__loss_weight_op(mirt__graph *graph, mirt__weight_kind kind) {
+    return mirt__weight_op(graph, kind, 0);
+}
+
+MIRT__TRAINING_LIB mirt_tensor *mirt__valid_weight_op(mirt__graph *graph, int field) {
+    return mirt__weight_op(graph, MIRT__WEIGHT_VALID, field);
+}
+
 MIRT__TRAINING void mirt__loss_weight_run(const mirt__call *call) {
     const mirt__step_info *run = call->run;
-    const bool samples = call->node->a.kind == MIRT__WEIGHT_SAMPLE;
+    const mirt__attrs *a = &call->node->a;
     double weight = 1;
-    if (samples) weight = run->loss_scale;
-    else if (call->node->a.kind == MIRT__WEIGHT_SHARE) weight = (double)call->rows / (double)run->global_rows;
-    else if (call->node->a.kind == MIRT__WEIGHT_ONCE) weight = run->replica == 0;
-    if (MIRT__OF(&call->node->a, loss)->scaled) weight *= run->gradient_scale;
-    call->kernels->fill(mirt__out(call, 0), (mirt__real)weight, samples ? call->rows : 1, &call->where);
+    if (a->kind == MIRT__WEIGHT_SAMPLE) weight = run->loss_scale;
+    else if (a->kind == MIRT__WEIGHT_VALID) weight = run->valid_weight ? run->valid_weight[a->index] : 1;
+    else if (a->kind == MIRT__WEIGHT_SHARE) weight = (double)call->rows / (double)run->global_rows;
+    else if (a->kind == MIRT__WEIGHT_ONCE) weight = run->replica == 0;
+    if (MIRT__OF(a, loss)->scaled) weight *= run->gradient_scale;
+    call->kernels->fill(mirt__out(call, 0), (mirt__real)weight, a->shape.rank ? call->rows : 1, &call->where);
 }
 
 static void mirt__constant_run(const mirt__call *call) {

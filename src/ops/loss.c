@@ -1,8 +1,8 @@
 #include "ops.h"
 /* Softmax, losses and accuracy. */
 
-/* softmax and its logarithm over the last axis. loss: a.kind (mirt_loss), from_logits; inputs predictions, labels; one
-   value for each sample, or of losses of classes for each position: the shape without its last axis. accuracy: a.kind
+/* softmax and its logarithm over the last axis. loss: a.kind (mirt_loss), `how`; inputs predictions, labels; one value
+   for each sample, or of losses along the last axis for each position: the shape without that axis. accuracy: a.kind
    (mirt__accuracy_kind), likewise. */
 
 static bool mirt__softmax_shape(mirt__node *node) {
@@ -49,7 +49,10 @@ MIRT_API mirt_tensor *mirt_softmax(mirt_tensor *x) {
 
 #define MIRT__EACH_SPARSE true
 #define MIRT__EACH_CATEGORICAL true
+#define MIRT__EACH_SUMS true
+#define MIRT__EACH_VECTORS true
 #define MIRT__EACH_ELEMENTS false
+#define MIRT__EACH_RECORDED false
 #define MIRT__EACH_POSITION(loss, name, labels, activation) MIRT__EACH_##labels,
 /* Whether a node computes a value for each position, and not for each sample. */
 MIRT__TRAINING bool mirt__by_positions(const mirt__node *node) {
@@ -58,7 +61,10 @@ MIRT__TRAINING bool mirt__by_positions(const mirt__node *node) {
 }
 #undef MIRT__EACH_SPARSE
 #undef MIRT__EACH_CATEGORICAL
+#undef MIRT__EACH_SUMS
+#undef MIRT__EACH_VECTORS
 #undef MIRT__EACH_ELEMENTS
+#undef MIRT__EACH_RECORDED
 #undef MIRT__EACH_POSITION
 
 /* Elements that are compared with each other. */
@@ -89,7 +95,7 @@ MIRT__TRAINING void mirt__loss_run(const mirt__call *call) {
     mirt__loss l;
     memset(&l, 0, sizeof l);
     l.kind = (mirt_loss)call->node->a.kind;
-    l.from_logits = MIRT__OF(&call->node->a, loss)->from_logits;
+    l.how = MIRT__OF(&call->node->a, loss)->how;
     l.n = mirt__compared(call->node);
     l.rows = l.n ? mirt__elements(call->node->in[0], call->rows) / l.n : 0;
     l.x = mirt__in(call, 0);
@@ -124,10 +130,14 @@ MIRT__TRAINING_ROW(loss, mirt__compared_shape, mirt__loss_run,
 MIRT__TRAINING_ROW(loss_grad, mirt__shape_kept, mirt__loss_run, )
 MIRT__TRAINING_ROW(accuracy, mirt__compared_shape, mirt__accuracy_run, MIRT__IS(row_wise))
 
-MIRT__TRAINING_LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels) {
+MIRT__TRAINING_LIB mirt_tensor *mirt__loss_op(mirt_loss kind, const mirt_loss_options *how, mirt_tensor *x,
+                                              mirt_tensor *labels) {
     mirt__attrs a = mirt__attrs_of(MIRT__OP_loss);
     a.kind = (int)kind;
-    MIRT__OF(&a, loss)->from_logits = from_logits;
+    MIRT__OF(&a, loss)->how = *how;
+    if (how->delta == 0) MIRT__OF(&a, loss)->how.delta = 1;
+    if (how->alpha == 0) MIRT__OF(&a, loss)->how.alpha = 0.25f;
+    if (how->gamma == 0 && !how->has_gamma) MIRT__OF(&a, loss)->how.gamma = 2;
     return mirt__apply_two(MIRT__OP_loss, &a, x, labels);
 }
 

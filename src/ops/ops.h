@@ -54,9 +54,12 @@ typedef enum mirt__weight_kind {
     MIRT__WEIGHT_SAMPLE, /* [rows]: each sample's share of the global batch */
     MIRT__WEIGHT_SHARE,  /* a number: the share of this replica's rows */
     MIRT__WEIGHT_ONCE,   /* a number: 1 on the first replica, 0 on the others */
-    MIRT__WEIGHT_ONE
+    MIRT__WEIGHT_ONE,
+    MIRT__WEIGHT_VALID   /* [rows]: all labels of the global batch over those that are not ignored */
 } mirt__weight_kind;
 MIRT__LIB mirt_tensor *mirt__loss_weight_op(mirt__graph *graph, mirt__weight_kind kind);
+/* The one of VALID, for labels in a field of the batch. */
+MIRT__LIB mirt_tensor *mirt__valid_weight_op(mirt__graph *graph, int field);
 
 MIRT__LIB mirt_tensor *mirt__unary_op(mirt__unary_kind kind, mirt_tensor *x, float scale, float offset);
 MIRT__LIB mirt_tensor *mirt__binary_op(mirt__binary_kind kind, mirt_tensor *a, mirt_tensor *b);
@@ -117,8 +120,8 @@ MIRT__LIB mirt_tensor *mirt__gaussian_noise_op(mirt_tensor *x, float stddev, uin
 MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t);
 /* A crop or resizing without chance: of the window, or of all of x where there is none. */
 MIRT__LIB mirt_tensor *mirt__fit_op(mirt_tensor *x, const mirt__transform *t);
-/* The loss of each sample, or of classes of each position: predictions' shape without the last axis. */
-MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels);
+/* The loss of each sample, or along the last axis of each position: predictions' shape without that axis. */
+MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, const mirt_loss_options *how, mirt_tensor *x, mirt_tensor *labels);
 MIRT__LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *x, mirt_tensor *labels);
 
 /* Normalization; `a` holds what the op reads (norm.c). in: x, mean, variance, [gamma], [beta]. */

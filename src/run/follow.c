@@ -21,12 +21,12 @@ static bool mirt__runs_freely(const mirt_function *f) {
            !f->model->strategy->trace;
 }
 
-MIRT__LIB bool mirt__can_follow(const mirt_function *f, const mirt__batch *batch) {
+MIRT__LIB bool mirt__can_follow(mirt_function *f, const mirt__batch *batch) {
     const mirt__step *step = &f->step;
     double rate;
     /* The first step of that many rows may move memory, loads kernels, and takes memory for constants. */
     return f->following.allowed && step->ran && step->ran[batch->rows] && mirt__runs_freely(f) &&
-           mirt__coming_known(f, &rate) && mirt__check_class_numbers(f, batch) == MIRT_OK;
+           mirt__coming_known(f, &rate) && mirt__check_class_numbers(f, batch, f->following.valid_weight) == MIRT_OK;
 }
 
 /* The other step becomes the one under way. */
@@ -43,6 +43,9 @@ static void mirt__follow_swap(mirt_function *f) {
         const void *field = step->io[i];
         step->io[i] = other->io[i];
         other->io[i] = field;
+        const double weight = f->valid_weight[i];
+        f->valid_weight[i] = other->valid_weight[i];
+        other->valid_weight[i] = weight;
     }
     step->turn ^= 1;
     mirt__results_place(f);

@@ -1,38 +1,51 @@
 #include "run.h"
 /* Runs a step from the caller's thread: checks the batch's labels, starts the devices, reports failures. */
 
-/* How many of the numbers are not below `classes`: one look for labels of pixels, which are many. */
-MIRT__TRAINING int64_t mirt__others_than_classes(const mirt__batch *batch, int field, mirt_dtype dtype, int64_t count,
-                                                 int classes) {
-    const uint8_t *bytes = (const uint8_t *)batch->field[field];
-    const int32_t *numbers = (const int32_t *)batch->field[field];
-    int64_t others = 0;
-    if (dtype == MIRT_UINT8) {
-        for (int64_t i = 0; i < count; i++) others += bytes[i] >= classes;
-    } else if (dtype == MIRT_INT32) {
-        for (int64_t i = 0; i < count; i++) others += numbers[i] < 0 || numbers[i] >= classes;
-    } else {
-        others = count;
+static bool mirt__is_class(const mirt__class_numbers *use, double label) {
+    if (use->ignores && label == (double)use->ignored) return true;
+    return label >= 0 && label < (double)use->classes && label == floor(label);
+}
+
+/* How many of the labels are neither classes nor ignored; *ignored: how many are. Labels of pixels are many. */
+MIRT__TRAINING int64_t mirt__count_labels(const void *labels, mirt_dtype dtype, int64_t count,
+                                          const mirt__class_numbers *use, int64_t *ignored) {
+    int64_t others = 0, out = 0;
+    for (int64_t i = 0; dtype == MIRT_UINT8 && i < count; i++) {
+        const int label = ((const uint8_t *)labels)[i], skip = use->ignores && label == use->ignored;
+        out += skip;
+        others += label >= use->classes && !skip;
     }
+    for (int64_t i = 0; dtype == MIRT_INT32 && i < count; i++) {
+        const int label = ((const int32_t *)labels)[i], skip = use->ignores && label == use->ignored;
+        out += skip;
+        others += (label < 0 || label >= use->classes) && !skip;
+    }
+    for (int64_t i = 0; dtype != MIRT_UINT8 && dtype != MIRT_INT32 && i < count; i++) {
+        const double label = mirt__element(labels, dtype, i);
+        out += use->ignores && label == (double)use->ignored;
+        others += !mirt__is_class(use, label);
+    }
+    *ignored = out;
     return others;
 }
 
 /* Class numbers have to be whole, and of a class. */
-MIRT__TRAINING mirt_status mirt__check_classes(const mirt_function *f, int field, const mirt__batch *batch) {
+MIRT__TRAINING mirt_status mirt__check_classes(const mirt_function *f, int field, const mirt__batch *batch,
+                                               double *valid_weight) {
     const mirt__data_field *spec = &f->spec.field[field];
-    int64_t per_row = mirt__shape_count(&spec->shape), count = batch->rows * per_row;
-    int classes = f->classes[field];
-    if (!mirt__others_than_classes(batch, field, spec->dtype, count, classes)) return MIRT_OK;
-    for (int64_t i = 0; i < count; i++) {
-        double label = mirt__element(batch->field[field], spec->dtype, i);
-        if (label >= 0 && label < (double)classes && label == floor(label)) continue;
-        long long sample = (long long)(batch->index ? batch->index[i / per_row] : i / per_row);
-        if (label >= 0 && label < (double)classes)
-            return mirt__fail(MIRT_E_INVALID, "label %g of sample %lld is not a whole number", label, sample);
-        return mirt__fail(MIRT_E_INVALID, "label %g of sample %lld is not one of the %d classes 0 to %d", label, sample,
-                          classes, classes - 1);
-    }
-    return MIRT_OK;
+    const mirt__class_numbers *use = &f->classes[field];
+    const int64_t per_row = mirt__shape_count(&spec->shape), count = batch->rows * per_row;
+    int64_t ignored, at = 0;
+    const int64_t others = mirt__count_labels(batch->field[field], spec->dtype, count, use, &ignored);
+    *valid_weight = ignored < count ? (double)count / (double)(count - ignored) : 0;
+    if (!others) return MIRT_OK;
+    while (mirt__is_class(use, mirt__element(batch->field[field], spec->dtype, at))) at++;
+    const double label = mirt__element(batch->field[field], spec->dtype, at);
+    const long long sample = (long long)(batch->index ? batch->index[at / per_row] : at / per_row);
+    if (label >= 0 && label < (double)use->classes)
+        return mirt__fail(MIRT_E_INVALID, "label %g of sample %lld is not a whole number", label, sample);
+    return mirt__fail(MIRT_E_INVALID, "label %g of sample %lld is not one of the %d classes 0 to %d", label, sample,
+                      use->classes, use->classes - 1);
 }
 
 /* What the optimizer reads and writes, on the devices. */
@@ -41,9 +54,12 @@ static mirt_status mirt__weights_ready(const mirt_function *f) {
     return MIRT__TRAINS && f->step.has_gradients ? mirt__slots_to_devices(f->model) : MIRT_OK;
 }
 
-MIRT__LIB mirt_status mirt__check_class_numbers(const mirt_function *f, const mirt__batch *batch) {
+MIRT__LIB mirt_status mirt__check_class_numbers(const mirt_function *f, const mirt__batch *batch,
+                                                double *valid_weight) {
     for (int i = 0; i < f->spec.num_fields; i++) {
-        if (MIRT__TRAINS && f->classes[i] && mirt__check_classes(f, i, batch) != MIRT_OK) return mirt_last_status();
+        if (MIRT__TRAINS && f->classes[i].classes &&
+            mirt__check_classes(f, i, batch, &valid_weight[i]) != MIRT_OK)
+            return mirt_last_status();
     }
     return MIRT_OK;
 }
@@ -84,7 +100,7 @@ MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *
                           (long long)batch->rows, (long long)step->max_rows);
     }
     step->same = batch->same && step->there && step->rows == batch->rows && s->in_memory == f;
-    if (mirt__check_class_numbers(f, batch) != MIRT_OK) return mirt_last_status();
+    if (mirt__check_class_numbers(f, batch, f->valid_weight) != MIRT_OK) return mirt_last_status();
     for (int i = 0; i < f->spec.num_fields; i++) {
         step->same = step->same && step->io[i] == batch->field[i];
         step->io[i] = batch->field[i];
@@ -118,6 +134,7 @@ MIRT__LIB void mirt__info_set(mirt_function *f) {
     info->global_rows = f->step.rows;
     info->loss_scale = model->config.reduction == MIRT_SUM ? 1.0 : 1.0 / (double)f->step.rows;
     info->gradient_scale = f->root->loss_scale;
+    info->valid_weight = f->valid_weight;
     info->failed = &f->step.failed;
     info->failed_code = &f->step.failed_code;
     f->step.captures = !model->profiled;

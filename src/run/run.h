@@ -31,15 +31,16 @@ MIRT__LIB void mirt__rule_set(mirt_function *function);
 
 /* --- follow.c --- */
 /* Whether the step of `batch` can be launched before the results of the step under way are read. */
-MIRT__LIB bool mirt__can_follow(const mirt_function *function, const mirt__batch *batch);
+MIRT__LIB bool mirt__can_follow(mirt_function *function, const mirt__batch *batch);
 /* Launches it, and waits for the results of the step under way. */
 MIRT__LIB mirt_status mirt__follow(mirt_function *function, const mirt__batch *batch);
 /* The step that was launched becomes the one under way. */
 MIRT__LIB mirt_status mirt__follow_begin(mirt_function *function, const mirt__batch *batch);
 
 /* --- run.c, for follow.c --- */
-/* Whether the batch's class numbers are such; otherwise the error is set. */
-MIRT__LIB mirt_status mirt__check_class_numbers(const mirt_function *function, const mirt__batch *batch);
+/* Whether the batch's class numbers are such; otherwise the error is set. valid_weight: by field. */
+MIRT__LIB mirt_status mirt__check_class_numbers(const mirt_function *function, const mirt__batch *batch,
+                                                double *valid_weight);
 /* Whether buckets are reduced while backward runs. */
 MIRT__TRAINING_LIB bool mirt__can_overlap(const mirt_function *function);
 /* What every replay of the step is told. */

@@ -95,12 +95,12 @@ def dense_names(layer, prefix=""):
     return [(prefix + layer.name + "/kernel", layer.kernel), (prefix + layer.name + "/bias", layer.bias)]
 
 
-def two(name, options, weighted=False, l1=0.0, l2=0.0, **batches):
+def two(name, options, weighted=False, l1=0.0, l2=0.0, digits="softmax", **batches):
     a, b = keras.Input((6,)), keras.Input((4,))
     da = layers.Dense(5, activation="relu", name="da", kernel_regularizer=keras.regularizers.L2(l2) if l2 else None)
     db = layers.Dense(3, activation="tanh", name="db", kernel_regularizer=keras.regularizers.L1(l1) if l1 else None,
                       bias_regularizer=keras.regularizers.L1L2(l1, l2) if l1 else None)
-    digit, side = layers.Dense(4, activation="softmax", name="digit"), layers.Dense(
+    digit, side = layers.Dense(4, activation=digits, name="digit"), layers.Dense(
         1, activation="sigmoid", name="side"
     )
     both = layers.Concatenate()([da(a), db(b)])
@@ -133,6 +133,17 @@ two(
     l2=0.02,
     batch=4,
     validation_batch=7,
+)
+two(
+    "two_loss_options",
+    dict(
+        loss=[
+            losses.SparseCategoricalCrossentropy(from_logits=True),
+            losses.BinaryFocalCrossentropy(alpha=0.75, gamma=0.0, apply_class_balancing=True, label_smoothing=0.25),
+        ],
+        metrics=[["accuracy"], ["accuracy"]],
+    ),
+    digits=None,
 )
 two("two_one_loss", dict(loss=["sparse_categorical_crossentropy", None], metrics=[["accuracy"], []]))
 
@@ -303,14 +314,14 @@ positions("two_positions", side=True)
 
 
 # Segmentation: a class for each position.
-def pixels(name, loss, one_hot=False, logits=False, weighted=False, metrics=("accuracy",)):
+def pixels(name, loss, one_hot=False, logits=False, weighted=False, metrics=("accuracy",), labels=None):
     i = keras.Input((6,))
     hidden, flat = layers.Dense(5, activation="relu", name="hidden"), layers.Dense(12, name="flat")
     out = layers.Reshape((2, 2, 3), name="map")(flat(hidden(i)))
     data = []
     for v in (False, True):
-        labels = classes(0, 3, v, (2, 2))
-        data.append((x(0, 6, v), np.eye(3)[labels] if one_hot else labels))
+        numbers = labels(v) if labels else classes(0, 3, v, (2, 2))
+        data.append((x(0, 6, v), np.eye(3)[numbers] if one_hot else numbers))
         if weighted:
             data[-1] += (np.repeat(sample_weights(v), 4).reshape(-1, 2, 2),)
     fit(name, keras.Model(i, out if logits else layers.Softmax()(out)), dense_names(hidden) + dense_names(flat),
@@ -322,6 +333,27 @@ pixels("pixels_logits", losses.SparseCategoricalCrossentropy(from_logits=True), 
 pixels("pixels_one_hot", losses.CategoricalCrossentropy(), one_hot=True, metrics=("accuracy", "categorical_accuracy"))
 pixels("pixels_weighted", losses.SparseCategoricalCrossentropy(), weighted=True)
 pixels("pixels_sum", losses.CategoricalCrossentropy(reduction="sum"), one_hot=True, weighted=True)
+
+
+# Labels that do not count: the mean is that of the others in the batch.
+def ignored(number):
+    def labels(v):
+        numbers = classes(0, 4, v, (2, 2))
+        return np.where(numbers == 3, number, numbers)
+
+    return labels
+
+
+pixels("pixels_ignored", losses.SparseCategoricalCrossentropy(ignore_class=255), labels=ignored(255))
+pixels("pixels_ignored_weighted", losses.SparseCategoricalCrossentropy(ignore_class=-1), labels=ignored(-1),
+       weighted=True)
+pixels("pixels_ignored_sum", losses.SparseCategoricalCrossentropy(ignore_class=0, reduction="sum"), labels=ignored(0))
+# A ratio of the batch, of each sample, of each class in the batch.
+pixels("dice", losses.Dice(), one_hot=True)
+pixels("dice_samples", losses.Dice(axis=(1, 2, 3)), one_hot=True)
+pixels("dice_classes", losses.Dice(axis=(0, 1, 2)), one_hot=True)
+pixels("pixels_kl", losses.KLDivergence(), one_hot=True, weighted=True)
+pixels("pixels_cosine", losses.CosineSimilarity(), one_hot=True)
 
 
 # from_logits of a loss after its own activation: Keras warns, and reads the input of that.

@@ -6,6 +6,7 @@ os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
 import keras
 import numpy as np
 import tensorflow as tf
+import torch
 from keras.src.trainers.compile_utils import is_binary_or_sparse_categorical
 
 from formula import c_array, grid, uniform
@@ -45,6 +46,7 @@ typedef struct golden_loss {
     int from_logits, rows, n;
     const float *x, *labels, *dloss;
     const double *loss, *dx;
+    mirt_loss_options how;
 } golden_loss;
 
 /* y = softmax(x) over [rows, n]; dx is the gradient of sum(dy * y). */
@@ -173,18 +175,44 @@ def pools():
 def losses():
     rows = []
 
-    def add(kind, from_logits, x, labels):
+    def how(options):
+        """mirt_loss_options."""
+        o = dict(options)
+        ignored, gamma, axes = o.pop("ignore_class", None), o.pop("gamma", None), o.pop("axis", ())
+        fields = (int(o.pop("from_logits", 0)), o.pop("label_smoothing", 0), int(ignored is not None), ignored or 0,
+                  o.pop("delta", 0), o.pop("alpha", 0), gamma or 0, int(gamma is not None),
+                  int(o.pop("apply_class_balancing", 0)), sum(1 << axis for axis in axes))
+        assert not o
+        return "{%s}" % ", ".join("%rf" % f if isinstance(f, float) else str(f) for f in fields)
+
+    def smoothed_classes(labels, x, from_logits=False, label_smoothing=0.0):
+        """Keras smooths no class numbers; PyTorch does. Keras's crossentropy of probabilities is that of their
+        clipped logarithms."""
+        logits = torch.tensor(x.numpy(), requires_grad=True)
+        scores = logits if from_logits else torch.log(torch.clip(logits, 1e-7, 1 - 1e-7))
+        loss = torch.nn.functional.cross_entropy(
+            scores, torch.tensor(labels.astype(np.int64)), reduction="none", label_smoothing=label_smoothing)
+        return loss, logits
+
+    def add(kind, from_logits, x, labels, **options):
         x, labels = np.asarray(x, np.float32), np.asarray(labels, np.float32)
         dloss = uniform(300 + len(rows), (len(x),))
         function = getattr(keras.losses, kind)
-        options = {} if kind == "mean_squared_error" else {"from_logits": bool(from_logits)}
+        if from_logits is not None:
+            options["from_logits"] = bool(from_logits)
         prediction = f64(x)
-        with tf.GradientTape() as tape:
-            tape.watch(prediction)
-            loss = function(f64(labels), prediction, **options)
-        dx = tape.gradient(loss, prediction, f64(dloss))
-        rows.append(("MIRT_" + kind.upper(), from_logits, *x.shape, array(x, "float"), array(labels, "float"),
-                     array(dloss, "float"), array(loss), array(dx)))
+        if kind.startswith("sparse") and "label_smoothing" in options:
+            loss, logits = smoothed_classes(labels, prediction, **options)
+            loss.backward(torch.tensor(dloss.astype(np.float64)))
+            loss, dx = loss.detach().numpy(), logits.grad.numpy()
+        else:
+            with tf.GradientTape() as tape:
+                tape.watch(prediction)
+                loss = function(f64(labels), prediction, **options)
+            dx = tape.gradient(loss, prediction, f64(dloss))
+        assert np.isfinite(loss).all() and np.isfinite(dx).all(), kind
+        rows.append(("MIRT_" + kind.upper(), int(from_logits or 0), *x.shape, array(x, "float"),
+                     array(labels, "float"), array(dloss, "float"), array(loss), array(dx), how(options)))
 
     logits = uniform(310, (5, 7)) * np.float32(8)
     logits[1] *= np.float32(8)      # saturates
@@ -205,8 +233,35 @@ def losses():
     add("binary_crossentropy", 1, binary_logits, labels)
     add("binary_crossentropy", 0, binary, labels)
     add("binary_crossentropy", 1, binary_logits[:, 1:2], labels[:, 1:2])
-    add("mean_squared_error", 0, grid(312, (4, 5)), grid(313, (4, 5)))
-    add("mean_squared_error", 0, uniform(314, (3, 1)), uniform(315, (3, 1)))
+    add("mean_squared_error", None, grid(312, (4, 5)), grid(313, (4, 5)))
+    add("mean_squared_error", None, uniform(314, (3, 1)), uniform(315, (3, 1)))
+    for from_logits, x in ((1, logits), (0, share)):
+        add("sparse_categorical_crossentropy", from_logits, x, classes, label_smoothing=0.125)
+        add("sparse_categorical_crossentropy", from_logits, x, [0, 255, 6, 255, 5], ignore_class=255)
+        add("sparse_categorical_crossentropy", from_logits, x, [0, -1, 6, 0, 5], ignore_class=-1)
+        add("sparse_categorical_crossentropy", from_logits, x, classes, ignore_class=0)
+        add("categorical_crossentropy", from_logits, x, soft, label_smoothing=0.25)
+        add("categorical_focal_crossentropy", from_logits, x, soft)
+        add("categorical_focal_crossentropy", from_logits, x, soft, alpha=0.5, gamma=1.5, label_smoothing=0.125)
+        add("categorical_focal_crossentropy", from_logits, x, one_hot, gamma=0.0)
+    for from_logits, x in ((1, binary_logits), (0, binary)):
+        add("binary_crossentropy", from_logits, x, labels, label_smoothing=0.25)
+        add("binary_focal_crossentropy", from_logits, x, labels)
+        add("binary_focal_crossentropy", from_logits, x, labels, apply_class_balancing=True, alpha=0.75, gamma=1.5,
+            label_smoothing=0.125)
+        add("binary_focal_crossentropy", from_logits, x[[0, 3]], labels[[0, 3]], gamma=0.0)  # 0^-1 is a NaN of Keras's
+    x, t = uniform(320, (4, 7)) * np.float32(3), uniform(321, (4, 7))
+    x[0, 0] = t[0, 0]
+    add("mean_absolute_error", None, x, t)
+    add("huber", None, x, t)
+    add("huber", None, x, t, delta=0.25)
+    add("log_cosh", None, x * np.float32(16), t)
+    for signs in (np.where(t > 0, 1, 0), np.where(t > 0, 1, -1)):
+        add("hinge", None, x, signs)
+        add("squared_hinge", None, x, signs)
+    add("kl_divergence", None, share, soft)
+    add("cosine_similarity", None, x, t)
+    add("dice", None, binary, np.round(labels), axis=(1,))
     table("loss", rows)
 
     rows = []

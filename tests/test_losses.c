@@ -1,0 +1,282 @@
+/* Options of losses: custom loops against fit, replicas, devices, files, refusals. */
+#define _POSIX_C_SOURCE 200809L
+#define MIRRORTRAIN_IMPLEMENTATION
+#include "../mirrortrain.h"
+#include "mirror_util.h"
+#include "tap.h"
+
+#include <unistd.h>
+
+enum { ROWS = 13, H = 5, W = 3, CLASSES = 4, PIXELS = H * W, BATCH = 5, WEIGHTS = 64 };
+static float x_values[ROWS * PIXELS * 2], one_hot[ROWS * PIXELS * CLASSES];
+static uint8_t classes[ROWS * PIXELS];
+
+static void draw(void) {
+    mirt__random random = mirt__random_stream(5, 6);
+    for (int i = 0; i < ROWS * PIXELS * 2; i++) x_values[i] = mirt__random_unit(&random) * 2 - 1;
+    for (int i = 0; i < ROWS * PIXELS; i++) {
+        const int c = (int)mirt__random_below(&random, CLASSES + 1);
+        classes[i] = (uint8_t)(c == CLASSES ? 255 : c);
+        for (int j = 0; j < CLASSES; j++) one_hot[i * CLASSES + j] = j == c ? 1.0f : 0.0f;
+    }
+}
+
+typedef struct loss_case {
+    mirt_loss loss;
+    mirt_loss_options how;
+} loss_case;
+
+static const loss_case cases[] = {
+    {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, {.from_logits = true, .has_ignore_class = true, .ignore_class = 255}},
+    {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY,
+     {.from_logits = true, .has_ignore_class = true, .ignore_class = 255, .label_smoothing = 0.125f}},
+    {MIRT_CATEGORICAL_CROSSENTROPY, {.from_logits = true, .label_smoothing = 0.25f}},
+    {MIRT_BINARY_CROSSENTROPY, {.from_logits = true, .label_smoothing = 0.25f}},
+    {MIRT_BINARY_FOCAL_CROSSENTROPY, {.from_logits = true, .apply_class_balancing = true, .alpha = 0.75f}},
+    {MIRT_CATEGORICAL_FOCAL_CROSSENTROPY, {.from_logits = true, .has_gamma = true}},
+    {MIRT_HUBER, {.delta = 0.5f}},
+    {MIRT_MEAN_ABSOLUTE_ERROR, {.delta = 0}},
+    {MIRT_COSINE_SIMILARITY, {.delta = 0}},
+    {MIRT_DICE, {.axes = 0}},
+    {MIRT_DICE, {.axes = 0xe}},
+};
+
+static mirt_model *pixel_model(mirt_strategy *s, const loss_case *c) {
+    mirt_conv2d_desc conv;
+    mirt_compile_desc d;
+    memset(&conv, 0, sizeof conv);
+    memset(&d, 0, sizeof d);
+    conv.filters = CLASSES;
+    conv.kernel[0] = 1;
+    mirt_model *m = mirt_model_create(s, "pixels");
+    mirt_tensor *y = mirt_conv2d(mirt_input(m, MIRT_SHAPE(H, W, 2)), &conv);
+    mirt_model_output(m, c->loss == MIRT_DICE ? mirt_sigmoid(y) : y);
+    d.optimizer = mirt_sgd(0.5f, 0, false);
+    d.loss = c->loss;
+    d.loss_options[0] = c->how;
+    ok(mirt_compile(m, &d) == MIRT_OK, "%s: compiled: %s", mirt__loss_class_get(c->loss)->name, mirt_last_error());
+    return m;
+}
+
+static bool is_sparse(const loss_case *c) { return c->loss == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY; }
+
+static mirt_dataset *pixel_data(const loss_case *c) {
+    const mirt_array x = mirt_make_array(x_values, MIRT_FLOAT32, MIRT_SHAPE(ROWS, H, W, 2));
+    return mirt_batch(mirt_arrays(x, is_sparse(c) ? mirt_make_array(classes, MIRT_UINT8, MIRT_SHAPE(ROWS, H, W, 1))
+                                                  : mirt_make_array(one_hot, MIRT_FLOAT32,
+                                                                    MIRT_SHAPE(ROWS, H, W, CLASSES))),
+                      BATCH);
+}
+
+static bool record_loop(mirt_function *f, void *user) {
+    const loss_case *c = (const loss_case *)user;
+    mirt_tensor *y = mirt_call(f->model, mirt_function_x(f, 0), MIRT_TRAINING_ON);
+    return mirt_minimize(f, mirt_loss_values_with(c->loss, &c->how, mirt_function_y(f, 0), y)) == MIRT_OK;
+}
+
+/* The weights after two epochs of a fit or of a loop; false if something failed. */
+static bool trained(const loss_case *c, int devices, int replicas, bool loop, float out[WEIGHTS]) {
+    mirt_strategy *s = strategy_of(devices, replicas, 1);
+    mirt_model *m = pixel_model(s, c);
+    mirt_dataset *data = pixel_data(c);
+    mirt_fit_desc fit;
+    mirt_global_batch batch;
+    bool good = true;
+    memset(&fit, 0, sizeof fit);
+    fit.epochs = 2;
+    if (loop) {
+        data = mirt_distribute(s, data);
+        mirt_function *f = mirt_function_create(m, data, record_loop, (void *)(uintptr_t)c);
+        good = f != NULL;
+        for (int epochs = 0; good && epochs < 2; epochs += batch.rows == 0) {
+            good = mirt_dataset_next(data, &batch) == MIRT_OK &&
+                   (batch.rows == 0 || mirt_function_run(f, &batch) == MIRT_OK);
+        }
+    } else {
+        good = mirt_fit(m, data, &fit) != NULL;
+    }
+    memset(out, 0, WEIGHTS * sizeof *out);
+    good = good && mirt_get_weight(m, "conv2d/kernel", 0, out, 2 * CLASSES) == MIRT_OK &&
+           mirt_get_weight(m, "conv2d/bias", 0, out + 2 * CLASSES, CLASSES) == MIRT_OK;
+    if (!good) printf("# %s\n", mirt_last_error());
+    mirt_dataset_destroy(data);
+    mirt_strategy_destroy(s);
+    return good;
+}
+
+static void check_loops(const loss_case *c) {
+    const char *name = mirt__loss_class_get(c->loss)->name;
+    float fit[WEIGHTS], other[WEIGHTS], first[WEIGHTS];
+    for (int replicas = 1; replicas <= 3; replicas++) {
+        const bool good = trained(c, 1, replicas, false, fit);
+        if (replicas == 1) memcpy(first, fit, sizeof first);
+        double off = 0;
+        for (int i = 0; i < WEIGHTS; i++) off = worse(off, fabs((double)fit[i] - (double)first[i]));
+        ok(good && off < 1e-5, "%s: %d replica(s) train as one does, within %.1e", name, replicas, off);
+        ok(trained(c, 1, replicas, true, other) && memcmp(fit, other, sizeof fit) == 0,
+           "%s: a loop is bit-identical to fit", name);
+        if (replicas == 1) continue;
+        ok(trained(c, 2, replicas, false, other) && memcmp(fit, other, sizeof fit) == 0,
+           "%s: and so are two devices", name);
+    }
+}
+
+/* Saved and loaded, it evaluates to the same loss. */
+static void check_saved(const loss_case *c) {
+    char path[600];
+    mirt_logs before, after;
+    snprintf(path, sizeof path, "%s/mirt_losses.safetensors", tap_tmpdir());
+    mirt_strategy *s = strategy_of(1, 1, 1);
+    mirt_model *m = pixel_model(s, c);
+    mirt_dataset *data = pixel_data(c);
+    bool good = mirt_evaluate(m, data, &before) == MIRT_OK && mirt_save(m, path, MIRT_SAVE_ALL) == MIRT_OK;
+    mirt_model *loaded = good ? mirt_load(s, path) : NULL;
+    good = loaded && mirt_evaluate(loaded, data, &after) == MIRT_OK && before.value[0] == after.value[0] &&
+           memcmp(&m->config.loss_options, &loaded->config.loss_options, sizeof m->config.loss_options) == 0;
+    ok(good, "%s with its options is saved and loaded%s%s", mirt__loss_class_get(c->loss)->name, good ? "" : ": ",
+       good ? "" : mirt_last_error());
+    unlink(path);
+    mirt_dataset_destroy(data);
+    mirt_strategy_destroy(s);
+}
+
+/* >>what is refused */
+
+static void refused(bool failed, const char *says) {
+    ok(failed && strstr(mirt_last_error(), says), "refused: %s", failed ? mirt_last_error() : says);
+}
+
+static mirt_status compile_with(mirt_model *m, mirt_loss loss, mirt_loss_options how) {
+    mirt_compile_desc d;
+    memset(&d, 0, sizeof d);
+    d.loss = loss;
+    d.loss_options[0] = how;
+    return mirt_compile(m, &d);
+}
+
+static void check_options(void) {
+    const float nan_ = (float)NAN;
+    const struct {
+        mirt_loss loss;
+        mirt_loss_options how;
+        const char *says;
+    } bad[] = {
+        {MIRT_HUBER, {.label_smoothing = 0.1f}, "huber has no option label_smoothing"},
+        {MIRT_MEAN_SQUARED_ERROR, {.delta = 1}, "mean_squared_error has no option delta"},
+        {MIRT_CATEGORICAL_CROSSENTROPY, {.has_ignore_class = true}, "has no option ignore_class"},
+        {MIRT_CATEGORICAL_FOCAL_CROSSENTROPY, {.apply_class_balancing = true}, "no option apply_class_balancing"},
+        {MIRT_BINARY_CROSSENTROPY, {.has_gamma = true}, "binary_crossentropy has no option gamma"},
+        {MIRT_BINARY_CROSSENTROPY, {.axes = 1}, "binary_crossentropy has no option axes"},
+        {MIRT_LOSS_NONE, {.label_smoothing = 0.1f}, "an output without a loss has no option label_smoothing"},
+        {MIRT_BINARY_CROSSENTROPY, {.label_smoothing = 1.5f}, "label_smoothing is 1.5; it must be 0 to 1"},
+        {MIRT_BINARY_CROSSENTROPY, {.label_smoothing = nan_}, "it must be 0 to 1"},
+        {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, {.ignore_class = 255}, "ignore_class is 255 without has_ignore_class"},
+        {MIRT_HUBER, {.delta = -1}, "delta is -1; it must be positive and finite"},
+        {MIRT_BINARY_FOCAL_CROSSENTROPY, {.alpha = -1}, "alpha is -1"},
+        {MIRT_BINARY_FOCAL_CROSSENTROPY, {.gamma = nan_}, "they must be finite"},
+        {MIRT_DICE, {.axes = 0x10}, "the output has 4 axes, those of the sums are 0x10"},
+    };
+    mirt_strategy *s = strategy_of(1, 1, 1);
+    for (int i = 0; i < MIRT__COUNT(bad); i++) {
+        mirt_model *m = mirt_model_create(s, NULL);
+        mirt_model_output(m, mirt_sigmoid(mirt_input(m, MIRT_SHAPE(H, W, 2))));
+        refused(compile_with(m, bad[i].loss, bad[i].how) == MIRT_E_INVALID, bad[i].says);
+        mirt_model_destroy(m);
+    }
+    mirt_model *m = mirt_model_create(s, NULL);
+    mirt_compile_desc d;
+    memset(&d, 0, sizeof d);
+    d.loss = MIRT_HUBER;
+    d.loss_options[1].delta = 1;
+    mirt_model_output(m, mirt_sigmoid(mirt_input(m, MIRT_SHAPE(2))));
+    refused(mirt_compile(m, &d) == MIRT_E_INVALID, "a loss for output 1");
+    mirt_strategy_destroy(s);
+}
+
+/* Labels of other shapes and classes, and weights of classes. */
+static void check_labels(void) {
+    mirt_strategy *s = strategy_of(1, 1, 1);
+    const loss_case plain = {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, {.from_logits = true}};
+    mirt_model *m = pixel_model(s, &cases[0]), *all = pixel_model(s, &plain);
+    const float weights[CLASSES] = {1, 2, 1, 1};
+    const mirt_array x = mirt_make_array(x_values, MIRT_FLOAT32, MIRT_SHAPE(ROWS, H, W, 2));
+    mirt_fit_desc fit;
+    mirt_logs logs;
+    memset(&fit, 0, sizeof fit);
+    fit.class_weights = weights;
+    fit.num_class_weights = CLASSES;
+    refused(!mirt_fit_arrays(m, x, mirt_make_array(classes, MIRT_UINT8, MIRT_SHAPE(ROWS, W, H)), NULL),
+            "labels are (3, 5) a sample, sparse_categorical_crossentropy of conv2d takes (5, 3)");
+    refused(!mirt_fit_arrays(m, x, mirt_make_array(classes, MIRT_UINT8, MIRT_SHAPE(ROWS, PIXELS)), NULL),
+            "labels are (15) a sample");
+    refused(!mirt_fit_arrays(m, x, mirt_make_array(classes, MIRT_UINT8, MIRT_SHAPE(ROWS, H, W)), &fit),
+            "class weights need one class for each sample");
+    refused(mirt_evaluate_arrays(all, x, mirt_make_array(classes, MIRT_UINT8, MIRT_SHAPE(ROWS, H, W)), &logs) ==
+                MIRT_E_INVALID,
+            "label 255 of sample 0 is not one of the 4 classes 0 to 3");
+    mirt_strategy_destroy(s);
+}
+
+/* Nothing counts: the loss is 0, and nothing is trained. */
+static void check_all_ignored(void) {
+    static uint8_t none[ROWS * PIXELS];
+    memset(none, 255, sizeof none);
+    mirt_strategy *s = strategy_of(1, 2, 1);
+    mirt_model *m = pixel_model(s, &cases[0]);
+    const mirt_array x = mirt_make_array(x_values, MIRT_FLOAT32, MIRT_SHAPE(ROWS, H, W, 2)),
+                     y = mirt_make_array(none, MIRT_UINT8, MIRT_SHAPE(ROWS, H, W));
+    float before[2 * CLASSES], after[2 * CLASSES];
+    double loss = NAN;
+    const bool good = mirt_get_weight(m, "conv2d/kernel", 0, before, 2 * CLASSES) == MIRT_OK &&
+                      mirt_train_step(m, x, y, &loss) == MIRT_OK &&
+                      mirt_get_weight(m, "conv2d/kernel", 0, after, 2 * CLASSES) == MIRT_OK;
+    ok(good && loss == 0 && memcmp(before, after, sizeof before) == 0, "all labels are ignored: the loss is %g%s", loss,
+       mirt_last_error());
+    mirt_strategy_destroy(s);
+}
+
+typedef struct bad_loop {
+    loss_case first, second; /* with the same labels */
+    bool computed;           /* not the batch's own labels */
+    const char *says;
+} bad_loop;
+
+static bool record_bad(mirt_function *f, void *user) {
+    const bad_loop *b = (const bad_loop *)user;
+    mirt_tensor *labels = mirt_function_y(f, 0), *y = mirt_call(f->model, mirt_function_x(f, 0), MIRT_TRAINING_ON);
+    if (b->computed) labels = mirt_cast(mirt_scale(mirt_cast(labels, MIRT_FLOAT32), 1, 0), MIRT_INT32);
+    mirt_tensor *a = mirt_loss_values_with(b->first.loss, &b->first.how, labels, y);
+    return mirt_minimize(f, mirt_add(a, mirt_loss_values_with(b->second.loss, &b->second.how, labels, y))) == MIRT_OK;
+}
+
+static void check_bad_loops(void) {
+    static bad_loop bad[3];
+    bad[0].first = bad[0].second = bad[1].first = bad[1].second = bad[2].first = bad[2].second = cases[0];
+    bad[0].second.how.ignore_class = 254;
+    bad[0].says = "losses of the same labels have to ignore the same class";
+    bad[1].computed = true;
+    bad[1].says = "ignore_class needs labels of the batch as they are";
+    bad[2].second.how.delta = 1;
+    bad[2].says = "sparse_categorical_crossentropy has no option delta";
+    for (int i = 0; i < MIRT__COUNT(bad); i++) {
+        mirt_strategy *s = strategy_of(1, 1, 1);
+        mirt_model *m = pixel_model(s, &cases[0]);
+        mirt_dataset *data = mirt_distribute(s, pixel_data(&cases[0]));
+        refused(!mirt_function_create(m, data, record_bad, &bad[i]), bad[i].says);
+        mirt_dataset_destroy(data);
+        mirt_strategy_destroy(s);
+    }
+}
+
+int main(void) {
+    draw();
+    for (int i = 0; i < MIRT__COUNT(cases); i++) {
+        check_loops(&cases[i]);
+        check_saved(&cases[i]);
+    }
+    check_options();
+    check_labels();
+    check_all_ignored();
+    check_bad_loops();
+    return done_testing();
+}
