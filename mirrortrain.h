@@ -68,7 +68,9 @@
    - metrics: accuracy, binary_accuracy, categorical_accuracy,
      sparse_categorical_accuracy, top_k_categorical_accuracy,
      sparse_top_k_categorical_accuracy, precision, recall, f1_score, auc,
-     mean_absolute_error, mean_squared_error
+     mean_absolute_error, mean_squared_error, mean_io_u, true_positives,
+     false_positives, true_negatives, false_negatives, root_mean_squared_error,
+     r2_score, cosine_similarity, loss
    - optimizers: adam, sgd, adamw, rmsprop, nadam, adagrad, adamax, lion
    - schedules: PiecewiseConstantDecay, ExponentialDecay, PolynomialDecay,
      InverseTimeDecay, CosineDecay, CosineDecayRestarts
@@ -2007,19 +2009,28 @@ typedef struct mirt_loss_options {
    MIRT_SUM adds up both; a loss over several batches then is, as in Keras, the mean of their sums, weighted by their
    sizes. */
 typedef enum mirt_reduction { MIRT_SUM_OVER_BATCH_SIZE = 0, MIRT_SUM } mirt_reduction;
-/* Each is a ratio of sums over all samples: the same on any number of replicas and for any batch size; weights of
-   samples and classes do not count. Names in logs are Keras's ("sparse_top_k_categorical_accuracy", "f1_score"). */
+/* Each is computed from sums over all samples: the same on any number of replicas and for any batch size. Weights of
+   samples and classes count if the options say `weighted`. Of outputs (rows, height, width, classes) each position
+   counts, with labels (height, width) or of the output's shape. Names in logs are Keras's
+   ("sparse_top_k_categorical_accuracy", "f1_score", "mean_io_u"). */
 typedef enum mirt_metric {
     MIRT_METRIC_NONE = 0,
-    MIRT_ACCURACY, /* binary, sparse categorical or categorical accuracy by loss and shape, as in Keras: of outputs
-                      (rows, height, width, classes) the share of positions */
+    MIRT_ACCURACY, /* binary, sparse categorical or categorical accuracy by loss and shape, as in Keras */
     MIRT_BINARY_ACCURACY, MIRT_CATEGORICAL_ACCURACY, MIRT_SPARSE_CATEGORICAL_ACCURACY,
     MIRT_TOP_K_CATEGORICAL_ACCURACY, MIRT_SPARSE_TOP_K_CATEGORICAL_ACCURACY,
     MIRT_PRECISION, MIRT_RECALL, MIRT_F1_SCORE, MIRT_AUC, /* over all outputs of all samples together; class numbers
                                                              count as one-hot labels */
-    MIRT_MAE, MIRT_MSE, MIRT__METRIC_COUNT
+    MIRT_MAE, MIRT_MSE,
+    MIRT_MEAN_IOU, /* mean, over the classes that occur, of intersection over union: Keras's MeanIoU with
+                      sparse_y_pred=False; by the labels' shape also OneHotMeanIoU, and BinaryIoU of outputs
+                      (..., 1), whose threshold tells class 1 from class 0. Labels that are no class do not count */
+    MIRT_TRUE_POSITIVES, MIRT_FALSE_POSITIVES, MIRT_TRUE_NEGATIVES, MIRT_FALSE_NEGATIVES, /* as precision */
+    MIRT_ROOT_MEAN_SQUARED_ERROR, MIRT_R2_SCORE,
+    MIRT_METRIC_COSINE_SIMILARITY,
+    MIRT_METRIC_LOSS, /* the value of a loss, `loss` of the options, by its name */
+    MIRT__METRIC_COUNT
 } mirt_metric;
-#define MIRT_MAX_METRICS 8
+#define MIRT_MAX_METRICS 16
 
 /* Whether small or large values of a log are better: what custom metrics declare, and callbacks that watch a log can be
    told. Losses and mean errors are minimized, all other built-in metrics maximized. AUTO: not declared; of a callback,
@@ -2027,10 +2038,17 @@ typedef enum mirt_metric {
 typedef enum mirt_mode { MIRT_MODE_AUTO = 0, MIRT_MODE_MIN, MIRT_MODE_MAX } mirt_mode;
 
 typedef enum mirt_curve { MIRT_ROC = 0, MIRT_PR } mirt_curve;
-/* How a metric is computed; all zeros: as Keras does. */
+/* How precision, recall and F1 make one number of several outputs. AUTO: all outputs are counted together at the
+   threshold, 0.5. MICRO, MACRO and WEIGHTED (by the classes' labels) are Keras's F1Score(average=...): they count each
+   class (mirt_metric_result) and, without `threshold` and `k`, take the largest output of a row for a 1, all others
+   for 0. */
+typedef enum mirt_average { MIRT_AVERAGE_AUTO = 0, MIRT_MICRO, MIRT_MACRO, MIRT_WEIGHTED } mirt_average;
+/* How a metric is computed; all zeros: as Keras does. Of custom metrics `name`, `output` and `weighted` count. */
 typedef struct mirt_metric_options {
-    int k;              /* top k: default 5 */
-    float threshold;    /* binary accuracy, precision, recall, F1: what is above counts as 1; default 0.5 */
+    int k;              /* top k: default 5. Precision, recall, F1 and the counts of positives and negatives: only the
+                           k largest outputs of a row can be 1, above the threshold if one is given (Keras: top_k) */
+    float threshold;    /* binary accuracy, precision, recall, F1, counts of positives and negatives, mean IoU of one
+                           output: what is above counts as 1; default 0.5 */
     int num_thresholds; /* AUC: default 200 */
     mirt_curve curve;   /* AUC: of true against false positives, or of precision against recall */
     bool from_logits;   /* outputs that mirt_compile's from_logits calls logits go through a sigmoid first (a softmax
@@ -2038,6 +2056,17 @@ typedef struct mirt_metric_options {
                            taken as they are */
     const char *name;   /* in logs; copied. Default: Keras's, with "_1", "_2" appended where it is taken */
     bool has_threshold; /* the threshold is as given, 0 too (of logits, say) */
+    mirt_average average;  /* precision, recall, F1 */
+    bool weighted;         /* by the samples' weights and, in training, those of classes (Keras: weighted_metrics) */
+    const char *output;    /* only of the output that the layer of this name makes, as logs call it; copied. NULL: of
+                              every output with a loss. Keras: metrics={"digit": [...]} */
+    int class_id;          /* precision, recall, F1, counts of positives and negatives, mean IoU: of this class alone */
+    bool has_class_id;     /* class_id is as given, 0 too */
+    int num_classes;       /* mean IoU; 0: the number of outputs of a position */
+    int ignore_class;      /* mean IoU: positions of this label do not count */
+    bool has_ignore_class; /* ignore_class is as given, 0 too */
+    bool sparse_y_pred;    /* mean IoU: each output is the number of a class, of num_classes */
+    mirt_loss loss;        /* MIRT_METRIC_LOSS, without its other options */
 } mirt_metric_options;
 
 /* A custom loss: records operations on labels (as they are in the data, cast to float32) and an
@@ -2099,7 +2128,8 @@ typedef struct mirt_compile_desc {
                          For an output that ends in the loss's own softmax or sigmoid nothing changes, but there is a
                          warning */
     mirt_reduction reduction;
-    mirt_metric metrics[MIRT_MAX_METRICS]; /* of every output with a loss; ends at the first MIRT_METRIC_NONE */
+    mirt_metric metrics[MIRT_MAX_METRICS]; /* of every output with a loss, or of one (`output` of its options); ends at
+                                              the first MIRT_METRIC_NONE */
     mirt_loss losses[MIRT_MAX_OUTPUTS];
     float loss_weights[MIRT_MAX_OUTPUTS];  /* 0: 1 */
     const mirt_custom_loss *custom_losses[MIRT_MAX_OUTPUTS];       /* copied */
@@ -2107,6 +2137,7 @@ typedef struct mirt_compile_desc {
                                                                       first NULL */
     mirt_metric_options metric_options[MIRT_MAX_METRICS];          /* of metrics[i] */
     mirt_loss_options loss_options[MIRT_MAX_OUTPUTS];              /* of each output's loss */
+    mirt_metric_options custom_metric_options[MIRT_MAX_METRICS];   /* of custom_metrics[i] */
 } mirt_compile_desc;
 
 #ifndef MIRRORTRAIN_NO_TRAIN
@@ -2138,7 +2169,7 @@ MIRT__BEGIN_C
 
 /* Named numbers of a moment in training: "loss", "accuracy", "val_loss", "learning_rate". The names are the model's and
    live as long. */
-#define MIRT_MAX_LOGS 72
+#define MIRT_MAX_LOGS 88
 typedef struct mirt_logs {
     int count;
     const char *name[MIRT_MAX_LOGS];
@@ -2436,6 +2467,11 @@ MIRT_API double mirt_history_last(const mirt_history *history, const char *name)
    device or replica count. Errors as mirt_fit. */
 MIRT_API mirt_status mirt_evaluate(mirt_model *model, mirt_dataset *dataset, mirt_logs *out);
 MIRT_API mirt_status mirt_evaluate_arrays(mirt_model *model, mirt_array x, mirt_array y, mirt_logs *out);
+/* The values by class of a metric of the last evaluation (mirt_evaluate, mirt_test_on_batch, fit's validation), by its
+   name in logs: values[i] of class i, `classes` in all. For precision, recall and F1 with an `average`, and mean IoU,
+   whose classes that do not occur are NAN. Keras: result() of F1Score(average=None). MIRT_E_STATE:
+   nothing has been evaluated yet; MIRT_E_INVALID: the metric is one number, MIRT_E_NOT_FOUND, MIRT_E_SHAPE. */
+MIRT_API mirt_status mirt_metric_result(const mirt_model *model, const char *name, double *values, int classes);
 #endif
 /* Keras: Model.predict. Writes one output per sample, in the data set's order, to `out`, which
    holds `capacity` floats; too few are MIRT_E_SHAPE. Needs no labels, and no mirt_compile
@@ -44530,7 +44566,7 @@ typedef enum mirt__field_kind {
     /* Enumerations, which files know by name (config_names.h): */
     MIRT__FIELD_PADDING, MIRT__FIELD_ACTIVATION, MIRT__FIELD_FLIP, MIRT__FIELD_FILL, MIRT__FIELD_INTERPOLATION,
     MIRT__FIELD_FAN, MIRT__FIELD_DISTRIBUTION, MIRT__FIELD_DTYPE, MIRT__FIELD_TRAINING, MIRT__FIELD_CURVE,
-    MIRT__FIELD_REDUCTION,
+    MIRT__FIELD_REDUCTION, MIRT__FIELD_AVERAGE, MIRT__FIELD_LOSS,
     MIRT__FIELD_INT, MIRT__FIELD_SIGNED, /* an int that may be negative */
     MIRT__FIELD_INT2, MIRT__FIELD_INT2X2, /* two positive ints; int[2][2], none negative */
     MIRT__FIELD_EXTRA2, /* two ints, not negative, but -1 where the file has 0; null: zeros */
@@ -44622,13 +44658,18 @@ typedef struct mirt__loss_class {
     mirt_activation_kind undo;  /* behind this activation the loss is computed from what went into it */
 } mirt__loss_class;
 
-/* A batch on its way into a metric's sums. */
+/* A batch on its way into a metric's sums. A row is one of the positions of a sample. */
 typedef struct mirt__counted {
-    int64_t rows, n;     /* rows: samples, or all their positions */
+    int64_t samples, rows, n;
     const mirt__real *x; /* predictions [rows, n] */
-    const void *labels;  /* [rows, n], or (sparse) [rows] */
+    const void *labels;  /* [rows, width] */
     mirt_dtype dtype;
-    bool sparse;
+    int64_t width;       /* n, or the number of classes; 1: */
+    bool sparse;         /* class numbers, of n > 1 outputs */
+    /* of a weighted metric; NULL: all are 1 */
+    const float *weights;       /* [samples] */
+    const float *class_weights; /* [num_class_weights] */
+    int num_class_weights;
 } mirt__counted;
 
 /* Outputs and labels that a metric takes: any; by loss and shape; labels like outputs; of several classes their number,
@@ -44643,21 +44684,29 @@ typedef struct mirt__metric_class {
     const char *name;
     mirt__metric_takes takes;
     /* Either records a value for each sample, [rows], whose mean is the metric, */
-    mirt_tensor *(*record)(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels);
-    /* or counts: `sums` (0: two a threshold) numbers, what a batch adds to them, and what they come to. */
+    mirt_tensor *(*record)(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output,
+                           mirt_tensor *labels);
+    /* or counts: `sums` numbers (or a mirt__sums_kind), what a batch adds to them, and what they come to; `samples` is
+       the sum of the samples' weights. */
     int sums;
     void (*count)(const mirt__metric_use *use, const mirt__counted *batch, double *sums);
-    double (*result)(const mirt__metric_use *use, const double *sums, int64_t samples);
-    mirt_mode direction; /* those that are maximized are shares, from 0 to 1 */
+    double (*result)(const mirt__metric_use *use, const double *sums, double samples);
+    mirt_mode direction;
+    bool share; /* from 0 to 1 */
 } mirt__metric_class;
+/* Sums that depend on options: two for each threshold; true positives, false positives and false negatives of each
+   group; three for each output. */
+typedef enum mirt__sums_kind { MIRT__SUMS_BUCKETS = 0, MIRT__SUMS_HITS = -1, MIRT__SUMS_OUTPUTS = -2 } mirt__sums_kind;
 
 /* A metric of the compiled model. */
-#define MIRT__MAX_METRIC_USES 24
+#define MIRT__MAX_METRIC_USES 32
 struct mirt__metric_use {
     const char *own_name, *name, *val_name; /* "auc", and in logs */
     int output;
-    int64_t elements; /* of a sample's output, */
-    int64_t positions; /* and its positions: class numbers are those of positions */
+    int64_t positions, n; /* of a sample's output, and numbers of each */
+    int64_t groups;       /* of outputs whose hits are counted together, or classes counted one by one */
+    int64_t class_id;     /* the only one that counts; -1: all */
+    bool largest;         /* the largest of a row's outputs are ones */
     mirt_metric metric;
     mirt_metric_options options; /* defaults filled in */
     const mirt__metric_class *cls; /* or, when NULL: */
@@ -44928,10 +44977,20 @@ MIRT__ABSENT_LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric me
 MIRT__ABSENT_LIB mirt_status mirt__metric_check(const mirt_model *model, const mirt__metric_use *use);
 /* As its class or its user declares; AUTO: not declared. */
 MIRT__ABSENT_LIB mirt_mode mirt__metric_direction(const mirt__metric_use *use);
+/* Fills what its options mean for its output. */
+MIRT__ABSENT_LIB void mirt__metric_settle(const mirt_model *model, mirt__metric_use *use);
+/* The sum of the weights of a batch's samples, and the weight of one. */
+MIRT__ABSENT_LIB double mirt__sample_weight(const mirt__counted *batch, int64_t sample);
+/* Whether it counts each class; then the value of one. */
+MIRT__ABSENT_LIB bool mirt__metric_by_class(const mirt__metric_use *use);
+MIRT__ABSENT_LIB double mirt__metric_of_group(const mirt__metric_use *use, const double *sums, int64_t group);
 /* How many sums it counts; 0: it is recorded. */
 MIRT__ABSENT_LIB int mirt__metric_sums(const mirt__metric_use *use);
 /* Whether it takes an output above 0.5 for a one. */
 MIRT__ABSENT_LIB bool mirt__metric_compares(const mirt_model *model, const mirt__metric_use *use);
+
+/* Whether it compares class numbers that must be below the number of classes. */
+MIRT__ABSENT_LIB bool mirt__metric_indexes(const mirt__metric_use *use);
 
 /* --- metrics.c --- */
 /* Makes the list of the compiled model's metrics, and the names for logs. */
@@ -45532,7 +45591,7 @@ MIRT_API int64_t mirt_step(const mirt_model *model) { return model ? model->step
 /* The table of metrics. All are ratios of sums over samples, added in double precision in their order; counts are exact
    on any number of devices. */
 
-/* >>accuracy, the only metric computed on the devices */
+/* >>metrics computed on the devices: accuracy and losses */
 
 /* Keras chooses the kind of "accuracy" by the shapes of labels and predictions. */
 static mirt__accuracy_kind mirt__accuracy_kind_of(const mirt_model *model, int output) {
@@ -45541,31 +45600,79 @@ static mirt__accuracy_kind mirt__accuracy_kind_of(const mirt_model *model, int o
     return mirt__last_dim(model->output[output]) == 1 ? MIRT__ACCURACY_BINARY : MIRT__ACCURACY_CATEGORICAL;
 }
 
-static mirt_tensor *mirt__accuracy_record(const mirt_model *model, int number, mirt_tensor *output,
+/* Of values for each position, their mean in the sample. */
+static mirt_tensor *mirt__mean_of_positions(mirt_tensor *values) {
+    return values && values->shape.rank > 1 ? mirt_reduce_mean(values, 0, false) : values;
+}
+
+static mirt_tensor *mirt__accuracy_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output,
                                           mirt_tensor *labels) {
-    mirt__accuracy_kind kind = mirt__accuracy_kind_of(model, number);
+    mirt__accuracy_kind kind = mirt__accuracy_kind_of(model, use->output);
     /* A custom loss does not define the labels: one label for each position is a class number. */
     if (kind == MIRT__ACCURACY_CATEGORICAL && labels && mirt__shape_count(&labels->shape) == mirt__positions(output))
         kind = MIRT__ACCURACY_SPARSE;
     labels = mirt__labels_form(kind == MIRT__ACCURACY_SPARSE, labels, output);
-    mirt_tensor *right = mirt__accuracy_op(kind, output, labels);
-    return right && right->shape.rank > 1 ? mirt_reduce_mean(right, 0, false) : right;
+    return mirt__mean_of_positions(mirt__accuracy_op(kind, output, labels));
+}
+
+/* The loss of each sample. `output` is as the model makes it: a loss of logits is more accurate than one of their
+   probabilities. */
+static mirt_tensor *mirt__loss_metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output,
+                                             mirt_tensor *labels) {
+    const bool logits = use->options.from_logits && model->config.from_logits;
+    return mirt__mean_of_positions(mirt__loss_of(use->options.loss, logits, output, labels));
+}
+
+/* What the metric takes; a loss decides by its labels. */
+static mirt__metric_takes mirt__metric_takes_of(const mirt__metric_use *use) {
+    const mirt__loss_class *loss = use->metric == MIRT_METRIC_LOSS ? mirt__loss_class_get(use->options.loss) : NULL;
+    if (!loss) return use->cls->takes;
+    return loss->sparse ? MIRT__TAKES_NUMBERS : loss->classes ? MIRT__TAKES_ONE_HOT : MIRT__TAKES_VALUES;
+}
+
+enum { MIRT__MOST_GROUPS = 1 << 20 };
+
+MIRT__LIB void mirt__metric_settle(const mirt_model *model, mirt__metric_use *use) {
+    mirt_metric_options *o = &use->options;
+    const bool given = o->has_threshold || o->threshold != 0, hits = use->cls && use->cls->sums == MIRT__SUMS_HITS;
+    const bool iou = use->metric == MIRT_MEAN_IOU;
+    const int64_t elements = mirt__shape_count(&model->output[use->output]->shape);
+    use->n = iou && o->sparse_y_pred ? 1 : mirt__last_dim(model->output[use->output]);
+    use->positions = elements / use->n;
+    use->class_id = o->has_class_id || o->class_id ? o->class_id : -1;
+    use->largest = hits && !iou && o->average && !given && !o->k;
+    use->groups = 1;
+    if (iou) use->groups = o->num_classes ? o->num_classes : use->n > 1 ? use->n : 2;
+    else if (o->average && use->class_id < 0 && hits) use->groups = use->n;
+    if (!given) o->threshold = hits && !iou && (o->k || use->largest) ? -INFINITY : 0.5f;
+    if (!hits && !o->k) o->k = 5;
+    if (!o->num_thresholds) o->num_thresholds = 200;
 }
 
 MIRT__LIB mirt_status mirt__metric_check(const mirt_model *model, const mirt__metric_use *use) {
     const char *name = use->cls->name, *maker = mirt__output_name(model, use->output);
-    const mirt__metric_takes takes = use->cls->takes;
+    const mirt__metric_takes takes = mirt__metric_takes_of(use);
     const bool numbers = takes == MIRT__TAKES_NUMBERS, classes = numbers || takes == MIRT__TAKES_ONE_HOT;
     const mirt_tensor *output = model->output[use->output];
     const mirt__loss_class *loss = mirt__output_loss(model, use->output);
-    const bool vector = output->shape.rank >= 2;
+    const int64_t groups = use->metric == MIRT_MEAN_IOU ? use->groups : use->n;
     char text[96];
-    if ((classes && !(vector && mirt__last_dim(output) >= 2)) ||
-        (takes == MIRT__TAKES_BY_SHAPE && !vector &&
-         mirt__accuracy_kind_of(model, use->output) != MIRT__ACCURACY_BINARY)) {
+    if (use->metric == MIRT_METRIC_LOSS && !use->options.loss)
+        return mirt__fail(MIRT_E_INVALID, "MIRT_METRIC_LOSS needs a `loss` in its options");
+    if (classes && use->n < 2)
         return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes) or (rows, ..., classes); %s is %s", name,
                           maker, mirt__shape_text(&output->shape, text));
-    }
+    if (use->metric == MIRT_R2_SCORE && output->shape.rank != 2)
+        return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, n); %s is %s", name, maker,
+                          mirt__shape_text(&output->shape, text));
+    if (use->options.sparse_y_pred && use->metric == MIRT_MEAN_IOU && use->options.num_classes < 1)
+        return mirt__fail(MIRT_E_INVALID, "%s of class numbers (sparse_y_pred) needs num_classes", name);
+    if (mirt__metric_sums(use) > 3 * MIRT__MOST_GROUPS)
+        return mirt__fail(MIRT_E_INVALID, "%s counts at most %d classes or outputs; %s has %lld", name,
+                          MIRT__MOST_GROUPS, maker, (long long)groups);
+    if (use->class_id >= groups && use->cls->sums == MIRT__SUMS_HITS)
+        return mirt__fail(MIRT_E_INVALID, "%s: class_id is %lld; %s has %lld classes", name, (long long)use->class_id,
+                          maker, (long long)groups);
     if (loss && loss->sparse && takes == MIRT__TAKES_VALUES)
         return mirt__fail(MIRT_E_INVALID, "%s compares values; %s of %s takes class numbers", name, loss->name, maker);
     if (loss && classes && loss->sparse != numbers)
@@ -45584,56 +45691,133 @@ static double mirt__label_of(const mirt__counted *c, int64_t row, int64_t j) {
     return c->sparse ? (double)(mirt__label_at(c, row) == (double)j) : mirt__label_at(c, row * c->n + j);
 }
 
-static int64_t mirt__class_of(const mirt__counted *c, int64_t row) {
+/* The class that a number means; -1: none of them. */
+static int64_t mirt__class_number(double number, int64_t classes) {
+    return number > -1 && number < (double)classes ? (int64_t)number : -1;
+}
+
+/* The class of a row's label, a number or one of `width` values. */
+static int64_t mirt__class_of(const mirt__counted *c, int64_t row, int64_t classes) {
     int64_t best = 0;
-    const double number = c->sparse ? mirt__label_at(c, row) : 0;
-    if (c->sparse) return number >= 0 && number < (double)c->n ? (int64_t)number : -1;
-    for (int64_t j = 1; j < c->n; j++)
-        best = mirt__label_at(c, row * c->n + j) > mirt__label_at(c, row * c->n + best) ? j : best;
+    if (c->width == 1) return mirt__class_number(mirt__label_at(c, row), classes);
+    for (int64_t j = 1; j < c->width; j++)
+        best = mirt__label_at(c, row * c->width + j) > mirt__label_at(c, row * c->width + best) ? j : best;
     return best;
+}
+
+static int64_t mirt__best_of(const mirt__real *x, int64_t n) {
+    int64_t best = 0;
+    for (int64_t j = 1; j < n; j++) best = x[j] > x[best] ? j : best;
+    return best;
+}
+
+/* The weight of a row, for which its label's class counts as it does in the loss. */
+static double mirt__row_weight(const mirt__counted *c, int64_t row) {
+    const int n = c->num_class_weights;
+    double weight = c->weights ? (double)c->weights[row / (c->rows / c->samples)] : 1, own = 0;
+    if (!c->class_weights) return weight;
+    for (int j = 0; c->width == n && j < n; j++) own += mirt__label_at(c, row * n + j) * (double)c->class_weights[j];
+    if (c->width != n) {
+        const int64_t label = mirt__class_number(mirt__label_at(c, row * c->width), n);
+        own = label < 0 ? 0 : (double)c->class_weights[label];
+    }
+    return weight * own;
+}
+
+MIRT__LIB double mirt__sample_weight(const mirt__counted *c, int64_t sample) {
+    const int64_t positions = c->rows / c->samples;
+    double sum = 0;
+    if (!c->class_weights) return mirt__row_weight(c, sample * positions);
+    for (int64_t p = 0; p < positions; p++) sum += mirt__row_weight(c, sample * positions + p);
+    return sum / (double)positions;
 }
 
 static void mirt__count_best(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
     (void)use;
-    for (int64_t r = 0; r < c->rows; r++) {
-        const mirt__real *x = c->x + r * c->n;
-        int64_t best = 0;
-        for (int64_t j = 1; j < c->n; j++) best = x[j] > x[best] ? j : best;
-        sum[0] += best == mirt__class_of(c, r);
-    }
+    for (int64_t r = 0; r < c->rows; r++)
+        sum[0] += mirt__best_of(c->x + r * c->n, c->n) == mirt__class_of(c, r, c->n) ? mirt__row_weight(c, r) : 0;
 }
 
 /* Like TensorFlow's in_top_k: fewer than k predictions are larger, and all are finite. */
 static void mirt__count_top_k(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
     for (int64_t r = 0; r < c->rows; r++) {
         const mirt__real *x = c->x + r * c->n;
-        const int64_t label = mirt__class_of(c, r);
+        const int64_t label = mirt__class_of(c, r, c->n);
         bool good = label >= 0 && label < c->n && isfinite((double)x[label]);
         int64_t larger = 0;
         for (int64_t j = 0; good && j < c->n; j++) {
             larger += x[j] > x[label];
             good = isfinite((double)x[j]) && larger < use->options.k;
         }
-        sum[0] += good;
+        sum[0] += good ? mirt__row_weight(c, r) : 0;
     }
 }
 
 static void mirt__count_binary(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
     const mirt__real threshold = use->options.threshold;
-    for (int64_t i = 0; i < c->rows * c->n; i++)
-        sum[0] += mirt__label_of(c, i / c->n, i % c->n) == (c->x[i] > threshold ? 1.0 : 0.0);
+    for (int64_t r = 0; r < c->rows; r++) {
+        const double weight = mirt__row_weight(c, r);
+        for (int64_t j = 0; j < c->n; j++)
+            sum[0] += mirt__label_of(c, r, j) == (c->x[r * c->n + j] > threshold ? 1.0 : 0.0) ? weight : 0;
+    }
 }
 
-/* True positives, false positives, false negatives. */
-static void mirt__count_positives(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
-    const mirt__real threshold = use->options.threshold;
-    for (int64_t r = 0; r < c->rows; r++) {
-        for (int64_t j = 0; j < c->n; j++) {
-            const bool is = mirt__label_of(c, r, j) != 0, said = c->x[r * c->n + j] > threshold;
-            sum[0] += is && said;
-            sum[1] += !is && said;
-            sum[2] += is && !said;
+/* Adds to the true positives, false positives and false negatives of output or class j. */
+static void mirt__count_hit(const mirt__metric_use *use, int64_t j, bool is, bool said, double weight, double *sum) {
+    double *to = sum + (use->groups > 1 ? 3 * j : 0);
+    if (is && said) to[0] += weight;
+    else if (said) to[1] += weight;
+    else if (is) to[2] += weight;
+}
+
+/* The k-th largest of a row's outputs; of equals the first one is before the others. -1: fewer are numbers. */
+static int64_t mirt__kth_of(const mirt__real *x, int64_t n, int64_t k) {
+    int64_t last = -1;
+    for (int64_t i = 0; i < k; i++) {
+        int64_t best = -1;
+        for (int64_t j = 0; j < n; j++) {
+            if (!(x[j] == x[j]) || (last >= 0 && (x[j] > x[last] || (x[j] == x[last] && j <= last)))) continue;
+            if (best < 0 || x[j] > x[best]) best = j;
         }
+        if (best < 0) return -1;
+        last = best;
+    }
+    return last;
+}
+
+/* Whether output j of a row counts as 1; `last`: the least of the outputs that may, -1: all may. */
+static bool mirt__is_said(const mirt__metric_use *use, const mirt__real *x, int64_t j, int64_t last) {
+    if (use->largest && use->metric == MIRT_F1_SCORE)
+        return last >= 0 && x[j] >= x[last] && fabs((double)x[j]) > 1e-9; /* as Keras */
+    return x[j] > (mirt__real)use->options.threshold && (last < 0 || x[j] > x[last] || (x[j] == x[last] && j <= last));
+}
+
+static void mirt__count_positives(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
+    const int64_t k = use->largest ? 1 : use->options.k, begin = use->class_id < 0 ? 0 : use->class_id,
+                  end = use->class_id < 0 ? c->n : use->class_id + 1;
+    for (int64_t r = 0; r < c->rows; r++) {
+        const mirt__real *x = c->x + r * c->n;
+        const int64_t last = !k || k > c->n ? -1 : mirt__kth_of(x, c->n, k);
+        const double weight = mirt__row_weight(c, r);
+        for (int64_t j = begin; j < end; j++)
+            mirt__count_hit(use, j, mirt__label_of(c, r, j) != 0, mirt__is_said(use, x, j, last), weight, sum);
+    }
+}
+
+static void mirt__count_classes(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
+    const mirt_metric_options *o = &use->options;
+    const bool ignores = o->has_ignore_class || o->ignore_class;
+    for (int64_t r = 0; r < c->rows; r++) {
+        const mirt__real *x = c->x + r * c->n;
+        const int64_t is = mirt__class_of(c, r, use->groups),
+                      said = o->sparse_y_pred ? mirt__class_number((double)x[0], use->groups)
+                             : c->n > 1       ? mirt__best_of(x, c->n)
+                                              : x[0] >= (mirt__real)o->threshold; /* as Keras, unlike precision */
+        if (is < 0 || is >= use->groups || said < 0 || said >= use->groups || (ignores && is == o->ignore_class))
+            continue;
+        const double weight = mirt__row_weight(c, r);
+        mirt__count_hit(use, is, true, said == is, weight, sum);
+        if (said != is) mirt__count_hit(use, said, false, true, weight, sum);
     }
 }
 
@@ -45641,19 +45825,53 @@ static void mirt__count_positives(const mirt__metric_use *use, const mirt__count
 static void mirt__count_buckets(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
     const int buckets = use->options.num_thresholds;
     for (int64_t r = 0; r < c->rows; r++) {
+        const double weight = mirt__row_weight(c, r);
         for (int64_t j = 0; j < c->n; j++) {
             const float x = (float)c->x[r * c->n + j], p = x > 0 ? (x < 1 ? x : 1) : 0;
             const int bucket = (int)ceilf(p * (float)(buckets - 1)) - 1;
-            sum[(bucket > 0 ? bucket : 0) + (mirt__label_of(c, r, j) != 0 ? 0 : buckets)] += 1;
+            sum[(bucket > 0 ? bucket : 0) + (mirt__label_of(c, r, j) != 0 ? 0 : buckets)] += weight;
         }
     }
 }
 
 static void mirt__count_errors(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
-    const bool squared = use->metric == MIRT_MSE;
-    for (int64_t i = 0; i < c->rows * c->n; i++) {
-        const double off = fabs((double)c->x[i] - mirt__label_at(c, i));
-        sum[0] += squared ? off * off : off;
+    const bool squared = use->metric != MIRT_MAE;
+    for (int64_t r = 0; r < c->rows; r++) {
+        const double weight = mirt__row_weight(c, r);
+        for (int64_t i = r * c->n; i < (r + 1) * c->n; i++) {
+            const double off = fabs((double)c->x[i] - mirt__label_at(c, i));
+            sum[0] += weight * (squared ? off * off : off);
+        }
+    }
+}
+
+/* Squares of errors, labels and their squares, by output. */
+static void mirt__count_variance(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
+    (void)use;
+    for (int64_t r = 0; r < c->rows; r++) {
+        const double weight = mirt__row_weight(c, r);
+        for (int64_t j = 0; j < c->n; j++) {
+            const double label = mirt__label_at(c, r * c->n + j), off = (double)c->x[r * c->n + j] - label;
+            sum[3 * j] += weight * off * off;
+            sum[3 * j + 1] += weight * label;
+            sum[3 * j + 2] += weight * label * label;
+        }
+    }
+}
+
+static void mirt__count_cosine(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
+    (void)use;
+    for (int64_t r = 0; r < c->rows; r++) {
+        double xx = 0, tt = 0, xt = 0;
+        for (int64_t i = r * c->n; i < (r + 1) * c->n; i++) {
+            const double x = (double)c->x[i], label = mirt__label_at(c, i);
+            xx += x * x;
+            tt += label * label;
+            xt += x * label;
+        }
+        xx = sqrt(xx);
+        tt = sqrt(tt);
+        sum[0] += mirt__row_weight(c, r) * xt / ((xx > 1e-7 ? xx : 1e-7) * (tt > 1e-7 ? tt : 1e-7)); /* as Keras */
     }
 }
 
@@ -45661,20 +45879,64 @@ static void mirt__count_errors(const mirt__metric_use *use, const mirt__counted 
 
 static double mirt__ratio(double a, double b) { return b != 0 ? a / b : 0; }
 
-static double mirt__mean_of_samples(const mirt__metric_use *use, const double *sum, int64_t samples) {
-    return mirt__ratio(sum[0], (double)samples * (double)use->positions);
+static double mirt__mean_of_rows(const mirt__metric_use *use, const double *sum, double samples) {
+    return mirt__ratio(sum[0], samples * (double)use->positions);
 }
 
-static double mirt__mean_of_elements(const mirt__metric_use *use, const double *sum, int64_t samples) {
-    return mirt__ratio(sum[0], (double)samples * (double)use->elements);
+static double mirt__mean_of_elements(const mirt__metric_use *use, const double *sum, double samples) {
+    return mirt__ratio(sum[0], samples * (double)use->positions * (double)use->n);
 }
 
-/* Precision, recall or F1, of true positives, false positives and false negatives. */
-static double mirt__share_of_hits(const mirt__metric_use *use, const double *sum, int64_t samples) {
-    const double hits = use->metric == MIRT_F1_SCORE ? 2 * sum[0] : sum[0];
-    const double wrong = use->metric == MIRT_RECALL ? 0 : sum[1], missed = use->metric == MIRT_PRECISION ? 0 : sum[2];
-    (void)samples;
+static double mirt__root_of_mean(const mirt__metric_use *use, const double *sum, double samples) {
+    return sqrt(mirt__mean_of_elements(use, sum, samples));
+}
+
+/* Keras's uniform average; an output whose labels are all the same scores 0. */
+static double mirt__explained(const mirt__metric_use *use, const double *sum, double samples) {
+    double score = 0;
+    for (int64_t j = 0; j < use->n; j++) {
+        const double *of = sum + 3 * j, total = of[2] - of[1] * mirt__ratio(of[1], samples);
+        score += total != 0 ? 1 - of[0] / total : of[0] != 0 ? 0 : (double)NAN;
+    }
+    return score / (double)use->n;
+}
+
+MIRT__LIB double mirt__metric_of_group(const mirt__metric_use *use, const double *sums, int64_t group) {
+    const double *of = sums + 3 * group, hits = use->metric == MIRT_F1_SCORE ? 2 * of[0] : of[0];
+    const double wrong = use->metric == MIRT_RECALL ? 0 : of[1], missed = use->metric == MIRT_PRECISION ? 0 : of[2];
+    if (use->metric == MIRT_MEAN_IOU && !(hits + wrong + missed > 0)) return (double)NAN;
     return mirt__ratio(hits, hits + wrong + missed);
+}
+
+/* All groups as one. */
+static double mirt__micro_average(const mirt__metric_use *use, const double *sum) {
+    double all[3] = {0, 0, 0};
+    for (int64_t i = 0; i < 3 * use->groups; i++) all[i % 3] += sum[i];
+    return mirt__metric_of_group(use, all, 0);
+}
+
+/* Precision, recall, F1 or IoU: of one group, or the mean of several by their weights; one that does not occur has
+   none. */
+static double mirt__share_of_hits(const mirt__metric_use *use, const double *sum, double samples) {
+    const bool by_labels = use->options.average == MIRT_WEIGHTED && use->metric != MIRT_MEAN_IOU;
+    double total = 0, weights = 0;
+    (void)samples;
+    if (use->metric != MIRT_MEAN_IOU && use->options.average <= MIRT_MICRO) return mirt__micro_average(use, sum);
+    for (int64_t g = 0; g < use->groups; g++) {
+        const double value = mirt__metric_of_group(use, sum, g), weight = by_labels ? sum[3 * g] + sum[3 * g + 2] : 1;
+        if (!(value == value) || (use->groups > 1 && use->class_id >= 0 && g != use->class_id)) continue;
+        total += weight * value;
+        weights += weight;
+    }
+    return mirt__ratio(total, weights);
+}
+
+static double mirt__number_of_hits(const mirt__metric_use *use, const double *sum, double samples) {
+    const double all = samples * (double)use->positions * (double)(use->class_id < 0 ? use->n : 1);
+    return use->metric == MIRT_TRUE_POSITIVES    ? sum[0]
+           : use->metric == MIRT_FALSE_POSITIVES ? sum[1]
+           : use->metric == MIRT_FALSE_NEGATIVES ? sum[2]
+                                                 : all - sum[0] - sum[1] - sum[2];
 }
 
 /* The area between two adjacent thresholds; tp and fp are counts above the lower one, tp_in and fp_in those in between.
@@ -45688,7 +45950,7 @@ static double mirt__auc_part(bool pr, double tp, double fp, double tp_in, double
     return mirt__ratio(slope * (tp_in + intercept * log(ratio)), positives);
 }
 
-static double mirt__auc_of(const mirt__metric_use *use, const double *sum, int64_t samples) {
+static double mirt__auc_of(const mirt__metric_use *use, const double *sum, double samples) {
     const int buckets = use->options.num_thresholds;
     double positives = 0, negatives = 0, area = 0, tp, fp;
     (void)samples;
@@ -45708,24 +45970,38 @@ static double mirt__auc_of(const mirt__metric_use *use, const double *sum, int64
 
 /* >>the table */
 
+#define MIRT__SHARE MIRT_MODE_MAX, true
+#define MIRT__ERROR MIRT_MODE_MIN, false
+#define MIRT__COUNT_OF_HITS MIRT__TAKES_ANY, NULL, MIRT__SUMS_HITS, mirt__count_positives, mirt__number_of_hits
 static const mirt__metric_class mirt__metric_table[] = {
-    {NULL, MIRT__TAKES_ANY, NULL, 0, NULL, NULL, MIRT_MODE_AUTO},
-    {"accuracy", MIRT__TAKES_BY_SHAPE, mirt__accuracy_record, 0, NULL, NULL, MIRT_MODE_MAX},
-    {"binary_accuracy", MIRT__TAKES_VALUES, NULL, 1, mirt__count_binary, mirt__mean_of_elements, MIRT_MODE_MAX},
-    {"categorical_accuracy", MIRT__TAKES_ONE_HOT, NULL, 1, mirt__count_best, mirt__mean_of_samples, MIRT_MODE_MAX},
-    {"sparse_categorical_accuracy", MIRT__TAKES_NUMBERS, NULL, 1, mirt__count_best, mirt__mean_of_samples,
-     MIRT_MODE_MAX},
-    {"top_k_categorical_accuracy", MIRT__TAKES_ONE_HOT, NULL, 1, mirt__count_top_k, mirt__mean_of_samples,
-     MIRT_MODE_MAX},
-    {"sparse_top_k_categorical_accuracy", MIRT__TAKES_NUMBERS, NULL, 1, mirt__count_top_k, mirt__mean_of_samples,
-     MIRT_MODE_MAX},
-    {"precision", MIRT__TAKES_ANY, NULL, 3, mirt__count_positives, mirt__share_of_hits, MIRT_MODE_MAX},
-    {"recall", MIRT__TAKES_ANY, NULL, 3, mirt__count_positives, mirt__share_of_hits, MIRT_MODE_MAX},
-    {"f1_score", MIRT__TAKES_ANY, NULL, 3, mirt__count_positives, mirt__share_of_hits, MIRT_MODE_MAX},
-    {"auc", MIRT__TAKES_ANY, NULL, 0, mirt__count_buckets, mirt__auc_of, MIRT_MODE_MAX},
-    {"mean_absolute_error", MIRT__TAKES_VALUES, NULL, 1, mirt__count_errors, mirt__mean_of_elements, MIRT_MODE_MIN},
-    {"mean_squared_error", MIRT__TAKES_VALUES, NULL, 1, mirt__count_errors, mirt__mean_of_elements, MIRT_MODE_MIN},
+    {NULL, MIRT__TAKES_ANY, NULL, 0, NULL, NULL, MIRT_MODE_AUTO, false},
+    {"accuracy", MIRT__TAKES_BY_SHAPE, mirt__accuracy_record, 0, NULL, NULL, MIRT__SHARE},
+    {"binary_accuracy", MIRT__TAKES_VALUES, NULL, 1, mirt__count_binary, mirt__mean_of_elements, MIRT__SHARE},
+    {"categorical_accuracy", MIRT__TAKES_ONE_HOT, NULL, 1, mirt__count_best, mirt__mean_of_rows, MIRT__SHARE},
+    {"sparse_categorical_accuracy", MIRT__TAKES_NUMBERS, NULL, 1, mirt__count_best, mirt__mean_of_rows, MIRT__SHARE},
+    {"top_k_categorical_accuracy", MIRT__TAKES_ONE_HOT, NULL, 1, mirt__count_top_k, mirt__mean_of_rows, MIRT__SHARE},
+    {"sparse_top_k_categorical_accuracy", MIRT__TAKES_NUMBERS, NULL, 1, mirt__count_top_k, mirt__mean_of_rows,
+     MIRT__SHARE},
+    {"precision", MIRT__TAKES_ANY, NULL, MIRT__SUMS_HITS, mirt__count_positives, mirt__share_of_hits, MIRT__SHARE},
+    {"recall", MIRT__TAKES_ANY, NULL, MIRT__SUMS_HITS, mirt__count_positives, mirt__share_of_hits, MIRT__SHARE},
+    {"f1_score", MIRT__TAKES_ANY, NULL, MIRT__SUMS_HITS, mirt__count_positives, mirt__share_of_hits, MIRT__SHARE},
+    {"auc", MIRT__TAKES_ANY, NULL, MIRT__SUMS_BUCKETS, mirt__count_buckets, mirt__auc_of, MIRT__SHARE},
+    {"mean_absolute_error", MIRT__TAKES_VALUES, NULL, 1, mirt__count_errors, mirt__mean_of_elements, MIRT__ERROR},
+    {"mean_squared_error", MIRT__TAKES_VALUES, NULL, 1, mirt__count_errors, mirt__mean_of_elements, MIRT__ERROR},
+    {"mean_io_u", MIRT__TAKES_ANY, NULL, MIRT__SUMS_HITS, mirt__count_classes, mirt__share_of_hits, MIRT__SHARE},
+    {"true_positives", MIRT__COUNT_OF_HITS, MIRT_MODE_AUTO, false},
+    {"false_positives", MIRT__COUNT_OF_HITS, MIRT_MODE_AUTO, false},
+    {"true_negatives", MIRT__COUNT_OF_HITS, MIRT_MODE_AUTO, false},
+    {"false_negatives", MIRT__COUNT_OF_HITS, MIRT_MODE_AUTO, false},
+    {"root_mean_squared_error", MIRT__TAKES_VALUES, NULL, 1, mirt__count_errors, mirt__root_of_mean, MIRT__ERROR},
+    {"r2_score", MIRT__TAKES_VALUES, NULL, MIRT__SUMS_OUTPUTS, mirt__count_variance, mirt__explained, MIRT_MODE_MAX,
+     false},
+    {"cosine_similarity", MIRT__TAKES_VALUES, NULL, 1, mirt__count_cosine, mirt__mean_of_rows, MIRT_MODE_MAX, false},
+    {"loss", MIRT__TAKES_ANY, mirt__loss_metric_record, 0, NULL, NULL, MIRT__ERROR},
 };
+#undef MIRT__SHARE
+#undef MIRT__ERROR
+#undef MIRT__COUNT_OF_HITS
 MIRT__STATIC_ASSERT(MIRT__COUNT(mirt__metric_table) == MIRT__METRIC_COUNT, "a row for each metric");
 
 MIRT__LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric metric) {
@@ -45737,15 +46013,30 @@ MIRT__LIB mirt_mode mirt__metric_direction(const mirt__metric_use *use) {
 }
 
 MIRT__LIB int mirt__metric_sums(const mirt__metric_use *use) {
-    return use->cls && use->cls->count ? (use->cls->sums ? use->cls->sums : 2 * use->options.num_thresholds) : 0;
+    if (!use->cls || !use->cls->count) return 0;
+    const int64_t sets = use->cls->sums == MIRT__SUMS_HITS ? use->groups : use->n;
+    if (use->cls->sums == MIRT__SUMS_BUCKETS) return 2 * use->options.num_thresholds;
+    return use->cls->sums > 0 ? use->cls->sums : sets <= MIRT__MOST_GROUPS ? (int)(3 * sets) : INT_MAX;
 }
 
 MIRT__LIB bool mirt__metric_compares(const mirt_model *model, const mirt__metric_use *use) {
     const mirt__loss_class *loss = mirt__output_loss(model, use->output);
     if (use->metric == MIRT_ACCURACY)
         return mirt__accuracy_kind_of(model, use->output) == MIRT__ACCURACY_BINARY && !use->options.from_logits;
-    return use->cls && (use->cls->count == mirt__count_binary || use->cls->count == mirt__count_positives) &&
+    const bool one = use->n == 1 && !use->options.sparse_y_pred; /* mean IoU of it */
+    return use->cls &&
+           (use->cls->count == mirt__count_binary || use->cls->count == mirt__count_positives ||
+            (use->cls->count == mirt__count_classes && one)) &&
            !use->options.from_logits && use->options.threshold == 0.5f && !(loss && loss->undo == MIRT_SOFTMAX);
+}
+
+MIRT__LIB bool mirt__metric_indexes(const mirt__metric_use *use) {
+    return use->metric == MIRT_METRIC_LOSS && use->cls && mirt__metric_takes_of(use) == MIRT__TAKES_NUMBERS;
+}
+
+MIRT__LIB bool mirt__metric_by_class(const mirt__metric_use *use) {
+    return use->cls && use->cls->result == mirt__share_of_hits &&
+           (use->metric == MIRT_MEAN_IOU || (use->options.average && use->class_id < 0));
 }
 
 #endif /* MIRRORTRAIN_NO_TRAIN */
@@ -46387,33 +46678,70 @@ MIRT__LIB const char *mirt__output_name(const mirt_model *model, int output) {
     return layer ? layer->name : model->name;
 }
 
-/* "accuracy"; in a model with several outputs, prefixed with the name of the layer that made the output. */
-static const char *mirt__log_name(mirt_model *model, int output, const char *before, const char *name) {
-    char full[512];
+typedef struct mirt__output_label {
+    char text[420];
+} mirt__output_label;
+
+/* What logs call an output: the layer that made it, with a number if it made another one before. */
+static mirt__output_label mirt__label_of_output(const mirt_model *model, int output) {
+    mirt__output_label label;
     const mirt__layer *layer = mirt__output_layer(model, output);
     int same = 0; /* earlier outputs made by the same layer */
     for (int i = 0; layer && i < output; i++) same += mirt__output_layer(model, i) == layer;
+    if (layer && !same) snprintf(label.text, sizeof label.text, "%s", layer->name);
+    else if (layer) snprintf(label.text, sizeof label.text, "%s_%d", layer->name, same);
+    else snprintf(label.text, sizeof label.text, "output_%d", output);
+    return label;
+}
+
+/* "accuracy"; in a model with several outputs "digit_accuracy". */
+static const char *mirt__log_name(mirt_model *model, int output, const char *before, const char *name) {
+    char full[900];
     if (model->num_outputs == 1) snprintf(full, sizeof full, "%s%s", before, name);
-    else if (layer && !same) snprintf(full, sizeof full, "%s%s_%s", before, layer->name, name);
-    else if (layer) snprintf(full, sizeof full, "%s%s_%d_%s", before, layer->name, same, name);
-    else snprintf(full, sizeof full, "%soutput_%d_%s", before, output, name);
+    else snprintf(full, sizeof full, "%s%s_%s", before, mirt__label_of_output(model, output).text, name);
     return mirt__pool_strdup(&model->graph.pool, full);
 }
 
-/* "auc", or "auc_1" if the output already has one. */
-static const char *mirt__metric_name(mirt_model *model, int output, const char *name, char *text, size_t size) {
+/* "auc", or "auc_1" if the output already has one; then "weighted_auc" of a weighted one, as in Keras. */
+static const char *mirt__metric_name(mirt_model *model, int output, bool weighted, const char *name, char *text,
+                                     size_t size) {
     int same = 0;
+    bool again = weighted;
     snprintf(text, size, "%s", name);
     for (int i = 0; i < model->num_metrics; i++) {
         if (model->metric[i].output != output || strcmp(model->metric[i].own_name, text) != 0) continue;
-        snprintf(text, size, "%.380s_%d", name, ++same);
+        if (again) snprintf(text, size, "weighted_%.370s", name);
+        else snprintf(text, size, "%s%.370s_%d", weighted ? "weighted_" : "", name, ++same);
+        again = false;
         i = -1;
     }
     return mirt__pool_strdup(&model->graph.pool, text);
 }
 
-/* Checks options and copies their name. */
+/* Whether there is an output of this name with a loss. */
+static mirt_status mirt__output_named(const mirt_model *model, const char *name) {
+    char names[600];
+    size_t used = 0;
+    names[0] = 0;
+    for (int i = 0; i < model->num_outputs; i++) {
+        const mirt__output_label label = mirt__label_of_output(model, i);
+        if (!mirt__output_has_loss(model, i)) continue;
+        if (strcmp(label.text, name) == 0) return MIRT_OK;
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%.60s", used ? ", " : "", label.text);
+    }
+    return mirt__fail(MIRT_E_INVALID, "%s has no output \"%s\" with a loss; there are: %s", model->name, name, names);
+}
+
+/* Checks options and copies their texts. */
 static mirt_status mirt__options_take(mirt_model *model, mirt_metric_options *o) {
+    if (o->output && mirt__output_named(model, o->output) != MIRT_OK) return mirt_last_status();
+    if (o->output && !(o->output = mirt__pool_strdup(&model->graph.pool, o->output))) return MIRT_E_NOMEM;
+    if ((int)o->average < 0 || o->average > MIRT_WEIGHTED)
+        return mirt__fail(MIRT_E_INVALID, "invalid average (%d)", (int)o->average);
+    if (o->class_id < 0) return mirt__fail(MIRT_E_INVALID, "class_id is %d; it must not be negative", o->class_id);
+    if (o->num_classes < 0 || o->num_classes == 1)
+        return mirt__fail(MIRT_E_INVALID, "num_classes is %d; it must be at least 2", o->num_classes);
+    if (!mirt__loss_class_get(o->loss)) return mirt__fail(MIRT_E_INVALID, "invalid loss (%d)", (int)o->loss);
     if (o->k < 0) return mirt__fail(MIRT_E_INVALID, "k is %d; it must be at least 1", o->k);
     if (!isfinite(o->threshold))
         return mirt__fail(MIRT_E_INVALID, "the threshold is %g; it must be finite", (double)o->threshold);
@@ -46427,6 +46755,14 @@ static mirt_status mirt__options_take(mirt_model *model, mirt_metric_options *o)
     return MIRT_OK;
 }
 
+/* The name in logs, unless another metric of the output has it. */
+static const char *mirt__metric_own_name(const mirt__metric_use *use) {
+    return use->options.name                  ? use->options.name
+           : use->metric == MIRT_METRIC_LOSS ? mirt__loss_class_get(use->options.loss)->name
+           : use->cls                         ? use->cls->name
+                                              : use->custom.name;
+}
+
 static mirt_status mirt__metric_use_add(mirt_model *model, int output, mirt_metric metric,
                                         const mirt_metric_options *options, const mirt_custom_metric *custom) {
     char text[400];
@@ -46435,20 +46771,13 @@ static mirt_status mirt__metric_use_add(mirt_model *model, int output, mirt_metr
     mirt__metric_use *use = &model->metric[model->num_metrics];
     memset(use, 0, sizeof *use);
     use->output = output;
-    use->elements = mirt__shape_count(&model->output[output]->shape);
     use->metric = metric;
     use->cls = mirt__metric_class_get(metric);
-    use->positions = mirt__positions(model->output[output]);
     if (custom) use->custom = *custom;
-    else use->options = *options;
-    if (!use->options.k) use->options.k = 5;
-    if (use->options.threshold == 0 && !use->options.has_threshold) use->options.threshold = 0.5f;
-    if (!use->options.num_thresholds) use->options.num_thresholds = 200;
-    use->own_name = mirt__metric_name(model, output,
-                                      custom              ? custom->name
-                                      : use->options.name ? use->options.name
-                                                          : use->cls->name,
-                                      text, sizeof text);
+    use->options = *options;
+    mirt__metric_settle(model, use);
+    use->own_name =
+        mirt__metric_name(model, output, options->weighted, mirt__metric_own_name(use), text, sizeof text);
     if (!use->own_name) return mirt_last_status();
     use->name = mirt__log_name(model, output, "", use->own_name);
     use->val_name = mirt__log_name(model, output, "val_", use->own_name);
@@ -46457,21 +46786,30 @@ static mirt_status mirt__metric_use_add(mirt_model *model, int output, mirt_metr
     return use->cls ? mirt__metric_check(model, use) : MIRT_OK;
 }
 
+/* Adds the output's weighted or other metrics. */
+static mirt_status mirt__output_metrics_add(mirt_model *model, int output, bool weighted) {
+    const mirt_compile_desc *c = &model->config;
+    const mirt__output_label label = mirt__label_of_output(model, output);
+    for (int own = 0; own < 2; own++) {
+        for (int i = 0; i < MIRT_MAX_METRICS && (own ? c->custom_metrics[i] != NULL : c->metrics[i] != 0); i++) {
+            const mirt_metric_options *o = own ? &c->custom_metric_options[i] : &c->metric_options[i];
+            if (o->weighted != weighted || (o->output && strcmp(o->output, label.text) != 0)) continue;
+            if (mirt__metric_use_add(model, output, own ? MIRT_METRIC_NONE : c->metrics[i], o,
+                                     own ? c->custom_metrics[i] : NULL) != MIRT_OK)
+                return mirt_last_status();
+        }
+    }
+    return MIRT_OK;
+}
+
 static mirt_status mirt__output_metrics(mirt_model *model, int output) {
-    mirt_compile_desc *c = &model->config;
     if (!(model->loss_name[output] = mirt__log_name(model, output, "", "loss")) ||
         !(model->val_loss_name[output] = mirt__log_name(model, output, "val_", "loss"))) {
         return mirt_last_status();
     }
-    for (int i = 0; i < MIRT_MAX_METRICS && c->metrics[i] != MIRT_METRIC_NONE; i++) {
-        if (mirt__metric_use_add(model, output, c->metrics[i], &c->metric_options[i], NULL) != MIRT_OK)
-            return mirt_last_status();
-    }
-    for (int i = 0; i < MIRT_MAX_METRICS && c->custom_metrics[i]; i++) {
-        if (mirt__metric_use_add(model, output, MIRT_METRIC_NONE, NULL, c->custom_metrics[i]) != MIRT_OK)
-            return mirt_last_status();
-    }
-    return MIRT_OK;
+    return mirt__output_metrics_add(model, output, false) == MIRT_OK
+               ? mirt__output_metrics_add(model, output, true) /* in logs after the others, as in Keras */
+               : mirt_last_status();
 }
 
 static mirt_status mirt__metrics_take(mirt_model *model) {
@@ -46490,6 +46828,9 @@ static mirt_status mirt__custom_metrics_take(mirt_model *model) {
         const mirt_custom_metric *own = mirt__custom_metric_of(model->strategy, model->config.custom_metrics[i]);
         if (!own) return mirt__fail_at("metric number %d", i + 1);
         model->config.custom_metrics[i] = own;
+        const mirt_status status = mirt__options_take(model, &model->config.custom_metric_options[i]);
+        if (status == MIRT_E_INVALID) mirt__fail_at("%s", own->name);
+        if (status != MIRT_OK) return status;
     }
     return MIRT_OK;
 }
@@ -46543,7 +46884,17 @@ MIRT__LIB int mirt__metric_fields(const mirt__field **fields) {
                                        MIRT__OPTIONAL_FIELD(mirt_metric_options, BOOL, from_logits),
                                        MIRT__OPTIONAL_FIELD(mirt_metric_options, BOOL, has_threshold),
                                        MIRT__OPTIONAL_FIELD(mirt_metric_options, CURVE, curve),
-                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, TEXT, name)};
+                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, TEXT, name),
+                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, AVERAGE, average),
+                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, BOOL, weighted),
+                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, TEXT, output),
+                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, INT, class_id),
+                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, BOOL, has_class_id),
+                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, INT, num_classes),
+                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, SIGNED, ignore_class),
+                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, BOOL, has_ignore_class),
+                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, BOOL, sparse_y_pred),
+                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, LOSS, loss)};
     *fields = list;
     return MIRT__COUNT(list);
 }
@@ -46567,20 +46918,21 @@ static mirt_tensor *mirt__metric_scores(const mirt_model *model, const mirt__met
 /* Records a counting metric on predictions and unconverted labels. */
 static mirt_tensor *mirt__counted_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output,
                                          const mirt_tensor *labels) {
-    const int64_t have = mirt__shape_count(&labels->shape);
-    if (have != use->elements && (have != use->positions || use->metric == MIRT_MAE || use->metric == MIRT_MSE)) {
-        mirt__fail(MIRT_E_SHAPE, "%s of %s compares %lld values per sample; the labels have %lld",
-                   use->cls->name, mirt__output_name(model, use->output), (long long)use->elements,
-                   (long long)have);
-        return NULL;
-    }
-    return mirt__metric_scores(model, use, output);
+    const int64_t have = mirt__shape_count(&labels->shape), values = use->positions * use->n;
+    const bool values_only = use->cls->takes == MIRT__TAKES_VALUES && use->metric != MIRT_BINARY_ACCURACY;
+    const bool one_hot = use->metric == MIRT_MEAN_IOU && use->options.sparse_y_pred && have == values * use->groups;
+    if (have == values || one_hot || (have == use->positions && !values_only))
+        return mirt__metric_scores(model, use, output);
+    mirt__fail(MIRT_E_SHAPE, "%s of %s compares %lld values per sample; the labels have %lld", use->cls->name,
+               mirt__output_name(model, use->output), (long long)values, (long long)have);
+    return NULL;
 }
 
 MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output,
                                            mirt_tensor *labels) {
     if (use->cls && use->cls->count) return mirt__counted_record(model, use, output, labels);
-    if (use->cls) return use->cls->record(model, use->output, mirt__metric_scores(model, use, output), labels);
+    if (use->metric == MIRT_METRIC_LOSS) return use->cls->record(model, use, output, labels);
+    if (use->cls) return use->cls->record(model, use, mirt__metric_scores(model, use, output), labels);
     mirt_tensor *value, *cast = mirt_cast(labels, MIRT_FLOAT32);
     {
         MIRT__OUTSIDE;
@@ -49388,13 +49740,18 @@ static const char *const mirt__dtype_names[MIRT__DTYPE_COUNT] = {"float32", "int
 static const char *const mirt__training_names[] = {"auto", "on", "off"};
 static const char *const mirt__curve_names[] = {"ROC", "PR"};
 static const char *const mirt__reduction_names[] = {"sum_over_batch_size", "sum"};
+static const char *const mirt__average_names[] = {"auto", "micro", "macro", "weighted"};
+#define MIRT__LOSS_NAME(loss, name, labels, activation) #name,
+static const char *const mirt__loss_names[] = {"none", MIRT_LOSS_LIST(MIRT__LOSS_NAME)};
+#undef MIRT__LOSS_NAME
 
 #define MIRT__NAMES(array) {array, MIRT__COUNT(array)}
 static const struct { const char *const *list; int count; } mirt__field_names[] = { /* by mirt__field_kind */
     MIRT__NAMES(mirt__padding_names), MIRT__NAMES(mirt__activation_names), MIRT__NAMES(mirt__flip_names),
     MIRT__NAMES(mirt__fill_names), MIRT__NAMES(mirt__interpolation_names), MIRT__NAMES(mirt__fan_names),
     MIRT__NAMES(mirt__distribution_names), MIRT__NAMES(mirt__dtype_names), MIRT__NAMES(mirt__training_names),
-    MIRT__NAMES(mirt__curve_names), MIRT__NAMES(mirt__reduction_names)};
+    MIRT__NAMES(mirt__curve_names), MIRT__NAMES(mirt__reduction_names), MIRT__NAMES(mirt__average_names),
+    MIRT__NAMES(mirt__loss_names)};
 #undef MIRT__NAMES
 MIRT__STATIC_ASSERT(MIRT__COUNT(mirt__field_names) == MIRT__FIELD_CHOICES, "names of each enumeration");
 MIRT__STATIC_ASSERT(sizeof(mirt_padding) == sizeof(int), "enumerations are copied as int: no -fshort-enums");
@@ -50203,6 +50560,14 @@ static void mirt__write_losses(const mirt_compile_desc *c, mirt__text *out) {
     mirt__write_floats(out, c->loss_weights, count);
 }
 
+/* A name, or {"class_name", "config"} if there are options. */
+static void mirt__write_metric(mirt__text *out, const char *name, const mirt_metric_options *o) {
+    mirt__object_class cls = {name, NULL, 0};
+    cls.num_fields = mirt__metric_fields(&cls.fields);
+    if (mirt__fields_zero(cls.fields, cls.num_fields, o)) mirt__json_write_string(out, cls.name);
+    else mirt__write_object(out, &cls, o);
+}
+
 /* Custom losses or metrics by name; null for an output without one. */
 static void mirt__write_custom(const mirt_compile_desc *c, mirt__text *out) {
     int losses = 0;
@@ -50215,7 +50580,7 @@ static void mirt__write_custom(const mirt_compile_desc *c, mirt__text *out) {
     mirt__text_add(out, losses ? "]" : "");
     for (int i = 0; i < MIRT_MAX_METRICS && c->custom_metrics[i]; i++) {
         mirt__text_add(out, i ? "," : ",\"custom_metrics\":[");
-        mirt__json_write_string(out, c->custom_metrics[i]->name);
+        mirt__write_metric(out, c->custom_metrics[i]->name, &c->custom_metric_options[i]);
     }
     mirt__text_add(out, c->custom_metrics[0] ? "]" : "");
 }
@@ -50238,14 +50603,6 @@ static void mirt__write_optimizer(mirt__text *out, const mirt_model *model) {
     mirt__text_add(out, "}");
 }
 
-/* A name, or {"class_name", "config"} if there are options. */
-static void mirt__write_metric(mirt__text *out, mirt_metric metric, const mirt_metric_options *o) {
-    mirt__object_class cls = {mirt__metric_class_get(metric)->name, NULL, 0};
-    cls.num_fields = mirt__metric_fields(&cls.fields);
-    if (mirt__fields_zero(cls.fields, cls.num_fields, o)) mirt__json_write_string(out, cls.name);
-    else mirt__write_object(out, &cls, o);
-}
-
 MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
     const mirt_compile_desc *c = &model->config;
     mirt__text_add(out, "{\"optimizer\":");
@@ -50259,7 +50616,7 @@ MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
     mirt__text_add(out, ",\"metrics\":[");
     for (int i = 0; i < MIRT_MAX_METRICS && c->metrics[i]; i++) {
         mirt__text_add(out, i ? "," : "");
-        mirt__write_metric(out, c->metrics[i], &c->metric_options[i]);
+        mirt__write_metric(out, mirt__metric_class_get(c->metrics[i])->name, &c->metric_options[i]);
     }
     mirt__text_add(out, "]}");
 }
@@ -50298,27 +50655,33 @@ static mirt_status mirt__optimizer_read(const mirt__json *json, mirt_optimizer *
     return mirt__schedule_read(json, &o->decay);
 }
 
-static mirt_status mirt__metrics_read(const mirt__json *array, mirt_compile_desc *out) {
+/* The name of a metric, whose options are read; NULL with the error set. */
+static const mirt__json *mirt__metric_read(const mirt__json *json, mirt_metric_options *out) {
     const mirt__field *fields;
     const int count = mirt__metric_fields(&fields);
+    const mirt__json *name = json, *config = NULL;
+    if (json->type == MIRT__JSON_OBJECT) {
+        if (!(config = mirt__json_get(json, "config", MIRT__JSON_OBJECT)) ||
+            !(name = mirt__json_get(json, "class_name", MIRT__JSON_STRING)))
+            return NULL;
+    }
+    if (name->type != MIRT__JSON_STRING) mirt__fail(MIRT_E_FORMAT, "a metric is not a name");
+    else if (!config || mirt__read_fields(config, fields, count, out) == MIRT_OK) return name;
+    return NULL;
+}
+
+static mirt_status mirt__metrics_read(const mirt__json *array, mirt_compile_desc *out) {
     char label[MIRT__JSON_LABEL];
     if (array->count > MIRT_MAX_METRICS) return mirt__fail(MIRT_E_FORMAT, "more than %d metrics", MIRT_MAX_METRICS);
     for (size_t i = 0; i < array->count; i++) {
-        const mirt__json *name = array->item[i], *config = NULL;
+        const mirt__json *name = mirt__metric_read(array->item[i], &out->metric_options[i]);
         int m = 1;
-        if (name->type == MIRT__JSON_OBJECT) {
-            if (!(config = mirt__json_get(name, "config", MIRT__JSON_OBJECT)) ||
-                !(name = mirt__json_get(name, "class_name", MIRT__JSON_STRING)))
-                return mirt_last_status();
-        }
-        if (name->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "a metric is not a name");
+        if (!name) return mirt_last_status();
         while (m < MIRT__METRIC_COUNT && strcmp(mirt__metric_class_get((mirt_metric)m)->name, name->string) != 0) m++;
         if (m == MIRT__METRIC_COUNT)
             return mirt__fail(MIRT_E_FORMAT, "metric \"%s\" is unknown to this version",
                               mirt__json_label(name->string, label));
         out->metrics[i] = (mirt_metric)m;
-        if (config && mirt__read_fields(config, fields, count, &out->metric_options[i]) != MIRT_OK)
-            return mirt_last_status();
     }
     return MIRT_OK;
 }
@@ -50377,6 +50740,7 @@ static mirt_status mirt__custom_read(const mirt_strategy *strategy, const mirt__
     for (size_t i = 0; i < array->count; i++) {
         const mirt__json *name = array->item[i];
         if (name->type == MIRT__JSON_NULL && losses) continue;
+        if (!losses && !(name = mirt__metric_read(name, &out->custom_metric_options[i]))) return mirt_last_status();
         if (name->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "%s must be an array of names", key);
         if (losses) out->custom_losses[i] = mirt__custom_loss_by_name(strategy, name->string);
         else out->custom_metrics[i] = mirt__custom_metric_by_name(strategy, name->string);
@@ -52249,6 +52613,8 @@ MIRT__LIB bool mirt__record_losses(mirt_function *f, mirt__fit_body *body, mirt_
         while (same < i && !mirt__metric_shares(&model->metric[same], use)) same++;
         mirt_tensor *value = mirt__metric_record(model, use, output[use->output], labels[use->output]);
         if (!value) return false;
+        if (mirt__metric_indexes(use))
+            f->classes[f->spec.num_x + mirt__label_number(model, use->output)] = (int)use->n;
         body->metric_result[i] = same < i ? body->metric_result[same] : f->results.count;
         if (same == i && mirt__result_add(f, use->name, value) != MIRT_OK) return false;
     }
@@ -52418,10 +52784,11 @@ MIRT__TRAINING_LIB mirt_function *mirt__trainer_dry(mirt_model *model, mirt__pro
 
 /* Sums over samples of the losses and metrics that a function leaves. */
 
-/* How many sums a metric keeps. */
+/* How many sums a metric keeps; the last one of a weighted metric is that of the weights. */
 MIRT__LIB int mirt__sums_of(const mirt_function *f, int metric) {
-    const int counted = mirt__metric_sums(&f->model->metric[metric]);
-    return counted ? counted : (int)f->results.list[f->results.metric[metric]].count;
+    const mirt__metric_use *use = &f->model->metric[metric];
+    const int counted = mirt__metric_sums(use);
+    return (counted ? counted : (int)f->results.list[f->results.metric[metric]].count) + use->options.weighted;
 }
 
 MIRT__LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt__sums *sums) {
@@ -52447,26 +52814,47 @@ MIRT__LIB void mirt__sums_get(mirt__sums *sums, const double *from) {
         memcpy(sums->metric, from + 1 + MIRT_MAX_OUTPUTS, (size_t)sums->num_metric * sizeof *sums->metric);
 }
 
-/* Adds a result's rows, column by column. */
-static void mirt__add_rows(const mirt__result *r, int64_t rows, double *out) {
-    const mirt__real *value = (const mirt__real *)(const void *)r->data;
-    for (int64_t i = 0; i < rows; i++) {
-        for (int64_t j = 0; j < r->count; j++) out[j] += (double)value[i * r->count + j];
-    }
-}
-
-/* What a metric counts in the batch, whose labels are still there. */
-static void mirt__add_counts(const mirt_function *f, const mirt__metric_use *use, const mirt__result *r,
-                                     double *out) {
+/* The labels of the batch under way, which are still there, their weights, and a result, as a metric counts them. */
+static mirt__counted mirt__counted_of(const mirt_function *f, mirt__program_kind kind, const mirt__metric_use *use,
+                                      const mirt__result *r) {
     const int field = f->spec.num_x + mirt__label_number(f->model, use->output);
+    const mirt__trainer *t = f->model->trainer;
     mirt__counted c;
-    c.rows = f->step.rows * use->positions;
-    c.n = r->count / use->positions;
+    memset(&c, 0, sizeof c);
+    c.samples = f->step.rows;
+    c.rows = c.samples * use->positions;
+    c.n = use->n;
     c.x = (const mirt__real *)(const void *)r->data;
     c.labels = f->step.io[field];
     c.dtype = f->spec.field[field].dtype;
-    c.sparse = mirt__shape_count(&f->spec.field[field].shape) != r->count;
-    use->cls->count(use, &c, out);
+    c.width = mirt__shape_count(&f->spec.field[field].shape) / use->positions;
+    c.sparse = c.width == 1 && c.n > 1;
+    if (use->options.weighted && f->spec.has_weights)
+        c.weights = (const float *)f->step.io[f->spec.num_x + f->spec.num_y];
+    if (use->options.weighted && kind == MIRT__TRAIN && t->num_class_weights) {
+        c.class_weights = t->class_weights;
+        c.num_class_weights = t->num_class_weights;
+    }
+    return c;
+}
+
+/* Adds a recorded metric's values, column by column. */
+static void mirt__add_rows(const mirt__counted *c, const mirt__result *r, bool weighted, double *out) {
+    for (int64_t i = 0; i < c->samples; i++) {
+        const double weight = weighted ? mirt__sample_weight(c, i) : 1;
+        for (int64_t j = 0; j < r->count; j++) out[j] += weight * (double)c->x[i * r->count + j];
+    }
+}
+
+/* What a metric finds in the batch. */
+static void mirt__add_metric(const mirt_function *f, mirt__program_kind kind, int metric, double *out) {
+    const mirt__metric_use *use = &f->model->metric[metric];
+    const mirt__result *r = &f->results.list[f->results.metric[metric]];
+    const mirt__counted c = mirt__counted_of(f, kind, use, r);
+    double *weights = use->options.weighted ? out + mirt__sums_of(f, metric) - 1 : NULL;
+    if (mirt__metric_sums(use)) use->cls->count(use, &c, out);
+    else mirt__add_rows(&c, r, weights != NULL, out);
+    for (int64_t i = 0; weights && i < c.samples; i++) *weights += mirt__sample_weight(&c, i);
 }
 
 /* Adds a loss to a sum over samples; returns the batch's own. What is one number for the batch (a sum over it, or terms
@@ -52497,9 +52885,7 @@ MIRT__LIB double mirt__add_results(const mirt_function *f, mirt__sums *sums) {
     }
     double *metric = sums->metric;
     for (int m = 0; m < model->num_metrics; m++) {
-        const mirt__result *r = &f->results.list[f->results.metric[m]];
-        if (mirt__metric_sums(&model->metric[m])) mirt__add_counts(f, &model->metric[m], r, metric);
-        else mirt__add_rows(r, f->step.rows, metric);
+        mirt__add_metric(f, sums->kind, m, metric);
         metric += mirt__sums_of(f, m);
     }
     sums->count += f->step.rows;
@@ -52524,19 +52910,21 @@ MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sum
     }
     for (int m = 0; m < model->num_metrics; m++) {
         const mirt__metric_use *use = &model->metric[m];
-        int own = mirt__sums_of(f, m);
-        bool counted = mirt__metric_sums(use) > 0, custom = !use->cls && use->custom.result;
+        const bool weighted = use->options.weighted, counted = mirt__metric_sums(use) > 0,
+                   custom = !use->cls && use->custom.result;
+        const int own = mirt__sums_of(f, m) - weighted;
+        const double samples = weighted ? metric[own] : (double)sums->count;
         mirt__hold((mirt_model *)model);
         double value = 0;
-        for (int i = 0; i < own && !custom && !counted; i++) value += metric[i] / count / own;
-        if (counted) value = use->cls->result(use, metric, sums->count);
+        for (int i = 0; i < own && !custom && !counted && samples != 0; i++) value += metric[i] / samples / own;
+        if (counted) value = use->cls->result(use, metric, samples);
         if (custom) {
             MIRT__OUTSIDE;
             value = use->custom.result(metric, own, sums->count, use->custom.user);
         }
         mirt__let_go((mirt_model *)model);
         mirt__logs_add(logs, validation ? use->val_name : use->name, value);
-        metric += own;
+        metric += own + weighted;
     }
 }
 
@@ -60206,6 +60594,30 @@ MIRT_API mirt_status mirt_evaluate_arrays(mirt_model *model, mirt_array x, mirt_
     return status;
 }
 
+MIRT_API mirt_status mirt_metric_result(const mirt_model *model, const char *name, double *values, int classes) {
+    MIRT__USE_MODEL(model, mirt_last_status());
+    if (mirt__need_compiled(model, __func__) != MIRT_OK) return mirt_last_status();
+    if (!name || !values) return mirt__fail_missing(__func__, name ? "place for the values" : "name of a metric");
+    const mirt_function *f = model->trainer ? model->trainer->function[MIRT__EVALUATE] : NULL;
+    if (!f) return mirt__fail(MIRT_E_STATE, "mirt_metric_result: %s has not been evaluated yet", model->name);
+    const double *sums = model->trainer->metric[MIRT__EVALUATE];
+    int m = 0;
+    for (; m < model->num_metrics; m++) {
+        if (strcmp(model->metric[m].name, name) == 0 || strcmp(model->metric[m].val_name, name) == 0) break;
+        sums += mirt__sums_of(f, m);
+    }
+    if (m == model->num_metrics)
+        return mirt__fail(MIRT_E_NOT_FOUND, "mirt_metric_result: %s has no metric \"%s\"", model->name, name);
+    const mirt__metric_use *use = &model->metric[m];
+    if (!mirt__metric_by_class(use))
+        return mirt__fail(MIRT_E_INVALID, "mirt_metric_result: %s is one number for all classes; set `average`", name);
+    if (classes != use->groups)
+        return mirt__fail(MIRT_E_SHAPE, "mirt_metric_result: %s has %lld classes, not %d", name,
+                          (long long)use->groups, classes);
+    for (int i = 0; i < classes; i++) values[i] = mirt__metric_of_group(use, sums, i);
+    return MIRT_OK;
+}
+
 /* The class that a row of `n` numbers says, or of one number whether it is above `middle`. */
 static int64_t mirt__said_class(const mirt__real *x, int64_t n, double middle) {
     int64_t best = 0;
@@ -62458,8 +62870,7 @@ static void mirt__json_declarations(mirt__text *line, const mirt_model *model) {
     }
     for (int m = 0; m < model->num_metrics; m++) {
         const mirt__metric_use *use = &model->metric[m];
-        mirt__json_log(line, use->name, mirt__metric_direction(use), use->cls && use->cls->direction == MIRT_MODE_MAX,
-                       false);
+        mirt__json_log(line, use->name, mirt__metric_direction(use), use->cls && use->cls->share, false);
     }
     mirt__text_add(line, "}");
 }

@@ -8,7 +8,7 @@
 
 /* What a process has after a case. */
 typedef struct record {
-    uint64_t weights, predictions;
+    uint64_t weights, predictions, metrics;
     double loss, accuracy, val_loss, val_accuracy, evaluated;
     int64_t steps;
     int status, workers, index;
@@ -83,6 +83,16 @@ TAP_UNUSED static mirt_model *model_of(mirt_strategy *strategy, const scene *s) 
     mirt_compile_desc c = image_compile(mirt_adam(1e-3f));
     if (s->clipped) c.optimizer.global_clipnorm = 0.05f;
     c.optimizer.use_ema = s->averaged;
+    if (s->weighted) {
+        c.metrics[1] = MIRT_ACCURACY;
+        c.metrics[2] = MIRT_F1_SCORE;
+        c.metrics[3] = MIRT_MEAN_IOU;
+        c.metrics[4] = MIRT_METRIC_LOSS;
+        c.metric_options[1].weighted = c.metric_options[2].weighted = c.metric_options[4].weighted = true;
+        c.metric_options[2].average = MIRT_WEIGHTED;
+        c.metric_options[4].from_logits = true;
+        c.metric_options[4].loss = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
+    }
     return mirt_compile(model, &c) == MIRT_OK ? model : NULL;
 }
 
@@ -99,7 +109,14 @@ TAP_UNUSED static bool data_of(const scene *s, mirt_dataset **train, mirt_datase
         d.no_shuffle = true;
         *validation = mirt_image_dataset_from_directory(photo_dir, &d);
     } else {
-        *train = mirt_arrays(images_x(0, 203), images_y(0, 203));
+        mirt_data data;
+        memset(&data, 0, sizeof data);
+        data.x[0] = images_x(0, 203);
+        data.y[0] = images_y(0, 203);
+        static float weights[203];
+        for (int i = 0; i < 203; i++) weights[i] = 0.25f + (float)(i % 7) / 3;
+        if (s->weighted) data.weights = mirt_make_array(weights, MIRT_FLOAT32, MIRT_SHAPE(203));
+        *train = mirt_arrays_of(&data);
         *validation = mirt_arrays(images_x(203, 57), images_y(203, 57));
         *train = *train ? mirt_shuffle(*train, 300) : NULL;
     }
@@ -155,6 +172,9 @@ static mirt_status run_fit(mirt_model *model, const scene *s, mirt_dataset *trai
     out->val_loss = mirt_history_last(h, "val_loss");
     out->val_accuracy = mirt_history_last(h, "val_accuracy");
     out->steps = h->steps;
+    for (int i = 0; i < h->epochs; i++)
+        out->metrics = mirt__hash_bytes(out->metrics, h->epoch[i].value,
+                                        (size_t)h->epoch[i].count * sizeof *h->epoch[i].value);
     return MIRT_OK;
 }
 
@@ -164,6 +184,7 @@ static mirt_status use(mirt_model *model, mirt_dataset *validation, record *out)
     memset(room, 0, sizeof room);
     if (mirt_evaluate(model, validation, &logs) != MIRT_OK) return mirt_last_status();
     out->evaluated = mirt_logs_value(&logs, "loss");
+    out->metrics = mirt__hash_bytes(out->metrics, logs.value, (size_t)logs.count * sizeof *logs.value);
     if (mirt_predict(model, validation, room, sizeof room / sizeof *room) != MIRT_OK) return mirt_last_status();
     out->predictions = mirt__hash_bytes(0, room, sizeof room);
     return mirt_graph_text(model, 16) ? mirt_check_drift(model) : mirt_last_status();

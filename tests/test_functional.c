@@ -156,6 +156,21 @@ static void make_two_one_loss(void) {
     for (int v = 0; v < 2; v++) memset(&s.data[v].y[1], 0, sizeof s.data[v].y[1]);
 }
 
+/* Metrics of single outputs, the last two weighted. */
+static void make_two_metrics(void) {
+    static const mirt_metric kinds[] = {MIRT_ACCURACY, MIRT_MEAN_IOU, MIRT_BINARY_ACCURACY, MIRT_ACCURACY, MIRT_AUC};
+    make_two_weighted();
+    mirt_metric_options *o = s.compile.metric_options;
+    s.compile.loss_weights[1] = 0;
+    memcpy(s.compile.metrics, kinds, sizeof kinds);
+    o[0].output = o[1].output = "digit";
+    o[1].name = "iou";
+    o[2].output = "side";
+    o[2].threshold = 0.625f;
+    o[3].weighted = o[4].weighted = true;
+    o[4].output = "side";
+}
+
 static void make_siamese(void) {
     mirt_model *base = s.part[0] = mirt_model_create(s.strategy, "base"),
                *mid = s.part[1] = mirt_model_create(s.strategy, "mid");
@@ -313,6 +328,23 @@ static void make_binary_classes(void) {
     one(6, 1, MIRT_SIGMOID, MIRT_BINARY_CROSSENTROPY);
     float_classes(0, 1, 2, false);
     weigh_classes(2);
+}
+static void make_classes_metrics(void) {
+    make_sparse_classes();
+    s.compile.metrics[1] = MIRT_ACCURACY;
+    s.compile.metrics[2] = MIRT_METRIC_LOSS;
+    s.compile.metric_options[1].weighted = s.compile.metric_options[2].weighted = true;
+    s.compile.metric_options[2].loss = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
+}
+static void make_one_hot_metrics(void) {
+    static const mirt_metric kinds[] = {MIRT_CATEGORICAL_ACCURACY, MIRT_F1_SCORE, MIRT_PRECISION};
+    make_one_hot_classes();
+    mirt_metric_options *o = s.compile.metric_options;
+    memcpy(s.compile.metrics, kinds, sizeof kinds);
+    o[0].weighted = o[1].weighted = o[2].weighted = true;
+    o[1].average = MIRT_MACRO;
+    o[2].class_id = 1;
+    o[2].threshold = 0.25f;
 }
 
 /* >>outputs with positions, frozen regularizers */
@@ -473,6 +505,7 @@ static const make_case makes[] = {
     {"two_regularized", make_two_regularized},
     {"two_sum", make_two_sum},
     {"two_one_loss", make_two_one_loss},
+    {"two_metrics", make_two_metrics},
     {"siamese", make_siamese},
     {"transfer", make_transfer},
     {"frozen", make_frozen},
@@ -486,6 +519,8 @@ static const make_case makes[] = {
     {"sparse_classes", make_sparse_classes},
     {"one_hot_classes", make_one_hot_classes},
     {"binary_classes", make_binary_classes},
+    {"classes_metrics", make_classes_metrics},
+    {"one_hot_metrics", make_one_hot_metrics},
     {"sum_positions", make_sum_positions},
     {"sum_positions_weighted", make_sum_positions_weighted},
     {"softmax_logits", make_softmax_logits},

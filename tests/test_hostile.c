@@ -281,9 +281,9 @@ static const lie lies[] = {
     {COMPILE, "\"sparse_categorical_crossentropy\"", "\"categorical_cross\"", MIRT_E_FORMAT,
      "loss is \"categorical_cross\""},
     {COMPILE, "\"sum_over_batch_size\"", "\"median\"", MIRT_E_FORMAT, "reduction is \"median\""},
-    {COMPILE, "[\"accuracy\"]", "[\"hinge\"]", MIRT_E_FORMAT, "metric \"hinge\" is unknown"},
+    {COMPILE, "[\"accuracy\"]", "[\"clever\"]", MIRT_E_FORMAT, "metric \"clever\" is unknown"},
     {COMPILE, "[\"accuracy\"]", "[0]", MIRT_E_FORMAT, "a metric is not a name"},
-    {COMPILE, "[\"accuracy\"]", "[0,0,0,0,0,0,0,0,0]", MIRT_E_FORMAT, "more than 8 metrics"},
+    {COMPILE, "[\"accuracy\"]", "[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]", MIRT_E_FORMAT, "more than 16 metrics"},
     {COMPILE, "\"from_logits\":true", "\"from_logits\":\"yes\"", MIRT_E_FORMAT, "\"from_logits\" is a string"},
     /* the state of training */
     {TRAINING, "{\"iterations\":1", "[1", MIRT_E_FORMAT, "training: JSON at offset"},

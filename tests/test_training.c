@@ -582,7 +582,7 @@ static void test_many(mirt_strategy *s) {
     memset(&c, 0, sizeof c);
     c.loss = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
     c.metrics[0] = MIRT_ACCURACY;
-    c.custom_metrics[0] = c.custom_metrics[1] = &metric;
+    c.custom_metrics[0] = c.custom_metrics[1] = c.custom_metrics[2] = &metric;
     for (int i = 0; i < MIRT_MAX_OUTPUTS; i++) {
         char name[16];
         snprintf(name, sizeof name, "o%d", i);
@@ -597,13 +597,13 @@ static void test_many(mirt_strategy *s) {
     f.validation = data;
     f.no_progress = true;
     mirt_history *h = mirt_compile(m, &c) == MIRT_OK ? mirt_fit(m, data, &f) : NULL;
-    ok(h && h->epoch[0].count == 2 * (1 + 8 + 24) + 1, "8 outputs with 3 metrics each: %d values%s%s",
+    ok(h && h->epoch[0].count == 2 * (1 + 8 + 32) + 1, "8 outputs with 4 metrics each: %d values%s%s",
        h ? h->epoch[0].count : 0, h ? "" : ": ", h ? "" : mirt_last_error());
     ok(h && isfinite(mirt_history_last(h, "val_o6_size")) && isfinite(mirt_history_last(h, "val_output_7_accuracy")) &&
            isfinite(mirt_history_last(h, "learning_rate")),
        "of which none is lost; an output that no layer made has its number");
-    c.custom_metrics[2] = &metric;
-    refused(mirt_compile(m, &c) != MIRT_OK, MIRT_E_INVALID, "more than 24 metrics");
+    c.custom_metrics[3] = &metric;
+    refused(mirt_compile(m, &c) != MIRT_OK, MIRT_E_INVALID, "more than 32 metrics");
     ok(mirt_train_on_batch(m, &d, NULL) == MIRT_OK, "and it is as it was");
     mirt_dataset_destroy(data);
     mirt_model_destroy(m);

@@ -12,7 +12,7 @@ MIRT__BEGIN_C
 
 /* Named numbers of a moment in training: "loss", "accuracy", "val_loss", "learning_rate". The names are the model's and
    live as long. */
-#define MIRT_MAX_LOGS 72
+#define MIRT_MAX_LOGS 88
 typedef struct mirt_logs {
     int count;
     const char *name[MIRT_MAX_LOGS];

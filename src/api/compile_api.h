@@ -20,7 +20,8 @@ typedef struct mirt_compile_desc {
                          For an output that ends in the loss's own softmax or sigmoid nothing changes, but there is a
                          warning */
     mirt_reduction reduction;
-    mirt_metric metrics[MIRT_MAX_METRICS]; /* of every output with a loss; ends at the first MIRT_METRIC_NONE */
+    mirt_metric metrics[MIRT_MAX_METRICS]; /* of every output with a loss, or of one (`output` of its options); ends at
+                                              the first MIRT_METRIC_NONE */
     mirt_loss losses[MIRT_MAX_OUTPUTS];
     float loss_weights[MIRT_MAX_OUTPUTS];  /* 0: 1 */
     const mirt_custom_loss *custom_losses[MIRT_MAX_OUTPUTS];       /* copied */
@@ -28,6 +29,7 @@ typedef struct mirt_compile_desc {
                                                                       first NULL */
     mirt_metric_options metric_options[MIRT_MAX_METRICS];          /* of metrics[i] */
     mirt_loss_options loss_options[MIRT_MAX_OUTPUTS];              /* of each output's loss */
+    mirt_metric_options custom_metric_options[MIRT_MAX_METRICS];   /* of custom_metrics[i] */
 } mirt_compile_desc;
 
 #ifndef MIRRORTRAIN_NO_TRAIN

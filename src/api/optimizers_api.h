@@ -188,19 +188,28 @@ typedef struct mirt_loss_options {
    MIRT_SUM adds up both; a loss over several batches then is, as in Keras, the mean of their sums, weighted by their
    sizes. */
 typedef enum mirt_reduction { MIRT_SUM_OVER_BATCH_SIZE = 0, MIRT_SUM } mirt_reduction;
-/* Each is a ratio of sums over all samples: the same on any number of replicas and for any batch size; weights of
-   samples and classes do not count. Names in logs are Keras's ("sparse_top_k_categorical_accuracy", "f1_score"). */
+/* Each is computed from sums over all samples: the same on any number of replicas and for any batch size. Weights of
+   samples and classes count if the options say `weighted`. Of outputs (rows, height, width, classes) each position
+   counts, with labels (height, width) or of the output's shape. Names in logs are Keras's
+   ("sparse_top_k_categorical_accuracy", "f1_score", "mean_io_u"). */
 typedef enum mirt_metric {
     MIRT_METRIC_NONE = 0,
-    MIRT_ACCURACY, /* binary, sparse categorical or categorical accuracy by loss and shape, as in Keras: of outputs
-                      (rows, height, width, classes) the share of positions */
+    MIRT_ACCURACY, /* binary, sparse categorical or categorical accuracy by loss and shape, as in Keras */
     MIRT_BINARY_ACCURACY, MIRT_CATEGORICAL_ACCURACY, MIRT_SPARSE_CATEGORICAL_ACCURACY,
     MIRT_TOP_K_CATEGORICAL_ACCURACY, MIRT_SPARSE_TOP_K_CATEGORICAL_ACCURACY,
     MIRT_PRECISION, MIRT_RECALL, MIRT_F1_SCORE, MIRT_AUC, /* over all outputs of all samples together; class numbers
                                                              count as one-hot labels */
-    MIRT_MAE, MIRT_MSE, MIRT__METRIC_COUNT
+    MIRT_MAE, MIRT_MSE,
+    MIRT_MEAN_IOU, /* mean, over the classes that occur, of intersection over union: Keras's MeanIoU with
+                      sparse_y_pred=False; by the labels' shape also OneHotMeanIoU, and BinaryIoU of outputs
+                      (..., 1), whose threshold tells class 1 from class 0. Labels that are no class do not count */
+    MIRT_TRUE_POSITIVES, MIRT_FALSE_POSITIVES, MIRT_TRUE_NEGATIVES, MIRT_FALSE_NEGATIVES, /* as precision */
+    MIRT_ROOT_MEAN_SQUARED_ERROR, MIRT_R2_SCORE,
+    MIRT_METRIC_COSINE_SIMILARITY,
+    MIRT_METRIC_LOSS, /* the value of a loss, `loss` of the options, by its name */
+    MIRT__METRIC_COUNT
 } mirt_metric;
-#define MIRT_MAX_METRICS 8
+#define MIRT_MAX_METRICS 16
 
 /* Whether small or large values of a log are better: what custom metrics declare, and callbacks that watch a log can be
    told. Losses and mean errors are minimized, all other built-in metrics maximized. AUTO: not declared; of a callback,
@@ -208,10 +217,17 @@ typedef enum mirt_metric {
 typedef enum mirt_mode { MIRT_MODE_AUTO = 0, MIRT_MODE_MIN, MIRT_MODE_MAX } mirt_mode;
 
 typedef enum mirt_curve { MIRT_ROC = 0, MIRT_PR } mirt_curve;
-/* How a metric is computed; all zeros: as Keras does. */
+/* How precision, recall and F1 make one number of several outputs. AUTO: all outputs are counted together at the
+   threshold, 0.5. MICRO, MACRO and WEIGHTED (by the classes' labels) are Keras's F1Score(average=...): they count each
+   class (mirt_metric_result) and, without `threshold` and `k`, take the largest output of a row for a 1, all others
+   for 0. */
+typedef enum mirt_average { MIRT_AVERAGE_AUTO = 0, MIRT_MICRO, MIRT_MACRO, MIRT_WEIGHTED } mirt_average;
+/* How a metric is computed; all zeros: as Keras does. Of custom metrics `name`, `output` and `weighted` count. */
 typedef struct mirt_metric_options {
-    int k;              /* top k: default 5 */
-    float threshold;    /* binary accuracy, precision, recall, F1: what is above counts as 1; default 0.5 */
+    int k;              /* top k: default 5. Precision, recall, F1 and the counts of positives and negatives: only the
+                           k largest outputs of a row can be 1, above the threshold if one is given (Keras: top_k) */
+    float threshold;    /* binary accuracy, precision, recall, F1, counts of positives and negatives, mean IoU of one
+                           output: what is above counts as 1; default 0.5 */
     int num_thresholds; /* AUC: default 200 */
     mirt_curve curve;   /* AUC: of true against false positives, or of precision against recall */
     bool from_logits;   /* outputs that mirt_compile's from_logits calls logits go through a sigmoid first (a softmax
@@ -219,6 +235,17 @@ typedef struct mirt_metric_options {
                            taken as they are */
     const char *name;   /* in logs; copied. Default: Keras's, with "_1", "_2" appended where it is taken */
     bool has_threshold; /* the threshold is as given, 0 too (of logits, say) */
+    mirt_average average;  /* precision, recall, F1 */
+    bool weighted;         /* by the samples' weights and, in training, those of classes (Keras: weighted_metrics) */
+    const char *output;    /* only of the output that the layer of this name makes, as logs call it; copied. NULL: of
+                              every output with a loss. Keras: metrics={"digit": [...]} */
+    int class_id;          /* precision, recall, F1, counts of positives and negatives, mean IoU: of this class alone */
+    bool has_class_id;     /* class_id is as given, 0 too */
+    int num_classes;       /* mean IoU; 0: the number of outputs of a position */
+    int ignore_class;      /* mean IoU: positions of this label do not count */
+    bool has_ignore_class; /* ignore_class is as given, 0 too */
+    bool sparse_y_pred;    /* mean IoU: each output is the number of a class, of num_classes */
+    mirt_loss loss;        /* MIRT_METRIC_LOSS, without its other options */
 } mirt_metric_options;
 
 /* A custom loss: records operations on labels (as they are in the data, cast to float32) and an

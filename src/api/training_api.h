@@ -80,6 +80,11 @@ MIRT_API double mirt_history_last(const mirt_history *history, const char *name)
    device or replica count. Errors as mirt_fit. */
 MIRT_API mirt_status mirt_evaluate(mirt_model *model, mirt_dataset *dataset, mirt_logs *out);
 MIRT_API mirt_status mirt_evaluate_arrays(mirt_model *model, mirt_array x, mirt_array y, mirt_logs *out);
+/* The values by class of a metric of the last evaluation (mirt_evaluate, mirt_test_on_batch, fit's validation), by its
+   name in logs: values[i] of class i, `classes` in all. For precision, recall and F1 with an `average`, and mean IoU,
+   whose classes that do not occur are NAN. Keras: result() of F1Score(average=None). MIRT_E_STATE:
+   nothing has been evaluated yet; MIRT_E_INVALID: the metric is one number, MIRT_E_NOT_FOUND, MIRT_E_SHAPE. */
+MIRT_API mirt_status mirt_metric_result(const mirt_model *model, const char *name, double *values, int classes);
 #endif
 /* Keras: Model.predict. Writes one output per sample, in the data set's order, to `out`, which
    holds `capacity` floats; too few are MIRT_E_SHAPE. Needs no labels, and no mirt_compile

@@ -66,8 +66,7 @@ static void mirt__json_declarations(mirt__text *line, const mirt_model *model) {
     }
     for (int m = 0; m < model->num_metrics; m++) {
         const mirt__metric_use *use = &model->metric[m];
-        mirt__json_log(line, use->name, mirt__metric_direction(use), use->cls && use->cls->direction == MIRT_MODE_MAX,
-                       false);
+        mirt__json_log(line, use->name, mirt__metric_direction(use), use->cls && use->cls->share, false);
     }
     mirt__text_add(line, "}");
 }

@@ -108,6 +108,8 @@ MIRT__LIB bool mirt__record_losses(mirt_function *f, mirt__fit_body *body, mirt_
         while (same < i && !mirt__metric_shares(&model->metric[same], use)) same++;
         mirt_tensor *value = mirt__metric_record(model, use, output[use->output], labels[use->output]);
         if (!value) return false;
+        if (mirt__metric_indexes(use))
+            f->classes[f->spec.num_x + mirt__label_number(model, use->output)] = (int)use->n;
         body->metric_result[i] = same < i ? body->metric_result[same] : f->results.count;
         if (same == i && mirt__result_add(f, use->name, value) != MIRT_OK) return false;
     }

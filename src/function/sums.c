@@ -1,10 +1,11 @@
 #include "fit_program.h"
 /* Sums over samples of the losses and metrics that a function leaves. */
 
-/* How many sums a metric keeps. */
+/* How many sums a metric keeps; the last one of a weighted metric is that of the weights. */
 MIRT__LIB int mirt__sums_of(const mirt_function *f, int metric) {
-    const int counted = mirt__metric_sums(&f->model->metric[metric]);
-    return counted ? counted : (int)f->results.list[f->results.metric[metric]].count;
+    const mirt__metric_use *use = &f->model->metric[metric];
+    const int counted = mirt__metric_sums(use);
+    return (counted ? counted : (int)f->results.list[f->results.metric[metric]].count) + use->options.weighted;
 }
 
 MIRT__LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt__sums *sums) {
@@ -30,26 +31,47 @@ MIRT__LIB void mirt__sums_get(mirt__sums *sums, const double *from) {
         memcpy(sums->metric, from + 1 + MIRT_MAX_OUTPUTS, (size_t)sums->num_metric * sizeof *sums->metric);
 }
 
-/* Adds a result's rows, column by column. */
-static void mirt__add_rows(const mirt__result *r, int64_t rows, double *out) {
-    const mirt__real *value = (const mirt__real *)(const void *)r->data;
-    for (int64_t i = 0; i < rows; i++) {
-        for (int64_t j = 0; j < r->count; j++) out[j] += (double)value[i * r->count + j];
-    }
-}
-
-/* What a metric counts in the batch, whose labels are still there. */
-static void mirt__add_counts(const mirt_function *f, const mirt__metric_use *use, const mirt__result *r,
-                                     double *out) {
+/* The labels of the batch under way, which are still there, their weights, and a result, as a metric counts them. */
+static mirt__counted mirt__counted_of(const mirt_function *f, mirt__program_kind kind, const mirt__metric_use *use,
+                                      const mirt__result *r) {
     const int field = f->spec.num_x + mirt__label_number(f->model, use->output);
+    const mirt__trainer *t = f->model->trainer;
     mirt__counted c;
-    c.rows = f->step.rows * use->positions;
-    c.n = r->count / use->positions;
+    memset(&c, 0, sizeof c);
+    c.samples = f->step.rows;
+    c.rows = c.samples * use->positions;
+    c.n = use->n;
     c.x = (const mirt__real *)(const void *)r->data;
     c.labels = f->step.io[field];
     c.dtype = f->spec.field[field].dtype;
-    c.sparse = mirt__shape_count(&f->spec.field[field].shape) != r->count;
-    use->cls->count(use, &c, out);
+    c.width = mirt__shape_count(&f->spec.field[field].shape) / use->positions;
+    c.sparse = c.width == 1 && c.n > 1;
+    if (use->options.weighted && f->spec.has_weights)
+        c.weights = (const float *)f->step.io[f->spec.num_x + f->spec.num_y];
+    if (use->options.weighted && kind == MIRT__TRAIN && t->num_class_weights) {
+        c.class_weights = t->class_weights;
+        c.num_class_weights = t->num_class_weights;
+    }
+    return c;
+}
+
+/* Adds a recorded metric's values, column by column. */
+static void mirt__add_rows(const mirt__counted *c, const mirt__result *r, bool weighted, double *out) {
+    for (int64_t i = 0; i < c->samples; i++) {
+        const double weight = weighted ? mirt__sample_weight(c, i) : 1;
+        for (int64_t j = 0; j < r->count; j++) out[j] += weight * (double)c->x[i * r->count + j];
+    }
+}
+
+/* What a metric finds in the batch. */
+static void mirt__add_metric(const mirt_function *f, mirt__program_kind kind, int metric, double *out) {
+    const mirt__metric_use *use = &f->model->metric[metric];
+    const mirt__result *r = &f->results.list[f->results.metric[metric]];
+    const mirt__counted c = mirt__counted_of(f, kind, use, r);
+    double *weights = use->options.weighted ? out + mirt__sums_of(f, metric) - 1 : NULL;
+    if (mirt__metric_sums(use)) use->cls->count(use, &c, out);
+    else mirt__add_rows(&c, r, weights != NULL, out);
+    for (int64_t i = 0; weights && i < c.samples; i++) *weights += mirt__sample_weight(&c, i);
 }
 
 /* Adds a loss to a sum over samples; returns the batch's own. What is one number for the batch (a sum over it, or terms
@@ -80,9 +102,7 @@ MIRT__LIB double mirt__add_results(const mirt_function *f, mirt__sums *sums) {
     }
     double *metric = sums->metric;
     for (int m = 0; m < model->num_metrics; m++) {
-        const mirt__result *r = &f->results.list[f->results.metric[m]];
-        if (mirt__metric_sums(&model->metric[m])) mirt__add_counts(f, &model->metric[m], r, metric);
-        else mirt__add_rows(r, f->step.rows, metric);
+        mirt__add_metric(f, sums->kind, m, metric);
         metric += mirt__sums_of(f, m);
     }
     sums->count += f->step.rows;
@@ -107,19 +127,21 @@ MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sum
     }
     for (int m = 0; m < model->num_metrics; m++) {
         const mirt__metric_use *use = &model->metric[m];
-        int own = mirt__sums_of(f, m);
-        bool counted = mirt__metric_sums(use) > 0, custom = !use->cls && use->custom.result;
+        const bool weighted = use->options.weighted, counted = mirt__metric_sums(use) > 0,
+                   custom = !use->cls && use->custom.result;
+        const int own = mirt__sums_of(f, m) - weighted;
+        const double samples = weighted ? metric[own] : (double)sums->count;
         mirt__hold((mirt_model *)model);
         double value = 0;
-        for (int i = 0; i < own && !custom && !counted; i++) value += metric[i] / count / own;
-        if (counted) value = use->cls->result(use, metric, sums->count);
+        for (int i = 0; i < own && !custom && !counted && samples != 0; i++) value += metric[i] / samples / own;
+        if (counted) value = use->cls->result(use, metric, samples);
         if (custom) {
             MIRT__OUTSIDE;
             value = use->custom.result(metric, own, sums->count, use->custom.user);
         }
         mirt__let_go((mirt_model *)model);
         mirt__logs_add(logs, validation ? use->val_name : use->name, value);
-        metric += own;
+        metric += own + weighted;
     }
 }
 

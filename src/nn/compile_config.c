@@ -44,6 +44,14 @@ static void mirt__write_losses(const mirt_compile_desc *c, mirt__text *out) {
     mirt__write_floats(out, c->loss_weights, count);
 }
 
+/* A name, or {"class_name", "config"} if there are options. */
+static void mirt__write_metric(mirt__text *out, const char *name, const mirt_metric_options *o) {
+    mirt__object_class cls = {name, NULL, 0};
+    cls.num_fields = mirt__metric_fields(&cls.fields);
+    if (mirt__fields_zero(cls.fields, cls.num_fields, o)) mirt__json_write_string(out, cls.name);
+    else mirt__write_object(out, &cls, o);
+}
+
 /* Custom losses or metrics by name; null for an output without one. */
 static void mirt__write_custom(const mirt_compile_desc *c, mirt__text *out) {
     int losses = 0;
@@ -56,7 +64,7 @@ static void mirt__write_custom(const mirt_compile_desc *c, mirt__text *out) {
     mirt__text_add(out, losses ? "]" : "");
     for (int i = 0; i < MIRT_MAX_METRICS && c->custom_metrics[i]; i++) {
         mirt__text_add(out, i ? "," : ",\"custom_metrics\":[");
-        mirt__json_write_string(out, c->custom_metrics[i]->name);
+        mirt__write_metric(out, c->custom_metrics[i]->name, &c->custom_metric_options[i]);
     }
     mirt__text_add(out, c->custom_metrics[0] ? "]" : "");
 }
@@ -79,14 +87,6 @@ static void mirt__write_optimizer(mirt__text *out, const mirt_model *model) {
     mirt__text_add(out, "}");
 }
 
-/* A name, or {"class_name", "config"} if there are options. */
-static void mirt__write_metric(mirt__text *out, mirt_metric metric, const mirt_metric_options *o) {
-    mirt__object_class cls = {mirt__metric_class_get(metric)->name, NULL, 0};
-    cls.num_fields = mirt__metric_fields(&cls.fields);
-    if (mirt__fields_zero(cls.fields, cls.num_fields, o)) mirt__json_write_string(out, cls.name);
-    else mirt__write_object(out, &cls, o);
-}
-
 MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
     const mirt_compile_desc *c = &model->config;
     mirt__text_add(out, "{\"optimizer\":");
@@ -100,7 +100,7 @@ MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
     mirt__text_add(out, ",\"metrics\":[");
     for (int i = 0; i < MIRT_MAX_METRICS && c->metrics[i]; i++) {
         mirt__text_add(out, i ? "," : "");
-        mirt__write_metric(out, c->metrics[i], &c->metric_options[i]);
+        mirt__write_metric(out, mirt__metric_class_get(c->metrics[i])->name, &c->metric_options[i]);
     }
     mirt__text_add(out, "]}");
 }
@@ -139,27 +139,33 @@ static mirt_status mirt__optimizer_read(const mirt__json *json, mirt_optimizer *
     return mirt__schedule_read(json, &o->decay);
 }
 
-static mirt_status mirt__metrics_read(const mirt__json *array, mirt_compile_desc *out) {
+/* The name of a metric, whose options are read; NULL with the error set. */
+static const mirt__json *mirt__metric_read(const mirt__json *json, mirt_metric_options *out) {
     const mirt__field *fields;
     const int count = mirt__metric_fields(&fields);
+    const mirt__json *name = json, *config = NULL;
+    if (json->type == MIRT__JSON_OBJECT) {
+        if (!(config = mirt__json_get(json, "config", MIRT__JSON_OBJECT)) ||
+            !(name = mirt__json_get(json, "class_name", MIRT__JSON_STRING)))
+            return NULL;
+    }
+    if (name->type != MIRT__JSON_STRING) mirt__fail(MIRT_E_FORMAT, "a metric is not a name");
+    else if (!config || mirt__read_fields(config, fields, count, out) == MIRT_OK) return name;
+    return NULL;
+}
+
+static mirt_status mirt__metrics_read(const mirt__json *array, mirt_compile_desc *out) {
     char label[MIRT__JSON_LABEL];
     if (array->count > MIRT_MAX_METRICS) return mirt__fail(MIRT_E_FORMAT, "more than %d metrics", MIRT_MAX_METRICS);
     for (size_t i = 0; i < array->count; i++) {
-        const mirt__json *name = array->item[i], *config = NULL;
+        const mirt__json *name = mirt__metric_read(array->item[i], &out->metric_options[i]);
         int m = 1;
-        if (name->type == MIRT__JSON_OBJECT) {
-            if (!(config = mirt__json_get(name, "config", MIRT__JSON_OBJECT)) ||
-                !(name = mirt__json_get(name, "class_name", MIRT__JSON_STRING)))
-                return mirt_last_status();
-        }
-        if (name->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "a metric is not a name");
+        if (!name) return mirt_last_status();
         while (m < MIRT__METRIC_COUNT && strcmp(mirt__metric_class_get((mirt_metric)m)->name, name->string) != 0) m++;
         if (m == MIRT__METRIC_COUNT)
             return mirt__fail(MIRT_E_FORMAT, "metric \"%s\" is unknown to this version",
                               mirt__json_label(name->string, label));
         out->metrics[i] = (mirt_metric)m;
-        if (config && mirt__read_fields(config, fields, count, &out->metric_options[i]) != MIRT_OK)
-            return mirt_last_status();
     }
     return MIRT_OK;
 }
@@ -218,6 +224,7 @@ static mirt_status mirt__custom_read(const mirt_strategy *strategy, const mirt__
     for (size_t i = 0; i < array->count; i++) {
         const mirt__json *name = array->item[i];
         if (name->type == MIRT__JSON_NULL && losses) continue;
+        if (!losses && !(name = mirt__metric_read(name, &out->custom_metric_options[i]))) return mirt_last_status();
         if (name->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "%s must be an array of names", key);
         if (losses) out->custom_losses[i] = mirt__custom_loss_by_name(strategy, name->string);
         else out->custom_metrics[i] = mirt__custom_metric_by_name(strategy, name->string);

@@ -17,33 +17,70 @@ MIRT__LIB const char *mirt__output_name(const mirt_model *model, int output) {
     return layer ? layer->name : model->name;
 }
 
-/* "accuracy"; in a model with several outputs, prefixed with the name of the layer that made the output. */
-static const char *mirt__log_name(mirt_model *model, int output, const char *before, const char *name) {
-    char full[512];
+typedef struct mirt__output_label {
+    char text[420];
+} mirt__output_label;
+
+/* What logs call an output: the layer that made it, with a number if it made another one before. */
+static mirt__output_label mirt__label_of_output(const mirt_model *model, int output) {
+    mirt__output_label label;
     const mirt__layer *layer = mirt__output_layer(model, output);
     int same = 0; /* earlier outputs made by the same layer */
     for (int i = 0; layer && i < output; i++) same += mirt__output_layer(model, i) == layer;
+    if (layer && !same) snprintf(label.text, sizeof label.text, "%s", layer->name);
+    else if (layer) snprintf(label.text, sizeof label.text, "%s_%d", layer->name, same);
+    else snprintf(label.text, sizeof label.text, "output_%d", output);
+    return label;
+}
+
+/* "accuracy"; in a model with several outputs "digit_accuracy". */
+static const char *mirt__log_name(mirt_model *model, int output, const char *before, const char *name) {
+    char full[900];
     if (model->num_outputs == 1) snprintf(full, sizeof full, "%s%s", before, name);
-    else if (layer && !same) snprintf(full, sizeof full, "%s%s_%s", before, layer->name, name);
-    else if (layer) snprintf(full, sizeof full, "%s%s_%d_%s", before, layer->name, same, name);
-    else snprintf(full, sizeof full, "%soutput_%d_%s", before, output, name);
+    else snprintf(full, sizeof full, "%s%s_%s", before, mirt__label_of_output(model, output).text, name);
     return mirt__pool_strdup(&model->graph.pool, full);
 }
 
-/* "auc", or "auc_1" if the output already has one. */
-static const char *mirt__metric_name(mirt_model *model, int output, const char *name, char *text, size_t size) {
+/* "auc", or "auc_1" if the output already has one; then "weighted_auc" of a weighted one, as in Keras. */
+static const char *mirt__metric_name(mirt_model *model, int output, bool weighted, const char *name, char *text,
+                                     size_t size) {
     int same = 0;
+    bool again = weighted;
     snprintf(text, size, "%s", name);
     for (int i = 0; i < model->num_metrics; i++) {
         if (model->metric[i].output != output || strcmp(model->metric[i].own_name, text) != 0) continue;
-        snprintf(text, size, "%.380s_%d", name, ++same);
+        if (again) snprintf(text, size, "weighted_%.370s", name);
+        else snprintf(text, size, "%s%.370s_%d", weighted ? "weighted_" : "", name, ++same);
+        again = false;
         i = -1;
     }
     return mirt__pool_strdup(&model->graph.pool, text);
 }
 
-/* Checks options and copies their name. */
+/* Whether there is an output of this name with a loss. */
+static mirt_status mirt__output_named(const mirt_model *model, const char *name) {
+    char names[600];
+    size_t used = 0;
+    names[0] = 0;
+    for (int i = 0; i < model->num_outputs; i++) {
+        const mirt__output_label label = mirt__label_of_output(model, i);
+        if (!mirt__output_has_loss(model, i)) continue;
+        if (strcmp(label.text, name) == 0) return MIRT_OK;
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%.60s", used ? ", " : "", label.text);
+    }
+    return mirt__fail(MIRT_E_INVALID, "%s has no output \"%s\" with a loss; there are: %s", model->name, name, names);
+}
+
+/* Checks options and copies their texts. */
 static mirt_status mirt__options_take(mirt_model *model, mirt_metric_options *o) {
+    if (o->output && mirt__output_named(model, o->output) != MIRT_OK) return mirt_last_status();
+    if (o->output && !(o->output = mirt__pool_strdup(&model->graph.pool, o->output))) return MIRT_E_NOMEM;
+    if ((int)o->average < 0 || o->average > MIRT_WEIGHTED)
+        return mirt__fail(MIRT_E_INVALID, "invalid average (%d)", (int)o->average);
+    if (o->class_id < 0) return mirt__fail(MIRT_E_INVALID, "class_id is %d; it must not be negative", o->class_id);
+    if (o->num_classes < 0 || o->num_classes == 1)
+        return mirt__fail(MIRT_E_INVALID, "num_classes is %d; it must be at least 2", o->num_classes);
+    if (!mirt__loss_class_get(o->loss)) return mirt__fail(MIRT_E_INVALID, "invalid loss (%d)", (int)o->loss);
     if (o->k < 0) return mirt__fail(MIRT_E_INVALID, "k is %d; it must be at least 1", o->k);
     if (!isfinite(o->threshold))
         return mirt__fail(MIRT_E_INVALID, "the threshold is %g; it must be finite", (double)o->threshold);
@@ -57,6 +94,14 @@ static mirt_status mirt__options_take(mirt_model *model, mirt_metric_options *o)
     return MIRT_OK;
 }
 
+/* The name in logs, unless another metric of the output has it. */
+static const char *mirt__metric_own_name(const mirt__metric_use *use) {
+    return use->options.name                  ? use->options.name
+           : use->metric == MIRT_METRIC_LOSS ? mirt__loss_class_get(use->options.loss)->name
+           : use->cls                         ? use->cls->name
+                                              : use->custom.name;
+}
+
 static mirt_status mirt__metric_use_add(mirt_model *model, int output, mirt_metric metric,
                                         const mirt_metric_options *options, const mirt_custom_metric *custom) {
     char text[400];
@@ -65,20 +110,13 @@ static mirt_status mirt__metric_use_add(mirt_model *model, int output, mirt_metr
     mirt__metric_use *use = &model->metric[model->num_metrics];
     memset(use, 0, sizeof *use);
     use->output = output;
-    use->elements = mirt__shape_count(&model->output[output]->shape);
     use->metric = metric;
     use->cls = mirt__metric_class_get(metric);
-    use->positions = mirt__positions(model->output[output]);
     if (custom) use->custom = *custom;
-    else use->options = *options;
-    if (!use->options.k) use->options.k = 5;
-    if (use->options.threshold == 0 && !use->options.has_threshold) use->options.threshold = 0.5f;
-    if (!use->options.num_thresholds) use->options.num_thresholds = 200;
-    use->own_name = mirt__metric_name(model, output,
-                                      custom              ? custom->name
-                                      : use->options.name ? use->options.name
-                                                          : use->cls->name,
-                                      text, sizeof text);
+    use->options = *options;
+    mirt__metric_settle(model, use);
+    use->own_name =
+        mirt__metric_name(model, output, options->weighted, mirt__metric_own_name(use), text, sizeof text);
     if (!use->own_name) return mirt_last_status();
     use->name = mirt__log_name(model, output, "", use->own_name);
     use->val_name = mirt__log_name(model, output, "val_", use->own_name);
@@ -87,21 +125,30 @@ static mirt_status mirt__metric_use_add(mirt_model *model, int output, mirt_metr
     return use->cls ? mirt__metric_check(model, use) : MIRT_OK;
 }
 
+/* Adds the output's weighted or other metrics. */
+static mirt_status mirt__output_metrics_add(mirt_model *model, int output, bool weighted) {
+    const mirt_compile_desc *c = &model->config;
+    const mirt__output_label label = mirt__label_of_output(model, output);
+    for (int own = 0; own < 2; own++) {
+        for (int i = 0; i < MIRT_MAX_METRICS && (own ? c->custom_metrics[i] != NULL : c->metrics[i] != 0); i++) {
+            const mirt_metric_options *o = own ? &c->custom_metric_options[i] : &c->metric_options[i];
+            if (o->weighted != weighted || (o->output && strcmp(o->output, label.text) != 0)) continue;
+            if (mirt__metric_use_add(model, output, own ? MIRT_METRIC_NONE : c->metrics[i], o,
+                                     own ? c->custom_metrics[i] : NULL) != MIRT_OK)
+                return mirt_last_status();
+        }
+    }
+    return MIRT_OK;
+}
+
 static mirt_status mirt__output_metrics(mirt_model *model, int output) {
-    mirt_compile_desc *c = &model->config;
     if (!(model->loss_name[output] = mirt__log_name(model, output, "", "loss")) ||
         !(model->val_loss_name[output] = mirt__log_name(model, output, "val_", "loss"))) {
         return mirt_last_status();
     }
-    for (int i = 0; i < MIRT_MAX_METRICS && c->metrics[i] != MIRT_METRIC_NONE; i++) {
-        if (mirt__metric_use_add(model, output, c->metrics[i], &c->metric_options[i], NULL) != MIRT_OK)
-            return mirt_last_status();
-    }
-    for (int i = 0; i < MIRT_MAX_METRICS && c->custom_metrics[i]; i++) {
-        if (mirt__metric_use_add(model, output, MIRT_METRIC_NONE, NULL, c->custom_metrics[i]) != MIRT_OK)
-            return mirt_last_status();
-    }
-    return MIRT_OK;
+    return mirt__output_metrics_add(model, output, false) == MIRT_OK
+               ? mirt__output_metrics_add(model, output, true) /* in logs after the others, as in Keras */
+               : mirt_last_status();
 }
 
 static mirt_status mirt__metrics_take(mirt_model *model) {
@@ -120,6 +167,9 @@ static mirt_status mirt__custom_metrics_take(mirt_model *model) {
         const mirt_custom_metric *own = mirt__custom_metric_of(model->strategy, model->config.custom_metrics[i]);
         if (!own) return mirt__fail_at("metric number %d", i + 1);
         model->config.custom_metrics[i] = own;
+        const mirt_status status = mirt__options_take(model, &model->config.custom_metric_options[i]);
+        if (status == MIRT_E_INVALID) mirt__fail_at("%s", own->name);
+        if (status != MIRT_OK) return status;
     }
     return MIRT_OK;
 }
@@ -173,7 +223,17 @@ MIRT__LIB int mirt__metric_fields(const mirt__field **fields) {
                                        MIRT__OPTIONAL_FIELD(mirt_metric_options, BOOL, from_logits),
                                        MIRT__OPTIONAL_FIELD(mirt_metric_options, BOOL, has_threshold),
                                        MIRT__OPTIONAL_FIELD(mirt_metric_options, CURVE, curve),
-                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, TEXT, name)};
+                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, TEXT, name),
+                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, AVERAGE, average),
+                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, BOOL, weighted),
+                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, TEXT, output),
+                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, INT, class_id),
+                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, BOOL, has_class_id),
+                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, INT, num_classes),
+                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, SIGNED, ignore_class),
+                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, BOOL, has_ignore_class),
+                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, BOOL, sparse_y_pred),
+                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, LOSS, loss)};
     *fields = list;
     return MIRT__COUNT(list);
 }
@@ -197,20 +257,21 @@ static mirt_tensor *mirt__metric_scores(const mirt_model *model, const mirt__met
 /* Records a counting metric on predictions and unconverted labels. */
 static mirt_tensor *mirt__counted_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output,
                                          const mirt_tensor *labels) {
-    const int64_t have = mirt__shape_count(&labels->shape);
-    if (have != use->elements && (have != use->positions || use->metric == MIRT_MAE || use->metric == MIRT_MSE)) {
-        mirt__fail(MIRT_E_SHAPE, "%s of %s compares %lld values per sample; the labels have %lld",
-                   use->cls->name, mirt__output_name(model, use->output), (long long)use->elements,
-                   (long long)have);
-        return NULL;
-    }
-    return mirt__metric_scores(model, use, output);
+    const int64_t have = mirt__shape_count(&labels->shape), values = use->positions * use->n;
+    const bool values_only = use->cls->takes == MIRT__TAKES_VALUES && use->metric != MIRT_BINARY_ACCURACY;
+    const bool one_hot = use->metric == MIRT_MEAN_IOU && use->options.sparse_y_pred && have == values * use->groups;
+    if (have == values || one_hot || (have == use->positions && !values_only))
+        return mirt__metric_scores(model, use, output);
+    mirt__fail(MIRT_E_SHAPE, "%s of %s compares %lld values per sample; the labels have %lld", use->cls->name,
+               mirt__output_name(model, use->output), (long long)values, (long long)have);
+    return NULL;
 }
 
 MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output,
                                            mirt_tensor *labels) {
     if (use->cls && use->cls->count) return mirt__counted_record(model, use, output, labels);
-    if (use->cls) return use->cls->record(model, use->output, mirt__metric_scores(model, use, output), labels);
+    if (use->metric == MIRT_METRIC_LOSS) return use->cls->record(model, use, output, labels);
+    if (use->cls) return use->cls->record(model, use, mirt__metric_scores(model, use, output), labels);
     mirt_tensor *value, *cast = mirt_cast(labels, MIRT_FLOAT32);
     {
         MIRT__OUTSIDE;

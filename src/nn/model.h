@@ -24,7 +24,7 @@ typedef enum mirt__field_kind {
     /* Enumerations, which files know by name (config_names.h): */
     MIRT__FIELD_PADDING, MIRT__FIELD_ACTIVATION, MIRT__FIELD_FLIP, MIRT__FIELD_FILL, MIRT__FIELD_INTERPOLATION,
     MIRT__FIELD_FAN, MIRT__FIELD_DISTRIBUTION, MIRT__FIELD_DTYPE, MIRT__FIELD_TRAINING, MIRT__FIELD_CURVE,
-    MIRT__FIELD_REDUCTION,
+    MIRT__FIELD_REDUCTION, MIRT__FIELD_AVERAGE, MIRT__FIELD_LOSS,
     MIRT__FIELD_INT, MIRT__FIELD_SIGNED, /* an int that may be negative */
     MIRT__FIELD_INT2, MIRT__FIELD_INT2X2, /* two positive ints; int[2][2], none negative */
     MIRT__FIELD_EXTRA2, /* two ints, not negative, but -1 where the file has 0; null: zeros */
@@ -116,13 +116,18 @@ typedef struct mirt__loss_class {
     mirt_activation_kind undo;  /* behind this activation the loss is computed from what went into it */
 } mirt__loss_class;
 
-/* A batch on its way into a metric's sums. */
+/* A batch on its way into a metric's sums. A row is one of the positions of a sample. */
 typedef struct mirt__counted {
-    int64_t rows, n;     /* rows: samples, or all their positions */
+    int64_t samples, rows, n;
     const mirt__real *x; /* predictions [rows, n] */
-    const void *labels;  /* [rows, n], or (sparse) [rows] */
+    const void *labels;  /* [rows, width] */
     mirt_dtype dtype;
-    bool sparse;
+    int64_t width;       /* n, or the number of classes; 1: */
+    bool sparse;         /* class numbers, of n > 1 outputs */
+    /* of a weighted metric; NULL: all are 1 */
+    const float *weights;       /* [samples] */
+    const float *class_weights; /* [num_class_weights] */
+    int num_class_weights;
 } mirt__counted;
 
 /* Outputs and labels that a metric takes: any; by loss and shape; labels like outputs; of several classes their number,
@@ -137,21 +142,29 @@ typedef struct mirt__metric_class {
     const char *name;
     mirt__metric_takes takes;
     /* Either records a value for each sample, [rows], whose mean is the metric, */
-    mirt_tensor *(*record)(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels);
-    /* or counts: `sums` (0: two a threshold) numbers, what a batch adds to them, and what they come to. */
+    mirt_tensor *(*record)(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output,
+                           mirt_tensor *labels);
+    /* or counts: `sums` numbers (or a mirt__sums_kind), what a batch adds to them, and what they come to; `samples` is
+       the sum of the samples' weights. */
     int sums;
     void (*count)(const mirt__metric_use *use, const mirt__counted *batch, double *sums);
-    double (*result)(const mirt__metric_use *use, const double *sums, int64_t samples);
-    mirt_mode direction; /* those that are maximized are shares, from 0 to 1 */
+    double (*result)(const mirt__metric_use *use, const double *sums, double samples);
+    mirt_mode direction;
+    bool share; /* from 0 to 1 */
 } mirt__metric_class;
+/* Sums that depend on options: two for each threshold; true positives, false positives and false negatives of each
+   group; three for each output. */
+typedef enum mirt__sums_kind { MIRT__SUMS_BUCKETS = 0, MIRT__SUMS_HITS = -1, MIRT__SUMS_OUTPUTS = -2 } mirt__sums_kind;
 
 /* A metric of the compiled model. */
-#define MIRT__MAX_METRIC_USES 24
+#define MIRT__MAX_METRIC_USES 32
 struct mirt__metric_use {
     const char *own_name, *name, *val_name; /* "auc", and in logs */
     int output;
-    int64_t elements; /* of a sample's output, */
-    int64_t positions; /* and its positions: class numbers are those of positions */
+    int64_t positions, n; /* of a sample's output, and numbers of each */
+    int64_t groups;       /* of outputs whose hits are counted together, or classes counted one by one */
+    int64_t class_id;     /* the only one that counts; -1: all */
+    bool largest;         /* the largest of a row's outputs are ones */
     mirt_metric metric;
     mirt_metric_options options; /* defaults filled in */
     const mirt__metric_class *cls; /* or, when NULL: */
@@ -422,10 +435,20 @@ MIRT__LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric metric);
 MIRT__LIB mirt_status mirt__metric_check(const mirt_model *model, const mirt__metric_use *use);
 /* As its class or its user declares; AUTO: not declared. */
 MIRT__LIB mirt_mode mirt__metric_direction(const mirt__metric_use *use);
+/* Fills what its options mean for its output. */
+MIRT__LIB void mirt__metric_settle(const mirt_model *model, mirt__metric_use *use);
+/* The sum of the weights of a batch's samples, and the weight of one. */
+MIRT__LIB double mirt__sample_weight(const mirt__counted *batch, int64_t sample);
+/* Whether it counts each class; then the value of one. */
+MIRT__LIB bool mirt__metric_by_class(const mirt__metric_use *use);
+MIRT__LIB double mirt__metric_of_group(const mirt__metric_use *use, const double *sums, int64_t group);
 /* How many sums it counts; 0: it is recorded. */
 MIRT__LIB int mirt__metric_sums(const mirt__metric_use *use);
 /* Whether it takes an output above 0.5 for a one. */
 MIRT__LIB bool mirt__metric_compares(const mirt_model *model, const mirt__metric_use *use);
+
+/* Whether it compares class numbers that must be below the number of classes. */
+MIRT__LIB bool mirt__metric_indexes(const mirt__metric_use *use);
 
 /* --- metrics.c --- */
 /* Makes the list of the compiled model's metrics, and the names for logs. */

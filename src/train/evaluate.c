@@ -47,6 +47,30 @@ MIRT_API mirt_status mirt_evaluate_arrays(mirt_model *model, mirt_array x, mirt_
     return status;
 }
 
+MIRT_API mirt_status mirt_metric_result(const mirt_model *model, const char *name, double *values, int classes) {
+    MIRT__USE_MODEL(model, mirt_last_status());
+    if (mirt__need_compiled(model, __func__) != MIRT_OK) return mirt_last_status();
+    if (!name || !values) return mirt__fail_missing(__func__, name ? "place for the values" : "name of a metric");
+    const mirt_function *f = model->trainer ? model->trainer->function[MIRT__EVALUATE] : NULL;
+    if (!f) return mirt__fail(MIRT_E_STATE, "mirt_metric_result: %s has not been evaluated yet", model->name);
+    const double *sums = model->trainer->metric[MIRT__EVALUATE];
+    int m = 0;
+    for (; m < model->num_metrics; m++) {
+        if (strcmp(model->metric[m].name, name) == 0 || strcmp(model->metric[m].val_name, name) == 0) break;
+        sums += mirt__sums_of(f, m);
+    }
+    if (m == model->num_metrics)
+        return mirt__fail(MIRT_E_NOT_FOUND, "mirt_metric_result: %s has no metric \"%s\"", model->name, name);
+    const mirt__metric_use *use = &model->metric[m];
+    if (!mirt__metric_by_class(use))
+        return mirt__fail(MIRT_E_INVALID, "mirt_metric_result: %s is one number for all classes; set `average`", name);
+    if (classes != use->groups)
+        return mirt__fail(MIRT_E_SHAPE, "mirt_metric_result: %s has %lld classes, not %d", name,
+                          (long long)use->groups, classes);
+    for (int i = 0; i < classes; i++) values[i] = mirt__metric_of_group(use, sums, i);
+    return MIRT_OK;
+}
+
 /* The class that a row of `n` numbers says, or of one number whether it is above `middle`. */
 static int64_t mirt__said_class(const mirt__real *x, int64_t n, double middle) {
     int64_t best = 0;

@@ -146,6 +146,11 @@ two(
     digits=None,
 )
 two("two_one_loss", dict(loss=["sparse_categorical_crossentropy", None], metrics=[["accuracy"], []]))
+M = keras.metrics
+two("two_metrics", dict(loss=["sparse_categorical_crossentropy", "binary_crossentropy"],
+                        metrics={"digit": ["accuracy", M.MeanIoU(4, sparse_y_pred=False, name="iou")],
+                                 "side": [M.BinaryAccuracy(threshold=0.625)]},
+                        weighted_metrics=[["accuracy"], ["accuracy", M.AUC(name="auc")]]), weighted=True)
 
 
 # A model called twice, in a model called once.
@@ -283,6 +288,35 @@ one(
     binary,
     dict(loss="binary_crossentropy", metrics=["accuracy"]),
     class_weight={0: 0.5, 1: 2.0},
+)
+one(
+    "classes_metrics",
+    3,
+    "softmax",
+    6,
+    lambda v: classes(0, 3, v),
+    dict(
+        loss="sparse_categorical_crossentropy",
+        metrics=["accuracy"],
+        weighted_metrics=["accuracy", "sparse_categorical_crossentropy"],
+    ),
+    class_weight=weights,
+)
+one(
+    "one_hot_metrics",
+    3,
+    "softmax",
+    6,
+    one_hot,
+    dict(
+        loss="categorical_crossentropy",
+        weighted_metrics=[
+            M.CategoricalAccuracy(),
+            M.F1Score(average="macro"),
+            M.Precision(class_id=1, thresholds=0.25),
+        ],
+    ),
+    class_weight=weights,
 )
 
 
