@@ -66,7 +66,7 @@ typedef struct options {
     uint64_t memory; /* of summary: bytes per device; 0: all free memory */
     const char *run; /* the directory of a run, and what to write there */
     int64_t checkpoint_every, keep, early_stopping; /* 0: none */
-    bool resume, overwrite, tensorboard, report, weights_only;
+    bool resume, overwrite, tensorboard, report, weights_only, per_class;
     bool no_top, no_shuffle, no_cache, originals, winograd, feed, log_steps, forward, profile, help;
 } options;
 
@@ -108,8 +108,9 @@ bool parse_metrics(const options *o, metric_list *list);
 bool metrics_fit(const metric_list *list, int64_t outputs);
 /* Prints " precision=0.9" for all but accuracy; their names in `logs` begin with `before`. */
 void print_metrics(const metric_list *list, const mirt_logs *logs, const char *before);
-/* Writes the confusion matrix of a data set as a picture and prints its path. False after complaining. */
-bool write_confusion(mirt_model *model, mirt_dataset *dataset, const char *path);
+/* Counts the confusion matrix of a data set. Writes it as a picture and prints its path, or prints precision, recall
+   and F1 of each class, as the flags ask for. False after complaining. */
+bool show_classes(mirt_model *model, mirt_dataset *dataset, const options *o);
 /* The name most similar to `word`, or NULL if none is similar. */
 const char *nearest(const char *word, const char *const *names, int count);
 /* One line each: "mirrortrain: <sentence>" on stderr, a line on stderr, a line of results on stdout; the newline is

@@ -272,7 +272,7 @@ int run_evaluate(const options *o) {
             else complain_of_run(o);
         } else {
             tell_of_corrupt(o);
-            status = !o->confusion || write_confusion(model, dataset, o->confusion) ? EXIT_OK : EXIT_FAILED;
+            status = !(o->confusion || o->per_class) || show_classes(model, dataset, o) ? EXIT_OK : EXIT_FAILED;
             printf("evaluate: loss=%.6f accuracy=%.6f", log_value(&logs, "loss"), log_value(&logs, "accuracy"));
             print_metrics(&metrics, &logs, "");
             printf("\n");

@@ -184,6 +184,8 @@ const flag flags[] = {
     {"trace", "FILE", FLAG_TEXT, 0, AT(trace), CMD_FIT,
      "write a trace of what each device does, one row per device, for ui.perfetto.dev"},
     {"confusion", "FILE", FLAG_TEXT, 0, AT(confusion), CMD_EVALUATE, "write the confusion matrix as a picture: .png"},
+    {"per-class", NULL, FLAG_SWITCH, 0, AT(per_class), CMD_EVALUATE,
+     "print precision, recall, F1 and the number of images of each class"},
     {"svg", "FILE", FLAG_TEXT, 0, AT(svg), CMD_GRAPH, "draw the graph as a picture in FILE instead"},
     {"out", "FILE", FLAG_TEXT, 0, AT(out), CMD_REPORT,
      "where to write the page that compares several runs; default comparison.html"},

@@ -1,4 +1,4 @@
-/* The flags --metrics and --confusion of fit and evaluate. */
+/* The flags --metrics, --confusion and --per-class of fit and evaluate. */
 #include "cli.h"
 
 #include <math.h>
@@ -85,13 +85,38 @@ void print_metrics(const metric_list *list, const mirt_logs *logs, const char *b
     }
 }
 
-bool write_confusion(mirt_model *model, mirt_dataset *dataset, const char *path) {
+static double share(int64_t part, int64_t whole) { return whole ? (double)part / (double)whole : 0; }
+
+/* Precision, recall, F1 and number of images of each class, and their means. */
+static void print_classes(const int64_t *counts, int classes, const char *const *names) {
+    double mean[3] = {0, 0, 0};
+    int64_t all = 0;
+    tell("%-24s %9s %9s %9s %9s", "class", "precision", "recall", "f1", "images");
+    for (int i = 0; i < classes; i++) {
+        int64_t is = 0, said = 0;
+        const int64_t hits = counts[(size_t)i * (size_t)classes + (size_t)i];
+        char number[16];
+        for (int j = 0; j < classes; j++) {
+            is += counts[(size_t)i * (size_t)classes + (size_t)j];
+            said += counts[(size_t)j * (size_t)classes + (size_t)i];
+        }
+        const double values[3] = {share(hits, said), share(hits, is), share(2 * hits, is + said)};
+        snprintf(number, sizeof number, "%d", i);
+        tell("%-24s %9.6f %9.6f %9.6f %9lld", names ? names[i] : number, values[0], values[1], values[2],
+             (long long)is);
+        for (int k = 0; k < 3; k++) mean[k] += values[k] / classes;
+        all += is;
+    }
+    tell("%-24s %9.6f %9.6f %9.6f %9lld", "mean", mean[0], mean[1], mean[2], (long long)all);
+}
+
+bool show_classes(mirt_model *model, mirt_dataset *dataset, const options *o) {
     const mirt_shape y = mirt_tensor_shape(mirt_output_of(model, 0));
     const int classes = y.rank == 2 && y.dim[1] <= 4096 ? (int)(y.dim[1] > 1 ? y.dim[1] : 2) : 0;
     int named;
     const char *const *names = mirt_model_class_names(model, &named);
     if (!classes) {
-        complain("--confusion needs a classifier of 2 to 4096 classes");
+        complain("%s needs a classifier of 2 to 4096 classes", o->confusion ? "--confusion" : "--per-class");
         return false;
     }
     int64_t *counts = (int64_t *)malloc((size_t)classes * (size_t)classes * sizeof *counts);
@@ -100,10 +125,12 @@ bool write_confusion(mirt_model *model, mirt_dataset *dataset, const char *path)
         return false;
     }
     if (named != classes) names = NULL;
+    const bool writes = o->confusion && is_first();
     const bool good = mirt_confusion_matrix(model, dataset, counts, classes) == MIRT_OK &&
-                      (!is_first() || mirt_save_confusion_png(path, counts, classes, names) == MIRT_OK);
+                      (!writes || mirt_save_confusion_png(o->confusion, counts, classes, names) == MIRT_OK);
+    if (good && o->confusion) tell("confusion: %s", o->confusion);
+    if (good && o->per_class) print_classes(counts, classes, names);
+    if (!good) complain_of_library();
     free(counts);
-    if (good) tell("confusion: %s", path);
-    else complain_of_library();
     return good;
 }
