@@ -20,8 +20,8 @@ static const char *const optional[] = {
     "depthwise_regularizer", "pointwise_regularizer", "noise_shape", "frozen", "losses", "schedule", "curve", "name",
     "custom_losses", "custom_metrics", "dtype_policy", "weight_decay", "exclude_from_weight_decay", "clipnorm",
     "global_clipnorm", "clipvalue", "ema_momentum", "ema_overwrite_frequency", "k", "threshold", "num_thresholds",
-    "scale", "offset", "kind", "axis", "axes", "begin", "perm", "classes", "index", "dtype",
-    "loss_options", "label_smoothing", NULL};
+    "average", "output", "class_id", "num_classes", "ignore_class", "loss_options", "label_smoothing",
+    "scale", "offset", "kind", "axis", "axes", "begin", "perm", "classes", "index", "dtype", NULL};
 /* Members that may be null. */
 static const char *const nullable[] = {
     "kernel_regularizer", "bias_regularizer", "beta_regularizer", "gamma_regularizer", "alpha_regularizer",
@@ -111,6 +111,14 @@ static mirt_model *compiled(int index) {
     desc.metrics[1] = MIRT_PRECISION;
     desc.metric_options[1].threshold = 0.25f;
     desc.metric_options[1].name = "exact";
+    desc.metrics[2] = MIRT_F1_SCORE;
+    desc.metric_options[2].average = MIRT_WEIGHTED;
+    desc.metric_options[2].weighted = true;
+    desc.metric_options[2].output = "activation";
+    desc.metric_options[2].class_id = 1;
+    desc.metrics[3] = MIRT_MEAN_IOU;
+    desc.metric_options[3].num_classes = 2;
+    desc.metric_options[3].ignore_class = -1;
     mirt_model *model = mirt_model_create(strategy, "compiled");
     mirt_tensor *x = mirt_input(model, MIRT_SHAPE(3));
     for (int i = 0; i < 2; i++) out[i] = gallery_dense(x, 2, 0);

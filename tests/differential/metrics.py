@@ -12,6 +12,20 @@ CLASSES = {
     "sparse_categorical_accuracy": "SparseCategoricalAccuracy",
     "mae": "MeanAbsoluteError",
     "mse": "MeanSquaredError",
+    "root_mean_squared_error": "RootMeanSquaredError",
+    "r2_score": "R2Score",
+    "cosine_similarity": "CosineSimilarity",
+}
+LOSSES = {
+    "binary_crossentropy": "BinaryCrossentropy",
+    "categorical_crossentropy": "CategoricalCrossentropy",
+    "sparse_categorical_crossentropy": "SparseCategoricalCrossentropy",
+}
+COUNTS = {
+    "true_positives": "TruePositives",
+    "false_positives": "FalsePositives",
+    "true_negatives": "TrueNegatives",
+    "false_negatives": "FalseNegatives",
 }
 
 
@@ -26,6 +40,16 @@ def keras_metric(m, loss, units):
         )
     if kind in CLASSES:
         return getattr(M, CLASSES[kind])()
+    if kind in COUNTS:
+        return getattr(M, COUNTS[kind])(thresholds=threshold)
+    if kind == "loss":
+        return getattr(M, LOSSES[m["loss"]])()
+    if kind == "mean_io_u" and units == 1:
+        return M.BinaryIoU(threshold=threshold, dtype="float64")
+    if kind == "mean_io_u":
+        make = M.MeanIoU if loss.startswith("sparse") else M.OneHotMeanIoU
+        more = {"sparse_y_pred": False} if loss.startswith("sparse") else {}
+        return make(units, ignore_class=m.get("ignore_class"), dtype="float64", **more)
     if kind == "binary_accuracy":
         return M.BinaryAccuracy(threshold=threshold)
     if kind == "top_k_categorical_accuracy":
@@ -33,36 +57,51 @@ def keras_metric(m, loss, units):
     if kind == "sparse_top_k_categorical_accuracy":
         return M.SparseTopKCategoricalAccuracy(k=m.get("k") or 5)
     if kind in ("precision", "recall"):
-        return {"precision": M.Precision, "recall": M.Recall}[kind](thresholds=threshold)
+        make = {"precision": M.Precision, "recall": M.Recall}[kind]
+        return make(thresholds=m.get("threshold") if m.get("k") else threshold, top_k=m.get("k"),
+                    class_id=m.get("class_id"))
+    if kind == "f1_score" and m.get("average"):
+        return M.F1Score(average=m["average"], threshold=m.get("threshold"))
     if kind == "f1_score":
         return M.F1Score(average="micro", threshold=threshold)
     return M.AUC(num_thresholds=m.get("num_thresholds") or 200, curve=m.get("curve") or "ROC")
 
 
-def value(m, loss, labels, predictions):
+def value(m, loss, labels, predictions, weights=None):
     """Keras's, of float32 predictions (rows, ...); class numbers count as one-hot labels where a metric wants
     these."""
     keras.config.set_floatx("float32")
     keras.config.set_dtype_policy("float32")
     metric = keras_metric(m, loss, predictions.shape[-1])
-    sparse = loss.startswith("sparse") and "sparse" not in m["kind"] and m["kind"] != "accuracy"
-    if sparse:
+    sparse = loss.startswith("sparse") and "sparse" not in m["kind"]
+    if sparse and m["kind"] not in ("accuracy", "mean_io_u", "loss"):
         labels = np.eye(predictions.shape[-1], dtype=np.float32)[labels]
-    metric.update_state(labels, predictions)
+    metric.update_state(labels, predictions, **({"sample_weight": weights} if m.get("weighted") else {}))
     return float(np.asarray(metric.result()))
 
 
-def complaint(results, name, m, loss, labels, predictions):
+def complaint(results, name, m, loss, labels, predictions, weights=None):
     """None, or how far the evaluated metric is from Keras's."""
-    want = value(m, loss, labels, predictions)
+    want = value(m, loss, labels, predictions, weights)
     return compare(name, results.get(name), np.array([want]), LIMIT * max(1, abs(want)))
 
 
-def draw_options(random, kind):
+def draw_options(random, kind, units=1, loss=""):
     m = {"kind": kind}
+    if kind in LOSSES:
+        m = {"kind": "loss", "loss": kind}
+    if kind in ("precision", "recall") and units > 1 and random.random() < 0.5:
+        m["class_id"] = random.randrange(units)
+    if kind in ("precision", "recall") and units > 1 and random.random() < 0.3:
+        m["k"] = random.randint(1, units)
+    if kind == "f1_score" and random.random() < 0.6:
+        m["average"] = random.choice(["micro", "macro", "weighted"])
+    if kind == "mean_io_u" and units > 1 and random.random() < 0.5:
+        m["ignore_class"] = random.randrange(units)
     if "top_k" in kind and random.random() < 0.8:
         m["k"] = random.choice([1, 2, 3])
-    if kind in ("binary_accuracy", "precision", "recall", "f1_score") and random.random() < 0.6:
+    cut = ["binary_accuracy", "precision", "recall", "f1_score"] + list(COUNTS) + ["mean_io_u"] * (units == 1)
+    if kind in cut and random.random() < 0.6:
         m["threshold"] = random.choice([0.25, 0.75, 0.5, 0.3])
     if kind == "auc":
         m.update(num_thresholds=random.choice([None, 2, 11, 50]), curve=random.choice(["ROC", "PR"]))
@@ -85,6 +124,8 @@ class Metrics(Case):
                 "accuracy",
                 "sparse_categorical_accuracy",
                 "sparse_top_k_categorical_accuracy",
+                "mean_io_u",
+                loss,
             ],
             "categorical_crossentropy": [
                 "accuracy",
@@ -92,17 +133,26 @@ class Metrics(Case):
                 "top_k_categorical_accuracy",
                 "binary_accuracy",
                 "mae",
+                "mean_io_u",
+                loss,
             ],
-            "binary_crossentropy": ["binary_accuracy", "mae", "mse"] + (["accuracy"] if units == 1 else []),
-            "mean_squared_error": ["mae", "mse"],
+            "binary_crossentropy": ["binary_accuracy", "mae", "mse", loss]
+            + (["accuracy", "mean_io_u"] if units == 1 else []),
+            "mean_squared_error": ["mae", "mse", "root_mean_squared_error", "cosine_similarity"]
+            + (["r2_score"] if rows > 30 else []),
         }[loss]
-        positives = ["precision", "recall", "f1_score", "auc"] if loss != "mean_squared_error" else []
+        positives = ["precision", "recall", "f1_score", "auc"] + list(COUNTS) if loss != "mean_squared_error" else []
         self.metrics = [
-            dict(draw_options(r, k), name="m%d" % i)
+            dict(draw_options(r, k, units, loss), name="m%d" % i)
             for i, k in enumerate(r.sample(fitting + positives, min(6, len(fitting + positives))))
         ]
         if r.random() < 0.5 and positives:
             self.metrics.append(dict(draw_options(r, "auc"), name="m9"))
+        weights = n.choice([0.25, 0.5, 1.0, 2.0, 3.0], rows).astype(np.float32) if r.random() < 0.5 else None
+        for m in self.metrics:
+            if weights is not None and r.random() < 0.6:
+                m["weighted"] = True
+        self.weights = weights
         self.loss, logits = loss, loss != "mean_squared_error" and r.random() < 0.3
         self.labels = {
             "s": lambda: n.randint(0, units, rows).astype(np.int32),
@@ -113,6 +163,8 @@ class Metrics(Case):
         x = n.uniform(0, 1, (rows, units)).astype(np.float32)
         tied = n.random_sample(rows) < 0.4
         x[tied] = np.floor(x[tied] * 4) / 4
+        if loss == "categorical_crossentropy":
+            x = np.maximum(x, np.float32(2**-10))  # it divides by the sum
         self.predictions = x
         if logits:
             x = (x * 6 - 3).astype(np.float32)
@@ -132,17 +184,20 @@ class Metrics(Case):
                     line("layer", kind="rescaling", name="n0", **{"in": "x0"}, scale=1.0, offset=0.0),
                     line("output", layer="n0", loss=loss, shape=[units]),
                     line("compile", from_logits=logits),
-                    line("train", rows=rows, batch=r.choice([1, 5, 32])),
+                    line("train", rows=rows, batch=r.choice([1, 5, 32]), sample_weights=weights is not None),
                 ]
                 + [line("metric", **m) for m in self.metrics]
             )
             + "\n",
         )
         self.files = {"x0.bin": x, "y0.bin": self.labels}
+        if weights is not None:
+            self.files["weights.bin"] = weights
 
     def check(self, results, directory):
         complaints = []
         for m in self.metrics:
-            problem = complaint(results, "evaluate/" + m["name"], m, self.loss, self.labels, self.predictions)
+            name = "evaluate/" + m["name"]
+            problem = complaint(results, name, m, self.loss, self.labels, self.predictions, self.weights)
             complaints.append(problem and "%s: %s" % (m["kind"], problem))
         return [c for c in complaints if c]

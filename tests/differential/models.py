@@ -85,6 +85,9 @@ class Model(Case):
         several = len(self.spec["outputs"]) > 1
         return "evaluate/" + ("%s_%s" % (out["layer"], metric["name"]) if several else metric["name"])
 
+    def metrics_of(self, out):
+        return [m for m in self.spec["metrics"] if m.get("output", out["layer"]) == out["layer"]]
+
     def check(self, results, directory):
         complaints = []
         usual = float(np.median([self.error[k] / (size_of(v) + 1e-30) for k, v in self.want.items()]))
@@ -95,12 +98,11 @@ class Model(Case):
             complaints.append(compare(name, results.get(name), want, limit))
         for number, out in enumerate(self.spec["outputs"]):
             predictions = results["after/" + out["layer"]].astype(np.float32).reshape([-1] + list(out["shape"]))
-            for m in self.spec["metrics"]:
+            for m in self.metrics_of(out):
                 name = self.log_name(out, m)
-                complaints.append(
-                    metrics.complaint(results, name, m, out["loss"], self.data["y"][number], predictions)
-                )
-        expected = set(self.want) | {self.log_name(o, m) for o in self.spec["outputs"] for m in self.spec["metrics"]}
+                labels, weights = self.data["y"][number], self.data["weights"]
+                complaints.append(metrics.complaint(results, name, m, out["loss"], labels, predictions, weights))
+        expected = set(self.want) | {self.log_name(o, m) for o in self.spec["outputs"] for m in self.metrics_of(o)}
         if set(results) != expected:
             complaints.append("results are not the expected ones: %s" % ", ".join(sorted(set(results) ^ expected)))
         return [c for c in complaints if c]

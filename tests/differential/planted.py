@@ -305,8 +305,8 @@ PLANTS = [
         "metrics",
         "metrics",
         "nn/metrics_table.c",
-        "MIRT_F1_SCORE ? 2 * sum[0] : sum[0];",
-        "MIRT_F1_SCORE ? sum[0] : sum[0];",
+        "MIRT_F1_SCORE ? 2 * of[0] : of[0];",
+        "MIRT_F1_SCORE ? of[0] : of[0];",
         "F1 is the share of hits",
     ),
     (

@@ -177,8 +177,18 @@ static void compile(run *r) {
                                           "auc",
                                           "mae",
                                           "mse",
+                                          "mean_io_u",
+                                          "true_positives",
+                                          "false_positives",
+                                          "true_negatives",
+                                          "false_negatives",
+                                          "root_mean_squared_error",
+                                          "r2_score",
+                                          "cosine_similarity",
+                                          "loss",
                                           NULL};
-    static const char *const curves[] = {"ROC", "PR", NULL};
+    static const char *const curves[] = {"ROC", "PR", NULL}, *const averages[] = {"auto", "micro", "macro", "weighted",
+                                                                                  NULL};
     const item *it = next_item(r->s, "compile", NULL);
     mirt_compile_desc c;
     double weight[MIRT_MAX_OUTPUTS];
@@ -201,6 +211,14 @@ static void compile(run *r) {
         o->curve = (mirt_curve)get_name(m, "curve", curves, 0);
         o->from_logits = get_bool(m, "from_logits", false);
         o->name = get_text(m, "name");
+        o->average = (mirt_average)get_name(m, "average", averages, 0);
+        o->weighted = get_bool(m, "weighted", false);
+        o->output = get_text(m, "output");
+        o->class_id = get_int(m, "class_id", 0);
+        o->has_class_id = get_int(m, "class_id", -1) >= 0;
+        o->ignore_class = get_int(m, "ignore_class", 0);
+        o->has_ignore_class = get_int(m, "ignore_class", -1) >= 0;
+        o->loss = (mirt_loss)get_name(m, "loss", losses, 0);
     }
     const item *frozen = next_item(r->s, "frozen", NULL);
     if (frozen) {

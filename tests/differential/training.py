@@ -85,7 +85,13 @@ def draw_metrics(d):
     fitting = [set(metrics_of(d, out)) for out in d.spec["outputs"]]
     names = sorted(set.intersection(*fitting))
     chosen = [n for n in names if d.chance(0.6)]
-    return [{"kind": n, "name": "m%d" % i, "k": 2 if "top_k" in n else None} for i, n in enumerate(chosen)]
+    metrics = [{"kind": n, "name": "m%d" % i, "k": 2 if "top_k" in n else None} for i, n in enumerate(chosen)]
+    for out in d.spec["outputs"] if len(d.spec["outputs"]) > 1 else []:
+        if d.chance(0.5):  # of this output alone
+            kind = d.pick(metrics_of(d, out))
+            k = 2 if "top_k" in kind else None
+            metrics.append({"kind": kind, "name": "m%d" % len(metrics), "k": k, "output": out["layer"]})
+    return metrics
 
 
 def frozen_layers(d):
@@ -118,6 +124,9 @@ def draw_training(d, from_logits):
         "loss_weights": [d.pick([1.0, 0.5, 2.0]) for _ in spec["outputs"]] if d.chance(0.3) else None,
     }
     spec["metrics"] = draw_metrics(d)
+    weighted = d.chance(0.3)
+    for m in spec["metrics"] if weighted else []:
+        m["weighted"] = d.chance(0.3)
     batch = d.pick([1, 2, 3, 4, 5, 7, 8, 9, 11, 13, 16])
     batches = d.pick([1, 2, 3, 5])  # in an epoch
     accumulate = d.pick([2, 3]) if d.chance(0.12) else 1
@@ -130,6 +139,6 @@ def draw_training(d, from_logits):
         "rows": rows,
         "accumulate": accumulate,
         "steps": STEPS,
-        "sample_weights": d.chance(0.3),
+        "sample_weights": weighted,
         "class_weights": [d.pick([0.5, 1.0, 2.0, 3.0]) for _ in range(out["shape"][-1])] if classes else None,
     }
