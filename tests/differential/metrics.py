@@ -141,10 +141,12 @@ class Metrics(Case):
             "mean_squared_error": ["mae", "mse", "root_mean_squared_error", "cosine_similarity"]
             + (["r2_score"] if rows > 30 else []),
         }[loss]
+        place = r.choice([(), (), (2, 3), (1, 5)])  # positions
         positives = ["precision", "recall", "f1_score", "auc"] + list(COUNTS) if loss != "mean_squared_error" else []
         self.metrics = [
             dict(draw_options(r, k, units, loss), name="m%d" % i)
             for i, k in enumerate(r.sample(fitting + positives, min(6, len(fitting + positives))))
+            if not place or k not in ("f1_score", "r2_score")  # which are of (rows, classes) alone in Keras
         ]
         if r.random() < 0.5 and positives:
             self.metrics.append(dict(draw_options(r, "auc"), name="m9"))
@@ -155,12 +157,12 @@ class Metrics(Case):
         self.weights = weights
         self.loss, logits = loss, loss != "mean_squared_error" and r.random() < 0.3
         self.labels = {
-            "s": lambda: n.randint(0, units, rows).astype(np.int32),
-            "c": lambda: np.eye(units, dtype=np.float32)[n.randint(0, units, rows)],
-            "b": lambda: n.randint(0, 2, (rows, units)).astype(np.float32),
-            "m": lambda: n.standard_normal((rows, units)).astype(np.float32),
+            "s": lambda: n.randint(0, units, (rows,) + place).astype(np.int32),
+            "c": lambda: np.eye(units, dtype=np.float32)[n.randint(0, units, (rows,) + place)],
+            "b": lambda: n.randint(0, 2, (rows,) + place + (units,)).astype(np.float32),
+            "m": lambda: n.standard_normal((rows,) + place + (units,)).astype(np.float32),
         }[loss[0]]()
-        x = n.uniform(0, 1, (rows, units)).astype(np.float32)
+        x = n.uniform(0, 1, (rows,) + place + (units,)).astype(np.float32)
         tied = n.random_sample(rows) < 0.4
         x[tied] = np.floor(x[tied] * 4) / 4
         if loss == "categorical_crossentropy":
@@ -168,8 +170,11 @@ class Metrics(Case):
         self.predictions = x
         if logits:
             x = (x * 6 - 3).astype(np.float32)
-            self.predictions = np.asarray(
-                keras.ops.softmax(x) if "categorical" in loss else keras.ops.sigmoid(x), np.float32
+            e = np.exp(x.astype(np.float64))  # TensorFlow's float32 softmax may break ties
+            self.predictions = (
+                (e / np.sum(e, axis=-1, keepdims=True)).astype(np.float32)
+                if "categorical" in loss
+                else np.asarray(keras.ops.sigmoid(x), np.float32)
             )
             for m in self.metrics:
                 m["from_logits"] = True
@@ -180,9 +185,9 @@ class Metrics(Case):
                 [
                     "metrics",
                     line("strategy", replicas=replicas, devices=1),
-                    line("input", name="x0", shape=[units], dtype="float32"),
+                    line("input", name="x0", shape=place + (units,), dtype="float32"),
                     line("layer", kind="rescaling", name="n0", **{"in": "x0"}, scale=1.0, offset=0.0),
-                    line("output", layer="n0", loss=loss, shape=[units]),
+                    line("output", layer="n0", loss=loss, shape=place + (units,)),
                     line("compile", from_logits=logits),
                     line("train", rows=rows, batch=r.choice([1, 5, 32]), sample_weights=weights is not None),
                 ]
@@ -193,6 +198,8 @@ class Metrics(Case):
         self.files = {"x0.bin": x, "y0.bin": self.labels}
         if weights is not None:
             self.files["weights.bin"] = weights
+            if place:  # Keras wants one for each position
+                self.weights = np.broadcast_to(weights[:, None, None], (rows,) + place)
 
     def check(self, results, directory):
         complaints = []

@@ -254,7 +254,7 @@ static void read_data(run *r) {
         const bool sparse = strncmp(get_text(it, "loss"), "sparse", 6) == 0;
         mirt_shape shape = get_shape(it, "shape");
         char file[32];
-        if (sparse) shape.rank = 0;
+        if (sparse) shape.rank--;
         snprintf(file, sizeof file, "y%d.bin", r->labels);
         r->data.y[r->labels++] = read_array(r, file, shape, sparse ? MIRT_INT32 : MIRT_FLOAT32);
     }
